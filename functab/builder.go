@@ -172,7 +172,7 @@ func (b *Builder) Add(f Function) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	err := b.put(&b.funcs, f.Start, e.out, "functions")
-	if cap(e.out)+cap(e.rows) <= chunkSize && cap(e.sorted)+cap(e.inlines)+cap(e.pieces)+cap(e.fixed) <= 1<<14 {
+	if cap(e.out)+cap(e.rows) <= chunkSize && cap(e.sorted)+cap(e.inlines)+cap(e.pieces)+cap(e.kept)+cap(e.fixed)+cap(e.order) <= 1<<14 {
 		b.encoders.Put(e)
 	}
 	return err

@@ -66,7 +66,11 @@ type encoder struct {
 	sorted    []Row
 	inlines   []call
 	pieces    []piece
+	kept      []piece
 	fixed     []Range
+	order     []int
+	open      []int    // the calls that contain the current one
+	ends      []uint64 // per depth: where the last range ends
 }
 
 // call is an inlined call while its ranges are checked.
@@ -160,9 +164,8 @@ func (e *encoder) nest(f *Function, end uint64) []call {
 	if len(f.Inlines) == 0 {
 		return nil
 	}
-	var open []int // the calls that contain the current one
-	deepest, good := 0, true
-	var ends []uint64 // per depth: where the last range ends
+	open, ends := e.open[:0], e.ends[:0]
+	good := true
 	for i := range f.Inlines {
 		c := call{Inline: f.Inlines[i], parent: -1}
 		c.Depth = max(0, min(c.Depth, len(open)))
@@ -179,17 +182,18 @@ func (e *encoder) nest(f *Function, end uint64) []call {
 				(c.parent < 0 || contained(e.inlines[c.parent].Ranges, r))
 			ends[c.Depth] = stop
 		}
-		deepest = max(deepest, c.Depth)
 		e.inlines = append(e.inlines, c)
 	}
+	e.open, e.ends = open, ends
 	if good {
 		return e.inlines
 	}
 	e.fixed = e.fixed[:0]
-	order := make([]int, len(e.inlines))
-	for i := range order {
-		order[i] = i
+	order := e.order[:0]
+	for i := range e.inlines {
+		order = append(order, i)
 	}
+	e.order = order
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(e.inlines[a].Depth, e.inlines[b].Depth) })
 	for len(order) > 0 {
 		n := 1
@@ -240,7 +244,7 @@ func (e *encoder) level(calls []int, start, end uint64) {
 	})
 	// Cut each piece to what lies behind the pieces before it, and to the ranges of
 	// the caller. Both lists are disjoint, so that the result is no longer than both.
-	kept := e.pieces[:0:0]
+	kept := e.kept[:0]
 	done := uint64(0)
 	for _, p := range e.pieces {
 		p.start = max(p.start, done)
@@ -259,6 +263,7 @@ func (e *encoder) level(calls []int, start, end uint64) {
 			kept = append(kept, piece{max(p.start, up[k].Start), min(p.end, up[k].Start+uint64(up[k].Size)), p.call})
 		}
 	}
+	e.kept = kept
 	slices.SortStableFunc(kept, func(a, b piece) int { return cmp.Compare(a.call, b.call) })
 	for _, i := range calls {
 		e.inlines[i].Ranges = nil

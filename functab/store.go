@@ -27,8 +27,14 @@ func (a *arena) put(p []byte) (pos uint32, ok bool) {
 		if n+more > maxChunks {
 			return 0, false
 		}
-		a.chunks = append(a.chunks, make([]byte, 0, len(p)))
-		a.size += int64(len(p))
+		// The first chunk grows as small tables need; later ones would grow to the
+		// full size anyway.
+		room := len(p)
+		if n > 0 {
+			room = max(room, chunkSize)
+		}
+		a.chunks = append(a.chunks, make([]byte, 0, room))
+		a.size += int64(room)
 		for range more - 1 {
 			a.chunks = append(a.chunks, nil)
 		}
@@ -203,7 +209,9 @@ func (t *texts) number(s string) uint32 {
 			t.full += int64(t.chunks[last].Cap())
 		}
 		t.chunks = append(t.chunks, new(strings.Builder))
-		last++
+		if last++; last > 0 {
+			t.chunks[last].Grow(chunkSize)
+		}
 	}
 	t.at = append(t.at, uint32(last<<chunkBits+t.chunks[last].Len()))
 	t.chunks[last].WriteString(s)

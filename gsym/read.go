@@ -43,7 +43,7 @@ type File struct {
 	files  []byte
 
 	textAt, textEnd int64
-	extra           struct{ funcs, names, at int64 } // numbers of records of the trailer, and its offset
+	funcs, rawNames records // of the trailer
 
 	mu     sync.Mutex
 	byUse  *list.List // of *function, most recently used first
@@ -147,7 +147,8 @@ func (f *File) readTrailer() error {
 	if trailerHead+funcs*trailerFunc+names*trailerName != n {
 		return fmt.Errorf("%w: the trailer has %d bytes for %d functions and %d names", ErrFormat, n, funcs, names)
 	}
-	f.extra.at, f.extra.funcs, f.extra.names = int64(at)+trailerHead, funcs, names
+	f.funcs = records{at: int64(at) + trailerHead, n: funcs, size: trailerFunc}
+	f.rawNames = records{at: f.funcs.at + funcs*trailerFunc, n: names, size: trailerName}
 	return nil
 }
 
@@ -320,7 +321,7 @@ func (f *File) name(at uint32) (name, error) {
 		if n.shown == "" {
 			n.shown = functab.Omitted
 		}
-		rec, err := f.find(f.extra.at+f.extra.funcs*trailerFunc, f.extra.names, trailerName, at)
+		rec, err := f.find(&f.rawNames, at)
 		if rec != nil {
 			n.raw, err = f.text(le.Uint32(rec[4:]))
 		}
@@ -328,24 +329,62 @@ func (f *File) name(at uint32) (name, error) {
 	})
 }
 
-// find returns the record of the trailer with the given number, or nil.
-func (f *File) find(at, n, size int64, number uint32) ([]byte, error) {
-	for lo := int64(0); lo < n; {
-		mid := lo + (n-lo)/2
-		rec, err := f.read(at+mid*size, size)
+// records is a list of records of the trailer in ascending order of their first
+// four bytes, their number.
+type records struct {
+	at, n, size int64 // offset of the list, number of records, bytes of one
+
+	mu    sync.Mutex
+	marks []uint32 // numbers of every markStep-th record; guarded by mu
+}
+
+// markStep is the number of records that one read fetches.
+const markStep = 64
+
+// find returns the record with the given number, or nil.
+func (f *File) find(r *records, number uint32) ([]byte, error) {
+	marks, err := f.marksOf(r)
+	if err != nil {
+		return nil, err
+	}
+	i := sort.Search(len(marks), func(i int) bool { return marks[i] > number }) - 1
+	if i < 0 {
+		return nil, nil
+	}
+	first := int64(i) * markStep
+	list, err := f.read(r.at+first*r.size, min(markStep, r.n-first)*r.size)
+	if err != nil {
+		return nil, err
+	}
+	size := int(r.size)
+	n := len(list) / size
+	k := sort.Search(n, func(k int) bool { return le.Uint32(list[k*size:]) >= number })
+	if k == n || le.Uint32(list[k*size:]) != number {
+		return nil, nil
+	}
+	return list[k*size : (k+1)*size], nil
+}
+
+// marksOf reads the marks of r, the first time.
+func (f *File) marksOf(r *records) ([]uint32, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.marks != nil || r.n == 0 {
+		return r.marks, nil
+	}
+	const atOnce = 128 * markStep
+	marks := make([]uint32, 0, (r.n+markStep-1)/markStep)
+	for first := int64(0); first < r.n; first += atOnce {
+		list, err := f.read(r.at+first*r.size, min(atOnce, r.n-first)*r.size)
 		if err != nil {
 			return nil, err
 		}
-		switch got := le.Uint32(rec); {
-		case got == number:
-			return rec, nil
-		case got < number:
-			lo = mid + 1
-		default:
-			n = mid
+		for ; len(list) > 0; list = list[min(int64(len(list)), markStep*r.size):] {
+			marks = append(marks, le.Uint32(list))
 		}
 	}
-	return nil, nil
+	r.marks = marks
+	return marks, nil
 }
 
 // path returns the path of a file, or "" for an unknown one.
@@ -475,7 +514,7 @@ func (f *File) describe(fn *function, nameAt uint32) error {
 		fn.name.shown = functab.Omitted
 	}
 	fn.symbol = fn.size == 0 && len(fn.checks) == 0 && len(fn.calls) == 0
-	rec, err := f.find(f.extra.at, f.extra.funcs, trailerFunc, uint32(fn.entry))
+	rec, err := f.find(&f.funcs, uint32(fn.entry))
 	if rec == nil || err != nil {
 		return err
 	}

@@ -158,6 +158,9 @@ func (p *publics) shown(raw string) (string, uint32) {
 
 // anonymous writes anonymous namespaces as all other tools do.
 func anonymous(name string) string {
+	if strings.IndexByte(name, '`') < 0 {
+		return name
+	}
 	return strings.NewReplacer("`anonymous namespace'", "(anonymous namespace)", "`anonymous-namespace'", "(anonymous namespace)").Replace(name)
 }
 
