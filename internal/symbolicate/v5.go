@@ -51,6 +51,18 @@ func ParseV5(body []byte) ([]Job, error) {
 	if err := checkValues(body); err != nil {
 		return nil, err
 	}
+	jobs, ok := parsePlain(body)
+	if !ok || len(jobs) > maxJobs {
+		var err error
+		if jobs, err = parseAny(body); err != nil {
+			return nil, err
+		}
+	}
+	return jobs, limitJobs(jobs)
+}
+
+// parseAny parses any body.
+func parseAny(body []byte) ([]Job, error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
 	var v any
@@ -70,20 +82,27 @@ func ParseV5(body []byte) ([]Job, error) {
 		return nil, badRequest("please limit number of jobs in a single request to <= %d", maxJobs)
 	}
 	jobs := make([]Job, len(list))
-	modules, frames := 0, 0
 	for i, v := range list {
 		if err := jobs[i].parse(i, v); err != nil {
 			return nil, err
 		}
-		modules += len(jobs[i].Modules)
-		for _, s := range jobs[i].Stacks {
+	}
+	return jobs, nil
+}
+
+// limitJobs refuses jobs with too many modules or frames.
+func limitJobs(jobs []Job) error {
+	modules, frames := 0, 0
+	for _, j := range jobs {
+		modules += len(j.Modules)
+		for _, s := range j.Stacks {
 			frames += len(s)
 		}
 	}
 	if modules > maxModules || frames > maxFrames {
-		return nil, badRequest("please limit a request to %d modules and %d frames", maxModules, maxFrames)
+		return badRequest("please limit a request to %d modules and %d frames", maxModules, maxFrames)
 	}
-	return jobs, nil
+	return nil
 }
 
 // errLong refuses an answer that would take too much memory.
@@ -148,6 +167,11 @@ func (j *Job) parseModules(v any) string {
 		j.Modules = append(j.Modules, ModuleQuery{DebugFile: name, DebugID: id})
 	}
 	return ""
+}
+
+// validModule reports whether a module has a valid name and id.
+func validModule(q ModuleQuery) bool {
+	return validModuleName(q.DebugFile) && (q.DebugID == "" || debugid.IsHex(q.DebugID))
 }
 
 // validModuleName reports whether a name has only characters that Eliot and samply
