@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -344,6 +345,9 @@ func newServer(t *testing.T, change ...func(*Config)) *server {
 		s.Close()
 		if err := s.h.Close(); err != nil {
 			t.Error(err)
+		}
+		if _, err := s.h.sentry.root.Stat("."); !errors.Is(err, os.ErrClosed) { // Windows removes no folder that is open
+			t.Errorf("the folder of chunks after Close: %v, want it closed", err)
 		}
 		if n := s.open(); n != 0 && !t.Failed() {
 			t.Logf("%d stages are open at the end", n)

@@ -218,13 +218,17 @@ func (h *Handler) Expire() {
 	h.alone.touch()
 }
 
-// Close ends the work in the background. Uploads of several requests that are not
-// finished go on with the next handler of the folder.
+// Close ends the work in the background and closes the folder of chunks. No request
+// may be in progress. Uploads of several requests that are not finished go on with
+// the next handler of the folder.
 func (h *Handler) Close() error {
 	h.cancel()
 	h.work.Wait()
 	h.breakpad.drop = func(u *breakpadUpload) { u.leave() }
 	h.breakpad.clear()
+	if err := h.sentry.root.Close(); err != nil {
+		return fmt.Errorf("the folder for chunks: %w", err)
+	}
 	return nil
 }
 
