@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -160,4 +162,127 @@ func TestHeldInStore(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(store, "hello-x64.exe")); !os.IsNotExist(err) {
 		t.Errorf("the folder of the deleted file: %v, want not found", err)
 	}
+}
+
+// TestHeldInPlan applies the plan of a collection while another process, this one,
+// holds a blob of the trash open. The blob stays whole, the transaction is not
+// restored with half of its files, and the next collection deletes the blob. A
+// transaction whose blob is held is restored.
+func TestHeldInPlan(t *testing.T) {
+	t.Parallel()
+	depot, src := filepath.Join(t.TempDir(), "depot"), t.TempDir()
+	symFiles(t, src, 1, 2, 4000)
+	content, err := os.ReadFile(filepath.Join(src, "lib1-1.so.sym"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := filepath.Join(src, "policy.yml")
+	if err := os.WriteFile(policy, []byte("retention:\n  classes:\n    - {name: build, keep_last: 1, keep_within: 1h}\n  default: build\n  trash: 7d\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run := func(want string, args ...string) string {
+		t.Helper()
+		code, out, errs := symdepot(t, depot, args...)
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: exit code %d, output %s%s, want 0 and %q", args, code, out, errs, want)
+		}
+		return out
+	}
+	run("2 objects", "add", src)
+	run("", "policy", "set", policy)
+	blobs := storedFile(t, depot, content)
+	if len(blobs) != 1 {
+		t.Fatalf("files with the content: %q, want one", blobs)
+	}
+	release := symtest.Hold(t, blobs[0])
+	run("", "rm", "1")
+	run("restored transaction 1", "undo", "1")
+	run("clean: 2 contents", "verify")
+	run("", "rm", "1")
+	var plan report.Collected
+	if err := json.Unmarshal([]byte(run("", "gc", "--grace", "0s", "--empty-trash", "--dry-run", "--json")), &plan); err != nil {
+		t.Fatal(err)
+	}
+	run("", "gc", "--plan", plan.Plan)
+	run("clean: 0 contents", "verify")
+	if got, err := os.ReadFile(blobs[0]); err != nil || string(got) != string(content) {
+		t.Errorf("the blob that is held open: %d bytes, %v, want the content", len(got), err)
+	}
+	if code, out, errs := symdepot(t, depot, "undo", "1"); code != exitNo {
+		t.Errorf("undo after the collection: exit code %d, %s%s, want %d", code, out, errs, exitNo)
+	}
+	release()
+	run("", "gc", "--grace", "0s")
+	if _, err := os.Stat(blobs[0]); !os.IsNotExist(err) {
+		t.Errorf("the blob after the next collection: %v, want not found", err)
+	}
+	run("clean: 0 contents", "verify")
+}
+
+// TestHeldInPush pushes a folder in which another process, this one, holds files: one
+// that a debugger has open is pushed, one that a linker writes is reported.
+func TestHeldInPush(t *testing.T) {
+	t.Parallel()
+	p := newPushDepot(t)
+	dir := t.TempDir()
+	symFiles(t, dir, 1, 3, 400)
+	push := func(code int, want string, args ...string) {
+		t.Helper()
+		cmd := p.command(t, append([]string{"push", "--product", "app"}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), want) {
+			t.Errorf("push %s: exit code %d, want %d with %q in\n%s", args, got, code, want, out)
+		}
+	}
+	symtest.Hold(t, filepath.Join(dir, "lib1-0.so.sym"))
+	release := symtest.HoldAlone(t, filepath.Join(dir, "lib1-1.so.sym"))
+	push(3, "lib1-1.so.sym", "--version", "1", dir)
+	if out := p.must(t, "list", "--product", "app"); strings.Contains(out, "app") {
+		t.Errorf("transactions after a push that failed:\n%s\nwant none", out)
+	}
+	push(0, ": 2 files", "--version", "1", "--skip-unreadable", dir)
+	release()
+	push(0, ": 3 files", "--version", "2", dir)
+}
+
+// TestHeldInDump writes and reads symbol files while another process, this one, holds
+// the inputs or the output open.
+func TestHeldInDump(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	depot := filepath.Join(dir, "depot")
+	pdb, store := filepath.Join(dir, "hello-x86.pdb"), filepath.Join(dir, "store")
+	if err := os.WriteFile(pdb, symtest.Testdata(t, "pdb/hello-x86.pdb"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run := func(code int, want string, args ...string) {
+		t.Helper()
+		if got, out, errs := symdepot(t, depot, args...); got != code || !strings.Contains(out+errs, want) {
+			t.Errorf("%s: exit code %d, output %s%s, want %d and %q", args, got, out, errs, code, want)
+		}
+	}
+	release := symtest.Hold(t, pdb)
+	run(0, "hello-x86.sym", "dump-syms", "--store", store, pdb)
+	run(0, "sum(Pair*)", "symbolicate", "--relative-address", "-e", pdb, "1000")
+	release()
+	release = symtest.HoldAlone(t, pdb)
+	run(3, "hello-x86.pdb", "dump-syms", "--store", store, pdb)
+	run(3, "hello-x86.pdb", "symbolicate", "--relative-address", "-e", pdb, "1000")
+	release()
+
+	sym := filepath.Join(store, "hello-x86.pdb", "A822F3E889973BA54C4C44205044422E1", "hello-x86.sym")
+	before, err := os.ReadFile(sym)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release = symtest.Hold(t, sym)
+	run(3, "hello-x86.sym", "dump-syms", "--store", store, pdb)
+	if after, err := os.ReadFile(sym); err != nil || string(after) != string(before) {
+		t.Errorf("the file that is held open: %d bytes, %v, want it unchanged", len(after), err)
+	}
+	release()
+	run(0, "hello-x86.sym", "dump-syms", "--store", store, pdb)
 }

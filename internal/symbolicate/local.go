@@ -30,7 +30,7 @@ func OpenFiles(paths []string) (*Files, error) {
 	fs := &Files{}
 	var parts []Part
 	for _, path := range paths {
-		f, err := os.Open(path)
+		f, err := durable.OpenShared(path)
 		if err != nil {
 			return nil, errors.Join(err, fs.Close())
 		}
@@ -71,7 +71,7 @@ func Companions(path string) []string {
 	}
 	stem := strings.TrimSuffix(path, filepath.Ext(path))
 	for _, c := range []string{stem + ".pdb", stem + ".exe", stem + ".dll", path + ".debug", strings.TrimSuffix(path, ".debug")} {
-		if c == path || c == "" {
+		if c == path || c == "" || sameFile(c, path) {
 			continue
 		}
 		if both, err := openAndGroup([]string{path, c}); err == nil && both == own {
@@ -79,6 +79,17 @@ func Companions(path string) []string {
 		}
 	}
 	return list
+}
+
+// sameFile reports whether two paths lead to one file, as APP.PDB and APP.pdb do on
+// Windows.
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
 }
 
 // openAndGroup returns the number of modules of files.
@@ -121,7 +132,7 @@ func Dump(ctx context.Context, paths []string, format Format, w io.Writer, store
 		if err != nil {
 			return err
 		}
-		path = filepath.Join(store, filepath.FromSlash(path))
+		path = filepath.Join(store, path)
 		if err := writeDurable(ctx, path, format, table); err != nil {
 			return err
 		}
@@ -130,14 +141,19 @@ func Dump(ctx context.Context, paths []string, format Format, w io.Writer, store
 	return nil
 }
 
-// storePath is the path of a module's symbol file in Breakpad's layout.
+// storePath is the path of a module's symbol file in Breakpad's layout, as this
+// system spells it.
 func storePath(m functab.Module, format Format) (string, error) {
 	o := symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: m.Name, DebugID: m.ID}
 	paths := layout.BreakpadTree.Paths(o)
 	if m.ID.IsZero() || len(paths) == 0 {
 		return "", fmt.Errorf("%s has no debug id, so it has no path in Breakpad's layout; write it without --store", m.Name)
 	}
-	return strings.TrimSuffix(paths[0], Breakpad.Ext()) + format.Ext(), nil
+	path := filepath.FromSlash(strings.TrimSuffix(paths[0], Breakpad.Ext()) + format.Ext())
+	if !filepath.IsLocal(path) { // on Windows, a device or a stream of a file
+		return "", fmt.Errorf("%s cannot be the name of a file on this system; write the module without --store", path)
+	}
+	return path, nil
 }
 
 // writeDurable replaces a file atomically.
