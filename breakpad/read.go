@@ -123,7 +123,7 @@ func (t *table) get(number uint32) (id uint32, ok bool) {
 }
 
 // line returns the next line without its end. A line that is too long is empty.
-// The result is valid until the next call. The error is io.EOF behind the last line.
+// The result is valid until the next call. The error is io.EOF after the last line.
 func (s *symReader) line() ([]byte, error) {
 	s.n++
 	line, err := s.r.ReadSlice('\n')
@@ -152,7 +152,7 @@ func (s *symReader) bad(format string, args ...any) {
 	s.b.Warn("line %d left out: "+format, append([]any{s.n}, args...)...)
 }
 
-// record reads one line behind the MODULE record.
+// record reads one line after the MODULE record.
 func (s *symReader) record(line []byte) error {
 	if len(line) == 0 {
 		return nil
@@ -374,7 +374,7 @@ func (s *symReader) endFunction() error {
 	end := uint64(0)
 	for _, r := range s.lines {
 		if r.start = max(r.start, end); r.start >= r.end {
-			continue // another line covers it
+			continue // an earlier line covers it
 		}
 		if len(f.Rows) > 0 && r.start > end {
 			f.Rows = append(f.Rows, functab.Row{Start: end})

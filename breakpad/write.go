@@ -44,7 +44,7 @@ type SymOptions struct {
 	// example "git:github.com/owner/name:path:revision". The path itself is used if
 	// Path is nil or if its result is empty or does not fit on one line.
 	Path func(string) string
-	// Info are INFO records behind INFO GENERATOR, without the word INFO:
+	// Info are INFO records after INFO GENERATOR, without the word INFO:
 	// "WARNING text". Readers ignore words that they do not know.
 	Info []string
 	// MaxBytes limits the size of the file; 0 means 8 GiB.
@@ -178,7 +178,7 @@ func (s *symWriter) number() {
 
 // mostBytes returns a size that the records of functions, symbols and frames do not
 // exceed. Together with the paths and origins, each of which is held in memory, it
-// tells whether the file can reach its limit.
+// shows whether the file can reach its limit.
 func (s *symWriter) mostBytes() int64 {
 	if s.opt.Path != nil {
 		return maxSym + 1

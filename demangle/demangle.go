@@ -18,7 +18,7 @@ type Options struct {
 	KeepClones bool
 	// Return shows the types that functions return, where the name has them.
 	Return bool
-	// Arch386 says that the name is from a Windows module for 32-bit x86, whose C names
+	// Arch386 means that the name is from a Windows module for 32-bit x86, whose C names
 	// start with an underscore and can end in the size of the parameters.
 	Arch386 bool
 }

@@ -60,7 +60,7 @@ const (
 
 var (
 	errFormat = errors.New("malformed decorated name")
-	// errRecount says that back-references do not count anonymous namespaces.
+	// errRecount means that back-references do not count anonymous namespaces.
 	errRecount = errors.New("back-reference to an anonymous namespace")
 	errDepth   = fmt.Errorf("the nesting exceeds the limit of %d", maxDepth)
 	errLength  = fmt.Errorf("the length exceeds the limit of %d bytes", MaxLength)
@@ -176,7 +176,7 @@ const (
 	vtordispex
 )
 
-// msSignature is the type of a function, and what its symbol says about it.
+// msSignature is the type of a function with the properties in its symbol.
 type msSignature struct {
 	access   string
 	static   bool
@@ -237,9 +237,9 @@ type msParser struct {
 	back   backrefs
 	err    error
 	failed int
-	// skipAnonymous says that back-references do not count anonymous namespaces.
+	// skipAnonymous means that back-references do not count anonymous namespaces.
 	skipAnonymous bool
-	// countTemplates says that back-references count function templates, as in old
+	// countTemplates means that back-references count function templates, as in old
 	// versions of MSVC.
 	countTemplates bool
 }
@@ -253,7 +253,7 @@ func (p *msParser) fail(err error) {
 
 func (p *msParser) malformed() { p.fail(errFormat) }
 
-// rest is what was not read yet.
+// rest is the part that was not read yet.
 func (p *msParser) rest() string { return p.in[p.pos:] }
 
 // peek returns the next byte, and 0 at the end.
@@ -494,7 +494,7 @@ func (p *msParser) initializer(text string) *msSymbol {
 	return p.encoding(msName{leaf})
 }
 
-// encoding reads what follows the name of a symbol.
+// encoding reads the rest of a symbol after its name.
 func (p *msParser) encoding(name msName) *msSymbol {
 	if c := p.peek(); '0' <= c && c <= '4' {
 		return p.variable(name)

@@ -43,7 +43,7 @@ func (w *msPrinter) last() byte {
 	return w.buf[len(w.buf)-1]
 }
 
-// space separates a word from what follows.
+// space separates a word from the next one.
 func (w *msPrinter) space() {
 	switch c := w.last(); {
 	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '>':

@@ -455,7 +455,7 @@ func (p *msParser) array() *msType {
 // accesses are the words of the letters A to X, eight for each of them.
 var accesses = [3]string{"private: ", "protected: ", "public: "}
 
-// function reads what follows the name of a function: how it is reached, and its
+// function reads the rest of a function after its name: how it is reached, and its
 // type.
 func (p *msParser) function() *msSignature {
 	var s msSignature

@@ -10,7 +10,7 @@ const (
 	cachedSpecs    = 1 << 20 // of all tables that a worker keeps
 )
 
-// role says what the walk over a unit does with an entry.
+// role decides how the walk over a unit treats an entry.
 type role uint8
 
 const (

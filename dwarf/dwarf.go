@@ -80,7 +80,7 @@ type Options struct {
 	Workers int
 }
 
-// Stats counts what was read.
+// Stats counts the records that were read.
 type Stats struct {
 	Units     int // units with code or names; type units do not count
 	Entries   int // debugging information entries
@@ -171,7 +171,7 @@ func Read(ctx context.Context, d Data, opt Options, b *functab.Builder) (Stats, 
 	return st, err
 }
 
-// reader is what the workers of one Read share.
+// reader is the state that the workers of one Read share.
 type reader struct {
 	ctx  context.Context
 	opt  Options
@@ -382,7 +382,7 @@ func newWorker(r *reader) *worker {
 	return &worker{r: r, ctx: r.ctx, views: map[*image]*view{}, abbrevs: map[abbrevKey]*abbrevs{}, units: map[dieKey]*unit{}}
 }
 
-// spend takes steps from the budget. The error is ErrBudget or that of the
+// spend subtracts steps from the budget. The error is ErrBudget or that of the
 // context.
 func (w *worker) spend(n int64) error {
 	if w.spent += n; w.spent < 8192 {

@@ -100,7 +100,7 @@ const (
 	atGNUAddrBase    = 0x2133
 )
 
-// encoding is what the sizes of forms depend on.
+// encoding holds the parameters that the sizes of forms depend on.
 type encoding struct {
 	version  uint16
 	addrSize uint8

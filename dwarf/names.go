@@ -12,7 +12,7 @@ const (
 	maxQualified = 4096    // bytes of a qualified name
 )
 
-// names is what a worker remembers of names.
+// names is the cache of names of a worker.
 type names struct {
 	unit    *unit // that walk.scopes belong to
 	entries map[dieKey]found
@@ -22,7 +22,7 @@ type names struct {
 	scanner *worker
 }
 
-// forget drops what refers to a .dwo file that is not needed any more.
+// forget drops the entries of a .dwo file that is not needed any more.
 func (w *worker) forget() {
 	w.names.unit = nil
 	clear(w.names.entries)

@@ -105,7 +105,7 @@ func (w *worker) mark(v *view) error {
 	}
 }
 
-// unit is a unit with what its first entry says.
+// unit is a unit with the attributes of its first entry.
 type unit struct {
 	header
 	v       *view
@@ -339,7 +339,7 @@ func (d *die) set(attr uint16, v value) {
 	}
 }
 
-// wanted reports whether set takes an attribute.
+// wanted reports whether set uses an attribute.
 func wanted(attr uint16) bool {
 	switch attr {
 	case atLowPC, atHighPC, atRanges, atAbstractOrigin, atSpecification, atName, atLinkageName, atMIPSLinkage, atCallFile, atCallLine:

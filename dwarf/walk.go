@@ -8,7 +8,7 @@ import (
 	"github.com/symdepot/symdepot/functab"
 )
 
-// level is what the walk knows about the parent of the entries that it reads.
+// level describes the parent of the entries that the walk reads.
 type level struct {
 	scope int32 // index into walk.scopes, or -1
 	fn    int32 // index into walk.open, or -1: no function with code
@@ -22,7 +22,7 @@ type scope struct {
 	off    uint64 // of its entry
 }
 
-// decl says in which scope an entry is.
+// decl is an entry with its scope.
 type decl struct {
 	off   uint64
 	scope int32
@@ -56,7 +56,7 @@ type walk struct {
 	open   []openFunc
 }
 
-// scopesOf is what walk keeps of a unit for names.
+// scopesOf is the part of a unit that walk keeps for names.
 type scopesOf struct {
 	scopes []scope
 	decls  []decl
@@ -84,7 +84,7 @@ func (w *worker) unit(v *view, h header) error {
 	}
 	w.stats.Units++
 	if u.tag == tagPartial && !u.hasCode {
-		return nil // only what others refer to
+		return nil // only entries that others refer to
 	}
 	code := u
 	if u.dwo != "" || h.typ == unitSkeleton {

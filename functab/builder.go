@@ -15,7 +15,7 @@ const (
 )
 
 // Builder collects the function tables of one module. It is safe for concurrent
-// use. Records are kept in a compact encoding: a row takes about three bytes, an
+// use. Records are kept in a compact encoding: a row needs about three bytes, an
 // inlined call about ten.
 type Builder struct {
 	lim      Limits

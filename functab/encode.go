@@ -341,7 +341,7 @@ func (d *decoder) row(r *Row) {
 	}
 }
 
-// body describes the part of a record behind the head.
+// body describes the part of a record after its head.
 type body struct {
 	unit          uint64
 	rows, inlines int
@@ -358,7 +358,7 @@ type scratch struct {
 	ranges []Range
 }
 
-// function decodes a record. Rows and ranges behind the end of the function are
+// function decodes a record. Rows and ranges after the end of the function are
 // left out.
 func (s *scratch) function(start uint64, rec []byte) *Function {
 	h := readHead(rec)

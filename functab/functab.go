@@ -184,7 +184,7 @@ type Counts struct {
 	Bytes                                                   int64 // memory
 }
 
-// Answer is what a Table knows about one address.
+// Answer is the result of a lookup of one address.
 type Answer struct {
 	// Frames are the functions at the address, innermost inlined call first. The
 	// last one is the function that contains the code.

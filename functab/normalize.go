@@ -197,7 +197,7 @@ func (b *Builder) sortSymbols() error {
 }
 
 // resolveSizes ends the functions of unknown size that no other function ends: at
-// the next symbol behind their last row, or at the end of their section.
+// the next symbol after their last row, or at the end of their section.
 func (b *Builder) resolveSizes() error {
 	// Other functions of unknown size were cut at the start of the next one. The
 	// last function is the only one that can be left.
@@ -232,7 +232,7 @@ func (b *Builder) resolveSizes() error {
 }
 
 // sortFrames orders the unwind rules. Ranges of CFI do not overlap. Those of
-// Windows records may: a record for the rest of a function lies in another one.
+// Windows records may: a record for the rest of a function is inside another one.
 func (b *Builder) sortFrames() error {
 	b.frames.sort()
 	kept := b.frames.emptied()
@@ -320,7 +320,7 @@ func (b *Builder) mergeSymbols() error {
 	return nil
 }
 
-// merge gives a function what the public symbol at its start says.
+// merge completes a function with the public symbol at its start.
 func (b *Builder) merge(h *head, s Symbol) {
 	shown, raw := b.names.get(NameID(h.name))
 	if public, linker := b.names.get(s.Name); IsMarker(public) {

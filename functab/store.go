@@ -22,7 +22,7 @@ const (
 func (a *arena) put(p []byte) (pos uint32, ok bool) {
 	n := len(a.chunks)
 	if n == 0 || len(a.chunks[n-1])+len(p) > chunkSize || a.chunks[n-1] == nil {
-		// A record above the size of a chunk takes the place of several chunks.
+		// A record larger than a chunk occupies several chunks.
 		more := max(1, (len(p)+chunkSize-1)>>chunkBits)
 		if n+more > maxChunks {
 			return 0, false
@@ -62,7 +62,7 @@ func (a *arena) at(pos uint32) []byte {
 }
 
 // An index is a list of addresses, each with the position of a record. An address
-// below 4 GiB takes eight bytes.
+// below 4 GiB needs eight bytes.
 type index struct {
 	low  []uint64 // address<<32 | position
 	high []wide

@@ -9,7 +9,7 @@ import (
 // Omitted is the name of an inlined function whose name is unknown.
 const Omitted = "<name omitted>"
 
-// Table is what a Builder collected. It is read-only and safe for concurrent use.
+// Table holds the records of a Builder. It is read-only and safe for concurrent use.
 // The ranges of its functions do not overlap, its names are not empty, and its
 // rows and the ranges of its inlined calls lie within their function.
 type Table struct {
@@ -130,7 +130,7 @@ func (t *Table) Files() int { return len(t.files.at) }
 // Names returns the number of names. Their numbers are 1 to Names.
 func (t *Table) Names() int { return len(t.names.pairs) }
 
-// Warnings returns what the readers left out.
+// Warnings describes the records that the readers omitted.
 func (t *Table) Warnings() []string { return slices.Clone(t.warnings) }
 
 // Sections returns the sections with executable code in ascending order of
@@ -140,8 +140,8 @@ func (t *Table) Sections() []Section { return slices.Clone(t.sections) }
 // Counts returns the numbers of records.
 func (t *Table) Counts() Counts { return t.counts }
 
-// Lookup returns what is known about the code at rva: the functions there, or the
-// public symbol before it. Without both, and behind an end marker, it returns
+// Lookup describes the code at rva: the functions that contain it, or else the
+// public symbol before it. Without either, and after an end marker, it returns
 // false. The range of a symbol of unknown size ends at the next function or
 // symbol.
 func (t *Table) Lookup(rva uint64) (Answer, bool) {

@@ -37,7 +37,7 @@ type call struct {
 	name       uint32 // offset in the string table
 	file, line uint32 // of the call
 	first, end int    // ranges[first:end]
-	next       int    // the first call behind the calls inlined into this one
+	next       int    // the first call after the calls inlined into this one
 }
 
 // cursor reads numbers. Its first error empties it.

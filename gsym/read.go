@@ -86,7 +86,7 @@ func NewFile(r io.ReaderAt, size, cacheBytes int64) (*File, error) {
 		return nil, fmt.Errorf("%w: address offsets of %d bytes", ErrFormat, f.width)
 	}
 	if f.textEnd > size {
-		return nil, fmt.Errorf("%w: the string table ends behind the file", ErrFormat)
+		return nil, fmt.Errorf("%w: the string table ends after the end of the file", ErrFormat)
 	}
 	at := int64(headerSize)
 	if f.starts, err = f.read(at, int64(f.n)*int64(f.width)); err != nil {
@@ -156,7 +156,7 @@ func (f *File) readTrailer() error {
 // preferred base of the module, in others often 0.
 func (f *File) Base() uint64 { return f.base }
 
-// UUID returns what identifies the module, at most 20 bytes.
+// UUID returns the id of the module, at most 20 bytes.
 func (f *File) UUID() []byte { return slices.Clone(f.uuid) }
 
 // Len returns the number of functions and symbols.
@@ -181,8 +181,8 @@ func (f *File) last(rva uint64) int {
 	return sort.Search(f.n, func(i int) bool { return f.start(i) > rva }) - 1
 }
 
-// Lookup returns what is known about the code at rva, the address minus Base. ok is
-// false if no function contains it, and behind an end marker. The answer is that of
+// Lookup describes the code at rva, the address minus Base. ok is
+// false if no function contains it, and after an end marker. The answer is that of
 // functab.Table.Lookup for the tables that Write was given. An error wraps ErrFormat
 // or is one of the reader.
 func (f *File) Lookup(rva uint64) (answer functab.Answer, ok bool, err error) {
@@ -289,7 +289,7 @@ func (f *File) text(at uint32) (string, error) {
 	return strings.ToValidUTF8(string(all), "\uFFFD"), nil
 }
 
-// cachedName returns what make returns for a place in the string table. Results are
+// cachedName returns the result of make for an offset in the string table. Results are
 // kept within a limit.
 func (f *File) cachedName(at uint32, load func() (name, error)) (name, error) {
 	f.mu.Lock()

@@ -188,7 +188,7 @@ func (c *elfModule) read(ctx context.Context, files ELFFiles) error {
 }
 
 // readSymbols reads the symbol table: .symtab of the debug file or of the program,
-// else .dynsym with what .gnu_debugdata adds.
+// else .dynsym and the symbols of .gnu_debugdata.
 func (c *elfModule) readSymbols(ctx context.Context) error {
 	n := 0
 	add := func(x objfile.CodeSymbol) error {
@@ -368,7 +368,7 @@ func (c *elfModule) readFunctions(ctx context.Context, files ELFFiles) error {
 func (c *elfModule) checkAlternate(from, alt *objfile.ELFFile) error {
 	_, want, err := from.AltLink()
 	if err != nil {
-		return nil //nolint:nilerr // DWARF 5 names it in another way
+		return nil //nolint:nilerr // DWARF 5 names the file differently
 	}
 	have, err := alt.BuildID()
 	if err != nil {

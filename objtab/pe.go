@@ -13,7 +13,7 @@ import (
 	"github.com/symdepot/symdepot/unwind"
 )
 
-// PE adds what the DWARF in a PE image says of functions, as GCC and clang write it
+// PE adds the functions in the DWARF of a PE image, as GCC and clang write it
 // for MinGW, and the rules of its .debug_frame. file is the image, or the separate
 // debug file that objcopy made of it. The error wraps fs.ErrNotExist if the image
 // has no DWARF; the others are those of ELF.

@@ -99,7 +99,7 @@ func (f *File) readDBI() error {
 }
 
 // Flavor distinguishes private, public and type-only PDBs, as SymStore does. It
-// reads the head of the type stream and, where that says nothing, module
+// reads the head of the type stream and, if that does not decide, module
 // records up to the first that has symbols or lines. The sort is empty for
 // files of before 1997 that do not show it, and where tens of megabytes of
 // module records do not.

@@ -53,7 +53,7 @@ type checksum struct {
 	known     bool // id is set
 }
 
-// imported lists the ids that a module takes from another one.
+// imported lists the ids that a module imports from another module.
 type imported struct {
 	name  uint32 // offset in the string table
 	at    int64  // position of the ids
@@ -87,7 +87,7 @@ func (l *moduleLines) bytes(off, n int64) ([]byte, error) {
 	return l.whole[off : off+n], nil
 }
 
-// reset clears l for another module.
+// reset clears l for the next module.
 func (l *moduleLines) reset() {
 	l.contribs, l.files, l.inlinees, l.imports = l.contribs[:0], l.files[:0], l.inlinees[:0], l.imports[:0]
 	l.last, l.rows, l.size = -1, l.rows[:0], 0
@@ -209,7 +209,7 @@ func (l *moduleLines) addInlinees(at, n int64) error {
 	return nil
 }
 
-// addImports notes what the module takes from others.
+// addImports records the ids that the module imports from other modules.
 func (l *moduleLines) addImports(at, n int64) error {
 	for off := int64(0); n-off >= 8; {
 		p, err := l.bytes(at+off, 8)
@@ -309,7 +309,7 @@ func (l *moduleLines) load(i int) {
 }
 
 // at returns the numbers of the first contribution that starts at addr, and of
-// the first one behind it.
+// the first one after it.
 func (l *moduleLines) at(addr uint64) (first, end int) {
 	end = sort.Search(len(l.contribs), func(i int) bool { return l.contribs[i].start > addr })
 	for first = end; first > 0 && l.contribs[first-1].start == addr; first-- {

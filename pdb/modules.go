@@ -24,7 +24,7 @@ const (
 // linkerModule is the name of the module that has the records of the linker.
 const linkerModule = "* Linker *"
 
-// compiland is a module record: what one object file gave to the image.
+// compiland is a module record: the contribution of one object file to the image.
 type compiland struct {
 	stream       int // noStream if there is none
 	symbols      int64

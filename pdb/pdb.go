@@ -1,5 +1,5 @@
 // Package pdb reads the program databases of Microsoft's and LLVM's linkers:
-// what names them, what they offer, and their functions. It reads the pages it
+// their ids, their features and their functions. It reads the pages it
 // needs and no more, from an io.ReaderAt, and survives any input.
 //
 // Promised: names and behaviour that this documentation describes change only

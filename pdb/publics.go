@@ -78,7 +78,7 @@ func (f *File) readPublics(ctx context.Context, a *addresses) (*publics, error) 
 	return p, nil
 }
 
-// from returns the number of the first symbol at addr or behind it.
+// from returns the number of the first symbol at addr or after it.
 func (p *publics) from(addr uint64) int {
 	return sort.Search(len(p.list), func(i int) bool { return uint64(p.list[i].addr) >= addr })
 }
@@ -123,7 +123,7 @@ func (p *publics) at(addr uint64) (symbol, bool) {
 	return p.first(i, p.group(i))
 }
 
-// group returns the number of the first symbol behind i with another address.
+// group returns the number of the first symbol after i with a different address.
 func (p *publics) group(i int) int {
 	end := i
 	for end < len(p.list) && p.list[end].addr == p.list[i].addr {

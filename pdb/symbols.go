@@ -431,7 +431,7 @@ func (w *worker) finish() error {
 	return nil
 }
 
-// title finds the name of the procedure and what else its start tells.
+// title finds the name of the procedure and the other facts of its start.
 func (w *worker) title(f *functab.Function) {
 	p := w.r.publics
 	first := p.from(w.code.start)
@@ -547,7 +547,7 @@ func subtract(dst, a, b []extent) []extent {
 }
 
 // emit adds the part e of the procedure as a function, or as several if the
-// parts of e lie in different places of the image.
+// parts of e are in different places of the image.
 func (w *worker) emit(f functab.Function, e extent) error {
 	w.r.publics.cover(e)
 	nth := 0

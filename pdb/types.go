@@ -278,7 +278,7 @@ func (p *printer) begin() {
 	p.out, p.steps, p.broken = p.out[:0], 0, false
 }
 
-// finish returns what was printed. If that is broken, it is cut after the name
+// finish returns the printed text. If that is broken, it is cut after the name
 // without parameters, which has bare bytes.
 func (p *printer) finish(bare int) []byte {
 	if p.broken {
@@ -501,7 +501,7 @@ func (p *printer) modifier(data []byte, depth int) {
 type layer struct {
 	mode     byte
 	constant bool // the pointer is const
-	pointee  bool // what it points to is const
+	pointee  bool // the value that it points to is const
 }
 
 // pointer prints an LF_POINTER record, which has the data.

@@ -13,11 +13,11 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 )
 
-// Limits of what Lines returns. Rows are read one at a time.
+// Limits of the results of Lines. Rows are read one at a time.
 const (
 	maxJSON   = 16 << 20 // bytes of Source Link
 	maxPath   = 64 << 10 // bytes of a document's name
-	maxPoints = 4 << 20  // bytes of the points of one method, which take three or more each
+	maxPoints = 4 << 20  // bytes of the points of one method, three or more each
 )
 
 // More tables of the format.
@@ -302,7 +302,7 @@ func (r *reader) signed() int32 {
 	return int32(v>>1) - 1<<(width-1)
 }
 
-// Methods returns the number of methods that the tables have room for. Methods
+// Methods returns the number of methods that the tables can hold. Methods
 // without points count too.
 func (l *Lines) Methods() uint32 { return l.rows[tableMethod] }
 

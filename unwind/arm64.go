@@ -25,7 +25,7 @@ const (
 	maxArmCodes         = 4 * 255 // bytes of unwind codes in one record
 )
 
-// armKind is what one instruction of a prolog does to the frame.
+// armKind is the effect of one instruction of a prolog on the frame.
 type armKind uint8
 
 const (
@@ -385,8 +385,8 @@ func (d *arm64) canonical(word uint32) (ops, ending []armOp, err error) {
 	}
 	switch {
 	case regI == 1 && cr == 1:
-		// No unwind code stores this pair below sp. The documentation does not say what
-		// compilers do: they let sp fall first.
+		// No unwind code stores this pair below sp. The documentation does not tell how
+		// compilers store it: they decrement sp first.
 		ops = append(ops, armOp{kind: armAlloc, n: saved}, x.pair(19, armLR))
 	case i < regI && cr == 1:
 		store(x.pair(uint8(19+i), armLR), 8*int64(i))
@@ -486,7 +486,7 @@ func (d *arm64) full(begin, rva uint32) error {
 	body := d.prolog(begin, length, &s, ops[len(ops)-own:])
 	d.of = -1
 	if s.stop {
-		// The prolog is not known, nor is what it leaves.
+		// The prolog is unknown, and so is its frame.
 		f.begin(&styleArm64Windows, f.start, f.end, &body)
 		return f.add(d.b, d.work)
 	}

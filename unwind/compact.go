@@ -188,7 +188,7 @@ func (d *compact) lookup(i uint32, own uint64, n uint32) (uint32, error) {
 	return d.u32(own + 4*uint64(i))
 }
 
-// entry takes the start of a function. It ends the function before, whose frame
+// entry handles the start of a function. It ends the function before, whose frame
 // is added.
 func (d *compact) entry(start, encoding uint32, more bool) error {
 	if err := d.work.spend(0); err != nil {

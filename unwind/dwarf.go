@@ -14,7 +14,7 @@ import (
 type Sections struct {
 	// Arch is the processor: x86, x86_64, arm, arm64, mips, ppc, riscv64 and so on.
 	Arch string
-	// Apple says that the file is for one of Apple's systems.
+	// Apple means that the file is for one of Apple's systems.
 	Apple bool
 	// BigEndian and AddressSize (4 or 8; 0 means 8) describe the processor.
 	BigEndian   bool
@@ -29,7 +29,7 @@ type Sections struct {
 	TextAddress, DataAddress uint64
 	// DebugFrame is .debug_frame.
 	DebugFrame []byte
-	// Code are the sections with code, by RVA. Frames that begin elsewhere belong to
+	// Code are the sections with code, by RVA. Frames that begin outside belong to
 	// code that the linker removed, and are omitted. Without sections only frames at
 	// the addresses of such code are: 0, -1 and -2.
 	Code []functab.Section
@@ -355,7 +355,7 @@ func (d *frames) pointer(c *cursor, encoding byte, size int) (uint64, error) {
 		v &= 1<<32 - 1
 	}
 	if encoding&pointerIndirect != 0 {
-		return 0, bad("the address of the frame is stored elsewhere")
+		return 0, bad("the address of the frame is stored outside the section")
 	}
 	return v, nil
 }

@@ -81,7 +81,7 @@ func (d *frames) run(program cursor, e *cie) error {
 	return d.frame.add(d.b, d.work)
 }
 
-// flush adds the rows for the addresses up to next, and goes there. It returns
+// flush adds the rows for the addresses up to next, and continues there. It returns
 // false where the CFA is not known: the frame ends before.
 func (d *frames) flush(next uint64) bool {
 	at := d.location - d.s.Base
@@ -127,7 +127,7 @@ func (d *frames) stop(format string, args ...any) (bool, error) {
 	return false, nil
 }
 
-// advance goes to a later address.
+// advance moves on to a later address.
 func (d *frames) advance(n uint64, e *cie) bool {
 	if n == 0 || e.codeAlign == 0 {
 		return true

@@ -25,13 +25,13 @@ var (
 	}
 )
 
-// machine is what the reading of call frame information must know of a processor.
+// machine holds the properties of a processor that call frame information needs.
 type machine struct {
 	style style
 	// pc and sp are the numbers of the program counter and the stack pointer; -1 if
 	// there is none.
 	pc, sp int
-	// extra is a register with a number far above the others: the link register of
+	// extra is a register whose number is much higher than the others: the link register of
 	// PowerPC. It is kept in the place alias.
 	extra, alias uint64
 }

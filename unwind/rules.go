@@ -9,7 +9,7 @@ import (
 // maxRegisters is the largest number of registers that a processor's table names.
 const maxRegisters = 40
 
-// ruleKind says how the caller's value of a register is found.
+// ruleKind is the way to find the caller's value of a register.
 type ruleKind uint8
 
 const (

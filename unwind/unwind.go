@@ -4,7 +4,7 @@
 // compact unwind information.
 //
 // The functions survive any input. Time and memory are bounded by the size of the
-// data; what cannot be read or translated is omitted and reported by
+// data; a record that cannot be read or translated is omitted and reported by
 // functab.Builder.Warn. Their errors are those of the context, of the reader, and
 // of the builder's limits.
 //
@@ -39,7 +39,7 @@ type Image interface {
 	DebugIDs() []debugid.ID
 }
 
-// ErrMismatch is wrapped by the error for an image that belongs to another debug
+// ErrMismatch is wrapped by the error for an image that belongs to a different debug
 // file.
 var ErrMismatch = errors.New("the image and the debug file do not belong together")
 
@@ -188,7 +188,7 @@ type Options struct {
 	Shown func(raw string) string
 }
 
-// Functions adds what an image without its PDB tells about functions: one
+// Functions adds the functions that an image without its PDB describes: one
 // function named "<unknown in NAME>" for each entry of the exception table, a
 // public symbol for each export of code, the sections with code, and the unwind
 // rules as PE does. NAME is the name of the builder's module.
