@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// ErrStale means that a plan is no longer what the preview printed.
+// ErrStale means that a plan differs from its preview.
 var ErrStale = errors.New("the plan is stale")
 
 // ErrBrake means that a plan removes more than the brake allows.
 var ErrBrake = errors.New("the brake holds the plan")
 
-// Ticket is what a depot stores of a previewed plan so that it can be applied
+// Ticket is the part of a previewed plan that a depot stores so that it can be applied
 // later, as it was printed or not at all.
 type Ticket struct {
 	Number     string    `json:"plan"`   // for people: 8 hex digits of Digest
@@ -43,7 +43,7 @@ func (p *Plan) Ticket() Ticket {
 }
 
 // Confirm computes the plan of a ticket again from the present state and returns it
-// if it still is what the preview printed. The caller applies the result within the
+// if it still equals its preview. The caller applies the result within the
 // write transaction in which it read the state.
 //
 // yesRemove is the number of transactions that the user agreed to remove; 0 if the
@@ -60,7 +60,7 @@ func (p *Policy) Confirm(s *State, t Ticket, yesRemove int) (*Plan, error) {
 		return nil, err
 	}
 	if now := plan.Ticket(); now.Digest != t.Digest {
-		what := "other transactions would be removed now, or other bytes would come free"
+		what := "other transactions would be removed now, or other bytes would be freed"
 		if now.Builds != t.Builds {
 			what = fmt.Sprintf("it would remove %d transactions now, not %d", now.Builds, t.Builds)
 		}
@@ -93,7 +93,7 @@ func (p *Plan) Allowed(policy *Policy, yesRemove int) error {
 		number, ErrBrake, strings.Join(list, ", "), policy.Brake, number, builds)
 }
 
-// Tombstone is what the depot keeps of a removed transaction, to tell a client that
+// Tombstone is the record that the depot keeps of a removed transaction, to tell a client that
 // asks for one of its files when and why it was removed. Names and ids of the files
 // belong to it and are kept by the index.
 type Tombstone struct {

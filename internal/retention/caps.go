@@ -97,7 +97,7 @@ func (e *evaluation) floor() {
 // evict removes transactions of a scope, the least lately used first, until cap c,
 // number at, is met. It spares what is held, kept forever, young, needed by a
 // transaction that is live at that moment, or among the newest of its group, and
-// what could free nothing.
+// those that could free nothing.
 func (e *evaluation) evict(at int, c *CapUse, members []*Verdict) {
 	scope := newLedger(e.graph)
 	var order []*Verdict

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Garbage is what garbage collection would free, the grace period of unfinished
+// Garbage is the space that garbage collection would free, the grace period of unfinished
 // adds aside.
 type Garbage struct {
 	// Frees are the contents that no live transaction, pin, live source or transaction
@@ -15,7 +15,7 @@ type Garbage struct {
 	Contents int
 	// Waiting are the transactions in the trash, by number.
 	Waiting []Waiting
-	// Waits is what all of Waiting together hold back.
+	// Waits is the space that all of Waiting together hold back.
 	Waits Bytes
 }
 
@@ -26,7 +26,7 @@ type Waiting struct {
 	Alone  Bytes     // what it alone holds back
 }
 
-// Garbage computes what garbage collection would free at a time. empty gives up the
+// Garbage computes the space that garbage collection would free at a time. empty gives up the
 // trash at once (gc --empty-trash). The state must have all contents of the depot,
 // those without a transaction included.
 func (s *State) Garbage(now time.Time, empty bool) (*Garbage, error) {
@@ -64,11 +64,11 @@ func (s *State) Garbage(now time.Time, empty bool) (*Garbage, error) {
 	return &out, nil
 }
 
-// Removal is what the removal of one transaction would do.
+// Removal is the effect of removing one transaction.
 type Removal struct {
 	// Listed is the sum of the lengths of its contents.
 	Listed int64
-	// Frees is what comes free, and Shared the part of Listed that others still need.
+	// Frees is the space that is freed, and Shared the part of Listed that others still need.
 	Frees  Bytes
 	Shared int64
 	// Pinned is set if a pin needs one of its contents.
@@ -81,7 +81,7 @@ type Removal struct {
 // maxHolders limits Removal.Holders.
 const maxHolders = 20
 
-// Removal computes what the removal of a transaction frees that is live or in the
+// Removal computes the space that the removal of a transaction frees that is live or in the
 // trash: for rm, and for rm --purge, which must say when others still need the bytes.
 func (s *State) Removal(number int64) (*Removal, error) {
 	if err := s.check(); err != nil {

@@ -7,7 +7,7 @@ import (
 
 // Bytes is an amount of data in both measures.
 type Bytes struct {
-	// Stored is the space on disk that it takes.
+	// Stored is the space on disk that it occupies.
 	Stored int64 `json:"stored"`
 	// Size is the sum of the plain lengths.
 	Size int64 `json:"size"`
@@ -33,7 +33,7 @@ type graph struct {
 	results  []uint32
 	derived  []bool // whether a content is derived and no file of a transaction
 
-	// mark and epoch tell contents apart that were met already in one walk.
+	// mark and epoch show whether one walk has already visited a content.
 	mark  []uint32
 	epoch uint32
 	stack []uint32
@@ -69,7 +69,7 @@ func newGraph(s *State, list []*Transaction) (*graph, error) {
 	for c := range s.Contents {
 		g.first[c+1] += g.first[c]
 	}
-	// Counting references needs derivations without loops: take away all contents
+	// Counting references needs derivations without loops: remove all contents
 	// without sources, again and again.
 	var ready []uint32
 	for c := range s.Contents {
@@ -99,7 +99,7 @@ func newGraph(s *State, list []*Transaction) (*graph, error) {
 	return g, nil
 }
 
-// made returns what was derived from a content directly.
+// made returns the contents that were derived from a content directly.
 func (g *graph) made(c uint32) []uint32 {
 	if g.first == nil {
 		return nil
@@ -191,7 +191,7 @@ func (l *ledger) grab(c uint32) {
 	}
 }
 
-// release takes a reference from a content.
+// release removes a reference from a content.
 func (l *ledger) release(c uint32) {
 	if l.refs[c]--; l.refs[c] == 0 {
 		l.seen = l.seen.sub(l.bytes(c))
@@ -199,8 +199,8 @@ func (l *ledger) release(c uint32) {
 	}
 }
 
-// follow changes the references to what was derived from a content by delta, and
-// goes on from each content that now has turn references.
+// follow changes the references to contents derived from a content by delta, and
+// continues from each content that now has turn references.
 func (l *ledger) follow(c, delta, turn uint32) {
 	if l.first == nil {
 		return
@@ -228,7 +228,7 @@ func (l *ledger) add(t *Transaction) {
 	}
 }
 
-// drop takes away the references of a transaction and returns what became free.
+// drop removes the references of a transaction and returns the space that became free.
 func (l *ledger) drop(t *Transaction) Bytes {
 	before := l.seen
 	for _, c := range t.Contents {
@@ -237,7 +237,7 @@ func (l *ledger) drop(t *Transaction) Bytes {
 	return before.sub(l.seen)
 }
 
-// frees returns what would become free without some transactions, and leaves the
+// frees returns the space that would become free without some transactions, and leaves the
 // ledger as it is.
 func (l *ledger) frees(list ...*Transaction) (sum Bytes) {
 	for _, t := range list {
@@ -249,7 +249,7 @@ func (l *ledger) frees(list ...*Transaction) (sum Bytes) {
 	return sum
 }
 
-// free reports whether every reference to one of a transaction's contents is gone.
+// free reports whether some content of a transaction has no references any more.
 func (l *ledger) free(t *Transaction) bool {
 	return slices.ContainsFunc(t.Contents, func(c uint32) bool { return l.refs[c] == 0 && l.contents[c].Stored > 0 })
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/symdepot/symdepot/internal/term"
 )
 
-// Reason says why a transaction is kept or removed.
+// Reason is the reason why a transaction is kept or removed.
 type Reason uint8
 
 // Reasons, in the order of evaluation. The first that applies counts. Up to Cap they
@@ -39,7 +39,7 @@ func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 // Keeps reports whether this is a reason to keep a transaction.
 func (r Reason) Keeps() bool { return r > Cap }
 
-// Verdict is what a plan says about one live transaction.
+// Verdict is the decision of a plan about one live transaction.
 type Verdict struct {
 	*Transaction
 	// Class is the class by which the transaction is judged: its own, or the one that
@@ -60,7 +60,7 @@ type Verdict struct {
 	NeededBy int64
 	// CapOf is the position in Plan.Caps of the cap that removes it, for the reason Cap.
 	CapOf int
-	// Listed is the sum of the lengths of its contents, and Alone what removing it alone
+	// Listed is the sum of the lengths of its contents, and Alone the space that removing it alone
 	// would free. Both are computed for removed transactions only.
 	Listed int64
 	Alone  Bytes
@@ -74,7 +74,7 @@ type Verdict struct {
 	floor, goes, useful bool
 }
 
-// Scope is the kind of what a cap limits.
+// Scope is the kind of group that a cap limits.
 type Scope string
 
 // Scopes of caps, in the order of evaluation.
@@ -135,14 +135,14 @@ type Plan struct {
 	// Listed is the sum of the lengths of the contents of all removed transactions, a
 	// content once for each.
 	Listed int64
-	// Frees is what the plan frees in the end: contents that no live transaction holds any
-	// more, that are not pinned, and what was derived from them.
+	// Frees is the space that the plan frees in the end: contents that no live transaction holds any
+	// more, that are not pinned, and the contents derived from them.
 	Frees Bytes
 	// FreesNow is the part of Frees that garbage collection can free at once: nothing of
 	// it if the policy has a trash, and no contents that an earlier removal still holds
 	// in the trash. [State.Garbage] with empty set frees all of Frees.
 	FreesNow Bytes
-	// Live is what live transactions hold before the plan.
+	// Live is the space that live transactions hold before the plan.
 	Live Bytes
 	// Trash is how long the removed transactions can be restored. Zero: they cannot.
 	Trash term.Duration
@@ -281,7 +281,7 @@ func units(n int, unit string) string {
 	return fmt.Sprintf("%d %ss", n, unit)
 }
 
-// Plan computes what the policy keeps and removes of a state at a time. The error
+// Plan computes which transactions of a state the policy keeps and removes at a time. The error
 // reports a state that contradicts itself.
 func (p *Policy) Plan(s *State, now time.Time) (*Plan, error) {
 	now = now.UTC().Truncate(time.Millisecond)
@@ -337,7 +337,7 @@ type evaluation struct {
 	now    time.Time
 	plan   *Plan
 	*graph
-	// ledger has the pins and the transactions that are kept so far.
+	// ledger holds the pins and the transactions that are kept so far.
 	ledger *ledger
 	// products are the verdicts by product, newest number first.
 	products [][]*Verdict
@@ -389,7 +389,7 @@ func (e *evaluation) byProduct() [][]*Verdict {
 	return lists
 }
 
-// protect keeps what is held, has no rules, or is young.
+// protect keeps transactions that are held, without rules, or young.
 func (e *evaluation) protect() {
 	for i := range e.plan.Verdicts {
 		v := &e.plan.Verdicts[i]
@@ -434,7 +434,7 @@ func (e *evaluation) keep() {
 		rank[v.group]++
 		v.Rank = rank[v.group]
 		if v.Reason != Expired {
-			continue // young ones take places
+			continue // young ones count too
 		}
 		switch r := v.rules; {
 		case v.Rank <= r.KeepLast:
@@ -454,7 +454,7 @@ func newestFirst(list []*Verdict) {
 	})
 }
 
-// references keeps what kept transactions need, transitively.
+// references keeps the transactions that kept ones need, transitively.
 func (e *evaluation) references() {
 	verdicts := e.plan.Verdicts
 	e.needs, e.neededBy = make([][]int32, len(verdicts)), make([][]int32, len(verdicts))
@@ -490,7 +490,7 @@ func (e *evaluation) freesNow(s *State) error {
 	if e.policy.Trash > 0 {
 		return nil
 	}
-	// Contents in the trash are held for now. The ledger has only pins and what is kept.
+	// Contents in the trash are held for now. The ledger has only pins and kept transactions.
 	trash, err := s.sorted(func(t *Transaction) bool { return !t.live() && t.TrashUntil.After(e.now) })
 	if err != nil {
 		return err
@@ -544,7 +544,7 @@ func (e *evaluation) brake() {
 	}
 }
 
-// sums adds up verdicts and computes what removals would free alone.
+// sums adds up verdicts and computes the space that removals would free alone.
 func (e *evaluation) sums() {
 	var groups [][]*Verdict
 	for i := range e.plan.Verdicts {

@@ -15,9 +15,9 @@ import (
 	"github.com/symdepot/symdepot/internal/term"
 )
 
-// Policy says what is kept. The zero value keeps everything forever.
+// Policy decides which transactions are kept. The zero value keeps everything forever.
 //
-// The rules of a class say what to keep; a transaction is kept if one of them
+// The rules of a class select transactions to keep; a transaction is kept if one of them
 // applies. What no rule keeps is expired.
 type Policy struct {
 	// Classes are in the order in which they are tried on transactions without a
@@ -75,7 +75,7 @@ func (m Match) matches(t *Transaction) bool {
 
 func fits(pattern, s string) bool { return pattern == "" || glob.Match(pattern, s) }
 
-// Rules say what is kept of a class. Zero fields are not rules. A class without
+// Rules select the transactions of a class that are kept. Zero fields are not rules. A class without
 // rules is kept forever.
 type Rules struct {
 	// KeepLast keeps the newest transactions of each group, that is of each product
@@ -173,7 +173,7 @@ func (p *Policy) CheckClass(name string) error {
 	return fmt.Errorf("class %q is not in the retention policy%s; known are %s", name, nearest(name, known), strings.Join(known, ", "))
 }
 
-// Warnings describes what is permitted but probably not meant.
+// Warnings describes settings that are permitted but probably not meant.
 func (p *Policy) Warnings() []string {
 	var list []string
 	for _, c := range p.Classes {

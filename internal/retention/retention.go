@@ -25,11 +25,11 @@ type State struct {
 	// Contents are the contents that Transactions and Derived refer to by their
 	// position in this list. Positions that nothing refers to are harmless.
 	Contents []Content
-	// Derived lists what was made from other contents.
+	// Derived lists contents that were made from other contents.
 	Derived []Derivation
 }
 
-// Transaction is what retention must know of one transaction. Both times are
+// Transaction holds the facts about one transaction that retention needs. Both times are
 // needed because a transaction that was imported from another store keeps its own
 // date, which orders it, but ages from its arrival (section "Traps").
 type Transaction struct {
@@ -123,8 +123,8 @@ func day(t time.Time) time.Time {
 type Content struct {
 	// Size is the length in bytes.
 	Size int64
-	// Stored is the space in bytes that the content takes: the allocated blocks of
-	// its file, or its length if the storage does not tell.
+	// Stored is the space in bytes that the content occupies: the allocated blocks of
+	// its file, or its length if the storage does not report them.
 	Stored int64
 	// LastRead is the time of the last successful read, in seconds since 1970 UTC.
 	// Zero: it was never read. The depot rounds it to the day.

@@ -158,7 +158,7 @@ func (svc *Service) made(ctx context.Context, f *files, format Format) (Answer, 
 	if a.Source != (blob.Ref{}) {
 		c, err := svc.DB.Derived(ctx, a.Source, f.tool(format))
 		if err == nil && c.Size == 0 {
-			err = fs.ErrNotExist // it was let go
+			err = fs.ErrNotExist // it was removed meanwhile
 		}
 		a.Content = c
 		return a, err
@@ -236,7 +236,7 @@ func (svc *Service) make(ctx context.Context, ask Ask, f *files) (Answer, error)
 	return a, err
 }
 
-// Retry returns after what time a client should ask for a pending file again.
+// Retry returns the time after which a client should ask for a pending file again.
 func (svc *Service) Retry(ctx context.Context) time.Duration { return svc.Queue.Estimate(ctx, Kind) }
 
 // found reports whether a lookup found something: fs.ErrNotExist is no error.

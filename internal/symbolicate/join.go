@@ -46,7 +46,7 @@ type files struct {
 	code   string // file name of the program, or empty
 }
 
-// recipe identifies what is made of the files in a format.
+// recipe identifies the result of making a format from the files.
 func (f *files) recipe(format Format) string {
 	h := sha256.New()
 	h.Write([]byte(format.tool()))
@@ -57,7 +57,7 @@ func (f *files) recipe(format Format) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// tool is the tool in the record of what is made: another program of the module
+// tool is the tool in the record of the result: a different program of the module
 // makes it again.
 func (f *files) tool(format Format) index.Tool {
 	t := index.Tool{Name: format.tool(), Version: Version}
@@ -285,7 +285,7 @@ func lookups(q ModuleQuery) (list []symfile.Lookup) {
 	}
 	if q.DebugID != "" {
 		add(q.DebugID, cmp.Or(q.DebugFile, q.CodeFile))
-		return list // the code id is only what the client says
+		return list // the code id is only the client's claim
 	}
 	add(q.CodeID, cmp.Or(q.CodeFile, q.DebugFile))
 	return list

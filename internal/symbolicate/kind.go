@@ -270,7 +270,7 @@ func (k kind) logMade(j jobs.Job, f *files, c index.Content, table *functab.Tabl
 	}
 }
 
-// readFailure describes why files cannot be read. An error of the machine stays what
+// readFailure describes why files cannot be read. An error of the machine remains what
 // it is.
 func (k kind) readFailure(ctx context.Context, f *files, format Format, err error) error {
 	if ctx.Err() != nil {

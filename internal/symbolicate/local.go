@@ -103,7 +103,7 @@ func openAndGroup(paths []string) (int, error) {
 
 // Dump reads the modules of local files and writes a symbol file of each: to w, or
 // below the folder store in Breakpad's layout. done, if not nil, is called with each
-// file that was written, and warn with what is missing in it.
+// file that was written, and warn with each part that is missing in it.
 func Dump(ctx context.Context, paths []string, format Format, w io.Writer, store string, done func(path string), warn func(text string)) error {
 	files, err := OpenFiles(paths)
 	if err != nil {

@@ -161,7 +161,7 @@ func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, erro
 	}, nil
 }
 
-// archOf returns the processor of a module, in Breakpad's words, if its file says it.
+// archOf returns the processor of a module, by Breakpad's name, if its file names it.
 func archOf(l Looker) string {
 	if t, ok := l.(interface{ Module() functab.Module }); ok {
 		return t.Module().Arch

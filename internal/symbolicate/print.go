@@ -100,7 +100,7 @@ func (p *Printer) Line(address string) error {
 	return p.w.Flush()
 }
 
-// Close writes what is buffered.
+// Close writes the buffered text.
 func (p *Printer) Close() error { return p.w.Flush() }
 
 // print prints one address. A text that is no address is printed with the error.

@@ -16,7 +16,7 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Depot is what this package needs of the depot. Not found is fs.ErrNotExist.
+// Depot is the part of the depot that this package uses. Not found is fs.ErrNotExist.
 type Depot interface {
 	// NotIndexed reports whether the index certainly has no object with this id for
 	// a caller who sees these products; nil is all.
@@ -42,7 +42,7 @@ type File interface {
 	Tag() string
 }
 
-// Making says of which files symbol files are made.
+// Making is the choice of the files of which symbol files are made.
 type Making string
 
 // The values of Making.
@@ -54,7 +54,7 @@ const (
 
 // Options configure a Service. Zero values mean the defaults in brackets.
 type Options struct {
-	// Make says of which files symbol files are made [MakeHeld].
+	// Make is the choice of the files of which symbol files are made [MakeHeld].
 	Make Making
 	// Slots is how many symbol files this machine makes at once [2].
 	Slots int
@@ -132,7 +132,7 @@ type clientTimes struct {
 	jobs map[int64]string      // guarded by mu; the client of a job
 }
 
-// clientTime is a time that runs out: every second takes limit/every from it.
+// clientTime is the time spent for a client. It falls by limit/every each second.
 type clientTime struct {
 	spent time.Duration
 	at    time.Time

@@ -2,7 +2,7 @@
 // module belongs to. It finds the files of a module in the depot, reads them into
 // function tables (package functab), has Breakpad symbol files and GSYM files made
 // of the tables by background jobs, looks addresses up in GSYM files, and knows
-// the JSON of the symbolication APIs. It knows the depot as a small interface.
+// the JSON of the symbolication APIs. It uses the depot through a small interface.
 package symbolicate
 
 import (

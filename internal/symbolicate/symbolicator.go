@@ -212,7 +212,7 @@ func native(kind string) bool {
 	return false
 }
 
-// query returns what the depot is asked for.
+// query returns the query of the depot for a module.
 func (m NativeModule) query() ModuleQuery {
 	q := ModuleQuery{DebugFile: symfile.BaseName(m.DebugFile), CodeFile: symfile.BaseName(m.CodeFile), CodeID: m.CodeID}
 	if q.DebugFile == "" {
@@ -224,7 +224,7 @@ func (m NativeModule) query() ModuleQuery {
 	return q
 }
 
-// note records what became of a module.
+// note records the status of a module.
 func (m *NativeModule) note(used bool, o opened, candidates bool) {
 	m.UnwindStatus = "unused"
 	switch {
@@ -249,7 +249,7 @@ func (m *NativeModule) note(used bool, o opened, candidates bool) {
 	}
 }
 
-// step returns how far a return address is moved back, so that it lies in the call:
+// step returns how far a return address is moved back, so that it is inside the call:
 // by a byte, which is enough on x86, or to the start of the instruction before.
 func step(arch string, addr uint64) uint64 {
 	switch {

@@ -105,11 +105,11 @@ func limitJobs(jobs []Job) error {
 	return nil
 }
 
-// errLong refuses an answer that would take too much memory.
+// errLong refuses an answer that would need too much memory.
 var errLong = badRequest("please ask for fewer frames: the answer has more than %d lines", maxLines)
 
 // checkValues refuses a body of more values than any request needs: decoded, each
-// takes many times its bytes. Commas and brackets in names count too.
+// needs many times its bytes. Commas and brackets in names count too.
 func checkValues(body []byte) error {
 	n := 0
 	for _, c := range body {
@@ -145,7 +145,7 @@ func (j *Job) parse(n int, v any) error {
 	return nil
 }
 
-// parseModules returns what is wrong, or an empty string.
+// parseModules returns a description of the fault, or an empty string.
 func (j *Job) parseModules(v any) string {
 	list, ok := v.([]any)
 	if !ok {
@@ -187,7 +187,7 @@ func validModuleName(s string) bool {
 	return len(s) <= 1024
 }
 
-// parseStacks returns what is wrong, or an empty string.
+// parseStacks returns a description of the fault, or an empty string.
 func (j *Job) parseStacks(v any) string {
 	list, ok := v.([]any)
 	if !ok {
@@ -372,7 +372,7 @@ func (j Job) v5(ctx context.Context, src Source, lines *int) (V5Result, error) {
 	return r, nil
 }
 
-// note records what became of a module.
+// note records the status of a module.
 func (r *V5Result) note(key string, used bool, m opened) {
 	if !used {
 		if _, ok := r.FoundModules[key]; !ok {
