@@ -145,7 +145,7 @@ func (r *Retention) confirmCollection(ctx context.Context, number string) (g gar
 		return g, t, p, err
 	}
 	if g.digest(t) != t.Digest {
-		return g, t, p, fmt.Errorf("plan %s: %w: the depot was changed after the dry run, and other bytes would come free; run symdepot gc --dry-run again", number, retention.ErrStale)
+		return g, t, p, fmt.Errorf("plan %s: %w: the depot was changed after the dry run, and other bytes would be freed; run symdepot gc --dry-run again", number, retention.ErrStale)
 	}
 	return g, t, CollectionPlan{Collected: g.Collected, Number: number, Ends: row.Ends}, nil
 }

@@ -32,7 +32,7 @@ type (
 	Trashed = index.Trashed
 )
 
-// ErrPolicyChanged means that the policy was changed by somebody else meanwhile.
+// ErrPolicyChanged means that the policy was changed meanwhile.
 var ErrPolicyChanged = index.ErrChanged
 
 // ErrNoPolicy means that no retention policy was set: everything is kept.

@@ -14,7 +14,7 @@ type alone struct {
 	file   string
 	shared bool
 	now    func() time.Time
-	from   time.Time // what this process does not know is older from then on
+	from   time.Time // requests of earlier processes were before this time
 }
 
 // newAlone returns an alone that counts requests of the last while.
@@ -27,8 +27,8 @@ func newAlone(file string, last time.Duration, shared bool, now func() time.Time
 	return a
 }
 
-// touch tells the next process when this one was there. If that fails, the next one
-// only takes the clients' word less often.
+// touch records for the next process that this one was running. If that fails, the next one
+// only believes clients less often.
 func (a *alone) touch() {
 	now := a.now()
 	if os.Chtimes(a.file, now, now) != nil {

@@ -31,7 +31,7 @@ func (x *exchange) options() scan.Options {
 	return opt
 }
 
-// stored is one file of an archive that the stage has taken.
+// stored is one file of an archive that the stage has accepted.
 type stored struct {
 	path string
 	stage.Arrived
@@ -111,7 +111,7 @@ func named(path string, err error) error {
 
 // walk calls each for the files in an archive, and unwanted for those that
 // opt.Want refuses. Everything else that cannot be read ends the walk: an archive
-// is taken whole or not at all.
+// is accepted whole or not at all.
 func (x *exchange) walk(ctx context.Context, s *spool, name string, opt scan.Options, each func(path string, f *scan.File) error, unwanted func(path string)) error {
 	for f, err := range scan.Walk(ctx, []string{s.Name()}, opt) {
 		var skip *scan.Skip

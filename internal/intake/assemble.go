@@ -118,7 +118,7 @@ func shelf(principal, org string) string {
 
 func chunkPath(shelf, sum string) string { return shelf + "/" + sum }
 
-// has reports whether a chunk is there.
+// has reports whether a chunk has arrived.
 func (s *sentryState) has(shelf, sum string) bool {
 	_, err := s.root.Stat(chunkPath(shelf, sum))
 	return err == nil
@@ -154,7 +154,7 @@ func (s *sentryState) keep(shelf, sum string, b []byte) error {
 	return err
 }
 
-// serveSentryChunks takes chunks.
+// serveSentryChunks accepts chunks.
 func serveSentryChunks(x *exchange) error {
 	if err := x.take(); err != nil {
 		return err
@@ -431,7 +431,7 @@ func (r *sentryRun) enterKnown(ctx context.Context, x *exchange, q map[string]*a
 	return nil
 }
 
-// begin starts the work on the files of a request whose chunks are all there.
+// begin starts the work on the files of a request whose chunks have all arrived.
 func (r *sentryRun) begin(h *Handler, q map[string]*assembleFile) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -513,7 +513,7 @@ func (r *sentryRun) assemble(h *Handler) {
 		case errors.Is(err, fs.ErrNotExist):
 			f.state = stateNotFound // a chunk has expired
 		case err != nil && h.ctx.Err() != nil:
-			f.state = stateNotFound // the next process goes on
+			f.state = stateNotFound // the next process continues
 		case err != nil:
 			f.state, f.detail = stateError, h.detail(err)
 		default:
@@ -614,7 +614,7 @@ func (r *sentryRun) commit(h *Handler) {
 	if kept == 0 {
 		h.abandon(r.caller, r.stage)
 	} else if _, err := h.stages.Commit(h.ctx, r.caller, r.stage, stage.Commit{Partial: true}); err != nil && h.ctx.Err() != nil {
-		r.ended = false // the next process goes on: a commit can be repeated
+		r.ended = false // the next process continues: a commit can be repeated
 		return
 	} else if err != nil {
 		text := "the upload could not be committed: " + h.detail(err)

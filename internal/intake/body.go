@@ -68,7 +68,7 @@ func (p *paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// maxWork is how long the work on an upload may take once its body is there.
+// maxWork limits the time of the work on an upload after its body has arrived.
 const maxWork = 2 * time.Hour
 
 // end removes the read deadline of the body. net/http would take a deadline that
@@ -78,7 +78,7 @@ func (p *paced) end() {
 	_ = p.rc.SetWriteDeadline(time.Now().Add(maxWork))
 }
 
-// received says that all of the body that counts has been read.
+// received records that all of the body that counts has been read.
 func (x *exchange) received() {
 	if p, ok := x.body.(*paced); ok {
 		p.end()
@@ -169,7 +169,7 @@ type spool struct {
 	size int64
 }
 
-// moveTo gives the file another name, where the next process finds it. If that is not
+// moveTo renames the file to a name that the next process finds. If that is not
 // possible, the file is lost with this process.
 func (s *spool) moveTo(name string) {
 	if os.Rename(s.Name(), name) == nil {
@@ -196,7 +196,7 @@ func (h *Handler) spool(r io.Reader, limit int64, also ...io.Writer) (*spool, er
 	return s, nil
 }
 
-// spoolWriter counts what it writes in the limit for all bodies.
+// spoolWriter counts its bytes against the limit for all bodies.
 type spoolWriter struct{ s *spool }
 
 func (w spoolWriter) Write(b []byte) (int, error) {

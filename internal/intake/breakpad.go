@@ -111,7 +111,7 @@ func (x *exchange) one(l stage.Labels, path string, body io.Reader, check func(s
 	return err
 }
 
-// readRaw takes a body that is the file itself.
+// readRaw reads a body that is the file itself.
 func (x *exchange) readRaw() (*form, error) {
 	if !x.who.Writer {
 		return nil, x.notWriter()
@@ -145,7 +145,7 @@ type breakpadUpload struct {
 	closed bool
 }
 
-// breakpadFacts are what an upload is known by.
+// breakpadFacts is the record of an upload.
 type breakpadFacts struct {
 	Name   string // of the principal
 	Labels stage.Labels
@@ -211,10 +211,10 @@ func (u *breakpadUpload) close() {
 		u.file.Close()
 		u.file = nil
 	}
-	_ = os.Remove(u.facts) // it may be gone
+	_ = os.Remove(u.facts) // it may be removed already
 }
 
-// leave lets the next process go on.
+// leave leaves the upload to the next process.
 func (u *breakpadUpload) leave() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -241,7 +241,7 @@ func (x *exchange) members(pairs ...string) error {
 	return nil
 }
 
-// serveCheckStatus answers whether a file is there already. The request does not
+// serveCheckStatus answers whether the depot has a file already. The request does not
 // say whether the client has the Breakpad file or the file with the debug
 // information, so the answer is FOUND only if both are there.
 func serveCheckStatus(x *exchange) error {
@@ -309,7 +309,7 @@ func serveCreate(x *exchange) error {
 	return x.members("uploadUrl", x.base()+"/v1/uploads/"+key, "uploadKey", key)
 }
 
-// serveUploadData takes the file. The URL is the credential.
+// serveUploadData receives the file. The URL is the credential.
 func serveUploadData(x *exchange) error {
 	u, ok := findBreakpad(x.Handler, x.t.args[0])
 	if !ok {

@@ -51,13 +51,13 @@ func wrongID(name, id string, objects []symfile.Object) error {
 	return &wrongClaim{fmt.Sprintf("%s does not have the id %s; %s", clip.Text(name), clip.Text(id), itsIDs(objects))}
 }
 
-// wrongClaim is the error for bytes that differ from what the request says about
+// wrongClaim is the error for bytes that differ from the claims of the request about
 // them.
 type wrongClaim struct{ text string }
 
 func (e *wrongClaim) Error() string { return e.text }
 
-// itsIDs tells the ids of a file: "its ids are A, B".
+// itsIDs lists the ids of a file: "its ids are A, B".
 func itsIDs(objects []symfile.Object) string {
 	var ids []string
 	for _, o := range objects {

@@ -8,7 +8,7 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// access says which credentials a request needs.
+// access is the kind of credentials that a request needs.
 type access uint8
 
 const (
@@ -18,7 +18,7 @@ const (
 	accessOwnKey               // the key of an open upload, which is part of the path
 )
 
-// target is what the path of a request names.
+// target is the resource that the path of a request names.
 type target struct {
 	face    *face
 	serve   func(x *exchange) error
@@ -32,7 +32,7 @@ type target struct {
 // Claims reports whether a request is an upload of one of the protocols. segs is
 // the decoded path without a token and a configured prefix. Of GET and HEAD it
 // claims few paths, none of which is that of a symbol file in any layout; of other
-// methods it claims what clients of symbol servers never send. Paths below "-" are
+// methods it claims requests that clients of symbol servers never send. Paths below "-" are
 // never claimed.
 func Claims(method string, segs []string) bool {
 	_, ok := find(method, segs)

@@ -1,4 +1,4 @@
-// Package intake takes uploads from clients that were written for other
+// Package intake accepts uploads from clients that were written for other
 // servers: sentry-cli, Mozilla Tecken's clients, Breakpad's sym_upload, NuGet
 // clients, Pyroscope's clients, the form uploads of BugSnag and Backtrace, and
 // any program that sends a file with PUT.
@@ -28,7 +28,7 @@ import (
 	"github.com/symdepot/symdepot/internal/stage"
 )
 
-// Stages is what the intakes need of package stage. It is safe for concurrent
+// Stages is the part of package stage that the intakes use. It is safe for concurrent
 // use.
 type Stages interface {
 	Limits(ctx context.Context, c stage.Caller) (stage.Limits, error)
@@ -44,7 +44,7 @@ var _ Stages = (*stage.Stages)(nil)
 
 // Config configures a Handler.
 type Config struct {
-	// Stages takes the files.
+	// Stages receives the files.
 	Stages Stages
 	// Dir is a folder of this server for bodies and chunks that wait. New makes it.
 	Dir string
@@ -60,7 +60,7 @@ type Config struct {
 	// to be stored before it answers that this goes on: 50 s.
 	AssembleWait time.Duration
 	// Shared: other servers may have the same stages, so that the requests of one
-	// upload may come to several servers.
+	// upload may reach several servers.
 	Shared bool
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -80,13 +80,13 @@ type Who struct {
 	Build stage.Build
 }
 
-// Denied says why the usual credentials of a request are not accepted.
+// Denied is the reason why the usual credentials of a request are not accepted.
 type Denied struct {
 	Status int    // 401, 403 or 503
 	Text   string // discloses nothing to an attacker
 }
 
-// Request is what the server knows about a request.
+// Request is a request with the facts that the server has found out about it.
 type Request struct {
 	// Segs is the decoded path without a token and a configured prefix, Base that
 	// part of the escaped path, such as "/t/TOKEN", without a final slash.
@@ -165,7 +165,7 @@ func New(cfg Config) (*Handler, error) {
 	return h, nil
 }
 
-// expireRegularly frees what clients have left behind.
+// expireRegularly removes unfinished uploads that clients have abandoned.
 func (h *Handler) expireRegularly() {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
@@ -205,7 +205,7 @@ func filesOf(h *Handler, pattern string) (paths []string) {
 	return paths
 }
 
-// Expire frees what clients have left behind for too long: bodies, chunks and
+// Expire removes what clients have abandoned for too long: bodies, chunks and
 // open uploads. The handler calls it every minute.
 func (h *Handler) Expire() {
 	expireTecken(h)
@@ -296,7 +296,7 @@ func (x *exchange) authenticate() error {
 	return x.notWriter()
 }
 
-// useToken takes the principal of a token.
+// useToken uses the principal of a token.
 func (x *exchange) useToken(secret string) error {
 	if x.in.Token == nil {
 		return x.deny(&Denied{http.StatusUnauthorized, "invalid credentials"})
@@ -350,7 +350,7 @@ func (x *exchange) carriesCredential() bool {
 	return x.secret() != ""
 }
 
-// base is the URL of what the intakes have below them: with the token and the
+// base is the URL below which the intakes have their paths: with the token and the
 // product and version in the path of the request.
 func (x *exchange) base() string { return x.in.Origin + x.in.Base + x.t.prefix }
 
@@ -390,7 +390,7 @@ func (x *exchange) mayWrite() error {
 	return err
 }
 
-// take refuses what can be refused before the body is read, and returns the
+// take refuses requests that can be refused before the body is read, and returns the
 // limits for files.
 func (x *exchange) take() error {
 	if err := x.mayWrite(); err != nil {

@@ -91,7 +91,7 @@ func (f pdbFile) contradicts(stem string, image assembly) string {
 	return ""
 }
 
-// nuspec is what we need of a package's manifest.
+// nuspec holds the fields of a package's manifest that are used.
 type nuspec struct {
 	Metadata struct {
 		ID      string `xml:"id"`
@@ -195,7 +195,7 @@ func (x *exchange) nugetFile(ctx context.Context, l stage.Labels, p string, a st
 				}
 			}
 			// A package that is pushed again has the same bytes; other bytes of
-			// the same PDB are another build under a version that is taken.
+			// the same PDB are another build under a version that is in use.
 			here, err := x.conflicts(ctx, l.Product, a)
 			if err != nil && !here {
 				return named(p, err)

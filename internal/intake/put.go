@@ -30,7 +30,7 @@ var putFace = &face{
 }
 
 // storeRecords are files of symbol stores that have no symbols: their PUT succeeds
-// so that a copied tree goes through, and does nothing.
+// so that the copy of a tree succeeds, and does nothing.
 func isStoreRecord(segs []string) bool {
 	last := symfile.Fold(segs[len(segs)-1])
 	if last == "pingme.txt" || last == "index2.txt" {
@@ -79,7 +79,7 @@ func servePut(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	id := x.r.URL.Query().Get("tx") // an open push that takes the file
+	id := x.r.URL.Query().Get("tx") // an open push that receives the file
 	if id == "" {
 		if id, err = x.collect(l); err != nil {
 			return err

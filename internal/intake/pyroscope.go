@@ -44,7 +44,7 @@ const (
 	pyroscopeIdle = 10 * time.Minute
 )
 
-// buildIDOf reads a build-id as this service takes it.
+// buildIDOf reads a build-id as this service accepts it.
 func buildIDOf(s string) (debugid.BuildID, error) {
 	id, err := debugid.ParseBuildID(s)
 	if err != nil || len(s) > 40 {
@@ -73,7 +73,7 @@ func servePyroscope(x *exchange) error {
 	return &failure{http.StatusNotImplemented, "not implemented; this server has ShouldInitiateUpload, Upload and UploadFinished"}
 }
 
-// connectJSON decodes the JSON body of a unary request. Names are taken in both
+// connectJSON decodes the JSON body of a unary request. Names are accepted in both
 // spellings that the JSON of protocol buffers has.
 func (x *exchange) connectJSON(v any) error {
 	kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))

@@ -6,7 +6,7 @@ import (
 )
 
 // recent remembers values for some time after their last use. If it is full, the
-// value that was used least recently goes. It is safe for concurrent use.
+// value that was used least recently is dropped. It is safe for concurrent use.
 type recent[V any] struct {
 	max  int
 	keep time.Duration

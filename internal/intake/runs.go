@@ -22,7 +22,7 @@ const (
 	// runPattern matches the files of runs. The first part of the name is the hash of
 	// the run's key.
 	runPattern = "run-*.jsonl"
-	// runAsleep is how long after its last use a run of a process that has ended goes on
+	// runAsleep is the time after its last use at which a run of a process that has ended continues
 	// without a request: clients may leave while files are assembled. Processes touch
 	// the files of their runs every minute.
 	runAsleep = 3 * time.Minute
@@ -30,7 +30,7 @@ const (
 	maxRunState = 128 << 20
 )
 
-// runFacts are what a run is known by.
+// runFacts is the record of a run.
 type runFacts struct {
 	Key     string // principal, organization and labels
 	Shelf   string // the folder of its chunks
@@ -165,7 +165,7 @@ func (r *sentryRun) apply(e *runEvent) {
 }
 
 // wake loads the runs of processes that have ended whose files' names match a
-// pattern, unless they were used in the last while, and goes on with their work.
+// pattern, unless they were used a short time ago, and continues their work.
 // Damaged files are removed.
 func (s *sentryState) wake(pattern string, while time.Duration) (n int) {
 	s.waking.Lock()
@@ -204,7 +204,7 @@ func (s *sentryState) awake(path string) bool {
 	return slices.ContainsFunc(s.runs, func(r *sentryRun) bool { return r.path == path })
 }
 
-// resume goes on with runs of processes that have ended, whose clients may have
+// resume continues runs of processes that have ended, whose clients may have
 // left, and keeps those of this process from being taken over.
 func (s *sentryState) resume() {
 	now := s.h.now()
@@ -214,7 +214,7 @@ func (s *sentryState) resume() {
 	for _, r := range own {
 		r.mu.Lock()
 		if r.logged > 0 {
-			_ = os.Chtimes(r.path, now, now) // another process might go on, too: a commit is made once
+			_ = os.Chtimes(r.path, now, now) // another process might continue, too: a commit is made once
 		}
 		r.mu.Unlock()
 	}

@@ -184,7 +184,7 @@ func difOfFound(f stage.Found, sum string, now time.Time) *dif {
 	return newDIF(f.Objects[0], f.Size, sum, now)
 }
 
-// checkAssembly compares an assembled file with what the request says about it.
+// checkAssembly compares an assembled file with the claims of the request about it.
 func checkAssembly(sum string, f *assembleFile, a stage.Arrived) error {
 	if a.SHA1 != sum {
 		return &wrongClaim{fmt.Sprintf("the chunks make a file with the SHA-1 %s, not %s", a.SHA1, sum)}
@@ -250,7 +250,7 @@ func serveSentryUnknown(x *exchange) error {
 	return x.json(http.StatusOK, map[string]any{"missing": missing})
 }
 
-// nameOf is the name under which a content that is there is entered.
+// nameOf is the name under which a content that the depot has is entered.
 func nameOf(f stage.Found, otherwise string) string {
 	for _, o := range f.Objects {
 		if p, err := cleanPath(o.Name); err == nil {

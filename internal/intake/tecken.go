@@ -209,7 +209,7 @@ type teckenUpload struct {
 	committed bool
 }
 
-// teckenFacts are what an upload is known by.
+// teckenFacts is the record of an upload.
 type teckenFacts struct {
 	Name    string // of the principal
 	Product string
@@ -319,7 +319,7 @@ func (u *teckenUpload) caller() stage.Caller {
 	return namedCaller(u.Name, u.Product)
 }
 
-// namedCaller is a principal whose upload goes on without its credentials. It may
+// namedCaller is a principal whose upload continues without its credentials. It may
 // add files to the product of the upload, and see nothing.
 func namedCaller(name, product string) stage.Caller {
 	return stage.Caller{Name: name, Read: func(string) bool { return false }, Write: func(p string) bool { return p == product }}
@@ -466,7 +466,7 @@ func serveTeckenPut(x *exchange) error {
 		return nil
 	}
 	plain := io.TeeReader(io.LimitReader(body, u.Limit+1), sum)
-	if u.complete() { // a repeated request: the stage takes no files any more
+	if u.complete() { // a repeated request: the stage accepts no files any more
 		size, err := io.Copy(io.Discard, plain)
 		if err == nil {
 			err = same(size)

@@ -13,7 +13,7 @@ var keyFields = []string{"apiKey", "api_key", "key", "token"}
 
 func isVendorFile(field, _ string) bool { return fileFields[field] }
 
-// formCredential takes the token in a field in front of the file, and refuses
+// formCredential uses the token in a field before the file, and refuses
 // before the file is read.
 func (x *exchange) formCredential(f *form) error {
 	if !x.who.Writer {

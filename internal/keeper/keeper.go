@@ -22,7 +22,7 @@ type Keeper interface {
 	Preview(ctx context.Context) (report.Plan, error)
 	Apply(ctx context.Context, plan string, yesRemove int) (report.Run, error)
 
-	// PlanCollection computes what garbage collection would free, as a plan.
+	// PlanCollection computes the garbage that a collection would free, as a plan.
 	PlanCollection(ctx context.Context, opt depot.CollectOptions) (report.Collected, error)
 	ApplyCollection(ctx context.Context, plan string) (report.Collected, error)
 	// Collect collects garbage without a plan that was shown.

@@ -29,7 +29,7 @@ func (e *serverError) Error() string   { return e.text }
 func (e *serverError) Unwrap() []error { return []error{e.meaning, e.cause} }
 
 // meant gives the errors of a server the meaning that those of a local depot have.
-// missing is what a 404 means.
+// missing is the meaning of a 404.
 func meant(err, missing error) error {
 	if err == nil {
 		return nil

@@ -61,7 +61,7 @@ func (n *Node) answer(raw net.Conn) {
 		err = n.run(ctx, out, q)
 	}
 	if err != nil && ctx.Err() == nil {
-		n.opt.Log.Debug("an answer to another server broke off", "remote", raw.RemoteAddr().String(), "error", err)
+		n.opt.Log.Debug("an answer to another server ended early", "remote", raw.RemoteAddr().String(), "error", err)
 	}
 	_ = conn.Close() // with a notice, so that the other side gets all of it
 }

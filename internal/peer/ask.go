@@ -13,7 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/fetch"
 )
 
-// member is another server that can be asked.
+// member is another server that accepts questions.
 type member struct {
 	node *Node
 	Member
@@ -209,7 +209,7 @@ func (n *Node) Send(ctx context.Context, address, kind string, input []byte, bod
 	for {
 		k, rerr := body.Read(buf)
 		if k > 0 && out.send(typeData, buf[:k]) != nil {
-			break // the answer says why
+			break // the answer holds the reason
 		}
 		if rerr == io.EOF {
 			stop()

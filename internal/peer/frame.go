@@ -30,7 +30,7 @@ const (
 	mostData = 128 << 10 // bytes of a message with data
 )
 
-// question is what a peer asks.
+// question is a request of a peer.
 type question struct {
 	File  *fetch.PeerAsk `json:",omitempty"`
 	Kind  string         `json:",omitempty"` // of Run and Send

@@ -31,7 +31,7 @@ import (
 	"github.com/symdepot/symdepot/internal/fetch"
 )
 
-// Downloads is what peers ask a server for. *fetch.Fetcher implements it.
+// Downloads is the part of a server that answers peers. *fetch.Fetcher implements it.
 type Downloads interface {
 	// OpenForPeer downloads a file, see fetch.Fetcher.OpenForPeer.
 	OpenForPeer(ctx context.Context, ask fetch.PeerAsk) (*fetch.File, error)
@@ -39,7 +39,7 @@ type Downloads interface {
 	RunForPeer(ctx context.Context, kind string, input []byte) ([]byte, error)
 }
 
-// Uploads receive what peers forward.
+// Uploads receive the requests that peers forward.
 type Uploads interface {
 	// ReceiveFromPeer answers a question with a body. It need not read all of the
 	// body.
@@ -64,7 +64,7 @@ type Options struct {
 	Downloads Downloads
 	// Uploads answers those with a body; nil: they are refused.
 	Uploads Uploads
-	// Reach is how long a peer may take to accept a question; zero is 250 ms.
+	// Reach limits the time until a peer accepts a question; zero is 250 ms.
 	Reach time.Duration
 	// Log receives failures; nil discards them.
 	Log *slog.Logger
@@ -82,7 +82,7 @@ const (
 	aliveEvery = 500 * time.Millisecond
 	// silence is how long a peer may send nothing, in multiples of Options.Reach.
 	silence = 8
-	// handshake is how long a new connection may take to send a question.
+	// handshake limits the time until a new connection sends a question.
 	handshake = 5 * time.Second
 	// stall is how long a peer may not accept bytes.
 	stall = 30 * time.Second

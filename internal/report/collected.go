@@ -10,7 +10,7 @@ import (
 	"github.com/symdepot/symdepot/internal/term"
 )
 
-// Collected is what gc freed, or would free, in JSON.
+// Collected is the result of gc, or of its dry run, in JSON.
 type Collected struct {
 	// Plan is the number under which this plan can be applied until Ends.
 	Plan     string    `json:"plan,omitempty"`
@@ -33,7 +33,7 @@ type Collected struct {
 	TrashBytes int64     `json:"trash_bytes,omitempty"`
 }
 
-// NewCollected describes what gc freed, or would free.
+// NewCollected describes the result of gc, or of its dry run.
 func NewCollected(c depot.Collected, dryRun bool) Collected {
 	l := Collected{DryRun: dryRun, Contents: c.Contents, Strays: c.Strays, Bytes: c.Bytes, Frees: c.Frees, InUse: c.InUse, Pending: c.Pending,
 		PendingBytes: c.PendingBytes, Waiting: c.Waiting, WaitingUntil: c.WaitingUntil, Trash: NewTrash(c.Trash), TrashBytes: c.TrashBytes}
@@ -43,14 +43,14 @@ func NewCollected(c depot.Collected, dryRun bool) Collected {
 	return l
 }
 
-// NewCollectionPlan describes what gc would free, and the plan for it.
+// NewCollectionPlan describes the result of a dry run of gc, and the plan for it.
 func NewCollectionPlan(p depot.CollectionPlan) Collected {
 	l := NewCollected(p.Collected, true)
 	l.Plan, l.Ends = p.Number, p.Ends
 	return l
 }
 
-// Print prints what gc freed, or would free, for people.
+// Print prints the result for people.
 func (l Collected) Print(w io.Writer) {
 	verb := "freed"
 	if l.DryRun {
@@ -75,7 +75,7 @@ func (l Collected) Print(w io.Writer) {
 // maxTrashLines limits the transactions that gc prints.
 const maxTrashLines = 20
 
-// printTrash prints what waits in the trash, and until when.
+// printTrash prints the bytes in the trash, and until when they stay.
 func (l Collected) printTrash(w io.Writer) {
 	if len(l.Trash) == 0 {
 		return

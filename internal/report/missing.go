@@ -34,7 +34,7 @@ func (m *MissingCSV) Write(f depot.Wanted) error {
 	return m.w.Write([]string{strconv.FormatInt(f.Count, 10), cell(f.Name), cell(f.ID), cell(f.Client), f.First.UTC().Format(time.RFC3339), f.Last.UTC().Format(time.RFC3339)})
 }
 
-// Flush writes what is buffered.
+// Flush writes the buffered rows.
 func (m *MissingCSV) Flush() error {
 	m.w.Flush()
 	return m.w.Error()

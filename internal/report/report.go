@@ -1,5 +1,5 @@
-// Package report is what commands print of a depot: transactions, objects,
-// faults and what was freed, as JSON for programs and as text for people.
+// Package report formats what commands print about a depot: transactions, objects,
+// faults and freed space, as JSON for programs and as text for people.
 package report
 
 import (
@@ -77,7 +77,7 @@ func origin(path, archive string) string {
 	return archive + scan.Separator + strings.TrimPrefix(path, "/")
 }
 
-// Remark says what a line of a table has no column for: whether the content is
+// Remark holds the facts of a line of a table that have no column: whether the content is
 // that of the local file, and where a cached file was downloaded from.
 func (f Found) Remark() string {
 	var words []string
@@ -147,7 +147,7 @@ func NewChecked(v depot.Verified, st depot.ScrubState) Checked {
 	return c
 }
 
-// Verified prints the sums of a check. rows says that it read the index only.
+// Verified prints the sums of a check. rows means that it read the index only.
 func Verified(w io.Writer, v depot.Verified, st depot.ScrubState, rows bool) {
 	word := "clean"
 	if v.Faults > 0 {
@@ -171,7 +171,7 @@ func Verified(w io.Writer, v depot.Verified, st depot.ScrubState, rows bool) {
 	}
 }
 
-// objects prints what the comparison of a bucket with the index found.
+// objects prints the differences between a bucket and the index.
 func objects(w io.Writer, v depot.Verified) {
 	if v.Objects == 0 && v.Unknown == 0 {
 		return

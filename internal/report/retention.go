@@ -33,7 +33,7 @@ func NewPolicy(p depot.PolicyInForce) Policy {
 	return l
 }
 
-// PolicyCheck is what is wrong with the text of a policy, in JSON.
+// PolicyCheck lists the faults in the text of a policy, in JSON.
 type PolicyCheck struct {
 	File     string        `json:"file"`
 	Correct  bool          `json:"correct"`
@@ -78,8 +78,8 @@ type Plan struct {
 	Builds int       `json:"builds"`        // transactions that it removes
 	Listed int64     `json:"listed"`
 	Shared int64     `json:"shared"`
-	// Frees is the disk space in bytes that comes free in the end, FreesNow the part
-	// that gc can free at once, and FreesSize the length of what Frees counts.
+	// Frees is the disk space in bytes that is freed in the end, FreesNow the part
+	// that gc can free at once, and FreesSize the length of the files that Frees counts.
 	Frees     int64 `json:"frees"`
 	FreesNow  int64 `json:"frees_now"`
 	FreesSize int64 `json:"frees_size"`
@@ -204,7 +204,7 @@ func (l Plan) Print(w io.Writer) error {
 	return err
 }
 
-// after says when the bytes come free.
+// after describes when the bytes are freed.
 func (l Plan) after() string {
 	switch {
 	case l.Builds == 0 || l.FreesNow == l.Frees:
@@ -319,7 +319,7 @@ func NewRemovedFile(query string, f depot.RemovedFile) RemovedFile {
 		f.Transaction.Removed.UTC(), r.Who, r.Class, r.Reason, r.Detail, r.Plan, r.Until}
 }
 
-// Why says in one sentence when, by whom and why the file was removed.
+// Why describes in one sentence when, by whom and why the file was removed.
 func (l RemovedFile) Why() string {
 	text := retention.Tombstone{Class: l.Class, Removed: l.Removed, By: l.By, Reason: l.Reason, Detail: l.Detail}.String()
 	if !l.Until.IsZero() {
@@ -376,8 +376,8 @@ func (l Purged) Print(w io.Writer) {
 	}
 }
 
-// Kept prints what keeps a transaction, as lines of symdepot show: its branch and class with
-// the changes of it, the holds, what it needs, and its removal.
+// Kept prints the reasons that keep a transaction, as lines of symdepot show: its branch and class with
+// their changes, the holds, the transactions that it needs, and its removal.
 func Kept(w io.Writer, t depot.Transaction, holds []depot.Hold, promotions []depot.Promotion, needs []int64, why depot.Removal) {
 	line := func(key, format string, args ...any) {
 		fmt.Fprintf(w, "  %-8s %s\n", key, fmt.Sprintf(format, args...))
@@ -416,7 +416,7 @@ func Kept(w io.Writer, t depot.Transaction, holds []depot.Hold, promotions []dep
 	line("removed", "%s%s", term.Printable(removed), NewTransaction(t).Restorable())
 }
 
-// Restorable says until when a removed transaction can be restored, as the end of a
+// Restorable describes until when a removed transaction can be restored, as the end of a
 // sentence.
 func (t Transaction) Restorable() string {
 	if t.Until.IsZero() {

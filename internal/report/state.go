@@ -10,7 +10,7 @@ import (
 	"github.com/symdepot/symdepot/internal/retention"
 )
 
-// State is a transaction with its holds and what happened to it, in JSON.
+// State is a transaction with its holds and its history, in JSON.
 type State struct {
 	Transaction
 	Holds      []Held     `json:"holds"` // ended ones included
@@ -21,7 +21,7 @@ type State struct {
 	Key string `json:"key,omitempty"`
 }
 
-// Removal says who removed a transaction, and why, in JSON.
+// Removal describes who removed a transaction, and why, in JSON.
 type Removal struct {
 	By     string    `json:"by"`
 	Class  string    `json:"class"` // by which it was judged
@@ -53,7 +53,7 @@ func NewHolds(list []depot.Hold) []Held {
 	return out
 }
 
-// Changed is what a change of a transaction has done, in JSON.
+// Changed is the result of a change of a transaction, in JSON.
 type Changed struct {
 	Promoted *Promoted `json:"promoted,omitempty"`
 	Held     *Held     `json:"held,omitempty"`
@@ -62,7 +62,7 @@ type Changed struct {
 	Transaction *Transaction `json:"transaction,omitempty"`
 }
 
-// RemovePlan is what the removal of one transaction would free, in JSON.
+// RemovePlan is the space that the removal of one transaction would free, in JSON.
 type RemovePlan struct {
 	Plan        string  `json:"plan"`
 	Transaction int64   `json:"transaction"`
@@ -73,7 +73,7 @@ type RemovePlan struct {
 	Pinned      bool    `json:"pinned,omitempty"`
 }
 
-// NewRemovePlan describes the removal of a transaction. Its number stands for all of
+// NewRemovePlan describes the removal of a transaction. Its number identifies all of
 // it: if anything of it changes, the number does.
 func NewRemovePlan(number int64, r *retention.Removal) (RemovePlan, error) {
 	l := RemovePlan{"", number, r.Listed, r.Frees.Stored, r.Shared, append([]int64{}, r.Holders...), r.Pinned}

@@ -10,22 +10,22 @@ import (
 	"github.com/symdepot/symdepot/internal/term"
 )
 
-// Usage is what takes the space of a depot, in JSON. Sizes are disk space in bytes.
+// Usage is the disk space of a depot by its uses, in JSON. Sizes are in bytes.
 type Usage struct {
 	Time     time.Time `json:"time"`
-	Live     int64     `json:"live"`    // what live transactions hold
-	Cached   int64     `json:"cached"`  // what only cached files and unfinished pushes hold
-	Garbage  int64     `json:"garbage"` // what gc frees now
-	Trash    int64     `json:"trash"`   // what gc frees after the trash
+	Live     int64     `json:"live"`    // held by live transactions
+	Cached   int64     `json:"cached"`  // held only by cached files and unfinished pushes
+	Garbage  int64     `json:"garbage"` // freed by gc now
+	Trash    int64     `json:"trash"`   // freed by gc after the trash
 	InTrash  int       `json:"transactions_in_trash"`
-	Plan     *PlanSum  `json:"plan,omitempty"` // what the policy would remove
+	Plan     *PlanSum  `json:"plan,omitempty"` // removals that the policy plans
 	Products []Share   `json:"products"`
 	Versions []Share   `json:"versions"`
 	Classes  []Share   `json:"classes"`
 	Kinds    []Share   `json:"kinds"`
 }
 
-// PlanSum is what a policy would remove, in JSON.
+// PlanSum is the sum of the removals that a policy plans, in JSON.
 type PlanSum struct {
 	Transactions int   `json:"transactions"`
 	Frees        int64 `json:"frees"`
@@ -38,13 +38,13 @@ type Share struct {
 	Class        *string `json:"class,omitempty"`
 	Kind         *string `json:"kind,omitempty"`
 	Transactions int     `json:"transactions,omitempty"`
-	// Own is what nothing else of the list holds, Shared what others hold too.
+	// Own is the space that nothing else of the list holds, Shared the space that others hold too.
 	Own    int64 `json:"own"`
 	Shared int64 `json:"shared"`
 	Quota  int64 `json:"quota,omitempty"` // of a product
 }
 
-// NewUsage describes what takes the space. quotas are those of products.
+// NewUsage describes the use of the space. quotas are those of products.
 func NewUsage(u *depot.Usage, quotas map[string]int64) Usage {
 	l := Usage{Time: u.Time.UTC(), Live: u.Live, Cached: u.Cached, Garbage: u.Garbage, Trash: u.Trash, InTrash: u.InTrash}
 	if u.Plan != nil {
@@ -112,14 +112,14 @@ func (l Usage) Print(w io.Writer, by string, limit int) error {
 	return t.Flush()
 }
 
-// UsageDay is what a product, or the whole depot, took on a day, in JSON.
+// UsageDay is the space of a product, or of the whole depot, on a day, in JSON.
 type UsageDay struct {
 	Day          string  `json:"day"`               // YYYY-MM-DD, UTC
 	Product      *string `json:"product,omitempty"` // missing: the whole depot
 	Transactions int64   `json:"transactions"`      // live ones
 	Files        int64   `json:"files"`
 	Bytes        int64   `json:"bytes"` // disk space
-	Own          int64   `json:"own"`   // of it what no other product holds
+	Own          int64   `json:"own"`   // the part that no other product holds
 	// Cached, Garbage and Trash are of the whole depot only.
 	Cached  int64 `json:"cached,omitempty"`
 	Garbage int64 `json:"garbage,omitempty"`

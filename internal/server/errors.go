@@ -72,7 +72,7 @@ func classify(err error) (status int, text string) {
 			return c.status, c.text
 		}
 	}
-	return http.StatusInternalServerError, "internal error; the server's log says more"
+	return http.StatusInternalServerError, "internal error; see the server's log"
 }
 
 // missError is fs.ErrNotExist with a text that helps a person.

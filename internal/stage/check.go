@@ -134,7 +134,7 @@ func unwanted(e Entry) string {
 	return ""
 }
 
-// holdings are what a caller may have without sending it.
+// holdings are the contents that a caller may have without sending them.
 type holdings struct {
 	staged  map[blob.Ref][]index.StageFile // of the stage
 	known   map[blob.Ref][]index.KnownFile // of whose objects all are visible
@@ -203,7 +203,7 @@ func (s *Stages) look(ctx context.Context, c Caller, id string, refs []blob.Ref)
 	return h, nil
 }
 
-// find sets the state of a file by what is held.
+// find sets the state of a file by the contents that are held.
 func (s *Stages) find(ctx context.Context, h holdings, f *index.StageFile) error {
 	base := symfile.BaseName(f.Path)
 	for _, k := range h.staged[f.Ref] {
@@ -293,8 +293,8 @@ func (s *Stages) storedFacts(ctx context.Context, f *index.StageFile) ([]fact, e
 	return []fact{newFact(objs[0], f.Content)}, nil
 }
 
-// accept takes a file with these objects without its bytes, unless the id is
-// another one.
+// accept accepts a file with these objects without its bytes, unless its id
+// differs.
 func (s *Stages) accept(f *index.StageFile, facts []fact) {
 	var objects []symfile.Object
 	for _, k := range facts {

@@ -16,7 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 )
 
-// Commit says what to commit.
+// Commit is a request to commit a stage.
 type Commit struct {
 	// Files is the number of files that the stage must have; 0 is any.
 	Files int64
@@ -107,7 +107,7 @@ func (s *Stages) Commit(ctx context.Context, c Caller, id string, ask Commit) (C
 			}
 			return done, nil
 		case errors.Is(err, index.ErrStageClosed) && attempt < 5 && ctx.Err() == nil:
-			continue // it was committed by another call, or got files
+			continue // another call has committed it, or it has received files
 		}
 		return Committed{}, s.explain(err, id)
 	}
@@ -156,7 +156,7 @@ func committed(row index.StageRow, ask Commit) (done Committed, err error) {
 	return done, err
 }
 
-// contents is what a stage has.
+// contents lists the contents of a stage.
 type contents struct {
 	manifest blob.Ref
 	files    int64

@@ -54,7 +54,7 @@ func (s *Stages) Expire(ctx context.Context) error {
 }
 
 // Sweep deletes the files of stages that have ended from the folder of this
-// server, and what nobody has asked for in a year. Each server does that once an
+// server, and records that no client has asked for in a year. Each server does that once an
 // hour.
 func (s *Stages) Sweep(ctx context.Context) error {
 	if err := s.db.SweepKnown(ctx, s.now().Add(-knownLife)); err != nil {

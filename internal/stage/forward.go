@@ -13,18 +13,18 @@ import (
 
 // Peers are the other servers of a depot on several machines. The parts of a
 // stage are on one of them, its owner: the others forward requests for parts to
-// it. Whole contents are in the bucket, and every server takes them.
+// it. Whole contents are in the bucket, and every server accepts them.
 type Peers interface {
 	// Live reports whether a server is at work. known is false while that is not
 	// known.
 	Live(node string) (live, known bool)
-	// Send sends a question with a body to a server, and returns what its
-	// Stages.Answer returns. An error of the body is returned unchanged; for all
+	// Send sends a question with a body to a server, and returns the answer of its
+	// Stages.Answer. An error of the body is returned unchanged; for all
 	// others the error is ErrNoAnswer.
 	Send(ctx context.Context, node string, question []byte, body io.Reader) (answer []byte, err error)
 }
 
-// ErrNoAnswer means that another server did not answer, or broke off.
+// ErrNoAnswer means that another server did not answer, or its answer ended early.
 var ErrNoAnswer = errors.New("the other server does not answer")
 
 // question is a request that is forwarded. The caller has the rights for it.

@@ -15,7 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 )
 
-// Parts says which parts of a content have arrived.
+// Parts lists which parts of a content have arrived.
 type Parts struct {
 	Part   int64  // bytes of each part but the last
 	Length int64  // of the content
@@ -28,7 +28,7 @@ type partialKey struct {
 	ref   blob.Ref
 }
 
-// partial is what this process remembers of a content that arrives in parts.
+// partial is the state in memory of a content that arrives in parts.
 type partial struct {
 	mu      sync.Mutex
 	writing map[int]bool // parts that are being received; guarded by mu
@@ -36,7 +36,7 @@ type partial struct {
 	// next their number. Guarded by mu.
 	sum    hash.Hash
 	next   int
-	ending sync.Mutex // held while all parts are hashed and taken
+	ending sync.Mutex // held while all parts are hashed and accepted
 	users  int        // guarded by partials.mu
 }
 
@@ -50,7 +50,7 @@ type partials struct {
 	all map[partialKey]*partial // guarded by mu
 }
 
-// use returns what is remembered of a content. The caller calls done.
+// use returns the state in memory of a content. The caller calls done.
 func (l *partials) use(k partialKey) (p *partial, done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +75,7 @@ func (l *partials) use(k partialKey) (p *partial, done func()) {
 	}
 }
 
-// forget forgets what is remembered of a content.
+// forget drops the state in memory of a content.
 func (l *partials) forget(k partialKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +87,7 @@ func (l *partials) forget(k partialKey) {
 	}
 }
 
-// forgetStage forgets what is remembered of the contents of a stage.
+// forgetStage drops the state in memory of the contents of a stage.
 func (l *partials) forgetStage(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -356,7 +356,7 @@ func (s *Stages) writePart(ctx context.Context, p *partial, k partialKey, c inde
 	return nil
 }
 
-// finish takes a content of which all parts have arrived. It returns nil if that
+// finish accepts a content of which all parts have arrived. It returns nil if that
 // has happened already.
 func (s *Stages) finish(ctx context.Context, row index.StageRow, k partialKey, p *partial, c index.Content) ([]index.StageFile, error) {
 	p.ending.Lock()

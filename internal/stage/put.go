@@ -101,7 +101,7 @@ func (s *Stages) awaited(ctx context.Context, c Caller, id string, ref blob.Ref)
 	return row, list, nil
 }
 
-// begin is room for a whole content, which counts until end is called.
+// begin reserves space for a whole content until end is called.
 func (s *Stages) begin(ctx context.Context, row index.StageRow, size int64) (end func(), err error) {
 	if err := s.room(ctx, row, size); err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (s *Stages) begin(ctx context.Context, row index.StageRow, size int64) (end
 	return func() { s.receiving.Add(-size) }, nil
 }
 
-// room refuses size more bytes for a stage if the stages hold too many or the disk
+// room returns an error for size more bytes for a stage if the stages hold too many or the disk
 // is full.
 func (s *Stages) room(ctx context.Context, row index.StageRow, size int64) error {
 	total, free, err := s.depot.Space()
@@ -150,7 +150,7 @@ type temp struct {
 	sha1 string
 }
 
-// remove removes the file, if it has not got another name.
+// remove removes the file, unless it was renamed.
 func (t *temp) remove() { _ = os.Remove(t.path) }
 
 // folder returns the folder of a stage.
@@ -173,7 +173,7 @@ func (s *Stages) create(id string) (*os.File, error) {
 }
 
 // receive writes a body to a file and hashes it. size is that of the body; -1 is
-// unknown, and the SHA-1 is taken too.
+// unknown, and the SHA-1 is computed too.
 func (s *Stages) receive(ctx context.Context, id string, size int64, body io.Reader) (*temp, error) {
 	f, err := s.create(id)
 	if err != nil {
@@ -218,7 +218,7 @@ func (s *Stages) beginWriting(f *os.File, off, n int64) {
 	}
 }
 
-// touchEvery is how often a slow transfer says that its stage is in use.
+// touchEvery is the interval at which a slow transfer records that its stage is in use.
 const touchEvery = time.Minute
 
 // copy copies a body and keeps the stage alive meanwhile.
@@ -252,7 +252,7 @@ func (s *Stages) copy(ctx context.Context, id string, w io.Writer, r io.Reader) 
 // slice is a part of a file, or an inflated piece of it.
 type slice struct{ offset, size, deflated int64 }
 
-// arrive takes a content that is complete in a file: it identifies it under the
+// arrive handles a content that is complete in a file: it identifies it under the
 // name of each of the files that await it, keeps its objects, and records both. It
 // returns the files with their new states. The file may get another name.
 func (s *Stages) arrive(ctx context.Context, row index.StageRow, c index.Content, files []index.StageFile, path string) ([]index.StageFile, error) {
@@ -417,14 +417,14 @@ type Arrived struct {
 	Transaction int64
 }
 
-// PutNew receives a file whose hash the client has not said, and adds it to the
+// PutNew receives a file whose hash the client has not announced, and adds it to the
 // stage. If the error is a Refusal of the kind
 // NotSymbol, the file is not part of the stage, and the result has the hashes.
 func (s *Stages) PutNew(ctx context.Context, c Caller, id, path string, modTime time.Time, body io.Reader) (Arrived, error) {
 	return s.PutClaimed(ctx, c, id, Entry{Path: path, ModTime: modTime, Size: -1}, body, nil)
 }
 
-// PutClaimed is PutNew for a file of which the client has said something: As and
+// PutClaimed is PutNew for a file about which the client makes claims: As and
 // ID, and Size unless it is negative. Ref is not used. check, if not nil, is
 // called with the identified file before it is part of the stage; its error ends
 // the call, is returned unchanged, and leaves nothing of the file.

@@ -1,6 +1,6 @@
 // Package stage keeps stages: open pushes that are not yet a transaction.
 //
-// A client opens a stage, says which files it has, sends the contents that are
+// A client opens a stage, lists the files that it has, sends the contents that are
 // asked for, and commits. Nothing is visible before the commit, all of it
 // afterwards. Every call may be repeated, and every stage survives the end of the
 // process: its rows are in the index, its bytes in files of a folder or, for a
@@ -49,7 +49,7 @@ type Caller struct {
 // Labels name what a transaction is filed under.
 type Labels struct{ Product, Version, Branch, Class, Comment string }
 
-// Build says which job made the files.
+// Build describes the job that made the files.
 type Build struct {
 	CI      string `json:"ci,omitempty"`
 	URL     string `json:"url,omitempty"`
@@ -176,7 +176,7 @@ func (l Limits) withDefaults() Limits {
 // knownLife is how long it is remembered which objects a file has.
 const knownLife = 400 * 24 * time.Hour
 
-// Depot is what stages need of the depot.
+// Depot is the part of the depot that stages use.
 type Depot interface {
 	// Identify returns the objects in a file of size bytes that clients can request:
 	// at least one, or an error. as and id are those of an Entry.

@@ -41,7 +41,7 @@ const (
 	Failed  = "failed"
 )
 
-// Open opens the wanted file from the depot, else downloads it. had says which.
+// Open opens the wanted file from the depot, else downloads it. had is true for the depot.
 func Open(ctx context.Context, d *depot.Depot, w Want) (f *depot.File, had bool, err error) {
 	req, err := w.Request()
 	if err != nil {
@@ -155,7 +155,7 @@ func (o *Outcome) remembered(ctx context.Context, d *depot.Depot) {
 	slices.Sort(o.Refusals)
 }
 
-// upstreamReasons returns what the upstreams answered, if it says more than not found.
+// upstreamReasons returns the answers of the upstreams, unless all are not found.
 func upstreamReasons(err error) string {
 	if err == fs.ErrNotExist {
 		return ""
@@ -193,7 +193,7 @@ func (r *Report) Add(o Outcome) {
 	}
 }
 
-// MissingLines describes what is missing or failed in one line for each name, id
+// MissingLines describes missing and failed files in one line for each name, id
 // and cause, which names the parts that are missing (program, debug information).
 // now is the time from which the remaining time of remembered misses counts.
 func (r *Report) MissingLines(now time.Time) []string {
@@ -229,7 +229,7 @@ func (r *Report) MissingLines(now time.Time) []string {
 	return lines
 }
 
-// reason says in words why a file is missing.
+// reason describes why a file is missing.
 func (o *Outcome) reason(now time.Time) string {
 	if o.Result != Missing {
 		return o.Error

@@ -23,11 +23,11 @@ import (
 type Want struct {
 	Name string `json:"name"`
 	ID   string `json:"id"`
-	// From is what needs it: a file, a dump, a line of a manifest.
+	// From names the thing that needs it: a file, a dump, a line of a manifest.
 	From string `json:"from,omitempty"`
 	// Path is the path of a request for it, relative to a server's base URL.
 	Path string `json:"-"`
-	// Object is what is known of the file; zero if only a path is known.
+	// Object describes the file; zero if only a path is known.
 	Object symfile.Object `json:"-"`
 }
 
@@ -36,7 +36,7 @@ func (w Want) Request() (layout.Request, error) {
 	return layout.Route(strings.Split(w.Path, "/"))
 }
 
-// What says in words which part of a program the file is.
+// What describes which part of a program the file is.
 func (w Want) What() string {
 	switch {
 	case w.Object.Role&symfile.Executable != 0:
@@ -181,7 +181,7 @@ func (l *List) Manifest(name, text string) error {
 	return nil
 }
 
-// Files adds what the files at and below paths need: their PDBs, debug
+// Files adds the files that the files at and below paths need: their PDBs, debug
 // information and dSYMs.
 func (l *List) Files(ctx context.Context, paths []string) error {
 	for f, err := range scan.Walk(ctx, paths, scan.Options{Want: objfile.Detect}) {
@@ -208,7 +208,7 @@ func (l *List) Files(ctx context.Context, paths []string) error {
 	return nil
 }
 
-// Local adds what a program, library, core file or minidump needs.
+// Local adds the files that a program, library, core file or minidump needs.
 func (l *List) Local(ctx context.Context, path string) error {
 	f, err := os.Open(path)
 	if err != nil {

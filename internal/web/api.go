@@ -15,14 +15,14 @@ import (
 	"github.com/symdepot/symdepot/internal/auth"
 )
 
-// Principal is who sends a request, and what it may do.
+// Principal is the sender of a request with its rights.
 type Principal struct {
 	Name      string // as auth names principals; "" is anonymous
 	Anonymous bool
 	Read      func(product string) bool
 	Write     func(product string) bool
 	WritesAny bool // it may write to at least one product
-	// Identity and Rights are what the server knows of the principal.
+	// Identity and Rights describe the principal.
 	Identity auth.Identity
 	Rights   auth.Rights
 }
@@ -48,7 +48,7 @@ type Request struct {
 	body *endReader // Body, while Serve runs
 }
 
-// endReader knows whether its end was read.
+// endReader records whether its end was read.
 type endReader struct {
 	from  io.Reader
 	ended bool
@@ -164,7 +164,7 @@ func (a *API) Serve(w http.ResponseWriter, r *Request) error {
 
 func (a *API) serve(w http.ResponseWriter, r *Request) error {
 	if err := a.origin.Check(r.Request); err != nil {
-		return &Problem{Word: "forbidden", Detail: "this server does not take requests of web pages of other sites"}
+		return &Problem{Word: "forbidden", Detail: "this server does not accept requests of web pages of other sites"}
 	}
 	rt, args, allow := find(r.Method, r.Segments[2:])
 	switch {

@@ -37,7 +37,7 @@ const (
 )
 
 // upload is the body of an upload. It checks the digest of the bytes as they
-// came, and decompresses them. It reads nothing before the first Read.
+// arrived, and decompresses them. It reads nothing before the first Read.
 type upload struct {
 	ctx    context.Context
 	raw    io.Reader
@@ -50,7 +50,7 @@ type upload struct {
 	err     error // why reading failed; io.EOF is no failure
 }
 
-// newUpload checks the header of an upload. demand says that Content-Digest must
+// newUpload checks the header of an upload. demand means that Content-Digest must
 // be there. The caller closes the upload.
 func (a *API) newUpload(r *Request, demand bool) (*upload, error) {
 	coding := strings.ToLower(strings.TrimSpace(strings.Join(r.Header.Values("Content-Encoding"), ",")))
@@ -152,7 +152,7 @@ func (u *upload) open() error {
 // decoders are zstd decoders for reuse.
 var decoders sync.Pool
 
-// Close releases what decompressing holds.
+// Close releases the memory of the decompressor.
 func (u *upload) Close() {
 	u.release()
 	u.release = func() {}
@@ -182,7 +182,7 @@ func (r *markReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// digestReader checks the SHA-256 of what it reads. The last bytes are returned
+// digestReader checks the SHA-256 of the bytes that it reads. The last bytes are returned
 // only if the digest is right.
 type digestReader struct {
 	from io.Reader

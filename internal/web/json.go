@@ -21,7 +21,7 @@ func readJSON(r *Request, limit int64, v any) error {
 		return tooLarge
 	}
 	if c := r.Header.Get("Content-Encoding"); c != "" && c != identity {
-		return &Problem{Word: "coding", Detail: "JSON is taken without a content coding only"}
+		return &Problem{Word: "coding", Detail: "JSON is accepted only without a content coding"}
 	}
 	b, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	if err != nil {

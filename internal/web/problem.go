@@ -22,7 +22,7 @@ var kinds = map[string]struct {
 	"forbidden":    {http.StatusForbidden, "the credentials do not allow this"},
 	"not-found":    {http.StatusNotFound, "not found"},
 	"method":       {http.StatusMethodNotAllowed, "this address does not support the method"},
-	"timeout":      {http.StatusRequestTimeout, "the body came too slowly"},
+	"timeout":      {http.StatusRequestTimeout, "the body arrived too slowly"},
 	"conflict":     {http.StatusConflict, "the request does not fit the state on the server"},
 	"plan-changed": {http.StatusConflict, "the plan has changed"},
 	"no-policy":    {http.StatusConflict, "no retention policy is set"},
@@ -35,13 +35,13 @@ var kinds = map[string]struct {
 	"digest":       {http.StatusUnprocessableEntity, "the bytes do not have the stated hash"},
 	"not-symbol":   {http.StatusUnprocessableEntity, "the file is refused"},
 	"rate":         {http.StatusTooManyRequests, "too many requests"},
-	"internal":     {http.StatusInternalServerError, "internal error; the server's log says more"},
+	"internal":     {http.StatusInternalServerError, "internal error; see the server's log"},
 	"busy":         {http.StatusServiceUnavailable, "the server is busy, try again in a few seconds"},
 	"quota":        {http.StatusInsufficientStorage, "the quota of the product is used up"},
 	"no-space":     {http.StatusInsufficientStorage, "the server has too little free space"},
 }
 
-// Problem is an error that a client is told about.
+// Problem is an error in the form that the client receives.
 type Problem struct {
 	Word    string            // a key of kinds
 	Detail  string            // what is wrong in this case; may be empty

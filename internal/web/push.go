@@ -17,7 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
-// Stages is what pushes need of the depot's stages.
+// Stages is the part of the depot's stages that pushes use.
 type Stages interface {
 	Limits(ctx context.Context, c stage.Caller) (stage.Limits, error)
 	Open(ctx context.Context, c stage.Caller, spec stage.Spec) (st stage.State, again bool, err error)
@@ -75,13 +75,13 @@ func (a *API) pusher(r *Request) (stage.Caller, error) {
 	switch {
 	case r.Anonymous && !r.WritesAny:
 		if len(r.Challenges) == 0 {
-			return stage.Caller{}, &Problem{Word: "forbidden", Detail: "this server takes no pushes, because it knows no credentials"}
+			return stage.Caller{}, &Problem{Word: "forbidden", Detail: "this server accepts no pushes, because no credentials are configured"}
 		}
 		return stage.Caller{}, &Problem{Word: "credentials", Detail: "a push needs a token with the scope write"}
 	case !r.WritesAny:
 		return stage.Caller{}, &Problem{Word: "forbidden", Detail: "a push needs the right to write to its product"}
 	case a.cfg.Stages == nil:
-		return stage.Caller{}, &Problem{Word: "not-found", Detail: "this server takes no pushes"}
+		return stage.Caller{}, &Problem{Word: "not-found", Detail: "this server accepts no pushes"}
 	}
 	return stage.Caller{Name: r.Name, Read: r.Read, Write: r.Principal.Write, Class: r.Identity.Uploads.Class}, nil
 }
@@ -162,7 +162,7 @@ func (a *API) openStage(w http.ResponseWriter, r *Request, _ []string) error {
 	return writeJSON(w, status, stateOf(st))
 }
 
-// applyToken adds what a token says of uploads. Its version, branch and class are
+// applyToken adds the labels of uploads in a token. Its version, branch and class are
 // those of all uploads: a nightly build does not become a release by a flag.
 func applyToken(spec *stage.Spec, u *auth.Uploads, sole string) error {
 	spec.Product = cmp.Or(spec.Product, u.Product, sole)
@@ -251,7 +251,7 @@ func (a *API) checkEntries(w http.ResponseWriter, r *Request, args []string) err
 // clip shortens a text of a request for a message.
 func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), 200)], "�") }
 
-// parseRef reads a SHA-256 in lower-case hex, as it stands in a path.
+// parseRef reads a SHA-256 in lower-case hex, as in a path.
 func parseRef(s string) (blob.Ref, error) {
 	ref, err := blob.ParseRef(s)
 	if err != nil || hex.EncodeToString(ref[:]) != s {

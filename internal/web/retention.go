@@ -17,7 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
-// Retention is what the API needs of the retention of a depot.
+// Retention is the part of the retention of a depot that the API uses.
 type Retention interface {
 	Policy(ctx context.Context) (depot.PolicyInForce, error)
 	SetPolicy(ctx context.Context, file string, text []byte, who string, before int64) (depot.PolicyInForce, error)
@@ -59,7 +59,7 @@ var (
 
 const (
 	// maxComputing is how many plans and sums are computed at the same time: each
-	// reads what is known of all transactions into memory.
+	// reads the facts about all transactions into memory.
 	maxComputing = 2
 	// computeWait is how long a request waits for that.
 	computeWait = time.Minute
@@ -83,7 +83,7 @@ func (a *API) computing(r *Request) (done func(), err error) {
 	}
 }
 
-// needs says which right a request needs.
+// needs returns the right that a request needs.
 type needs uint8
 
 const (
@@ -113,7 +113,7 @@ func (a *API) may(r *Request, need needs) error {
 	case r.Anonymous && len(r.Challenges) > 0:
 		return &Problem{Word: "credentials", Detail: text}
 	case r.Anonymous:
-		return &Problem{Word: "forbidden", Detail: "this server takes no changes, because it knows no credentials"}
+		return &Problem{Word: "forbidden", Detail: "this server accepts no changes, because no credentials are configured"}
 	}
 	return &Problem{Word: "forbidden", Detail: text}
 }
@@ -152,7 +152,7 @@ func kept(err error) error {
 	case errors.Is(err, retention.ErrBrake):
 		word = wire.ProblemBrake
 	case errors.Is(err, depot.ErrPolicyChanged):
-		return &Problem{Word: wire.ProblemChanged, Detail: "the policy was changed by somebody else meanwhile; read it again"}
+		return &Problem{Word: wire.ProblemChanged, Detail: "the policy was changed meanwhile; read it again"}
 	case held:
 		word = wire.ProblemHeld
 	case outside:
@@ -193,7 +193,7 @@ func (a *API) setRules(w http.ResponseWriter, r *Request, _ []string) error {
 		return err
 	}
 	if c := r.Header.Get("Content-Encoding"); c != "" && c != identity {
-		return &Problem{Word: "coding", Detail: "a policy is taken without a content coding only"}
+		return &Problem{Word: "coding", Detail: "a policy is accepted only without a content coding"}
 	}
 	text, err := io.ReadAll(io.LimitReader(r.Body, retention.MaxPolicyBytes+1))
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
-// Tokens is what the API needs of the gate and the depot's tokens.
+// Tokens is the part of the gate and the depot's tokens that the API uses.
 type Tokens interface {
 	// Exchange is Gate.Exchange of package auth.
 	Exchange(ctx context.Context, idToken string) (secret string, row auth.TokenRow, c *auth.Challenge)
@@ -96,7 +96,7 @@ func (a *API) tokens(r *Request) ([]auth.TokenRow, error) {
 	}
 	if r.Anonymous && !r.Rights.Admin {
 		if len(r.Challenges) == 0 {
-			return nil, &Problem{Word: "forbidden", Detail: "this server knows no credentials"}
+			return nil, &Problem{Word: "forbidden", Detail: "this server has no credentials configured"}
 		}
 		return nil, &Problem{Word: "credentials"}
 	}
@@ -145,7 +145,7 @@ func filterHash(list string, q url.Values) []byte {
 	return sum[:6]
 }
 
-// cursor returns the place in a list behind the item with the sort key last.
+// cursor returns the position in a list after the item with the sort key last.
 func cursor(list string, q url.Values, last string) string {
 	return base64.RawURLEncoding.EncodeToString(append(filterHash(list, q), last...))
 }

@@ -150,7 +150,7 @@ const (
 	maxComment = 4096
 )
 
-// isControl reports whether a character may not stand in a comment; a push permits
+// isControl reports whether a comment must not contain a character; a push permits
 // the same ones.
 func isControl(r rune) bool { return r < 0x20 && r != '\n' && r != '\t' || r == 0x7f }
 
@@ -314,7 +314,7 @@ func (a *API) removeTransaction(w http.ResponseWriter, r *Request, args []string
 	return writeJSON(w, http.StatusOK, report.NewTransaction(t))
 }
 
-// removePlan computes what the removal of a transaction frees.
+// removePlan computes the space that the removal of a transaction frees.
 func (a *API) removePlan(r *Request, t depot.Transaction) (report.RemovePlan, error) {
 	s, _, err := a.cfg.Retention.Snapshot(r.Context())
 	if err != nil {
