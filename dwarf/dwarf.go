@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io/fs"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -166,7 +167,7 @@ func Read(ctx context.Context, d Data, opt Options, b *functab.Builder) (Stats, 
 		b.Warn("DWARF: %d damaged units left out", st.Damaged)
 	}
 	if st.Missing > 0 {
-		b.Warn("DWARF: split debug information of %d units not found", st.Missing)
+		b.Warn("DWARF: split debug information of %d units not found%s", st.Missing, r.missing())
 	}
 	return st, err
 }
@@ -187,6 +188,33 @@ type reader struct {
 	stats  Stats
 	pkgIdx *packageIndex
 	pkgErr error
+	lacks  []string // the names of .dwo files that were not found, of the first units
+}
+
+// namedMissing is how many .dwo files that were not found a warning names.
+const namedMissing = 5
+
+// lack counts a split unit that was not found.
+func (w *worker) lack(u *unit) {
+	w.stats.Missing++
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	if u.dwo != "" && len(w.r.lacks) < namedMissing && !slices.Contains(w.r.lacks, u.dwo) {
+		w.r.lacks = append(w.r.lacks, u.dwo)
+	}
+}
+
+// missing names .dwo files that were not found.
+func (r *reader) missing() string {
+	if len(r.lacks) == 0 {
+		return ""
+	}
+	slices.Sort(r.lacks)
+	more := ""
+	if len(r.lacks) == namedMissing {
+		more = ", …"
+	}
+	return ": " + strings.Join(r.lacks, ", ") + more
 }
 
 func (r *reader) run() error {

@@ -114,7 +114,7 @@ func (w *worker) splitUnit(skeleton *unit) (*unit, error) {
 		return nil, err
 	}
 	if im == nil {
-		w.stats.Missing++
+		w.lack(skeleton)
 		return nil, nil
 	}
 	v := w.view(im)
@@ -136,7 +136,7 @@ func (w *worker) splitUnit(skeleton *unit) (*unit, error) {
 			return u, nil
 		}
 	}
-	w.stats.Missing++
+	w.lack(skeleton)
 	w.r.b.Warn("DWARF: %s has no unit with the id %016x of the program", skeleton.dwo, skeleton.dwoID)
 	return nil, nil
 }

@@ -2,13 +2,16 @@ package objfile
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"unicode/utf8"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/dwarf"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -552,6 +555,42 @@ func (f *elfFile) describeSections(o *Object, image bool) {
 	if f.typ == elfRel && o.BuildID == "" && !split {
 		o.Role = 0 // compiler output before linking: no client asks for it
 	}
+	if split && o.Role == symfile.Debug {
+		o.Hash = f.splitID()
+	}
+}
+
+// maxSplitSection is the largest compressed section that splitID decompresses.
+const maxSplitSection = 16 << 20
+
+// splitID returns the key of a file with split DWARF: the lowest id of its units,
+// as the programs have them. It is empty if the file has none within the limits.
+func (f *elfFile) splitID() string {
+	get := func(name string) (dwarf.Section, error) {
+		switch name {
+		case "debug_info.dwo", "debug_abbrev.dwo", "debug_str.dwo", "debug_str_offsets.dwo", "debug_cu_index":
+		default:
+			return nil, fs.ErrNotExist
+		}
+		for _, s := range f.secs {
+			if s.hasContents() && string(f.name(s)) == "."+name {
+				d, err := f.open(f.b, s, nil, SectionOptions{Limit: maxSplitSection})
+				if err != nil {
+					return nil, err
+				}
+				return d, nil
+			}
+		}
+		return nil, fs.ErrNotExist
+	}
+	ids, packed, err := dwarf.SplitIDs(context.Background(), get, f.order, 1)
+	switch {
+	case err != nil:
+		return ""
+	case packed:
+		return symfile.PackageID(ids[0])
+	}
+	return symfile.SplitID(ids[0])
 }
 
 // hasFunctions reports whether a symbol table defines a function. That of a

@@ -13,8 +13,9 @@ import (
 	"github.com/symdepot/symdepot/unwind"
 )
 
-// PE adds the functions in the DWARF of a PE image, as GCC and clang write it
-// for MinGW, and the rules of its .debug_frame. file is the image, or the separate
+// PE adds the functions in the DWARF of a PE image, as GCC and clang write it for
+// MinGW, and the rules of its .debug_frame, or of the .eh_frame of an image for 32
+// bits, which it adds even if there is no DWARF. file is the image, or the separate
 // debug file that objcopy made of it. The error wraps fs.ErrNotExist if the image
 // has no DWARF; the others are those of ELF.
 func PE(ctx context.Context, file File, opt Options, b *functab.Builder) error {
@@ -44,27 +45,41 @@ func PE(ctx context.Context, file File, opt Options, b *functab.Builder) error {
 		}
 		return io.NewSectionReader(file.Reader, s.Offset, n), nil
 	}
-	if _, err := dwarf.Read(ctx, dwarf.Data{Sections: get}, do, b); err != nil {
+	_, missing := dwarf.Read(ctx, dwarf.Data{Sections: get}, do, b)
+	if missing != nil && !errors.Is(missing, fs.ErrNotExist) || opt.NoUnwind {
+		return missing
+	}
+	read := func(name string) ([]byte, error) {
+		frame, err := get(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		if frame.Size() > maxUnwind {
+			b.Warn("unwind rules: .%s of %d bytes is too large", name, frame.Size())
+			return nil, nil
+		}
+		p := make([]byte, frame.Size())
+		if _, err := frame.ReadAt(p, 0); err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		return p, nil
+	}
+	u := unwind.Sections{Arch: img.Arch(), Base: base, Code: code}
+	if u.DebugFrame, err = read("debug_frame"); err != nil {
 		return err
 	}
-	if opt.NoUnwind {
-		return nil
-	}
-	frame, err := get("debug_frame")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if frame.Size() > maxUnwind {
-		b.Warn("unwind rules: .debug_frame of %d bytes is too large", frame.Size())
-		return nil
-	}
-	p := make([]byte, frame.Size())
-	if _, err := frame.ReadAt(p, 0); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	u := unwind.Sections{Arch: img.Arch(), Base: base, DebugFrame: p, Code: code}
 	if img.Arch() == "x86" || img.Arch() == "arm" {
 		u.AddressSize = 4
+		// Images of 32 bits have no exception table: GCC writes .eh_frame.
+		if u.EHFrame, err = read("eh_frame"); err != nil {
+			return err
+		}
+		u.EHFrameAddress = base + uint64(sections[".eh_frame"].RVA)
 	}
-	return unwind.EHFrame(ctx, u, b)
+	if len(u.DebugFrame)+len(u.EHFrame) > 0 {
+		if err := unwind.EHFrame(ctx, u, b); err != nil {
+			return err
+		}
+	}
+	return missing
 }

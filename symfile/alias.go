@@ -2,6 +2,7 @@ package symfile
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -149,6 +150,11 @@ func (o Object) peAliases(a *aliases) {
 	if !o.DebugID.IsZero() {
 		// The unified layout stores an image under its debug id.
 		a.add(o.Name, o.DebugID.Breakpad(), o.Role&Executable)
+		if o.Kind == PE && o.Role == Debug {
+			// The debug file that objcopy makes of a MinGW image has the debug id of
+			// the image, and its own time stamp.
+			a.add(o.Name, o.DebugID.Breakpad(), Debug)
+		}
 	}
 	if o.Main && o.Kind == PE {
 		a.add("apphost.exe", o.CodeID, Executable)
@@ -202,6 +208,7 @@ func (o Object) buildIDAliases(a *aliases) {
 		a.add(o.Name, id, role)
 	}
 	a.add(o.Name, o.DebugID.Breakpad(), role)
+	a.add(o.Name, o.Hash, o.Role&Debug)
 	if o.Kind == ELF && o.Role&Executable != 0 && (o.Main || Fold(o.Name) == "dotnet") {
 		for _, id := range ids {
 			a.add("apphost", id, Executable)
@@ -232,6 +239,13 @@ func (o Object) BuildIDs() []string {
 	}
 	return ids
 }
+
+// SplitID returns the id under which a .dwo file with a unit of this id is found.
+func SplitID(unit uint64) string { return fmt.Sprintf("dwo-%016x", unit) }
+
+// PackageID returns the id under which a .dwp package is found whose units have this
+// id as the lowest.
+func PackageID(unit uint64) string { return fmt.Sprintf("dwp-%016x", unit) }
 
 // MachUUID returns the 32 lower-case digits of a Mach-O UUID, or "".
 func (o Object) MachUUID() string {

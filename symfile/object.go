@@ -127,7 +127,8 @@ type Object struct {
 	Version int
 	// Hash is the content hash or signature in lower-case hex that forms the key
 	// of SHA1 (40 digits), JSMap (64 digits, of the script) and R2RMap (32
-	// digits) files.
+	// digits) files. Of an ELF file with split DWARF it is the SplitID or the
+	// PackageID of the lowest id of its units.
 	Hash string
 }
 

@@ -186,6 +186,10 @@ type Options struct {
 	// Shown returns the name of an export for people, such as demangle.Name. Nil
 	// means that raw names are shown.
 	Shown func(raw string) string
+	// Unnamed means that functions of the image were added before, from its DWARF:
+	// the entries of the exception table are added without a name, so that those
+	// functions keep theirs.
+	Unnamed bool
 }
 
 // Functions adds the functions that an image without its PDB describes: one
@@ -201,6 +205,9 @@ func Functions(ctx context.Context, img Image, b *functab.Builder, opt Options) 
 		return true
 	})
 	unknown := b.Name("<unknown in "+b.Module().Name+">", "")
+	if opt.Unnamed {
+		unknown = 0
+	}
 	add := func(start, end uint32) error {
 		return b.Add(functab.Function{Start: uint64(start), Size: end - start, Name: unknown})
 	}

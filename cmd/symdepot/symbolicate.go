@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"strings"
@@ -51,6 +52,9 @@ func (c lookupCmd) Run(a *app) error {
 		return err
 	}
 	defer m.Done()
+	for _, text := range m.Missing {
+		fmt.Fprintln(a.stderr, "symdepot: warning:", term.Printable(text))
+	}
 	if c.Relative {
 		base = 0
 	}

@@ -252,3 +252,75 @@ func TestSymbolicateV5(t *testing.T) {
 		t.Errorf("POST for a page of another origin: status %d, want 403", other.status)
 	}
 }
+
+// TestSymbolicateJoined: debug information in several files of the depot is joined,
+// and answers name what is missing until it is added.
+func TestSymbolicateJoined(t *testing.T) {
+	w := newSymbolsWorld(t, depot.SymbolsOptions{}, SymbolsConfig{Wait: time.Minute}, true)
+	split, dwz := addFile(t, w.d, "join/split"), addFile(t, w.d, "join/dwz")
+	request := func() (r symbolicate.V5Result) {
+		t.Helper()
+		body := `{"memoryMap":[["split","` + split.obj.DebugID.Breakpad() + `"],["dwz","` + dwz.obj.DebugID.Breakpad() + `"]],"stacks":[[[0,4112],[1,4112]]]}`
+		got := w.send(t, "POST", "/symbolicate/v5", body)
+		var a struct{ Results []json.RawMessage }
+		if err := json.Unmarshal([]byte(got.body), &a); err != nil || len(a.Results) != 1 || json.Unmarshal(a.Results[0], &r) != nil || len(r.Stacks) != 1 || len(r.Stacks[0]) != 2 {
+			t.Fatalf("POST: status %d, answer %s, error %v; want one stack of two frames", got.status, got.body, err)
+		}
+		return r
+	}
+	note := func(r symbolicate.V5Result, h held) string {
+		return strings.Join(r.ModuleNotes[h.obj.Name+"/"+h.obj.DebugID.Breakpad()], "\n")
+	}
+	before := request()
+	if n := note(before, split); !strings.Contains(n, "first.dwo, second.dwo") {
+		t.Errorf("without split units: notes %q, want their names", n)
+	}
+	if n := note(before, dwz); !strings.Contains(n, "cd7a07dac867804683d246311969b81dd2235d6a") {
+		t.Errorf("without the supplementary file: notes %q, want its build-id", n)
+	}
+	if f := before.Stacks[0][0]; f.Line != 0 || len(f.Inlines) > 0 {
+		t.Errorf("without split units: %+v, want no line", f)
+	}
+	if got := w.send(t, "GET", dwz.symPath(t), ""); got.status != 200 || !strings.Contains(got.body, "INFO WARNING ") || !strings.Contains(got.body, "shared.debug") {
+		t.Errorf("GET %s: status %d, want 200 with a warning about shared.debug:\n%s", dwz.symPath(t), got.status, got.body)
+	}
+	addFile(t, w.d, "join/first.dwo")
+	addFile(t, w.d, "join/second.dwo")
+	addFile(t, w.d, "join/shared.debug")
+	check := func(what string) {
+		t.Helper()
+		r := request()
+		if len(r.ModuleNotes) > 0 {
+			t.Errorf("%s: notes %q, want none", what, r.ModuleNotes)
+		}
+		for _, f := range r.Stacks[0] {
+			if f.Function != "first" || f.Line != 3 || len(f.Inlines) != 2 || f.Inlines[0].Function != "area_of_the_shape" || f.Inlines[1].Line != 7 {
+				t.Errorf("%s: %+v, want first line 3 with two inlined calls", what, f)
+			}
+		}
+	}
+	check("with .dwo files")
+	addFile(t, w.d, "join/split.dwp")
+	check("with the package")
+	if r := request(); !strings.Contains(r.ModuleSources["split/"+split.obj.DebugID.Breakpad()], "split.dwp") {
+		t.Errorf("with the package: sources %q, want split.dwp", r.ModuleSources)
+	}
+	for _, h := range []held{split, dwz} {
+		got := w.send(t, "GET", h.symPath(t), "")
+		if got.status != 200 || strings.Contains(got.body, "INFO WARNING") || !strings.Contains(got.body, " area_of_the_shape\n") {
+			t.Errorf("GET %s: status %d, want 200 with area_of_the_shape and no warning:\n%s", h.symPath(t), got.status, got.body)
+		}
+	}
+}
+
+// TestSymbolicateMinGW: the DWARF of an image is read, also from the debug file that
+// has its debug id.
+func TestSymbolicateMinGW(t *testing.T) {
+	w := newSymbolsWorld(t, depot.SymbolsOptions{}, SymbolsConfig{Wait: time.Minute}, true)
+	exe := addFile(t, w.d, "pe/mingw-stripped.exe")
+	addFile(t, w.d, "pe/mingw.debug")
+	got := w.send(t, "GET", exe.symPath(t), "")
+	if got.status != 200 || !strings.Contains(got.body, "\nFUNC 1000 ") || !strings.Contains(got.body, ".c\n") {
+		t.Errorf("GET %s: status %d, want 200 with lines of a C file:\n%s", exe.symPath(t), got.status, got.body)
+	}
+}

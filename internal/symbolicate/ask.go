@@ -47,6 +47,9 @@ type Answer struct {
 	Object   symfile.Object
 	From     string // the files of which it was made, for people
 	Code     string // file name of the program, or empty
+	// Missing names the files that the others refer to and that were not found, for
+	// people.
+	Missing []string
 }
 
 // FormatOf returns the format that a request asks for, and the module. ok is false
@@ -150,7 +153,7 @@ func (svc *Service) findUpstream(ctx context.Context, ask Ask, withSym bool) (*f
 
 // made returns a result that was made before.
 func (svc *Service) made(ctx context.Context, f *files, format Format) (Answer, error) {
-	a := Answer{Source: f.source(), From: f.from(), Code: f.code}
+	a := Answer{Source: f.source(), From: f.from(), Code: f.code, Missing: f.missing}
 	a.Object = symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: f.name, DebugID: f.id, CodeName: f.code}
 	if format == GSYM {
 		a.Object.Kind, a.Object.Role = symfile.KindUnknown, symfile.Debug

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -44,6 +45,9 @@ type files struct {
 	// byCode means that the client knows only the code id.
 	byCode bool
 	code   string // file name of the program, or empty
+	// missing names the files that the others refer to and that were not found, for
+	// people.
+	missing []string
 }
 
 // recipe identifies the result of making a format from the files.
@@ -61,6 +65,10 @@ func (f *files) recipe(format Format) string {
 // makes it again.
 func (f *files) tool(format Format) index.Tool {
 	t := index.Tool{Name: format.tool(), Version: Version}
+	if len(f.list) > 4 { // many .dwo files
+		t.Name += "+" + f.recipe(format)
+		return t
+	}
 	for _, p := range f.list[1:] {
 		t.Name += "+" + p.tag[:min(16, len(p.tag))]
 	}
@@ -89,11 +97,18 @@ func (f *files) size() (n int64) {
 // from describes the files for people.
 func (f *files) from() string {
 	var list []string
-	for _, p := range f.list {
+	for i, p := range f.list {
+		if i == mostNamed {
+			list = append(list, fmt.Sprintf("%d more", len(f.list)-i))
+			break
+		}
 		list = append(list, p.kind.String()+" "+p.name)
 	}
 	return strings.Join(list, ", ")
 }
+
+// mostNamed is how many files of a module are described by their names.
+const mostNamed = 8
 
 // key is the key of jobs.
 func (f *files) key(format Format) string {
@@ -121,11 +136,13 @@ func (svc *Service) find(ctx context.Context, products []string, q ModuleQuery, 
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !hasDebug(f.list) {
 		inTree, terr := svc.findInTrees(ctx, products, q, f)
 		if terr == nil {
-			return inTree, nil
-		}
-		if !errors.Is(terr, fs.ErrNotExist) {
+			f, err = inTree, nil
+		} else if !errors.Is(terr, fs.ErrNotExist) {
 			return nil, terr
 		}
+	}
+	if err == nil {
+		err = svc.findLinked(ctx, products, f)
 	}
 	return f, err
 }
@@ -202,9 +219,10 @@ func (svc *Service) findHeld(ctx context.Context, products []string, q ModuleQue
 	}
 	isPDB := func(h *index.Hit) bool { return h.Object.Kind == symfile.PDB && !h.Object.NoDBI }
 	isPE := func(h *index.Hit) bool { return h.Object.Kind == symfile.PE && h.Object.Role&symfile.Executable != 0 }
+	isDebugPE := func(h *index.Hit) bool { return h.Object.Kind == symfile.PE && h.Object.Role == symfile.Debug }
 	image := func(role symfile.Role) func(h *index.Hit) bool {
 		return func(h *index.Hit) bool {
-			return (h.Object.Kind == symfile.ELF || h.Object.Kind == symfile.MachO) && h.Object.Role&role != 0
+			return (h.Object.Kind == symfile.ELF || h.Object.Kind == symfile.MachO) && h.Object.Role&role != 0 && h.Object.Hash == ""
 		}
 	}
 	pdb, pe := best(hits, isPDB, q.DebugFile), best(hits, isPE, q.CodeFile)
@@ -228,6 +246,9 @@ func (svc *Service) findHeld(ctx context.Context, products []string, q ModuleQue
 				f.name, f.id = cmp.Or(symfile.BaseName(q.DebugFile), pe.Object.Name), pe.Object.DebugID
 				if byCode {
 					f.name = pe.Object.Name
+				}
+				if debug := best(hits, isDebugPE, q.DebugFile); debug != nil {
+					f.list = append(f.list, pieceOf(debug)) // of MinGW
 				}
 			}
 		}

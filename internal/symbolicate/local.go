@@ -21,35 +21,52 @@ import (
 // Files are open local files and the modules that they make up.
 type Files struct {
 	Modules [][]Part
-	open    []*os.File
+	// Warnings are about files that were found and not used.
+	Warnings []string
+	open     []*os.File
 }
 
-// OpenFiles opens local files. Files with one debug id make up one module. The
-// caller closes the Files.
-func OpenFiles(paths []string) (*Files, error) {
-	fs := &Files{}
+// OpenFiles opens local files. Files with one debug id make up one module, with the
+// files to which their debug information refers. The caller closes the Files.
+func OpenFiles(ctx context.Context, paths []string) (*Files, error) {
+	files := &Files{}
 	var parts []Part
 	for _, path := range paths {
-		f, err := durable.OpenShared(path)
+		list, err := files.openFile(path)
 		if err != nil {
-			return nil, errors.Join(err, fs.Close())
-		}
-		fs.open = append(fs.open, f)
-		info, err := f.Stat()
-		if err == nil && !info.Mode().IsRegular() {
-			err = fmt.Errorf("%s is not a regular file", path)
-		}
-		if err != nil {
-			return nil, errors.Join(err, fs.Close())
-		}
-		list, err := Identify(Input{f, info.Size(), filepath.Base(path)})
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w", path, err), fs.Close())
+			return nil, errors.Join(err, files.Close())
 		}
 		parts = append(parts, list...)
 	}
-	fs.Modules = Group(parts)
-	return fs, nil
+	var err error
+	if files.Modules, err = Group(ctx, parts); err != nil {
+		return nil, errors.Join(err, files.Close())
+	}
+	return files, nil
+}
+
+// openFile opens a file and identifies its objects.
+func (f *Files) openFile(path string) ([]Part, error) {
+	file, err := durable.OpenShared(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	list, err := Identify(Input{file, info.Size(), filepath.Base(path)})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
+	}
+	f.open = append(f.open, file)
+	for i := range list {
+		list[i].path = path
+	}
+	return list, nil
 }
 
 // Close closes the files.
@@ -63,9 +80,9 @@ func (f *Files) Close() error {
 
 // Companions returns path, and the file beside it that belongs to the same module:
 // app.pdb beside app.exe or app.dll and the reverse, and app.debug beside app.
-func Companions(path string) []string {
+func Companions(ctx context.Context, path string) []string {
 	list := []string{path}
-	own, err := openAndGroup(list)
+	own, err := openAndGroup(ctx, list)
 	if err != nil {
 		return list
 	}
@@ -74,7 +91,7 @@ func Companions(path string) []string {
 		if c == path || c == "" || sameFile(c, path) {
 			continue
 		}
-		if both, err := openAndGroup([]string{path, c}); err == nil && both == own {
+		if both, err := openAndGroup(ctx, []string{path, c}); err == nil && both == own {
 			return []string{path, c}
 		}
 	}
@@ -93,8 +110,8 @@ func sameFile(a, b string) bool {
 }
 
 // openAndGroup returns the number of modules of files.
-func openAndGroup(paths []string) (int, error) {
-	f, err := OpenFiles(paths)
+func openAndGroup(ctx context.Context, paths []string) (int, error) {
+	f, err := OpenFiles(ctx, paths)
 	if err != nil {
 		return 0, err
 	}
@@ -105,13 +122,19 @@ func openAndGroup(paths []string) (int, error) {
 // below the folder store in Breakpad's layout. done, if not nil, is called with each
 // file that was written, and warn with each part that is missing in it.
 func Dump(ctx context.Context, paths []string, format Format, w io.Writer, store string, done func(path string), warn func(text string)) error {
-	files, err := OpenFiles(paths)
+	files, err := OpenFiles(ctx, paths)
 	if err != nil {
 		return err
 	}
 	defer files.Close()
 	if len(files.Modules) > 1 && store == "" {
-		return fmt.Errorf("the files belong to %d modules; write them with --store DIR, or give the files of one module", len(files.Modules))
+		return fmt.Errorf("the files belong to %d modules; write them with --store DIR, or give the files of one module: %s", len(files.Modules), files.ids())
+	}
+	if err := files.complete(ctx); err != nil {
+		return err
+	}
+	for _, text := range files.Warnings {
+		warn(text)
 	}
 	for _, m := range files.Modules {
 		table, err := ReadParts(ctx, m)
@@ -139,6 +162,19 @@ func Dump(ctx context.Context, paths []string, format Format, w io.Writer, store
 		done(path)
 	}
 	return nil
+}
+
+// ids names the modules with their ids.
+func (f *Files) ids() string {
+	var list []string
+	for i, g := range f.Modules {
+		if i == mostNamed {
+			list = append(list, "…")
+			break
+		}
+		list = append(list, g[0].Name+" has the id "+idOf(g[0]))
+	}
+	return strings.Join(list, ", ")
 }
 
 // storePath is the path of a module's symbol file in Breakpad's layout, as this
@@ -172,11 +208,14 @@ func writeDurable(ctx context.Context, path string, format Format, table *functa
 
 // OpenLocal opens a module of local files for lookups. arch selects the slice of a
 // fat file; empty: the first. base is the difference between the addresses that the
-// linker assigned and RVAs.
+// linker assigned and RVAs. Missing has the warnings of reading.
 func OpenLocal(ctx context.Context, path, arch string) (m *Module, base uint64, err error) {
-	files, err := OpenFiles(Companions(path))
+	files, err := OpenFiles(ctx, Companions(ctx, path))
 	if err != nil {
 		return nil, 0, err
+	}
+	if err := files.complete(ctx); err != nil {
+		return nil, 0, errors.Join(err, files.Close())
 	}
 	for _, g := range files.Modules {
 		if arch != "" && g[0].Arch != arch {
@@ -187,7 +226,7 @@ func OpenLocal(ctx context.Context, path, arch string) (m *Module, base uint64, 
 			return nil, 0, errors.Join(err, files.Close())
 		}
 		d := table.Module()
-		return &Module{Looker: table, Name: d.Name, CodeFile: d.CodeFile, Arch: d.Arch, Done: func() {}}, d.Base, files.Close()
+		return &Module{Looker: table, Name: d.Name, CodeFile: d.CodeFile, Arch: d.Arch, Missing: append(files.Warnings, table.Warnings()...), Done: func() {}}, d.Base, files.Close()
 	}
 	return nil, 0, errors.Join(fmt.Errorf("%s: %w for the processor %s", path, fs.ErrNotExist, arch), files.Close())
 }

@@ -38,7 +38,7 @@ func TestCompanionOfAnyCase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := Companions(pdb); len(got) != 2 || got[1] != exe {
+	if got := Companions(t.Context(), pdb); len(got) != 2 || got[1] != exe {
 		t.Errorf("files of the module of %s: %q, want %q too", pdb, got, exe)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/objtab"
 )
 
 // idleModule is how long an unused module stays open.
@@ -21,6 +22,8 @@ type modules struct {
 
 	mu   sync.Mutex
 	open map[blob.Ref]*openModule // guarded by mu
+	// links are the files to which a content refers, by the tag of the content.
+	links map[string]objtab.Links // guarded by mu
 }
 
 // openModule is one open GSYM file.
@@ -156,7 +159,7 @@ func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, erro
 	}
 	var once sync.Once
 	return &Module{
-		Looker: m.looker, Name: a.Object.Name, CodeFile: a.Code, From: a.From, Arch: archOf(m.looker),
+		Looker: m.looker, Name: a.Object.Name, CodeFile: a.Code, From: a.From, Missing: a.Missing, Arch: archOf(m.looker),
 		Done: func() { once.Do(func() { c.svc.modules.put(a.Content.Ref, m) }) },
 	}, nil
 }

@@ -92,7 +92,7 @@ func (d Direct) Module(ctx context.Context, q ModuleQuery) (*Module, error) {
 		return nil, err
 	}
 	m := table.Module()
-	return &Module{Looker: table, Name: f.name, CodeFile: f.code, Arch: m.Arch, From: f.from(), Done: func() {}}, nil
+	return &Module{Looker: table, Name: f.name, CodeFile: f.code, Arch: m.Arch, From: f.from(), Missing: f.missing, Done: func() {}}, nil
 }
 
 // Depot answers places from the modules of a depot.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/breakpad"
 	"github.com/symdepot/symdepot/demangle"
+	"github.com/symdepot/symdepot/dwarf"
 	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/objfile"
@@ -42,6 +43,48 @@ func isBadSource(err error) bool {
 type Part struct {
 	objfile.Object
 	Input
+	path string // of a local file
+	// links are the files that an ELF file refers to; see Group.
+	links *objtab.Links
+	// addition means that the part adds to the debug information of another: a
+	// supplementary file of dwz, or split units.
+	addition bool
+}
+
+// isSplit reports whether a part has split DWARF.
+func (p Part) isSplit() bool { return p.Kind == symfile.ELF && p.Hash != "" }
+
+// refersTo reports whether a part names another one as a part of its debug
+// information.
+func (p Part) refersTo(o Part) bool {
+	if p.links == nil || !p.links.DWARF {
+		return false
+	}
+	if o.isSplit() {
+		return slices.ContainsFunc(p.links.Splits, func(s dwarf.Split) bool { return o.Hash == symfile.SplitID(s.ID) || o.Hash == symfile.PackageID(s.ID) })
+	}
+	return o.Kind == symfile.ELF && o.BuildID != "" && o.BuildID == p.links.AlternateID && o.BuildID != p.BuildID
+}
+
+// link reads which files the ELF files among the parts refer to, and marks those to
+// which another one refers. The error is that of ctx or of reading.
+func link(ctx context.Context, parts []Part) error {
+	for i := range parts {
+		p := &parts[i]
+		if p.Kind != symfile.ELF || p.links != nil || p.isSplit() {
+			continue
+		}
+		l, err := objtab.LinksOf(ctx, objtab.File{Reader: p, Size: p.Input.Size})
+		if err != nil && !errors.Is(err, objfile.ErrBroken) && !errors.Is(err, objfile.ErrNotSymbolFile) {
+			return err
+		}
+		p.links = &l
+	}
+	for i := range parts {
+		p := &parts[i]
+		p.addition = p.isSplit() || slices.ContainsFunc(parts, func(o Part) bool { return o.refersTo(*p) })
+	}
+	return nil
 }
 
 // Identify returns the objects of a file that may hold functions.
@@ -79,11 +122,18 @@ func holdsFunctions(o symfile.Object) bool {
 }
 
 // Group sorts parts by module: parts with the same debug id belong together, the
-// debug information first. Parts without an id stay alone. The modules are in the
-// order of the parts.
-func Group(parts []Part) [][]Part {
+// debug information first, and the files to which it refers last. Parts without an
+// id stay alone. The modules are in the order of the parts. The error is that of ctx
+// or of reading.
+func Group(ctx context.Context, parts []Part) ([][]Part, error) {
+	if err := link(ctx, parts); err != nil {
+		return nil, err
+	}
 	var groups [][]Part
 	for _, p := range parts {
+		if p.addition {
+			continue
+		}
 		i := slices.IndexFunc(groups, func(g []Part) bool {
 			return !p.DebugID.IsZero() && g[0].DebugID == p.DebugID && !slices.ContainsFunc(g, func(o Part) bool { return o.rank() == p.rank() })
 		})
@@ -94,7 +144,21 @@ func Group(parts []Part) [][]Part {
 		groups[i] = append(groups[i], p)
 		slices.SortStableFunc(groups[i], func(a, b Part) int { return a.rank() - b.rank() })
 	}
-	return groups
+	for _, p := range parts {
+		if !p.addition {
+			continue
+		}
+		alone := true
+		for i, g := range groups { // one supplementary file may serve several programs
+			if slices.ContainsFunc(g, func(o Part) bool { return o.refersTo(p) }) {
+				groups[i], alone = append(g, p), false
+			}
+		}
+		if alone {
+			groups = append(groups, []Part{p})
+		}
+	}
+	return groups, nil
 }
 
 // debugOnly is the rank of a file that has only the debug information of a program.
@@ -107,6 +171,10 @@ func (p Part) rank() int {
 		return 0
 	case p.Kind == symfile.PDB:
 		return 1
+	case p.addition:
+		return 6
+	case p.Kind == symfile.PE && p.Role == symfile.Debug:
+		return 5 // of MinGW
 	case p.Kind == symfile.PE:
 		return 4
 	case p.Role&symfile.Debug != 0 && p.Role&symfile.Executable == 0:
@@ -134,7 +202,13 @@ func ReadParts(ctx context.Context, parts []Part) (*functab.Table, error) {
 	if len(parts) == 0 {
 		return nil, ErrNoFunctions
 	}
+	if err := link(ctx, parts); err != nil {
+		return nil, err
+	}
 	slices.SortStableFunc(parts, func(a, b Part) int { return a.rank() - b.rank() })
+	if parts[0].addition {
+		return nil, badSource{fmt.Errorf("%s: %w: the file has only a part of the debug information of a program; name the program too", parts[0].Name, ErrNoFunctions)}
+	}
 	r := reader{ctx: ctx, parts: parts}
 	b, err := r.read()
 	if err != nil {
@@ -210,7 +284,8 @@ func (r *reader) readPDB(p, pe *Part) (*functab.Builder, error) {
 	return b, badIfFormat(f.Functions(r.ctx, b, pdb.FunctionOptions{Workers: workers}))
 }
 
-// readPE reads a program for Windows without its PDB.
+// readPE reads a program for Windows without its PDB. The DWARF of MinGW is in the
+// program, or in the debug file that objcopy made of it.
 func (r *reader) readPE(p *Part) (*functab.Builder, error) {
 	img, err := objfile.OpenPE(p, p.Input.Size)
 	if err != nil {
@@ -223,22 +298,58 @@ func (r *reader) readPE(p *Part) (*functab.Builder, error) {
 		m.Name = p.PDBs[0].Name // clients ask for the symbols under the name of the PDB
 	}
 	b := functab.NewBuilder(m, functab.Limits{})
-	return b, badIfFormat(unwind.Functions(r.ctx, img, b, unwind.Options{Shown: shown}))
+	found, err := r.readMinGW(b)
+	if err != nil {
+		return nil, badIfFormat(err)
+	}
+	return b, badIfFormat(unwind.Functions(r.ctx, img, b, unwind.Options{Shown: shown, Unnamed: found}))
+}
+
+// readMinGW reads the DWARF of the first image that has some.
+func (r *reader) readMinGW(b *functab.Builder) (found bool, err error) {
+	opt := objtab.Options{Workers: workers, Demangle: shown}
+	for i := range r.parts {
+		p := &r.parts[i]
+		if p.Kind != symfile.PE {
+			continue
+		}
+		err := objtab.PE(r.ctx, objtab.File{Reader: p, Size: p.Input.Size}, opt, b)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // readELF reads an ELF file, or a program with its debug file.
 func (r *reader) readELF() (*functab.Builder, error) {
 	files := objtab.ELFFiles{Name: r.parts[0].Object.Name}
+	objects := map[string]objtab.File{}
 	for i := range r.parts {
 		p := &r.parts[i]
 		if p.Kind != symfile.ELF {
 			continue
 		}
 		f := objtab.File{Reader: p, Size: p.Input.Size}
-		if p.rank() == debugOnly {
+		switch {
+		case p.isSplit() && strings.HasPrefix(p.Hash, "dwp-"):
+			files.Package = f
+		case p.isSplit():
+			objects[p.Hash] = f
+		case p.addition:
+			files.Alternate = f
+		case p.rank() == debugOnly:
 			files.Debug = f
-		} else {
+		default:
 			files.Program, files.Name = f, p.Object.Name
+		}
+	}
+	if len(objects) > 0 {
+		files.Object = func(_, _ string, id uint64) (objtab.File, error) {
+			if f, ok := objects[symfile.SplitID(id)]; ok {
+				return f, nil
+			}
+			return objtab.File{}, fs.ErrNotExist
 		}
 	}
 	b, err := objtab.ELF(r.ctx, files, objtab.Options{Workers: workers, Generator: Generator, Demangle: shown})

@@ -14,7 +14,7 @@ import (
 
 // Version is the version of the files that this package makes. A higher one makes
 // all of them again.
-const Version = 1
+const Version = 2
 
 // Generator is the text of INFO GENERATOR in symbol files.
 const Generator = "symdepot"
@@ -84,5 +84,8 @@ type Module struct {
 	Arch     string // Breakpad's word
 	From     string // for people: which file the tables were read from, such as "pdb app.pdb"
 	CodeFile string // name of the program, or empty
-	Done     func()
+	// Missing names the files of the module that were not found, for people. Functions
+	// or lines may lack.
+	Missing []string
+	Done    func()
 }

@@ -239,6 +239,9 @@ func (m *NativeModule) note(used bool, o opened, candidates bool) {
 		m.Features = &NativeFeatures{Debug: true, Symbols: true}
 		if candidates && o.From != "" {
 			m.Candidates = []NativeCandidate{{Source: "symdepot", Location: o.From, Download: map[string]string{"status": "ok"}}}
+			for _, what := range o.Missing {
+				m.Candidates = append(m.Candidates, NativeCandidate{Source: "symdepot", Location: what, Download: map[string]string{"status": "notfound"}})
+			}
 		}
 	case o.err == nil, errors.Is(o.err, fs.ErrNotExist):
 		m.DebugStatus = "missing"

@@ -252,6 +252,9 @@ type V5Result struct {
 	// ModuleSources says which file answered for a module that was found (our own
 	// addition).
 	ModuleSources map[string]string `json:"module_sources,omitempty"`
+	// ModuleNotes says which files of a module that was found were not found, so that
+	// functions or lines may lack (our own addition).
+	ModuleNotes map[string][]string `json:"module_notes,omitempty"`
 }
 
 // V5Error is the reason why a module was not found.
@@ -388,6 +391,16 @@ func (r *V5Result) note(key string, used bool, m opened) {
 				r.ModuleSources = map[string]string{}
 			}
 			r.ModuleSources[key] = m.From
+		}
+		if len(m.Missing) > 0 {
+			if r.ModuleNotes == nil {
+				r.ModuleNotes = map[string][]string{}
+			}
+			notes := make([]string, len(m.Missing))
+			for i, what := range m.Missing {
+				notes[i] = "not found: " + what
+			}
+			r.ModuleNotes[key] = notes
 		}
 		return
 	}

@@ -1,0 +1,138 @@
+package symbolicate
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/symdepot/symdepot/objtab"
+	"github.com/symdepot/symdepot/unwind"
+)
+
+// place copies files of testdata into a new folder, some under other names
+// ("testdata name" or "testdata name=new name").
+func place(t *testing.T, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, n := range names {
+		from, to, ok := strings.Cut(n, "=")
+		if !ok {
+			to = filepath.Base(from)
+		}
+		b, err := os.ReadFile(filepath.Join("../../testdata", from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, to)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestOpenLocalJoins: debug information in several local files is joined; what is
+// missing or does not fit is said, and gives no line.
+func TestOpenLocalJoins(t *testing.T) {
+	t.Parallel()
+	const inFirst = "area_of_the_shape /usr/src/join/area.h:3, sum_of_the_scene /usr/src/join/area.h:7, first /usr/src/join/first.c:3"
+	for _, tt := range []struct {
+		name    string
+		files   []string
+		program string
+		rva     uint64
+		want    string
+		missing string // part of the warnings; empty: none
+	}{
+		{"package", []string{"join/split", "join/split.dwp"}, "split", 0x1010, inFirst, ""},
+		{".dwo files", []string{"join/split", "join/first.dwo", "join/second.dwo"}, "split", 0x1010, inFirst, ""},
+		{"one of two .dwo files", []string{"join/split", "join/first.dwo"}, "split", 0x1010, inFirst, "split debug information of 1 units not found: second.dwo"},
+		{"no split units", []string{"join/split"}, "split", 0x1010, "first :0", "split debug information of 2 units not found: first.dwo, second.dwo"},
+		{"a package of another program", []string{"join/split", "elf/prog-split.dwp=split.dwp"}, "split", 0x1010, "first :0", "split.dwp is not the package of"},
+		{"a .dwo file of another unit", []string{"join/split", "join/second.dwo", "join/second.dwo=first.dwo"}, "split", 0x1010, "first :0", "split debug information of 1 units not found: first.dwo"},
+		{"supplementary file", []string{"join/dwz", "join/shared.debug"}, "dwz", 0x1010, inFirst, ""},
+		{"no supplementary file", []string{"join/dwz"}, "dwz", 0x1010, "", "supplementary file shared.debug with the build-id cd7a07dac867804683d246311969b81dd2235d6a is missing"},
+		{"another supplementary file", []string{"join/dwz", "elf/prog-sha1.debug=shared.debug"}, "dwz", 0x1010, "", "but cd7a07dac867804683d246311969b81dd2235d6a is needed"},
+		{"debug link", []string{"elf/prog-sha1.stripped=prog", "elf/prog-sha1.debug=.debug/prog-sha1.debug"}, "prog", 0x113f, "add /usr/src/symdepot-src/prog.c:4, main /usr/src/symdepot-src/prog.c:6", ""},
+		{"debug link to another file", []string{"elf/prog-sha1.stripped=prog", "join/shared.debug=prog-sha1.debug"}, "prog", 0x113f, "", "is not the debug file of"},
+		{"DWARF in a PE file", []string{"pe/mingw.exe"}, "mingw.exe", 0x1000, "*:", ""},
+		{"debug file of a PE file", []string{"pe/mingw-stripped.exe=mingw.exe", "pe/mingw.debug=mingw.exe.debug"}, "mingw.exe", 0x1000, "*:", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := place(t, tt.files...)
+			m, _, err := OpenLocal(t.Context(), filepath.Join(dir, tt.program), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, ok := m.Lookup(tt.rva)
+			var got []string
+			for _, l := range a.Frames {
+				got = append(got, l.Function+" "+l.File+":"+strconv.Itoa(int(l.Line)))
+			}
+			text := strings.Join(got, ", ")
+			switch {
+			case tt.want == "*:": // any function with a line
+				if !ok || strings.HasSuffix(text, ":0") || strings.HasPrefix(text, "<") {
+					t.Errorf("answer %q, want a function with a line", text)
+				}
+			case tt.want != "" && text != tt.want:
+				t.Errorf("answer %q, want %q", text, tt.want)
+			case tt.want == "" && strings.Contains(text, "area_of_the_shape"):
+				t.Errorf("answer %q, but the name is in the file that is missing", text)
+			}
+			missing := strings.Join(m.Missing, "\n")
+			if tt.missing == "" && missing != "" || !strings.Contains(missing, tt.missing) {
+				t.Errorf("warnings %q, want %q", missing, tt.missing)
+			}
+		})
+	}
+}
+
+// TestReadRefuses: files that do not belong together are refused with both ids.
+func TestReadRefuses(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		files []string
+		is    error
+	}{
+		{[]string{"pdb/hello-x64.pdb", "pdb/hello-arm64.exe"}, unwind.ErrMismatch},
+		{[]string{"elf/prog-sha1.debug", "join/split"}, objtab.ErrMismatch},
+	} {
+		var inputs []Input
+		var ids []string
+		for _, name := range tt.files {
+			f, err := os.Open(filepath.Join("../../testdata", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { f.Close() })
+			info, err := f.Stat()
+			if err != nil {
+				t.Fatal(err)
+			}
+			in := Input{f, info.Size(), filepath.Base(name)}
+			parts, err := Identify(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inputs, ids = append(inputs, in), append(ids, idOf(parts[0]))
+		}
+		_, err := Read(t.Context(), inputs)
+		if !errors.Is(err, tt.is) || !isBadSource(err) {
+			t.Errorf("%v: %v, want %v as an error of the files", tt.files, err, tt.is)
+			continue
+		}
+		for _, id := range ids {
+			if !strings.Contains(err.Error(), id) {
+				t.Errorf("%v: %v, want it to have the id %s", tt.files, err, id)
+			}
+		}
+	}
+}
