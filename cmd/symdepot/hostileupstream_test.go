@@ -173,6 +173,7 @@ var secretURL string
 // TestHostileUpstream lets the real server ask a server that fails in every
 // way, alone and with a healthy one behind it.
 func TestHostileUpstream(t *testing.T) {
+	t.Parallel()
 	right := breakpadText("44E4EC8C2F41492B9369D6B9A059577C2", 300<<10)
 	pdb, err := os.ReadFile("../../testdata/pdb/hello-x64.pdb")
 	if err != nil {

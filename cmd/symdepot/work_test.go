@@ -171,6 +171,7 @@ var v310 = symcache.Version{Major: 3, Minor: 1}
 // TestManyClientsLostWorker: two hundred clients ask for fifty keys, half of
 // them waiting and half coming again and again; one of two workers is killed.
 func TestManyClientsLostWorker(t *testing.T) {
+	t.Parallel()
 	keyCount, clients := 12, 48
 	if torture() {
 		keyCount, clients = 50, 200
@@ -230,6 +231,7 @@ func TestManyClientsLostWorker(t *testing.T) {
 // TestWorkerDrains: the first request to stop lets jobs finish, the second
 // gives them back.
 func TestWorkerDrains(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("needs signals")
 	}
@@ -310,6 +312,7 @@ func TestWorkerDrains(t *testing.T) {
 // TestWorkerWaits: a token that is wrong and becomes right, and a server that
 // was not there.
 func TestWorkerWaits(t *testing.T) {
+	t.Parallel()
 	w := newWorkshop(t, depot.JobOptions{})
 	key := w.add(t, 1)[0]
 	if err := os.WriteFile(w.tokenFile, []byte("wrong"), 0o600); err != nil {

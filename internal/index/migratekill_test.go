@@ -33,57 +33,52 @@ func copyDB(t *testing.T, from, to string) {
 	}
 }
 
-// TestMigrationKilled: an upgrade from any format that is killed before, in or
-// after any step opens again and ends in the current format.
+// TestMigrationKilled: an upgrade that is killed before, in or after any step opens
+// again and ends in the current format.
 func TestMigrationKilled(t *testing.T) {
 	symtest.Sequential(t)
-	for first := range migrations {
-		for _, killed := range migrations[first:] {
-			for _, point := range []string{"before the first statement", "after the last statement", "after the commit"} {
-				t.Run(fmt.Sprintf("from %d, step %d, %s", first, killed.number, point), func(t *testing.T) {
-					t.Parallel()
-					dir := t.TempDir()
-					path, left := filepath.Join(dir, "index.db"), filepath.Join(dir, "left.db")
-					old := writer(t, path)
-					for _, m := range migrations[:first] {
-						step(t, old, m)
-					}
-					stop := errors.New("killed")
-					for _, m := range migrations[first : killed.number-1] {
-						step(t, old, m)
-					}
-					switch point {
-					case "before the first statement":
-						copyDB(t, path, left)
-					case "after the last statement":
-						// Inside the transaction: the log holds what is not committed.
-						err := old.update(t.Context(), "migrate", func(w *write) error {
-							if err := killed.apply(old.engine, w, old.now()); err != nil {
-								return err
-							}
-							copyDB(t, path, left)
-							return stop
-						})
-						if !errors.Is(err, stop) {
-							t.Fatal(err)
+	for i, killed := range migrations {
+		for _, point := range []string{"before the first statement", "after the last statement", "after the commit"} {
+			t.Run(fmt.Sprintf("step %d, %s", killed.number, point), func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				path, left := filepath.Join(dir, "index.db"), filepath.Join(dir, "left.db")
+				old := writer(t, path)
+				for _, m := range migrations[:i] {
+					step(t, old, m)
+				}
+				stop := errors.New("killed")
+				switch point {
+				case "before the first statement":
+					copyDB(t, path, left)
+				case "after the last statement":
+					// Inside the transaction: the log holds what is not committed.
+					err := old.update(t.Context(), "migrate", func(w *write) error {
+						if err := killed.apply(old.engine, w, old.now()); err != nil {
+							return err
 						}
-					default:
-						step(t, old, killed)
 						copyDB(t, path, left)
+						return stop
+					})
+					if !errors.Is(err, stop) {
+						t.Fatalf("step %d: error %v, want %v", killed.number, err, stop)
 					}
-					db, err := Open(context.Background(), left, Options{})
-					if err != nil {
-						t.Fatalf("open after the kill: %v", err)
-					}
-					defer db.Close()
-					var version int
-					if err := db.scans.row(t.Context(), "SELECT user_version FROM pragma_user_version", nil, &version); err != nil || version != formatCurrent {
-						t.Errorf("format %d, %v; want %d", version, err, formatCurrent)
-					}
-					clean(t, db)
-					commitTest(t, db, "", pdb(1))
-				})
-			}
+				default:
+					step(t, old, killed)
+					copyDB(t, path, left)
+				}
+				db, err := Open(context.Background(), left, Options{})
+				if err != nil {
+					t.Fatalf("open after the kill: %v, want no error", err)
+				}
+				defer db.Close()
+				var version int
+				if err := db.scans.row(t.Context(), "SELECT user_version FROM pragma_user_version", nil, &version); err != nil || version != formatCurrent {
+					t.Errorf("format %d, error %v; want %d", version, err, formatCurrent)
+				}
+				clean(t, db)
+				commitTest(t, db, "", pdb(1))
+			})
 		}
 	}
 }

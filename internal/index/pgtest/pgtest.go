@@ -203,7 +203,7 @@ func freePort(tb testing.TB) int {
 // Start starts the server again after Stop, and waits until it answers.
 func (s *Server) Start(tb testing.TB) {
 	tb.Helper()
-	options := fmt.Sprintf("-p %d -h 127.0.0.1 -k %s -c fsync=off -c max_connections=400 -c full_page_writes=off", s.port, s.data)
+	options := fmt.Sprintf("-p %d -h 127.0.0.1 -k %s -c fsync=off -c max_connections=400 -c full_page_writes=off -c autovacuum=off", s.port, s.data)
 	s.run(tb, "pg_ctl", "-D", s.data, "-w", "-t", "60", "-l", filepath.Join(s.data, "log"), "-o", options, "start")
 }
 
