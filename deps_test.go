@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"internal/retention": {"internal/glob", "internal/term"},
 	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb", "cab", "symcache", "internal/ctxio", "internal/term", "internal/wire"},
 	"internal/bucket":    {"internal/wire"},
-	"internal/auth":      {"internal/binding", "internal/glob", "internal/oidc", "internal/wire"},
+	"internal/auth":      {"internal/binding", "internal/durable", "internal/glob", "internal/oidc", "internal/wire"},
 	"internal/oidc":      {"internal/glob"},
 	"internal/binding":   {},
 	"internal/unpack":    {"cab", "internal/ctxio"},

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/durable"
 )
 
 // Archive keeps closed audit files at a place that outlives this machine.
@@ -158,7 +159,7 @@ func (a *Audit) store(ctx context.Context) error {
 }
 
 func (a *Audit) storeFile(ctx context.Context, file, name string) error {
-	f, err := os.Open(file)
+	f, err := durable.OpenShared(file)
 	if err != nil {
 		return err
 	}

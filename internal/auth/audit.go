@@ -21,6 +21,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/glob"
 )
 
@@ -588,7 +589,7 @@ func MergeAudits(logs []iter.Seq2[Event, error]) iter.Seq2[Event, error] {
 }
 
 func readAudit(name string, filter *AuditFilter, yield func(Event, error) bool) bool {
-	f, err := os.Open(name)
+	f, err := durable.OpenShared(name) // the server may rename and remove it meanwhile
 	if err != nil {
 		return yield(Event{}, err)
 	}

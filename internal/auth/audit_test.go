@@ -98,6 +98,40 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+// TestAuditRotatesWhileRead: a reader of the file does not keep the server from
+// beginning a new one, which Windows would otherwise forbid.
+func TestAuditRotatesWhileRead(t *testing.T) {
+	c := newClock()
+	a := openAudit(t, AuditConfig{Now: c.now, MaxBytes: 2000})
+	write := func() {
+		for i := range 10 {
+			a.Record(Event{Action: "read", Name: fmt.Sprint(i), ID: strings.Repeat("x", 100)})
+		}
+		a.Flush()
+	}
+	write()
+	if old, err := olderFiles(a.cfg.File); err != nil || len(old) != 0 {
+		t.Fatalf("rotated files after ten records: %v, %v; want none", old, err)
+	}
+	for _, err := range ReadAudit(a.cfg.File, AuditFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		write()
+		break
+	}
+	old, err := olderFiles(a.cfg.File)
+	if err != nil || len(old) == 0 {
+		t.Errorf("rotated files while one is read: %v, %v; want at least one", old, err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := readAll(t, a.cfg.File, AuditFilter{}); len(got) != 20 {
+		t.Errorf("%d records, want 20", len(got))
+	}
+}
+
 func TestAuditRotates(t *testing.T) {
 	c := newClock()
 	a := openAudit(t, AuditConfig{Now: c.now, MaxBytes: 2000, MaxAge: time.Hour, Keep: 3})
