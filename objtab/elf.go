@@ -72,7 +72,7 @@ type ELFFiles struct {
 // objfile.ErrNotSymbolFile if a file cannot be read at all, functab.ErrLimit,
 // dwarf.ErrBudget, or it is that of ctx or of reading.
 func ELF(ctx context.Context, files ELFFiles, opt Options) (*functab.Builder, error) {
-	c := &elfModule{opt: opt}
+	c := &elfModule{conversion: conversion{opt: opt}}
 	var err error
 	for _, f := range []struct {
 		to   **objfile.ELFFile
@@ -100,12 +100,8 @@ func ELF(ctx context.Context, files ELFFiles, opt Options) (*functab.Builder, er
 
 // elfModule is a conversion under way.
 type elfModule struct {
-	opt            Options
+	conversion
 	program, debug *objfile.ELFFile // one of them may be nil
-	b              *functab.Builder
-	base           uint64
-	code           []objfile.AddressRange
-	symbols        []objfile.CodeSymbol // in ascending order of address, the best name first
 }
 
 // files returns the files that are there, the debug file first.
@@ -166,13 +162,7 @@ func (c *elfModule) read(ctx context.Context, files ELFFiles) error {
 		c.b.Warn("ELF: a relocatable file; its addresses are not final, so that functions and symbols were left out")
 		return nil
 	}
-	for _, f := range c.files()[:1] {
-		for s := range f.Sections() {
-			if s.Code && s.Size > 0 && s.Address >= c.base {
-				c.b.Section(functab.Section{Name: s.Name, Start: s.Address - c.base, Size: s.Size})
-			}
-		}
-	}
+	c.addSections(c.files()[0].Sections())
 	if err := c.readSymbols(ctx); err != nil {
 		return err
 	}
@@ -190,34 +180,19 @@ func (c *elfModule) read(ctx context.Context, files ELFFiles) error {
 // readSymbols reads the symbol table: .symtab of the debug file or of the program,
 // else .dynsym and the symbols of .gnu_debugdata.
 func (c *elfModule) readSymbols(ctx context.Context) error {
-	n := 0
-	add := func(x objfile.CodeSymbol) error {
-		if n++; n%4096 == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		c.symbols = append(c.symbols, x)
-		return nil
-	}
-	read := func(f *objfile.ELFFile, dynamic bool) error {
-		err := f.CodeSymbols(dynamic, add)
-		if errors.Is(err, objfile.ErrBroken) {
-			c.b.Warn("%v", err)
-			return nil
-		}
-		return err
-	}
+	add := c.keep(ctx)
 	found := false
 	for _, f := range c.files() {
 		if f.HasSymbols() {
 			found = true
-			if err := read(f, false); err != nil {
+			if err := c.warnBroken(f.CodeSymbols(false, add)); err != nil {
 				return err
 			}
 			break
 		}
 	}
 	if !found && c.program != nil {
-		if err := read(c.program, true); err != nil {
+		if err := c.warnBroken(c.program.CodeSymbols(true, add)); err != nil {
 			return err
 		}
 		mini, err := c.program.MiniDebugInfo()
@@ -351,16 +326,7 @@ func (c *elfModule) readFunctions(ctx context.Context, files ELFFiles) error {
 			return c.sections(e), nil
 		}
 	}
-	opt := dwarf.Options{Base: c.base, Workers: c.opt.Workers, Demangle: c.opt.Demangle}
-	for _, r := range c.code {
-		opt.Code = append(opt.Code, dwarf.Range(r))
-	}
-	opt.Symbol = func(a uint64) string { return symbolAt(c.symbols, a) }
-	_, err := dwarf.Read(ctx, d, opt, c.b)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return c.readDWARF(ctx, d)
 }
 
 // checkAlternate compares the build-id that a file asks for with that of its

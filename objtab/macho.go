@@ -27,7 +27,7 @@ type MachOFiles struct {
 // parts are reported in the warnings of the Builder. The errors are those of ELF;
 // the ids that must be equal are the UUIDs.
 func MachO(ctx context.Context, files MachOFiles, opt Options) (*functab.Builder, error) {
-	c := &machModule{opt: opt, name: files.Name}
+	c := &machModule{conversion: conversion{opt: opt}, name: files.Name}
 	var err error
 	for _, f := range []struct {
 		to   **objfile.MachOFile
@@ -68,13 +68,9 @@ func MachO(ctx context.Context, files MachOFiles, opt Options) (*functab.Builder
 
 // machModule is a conversion under way.
 type machModule struct {
-	opt         Options
+	conversion
 	name        string
 	image, dsym *objfile.MachOFile // one of them may be nil
-	b           *functab.Builder
-	base        uint64
-	code        []objfile.AddressRange
-	symbols     []objfile.CodeSymbol
 }
 
 // files returns the files that are there, the dSYM first.
@@ -94,11 +90,7 @@ func (c *machModule) read(ctx context.Context) error {
 		c.b.Warn("Mach-O: a relocatable file; its addresses are not final, so that functions and symbols were left out")
 		return nil
 	}
-	for s := range main.Sections() {
-		if s.Code && s.Size > 0 && s.Address >= c.base {
-			c.b.Section(functab.Section{Name: s.Name, Start: s.Address - c.base, Size: s.Size})
-		}
-	}
+	c.addSections(main.Sections())
 	if err := c.readSymbols(ctx); err != nil {
 		return err
 	}
@@ -116,28 +108,14 @@ func (c *machModule) read(ctx context.Context) error {
 // readSymbols reads the symbol tables of both files, the exports of an image
 // without a symbol table, and the starts of functions without a name.
 func (c *machModule) readSymbols(ctx context.Context) error {
-	n := 0
-	add := func(x objfile.CodeSymbol) error {
-		if n++; n%4096 == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		c.symbols = append(c.symbols, x)
-		return nil
-	}
-	damage := func(err error) error {
-		if errors.Is(err, objfile.ErrBroken) {
-			c.b.Warn("%v", err)
-			return nil
-		}
-		return err
-	}
+	add := c.keep(ctx)
 	for _, f := range c.files() {
-		if err := damage(f.CodeSymbols(add)); err != nil {
+		if err := c.warnBroken(f.CodeSymbols(add)); err != nil {
 			return err
 		}
 	}
 	if c.image != nil && len(c.symbols) == 0 {
-		if err := damage(c.image.Exports(add)); err != nil {
+		if err := c.warnBroken(c.image.Exports(add)); err != nil {
 			return err
 		}
 	}
@@ -148,9 +126,10 @@ func (c *machModule) readSymbols(ctx context.Context) error {
 	if err := addSymbols(c.b, c.symbols, c.base, c.opt.shown); err != nil {
 		return err
 	}
+	n := 0
 	unknown := c.b.Name("<unknown in "+c.name+">", "")
 	for _, f := range c.files() {
-		err := damage(f.FunctionStarts(func(a uint64) error {
+		err := c.warnBroken(f.FunctionStarts(func(a uint64) error {
 			if n++; n%4096 == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -192,15 +171,7 @@ func (c *machModule) readFunctions(ctx context.Context) error {
 			}
 			return s, nil
 		}}
-		opt := dwarf.Options{Base: c.base, Workers: c.opt.Workers, Demangle: c.opt.Demangle}
-		for _, r := range c.code {
-			opt.Code = append(opt.Code, dwarf.Range(r))
-		}
-		opt.Symbol = func(a uint64) string { return symbolAt(c.symbols, a) }
-		if _, err := dwarf.Read(ctx, d, opt, c.b); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+		return c.readDWARF(ctx, d)
 	}
 	return nil
 }
