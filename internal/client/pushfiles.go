@@ -406,26 +406,7 @@ func (r *run) progress(n int64) {
 
 // scan walks the files.
 func (r *run) scan(ctx context.Context, files chan<- *scan.File) error {
-	for f, err := range scan.Walk(ctx, r.opt.Paths, scan.Options{Want: objfile.Detect}) {
-		if err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			skip, ok := errors.AsType[*scan.Skip](err)
-			if !ok {
-				return err
-			}
-			r.skipped(skip.Path, skip)
-			continue
-		}
-		select {
-		case files <- f:
-		case <-ctx.Done():
-			f.Discard()
-			return ctx.Err()
-		}
-	}
-	return nil
+	return scan.Send(ctx, r.opt.Paths, scan.Options{Want: objfile.Detect}, files, func(s *scan.Skip) { r.skipped(s.Path, s) }, nil)
 }
 
 // skipped counts a file that is not pushed.

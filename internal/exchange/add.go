@@ -203,27 +203,7 @@ func (ad *adder) walk(ctx context.Context, take taker, paths []string) error {
 	}
 	g.Go(func() error {
 		defer close(files)
-		for f, err := range scan.Walk(ctx, paths, ad.scanOptions()) {
-			if err != nil {
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-				var skip *scan.Skip
-				if !errors.As(err, &skip) {
-					return err
-				}
-				ad.skipped(skip.Path, skip)
-				continue
-			}
-			select {
-			case files <- f:
-			case <-ctx.Done():
-				f.Discard()
-				return ctx.Err()
-			}
-			ad.progress()
-		}
-		return nil
+		return scan.Send(ctx, paths, ad.scanOptions(), files, func(s *scan.Skip) { ad.skipped(s.Path, s) }, ad.progress)
 	})
 	if err := g.Wait(); err != nil {
 		return err

@@ -250,6 +250,34 @@ func Walk(ctx context.Context, roots []string, opt Options) iter.Seq2[*File, err
 	}
 }
 
+// Send walks the roots as Walk does and sends the files to files. Each skipped file
+// goes to skipped; sent is called after each file that was received, unless it is nil.
+func Send(ctx context.Context, roots []string, opt Options, files chan<- *File, skipped func(*Skip), sent func()) error {
+	for f, err := range Walk(ctx, roots, opt) {
+		if err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			skip, ok := errors.AsType[*Skip](err)
+			if !ok {
+				return err
+			}
+			skipped(skip)
+			continue
+		}
+		select {
+		case files <- f:
+		case <-ctx.Done():
+			f.Discard()
+			return ctx.Err()
+		}
+		if sent != nil {
+			sent()
+		}
+	}
+	return nil
+}
+
 // walk is the state of one walk. The goroutine of the walk owns it. Contents
 // share the pool.
 type walk struct {
