@@ -13,6 +13,14 @@ import (
 // answerTime is how long the answer to a request with JSON may take to begin.
 const answerTime = 5 * time.Minute
 
+// readSpec decodes a body that may be missing: v is unchanged then.
+func readSpec(r *Request, v any) error {
+	if r.ContentLength == 0 {
+		return nil
+	}
+	return readJSON(r, maxSpecBody, v)
+}
+
 // readJSON decodes a body of at most limit bytes. Unknown members are refused:
 // a misspelled one would be ignored otherwise.
 func readJSON(r *Request, limit int64, v any) error {

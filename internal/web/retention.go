@@ -258,10 +258,8 @@ func (a *API) makePlan(w http.ResponseWriter, r *Request, _ []string) error {
 		return err
 	}
 	var q wire.PlanSpec
-	if r.ContentLength != 0 {
-		if err := readJSON(r, maxSpecBody, &q); err != nil {
-			return err
-		}
+	if err := readSpec(r, &q); err != nil {
+		return err
 	}
 	gc := q.Kind == wire.PlanGC
 	switch {
@@ -325,10 +323,8 @@ func (a *API) applyPlan(w http.ResponseWriter, r *Request, args []string) error 
 		return err
 	}
 	var q wire.PlanApply
-	if r.ContentLength != 0 {
-		if err := readJSON(r, maxSpecBody, &q); err != nil {
-			return err
-		}
+	if err := readSpec(r, &q); err != nil {
+		return err
 	}
 	if q.YesRemove < 0 {
 		return &Problem{Word: "query", Detail: "the number is not valid", Fields: map[string]string{"yes_remove": "is below 0"}}
