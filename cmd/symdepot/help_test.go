@@ -41,3 +41,14 @@ func TestHelpTexts(t *testing.T) {
 		}
 	}
 }
+
+// A command of a group without a text of its own prints that of the group.
+func TestHelpOfGroup(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"help", "policy", "set"}, {"token", "new", "--help"}} {
+		var out strings.Builder
+		if code := run(args, &out, io.Discard); code != 0 || !strings.Contains(out.String(), "Exit codes: ") {
+			t.Errorf("symdepot %s: exit %d\n%s\nwant 0 and the exit codes of the group", strings.Join(args, " "), code, out.String())
+		}
+	}
+}

@@ -126,12 +126,16 @@ func noDepot(n *kong.Node) bool {
 	return false
 }
 
-// printHelp prints the help of a command, without the flags of the depot if it has none.
+// printHelp prints the help of a command, without the flags of the depot if it has none. A
+// command of a group without a text of its own has that of the group.
 func printHelp(opt kong.HelpOptions, ctx *kong.Context) error {
 	for _, f := range ctx.Model.Flags {
 		if depotFlags[f.Name] {
 			f.Hidden = noDepot(ctx.Selected())
 		}
+	}
+	if n := ctx.Selected(); n != nil && n.Detail == "" && n.Parent.Type == kong.CommandNode {
+		n.Detail = n.Parent.Detail // a group of commands has one text
 	}
 	return kong.DefaultHelpPrinter(opt, ctx)
 }
