@@ -94,7 +94,7 @@ type cli struct {
 	Hold       holdCmd       `cmd:"" help:"Protect a transaction from removal."`
 	Unhold     unholdCmd     `cmd:"" help:"Release the holds on a transaction."`
 	Comment    commentCmd    `cmd:"" help:"Replace the comment of a transaction."`
-	Usage      usageCmd      `cmd:"" help:"Print what takes the space of the depot, and what would come free."`
+	Usage      usageCmd      `cmd:"" help:"Print what takes the space of the depot, and what gc or the policy would free."`
 	Gc         gcCmd         `cmd:"" help:"Free the space of contents that no transaction refers to."`
 	Verify     verifyCmd     `cmd:"" help:"Check every stored byte and every row of the index."`
 	Keep       depotCmd      `cmd:"" name:"depot" help:"Back up, restore and move a depot."`

@@ -18,7 +18,7 @@ type pushCmd struct {
 	TokenFile      string        `help:"File with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
 	Branch         string        `help:"Branch that the build was made from."`
 	Class          string        `help:"Class of the build, by which retention rules choose, such as nightly."`
-	Key            string        `help:"Name of the push: a push with the same key goes on where the first was interrupted. Default in CI: run and job."`
+	Key            string        `help:"Name of the push: a push with the same key continues where the first was interrupted. Default in CI: run and job."`
 	Open           bool          `help:"Only open a stage that several jobs push into, and print its id; needs --key."`
 	Stage          string        `help:"Push into this open stage, and do not commit it." placeholder:"ID"`
 	Commit         string        `help:"Only commit this stage." placeholder:"ID"`

@@ -104,7 +104,7 @@ type Push struct {
 	Longest   term.Duration            `yaml:"longest" default:"7d" help:"When an unfinished push expires in any case." example:"2d"`
 	MaxOpen   int                      `yaml:"max_open" default:"32" help:"Most unfinished pushes of one principal. Protocols that send each file alone have 32 times as many." example:"100"`
 	MaxStaged term.ByteSize            `yaml:"max_staged" default:"0" help:"Size limit of all unfinished pushes together; 0: a tenth of the disk, at most 64 GiB." example:"200GiB"`
-	MinFree   term.ByteSize            `yaml:"min_free" default:"0" help:"Free space of the disk below which pushes are refused; 0: a twentieth of the disk, at most 10 GiB. Reading goes on." example:"50GiB"`
+	MinFree   term.ByteSize            `yaml:"min_free" default:"0" help:"Free space of the disk below which pushes are refused; 0: a twentieth of the disk, at most 10 GiB. Reading is not affected." example:"50GiB"`
 	Collect   term.Duration            `yaml:"collect" default:"5m" help:"When the transaction of a protocol that sends each file alone ends: that long after its last file." example:"15m"`
 	Quotas    map[string]term.ByteSize `yaml:"quotas" help:"Size limit of the contents of a product, by its name, each content counted once. A push beyond it is refused; nothing is removed." example:"{Game: 500GiB}"`
 	DenyOther bool                     `yaml:"deny_other" default:"false" help:"Refuse a PE, PDB or Breakpad file if the product has other bytes with the same id. Otherwise both are kept, and the answer counts them." example:"true"`

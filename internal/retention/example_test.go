@@ -7,7 +7,7 @@ import (
 	"github.com/symdepot/symdepot/internal/retention"
 )
 
-// A preview: what would go, why, and how many bytes come free. Content s belongs to
+// A preview: which transactions would be removed, why, and how many bytes that frees. Content s belongs to
 // all three builds, so it stays.
 func ExamplePolicy_Plan() {
 	policy, err := retention.Parse("policy.yml", []byte(`
