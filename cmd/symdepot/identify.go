@@ -27,7 +27,15 @@ func (identifyCmd) Help() string {
   symdepot identify --json build/ | jq -r 'select(.kind=="pdb").paths.symstore[0]'
   symdepot identify --json --as sha1 src/main.c
 
-In JSON, "paths" lists for each layout the paths under which clients request the object, the canonical one first. A file
+ANSWERS says what symbolication can read of the file: functions, lines, inlines (inlined calls), publics (names of
+public symbols) and unwind (rules for stack walking). A line below it names the other file that is needed for the rest:
+
+  $ symdepot identify libfoo.so
+  KIND  ARCH    ID        SIZE    FEATURES       ANSWERS         PATH
+  elf   x86_64  aa45acad  14 KiB  symtab,unwind  publics,unwind  libfoo.so
+                                                                   needs the debug file with the id aa45acad, for functions and lines
+
+In JSON, "answers" and "needs" say the same; "paths" lists for each layout the paths under which clients request the object, the canonical one first. A file
 that is not a symbol file gives {"path":…,"error":…}.
 
 Exit codes: 0 at least one symbol file, 1 none, 2 wrong command line, 3 a path could not be read (the
@@ -40,7 +48,7 @@ func (c identifyCmd) Run(a *app) error {
 	out := term.NewJSONLines(a.stdout)
 	var t *term.Table
 	if !c.JSON {
-		t = term.NewTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "FEATURES", "PATH")
+		t = term.NewTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "FEATURES", "ANSWERS", "PATH")
 	}
 	fail := func(path, reason string, named bool) error {
 		if c.JSON {
@@ -50,7 +58,7 @@ func (c identifyCmd) Run(a *app) error {
 			}{path, reason})
 		}
 		if named {
-			t.Row("-", "", "", "", reason, path)
+			t.Row("-", "", "", "", reason, "", path)
 		}
 		return nil
 	}
@@ -95,7 +103,10 @@ func (c identifyCmd) Run(a *app) error {
 				}
 				continue
 			}
-			t.Row(id.Kind, id.Arch, id.ID(), term.Size(id.Size), strings.Join(id.Features, ","), id.Path)
+			t.Row(id.Kind, id.Arch, id.ID(), term.Size(id.Size), strings.Join(id.Features, ","), strings.Join(id.Answers, ","), id.Path)
+			for _, what := range id.Needs {
+				t.Row("", "", "", "", "", "", "  needs "+what)
+			}
 		}
 	}
 	if !c.JSON {

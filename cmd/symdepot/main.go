@@ -25,6 +25,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/mstools"
+	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -345,12 +346,18 @@ func (versionCmd) Run(a *app) error {
 
 // versionText is the program with its version and platform.
 func versionText() string {
-	v := version
-	if bi, ok := debug.ReadBuildInfo(); ok && v == "devel" && bi.Main.Version != "" {
-		v = bi.Main.Version
-	}
-	return fmt.Sprintf("symdepot %s %s %s/%s", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("symdepot %s %s %s/%s", programVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
+
+// programVersion is the version of the program.
+func programVersion() string {
+	if bi, ok := debug.ReadBuildInfo(); ok && version == "devel" && bi.Main.Version != "" {
+		return bi.Main.Version
+	}
+	return version
+}
+
+func init() { symbolicate.Generator = "symdepot " + programVersion() }
 
 // nothing reports on standard error that a list is empty. The answer is no.
 func (a *app) nothing(what string) error {

@@ -21,6 +21,7 @@ func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 		"touch":   cmdTouch,
 		"envfile": cmdEnvFile,
 		"plan":    cmdPlan,
+		"without": cmdWithout,
 	}
 }
 
@@ -43,6 +44,26 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("%q: exit code %d, want %d", args[1:], got, want)
 	}
+}
+
+// cmdWithout is `without PREFIX FILE`: it removes the one line that begins with a text.
+func cmdWithout(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: without PREFIX FILE")
+	}
+	var kept []string
+	removed := 0
+	for line := range strings.Lines(ts.ReadFile(args[1])) {
+		if strings.HasPrefix(line, args[0]) {
+			removed++
+			continue
+		}
+		kept = append(kept, line)
+	}
+	if removed != 1 {
+		ts.Fatalf("%s: %d lines begin with %q, want one", args[1], removed, args[0])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(strings.Join(kept, "")), 0o644))
 }
 
 // cmdAppend is `append FILE TEXT`: it writes a text behind a file's content.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -61,6 +62,10 @@ type Identified struct {
 	Object
 	Paths map[string][]string `json:"paths"`           // in each layout, by its name
 	Wants []string            `json:"wants,omitempty"` // paths of its PDBs in a SymStore tree
+	// Answers says what can be made of the file alone: functions, lines, inlines,
+	// publics and unwind. Needs names the files that answer the rest, for people.
+	Answers []string `json:"answers"`
+	Needs   []string `json:"needs,omitempty"`
 }
 
 // NewIdentified describes an object of the file at path.
@@ -76,7 +81,70 @@ func NewIdentified(path string, o objfile.Object) Identified {
 			id.Wants = append(id.Wants, ps[0])
 		}
 	}
+	id.Answers, id.Needs = answers(o)
 	return id
+}
+
+// answers returns what symbolication can read of an object, and which other files it
+// needs for the rest.
+func answers(o objfile.Object) (list, needs []string) {
+	list = []string{}
+	add := func(is bool, words ...string) {
+		if is {
+			list = append(list, words...)
+		}
+	}
+	need := func(is bool, format string, args ...any) {
+		if is {
+			needs = append(needs, fmt.Sprintf(format, args...))
+		}
+	}
+	lines := []string{"functions", "lines", "inlines"}
+	f := o.Features
+	switch o.Kind {
+	case symfile.PDB:
+		private := f.Debug && !o.NoDBI
+		add(private, lines...)
+		add(!o.NoDBI, "publics")
+		add(f.Unwind || !o.NoDBI && o.Arch == "x86", "unwind")
+		need(o.NoDBI, "it has types only")
+		need(!private && !o.NoDBI, "the private PDB, for functions and lines")
+		need(!o.NoDBI && o.Arch != "x86" && !f.Unwind, "the program, for unwind rules")
+	case symfile.PE:
+		dwarf := f.Debug && len(o.PDBs) == 0
+		add(dwarf, lines...)
+		add(o.Role&symfile.Executable != 0, "publics")
+		add(f.Unwind && o.Role&symfile.Executable != 0, "unwind")
+		for _, w := range o.PDBs {
+			need(w.Kind == symfile.PDB, "%s with the id %s, for functions and lines", w.Name, w.DebugID.Breakpad())
+		}
+		need(len(o.PDBs) == 0 && !dwarf, "the debug file, for functions and lines")
+		need(o.Role&symfile.Executable == 0, "the program, for unwind rules")
+	case symfile.ELF, symfile.MachO:
+		if o.Hash != "" {
+			need(true, "the program, of which this is split debug information")
+			return list, needs
+		}
+		debug, image := f.Debug && !o.IsRelocatable(), o.Role&symfile.Executable != 0
+		add(debug, lines...)
+		add(f.Symtab || image && !f.Unknown, "publics")
+		add(f.Unwind && image, "unwind")
+		what := "the debug file"
+		if o.Kind == symfile.MachO {
+			what = "the dSYM"
+		}
+		need(image && !debug, "%s with the id %s, for functions and lines", what, ID(o.Kind.String(), o.CodeID, o.DebugID.Breakpad(), string(o.BuildID)))
+		need(!image && debug, "the program, for unwind rules")
+		need(o.IsRelocatable(), "it is not linked: addresses are not final")
+	case symfile.Breakpad:
+		add(f.Debug, lines...)
+		add(f.Symtab, "publics")
+		add(f.Unwind, "unwind")
+	case symfile.PortablePDB:
+		add(f.Debug, "lines")
+		need(true, "IL offsets as addresses: see docs/symbolication.md")
+	}
+	return list, needs
 }
 
 // ID is the id of the object that people know it by; see the function ID. Kinds

@@ -137,7 +137,7 @@ func Dump(ctx context.Context, paths []string, format Format, w io.Writer, store
 		warn(text)
 	}
 	for _, m := range files.Modules {
-		table, err := ReadParts(ctx, m)
+		table, err := ReadParts(ctx, "", m)
 		if err != nil {
 			return err
 		}
@@ -221,7 +221,7 @@ func OpenLocal(ctx context.Context, path, arch string) (m *Module, base uint64, 
 		if arch != "" && g[0].Arch != arch {
 			continue
 		}
-		table, err := ReadParts(ctx, g)
+		table, err := ReadParts(ctx, "", g)
 		if err != nil {
 			return nil, 0, errors.Join(err, files.Close())
 		}

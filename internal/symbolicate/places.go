@@ -87,7 +87,7 @@ func (d Direct) Module(ctx context.Context, q ModuleQuery) (*Module, error) {
 		return nil, err
 	}
 	defer func() { _ = closeAll(list) }()
-	table, err := Read(ctx, f.inputs(list))
+	table, err := ReadIn(ctx, svc.Scratch, f.inputs(list))
 	if err != nil {
 		return nil, err
 	}

@@ -183,8 +183,14 @@ func (p Part) rank() int {
 	return 3
 }
 
-// Read reads the functions of a module of its files.
+// Read reads the functions of a module of its files. Temporary files are made in the
+// system's folder for them.
 func Read(ctx context.Context, inputs []Input) (*functab.Table, error) {
+	return ReadIn(ctx, "", inputs)
+}
+
+// ReadIn is Read with temporary files in a folder.
+func ReadIn(ctx context.Context, dir string, inputs []Input) (*functab.Table, error) {
 	var parts []Part
 	for _, in := range inputs {
 		list, err := Identify(in)
@@ -193,12 +199,12 @@ func Read(ctx context.Context, inputs []Input) (*functab.Table, error) {
 		}
 		parts = append(parts, list...)
 	}
-	return ReadParts(ctx, parts)
+	return ReadParts(ctx, dir, parts)
 }
 
 // ReadParts reads the functions of a module of its parts, of which the best comes
-// first.
-func ReadParts(ctx context.Context, parts []Part) (*functab.Table, error) {
+// first. Temporary files are made in dir; an empty dir is the system's folder.
+func ReadParts(ctx context.Context, dir string, parts []Part) (_ *functab.Table, err error) {
 	if len(parts) == 0 {
 		return nil, ErrNoFunctions
 	}
@@ -209,8 +215,12 @@ func ReadParts(ctx context.Context, parts []Part) (*functab.Table, error) {
 	if parts[0].addition {
 		return nil, badSource{fmt.Errorf("%s: %w: the file has only a part of the debug information of a program; name the program too", parts[0].Name, ErrNoFunctions)}
 	}
-	r := reader{ctx: ctx, parts: parts}
+	r := reader{ctx: ctx, parts: parts, scratch: &scratch{dir: dir, left: maxScratch}}
+	defer func() { err = errors.Join(err, r.scratch.close()) }()
 	b, err := r.read()
+	if failed := r.scratch.failure(); failed != nil {
+		err = failed
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -226,8 +236,9 @@ func ReadParts(ctx context.Context, parts []Part) (*functab.Table, error) {
 
 // reader reads the parts of one module.
 type reader struct {
-	ctx   context.Context
-	parts []Part
+	ctx     context.Context
+	parts   []Part
+	scratch *scratch
 }
 
 // of returns the first part of a kind, or nil.
@@ -352,7 +363,7 @@ func (r *reader) readELF() (*functab.Builder, error) {
 			return objtab.File{}, fs.ErrNotExist
 		}
 	}
-	b, err := objtab.ELF(r.ctx, files, objtab.Options{Workers: workers, Generator: Generator, Demangle: shown})
+	b, err := objtab.ELF(r.ctx, files, objtab.Options{Workers: workers, Generator: Generator, Demangle: shown, Sections: r.scratch.sections()})
 	return b, badIfFormat(err)
 }
 
@@ -371,7 +382,7 @@ func (r *reader) readMachO() (*functab.Builder, error) {
 			files.Image, files.Name = f, p.Object.Name
 		}
 	}
-	b, err := objtab.MachO(r.ctx, files, objtab.Options{Workers: workers, Generator: Generator, Demangle: shown})
+	b, err := objtab.MachO(r.ctx, files, objtab.Options{Workers: workers, Generator: Generator, Demangle: shown, Sections: r.scratch.sections()})
 	return b, badIfFormat(err)
 }
 

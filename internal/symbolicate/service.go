@@ -92,6 +92,8 @@ type Parts struct {
 	Queue *jobs.Queue // New registers its kind of job
 	Log   *slog.Logger
 	Now   func() time.Time
+	// Scratch is the folder for temporary files; empty is the system's.
+	Scratch string
 }
 
 // Service makes symbol files and answers lookups. Its methods may be called by

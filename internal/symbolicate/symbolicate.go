@@ -16,8 +16,9 @@ import (
 // all of them again.
 const Version = 2
 
-// Generator is the text of INFO GENERATOR in symbol files.
-const Generator = "symdepot"
+// Generator is the text of INFO GENERATOR in symbol files. The program sets it at its
+// start, with its version.
+var Generator = "symdepot"
 
 // Format is the format of a file that is made of the files of a module.
 type Format int

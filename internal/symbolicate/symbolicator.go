@@ -245,6 +245,13 @@ func (m *NativeModule) note(used bool, o opened, candidates bool) {
 		}
 	case o.err == nil, errors.Is(o.err, fs.ErrNotExist):
 		m.DebugStatus = "missing"
+		if q := m.query(); candidates && q.DebugID+q.CodeID != "" {
+			at := q.DebugFile + "/" + q.DebugID
+			if q.DebugID == "" {
+				at = q.CodeFile + "/" + q.CodeID
+			}
+			m.Candidates = []NativeCandidate{{Source: "symdepot", Location: at, Download: map[string]string{"status": "notfound"}}}
+		}
 	case errors.As(o.err, new(PendingError)), errors.Is(o.err, context.DeadlineExceeded), errors.Is(o.err, ErrBusy):
 		m.DebugStatus = "timeout"
 	default:
@@ -265,15 +272,53 @@ func step(arch string, addr uint64) uint64 {
 }
 
 // adjusts reports whether the address of a frame is that of the instruction after a
-// call. The address of the first frame is the instruction itself.
-func adjusts(n int, f NativeFrame) bool {
+// call. The address of the first frame is the instruction itself, unless the thread
+// crashed with a signal of a wrong instruction or access and its instruction pointer
+// is a different one: some clients omit the frame of the crash (Symbolicator's rules for
+// the adjustment of instruction addresses).
+func (q *NativeRequest) adjusts(n int, f NativeFrame, s NativeStacktrace, arch string) bool {
 	if f.Adjust != nil {
 		return *f.Adjust
 	}
-	return n > 0
+	if n > 0 {
+		return true
+	}
+	if q.Signal == nil || s.Crashed != nil && !*s.Crashed || strings.HasPrefix(f.AddrMode, "rel:") {
+		return false
+	}
+	switch *q.Signal {
+	case 4, 7, 10, 11: // SIGILL, SIGBUS of Linux and of macOS, SIGSEGV
+	default:
+		return false
+	}
+	ip, ok := s.pointer(arch)
+	return ok && ip != f.Instruction
 }
 
-func (q *NativeRequest) frame(n int, f NativeFrame, _ NativeStacktrace, modules []opened) []NativeFrame {
+// pointer returns the instruction pointer among the registers.
+func (s NativeStacktrace) pointer(arch string) (Hex, bool) {
+	var registers map[string]json.RawMessage
+	if json.Unmarshal(s.Registers, &registers) != nil {
+		return 0, false
+	}
+	name := "pc"
+	switch {
+	case strings.HasPrefix(arch, "x86_64"):
+		name = "rip"
+	case arch == "x86":
+		name = "eip"
+	}
+	for _, n := range []string{name, "$" + name} {
+		var h Hex
+		if v, ok := registers[n]; ok && string(v) != "null" {
+			err := h.UnmarshalJSON(v)
+			return h, err == nil
+		}
+	}
+	return 0, false
+}
+
+func (q *NativeRequest) frame(n int, f NativeFrame, s NativeStacktrace, modules []opened) []NativeFrame {
 	f.OriginalIndex = &n
 	if f.AddrMode == "" {
 		f.AddrMode = "abs"
@@ -296,7 +341,7 @@ func (q *NativeRequest) frame(n int, f NativeFrame, _ NativeStacktrace, modules 
 		return []NativeFrame{f}
 	}
 	lookup := rva
-	if adjusts(n, f) && rva > 0 {
+	if q.adjusts(n, f, s, o.Arch) && rva > 0 {
 		lookup = step(o.Arch, rva)
 	}
 	a, ok := o.Lookup(lookup)

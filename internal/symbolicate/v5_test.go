@@ -168,6 +168,61 @@ func TestNative(t *testing.T) {
 	}
 }
 
+// TestNativeAdjusts: which addresses of frames are those of return addresses.
+func TestNativeAdjusts(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, signal, stack, arch string
+		frame                     int
+		want                      bool
+	}{
+		{"first frame", "null", `{"registers":{"rip":"0x1"}}`, "x86_64", 0, false},
+		{"caller", "null", `{}`, "x86_64", 1, true},
+		{"first frame after a wrong access", "11", `{"registers":{"rip":"0x1000"}}`, "x86_64", 0, false},
+		{"without the frame of the crash", "11", `{"registers":{"rip":"0x1"}}`, "x86_64", 0, true},
+		{"SIGILL on ARM64", "4", `{"registers":{"pc":"0x1"}}`, "arm64", 0, true},
+		{"SIGBUS on x86, a register as Breakpad writes it", "10", `{"registers":{"$eip":1}}`, "x86", 0, true},
+		{"SIGABRT", "6", `{"registers":{"rip":"0x1"}}`, "x86_64", 0, false},
+		{"another thread", "11", `{"is_requesting":false,"registers":{"rip":"0x1"}}`, "x86_64", 0, false},
+		{"no registers", "11", `{"registers":null}`, "x86_64", 0, false},
+		{"registers that are none", "11", `{"registers":{"rip":{}}}`, "x86_64", 0, false},
+	} {
+		q, err := ParseNative([]byte(`{"signal":` + tt.signal + `,"stacktraces":[` + tt.stack + `]}`))
+		if err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		f := NativeFrame{Instruction: 0x1000}
+		if got := q.adjusts(tt.frame, f, q.Stacktraces[0], tt.arch); got != tt.want {
+			t.Errorf("%s: adjusted %t, want %t", tt.name, got, tt.want)
+		}
+		yes := true
+		f.Adjust = &yes
+		if !q.adjusts(tt.frame, f, q.Stacktraces[0], tt.arch) {
+			t.Errorf("%s: not adjusted although the request says so", tt.name)
+		}
+	}
+}
+
+// TestNativeCandidates: the files that answered and those that were not found are
+// listed if the client wants them.
+func TestNativeCandidates(t *testing.T) {
+	t.Parallel()
+	m := NativeModule{Type: "elf", DebugFile: "b.so", DebugID: "00000000000000000000000000000eee-0"}
+	m.note(true, opened{err: fs.ErrNotExist}, true)
+	if got := fmt.Sprint(m.Candidates); !strings.Contains(got, "b.so/00000000000000000000000000000EEE0 map[status:notfound]") {
+		t.Errorf("candidates %s of a module that was not found, want it with the status notfound", got)
+	}
+	m.note(true, opened{Module: &Module{From: "elf b.so", Missing: []string{"b.dwz"}}}, true)
+	if got := fmt.Sprint(m.Candidates); !strings.Contains(got, "elf b.so map[status:ok]") || !strings.Contains(got, "b.dwz map[status:notfound]") {
+		t.Errorf("candidates %s, want the file with the status ok and its part with notfound", got)
+	}
+	m.Candidates = nil
+	m.note(true, opened{err: fs.ErrNotExist}, false)
+	if len(m.Candidates) > 0 {
+		t.Errorf("candidates %v although the client wants none", m.Candidates)
+	}
+}
+
 // TestManyValues: a body of brackets, which would take many times its bytes when it is
 // decoded, is refused before that.
 func TestManyValues(t *testing.T) {
