@@ -1,7 +1,7 @@
 package objfile
 
 import (
-	"bufio"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,30 +19,11 @@ type materialRow map[string]string
 // expected values, or skips the test.
 func readMaterial(t *testing.T) (string, []materialRow) {
 	t.Helper()
-	dir := symtest.Material(t)
-	f, err := os.Open(filepath.Join(dir, "expected.tsv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var columns []string
-	var rows []materialRow
-	for s := bufio.NewScanner(f); s.Scan(); {
-		fields := strings.Split(s.Text(), "\t")
-		if columns == nil {
-			columns = fields
-			continue
-		}
-		row := materialRow{}
-		for i, v := range fields {
-			if v != "-" && i < len(columns) {
-				row[columns[i]] = v
-			}
-		}
-		rows = append(rows, row)
-	}
-	if len(rows) == 0 {
-		t.Fatal("expected.tsv has no rows")
+	dir, table := symtest.Table(t)
+	rows := make([]materialRow, len(table))
+	for i, row := range table {
+		maps.DeleteFunc(row, func(_, v string) bool { return v == "-" })
+		rows[i] = row
 	}
 	return dir, rows
 }

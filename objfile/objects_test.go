@@ -144,21 +144,11 @@ const maxAlloc = 16 << 20
 // TestMaterial compares with what other programs say of a collection of real
 // files, named with their ids in a table expected.tsv.
 func TestMaterial(t *testing.T) {
-	dir := symtest.Material(t)
-	table, err := os.ReadFile(filepath.Join(dir, "expected.tsv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, rows := symtest.Table(t)
 	parsers := map[string]identifier{"elf": identifyELF, "macho": identifyMachO, "wasm": identifyWASM}
-	lines := strings.Split(strings.TrimSpace(string(table)), "\n")
-	column := map[string]int{}
-	for i, name := range strings.Split(lines[0], "\t") {
-		column[name] = i
-	}
 	done := 0
-	for _, line := range lines[1:] {
-		f := strings.Split(line, "\t")
-		get := func(name string) string { return strings.TrimPrefix(f[column[name]], "-") }
+	for _, row := range rows {
+		get := func(name string) string { return strings.TrimPrefix(row[name], "-") }
 		identify := parsers[get("kind")]
 		if identify == nil {
 			continue

@@ -313,24 +313,14 @@ func TestSources(t *testing.T) {
 
 // TestMaterial reads the PDBs of a folder with an expected.tsv.
 func TestMaterial(t *testing.T) {
-	dir := symtest.Material(t)
-	table, err := os.ReadFile(filepath.Join(dir, "expected.tsv"))
-	if err != nil {
-		t.Skip("needs the table of the real files (make setup fetches it): ", err)
-	}
-	lines := strings.Split(strings.TrimSpace(string(table)), "\n")
-	columns := map[string]int{}
-	for i, c := range strings.Split(lines[0], "\t") {
-		columns[c] = i
-	}
+	dir, rows := symtest.Table(t)
 	seen := 0
-	for _, line := range lines[1:] {
-		row := strings.Split(line, "\t")
-		if row[columns["kind"]] != "pdb" {
+	for _, row := range rows {
+		if row["kind"] != "pdb" {
 			continue
 		}
 		seen++
-		name := row[columns["path"]]
+		name := row["path"]
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Error(err)
@@ -343,7 +333,7 @@ func TestMaterial(t *testing.T) {
 			continue
 		}
 		notes := fmt.Sprintf("info_age=%d;dbi_age=%d;page=%d", f.InfoAge, f.DBIAge, f.PageSize)
-		if got := []string{f.ID().Breakpad(), f.Arch(), notes}; !slices.Equal(got, []string{row[columns["debug_id"]], row[columns["arch"]], row[columns["notes"]]}) {
+		if got := []string{f.ID().Breakpad(), f.Arch(), notes}; !slices.Equal(got, []string{row["debug_id"], row["arch"], row["notes"]}) {
 			t.Errorf("%s: got %q, want those of the table", name, got)
 		}
 		opened := r.n

@@ -283,23 +283,13 @@ func TestBudget(t *testing.T) {
 
 // TestMaterial reads the portable PDBs of a folder with an expected.tsv.
 func TestMaterial(t *testing.T) {
-	dir := symtest.Material(t)
-	table, err := os.ReadFile(filepath.Join(dir, "expected.tsv"))
-	if err != nil {
-		t.Skip("needs the table of the real files (make setup fetches it): ", err)
-	}
-	lines := strings.Split(strings.TrimSpace(string(table)), "\n")
-	columns := map[string]int{}
-	for i, c := range strings.Split(lines[0], "\t") {
-		columns[c] = i
-	}
+	dir, rows := symtest.Table(t)
 	seen, named := 0, 0
-	for _, line := range lines[1:] {
-		row := strings.Split(line, "\t")
-		if row[columns["kind"]] != "portablepdb" {
+	for _, row := range rows {
+		if row["kind"] != "portablepdb" {
 			continue
 		}
-		name := row[columns["path"]]
+		name := row["path"]
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Error(err)
@@ -311,8 +301,8 @@ func TestMaterial(t *testing.T) {
 			t.Errorf("Open: %s, error %v; want no error", name, err)
 			continue
 		}
-		if got := f.ID().Breakpad(); got != row[columns["debug_id"]] {
-			t.Errorf("%s: got %s, want %s", name, got, row[columns["debug_id"]])
+		if got := f.ID().Breakpad(); got != row["debug_id"] {
+			t.Errorf("%s: got %s, want %s", name, got, row["debug_id"])
 		}
 		got := facts(f)
 		t.Logf("%s: %s; %d bytes read", name, got, c.n)

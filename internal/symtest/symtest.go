@@ -55,6 +55,32 @@ func Material(tb testing.TB) string {
 	return dir
 }
 
+// Table returns the folder of real symbol files and the rows of its expected.tsv,
+// each by the names of the columns.
+func Table(tb testing.TB) (dir string, rows []map[string]string) {
+	tb.Helper()
+	dir = Material(tb)
+	b, err := os.ReadFile(filepath.Join(dir, "expected.tsv"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	head, rest, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
+	columns := strings.Split(head, "\t")
+	for line := range strings.Lines(rest) {
+		row := map[string]string{}
+		for i, v := range strings.Split(strings.TrimSuffix(line, "\n"), "\t") {
+			if i < len(columns) {
+				row[columns[i]] = v
+			}
+		}
+		rows = append(rows, row)
+	}
+	if len(rows) == 0 {
+		tb.Fatalf("%s/expected.tsv has no rows, want one for each file", dir)
+	}
+	return dir, rows
+}
+
 // Tool returns the path of a program, or ends the test through Missing. It
 // looks on PATH, in the folders of system programs, and in SYMDEPOT_PEERS, where
 // scripts/peers puts what it builds.
