@@ -1,7 +1,6 @@
 package symstore
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -352,17 +351,8 @@ func TestKill(t *testing.T) {
 func killOne(t *testing.T, exe, job string) (promised, gone map[ID]bool) {
 	t.Helper()
 	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), childEnv+"="+job)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
 	promised, gone = map[ID]bool{}, map[ID]bool{}
-	lines := bufio.NewScanner(out)
+	lines := symtest.Lines(t, cmd, childEnv+"="+job)
 	left := 1 + rand.IntN(12)
 	spin := rand.IntN(400_000) // some way into the change; sleeping is too coarse
 	for lines.Scan() {

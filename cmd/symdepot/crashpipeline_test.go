@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/csv"
 	"fmt"
-	"io"
 	"mime/multipart"
 	"net/http"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // TestCrashPipeline is the story of a crash pipeline: symbols arrive as a zip archive
@@ -49,16 +50,8 @@ func TestCrashPipeline(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("Authorization", "Bearer "+token)
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(b)
+		resp, body := symtest.Do(t, http.DefaultClient.Do, r)
+		return resp.StatusCode, body
 	}
 	// dump_syms --store writes module/ID/module.sym; the token says the product and the version.
 	body := symOf("crashy", 40)

@@ -1,7 +1,6 @@
 package blob_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/blob/blobtest"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // childEnv makes the test binary a process that writes to the store named, to
@@ -111,17 +111,8 @@ func TestKill(t *testing.T) {
 // midst of what comes next, and returns the refs that it has printed.
 func killOne(t *testing.T, cmd *exec.Cmd, job string, lines int) []blob.Ref {
 	t.Helper()
-	cmd.Env = append(os.Environ(), childEnv+"="+job)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
 	var promised []blob.Ref
-	for scan := bufio.NewScanner(out); scan.Scan(); {
+	for scan := symtest.Lines(t, cmd, childEnv+"="+job); scan.Scan(); {
 		if ref, err := blob.ParseRef(scan.Text()); err == nil {
 			promised = append(promised, ref)
 		}

@@ -1,7 +1,6 @@
 package depot
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/retention"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
 
@@ -150,17 +150,8 @@ func killRetaining(t *testing.T, where string, rounds int) {
 	steps := map[string]int{}
 	for range rounds {
 		cmd := exec.CommandContext(t.Context(), exe)
-		cmd.Env = append(os.Environ(), retainChild+"="+where)
-		cmd.Stderr = os.Stderr
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
 		left := 3 + rng.IntN(25) // steps until the kill
-		lines := bufio.NewScanner(out)
+		lines := symtest.Lines(t, cmd, retainChild+"="+where)
 		for lines.Scan() {
 			word, _, _ := strings.Cut(lines.Text(), " ")
 			steps[word]++

@@ -1,7 +1,6 @@
 package depot
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // stageChild makes the test binary a process that pushes into the depot named, to
@@ -109,17 +109,8 @@ func TestPushKilled(t *testing.T) {
 	rounds := 12
 	for range rounds {
 		cmd := exec.CommandContext(t.Context(), exe)
-		cmd.Env = append(os.Environ(), stageChild+"="+dir)
-		cmd.Stderr = os.Stderr
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
 		left := 1 + rng.IntN(25) // requests until the kill
-		lines := bufio.NewScanner(out)
+		lines := symtest.Lines(t, cmd, stageChild+"="+dir)
 		for lines.Scan() {
 			var v byte
 			var n int64

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
 
@@ -66,16 +67,8 @@ func TestFederation(t *testing.T) {
 			k, v, _ := strings.Cut(h, ": ")
 			req.Header.Set(k, v)
 		}
-		resp, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		b, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(b)
+		resp, body := symtest.Do(t, http.DefaultTransport.RoundTrip, req)
+		return resp.StatusCode, body
 	}
 	count := func() int {
 		mu.Lock()

@@ -22,6 +22,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -183,16 +184,7 @@ func call(t *testing.T, srv *httptest.Server, method, path string, body io.Reade
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := srv.Client().Do(req)
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, path, err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, path, err)
-	}
-	return resp, string(b)
+	return symtest.Do(t, srv.Client().Do, req)
 }
 
 func sha256Field(b []byte) string {
