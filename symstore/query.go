@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -255,7 +256,7 @@ func (s *Store) Query(name string, all bool) ([]Answer, error) {
 
 // IdentifyFile is Identify for the local file called name.
 func IdentifyFile(name string, all bool) ([]Key, error) {
-	f, err := os.Open(name)
+	f, err := durable.OpenShared(name)
 	if err != nil {
 		return nil, err
 	}

@@ -196,7 +196,7 @@ func (c *checkRun) each(inputs []string, visit func(program) error) error {
 // onDisk reads a program on disk.
 func (c *checkRun) onDisk(name string, named bool) program {
 	p := program{path: name, named: named}
-	f, err := os.Open(name)
+	f, err := durable.OpenShared(name)
 	if err != nil {
 		p.err = err
 		return p
@@ -402,7 +402,7 @@ func (c *checkRun) kind(at string, n need) error {
 	if !c.run.args.has("ps") && !c.run.args.has("pt") {
 		return nil
 	}
-	f, err := os.Open(at)
+	f, err := durable.OpenShared(at)
 	if err != nil {
 		return err
 	}

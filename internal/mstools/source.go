@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"math"
 	"net/url"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -157,7 +156,7 @@ func (f folderStore) open(_ context.Context, found *symstore.Found) (io.ReadClos
 	if found.Plain == "" && found.Compressed == "" {
 		return f.store.Follow(found)
 	}
-	return os.Open(f.where(found.Best()))
+	return durable.OpenShared(f.where(found.Best()))
 }
 
 func (h *httpStore) open(ctx context.Context, found *symstore.Found) (io.ReadCloser, error) {
@@ -252,7 +251,7 @@ func receive(ctx context.Context, tree *durable.Tree, in io.Reader) (*durable.Fi
 
 // sameKey returns an error if a file does not have this key.
 func sameKey(at, name, key string) error {
-	f, err := os.Open(at)
+	f, err := durable.OpenShared(at)
 	if err != nil {
 		return err
 	}

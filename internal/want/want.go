@@ -7,11 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/dump"
+	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
@@ -210,7 +210,7 @@ func (l *List) Files(ctx context.Context, paths []string) error {
 
 // Local adds the files that a program, library, core file or minidump needs.
 func (l *List) Local(ctx context.Context, path string) error {
-	f, err := os.Open(path)
+	f, err := durable.OpenShared(path)
 	if err != nil {
 		return err
 	}
