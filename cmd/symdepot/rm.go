@@ -13,7 +13,9 @@ import (
 
 type rmCmd struct {
 	serverFlags
-	Purge   bool    `help:"Free the bytes now, past trash and grace: for a leak or a legal demand. Also for transactions in the trash."`
+	DryRun  bool    `help:"Only print what the removal would free, and the number of the plan." short:"n" xor:"plan"`
+	Plan    string  `help:"Remove the transaction only if this plan of a dry run still describes its removal." placeholder:"PLAN" xor:"plan,purge"`
+	Purge   bool    `help:"Free the bytes now, past trash and grace: for a leak or a legal demand. Also for transactions in the trash." xor:"purge"`
 	Reason  string  `help:"With --purge: why, for the record." placeholder:"TEXT"`
 	JSON    bool    `help:"Print one JSON object per transaction."`
 	Numbers []int64 `arg:"" name:"tx" help:"Numbers of transactions."`
@@ -26,17 +28,25 @@ several transactions contain stays until the last of them is removed. If the ret
 restores the transaction until it ends. A transaction with a hold is not removed.
 
   symdepot rm 17 18
+  symdepot rm --dry-run 17
+  symdepot rm --plan 8c1f2a90 17
   symdepot rm --purge 17 --reason "contains a key"
+
+A dry run prints the bytes that nothing else needs, and who needs the others; of several transactions it prints each one alone. Bytes that are needed by no
+transaction come free with the next gc, with a trash when that ends.
 
 --purge says when others still need some of the bytes: these stay. Who purged what, and when, stays on record, and is written to the audit log
 (auth.audit.file): symdepot audit --action purge.
 
-Exit codes: 0 removed, 1 no such transaction (none was removed), 2 wrong command line, 3 failed or held, 4 no depot,
-5 credentials refused, 7 server not reachable.`
+Exit codes: 0 removed, 1 no such transaction (none was removed), 2 wrong command line, 3 failed, held, or the plan is stale,
+4 no depot, 5 credentials refused, 7 server not reachable.`
 }
 
 // Run removes transactions.
 func (c rmCmd) Run(a *app) error {
+	if c.Plan != "" && len(c.Numbers) != 1 {
+		return term.UsageError("--plan is that of one transaction")
+	}
 	return a.keeper(c.serverFlags, depot.Options{Probe: c.Purge}, func(k keeper.Keeper) error {
 		record, done, err := c.recorder(a)
 		if err != nil {
@@ -62,6 +72,17 @@ func (c rmCmd) Run(a *app) error {
 }
 
 func (c rmCmd) remove(a *app, k keeper.Keeper, n int64, record func(auth.Event) error) error {
+	if c.DryRun {
+		l, err := k.PlanRemoval(a.ctx, n)
+		switch {
+		case err != nil:
+			return err
+		case c.JSON:
+			return a.print(true, l, "")
+		}
+		l.Print(a.stdout)
+		return nil
+	}
 	if c.Purge {
 		tx, err := k.Transaction(a.ctx, n)
 		if err != nil {
@@ -82,7 +103,7 @@ func (c rmCmd) remove(a *app, k keeper.Keeper, n int64, record func(auth.Event) 
 		l.Print(a.stdout)
 		return nil
 	}
-	l, err := k.Remove(a.ctx, n)
+	l, err := k.Remove(a.ctx, n, c.Plan)
 	if err != nil {
 		return err
 	}

@@ -157,9 +157,18 @@ func (r *Retention) Change(ctx context.Context, number int64, q wire.Transaction
 	return r.send(ctx, http.MethodPatch, transactionPath(number), q, into)
 }
 
-// Remove removes a transaction.
-func (r *Retention) Remove(ctx context.Context, number int64, into any) error {
-	return r.send(ctx, http.MethodDelete, transactionPath(number), nil, into)
+// PlanRemoval makes a plan of the removal of a transaction.
+func (r *Retention) PlanRemoval(ctx context.Context, number int64, into any) error {
+	return r.send(ctx, http.MethodPost, wire.PlansPath, wire.PlanSpec{Kind: wire.PlanRemove, Transaction: number}, into)
+}
+
+// Remove removes a transaction, if plan is empty or still the plan of its removal.
+func (r *Retention) Remove(ctx context.Context, number int64, plan string, into any) error {
+	path := transactionPath(number)
+	if plan != "" {
+		path += "?" + url.Values{"plan": {plan}}.Encode()
+	}
+	return r.send(ctx, http.MethodDelete, path, nil, into)
 }
 
 // Purge removes a transaction and frees its bytes at once.

@@ -36,7 +36,11 @@ type Keeper interface {
 	// Promote changes the class of a transaction. If hold is not empty, it also places
 	// a hold for this reason.
 	Promote(ctx context.Context, number int64, class, hold string) (report.Promoted, error)
-	Remove(ctx context.Context, number int64) (report.Transaction, error)
+	// PlanRemoval computes what the removal of a transaction would free, as a plan.
+	PlanRemoval(ctx context.Context, number int64) (report.RemovePlan, error)
+	// Remove removes a transaction. If plan is not empty and would be another one now,
+	// nothing is removed, and the error is retention.ErrStale.
+	Remove(ctx context.Context, number int64, plan string) (report.Transaction, error)
 	Purge(ctx context.Context, number int64, reason string) (report.Purged, error)
 	Undo(ctx context.Context, number int64) (report.Transaction, error)
 

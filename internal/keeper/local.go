@@ -2,9 +2,11 @@ package keeper
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/retention"
 )
 
 // Local returns the retention of a depot. who is recorded with changes. quotas
@@ -95,7 +97,31 @@ func (k *local) Promote(ctx context.Context, number int64, class, hold string) (
 	return report.NewPromoted(p), err
 }
 
-func (k *local) Remove(ctx context.Context, number int64) (report.Transaction, error) {
+func (k *local) PlanRemoval(ctx context.Context, number int64) (report.RemovePlan, error) {
+	if _, err := k.d.Transaction(ctx, number); err != nil {
+		return report.RemovePlan{}, err
+	}
+	s, _, err := k.r.Snapshot(ctx)
+	if err != nil {
+		return report.RemovePlan{}, err
+	}
+	removal, err := s.Removal(number)
+	if err != nil {
+		return report.RemovePlan{}, err
+	}
+	return report.NewRemovePlan(number, removal)
+}
+
+func (k *local) Remove(ctx context.Context, number int64, plan string) (report.Transaction, error) {
+	if plan != "" {
+		now, err := k.PlanRemoval(ctx, number)
+		if err != nil {
+			return report.Transaction{}, err
+		}
+		if now.Plan != plan {
+			return report.Transaction{}, fmt.Errorf("%w: the removal of transaction %d is plan %s now", retention.ErrStale, number, now.Plan)
+		}
+	}
 	t, err := k.r.Remove(ctx, number, k.who)
 	return report.NewTransaction(t), err
 }

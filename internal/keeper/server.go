@@ -140,8 +140,12 @@ func (k server) Promote(ctx context.Context, number int64, class, hold string) (
 	return *done.Promoted, err
 }
 
-func (k server) Remove(ctx context.Context, number int64) (report.Transaction, error) {
-	return ask[report.Transaction](fs.ErrNotExist, func(into any) error { return k.c.Remove(ctx, number, into) })
+func (k server) PlanRemoval(ctx context.Context, number int64) (report.RemovePlan, error) {
+	return ask[report.RemovePlan](fs.ErrNotExist, func(into any) error { return k.c.PlanRemoval(ctx, number, into) })
+}
+
+func (k server) Remove(ctx context.Context, number int64, plan string) (report.Transaction, error) {
+	return ask[report.Transaction](fs.ErrNotExist, func(into any) error { return k.c.Remove(ctx, number, plan, into) })
 }
 
 func (k server) Purge(ctx context.Context, number int64, reason string) (report.Purged, error) {

@@ -354,26 +354,33 @@ func NewPurged(p depot.Purged) Purged {
 // Print prints the result for people.
 func (l Purged) Print(w io.Writer) {
 	fmt.Fprintf(w, "purged transaction %d: %s (%s) freed\n", l.Transaction, term.Count(l.Contents, "content"), term.Size(l.Frees))
-	if l.Shared > 0 {
-		var needed []string
-		for _, n := range l.Holders {
-			needed = append(needed, strconv.FormatInt(n, 10))
-		}
-		by := "transactions " + strings.Join(needed, ", ")
-		switch {
-		case len(needed) == 0:
-			by = "cached files or unfinished pushes"
-		case l.Pinned:
-			by += ", cached files or unfinished pushes"
-		}
-		fmt.Fprintf(w, "%s of it are still needed by %s and stay\n", term.Size(l.Shared), by)
-	}
+	printNeeded(w, l.Shared, l.Holders, l.Pinned)
 	if l.InUse > 0 {
 		fmt.Fprintf(w, "%s in use by other programs: the next gc frees them\n", term.Count(l.InUse, "blob"))
 	}
 	if l.Pending {
 		fmt.Fprintln(w, "the objects in the bucket are deleted by a gc that runs seven days later")
 	}
+}
+
+// printNeeded prints who still needs bytes of a transaction. pinned says that these
+// are not only other transactions.
+func printNeeded(w io.Writer, shared int64, holders []int64, pinned bool) {
+	if shared <= 0 {
+		return
+	}
+	var needed []string
+	for _, n := range holders {
+		needed = append(needed, strconv.FormatInt(n, 10))
+	}
+	by := "transactions " + strings.Join(needed, ", ")
+	switch {
+	case len(needed) == 0:
+		by = "cached files or unfinished pushes"
+	case pinned:
+		by += ", cached files or unfinished pushes"
+	}
+	fmt.Fprintf(w, "%s of it are still needed by %s and stay\n", term.Size(shared), by)
 }
 
 // Kept prints the reasons that keep a transaction, as lines of symdepot show: its branch and class with

@@ -4,10 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"io"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/retention"
+	"github.com/symdepot/symdepot/internal/term"
 )
 
 // State is a transaction with its holds and its history, in JSON.
@@ -81,4 +84,11 @@ func NewRemovePlan(number int64, r *retention.Removal) (RemovePlan, error) {
 	sum := sha256.Sum256(append([]byte("symdepot remove plan 1\n"), b...))
 	l.Plan = hex.EncodeToString(sum[:4])
 	return l, err
+}
+
+// Print prints what the removal would free, for people.
+func (l RemovePlan) Print(w io.Writer) {
+	fmt.Fprintf(w, "transaction %d has %s in files; its removal frees %s\n", l.Transaction, term.Size(l.Listed), term.Size(l.Frees))
+	printNeeded(w, l.Shared, l.Holders, l.Pinned)
+	fmt.Fprintf(w, "plan %s: symdepot rm --plan %s %d removes it if that is still so\n", l.Plan, l.Plan, l.Transaction)
 }
