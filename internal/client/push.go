@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/term"
@@ -173,6 +175,12 @@ func (p *Pusher) do(ctx context.Context, x exchange) (status int, err error) {
 	}
 }
 
+// isReadError reports whether reading a file of this machine has failed.
+func isReadError(err error) bool {
+	file, ok := errors.AsType[*fs.PathError](err)
+	return ok && file.Op == "read" || errors.Is(err, syscall.EIO)
+}
+
 func isLocal(err error) bool {
 	_, ok := errors.AsType[*localError](err)
 	return ok
@@ -199,12 +207,19 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 	var body io.Reader
 	var source *sourceReader
 	if x.body != nil {
-		source = &sourceReader{r: x.body()}
-		body = source
+		body = x.body()
+		// The kernel sends a file, if nothing is in between; the transport closes it.
+		if _, ok := body.(*os.File); !ok {
+			source = &sourceReader{r: body}
+			body = source
+		}
 	}
 	resp, err := request{p.HTTP, p.URL, p.Token}.send(ctx, x.method, cmp.Or(x.base, wire.PushPath)+x.path, h, body, x.size)
 	if source != nil && source.err() != nil {
 		return 0, source.err()
+	}
+	if err != nil && source == nil && isReadError(err) {
+		err = &localError{"read a file", err}
 	}
 	if err != nil {
 		return 0, err

@@ -149,7 +149,7 @@ func (u *uploads) parts(ctx context.Context, path string, f *found, c *scan.Cont
 }
 
 // piece sends a piece of a content when there is room for another request.
-func (u *uploads) piece(ctx context.Context, path string, c io.ReaderAt, off, n int64, encode bool, header http.Header) error {
+func (u *uploads) piece(ctx context.Context, path string, c *scan.Content, off, n int64, encode bool, header http.Header) error {
 	select {
 	case u.requests <- struct{}{}:
 		defer func() { <-u.requests }()
@@ -160,9 +160,17 @@ func (u *uploads) piece(ctx context.Context, path string, c io.ReaderAt, off, n 
 }
 
 // send1 sends a piece of a content in one request.
-func (u *uploads) send1(ctx context.Context, path string, c io.ReaderAt, off, n int64, encode bool, header http.Header) error {
+func (u *uploads) send1(ctx context.Context, path string, c *scan.Content, off, n int64, encode bool, header http.Header) error {
 	plain := func() io.Reader { return io.NewSectionReader(c, off, n) }
 	body, size := plain, n
+	if off == 0 && n == c.Size() {
+		body = func() io.Reader {
+			if f := c.Reopen(); f != nil {
+				return f
+			}
+			return plain()
+		}
+	}
 	header.Set("Content-Type", "application/octet-stream")
 	if encode {
 		// Not reused: the transport may still read it when the server has answered.
@@ -177,7 +185,12 @@ func (u *uploads) send1(ctx context.Context, path string, c io.ReaderAt, off, n 
 	}
 	if header.Get(wire.UploadLength) != "" {
 		h := sha256.New()
-		if _, err := io.Copy(h, body()); err != nil {
+		r := body()
+		_, err := io.Copy(h, r)
+		if f, ok := r.(io.Closer); ok {
+			_ = f.Close() // only read
+		}
+		if err != nil {
 			return &localError{"read a file", err}
 		}
 		header.Set("Content-Digest", digest(blob.Ref(h.Sum(nil))))

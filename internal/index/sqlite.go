@@ -33,8 +33,12 @@ type sqliteFile struct {
 	// the connection wakes its waiters at random, so that one may wait very long;
 	// a channel wakes them in their order.
 	queue chan struct{}
-	point *pool
-	scan  *pool
+	// stmts are prepared statements of the writing connection, by SQL text, and
+	// wanted are those that the next writer prepares. The holder of queue uses them.
+	stmts  map[string]*sql.Stmt
+	wanted map[string]bool
+	point  *pool
+	scan   *pool
 }
 
 // Page caches in KiB. Measured with five million keys: four times as much for
@@ -392,7 +396,7 @@ func (e *sqliteFile) integrity(ctx context.Context, r reader) (problems []string
 // sqliteTx is a write transaction. It holds the write lock of the database.
 type sqliteTx struct {
 	ctx     context.Context // never cancelled: see DB.update
-	queue   chan struct{}   // of the engine
+	engine  *sqliteFile
 	conn    *sql.Conn
 	durable bool
 	tx      *sql.Tx
@@ -409,7 +413,8 @@ func (e *sqliteFile) begin(ctx context.Context, durable bool) (transaction, erro
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	t := &sqliteTx{ctx: context.WithoutCancel(ctx), queue: e.queue, durable: durable, stmts: make(map[string]*sql.Stmt)}
+	t := &sqliteTx{ctx: context.WithoutCancel(ctx), engine: e, durable: durable, stmts: make(map[string]*sql.Stmt)}
+	e.prepare(t.ctx)
 	err := e.whileBusy(ctx, func() (err error) {
 		if t.conn, err = e.writer.Conn(ctx); err != nil {
 			return err
@@ -432,10 +437,26 @@ func (e *sqliteFile) begin(ctx context.Context, durable bool) (transaction, erro
 	return t, nil
 }
 
+// prepare prepares the statements that the last transaction has asked for, and keeps
+// them: compiling takes longer than most of them run. One that cannot be prepared now
+// is prepared by the transaction that needs it. The caller holds e.queue, and nobody
+// the connection.
+func (e *sqliteFile) prepare(ctx context.Context) {
+	for text := range e.wanted {
+		if s, err := e.writer.PrepareContext(ctx, text); err == nil {
+			if e.stmts == nil {
+				e.stmts = make(map[string]*sql.Stmt)
+			}
+			e.stmts[text] = s
+		}
+	}
+	clear(e.wanted)
+}
+
 // end returns the writing connection, and lets the next writer begin.
 func (t *sqliteTx) end() {
 	t.release()
-	<-t.queue
+	<-t.engine.queue
 }
 
 // release returns the writing connection to its pool with its original
@@ -465,12 +486,28 @@ func (t *sqliteTx) stmt(text string) (*sql.Stmt, error) {
 	if s := t.stmts[text]; s != nil {
 		return s, nil
 	}
+	if kept := t.engine.stmts[text]; kept != nil {
+		s := t.tx.StmtContext(t.ctx, kept)
+		t.stmts[text] = s
+		return s, nil
+	}
 	s, err := t.tx.PrepareContext(t.ctx, text)
 	if err == nil {
 		t.stmts[text] = s
+		// Some pragmas take effect when they are prepared.
+		if !strings.HasPrefix(text, "PRAGMA") && len(t.engine.stmts)+len(t.engine.wanted) < maxKept {
+			if t.engine.wanted == nil {
+				t.engine.wanted = make(map[string]bool)
+			}
+			t.engine.wanted[text] = true
+		}
 	}
 	return s, err
 }
+
+// maxKept is how many statements of the writing connection are kept. The texts are
+// constants of this package, of which there are fewer.
+const maxKept = 512
 
 func (t *sqliteTx) exec(text string, args ...any) (int64, error) {
 	s, err := t.stmt(text)

@@ -1,6 +1,8 @@
 package index
 
 import (
+	"database/sql/driver"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -214,4 +216,54 @@ func TestWatchTruncated(t *testing.T) {
 	if n, err := w.writes(); err == nil {
 		t.Errorf("writes after Close: %d, want an error", n)
 	}
+}
+
+// Statements of the writing connection are prepared once, also if the connection is
+// replaced or the schema changes.
+func TestKeptStatements(t *testing.T) {
+	db := openTest(t, Options{})
+	const text = "UPDATE state SET generation = generation + 0 WHERE one = $1"
+	once := func() {
+		t.Helper()
+		if err := db.update(t.Context(), "test", func(w *write) error {
+			n, err := w.exec(text, 1)
+			if err == nil && n != 1 {
+				t.Errorf("%d rows were changed, want 1", n)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	once()
+	once()
+	kept := file(db).stmts[text]
+	if kept == nil {
+		t.Fatal("the statement is not kept after two transactions, want it kept")
+	}
+	conn, err := file(db).writer.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = conn.Close()
+	once()
+	if _, err := file(db).writer.ExecContext(t.Context(), "CREATE TABLE test_kept (a); DROP TABLE test_kept"); err != nil {
+		t.Fatal(err)
+	}
+	once()
+	if file(db).stmts[text] != kept {
+		t.Error("the statement was prepared anew, want it kept")
+	}
+	// A failed transaction leaves nothing behind.
+	fails := errors.New("fails")
+	if err := db.update(t.Context(), "test", func(w *write) error {
+		if _, err := w.exec(text, 1); err != nil {
+			return err
+		}
+		return fails
+	}); !errors.Is(err, fails) {
+		t.Errorf("a transaction that fails: error %v, want %v", err, fails)
+	}
+	once()
 }

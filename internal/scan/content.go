@@ -18,6 +18,7 @@ type Content struct {
 	size int64
 	hold *store
 	crc  *uint32 // expected checksum, if it was not checked yet
+	file bool    // the content is that of hold.disk
 }
 
 // Size in bytes.
@@ -38,6 +39,25 @@ func (c *Content) Close() error {
 // is not a change, because the content is that of the opened file.
 func (c *Content) Changed() bool {
 	return c.hold == nil || c.hold.disk.changed()
+}
+
+// Reopen opens the file on disk again of which this is the whole content, so that
+// the system can send it. It returns nil if there is no such file, or if it is a
+// different one now. The caller closes it.
+func (c *Content) Reopen() *os.File {
+	if c.hold == nil || !c.file {
+		return nil
+	}
+	was := c.hold.disk
+	f, err := openFile(was.path)
+	if err != nil {
+		return nil
+	}
+	if now, err := f.Stat(); err != nil || !os.SameFile(now, was.info) || now.Size() != was.info.Size() || !now.ModTime().Equal(was.info.ModTime()) {
+		_ = f.Close() // only read
+		return nil
+	}
+	return f
 }
 
 // Reader reads the content once from the beginning. Unlike ReadAt it checks, at
@@ -151,7 +171,7 @@ func openPlain(path string) func(context.Context) (*Content, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Content{ReaderAt: s.at, size: s.size, hold: s}, nil
+		return &Content{ReaderAt: s.at, size: s.size, hold: s, file: true}, nil
 	}
 }
 

@@ -619,6 +619,15 @@ func TestChanged(t *testing.T) {
 		if c.Changed() {
 			t.Error("Changed is true before the change, want false")
 		}
+		if again := c.Reopen(); (again != nil) != (f.Archive == "") {
+			t.Errorf("%s: Reopen returns a file: %v, want one only of a file on disk", f.Path, again != nil)
+		} else if again != nil {
+			b, err := io.ReadAll(again)
+			must(t, errors.Join(err, again.Close()))
+			if int64(len(b)) != c.Size() {
+				t.Errorf("%s: the reopened file has %d bytes, want %d", f.Path, len(b), c.Size())
+			}
+		}
 		on := f.Path
 		if f.Archive != "" {
 			on = f.Archive
@@ -630,6 +639,10 @@ func TestChanged(t *testing.T) {
 		must(t, w.Close())
 		if !c.Changed() {
 			t.Errorf("%s: change not seen", f.Path)
+		}
+		if again := c.Reopen(); again != nil {
+			t.Errorf("%s: Reopen returns a file that has changed, want none", f.Path)
+			must(t, again.Close())
 		}
 		must(t, c.Close())
 		f.Discard()
