@@ -57,7 +57,7 @@ func TestRetentionRequests(t *testing.T) {
 		"GET /-/api/v1/transactions/17":                                   func(into any) error { return c.Transaction(ctx, 17, into) },
 		`PATCH /-/api/v1/transactions/17  {"class":"a"}`:                  func(into any) error { return c.Change(ctx, 17, wire.TransactionChange{Class: "a"}, into) },
 		`PATCH /-/api/v1/transactions/17  {"unhold":"x"}`:                 func(into any) error { return c.Change(ctx, 17, wire.TransactionChange{Unhold: &name}, into) },
-		"DELETE /-/api/v1/transactions/17":                                func(into any) error { return c.Remove(ctx, 17, into) },
+		"DELETE /-/api/v1/transactions/17":                                func(into any) error { return c.Remove(ctx, 17, "", into) },
 		"DELETE /-/api/v1/transactions/17?purge=true&reason=a+key%26x%3D": func(into any) error { return c.Purge(ctx, 17, "a key&x=", into) },
 		"POST /-/api/v1/transactions/17/undo":                             func(into any) error { return c.Undo(ctx, 17, into) },
 		"GET /-/api/v1/usage":                                             func(into any) error { return c.Usage(ctx, into) },
