@@ -118,7 +118,7 @@ type backupCmd struct {
 
 // Help is the long help text.
 func (backupCmd) Help() string {
-	return `The depot is served, added to and collected meanwhile. The folder is a depot itself: to use it, name it with --depot, or copy it back with symdepot
+	return `The depot can be served, added to and collected meanwhile. The folder is a depot itself: to use it, name it with --depot, or copy it back with symdepot
 depot restore. It has the earlier backup until the new one is complete; an interrupted backup loses nothing, and the next one continues it. Contents are copied,
 never linked, so that damage to the depot's files does not reach the backup; contents that are in the folder already are not copied again. Only one state is kept:
 for several, name several folders. Keys that sign links, and files of the depot's folder other than the index and the contents, are not part of it.

@@ -21,8 +21,8 @@ type usageCmd struct {
 
 // Help is the long help text.
 func (usageCmd) Help() string {
-	return `Prints what takes the space of the depot. OWN is what nothing else in the list holds, so its removal alone would free it;
-SHARED is what others hold too. Sizes are disk space, with what was made from the files.
+	return `Prints what takes the space of the depot. OWN is the space that nothing else in the list holds: its removal
+alone would free it. SHARED is the space that others hold too. Sizes are disk space, including files that were made from the stored ones.
 
   symdepot usage
   symdepot usage --by class

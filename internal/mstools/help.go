@@ -9,7 +9,7 @@ tool: existing scripts run unchanged.
   symdepot symstore add      store files, or pointers to them, as one transaction
   symdepot symstore del      delete a transaction
   symdepot symstore query    report which files a store or a server has
-  symdepot symstore check    find the faults of a store, and mend them
+  symdepot symstore check    find the faults of a store, and repair them
   symdepot symstore convert  convert a store between one and two tiers
   symdepot symstore age      delete unused transactions or files
   symdepot symstore chk      report which programs lack symbols in a store, and download them
@@ -107,7 +107,7 @@ does not match their key. Lines that begin with "note" are not faults.
   symdepot symstore check /srv/symbols
   symdepot symstore check --repair /srv/symbols
 
-  --repair           mend the faults where possible; move files with wrong content to
+  --repair           repair the faults where possible; move files with wrong content to
                      000Admin/symdepot.quarantine
   --quick            do not read the stored files
   --remove-stray     with --repair: remove files that no transaction lists. They may belong to

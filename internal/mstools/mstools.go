@@ -91,7 +91,7 @@ func symstoreAdvice(err error) string {
 	case ssDiskFull:
 		return err.Error() + ". The store is as it was before."
 	case ssDamaged:
-		return err.Error() + ". `symdepot symstore check --repair STORE` says more and mends it."
+		return err.Error() + ". `symdepot symstore check --repair STORE` lists the faults and repairs them."
 	case ssReadOnly:
 		return err.Error() + ". Check who may write there."
 	}
@@ -427,7 +427,7 @@ func (r *symstoreRun) deferred(result symstore.DelResult) {
 	}
 }
 
-// check finds the faults of a store, and mends them with --repair.
+// check finds the faults of a store, and repairs them with --repair.
 func (r *symstoreRun) check() error {
 	name, err := r.oneStore()
 	if err != nil {
@@ -509,7 +509,7 @@ func (r *symstoreRun) findings(found []symstore.Finding, repair bool) (left int)
 	case repair:
 		r.print("SYMSTORE: %s found, %d mended\n", term.Count(int64(faults), "fault"), faults-left)
 	default:
-		r.print("SYMSTORE: %s found; --repair can mend %d\n", term.Count(int64(faults), "fault"), mendable)
+		r.print("SYMSTORE: %s found; --repair can repair %d\n", term.Count(int64(faults), "fault"), mendable)
 	}
 	return left
 }
