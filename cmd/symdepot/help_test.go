@@ -26,7 +26,7 @@ func TestHelpTexts(t *testing.T) {
 			continue
 		}
 		if strings.HasPrefix(n.Detail, " ") {
-			t.Errorf("%s: the help begins with an example", n.FullPath())
+			t.Errorf("%s: the help begins with an example, want a sentence first", n.FullPath())
 		}
 		if !strings.Contains(detail, "Exit codes: ") {
 			t.Errorf("%s: the help names no exit codes", n.FullPath())

@@ -242,7 +242,7 @@ func TestBenchSymbolicate(t *testing.T) {
 				defer resp.Body.Close()
 				answer, err := io.ReadAll(resp.Body)
 				if err != nil || resp.StatusCode != http.StatusOK {
-					t.Fatalf("status %d, %v: %.200s", resp.StatusCode, err, answer)
+					t.Fatalf("status %d, %v: %.200s, want 200", resp.StatusCode, err, answer)
 				}
 				return answer
 			}

@@ -52,7 +52,7 @@ func wantWhole(t *testing.T, dir string, transactions, contents int64) {
 	t.Helper()
 	d := openAt(t, dir)
 	defer d.Close()
-	v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("%s: fault: %+v", dir, f) }, nil)
+	v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("%s: fault: %+v, want none", dir, f) }, nil)
 	if err != nil || v.Contents != contents || v.Strays != 0 {
 		t.Errorf("%s: %d contents and %d strays, %v; want %d", dir, v.Contents, v.Strays, err, contents)
 	}
@@ -64,7 +64,7 @@ func wantWhole(t *testing.T, dir string, transactions, contents int64) {
 func backUp(t *testing.T, d *Depot, dir string, opt CopyOptions) BackedUp {
 	t.Helper()
 	if opt.Fault == nil {
-		opt.Fault = func(f Fault) { t.Errorf("fault: %+v", f) }
+		opt.Fault = func(f Fault) { t.Errorf("fault: %+v, want none", f) }
 	}
 	b, err := d.Backup(t.Context(), dir, opt)
 	if err != nil {
@@ -349,7 +349,7 @@ func TestRestore(t *testing.T) {
 		t.Errorf("restored with Replace: %+v, %v; want the damaged content copied", r, err)
 	}
 	again := openAt(t, d.dir)
-	v, err := again.Check.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v", f) }, nil)
+	v, err := again.Check.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v, want none", f) }, nil)
 	if err != nil || v.Contents != 2 || v.Strays != 1 {
 		t.Errorf("restored depot: %+v, %v; want 2 contents, and 1 that waits for gc", v, err)
 	}

@@ -529,7 +529,7 @@ func TestEviction(t *testing.T) {
 		t.Fatalf("added: %v", err)
 	}
 	_ = f.Close()
-	if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("verify: %+v", f) }, nil); err != nil {
+	if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("verify: %+v, want no fault", f) }, nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -51,7 +51,7 @@ func TestModes(t *testing.T) {
 	}
 	verified := func(t *testing.T, d *Depot) string {
 		t.Helper()
-		v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v", f) }, nil)
+		v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v, want none", f) }, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -161,11 +161,11 @@ func killRetaining(t *testing.T, where string, rounds int) {
 		}
 		_ = cmd.Wait() // it was killed
 		wantClean(t, d)
-		if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("verify: %s", f.What) }, nil); err != nil {
+		if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("verify: %s, want no fault", f.What) }, nil); err != nil {
 			t.Fatal(err)
 		}
 		if t.Failed() {
-			t.Fatalf("after the steps %v", steps)
+			t.Fatalf("after the steps %v, want no failure", steps)
 		}
 	}
 	runs, err := d.db.Retention.Unfinished(t.Context(), "")

@@ -913,7 +913,7 @@ func TestPushModel(t *testing.T) {
 				case int64(150*n) >= size:
 					wantRefusal(t, "a part that is out of range", err, stage.Invalid)
 				case err != nil:
-					t.Fatalf("round %d: part %d of file %d: %v", round, n, i, err)
+					t.Fatalf("round %d: part %d of file %d: %v, want success", round, n, i, err)
 				default:
 					parts[[2]int{i, n}] = true
 					all := true

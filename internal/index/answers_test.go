@@ -58,7 +58,7 @@ func TestSameAnswers(t *testing.T) {
 	for range min(end-first, 2*runtime.GOMAXPROCS(0)) {
 		wg.Go(func() {
 			for part := int(next.Add(1)) - 1; part < end && !t.Failed(); part = int(next.Add(1)) - 1 {
-				t.Run(strconv.Itoa(part), func(t *testing.T) {
+				t.Run("part "+strconv.Itoa(part), func(t *testing.T) {
 					n := length
 					if part == end-1 && total > part*length {
 						n = min(length, total-part*length)

@@ -91,7 +91,7 @@ func clean(t testing.TB, db *DB) {
 		t.Fatal(err)
 	}
 	for _, p := range problems {
-		t.Errorf("check: %s", p)
+		t.Errorf("check: %s, want no problem", p)
 	}
 }
 

@@ -231,7 +231,7 @@ func TestManyProcesses(t *testing.T) {
 	}
 	for n := range int64(processes * each) {
 		if !have[n+1] {
-			t.Errorf("nobody got number %d", n+1)
+			t.Errorf("no process got number %d, want every number taken", n+1)
 		}
 	}
 	db, err := Open(t.Context(), path, Options{})

@@ -45,7 +45,7 @@ func TestHugeSnapshot(t *testing.T) {
 			_, err := w.exec(q.text, q.args...)
 			return err
 		}); err != nil {
-			t.Fatalf("%.60s: %v", q.text, err)
+			t.Fatalf("%.60s: %v, want no error", q.text, err)
 		}
 	}
 	t.Logf("written in %.0f s", time.Since(begin).Seconds())

@@ -283,7 +283,7 @@ func TestOneDownload(t *testing.T) {
 			}
 			defer f.Close()
 			if !f.Growing {
-				t.Errorf("client %d: the file is complete before its end was sent", i)
+				t.Errorf("client %d: the file is complete before its end was sent, want it growing", i)
 			}
 			b, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<40))
 			if err != nil || string(b) != text {

@@ -315,7 +315,7 @@ func TestManual(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(want, p); d != "" || len(p.Warnings()) > 0 {
-		t.Errorf("the policy of the manual has warnings %q (-example +manual):\n%s", p.Warnings(), d)
+		t.Errorf("the policy of the manual has warnings %q, want none and equal policies (-example +manual):\n%s", p.Warnings(), d)
 	}
 	for _, key := range append(slices.Clone(policyKeys), classKeys...) {
 		if !strings.Contains(string(page), key) {

@@ -198,7 +198,7 @@ func TestVectors(t *testing.T) {
 			}
 			got := []string{cmp.Or(strings.Join(kept, ", "), "–"), cmp.Or(strings.Join(removed, ", "), "–"), sums}
 			if d := gocmp.Diff(cell[5:8], got); d != "" {
-				t.Errorf("vector %d (-specification +plan):\n%s", n, d)
+				t.Errorf("vector %d: the plan differs, want that of the specification (-specification +plan):\n%s", n, d)
 			}
 			for tx, want := range alone[n] {
 				if got := plan.Why(tx).Alone.Stored; got != want {
@@ -228,7 +228,7 @@ func TestVectors(t *testing.T) {
 				t.Fatal(err)
 			}
 			if other.Ticket() != plan.Ticket() {
-				t.Errorf("vector %d: the plan depends on the order of the transactions", n)
+				t.Errorf("vector %d: the plan depends on the order of the transactions, want equal plans", n)
 			}
 		})
 	}

@@ -119,7 +119,7 @@ func TestFederation(t *testing.T) {
 				t.Errorf("search for %s: %+v, want %+v, complete %v", c.value, answer, c.results, c.complete)
 			}
 			if strings.Contains(c.value, "secret") && count() != before {
-				t.Errorf("search for %s: the upstream received it", c.value)
+				t.Errorf("search for %s: the upstream received it, want no request", c.value)
 			}
 		})
 	}

@@ -389,7 +389,7 @@ func TestSoak(t *testing.T) {
 	if k.saw["right 200"] == 0 || k.saw["404"] == 0 || k.saw["broken"] == 0 {
 		t.Error("not all happened that should")
 	}
-	if _, err := k.d.Check.Verify(t.Context(), func(f depot.Fault) { t.Errorf("verify: %+v", f) }, nil); err != nil {
+	if _, err := k.d.Check.Verify(t.Context(), func(f depot.Fault) { t.Errorf("verify: %+v, want no fault", f) }, nil); err != nil {
 		t.Error(err)
 	}
 	left, err := k.quiet()
