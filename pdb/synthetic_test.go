@@ -216,6 +216,13 @@ var testTypes = [][]byte{
 	rec(lfStructure, uint16(0), uint16(0), 0, 0, 0, uint16(1), "`anonymous namespace'::T"), // 1021
 	rec(lfArgList, 1, 0x1021),                                                              // 1022
 	rec(lfProcedure, 3, uint8(0), uint8(0), uint16(1), 0x1022),                             // 1023
+	rec(lfStructure, uint16(0), uint16(0x80), 0, 0, 0, uint16(0), "D"),                     // 1024 only declared
+	rec(lfArray, 0x1024, 0x23, uint16(60), ""),                                             // 1025 D[3], defined below
+	rec(lfArgList, 2, 0x1025, 0x1029),                                                      // 1026
+	rec(lfProcedure, 3, uint8(0), uint8(0), uint16(2), 0x1026),                             // 1027
+	rec(lfUnion, uint16(0), uint16(0x80), 0, uint16(0), "Nowhere"),                         // 1028 defined nowhere
+	rec(lfArray, 0x1028, 0x23, uint16(60), ""),                                             // 1029
+	rec(lfStructure, uint16(0), uint16(0), 0, 0, 0, uint16(20), "D"),                       // 102a
 }
 
 var testIDs = [][]byte{
@@ -254,6 +261,7 @@ func TestPrinter(t *testing.T) {
 		{0x1012, "f(char*, int)"},
 		{0x101D, "f(U<int>, <unknown type>)"},
 		{0x1023, "f((anonymous namespace)::T)"},
+		{0x1027, "f(D[3], Nowhere[])"},
 		{0x1018, "f"}, // without the parameters that have no end
 		{0x101B, "f"},
 		{0x1020, "f"},

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"strconv"
+	"sync"
 )
 
 // Limits of names made from types.
@@ -75,6 +77,88 @@ type typeStream struct {
 	count uint32
 	// marks are the offsets of every markStep-th record.
 	marks []uint32
+	// records reads all records from the first one.
+	records func(*window)
+
+	defined sync.Once
+	// sizes are those of classes that arrays have as elements but that are only
+	// declared there, by the hash of the name.
+	sizes map[uint64]uint64
+}
+
+// maxDeclared is the most classes whose sizes a typeStream looks for.
+const maxDeclared = 1 << 16
+
+// forwardReference is the property of a class that is only declared.
+const forwardReference = 0x80
+
+// className returns the name and the size of a class or union, and whether it is
+// only declared.
+func className(leaf uint16, data []byte) (name []byte, size uint64, declared, ok bool) {
+	at := 16
+	switch leaf {
+	case lfClass, lfStructure, lfInterface:
+	case lfUnion:
+		at = 8
+	default:
+		return nil, 0, false, false
+	}
+	size, n := numeric(data, at)
+	return nameAt(data, at+n), size, u16(data, 2)&forwardReference != 0, true
+}
+
+// definedSize returns the size of a class that is only declared at the place that
+// refers to it: that of its definition in another record. The first call reads all
+// records.
+func (t *typeStream) definedSize(name []byte) uint64 {
+	t.defined.Do(t.findSizes)
+	return t.sizes[maphash.Bytes(nameSeed, name)]
+}
+
+var nameSeed = maphash.MakeSeed()
+
+func (t *typeStream) findSizes() {
+	t.sizes = map[uint64]uint64{}
+	if t.records == nil {
+		return
+	}
+	// each calls f with every record.
+	each := func(f func(kind uint16, data []byte)) {
+		var w window
+		t.records(&w)
+		for range t.count {
+			_, kind, data, err := w.record(1)
+			if err != nil || kind == 0 {
+				return
+			}
+			f(kind, data)
+		}
+	}
+	each(func(kind uint16, data []byte) {
+		if kind != lfArray || len(t.sizes) == maxDeclared {
+			return
+		}
+		leaf, element := t.record(u32(data, 0))
+		if leaf == lfModifier {
+			leaf, element = t.record(u32(element, 0))
+		}
+		if name, _, declared, ok := className(leaf, element); ok && declared {
+			t.sizes[maphash.Bytes(nameSeed, name)] = 0
+		}
+	})
+	if len(t.sizes) == 0 {
+		return
+	}
+	each(func(kind uint16, data []byte) {
+		name, size, declared, ok := className(kind, data)
+		if !ok || declared || size == 0 {
+			return
+		}
+		h := maphash.Bytes(nameSeed, name)
+		if known, wanted := t.sizes[h]; wanted && known == 0 {
+			t.sizes[h] = size
+		}
+	})
 }
 
 const markStep = 16
@@ -110,7 +194,8 @@ func (f *File) openTypes(ctx context.Context, n int) (*typeStream, error) {
 		}
 		t.b = newBlocks(s, s.Size(), spanSize, s.Size()+spanSize)
 	}
-	w.reset(scanner{s, t.b, f.Format == MSFZ}, start, min(start+bytes, s.Size()))
+	t.records = func(w *window) { w.reset(scanner{s, t.b, f.Format == MSFZ}, start, min(start+bytes, s.Size())) }
+	t.records(&w)
 	for ; t.count < end-first; t.count++ {
 		at, kind, _, err := w.record(1)
 		if err != nil {
@@ -600,7 +685,7 @@ func (p *printer) array(ti uint32, data []byte, depth int) {
 	sizes = append(sizes, p.size(element, depth+1))
 	for i, n := range sizes[:len(sizes)-1] {
 		p.out = append(p.out, '[')
-		// The size of a class that is only declared is unknown.
+		// The size of a class without definition in the file is unknown.
 		if each := sizes[i+1]; each != 0 {
 			p.out = strconv.AppendUint(p.out, n/each, 10)
 		}
@@ -618,11 +703,11 @@ func (p *printer) size(ti uint32, depth int) uint64 {
 	}
 	leaf, data := p.record(ti)
 	switch leaf {
-	case lfClass, lfStructure, lfInterface:
-		n, _ := numeric(data, 16)
-		return n
-	case lfUnion:
-		n, _ := numeric(data, 8)
+	case lfClass, lfStructure, lfInterface, lfUnion:
+		name, n, declared, _ := className(leaf, data)
+		if declared && n == 0 {
+			n = p.types.definedSize(name)
+		}
 		return n
 	case lfEnum:
 		return p.size(u32(data, 4), depth+1)
