@@ -81,7 +81,7 @@ func readOutline(r io.Reader) (functions map[uint64]*symFunction, stacks int, er
 			stacks++
 		case "FILE":
 			n, name, _ := strings.Cut(rest, " ")
-			files[n] = path.Clean(strings.ReplaceAll(name, `\`, "/"))
+			files[n] = strings.TrimPrefix(path.Clean(strings.ReplaceAll(name, `\`, "/")), "/")
 		case "INLINE_ORIGIN":
 			n, name, _ := strings.Cut(rest, " ")
 			origins[n] = normalName.Replace(name)
@@ -119,6 +119,22 @@ func readOutline(r io.Reader) (functions map[uint64]*symFunction, stacks int, er
 		})
 	}
 	return functions, stacks, errors.Join(err, scan.Err())
+}
+
+// rowStart returns the start of the row that covers an address, or 0.
+func (f *symFunction) rowStart(a uint64) uint64 {
+	i, ok := slices.BinarySearchFunc(f.rows, a, func(r symRow, a uint64) int { return int(int64(r.start) - int64(a)) })
+	if !ok {
+		i--
+	}
+	if i < 0 {
+		return 0
+	}
+	// Rows of one line that touch are one.
+	for i > 0 && f.rows[i-1].start+f.rows[i-1].size == f.rows[i].start && f.rows[i-1].line == f.rows[i].line && f.rows[i-1].file == f.rows[i].file {
+		i--
+	}
+	return f.rows[i].start
 }
 
 // at returns the line and the inlined calls of an address.
@@ -194,13 +210,13 @@ func (f *symFunction) outline() string {
 
 // oracleCounts is what a comparison found.
 type oracleCounts struct {
-	files                        int
-	functions, lost, sizes, more int
-	names, namesWrong            int
-	bytes, linesWrong, linesMore uint64
-	calls, callsWrong, callsLost uint64
-	stacks, stacksTheirs         int
-	multiple, verified, swift    int
+	files                                 int
+	functions, lost, sizes, more          int
+	names, namesWrong                     int
+	bytes, linesWrong, linesMore, linesOn uint64
+	calls, callsWrong, callsLost          uint64
+	stacks, stacksTheirs                  int
+	multiple, verified, swift             int
 }
 
 func (c *oracleCounts) add(o oracleCounts) {
@@ -214,6 +230,7 @@ func (c *oracleCounts) add(o oracleCounts) {
 	c.bytes += o.bytes
 	c.linesWrong += o.linesWrong
 	c.linesMore += o.linesMore
+	c.linesOn += o.linesOn
 	c.calls += o.calls
 	c.callsWrong += o.callsWrong
 	c.callsLost += o.callsLost
@@ -225,8 +242,8 @@ func (c *oracleCounts) add(o oracleCounts) {
 }
 
 func (c oracleCounts) String() string {
-	return fmt.Sprintf("%d FUNC: %d lost, %d of another size, %d more; %d names, %d differ; %d bytes: lines of %d differ, of %d only ours; %d bytes in inlined calls: %d differ, %d lost; %d STACK, theirs %d; %d folded, %d names of Swift",
-		c.functions, c.lost, c.sizes, c.more, c.names, c.namesWrong, c.bytes, c.linesWrong, c.linesMore, c.calls, c.callsWrong, c.callsLost, c.stacks, c.stacksTheirs, c.multiple, c.swift)
+	return fmt.Sprintf("%d FUNC: %d lost, %d of another size, %d more; %d names, %d differ; %d bytes: lines of %d differ, of %d only ours, in %d a row of theirs runs on; %d bytes in inlined calls: %d differ, %d lost; %d STACK, theirs %d; %d folded, %d names of Swift",
+		c.functions, c.lost, c.sizes, c.more, c.names, c.namesWrong, c.bytes, c.linesWrong, c.linesMore, c.linesOn, c.calls, c.callsWrong, c.callsLost, c.stacks, c.stacksTheirs, c.multiple, c.swift)
 }
 
 // compareSym compares two .sym files, byte by byte.
@@ -279,6 +296,8 @@ func compareSym(t *testing.T, ours, theirs map[uint64]*symFunction, show int) (c
 			if line != wantLine {
 				if wantLine == "" {
 					c.linesMore += n
+				} else if got.rowStart(a) > want.rowStart(a) {
+					c.linesOn += n // their row of before runs on
 				} else {
 					c.linesWrong += n
 					say(&lines, "line of %x, %d bytes in %s: %s\n  theirs %s", a, n, got.name, line, wantLine)
@@ -386,7 +405,7 @@ func oracleFiles(t *testing.T, roots ...string) []oracleFile {
 
 // written returns our symbol file of a file.
 func written(ctx context.Context, f oracleFile, format Format) ([]byte, error) {
-	files, err := OpenFiles([]string{f.path})
+	files, err := OpenFiles(ctx, []string{f.path})
 	if err != nil {
 		return nil, err
 	}
