@@ -42,6 +42,8 @@ func TestName(t *testing.T) {
 		{"_Zfoo", "_Zfoo", Options{}},
 		// Rust.
 		{"_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE", "core::fmt::Write::write_fmt", Options{}},
+		{"_ZN3std3sys9backtrace28__rust_begin_short_backtrace17h0123456789abcdefE", "std::sys::backtrace::__rust_begin_short_backtrace", Options{}},
+		{"_ZN4main2_a1_48_$LT$impl$u20$core..fmt..Debug$u20$for$u20$S$GT$17h0123456789abcdefE", "main::_a::_::<impl core::fmt::Debug for S>", Options{}},
 		{"_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE.llvm.123", "core::fmt::Write::write_fmt", Options{}},
 		{"_RNvC6_123foo3bar", "123foo::bar", Options{}},
 		{"__RNvCs1234_7mycrate3foo", "mycrate::foo", Options{}},

@@ -1,6 +1,7 @@
 package demangle
 
 import (
+	"strconv"
 	"strings"
 
 	library "github.com/ianlancetaylor/demangle"
@@ -62,6 +63,33 @@ func isLegacyRust(name string) bool {
 	return true
 }
 
+// keepUnderscores gives each identifier of a legacy name of Rust that begins with an
+// underscore a second one. The library takes the first for the separator that only
+// names of Rust's second scheme have, and omits it: "28__rust_begin_short_backtrace"
+// would lose one.
+func keepUnderscores(name string) string {
+	var out strings.Builder
+	rest := name[len("_ZN"):]
+	out.WriteString("_ZN")
+	for rest != "" && rest[0] >= '0' && rest[0] <= '9' {
+		n, i := 0, 0
+		for ; i < len(rest) && rest[i] >= '0' && rest[i] <= '9' && n < maxItanium; i++ {
+			n = 10*n + int(rest[i]-'0')
+		}
+		if n > len(rest)-i {
+			return name
+		}
+		id := rest[i : i+n]
+		rest = rest[i+n:]
+		// Of "_$LT$" the underscore is none of the name.
+		if strings.HasPrefix(id, "_") && !strings.HasPrefix(id, "_$") {
+			id = "_" + id
+		}
+		out.WriteString(strconv.Itoa(len(id)) + id)
+	}
+	return out.String() + rest
+}
+
 // Limits of names that the library reads: its time grows with the square of the
 // nesting. Other demanglers show no text above 4096 bytes, which a name of this length
 // nearly always exceeds.
@@ -106,8 +134,10 @@ func itanium(raw string, opt Options) (shown string, ok bool) {
 	}()
 	options := []library.Option{library.LLVMStyle, library.MaxLength(maxLengthPower)}
 	var err error
-	if strings.HasPrefix(name, "_R") || isLegacyRust(name) {
+	if strings.HasPrefix(name, "_R") {
 		shown, err = library.ToString(name, options...)
+	} else if isLegacyRust(name) {
+		shown, err = library.ToString(keepUnderscores(name), options...)
 	} else if isDeep(name) {
 		return raw, false
 	} else {

@@ -414,7 +414,7 @@ func written(ctx context.Context, f oracleFile, format Format) ([]byte, error) {
 		if f.fat && m[0].Arch != f.arch {
 			continue
 		}
-		table, err := ReadParts(ctx, m)
+		table, err := ReadParts(ctx, "", m)
 		if err != nil {
 			return nil, err
 		}
