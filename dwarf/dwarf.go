@@ -350,7 +350,7 @@ func (w *worker) view(im *image) *view {
 	if v := w.views[im]; v != nil {
 		return v
 	}
-	open := func(name string, pages int) *paged.Reader {
+	open := func(name string, pages, size int) *paged.Reader {
 		if im.split && !strings.HasSuffix(name, "_index") {
 			name += ".dwo"
 		}
@@ -358,15 +358,18 @@ func (w *worker) view(im *image) *view {
 		if err != nil || s == nil {
 			return nil
 		}
-		return paged.New(s, pages)
+		return paged.NewSize(s, pages, size)
 	}
 	v := &view{im: im}
-	v.info, v.abbrev, v.str, v.strOffsets = open("debug_info", 64), open("debug_abbrev", 8), open("debug_str", 128), open("debug_str_offsets", 32)
-	v.rnglists = open("debug_rnglists", 32)
+	// Linkers order strings by chance, and references lead to any entry of a unit:
+	// pages of these are short.
+	const page, short = 16 << 10, 2 << 10
+	v.info, v.abbrev, v.str, v.strOffsets = open("debug_info", 1024, short), open("debug_abbrev", 8, page), open("debug_str", 1024, short), open("debug_str_offsets", 32, page)
+	v.rnglists = open("debug_rnglists", 32, page)
 	if im.split {
-		v.index = open("debug_cu_index", 8)
+		v.index = open("debug_cu_index", 8, page)
 	} else {
-		v.lineStr, v.addr, v.ranges, v.line = open("debug_line_str", 16), open("debug_addr", 32), open("debug_ranges", 32), open("debug_line", 1)
+		v.lineStr, v.addr, v.ranges, v.line = open("debug_line_str", 16, page), open("debug_addr", 32, page), open("debug_ranges", 32, page), open("debug_line", 1, page)
 	}
 	w.views[im] = v
 	return v

@@ -24,6 +24,7 @@ type Builder struct {
 	mu       sync.Mutex
 	module   Module
 	names    names
+	shown    bool // raw names are not kept
 	files    texts
 	rules    texts // call frame information
 	records  arena
@@ -127,7 +128,20 @@ func (b *Builder) Name(shown, raw string) NameID {
 	if b.used() > b.lim.Bytes {
 		return 0 // Add reports the limit
 	}
+	if b.shown {
+		raw = shown
+	}
 	return b.names.number(shown, raw)
+}
+
+// ShownOnly makes the Builder keep names in their shown form alone, which takes half
+// of the memory where names are mangled. Tables for Breakpad symbol files need no
+// other form. It has no effect on the tables of modules for Windows, which take names
+// from public symbols by their raw form. It must be called before the first Name.
+func (b *Builder) ShownOnly() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.shown = b.module.OS != "windows"
 }
 
 // line returns s as valid text for one line, cut to the limit for names.

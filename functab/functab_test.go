@@ -589,3 +589,24 @@ func checkOwners(t *testing.T, tab *Table, added []Function) {
 		t.Fatalf("%d functions, want %d: %+v", i, len(spans), spans)
 	}
 }
+
+// Tables for symbol files keep shown names only, except on Windows, where public
+// symbols name functions by their raw names.
+func TestShownOnly(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ os, want string }{{"Linux", ""}, {"mac", ""}, {"windows", "_Z1fv"}} {
+		b := NewBuilder(Module{OS: tt.os, Name: "m"}, Limits{})
+		b.ShownOnly()
+		id := b.Name("f()", "_Z1fv")
+		if err := b.Add(Function{Start: 0x10, Size: 4, Name: id, Rows: []Row{{0x10, b.File("/a.c"), 1}}}); err != nil {
+			t.Fatal(err)
+		}
+		tab, err := b.Table(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if shown, raw := tab.NameOf(id); shown != "f()" || raw != tt.want {
+			t.Errorf("%s: the name is %q, raw %q; want f() and %q", tt.os, shown, raw, tt.want)
+		}
+	}
+}

@@ -42,6 +42,8 @@ type Options struct {
 	Workers int
 	// Generator is recorded in the tables.
 	Generator string
+	// ShownOnly omits the linkage names of functions whose shown form differs.
+	ShownOnly bool
 	// Demangle returns the shown form of a linkage name; nil means unchanged. It
 	// must be safe for concurrent use.
 	Demangle func(raw string) string
@@ -153,7 +155,9 @@ func (c *elfModule) identify(files ELFFiles) error {
 			m.ID = objects[0].DebugID
 		}
 	}
-	c.b = functab.NewBuilder(m, c.opt.Limits)
+	if c.b = functab.NewBuilder(m, c.opt.Limits); c.opt.ShownOnly {
+		c.b.ShownOnly()
+	}
 	return nil
 }
 

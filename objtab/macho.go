@@ -59,7 +59,9 @@ func MachO(ctx context.Context, files MachOFiles, opt Options) (*functab.Builder
 	if !uuid.IsZero() {
 		m.ID, m.CodeID, m.UUID = debugid.ID{GUID: uuid}, strings.ToUpper(uuid.Lower()), uuid[:]
 	}
-	c.b = functab.NewBuilder(m, opt.Limits)
+	if c.b = functab.NewBuilder(m, opt.Limits); opt.ShownOnly {
+		c.b.ShownOnly()
+	}
 	if err := c.read(ctx); err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@ type Source interface {
 type Reader struct {
 	src   Source
 	size  uint64
+	each  uint64 // bytes of a page
 	whole []byte
 	pages []page
 	join  []byte // the latest result that crossed a page boundary
@@ -36,8 +37,12 @@ type page struct {
 }
 
 // New returns a Reader that keeps at most the given number of pages of 16 KiB.
-func New(src Source, pages int) *Reader {
-	r := &Reader{src: src, size: uint64(max(src.Size(), 0))}
+func New(src Source, pages int) *Reader { return NewSize(src, pages, pageSize) }
+
+// NewSize returns a Reader that keeps at most the given number of pages of the given
+// size in bytes. Short pages suit content that is read here and there.
+func NewSize(src Source, pages, size int) *Reader {
+	r := &Reader{src: src, size: uint64(max(src.Size(), 0)), each: uint64(max(size, 64))}
 	if w, ok := src.(interface{ Bytes() []byte }); ok {
 		if b := w.Bytes(); b != nil {
 			r.whole, r.size = b, uint64(len(b))
@@ -89,7 +94,7 @@ func (r *Reader) At(off uint64, n int) []byte {
 	if len(p) >= n {
 		return p[:n]
 	}
-	if n > 4*pageSize {
+	if n > 4*int(r.each) {
 		return r.direct(off, n)
 	}
 	if cap(r.join) < n {
@@ -123,10 +128,10 @@ func (r *Reader) page(off uint64) []byte {
 	if off >= r.size || r.err != nil {
 		return nil
 	}
-	at := off / pageSize * pageSize
-	p := &r.pages[(at/pageSize)%uint64(len(r.pages))]
+	at := off / r.each * r.each
+	p := &r.pages[(at/r.each)%uint64(len(r.pages))]
 	if p.off != at+1 {
-		n := int(min(pageSize, r.size-at))
+		n := int(min(r.each, r.size-at))
 		if cap(p.data) < n {
 			p.data = make([]byte, n)
 		}

@@ -27,7 +27,7 @@ func TestAt(t *testing.T) {
 		b[i] = byte(rng.Uint32())
 	}
 	plain := memory{bytes.NewReader(b)}
-	for name, r := range map[string]*Reader{"paged": New(plain, 2), "whole": New(whole{plain, b}, 2)} {
+	for name, r := range map[string]*Reader{"paged": New(plain, 2), "short pages": NewSize(plain, 3, 100), "whole": New(whole{plain, b}, 2)} {
 		for range 2000 {
 			off, n := rng.IntN(len(b)+100), rng.IntN(6*pageSize)
 			if rng.IntN(2) == 0 {

@@ -238,7 +238,7 @@ func (k kind) Make(ctx context.Context, j jobs.Job) (jobs.Outcome, error) {
 	defer func() { svc.clients.ended(j.ID, svc.Now().Sub(start)) }()
 	limited, cancel := context.WithTimeout(ctx, timeFor(f.size()))
 	defer cancel()
-	table, err := ReadIn(limited, svc.Scratch, f.inputs(list))
+	table, err := readIn(limited, svc.Scratch, f.inputs(list), format)
 	if err != nil {
 		return none, k.readFailure(ctx, f, format, err)
 	}

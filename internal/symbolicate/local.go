@@ -137,7 +137,7 @@ func Dump(ctx context.Context, paths []string, format Format, w io.Writer, store
 		warn(text)
 	}
 	for _, m := range files.Modules {
-		table, err := ReadParts(ctx, "", m)
+		table, err := readParts(ctx, "", m, format)
 		if err != nil {
 			return err
 		}

@@ -191,6 +191,11 @@ func Read(ctx context.Context, inputs []Input) (*functab.Table, error) {
 
 // ReadIn is Read with temporary files in a folder.
 func ReadIn(ctx context.Context, dir string, inputs []Input) (*functab.Table, error) {
+	return readIn(ctx, dir, inputs, lookupFormat)
+}
+
+// readIn is ReadIn with what files of a format need.
+func readIn(ctx context.Context, dir string, inputs []Input, format Format) (*functab.Table, error) {
 	var parts []Part
 	for _, in := range inputs {
 		list, err := Identify(in)
@@ -199,12 +204,18 @@ func ReadIn(ctx context.Context, dir string, inputs []Input) (*functab.Table, er
 		}
 		parts = append(parts, list...)
 	}
-	return ReadParts(ctx, dir, parts)
+	return readParts(ctx, dir, parts, format)
 }
 
 // ReadParts reads the functions of a module of its parts, of which the best comes
 // first. Temporary files are made in dir; an empty dir is the system's folder.
-func ReadParts(ctx context.Context, dir string, parts []Part) (_ *functab.Table, err error) {
+func ReadParts(ctx context.Context, dir string, parts []Part) (*functab.Table, error) {
+	return readParts(ctx, dir, parts, lookupFormat)
+}
+
+// readParts is ReadParts with what files of a format need: symbol files have no
+// linkage names.
+func readParts(ctx context.Context, dir string, parts []Part, format Format) (_ *functab.Table, err error) {
 	if len(parts) == 0 {
 		return nil, ErrNoFunctions
 	}
@@ -215,7 +226,7 @@ func ReadParts(ctx context.Context, dir string, parts []Part) (_ *functab.Table,
 	if parts[0].addition {
 		return nil, badSource{fmt.Errorf("%s: %w: the file has only a part of the debug information of a program; name the program too", parts[0].Name, ErrNoFunctions)}
 	}
-	r := reader{ctx: ctx, parts: parts, scratch: &scratch{dir: dir, left: maxScratch}}
+	r := reader{ctx: ctx, parts: parts, shownOnly: format == Breakpad, scratch: &scratch{dir: dir, left: maxScratch}}
 	defer func() { err = errors.Join(err, r.scratch.close()) }()
 	b, err := r.read()
 	if failed := r.scratch.failure(); failed != nil {
@@ -239,6 +250,8 @@ type reader struct {
 	ctx     context.Context
 	parts   []Part
 	scratch *scratch
+	// shownOnly omits linkage names.
+	shownOnly bool
 }
 
 // of returns the first part of a kind, or nil.
@@ -318,7 +331,7 @@ func (r *reader) readPE(p *Part) (*functab.Builder, error) {
 
 // readMinGW reads the DWARF of the first image that has some.
 func (r *reader) readMinGW(b *functab.Builder) (found bool, err error) {
-	opt := objtab.Options{Workers: workers, Demangle: shown}
+	opt := objtab.Options{Workers: workers, Demangle: shown, ShownOnly: r.shownOnly}
 	for i := range r.parts {
 		p := &r.parts[i]
 		if p.Kind != symfile.PE {
@@ -363,7 +376,7 @@ func (r *reader) readELF() (*functab.Builder, error) {
 			return objtab.File{}, fs.ErrNotExist
 		}
 	}
-	b, err := objtab.ELF(r.ctx, files, objtab.Options{Workers: workers, Generator: Generator, Demangle: shown, Sections: r.scratch.sections()})
+	b, err := objtab.ELF(r.ctx, files, objtab.Options{Workers: workers, Generator: Generator, Demangle: shown, ShownOnly: r.shownOnly, Sections: r.scratch.sections()})
 	return b, badIfFormat(err)
 }
 
@@ -382,7 +395,7 @@ func (r *reader) readMachO() (*functab.Builder, error) {
 			files.Image, files.Name = f, p.Object.Name
 		}
 	}
-	b, err := objtab.MachO(r.ctx, files, objtab.Options{Workers: workers, Generator: Generator, Demangle: shown, Sections: r.scratch.sections()})
+	b, err := objtab.MachO(r.ctx, files, objtab.Options{Workers: workers, Generator: Generator, Demangle: shown, ShownOnly: r.shownOnly, Sections: r.scratch.sections()})
 	return b, badIfFormat(err)
 }
 
