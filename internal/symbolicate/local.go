@@ -210,6 +210,9 @@ func writeDurable(ctx context.Context, path string, format Format, table *functa
 // fat file; empty: the first. base is the difference between the addresses that the
 // linker assigned and RVAs. Missing has the warnings of reading.
 func OpenLocal(ctx context.Context, path, arch string) (m *Module, base uint64, err error) {
+	if m, err := openPortable(path); !errors.Is(err, fs.ErrNotExist) {
+		return m, 0, err
+	}
 	files, err := OpenFiles(ctx, Companions(ctx, path))
 	if err != nil {
 		return nil, 0, err

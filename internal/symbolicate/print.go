@@ -105,13 +105,20 @@ func (p *Printer) Close() error { return p.w.Flush() }
 
 // print prints one address. A text that is no address is printed with the error.
 func (p *Printer) print(text string) error {
-	addr, err := ParseAddress(text)
+	parse := ParseAddress
+	if p.m.IL {
+		parse = ParseILAddress
+	}
+	addr, err := parse(text)
 	if err != nil {
 		if p.json {
 			return PrintJSON(p.w, Printed{Address: text, ModuleName: p.module, Error: &PrintedError{err.Error()}})
 		}
 		_, werr := fmt.Fprintf(p.w, "%s\n\n", text) // as llvm-symbolizer repeats what it cannot read
 		return werr
+	}
+	if p.m.IL {
+		return p.put(Print(p.m, p.module, text, addr, 0))
 	}
 	return p.Print(addr)
 }
@@ -153,6 +160,11 @@ func (p *Printer) Print(addr uint64) error {
 	if addr >= p.base {
 		out = Print(p.m, p.module, out.Address, addr-p.base, p.base)
 	}
+	return p.put(out)
+}
+
+// put prints a position.
+func (p *Printer) put(out Printed) error {
 	if p.json {
 		return PrintJSON(p.w, out)
 	}

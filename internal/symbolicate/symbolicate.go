@@ -88,5 +88,7 @@ type Module struct {
 	// Missing names the files of the module that were not found, for people. Functions
 	// or lines may lack.
 	Missing []string
-	Done    func()
+	// IL means that addresses are positions in IL; see ParseILAddress.
+	IL   bool
+	Done func()
 }
