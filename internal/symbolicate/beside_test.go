@@ -1,6 +1,8 @@
 package symbolicate
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -8,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/functab"
+	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/objtab"
 	"github.com/symdepot/symdepot/unwind"
 )
@@ -134,5 +138,65 @@ func TestReadRefuses(t *testing.T) {
 				t.Errorf("%v: %v, want it to have the id %s", tt.files, err, id)
 			}
 		}
+	}
+}
+
+// TestDamagedUnit: of a debug file with a damaged unit, the symbol file has what is
+// sound, says what is left out, and gives no line for the rest.
+func TestDamagedUnit(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("../../testdata/join/dwz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared, err := os.ReadFile("../../testdata/join/shared.debug")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, _, err := objfile.ELFSection(bytes.NewReader(b), int64(len(b)), ".debug_info")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func() (*functab.Table, string) {
+		t.Helper()
+		table, err := Read(t.Context(), []Input{{bytes.NewReader(b), int64(len(b)), "dwz"}, {bytes.NewReader(shared), int64(len(shared)), "shared.debug"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sym strings.Builder
+		if err := Write(t.Context(), &sym, Breakpad, table); err != nil {
+			t.Fatal(err)
+		}
+		return table, sym.String()
+	}
+	var second uint64
+	table, sym := read()
+	for f := range table.Functions() {
+		if name, _ := table.NameOf(f.Name); name == "second" {
+			second = f.Start
+		}
+	}
+	if a, ok := table.Lookup(second); second == 0 || !ok || a.Frames[0].Line == 0 || strings.Contains(sym, "INFO WARNING") {
+		t.Fatalf("the sound file: %+v at %#x, want a line of the function second and no warning:\n%s", a, second, sym)
+	}
+	// The abbreviation of the first entry of the last unit, behind a header of 12 bytes.
+	at := info
+	for {
+		next := at + 4 + int64(binary.LittleEndian.Uint32(b[at:]))
+		if next+4 > int64(len(b)) || binary.LittleEndian.Uint16(b[next+4:]) != 5 {
+			break
+		}
+		at = next
+	}
+	b[at+12] = 0x7f
+	table, sym = read()
+	if !strings.Contains(sym, "\nINFO WARNING ") || !strings.Contains(sym, "damaged") || !strings.Contains(sym, " first\n") {
+		t.Errorf("the symbol file lacks the sound function or the warning:\n%s", sym)
+	}
+	if a, ok := table.Lookup(second); ok && a.Frames[0].Line != 0 {
+		t.Errorf("a line of the damaged unit: %+v", a)
+	}
+	if a, ok := table.Lookup(0x1010); !ok || len(a.Frames) != 3 || a.Frames[2].Line != 3 {
+		t.Errorf("the sound unit: %+v, want three functions", a)
 	}
 }
