@@ -85,6 +85,9 @@ func (svc *Service) answer(ctx context.Context, ask Ask, withSym bool) (Answer, 
 	if errors.Is(err, fs.ErrNotExist) && svc.opt.Make == MakeUpstream && !ask.Local && ask.Hold != nil {
 		f, err = svc.findUpstream(ctx, ask, withSym)
 	}
+	if err == nil && f.alternate != "" && svc.opt.Make == MakeUpstream && !ask.Local && ask.Hold != nil {
+		f, err = svc.fetchAlternate(ctx, ask, f, withSym)
+	}
 	if err != nil {
 		return Answer{}, err
 	}
@@ -108,6 +111,26 @@ func (svc *Service) redirect(f *files) (Answer, error) {
 		return Answer{}, fs.ErrNotExist
 	}
 	return Answer{Redirect: paths[0]}, nil
+}
+
+// fetchAlternate has the supplementary file of a module downloaded, and returns the
+// files of the module with it. Without it, names may lack: the module is answered
+// all the same.
+func (svc *Service) fetchAlternate(ctx context.Context, ask Ask, f *files, withSym bool) (*files, error) {
+	req, err := request([]string{"buildid", string(f.alternate), "debuginfo"})
+	if err != nil {
+		return f, nil //nolint:nilerr // no build-id that a server could have
+	}
+	gaveUp, err := ask.Hold(ctx, func(ctx context.Context) error { return svc.Depot.Fetch(ctx, ask, req) })
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return f, nil
+	case gaveUp:
+		return nil, PendingError{}
+	}
+	return svc.find(ctx, ask.Products, ask.Module, withSym)
 }
 
 // findUpstream has the files of a module downloaded.

@@ -48,6 +48,8 @@ type files struct {
 	// missing names the files that the others refer to and that were not found, for
 	// people.
 	missing []string
+	// alternate is the build-id of the supplementary file of dwz if it is missing.
+	alternate debugid.BuildID
 }
 
 // recipe identifies the result of making a format from the files.

@@ -95,7 +95,7 @@ func (svc *Service) findAlternate(ctx context.Context, products []string, f *fil
 		return err
 	}
 	if p == nil {
-		f.missing = append(f.missing, missingAlternate(l))
+		f.missing, f.alternate = append(f.missing, missingAlternate(l)), l.AlternateID
 		return nil
 	}
 	f.list = append(f.list, p)
