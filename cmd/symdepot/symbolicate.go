@@ -31,14 +31,13 @@ llvm-symbolizer. Columns are not known and printed as 0.
 
   symdepot symbolicate -e app.exe 0x140001010
   symdepot symbolicate --json -e libfoo.so.debug < addresses.txt
+  symdepot symbolicate -e portable.pdb 0x06000001+0x1a
   symdepot symbolicate app.pdb/0123456789ABCDEF0123456789ABCDEF1+0x1010
   symdepot symbolicate --server https://symbols.example.com libfoo.so/0123456789ABCDEF0123456789ABCDEF0+0x1139
 
 Positions in a portable PDB are TOKEN+OFFSET: the metadata token of the method and the IL offset, in hex. The names of
 methods are in the assembly, so that the token is printed in their place; for a method with await or yield that of
 the method in the source.
-
-  symdepot symbolicate -e app.pdb 0x06000001+0x1a
 
 Offsets of MODULE/DEBUGID+OFFSET are relative to the base of the image.
 

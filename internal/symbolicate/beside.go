@@ -158,7 +158,10 @@ func (f *Files) findAlternate(_ context.Context, g []Part) ([]Part, error) {
 		paths = append([]string{filepath.Join(filepath.Dir(p.path), name)}, paths...)
 	}
 	paths = append(paths, filepath.Join(systemDebug, ".dwz", symfile.BaseName(name)))
-	for _, path := range append(paths, systemFile(p.links.AlternateID)...) {
+	for i, path := range append(paths, systemFile(p.links.AlternateID)...) {
+		if slices.Contains(paths[:min(i, len(paths))], path) {
+			continue
+		}
 		o, err := f.openPart(path)
 		if err != nil {
 			return nil, err
@@ -194,7 +197,7 @@ func (f *Files) findSplits(_ context.Context, g []Part) ([]Part, error) {
 		if o.path == "" || o.addition {
 			continue
 		}
-		for _, path := range []string{o.path + ".dwp", strings.TrimSuffix(o.path, ".debug") + ".dwp"} {
+		for _, path := range slices.Compact([]string{o.path + ".dwp", strings.TrimSuffix(o.path, ".debug") + ".dwp"}) {
 			pkg, err := f.openPart(path)
 			if err != nil {
 				return nil, err

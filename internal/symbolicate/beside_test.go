@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -92,6 +93,11 @@ func TestOpenLocalJoins(t *testing.T) {
 				t.Errorf("answer %q, but the name is in the file that is missing", text)
 			}
 			missing := strings.Join(m.Missing, "\n")
+			for i, w := range m.Missing {
+				if slices.Contains(m.Missing[:i], w) {
+					t.Errorf("warning %q is repeated", w)
+				}
+			}
 			if tt.missing == "" && missing != "" || !strings.Contains(missing, tt.missing) {
 				t.Errorf("warnings %q, want %q", missing, tt.missing)
 			}
