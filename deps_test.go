@@ -79,7 +79,7 @@ var mayImport = map[string][]string{
 	// symcachework knows the depot as an interface.
 	"internal/symcachework": {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/client", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode", "internal/wire"},
 	// symbolicate knows the depot as an interface.
-	"internal/symbolicate": {"breakpad", "debugid", "functab", "gsym", "demangle", "dwarf", "objtab", "pdb", "ppdb", "unwind", "internal/ctxio", "internal/durable", "internal/blob", "internal/client", "internal/index", "internal/jobs", "internal/wire", "layout", "objfile", "symfile"},
+	"internal/symbolicate": {"breakpad", "debugid", "functab", "gsym", "demangle", "dwarf", "objtab", "pdb", "ppdb", "unwind", "internal/ctxio", "internal/durable", "internal/blob", "internal/client", "internal/index", "internal/jobs", "internal/term", "internal/wire", "layout", "objfile", "symfile"},
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
 	"internal/jobs": {"internal/blob", "internal/index", "internal/term", "internal/wire"},
 	// web is mounted by the server, which authenticates its requests.

@@ -84,6 +84,10 @@ func TestCrashPipeline(t *testing.T) {
 			t.Errorf("GET %s: status %d with %d bytes, want 200 with %d", path, status, len(got), len(want))
 		}
 	}
+	// The stack walker gets the symbols of the second module from the PDB alone.
+	if status, got := get("/hello-x64.pdb/"+pdbID+"/hello-x64.sym", sentry); status != 200 || !strings.HasPrefix(got, "MODULE windows x86_64 "+pdbID+" hello-x64.pdb\n") || !strings.Contains(got, "\nFUNC ") {
+		t.Errorf("the made symbol file: status %d, %.200q; want 200 and functions", status, got)
+	}
 	// A source that answers anything but 404 is blocked by Sentry.
 	const absent, clients = 10_000, 8
 	var wrong atomic.Int64

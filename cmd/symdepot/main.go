@@ -112,7 +112,7 @@ type cli struct {
 	Cab        cabCmd        `cmd:"" nodepot:"" help:"Write, list and extract cabinets."`
 	Token      tokenCmd      `cmd:"" help:"Make, list and revoke access tokens."`
 	Audit      auditCmd      `cmd:"" nodepot:"" help:"List downloads that needed credentials."`
-	Work       workCmd       `cmd:"" nodepot:"" help:"Run the jobs of a server with programs of this machine, such as transcoders."`
+	Work       workCmd       `cmd:"" nodepot:"" help:"Do the jobs of a server on this machine: make SymCache files and Breakpad symbol files."`
 	Jobs       jobsCmd       `cmd:"" help:"List, cancel and retry background jobs."`
 	Symstore   symstoreCmd   `cmd:"" nodepot:"" passthrough:"" help:"Work as symstore.exe and its companions: add, del, query, check, convert, age, chk."`
 	Help       helpCmd       `cmd:"" nodepot:"" help:"Print the help of a command."`

@@ -16,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/server"
+	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/transcode"
@@ -26,7 +27,8 @@ type workCmd struct {
 	Server     string        `help:"Base URL of the server." required:"" placeholder:"URL"`
 	TokenFile  string        `help:"File with the token; read again for every request." xor:"login" placeholder:"FILE"`
 	Negotiate  bool          `help:"On Windows, log in with the Kerberos ticket of the current user instead of a token." xor:"login"`
-	Transcoder []string      `help:"A program that makes SymCache files, as NAME=COMMAND; repeatable. The text above has the syntax." required:"" placeholder:"NAME=COMMAND" sep:"none"`
+	Transcoder []string      `help:"A program that makes SymCache files, as NAME=COMMAND; repeatable. The text above has the syntax." placeholder:"NAME=COMMAND" sep:"none"`
+	Symbols    bool          `help:"Make Breakpad symbol files and GSYM files; no program is needed."`
 	Jobs       int           `help:"How many jobs run at the same time. Default: half of the processors." short:"j" placeholder:"N"`
 	Scratch    string        `help:"Working folder; keep its path short. Default: sd in XDG_RUNTIME_DIR if that is large, else a folder of your own below the system's temporary folder." placeholder:"DIR"`
 	MinFree    term.ByteSize `help:"Take no jobs while the disk of the working folder has less free space." default:"2GiB" placeholder:"SIZE"`
@@ -36,11 +38,13 @@ type workCmd struct {
 
 // Help is the long help text.
 func (workCmd) Help() string {
-	return `Takes jobs from a server and runs them with programs of this machine: a transcoder on Windows makes SymCache files for
-Windows Performance Analyzer, for a server anywhere. PDBs are downloaded from the server and results are uploaded to it;
-no other access is needed. A server that does not answer, or refuses the token, is tried again until it accepts. Ctrl-C or
+	return `Takes jobs from a server and does them on this machine: a transcoder on Windows makes SymCache files for Windows
+Performance Analyzer, for a server anywhere; with --symbols, the worker makes Breakpad symbol files of modules that are
+too large for the server (symbols.in_process in its configuration), and of others. Input files are downloaded from the
+server and results are uploaded to it; no other access is needed. A server that does not answer, or refuses the token, is tried again until it accepts. Ctrl-C or
 SIGTERM finishes the running jobs; a second one returns them to the queue.
 
+  symdepot work --server https://symbols.example.com --token-file token --symbols
   symdepot work --server https://symbols.example.com --token-file C:\symdepot\token --scratch C:\w ^
     --transcoder "wpt=\"C:\Program Files (x86)\Windows Kits\10\Windows Performance Toolkit\symcachegen.exe\" -pdb {pdb}"
 
@@ -56,6 +60,9 @@ func (c workCmd) Run(a *app) error {
 	}
 	if c.TokenFile == "" && !c.Negotiate {
 		return term.UsageError("the login is missing: give --token-file FILE or --negotiate")
+	}
+	if len(c.Transcoder) == 0 && !c.Symbols {
+		return term.UsageError("there is nothing to do: give --transcoder NAME=COMMAND or --symbols")
 	}
 	var programs []transcode.Program
 	for _, v := range c.Transcoder {
@@ -73,11 +80,18 @@ func (c workCmd) Run(a *app) error {
 		return err
 	}
 	defer room.Close()
-	ts := transcode.NewTranscoders(room, log, programs...)
-	if err := ts.Probe(a.ctx); err != nil && len(ts.Versions()) == 0 {
-		return err
+	var kinds []client.Kind
+	if len(programs) > 0 {
+		ts := transcode.NewTranscoders(room, log, programs...)
+		if err := ts.Probe(a.ctx); err != nil && len(ts.Versions()) == 0 {
+			return err
+		}
+		kinds = append(kinds, symcachework.Worker{Transcoders: ts})
 	}
-	return c.worker(log, ts).Run(a.ctx, second(a.ctx))
+	if c.Symbols {
+		kinds = append(kinds, symbolicate.Worker{Dir: room.Dir()})
+	}
+	return c.worker(log, room, kinds).Run(a.ctx, second(a.ctx))
 }
 
 // second returns a context that ends at the second request to stop.
@@ -92,7 +106,7 @@ func second(first context.Context) context.Context {
 	return ctx
 }
 
-func (c workCmd) worker(log *slog.Logger, ts *transcode.Transcoders) *client.Worker {
+func (c workCmd) worker(log *slog.Logger, room *transcode.Workspace, kinds []client.Kind) *client.Worker {
 	host, err := os.Hostname()
 	if err != nil {
 		host = runtime.GOOS
@@ -119,9 +133,9 @@ func (c workCmd) worker(log *slog.Logger, ts *transcode.Transcoders) *client.Wor
 	}
 	return &client.Worker{
 		Server: srv, Slots: cmp.Or(c.Jobs, max(1, runtime.NumCPU()/2)), Log: log,
-		Kinds: []client.Kind{symcachework.Worker{Transcoders: ts}},
+		Kinds: kinds,
 		Room: func() error {
-			free, err := ts.Workspace().Free()
+			free, err := room.Free()
 			if err == nil && free < int64(c.MinFree) {
 				err = fmt.Errorf("the disk of the working folder has %s free, less than %s", term.Size(free), term.Size(int64(c.MinFree)))
 			}

@@ -34,15 +34,20 @@ type workshop struct {
 
 func newWorkshop(t *testing.T, opt depot.JobOptions) *workshop {
 	t.Helper()
+	return newWorkshopOf(t, depot.Options{Jobs: opt})
+}
+
+func newWorkshopOf(t *testing.T, opt depot.Options) *workshop {
+	t.Helper()
 	dir := t.TempDir()
 	waiting := make(chan string, 1000)
-	opt.Hooks.Waiting = func(worker string) {
+	opt.Jobs.Hooks.Waiting = func(worker string) {
 		select {
 		case waiting <- worker:
 		default:
 		}
 	}
-	d, err := depot.Open(t.Context(), filepath.Join(dir, "depot"), depot.Options{Jobs: opt})
+	d, err := depot.Open(t.Context(), filepath.Join(dir, "depot"), opt)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,7 +126,7 @@ func (c *Config) SymCacheServer() server.SymCacheConfig {
 
 // MakeSymbols returns how symbol files are made.
 func (c *Config) MakeSymbols() depot.SymbolsOptions {
-	return depot.SymbolsOptions{Make: symbolicate.Making(c.Symbols.Make)}
+	return depot.SymbolsOptions{Make: symbolicate.Making(c.Symbols.Make), InProcess: int64(c.Symbols.InProcess)}
 }
 
 // SymbolsServer returns the options for answering requests for symbol files that d

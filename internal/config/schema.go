@@ -140,6 +140,8 @@ type SymCache struct {
 type Symbols struct {
 	Make string        `yaml:"make" default:"held" enum:"off,held,upstreams" help:"Of which files they are made: of those in the depot and in stores, or of those at upstreams too, which downloads the debug file for every request for a .sym that no upstream has. off also switches the symbolication APIs off." example:"upstreams"`
 	Wait term.Duration `yaml:"wait" default:"30s" help:"How long a request is held while its file is made; then the client gets 404 with Retry-After, and the file is made all the same." example:"2m"`
+	// InProcess is in bytes.
+	InProcess term.ByteSize `yaml:"in_process" default:"2GiB" help:"Size up to which the server itself reads the files of a module. Larger ones need a worker (symdepot work --symbols); without one, their symbol files are not found." example:"512MiB"`
 }
 
 // Cache configures the eviction of cached files.

@@ -247,12 +247,16 @@ func (k fetchDepot) Keep(ctx context.Context, f fetch.Kept) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	return k.d.db.Cached.Put(ctx, index.CachedFile{
+	err := k.d.db.Cached.Put(ctx, index.CachedFile{
 		Source: f.Upstream, Name: f.Name, URL: f.URL, Tag: f.Tag, Ref: f.Ref, Size: f.Size, Fetched: f.Fetched, Product: f.Product, Entries: entries,
 	}, func(ctx context.Context, _ []blob.Ref) error {
 		_, err := k.d.blobs.Stat(ctx, f.Ref)
 		return err
 	})
+	if err == nil {
+		k.d.arrived(ctx, entries)
+	}
+	return err
 }
 
 // Misses implements fetch.Depot.

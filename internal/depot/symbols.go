@@ -56,6 +56,14 @@ func (s *Symbols) Make(ctx context.Context, ask SymbolsAsk) (*File, error) {
 	}, nil
 }
 
+// arrived lets go of the symbol files that were made for modules of which symbol files
+// have arrived. It is no part of their transaction: a made file never outranks them.
+func (d *Depot) arrived(ctx context.Context, entries []index.Entry) {
+	if err := d.Symbols.Arrived(context.WithoutCancel(ctx), entries); err != nil {
+		d.log.Warn("cannot let go of the symbol files that added ones replace", "error", err)
+	}
+}
+
 // symbolsDepot is what the making of symbol files needs of the depot.
 type symbolsDepot struct{ d *Depot }
 

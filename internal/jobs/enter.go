@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -12,7 +13,8 @@ import (
 
 // Entry asks for a job.
 type Entry struct {
-	// Job has the kind, key, variant, payload and priority.
+	// Job has the kind, key, variant, payload and priority. Its MaxQueued takes the
+	// place of the kind's limit on queued jobs; zero: that limit.
 	Job
 	// Client is the address of the client that asks, without the port. It bounds
 	// the jobs of one client. Empty: no client in particular.
@@ -64,7 +66,7 @@ func (q *Queue) Enqueue(ctx context.Context, e Entry) (Job, State, error) {
 	if !k.clients.admit(ctx, q, e.Client, k.limits.PerClient) {
 		return none, 0, ErrFull
 	}
-	j := Job{Kind: e.Kind, Key: e.Key, Variant: e.Variant, Payload: e.Payload, Priority: e.Priority, MaxAttempts: k.limits.Attempts, MaxQueued: k.limits.Queued}
+	j := Job{Kind: e.Kind, Key: e.Key, Variant: e.Variant, Payload: e.Payload, Priority: e.Priority, MaxAttempts: k.limits.Attempts, MaxQueued: cmp.Or(e.MaxQueued, k.limits.Queued)}
 	id, existing, err := q.store.Enqueue(ctx, j)
 	if errors.Is(err, index.ErrQueueFull) {
 		return none, 0, ErrFull

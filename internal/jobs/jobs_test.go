@@ -645,6 +645,7 @@ func TestLease(t *testing.T) {
 			{name: "another kind", abilities: []Ability{{"other", 1, "1.0"}}},
 			{name: "an unknown kind only", abilities: []Ability{{"later", 1, "1.0"}}, err: ErrNoKind},
 			{name: "not valid", abilities: []Ability{{"k", 1, ""}}, err: ErrBadWorker},
+			{name: "a version that the kind refuses beside one that it knows", abilities: []Ability{{"k", 1, ""}, {"k", 2, "2.0"}}},
 			{name: "a known and an unknown kind", abilities: []Ability{{"later", 1, ""}, {"k", 1, "1.0"}}, jobs: 1},
 		} {
 			list, err := q.Lease(t.Context(), Worker{Name: "w", Abilities: c.abilities, Slots: 1}, 0)

@@ -233,22 +233,28 @@ type Lease struct {
 // Proof returns the proof that the worker that got the job holds it.
 func (j Leased) Proof() Lease { return Lease{ID: j.ID, Worker: j.Worker, Token: j.Token} }
 
-// knownAbilities returns the abilities of a worker for the kinds of this queue.
+// knownAbilities returns the abilities of a worker for the kinds of this queue. Those
+// that a kind refuses, such as versions that it does not know, do not count.
 func (q *Queue) knownAbilities(w Worker) (list []Ability, err error) {
 	for _, a := range w.Abilities {
 		k := q.kinds[a.Kind]
 		if k == nil {
 			continue
 		}
-		if a, err = k.CheckAbility(a); err != nil {
-			return nil, err
+		known, kerr := k.CheckAbility(a)
+		if kerr != nil {
+			err = kerr
+			continue
 		}
-		list = append(list, a)
+		list = append(list, known)
 	}
-	if len(list) == 0 && len(w.Abilities) > 0 {
-		return nil, ErrNoKind
+	switch {
+	case len(list) > 0 || len(w.Abilities) == 0:
+		return list, nil
+	case err != nil:
+		return nil, err
 	}
-	return list, nil
+	return nil, ErrNoKind
 }
 
 // Lease gives a worker up to w.Slots jobs that it can do. Without one, it waits

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -78,6 +79,8 @@ func (s *symbols) makeSymbols(x *exchange, r *http.Request, req *layout.Request,
 		return nil, errPending{s.cfg.Symbols.Depot.Retry(r.Context())}
 	case errors.Is(err, symbolicate.ErrBusy):
 		return nil, errBusy
+	case errors.As(err, new(symbolicate.NoWorkerError)):
+		return nil, missError{notFoundText + ": " + err.Error()}
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, notFound
 	}
@@ -93,15 +96,58 @@ type symbolication struct {
 	*access
 	making semaphore // requests that are held
 	works  semaphore // requests that are answered
+	bodies semaphore // parts of bodyPart bytes of bodies in memory
 }
 
 // maxSymbolications is how many requests for symbolication are answered at once.
 // Further ones wait.
 const maxSymbolications = 8
 
+const (
+	// bodyPart is the part of a body, in bytes, that is read at once.
+	bodyPart = 256 << 10
+	// maxBodies is how many bytes of bodies are in memory at once, of the requests
+	// that are answered and of those that wait.
+	maxBodies = 8 * symbolicate.MaxBody
+)
+
 func newSymbolication(a *access) *symbolication {
-	return &symbolication{access: a, making: newSemaphore(max(1, a.cfg.MaxConns/heldShare)), works: newSemaphore(maxSymbolications)}
+	return &symbolication{
+		access: a, making: newSemaphore(max(1, a.cfg.MaxConns/heldShare)), works: newSemaphore(maxSymbolications), bodies: newSemaphore(maxBodies / bodyPart),
+	}
 }
+
+var errLongBody = errors.New("the request is too long")
+
+// readBody reads the body of a request, of which maxBodies limits the sum. The caller
+// calls leave when it needs the body no more.
+func (s *symbolication) readBody(ctx context.Context, from io.Reader, deadline time.Time) (body []byte, leave func(), err error) {
+	parts := 0
+	leave = func() {
+		for range parts {
+			s.bodies.leave()
+		}
+	}
+	var b bytes.Buffer
+	for {
+		if err := s.bodies.enter(ctx, deadline); err != nil {
+			return nil, leave, err
+		}
+		parts++
+		_, err := io.CopyN(&b, from, bodyPart)
+		switch {
+		case b.Len() > symbolicate.MaxBody:
+			return nil, leave, errLongBody
+		case err == io.EOF:
+			return b.Bytes(), leave, nil
+		case err != nil:
+			return nil, leave, unreadable{err}
+		}
+	}
+}
+
+// unreadable is an error of reading a body.
+type unreadable struct{ error }
 
 // symbolicatePath returns the name of a symbolication API, of which some are only
 // answered with a sentence: v4, v5, symbolicator, minidump, applecrashreport or requests.
@@ -165,18 +211,24 @@ func (s *symbolication) serve(x *exchange, r *http.Request, p *place) {
 		return
 	}
 	if r.ContentLength > symbolicate.MaxBody {
-		s.refuse(x, http.StatusRequestEntityTooLarge, "the request is too long")
+		s.refuse(x, http.StatusRequestEntityTooLarge, errLongBody.Error())
 		return
 	}
 	from, allow := s.longBody(x, r)
-	body, err := io.ReadAll(io.LimitReader(from, symbolicate.MaxBody+1))
-	switch {
-	case err != nil:
-		x.err = err
+	body, leave, err := s.readBody(r.Context(), from, x.start.Add(s.cfg.Wait))
+	defer leave()
+	if bad, ok := errors.AsType[unreadable](err); ok {
+		x.err = bad.error
 		s.refuse(x, http.StatusBadRequest, "the body of the request cannot be read")
 		return
-	case len(body) > symbolicate.MaxBody:
-		s.refuse(x, http.StatusRequestEntityTooLarge, "the request is too long")
+	}
+	switch {
+	case err == errLongBody:
+		s.refuse(x, http.StatusRequestEntityTooLarge, err.Error())
+		return
+	case err != nil:
+		x.Header().Set("Connection", "close") // the rest of the body is not read
+		s.fail(x, err)
 		return
 	}
 	allow(s.cfg.Symbols.Wait)

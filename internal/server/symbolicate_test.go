@@ -3,13 +3,20 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/symbolicate"
@@ -30,6 +37,13 @@ func newSymbolsWorld(t *testing.T, opt depot.SymbolsOptions, cfg SymbolsConfig, 
 	w := &symbolsWorld{d: openDepot(t, depot.Options{Symbols: opt})}
 	w.pdb, w.exe = addFile(t, w.d, "pdb/hello-x64.pdb"), addFile(t, w.d, "pdb/hello-x64.exe")
 	w.program, w.debug = addFile(t, w.d, "elf/prog-sha1.stripped"), addFile(t, w.d, "elf/prog-sha1.debug")
+	w.serve(t, cfg, work)
+	return w
+}
+
+// serve starts the server.
+func (w *symbolsWorld) serve(t *testing.T, cfg SymbolsConfig, work bool) {
+	t.Helper()
 	cfg.Depot = w.d.Symbols
 	s := newServer(t, Config{Depot: w.d, Symbols: cfg, Origins: []string{"https://profiler.firefox.com"}})
 	if work {
@@ -41,7 +55,6 @@ func newSymbolsWorld(t *testing.T, opt depot.SymbolsOptions, cfg SymbolsConfig, 
 	ts := httptest.NewServer(s)
 	t.Cleanup(ts.Close)
 	w.url = ts.URL
-	return w
 }
 
 // send sends a request over HTTP. Redirects are not followed.
@@ -172,6 +185,184 @@ func TestMadeSymLater(t *testing.T) {
 	_, err := w.d.Symbols.Make(t.Context(), depot.SymbolsAsk{Products: []string{"other"}, Format: format, Module: module})
 	if status, _ := classify(err); status != 404 {
 		t.Errorf("for a caller who does not see the product: error %v, want not found", err)
+	}
+}
+
+// TestMadeSymWaits: the first client waits for the configured time and gets 404; the job
+// goes on, and the next request is answered.
+func TestMadeSymWaits(t *testing.T) {
+	w := newSymbolsWorld(t, depot.SymbolsOptions{}, SymbolsConfig{Wait: 50 * time.Millisecond}, false)
+	path := w.pdb.symPath(t)
+	start := time.Now()
+	if got := w.send(t, "GET", path, ""); got.status != 404 || got.header.Get("Retry-After") == "" || time.Since(start) < 50*time.Millisecond {
+		t.Errorf("GET %s: status %d, Retry-After %q after %v; want 404 and a time after 50 ms", path, got.status, got.header.Get("Retry-After"), time.Since(start))
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.d.Work(ctx) }()
+	t.Cleanup(func() { stop(); <-done })
+	list, err := w.d.Jobs().List(t.Context(), jobs.Filter{})
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%d jobs, error %v; want one", len(list), err)
+	}
+	if st, err := w.d.Jobs().Wait(t.Context(), list[0].ID, jobs.Queued); err != nil || st != jobs.Done {
+		t.Fatalf("the job: %v, error %v; want done", st, err)
+	}
+	if got := w.send(t, "GET", path, ""); got.status != 200 || !strings.HasPrefix(got.body, "MODULE ") {
+		t.Errorf("the next GET: status %d, body %.100q; want 200 and the file", got.status, got.body)
+	}
+	list, err = w.d.Jobs().List(t.Context(), jobs.Filter{})
+	if err != nil || len(list) != 1 {
+		t.Errorf("%d jobs, error %v; want the one of the first request", len(list), err)
+	}
+}
+
+// TestMadeSymRefused: a client that has used its time gets 503 with Retry-After, never
+// 404; a module that needs a worker is not found, and the answer says why.
+func TestMadeSymRefused(t *testing.T) {
+	w := newSymbolsWorld(t, depot.SymbolsOptions{PerClient: time.Nanosecond, PerClientEvery: time.Hour}, SymbolsConfig{Wait: time.Minute}, true)
+	if got := w.send(t, "GET", w.pdb.symPath(t), ""); got.status != 200 {
+		t.Fatalf("the first module: status %d, want 200", got.status)
+	}
+	if got := w.send(t, "GET", w.program.symPath(t), ""); got.status != 503 || got.header.Get("Retry-After") == "" {
+		t.Errorf("the second module: status %d, Retry-After %q; want 503 and a time", got.status, got.header.Get("Retry-After"))
+	}
+	body := `{"memoryMap":[["prog","` + w.program.obj.DebugID.Breakpad() + `"]],"stacks":[[[0,4409]]]}`
+	if got := w.send(t, "POST", "/symbolicate/v5", body); got.status != 200 || !strings.Contains(got.body, `"name":"Busy"`) {
+		t.Errorf("POST for the second module: status %d, body %s; want 200 with the module Busy", got.status, got.body)
+	}
+	w = newSymbolsWorld(t, depot.SymbolsOptions{InProcess: 1 << 10}, SymbolsConfig{Wait: time.Minute}, true)
+	if got := w.send(t, "GET", w.pdb.symPath(t), ""); got.status != 404 || !strings.Contains(got.body, "symbols.in_process") {
+		t.Errorf("a module that needs a worker: status %d, body %q; want 404 that names symbols.in_process", got.status, got.body)
+	}
+}
+
+// TestDamagedMadeSym: of a made file that is damaged on the disk nothing partial is
+// taken for the whole, and it is made again.
+func TestDamagedMadeSym(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "depot")
+	d, err := depot.Open(t.Context(), dir, depot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	w := &symbolsWorld{d: d, pdb: addFile(t, d, "pdb/hello-x64.pdb")}
+	w.serve(t, SymbolsConfig{Wait: time.Minute}, true)
+	path := w.pdb.symPath(t)
+	whole := w.send(t, "GET", path, "")
+	if whole.status != 200 {
+		t.Fatalf("GET %s: status %d, want 200", path, whole.status)
+	}
+	sum := blob.Sum([]byte(whole.body)).String()
+	var found string
+	if err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
+		if strings.HasSuffix(p, sum[len(sum)-20:]) {
+			found = p
+		}
+		return err
+	}); err != nil || found == "" {
+		t.Fatalf("the stored file of %s was not found: %v", sum, err)
+	}
+	if err := errors.Join(os.Chmod(found, 0o600), os.Truncate(found, int64(len(whole.body)/2))); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		resp, err := http.Get(w.url + path)
+		if err != nil {
+			continue // the connection was reset
+		}
+		b, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		switch {
+		case err == nil && resp.StatusCode == 200 && string(b) != whole.body:
+			t.Errorf("a damaged file: status 200 with %d of %d bytes, and no error", len(b), len(whole.body))
+		case err == nil && resp.StatusCode == 200:
+			return
+		}
+	}
+	t.Errorf("the file was not made again")
+}
+
+// countedBody is a body whose bytes that were read are counted.
+type countedBody struct {
+	left      int
+	now, most *atomic.Int64
+	whole     chan<- struct{} // receives when all of a body is read
+	release   <-chan struct{}
+}
+
+func (c *countedBody) Read(p []byte) (int, error) {
+	if c.left == 0 {
+		c.whole <- struct{}{}
+		<-c.release
+		return 0, io.EOF
+	}
+	n := min(len(p), c.left)
+	for i := range n {
+		p[i] = ' '
+	}
+	c.left -= n
+	now := c.now.Add(int64(n))
+	for most := c.most.Load(); now > most && !c.most.CompareAndSwap(most, now); most = c.most.Load() {
+	}
+	return n, nil
+}
+
+func (c *countedBody) Close() error { return nil }
+
+// TestSymbolicateBodies: the bodies of requests that are in memory are limited in all;
+// further requests are answered 503 with Retry-After.
+func TestSymbolicateBodies(t *testing.T) {
+	d := openDepot(t, depot.Options{})
+	s := newServer(t, Config{Depot: d, Symbols: SymbolsConfig{Depot: d.Symbols}, Wait: 10 * time.Millisecond})
+	api := s.routes.symbolicate.handler.(*symbolication)
+	if got := cap(api.bodies) * bodyPart; got != 8*symbolicate.MaxBody {
+		t.Errorf("%d bytes of bodies are read at once, want %d", got, 8*symbolicate.MaxBody)
+	}
+	const parts = 6
+	api.bodies = newSemaphore(parts)
+	var now, most atomic.Int64
+	whole, release := make(chan struct{}, 1), make(chan struct{})
+	type answer struct{ status, retry int }
+	answers := make(chan answer, 1)
+	const clients = 8
+	const size = 2*bodyPart - 1
+	for range clients {
+		go func() {
+			r := httptest.NewRequest("POST", "/symbolicate/v5", &countedBody{left: size, now: &now, most: &most, whole: whole, release: release})
+			r.ContentLength = size
+			rec := httptest.NewRecorder()
+			s.ServeHTTP(rec, r)
+			retry, _ := strconv.Atoi(rec.Header().Get("Retry-After"))
+			answers <- answer{rec.Code, retry}
+		}()
+	}
+	read, refused := 0, 0
+	for read+refused < clients {
+		select {
+		case <-whole:
+			read++
+		case a := <-answers:
+			refused++
+			if a.status != 503 || a.retry == 0 {
+				t.Errorf("a request too many: status %d, Retry-After %d; want 503 and a time", a.status, a.retry)
+			}
+		}
+	}
+	if read > parts/2 || refused < clients-parts/2 {
+		t.Errorf("%d bodies were read and %d requests refused, want %d read at most", read, refused, parts/2)
+	}
+	if got := most.Load(); got > clients*bodyPart {
+		t.Errorf("%d bytes were read, want %d at most", got, clients*bodyPart)
+	}
+	close(release)
+	for range read {
+		if a := <-answers; a.status != 400 {
+			t.Errorf("a request of blanks: status %d, want 400", a.status)
+		}
+	}
+	if n := len(api.bodies); n != 0 {
+		t.Errorf("%d parts of bodies are still counted, want none", n)
 	}
 }
 

@@ -73,7 +73,7 @@ func FormatOf(req *layout.Request) (format Format, q ModuleQuery, ok bool) {
 // Answer finds or makes a file. Not found is fs.ErrNotExist, a file that is being
 // made a PendingError, and a limit ErrBusy.
 func (svc *Service) Answer(ctx context.Context, ask Ask) (Answer, error) {
-	return svc.answer(ctx, ask, false)
+	return svc.answer(ctx, ask, ask.Format == lookupFormat)
 }
 
 // answer is Answer. With withSym, the file may be made of a .sym.
@@ -206,20 +206,22 @@ func (svc *Service) make(ctx context.Context, ask Ask, f *files) (Answer, error)
 	if !svc.clients.admit(ask.Client) {
 		return none, ErrBusy
 	}
-	variant := int(ask.Format)
+	variant, queued := int(ask.Format), svc.opt.Queued
 	if f.size() > svc.opt.InProcess {
 		variant += largeVariant
 		if !svc.hasWorker(variant) {
-			return none, fs.ErrNotExist
+			return none, NoWorkerError{f.size(), svc.opt.InProcess}
 		}
+		queued = max(1, queued/2) // jobs that wait for workers leave room for the others
 	}
 	payload, err := json.Marshal(payloadOf(f, ask.Format))
 	if err != nil {
 		return none, err
 	}
 	key := f.key(ask.Format)
+	forget := svc.clients.began(key, ask.Client)
 	job, st, err := svc.Queue.Enqueue(ctx, jobs.Entry{
-		Job: jobs.Job{Kind: Kind, Key: key, Variant: variant, Payload: payload}, Client: ask.Client,
+		Job: jobs.Job{Kind: Kind, Key: key, Variant: variant, Payload: payload, MaxQueued: queued}, Client: ask.Client,
 		Held: func(ctx context.Context) (bool, error) { return found(svc.made(ctx, f, ask.Format)) },
 		Failed: func(ctx context.Context) (bool, error) {
 			var source *blob.Ref
@@ -229,6 +231,9 @@ func (svc *Service) make(ctx context.Context, ask Ask, f *files) (Answer, error)
 			return found(svc.Queue.Failure(ctx, Kind, key, source, version(ask.Format)))
 		},
 	})
+	if err != nil || st > jobs.Running {
+		forget()
+	}
 	switch {
 	case errors.Is(err, jobs.ErrFull):
 		return none, ErrBusy
@@ -236,7 +241,6 @@ func (svc *Service) make(ctx context.Context, ask Ask, f *files) (Answer, error)
 		return none, err
 	}
 	if st <= jobs.Running {
-		svc.clients.began(job.ID, ask.Client)
 		if ask.Hold == nil {
 			return none, PendingError{}
 		}
@@ -256,8 +260,8 @@ func (svc *Service) make(ctx context.Context, ask Ask, f *files) (Answer, error)
 		return none, fs.ErrNotExist
 	}
 	a, err := svc.made(ctx, f, ask.Format)
-	if errors.Is(err, fs.ErrNotExist) && st <= jobs.Running {
-		return none, PendingError{}
+	if errors.Is(err, fs.ErrNotExist) {
+		return none, PendingError{} // or it has been replaced or evicted since
 	}
 	return a, err
 }

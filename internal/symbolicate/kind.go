@@ -235,7 +235,7 @@ func (k kind) Make(ctx context.Context, j jobs.Job) (jobs.Outcome, error) {
 	}
 	defer func() { _ = closeAll(list) }()
 	start := svc.Now()
-	defer func() { svc.clients.ended(j.ID, svc.Now().Sub(start)) }()
+	defer func() { svc.clients.ended(j.Key, svc.Now().Sub(start)) }()
 	limited, cancel := context.WithTimeout(ctx, timeFor(f.size()))
 	defer cancel()
 	table, err := readIn(limited, svc.Scratch, f.inputs(list), format)
@@ -280,17 +280,24 @@ func (k kind) readFailure(ctx context.Context, f *files, format Format, err erro
 	if ref := f.source(); ref != (blob.Ref{}) {
 		fail.Source = &ref
 	}
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		fail.Class = classTimeout
-	case errors.Is(err, functab.ErrLimit), errors.Is(err, breakpad.ErrTooLarge), errors.Is(err, gsym.ErrTooLarge):
-		fail.Class = classLimit
-	case isBadSource(err):
-		fail.Class = classBad
-	default:
+	if fail.Class = classOf(err); fail.Class == "" {
 		return err
 	}
 	return fail
+}
+
+// classOf returns the class of an error of reading or writing tables that will repeat
+// with the same files; empty for an error of the machine.
+func classOf(err error) string {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return classTimeout
+	case errors.Is(err, functab.ErrLimit), errors.Is(err, breakpad.ErrTooLarge), errors.Is(err, gsym.ErrTooLarge):
+		return classLimit
+	case isBadSource(err):
+		return classBad
+	}
+	return ""
 }
 
 // write writes a table in a format and stores the result.
@@ -333,6 +340,7 @@ func (k kind) Keep(ctx context.Context, j jobs.Job, r jobs.Result, body io.Reade
 	if err != nil {
 		return none, err
 	}
+	k.svc.clients.ended(j.Key, 0) // this machine did no work
 	k.svc.Log.Info("a worker made a symbol file", "job", j.ID, "module", j.Key, "worker", j.Worker, "bytes", c.Size)
 	return jobs.Outcome{Class: "ok", Detail: r.Detail, Result: &c.Ref}, nil
 }
@@ -395,6 +403,7 @@ func (k kind) keep(ctx context.Context, f *files, format Format, size int64, cla
 // record enters a stored result into the index: as derived of a content, or as a
 // cached file if it was made of files in trees.
 func (k kind) record(ctx context.Context, f *files, format Format, c index.Content) error {
+	defer k.svc.replaceMade(ctx, f)
 	if source := f.source(); source != (blob.Ref{}) {
 		return k.svc.DB.PutDerived(ctx, source, f.tool(format), &c)
 	}
@@ -402,6 +411,9 @@ func (k kind) record(ctx context.Context, f *files, format Format, c index.Conte
 	entry := index.Entry{
 		Object: symfile.Object{Kind: symfile.Breakpad, Role: symfile.Other, Name: leaf}, Ref: c.Ref, Size: c.Size, Path: leaf, ModTime: k.svc.Now(),
 		Aliases: []symfile.Alias{{Name: symfile.Fold(leaf), ID: madeID(f, format), Role: symfile.Other}},
+	}
+	if !f.id.IsZero() {
+		entry.Aliases = append(entry.Aliases, symfile.Alias{Name: symfile.Fold(leaf), ID: madeOf + symfile.Fold(f.id.Breakpad()), Role: symfile.Other})
 	}
 	return k.svc.DB.Cached.Put(ctx, index.CachedFile{Source: madeSource, Product: madeProduct, Name: leaf, Ref: c.Ref, Size: c.Size, Fetched: k.svc.Now(), Entries: []index.Entry{entry}},
 		func(ctx context.Context, _ []blob.Ref) error {

@@ -108,7 +108,7 @@ type Service struct {
 // New registers the kind of job. Close must be called.
 func New(p Parts, opt Options) *Service {
 	svc := &Service{Parts: p, opt: opt.withDefaults()}
-	svc.clients = clientTimes{limit: svc.opt.PerClient, every: svc.opt.PerClientEvery, now: p.Now, of: map[string]clientTime{}, jobs: map[int64]string{}}
+	svc.clients = clientTimes{limit: svc.opt.PerClient, every: svc.opt.PerClientEvery, now: p.Now, of: map[string]clientTime{}, jobs: map[string]string{}}
 	svc.modules.max = svc.opt.Open
 	limits := jobs.Limits{Queued: svc.opt.Queued, PerClient: perClientJobs, Attempts: 3}
 	if svc.opt.Make != MakeNothing {
@@ -131,7 +131,7 @@ type clientTimes struct {
 
 	mu   sync.Mutex
 	of   map[string]clientTime // guarded by mu; by address
-	jobs map[int64]string      // guarded by mu; the client of a job
+	jobs map[string]string     // guarded by mu; the client of a job that is not done, by its key
 }
 
 // clientTime is the time spent for a client. It falls by limit/every each second.
@@ -158,28 +158,40 @@ func (c *clientTimes) admit(client string) bool {
 	return c.left(c.of[client], c.now()) < c.limit
 }
 
-// began records that a job was entered for a client.
-func (c *clientTimes) began(job int64, client string) {
-	if client == "" || job == 0 {
-		return
+// began records that a job is entered for a client, unless it was entered for one
+// before. forget takes that back.
+func (c *clientTimes) began(key, client string) (forget func()) {
+	if client == "" {
+		return func() {}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if _, ok := c.jobs[key]; ok {
+		return func() {}
+	}
 	if len(c.jobs) >= mostClients {
 		clear(c.jobs)
 	}
-	c.jobs[job] = client
+	c.jobs[key] = client
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.jobs, key)
+	}
 }
 
 // ended charges the time that a job took to its client.
-func (c *clientTimes) ended(job int64, took time.Duration) {
+func (c *clientTimes) ended(key string, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	client, ok := c.jobs[job]
+	client, ok := c.jobs[key]
 	if !ok {
 		return
 	}
-	delete(c.jobs, job)
+	delete(c.jobs, key)
+	if took <= 0 {
+		return
+	}
 	if len(c.of) >= mostClients {
 		clear(c.of)
 	}

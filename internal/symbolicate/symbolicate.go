@@ -8,8 +8,11 @@ package symbolicate
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 
 	"github.com/symdepot/symdepot/functab"
+	"github.com/symdepot/symdepot/internal/term"
 )
 
 // Version is the version of the files that this package makes. A higher one makes
@@ -39,8 +42,11 @@ func (f Format) Ext() string {
 
 func (f Format) String() string { return f.Ext()[1:] }
 
+// toolPrefix begins the names of the formats in the records of derived contents.
+const toolPrefix = "symbols-"
+
 // tool is the name of the format in the records of derived contents.
-func (f Format) tool() string { return "symbols-" + f.String() }
+func (f Format) tool() string { return toolPrefix + f.String() }
 
 var (
 	// ErrBusy means that a limit refuses new work now; the client should ask again
@@ -55,6 +61,17 @@ var (
 type PendingError struct{}
 
 func (PendingError) Error() string { return "the file is being made; ask again later" }
+
+// NoWorkerError means that the files of a module are larger than what the process
+// itself reads, and that no worker is connected. It is fs.ErrNotExist.
+type NoWorkerError struct{ Size, Limit int64 } // bytes
+
+func (e NoWorkerError) Error() string {
+	return fmt.Sprintf("the files of the module have %s, and this server reads up to %s (symbols.in_process) without a worker (symdepot work --symbols)", term.Size(e.Size), term.Size(e.Limit))
+}
+
+// Is makes the error an fs.ErrNotExist.
+func (NoWorkerError) Is(err error) bool { return err == fs.ErrNotExist }
 
 // Looker finds the position of an address in a module.
 type Looker interface {

@@ -413,6 +413,9 @@ func (r *V5Result) note(key string, used bool, m opened) {
 // moduleError describes to clients why a module cannot be used. Details stay in the
 // log: they may name files.
 func moduleError(err error) V5Error {
+	if e, ok := errors.AsType[NoWorkerError](err); ok {
+		return V5Error{"NotFound", e.Error()}
+	}
 	switch {
 	case err == nil, errors.Is(err, fs.ErrNotExist):
 		return V5Error{"NotFound", "no symbol file of this module was found"}

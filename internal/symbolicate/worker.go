@@ -74,12 +74,9 @@ func (w Worker) Do(ctx context.Context, j client.Job, input func(context.Context
 		return res, nil
 	case ctx.Err() != nil:
 		return res, context.Cause(ctx)
-	case errors.Is(err, context.DeadlineExceeded):
-		return res, client.Failure{Class: classTimeout, Detail: err.Error()}
-	case errors.Is(err, functab.ErrLimit):
-		return res, client.Failure{Class: classLimit, Detail: err.Error()}
-	case isBadSource(err):
-		return res, client.Failure{Class: classBad, Detail: err.Error()}
+	}
+	if class := classOf(err); class != "" {
+		return res, client.Failure{Class: class, Detail: err.Error()}
 	}
 	return res, err
 }

@@ -165,6 +165,9 @@ func (r *Workspace) Close() error {
 	return errors.Join(err, r.lock.Close(), os.RemoveAll(r.dir))
 }
 
+// Dir returns the folder of the workspace. What is in it is removed with it.
+func (r *Workspace) Dir() string { return r.dir }
+
 // Free returns how many bytes are free for this user on the disk of the workspace.
 func (r *Workspace) Free() (int64, error) { return r.free(r.dir) }
 

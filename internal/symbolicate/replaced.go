@@ -1,0 +1,63 @@
+package symbolicate
+
+import (
+	"context"
+	"slices"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// madeOf precedes the debug id of a module in the id under which the results of its
+// files in trees are found.
+const madeOf = "made-of-"
+
+// Arrived lets go of the symbol files that were made of the modules of which the
+// entries are symbol files, as far as no caller needs them any more: the results of
+// earlier jobs never answer for a caller who sees an added or a downloaded symbol file.
+// Garbage collection frees their bytes.
+func (svc *Service) Arrived(ctx context.Context, entries []index.Entry) error {
+	var ids []string
+	for _, e := range entries {
+		if e.Object.Kind == symfile.Breakpad && e.Object.Role&symfile.Symbols != 0 && !e.Object.DebugID.IsZero() {
+			ids = append(ids, symfile.Fold(e.Object.DebugID.Breakpad()))
+		}
+	}
+	for batch := range slices.Chunk(ids, arrivedBatch) {
+		if err := svc.letGo(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// arrivedBatch is the number of symbol files in one query.
+const arrivedBatch = 1000
+
+// letGo lets go of what was made of the modules with these debug ids.
+func (svc *Service) letGo(ctx context.Context, ids []string) error {
+	r := index.Replacement{IDs: ids, Kind: symfile.Breakpad, Role: symfile.Symbols}
+	n, err := svc.DB.DropReplaced(ctx, toolPrefix, r)
+	if err != nil {
+		return err
+	}
+	refs, err := svc.DB.Cached.Replaced(ctx, madeSource, madeOf, r)
+	if err == nil && len(refs) > 0 {
+		_, _, err = svc.DB.Cached.Evict(ctx, refs, func(ref blob.Ref) error { return svc.Blobs.Delete(ctx, ref) })
+	}
+	if n+int64(len(refs)) > 0 {
+		svc.Log.Info("symbol files were added for modules for which this server had made some; those are let go", "files", n+int64(len(refs)))
+	}
+	return err
+}
+
+// replaceMade lets go of a result that was made while a symbol file arrived.
+func (svc *Service) replaceMade(ctx context.Context, f *files) {
+	if f.id.IsZero() || f.list[0].kind == symfile.Breakpad {
+		return
+	}
+	if err := svc.letGo(ctx, []string{symfile.Fold(f.id.Breakpad())}); err != nil {
+		svc.Log.Warn("cannot look for symbol files that replace a made one", "module", f.name, "error", err)
+	}
+}
