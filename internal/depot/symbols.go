@@ -32,11 +32,29 @@ type Symbols struct {
 // with one that is made of the other files of the module. Not found is
 // fs.ErrNotExist; see also symbolicate.PendingError and symbolicate.ErrBusy.
 func (s *Symbols) Make(ctx context.Context, ask SymbolsAsk) (*File, error) {
-	d := s.d
+	f, a, err := s.make(ctx, ask)
+	if errors.Is(err, fs.ErrNotExist) && a.Content.Ref != (blob.Ref{}) {
+		// Its bytes are damaged, or were evicted since.
+		if err = s.Lost(ctx, a); err == nil {
+			f, _, err = s.make(ctx, ask)
+		}
+	}
+	return f, err
+}
+
+func (s *Symbols) make(ctx context.Context, ask SymbolsAsk) (*File, symbolicate.Answer, error) {
 	a, err := s.Answer(ctx, ask)
+	if err != nil {
+		return nil, symbolicate.Answer{}, err
+	}
+	f, err := s.open(ctx, a)
+	return f, a, err
+}
+
+// open opens an answer.
+func (s *Symbols) open(ctx context.Context, a symbolicate.Answer) (*File, error) {
+	d := s.d
 	switch {
-	case err != nil:
-		return nil, err
 	case a.Redirect != "":
 		return &File{Object: a.Object, Redirect: a.Redirect}, nil
 	case a.Cached != nil:

@@ -3,6 +3,7 @@ package symbolicate
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -144,16 +145,12 @@ func (svc *Service) Source(ask Ask) Source { return clientLookups{svc, ask} }
 func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, error) {
 	ask := c.ask
 	ask.Format, ask.Module = lookupFormat, q
-	a, err := c.svc.answer(ctx, ask, true)
-	if err != nil {
-		return nil, err
-	}
-	m, err := c.svc.modules.get(ctx, a.Content.Ref, func(ctx context.Context) (File, error) {
-		if a.Cached != nil {
-			return c.svc.Depot.OpenHit(ctx, *a.Cached)
+	a, m, err := c.open(ctx, ask)
+	if errors.Is(err, fs.ErrNotExist) && a.Content.Ref != (blob.Ref{}) {
+		if err = c.svc.Lost(ctx, a); err == nil {
+			a, m, err = c.open(ctx, ask)
 		}
-		return c.svc.Depot.OpenContent(ctx, index.Content{Ref: a.Content.Ref, Size: a.Content.Size})
-	})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +159,21 @@ func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, erro
 		Looker: m.looker, Name: a.Object.Name, CodeFile: a.Code, From: a.From, Missing: a.Missing, Arch: archOf(m.looker),
 		Done: func() { once.Do(func() { c.svc.modules.put(a.Content.Ref, m) }) },
 	}, nil
+}
+
+// open finds or makes the GSYM file of a module, and opens it.
+func (c clientLookups) open(ctx context.Context, ask Ask) (Answer, *openModule, error) {
+	a, err := c.svc.answer(ctx, ask, true)
+	if err != nil {
+		return Answer{}, nil, err
+	}
+	m, err := c.svc.modules.get(ctx, a.Content.Ref, func(ctx context.Context) (File, error) {
+		if a.Cached != nil {
+			return c.svc.Depot.OpenHit(ctx, *a.Cached)
+		}
+		return c.svc.Depot.OpenContent(ctx, index.Content{Ref: a.Content.Ref, Size: a.Content.Size})
+	})
+	return a, m, err
 }
 
 // archOf returns the processor of a module, by Breakpad's name, if its file names it.

@@ -52,6 +52,16 @@ func (svc *Service) letGo(ctx context.Context, ids []string) error {
 	return err
 }
 
+// Lost forgets a result whose bytes are damaged or missing, so that it is made again.
+func (svc *Service) Lost(ctx context.Context, a Answer) error {
+	if a.Cached != nil {
+		_, _, err := svc.DB.Cached.Evict(ctx, []blob.Ref{a.Content.Ref}, func(ref blob.Ref) error { return svc.Blobs.Delete(ctx, ref) })
+		return err
+	}
+	_, err := svc.DB.ForgetDerived(ctx, a.Content.Ref)
+	return err
+}
+
 // replaceMade lets go of a result that was made while a symbol file arrived.
 func (svc *Service) replaceMade(ctx context.Context, f *files) {
 	if f.id.IsZero() || f.list[0].kind == symfile.Breakpad {
