@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	helloPDB = "hello-x64.pdb/F9EFE0B6AE7500394C4C44205044422E1/hello-x64"
-	proofSym = "MODULE windows x86_64 F9EFE0B6AE7500394C4C44205044422E1 hello-x64.pdb\n"
+	workedModule = "hello-x64.pdb/F9EFE0B6AE7500394C4C44205044422E1/hello-x64"
+	workedSym    = "MODULE windows x86_64 F9EFE0B6AE7500394C4C44205044422E1 hello-x64.pdb\n"
 )
 
 // symbolsWorker starts `symdepot work --symbols`.
@@ -43,8 +43,8 @@ func symbolsWorker(t *testing.T, server, tokenFile string) *workerProcess {
 	return p
 }
 
-// fetchURL requests a URL with a bearer token.
-func fetchURL(t *testing.T, url, token string) (status int, header http.Header, body string) {
+// getWith requests a URL with a bearer token.
+func getWith(t *testing.T, url, token string) (status int, header http.Header, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
@@ -85,36 +85,36 @@ func TestWorkSymbols(t *testing.T) {
 			t.Errorf("serve: %v\n%s", err, srv.log.String())
 		}
 	}()
-	path := srv.url + "/" + helloPDB + ".sym"
-	if status, h, body := fetchURL(t, path, secret); status != 404 || h.Get("Retry-After") != "" || !strings.Contains(body, "symdepot work --symbols") {
+	path := srv.url + "/" + workedModule + ".sym"
+	if status, h, body := getWith(t, path, secret); status != 404 || h.Get("Retry-After") != "" || !strings.Contains(body, "symdepot work --symbols") {
 		t.Errorf("without a worker: status %d, Retry-After %q, body %q; want 404 that names the worker", status, h.Get("Retry-After"), body)
 	}
 	p := symbolsWorker(t, srv.url, token)
 	var status int
 	var body string
 	symtest.Await(t, time.Minute, "the symbol file", func() bool {
-		status, _, body = fetchURL(t, path, secret)
+		status, _, body = getWith(t, path, secret)
 		return status == 200
 	})
-	if !strings.HasPrefix(body, proofSym) || !strings.Contains(body, "\nFUNC ") || !strings.Contains(body, " hello-x64.exe\n") {
+	if !strings.HasPrefix(body, workedSym) || !strings.Contains(body, "\nFUNC ") || !strings.Contains(body, " hello-x64.exe\n") {
 		t.Errorf("with a worker: %s\nwant the symbol file of the PDB and its program", body)
 	}
-	if status, _, body := fetchURL(t, srv.url+"/"+helloPDB+".gsym", secret); status != 200 || !strings.HasPrefix(body, "MYSG") {
+	if status, _, body := getWith(t, srv.url+"/"+workedModule+".gsym", secret); status != 200 || !strings.HasPrefix(body, "MYSG") {
 		t.Errorf("the GSYM file: status %d, %.40q; want 200 and a GSYM file", status, body)
 	}
 	p.stderr.Await(t, "job done")
 }
 
-// partial is a body of which the first bytes are passed on; then it stalls until ctx
+// stallingBody is a body of which the first bytes are passed on; then it stalls until ctx
 // ends.
-type partial struct {
+type stallingBody struct {
 	io.ReadCloser
 	ctx     context.Context
 	left    int
 	stalled func()
 }
 
-func (p *partial) Read(b []byte) (int, error) {
+func (p *stallingBody) Read(b []byte) (int, error) {
 	if p.left == 0 {
 		p.stalled()
 		<-p.ctx.Done()
@@ -150,7 +150,7 @@ func TestWorkSymbolsKilled(t *testing.T) {
 	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		if strings.HasSuffix(r.In.URL.Path, "/complete") {
-			r.Out.Body = &partial{r.Out.Body, r.In.Context(), 100, func() { once.Do(func() { close(stalled) }) }}
+			r.Out.Body = &stallingBody{r.Out.Body, r.In.Context(), 100, func() { once.Do(func() { close(stalled) }) }}
 		}
 	}})
 	t.Cleanup(proxy.Close)
@@ -184,7 +184,7 @@ func TestWorkSymbolsKilled(t *testing.T) {
 		t.Errorf("after half an upload: %d contents, error %v; want the PDB only", s.Contents, err)
 	}
 	next := symbolsWorker(t, w.url, w.tokenFile)
-	if err := <-got; err != nil || !strings.HasPrefix(string(body), proofSym) {
+	if err := <-got; err != nil || !strings.HasPrefix(string(body), workedSym) {
 		t.Errorf("%.100q, error %v; want the symbol file of the next worker\n%s", body, err, next.stderr.String())
 	}
 	list, err := w.Jobs().List(t.Context(), jobs.Filter{})

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
@@ -234,12 +235,13 @@ func (s *symbolication) serve(x *exchange, r *http.Request, p *place) {
 	allow(s.cfg.Symbols.Wait)
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Symbols.Wait+s.cfg.WriteTimeout/2)
 	defer cancel()
-	if err := s.works.enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
+	work := share{sem: s.works}
+	defer work.end()
+	if err := work.enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
 		s.fail(x, err)
 		return
 	}
-	defer s.works.leave()
-	answer, err := s.answer(ctx, x, r, p.name, body)
+	answer, err := s.answer(ctx, x, r, p.name, body, &work)
 	if bad, ok := errors.AsType[symbolicate.RequestError](err); ok {
 		s.refuse(x, http.StatusBadRequest, bad.Title)
 		return
@@ -261,8 +263,59 @@ func (s *symbolication) refuse(x *exchange, status int, text string) {
 	s.json(x, status, title{text})
 }
 
+// share is what one request has of a semaphore. While the request waits for files that
+// are made, it has nothing.
+type share struct {
+	sem semaphore
+
+	mu      sync.Mutex
+	has     bool // guarded by mu
+	waiting int  // guarded by mu; goroutines of the request that wait
+}
+
+// enter acquires the semaphore. See semaphore.enter.
+func (h *share) enter(ctx context.Context, deadline time.Time) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	err := h.sem.enter(ctx, deadline)
+	h.has = err == nil
+	return err
+}
+
+// wait calls f without the semaphore, and acquires it again when the last goroutine
+// of the request has waited.
+func (h *share) wait(ctx context.Context, longest time.Duration, f func() error) error {
+	h.mu.Lock()
+	if h.waiting++; h.has {
+		h.sem.leave()
+		h.has = false
+	}
+	h.mu.Unlock()
+	err := f()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.waiting--; h.waiting > 0 {
+		return err
+	}
+	eerr := h.sem.enter(ctx, time.Now().Add(longest))
+	if h.has = eerr == nil; err == nil {
+		err = eerr
+	}
+	return err
+}
+
+// end releases the semaphore.
+func (h *share) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.has {
+		h.sem.leave()
+		h.has = false
+	}
+}
+
 // answer answers a request of one API.
-func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request, api string, body []byte) (any, error) {
+func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request, api string, body []byte, work *share) (any, error) {
 	via, loop := s.via(r)
 	// One limit for all modules of the request.
 	limit, cancel := context.WithTimeout(ctx, s.cfg.Symbols.Wait)
@@ -272,7 +325,7 @@ func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request
 	if s.making.try() {
 		defer s.making.leave()
 		ask.Hold = func(ctx context.Context, wait func(context.Context) error) (bool, error) {
-			if err := wait(limit); err != nil && limit.Err() == nil {
+			if err := work.wait(ctx, s.cfg.Wait, func() error { return wait(limit) }); err != nil && limit.Err() == nil {
 				return false, err
 			}
 			return limit.Err() != nil, ctx.Err()
