@@ -254,7 +254,7 @@ func (k fetchDepot) Keep(ctx context.Context, f fetch.Kept) error {
 		return err
 	})
 	if err == nil {
-		k.d.arrived(ctx, entries)
+		k.d.Symbols.arrived(ctx, entries)
 	}
 	return err
 }

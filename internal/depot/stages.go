@@ -114,7 +114,7 @@ func (s stageDepot) Commit(ctx context.Context, tx index.Tx, files []stage.File)
 	if err != nil {
 		return 0, fmt.Errorf("depot %s: %w", s.d.name, err)
 	}
-	s.d.arrived(ctx, tx.Entries)
+	s.d.Symbols.arrived(ctx, tx.Entries)
 	return n, nil
 }
 

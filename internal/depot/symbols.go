@@ -76,9 +76,9 @@ func (s *Symbols) open(ctx context.Context, a symbolicate.Answer) (*File, error)
 
 // arrived lets go of the symbol files that were made for modules of which symbol files
 // have arrived. It is no part of their transaction: a made file never outranks them.
-func (d *Depot) arrived(ctx context.Context, entries []index.Entry) {
-	if err := d.Symbols.Arrived(context.WithoutCancel(ctx), entries); err != nil {
-		d.log.Warn("cannot let go of the symbol files that added ones replace", "error", err)
+func (s *Symbols) arrived(ctx context.Context, entries []index.Entry) {
+	if err := s.Arrived(context.WithoutCancel(ctx), entries); err != nil {
+		s.Log.Warn("cannot let go of the symbol files that added ones replace", "error", err)
 	}
 }
 

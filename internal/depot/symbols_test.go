@@ -20,6 +20,7 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/symbolicate"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -441,13 +442,10 @@ func TestSymbolsFaultWhileWriting(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer cancel()
-		for ctx.Err() == nil {
+		_ = symtest.Poll(ctx, func() bool {
 			list, err := d.Jobs().List(ctx, jobs.Filter{})
-			if err == nil && len(list) == 1 && list[0].Outcome != "" {
-				return
-			}
-			time.Sleep(time.Millisecond)
-		}
+			return err == nil && len(list) == 1 && list[0].Outcome != ""
+		})
 	}()
 	if b, err := makesFor(ctx, t, d, SymbolsAsk{}, helloSym); !errors.As(err, new(symbolicate.PendingError)) {
 		t.Errorf("%d bytes, error %v; want a PendingError: it is tried again", len(b), err)

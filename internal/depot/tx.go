@@ -373,7 +373,7 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("depot %s: %w", tx.d.name, err)
 	}
-	tx.d.arrived(ctx, entries)
+	tx.d.Symbols.arrived(ctx, entries)
 	return n, nil
 }
 

@@ -42,7 +42,7 @@ var replacedText = each("SELECT DISTINCT d.source_id, d.tool, d.tool_version"+fm
 // DropReplaced deletes the records of the contents that tools, whose names begin with
 // prefix, derived of the files that r replaces for every caller, and returns their
 // number. The next garbage collection frees their bytes.
-func (db *DB) DropReplaced(ctx context.Context, prefix string, r Replacement) (n int64, err error) {
+func DropReplaced(ctx context.Context, db *DB, prefix string, r Replacement) (n int64, err error) {
 	const op = "delete replaced contents"
 	if len(r.IDs) == 0 {
 		return 0, nil

@@ -31,7 +31,7 @@ func TestDropReplaced(t *testing.T) {
 		made := putMade(t, db, id)
 		step := func(what string, want int64) {
 			t.Helper()
-			n, err := db.DropReplaced(t.Context(), "symbols-", Replacement{IDs: []string{"00", id}, Kind: symfile.Breakpad, Role: symfile.Symbols})
+			n, err := DropReplaced(t.Context(), db, "symbols-", Replacement{IDs: []string{"00", id}, Kind: symfile.Breakpad, Role: symfile.Symbols})
 			if err != nil || n != want {
 				t.Errorf("%s: %d derived contents dropped, error %v; want %d", what, n, err, want)
 			}

@@ -38,7 +38,7 @@ const arrivedBatch = 1000
 // letGo lets go of what was made of the modules with these debug ids.
 func (svc *Service) letGo(ctx context.Context, ids []string) error {
 	r := index.Replacement{IDs: ids, Kind: symfile.Breakpad, Role: symfile.Symbols}
-	n, err := svc.DB.DropReplaced(ctx, toolPrefix, r)
+	n, err := index.DropReplaced(ctx, svc.DB, toolPrefix, r)
 	if err != nil {
 		return err
 	}
