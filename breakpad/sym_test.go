@@ -121,6 +121,32 @@ type failing struct{ err error }
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
 // TestReadSymForms covers what other producers write, and what cannot be read.
+// TestJumps: a jump has no record, so that no stack walker takes a pointer to it for
+// a return address.
+func TestJumps(t *testing.T) {
+	t.Parallel()
+	b := functab.NewBuilder(functab.Module{OS: "windows", Arch: "x86_64", Name: "prog.pdb"}, functab.Limits{})
+	for _, f := range []functab.Function{
+		{Start: 0x10, Size: 5, Name: b.Name("f()", ""), Jump: true},
+		{Start: 0x20, Size: 8, Name: b.Name("f()", "")},
+	} {
+		if err := b.Add(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tab, err := b.Table(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := symOf(t, tab, SymOptions{})
+	if strings.Contains(got, "FUNC 10 ") || !strings.Contains(got, "FUNC 20 8 0 f()\n") {
+		t.Errorf("the symbol file is\n%s\nwant FUNC 20 and no FUNC 10", got)
+	}
+	if a, ok := tab.Lookup(0x12); !ok || len(a.Frames) == 0 || a.Frames[0].Function != "f()" {
+		t.Errorf("Lookup(0x12): %+v, %v; want the function of the jump", a, ok)
+	}
+}
+
 func TestReadSymForms(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, in, want, warning string }{

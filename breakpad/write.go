@@ -274,7 +274,12 @@ func (s *symWriter) writeTexts() {
 	}
 }
 
+// function writes the records of a function. A jump has none: a stack walker that
+// looks for return addresses would take stale pointers to it for some.
 func (s *symWriter) function(f *functab.Function) {
+	if f.Jump {
+		return
+	}
 	s.buf = append(s.buf, "FUNC "...)
 	s.place(f.Multiple, f.Start)
 	s.hex(uint64(f.Size), ' ')

@@ -26,7 +26,8 @@ const (
 	flagMultiple = 1 << 31
 	flagClipped  = 1 << 30 // the range is shorter than rows and ranges may be
 	flagUnsized  = 1 << 29
-	paramsMask   = flagUnsized - 1
+	flagJump     = 1 << 28
+	paramsMask   = flagJump - 1
 )
 
 type head struct{ size, name, params uint32 }
@@ -51,7 +52,7 @@ func (h head) end(start uint64) uint64 {
 	return start + uint64(h.size)
 }
 
-// packParams packs the size of parameters, which is cut to 29 bits, and a flag.
+// packParams packs the size of parameters, which is cut to 28 bits, and a flag.
 func packParams(params uint32, multiple bool) uint32 {
 	params = min(params, paramsMask)
 	if multiple {
@@ -93,6 +94,9 @@ func (e *encoder) function(f *Function) {
 		h.params |= flagUnsized
 	} else if f.Start+uint64(f.Size) < f.Start {
 		h.size = uint32(math.MaxUint64 - f.Start)
+	}
+	if f.Jump {
+		h.params |= flagJump
 	}
 	end := h.end(f.Start)
 	e.out = append(e.out[:0], make([]byte, headSize)...)
@@ -365,7 +369,7 @@ func (s *scratch) function(start uint64, rec []byte) *Function {
 	d := decoder{rec[headSize:]}
 	b := d.body()
 	s.f = Function{
-		Start: start, Size: h.size, Name: NameID(h.name), Params: h.params & paramsMask, Multiple: h.params&flagMultiple != 0,
+		Start: start, Size: h.size, Name: NameID(h.name), Params: h.params & paramsMask, Multiple: h.params&flagMultiple != 0, Jump: h.params&flagJump != 0,
 		Unit: uint32(b.unit), Rows: s.f.Rows[:0], Inlines: s.f.Inlines[:0],
 	}
 	end, clipped := h.end(start), h.params&flagClipped != 0

@@ -63,6 +63,9 @@ type Function struct {
 	// Multiple is true if several functions with different names start here. The
 	// Table also sets it itself.
 	Multiple bool
+	// Jump is true if the function is only a jump to another one, as those of an
+	// incremental linker. It calls nothing: no return address lies in it.
+	Jump bool
 	// Unit orders functions that start at one address and have equal detail: the
 	// Table keeps the lowest Unit. Readers that add functions in parallel set it to
 	// the number of the compilation unit or module, so that results do not depend

@@ -44,6 +44,9 @@ func dump(t *Table) string {
 		if f.Multiple {
 			w.WriteString(" m")
 		}
+		if f.Jump {
+			w.WriteString(" jump")
+		}
 		w.WriteByte('\n')
 		for _, r := range f.Rows {
 			fmt.Fprintf(&w, " %x %s:%d\n", r.Start, t.FileName(r.File), r.Line)
@@ -124,6 +127,10 @@ func TestRules(t *testing.T) {
 			return errors.Join(b.Add(Function{Start: 4, Size: 8, Rows: []Row{line(b, 4, 1)}}),
 				b.Add(Function{Start: 4, Size: 9, Name: b.Name("g", "")}), b.Add(Function{Start: 4, Size: 7, Name: b.Name("g", "")}))
 		}, "func 4+8 g\n 4 /a.c:1\n"},
+		{"jumps", windows, func(b *Builder) error {
+			return errors.Join(b.Add(Function{Start: 4, Size: 5, Name: b.Name("f", ""), Params: paramsMask + 1, Jump: true, Unit: 9}),
+				b.Add(Function{Start: 9, Size: 5, Name: b.Name("g", ""), Jump: true, Unit: 9}), b.Add(Function{Start: 9, Size: 5, Name: b.Name("h", ""), Unit: 2}))
+		}, fmt.Sprintf("func 4+5 f params=%d jump\nfunc 9+5 h m\nsymbol e <unknown in prog.pdb> marker\n", paramsMask)},
 		{"overlap: cut", linux, func(b *Builder) error {
 			return errors.Join(b.Add(Function{Start: 8, Size: 8, Name: b.Name("f", ""), Rows: []Row{line(b, 8, 1), line(b, 10, 2), line(b, 13, 3)},
 				Inlines: []Inline{{Name: b.Name("i", ""), CallFile: b.File("/a.c"), CallLine: 5, Ranges: []Range{{9, 1}, {11, 3}}}, {Depth: 1, Name: b.Name("j", ""), Ranges: []Range{{12, 2}}}}}),

@@ -374,7 +374,7 @@ func (r *reader) addTrampolines() error {
 		r.publics.cover(j.extent)
 		pieces = r.addr.pieces(pieces[:0], j.extent)
 		for _, p := range pieces {
-			f := functab.Function{Start: p.image, Size: uint32(p.end - p.start), Name: name, Unit: uint32(len(r.modules))}
+			f := functab.Function{Start: p.image, Size: uint32(p.end - p.start), Name: name, Jump: true, Unit: uint32(len(r.modules))}
 			if err := r.b.Add(f); err != nil {
 				return err
 			}

@@ -154,12 +154,13 @@ type walkCounts struct {
 	equal, named, better       int // function, file, line and inlined calls
 	worse, other               int
 	longer, shorter, different int // stacks that differ after a common beginning
+	guessed                    int // stacks that are shorter, where the other one goes on by scan
 	trusted, distrusted        int // frames that one of them found by a better method
 }
 
 func (c walkCounts) String() string {
-	return fmt.Sprintf("%d dumps, %d threads, %d frames in both: %d equal, %d equal but for the spelling of a name, %d better, %d different, %d worse; method better for %d, worse for %d frames; stacks: %d longer, %d different, %d shorter",
-		c.dumps, c.threads, c.frames, c.equal, c.named, c.better, c.other, c.worse, c.trusted, c.distrusted, c.longer, c.different, c.shorter)
+	return fmt.Sprintf("%d dumps, %d threads, %d frames in both: %d equal, %d equal but for the spelling of a name, %d better, %d different, %d worse; method better for %d, worse for %d frames; stacks: %d longer, %d different, %d shorter, %d shorter by a scanned frame",
+		c.dumps, c.threads, c.frames, c.equal, c.named, c.better, c.other, c.worse, c.trusted, c.distrusted, c.longer, c.different, c.shorter, c.guessed)
 }
 
 // compare compares the stacks of one dump, frame by frame.
@@ -206,6 +207,9 @@ func (c *walkCounts) compare(t *testing.T, dump string, ours, theirs walk) {
 		case i == len(b):
 			c.longer++
 			show("longer", thread.ID, i, a[i:], nil)
+		case i == len(a) && b[i].Trust == "scan": // no rule and no frame pointer led there
+			c.guessed++
+			show("shorter by a frame that was found by scan", thread.ID, i, nil, b[i:])
 		case i == len(a):
 			c.shorter++
 			show("shorter", thread.ID, i, nil, b[i:])
