@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,15 +43,29 @@ func testdata(t *testing.T, name string) file {
 	return file{name, b}
 }
 
-// clock is a time that only the test moves.
-type clock struct{ t time.Time }
+// clock is a time that only the test moves: by setting t while no depot uses the
+// clock, or with advance.
+type clock struct {
+	mu sync.Mutex
+	t  time.Time
+}
 
-func (c *clock) now() time.Time { return c.t }
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.t
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.t = c.t.Add(d)
+}
 
 func newDepot(t *testing.T) (*Depot, *clock) {
 	t.Helper()
 	// Blobs carry real times, so the clock starts at the real one.
-	c := &clock{time.Now()}
+	c := &clock{t: time.Now()}
 	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Now: c.now})
 	if err != nil {
 		t.Fatal(err)

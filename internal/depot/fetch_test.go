@@ -66,7 +66,7 @@ func (e *elsewhere) pipe(name string, size int64) *io.PipeWriter {
 
 func withUpstreams(t *testing.T, opt Options, sources ...*elsewhere) (*Depot, *clock) {
 	t.Helper()
-	c := &clock{time.Now()}
+	c := &clock{t: time.Now()}
 	opt.Now = c.now
 	for i, s := range sources {
 		opt.Upstreams = append(opt.Upstreams, Upstream{Source: s, Rank: i})

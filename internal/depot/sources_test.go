@@ -58,7 +58,7 @@ func TestServedFolders(t *testing.T) {
 	place(t, store, "000Admin/lastid.txt", []byte("0000000001"))
 	place(t, store, path, []byte("of the store"))
 	place(t, gdb, ".build-id/ad/"+progID[2:]+".debug", elf.body)
-	c := &clock{time.Now()}
+	c := &clock{t: time.Now()}
 	d := withSources(t, c, store, gdb)
 
 	f, b, err := get(t, d, Scope{}, path)
@@ -110,7 +110,7 @@ func TestServedFolders(t *testing.T) {
 // TestGenerationOfFolders: with served folders, whose changes cannot be
 // detected, the generation changes every second.
 func TestGenerationOfFolders(t *testing.T) {
-	c := &clock{time.Now()}
+	c := &clock{t: time.Now()}
 	d := withSources(t, c, t.TempDir())
 	seen := map[uint64]bool{}
 	for range 3 {

@@ -96,7 +96,7 @@ func wantJobs(t *testing.T, d *Depot, want int) []jobs.Job {
 // collection.
 func wantContents(t *testing.T, d *Depot, c *clock, want int64) {
 	t.Helper()
-	c.t = c.t.Add(48 * time.Hour)
+	c.advance(48 * time.Hour)
 	if _, err := d.Collect(t.Context(), time.Hour, false); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestMadeSymbolsGo(t *testing.T) {
 	}{
 		{"added", func(t *testing.T, d *Depot, _ *elsewhere, _ *clock) { add(t, d, "", file{"app.sym", arrived}) }},
 		{"downloaded", func(t *testing.T, d *Depot, far *elsewhere, c *clock) {
-			c.t = c.t.Add(48 * time.Hour) // the miss is forgotten
+			c.advance(48 * time.Hour) // the miss is forgotten
 			far.sends("hello-x64.sym", bytes.Replace(arrived, []byte("app.pdb"), []byte("hello-x64.pdb"), 1))
 			if _, err := fetched(t.Context(), t, d, helloSym); err != nil {
 				t.Fatalf("the download of the symbol file: %v", err)
@@ -176,7 +176,7 @@ func TestSymbolsOfTree(t *testing.T) {
 	pdb := testdata(t, "pdb/hello-x64.pdb")
 	place(t, store, "000Admin/lastid.txt", []byte("0000000001"))
 	place(t, store, "hello-x64.pdb/"+helloID+"/hello-x64.pdb", pdb.body)
-	c := &clock{time.Now()}
+	c := &clock{t: time.Now()}
 	d := withSources(t, c, store)
 	works(t, d)
 	wantSym(t, d, nil, helloSym, "MODULE windows x86_64 "+helloID+" hello-x64.pdb\n", "\nFUNC ")
@@ -309,7 +309,7 @@ func TestSymbolsFailure(t *testing.T) {
 	if j.State != jobs.Failed || j.Attempts != 1 || j.Outcome != "bad-source" || !strings.Contains(j.Detail, "hello-x64.pdb") {
 		t.Errorf("the job is %v after %d attempts: %s, %q; want one attempt, bad-source and the name of the file", j.State, j.Attempts, j.Outcome, j.Detail)
 	}
-	c.t = c.t.Add(24 * time.Hour)
+	c.advance(24 * time.Hour)
 	if _, err := makes(t, d, nil, helloSym); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a day later: error %v, want not found", err)
 	}

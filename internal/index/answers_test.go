@@ -147,7 +147,7 @@ func compareAnswers(t *testing.T, history []operation) (at int, difference strin
 	opt.MaxMisses, opt.MaxWanted = 30, 30
 	var sides []*side
 	server := pgtest.Shared(t)
-	database := server.Database(t)
+	database := newDatabase(t)
 	defer server.Drop(t, database) // a long run needs many
 	dir := memoryDir(t)
 	defer func() { _ = os.RemoveAll(dir) }()

@@ -37,7 +37,7 @@ func (c *clock) options() Options { return Options{Now: c.now} }
 
 func openTest(t testing.TB, opt Options) *DB {
 	t.Helper()
-	db, err := Open(t.Context(), address(t), opt)
+	db, err := Open(t.Context(), newIndex(t), opt)
 	if err != nil {
 		t.Fatal(err)
 	}

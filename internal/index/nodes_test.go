@@ -9,14 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // openNodes opens one new database n times, each with a watch.
 func openNodes(t *testing.T, n int) (dbs []*DB, watches []*Watch) {
 	t.Helper()
-	where := pgtest.Shared(t).Database(t)
+	where := newDatabase(t)
 	for range n {
 		db, err := Open(t.Context(), where, Options{})
 		if err != nil {
@@ -198,7 +197,7 @@ func TestReplays(t *testing.T) {
 // before.
 func TestReplaysTogether(t *testing.T) {
 	t.Parallel()
-	where := pgtest.Shared(t).Database(t)
+	where := newDatabase(t)
 	var turns turnCounter
 	var dbs []*DB
 	for i := range 2 {

@@ -172,7 +172,7 @@ func (c *faultyConn) Read(b []byte) (int, error) {
 // A transaction whose COMMIT is not answered is made once.
 func TestCommitAnswerLost(t *testing.T) {
 	var faults faultyNet
-	db, err := Open(t.Context(), pgtest.Shared(t).Database(t), Options{Dial: faults.dial})
+	db, err := Open(t.Context(), newDatabase(t), Options{Dial: faults.dial})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestCommitAnswerLost(t *testing.T) {
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	var faults faultyNet
-	db, err := Open(t.Context(), pgtest.Shared(t).Database(t), Options{Dial: faults.dial})
+	db, err := Open(t.Context(), newDatabase(t), Options{Dial: faults.dial})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +323,7 @@ func (c cutConn) Read(b []byte) (int, error) {
 func TestNoticedWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
-	where := server.Database(t)
+	where := newDatabase(t)
 	toNode, toWriter := proxytest.New(t, server.Addr()), proxytest.New(t, server.Addr())
 	node := openNode(t, pgtest.Via(t, where, toNode.Addr()))
 	var ready atomic.Bool
@@ -412,8 +412,7 @@ func TestLateQuestion(t *testing.T) {
 // node must not answer from memory by it.
 func TestHeldQuestion(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Shared(t)
-	where := server.Database(t)
+	where := newDatabase(t)
 	db, err := Open(t.Context(), where, Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -69,7 +69,7 @@ func TestRewind(t *testing.T) {
 		lost, after int // writes
 	}{{"same generation", 2, 2}, {"lower generation", 3, 1}, {"higher generation", 1, 3}} {
 		t.Run(c.name, func(t *testing.T) {
-			where := server.Database(t)
+			where := newDatabase(t)
 			node := openNode(t, where)
 			var rewinds atomic.Int32
 			node.OnRewind(func() { rewinds.Add(1) })
@@ -127,7 +127,7 @@ func TestRewind(t *testing.T) {
 func TestRewindVisible(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
-	where := server.Database(t)
+	where := newDatabase(t)
 	node := openNode(t, where)
 	commitTest(t, node.DB, "", pdb(1))
 	snapshot := server.Snapshot(t, where)
@@ -222,7 +222,7 @@ func TestSilentHost(t *testing.T) {
 	server := pgtest.Shared(t)
 	silent := proxytest.New(t, server.Addr())
 	silent.Set(proxytest.Fault{ToServer: true, ToClient: true})
-	where := pgtest.Via(t, server.Database(t), silent.Addr()+","+server.Addr())
+	where := pgtest.Via(t, newDatabase(t), silent.Addr()+","+server.Addr())
 	db, err := Open(t.Context(), where+"&target_session_attrs=read-write", Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/index/pgtest"
 )
 
 // turnCounter counts the round trips of connections: reads that follow a write.
@@ -43,7 +42,7 @@ func (c *turnConn) Read(b []byte) (int, error) {
 
 // The number of round trips of a write does not depend on the number of its rows.
 func TestRoundTrips(t *testing.T) {
-	where := pgtest.Shared(t).Database(t)
+	where := newDatabase(t)
 	var turns turnCounter
 	db, err := Open(t.Context(), where, Options{Placed: true, Dial: turns.dial})
 	if err != nil {
@@ -121,7 +120,7 @@ func TestRoundTrips(t *testing.T) {
 
 // Frequent small writes take few round trips, however many rows they have.
 func TestRoundTripsOfCounts(t *testing.T) {
-	where := pgtest.Shared(t).Database(t)
+	where := newDatabase(t)
 	var turns turnCounter
 	db, err := Open(t.Context(), where, Options{Dial: turns.dial})
 	if err != nil {

@@ -155,6 +155,17 @@ func (s *Server) Snapshot(tb testing.TB, where string) (name string) {
 	return name
 }
 
+// Copied makes a database that is equal to the one that Snapshot was called for.
+func (s *Server) Copied(tb testing.TB, snapshot string) (where string) {
+	tb.Helper()
+	s.mu.Lock()
+	s.n++
+	name := fmt.Sprintf("test%d", s.n)
+	s.mu.Unlock()
+	s.SQL(tb, "CREATE DATABASE "+name+" TEMPLATE "+snapshot)
+	return s.URL(name)
+}
+
 // Rewind replaces a database by the copy that Snapshot made.
 func (s *Server) Rewind(tb testing.TB, where, snapshot string) {
 	tb.Helper()
