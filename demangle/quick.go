@@ -216,10 +216,10 @@ func (q *quick) element(b []byte) []byte {
 
 // name reads the name of an encoding.
 func (q *quick) name() fullName {
-	switch c := q.peek(); {
-	case c == 'N':
+	switch q.peek() {
+	case 'N':
 		return q.nested(false)
-	case c == 'Z':
+	case 'Z':
 		return q.local(false)
 	default:
 		return q.unscoped(false)
@@ -523,7 +523,7 @@ func (q *quick) substitution() quickType {
 
 // quickBuiltin are the builtin types by their codes.
 var quickBuiltin = [26]string{
-	'v' - 'a': "void", 'w' - 'a': "wchar_t", 'b' - 'a': "bool", 'c' - 'a': "char", 'a' - 'a': "signed char", 'h' - 'a': "unsigned char",
+	'v' - 'a': "void", 'w' - 'a': "wchar_t", 'b' - 'a': "bool", 'c' - 'a': "char", 0: "signed char", 'h' - 'a': "unsigned char",
 	's' - 'a': "short", 't' - 'a': "unsigned short", 'i' - 'a': "int", 'j' - 'a': "unsigned int", 'l' - 'a': "long", 'm' - 'a': "unsigned long",
 	'x' - 'a': "long long", 'y' - 'a': "unsigned long long", 'n' - 'a': "__int128", 'o' - 'a': "unsigned __int128",
 	'f' - 'a': "float", 'd' - 'a': "double", 'e' - 'a': "long double", 'z' - 'a': "...",

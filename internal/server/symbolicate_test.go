@@ -276,9 +276,9 @@ func TestDamagedMadeSym(t *testing.T) {
 		b, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		switch {
-		case err == nil && resp.StatusCode == 200 && string(b) != whole.body:
+		case err == nil && resp.StatusCode == http.StatusOK && string(b) != whole.body:
 			t.Errorf("a damaged file: status 200 with %d of %d bytes, and no error", len(b), len(whole.body))
-		case err == nil && resp.StatusCode == 200:
+		case err == nil && resp.StatusCode == http.StatusOK:
 			return
 		}
 	}
@@ -293,7 +293,7 @@ func TestSymbolicateWaits(t *testing.T) {
 	var all sync.WaitGroup
 	for range 2 * maxSymbolications {
 		all.Go(func() {
-			r, err := http.NewRequestWithContext(ctx, "POST", w.url+"/symbolicate/v5", strings.NewReader(cold))
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url+"/symbolicate/v5", strings.NewReader(cold))
 			if err != nil {
 				t.Error(err)
 				return
@@ -356,7 +356,7 @@ func TestSymbolicateBodies(t *testing.T) {
 	const size = 2*bodyPart - 1
 	for range clients {
 		go func() {
-			r := httptest.NewRequest("POST", "/symbolicate/v5", &countedBody{left: size, whole: whole, release: release})
+			r := httptest.NewRequest(http.MethodPost, "/symbolicate/v5", &countedBody{left: size, whole: whole, release: release})
 			r.ContentLength = size
 			rec := httptest.NewRecorder()
 			s.ServeHTTP(rec, r)

@@ -126,7 +126,7 @@ func (svc *Service) fetchAlternate(ctx context.Context, ask Ask, f *files, withS
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		return f, nil
+		return f, nil //nolint:nilerr // the file answers without its supplementary file
 	case gaveUp:
 		return nil, PendingError{}
 	}

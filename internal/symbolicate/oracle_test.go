@@ -378,7 +378,7 @@ func oracleFiles(t *testing.T, roots ...string) []oracleFile {
 			}
 			objects, err := objfile.Identify(bytes.NewReader(b), int64(len(b)), p, objfile.Options{})
 			if err != nil {
-				return nil
+				return nil //nolint:nilerr // no symbol file
 			}
 			for _, o := range objects {
 				f := oracleFile{path: p, arch: o.Arch, fat: len(objects) > 1}
