@@ -22,8 +22,16 @@ type Split struct {
 // those of the program.
 const unitsBeforeSkeleton = 256
 
-// maxSkeletons is the number of skeleton units that Splits reads.
-const maxSkeletons = 1 << 16
+const (
+	// maxSkeletons is the number of skeleton units that Splits reads.
+	maxSkeletons = 1 << 16
+	// maxSplitPath is the longest name or folder of a .dwo file in bytes, as of paths
+	// on Linux. A unit with a longer one is left out.
+	maxSplitPath = 4096
+	// maxSplitText is the limit of all names and folders together, in bytes. Units
+	// after it are left out: a small file can refer to one long name many times.
+	maxSplitText = 16 << 20
+)
 
 // Splits lists the units that the skeleton units of a file refer to: the limit
 // lowest ones, by id. The error wraps fs.ErrNotExist if there is no debug
@@ -35,6 +43,7 @@ func Splits(ctx context.Context, get Sections, order binary.ByteOrder, limit int
 		return nil, err
 	}
 	var list []Split
+	text := 0
 	for off, n := uint64(0), 0; len(list) < maxSkeletons && (len(list) > 0 || n < unitsBeforeSkeleton); n++ {
 		h, err := v.header(off)
 		if err != nil {
@@ -47,7 +56,10 @@ func Splits(ctx context.Context, get Sections, order binary.ByteOrder, limit int
 		if w.fatal(err) {
 			return nil, err
 		}
-		if err == nil && u.dwoID != 0 && u.dwo != "" {
+		if err == nil && u.dwoID != 0 && u.dwo != "" && len(u.dwo) <= maxSplitPath && len(u.compDir) <= maxSplitPath {
+			if text += len(u.dwo) + len(u.compDir); text > maxSplitText {
+				break
+			}
 			list = append(list, Split{u.dwoID, u.dwo, u.compDir})
 		}
 	}
@@ -56,7 +68,7 @@ func Splits(ctx context.Context, get Sections, order binary.ByteOrder, limit int
 	return list[:min(len(list), limit)], v.err()
 }
 
-// look prepares reading the units of one image only.
+// look returns a worker and a view that read the units of im and of no other image.
 func (r *reader) look(im *image) (*worker, *view, error) {
 	name := "debug_info"
 	if im.split {

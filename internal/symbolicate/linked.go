@@ -21,8 +21,10 @@ const (
 	// packageTries is how many ids of a program's units are tried as the lowest id of
 	// its package. The package lacks units whose .dwo file was not found.
 	packageTries = 16
-	// maxLinks is for how many contents it is kept which files they refer to.
-	maxLinks = 256
+	// maxLinks is the number of contents of which the links are kept, and maxLinkText
+	// the sum of the names in them, in bytes.
+	maxLinks    = 256
+	maxLinkText = 16 << 20
 )
 
 // findLinked adds the files to which the debug information of an ELF module refers:
@@ -75,13 +77,21 @@ func (ms *modules) linksOf(tag string) (objtab.Links, bool) {
 	return l, ok
 }
 
-// keepLinks keeps the links of a content.
+// keepLinks keeps the links of a content. At a limit it forgets all others.
 func (ms *modules) keepLinks(tag string, l objtab.Links) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
-	if len(ms.links) >= maxLinks || ms.links == nil {
-		ms.links = map[string]objtab.Links{}
+	n := len(l.Debug) + len(l.Alternate)
+	for _, s := range l.Splits {
+		n += len(s.Name) + len(s.Dir)
 	}
+	if len(ms.links) >= maxLinks || ms.linkText+n > maxLinkText || ms.links == nil {
+		ms.links, ms.linkText = map[string]objtab.Links{}, 0
+	}
+	if n > maxLinkText {
+		return
+	}
+	ms.linkText += n
 	ms.links[tag] = l
 }
 

@@ -24,7 +24,8 @@ type modules struct {
 	mu   sync.Mutex
 	open map[blob.Ref]*openModule // guarded by mu
 	// links are the files to which a content refers, by the tag of the content.
-	links map[string]objtab.Links // guarded by mu
+	links    map[string]objtab.Links // guarded by mu
+	linkText int                     // guarded by mu; bytes of names in links
 }
 
 // openModule is one open GSYM file.
