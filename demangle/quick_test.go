@@ -26,7 +26,7 @@ func byLibrary(name string) string {
 func TestQuickList(t *testing.T) {
 	path := os.Getenv("SYMDEPOT_NAMES")
 	if path == "" {
-		t.Skip("SYMDEPOT_NAMES is not set")
+		t.Skip("needs a file of mangled names, one a line: set SYMDEPOT_NAMES to its path")
 	}
 	f, err := os.Open(path)
 	if err != nil {

@@ -32,8 +32,8 @@ restores the transaction until it ends. A transaction with a hold is not removed
   symdepot rm --plan 8c1f2a90 17
   symdepot rm --purge 17 --reason "contains a key"
 
-A dry run prints the bytes that nothing else needs, and who needs the others; of several transactions it prints each one alone. Bytes that are needed by no
-transaction come free with the next gc, with a trash when that ends.
+A dry run prints the bytes that only this transaction needs, and which others need the rest. It plans each transaction
+alone. The next gc frees bytes that no transaction needs; with a trash, the first gc after the trash ends.
 
 --purge says when others still need some of the bytes: these stay. Who purged what, and when, stays on record, and is written to the audit log
 (auth.audit.file): symdepot audit --action purge.

@@ -116,7 +116,7 @@ func TestBenchDumpSyms(t *testing.T) {
 			path := filepath.Join(big, name)
 			info, err := os.Stat(path)
 			if err != nil {
-				t.Skip(err)
+				t.Skipf("needs the file that scripts/bench symbols makes: %v", err)
 			}
 			dir := t.TempDir()
 			ours, theirs := filepath.Join(dir, "ours.sym"), filepath.Join(dir, "theirs.sym")
@@ -224,7 +224,7 @@ func TestBenchSymbolicate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(big, name)
 			if _, err := os.Stat(path); err != nil {
-				t.Skip(err)
+				t.Skipf("needs the file that scripts/bench symbols makes: %v", err)
 			}
 			depot := filepath.Join(t.TempDir(), "depot")
 			if code, _, errs := symdepot(t, depot, "add", path); code != 0 {

@@ -120,8 +120,8 @@ func newSymbolication(a *access) *symbolication {
 
 var errLongBody = errors.New("the request is too long")
 
-// readBody reads the body of a request, of which maxBodies limits the sum. The caller
-// calls leave when it needs the body no more.
+// readBody reads the body of a request. maxBodies limits the bytes of all bodies in
+// memory. The caller calls leave after its last use of the body.
 func (s *symbolication) readBody(ctx context.Context, from io.Reader, deadline time.Time) (body []byte, leave func(), err error) {
 	parts := 0
 	leave = func() {

@@ -13,10 +13,9 @@ import (
 // files in trees are found.
 const madeOf = "made-of-"
 
-// Arrived lets go of the symbol files that were made of the modules of which the
-// entries are symbol files, as far as no caller needs them any more: the results of
-// earlier jobs never answer for a caller who sees an added or a downloaded symbol file.
-// Garbage collection frees their bytes.
+// Arrived deletes the records of symbol files that were made of modules of which the
+// entries are symbol files, if no caller needs them any more: a made file never answers
+// a caller who sees an added or a downloaded one. Garbage collection frees the bytes.
 func (svc *Service) Arrived(ctx context.Context, entries []index.Entry) error {
 	var ids []string
 	for _, e := range entries {
@@ -35,7 +34,8 @@ func (svc *Service) Arrived(ctx context.Context, entries []index.Entry) error {
 // arrivedBatch is the number of symbol files in one query.
 const arrivedBatch = 1000
 
-// letGo lets go of what was made of the modules with these debug ids.
+// letGo deletes the records of the files that were made of the modules with these
+// debug ids.
 func (svc *Service) letGo(ctx context.Context, ids []string) error {
 	r := index.Replacement{IDs: ids, Kind: symfile.Breakpad, Role: symfile.Symbols}
 	n, err := index.DropReplaced(ctx, svc.DB, toolPrefix, r)
@@ -47,7 +47,7 @@ func (svc *Service) letGo(ctx context.Context, ids []string) error {
 		_, _, err = svc.DB.Cached.Evict(ctx, refs, func(ref blob.Ref) error { return svc.Blobs.Delete(ctx, ref) })
 	}
 	if n+int64(len(refs)) > 0 {
-		svc.Log.Info("symbol files were added for modules for which this server had made some; those are let go", "files", n+int64(len(refs)))
+		svc.Log.Info("symbol files arrived that replace made ones; the next gc frees the made ones", "files", n+int64(len(refs)))
 	}
 	return err
 }
@@ -62,7 +62,7 @@ func (svc *Service) Lost(ctx context.Context, a Answer) error {
 	return err
 }
 
-// replaceMade lets go of a result that was made while a symbol file arrived.
+// replaceMade deletes the record of a result during whose making a symbol file arrived.
 func (svc *Service) replaceMade(ctx context.Context, f *files) {
 	if f.id.IsZero() || f.list[0].kind == symfile.Breakpad {
 		return

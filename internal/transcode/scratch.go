@@ -165,7 +165,7 @@ func (r *Workspace) Close() error {
 	return errors.Join(err, r.lock.Close(), os.RemoveAll(r.dir))
 }
 
-// Dir returns the folder of the workspace. What is in it is removed with it.
+// Dir returns the folder of the workspace. Close deletes it with all files in it.
 func (r *Workspace) Dir() string { return r.dir }
 
 // Free returns how many bytes are free for this user on the disk of the workspace.
