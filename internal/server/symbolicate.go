@@ -1,10 +1,8 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"net/http"
 	"strings"
@@ -97,58 +95,18 @@ type symbolication struct {
 	*access
 	making semaphore // requests that are held
 	works  semaphore // requests that are answered
-	bodies semaphore // parts of bodyPart bytes of bodies in memory
+	bodies *bodies
 }
 
 // maxSymbolications is how many requests for symbolication are answered at once.
 // Further ones wait.
 const maxSymbolications = 8
 
-const (
-	// bodyPart is the part of a body, in bytes, that is read at once.
-	bodyPart = 256 << 10
-	// maxBodies is how many bytes of bodies are in memory at once, of the requests
-	// that are answered and of those that wait.
-	maxBodies = 8 * symbolicate.MaxBody
-)
-
 func newSymbolication(a *access) *symbolication {
 	return &symbolication{
-		access: a, making: newSemaphore(max(1, a.cfg.MaxConns/heldShare)), works: newSemaphore(maxSymbolications), bodies: newSemaphore(maxBodies / bodyPart),
+		access: a, making: newSemaphore(max(1, a.cfg.MaxConns/heldShare)), works: newSemaphore(maxSymbolications), bodies: newBodies(maxBodies/bodyPart, slowBody),
 	}
 }
-
-var errLongBody = errors.New("the request is too long")
-
-// readBody reads the body of a request. maxBodies limits the bytes of all bodies in
-// memory. The caller calls leave after its last use of the body.
-func (s *symbolication) readBody(ctx context.Context, from io.Reader, deadline time.Time) (body []byte, leave func(), err error) {
-	parts := 0
-	leave = func() {
-		for range parts {
-			s.bodies.leave()
-		}
-	}
-	var b bytes.Buffer
-	for {
-		if err := s.bodies.enter(ctx, deadline); err != nil {
-			return nil, leave, err
-		}
-		parts++
-		_, err := io.CopyN(&b, from, bodyPart)
-		switch {
-		case b.Len() > symbolicate.MaxBody:
-			return nil, leave, errLongBody
-		case err == io.EOF:
-			return b.Bytes(), leave, nil
-		case err != nil:
-			return nil, leave, unreadable{err}
-		}
-	}
-}
-
-// unreadable is an error of reading a body.
-type unreadable struct{ error }
 
 // symbolicatePath returns the name of a symbolication API, of which some are only
 // answered with a sentence: v4, v5, symbolicator, minidump, applecrashreport or requests.
@@ -216,7 +174,8 @@ func (s *symbolication) serve(x *exchange, r *http.Request, p *place) {
 		return
 	}
 	from, allow := s.longBody(x, r)
-	body, leave, err := s.readBody(r.Context(), from, x.start.Add(s.cfg.Wait))
+	rc := http.NewResponseController(x.w)
+	body, leave, err := s.bodies.read(r.Context(), from, x.start.Add(s.cfg.Wait), func() { _ = rc.SetReadDeadline(time.Now()) })
 	defer leave()
 	if bad, ok := errors.AsType[unreadable](err); ok {
 		x.err = bad.error

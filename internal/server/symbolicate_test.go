@@ -311,7 +311,9 @@ func TestSymbolicateWaits(t *testing.T) {
 	}
 	stop()
 	all.Wait()
-	symtest.Await(t, time.Minute, "the end of the requests", func() bool { return len(api.making) == 0 && len(api.works) == 0 && len(api.bodies) == 0 })
+	symtest.Await(t, time.Minute, "the end of the requests", func() bool {
+		return len(api.making) == 0 && len(api.works) == 0 && api.bodies.unused() == maxBodies/bodyPart
+	})
 }
 
 // countedBody is a body that reports when all of it is read, and ends when the test
@@ -344,11 +346,11 @@ func TestSymbolicateBodies(t *testing.T) {
 	d := openDepot(t, depot.Options{})
 	s := newServer(t, Config{Depot: d, Symbols: SymbolsConfig{Depot: d.Symbols}, Wait: 10 * time.Millisecond})
 	api := s.routes.symbolicate.handler.(*symbolication)
-	if got := cap(api.bodies) * bodyPart; got != 8*symbolicate.MaxBody {
+	if got := api.bodies.unused() * bodyPart; got != 8*symbolicate.MaxBody {
 		t.Errorf("%d bytes of bodies are read at once, want %d", got, 8*symbolicate.MaxBody)
 	}
 	const parts = 6
-	api.bodies = newSemaphore(parts)
+	api.bodies = newBodies(parts, time.Hour)
 	whole, release := make(chan struct{}, 1), make(chan struct{})
 	type answer struct{ status, retry int }
 	answers := make(chan answer, 1)
@@ -385,8 +387,8 @@ func TestSymbolicateBodies(t *testing.T) {
 			t.Errorf("a request of blanks: status %d, want 400", a.status)
 		}
 	}
-	if n := len(api.bodies); n != 0 {
-		t.Errorf("%d parts of bodies are still counted, want none", n)
+	if n := api.bodies.unused(); n != parts {
+		t.Errorf("%d parts of bodies are free after all, want %d", n, parts)
 	}
 }
 
