@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"sort"
 
 	"github.com/symdepot/symdepot/functab"
@@ -106,14 +107,14 @@ type lineDecoder struct {
 	row          row
 }
 
-func newLineDecoder(b []byte) (*lineDecoder, error) {
-	d := &lineDecoder{cursor: cursor{b: b}}
+func newLineDecoder(b []byte) (lineDecoder, error) {
+	d := lineDecoder{cursor: cursor{b: b}}
 	first, last := d.signed(), d.signed()
 	line := d.unsigned()
 	d.first, d.width = first, last-first+1
 	d.row = row{file: 1, line: uint32(line)}
 	if d.bad || first < math.MinInt32 || last > math.MaxInt32 || d.width < 1 || line > math.MaxUint32 {
-		return nil, fmt.Errorf("%w: head of a line table", ErrFormat)
+		return d, fmt.Errorf("%w: head of a line table", ErrFormat)
 	}
 	return d, nil
 }
@@ -200,8 +201,9 @@ func (fn *function) rows() iter.Seq[row] {
 	}
 }
 
-// decodeCalls decodes the tree of inlined calls. Its root is the function itself.
-func (fn *function) decodeCalls(b []byte) error {
+// decodeCalls decodes the tree of inlined calls. Its root is the function itself. s is
+// used meanwhile.
+func (fn *function) decodeCalls(b []byte, s *scratch) error {
 	c := &cursor{b: b}
 	fn.calls, fn.ranges = nil, nil
 	n := c.unsigned()
@@ -228,6 +230,8 @@ func (fn *function) decodeCalls(b []byte) error {
 		}
 		return nil
 	}
+	calls, ranges := s.calls[:0], s.ranges[:0]
+	defer func() { s.calls, s.ranges = calls, ranges }()
 	bases := []uint64{base} // of the calls that are open, and of the function
 	open := []int{}
 	for len(bases) > 0 && !c.bad {
@@ -235,45 +239,45 @@ func (fn *function) decodeCalls(b []byte) error {
 		if n == 0 { // the innermost open call ends
 			bases = bases[:len(bases)-1]
 			if len(open) > 0 {
-				fn.calls[open[len(open)-1]].next = len(fn.calls)
+				calls[open[len(open)-1]].next = len(calls)
 				open = open[:len(open)-1]
 			}
 			continue
 		}
-		first := len(fn.ranges)
+		first := len(ranges)
 		for range n {
 			start, size := c.unsigned(), c.unsigned()
 			if c.bad {
 				break
 			}
-			fn.ranges = append(fn.ranges, functab.Range{Start: bases[len(bases)-1] + start, Size: uint32(min(size, math.MaxUint32))})
+			ranges = append(ranges, functab.Range{Start: bases[len(bases)-1] + start, Size: uint32(min(size, math.MaxUint32))})
 		}
 		inner := c.byte() != 0
-		in := call{depth: len(bases) - 1, name: c.uint32(), first: first, end: len(fn.ranges), next: len(fn.calls) + 1}
+		in := call{depth: len(bases) - 1, name: c.uint32(), first: first, end: len(ranges), next: len(calls) + 1}
 		in.file = uint32(min(c.unsigned(), math.MaxUint32))
 		in.line = uint32(min(c.unsigned(), math.MaxUint32))
 		if c.bad {
 			break
 		}
-		fn.calls = append(fn.calls, in)
+		calls = append(calls, in)
 		if !inner {
 			continue
 		}
 		if len(bases) > maxDepth {
 			return fmt.Errorf("%w: inlined calls of depth %d", ErrFormat, len(bases))
 		}
-		bases = append(bases, fn.ranges[first].Start)
-		open = append(open, len(fn.calls)-1)
+		bases = append(bases, ranges[first].Start)
+		open = append(open, len(calls)-1)
 	}
 	if c.bad {
 		return fmt.Errorf("%w: a tree of inlined calls is cut off", ErrFormat)
 	}
+	fn.calls, fn.ranges = slices.Clone(calls), slices.Clone(ranges)
 	return nil
 }
 
-// chain returns the inlined calls at an address, outermost first.
-func (fn *function) chain(rva uint64) []*call {
-	var out []*call
+// chain appends the inlined calls at an address to out, outermost first.
+func (fn *function) chain(rva uint64, out []*call) []*call {
 	for i, end := 0, len(fn.calls); i < end; {
 		c := &fn.calls[i]
 		if fn.covers(c, rva) {

@@ -50,8 +50,7 @@ type File struct {
 	cached map[int]*list.Element
 	used   int64 // bytes
 	limit  int64
-	names  map[uint32]name
-	nameSz int
+	names  texts
 }
 
 // name is a shown name with its raw one.
@@ -61,7 +60,7 @@ type name struct{ shown, raw string }
 // of r. cacheBytes limits the memory for decoded functions; 0 means 16 MiB. An error
 // wraps ErrFormat or is one of r.
 func NewFile(r io.ReaderAt, size, cacheBytes int64) (*File, error) {
-	f := &File{r: r, size: size, limit: cacheBytes, byUse: list.New(), cached: map[int]*list.Element{}, names: map[uint32]name{}}
+	f := &File{r: r, size: size, limit: cacheBytes, byUse: list.New(), cached: map[int]*list.Element{}}
 	if f.limit <= 0 {
 		f.limit = defaultCache
 	}
@@ -109,11 +108,17 @@ func NewFile(r io.ReaderAt, size, cacheBytes int64) (*File, error) {
 
 // read returns bytes of the file. The caller limits n where it does not come from
 // the size of a table.
-func (f *File) read(at, n int64) ([]byte, error) {
+func (f *File) read(at, n int64) ([]byte, error) { return f.readTo(nil, at, n) }
+
+// readTo is read into the memory of b, if that is large enough.
+func (f *File) readTo(b []byte, at, n int64) ([]byte, error) {
 	if at < 0 || n < 0 || at > f.size || n > f.size-at || n > maxTables {
 		return nil, fmt.Errorf("%w: %d bytes at %d of %d bytes", ErrFormat, n, at, f.size)
 	}
-	b := make([]byte, n)
+	if int64(cap(b)) < n {
+		b = make([]byte, n)
+	}
+	b = b[:n]
 	if k, err := f.r.ReadAt(b, at); int64(k) < n {
 		if err == nil || errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
@@ -233,35 +238,38 @@ func (fn *function) detail() int {
 func (f *File) answer(fn *function, rva uint64) (functab.Answer, error) {
 	a := functab.Answer{FunctionStart: fn.start, FunctionSize: fn.size, Symbol: fn.symbol}
 	at := fn.row(rva - fn.start)
-	chain := fn.chain(rva)
-	file, line := at.file, at.line
+	var few [8]*call
+	chain := fn.chain(rva, few[:0])
 	a.Frames = make([]functab.Line, 0, len(chain)+1)
-	add := func(n name) error {
-		path := ""
-		if line != 0 {
-			var err error
-			if path, err = f.path(file); err != nil {
-				return err
-			}
-		}
-		l := functab.Line{Function: n.shown, Raw: n.raw, File: path}
-		if path != "" {
-			l.Line = line
-		}
-		a.Frames = append(a.Frames, l)
-		return nil
-	}
+	file, line := at.file, at.line
 	for _, c := range slices.Backward(chain) {
 		n, err := f.name(c.name)
 		if err == nil {
-			err = add(n)
+			a.Frames, err = f.frame(a.Frames, n, file, line)
 		}
 		if err != nil {
 			return a, err
 		}
 		file, line = c.file, c.line
 	}
-	return a, add(fn.name)
+	var err error
+	a.Frames, err = f.frame(a.Frames, fn.name, file, line)
+	return a, err
+}
+
+// frame appends the frame of a function to a list.
+func (f *File) frame(list []functab.Line, n name, file, line uint32) ([]functab.Line, error) {
+	l := functab.Line{Function: n.shown, Raw: n.raw}
+	if line != 0 {
+		var err error
+		if l.File, err = f.path(file); err != nil {
+			return list, err
+		}
+	}
+	if l.File != "" {
+		l.Line = line
+	}
+	return append(list, l), nil
 }
 
 // text returns a text of the string table.
@@ -270,12 +278,14 @@ func (f *File) text(at uint32) (string, error) {
 	if from >= f.textEnd {
 		return "", fmt.Errorf("%w: no text at %d of the string table", ErrFormat, at)
 	}
-	var all []byte
-	for n := int64(128); ; n *= 8 {
-		part, err := f.read(from, min(n, f.textEnd-from, maxText))
+	s := scratches.Get().(*scratch)
+	defer s.put()
+	for n := int64(512); ; n *= 8 {
+		part, err := f.readTo(s.bytes, from, min(n, f.textEnd-from, maxText))
 		if err != nil {
 			return "", err
 		}
+		s.bytes = part
 		end := bytes.IndexByte(part, 0)
 		switch {
 		case end >= 0:
@@ -283,17 +293,67 @@ func (f *File) text(at uint32) (string, error) {
 		case int64(len(part)) < min(f.textEnd-from, maxText):
 			continue
 		}
-		all = part
-		break
+		return strings.ToValidUTF8(string(part), "\uFFFD"), nil
 	}
-	return strings.ToValidUTF8(string(all), "\uFFFD"), nil
 }
 
-// cachedName returns the result of make for an offset in the string table. Results are
-// kept within a limit.
-func (f *File) cachedName(at uint32, load func() (name, error)) (name, error) {
+// scratch is memory for decoding, which is used again.
+type scratch struct {
+	bytes  []byte
+	calls  []call
+	ranges []functab.Range
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// maxScratch is how many bytes of a record are kept for the next one.
+const maxScratch = 256 << 10
+
+func (s *scratch) put() {
+	if cap(s.bytes) <= maxScratch && len(s.calls)+len(s.ranges) <= maxScratch/32 {
+		scratches.Put(s)
+	}
+}
+
+// texts are names and paths that were read. When they exceed their limit, those that
+// were not used for the longest time are forgotten.
+type texts struct {
+	recent, older map[textKey]name
+	size          int // bytes of recent
+}
+
+// textKey is an offset in the string table, or the number of a file.
+type textKey struct {
+	file bool
+	at   uint32
+}
+
+// get returns a text that was read.
+func (t *texts) get(k textKey) (name, bool) {
+	if n, ok := t.recent[k]; ok {
+		return n, true
+	}
+	n, ok := t.older[k]
+	if ok {
+		t.put(k, n)
+	}
+	return n, ok
+}
+
+// put keeps a text.
+func (t *texts) put(k textKey, n name) {
+	size := len(n.shown) + len(n.raw) + 64
+	if t.recent == nil || t.size+size > maxNameBytes/2 {
+		t.older, t.recent, t.size = t.recent, map[textKey]name{}, 0
+	}
+	t.size += size
+	t.recent[k] = n
+}
+
+// textOf returns the result of load for a key. Results are kept within a limit.
+func (f *File) textOf(k textKey, load func() (name, error)) (name, error) {
 	f.mu.Lock()
-	n, ok := f.names[at]
+	n, ok := f.names.get(k)
 	f.mu.Unlock()
 	if ok {
 		return n, nil
@@ -304,17 +364,13 @@ func (f *File) cachedName(at uint32, load func() (name, error)) (name, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.nameSz += len(n.shown) + len(n.raw) + 64; f.nameSz > maxNameBytes {
-		clear(f.names)
-		f.nameSz = 0
-	}
-	f.names[at] = n
+	f.names.put(k, n)
 	return n, nil
 }
 
 // name returns the name of an inlined function.
 func (f *File) name(at uint32) (name, error) {
-	return f.cachedName(at, func() (n name, err error) {
+	return f.textOf(textKey{at: at}, func() (n name, err error) {
 		if n.shown, err = f.text(at); err != nil {
 			return n, err
 		}
@@ -392,6 +448,15 @@ func (f *File) path(number uint32) (string, error) {
 	if number == 0 || int64(number) >= int64(len(f.files)/8) {
 		return "", nil
 	}
+	n, err := f.textOf(textKey{file: true, at: number}, func() (n name, err error) {
+		n.shown, err = f.joined(number)
+		return n, err
+	})
+	return n.shown, err
+}
+
+// joined joins the folder and the name of a file.
+func (f *File) joined(number uint32) (string, error) {
 	rec := f.files[8*number:]
 	var part [2]string
 	for i := range part {
@@ -400,7 +465,7 @@ func (f *File) path(number uint32) (string, error) {
 			continue
 		}
 		// Texts of paths are kept with those of names. No text of a name is a path.
-		n, err := f.cachedName(at, func() (name, error) {
+		n, err := f.textOf(textKey{at: at}, func() (name, error) {
 			s, err := f.text(at)
 			return name{shown: s}, err
 		})
@@ -452,6 +517,8 @@ func (f *File) load(i int) (*function, error) {
 			guess = min(next-at, 1<<20)
 		}
 	}
+	s := scratches.Get().(*scratch)
+	defer s.put()
 	var b []byte
 	need := func(n int) error {
 		if n <= len(b) {
@@ -461,7 +528,10 @@ func (f *File) load(i int) (*function, error) {
 			return fmt.Errorf("%w: a record of more than %d bytes", ErrFormat, maxRecord)
 		}
 		var err error
-		b, err = f.read(at, max(int64(n), min(max(guess, 2*int64(len(b))), f.size-at, maxRecord)))
+		b, err = f.readTo(s.bytes, at, max(int64(n), min(max(guess, 2*int64(len(b))), f.size-at, maxRecord)))
+		if err == nil {
+			s.bytes = b
+		}
 		return err
 	}
 	if err := need(8); err != nil {
@@ -491,7 +561,7 @@ func (f *File) load(i int) (*function, error) {
 		case infoLines:
 			err = fn.decodeLines(bytes.Clone(body))
 		case infoInline:
-			err = fn.decodeCalls(body)
+			err = fn.decodeCalls(body, s)
 		}
 		if err != nil {
 			return nil, err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"sync"
 
 	"github.com/symdepot/symdepot/internal/depot"
 )
@@ -64,14 +65,38 @@ func (s *service) text(x *exchange, status int, body string) {
 
 // json answers with JSON.
 func (s *service) json(x *exchange, status int, v any) {
-	b, err := json.Marshal(v)
+	var b []byte
+	var err error
+	if a, ok := v.(jsonAppender); ok {
+		buf := answers.Get().(*[]byte)
+		defer func() {
+			if cap(b) <= maxKept {
+				*buf = b[:0]
+			}
+			answers.Put(buf)
+		}()
+		b, err = a.AppendJSON((*buf)[:0])
+	} else {
+		b, err = json.Marshal(v)
+	}
 	if err != nil {
 		s.fail(x, err)
 		return
 	}
+	b = append(b, '\n')
 	h := x.Header()
 	h["Content-Type"] = []string{"application/json"}
-	h["Content-Length"] = []string{itoa(int64(len(b) + 1))}
+	h["Content-Length"] = []string{itoa(int64(len(b)))}
 	x.WriteHeader(status)
-	_, x.err = x.Write(append(b, '\n'))
+	_, x.err = x.Write(b)
 }
+
+// jsonAppender is an answer that is written into memory that is there.
+type jsonAppender interface {
+	AppendJSON([]byte) ([]byte, error)
+}
+
+// answers are the buffers of such answers, of maxKept bytes at most.
+var answers = sync.Pool{New: func() any { return new([]byte) }}
+
+const maxKept = 1 << 20

@@ -99,7 +99,7 @@ func TestSymbolicateOrigins(t *testing.T) {
 func TestSymbolicateOriginsGuarded(t *testing.T) {
 	const profiler = "https://profiler.example"
 	g := newGuarded(t, auth.PolicyConfig{Demand: true}, Config{Origins: []string{profiler}})
-	s := newServer(t, Config{Depot: g.d, Gate: g.s.access.cfg.Gate, Symbols: SymbolsConfig{Depot: g.d.Symbols}, Origins: []string{profiler}, Prefixes: []string{"/team"}})
+	s := newServer(t, Config{Depot: g.d, Gate: g.s.cfg.Gate, Symbols: SymbolsConfig{Depot: g.d.Symbols}, Origins: []string{profiler}, Prefixes: []string{"/team"}})
 	for path, body := range symbolicatePaths {
 		for _, tt := range []struct {
 			name, before string

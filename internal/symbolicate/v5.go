@@ -448,10 +448,12 @@ func (j Job) moduleName(o Offset, modules []opened) string {
 
 // hexOffset prints an offset as the APIs do.
 func hexOffset(n int64) string {
-	if n < 0 {
-		return "-0x" + strconv.FormatUint(uint64(-n), 16)
+	var text [19]byte // of the least number
+	b := append(text[:0], "-0x"...)
+	if n >= 0 {
+		return string(strconv.AppendInt(append(text[:0], "0x"...), n, 16))
 	}
-	return "0x" + strconv.FormatUint(uint64(n), 16)
+	return string(strconv.AppendUint(b, -uint64(n), 16))
 }
 
 // lookup looks one offset up.
@@ -476,6 +478,9 @@ func (j Job) frame(n int, o Offset, modules []opened) V5Frame {
 		f.FunctionSize = hexOffset(int64(a.FunctionSize))
 	}
 	f.File, f.Line = position(outer)
+	if len(a.Frames) > 1 {
+		f.Inlines = make([]V5Inline, 0, len(a.Frames)-1)
+	}
 	for _, l := range a.Frames[:len(a.Frames)-1] {
 		in := V5Inline{Function: l.Function}
 		in.File, in.Line = position(l)
