@@ -86,6 +86,7 @@ func (c pushCmd) Run(a *app) error {
 }
 
 func (c pushCmd) push(a *app, ci client.CI) (r client.PushResult, err error) {
+	spareCollections(16<<20, 100)
 	p, err := client.NewPusher(c.Server, c.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
 	if err != nil {
 		return r, err

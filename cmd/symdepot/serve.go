@@ -145,8 +145,9 @@ func (c serveCmd) apply(conf *config.Config) error {
 // serve answers requests as a configuration says until it is interrupted.
 func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, info txFlags) error {
 	// The heap of a file server is small: collect it early rather than let it
-	// grow with the load.
+	// grow with the load, but not for every few MiB.
 	debug.SetGCPercent(50)
+	spareCollections(16<<20, 50)
 	logs := server.NewLogWriter(a.stderr)
 	defer logs.Close()
 	log := newLogger(conf.Log.Format, a.stderr, logs)
