@@ -146,6 +146,41 @@ func TestMarks(t *testing.T) {
 	}
 }
 
+// TestMarksLeft: a caller that leaves while it waits has its content recorded, and
+// those behind it get their turn.
+func TestMarksLeft(t *testing.T) {
+	t.Parallel()
+	var m marks
+	recorded := 0
+	first, release := make(chan struct{}), make(chan struct{})
+	m.write = func(_ context.Context, list []index.StageArrival) error {
+		if recorded == 0 {
+			close(first)
+			<-release
+		}
+		recorded += len(list)
+		return nil
+	}
+	errs := make(chan error, 2)
+	go func() { errs <- m.put(t.Context(), index.StageArrival{}) }()
+	<-first
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := m.put(ctx, index.StageArrival{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("put of a caller that leaves: %v, want context.Canceled", err)
+	}
+	go func() { errs <- m.put(t.Context(), index.StageArrival{}) }()
+	close(release)
+	for range 2 {
+		if err := <-errs; err != nil {
+			t.Errorf("put: %v, want no error", err)
+		}
+	}
+	if err := m.put(t.Context(), index.StageArrival{}); err != nil || recorded != 4 {
+		t.Errorf("%d contents recorded, the last with %v; want 4 without an error", recorded, err)
+	}
+}
+
 // TestValidate: texts of a stage that are refused.
 func TestValidate(t *testing.T) {
 	t.Parallel()
