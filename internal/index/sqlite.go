@@ -81,10 +81,10 @@ func openSQLite(ctx context.Context, path string, opt Options) (*sqliteFile, err
 	} else if err := e.openWriter(ctx, version, fresh, opt.Now); err != nil {
 		return e, err
 	}
-	if e.point, err = newPool(path, pointConns(), pointCaches/pointConns()); err != nil {
+	if e.point, err = newPool(path, pointConns(), pointCaches/pointConns(), true); err != nil {
 		return e, err
 	}
-	e.scan, err = newPool(path, scanConns, scanCache)
+	e.scan, err = newPool(path, scanConns, scanCache, false)
 	return e, err
 }
 
@@ -268,17 +268,21 @@ func sqliteURI(path, mode string, busy time.Duration, pragmas ...string) string 
 // pool is a set of reading connections with their prepared statements.
 type pool struct {
 	db *sql.DB
+	// short means that no query takes long: one that has begun is not interrupted.
+	// The driver and database/sql would each start a goroutine per query to wait for
+	// the end of its context, which takes as long as the query.
+	short bool
 
 	mu    sync.RWMutex
 	stmts map[string]*sql.Stmt // by SQL text; guarded by mu
 }
 
-func newPool(path string, conns, cacheKiB int) (*pool, error) {
+func newPool(path string, conns, cacheKiB int, short bool) (*pool, error) {
 	db, err := openPool(path, "ro", conns, cacheKiB, time.Minute, "query_only(1)")
 	if err != nil {
 		return nil, err
 	}
-	return &pool{db: db, stmts: make(map[string]*sql.Stmt)}, nil
+	return &pool{db: db, short: short, stmts: make(map[string]*sql.Stmt)}, nil
 }
 
 // prepared returns the prepared statement for a text. Texts must be constant,
@@ -302,7 +306,19 @@ func (p *pool) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
 	return s, err
 }
 
+// context returns the context of a query, or the error if it has ended.
+func (p *pool) context(ctx context.Context) (context.Context, error) {
+	if err := ctx.Err(); err != nil || !p.short {
+		return ctx, err
+	}
+	return context.WithoutCancel(ctx), nil
+}
+
 func (p *pool) row(ctx context.Context, text string, args []any, dest ...any) error {
+	ctx, err := p.context(ctx)
+	if err != nil {
+		return err
+	}
 	s, err := p.prepared(ctx, text)
 	if err != nil {
 		return err
@@ -311,6 +327,10 @@ func (p *pool) row(ctx context.Context, text string, args []any, dest ...any) er
 }
 
 func (p *pool) each(ctx context.Context, constant bool, text string, args []any, fn func(scan func(...any) error) (bool, error)) error {
+	ctx, err := p.context(ctx)
+	if err != nil {
+		return err
+	}
 	if !constant {
 		return eachRow(ctx, p.db, text, args, fn)
 	}
