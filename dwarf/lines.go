@@ -351,64 +351,25 @@ type machine struct {
 	stmt    bool
 }
 
+// lineProgram is the execution of the program of a table.
+type lineProgram struct {
+	*lineTable
+	w        *worker
+	m, start machine
+	first    int    // row of the sequence
+	lastStmt bool   // of the latest row, also if it was merged into the one before
+	lastAt   uint64 // of the same
+	constAdd uint64
+}
+
 // run executes the program.
 func (t *lineTable) run(w *worker) error {
 	win := &t.win
 	win.open(t.unit.v.line, t.program, t.end, t.unit.v.im.be)
-	start := machine{file: 1, line: 1, stmt: t.stmt}
-	m := start
-	first := len(t.rows)
-	lastStmt, lastAt := false, uint64(0) // of the latest row, also if it was merged into the one before
-	advance := func(n uint64) {
-		if t.maxOps <= 1 {
-			m.address += n * uint64(t.minInst)
-			return
-		}
-		k := m.op + n
-		m.address += uint64(t.minInst) * (k / uint64(t.maxOps))
-		m.op = k % uint64(t.maxOps)
-	}
-	var constAdd uint64
+	p := lineProgram{lineTable: t, w: w, start: machine{file: 1, line: 1, stmt: t.stmt}, first: len(t.rows)}
+	p.m = p.start
 	if t.opcodeBase < 255 || t.lineRange > 0 {
-		constAdd = uint64((255 - t.opcodeBase) / t.lineRange)
-	}
-	emit := func() error {
-		r := lineRow{m.address, uint32(min(m.file, 1<<32-1)), uint32(m.line)}
-		if m.line < 0 || m.line > 1<<32-1 {
-			r.line = 0
-		}
-		if n := len(t.rows); n > first {
-			last := &t.rows[n-1]
-			switch {
-			case r.address < lastAt:
-				return nil // rows that go backwards
-			case r.address == lastAt && r.line == 0 && lastStmt && last.line != 0:
-				return nil // line 0 replaces no statement
-			case r.address == last.address: // the last row of an address wins
-				*last, lastStmt = r, m.stmt
-				return nil
-			case last.line == r.line && last.file == r.file:
-				lastStmt, lastAt = m.stmt, r.address
-				return nil // the same position goes on
-			}
-		}
-		if len(t.rows) >= maxUnitRows {
-			return fmt.Errorf("%w: more than %d rows", errBad, maxUnitRows)
-		}
-		t.rows, lastStmt, lastAt = append(t.rows, r), m.stmt, r.address
-		return nil
-	}
-	end := func(high uint64) {
-		if n := len(t.rows); n > first && high > t.rows[first].address && t.wanted(w, t.rows[first].address) {
-			if last := t.rows[n-1].address; high <= last {
-				high = last + 1
-			}
-			t.seqs = append(t.seqs, sequence{t.rows[first].address, high, first, n})
-			first = n
-		} else {
-			t.rows = t.rows[:first]
-		}
-		m, lastStmt = start, false
+		p.constAdd = uint64((255 - t.opcodeBase) / t.lineRange)
 	}
 	for {
 		win.ahead()
@@ -419,83 +380,151 @@ func (t *lineTable) run(w *worker) error {
 		if err := w.spend(1); err != nil {
 			return err
 		}
-		saved := m
-		op := win.u8()
-		switch {
+		saved := p.m
+		var err error
+		switch op := win.u8(); {
 		case op >= t.opcodeBase:
 			k := op - t.opcodeBase
-			advance(uint64(k / t.lineRange))
-			m.line += int64(t.lineBase) + int64(k%t.lineRange)
-			if err := emit(); err != nil {
-				end(m.address)
-				return err
-			}
-			continue
+			p.advance(uint64(k / t.lineRange))
+			p.m.line += int64(t.lineBase) + int64(k%t.lineRange)
+			err = p.emit()
 		case op == 0:
-			n := win.uleb()
-			body := win.pos()
-			if win.short {
-				break
-			}
-			if n == 0 || n > t.end-body {
-				end(m.address)
-				return fmt.Errorf("%w: an extended opcode of %d bytes in the line program at %#x", errBad, n, at)
-			}
-			switch code := win.u8(); code {
-			case lneEndSequence:
-				end(m.address)
-			case lneSetAddress:
-				if size := int(n - 1); size == 2 || size == 4 || size == 8 {
-					m.address, m.op = win.uint(size), 0
-				}
-			case lneDefineFile:
-				name := win.pos()
-				if s := win.cstring(); !win.short && len(t.files) < maxUnitRows {
-					dir := win.uleb()
-					if !win.short && len(s) > 0 {
-						t.files = append(t.files, sourceFile{name: value{formString, name}, dir: uint32(min(dir, 1<<32-1))})
-					}
-				}
-			}
-			if !win.short {
-				win.seek(body + n)
-			}
+			err = p.extended(at)
 		case op == lnsCopy:
-			if err := emit(); err != nil {
-				end(m.address)
-				return err
-			}
-		case op == lnsAdvancePC:
-			advance(win.uleb())
-		case op == lnsAdvanceLine:
-			m.line += win.sleb()
-			m.line = max(-1<<40, min(m.line, 1<<40))
-		case op == lnsSetFile:
-			m.file = win.uleb()
-		case op == lnsSetColumn, op == lnsSetISA:
-			win.skipLEB()
-		case op == lnsNegateStmt:
-			m.stmt = !m.stmt
-		case op == lnsBasicBlock, op == lnsPrologueEnd, op == lnsEpilogueBegin:
-		case op == lnsConstAddPC:
-			advance(constAdd)
-		case op == lnsFixedAdvancePC:
-			m.address, m.op = m.address+uint64(win.u16()), 0
+			err = p.emit()
 		default:
-			for range t.lengths[op] {
-				win.skipLEB()
-			}
+			p.standard(op)
+		}
+		if err != nil {
+			p.endSequence(p.m.address)
+			return err
 		}
 		if win.short {
 			if !win.grow(at) {
-				end(m.address)
+				p.endSequence(p.m.address)
 				return fmt.Errorf("%w: the line program at %#x is cut off", errBad, t.unit.lines)
 			}
-			m = saved
+			p.m = saved
 		}
 	}
-	if n := len(t.rows); n > first { // the end of the sequence is missing
-		end(t.rows[n-1].address + 1)
+	if n := len(t.rows); n > p.first { // the end of the sequence is missing
+		p.endSequence(t.rows[n-1].address + 1)
+	}
+	return nil
+}
+
+// advance moves on by a number of operations.
+func (p *lineProgram) advance(n uint64) {
+	if p.maxOps <= 1 {
+		p.m.address += n * uint64(p.minInst)
+		return
+	}
+	k := p.m.op + n
+	p.m.address += uint64(p.minInst) * (k / uint64(p.maxOps))
+	p.m.op = k % uint64(p.maxOps)
+}
+
+// emit adds a row, if it says something new.
+func (p *lineProgram) emit() error {
+	t, m := p.lineTable, &p.m
+	r := lineRow{m.address, uint32(min(m.file, 1<<32-1)), uint32(m.line)}
+	if m.line < 0 || m.line > 1<<32-1 {
+		r.line = 0
+	}
+	if n := len(t.rows); n > p.first {
+		last := &t.rows[n-1]
+		switch {
+		case r.address < p.lastAt:
+			return nil // rows that go backwards
+		case r.address == p.lastAt && r.line == 0 && p.lastStmt && last.line != 0:
+			return nil // line 0 replaces no statement
+		case r.address == last.address: // the last row of an address wins
+			*last, p.lastStmt = r, m.stmt
+			return nil
+		case last.line == r.line && last.file == r.file:
+			p.lastStmt, p.lastAt = m.stmt, r.address
+			return nil // the same position goes on
+		}
+	}
+	if len(t.rows) >= maxUnitRows {
+		return fmt.Errorf("%w: more than %d rows", errBad, maxUnitRows)
+	}
+	t.rows, p.lastStmt, p.lastAt = append(t.rows, r), m.stmt, r.address
+	return nil
+}
+
+// endSequence ends a sequence of rows before the address high. A sequence that is no
+// code is forgotten.
+func (p *lineProgram) endSequence(high uint64) {
+	t := p.lineTable
+	if n := len(t.rows); n > p.first && high > t.rows[p.first].address && t.wanted(p.w, t.rows[p.first].address) {
+		if last := t.rows[n-1].address; high <= last {
+			high = last + 1
+		}
+		t.seqs = append(t.seqs, sequence{t.rows[p.first].address, high, p.first, n})
+		p.first = n
+	} else {
+		t.rows = t.rows[:p.first]
+	}
+	p.m, p.lastStmt = p.start, false
+}
+
+// standard executes a standard opcode other than lnsCopy.
+func (p *lineProgram) standard(op uint8) {
+	win, m := &p.win, &p.m
+	switch op {
+	case lnsAdvancePC:
+		p.advance(win.uleb())
+	case lnsAdvanceLine:
+		m.line += win.sleb()
+		m.line = max(-1<<40, min(m.line, 1<<40))
+	case lnsSetFile:
+		m.file = win.uleb()
+	case lnsSetColumn, lnsSetISA:
+		win.skipLEB()
+	case lnsNegateStmt:
+		m.stmt = !m.stmt
+	case lnsBasicBlock, lnsPrologueEnd, lnsEpilogueBegin:
+	case lnsConstAddPC:
+		p.advance(p.constAdd)
+	case lnsFixedAdvancePC:
+		m.address, m.op = m.address+uint64(win.u16()), 0
+	default:
+		for range p.lengths[op] {
+			win.skipLEB()
+		}
+	}
+}
+
+// extended executes the extended opcode at an offset.
+func (p *lineProgram) extended(at uint64) error {
+	win, m := &p.win, &p.m
+	n := win.uleb()
+	body := win.pos()
+	if win.short {
+		return nil
+	}
+	if n == 0 || n > p.end-body {
+		return fmt.Errorf("%w: an extended opcode of %d bytes in the line program at %#x", errBad, n, at)
+	}
+	switch code := win.u8(); code {
+	case lneEndSequence:
+		p.endSequence(m.address)
+	case lneSetAddress:
+		if size := int(n - 1); size == 2 || size == 4 || size == 8 {
+			m.address, m.op = win.uint(size), 0
+		}
+	case lneDefineFile:
+		name := win.pos()
+		if s := win.cstring(); !win.short && len(p.files) < maxUnitRows {
+			dir := win.uleb()
+			if !win.short && len(s) > 0 {
+				p.files = append(p.files, sourceFile{name: value{formString, name}, dir: uint32(min(dir, 1<<32-1))})
+			}
+		}
+	}
+	if !win.short {
+		win.seek(body + n)
 	}
 	return nil
 }

@@ -50,10 +50,22 @@ type openFunc struct {
 
 // walk is the state of the walk over the entries of a unit.
 type walk struct {
-	levels []level
+	levels []level // empty at the end
 	scopes []scope
 	decls  []decl // in the order of off
 	open   []openFunc
+
+	namesOnly bool // only scopes are collected
+	scoped    bool // names have scopes in the language of the unit
+	inside    bool // the unit's own entry was read
+	over      int  // levels deeper than maxDepth
+	die       die  // of a function or an inlined call
+}
+
+// begin begins the walk over a unit.
+func (k *walk) begin(u *unit, namesOnly bool) {
+	k.levels, k.scopes, k.decls, k.open = append(k.levels[:0], level{scope: -1, fn: -1}), k.scopes[:0], k.decls[:0], k.open[:0]
+	k.namesOnly, k.scoped, k.inside, k.over = namesOnly, separator(u.lang) != "", false, 0
 }
 
 // scopesOf is the part of a unit that walk keeps for names.
@@ -106,14 +118,10 @@ func (w *worker) unit(v *view, h header) error {
 // walkUnit walks over all entries of a unit. With namesOnly it collects scopes
 // only.
 func (w *worker) walkUnit(u *unit, namesOnly bool) error {
-	k := &w.walk
-	k.levels, k.scopes, k.decls, k.open = append(k.levels[:0], level{scope: -1, fn: -1}), k.scopes[:0], k.decls[:0], k.open[:0]
+	k, win := &w.walk, &w.win
+	k.begin(u, namesOnly)
 	w.names.unit = u
-	scoped := separator(u.lang) != ""
-	win := &w.win
 	win.open(u.v.info, u.die, u.end, u.v.im.be)
-	over := 0 // levels deeper than maxDepth
-	first := true
 	for len(k.levels) > 0 {
 		win.ahead()
 		off := win.pos()
@@ -128,18 +136,8 @@ func (w *worker) walkUnit(u *unit, namesOnly bool) error {
 			if win.short {
 				return fmt.Errorf("%w: the unit is cut off at %#x", errBad, off)
 			}
-			if over > 0 {
-				over--
-				continue
-			}
-			top := k.levels[len(k.levels)-1]
-			if k.levels = k.levels[:len(k.levels)-1]; top.owner {
-				if err := w.closeFunc(u); err != nil {
-					return err
-				}
-			}
-			if len(k.levels) == 1 {
-				break // the end of the unit's own entry
+			if err := w.endLevel(u); err != nil {
+				return err
 			}
 			continue
 		}
@@ -148,101 +146,20 @@ func (w *worker) walkUnit(u *unit, namesOnly bool) error {
 			return fmt.Errorf("%w: entry at %#x with unknown abbreviation %d", errBad, off, code)
 		}
 		w.stats.Entries++
-		top := k.levels[len(k.levels)-1]
-		next := level{scope: top.scope, fn: top.fn, inl: top.inl}
-		role := ab.role
-		if namesOnly && role == roleFunc {
-			role = roleDecl
+		role := k.roleOf(ab, off)
+		sibling, err := w.readEntry(u, ab, role, off)
+		if err != nil {
+			return err
 		}
-		if over > 0 || role == roleInlined && (top.fn < 0 || namesOnly) {
-			role = roleSkip
-		}
-		if scoped && ab.named && !ab.linkage && (role == roleDecl || role == roleFunc) && over == 0 {
-			k.decls = append(k.decls, decl{off, top.scope})
-		}
-		var d die
-		var sibling value
-		for {
-			var err error
-			if role == roleFunc || role == roleInlined {
-				d = die{ab: ab, off: off}
-				err = w.attrs(u, &win.cursor, win.base, ab, &d)
-			} else if ab.fixed >= 0 && (ab.sibling < 0 || !ab.children) {
-				win.skip(uint64(ab.fixed))
-			} else {
-				sibling, err = u.skipEntry(&win.cursor, ab)
-			}
-			if win.short {
-				if !win.grow(off) {
-					return fmt.Errorf("%w: the entry at %#x is cut off", errBad, off)
-				}
-				win.uleb()
+		if role == roleSkip && ab.children && sibling.form != 0 {
+			if _, to, err := w.target(u, sibling); err == nil && to > win.pos() && to < u.end {
+				win.seek(to)
 				continue
 			}
-			if err != nil {
-				return err
-			}
-			break
 		}
-		if win.pos() > u.end {
-			return fmt.Errorf("%w: the entry at %#x exceeds its unit", errBad, off)
+		if err := w.enter(u, ab, role, off); err != nil {
+			return err
 		}
-		switch role {
-		case roleSkip:
-			if ab.children && sibling.form != 0 {
-				if _, to, err := w.target(u, sibling); err == nil && to > win.pos() && to < u.end {
-					win.seek(to)
-					continue
-				}
-			}
-		case roleScope:
-			if scoped && ab.children && ab.tag != tagLexical && ab.tag != tagTry && ab.tag != tagCatch && ab.tag != tagWith && !first {
-				next.scope = int32(len(k.scopes))
-				k.scopes = append(k.scopes, scope{top.scope, off})
-			}
-		case roleDecl:
-			next.fn, next.inl = -1, 0
-		case roleFunc:
-			next.fn, next.inl = -1, 0
-			opened, err := w.openFunc(u, &d)
-			if err != nil {
-				return err
-			}
-			if opened {
-				if !ab.children {
-					if err := w.closeFunc(u); err != nil {
-						return err
-					}
-					continue
-				}
-				next.fn, next.owner = int32(len(k.open)-1), true
-			}
-		case roleInlined:
-			added, err := w.openInlined(u, &d, top)
-			if err != nil {
-				return err
-			}
-			if added {
-				next.inl++
-			}
-		}
-		first = false
-		if !ab.children {
-			if len(k.levels) == 1 {
-				break // a unit's entry without children
-			}
-			continue
-		}
-		if len(k.levels) >= maxDepth {
-			if next.owner {
-				if err := w.closeFunc(u); err != nil {
-					return err
-				}
-			}
-			over++
-			continue
-		}
-		k.levels = append(k.levels, next)
 	}
 	// The end of the unit closes what is open: some producers leave the null
 	// entries at the end out.
@@ -252,6 +169,120 @@ func (w *worker) walkUnit(u *unit, namesOnly bool) error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// endLevel ends a list of children.
+func (w *worker) endLevel(u *unit) error {
+	k := &w.walk
+	if k.over > 0 {
+		k.over--
+		return nil
+	}
+	top := k.levels[len(k.levels)-1]
+	if k.levels = k.levels[:len(k.levels)-1]; len(k.levels) == 1 { // the end of the unit's own entry
+		k.levels = k.levels[:0]
+	}
+	if top.owner {
+		return w.closeFunc(u)
+	}
+	return nil
+}
+
+// roleOf returns what the walk does with an entry, and notes the scope of a
+// declaration.
+func (k *walk) roleOf(ab *abbrev, off uint64) role {
+	top := &k.levels[len(k.levels)-1]
+	role := ab.role
+	if k.namesOnly && role == roleFunc {
+		role = roleDecl
+	}
+	if k.over > 0 || role == roleInlined && (top.fn < 0 || k.namesOnly) {
+		role = roleSkip
+	}
+	if k.scoped && ab.named && !ab.linkage && (role == roleDecl || role == roleFunc) {
+		k.decls = append(k.decls, decl{off, top.scope})
+	}
+	return role
+}
+
+// readEntry reads the values of an entry behind its abbreviation: of a function or an
+// inlined call into walk.die, of others only the reference to their sibling, if they
+// have one.
+func (w *worker) readEntry(u *unit, ab *abbrev, role role, off uint64) (sibling value, err error) {
+	win := &w.win
+	for {
+		switch {
+		case role == roleFunc || role == roleInlined:
+			w.walk.die = die{ab: ab, off: off}
+			err = w.attrs(u, &win.cursor, win.base, ab, &w.walk.die)
+		case ab.fixed >= 0 && (ab.sibling < 0 || !ab.children):
+			win.skip(uint64(ab.fixed))
+		default:
+			sibling, err = u.skipEntry(&win.cursor, ab)
+		}
+		if !win.short {
+			break
+		}
+		if !win.grow(off) {
+			return sibling, fmt.Errorf("%w: the entry at %#x is cut off", errBad, off)
+		}
+		win.uleb() // the abbreviation
+		err = nil
+	}
+	if err == nil && win.pos() > u.end {
+		err = fmt.Errorf("%w: the entry at %#x exceeds its unit", errBad, off)
+	}
+	return sibling, err
+}
+
+// enter does with an entry what its role says, and goes on to its children.
+func (w *worker) enter(u *unit, ab *abbrev, role role, off uint64) error {
+	k := &w.walk
+	top := k.levels[len(k.levels)-1]
+	next := level{scope: top.scope, fn: top.fn, inl: top.inl}
+	switch role {
+	case roleScope:
+		if k.scoped && ab.children && ab.tag != tagLexical && ab.tag != tagTry && ab.tag != tagCatch && ab.tag != tagWith && k.inside {
+			next.scope = int32(len(k.scopes))
+			k.scopes = append(k.scopes, scope{top.scope, off})
+		}
+	case roleDecl:
+		next.fn, next.inl = -1, 0
+	case roleFunc:
+		next.fn, next.inl = -1, 0
+		opened, err := w.openFunc(u, &k.die)
+		if err != nil {
+			return err
+		}
+		if opened && !ab.children {
+			return w.closeFunc(u)
+		}
+		if opened {
+			next.fn, next.owner = int32(len(k.open)-1), true
+		}
+	case roleInlined:
+		added, err := w.openInlined(u, &k.die, top)
+		if err != nil {
+			return err
+		}
+		if added {
+			next.inl++
+		}
+	}
+	k.inside = true
+	switch {
+	case !ab.children && len(k.levels) == 1: // a unit's entry without children
+		k.levels = k.levels[:0]
+	case !ab.children:
+	case len(k.levels) >= maxDepth:
+		k.over++
+		if next.owner {
+			return w.closeFunc(u)
+		}
+	default:
+		k.levels = append(k.levels, next)
 	}
 	return nil
 }
