@@ -86,7 +86,7 @@ var mayImport = map[string][]string{
 	"internal/web": {"internal/auth", "internal/blob", "internal/depot", "internal/report", "internal/retention", "internal/stage", "internal/wire"},
 
 	// intake drives stages through an interface; the server mounts it.
-	"internal/intake": {"internal/clip", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},
+	"internal/intake": {"internal/clip", "internal/durable", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},
 
 	// Commands wire everything; test rooms help tests only.
 	"cmd/symdepot":                     nil,

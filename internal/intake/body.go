@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/unpack"
 )
@@ -165,16 +166,25 @@ const spoolPattern = "body-*"
 type spool struct {
 	*os.File
 	h    *Handler
-	name string // if it has another one than that of File
 	size int64
 }
 
-// moveTo renames the file to a name that the next process finds. If that is not
-// possible, the file is lost with this process.
-func (s *spool) moveTo(name string) {
-	if os.Rename(s.Name(), name) == nil {
-		s.name = name
+// moveTo renames the file to a name that the next process finds. The file is closed
+// meanwhile: Windows renames no open file. After an error only Close may be called.
+func (s *spool) moveTo(name string) error {
+	if err := s.File.Close(); err != nil {
+		return err
 	}
+	if err := durable.RetryRename(func() error { return os.Rename(s.Name(), name) }); err != nil {
+		return err
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		_ = os.Remove(name) // the client sends it again
+		return err
+	}
+	s.File = f
+	return nil
 }
 
 // spool writes a body to a file. also receive the bytes too.
@@ -221,7 +231,7 @@ func (s *spool) Close() error {
 	s.h.spooled.Add(-s.size)
 	s.size = 0
 	_ = s.File.Close() // it was only read since
-	return os.Remove(first(s.name, s.Name()))
+	return os.Remove(s.Name())
 }
 
 // reader returns a reader of the whole file.

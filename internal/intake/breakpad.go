@@ -189,7 +189,7 @@ func findBreakpad(h *Handler, key string) (*breakpadUpload, bool) {
 		return nil, false
 	}
 	if f, err := os.Open(u.body); err == nil {
-		u.file = &spool{File: f, h: h, name: u.body}
+		u.file = &spool{File: f, h: h}
 		if info, err := f.Stat(); err == nil {
 			u.file.size = info.Size()
 		}
@@ -343,9 +343,13 @@ func serveUploadData(x *exchange) error {
 	}
 	if u.file != nil {
 		u.file.Close()
+		u.file = nil
+	}
+	if err := s.moveTo(u.body); err != nil {
+		s.Close()
+		return err
 	}
 	u.file = s
-	s.moveTo(u.body)
 	return x.text(http.StatusOK, "OK")
 }
 

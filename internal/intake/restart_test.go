@@ -208,3 +208,29 @@ func TestTeckenRestart(t *testing.T) {
 		})
 	}
 }
+
+// TestBreakpadRestart restarts the server between the requests of one upload.
+func TestBreakpadRestart(t *testing.T) {
+	t.Parallel()
+	for _, killed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("killed %v", killed), func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			created := s.expect(t, http.MethodPost, "/in/Game/1/v1/uploads:create?key=good", nil, 200, "", "Authorization", "-")
+			url, key := after(t, created, `"uploadUrl": "`), after(t, created, `"uploadKey": "`)
+			complete := "/in/Game/1/v1/uploads/" + key + ":complete?key=good"
+			ask := `{"symbol_id":{"debug_file":"prog","debug_id":"` + symID + `"}}`
+			s.restart(t, killed)
+			s.expect(t, http.MethodPost, complete, strings.NewReader(ask), 400, "no file was sent", "Authorization", "-")
+			s.expect(t, http.MethodPut, url, strings.NewReader(strings.Replace(symText, "prog", "next", 1)), 200, "", "Authorization", "-")
+			s.expect(t, http.MethodPut, url, strings.NewReader(symText), 200, "", "Authorization", "-") // replaces it
+			s.restart(t, killed)
+			s.expect(t, http.MethodPost, complete, strings.NewReader(ask), 200, `"result": "OK"`, "Authorization", "-")
+			s.wantTransactions(t, "Game 1: prog")
+			s.expect(t, http.MethodPost, complete, strings.NewReader(ask), 404, "no such upload", "Authorization", "-")
+			if !killed { // Windows keeps files that the other server has open
+				s.wantNoState(t, factsPattern, spoolPattern)
+			}
+		})
+	}
+}
