@@ -29,12 +29,14 @@ func systemCommands() map[string]func() {
 
 // curlOptions are the options of one call of curl.
 type curlOptions struct {
-	method, ranges, dump, format, body string
-	upload, form, user                 string // -T FILE, -F NAME=@FILE, -u USER:PASSWORD
-	etagSave, etagCompare              string
-	headers, outputs, urls             []string
-	fail, head                         bool
-	retries                            int
+	method, ranges, dump, format string
+	body                         []byte
+	upload, user                 string // -T FILE, -u USER:PASSWORD
+	etagSave, etagCompare        string
+	forms                        []string // -F NAME=VALUE or NAME=@FILE
+	headers, outputs, urls       []string
+	fail, head                   bool
+	retries                      int
 }
 
 // curl does what the scripts ask of curl.
@@ -60,6 +62,20 @@ func curl(args []string) int {
 			o.etagCompare = value()
 		case "--write-out":
 			o.format = strings.ReplaceAll(value(), `\n`, "\n")
+		case "--form":
+			o.addForm(value())
+		case "--data":
+			o.send([]byte(value()))
+		case "--data-binary":
+			content := []byte(value())
+			if name, ok := strings.CutPrefix(string(content), "@"); ok {
+				var err error
+				if content, err = os.ReadFile(name); err != nil {
+					fmt.Fprintln(os.Stderr, "curl:", err)
+					return 26
+				}
+			}
+			o.send(content)
 		case "--config":
 			if err := o.config(value()); err != nil {
 				fmt.Fprintln(os.Stderr, "curl:", err)
@@ -90,11 +106,11 @@ func curl(args []string) int {
 				case 'X':
 					o.method = value()
 				case 'd':
-					o.body = value()
+					o.send([]byte(value()))
 				case 'T':
 					o.upload, o.method = value(), http.MethodPut
 				case 'F':
-					o.form, o.method = value(), http.MethodPost
+					o.addForm(value())
 				case 'u':
 					o.user = value()
 				default:
@@ -127,6 +143,18 @@ func curl(args []string) int {
 		}
 	}
 	return code
+}
+
+// send makes content the body of the request, which is a POST then.
+func (o *curlOptions) send(content []byte) {
+	o.body = content
+	if o.method == http.MethodGet {
+		o.method = http.MethodPost
+	}
+}
+
+func (o *curlOptions) addForm(member string) {
+	o.forms, o.method = append(o.forms, member), http.MethodPost
 }
 
 // config reads a file of lines url = "…" and output = "…".
@@ -242,30 +270,39 @@ func (o *curlOptions) fetch(url, output string) (failed bool, err error) {
 
 // content returns the body of the request and its type.
 func (o *curlOptions) content() (body []byte, kind string, err error) {
-	if o.upload != "" {
+	switch {
+	case o.upload != "":
 		body, err = os.ReadFile(o.upload)
 		return body, "", err
-	}
-	if o.form == "" {
-		return []byte(o.body), "", nil
-	}
-	field, name, ok := strings.Cut(o.form, "=@")
-	if !ok {
-		return nil, "", fmt.Errorf("this small curl takes -F NAME=@FILE only, not %s", o.form)
-	}
-	file, err := os.ReadFile(name)
-	if err != nil {
-		return nil, "", err
+	case o.body != nil:
+		return o.body, "application/x-www-form-urlencoded", nil
+	case len(o.forms) == 0:
+		return nil, "", nil
 	}
 	var b bytes.Buffer
 	form := multipart.NewWriter(&b)
-	part, err := form.CreateFormFile(field, filepath.Base(name))
-	if err == nil {
-		_, err = part.Write(file)
+	for _, member := range o.forms {
+		field, value, _ := strings.Cut(member, "=")
+		name, isFile := strings.CutPrefix(value, "@")
+		if !isFile {
+			if err := form.WriteField(field, value); err != nil {
+				return nil, "", err
+			}
+			continue
+		}
+		file, err := os.ReadFile(name)
+		if err != nil {
+			return nil, "", err
+		}
+		part, err := form.CreateFormFile(field, filepath.Base(name))
+		if err == nil {
+			_, err = part.Write(file)
+		}
+		if err != nil {
+			return nil, "", err
+		}
 	}
-	if err == nil {
-		err = form.Close()
-	}
+	err = form.Close()
 	return b.Bytes(), form.FormDataContentType(), err
 }
 
