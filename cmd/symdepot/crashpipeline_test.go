@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/symtest"
 )
@@ -107,6 +108,12 @@ func TestCrashPipeline(t *testing.T) {
 	}
 	if status, _ := get("/gone.pdb/0123456789ABCDEF0123456789ABCDEF1/gone.pdb", sentry); status != 404 {
 		t.Errorf("gone.pdb: status %d, want 404", status)
+	}
+	if symtest.Wine() != "" { // the server is killed there: its regular work stores the counts
+		symtest.Await(t, time.Minute, "the stored counts", func() bool {
+			_, text := get("/missing.csv?name=gone*", sentry)
+			return strings.Contains(text, "gone.pdb")
+		})
 	}
 	if err := srv.stop(); err != nil { // the counts are stored
 		t.Errorf("serve: %v\n%s", err, srv.log.String())
