@@ -44,8 +44,8 @@ type walk struct {
 // oracle returns the path of a program that scripts/oracles builds, or skips.
 func oracle(t *testing.T, name string) string {
 	t.Helper()
-	path := filepath.Join(os.Getenv("SYMDEPOT_PEERS"), "rust/bin", name)
-	if _, err := os.Stat(path); err != nil {
+	path, err := exec.LookPath(filepath.Join(os.Getenv("SYMDEPOT_PEERS"), "rust/bin", name))
+	if err != nil {
 		t.Skipf("%s is not in SYMDEPOT_PEERS; scripts/oracles builds it", name)
 	}
 	return path

@@ -537,8 +537,8 @@ func oracleRoots() []string {
 func TestDumpSyms(t *testing.T) {
 	t.Parallel()
 	peers := os.Getenv("SYMDEPOT_PEERS")
-	tool := filepath.Join(peers, "rust/bin/dump_syms")
-	if _, err := os.Stat(tool); err != nil {
+	tool, err := exec.LookPath(filepath.Join(peers, "rust/bin/dump_syms"))
+	if err != nil {
 		t.Skip("dump_syms is not in SYMDEPOT_PEERS; scripts/oracles builds it")
 	}
 	if os.Getenv("SYMDEPOT_TORTURE") == "" && os.Getenv("SYMDEPOT_STORE_ORACLE") == "" {
