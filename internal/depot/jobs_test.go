@@ -20,6 +20,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/peer"
 	"github.com/symdepot/symdepot/internal/symcachework"
@@ -47,7 +48,9 @@ func TestMain(m *testing.M) {
 	}
 	transcodetest.Main()
 	peer.SetReach(time.Minute) // of a busy machine
-	os.Exit(m.Run())
+	code := m.Run()
+	pgtest.End()
+	os.Exit(code)
 }
 
 // movable is a clock that a test moves while others read it.

@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/peer"
@@ -48,12 +49,24 @@ func openServers(t *testing.T, n int, opt Options) (list []*Depot) {
 	return list
 }
 
+// newDatabase returns a database of the shared server that has all tables of an
+// index.
+func newDatabase(t *testing.T) string {
+	t.Helper()
+	return pgtest.Shared(t).Made(t, "index", func(where string) error {
+		db, err := index.Open(t.Context(), where, index.Options{Placed: true})
+		if err != nil {
+			return err
+		}
+		return db.Close()
+	})
+}
+
 // newServers returns a function that opens a further server of one depot, which
 // the caller closes.
 func newServers(t *testing.T) (open func(opt Options) *Depot) {
 	t.Helper()
-	where := pgtest.New(t).Database(t)
-	s3 := buckettest.S3(t)
+	where, s3 := newDatabase(t), buckettest.S3(t)
 	return func(opt Options) *Depot {
 		t.Helper()
 		b, err := upstream.OpenBucket(&bucket.S3Config{Bucket: s3.Bucket, Prefix: "depot", Endpoint: s3.Endpoint, Region: "us-east-1", AccessKey: s3.User, SecretKey: s3.Secret},

@@ -36,7 +36,7 @@ func onRetained(t *testing.T, test func(t *testing.T, d *Depot, c *movable)) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		pgtest.New(t)
+		pgtest.Shared(t)
 		c := &movable{}
 		test(t, openServers(t, 1, Options{Now: c.now})[0], c)
 	})
@@ -521,7 +521,7 @@ func TestYearOfNightliesPostgres(t *testing.T) {
 	if os.Getenv("SYMDEPOT_TORTURE") == "" {
 		t.Skip("pushes a year of builds into a bucket: runs with make torture (SYMDEPOT_TORTURE=1)")
 	}
-	pgtest.New(t)
+	pgtest.Shared(t)
 	c := &movable{}
 	d := openServers(t, 1, Options{Now: c.now})[0]
 	yearOfNightlies(t, d, c, 365, 200)

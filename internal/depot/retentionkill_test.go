@@ -15,7 +15,6 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
-	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/upstream"
@@ -110,7 +109,7 @@ func TestRetentionKilledPostgres(t *testing.T) {
 	if os.Getenv("SYMDEPOT_TORTURE") == "" {
 		t.Skip("starts and kills processes for minutes: runs with make torture (SYMDEPOT_TORTURE=1)")
 	}
-	database, s3 := pgtest.New(t).Database(t), buckettest.S3(t)
+	database, s3 := newDatabase(t), buckettest.S3(t)
 	where, err := json.Marshal(sharedDepot{database, s3.Endpoint, s3.Bucket, s3.User, s3.Secret, t.TempDir()})
 	if err != nil {
 		t.Fatal(err)

@@ -131,7 +131,7 @@ func onDepots(t *testing.T, test func(t *testing.T, d *Depot)) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		pgtest.New(t)
+		pgtest.Shared(t)
 		test(t, openServers(t, 1, Options{})[0])
 	})
 }

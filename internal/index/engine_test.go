@@ -26,34 +26,23 @@ func onEngines(t *testing.T, test func(t *testing.T)) {
 	})
 }
 
-// migrated is an index on each engine that has all tables and nothing in them: a
-// database of the shared server, and a file.
+// migrated is an index in a file that has all tables and nothing in them.
 var migrated struct {
-	database, file sync.Once
-	name           string
-	bytes          []byte
+	once  sync.Once
+	bytes []byte
 }
 
 // newDatabase returns a database of the shared server that has all tables. To copy
 // them takes a fifth of the time that it takes to make them.
 func newDatabase(t testing.TB) string {
 	t.Helper()
-	s := pgtest.Shared(t)
-	migrated.database.Do(func() {
-		where := s.Database(t)
+	return pgtest.Shared(t).Made(t, "index", func(where string) error {
 		db, err := Open(t.Context(), where, Options{})
-		if err == nil {
-			err = db.Close()
-		}
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		migrated.name = s.Snapshot(t, where)
+		return db.Close()
 	})
-	if migrated.name == "" {
-		t.Fatal("the database that is copied could not be made; the test that tried says why")
-	}
-	return s.Copied(t, migrated.name)
 }
 
 // newIndex returns an index that has all tables, on the engine of the test.
@@ -63,7 +52,7 @@ func newIndex(t testing.TB) string {
 		return newDatabase(t)
 	}
 	path := filepath.Join(t.TempDir(), "index.db")
-	migrated.file.Do(func() {
+	migrated.once.Do(func() {
 		db, err := Open(t.Context(), path, Options{})
 		if err == nil {
 			err = db.Close()

@@ -79,7 +79,7 @@ func TestCopiesDoNotDelete(t *testing.T) {
 			}
 		},
 		"dump": func(t *testing.T) (string, func(*testing.T) string) {
-			pg := pgtest.New(t)
+			pg := pgtest.Shared(t)
 			where := pg.Database(t)
 			return where, func(t *testing.T) string { return pg.Restored(t, where) }
 		},

@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/symtest"
@@ -30,8 +29,9 @@ type Server struct {
 	port      int
 	cred      *credential
 
-	mu sync.Mutex
-	n  int
+	mu   sync.Mutex
+	n    int
+	made map[string]*made
 }
 
 // bin returns the folder of PostgreSQL's programs.
@@ -60,28 +60,19 @@ func version(dir string) int {
 	return n
 }
 
-// New starts a server and stops it when the test ends. Without an installed
-// PostgreSQL it skips the test, or fails it where PostgreSQL is required.
+// New starts a server and stops it when the test ends; the TestMain of its package
+// calls End. Without an installed PostgreSQL it skips the test, or fails it where
+// PostgreSQL is required.
 func New(tb testing.TB) *Server {
 	tb.Helper()
 	s := prepare(tb)
-	if from := shared.empty.Load(); from != nil {
-		s.copyData(tb, *from, s.data)
-	} else {
-		s.initialize(tb)
-	}
+	s.copyData(tb, initialized(tb), s.data)
 	s.Start(tb)
 	tb.Cleanup(func() { s.Stop(tb, "immediate") })
 	return s
 }
 
-func (s *Server) initialize(tb testing.TB) {
-	tb.Helper()
-	s.run(tb, "initdb", "-D", s.data, "-U", "symdepot", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
-}
-
-// copyData copies the data folder of a server that has never run. initdb takes more
-// than a second of processor time.
+// copyData copies the data folder of a server that has never run.
 func (s *Server) copyData(tb testing.TB, from, to string) {
 	tb.Helper()
 	if err := filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
@@ -140,20 +131,49 @@ func prepare(tb testing.TB) *Server {
 	return s
 }
 
+// shared is what the tests of this process share, until End.
 var shared struct {
-	once   sync.Once
-	server *Server
-	empty  atomic.Pointer[string] // a data folder that no server has used
-	life   *life
+	data, start sync.Once
+	server      *Server
+	folder      string // data of a server that has never run
+	life        life
 }
 
-// life is a test that lasts until End.
+// initialized returns the data folder of a server that has never run. initdb, which
+// makes it, takes more than a second of processor time.
+func initialized(tb testing.TB) string {
+	tb.Helper()
+	shared.data.Do(func() {
+		l := shared.life.of(tb)
+		s := prepare(l)
+		s.run(l, "initdb", "-D", s.data, "-U", "symdepot", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
+		shared.folder = s.data
+	})
+	if shared.folder == "" {
+		tb.Fatal("initdb failed; the test that called it says why")
+	}
+	return shared.folder
+}
+
+// life is how long shared things last: until End.
 type life struct {
-	testing.TB
+	mu  sync.Mutex
 	end []func()
 }
 
-func (l *life) Cleanup(f func()) { l.end = append(l.end, f) }
+// of returns a test like tb that lasts until End.
+func (l *life) of(tb testing.TB) testing.TB { return &lasting{TB: tb, life: l} }
+
+type lasting struct {
+	testing.TB
+	life *life
+}
+
+func (l *lasting) Cleanup(f func()) {
+	l.life.mu.Lock()
+	defer l.life.mu.Unlock()
+	l.life.end = append(l.life.end, f)
+}
 
 // Shared returns the server of this process, which the first call starts and End
 // stops. Tests that stop the server, or that change its settings, need one of their
@@ -163,28 +183,16 @@ func Shared(tb testing.TB) *Server {
 	if _, err := bin(); err != nil {
 		return New(tb) // skips or fails
 	}
-	shared.once.Do(func() {
-		shared.life = &life{TB: tb}
-		s := prepare(shared.life)
-		s.initialize(shared.life)
-		empty := s.data + "-empty"
-		s.copyData(shared.life, s.data, empty)
-		shared.empty.Store(&empty)
-		s.Start(shared.life)
-		shared.life.Cleanup(func() { s.Stop(shared.life, "immediate") })
-		shared.server = s
-	})
+	shared.start.Do(func() { shared.server = New(shared.life.of(tb)) })
 	if shared.server == nil {
 		tb.Fatal("the PostgreSQL server of this process did not start")
 	}
 	return shared.server
 }
 
-// End stops the server that Shared started. It is for TestMain, after all tests.
+// End stops the server that Shared started and deletes what New copies. It is for
+// TestMain, after all tests.
 func End() {
-	if shared.life == nil {
-		return
-	}
 	for _, f := range slices.Backward(shared.life.end) {
 		f()
 	}

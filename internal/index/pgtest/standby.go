@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -164,6 +165,39 @@ func (s *Server) Copied(tb testing.TB, snapshot string) (where string) {
 	s.mu.Unlock()
 	s.SQL(tb, "CREATE DATABASE "+name+" TEMPLATE "+snapshot)
 	return s.URL(name)
+}
+
+// Made makes a database as make does, which gets the URL of an empty one. make runs
+// once for each kind; later databases of that kind are copies.
+func (s *Server) Made(tb testing.TB, kind string, make func(where string) error) (where string) {
+	tb.Helper()
+	s.mu.Lock()
+	m := s.made[kind]
+	if m == nil {
+		if s.made == nil {
+			s.made = map[string]*made{}
+		}
+		m = &made{}
+		s.made[kind] = m
+	}
+	s.mu.Unlock()
+	m.once.Do(func() {
+		first := s.Database(tb)
+		if err := make(first); err != nil {
+			tb.Fatalf("make a database of kind %s: %v", kind, err)
+		}
+		m.snapshot = s.Snapshot(tb, first)
+	})
+	if m.snapshot == "" {
+		tb.Fatalf("the database of kind %s could not be made; the test that tried says why", kind)
+	}
+	return s.Copied(tb, m.snapshot)
+}
+
+// made is a database that is copied.
+type made struct {
+	once     sync.Once
+	snapshot string
 }
 
 // Rewind replaces a database by the copy that Snapshot made.
