@@ -105,11 +105,12 @@ func TestWorkSymbols(t *testing.T) {
 	p.stderr.Await(t, "job done")
 }
 
-// stallingBody is a body of which the first bytes are passed on; then it stalls until ctx
-// ends.
+// stallingBody is a body of which the first bytes are passed on; then it stalls until its
+// client is gone, and breaks off. A proxy of net/http notices only later that a client
+// is gone whose body it has not read.
 type stallingBody struct {
 	io.ReadCloser
-	ctx     context.Context
+	gone    <-chan struct{}
 	left    int
 	stalled func()
 }
@@ -117,8 +118,8 @@ type stallingBody struct {
 func (p *stallingBody) Read(b []byte) (int, error) {
 	if p.left == 0 {
 		p.stalled()
-		<-p.ctx.Done()
-		return 0, p.ctx.Err()
+		<-p.gone
+		return 0, io.ErrUnexpectedEOF
 	}
 	n, err := p.ReadCloser.Read(b[:min(len(b), p.left)])
 	p.left -= n
@@ -145,15 +146,16 @@ func TestWorkSymbolsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stalled := make(chan struct{})
+	stalled, gone := make(chan struct{}), make(chan struct{})
+	leave := sync.OnceFunc(func() { close(gone) })
 	var once sync.Once
 	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		if strings.HasSuffix(r.In.URL.Path, "/complete") {
-			r.Out.Body = &stallingBody{r.Out.Body, r.In.Context(), 100, func() { once.Do(func() { close(stalled) }) }}
+			r.Out.Body = &stallingBody{r.Out.Body, gone, 100, func() { once.Do(func() { close(stalled) }) }}
 		}
 	}})
-	t.Cleanup(proxy.Close)
+	t.Cleanup(func() { leave(); proxy.Close() })
 	doomed := symbolsWorker(t, proxy.URL, w.tokenFile)
 	w.workers(t, 1)
 	got := make(chan error, 1)
@@ -180,6 +182,7 @@ func TestWorkSymbolsKilled(t *testing.T) {
 	if err := doomed.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
+	leave()
 	if s, err := w.Stats(t.Context()); err != nil || s.Contents != 1 {
 		t.Errorf("after half an upload: %d contents, error %v; want the PDB only", s.Contents, err)
 	}
