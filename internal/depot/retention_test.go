@@ -36,6 +36,7 @@ func onRetained(t *testing.T, test func(t *testing.T, d *Depot, c *movable)) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
+		symtest.Sequential(t) // the goroutines are those of the depot on disk
 		pgtest.Shared(t)
 		c := &movable{}
 		test(t, openServers(t, 1, Options{Now: c.now})[0], c)

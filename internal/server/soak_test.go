@@ -366,6 +366,9 @@ func settle(ctx context.Context, most usage) (u usage) {
 // duration.
 func TestSoak(t *testing.T) {
 	long := soakTime
+	if testing.Short() {
+		long = min(long, 10*time.Second)
+	}
 	if v := os.Getenv("SYMDEPOT_SOAK"); v != "" {
 		var err error
 		if long, err = time.ParseDuration(v); err != nil {

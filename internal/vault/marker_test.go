@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // openCopy opens a copy of the database of s on the same bucket.
@@ -79,6 +80,7 @@ func TestCopiesDoNotDelete(t *testing.T) {
 			}
 		},
 		"dump": func(t *testing.T) (string, func(*testing.T) string) {
+			symtest.Sequential(t) // the file shows the same races without a server
 			pg := pgtest.Shared(t)
 			where := pg.Database(t)
 			return where, func(t *testing.T) string { return pg.Restored(t, where) }
