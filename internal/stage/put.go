@@ -221,19 +221,25 @@ func (s *Stages) beginWriting(f *os.File, off, n int64) {
 // touchEvery is the interval at which a slow transfer records that its stage is in use.
 const touchEvery = time.Minute
 
-// copy copies a body and keeps the stage alive meanwhile.
+// copy copies a body and keeps the stage alive meanwhile. It writes whole buffers: a
+// file system keeps aligned blocks in fewer steps than the pieces that a network
+// brings.
 func (s *Stages) copy(ctx context.Context, id string, w io.Writer, r io.Reader) (n int64, err error) {
 	buf := buffers.Get().(*[128 << 10]byte)
 	defer buffers.Put(buf)
+	held := 0 // bytes in buf
 	for touched := s.now(); ; {
 		if err := ctx.Err(); err != nil {
 			return n, err
 		}
-		m, rerr := r.Read(buf[:])
-		if _, err := w.Write(buf[:m]); err != nil {
-			return n, err
+		m, rerr := r.Read(buf[held:])
+		held += m
+		if held == len(buf) || rerr != nil {
+			if _, err := w.Write(buf[:held]); err != nil {
+				return n, err
+			}
+			n, held = n+int64(held), 0
 		}
-		n += int64(m)
 		if rerr == io.EOF {
 			return n, nil
 		}
