@@ -452,20 +452,33 @@ type StageArrival struct {
 
 var openStages = inTexts("SELECT id FROM stage WHERE closed IS NULL AND ", "id", "$1")
 
+// openStage is openStages for one id, as it stands: the usual case, in which reading a
+// list would take as long as the changes.
+const openStage = "SELECT id FROM stage WHERE closed IS NULL AND id = $1"
+
 // Arrive records contents that have arrived. It ignores those of stages that are
 // no longer open.
 func (ss Stages) Arrive(ctx context.Context, arrivals []StageArrival) error {
+	if len(arrivals) == 0 {
+		return nil
+	}
 	var ids []string
 	for _, a := range arrivals {
 		ids = append(ids, a.Stage)
 	}
-	list, err := json.Marshal(ids)
-	if err != nil {
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	which, arg := openStages, ids[0]
+	if len(ids) == 1 {
+		which = openStage
+	} else if list, err := json.Marshal(ids); err != nil {
 		return ss.db.fail("record arrived contents", err)
+	} else {
+		arg = string(list)
 	}
 	return ss.db.updateUnsynced(ctx, "record arrived contents", func(w *write) error {
 		open := make(map[string]bool)
-		if err := w.each(openStages, []any{string(list)}, func(scan func(...any) error) error {
+		if err := w.each(which, []any{arg}, func(scan func(...any) error) error {
 			var id string
 			err := scan(&id)
 			open[id] = true
