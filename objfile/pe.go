@@ -542,9 +542,16 @@ func (f *peFile) features(o *Object) error {
 	return nil
 }
 
+// cutEHFrame is .eh_frame in the header of an image without debug information: GNU
+// ld then writes no string table, and cuts names after 8 bytes.
+const cutEHFrame = ".eh_fram"
+
 // sectionName resolves a name of more than 8 bytes: "/" and the decimal offset
 // in the string table, which follows the COFF symbols.
 func (f *peFile) sectionName(s peSection, strtab int64) (string, error) {
+	if s.name == cutEHFrame {
+		return ".eh_frame", nil
+	}
 	digits, ok := strings.CutPrefix(s.name, "/")
 	if !ok || strtab == 0 {
 		return s.name, nil

@@ -280,6 +280,8 @@ func TestPEFiles(t *testing.T) {
 		{"Mixed.DLL", "x86_64", "48F5DABB3000", "9B340AA93402FA264C4C44205044422E1", "Mixed Case.PDB", exe, false, "symtab"},
 		{"mingw.exe", "x86_64", "00000000d000", "44ADD8FDA5554291234E6CFDA238260D1", "", both, true, "debug symtab unwind"},
 		{"mingw-stripped.exe", "x86_64", "6B0141F07000", "44ADD8FDA5554291234E6CFDA238260D1", "", exe, true, "unwind"},
+		{"mingw32.exe", "x86", "00000000c000", "7B227777D1A4D2B1C0905CCC16959B181", "", both, true, "debug symtab unwind"},
+		{"mingw32-release.exe", "x86", "000000006000", "8078086ED29F93DE099F81C1B9F8AADD1", "", exe, true, "unwind"},
 		{"mingw.debug", "x86_64", "6B0141F0d000", "44ADD8FDA5554291234E6CFDA238260D1", "", debug, false, "debug symtab unwind"},
 	} {
 		objects, err := identifyFile(t, filepath.Join("../testdata/pe", tt.file), Options{})
