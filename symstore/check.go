@@ -424,6 +424,8 @@ func (c *checker) readTransactions(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		// Folders are listed in any order.
+		slices.SortFunc(t.refs, func(a, b Entry) int { return strings.Compare(a.Name+"/"+a.Key, b.Name+"/"+b.Key) })
 		entries := t.refs
 		if t.file {
 			list, bad, cut, err := c.s.readEntries(id)
@@ -451,16 +453,28 @@ func (c *checker) readTransactions(ctx context.Context) error {
 	return nil
 }
 
-// union adds the entries that only the refs.ptr files have. Their source paths
-// are preferred to those of a truncated line.
+// union adds the entries that only the refs.ptr files have. Entries keep the order of
+// list, with the source paths of refs: that of a truncated line may be cut.
 func union(list, refs []Entry) []Entry {
+	key := func(e Entry) string { return symfile.Fold(e.Name + "/" + e.Key) }
+	whole := map[string]Entry{}
+	for _, e := range refs {
+		if _, ok := whole[key(e)]; !ok {
+			whole[key(e)] = e
+		}
+	}
 	var out []Entry
 	seen := map[string]bool{}
-	for _, e := range append(slices.Clone(refs), list...) {
-		if k := symfile.Fold(e.Name + "/" + e.Key); !seen[k] {
-			seen[k] = true
-			out = append(out, e)
+	for _, e := range slices.Concat(list, refs) {
+		k := key(e)
+		if seen[k] {
+			continue
 		}
+		seen[k] = true
+		if w, ok := whole[k]; ok {
+			e = w
+		}
+		out = append(out, e)
 	}
 	return out
 }
