@@ -7,5 +7,5 @@ var spare []byte
 // spareCollections lets a small heap grow by about bytes before it is collected, where
 // percent is that of debug.SetGCPercent. The collector begins at a percentage of the
 // heap: with a few MiB that is many times in a second while files are received or
-// sent, and takes more time than copying them.
+// sent.
 func spareCollections(bytes, percent int) { spare = make([]byte, bytes*100/percent) }

@@ -147,7 +147,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	// The heap of a file server is small: collect it early rather than let it
 	// grow with the load, but not for every few MiB.
 	debug.SetGCPercent(50)
-	spareCollections(16<<20, 50)
+	spareCollections(8<<20, 50)
 	logs := server.NewLogWriter(a.stderr)
 	defer logs.Close()
 	log := newLogger(conf.Log.Format, a.stderr, logs)
