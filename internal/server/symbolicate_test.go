@@ -541,3 +541,31 @@ func TestSymbolicateMinGW(t *testing.T) {
 		t.Errorf("GET %s: status %d, want 200 with lines of a C file:\n%s", exe.symPath(t), got.status, got.body)
 	}
 }
+
+// TestSymbolicateSignal: the processor of a module is known, so that the address of a
+// thread that crashed is adjusted by its registers.
+func TestSymbolicateSignal(t *testing.T) {
+	w := newSymbolsWorld(t, depot.SymbolsOptions{}, SymbolsConfig{Wait: time.Minute}, true)
+	for _, tt := range []struct{ name, signal, registers, function string }{
+		{"another instruction pointer", "11", `{"rip":"0x1"}`, "crash_here"},
+		{"the address itself", "11", `{"rip":"0x213c"}`, "main"},
+		{"another signal", "6", `{"rip":"0x1"}`, "main"},
+	} {
+		// main begins at 0x113c, and crash_here ends there.
+		body := `{"signal":` + tt.signal + `,"modules":[{"type":"elf","debug_id":"` + w.program.obj.DebugID.String() + `","image_addr":"0x1000"}],` +
+			`"stacktraces":[{"registers":` + tt.registers + `,"frames":[{"instruction_addr":"0x213c"}]}]}`
+		got := w.send(t, "POST", "/symbolicate", body)
+		var a symbolicate.NativeAnswer
+		if err := json.Unmarshal([]byte(got.body), &a); err != nil || len(a.Modules) != 1 || len(a.Stacktraces) != 1 || len(a.Stacktraces[0].Frames) == 0 {
+			t.Fatalf("%s: status %d, answer %s, error %v; want a frame", tt.name, got.status, got.body, err)
+		}
+		frames := a.Stacktraces[0].Frames
+		if f := frames[len(frames)-1]; a.Modules[0].Arch != "x86_64" || f.Function != tt.function {
+			t.Errorf("%s: processor %q, function %q; want x86_64, %s", tt.name, a.Modules[0].Arch, f.Function, tt.function)
+		}
+	}
+	pdb := w.send(t, "POST", "/symbolicate", `{"modules":[{"type":"pe","debug_file":"hello-x64.pdb","debug_id":"`+w.pdb.obj.DebugID.String()+`","image_addr":"0x1000"}],"stacktraces":[{"frames":[{"instruction_addr":"0x2000"}]}]}`)
+	if !strings.Contains(pdb.body, `"arch":"x86_64"`) {
+		t.Errorf("a PDB: answer %s, want the processor x86_64", pdb.body)
+	}
+}

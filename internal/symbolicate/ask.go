@@ -47,6 +47,7 @@ type Answer struct {
 	Object   symfile.Object
 	From     string // the files of which it was made, for people
 	Code     string // file name of the program, or empty
+	Arch     string // Breakpad's word for the processor, or empty if it is unknown
 	// Missing names the files that the others refer to and that were not found, for
 	// people.
 	Missing []string
@@ -176,7 +177,7 @@ func (svc *Service) findUpstream(ctx context.Context, ask Ask, withSym bool) (*f
 
 // made returns a result that was made before.
 func (svc *Service) made(ctx context.Context, f *files, format Format) (Answer, error) {
-	a := Answer{Source: f.source(), From: f.from(), Code: f.code, Missing: f.missing}
+	a := Answer{Source: f.source(), From: f.from(), Code: f.code, Arch: f.arch(), Missing: f.missing}
 	a.Object = symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: f.name, DebugID: f.id, CodeName: f.code}
 	if format == GSYM {
 		a.Object.Kind, a.Object.Role = symfile.KindUnknown, symfile.Debug

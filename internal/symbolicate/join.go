@@ -109,6 +109,17 @@ func (f *files) from() string {
 	return strings.Join(list, ", ")
 }
 
+// arch returns the processor of the module, as the first file of the index that names
+// one does: a GSYM file does not.
+func (f *files) arch() string {
+	for _, p := range f.list {
+		if p.hit != nil && p.hit.Arch != "" {
+			return p.hit.Arch
+		}
+	}
+	return ""
+}
+
 // mostNamed is how many files of a module are described by their names.
 const mostNamed = 8
 

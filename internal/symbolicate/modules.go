@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/objtab"
@@ -157,7 +156,7 @@ func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, erro
 	}
 	var once sync.Once
 	return &Module{
-		Looker: m.looker, Name: a.Object.Name, CodeFile: a.Code, From: a.From, Missing: a.Missing, Arch: archOf(m.looker),
+		Looker: m.looker, Name: a.Object.Name, CodeFile: a.Code, From: a.From, Missing: a.Missing, Arch: a.Arch,
 		Done: func() { once.Do(func() { c.svc.modules.put(a.Content.Ref, m) }) },
 	}, nil
 }
@@ -175,12 +174,4 @@ func (c clientLookups) open(ctx context.Context, ask Ask) (Answer, *openModule, 
 		return c.svc.Depot.OpenContent(ctx, index.Content{Ref: a.Content.Ref, Size: a.Content.Size})
 	})
 	return a, m, err
-}
-
-// archOf returns the processor of a module, by Breakpad's name, if its file names it.
-func archOf(l Looker) string {
-	if t, ok := l.(interface{ Module() functab.Module }); ok {
-		return t.Module().Arch
-	}
-	return ""
 }
