@@ -164,16 +164,20 @@ func TestAnswersDuringDownload(t *testing.T) {
 				_ = resp.Body.Close()
 			}
 			// The end has to be waited for.
-			done := make(chan struct{})
+			answered, done := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(done)
 				resp, err := a.get(t, "GET", "Range: bytes=-100")
+				close(answered)
 				want := a.body[len(a.body)-100:]
 				if !sized {
 					want = a.body
 				}
 				a.want(t, resp, err, tail, want)
 			}()
+			if !sized {
+				<-answered // with the whole file, because its end is not known yet
+			}
 			a.parts <- a.body[400<<10:]
 			close(a.parts)
 			<-done
