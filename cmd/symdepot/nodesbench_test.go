@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -12,10 +13,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/proxytest"
 )
 
 // storeCounter counts the requests to a store by method, and passes them on.
@@ -168,4 +172,127 @@ func TestBenchNodes(t *testing.T) {
 		}
 		t.Logf("%-28s node %8.0f, folder %8.0f; node to folder %.2f (want %.2f: %s)", f.name, median(nodes), median(embeddeds), median(ratios), f.want, verdict)
 	}
+}
+
+// TestBenchSpread measures what further servers of a depot cost and bring: the processor
+// time of requests at four servers beside one; and cold files from two servers beside
+// one, with the database and the store 5 ms away, so that waiting decides.
+func TestBenchSpread(t *testing.T) {
+	needBench(t)
+	const runs, clients = 3, 64
+	const files = 1500 // of a run; each is requested once
+	c := newCluster(t, 4)
+	tree := t.TempDir()
+	cold := randomSyms(t, tree, 3*runs*files, 20<<10)
+	c.run(t, "add", tree)
+	missing := make([]string, 60_000)
+	for i := range missing {
+		missing[i] = fmt.Sprintf("/gone%d.pdb/%032X1/gone%d.pdb", i, i+1, i)
+	}
+	cost := func(list []*serving) float64 {
+		before := 0.0
+		for _, s := range list {
+			before -= cpuTime(t, s.cmd.Process.Pid)
+		}
+		spread(t, list, clients, missing, http.StatusNotFound)
+		for _, s := range list {
+			before += cpuTime(t, s.cmd.Process.Pid)
+		}
+		return before * 1000 / (float64(len(missing)) / 1000)
+	}
+	var one, four, ratios []float64
+	for range runs {
+		a, b := cost(c.nodes[:1]), cost(c.nodes)
+		one, four, ratios = append(one, a), append(four, b), append(ratios, b/a)
+	}
+	t.Logf("processor time of 1,000 missing keys: one server %.1f ms, four %.1f ms; four to one %.2f (want at most 1.1)", median(one), median(four), median(ratios))
+	for _, s := range c.nodes {
+		if err := s.stop(); err != nil {
+			t.Fatal(err)
+		}
+		c.killed[s] = true
+	}
+	c.moveAway(t, 2500*time.Microsecond)
+	rate := func(n int) float64 {
+		list := make([]*serving, n)
+		for i := range list {
+			s, err := c.start(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list[i] = s
+		}
+		began := time.Now()
+		spread(t, list, clients, cold[:files], http.StatusOK)
+		took := time.Since(began)
+		cold = cold[files:]
+		for _, s := range list {
+			if err := s.stop(); err != nil {
+				t.Fatal(err)
+			}
+			c.killed[s] = true
+		}
+		return files / took.Seconds()
+	}
+	var alone, both []float64
+	ratios = nil
+	for range runs {
+		a, b := rate(1), rate(2)
+		alone, both, ratios = append(alone, a), append(both, b), append(ratios, b/a)
+	}
+	t.Logf("cold files of 20 KiB, database and store 5 ms away: one server %.0f/s, two %.0f/s; two to one %.2f (want at least 1.8)", median(alone), median(both), median(ratios))
+}
+
+// moveAway puts a proxy before the database and one before the store that delay each
+// direction of the servers that are started from now on.
+func (c *cluster) moveAway(t *testing.T, delay time.Duration) {
+	t.Helper()
+	for i, kv := range c.env {
+		name, value, _ := strings.Cut(kv, "=")
+		if name != "SYMDEPOT_DEPOT" && name != "AWS_ENDPOINT_URL" {
+			continue
+		}
+		u, err := url.Parse(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := proxytest.New(t, u.Host)
+		p.Set(proxytest.Fault{Delay: delay})
+		u.Host = p.Addr()
+		c.env[i] = name + "=" + u.String()
+	}
+}
+
+// spread requests each path once from one of the servers, as several clients do.
+func spread(t *testing.T, servers []*serving, clients int, paths []string, status int) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients, DisableCompression: true}}
+	defer client.CloseIdleConnections()
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range clients {
+		all.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(paths) {
+					return
+				}
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, servers[i%len(servers)].url+paths[i], nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				resp, err := client.Do(req)
+				if err == nil {
+					_, err = io.Copy(io.Discard, resp.Body)
+					_ = resp.Body.Close()
+				}
+				if err != nil || resp.StatusCode != status {
+					t.Errorf("GET %s: %v, %v; want %d", req.URL, resp, err, status)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
 }
