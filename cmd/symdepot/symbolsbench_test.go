@@ -147,19 +147,6 @@ func TestBenchDumpSyms(t *testing.T) {
 	}
 }
 
-// cpuTime returns the processor seconds that a process has used.
-func cpuTime(t *testing.T, pid int) float64 {
-	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Skipf("needs /proc: %v", err)
-	}
-	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	user, _ := strconv.ParseFloat(f[11], 64)
-	system, _ := strconv.ParseFloat(f[12], 64)
-	return (user + system) / 100
-}
-
 // lineAddresses returns n addresses that have lines, evenly over a symbol file, and
 // the module's name and id.
 func lineAddresses(t *testing.T, sym string, n int) (name, id string, list []uint64) {
