@@ -569,3 +569,60 @@ func TestSymbolicateSignal(t *testing.T) {
 		t.Errorf("a PDB: answer %s, want the processor x86_64", pdb.body)
 	}
 }
+
+// TestSymbolicateManaged: frames with IL are looked up in portable PDBs, by the row or the
+// token of the method and the offset.
+func TestSymbolicateManaged(t *testing.T) {
+	w := &symbolsWorld{d: openDepot(t, depot.Options{})}
+	portable := addFile(t, w.d, "ppdb/lines.pdb")
+	w.pdb = addFile(t, w.d, "pdb/hello-x64.pdb")
+	w.serve(t, SymbolsConfig{Wait: time.Minute}, false)
+	guid := portable.obj.DebugID.GUID.Lower()
+	ask := func(id string, frames ...string) symbolicate.NativeAnswer {
+		t.Helper()
+		got := w.send(t, "POST", "/symbolicate", `{"platform":"csharp","modules":[{"type":"pe_dotnet","debug_id":"`+id+`","debug_file":"C:\\b\\lines.pdb","code_file":"lines.dll"}],`+
+			`"stacktraces":[{"frames":[`+strings.Join(frames, ",")+`]}]}`)
+		var a symbolicate.NativeAnswer
+		if err := json.Unmarshal([]byte(got.body), &a); err != nil || got.status != 200 || len(a.Modules) != 1 || len(a.Stacktraces) != 1 || len(a.Stacktraces[0].Frames) != len(frames) {
+			t.Fatalf("module %s: status %d, answer %s, error %v; want %d frames", id, got.status, got.body, err, len(frames))
+		}
+		return a
+	}
+	frames := []struct {
+		frame, status, file string
+		line                uint32
+	}{
+		{`{"instruction_addr":"0x0","addr_mode":"rel:0","function_id":"0x1","function":"Main"}`, "symbolicated", "/src/a.cs", 10},
+		{`{"instruction_addr":"0xc8","addr_mode":"rel:0","function_id":"0x06000001"}`, "symbolicated", "b.cs", 3},
+		{`{"instruction_addr":300,"addr_mode":"rel:0","function_id":3}`, "symbolicated", "b.cs", 4000},
+		{`{"instruction_addr":"0x0","addr_mode":"rel:0","function_id":"0x2"}`, "missing_symbol", "", 0},
+		{`{"instruction_addr":"0x0","addr_mode":"rel:0","function_id":"0x0a000001"}`, "missing_symbol", "", 0},
+		{`{"instruction_addr":"0x0","addr_mode":"rel:0"}`, "missing_symbol", "", 0},
+		{`{"instruction_addr":"0x10"}`, "unknown_image", "", 0},
+	}
+	var list []string
+	for _, f := range frames {
+		list = append(list, f.frame)
+	}
+	// Clients spell the id with the stamp of the PDB, with age 1, or with neither.
+	for _, id := range []string{portable.obj.DebugID.String(), guid + "-1", guid + "FFFFFFFF"} {
+		a := ask(id, list...)
+		if m := a.Modules[0]; m.DebugStatus != "found" {
+			t.Errorf("module %s is %s, want it found", id, m.DebugStatus)
+		}
+		for i, got := range a.Stacktraces[0].Frames {
+			if want := frames[i]; got.Status != want.status || got.AbsPath != want.file || got.Lineno != want.line {
+				t.Errorf("module %s, frame %s: %s %s:%d; want %s %s:%d", id, want.frame, got.Status, got.AbsPath, got.Lineno, want.status, want.file, want.line)
+			}
+		}
+		if got := a.Stacktraces[0].Frames[0].Function; got != "Main" {
+			t.Errorf("module %s: function %q, want the client's", id, got)
+		}
+	}
+	for _, id := range []string{w.pdb.obj.DebugID.String(), "00000000000000000000000000000eee-1", "x", ""} {
+		a := ask(id, list[0])
+		if m := a.Modules[0]; m.DebugStatus != "missing" || a.Stacktraces[0].Frames[0].Status != "missing" {
+			t.Errorf("module %q is %s, its frame %s; want missing: it has no portable PDB", id, m.DebugStatus, a.Stacktraces[0].Frames[0].Status)
+		}
+	}
+}

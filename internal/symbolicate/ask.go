@@ -151,28 +151,30 @@ func (svc *Service) findUpstream(ctx context.Context, ask Ask, withSym bool) (*f
 			debug, code = []string{"buildid", q.CodeID, "debuginfo"}, []string{"buildid", q.CodeID, "executable"}
 		}
 	}
-	fetch := func(path []string) error {
-		req, err := layout.Route(path)
-		if err != nil {
-			return fs.ErrNotExist
-		}
-		gaveUp, err := ask.Hold(ctx, func(ctx context.Context) error { return svc.Depot.Fetch(ctx, ask, req) })
-		if err == nil && gaveUp {
-			err = PendingError{}
-		}
-		return err
-	}
-	if err := fetch(debug); errors.Is(err, fs.ErrNotExist) && withSym {
+	if err := svc.fetchFile(ctx, ask, debug); errors.Is(err, fs.ErrNotExist) && withSym {
 		return svc.findUpstream(ctx, ask, false)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	if code != nil {
-		if err := fetch(code); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := svc.fetchFile(ctx, ask, code); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
 	return svc.find(ctx, ask.Products, q, withSym)
+}
+
+// fetchFile has the file at a path downloaded from the upstreams.
+func (svc *Service) fetchFile(ctx context.Context, ask Ask, path []string) error {
+	req, err := layout.Route(path)
+	if err != nil {
+		return fs.ErrNotExist
+	}
+	gaveUp, err := ask.Hold(ctx, func(ctx context.Context) error { return svc.Depot.Fetch(ctx, ask, req) })
+	if err == nil && gaveUp {
+		err = PendingError{}
+	}
+	return err
 }
 
 // made returns a result that was made before.

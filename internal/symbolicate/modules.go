@@ -15,7 +15,7 @@ import (
 // idleModule is how long an unused module stays open.
 const idleModule = 5 * time.Minute
 
-// modules are the open GSYM files, by content. The least recently used ones are
+// modules are the open GSYM files and portable PDBs, by content. The least recently used ones are
 // closed when there are too many.
 type modules struct {
 	max int
@@ -27,7 +27,7 @@ type modules struct {
 	linkText int                     // guarded by mu; bytes of names in links
 }
 
-// openModule is one open GSYM file.
+// openModule is one open file.
 type openModule struct {
 	ready  chan struct{} // closed when looker and err are set
 	looker Looker
@@ -37,7 +37,7 @@ type openModule struct {
 	used   time.Time // guarded by modules.mu
 }
 
-// get opens a GSYM file, or shares an open one. The caller calls put.
+// get opens a file, or shares an open one. The caller calls put.
 func (ms *modules) get(ctx context.Context, ref blob.Ref, open func(context.Context) (File, error)) (*openModule, error) {
 	ms.mu.Lock()
 	if ms.open == nil {
@@ -143,6 +143,9 @@ func (svc *Service) Source(ask Ask) Source { return clientLookups{svc, ask} }
 
 // Module implements Source.
 func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, error) {
+	if q.IL {
+		return c.managedModule(ctx, q)
+	}
 	ask := c.ask
 	ask.Format, ask.Module = lookupFormat, q
 	a, m, err := c.open(ctx, ask)

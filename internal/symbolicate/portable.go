@@ -3,6 +3,7 @@ package symbolicate
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"strconv"
@@ -37,15 +38,21 @@ func openPortable(path string) (*Module, error) {
 	if err != nil || len(objects) != 1 || objects[0].Kind != symfile.PortablePDB {
 		return nil, errors.Join(fs.ErrNotExist, f.Close())
 	}
-	p, err := ppdb.Open(f, info.Size())
+	p, err := openPortableAt(f, info.Size())
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
+	}
+	return &Module{Looker: p, Name: objects[0].Name, IL: true, Done: func() { _ = f.Close() }}, nil
+}
+
+// openPortableAt opens a portable PDB for lookups.
+func openPortableAt(r io.ReaderAt, size int64) (portable, error) {
+	p, err := ppdb.Open(r, size)
+	if err != nil {
+		return portable{}, err
 	}
 	lines, err := p.Lines()
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
-	}
-	return &Module{Looker: portable{lines}, Name: objects[0].Name, IL: true, Done: func() { _ = f.Close() }}, nil
+	return portable{lines}, err
 }
 
 // portable looks up positions in a portable PDB. An address is the token of a method

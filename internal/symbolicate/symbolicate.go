@@ -93,6 +93,8 @@ type ModuleQuery struct {
 	DebugID   string // as the client spells it
 	CodeFile  string // empty if unknown
 	CodeID    string // empty if unknown
+	// IL asks for the portable PDB of a module with IL, by the debug id.
+	IL bool
 }
 
 // Module is an open module.

@@ -13,8 +13,8 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// NativeRequest is a request of Symbolicator's API for native code. Sources of the
-// request are ignored: the depot is the only source.
+// NativeRequest is a request of Symbolicator's API for native code, and for IL by method
+// and offset. Sources of the request are ignored: the depot is the only source.
 type NativeRequest struct {
 	Platform    string             `json:"platform"`
 	Signal      *int               `json:"signal"`
@@ -74,6 +74,7 @@ type NativeFrame struct {
 	Instruction   Hex    `json:"instruction_addr"`
 	AddrMode      string `json:"addr_mode,omitempty"`
 	Adjust        *bool  `json:"adjust_instruction_addr,omitempty"`
+	FunctionID    *Hex   `json:"function_id,omitempty"` // of IL: the row or the metadata token of the method
 	Package       string `json:"package,omitempty"`
 	Lang          string `json:"lang,omitempty"`
 	Symbol        string `json:"symbol,omitempty"`
@@ -148,6 +149,9 @@ func (q *NativeRequest) moduleAt(f NativeFrame) (module int, rva uint64, ok bool
 	}
 	best := -1
 	for i, m := range q.Modules {
+		if m.Type == managed { // IL has offsets only
+			continue
+		}
 		if f.Instruction < m.ImageAddr || best >= 0 && m.ImageAddr <= q.Modules[best].ImageAddr {
 			continue
 		}
@@ -172,7 +176,7 @@ func Native(ctx context.Context, src Source, q NativeRequest) (NativeAnswer, err
 	for _, s := range q.Stacktraces {
 		for _, f := range s.Frames {
 			if m, _, ok := q.moduleAt(f); ok {
-				used[m] = native(q.Modules[m].Type)
+				used[m] = known(q.Modules[m].Type)
 			}
 		}
 	}
@@ -203,10 +207,10 @@ func Native(ctx context.Context, src Source, q NativeRequest) (NativeAnswer, err
 	return a, nil
 }
 
-// native reports whether a type of module has machine code.
-func native(kind string) bool {
+// known reports whether modules of a type can be looked up.
+func known(kind string) bool {
 	switch kind {
-	case "", "elf", "macho", "pe":
+	case "", "elf", "macho", "pe", managed:
 		return true
 	}
 	return false
@@ -214,7 +218,7 @@ func native(kind string) bool {
 
 // query returns the query of the depot for a module.
 func (m NativeModule) query() ModuleQuery {
-	q := ModuleQuery{DebugFile: symfile.BaseName(m.DebugFile), CodeFile: symfile.BaseName(m.CodeFile), CodeID: m.CodeID}
+	q := ModuleQuery{DebugFile: symfile.BaseName(m.DebugFile), CodeFile: symfile.BaseName(m.CodeFile), CodeID: m.CodeID, IL: m.Type == managed}
 	if q.DebugFile == "" {
 		q.DebugFile = q.CodeFile
 	}
@@ -230,7 +234,7 @@ func (m *NativeModule) note(used bool, o opened, candidates bool) {
 	switch {
 	case !used:
 		m.DebugStatus = "unused"
-		if !native(m.Type) {
+		if !known(m.Type) {
 			m.DebugStatus = "unsupported"
 		}
 	case o.Module != nil:
@@ -339,6 +343,9 @@ func (q *NativeRequest) frame(n int, f NativeFrame, s NativeStacktrace, modules 
 			f.Status = "malformed"
 		}
 		return []NativeFrame{f}
+	}
+	if o.IL {
+		return []NativeFrame{f.managedFrame(o, rva)}
 	}
 	lookup := rva
 	if q.adjusts(n, f, s, o.Arch) && rva > 0 {

@@ -139,7 +139,7 @@ func TestV5Refuses(t *testing.T) {
 
 func TestNative(t *testing.T) {
 	t.Parallel()
-	const body = `{"platform":"native","modules":[{"type":"pe","debug_id":"%s","debug_file":"C:\\b\\xul.pdb","code_file":"C:\\b\\xul.dll","image_addr":"0x10000","image_size":16777216},{"type":"elf","debug_id":"%s","code_file":"/lib/b.so","image_addr":"0x9000000"},{"type":"pe_dotnet","image_addr":0}],
+	const body = `{"platform":"native","modules":[{"type":"pe","debug_id":"%s","debug_file":"C:\\b\\xul.pdb","code_file":"C:\\b\\xul.dll","image_addr":"0x10000","image_size":16777216},{"type":"elf","debug_id":"%s","code_file":"/lib/b.so","image_addr":"0x9000000"},{"type":"wasm","image_addr":0}],
 		"stacktraces":[{"registers":{"rip":"0xb3e3f7"},"frames":[{"instruction_addr":"0xb3e3f7"},{"instruction_addr":"0x11","addr_mode":"rel:0"},{"instruction_addr":"0x9000005"},{"instruction_addr":"0x5"}]}]}`
 	const id, other = "00000000000000000000000000000abc-1", "00000000000000000000000000000eee-0"
 	q, err := ParseNative(fmt.Appendf(nil, body, id, other))

@@ -8,6 +8,7 @@ import (
 	"github.com/symdepot/symdepot/breakpad"
 	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/gsym"
+	"github.com/symdepot/symdepot/ppdb"
 )
 
 // Write writes a table in a format. What the table lacks is said in INFO records of
@@ -35,6 +36,10 @@ const lookupFormat = GSYM
 
 // openLooker opens a file of lookupFormat.
 func openLooker(r io.ReaderAt, size int64) (Looker, error) {
+	var magic [4]byte
+	if n, _ := r.ReadAt(magic[:], 0); n == len(magic) && string(magic[:]) == ppdb.Magic {
+		return openPortableAt(r, size)
+	}
 	f, err := gsym.NewFile(r, size, 0)
 	if err != nil {
 		return nil, err
