@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -333,14 +334,19 @@ func (k *soak) quiet() (left []os.DirEntry, err error) {
 	return left, err
 }
 
-// usage is what a process holds.
+// usage is what a process holds; files are those that no thread needs.
 type usage struct {
 	goroutines, files int
 	heap              uint64
 }
 
+// within reports whether u is at most most.
+func (u usage) within(most usage) bool {
+	return u.goroutines <= most.goroutines && u.files <= most.files && u.heap <= most.heap
+}
+
 func (u usage) String() string {
-	return fmt.Sprintf("%d goroutines, %d files, %d KiB", u.goroutines, u.files, u.heap>>10)
+	return fmt.Sprintf("%d goroutines, %d files besides those of threads, %d KiB", u.goroutines, u.files, u.heap>>10)
 }
 
 // settle waits until no more than most is held, or for a while.
@@ -351,11 +357,8 @@ func settle(ctx context.Context, most usage) (u usage) {
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		u = usage{runtime.NumGoroutine(), 0, m.HeapAlloc}
-		if list, err := os.ReadDir("/proc/self/fd"); err == nil {
-			u.files = len(list)
-		}
-		return u.goroutines <= most.goroutines && u.files <= most.files && u.heap <= most.heap
+		u = usage{runtime.NumGoroutine(), openFiles() - ofThread*pprof.Lookup("threadcreate").Count(), m.HeapAlloc}
+		return u.within(most)
 	})
 	return u
 }
@@ -382,7 +385,7 @@ func TestSoak(t *testing.T) {
 	most := usage{before.goroutines + 10, before.files + 10, before.heap + before.heap/2 + 8<<20}
 	after := settle(t.Context(), most)
 	t.Logf("before: %v; after: %v; answers: %v", before, after, k.saw)
-	if after.goroutines > most.goroutines || after.files > most.files || after.heap > most.heap {
+	if !after.within(most) {
 		t.Errorf("grown from %v to %v, want no growth", before, after)
 		if after.goroutines > most.goroutines {
 			buf := make([]byte, 1<<20)
