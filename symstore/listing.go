@@ -124,8 +124,9 @@ func (l *listings) list(root *os.Root, dir string) map[string]string {
 func byFolded(names []string) map[string]string {
 	m := make(map[string]string, len(names))
 	for _, n := range names {
-		if have, ok := m[symfile.Fold(n)]; !ok || n < have {
-			m[symfile.Fold(n)] = n
+		folded := symfile.Fold(n)
+		if have, ok := m[folded]; !ok || n < have {
+			m[folded] = n
 		}
 	}
 	return m
