@@ -333,6 +333,7 @@ func TestKill(t *testing.T) {
 type figures struct {
 	Keys             int64
 	Open             time.Duration
+	Filter           time.Duration // until the first filter of the process is there
 	P50, P99, Max    time.Duration
 	PerSecond        int
 	RSSAfter, RSSMax int // KiB
@@ -423,5 +424,13 @@ func childFigures(path string, arg int) error {
 	}
 	f.Keys = s.Lookups
 	f.RSSAfter, f.RSSMax = status("VmRSS"), status("VmHWM")
+	if os.Getenv("SYMDEPOT_INDEX_FILTER") != "" {
+		// Until the filter is there, misses are looked up.
+		start = time.Now()
+		if err := db.NewFilter().Refresh(ctx, 1); err != nil {
+			return err
+		}
+		f.Filter = time.Since(start)
+	}
 	return errors.Join(json.NewEncoder(os.Stdout).Encode(f), db.Close())
 }
