@@ -21,6 +21,7 @@ import (
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -230,6 +231,37 @@ func TestSymbolsOfUpstream(t *testing.T) {
 			wantJobs(t, d, 1)
 			wantCached(t, d, 1)
 		})
+	}
+}
+
+// TestManagedOfUpstream: the portable PDB of a module with IL is downloaded where that is
+// configured, and looked up.
+func TestManagedOfUpstream(t *testing.T) {
+	pdb := testdata(t, "ppdb/lines.pdb")
+	objects, err := objfile.Identify(bytes.NewReader(pdb.body), int64(len(pdb.body)), "lines.pdb", objfile.Options{IDs: true})
+	if err != nil || len(objects) != 1 {
+		t.Fatalf("Identify: %v, %v; want one object", objects, err)
+	}
+	for _, making := range []symbolicate.Making{symbolicate.MakeHeld, symbolicate.MakeUpstream} {
+		far := &elsewhere{name: "far"}
+		far.sends("lines.pdb", pdb.body)
+		d, _ := withUpstreams(t, Options{Symbols: SymbolsOptions{Make: making}}, far)
+		src := d.Symbols.Source(SymbolsAsk{Hold: func(ctx context.Context, wait func(context.Context) error) (bool, error) { return false, wait(ctx) }})
+		m, err := src.Module(t.Context(), symbolicate.ModuleQuery{DebugFile: "lines.pdb", DebugID: objects[0].DebugID.Breakpad(), IL: true})
+		if making == symbolicate.MakeHeld {
+			if !errors.Is(err, fs.ErrNotExist) || far.asked.Load() != 0 {
+				t.Errorf("%s: error %v, upstream asked %d times; want not found and never", making, err, far.asked.Load())
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v; want the portable PDB", making, err)
+		}
+		a, ok := m.Lookup(0x06000001<<32 | 9)
+		if !ok || len(a.Frames) != 1 || a.Frames[0].File != "/src/a.cs" || a.Frames[0].Line != 12 {
+			t.Errorf("%s: %+v, %t; want /src/a.cs:12", making, a, ok)
+		}
+		m.Done()
 	}
 }
 
