@@ -234,6 +234,29 @@ func TestSymbolsOfUpstream(t *testing.T) {
 	}
 }
 
+// TestManagedOfTree: a portable PDB in a served folder is looked up. A Windows PDB under
+// such a key is not.
+func TestManagedOfTree(t *testing.T) {
+	store := t.TempDir()
+	const guid = "00112233445566778899AABBCCDDEEFF"
+	place(t, store, "000Admin/lastid.txt", []byte("0000000001"))
+	place(t, store, "lines.pdb/"+guid+"ffffffff/lines.pdb", testdata(t, "ppdb/lines.pdb").body)
+	place(t, store, "hello.pdb/"+guid+"ffffffff/hello.pdb", testdata(t, "pdb/hello-x64.pdb").body)
+	d := withSources(t, &clock{t: time.Now()}, store)
+	src := d.Symbols.Source(SymbolsAsk{})
+	m, err := src.Module(t.Context(), symbolicate.ModuleQuery{DebugFile: "lines.pdb", DebugID: guid + "1", IL: true})
+	if err != nil {
+		t.Fatalf("module: %v; want the portable PDB of the folder", err)
+	}
+	defer m.Done()
+	if a, ok := m.Lookup(0x06000001<<32 | 9); !ok || len(a.Frames) != 1 || a.Frames[0].File != "/src/a.cs" || a.Frames[0].Line != 12 {
+		t.Errorf("%+v, %t; want /src/a.cs:12", a, ok)
+	}
+	if _, err := src.Module(t.Context(), symbolicate.ModuleQuery{DebugFile: "hello.pdb", DebugID: guid + "1", IL: true}); err == nil {
+		t.Error("a Windows PDB is opened for IL, want an error")
+	}
+}
+
 // TestManagedOfUpstream: the portable PDB of a module with IL is downloaded where that is
 // configured, and looked up.
 func TestManagedOfUpstream(t *testing.T) {
