@@ -202,7 +202,7 @@ func (fn *function) rows() iter.Seq[row] {
 }
 
 // decodeCalls decodes the tree of inlined calls. Its root is the function itself. s is
-// used meanwhile.
+// working memory: nothing of it is kept.
 func (fn *function) decodeCalls(b []byte, s *scratch) error {
 	c := &cursor{b: b}
 	fn.calls, fn.ranges = nil, nil

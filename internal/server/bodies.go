@@ -28,8 +28,9 @@ var errLongBody = errors.New("the request is too long")
 type unreadable struct{ error }
 
 // bodies is the memory of the bodies of requests for symbolication. A body takes
-// memory as its bytes arrive. When no memory is left, the body of the slowest client
-// gives way: one of which the next part has taken longer than slow.
+// memory as its bytes arrive. When no memory is left, the request of the slowest client
+// is refused with errBusy and its memory is freed, if its client has sent its current
+// part for longer than slow.
 type bodies struct {
 	slow time.Duration
 
