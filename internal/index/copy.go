@@ -39,7 +39,7 @@ var copied = []struct{ name, columns, key string }{
 	{"removed_file", "tx_id, no, name, folded, kind, id, size, sha256", "tx_id, no"},
 	{"removed_key", "id, tx_id, no", "id, tx_id, no"},
 	{"usage_day", "day, product_id, transactions, files, bytes, own, cached, garbage, trash", "day, product_id"},
-	{"token", "id, hash, name, scopes, products, created, expires, last_used, revoked, created_by, uploads, origin, keep", "id"},
+	{"token", "id, hash, name, scopes, products, created, expires, last_used, revoked, created_by, uploads, origin, keep, kind, parent, facts", "id"},
 }
 
 // ErrNotEmpty means that an index to copy into has transactions already.

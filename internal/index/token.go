@@ -33,6 +33,27 @@ type TokenRow struct {
 	Origin [32]byte
 	// Keep is the time after which the row of an exchanged token may be deleted.
 	Keep time.Time
+	// Kind is KindSignIn for the sign-in of a browser; empty: a token.
+	Kind string
+	// Parent is the id of the token that a sign-in was begun with; empty: none.
+	Parent string
+	// Facts describe a sign-in, as JSON of the caller.
+	Facts string
+}
+
+// KindSignIn is the kind of a sign-in.
+const KindSignIn = "signin"
+
+// ErrManySignIns means that there are as many sign-ins as there may be.
+var ErrManySignIns = errors.New("too many browsers are signed in")
+
+// SignInLimits bound the sign-ins that are stored.
+type SignInLimits struct {
+	// Idle is the time without a use after which a sign-in has ended.
+	Idle time.Duration
+	// Each is how many one principal (TokenRow.CreatedBy) may have; a new one ends the
+	// one that was not used for the longest time. All is how many there may be.
+	Each, All int
 }
 
 // ErrManyTokens means that there are as many exchanged tokens as there may be.
@@ -41,17 +62,18 @@ var ErrManyTokens = errors.New("too many exchanged tokens are valid")
 // maxExchanged limits the exchanged tokens.
 const maxExchanged = 10_000
 
-const tokenColumns = "id, hash, name, scopes, products, created, expires, last_used, revoked, created_by, uploads, origin, keep"
+const tokenColumns = "id, hash, name, scopes, products, created, expires, last_used, revoked, created_by, uploads, origin, keep, kind, parent, facts"
 
 func scanToken(scan func(...any) error) (t TokenRow, err error) {
 	var hash, origin []byte
 	var scopes string
-	var products, uploads sql.NullString
+	var products, uploads, kind, parent, facts sql.NullString
 	var created, expires, used, revoked, keep sql.NullInt64
-	if err := scan(&t.ID, &hash, &t.Name, &scopes, &products, &created, &expires, &used, &revoked, &t.CreatedBy, &uploads, &origin, &keep); err != nil {
+	if err := scan(&t.ID, &hash, &t.Name, &scopes, &products, &created, &expires, &used, &revoked, &t.CreatedBy, &uploads, &origin, &keep, &kind, &parent, &facts); err != nil {
 		return t, err
 	}
 	t.Uploads, t.Keep = uploads.String, fromMillis(keep)
+	t.Kind, t.Parent, t.Facts = kind.String, parent.String, facts.String
 	copy(t.Origin[:], origin)
 	t.Created, t.Expires, t.LastUsed, t.Revoked = fromMillis(created), fromMillis(expires), fromMillis(used), fromMillis(revoked)
 	if copy(t.Hash[:], hash) != len(t.Hash) {
@@ -73,8 +95,49 @@ func scanToken(scan func(...any) error) (t TokenRow, err error) {
 // not be kept are deleted.
 func (ts Tokens) Put(ctx context.Context, t TokenRow) error {
 	const op = "add a token"
+	if t.Kind != "" {
+		return ts.db.fail(op, errors.New("this is no token"))
+	}
+	args, err := ts.row(&t)
+	if err != nil {
+		return ts.db.fail(op, err)
+	}
+	return ts.db.update(ctx, op, func(w *write) error {
+		if t.Origin != [32]byte{} {
+			if err := w.exchange(ts.db.now()); err != nil {
+				return err
+			}
+		}
+		if err := w.insertToken(args); err != nil {
+			return err
+		}
+		return w.changed()
+	})
+}
+
+// PutSignIn adds the sign-in of a browser, durably, and deletes those that have
+// ended. If there are too many, the error is ErrManySignIns.
+func (ts Tokens) PutSignIn(ctx context.Context, t TokenRow, l SignInLimits) error {
+	const op = "add a sign-in"
+	if t.Kind != KindSignIn || t.CreatedBy == "" || t.Expires.IsZero() {
+		return ts.db.fail(op, errors.New("the sign-in has no principal or no end"))
+	}
+	args, err := ts.row(&t)
+	if err != nil {
+		return ts.db.fail(op, err)
+	}
+	return ts.db.update(ctx, op, func(w *write) error {
+		if err := w.signIn(&t, l, ts.db.now()); err != nil {
+			return err
+		}
+		return w.insertToken(args)
+	})
+}
+
+// row returns the values of a new row, in the order of tokenColumns.
+func (ts Tokens) row(t *TokenRow) ([]any, error) {
 	if t.ID == "" || t.Hash == [32]byte{} {
-		return ts.db.fail(op, errors.New("the token has no id or no hash"))
+		return nil, errors.New("the token has no id or no hash")
 	}
 	if t.Created.IsZero() {
 		t.Created = ts.db.now()
@@ -84,40 +147,61 @@ func (ts Tokens) Put(ctx context.Context, t TokenRow) error {
 	}
 	scopes, err := json.Marshal(t.Scopes)
 	if err != nil {
-		return ts.db.fail(op, err)
+		return nil, err
 	}
-	var products any
+	var products, origin any
 	if t.Products != nil {
 		b, err := json.Marshal(t.Products)
 		if err != nil {
-			return ts.db.fail(op, err)
+			return nil, err
 		}
 		products = string(b)
 	}
-	var origin, uploads any
 	if t.Origin != [32]byte{} {
 		origin = t.Origin[:]
 	}
-	if t.Uploads != "" {
-		uploads = text(t.Uploads)
-	}
-	return ts.db.update(ctx, op, func(w *write) error {
-		if origin != nil {
-			if err := w.exchange(ts.db.now()); err != nil {
-				return err
-			}
+	orNull := func(s string) any {
+		if s == "" {
+			return nil
 		}
-		n, err := w.exec(`INSERT INTO token (id, hash, name, scopes, products, created, expires, last_used, revoked, created_by, uploads, origin, keep)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT DO NOTHING`, text(t.ID), t.Hash[:], text(t.Name), string(scopes), products,
-			t.Created.UnixMilli(), millis(t.Expires), millis(t.LastUsed), millis(t.Revoked), text(t.CreatedBy), uploads, origin, millis(t.Keep))
-		if err != nil {
+		return text(s)
+	}
+	return []any{text(t.ID), t.Hash[:], text(t.Name), string(scopes), products, t.Created.UnixMilli(), millis(t.Expires), millis(t.LastUsed), millis(t.Revoked),
+		text(t.CreatedBy), orNull(t.Uploads), origin, millis(t.Keep), orNull(t.Kind), orNull(t.Parent), orNull(t.Facts)}, nil
+}
+
+func (w *write) insertToken(args []any) error {
+	n, err := w.exec("INSERT INTO token ("+tokenColumns+`)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT DO NOTHING`, args...)
+	if err == nil && n == 0 {
+		err = fmt.Errorf("token %v: %w", args[0], fs.ErrExist)
+	}
+	return err
+}
+
+// signIn makes room for a sign-in.
+func (w *write) signIn(t *TokenRow, l SignInLimits, now time.Time) error {
+	if _, err := w.exec("DELETE FROM token WHERE kind = $1 AND (expires <= $2 OR coalesce(last_used, created) <= $3)", KindSignIn, now.UnixMilli(), now.Add(-l.Idle).UnixMilli()); err != nil {
+		return err
+	}
+	n, err := w.exec(`DELETE FROM token WHERE kind = $1 AND id IN (SELECT id FROM token WHERE kind = $1 AND created_by = $2
+		ORDER BY coalesce(last_used, created) DESC, id LIMIT 1000000 OFFSET $3)`, KindSignIn, text(t.CreatedBy), l.Each-1)
+	if err != nil {
+		return err
+	}
+	if n > 0 { // other servers must not go on with them
+		if err := w.changed(); err != nil {
 			return err
 		}
-		if n == 0 {
-			return fmt.Errorf("token %s: %w", t.ID, fs.ErrExist)
-		}
-		return w.changed()
-	})
+	}
+	var all int
+	if err := w.row("SELECT count(*) FROM token WHERE kind = $1", []any{KindSignIn}, &all); err != nil {
+		return err
+	}
+	if all >= l.All {
+		return ErrManySignIns
+	}
+	return nil
 }
 
 // exchange deletes the exchanged tokens that need not be kept, and returns
@@ -136,8 +220,8 @@ func (w *write) exchange(now time.Time) error {
 	return nil
 }
 
-// ByHash returns the token with a hash, including revoked and expired ones. If
-// there is none, the error is fs.ErrNotExist.
+// ByHash returns the token or the sign-in with a hash, including revoked and expired
+// ones. If there is none, the error is fs.ErrNotExist.
 func (ts Tokens) ByHash(ctx context.Context, hash [32]byte) (TokenRow, error) {
 	t, err := scanToken(func(dest ...any) error {
 		return ts.db.points.row(ctx, "SELECT "+tokenColumns+" FROM token WHERE hash = $1", []any{hash[:]}, dest...)
@@ -150,25 +234,54 @@ func (ts Tokens) ByHash(ctx context.Context, hash [32]byte) (TokenRow, error) {
 
 // List returns all tokens, oldest first.
 func (ts Tokens) List(ctx context.Context) ([]TokenRow, error) {
+	return ts.list(ctx, "list tokens", "kind IS NULL")
+}
+
+// SignIns returns all sign-ins, oldest first, including those that have ended and are
+// not deleted yet.
+func (ts Tokens) SignIns(ctx context.Context) ([]TokenRow, error) {
+	return ts.list(ctx, "list sign-ins", "kind = '"+KindSignIn+"'")
+}
+
+func (ts Tokens) list(ctx context.Context, op, where string) ([]TokenRow, error) {
 	list := []TokenRow{}
-	err := ts.db.scans.each(ctx, true, "SELECT "+tokenColumns+" FROM token ORDER BY created, id", nil, func(scan func(...any) error) (bool, error) {
+	err := ts.db.scans.each(ctx, true, "SELECT "+tokenColumns+" FROM token WHERE "+where+" ORDER BY created, id", nil, func(scan func(...any) error) (bool, error) {
 		t, err := scanToken(scan)
 		list = append(list, t)
 		return true, err
 	})
-	return list, ts.db.fail("list tokens", err)
+	return list, ts.db.fail(op, err)
 }
 
-// Revoke revokes a token, durably. The generation increases. A token that was
-// revoked before keeps its time; an unknown one is fs.ErrNotExist.
+// Revoke revokes a token and ends the sign-ins that were begun with it, durably. The
+// generation increases. A token that was revoked before keeps its time; an unknown one
+// is fs.ErrNotExist.
 func (ts Tokens) Revoke(ctx context.Context, id string) error {
 	return ts.db.update(ctx, "revoke a token", func(w *write) error {
-		n, err := w.exec("UPDATE token SET revoked = coalesce(revoked, $2) WHERE id = $1", text(id), ts.db.now().UnixMilli())
+		n, err := w.exec("UPDATE token SET revoked = coalesce(revoked, $2) WHERE id = $1 AND kind IS NULL", text(id), ts.db.now().UnixMilli())
 		if err != nil {
 			return err
 		}
 		if n == 0 {
 			return fmt.Errorf("token %s: %w", id, fs.ErrNotExist)
+		}
+		if _, err := w.exec("DELETE FROM token WHERE kind = $2 AND parent = $1", text(id), KindSignIn); err != nil {
+			return err
+		}
+		return w.changed()
+	})
+}
+
+// EndSignIn ends a sign-in, durably. The generation increases. An unknown one is
+// fs.ErrNotExist.
+func (ts Tokens) EndSignIn(ctx context.Context, id string) error {
+	return ts.db.update(ctx, "end a sign-in", func(w *write) error {
+		n, err := w.exec("DELETE FROM token WHERE id = $1 AND kind = $2", text(id), KindSignIn)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return fmt.Errorf("sign-in %s: %w", id, fs.ErrNotExist)
 		}
 		return w.changed()
 	})

@@ -207,3 +207,111 @@ func testExchangedTokens(t *testing.T) {
 		t.Errorf("the origin of a forgotten token: %v", err)
 	}
 }
+
+func TestSignIns(t *testing.T) { onEngines(t, testSignIns) }
+
+// testSignIns: sign-ins are stored beside the tokens and are not listed with them. A
+// principal has a limited number of them, and so have all together; what has ended is
+// deleted; the end of one, and that of its token, changes the generation.
+func testSignIns(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	limits := SignInLimits{Idle: 12 * time.Hour, Each: 3, All: 5}
+	const week = 7 * 24 * time.Hour
+	n := 0
+	put := func(by, parent string, life time.Duration) error {
+		n++
+		row := TokenRow{ID: string('a' + rune(n)), Hash: ref(n), Name: by, Kind: KindSignIn, Scopes: []string{}, Created: c.t, Expires: c.t.Add(life), CreatedBy: by, Parent: parent, Facts: `{"method":"basic"}`}
+		if err := db.Tokens.PutSignIn(t.Context(), row, limits); err != nil {
+			return err
+		}
+		got, err := db.Tokens.ByHash(t.Context(), row.Hash)
+		if d := cmp.Diff(row, got); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+		return err
+	}
+	must := func(by, parent string, life time.Duration) {
+		t.Helper()
+		if err := put(by, parent, life); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have := func(want string) {
+		t.Helper()
+		list, err := db.Tokens.SignIns(t.Context())
+		ids := ""
+		for _, r := range list {
+			ids += r.ID
+		}
+		if ids != want || err != nil {
+			t.Errorf("the sign-ins are %q, %v; want %q", ids, err, want)
+		}
+	}
+	changes := func(what string, want bool, do func()) {
+		t.Helper()
+		before, err := db.Generation(t.Context())
+		do()
+		after, err2 := db.Generation(t.Context())
+		if (before != after) != want || err != nil || err2 != nil {
+			t.Errorf("%s: the generation goes from %d to %d (%v, %v), want a change: %v", what, before, after, err, err2, want)
+		}
+	}
+	if err := db.Tokens.Put(t.Context(), TokenRow{ID: "token", Hash: ref(100), Name: "ci", Scopes: []string{"read"}, Created: c.t}); err != nil {
+		t.Fatal(err)
+	}
+	changes("a new sign-in", false, func() { must("basic:alice", "", week) }) // b
+	c.hours(1)
+	must("basic:alice", "", week)      // c
+	must("token:token", "token", week) // d
+	must("basic:bob", "", 2*time.Hour) // e
+	list, err := db.Tokens.List(t.Context())
+	if len(list) != 1 || list[0].ID != "token" || err != nil {
+		t.Errorf("the tokens are %+v, %v; want the token alone", list, err)
+	}
+	c.hours(1)
+	must("basic:alice", "", week) // f
+	have("bcdef")
+	if err := db.Tokens.Touch(t.Context(), map[string]time.Time{"b": c.t}); err != nil {
+		t.Fatal(err)
+	}
+	c.hours(1)
+	// c makes room, which was not used for the longest time; e has expired.
+	changes("a sign-in beyond those of its principal", true, func() { must("basic:alice", "", week) }) // g
+	have("bdfg")
+	must("basic:carol", "", week) // h
+	if err := put("basic:dave", "", week); !errors.Is(err, ErrManySignIns) {
+		t.Errorf("a sixth sign-in: %v, want ErrManySignIns", err)
+	}
+	c.hours(11)                  // b, d and f are idle
+	must("basic:dave", "", week) // j
+	have("ghj")
+	must("token:token", "token", week) // k
+	for _, id := range []string{"nobody", "token"} {
+		if err := db.Tokens.EndSignIn(t.Context(), id); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the end of the sign-in %s: %v, want ErrNotExist", id, err)
+		}
+	}
+	if err := db.Tokens.Revoke(t.Context(), "g"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a sign-in is revoked as a token: %v, want ErrNotExist", err)
+	}
+	changes("the end of a sign-in", true, func() {
+		if err := db.Tokens.EndSignIn(t.Context(), "g"); err != nil {
+			t.Error(err)
+		}
+	})
+	have("hjk")
+	if err := db.Tokens.Revoke(t.Context(), "token"); err != nil {
+		t.Error(err)
+	}
+	have("hj")
+	for _, row := range []TokenRow{{ID: "z", Hash: ref(90)}, {ID: "z", Hash: ref(90), Kind: KindSignIn, CreatedBy: "a"}, {ID: "z", Hash: ref(90), Kind: KindSignIn, Expires: c.t}} {
+		if err := db.Tokens.PutSignIn(t.Context(), row, limits); err == nil {
+			t.Errorf("entered %+v, want an error", row)
+		}
+	}
+	if err := db.Tokens.Put(t.Context(), TokenRow{ID: "z", Hash: ref(90), Kind: KindSignIn}); err == nil {
+		t.Error("a sign-in is entered as a token, want an error")
+	}
+	clean(t, db)
+}
