@@ -210,7 +210,7 @@ func (s *keySet) load(ctx context.Context) (map[string]any, error) {
 	if s.client == nil {
 		return nil, errors.New("this server makes no connections; set jwks_file")
 	}
-	b, err := s.get(ctx, strings.TrimSuffix(s.issuer, "/")+"/.well-known/openid-configuration", maxDiscovery)
+	b, err := s.discovery(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -226,6 +226,11 @@ func (s *keySet) load(ctx context.Context) (map[string]any, error) {
 		return nil, fmt.Errorf("%s: %w", where, err)
 	}
 	return keys, nil
+}
+
+// discovery returns the metadata of the issuer.
+func (s *keySet) discovery(ctx context.Context) ([]byte, error) {
+	return s.get(ctx, strings.TrimSuffix(s.issuer, "/")+"/.well-known/openid-configuration", maxDiscovery)
 }
 
 func (s *keySet) get(ctx context.Context, where string, limit int64) ([]byte, error) {
@@ -270,11 +275,16 @@ func parseDiscovery(b []byte, issuer string) (string, error) {
 	if d.Issuer != issuer {
 		return "", fmt.Errorf("the metadata are those of the issuer %.200q", d.Issuer)
 	}
-	u, err := url.Parse(d.Keys)
-	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || !strings.HasPrefix(issuer, "http:")) {
+	if !isEndpoint(d.Keys, issuer) {
 		return "", fmt.Errorf("the metadata have no URL of keys with https, but %.200q", d.Keys)
 	}
 	return d.Keys, nil
+}
+
+// isEndpoint reports whether a text is a URL that the metadata of an issuer may name.
+func isEndpoint(text, issuer string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Host != "" && u.User == nil && (u.Scheme == "https" || u.Scheme == "http" && strings.HasPrefix(issuer, "http:"))
 }
 
 // parseKeys reads the keys for signatures in a key set (RFC 7517 section 5). Keys

@@ -1,5 +1,6 @@
 // Package oidc verifies the id tokens (OpenID Connect Core 1.0) that CI systems
-// give to their jobs, and decides by the rules of the operator what a job may do.
+// give to their jobs, and decides by the rules of the operator what a job may do. It
+// also lets people sign in at an OpenID provider.
 //
 // Only issuers that a rule names are asked for their keys, never one that a token
 // names. The keys are cached, and are read again for an unknown key at most once a
@@ -64,6 +65,16 @@ type Options struct {
 	Log *slog.Logger
 }
 
+func (o Options) withDefaults() Options {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
 // Verifier verifies id tokens. It is safe for concurrent use.
 type Verifier struct {
 	rules   []Rule
@@ -74,12 +85,7 @@ type Verifier struct {
 // New returns a verifier. The error names the rule at fault. Files of keys are
 // read, issuers are not asked.
 func New(rules []Rule, opt Options) (*Verifier, error) {
-	if opt.Now == nil {
-		opt.Now = time.Now
-	}
-	if opt.Log == nil {
-		opt.Log = slog.New(slog.DiscardHandler)
-	}
+	opt = opt.withDefaults()
 	v := &Verifier{rules: rules, issuers: map[string]*keySet{}, now: opt.Now}
 	for i, r := range rules {
 		if err := r.Check(); err != nil {
@@ -109,7 +115,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Grant, error) {
 	if err != nil {
 		return Grant{}, err
 	}
-	expires, err := v.timely(claims)
+	expires, err := timely(claims, v.now())
 	if err != nil {
 		return Grant{}, err
 	}
@@ -169,7 +175,12 @@ func (v *Verifier) claims(ctx context.Context, token string) (Claims, error) {
 	if set == nil {
 		return nil, refuse("this server trusts no issuer %.200q", issuer)
 	}
-	key, err := set.key(ctx, h.Kid, h.Alg)
+	return set.verified(ctx, h, sig)
+}
+
+// verified returns the claims of a token of the issuer, if the signature is valid.
+func (s *keySet) verified(ctx context.Context, h header, sig *jose.JSONWebSignature) (Claims, error) {
+	key, err := s.key(ctx, h.Kid, h.Alg)
 	if err != nil {
 		return nil, err
 	}
@@ -181,8 +192,7 @@ func (v *Verifier) claims(ctx context.Context, token string) (Claims, error) {
 }
 
 // timely checks the times of a token (RFC 7519 section 4.1) and returns its end.
-func (v *Verifier) timely(c Claims) (expires time.Time, err error) {
-	now := v.now()
+func timely(c Claims, now time.Time) (expires time.Time, err error) {
 	at := func(name string) (t time.Time, ok bool, err error) {
 		x, there := c[name]
 		if !there {

@@ -50,12 +50,10 @@ const maxMatch, maxPattern, maxName, maxLabel = 32, 1024, 256, 256
 
 // Check returns an error if the rule is not valid or is dangerous.
 func (r *Rule) Check() error {
-	u, err := url.Parse(r.Issuer)
+	if err := checkIssuer(r.Issuer, "https://token.actions.githubusercontent.com", r.KeysFile != ""); err != nil {
+		return err
+	}
 	switch {
-	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
-		return fmt.Errorf("issuer: the URL of an issuer is expected, such as https://token.actions.githubusercontent.com, not %q", r.Issuer)
-	case u.Scheme == "http" && r.KeysFile == "" && !isLoopback(u.Hostname()):
-		return errors.New("issuer: keys that come over plain HTTP could be forged; use https, or set jwks_file")
 	case r.Audience == "":
 		return errors.New("audience: the audience of the tokens is expected, such as the URL of this server")
 	case len(r.Write) == 0:
@@ -81,6 +79,18 @@ func (r *Rule) Check() error {
 		if strings.ContainsAny(placeholder.ReplaceAllString(s, ""), "{}") {
 			return fmt.Errorf("%s: %q has braces that are not those of a claim, such as {ref}", what, s)
 		}
+	}
+	return nil
+}
+
+// checkIssuer checks the URL of an issuer. hasKeys: its keys are not asked for.
+func checkIssuer(issuer, example string, hasKeys bool) error {
+	u, err := url.Parse(issuer)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		return fmt.Errorf("issuer: the URL of an issuer is expected, such as %s, not %q", example, issuer)
+	case u.Scheme == "http" && !hasKeys && !isLoopback(u.Hostname()):
+		return errors.New("issuer: keys that come over plain HTTP could be forged; use https, or set jwks_file")
 	}
 	return nil
 }

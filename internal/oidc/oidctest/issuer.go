@@ -29,6 +29,8 @@ type Issuer struct {
 	requests int
 	down     bool
 	answer   func(w http.ResponseWriter, r *http.Request) bool
+	client   *Client
+	codes    map[string]grant
 }
 
 // Key is a key of an issuer.
@@ -115,9 +117,14 @@ func (i *Issuer) serve(w http.ResponseWriter, r *http.Request) {
 	case answer != nil && answer(w, r):
 	case r.URL.Path == "/keys":
 		_, _ = w.Write(KeySet(keys...))
+	case r.URL.Path == "/authorize":
+		i.authorize(w, r)
+	case r.URL.Path == "/token":
+		i.token(w, r)
 	default:
 		u := "http://" + r.Host
-		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": i.URL, "jwks_uri": u + "/keys", "response_types_supported": []string{"id_token"}})
+		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": i.URL, "jwks_uri": u + "/keys", "response_types_supported": []string{"code", "id_token"},
+			"authorization_endpoint": u + "/authorize", "token_endpoint": u + "/token"})
 	}
 }
 
