@@ -37,6 +37,20 @@ func (s tokenStore) TouchToken(ctx context.Context, used map[string]time.Time) e
 	return s.d.Tokens.Touch(ctx, used)
 }
 
+// PutSignIn implements auth.Store.
+func (s tokenStore) PutSignIn(ctx context.Context, row auth.TokenRow, limits auth.SignInLimits) error {
+	err := s.d.Tokens.PutSignIn(ctx, depot.Token(row), index.SignInLimits(limits))
+	if errors.Is(err, index.ErrManySignIns) {
+		err = auth.ErrManySignIns
+	}
+	return err
+}
+
+// EndSignIn implements auth.Store.
+func (s tokenStore) EndSignIn(ctx context.Context, id string) error {
+	return s.d.Tokens.EndSignIn(ctx, id)
+}
+
 // tokenAPI is the API's view of the gate and the depot's tokens.
 type tokenAPI struct {
 	*auth.Gate
@@ -46,11 +60,21 @@ type tokenAPI struct {
 // List implements web.Tokens.
 func (s tokenAPI) List(ctx context.Context) ([]auth.TokenRow, error) {
 	rows, err := s.d.Tokens.List(ctx)
+	return tokenRows(rows), err
+}
+
+// SignIns implements web.Tokens.
+func (s tokenAPI) SignIns(ctx context.Context) ([]auth.TokenRow, error) {
+	rows, err := s.d.Tokens.SignIns(ctx)
+	return tokenRows(rows), err
+}
+
+func tokenRows(rows []depot.Token) []auth.TokenRow {
 	list := make([]auth.TokenRow, len(rows))
 	for i := range rows {
 		list[i] = auth.TokenRow(rows[i])
 	}
-	return list, err
+	return list
 }
 
 // Revoke implements web.Tokens.

@@ -26,6 +26,7 @@ const (
 	MethodBasic       Method = "basic"
 	MethodNegotiate   Method = "negotiate"
 	MethodCertificate Method = "certificate"
+	MethodOIDC        Method = "oidc" // sign-in of a browser at an OpenID provider
 )
 
 // Identity is an authenticated principal. The zero Identity is anonymous.
@@ -34,9 +35,12 @@ type Identity struct {
 	// user@REALM, or what the certificate's rule gives. Empty: anonymous.
 	Name   string
 	Method Method
-	// Carrier is where the request had the token: "path", "basic", "bearer" or
-	// "header".
+	// Carrier is where the request had the credentials: "path", "basic", "bearer",
+	// "header", "negotiate" or, for a sign-in, "cookie".
 	Carrier string
+	// SignIn is the id of the sign-in whose cookie the request has; empty: none. Method
+	// is that of the sign-in.
+	SignIn string
 	// TokenID is the id of the token, never the token.
 	TokenID string
 	// Scopes and Products are the token's; nil Products are all products.
@@ -49,6 +53,8 @@ type Identity struct {
 	Exchanged bool
 	// SIDs are the Windows groups in the Kerberos ticket, if they are read.
 	SIDs []string
+	// Groups are the groups that an OpenID provider said.
+	Groups []string
 	// Until is when the credentials expire; zero is never.
 	Until time.Time
 
@@ -84,6 +90,13 @@ type TokenRow struct {
 	// deleted after Keep.
 	Origin [32]byte
 	Keep   time.Time
+	// Kind is KindSignIn for the sign-in of a browser, which is no token; empty: a token.
+	Kind string
+	// Parent is the id of the token that a sign-in was begun with and ends with; empty:
+	// none.
+	Parent string
+	// Facts are those of a sign-in, as JSON of this package.
+	Facts string
 }
 
 // Uploads are the defaults of a token for the files that are uploaded with it.
@@ -99,9 +112,9 @@ type Uploads struct {
 	Build *oidc.Build `json:"build,omitempty"`
 }
 
-// Store stores tokens. It is safe for concurrent use.
+// Store stores tokens and sign-ins. It is safe for concurrent use.
 type Store interface {
-	// TokenByHash returns the token with the given hash, even if it is
+	// TokenByHash returns the token or the sign-in with the given hash, even if it is
 	// revoked or expired. If there is none, the error is fs.ErrNotExist.
 	TokenByHash(ctx context.Context, hash [32]byte) (TokenRow, error)
 	// PutToken adds a token. If its hash or its origin is known, the error is
@@ -110,6 +123,10 @@ type Store interface {
 	// TouchToken records when tokens, given by id, were last used. It ignores
 	// unknown ids.
 	TouchToken(ctx context.Context, used map[string]time.Time) error
+	// PutSignIn adds a sign-in. If there are too many, the error is ErrManySignIns.
+	PutSignIn(ctx context.Context, row TokenRow, limits SignInLimits) error
+	// EndSignIn deletes a sign-in; an unknown one is fs.ErrNotExist.
+	EndSignIn(ctx context.Context, id string) error
 }
 
 // noStore is a Store without tokens.
@@ -122,3 +139,7 @@ func (noStore) TokenByHash(context.Context, [32]byte) (TokenRow, error) {
 func (noStore) PutToken(context.Context, TokenRow) error { return errStore }
 
 func (noStore) TouchToken(context.Context, map[string]time.Time) error { return nil }
+
+func (noStore) PutSignIn(context.Context, TokenRow, SignInLimits) error { return errStore }
+
+func (noStore) EndSignIn(context.Context, string) error { return errStore }

@@ -121,10 +121,17 @@ func readBasic(s string) credential {
 		return credential{kind: kindToken, carrier: "basic", secret: password}
 	case password == "" && IsToken(user):
 		return credential{kind: kindToken, carrier: "basic", secret: user}
+	}
+	return passwordCredential(user, password)
+}
+
+// passwordCredential is a user name with its password.
+func passwordCredential(user, password string) credential {
+	switch {
 	case user == "" || len(user) > maxName || len(password) > maxPassword:
-		return badCredential("the Basic user name or password is empty or too long")
+		return badCredential("the user name or password is empty or too long")
 	case !utf8.ValidString(user) || strings.ContainsFunc(user, unicode.IsControl):
-		return badCredential("the Basic user name contains control characters or is not valid UTF-8")
+		return badCredential("the user name contains control characters or is not valid UTF-8")
 	}
 	return credential{kind: kindPassword, carrier: "basic", user: user, secret: password}
 }

@@ -72,6 +72,9 @@ type Config struct {
 	OIDC       []oidc.Rule
 	OIDCClient func(server string) *http.Client
 
+	// SignIn is the OpenID provider at which browsers sign in; nil: none.
+	SignIn *oidc.LoginConfig
+
 	// Generation, for several servers on one Store, returns a number that changes
 	// when any of them revokes a token, without a query; ok is false while it is not
 	// known. Nil: a revocation takes effect within five seconds.
@@ -109,6 +112,8 @@ type Gate struct {
 	tickets   negotiator // nil: none
 	store     Store
 	jobs      *oidc.Verifier // of id tokens of CI jobs; nil: none are exchanged
+	login     *oidc.Login    // of browsers; nil: none
+	attempts  guesses        // to sign in at the OpenID provider, by address
 	rules     certRules
 	anonymous Rights
 	offers    []string
@@ -144,7 +149,7 @@ type ticket struct {
 // clients are asked for them, unless anonymous access is configured too.
 func (cfg *Config) policy() (*Policy, error) {
 	p := cfg.Policy
-	p.Demand = p.Demand || p.Anonymous == nil && (cfg.Users != "" || cfg.Keytab != "" || len(cfg.Certificates) > 0)
+	p.Demand = p.Demand || p.Anonymous == nil && (cfg.Users != "" || cfg.Keytab != "" || len(cfg.Certificates) > 0 || cfg.SignIn != nil)
 	return NewPolicy(p)
 }
 
@@ -201,6 +206,11 @@ func New(cfg Config, store Store, log *slog.Logger) (*Gate, error) {
 			return nil, err
 		}
 	}
+	if cfg.SignIn != nil {
+		if g.login, err = oidc.NewLogin(*cfg.SignIn, oidc.Options{Client: cfg.OIDCClient, Now: cfg.Now, Log: log}); err != nil {
+			return nil, err
+		}
+	}
 	g.tokens = newTokens(store, g.policy, cfg.Now, cfg.Generation)
 	g.done.Go(func() { every(pollEvery, g.stop, g.tick) })
 	return g, nil
@@ -211,7 +221,11 @@ func New(cfg Config, store Store, log *slog.Logger) (*Gate, error) {
 // read. Servers of one depot with different hashes give clients different rights.
 func (g *Gate) PolicyHash() string {
 	h := sha256.New()
-	b, err := json.Marshal([]any{g.cfg.Policy, g.cfg.Certificates, g.cfg.Realms, g.cfg.OIDC})
+	rules := []any{g.cfg.Policy, g.cfg.Certificates, g.cfg.Realms, g.cfg.OIDC}
+	if in := g.cfg.SignIn; in != nil {
+		rules = append(rules, in.Issuer, in.ClientID, in.Name, in.Groups)
+	}
+	b, err := json.Marshal(rules)
 	if err != nil {
 		return ""
 	}

@@ -43,6 +43,7 @@ func (c *clock) add(d time.Duration) {
 
 // memStore keeps tokens in memory.
 type memStore struct {
+	limits  SignInLimits // of the last sign-in
 	mu      sync.Mutex
 	rows    map[[32]byte]TokenRow
 	err     error
@@ -92,6 +93,29 @@ func (s *memStore) TouchToken(_ context.Context, used map[string]time.Time) erro
 		s.touched[id] = at
 	}
 	return nil
+}
+
+func (s *memStore) PutSignIn(_ context.Context, row TokenRow, limits SignInLimits) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.full {
+		return ErrManySignIns
+	}
+	s.limits = limits
+	s.rows[row.Hash] = row
+	return nil
+}
+
+func (s *memStore) EndSignIn(_ context.Context, id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for h, r := range s.rows {
+		if r.ID == id && r.Kind == KindSignIn {
+			delete(s.rows, h)
+			return nil
+		}
+	}
+	return fs.ErrNotExist
 }
 
 func newStore() *memStore {

@@ -19,9 +19,11 @@ const AllProducts = "*"
 // except @, so *@CORP.EXAMPLE matches all principals of that realm and of no
 // other; * alone matches every authenticated principal. The prefixes "kerberos:",
 // "basic:" and "cert:" limit a pattern to one method; without a prefix it applies
-// to all three. "group:NAME" is a group of this configuration, "sid:S-1-…" a
-// Windows group, if groups are read from tickets. Tokens need no pattern: their
-// rights are stored with them.
+// to all three. "oidc:NAME" are principals that signed in at the OpenID provider: no
+// other pattern but * matches those, because the provider chooses their names.
+// "oidc-group:NAME" is a group that the provider says, "group:NAME" a group of this
+// configuration, "sid:S-1-…" a Windows group, if groups are read from tickets. Tokens
+// need no pattern: their rights are stored with them.
 type PolicyConfig struct {
 	// Demand requires credentials from all clients. It is implied if Admit or
 	// Grants are set and Anonymous is not.
@@ -99,6 +101,7 @@ type grant struct {
 type pattern struct {
 	method Method // MethodNone is any
 	sid    bool
+	claim  bool // a group of the OpenID provider
 	glob   string
 }
 
@@ -292,12 +295,16 @@ func parsePattern(s string) (pattern, error) {
 		p.method = MethodBasic
 	case word == "cert":
 		p.method = MethodCertificate
+	case word == "oidc":
+		p.method = MethodOIDC
 	case word == "sid":
 		p.sid = true
+	case word == "oidc-group":
+		p.claim = true
 	case word == "token":
 		return p, fmt.Errorf("%q: patterns do not apply to tokens; their rights are stored with them", s)
 	default:
-		return p, fmt.Errorf("%q: %q is not one of kerberos, basic, cert, sid and group", s, word)
+		return p, fmt.Errorf("%q: %q is not one of kerberos, basic, cert, oidc, sid, oidc-group and group", s, word)
 	}
 	if p.glob == "" {
 		return p, fmt.Errorf("%q has no name after the prefix", s)
@@ -310,6 +317,10 @@ func matches(list []pattern, id *Identity) bool {
 		switch {
 		case p.sid:
 			return slices.ContainsFunc(id.SIDs, func(s string) bool { return strings.EqualFold(s, p.glob) })
+		case p.claim:
+			return slices.Contains(id.Groups, p.glob)
+		case p.method == MethodNone && id.Method == MethodOIDC && p.glob != "*":
+			return false
 		case p.method != MethodNone && p.method != id.Method:
 			return false
 		}

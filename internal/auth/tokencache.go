@@ -68,14 +68,18 @@ func newTokens(s Store, p *Policy, now func() time.Time, generation func() (uint
 // find returns the identity and rights of a token. The error is errNoToken or the
 // context's, or it wraps errStore.
 func (t *tokens) find(ctx context.Context, secret, carrier string) (Identity, Rights, error) {
-	hash := HashToken(secret)
+	return t.findHash(ctx, HashToken(secret), carrier)
+}
+
+// findHash is find for the hash of a token.
+func (t *tokens) findHash(ctx context.Context, hash [32]byte, carrier string) (Identity, Rights, error) {
 	e, err := t.entry(ctx, hash)
 	if err != nil {
 		return Identity{}, Rights{}, err
 	}
 	now := t.now()
 	r := &e.row
-	if subtle.ConstantTimeCompare(r.Hash[:], hash[:]) != 1 ||
+	if r.Kind != "" || subtle.ConstantTimeCompare(r.Hash[:], hash[:]) != 1 ||
 		!r.Revoked.IsZero() && !now.Before(r.Revoked) || !r.Expires.IsZero() && !now.Before(r.Expires) {
 		return Identity{}, Rights{}, errNoToken
 	}
@@ -175,6 +179,23 @@ func (t *tokens) query(hash [32]byte) (*tokenEntry, error) {
 	e := &tokenEntry{asked: asked, state: state, known: known, row: row, upload: upload, rights: t.policy.Decide(&id)}
 	t.known[hash] = e
 	return e, nil
+}
+
+// usedSince reports whether a sign-in was begun or used after a time.
+func (t *tokens) usedSince(r *TokenRow, since time.Time) bool {
+	if r.Created.After(since) || r.LastUsed.After(since) {
+		return true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.touched[r.ID].After(since)
+}
+
+// forget drops the cached row of an id.
+func (t *tokens) forget(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.known, func(_ [32]byte, e *tokenEntry) bool { return e.row.ID == id })
 }
 
 // touch records a use. If too many are collected already, further tokens are

@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -148,6 +149,17 @@ func (p *passwords) check(ctx context.Context, remote, user, password string) er
 		p.tried.succeeded(address, user, p.now())
 	}
 	return err
+}
+
+// fingerprint identifies the stored password of a user, without telling it; empty if
+// there is no such user.
+func (p *passwords) fingerprint(user string) string {
+	hash, known := p.file.get().hashes[user]
+	if !known {
+		return ""
+	}
+	sum := hash16(user, string(hash))
+	return hex.EncodeToString(sum[:])
 }
 
 // verdictKey returns the cache key of a comparison.

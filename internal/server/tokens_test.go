@@ -30,6 +30,25 @@ func (s *tokenStore) PutToken(_ context.Context, row auth.TokenRow) error {
 	return nil
 }
 
+func (s *tokenStore) PutSignIn(_ context.Context, row auth.TokenRow, _ auth.SignInLimits) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rows[row.Hash] = row
+	return nil
+}
+
+func (s *tokenStore) EndSignIn(_ context.Context, id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for h, r := range s.rows {
+		if r.ID == id && r.Kind == auth.KindSignIn {
+			delete(s.rows, h)
+			return nil
+		}
+	}
+	return fs.ErrNotExist
+}
+
 // apiTokens is the API's view of a gate and a tokenStore.
 type apiTokens struct {
 	*auth.Gate
@@ -40,7 +59,20 @@ func (a apiTokens) List(context.Context) (list []auth.TokenRow, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.rows {
-		list = append(list, r)
+		if r.Kind == "" {
+			list = append(list, r)
+		}
+	}
+	return list, nil
+}
+
+func (a apiTokens) SignIns(context.Context) (list []auth.TokenRow, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.rows {
+		if r.Kind == auth.KindSignIn {
+			list = append(list, r)
+		}
 	}
 	return list, nil
 }
