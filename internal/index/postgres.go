@@ -152,6 +152,9 @@ func usual(cfg *pgxpool.Config, where string, opt Options) {
 	}
 	c.RuntimeParams["application_name"] = cmp.Or(c.RuntimeParams["application_name"], "symdepot")
 	c.RuntimeParams["standard_conforming_strings"] = "on"
+	// Compiling a lookup takes a hundred times as long as the lookup. PostgreSQL does that
+	// as long as it has no statistics about large tables, as after a first import.
+	c.RuntimeParams["jit"] = cmp.Or(c.RuntimeParams["jit"], "off")
 	// A process that stops in the middle of a transaction would block all writers.
 	c.RuntimeParams["idle_in_transaction_session_timeout"] = cmp.Or(c.RuntimeParams["idle_in_transaction_session_timeout"], "30000")
 }
