@@ -83,7 +83,7 @@ var mayImport = map[string][]string{
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
 	"internal/jobs": {"internal/blob", "internal/index", "internal/term", "internal/wire"},
 	// web is mounted by the server, which authenticates its requests.
-	"internal/web": {"internal/auth", "internal/blob", "internal/depot", "internal/report", "internal/retention", "internal/stage", "internal/wire"},
+	"internal/web": {"debugid", "layout", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/report", "internal/retention", "internal/stage", "internal/wire"},
 
 	// intake drives stages through an interface; the server mounts it.
 	"internal/intake": {"internal/clip", "internal/durable", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},

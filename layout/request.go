@@ -569,6 +569,24 @@ func Segments(escaped string) ([]string, error) {
 	return segs, nil
 }
 
+// Escape escapes the bytes of a path that a URL must not contain. Slashes stay, and
+// Segments returns the segments of the path again.
+func Escape(path string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(path) {
+		c := path[i]
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~/$&,;=@!'()*", c) >= 0 {
+			b.WriteByte(c)
+			continue
+		}
+		b.WriteByte('%')
+		b.WriteByte(hex[c>>4])
+		b.WriteByte(hex[c&15])
+	}
+	return b.String()
+}
+
 func splitNonEmpty(path string) []string {
 	segs := make([]string, 0, min(strings.Count(path, "/")+1, 8))
 	for s := range strings.SplitSeq(path, "/") {

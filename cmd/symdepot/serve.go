@@ -224,7 +224,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	quotas := func(ctx context.Context) (map[string]int64, error) { return web.Quotas(ctx, d.Stages()) }
 	srv, err := server.New(server.Config{
 		Usage: &server.Usage{Sum: d.Retention.Usage, Quotas: quotas},
-		API:   web.New(web.Config{Stages: d.Stages(), Retention: d.Retention, Transactions: d, Tokens: tokenAPI{guard.gate, tokenStore{d}}, Audit: guard.audit, Log: log}), Uploads: uploads, Missing: d.Missing,
+		API:   newAPI(d, guard, log, conf), Uploads: uploads, Missing: d.Missing,
 		Gate: guard.gate, Audit: guard.audit, TLS: listenerTLS,
 		Depot: d, ID: sources.ID, Log: log, Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: proxies, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
 		Paths: conf.FilePath, AccessLog: conf.Log.Requests, SymCache: conf.SymCacheServer(), Symbols: conf.SymbolsServer(d),
@@ -259,6 +259,14 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	return ln, err
 }
 
+// newAPI returns the API and the pages below /-/.
+func newAPI(d *depot.Depot, g *guard, log *slog.Logger, conf *config.Config) *web.API {
+	return web.New(web.Config{
+		Stages: d.Stages(), Retention: d.Retention, Transactions: d, Catalog: d.Catalog, Tokens: tokenAPI{g.gate, tokenStore{d}}, Audit: g.audit, Log: log,
+		Sources: d.Upstreams, Makes: conf.SymbolsServer(d).Depot != nil, Version: programVersion(),
+	})
+}
+
 // printStart prints the server's address and the settings of each client.
 func printStart(a *app, conf *config.Config, addr net.Addr, g *guard, log *slog.Logger) {
 	if f := conf.File(); f != "" {
@@ -269,11 +277,11 @@ func printStart(a *app, conf *config.Config, addr net.Addr, g *guard, log *slog.
 		base = "https" + strings.TrimPrefix(base, "http")
 	}
 	_, open := g.gate.Open()
-	fmt.Fprint(a.stdout, server.StartText(base, !open))
+	fmt.Fprint(a.stdout, web.StartText(base, !open))
 	if open {
 		return
 	}
-	fmt.Fprint(a.stdout, "\n", server.AccessText(base), "\n")
+	fmt.Fprint(a.stdout, "\n", web.AccessText(base), "\n")
 	if tcp, ok := addr.(*net.TCPAddr); ok && g.tls == nil && !tcp.IP.IsLoopback() {
 		log.Warn("credentials are sent over plain HTTP, which anybody on the network path can read; set a certificate (tls), or put a TLS proxy in front")
 	}

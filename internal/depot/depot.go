@@ -132,6 +132,8 @@ type Depot struct {
 	Retention *Retention
 	// Tokens is the part that keeps access tokens, without their secrets.
 	Tokens index.Tokens
+	// Catalog shows people what the depot holds.
+	Catalog *Catalog
 
 	name  string // for messages: the folder or the address of the database
 	dir   string // the folder, or that of this machine
@@ -201,6 +203,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	d.Check.init(opt.ScrubRate)
 	d.Tokens, d.Retention = d.db.Tokens, &Retention{d}
 	d.reads = &Reads{db: d.db}
+	d.Catalog = &Catalog{d}
 	d.forms = &forms{dir: d.dir, db: d.db, blobs: d.blobs, contents: d.contents}
 	d.forms.init()
 	others, servers := symcachework.SplitUpstreams(opt.Upstreams)

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Transaction is a transaction in JSON.
@@ -100,6 +102,11 @@ func ID(kind, codeID, debugID, buildID string) string {
 		return codeID
 	}
 	return debugID
+}
+
+// ObjectID is the id of an object as its own tools show it.
+func ObjectID(o symfile.Object) string {
+	return cmp.Or(ID(o.Kind.String(), o.CodeID, o.DebugID.Breakpad(), string(o.BuildID)), o.Hash, o.CodeID)
 }
 
 // Fault prints a fault with the files that are lost by it.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -134,7 +136,7 @@ func (s *access) challenge(x *exchange, c *auth.Challenge) {
 	h["Cache-Control"] = noStore
 	text := c.Text + "\n"
 	if c.Status == http.StatusUnauthorized {
-		text += AccessText(baseURL(x.r)) + "\n"
+		text += web.AccessText(baseURL(x.r)) + "\n"
 	}
 	s.text(x, c.Status, text)
 }
@@ -192,7 +194,7 @@ func (s *access) audit(x *exchange, r *http.Request, req *layout.Request, f *dep
 	}
 	e := auth.Event{
 		Remote: r.RemoteAddr, Agent: r.UserAgent(), Action: auth.ActionRead, Protocol: x.protocol,
-		Name: f.Object.Name, ID: shownID(f.Object), Products: products, Status: x.status, Bytes: x.bytes,
+		Name: f.Object.Name, ID: report.ObjectID(f.Object), Products: products, Status: x.status, Bytes: x.bytes,
 	}
 	e.By(&x.caller.id)
 	if e.Name == "" {

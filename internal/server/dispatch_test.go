@@ -18,6 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -40,9 +41,9 @@ func TestOwnPaths(t *testing.T) {
 		{"/symbols/index2.txt", 404, text, "not found\n"},
 		{"/robots.txt", 200, text, "User-agent: *\nDisallow: /\n"},
 		{"/favicon.ico", 200, "image/svg+xml", favicon},
-		{"/", 200, text, StartText("http://localhost", false)},
-		{"//", 200, text, StartText("http://localhost", false)},
-		{"/symbols/", 200, text, StartText("http://localhost/symbols", false)},
+		{"/", 200, text, web.StartText("http://localhost", false)},
+		{"//", 200, text, web.StartText("http://localhost", false)},
+		{"/symbols/", 200, text, web.StartText("http://localhost/symbols", false)},
 		{"/metrics/x", 404, text, "not found\n"},
 		{"/HEALTHZ", 404, text, "not found\n"},
 		{"/anything", 404, text, "not found\n"},

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -332,7 +333,7 @@ func TestBaseURL(t *testing.T) {
 			t.Errorf("%s: %s, want %s", addr, got, want)
 		}
 	}
-	text := StartText("http://127.0.0.1:8080", false)
+	text := web.StartText("http://127.0.0.1:8080", false)
 	for _, want := range []string{`_NT_SYMBOL_PATH=srv*C:\symbols*http://127.0.0.1:8080`, `_NT_SYMCACHE_PATH=C:\SymCache*http://127.0.0.1:8080`,
 		"DEBUGINFOD_URLS=http://127.0.0.1:8080\n", "--server-path http://127.0.0.1:8080 ", "--symbols-url http://127.0.0.1:8080 ", `"url": "http://127.0.0.1:8080"`} {
 		if !strings.Contains(text, want) {

@@ -4,11 +4,13 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
 // readyTimeout limits the readiness check of the depot.
@@ -30,13 +32,13 @@ func (s *ownPaths) admit(x *exchange, r *http.Request, p *place) bool {
 }
 
 func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
-	base, name := p.base, p.name
+	name := p.name
 	x.protocol = protocolOwn
 	h := x.Header()
 	h["Cache-Control"] = noCache
 	switch name {
 	case "":
-		s.root(x, r, base)
+		s.root(x, r, p)
 	case "healthz":
 		s.text(x, http.StatusOK, "ok\n")
 	case "readyz":
@@ -97,10 +99,11 @@ func (s *ownPaths) ready(ctx context.Context) error {
 
 // root answers the base URL: with a page for browsers, with a text for others, and
 // a search (q=) with JSON for programs that accept JSON.
-func (s *ownPaths) root(x *exchange, r *http.Request, base string) {
+func (s *ownPaths) root(x *exchange, r *http.Request, p *place) {
+	base := p.base
 	h := x.Header()
 	h["Vary"] = []string{"Accept"}
-	url, html := baseURL(r), wantsHTML(r)
+	url, html := baseURL(r), wantsHTML(r) && s.cfg.API != nil && s.cfg.API.Pages.Exist()
 	if x.caller.token != "" {
 		url += "/t/TOKEN"
 	}
@@ -110,13 +113,13 @@ func (s *ownPaths) root(x *exchange, r *http.Request, base string) {
 		// The page's links are relative to a path with a final slash.
 		s.redirect(x, r, x.caller.below()+base+"/")
 	case html && x.caller.token != "":
-		s.page(x, r, url, ".")
+		s.page(x, r, p, url, ".")
 	case html:
-		s.page(x, r, url, base)
+		s.page(x, r, p, url, "")
 	case accepts(r, "application/json") && r.URL.Query().Get("q") != "":
 		s.search(x, r)
 	default:
-		text := StartText(url, s.restricted && x.caller.token == "")
+		text := web.StartText(url, s.restricted && x.caller.token == "")
 		if note := s.note(x, r); note != "" {
 			text += "\n" + note + "\n"
 		}
@@ -132,7 +135,7 @@ func (s *ownPaths) note(x *exchange, r *http.Request) string {
 	case x.caller.token != "":
 		return "Replace TOKEN by your token."
 	}
-	return AccessText(baseURL(r))
+	return web.AccessText(baseURL(r))
 }
 
 // baseURL returns the URL of this server as the client wrote it, from the Host
@@ -143,4 +146,17 @@ func baseURL(r *http.Request) string {
 		scheme = "https"
 	}
 	return scheme + "://" + r.Host
+}
+
+// BaseURL is the URL of a listener's address, as a program on this machine
+// would ask it.
+func BaseURL(a net.Addr) string {
+	host, port, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return "http://" + a.String()
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, port)
 }

@@ -6,21 +6,16 @@ import (
 	"crypto/sha256"
 	_ "embed" // the page
 	"encoding/base64"
-	"fmt"
 	"html/template"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/report"
-	"github.com/symdepot/symdepot/internal/term"
-	"github.com/symdepot/symdepot/layout"
-	"github.com/symdepot/symdepot/symfile"
+	"github.com/symdepot/symdepot/internal/web"
 )
-
-//go:embed page/page.html
-var pageHTML string
 
 //go:embed page/notfound.html
 var notFoundHTML string
@@ -29,7 +24,6 @@ var notFoundHTML string
 var pageStyle string
 
 var (
-	pageTemplate     = template.Must(template.New("page").Parse(pageHTML))
 	notFoundTemplate = template.Must(template.New("notfound").Parse(notFoundHTML))
 	// pagePolicy allows only the inline style sheet, images of this server, and
 	// the search form.
@@ -42,68 +36,22 @@ var (
 
 // Limits of the page.
 const (
-	pageResults      = 200
-	pageDeepest      = 10_000 // the largest from=
-	pageTransactions = 10
-	pageQuery        = 512 // longest query, in bytes
-	pageTimeout      = 10 * time.Second
+	pageResults = 200
+	pageDeepest = 10_000 // the largest from=
+	pageQuery   = 512    // longest query, in bytes
+	pageTimeout = 10 * time.Second
 )
 
-// pageData is what the template shows.
-type pageData struct {
-	Base, URL, Version string
-	Note               string // how to send a token, or empty
-	Metrics            bool   // whether the caller may read the metrics
-	Style              template.CSS
-	Query, Problem     string
-	Wider              string // a query that finds more, or empty
-	Results            []pageResult
-	More               bool // whether there are results after Last
-	From               int  // number of results before this page
-	First, Last        int  // first and last result of this page, counted from 1
-	Next               int  // From of the next page, or 0 for none
-	Clients            []client
-	Transactions       []pageTransaction
-	Stats              string
-}
-
-type pageResult struct {
-	Name, Link, Kind, Arch, ID, Features, Size, Transactions string
-	Added                                                    pageTime
-}
-
-type pageTransaction struct {
-	Number, Files                   int64
-	Product, Version, Comment, Size string
-	When                            pageTime
-}
-
-// pageTime is a time in RFC 3339 and as displayed.
-type pageTime struct{ Stamp, Text string }
-
-func newPageTime(t time.Time) pageTime {
-	t = t.UTC()
-	return pageTime{t.Format(time.RFC3339), t.Format("2006-01-02 15:04")}
-}
-
-// page answers a browser at the base URL with instructions for each tool and a
-// search. It needs no scripts.
-//
-// Links begin with base. If the URL contains a token, base is relative, so that
-// the page does not show the token.
-func (s *ownPaths) page(x *exchange, r *http.Request, url, base string) {
-	ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
-	defer cancel()
-	d := pageData{Base: base, URL: url, Note: s.note(x, r), Version: s.cfg.Version, Style: template.CSS(pageStyle), Clients: clients(url, s.restricted && x.caller.token == "")}
-	d.Query, d.From = pageSearch(r)
-	limiter := s.searchLimit(d.Query)
-	if err := limiter.enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
-		s.fail(x, err)
-		return
+// page answers a browser at the base URL. url is for tools. If the request's URL has a
+// token, below is what the links of the page begin with, so that it does not show the
+// token.
+func (s *ownPaths) page(x *exchange, r *http.Request, p *place, url, below string) {
+	x.request = web.NewRequestID()
+	q := (&webAPI{s.access}).request(x, r, p)
+	if !slices.ContainsFunc(s.cfg.Prefixes, func(prefix string) bool { return strings.EqualFold("/"+prefix, q.Base) }) {
+		q.Base = "" // the pages are below configured prefixes only
 	}
-	s.fill(ctx, x, &d)
-	limiter.leave()
-	s.html(x, http.StatusOK, pageTemplate, d)
+	x.err = s.cfg.API.Pages.Home(x, q, web.Home{URL: url, Note: s.note(x, r), Restricted: s.restricted && x.caller.token == "", Below: below})
 }
 
 // pageSearch returns the query of a request for the page, and the number of results
@@ -219,71 +167,4 @@ func (s *service) html(x *exchange, status int, t *template.Template, data any) 
 	h["Content-Length"] = []string{itoa(int64(b.Len()))}
 	x.WriteHeader(status)
 	_, x.err = x.Write(b.Bytes())
-}
-
-// fill reads the search results and the latest transactions. A part that cannot
-// be read is logged and omitted, because the instructions do not depend on it.
-func (s *ownPaths) fill(ctx context.Context, x *exchange, d *pageData) {
-	if d.Query != "" {
-		found, next, more, err := s.find(ctx, x, d.Query, d.From)
-		if err != nil {
-			s.cfg.Log.Error("cannot search the depot", "error", err)
-			d.Problem = "The search failed. The server's log has the cause."
-		}
-		if len(found) == 0 && !strings.ContainsAny(d.Query, wildcards) && len(d.Query) < pageQuery {
-			d.Wider = d.Query + "*"
-		}
-		d.Next, d.More = next, more
-		d.First, d.Last = d.From+1, d.From+len(found)
-		for _, f := range found {
-			d.Results = append(d.Results, newPageResult(f, d.Base))
-		}
-	}
-	txs, err := s.depot.List(ctx, x.caller.scope, depot.ListFilter{Limit: pageTransactions})
-	if err != nil {
-		s.cfg.Log.Error("cannot list the transactions", "error", err)
-	}
-	for _, t := range txs {
-		d.Transactions = append(d.Transactions, pageTransaction{t.Number, t.Files, t.Product, t.Version, t.Comment, term.Size(t.Bytes), newPageTime(t.Time)})
-	}
-	d.Metrics = x.caller.scope.Products == nil
-	if !d.Metrics {
-		return // only callers without a scope see the size of the depot
-	}
-	if st, ok := s.metrics.holdings.stats(); ok && st.Objects > 0 {
-		d.Stats = fmt.Sprintf("%s in %s", term.Count(st.Objects, "object"), term.Size(st.Bytes))
-	}
-}
-
-func newPageResult(f depot.Found, base string) pageResult {
-	r := pageResult{Name: f.Object.Name, Kind: f.Object.Kind.String(), Arch: f.Arch, ID: shownID(f.Object), Size: term.Size(f.Size),
-		Features: strings.Join(f.Features, ", "), Added: newPageTime(f.Added)}
-	if p := layout.Path(f.Object); p != "" {
-		r.Link = base + escapePath("/"+p)
-	}
-	const shown = 5
-	var list []string
-	for _, n := range f.Transactions[:min(shown, len(f.Transactions))] {
-		list = append(list, itoa(n))
-	}
-	r.Transactions = strings.Join(list, ", ")
-	if more := len(f.Transactions) - shown; more > 0 {
-		r.Transactions += fmt.Sprintf(" and %d more", more)
-	}
-	return r
-}
-
-// shownID returns the id of an object as its own tools display it.
-func shownID(o symfile.Object) string {
-	switch {
-	case o.BuildID != "":
-		return string(o.BuildID)
-	case o.Kind == symfile.PE || o.Kind == symfile.DBG:
-		return o.CodeID
-	case !o.DebugID.IsZero():
-		return o.DebugID.Breakpad()
-	case o.Hash != "":
-		return o.Hash
-	}
-	return o.CodeID
 }

@@ -16,7 +16,7 @@ type place struct {
 	err        error          // why the path names nothing
 	base, name string         // an own path: the prefix in front, and the name; "" is the root
 	job        []string       // what follows the path of the job API
-	own        []string       // the segments of an address of the API, from "-" on, or of an upload
+	own        []string       // the segments of an address below /-, from "-" on, or of an upload
 	req        layout.Request // a symbol path
 }
 
@@ -51,7 +51,7 @@ type routes struct {
 	uploads      bool // the protocols of other uploaders are answered
 	symbolicates bool // the symbolication APIs are answered
 
-	job, api, upload, own, symbol, symCache, symbolicate, none *endpoint
+	job, api, pages, upload, own, symbol, symCache, symbolicate, none *endpoint
 }
 
 func newRoutes(a *access, sc *symCaches) *routes {
@@ -63,6 +63,7 @@ func newRoutes(a *access, sc *symCaches) *routes {
 		uploads:  a.cfg.Uploads != nil,
 		job:      &endpoint{body: true, handler: &jobAPI{a}},
 		api:      &endpoint{body: true, judgesSites: true, handler: &webAPI{a}},
+		pages:    &endpoint{body: true, judgesSites: true, links: true, handler: &webPages{webAPI{a}}},
 		upload:   &endpoint{body: true, handler: &uploads{a}},
 		own:      &endpoint{methods: readMethods, options: true, links: true, handler: &ownPaths{a, &metadataSearch{a}}},
 		symbol:   &endpoint{methods: readMethods, options: true, origins: true, handler: &symbols{a, sy.making}},
@@ -93,8 +94,11 @@ func (rt *routes) place(p *place, r *http.Request) {
 		return
 	}
 	if own, claimed := rt.webPath(segs); claimed {
-		// Nothing but the API is there yet.
-		if p.own, p.name, p.endpoint = own, "-", rt.own; web.IsAPI(own) {
+		p.own, p.base, p.endpoint = own, "/"+strings.Join(segs[:len(segs)-len(own)], "/"), rt.pages
+		if p.base == "/" {
+			p.base = ""
+		}
+		if web.IsAPI(own) {
 			p.endpoint = rt.api
 		}
 		return

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -335,8 +336,8 @@ func TestRedirect(t *testing.T) {
 			}
 		}
 	}
-	if got := escapePath("/a b+c#%?ü\r\n/x:y"); got != "/a%20b%2Bc%23%25%3F%C3%BC%0D%0A/x%3Ay" {
-		t.Errorf("escapePath(%q): %q, want %q", "/a b+c#%?ü\r\n/x:y", got, "/a%20b%2Bc%23%25%3F%C3%BC%0D%0A/x%3Ay")
+	if got := layout.Escape("/a b+c#%?ü\r\n/x:y"); got != "/a%20b%2Bc%23%25%3F%C3%BC%0D%0A/x%3Ay" {
+		t.Errorf("layout.Escape(%q): %q, want %q", "/a b+c#%?ü\r\n/x:y", got, "/a%20b%2Bc%23%25%3F%C3%BC%0D%0A/x%3Ay")
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -133,8 +134,16 @@ func newWorld(t testing.TB, cfg Config) *world {
 	if cfg.Depot == nil {
 		cfg.Depot = w.d
 	}
+	if cfg.API == nil {
+		cfg.API = newAPI(w.d)
+	}
 	w.s = newServer(t, cfg)
 	return w
+}
+
+// newAPI returns the API and the pages of a depot.
+func newAPI(d *depot.Depot) *web.API {
+	return web.New(web.Config{Stages: d.Stages(), Retention: d.Retention, Transactions: d, Catalog: d.Catalog, Version: "v1.2.3"})
 }
 
 func newServer(t testing.TB, cfg Config) *Server {

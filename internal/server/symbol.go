@@ -64,31 +64,13 @@ func (s *symbols) serve(x *exchange, r *http.Request, p *place) {
 // has the debug id, which some clients read from the Location itself.
 func (s *service) redirect(x *exchange, r *http.Request, path string) {
 	h := x.Header()
-	loc := escapePath(path)
+	loc := layout.Escape(path)
 	if _, query, ok := strings.Cut(r.RequestURI, "?"); ok {
 		loc += "?" + query
 	}
 	h["Location"] = []string{loc}
 	h["Cache-Control"] = noCache
 	s.text(x, http.StatusFound, "found\n")
-}
-
-// escapePath escapes the bytes that a path must not contain. Slashes stay. The
-// result cannot be read as a host, because no segment of a path is empty.
-func escapePath(p string) string {
-	const hex = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(p) {
-		c := p[i]
-		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~/$&,;=@!'()*", c) >= 0 {
-			b.WriteByte(c)
-			continue
-		}
-		b.WriteByte('%')
-		b.WriteByte(hex[c>>4])
-		b.WriteByte(hex[c&15])
-	}
-	return b.String()
 }
 
 // fileHeaders sets the fields that are the same for every answer of a file.

@@ -63,6 +63,32 @@ func (s *webAPI) refuse(x *exchange, r *http.Request, p *place, problem *web.Pro
 	s.note(x, s.cfg.API.Refuse(x, q, problem))
 }
 
+// protocolPages are the pages below /-, as metrics and the access log call them.
+const protocolPages = "pages"
+
+// webPages answers the pages below /-/, with errors in HTML.
+type webPages struct{ webAPI }
+
+// admit authorizes a request. Assets need no credentials.
+func (s *webPages) admit(x *exchange, r *http.Request, p *place) bool {
+	x.protocol = protocolPages
+	x.request = web.NewRequestID()
+	if err := s.crossSite(r, p); err != nil {
+		s.note(x, s.cfg.API.Pages.Refuse(x, s.request(x, r, p), &web.Problem{Word: "forbidden", Detail: err.Error()}))
+		return false
+	}
+	return web.IsAsset(p.own) || s.access.admit(x, r, p)
+}
+
+// serve answers a request.
+func (s *webPages) serve(x *exchange, r *http.Request, p *place) {
+	if s.cfg.API == nil {
+		s.missing(x, r, p, missError{notFoundText})
+		return
+	}
+	s.note(x, s.cfg.API.Pages.Serve(x, s.request(x, r, p)))
+}
+
 // note records why an answer was cut short.
 func (s *webAPI) note(x *exchange, err error) {
 	if x.err = err; x.status == 0 && errors.Is(err, context.Canceled) {
@@ -80,6 +106,7 @@ func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 		Name: x.caller.id.Name, Anonymous: x.caller.id.Anonymous(), Read: rights.MayRead, Write: rights.MayWrite, WritesAny: rights.Write,
 		Identity: x.caller.id, Rights: rights,
 	}}
+	q.Base, q.BaseURL, q.Open, q.Holdings = p.base, baseURL(r), !s.restricted, s.metrics.holdings.stats
 	if s.cfg.Gate != nil {
 		q.Challenges = s.cfg.Gate.NewChallenge().Header
 	}

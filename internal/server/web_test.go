@@ -18,7 +18,7 @@ import (
 // own addresses, and symbol paths that look like them, are answered as before.
 func TestAPIDispatch(t *testing.T) {
 	g := newGuarded(t, auth.PolicyConfig{}, Config{Prefixes: []string{"corp"}})
-	const problem, text = "application/problem+json", "text/plain; charset=utf-8"
+	const problem, text, html = "application/problem+json", "text/plain; charset=utf-8", "text/html; charset=utf-8"
 	for _, tt := range []struct {
 		method, path, header string
 		status               int
@@ -33,9 +33,14 @@ func TestAPIDispatch(t *testing.T) {
 		{"POST", "/-/api/v1/nothing", "Origin: https://evil.example", 403, problem, "forbidden"},
 		{"POST", "/-/api/v1/nothing", "Sec-Fetch-Site: same-site", 403, problem, "forbidden"},
 		{"POST", "/-/api/v1/nothing", "Sec-Fetch-Site: same-origin", 404, problem, "not-found"},
-		{"GET", "/-/tx", "", 404, text, ""},
-		{"POST", "/-/tx", "", 405, text, ""},
-		{"GET", "/-", "", 404, text, ""},
+		{"GET", "/-/tx", "", 200, html, ""},
+		{"GET", "/corp/-/tx", "", 200, html, ""},
+		{"POST", "/-/tx", "", 405, html, ""},
+		{"GET", "/-/tx/0", "", 404, html, ""},
+		{"GET", "/-/tx", "Sec-Fetch-Site: cross-site", 403, html, ""},
+		{"POST", "/-/prefs", "Origin: https://evil.example", 403, html, ""},
+		{"POST", "/-/prefs", "Sec-Fetch-Site: cross-site", 403, html, ""},
+		{"GET", "/-", "", 303, "", ""},
 		{"POST", "/a.pdb/000000000000000000000000000000001/a.pdb", "", 405, text, ""},
 		{"POST", "/symbols/-/api", "", 405, text, ""},
 	} {

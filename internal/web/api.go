@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/depot"
 )
 
 // Principal is the sender of a request with its rights.
@@ -44,6 +45,15 @@ type Request struct {
 	ID string
 	// Challenges are the values of WWW-Authenticate for anonymous clients.
 	Challenges []string
+	// Base is the configured prefix in front of the address, such as "/corp", or "".
+	Base string
+	// BaseURL is the base URL of the server as the client wrote it, without a slash at its
+	// end.
+	BaseURL string
+	// Open: everything can be read without credentials.
+	Open bool
+	// Holdings returns the totals of the depot, if they are known.
+	Holdings func() (depot.Stats, bool)
 
 	body *endReader // Body, while Serve runs
 }
@@ -74,15 +84,29 @@ type Config struct {
 	Transactions Transactions
 	// Audit records purges; nil: nothing is recorded.
 	Audit *auth.Audit
+	// Catalog lists what the depot holds; nil: there are no pages.
+	Catalog Catalog
+	// Sources are the upstreams with their counters, and Jobs the background jobs; nil:
+	// there are none.
+	Sources func() []depot.UpstreamStatus
+	// Makes says that Breakpad files are made on request.
+	Makes bool
+	// Version is that of the program.
+	Version string
+	// SignIn says that people can sign in at /-/login.
+	SignIn bool
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	// Log receives failures; nil discards them.
 	Log *slog.Logger
 }
 
-// API answers the requests below /-/api. Its methods may be called by many
+// API answers the requests below /-/api, and its Pages the others. Its methods may be called by many
 // goroutines.
 type API struct {
+	// Pages answers browsers.
+	Pages *Pages
+
 	cfg    Config
 	unpack chan struct{} // a semaphore: bodies that are decompressed at the same time
 	// compute is a semaphore: plans and sums that are computed at the same time.
@@ -98,7 +122,9 @@ func New(cfg Config) *API {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &API{cfg: cfg, unpack: make(chan struct{}, maxUnpacking), compute: make(chan struct{}, maxComputing), origin: http.NewCrossOriginProtection()}
+	a := &API{cfg: cfg, unpack: make(chan struct{}, maxUnpacking), compute: make(chan struct{}, maxComputing), origin: http.NewCrossOriginProtection()}
+	a.Pages = &Pages{api: a, gate: make(chan struct{}, maxPages)}
+	return a
 }
 
 // route is one method of one address.
@@ -184,25 +210,34 @@ const maxDrained = 1 << 20
 // Refuse answers with the problem that an error is. It returns an error for the
 // log, or nil if the client can do something about the problem.
 func (a *API) Refuse(w http.ResponseWriter, r *Request, err error) error {
-	p := asProblem(err)
-	var logged error
-	switch {
-	case p != nil:
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		p = &Problem{Word: "timeout"}
-	case r.Context().Err() != nil:
-		return context.Canceled // the client disconnected
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		p = &Problem{Word: "query", Detail: "the body is truncated"}
-	default:
-		p, logged = &Problem{Word: "internal"}, err
-		a.cfg.Log.Error("a request of the API failed", "request", r.ID, "error", err)
+	p, logged, gone := a.judge(r, err)
+	if gone {
+		return context.Canceled
 	}
 	finish(w, r)
 	if p.Word == "credentials" {
 		w.Header()["Www-Authenticate"] = r.Challenges
 	}
 	return errors.Join(logged, WriteProblem(w, p, r.ID))
+}
+
+// judge returns the problem that an error is, and the error for the log if the client
+// can do nothing about it. gone: the client disconnected.
+func (a *API) judge(r *Request, err error) (p *Problem, logged error, gone bool) {
+	p = asProblem(err)
+	switch {
+	case p != nil:
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		p = &Problem{Word: "timeout"}
+	case r.Context().Err() != nil:
+		return nil, nil, true //nolint:nilerr // gone says it
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		p = &Problem{Word: "query", Detail: "the body is truncated"}
+	default:
+		p, logged = &Problem{Word: "internal"}, err
+		a.cfg.Log.Error("a request below /-/ failed", "request", r.ID, "error", err)
+	}
+	return p, logged, false
 }
 
 // finish reads the rest of a body that is not needed, if that is short, so that

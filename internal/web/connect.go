@@ -1,26 +1,23 @@
-package server
+package web
 
-import (
-	"net"
-	"strings"
-)
+import "strings"
 
-// client is a tool with the settings that make it use this server.
-type client struct {
+// Client is a tool with the settings that make it use this server.
+type Client struct {
 	Name string
 	Note string // where the settings go; may be empty
 	Text string
 }
 
-// clients lists the tools with their settings for a base URL. If access is
+// Clients lists the tools with their settings for a base URL. If access is
 // restricted, the settings have a place for a token.
-func clients(url string, restricted bool) []client {
+func Clients(url string, restricted bool) []Client {
 	tool, debuginfod := url, "export DEBUGINFOD_URLS="+url
 	if restricted {
 		tool = withToken(url)
 		debuginfod += "\necho 'Authorization: Bearer TOKEN' > ~/.debuginfod-headers\nexport DEBUGINFOD_HEADERS_FILE=~/.debuginfod-headers"
 	}
-	return []client{
+	return []Client{
 		{"WinDbg, Visual Studio and other Windows debuggers", "in a command prompt, or as the symbol path in the settings",
 			`set _NT_SYMBOL_PATH=srv*C:\symbols*` + tool},
 		{"Windows Performance Analyzer", "in a command prompt",
@@ -52,7 +49,7 @@ func withToken(url string) string {
 func StartText(url string, restricted bool) string {
 	var b strings.Builder
 	b.WriteString("symdepot serves symbols at " + url + "\n")
-	for _, c := range clients(url, restricted) {
+	for _, c := range Clients(url, restricted) {
 		b.WriteString("\n" + c.Name + "\n    " + strings.ReplaceAll(c.Text, "\n", "\n    ") + "\n")
 	}
 	return b.String()
@@ -63,17 +60,4 @@ func StartText(url string, restricted bool) string {
 func AccessText(url string) string {
 	return "Put a token in place of TOKEN; make one: symdepot token new --name NAME. A token is also the password of any user name, " +
 		"or a bearer token; tools that know only addresses take it as a part of the address: " + withToken(url)
-}
-
-// BaseURL is the URL of a listener's address, as a program on this machine
-// would ask it.
-func BaseURL(a net.Addr) string {
-	host, port, err := net.SplitHostPort(a.String())
-	if err != nil {
-		return "http://" + a.String()
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "localhost"
-	}
-	return "http://" + net.JoinHostPort(host, port)
 }

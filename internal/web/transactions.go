@@ -154,45 +154,43 @@ const (
 // the same ones.
 func isControl(r rune) bool { return r < 0x20 && r != '\n' && r != '\t' || r == 0x7f }
 
-// readChange reads the body of a change.
-func (a *API) readChange(r *Request) (q wire.TransactionChange, until time.Time, err error) {
-	if err = readJSON(r, maxSpecBody, &q); err != nil {
-		return q, until, err
-	}
+// checkChange returns a problem if a change is not valid, and otherwise the end of
+// its hold.
+func (a *API) checkChange(r *Request, q *wire.TransactionChange) (until time.Time, err error) {
 	wrong := func(field, why string) error {
 		return &Problem{Word: "query", Detail: "the change is not valid", Fields: map[string]string{field: why}}
 	}
 	if q.Class == "" && q.Hold == nil && q.Unhold == nil && q.Comment == nil {
-		return q, until, &Problem{Word: "query", Detail: "the body changes nothing; expected are class, hold, unhold or comment"}
+		return until, &Problem{Word: "query", Detail: "the body changes nothing; expected are class, hold, unhold or comment"}
 	}
 	if c := q.Comment; c != nil && (len(*c) > maxComment || strings.ContainsFunc(*c, isControl)) {
-		return q, until, wrong("comment", fmt.Sprintf("has a control character, or is longer than %d bytes", maxComment))
+		return until, wrong("comment", fmt.Sprintf("has a control character, or is longer than %d bytes", maxComment))
 	}
 	if len(q.Class) > maxClass || !utf8.ValidString(q.Class) {
-		return q, until, wrong("class", fmt.Sprintf("is longer than %d bytes", maxClass))
+		return until, wrong("class", fmt.Sprintf("is longer than %d bytes", maxClass))
 	}
 	if h := q.Hold; h != nil {
 		if h.Reason == "" || len(h.Reason) > maxReason {
-			return q, until, wrong("hold.reason", fmt.Sprintf("is empty or longer than %d bytes", maxReason))
+			return until, wrong("hold.reason", fmt.Sprintf("is empty or longer than %d bytes", maxReason))
 		}
 		if h.Until != "" {
 			if until, err = time.Parse(time.DateOnly, h.Until); err != nil {
-				return q, until, wrong("hold.until", "a day is expected, such as 2026-12-31")
+				return until, wrong("hold.until", "a day is expected, such as 2026-12-31")
 			}
 		}
 	}
 	if q.Class != "" {
 		p, err := a.cfg.Retention.Policy(r.Context())
 		if err != nil {
-			return q, until, err
+			return until, err
 		}
 		if p.Number > 0 {
 			if err := p.Policy.CheckClass(q.Class); err != nil {
-				return q, until, wrong("class", err.Error())
+				return until, wrong("class", err.Error())
 			}
 		}
 	}
-	return q, until, nil
+	return until, nil
 }
 
 // changeTransaction answers PATCH transactions/N.
@@ -201,23 +199,35 @@ func (a *API) changeTransaction(w http.ResponseWriter, r *Request, args []string
 	if err != nil {
 		return err
 	}
-	q, until, err := a.readChange(r)
+	var q wire.TransactionChange
+	if err := readJSON(r, maxSpecBody, &q); err != nil {
+		return err
+	}
+	out, err := a.change(r, t, &q)
 	if err != nil {
 		return err
 	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+// change changes a transaction that the client may change.
+func (a *API) change(r *Request, t depot.Transaction, q *wire.TransactionChange) (out report.Changed, err error) {
+	until, err := a.checkChange(r, q)
+	if err != nil {
+		return out, err
+	}
 	if q.Unhold != nil && !r.Rights.Admin {
-		return &Problem{Word: "forbidden", Detail: "only a token with the scope admin releases holds"}
+		return out, &Problem{Word: "forbidden", Detail: "only a token with the scope admin releases holds"}
 	}
 	if c := r.Identity.Uploads.Class; q.Class != "" && c != "" && q.Class != c {
-		return &Problem{Word: "forbidden", Detail: "the token is for the class " + strconv.Quote(c) + " only", Fields: map[string]string{"class": "must be " + strconv.Quote(c)}}
+		return out, &Problem{Word: "forbidden", Detail: "the token is for the class " + strconv.Quote(c) + " only", Fields: map[string]string{"class": "must be " + strconv.Quote(c)}}
 	}
 	ctx, k := r.Context(), a.cfg.Retention
-	var out report.Changed
 	// The hold comes first: if the rest fails, the transaction is kept.
 	if q.Hold != nil {
 		h := depot.Hold{Number: t.Number, Name: q.Hold.Reason, Who: r.Name, Reason: q.Hold.Reason, Until: until, Placed: a.cfg.Now().UTC().Truncate(time.Millisecond)}
 		if err := k.Hold(ctx, h); err != nil {
-			return kept(err)
+			return out, kept(err)
 		}
 		l := report.NewHeld(h)
 		out.Held = &l
@@ -226,7 +236,7 @@ func (a *API) changeTransaction(w http.ResponseWriter, r *Request, args []string
 	if q.Class != "" {
 		p, err := k.Promote(ctx, t.Number, q.Class, r.Name)
 		if err != nil {
-			return kept(err)
+			return out, kept(err)
 		}
 		l := report.NewPromoted(p)
 		out.Promoted = &l
@@ -235,7 +245,7 @@ func (a *API) changeTransaction(w http.ResponseWriter, r *Request, args []string
 	if q.Comment != nil {
 		changed, err := k.SetComment(ctx, t.Number, *q.Comment)
 		if err != nil {
-			return kept(err)
+			return out, kept(err)
 		}
 		l := report.NewTransaction(changed)
 		out.Transaction = &l
@@ -244,12 +254,12 @@ func (a *API) changeTransaction(w http.ResponseWriter, r *Request, args []string
 	if q.Unhold != nil {
 		list, err := k.Unhold(ctx, t.Number, *q.Unhold)
 		if err != nil {
-			return kept(err)
+			return out, kept(err)
 		}
 		out.Released = report.NewHolds(list)
 		a.cfg.Log.Info("holds were released", "request", r.ID, "by", r.Name, "transaction", t.Number, "count", len(list))
 	}
-	return writeJSON(w, http.StatusOK, out)
+	return out, nil
 }
 
 // removeTransaction answers DELETE transactions/N. With purge, the bytes are freed
@@ -278,40 +288,69 @@ func (a *API) removeTransaction(w http.ResponseWriter, r *Request, args []string
 	if !t.Removed.IsZero() && !purge {
 		return &Problem{Word: "conflict", Detail: fmt.Sprintf("transaction %d was removed already, on %s", t.Number, t.Removed.UTC().Format(time.RFC3339))}
 	}
-	done, err := a.computing(r)
+	if !purge {
+		if t, err = a.remove(r, t, q.Get("plan")); err != nil {
+			return err
+		}
+		return writeJSON(w, http.StatusOK, report.NewTransaction(t))
+	}
+	p, err := a.purge(r, t, q.Get("plan"), q.Get("reason"))
 	if err != nil {
 		return err
 	}
-	defer done()
-	if plan := q.Get("plan"); plan != "" {
-		now, err := a.removePlan(r, t)
-		if err != nil {
-			return err
-		}
-		if now.Plan != plan {
-			return &Problem{Word: "plan-changed", Detail: fmt.Sprintf("the removal of transaction %d is plan %s now", t.Number, now.Plan)}
-		}
+	return writeJSON(w, http.StatusOK, report.NewPurged(p))
+}
+
+// planned returns a problem if the removal of a transaction is not the plan that the client
+// has seen; "" is any plan.
+func (a *API) planned(r *Request, t depot.Transaction, plan string) error {
+	if plan == "" {
+		return nil
 	}
-	if purge {
-		p, err := a.cfg.Retention.Purge(r.Context(), t.Number, r.Name, q.Get("reason"))
-		if a.cfg.Audit != nil && p.Transaction.Number > 0 { // also if bytes could not be freed
-			e := auth.PurgeEvent(t.Number, t.Product, q.Get("reason"), report.NewPurged(p).Frees)
-			e.By(&r.Identity)
-			e.Remote, e.Agent = r.RemoteAddr, r.UserAgent()
-			a.cfg.Audit.Record(e)
-			a.cfg.Audit.Flush()
-		}
-		if err != nil {
-			return kept(err)
-		}
-		return writeJSON(w, http.StatusOK, report.NewPurged(p))
+	now, err := a.removePlan(r, t)
+	if err == nil && now.Plan != plan {
+		err = &Problem{Word: "plan-changed", Detail: fmt.Sprintf("the removal of transaction %d is plan %s now", t.Number, now.Plan)}
 	}
-	t, err = a.cfg.Retention.Remove(r.Context(), t.Number, r.Name)
+	return err
+}
+
+// remove removes a transaction that the client may change, if plan is still what its
+// removal would do.
+func (a *API) remove(r *Request, t depot.Transaction, plan string) (depot.Transaction, error) {
+	done, err := a.computing(r)
 	if err != nil {
-		return kept(err)
+		return t, err
+	}
+	defer done()
+	if err := a.planned(r, t, plan); err != nil {
+		return t, err
+	}
+	if t, err = a.cfg.Retention.Remove(r.Context(), t.Number, r.Name); err != nil {
+		return t, kept(err)
 	}
 	a.cfg.Log.Info("a transaction was removed", "request", r.ID, "by", r.Name, "transaction", t.Number)
-	return writeJSON(w, http.StatusOK, report.NewTransaction(t))
+	return t, nil
+}
+
+// purge frees the bytes of a transaction at once, and records that.
+func (a *API) purge(r *Request, t depot.Transaction, plan, reason string) (depot.Purged, error) {
+	done, err := a.computing(r)
+	if err != nil {
+		return depot.Purged{}, err
+	}
+	defer done()
+	if err := a.planned(r, t, plan); err != nil {
+		return depot.Purged{}, err
+	}
+	p, err := a.cfg.Retention.Purge(r.Context(), t.Number, r.Name, reason)
+	if a.cfg.Audit != nil && p.Transaction.Number > 0 { // also if bytes could not be freed
+		e := auth.PurgeEvent(t.Number, t.Product, reason, report.NewPurged(p).Frees)
+		e.By(&r.Identity)
+		e.Remote, e.Agent = r.RemoteAddr, r.UserAgent()
+		a.cfg.Audit.Record(e)
+		a.cfg.Audit.Flush()
+	}
+	return p, kept(err)
 }
 
 // removePlan computes the space that the removal of a transaction frees.

@@ -1,0 +1,198 @@
+package web
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// objectView is what the page of a content shows.
+type objectView struct {
+	SHA256  string
+	Size    int64
+	Objects []objectSection
+	Forms   []depot.EntryForm
+	Now     time.Time
+}
+
+// objectSection is one object of a content.
+type objectSection struct {
+	Name, Kind, Arch string
+	Size             int64
+	Verdict          string // what symbolication gets from it
+	Download         string
+	Why              string // the address of the trace
+	IDs              []named
+	Paths            []askedPath
+	Has              []named
+	Holders          []holderRow
+	More             bool // there are other holders
+	Downloads        []depot.Download
+	Partners         []partnerRow
+	Siblings         table
+	AllSiblings      string
+	Path, Archive    string
+}
+
+// named is a value with its name.
+type named struct{ Label, Value string }
+
+// askedPath is an address under which clients ask for an object.
+type askedPath struct{ Layout, URL, What string }
+
+type holderRow struct {
+	depot.Holder
+	Link string
+}
+
+type partnerRow struct {
+	Kind, Name, ID, Link string // no link: it is missing
+	Why                  string
+	Others               int
+}
+
+// features says what a feature means.
+var featureText = map[string]string{
+	"debug":       "debug information: functions and lines",
+	"symtab":      "a table of symbols: names of functions without lines",
+	"unwind":      "unwind information: the stack can be walked",
+	"sources":     "embedded source files",
+	"no-sections": "no section headers: tools that need them cannot read the file",
+	"unknown":     "its features are not known, because they were too large to read",
+	"private":     "private symbols: functions, lines and types",
+	"public":      "public symbols only: names of functions without lines",
+	"type-only":   "types only, without functions",
+}
+
+// showObject answers GET object/SHA256.
+func (p *Pages) showObject(w *reply, r *Request, args []string) error {
+	missing := &Problem{Word: "not-found", Detail: "there is no file with this SHA-256"}
+	ref, err := blob.ParseRef(args[0])
+	if err != nil {
+		return missing
+	}
+	e, err := p.api.cfg.Catalog.Entry(r.Context(), r.scope(), ref)
+	if err != nil {
+		return hidden(err, "file with this SHA-256")
+	}
+	f := p.frame(r, "", nil)
+	v := objectView{SHA256: ref.String(), Size: e.Size, Forms: e.Forms, Now: p.api.cfg.Now()}
+	for i := range e.Objects {
+		v.Objects = append(v.Objects, p.objectSection(f, r, &e.Objects[i]))
+	}
+	if len(v.Objects) == 0 {
+		return missing
+	}
+	f.Title, f.D = v.Objects[0].Name, v
+	return p.print(w, r, http.StatusOK, "object", f)
+}
+
+func (p *Pages) objectSection(f *frame, r *Request, o *depot.EntryObject) objectSection {
+	s := objectSection{Name: o.Object.Name, Kind: o.Object.Kind.String(), Arch: o.Arch, Size: o.Size, IDs: spellings(o.Object), Path: o.Path, Archive: o.Archive, Downloads: o.Downloads, More: o.MoreHolders}
+	s.Paths = p.askedUnder(r, o)
+	if path := layout.Path(o.Object); path != "" {
+		s.Download = download(r.Base, o.Object)
+		s.Why = f.Ask("trace", "path", "/"+path)
+	}
+	for _, w := range o.Features {
+		s.Has = append(s.Has, named{w, featureText[w]})
+	}
+	s.Verdict = verdict(o)
+	for _, h := range o.Holders {
+		s.Holders = append(s.Holders, holderRow{h, f.To("tx", h.Transaction.Number)})
+	}
+	for _, x := range o.Partners {
+		row := partnerRow{Kind: x.Kind.String(), Name: x.Name, ID: x.ID}
+		if len(x.Held) > 0 {
+			row.Link, row.Others = f.To("object", x.Held[0].Ref.String()), len(x.Held)-1
+		} else {
+			row.Why = f.Ask("trace", "name", x.Name, "id", x.ID)
+		}
+		s.Partners = append(s.Partners, row)
+	}
+	s.Siblings = f.objects("Other files named "+o.Object.Name, "", o.Siblings)
+	if o.MoreSiblings {
+		s.AllSiblings = f.Ask("search", "q", o.Object.Name, "sort", string(depot.SortAdded))
+	}
+	return s
+}
+
+// verdict says in a few words what symbolication gets from an object.
+func verdict(o *depot.EntryObject) string {
+	has := func(w string) bool { return slices.Contains(o.Features, w) }
+	switch {
+	case o.Object.NoDBI:
+		return "types only"
+	case has("debug") || has("private"):
+		return "full, with lines"
+	case has("symtab") || has("public"):
+		return "names of functions, no lines"
+	case has("unwind"):
+		return "unwind information only"
+	}
+	return ""
+}
+
+// spellings lists the ids of an object in every spelling that tools print.
+func spellings(o symfile.Object) []named {
+	var list []named
+	add := func(label, value string) {
+		if value != "" && !slices.ContainsFunc(list, func(n named) bool { return n.Value == value }) {
+			list = append(list, named{label, value})
+		}
+	}
+	if !o.DebugID.IsZero() {
+		b := o.DebugID.Breakpad()
+		switch o.Kind {
+		case symfile.PDB, symfile.PortablePDB, symfile.PE, symfile.DBG:
+			add("symsrv and Breakpad: GUID and age", b)
+			add("GUID", o.DebugID.String())
+		case symfile.MachO:
+			add("UUID", o.DebugID.String())
+			add("Breakpad", b)
+		default:
+			add("Breakpad", b)
+			add("Sentry debug id", strings.ToLower(o.DebugID.String()))
+		}
+	}
+	add("Code id", o.CodeID)
+	add("Build id", string(o.BuildID))
+	add("Hash", o.Hash)
+	return list
+}
+
+// askedUnder lists the addresses under which clients ask for an object.
+func (p *Pages) askedUnder(r *Request, o *depot.EntryObject) []askedPath {
+	var list []askedPath
+	add := func(obj symfile.Object, what string) {
+		for _, l := range layout.All() {
+			for _, path := range l.Paths(obj) {
+				url := r.BaseURL + r.Base + "/" + layout.Escape(path)
+				if !slices.ContainsFunc(list, func(a askedPath) bool { return a.URL == url }) {
+					list = append(list, askedPath{l.Name(), url, what})
+				}
+			}
+		}
+	}
+	add(o.Object, "served")
+	if p.api.cfg.Makes && o.Object.Kind != symfile.Breakpad && !o.Object.DebugID.IsZero() && slices.Contains(o.Features, "debug") {
+		name := o.Object.Name
+		add(symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: name, DebugID: o.Object.DebugID}, "made on request")
+	}
+	return list
+}
+
+// download is the address of an object's file; "" if no client asks for such an object.
+func download(base string, o symfile.Object) string {
+	path := layout.Path(o)
+	if path == "" {
+		return ""
+	}
+	return base + "/" + layout.Escape(path)
+}

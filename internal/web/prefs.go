@@ -1,0 +1,65 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// prefsCookie keeps how somebody likes the pages: words with a dot in between.
+const prefsCookie = "sd-prefs"
+
+// themes are the values of a preference; "" is the system's.
+var themes = []string{"", "light", "dark"}
+
+// prefsOf returns the preferences of a client.
+func prefsOf(r *Request) (theme string, dense bool) {
+	dense = true
+	c, err := r.Cookie(prefsCookie)
+	if err != nil {
+		return theme, dense
+	}
+	for word := range strings.SplitSeq(c.Value, ".") {
+		switch word {
+		case "light", "dark":
+			theme = word
+		case "roomy":
+			dense = false
+		}
+	}
+	return theme, dense
+}
+
+// prefsView is what the page of preferences shows.
+type prefsView struct {
+	Themes []string
+	Back   string
+}
+
+// showPrefs answers GET prefs.
+func (p *Pages) showPrefs(w *reply, r *Request, _ []string) error {
+	return p.show(w, r, http.StatusOK, "prefs", "Preferences", prefsView{themes, local(r.URL.Query().Get("next"), r.Base+"/")})
+}
+
+// setPrefs answers POST prefs.
+func (p *Pages) setPrefs(w *reply, r *Request, _ []string) error {
+	form, err := readForm(r)
+	if err != nil {
+		return err
+	}
+	var words []string
+	for _, t := range themes[1:] {
+		if form.Get("theme") == t {
+			words = append(words, t)
+		}
+	}
+	if form.Get("rows") == "roomy" {
+		words = append(words, "roomy")
+	}
+	c := &http.Cookie{Name: prefsCookie, Value: strings.Join(words, "."), Path: "/", MaxAge: int(365 * 24 * time.Hour / time.Second), HttpOnly: true, SameSite: http.SameSiteLaxMode}
+	if c.Value == "" {
+		c.MaxAge = -1
+	}
+	http.SetCookie(w, c)
+	return seeOther(w, r, local(form.Get("next"), r.Base+"/"))
+}

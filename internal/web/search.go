@@ -1,0 +1,302 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// Catalog lists what a depot holds.
+type Catalog interface {
+	Objects(ctx context.Context, scope depot.Scope, q depot.ObjectQuery) (depot.ObjectPage, error)
+	Entry(ctx context.Context, scope depot.Scope, ref blob.Ref) (*depot.Entry, error)
+	Files(ctx context.Context, number int64, q depot.FileQuery) (depot.FilePage, error)
+}
+
+var _ Catalog = (*depot.Catalog)(nil)
+
+// maxSearch is the longest text of a search, in bytes.
+const maxSearch = 1024
+
+// column is a column of a table that can be sorted by a link in its head.
+type column struct {
+	Label, Link, Sorted, Class string
+}
+
+// columns describes the head of a table. Each of names is "Label", "Label|sort key" or
+// "Label|sort key|class"; sorted is the key by which the table is sorted, and down are
+// the keys that sort downwards.
+func (f *frame) columns(sorted string, down string, names ...string) []column {
+	list := make([]column, len(names))
+	for i, n := range names {
+		parts := strings.Split(n, "|")
+		c := column{Label: parts[0]}
+		if len(parts) > 2 {
+			c.Class = parts[2]
+		}
+		if len(parts) > 1 && parts[1] != "" {
+			c.Link = f.Here("sort", parts[1], "cursor", "")
+			if parts[1] == sorted {
+				c.Sorted = "ascending"
+				if strings.Contains(down, parts[1]) {
+					c.Sorted = "descending"
+				}
+			}
+		}
+		list[i] = c
+	}
+	return list
+}
+
+// option is a choice of a list of choices.
+type option struct{ Value, Label string }
+
+// filter is a list of choices in the form above a table.
+type filter struct {
+	Label, Name, Value string
+	Options            []option
+}
+
+// choices makes a filter of words; the first choice is any.
+func choices(label, name, value string, words ...string) filter {
+	f := filter{label, name, value, []option{{"", "any"}}}
+	for _, w := range words {
+		f.Options = append(f.Options, option{w, w})
+	}
+	return f
+}
+
+// objectRow is an object in a table.
+type objectRow struct {
+	Name, Link, Kind, Arch, ID string
+	Features                   []string
+	Size                       int64
+	Added                      time.Time
+	From                       string // the upstream of a cached file
+	Transactions               []txLink
+}
+
+type txLink struct {
+	Number int64
+	Link   string
+}
+
+// maxShown is how many transactions a row names.
+const maxShown = 3
+
+func (f *frame) objectRow(o depot.Found) objectRow {
+	row := objectRow{
+		Name: o.Object.Name, Link: f.To("object", o.Ref.String()), Kind: o.Object.Kind.String(), Arch: o.Arch, ID: report.ObjectID(o.Object),
+		Features: o.Features, Size: o.Size, Added: o.Added, From: o.Source,
+	}
+	for _, n := range o.Transactions[:min(maxShown, len(o.Transactions))] {
+		row.Transactions = append(row.Transactions, txLink{n, f.To("tx", n)})
+	}
+	return row
+}
+
+// table is a table of objects.
+type table struct {
+	Caption string
+	Head    []column
+	Rows    []objectRow
+}
+
+// pages are the links between the pages of a list.
+type pages struct{ First, Next string }
+
+// pager returns the links of a page of a list.
+func (f *frame) pager(list, next string) pages {
+	var p pages
+	if f.query.Get("cursor") != "" {
+		p.First = f.Here("cursor", "")
+	}
+	if next != "" {
+		p.Next = f.Here("cursor", cursor(list, f.query, next))
+	}
+	return p
+}
+
+// kindWords are the kinds of objects that a search can be limited to.
+var kindWords = func() (words []string) {
+	for k := symfile.KindUnknown + 1; ; k++ {
+		w := k.String()
+		if symfile.ParseKind(w) != k {
+			return words
+		}
+		words = append(words, w)
+	}
+}()
+
+// objectQuery reads the parameters of a search.
+func objectQuery(q url.Values) (depot.ObjectQuery, error) {
+	o := depot.ObjectQuery{Text: strings.TrimSpace(q.Get("q")), Arch: q.Get("arch"), Feature: q.Get("has"), Origin: q.Get("origin"), Sort: depot.ObjectSort(q.Get("sort"))}
+	bad := func(name, why string) (depot.ObjectQuery, error) {
+		return o, &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{name: why}}
+	}
+	if len(o.Text) > maxSearch {
+		return bad("q", "is longer than "+strconv.Itoa(maxSearch)+" bytes")
+	}
+	if k := q.Get("kind"); k != "" {
+		if o.Kind = symfile.ParseKind(k); o.Kind == symfile.KindUnknown {
+			return bad("kind", "expected is one of "+strings.Join(kindWords, ", "))
+		}
+	}
+	if q.Has("product") {
+		if p := q.Get("product"); p != "" || q.Has("noproduct") {
+			o.Product = &p
+		}
+	}
+	switch o.Sort {
+	case "":
+		o.Sort = depot.SortName
+	case depot.SortName, depot.SortAdded, depot.SortSize:
+	default:
+		return bad("sort", "name, added or size is expected")
+	}
+	switch o.Origin {
+	case "", depot.OriginAdded, depot.OriginFetched:
+	default:
+		return bad("origin", depot.OriginAdded+" or "+depot.OriginFetched+" is expected")
+	}
+	if t := q.Get("since"); t != "" {
+		var err error
+		if o.Since, err = time.Parse(time.DateOnly, t); err != nil {
+			return bad("since", "a day is expected, such as 2026-11-23")
+		}
+	}
+	return o, nil
+}
+
+// searchView is what the page of a search shows.
+type searchView struct {
+	Text    string
+	ReadAs  string // how the text was understood
+	Filters []filter
+	Since   string
+	Product string
+	Table   table
+	Pages   pages
+	// Near are objects of the same name with other ids, if nothing was found.
+	Near table
+	Why  string // the address of the trace
+	All  string // the search without filters, if there are some
+}
+
+// readAs says in words how the text of a search was understood.
+var readAs = map[depot.ReadAs]string{
+	depot.ReadAll: "all files", depot.ReadName: "a name", depot.ReadPattern: "a name with wildcards", depot.ReadID: "an id", depot.ReadPath: "a path", depot.ReadContent: "a SHA-256",
+}
+
+// search answers GET search.
+func (p *Pages) search(w *reply, r *Request, _ []string) error {
+	q := r.URL.Query()
+	query, err := objectQuery(q)
+	if err != nil {
+		return err
+	}
+	if query.Limit, query.After, err = readPage(q, "objects"); err != nil {
+		return err
+	}
+	found, err := p.api.cfg.Catalog.Objects(r.Context(), r.scope(), query)
+	if err != nil {
+		return badQuery(err)
+	}
+	f := p.frame(r, query.Text, nil)
+	f.Search = query.Text
+	if to := soleObject(f, found); to != "" && query.After == "" {
+		return seeOther(w, r, to)
+	}
+	v := searchView{Text: query.Text, ReadAs: readAs[found.ReadAs], Since: q.Get("since"), Product: q.Get("product"), Pages: f.pager("objects", found.Next), Filters: []filter{
+		choices("Kind", "kind", q.Get("kind"), kindWords...), choices("Architecture", "arch", query.Arch, architectures...),
+		choices("Has", "has", query.Feature, featureWords...), choices("Origin", "origin", query.Origin, depot.OriginAdded, depot.OriginFetched),
+	}}
+	v.Table = f.objects("Objects found", string(query.Sort), found.Objects)
+	if query.Kind != 0 || query.Arch != "" || query.Feature != "" || query.Origin != "" || query.Product != nil || !query.Since.IsZero() {
+		v.All = f.Ask("search", "q", query.Text)
+	}
+	if len(found.Objects) == 0 && query.Text != "" && query.After == "" {
+		near, err := p.near(r, query.Text)
+		if err != nil {
+			return err
+		}
+		v.Near, v.Why = f.objects("Files of the same name", "", near), f.Ask("trace", "path", query.Text)
+	}
+	f.D = v
+	return p.print(w, r, http.StatusOK, "search", f)
+}
+
+// badQuery returns the problem that an error of a query is.
+func badQuery(err error) error {
+	if errors.Is(err, fs.ErrInvalid) {
+		return &Problem{Word: "query", Detail: strings.TrimSuffix(err.Error(), ": "+fs.ErrInvalid.Error())}
+	}
+	return err
+}
+
+// soleObject is the address of the only content that was found by an id; "" otherwise.
+func soleObject(f *frame, found depot.ObjectPage) string {
+	switch found.ReadAs {
+	case depot.ReadID, depot.ReadPath, depot.ReadContent:
+	default:
+		return ""
+	}
+	if len(found.Objects) == 0 || found.Next != "" {
+		return ""
+	}
+	ref := found.Objects[0].Ref
+	for _, o := range found.Objects[1:] {
+		if o.Ref != ref {
+			return ""
+		}
+	}
+	return f.To("object", ref.String())
+}
+
+func (f *frame) objects(caption, sorted string, list []depot.Found) table {
+	t := table{Caption: caption}
+	if sorted == "" {
+		t.Head = f.columns("", "", "Name", "Kind", "Arch", "Id", "Has", "Size||num", "Added", "Transactions")
+	} else {
+		t.Head = f.columns(sorted, "added size", "Name|name", "Kind", "Arch", "Id", "Has", "Size|size|num", "Added|added", "Transactions")
+	}
+	for _, o := range list {
+		t.Rows = append(t.Rows, f.objectRow(o))
+	}
+	return t
+}
+
+// near finds objects of the name in a text that was not found: the last segment of a
+// path, or the text as the beginning of a name.
+func (p *Pages) near(r *Request, text string) ([]depot.Found, error) {
+	name := text
+	if segs, err := layout.Segments(text); err == nil && len(segs) > 1 {
+		name = segs[len(segs)-1]
+	} else if strings.ContainsAny(text, "*?") {
+		return nil, nil
+	} else {
+		name += "*"
+	}
+	found, err := p.api.cfg.Catalog.Objects(r.Context(), r.scope(), depot.ObjectQuery{Text: name, Sort: depot.SortAdded, Limit: 10})
+	if errors.Is(err, fs.ErrInvalid) {
+		return nil, nil
+	}
+	return found.Objects, err
+}
+
+// architectures and featureWords are the choices of filters.
+var (
+	architectures = []string{"x86", "x86_64", "arm", "arm64", "arm64e", "riscv64", "ppc64le", "s390x", "wasm32"}
+	featureWords  = []string{"debug", "symtab", "unwind", "sources"}
+)

@@ -1,0 +1,295 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/wire"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// txRow is a transaction in a table.
+type txRow struct {
+	depot.Transaction
+	Link, VersionLink string
+}
+
+func (f *frame) txRow(t depot.Transaction) txRow {
+	return txRow{t, f.To("tx", t.Number), link(f.Base, "version", nil, values("p=", t.Product, "v=", t.Version))}
+}
+
+// txsView is what the list of transactions shows.
+type txsView struct {
+	Rows                  []txRow
+	Product, Version, Who string
+	Removed               bool
+	Pages                 pages
+}
+
+// listTx answers GET tx.
+func (p *Pages) listTx(w *reply, r *Request, _ []string) error {
+	q := r.URL.Query()
+	limit, after, err := readPage(q, "transactions")
+	if err != nil {
+		return err
+	}
+	lf := depot.ListFilter{Product: q.Get("product"), Version: q.Get("version"), Limit: limit + 1, Removed: q.Get("removed") != ""}
+	if after != "" {
+		if lf.Before, err = strconv.ParseInt(after, 10, 64); err != nil || lf.Before <= 0 {
+			return &Problem{Word: "cursor"}
+		}
+	}
+	list, err := p.api.cfg.Transactions.List(r.Context(), r.scope(), lf)
+	if err != nil {
+		return err
+	}
+	f := p.frame(r, "Transactions", nil)
+	v := txsView{Product: lf.Product, Version: lf.Version, Removed: lf.Removed}
+	next := ""
+	if len(list) > limit {
+		list = list[:limit]
+		next = strconv.FormatInt(list[limit-1].Number, 10)
+	}
+	for _, t := range list {
+		v.Rows = append(v.Rows, f.txRow(t))
+	}
+	v.Pages = f.pager("transactions", next)
+	f.D = v
+	return p.print(w, r, http.StatusOK, "txs", f)
+}
+
+// txView is what the page of a transaction shows.
+type txView struct {
+	txRow
+	Holds      []depot.Hold
+	Promotions []depot.Promotion
+	Removal    *depot.Removal
+	Needs      []txLink
+	Build      *wire.PushBuild
+	BuildURL   string // of the build, if it is a web address
+	Table      fileTable
+	MayChange  bool
+	MayAdmin   bool
+	Classes    []string // to which it can be promoted
+	Now        time.Time
+}
+
+// fileTable is a table of files.
+type fileTable struct {
+	Caption    string
+	Head       []column
+	Rows       []fileRow
+	Name, Kind string // the filters
+	Kinds      filter
+	Pages      pages
+}
+
+type fileRow struct {
+	Name, Link, Kind, Arch, ID, Path, Archive string
+	Features                                  []string
+	Size                                      int64
+}
+
+func (f *frame) fileRow(x depot.TxFile) fileRow {
+	return fileRow{
+		Name: x.Object.Name, Link: f.To("object", x.Ref.String()), Kind: x.Object.Kind.String(), Arch: x.Arch, ID: report.ObjectID(x.Object),
+		Path: x.Path, Archive: x.Archive, Features: x.Features, Size: x.Size,
+	}
+}
+
+// fileQuery reads the parameters of a list of files.
+func fileQuery(r *Request, list string, sort depot.ObjectSort) (q depot.FileQuery, err error) {
+	v := r.URL.Query()
+	q = depot.FileQuery{Name: symfile.Fold(v.Get("name")), Sort: depot.ObjectSort(v.Get("sort"))}
+	if q.Sort == "" {
+		q.Sort = sort
+	}
+	if k := v.Get("kind"); k != "" {
+		if q.Kind = symfile.ParseKind(k); q.Kind == symfile.KindUnknown {
+			return q, &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"kind": "expected is one of " + strings.Join(kindWords, ", ")}}
+		}
+	}
+	if q.Name != "" && !strings.ContainsAny(q.Name, "*?") {
+		q.Name = "*" + q.Name + "*"
+	}
+	q.Limit, q.After, err = readPage(v, list)
+	return q, err
+}
+
+// files makes the table of a page of files.
+func (f *frame) files(caption, list string, q depot.FileQuery, page depot.FilePage) fileTable {
+	t := fileTable{Caption: caption, Name: f.query.Get("name"), Kind: f.query.Get("kind"), Pages: f.pager(list, page.Next)}
+	t.Kinds = choices("Kind", "kind", t.Kind, kindWords...)
+	t.Head = f.columns(string(q.Sort), "size", "Name|name", "Kind", "Arch", "Id", "Has", "Size|size|num", "Path")
+	for _, x := range page.Files {
+		t.Rows = append(t.Rows, f.fileRow(x))
+	}
+	return t
+}
+
+// showTx answers GET tx/N.
+func (p *Pages) showTx(w *reply, r *Request, args []string) error {
+	t, err := p.api.transaction(r, args[0])
+	if err != nil {
+		return err
+	}
+	q, err := fileQuery(r, "files", "")
+	if err != nil {
+		return err
+	}
+	ctx, k := r.Context(), p.api.cfg.Retention
+	f := p.frame(r, "Transaction "+args[0], nil)
+	v := txView{txRow: f.txRow(t), Now: p.api.cfg.Now()}
+	if v.Holds, err = k.Holds(ctx, t.Number); err != nil {
+		return err
+	}
+	if v.Promotions, err = k.Promotions(ctx, t.Number); err != nil {
+		return err
+	}
+	if !t.Removed.IsZero() {
+		switch x, err := k.Why(ctx, t.Number); {
+		case err == nil:
+			v.Removal = &x
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+	}
+	needs, err := k.Needs(ctx, t.Number)
+	if err != nil {
+		return err
+	}
+	for _, n := range visible(p.api, r, needs) {
+		v.Needs = append(v.Needs, txLink{n, f.To("tx", n)})
+	}
+	if len(t.Build) > 0 {
+		b := new(wire.PushBuild)
+		if json.Unmarshal(t.Build, b) == nil {
+			v.Build = b
+			if strings.HasPrefix(b.URL, "https://") || strings.HasPrefix(b.URL, "http://") {
+				v.BuildURL = b.URL
+			}
+		}
+	}
+	page, err := p.api.cfg.Catalog.Files(ctx, t.Number, q)
+	if err != nil {
+		return badQuery(err)
+	}
+	v.Table = f.files("Files of transaction "+args[0], "files", q, page)
+	if _, err := p.api.writable(r, args[0]); err == nil {
+		v.MayChange, v.MayAdmin = true, r.Rights.Admin
+		if v.Classes, err = p.classes(r); err != nil {
+			return err
+		}
+	}
+	f.Notice = notices[r.URL.Query().Get("done")]
+	f.D = v
+	return p.print(w, r, http.StatusOK, "tx", f)
+}
+
+// notices are what acts say after they are done, by a word in the query.
+var notices = map[string]string{
+	"promoted": "The transaction was promoted.", "held": "The transaction is held.", "released": "The hold was released.", "restored": "The transaction was restored.",
+	"removed": "The transaction was removed.", "purged": "The transaction was purged.", "commented": "The comment was changed.", "revoked": "It was revoked.",
+	"applied": "The plan was applied.", "cancelled": "The job was cancelled.", "retried": "The job is tried again.", "forgotten": "The remembered misses were forgotten.", "probed": "The source was asked.",
+}
+
+// classes lists the classes of the retention policy.
+func (p *Pages) classes(r *Request) ([]string, error) {
+	policy, err := p.api.cfg.Retention.Policy(r.Context())
+	if err != nil || policy.Policy == nil {
+		return nil, err
+	}
+	var list []string
+	for _, c := range policy.Policy.Classes {
+		list = append(list, c.Name)
+	}
+	return list, nil
+}
+
+// actTx answers POST tx/N/WORD: an act on a transaction.
+func (p *Pages) actTx(w *reply, r *Request, args []string) error {
+	t, err := p.api.writable(r, args[0])
+	if err != nil {
+		return err
+	}
+	form, err := readForm(r)
+	if err != nil {
+		return err
+	}
+	var done string
+	var q wire.TransactionChange
+	switch args[1] {
+	case "promote":
+		done, q.Class = "promoted", form.Get("class")
+	case "hold":
+		done, q.Hold = "held", &wire.HoldSpec{Reason: form.Get("reason"), Until: form.Get("until")}
+	case "release":
+		name := form.Get("name")
+		done, q.Unhold = "released", &name
+	case "comment":
+		text := strings.ReplaceAll(form.Get("comment"), "\r\n", "\n")
+		done, q.Comment = "commented", &text
+	case "restore":
+		if _, err := p.api.cfg.Retention.Undo(r.Context(), t.Number, r.Name); err != nil {
+			return kept(err)
+		}
+		return p.acted(w, r, args[0], "restored")
+	case "remove":
+		if form.Get("plan") == "" {
+			return &Problem{Word: "query", Detail: "the plan of the removal is missing"}
+		}
+		if _, err := p.api.remove(r, t, form.Get("plan")); err != nil {
+			return err
+		}
+		return p.acted(w, r, args[0], "removed")
+	default:
+		return &Problem{Word: "not-found"}
+	}
+	if _, err := p.api.change(r, t, &q); err != nil {
+		return err
+	}
+	return p.acted(w, r, args[0], done)
+}
+
+// acted leads back to the page of a transaction, which says what was done.
+func (p *Pages) acted(w *reply, r *Request, number, done string) error {
+	return seeOther(w, r, link(r.Base, "tx", []string{number}, values("done", done)))
+}
+
+// confirmView is what the page shows before a transaction is removed.
+type confirmView struct {
+	txRow
+	Plan    report.RemovePlan
+	Holders []txLink
+}
+
+// confirmRemove answers GET tx/N/remove: what a removal would free.
+func (p *Pages) confirmRemove(w *reply, r *Request, args []string) error {
+	t, err := p.api.writable(r, args[0])
+	if err != nil {
+		return err
+	}
+	done, err := p.api.computing(r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	plan, err := p.api.removePlan(r, t)
+	if err != nil {
+		return kept(err)
+	}
+	f := p.frame(r, "Remove transaction "+args[0], nil)
+	v := confirmView{txRow: f.txRow(t), Plan: plan}
+	for _, n := range plan.Holders {
+		v.Holders = append(v.Holders, txLink{n, f.To("tx", n)})
+	}
+	f.D = v
+	return p.print(w, r, http.StatusOK, "remove", f)
+}
