@@ -2,29 +2,51 @@ package depot
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
 	"io/fs"
-
+	"net/url"
+	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/debugid"
-
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // Catalog shows people what the depot holds: lists that are read in pages, and one
 // content with all that is known of it. Every answer contains only what the scope
 // includes; what is outside of it is fs.ErrNotExist, as if it did not exist.
+//
+// A page begins after the last item of the page before it, by sort key and id: what is
+// added or removed meanwhile neither repeats nor skips other items. The text that says
+// where a page begins is opaque; one that the Catalog did not make is fs.ErrInvalid.
 type Catalog struct{ d *Depot }
 
 // ObjectSort is the order of a list of objects.
 type ObjectSort string
 
+// The orders. Objects with equal keys follow newest first.
 const (
 	SortName  ObjectSort = "name"
-	SortAdded ObjectSort = "added" // newest first
+	SortAdded ObjectSort = "added" // in which the depot first got them, newest first
 	SortSize  ObjectSort = "size"  // largest first
 )
+
+// Limits of a page.
+const (
+	pageRows    = 100  // if no limit is given
+	maxPageRows = 1000 // a higher limit is this one
+)
+
+func pageLimit(n int) int {
+	if n <= 0 {
+		n = pageRows
+	}
+	return min(n, maxPageRows)
+}
 
 // ObjectQuery selects objects. The zero value selects all.
 type ObjectQuery struct {
@@ -35,21 +57,25 @@ type ObjectQuery struct {
 	Arch    string
 	Product *string // nil is any
 	Feature string  // one word
-	Since   time.Time
-	Origin  string // OriginAdded, OriginFetched; empty is any
-	Sort    ObjectSort
-	After   string // ObjectPage.Next of the page before
-	Limit   int
+	// Since selects objects of transactions that are not older, and of files that were
+	// downloaded since.
+	Since  time.Time
+	Origin string // OriginAdded, OriginFetched; empty is any
+	Sort   ObjectSort
+	After  string // ObjectPage.Next of the page before
+	Limit  int    // 0 is 100; at most 1000
 }
 
+// Origins of objects.
 const (
 	OriginAdded   = "added"
-	OriginFetched = "fetched"
+	OriginFetched = "fetched" // downloaded, and held by no transaction
 )
 
 // ReadAs says how a search text was understood.
 type ReadAs string
 
+// The readings of a search text.
 const (
 	ReadAll     ReadAs = "all"
 	ReadName    ReadAs = "name"
@@ -61,127 +87,214 @@ const (
 
 // ObjectPage is a part of a list of objects.
 type ObjectPage struct {
-	ReadAs  ReadAs
+	ReadAs ReadAs
+	// Objects have at most the newest 100 of their transactions. There can be fewer
+	// objects than the limit, even none, although there are more pages: filters that
+	// reject nearly all objects are applied step by step.
 	Objects []Found
 	Next    string // for ObjectQuery.After; empty: there are no more
 }
 
-// Objects lists objects.
+// ErrShortPattern means that a pattern that begins with a wildcard would be compared
+// with too many names. Its text says what is needed.
+var ErrShortPattern = index.ErrShortPattern
+
+// maxSearch limits the text of a search, in bytes.
+const maxSearch = 4096
+
+// Objects lists objects. A wrong query is fs.ErrInvalid or ErrShortPattern.
 func (c *Catalog) Objects(ctx context.Context, scope Scope, q ObjectQuery) (ObjectPage, error) {
-	t := q.Text
-	if t == "" {
-		t = "*"
+	var p ObjectPage
+	f := index.ObjectFilter{Product: q.Product, Arch: q.Arch, Feature: q.Feature, Since: q.Since, Limit: pageLimit(q.Limit)}
+	if len(q.Text) > maxSearch || strings.ContainsAny(q.Feature, " \t\n") {
+		return p, fmt.Errorf("search: the text is too long, or the feature is not one word: %w", fs.ErrInvalid)
 	}
-	l, err := c.d.Find(ctx, scope, t, q.Limit)
-	as := ReadName
-	if _, e := debugid.ParseBreakpad(t); e == nil {
-		as = ReadID
+	p.ReadAs, f.Query = readSearch(q.Text)
+	f.Kind = q.Kind
+	switch q.Sort {
+	case SortName, "":
+		f.Sort = index.ByName
+	case SortAdded:
+		f.Sort = index.ByAdded
+	case SortSize:
+		f.Sort = index.BySize
+	default:
+		return p, fmt.Errorf("search: sort %q: %w", q.Sort, fs.ErrInvalid)
 	}
-	return ObjectPage{ReadAs: as, Objects: l}, err
-}
-
-// Entry is a content with all that is known of it.
-type Entry struct {
-	Ref     blob.Ref
-	Size    int64
-	Objects []EntryObject // in the order of their names
-	Forms   []EntryForm
-}
-
-// EntryObject is an object in a content.
-type EntryObject struct {
-	Found
-	// Holders are the live transactions in scope that hold the object, newest first,
-	// at most 100; More says that there are others.
-	Holders     []Holder
-	MoreHolders bool
-	// Downloads are the upstreams from which it was downloaded.
-	Downloads []Download
-	// Partners are the other files of the same module, and the names of those that are
-	// missing.
-	Partners []Partner
-	// Siblings are other objects of the same name, the newest ten; MoreSiblings says
-	// that there are others.
-	Siblings     []Found
-	MoreSiblings bool
-}
-
-// Holder is a transaction that holds an object.
-type Holder struct {
-	Transaction Transaction
-	Path        string // from which it was added; may reveal details of the build machine
-	Archive     string
-	Holds       []Hold
-	// Ends is when the retention policy removes the transaction by age, and Rule the
-	// class that says so; zero if it does not.
-	Ends time.Time
-	Rule string
-}
-
-// Download is the origin of a cached file.
-type Download struct {
-	Upstream string
-	URL      string // without credentials
-	Tag      string // entity tag
-	Fetched  time.Time
-}
-
-// Partner is another file of a module.
-type Partner struct {
-	Kind symfile.Kind
-	Name string
-	ID   string  // as its tools spell it
-	Held []Found // newest first; none: it is missing
-}
-
-// EntryForm is a content that was made of another one, or that could not be made.
-type EntryForm struct {
-	Name    string // such as "zstd", "cabinet", "sym", "gsym", "symcache 3"
-	Ref     blob.Ref
-	Size    int64
-	Tool    string
-	Made    time.Time
-	Failure string    // why it could not be made
-	Until   time.Time // of the failure: when it is tried again
-}
-
-// Entry returns a content.
-func (c *Catalog) Entry(ctx context.Context, scope Scope, ref blob.Ref) (*Entry, error) {
-	l, err := c.d.Find(ctx, scope, ref.String(), 10)
-	if err != nil || len(l) == 0 {
-		return nil, fs.ErrNotExist
+	switch q.Origin {
+	case OriginAdded, OriginFetched:
+		fetched := q.Origin == OriginFetched
+		f.Fetched = &fetched
+	case "":
+	default:
+		return p, fmt.Errorf("search: origin %q: %w", q.Origin, fs.ErrInvalid)
 	}
-	e := &Entry{Ref: ref, Size: l[0].Size}
-	for _, f := range l {
-		o := EntryObject{Found: f}
-		for _, n := range f.Transactions {
-			t, _ := c.d.Transaction(ctx, n)
-			o.Holders = append(o.Holders, Holder{Transaction: t})
+	var k pageKey
+	if err := k.parse(q.After, "object "+string(q.Sort)); err != nil {
+		return p, err
+	}
+	f.After = index.ObjectKey{Name: string(k.Name), Size: k.Number, ID: k.ID}
+	list, next, err := c.d.db.Catalog.Objects(ctx, scope.index(), f)
+	if err != nil {
+		return p, err
+	}
+	p.Objects = list
+	if next != nil {
+		p.Next = pageKey{Name: []byte(next.Name), Number: next.Size, ID: next.ID}.text("object " + string(q.Sort))
+	}
+	return p, nil
+}
+
+// readSearch reads the text of a search.
+func readSearch(q string) (ReadAs, index.Query) {
+	q = strings.TrimSpace(q)
+	if q == "" {
+		return ReadAll, index.Query{}
+	}
+	if strings.ContainsAny(q, `/\`) {
+		return readSearchPath(q)
+	}
+	iq := spellings(q)
+	switch {
+	case iq.Ref != nil:
+		return ReadContent, iq
+	case len(iq.IDs) > 0:
+		return ReadID, iq
+	case strings.ContainsAny(q, "*?"):
+		return ReadPattern, iq
+	}
+	return ReadName, iq
+}
+
+// readSearchPath reads a URL or a path. If it is no address of a symbol file, its last
+// part is read as a name.
+func readSearchPath(q string) (ReadAs, index.Query) {
+	path := q
+	if u, err := url.Parse(q); err == nil && u.Scheme != "" && u.Host != "" {
+		path = u.EscapedPath()
+	}
+	var segs []string
+	for s := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == '\\' }) {
+		if plain, err := url.PathUnescape(s); err == nil {
+			s = plain
 		}
-		o.Siblings, _ = c.d.Find(ctx, scope, f.Object.Name, 10)
-		e.Objects = append(e.Objects, o)
+		segs = append(segs, s)
 	}
-	return e, nil
+	if len(segs) > 2 && segs[0] == "t" {
+		segs = segs[2:] // a token before the path
+	}
+	if len(segs) == 0 {
+		return ReadName, index.Query{Name: symfile.Fold(q)}
+	}
+	for from := range segs {
+		if r, err := layout.Route(segs[from:]); err == nil && len(r.Lookups) > 0 {
+			var iq index.Query
+			for _, l := range r.Lookups {
+				iq.IDs = append(iq.IDs, l.ID)
+			}
+			return ReadPath, iq
+		}
+	}
+	return readSearch(segs[len(segs)-1])
+}
+
+// pageKey is where a page begins, in the text that the depot gives out.
+type pageKey struct {
+	List   string `json:"l"` // the list and its order
+	Name   []byte `json:"n,omitempty"`
+	Number int64  `json:"s,omitempty"`
+	ID     int64  `json:"i,omitempty"`
+}
+
+// text returns the text of the key in a list.
+func (k pageKey) text(list string) string {
+	k.List = list
+	b, err := json.Marshal(k)
+	if err != nil {
+		return "" // impossible
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// parse reads the text of a key in a list; "" is the begin of the list.
+func (k *pageKey) parse(text, list string) error {
+	if text == "" {
+		return nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(b, k)
+	}
+	if err != nil || k.List != list || k.Number < 0 || k.ID < 0 {
+		return fmt.Errorf("the begin of the page is not one of this list: %w", fs.ErrInvalid)
+	}
+	return nil
+}
+
+// FileQuery selects files of a transaction or of a version.
+type FileQuery struct {
+	Name  string // a name, or a pattern with * and ?; empty is any
+	Kind  symfile.Kind
+	Sort  ObjectSort // empty or SortAdded: the order of adding; else SortName or SortSize
+	After string
+	Limit int // 0 is 100; at most 1000
 }
 
 // FilePage is a part of the list of files of a transaction.
 type FilePage struct {
 	Files []TxFile
-	Next  string
+	Next  string // for FileQuery.After; empty: there are no more
+}
+
+// filter returns the filter of the index, without the place.
+func (q FileQuery) filter() (f index.FileFilter, err error) {
+	f = index.FileFilter{Name: symfile.Fold(q.Name), Kind: q.Kind, Limit: pageLimit(q.Limit)}
+	switch q.Sort {
+	case SortAdded, "":
+	case SortName:
+		f.Order = index.FilesByName
+	case SortSize:
+		f.Order = index.FilesBySize
+	default:
+		err = fmt.Errorf("files: sort %q: %w", q.Sort, fs.ErrInvalid)
+	}
+	if len(q.Name) > maxSearch {
+		err = fmt.Errorf("files: the name is too long: %w", fs.ErrInvalid)
+	}
+	return f, err
 }
 
 // Files lists the files of a transaction in the order in which they were added, or
-// by name or size. filter is a pattern for names, or empty.
+// by name or size. A removed transaction has none.
 func (c *Catalog) Files(ctx context.Context, number int64, q FileQuery) (FilePage, error) {
 	var p FilePage
-	return p, c.d.Files(ctx, number, func(f TxFile) error { p.Files = append(p.Files, f); return nil })
+	f, err := q.filter()
+	if err != nil {
+		return p, err
+	}
+	list := fmt.Sprintf("files %d %s", number, q.Sort)
+	var k pageKey
+	if err := k.parse(q.After, list); err != nil {
+		return p, err
+	}
+	f.After = index.FileKey{Name: string(k.Name), Size: k.Number, Seq: k.ID}
+	files, next, err := c.d.db.Catalog.FilesOf(ctx, number, f)
+	if err != nil {
+		return p, err
+	}
+	p.Files = files
+	if next != nil {
+		p.Next = pageKey{Name: []byte(next.Name), Number: next.Size, ID: next.Seq}.text(list)
+	}
+	return p, nil
 }
 
-// FileQuery selects files of a transaction or of a version.
-type FileQuery struct {
-	Name  string // pattern; empty is any
-	Kind  symfile.Kind
-	Sort  ObjectSort // empty: the order of adding
-	After string
-	Limit int
+// ParseContent reads the SHA-256 of a content, in any letter case. Anything else is
+// fs.ErrNotExist.
+func ParseContent(text string) (blob.Ref, error) {
+	ref, err := blob.ParseRef(strings.ToLower(text))
+	if err != nil {
+		return ref, fmt.Errorf("%q is no SHA-256: %w", text, fs.ErrNotExist)
+	}
+	return ref, nil
 }

@@ -201,9 +201,8 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	d.Missing = &Missing{db: d.db, now: opt.Now}
 	d.Check = &Checker{dir: d.dir, blobs: d.blobs, placed: d.placed, db: d.db, contents: d.contents, log: opt.Log, now: opt.Now}
 	d.Check.init(opt.ScrubRate)
-	d.Tokens, d.Retention = d.db.Tokens, &Retention{d}
+	d.Tokens, d.Retention, d.Catalog = d.db.Tokens, &Retention{d}, &Catalog{d}
 	d.reads = &Reads{db: d.db}
-	d.Catalog = &Catalog{d}
 	d.forms = &forms{dir: d.dir, db: d.db, blobs: d.blobs, contents: d.contents}
 	d.forms.init()
 	others, servers := symcachework.SplitUpstreams(opt.Upstreams)

@@ -110,14 +110,8 @@ func (r *Retention) stateOf(s *index.RetainedState) *retention.State {
 	out := &retention.State{Transactions: make([]retention.Transaction, len(s.Transactions)), Contents: make([]retention.Content, len(s.Contents))}
 	for i := range s.Transactions {
 		t := &s.Transactions[i]
-		x := retention.Transaction{Number: t.Number, Product: t.Product, Version: t.Version, Branch: t.Branch, Class: t.Class, Time: t.Time, Arrived: t.Arrived,
-			Open: t.Collecting, Removed: t.Removed, TrashUntil: t.TrashUntil, Needs: t.Needs, Contents: t.Contents}
-		if o := t.Origin; o != nil && !o.Time.IsZero() {
-			x.Time = o.Time
-			if x.Arrived.IsZero() {
-				x.Arrived = t.Time
-			}
-		}
+		x := retainedTx(&t.Transaction)
+		x.Needs, x.Contents = t.Needs, t.Contents
 		for _, h := range t.Holds {
 			x.Holds = append(x.Holds, retention.Hold{Name: h.Name, By: h.Who, Reason: h.Reason, Until: h.Until})
 		}
@@ -131,6 +125,20 @@ func (r *Retention) stateOf(s *index.RetainedState) *retention.State {
 		out.Derived[i] = retention.Derivation{Source: d[0], Result: d[1]}
 	}
 	return out
+}
+
+// retainedTx is a transaction as policies see it, without its holds, needs and
+// contents.
+func retainedTx(t *Transaction) retention.Transaction {
+	x := retention.Transaction{Number: t.Number, Product: t.Product, Version: t.Version, Branch: t.Branch, Class: t.Class, Time: t.Time, Arrived: t.Arrived,
+		Open: t.Collecting, Removed: t.Removed, TrashUntil: t.TrashUntil}
+	if o := t.Origin; o != nil && !o.Time.IsZero() {
+		x.Time = o.Time
+		if x.Arrived.IsZero() {
+			x.Arrived = t.Time
+		}
+	}
+	return x
 }
 
 // Preview is a plan that can be applied as it was printed.

@@ -85,6 +85,8 @@ type DB struct {
 	// Retention and Trash are for the transactions that a policy removes.
 	Retention Retention
 	Trash     Trash
+	// Catalog is for lists that people read in pages.
+	Catalog Catalog
 
 	engine engine
 	now    func() time.Time
@@ -94,6 +96,7 @@ type DB struct {
 	tempDir              string
 	block                int64
 	dutyLife             time.Duration // see Nodes
+	limits               listLimits    // see Catalog
 
 	points, scans reader // those of the engine, counted
 	reads         atomic.Uint64
@@ -144,10 +147,10 @@ func openEngine(ctx context.Context, where string, opt Options) (engine, error) 
 
 // newDB returns the index in an engine.
 func newDB(e engine, opt Options) *DB {
-	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000), placed: opt.Placed, tempDir: opt.TempDir, block: max(opt.Block, 1), dutyLife: dutyLife}
+	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000), placed: opt.Placed, tempDir: opt.TempDir, block: max(opt.Block, 1), dutyLife: dutyLife, limits: usualLimits}
 	db.points, db.scans = counted{e.points(), &db.reads}, counted{e.scans(), &db.reads}
 	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub, db.Places, db.Copies = Tokens{db}, WantedKeys{db}, CachedFiles{db}, Misses{db}, Scrub{db}, Places{db}, Copies{db}
-	db.Nodes, db.Stages, db.Retention, db.Trash = Nodes{db}, Stages{db}, Retention{db}, Trash{db}
+	db.Nodes, db.Stages, db.Retention, db.Trash, db.Catalog = Nodes{db}, Stages{db}, Retention{db}, Trash{db}, Catalog{db}
 	return db
 }
 

@@ -95,6 +95,8 @@ type Found struct {
 	// Transactions are those in scope that hold the object, newest first; none
 	// for a cached file.
 	Transactions []int64
+	// Product is that of the newest transaction; Catalog sets it.
+	Product string
 }
 
 // Content is a content with its size.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/internal/term"
@@ -47,6 +48,17 @@ const toolPrefix = "symbols-"
 
 // tool is the name of the format in the records of derived contents.
 func (f Format) tool() string { return toolPrefix + f.String() }
+
+// FormOf returns the word for what a tool, as records of derived contents name it, has
+// made: that of a format, or else the tool's name.
+func FormOf(tool string) string {
+	name, ours := strings.CutPrefix(tool, toolPrefix)
+	if !ours {
+		return tool
+	}
+	name, _, _ = strings.Cut(name, "+")
+	return name
+}
 
 var (
 	// ErrBusy means that a limit refuses new work now; the client should ask again

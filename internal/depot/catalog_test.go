@@ -1,0 +1,180 @@
+package depot
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/symcachework"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// TestCatalogReads: every spelling of an id, a path, a URL, a name and a SHA-256 finds
+// the object, and says how it was read.
+func TestCatalogReads(t *testing.T) {
+	d, _ := newDepot(t)
+	add(t, d, "Game", testdata(t, "pdb/hello-x64.pdb"), testdata(t, "elf/prog-sha1.debug"))
+	add(t, d, "Other", testdata(t, "pdb/hello-x86.pdb"))
+	sha := blob.Sum(testdata(t, "pdb/hello-x64.pdb").body).String()
+	const id, guid = "F9EFE0B6AE7500394C4C44205044422E1", "f9efe0b6-ae75-0039-4c4c-44205044422e"
+	for _, c := range []struct {
+		text string
+		as   ReadAs
+		want int
+	}{
+		{"", ReadAll, 3}, {"hello-x64.pdb", ReadName, 1}, {" HELLO-X64.PDB ", ReadName, 1}, {"hello*", ReadPattern, 2}, {"*-x64.pd?", ReadPattern, 1}, {"nothing.pdb", ReadName, 0},
+		{id, ReadID, 1}, {strings.ToLower(id), ReadID, 1}, {"0x" + id, ReadID, 1}, {guid, ReadID, 1}, {"{" + guid + "}", ReadID, 1}, {strings.ToUpper(guid), ReadID, 1}, {id[:32], ReadID, 1},
+		{"adac45aa231bba3143d7af433767c61f31021c16", ReadID, 1}, {sha, ReadContent, 1}, {strings.ToUpper(sha), ReadContent, 1},
+		{"hello-x64.pdb/" + id + "/hello-x64.pdb", ReadPath, 1}, {"/symbols/he/hello-x64.pdb/" + id + "/hello-x64.pd_", ReadPath, 1},
+		{"https://sym.corp/t/sd_secret/hello-x64.pdb/" + id + "/hello-x64.pdb?x=1", ReadPath, 1}, {`\\server\share\hello-x64.pdb\` + id + `\hello-x64.pdb`, ReadPath, 1},
+		{"/buildid/adac45aa231bba3143d7af433767c61f31021c16/debuginfo", ReadPath, 1}, {`C:\build\hello-x64.pdb`, ReadName, 1},
+	} {
+		p, err := d.Catalog.Objects(t.Context(), Scope{}, ObjectQuery{Text: c.text})
+		if err != nil || p.ReadAs != c.as || len(p.Objects) != c.want || p.Next != "" {
+			t.Errorf("%q: read as %s, %d objects, next %q, %v; want %s and %d", c.text, p.ReadAs, len(p.Objects), p.Next, err, c.as, c.want)
+		}
+	}
+	p, err := d.Catalog.Objects(t.Context(), Scope{Products: []string{"Other"}}, ObjectQuery{Text: id})
+	if err != nil || len(p.Objects) != 0 {
+		t.Errorf("outside of the scope: %d objects, %v; want none", len(p.Objects), err)
+	}
+	p, err = d.Catalog.Objects(t.Context(), Scope{}, ObjectQuery{Text: id})
+	if err != nil || len(p.Objects) != 1 || p.Objects[0].Product != "Game" || !slices.Equal(p.Objects[0].Transactions, []int64{1}) {
+		t.Errorf("the object: %+v, %v; want one of Game in transaction 1", p.Objects, err)
+	}
+}
+
+// TestCatalogQueries: wrong queries are refused, pages fit together.
+func TestCatalogQueries(t *testing.T) {
+	d, _ := newDepot(t)
+	add(t, d, "Game", testdata(t, "pdb/hello-x64.pdb"), testdata(t, "pdb/hello-x86.pdb"), testdata(t, "pdb/hello-arm64.pdb"), testdata(t, "pdb/hello-x64.exe"))
+	first, err := d.Catalog.Objects(t.Context(), Scope{}, ObjectQuery{Limit: 3})
+	if err != nil || len(first.Objects) != 3 || first.Next == "" {
+		t.Fatalf("first page: %d objects, next %q, %v; want 3 and more", len(first.Objects), first.Next, err)
+	}
+	second, err := d.Catalog.Objects(t.Context(), Scope{}, ObjectQuery{Limit: 3, After: first.Next})
+	if err != nil || len(second.Objects) != 1 || second.Next != "" || second.Objects[0].Object.Name != "hello-x86.pdb" {
+		t.Errorf("second page: %d objects, next %q, %v; want hello-x86.pdb alone", len(second.Objects), second.Next, err)
+	}
+	for _, q := range []ObjectQuery{
+		{After: "x"}, {After: first.Next + "x"}, {After: first.Next, Sort: SortSize}, {After: "bm90aGluZw"}, {After: pageKey{ID: -1}.text("object ")}, {Sort: "color"}, {Origin: "moon"}, {Feature: "two words"}, {Text: strings.Repeat("x", 5000)},
+	} {
+		if _, err := d.Catalog.Objects(t.Context(), Scope{}, q); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%.80v: %v, want fs.ErrInvalid", q, err)
+		}
+	}
+	files, err := d.Catalog.Files(t.Context(), 1, FileQuery{Sort: SortSize, Limit: 1})
+	if err != nil || len(files.Files) != 1 || files.Files[0].Object.Kind != symfile.PDB || files.Next == "" {
+		t.Fatalf("the largest file: %+v, %v; want a PDB and more", files, err)
+	}
+	for _, q := range []FileQuery{{After: files.Next}, {After: "x"}, {Sort: "color"}} {
+		if _, err := d.Catalog.Files(t.Context(), 1, q); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%+v: %v, want fs.ErrInvalid", q, err)
+		}
+	}
+	if _, err := d.Catalog.Files(t.Context(), 2, FileQuery{Sort: SortSize, After: files.Next}); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("the place in another transaction: %v, want fs.ErrInvalid", err)
+	}
+}
+
+// TestCatalogEntry: an entry says who holds a content and until when, which files of its
+// module are there or missing, and what was made of it, within a scope.
+func TestCatalogEntry(t *testing.T) {
+	onRetained(t, func(t *testing.T, d *Depot, c *movable) {
+		ctx := t.Context()
+		pdb, exe := testdata(t, "pdb/hello-x64.pdb"), testdata(t, "pdb/hello-x64.exe")
+
+		add(t, d, "Game", pdb, exe)
+		add(t, d, "Game", pdb)
+		add(t, d, "Tool", pdb, testdata(t, "elf/prog-sha1.stripped"))
+		setPolicy(t, d, "default: nightly", "classes:", "  - name: nightly", "    keep_within: 14d")
+		if err := d.Retention.Hold(ctx, Hold{Number: 2, Name: "h", Reason: "why"}); err != nil {
+			t.Fatal(err)
+		}
+		ref := blob.Sum(pdb.body)
+		e, err := d.Catalog.Entry(ctx, Scope{}, ref)
+		if err != nil || len(e.Objects) != 1 || e.Size != int64(len(pdb.body)) {
+			t.Fatalf("entry: %+v, %v; want one object", e, err)
+		}
+		o := e.Objects[0]
+		if len(o.Holders) != 3 || o.Holders[0].Transaction.Number != 3 || o.Holders[0].Transaction.Product != "Tool" || o.MoreHolders {
+			t.Errorf("holders %+v, want transactions 3, 2 and 1", o.Holders)
+		}
+		for _, h := range o.Holders {
+			tx := h.Transaction
+			if tx.Number == 2 {
+				if !h.Ends.IsZero() || h.Rule != "" || len(h.Holds) != 1 || h.Holds[0].Reason != "why" {
+					t.Errorf("the held transaction: %+v, want a hold and no end", h)
+				}
+			} else if want := tx.Arrived.Add(14 * day); !h.Ends.Equal(want) || h.Rule != "nightly" {
+				t.Errorf("transaction %d ends on %v by %q, want %v by nightly", tx.Number, h.Ends, h.Rule, want)
+			}
+		}
+		if len(o.Partners) != 1 || o.Partners[0].Kind != symfile.PE || o.Partners[0].Role != symfile.Executable || len(o.Partners[0].Held) != 1 || o.Partners[0].ID != "C10891754000" {
+			t.Errorf("partners %+v, want the program", o.Partners)
+		}
+		// Outside of the product the program is missing.
+		e, err = d.Catalog.Entry(ctx, Scope{Products: []string{"Tool"}}, ref)
+		if err != nil || len(e.Objects) != 1 {
+			t.Fatalf("entry: %+v, %v; want one object", e, err)
+		}
+		o = e.Objects[0]
+		if len(o.Holders) != 1 || len(o.Partners) != 1 || len(o.Partners[0].Held) != 0 || o.Partners[0].Name != "hello-x64" || o.Partners[0].ID != "F9EFE0B6AE7500394C4C44205044422E1" {
+			t.Errorf("in the scope of Tool: %+v, want one holder and a missing program", o)
+		}
+		if _, err := d.Catalog.Entry(ctx, Scope{Products: []string{"Tool"}}, blob.Sum(exe.body)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a content outside of the scope: %v, want fs.ErrNotExist", err)
+		}
+		e, err = d.Catalog.Entry(ctx, Scope{}, blob.Sum(testdata(t, "elf/prog-sha1.stripped").body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := e.Objects[0].Partners; len(p) != 1 || p[0].Kind != symfile.ELF || p[0].Role != symfile.Debug || p[0].ID != "adac45aa231bba3143d7af433767c61f31021c16" || len(p[0].Held) != 0 {
+			t.Errorf("partners of a stripped program %+v, want a missing debug file", p)
+		}
+		holders, more, err := d.Catalog.Holders(ctx, Scope{}, ref, 3, 1)
+		if err != nil || len(holders) != 1 || holders[0].Transaction.Number != 2 || !more {
+			t.Errorf("holders after 3: %+v, more %v, %v; want 2 and more", holders, more, err)
+		}
+	})
+}
+
+// TestCatalogForms: forms that were made and failures that are remembered have names.
+func TestCatalogForms(t *testing.T) {
+	d, c := newDepot(t)
+	pdb := testdata(t, "pdb/hello-x64.pdb")
+	add(t, d, "", pdb)
+	ref := blob.Sum(pdb.body)
+	ctx := t.Context()
+	for _, tool := range []string{"zstd", "gzip"} {
+		if _, err := d.forms.derive(ctx, Form{Ref: ref, Tool: codings[tool], Name: "hello-x64.pdb"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.db.PutFailure(ctx, failureOfSymCache(ref, c.now().Add(time.Hour))); err != nil {
+		t.Fatal(err)
+	}
+	e, err := d.Catalog.Entry(ctx, Scope{}, ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range e.Forms {
+		names = append(names, f.Name)
+		if made := f.Failure == ""; made != (f.Ref != blob.Ref{}) || made != (f.Size > 0) || made == !f.Until.IsZero() {
+			t.Errorf("form %+v: want a content or a failure", f)
+		}
+	}
+	if want := []string{"gzip", "zstd", "symcache 3"}; !slices.Equal(names, want) {
+		t.Errorf("forms %q, want %q", names, want)
+	}
+}
+
+func failureOfSymCache(ref blob.Ref, until time.Time) index.Failure {
+	return index.Failure{Source: ref, Tool: symcachework.Kind, Version: "3.1.0", Detail: "no lines", Until: until}
+}

@@ -1,0 +1,361 @@
+package depot
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/retention"
+	"github.com/symdepot/symdepot/internal/symbolicate"
+	"github.com/symdepot/symdepot/internal/symcachework"
+	"github.com/symdepot/symdepot/internal/transcode"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// Entry is a content with all that is known of it.
+type Entry struct {
+	Ref     blob.Ref
+	Size    int64
+	Objects []EntryObject // in the order of their names
+	Forms   []EntryForm
+}
+
+// EntryObject is an object in a content.
+type EntryObject struct {
+	Found
+	// Holders are the live transactions in scope that hold the object, newest first,
+	// at most 100; MoreHolders says that there are others.
+	Holders     []Holder
+	MoreHolders bool
+	// Downloads are the upstreams from which it was downloaded.
+	Downloads []Download
+	// Partners are the other files of the same module, and the names of those that are
+	// missing.
+	Partners []Partner
+	// Siblings are other objects of the same name, the newest ten; MoreSiblings says
+	// that there are others.
+	Siblings     []Found
+	MoreSiblings bool
+}
+
+// Holder is a transaction that holds an object.
+type Holder struct {
+	Transaction Transaction
+	Path        string // from which it was added; may reveal details of the build machine
+	Archive     string
+	Holds       []Hold // ended ones included
+	// Ends is the earliest time at which the retention policy removes the transaction
+	// because of its age, and Rule the class that says so; zero if it does not. Other
+	// rules of the class may keep it for longer.
+	Ends time.Time
+	Rule string
+}
+
+// Download is the origin of a cached file.
+type Download struct {
+	Upstream string
+	URL      string // without credentials
+	Tag      string // entity tag
+	Fetched  time.Time
+}
+
+// Partner is another file of a module.
+type Partner struct {
+	Kind symfile.Kind
+	// Role tells partners of one kind apart: symfile.Executable, Debug or another one.
+	Role symfile.Role
+	// Name is that of a held file, or the usual one if the file is missing: the index
+	// does not record by which name a file refers to another.
+	Name string
+	ID   string  // as its tools spell it
+	Held []Found // newest first; none: it is missing
+}
+
+// EntryForm is a content that was made of another one, or that could not be made.
+type EntryForm struct {
+	Name    string   // such as "zstd", "cabinet", "sym", "gsym", "symcache 3"
+	Ref     blob.Ref // zero: there is none
+	Size    int64
+	Tool    string // with the version
+	Made    time.Time
+	Failure string    // why it could not be made
+	Until   time.Time // of the failure: when it is tried again; zero: it is not
+}
+
+// Limits of the lists of an entry.
+const (
+	maxHolders  = 100
+	maxSiblings = 10
+)
+
+// Entry returns a content. If the scope includes no object of it, the error is
+// fs.ErrNotExist.
+func (c *Catalog) Entry(ctx context.Context, scope Scope, ref blob.Ref) (*Entry, error) {
+	l, err := c.d.db.Catalog.Listing(ctx, scope.index())
+	if err != nil {
+		return nil, err
+	}
+	found, err := l.OfContent(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	e := &Entry{Ref: ref, Size: found[0].Size}
+	policy, err := c.d.Retention.Policy(ctx)
+	if err != nil {
+		c.d.log.Warn("cannot say when transactions end", "error", err)
+	}
+	files, err := l.Downloads(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	var downloads []Download
+	for _, f := range files {
+		downloads = append(downloads, Download{f.Source, f.URL, f.Tag, f.Fetched})
+	}
+	for _, o := range found {
+		x := EntryObject{Found: o, Downloads: downloads}
+		holders, more, err := l.Holders(ctx, o, 0, maxHolders)
+		if err != nil {
+			return nil, err
+		}
+		x.MoreHolders = more
+		for _, h := range holders {
+			x.Holders = append(x.Holders, newHolder(h, policy.Policy))
+		}
+		if x.Partners, err = partners(ctx, l, o); err != nil {
+			return nil, err
+		}
+		if x.Siblings, x.MoreSiblings, err = l.Siblings(ctx, o, maxSiblings); err != nil {
+			return nil, err
+		}
+		e.Objects = append(e.Objects, x)
+	}
+	made, failures, err := l.Forms(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	e.Forms = entryForms(made, failures)
+	return e, nil
+}
+
+// Holders lists the live transactions in scope that hold an object of a content,
+// newest first. after is the number of the last one of the page before; 0: none.
+func (c *Catalog) Holders(ctx context.Context, scope Scope, ref blob.Ref, after int64, limit int) (list []Holder, more bool, err error) {
+	l, err := c.d.db.Catalog.Listing(ctx, scope.index())
+	if err != nil {
+		return nil, false, err
+	}
+	found, err := l.OfContent(ctx, ref)
+	if err != nil {
+		return nil, false, err
+	}
+	policy, err := c.d.Retention.Policy(ctx)
+	if err != nil {
+		c.d.log.Warn("cannot say when transactions end", "error", err)
+	}
+	limit = pageLimit(limit)
+	have := map[int64]bool{}
+	for _, o := range found {
+		holders, others, err := l.Holders(ctx, o, after, limit)
+		if err != nil {
+			return nil, false, err
+		}
+		more = more || others
+		for _, h := range holders {
+			if !have[h.Number] {
+				have[h.Number] = true
+				list = append(list, newHolder(h, policy.Policy))
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b Holder) int { return int(b.Transaction.Number - a.Transaction.Number) })
+	if len(list) > limit {
+		list, more = list[:limit], true
+	}
+	return list, more, nil
+}
+
+// newHolder says when a transaction ends by a policy; nil is none.
+func newHolder(h index.HolderTx, p *retention.Policy) Holder {
+	x := Holder{Transaction: h.Transaction, Path: h.Path, Archive: h.Archive, Holds: h.Holds}
+	if p == nil || h.Collecting {
+		return x
+	}
+	t := retainedTx(&h.Transaction)
+	class := p.ClassOf(&t)
+	rules, some := p.Rules(class)
+	age := max(rules.KeepWithin, rules.KeepUsed)
+	if !some || age == 0 {
+		return x
+	}
+	arrived := t.Arrived
+	if arrived.IsZero() {
+		arrived = t.Time
+	}
+	ends := arrived.Add(time.Duration(max(age, p.MinAge)))
+	for _, hold := range h.Holds {
+		switch last := hold.Until.AddDate(0, 0, 1); {
+		case hold.Until.IsZero():
+			return x
+		case last.After(ends):
+			ends = last
+		}
+	}
+	x.Ends, x.Rule = ends, class
+	return x
+}
+
+// roleOf is the role by which a partner is listed.
+func roleOf(r symfile.Role) symfile.Role {
+	for _, one := range []symfile.Role{symfile.Executable, symfile.Debug, symfile.Symbols, symfile.Sources} {
+		if r&one != 0 {
+			return one
+		}
+	}
+	return r
+}
+
+// partners returns the other files of the module of an object.
+func partners(ctx context.Context, l index.Listing, o Found) ([]Partner, error) {
+	ids, wants := partnersOf(o.Object)
+	found, err := l.Partners(ctx, o, ids)
+	if err != nil {
+		return nil, err
+	}
+	var list []Partner
+	for _, f := range found {
+		kind, role := f.Object.Kind, roleOf(f.Object.Role)
+		i := slices.IndexFunc(list, func(p Partner) bool { return p.Kind == kind && p.Role == role })
+		if i < 0 {
+			i = len(list)
+			list = append(list, Partner{Kind: kind, Role: role, Name: f.Object.Name, ID: partnerID(f.Object)})
+		}
+		list[i].Held = append(list[i].Held, f)
+	}
+	for _, w := range wants {
+		if !slices.ContainsFunc(found, func(f Found) bool { return family(f.Object.Kind) == family(w.Kind) && f.Object.Role&w.Role != 0 }) {
+			list = append(list, w)
+		}
+	}
+	return list, nil
+}
+
+// family is the kind of PDB for all kinds of PDBs.
+func family(k symfile.Kind) symfile.Kind {
+	switch k {
+	case symfile.PDB20, symfile.PortablePDB, symfile.MSFZ:
+		return symfile.PDB
+	case symfile.DBG:
+		return symfile.PE
+	}
+	return k
+}
+
+// partnerID is the id by which the tools of its system know a file.
+func partnerID(o symfile.Object) string {
+	switch {
+	case o.BuildID != "":
+		return string(o.BuildID)
+	case o.Kind == symfile.MachO:
+		return strings.ToUpper(o.DebugID.GUID.String())
+	case o.Kind == symfile.PE && o.CodeID != "":
+		return o.CodeID
+	case o.DebugID.IsZero():
+		return o.CodeID
+	}
+	return o.DebugID.Breakpad()
+}
+
+// partnersOf returns the folded ids under which the partners of an object are found,
+// and the partners that a debugger needs besides it.
+func partnersOf(o symfile.Object) (ids []string, wants []Partner) {
+	want := func(kind symfile.Kind, role symfile.Role, name, id string) {
+		wants = append(wants, Partner{Kind: kind, Role: role, Name: name, ID: id})
+	}
+	stem := strings.TrimSuffix(o.Name, path.Ext(o.Name))
+	debug := ""
+	if !o.DebugID.IsZero() {
+		debug = o.DebugID.Breakpad()
+		ids = append(ids, symfile.Fold(debug))
+	}
+	switch o.Kind {
+	case symfile.PE, symfile.DBG:
+		if debug != "" && o.Role&symfile.Debug == 0 {
+			want(symfile.PDB, symfile.Debug, stem+".pdb", debug)
+		}
+	case symfile.PDB, symfile.PDB20, symfile.MSFZ:
+		ids = append(ids, o.PDBIDs()...)
+		if debug != "" {
+			want(symfile.PE, symfile.Executable, stem, debug)
+		}
+	case symfile.PortablePDB:
+		ids = append(ids, o.PortableIDs()...)
+		if debug != "" {
+			want(symfile.PE, symfile.Executable, stem, o.DebugID.GUID.Upper()+"1")
+		}
+	case symfile.ELF, symfile.WASM, symfile.MachO:
+		id := string(o.BuildID)
+		name := strings.TrimSuffix(o.Name, ".debug")
+		other := name + ".debug"
+		if o.Kind == symfile.MachO {
+			ids, id, other = append(ids, o.MachUUID()), strings.ToUpper(o.DebugID.GUID.String()), name
+		} else {
+			ids = append(ids, o.BuildIDs()...)
+		}
+		switch {
+		case o.Hash != "" || o.IsRelocatable():
+		case o.Role&symfile.Debug == 0:
+			want(o.Kind, symfile.Debug, other, id)
+		case o.Role&symfile.Executable == 0:
+			want(o.Kind, symfile.Executable, name, id)
+		}
+	case symfile.Breakpad:
+		if debug != "" && o.Of == symfile.PE {
+			want(symfile.PDB, symfile.Debug, o.Name, debug)
+		} else if debug != "" && o.Of != symfile.KindUnknown {
+			want(o.Of, symfile.Debug, o.Name, o.CodeID)
+		}
+	}
+	for i := range ids {
+		ids[i] = symfile.Fold(ids[i])
+	}
+	ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" })
+	slices.Sort(ids)
+	return slices.Compact(ids), wants
+}
+
+// entryForms names what was made of a content, and what could not be made.
+func entryForms(made []index.DerivedForm, failures []index.Failure) (list []EntryForm) {
+	for _, m := range made {
+		f := EntryForm{Name: formName(m.Tool), Ref: m.Ref, Size: m.Size, Tool: fmt.Sprintf("%s %d", m.Tool.Name, m.Tool.Version), Made: m.Made}
+		if m.Ref == (blob.Ref{}) {
+			f.Failure = "the result was not worth keeping"
+		}
+		list = append(list, f)
+	}
+	for _, x := range failures {
+		f := EntryForm{Name: x.Tool, Tool: strings.TrimSpace(x.Tool + " " + x.Version), Failure: x.Detail, Until: x.Until}
+		if x.Tool == symcachework.Kind && x.Version != "" {
+			f.Name += " " + strings.SplitN(x.Version, ".", 2)[0]
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+// formName is the name of what a tool makes, for people.
+func formName(t index.Tool) string {
+	switch t.Name {
+	case transcode.Cab.Name:
+		return "cabinet"
+	case symcachework.Kind:
+		return t.Name + " " + strconv.Itoa(t.Version>>16)
+	}
+	return symbolicate.FormOf(t.Name)
+}

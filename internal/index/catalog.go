@@ -1,0 +1,697 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// Catalog is the part of the index for lists that people read in pages. A page begins
+// after the last row of the page before it, by sort key and id: rows that are added or
+// removed meanwhile neither repeat nor skip others.
+type Catalog struct{ db *DB }
+
+// ObjectSort is the order of a list of objects.
+type ObjectSort uint8
+
+// The orders. Objects with equal keys follow newest first.
+const (
+	ByName  ObjectSort = iota // of the folded name
+	ByAdded                   // in which the depot first got them, newest first
+	BySize                    // largest first
+)
+
+// ObjectKey is the place of an object in a list: the key of the sort order, and the
+// id. The zero value is before the first.
+type ObjectKey struct {
+	Name string // by name
+	Size int64  // by size
+	ID   int64
+}
+
+// ObjectFilter selects objects; the zero value selects all. IDs, Prefix and Ref select
+// together the objects that match any of them; Name then is an alternative to them.
+type ObjectFilter struct {
+	Query           // what the text of a search means; Name may be a pattern
+	Product *string // visible in it; nil is any
+	Arch    string
+	Feature string    // one of the words
+	Since   time.Time // a transaction holds it that is not older, or it was downloaded since
+	// Fetched selects cached files (true), or the others; nil is any.
+	Fetched *bool
+	Sort    ObjectSort
+	After   ObjectKey
+	Limit   int
+}
+
+// listLimits are limits of the work for one page. Tests have lower ones.
+type listLimits struct {
+	// step is how many objects a page looks at that its filters may reject. So a page
+	// with fewer rows than its limit may have a successor.
+	step int
+	// few is how many objects are read to be sorted, if a search selects them.
+	few int
+	// names is the number of names above which a pattern that begins with a wildcard
+	// needs three characters in a row.
+	names int
+}
+
+const (
+	// listedHolders limits Found.Transactions in a page.
+	listedHolders = 100
+	// unionProducts is up to how many products their lists are merged. With more, the
+	// list of all objects is walked.
+	unionProducts = 8
+	manyNames     = 300_000
+)
+
+var usualLimits = listLimits{step: 20_000, few: 10_000, names: manyNames}
+
+// ErrShortPattern means that a pattern would be compared with too many names.
+var ErrShortPattern = fmt.Errorf("the depot has more than %d names: a pattern that begins with * or ? needs three other characters in a row", manyNames)
+
+// Objects returns a page of the objects in the scope that f selects. next is where the
+// next page begins; nil: there is none.
+func (c Catalog) Objects(ctx context.Context, scope Scope, f ObjectFilter) (list []Found, next *ObjectKey, err error) {
+	w := objectWalk{db: c.db, f: f}
+	if err := w.see(ctx, scope); err != nil || w.none {
+		return nil, nil, c.db.fail("list objects", err)
+	}
+	rows, next, err := w.page(ctx)
+	if err == nil {
+		ids := make([]int64, len(rows))
+		for i, r := range rows {
+			ids[i] = r.ID
+		}
+		list, err = c.load(ctx, w.seen, ids)
+	}
+	return list, next, c.db.fail("list objects", err)
+}
+
+// visibility is a scope as ids of products. Its texts are conditions without
+// arguments.
+type visibility struct {
+	all      bool
+	products []int64 // sorted
+}
+
+// visibility looks up the products of a scope; product, if not nil, is the only one.
+func (c Catalog) visibility(ctx context.Context, scope Scope, product *string) (v visibility, err error) {
+	switch {
+	case product != nil && !scope.All && !slices.Contains(scope.Products, *product):
+		return v, nil
+	case product != nil:
+		scope = Scope{Products: []string{*product}}
+	case scope.All:
+		return visibility{all: true}, nil
+	}
+	where, args := scope.where("id", nil)
+	err = c.db.scans.each(ctx, scope.few(), "SELECT id FROM product WHERE 1 = 1"+where+" ORDER BY id", args, func(scan func(...any) error) (bool, error) {
+		var id int64
+		err := scan(&id)
+		v.products = append(v.products, id)
+		return true, err
+	})
+	return v, err
+}
+
+// none reports whether nothing is visible.
+func (v visibility) none() bool { return !v.all && len(v.products) == 0 }
+
+// in returns a condition on a column with the id of a product, with AND before it.
+func (v visibility) in(column string) string {
+	if v.all {
+		return ""
+	}
+	return " AND " + column + " IN (" + idList(v.products) + ")"
+}
+
+// object returns the condition that object o is visible.
+func (v visibility) object() string {
+	return "EXISTS (SELECT 1 FROM seen s WHERE s.object_id = o.id" + v.in("s.product_id") + ")"
+}
+
+// lists returns the ids under which listed_name has all names of visible objects.
+func (v visibility) lists() []int64 {
+	if v.all || len(v.products) > unionProducts {
+		return []int64{0}
+	}
+	return v.products
+}
+
+func idList(ids []int64) string {
+	var b []byte
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, id, 10)
+	}
+	return string(b)
+}
+
+// likeEscaper escapes what LIKE treats specially, and translates wildcards.
+var likeEscaper = strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%", "?", "_")
+
+// isPattern reports whether a name has wildcards.
+func isPattern(name string) bool { return strings.ContainsAny(name, "*?") }
+
+// objectWalk reads one page of a list of objects.
+type objectWalk struct {
+	db   *DB
+	f    ObjectFilter
+	name string // that of the filter, as it is stored
+	seen visibility
+	none bool
+	cond string // of the visibility and the filters
+	args []any  // of cond
+}
+
+// see prepares the conditions.
+func (w *objectWalk) see(ctx context.Context, scope Scope) (err error) {
+	if w.seen, err = w.db.Catalog.visibility(ctx, scope, w.f.Product); err != nil || w.seen.none() {
+		w.none = true
+		return err
+	}
+	w.name, w.cond = text(w.f.Name), w.seen.object()
+	f := &w.f
+	if f.Kind != symfile.KindUnknown {
+		w.cond += " AND o.kind = " + w.arg(f.Kind)
+	}
+	if f.Arch != "" {
+		w.cond += " AND o.arch = " + w.arg(text(f.Arch))
+	}
+	if f.Feature != "" {
+		w.cond += " AND ' ' || o.features || ' ' LIKE " + w.arg("% "+likeEscaper.Replace(text(f.Feature))+" %") + ` ESCAPE '\'`
+	}
+	if f.Fetched != nil {
+		not := ""
+		if *f.Fetched {
+			not = "NOT "
+		}
+		w.cond += " AND " + not + "EXISTS (SELECT 1 FROM seen s WHERE s.object_id = o.id AND s.tx_id > 0" + w.seen.in("s.product_id") + ")"
+	}
+	if !f.Since.IsZero() {
+		w.cond += " AND EXISTS (SELECT 1 FROM seen s JOIN tx t ON t.id = s.tx_id WHERE s.object_id = o.id" + w.seen.in("s.product_id") +
+			" AND CASE WHEN s.tx_id > 0 THEN t.time ELSE (SELECT max(f.mtime) FROM tx_file f WHERE f.object_id = s.object_id AND f.tx_id = s.tx_id) END >= " + w.arg(f.Since.UnixMilli()) + ")"
+	}
+	return nil
+}
+
+// arg adds an argument of the filters and returns its mark.
+func (w *objectWalk) arg(v any) string {
+	w.args = append(w.args, v)
+	return "$" + strconv.Itoa(len(w.args))
+}
+
+// rejects reports whether a walk through the visible objects can meet many that the
+// page does not show.
+func (w *objectWalk) rejects() bool {
+	return len(w.args) > 0 || w.f.Fetched != nil || len(w.seen.products) > unionProducts
+}
+
+// page returns the keys of the objects of the page.
+func (w *objectWalk) page(ctx context.Context) (rows []ObjectKey, next *ObjectKey, err error) {
+	f := &w.f
+	byID := len(f.IDs) > 0 || f.Prefix != "" || f.Ref != nil
+	if !byID && isPattern(w.name) {
+		if err := w.db.Catalog.checkPattern(ctx, w.name); err != nil {
+			return nil, nil, err
+		}
+	}
+	exact := w.name != "" && !isPattern(w.name)
+	if sources := w.candidates(byID); len(sources) > 0 && (byID || f.Sort == BySize || f.Sort == ByAdded && !exact) {
+		rows, all, err := w.few(ctx, sources)
+		if err != nil {
+			return nil, nil, err
+		}
+		if all || byID {
+			rows, next := w.cut(rows)
+			return rows, next, nil
+		}
+	}
+	switch {
+	case f.Sort == BySize:
+		return w.bySize(ctx)
+	case exact:
+		return w.ofName(ctx)
+	case f.Sort == ByName:
+		return w.byName(ctx)
+	case w.name == "" && len(w.seen.products) > 0 && len(w.seen.products) <= unionProducts:
+		return w.byAddedTo(ctx)
+	}
+	return w.byAdded(ctx)
+}
+
+// checkPattern returns ErrShortPattern if a pattern would be compared with too many
+// names.
+func (c Catalog) checkPattern(ctx context.Context, pattern string) error {
+	if literalPrefix(pattern, "*?") != "" || strings.Trim(pattern, "*") == "" {
+		return nil
+	}
+	run := 0
+	for _, r := range pattern {
+		if run++; r == '*' || r == '?' {
+			run = 0
+		}
+		if run == 3 {
+			return nil
+		}
+	}
+	most := c.db.limits.names
+	var many bool
+	if err := c.db.scans.row(ctx, "SELECT EXISTS (SELECT 1 FROM listed_name WHERE product_id = 0 LIMIT 1 OFFSET $1)", []any{most}, &many); err != nil {
+		return err
+	}
+	if many {
+		return ErrShortPattern
+	}
+	return nil
+}
+
+// source is a part of a statement that yields objects o. %s marks its arguments.
+type source struct {
+	from, cond string
+	args       []any
+}
+
+// candidates returns sources of all objects that the text of the search selects, or
+// without one of those in few products; none if these are all objects.
+func (w *objectWalk) candidates(byID bool) (list []source) {
+	const keys = "lookup l JOIN object o ON o.id = l.object_id"
+	f := &w.f
+	for _, id := range f.IDs {
+		list = append(list, source{keys, "l.id = %s", []any{text(id)}})
+	}
+	if f.Prefix != "" {
+		list = append(list, source{keys, "l.id >= %s AND l.id < %s", []any{text(f.Prefix), prefixEnd(text(f.Prefix))}})
+	}
+	if f.Ref != nil {
+		list = append(list, source{"content k JOIN object o ON o.content_id = k.id", "k.sha256 = %s", []any{f.Ref[:]}})
+	}
+	switch {
+	case w.name != "" && (byID || !isPattern(w.name)):
+		return append(list, source{"object o", "o.name_fold = %s", []any{w.name}})
+	case byID:
+		return list
+	case w.name != "":
+		lists := w.seen.lists()
+		if len(lists) > 1 {
+			lists = []int64{0}
+		}
+		names, args := w.names("", lists)
+		return []source{{names + " CROSS JOIN object o", "o.name_fold = k.name", args}}
+	case len(w.seen.products) > 0 && len(w.seen.products) <= unionProducts:
+		return []source{{"seen v CROSS JOIN object o", "v.product_id IN (" + idList(w.seen.products) + ") AND o.id = v.object_id", nil}}
+	}
+	return nil
+}
+
+// names returns a table k of the names after a name that fit the pattern, in order, and
+// its arguments.
+func (w *objectWalk) names(after string, lists []int64) (string, []any) {
+	cond, args := "name > %s", []any{after}
+	if p := literalPrefix(w.name, "*?"); p != "" {
+		cond, args = cond+" AND name >= %s AND name < %s", append(args, p, prefixEnd(p))
+	}
+	if w.name != "" && strings.Trim(w.name, "*") != literalPrefix(w.name, "*?") {
+		cond, args = cond+` AND name LIKE %s ESCAPE '\'`, append(args, likeEscaper.Replace(w.name))
+	}
+	var parts []string
+	var all []any
+	for _, id := range lists {
+		parts = append(parts, "SELECT name FROM listed_name WHERE product_id = "+strconv.FormatInt(id, 10)+" AND "+cond)
+		all = append(all, args...)
+	}
+	return "(" + strings.Join(parts, " UNION ") + ") k", all
+}
+
+// withName adds the condition that the name of objects o fits.
+func (w *objectWalk) withName(s source) source {
+	switch {
+	case isPattern(w.name):
+		return source{s.from, s.cond + ` AND o.name_fold LIKE %s ESCAPE '\'`, append(s.args, likeEscaper.Replace(w.name))}
+	case w.name != "":
+		return source{s.from, s.cond + " AND o.name_fold = %s", append(s.args, w.name)}
+	}
+	return s
+}
+
+// marks replaces %s by the marks of arguments that follow others.
+func marks(query string, before int) string {
+	for i := 1; strings.Contains(query, "%s"); i++ {
+		query = strings.Replace(query, "%s", "$"+strconv.Itoa(before+i), 1)
+	}
+	return query
+}
+
+// few returns the rows of sources, each once, if the sources have at most w.db.limits.few;
+// else it reports that it has not read all.
+func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKey, all bool, err error) {
+	have := make(map[int64]bool)
+	n := 0
+	for _, s := range sources {
+		query := "SELECT o.id, o.name_fold, c.size, " + w.cond + marks(" FROM (SELECT o.id AS id FROM "+s.from+" WHERE "+s.cond+" LIMIT "+strconv.Itoa(w.db.limits.few+1-n)+
+			") x CROSS JOIN object o CROSS JOIN content c WHERE o.id = x.id AND c.id = o.content_id", len(w.args))
+		if err := w.db.scans.each(ctx, false, query, slices.Concat(w.args, s.args), func(scan func(...any) error) (bool, error) {
+			var k ObjectKey
+			var fits bool
+			err := scan(&k.ID, &k.Name, &k.Size, &fits)
+			if n++; fits && !have[k.ID] {
+				have[k.ID] = true
+				rows = append(rows, k)
+			}
+			return true, err
+		}); err != nil {
+			return nil, false, err
+		}
+		if n > w.db.limits.few {
+			return rows, false, nil
+		}
+	}
+	return rows, true, nil
+}
+
+// cut returns the page of rows that are all there are.
+func (w *objectWalk) cut(rows []ObjectKey) ([]ObjectKey, *ObjectKey) {
+	compare := func(a, b ObjectKey) int {
+		order := 0
+		switch w.f.Sort {
+		case ByName:
+			order = cmp.Compare(a.Name, b.Name)
+		case BySize:
+			order = cmp.Compare(b.Size, a.Size)
+		}
+		return cmp.Or(order, cmp.Compare(b.ID, a.ID))
+	}
+	slices.SortFunc(rows, compare)
+	if after := w.f.After; after != (ObjectKey{}) {
+		rows = slices.DeleteFunc(rows, func(r ObjectKey) bool { return compare(r, after) <= 0 })
+	}
+	return w.limit(rows, nil)
+}
+
+// limit returns as many rows as the page may have, and where the next one begins: after
+// its last row or, if there is none left, at the end of the walk.
+func (w *objectWalk) limit(rows []ObjectKey, end *ObjectKey) ([]ObjectKey, *ObjectKey) {
+	if len(rows) <= w.f.Limit {
+		return rows, end
+	}
+	rows = rows[:w.f.Limit]
+	return rows, &rows[len(rows)-1]
+}
+
+// rows reads the visible objects of a source in an order.
+func (w *objectWalk) rows(ctx context.Context, s source, order string, limit int) (list []ObjectKey, err error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	query := "SELECT o.id, o.name_fold, c.size FROM " + s.from + " CROSS JOIN content c WHERE " + s.cond + " AND c.id = o.content_id AND "
+	query = marks(query, len(w.args)) + w.cond + " ORDER BY " + order + " LIMIT " + strconv.Itoa(limit)
+	err = w.db.scans.each(ctx, false, query, slices.Concat(w.args, s.args), func(scan func(...any) error) (bool, error) {
+		var k ObjectKey
+		err := scan(&k.ID, &k.Name, &k.Size)
+		list = append(list, k)
+		return true, err
+	})
+	return list, err
+}
+
+// bound reads the key of the row w.db.limits.step rows on, if there is one.
+func (w *objectWalk) bound(ctx context.Context, query string, from, dest any) (found bool, err error) {
+	err = w.db.scans.each(ctx, true, query, []any{from, w.db.limits.step}, func(scan func(...any) error) (bool, error) {
+		found = true
+		return false, scan(dest)
+	})
+	return found, err
+}
+
+// ofName reads a page of the newest objects of one name.
+func (w *objectWalk) ofName(ctx context.Context) ([]ObjectKey, *ObjectKey, error) {
+	s := source{"object o", "o.name_fold = %s", []any{w.name}}
+	if id := w.f.After.ID; id > 0 {
+		s.cond, s.args = s.cond+" AND o.id < %s", append(s.args, id)
+	}
+	rows, err := w.rows(ctx, s, "o.id DESC", w.f.Limit+1)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, next := w.limit(rows, nil)
+	return rows, next, nil
+}
+
+// byName reads a page in the order of names.
+func (w *objectWalk) byName(ctx context.Context) (rows []ObjectKey, next *ObjectKey, err error) {
+	after, n := w.f.After, w.f.Limit+1
+	if after.ID > 0 {
+		if rows, err = w.rows(ctx, source{"object o", "o.name_fold = %s AND o.id < %s", []any{after.Name, after.ID}}, "o.id DESC", n); err != nil {
+			return nil, nil, err
+		}
+	}
+	lists := w.seen.lists()
+	if len(lists) > 1 {
+		return w.byNames(ctx, rows, lists)
+	}
+	names, args := w.names(after.Name, lists)
+	s := source{names + " CROSS JOIN object o", "o.name_fold = k.name", args}
+	var end *ObjectKey
+	if w.rejects() {
+		var last string
+		found, err := w.bound(ctx, "SELECT name_fold FROM object WHERE name_fold > $1 ORDER BY name_fold LIMIT 1 OFFSET $2", after.Name, &last)
+		if err != nil {
+			return nil, nil, err
+		}
+		if found {
+			end = &ObjectKey{Name: last} // all objects of the name are looked at
+			s.cond, s.args = s.cond+" AND k.name <= %s", append(s.args, last)
+		}
+	}
+	more, err := w.rows(ctx, s, "k.name, o.id DESC", n-len(rows))
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, next = w.limit(append(rows, more...), end)
+	return rows, next, nil
+}
+
+// byNames does the rest of byName for several products, name by name.
+func (w *objectWalk) byNames(ctx context.Context, rows []ObjectKey, lists []int64) ([]ObjectKey, *ObjectKey, error) {
+	after := w.f.After.Name
+	for looked := 0; len(rows) <= w.f.Limit; {
+		var list []string
+		names, args := w.names(after, lists)
+		names = marks("SELECT name FROM "+names+" ORDER BY name LIMIT "+strconv.Itoa(w.f.Limit+1), 0)
+		if err := w.db.scans.each(ctx, false, names, args, func(scan func(...any) error) (bool, error) {
+			var name string
+			err := scan(&name)
+			list = append(list, name)
+			return true, err
+		}); err != nil {
+			return nil, nil, err
+		}
+		for _, name := range list {
+			more, err := w.rows(ctx, source{"object o", "o.name_fold = %s", []any{name}}, "o.id DESC", w.f.Limit+1-len(rows))
+			if err != nil {
+				return nil, nil, err
+			}
+			if rows = append(rows, more...); len(rows) > w.f.Limit {
+				break
+			}
+			after = name
+			looked++
+		}
+		if len(list) <= w.f.Limit {
+			break
+		}
+		if looked > w.db.limits.step/10 && len(rows) <= w.f.Limit {
+			return rows, &ObjectKey{Name: after}, nil
+		}
+	}
+	rows, next := w.limit(rows, nil)
+	return rows, next, nil
+}
+
+// byAdded reads a page of the newest objects.
+func (w *objectWalk) byAdded(ctx context.Context) (rows []ObjectKey, next *ObjectKey, err error) {
+	before := w.f.After.ID
+	if before <= 0 {
+		before = math.MaxInt64
+	}
+	s := w.withName(source{"object o", "o.id < %s", []any{before}})
+	var end *ObjectKey
+	if w.rejects() || w.name != "" {
+		var last int64
+		found, err := w.bound(ctx, "SELECT id FROM object WHERE id < $1 ORDER BY id DESC LIMIT 1 OFFSET $2", before, &last)
+		if err != nil {
+			return nil, nil, err
+		}
+		if found {
+			end = &ObjectKey{ID: last}
+			s.cond, s.args = s.cond+" AND o.id >= %s", append(s.args, last)
+		}
+	}
+	if rows, err = w.rows(ctx, s, "o.id DESC", w.f.Limit+1); err != nil {
+		return nil, nil, err
+	}
+	rows, next = w.limit(rows, end)
+	return rows, next, nil
+}
+
+// byAddedTo reads a page of the newest objects of few products.
+func (w *objectWalk) byAddedTo(ctx context.Context) (rows []ObjectKey, next *ObjectKey, err error) {
+	before := w.f.After.ID
+	if before <= 0 {
+		before = math.MaxInt64
+	}
+	for n, looked := w.f.Limit+1, 0; ; n = min(4*n, w.db.limits.few) {
+		var ids []int64
+		more := false
+		for _, product := range w.seen.products {
+			of := 0
+			if err := w.db.scans.each(ctx, true, "SELECT object_id FROM seen WHERE product_id = $1 AND object_id < $2 ORDER BY object_id DESC LIMIT $3", []any{product, before, n}, func(scan func(...any) error) (bool, error) {
+				var id int64
+				err := scan(&id)
+				ids = append(ids, id)
+				of++
+				return true, err
+			}); err != nil {
+				return nil, nil, err
+			}
+			more = more || of == n
+		}
+		slices.SortFunc(ids, func(a, b int64) int { return cmp.Compare(b, a) })
+		ids = slices.Compact(ids)
+		if more && len(ids) > n {
+			ids = ids[:n] // older ones of a product may lie behind those that were not read
+		}
+		if len(ids) > 0 {
+			list, err := w.rows(ctx, source{"object o", "o.id IN (" + idList(ids) + ")", nil}, "o.id DESC", w.f.Limit+1-len(rows))
+			if err != nil {
+				return nil, nil, err
+			}
+			rows = append(rows, list...)
+			before = ids[len(ids)-1]
+		}
+		switch looked += len(ids); {
+		case !more || len(rows) > w.f.Limit:
+			rows, next = w.limit(rows, nil)
+			return rows, next, nil
+		case looked >= w.db.limits.step:
+			return rows, &ObjectKey{ID: before}, nil
+		}
+	}
+}
+
+// bySize reads a page of the largest objects.
+func (w *objectWalk) bySize(ctx context.Context) (rows []ObjectKey, next *ObjectKey, err error) {
+	after, n := w.f.After, w.f.Limit+1
+	if after == (ObjectKey{}) {
+		after.Size = math.MaxInt64
+	}
+	if after.ID > 0 { // the rest of the objects of this size
+		s := w.withName(source{"content k CROSS JOIN object o", "k.size = %s AND o.content_id = k.id AND o.id < %s", []any{after.Size, after.ID}})
+		if rows, err = w.rows(ctx, s, "o.id DESC", n); err != nil {
+			return nil, nil, err
+		}
+	}
+	s := w.withName(source{"content k CROSS JOIN object o", "k.size < %s AND o.content_id = k.id", []any{after.Size}})
+	var end *ObjectKey
+	if w.rejects() || w.name != "" || !w.seen.all {
+		var last int64
+		found, err := w.bound(ctx, "SELECT size FROM content WHERE size < $1 ORDER BY size DESC LIMIT 1 OFFSET $2", after.Size, &last)
+		if err != nil {
+			return nil, nil, err
+		}
+		if found && last > 0 {
+			end = &ObjectKey{Size: last} // all objects of the size are looked at
+			s.cond, s.args = s.cond+" AND k.size >= %s", append(s.args, last)
+		}
+	}
+	more, err := w.rows(ctx, s, "k.size DESC, o.id DESC", n-len(rows))
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, next = w.limit(append(rows, more...), end)
+	return rows, next, nil
+}
+
+// load reads objects in the order of their ids. Objects that are no longer visible are
+// left out.
+func (c Catalog) load(ctx context.Context, v visibility, ids []int64) ([]Found, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	type loaded struct {
+		Found
+		seq int64
+	}
+	have := make(map[int64]loaded, len(ids))
+	err := c.db.scans.each(ctx, false, "SELECT "+objectColumns+", "+fileColumns+`, f.seq, p.name
+		FROM object o JOIN content c ON c.id = o.content_id
+		JOIN tx_file f ON f.object_id = o.id AND f.tx_id = (SELECT max(s.tx_id) FROM seen s WHERE s.object_id = o.id`+v.in("s.product_id")+`)
+		JOIN tx t ON t.id = f.tx_id JOIN product p ON p.id = t.product_id WHERE o.id IN (`+idList(ids)+")", nil, func(scan func(...any) error) (bool, error) {
+		var l loaded
+		if err := scanStored(scan, &l.Stored, &l.seq, &l.Product); err != nil {
+			return false, err
+		}
+		if old, ok := have[l.id]; !ok || l.seq < old.seq {
+			have[l.id] = l
+		}
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	holders, err := c.holders(ctx, v, ids)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Found, 0, len(ids))
+	for _, id := range ids {
+		if l, ok := have[id]; ok {
+			l.Transactions = holders[id]
+			list = append(list, l.Found)
+		}
+	}
+	return list, nil
+}
+
+// holders returns the newest transactions that hold objects, at most listedHolders of
+// each.
+func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[int64][]int64, error) {
+	list := make(map[int64][]int64, len(ids))
+	each := func(scan func(...any) error) (bool, error) {
+		var object, tx int64
+		err := scan(&object, &tx)
+		list[object] = append(list[object], tx)
+		return true, err
+	}
+	join := ""
+	if !v.all {
+		join = " JOIN tx t ON t.id = f.tx_id" + v.in("t.product_id")
+	}
+	if c.lateral() {
+		return list, c.db.scans.each(ctx, false, "SELECT k.id, h.tx_id FROM unnest(ARRAY["+idList(ids)+`]::bigint[]) AS k(id)
+			CROSS JOIN LATERAL (SELECT DISTINCT f.tx_id FROM tx_file f`+join+" WHERE f.object_id = k.id AND f.tx_id > 0 ORDER BY f.tx_id DESC LIMIT "+strconv.Itoa(listedHolders)+") AS h ORDER BY k.id, h.tx_id DESC", nil, each)
+	}
+	query := "SELECT DISTINCT f.object_id, f.tx_id FROM tx_file f" + join + " WHERE f.object_id = $1 AND f.tx_id > 0 ORDER BY f.tx_id DESC LIMIT " + strconv.Itoa(listedHolders)
+	for _, id := range ids {
+		if err := c.db.scans.each(ctx, v.all, query, []any{id}, each); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// lateral reports whether a join can depend on the row before it.
+func (c Catalog) lateral() bool {
+	_, is := c.db.engine.(*postgres)
+	return is
+}

@@ -1,0 +1,469 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/glob"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// listed is an object as a test knows it.
+type listed struct {
+	Entry
+	n        int // the order of adding
+	products []string
+	fetched  bool // no transaction holds it
+	at       time.Time
+}
+
+// listedEntry is the entry of object n: names, kinds, architectures, features and sizes
+// repeat in different periods.
+func listedEntry(n int) Entry {
+	o := symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: fmt.Sprintf("Lib%c_%d%%.pdb", 'a'+n%7, n%3), DebugID: debugid.ID{GUID: debugid.GUID{byte(n), byte(n >> 8), 15: 7}, Age: 1}}
+	if n%4 == 0 {
+		o.Kind, o.Role, o.Name, o.CodeID = symfile.PE, symfile.Executable, fmt.Sprintf("render%d.dll", n%5), fmt.Sprintf("%08X1000", n+1)
+	}
+	e := Entry{Object: o, Ref: ref(10_000 + n), Size: int64(100 * (n % 9)), Aliases: o.Aliases(), Path: fmt.Sprintf("/b/%d", n), Arch: "x64"}
+	if n%5 == 0 {
+		e.Arch = "arm64"
+	}
+	if n%3 == 0 {
+		e.Features = []string{"debug", "unwind"}
+	}
+	return e
+}
+
+// fillLists adds objects to three products, an upstream and more; it removes some.
+func fillLists(t *testing.T, db *DB, c *clock) (list []listed) {
+	t.Helper()
+	products := []string{"A", "B", ""}
+	n := 0
+	for round := range 12 {
+		c.hours(1)
+		var entries []Entry
+		for range 15 {
+			entries = append(entries, listedEntry(n))
+			list = append(list, listed{Entry: listedEntry(n), n: n, products: products[round%3 : round%3+1], at: c.t})
+			n++
+		}
+		commitTest(t, db, products[round%3], entries...)
+	}
+	// Some objects are in a second product, others are hidden.
+	c.hours(1)
+	commitTest(t, db, "A", listedEntry(20), listedEntry(21))
+	for _, i := range []int{20, 21} {
+		list[i].products, list[i].at = append([]string{"A"}, list[i].products...), c.t
+	}
+	gone := commitTest(t, db, "B", listedEntry(n))
+	if _, err := db.Remove(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	n++
+	c.hours(1)
+	for range 5 {
+		e := listedEntry(n)
+		if err := db.Cached.Put(t.Context(), CachedFile{Source: "up", Name: e.Object.Name, URL: "http://up/" + e.Object.Name, Tag: "t", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, listed{Entry: e, n: n, products: []string{""}, fetched: true, at: c.t})
+		n++
+	}
+	return list
+}
+
+// pagesOf joins all pages of a list.
+func pagesOf(t *testing.T, db *DB, scope Scope, f ObjectFilter) (list []Found) {
+	t.Helper()
+	for range 2000 {
+		page, next, err := db.Catalog.Objects(t.Context(), scope, f)
+		if err != nil {
+			t.Fatalf("a page of %+v: %v", f, err)
+		}
+		if len(page) > f.Limit {
+			t.Fatalf("a page of %+v has %d rows, want at most %d", f, len(page), f.Limit)
+		}
+		list = append(list, page...)
+		if next == nil {
+			return list
+		}
+		if *next == f.After {
+			t.Fatalf("the page after %+v begins there", f.After)
+		}
+		f.After = *next
+	}
+	t.Fatalf("the pages of %+v do not end", f)
+	return nil
+}
+
+// TestObjectPages joins the pages of lists with all kinds of filters, orders and
+// scopes, and compares them with what was added. The low limits make every way of
+// reading a page take part.
+func TestObjectPages(t *testing.T) { onEngines(t, testObjectPages) }
+
+func testObjectPages(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	list := fillLists(t, db, c)
+	product, none, fetched, added := "A", "no such product", true, false
+	long := Scope{Products: []string{"A", "1", "2", "3", "4", "5", "6", "7", "8", "9"}}
+	scopes := map[string]Scope{"all": all, "A": {Products: []string{"A"}}, "A and none": {Products: []string{"A", ""}}, "many": long, "nothing": {}}
+	for i := 1; i <= 9; i++ {
+		commitTest(t, db, fmt.Sprint(i), pdb(i))
+		list = append(list, listed{Entry: pdb(i), n: 1000 + i, products: []string{fmt.Sprint(i)}, at: c.t})
+	}
+	since := list[100].at
+	filters := map[string]ObjectFilter{
+		"all": {}, "kind": {Query: Query{Kind: symfile.PE}}, "arch": {Arch: "arm64"}, "feature": {Feature: "unwind"}, "no feature": {Feature: "wind"}, "fetched": {Fetched: &fetched},
+		"added": {Fetched: &added}, "since": {Since: since}, "product": {Product: &product}, "no product": {Product: &none}, "name": {Query: Query{Name: "liba_0%.pdb"}},
+		"prefix": {Query: Query{Name: "lib*"}}, "inner": {Query: Query{Name: "*b?_1*"}}, "any": {Query: Query{Name: "*"}}, "suffix of a kind": {Query: Query{Name: "*.dll", Kind: symfile.PE}, Arch: "x64"},
+		"nothing": {Query: Query{Name: "*nothing*"}}, "ids": {Query: Query{IDs: []string{strings.ToLower(listedEntry(20).Object.DebugID.Breakpad()), "none"}, Ref: refOf(3)}},
+		"percent": {Query: Query{Name: "lib?%*"}}, "product and name": {Query: Query{Name: "render*"}, Product: &product},
+	}
+	for name, f := range filters {
+		for who, scope := range scopes {
+			for _, sort := range []ObjectSort{ByName, ByAdded, BySize} {
+				for _, low := range []bool{false, true} {
+					db.limits = usualLimits
+					if low {
+						db.limits = listLimits{step: 11, few: 5, names: 1000}
+					}
+					f.Sort, f.Limit = sort, 7
+					want := wantListed(list, scope, f)
+					got := pagesOf(t, db, scope, f)
+					var names []string
+					for _, o := range got {
+						names = append(names, fmt.Sprintf("%s %s %d", o.Object.Name, o.Ref.String()[:8], o.Size))
+					}
+					if !slices.Equal(names, want) {
+						t.Errorf("%s, %s, sort %d, low %v:\n%q, want\n%q", name, who, sort, low, names, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func refOf(n int) *blob.Ref {
+	r := listedEntry(n).Ref
+	return &r
+}
+
+// wantListed computes a list from what was added.
+func wantListed(list []listed, scope Scope, f ObjectFilter) (want []string) {
+	var fits []listed
+	for _, o := range list {
+		products := o.products
+		if !scope.All {
+			products = slices.DeleteFunc(slices.Clone(products), func(p string) bool { return !slices.Contains(scope.Products, p) })
+		}
+		if f.Product != nil {
+			products = slices.DeleteFunc(slices.Clone(products), func(p string) bool { return p != *f.Product })
+		}
+		name := symfile.Fold(o.Object.Name)
+		byID := len(f.IDs) > 0
+		switch {
+		case len(products) == 0, f.Kind != symfile.KindUnknown && o.Object.Kind != f.Kind, f.Arch != "" && o.Arch != f.Arch, f.Feature != "" && !slices.Contains(o.Features, f.Feature),
+			f.Fetched != nil && o.fetched != *f.Fetched, o.at.Before(f.Since), f.Name != "" && !glob.Match(f.Name, name),
+			byID && o.Ref != *f.Ref && !slices.ContainsFunc(o.Aliases, func(a symfile.Alias) bool { return slices.Contains(f.IDs, symfile.Fold(a.ID)) }):
+			continue
+		}
+		fits = append(fits, o)
+	}
+	slices.SortFunc(fits, func(a, b listed) int {
+		order := 0
+		switch f.Sort {
+		case ByName:
+			order = cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name))
+		case BySize:
+			order = cmp.Compare(b.Size, a.Size)
+		}
+		return cmp.Or(order, cmp.Compare(b.n, a.n))
+	})
+	for _, o := range fits {
+		want = append(want, fmt.Sprintf("%s %s %d", o.Object.Name, o.Ref.String()[:8], o.Size))
+	}
+	return want
+}
+
+// TestObjectPagesChange adds and removes objects between pages: none appears twice, and
+// none that was there all the time is left out.
+func TestObjectPagesChange(t *testing.T) { onEngines(t, testObjectPagesChange) }
+
+func testObjectPagesChange(t *testing.T) {
+	for _, sort := range []ObjectSort{ByName, ByAdded, BySize} {
+		c := newClock()
+		db := openTest(t, c.options())
+		var kept []string
+		for n := range 40 {
+			tx := commitTest(t, db, "A", listedEntry(n))
+			if n%4 != 1 {
+				kept = append(kept, listedEntry(n).Ref.String())
+			} else if tx != int64(n+1) {
+				t.Fatalf("transaction %d, want %d", tx, n+1)
+			}
+		}
+		seen := map[string]int{}
+		f := ObjectFilter{Sort: sort, Limit: 6}
+		for round := 0; ; round++ {
+			page, next, err := db.Catalog.Objects(t.Context(), Scope{Products: []string{"A"}}, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range page {
+				seen[o.Ref.String()]++
+			}
+			if next == nil {
+				break
+			}
+			f.After = *next
+			commitTest(t, db, "A", listedEntry(100+round), listedEntry(200+round), listedEntry(round%40))
+			if number := int64(4*round + 2); number <= 40 {
+				if _, err := db.Remove(t.Context(), number); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for id, n := range seen {
+			if n > 1 {
+				t.Errorf("sort %d: content %s is %d times in the pages, want once", sort, id[:8], n)
+			}
+		}
+		for _, id := range kept {
+			if seen[id] == 0 {
+				t.Errorf("sort %d: content %s is in no page", sort, id[:8])
+			}
+		}
+	}
+}
+
+// TestShortPattern: with very many names, a pattern that could be in any of them needs
+// three characters.
+func TestShortPattern(t *testing.T) { onEngines(t, testShortPattern) }
+
+func testShortPattern(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	fillLists(t, db, c)
+	db.limits.names = 5
+	for pattern, short := range map[string]bool{"*re*": true, "?r?e*": true, "*ren*": false, "re*": false, "*": false, "**": false, "*.dll": false} {
+		_, _, err := db.Catalog.Objects(t.Context(), all, ObjectFilter{Query: Query{Name: pattern}, Limit: 5})
+		if errors.Is(err, ErrShortPattern) != short {
+			t.Errorf("pattern %s: %v, want refused: %v", pattern, err, short)
+		}
+	}
+	db.limits.names = 500
+	if _, _, err := db.Catalog.Objects(t.Context(), all, ObjectFilter{Query: Query{Name: "*re*"}, Limit: 5}); err != nil {
+		t.Errorf("a short pattern with few names: %v, want no error", err)
+	}
+}
+
+// listedNames returns the rows of the table of names.
+func listedNames(t *testing.T, db *DB) (list []string) {
+	t.Helper()
+	if err := db.scans.each(t.Context(), true, "SELECT coalesce(p.name, '*'), k.name FROM listed_name k LEFT JOIN product p ON p.id = k.product_id ORDER BY 1, 2", nil, func(scan func(...any) error) (bool, error) {
+		var product, name string
+		err := scan(&product, &name)
+		list = append(list, product+" "+name)
+		return true, err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// TestListedNames: the table of names follows the objects, also those that a program of
+// the version before adds to an upgraded index.
+func TestListedNames(t *testing.T) { onEngines(t, testListedNames) }
+
+func testListedNames(t *testing.T) {
+	steps, table := migrations, "0017_catalog"
+	if strings.Contains(t.Name(), "/postgres") {
+		steps, table = postgresMigrations, "0016_catalog"
+	}
+	before := slices.IndexFunc(steps, func(m migration) bool { return m.name == table })
+	if before < 0 {
+		t.Fatalf("there is no migration %s", table)
+	}
+	where := address(t)
+	old := openVersion(t, where, steps[:before])
+	commitTest(t, old, "A", pdb(1))
+	db := openVersion(t, where, steps)
+	commitTest(t, old, "B", pdb(1), pdb(2))
+	n := commitTest(t, db, "A", pdb(3))
+	if got, want := listedNames(t, db), []string{"* foo1.pdb", "* foo2.pdb", "* foo3.pdb", "A foo1.pdb", "A foo3.pdb", "B foo1.pdb", "B foo2.pdb"}; !slices.Equal(got, want) {
+		t.Errorf("names %q, want %q", got, want)
+	}
+	for _, number := range []int64{n, 2} {
+		if _, err := old.Remove(t.Context(), number); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var refs []blob.Ref
+	for _, e := range []Entry{pdb(1), pdb(2), pdb(3)} {
+		refs = append(refs, e.Ref)
+	}
+	if _, err := old.DropContents(t.Context(), refs, time.Now().Add(time.Hour), func(blob.Ref) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := listedNames(t, db), []string{"* foo1.pdb", "A foo1.pdb", "B foo1.pdb"}; !slices.Equal(got, want) {
+		t.Errorf("names after a removal %q, want %q", got, want)
+	}
+	found, _, err := db.Catalog.Objects(t.Context(), Scope{Products: []string{"B"}}, ObjectFilter{Limit: 5})
+	if err != nil || len(found) > 0 {
+		t.Errorf("objects of B: %d, %v; want none", len(found), err)
+	}
+	clean(t, db)
+}
+
+// TestListing reads all that is known of a content, in several scopes.
+func TestListing(t *testing.T) { onEngines(t, testListing) }
+
+func testListing(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	ctx := t.Context()
+	exe, debug := elf(1, symfile.Executable, strings.Repeat("ab", 20), 0), elf(2, symfile.Debug, strings.Repeat("ab", 20), 7)
+	for i := range 12 {
+		commitTest(t, db, "A", exe, elf(100+i, symfile.Executable, fmt.Sprintf("%040x", i), 0))
+	}
+	commitTest(t, db, "B", exe, debug)
+	if err := db.Retention.Hold(ctx, Hold{Number: 13, Name: "h", Reason: "why"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Cached.Put(ctx, CachedFile{Source: "up", Name: "prog", URL: "http://up/prog", Tag: "e", Ref: exe.Ref, Size: exe.Size, Entries: []Entry{exe}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.PutDerived(ctx, exe.Ref, Tool{"zstd", 1}, &Content{ref(900), 9}), db.PutDerived(ctx, exe.Ref, Tool{"gzip", 1}, nil),
+		db.PutFailure(ctx, Failure{Source: exe.Ref, Tool: "symcache", Version: "3.1.0", Detail: "no lines", Until: c.t.Add(time.Hour)}),
+		db.PutFailure(ctx, Failure{Source: exe.Ref, Tool: "old", Until: c.t.Add(-time.Hour)})); err != nil {
+		t.Fatal(err)
+	}
+	type facts struct{ holders, holds, downloads, partners, siblings int }
+	for _, k := range []struct {
+		products []string
+		want     facts
+	}{{nil, facts{13, 1, 1, 1, 13}}, {[]string{"A"}, facts{12, 0, 0, 0, 12}}, {[]string{"B"}, facts{1, 1, 0, 1, 1}}, {[]string{""}, facts{0, 0, 1, 0, 0}}} {
+		l, err := db.Catalog.Listing(ctx, Scope{All: k.products == nil, Products: k.products})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := l.OfContent(ctx, exe.Ref)
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%q: %d objects, %v; want 1", k.products, len(list), err)
+		}
+		var got facts
+		var last int64
+		for {
+			holders, more, err := l.Holders(ctx, list[0], last, 5)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range holders {
+				if last > 0 && h.Number >= last || h.Path != exe.Path {
+					t.Errorf("%q: holder %d with path %s after %d, want lower numbers", k.products, h.Number, h.Path, last)
+				}
+				last = h.Number
+				got.holds += len(h.Holds)
+			}
+			if got.holders += len(holders); !more {
+				break
+			}
+		}
+		downloads, err := l.Downloads(ctx, exe.Ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.downloads = len(downloads)
+		partners, err := l.Partners(ctx, list[0], []string{string(exe.Object.BuildID)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.partners = len(partners)
+		siblings, more, err := l.Siblings(ctx, list[0], 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.siblings = len(siblings); more {
+			rest, _, err := l.Siblings(ctx, list[0], 20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got.siblings = len(rest)
+		}
+		if got != k.want {
+			t.Errorf("%q: %+v, want %+v", k.products, got, k.want)
+		}
+		made, failures, err := l.Forms(ctx, exe.Ref)
+		if err != nil || len(made) != 2 || made[0].Size != 0 || made[1].Size != 9 || len(failures) != 1 || failures[0].Detail != "no lines" {
+			t.Errorf("%q: forms %+v, failures %+v, %v; want gzip, zstd of 9 bytes, and the failure of symcache", k.products, made, failures, err)
+		}
+	}
+	l, err := db.Catalog.Listing(ctx, Scope{Products: []string{"C"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.OfContent(ctx, exe.Ref); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a content outside of the scope: %v, want fs.ErrNotExist", err)
+	}
+}
+
+// TestFilePages joins the pages of the files of a transaction.
+func TestFilePages(t *testing.T) { onEngines(t, testFilePages) }
+
+func testFilePages(t *testing.T) {
+	db := openTest(t, Options{})
+	var entries []Entry
+	for n := range 50 {
+		entries = append(entries, listedEntry(n))
+	}
+	entries = append(entries, entries[3], entries[4])
+	number := commitTest(t, db, "A", entries...)
+	for _, f := range []FileFilter{{}, {Kind: symfile.PE}, {Name: "*_1*"}, {Name: "render0.dll"}, {Name: "lib*", Kind: symfile.PDB}} {
+		for _, order := range []FileOrder{FilesBySeq, FilesByName, FilesBySize} {
+			var want []string
+			sorted := slices.Clone(entries)
+			slices.SortStableFunc(sorted, func(a, b Entry) int {
+				switch order {
+				case FilesByName:
+					return cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name))
+				case FilesBySize:
+					return cmp.Compare(b.Size, a.Size)
+				}
+				return 0
+			})
+			for _, e := range sorted {
+				if (f.Kind == symfile.KindUnknown || e.Object.Kind == f.Kind) && (f.Name == "" || glob.Match(f.Name, symfile.Fold(e.Object.Name))) {
+					want = append(want, e.Path)
+				}
+			}
+			f.Order, f.Limit, f.After = order, 7, FileKey{}
+			var got []string
+			for {
+				page, next, err := db.Catalog.FilesOf(context.Background(), number, f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, x := range page {
+					got = append(got, x.Path)
+				}
+				if next == nil {
+					break
+				}
+				f.After = *next
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%+v: %q, want %q", f, got, want)
+			}
+		}
+	}
+}
