@@ -44,6 +44,7 @@ var mayImport = map[string][]string{
 	"symstore":           {"internal/clip", "debugid", "symfile", "layout", "objfile", "pdb", "cab", "internal/durable", "internal/ctxio"},
 	"internal/blob":      {"internal/durable"},
 	"internal/fuse":      {},
+	"internal/sparse":    {},
 	"internal/index":     {"debugid", "symfile", "internal/blob", "internal/durable", "internal/fuse", "internal/glob"},
 	"internal/scan":      {"objfile", "symfile", "cab", "internal/durable", "internal/xz"},
 	"internal/xz":        {},
@@ -74,7 +75,7 @@ var mayImport = map[string][]string{
 	"internal/exchange": {"debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
 	"internal/want":     {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
 	"internal/keeper":   {"internal/client", "internal/depot", "internal/report", "internal/retention", "internal/wire"},
-	"internal/report":   {"layout", "objfile", "symfile", "internal/depot", "internal/retention", "internal/scan", "internal/term"},
+	"internal/report":   {"dump", "layout", "objfile", "symfile", "internal/depot", "internal/retention", "internal/scan", "internal/term", "internal/want"},
 	"internal/bundle":   {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/term", "internal/want"},
 	// symcachework knows the depot as an interface.
 	"internal/symcachework": {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/client", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode", "internal/wire"},
@@ -83,7 +84,7 @@ var mayImport = map[string][]string{
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
 	"internal/jobs": {"internal/blob", "internal/index", "internal/term", "internal/wire"},
 	// web is mounted by the server, which authenticates its requests.
-	"internal/web": {"debugid", "layout", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/report", "internal/retention", "internal/stage", "internal/wire"},
+	"internal/web": {"debugid", "dump", "layout", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/report", "internal/retention", "internal/sparse", "internal/stage", "internal/want", "internal/wire"},
 
 	// intake drives stages through an interface; the server mounts it.
 	"internal/intake": {"internal/clip", "internal/durable", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},
@@ -95,10 +96,11 @@ var mayImport = map[string][]string{
 	"internal/blob/blobtest":           {"internal/blob"},
 	"internal/index/pgtest":            {"internal/symtest"},
 	"internal/bucket/buckettest":       {"internal/bucket", "internal/symtest"},
-	"internal/client":                  {"internal/blob", "internal/scan", "internal/term", "internal/wire", "objfile", "symfile"},
+	"internal/client":                  {"internal/blob", "internal/scan", "internal/sparse", "internal/term", "internal/wire", "objfile", "symfile"},
 	"internal/oidc/oidctest":           {},
 	"internal/index/indextest":         {"internal/index"},
 	"internal/transcode/transcodetest": {"debugid", "pdb"},
+	"internal/sparse/sparsetest":       {"pdb"},
 	"internal/unpack/unpacktest":       {"cab"},
 	"internal/symtest":                 {},
 	"internal/proxytest":               {},
