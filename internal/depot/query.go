@@ -88,11 +88,7 @@ func (d *Depot) Same(ctx context.Context, scope Scope, c Content, name string) (
 		if s.Ref, _, err = blob.Hash(ctx, objectReader(c, o)); err != nil {
 			return nil, err
 		}
-		q := index.Query{Kind: o.Kind, Ref: &s.Ref}
-		for _, a := range o.Aliases() {
-			q.IDs = append(q.IDs, a.ID)
-		}
-		if s.Found, err = d.db.Find(ctx, scope.index(), q, 100); err != nil {
+		if s.Found, err = FinderIn(d).Alike(ctx, scope, o, &s.Ref); err != nil {
 			return nil, err
 		}
 		same = append(same, s)

@@ -36,15 +36,18 @@ func (w Want) Request() (layout.Request, error) {
 	return layout.Route(strings.Split(w.Path, "/"))
 }
 
+// The parts of a program.
+const partProgram, partDebug = "program", "debug information"
+
 // What describes which part of a program the file is.
 func (w Want) What() string {
 	switch {
 	case w.Object.Role&symfile.Executable != 0:
-		return "program"
+		return partProgram
 	case w.Object.Role&symfile.Debug != 0 || strings.HasSuffix(w.Path, "/debuginfo"):
-		return "debug information"
+		return partDebug
 	case strings.HasSuffix(w.Path, "/executable"):
-		return "program"
+		return partProgram
 	}
 	return ""
 }

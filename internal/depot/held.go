@@ -1,0 +1,63 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// Named says how the transactions in a scope use a file name; cached files do not
+// count.
+type Named = index.Named
+
+// Finder finds out what a depot has: it opens no stored content, asks no upstream and
+// counts no miss. Its methods may be called by many goroutines.
+type Finder struct{ d *Depot }
+
+// FinderIn returns a Finder in a depot.
+func FinderIn(d *Depot) Finder { return Finder{d} }
+
+// Held returns the file with which Open answers a request. Not found is fs.ErrNotExist.
+func (f Finder) Held(ctx context.Context, scope Scope, req layout.Request) (Found, error) {
+	if req.Form == layout.FormFile {
+		hits, _, err := f.d.find(ctx, scope, req, false)
+		if err == nil {
+			return Found{Stored: hits[0].Stored}, nil
+		}
+		if len(f.d.trees.list) == 0 || !errors.Is(err, fs.ErrNotExist) {
+			return Found{}, err
+		}
+	}
+	file, err := f.d.Open(ctx, scope, req)
+	if err != nil {
+		return Found{}, err
+	}
+	found := Found{Stored: index.Stored{Object: file.Object, Ref: file.Ref, Size: file.Size}}
+	return found, file.Close()
+}
+
+// Named looks up a file name.
+func (f Finder) Named(ctx context.Context, scope Scope, name string) (Named, error) {
+	return index.NamedIn(ctx, f.d.db, scope.index(), symfile.Fold(name))
+}
+
+// Alike returns the files in the scope that have an id of an object of a local file,
+// and those that have its content, if that is known.
+func (f Finder) Alike(ctx context.Context, scope Scope, o objfile.Object, ref *blob.Ref) ([]Found, error) {
+	q := index.Query{Kind: o.Kind, Ref: ref}
+	for _, a := range o.Aliases() {
+		q.IDs = append(q.IDs, a.ID)
+	}
+	return f.d.db.Find(ctx, scope.index(), q, 100)
+}
+
+// Same is that of the depot.
+func (f Finder) Same(ctx context.Context, scope Scope, c Content, name string) ([]Same, error) {
+	return f.d.Same(ctx, scope, c, name)
+}
