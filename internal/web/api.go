@@ -82,6 +82,8 @@ type Config struct {
 	// Retention and Transactions are those of the depot; nil: there are none.
 	Retention    Retention
 	Transactions Transactions
+	// Files finds what the depot has of files that clients have; nil: there are none.
+	Files Files
 	// Audit records purges; nil: nothing is recorded.
 	Audit *auth.Audit
 	// Catalog lists what the depot holds; nil: there are no pages.
@@ -111,7 +113,10 @@ type API struct {
 	unpack chan struct{} // a semaphore: bodies that are decompressed at the same time
 	// compute is a semaphore: plans and sums that are computed at the same time.
 	compute chan struct{}
-	origin  *http.CrossOriginProtection
+	// arriving and examining are semaphores: files that arrive, and files that are read, at
+	// the same time.
+	arriving, examining chan struct{}
+	origin              *http.CrossOriginProtection
 }
 
 // New returns an API.
@@ -122,7 +127,10 @@ func New(cfg Config) *API {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	a := &API{cfg: cfg, unpack: make(chan struct{}, maxUnpacking), compute: make(chan struct{}, maxComputing), origin: http.NewCrossOriginProtection()}
+	a := &API{
+		cfg: cfg, unpack: make(chan struct{}, maxUnpacking), compute: make(chan struct{}, maxComputing),
+		arriving: make(chan struct{}, maxArriving), examining: make(chan struct{}, maxExamining), origin: http.NewCrossOriginProtection(),
+	}
 	a.Pages = &Pages{api: a, gate: make(chan struct{}, maxPages)}
 	return a
 }

@@ -59,6 +59,8 @@ var routes = []route{
 	on(http.MethodDelete, "v1/transactions/*", (*API).removeTransaction),
 	on(http.MethodPost, "v1/transactions/*/undo", (*API).undoRemoval),
 	on(http.MethodGet, "v1/usage", (*API).usage),
+	on(http.MethodPost, "v1/identify", (*API).identify),
+	on(http.MethodPost, "v1/match", (*API).match),
 	on(http.MethodGet, "v1/push", (*API).pushLimits),
 	on(http.MethodPost, "v1/push/stages", (*API).openStage),
 	on(http.MethodGet, "v1/push/stages/*", (*API).stageState),

@@ -67,19 +67,25 @@ const (
 
 // computing waits until few plans are computed. The caller calls done.
 func (a *API) computing(r *Request) (done func(), err error) {
-	r.Allow(computeWait + commitTime)
+	return r.turn(a.compute, commitTime, "other plans are being computed")
+}
+
+// turn waits for a place in a semaphore, for work of a given time; why says what the
+// others do that have all places. The caller calls done.
+func (r *Request) turn(gate chan struct{}, work time.Duration, why string) (done func(), err error) {
+	r.Allow(computeWait + work)
 	t := time.NewTimer(computeWait)
 	defer t.Stop()
 	select {
-	case a.compute <- struct{}{}:
+	case gate <- struct{}{}:
 		return func() {
-			<-a.compute
+			<-gate
 			r.Allow(0)
 		}, nil
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	case <-t.C:
-		return nil, &Problem{Word: "busy", Detail: "other plans are being computed"}
+		return nil, &Problem{Word: "busy", Detail: why}
 	}
 }
 

@@ -121,3 +121,20 @@ type JobEnded struct {
 	Class  string `json:"class"`
 	Detail string `json:"detail"`
 }
+
+// Paths of the API for files that a client has.
+const (
+	IdentifyPath = APIPath + "/identify"
+	MatchPath    = APIPath + "/match"
+)
+
+// Match is the body of a request for what the depot has of files.
+type Match struct {
+	Files []MatchFile `json:"files"`
+}
+
+// MatchFile is a file by its name and id, in any spelling.
+type MatchFile struct {
+	Name string `json:"name"`
+	ID   string `json:"id"`
+}

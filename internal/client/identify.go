@@ -1,0 +1,52 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/sparse"
+	"github.com/symdepot/symdepot/internal/wire"
+)
+
+// identifyTime is how long an answer may take: a server examines few files at once.
+const identifyTime = 5 * time.Minute
+
+// Identify asks the server what a file is and what its depot has of it. It sends the
+// beginning of the file, and then the ranges that the server asks for. The answer is
+// decoded into into. ErrRefused means that the file is of no kind that has symbols.
+func (p *Pusher) Identify(ctx context.Context, name string, file io.ReaderAt, size int64, into any) error {
+	h := sparse.Header{Name: name, Size: size, Slices: []sparse.Range{}}
+	if size > 0 {
+		h.Slices = append(h.Slices, sparse.Range{At: 0, Len: min(size, sparse.Head)})
+	}
+	for h.Round = 1; h.Round <= sparse.MaxRounds; h.Round++ {
+		body, n, err := sparse.Message(h, file)
+		if err != nil {
+			return err
+		}
+		var answer json.RawMessage
+		status, err := p.do(ctx, exchange{
+			method: http.MethodPost, base: wire.IdentifyPath, header: http.Header{"Content-Type": {sparse.MediaType}}, body: body, size: n, timeout: identifyTime, into: &answer,
+		})
+		if err != nil {
+			return err
+		}
+		if status != http.StatusAccepted {
+			return json.Unmarshal(answer, into)
+		}
+		var more sparse.Need
+		if err := json.Unmarshal(answer, &more); err != nil {
+			return err
+		}
+		if len(more.Need) == 0 || !more.Within(size) {
+			return errors.New("the server asks for parts that the file does not have")
+		}
+		h.Slices = append(h.Slices, more.Need...)
+	}
+	return fmt.Errorf("%w in %d rounds", sparse.ErrLimit, sparse.MaxRounds)
+}

@@ -1,0 +1,296 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/dump"
+	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/sparse"
+	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/want"
+	"github.com/symdepot/symdepot/internal/wire"
+)
+
+// Clients of the tests.
+var (
+	noOne    = Principal{Anonymous: true}
+	insider  = Principal{Name: "reader", Rights: auth.Rights{Admitted: true, Products: []string{"app"}}}
+	outsider = Principal{Name: "outside", Rights: auth.Rights{Admitted: true, Products: []string{"other"}}}
+)
+
+const testdata = "../../testdata"
+
+// fileOf returns a file of testdata.
+func fileOf(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(testdata, filepath.FromSlash(name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// content is a file that does not change.
+type content struct{ *bytes.Reader }
+
+func (content) Changed() bool { return false }
+
+// filesDepot opens a depot with files of testdata in the product app.
+func filesDepot(t *testing.T, names ...string) *depot.Depot {
+	t.Helper()
+	d, err := depot.Open(t.Context(), filepath.Join(t.TempDir(), "depot"), depot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	tx, err := d.Begin(t.Context(), depot.TxInfo{Product: "app"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if _, err := tx.Add(t.Context(), depot.Source{Path: name, Name: filepath.Base(name), Content: content{bytes.NewReader(fileOf(t, name))}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// serveFiles serves the API of a depot to a client.
+func serveFiles(t *testing.T, d *depot.Depot, who *Principal) func(path, kind string, body io.Reader) (*http.Response, string) {
+	t.Helper()
+	a := New(Config{Files: depot.FinderIn(d)})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		segs := strings.Split(strings.Trim(r.URL.EscapedPath(), "/"), "/")
+		_ = a.Serve(w, &Request{Request: r, Segments: segs, Principal: *who, Body: r.Body, Allow: func(time.Duration) {}, Leave: func() {}, Challenges: []string{"Bearer"}})
+	}))
+	t.Cleanup(srv.Close)
+	return func(path, kind string, body io.Reader) (*http.Response, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+wire.APIPath+path, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", kind)
+		return symtest.Do(t, srv.Client().Do, req)
+	}
+}
+
+// answerOf decodes the answer to a file that is sent whole, and then checks that it is
+// the same if the file is sent in parts, but for what only all bytes show.
+func answerOf(t *testing.T, ask func(path, kind string, body io.Reader) (*http.Response, string), name string, b []byte) (whole report.FileAnswer) {
+	t.Helper()
+	resp, text := ask("/identify?name="+name, "application/x-www-form-urlencoded", bytes.NewReader(b)) // as curl says
+	if err := json.Unmarshal([]byte(text), &whole); resp.StatusCode != http.StatusOK || err != nil {
+		t.Fatalf("%s: status %d, %s; want 200", name, resp.StatusCode, text)
+	}
+	var parts report.FileAnswer
+	h := sparse.Header{Name: name, Size: int64(len(b)), Slices: []sparse.Range{{At: 0, Len: min(int64(len(b)), 512)}}}
+	for h.Round = 1; ; h.Round++ {
+		open, _, err := sparse.Message(h, bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, text := ask("/identify", sparse.MediaType, open())
+		if resp.StatusCode == http.StatusOK {
+			if err := json.Unmarshal([]byte(text), &parts); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		var more sparse.Need
+		if err := json.Unmarshal([]byte(text), &more); resp.StatusCode != http.StatusAccepted || err != nil || len(more.Need) == 0 {
+			t.Fatalf("%s, round %d: status %d, %s; want 202 with what is needed", name, h.Round, resp.StatusCode, text)
+		}
+		h.Slices = append(h.Slices, more.Need...)
+	}
+	if h.Round == 1 {
+		t.Errorf("%s: the first 512 bytes are enough, want a second round", name)
+	}
+	exact := whole
+	exact.SHA256, exact.Objects = "", nil
+	for _, o := range whole.Objects {
+		o.SHA256 = ""
+		for i := range o.Held {
+			o.Held[i].SameContent = nil
+		}
+		exact.Objects = append(exact.Objects, o)
+	}
+	want, _ := json.Marshal(exact)
+	if got, _ := json.Marshal(parts); !bytes.Equal(got, want) {
+		t.Errorf("%s in parts: %s\nwant %s", name, got, want)
+	}
+	resp, text = ask("/identify?name="+name, "application/octet-stream", bytes.NewReader(b))
+	if err := json.Unmarshal([]byte(text), &whole); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(text)
+	}
+	return whole
+}
+
+// TestIdentify: what files are, and what the depot has of them in the client's scope.
+func TestIdentify(t *testing.T) {
+	t.Parallel()
+	d := filesDepot(t, "pdb/hello-x64.pdb", "elf/prog-sha1.debug")
+	ask := serveFiles(t, d, &insider)
+	a := answerOf(t, ask, "hello-x64.pdb", fileOf(t, "pdb/hello-x64.pdb"))
+	if len(a.Objects) != 1 || a.Objects[0].Kind != "pdb" || a.Objects[0].DebugID != "F9EFE0B6AE7500394C4C44205044422E1" || a.Objects[0].HeldText() != "yes" ||
+		len(a.Objects[0].Held) != 1 || a.Objects[0].Held[0].SHA256 != a.SHA256 || !*a.Objects[0].Held[0].SameContent {
+		t.Errorf("a held PDB: %+v; want it held with the same content", a)
+	}
+	changed := append(fileOf(t, "pdb/hello-x64.pdb"), 0)
+	if a = answerOf(t, ask, "hello-x64.pdb", changed); a.Objects[0].HeldText() != "yes, other content" {
+		t.Errorf("a PDB with another end: %+v; want other content", a)
+	}
+	if a = answerOf(t, ask, "prog-sha1", fileOf(t, "elf/prog-sha1")); len(a.Objects[0].Held) != 1 || a.Objects[0].Held[0].Name != "prog-sha1.debug" {
+		t.Errorf("a program whose debug file is held: %+v; want that", a)
+	}
+	if a = answerOf(t, ask, "app-fat", fileOf(t, "macho/app-fat")); len(a.Objects) != 2 || len(a.Objects[0].Held) != 0 || a.Dump != nil {
+		t.Errorf("a fat program that is not held: %+v; want two objects", a)
+	}
+	if a = answerOf(t, serveFiles(t, d, &outsider), "hello-x64.pdb", fileOf(t, "pdb/hello-x64.pdb")); len(a.Objects) != 1 || len(a.Objects[0].Held) != 0 {
+		t.Errorf("a PDB of another product: %+v; want it not held", a)
+	}
+}
+
+// TestIdentifyDump: the verdicts on the modules of a dump are those that want.Fetch,
+// and so the command get, comes to.
+func TestIdentifyDump(t *testing.T) {
+	t.Parallel()
+	d := filesDepot(t, "pdb/hello-x64.pdb")
+	b := fileOf(t, "minidump/test_app.dmp")
+	crash, err := dump.Read(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := serveFiles(t, d, &insider)
+	a := answerOf(t, ask, "test_app.dmp", b)
+	if a.Dump == nil || len(a.Dump.Modules) != len(crash.Modules) || a.Dump.OS != "windows" || a.Dump.Totals[want.VerdictOthers] != len(crash.Modules) {
+		t.Fatalf("the dump: %+v; want %d modules of others", a.Dump, len(crash.Modules))
+	}
+	var l want.List
+	if err := l.Local(t.Context(), filepath.Join(testdata, "minidump", "test_app.dmp")); err != nil {
+		t.Fatal(err)
+	}
+	got, fetched := map[string]bool{}, map[string]bool{}
+	for _, m := range a.Dump.Modules {
+		for _, f := range m.Files {
+			got[f.Name+" "+f.ID] = f.Held
+		}
+	}
+	if err := want.Fetch(t.Context(), d, l.Wants, 2, nil, func(o want.Outcome) { fetched[o.Name+" "+o.ID] = o.Result == want.InDepot }); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, fetched) || len(got) != 26 {
+		t.Errorf("files %v\nfetched %v; want the same 26", got, fetched)
+	}
+	resp, text := ask("/identify?name=a.dmp&missing=manifest", "", bytes.NewReader(b))
+	if lines := strings.Count(text, ",1\r\n"); resp.StatusCode != http.StatusOK || lines != 26 || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
+		t.Errorf("the manifest: status %d, %d lines; want 200, 26\n%s", resp.StatusCode, lines, text)
+	}
+	resp, text = ask("/identify?name=a.dmp&missing=csv", "", bytes.NewReader(b))
+	if lines := strings.Count(text, "\n"); resp.StatusCode != http.StatusOK || lines != 27 || !strings.HasPrefix(text, "name,id,part,module,verdict\n") {
+		t.Errorf("the CSV: status %d, %d lines; want 200, 27\n%s", resp.StatusCode, lines, text)
+	}
+}
+
+// TestIdentifyProblems: requests that are refused.
+func TestIdentifyProblems(t *testing.T) {
+	t.Parallel()
+	d := filesDepot(t, "pdb/hello-x64.pdb")
+	pdb := string(fileOf(t, "pdb/hello-x64.pdb"))
+	for _, c := range []struct {
+		who              *Principal
+		path, kind, body string
+		status           int
+		want             string
+	}{
+		{&noOne, "/identify?name=a.pdb", "", pdb, 401, "problem:credentials"},
+		{&noOne, "/match", "", `{"files":[{"name":"a","id":"1"}]}`, 401, "problem:credentials"},
+		{&insider, "/identify", "", pdb, 400, `"name":"is empty`},
+		{&insider, "/identify?name=a.pdb&as=pdb", "", pdb, 400, `"as":"is unknown"`},
+		{&insider, "/identify?name=a.pdb&missing=xml", "", pdb, 400, "csv or manifest"},
+		{&insider, "/identify?name=a.pdb&missing=csv", "", pdb, 400, "not a dump"},
+		{&insider, "/identify?name=a.txt", "", "some text", 422, "a text file"},
+		{&insider, "/identify?name=a.txt", "", "", 422, "empty file"},
+		{&insider, "/identify?name=a.pdb", "", pdb[:5000], 422, "problem:not-symbol"},
+		{&insider, "/identify?name=a.dmp", "", "MDMP\x93\xa7", 422, "broken dump"},
+		{&insider, "/identify", sparse.MediaType, `{"name":"a.pdb","size":10}`, 400, "no line with a header"},
+		{&insider, "/identify", sparse.MediaType, `{"name":"a.pdb","size":10,"round":40}` + "\n", 413, "problem:too-large"},
+		{&insider, "/match", "", `{"files":[]}`, 400, "1 to 1000"},
+		{&insider, "/match", "", `{"files":[` + strings.Repeat(`{"name":"a","id":"1"},`, 1000) + `{"name":"a","id":"1"}]}`, 400, "1 to 1000"},
+		{&insider, "/match", "", `{"file":[]}`, 400, "unknown field"},
+	} {
+		resp, text := serveFiles(t, d, c.who)(c.path, c.kind, strings.NewReader(c.body))
+		if resp.StatusCode != c.status || !strings.Contains(text, c.want) {
+			t.Errorf("%s of %q with %.60q: status %d, %s; want %d with %s", c.path, c.who.Name, c.body, resp.StatusCode, text, c.status, c.want)
+		}
+	}
+}
+
+// TestWholeFile: a file that is longer than what is kept in memory is read again as it
+// was sent, and one that is too long is refused.
+func TestWholeFile(t *testing.T) {
+	t.Parallel()
+	b := bytes.Repeat([]byte("0123456789abcdef"), wholeInMemory/16+1)
+	for _, n := range []int{0, 1, wholeInMemory - 1, wholeInMemory, wholeInMemory + 1, len(b)} {
+		w, err := readWhole(bytes.NewReader(b[:n]))
+		if err != nil || w.Size() != int64(n) {
+			t.Fatalf("%d bytes: %d, %v; want all", n, w.Size(), err)
+		}
+		got, err := io.ReadAll(io.NewSectionReader(w, 0, w.Size()))
+		if err != nil || !bytes.Equal(got, b[:n]) {
+			t.Errorf("%d bytes: %d differ, %v", n, len(got), err)
+		}
+		w.Close()
+	}
+	if _, err := readWhole(io.LimitReader(zeros{}, maxWhole+1)); asProblem(err) == nil || asProblem(err).Word != "too-large" {
+		t.Errorf("a byte more than the limit: %v, want the problem too-large", err)
+	}
+}
+
+// zeros are zeros without an end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// TestMatch: what the depot has of names and ids.
+func TestMatch(t *testing.T) {
+	t.Parallel()
+	d := filesDepot(t, "pdb/hello-x64.pdb")
+	body := `{"files":[{"name":"hello-x64.pdb","id":"F9EFE0B6AE7500394C4C44205044422E1"},{"name":"HELLO-x64.pdb","id":"f9efe0b6ae7500394c4c44205044422e1"},
+		{"name":"hello-x64.pdb","id":"00112233445566778899AABBCCDDEEFF1"},{"name":"other.pdb","id":"00112233445566778899AABBCCDDEEFF1"},{"name":"x","id":"?"}]}`
+	resp, text := serveFiles(t, d, &insider)("/match", "application/json", strings.NewReader(body))
+	var a report.MatchAnswer
+	if err := json.Unmarshal([]byte(text), &a); resp.StatusCode != http.StatusOK || err != nil || len(a.Items) != 5 {
+		t.Fatalf("status %d, %s; want 200 with 5 items", resp.StatusCode, text)
+	}
+	for i, v := range []want.Verdict{want.VerdictHeld, want.VerdictHeld, want.VerdictOtherBuild, want.VerdictOthers, want.VerdictNoID} {
+		if m := a.Items[i]; m.Verdict != v || (m.Error != "") != (v == want.VerdictNoID) {
+			t.Errorf("item %d: %+v, want the verdict %q", i, m, v)
+		}
+	}
+	if a.Totals[want.VerdictHeld] != 2 || a.Items[0].Files[0].SHA256 == "" {
+		t.Errorf("totals %v, files %+v; want 2 held, with the SHA-256", a.Totals, a.Items[0].Files)
+	}
+	_, text = serveFiles(t, d, &outsider)("/match", "application/json", strings.NewReader(body))
+	if strings.Contains(text, `"held":true`) || strings.Contains(text, string(want.VerdictOtherBuild)) {
+		t.Errorf("for a client of another product: %s; want nothing of this one", text)
+	}
+}
