@@ -3,20 +3,20 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/symdepot/symdepot/internal/exchange"
-	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/objfile"
 )
 
 type identifyCmd struct {
-	JSON  bool     `help:"Print one JSON object per line and per contained object."`
-	As    string   `help:"Kind of files that cannot be recognized: sha1, jsmap, il2cpp or proguard." enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
-	ID    string   `help:"Debug id of an il2cpp mapping." placeholder:"ID"`
-	Paths []string `arg:"" name:"path" help:"Files, folders and archives."`
+	Server    string   `help:"Base URL of a server that says what its depot has of the files." placeholder:"URL"`
+	TokenFile string   `help:"With --server: file with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
+	JSON      bool     `help:"Print one JSON object per line and per contained object."`
+	As        string   `help:"Kind of files that cannot be recognized: sha1, jsmap, il2cpp or proguard." enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
+	ID        string   `help:"Debug id of an il2cpp mapping." placeholder:"ID"`
+	Paths     []string `arg:"" name:"path" help:"Files, folders and archives."`
 }
 
 // Help is the long help text.
@@ -35,6 +35,12 @@ public symbols) and unwind (rules for stack walking). A line below it names the 
   elf   x86_64  aa45acad  14 KiB  symtab,unwind  publics,unwind  libfoo.so
                                                                    needs the debug file with the id aa45acad, for functions and lines
 
+With --server, a server examines the files and says what its depot has; of a large file, only the parts are sent that
+are needed. A minidump or core file lists what the depot has of each module.
+
+  symdepot identify --server https://symbols.example.com app.pdb
+  symdepot identify --server https://symbols.example.com crash.dmp
+
 In JSON, "answers" and "needs" say the same; "paths" lists for each layout the paths under which clients request the object, the canonical one first. A file
 that is not a symbol file gives {"path":…,"error":…}.
 
@@ -44,11 +50,15 @@ others were).`
 
 // Run identifies every file below the paths.
 func (c identifyCmd) Run(a *app) error {
-	found, unreadable := 0, error(nil)
+	var unreadable error
 	out := term.NewJSONLines(a.stdout)
 	var t *term.Table
 	if !c.JSON {
-		t = term.NewTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "FEATURES", "ANSWERS", "PATH")
+		columns := []string{"KIND", "ARCH", "ID", "SIZE", "FEATURES", "ANSWERS", "PATH"}
+		if c.Server != "" {
+			columns = append(columns, "HELD")
+		}
+		t = term.NewTable(a.stdout, columns...)
 	}
 	fail := func(path, reason string, named bool) error {
 		if c.JSON {
@@ -66,7 +76,13 @@ func (c identifyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	opt := objfile.Options{Kind: forced, ID: c.ID}
+	p := &identified{json: c.JSON, out: out, t: t}
+	examine := p.local(objfile.Options{Kind: forced, ID: c.ID})
+	if c.Server != "" {
+		if examine, err = c.remote(a, p); err != nil {
+			return err
+		}
+	}
 	for f, err := range scan.Walk(a.ctx, c.Paths, scan.Options{}) {
 		if err != nil {
 			if a.ctx.Err() != nil {
@@ -84,31 +100,21 @@ func (c identifyCmd) Run(a *app) error {
 			}
 			continue
 		}
-		objs, err := f.Identify(a.ctx, opt)
-		if err != nil {
+		err := examine(a.ctx, f)
+		switch _, refused := errors.AsType[*fileError](err); {
+		case err == nil:
+		case refused:
 			if exchange.FromDisk(err) {
 				unreadable = fmt.Errorf("%s: %w", f.Path, err)
 			}
 			if err := fail(f.Path, err.Error(), !errors.Is(err, objfile.ErrNotSymbolFile) || isNamed(c.Paths, f.Path)); err != nil {
 				return err
 			}
-			continue
-		}
-		for _, o := range objs {
-			found++
-			id := report.NewIdentified(f.Path, o)
-			if c.JSON {
-				if err := out.Write(id); err != nil {
-					return err
-				}
-				continue
-			}
-			t.Row(id.Kind, id.Arch, id.ID(), term.Size(id.Size), strings.Join(id.Features, ","), strings.Join(id.Answers, ","), id.Path)
-			for _, what := range id.Needs {
-				t.Row("", "", "", "", "", "", "  needs "+what)
-			}
+		default:
+			return err
 		}
 	}
+	found := p.found
 	if !c.JSON {
 		if err := t.Flush(); err != nil {
 			return err

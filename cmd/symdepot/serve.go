@@ -262,7 +262,7 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 // newAPI returns the API and the pages below /-/.
 func newAPI(d *depot.Depot, g *guard, log *slog.Logger, conf *config.Config) *web.API {
 	return web.New(web.Config{
-		Stages: d.Stages(), Retention: d.Retention, Transactions: d, Catalog: d.Catalog, Tokens: tokenAPI{g.gate, tokenStore{d}}, Audit: g.audit, Log: log,
+		Stages: d.Stages(), Retention: d.Retention, Transactions: d, Files: depot.FinderIn(d), Catalog: d.Catalog, Tokens: tokenAPI{g.gate, tokenStore{d}}, Audit: g.audit, Log: log,
 		Sources: d.Upstreams, Makes: conf.SymbolsServer(d).Depot != nil, Version: programVersion(),
 	})
 }
