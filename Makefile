@@ -15,7 +15,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help build test vet unit race fuzz fuzzday cross windows windowsthere lint man torture bench setup clean
+.PHONY: help build test vet unit race fuzz fuzzday cross windows windowsthere lint man browser screens torture bench setup clean
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
@@ -29,13 +29,19 @@ setup: ## install the clients the tests use and fetch real files (needs a Debian
 	@scripts/setup
 
 test: setup ## everything, in short forms, with the time that each step and package took
-	@scripts/steps vet unit race cross fuzzday windowsthere
+	@scripts/steps vet unit browser race cross fuzzday windowsthere
 
 vet: ## go vet
 	$(GO) vet ./...
 
 unit: ## all tests, with the real clients that are installed; fuzz targets run their seeds
 	$(GO) test -vet=off -count=1 -parallel 4 -timeout 10m ./...
+
+browser: ## the pages in Chromium, with axe-core, if they are installed; a module of its own
+	cd test/browser && $(GO) vet . && $(GO) test -vet=off -count=1 -timeout 10m .
+
+screens: ## screenshots of all pages in dist/screens: light, dark, on a phone; full, empty, error
+	cd test/browser && SYMDEPOT_SCREENS=$(CURDIR)/dist/screens $(GO) test -count=1 -run '^TestScreens$$' -v .
 
 race: ## the packages with goroutines under the race detector (needs a C compiler)
 	@scripts/race
@@ -51,6 +57,7 @@ cross: ## build for linux, darwin and windows on amd64 and arm64; go vet for dar
 
 lint: ## go mod tidy, golangci-lint with .golangci.yml, govulncheck
 	$(GO) mod tidy -diff
+	cd test/browser && GOFLAGS= $(GO) mod tidy -diff
 	$(GO) run $(GOLANGCI) run ./...
 	@scripts/vulncheck $(GOVULNCHECK)
 

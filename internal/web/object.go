@@ -181,11 +181,20 @@ func (p *Pages) askedUnder(r *Request, o *depot.EntryObject) []askedPath {
 		}
 	}
 	add(o.Object, "served")
-	if p.api.cfg.Makes && o.Object.Kind != symfile.Breakpad && !o.Object.DebugID.IsZero() && slices.Contains(o.Features, "debug") {
+	if p.api.cfg.Makes && makesSym(o) {
 		name := o.Object.Name
 		add(symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: name, DebugID: o.Object.DebugID}, "made on request")
 	}
 	return list
+}
+
+// makesSym reports whether a Breakpad file can be made of an object.
+func makesSym(o *depot.EntryObject) bool {
+	switch o.Object.Kind {
+	case symfile.PDB, symfile.PE, symfile.ELF, symfile.MachO:
+		return !o.Object.DebugID.IsZero() && !o.Object.NoDBI && slices.Contains(o.Features, "debug")
+	}
+	return false
 }
 
 // download is the address of an object's file; "" if no client asks for such an object.

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -215,7 +217,7 @@ func (p *Pages) search(w *reply, r *Request, _ []string) error {
 	}
 	f := p.frame(r, query.Text, nil)
 	f.Search = query.Text
-	if to := soleObject(f, found); to != "" && query.After == "" {
+	if to := soleObject(f, query.Text, found); to != "" && query.After == "" {
 		return seeOther(w, r, to)
 	}
 	v := searchView{Text: query.Text, ReadAs: readAs[found.ReadAs], Since: q.Get("since"), Product: q.Get("product"), Pages: f.pager("objects", found.Next), Filters: []filter{
@@ -245,23 +247,48 @@ func badQuery(err error) error {
 	return err
 }
 
-// soleObject is the address of the only content that was found by an id; "" otherwise.
-func soleObject(f *frame, found depot.ObjectPage) string {
+// soleObject is the address of the content that a search for an id, a path or a SHA-256
+// means: the only one whose own id or name was searched for, or "".
+func soleObject(f *frame, text string, found depot.ObjectPage) string {
+	if found.Next != "" {
+		return ""
+	}
+	is := func(depot.Found) bool { return true }
 	switch found.ReadAs {
-	case depot.ReadID, depot.ReadPath, depot.ReadContent:
+	case depot.ReadContent:
+	case depot.ReadPath:
+		name := symfile.Fold(path.Base(text))
+		is = func(o depot.Found) bool { return symfile.Fold(o.Object.Name) == name }
+	case depot.ReadID:
+		// A program has the id of its PDB too, but only the PDB is known by it.
+		id := bareID(strings.TrimPrefix(strings.ToLower(path.Base(text)), "0x"))
+		is = func(o depot.Found) bool { return strings.HasPrefix(bareID(report.ObjectID(o.Object)), id) }
 	default:
 		return ""
 	}
-	if len(found.Objects) == 0 || found.Next != "" {
-		return ""
-	}
-	ref := found.Objects[0].Ref
-	for _, o := range found.Objects[1:] {
-		if o.Ref != ref {
-			return ""
+	var list []depot.Found
+	for _, o := range found.Objects {
+		if is(o) && (len(list) == 0 || list[0].Ref != o.Ref) {
+			list = append(list, o)
 		}
 	}
-	return f.To("object", ref.String())
+	if len(list) == 0 {
+		list = found.Objects
+	}
+	if len(list) == 0 || slices.ContainsFunc(list, func(o depot.Found) bool { return o.Ref != list[0].Ref }) {
+		return ""
+	}
+	return f.To("object", list[0].Ref.String())
+}
+
+// bareID returns the hex digits of an id, folded.
+func bareID(id string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune("0123456789abcdef", r) {
+			return r
+		}
+		return -1
+	}, strings.ToLower(id))
 }
 
 func (f *frame) objects(caption, sorted string, list []depot.Found) table {

@@ -1,0 +1,281 @@
+package browser
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"html"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+const (
+	pdbID   = "F9EFE0B6AE7500394C4C44205044422E1" // of testdata/pdb/hello-x64.pdb
+	pdbPath = "/hello-x64.pdb/" + pdbID + "/hello-x64.pdb"
+)
+
+// object returns the address of the page of an object.
+func (s *site) object(query string) string {
+	s.t.Helper()
+	status, _, body := s.get("/-/search?sort=added&q=" + url.QueryEscape(query))
+	m := regexp.MustCompile(`/-/object/[0-9a-f]{64}`).Find(body)
+	if status != 200 || m == nil {
+		s.t.Fatalf("search %q: status %d, want 200 with a link to an object\n%s", query, status, body)
+	}
+	return s.url + string(m)
+}
+
+// TestWithoutScripts: home, search, object and download without a script. The SHA-256 of
+// the download is the one on the page.
+func TestWithoutScripts(t *testing.T) {
+	s := newSite(t, full)
+	p := newTab(t, true)
+	p.open(s.url)
+	p.do(chromedp.SendKeys(chromedp.CSS("#q"), "hello-x64.pdb"+kb.Enter), chromedp.WaitVisible(chromedp.CSS("table")))
+	p.do(chromedp.Click(chromedp.CSS(`tbody th a`)), chromedp.WaitVisible(chromedp.CSS("a.button")))
+	text, link := value(p, chromedp.Text(chromedp.CSS("main"))), value(p, chromedp.AttributeValue(chromedp.CSS("a.button"), "href")).Value
+	status, _, body := s.get(link)
+	sum := sha256.Sum256(body)
+	if sha := hex.EncodeToString(sum[:]); status != 200 || !strings.Contains(text, sha) {
+		t.Errorf("the download: status %d, SHA-256 %s, want 200 and the one on the page", status, sha)
+	}
+	if strings.Contains(text, "Copy") {
+		t.Error("without scripts there are copy buttons, want none that is visible")
+	}
+}
+
+// TestSpellings: an id in any spelling leads to the page of the one object that has it.
+func TestSpellings(t *testing.T) {
+	s := newSite(t, full)
+	p := newTab(t)
+	want := s.object("hello-x64.pdb")
+	for _, q := range []string{
+		pdbID, strings.ToLower(pdbID), "F9EFE0B6AE7500394C4C44205044422E", "F9EFE0B6-AE75-0039-4C4C-44205044422E", "{F9EFE0B6-AE75-0039-4C4C-44205044422E}", "{f9efe0b6-ae75-0039-4c4c-44205044422e}",
+		"f9efe0b6-ae75-0039-4c4c-44205044422e-1", "0x" + pdbID, " " + pdbID + " ", pdbPath, "/he" + pdbPath, s.url + pdbPath, "hello-x64.pdb/" + pdbID, strings.TrimPrefix(want, s.url+"/-/object/"),
+	} {
+		p.open(s.url + "/-/search?q=" + url.QueryEscape(q))
+		if got := p.at(); got != want {
+			t.Errorf("the search for %q leads to %s, want %s", q, got, want)
+		}
+	}
+}
+
+// TestAskedUnder: each address on the page of an object gives what the page says.
+func TestAskedUnder(t *testing.T) {
+	s := newSite(t, full)
+	for _, q := range []string{"hello-x64.pdb", "hello-x64.exe", "libprog.so", "app-arm64"} {
+		page := s.object(q)
+		_, _, body := s.get(page)
+		sha := strings.TrimPrefix(page, s.url+"/-/object/")
+		rows := regexp.MustCompile(`(?s)<td class="url"><a href="([^"]+)">.*?</td><td>([^<]*)</td>`).FindAllSubmatch(body, -1)
+		if len(rows) == 0 {
+			t.Errorf("%s: no address, want some\n%s", q, body)
+		}
+		for _, m := range rows {
+			status, _, file := s.get(html.UnescapeString(string(m[1])))
+			sum := sha256.Sum256(file)
+			switch what := string(m[2]); {
+			case status != 200:
+				t.Errorf("%s: GET %s: status %d, want 200 (%s)", q, m[1], status, what)
+			case what == "served" && hex.EncodeToString(sum[:]) != sha:
+				t.Errorf("%s: GET %s: other bytes than those of the page, want the same", q, m[1])
+			case what == "made on request" && !strings.HasPrefix(string(file), "MODULE "):
+				t.Errorf("%s: GET %s: %.40q, want a .sym file", q, m[1], file)
+			}
+		}
+	}
+}
+
+// hostileNames are products and versions that somebody may give.
+var hostileNames = []string{"..", "a/b", `"><script>alert(1)</script>`, "\u202Egpj", "a?b#c&d=e", "%2F..%2F", " x "}
+
+// TestCrawl: every link on every page answers 200, also with hostile names, and stays
+// below the own addresses.
+func TestCrawl(t *testing.T) {
+	s := newSite(t, func(s *site) {
+		full(s)
+		for i, name := range hostileNames {
+			s.run("add", "--product", name, "--version", name, "--comment", name, testdata+"/elf/e-arm64", fmt.Sprint(testdata, "/pe/x", []string{"64", "86"}[i%2], ".exe"))
+		}
+		s.run("add", testdata+"/elf/e-x86") // the product without a name
+	})
+	links := regexp.MustCompile(`(?:href|action|src)="([^"]*)"`)
+	seen, queue := map[string]string{"/": ""}, []string{"/"}
+	for len(queue) > 0 && len(seen) < 3000 {
+		path := queue[0]
+		queue = queue[1:]
+		status, h, body := s.get(path, "Accept", "text/html")
+		if status != 200 {
+			t.Errorf("GET %s, linked from %s: status %d, want 200", path, seen[path], status)
+		}
+		if !strings.HasPrefix(h.Get("Content-Type"), "text/html") {
+			continue
+		}
+		for _, bad := range []string{"<script>", "\u202E", "javascript:", " style=", "<style"} {
+			if strings.Contains(string(body), bad) {
+				t.Errorf("GET %s: the page has %q, want it nowhere", path, bad)
+			}
+		}
+		for _, m := range links.FindAllSubmatch(body, -1) {
+			u, err := url.Parse(html.UnescapeString(string(m[1])))
+			if err != nil {
+				t.Errorf("GET %s: the link %q: %v", path, m[1], err)
+				continue
+			}
+			next := strings.TrimPrefix(u.String(), s.url)
+			if next == "" || strings.HasPrefix(next, "#") {
+				continue
+			}
+			if !strings.HasPrefix(next, "/") {
+				t.Errorf("GET %s: the link %q leaves the server, want it here", path, m[1])
+				continue
+			}
+			// One of many equal pages is enough, and sorting is not followed twice.
+			if _, ok := seen[next]; ok || strings.Count(next, "sort=") > 0 && strings.Contains(path, "sort=") || strings.HasPrefix(next, "/-/prefs") && path != "/" {
+				continue
+			}
+			seen[next] = path
+			queue = append(queue, next)
+		}
+	}
+	if len(seen) < 100 {
+		t.Errorf("the crawl found %d pages, want 100 at least", len(seen))
+	}
+}
+
+// shown are the pages that every test of all pages opens, by a word for messages.
+func shown(s *site) map[string]string {
+	return map[string]string{
+		"home": s.url + "/", "search": s.url + "/-/search?q=*.pdb", "search-empty": s.url + "/-/search?q=nothing", "all": s.url + "/-/search",
+		"object": s.object("hello-x64.pdb"), "object-elf": s.object("libprog.so"), "txs": s.url + "/-/tx", "tx": s.url + "/-/tx/1",
+		"connect": s.url + "/-/connect", "prefs": s.url + "/-/prefs", "error": s.url + "/-/tx/999",
+	}
+}
+
+// shownEmpty are the pages of a depot that holds nothing.
+func shownEmpty(s *site) map[string]string {
+	return map[string]string{"home": s.url + "/", "search": s.url + "/-/search", "txs": s.url + "/-/tx"}
+}
+
+// TestQuietPages: no message of the console, no request elsewhere, at most four requests.
+func TestQuietPages(t *testing.T) {
+	s := newSite(t, full)
+	for word, address := range shown(s) {
+		p := newTab(t)
+		p.open(address)
+		if said := p.told(); len(said) > 0 && word != "error" { // the browser itself reports a 404
+			t.Errorf("%s: the browser said %q, want nothing", word, said)
+		}
+		p.mu.Lock()
+		requests := slices.Clone(p.requests)
+		p.mu.Unlock()
+		if len(requests) > 4 {
+			t.Errorf("%s: %d requests, want at most 4: %q", word, len(requests), requests)
+		}
+		for _, r := range requests {
+			if !strings.HasPrefix(r, s.url+"/") {
+				t.Errorf("%s: a request for %s, want this server only", word, r)
+			}
+		}
+	}
+}
+
+// TestKeyboard: the first key leads to the content, the second to the search; the whole
+// page can be walked and the focus is seen.
+func TestKeyboard(t *testing.T) {
+	s := newSite(t, full)
+	p := newTab(t)
+	p.open(s.url + "/-/tx/1")
+	press := func(keys string) string {
+		p.do(chromedp.KeyEvent(keys))
+		return eval[string](p, `(e => e.className || e.id || e.tagName)(document.activeElement)`)
+	}
+	if got := press(kb.Tab); got != "skip" {
+		t.Errorf("the first tab stop is %q, want the skip link", got)
+	}
+	if got := press(kb.Tab); got != "q" {
+		t.Errorf("the second tab stop is %q, want the search", got)
+	}
+	stops := 0
+	for range 200 {
+		press(kb.Tab)
+		stops++
+		if got := eval[string](p, `getComputedStyle(document.activeElement).outlineStyle`); got == "none" && !eval[bool](p, `document.activeElement === document.body`) {
+			t.Errorf("stop %d has no visible focus: %s", stops, eval[string](p, `document.activeElement.outerHTML.slice(0, 120)`))
+		}
+		if eval[bool](p, `document.activeElement === document.body || document.activeElement.className === "skip"`) {
+			break
+		}
+	}
+	if stops < 20 {
+		t.Errorf("%d tab stops on the page, want 20 at least", stops)
+	}
+	p.open(s.url + "/-/connect")
+	p.do(chromedp.KeyEvent("/"))
+	if got := eval[string](p, `document.activeElement.id`); got != "q" {
+		t.Errorf("the key / leads to %q, want the search", got)
+	}
+	// The browser is told of a key and of its character one by one: the page cannot swallow the latter.
+	eval[int](p, `document.getElementById("q").value = ""; 0`)
+	p.do(chromedp.SendKeys(chromedp.CSS("#q"), pdbID), chromedp.KeyEvent(kb.Enter))
+	p.until(`location.pathname.startsWith("/-/object/")`)
+}
+
+// TestNarrow: no page scrolls sideways at 320 pixels, and what can be pressed is large
+// enough.
+func TestNarrow(t *testing.T) {
+	s := newSite(t, full)
+	p := newTab(t)
+	p.do(chromedp.EmulateViewport(320, 700))
+	for word, address := range shown(s) {
+		p.open(address)
+		if w := eval[int](p, `document.documentElement.scrollWidth`); w > 320 {
+			t.Errorf("%s is %d pixels wide, want 320: %s", word, w, eval[string](p, `[...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > 321 && !e.closest(".scroll, pre")).slice(0, 3).map(e => e.outerHTML.slice(0, 100)).join(" | ")`))
+		}
+		small := eval[[]string](p, `[...document.querySelectorAll("button, .button, input:not([type=hidden]), select, nav a, .pager a, summary")].filter(e => e.offsetParent && (e.offsetHeight < 24 || e.offsetWidth < 24) && !e.closest("label")).map(e => e.outerHTML.slice(0, 80))`)
+		if len(small) > 0 {
+			t.Errorf("%s: smaller than 24 pixels: %q", word, small)
+		}
+	}
+}
+
+// TestCopy: the button copies the exact id.
+func TestCopy(t *testing.T) {
+	s := newSite(t, full)
+	p := newTab(t)
+	p.open(s.object("hello-x64.pdb"))
+	// The clipboard of a browser without a window cannot be read: what is written to it is noted.
+	eval[int](p, `navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }; 0`)
+	p.do(chromedp.Click(chromedp.CSS(`.pairs .copy`)))
+	p.until(`document.querySelector(".pairs .copy").textContent === "Copied"`)
+	if got := eval[string](p, `window.copied`); got != pdbID {
+		t.Errorf("%q was copied, want %s", got, pdbID)
+	}
+	if got := eval[string](p, `document.getElementById("said").textContent`); got != "Copied" {
+		t.Errorf("a screen reader hears %q, want Copied", got)
+	}
+	eval[int](p, `navigator.clipboard.writeText = () => Promise.reject(new Error("no")); 0`)
+	p.do(chromedp.Click(chromedp.CSS(`.pairs dd:last-of-type .copy`)))
+	p.until(`document.querySelector(".pairs dd:last-of-type .copy").textContent === "press Ctrl+C"`)
+	if got := eval[string](p, `getSelection().toString()`); !strings.HasSuffix(p.at(), got) || len(got) != 64 {
+		t.Errorf("%q is selected, want the SHA-256", got)
+	}
+}
+
+// TestPreferences: the theme is kept, and the page does not flash.
+func TestPreferences(t *testing.T) {
+	s := newSite(t, full)
+	p := newTab(t)
+	p.open(s.url + "/-/tx/1")
+	p.do(chromedp.Click(chromedp.CSS(`.me a:last-of-type`)), chromedp.WaitVisible(chromedp.CSS(`input[value=dark]`)), chromedp.Click(chromedp.CSS(`input[value=dark]`)), chromedp.Click(chromedp.CSS(`main button`)))
+	p.until(`location.pathname === "/-/tx/1" && document.documentElement.dataset.theme === "dark"`)
+	if got := eval[string](p, `getComputedStyle(document.body).backgroundColor`); got != "rgb(20, 24, 22)" {
+		t.Errorf("the background is %s, want that of the dark theme", got)
+	}
+}
