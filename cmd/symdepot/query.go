@@ -183,6 +183,14 @@ func (listCmd) Help() string {
 Exit codes: 0 done, also when there is none; 2 wrong command line, 3 failed, 4 no depot.`
 }
 
+// anyOr returns the product that a flag names; nil, which is any, if it is not given.
+func anyOr(product string) *string {
+	if product == "" {
+		return nil
+	}
+	return &product
+}
+
 // Run lists transactions.
 func (c listCmd) Run(a *app) error {
 	d, err := a.open(depot.Options{MustExist: true})
@@ -190,7 +198,7 @@ func (c listCmd) Run(a *app) error {
 		return err
 	}
 	defer d.Close()
-	txs, err := d.List(a.ctx, depot.Scope{}, depot.ListFilter{Product: c.Product, Version: c.Version, Limit: c.Limit, Removed: c.All})
+	txs, err := d.List(a.ctx, depot.Scope{}, depot.ListFilter{Product: anyOr(c.Product), Version: c.Version, Limit: c.Limit, Removed: c.All})
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,9 @@
 package depot
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -177,4 +179,156 @@ func TestCatalogForms(t *testing.T) {
 
 func failureOfSymCache(ref blob.Ref, until time.Time) index.Failure {
 	return index.Failure{Source: ref, Tool: symcachework.Kind, Version: "3.1.0", Detail: "no lines", Until: until}
+}
+
+// addVersion adds files as a version of a product.
+func addVersion(t *testing.T, d *Depot, product, version string, files ...file) {
+	t.Helper()
+	tx, err := d.Begin(t.Context(), TxInfo{Product: product, Version: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	for _, f := range files {
+		if _, err := tx.Add(t.Context(), Source{Path: f.path, Content: bytesContent{Reader: bytes.NewReader(f.body)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCatalogVersions: products and their versions, the files of a version, programs
+// without a PDB, and the difference of two versions.
+func TestCatalogVersions(t *testing.T) {
+	onRetained(t, func(t *testing.T, d *Depot, c *movable) {
+		ctx := t.Context()
+		x64, x64pdb, x86, x86pdb := testdata(t, "pdb/hello-x64.exe"), testdata(t, "pdb/hello-x64.pdb"), testdata(t, "pdb/hello-x86.exe"), testdata(t, "pdb/hello-x86.pdb")
+		addVersion(t, d, "Game", "1", x64, x64pdb)
+		addVersion(t, d, "Game", "1", x64)
+		addVersion(t, d, "Game", "2", x64, x86, file{"hello-x64.pdb", x86pdb.body})
+		addVersion(t, d, "", "2", x86pdb)
+		addVersion(t, d, "Gone", "1", x86pdb)
+		if _, err := d.Retention.Remove(ctx, 5, "me"); err != nil {
+			t.Fatal(err)
+		}
+		names := func(sort string, products ...string) (list []string) {
+			after := ""
+			for range 5 {
+				page, next, err := d.Catalog.Products(ctx, Scope{Products: products}, sort, after, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, p := range page {
+					list = append(list, fmt.Sprintf("%s %d %d %d", p.Name, p.Versions, p.Transactions, p.Files))
+				}
+				if after = next; next == "" {
+					break
+				}
+			}
+			return list
+		}
+		for _, k := range []struct {
+			sort     string
+			products []string
+			want     []string
+		}{
+			{"name", nil, []string{" 1 1 1", "Game 2 3 6"}}, {"newest", nil, []string{" 1 1 1", "Game 2 3 6"}}, {"bytes", nil, []string{"Game 2 3 6", " 1 1 1"}},
+			{"", []string{"Game"}, []string{"Game 2 3 6"}}, {"name", []string{"none"}, nil},
+		} {
+			if got := names(k.sort, k.products...); !slices.Equal(got, k.want) {
+				t.Errorf("products by %s in %q: %q, want %q", k.sort, k.products, got, k.want)
+			}
+		}
+		for _, k := range []struct {
+			q    VersionQuery
+			want string
+		}{
+			{VersionQuery{}, "[1 2]"}, {VersionQuery{Sort: "newest"}, "[2 1]"}, {VersionQuery{Sort: "bytes"}, "[2 1]"}, {VersionQuery{Prefix: "2"}, "[2]"}, {VersionQuery{Class: "none"}, "[]"}, {VersionQuery{Sort: "version"}, "[1 2]"},
+		} {
+			got := []string{}
+			q := k.q
+			for q.Limit = 1; ; {
+				page, next, err := d.Catalog.Versions(ctx, Scope{}, "Game", q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, v := range page {
+					got = append(got, v.Version)
+				}
+				if q.After = next; next == "" {
+					break
+				}
+			}
+			if fmt.Sprint(got) != k.want {
+				t.Errorf("versions %+v: %s, want %s", k.q, got, k.want)
+			}
+		}
+		versions, _, err := d.Catalog.Versions(ctx, Scope{}, "Game", VersionQuery{})
+		if err != nil || len(versions) != 2 || versions[0].Transactions != 2 || versions[0].Files != 3 || versions[0].NewestNumber != 2 || versions[0].Newest.IsZero() {
+			t.Errorf("versions %+v, %v; want version 1 with two transactions first", versions, err)
+		}
+		if l, _, err := d.Catalog.Versions(ctx, Scope{Products: []string{""}}, "Game", VersionQuery{}); err != nil || len(l) > 0 {
+			t.Errorf("versions outside of the scope: %v, %v; want none", l, err)
+		}
+		p, err := d.Catalog.VersionFiles(ctx, Scope{}, "Game", "1", FileQuery{Limit: 1})
+		if err != nil || len(p.Files) != 1 || p.Files[0].Object.Name != "hello-x64.exe" || p.Next == "" {
+			t.Fatalf("files of version 1: %+v, %v; want hello-x64.exe and more", p, err)
+		}
+		p, err = d.Catalog.VersionFiles(ctx, Scope{}, "Game", "1", FileQuery{Limit: 1, After: p.Next})
+		if err != nil || len(p.Files) != 1 || p.Files[0].Object.Name != "hello-x64.pdb" || p.Next != "" || p.Files[0].Path != "pdb/hello-x64.pdb" {
+			t.Errorf("the rest: %+v, %v; want hello-x64.pdb", p, err)
+		}
+		if p, err := d.Catalog.VersionFiles(ctx, Scope{}, "Game", "2", FileQuery{Kind: symfile.PE, Sort: SortSize}); err != nil || len(p.Files) != 2 || p.Files[0].Object.Name != "hello-x86.exe" {
+			t.Errorf("programs of version 2: %+v, %v; want the larger hello-x86.exe first", p, err)
+		}
+		without := func(version string, products ...string) (list []string) {
+			files, _, err := d.Catalog.WithoutPDB(ctx, Scope{Products: products}, "Game", version, 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range files {
+				list = append(list, f.Object.Name)
+			}
+			return list
+		}
+		if got := append(without("1"), without("2")...); len(got) > 0 {
+			t.Errorf("without a PDB: %q, want none", got)
+		}
+		if _, err := d.Retention.Remove(ctx, 1, "me"); err != nil {
+			t.Fatal(err)
+		}
+		if got := without("2"); !slices.Equal(got, []string{"hello-x64.exe"}) {
+			t.Errorf("without a PDB after its removal: %q, want hello-x64.exe", got)
+		}
+		if _, err := d.Retention.Undo(ctx, 1, "me"); err == nil {
+			t.Error("a removal without a trash was undone")
+		}
+		addVersion(t, d, "Game", "1", x64pdb)
+		diff := func(limit int) (list []string) {
+			after := ""
+			for {
+				page, next, err := d.Catalog.Compare(ctx, Scope{}, "Game", "1", "2", after, limit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, x := range page {
+					list = append(list, fmt.Sprintf("%s %s %s>%s", x.Name, x.Kind, x.Here, x.There))
+				}
+				if after = next; next == "" {
+					return list
+				}
+			}
+		}
+		want := []string{"hello-x64.pdb pdb F9EFE0B6AE7500394C4C44205044422E1>", "hello-x64.pdb pdb >A822F3E889973BA54C4C44205044422E1", "hello-x86.exe pe >66C9B4075000"}
+		slices.Sort(want)
+		for _, limit := range []int{1, 100} {
+			got := diff(limit)
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("differences in pages of %d: %q, want %q", limit, got, want)
+			}
+		}
+	})
 }

@@ -657,7 +657,7 @@ func (s *side) paths(o operation) error {
 }
 
 func (s *side) listTx(o operation) error {
-	found, err := s.db.List(s.ctx, answerScope(o.a), ListFilter{Product: []string{"", "P"}[o.b%2], Limit: o.c % 5, Removed: o.d%2 == 0, Before: int64(o.d % 40)})
+	found, err := s.db.List(s.ctx, answerScope(o.a), ListFilter{Product: []*string{nil, new("P")}[o.b%2], Limit: o.c % 5, Removed: o.d%2 == 0, Before: int64(o.d % 40)})
 	for _, tx := range found {
 		s.say("%s", txText(tx))
 	}

@@ -172,6 +172,9 @@ type objectWalk struct {
 	none bool
 	cond string // of the visibility and the filters
 	args []any  // of cond
+	// within is a source of all objects that cond permits, if these are few of the
+	// visible ones.
+	within *source
 }
 
 // see prepares the conditions.
@@ -227,7 +230,7 @@ func (w *objectWalk) page(ctx context.Context) (rows []ObjectKey, next *ObjectKe
 		}
 	}
 	exact := w.name != "" && !isPattern(w.name)
-	if sources := w.candidates(byID); len(sources) > 0 && (byID || f.Sort == BySize || f.Sort == ByAdded && !exact) {
+	if sources := w.candidates(byID); len(sources) > 0 && (byID || w.within != nil || f.Sort == BySize || f.Sort == ByAdded && !exact) {
 		rows, all, err := w.few(ctx, sources)
 		if err != nil {
 			return nil, nil, err
@@ -295,6 +298,9 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 	}
 	if f.Ref != nil {
 		list = append(list, source{"content k JOIN object o ON o.content_id = k.id", "k.sha256 = %s", []any{f.Ref[:]}})
+	}
+	if w.within != nil {
+		return []source{w.withName(*w.within)}
 	}
 	switch {
 	case w.name != "" && (byID || !isPattern(w.name)):
@@ -622,9 +628,23 @@ func (w *objectWalk) bySize(ctx context.Context) (rows []ObjectKey, next *Object
 	return rows, next, nil
 }
 
-// load reads objects in the order of their ids. Objects that are no longer visible are
-// left out.
+// load reads objects in the order of the ids, with their newest transactions. Objects
+// that are no longer visible are left out.
 func (c Catalog) load(ctx context.Context, v visibility, ids []int64) ([]Found, error) {
+	list, err := c.loadVia(ctx, "SELECT max(s.tx_id) FROM seen s WHERE s.object_id = o.id"+v.in("s.product_id"), nil, ids)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	holders, err := c.holders(ctx, v, ids)
+	for i := range list {
+		list[i].Transactions = holders[list[i].id]
+	}
+	return list, err
+}
+
+// loadVia reads objects as a transaction holds them, which a query selects for object
+// o.
+func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []int64) ([]Found, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -635,8 +655,8 @@ func (c Catalog) load(ctx context.Context, v visibility, ids []int64) ([]Found, 
 	have := make(map[int64]loaded, len(ids))
 	err := c.db.scans.each(ctx, false, "SELECT "+objectColumns+", "+fileColumns+`, f.seq, p.name
 		FROM object o JOIN content c ON c.id = o.content_id
-		JOIN tx_file f ON f.object_id = o.id AND f.tx_id = (SELECT max(s.tx_id) FROM seen s WHERE s.object_id = o.id`+v.in("s.product_id")+`)
-		JOIN tx t ON t.id = f.tx_id JOIN product p ON p.id = t.product_id WHERE o.id IN (`+idList(ids)+")", nil, func(scan func(...any) error) (bool, error) {
+		JOIN tx_file f ON f.object_id = o.id AND f.tx_id = (`+newest+`)
+		JOIN tx t ON t.id = f.tx_id JOIN product p ON p.id = t.product_id WHERE o.id IN (`+idList(ids)+")", args, func(scan func(...any) error) (bool, error) {
 		var l loaded
 		if err := scanStored(scan, &l.Stored, &l.seq, &l.Product); err != nil {
 			return false, err
@@ -649,14 +669,9 @@ func (c Catalog) load(ctx context.Context, v visibility, ids []int64) ([]Found, 
 	if err != nil {
 		return nil, err
 	}
-	holders, err := c.holders(ctx, v, ids)
-	if err != nil {
-		return nil, err
-	}
 	list := make([]Found, 0, len(ids))
 	for _, id := range ids {
 		if l, ok := have[id]; ok {
-			l.Transactions = holders[id]
 			list = append(list, l.Found)
 		}
 	}

@@ -596,7 +596,7 @@ func testListShowStats(t *testing.T) {
 	db := openTest(t, c.options())
 	for i := range 6 {
 		c.hours(1)
-		if _, err := db.Commit(t.Context(), Tx{Kind: "add", Product: []string{"A", "B", ""}[i%3], Version: fmt.Sprint(i / 3), Entries: []Entry{pdb(i), pdb(i + 1)}}, nil); err != nil {
+		if _, err := db.Commit(t.Context(), Tx{Kind: "add", Product: []string{"A", "B", ""}[i%3], Version: fmt.Sprint(i / 3), Who: []string{"Anna@X", "b_b"}[i%2], Entries: []Entry{pdb(i), pdb(i + 1)}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -612,9 +612,18 @@ func testListShowStats(t *testing.T) {
 		{ListFilter{Removed: true}, all, "[6 5 4 3 2 1]"},
 		{ListFilter{Limit: 2}, all, "[5 4]"},
 		{ListFilter{Limit: 2, Before: 4}, all, "[3 2]"},
-		{ListFilter{Product: "A"}, all, "[4 1]"},
-		{ListFilter{Product: "A", Version: "1"}, all, "[4]"},
+		{ListFilter{Product: new("A")}, all, "[4 1]"},
+		{ListFilter{Product: new("")}, all, "[3]"},
+		{ListFilter{Product: new("none")}, all, "[]"},
+		{ListFilter{Product: new("A")}, Scope{Products: []string{"B"}}, "[]"},
+		{ListFilter{Product: new("A"), Version: "1"}, all, "[4]"},
 		{ListFilter{Version: "0"}, all, "[3 2 1]"},
+		{ListFilter{Who: "anna@x"}, all, "[5 3 1]"},
+		{ListFilter{Who: "a*"}, all, "[5 3 1]"},
+		{ListFilter{Who: "b?b"}, all, "[4 2]"},
+		{ListFilter{Who: "b_*"}, all, "[4 2]"},
+		{ListFilter{Who: "_*"}, all, "[]"},
+		{ListFilter{Since: c.t.Add(-2 * time.Hour)}, all, "[5 4]"},
 		{ListFilter{}, Scope{Products: []string{""}}, "[3]"},
 		{ListFilter{}, Scope{Products: []string{"A", "B"}}, "[5 4 2 1]"},
 		{ListFilter{}, Scope{}, "[]"},

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -38,27 +40,42 @@ func scanTx(scan func(...any) error) (Transaction, error) {
 // ListFilter selects transactions. The zero value selects all that have not been
 // removed.
 type ListFilter struct {
-	Product string // "" is any
-	Version string // "" is any
-	Limit   int    // 0 is all
-	Before  int64  // only lower numbers; 0 is any
-	Removed bool   // include removed ones
+	Product *string // nil is any; "" is that of transactions without one
+	Version string  // "" is any
+	// Who is the account, or a pattern for it with * and ?, in any letter case; "" is
+	// any.
+	Who     string
+	Since   time.Time // only of this time or later
+	Limit   int       // 0 is all
+	Before  int64     // only lower numbers; 0 is any
+	Removed bool      // include removed ones
 }
 
 // List returns the transactions in the scope that f selects, newest first.
 func (db *DB) List(ctx context.Context, scope Scope, f ListFilter) ([]Transaction, error) {
-	limit, before := int64(f.Limit), f.Before
+	limit, before, since := int64(f.Limit), f.Before, int64(math.MinInt64)
 	if limit <= 0 {
 		limit = math.MaxInt64
 	}
 	if before <= 0 {
 		before = math.MaxInt64
 	}
+	if !f.Since.IsZero() {
+		since = f.Since.UnixMilli()
+	}
 	// Rows with negative ids represent upstreams.
-	where, args := scope.where("t.product_id", []any{before, f.Product, f.Version, limit, f.Removed})
+	where, args := scope.where("t.product_id", []any{before, f.Version, limit, f.Removed, since})
+	if f.Product != nil {
+		args = append(args, text(*f.Product))
+		where += " AND t.product_id = (SELECT id FROM product WHERE name = $" + strconv.Itoa(len(args)) + ")"
+	}
+	if f.Who != "" {
+		args = append(args, likeEscaper.Replace(strings.ToLower(text(f.Who))))
+		where += " AND lower(t.who) LIKE $" + strconv.Itoa(len(args)) + ` ESCAPE '\'`
+	}
 	list := []Transaction{}
-	err := db.scans.each(ctx, scope.All, txSelect+` WHERE t.id < $1 AND t.id > 0 AND ($2 = '' OR p.name = $2) AND ($3 = '' OR t.version = $3) AND ($5 OR t.deleted_at IS NULL)`+
-		where+" ORDER BY t.id DESC LIMIT $4", args, func(scan func(...any) error) (bool, error) {
+	err := db.scans.each(ctx, scope.All, txSelect+` WHERE t.id < $1 AND t.id > 0 AND ($2 = '' OR t.version = $2) AND ($4 OR t.deleted_at IS NULL) AND t.time >= $5`+
+		where+" ORDER BY t.id DESC LIMIT $3", args, func(scan func(...any) error) (bool, error) {
 		t, err := scanTx(scan)
 		list = append(list, t)
 		return true, err

@@ -65,7 +65,7 @@ func (a *API) listTransactions(w http.ResponseWriter, r *Request, _ []string) er
 	if a.cfg.Transactions == nil {
 		return &Problem{Word: "not-found"}
 	}
-	if err := only(r, "product", "version", "removed", "limit", "cursor"); err != nil {
+	if err := only(r, "product", "version", "who", "since", "removed", "limit", "cursor"); err != nil {
 		return err
 	}
 	if r.Anonymous && len(r.Challenges) > 0 && !r.Rights.All && len(r.Rights.Products) == 0 {
@@ -76,7 +76,14 @@ func (a *API) listTransactions(w http.ResponseWriter, r *Request, _ []string) er
 	if err != nil {
 		return err
 	}
-	f := depot.ListFilter{Product: q.Get("product"), Version: q.Get("version"), Limit: limit + 1}
+	f := depot.ListFilter{Version: q.Get("version"), Who: q.Get("who"), Limit: limit + 1}
+	if q.Has("product") {
+		product := q.Get("product")
+		f.Product = &product
+	}
+	if f.Since, err = timeOf(q, "since"); err != nil {
+		return err
+	}
 	if text := q.Get("removed"); text != "" {
 		if f.Removed, err = strconv.ParseBool(text); err != nil {
 			return &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"removed": "true or false is expected"}}

@@ -40,7 +40,10 @@ func (p *Pages) listTx(w *reply, r *Request, _ []string) error {
 	if err != nil {
 		return err
 	}
-	lf := depot.ListFilter{Product: q.Get("product"), Version: q.Get("version"), Limit: limit + 1, Removed: q.Get("removed") != ""}
+	lf := depot.ListFilter{Version: q.Get("version"), Limit: limit + 1, Removed: q.Get("removed") != ""}
+	if product := q.Get("product"); product != "" {
+		lf.Product = &product
+	}
 	if after != "" {
 		if lf.Before, err = strconv.ParseInt(after, 10, 64); err != nil || lf.Before <= 0 {
 			return &Problem{Word: "cursor"}
@@ -51,7 +54,7 @@ func (p *Pages) listTx(w *reply, r *Request, _ []string) error {
 		return err
 	}
 	f := p.frame(r, "Transactions", nil)
-	v := txsView{Product: lf.Product, Version: lf.Version, Removed: lf.Removed}
+	v := txsView{Product: q.Get("product"), Version: lf.Version, Removed: lf.Removed}
 	next := ""
 	if len(list) > limit {
 		list = list[:limit]
