@@ -63,9 +63,11 @@ func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
 			return nil, err
 		}
 	}
-	if strings.ContainsAny(q.Name, "*?") {
-		p := literalPrefix(q.Name, "*?")
-		if err := f.collect(ctx, "object o", "o.name_fold >= $1 AND o.name_fold < $2", func(name string) bool { return glob.Match(q.Name, name) }, p, prefixEnd(p)); err != nil {
+	if name := text(q.Name); isPattern(name) {
+		p := literalPrefix(name, "*?")
+		// The distinct names are fewer than the objects.
+		if err := f.collect(ctx, "listed_name k CROSS JOIN object o", `k.product_id = 0 AND k.name >= $1 AND k.name < $2 AND k.name LIKE $3 ESCAPE '\' AND o.name_fold = k.name`,
+			func(name string) bool { return glob.Match(q.Name, name) }, p, prefixEnd(p), likeEscaper.Replace(name)); err != nil {
 			return nil, err
 		}
 	} else if q.Name != "" {
