@@ -668,11 +668,17 @@ func prefixLen(segs, extra []string) int {
 }
 
 // match tries the shapes in their fixed order; the first that fits wins.
-func match(s []string) (Request, bool) {
-	for _, f := range []func([]string) (Request, bool){
-		parseSymCache, parseDebuginfod, parseLLDB, parseGDB, parseUnified, parseSymstore, parseIndex2, parseBreakpad,
-	} {
-		if r, ok := f(s); ok {
+func match(s []string) (Request, bool) { return matchShapes(s, nil) }
+
+// matchShapes is match. tried, if not nil, is called for each shape with whether
+// it fits.
+func matchShapes(s []string, tried func(sh *shape, fits bool)) (Request, bool) {
+	for i := range shapes {
+		r, ok := shapes[i].parse(s)
+		if tried != nil {
+			tried(&shapes[i], ok)
+		}
+		if ok {
 			return r, true
 		}
 	}
