@@ -74,7 +74,7 @@ var mayImport = map[string][]string{
 	"internal/manual":   {},
 	"internal/exchange": {"debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
 	"internal/want":     {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
-	"internal/keeper":   {"internal/client", "internal/depot", "internal/report", "internal/retention", "internal/wire"},
+	"internal/keeper":   {"internal/asked", "internal/client", "internal/depot", "internal/report", "internal/retention", "internal/wire"},
 	"internal/report":   {"dump", "layout", "objfile", "symfile", "internal/depot", "internal/retention", "internal/scan", "internal/term", "internal/want"},
 	"internal/bundle":   {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/term", "internal/want"},
 	// symcachework knows the depot as an interface.
@@ -82,9 +82,10 @@ var mayImport = map[string][]string{
 	// symbolicate knows the depot as an interface.
 	"internal/symbolicate": {"breakpad", "debugid", "functab", "gsym", "demangle", "dwarf", "objtab", "pdb", "ppdb", "unwind", "internal/ctxio", "internal/durable", "internal/blob", "internal/client", "internal/index", "internal/jobs", "internal/term", "internal/wire", "layout", "objfile", "symfile"},
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
-	"internal/jobs": {"internal/blob", "internal/index", "internal/term", "internal/wire"},
+	"internal/jobs":  {"internal/blob", "internal/index", "internal/term", "internal/wire"},
+	"internal/asked": {"symfile", "layout", "objfile", "internal/auth", "internal/clip", "internal/durable", "internal/term", "internal/want"},
 	// web is mounted by the server, which authenticates its requests.
-	"internal/web": {"debugid", "dump", "layout", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/report", "internal/retention", "internal/sparse", "internal/stage", "internal/want", "internal/wire"},
+	"internal/web": {"debugid", "dump", "layout", "internal/asked", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/report", "internal/retention", "internal/sparse", "internal/stage", "internal/want", "internal/wire"},
 
 	// intake drives stages through an interface; the server mounts it.
 	"internal/intake": {"internal/clip", "internal/durable", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},

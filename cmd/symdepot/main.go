@@ -108,6 +108,7 @@ type cli struct {
 	Config     configCmd     `cmd:"" help:"Check a configuration file, or print one with every key."`
 	Path       pathCmd       `cmd:"" nodepot:"" help:"Explain symbol paths of debuggers."`
 	Missing    missingCmd    `cmd:"" help:"List requests that neither the depot nor an upstream could answer."`
+	Why        whyCmd        `cmd:"" help:"Explain why a debugger does or does not find a file."`
 	Cache      cacheCmd      `cmd:"" help:"Examine and evict files that were downloaded from upstreams."`
 	Cab        cabCmd        `cmd:"" nodepot:"" help:"Write, list and extract cabinets."`
 	Token      tokenCmd      `cmd:"" help:"Make, list and revoke access tokens."`

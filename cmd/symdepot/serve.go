@@ -263,6 +263,7 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 func newAPI(d *depot.Depot, g *guard, log *slog.Logger, conf *config.Config) *web.API {
 	return web.New(web.Config{
 		Stages: d.Stages(), Retention: d.Retention, Transactions: d, Files: depot.FinderIn(d), Catalog: d.Catalog, Tokens: tokenAPI{g.gate, tokenStore{d}}, Audit: g.audit, Log: log,
+		Tracing: web.Tracing{Depot: d.Tracer, Prefixes: conf.Prefixes, Gate: g.gate},
 		Sources: d.Upstreams, Makes: conf.SymbolsServer(d).Depot != nil, Version: programVersion(),
 	})
 }

@@ -41,6 +41,11 @@ func (f upstreamFlags) open(a *app, opt depot.Options) (*depot.Depot, func(), er
 	if err != nil {
 		return nil, nil, err
 	}
+	return openWith(a, conf, opt)
+}
+
+// openWith is open with a configuration to which the flags have been applied.
+func openWith(a *app, conf *config.Config, opt depot.Options) (*depot.Depot, func(), error) {
 	specs, err := conf.Specs()
 	if err != nil {
 		return nil, nil, err

@@ -410,6 +410,17 @@ func (g *Gate) byToken(ctx context.Context, secret, carrier string) (Identity, R
 	return id, rights, err
 }
 
+// RightsOf returns the rights that a request with a token would have now: none, if the
+// token is expired or revoked.
+func (g *Gate) RightsOf(row *TokenRow) Rights {
+	now := g.tokens.now()
+	if !row.Revoked.IsZero() && !now.Before(row.Revoked) || !row.Expires.IsZero() && !now.Before(row.Expires) {
+		return Rights{}
+	}
+	id := identityOf(row, "")
+	return g.tokens.policy.Decide(&id)
+}
+
 // failed turns an error into a response. The response to an invalid token in the
 // path equals that to a path that does not exist.
 func (g *Gate) failed(err error, id *Identity, path bool) *Challenge {

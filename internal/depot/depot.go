@@ -130,6 +130,8 @@ type Depot struct {
 	Symbols *Symbols
 	// Retention decides which transactions are kept.
 	Retention *Retention
+	// Tracer explains how requests are answered.
+	Tracer *Tracer
 	// Tokens is the part that keeps access tokens, without their secrets.
 	Tokens index.Tokens
 	// Catalog shows people what the depot holds.
@@ -201,7 +203,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	d.Missing = &Missing{db: d.db, now: opt.Now}
 	d.Check = &Checker{dir: d.dir, blobs: d.blobs, placed: d.placed, db: d.db, contents: d.contents, log: opt.Log, now: opt.Now}
 	d.Check.init(opt.ScrubRate)
-	d.Tokens, d.Retention, d.Catalog = d.db.Tokens, &Retention{d}, &Catalog{d}
+	d.Tokens, d.Retention, d.Catalog, d.Tracer = d.db.Tokens, &Retention{d}, &Catalog{d}, &Tracer{d}
 	d.reads = &Reads{db: d.db}
 	d.forms = &forms{dir: d.dir, db: d.db, blobs: d.blobs, contents: d.contents}
 	d.forms.init()

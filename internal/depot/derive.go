@@ -282,9 +282,9 @@ func (d *Depot) Encoded(ctx context.Context, f *File, codingNames []string) (*Fi
 var cabinets = map[symfile.Kind]bool{symfile.PE: true, symfile.PDB: true, symfile.PDB20: true, symfile.DBG: true, symfile.PortablePDB: true}
 
 // openCabinet opens a cabinet that has been made. If there is none, one may be
-// made for later requests. exact is as for open.
-func (d *Depot) openCabinet(ctx context.Context, scope Scope, req layout.Request, exact bool) (*File, error) {
-	hits, _, err := d.find(ctx, scope, req, exact)
+// made for later requests. exact and rec are as for open.
+func (d *Depot) openCabinet(ctx context.Context, scope Scope, req layout.Request, exact bool, rec *recorder) (*File, error) {
+	hits, _, err := d.find(ctx, scope, req, exact, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -296,7 +296,7 @@ func (d *Depot) openCabinet(ctx context.Context, scope Scope, req layout.Request
 	c, err := d.forms.known(ctx, want)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if d.makeCabinets {
+		if d.makeCabinets && rec == nil {
 			d.forms.ask(want, 1)
 		}
 		return nil, fs.ErrNotExist
@@ -307,7 +307,7 @@ func (d *Depot) openCabinet(ctx context.Context, scope Scope, req layout.Request
 	}
 	source := h.Ref
 	h.Ref, h.Size = c.Ref, c.Size
-	f, err := d.openHit(ctx, h)
+	f, err := d.openHit(ctx, h, rec)
 	if err == nil {
 		f.packed, f.source = true, source
 	}

@@ -79,7 +79,7 @@ var errDownloading = fmt.Errorf("the file that it is made of is being downloaded
 // are right only if the end can be read. Clients that request the same key share
 // one download, which continues when they give up.
 func (d *Depot) Get(ctx context.Context, q Question) (*File, error) {
-	f, err := d.enterAndOpen(ctx, q, !q.Local && d.Fetches())
+	f, err := d.enterAndOpen(ctx, q, !q.Local && d.Fetches(), nil)
 	if q.Local || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
@@ -91,14 +91,14 @@ func (d *Depot) Get(ctx context.Context, q Question) (*File, error) {
 	if !otherName || !errors.Is(err, fs.ErrNotExist) || errors.Is(err, errDownloading) {
 		return f, err
 	}
-	f, err = d.enterAndOpen(ctx, q, false)
+	f, err = d.enterAndOpen(ctx, q, false, nil)
 	if err == nil {
 		f.Substitute = true
 	}
 	return f, err
 }
 
-func (d *Depot) enterAndOpen(ctx context.Context, q Question, exact bool) (*File, error) {
+func (d *Depot) enterAndOpen(ctx context.Context, q Question, exact bool, rec *recorder) (*File, error) {
 	if q.Enter != nil {
 		leave, err := q.Enter(ctx)
 		if err != nil {
@@ -106,7 +106,7 @@ func (d *Depot) enterAndOpen(ctx context.Context, q Question, exact bool) (*File
 		}
 		defer leave()
 	}
-	return d.open(ctx, q.Scope, q.Request, exact)
+	return d.open(ctx, q.Scope, q.Request, exact, rec)
 }
 
 // download asks the upstreams for a file that Open did not find; see Get.
@@ -176,7 +176,7 @@ func (d *Depot) downloadSection(ctx context.Context, q Question) (*File, error) 
 	for _, l := range q.Request.Lookups {
 		whole := q
 		whole.Request = layout.Request{Form: layout.FormFile, Layout: q.Request.Layout, Lookups: []symfile.Lookup{l}}
-		if _, _, err := d.find(ctx, q.Scope, whole.Request, false); err == nil {
+		if _, _, err := d.find(ctx, q.Scope, whole.Request, false, nil); err == nil {
 			return nil, fs.ErrNotExist // it is here, and Open has found no such section
 		}
 		ended, err := d.fetch.Start(ctx, whole.download())
@@ -228,7 +228,7 @@ func (k fetchDepot) Holds(ctx context.Context, products []string, req layout.Req
 	if req.Form == layout.FormSource {
 		req = fetch.SourceRequest(req)
 	}
-	_, _, err := k.d.find(ctx, Scope{Products: products}, req, true)
+	_, _, err := k.d.find(ctx, Scope{Products: products}, req, true, nil)
 	return err == nil
 }
 

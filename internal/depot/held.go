@@ -26,7 +26,7 @@ func FinderIn(d *Depot) Finder { return Finder{d} }
 // Held returns the file with which Open answers a request. Not found is fs.ErrNotExist.
 func (f Finder) Held(ctx context.Context, scope Scope, req layout.Request) (Found, error) {
 	if req.Form == layout.FormFile {
-		hits, _, err := f.d.find(ctx, scope, req, false)
+		hits, _, err := f.d.find(ctx, scope, req, false, nil)
 		if err == nil {
 			return Found{Stored: hits[0].Stored}, nil
 		}

@@ -29,40 +29,41 @@ var errOtherName = fmt.Errorf("only a cached file of another name has this id: %
 // the served folders. Not found is fs.ErrNotExist. A damaged file is not found;
 // the log names it.
 func (d *Depot) Open(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
-	return d.open(ctx, scope, req, false)
+	return d.open(ctx, scope, req, false, nil)
 }
 
 // open is Open. With exact, a cached file of another name than the requested one
-// is not an answer: if there is one, the error is errOtherName.
-func (d *Depot) open(ctx context.Context, scope Scope, req layout.Request, exact bool) (*File, error) {
-	f, err := d.openOwn(ctx, scope, req, exact)
+// is not an answer: if there is one, the error is errOtherName. rec notes how the
+// file was looked for; it may be nil.
+func (d *Depot) open(ctx context.Context, scope Scope, req layout.Request, exact bool, rec *recorder) (*File, error) {
+	f, err := d.openOwn(ctx, scope, req, exact, rec)
 	if len(d.trees.list) == 0 || !scope.sees("") || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
-	f, treeErr := d.trees.open(ctx, req)
+	f, treeErr := d.trees.open(ctx, req, rec)
 	if errors.Is(treeErr, fs.ErrNotExist) && errors.Is(err, errOtherName) {
 		return nil, err
 	}
 	return f, treeErr
 }
 
-func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request, exact bool) (*File, error) {
+func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request, exact bool, rec *recorder) (*File, error) {
 	switch req.Form {
 	case layout.FormFile:
 	case layout.FormSection:
-		return d.openSection(ctx, scope, req)
+		return d.openSection(ctx, scope, req, rec)
 	case layout.FormCabinet:
-		return d.openCabinet(ctx, scope, req, exact)
+		return d.openCabinet(ctx, scope, req, exact, rec)
 	case layout.FormSource:
 		if len(req.Lookups) == 0 {
 			return nil, fs.ErrNotExist
 		}
-		return d.openOwn(ctx, scope, fetch.SourceRequest(req), false)
+		return d.openOwn(ctx, scope, fetch.SourceRequest(req), false, rec)
 	default:
 		// The depot keeps no pointers; SymCache files have requests of their own.
 		return nil, fs.ErrNotExist
 	}
-	hits, role, err := d.find(ctx, scope, req, exact)
+	hits, role, err := d.find(ctx, scope, req, exact, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request, ex
 		return &File{Object: h.Object, Redirect: paths[0]}, nil
 	}
 	for _, h := range hits {
-		f, err := d.openHit(ctx, h)
+		f, err := d.openHit(ctx, h, rec)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return f, err
 		}
@@ -83,10 +84,10 @@ func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request, ex
 }
 
 // find returns the ranked hits of the first lookup that has any, and the roles
-// that it asked for. exact is as for open.
-func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request, exact bool) ([]index.Hit, symfile.Role, error) {
-	if d.filter.excludes(ctx, scope.index(), req) {
-		return nil, 0, fs.ErrNotExist
+// that it asked for. exact and rec are as for open.
+func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request, exact bool, rec *recorder) ([]index.Hit, symfile.Role, error) {
+	if rec == nil && d.filter.excludes(ctx, scope.index(), req) {
+		return nil, 0, fs.ErrNotExist // a recorder asks the index why
 	}
 	notFound := fs.ErrNotExist
 	for _, l := range req.Lookups {
@@ -94,17 +95,25 @@ func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request, exact
 		if err != nil {
 			return nil, 0, err
 		}
-		if len(hits) == 0 || l.Unique && !oneContent(hits) {
+		if len(hits) == 0 {
+			rec.looked(l, NoHit, nil)
+			continue
+		}
+		if l.Unique && !oneContent(hits) {
+			rec.looked(l, Ambiguous, hits)
 			continue
 		}
 		if hits = d.intact(hits); len(hits) == 0 {
+			rec.looked(l, Damaged, nil)
 			continue
 		}
 		if exact && l.Unique && !slices.ContainsFunc(hits, func(h index.Hit) bool { return h.Source == "" }) {
+			rec.looked(l, CachedOtherName, hits)
 			notFound = errOtherName
 			continue
 		}
 		rank(hits, l.Role)
+		rec.looked(l, Hit, hits)
 		return hits, l.Role, nil
 	}
 	if req.Age == nil || req.Form != layout.FormFile || !wants(req, symfile.Debug) {
@@ -120,6 +129,7 @@ func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request, exact
 	if hits = d.intact(hits); len(hits) == 0 {
 		return nil, 0, notFound
 	}
+	rec.looked(symfile.Lookup{Name: symfile.Fold(req.Name), ID: req.Age.GUID.Lower(), Role: symfile.Debug}, HigherAge, hits)
 	return hits, symfile.Debug, nil
 }
 
@@ -193,14 +203,16 @@ func noSections(h index.Hit) bool {
 	return slices.Contains(h.Features, objfile.Features{NoSections: true}.Words()[0])
 }
 
-func (d *Depot) openHit(ctx context.Context, h index.Hit) (*File, error) {
+// openHit opens the content of a hit. For a recorder, the use of a cached file is not
+// noted.
+func (d *Depot) openHit(ctx context.Context, h index.Hit, rec *recorder) (*File, error) {
 	b, err := d.contents.open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
 	if err != nil {
 		return nil, err
 	}
 	f := &File{Object: h.Object, Ref: h.Ref, source: h.Ref, Size: h.Size, ModTime: fileTime(h), Path: h.Path, Archive: h.Archive,
 		ETag: h.Ref.String()[:32], r: b, plain: blob.OSFile(b), closer: b, stored: true, report: d.contents.report}
-	if h.Source != "" {
+	if h.Source != "" && rec == nil {
 		f.closer = d.Cache.use(h.Ref, b)
 	}
 	return f, nil
@@ -217,8 +229,8 @@ func fileTime(h index.Hit) time.Time {
 
 // openSection answers with one section's bytes: from debug information first,
 // then from an executable, the first that has contents for it.
-func (d *Depot) openSection(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
-	if d.filter.excludes(ctx, scope.index(), req) {
+func (d *Depot) openSection(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
+	if rec == nil && d.filter.excludes(ctx, scope.index(), req) {
 		return nil, fs.ErrNotExist
 	}
 	for _, l := range req.Lookups {
@@ -227,11 +239,12 @@ func (d *Depot) openSection(ctx context.Context, scope Scope, req layout.Request
 			return nil, err
 		}
 		rank(hits, l.Role)
+		rec.section(l, hits)
 		for _, h := range hits {
 			if h.Object.Kind != symfile.ELF {
 				continue
 			}
-			f, err := d.openHit(ctx, h)
+			f, err := d.openHit(ctx, h, rec)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}

@@ -22,11 +22,11 @@ type trees struct {
 }
 
 // open searches the folders in order. A folder that fails does not hide the next
-// one.
-func (ts trees) open(ctx context.Context, req layout.Request) (*File, error) {
+// one. rec notes where they were searched; it may be nil.
+func (ts trees) open(ctx context.Context, req layout.Request, rec *recorder) (*File, error) {
 	var failed error
 	for _, s := range ts.list {
-		f, err := openInTree(ctx, s, req)
+		f, err := openInTree(ctx, s, req, rec)
 		switch {
 		case err == nil:
 			return f, nil
@@ -34,7 +34,7 @@ func (ts trees) open(ctx context.Context, req layout.Request) (*File, error) {
 			return nil, ctx.Err()
 		case !errors.Is(err, fs.ErrNotExist):
 			failed = errors.Join(failed, err)
-		case err != fs.ErrNotExist: // it has a reason
+		case err != fs.ErrNotExist && rec == nil: // it has a reason
 			ts.log.Warn("a store cannot answer with a file that it has", "store", s.Dir(), "error", err)
 		}
 	}
@@ -44,16 +44,17 @@ func (ts trees) open(ctx context.Context, req layout.Request) (*File, error) {
 	return nil, fs.ErrNotExist
 }
 
-func openInTree(ctx context.Context, s *tree.Folder, req layout.Request) (*File, error) {
+func openInTree(ctx context.Context, s *tree.Folder, req layout.Request, rec *recorder) (*File, error) {
+	told := rec.folder(ctx, s)
 	switch req.Form {
 	case layout.FormFile, layout.FormCabinet:
-		f, err := s.Open(ctx, req)
+		f, err := s.OpenTold(ctx, req, told)
 		if err != nil {
 			return nil, err
 		}
 		return treeFile(f), nil
 	case layout.FormSection:
-		return treeSection(ctx, s, req)
+		return treeSection(ctx, s, req, told)
 	case layout.FormAdmin:
 		text, changed, err := s.Admin(ctx, req.Part)
 		if err != nil {
@@ -69,9 +70,9 @@ func treeFile(f *tree.File) *File {
 }
 
 // treeSection opens a section of a file in a folder.
-func treeSection(ctx context.Context, s *tree.Folder, req layout.Request) (*File, error) {
+func treeSection(ctx context.Context, s *tree.Folder, req layout.Request, told func(string, error)) (*File, error) {
 	for _, l := range req.Lookups {
-		f, err := s.Open(ctx, layout.Request{Form: layout.FormFile, Lookups: []symfile.Lookup{l}, Layout: req.Layout})
+		f, err := s.OpenTold(ctx, layout.Request{Form: layout.FormFile, Lookups: []symfile.Lookup{l}, Layout: req.Layout}, told)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

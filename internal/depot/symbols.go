@@ -58,7 +58,8 @@ func (s *Symbols) open(ctx context.Context, a symbolicate.Answer) (*File, error)
 	case a.Redirect != "":
 		return &File{Object: a.Object, Redirect: a.Redirect}, nil
 	case a.Cached != nil:
-		f, err := d.openHit(ctx, *a.Cached)
+		rec, _ := ctx.Value(recorderKey{}).(*recorder)
+		f, err := d.openHit(ctx, *a.Cached, rec)
 		if err == nil {
 			f.Object, f.Made = a.Object, true
 		}
@@ -111,7 +112,8 @@ func symbolsFileOf(f *File, err error) (symbolicate.File, error) {
 
 // OpenHit implements symbolicate.Depot.
 func (p symbolsDepot) OpenHit(ctx context.Context, h index.Hit) (symbolicate.File, error) {
-	return symbolsFileOf(p.d.openHit(ctx, h))
+	rec, _ := ctx.Value(recorderKey{}).(*recorder)
+	return symbolsFileOf(p.d.openHit(ctx, h, rec))
 }
 
 // OpenContent implements symbolicate.Depot.
@@ -128,7 +130,7 @@ func (p symbolsDepot) InTrees(ctx context.Context, products []string, req layout
 	if len(p.d.trees.list) == 0 || !(Scope{Products: products}).sees("") {
 		return nil, fs.ErrNotExist
 	}
-	return symbolsFileOf(p.d.trees.open(ctx, req))
+	return symbolsFileOf(p.d.trees.open(ctx, req, nil))
 }
 
 // Fetch implements symbolicate.Depot.

@@ -81,18 +81,18 @@ func (p symcacheDepot) NotIndexed(ctx context.Context, products []string, req la
 
 // Find implements symcachework.Depot.
 func (p symcacheDepot) Find(ctx context.Context, products []string, req layout.Request) ([]index.Hit, error) {
-	hits, _, err := p.d.find(ctx, Scope{Products: products}, req, false)
+	hits, _, err := p.d.find(ctx, Scope{Products: products}, req, false, nil)
 	return hits, err
 }
 
 // OpenHit implements symcachework.Depot.
 func (p symcacheDepot) OpenHit(ctx context.Context, h index.Hit) (symcachework.File, error) {
-	return answerOrNil(p.d.openHit(ctx, h))
+	return answerOrNil(p.d.openHit(ctx, h, nil))
 }
 
 // InTrees implements symcachework.Depot.
 func (p symcacheDepot) InTrees(ctx context.Context, req layout.Request) error {
-	f, err := p.d.trees.open(ctx, req)
+	f, err := p.d.trees.open(ctx, req, nil)
 	if err != nil {
 		return err
 	}

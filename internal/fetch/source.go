@@ -42,6 +42,9 @@ type Traits struct {
 	// Status returns the counters and the state of the circuit breaker; nil if
 	// the upstream has neither.
 	Status func() Status
+	// Excludes says why the configuration excludes a question, "" if it does not.
+	// Nothing is sent. Nil if nothing is excluded.
+	Excludes func(ask Ask) string
 	// Blame, if not nil, is called with the reason when the upstream sent a wrong
 	// file.
 	Blame func(err error)

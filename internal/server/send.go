@@ -44,18 +44,7 @@ func (s *service) deliver(x *exchange, r *http.Request, d *delivery) {
 		body = enc
 		h["Content-Encoding"] = []string{enc.Encoding}
 	}
-	tag := ""
-	if !body.Growing { // else it is not known before the end
-		tag = `"` + body.ETag + `"`
-		h["Etag"] = []string{tag}
-	}
-	h["Accept-Ranges"] = bytesUnit
-	d.header(h, body)
-	var modified time.Time
-	if d.modified && !f.ModTime.IsZero() {
-		modified = f.ModTime.Truncate(time.Second)
-		h["Last-Modified"] = []string{modified.UTC().Format(http.TimeFormat)}
-	}
+	tag, modified := d.describe(h, body)
 	if !d.unconditional {
 		switch status := precondition(r.Header, tag, modified); status {
 		case http.StatusNotModified:
@@ -100,6 +89,22 @@ func (s *service) deliver(x *exchange, r *http.Request, d *delivery) {
 	if d.sent != nil {
 		d.sent()
 	}
+}
+
+// describe sets the fields of a successful answer that do not depend on the request's
+// range, and returns what conditions compare with.
+func (d *delivery) describe(h http.Header, body *depot.File) (tag string, modified time.Time) {
+	if !body.Growing { // else it is not known before the end
+		tag = `"` + body.ETag + `"`
+		h["Etag"] = []string{tag}
+	}
+	h["Accept-Ranges"] = bytesUnit
+	d.header(h, body)
+	if d.modified && !d.file.ModTime.IsZero() {
+		modified = d.file.ModTime.Truncate(time.Second)
+		h["Last-Modified"] = []string{modified.UTC().Format(http.TimeFormat)}
+	}
+	return tag, modified
 }
 
 // refuse answers with an error in place of a file whose header is set already.

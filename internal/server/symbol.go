@@ -60,6 +60,21 @@ func (s *symbols) serve(x *exchange, r *http.Request, p *place) {
 	})
 }
 
+// describe returns the header fields of the answer with a file to a request without
+// conditions, ranges and content codings.
+func (s *symbols) describe(req *layout.Request, f *depot.File) map[string][]string {
+	h := http.Header{}
+	if req.Layout == layout.Debuginfod {
+		_ = debuginfodHeaders(h, &http.Request{}, f, s.cfg.Paths) // it fails only for a request with a limit
+	}
+	d := delivery{file: f, modified: true, header: func(h http.Header, body *depot.File) { s.fileHeaders(h, req, body) }}
+	d.describe(h, f)
+	if f.Size >= 0 {
+		h["Content-Length"] = contentLength(f.Size)
+	}
+	return h
+}
+
 // redirect sends a client that knows only a module's code id to the path that
 // has the debug id, which some clients read from the Location itself.
 func (s *service) redirect(x *exchange, r *http.Request, path string) {

@@ -110,6 +110,7 @@ func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 	if s.cfg.Gate != nil {
 		q.Challenges = s.cfg.Gate.NewChallenge().Header
 	}
+	q.FileHeaders = (&symbols{access: s.access}).describe
 	q.Body, q.Allow = s.longBody(x, r)
 	q.Leave = func() {
 		rc := http.NewResponseController(x.w)

@@ -79,10 +79,20 @@ func (svc *Service) Answer(ctx context.Context, ask Ask) (Answer, error) {
 
 // answer is Answer. With withSym, the file may be made of a .sym.
 func (svc *Service) answer(ctx context.Context, ask Ask, withSym bool) (Answer, error) {
-	if !svc.Makes() {
-		return Answer{}, fs.ErrNotExist
+	a, f, err := svc.prepare(ctx, ask, withSym)
+	if f == nil || !errors.Is(err, fs.ErrNotExist) {
+		return a, err
 	}
-	f, err := svc.find(ctx, ask.Products, ask.Module, withSym)
+	return svc.make(ctx, ask, f)
+}
+
+// prepare is answer without the making: if the file would have to be made, the error is
+// fs.ErrNotExist, and f has the files of which it would be made.
+func (svc *Service) prepare(ctx context.Context, ask Ask, withSym bool) (a Answer, f *files, err error) {
+	if !svc.Makes() {
+		return a, nil, fs.ErrNotExist
+	}
+	f, err = svc.find(ctx, ask.Products, ask.Module, withSym)
 	if errors.Is(err, fs.ErrNotExist) && svc.opt.Make == MakeUpstream && !ask.Local && ask.Hold != nil {
 		f, err = svc.findUpstream(ctx, ask, withSym)
 	}
@@ -90,16 +100,14 @@ func (svc *Service) answer(ctx context.Context, ask Ask, withSym bool) (Answer, 
 		f, err = svc.fetchAlternate(ctx, ask, f, withSym)
 	}
 	if err != nil {
-		return Answer{}, err
+		return a, nil, err
 	}
 	if f.byCode && !withSym && ask.Format == Breakpad && ask.Module.DebugFile != "" {
-		return svc.redirect(f)
+		a, err = svc.redirect(f)
+		return a, nil, err
 	}
-	a, err := svc.made(ctx, f, ask.Format)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return a, err
-	}
-	return svc.make(ctx, ask, f)
+	a, err = svc.made(ctx, f, ask.Format)
+	return a, f, err
 }
 
 // redirect answers a client that knows only the code id.

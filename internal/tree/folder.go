@@ -126,6 +126,12 @@ func (f *File) Close() error { return f.close() }
 // cannot be served, such as a damaged cabinet or a pointer that may not be followed,
 // is fs.ErrNotExist too, in an error with the reason.
 func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
+	return f.OpenTold(ctx, req, nil)
+}
+
+// OpenTold is Open that reports each place where it looks, in order: the path below
+// the folder, and why the file there is no answer, nil if it is one. told may be nil.
+func (f *Folder) OpenTold(ctx context.Context, req layout.Request, told func(place string, why error)) (*File, error) {
 	if req.Form != layout.FormFile && req.Form != layout.FormCabinet {
 		return nil, fs.ErrNotExist
 	}
@@ -134,6 +140,9 @@ func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 	for _, l := range req.Lookups {
 		for _, c := range lay.Candidates(&req, l) {
 			found, err := f.try(ctx, &req, l, c)
+			if told != nil {
+				told(c.Key(), err)
+			}
 			switch {
 			case err == nil:
 				return found, nil
@@ -148,6 +157,9 @@ func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 		}
 	}
 	if found, err := f.openOther(ctx, lay, &req); err != fs.ErrNotExist {
+		if told != nil && found != nil {
+			told(found.Name, nil)
+		}
 		return found, err
 	}
 	return nil, absent

@@ -41,8 +41,18 @@ func NewSource(name, dir string, opt Options) *Source {
 // Name returns the name of the folder in the configuration.
 func (s *Source) Name() string { return s.name }
 
-// Traits returns none: files are all that a folder has.
-func (s *Source) Traits() fetch.Traits { return fetch.Traits{} }
+// Traits says that files are all that a folder has.
+func (s *Source) Traits() fetch.Traits {
+	return fetch.Traits{Excludes: func(ask fetch.Ask) string {
+		if ask.Request.Form == layout.FormFile {
+			return ""
+		}
+		return notInFolder
+	}}
+}
+
+// notInFolder says why a folder is not searched for a request.
+const notInFolder = "a folder upstream does not support this request"
 
 // Close closes the folder. Replies stay readable.
 func (s *Source) Close() error {
@@ -89,7 +99,7 @@ func (e noFolderError) Error() string { return e.err.Error() }
 // Fetch opens the file. A disk that hangs does not block the caller.
 func (s *Source) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	if ask.Request.Form != layout.FormFile {
-		return nil, &fetch.Failure{Source: s.name, Class: fetch.ClassSkipped, Err: errors.New("a folder upstream does not support this request")}
+		return nil, &fetch.Failure{Source: s.name, Class: fetch.ClassSkipped, Err: errors.New(notInFolder)}
 	}
 	type opened struct {
 		f   *File

@@ -131,6 +131,14 @@ func (g *Guarded) Traits() fetch.Traits {
 	t := g.src.Traits()
 	t.NeedsChecksum = t.NeedsChecksum || g.opt.RequiresChecksum
 	t.Status, t.Blame, t.Paused, t.Pause, t.Share = g.State, g.Blame, g.paused, g.pause, g.share
+	inner := t.Excludes
+	t.Excludes = func(ask fetch.Ask) string {
+		req, why := g.filter.apply(&ask)
+		if ask.Request = req; why == "" && inner != nil {
+			why = inner(ask)
+		}
+		return why
+	}
 	if t.Metadata != nil {
 		t.Metadata = g.search(t.Metadata)
 	}

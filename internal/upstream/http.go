@@ -228,6 +228,12 @@ func (h *HTTP) Name() string { return h.cfg.Name }
 // searches, and its id once it has answered.
 func (h *HTTP) Traits() fetch.Traits {
 	t := fetch.Traits{SymCacheServer: h.dialect.Layout == layout.SymCache}
+	t.Excludes = func(ask fetch.Ask) string {
+		if len(h.dialect.Places(&ask.Request)) > 0 {
+			return ""
+		}
+		return h.noPlace()
+	}
 	if id := h.peer.Load(); id != nil {
 		t.ServerID = *id
 	}
@@ -269,7 +275,7 @@ func (h *HTTP) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	}
 	places := dialect.Places(&ask.Request)
 	if len(places) == 0 {
-		return nil, h.failed(fetch.ClassSkipped, "a %s server cannot have this kind of file", h.cfg.Layout)
+		return nil, h.failed(fetch.ClassSkipped, "%s", h.noPlace())
 	}
 	var absent *fetch.Failure
 	for _, p := range places {
@@ -287,6 +293,9 @@ func (h *HTTP) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	}
 	return nil, absent
 }
+
+// noPlace says why a server of this layout is not asked for a file.
+func (h *HTTP) noPlace() string { return "a " + h.cfg.Layout + " server cannot have this kind of file" }
 
 // errNotFound is the least specific reason of a miss.
 var errNotFound = errors.New("no such file")

@@ -76,8 +76,18 @@ func NewStore(b bucket.Bucket, cfg StoreConfig) (*Store, error) {
 // Name returns the configured name of the bucket.
 func (s *Store) Name() string { return s.cfg.Name }
 
-// Traits returns the zero value.
-func (s *Store) Traits() fetch.Traits { return fetch.Traits{} }
+// Traits says for which files a bucket has no place.
+func (s *Store) Traits() fetch.Traits {
+	return fetch.Traits{Excludes: func(ask fetch.Ask) string {
+		if len(s.dialect.Places(&ask.Request)) > 0 && ask.Request.Form != layout.FormSection {
+			return ""
+		}
+		return noPlaceInBucket
+	}}
+}
+
+// noPlaceInBucket says why a bucket is not asked for a file.
+const noPlaceInBucket = "a bucket cannot have this kind of file"
 
 // Close ends idle connections.
 func (s *Store) Close() error { return s.b.Close() }
@@ -106,7 +116,7 @@ func (s *Store) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) 
 	}
 	places := dialect.Places(&ask.Request)
 	if len(places) == 0 || ask.Request.Form == layout.FormSection {
-		return nil, s.failed(fetch.ClassSkipped, "a bucket cannot have this kind of file")
+		return nil, s.failed(fetch.ClassSkipped, noPlaceInBucket)
 	}
 	absent := s.failed(fetch.ClassNotFound, "%w", errNotFound)
 	for _, p := range places {

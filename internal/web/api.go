@@ -14,6 +14,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/layout"
 )
 
 // Principal is the sender of a request with its rights.
@@ -41,6 +42,8 @@ type Request struct {
 	Allow func(time.Duration)
 	// Leave prepares for an answer before the whole body was read.
 	Leave func()
+	// FileHeaders returns the header fields of the answer with a file; may be nil.
+	FileHeaders func(*layout.Request, *depot.File) map[string][]string
 	// ID is the number of the request in the log.
 	ID string
 	// Challenges are the values of WWW-Authenticate for anonymous clients.
@@ -84,6 +87,8 @@ type Config struct {
 	Transactions Transactions
 	// Files finds what the depot has of files that clients have; nil: there are none.
 	Files Files
+	// Tracing explains requests; the zero value explains none.
+	Tracing Tracing
 	// Audit records purges; nil: nothing is recorded.
 	Audit *auth.Audit
 	// Catalog lists what the depot holds; nil: there are no pages.

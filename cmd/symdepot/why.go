@@ -1,0 +1,117 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/symdepot/symdepot/internal/asked"
+	"github.com/symdepot/symdepot/internal/client"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/keeper"
+	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/upstream"
+)
+
+type whyCmd struct {
+	serverFlags
+	upstreamFlags
+	Store []string `help:"Also search this folder, as serve does: DIR[,layout=L]; repeatable." placeholder:"DIR" sep:"none"`
+	JSON  bool     `help:"Print one JSON object per request."`
+	What  []string `arg:"" name:"what" help:"A path or a URL, a name and an id, or a program, symbol file or dump on this machine; - reads the log of a debugger."`
+}
+
+// Help is the long help text.
+func (whyCmd) Help() string {
+	return `Explains why a request of a debugger finds a file or does not: it does what a server would do, and prints each step. No upstream is
+asked and nothing is changed.
+
+  symdepot why /app.pdb/3BD8C3C3B1544CE9AB8D71A9F3E9A4D31/app.pdb
+  symdepot why https://symbols.corp/app.pdb/3BD8C3C3B1544CE9AB8D71A9F3E9A4D31/app.pdb
+  symdepot why ntdll.pdb 3BD8C3C3B1544CE9AB8D71A9F3E9A4D31 --upstream microsoft
+  symdepot why ./app.exe                               its PDB, and the program itself
+  symdepot why - < windbg.log                          what !sym noisy, symchk /v or gdb printed
+  symdepot why --server https://symbols.corp crash.dmp
+
+Exit codes: 0 found, 1 something is not found, 2 wrong command line, 3 failed, 4 no depot, 5 credentials refused, 7 server not reachable.`
+}
+
+// Run explains requests.
+func (c whyCmd) Run(a *app) error {
+	list, complete, err := asked.Arguments(a.ctx, c.What, os.Stdin)
+	if wrong, ok := errors.AsType[asked.TextError](err); ok {
+		return term.UsageError(wrong.Error())
+	}
+	if err != nil {
+		return err
+	}
+	if !complete {
+		fmt.Fprintf(a.stderr, "symdepot: only the first %s of the log and the first %d requests in it are read\n", term.Size(asked.MaxLog), asked.MaxAsks)
+	}
+	if len(list) == 0 {
+		return a.nothing("there is no request in it for a symbol file")
+	}
+	t, done, err := c.tracer(a)
+	if err != nil {
+		return err
+	}
+	defer done()
+	all, found := []report.Trace{}, true
+	for _, q := range list {
+		l, err := t.Trace(a.ctx, q)
+		if err != nil {
+			return err
+		}
+		l.Line, l.Times, l.Log = q.Line, q.Times, string(q.Outcome)
+		all, found = append(all, l), found && l.Found()
+	}
+	report.SortTraces(all)
+	if c.JSON {
+		out := term.NewJSONLines(a.stdout)
+		for i := range all {
+			if err := out.Write(&all[i]); err != nil {
+				return err
+			}
+		}
+	} else if err := report.PrintTraces(a.stdout, all); err != nil {
+		return err
+	}
+	if !found {
+		return term.ErrNegative
+	}
+	return nil
+}
+
+// tracer returns what explains requests. The function releases it.
+func (c whyCmd) tracer(a *app) (t keeper.Tracer, done func(), err error) {
+	if c.Server != "" {
+		s, err := client.NewRetention(c.Server, c.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+		return keeper.ServerTracer(s), func() {}, err
+	}
+	conf, err := c.load(a)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, v := range c.Store {
+		if err := conf.AddStore(v); err != nil {
+			return nil, nil, term.UsageError("--store " + v + ": " + err.Error())
+		}
+	}
+	stores, err := conf.OpenStores(a.ctx)
+	closeStores := func() {
+		for _, s := range stores {
+			_ = s.Close()
+		}
+	}
+	if err != nil {
+		closeStores()
+		return nil, nil, err
+	}
+	d, closeDepot, err := openWith(a, conf, depot.Options{MustExist: true, Sources: stores, Symbols: conf.MakeSymbols(), MakeCabinets: conf.MakeCabinets})
+	if err != nil {
+		closeStores()
+		return nil, nil, err
+	}
+	return keeper.TracerOf(d, conf.Prefixes), func() { closeDepot(); closeStores() }, nil
+}

@@ -1,0 +1,628 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/symbolicate"
+	"github.com/symdepot/symdepot/internal/symcachework"
+	"github.com/symdepot/symdepot/internal/transcode"
+	"github.com/symdepot/symdepot/internal/tree"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symcache"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// Tracer explains why a request finds a file or does not. It runs the lookup itself
+// with a recorder. It asks no upstream, counts and makes nothing, and changes neither
+// remembered misses nor the times of use.
+type Tracer struct{ d *Depot }
+
+// TraceAsk is a request to explain.
+type TraceAsk struct {
+	Scope    Scope
+	Segments []string // of the decoded path, without a token
+	Prefixes []string // configured ones; see layout.Route
+	// Beyond also says what the scope hides: for administrators.
+	Beyond bool
+	// Headers returns the header fields of the answer with a file; may be nil.
+	Headers func(*layout.Request, *File) map[string][]string
+}
+
+// Verdict is the result of a Trace.
+type Verdict string
+
+// The verdicts.
+const (
+	VerdictFound    Verdict = "found"
+	VerdictRedirect Verdict = "redirect"    // the client is told the path with the debug id
+	VerdictMakes    Verdict = "made"        // a request has the file made, and waits for it
+	VerdictSources  Verdict = "sources"     // a request asks upstreams, which may have the file
+	VerdictAbsent   Verdict = "absent"      // not found
+	VerdictNotPath  Verdict = "not-path"    // the path is none of a symbol file
+	VerdictFails    Verdict = "unavailable" // the index or the store does not answer
+)
+
+// Trace is an explained request.
+type Trace struct {
+	Verdict Verdict
+	// Status is that of the answer now; 0 if that depends on upstreams.
+	Status  int
+	Headers map[string][]string
+
+	Request layout.Request
+	Tries   []layout.Try
+	Lookups []TracedLookup
+	// Namesakes have the requested name and other ids, OtherAges the requested GUID
+	// and another age. Removed were removed. Hidden exist outside of the scope.
+	Namesakes []LookupHit
+	OtherAges []LookupHit
+	Removed   []RemovedFile
+	Hidden    []HiddenFile
+	Folders   []TracedFolder
+	// Fetches is set if there are upstreams; Sources are those that the caller may
+	// use. Known: all of them are known to lack the file, until KnownUntil.
+	Fetches    bool
+	Sources    []fetch.UpstreamOutlook
+	Known      bool
+	KnownUntil time.Time
+	Forms      []TracedForm
+	// File describes the file that answers; nil if there is none.
+	File *TracedFile
+	// Redirect is the path of VerdictRedirect.
+	Redirect string
+	// Err is the reason of VerdictFails.
+	Err error
+}
+
+// LookupOutcome is the result of one lookup.
+type LookupOutcome string
+
+// The outcomes.
+const (
+	Hit             LookupOutcome = "found"
+	HigherAge       LookupOutcome = "higher-age"        // a PDB of equal GUID and higher age answers
+	NoHit           LookupOutcome = "no-such-id"        // nothing has the id
+	OtherRole       LookupOutcome = "other-role"        // name and id are right, the file is no such part of a program
+	OtherName       LookupOutcome = "other-name"        // a file of another name has the id
+	Ambiguous       LookupOutcome = "ambiguous"         // several files have the id
+	Damaged         LookupOutcome = "damaged"           // the stored bytes are damaged
+	CachedOtherName LookupOutcome = "cached-other-name" // a cached file of another name, for which upstreams are asked first
+	NoSection       LookupOutcome = "no-section"        // the file has no such section
+)
+
+// LookupHit is an object that a lookup has found.
+type LookupHit = index.Hit
+
+// TracedLookup is one lookup with its result. Hits are what was found, or what comes
+// near.
+type TracedLookup struct {
+	symfile.Lookup
+	Outcome LookupOutcome
+	Hits    []LookupHit
+}
+
+// HiddenFile is a file that answers a lookup outside of the scope.
+type HiddenFile struct {
+	LookupHit
+	Products []string
+}
+
+// TracedFolder is the search in one served folder.
+type TracedFolder struct {
+	Dir    string
+	Layout layout.Layout
+	Places []TracedPlace
+}
+
+// TracedPlace is a path below a served folder. Why is why it is no answer; nil: it is.
+type TracedPlace struct {
+	Path string
+	Why  error
+}
+
+// Found reports whether the folder has the file.
+func (f *TracedFolder) Found() bool {
+	return slices.ContainsFunc(f.Places, func(p TracedPlace) bool { return p.Why == nil })
+}
+
+// FormState is the state of a form of a content.
+type FormState string
+
+// The states.
+const (
+	FormHeld      FormState = "held"
+	FormPossible  FormState = "possible"  // it can be made
+	FormBeingMade FormState = "making"    // a job makes it
+	FormFailed    FormState = "failed"    // it could not be made
+	FormUseless   FormState = "useless"   // it was tried, and is too large or not smaller
+	FormNever     FormState = "never"     // it is not made here
+	FormNoWorker  FormState = "no-worker" // only a worker could make it, and there is none
+)
+
+// TracedForm is a form in which a file can be asked for.
+type TracedForm struct {
+	Name   string // zstd, gzip, cabinet, breakpad, gsym or symcache 3.1.0
+	State  FormState
+	Size   int64
+	From   string // the files of which it is made
+	Job    int64
+	Detail string
+	Until  time.Time // of FormFailed
+}
+
+// TracedFile is a file that answers.
+type TracedFile struct {
+	Object     symfile.Object
+	Ref        blob.Ref // zero: it has not been hashed
+	Size       int64
+	Number     int64  // of the transaction; 0: none
+	Upstream   string // of a cached file
+	Added      time.Time
+	Folder     string // of a served folder
+	Made       bool
+	Substitute bool
+}
+
+// recorder notes how a lookup goes. All its methods may be called on nil, which notes
+// nothing.
+type recorder struct {
+	lookups []TracedLookup
+	folders []TracedFolder
+}
+
+// recorderKey is the key of a recorder in a context, where no parameter can carry it.
+type recorderKey struct{}
+
+func (r *recorder) looked(l symfile.Lookup, o LookupOutcome, hits []LookupHit) {
+	if r != nil {
+		r.lookups = append(r.lookups, TracedLookup{l, o, slices.Clone(hits)})
+	}
+}
+
+// section notes a lookup for a section: whether the file has it is known later.
+func (r *recorder) section(l symfile.Lookup, hits []LookupHit) {
+	switch {
+	case r == nil:
+	case len(hits) == 0:
+		r.looked(l, NoHit, nil)
+	default:
+		r.looked(l, NoSection, hits)
+	}
+}
+
+// folder begins the search in a folder. It returns nil if nothing is noted.
+func (r *recorder) folder(ctx context.Context, s *tree.Folder) func(string, error) {
+	if r == nil {
+		return nil
+	}
+	r.folders = append(r.folders, TracedFolder{Dir: s.Dir(), Layout: s.Layout(ctx)})
+	at := len(r.folders) - 1
+	return func(place string, why error) {
+		r.folders[at].Places = append(r.folders[at].Places, TracedPlace{place, why})
+	}
+}
+
+// Limits of what a trace lists.
+const (
+	maxNear    = 10
+	maxRemoved = 5
+)
+
+// Trace explains a request. The error is that of ctx: failures of the depot are part
+// of the result.
+func (t *Tracer) Trace(ctx context.Context, ask TraceAsk) (*Trace, error) {
+	tr := &Trace{Fetches: t.d.Fetches()}
+	var err error
+	tr.Request, tr.Tries, err = layout.Explain(ask.Segments, ask.Prefixes...)
+	if err != nil {
+		tr.Verdict, tr.Status = VerdictNotPath, 404
+		return tr, nil
+	}
+	if tr.Request.Form == layout.FormSymCache {
+		err = t.symCache(ctx, &ask, tr)
+	} else {
+		err = t.file(ctx, &ask, tr)
+	}
+	if err == nil && (tr.Verdict == VerdictAbsent || tr.Verdict == VerdictSources) {
+		err = t.near(ctx, &ask, tr)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		tr.Verdict, tr.Status, tr.Err = VerdictFails, 500, err
+		if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNoDatabase) {
+			tr.Status = 503
+		}
+	}
+	return tr, nil
+}
+
+// file traces a request for a file, as a server answers it: from the depot and the
+// served folders, then from upstreams, then with a file that is made.
+func (t *Tracer) file(ctx context.Context, ask *TraceAsk, tr *Trace) error {
+	d, req := t.d, tr.Request
+	rec := &recorder{}
+	f, err := d.open(ctx, ask.Scope, req, tr.Fetches, rec)
+	tr.Lookups, tr.Folders = rec.lookups, rec.folders
+	if err == nil {
+		return t.found(ctx, ask, tr, f)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := t.explain(ctx, ask, tr); err != nil {
+		return err
+	}
+	asks := false
+	if tr.Fetches && len(req.Lookups) > 0 {
+		if asks, err = t.outlook(ctx, ask, tr); err != nil {
+			return err
+		}
+	}
+	if !asks && slices.ContainsFunc(tr.Lookups, func(l TracedLookup) bool { return l.Outcome == CachedOtherName }) {
+		f, err := d.open(ctx, ask.Scope, req, false, &recorder{})
+		if err == nil {
+			f.Substitute = true
+			return t.found(ctx, ask, tr, f)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	tr.Verdict, tr.Status = VerdictAbsent, 404
+	if asks {
+		tr.Verdict, tr.Status = VerdictSources, 0
+	}
+	return t.made(ctx, ask, tr)
+}
+
+// found describes the file that answers, and closes it.
+func (t *Tracer) found(ctx context.Context, ask *TraceAsk, tr *Trace, f *File) error {
+	defer func() { _ = f.Close() }()
+	if f.Redirect != "" {
+		tr.Verdict, tr.Status, tr.Redirect = VerdictRedirect, 302, f.Redirect
+		return nil
+	}
+	tr.Verdict, tr.Status = VerdictFound, 200
+	tr.File = &TracedFile{Object: f.Object, Ref: f.Ref, Size: f.Size, Made: f.Made, Substitute: f.Substitute}
+	if f.Volatile {
+		tr.File.Folder = f.Path
+	}
+	for i := range tr.Lookups {
+		l := &tr.Lookups[i]
+		for _, h := range l.Hits {
+			if h.Ref == f.source || h.Ref == f.Ref {
+				if l.Outcome == NoSection {
+					l.Outcome = Hit
+				}
+				tr.File.Number, tr.File.Upstream, tr.File.Added = h.Number, h.Source, h.Added
+			}
+		}
+	}
+	if ask.Headers != nil {
+		tr.Headers = ask.Headers(&tr.Request, f)
+	}
+	return t.forms(ctx, tr, f)
+}
+
+// forms lists the forms of a stored file.
+func (t *Tracer) forms(ctx context.Context, tr *Trace, f *File) error {
+	if !f.stored || f.packed || f.Made {
+		return nil
+	}
+	add := func(name string, tool transcode.Tool, can bool) error {
+		c, err := t.d.forms.known(ctx, Form{Ref: f.Ref, Tool: tool})
+		l := TracedForm{Name: name, State: FormHeld, Size: c.Size}
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && can:
+			l.State = FormPossible
+		case errors.Is(err, fs.ErrNotExist):
+			l.State = FormNever
+		case err != nil:
+			return err
+		case c.Size == 0:
+			l.State = FormUseless
+		}
+		tr.Forms = append(tr.Forms, l)
+		return nil
+	}
+	fits := f.Size >= variantMin && f.Size <= variantMax
+	err := errors.Join(add("zstd", transcode.Zstd, fits), add("gzip", transcode.Gzip, fits))
+	if cabinets[f.Object.Kind] {
+		err = errors.Join(err, add("cabinet", transcode.Cab, t.d.makeCabinets))
+	}
+	return err
+}
+
+// explain finds out why lookups have found nothing.
+func (t *Tracer) explain(ctx context.Context, ask *TraceAsk, tr *Trace) error {
+	db, scope := t.d.db, ask.Scope.index()
+	for i := range tr.Lookups {
+		l := &tr.Lookups[i]
+		if l.Outcome != NoHit {
+			continue
+		}
+		wide := symfile.Lookup{Name: l.Name, ID: l.ID, Role: ^symfile.Role(0)}
+		hits, err := db.Lookup(ctx, scope, wide)
+		if err != nil {
+			return err
+		}
+		if len(hits) > 0 {
+			l.Outcome, l.Hits = OtherRole, hits
+			continue
+		}
+		if wide.Name = ""; l.Name != "" {
+			if hits, err = db.Lookup(ctx, scope, wide); err != nil {
+				return err
+			}
+			if len(hits) > 0 {
+				l.Outcome, l.Hits = OtherName, hits
+			}
+		}
+	}
+	return nil
+}
+
+// outlook finds out which upstreams would be asked.
+func (t *Tracer) outlook(ctx context.Context, ask *TraceAsk, tr *Trace) (asks bool, err error) {
+	var list []layout.Request
+	switch req := tr.Request; req.Form {
+	case layout.FormFile, layout.FormSource, layout.FormCabinet:
+		list = append(list, req)
+	case layout.FormSection: // see downloadSection
+		for _, l := range req.Lookups {
+			list = append(list, layout.Request{Form: layout.FormFile, Layout: req.Layout, Lookups: []symfile.Lookup{l}})
+		}
+		if slices.ContainsFunc(tr.Lookups, func(l TracedLookup) bool { return l.Outcome == NoSection }) {
+			return false, nil // the file is here
+		}
+	}
+	tr.Known = len(list) > 0
+	for _, req := range list {
+		o, err := t.d.fetch.Outlook(ctx, fetch.Question{Products: ask.Scope.Products, Request: req})
+		if err != nil {
+			return false, err
+		}
+		if asks = asks || o.Asks(); len(tr.Sources) == 0 || o.Asks() {
+			tr.Sources, tr.KnownUntil = o.Upstreams, o.Until
+		}
+		tr.Known = tr.Known && o.Known
+	}
+	// A cabinet is answered later: its request only starts the download of the file.
+	return asks && tr.Request.Form != layout.FormCabinet, nil
+}
+
+// made finds out whether the file can be made of other files of its module.
+func (t *Tracer) made(ctx context.Context, ask *TraceAsk, tr *Trace) error {
+	format, module, ok := symbolicate.FormatOf(&tr.Request)
+	if !ok || !t.d.Symbols.Makes() {
+		return nil
+	}
+	form := TracedForm{Name: format.String()}
+	defer func() {
+		if form.State != "" {
+			tr.Forms = append(tr.Forms, form)
+		}
+	}()
+	rec := &recorder{}
+	o, err := t.d.Symbols.Outlook(context.WithValue(ctx, recorderKey{}, rec), SymbolsAsk{Products: ask.Scope.Products, Format: format, Module: module})
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	form.From = o.From
+	switch {
+	case o.Made:
+		f, err := t.d.Symbols.open(context.WithValue(ctx, recorderKey{}, rec), o.Answer)
+		if errors.Is(err, fs.ErrNotExist) {
+			form.State = FormPossible // it was damaged or evicted, and is made again
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if form.State, form.Size = FormHeld, f.Size; f.Redirect != "" {
+			form.State = ""
+		}
+		if tr.Verdict == VerdictSources {
+			tr.Status = 200 // upstreams come first
+			return f.Close()
+		}
+		return t.found(ctx, ask, tr, f)
+	case o.Failed != nil:
+		form.State, form.Detail, form.Until = FormFailed, o.Failed.Detail, o.Failed.Until
+		return nil
+	case o.TooLarge != nil:
+		form.State, form.Detail = FormNoWorker, o.TooLarge.Error()
+		return nil
+	case o.Job != 0:
+		form.State, form.Job = FormBeingMade, o.Job
+	default:
+		form.State = FormPossible
+	}
+	tr.Verdict, tr.Status = VerdictMakes, 200
+	return nil
+}
+
+// symCache traces a request of the SymCache protocol.
+func (t *Tracer) symCache(ctx context.Context, ask *TraceAsk, tr *Trace) error {
+	req := tr.Request.SymCache
+	o, err := t.d.symcache.Outlook(ctx, SymCacheAsk{Products: ask.Scope.Products, Request: req})
+	if err != nil {
+		return err
+	}
+	for _, v := range o.Held {
+		tr.Forms = append(tr.Forms, TracedForm{Name: "symcache " + v.String(), State: FormHeld})
+	}
+	for _, v := range o.Producible {
+		l := TracedForm{Name: "symcache " + v.String(), State: FormPossible}
+		if slices.Contains(o.Failed, v) {
+			l.State = FormFailed
+		}
+		if !slices.Contains(o.Held, v) {
+			tr.Forms = append(tr.Forms, l)
+		}
+	}
+	tr.Lookups = t.pdbLookup(&o)
+	tr.Verdict, tr.Status = VerdictAbsent, 404
+	switch {
+	case o.Action == symcache.Send:
+		tr.Verdict, tr.Status = VerdictFound, 200
+		tr.File = &TracedFile{Object: symfile.Object{Kind: symfile.SymCache, Role: symfile.SymCacheFile, Name: req.Key.Name}, Size: -1}
+		if tr.Headers == nil {
+			tr.Headers = map[string][]string{"Content-Type": {symcache.ContentType(o.Version)}}
+		}
+	case o.Action != symcache.Wait && o.Action != symcache.ComeAgain:
+	case o.PDB != nil || o.InTree:
+		tr.Verdict, tr.Status = VerdictMakes, 200
+	case o.FromServers || tr.Fetches:
+		tr.Verdict, tr.Status = VerdictSources, 0
+	}
+	return nil
+}
+
+// pdbLookup is the lookup of the PDB of a SymCache file.
+func (t *Tracer) pdbLookup(o *symcachework.Outlook) []TracedLookup {
+	l := TracedLookup{Lookup: symfile.Lookup{Name: symfile.Fold(o.Key.Name), ID: symfile.Fold(o.Key.ID.Breakpad()), Role: symfile.Debug}, Outcome: NoHit}
+	switch {
+	case o.PDB != nil:
+		l.Outcome, l.Hits = Hit, []index.Hit{*o.PDB}
+	case o.InTree:
+		l.Outcome = Hit
+	}
+	return []TracedLookup{l}
+}
+
+// near lists what comes near the file that was not found.
+func (t *Tracer) near(ctx context.Context, ask *TraceAsk, tr *Trace) (err error) {
+	db, scope, req := t.d.db, ask.Scope.index(), &tr.Request
+	if name := symfile.Fold(req.Name); name != "" {
+		if tr.Namesakes, err = db.Namesakes(ctx, scope, name, maxNear); err != nil {
+			return err
+		}
+	}
+	q := index.Query{}
+	lookups := req.Lookups
+	if req.Form == layout.FormSource && len(lookups) > 0 {
+		lookups = fetch.SourceRequest(*req).Lookups
+	}
+	for _, l := range lookups {
+		if !slices.Contains(q.IDs, l.ID) {
+			q.IDs = append(q.IDs, l.ID)
+		}
+	}
+	if guid, age, ok := moduleKey(req); ok {
+		found, err := db.Find(ctx, scope, index.Query{Prefix: guid.Lower()}, 4*maxNear)
+		if err != nil {
+			return err
+		}
+		for _, f := range found {
+			image := f.Object.Role&(symfile.Executable|symfile.Debug) == symfile.Executable
+			if f.Object.DebugID.GUID == guid && f.Object.DebugID.Age != age && !image && len(tr.OtherAges) < maxNear {
+				tr.OtherAges = append(tr.OtherAges, index.Hit{Stored: f.Stored, Role: f.Object.Role})
+			}
+		}
+		tr.Namesakes = slices.DeleteFunc(tr.Namesakes, func(h LookupHit) bool {
+			return slices.ContainsFunc(tr.OtherAges, func(o LookupHit) bool { return o.Ref == h.Ref })
+		})
+	}
+	if len(q.IDs) > 0 {
+		if tr.Removed, err = db.Trash.Find(ctx, scope, q, maxRemoved); err != nil {
+			return err
+		}
+	}
+	if ask.Beyond && !scope.All {
+		return t.hidden(ctx, lookups, tr)
+	}
+	return nil
+}
+
+// moduleKey returns the GUID and the age of a request for the files of a module.
+func moduleKey(req *layout.Request) (debugid.GUID, uint32, bool) {
+	if req.Age != nil {
+		return req.Age.GUID, req.Age.Age, true
+	}
+	for _, l := range req.Lookups {
+		if id, err := debugid.ParseBreakpad(l.ID); err == nil && len(l.ID) > 32 {
+			return id.GUID, id.Age, true
+		}
+	}
+	return debugid.GUID{}, 0, false
+}
+
+// hidden lists the files that answer in other products.
+func (t *Tracer) hidden(ctx context.Context, lookups []symfile.Lookup, tr *Trace) error {
+	for _, l := range lookups {
+		hits, err := t.d.db.Lookup(ctx, index.Scope{All: true}, l)
+		if err != nil {
+			return err
+		}
+		for _, h := range hits {
+			if len(tr.Hidden) == maxNear || slices.ContainsFunc(tr.Hidden, func(o HiddenFile) bool { return o.Ref == h.Ref }) {
+				continue
+			}
+			products, err := t.d.db.ContentProducts(ctx, h.Ref)
+			if err != nil {
+				return err
+			}
+			tr.Hidden = append(tr.Hidden, HiddenFile{h, products})
+		}
+	}
+	return nil
+}
+
+// Ask asks the upstreams for the file of a request once, also those that are
+// remembered to lack it, and waits for the download. The error says nothing to
+// clients: Trace explains what is there now.
+func (t *Tracer) Ask(ctx context.Context, q Question, prefixes []string, segs []string) error {
+	var err error
+	if q.Request, err = layout.Route(segs, prefixes...); err != nil {
+		return err
+	}
+	if q.Request.Form == layout.FormSymCache {
+		return fs.ErrNotExist // such files are made by their own protocol
+	}
+	get := t.d.Get
+	if q.Request.Form == layout.FormFile {
+		before, err := t.Trace(ctx, TraceAsk{Scope: q.Scope, Segments: segs, Prefixes: prefixes})
+		if err != nil {
+			return err
+		}
+		remembers := before.Known || slices.ContainsFunc(before.Sources, func(u fetch.UpstreamOutlook) bool { return u.Miss != nil })
+		if before.File == nil && remembers {
+			get = t.d.downloadAnew
+		}
+	}
+	f, err := get(ctx, q)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	if !f.Growing {
+		return nil
+	}
+	for off := int64(0); ; {
+		n, err := f.Arrived(off)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+		off += n
+	}
+}

@@ -1,0 +1,98 @@
+package depot
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// TestTraceRecordsNoUse: the trace of a cached file does not make it a used one, while
+// a request does.
+func TestTraceRecordsNoUse(t *testing.T) {
+	d, _ := newDepot(t)
+	body := "cached"
+	ref := blob.Sum([]byte(body))
+	batch, err := d.blobs.Begin(t.Context())
+	check1(t, err)
+	_, _, err = batch.Put(t.Context(), int64(len(body)), strings.NewReader(body))
+	check1(t, err)
+	check1(t, batch.Commit(t.Context()))
+	e := vectorEntry("a")
+	e.Ref, e.Size = ref, int64(len(body))
+	check1(t, d.db.Cached.Put(t.Context(), index.CachedFile{Source: "up", Name: "a.pdb", URL: "http://up/a", Ref: ref, Size: e.Size, Entries: []index.Entry{e}}, nil))
+	segs := []string{"a.pdb", e.Object.DebugID.Breakpad(), "a.pdb"}
+	used := func() map[blob.Ref]bool {
+		d.Cache.mu.Lock()
+		defer d.Cache.mu.Unlock()
+		list := map[blob.Ref]bool{}
+		for r := range d.Cache.used {
+			list[r] = true
+		}
+		return list
+	}
+	before := used()
+	tr, err := d.Tracer.Trace(t.Context(), TraceAsk{Segments: segs})
+	check1(t, err)
+	if tr.Verdict != VerdictFound || tr.File.Upstream != "up" || tr.File.Ref != ref {
+		t.Fatalf("the trace is %+v, want the cached file of up", tr)
+	}
+	if !maps.Equal(used(), before) {
+		t.Errorf("a trace has recorded a use: %v, want %v", used(), before)
+	}
+	f, err := d.Get(t.Context(), Question{Request: tr.Request})
+	check1(t, err)
+	check1(t, f.Close())
+	if !used()[ref] {
+		t.Error("a request has recorded no use: the test proves nothing")
+	}
+}
+
+// TestTraceLookups: each result of a lookup has its own word.
+func TestTraceLookups(t *testing.T) {
+	d, _ := newDepot(t)
+	entry := func(letter, name string, kind symfile.Kind, role symfile.Role) index.Entry {
+		e := vectorEntry("a")
+		e.Object.Name, e.Object.Kind, e.Object.Role, e.Ref = name, kind, role, blob.Sum([]byte(letter))
+		e.Aliases = e.Object.Aliases()
+		return e
+	}
+	a, b := entry("1", "one.pdb", symfile.PDB, symfile.Debug), entry("2", "two.pdb", symfile.PDB, symfile.Debug)
+	_, err := d.db.Commit(t.Context(), index.Tx{Kind: "add", Product: "P", Entries: []index.Entry{a, b}}, nil)
+	check1(t, err)
+	id := a.Object.DebugID.Breakpad()
+	outcomes := func(segs ...string) (list []LookupOutcome) {
+		tr, err := d.Tracer.Trace(t.Context(), TraceAsk{Segments: segs})
+		check1(t, err)
+		for _, l := range tr.Lookups {
+			list = append(list, l.Outcome)
+		}
+		return list
+	}
+	for _, tt := range []struct {
+		segs []string
+		want []LookupOutcome
+	}{
+		{[]string{"three.pdb", id, "three.pdb"}, []LookupOutcome{OtherName, Ambiguous}},
+		{[]string{"three.pdb", strings.Repeat("ab", 16) + "1", "three.pdb"}, []LookupOutcome{NoHit, NoHit}},
+		{[]string{"one.pdb", id, "one.sym"}, []LookupOutcome{OtherRole, OtherRole, OtherRole}},
+		{[]string{"one.pdb", id[:32] + "0", "one.pdb"}, []LookupOutcome{NoHit, NoHit, HigherAge}},
+		// Its bytes were not found at the trace before.
+		{[]string{"one.pdb", id, "one.pdb"}, []LookupOutcome{Damaged, Ambiguous}},
+	} {
+		got := outcomes(tt.segs...)
+		if strings.Join(words(got), " ") != strings.Join(words(tt.want), " ") {
+			t.Errorf("%v: %v, want %v", tt.segs, got, tt.want)
+		}
+	}
+}
+
+func words(list []LookupOutcome) (out []string) {
+	for _, o := range list {
+		out = append(out, string(o))
+	}
+	return out
+}

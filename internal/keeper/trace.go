@@ -1,0 +1,43 @@
+package keeper
+
+import (
+	"context"
+
+	"github.com/symdepot/symdepot/internal/asked"
+	"github.com/symdepot/symdepot/internal/client"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
+)
+
+// Tracer explains why a request finds a file or does not.
+type Tracer interface {
+	Trace(ctx context.Context, a asked.Ask) (report.Trace, error)
+}
+
+// TracerOf explains requests for the files of a depot on this machine. prefixes are
+// the configured ones of its server.
+func TracerOf(d *depot.Depot, prefixes []string) Tracer { return localTracer{d.Tracer, prefixes} }
+
+// ServerTracer explains requests for the files of a server.
+func ServerTracer(c *client.Retention) Tracer { return serverTracer{c} }
+
+type localTracer struct {
+	t        *depot.Tracer
+	prefixes []string
+}
+
+func (l localTracer) Trace(ctx context.Context, a asked.Ask) (report.Trace, error) {
+	t, err := l.t.Trace(ctx, depot.TraceAsk{Segments: a.Segments, Prefixes: l.prefixes})
+	if err != nil {
+		return report.Trace{}, err
+	}
+	return report.NewTrace(report.Traced{Asked: a.Text, Path: a.Path(), Token: a.Token, Who: "The command reads the depot itself, and sees all products."}, t), nil
+}
+
+type serverTracer struct{ c *client.Retention }
+
+func (s serverTracer) Trace(ctx context.Context, a asked.Ask) (t report.Trace, err error) {
+	err = s.c.Trace(ctx, a.Path(), &t)
+	t.Asked = a.Text // as it was written here
+	return t, err
+}
