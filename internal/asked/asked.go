@@ -177,12 +177,12 @@ func onDisk(text string) (a Ask, ok bool) {
 	for p := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\\' || r == '/' }) {
 		parts = append(parts, strings.TrimSpace(p))
 	}
-	for _, n := range []int{4, 3} { // a store of two tiers first
+	for _, n := range []int{3, 4} { // four: an MSFZ container
 		if len(parts) < n {
 			continue
 		}
 		last := parts[len(parts)-n:]
-		if req, err := layout.Route(last); err == nil && req.Name != "" && req.Prefix == "" && (n == 3 || req.Layout != layout.BreakpadTree) {
+		if req, err := layout.Route(last); err == nil && req.Name != "" && req.Prefix == "" {
 			return Ask{Text: clip.Text(auth.Redact(text)), Segments: last, Read: ReadDisk}, true
 		}
 	}

@@ -43,7 +43,7 @@ func TestParse(t *testing.T) {
 		{text: "app.pdb " + dashed + "-1", path: "/" + path, read: ReadPair},
 		{text: "app.pdb/" + guid + "1", path: "/" + path, read: ReadPair},
 		{text: `C:\symbols\app.pdb\` + guid + `1\app.pdb`, path: "/" + path, read: ReadDisk},
-		{text: `\\server\share\ap\app.pdb\` + guid + `1\app.pdb`, path: "/ap/" + path, read: ReadDisk},
+		{text: `\\server\share\ap\app.pdb\` + guid + `1\app.pdb`, path: "/" + path, read: ReadDisk},
 		{text: "libfoo.so.1 " + buildid, path: "/libfoo.so.1/" + buildid + "/libfoo.so.1", read: ReadPair},
 		{text: buildid, path: "/buildid/" + buildid + "/debuginfo", read: ReadID},
 		{text: "0x" + buildid, path: "/buildid/" + buildid + "/debuginfo", read: ReadID},

@@ -76,7 +76,7 @@ func File(ctx context.Context, path string) ([]Ask, error) {
 	}
 	objs, err := objfile.Identify(f, info.Size(), symfile.BaseName(path), objfile.Options{})
 	if err != nil {
-		return list, nil //nolint:nilerr // a dump, or nothing that a debugger asks for
+		return list, nil // a dump, or nothing that a debugger asks for
 	}
 	for _, o := range objs {
 		p := layout.Path(o.Object)

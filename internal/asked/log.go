@@ -2,6 +2,7 @@ package asked
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -132,8 +133,14 @@ func (l *log) named(line string) bool {
 func (l *log) addBelow(a Ask) bool {
 	for segs := a.Segments; len(segs) >= 2; segs = segs[1:] {
 		req, err := layout.Route(segs)
-		if err != nil || req.Layout == layout.BreakpadTree && len(segs) > 3 && routes(segs[1:]) {
-			continue // folders may stand before a Breakpad path, and a base path too
+		if err != nil {
+			continue
+		}
+		if len(segs) > 3 {
+			// What may be missing without a change of the request is the base path.
+			if rest, err := layout.Route(segs[1:]); err == nil && reflect.DeepEqual(rest.Lookups, req.Lookups) {
+				continue
+			}
 		}
 		a.Segments = segs[strings.Count(req.Prefix, "/"):]
 		return l.add(a)

@@ -225,7 +225,7 @@ func (t *Tracer) Trace(ctx context.Context, ask TraceAsk) (*Trace, error) {
 	tr.Request, tr.Tries, err = layout.Explain(ask.Segments, ask.Prefixes...)
 	if err != nil {
 		tr.Verdict, tr.Status = VerdictNotPath, 404
-		return tr, nil
+		return tr, nil //nolint:nilerr // that is what the trace says
 	}
 	if tr.Request.Form == layout.FormSymCache {
 		err = t.symCache(ctx, &ask, tr)
@@ -509,7 +509,7 @@ func (t *Tracer) pdbLookup(o *symcachework.Outlook) []TracedLookup {
 func (t *Tracer) near(ctx context.Context, ask *TraceAsk, tr *Trace) (err error) {
 	db, scope, req := t.d.db, ask.Scope.index(), &tr.Request
 	if name := symfile.Fold(req.Name); name != "" {
-		if tr.Namesakes, err = db.Namesakes(ctx, scope, name, maxNear); err != nil {
+		if tr.Namesakes, err = index.Namesakes(ctx, db, scope, name, maxNear); err != nil {
 			return err
 		}
 	}

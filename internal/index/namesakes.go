@@ -7,7 +7,7 @@ import (
 
 // Namesakes returns the objects in the scope that have a folded name, at most limit,
 // those first that became known last.
-func (db *DB) Namesakes(ctx context.Context, scope Scope, name string, limit int) ([]Hit, error) {
+func Namesakes(ctx context.Context, db *DB, scope Scope, name string, limit int) ([]Hit, error) {
 	where, args := scope.where("s.product_id", []any{name})
 	hits, err := db.hits(ctx, scope.few(), "SELECT "+objectColumns+", "+fileColumns+`, o.role
  FROM object o

@@ -732,11 +732,8 @@ func formStep(t *depot.Trace) *TraceStep {
 // answerStep is the last step: the status, and the header fields that matter.
 func answerStep(l *Trace) TraceStep {
 	s := TraceStep{Step: "answer", Mark: l.Mark()}
-	switch {
-	case l.Status == 0:
+	if s.Says = strconv.Itoa(l.Status) + "."; l.Status == 0 {
 		s.Says = "200 or 404: the upstreams decide."
-	default:
-		s.Says = strconv.Itoa(l.Status) + "."
 	}
 	for _, name := range slices.Sorted(mapKeys(l.Headers)) {
 		s.Items = append(s.Items, TraceItem{Mark: MarkInfo, What: "header", Name: name, Says: term.Printable(name + ": " + l.Headers[name])})

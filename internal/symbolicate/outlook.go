@@ -53,7 +53,7 @@ func (svc *Service) Outlook(ctx context.Context, ask Ask) (o Outlook, err error)
 		return o, err
 	}
 	switch j, err := svc.DB.LastJob(ctx, Kind, key, variant); {
-	case err == nil && jobs.State(j.State) <= jobs.Running:
+	case err == nil && j.State <= jobs.Running:
 		o.Job = j.ID
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return o, err

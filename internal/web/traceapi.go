@@ -54,6 +54,21 @@ const (
 	askTime   = 2 * time.Minute
 )
 
+// traces is the part of the API that explains requests.
+type traces struct{ api *API }
+
+func traceOne(a *API, w http.ResponseWriter, r *Request, args []string) error {
+	return traces{a}.one(w, r, args)
+}
+
+func traceLog(a *API, w http.ResponseWriter, r *Request, args []string) error {
+	return traces{a}.log(w, r, args)
+}
+
+func traceAsk(a *API, w http.ResponseWriter, r *Request, args []string) error {
+	return traces{a}.ask(w, r, args)
+}
+
 // viewer is the one for whom a request is traced.
 type viewer struct {
 	scope  depot.Scope
@@ -63,9 +78,9 @@ type viewer struct {
 
 // viewer returns the one for whom the client wants a request traced: itself or, for
 // an administrator, nobody in particular (as=anonymous) or a token (as=token:ID).
-func (a *API) viewer(r *Request, as string) (v viewer, err error) {
+func (a traces) viewer(r *Request, as string) (v viewer, err error) {
 	switch {
-	case a.cfg.Tracing.Depot == nil:
+	case a.api.cfg.Tracing.Depot == nil:
 		return v, &Problem{Word: "not-found"}
 	case r.Anonymous && len(r.Challenges) > 0 && !r.Rights.All && len(r.Rights.Products) == 0:
 		return v, &Problem{Word: "credentials"}
@@ -83,16 +98,16 @@ func (a *API) viewer(r *Request, as string) (v viewer, err error) {
 	name := "without credentials"
 	id, isToken := strings.CutPrefix(as, "token:")
 	switch {
-	case as == "anonymous" && a.cfg.Tracing.Gate == nil:
+	case as == "anonymous" && a.api.cfg.Tracing.Gate == nil:
 		rights = auth.Rights{All: true}
 	case as == "anonymous":
-		rights, _ = a.cfg.Tracing.Gate.Open()
-	case isToken && a.cfg.Tokens != nil && a.cfg.Tracing.Gate != nil:
-		row, err := a.token(r, id)
+		rights, _ = a.api.cfg.Tracing.Gate.Open()
+	case isToken && a.api.cfg.Tokens != nil && a.api.cfg.Tracing.Gate != nil:
+		row, err := a.api.token(r, id)
 		if err != nil {
 			return v, err
 		}
-		rights, name = a.cfg.Tracing.Gate.RightsOf(&row), "with the token "+strconv.Quote(clip(row.Name))
+		rights, name = a.api.cfg.Tracing.Gate.RightsOf(&row), "with the token "+strconv.Quote(clip(row.Name))
 	default:
 		return v, &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"as": "anonymous or token:ID is expected"}}
 	}
@@ -138,8 +153,8 @@ func askOf(path, name, id string) (asked.Ask, error) {
 }
 
 // trace explains one request.
-func (a *API) trace(ctx context.Context, v *viewer, q *asked.Ask, headers func(*layout.Request, *depot.File) map[string][]string) (report.Trace, error) {
-	t, err := a.cfg.Tracing.Depot.Trace(ctx, depot.TraceAsk{Scope: v.scope, Segments: q.Segments, Prefixes: a.cfg.Tracing.Prefixes, Beyond: v.beyond, Headers: headers})
+func (a traces) trace(ctx context.Context, v *viewer, q *asked.Ask, headers func(*layout.Request, *depot.File) map[string][]string) (report.Trace, error) {
+	t, err := a.api.cfg.Tracing.Depot.Trace(ctx, depot.TraceAsk{Scope: v.scope, Segments: q.Segments, Prefixes: a.api.cfg.Tracing.Prefixes, Beyond: v.beyond, Headers: headers})
 	if err != nil {
 		return report.Trace{}, err
 	}
@@ -148,8 +163,8 @@ func (a *API) trace(ctx context.Context, v *viewer, q *asked.Ask, headers func(*
 	return l, nil
 }
 
-// traceOne answers GET trace.
-func (a *API) traceOne(w http.ResponseWriter, r *Request, _ []string) error {
+// one answers GET trace.
+func (a traces) one(w http.ResponseWriter, r *Request, _ []string) error {
 	if err := only(r, "path", "name", "id", "as"); err != nil {
 		return err
 	}
@@ -162,7 +177,7 @@ func (a *API) traceOne(w http.ResponseWriter, r *Request, _ []string) error {
 }
 
 // traced explains the request that parameters name.
-func (a *API) traced(r *Request, p url.Values) (report.Trace, error) {
+func (a traces) traced(r *Request, p url.Values) (report.Trace, error) {
 	v, err := a.viewer(r, p.Get("as"))
 	if err != nil {
 		return report.Trace{}, err
@@ -176,8 +191,8 @@ func (a *API) traced(r *Request, p url.Values) (report.Trace, error) {
 	return a.trace(ctx, &v, &q, r.FileHeaders)
 }
 
-// traceLog answers POST trace/log: the body is a log as a text.
-func (a *API) traceLog(w http.ResponseWriter, r *Request, _ []string) error {
+// log answers POST trace/log: the body is a log as a text.
+func (a traces) log(w http.ResponseWriter, r *Request, _ []string) error {
 	if err := only(r, "as"); err != nil {
 		return err
 	}
@@ -193,7 +208,7 @@ func (a *API) traceLog(w http.ResponseWriter, r *Request, _ []string) error {
 }
 
 // tracedLog explains the requests in a log, those first that fail.
-func (a *API) tracedLog(r *Request, as, text string) (report.TraceLog, error) {
+func (a traces) tracedLog(r *Request, as, text string) (report.TraceLog, error) {
 	out := report.TraceLog{Items: []report.Trace{}}
 	v, err := a.viewer(r, as)
 	if err != nil {
@@ -238,9 +253,9 @@ func readText(r *Request, limit int64) (string, error) {
 	return strings.ToValidUTF8(string(b), "\uFFFD"), nil
 }
 
-// traceAsk answers POST trace/ask: the upstreams are asked once, and then the request
+// ask answers POST trace/ask: the upstreams are asked once, and then the request
 // is explained.
-func (a *API) traceAsk(w http.ResponseWriter, r *Request, _ []string) error {
+func (a traces) ask(w http.ResponseWriter, r *Request, _ []string) error {
 	var q wire.TraceAsk
 	if err := readJSON(r, maxSpecBody, &q); err != nil {
 		return err
@@ -257,7 +272,7 @@ func mayAsk(r *Request) bool { return r.Rights.All }
 
 // askNow has the upstreams asked for the request that parameters name, and explains
 // it then.
-func (a *API) askNow(r *Request, p url.Values) (report.Trace, error) {
+func (a traces) askNow(r *Request, p url.Values) (report.Trace, error) {
 	v, err := a.viewer(r, "")
 	if err != nil {
 		return report.Trace{}, err
@@ -275,12 +290,12 @@ func (a *API) askNow(r *Request, p url.Values) (report.Trace, error) {
 	r.Allow(askTime)
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
-	err = a.cfg.Tracing.Depot.Ask(ctx, depot.Question{Scope: v.scope, Client: hostOf(r.RemoteAddr)}, a.cfg.Tracing.Prefixes, slices.Clone(q.Segments))
+	err = a.api.cfg.Tracing.Depot.Ask(ctx, depot.Question{Scope: v.scope, Client: hostOf(r.RemoteAddr)}, a.api.cfg.Tracing.Prefixes, slices.Clone(q.Segments))
 	if r.Context().Err() != nil {
 		return report.Trace{}, r.Context().Err()
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, layout.ErrNoPath) {
-		a.cfg.Log.Info("the upstreams were asked for a file and none was kept", "request", r.ID, "error", err)
+		a.api.cfg.Log.Info("the upstreams were asked for a file and none was kept", "request", r.ID, "error", err)
 	}
 	return a.trace(r.Context(), &v, &q, r.FileHeaders)
 }
