@@ -84,13 +84,13 @@ func TestTraceLookups(t *testing.T) {
 		{[]string{"one.pdb", id, "one.pdb"}, []LookupOutcome{Damaged, Ambiguous}},
 	} {
 		got := outcomes(tt.segs...)
-		if strings.Join(words(got), " ") != strings.Join(words(tt.want), " ") {
+		if strings.Join(outcomeWords(got), " ") != strings.Join(outcomeWords(tt.want), " ") {
 			t.Errorf("%v: %v, want %v", tt.segs, got, tt.want)
 		}
 	}
 }
 
-func words(list []LookupOutcome) (out []string) {
+func outcomeWords(list []LookupOutcome) (out []string) {
 	for _, o := range list {
 		out = append(out, string(o))
 	}
