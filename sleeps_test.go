@@ -17,7 +17,6 @@ var maySleep = map[string]string{
 	"cmd/symdepot/proxy_bench_test.go": "a slow upstream, and a load of fixed requests per second, are made of time",
 	"internal/server/conns_test.go":    "a network with a delay is made of time",
 	"internal/symtest/await.go":        "the only place that polls: other processes report no events",
-	"test/browser/rig_test.go":         "a page in the browser reports no events, and the module is one of its own",
 }
 
 // sleeps are the calls that wait for time to pass.

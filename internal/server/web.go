@@ -106,6 +106,7 @@ func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 		Name: x.caller.id.Name, Anonymous: x.caller.id.Anonymous(), Read: rights.MayRead, Write: rights.MayWrite, WritesAny: rights.Write,
 		Identity: x.caller.id, Rights: rights,
 	}}
+	q.Stopping = s.waits
 	q.Base, q.BaseURL, q.Open, q.Holdings = p.base, baseURL(r), !s.restricted, s.metrics.holdings.stats
 	if s.cfg.Gate != nil {
 		q.Challenges = s.cfg.Gate.NewChallenge().Header

@@ -53,6 +53,8 @@ type Request struct {
 	// BaseURL is the base URL of the server as the client wrote it, without a slash at its
 	// end.
 	BaseURL string
+	// Stopping ends when the server stops; nil: it does not.
+	Stopping context.Context
 	// Open: everything can be read without credentials.
 	Open bool
 	// Holdings returns the totals of the depot, if they are known.
@@ -93,9 +95,11 @@ type Config struct {
 	Audit *auth.Audit
 	// Catalog lists what the depot holds; nil: there are no pages.
 	Catalog Catalog
-	// Sources are the upstreams with their counters, and Jobs the background jobs; nil:
-	// there are none.
+	// Sources are the upstreams with their counters, Jobs the background jobs, and
+	// Missing the files that clients did not get; nil: there are none.
 	Sources func() []depot.UpstreamStatus
+	Jobs    Jobs
+	Missing Missing
 	// Makes says that Breakpad files are made on request.
 	Makes bool
 	// Version is that of the program.
@@ -118,6 +122,7 @@ type API struct {
 	unpack chan struct{} // a semaphore: bodies that are decompressed at the same time
 	// compute is a semaphore: plans and sums that are computed at the same time.
 	compute chan struct{}
+	streams streams
 	// arriving and examining are semaphores: files that arrive, and files that are read, at
 	// the same time.
 	arriving, examining chan struct{}

@@ -59,7 +59,7 @@ var pageRoutes []pageRoute
 
 func init() {
 	// Filled here, because the navigation of each page refers to it.
-	pageRoutes = slices.Concat(catalogPages, otherPages)
+	pageRoutes = slices.Concat(catalogPages, serverPages, usagePages, retentionPages, otherPages)
 }
 
 func page(method, path string, need need, nav string, answer func(*Pages, *reply, *Request, []string) error) pageRoute {
@@ -104,6 +104,12 @@ func (p *Pages) serve(w http.ResponseWriter, r *Request) error {
 	}
 	if len(r.Segments) == 1 {
 		return seeOther(w, r, r.Base+"/")
+	}
+	if r.Segments[1] == "events" {
+		if r.Method != http.MethodGet {
+			return &Problem{Word: "method", Allow: http.MethodGet}
+		}
+		return p.api.events(w, r)
 	}
 	rt, args, allow := findPage(r.Method, r.Segments[1:])
 	switch {
@@ -190,6 +196,7 @@ type frame struct {
 	Theme       string // "light", "dark", or "" as the system has it
 	Dense       bool   // rows of 32 instead of 44 pixels
 	Notice      string // what the last act did
+	Live        string // the topic of the events that keep the page current, or ""
 	// Below is set on the root page of an address that contains a token: its links
 	// begin with that, because the other pages do not know the token.
 	Below string

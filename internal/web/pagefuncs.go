@@ -15,7 +15,8 @@ import (
 var pageFuncs = template.FuncMap{
 	"id": idHTML, "name": nameHTML, "when": whenHTML, "size": term.Size, "count": func(n int64, noun string) string { return term.Count(n, noun) },
 	"day": func(t time.Time) string { return t.UTC().Format(time.DateOnly) }, "join": strings.Join,
-	"ago": agoText, "num": number, "list": func(values ...string) []string { return values }, "dict": dict,
+	"count64": func(n int, noun string) string { return term.Count(int64(n), noun) },
+	"ago":     agoText, "num": number, "list": func(values ...string) []string { return values }, "dict": dict,
 }
 
 // dict pairs names and values, for templates with several arguments.

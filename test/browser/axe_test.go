@@ -29,7 +29,7 @@ func TestAccessible(t *testing.T) {
 	if err != nil {
 		t.Skip("needs axe-core, which make setup puts at SYMDEPOT_PEERS/axe.min.js: ", err)
 	}
-	s := newSite(t, full)
+	s := busy(t)
 	empty := newSite(t, nil)
 	all := shown(s)
 	for word, address := range shownEmpty(empty) {
@@ -68,7 +68,7 @@ func TestScreens(t *testing.T) {
 		t.Fatal(err)
 	}
 	needChrome(t)
-	s, empty := newSite(t, full), newSite(t, nil)
+	s, empty := busy(t), newSite(t, nil)
 	all := shown(s)
 	for word, address := range shownEmpty(empty) {
 		all["empty-"+word] = address
