@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/want"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // FileAnswer is what a server says of a file that a client has, in JSON: it is a dump,
@@ -29,9 +30,17 @@ type ObjectAnswer struct {
 	Identified
 	// SHA256 is that of the object's bytes; empty as in FileAnswer.
 	SHA256 string `json:"sha256,omitempty"`
+	// Spellings are its ids as tools print them.
+	Spellings []Spelling `json:"spellings,omitempty"`
 	// Held are the files of the depot. Whether they have the same bytes is known only
 	// if all bytes were sent.
 	Held []Found `json:"held"`
+}
+
+// Spelling is a spelling of an id, and who has it.
+type Spelling struct {
+	Label string `json:"label"`
+	Value string `json:"value"`
 }
 
 // NewObjectAnswer describes an object of a file. Ref is that of its bytes; unknown if
@@ -54,15 +63,22 @@ func NewObjectAnswer(name string, s depot.Same, exact bool) ObjectAnswer {
 
 // HeldText says in few words whether the depot has the object.
 func (o *ObjectAnswer) HeldText() string {
-	if len(o.Held) == 0 {
-		return "no"
-	}
+	text := "no"
 	for _, f := range o.Held {
-		if f.SameContent == nil || *f.SameContent {
+		switch {
+		case f.SameContent != nil && *f.SameContent:
 			return "yes"
+		case symfile.Fold(f.Name) != symfile.Fold(o.Name):
+			if text == "no" {
+				text = "as " + f.Name // such as the debug file of a program
+			}
+		case f.SameContent == nil:
+			text = "yes"
+		default:
+			text = "yes, other content"
 		}
 	}
-	return "yes, other content"
+	return text
 }
 
 // DumpAnswer says what the depot has of the modules of a dump.

@@ -127,6 +127,10 @@ func (f *File) Try(parse func(r io.ReaderAt) error) (need []Range, err error) {
 	return need, nil
 }
 
+// Whole returns a reader of the file if all of it is held. The reader is safe for
+// concurrent use as long as nothing is added.
+func (f *File) Whole() (r io.ReaderAt, ok bool) { return (*reader)(f), f.sum == f.size }
+
 // reader is a File while Try runs.
 type reader File
 

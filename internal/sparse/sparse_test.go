@@ -74,6 +74,26 @@ func TestReads(t *testing.T) {
 	}
 }
 
+// TestWhole: a file of which all is held is whole.
+func TestWhole(t *testing.T) {
+	t.Parallel()
+	b := content(1000)
+	f := New(1000)
+	for _, r := range []Range{{500, 500}, {0, 400}, {400, 100}} {
+		if _, ok := f.Whole(); ok {
+			t.Errorf("before the range %+v: whole, want not", r)
+		}
+		if err := f.Add(r.At, b[r.At:r.end()]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, ok := f.Whole()
+	got, err := io.ReadAll(io.NewSectionReader(r, 0, 1000))
+	if !ok || err != nil || !bytes.Equal(got, b) {
+		t.Errorf("all ranges: whole %v, %d bytes, %v; want all bytes", ok, len(got), err)
+	}
+}
+
 // TestGapCounts: a parser that ignores the error of a read, or makes something of
 // zeros, does not give an answer.
 func TestGapCounts(t *testing.T) {

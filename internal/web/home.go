@@ -37,6 +37,8 @@ type homeView struct {
 	Health  string // in a line
 	Bad     bool   // something is wrong
 	Metrics string // the address of the metrics, or ""
+	// Identify: files can be identified here.
+	Identify bool
 	// Found are the objects of a search, for clients whose address contains a token:
 	// their links are downloads.
 	Query string
@@ -84,6 +86,7 @@ func (p *Pages) home(w *reply, r *Request, h Home) error {
 		f.path, f.Nav, f.Below = r.Base+"/", nil, h.Below // the path of the request has the token
 	}
 	v := homeView{URL: h.URL, Note: h.Note, Clients: Clients(h.URL, h.Restricted), Query: query}
+	v.Identify = p.api.mayAsk(r) == nil && h.Below == ""
 	f.Search = query
 	if r.Rights.All && h.Below == "" {
 		v.Metrics = r.Base + "/metrics"

@@ -44,14 +44,36 @@ type sentFile struct {
 	name  string
 	parts *sparse.File // nil: the file is whole
 	whole *wholeFile
+	// unread: nothing is looked up, because nobody reads the answer.
+	unread bool
 }
 
-// examine says what a file is and what the depot has of it. If parts of it are missing,
+// readParts reads a message with parts of a file. If these are all of it, the file is
+// whole.
+func (f *sentFile) readParts(r io.Reader) error {
+	h, parts, err := sparse.Read(r)
+	if err != nil {
+		return err
+	}
+	f.name, f.parts = h.Name, parts
+	if all, ok := parts.Whole(); ok {
+		f.whole, f.parts = &wholeFile{ReaderAt: all, size: h.Size}, nil
+	}
+	return nil
+}
+
+// examined says what a file is and what the depot has of it. If parts of it are missing,
 // need says which, and there is no answer.
-func (a *API) examine(r *Request, f *sentFile) (answer report.FileAnswer, need []sparse.Range, err error) {
+type examined struct {
+	answer report.FileAnswer
+	need   []sparse.Range
+}
+
+// examine examines a file.
+func (a *API) examine(r *Request, f *sentFile) (e examined, err error) {
 	done, err := r.turn(a.examining, examineTime, "other files are being examined")
 	if err != nil {
-		return answer, nil, err
+		return e, err
 	}
 	defer done()
 	ctx, cancel := context.WithTimeout(r.Context(), examineTime)
@@ -60,16 +82,16 @@ func (a *API) examine(r *Request, f *sentFile) (answer report.FileAnswer, need [
 	if f.parts == nil {
 		err = x.parse(f.whole, f.whole.size)
 	} else {
-		need, err = f.parts.Try(func(p io.ReaderAt) error { return x.parse(p, f.parts.Size()) })
+		e.need, err = f.parts.Try(func(p io.ReaderAt) error { return x.parse(p, f.parts.Size()) })
 	}
-	if err != nil || need != nil {
-		return answer, need, unreadable(err)
+	if err != nil || e.need != nil || f.unread {
+		return e, unreadable(err)
 	}
-	answer, err = x.answer(ctx)
+	e.answer, err = x.answer(ctx)
 	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
 		err = &Problem{Word: "busy", Detail: "the look-ups took longer than " + examineTime.String()}
 	}
-	return answer, nil, err
+	return e, err
 }
 
 // examination is one reading of a file.
@@ -116,7 +138,7 @@ func (x *examination) answer(ctx context.Context) (report.FileAnswer, error) {
 	if whole != nil {
 		same, err := x.files.Same(ctx, x.scope, whole, x.f.name)
 		for _, s := range same {
-			a.Objects = append(a.Objects, report.NewObjectAnswer(x.f.name, s, true))
+			a.Objects = append(a.Objects, x.object(s))
 		}
 		return a, err
 	}
@@ -125,9 +147,18 @@ func (x *examination) answer(ctx context.Context) (report.FileAnswer, error) {
 		if err != nil {
 			return a, err
 		}
-		a.Objects = append(a.Objects, report.NewObjectAnswer(x.f.name, depot.Same{Object: o, Found: found}, false))
+		a.Objects = append(a.Objects, x.object(depot.Same{Object: o, Found: found}))
 	}
 	return a, nil
+}
+
+// object describes an object.
+func (x *examination) object(s depot.Same) report.ObjectAnswer {
+	o := report.NewObjectAnswer(x.f.name, s, x.f.whole != nil)
+	for _, n := range spellings(s.Object.Object) {
+		o.Spellings = append(o.Spellings, report.Spelling(n))
+	}
+	return o
 }
 
 // unreadable returns the problem that an error of reading a file is.

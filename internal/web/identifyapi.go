@@ -38,30 +38,43 @@ func (a *API) identify(w http.ResponseWriter, r *Request, _ []string) error {
 	if err := a.mayAsk(r); err != nil {
 		return err
 	}
-	if err := only(r, "name", "missing"); err != nil {
+	if err := only(r, "name", "missing", "only"); err != nil {
 		return err
 	}
-	missing := r.URL.Query().Get("missing")
-	if missing != "" && missing != missingCSV && missing != missingManifest {
-		return &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"missing": missingCSV + " or " + missingManifest + " is expected"}}
+	wrong := func(field, why string) error {
+		return &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{field: why}}
+	}
+	q := r.URL.Query()
+	missing, onlyNeed := q.Get("missing"), q.Get("only") == onlyWhatIsNeeded
+	switch {
+	case missing != "" && missing != missingCSV && missing != missingManifest:
+		return wrong("missing", missingCSV+" or "+missingManifest+" is expected")
+	case q.Has("only") && !onlyNeed:
+		return wrong("only", onlyWhatIsNeeded+" is expected")
 	}
 	f, err := a.receive(r)
 	if err != nil {
 		return err
 	}
 	defer f.whole.Close()
-	answer, need, err := a.examine(r, f)
+	f.unread = onlyNeed
+	x, err := a.examine(r, f)
+	if problem := asProblem(err); onlyNeed && problem != nil && problem.Word == "not-symbol" {
+		err = nil // no more is needed to say so
+	}
 	switch {
 	case err != nil:
 		return err
-	case need != nil:
-		return writeJSON(w, http.StatusAccepted, sparse.Need{Need: need})
-	case missing != "" && answer.Dump == nil:
+	case x.need != nil:
+		return writeJSON(w, http.StatusAccepted, sparse.Need{Need: x.need})
+	case onlyNeed:
+		return writeJSON(w, http.StatusOK, sparse.Need{Need: []sparse.Range{}})
+	case missing != "" && x.answer.Dump == nil:
 		return &Problem{Word: "query", Detail: "the parameter missing is for dumps", Fields: map[string]string{"missing": "the file is not a dump"}}
 	case missing != "":
-		return writeMissing(w, missing, answer.Dump.Modules)
+		return writeMissing(w, missing, x.answer.Dump.Modules)
 	}
-	return writeJSON(w, http.StatusOK, answer)
+	return writeJSON(w, http.StatusOK, x.answer)
 }
 
 // receive reads the file in the body of a request.
@@ -78,9 +91,7 @@ func (a *API) receive(r *Request) (*sentFile, error) {
 	defer u.Close()
 	f := &sentFile{name: r.URL.Query().Get("name")}
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == sparse.MediaType {
-		var h sparse.Header
-		h, f.parts, err = sparse.Read(u)
-		f.name = h.Name
+		err = f.readParts(u)
 	} else if r.ContentLength > maxWhole {
 		err = tooLargeWhole()
 	} else {
@@ -100,6 +111,10 @@ func (a *API) receive(r *Request) (*sentFile, error) {
 	}
 	return f, nil
 }
+
+// onlyWhatIsNeeded is the value of the parameter only: the answer says which parts of the
+// file are needed, and nothing of the file.
+const onlyWhatIsNeeded = "need"
 
 // The forms of a list of missing files.
 const (

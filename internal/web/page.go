@@ -52,6 +52,7 @@ type pageRoute struct {
 	need   need
 	nav    string // the label in the navigation; "" is none
 	answer func(*Pages, *reply, *Request, []string) error
+	long   bool // the body is long: answer limits how many are read at the same time
 }
 
 // pageRoutes lists the pages, in the order of the navigation.
@@ -59,11 +60,18 @@ var pageRoutes []pageRoute
 
 func init() {
 	// Filled here, because the navigation of each page refers to it.
-	pageRoutes = slices.Concat(catalogPages, serverPages, usagePages, retentionPages, otherPages)
+	pageRoutes = slices.Concat(catalogPages, identifyPages, serverPages, usagePages, retentionPages, otherPages)
 }
 
 func page(method, path string, need need, nav string, answer func(*Pages, *reply, *Request, []string) error) pageRoute {
-	return pageRoute{method, strings.Split(path, "/"), need, nav, answer}
+	return pageRoute{method: method, path: strings.Split(path, "/"), need: need, nav: nav, answer: answer}
+}
+
+// longPage is page for one that takes a long body.
+func longPage(method, path string, need need, answer func(*Pages, *reply, *Request, []string) error) pageRoute {
+	rt := page(method, path, need, "", answer)
+	rt.long = true
+	return rt
 }
 
 // reply is the answer to a request for a page.
@@ -121,7 +129,11 @@ func (p *Pages) serve(w http.ResponseWriter, r *Request) error {
 	if err := r.mayOpen(rt.need); err != nil {
 		return err
 	}
-	return p.limited(r, func() error { return rt.answer(p, &reply{ResponseWriter: w}, r, args) })
+	answer := func() error { return rt.answer(p, &reply{ResponseWriter: w}, r, args) }
+	if rt.long {
+		return answer()
+	}
+	return p.limited(r, answer)
 }
 
 // limited makes a page when few others are being made, within pageTime.
@@ -357,13 +369,16 @@ type errorView struct {
 const formLimit = 64 << 10
 
 // readForm reads the fields of a form.
-func readForm(r *Request) (url.Values, error) {
-	b, err := io.ReadAll(io.LimitReader(r.Body, formLimit+1))
+func readForm(r *Request) (url.Values, error) { return readLongForm(r, formLimit) }
+
+// readLongForm reads the fields of a form of at most limit bytes.
+func readLongForm(r *Request, limit int64) (url.Values, error) {
+	b, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(b) > formLimit {
-		return nil, &Problem{Word: "too-large", Detail: "the form is longer than " + strconv.Itoa(formLimit) + " bytes"}
+	if int64(len(b)) > limit {
+		return nil, &Problem{Word: "too-large", Detail: "the form is longer than " + strconv.FormatInt(limit, 10) + " bytes"}
 	}
 	r.Allow(answerTime)
 	v, err := url.ParseQuery(string(b))

@@ -185,7 +185,7 @@ func shown(s *site) map[string]string {
 	return map[string]string{
 		"home": s.url + "/", "search": s.url + "/-/search?q=*.pdb", "search-empty": s.url + "/-/search?q=nothing", "all": s.url + "/-/search",
 		"object": s.object("hello-x64.pdb"), "object-elf": s.object("libprog.so"), "txs": s.url + "/-/tx", "tx": s.url + "/-/tx/1",
-		"connect": s.url + "/-/connect", "prefs": s.url + "/-/prefs", "error": s.url + "/-/tx/999",
+		"connect": s.url + "/-/connect", "identify": s.url + "/-/identify", "prefs": s.url + "/-/prefs", "error": s.url + "/-/tx/999",
 		"misses": s.url + "/-/misses", "queue": s.url + "/-/queue", "job": s.url + "/-/queue/1", "upstreams": s.url + "/-/upstreams", "usage": s.url + "/-/usage", "retention": s.url + "/-/retention",
 	}
 }

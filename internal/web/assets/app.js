@@ -87,4 +87,55 @@
     const box = document.getElementById("q");
     if (box) { e.preventDefault(); box.focus(); box.select(); }
   });
+
+  // Files that are dropped or chosen: the server says which parts of them it needs. Then
+  // the form is sent with messages that have these parts, in place of the files.
+  const type = "application/x-symdepot-slices";
+  const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+  const needed = async (file, api) => {
+    const slices = file.size ? [{ at: 0, len: Math.min(file.size, 65536) }] : [];
+    for (let round = 1, waits = 0; round <= 32;) {
+      const head = JSON.stringify({ name: file.name, size: file.size, round, slices }) + "\n";
+      const parts = new File([head, ...slices.map((s) => file.slice(s.at, s.at + s.len))], file.name, { type });
+      const answer = await fetch(api + "?only=need", { method: "POST", headers: { "Content-Type": type }, body: parts });
+      if (answer.status === 503 && waits++ < 10) {
+        await pause(2000);
+        continue;
+      }
+      if (answer.ok && answer.status !== 202) return parts;
+      const told = await answer.json();
+      if (answer.status !== 202) throw new Error(told.detail || told.title);
+      slices.push(...told.need);
+      round++;
+    }
+    throw new Error("the server asks for too many parts");
+  };
+  for (const form of document.querySelectorAll("form.drop")) {
+    const input = form.querySelector("input[type=file]"), wrong = form.querySelector("[role=alert]");
+    const send = async (files) => {
+      if (files.length === 0) return;
+      const list = new DataTransfer();
+      wrong.hidden = true;
+      try {
+        for (const file of [...files].slice(0, 64)) {
+          say("Reading " + file.name);
+          list.items.add(await needed(file, form.dataset.api));
+        }
+        input.files = list.files;
+        form.submit();
+        input.value = "";
+      } catch (e) {
+        wrong.hidden = false;
+        wrong.textContent = e.message;
+      }
+    };
+    form.addEventListener("submit", (e) => { e.preventDefault(); send(input.files); });
+    form.addEventListener("dragover", (e) => { e.preventDefault(); form.classList.add("over"); });
+    form.addEventListener("dragleave", () => form.classList.remove("over"));
+    form.addEventListener("drop", (e) => {
+      e.preventDefault();
+      form.classList.remove("over");
+      send(e.dataTransfer.files);
+    });
+  }
 })();
