@@ -60,7 +60,15 @@ var pageRoutes []pageRoute
 
 func init() {
 	// Filled here, because the navigation of each page refers to it.
-	pageRoutes = slices.Concat(catalogPages, identifyPages, serverPages, usagePages, retentionPages, otherPages)
+	pageRoutes = slices.Concat(
+		catalogPages,
+		productPages,
+		serverPages,
+		usagePages,
+		retentionPages,
+		identifyPages,
+		otherPages,
+	)
 }
 
 func page(method, path string, need need, nav string, answer func(*Pages, *reply, *Request, []string) error) pageRoute {

@@ -24,6 +24,11 @@ type Catalog interface {
 	Objects(ctx context.Context, scope depot.Scope, q depot.ObjectQuery) (depot.ObjectPage, error)
 	Entry(ctx context.Context, scope depot.Scope, ref blob.Ref) (*depot.Entry, error)
 	Files(ctx context.Context, number int64, q depot.FileQuery) (depot.FilePage, error)
+	Products(ctx context.Context, scope depot.Scope, sort, after string, limit int) ([]depot.ProductFacts, string, error)
+	Versions(ctx context.Context, scope depot.Scope, product string, q depot.VersionQuery) ([]depot.VersionFacts, string, error)
+	VersionFiles(ctx context.Context, scope depot.Scope, product, version string, q depot.FileQuery) (depot.FilePage, error)
+	WithoutPDB(ctx context.Context, scope depot.Scope, product, version string, limit int) ([]depot.TxFile, bool, error)
+	Compare(ctx context.Context, scope depot.Scope, product, here, there, after string, limit int) ([]depot.Difference, string, error)
 }
 
 var _ Catalog = (*depot.Catalog)(nil)
@@ -241,7 +246,7 @@ func (p *Pages) search(w *reply, r *Request, _ []string) error {
 
 // badQuery returns the problem that an error of a query is.
 func badQuery(err error) error {
-	if errors.Is(err, fs.ErrInvalid) {
+	if errors.Is(err, fs.ErrInvalid) || errors.Is(err, depot.ErrShortPattern) {
 		return &Problem{Word: "query", Detail: strings.TrimSuffix(err.Error(), ": "+fs.ErrInvalid.Error())}
 	}
 	return err

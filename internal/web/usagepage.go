@@ -96,16 +96,19 @@ func (p *Pages) showUsage(w *reply, r *Request, _ []string) error {
 	return p.print(w, r, http.StatusOK, "usage", f)
 }
 
-// usagePlot reads the recorded days: of all products, or of those that the client
-// sees.
-func (p *Pages) usagePlot(r *Request, v *usageView) error {
+// usagePlot reads the recorded days: of these products, or without them of the whole
+// depot, or of the products that the client sees.
+func (p *Pages) usagePlot(r *Request, v *usageView, products ...string) error {
 	to := p.api.cfg.Now().UTC().Truncate(24 * time.Hour)
 	from := to.AddDate(0, 0, 1-v.Days)
 	var lists [][]depot.UsageDay
 	filters := []depot.UsageFilter{{From: from, To: to, All: true}}
-	if !r.Rights.All {
+	if !r.Rights.All && len(products) == 0 {
+		products = r.Rights.Products[:min(maxSeries, len(r.Rights.Products))]
+	}
+	if len(products) > 0 || !r.Rights.All {
 		filters = nil
-		for _, name := range r.Rights.Products[:min(maxSeries, len(r.Rights.Products))] {
+		for _, name := range products {
 			filters = append(filters, depot.UsageFilter{From: from, To: to, Product: &name})
 		}
 	}
@@ -116,7 +119,7 @@ func (p *Pages) usagePlot(r *Request, v *usageView) error {
 		}
 		lists = append(lists, list)
 	}
-	v.Plot = plotOf(lists, r.Rights.All)
+	v.Plot = plotOf(lists, len(filters) == 1 && filters[0].All)
 	days := v.Plot.Days
 	if len(days) < 2 {
 		v.Note = "A server records the usage once a day; there is nothing to draw before the second day."

@@ -172,7 +172,7 @@ func busy(t *testing.T) *site {
 		}
 	}
 	s.get(strings.TrimSuffix(pdbPath, "pdb") + "sym") // a job makes it
-	for range 3 { // the third one has the file compressed
+	for range 3 {                                     // the third one has the file compressed
 		s.get(pdbPath, "Accept-Encoding", "zstd")
 	}
 	s.stop() // what was missing is stored then
@@ -187,6 +187,7 @@ func shown(s *site) map[string]string {
 		"object": s.object("hello-x64.pdb"), "object-elf": s.object("libprog.so"), "txs": s.url + "/-/tx", "tx": s.url + "/-/tx/1",
 		"connect": s.url + "/-/connect", "identify": s.url + "/-/identify", "prefs": s.url + "/-/prefs", "error": s.url + "/-/tx/999",
 		"misses": s.url + "/-/misses", "queue": s.url + "/-/queue", "job": s.url + "/-/queue/1", "upstreams": s.url + "/-/upstreams", "usage": s.url + "/-/usage", "retention": s.url + "/-/retention",
+		"products": s.url + "/-/products", "product": s.url + "/-/product?p=Game", "version": s.url + "/-/version?p=Game&v=1.9-nightly", "compare": s.url + "/-/version?p=Game&v=1.9-nightly&with=1.8",
 	}
 }
 
@@ -194,7 +195,7 @@ func shown(s *site) map[string]string {
 func shownEmpty(s *site) map[string]string {
 	return map[string]string{
 		"home": s.url + "/", "search": s.url + "/-/search", "txs": s.url + "/-/tx", "misses": s.url + "/-/misses", "queue": s.url + "/-/queue", "upstreams": s.url + "/-/upstreams",
-		"usage": s.url + "/-/usage", "retention": s.url + "/-/retention",
+		"usage": s.url + "/-/usage", "retention": s.url + "/-/retention", "products": s.url + "/-/products",
 	}
 }
 
