@@ -89,7 +89,7 @@ func (p *Pages) showObject(w *reply, r *Request, args []string) error {
 	if len(v.Objects) == 0 {
 		return missing
 	}
-	f.Title, f.D = v.Objects[0].Name, v
+	f.Title, f.D = plainName(v.Objects[0].Name), v
 	return p.print(w, r, http.StatusOK, "object", f)
 }
 

@@ -232,7 +232,7 @@ type navItem struct {
 }
 
 func (p *Pages) frame(r *Request, title string, data any) *frame {
-	f := &frame{Base: r.Base, Title: title, Who: r.Name, Version: p.api.cfg.Version, Dense: true, D: data, path: r.URL.EscapedPath(), query: r.URL.Query()}
+	f := &frame{Base: r.Base, Title: plainName(title), Who: r.Name, Version: p.api.cfg.Version, Dense: true, D: data, path: r.URL.EscapedPath(), query: r.URL.Query()}
 	f.Theme, f.Dense = prefsOf(r)
 	if r.Anonymous && len(r.Challenges) > 0 && p.api.cfg.SignIn {
 		f.SignIn = link(r.Base, "login", nil, values("next", r.URL.RequestURI()))

@@ -71,7 +71,7 @@ func nameHTML(s string) template.HTML {
 	var b strings.Builder
 	b.WriteString("<bdi>")
 	for _, r := range strings.ToValidUTF8(s, "\uFFFD") {
-		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == '\u3164' {
+		if isHidden(r) {
 			fmt.Fprintf(&b, `<span class="hid">U+%04X</span>`, r)
 			continue
 		}
@@ -79,6 +79,25 @@ func nameHTML(s string) template.HTML {
 	}
 	b.WriteString("</bdi>")
 	return template.HTML(b.String()) //nolint:gosec // escaped above
+}
+
+// isHidden reports whether a character cannot be seen, or changes the direction of
+// others.
+func isHidden(r rune) bool {
+	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == '\u3164'
+}
+
+// plainName is nameHTML for places that take no elements, such as a title.
+func plainName(s string) string {
+	var b strings.Builder
+	for _, r := range strings.ToValidUTF8(s, "\uFFFD") {
+		if isHidden(r) {
+			fmt.Fprintf(&b, "U+%04X", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // whenHTML prints a time in UTC.

