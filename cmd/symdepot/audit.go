@@ -50,10 +50,10 @@ Exit codes: 0 listed, 1 there is none, 2 wrong command line, 3 failed; damaged r
 func (c auditCmd) Run(a *app) error {
 	f := auth.AuditFilter{Who: c.Who, Node: c.Node, Product: c.Product, Name: c.Name, ID: c.ID, Remote: c.Remote, Action: c.Action}
 	var err error
-	if f.Since, err = moment(c.Since, time.Now()); err != nil {
+	if f.Since, err = term.ParseMoment(c.Since, time.Now()); err != nil {
 		return term.UsageError("--since: " + err.Error())
 	}
-	if f.Until, err = moment(c.Until, time.Now()); err != nil {
+	if f.Until, err = term.ParseMoment(c.Until, time.Now()); err != nil {
 		return term.UsageError("--until: " + err.Error())
 	}
 	logs, done, err := c.logs(a, f)
@@ -156,21 +156,4 @@ func stored(a *app, f auth.AuditFilter) (logs []iter.Seq2[auth.Event, error], do
 		logs = append(logs, auth.ReadArchive(files, f))
 	}
 	return logs, done, err
-}
-
-// moment reads a time, or how long ago one was. Empty is the zero time.
-func moment(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	var s term.Duration
-	if s.UnmarshalText([]byte(text)) == nil {
-		return now.Add(-time.Duration(s)), nil
-	}
-	for _, form := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
-		if t, err := time.ParseInLocation(form, text, time.Local); err == nil {
-			return t, nil
-		}
-	}
-	return time.Time{}, errors.New("a time is expected, such as 24h, 7d, 2026-11-21 or 2026-11-21T08:00:00Z")
 }

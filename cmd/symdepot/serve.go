@@ -261,8 +261,10 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 
 // newAPI returns the API and the pages below /-/.
 func newAPI(d *depot.Depot, g *guard, log *slog.Logger, conf *config.Config) *web.API {
+	tokens := tokenAPI{g.gate, tokenStore{d}}
 	return web.New(web.Config{
-		Stages: d.Stages(), Retention: d.Retention, Transactions: d, Files: depot.FinderIn(d), Catalog: d.Catalog, Tokens: tokenAPI{g.gate, tokenStore{d}}, Audit: g.audit, Log: log,
+		SignIns: tokens, BaseURL: conf.BaseURL,
+		Stages: d.Stages(), Retention: d.Retention, Transactions: d, Files: depot.FinderIn(d), Catalog: d.Catalog, Tokens: tokens, Audit: g.audit, Log: log,
 		Tracing: web.Tracing{Depot: d.Tracer, Prefixes: conf.Prefixes, Gate: g.gate},
 		Sources: d.Upstreams, Jobs: d.Jobs(), Missing: d.Missing, Makes: conf.SymbolsServer(d).Depot != nil, Version: programVersion(),
 	})

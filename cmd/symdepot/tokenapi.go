@@ -77,6 +77,9 @@ func tokenRows(rows []depot.Token) []auth.TokenRow {
 	return list
 }
 
+// EndSignIn implements web.Tokens.
+func (s tokenAPI) EndSignIn(ctx context.Context, id string) error { return s.Gate.EndSignIn(ctx, id) }
+
 // Revoke implements web.Tokens.
 func (s tokenAPI) Revoke(ctx context.Context, id string) error { return s.d.Tokens.Revoke(ctx, id) }
 

@@ -158,6 +158,9 @@ func MakeFor(id *Identity, rights *Rights, spec TokenSpec, now time.Time) (secre
 	}
 	spec.CreatedBy = id.Maker()
 	if !rights.Admin {
+		if err := checkName(spec.Name); err != nil {
+			return "", TokenRow{}, fmt.Errorf("the token's name: %w", err)
+		}
 		spec.Name = id.Name + "/" + spec.Name // that of no other principal
 	}
 	return MakeToken(spec, now)

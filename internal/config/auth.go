@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/url"
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/auth"
@@ -48,7 +50,46 @@ func (c *Config) Gate() auth.Config {
 		cfg.OIDC = append(cfg.OIDC, a.OIDC[i].rule())
 	}
 	cfg.OIDCClient = c.Dialer().ClientFor
+	cfg.SignIn, _, _ = c.signIn() // CheckAuth reports the error
 	return cfg
+}
+
+// signIn returns the configuration of the OpenID provider at which people sign in; nil:
+// none. An error is returned with its key.
+func (c *Config) signIn() (*oidc.LoginConfig, string, error) {
+	const at = "auth.sign_in"
+	s := &c.Auth.SignIn
+	if s.Issuer == "" {
+		if s.ClientID != "" || s.ClientSecretFile != "" {
+			return nil, at + ".issuer", errors.New("the URL of the provider is expected")
+		}
+		return nil, "", nil
+	}
+	value, key, err := (secret{key: "client_secret", file: s.ClientSecretFile}).read(c.getenv, at+".")
+	if c.lenient && errors.Is(err, fs.ErrNotExist) {
+		c.warn(fmt.Sprintf("%s.%s: %v; the server does not start without this file", at, key, err))
+		value, err = missingSecret, nil
+	}
+	if err != nil {
+		return nil, at + "." + key, err
+	}
+	l := &oidc.LoginConfig{Issuer: s.Issuer, ClientID: s.ClientID, ClientSecret: value, Scopes: s.Scopes, Name: s.NameClaim, Groups: s.GroupsClaim}
+	if err := l.Check(); err != nil {
+		return nil, at, err
+	}
+	return l, "", nil
+}
+
+// checkBaseURL checks the key base_url.
+func (c *Config) checkBaseURL() error {
+	if c.BaseURL == "" {
+		return nil
+	}
+	u, err := url.Parse(c.BaseURL)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.HasSuffix(u.Path, "/") {
+		return c.fault(0, "base_url", "a URL without a final slash is expected, such as https://symbols.example.com, not %q", c.BaseURL)
+	}
+	return nil
 }
 
 func (r *OIDC) rule() oidc.Rule {
@@ -95,6 +136,10 @@ func (c *Config) CheckAuth() error {
 			errs = append(errs, c.fault(0, fmt.Sprintf("auth.oidc[%d]", i), "%v", err))
 		}
 	}
+	if _, key, err := c.signIn(); err != nil {
+		errs = append(errs, c.fault(0, key, "%v", err))
+	}
+	errs = append(errs, c.checkBaseURL())
 	t := &c.TLS
 	acme := len(t.ACME.Domains) > 0
 	switch {

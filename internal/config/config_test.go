@@ -328,12 +328,50 @@ upstreams:
 }
 
 // The budget of keys: each has a user and an example. 23 of them are those of pushes
-// and CI jobs, 4 those of made symbol files.
+// and CI jobs, 4 those of made symbol files, 8 those of browsers that sign in.
 func TestNumberOfKeys(t *testing.T) {
-	if n := len(allKeys(reflect.TypeFor[Config](), "")); n > 127+23+4 {
-		t.Errorf("%d keys, want 154 at most: remove one that nobody needs", n)
+	if n := len(allKeys(reflect.TypeFor[Config](), "")); n > 127+23+4+8 {
+		t.Errorf("%d keys, want 162 at most: remove one that nobody needs", n)
 	} else {
 		t.Logf("%d keys", n)
+	}
+}
+
+// The OpenID provider at which people sign in is checked, and its secret comes from a
+// file or the environment.
+func TestSignIn(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("geheim\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const provider = "base_url: https://symbols.example.com\nauth: {sign_in: {issuer: 'https://login.example.com', client_id: depot, groups_claim: groups, client_secret_file: '%s'}}"
+	for what, env := range map[string]map[string]string{
+		"geheim": nil, "variable": {"SYMDEPOT_AUTH_SIGN_IN_CLIENT_SECRET": "variable"},
+	} {
+		c, err := conf(t, fmt.Sprintf(provider, file), env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := c.Gate().SignIn
+		if l == nil || l.Issuer != "https://login.example.com" || l.ClientID != "depot" || l.ClientSecret != what || l.Name != "email" || l.Groups != "groups" || c.BaseURL != "https://symbols.example.com" {
+			t.Errorf("with %v: %+v, want the provider with the secret %q", env, l, what)
+		}
+		gate := c.Gate()
+		if rights, err := gate.Anonymous(); err != nil || rights.Admitted {
+			t.Errorf("anonymous rights: %+v, %v; want none, because people sign in", rights, err)
+		}
+	}
+	for text, want := range map[string]string{
+		fmt.Sprintf(provider, file+"x"):                       "auth.sign_in.client_secret_file: ",
+		"auth: {sign_in: {client_id: a}}":                     "auth.sign_in.issuer: the URL of the provider is expected",
+		"auth: {sign_in: {issuer: 'https://a'}}":              "auth.sign_in: client_id:",
+		"auth: {sign_in: {issuer: 'http://a', client_id: b}}": "auth.sign_in: issuer: keys that come over plain HTTP",
+		"base_url: symbols.example.com":                       "base_url: a URL without a final slash",
+		"base_url: https://symbols.example.com/":              "base_url: a URL without a final slash",
+	} {
+		if _, err := conf(t, text, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
 	}
 }
 

@@ -174,6 +174,9 @@ func (c *Config) access() (access, error) {
 	if len(gate.Certificates) > 0 {
 		a.Methods = append(a.Methods, "client certificates")
 	}
+	if gate.SignIn != nil {
+		a.Methods = append(a.Methods, "browsers at "+gate.SignIn.Issuer)
+	}
 	who := strings.Join(gate.Policy.Admit, ", ")
 	switch {
 	case len(a.Methods) == 1 && len(gate.Policy.Admit) == 0:

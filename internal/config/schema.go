@@ -17,6 +17,7 @@ import (
 type Config struct {
 	Depot        Depot       `yaml:"depot" help:"The depot of all commands without --depot. A single text is its folder."`
 	Listen       string      `yaml:"listen" default:"127.0.0.1:8080" help:"Address and port of the server; port 0 picks a free port." example:"0.0.0.0:8080"`
+	BaseURL      string      `yaml:"base_url" help:"URL of this server as browsers know it, if a proxy in front has the certificate or another name: forms of its pages are accepted, and cookies are for TLS if it begins with https." example:"https://symbols.example.com"`
 	Public       bool        `yaml:"public" default:"false" help:"Permit an address that other machines can reach although everything can be read without credentials. Not needed if auth restricts reading." example:"true"`
 	Hosts        []string    `yaml:"hosts" help:"Host names of this server; requests for other names get 404. On loopback addresses localhost needs no entry." example:"[symbols.example.com]"`
 	Origins      []string    `yaml:"origins" help:"Origins of web pages whose scripts may read symbol files in a browser; * allows all. Empty: none." example:"['https://profiler.firefox.com']"`
@@ -226,7 +227,7 @@ type ACME struct {
 
 // Auth configures who may read and write which products.
 type Auth struct {
-	Demand       bool                `yaml:"demand" default:"false" help:"Require credentials from all clients. Implied if admit, grants, users_file, certificates or negotiate.keytab are set and anonymous is not." example:"true"`
+	Demand       bool                `yaml:"demand" default:"false" help:"Require credentials from all clients. Implied if admit, grants, users_file, certificates, negotiate.keytab or sign_in.issuer are set and anonymous is not." example:"true"`
 	Anonymous    []string            `yaml:"anonymous" help:"Products that can be read without credentials; \"*\" means all, \"\" files without a product. Default without any other key of auth: all." example:"[public]"`
 	Admit        []string            `yaml:"admit" help:"Patterns of principals that are admitted in addition to those named in grants. Empty, without grants: every authenticated principal." example:"['*@CORP.EXAMPLE']"`
 	Groups       map[string][]string `yaml:"groups" help:"Lists of patterns by name, for group:NAME in admit and grants." example:"{tools: ['alice@CORP.EXAMPLE', 'basic:bob']}"`
@@ -236,12 +237,13 @@ type Auth struct {
 	Negotiate    Negotiate           `yaml:"negotiate" help:"Kerberos, the single sign-on of Windows clients."`
 	Certificates []Certificate       `yaml:"certificates" help:"Rules that map client certificates to principal names; the first match counts. In patterns * matches any text without @."`
 	OIDC         []OIDC              `yaml:"oidc" help:"Rules for CI jobs: a job exchanges its id token (OpenID Connect) for a token of this server that is valid for an hour. The first rule that matches counts."`
+	SignIn       SignIn              `yaml:"sign_in" help:"OpenID provider at which people sign in to the pages with their browsers. Passwords, tokens and Kerberos tickets need no key of this section."`
 	Audit        Audit               `yaml:"audit" help:"Log of every download that needed credentials."`
 }
 
 // Grant gives rights to principals.
 type Grant struct {
-	Who   []string `yaml:"who" help:"Patterns of principal names, in which * matches any text without @; * alone is every authenticated principal. A prefix kerberos:, basic: or cert: restricts the method. group:NAME is a group of this file, sid:S-1-... a Windows group." example:"['group:tools']"`
+	Who   []string `yaml:"who" help:"Patterns of principal names, in which * matches any text without @; * alone is every authenticated principal. A prefix kerberos:, basic: or cert: restricts the method. oidc:NAME matches people who signed in at the provider of auth.sign_in, whom no other pattern but * matches. group:NAME is a group of this file, sid:S-1-... a Windows group, oidc-group:NAME a group of that provider." example:"['group:tools']"`
 	Read  []string `yaml:"read" help:"Products; \"*\" means all, \"\" files without a product." example:"[app, driver]"`
 	Write []string `yaml:"write" help:"Products to which files may be added, in the same syntax. Workers need \"*\"." example:"[app]"`
 	Admin bool     `yaml:"admin" default:"false" help:"All rights." example:"true"`
@@ -275,6 +277,16 @@ type OIDC struct {
 	Product  string            `yaml:"product" help:"Product of uploads that name none; {CLAIM} as in name." example:"Game"`
 	Branch   string            `yaml:"branch" help:"Branch of all uploads; {CLAIM} as in name. Empty: that of the upload." example:"{ref}"`
 	Class    string            `yaml:"class" help:"Class of all uploads, by which retention rules choose; {CLAIM} as in name. Empty: that of the upload." example:"nightly"`
+}
+
+// SignIn configures the OpenID provider at which people sign in.
+type SignIn struct {
+	Issuer           string   `yaml:"issuer" help:"URL of the provider, below which its metadata are (/.well-known/openid-configuration). Empty: none. The redirect URI to register there is base_url with /-/login/oidc/callback." example:"https://login.example.com/realms/corp"`
+	ClientID         string   `yaml:"client_id" help:"Id that the provider gave this server." example:"symdepot"`
+	ClientSecretFile string   `yaml:"client_secret_file" help:"A file that holds the secret that the provider gave this server, or the variable SYMDEPOT_AUTH_SIGN_IN_CLIENT_SECRET; public clients have none." example:"/run/secrets/oidc"`
+	Scopes           []string `yaml:"scopes" help:"Scopes to ask for besides openid. Empty: profile and email." example:"[email, groups]"`
+	NameClaim        string   `yaml:"name_claim" default:"email" help:"Claim of the id token that is the principal name, for oidc:NAME in patterns. email counts only if the provider has verified it." example:"preferred_username"`
+	GroupsClaim      string   `yaml:"groups_claim" help:"Claim of the id token with the groups, for oidc-group:NAME in patterns. Empty: none." example:"groups"`
 }
 
 // Audit configures the audit log.

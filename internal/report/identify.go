@@ -134,7 +134,7 @@ func WriteMissing(w io.Writer, modules []want.Module) error {
 	for i := range modules {
 		m := &modules[i]
 		for _, f := range m.Missing() {
-			_ = c.Write([]string{cell(f.Name), cell(f.ID), f.Part, cell(m.Name), string(m.Verdict)})
+			_ = c.Write([]string{Cell(f.Name), Cell(f.ID), f.Part, Cell(m.Name), string(m.Verdict)})
 		}
 	}
 	c.Flush()

@@ -15,8 +15,8 @@ import (
 // it begins with =, +, - or @, gets a leading apostrophe.
 type MissingCSV struct{ w *csv.Writer }
 
-// cell is a text that a spreadsheet shows and does not compute: clients choose it.
-func cell(text string) string {
+// Cell is a text that a spreadsheet shows and does not compute: clients choose it.
+func Cell(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
 		return "'" + text
 	}
@@ -31,7 +31,7 @@ func NewMissingCSV(w io.Writer) (*MissingCSV, error) {
 
 // Write writes one file.
 func (m *MissingCSV) Write(f depot.Wanted) error {
-	return m.w.Write([]string{strconv.FormatInt(f.Count, 10), cell(f.Name), cell(f.ID), cell(f.Client), f.First.UTC().Format(time.RFC3339), f.Last.UTC().Format(time.RFC3339)})
+	return m.w.Write([]string{strconv.FormatInt(f.Count, 10), Cell(f.Name), Cell(f.ID), Cell(f.Client), f.First.UTC().Format(time.RFC3339), f.Last.UTC().Format(time.RFC3339)})
 }
 
 // Flush writes the buffered rows.

@@ -103,7 +103,11 @@ func (s *access) authenticate(x *exchange, r *http.Request, p *place) *auth.Chal
 	if s.cfg.Gate == nil {
 		return nil
 	}
-	id, rights, challenge := s.cfg.Gate.Authenticate(s.withoutProxies(r), p.token)
+	signIn := ""
+	if p.signIn || p.root && p.name == "" {
+		signIn = s.transport(r).SignIn(r)
+	}
+	id, rights, challenge := s.cfg.Gate.AuthenticateBrowser(s.withoutProxies(r), p.token, signIn)
 	if challenge != nil {
 		return challenge
 	}

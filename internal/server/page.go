@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"html/template"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -48,9 +47,7 @@ const (
 func (s *ownPaths) page(x *exchange, r *http.Request, p *place, url, below string) {
 	x.request = web.NewRequestID()
 	q := (&webAPI{s.access}).request(x, r, p)
-	if !slices.ContainsFunc(s.cfg.Prefixes, func(prefix string) bool { return strings.EqualFold("/"+prefix, q.Base) }) {
-		q.Base = "" // the pages are below configured prefixes only
-	}
+	q.Base = s.pageBase(p)
 	x.err = s.cfg.API.Pages.Home(x, q, web.Home{URL: url, Note: s.note(x, r), Restricted: s.restricted && x.caller.token == "", Below: below})
 }
 

@@ -38,6 +38,9 @@ type endpoint struct {
 	// judgesSites: the handler judges requests for pages of other sites itself.
 	judgesSites bool
 	posts       bool // the method is POST
+	// signIn: the cookie of a browser that is signed in counts; root: it counts at the
+	// root.
+	signIn, root bool
 	handler
 }
 
@@ -62,10 +65,10 @@ func newRoutes(a *access, sc *symCaches) *routes {
 		tokens:       a.cfg.Gate != nil, prefixes: a.cfg.Prefixes,
 		uploads:  a.cfg.Uploads != nil,
 		job:      &endpoint{body: true, handler: &jobAPI{a}},
-		api:      &endpoint{body: true, judgesSites: true, handler: &webAPI{a}},
-		pages:    &endpoint{body: true, judgesSites: true, links: true, handler: &webPages{webAPI{a}}},
+		api:      &endpoint{body: true, judgesSites: true, signIn: true, handler: &webAPI{a}},
+		pages:    &endpoint{body: true, judgesSites: true, links: true, signIn: true, handler: &webPages{webAPI{a}}},
 		upload:   &endpoint{body: true, handler: &uploads{a}},
-		own:      &endpoint{methods: readMethods, options: true, links: true, handler: &ownPaths{a, &metadataSearch{a}}},
+		own:      &endpoint{methods: readMethods, options: true, links: true, root: true, handler: &ownPaths{a, &metadataSearch{a}}},
 		symbol:   &endpoint{methods: readMethods, options: true, origins: true, handler: &symbols{a, sy.making}},
 		symCache: &endpoint{methods: "GET, HEAD", options: true, origins: true, handler: sc},
 		none:     &endpoint{methods: readMethods, options: true, origins: true, handler: &unknownPath{a}},

@@ -77,6 +77,8 @@ func (a apiTokens) SignIns(context.Context) (list []auth.TokenRow, err error) {
 	return list, nil
 }
 
+func (a apiTokens) EndSignIn(ctx context.Context, id string) error { return a.Gate.EndSignIn(ctx, id) }
+
 func (a apiTokens) Revoke(_ context.Context, id string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

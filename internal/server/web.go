@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/web"
+	"github.com/symdepot/symdepot/internal/wire"
 )
 
 // protocolAPI is the JSON API, as metrics and the access log call it.
@@ -77,7 +82,95 @@ func (s *webPages) admit(x *exchange, r *http.Request, p *place) bool {
 		s.note(x, s.cfg.API.Pages.Refuse(x, s.request(x, r, p), &web.Problem{Word: "forbidden", Detail: err.Error()}))
 		return false
 	}
-	return web.IsAsset(p.own) || s.access.admit(x, r, p)
+	switch login := web.IsSignIn(p.own); {
+	case web.IsAsset(p.own):
+		return true
+	case p.token != "" && (!login || r.Method != http.MethodPost || len(p.own) != 2):
+		// Pages show their address, and so the token: there is only the button of the root
+		// page.
+		if s.access.admit(x, r, p) {
+			s.missing(x, r, p, missError{notFoundText})
+		}
+		return false
+	case login:
+		return s.admitLogin(x, r, p)
+	}
+	return s.admitBrowser(x, r, p)
+}
+
+// admitLogin admits everybody to the pages for signing in and out, which judge
+// credentials themselves. A token in the path must be valid.
+func (s *webAPI) admitLogin(x *exchange, r *http.Request, p *place) bool {
+	if p.token != "" {
+		return s.access.admit(x, r, p)
+	}
+	// A sign-in that has ended can be signed out from, too.
+	anonymous := *r
+	anonymous.Header = r.Header.Clone()
+	for _, h := range []string{"Authorization", wire.Token, "Auth-Token"} {
+		anonymous.Header.Del(h)
+	}
+	_ = s.authenticate(x, &anonymous, p)
+	return true
+}
+
+// admitBrowser authorizes a request of a browser for a page. One without credentials is
+// led to the page for signing in, instead of being asked by a box of the browser.
+func (s *webAPI) admitBrowser(x *exchange, r *http.Request, p *place) bool {
+	if !wantsHTML(r) || s.cfg.API == nil || !s.cfg.API.Pages.SignsIn() {
+		return s.access.admit(x, r, p)
+	}
+	c := s.authenticate(x, r, p)
+	if c == nil {
+		return true
+	}
+	x.caller.why = c.Reason
+	problem := &web.Problem{Word: "not-found"}
+	switch c.Status {
+	case http.StatusNotFound:
+		s.missing(x, r, p, missError{notFoundText})
+		return false
+	case http.StatusUnauthorized:
+		problem = &web.Problem{Word: "credentials", Detail: c.Text}
+	case http.StatusForbidden:
+		problem = &web.Problem{Word: "forbidden", Detail: c.Text}
+	case http.StatusServiceUnavailable:
+		problem = &web.Problem{Word: "busy", Detail: c.Text}
+	}
+	q := s.request(x, r, p)
+	q.Base = s.pageBase(p)
+	s.note(x, s.cfg.API.Pages.Refuse(x, q, problem))
+	return false
+}
+
+// pageBase returns the prefix in front of the pages: only a configured one has some.
+func (s *service) pageBase(p *place) string {
+	if slices.ContainsFunc(s.cfg.Prefixes, func(prefix string) bool { return strings.EqualFold("/"+prefix, p.base) }) {
+		return p.base
+	}
+	return ""
+}
+
+// transport says how the client of a request reaches this server: over TLS, also where a
+// proxy has the certificate, or from the same machine.
+func (s *service) transport(r *http.Request) web.Transport {
+	public := s.cfg.API != nil && s.cfg.API.Public(r.Host, len(r.Header["X-Forwarded-For"])+len(r.Header["Forwarded"]) > 0)
+	if public || strings.HasPrefix(baseURL(r), "https:") {
+		return web.Secure
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	local := strings.EqualFold(host, "localhost") || hasSuffixFold(host, ".localhost")
+	if a, err := netip.ParseAddr(host); err == nil {
+		local = a.Unmap().IsLoopback()
+	}
+	if peer := s.clientOf(r); local && peer.IsValid() && peer.IsLoopback() && len(r.Header["X-Forwarded-For"])+len(r.Header["Forwarded"]) == 0 {
+		return web.Loopback
+	}
+	return web.Insecure
 }
 
 // serve answers a request.
@@ -91,6 +184,7 @@ func (s *webPages) serve(x *exchange, r *http.Request, p *place) {
 
 // note records why an answer was cut short.
 func (s *webAPI) note(x *exchange, err error) {
+	x.abort = errors.Is(err, web.ErrCut)
 	if x.err = err; x.status == 0 && errors.Is(err, context.Canceled) {
 		x.status = statusGone
 	}
@@ -107,6 +201,7 @@ func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 		Identity: x.caller.id, Rights: rights,
 	}}
 	q.Stopping = s.waits
+	q.Transport, q.Remote, q.PathToken = s.transport(r), s.withoutProxies(r).RemoteAddr, x.caller.token
 	q.Base, q.BaseURL, q.Open, q.Holdings = p.base, baseURL(r), !s.restricted, s.metrics.holdings.stats
 	if s.cfg.Gate != nil {
 		q.Challenges = s.cfg.Gate.NewChallenge().Header

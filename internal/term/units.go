@@ -1,6 +1,7 @@
 package term
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -107,3 +108,24 @@ func (d Duration) String() string {
 
 // MarshalText is the inverse of UnmarshalText.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// MomentSyntax describes the syntax of a point in time, for error messages.
+const MomentSyntax = "a time is expected, such as 24h, 7d, 2026-11-21 or 2026-11-21T08:00:00Z"
+
+// ParseMoment reads a point in time, or how long before now one was. A time without a
+// zone is one of now's. Empty is the zero time.
+func ParseMoment(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	var d Duration
+	if d.UnmarshalText([]byte(text)) == nil {
+		return now.Add(-time.Duration(d)), nil
+	}
+	for _, form := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
+		if t, err := time.ParseInLocation(form, text, now.Location()); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, errors.New(MomentSyntax)
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -55,6 +56,12 @@ type Request struct {
 	BaseURL string
 	// Stopping ends when the server stops; nil: it does not.
 	Stopping context.Context
+	// Transport says whether the request can carry the cookie of a sign-in.
+	Transport Transport
+	// Remote is the address of the client, behind known proxies.
+	Remote string
+	// PathToken is the token in the path, or ""; it must not be shown.
+	PathToken string
 	// Open: everything can be read without credentials.
 	Open bool
 	// Holdings returns the totals of the depot, if they are known.
@@ -91,7 +98,7 @@ type Config struct {
 	Files Files
 	// Tracing explains requests; the zero value explains none.
 	Tracing Tracing
-	// Audit records purges; nil: nothing is recorded.
+	// Audit records purges, and is read by administrators; nil: nothing is recorded.
 	Audit *auth.Audit
 	// Catalog lists what the depot holds; nil: there are no pages.
 	Catalog Catalog
@@ -104,8 +111,11 @@ type Config struct {
 	Makes bool
 	// Version is that of the program.
 	Version string
-	// SignIn says that people can sign in at /-/login.
-	SignIn bool
+	// SignIns let browsers sign in at /-/login; nil: they cannot.
+	SignIns SignIns
+	// BaseURL is the URL of the server as browsers know it; empty: unknown. Its pages are
+	// the server's own.
+	BaseURL string
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	// Log receives failures; nil discards them.
@@ -126,6 +136,7 @@ type API struct {
 	// arriving and examining are semaphores: files that arrive, and files that are read, at
 	// the same time.
 	arriving, examining chan struct{}
+	audits              chan struct{} // a semaphore: parts of the audit log that are read at the same time
 	origin              *http.CrossOriginProtection
 }
 
@@ -139,10 +150,24 @@ func New(cfg Config) *API {
 	}
 	a := &API{
 		cfg: cfg, unpack: make(chan struct{}, maxUnpacking), compute: make(chan struct{}, maxComputing),
-		arriving: make(chan struct{}, maxArriving), examining: make(chan struct{}, maxExamining), origin: http.NewCrossOriginProtection(),
+		arriving: make(chan struct{}, maxArriving), examining: make(chan struct{}, maxExamining), audits: make(chan struct{}, maxAudits), origin: http.NewCrossOriginProtection(),
 	}
 	a.Pages = &Pages{api: a, gate: make(chan struct{}, maxPages)}
+	if o := origin(cfg.BaseURL); o != "" {
+		if err := a.origin.AddTrustedOrigin(o); err != nil {
+			cfg.Log.Error("the base URL has no origin", "error", err) // a checked one has
+		}
+	}
 	return a
+}
+
+// origin returns the origin (RFC 6454) of a URL; empty if it has none.
+func origin(base string) string {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return strings.ToLower(u.Scheme + "://" + u.Host)
 }
 
 // route is one method of one address.
@@ -200,15 +225,19 @@ func (a *API) Serve(w http.ResponseWriter, r *Request) error {
 	body := &endReader{from: r.Body}
 	r.Body, r.body = body, body
 	err := a.serve(w, r)
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, ErrCut) {
+		return err
 	}
 	return a.Refuse(w, r, err)
 }
 
+// ErrCut means that an answer ended before its end: the connection must be broken, so
+// that the part is not taken for the whole.
+var ErrCut = errors.New("the answer was cut short")
+
 func (a *API) serve(w http.ResponseWriter, r *Request) error {
-	if err := a.origin.Check(r.Request); err != nil {
-		return &Problem{Word: "forbidden", Detail: "this server does not accept requests of web pages of other sites"}
+	if err := a.CheckOrigin(r.Request); err != nil {
+		return err
 	}
 	rt, args, allow := find(r.Method, r.Segments[2:])
 	switch {
@@ -219,6 +248,16 @@ func (a *API) serve(w http.ResponseWriter, r *Request) error {
 		return &Problem{Word: "method", Allow: strings.Join(allow, ", ")}
 	}
 	return rt.answer(a, w, r, args)
+}
+
+// CheckOrigin returns a problem if a browser sends the request for a page of another
+// site and it could change something. Whatever the credentials are, a browser sends
+// them unasked.
+func (a *API) CheckOrigin(r *http.Request) error {
+	if err := a.origin.Check(r); err != nil {
+		return &Problem{Word: "forbidden", Detail: "this server does not accept requests of web pages of other sites; behind a proxy, base_url of its configuration says where its own pages are"}
+	}
+	return nil
 }
 
 // maxDrained is how much of the body of a refused request is read: clients such

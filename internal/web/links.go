@@ -4,6 +4,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/symdepot/symdepot/internal/auth"
 )
 
 // link builds the address of a page. Names that people gave stand in the query, never in
@@ -80,10 +82,10 @@ func (f *frame) Here(pairs ...string) string {
 }
 
 // local returns an address of this server that a client gave, or home: what a sign-in
-// or a form leads back to.
+// or a form leads back to. It contains no token.
 func local(next, home string) string {
 	u, err := url.Parse(next)
-	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\t\r\n") {
+	if err != nil || auth.Redact(next) != next || u.IsAbs() || u.Host != "" || u.User != nil || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\t\r\n") {
 		return home
 	}
 	return next

@@ -68,6 +68,7 @@ func init() {
 		retentionPages,
 		identifyPages,
 		otherPages,
+		signInPages,
 	)
 }
 
@@ -115,8 +116,8 @@ func (p *Pages) serve(w http.ResponseWriter, r *Request) error {
 	if !p.Exist() {
 		return &Problem{Word: "not-found"}
 	}
-	if err := p.api.origin.Check(r.Request); err != nil {
-		return &Problem{Word: "forbidden", Detail: "this server does not accept forms of pages of other sites"}
+	if err := p.api.CheckOrigin(r.Request); err != nil {
+		return err
 	}
 	if len(r.Segments) == 1 {
 		return seeOther(w, r, r.Base+"/")
@@ -212,6 +213,9 @@ type frame struct {
 	Search      string // the text in the search box
 	Who         string // the name of the client; "" is anonymous
 	SignIn      string // the address of the sign-in page, or ""
+	SignedIn    bool   // the client has the cookie of a sign-in
+	Known       bool   // the client may have tokens
+	TokenSignIn bool   // browsers can sign in with the token in the address
 	Version     string
 	Theme       string // "light", "dark", or "" as the system has it
 	Dense       bool   // rows of 32 instead of 44 pixels
@@ -234,9 +238,11 @@ type navItem struct {
 func (p *Pages) frame(r *Request, title string, data any) *frame {
 	f := &frame{Base: r.Base, Title: plainName(title), Who: r.Name, Version: p.api.cfg.Version, Dense: true, D: data, path: r.URL.EscapedPath(), query: r.URL.Query()}
 	f.Theme, f.Dense = prefsOf(r)
-	if r.Anonymous && len(r.Challenges) > 0 && p.api.cfg.SignIn {
+	if r.Anonymous && len(r.Challenges) > 0 && p.api.cfg.SignIns != nil {
 		f.SignIn = link(r.Base, "login", nil, values("next", r.URL.RequestURI()))
 	}
+	f.TokenSignIn = r.PathToken != "" && p.api.cfg.SignIns != nil && r.Transport != Insecure
+	f.SignedIn, f.Known = r.Identity.SignIn != "", accounts{p.api}.known(r) == nil
 	for i := range pageRoutes {
 		if rt := &pageRoutes[i]; rt.nav != "" && r.mayOpen(rt.need) == nil {
 			f.Nav = append(f.Nav, navItem{rt.nav, link(r.Base, rt.path[0], rt.path[1:], nil), len(r.Segments) > 1 && r.Segments[1] == rt.path[0]})
@@ -353,7 +359,7 @@ func (p *Pages) Refuse(w http.ResponseWriter, r *Request, err error) error {
 		v.Whose = "The request cannot be carried out as it is."
 	}
 	status := kind.status
-	if status == http.StatusUnauthorized && p.api.cfg.SignIn {
+	if status == http.StatusUnauthorized && p.api.cfg.SignIns != nil {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
 			return errors.Join(logged, seeOther(w, r, link(r.Base, "login", nil, values("next", r.URL.RequestURI()))))
 		}

@@ -17,6 +17,7 @@ var pageFuncs = template.FuncMap{
 	"day": func(t time.Time) string { return t.UTC().Format(time.DateOnly) }, "join": strings.Join,
 	"count64": func(n int, noun string) string { return term.Count(int64(n), noun) },
 	"ago":     agoText, "num": number, "list": func(values ...string) []string { return values }, "dict": dict,
+	"isAll": func(products []string) bool { return products == nil },
 }
 
 // dict pairs names and values, for templates with several arguments.

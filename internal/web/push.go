@@ -42,11 +42,15 @@ const (
 
 // routes are the addresses of the API.
 var routes = []route{
-	on(http.MethodPost, "v1/token", (*API).exchangeToken),
-	on(http.MethodGet, "v1/tokens", (*API).listTokens),
-	on(http.MethodPost, "v1/tokens", (*API).makeToken),
-	on(http.MethodGet, "v1/tokens/*", (*API).showToken),
-	on(http.MethodDelete, "v1/tokens/*", (*API).revokeToken),
+	on(http.MethodPost, "v1/token", account(accounts.exchangeToken)),
+	on(http.MethodGet, "v1/tokens", account(accounts.listTokens)),
+	on(http.MethodPost, "v1/tokens", account(accounts.makeToken)),
+	on(http.MethodGet, "v1/tokens/*", account(accounts.showToken)),
+	on(http.MethodDelete, "v1/tokens/*", account(accounts.revokeToken)),
+	on(http.MethodGet, "v1/me", account(accounts.me)),
+	on(http.MethodGet, "v1/signins", account(accounts.listSignIns)),    //nolint:misspell // a word of addresses
+	on(http.MethodDelete, "v1/signins/*", account(accounts.endSignIn)), //nolint:misspell // as above
+	on(http.MethodGet, "v1/audit", account(accounts.audit)),
 	on(http.MethodGet, "v1/retention/rules", (*API).showRules),
 	on(http.MethodPut, "v1/retention/rules", (*API).setRules),
 	on(http.MethodGet, "v1/retention/runs", (*API).listRuns),

@@ -28,6 +28,20 @@ type Tokens interface {
 	PutToken(ctx context.Context, row auth.TokenRow) error
 	// Revoke revokes a token; an unknown one is fs.ErrNotExist.
 	Revoke(ctx context.Context, id string) error
+	// SignIns returns the sign-ins of browsers, oldest first.
+	SignIns(ctx context.Context) ([]auth.TokenRow, error)
+	// EndSignIn is Gate.EndSignIn of package auth.
+	EndSignIn(ctx context.Context, id string) error
+}
+
+// accounts answers requests about tokens, sign-ins and the audit log.
+type accounts struct{ api *API }
+
+// account makes a route's answer of a method of accounts.
+func account(answer func(accounts, http.ResponseWriter, *Request, []string) error) func(*API, http.ResponseWriter, *Request, []string) error {
+	return func(a *API, w http.ResponseWriter, r *Request, args []string) error {
+		return answer(accounts{a}, w, r, args)
+	}
 }
 
 const (
@@ -45,17 +59,17 @@ func Unauthenticated(method string, segs []string) bool {
 
 // exchangeToken answers POST token: the id token of a CI job, as a bearer token, is
 // exchanged for a token of this server.
-func (a *API) exchangeToken(w http.ResponseWriter, r *Request, _ []string) error {
-	if a.cfg.Tokens == nil {
+func (s accounts) exchangeToken(w http.ResponseWriter, r *Request, _ []string) error {
+	if s.api.cfg.Tokens == nil {
 		return &Problem{Word: "not-found"}
 	}
 	scheme, idToken, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, wire.Bearer) || strings.TrimSpace(idToken) == "" || len(r.Header.Values("Authorization")) != 1 {
 		return &Problem{Word: "credentials", Detail: "the id token of a CI job is expected as a bearer token. Jobs of pull requests from forks have none"}
 	}
-	secret, row, c := a.cfg.Tokens.Exchange(r.Context(), strings.TrimSpace(idToken))
+	secret, row, c := s.api.cfg.Tokens.Exchange(r.Context(), strings.TrimSpace(idToken))
 	if c != nil {
-		a.cfg.Log.Info("an id token was not exchanged", "request", r.ID, "reason", c.Reason)
+		s.api.cfg.Log.Info("an id token was not exchanged", "request", r.ID, "reason", c.Reason)
 		word := map[int]string{http.StatusNotFound: "not-found", http.StatusForbidden: "forbidden", http.StatusTooManyRequests: "rate", http.StatusServiceUnavailable: "busy"}[c.Status]
 		return &Problem{Word: cmp.Or(word, "credentials"), Detail: c.Text}
 	}
@@ -64,7 +78,7 @@ func (a *API) exchangeToken(w http.ResponseWriter, r *Request, _ []string) error
 }
 
 // tokenOf describes a token without its secret.
-func (a *API) tokenOf(row *auth.TokenRow) wire.TokenInfo {
+func (s accounts) tokenOf(row *auth.TokenRow) wire.TokenInfo {
 	t := wire.TokenInfo{
 		ID: row.ID, Name: row.Name, Scopes: row.Scopes, Products: row.Products, State: "valid", Created: row.Created.UTC(), CreatedBy: row.CreatedBy,
 		Expires: row.Expires.UTC(), LastUsed: row.LastUsed.UTC(), Revoked: row.Revoked.UTC(),
@@ -77,7 +91,7 @@ func (a *API) tokenOf(row *auth.TokenRow) wire.TokenInfo {
 	switch {
 	case !row.Revoked.IsZero():
 		t.State = "revoked"
-	case !row.Expires.IsZero() && !a.cfg.Now().Before(row.Expires):
+	case !row.Expires.IsZero() && !s.api.cfg.Now().Before(row.Expires):
 		t.State = "expired"
 	}
 	if u := row.UploadDefaults(); u != (auth.Uploads{}) {
@@ -90,41 +104,71 @@ func (a *API) tokenOf(row *auth.TokenRow) wire.TokenInfo {
 }
 
 // tokens returns the tokens that the client may see, oldest first.
-func (a *API) tokens(r *Request) ([]auth.TokenRow, error) {
-	if a.cfg.Tokens == nil {
-		return nil, &Problem{Word: "not-found"}
+func (s accounts) tokens(r *Request) ([]auth.TokenRow, error) {
+	if err := s.known(r); err != nil {
+		return nil, err
 	}
-	if r.Anonymous && !r.Rights.Admin {
-		if len(r.Challenges) == 0 {
-			return nil, &Problem{Word: "forbidden", Detail: "this server has no credentials configured"}
-		}
-		return nil, &Problem{Word: "credentials"}
+	list, err := s.api.cfg.Tokens.List(r.Context())
+	return managed(r, list), err
+}
+
+// known returns an error for clients that have no tokens, because they are nobody.
+func (s accounts) known(r *Request) error {
+	switch {
+	case s.api.cfg.Tokens == nil:
+		return &Problem{Word: "not-found"}
+	case !r.Anonymous || r.Rights.Admin:
+		return nil
+	case len(r.Challenges) == 0:
+		return &Problem{Word: "forbidden", Detail: "this server has no credentials configured"}
 	}
-	list, err := a.cfg.Tokens.List(r.Context())
-	return slices.DeleteFunc(list, func(row auth.TokenRow) bool { return !auth.MayManage(&r.Identity, &r.Rights, &row) }), err
+	return &Problem{Word: "credentials"}
+}
+
+// managed removes the rows that the client may not see, and sorts the others.
+func managed(r *Request, list []auth.TokenRow) []auth.TokenRow {
+	list = slices.DeleteFunc(list, func(row auth.TokenRow) bool { return !auth.MayManage(&r.Identity, &r.Rights, &row) })
+	slices.SortStableFunc(list, func(a, b auth.TokenRow) int { return strings.Compare(sortKey(&a), sortKey(&b)) })
+	return list
+}
+
+// pageOf returns the part of a list that a request asks for, and the cursor of the
+// next part. It sets the header field Link.
+func pageOf(w http.ResponseWriter, r *Request, name string, rows func() ([]auth.TokenRow, error)) (part []auth.TokenRow, next string, err error) {
+	q := r.URL.Query()
+	limit, after, err := readPage(q, name)
+	if err != nil {
+		return nil, "", err
+	}
+	list, err := rows()
+	if err != nil {
+		return nil, "", err
+	}
+	list = slices.DeleteFunc(list, func(row auth.TokenRow) bool { return sortKey(&row) <= after })
+	if len(list) <= limit {
+		return list, "", nil
+	}
+	next = cursor(name, q, sortKey(&list[limit-1]))
+	linkNext(w, r, q, limit, next)
+	return list[:limit], next, nil
+}
+
+// linkNext names the next part of a list in the header.
+func linkNext(w http.ResponseWriter, r *Request, q url.Values, limit int, next string) {
+	q.Set("limit", strconv.Itoa(limit))
+	q.Set("cursor", next)
+	w.Header().Set("Link", `<`+r.URL.EscapedPath()+`?`+q.Encode()+`>; rel="next"`)
 }
 
 // listTokens answers GET tokens: those that the client may manage, oldest first.
-func (a *API) listTokens(w http.ResponseWriter, r *Request, _ []string) error {
-	q := r.URL.Query()
-	limit, after, err := readPage(q, "tokens")
+func (s accounts) listTokens(w http.ResponseWriter, r *Request, _ []string) error {
+	list, next, err := pageOf(w, r, "tokens", func() ([]auth.TokenRow, error) { return s.tokens(r) })
 	if err != nil {
 		return err
 	}
-	list, err := a.tokens(r)
-	if err != nil {
-		return err
-	}
-	slices.SortStableFunc(list, func(a, b auth.TokenRow) int { return strings.Compare(sortKey(&a), sortKey(&b)) })
-	list = slices.DeleteFunc(list, func(row auth.TokenRow) bool { return sortKey(&row) <= after })
-	out := wire.TokenList{Items: []wire.TokenInfo{}}
-	for i := range list[:min(len(list), limit)] {
-		out.Items = append(out.Items, a.tokenOf(&list[i]))
-	}
-	if len(list) > limit {
-		out.Next = cursor("tokens", q, sortKey(&list[limit-1]))
-		link := url.Values{"limit": {strconv.Itoa(limit)}, "cursor": {out.Next}}
-		w.Header().Set("Link", `<`+r.URL.EscapedPath()+`?`+link.Encode()+`>; rel="next"`)
+	out := wire.TokenList{Items: []wire.TokenInfo{}, Next: next}
+	for i := range list {
+		out.Items = append(out.Items, s.tokenOf(&list[i]))
 	}
 	return writeJSON(w, http.StatusOK, out)
 }
@@ -172,17 +216,17 @@ func readPage(q url.Values, list string) (limit int, after string, err error) {
 }
 
 // showToken answers GET tokens/ID.
-func (a *API) showToken(w http.ResponseWriter, r *Request, args []string) error {
-	row, err := a.token(r, args[0])
+func (s accounts) showToken(w http.ResponseWriter, r *Request, args []string) error {
+	row, err := s.token(r, args[0])
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, a.tokenOf(&row))
+	return writeJSON(w, http.StatusOK, s.tokenOf(&row))
 }
 
 // token returns a token that the client may manage. Others are not found.
-func (a *API) token(r *Request, id string) (auth.TokenRow, error) {
-	list, err := a.tokens(r)
+func (s accounts) token(r *Request, id string) (auth.TokenRow, error) {
+	list, err := s.tokens(r)
 	if err != nil {
 		return auth.TokenRow{}, err
 	}
@@ -194,60 +238,87 @@ func (a *API) token(r *Request, id string) (auth.TokenRow, error) {
 }
 
 // makeToken answers POST tokens. The secret is part of this answer only.
-func (a *API) makeToken(w http.ResponseWriter, r *Request, _ []string) error {
-	if a.cfg.Tokens == nil {
-		return &Problem{Word: "not-found"}
-	}
-	if r.Anonymous && len(r.Challenges) > 0 {
-		return &Problem{Word: "credentials"}
+func (s accounts) makeToken(w http.ResponseWriter, r *Request, _ []string) error {
+	if err := s.makes(r); err != nil {
+		return err
 	}
 	var q wire.TokenSpec
 	if err := readJSON(r, maxTokenBody, &q); err != nil {
 		return err
 	}
-	now := a.cfg.Now()
-	spec := auth.TokenSpec{Name: q.Name, Scopes: q.Scopes, Products: q.Products}
-	if u := q.Uploads; u != nil {
-		spec.Uploads = auth.Uploads{Product: u.Product, Version: u.Version, Branch: u.Branch, Class: u.Class}
-		if u.URL != "" {
-			return &Problem{Word: "query", Detail: "the token is not valid", Fields: map[string]string{"uploads.url": "only the server sets it"}}
-		}
-	}
-	if !q.Expires.IsZero() {
-		if spec.Lifetime = q.Expires.Sub(now); spec.Lifetime <= 0 {
-			return &Problem{Word: "query", Detail: "the token is not valid", Fields: map[string]string{"expires": "is in the past"}}
-		}
-	}
-	secret, row, err := auth.MakeFor(&r.Identity, &r.Rights, spec, now)
-	if no, ok := errors.AsType[*auth.NotAllowedError](err); ok {
-		return &Problem{Word: "forbidden", Detail: no.Text}
-	}
+	secret, row, err := s.newToken(r, &q)
 	if err != nil {
-		return &Problem{Word: "query", Detail: err.Error()}
-	}
-	if err := a.cfg.Tokens.PutToken(r.Context(), row); err != nil {
 		return err
 	}
-	a.cfg.Log.Info("a token was made", "request", r.ID, "token_id", row.ID, "name", row.Name, "by", row.CreatedBy)
-	out := a.tokenOf(&row)
+	out := s.tokenOf(&row)
 	out.Token = secret
 	w.Header().Set("Location", strings.TrimSuffix(r.URL.EscapedPath(), "/")+"/"+row.ID)
 	return writeJSON(w, http.StatusCreated, out)
 }
 
-// revokeToken answers DELETE tokens/ID. Running servers notice within seconds.
-func (a *API) revokeToken(w http.ResponseWriter, r *Request, args []string) error {
-	row, err := a.token(r, args[0])
+// makes returns an error for clients that are asked for credentials before they make
+// tokens.
+func (s accounts) makes(r *Request) error {
+	switch {
+	case s.api.cfg.Tokens == nil:
+		return &Problem{Word: "not-found"}
+	case r.Anonymous && len(r.Challenges) > 0:
+		return &Problem{Word: "credentials"}
+	}
+	return nil
+}
+
+// newToken makes and stores a token with the rights of the client at most.
+func (s accounts) newToken(r *Request, q *wire.TokenSpec) (secret string, row auth.TokenRow, err error) {
+	now := s.api.cfg.Now()
+	spec := auth.TokenSpec{Name: q.Name, Scopes: q.Scopes, Products: q.Products}
+	if u := q.Uploads; u != nil {
+		spec.Uploads = auth.Uploads{Product: u.Product, Version: u.Version, Branch: u.Branch, Class: u.Class}
+		if u.URL != "" {
+			return "", row, &Problem{Word: "query", Detail: "the token is not valid", Fields: map[string]string{"uploads.url": "only the server sets it"}}
+		}
+	}
+	if !q.Expires.IsZero() {
+		if spec.Lifetime = q.Expires.Sub(now); spec.Lifetime <= 0 {
+			return "", row, &Problem{Word: "query", Detail: "the token is not valid", Fields: map[string]string{"expires": "is in the past"}}
+		}
+	}
+	secret, row, err = auth.MakeFor(&r.Identity, &r.Rights, spec, now)
+	if no, ok := errors.AsType[*auth.NotAllowedError](err); ok {
+		return "", row, &Problem{Word: "forbidden", Detail: no.Text}
+	}
+	if err != nil {
+		return "", row, &Problem{Word: "query", Detail: err.Error()}
+	}
+	if err := s.api.cfg.Tokens.PutToken(r.Context(), row); err != nil {
+		return "", row, err
+	}
+	s.api.cfg.Log.Info("a token was made", "request", r.ID, "token_id", row.ID, "name", row.Name, "by", row.CreatedBy)
+	return secret, row, nil
+}
+
+// revokeToken answers DELETE tokens/ID.
+func (s accounts) revokeToken(w http.ResponseWriter, r *Request, args []string) error {
+	if err := s.revoke(r, args[0]); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// revoke revokes a token that the client may manage. Running servers notice within
+// seconds.
+func (s accounts) revoke(r *Request, id string) error {
+	row, err := s.token(r, id)
 	if err != nil {
 		return err
 	}
-	switch err := a.cfg.Tokens.Revoke(r.Context(), row.ID); {
+	switch err := s.api.cfg.Tokens.Revoke(r.Context(), row.ID); {
 	case errors.Is(err, fs.ErrNotExist):
 		return &Problem{Word: "not-found", Detail: "there is no such token"}
 	case err != nil:
 		return err
 	}
-	a.cfg.Log.Info("a token was revoked", "request", r.ID, "token_id", row.ID, "by", r.Identity.Maker())
-	w.WriteHeader(http.StatusNoContent)
+	s.api.cfg.Log.Info("a token was revoked", "request", r.ID, "token_id", row.ID, "by", r.Identity.Maker())
 	return nil
 }

@@ -103,7 +103,7 @@ func (a traces) viewer(r *Request, as string) (v viewer, err error) {
 	case as == "anonymous":
 		rights, _ = a.api.cfg.Tracing.Gate.Open()
 	case isToken && a.api.cfg.Tokens != nil && a.api.cfg.Tracing.Gate != nil:
-		row, err := a.api.token(r, id)
+		row, err := accounts(a).token(r, id)
 		if err != nil {
 			return v, err
 		}

@@ -200,7 +200,7 @@ func (p *Pages) showTx(w *reply, r *Request, args []string) error {
 var notices = map[string]string{
 	"promoted": "The transaction was promoted.", "held": "The transaction is held.", "released": "The hold was released.", "restored": "The transaction was restored.",
 	"removed": "The transaction was removed.", "purged": "The transaction was purged.", "commented": "The comment was changed.", "revoked": "It was revoked.",
-	"applied": "The plan was applied.", "cancelled": "The job was cancelled.", "retried": "The job is tried again.", "forgotten": "The remembered misses were forgotten.", "probed": "The source was asked.",
+	"applied": "The plan was applied.", "cancelled": "The job was cancelled.", "retried": "The job is tried again.", "forgotten": "The remembered misses were forgotten.", "ended": "The sign-in was ended.", "probed": "The source was asked.",
 }
 
 // classes lists the classes of the retention policy.
