@@ -83,8 +83,37 @@ func (m *Missing) store(ctx context.Context) error {
 	return m.db.Wanted.Count(ctx, rows)
 }
 
+// Page returns a part of the list of List, of at most f.Limit files (0: 100). after is
+// the text that the page before it has returned, "" for the first page; another text is
+// fs.ErrInvalid. next is "" if there are no more.
+func (m *Missing) Page(ctx context.Context, f WantedFilter, after string) (list []Wanted, next string, err error) {
+	name := "missing count"
+	if f.Latest {
+		name = "missing last"
+	}
+	var k pageKey
+	if err := k.parse(after, name); err != nil {
+		return nil, "", err
+	}
+	if after != "" {
+		f.After = &index.WantedKey{Number: k.Number, No: k.ID}
+	}
+	limit := pageLimit(f.Limit)
+	f.Limit = limit + 1
+	err = m.List(ctx, f, func(w Wanted) error {
+		list = append(list, w)
+		return nil
+	})
+	if len(list) > limit {
+		list = list[:limit]
+		last := list[limit-1].Key(f.Latest)
+		next = pageKey{Number: last.Number, ID: last.No}.text(name)
+	}
+	return list, next, err
+}
+
 // List calls each for the files that clients requested and did not get, the most
-// requested first. Files that the depot has by now are omitted.
+// requested first, or the latest first. Files that the depot has by now are omitted.
 func (m *Missing) List(ctx context.Context, f WantedFilter, each func(Wanted) error) error {
 	limit := f.Limit
 	f.Limit = 0

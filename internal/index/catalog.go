@@ -56,7 +56,7 @@ type listLimits struct {
 	// step is how many objects a page looks at that its filters may reject. So a page
 	// with fewer rows than its limit may have a successor.
 	step int
-	// few is how many objects are read to be sorted, if a search selects them.
+	// few is how many objects are sorted, if a search or a product selects them.
 	few int
 	// names is the number of names above which a pattern that begins with a wildcard
 	// needs three characters in a row.
@@ -72,7 +72,7 @@ const (
 	manyNames     = 300_000
 )
 
-var usualLimits = listLimits{step: 20_000, few: 10_000, names: manyNames}
+var usualLimits = listLimits{step: 10_000, few: 20_000, names: manyNames}
 
 // ErrShortPattern means that a pattern would be compared with too many names.
 var ErrShortPattern = fmt.Errorf("the depot has more than %d names: a pattern that begins with * or ? needs three other characters in a row", manyNames)
@@ -230,14 +230,19 @@ func (w *objectWalk) page(ctx context.Context) (rows []ObjectKey, next *ObjectKe
 		}
 	}
 	exact := w.name != "" && !isPattern(w.name)
-	if sources := w.candidates(byID); len(sources) > 0 && (byID || w.within != nil || f.Sort == BySize || f.Sort == ByAdded && !exact) {
-		rows, all, err := w.few(ctx, sources)
-		if err != nil {
+	sources := w.candidates(byID)
+	switch {
+	case byID:
+		if rows, err = w.few(ctx, sources); err != nil {
 			return nil, nil, err
 		}
-		if all || byID {
-			rows, next := w.cut(rows)
-			return rows, next, nil
+		rows, next = w.cut(rows)
+		return rows, next, nil
+	case len(sources) > 0 && (w.within != nil || f.Sort == BySize || f.Sort == ByAdded && isPattern(w.name)):
+		if few, err := w.isFew(ctx, sources[0]); err != nil {
+			return nil, nil, err
+		} else if few {
+			return w.sorted(ctx, sources[0])
 		}
 	}
 	switch {
@@ -358,31 +363,65 @@ func marks(query string, before int) string {
 	return query
 }
 
-// few returns the rows of sources, each once, if the sources have at most w.db.limits.few;
-// else it reports that it has not read all.
-func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKey, all bool, err error) {
+// few returns the rows of sources, each once, at most about as many as are sorted.
+func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKey, err error) {
 	have := make(map[int64]bool)
-	n := 0
 	for _, s := range sources {
-		query := "SELECT o.id, o.name_fold, c.size, " + w.cond + marks(" FROM (SELECT o.id AS id FROM "+s.from+" WHERE "+s.cond+" LIMIT "+strconv.Itoa(w.db.limits.few+1-n)+
-			") x CROSS JOIN object o CROSS JOIN content c WHERE o.id = x.id AND c.id = o.content_id", len(w.args))
-		if err := w.db.scans.each(ctx, false, query, slices.Concat(w.args, s.args), func(scan func(...any) error) (bool, error) {
-			var k ObjectKey
-			var fits bool
-			err := scan(&k.ID, &k.Name, &k.Size, &fits)
-			if n++; fits && !have[k.ID] {
+		list, err := w.rows(ctx, s, "o.id DESC", w.db.limits.few)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range list {
+			if !have[k.ID] {
 				have[k.ID] = true
 				rows = append(rows, k)
 			}
-			return true, err
-		}); err != nil {
-			return nil, false, err
-		}
-		if n > w.db.limits.few {
-			return rows, false, nil
 		}
 	}
-	return rows, true, nil
+	return rows, nil
+}
+
+// isFew reports whether a source has few objects, before the filters.
+func (w *objectWalk) isFew(ctx context.Context, s source) (few bool, err error) {
+	few = true
+	query := marks("SELECT o.id FROM "+s.from+" WHERE "+s.cond+" LIMIT 1 OFFSET %s", 0)
+	err = w.db.scans.each(ctx, false, query, append(slices.Clone(s.args), w.db.limits.few), func(func(...any) error) (bool, error) {
+		few = false
+		return false, nil
+	})
+	return few, err
+}
+
+// sorted reads a page of a source of few objects by sorting all of them.
+func (w *objectWalk) sorted(ctx context.Context, s source) ([]ObjectKey, *ObjectKey, error) {
+	s = source{"object o", "o.id IN (SELECT o.id FROM " + s.from + " WHERE " + s.cond + ")", s.args}
+	order := "o.id DESC"
+	after := w.f.After
+	some := after != ObjectKey{}
+	switch w.f.Sort {
+	case ByName:
+		order = "o.name_fold, o.id DESC"
+		if some && after.ID == 0 {
+			s.cond, s.args = s.cond+" AND o.name_fold > %s", append(s.args, after.Name)
+		} else if some {
+			s.cond, s.args = s.cond+" AND (o.name_fold > %s OR o.name_fold = %s AND o.id < %s)", append(s.args, after.Name, after.Name, after.ID)
+		}
+	case BySize:
+		order = "c.size DESC, o.id DESC"
+		if some {
+			s.cond, s.args = s.cond+" AND (c.size < %s OR c.size = %s AND o.id < %s)", append(s.args, after.Size, after.Size, after.ID)
+		}
+	default:
+		if some {
+			s.cond, s.args = s.cond+" AND o.id < %s", append(s.args, after.ID)
+		}
+	}
+	rows, err := w.rows(ctx, s, order, w.f.Limit+1)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, next := w.limit(rows, nil)
+	return rows, next, nil
 }
 
 // cut returns the page of rows that are all there are.
@@ -470,8 +509,12 @@ func (w *objectWalk) byName(ctx context.Context) (rows []ObjectKey, next *Object
 	var end *ObjectKey
 	if w.rejects() {
 		var last string
-		found, err := w.bound(ctx, "SELECT name_fold FROM object WHERE name_fold > $1 ORDER BY name_fold LIMIT 1 OFFSET $2", after.Name, &last)
-		if err != nil {
+		found := false
+		query := marks("SELECT k.name FROM "+names+" CROSS JOIN object o WHERE o.name_fold = k.name ORDER BY k.name LIMIT 1 OFFSET %s", 0)
+		if err := w.db.scans.each(ctx, false, query, append(slices.Clone(args), w.db.limits.step), func(scan func(...any) error) (bool, error) {
+			found = true
+			return false, scan(&last)
+		}); err != nil {
 			return nil, nil, err
 		}
 		if found {

@@ -24,6 +24,22 @@ type Wanted struct {
 	Count  int64     `json:"count"`
 	First  time.Time `json:"first"` // first request; not written by Count
 	Last   time.Time `json:"last"`
+
+	no int64
+}
+
+// WantedKey is the place of a row in a list.
+type WantedKey struct {
+	Number int64 // the count, or the time of the last request in milliseconds
+	No     int64 // tells rows with equal numbers apart
+}
+
+// Key returns the place of the row in a list by the last request, or by the count.
+func (w Wanted) Key(latest bool) WantedKey {
+	if latest {
+		return WantedKey{w.Last.UnixMilli(), w.no}
+	}
+	return WantedKey{w.Count, w.no}
 }
 
 // Count adds counts to the rows with the same name, id and client. It does not
@@ -86,17 +102,28 @@ type WantedFilter struct {
 	Client string    // kind of client
 	// Name is a folded file name; * matches any text, ? one character.
 	Name string
+	// Latest lists the latest requests first, not the most frequent ones.
+	Latest bool
+	// After is the place of the last row that the caller has; nil: none.
+	After *WantedKey
 }
 
-// List yields the unanswered requests, most frequent first. Rows that are
-// counted meanwhile may be yielded twice or not at all.
+// List yields the unanswered requests, most frequent first or latest first. Rows that
+// are counted meanwhile may be yielded twice or not at all.
 func (ws WantedKeys) List(ctx context.Context, f WantedFilter) iter.Seq2[Wanted, error] {
 	since := int64(math.MinInt64)
 	if !f.Since.IsZero() {
 		since = f.Since.UnixMilli()
 	}
 	return func(yield func(Wanted, error) bool) {
-		count, no, n := int64(math.MaxInt64), int64(math.MaxInt64), 0
+		at, n := WantedKey{math.MaxInt64, math.MaxInt64}, 0
+		if f.After != nil {
+			at = *f.After
+		}
+		key := "count"
+		if f.Latest {
+			key = "last"
+		}
 		pages(ctx, ws.db, func(w Wanted, err error) bool {
 			if err == nil && f.Name != "" && !glob.Match(f.Name, symfile.Fold(w.Name)) {
 				return true
@@ -105,12 +132,13 @@ func (ws WantedKeys) List(ctx context.Context, f WantedFilter) iter.Seq2[Wanted,
 			return yield(w, err) && n != f.Limit
 		}, func(scan func(...any) error) (w Wanted, err error) {
 			var first, last int64
-			err = scan(&count, &no, &w.Name, &w.ID, &w.Kind, &w.Client, &first, &last)
-			w.Count, w.First, w.Last = count, time.UnixMilli(first).UTC(), time.UnixMilli(last).UTC()
+			err = scan(&w.Count, &w.no, &w.Name, &w.ID, &w.Kind, &w.Client, &first, &last)
+			w.First, w.Last = time.UnixMilli(first).UTC(), time.UnixMilli(last).UTC()
+			at = w.Key(f.Latest)
 			return w, err
 		}, `SELECT count, no, name, id, kind, client, first, last FROM wanted
-			WHERE (count, no) < ($1, $2) AND last >= $3 AND ($4 = '' OR client = $4) ORDER BY count DESC, no DESC LIMIT $5`,
-			func() []any { return []any{count, no, since, f.Client, pageRows} })
+			WHERE (`+key+`, no) < ($1, $2) AND last >= $3 AND ($4 = '' OR client = $4) ORDER BY `+key+` DESC, no DESC LIMIT $5`,
+			func() []any { return []any{at.Number, at.No, since, f.Client, pageRows} })
 	}
 }
 

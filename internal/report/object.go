@@ -70,12 +70,7 @@ type Identified struct {
 
 // NewIdentified describes an object of the file at path.
 func NewIdentified(path string, o objfile.Object) Identified {
-	id := Identified{Path: path, Object: newObject(o.Object, o.Arch, o.Size, o.Features.Words()), Paths: map[string][]string{}}
-	for _, l := range layout.All() {
-		if ps := l.Paths(o.Object); len(ps) > 0 {
-			id.Paths[l.Name()] = ps
-		}
-	}
+	id := Identified{Path: path, Object: newObject(o.Object, o.Arch, o.Size, o.Features.Words()), Paths: NewPaths(o.Object)}
 	for _, w := range o.PDBs {
 		if ps := layout.SymStore.Paths(w); len(ps) > 0 {
 			id.Wants = append(id.Wants, ps[0])

@@ -24,11 +24,12 @@ type Catalog interface {
 	Objects(ctx context.Context, scope depot.Scope, q depot.ObjectQuery) (depot.ObjectPage, error)
 	Entry(ctx context.Context, scope depot.Scope, ref blob.Ref) (*depot.Entry, error)
 	Files(ctx context.Context, number int64, q depot.FileQuery) (depot.FilePage, error)
-	Products(ctx context.Context, scope depot.Scope, sort, after string, limit int) ([]depot.ProductFacts, string, error)
-	Versions(ctx context.Context, scope depot.Scope, product string, q depot.VersionQuery) ([]depot.VersionFacts, string, error)
+	Holders(ctx context.Context, scope depot.Scope, ref blob.Ref, after int64, limit int) (list []depot.Holder, more bool, err error)
+	Products(ctx context.Context, scope depot.Scope, sort, after string, limit int) (list []depot.ProductFacts, next string, err error)
+	Versions(ctx context.Context, scope depot.Scope, product string, q depot.VersionQuery) (list []depot.VersionFacts, next string, err error)
 	VersionFiles(ctx context.Context, scope depot.Scope, product, version string, q depot.FileQuery) (depot.FilePage, error)
-	WithoutPDB(ctx context.Context, scope depot.Scope, product, version string, limit int) ([]depot.TxFile, bool, error)
-	Compare(ctx context.Context, scope depot.Scope, product, here, there, after string, limit int) ([]depot.Difference, string, error)
+	WithoutPDB(ctx context.Context, scope depot.Scope, product, version string, limit int) (list []depot.TxFile, more bool, err error)
+	Compare(ctx context.Context, scope depot.Scope, product, here, there, after string, limit int) (list []depot.Difference, next string, err error)
 }
 
 var _ Catalog = (*depot.Catalog)(nil)

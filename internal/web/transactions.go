@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -68,8 +67,8 @@ func (a *API) listTransactions(w http.ResponseWriter, r *Request, _ []string) er
 	if err := only(r, "product", "version", "who", "since", "removed", "limit", "cursor"); err != nil {
 		return err
 	}
-	if r.Anonymous && len(r.Challenges) > 0 && !r.Rights.All && len(r.Rights.Products) == 0 {
-		return &Problem{Word: "credentials"}
+	if err := r.mayRead(); err != nil {
+		return err
 	}
 	q := r.URL.Query()
 	limit, after, err := readPage(q, "transactions")
@@ -98,23 +97,12 @@ func (a *API) listTransactions(w http.ResponseWriter, r *Request, _ []string) er
 	if err != nil {
 		return err
 	}
-	out := struct {
-		Items []report.Transaction `json:"items"`
-		Next  string               `json:"next,omitempty"`
-	}{Items: []report.Transaction{}}
-	for _, t := range list[:min(len(list), limit)] {
-		out.Items = append(out.Items, report.NewTransaction(t))
-	}
+	next := ""
 	if len(list) > limit {
-		out.Next = cursor("transactions", q, strconv.FormatInt(list[limit-1].Number, 10))
-		link := url.Values{}
-		for k, v := range q {
-			link[k] = v
-		}
-		link.Set("cursor", out.Next)
-		w.Header().Set("Link", `<`+r.URL.EscapedPath()+`?`+link.Encode()+`>; rel="next"`)
+		next = strconv.FormatInt(list[limit-1].Number, 10)
+		list = list[:limit]
 	}
-	return writeJSON(w, http.StatusOK, out)
+	return writeList(w, r, "transactions", each(list, report.NewTransaction), next)
 }
 
 // showTransaction answers GET transactions/N.
