@@ -21,6 +21,8 @@ type Ask struct {
 	Host string
 	// Token is set if the path had an access token, which is removed.
 	Token bool
+	// Secret is set if the text has a token or a password: it must not be shown.
+	Secret bool
 	// Segments are those of the decoded path.
 	Segments []string
 	// Read says how the text was understood.
@@ -89,20 +91,24 @@ func Parse(text string) (Ask, error) {
 	}
 	if rest, ok := cutScheme(text); ok {
 		host, path, _ := strings.Cut(rest, "/")
-		if _, after, ok := strings.Cut(host, "@"); ok {
-			host = after // a password may stand in front
-		}
 		a, err := ofPath("/" + path)
+		if at := strings.LastIndexByte(host, '@'); at >= 0 {
+			host, a.Secret = host[at+1:], true // a password may stand in front
+		}
 		a.Host, a.Read = clip.Text(auth.Redact(host)), ReadURL
 		a.Text = clip.Text(a.Host + a.Text)
 		return a, err
 	}
-	if f := strings.Fields(text); len(f) == 2 && !strings.Contains(text, "/") {
-		if a, ok := Pair(f[0], f[1]); ok {
-			return a, nil
+	if !strings.ContainsAny(text, `/\`) {
+		if i := strings.LastIndexAny(text, " \t"); i > 0 {
+			if a, ok := Pair(text[:i], text[i+1:]); ok {
+				return a, nil
+			}
 		}
-		if a, ok := Pair(f[1], f[0]); ok {
-			return a, nil
+		if i := strings.IndexAny(text, " \t"); i > 0 {
+			if a, ok := Pair(text[i+1:], text[:i]); ok {
+				return a, nil
+			}
 		}
 	}
 	if strings.Contains(text, `\`) {
@@ -134,6 +140,7 @@ func cutScheme(text string) (rest string, ok bool) {
 
 // ofPath reads the escaped path of a request. A query does not count.
 func ofPath(path string) (Ask, error) {
+	whole := path
 	path, _, _ = strings.Cut(path, "?")
 	path, _, _ = strings.Cut(path, "#")
 	a := Ask{Text: clip.Text(auth.Redact(path)), Read: ReadPath}
@@ -142,6 +149,7 @@ func ofPath(path string) (Ask, error) {
 		return a, ErrCoded
 	}
 	_, a.Segments, a.Token = auth.PathToken(segs)
+	a.Secret = auth.Redact(whole) != whole
 	return a, nil
 }
 

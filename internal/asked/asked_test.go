@@ -38,6 +38,7 @@ func TestParse(t *testing.T) {
 		{text: "https://symbols.corp/t/" + token + "/" + path, path: "/" + path, read: ReadURL, host: "symbols.corp", token: true},
 		{text: "/t/" + token + "/" + path, path: "/" + path, read: ReadPath, token: true},
 		{text: "app.pdb " + guid + "1", path: "/" + path, read: ReadPair},
+		{text: "a b.pdb " + guid + "1", path: "/a%20b.pdb/" + guid + "1/a%20b.pdb", read: ReadPair},
 		{text: guid + "1 app.pdb", path: "/" + path, read: ReadPair},
 		{text: "app.pdb {" + dashed + "}1", path: "/" + path, read: ReadPair},
 		{text: "app.pdb " + dashed + "-1", path: "/" + path, read: ReadPair},
@@ -55,6 +56,9 @@ func TestParse(t *testing.T) {
 		a, err := Parse(tt.text)
 		if err != nil || a.Path() != tt.path || a.Read != tt.read || a.Host != tt.host || a.Token != tt.token {
 			t.Errorf("Parse(%q): %q as %s, host %q, token %v, %v; want %q as %s, host %q, token %v", tt.text, a.Path(), a.Read, a.Host, a.Token, err, tt.path, tt.read, tt.host, tt.token)
+		}
+		if a.Secret != (strings.Contains(tt.text, token) || strings.Contains(tt.text, "secret")) {
+			t.Errorf("Parse(%q): secret %v", tt.text, a.Secret)
 		}
 		if strings.Contains(a.Text, token) || strings.Contains(a.Text, "secret") {
 			t.Errorf("Parse(%q): the text %q shows a secret", tt.text, a.Text)

@@ -580,7 +580,7 @@ func nearStep(t *depot.Trace) *TraceStep {
 	for _, f := range t.Removed {
 		r := NewRemovedFile("", f)
 		s.Items = append(s.Items, TraceItem{
-			Mark: MarkWarn, What: "removed", Says: fmt.Sprintf("%s %s: transaction %d was %s", term.Printable(r.Name), r.ID, r.Transaction, term.Printable(tombstone(r))),
+			Mark: MarkWarn, What: "removed", Says: fmt.Sprintf("%s %s: transaction %d was %s", term.Printable(r.Name), term.Printable(r.ID), r.Transaction, term.Printable(tombstone(r))),
 			Name: term.Printable(r.Name), ID: r.ID, Kind: r.Kind, SHA256: r.SHA256, Transaction: r.Transaction, Product: term.Printable(r.Product), Since: r.Removed, Until: r.Until,
 		})
 	}

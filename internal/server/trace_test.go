@@ -27,7 +27,7 @@ import (
 // traceServer is a server for a depot that explains requests.
 func traceServer(t testing.TB, d *depot.Depot, cfg Config) *Server {
 	t.Helper()
-	c := web.Config{Tracing: web.Tracing{Depot: d.Tracer, Prefixes: cfg.Prefixes}}
+	c := web.Config{Stages: d.Stages(), Retention: d.Retention, Transactions: d, Catalog: d.Catalog, Tracing: web.Tracing{Depot: d.Tracer, Prefixes: cfg.Prefixes}}
 	if cfg.Gate != nil {
 		c.Tracing.Gate = cfg.Gate
 	}
@@ -437,5 +437,96 @@ func TestTraceHidesProducts(t *testing.T) {
 		if answers[0][i] != answers[1][i] {
 			t.Errorf("without the other product:\n%s\nwith it:\n%s", answers[0][i], answers[1][i])
 		}
+	}
+}
+
+// form sends a form of a page.
+func form(s *Server, path string, fields url.Values, headers ...string) reply {
+	return askBody(s, "POST", path, fields.Encode(), append(headers, browser, "Content-Type: application/x-www-form-urlencoded")...)
+}
+
+// TestTracePage: the page shows the result, what to do and the steps; a log becomes a
+// table; a secret does not stay in the address.
+func TestTracePage(t *testing.T) {
+	g := newGuarded(t, demand, Config{})
+	s := traceServer(t, g.d, Config{Gate: g.s.cfg.Gate})
+	show := func(query, token string) reply { return ask(s, "GET", "/-/trace"+query, browser, bearer(token)) }
+	ours := g.oursPDB.path(t, layout.SymStore)
+	guid := g.oursPDB.obj.DebugID.GUID.Upper()
+	for _, tt := range []struct {
+		query, token string
+		status       int
+		want         []string
+	}{
+		{"", g.ours, 200, []string{`<input name="path" value=""`, "<textarea"}},
+		{"?path=" + url.QueryEscape(ours), g.ours, 200, []string{`<span class="mark ok">Found, 200: hello-x64.pdb`, "/-/object/", "symstore", "Etag: ", "You are &#34;ours&#34;"}},
+		{"?path=" + url.QueryEscape("/hello-x64.pdb/"+guid+"2/hello-x64.pdb"), g.ours, 200, []string{`<span class="mark bad">Not found, 404: you ask for age 2`, "symdepot add", "/-/tx/1"}},
+		{"?name=hello-x64.pdb&id=" + guid + "1", g.ours, 200, []string{`value="hello-x64.pdb ` + guid + `1"`, "Found, 200"}},
+		{"?path=%20", g.ours, 200, []string{"<textarea"}},
+		{"?path=%25zz%2Fa", g.ours, 400, []string{`role="alert"`, "percent sign", `aria-invalid="true"`}},
+		{"?path=" + url.QueryEscape(g.theirsPDB.path(t, layout.SymStore)), g.ours, 200, []string{"nothing of the name hello-x86.pdb"}},
+		{"?as=anonymous&path=" + url.QueryEscape(ours), g.ours, 403, nil},
+		{"?path=" + url.QueryEscape(`"><script>alert(1)</script>/`+guid+`1/x`), g.ours, 200, []string{"&lt;script&gt;"}},
+		{"?path=" + url.QueryEscape("a\u202Egpj.exe "+guid+"1"), g.ours, 200, []string{"a?gpj.exe"}},
+		{"?path=" + strings.Repeat("x", 9000), g.ours, 400, []string{"too long"}},
+	} {
+		r := show(tt.query, tt.token)
+		if r.status != tt.status {
+			t.Errorf("%.80s: status %d, want %d", tt.query, r.status, tt.status)
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(r.body, want) {
+				t.Errorf("%.80s: the page lacks %q:\n%s", tt.query, want, r.body)
+			}
+		}
+		for _, no := range []string{"<script>", "theirs", "{{", "<no value>", "ZgotmplZ"} {
+			if strings.Contains(r.body, no) {
+				t.Errorf("%.80s: the page has %q, want it nowhere", tt.query, no)
+			}
+		}
+	}
+	if r := show("?path="+url.QueryEscape("https://symbols.corp/t/"+g.all+ours), g.ours); r.status != 303 || strings.Contains(r.header.Get("Location"), g.all) || follow(t, s, r.header.Get("Location"), bearer(g.ours)).status != 200 {
+		t.Errorf("a path with a token: status %d, Location %q; want a redirect to an address without it", r.status, r.header.Get("Location"))
+	}
+	log := "DBGHELP: C:\\symbols\\hello-x64.pdb\\" + guid + "2\\hello-x64.pdb - mismatched pdb\nSYMSRV:  HTTPGET: /symbols" + ours + "\n"
+	r := form(s, "/-/trace", url.Values{"log": {log + strings.Repeat("x", 60<<10)}}, bearer(g.ours))
+	if r.status != 200 || !strings.Contains(r.body, "2 requests in the log, 1 not found") || strings.Index(r.body, "you ask for age 2") > strings.Index(r.body, "Found, 200") {
+		t.Errorf("a log: status %d, want both requests, and the one that fails first:\n%.3000s", r.status, r.body)
+	}
+	if r := form(s, "/-/trace", url.Values{"log": {strings.Repeat("%", 70<<10)}}, bearer(g.ours)); r.status != 413 {
+		t.Errorf("a long log: status %d, want 413", r.status)
+	}
+	if r := form(s, "/-/trace/ask", url.Values{"path": {ours}}, bearer(g.ours)); r.status != 403 {
+		t.Errorf("a reader of one product asks the upstreams: status %d, want 403", r.status)
+	}
+	if r := form(s, "/-/trace/ask", url.Values{"path": {ours}}, bearer(g.all)); r.status != 303 || !strings.HasPrefix(r.header.Get("Location"), "/-/trace?") {
+		t.Errorf("asking: status %d, Location %q; want the page of the trace", r.status, r.header.Get("Location"))
+	}
+	if r := form(s, "/-/trace", url.Values{"log": {log}}, bearer(g.ours), "Origin: https://evil.example", "Sec-Fetch-Site: cross-site"); r.status != 403 {
+		t.Errorf("a form of another site: status %d, want 403", r.status)
+	}
+}
+
+// TestTraceAsToken: an administrator traces with the rights of a token.
+func TestTraceAsToken(t *testing.T) {
+	g := newGuarded(t, demand, Config{})
+	gate := g.s.cfg.Gate
+	s := newServer(t, Config{Gate: gate, Depot: g.d, API: web.New(web.Config{Tokens: apiTokens{gate, g.store}, Tracing: web.Tracing{Depot: g.d.Tracer, Gate: gate}})})
+	admin := g.store.add(t, "root", nil, "admin", "read")
+	row := g.store.rows[auth.HashToken(g.ours)]
+	for path, want := range map[string]string{g.oursPDB.path(t, layout.SymStore): "", g.theirsPDB.path(t, layout.SymStore): "other-product"} {
+		r := ask(s, "GET", "/-/api/v1/trace?as=token:"+row.ID+"&path="+url.QueryEscape(path), bearer(admin))
+		var l report.Trace
+		if err := json.Unmarshal([]byte(r.body), &l); err != nil || l.Cause != want || !strings.Contains(r.body, `with the token \"ours\", which sees the product \"ours\"`) {
+			t.Errorf("%s as the token ours: status %d, cause %q, want %q: %s", path, r.status, l.Cause, want, r.body)
+		}
+		if want != "" && !strings.Contains(r.body, `of the product \"theirs\"`) {
+			t.Errorf("%s as the token ours: %s; want the product that has it", path, r.body)
+		}
+	}
+	g.store.revoke(g.ours)
+	r := ask(s, "GET", "/-/api/v1/trace?as=token:"+row.ID+"&path="+url.QueryEscape(g.oursPDB.path(t, layout.SymStore)), bearer(admin))
+	if r.status == 200 && !strings.Contains(r.body, "no product") {
+		t.Errorf("as a revoked token: %s; want no product seen", r.body)
 	}
 }
