@@ -19,6 +19,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/wire"
+	"github.com/symdepot/symdepot/layout"
 )
 
 // testFile is a file of the repository's test data that a test adds.
@@ -60,7 +61,7 @@ func addVersion(t *testing.T, d *depot.Depot, product, version string, names ...
 // serveDepot serves the API of a depot to a client.
 func serveDepot(t *testing.T, d *depot.Depot, who *Principal) func(path string, header ...string) (*http.Response, string) {
 	t.Helper()
-	a := New(Config{Retention: d.Retention, Transactions: d, Catalog: d.Catalog})
+	a := New(Config{Retention: d.Retention, Transactions: d, Catalog: d.Catalog, Missing: d.Missing})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		segs := strings.Split(strings.Trim(r.URL.EscapedPath(), "/"), "/")
 		_ = a.Serve(w, &Request{Request: r, Segments: segs, Principal: *who, Body: r.Body, Allow: func(time.Duration) {}, Leave: func() {}, Challenges: []string{"Bearer"}})
@@ -218,5 +219,65 @@ func TestCatalogAPIRefusals(t *testing.T) {
 		if resp, body := serveDepot(t, d, nobody)(path); resp.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%s without credentials: status %d, body %s; want 401", path, resp.StatusCode, body)
 		}
+	}
+}
+
+// TestMissesAPI: missing files in pages, as CSV and as lines of JSON, which end with a
+// line that says so.
+func TestMissesAPI(t *testing.T) {
+	t.Parallel()
+	d := catalogDepot(t)
+	for i, client := range []string{"windbg", "windbg", "gdb"} {
+		req, err := layout.Route([]string{fmt.Sprintf("lost%d.pdb", i), fmt.Sprintf("%032X1", i+1), fmt.Sprintf("lost%d.pdb", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range i + 1 {
+			d.CountMissing(&req, client)
+		}
+	}
+	dir := d.Name()
+	if err := d.Close(); err != nil { // stores the counts
+		t.Fatal(err)
+	}
+	d, err := depot.Open(t.Context(), dir, depot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	everyone := &Principal{Name: "all", Rights: auth.Rights{Admitted: true, All: true}}
+	ask := serveDepot(t, d, everyone)
+	for path, want := range map[string][]string{
+		"/misses?limit=1": {"lost2.pdb", "lost1.pdb", "lost0.pdb"}, "/misses?limit=1&sort=last": {"lost2.pdb", "lost1.pdb", "lost0.pdb"}, "/misses?client=windbg": {"lost1.pdb", "lost0.pdb"}, "/misses?name=LOST0*": {"lost0.pdb"},
+		"/misses?since=2999-01-01": nil,
+	} {
+		got := items(t, ask, path, "name")
+		if strings.Contains(path, "sort=last") {
+			slices.Sort(got) // all at one time
+			slices.Reverse(got)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+	for _, form := range []struct{ accept, query, kind, first, last string }{
+		{"", "?format=csv", "text/csv", "count,name,id,client,first,last\n3,lost2.pdb,", ",windbg,"},
+		{"text/csv;q=1, application/json", "?", "text/csv", "count,", ",windbg,"},
+		{"application/x-ndjson", "?client=gdb", "application/x-ndjson", `{"name":"lost2.pdb","id":"`, "\n{\"end\":true}\n"},
+		{"text/csv", "?format=ndjson&name=nothing", "application/x-ndjson", "{\"end\":true}\n", ""},
+	} {
+		resp, body := ask("/misses"+form.query, "Accept", form.accept)
+		if !strings.HasPrefix(resp.Header.Get("Content-Type"), form.kind) || !strings.HasPrefix(body, form.first) || !strings.Contains(body, form.last) {
+			t.Errorf("%+v: type %s, body %s", form, resp.Header.Get("Content-Type"), body)
+		}
+	}
+	for path, want := range map[string]string{"/misses?format=xml": "query", "/misses?format=csv&limit=1": "query", "/misses?sort=name": "query", "/misses?cursor=x": "cursor"} {
+		if _, body := ask(path); !strings.Contains(body, "problem:"+want+`"`) {
+			t.Errorf("%s: body %s, want the problem %s", path, body, want)
+		}
+	}
+	guest := &Principal{Name: "guest", Rights: auth.Rights{Admitted: true, Products: []string{"Tool"}}}
+	if resp, _ := serveDepot(t, d, guest)("/misses"); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("misses for a reader of one product: status %d, want 403", resp.StatusCode)
 	}
 }

@@ -71,6 +71,7 @@ var routes = []route{
 	on(http.MethodGet, "v1/objects/*/holders", listHolders),
 	on(http.MethodGet, "v1/objects/*/paths", listPaths),
 	on(http.MethodGet, "v1/objects/*/forms", listForms),
+	on(http.MethodGet, "v1/misses", listMisses),
 	on(http.MethodGet, "v1/products", listProducts),
 	on(http.MethodGet, "v1/versions", listVersions),
 	on(http.MethodGet, "v1/versions/diff", compareVersions),

@@ -19,6 +19,7 @@ import (
 // first.
 type Missing interface {
 	List(ctx context.Context, f depot.WantedFilter, each func(depot.Wanted) error) error
+	Page(ctx context.Context, f depot.WantedFilter, after string) (list []depot.Wanted, next string, err error)
 }
 
 // Jobs are the background jobs of a depot.
