@@ -644,6 +644,11 @@ func (s *side) higherAge(o operation) error {
 func (s *side) find(o operation) error {
 	e := answerEntry(o.a)
 	q := []Query{{Name: symfile.Fold(e.Object.Name)}, {Name: "*o*"}, {IDs: []string{symfile.Fold(e.Aliases[0].ID)}}, {Prefix: symfile.Fold(e.Aliases[0].ID)[:4]}, {Ref: &e.Ref}, {Name: "?oo*", Kind: symfile.PDB}}[o.b%6]
+	named, err := NamedIn(s.ctx, s.db, answerScope(o.c), symfile.Fold(e.Object.Name))
+	if err != nil {
+		return err
+	}
+	s.say("named %+v", named)
 	found, err := s.db.Find(s.ctx, answerScope(o.c), q, 0)
 	return list(s, func(f Found) string { return fmt.Sprint(storedText(f.Stored), f.Transactions) }, found, err)
 }
