@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/dump"
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/scan"
@@ -54,6 +55,15 @@ func (p *identified) local(opt objfile.Options) func(context.Context, *scan.File
 		}
 		return nil
 	}
+}
+
+// mayBeSent refuses files that are neither symbol files nor dumps: nothing of them is
+// sent to a server.
+func mayBeSent(head []byte, name string) error {
+	if dump.Detect(head) != "" {
+		return nil
+	}
+	return objfile.Detect(head, name)
 }
 
 // remote asks a server about a file.

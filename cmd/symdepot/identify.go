@@ -77,13 +77,14 @@ func (c identifyCmd) Run(a *app) error {
 		return err
 	}
 	p := &identified{json: c.JSON, out: out, t: t}
-	examine := p.local(objfile.Options{Kind: forced, ID: c.ID})
+	examine, opt := p.local(objfile.Options{Kind: forced, ID: c.ID}), scan.Options{}
 	if c.Server != "" {
+		opt.Want = mayBeSent
 		if examine, err = c.remote(a, p); err != nil {
 			return err
 		}
 	}
-	for f, err := range scan.Walk(a.ctx, c.Paths, scan.Options{}) {
+	for f, err := range scan.Walk(a.ctx, c.Paths, opt) {
 		if err != nil {
 			if a.ctx.Err() != nil {
 				return a.ctx.Err()
@@ -95,7 +96,7 @@ func (c identifyCmd) Run(a *app) error {
 			if exchange.Unreadable(skip) || skip.Reason == scan.ReasonVanished && isNamed(c.Paths, skip.Path) {
 				unreadable = skip
 			}
-			if err := fail(skip.Path, exchange.SkipText(skip), true); err != nil {
+			if err := fail(skip.Path, exchange.SkipText(skip), skip.Reason != scan.ReasonUnwanted || isNamed(c.Paths, skip.Path)); err != nil {
 				return err
 			}
 			continue

@@ -151,3 +151,23 @@ func TestLargePDB(t *testing.T) {
 		t.Errorf("%d rounds and %d bytes sent, want less than 8 MiB and at most %d", rounds, sent, sparse.MaxRounds)
 	}
 }
+
+// FuzzIdentify: any file is the same, read whole and in parts, in a limited number of
+// rounds.
+func FuzzIdentify(f *testing.F) {
+	for _, name := range []string{"pdb/hello-x64.pdb", "pe/mingw.exe", "elf/prog-sha1", "macho/app-fat", "ppdb/tiny.pdb", "wasm/w-fast.wasm", "minidump/test_app.dmp", "rare/a.dbg"} {
+		b, err := os.ReadFile("../../testdata/" + name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b, uint16(512))
+	}
+	f.Fuzz(func(t *testing.T, b []byte, head uint16) {
+		var whole answer
+		_ = whole.parse(bytes.NewReader(b), int64(len(b)), "a.pdb") // compared below
+		got, rounds, _ := identify(t, bytes.NewReader(b), int64(len(b)), "a.pdb", int64(head))
+		if !reflect.DeepEqual(got, whole) || rounds > sparse.MaxRounds {
+			t.Errorf("%d rounds, %+v\nwant %+v", rounds, got, whole)
+		}
+	})
+}
