@@ -264,7 +264,7 @@ func newAPI(d *depot.Depot, g *guard, log *slog.Logger, conf *config.Config) *we
 	tokens := tokenAPI{g.gate, tokenStore{d}}
 	return web.New(web.Config{
 		SignIns: tokens, BaseURL: conf.BaseURL,
-		Stages: d.Stages(), Retention: d.Retention, Transactions: d, Files: depot.FinderIn(d), Catalog: d.Catalog, Tokens: tokens, Audit: g.audit, Log: log,
+		Stages: d.Stages(), Retention: d.Retention, Transactions: d, Files: depot.FinderIn(d), Scratch: d.Stages().UploadDir(), Catalog: d.Catalog, Tokens: tokens, Audit: g.audit, Log: log,
 		Tracing: web.Tracing{Depot: d.Tracer, Prefixes: conf.Prefixes, Gate: g.gate},
 		Sources: d.Upstreams, Jobs: d.Jobs(), Missing: d.Missing, Makes: conf.SymbolsServer(d).Depot != nil, Version: programVersion(),
 	})

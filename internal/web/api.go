@@ -96,6 +96,8 @@ type Config struct {
 	Transactions Transactions
 	// Files finds what the depot has of files that clients have; nil: there are none.
 	Files Files
+	// Scratch is the folder for temporary files; empty: that of the system.
+	Scratch string
 	// Tracing explains requests; the zero value explains none.
 	Tracing Tracing
 	// Audit records purges, and is read by administrators; nil: nothing is recorded.

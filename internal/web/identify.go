@@ -189,8 +189,9 @@ func (w *wholeFile) Size() int64 { return w.size }
 // Changed implements depot.Content.
 func (w *wholeFile) Changed() bool { return false }
 
-// readWhole reads a file to its end.
-func readWhole(r io.Reader) (*wholeFile, error) {
+// readWhole reads a file to its end. A large one goes to a temporary file in dir, or in
+// that of the system if dir is empty.
+func readWhole(r io.Reader, dir string) (*wholeFile, error) {
 	var head bytes.Buffer
 	n, err := io.CopyN(&head, r, wholeInMemory)
 	switch {
@@ -199,7 +200,7 @@ func readWhole(r io.Reader) (*wholeFile, error) {
 	case err != nil:
 		return nil, err
 	}
-	temp, err := os.CreateTemp("", "symdepot-identify-*")
+	temp, err := os.CreateTemp(dir, "symdepot-identify-*")
 	if err != nil {
 		return nil, err
 	}

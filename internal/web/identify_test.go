@@ -255,9 +255,9 @@ func TestIdentifyProblems(t *testing.T) {
 // was sent, and one that is too long is refused.
 func TestWholeFile(t *testing.T) {
 	t.Parallel()
-	b := bytes.Repeat([]byte("0123456789abcdef"), wholeInMemory/16+1)
+	b, dir := bytes.Repeat([]byte("0123456789abcdef"), wholeInMemory/16+1), t.TempDir()
 	for _, n := range []int{0, 1, wholeInMemory - 1, wholeInMemory, wholeInMemory + 1, len(b)} {
-		w, err := readWhole(bytes.NewReader(b[:n]))
+		w, err := readWhole(bytes.NewReader(b[:n]), dir)
 		if err != nil || w.Size() != int64(n) {
 			t.Fatalf("%d bytes: %d, %v; want all", n, w.Size(), err)
 		}
@@ -267,8 +267,11 @@ func TestWholeFile(t *testing.T) {
 		}
 		w.Close()
 	}
-	if _, err := readWhole(io.LimitReader(zeros{}, maxWhole+1)); asProblem(err) == nil || asProblem(err).Word != "too-large" {
+	if _, err := readWhole(io.LimitReader(zeros{}, maxWhole+1), dir); asProblem(err) == nil || asProblem(err).Word != "too-large" {
 		t.Errorf("a byte more than the limit: %v, want the problem too-large", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%d files are left, %v; want none", len(left), err)
 	}
 }
 

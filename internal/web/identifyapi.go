@@ -95,7 +95,7 @@ func (a *API) receive(r *Request) (*sentFile, error) {
 	} else if r.ContentLength > maxWhole {
 		err = tooLargeWhole()
 	} else {
-		f.whole, err = readWhole(u)
+		f.whole, err = readWhole(u, a.cfg.Scratch)
 	}
 	if failed := u.failure(); failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
 		err = failed

@@ -163,7 +163,7 @@ func (p *Pages) identifyPart(f *frame, r *Request, part *multipart.Part) (v file
 		err = sent.readParts(part)
 		sent.name = baseName(sent.name)
 	} else {
-		sent.whole, err = readWhole(part)
+		sent.whole, err = readWhole(part, p.api.cfg.Scratch)
 	}
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
