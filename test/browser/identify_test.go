@@ -226,6 +226,15 @@ func TestAnswersFit(t *testing.T) {
 	if n := eval[int](p, `document.querySelectorAll("article").length`); n != 5 {
 		t.Errorf("%d files are answered, want 5", n)
 	}
+	links := eval[[]string](p, `[...document.querySelectorAll("main a")].map(a => a.href)`)
+	for _, link := range links {
+		if status, _, _ := s.get(link); status != 200 {
+			t.Errorf("the link %s: status %d, want 200", link, status)
+		}
+	}
+	if len(links) < 26 {
+		t.Errorf("%d links, want one for each file of the dump at least", len(links))
+	}
 	if w := eval[int](p, `document.documentElement.scrollWidth`); w > 320 {
 		t.Errorf("the answers are %d pixels wide, want 320: %s", w, eval[string](p, `[...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > 321 && !e.closest(".scroll, pre")).slice(0, 3).map(e => e.outerHTML.slice(0, 100)).join(" | ")`))
 	}
@@ -240,5 +249,19 @@ func TestAnswersFit(t *testing.T) {
 	eval[int](p, string(axe)+"; 0")
 	if found := value(p, chromedp.Evaluate[string](`axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then(r => JSON.stringify(r.violations.map(v => [v.id, v.help, v.nodes.slice(0, 2).map(n => n.html)])))`, chromedp.EvalAwaitPromise)); found != "[]" {
 		t.Errorf("axe-core: %s", found)
+	}
+}
+
+// TestTooManyFiles: 65 files are refused before anything is sent.
+func TestTooManyFiles(t *testing.T) {
+	s := newSite(t, full)
+	p := newTab(t)
+	p.open(s.url + "/-/identify")
+	eval[int](p, countSent)
+	eval[int](p, `(() => { const d = new DataTransfer(); for (let i = 0; i < 65; i++) d.items.add(new File(["x"], "f" + i));
+		document.dispatchEvent(new DragEvent("drop", {dataTransfer: d, bubbles: true, cancelable: true})); return 0; })()`)
+	p.until(`document.querySelector("form.drop [role=alert]").innerText.includes("64 files")`)
+	if sent := eval[int](p, `+sessionStorage.sent`); sent != 0 {
+		t.Errorf("%d bytes were sent, want none", sent)
 	}
 }

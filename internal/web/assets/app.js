@@ -111,14 +111,18 @@
     throw new Error("the server asks for too many parts");
   };
   for (const form of document.querySelectorAll("form.drop")) {
-    const input = form.querySelector("input[type=file]"), wrong = form.querySelector("[role=alert]");
+    const input = form.querySelector("input[type=file]"), wrong = form.querySelector("[role=alert]"), button = form.querySelector("button");
+    const asks = button.textContent;
     const send = async (files) => {
-      if (files.length === 0) return;
+      if (files.length === 0 || button.disabled) return;
       const list = new DataTransfer();
       wrong.hidden = true;
+      button.disabled = true;
       try {
-        for (const file of [...files].slice(0, 64)) {
-          say("Reading " + file.name);
+        if (files.length > 64) throw new Error("At most 64 files at once.");
+        for (const file of [...files]) {
+          button.textContent = "Reading " + file.name;
+          say(button.textContent);
           list.items.add(await needed(file, form.dataset.api));
         }
         input.files = list.files;
@@ -128,13 +132,21 @@
         wrong.hidden = false;
         wrong.textContent = e.message;
       }
+      button.disabled = false;
+      button.textContent = asks;
     };
     form.addEventListener("submit", (e) => { e.preventDefault(); send(input.files); });
-    form.addEventListener("dragover", (e) => { e.preventDefault(); form.classList.add("over"); });
-    form.addEventListener("dragleave", () => form.classList.remove("over"));
-    form.addEventListener("drop", (e) => {
+    // A file that misses the area would replace the page: it may be dropped anywhere.
+    document.addEventListener("dragover", (e) => {
+      if (!e.dataTransfer.types.includes("Files")) return;
       e.preventDefault();
+      form.classList.add("over");
+    });
+    document.addEventListener("dragleave", (e) => { if (!e.relatedTarget) form.classList.remove("over"); });
+    document.addEventListener("drop", (e) => {
       form.classList.remove("over");
+      if (!e.dataTransfer.files.length) return;
+      e.preventDefault();
       send(e.dataTransfer.files);
     });
   }
