@@ -16,6 +16,7 @@ import (
 )
 
 type auditCmd struct {
+	serverFlags
 	Config  string   `help:"Configuration file whose auth.audit.file is read. Default: as for serve." placeholder:"FILE" xor:"from"`
 	File    string   `help:"The audit log; older files beside it are read too." placeholder:"FILE" xor:"from"`
 	Stored  bool     `help:"The closed files of all servers, from the bucket of --depot and --blobs; with the files that are named, too."`
@@ -41,6 +42,7 @@ func (auditCmd) Help() string {
   symdepot audit --file /var/log/symdepot/audit.jsonl --who 'alice@*' --json
   symdepot audit --action purge
   symdepot audit node1/audit.jsonl node2/audit.jsonl --since 24h
+  symdepot audit --server https://symbols.example.com --since 7d --who 'alice@*'
   symdepot --depot postgres://symdepot@db/symdepot --blobs s3://symbols/prod audit --stored --since 30d
 
 Exit codes: 0 listed, 1 there is none, 2 wrong command line, 3 failed; damaged records are reported and omitted.`
@@ -61,6 +63,11 @@ func (c auditCmd) Run(a *app) error {
 		return err
 	}
 	defer done()
+	return c.print(a, logs)
+}
+
+// print prints the records of logs, merged by time.
+func (c auditCmd) print(a *app, logs []iter.Seq2[auth.Event, error]) error {
 	columns := []string{"TIME", "WHO", "BY", "FROM", "PROTOCOL", "STATUS", "SENT", "PRODUCTS", "NAME", "ID"}
 	if len(logs) > 1 {
 		columns = append(columns, "SERVER")
@@ -69,7 +76,7 @@ func (c auditCmd) Run(a *app) error {
 	n := 0
 	for e, err := range auth.MergeAudits(logs) {
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, auth.ErrArchive):
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, auth.ErrArchive), err != nil && c.Server != "" && !errors.Is(err, errDamaged):
 			return err
 		case err != nil:
 			fmt.Fprintln(a.stderr, "symdepot:", term.Printable(err.Error()))
@@ -104,6 +111,13 @@ func (c auditCmd) Run(a *app) error {
 func (c auditCmd) logs(a *app, f auth.AuditFilter) (logs []iter.Seq2[auth.Event, error], done func(), err error) {
 	done = func() {}
 	files := c.Files
+	if c.Server != "" {
+		if len(files) > 0 || c.File != "" || c.Config != "" || c.Stored {
+			return nil, done, term.UsageError("--server excludes files, --file, --config and --stored")
+		}
+		s, err := a.accounts(c.serverFlags)
+		return []iter.Seq2[auth.Event, error]{ofServer(a.ctx, s, f)}, done, err
+	}
 	switch {
 	case len(c.Files) > 0 && (c.File != "" || c.Config != ""):
 		return nil, done, term.UsageError("files exclude --file and --config")

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/wire"
 )
 
 type tokenCmd struct {
@@ -33,11 +35,16 @@ The last use of a token is listed up to a minute late.
   symdepot token new --name nightly --scope write --product app --class nightly
   symdepot token list
   symdepot token revoke 1c0ffee4d15c
+  symdepot token list --server https://symbols.example.com
+
+With --server, the tokens are those of a server: for administrators all of them, otherwise those that you have made with the
+credentials of SYMDEPOT_TOKEN or --token-file. Nobody makes a token beyond its own rights.
 
 Exit codes: 0 done, 1 there is none or no such token, 2 wrong command line, 3 failed, 4 no depot.`
 }
 
 type tokenNewCmd struct {
+	serverFlags
 	Name    string        `help:"Purpose of the token." required:"" placeholder:"NAME"`
 	Scope   []string      `help:"Rights of the token: read (default), write or admin; repeatable." placeholder:"SCOPE" sep:"none"`
 	Product []string      `help:"Only this product; repeatable. Default: all." placeholder:"NAME" sep:"none"`
@@ -59,6 +66,9 @@ func (c tokenNewCmd) Run(a *app) error {
 	if u, err := user.Current(); err == nil {
 		spec.CreatedBy = u.Username
 	}
+	if c.Server != "" {
+		return c.atServer(a, spec)
+	}
 	secret, row, err := auth.MakeToken(spec, time.Now())
 	if err != nil {
 		return term.UsageError(err.Error())
@@ -74,13 +84,18 @@ func (c tokenNewCmd) Run(a *app) error {
 	if err := d.Tokens.Put(a.ctx, depot.Token(row)); err != nil {
 		return err
 	}
+	line := newTokenLine(depot.Token(row), time.Now())
+	line.Token = secret
+	return c.print(a, line)
+}
+
+// print prints a new token, once.
+func (c tokenNewCmd) print(a *app, line tokenLine) error {
 	if c.JSON {
-		line := newTokenLine(depot.Token(row), time.Now())
-		line.Token = secret
 		return term.NewJSONLines(a.stdout).Write(line)
 	}
-	fmt.Fprintf(a.stderr, "Token %s (%s). It is shown only once; `symdepot token revoke %s` revokes it.\n", row.ID, term.Printable(row.Name), row.ID)
-	_, err = fmt.Fprintln(a.stdout, secret)
+	fmt.Fprintf(a.stderr, "Token %s (%s). It is shown only once; `symdepot token revoke %s` revokes it.\n", line.ID, term.Printable(line.Name), line.ID)
+	_, err := fmt.Fprintln(a.stdout, line.Token)
 	return err
 }
 
@@ -101,14 +116,17 @@ type tokenLine struct {
 	Uploads *auth.Uploads `json:"uploads,omitempty"` // how they are filed
 }
 
-func newTokenLine(t depot.Token, now time.Time) tokenLine {
-	at := func(t time.Time) *time.Time {
-		if t.IsZero() {
-			return nil
-		}
-		u := t.UTC().Truncate(time.Second)
-		return &u
+// inSeconds returns a time as tokenLine has it.
+func inSeconds(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
 	}
+	u := t.UTC().Truncate(time.Second)
+	return &u
+}
+
+func newTokenLine(t depot.Token, now time.Time) tokenLine {
+	at := inSeconds
 	l := tokenLine{ID: t.ID, Name: t.Name, Scopes: t.Scopes, Products: t.Products, State: "valid", Created: *at(t.Created), CreatedBy: t.CreatedBy,
 		Expires: at(t.Expires), LastUsed: at(t.LastUsed), Revoked: at(t.Revoked)}
 	row := auth.TokenRow(t)
@@ -125,17 +143,13 @@ func newTokenLine(t depot.Token, now time.Time) tokenLine {
 }
 
 type tokenListCmd struct {
+	serverFlags
 	JSON bool `help:"Print one JSON object per token."`
 }
 
 // Run lists the tokens.
 func (c tokenListCmd) Run(a *app) error {
-	d, err := a.open(depot.Options{MustExist: true})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	list, err := d.Tokens.List(a.ctx)
+	list, err := c.tokens(a)
 	if err != nil {
 		return err
 	}
@@ -146,8 +160,7 @@ func (c tokenListCmd) Run(a *app) error {
 		}
 		return t.Local().Format("2006-01-02 15:04")
 	}
-	for _, row := range list {
-		l := newTokenLine(row, time.Now())
+	for _, l := range list {
 		if c.JSON {
 			if err := lines.Write(l); err != nil {
 				return err
@@ -166,30 +179,51 @@ func (c tokenListCmd) Run(a *app) error {
 	return t.Flush()
 }
 
+// tokens returns the tokens of the server or the depot, the oldest first.
+func (c tokenListCmd) tokens(a *app) (list []tokenLine, err error) {
+	if c.Server != "" {
+		s, err := a.accounts(c.serverFlags)
+		if err != nil {
+			return nil, err
+		}
+		err = s.Tokens(a.ctx, func(t wire.TokenInfo) error {
+			list = append(list, lineOf(t))
+			return nil
+		})
+		return list, err
+	}
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	rows, err := d.Tokens.List(a.ctx)
+	for _, row := range rows {
+		list = append(list, newTokenLine(row, time.Now()))
+	}
+	return list, err
+}
+
 type tokenRevokeCmd struct {
+	serverFlags
 	ID []string `arg:"" help:"Ids, as list prints them."`
 }
 
 // Run ends tokens.
 func (c tokenRevokeCmd) Run(a *app) error {
-	d, err := a.open(depot.Options{MustExist: true})
+	revoke, done, err := c.revoker(a)
 	if err != nil {
 		return err
 	}
-	defer d.Close()
+	defer done()
 	var unknown error
 	for _, id := range c.ID {
 		if auth.IsToken(id) {
-			// Users often have the secret at hand, and it identifies the token.
-			row, err := d.Tokens.ByHash(a.ctx, auth.HashToken(id))
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			id = row.ID
+			id = auth.TokenID(id) // users often have the secret at hand
 		}
-		err := d.Tokens.Revoke(a.ctx, id)
+		err := revoke(id)
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, fs.ErrNotExist), client.ProblemWord(err) == wire.ProblemNotFound:
 			fmt.Fprintln(a.stderr, "symdepot: there is no such token:", term.Printable(auth.Redact(id)))
 			unknown = term.ErrNegative
 		case err != nil:
@@ -199,6 +233,16 @@ func (c tokenRevokeCmd) Run(a *app) error {
 		}
 	}
 	return unknown
+}
+
+// revoker returns what revokes a token of the server or the depot.
+func (c tokenRevokeCmd) revoker(a *app) (revoke func(id string) error, done func(), err error) {
+	if c.Server != "" {
+		s, err := a.accounts(c.serverFlags)
+		return func(id string) error { return s.RevokeToken(a.ctx, id) }, func() {}, err
+	}
+	d, err := a.open(depot.Options{MustExist: true})
+	return func(id string) error { return d.Tokens.Revoke(a.ctx, id) }, func() { _ = d.Close() }, err
 }
 
 // noteUnknownProducts warns of products that no transaction has: a token for

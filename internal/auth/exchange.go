@@ -172,5 +172,8 @@ func MayManage(id *Identity, rights *Rights, row *TokenRow) bool {
 	return rights.Admin || !id.Anonymous() && (row.CreatedBy == id.Maker() || id.TokenID != "" && row.ID == id.TokenID)
 }
 
+// TokenID returns the id of a token.
+func TokenID(secret string) string { return shortID(HashToken(secret)) }
+
 // shortID returns the id of a token for lists and logs.
 func shortID(hash [32]byte) string { return hex.EncodeToString(hash[:6]) }
