@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -51,6 +52,16 @@ func (content) Changed() bool { return false }
 // filesDepot opens a depot with files of testdata in the product app.
 func filesDepot(t *testing.T, names ...string) *depot.Depot {
 	t.Helper()
+	files := map[string][]byte{}
+	for _, name := range names {
+		files[name] = fileOf(t, name)
+	}
+	return depotOf(t, files)
+}
+
+// depotOf opens a depot with files in the product app.
+func depotOf(t *testing.T, files map[string][]byte) *depot.Depot {
+	t.Helper()
 	d, err := depot.Open(t.Context(), filepath.Join(t.TempDir(), "depot"), depot.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -60,8 +71,8 @@ func filesDepot(t *testing.T, names ...string) *depot.Depot {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range names {
-		if _, err := tx.Add(t.Context(), depot.Source{Path: name, Name: filepath.Base(name), Content: content{bytes.NewReader(fileOf(t, name))}}); err != nil {
+	for name, b := range files {
+		if _, err := tx.Add(t.Context(), depot.Source{Path: name, Name: filepath.Base(name), Content: content{bytes.NewReader(b)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -176,7 +187,10 @@ func TestIdentify(t *testing.T) {
 // and so the command get, comes to.
 func TestIdentifyDump(t *testing.T) {
 	t.Parallel()
-	d := filesDepot(t, "pdb/hello-x64.pdb")
+	// The depot has the PDB of one module, and one of the name of another's PDB.
+	pdb := fileOf(t, "pdb/hello-x64.pdb")
+	own, app := []byte("\xb6\xe0\xef\xf9\x75\xae\x39\x00\x4c\x4c\x44\x20\x50\x44\x42\x2e"), []byte("\xe5\x32\x98\x5a\x72\x28\xc1\x41\x83\x8e\xd9\x89\x14\xe9\xb7\xff")
+	d := depotOf(t, map[string][]byte{"test_app.pdb": bytes.Replace(pdb, own, app, 1), "ntdll.pdb": pdb})
 	b := fileOf(t, "minidump/test_app.dmp")
 	crash, err := dump.Read(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
@@ -184,8 +198,9 @@ func TestIdentifyDump(t *testing.T) {
 	}
 	ask := serveFiles(t, d, &insider)
 	a := answerOf(t, ask, "test_app.dmp", b)
-	if a.Dump == nil || len(a.Dump.Modules) != len(crash.Modules) || a.Dump.OS != "windows" || a.Dump.Totals[want.VerdictOthers] != len(crash.Modules) {
-		t.Fatalf("the dump: %+v; want %d modules of others", a.Dump, len(crash.Modules))
+	if a.Dump == nil || len(a.Dump.Modules) != len(crash.Modules) || a.Dump.OS != "windows" ||
+		!maps.Equal(a.Dump.Totals, map[want.Verdict]int{want.VerdictHeld: 1, want.VerdictOtherBuild: 1, want.VerdictOthers: 11}) {
+		t.Fatalf("the dump: %+v; want 13 modules, one held, one of another build", a.Dump)
 	}
 	var l want.List
 	if err := l.Local(t.Context(), filepath.Join(testdata, "minidump", "test_app.dmp")); err != nil {
@@ -204,12 +219,12 @@ func TestIdentifyDump(t *testing.T) {
 		t.Errorf("files %v\nfetched %v; want the same 26", got, fetched)
 	}
 	resp, text := ask("/identify?name=a.dmp&missing=manifest", "", bytes.NewReader(b))
-	if lines := strings.Count(text, ",1\r\n"); resp.StatusCode != http.StatusOK || lines != 26 || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
-		t.Errorf("the manifest: status %d, %d lines; want 200, 26\n%s", resp.StatusCode, lines, text)
+	if lines := strings.Count(text, ",1\r\n"); resp.StatusCode != http.StatusOK || lines != 24 || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
+		t.Errorf("the manifest: status %d, %d lines; want 200, 24\n%s", resp.StatusCode, lines, text)
 	}
 	resp, text = ask("/identify?name=a.dmp&missing=csv", "", bytes.NewReader(b))
-	if lines := strings.Count(text, "\n"); resp.StatusCode != http.StatusOK || lines != 27 || !strings.HasPrefix(text, "name,id,part,module,verdict\n") {
-		t.Errorf("the CSV: status %d, %d lines; want 200, 27\n%s", resp.StatusCode, lines, text)
+	if lines := strings.Count(text, "\n"); resp.StatusCode != http.StatusOK || lines != 25 || !strings.HasPrefix(text, "name,id,part,module,verdict\n") {
+		t.Errorf("the CSV: status %d, %d lines; want 200, 25\n%s", resp.StatusCode, lines, text)
 	}
 }
 
