@@ -415,7 +415,7 @@ func remedy(q Traced, t *depot.Trace, cause string) (text, command string) {
 	case causeAmbiguous, causeOtherName:
 		return "Find the file by its id, and ask for it under its own name.", "symdepot find " + word(firstID(t))
 	case causeHidden:
-		return "Give the caller the right to read the product.", "symdepot token new --read " + word(firstProduct(t))
+		return "Give the caller the right to read the product.", "symdepot token new --name NAME --scope read --product " + word(firstProduct(t))
 	case causeOtherID:
 		return "Add the build that has this id; the command lists the builds that are here.", "symdepot find " + word(t.Request.Name)
 	case causeKnown:

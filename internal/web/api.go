@@ -139,6 +139,7 @@ type API struct {
 	// the same time.
 	arriving, examining chan struct{}
 	audits              chan struct{} // a semaphore: parts of the audit log that are read at the same time
+	logs                chan struct{} // a semaphore: logs whose requests are traced at the same time
 	origin              *http.CrossOriginProtection
 }
 
@@ -152,7 +153,7 @@ func New(cfg Config) *API {
 	}
 	a := &API{
 		cfg: cfg, unpack: make(chan struct{}, maxUnpacking), compute: make(chan struct{}, maxComputing),
-		arriving: make(chan struct{}, maxArriving), examining: make(chan struct{}, maxExamining), audits: make(chan struct{}, maxAudits), origin: http.NewCrossOriginProtection(),
+		arriving: make(chan struct{}, maxArriving), examining: make(chan struct{}, maxExamining), audits: make(chan struct{}, maxAudits), logs: make(chan struct{}, maxLogs), origin: http.NewCrossOriginProtection(),
 	}
 	a.Pages = &Pages{api: a, gate: make(chan struct{}, maxPages)}
 	if o := origin(cfg.BaseURL); o != "" {

@@ -52,6 +52,8 @@ const (
 	// traceTime is how long the traces of one request may take, askTime a download.
 	traceTime = 20 * time.Second
 	askTime   = 2 * time.Minute
+	// maxLogs is how many logs are traced at the same time: each has many requests.
+	maxLogs = 2
 )
 
 // traces is the part of the API that explains requests.
@@ -214,6 +216,11 @@ func (a traces) tracedLog(r *Request, as, text string) (report.TraceLog, error) 
 	if err != nil {
 		return out, err
 	}
+	done, err := r.turn(a.api.logs, traceTime, "other logs are being traced")
+	if err != nil {
+		return out, err
+	}
+	defer done()
 	ctx, cancel := context.WithTimeout(r.Context(), traceTime)
 	defer cancel()
 	list, complete := asked.ParseLog(text)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/asked"
+	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/report"
 )
 
@@ -132,6 +133,7 @@ func (p *Pages) tracePage(w *reply, r *Request, _ []string) error {
 	if a, err := asked.Parse(v.Text); err == nil && a.Secret {
 		return seeOther(w, r, link(r.Base, "trace", nil, values("path", a.Path(), "as", v.As))) // an address that can be passed on
 	}
+	v.Text = auth.Redact(v.Text)
 	f := p.frame(r, "Why not?", nil)
 	status := http.StatusOK
 	if v.Text != "" || v.As != "" {

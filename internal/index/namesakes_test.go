@@ -1,0 +1,39 @@
+package index
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestNamesakes(t *testing.T) { onEngines(t, testNamesakes) }
+
+// testNamesakes: objects of one name, those first that became known last, in a scope.
+func testNamesakes(t *testing.T) {
+	db := openTest(t, Options{})
+	one, two, three := pdb(1), pdb(2), pdb(3)
+	two.Object.Name, three.Object.Name = one.Object.Name, strings.ToUpper(one.Object.Name)
+	commitTest(t, db, "A", one, pdb(12))
+	commitTest(t, db, "B", two)
+	commitTest(t, db, "A", three)
+	for _, c := range []struct {
+		what  string
+		scope Scope
+		limit int
+		want  string
+	}{
+		{"all", all, 10, "3 2 1"}, {"limit", all, 2, "3 2"}, {"one product", Scope{Products: []string{"A"}}, 10, "3 1"}, {"another", Scope{Products: []string{"B"}}, 10, "2"}, {"none", Scope{}, 10, ""},
+	} {
+		hits, err := Namesakes(t.Context(), db, c.scope, "foo1.pdb", c.limit)
+		var got []string
+		for _, h := range hits {
+			for i, e := range []Entry{one, two, three} {
+				if h.Ref == e.Ref {
+					got = append(got, string(rune('1'+i)))
+				}
+			}
+		}
+		if err != nil || strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %v, %v, want %s", c.what, got, err, c.want)
+		}
+	}
+}
