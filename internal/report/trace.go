@@ -120,7 +120,7 @@ func NewTrace(q Traced, t *depot.Trace) Trace {
 	if f := t.File; f != nil && f.Folder == "" && f.Size >= 0 {
 		l.SHA256 = f.Ref.String()
 	}
-	if t.Verdict == depot.VerdictAbsent || t.Verdict == depot.VerdictNotPath || t.Verdict == depot.VerdictFails {
+	if l.Mark() != MarkOK {
 		l.Cause = cause(t)
 	}
 	l.Says = says(t, l.Cause)
@@ -216,11 +216,13 @@ func says(t *depot.Trace, cause string) string {
 		return "Found, 200, after a wait: the file is made when it is asked for."
 	case depot.VerdictSources:
 		names := askedNames(t)
-		text := "Not here yet: a request would ask " + strings.Join(names, ", ") + "."
-		if t.Status == 200 {
-			text = "Found, 200: a request would ask " + strings.Join(names, ", ") + " first."
+		switch {
+		case t.Status == 200:
+			return "Found, 200: a request would ask " + strings.Join(names, ", ") + " first."
+		case cause == causeUnknown || cause == causeKnown || cause == causeExcluded || cause == causePaused:
+			return "Not here yet: a request would ask " + strings.Join(names, ", ") + "."
 		}
-		return text
+		return "Not here: " + causeText(t, cause) + ". A request would ask " + strings.Join(names, ", ") + "."
 	case depot.VerdictFails:
 		return fmt.Sprintf("No answer, %d: %s.", t.Status, failure(t))
 	}

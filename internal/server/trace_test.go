@@ -459,8 +459,8 @@ func TestTracePage(t *testing.T) {
 		want         []string
 	}{
 		{"", g.ours, 200, []string{`<input name="path" value=""`, "<textarea"}},
-		{"?path=" + url.QueryEscape(ours), g.ours, 200, []string{`<span class="mark ok">Found, 200: hello-x64.pdb`, "/-/object/", "symstore", "Etag: ", "You are &#34;ours&#34;"}},
-		{"?path=" + url.QueryEscape("/hello-x64.pdb/"+guid+"2/hello-x64.pdb"), g.ours, 200, []string{`<span class="mark bad">Not found, 404: you ask for age 2`, "symdepot add", "/-/tx/1"}},
+		{"?path=" + url.QueryEscape(ours), g.ours, 200, []string{`<span class="mark ok">yes</span> Found, 200: hello-x64.pdb`, "/-/object/", "symstore", "Etag: ", "You are &#34;ours&#34;"}},
+		{"?path=" + url.QueryEscape("/hello-x64.pdb/"+guid+"2/hello-x64.pdb"), g.ours, 200, []string{`<span class="mark bad">no</span> Not found, 404: you ask for age 2`, "symdepot add", "/-/tx/1"}},
 		{"?name=hello-x64.pdb&id=" + guid + "1", g.ours, 200, []string{`value="hello-x64.pdb ` + guid + `1"`, "Found, 200"}},
 		{"?path=%20", g.ours, 200, []string{"<textarea"}},
 		{"?path=%25zz%2Fa", g.ours, 400, []string{`role="alert"`, "percent sign", `aria-invalid="true"`}},

@@ -42,6 +42,7 @@ type traceView struct {
 type tracedView struct {
 	report.Trace
 	Shown  string // "ok", "warn" or "bad"
+	Word   string
 	Object string // the page of the file that answers, or ""
 	// MayAsk is set if the client may have the upstreams asked, and there are some that
 	// the file may come from.
@@ -91,7 +92,7 @@ func shownMark(mark string) (class, word string) {
 
 func (f *frame) traced(l *report.Trace, mayAsk bool) *tracedView {
 	v := &tracedView{Trace: *l}
-	v.Shown, _ = shownMark(l.Mark())
+	v.Shown, v.Word = shownMark(l.Mark())
 	if l.SHA256 != "" {
 		v.Object = f.To("object", l.SHA256)
 	}
