@@ -35,6 +35,23 @@ func (a *app) keeper(f serverFlags, opt depot.Options, fn func(keeper.Keeper) er
 	return fn(keeper.Local(d, localUser(), a.quotas))
 }
 
+// catalog calls fn with what the server's depot holds, or else the depot.
+func (a *app) catalog(f serverFlags, fn func(keeper.Catalog) error) error {
+	if f.Server != "" {
+		c, err := client.NewRetention(f.Server, f.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+		if err != nil {
+			return err
+		}
+		return fn(keeper.ServerCatalog(c))
+	}
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return fn(keeper.LocalCatalog(d))
+}
+
 // quotas returns the configured quotas of products. A mistake in the configuration
 // does not keep a command from working that only prints them.
 func (a *app) quotas() map[string]int64 {

@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 type missingCmd struct {
+	serverFlags
 	CSV    bool          `help:"Print comma-separated values with a header line." xor:"form"`
 	JSON   bool          `help:"Print one JSON object per line." xor:"form"`
 	Since  term.Duration `help:"Only requests of this time, such as 24h or 7d." placeholder:"TIME"`
@@ -27,22 +29,19 @@ that were added or downloaded since then are omitted. A server stores its counts
   symdepot missing
   symdepot missing --csv --since 7d --limit 0 > wanted.csv
   symdepot missing --client symsrv 'game*.pdb'
+  symdepot missing --server https://symbols.example.com
 
 Exit codes: 0 listed, 1 nothing is missing, 2 wrong command line, 3 failed, 4 no depot.`
 }
 
 // Run lists what is missing.
 func (c missingCmd) Run(a *app) error {
-	d, err := a.open(depot.Options{MustExist: true})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
 	f := depot.WantedFilter{Limit: c.Limit, Client: c.Client, Name: symfile.Fold(c.Name)}
 	if c.Since > 0 {
 		f.Since = time.Now().Add(-time.Duration(c.Since))
 	}
 	lines, t, w := term.NewJSONLines(a.stdout), (*term.Table)(nil), (*report.MissingCSV)(nil)
+	var err error
 	switch {
 	case c.CSV:
 		w, err = report.NewMissingCSV(a.stdout)
@@ -53,16 +52,18 @@ func (c missingCmd) Run(a *app) error {
 		return err
 	}
 	n := 0
-	err = d.Missing.List(a.ctx, f, func(m depot.Wanted) error {
-		n++
-		switch {
-		case c.CSV:
-			return w.Write(m)
-		case c.JSON:
-			return lines.Write(m)
-		}
-		t.Row(strconv.FormatInt(m.Count, 10), m.Client, m.Last.Local().Format("2006-01-02 15:04"), term.Printable(m.Name), m.ID)
-		return nil
+	err = a.catalog(c.serverFlags, func(k keeper.Catalog) error {
+		return k.Missing(a.ctx, f, func(m depot.Wanted) error {
+			n++
+			switch {
+			case c.CSV:
+				return w.Write(m)
+			case c.JSON:
+				return lines.Write(m)
+			}
+			t.Row(strconv.FormatInt(m.Count, 10), m.Client, m.Last.Local().Format("2006-01-02 15:04"), term.Printable(m.Name), m.ID)
+			return nil
+		})
 	})
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/term"
@@ -18,6 +19,7 @@ import (
 )
 
 type findCmd struct {
+	serverFlags
 	JSON    bool     `help:"Print one JSON object per object found."`
 	Limit   int      `help:"Maximum number of objects." default:"100"`
 	Removed bool     `help:"Search the files that removals have hidden, and say when and why."`
@@ -35,6 +37,7 @@ func (findCmd) Help() string {
   symdepot find dfb85de42daffd09640c8fe377d572de3e168920
   symdepot find ./app.pdb          the file itself, or others with its ids
   symdepot find --removed app.pdb  when it was removed, by whom and by which rule
+  symdepot find --server https://symbols.example.com app.pdb
 
 A query that names an existing local file finds that file, by its ids and by its content.
 A cached file has no transaction: the last column names its upstream and the time of the download,
@@ -48,12 +51,15 @@ func (c findCmd) Run(a *app) error {
 	if slices.Contains(c.Query, "") {
 		return term.UsageError("a query is empty")
 	}
-	d, err := a.open(depot.Options{MustExist: true})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
 	if c.Removed {
+		if c.Server != "" {
+			return term.UsageError("--removed does not go with --server")
+		}
+		d, err := a.open(depot.Options{MustExist: true})
+		if err != nil {
+			return err
+		}
+		defer d.Close()
 		return c.removed(a, d)
 	}
 	p := findPrinter{json: c.JSON, out: term.NewJSONLines(a.stdout)}
@@ -61,17 +67,22 @@ func (c findCmd) Run(a *app) error {
 		p.t = term.NewTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "TRANSACTIONS", "NAME", "")
 	}
 	missing := 0
-	for _, q := range c.Query {
-		n, err := c.one(a, d, q, &p)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			missing++
-			if !c.JSON {
-				fmt.Fprintf(a.stderr, "symdepot: not in the depot: %s\n", term.Printable(q))
+	if err := a.catalog(c.serverFlags, func(k keeper.Catalog) error {
+		for _, q := range c.Query {
+			n, err := c.one(a, k, q, &p)
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				missing++
+				if !c.JSON {
+					fmt.Fprintf(a.stderr, "symdepot: not in the depot: %s\n", term.Printable(q))
+				}
 			}
 		}
+		return nil
+	}); err != nil {
+		return err
 	}
 	if !c.JSON {
 		if err := p.t.Flush(); err != nil {
@@ -84,58 +95,50 @@ func (c findCmd) Run(a *app) error {
 	return nil
 }
 
-func (c findCmd) one(a *app, d *depot.Depot, q string, p *findPrinter) (int, error) {
+func (c findCmd) one(a *app, k keeper.Catalog, q string, p *findPrinter) (int, error) {
 	if fi, err := os.Stat(q); c.File || err == nil && fi.Mode().IsRegular() {
-		return c.localFile(a, d, q, p)
+		return c.localFile(a, k, q, p)
 	}
-	found, err := d.Find(a.ctx, depot.Scope{}, q, c.Limit)
-	if err != nil {
-		return 0, err
-	}
-	for _, f := range found {
-		if err := p.print(q, f, nil); err != nil {
-			return 0, err
-		}
-	}
-	return len(found), nil
+	return k.Find(a.ctx, q, c.Limit, p.print)
 }
 
 // localFile looks for the objects of a file on this machine, or of the files in
 // it when it is an archive.
-func (c findCmd) localFile(a *app, d *depot.Depot, path string, p *findPrinter) (int, error) {
+func (c findCmd) localFile(a *app, k keeper.Catalog, path string, p *findPrinter) (int, error) {
 	n := 0
 	for f, err := range scan.Walk(a.ctx, []string{path}, scan.Options{}) {
 		if err != nil {
 			return n, err
 		}
-		same, err := sameFile(a, d, f)
+		objects, err := objectsOf(a, f)
 		if errors.Is(err, objfile.ErrNotSymbolFile) && f.Archive != "" {
 			continue
 		}
 		if err != nil {
 			return n, fmt.Errorf("%s: %w", f.Path, err)
 		}
-		for _, s := range same {
-			for _, found := range s.Found {
-				is := found.Ref == s.Ref
-				if err := p.print(f.Path, found, &is); err != nil {
-					return n, err
-				}
+		for _, o := range objects {
+			if err := k.Same(a.ctx, o, func(l report.Found, same bool) error {
+				l.Query, l.SameContent = f.Path, &same
 				n++
+				return p.print(l)
+			}); err != nil {
+				return n, err
 			}
 		}
 	}
 	return n, nil
 }
 
-func sameFile(a *app, d *depot.Depot, f *scan.File) ([]depot.Same, error) {
+// objectsOf returns the objects of a file on this machine.
+func objectsOf(a *app, f *scan.File) ([]depot.Same, error) {
 	defer f.Discard()
 	content, err := f.Open(a.ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer content.Close()
-	return d.Same(a.ctx, depot.Scope{}, content, f.Name)
+	return depot.ObjectsOf(a.ctx, content, f.Name)
 }
 
 type findPrinter struct {
@@ -144,8 +147,7 @@ type findPrinter struct {
 	t    *term.Table
 }
 
-func (p *findPrinter) print(q string, f depot.Found, same *bool) error {
-	l := report.NewFound(q, f, same)
+func (p *findPrinter) print(l report.Found) error {
 	if p.json {
 		return p.out.Write(l)
 	}
@@ -166,10 +168,12 @@ func numbers(ns []int64) string {
 }
 
 type listCmd struct {
+	serverFlags
 	JSON    bool   `help:"Print one JSON object per transaction."`
 	Product string `help:"Only this product." short:"p"`
 	Version string `help:"Only this version." short:"v"`
 	Limit   int    `help:"Maximum number, newest first; 0: all." default:"0"`
+	Who     string `help:"Only those of this account (with * and ?)."`
 	All     bool   `help:"Removed transactions too."`
 }
 
@@ -179,6 +183,7 @@ func (listCmd) Help() string {
 
   symdepot list
   symdepot list --product Game --json
+  symdepot list --server https://symbols.example.com --limit 20
 
 Exit codes: 0 done, also when there is none; 2 wrong command line, 3 failed, 4 no depot.`
 }
@@ -193,40 +198,35 @@ func anyOr(product string) *string {
 
 // Run lists transactions.
 func (c listCmd) Run(a *app) error {
-	d, err := a.open(depot.Options{MustExist: true})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	txs, err := d.List(a.ctx, depot.Scope{}, depot.ListFilter{Product: anyOr(c.Product), Version: c.Version, Limit: c.Limit, Removed: c.All})
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		out := term.NewJSONLines(a.stdout)
-		for _, t := range txs {
-			if err := out.Write(report.NewTransaction(t)); err != nil {
-				return err
+	f := depot.ListFilter{Product: anyOr(c.Product), Version: c.Version, Who: c.Who, Limit: c.Limit, Removed: c.All}
+	return a.catalog(c.serverFlags, func(k keeper.Catalog) error {
+		if c.JSON {
+			out := term.NewJSONLines(a.stdout)
+			return k.Transactions(a.ctx, f, func(t report.Transaction) error { return out.Write(t) })
+		}
+		t := term.NewTable(a.stdout, "TX", "TIME", "PRODUCT", "VERSION", "OBJECTS", "SIZE", "WHO", "COMMENT")
+		n := 0
+		if err := k.Transactions(a.ctx, f, func(x report.Transaction) error {
+			n++
+			mark := ""
+			if !x.Removed.IsZero() {
+				mark = " (removed)"
 			}
+			t.Row(strconv.FormatInt(x.Transaction, 10)+mark, x.Time.Local().Format("2006-01-02 15:04"), x.Product, x.Version,
+				strconv.FormatInt(x.Objects, 10), term.Size(x.Bytes), x.Who, x.Comment)
+			return nil
+		}); err != nil {
+			return err
 		}
-		return nil
-	}
-	t := term.NewTable(a.stdout, "TX", "TIME", "PRODUCT", "VERSION", "OBJECTS", "SIZE", "WHO", "COMMENT")
-	if len(txs) == 0 {
-		fmt.Fprintln(a.stderr, "symdepot: no transactions")
-	}
-	for _, x := range txs {
-		mark := ""
-		if !x.Removed.IsZero() {
-			mark = " (removed)"
+		if n == 0 {
+			fmt.Fprintln(a.stderr, "symdepot: no transactions")
 		}
-		t.Row(strconv.FormatInt(x.Number, 10)+mark, x.Time.Local().Format("2006-01-02 15:04"), x.Product, x.Version,
-			strconv.FormatInt(x.Files, 10), term.Size(x.Bytes), x.Who, x.Comment)
-	}
-	return t.Flush()
+		return t.Flush()
+	})
 }
 
 type showCmd struct {
+	serverFlags
 	JSON   bool  `help:"Print the transaction with its class, holds, promotions and removal, then one JSON object per file."`
 	Number int64 `arg:"" name:"tx" help:"The transaction's number."`
 }
@@ -236,53 +236,41 @@ func (showCmd) Help() string {
 	return `Prints a transaction and the objects that it contains.
 
   symdepot show 17
+  symdepot show --server https://symbols.example.com 17
 
 Exit codes: 0 shown, 1 no such transaction, 2 wrong command line, 3 failed, 4 no depot.`
 }
 
 // Run shows one transaction.
 func (c showCmd) Run(a *app) error {
-	d, err := a.open(depot.Options{MustExist: true})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	tx, err := d.Transaction(a.ctx, c.Number)
-	if err != nil {
-		return noSuchTx(a.stderr, c.Number, err)
-	}
-	if c.JSON {
-		return c.showJSON(a, d, tx)
-	}
-	w := a.stdout
-	fmt.Fprintf(w, "transaction %d\n  time     %s\n  product  %s\n  version  %s\n  comment  %s\n  by       %s on %s\n  objects  %d, %s\n", tx.Number,
-		tx.Time.Local().Format(time.RFC3339), term.Printable(tx.Product), term.Printable(tx.Version), term.Printable(tx.Comment), term.Printable(tx.Who), term.Printable(tx.Host), tx.Files, term.Size(tx.Bytes))
-	if o := tx.Origin; o != nil {
-		fmt.Fprintf(w, "  origin   %s of %s\n", term.Printable(o.Number), term.Printable(o.Store))
-	}
-	if err := a.kept(d.Retention, tx, false); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
-	t := term.NewTable(w, "KIND", "ID", "SIZE", "NAME", "PATH")
-	err = d.Files(a.ctx, c.Number, func(f depot.TxFile) error {
-		l := report.NewFile(f)
-		t.Row(l.Kind, l.ID(), term.Size(l.Size), l.Name, l.Path)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return t.Flush()
-}
-
-func (c showCmd) showJSON(a *app, d *depot.Depot, tx depot.Transaction) error {
-	out := term.NewJSONLines(a.stdout)
-	if err := a.kept(d.Retention, tx, true); err != nil {
-		return err
-	}
-	return d.Files(a.ctx, c.Number, func(f depot.TxFile) error {
-		return out.Write(report.NewFile(f))
+	return a.catalog(c.serverFlags, func(k keeper.Catalog) error {
+		s, err := k.State(a.ctx, c.Number)
+		if err != nil {
+			return noSuchTx(a.stderr, c.Number, err)
+		}
+		if c.JSON {
+			out := term.NewJSONLines(a.stdout)
+			if err := out.Write(s); err != nil {
+				return err
+			}
+			return k.Files(a.ctx, c.Number, func(f report.File) error { return out.Write(f) })
+		}
+		w := a.stdout
+		fmt.Fprintf(w, "transaction %d\n  time     %s\n  product  %s\n  version  %s\n  comment  %s\n  by       %s on %s\n  objects  %d, %s\n", s.Transaction.Transaction,
+			s.Time.Local().Format(time.RFC3339), term.Printable(s.Product), term.Printable(s.Version), term.Printable(s.Comment), term.Printable(s.Who), term.Printable(s.Host), s.Objects, term.Size(s.Bytes))
+		if o := s.Origin; o != nil {
+			fmt.Fprintf(w, "  origin   %s of %s\n", term.Printable(o.Number), term.Printable(o.Store))
+		}
+		s.Print(w)
+		fmt.Fprintln(w)
+		t := term.NewTable(w, "KIND", "ID", "SIZE", "NAME", "PATH")
+		if err := k.Files(a.ctx, c.Number, func(f report.File) error {
+			t.Row(f.Kind, f.ID(), term.Size(f.Size), f.Name, f.Path)
+			return nil
+		}); err != nil {
+			return err
+		}
+		return t.Flush()
 	})
 }
 

@@ -22,6 +22,7 @@ func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 		"envfile": cmdEnvFile,
 		"plan":    cmdPlan,
 		"without": cmdWithout,
+		"same":    cmdSame,
 	}
 }
 
@@ -43,6 +44,26 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("%q: exit code %d, want %d", args[1:], got, want)
+	}
+}
+
+// cmdSame is `same PROGRAM COMMAND [ARGUMENT...]`: it runs a command on the depot of this
+// machine and on that of the server at $URL, and expects the same output and exit code.
+func cmdSame(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: same PROGRAM COMMAND [ARGUMENT...]")
+	}
+	run := func(args ...string) string {
+		out := "done"
+		if err := ts.Exec(args[0], args[1:]...); err != nil {
+			out = err.Error()
+		}
+		return ts.ReadFile("stdout") + ts.ReadFile("stderr") + out
+	}
+	here := run(args...)
+	there := run(append([]string{args[0], args[1], "--server", ts.Getenv("URL")}, args[2:]...)...)
+	if here != there {
+		ts.Fatalf("%q: of the depot\n%s\nof the server\n%s", args[1:], here, there)
 	}
 }
 

@@ -109,6 +109,14 @@ func (r *Retention) send(ctx context.Context, method, path string, body, into an
 	return r.do(ctx, method, path, http.Header{"Content-Type": {"application/json"}}, b, into)
 }
 
+// Get reads what an address of the API has; q are the parameters.
+func (r *Retention) Get(ctx context.Context, path string, q url.Values, into any) error {
+	if e := q.Encode(); e != "" {
+		path += "?" + e
+	}
+	return r.send(ctx, http.MethodGet, path, nil, into)
+}
+
 // Rules reads the policy in force.
 func (r *Retention) Rules(ctx context.Context, into any) error {
 	return r.send(ctx, http.MethodGet, wire.RulesPath, nil, into)

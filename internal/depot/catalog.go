@@ -102,6 +102,10 @@ var ErrShortPattern = index.ErrShortPattern
 // maxSearch limits the text of a search, in bytes.
 const maxSearch = 4096
 
+// ListedTransactions is how many of its transactions an object of a list has at most,
+// the newest.
+const ListedTransactions = index.ListedTransactions
+
 // Objects lists objects. A wrong query is fs.ErrInvalid or ErrShortPattern.
 func (c *Catalog) Objects(ctx context.Context, scope Scope, q ObjectQuery) (ObjectPage, error) {
 	var p ObjectPage

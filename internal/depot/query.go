@@ -75,20 +75,32 @@ type Same struct {
 	Found  []Found
 }
 
-// Same searches for the objects of a local file, by their ids and by their
-// content.
-func (d *Depot) Same(ctx context.Context, scope Scope, c Content, name string) ([]Same, error) {
+// ObjectsOf returns the objects of a local file, with the hashes of their bytes.
+func ObjectsOf(ctx context.Context, c Content, name string) ([]Same, error) {
 	objs, err := objfile.Identify(c, c.Size(), name, objfile.Options{})
 	if err != nil {
 		return nil, err
 	}
-	var same []Same
-	for _, o := range objs {
-		s := Same{Object: o}
-		if s.Ref, _, err = blob.Hash(ctx, objectReader(c, o)); err != nil {
+	list := make([]Same, len(objs))
+	for i, o := range objs {
+		list[i].Object = o
+		if list[i].Ref, _, err = blob.Hash(ctx, objectReader(c, o)); err != nil {
 			return nil, err
 		}
-		if s.Found, err = FinderIn(d).Alike(ctx, scope, o, &s.Ref); err != nil {
+	}
+	return list, nil
+}
+
+// Same searches for the objects of a local file, by their ids and by their
+// content.
+func (d *Depot) Same(ctx context.Context, scope Scope, c Content, name string) ([]Same, error) {
+	objs, err := ObjectsOf(ctx, c, name)
+	if err != nil {
+		return nil, err
+	}
+	var same []Same
+	for _, s := range objs {
+		if s.Found, err = FinderIn(d).Alike(ctx, scope, s.Object, &s.Ref); err != nil {
 			return nil, err
 		}
 		same = append(same, s)

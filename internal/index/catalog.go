@@ -64,8 +64,8 @@ type listLimits struct {
 }
 
 const (
-	// listedHolders limits Found.Transactions in a page.
-	listedHolders = 100
+	// ListedTransactions limits Found.Transactions in a page.
+	ListedTransactions = 100
 	// unionProducts is up to how many products their lists are merged. With more, the
 	// list of all objects is walked.
 	unionProducts = 8
@@ -721,7 +721,7 @@ func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []i
 	return list, nil
 }
 
-// holders returns the newest transactions that hold objects, at most listedHolders of
+// holders returns the newest transactions that hold objects, at most ListedTransactions of
 // each.
 func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[int64][]int64, error) {
 	list := make(map[int64][]int64, len(ids))
@@ -737,9 +737,9 @@ func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[in
 	}
 	if c.lateral() {
 		return list, c.db.scans.each(ctx, false, "SELECT k.id, h.tx_id FROM unnest(ARRAY["+idList(ids)+`]::bigint[]) AS k(id)
-			CROSS JOIN LATERAL (SELECT DISTINCT f.tx_id FROM tx_file f`+join+" WHERE f.object_id = k.id AND f.tx_id > 0 ORDER BY f.tx_id DESC LIMIT "+strconv.Itoa(listedHolders)+") AS h ORDER BY k.id, h.tx_id DESC", nil, each)
+			CROSS JOIN LATERAL (SELECT DISTINCT f.tx_id FROM tx_file f`+join+" WHERE f.object_id = k.id AND f.tx_id > 0 ORDER BY f.tx_id DESC LIMIT "+strconv.Itoa(ListedTransactions)+") AS h ORDER BY k.id, h.tx_id DESC", nil, each)
 	}
-	query := "SELECT DISTINCT f.object_id, f.tx_id FROM tx_file f" + join + " WHERE f.object_id = $1 AND f.tx_id > 0 ORDER BY f.tx_id DESC LIMIT " + strconv.Itoa(listedHolders)
+	query := "SELECT DISTINCT f.object_id, f.tx_id FROM tx_file f" + join + " WHERE f.object_id = $1 AND f.tx_id > 0 ORDER BY f.tx_id DESC LIMIT " + strconv.Itoa(ListedTransactions)
 	for _, id := range ids {
 		if err := c.db.scans.each(ctx, v.all, query, []any{id}, each); err != nil {
 			return nil, err

@@ -1,5 +1,6 @@
-// Package keeper is the retention of a depot as commands use it: of a depot on this
-// machine, or of a server. Both answer with the same reports and the same errors.
+// Package keeper is the retention of a depot and the lists of what it holds, as commands
+// use them: of a depot on this machine, or of a server. Both answer with the same reports
+// and the same errors.
 package keeper
 
 import (

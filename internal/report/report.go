@@ -37,11 +37,13 @@ type Transaction struct {
 	Collecting bool `json:"collecting,omitempty"`
 	// Until is the time until which a removed transaction can be restored.
 	Until time.Time `json:"until,omitzero"`
+	// Origin is where it was imported from; nil if it was made here.
+	Origin *depot.Origin `json:"origin,omitempty"`
 }
 
 // NewTransaction describes a transaction.
 func NewTransaction(t depot.Transaction) Transaction {
-	l := Transaction{t.Number, t.Product, t.Version, t.Comment, t.Time.UTC(), t.Who, t.Host, t.Files, t.Bytes, t.Removed, t.Branch, t.Class, t.Build, t.Labels, t.Collecting, t.TrashUntil}
+	l := Transaction{t.Number, t.Product, t.Version, t.Comment, t.Time.UTC(), t.Who, t.Host, t.Files, t.Bytes, t.Removed, t.Branch, t.Class, t.Build, t.Labels, t.Collecting, t.TrashUntil, t.Origin}
 	if !l.Removed.IsZero() {
 		l.Removed = l.Removed.UTC()
 	}

@@ -383,44 +383,44 @@ func printNeeded(w io.Writer, shared int64, holders []int64, pinned bool) {
 	fmt.Fprintf(w, "%s of it are still needed by %s and stay\n", term.Size(shared), by)
 }
 
-// Kept prints the reasons that keep a transaction, as lines of symdepot show: its branch and class with
-// their changes, the holds, the transactions that it needs, and its removal.
-func Kept(w io.Writer, t depot.Transaction, holds []depot.Hold, promotions []depot.Promotion, needs []int64, why depot.Removal) {
+// Print prints the class of a transaction and its history, the holds on it, and who
+// removed it, as lines of an indented list.
+func (s State) Print(w io.Writer) {
 	line := func(key, format string, args ...any) {
 		fmt.Fprintf(w, "  %-8s %s\n", key, fmt.Sprintf(format, args...))
 	}
-	if t.Branch != "" {
-		line("branch", "%s", term.Printable(t.Branch))
+	if s.Branch != "" {
+		line("branch", "%s", term.Printable(s.Branch))
 	}
-	if t.Class != "" {
-		line("class", "%s", term.Printable(t.Class))
+	if s.Class != "" {
+		line("class", "%s", term.Printable(s.Class))
 	}
-	for _, p := range promotions {
+	for _, p := range s.Promotions {
 		from := "none given"
 		if p.From != "" {
 			from = p.From
 		}
-		line("promoted", "from %s to %s by %s on %s", term.Printable(from), term.Printable(p.To), term.Printable(p.Who), p.At.Local().Format(time.DateOnly))
+		line("promoted", "from %s to %s by %s on %s", term.Printable(from), term.Printable(p.To), term.Printable(p.By), p.At.Local().Format(time.DateOnly))
 	}
-	for _, h := range holds {
+	for _, h := range s.Holds {
 		until := ""
-		if !h.Until.IsZero() {
-			until = " until " + h.Until.UTC().Format(time.DateOnly)
+		if h.Until != "" {
+			until = " until " + h.Until
 		}
-		line("held", "by %s%s: %s", term.Printable(h.Who), until, term.Printable(h.Reason))
+		line("held", "by %s%s: %s", term.Printable(h.By), until, term.Printable(h.Reason))
 	}
-	for _, n := range needs {
+	for _, n := range s.Needs {
 		line("needs", "transaction %d", n)
 	}
-	if t.Removed.IsZero() {
+	if s.Removed.IsZero() {
 		return
 	}
-	removed := t.Removed.Local().Format(time.RFC3339)
-	if why.Reason != "" {
-		removed = retention.Tombstone{Class: why.Class, Removed: t.Removed, By: why.Who, Reason: why.Reason, Detail: why.Detail}.String()
+	removed := s.Removed.Local().Format(time.RFC3339)
+	if r := s.Removal; r != nil && r.Reason != "" {
+		removed = retention.Tombstone{Class: r.Class, Removed: s.Removed, By: r.By, Reason: r.Reason, Detail: r.Detail}.String()
 		removed = strings.TrimPrefix(removed, "removed on ")
 	}
-	line("removed", "%s%s", term.Printable(removed), NewTransaction(t).Restorable())
+	line("removed", "%s%s", term.Printable(removed), s.Restorable())
 }
 
 // Restorable describes until when a removed transaction can be restored, as the end of a

@@ -39,6 +39,7 @@ type Retention interface {
 	Promote(ctx context.Context, number int64, class, who string) (depot.Promotion, error)
 	Promotions(ctx context.Context, number int64) ([]depot.Promotion, error)
 	Needs(ctx context.Context, number int64) ([]int64, error)
+	PushKey(ctx context.Context, number int64) (string, error)
 	SetComment(ctx context.Context, number int64, comment string) (depot.Transaction, error)
 	Remove(ctx context.Context, number int64, who string) (depot.Transaction, error)
 	Purge(ctx context.Context, number int64, who, detail string) (depot.Purged, error)

@@ -39,6 +39,8 @@ func (f *fakeRetention) Policy(context.Context) (depot.PolicyInForce, error) {
 	return depot.PolicyInForce{Policy: p, Number: 7, Text: "text"}, err
 }
 
+func (f *fakeRetention) PushKey(context.Context, int64) (string, error) { return "", nil }
+
 func (f *fakeRetention) SetPolicy(_ context.Context, file string, text []byte, who string, before int64) (depot.PolicyInForce, error) {
 	p, err := retention.Parse(file, text)
 	if err != nil {

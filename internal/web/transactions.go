@@ -135,6 +135,11 @@ func (a *API) showTransaction(w http.ResponseWriter, r *Request, args []string) 
 	}
 	s := report.NewState(t, holds, promotions, removal)
 	s.Needs = visible(a, r, needs)
+	if r.Rights.MayWrite(t.Product) {
+		if s.Key, err = a.cfg.Retention.PushKey(ctx, t.Number); err != nil {
+			return err
+		}
+	}
 	return writeJSON(w, http.StatusOK, s)
 }
 

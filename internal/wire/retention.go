@@ -22,6 +22,8 @@ const (
 	PlansPath        = APIPath + "/plans"
 	TransactionsPath = APIPath + "/transactions"
 	UsagePath        = APIPath + "/usage"
+	ObjectsPath      = APIPath + "/objects"
+	MissesPath       = APIPath + "/misses"
 )
 
 // Kinds of plans.
