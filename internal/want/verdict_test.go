@@ -12,6 +12,8 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/dump"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/tree"
+	"github.com/symdepot/symdepot/layout"
 )
 
 // openDepot opens a new depot, with these files of testdata in a transaction each.
@@ -91,6 +93,44 @@ func TestVerdictOfRemoved(t *testing.T) {
 	m, err := JudgeWant(t.Context(), depot.FinderIn(d), depot.Scope{}, w)
 	if err != nil || m.Verdict != VerdictOurs {
 		t.Errorf("a removed PDB: %+v, %v; want the verdict %s", m, err, VerdictOurs)
+	}
+}
+
+// TestVerdictOfTree: a file of a served folder is held; its SHA-256 is not known.
+func TestVerdictOfTree(t *testing.T) {
+	t.Parallel()
+	const key = "F9EFE0B6AE7500394C4C44205044422E1"
+	b, err := os.ReadFile(filepath.Join(testdata, "pdb", "hello-x64.pdb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "store")
+	if err := os.MkdirAll(filepath.Join(dir, "hello-x64.pdb", key), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "hello-x64.pdb", key, "hello-x64.pdb"), b, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	folder, err := tree.Open(t.Context(), dir, tree.Options{Layout: layout.SymStore})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = folder.Close() })
+	d, err := depot.Open(t.Context(), filepath.Join(t.TempDir(), "depot"), depot.Options{Sources: []*tree.Folder{folder}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	w, err := Of("hello-x64.pdb", key, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := JudgeWant(t.Context(), depot.FinderIn(d), depot.Scope{}, w)
+	if err != nil || m.Verdict != VerdictHeld || m.Files[0].Size != int64(len(b)) || m.Files[0].SHA256 != "" {
+		t.Errorf("a PDB of a served folder: %+v, %v; want it held, without SHA-256", m, err)
+	}
+	if m, err = JudgeWant(t.Context(), depot.FinderIn(d), depot.Scope{Products: []string{"app"}}, w); err != nil || m.Verdict != VerdictOthers {
+		t.Errorf("outside of the scope: %+v, %v; want the verdict %s", m, err, VerdictOthers)
 	}
 }
 
