@@ -2,6 +2,7 @@ package server
 
 import (
 	"compress/gzip"
+	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/oidc"
 	"github.com/symdepot/symdepot/internal/oidc/oidctest"
 	"github.com/symdepot/symdepot/internal/web"
@@ -237,6 +239,46 @@ func TestClosedServer(t *testing.T) {
 	}
 	if strings.Contains(w.log.String(), b.secrets[0]) || strings.Contains(w.log.String(), "guess-1") {
 		t.Error("the log has the secret of a sign-in, or a password")
+	}
+}
+
+// TestSignedInDownload: a browser that is signed in downloads from the page of an
+// object what it may read, and nothing else.
+func TestSignedInDownload(t *testing.T) {
+	w := newSignInWorld(t, Config{})
+	b := w.in(t, "alice", "secret")
+	object := func(h held) string { return "/-/object/" + blob.Sum(h.body).String() }
+	page := b.get(object(w.oursPDB))
+	m := regexp.MustCompile(`<a class="button" href="(/-/object/get[^"]+)" download>`).FindStringSubmatch(page.body)
+	if page.status != 200 || m == nil {
+		t.Fatalf("the page of the PDB: status %d, want 200 with a download below /-/\n%s", page.status, page.body)
+	}
+	target := html.UnescapeString(m[1])
+	if r := b.get(target, "Accept-Encoding: "); r.status != 200 || r.body != string(w.oursPDB.body) || !strings.Contains(r.header.Get("Content-Disposition"), `attachment; filename=hello-x64.pdb`) {
+		t.Errorf("the download: status %d with %d bytes, %q; want 200 with %d as hello-x64.pdb", r.status, len(r.body), r.header.Get("Content-Disposition"), len(w.oursPDB.body))
+	}
+	if r := b.get(target, "Range: bytes=0-9"); r.status != 206 || r.body != string(w.oursPDB.body[:10]) {
+		t.Errorf("a part of it: status %d with %d bytes, want 206 with 10", r.status, len(r.body))
+	}
+	if r := b.get("/-/object/get?path=" + url.QueryEscape(w.theirsPDB.path(t, layout.SymStore))); r.status != 404 {
+		t.Errorf("a file of another product: status %d, want 404", r.status)
+	}
+	for _, path := range []string{"", "/", "/..", "//evil/x", "/metrics", "/-/tokens", "/a%2Fb", "\x00"} {
+		if r := b.get("/-/object/get?path=" + url.QueryEscape(path)); r.status != 404 {
+			t.Errorf("path=%q: status %d, want 404", path, r.status)
+		}
+	}
+	if r := b.get(target, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"); r.status != 403 {
+		t.Errorf("from a page of another site: status %d, want 403", r.status)
+	}
+	if r := newTab(t, w.s).get(target); r.status != 303 || !strings.HasPrefix(r.to(), "/-/login?next=") {
+		t.Errorf("without a cookie: status %d to %q, want 303 to the page for signing in", r.status, r.to())
+	}
+	if r := ask(w.s, "GET", target, bearer(w.theirs)); r.status != 404 {
+		t.Errorf("as a token of another product: status %d, want 404", r.status)
+	}
+	if r := ask(w.s, "GET", "/t/"+w.ours+target); r.status != 404 {
+		t.Errorf("below a token: status %d, want 404", r.status)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/internal/wire"
+	"github.com/symdepot/symdepot/layout"
 )
 
 // protocolAPI is the JSON API, as metrics and the access log call it.
@@ -180,6 +182,40 @@ func (s *webPages) serve(x *exchange, r *http.Request, p *place) {
 		return
 	}
 	s.note(x, s.cfg.API.Pages.Serve(x, s.request(x, r, p)))
+}
+
+// downloads sends symbol files to browsers that are signed in: their cookie does not
+// count on the paths of symbol files.
+type downloads struct {
+	webAPI
+	symbols *symbols
+}
+
+// admit authorizes a request. One with a token in its path needs no cookie.
+func (s *downloads) admit(x *exchange, r *http.Request, p *place) bool {
+	x.protocol = protocolPages
+	if p.token != "" {
+		if s.access.admit(x, r, p) {
+			s.missing(x, r, p, missError{notFoundText})
+		}
+		return false
+	}
+	return s.admitBrowser(x, r, p)
+}
+
+// serve answers a request as one for the path in the parameter path.
+func (s *downloads) serve(x *exchange, r *http.Request, p *place) {
+	p.path = layout.Escape(r.URL.Query().Get("path"))
+	segs, err := layout.Segments(p.path)
+	if err == nil {
+		p.req, err = layout.Route(segs, s.cfg.Prefixes...)
+	}
+	if err != nil || p.req.Form == layout.FormSymCache {
+		s.missing(x, r, p, missError{notFoundText})
+		return
+	}
+	x.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": segs[len(segs)-1]}))
+	s.symbols.serve(x, r, p)
 }
 
 // note records why an answer was cut short.

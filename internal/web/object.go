@@ -97,7 +97,10 @@ func (p *Pages) objectSection(f *frame, r *Request, o *depot.EntryObject) object
 	s := objectSection{Name: o.Object.Name, Kind: o.Object.Kind.String(), Arch: o.Arch, Size: o.Size, IDs: spellings(o.Object), Path: o.Path, Archive: o.Archive, Downloads: o.Downloads, More: o.MoreHolders}
 	s.Paths = p.askedUnder(r, o)
 	if path := layout.Path(o.Object); path != "" {
-		s.Download = download(r.Base, o.Object)
+		if s.Download = download(r.Base, o.Object); r.Identity.SignIn != "" {
+			// The cookie does not count on the paths of symbol files.
+			s.Download = link(r.Base, "object", []string{downloadWord}, values("path", "/"+path))
+		}
 		s.Why = f.Ask("trace", "path", "/"+path)
 	}
 	for _, w := range o.Features {

@@ -92,6 +92,16 @@ func (a *API) Public(host string, forwarded bool) bool {
 	return ok && (forwarded || strings.EqualFold(o, host))
 }
 
+// downloadWord is the last segment of /-/object/get, where browsers that are signed in
+// download symbol files: the parameter path is the path that tools ask for.
+const downloadWord = "get"
+
+// IsDownload reports whether a claimed path is one at which the server answers as to
+// the path of a symbol file, which the parameter path has.
+func IsDownload(segs []string) bool {
+	return Claims(segs) && len(segs) == 3 && segs[1] == "object" && segs[2] == downloadWord
+}
+
 // errInsecure says why nobody can sign in without TLS.
 var errInsecure = &Problem{Word: "forbidden", Detail: "browsers sign in over HTTPS only: set a certificate (tls), or base_url if a proxy has one"}
 
