@@ -209,3 +209,44 @@ func TestSignInNodes(t *testing.T) {
 		c.run(t, "token", "revoke", id[1])
 	})
 }
+
+// TestSignInTicket: curl, as a browser with the Kerberos ticket of a real KDC, signs in
+// and is then known without the ticket. A form of another site does nothing with it.
+func TestSignInTicket(t *testing.T) {
+	s := newTicketServer(t, "", "")
+	alice, jar := s.kdc.As(t, "alice"), filepath.Join(t.TempDir(), "jar")
+	curl := func(args ...string) string {
+		t.Helper()
+		return alice.Curl(t, append([]string{"-H", "Accept: text/html", "-b", jar, "-c", jar}, args...)...).Status
+	}
+	const page = "/-/tokens"
+	if r := alice.Curl(t, "-H", "Accept: text/html", s.url+"/-/login/ticket"); r.Status != "401" || len(r.Offers) != 1 || r.Offers[0] != "Negotiate" {
+		t.Errorf("without a ticket: %+v, want 401 and Negotiate alone", r)
+	}
+	if got := curl(s.url + page); got != "303" {
+		t.Errorf("the page without credentials: status %s, want 303", got)
+	}
+	if got := curl("--negotiate", "-u", ":", s.url+"/-/login/ticket?next="+page); got != "303" {
+		t.Fatalf("signing in with a ticket: status %s, want 303\n%s", got, s.log.String())
+	}
+	if r := alice.Curl(t, "-H", "Accept: text/html", "-b", jar, s.url+page); r.Status != "200" || !strings.Contains(r.Body, "alice@") || len(r.Sent) != 0 {
+		t.Errorf("the page with the cookie: %+v, want 200 without a ticket", r)
+	}
+	form := []string{"--data", "name=x&read=on&days=1"}
+	for what, headers := range map[string][]string{
+		"another site": {"-H", "Origin: https://evil.example", "-H", "Sec-Fetch-Site: cross-site"}, "another site, an old browser": {"-H", "Origin: https://evil.example"},
+	} {
+		if got := curl(append(append(headers, form...), s.url+page)...); got != "403" {
+			t.Errorf("a form of %s with the cookie: status %s, want 403", what, got)
+		}
+		if r := alice.Curl(t, append(append(headers, form...), "--negotiate", "-u", ":", s.url+page)...); r.Status != "403" {
+			t.Errorf("a form of %s with the ticket: status %s, want 403", what, r.Status)
+		}
+	}
+	if got := curl(append(form, "-H", "Origin: "+s.url, s.url+page)...); got != "303" {
+		t.Errorf("our own form: status %s, want 303", got)
+	}
+	if got := s.kdc.As(t, "mallory").Curl(t, "--negotiate", "-u", ":", s.url+"/-/login/ticket").Status; got != "403" {
+		t.Errorf("somebody without rights: status %s, want 403", got)
+	}
+}

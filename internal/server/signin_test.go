@@ -2,6 +2,10 @@ package server
 
 import (
 	"compress/gzip"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
 	"html"
 	"io"
 	"net/http"
@@ -669,5 +673,43 @@ func TestAuditPages(t *testing.T) {
 	alice := w.in(t, "alice", "secret")
 	if r := alice.get("/-/audit"); r.status != 403 || strings.Contains(alice.get("/").body, ">Audit<") {
 		t.Errorf("the page for a reader: status %d, want 403, and no link to it", r.status)
+	}
+}
+
+// TestForeignFormCertificate: a browser sends its certificate with forms of other
+// sites, too.
+func TestForeignFormCertificate(t *testing.T) {
+	w := newSignInWorld(t, Config{})
+	cert := testCert(t)
+	sum := sha256.Sum256(cert.Leaf.Raw)
+	gate, err := auth.New(auth.Config{Policy: auth.PolicyConfig{Demand: true, Grants: []auth.Grant{{Who: []string{"cert:carol"}, Admin: true}}},
+		Certificates: []auth.CertRule{{SHA256: hex.EncodeToString(sum[:]), Name: "carol"}}}, w.store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	w.gate, w.s.cfg.Gate = gate, gate
+	w.use("")
+	send := func(target string, headers ...string) int {
+		form := url.Values{"name": {"x"}, "read": {"on"}}.Encode()
+		r := httptest.NewRequest(http.MethodPost, target, strings.NewReader(form))
+		r.Host, r.TLS = "symbols.example.com", &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert.Leaf}}
+		for _, h := range append(headers, "Accept: text/html", "Content-Type: application/x-www-form-urlencoded") {
+			k, v, _ := strings.Cut(h, ": ")
+			r.Header.Set(k, v)
+		}
+		rec := httptest.NewRecorder()
+		w.s.ServeHTTP(rec, r)
+		return rec.Code
+	}
+	for _, foreign := range [][]string{{"Origin: https://evil.example", "Sec-Fetch-Site: cross-site"}, {"Origin: https://evil.example"}, {"Origin: https://a.example.com", "Sec-Fetch-Site: same-site"}} {
+		for _, target := range []string{"/-/tokens", "/-/api/v1/tokens"} {
+			if got := send(target, foreign...); got != 403 {
+				t.Errorf("POST %s with a certificate, for a page of %q: status %d, want 403", target, foreign, got)
+			}
+		}
+	}
+	if got := send("/-/tokens", "Origin: "+testBase, "Sec-Fetch-Site: same-origin"); got != 303 {
+		t.Errorf("our own form with a certificate: status %d, want 303", got)
 	}
 }
