@@ -182,7 +182,7 @@ func (c cacheForgetCmd) Run(a *app) error {
 			f.Class = uint8(k)
 		}
 	}
-	n, err := d.FlushMisses(a.ctx, f)
+	n, err := d.Remote.FlushMisses(a.ctx, f)
 	if err != nil {
 		return err
 	}

@@ -134,6 +134,8 @@ type Depot struct {
 	Tracer *Tracer
 	// Tokens is the part that keeps access tokens, without their secrets.
 	Tokens index.Tokens
+	// Remote is what administrators do with the upstreams.
+	Remote *Remote
 	// Catalog shows people what the depot holds.
 	Catalog *Catalog
 
@@ -203,7 +205,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	d.Missing = &Missing{db: d.db, now: opt.Now}
 	d.Check = &Checker{dir: d.dir, blobs: d.blobs, placed: d.placed, db: d.db, contents: d.contents, log: opt.Log, now: opt.Now}
 	d.Check.init(opt.ScrubRate)
-	d.Tokens, d.Retention, d.Catalog, d.Tracer = d.db.Tokens, &Retention{d}, &Catalog{d}, &Tracer{d}
+	d.Tokens, d.Retention, d.Catalog, d.Tracer, d.Remote = d.db.Tokens, &Retention{d}, &Catalog{d}, &Tracer{d}, &Remote{d}
 	d.reads = &Reads{db: d.db}
 	d.forms = &forms{dir: d.dir, db: d.db, blobs: d.blobs, contents: d.contents}
 	d.forms.init()

@@ -212,14 +212,6 @@ func (d *Depot) Fetches() bool { return d.fetch.Enabled() }
 // Upstreams returns the counters of the upstreams that have some.
 func (d *Depot) Upstreams() []UpstreamStatus { return d.fetch.Statuses(d.symcache.Servers()...) }
 
-// FlushMisses forgets remembered misses of the upstreams and returns their number.
-// Other processes that have the depot open notice it when the misses in their memory
-// expire, or at once by a request over HTTP.
-func (d *Depot) FlushMisses(ctx context.Context, f MissFilter) (int64, error) {
-	d.fetch.ForgetMemory()
-	return d.db.Misses.Flush(ctx, f)
-}
-
 // fetchDepot is what downloads need of the depot.
 type fetchDepot struct{ d *Depot }
 

@@ -291,7 +291,7 @@ func TestMissesAreRememberedByClass(t *testing.T) {
 		ask("app.pdb/"+symID+"/app.pdb", 1)
 		clk.t = clk.t.Add(c.life / 2)
 		ask("app.pdb/"+symID+"/app.pdb", 2)
-		if _, err := d.FlushMisses(t.Context(), index.MissFilter{}); err != nil {
+		if _, err := d.Remote.FlushMisses(t.Context(), index.MissFilter{}); err != nil {
 			t.Fatal(err)
 		}
 		ask("app.pdb/"+symID+"/app.pdb", 3)

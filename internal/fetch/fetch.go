@@ -213,6 +213,55 @@ func (f *Fetcher) Statuses(more ...Upstream) []Status {
 	return list
 }
 
+// find returns an upstream by its name; an unknown one is fs.ErrNotExist.
+func (f *Fetcher) find(name string, more []Upstream) (Source, error) {
+	for _, u := range slices.Concat(f.upstreams, more) {
+		if u.Source.Name() == name {
+			return u.Source, nil
+		}
+	}
+	return nil, fmt.Errorf("upstream %q: %w", name, fs.ErrNotExist)
+}
+
+// Reset closes the circuit breaker of an upstream.
+func (f *Fetcher) Reset(name string, more ...Upstream) error {
+	s, err := f.find(name, more)
+	if err != nil {
+		return err
+	}
+	if reset := s.Traits().Reset; reset != nil {
+		reset()
+	}
+	return nil
+}
+
+// probePath is the path of a file that nobody has.
+var probePath = []string{"symdepot-probe.pdb", "000000000000000000000000000000001", "symdepot-probe.pdb"}
+
+// Probe closes the circuit breaker of an upstream and asks it for a file that nobody
+// has. It returns nil if the upstream answered.
+func (f *Fetcher) Probe(ctx context.Context, name string, more ...Upstream) error {
+	s, err := f.find(name, more)
+	if err != nil {
+		return err
+	}
+	req, err := layout.Route(probePath)
+	if err != nil {
+		return err
+	}
+	if reset := s.Traits().Reset; reset != nil {
+		reset()
+	}
+	r, err := s.Fetch(ctx, Ask{Request: req})
+	if err == nil {
+		return r.Body.Close()
+	}
+	if failure, ok := errors.AsType[*Failure](err); ok && (failure.Class == ClassNotFound || failure.Class == ClassSkipped) {
+		return nil
+	}
+	return err
+}
+
 // Open returns the file that answers a question. It waits for the first bytes.
 // The error is fs.ErrNotExist if no upstream has the file, and ErrInDepot if the
 // depot has it now.

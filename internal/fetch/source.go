@@ -42,6 +42,8 @@ type Traits struct {
 	// Status returns the counters and the state of the circuit breaker; nil if
 	// the upstream has neither.
 	Status func() Status
+	// Reset closes the circuit breaker; nil if the upstream has none.
+	Reset func()
 	// Excludes says why the configuration excludes a question, "" if it does not.
 	// Nothing is sent. Nil if nothing is excluded.
 	Excludes func(ask Ask) string
@@ -225,4 +227,8 @@ type Status struct {
 	Bytes     int64     `json:"bytes"`   // decompressed
 	Active    int64     `json:"active"`  // running requests
 	Waiting   int64     `json:"waiting"`
+	// P50 and P95 are the median and the 95th percentile of the time to the first byte
+	// of the last requests, in nanoseconds; 0 before the first.
+	P50 time.Duration `json:"p50,omitempty"`
+	P95 time.Duration `json:"p95,omitempty"`
 }

@@ -35,6 +35,9 @@ type (
 	Outcome = index.Outcome
 )
 
+// ParseState returns the state with a name.
+func ParseState(word string) (State, error) { return index.ParseJobState(word) }
+
 // The states of a job.
 const (
 	Queued    = index.JobQueued

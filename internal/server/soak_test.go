@@ -295,7 +295,7 @@ func (k *soak) beside(ctx context.Context) {
 		case 1:
 			_, _ = k.d.Cache.Drop(ctx, depot.CacheFilter{Source: "far1"})
 		case 2:
-			_, _ = k.d.FlushMisses(ctx, depot.MissFilter{})
+			_, _ = k.d.Remote.FlushMisses(ctx, depot.MissFilter{})
 		case 3:
 			_, _ = k.d.Collect(ctx, time.Minute, false)
 		}

@@ -88,6 +88,7 @@ type Guarded struct {
 	losses    int          // guarded by mu; consecutive requests cancelled before a response
 	watched   bool         // guarded by mu; a request is being watched to its end
 	status    fetch.Status // guarded by mu; the counters
+	times     times        // guarded by mu; how long the last requests took
 }
 
 // Guard puts a guard in front of an upstream. The guard owns the upstream and closes
@@ -130,6 +131,7 @@ func (g *Guarded) Name() string { return g.src.Name() }
 func (g *Guarded) Traits() fetch.Traits {
 	t := g.src.Traits()
 	t.NeedsChecksum = t.NeedsChecksum || g.opt.RequiresChecksum
+	t.Reset = g.reset
 	t.Status, t.Blame, t.Paused, t.Pause, t.Share = g.State, g.Blame, g.paused, g.pause, g.share
 	inner := t.Excludes
 	t.Excludes = func(ask fetch.Ask) string {
@@ -160,10 +162,19 @@ func (g *Guarded) State() fetch.Status {
 	defer g.mu.Unlock()
 	s := g.status
 	s.Name, s.Rank = g.src.Name(), g.opt.Rank
+	s.P50, s.P95 = g.times.percentiles()
 	if g.opt.Now().Before(g.until) {
 		s.Open, s.Until, s.Why = true, g.until, g.why
 	}
 	return s
+}
+
+// reset closes the circuit breaker.
+func (g *Guarded) reset() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.breaker = breaker{opt: g.opt.Breaker, generation: g.breaker.generation + 1}
+	g.until, g.why = time.Time{}, ""
 }
 
 // opened updates the status after the breaker has opened. mu is held.
@@ -349,7 +360,7 @@ func (g *Guarded) begin(ctx context.Context) (*pass, error) {
 		return nil, &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassBusy, Err: errors.New("circuit breaker is half-open: a probe request is in progress")}
 	}
 	g.status.Requests++
-	return &pass{g: g, ctx: ctx, ticket: t}, nil
+	return &pass{g: g, ctx: ctx, ticket: t, begun: g.opt.Now()}, nil
 }
 
 // Blame counts a wrong file from the upstream. Too many of them open the breaker.
@@ -379,6 +390,7 @@ func (g *Guarded) noteError(err error) {
 type pass struct {
 	g       *Guarded
 	ctx     context.Context
+	begun   time.Time
 	once    sync.Once
 	ticket  ticket // guarded by g.mu
 	replied bool   // guarded by g.mu; the first bytes have arrived
@@ -391,6 +403,7 @@ func (p *pass) answered() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.status.Hits++
+	g.times.add(g.opt.Now().Sub(p.begun))
 	g.losses, p.replied = 0, true
 	if p.ticket.probe {
 		g.breaker.succeeded(p.ticket)
@@ -445,6 +458,7 @@ func (p *pass) note(err, verdict error) {
 		g.status.Failures, g.losses = 0, 0
 		if err != nil {
 			g.status.Misses++
+			g.times.add(now.Sub(p.begun))
 			return
 		}
 		if now.Sub(g.wrongFrom) > wrongWindow {

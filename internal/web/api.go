@@ -104,11 +104,11 @@ type Config struct {
 	Audit *auth.Audit
 	// Catalog lists what the depot holds; nil: there are no pages.
 	Catalog Catalog
-	// Sources are the upstreams with their counters, Jobs the background jobs, and
-	// Missing the files that clients did not get; nil: there are none.
-	Sources func() []depot.UpstreamStatus
-	Jobs    Jobs
-	Missing Missing
+	// Upstreams are asked for files that the depot does not have, Jobs run in the
+	// background, and Missing are the files that clients did not get; nil: there are none.
+	Upstreams Upstreams
+	Jobs      Jobs
+	Missing   Missing
 	// Makes says that Breakpad files are made on request.
 	Makes bool
 	// Version is that of the program.
@@ -183,6 +183,24 @@ type route struct {
 func on(method, path string, answer func(*API, http.ResponseWriter, *Request, []string) error) route {
 	return route{method, strings.Split(path, "/"), answer}
 }
+
+// part is a group of handlers of the API: a type of its own, so that none has too many
+// methods.
+type part interface{ ~struct{ *API } }
+
+// onPart is on for a handler of a part.
+func onPart[P part](method, path string, answer func(P, http.ResponseWriter, *Request, []string) error) route {
+	return on(method, path, func(a *API, w http.ResponseWriter, r *Request, args []string) error {
+		return answer(P(struct{ *API }{a}), w, r, args)
+	})
+}
+
+// The parts.
+type (
+	pushAPI      struct{ *API }
+	retentionAPI struct{ *API }
+	serverAPI    struct{ *API }
+)
 
 // match returns the segments in place of "*".
 func (rt *route) match(segs []string) (args []string, ok bool) {

@@ -182,10 +182,10 @@ func (a *API) jobFields(ctx context.Context) (map[string]fields, error) {
 // upstreamFields are the texts of the upstreams.
 func (a *API) upstreamFields(context.Context) (map[string]fields, error) {
 	m := map[string]fields{}
-	if a.cfg.Sources == nil {
+	if a.cfg.Upstreams == nil {
 		return m, nil
 	}
-	for _, u := range a.cfg.Sources() {
+	for _, u := range a.cfg.Upstreams.Upstreams() {
 		row := newUpstreamRow(u)
 		m["upstream:"+u.Name] = fields{"state": row.State, "requests": number(u.Requests), "hits": number(u.Hits), "misses": number(u.Misses), "errors": number(u.Errors), "bytes": term.Size(u.Bytes)}
 	}

@@ -130,8 +130,8 @@ func (p *Pages) downloads(r *Request, h Home, v *homeView) error {
 // health says in a line how the server is.
 func (p *Pages) health(r *Request) (text string, bad bool) {
 	var list []string
-	if s := p.api.cfg.Sources; s != nil {
-		all, up := s(), 0
+	if p.api.cfg.Upstreams != nil {
+		all, up := p.api.cfg.Upstreams.Upstreams(), 0
 		for _, u := range all {
 			if !u.Open {
 				up++
@@ -163,13 +163,18 @@ type connectView struct {
 	Clients   []Client
 }
 
-// connect answers GET connect.
-func (p *Pages) connect(w *reply, r *Request, _ []string) error {
+// connection describes how tools connect to the server.
+func connection(r *Request) connectView {
 	v := connectView{URL: r.BaseURL + r.Base}
 	restricted := len(r.Challenges) > 0 && !r.Open
 	if restricted {
 		v.Note = AccessText(v.URL)
 	}
 	v.Clients = Clients(v.URL, restricted)
-	return p.show(w, r, http.StatusOK, "connect", "Connect a tool", v)
+	return v
+}
+
+// connect answers GET connect.
+func (p *Pages) connect(w *reply, r *Request, _ []string) error {
+	return p.show(w, r, http.StatusOK, "connect", "Connect a tool", connection(r))
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,7 +42,12 @@ const (
 )
 
 // routes are the addresses of the API.
-var routes = []route{
+var routes = slices.Concat(
+	baseRoutes,
+	serverRoutes,
+)
+
+var baseRoutes = []route{
 	on(http.MethodPost, "v1/token", account(accounts.exchangeToken)),
 	on(http.MethodGet, "v1/tokens", account(accounts.listTokens)),
 	on(http.MethodPost, "v1/tokens", account(accounts.makeToken)),
@@ -51,17 +57,17 @@ var routes = []route{
 	on(http.MethodGet, "v1/signins", account(accounts.listSignIns)),    //nolint:misspell // a word of addresses
 	on(http.MethodDelete, "v1/signins/*", account(accounts.endSignIn)), //nolint:misspell // as above
 	on(http.MethodGet, "v1/audit", account(accounts.audit)),
-	on(http.MethodGet, "v1/retention/rules", (*API).showRules),
-	on(http.MethodPut, "v1/retention/rules", (*API).setRules),
-	on(http.MethodGet, "v1/retention/runs", (*API).listRuns),
-	on(http.MethodPost, "v1/plans", (*API).makePlan),
-	on(http.MethodGet, "v1/plans/*", (*API).showPlan),
-	on(http.MethodPost, "v1/plans/*/apply", (*API).applyPlan),
-	on(http.MethodGet, "v1/transactions", (*API).listTransactions),
-	on(http.MethodGet, "v1/transactions/*", (*API).showTransaction),
-	on(http.MethodPatch, "v1/transactions/*", (*API).changeTransaction),
-	on(http.MethodDelete, "v1/transactions/*", (*API).removeTransaction),
-	on(http.MethodPost, "v1/transactions/*/undo", (*API).undoRemoval),
+	onPart(http.MethodGet, "v1/retention/rules", retentionAPI.showRules),
+	onPart(http.MethodPut, "v1/retention/rules", retentionAPI.setRules),
+	onPart(http.MethodGet, "v1/retention/runs", retentionAPI.listRuns),
+	onPart(http.MethodPost, "v1/plans", retentionAPI.makePlan),
+	onPart(http.MethodGet, "v1/plans/*", retentionAPI.showPlan),
+	onPart(http.MethodPost, "v1/plans/*/apply", retentionAPI.applyPlan),
+	onPart(http.MethodGet, "v1/transactions", retentionAPI.listTransactions),
+	onPart(http.MethodGet, "v1/transactions/*", retentionAPI.showTransaction),
+	onPart(http.MethodPatch, "v1/transactions/*", retentionAPI.changeTransaction),
+	onPart(http.MethodDelete, "v1/transactions/*", retentionAPI.removeTransaction),
+	onPart(http.MethodPost, "v1/transactions/*/undo", retentionAPI.undoRemoval),
 	on(http.MethodGet, "v1/trace", traceOne),
 	on(http.MethodPost, "v1/trace/log", traceLog),
 	on(http.MethodPost, "v1/trace/ask", traceAsk),
@@ -76,18 +82,18 @@ var routes = []route{
 	on(http.MethodGet, "v1/versions", listVersions),
 	on(http.MethodGet, "v1/versions/diff", compareVersions),
 	on(http.MethodGet, "v1/versions/files", listVersionFiles),
-	on(http.MethodGet, "v1/usage", (*API).usage),
+	onPart(http.MethodGet, "v1/usage", retentionAPI.usage),
 	on(http.MethodPost, "v1/identify", (*API).identify),
 	on(http.MethodPost, "v1/match", (*API).match),
-	on(http.MethodGet, "v1/push", (*API).pushLimits),
-	on(http.MethodPost, "v1/push/stages", (*API).openStage),
-	on(http.MethodGet, "v1/push/stages/*", (*API).stageState),
-	on(http.MethodDelete, "v1/push/stages/*", (*API).abandonStage),
-	on(http.MethodPost, "v1/push/stages/*/check", (*API).checkEntries),
-	on(http.MethodPost, "v1/push/stages/*/commit", (*API).commitStage),
-	on(http.MethodPut, "v1/push/stages/*/contents/*", (*API).putContent),
-	on(http.MethodGet, "v1/push/stages/*/contents/*/parts", (*API).listParts),
-	on(http.MethodPut, "v1/push/stages/*/contents/*/parts/*", (*API).putPart),
+	onPart(http.MethodGet, "v1/push", pushAPI.pushLimits),
+	onPart(http.MethodPost, "v1/push/stages", pushAPI.openStage),
+	onPart(http.MethodGet, "v1/push/stages/*", pushAPI.stageState),
+	onPart(http.MethodDelete, "v1/push/stages/*", pushAPI.abandonStage),
+	onPart(http.MethodPost, "v1/push/stages/*/check", pushAPI.checkEntries),
+	onPart(http.MethodPost, "v1/push/stages/*/commit", pushAPI.commitStage),
+	onPart(http.MethodPut, "v1/push/stages/*/contents/*", pushAPI.putContent),
+	onPart(http.MethodGet, "v1/push/stages/*/contents/*/parts", pushAPI.listParts),
+	onPart(http.MethodPut, "v1/push/stages/*/contents/*/parts/*", pushAPI.putPart),
 }
 
 // pusher returns the caller of a push, which needs the right to write.
@@ -129,7 +135,7 @@ func refused(err error) error {
 	return p
 }
 
-func (a *API) pushLimits(w http.ResponseWriter, r *Request, _ []string) error {
+func (a pushAPI) pushLimits(w http.ResponseWriter, r *Request, _ []string) error {
 	c, err := a.pusher(r)
 	if err != nil {
 		return err
@@ -148,7 +154,7 @@ func (a *API) pushLimits(w http.ResponseWriter, r *Request, _ []string) error {
 	return writeJSON(w, http.StatusOK, out)
 }
 
-func (a *API) openStage(w http.ResponseWriter, r *Request, _ []string) error {
+func (a pushAPI) openStage(w http.ResponseWriter, r *Request, _ []string) error {
 	c, err := a.pusher(r)
 	if err != nil {
 		return err
@@ -216,7 +222,7 @@ func stateOf(st stage.State) wire.PushState {
 	return out
 }
 
-func (a *API) stageState(w http.ResponseWriter, r *Request, args []string) error {
+func (a pushAPI) stageState(w http.ResponseWriter, r *Request, args []string) error {
 	c, err := a.pusher(r)
 	if err != nil {
 		return err
@@ -228,7 +234,7 @@ func (a *API) stageState(w http.ResponseWriter, r *Request, args []string) error
 	return writeJSON(w, http.StatusOK, stateOf(st))
 }
 
-func (a *API) abandonStage(w http.ResponseWriter, r *Request, args []string) error {
+func (a pushAPI) abandonStage(w http.ResponseWriter, r *Request, args []string) error {
 	c, err := a.pusher(r)
 	if err != nil {
 		return err
@@ -240,7 +246,7 @@ func (a *API) abandonStage(w http.ResponseWriter, r *Request, args []string) err
 	return nil
 }
 
-func (a *API) checkEntries(w http.ResponseWriter, r *Request, args []string) error {
+func (a pushAPI) checkEntries(w http.ResponseWriter, r *Request, args []string) error {
 	c, err := a.pusher(r)
 	if err != nil {
 		return err
@@ -299,7 +305,7 @@ func (a *API) content(r *Request, args []string, part bool) (c stage.Caller, ref
 	return
 }
 
-func (a *API) putContent(w http.ResponseWriter, r *Request, args []string) error {
+func (a pushAPI) putContent(w http.ResponseWriter, r *Request, args []string) error {
 	c, ref, u, err := a.content(r, args, false)
 	if err != nil {
 		return err
@@ -320,7 +326,7 @@ func (a *API) putContent(w http.ResponseWriter, r *Request, args []string) error
 	return writeJSON(w, status, struct{}{})
 }
 
-func (a *API) putPart(w http.ResponseWriter, r *Request, args []string) error {
+func (a pushAPI) putPart(w http.ResponseWriter, r *Request, args []string) error {
 	c, ref, u, err := a.content(r, args, true)
 	if err != nil {
 		return err
@@ -346,7 +352,7 @@ func (a *API) putPart(w http.ResponseWriter, r *Request, args []string) error {
 	return nil
 }
 
-func (a *API) listParts(w http.ResponseWriter, r *Request, args []string) error {
+func (a pushAPI) listParts(w http.ResponseWriter, r *Request, args []string) error {
 	c, err := a.pusher(r)
 	if err != nil {
 		return err
@@ -362,7 +368,7 @@ func (a *API) listParts(w http.ResponseWriter, r *Request, args []string) error 
 	return writeJSON(w, http.StatusOK, wire.PushParts{Part: p.Part, Length: p.Length, Got: p.Got})
 }
 
-func (a *API) commitStage(w http.ResponseWriter, r *Request, args []string) error {
+func (a pushAPI) commitStage(w http.ResponseWriter, r *Request, args []string) error {
 	c, err := a.pusher(r)
 	if err != nil {
 		return err

@@ -178,7 +178,7 @@ func kept(err error) error {
 func etag(p depot.PolicyInForce) string { return `"` + strconv.FormatInt(p.Number, 10) + `"` }
 
 // showRules answers GET retention/rules.
-func (a *API) showRules(w http.ResponseWriter, r *Request, _ []string) error {
+func (a retentionAPI) showRules(w http.ResponseWriter, r *Request, _ []string) error {
 	if err := a.may(r, readAll); err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (a *API) showRules(w http.ResponseWriter, r *Request, _ []string) error {
 }
 
 // setRules answers PUT retention/rules.
-func (a *API) setRules(w http.ResponseWriter, r *Request, _ []string) error {
+func (a retentionAPI) setRules(w http.ResponseWriter, r *Request, _ []string) error {
 	if err := a.may(r, administer); err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func ifMatch(values []string) (int64, error) {
 const maxRuns = 1000
 
 // listRuns answers GET retention/runs.
-func (a *API) listRuns(w http.ResponseWriter, r *Request, _ []string) error {
+func (a retentionAPI) listRuns(w http.ResponseWriter, r *Request, _ []string) error {
 	if err := errors.Join(a.may(r, readAll), only(r, "limit")); err != nil {
 		return err
 	}
@@ -260,7 +260,7 @@ func (a *API) listRuns(w http.ResponseWriter, r *Request, _ []string) error {
 }
 
 // makePlan answers POST plans.
-func (a *API) makePlan(w http.ResponseWriter, r *Request, _ []string) error {
+func (a retentionAPI) makePlan(w http.ResponseWriter, r *Request, _ []string) error {
 	if err := a.may(r, changeAny); err != nil {
 		return err
 	}
@@ -297,7 +297,7 @@ func (a *API) makePlan(w http.ResponseWriter, r *Request, _ []string) error {
 }
 
 // showPlan answers GET plans/ID.
-func (a *API) showPlan(w http.ResponseWriter, r *Request, args []string) error {
+func (a retentionAPI) showPlan(w http.ResponseWriter, r *Request, args []string) error {
 	if err := a.may(r, readAll); err != nil {
 		return err
 	}
@@ -325,7 +325,7 @@ func (a *API) showPlan(w http.ResponseWriter, r *Request, args []string) error {
 }
 
 // applyPlan answers POST plans/ID/apply.
-func (a *API) applyPlan(w http.ResponseWriter, r *Request, args []string) error {
+func (a retentionAPI) applyPlan(w http.ResponseWriter, r *Request, args []string) error {
 	if err := a.may(r, administer); err != nil {
 		return err
 	}
@@ -354,7 +354,7 @@ func (a *API) applyPlan(w http.ResponseWriter, r *Request, args []string) error 
 }
 
 // usage answers GET usage.
-func (a *API) usage(w http.ResponseWriter, r *Request, _ []string) error {
+func (a retentionAPI) usage(w http.ResponseWriter, r *Request, _ []string) error {
 	if err := errors.Join(a.may(r, readAll), only(r, "from", "to", "by", "product")); err != nil {
 		return err
 	}

@@ -298,7 +298,7 @@ func bareID(id string) string {
 }
 
 func (f *frame) objects(caption, sorted string, list []depot.Found) table {
-	t := table{Caption: caption}
+	t := table{Caption: plainName(caption)}
 	if sorted == "" {
 		t.Head = f.columns("", "", "Name", "Kind", "Arch", "Id", "Has", "Size||num", "Added", "Transactions")
 	} else {

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
@@ -43,6 +42,7 @@ var serverPages = []pageRoute{
 	page(http.MethodGet, "queue/*", seesAll, "", (*Pages).job),
 	page(http.MethodPost, "queue/*/*", isAdmin, "", (*Pages).actJob),
 	page(http.MethodGet, "upstreams", seesAll, "Upstreams", (*Pages).upstreams),
+	page(http.MethodPost, "upstreams", isAdmin, "", (*Pages).actUpstream),
 }
 
 // missRow is a file that clients requested and did not get.
@@ -148,7 +148,6 @@ type queueView struct {
 	Rows    []jobRow
 	Filters []filter
 	Pages   pages
-	Now     time.Time
 }
 
 type jobRow struct {
@@ -175,73 +174,32 @@ func (p *Pages) jobRow(f *frame, j jobs.Job) jobRow {
 
 // queue answers GET queue.
 func (p *Pages) queue(w *reply, r *Request, _ []string) error {
-	jb := p.api.cfg.Jobs
-	if jb == nil {
-		return &Problem{Word: "not-found"}
-	}
-	q := r.URL.Query()
-	limit, after, err := readPage(q, "jobs")
-	if err != nil {
+	if err := p.api.hasJobs(); err != nil {
 		return err
 	}
-	jf := jobs.Filter{Kind: q.Get("kind"), Limit: limit + 1}
-	var words []string
-	for _, s := range jobStates {
-		words = append(words, s.String())
-		if q.Get("state") == s.String() {
-			jf.States = []jobs.State{s}
-		}
-	}
-	if q.Get("state") != "" && jf.States == nil {
-		return &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"state": "expected is one of " + strings.Join(words, ", ")}}
-	}
-	if after != "" {
-		if jf.Before, err = strconv.ParseInt(after, 10, 64); err != nil || jf.Before <= 0 {
-			return &Problem{Word: "cursor"}
-		}
-	}
-	list, err := jb.List(r.Context(), jf)
+	list, next, err := p.api.jobPage(r)
 	if err != nil {
 		return err
 	}
 	f := p.frame(r, "Background jobs", nil)
-	v := queueView{Workers: jb.Workers(), Now: p.api.cfg.Now()}
-	if v.Stats, err = jb.Stats(r.Context()); err != nil {
+	v := queueView{Workers: p.api.cfg.Jobs.Workers(), Pages: f.pager("jobs", next)}
+	if v.Stats, err = p.api.cfg.Jobs.Stats(r.Context()); err != nil {
 		return err
 	}
-	var kindList []string
+	var kindList, words []string
 	for _, s := range v.Stats {
 		kindList = append(kindList, s.Kind)
 	}
-	v.Filters = []filter{choices("Kind", "kind", jf.Kind, kindList...), choices("State", "state", q.Get("state"), words...)}
-	next := ""
-	if len(list) > limit {
-		list = list[:limit]
-		next = strconv.FormatInt(list[limit-1].ID, 10)
+	for _, s := range jobStates {
+		words = append(words, s.String())
 	}
+	q := r.URL.Query()
+	v.Filters = []filter{choices("Kind", "kind", q.Get("kind"), kindList...), choices("State", "state", q.Get("state"), words...)}
 	for _, j := range list {
 		v.Rows = append(v.Rows, p.jobRow(f, j))
 	}
-	v.Pages = f.pager("jobs", next)
 	f.D, f.Live = v, "queue"
 	return p.print(w, r, http.StatusOK, "queue", f)
-}
-
-// findJob returns a job.
-func (p *Pages) findJob(r *Request, number string) (jobs.Job, error) {
-	missing := &Problem{Word: "not-found", Detail: "there is no job " + clip(number)}
-	id, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || id <= 0 || p.api.cfg.Jobs == nil {
-		return jobs.Job{}, missing
-	}
-	list, err := p.api.cfg.Jobs.List(r.Context(), jobs.Filter{Before: id + 1, Limit: 1})
-	if err == nil && (len(list) == 0 || list[0].ID != id) {
-		err = missing
-	}
-	if err != nil {
-		return jobs.Job{}, err
-	}
-	return list[0], nil
 }
 
 // jobView is what the page of a job shows.
@@ -254,7 +212,7 @@ type jobView struct {
 
 // job answers GET queue/N.
 func (p *Pages) job(w *reply, r *Request, args []string) error {
-	j, err := p.findJob(r, args[0])
+	j, err := p.api.findJob(r, args[0])
 	if err != nil {
 		return err
 	}
@@ -269,57 +227,50 @@ func (p *Pages) job(w *reply, r *Request, args []string) error {
 }
 
 // actJob answers POST queue/N/cancel and queue/N/retry.
-func (p *Pages) actJob(w *reply, r *Request, args []string) error {
-	j, err := p.findJob(r, args[0])
-	if err != nil {
-		return err
-	}
-	to := j.ID
+func (p *Pages) actJob(w *reply, r *Request, args []string) (err error) {
+	var j jobs.Job
 	var done string
 	switch args[1] {
 	case "cancel":
-		was, err := p.api.cfg.Jobs.Cancel(r.Context(), j.ID)
-		if err != nil {
-			return err
-		}
-		if !was {
-			return &Problem{Word: "conflict", Detail: "the job has ended already"}
-		}
 		done = "cancelled"
+		j, err = p.api.endJob(r, args[0])
 	case "retry":
-		if to, err = p.api.cfg.Jobs.Retry(r.Context(), j.ID); err != nil {
-			return err
-		}
 		done = "retried"
+		j, err = p.api.againJob(r, args[0])
 	default:
-		return &Problem{Word: "not-found"}
+		err = &Problem{Word: "not-found"}
 	}
-	p.api.cfg.Log.Info("a job was changed on its page", "request", r.ID, "by", r.Name, "job", j.ID, "act", args[1])
-	return seeOther(w, r, link(r.Base, "queue", []string{strconv.FormatInt(to, 10)}, values("done", done)))
+	if err != nil {
+		return err
+	}
+	return seeOther(w, r, link(r.Base, "queue", []string{strconv.FormatInt(j.ID, 10)}, values("done", done)))
 }
 
 // upstreamRow is an upstream in a table.
 type upstreamRow struct {
 	depot.UpstreamStatus
 	State, Mark string
-	Share       int // of the requests that found a file, in percent
+	Share       int    // of the requests that found a file, in percent
+	P50, P95    string // how long the first byte took, or ""
 }
 
 // upstreamsView is what the page of upstreams shows.
 type upstreamsView struct {
-	Rows []upstreamRow
+	Rows   []upstreamRow
+	MayAct bool
 }
 
 // upstreams answers GET upstreams.
 func (p *Pages) upstreams(w *reply, r *Request, _ []string) error {
-	var v upstreamsView
-	if s := p.api.cfg.Sources; s != nil {
-		for _, u := range s() {
+	v := upstreamsView{MayAct: r.Rights.Admin}
+	if s := p.api.cfg.Upstreams; s != nil {
+		for _, u := range s.Upstreams() {
 			v.Rows = append(v.Rows, newUpstreamRow(u))
 		}
 	}
 	slices.SortStableFunc(v.Rows, func(a, b upstreamRow) int { return a.Rank - b.Rank })
 	f := p.frame(r, "Upstreams", v)
+	f.Notice = notices[r.URL.Query().Get("done")]
 	f.Live = "upstreams"
 	return p.print(w, r, http.StatusOK, "upstreams", f)
 }
@@ -337,5 +288,36 @@ func newUpstreamRow(u depot.UpstreamStatus) upstreamRow {
 	if n := u.Hits + u.Misses; n > 0 {
 		row.Share = int(u.Hits * 100 / n)
 	}
+	if u.P95 > 0 {
+		row.P50, row.P95 = shortTime(u.P50), shortTime(u.P95)
+	}
 	return row
+}
+
+// shortTime prints a duration with two digits or so.
+func shortTime(d time.Duration) string {
+	if d < time.Second {
+		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
+	}
+	return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+}
+
+// actUpstream answers POST upstreams: it closes the circuit breaker of an upstream, or
+// probes it.
+func (p *Pages) actUpstream(w *reply, r *Request, _ []string) error {
+	form, err := readForm(r)
+	if err != nil {
+		return err
+	}
+	act := form.Get("act")
+	if act != "reset" && act != "probe" {
+		return &Problem{Word: "query", Detail: "the act is not valid", Fields: map[string]string{"act": "reset or probe is expected"}}
+	}
+	if err := p.api.upstreamAct(r, form.Get("name"), act); err != nil {
+		if asProblem(err) != nil {
+			return err
+		}
+		act = "failed" // the table says why
+	}
+	return seeOther(w, r, link(r.Base, "upstreams", nil, values("done", act)))
 }

@@ -60,7 +60,7 @@ func (a *API) writable(r *Request, number string) (t depot.Transaction, err erro
 }
 
 // listTransactions answers GET transactions.
-func (a *API) listTransactions(w http.ResponseWriter, r *Request, _ []string) error {
+func (a retentionAPI) listTransactions(w http.ResponseWriter, r *Request, _ []string) error {
 	if a.cfg.Transactions == nil {
 		return &Problem{Word: "not-found"}
 	}
@@ -106,7 +106,7 @@ func (a *API) listTransactions(w http.ResponseWriter, r *Request, _ []string) er
 }
 
 // showTransaction answers GET transactions/N.
-func (a *API) showTransaction(w http.ResponseWriter, r *Request, args []string) error {
+func (a retentionAPI) showTransaction(w http.ResponseWriter, r *Request, args []string) error {
 	t, err := a.transaction(r, args[0])
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (a *API) showTransaction(w http.ResponseWriter, r *Request, args []string) 
 		return err
 	}
 	s := report.NewState(t, holds, promotions, removal)
-	s.Needs = visible(a, r, needs)
+	s.Needs = visible(a.API, r, needs)
 	if r.Rights.MayWrite(t.Product) {
 		if s.Key, err = a.cfg.Retention.PushKey(ctx, t.Number); err != nil {
 			return err
@@ -194,7 +194,7 @@ func (a *API) checkChange(r *Request, q *wire.TransactionChange) (until time.Tim
 }
 
 // changeTransaction answers PATCH transactions/N.
-func (a *API) changeTransaction(w http.ResponseWriter, r *Request, args []string) error {
+func (a retentionAPI) changeTransaction(w http.ResponseWriter, r *Request, args []string) error {
 	t, err := a.writable(r, args[0])
 	if err != nil {
 		return err
@@ -264,7 +264,7 @@ func (a *API) change(r *Request, t depot.Transaction, q *wire.TransactionChange)
 
 // removeTransaction answers DELETE transactions/N. With purge, the bytes are freed
 // at once.
-func (a *API) removeTransaction(w http.ResponseWriter, r *Request, args []string) error {
+func (a retentionAPI) removeTransaction(w http.ResponseWriter, r *Request, args []string) error {
 	t, err := a.writable(r, args[0])
 	if err != nil {
 		return err
@@ -399,7 +399,7 @@ func (a *API) makeRemovePlan(w http.ResponseWriter, r *Request, number int64) er
 }
 
 // undoRemoval answers POST transactions/N/undo.
-func (a *API) undoRemoval(w http.ResponseWriter, r *Request, args []string) error {
+func (a retentionAPI) undoRemoval(w http.ResponseWriter, r *Request, args []string) error {
 	t, err := a.writable(r, args[0])
 	if err != nil {
 		return err

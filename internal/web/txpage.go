@@ -128,7 +128,7 @@ func fileQuery(r *Request, list string, sort depot.ObjectSort) (q depot.FileQuer
 
 // files makes the table of a page of files.
 func (f *frame) files(caption, list string, q depot.FileQuery, page depot.FilePage) fileTable {
-	t := fileTable{Caption: caption, Name: f.query.Get("name"), Kind: f.query.Get("kind"), Pages: f.pager(list, page.Next)}
+	t := fileTable{Caption: plainName(caption), Name: f.query.Get("name"), Kind: f.query.Get("kind"), Pages: f.pager(list, page.Next)}
 	t.Kinds = choices("Kind", "kind", t.Kind, kindWords...)
 	t.Head = f.columns(string(q.Sort), "size", "Name|name", "Kind", "Arch", "Id", "Has", "Size|size|num", "Path")
 	for _, x := range page.Files {
@@ -200,7 +200,7 @@ func (p *Pages) showTx(w *reply, r *Request, args []string) error {
 var notices = map[string]string{
 	"promoted": "The transaction was promoted.", "held": "The transaction is held.", "released": "The hold was released.", "restored": "The transaction was restored.",
 	"removed": "The transaction was removed.", "purged": "The transaction was purged.", "commented": "The comment was changed.", "revoked": "It was revoked.",
-	"applied": "The plan was applied.", "cancelled": "The job was cancelled.", "retried": "The job is tried again.", "forgotten": "The remembered misses were forgotten.", "ended": "The sign-in was ended.", "probed": "The source was asked.",
+	"applied": "The plan was applied.", "cancelled": "The job was cancelled.", "retried": "The job is tried again.", "forgotten": "The remembered misses were forgotten.", "ended": "The sign-in was ended.", "probe": "The upstream was asked, and answered.", "failed": "The upstream was asked, and did not answer: see its last error.", "reset": "The circuit breaker was closed.",
 }
 
 // classes lists the classes of the retention policy.
