@@ -648,14 +648,17 @@ func TestAuditPages(t *testing.T) {
 		t.Errorf("in parts of two: %v, want all six once", all)
 	}
 	bent := get("limit=2").Next
-	for _, query := range []string{"cursor=AAAA", "who=x&limit=2&cursor=" + bent, "since=soon", "order=up", "format=xml", "limit=0"} {
+	for _, query := range []string{"cursor=AAAA", "who=x&limit=2&cursor=" + bent, "since=soon", "order=up", "format=xml", "limit=0", "format=csv&limit=1"} {
 		if r := ask(w.s, "GET", wire.AuditPath+"?"+query, bearer(w.admin)); r.status != 400 {
 			t.Errorf("%s: status %d, %s; want 400", query, r.status, r.body)
 		}
 	}
-	csv := ask(w.s, "GET", wire.AuditPath+"?format=csv&limit=1", bearer(w.admin))
+	csv := ask(w.s, "GET", wire.AuditPath+"?format=csv", bearer(w.admin))
 	if csv.status != 200 || !strings.HasPrefix(csv.header.Get("Content-Type"), "text/csv") || strings.Count(csv.body, "\n") != 7 || !strings.Contains(csv.body, ",'=cmd(),") && !strings.Contains(csv.body, "'=cmd()") {
 		t.Errorf("as CSV: status %d, %v\n%s\nwant a header line, six records, and no formula", csv.status, csv.header, csv.body)
+	}
+	if r := ask(w.s, "GET", wire.AuditPath+"?who=alice&order=oldest", bearer(w.admin), "Accept: application/x-ndjson"); r.status != 200 || strings.Count(r.body, "\n") != 6 || !strings.HasPrefix(r.body, `{"time":"2026-11-01T`) || !strings.HasSuffix(r.body, "{\"end\":true}\n") {
+		t.Errorf("as lines: status %d\n%s\nwant five records, the oldest first, and the end", r.status, r.body)
 	}
 	for who, token := range map[string]string{"a reader": w.all, "a writer": w.writes} {
 		if r := ask(w.s, "GET", wire.AuditPath, bearer(token)); r.status != 403 {

@@ -88,7 +88,7 @@ func (p *Pages) home(w *reply, r *Request, h Home) error {
 	v := homeView{URL: h.URL, Note: h.Note, Clients: Clients(h.URL, h.Restricted), Query: query}
 	v.Identify = p.api.mayAsk(r) == nil && h.Below == ""
 	f.Search = query
-	if r.Rights.All && h.Below == "" {
+	if r.Rights.All && h.Below == "" && r.Identity.SignIn == "" { // the cookie does not count there
 		v.Metrics = r.Base + "/metrics"
 	}
 	if query != "" {

@@ -78,19 +78,16 @@ func (p *Pages) misses(w *reply, r *Request, _ []string) error {
 	v := missesView{Name: q.Get("name"), Client: q.Get("client"), Days: q.Get("days"), Others: q.Get("others") == "hide"}
 	v.Periods = filter{"Last asked", "days", v.Days, missPeriods}
 	f := depot.WantedFilter{Client: v.Client, Name: symfile.Fold(v.Name), Limit: listRows + 1}
-	csv := values("name", v.Name, "client", v.Client)
+	csv := values("name", v.Name, "client", v.Client, "format", formCSV)
 	if v.Days != "" {
 		n, err := strconv.Atoi(v.Days)
 		if err != nil || n < 1 || n > 366 {
 			return &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"days": "a number from 1 to 366 is expected"}}
 		}
 		f.Since = p.api.cfg.Now().AddDate(0, 0, -n)
-		csv.Set("since", strconv.Itoa(n*24)+"h")
+		csv.Set("since", f.Since.UTC().Format(time.RFC3339))
 	}
-	v.CSV = r.Base + "/missing.csv"
-	if e := csv.Encode(); e != "" {
-		v.CSV += "?" + e
-	}
+	v.CSV = link(r.Base, "api", []string{"v1", "misses"}, csv)
 	var list []depot.Wanted
 	err := p.api.cfg.Missing.List(r.Context(), f, func(m depot.Wanted) error {
 		list = append(list, m)

@@ -2,6 +2,7 @@ package web
 
 import (
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -139,7 +140,7 @@ func (s accounts) auditFilter(q url.Values) (f auth.AuditFilter, err error) {
 	f = auth.AuditFilter{Who: q.Get("who"), Node: q.Get("node"), Remote: q.Get("remote"), Action: q.Get("action"), Product: q.Get("product"), Name: q.Get("file"), ID: q.Get("id")}
 	for name, to := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
 		if *to, err = term.ParseMoment(q.Get(name), s.api.cfg.Now().UTC()); err != nil {
-			return f, &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{name: err.Error()}}
+			return f, wrong(name, err.Error())
 		}
 	}
 	return f, nil
@@ -195,19 +196,20 @@ func (s accounts) audit(w http.ResponseWriter, r *Request, _ []string) error {
 	if step.Filter, err = s.auditFilter(q); err != nil {
 		return err
 	}
-	switch q.Get("order") {
-	case "", "newest":
-	case "oldest":
-		step.Oldest = true
-	default:
-		return &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"order": "newest or oldest is expected"}}
+	order, err := wordOf(q, "order", "newest", "oldest")
+	if err != nil {
+		return err
 	}
-	switch q.Get("format") {
-	case "", "json":
-	case "csv":
-		return s.auditCSV(w, r, step)
-	default:
-		return &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"format": "json or csv is expected"}}
+	step.Oldest = order == "oldest"
+	form, err := wholeForm(r)
+	if err != nil {
+		return err
+	}
+	if form != "" {
+		if q.Has("limit") || after != "" {
+			return wrong("format", "this form has the whole list, and takes neither limit nor cursor")
+		}
+		return s.auditWhole(w, r, form, step)
 	}
 	page, err := s.auditStep(r, step)
 	if err != nil {
@@ -227,40 +229,59 @@ func (s accounts) audit(w http.ResponseWriter, r *Request, _ []string) error {
 // auditColumns are the columns of the audit log as CSV.
 var auditColumns = []string{"time", "who", "method", "token", "address", "action", "protocol", "status", "bytes", "products", "name", "id", "server", "detail"}
 
-// auditCSV answers with all records from a position on, as comma-separated values.
-func (s accounts) auditCSV(w http.ResponseWriter, r *Request, step auth.AuditStep) error {
+// auditWhole answers with all records, as comma-separated values or as lines of JSON.
+func (s accounts) auditWhole(w http.ResponseWriter, r *Request, form string, step auth.AuditStep) error {
 	step.Limit = maxListRows
 	page, err := s.auditStep(r, step)
 	if err != nil {
 		return err
 	}
 	h := w.Header()
-	h.Set("Content-Type", "text/csv; charset=utf-8")
-	h.Set("Content-Disposition", `attachment; filename="audit.csv"`)
 	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Type", "application/x-ndjson")
+	if form == formCSV {
+		h.Set("Content-Type", "text/csv; charset=utf-8; header=present")
+		h.Set("Content-Disposition", `attachment; filename="audit.csv"`)
+	}
 	if r.Method == http.MethodHead {
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
-	out := csv.NewWriter(w)
-	_ = out.Write(auditColumns) // Flush reports failures
+	table, lines := csv.NewWriter(w), json.NewEncoder(w)
+	if form == formCSV {
+		_ = table.Write(auditColumns) // Flush reports failures
+	}
 	for {
 		for i := range page.Events {
-			e := &page.Events[i]
-			_ = out.Write([]string{
-				e.Time.UTC().Format(time.RFC3339), report.Cell(e.Who), string(e.Method), e.TokenID, report.Cell(e.Remote), e.Action, e.Protocol, strconv.Itoa(e.Status),
-				strconv.FormatInt(e.Bytes, 10), report.Cell(strings.Join(e.Products, ", ")), report.Cell(e.Name), report.Cell(e.ID), report.Cell(e.Node), report.Cell(e.Detail),
-			})
+			if form == formCSV {
+				_ = table.Write(auditCells(&page.Events[i])) // as above
+			} else if err := lines.Encode(&page.Events[i]); err != nil {
+				return ErrCut
+			}
 		}
-		if out.Flush(); out.Error() != nil {
+		if table.Flush(); table.Error() != nil {
 			return ErrCut
 		}
 		if step.After = page.Next; step.After == "" {
-			return nil
+			break
 		}
 		if page, err = s.auditStep(r, step); err != nil {
 			s.api.cfg.Log.Error("the audit log cannot be read on", "request", r.ID, "error", err)
 			return ErrCut
 		}
+	}
+	if form == formNDJSON {
+		if err := lines.Encode(map[string]bool{"end": true}); err != nil {
+			return ErrCut
+		}
+	}
+	return nil
+}
+
+// auditCells are the values of a record, in the order of auditColumns.
+func auditCells(e *auth.Event) []string {
+	return []string{
+		e.Time.UTC().Format(time.RFC3339), report.Cell(e.Who), string(e.Method), e.TokenID, report.Cell(e.Remote), e.Action, e.Protocol, strconv.Itoa(e.Status),
+		strconv.FormatInt(e.Bytes, 10), report.Cell(strings.Join(e.Products, ", ")), report.Cell(e.Name), report.Cell(e.ID), report.Cell(e.Node), report.Cell(e.Detail),
 	}
 }

@@ -17,7 +17,7 @@ const SignInsPath = "/-/api/v1/signins" //nolint:misspell // a word of addresses
 // newest first, and next, the cursor of the next part. A part without items may have a
 // next: the server reads a limited part of its log for each answer. Parameters: since,
 // until, who, product, file, id, action, remote, node, order (newest or oldest), format
-// (json or csv), limit and cursor.
+// (json, csv or ndjson: the last two have all), limit and cursor.
 const AuditPath = "/-/api/v1/audit"
 
 // Me is who a client is and what it may do.
