@@ -86,6 +86,16 @@ func TestEveryLayout(t *testing.T) {
 			t.Errorf("%s: bytes that were never added", p)
 		}
 	}
+	// The trace of each path says that it is found.
+	var traces []string
+	for _, p := range list {
+		traces = append(traces, "-/api/v1/trace?path="+url.QueryEscape("/"+escapeSegments(p)))
+	}
+	for p, l := range curlTraces(t, s.url, traces) {
+		if l.Status != 200 || l.Verdict != "found" {
+			t.Errorf("%s: status %d, verdict %s, want 200 and found: %s", p, l.Status, l.Verdict, l.Says)
+		}
+	}
 	t.Logf("%d objects of %d kinds, %d requests", objects, len(kinds), len(list))
 	if len(kinds) < 14 {
 		t.Errorf("only the kinds %v", kinds)
@@ -96,6 +106,46 @@ func TestEveryLayout(t *testing.T) {
 	if material != "" {
 		checkExpected(t, s.url, material)
 	}
+}
+
+// escapeSegments escapes the segments of a path.
+func escapeSegments(p string) string {
+	segs := strings.Split(p, "/")
+	for i, s := range segs {
+		segs[i] = url.PathEscape(s)
+	}
+	return strings.Join(segs, "/")
+}
+
+// curlTraces fetches traces, by their addresses.
+func curlTraces(t *testing.T, base string, addresses []string) map[string]report.Trace {
+	t.Helper()
+	var cfg bytes.Buffer
+	for _, a := range addresses {
+		cfg.WriteString("url = \"" + base + "/" + a + "\"\n")
+	}
+	file := filepath.Join(t.TempDir(), "traces.cfg")
+	if err := os.WriteFile(file, cfg.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "curl", "-s", "-S", "--config", file).Output()
+	if err != nil {
+		t.Fatalf("curl: %v", err)
+	}
+	list := map[string]report.Trace{}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var l report.Trace
+		if err := dec.Decode(&l); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		list[l.Path] = l
+	}
+	if len(list) < len(addresses)*9/10 { // some paths differ in the form of their escapes only
+		t.Errorf("%d traces of %d paths, want one for each", len(list), len(addresses))
+	}
+	return list
 }
 
 // contents lists the SHA-256 of everything that the depot holds.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/transcode"
@@ -434,6 +436,16 @@ func TestSymCacheTable(t *testing.T) {
 	}
 }
 
+// traced wants the trace of a path to have the status of its answer.
+func (s *symServer) traced(t *testing.T, path string, status int) {
+	t.Helper()
+	a := s.ask(t, http.MethodGet, "/-/api/v1/trace?path="+url.QueryEscape(path))
+	var l report.Trace
+	if err := json.Unmarshal([]byte(a.body), &l); err != nil || l.Status != status {
+		t.Errorf("the trace of %s says %d (%s), the answer is %d (%v)", path, l.Status, l.Says, status, err)
+	}
+}
+
 func (s *symServer) check(t *testing.T, c symCase) {
 	t.Helper()
 	method := c.method
@@ -448,6 +460,9 @@ func (s *symServer) check(t *testing.T, c symCase) {
 			}
 			if a.status == 200 && a.header.Get("Content-Length") != "4" && strings.HasPrefix(c.id, "P") {
 				t.Errorf("%s: Content-Length %q, want 4", c.id, a.header.Get("Content-Length"))
+			}
+			if method == http.MethodGet && len(c.header) == 0 {
+				s.traced(t, p, a.status)
 			}
 			if a.took > 5*time.Second {
 				t.Errorf("%s: took %v, want at most 5 s", c.id, a.took)

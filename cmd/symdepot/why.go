@@ -113,5 +113,6 @@ func (c whyCmd) tracer(a *app) (t keeper.Tracer, done func(), err error) {
 		closeStores()
 		return nil, nil, err
 	}
-	return keeper.TracerOf(d, conf.Prefixes), func() { closeDepot(); closeStores() }, nil
+	as := depot.TraceAsk{Prefixes: conf.Prefixes, HexAge: conf.SymCacheServer().HexAge, Redirect: conf.SymCacheServer().Redirect}
+	return keeper.TracerOf(d, as), func() { closeDepot(); closeStores() }, nil
 }

@@ -33,6 +33,8 @@ type TraceAsk struct {
 	Prefixes []string // configured ones; see layout.Route
 	// Beyond also says what the scope hides: for administrators.
 	Beyond bool
+	// HexAge and Redirect are those of the server's configuration of SymCache files.
+	HexAge, Redirect bool
 	// Headers returns the header fields of the answer with a file; may be nil.
 	Headers func(*layout.Request, *File) map[string][]string
 }
@@ -459,7 +461,7 @@ func (t *Tracer) made(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 // symCache traces a request of the SymCache protocol.
 func (t *Tracer) symCache(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 	req := tr.Request.SymCache
-	o, err := t.d.symcache.Outlook(ctx, SymCacheAsk{Products: ask.Scope.Products, Request: req})
+	o, err := t.d.symcache.Outlook(ctx, SymCacheAsk{Products: ask.Scope.Products, Request: req, HexAge: ask.HexAge})
 	if err != nil {
 		return err
 	}
@@ -479,7 +481,9 @@ func (t *Tracer) symCache(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 	tr.Verdict, tr.Status = VerdictAbsent, 404
 	switch {
 	case o.Action == symcache.Send:
-		tr.Verdict, tr.Status = VerdictFound, 200
+		if tr.Verdict, tr.Status = VerdictFound, 200; ask.Redirect {
+			tr.Status = 302
+		}
 		tr.File = &TracedFile{Object: symfile.Object{Kind: symfile.SymCache, Role: symfile.SymCacheFile, Name: req.Key.Name}, Size: -1}
 		if tr.Headers == nil {
 			tr.Headers = map[string][]string{"Content-Type": {symcache.ContentType(o.Version)}}
@@ -487,7 +491,36 @@ func (t *Tracer) symCache(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 	case o.Action != symcache.Wait && o.Action != symcache.ComeAgain:
 	case o.PDB != nil || o.InTree:
 		tr.Verdict, tr.Status = VerdictMakes, 200
-	case o.FromServers || tr.Fetches:
+	default:
+		return t.symCacheSources(ctx, ask, tr, &o)
+	}
+	return nil
+}
+
+// symCacheSources finds out who would be asked for a SymCache file, or for the PDB of
+// which it would be made.
+func (t *Tracer) symCacheSources(ctx context.Context, ask *TraceAsk, tr *Trace, o *symcachework.Outlook) error {
+	if o.FromServers {
+		for _, u := range t.d.symcache.Servers() {
+			l := fetch.UpstreamOutlook{Name: u.Source.Name(), Rank: u.Rank}
+			if status := u.Source.Traits().Status; status != nil {
+				s := status()
+				l.Open, l.Until, l.Why = s.Open, s.Until, s.Why
+			}
+			tr.Sources = append(tr.Sources, l)
+		}
+	} else if tr.Fetches {
+		pdb, err := layout.Route([]string{o.Key.Name, o.Key.ID.Breakpad(), o.Key.Name})
+		if err != nil {
+			return nil //nolint:nilerr // no upstream can have it
+		}
+		l, err := t.d.fetch.Outlook(ctx, fetch.Question{Products: ask.Scope.Products, Request: pdb})
+		if err != nil {
+			return err
+		}
+		tr.Sources, tr.Known, tr.KnownUntil = l.Upstreams, l.Known, l.Until
+	}
+	if !tr.Known && slices.ContainsFunc(tr.Sources, func(u fetch.UpstreamOutlook) bool { return u.Asked() }) {
 		tr.Verdict, tr.Status = VerdictSources, 0
 	}
 	return nil

@@ -14,20 +14,22 @@ type Tracer interface {
 	Trace(ctx context.Context, a asked.Ask) (report.Trace, error)
 }
 
-// TracerOf explains requests for the files of a depot on this machine. prefixes are
-// the configured ones of its server.
-func TracerOf(d *depot.Depot, prefixes []string) Tracer { return localTracer{d.Tracer, prefixes} }
+// TracerOf explains requests for the files of a depot on this machine. as has the
+// configuration of its server.
+func TracerOf(d *depot.Depot, as depot.TraceAsk) Tracer { return localTracer{d.Tracer, as} }
 
 // ServerTracer explains requests for the files of a server.
 func ServerTracer(c *client.Retention) Tracer { return serverTracer{c} }
 
 type localTracer struct {
-	t        *depot.Tracer
-	prefixes []string
+	t  *depot.Tracer
+	as depot.TraceAsk
 }
 
 func (l localTracer) Trace(ctx context.Context, a asked.Ask) (report.Trace, error) {
-	t, err := l.t.Trace(ctx, depot.TraceAsk{Segments: a.Segments, Prefixes: l.prefixes})
+	ask := l.as
+	ask.Segments = a.Segments
+	t, err := l.t.Trace(ctx, ask)
 	if err != nil {
 		return report.Trace{}, err
 	}

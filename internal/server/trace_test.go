@@ -297,6 +297,27 @@ func TestTraceUpstreams(t *testing.T) {
 	agrees(t, s, path)
 }
 
+// TestTraceSubstitute: a cached file of another name answers while the upstreams are
+// known to lack the named one.
+func TestTraceSubstitute(t *testing.T) {
+	const id = "44E4EC8C2F41492B9369D6B9A059577C2"
+	f := newFar(t, upstream.GuardOptions{})
+	f.has.Store(&map[string][]byte{"/app.pdb/" + id + "/app.sym": sym(id, "app.pdb", "", 5000)})
+	d := openDepot(t, depot.Options{Upstreams: []depot.Upstream{{Source: f.src}}})
+	t.Cleanup(func() { _ = f.src.Close() })
+	s := traceServer(t, d, Config{})
+	if r := ask(s, "GET", "/app.pdb/"+id+"/app.sym"); r.status != 200 {
+		t.Fatalf("the download: status %d, want 200", r.status)
+	}
+	const other = "/other.pdb/" + id + "/other.sym"
+	if l := agrees(t, s, other); l.Verdict != string(depot.VerdictSources) {
+		t.Errorf("before: verdict %s, want sources", l.Verdict)
+	}
+	if l := agrees(t, s, other); l.Verdict != string(depot.VerdictFound) || !strings.Contains(l.Says, "but another name") {
+		t.Errorf("after: verdict %s, %q; want found, under another name", l.Verdict, l.Says)
+	}
+}
+
 // TestTraceChangesNothing: traces count no miss, remember nothing, record no use, enter
 // no job and send no request.
 func TestTraceChangesNothing(t *testing.T) {

@@ -27,6 +27,8 @@ type Tracing struct {
 	Depot TraceDepot // nil: nothing is explained
 	// Prefixes are the configured ones in front of the paths of symbol files.
 	Prefixes []string
+	// HexAge and Redirect are those of the configuration of SymCache files.
+	HexAge, Redirect bool
 	// Gate tells what others may read; nil: everybody reads everything.
 	Gate TraceGate
 }
@@ -156,7 +158,7 @@ func askOf(path, name, id string) (asked.Ask, error) {
 
 // trace explains one request.
 func (a traces) trace(ctx context.Context, v *viewer, q *asked.Ask, headers func(*layout.Request, *depot.File) map[string][]string) (report.Trace, error) {
-	t, err := a.api.cfg.Tracing.Depot.Trace(ctx, depot.TraceAsk{Scope: v.scope, Segments: q.Segments, Prefixes: a.api.cfg.Tracing.Prefixes, Beyond: v.beyond, Headers: headers})
+	t, err := a.api.cfg.Tracing.Depot.Trace(ctx, depot.TraceAsk{Scope: v.scope, Segments: q.Segments, Prefixes: a.api.cfg.Tracing.Prefixes, HexAge: a.api.cfg.Tracing.HexAge, Redirect: a.api.cfg.Tracing.Redirect, Beyond: v.beyond, Headers: headers})
 	if err != nil {
 		return report.Trace{}, err
 	}
