@@ -62,7 +62,8 @@ type stepView struct {
 type itemView struct {
 	report.TraceItem
 	Shown, Word        string
-	Object, Tx, Search string // addresses, or ""
+	// Addresses, or "".
+	Object, Tx, Search, Job string
 }
 
 // logView is a list of explained requests.
@@ -90,7 +91,9 @@ func shownMark(mark string) (class, word string) {
 	return "dim", ""
 }
 
-func (f *frame) traced(l *report.Trace, mayAsk bool) *tracedView {
+// traced describes a trace. mayAsk says whether the client may have the upstreams
+// asked, all whether it sees all products.
+func (f *frame) traced(l *report.Trace, mayAsk, all bool) *tracedView {
 	v := &tracedView{Trace: *l}
 	v.Shown, v.Word = shownMark(l.Mark())
 	if l.SHA256 != "" {
@@ -100,7 +103,11 @@ func (f *frame) traced(l *report.Trace, mayAsk bool) *tracedView {
 		step := stepView{TraceStep: s, Open: s.Step != "path" || s.Mark == report.MarkNo}
 		step.Shown, step.Word = shownMark(s.Mark)
 		for _, i := range s.Items {
-			step.Items = append(step.Items, f.tracedItem(i))
+			item := f.tracedItem(i)
+			if i.Job > 0 && all {
+				item.Job = f.To("queue", i.Job)
+			}
+			step.Items = append(step.Items, item)
 		}
 		v.MayAsk = v.MayAsk || mayAsk && s.Step == "sources" && l.Mark() != report.MarkOK
 		v.Steps = append(v.Steps, step)
@@ -144,7 +151,7 @@ func (p *Pages) tracePage(w *reply, r *Request, _ []string) error {
 		} else if err != nil {
 			return err
 		} else {
-			v.Trace = f.traced(&l, mayAsk(r) && v.As == "")
+			v.Trace = f.traced(&l, mayAsk(r) && v.As == "", r.Rights.All)
 		}
 	} else if _, err := t.viewer(r, ""); err != nil {
 		return err

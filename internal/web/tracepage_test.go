@@ -99,7 +99,7 @@ func TestTraceTemplate(t *testing.T) {
 	f := p.frame(&Request{Request: httptest.NewRequest(http.MethodGet, "/-/trace", nil), Segments: []string{"-", "trace"}, Principal: Principal{Rights: auth.Rights{All: true}}}, "", nil)
 	for _, name := range append(hostile, "renderer.pdb") {
 		l := report.NewTrace(report.Traced{Asked: name, Path: "/" + url.PathEscape(name), Token: true, Who: "You are nobody."}, fullTrace(name))
-		v := traceView{Text: name, As: name, MayAs: true, Wrong: name, Trace: f.traced(&l, true), Log: &logView{Rows: []logRow{{Trace: l, Shown: "bad", Word: "no", Link: f.Ask("trace", "path", name)}}}}
+		v := traceView{Text: name, As: name, MayAs: true, Wrong: name, Trace: f.traced(&l, true, true), Log: &logView{Rows: []logRow{{Trace: l, Shown: "bad", Word: "no", Link: f.Ask("trace", "path", name)}}}}
 		text := show(fmt.Sprintf("the name %.20q", name), v)
 		for _, want := range []string{"Ask the upstreams now", "zstd: is here", "job 12 makes it", "an access token and the prefix", "is not asked"} {
 			if !strings.Contains(text, want) {
