@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,10 +95,45 @@ func (s seeding) seed(t *testing.T, d *Depot) {
 	t.Logf("%d objects in %d transactions of %d products, made in %v", stats.Objects, stats.Transactions, len(stats.Products), time.Since(start).Round(time.Second))
 }
 
+// openPages returns a depot that the seeding has filled: in a temporary folder, in the
+// folder SYMDEPOT_BENCH_DEPOT, which stays for the next run, or, if that is "postgres",
+// in a database.
+func openPages(t *testing.T, s seeding) *Depot {
+	t.Helper()
+	where := os.Getenv("SYMDEPOT_BENCH_DEPOT")
+	if where != "postgres" {
+		if where == "" {
+			where = filepath.Join(t.TempDir(), "depot")
+		}
+		d, err := Open(t.Context(), where, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = d.Close() })
+		s.seed(t, d)
+		return d
+	}
+	pg := pgtest.Shared(t)
+	where = pg.Database(t)
+	db, err := index.Open(t.Context(), where, index.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	d := &Depot{db: db, now: time.Now, log: slog.New(slog.DiscardHandler)} // no contents are needed
+	d.Retention, d.Catalog = &Retention{d}, &Catalog{d}
+	s.seed(t, d)
+	u, err := url.Parse(where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pg.In(t, strings.TrimPrefix(u.Path, "/"), "VACUUM ANALYZE") // as a server does by itself
+	return d
+}
+
 // TestPages measures what pages ask the depot. SYMDEPOT_BENCH=pages does it with a
-// million objects, whose limits count. SYMDEPOT_BENCH_DEPOT is the folder of the depot,
-// or the URL of its database; it is kept for the next run. SYMDEPOT_BENCH_OBJECTS is the
-// number of objects.
+// million objects, whose limits count. SYMDEPOT_BENCH_OBJECTS is the number of objects;
+// see openPages for SYMDEPOT_BENCH_DEPOT.
 func TestPages(t *testing.T) {
 	objects, rounds, counts := 2_000, 3, false
 	if os.Getenv("SYMDEPOT_BENCH") == "pages" {
@@ -104,24 +142,8 @@ func TestPages(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("SYMDEPOT_BENCH_OBJECTS")); err == nil {
 		objects, counts = n, false
 	}
-	where := os.Getenv("SYMDEPOT_BENCH_DEPOT")
-	switch where {
-	case "":
-		where = filepath.Join(t.TempDir(), "depot")
-	case "postgres":
-		where = pgtest.Shared(t).Database(t)
-	}
-	opt := Options{}
-	if IsURL(where) {
-		opt.Local = t.TempDir()
-	}
-	d, err := Open(t.Context(), where, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
 	s := sized(objects)
-	s.seed(t, d)
+	d := openPages(t, s)
 	for _, q := range s.questions(d) {
 		times := make([]time.Duration, 0, rounds)
 		random := rand.New(rand.NewPCG(1, 2))

@@ -238,7 +238,7 @@ func (w *objectWalk) page(ctx context.Context) (rows []ObjectKey, next *ObjectKe
 		}
 		rows, next = w.cut(rows)
 		return rows, next, nil
-	case len(sources) > 0 && (w.within != nil || f.Sort == BySize || f.Sort == ByAdded && isPattern(w.name)):
+	case len(sources) > 0 && (w.within != nil || f.Sort == BySize || f.Sort == ByAdded && isPattern(w.name) || f.Sort == ByName && !exact && !w.seen.all && w.rejects()):
 		if few, err := w.isFew(ctx, sources[0]); err != nil {
 			return nil, nil, err
 		} else if few {
