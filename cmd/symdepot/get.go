@@ -7,14 +7,18 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/client"
+	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/internal/want"
 	"github.com/symdepot/symdepot/layout"
 )
 
 type getCmd struct {
 	upstreamFlags
+	serverFlags
 	Output string   `help:"File to write to; with several files, the folder. Default: the current folder." short:"o" placeholder:"PATH"`
 	Layout string   `help:"Layout of the folder: flat for files beside each other, gdb for build-ids, symstore for WinDbg, or another layout." enum:"${get_layouts}" default:"flat" placeholder:"LAYOUT"`
 	Force  bool     `help:"Replace existing files that differ."`
@@ -37,6 +41,7 @@ Examples:
   symdepot get core -o outs/                then: gdb outs/app core
   symdepot get core -o outs/ --layout gdb   then: gdb -iex 'set debug-file-directory outs' app core
   symdepot get buildid/16e7b8e1/debuginfo
+  symdepot get --server https://symbols.example.com crash.dmp -o symbols/    from that server only; nothing is kept in a depot
 
 Exit codes: 0 wrote everything, 1 a file was not found, 2 wrong command line, 3 failed, 4 depot damaged, 130 interrupted.`
 }
@@ -56,7 +61,11 @@ func (c getCmd) Run(a *app) error {
 		}
 		return term.ErrNegative
 	}
-	d, done, err := c.open(a, depot.Options{})
+	open := c.open
+	if c.Server != "" {
+		open = c.fromServer
+	}
+	d, done, err := open(a, depot.Options{})
 	if err != nil {
 		return err
 	}
@@ -109,6 +118,44 @@ func (c getCmd) Run(a *app) error {
 		return term.ErrNegative
 	}
 	return nil
+}
+
+// fromServer opens an empty depot, for the time of the command, with the server as its
+// only upstream.
+func (c getCmd) fromServer(a *app, opt depot.Options) (*depot.Depot, func(), error) {
+	if c.Config != "" || len(c.Upstream) > 0 || c.FromEnv || c.NoEgress {
+		return nil, nil, term.UsageError("--server does not go with --config, --upstream, --from-env and --no-egress")
+	}
+	p, err := client.NewPusher(c.Server, c.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+	if err != nil {
+		return nil, nil, err
+	}
+	spec, err := upstream.SpecOf(c.Server)
+	if err != nil {
+		return nil, nil, err
+	}
+	if spec.Credentials.Token, err = p.Token(); err != nil {
+		return nil, nil, err
+	}
+	dir, err := os.MkdirTemp("", "symdepot-get-")
+	if err != nil {
+		return nil, nil, err
+	}
+	conf := &config.Config{}
+	sources, err := conf.Open(a.ctx, []upstream.Spec{spec}, "")
+	if err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	opt.Upstreams = sources.List
+	d, err := depot.Open(a.ctx, filepath.Join(dir, "depot"), opt)
+	if err != nil {
+		return nil, nil, errors.Join(err, sources.Close(), os.RemoveAll(dir))
+	}
+	return d, func() {
+		_ = d.Close()
+		_ = sources.Close()
+		_ = os.RemoveAll(dir)
+	}, nil
 }
 
 // firstProgram is where the first program of a dump was written, or "".
