@@ -7,11 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/client"
-	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
-	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/internal/want"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -63,7 +60,10 @@ func (c getCmd) Run(a *app) error {
 	}
 	open := c.open
 	if c.Server != "" {
-		open = c.fromServer
+		if c.Config != "" || len(c.Upstream) > 0 || c.FromEnv || c.NoEgress {
+			return term.UsageError("--server does not go with --config, --upstream, --from-env and --no-egress")
+		}
+		open = c.emptyDepot
 	}
 	d, done, err := open(a, depot.Options{})
 	if err != nil {
@@ -118,44 +118,6 @@ func (c getCmd) Run(a *app) error {
 		return term.ErrNegative
 	}
 	return nil
-}
-
-// fromServer opens an empty depot, for the time of the command, with the server as its
-// only upstream.
-func (c getCmd) fromServer(a *app, opt depot.Options) (*depot.Depot, func(), error) {
-	if c.Config != "" || len(c.Upstream) > 0 || c.FromEnv || c.NoEgress {
-		return nil, nil, term.UsageError("--server does not go with --config, --upstream, --from-env and --no-egress")
-	}
-	p, err := client.NewPusher(c.Server, c.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
-	if err != nil {
-		return nil, nil, err
-	}
-	spec, err := upstream.SpecOf(c.Server)
-	if err != nil {
-		return nil, nil, err
-	}
-	if spec.Credentials.Token, err = p.Token(); err != nil {
-		return nil, nil, err
-	}
-	dir, err := os.MkdirTemp("", "symdepot-get-")
-	if err != nil {
-		return nil, nil, err
-	}
-	conf := &config.Config{}
-	sources, err := conf.Open(a.ctx, []upstream.Spec{spec}, "")
-	if err != nil {
-		return nil, nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	opt.Upstreams = sources.List
-	d, err := depot.Open(a.ctx, filepath.Join(dir, "depot"), opt)
-	if err != nil {
-		return nil, nil, errors.Join(err, sources.Close(), os.RemoveAll(dir))
-	}
-	return d, func() {
-		_ = d.Close()
-		_ = sources.Close()
-		_ = os.RemoveAll(dir)
-	}, nil
 }
 
 // firstProgram is where the first program of a dump was written, or "".

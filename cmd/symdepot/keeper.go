@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"path/filepath"
 
 	"github.com/symdepot/symdepot/internal/client"
+	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/upstream"
@@ -50,6 +53,40 @@ func (a *app) catalog(f serverFlags, fn func(keeper.Catalog) error) error {
 	}
 	defer d.Close()
 	return fn(keeper.LocalCatalog(d))
+}
+
+// emptyDepot opens an empty depot, for the time of a command, with the server as its
+// only upstream. The function closes it.
+func (f serverFlags) emptyDepot(a *app, opt depot.Options) (*depot.Depot, func(), error) {
+	p, err := client.NewPusher(f.Server, f.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+	if err != nil {
+		return nil, nil, err
+	}
+	spec, err := upstream.SpecOf(f.Server)
+	if err != nil {
+		return nil, nil, err
+	}
+	if spec.Credentials.Token, err = p.Token(); err != nil {
+		return nil, nil, err
+	}
+	sources, err := (&config.Config{}).Open(a.ctx, []upstream.Spec{spec}, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, err := os.MkdirTemp("", "symdepot-get-")
+	if err != nil {
+		return nil, nil, errors.Join(err, sources.Close())
+	}
+	opt.Upstreams = sources.List
+	d, err := depot.Open(a.ctx, filepath.Join(dir, "depot"), opt)
+	if err != nil {
+		return nil, nil, errors.Join(err, sources.Close(), os.RemoveAll(dir))
+	}
+	return d, func() {
+		_ = d.Close()
+		_ = sources.Close()
+		_ = os.RemoveAll(dir)
+	}, nil
 }
 
 // quotas returns the configured quotas of products. A mistake in the configuration

@@ -170,7 +170,7 @@ type objectWalk struct {
 	name string // that of the filter, as it is stored
 	seen visibility
 	none bool
-	cond string // of the visibility and the filters
+	cond string // of the filters, each with AND before it
 	args []any  // of cond
 	// within is a source of all objects that cond permits, if these are few of the
 	// visible ones.
@@ -183,7 +183,7 @@ func (w *objectWalk) see(ctx context.Context, scope Scope) (err error) {
 		w.none = true
 		return err
 	}
-	w.name, w.cond = text(w.f.Name), w.seen.object()
+	w.name = text(w.f.Name)
 	f := &w.f
 	if f.Kind != symfile.KindUnknown {
 		w.cond += " AND o.kind = " + w.arg(f.Kind)
@@ -288,6 +288,15 @@ func (c Catalog) checkPattern(ctx context.Context, pattern string) error {
 type source struct {
 	from, cond string
 	args       []any
+	// id is the column with the ids of the objects, if there is no o.
+	id string
+	// seen says that the objects are visible.
+	seen bool
+}
+
+// ids returns a statement that reads the ids of the objects.
+func (s source) ids() string {
+	return "SELECT " + cmp.Or(s.id, "o.id") + " FROM " + s.from + " WHERE " + s.cond
 }
 
 // candidates returns sources of all objects that the text of the search selects, or
@@ -296,20 +305,20 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 	const keys = "lookup l JOIN object o ON o.id = l.object_id"
 	f := &w.f
 	for _, id := range f.IDs {
-		list = append(list, source{keys, "l.id = %s", []any{text(id)}})
+		list = append(list, source{from: keys, cond: "l.id = %s", args: []any{text(id)}})
 	}
 	if f.Prefix != "" {
-		list = append(list, source{keys, "l.id >= %s AND l.id < %s", []any{text(f.Prefix), prefixEnd(text(f.Prefix))}})
+		list = append(list, source{from: keys, cond: "l.id >= %s AND l.id < %s", args: []any{text(f.Prefix), prefixEnd(text(f.Prefix))}})
 	}
 	if f.Ref != nil {
-		list = append(list, source{"content k JOIN object o ON o.content_id = k.id", "k.sha256 = %s", []any{f.Ref[:]}})
+		list = append(list, source{from: "content k JOIN object o ON o.content_id = k.id", cond: "k.sha256 = %s", args: []any{f.Ref[:]}})
 	}
 	if w.within != nil {
 		return []source{w.withName(*w.within)}
 	}
 	switch {
 	case w.name != "" && (byID || !isPattern(w.name)):
-		return append(list, source{"object o", "o.name_fold = %s", []any{w.name}})
+		return append(list, source{from: "object o", cond: "o.name_fold = %s", args: []any{w.name}})
 	case byID:
 		return list
 	case w.name != "":
@@ -318,9 +327,9 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 			lists = []int64{0}
 		}
 		names, args := w.names("", lists)
-		return []source{{names + " CROSS JOIN object o", "o.name_fold = k.name", args}}
+		return []source{{from: names + " CROSS JOIN object o", cond: "o.name_fold = k.name", args: args}}
 	case len(w.seen.products) > 0 && len(w.seen.products) <= unionProducts:
-		return []source{{"seen v CROSS JOIN object o", "v.product_id IN (" + idList(w.seen.products) + ") AND o.id = v.object_id", nil}}
+		return []source{{from: "seen v", cond: "v.product_id IN (" + idList(w.seen.products) + ")", id: "v.object_id", seen: true}}
 	}
 	return nil
 }
@@ -348,9 +357,9 @@ func (w *objectWalk) names(after string, lists []int64) (string, []any) {
 func (w *objectWalk) withName(s source) source {
 	switch {
 	case isPattern(w.name):
-		return source{s.from, s.cond + ` AND o.name_fold LIKE %s ESCAPE '\'`, append(s.args, likeEscaper.Replace(w.name))}
+		s.cond, s.args = s.cond+` AND o.name_fold LIKE %s ESCAPE '\'`, append(s.args, likeEscaper.Replace(w.name))
 	case w.name != "":
-		return source{s.from, s.cond + " AND o.name_fold = %s", append(s.args, w.name)}
+		s.cond, s.args = s.cond+" AND o.name_fold = %s", append(s.args, w.name)
 	}
 	return s
 }
@@ -384,7 +393,7 @@ func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKe
 // isFew reports whether a source has few objects, before the filters.
 func (w *objectWalk) isFew(ctx context.Context, s source) (few bool, err error) {
 	few = true
-	query := marks("SELECT o.id FROM "+s.from+" WHERE "+s.cond+" LIMIT 1 OFFSET %s", 0)
+	query := marks(s.ids()+" LIMIT 1 OFFSET %s", 0)
 	err = w.db.scans.each(ctx, false, query, append(slices.Clone(s.args), w.db.limits.few), func(func(...any) error) (bool, error) {
 		few = false
 		return false, nil
@@ -394,7 +403,7 @@ func (w *objectWalk) isFew(ctx context.Context, s source) (few bool, err error) 
 
 // sorted reads a page of a source of few objects by sorting all of them.
 func (w *objectWalk) sorted(ctx context.Context, s source) ([]ObjectKey, *ObjectKey, error) {
-	s = source{"object o", "o.id IN (SELECT o.id FROM " + s.from + " WHERE " + s.cond + ")", s.args}
+	s = source{from: "object o", cond: "o.id IN (" + s.ids() + ")", args: s.args, seen: s.seen}
 	order := "o.id DESC"
 	after := w.f.After
 	some := after != ObjectKey{}
@@ -459,7 +468,11 @@ func (w *objectWalk) rows(ctx context.Context, s source, order string, limit int
 		return nil, nil
 	}
 	query := "SELECT o.id, o.name_fold, c.size FROM " + s.from + " CROSS JOIN content c WHERE " + s.cond + " AND c.id = o.content_id AND "
-	query = marks(query, len(w.args)) + w.cond + " ORDER BY " + order + " LIMIT " + strconv.Itoa(limit)
+	visible := w.seen.object()
+	if s.seen {
+		visible = "1 = 1"
+	}
+	query = marks(query, len(w.args)) + visible + w.cond + " ORDER BY " + order + " LIMIT " + strconv.Itoa(limit)
 	err = w.db.scans.each(ctx, false, query, slices.Concat(w.args, s.args), func(scan func(...any) error) (bool, error) {
 		var k ObjectKey
 		err := scan(&k.ID, &k.Name, &k.Size)
@@ -480,7 +493,7 @@ func (w *objectWalk) bound(ctx context.Context, query string, from, dest any) (f
 
 // ofName reads a page of the newest objects of one name.
 func (w *objectWalk) ofName(ctx context.Context) ([]ObjectKey, *ObjectKey, error) {
-	s := source{"object o", "o.name_fold = %s", []any{w.name}}
+	s := source{from: "object o", cond: "o.name_fold = %s", args: []any{w.name}}
 	if id := w.f.After.ID; id > 0 {
 		s.cond, s.args = s.cond+" AND o.id < %s", append(s.args, id)
 	}
@@ -496,7 +509,7 @@ func (w *objectWalk) ofName(ctx context.Context) ([]ObjectKey, *ObjectKey, error
 func (w *objectWalk) byName(ctx context.Context) (rows []ObjectKey, next *ObjectKey, err error) {
 	after, n := w.f.After, w.f.Limit+1
 	if after.ID > 0 {
-		if rows, err = w.rows(ctx, source{"object o", "o.name_fold = %s AND o.id < %s", []any{after.Name, after.ID}}, "o.id DESC", n); err != nil {
+		if rows, err = w.rows(ctx, source{from: "object o", cond: "o.name_fold = %s AND o.id < %s", args: []any{after.Name, after.ID}}, "o.id DESC", n); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -505,7 +518,7 @@ func (w *objectWalk) byName(ctx context.Context) (rows []ObjectKey, next *Object
 		return w.byNames(ctx, rows, lists)
 	}
 	names, args := w.names(after.Name, lists)
-	s := source{names + " CROSS JOIN object o", "o.name_fold = k.name", args}
+	s := source{from: names + " CROSS JOIN object o", cond: "o.name_fold = k.name", args: args}
 	var end *ObjectKey
 	if w.rejects() {
 		var last string
@@ -546,7 +559,7 @@ func (w *objectWalk) byNames(ctx context.Context, rows []ObjectKey, lists []int6
 			return nil, nil, err
 		}
 		for _, name := range list {
-			more, err := w.rows(ctx, source{"object o", "o.name_fold = %s", []any{name}}, "o.id DESC", w.f.Limit+1-len(rows))
+			more, err := w.rows(ctx, source{from: "object o", cond: "o.name_fold = %s", args: []any{name}}, "o.id DESC", w.f.Limit+1-len(rows))
 			if err != nil {
 				return nil, nil, err
 			}
@@ -573,7 +586,7 @@ func (w *objectWalk) byAdded(ctx context.Context) (rows []ObjectKey, next *Objec
 	if before <= 0 {
 		before = math.MaxInt64
 	}
-	s := w.withName(source{"object o", "o.id < %s", []any{before}})
+	s := w.withName(source{from: "object o", cond: "o.id < %s", args: []any{before}})
 	var end *ObjectKey
 	if w.rejects() || w.name != "" {
 		var last int64
@@ -621,7 +634,7 @@ func (w *objectWalk) byAddedTo(ctx context.Context) (rows []ObjectKey, next *Obj
 			ids = ids[:n] // older ones of a product may lie behind those that were not read
 		}
 		if len(ids) > 0 {
-			list, err := w.rows(ctx, source{"object o", "o.id IN (" + idList(ids) + ")", nil}, "o.id DESC", w.f.Limit+1-len(rows))
+			list, err := w.rows(ctx, source{from: "object o", cond: "o.id IN (" + idList(ids) + ")", seen: true}, "o.id DESC", w.f.Limit+1-len(rows))
 			if err != nil {
 				return nil, nil, err
 			}
@@ -645,12 +658,12 @@ func (w *objectWalk) bySize(ctx context.Context) (rows []ObjectKey, next *Object
 		after.Size = math.MaxInt64
 	}
 	if after.ID > 0 { // the rest of the objects of this size
-		s := w.withName(source{"content k CROSS JOIN object o", "k.size = %s AND o.content_id = k.id AND o.id < %s", []any{after.Size, after.ID}})
+		s := w.withName(source{from: "content k CROSS JOIN object o", cond: "k.size = %s AND o.content_id = k.id AND o.id < %s", args: []any{after.Size, after.ID}})
 		if rows, err = w.rows(ctx, s, "o.id DESC", n); err != nil {
 			return nil, nil, err
 		}
 	}
-	s := w.withName(source{"content k CROSS JOIN object o", "k.size < %s AND o.content_id = k.id", []any{after.Size}})
+	s := w.withName(source{from: "content k CROSS JOIN object o", cond: "k.size < %s AND o.content_id = k.id", args: []any{after.Size}})
 	var end *ObjectKey
 	if w.rejects() || w.name != "" || !w.seen.all {
 		var last int64

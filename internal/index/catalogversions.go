@@ -162,7 +162,7 @@ func (c Catalog) VersionObjects(ctx context.Context, scope Scope, product, versi
 		return nil, nil, c.db.fail(op, err)
 	}
 	from, cond := versionTx(w.seen)
-	w.within = &source{from + " CROSS JOIN object o", cond + " AND o.id = f.object_id", []any{text(version)}}
+	w.within = &source{from: from + " CROSS JOIN object o", cond: cond + " AND o.id = f.object_id", args: []any{text(version)}}
 	newest := "SELECT max(f.tx_id) FROM tx_file f JOIN tx t ON t.id = f.tx_id WHERE f.object_id = o.id AND " + live + w.seen.in("t.product_id") + " AND t.version = "
 	w.cond += " AND EXISTS (" + strings.Replace(newest, "max(f.tx_id)", "1", 1) + w.arg(text(version)) + ")"
 	rows, next, err := w.page(ctx)
