@@ -33,8 +33,8 @@ type webAPI struct{ *access }
 func (s *webAPI) admit(x *exchange, r *http.Request, p *place) bool {
 	x.protocol = protocolAPI
 	x.request = web.NewRequestID()
-	if err := s.crossSite(r, p); err != nil {
-		s.refuse(x, r, p, &web.Problem{Word: "forbidden", Detail: err.Error()})
+	if err := s.foreign(r, p); err != nil {
+		s.refuse(x, r, p, err)
 		return false
 	}
 	if web.Unauthenticated(r.Method, p.own) {
@@ -59,6 +59,15 @@ func (s *webAPI) admit(x *exchange, r *http.Request, p *place) bool {
 	return false
 }
 
+// foreign returns a problem if a browser sends the request for a page of another site.
+// It is judged before the credentials: a browser may send them or not.
+func (s *webAPI) foreign(r *http.Request, p *place) *web.Problem {
+	if err := s.crossSite(r, p); err != nil {
+		return &web.Problem{Word: "forbidden", Detail: err.Error()}
+	}
+	return s.cfg.API.CheckOrigin(r)
+}
+
 // serve answers a request.
 func (s *webAPI) serve(x *exchange, r *http.Request, p *place) {
 	s.note(x, s.cfg.API.Serve(x, s.request(x, r, p)))
@@ -80,8 +89,8 @@ type webPages struct{ webAPI }
 func (s *webPages) admit(x *exchange, r *http.Request, p *place) bool {
 	x.protocol = protocolPages
 	x.request = web.NewRequestID()
-	if err := s.crossSite(r, p); err != nil {
-		s.note(x, s.cfg.API.Pages.Refuse(x, s.request(x, r, p), &web.Problem{Word: "forbidden", Detail: err.Error()}))
+	if err := s.foreign(r, p); err != nil {
+		s.note(x, s.cfg.API.Pages.Refuse(x, s.request(x, r, p), err))
 		return false
 	}
 	switch login := web.IsSignIn(p.own); {

@@ -274,7 +274,7 @@ func (a *API) serve(w http.ResponseWriter, r *Request) error {
 // CheckOrigin returns a problem if a browser sends the request for a page of another
 // site and it could change something. Whatever the credentials are, a browser sends
 // them unasked.
-func (a *API) CheckOrigin(r *http.Request) error {
+func (a *API) CheckOrigin(r *http.Request) *Problem {
 	if err := a.origin.Check(r); err != nil {
 		return &Problem{Word: "forbidden", Detail: "this server does not accept requests of web pages of other sites; behind a proxy, base_url of its configuration says where its own pages are"}
 	}
