@@ -61,7 +61,7 @@ type stepView struct {
 // itemView is a part of a step.
 type itemView struct {
 	report.TraceItem
-	Shown, Word        string
+	Shown, Word string
 	// Addresses, or "".
 	Object, Tx, Search, Job string
 }
