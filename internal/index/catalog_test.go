@@ -467,3 +467,108 @@ func testFilePages(t *testing.T) {
 		}
 	}
 }
+
+// TestVersionObjects joins the pages of the files of a version, few and many.
+func TestVersionObjects(t *testing.T) { onEngines(t, testVersionObjects) }
+
+func testVersionObjects(t *testing.T) {
+	db := openTest(t, Options{})
+	commit := func(product, version string, from, to int) {
+		t.Helper()
+		var entries []Entry
+		for n := from; n < to; n++ {
+			entries = append(entries, listedEntry(n))
+		}
+		if _, err := db.Commit(t.Context(), Tx{Kind: "add", Product: product, Version: version, Entries: entries}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit("A", "1", 0, 30)
+	commit("A", "2", 20, 50)
+	commit("A", "1", 25, 40)
+	commit("B", "1", 40, 60)
+	commit("A", "1", 60, 70)
+	if _, err := db.Remove(t.Context(), 5); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []ObjectFilter{{}, {Query: Query{Kind: symfile.PE}}, {Query: Query{Name: "lib*"}}, {Query: Query{Name: "render0.dll"}}, {Query: Query{Name: "*_1*"}}} {
+		for _, sort := range []ObjectSort{ByName, ByAdded, BySize} {
+			for _, low := range []bool{false, true} {
+				db.limits = usualLimits
+				if low {
+					db.limits = listLimits{step: 11, few: 5, names: 1000}
+				}
+				var all []listed
+				for n := range 40 {
+					all = append(all, listed{Entry: listedEntry(n), n: n, products: []string{"A"}})
+				}
+				f.Sort, f.Limit, f.After = sort, 7, ObjectKey{}
+				want := wantListed(all, Scope{All: true}, f)
+				var got []string
+				for {
+					page, next, err := db.Catalog.VersionObjects(t.Context(), Scope{Products: []string{"A", "B"}}, "A", "1", f)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, o := range page {
+						got = append(got, fmt.Sprintf("%s %s %d", o.Object.Name, o.Ref.String()[:8], o.Size))
+					}
+					if next == nil {
+						break
+					}
+					f.After = *next
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%+v, low %v:\n%q, want\n%q", f, low, got, want)
+				}
+			}
+		}
+	}
+	if page, _, err := db.Catalog.VersionObjects(t.Context(), Scope{Products: []string{"B"}}, "A", "1", ObjectFilter{Limit: 5}); err != nil || len(page) > 0 {
+		t.Errorf("outside of the scope: %d objects, %v; want none", len(page), err)
+	}
+}
+
+// TestWantedInParts joins the pages of the unanswered requests.
+func TestWantedInParts(t *testing.T) { onEngines(t, testWantedInParts) }
+
+func testWantedInParts(t *testing.T) {
+	c := newClock()
+	db := openTest(t, c.options())
+	var rows []Wanted
+	for n := range 23 {
+		rows = append(rows, Wanted{Name: fmt.Sprintf("n%02d", n), ID: "i", Client: "c", Count: int64(n % 4), Last: c.t.Add(time.Duration(n%5) * time.Hour)})
+	}
+	if err := db.Wanted.Count(t.Context(), rows); err != nil {
+		t.Fatal(err)
+	}
+	for _, latest := range []bool{false, true} {
+		seen := map[string]bool{}
+		f := WantedFilter{Limit: 4, Latest: latest}
+		var last *Wanted
+		for {
+			n := 0
+			for w, err := range db.Wanted.List(t.Context(), f) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if seen[w.Name] {
+					t.Errorf("latest %v: %s is listed twice", latest, w.Name)
+				}
+				if last != nil && (!latest && w.Count > last.Count || latest && w.Last.After(last.Last)) {
+					t.Errorf("latest %v: %+v follows %+v", latest, w, *last)
+				}
+				seen[w.Name], last = true, &w
+				n++
+			}
+			if n == 0 {
+				break
+			}
+			k := last.Key(latest)
+			f.After = &k
+		}
+		if len(seen) != len(rows) {
+			t.Errorf("latest %v: %d rows, want %d", latest, len(seen), len(rows))
+		}
+	}
+}

@@ -75,10 +75,16 @@ func each[T, U any](list []T, describe func(T) U) []U {
 // writeList answers with a part of a list. next is the sort key of its last item, "" if
 // there are no more.
 func writeList[T any](w http.ResponseWriter, r *Request, name string, items []T, next string) error {
+	return writeListRead(w, r, name, items, next, "")
+}
+
+// writeListRead is writeList that also says how a text was read.
+func writeListRead[T any](w http.ResponseWriter, r *Request, name string, items []T, next string, as depot.ReadAs) error {
 	out := struct {
-		Items []T    `json:"items"`
-		Next  string `json:"next,omitempty"`
-	}{Items: items}
+		ReadAs depot.ReadAs `json:"read_as,omitempty"`
+		Items  []T          `json:"items"`
+		Next   string       `json:"next,omitempty"`
+	}{ReadAs: as, Items: items}
 	if out.Items == nil {
 		out.Items = []T{}
 	}
@@ -155,8 +161,7 @@ func listObjects(a *API, w http.ResponseWriter, r *Request, _ []string) error {
 	if err != nil {
 		return listed(err, after)
 	}
-	w.Header().Set("Symdepot-Read-As", string(p.ReadAs))
-	return writeList(w, r, "objects", report.NewListedAll(p.Objects), p.Next)
+	return writeListRead(w, r, "objects", report.NewListedAll(p.Objects), p.Next, p.ReadAs)
 }
 
 // noContent is the answer for a content that does not exist, or that the client may not

@@ -175,6 +175,9 @@ func TestCatalogAPI(t *testing.T) {
 			}
 		}
 	}
+	if _, body := serveDepot(t, d, everyone)("/objects?q=" + sha); !strings.HasPrefix(body, `{"read_as":"content","items":[{`) {
+		t.Errorf("objects with a content: %s, want read_as content", body)
+	}
 	resp, body := serveDepot(t, d, everyone)("/objects/" + strings.ToUpper(sha))
 	for _, part := range []string{`"sha256":"` + sha, `"more_holders"`, `"layout"`, `"hello-x64.pdb/F9EFE0B6AE7500394C4C44205044422E1/hello-x64.pdb"`, `"role":"executable"`, `"holders":[{"transaction":3`} {
 		if is := strings.Contains(body, part); is == (part == `"more_holders"` || part == `"layout"`) || resp.StatusCode != http.StatusOK {
