@@ -743,7 +743,10 @@ func (s *side) misses(o operation) error {
 }
 
 func (s *side) wanted(o operation) error {
-	found, err := all2(s.db.Wanted.List(s.ctx, WantedFilter{Client: []string{"", "msdl"}[o.a%2], Since: s.clock.t.Add(-time.Duration(o.b%100) * time.Hour)}))
+	found, err := all2(s.db.Wanted.List(s.ctx, WantedFilter{Client: []string{"", "msdl"}[o.a%2], Since: s.clock.t.Add(-time.Duration(o.b%100) * time.Hour), Latest: o.c%3 == 0}))
+	for i := range found {
+		found[i].no = 0 // engines number rows on their own
+	}
 	return list(s, plus, found, err)
 }
 
