@@ -44,7 +44,10 @@ type objectSection struct {
 type named struct{ Label, Value string }
 
 // askedPath is an address under which clients ask for an object.
-type askedPath struct{ Layout, URL, What string }
+type askedPath struct {
+	Layout, URL, What string
+	Other             string // the address of the other file that answers, or ""
+}
 
 type holderRow struct {
 	depot.Holder
@@ -84,7 +87,11 @@ func (p *Pages) showObject(w *reply, r *Request, args []string) error {
 	f := p.frame(r, "", nil)
 	v := objectView{SHA256: ref.String(), Size: e.Size, Forms: e.Forms, Now: p.api.cfg.Now()}
 	for i := range e.Objects {
-		v.Objects = append(v.Objects, p.objectSection(f, r, &e.Objects[i]))
+		section, err := p.objectSection(f, r, &e.Objects[i])
+		if err != nil {
+			return err
+		}
+		v.Objects = append(v.Objects, section)
 	}
 	if len(v.Objects) == 0 {
 		return missing
@@ -93,9 +100,12 @@ func (p *Pages) showObject(w *reply, r *Request, args []string) error {
 	return p.print(w, r, http.StatusOK, "object", f)
 }
 
-func (p *Pages) objectSection(f *frame, r *Request, o *depot.EntryObject) objectSection {
+func (p *Pages) objectSection(f *frame, r *Request, o *depot.EntryObject) (objectSection, error) {
 	s := objectSection{Name: o.Object.Name, Kind: o.Object.Kind.String(), Arch: o.Arch, Size: o.Size, IDs: spellings(o.Object), Path: o.Path, Archive: o.Archive, Downloads: o.Downloads, More: o.MoreHolders}
-	s.Paths = p.askedUnder(r, o)
+	var err error
+	if s.Paths, err = p.askedUnder(f, r, o); err != nil {
+		return s, err
+	}
 	if path := layout.Path(o.Object); path != "" {
 		if s.Download = download(r.Base, o.Object); r.Identity.SignIn != "" {
 			// The cookie does not count on the paths of symbol files.
@@ -123,7 +133,7 @@ func (p *Pages) objectSection(f *frame, r *Request, o *depot.EntryObject) object
 	if o.MoreSiblings {
 		s.AllSiblings = f.Ask("search", "q", o.Object.Name, "sort", string(depot.SortAdded))
 	}
-	return s
+	return s, nil
 }
 
 // verdict says in a few words what symbolication gets from an object.
@@ -170,25 +180,75 @@ func spellings(o symfile.Object) []named {
 	return list
 }
 
-// askedUnder lists the addresses under which clients ask for an object.
-func (p *Pages) askedUnder(r *Request, o *depot.EntryObject) []askedPath {
+// maxPaths is how many addresses of an object are shown.
+const maxPaths = 24
+
+// askedUnder lists the addresses under which clients ask for an object, with what this
+// client gets there.
+func (p *Pages) askedUnder(f *frame, r *Request, o *depot.EntryObject) ([]askedPath, error) {
 	var list []askedPath
-	add := func(obj symfile.Object, what string) {
+	add := func(obj symfile.Object) error {
 		for _, l := range layout.All() {
 			for _, path := range l.Paths(obj) {
-				url := r.BaseURL + r.Base + "/" + layout.Escape(path)
-				if !slices.ContainsFunc(list, func(a askedPath) bool { return a.URL == url }) {
-					list = append(list, askedPath{l.Name(), url, what})
+				a := askedPath{Layout: l.Name(), URL: r.BaseURL + r.Base + "/" + layout.Escape(path)}
+				if len(list) == maxPaths || slices.ContainsFunc(list, func(x askedPath) bool { return x.URL == a.URL }) {
+					continue
 				}
+				if err := p.answerTo(f, r, path, o.Ref, &a); err != nil {
+					return err
+				}
+				list = append(list, a)
 			}
 		}
+		return nil
 	}
-	add(o.Object, "served")
+	if err := add(o.Object); err != nil {
+		return nil, err
+	}
 	if p.api.cfg.Makes && makesSym(o) {
-		name := o.Object.Name
-		add(symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: name, DebugID: o.Object.DebugID}, "made on request")
+		if err := add(symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: o.Object.Name, DebugID: o.Object.DebugID}); err != nil {
+			return nil, err
+		}
 	}
-	return list
+	return list, nil
+}
+
+// answerTo says what a request for a path gets, by the lookup that the server does.
+func (p *Pages) answerTo(f *frame, r *Request, path string, ref blob.Ref, a *askedPath) error {
+	tracing := p.api.cfg.Tracing
+	if tracing.Depot == nil {
+		a.What = "served"
+		return nil
+	}
+	t, err := tracing.Depot.Trace(r.Context(), depot.TraceAsk{Scope: r.scope(), Segments: strings.Split(path, "/"), Prefixes: tracing.Prefixes})
+	if err != nil {
+		return err
+	}
+	switch t.Verdict {
+	case depot.VerdictFound:
+		switch {
+		case t.File.Ref == ref:
+			a.What = "served"
+		case t.File.Made:
+			a.What = "served, made before"
+		default:
+			a.What = "another file answers"
+			if t.File.Ref != (blob.Ref{}) {
+				a.Other = f.To("object", t.File.Ref.String())
+			}
+		}
+	case depot.VerdictMakes:
+		a.What = "made on request"
+	case depot.VerdictRedirect:
+		a.What = "redirected"
+	case depot.VerdictSources:
+		a.What = "asked of upstreams"
+	case depot.VerdictFails:
+		a.What = "not known: the depot does not answer"
+	default:
+		a.What = "not found"
+	}
+	return nil
 }
 
 // makesSym reports whether a Breakpad file can be made of an object.
