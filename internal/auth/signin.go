@@ -236,7 +236,7 @@ func (g *Gate) AuthenticateBrowser(r *http.Request, pathToken, signIn string) (I
 	if signIn == "" || pathToken != "" || carriesAny(r.Header) {
 		return g.Authenticate(r, pathToken)
 	}
-	id, rights, err := g.bySignIn(r.Context(), signIn)
+	id, rights, err := g.bySignIn(r.Context(), signIn, true)
 	switch {
 	case errors.Is(err, errStore), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return Identity{}, Rights{}, g.failed(err, nil, false)
@@ -254,9 +254,23 @@ func (g *Gate) AuthenticateBrowser(r *http.Request, pathToken, signIn string) (I
 	return id, rights, challenge
 }
 
+// Again reports whether the credentials of a request whose answer goes on for long still
+// count; id is what they proved. It is no use of a sign-in.
+func (g *Gate) Again(r *http.Request, pathToken, signIn string, id *Identity) bool {
+	switch {
+	case id.SignIn != "":
+		_, rights, err := g.bySignIn(r.Context(), signIn, false)
+		return err == nil && rights.Admitted
+	case id.Method == MethodToken:
+		_, _, c := g.Authenticate(r, pathToken)
+		return c == nil
+	}
+	return id.Until.IsZero() || g.now().Before(id.Until)
+}
+
 // bySignIn returns the identity of a sign-in and its rights. The error is errSignIn,
-// errLoginGone or the context's, or it wraps errStore.
-func (g *Gate) bySignIn(ctx context.Context, secret string) (Identity, Rights, error) {
+// errLoginGone or the context's, or it wraps errStore. use records a use.
+func (g *Gate) bySignIn(ctx context.Context, secret string, use bool) (Identity, Rights, error) {
 	if !isSignIn(secret) {
 		return Identity{}, Rights{}, errSignIn
 	}
@@ -280,7 +294,9 @@ func (g *Gate) bySignIn(ctx context.Context, secret string) (Identity, Rights, e
 	if err != nil {
 		return Identity{}, Rights{}, err
 	}
-	g.tokens.touch(e.row.ID, now)
+	if use {
+		g.tokens.touch(e.row.ID, now)
+	}
 	id.Carrier, id.SignIn = "cookie", e.row.ID
 	if id.Until.IsZero() || e.row.Expires.Before(id.Until) {
 		id.Until = e.row.Expires

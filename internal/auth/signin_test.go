@@ -3,6 +3,7 @@ package auth
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -74,6 +75,12 @@ func TestSignIn(t *testing.T) {
 		if tt.method == MethodToken && id.TokenID != row.ID {
 			t.Errorf("%s: the id of the token is %q, want %q", tt.what, id.TokenID, row.ID)
 		}
+		if tt.method != MethodNegotiate {
+			used := maps.Clone(g.tokens.touched)
+			if !g.Again(browser("/"), "", in.Secret, &id) || !maps.Equal(used, g.tokens.touched) && tt.method != MethodToken {
+				t.Errorf("%s: the sign-in does not go on, or was used by that", tt.what)
+			}
+		}
 		// The secret counts as a cookie only, and only where the server says so.
 		for _, r := range []*http.Request{browser("/"), get("Cookie", "__Host-sd="+in.Secret), get("Authorization", "Bearer "+in.Secret), get("Authorization", basic("x", in.Secret)), get("X-Symdepot-Token", in.Secret)} {
 			if id, _, ch := g.Authenticate(r, ""); ch == nil {
@@ -95,6 +102,9 @@ func TestSignIn(t *testing.T) {
 		}
 		if err := g.SignOut(t.Context(), &id); err != nil {
 			t.Errorf("%s: the end: %v", tt.what, err)
+		}
+		if g.Again(browser("/"), "", in.Secret, &id) {
+			t.Errorf("%s: it goes on after its end", tt.what)
 		}
 		if _, _, ch := g.AuthenticateBrowser(browser("/-/me"), "", in.Secret); ch == nil || ch.Status != http.StatusUnauthorized || !strings.Contains(ch.Reason, "ended") {
 			t.Errorf("%s, after the end: %+v, want 401", tt.what, ch)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"compress/gzip"
 	"crypto/sha256"
 	"crypto/tls"
@@ -243,6 +244,37 @@ func TestClosedServer(t *testing.T) {
 	}
 	if strings.Contains(w.log.String(), b.secrets[0]) || strings.Contains(w.log.String(), "guess-1") {
 		t.Error("the log has the secret of a sign-in, or a password")
+	}
+}
+
+// TestStreamEnds: a stream of events ends within seconds after the sign-in of its
+// browser.
+func TestStreamEnds(t *testing.T) {
+	w := newSignInWorld(t, Config{Hosts: []string{"symbols.example.com"}})
+	admin, boss := w.in(t, "", w.admin), w.store.add(t, "boss", nil, "admin")
+	tokens := apiTokens{w.gate, w.store}
+	w.s.cfg.API = web.New(web.Config{Retention: w.d.Retention, Transactions: w.d, Catalog: w.d.Catalog, Tokens: tokens, SignIns: tokens})
+	addr := listen(t, w.s)
+	stream := func(headers ...string) *bufio.Reader {
+		c := dial(t, addr)
+		c.send("GET /-/events?topics=upstreams HTTP/1.1\r\nHost: symbols.example.com\r\n" + strings.Join(append(headers, ""), "\r\n") + "\r\n")
+		resp, err := http.ReadResponse(c.r, nil)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("the stream: %+v, %v; want the status 200", resp, err)
+		}
+		return bufio.NewReader(resp.Body)
+	}
+	byCookie := stream("X-Forwarded-Proto: https", "Cookie: __Host-sd="+admin.cookies["__Host-sd"])
+	byToken := stream(bearer(boss))
+	begun := time.Now()
+	admin.post("/-/logout", nil)
+	if _, err := io.ReadAll(byCookie); err != nil || time.Since(begun) > 5*time.Second {
+		t.Errorf("the stream of the browser ends %v after it has signed out, with %v; want at most 5 s and a clean end", time.Since(begun), err)
+	}
+	begun = time.Now()
+	w.store.revoke(boss)
+	if _, err := io.ReadAll(byToken); err != nil || time.Since(begun) > 8*time.Second {
+		t.Errorf("the stream of the token ends %v after its revocation, with %v; want some seconds and a clean end", time.Since(begun), err)
 	}
 }
 

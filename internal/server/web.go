@@ -247,6 +247,10 @@ func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 	}}
 	q.Stopping = s.waits
 	q.Transport, q.Remote, q.PathToken = s.transport(r), s.withoutProxies(r).RemoteAddr, x.caller.token
+	if g := s.cfg.Gate; g != nil {
+		client, cookie := s.withoutProxies(r), q.Transport.SignIn(r)
+		q.Valid = func() bool { return g.Again(client, p.token, cookie, &x.caller.id) }
+	}
 	q.Base, q.BaseURL, q.Open, q.Holdings = p.base, baseURL(r), !s.restricted, s.metrics.holdings.stats
 	if s.cfg.Gate != nil {
 		q.Challenges = s.cfg.Gate.NewChallenge().Header

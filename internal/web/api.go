@@ -62,6 +62,9 @@ type Request struct {
 	Remote string
 	// PathToken is the token in the path, or ""; it must not be shown.
 	PathToken string
+	// Valid reports whether the credentials still count, for answers that go on for long;
+	// nil: they do.
+	Valid func() bool
 	// Open: everything can be read without credentials.
 	Open bool
 	// Holdings returns the totals of the depot, if they are known.

@@ -151,6 +151,9 @@ func (a *API) stream(w http.ResponseWriter, r *Request, names []string) error {
 		}
 		select {
 		case <-tick.C:
+			if r.Valid != nil && !r.Valid() {
+				return nil // the browser asks again, and is refused
+			}
 		case <-stopping:
 			return nil
 		case <-r.Context().Done():

@@ -13,13 +13,14 @@ import (
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
-// signInPages are the pages about who may do what.
+// signInPages are the pages about who may do what. Checks of credentials take long and
+// have limits of their own.
 var signInPages = []pageRoute{
 	page(http.MethodGet, "login", anyone, "", accountPage(accountPages.showLogin)),
-	page(http.MethodPost, "login", anyone, "", accountPage(accountPages.doLogin)),
-	page(http.MethodGet, "login/ticket", anyone, "", accountPage(accountPages.ticketLogin)),
-	page(http.MethodGet, "login/oidc", anyone, "", accountPage(accountPages.oidcLogin)),
-	page(http.MethodGet, "login/oidc/callback", anyone, "", accountPage(accountPages.oidcBack)),
+	longPage(http.MethodPost, "login", anyone, accountPage(accountPages.doLogin)),
+	longPage(http.MethodGet, "login/ticket", anyone, accountPage(accountPages.ticketLogin)),
+	longPage(http.MethodGet, "login/oidc", anyone, accountPage(accountPages.oidcLogin)),
+	longPage(http.MethodGet, "login/oidc/callback", anyone, accountPage(accountPages.oidcBack)),
 	page(http.MethodPost, "logout", anyone, "", accountPage(accountPages.logout)),
 	page(http.MethodGet, "tokens", anyone, "", accountPage(accountPages.listTokens)),
 	page(http.MethodPost, "tokens", anyone, "", accountPage(accountPages.makeToken)),
