@@ -369,7 +369,7 @@ func init() {
 		{"list", 60, false, (*side).listTx}, {"show", 60, false, (*side).show}, {"stats", 40, false, (*side).stats}, {"derived", 60, false, (*side).derived},
 		{"holders", 60, false, (*side).holders}, {"contents", 20, false, (*side).contents}, {"evictable", 40, false, (*side).evictable}, {"misses", 60, false, (*side).misses},
 		{"wanted", 40, false, (*side).wanted}, {"jobs", 60, false, (*side).listJobs}, {"failures", 30, false, (*side).failures}, {"tokens", 30, false, (*side).tokens},
-		{"hasObject", 60, false, (*side).hasObject}, {"origins", 20, false, (*side).origins},
+		{"hasObject", 60, false, (*side).hasObject}, {"origins", 20, false, (*side).origins}, {"objectPages", 60, false, (*side).objectPages}, {"groups", 40, false, (*side).groups},
 	}
 	for _, v := range answerVerbs {
 		answerWeights += v.weight
@@ -651,6 +651,53 @@ func (s *side) find(o operation) error {
 	s.say("named %+v", named)
 	found, err := s.db.Find(s.ctx, answerScope(o.c), q, 0)
 	return list(s, func(f Found) string { return fmt.Sprint(storedText(f.Stored), f.Transactions) }, found, err)
+}
+
+// objectPages joins all pages of a list of objects: the pages of the engines may differ,
+// the list not.
+func (s *side) objectPages(o operation) error {
+	e := answerEntry(o.a)
+	f := ObjectFilter{Sort: ObjectSort(o.b % 3), Limit: 1 + o.d%5}
+	f.Query = []Query{{}, {Name: symfile.Fold(e.Object.Name)}, {Name: "*o*"}, {Name: "?oo*", Kind: symfile.PDB}, {Ref: &e.Ref}}[o.b%5]
+	switch o.d % 4 {
+	case 1:
+		f.Product = new(answerProduct(o.d))
+	case 2:
+		f.Fetched = new(o.b%2 == 0)
+	case 3:
+		f.Since = s.clock.t.Add(-time.Duration(o.b%50) * time.Hour)
+	}
+	if s.db.limits = usualLimits; o.a%2 == 0 {
+		s.db.limits = listLimits{step: 5, few: 3, names: 1000}
+	}
+	var texts []string
+	for {
+		page, next, err := s.db.Catalog.Objects(s.ctx, answerScope(o.c), f)
+		if err != nil {
+			return err
+		}
+		for _, x := range page {
+			texts = append(texts, fmt.Sprint(storedText(x.Stored), x.Product, x.Transactions))
+		}
+		if next == nil {
+			break
+		}
+		f.After = *next
+	}
+	s.say("%d in order: %s", len(texts), strings.Join(texts, ", "))
+	return nil
+}
+
+func (s *side) groups(o operation) error {
+	order := GroupOrder(o.a % 3)
+	products, _, err := s.db.Catalog.Products(s.ctx, answerScope(o.c), order, nil, 100)
+	if err != nil {
+		return err
+	}
+	s.say("%+v", products)
+	versions, _, err := s.db.Catalog.Versions(s.ctx, answerScope(o.c), answerProduct(o.b), VersionFilter{Order: order, Limit: 100})
+	s.say("%+v", versions)
+	return err
 }
 
 func (s *side) paths(o operation) error {
