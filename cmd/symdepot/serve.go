@@ -266,7 +266,7 @@ func newAPI(d *depot.Depot, g *guard, log *slog.Logger, conf *config.Config) *we
 		SignIns: tokens, BaseURL: conf.BaseURL,
 		Stages: d.Stages(), Retention: d.Retention, Transactions: d, Files: depot.FinderIn(d), Scratch: d.Stages().UploadDir(), Catalog: d.Catalog, Tokens: tokens, Audit: g.audit, Log: log,
 		Tracing:   web.Tracing{Depot: d.Tracer, Prefixes: conf.Prefixes, HexAge: conf.SymCacheServer().HexAge, Redirect: conf.SymCacheServer().Redirect, Gate: g.gate},
-		Upstreams: d.Remote, Jobs: d.Jobs(), Missing: d.Missing, Makes: conf.SymbolsServer(d).Depot != nil, Version: programVersion(),
+		Facts: aboutServer(d, conf, g), Upstreams: d.Remote, Jobs: d.Jobs(), Missing: d.Missing, Makes: conf.SymbolsServer(d).Depot != nil, Version: programVersion(),
 	})
 }
 

@@ -157,6 +157,15 @@ func clientAuth(cfg *TLSConfig, g *Gate) (tls.ClientAuthType, error) {
 	return tls.NoClientCert, nil
 }
 
+// Expires returns the end of the certificate; the zero time for one that is renewed by
+// itself.
+func (t *TLS) Expires() time.Time {
+	if t.pair == nil {
+		return time.Time{}
+	}
+	return t.pair.get().Leaf.NotAfter
+}
+
 func (t *TLS) readPair(b [][]byte) (*tls.Certificate, error) {
 	c, err := tls.X509KeyPair(b[0], b[1])
 	if err != nil {

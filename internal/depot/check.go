@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/vault"
 )
@@ -324,3 +325,7 @@ func (c *Checker) repair(ctx context.Context, ref blob.Ref, f *Fault, added, cac
 	_, err = c.db.DropContents(ctx, []blob.Ref{ref}, c.now(), drop)
 	return err
 }
+
+// Space returns the size in bytes of the file system that the depot writes to on this
+// machine, and how much of it is free.
+func (c *Checker) Space() (total, free int64, err error) { return durable.Space(c.dir) }

@@ -112,6 +112,8 @@ type Config struct {
 	Upstreams Upstreams
 	Jobs      Jobs
 	Missing   Missing
+	// Facts describes the server; nil: nothing is known.
+	Facts func(context.Context) Facts
 	// Makes says that Breakpad files are made on request.
 	Makes bool
 	// Version is that of the program.

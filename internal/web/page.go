@@ -68,6 +68,7 @@ func init() {
 		retentionPages,
 		identifyPages,
 		otherPages,
+		aboutPages,
 		tracePages,
 		signInPages,
 	)

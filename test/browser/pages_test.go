@@ -191,7 +191,7 @@ func shown(s *site) map[string]string {
 		"misses": s.url + "/-/misses", "queue": s.url + "/-/queue", "job": s.url + "/-/queue/1", "upstreams": s.url + "/-/upstreams", "usage": s.url + "/-/usage", "retention": s.url + "/-/retention",
 		"trace": s.url + "/-/trace?path=" + url.QueryEscape("/hello-x64.pdb/"+pdbID[:32]+"2/hello-x64.pdb"), "trace-found": s.url + "/-/trace?path=" + url.QueryEscape(pdbPath),
 		"trace-form": s.url + "/-/trace", "trace-wrong": s.url + "/-/trace?path=a%2Fb",
-		"products": s.url + "/-/products", "product": s.url + "/-/product?p=Game", "version": s.url + "/-/version?p=Game&v=1.9-nightly", "compare": s.url + "/-/version?p=Game&v=1.9-nightly&with=1.8",
+		"about": s.url + "/-/about", "products": s.url + "/-/products", "product": s.url + "/-/product?p=Game", "version": s.url + "/-/version?p=Game&v=1.9-nightly", "compare": s.url + "/-/version?p=Game&v=1.9-nightly&with=1.8",
 	}
 }
 
