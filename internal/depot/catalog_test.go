@@ -89,7 +89,7 @@ func TestCatalogQueries(t *testing.T) {
 func TestCatalogEntry(t *testing.T) {
 	onRetained(t, func(t *testing.T, d *Depot, c *movable) {
 		ctx := t.Context()
-		pdb, exe := testdata(t, "pdb/hello-x64.pdb"), testdata(t, "pdb/hello-x64.exe")
+		pdb, exe, x86 := testdata(t, "pdb/hello-x64.pdb"), testdata(t, "pdb/hello-x64.exe"), testdata(t, "pdb/hello-x86.exe")
 
 		add(t, d, "Game", pdb, exe)
 		add(t, d, "Game", pdb)
@@ -128,6 +128,15 @@ func TestCatalogEntry(t *testing.T) {
 		o = e.Objects[0]
 		if len(o.Holders) != 1 || len(o.Partners) != 1 || len(o.Partners[0].Held) != 0 || o.Partners[0].Name != "hello-x64" || o.Partners[0].ID != "F9EFE0B6AE7500394C4C44205044422E1" {
 			t.Errorf("in the scope of Tool: %+v, want one holder and a missing program", o)
+		}
+		// A content under many names.
+		var copies []file
+		for i := range maxObjects + 1 {
+			copies = append(copies, file{fmt.Sprintf("copy%03d.exe", i), x86.body})
+		}
+		add(t, d, "Copies", copies...)
+		if e, err := d.Catalog.Entry(ctx, Scope{}, blob.Sum(x86.body)); err != nil || len(e.Objects) != maxObjects || !e.MoreObjects || e.Objects[99].Object.Name != "copy099.exe" {
+			t.Errorf("a content with %d names: %v, want %d of them and more", len(copies), err, maxObjects)
 		}
 		if _, err := d.Catalog.Entry(ctx, Scope{Products: []string{"Tool"}}, blob.Sum(exe.body)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("a content outside of the scope: %v, want fs.ErrNotExist", err)

@@ -22,8 +22,10 @@ import (
 type Entry struct {
 	Ref     blob.Ref
 	Size    int64
-	Objects []EntryObject // in the order of their names
-	Forms   []EntryForm
+	Objects []EntryObject // in the order of their names, at most 100
+	// MoreObjects says that there are others.
+	MoreObjects bool
+	Forms       []EntryForm
 }
 
 // EntryObject is an object in a content.
@@ -90,6 +92,7 @@ type EntryForm struct {
 
 // Limits of the lists of an entry.
 const (
+	maxObjects  = 100
 	maxHolders  = 100
 	maxSiblings = 10
 )
@@ -101,11 +104,11 @@ func (c *Catalog) Entry(ctx context.Context, scope Scope, ref blob.Ref) (*Entry,
 	if err != nil {
 		return nil, err
 	}
-	found, err := l.OfContent(ctx, ref)
+	found, more, err := l.OfContent(ctx, ref, maxObjects)
 	if err != nil {
 		return nil, err
 	}
-	e := &Entry{Ref: ref, Size: found[0].Size}
+	e := &Entry{Ref: ref, Size: found[0].Size, MoreObjects: more}
 	policy, err := c.d.Retention.Policy(ctx)
 	if err != nil {
 		c.d.log.Warn("cannot say when transactions end", "error", err)
@@ -151,7 +154,7 @@ func (c *Catalog) Holders(ctx context.Context, scope Scope, ref blob.Ref, after 
 	if err != nil {
 		return nil, false, err
 	}
-	found, err := l.OfContent(ctx, ref)
+	found, _, err := l.OfContent(ctx, ref, maxObjects)
 	if err != nil {
 		return nil, false, err
 	}

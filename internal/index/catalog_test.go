@@ -357,7 +357,7 @@ func testListing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		list, err := l.OfContent(ctx, exe.Ref)
+		list, _, err := l.OfContent(ctx, exe.Ref, 10)
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%q: %d objects, %v; want 1", k.products, len(list), err)
 		}
@@ -412,7 +412,7 @@ func testListing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.OfContent(ctx, exe.Ref); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := l.OfContent(ctx, exe.Ref, 10); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a content outside of the scope: %v, want fs.ErrNotExist", err)
 	}
 }

@@ -36,23 +36,26 @@ func (l Listing) ids(ctx context.Context, constant bool, query string, args ...a
 	return list, err
 }
 
-// OfContent returns the visible objects of a content in the order of their names. If
-// there are none, the error is fs.ErrNotExist.
-func (l Listing) OfContent(ctx context.Context, ref blob.Ref) ([]Found, error) {
+// OfContent returns the visible objects of a content in the order of their names, at most
+// limit. If there are none, the error is fs.ErrNotExist.
+func (l Listing) OfContent(ctx context.Context, ref blob.Ref, limit int) (list []Found, more bool, err error) {
 	const op = "look up a content"
 	if l.seen.none() {
-		return nil, fs.ErrNotExist
+		return nil, false, fs.ErrNotExist
 	}
-	ids, err := l.ids(ctx, l.seen.all, "SELECT o.id FROM content c JOIN object o ON o.content_id = c.id WHERE c.sha256 = $1 AND "+l.seen.object(), ref[:])
+	ids, err := l.ids(ctx, l.seen.all, "SELECT o.id FROM content c JOIN object o ON o.content_id = c.id WHERE c.sha256 = $1 AND "+l.seen.object()+" ORDER BY o.name_fold, o.id LIMIT $2", ref[:], limit+1)
 	if err != nil {
-		return nil, l.c.db.fail(op, err)
+		return nil, false, l.c.db.fail(op, err)
 	}
-	list, err := l.c.load(ctx, l.seen, ids)
+	if more = len(ids) > limit; more {
+		ids = ids[:limit]
+	}
+	list, err = l.c.load(ctx, l.seen, ids)
 	if err == nil && len(list) == 0 {
-		return nil, fs.ErrNotExist
+		return nil, false, fs.ErrNotExist
 	}
 	slices.SortStableFunc(list, func(a, b Found) int { return cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name)) })
-	return list, l.c.db.fail(op, err)
+	return list, more, l.c.db.fail(op, err)
 }
 
 // HolderTx is a live transaction that holds an object.

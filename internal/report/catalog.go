@@ -33,8 +33,10 @@ func NewListedAll(list []depot.Found) []Listed {
 type Entry struct {
 	SHA256  string        `json:"sha256"`
 	Size    int64         `json:"size"`
-	Objects []EntryObject `json:"objects"`
-	Forms   []EntryForm   `json:"forms"`
+	Objects []EntryObject `json:"objects"` // at most 100
+	// MoreObjects says that there are others.
+	MoreObjects bool        `json:"more_objects,omitempty"`
+	Forms       []EntryForm `json:"forms"`
 }
 
 // EntryObject is an object of a content, in JSON.
@@ -91,7 +93,7 @@ type EntryForm struct {
 
 // NewEntry describes a content.
 func NewEntry(e *depot.Entry) Entry {
-	l := Entry{SHA256: e.Ref.String(), Size: e.Size, Objects: []EntryObject{}, Forms: NewForms(e.Forms)}
+	l := Entry{SHA256: e.Ref.String(), Size: e.Size, Objects: []EntryObject{}, MoreObjects: e.MoreObjects, Forms: NewForms(e.Forms)}
 	for i := range e.Objects {
 		o := &e.Objects[i]
 		x := EntryObject{Listed: NewListed(o.Found), Paths: NewPaths(o.Object), Holders: NewHolders(o.Holders), MoreHolders: o.MoreHolders, Downloads: []Download{}, Partners: []Partner{},
