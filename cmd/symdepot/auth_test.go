@@ -338,6 +338,7 @@ type gotBack struct {
 	status int
 	body   []byte
 	header http.Header
+	at     string // the path to which redirects led
 }
 
 func (g *guardedRun) do(c *http.Client, a *asker, p *question) gotBack {
@@ -369,7 +370,7 @@ func (g *guardedRun) do(c *http.Client, a *asker, p *question) gotBack {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return gotBack{resp.StatusCode, body, resp.Header}
+	return gotBack{resp.StatusCode, body, resp.Header, resp.Request.URL.Path}
 }
 
 // client returns a client that shows a certificate, if one is named.
@@ -430,6 +431,17 @@ func (g *guardedRun) judge(t *testing.T, a *asker, p *question, got gotBack) {
 		want = a.refuse
 	case p.product != "" && !slices.Contains(a.reads, p.product):
 		want = 404
+	}
+	if p.accept != "" {
+		got.body = bytes.ReplaceAll(got.body, []byte("<wbr>"), nil) // ids can be wrapped
+		if want == 401 && a.prefix == "" {
+			// A browser is led to the page for signing in, without a box of its own.
+			id := strings.TrimPrefix(strings.TrimPrefix(has, "OURS"), "THEIRS")
+			if got.status != 200 || got.at != "/-/login" || got.header.Get("Www-Authenticate") != "" || bytes.Contains(got.body, []byte(id)) {
+				t.Errorf("%s %s: %d at %s, want the page for signing in: %.200s", p.what, p.path, got.status, got.at, got.body)
+			}
+			return
+		}
 	}
 	if got.status != want {
 		t.Errorf("%s %s: %d, want %d: %.200s", p.what, p.path, got.status, want, got.body)
