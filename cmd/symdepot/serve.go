@@ -224,7 +224,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	quotas := func(ctx context.Context) (map[string]int64, error) { return web.Quotas(ctx, d.Stages()) }
 	srv, err := server.New(server.Config{
 		Usage: &server.Usage{Sum: d.Retention.Usage, Quotas: quotas},
-		API:   newAPI(d, guard, log, conf), Uploads: uploads, Missing: d.Missing,
+		API:   newAPI(d, uploads, guard, log, conf), Uploads: uploads, Missing: d.Missing,
 		Gate: guard.gate, Audit: guard.audit, TLS: listenerTLS,
 		Depot: d, ID: sources.ID, Log: log, Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: proxies, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
 		Paths: conf.FilePath, AccessLog: conf.Log.Requests, SymCache: conf.SymCacheServer(), Symbols: conf.SymbolsServer(d),
@@ -260,13 +260,13 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 }
 
 // newAPI returns the API and the pages below /-/.
-func newAPI(d *depot.Depot, g *guard, log *slog.Logger, conf *config.Config) *web.API {
+func newAPI(d *depot.Depot, uploads *intake.Handler, g *guard, log *slog.Logger, conf *config.Config) *web.API {
 	tokens := tokenAPI{g.gate, tokenStore{d}}
 	return web.New(web.Config{
 		SignIns: tokens, BaseURL: conf.BaseURL,
-		Stages: d.Stages(), Retention: d.Retention, Transactions: d, Files: depot.FinderIn(d), Scratch: d.Stages().UploadDir(), Catalog: d.Catalog, Tokens: tokens, Audit: g.audit, Log: log,
-		Tracing:   web.Tracing{Depot: d.Tracer, Prefixes: conf.Prefixes, HexAge: conf.SymCacheServer().HexAge, Redirect: conf.SymCacheServer().Redirect, Gate: g.gate},
-		Facts: aboutServer(d, conf, g), Upstreams: d.Remote, Jobs: d.Jobs(), Missing: d.Missing, Makes: conf.SymbolsServer(d).Depot != nil, Version: programVersion(),
+		Stages: d.Stages(), Forms: uploads, Retention: d.Retention, Transactions: d, Files: depot.FinderIn(d), Scratch: d.Stages().UploadDir(), Catalog: d.Catalog, Tokens: tokens, Audit: g.audit, Log: log,
+		Tracing: web.Tracing{Depot: d.Tracer, Prefixes: conf.Prefixes, HexAge: conf.SymCacheServer().HexAge, Redirect: conf.SymCacheServer().Redirect, Gate: g.gate},
+		Facts:   aboutServer(d, conf, g), Upstreams: d.Remote, Jobs: d.Jobs(), Missing: d.Missing, Makes: conf.SymbolsServer(d).Depot != nil, Version: programVersion(),
 	})
 }
 

@@ -37,10 +37,21 @@ type stored struct {
 	stage.Arrived
 }
 
+// taking says what expand does with the members of an archive.
+type taking struct {
+	// check may be nil; it gets the path in the archive and the bytes.
+	check func(path string, a stage.Arrived, f *scan.Content) error
+	// refused gets a member that the stage refuses, under its path there; nil: the archive
+	// is refused.
+	refused func(path string, a stage.Arrived, err error) error
+	// unwanted is called for a member that is no symbol file; it may be nil.
+	unwanted func()
+}
+
 // expand puts the symbol files of an archive, or the one compressed or plain file
-// that it is, into a stage. name is the file's own name. check may be nil; it
-// gets the path in the archive and the bytes. An archive without symbol files is refused.
-func (x *exchange) expand(ctx context.Context, c stage.Caller, id string, s *spool, name string, check func(path string, a stage.Arrived, f *scan.Content) error) ([]stored, error) {
+// that it is, into a stage. name is the file's own name. An archive without symbol files
+// is refused.
+func (x *exchange) expand(ctx context.Context, c stage.Caller, id string, s *spool, name string, how taking) ([]stored, error) {
 	archive, err := cleanPath(name)
 	if err != nil {
 		return nil, err
@@ -80,17 +91,25 @@ func (x *exchange) expand(ctx context.Context, c stage.Caller, id string, s *spo
 			e.As = asProGuard
 		}
 		a, err := x.stages.PutClaimed(ctx, c, id, e, io.NewSectionReader(content, 0, content.Size()), func(a stage.Arrived) error {
-			if check == nil {
+			if how.check == nil {
 				return nil
 			}
-			return check(path, a, content)
+			return how.check(path, a, content)
 		})
+		if err != nil && how.refused != nil {
+			return how.refused(safe, a, err)
+		}
 		if err != nil {
 			return named(path, err)
 		}
 		list = append(list, stored{path, a})
 		return nil
-	}, func(path string) { unwanted = first(unwanted, path) })
+	}, func(path string) {
+		unwanted = first(unwanted, path)
+		if how.unwanted != nil {
+			how.unwanted()
+		}
+	})
 	if err == nil && len(list) == 0 {
 		err = &stage.Refusal{Kind: stage.NotSymbol, Text: "there is no symbol file in " + clip.Text(name)}
 		if unwanted != "" && unwanted != name {
@@ -171,13 +190,21 @@ func (x *exchange) skipped(s *spool, name string, err error) error {
 // isArchive reports whether a body is a zip archive, a tar archive or another one
 // that package scan opens, judging by its first bytes.
 func isArchive(s *spool) bool {
-	var head [264]byte
+	var head [archiveHead]byte
 	n, _ := s.ReadAt(head[:], 0)
-	b := string(head[:n])
+	return beginsArchive(head[:n])
+}
+
+// archiveHead is how many of its first bytes show that a file is an archive.
+const archiveHead = 264
+
+// beginsArchive reports whether a file with these first bytes is an archive.
+func beginsArchive(head []byte) bool {
+	b := string(head)
 	for _, magic := range []string{"PK\x03\x04", "PK\x05\x06", "\x1f\x8b", "\x28\xb5\x2f\xfd", "\xfd7zXZ\x00", "BZh", "MSCF\x00\x00\x00\x00", "!<arch>\n", "070701"} {
 		if strings.HasPrefix(b, magic) {
 			return true
 		}
 	}
-	return n > 262 && b[257:262] == "ustar"
+	return len(b) > 262 && b[257:262] == "ustar"
 }

@@ -86,7 +86,7 @@ func serveForm(x *exchange) error {
 	}
 	if isArchive(f.file) {
 		_, err = x.transaction(l, func(id string) error {
-			_, err := x.expand(x.r.Context(), x.who.Caller, id, f.file, first(f.name, name), check)
+			_, err := x.expand(x.r.Context(), x.who.Caller, id, f.file, first(f.name, name), taking{check: check})
 			return err
 		})
 	} else {

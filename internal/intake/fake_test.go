@@ -121,6 +121,13 @@ func (s *fakeStages) Check(_ context.Context, c stage.Caller, id string, list []
 	return out, nil
 }
 
+func (s *fakeStages) Refuse(_ context.Context, c stage.Caller, id string, _ stage.Entry, _ string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.get(c, id)
+	return err
+}
+
 func (s *fakeStages) PutClaimed(_ context.Context, c stage.Caller, id string, e stage.Entry, body io.Reader, check func(stage.Arrived) error) (stage.Arrived, error) {
 	b, err := io.ReadAll(body)
 	if err != nil {

@@ -35,6 +35,7 @@ type Stages interface {
 	Open(ctx context.Context, c stage.Caller, spec stage.Spec) (st stage.State, again bool, err error)
 	Check(ctx context.Context, c stage.Caller, id string, list []stage.Entry) ([]stage.Verdict, error)
 	PutClaimed(ctx context.Context, c stage.Caller, id string, e stage.Entry, body io.Reader, check func(stage.Arrived) error) (stage.Arrived, error)
+	Refuse(ctx context.Context, c stage.Caller, id string, e stage.Entry, reason string) error
 	Find(ctx context.Context, c stage.Caller, q stage.Query) ([]stage.Found, error)
 	Commit(ctx context.Context, c stage.Caller, id string, ask stage.Commit) (stage.Committed, error)
 	Abandon(ctx context.Context, c stage.Caller, id string) error

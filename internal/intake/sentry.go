@@ -279,7 +279,7 @@ func serveSentryZip(x *exchange) error {
 	}
 	list := []*dif{}
 	_, err = x.transaction(l, func(id string) error {
-		all, err := x.expand(x.r.Context(), x.who.Caller, id, f.file, first(f.name, "upload.zip"), nil)
+		all, err := x.expand(x.r.Context(), x.who.Caller, id, f.file, first(f.name, "upload.zip"), taking{})
 		for _, s := range all {
 			if d := difOf(s.Arrived, s.SHA1, x.now()); d != nil {
 				list = append(list, d)

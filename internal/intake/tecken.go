@@ -116,10 +116,10 @@ func serveTecken(x *exchange) error {
 	skipped := []string{}
 	taken := map[string]bool{} // keys with a symbol file
 	done, err := x.transaction(l, func(id string) error {
-		list, err := x.expand(x.r.Context(), x.who.Caller, id, f.file, name, func(member string, a stage.Arrived, _ *scan.Content) error {
+		list, err := x.expand(x.r.Context(), x.who.Caller, id, f.file, name, taking{check: func(member string, a stage.Arrived, _ *scan.Content) error {
 			k, _ := parseTeckenKey(outer(member))
 			return k.check(a)
-		})
+		}})
 		for _, s := range list {
 			key := outer(s.path)
 			if !taken[key] && s.Had {

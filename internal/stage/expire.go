@@ -75,7 +75,7 @@ func (s *Stages) Sweep(ctx context.Context) error {
 		switch {
 		case strings.HasPrefix(d.Name(), ".") || !d.IsDir():
 		case open[d.Name()]:
-			s.sweepTemps(filepath.Join(s.dir, d.Name()))
+			sweepTemps(filepath.Join(s.dir, d.Name()))
 		default:
 			s.dropSpool(d.Name())
 		}
@@ -84,7 +84,7 @@ func (s *Stages) Sweep(ctx context.Context) error {
 }
 
 // sweepTemps deletes files that were being received when their process ended.
-func (s *Stages) sweepTemps(dir string) {
+func sweepTemps(dir string) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		return // the stage has just ended

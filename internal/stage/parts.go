@@ -336,7 +336,7 @@ func (s *Stages) writePart(ctx context.Context, p *partial, k partialKey, c inde
 			err = nil
 		}
 		m += int64(extra)
-		s.beginWriting(f, off, want)
+		beginWriting(s.depot, f, off, want)
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil && m != want {

@@ -188,7 +188,7 @@ func (s *Stages) receive(ctx context.Context, id string, size int64, body io.Rea
 		to = io.MultiWriter(f, sum, old)
 	}
 	t.size, err = s.copy(ctx, id, to, io.LimitReader(body, limit+1))
-	s.beginWriting(f, 0, t.size)
+	beginWriting(s.depot, f, 0, t.size)
 	err = errors.Join(err, f.Close())
 	switch {
 	case err != nil:
@@ -212,8 +212,8 @@ func (s *Stages) receive(ctx context.Context, id string, size int64, body io.Rea
 
 // beginWriting has the disk begin to write n bytes of a file, so that the commit
 // waits less. In a bucket they are not kept.
-func (s *Stages) beginWriting(f *os.File, off, n int64) {
-	if !s.depot.InBucket() {
+func beginWriting(d Depot, f *os.File, off, n int64) {
+	if !d.InBucket() {
 		durable.StartWriting(f, off, n)
 	}
 }
@@ -516,6 +516,36 @@ func (s *Stages) PutClaimed(ctx context.Context, c Caller, id string, e Entry, b
 		a.Transaction, err = s.collect(ctx, row, files)
 	}
 	return a, err
+}
+
+// Refuse records a file that has arrived and is not wanted, with the reason, so that only a
+// partial commit succeeds. Its bytes are not kept. Ref and Size of the entry may be zero.
+func (s *Stages) Refuse(ctx context.Context, c Caller, id string, e Entry, reason string) error {
+	if _, err := s.open(ctx, c, id); err != nil {
+		return err
+	}
+	probe := e
+	probe.Size, probe.Ref = 1, blob.Ref{}
+	if err := s.validEntry(probe); err != nil {
+		return err
+	}
+	file := index.StageFile{Path: e.Path, Content: index.Content{Ref: e.Ref, Size: e.Size}, ModTime: e.ModTime, State: index.StageRefused, Reason: reason}
+	return s.explain(s.db.PutFiles(ctx, id, []index.StageFile{file}, index.StageLimitError{Files: s.limits.MaxFiles, Bytes: s.limits.MaxBytes}), id)
+}
+
+// Refused lists the files of an open stage that were refused, the first 1,000.
+func (s *Stages) Refused(ctx context.Context, c Caller, id string) ([]Refused, error) {
+	if _, err := s.row(ctx, c, id); err != nil {
+		return nil, err
+	}
+	var list []Refused
+	err := s.db.Files(ctx, id, func(f index.StageFile) error {
+		if f.State == index.StageRefused && len(list) < maxMissing {
+			list = append(list, Refused{f.Path, f.Reason})
+		}
+		return nil
+	})
+	return list, err
 }
 
 // marks records arrived contents, those of concurrent requests together.

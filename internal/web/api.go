@@ -92,6 +92,8 @@ func NewRequestID() string { return strings.ToLower(rand.Text()[:12]) }
 type Config struct {
 	// Stages take pushes; nil: there are none.
 	Stages Stages
+	// Forms take files from forms; nil: there is no page for it.
+	Forms Forms
 	// Tokens are the tokens of the depot; nil: there are none.
 	Tokens Tokens
 	// Retention and Transactions are those of the depot; nil: there are none.

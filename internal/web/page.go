@@ -42,6 +42,7 @@ const (
 	anyone    need = iota
 	seesAll        // who reads all products
 	mayChange      // who may change a product
+	mayPush        // who may add files to a product, also the token of a CI job
 	isAdmin
 )
 
@@ -70,6 +71,7 @@ func init() {
 		otherPages,
 		aboutPages,
 		tracePages,
+		publishPages,
 		signInPages,
 	)
 }
@@ -196,6 +198,8 @@ func (r *Request) mayOpen(n need) error {
 		ok, text = r.Rights.All, "this page shows all products; your rights do not"
 	case mayChange:
 		ok, text = r.Rights.Write && !r.Identity.Exchanged, "this page is for those who may change a product"
+	case mayPush:
+		ok, text = r.WritesAny, "this page is for those who may add files to a product"
 	case isAdmin:
 		ok, text = r.Rights.Admin, "this page is for administrators"
 	}
@@ -246,7 +250,7 @@ func (p *Pages) frame(r *Request, title string, data any) *frame {
 	f.TokenSignIn = r.PathToken != "" && p.api.cfg.SignIns != nil && r.Transport != Insecure
 	f.SignedIn, f.Known = r.Identity.SignIn != "", accounts{p.api}.known(r) == nil
 	for i := range pageRoutes {
-		if rt := &pageRoutes[i]; rt.nav != "" && r.mayOpen(rt.need) == nil {
+		if rt := &pageRoutes[i]; rt.nav != "" && r.mayOpen(rt.need) == nil && (rt.need != mayPush || p.api.cfg.Forms != nil) {
 			f.Nav = append(f.Nav, navItem{rt.nav, link(r.Base, rt.path[0], rt.path[1:], nil), len(r.Segments) > 1 && r.Segments[1] == rt.path[0]})
 		}
 	}
@@ -360,6 +364,9 @@ func (p *Pages) Refuse(w http.ResponseWriter, r *Request, err error) error {
 	default:
 		v.Whose = "The request cannot be carried out as it is."
 	}
+	if problem.Next != "" {
+		v.Rest = problem.Next
+	}
 	status := kind.status
 	if status == http.StatusUnauthorized && p.api.cfg.SignIns != nil {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
@@ -375,7 +382,7 @@ func (p *Pages) Refuse(w http.ResponseWriter, r *Request, err error) error {
 type errorView struct {
 	Title, Detail string
 	Whose         string // whose fault it is
-	Rest          string // what still works
+	Rest          string // what still works, or what to do next
 	Fields        map[string]string
 	Status        int
 	Request       string

@@ -48,6 +48,7 @@ type Problem struct {
 	Fields  map[string]string // members of the request that are wrong, with the reason
 	Missing []string          // the contents that a commit lacks
 	Allow   string            // the methods of the address, for the word method
+	Next    string            // what to do next, for pages; may be empty
 }
 
 func (p *Problem) Error() string {

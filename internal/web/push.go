@@ -29,6 +29,7 @@ type Stages interface {
 	Parts(ctx context.Context, c stage.Caller, id string, ref blob.Ref) (stage.Parts, error)
 	Commit(ctx context.Context, c stage.Caller, id string, ask stage.Commit) (stage.Committed, error)
 	Abandon(ctx context.Context, c stage.Caller, id string) error
+	Refused(ctx context.Context, c stage.Caller, id string) ([]stage.Refused, error)
 }
 
 var _ Stages = (*stage.Stages)(nil)
@@ -170,11 +171,8 @@ func (a pushAPI) openStage(w http.ResponseWriter, r *Request, _ []string) error 
 	if b := q.Build; b != nil {
 		spec.Build = stage.Build{CI: b.CI, URL: b.URL, Commit: b.Commit, Run: b.Run, Attempt: b.Attempt}
 	}
-	if err := applyToken(&spec, &r.Identity.Uploads, r.Rights.SoleProduct()); err != nil {
+	if err := fileUnder(&spec, r, c); err != nil {
 		return err
-	}
-	if !c.Write(spec.Product) {
-		return &Problem{Word: "forbidden", Detail: "the credentials do not allow writing to the product " + strconv.Quote(spec.Product)}
 	}
 	st, again, err := a.cfg.Stages.Open(r.Context(), c, spec)
 	if err != nil {
@@ -186,6 +184,18 @@ func (a pushAPI) openStage(w http.ResponseWriter, r *Request, _ []string) error 
 	}
 	w.Header().Set("Location", r.URL.EscapedPath()+"/"+st.ID)
 	return writeJSON(w, status, stateOf(st))
+}
+
+// fileUnder adds the labels of the credentials to those of a push, and refuses a product to
+// which they may not add.
+func fileUnder(spec *stage.Spec, r *Request, c stage.Caller) error {
+	if err := applyToken(spec, &r.Identity.Uploads, r.Rights.SoleProduct()); err != nil {
+		return err
+	}
+	if !c.Write(spec.Product) {
+		return &Problem{Word: "forbidden", Detail: "the credentials do not allow writing to the product " + strconv.Quote(spec.Product)}
+	}
+	return nil
 }
 
 // applyToken adds the labels of uploads in a token. Its version, branch and class are

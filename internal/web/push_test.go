@@ -69,6 +69,10 @@ func (f *fakeStages) State(_ context.Context, _ stage.Caller, id string) (stage.
 	return stage.State{ID: id, Phase: stage.PhaseOpen, Missing: []blob.Ref{blob.Sum([]byte("x"))}}, f.known(id)
 }
 
+func (f *fakeStages) Refused(_ context.Context, _ stage.Caller, id string) ([]stage.Refused, error) {
+	return nil, f.known(id)
+}
+
 func (f *fakeStages) Abandon(_ context.Context, _ stage.Caller, id string) error { return f.known(id) }
 
 func (f *fakeStages) Check(_ context.Context, _ stage.Caller, id string, list []stage.Entry) ([]stage.Verdict, error) {

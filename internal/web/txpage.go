@@ -192,12 +192,16 @@ func (p *Pages) showTx(w *reply, r *Request, args []string) error {
 		}
 	}
 	f.Notice = notices[r.URL.Query().Get("done")]
+	if left, err := strconv.ParseUint(r.URL.Query().Get("left"), 10, 31); err == nil && f.Notice != "" {
+		f.Notice += " " + leftOut(int64(left))
+	}
 	f.D = v
 	return p.print(w, r, http.StatusOK, "tx", f)
 }
 
 // notices are what acts say after they are done, by a word in the query.
 var notices = map[string]string{
+	"published": "The files were published.", "abandoned": "Nothing was published: the files were dropped.", "again": "This transaction has the same labels and files already: nothing was added.",
 	"promoted": "The transaction was promoted.", "held": "The transaction is held.", "released": "The hold was released.", "restored": "The transaction was restored.",
 	"removed": "The transaction was removed.", "purged": "The transaction was purged.", "commented": "The comment was changed.", "revoked": "It was revoked.",
 	"applied": "The plan was applied.", "cancelled": "The job was cancelled.", "retried": "The job is tried again.", "forgotten": "The remembered misses were forgotten.", "ended": "The sign-in was ended.", "probe": "The upstream was asked, and answered.", "failed": "The upstream was asked, and did not answer: see its last error.", "reset": "The circuit breaker was closed.",

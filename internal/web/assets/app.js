@@ -150,4 +150,60 @@
       send(e.dataTransfer.files);
     });
   }
+
+  // Files that are published: a bar shows how much was sent. The answer leads to the page
+  // of the transaction, or says what was wrong, and the form stays as it is.
+  for (const form of document.querySelectorAll("form[data-publish]")) {
+    const wrong = form.querySelector("[data-wrong]"), sending = form.querySelector("[data-sending]"), button = form.querySelector("button[type=submit]");
+    const bar = sending.querySelector("progress"), text = sending.querySelector("span"), stop = sending.querySelector("button");
+    const line = (words) => { const p = document.createElement("p"); p.className = "note bad"; p.textContent = words; return p; };
+    const stay = (e) => e.preventDefault();
+    const end = (...nodes) => {
+      removeEventListener("beforeunload", stay);
+      sending.hidden = true;
+      button.disabled = false;
+      wrong.replaceChildren(...nodes);
+      wrong.hidden = nodes.length === 0;
+    };
+    const size = (n) => (n / 1048576).toFixed(1) + " MiB";
+    form.addEventListener("submit", (e) => {
+      e.preventDefault();
+      const files = [...form.querySelector("input[type=file]").files];
+      const large = files.find((f) => f.size > +form.dataset.publish);
+      if (large) return end(line(large.name + " is larger than the server takes."));
+      if (files.reduce((n, f) => n + f.size, 0) > +form.dataset.most) return end(line("The files together are larger than the server takes."));
+      const ask = new XMLHttpRequest();
+      let told = Date.now();
+      ask.open("POST", form.action);
+      ask.responseType = "document";
+      ask.upload.onprogress = (p) => {
+        bar.value = 100 * p.loaded / p.total;
+        text.textContent = `${size(p.loaded)} of ${size(p.total)}`;
+        if (Date.now() - told > 5000) { told = Date.now(); say(Math.floor(bar.value) + " % sent"); }
+      };
+      ask.upload.onload = () => {
+        bar.removeAttribute("value");
+        text.textContent = "All is sent; the server reads it";
+        say(text.textContent);
+      };
+      ask.onload = () => {
+        const main = ask.response && ask.response.getElementById("main");
+        end();
+        if (ask.status < 300) return location.assign(ask.responseURL);
+        if (!main) return end(line("The server answered with status " + ask.status + "."));
+        main.querySelectorAll("form, .limits").forEach((n) => n.remove());
+        const title = main.querySelector("h1");
+        title.replaceWith(line(title.textContent));
+        end(...main.children);
+      };
+      ask.onerror = () => end(line("The connection broke. Nothing was published."));
+      ask.onabort = () => end(line("Stopped. Nothing was published."));
+      stop.onclick = () => ask.abort();
+      end();
+      sending.hidden = false;
+      button.disabled = true;
+      addEventListener("beforeunload", stay);
+      ask.send(new FormData(form));
+    });
+  }
 })();
