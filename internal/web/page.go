@@ -68,11 +68,11 @@ func init() {
 		usagePages,
 		retentionPages,
 		identifyPages,
-		otherPages,
-		aboutPages,
 		tracePages,
 		publishPages,
+		otherPages,
 		signInPages,
+		aboutPages,
 	)
 }
 
