@@ -103,6 +103,7 @@ var mayImport = map[string][]string{
 	"internal/transcode/transcodetest": {"debugid", "pdb"},
 	"internal/sparse/sparsetest":       {"pdb"},
 	"internal/unpack/unpacktest":       {"cab"},
+	"internal/web/apitest":             {},
 	"internal/symtest":                 {},
 	"internal/proxytest":               {},
 }
@@ -118,6 +119,8 @@ var soleImporter = map[string]string{
 	"github.com/jcmturner/gokrb5/v8":      "internal/auth",
 	"github.com/go-jose/go-jose/v4":       "internal/oidc",
 	"github.com/alecthomas/kong":          "cmd/symdepot",
+	// Only tests validate JSON.
+	"github.com/santhosh-tekuri/jsonschema/v6": "internal/web/apitest",
 }
 
 // pure rooms are importable by anyone: no network, no database, no cgo.

@@ -330,9 +330,10 @@ func (r *Retention) finish(ctx context.Context, a Applied) (Applied, error) {
 	return a, nil
 }
 
-// Runs returns the latest runs of the policy, newest first.
-func (r *Retention) Runs(ctx context.Context, limit int) ([]RetentionRun, error) {
-	return r.d.db.Retention.Runs(ctx, limit)
+// Runs returns the runs of the policy with numbers below before, newest first, at most
+// limit. A before of 0 is any number.
+func (r *Retention) Runs(ctx context.Context, before int64, limit int) ([]RetentionRun, error) {
+	return r.d.db.Retention.Runs(ctx, before, limit)
 }
 
 // Hold protects a transaction from removal. A hold of the same name on it is
@@ -461,7 +462,7 @@ func (r *Retention) refused(ctx context.Context, p PolicyInForce, outcome string
 // lastRuns returns the times of the last scheduled run, and of the last run whose
 // clock was not in doubt.
 func (r *Retention) lastRuns(ctx context.Context) (scheduled, proven time.Time, err error) {
-	runs, err := r.d.db.Retention.Runs(ctx, 100)
+	runs, err := r.d.db.Retention.Runs(ctx, 0, 100)
 	for _, run := range runs {
 		if run.Kind == "schedule" && scheduled.IsZero() {
 			scheduled = run.Begun

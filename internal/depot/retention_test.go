@@ -339,7 +339,7 @@ func TestScheduledRun(t *testing.T) {
 		}
 		outcomes := func() (list []string) {
 			t.Helper()
-			runs, err := d.Retention.Runs(ctx, 10)
+			runs, err := d.Retention.Runs(ctx, 0, 10)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"time"
 )
 
@@ -153,9 +154,13 @@ func scanRun(scan func(...any) error) (r Run, err error) {
 	return r, err
 }
 
-// Runs returns the runs, the latest first, at most limit.
-func (rs Retention) Runs(ctx context.Context, limit int) (list []Run, err error) {
-	err = rs.db.scans.each(ctx, true, runSelect+" ORDER BY no DESC LIMIT $1", []any{limit}, func(scan func(...any) error) (bool, error) {
+// Runs returns the runs with numbers below before, the latest first, at most limit. A
+// before of 0 is any number.
+func (rs Retention) Runs(ctx context.Context, before int64, limit int) (list []Run, err error) {
+	if before <= 0 {
+		before = math.MaxInt64
+	}
+	err = rs.db.scans.each(ctx, true, runSelect+" WHERE no < $1 ORDER BY no DESC LIMIT $2", []any{before, limit}, func(scan func(...any) error) (bool, error) {
 		r, err := scanRun(scan)
 		list = append(list, r)
 		return true, err

@@ -323,7 +323,7 @@ func testRuns(t *testing.T) {
 	}); !errors.Is(err, refused) {
 		t.Fatalf("refused run: %v, want the error %v", err, refused)
 	}
-	if runs, err := db.Retention.Runs(ctx, 10); err != nil || len(runs) > 0 {
+	if runs, err := db.Retention.Runs(ctx, 0, 10); err != nil || len(runs) > 0 {
 		t.Errorf("%d runs after refused ones, %v", len(runs), err)
 	}
 	r, err := db.Retention.Begin(ctx, stateOf(t, db, c.t).Generation, true, c.t, decide)

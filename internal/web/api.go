@@ -191,6 +191,18 @@ func on(method, path string, answer func(*API, http.ResponseWriter, *Request, []
 	return route{method, strings.Split(path, "/"), answer}
 }
 
+// bare refuses all parameters in the query of a route.
+func bare(rt route) route {
+	answer := rt.answer
+	rt.answer = func(a *API, w http.ResponseWriter, r *Request, args []string) error {
+		if err := only(r); err != nil {
+			return err
+		}
+		return answer(a, w, r, args)
+	}
+	return rt
+}
+
 // part is a group of handlers of the API: a type of its own, so that none has too many
 // methods.
 type part interface{ ~struct{ *API } }

@@ -76,7 +76,7 @@ func serveDepot(t *testing.T, d *depot.Depot, who *Principal) func(path string, 
 		for i := 0; i < len(header); i += 2 {
 			req.Header.Set(header[i], header[i+1])
 		}
-		return symtest.Do(t, srv.Client().Do, req)
+		return symtest.Do(t, watched(t, srv.Client()).Do, req)
 	}
 }
 

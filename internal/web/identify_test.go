@@ -98,7 +98,7 @@ func serveFiles(t *testing.T, d *depot.Depot, who *Principal) func(path, kind st
 			t.Fatal(err)
 		}
 		req.Header.Set("Content-Type", kind)
-		return symtest.Do(t, srv.Client().Do, req)
+		return symtest.Do(t, watched(t, srv.Client()).Do, req)
 	}
 }
 

@@ -188,7 +188,7 @@ func call(t *testing.T, srv *httptest.Server, method, path string, body io.Reade
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	return symtest.Do(t, srv.Client().Do, req)
+	return symtest.Do(t, watched(t, srv.Client()).Do, req)
 }
 
 func sha256Field(b []byte) string {

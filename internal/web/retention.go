@@ -24,7 +24,7 @@ type Retention interface {
 	Preview(ctx context.Context, who string) (*depot.Preview, error)
 	Planned(ctx context.Context, number string) (*depot.Preview, error)
 	Apply(ctx context.Context, number string, yesRemove int, who string) (depot.Applied, error)
-	Runs(ctx context.Context, limit int) ([]depot.RetentionRun, error)
+	Runs(ctx context.Context, before int64, limit int) ([]depot.RetentionRun, error)
 	KindOfPlan(ctx context.Context, number string) (depot.PlanKind, error)
 	PlanCollection(ctx context.Context, opt depot.CollectOptions, who string) (depot.CollectionPlan, error)
 	PlannedCollection(ctx context.Context, number string) (depot.CollectionPlan, error)
@@ -231,32 +231,31 @@ func ifMatch(values []string) (int64, error) {
 	return n, nil
 }
 
-// maxRuns is how many runs a client can ask for.
-const maxRuns = 1000
-
 // listRuns answers GET retention/runs.
 func (a retentionAPI) listRuns(w http.ResponseWriter, r *Request, _ []string) error {
-	if err := errors.Join(a.may(r, readAll), only(r, "limit")); err != nil {
+	if err := errors.Join(a.may(r, readAll), only(r, "limit", "cursor")); err != nil {
 		return err
 	}
-	limit := 100
-	if text := r.URL.Query().Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxRuns {
-			return &Problem{Word: "query", Detail: "the limit is not valid", Fields: map[string]string{"limit": "a number from 1 to " + strconv.Itoa(maxRuns) + " is expected"}}
-		}
-		limit = n
-	}
-	list, err := a.cfg.Retention.Runs(r.Context(), limit)
+	limit, after, err := readPage(r.URL.Query(), "runs")
 	if err != nil {
 		return err
 	}
-	if list == nil {
-		list = []depot.RetentionRun{}
+	var before int64
+	if after != "" {
+		if before, err = strconv.ParseInt(after, 10, 64); err != nil || before <= 0 {
+			return &Problem{Word: "cursor"}
+		}
 	}
-	return writeJSON(w, http.StatusOK, struct {
-		Items []depot.RetentionRun `json:"items"`
-	}{list})
+	list, err := a.cfg.Retention.Runs(r.Context(), before, limit+1)
+	if err != nil {
+		return err
+	}
+	next := ""
+	if len(list) > limit {
+		list = list[:limit]
+		next = strconv.FormatInt(list[limit-1].No, 10)
+	}
+	return writeList(w, r, "runs", list, next)
 }
 
 // makePlan answers POST plans.

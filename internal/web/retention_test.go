@@ -50,7 +50,7 @@ func (f *fakeRetention) SetPolicy(_ context.Context, file string, text []byte, w
 }
 
 func (f *fakeRetention) Apply(_ context.Context, plan string, yes int, who string) (depot.Applied, error) {
-	return depot.Applied{}, f.call("apply %s %d %s", plan, yes, who)
+	return depot.Applied{Run: depot.RetentionRun{Plan: plan, Kind: "apply"}}, f.call("apply %s %d %s", plan, yes, who)
 }
 
 func (f *fakeRetention) KindOfPlan(_ context.Context, number string) (depot.PlanKind, error) {
@@ -118,8 +118,8 @@ func (f *fakeRetention) Why(context.Context, int64) (depot.Removal, error) {
 	return depot.Removal{Who: "ci", Reason: "expired"}, nil
 }
 
-func (f *fakeRetention) Runs(_ context.Context, limit int) ([]depot.RetentionRun, error) {
-	return nil, f.call("runs %d", limit)
+func (f *fakeRetention) Runs(_ context.Context, before int64, limit int) ([]depot.RetentionRun, error) {
+	return nil, f.call("runs before %d: %d", before, limit)
 }
 
 func (f *fakeRetention) Transaction(_ context.Context, number int64) (depot.Transaction, error) {
@@ -173,7 +173,7 @@ func serveRetention(t *testing.T, f *fakeRetention, who *Principal, audit ...*au
 		for i := 0; i < len(header); i += 2 {
 			req.Header.Set(header[i], header[i+1])
 		}
-		return symtest.Do(t, srv.Client().Do, req)
+		return symtest.Do(t, watched(t, srv.Client()).Do, req)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestRetentionRights(t *testing.T) {
 		{&all, "PUT", "/retention/rules", policy, 403, "scope admin", ""},
 		{&boss, "PUT", "/retention/rules", policy, 200, `"number":8`, "set by boss before 7"},
 		{&boss, "PUT", "/retention/rules", "retention:\n  clases: []\n", 400, "policy:2: retention.clases", ""},
-		{&all, "GET", "/retention/runs?limit=3", "", 200, `{"items":[]}`, "runs 3"},
+		{&all, "GET", "/retention/runs?limit=3", "", 200, `{"items":[]}`, "runs before 0: 4"},
 		{&all, "GET", "/retention/runs?limit=0", "", 400, "from 1 to 1000", ""},
 		{&all, "GET", "/retention/runs?limt=3", "", 400, `"limt":"is unknown"`, ""},
 		{&all, "POST", "/plans", "", 403, "scope write", ""},

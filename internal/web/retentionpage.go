@@ -35,7 +35,7 @@ func (p *Pages) showRetention(w *reply, r *Request, _ []string) error {
 		return err
 	}
 	v := retentionView{Policy: report.NewPolicy(policy), Set: policy.Number > 0, MayPreview: r.mayOpen(mayChange) == nil}
-	if v.Runs, err = p.api.cfg.Retention.Runs(r.Context(), shownRuns); err != nil {
+	if v.Runs, err = p.api.cfg.Retention.Runs(r.Context(), 0, shownRuns); err != nil {
 		return err
 	}
 	f := p.frame(r, "Retention", v)

@@ -29,6 +29,7 @@ type Upstreams interface {
 
 // serverRoutes are the addresses of the API about the server.
 var serverRoutes = []route{
+	onPart(http.MethodGet, "v1/openapi.json", serverAPI.describe),
 	onPart(http.MethodGet, "v1/about", serverAPI.about),
 	onPart(http.MethodGet, "v1/connect", serverAPI.connectTools),
 	onPart(http.MethodGet, "v1/stats", serverAPI.stats),
@@ -36,11 +37,11 @@ var serverRoutes = []route{
 	onPart(http.MethodGet, "v1/workers", serverAPI.workers),
 	onPart(http.MethodGet, "v1/jobs", serverAPI.listJobs),
 	onPart(http.MethodGet, "v1/jobs/*", serverAPI.showJob),
-	onPart(http.MethodPost, "v1/jobs/*/cancel", serverAPI.cancelJob),
-	onPart(http.MethodPost, "v1/jobs/*/retry", serverAPI.retryJob),
+	bare(onPart(http.MethodPost, "v1/jobs/*/cancel", serverAPI.cancelJob)),
+	bare(onPart(http.MethodPost, "v1/jobs/*/retry", serverAPI.retryJob)),
 	onPart(http.MethodGet, "v1/upstreams", serverAPI.listUpstreams),
-	onPart(http.MethodPost, "v1/upstreams/reset", serverAPI.resetUpstream),
-	onPart(http.MethodPost, "v1/upstreams/probe", serverAPI.probeUpstream),
+	bare(onPart(http.MethodPost, "v1/upstreams/reset", serverAPI.resetUpstream)),
+	bare(onPart(http.MethodPost, "v1/upstreams/probe", serverAPI.probeUpstream)),
 	onPart(http.MethodDelete, "v1/memory", serverAPI.forgetMisses),
 }
 
@@ -83,6 +84,9 @@ func (a serverAPI) stats(w http.ResponseWriter, r *Request, _ []string) error {
 
 // eventStream answers GET events.
 func (a serverAPI) eventStream(w http.ResponseWriter, r *Request, _ []string) error {
+	if err := only(r, "topics"); err != nil {
+		return err
+	}
 	return a.events(w, r)
 }
 

@@ -94,6 +94,9 @@ func (s accounts) signInOf(r *Request, row *auth.TokenRow) wire.SignInInfo {
 
 // listSignIns answers the GET request for the list of sign-ins.
 func (s accounts) listSignIns(w http.ResponseWriter, r *Request, _ []string) error {
+	if err := only(r, "limit", "cursor"); err != nil {
+		return err
+	}
 	list, next, err := pageOf(w, r, "sign-ins", func() ([]auth.TokenRow, error) { return s.signIns(r) })
 	if err != nil {
 		return err
@@ -187,6 +190,9 @@ type auditPart struct {
 
 // audit answers GET audit.
 func (s accounts) audit(w http.ResponseWriter, r *Request, _ []string) error {
+	if err := only(r, "since", "until", "who", "product", "file", "id", "action", "remote", "node", "order", "format", "limit", "cursor"); err != nil {
+		return err
+	}
 	q := r.URL.Query()
 	limit, after, err := readPage(q, "audit")
 	if err != nil {

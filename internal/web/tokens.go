@@ -162,6 +162,9 @@ func linkNext(w http.ResponseWriter, r *Request, q url.Values, limit int, next s
 
 // listTokens answers GET tokens: those that the client may manage, oldest first.
 func (s accounts) listTokens(w http.ResponseWriter, r *Request, _ []string) error {
+	if err := only(r, "limit", "cursor"); err != nil {
+		return err
+	}
 	list, next, err := pageOf(w, r, "tokens", func() ([]auth.TokenRow, error) { return s.tokens(r) })
 	if err != nil {
 		return err
