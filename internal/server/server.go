@@ -215,7 +215,6 @@ type Server struct {
 	*access
 	routes   *routes
 	symcache *symCaches
-	usages   *usages
 	conns    *conns
 	slots    semaphore    // requests under way
 	log      slog.Handler // of the access log
@@ -251,14 +250,14 @@ func New(cfg Config) (*Server, error) {
 	}
 	a := &access{origins: origins, service: &service{
 		cfg: cfg, depot: cfg.Depot, restricted: isRestricted(cfg.Gate), metrics: m, hot: newHot(cfg.HotBytes),
-		lookups: newSemaphore(cfg.MaxInFlight), searches: newSemaphore(maxSearches),
+		usages: u, lookups: newSemaphore(cfg.MaxInFlight), searches: newSemaphore(maxSearches),
 	}}
 	a.waits, a.endWaits = context.WithCancel(context.Background())
 	sc, err := newSymCaches(a)
 	if err != nil {
 		return nil, err
 	}
-	srv := &Server{access: a, routes: newRoutes(a, sc), symcache: sc, usages: u, slots: newSemaphore(cfg.MaxConns), log: slog.DiscardHandler}
+	srv := &Server{access: a, routes: newRoutes(a, sc), symcache: sc, slots: newSemaphore(cfg.MaxConns), log: slog.DiscardHandler}
 	if d, ok := cfg.Depot.(interface{ InDatabase() bool }); ok {
 		srv.inDatabase = d.InDatabase()
 	}

@@ -18,6 +18,7 @@ type service struct {
 	restricted bool // some content needs authorization
 	metrics    *metrics
 	hot        *hot
+	usages     *usages // what takes the space
 
 	lookups  semaphore // lookups in the depot
 	searches semaphore // searches by pattern

@@ -20,8 +20,12 @@ type Usage struct {
 }
 
 const (
-	// usageFresh is how long a usage is shown before it is computed again.
+	// usageFresh is how long a usage is shown at most before it is computed again, and
+	// usageShare is how many times longer it is shown than computing it took.
 	usageFresh = 15 * time.Minute
+	usageShare = 100
+	// usageWait is how long a page waits for the first usage.
+	usageWait = 1500 * time.Millisecond
 	// usageTimeout is how long computing it may take.
 	usageTimeout = 10 * time.Minute
 	// usageRows limits the products and the classes that are shown.
@@ -49,7 +53,9 @@ type usages struct {
 
 	mu      sync.Mutex // guards what follows
 	running bool
-	begun   time.Time // of the last computation
+	begun   time.Time     // of the last computation
+	took    time.Duration // the last computation
+	done    chan struct{} // closed when the running computation ends
 	failed  int
 	last    *depot.Usage
 	quotas  map[string]int64
@@ -106,11 +112,43 @@ func (c *usages) Collect(ch chan<- prometheus.Metric) {
 func (c *usages) latest() (u *depot.Usage, quotas map[string]int64, failed int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.running && (c.begun.IsZero() || time.Since(c.begun) >= usageFresh) && c.ctx.Err() == nil {
-		c.running, c.begun = true, time.Now()
+	c.begin()
+	return c.last, c.quotas, c.failed
+}
+
+// begin begins to compute the usage if it is old. mu is held.
+func (c *usages) begin() {
+	if !c.running && (c.begun.IsZero() || time.Since(c.begun) >= min(usageShare*c.took, usageFresh)) && c.ctx.Err() == nil {
+		c.running, c.begun, c.done = true, time.Now(), make(chan struct{})
 		c.runs.Go(c.compute)
 	}
-	return c.last, c.quotas, c.failed
+}
+
+// forPage returns the last usage. If there is none yet, or computing it is quick, it
+// waits for it shortly.
+func (c *usages) forPage(ctx context.Context) (u *depot.Usage, quotas map[string]int64) {
+	if c.usage.Sum == nil {
+		return nil, nil
+	}
+	c.mu.Lock()
+	c.begin()
+	wait := c.done
+	if !c.running || c.last != nil && c.took > usageWait/10 {
+		wait = nil
+	}
+	c.mu.Unlock()
+	if wait != nil {
+		t := time.NewTimer(usageWait)
+		defer t.Stop()
+		select {
+		case <-wait:
+		case <-t.C:
+		case <-ctx.Done():
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last, c.quotas
 }
 
 func (c *usages) compute() {
@@ -123,7 +161,8 @@ func (c *usages) compute() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.running = false
+	c.running, c.took = false, time.Since(c.begun)
+	close(c.done)
 	if err != nil {
 		c.failed++
 		return

@@ -251,6 +251,7 @@ func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 		client, cookie := s.withoutProxies(r), q.Transport.SignIn(r)
 		q.Valid = func() bool { return g.Again(client, p.token, cookie, &x.caller.id) }
 	}
+	q.Usage = s.usages.forPage
 	q.Base, q.BaseURL, q.Open, q.Holdings = p.base, baseURL(r), !s.restricted, s.metrics.holdings.stats
 	if s.cfg.Gate != nil {
 		q.Challenges = s.cfg.Gate.NewChallenge().Header

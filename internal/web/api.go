@@ -67,6 +67,9 @@ type Request struct {
 	Valid func() bool
 	// Open: everything can be read without credentials.
 	Open bool
+	// Usage returns what takes the space of the depot, computed some time ago, and the
+	// quotas of products; nil as long as it is not known. It waits shortly.
+	Usage func(context.Context) (*depot.Usage, map[string]int64)
 	// Holdings returns the totals of the depot, if they are known.
 	Holdings func() (depot.Stats, bool)
 

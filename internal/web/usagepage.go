@@ -25,7 +25,7 @@ type usageView struct {
 	Rows    []usageRow // the numbers of the plot, the newest first
 	Total   *report.Usage
 	By      []shareRow // products
-	Product string     // of a client that sees few products
+	Wanted  bool       // the client sees what takes the space now
 	Note    string     // why there is no plot
 }
 
@@ -72,24 +72,18 @@ func (p *Pages) showUsage(w *reply, r *Request, _ []string) error {
 	if err := p.usagePlot(r, &v); err != nil {
 		return err
 	}
-	if r.Rights.All {
-		done, err := p.api.computing(r)
-		if err != nil {
-			return err
-		}
-		u, err := p.api.cfg.Retention.Usage(r.Context())
-		done()
-		if err != nil {
-			return err
-		}
-		total := report.NewUsage(u, nil)
-		v.Total = &total
-		for _, s := range total.Products {
-			name := ""
-			if s.Product != nil {
-				name = *s.Product
+	if r.Rights.All && r.Usage != nil {
+		v.Wanted = true
+		if u, quotas := r.Usage(r.Context()); u != nil {
+			total := report.NewUsage(u, quotas)
+			v.Total = &total
+			for _, s := range total.Products {
+				name := ""
+				if s.Product != nil {
+					name = *s.Product
+				}
+				v.By = append(v.By, shareRow{s, name, link(r.Base, "product", nil, values("p=", name))})
 			}
-			v.By = append(v.By, shareRow{s, name, link(r.Base, "product", nil, values("p=", name))})
 		}
 	}
 	f.D = v
