@@ -232,7 +232,7 @@ func TestPublishRefused(t *testing.T) {
 		}
 		for range 2 { // the page can be read again
 			_, page = s.ask(http.MethodGet, to, "", nil)
-			for _, want := range []string{"1 file of 2 files cannot be kept", "notes.txt", "Publish the others (1)", "Publish nothing"} {
+			for _, want := range []string{"1 of 2 files cannot be kept", "notes.txt", "Publish the others (1)", "Publish nothing"} {
 				if !strings.Contains(page, want) {
 					t.Errorf("the page of the stage lacks %q: %s", want, page)
 				}

@@ -14,11 +14,12 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// closed is a server that asks everybody for credentials, with an audit log.
-func closed(t *testing.T) (s *site, admin string) {
+// closed is a server that asks everybody for credentials, with an audit log and more
+// lines of configuration.
+func closed(t *testing.T, lines ...string) (s *site, admin string) {
 	t.Helper()
 	conf := filepath.Join(t.TempDir(), "symdepot.yaml")
-	if err := os.WriteFile(conf, []byte("auth: {demand: true, audit: {file: "+filepath.Join(t.TempDir(), "audit.jsonl")+"}}\n"), 0o600); err != nil {
+	if err := os.WriteFile(conf, []byte("auth: {demand: true, audit: {file: "+filepath.Join(t.TempDir(), "audit.jsonl")+"}}\n"+strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s = newSite(t, full, "--config", conf)

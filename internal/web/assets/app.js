@@ -193,7 +193,7 @@
         if (!main) return end(line("The server answered with status " + ask.status + "."));
         main.querySelectorAll("form, .limits").forEach((n) => n.remove());
         const title = main.querySelector("h1");
-        title.replaceWith(line(title.textContent));
+        title.replaceWith(...title.textContent === document.querySelector("h1").textContent ? [] : [line(title.textContent)]);
         end(...main.children);
       };
       ask.onerror = () => end(line("The connection broke. Nothing was published."));
