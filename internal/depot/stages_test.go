@@ -606,6 +606,38 @@ func TestOtherBytes(t *testing.T) {
 	}
 }
 
+// TestRefuse: a file that a client of the stage refuses is listed, ends a commit that is not
+// partial, and is no part of one that is.
+func TestRefuse(t *testing.T) {
+	onDepots(t, func(t *testing.T, d *Depot) {
+		c, ctx := pusher("anna"), t.Context()
+		files, paths := symbols(1, 9)
+		id := openStage(t, d, c, stage.Spec{Labels: stage.Labels{Product: "app"}})
+		if err := d.Stages().Refuse(ctx, c, id, stage.Entry{Path: "notes.txt"}, "a text file"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Stages().PutNew(ctx, c, id, files[0].path, time.Time{}, bytes.NewReader(files[0].body)); err != nil {
+			t.Fatal(err)
+		}
+		want := []stage.Refused{{Path: "notes.txt", Reason: "a text file"}}
+		if got, err := d.Stages().Refused(ctx, c, id); err != nil || !slices.Equal(got, want) {
+			t.Errorf("refused files: %v, %v; want %v", got, err, want)
+		}
+		_, err := d.Stages().Refused(ctx, pusher("ben"), id)
+		wantRefusal(t, "the list for another principal", err, stage.NotFound)
+		wantRefusal(t, "to refuse a file of another principal", d.Stages().Refuse(ctx, pusher("ben"), id, stage.Entry{Path: "x"}, "x"), stage.NotFound)
+		wantRefusal(t, "to refuse a file without a relative path", d.Stages().Refuse(ctx, c, id, stage.Entry{Path: "../x"}, "x"), stage.Invalid)
+		_, err = d.Stages().Commit(ctx, c, id, stage.Commit{})
+		wantRefusal(t, "a commit that is not partial", err, stage.NotSymbol)
+		done, err := d.Stages().Commit(ctx, c, id, stage.Commit{Partial: true})
+		if err != nil || done.Files != 1 || !slices.Equal(done.Refused, want) {
+			t.Errorf("a partial commit: %+v, %v; want one file, and the other refused", done, err)
+		}
+		wantVisible(t, d, files, paths, true)
+		wantClean(t, d)
+	})
+}
+
 // TestCollect: the files of a protocol without an end are visible at once and are
 // one transaction, which goes on in another process and ends after a while.
 func TestCollect(t *testing.T) {

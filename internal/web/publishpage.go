@@ -208,11 +208,15 @@ func publishForm(p *Pages, w *reply, r *Request, _ []string) error {
 	case t.Refused > 0:
 		return seeOther(w, r, link(r.Base, "publish", nil, values("stage", t.Stage, "left", left)))
 	}
-	return commitForm(p, w, r, c, t.Stage, left)
+	if err := commitForm(p, w, r, c, t.Stage, left); err != nil {
+		// The request may be over. What cannot be abandoned expires.
+		_ = p.api.cfg.Stages.Abandon(context.WithoutCancel(r.Context()), c, t.Stage)
+		return err
+	}
+	return nil
 }
 
-// commitForm makes the transaction of a stage, without its refused files. If that fails,
-// nothing is left of it.
+// commitForm makes the transaction of a stage, without its refused files.
 func commitForm(p *Pages, w *reply, r *Request, c stage.Caller, id, left string) error {
 	st, err := p.api.cfg.Stages.State(r.Context(), c, id)
 	if err != nil {
@@ -222,8 +226,6 @@ func commitForm(p *Pages, w *reply, r *Request, c stage.Caller, id, left string)
 	done, err := p.api.cfg.Stages.Commit(r.Context(), c, id, stage.Commit{Partial: true})
 	r.Allow(0)
 	if err != nil {
-		// The request may be over. What cannot be abandoned expires.
-		_ = p.api.cfg.Stages.Abandon(context.WithoutCancel(r.Context()), c, id)
 		return unpublished(err)
 	}
 	word := "published"
