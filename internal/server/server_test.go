@@ -152,6 +152,7 @@ func newServer(t testing.TB, cfg Config) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	watch(t, s)
 	return s
 }
 
@@ -277,5 +278,7 @@ func askBody(s *Server, method, target, body string, headers ...string) reply {
 	for k, v := range w.Result().Header {
 		header[http.CanonicalHeaderKey(k)] = v
 	}
-	return reply{w.Code, header, w.Body.String()}
+	got := reply{w.Code, header, w.Body.String()}
+	compare(s, method, target, body, got)
+	return got
 }

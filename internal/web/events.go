@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -79,7 +80,7 @@ func (a *API) events(w http.ResponseWriter, r *Request) error {
 	}
 	who := r.Name
 	if who == "" {
-		who, _, _ = strings.Cut(r.RemoteAddr, "]:")
+		who = hostOf(cmp.Or(r.Remote, r.RemoteAddr))
 	}
 	end, ok := a.streams.begin(who)
 	if !ok {
@@ -93,6 +94,9 @@ func (a *API) events(w http.ResponseWriter, r *Request) error {
 	h.Set("X-Accel-Buffering", "no") // nginx would collect events
 	r.Allow(eventsWrite)
 	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return nil
+	}
 	return a.stream(w, r, names)
 }
 

@@ -211,6 +211,15 @@ func (d *Description) find(method, path string) (op *Operation, known bool) {
 	return nil, known
 }
 
+// PathOf returns the template of the path of an operation, or "".
+func (d *Description) PathOf(method, target string) string {
+	path, _, _ := strings.Cut(target, "?")
+	if op, _ := d.find(method, path); op != nil {
+		return op.Path
+	}
+	return ""
+}
+
 // fits reports whether the segments of a path are those of a template.
 func fits(template, segs []string) bool {
 	return slices.EqualFunc(template, segs, func(t, s string) bool { return t == s || strings.HasPrefix(t, "{") })
