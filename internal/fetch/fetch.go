@@ -238,8 +238,9 @@ func (f *Fetcher) Reset(name string, more ...Upstream) error {
 // probePath is the path of a file that nobody has.
 var probePath = []string{"symdepot-probe.pdb", "000000000000000000000000000000001", "symdepot-probe.pdb"}
 
-// Probe closes the circuit breaker of an upstream and asks it for a file that nobody
-// has. It returns nil if the upstream answered.
+// Probe asks an upstream for a file that nobody has, also while its circuit breaker is
+// open. It returns nil if the upstream answered; then the breaker is closed. Otherwise it
+// stays as it was.
 func (f *Fetcher) Probe(ctx context.Context, name string, more ...Upstream) error {
 	s, err := f.find(name, more)
 	if err != nil {
@@ -249,8 +250,9 @@ func (f *Fetcher) Probe(ctx context.Context, name string, more ...Upstream) erro
 	if err != nil {
 		return err
 	}
+	undo := func() {}
 	if reset := s.Traits().Reset; reset != nil {
-		reset()
+		undo = reset()
 	}
 	r, err := s.Fetch(ctx, Ask{Request: req})
 	if err == nil {
@@ -259,6 +261,7 @@ func (f *Fetcher) Probe(ctx context.Context, name string, more ...Upstream) erro
 	if failure, ok := errors.AsType[*Failure](err); ok && (failure.Class == ClassNotFound || failure.Class == ClassSkipped) {
 		return nil
 	}
+	undo()
 	return err
 }
 

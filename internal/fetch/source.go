@@ -42,8 +42,9 @@ type Traits struct {
 	// Status returns the counters and the state of the circuit breaker; nil if
 	// the upstream has neither.
 	Status func() Status
-	// Reset closes the circuit breaker; nil if the upstream has none.
-	Reset func()
+	// Reset closes the circuit breaker, and undo opens it again if it was open; nil if
+	// the upstream has none.
+	Reset func() (undo func())
 	// Excludes says why the configuration excludes a question, "" if it does not.
 	// Nothing is sent. Nil if nothing is excluded.
 	Excludes func(ask Ask) string
@@ -214,7 +215,8 @@ type Status struct {
 	Open      bool      `json:"open"`
 	Until     time.Time `json:"until,omitzero"`
 	Why       string    `json:"why,omitempty"`
-	Failures  int       `json:"failures"` // consecutive
+	Failures  int       `json:"failures"`       // consecutive
+	Since     time.Time `json:"since,omitzero"` // the time of the first of them
 	LastError string    `json:"last_error,omitempty"`
 	LastTime  time.Time `json:"last_error_time,omitzero"`
 	Requests  int64     `json:"requests"`

@@ -169,12 +169,21 @@ func (g *Guarded) State() fetch.Status {
 	return s
 }
 
-// reset closes the circuit breaker.
-func (g *Guarded) reset() {
+// reset closes the circuit breaker. undo opens it again if it was open.
+func (g *Guarded) reset() (undo func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.breaker = breaker{opt: g.opt.Breaker, generation: g.breaker.generation + 1}
+	old, until, why := g.breaker, g.until, g.why
+	g.breaker = breaker{opt: g.opt.Breaker, generation: old.generation + 1}
 	g.until, g.why = time.Time{}, ""
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if (old.open || g.opt.Now().Before(until)) && until.After(g.until) {
+			old.generation, old.probing = g.breaker.generation+1, false // requests meanwhile say nothing about it
+			g.breaker, g.until, g.why = old, until, why
+		}
+	}
 }
 
 // opened updates the status after the breaker has opened. mu is held.
@@ -382,8 +391,11 @@ func (g *Guarded) Blame(err error) {
 
 // noteError records an error in the status. mu is held.
 func (g *Guarded) noteError(err error) {
-	g.status.Failures++
-	g.status.LastError, g.status.LastTime = err.Error(), g.opt.Now()
+	now := g.opt.Now()
+	if g.status.Failures++; g.status.Failures == 1 {
+		g.status.Since = now
+	}
+	g.status.LastError, g.status.LastTime = err.Error(), now
 }
 
 // pass is one permitted request.
@@ -455,7 +467,7 @@ func (p *pass) note(err, verdict error) {
 	switch {
 	case verdict == nil:
 		g.breaker.succeeded(p.ticket)
-		g.status.Failures, g.losses = 0, 0
+		g.status.Failures, g.status.Since, g.losses = 0, time.Time{}, 0
 		if err != nil {
 			g.status.Misses++
 			g.times.add(now.Sub(p.begun))

@@ -105,8 +105,8 @@ func TestGuardBreaker(t *testing.T) {
 				if n := a.asked.Load(); n != want {
 					t.Errorf("asked %d times, wanted %d", n, want)
 				}
-				if s := g.State(); s.Open != (c.after > 0) || s.Active != 0 || s.Waiting != 0 || s.Requests != want || s.Refused != 20-want {
-					t.Errorf("State: %+v, want Open (c.after > 0), Active 0, Waiting 0, Requests %v, Refused %v", s, want, 20-want)
+				if s := g.State(); s.Open != (c.after > 0) || s.Since.IsZero() != (c.after == 0) || s.Active != 0 || s.Waiting != 0 || s.Requests != want || s.Refused != 20-want {
+					t.Errorf("State: %+v, want Open and Since after failures only, Active 0, Waiting 0, Requests %v, Refused %v", s, want, 20-want)
 				}
 			})
 		})
@@ -151,6 +151,40 @@ func TestGuardPauses(t *testing.T) {
 		}
 		if s := g.State(); !s.Open || time.Until(s.Until) != 10*time.Second {
 			t.Errorf("pauses do not begin anew: %+v", s)
+		}
+	})
+}
+
+// A breaker that is closed by hand lets requests through; if that is undone, because the
+// upstream still fails, it is open as long as before. Since is the first failure in a row.
+func TestGuardReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &actor{fetch: says(fetch.ClassBroken)}
+		g := Guard(a, GuardOptions{})
+		begun := time.Now()
+		for range 5 {
+			g.ask(t, t.Context())
+			time.Sleep(time.Second)
+		}
+		before := g.State()
+		if !before.Open || !before.Since.Equal(begun) {
+			t.Fatalf("after five failures: %+v, want an open breaker, since %v", before, begun)
+		}
+		undo := g.reset()
+		if got := g.ask(t, t.Context()); got != fetch.ClassBroken {
+			t.Errorf("a request after the reset: %v, want %v", got, fetch.ClassBroken)
+		}
+		undo()
+		if s := g.State(); !s.Open || !s.Until.Equal(before.Until) || s.Why != before.Why || g.ask(t, t.Context()) != fetch.ClassBusy {
+			t.Errorf("after the reset was undone: %+v, want the breaker open until %v, because %s", s, before.Until, before.Why)
+		}
+		g.reset()
+		a.fetch = gives("good")
+		if got := g.ask(t, t.Context()); got != fetch.ClassNone {
+			t.Errorf("the upstream is back: %v, want its file", got)
+		}
+		if s := g.State(); s.Open || s.Failures != 0 || !s.Since.IsZero() {
+			t.Errorf("the upstream is back: %+v, want no failure and a closed breaker", s)
 		}
 	})
 }
