@@ -18,8 +18,10 @@ func Clients(url string, restricted bool) []Client {
 		debuginfod += "\necho 'Authorization: Bearer TOKEN' > ~/.debuginfod-headers\nexport DEBUGINFOD_HEADERS_FILE=~/.debuginfod-headers"
 	}
 	return []Client{
-		{"WinDbg, Visual Studio and other Windows debuggers", "in a command prompt, or as the symbol path in the settings",
+		{"WinDbg, cdb and other Windows debuggers", "in a command prompt, or as the symbol path in the settings",
 			`set _NT_SYMBOL_PATH=srv*C:\symbols*` + tool},
+		{"Visual Studio", "Tools > Options > Debugging > Symbols: add this as a new symbol server location. To step into packages, switch off Just My Code under Debugging > General",
+			tool},
 		{"Windows Performance Analyzer", "in a command prompt",
 			`set _NT_SYMCACHE_PATH=C:\SymCache*` + tool},
 		{"gdb, lldb, perf, elfutils and other debuginfod clients", "in a shell; gdb asks before its first download, and in scripts it needs the second command",

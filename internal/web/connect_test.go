@@ -11,6 +11,7 @@ func TestClientsWithToken(t *testing.T) {
 	for _, want := range []string{
 		"symdepot serves symbols at http://localhost:1/symbols\n", `srv*C:\symbols*http://localhost:1/t/TOKEN/symbols`, "export DEBUGINFOD_URLS=http://localhost:1/symbols\n",
 		"echo 'Authorization: Bearer TOKEN'", "--symbols-url http://localhost:1/t/TOKEN/symbols",
+		"Visual Studio\n    http://localhost:1/t/TOKEN/symbols\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q: got %s, want one with %q", want, text, want)

@@ -52,7 +52,7 @@
           if (!node || node.textContent === text) continue;
           node.textContent = text;
           if (name === "state") {
-            node.className = "mark " + ({ done: "ok", failed: "bad", running: "warn", answers: "ok" }[text] || "dim");
+            node.className = "mark " + (/^(done|answers)$/.test(text) ? "ok" : /^failed|breaker/.test(text) ? "bad" : /^running|in a row/.test(text) ? "warn" : "dim");
             told = key.replace(":", " ") + " is " + text;
           }
         }
@@ -70,6 +70,10 @@
     const open = () => {
       stream = new EventSource(document.body.dataset.events + "?topics=" + encodeURIComponent(topic));
       stream.onmessage = (e) => apply(JSON.parse(e.data));
+      // A stream that was refused, because others are open or the server starts, is not asked for again by the browser.
+      stream.onerror = () => {
+        if (stream && stream.readyState === EventSource.CLOSED) { stream = null; setTimeout(follow, 20000); }
+      };
     };
     const follow = () => {
       if (document.hidden && stream) { stream.close(); stream = null; }
