@@ -4,6 +4,7 @@ package browser
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -78,6 +79,7 @@ type site struct {
 	t    *testing.T
 	dir  string
 	url  string
+	at   string // the address to listen on; after the first start, that of the first
 	log  *lines
 	args []string
 	stop func()
@@ -118,7 +120,7 @@ var address = regexp.MustCompile(`symdepot serves symbols at (\S+)`)
 // serve starts the server and waits for its address.
 func (s *site) serve() {
 	s.t.Helper()
-	cmd := exec.Command(program, append([]string{"serve", "--depot", filepath.Join(s.dir, "depot"), "--listen", "127.0.0.1:0"}, s.args...)...)
+	cmd := exec.Command(program, append([]string{"serve", "--depot", filepath.Join(s.dir, "depot"), "--listen", cmp.Or(s.at, "127.0.0.1:0")}, s.args...)...)
 	cmd.Dir = s.dir
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -160,6 +162,7 @@ func (s *site) serve() {
 		_ = cmd.Wait()
 		s.stop = func() {}
 	}
+	s.at = strings.TrimPrefix(s.url, "http://")
 	if s.url == "" {
 		s.stop()
 		s.t.Fatalf("the server did not say its address within 30 s:\n%s", s.log)
@@ -233,6 +236,7 @@ func newTab(t *testing.T, noScript ...bool) *tab {
 	call(p, network.Enable, network.EnableParams{})
 	call(p, runtime.Enable, cdp.Empty{})
 	call(p, cdplog.Enable, cdp.Empty{})
+	call(p, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}) // also while another tab is in front
 	if len(noScript) > 0 && noScript[0] {
 		call(p, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	}
