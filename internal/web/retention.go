@@ -146,8 +146,9 @@ func kept(err error) error {
 		return err
 	}
 	var word string
-	_, held := errors.AsType[*depot.ErrHeld](err)
-	_, outside := errors.AsType[*depot.NotInTrashError](err)
+	detail := err.Error()
+	hold, held := errors.AsType[*depot.ErrHeld](err)
+	trash, outside := errors.AsType[*depot.NotInTrashError](err)
 	_, fault := errors.AsType[*retention.Fault](err)
 	switch {
 	case errors.Is(err, depot.ErrNoPolicy):
@@ -160,10 +161,10 @@ func kept(err error) error {
 		word = wire.ProblemBrake
 	case errors.Is(err, depot.ErrPolicyChanged):
 		return &Problem{Word: wire.ProblemChanged, Detail: "the policy was changed meanwhile; read it again"}
-	case held:
-		word = wire.ProblemHeld
+	case held: // without the path of the index
+		word, detail = wire.ProblemHeld, hold.Error()
 	case outside:
-		word = wire.ProblemNotInTrash
+		word, detail = wire.ProblemNotInTrash, trash.Error()
 	case fault:
 		word = "query"
 	case errors.Is(err, fs.ErrNotExist):
@@ -171,7 +172,7 @@ func kept(err error) error {
 	default:
 		return err
 	}
-	return &Problem{Word: word, Detail: err.Error()}
+	return &Problem{Word: word, Detail: detail}
 }
 
 // etag is the entity tag of a policy: its number.
