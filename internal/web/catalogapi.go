@@ -88,12 +88,7 @@ func writeListRead[T any](w http.ResponseWriter, r *Request, name string, items 
 	if out.Items == nil {
 		out.Items = []T{}
 	}
-	if next != "" {
-		q := r.URL.Query()
-		out.Next = cursor(name, q, next)
-		q.Set("cursor", out.Next)
-		w.Header().Set("Link", `<`+r.URL.EscapedPath()+`?`+q.Encode()+`>; rel="next"`)
-	}
+	out.Next = linkNext(w, r, name, next)
 	return writeJSON(w, http.StatusOK, out)
 }
 

@@ -90,26 +90,20 @@ func (a serverAPI) eventStream(w http.ResponseWriter, r *Request, _ []string) er
 	return a.events(w, r)
 }
 
-// list is a part of a list in JSON.
-type list[T any] struct {
-	Items []T    `json:"items"`
-	Next  string `json:"next,omitempty"`
-}
-
 // workers answers GET workers.
 func (a serverAPI) workers(w http.ResponseWriter, r *Request, _ []string) error {
 	if err := errors.Join(r.reads(), only(r), a.hasJobs()); err != nil {
 		return err
 	}
-	out := list[wire.WorkerInfo]{Items: []wire.WorkerInfo{}}
+	var list []wire.WorkerInfo
 	for _, x := range a.cfg.Jobs.Workers() {
 		info := wire.WorkerInfo{Name: x.Name, Slots: x.Slots, Abilities: []wire.Ability{}}
 		for _, b := range x.Abilities {
 			info.Abilities = append(info.Abilities, wire.Ability(b))
 		}
-		out.Items = append(out.Items, info)
+		list = append(list, info)
 	}
-	return writeJSON(w, http.StatusOK, out)
+	return writeList(w, r, "workers", list, "")
 }
 
 func (a *API) hasJobs() error {
@@ -128,17 +122,7 @@ func (a serverAPI) listJobs(w http.ResponseWriter, r *Request, _ []string) error
 	if err != nil {
 		return err
 	}
-	out := list[jobs.Job]{Items: items}
-	if next != "" {
-		out.Next = cursor("jobs", r.URL.Query(), next)
-		w.Header().Set("Link", nextLink(r, out.Next))
-	}
-	return writeJSON(w, http.StatusOK, out)
-}
-
-// nextLink is the value of Link for the next page of a list.
-func nextLink(r *Request, next string) string {
-	return `<` + r.URL.EscapedPath() + `?` + with(r.URL.Query(), "cursor", next).Encode() + `>; rel="next"`
+	return writeList(w, r, "jobs", items, next)
 }
 
 // jobPage reads a page of the list of jobs. next is the sort key of its last job if
@@ -270,11 +254,11 @@ func (a serverAPI) listUpstreams(w http.ResponseWriter, r *Request, _ []string) 
 	if err := errors.Join(r.reads(), only(r)); err != nil {
 		return err
 	}
-	out := list[depot.UpstreamStatus]{Items: []depot.UpstreamStatus{}}
+	var list []depot.UpstreamStatus
 	if a.cfg.Upstreams != nil {
-		out.Items = append(out.Items, a.cfg.Upstreams.Upstreams()...)
+		list = a.cfg.Upstreams.Upstreams()
 	}
-	return writeJSON(w, http.StatusOK, out)
+	return writeList(w, r, "upstreams", list, "")
 }
 
 // upstreamAct carries out an act of an administrator on an upstream.

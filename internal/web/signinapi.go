@@ -225,10 +225,7 @@ func (s accounts) audit(w http.ResponseWriter, r *Request, _ []string) error {
 	if out.Items == nil {
 		out.Items = []auth.Event{}
 	}
-	if page.Next != "" {
-		out.Next = cursor("audit", q, page.Next)
-		linkNext(w, r, q, limit, out.Next)
-	}
+	out.Next = linkNext(w, r, "audit", page.Next)
 	return writeJSON(w, http.StatusOK, out)
 }
 

@@ -148,16 +148,19 @@ func pageOf(w http.ResponseWriter, r *Request, name string, rows func() ([]auth.
 	if len(list) <= limit {
 		return list, "", nil
 	}
-	next = cursor(name, q, sortKey(&list[limit-1]))
-	linkNext(w, r, q, limit, next)
-	return list[:limit], next, nil
+	return list[:limit], linkNext(w, r, name, sortKey(&list[limit-1])), nil
 }
 
-// linkNext names the next part of a list in the header.
-func linkNext(w http.ResponseWriter, r *Request, q url.Values, limit int, next string) {
-	q.Set("limit", strconv.Itoa(limit))
-	q.Set("cursor", next)
-	w.Header().Set("Link", `<`+r.URL.EscapedPath()+`?`+q.Encode()+`>; rel="next"`)
+// linkNext names the next part of a list in the header, and returns its cursor. last is the
+// sort key of the last item of this part; "" if there are no more.
+func linkNext(w http.ResponseWriter, r *Request, list, last string) string {
+	if last == "" {
+		return ""
+	}
+	q := r.URL.Query()
+	next := cursor(list, q, last)
+	w.Header().Set("Link", `<`+r.URL.EscapedPath()+`?`+with(q, "cursor", next).Encode()+`>; rel="next"`)
+	return next
 }
 
 // listTokens answers GET tokens: those that the client may manage, oldest first.
