@@ -23,7 +23,7 @@ type Upstreams interface {
 	// ProbeUpstream asks an upstream for a file that nobody has, and returns why that
 	// failed.
 	ProbeUpstream(ctx context.Context, name string) error
-	// Remembered and FlushMisses read and delete the negative cache.
+	// FlushMisses deletes entries of the negative cache.
 	FlushMisses(ctx context.Context, f depot.MissFilter) (int64, error)
 }
 
