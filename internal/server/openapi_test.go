@@ -83,9 +83,9 @@ type apiWorld struct {
 
 const apiPolicy = "retention:\n  classes:\n    - {name: release}\n    - {name: nightly, keep_within: 1d}\n  default: nightly\n  min_age: 1h\n  trash: 7d\n"
 
-func newAPIWorld(t *testing.T) *apiWorld {
+func newAPIWorld(t *testing.T, policy auth.PolicyConfig) *apiWorld {
 	t.Helper()
-	w := &apiWorld{guarded: newGuarded(t, demand, Config{Prefixes: []string{"corp"}})}
+	w := &apiWorld{guarded: newGuarded(t, policy, Config{Prefixes: []string{"corp"}})}
 	w.admin = w.store.add(t, "admin", nil, "admin")
 	far, err := upstream.NewHTTP(upstream.HTTPConfig{Name: "far", URL: "http://127.0.0.1:1", Layout: "symstore"}, upstream.NewDialer(upstream.DialerOptions{}))
 	if err != nil {
@@ -232,7 +232,7 @@ func (a apiRead) target(template string) string {
 // reader of one product and to nobody. Parameters that it does not know are refused, those
 // that are described are not.
 func TestAPIReads(t *testing.T) {
-	w := newAPIWorld(t)
+	w := newAPIWorld(t, demand)
 	d, err := described()
 	if err != nil {
 		t.Fatal(err)
@@ -266,6 +266,29 @@ func TestAPIReads(t *testing.T) {
 			}
 		}
 		w.checkParameters(t, d.Parameters(op, "query"), list[0].target(op.Path))
+	}
+}
+
+// TestAPIReadsOpen: a server that lets everybody read answers clients without credentials
+// as administrators, but for what only those may see.
+func TestAPIReadsOpen(t *testing.T) {
+	w := newAPIWorld(t, auth.PolicyConfig{})
+	made := decoded[report.Plan](t, askBody(w.s, "POST", wire.PlansPath, "", bearer(w.admin)), 201)
+	own := []string{"/tokens", "/tokens/{id}", "/signins", "/audit", "/push", "/push/stages/{stage}", "/push/stages/{stage}/contents/{sha256}/parts"} //nolint:misspell // a word of addresses
+	for path, list := range w.apiReads(t, made.Plan) {
+		for _, r := range list {
+			target, want := r.target(path), r.admin
+			got := ask(w.s, "GET", target)
+			switch {
+			case slices.Contains(own, path) && got.status != 400:
+				want = 401
+			case strings.Contains(target, "as="):
+				want = 403
+			}
+			if got.status != want {
+				t.Errorf("GET %s: status %d, want %d: %s", target, got.status, want, got.body)
+			}
+		}
 	}
 }
 
@@ -324,7 +347,7 @@ func (w *apiWorld) whole(t *testing.T, target, limit string) (items []json.RawMe
 // TestAPILists: the pages of every list join to the list, whatever their size. A cursor of
 // another list or of other filters is refused, and so are limits beyond the bounds.
 func TestAPILists(t *testing.T) {
-	w := newAPIWorld(t)
+	w := newAPIWorld(t, demand)
 	d, err := described()
 	if err != nil {
 		t.Fatal(err)
@@ -383,7 +406,7 @@ func equalItems(a, b []json.RawMessage) bool {
 
 // TestAPIWholeLists: the whole forms of lists have what their pages have.
 func TestAPIWholeLists(t *testing.T) {
-	w := newAPIWorld(t)
+	w := newAPIWorld(t, demand)
 	for _, target := range []string{apitest.Base + "/misses?", apitest.Base + "/misses?sort=last&", apitest.Base + "/audit?", apitest.Base + "/audit?order=oldest&"} {
 		items, _ := w.whole(t, strings.TrimRight(target, "?&"), "1")
 		r := ask(w.s, "GET", target+"format=ndjson", bearer(w.admin))
@@ -403,7 +426,7 @@ func TestAPIWholeLists(t *testing.T) {
 
 // TestAPIActs: every address that changes something answers as described.
 func TestAPIActs(t *testing.T) {
-	w := newAPIWorld(t)
+	w := newAPIWorld(t, demand)
 	d, err := described()
 	if err != nil {
 		t.Fatal(err)
@@ -514,7 +537,7 @@ func (w *apiWorld) actTransactions(t *testing.T, act func(method, path, body str
 
 // TestAPIEvents: the stream of events begins with all that it tells of.
 func TestAPIEvents(t *testing.T) {
-	w := newAPIWorld(t)
+	w := newAPIWorld(t, demand)
 	srv := httptest.NewServer(w.s)
 	defer srv.Close()
 	d, err := described()

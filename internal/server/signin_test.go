@@ -100,7 +100,9 @@ func (b *tab) send(method, target string, form url.Values, headers ...string) re
 			b.t.Errorf("%s %s shows the secret of the sign-in", method, auth.Redact(target))
 		}
 	}
-	return reply{w.Code, w.Result().Header, body}
+	got := reply{w.Code, w.Result().Header, body}
+	compare(b.s, method, target, "", got)
+	return got
 }
 
 func (b *tab) get(target string, headers ...string) reply {
