@@ -74,7 +74,7 @@ var mayImport = map[string][]string{
 	"internal/manual":   {},
 	"internal/exchange": {"debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
 	"internal/want":     {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
-	"internal/keeper":   {"symfile", "internal/asked", "internal/client", "internal/depot", "internal/report", "internal/retention", "internal/wire"},
+	"internal/keeper":   {"internal/jobs", "symfile", "internal/asked", "internal/client", "internal/depot", "internal/report", "internal/retention", "internal/wire"},
 	"internal/report":   {"dump", "layout", "objfile", "symfile", "internal/depot", "internal/retention", "internal/scan", "internal/term", "internal/want"},
 	"internal/bundle":   {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/term", "internal/want"},
 	// symcachework knows the depot as an interface.

@@ -14,6 +14,7 @@ import (
 
 // maySleep are the test files that may wait for time to pass, with the reasons.
 var maySleep = map[string]string{
+	"cmd/symdepot/pagesbench_test.go":  "a load of fixed requests per second is made of time",
 	"cmd/symdepot/proxy_bench_test.go": "a slow upstream, and a load of fixed requests per second, are made of time",
 	"internal/server/conns_test.go":    "a network with a delay is made of time",
 	"internal/symtest/await.go":        "the only place that polls: other processes report no events",

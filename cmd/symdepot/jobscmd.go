@@ -4,14 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/upstream"
 )
 
 type jobsCmd struct {
@@ -30,11 +33,17 @@ after a week.
   symdepot jobs --state failed --json
   symdepot jobs cancel 17
   symdepot jobs retry 17
+  symdepot jobs --server https://symbols.example.com
 
-Exit codes: 0 done, 1 there is none or no such job, 2 wrong command line, 3 failed, 4 no depot.`
+With --server, the jobs are those of a server: listing them needs the right to read all products, cancelling and
+retrying the scope admin.
+
+Exit codes: 0 done, 1 there is none or no such job, 2 wrong command line, 3 failed, 4 no depot, 5 credentials refused,
+7 server not reachable.`
 }
 
 type jobsListCmd struct {
+	serverFlags
 	State []string `help:"Only jobs in this state: queued, running, done, failed or cancelled; repeatable." placeholder:"STATE"`
 	Limit int      `help:"Maximum number; 0: all." default:"100"`
 	JSON  bool     `help:"Print one JSON object per job."`
@@ -45,18 +54,19 @@ type jobsListCmd struct {
 func (c jobsListCmd) Run(a *app) error {
 	f := jobs.Filter{Limit: c.Limit}
 	for _, word := range c.State {
-		st, err := index.ParseJobState(word)
+		st, err := jobs.ParseState(word)
 		if err != nil {
 			return term.UsageError("--state: " + err.Error())
 		}
 		f.States = append(f.States, st)
 	}
-	d, err := a.open(depot.Options{MustExist: true})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	list, err := d.Jobs().List(a.ctx, f)
+	var list []jobs.Shown
+	err := a.jobs(c.serverFlags, func(k keeper.Jobs) error {
+		return k.List(a.ctx, f, func(j jobs.Shown) error {
+			list = append(list, j)
+			return nil
+		})
+	})
 	if err != nil {
 		return err
 	}
@@ -83,7 +93,7 @@ func (c jobsListCmd) Run(a *app) error {
 			if err := t.Flush(); err != nil {
 				return err
 			}
-			if j.Result != nil {
+			if j.Result != "" {
 				fmt.Fprintf(a.stdout, "    result %s, made by %s\n", j.Result, term.Printable(j.Worker))
 			}
 			for line := range strings.SplitSeq(j.Detail, "\n") {
@@ -98,17 +108,17 @@ func (c jobsListCmd) Run(a *app) error {
 }
 
 type jobsStatsCmd struct {
+	serverFlags
 	JSON bool `help:"Print one JSON object per kind of job."`
 }
 
 // Run prints the statistics.
 func (c jobsStatsCmd) Run(a *app) error {
-	d, err := a.open(depot.Options{MustExist: true})
-	if err != nil {
+	var stats []jobs.Stats
+	err := a.jobs(c.serverFlags, func(k keeper.Jobs) (err error) {
+		stats, err = k.Stats(a.ctx)
 		return err
-	}
-	defer d.Close()
-	stats, err := d.Jobs().Stats(a.ctx)
+	})
 	if err != nil {
 		return err
 	}
@@ -139,13 +149,14 @@ func (c jobsStatsCmd) Run(a *app) error {
 }
 
 type jobsCancelCmd struct {
+	serverFlags
 	ID []int64 `arg:"" help:"Number of a job."`
 }
 
 // Run ends jobs.
 func (c jobsCancelCmd) Run(a *app) error {
-	return eachJob(a, c.ID, func(d *depot.Depot, id int64) (string, error) {
-		was, err := d.Jobs().Cancel(a.ctx, id)
+	return eachJob(a, c.serverFlags, c.ID, func(k keeper.Jobs, id int64) (string, error) {
+		was, err := k.Cancel(a.ctx, id)
 		if err == nil && !was {
 			return "had ended", nil
 		}
@@ -154,13 +165,14 @@ func (c jobsCancelCmd) Run(a *app) error {
 }
 
 type jobsRetryCmd struct {
+	serverFlags
 	ID []int64 `arg:"" help:"Number of a job."`
 }
 
 // Run enters jobs again.
 func (c jobsRetryCmd) Run(a *app) error {
-	return eachJob(a, c.ID, func(d *depot.Depot, id int64) (string, error) {
-		n, err := d.Jobs().Retry(a.ctx, id)
+	return eachJob(a, c.serverFlags, c.ID, func(k keeper.Jobs, id int64) (string, error) {
+		n, err := k.Retry(a.ctx, id)
 		if n == id {
 			return "has not ended", err
 		}
@@ -169,24 +181,39 @@ func (c jobsRetryCmd) Run(a *app) error {
 }
 
 // eachJob calls do for each job and prints the outcome.
-func eachJob(a *app, ids []int64, do func(d *depot.Depot, id int64) (string, error)) error {
+func eachJob(a *app, f serverFlags, ids []int64, do func(k keeper.Jobs, id int64) (string, error)) error {
+	missing := false
+	err := a.jobs(f, func(k keeper.Jobs) error {
+		for _, id := range ids {
+			what, err := do(k, id)
+			if errors.Is(err, fs.ErrNotExist) {
+				what, missing = "does not exist", true
+			} else if err != nil {
+				return err
+			}
+			fmt.Fprintf(a.stdout, "job %d %s\n", id, what)
+		}
+		return nil
+	})
+	if err == nil && missing {
+		err = term.ErrNegative
+	}
+	return err
+}
+
+// jobs calls fn with the jobs of the server's depot, or else of the depot.
+func (a *app) jobs(f serverFlags, fn func(keeper.Jobs) error) error {
+	if f.Server != "" {
+		c, err := client.NewRetention(f.Server, f.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+		if err != nil {
+			return err
+		}
+		return fn(keeper.ServerJobs(c))
+	}
 	d, err := a.open(depot.Options{MustExist: true})
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	missing := false
-	for _, id := range ids {
-		what, err := do(d, id)
-		if errors.Is(err, fs.ErrNotExist) {
-			what, missing = "does not exist", true
-		} else if err != nil {
-			return err
-		}
-		fmt.Fprintf(a.stdout, "job %d %s\n", id, what)
-	}
-	if missing {
-		return term.ErrNegative
-	}
-	return nil
+	return fn(keeper.LocalJobs(d))
 }

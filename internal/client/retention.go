@@ -117,6 +117,11 @@ func (r *Retention) Get(ctx context.Context, path string, q url.Values, into any
 	return r.send(ctx, http.MethodGet, path, nil, into)
 }
 
+// Post sends a body to an address of the API.
+func (r *Retention) Post(ctx context.Context, path string, body, into any) error {
+	return r.send(ctx, http.MethodPost, path, body, into)
+}
+
 // Rules reads the policy in force.
 func (r *Retention) Rules(ctx context.Context, into any) error {
 	return r.send(ctx, http.MethodGet, wire.RulesPath, nil, into)

@@ -46,6 +46,12 @@ func (s JobState) String() string {
 // MarshalText returns the name of the state.
 func (s JobState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// UnmarshalText reads the name of a state.
+func (s *JobState) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseJobState(string(text))
+	return err
+}
+
 // ParseJobState returns the state with a name.
 func ParseJobState(word string) (JobState, error) {
 	if i := slices.Index(jobStates[:], word); i > 0 {

@@ -35,6 +35,21 @@ type (
 	Outcome = index.Outcome
 )
 
+// Shown is a job in JSON for people and programs.
+type Shown struct {
+	Job
+	Result string `json:"result,omitempty"` // the SHA-256 of the made content
+}
+
+// Show returns a job for people and programs.
+func Show(j Job) Shown {
+	s := Shown{Job: j}
+	if j.Result != nil {
+		s.Result = j.Result.String()
+	}
+	return s
+}
+
 // ParseState returns the state with a name.
 func ParseState(word string) (State, error) { return index.ParseJobState(word) }
 

@@ -235,7 +235,7 @@ var answers = map[string]reflect.Type{
 	"Event": reflect.TypeFor[auth.Event](),
 	"About": reflect.TypeFor[wire.About](), "Connect": reflect.TypeFor[wire.Connect](), "Tool": reflect.TypeFor[wire.Tool](),
 	"Stats": reflect.TypeFor[depot.Stats](), "ProductStats": reflect.TypeOf(depot.Stats{}.Products).Elem(),
-	"Worker": reflect.TypeFor[wire.WorkerInfo](), "Ability": reflect.TypeFor[wire.Ability](), "Job": reflect.TypeFor[jobs.Job](),
+	"Worker": reflect.TypeFor[wire.WorkerInfo](), "Ability": reflect.TypeFor[wire.Ability](), "Job": reflect.TypeFor[jobs.Job](), "JobStats": reflect.TypeFor[jobs.Stats](), "JobOutcome": reflect.TypeOf(jobs.Stats{}.Outcomes).Elem(),
 	"Upstream": reflect.TypeFor[depot.UpstreamStatus](), "UpstreamActed": reflect.TypeFor[wire.UpstreamActed](), "Forgotten": reflect.TypeFor[wire.Forgotten](),
 	"Object": reflect.TypeFor[report.Object](), "Found": reflect.TypeFor[report.Found](), "Listed": reflect.TypeFor[report.Listed](),
 	"Entry": reflect.TypeFor[report.Entry](), "EntryObject": reflect.TypeFor[report.EntryObject](), "Holder": reflect.TypeFor[report.Holder](),

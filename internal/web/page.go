@@ -225,6 +225,7 @@ type frame struct {
 	Version     string
 	Theme       string // "light", "dark", or "" as the system has it
 	Dense       bool   // rows of 32 instead of 44 pixels
+	Keys        bool   // the key "/" leads to the search
 	Notice      string // what the last act did
 	Live        string // the topic of the events that keep the page current, or ""
 	// Below is set on the root page of an address that contains a token: its links
@@ -243,7 +244,7 @@ type navItem struct {
 
 func (p *Pages) frame(r *Request, title string, data any) *frame {
 	f := &frame{Base: r.Base, Title: plainName(title), Who: r.Name, Version: p.api.cfg.Version, Dense: true, D: data, path: r.URL.EscapedPath(), query: r.URL.Query()}
-	f.Theme, f.Dense = prefsOf(r)
+	f.Theme, f.Dense, f.Keys = prefsOf(r)
 	if r.Anonymous && len(r.Challenges) > 0 && p.api.cfg.SignIns != nil {
 		f.SignIn = link(r.Base, "login", nil, values("next", r.URL.RequestURI()))
 	}

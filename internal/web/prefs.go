@@ -13,11 +13,11 @@ const prefsCookie = "sd-prefs"
 var themes = []string{"", "light", "dark"}
 
 // prefsOf returns the preferences of a client.
-func prefsOf(r *Request) (theme string, dense bool) {
-	dense = true
+func prefsOf(r *Request) (theme string, dense, keys bool) {
+	dense, keys = true, true
 	c, err := r.Cookie(prefsCookie)
 	if err != nil {
-		return theme, dense
+		return theme, dense, keys
 	}
 	for word := range strings.SplitSeq(c.Value, ".") {
 		switch word {
@@ -25,9 +25,11 @@ func prefsOf(r *Request) (theme string, dense bool) {
 			theme = word
 		case "roomy":
 			dense = false
+		case "nokeys":
+			keys = false
 		}
 	}
-	return theme, dense
+	return theme, dense, keys
 }
 
 // prefsView is what the page of preferences shows.
@@ -55,6 +57,9 @@ func (p *Pages) setPrefs(w *reply, r *Request, _ []string) error {
 	}
 	if form.Get("rows") == "roomy" {
 		words = append(words, "roomy")
+	}
+	if form.Get("keys") == "" {
+		words = append(words, "nokeys")
 	}
 	c := &http.Cookie{Name: prefsCookie, Value: strings.Join(words, "."), Path: "/", MaxAge: int(365 * 24 * time.Hour / time.Second), HttpOnly: true, SameSite: http.SameSiteLaxMode}
 	if c.Value == "" {

@@ -36,6 +36,7 @@ var serverRoutes = []route{
 	onPart(http.MethodGet, "v1/events", serverAPI.eventStream),
 	onPart(http.MethodGet, "v1/workers", serverAPI.workers),
 	onPart(http.MethodGet, "v1/jobs", serverAPI.listJobs),
+	onPart(http.MethodGet, "v1/jobs/stats", serverAPI.jobStats),
 	onPart(http.MethodGet, "v1/jobs/*", serverAPI.showJob),
 	bare(onPart(http.MethodPost, "v1/jobs/*/cancel", serverAPI.cancelJob)),
 	bare(onPart(http.MethodPost, "v1/jobs/*/retry", serverAPI.retryJob)),
@@ -122,7 +123,11 @@ func (a serverAPI) listJobs(w http.ResponseWriter, r *Request, _ []string) error
 	if err != nil {
 		return err
 	}
-	return writeList(w, r, "jobs", items, next)
+	shown := make([]jobs.Shown, len(items))
+	for i := range items {
+		shown[i] = jobs.Show(items[i])
+	}
+	return writeList(w, r, "jobs", shown, next)
 }
 
 // jobPage reads a page of the list of jobs. next is the sort key of its last job if
@@ -134,12 +139,15 @@ func (a *API) jobPage(r *Request) (items []jobs.Job, next string, err error) {
 		return nil, "", err
 	}
 	f := jobs.Filter{Kind: q.Get("kind"), Limit: limit + 1}
-	if word := q.Get("state"); word != "" {
+	for _, word := range q["state"] {
+		if word == "" {
+			continue // of a form
+		}
 		s, err := jobs.ParseState(word)
 		if err != nil {
 			return nil, "", &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"state": err.Error()}}
 		}
-		f.States = []jobs.State{s}
+		f.States = append(f.States, s)
 	}
 	if after != "" {
 		if f.Before, err = strconv.ParseInt(after, 10, 64); err != nil || f.Before <= 0 {
@@ -176,6 +184,18 @@ func (a *API) findJob(r *Request, number string) (jobs.Job, error) {
 	return items[0], nil
 }
 
+// jobStats answers GET jobs/stats.
+func (a serverAPI) jobStats(w http.ResponseWriter, r *Request, _ []string) error {
+	if err := errors.Join(r.reads(), a.hasJobs(), only(r)); err != nil {
+		return err
+	}
+	items, err := a.cfg.Jobs.Stats(r.Context())
+	if err != nil {
+		return err
+	}
+	return writeList(w, r, "jobs", items, "")
+}
+
 // showJob answers GET jobs/N.
 func (a serverAPI) showJob(w http.ResponseWriter, r *Request, args []string) error {
 	if err := errors.Join(r.reads(), only(r)); err != nil {
@@ -185,7 +205,7 @@ func (a serverAPI) showJob(w http.ResponseWriter, r *Request, args []string) err
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, j)
+	return writeJSON(w, http.StatusOK, jobs.Show(j))
 }
 
 // administers returns a problem if the client is no administrator.
@@ -197,7 +217,7 @@ func (a serverAPI) cancelJob(w http.ResponseWriter, r *Request, args []string) e
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, j)
+	return writeJSON(w, http.StatusOK, jobs.Show(j))
 }
 
 // endJob cancels a job for an administrator.
@@ -226,7 +246,7 @@ func (a serverAPI) retryJob(w http.ResponseWriter, r *Request, args []string) er
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, j)
+	return writeJSON(w, http.StatusOK, jobs.Show(j))
 }
 
 // againJob runs a job that has ended once more, for an administrator.

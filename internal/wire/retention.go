@@ -24,6 +24,7 @@ const (
 	UsagePath        = APIPath + "/usage"
 	ObjectsPath      = APIPath + "/objects"
 	MissesPath       = APIPath + "/misses"
+	JobsListPath     = APIPath + "/jobs"
 )
 
 // Kinds of plans.
