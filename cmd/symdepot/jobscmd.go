@@ -4,17 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/client"
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/term"
-	"github.com/symdepot/symdepot/internal/upstream"
 )
 
 type jobsCmd struct {
@@ -199,21 +195,4 @@ func eachJob(a *app, f serverFlags, ids []int64, do func(k keeper.Jobs, id int64
 		err = term.ErrNegative
 	}
 	return err
-}
-
-// jobs calls fn with the jobs of the server's depot, or else of the depot.
-func (a *app) jobs(f serverFlags, fn func(keeper.Jobs) error) error {
-	if f.Server != "" {
-		c, err := client.NewRetention(f.Server, f.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
-		if err != nil {
-			return err
-		}
-		return fn(keeper.ServerJobs(c))
-	}
-	d, err := a.open(depot.Options{MustExist: true})
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return fn(keeper.LocalJobs(d))
 }
