@@ -19,9 +19,9 @@ type serverFlags struct {
 	TokenFile string `help:"With --server: file with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
 }
 
-// ofServer calls fn with a part of the server's depot, or else of the depot, which is
+// workOn calls fn with a part of the server's depot, or else of the depot, which is
 // opened with opt.
-func ofServer[T any](a *app, f serverFlags, opt depot.Options, remote func(*client.Retention) T, local func(*depot.Depot) T, fn func(T) error) error {
+func workOn[T any](a *app, f serverFlags, opt depot.Options, remote func(*client.Retention) T, local func(*depot.Depot) T, fn func(T) error) error {
 	if f.Server != "" {
 		c, err := client.NewRetention(f.Server, f.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
 		if err != nil {
@@ -41,17 +41,17 @@ func ofServer[T any](a *app, f serverFlags, opt depot.Options, remote func(*clie
 // keeper calls fn with the retention of the server, or else of the depot, which is
 // opened with opt.
 func (a *app) keeper(f serverFlags, opt depot.Options, fn func(keeper.Keeper) error) error {
-	return ofServer(a, f, opt, keeper.OfServer, func(d *depot.Depot) keeper.Keeper { return keeper.Local(d, localUser(), a.quotas) }, fn)
+	return workOn(a, f, opt, keeper.OfServer, func(d *depot.Depot) keeper.Keeper { return keeper.Local(d, localUser(), a.quotas) }, fn)
 }
 
 // catalog calls fn with what the server's depot holds, or else the depot.
 func (a *app) catalog(f serverFlags, fn func(keeper.Catalog) error) error {
-	return ofServer(a, f, depot.Options{}, keeper.ServerCatalog, keeper.LocalCatalog, fn)
+	return workOn(a, f, depot.Options{}, keeper.ServerCatalog, keeper.LocalCatalog, fn)
 }
 
 // jobs calls fn with the jobs of the server's depot, or else of the depot.
 func (a *app) jobs(f serverFlags, fn func(keeper.Jobs) error) error {
-	return ofServer(a, f, depot.Options{}, keeper.ServerJobs, keeper.LocalJobs, fn)
+	return workOn(a, f, depot.Options{}, keeper.ServerJobs, keeper.LocalJobs, fn)
 }
 
 // emptyDepot opens an empty depot, for the time of a command, with the server as its
