@@ -74,6 +74,7 @@ type productView struct {
 	Found        string
 	Compare      bool // there are two versions at least
 	MayRead      bool
+	Publish      string // the page for publishing more files; or ""
 }
 
 type versionRow struct {
@@ -125,6 +126,9 @@ func (p *Pages) product(w *reply, r *Request, _ []string) error {
 	}
 	if err := p.productPlot(r, &v); err != nil {
 		return err
+	}
+	if _, err := publisher(p, r); err == nil && r.Principal.Write(name) {
+		v.Publish = f.Ask("publish", "p", name)
 	}
 	f.D = v
 	return p.print(w, r, http.StatusOK, "product", f)

@@ -3,7 +3,6 @@ package web
 import (
 	"archive/zip"
 	"bytes"
-	"context"
 	"io"
 	"mime/multipart"
 	"net/http"
@@ -155,7 +154,7 @@ func (s *publishing) held() (list []string) {
 // nothingWaits checks that no body and no file of a stage is left on the disk.
 func (s *publishing) nothingWaits(what string) {
 	s.t.Helper()
-	for _, dir := range []string{s.dir, filepath.Join(filepath.Dir(s.dir), "stages")} {
+	for _, dir := range []string{s.dir, filepath.Join(filepath.Dir(s.dir), "staged")} {
 		_ = filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 			if err == nil && !e.IsDir() && filepath.Base(path) != "alive" {
 				s.t.Errorf("%s: the file %s is left, want none", what, path)
@@ -192,6 +191,13 @@ func TestPublish(t *testing.T) {
 		t.Errorf("the page of the transaction does not say what was left out: %s", page)
 	}
 	s.nothingWaits("after a commit")
+
+	if _, page = s.ask(http.MethodGet, "/-/product?p=Game", "", nil); !strings.Contains(page, `href="/-/publish?p=Game"`) {
+		t.Errorf("the page of the product does not lead to the form: %s", page)
+	}
+	if _, page = s.ask(http.MethodGet, "?p=Tool", "", nil); !strings.Contains(page, `<option value="Tool" selected>`) {
+		t.Errorf("the form does not begin with the product of the address: %s", page)
+	}
 
 	kind, body = filesForm(t, []string{"product=Game", "version=2"}, "hello-x64.exe", exe)
 	first, _ := s.ask(http.MethodPost, "", kind, bytes.NewReader(body.Bytes()))
@@ -354,10 +360,8 @@ func TestPublishCut(t *testing.T) {
 			s := newPublishing(t, stage.Limits{}, writerOf("Game"))
 			kind, body := filesForm(t, []string{"product=Game"}, files...)
 			whole := body.Bytes()
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
 			r, w := io.Pipe()
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.srv.URL+"/-/publish", r)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.srv.URL+"/-/publish", r)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -373,11 +377,10 @@ func TestPublishCut(t *testing.T) {
 			if _, err := w.Write(whole[:len(whole)-1000]); err != nil {
 				t.Fatal(err)
 			}
-			cancel()
+			_ = w.CloseWithError(io.ErrClosedPipe) // the client breaks the connection
 			if err := <-answered; err == nil {
 				t.Error("the cut request was answered")
 			}
-			_ = w.Close()
 			s.srv.Close() // the handler has ended
 			if got := s.held(); len(got) != 0 {
 				t.Errorf("the depot has %q, want nothing", got)

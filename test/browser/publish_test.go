@@ -157,6 +157,11 @@ func TestPublishProgress(t *testing.T) {
 	if !eval[bool](p, `location.pathname === "/-/publish" && document.querySelector("main form input[type=file]").files.length === 1 && document.querySelectorAll("main form").length === 1`) {
 		t.Error("after a refusal the form is not as it was")
 	}
+	eval[int](p, `(() => { const d = new DataTransfer(); d.items.add(new File(["x"], "dropped.txt"));
+document.querySelector("main").dispatchEvent(new DragEvent("drop", {dataTransfer: d, bubbles: true, cancelable: true})); return 0; })()`)
+	if got := eval[string](p, `[...document.querySelector("main form input[type=file]").files].map(f => f.name).join(" ")`); got != "big.pdb dropped.txt" {
+		t.Errorf("after a drop the files %q are chosen, want big.pdb and dropped.txt", got)
+	}
 	if got := s.run("list"); got != before {
 		t.Errorf("the depot has\n%s\nwant what it had:\n%s", got, before)
 	}

@@ -94,6 +94,21 @@
 
   // Files that are dropped or chosen: the server says which parts of them it needs. Then
   // the form is sent with messages that have these parts, in place of the files.
+  // A file that misses the area would replace the page: it may be dropped anywhere.
+  const whenDropped = (form, take) => {
+    document.addEventListener("dragover", (e) => {
+      if (!e.dataTransfer.types.includes("Files")) return;
+      e.preventDefault();
+      form.classList.add("over");
+    });
+    document.addEventListener("dragleave", (e) => { if (!e.relatedTarget) form.classList.remove("over"); });
+    document.addEventListener("drop", (e) => {
+      form.classList.remove("over");
+      if (!e.dataTransfer.files.length) return;
+      e.preventDefault();
+      take(e.dataTransfer.files);
+    });
+  };
   const type = "application/x-symdepot-slices";
   const pause = (ms) => new Promise((done) => setTimeout(done, ms));
   const needed = async (file, api) => {
@@ -140,19 +155,7 @@
       button.textContent = asks;
     };
     form.addEventListener("submit", (e) => { e.preventDefault(); send(input.files); });
-    // A file that misses the area would replace the page: it may be dropped anywhere.
-    document.addEventListener("dragover", (e) => {
-      if (!e.dataTransfer.types.includes("Files")) return;
-      e.preventDefault();
-      form.classList.add("over");
-    });
-    document.addEventListener("dragleave", (e) => { if (!e.relatedTarget) form.classList.remove("over"); });
-    document.addEventListener("drop", (e) => {
-      form.classList.remove("over");
-      if (!e.dataTransfer.files.length) return;
-      e.preventDefault();
-      send(e.dataTransfer.files);
-    });
+    whenDropped(form, send);
   }
 
   // Files that are published: a bar shows how much was sent. The answer leads to the page
@@ -169,10 +172,18 @@
       wrong.replaceChildren(...nodes);
       wrong.hidden = nodes.length === 0;
     };
+    const input = form.querySelector("input[type=file]");
+    whenDropped(form, (files) => {
+      if (button.disabled) return;
+      const list = new DataTransfer();
+      for (const file of [...input.files, ...files]) list.items.add(file);
+      input.files = list.files;
+      say(input.files.length + " files are chosen");
+    });
     const size = (n) => (n / 1048576).toFixed(1) + " MiB";
     form.addEventListener("submit", (e) => {
       e.preventDefault();
-      const files = [...form.querySelector("input[type=file]").files];
+      const files = [...input.files];
       const large = files.find((f) => f.size > +form.dataset.publish);
       if (large) return end(line(large.name + " is larger than the server takes."));
       if (files.reduce((n, f) => n + f.size, 0) > +form.dataset.most) return end(line("The files together are larger than the server takes."));
