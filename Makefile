@@ -38,7 +38,7 @@ unit: ## all tests, with the real clients that are installed; fuzz targets run t
 	$(GO) test -vet=off -count=1 -parallel 4 -timeout 10m ./...
 
 browser: ## the pages in Chromium, with axe-core, if they are installed; a module of its own
-	cd test/browser && $(GO) vet . && $(GO) test -vet=off -count=1 -timeout 10m .
+	cd test/browser && $(GO) vet . && $(GO) test -vet=off -count=1 -timeout 10m -parallel 3 .
 
 screens: ## screenshots of all pages in dist/screens: light, dark, on a phone; full, empty, error
 	cd test/browser && SYMDEPOT_SCREENS=$(CURDIR)/dist/screens $(GO) test -count=1 -run '^TestScreens$$' -v .

@@ -1,61 +1,70 @@
 package browser
 
 import (
-	"encoding/json"
+	"maps"
 	"os"
-	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 )
 
-// violation is a rule of axe-core that a page breaks.
-type violation struct {
-	ID, Help string
-	Nodes    []struct {
-		HTML    string
-		Summary string `json:"failureSummary"`
+// everyPage returns all pages of a site with contents and of an empty one.
+func everyPage(t *testing.T) map[string]string {
+	t.Helper()
+	all := shown(busy(t))
+	for word, address := range shownEmpty(newSite(t, nil)) {
+		all["empty "+word] = address
+	}
+	return all
+}
+
+// TestEveryPage: no page says anything to the console, makes more than four requests, or
+// asks another server. axe-core finds no violation of WCAG A or AA, light and dark. At 400 %
+// no page scrolls sideways, and what can be pressed is large enough.
+func TestEveryPage(t *testing.T) {
+	t.Parallel()
+	needChrome(t)
+	all := everyPage(t)
+	words := slices.Sorted(maps.Keys(all))
+	for half := range 2 { // two tabs at the same time
+		t.Run([]string{"even", "odd"}[half], func(t *testing.T) {
+			t.Parallel()
+			p := newTab(t)
+			p.wide()
+			for i := half; i < len(words); i += 2 {
+				p.open(all[words[i]])
+				p.check(words[i], all[words[i]])
+			}
+		})
 	}
 }
 
-// TestAccessible: axe-core finds no violation of WCAG A or AA on any page, light and
-// dark.
-func TestAccessible(t *testing.T) {
-	needChrome(t)
-	file := filepath.Join(os.Getenv("SYMDEPOT_PEERS"), "axe.min.js")
-	axe, err := os.ReadFile(file)
-	if err != nil {
-		t.Skip("needs axe-core, which make setup puts at SYMDEPOT_PEERS/axe.min.js: ", err)
+// check checks what TestEveryPage says of the page that is open.
+func (p *tab) check(what, address string) {
+	p.t.Helper()
+	if said := p.told(); len(said) > 0 && what != "error" { // the browser itself reports a 404
+		p.t.Errorf("%s: the browser said %q, want nothing", what, said)
 	}
-	s := busy(t)
-	empty := newSite(t, nil)
-	all := shown(s)
-	for word, address := range shownEmpty(empty) {
-		all["empty "+word] = address
+	p.mu.Lock()
+	requests := slices.Clone(p.requests)
+	p.mu.Unlock()
+	requests = slices.DeleteFunc(requests, func(r string) bool { return strings.Contains(r, "/-/events") })
+	if len(requests) > 4 {
+		p.t.Errorf("%s: %d requests, want at most 4: %q", what, len(requests), requests)
 	}
-	p := newTab(t)
-	call(p, page.SetBypassCSP, page.SetBypassCSPParams{Enabled: true}) // the script of axe-core is not the page's
-	for _, scheme := range []string{"light", "dark"} {
-		call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
-		for word, address := range all {
-			p.open(address)
-			eval[int](p, string(axe)+"; 0")
-			text := value(p, chromedp.Evaluate[string](`axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then(r => JSON.stringify(r.violations))`, chromedp.EvalAwaitPromise))
-			var list []violation
-			if err := json.Unmarshal([]byte(text), &list); err != nil {
-				t.Fatalf("axe-core: %v in %.200s", err, text)
-			}
-			for _, v := range list {
-				for i, n := range v.Nodes {
-					if i < 2 {
-						t.Errorf("%s, %s: %s: %s\n\t%.300s\n\t%s", word, scheme, v.ID, v.Help, n.HTML, n.Summary)
-					}
-				}
-			}
+	host := address[:strings.Index(address[len("http://"):], "/")+len("http://")+1]
+	for _, r := range requests {
+		if !strings.HasPrefix(r, host) {
+			p.t.Errorf("%s: a request for %s, want this server only", what, r)
 		}
 	}
+	for _, scheme := range []string{"light", "dark"} {
+		p.scheme(scheme)
+		p.accessible(what + ", " + scheme)
+	}
+	p.fits(what)
 }
 
 // TestScreens keeps a screenshot of every page in the folder SYMDEPOT_SCREENS.
@@ -68,11 +77,7 @@ func TestScreens(t *testing.T) {
 		t.Fatal(err)
 	}
 	needChrome(t)
-	s, empty := busy(t), newSite(t, nil)
-	all := shown(s)
-	for word, address := range shownEmpty(empty) {
-		all["empty-"+word] = address
-	}
+	all := everyPage(t)
 	p := newTab(t)
 	for _, look := range []struct {
 		name   string
@@ -80,13 +85,10 @@ func TestScreens(t *testing.T) {
 		scheme string
 	}{{"light", 1280, "light"}, {"dark", 1280, "dark"}, {"phone", 360, "light"}} {
 		p.do(chromedp.EmulateViewport(look.width, 800))
-		call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look.scheme}}})
+		p.scheme(look.scheme)
 		for word, address := range all {
 			p.open(address)
-			b := value(p, chromedp.FullScreenshot(100))
-			if err := os.WriteFile(filepath.Join(dir, word+"-"+look.name+".png"), b, 0o666); err != nil {
-				t.Fatal(err)
-			}
+			p.screen(word + "-" + look.name)
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -36,6 +35,7 @@ func (s *site) object(query string) string {
 // TestWithoutScripts: home, search, object and download without a script. The SHA-256 of
 // the download is the one on the page.
 func TestWithoutScripts(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, full)
 	p := newTab(t, true)
 	p.open(s.url)
@@ -54,6 +54,7 @@ func TestWithoutScripts(t *testing.T) {
 
 // TestSpellings: an id in any spelling leads to the page of the one object that has it.
 func TestSpellings(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, full)
 	p := newTab(t)
 	want := s.object("hello-x64.pdb")
@@ -70,6 +71,7 @@ func TestSpellings(t *testing.T) {
 
 // TestAskedUnder: each address on the page of an object gives what the page says.
 func TestAskedUnder(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, full)
 	for _, q := range []string{"hello-x64.pdb", "hello-x64.exe", "libprog.so", "app-arm64"} {
 		page := s.object(q)
@@ -100,6 +102,7 @@ var hostileNames = []string{"..", "a/b", `"><script>alert(1)</script>`, "\u202Eg
 // TestCrawl: every link on every page answers 200, also with hostile names, and stays
 // below the own addresses.
 func TestCrawl(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, func(s *site) {
 		full(s)
 		for i, name := range hostileNames {
@@ -203,33 +206,10 @@ func shownEmpty(s *site) map[string]string {
 	}
 }
 
-// TestQuietPages: no message of the console, no request elsewhere, at most four requests.
-func TestQuietPages(t *testing.T) {
-	s := busy(t)
-	for word, address := range shown(s) {
-		p := newTab(t)
-		p.open(address)
-		if said := p.told(); len(said) > 0 && word != "error" { // the browser itself reports a 404
-			t.Errorf("%s: the browser said %q, want nothing", word, said)
-		}
-		p.mu.Lock()
-		requests := slices.Clone(p.requests)
-		p.mu.Unlock()
-		requests = slices.DeleteFunc(requests, func(r string) bool { return strings.Contains(r, "/-/events") })
-		if len(requests) > 4 {
-			t.Errorf("%s: %d requests, want at most 4: %q", word, len(requests), requests)
-		}
-		for _, r := range requests {
-			if !strings.HasPrefix(r, s.url+"/") {
-				t.Errorf("%s: a request for %s, want this server only", word, r)
-			}
-		}
-	}
-}
-
 // TestKeyboard: the first key leads to the content, the second to the search; the whole
 // page can be walked and the focus is seen.
 func TestKeyboard(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, full)
 	p := newTab(t)
 	p.open(s.url + "/-/tx/1")
@@ -268,26 +248,9 @@ func TestKeyboard(t *testing.T) {
 	p.until(`location.pathname.startsWith("/-/object/")`)
 }
 
-// TestNarrow: no page scrolls sideways at 320 pixels, and what can be pressed is large
-// enough.
-func TestNarrow(t *testing.T) {
-	s := busy(t)
-	p := newTab(t)
-	p.do(chromedp.EmulateViewport(320, 700))
-	for word, address := range shown(s) {
-		p.open(address)
-		if w := eval[int](p, `document.documentElement.scrollWidth`); w > 320 {
-			t.Errorf("%s is %d pixels wide, want 320: %s", word, w, eval[string](p, `[...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > 321 && !e.closest(".scroll, pre")).slice(0, 3).map(e => e.outerHTML.slice(0, 100)).join(" | ")`))
-		}
-		small := eval[[]string](p, `[...document.querySelectorAll("button, .button, input:not([type=hidden]), select, nav a, .pager a, summary")].filter(e => e.offsetParent && (e.offsetHeight < 24 || e.offsetWidth < 24) && !e.closest("label")).map(e => e.outerHTML.slice(0, 80))`)
-		if len(small) > 0 {
-			t.Errorf("%s: smaller than 24 pixels: %q", word, small)
-		}
-	}
-}
-
 // TestCopy: the button copies the exact id.
 func TestCopy(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, full)
 	p := newTab(t)
 	p.open(s.object("hello-x64.pdb"))
@@ -311,6 +274,7 @@ func TestCopy(t *testing.T) {
 
 // TestPreferences: the theme is kept, and the page does not flash.
 func TestPreferences(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, full)
 	p := newTab(t)
 	p.open(s.url + "/-/tx/1")

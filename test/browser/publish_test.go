@@ -3,7 +3,6 @@ package browser
 import (
 	"archive/zip"
 	"crypto/sha256"
-	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 )
 
@@ -80,6 +78,7 @@ func (p *tab) choose(files ...string) {
 // TestPublish: files and an archive that are published from the browser, with a script and
 // without one, are on the page of their transaction, and tools can download them.
 func TestPublish(t *testing.T) {
+	t.Parallel()
 	for _, noScript := range []bool{false, true} {
 		s, p, token := publishing(t, noScript)
 		if !eval[bool](p, `document.querySelector("nav [aria-current]").textContent === "Publish" && document.querySelector("main [name=product]").value === "Fresh"`) {
@@ -108,6 +107,7 @@ func TestPublish(t *testing.T) {
 
 // TestPublishDecision: a file that cannot be kept is named, and what was chosen happens.
 func TestPublishDecision(t *testing.T) {
+	t.Parallel()
 	for _, noScript := range []bool{false, true} {
 		s, p, _ := publishing(t, noScript)
 		before := s.run("list")
@@ -137,6 +137,7 @@ func TestPublishDecision(t *testing.T) {
 // TestPublishProgress: the bar moves while a slow line sends, and an upload that is stopped
 // leaves nothing. What the server refuses is said beside the form.
 func TestPublishProgress(t *testing.T) {
+	t.Parallel()
 	s, p, _ := publishing(t, false)
 	before := s.run("list")
 	slow := func(rate float64) {
@@ -175,6 +176,7 @@ document.querySelector("main").dispatchEvent(new DragEvent("drop", {dataTransfer
 // TestPublishTooLarge: a file above the limit is refused before it is sent, or while it
 // arrives without a script; the page says so.
 func TestPublishTooLarge(t *testing.T) {
+	t.Parallel()
 	big := filepath.Join(t.TempDir(), "big.pdb")
 	if err := os.WriteFile(big, make([]byte, 40<<20), 0o666); err != nil {
 		t.Fatal(err)
@@ -198,46 +200,25 @@ func TestPublishTooLarge(t *testing.T) {
 // TestPublishPages: the pages for publishing have no violation of WCAG A or AA, light and
 // dark, and do not scroll sideways at 320 pixels.
 func TestPublishPages(t *testing.T) {
+	t.Parallel()
 	_, p, _ := publishing(t, false)
-	axe, err := os.ReadFile(filepath.Join(os.Getenv("SYMDEPOT_PEERS"), "axe.min.js"))
-	if err != nil {
-		t.Skip("needs axe-core, which make setup puts at SYMDEPOT_PEERS/axe.min.js: ", err)
-	}
-	call(p, page.SetBypassCSP, page.SetBypassCSPParams{Enabled: true}) // the script of axe-core is not the page's
 	form := p.at()
 	p.choose(testdata+"/pdb/hello-x64.pdb", testdata+"/pdb/hello.c")
 	p.until(`location.search.startsWith("?stage=") && document.readyState === "complete"`)
 	stage := p.at()
 	check := func(what string) {
 		t.Helper()
-		text := value(p, chromedp.Evaluate[string](`axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then(r => JSON.stringify(r.violations))`, chromedp.EvalAwaitPromise))
-		var list []violation
-		if err := json.Unmarshal([]byte(text), &list); err != nil {
-			t.Fatalf("axe-core: %v in %.200s", err, text)
-		}
-		for _, v := range list {
-			t.Errorf("%s: %s: %s\n\t%.300s", what, v.ID, v.Help, v.Nodes[0].HTML)
-		}
-		if dir := os.Getenv("SYMDEPOT_SCREENS"); dir != "" {
-			if err := os.WriteFile(filepath.Join(dir, "publish-"+what+".png"), value(p, chromedp.FullScreenshot(100)), 0o600); err != nil {
-				t.Error(err)
-			}
-		}
-		p.do(chromedp.EmulateViewport(320, 700))
-		if w := eval[int](p, `document.documentElement.scrollWidth`); w > 320 {
-			t.Errorf("%s is %d pixels wide, want 320", what, w)
-		}
-		p.do(chromedp.EmulateViewport(1280, 900))
+		p.accessible(what)
+		p.screen("publish-" + what)
+		p.fits(what)
 	}
 	for _, scheme := range []string{"light", "dark"} {
-		call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+		p.scheme(scheme)
 		for what, at := range map[string]string{"form": form, "decision": stage} {
 			p.open(at)
-			eval[int](p, string(axe)+"; 0")
 			check(what + " " + scheme)
 		}
 		p.open(form)
-		eval[int](p, string(axe)+"; 0")
 		p.choose(testdata + "/pdb/hello.c")
 		p.until(`document.querySelector("[data-wrong]").textContent.includes("hello.c: ")`)
 		check("refusal " + scheme)

@@ -221,12 +221,25 @@ func needChrome(t *testing.T) {
 	}
 }
 
+// profiles are the first tabs of the tests, by their names. The tabs of one test have the
+// cookies and connections of one person.
+var profiles sync.Map
+
 // newTab opens a page, with scripts unless noScript is set.
 func newTab(t *testing.T, noScript ...bool) *tab {
 	t.Helper()
 	needChrome(t)
-	ctx, cancel := chromedp.NewContext(chrome)
+	from, options := chrome, []chromedp.ContextOption{chromedp.WithNewBrowserContext()}
+	first, ok := profiles.Load(t.Name())
+	if ok {
+		from, options = first.(context.Context), nil
+	}
+	ctx, cancel := chromedp.NewContext(from, options...)
 	t.Cleanup(cancel)
+	if !ok {
+		profiles.Store(t.Name(), ctx)
+		t.Cleanup(func() { profiles.Delete(t.Name()) })
+	}
 	ctx, end := context.WithTimeout(ctx, 2*time.Minute)
 	t.Cleanup(end)
 	p := &tab{t: t, ctx: ctx}

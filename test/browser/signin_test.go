@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/page"
-	"github.com/chromedp/chromedp"
 )
 
 // closed is a server that asks everybody for credentials, with an audit log and more
@@ -53,6 +52,7 @@ func (p *tab) fill(form string, fields map[string]string) {
 // TestClosedServer: a browser at a closed server sees a form and no box of the browser,
 // and gets to the page that it wanted, on this server in any case.
 func TestClosedServer(t *testing.T) {
+	t.Parallel()
 	s, admin := closed(t)
 	p := newTab(t)
 	p.open(s.url + "/-/tx/2")
@@ -91,6 +91,7 @@ func (p *tab) newForm(login, next, token string) *tab {
 // TestForeignForm: the form of a page of another site changes nothing, although the
 // browser is signed in, and our own does.
 func TestForeignForm(t *testing.T) {
+	t.Parallel()
 	s, admin := closed(t)
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -119,6 +120,7 @@ func TestForeignForm(t *testing.T) {
 // TestNewToken: a new token is shown once; to load its page again, or to go back to it,
 // does not show it.
 func TestNewToken(t *testing.T) {
+	t.Parallel()
 	s, admin := closed(t)
 	p := newTab(t)
 	p.newForm(s.url+"/-/login", "/-/tokens", admin)
@@ -157,6 +159,7 @@ func back(p *tab) int64 {
 // TestRevokedToken: a browser that signed in with a token is out within five seconds
 // of its revocation, and the token is in no page, address, log or storage.
 func TestRevokedToken(t *testing.T) {
+	t.Parallel()
 	s, admin := closed(t)
 	token := s.token("guest", "--product", "Game")
 	p := newTab(t)
@@ -204,6 +207,7 @@ func TestRevokedToken(t *testing.T) {
 // names among them, have no violation of WCAG A or AA, say nothing to the console, and
 // do not scroll sideways at 320 pixels.
 func TestAccountPages(t *testing.T) {
+	t.Parallel()
 	s, admin := closed(t)
 	s.token(`"><script>alert(1)</script>`+"x\u00e9"+strings.Repeat("long", 40), "--product", "a/b", "--expires", "1h")
 	reader := s.token("reader", "--product", "Game")
@@ -214,34 +218,12 @@ func TestAccountPages(t *testing.T) {
 	}
 	p := newTab(t)
 	p.open(s.url + "/-/login")
-	axe, err := os.ReadFile(filepath.Join(os.Getenv("SYMDEPOT_PEERS"), "axe.min.js"))
-	if err != nil {
-		t.Skip("needs axe-core, which make setup puts at SYMDEPOT_PEERS/axe.min.js: ", err)
-	}
-	call(p, page.SetBypassCSP, page.SetBypassCSPParams{Enabled: true}) // the script of axe-core is not the page's
 	fits := func(word string) {
 		t.Helper()
-		if said := p.told(); len(said) > 0 {
-			t.Errorf("%s: the browser said %q, want nothing", word, said)
-		}
-		if dir := os.Getenv("SYMDEPOT_SCREENS"); dir != "" {
-			if err := os.WriteFile(filepath.Join(dir, "account-"+word+".png"), value(p, chromedp.FullScreenshot(100)), 0o600); err != nil {
-				t.Error(err)
-			}
-		}
-		eval[int](p, string(axe)+"; 0")
-		text := value(p, chromedp.Evaluate[string](`axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then(r => JSON.stringify(r.violations.map(v => v.id + ": " + v.nodes[0].html + " " + v.nodes[0].failureSummary)))`, chromedp.EvalAwaitPromise))
-		if text != "[]" {
-			t.Errorf("%s: axe-core finds %s", word, text)
-		}
-		p.do(chromedp.EmulateViewport(320, 700))
-		if w := eval[int](p, `document.documentElement.scrollWidth`); w > 320 {
-			t.Errorf("%s is %d pixels wide, want 320: %s", word, w, eval[string](p, `[...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > 321 && !e.closest(".scroll, pre")).slice(0, 3).map(e => e.outerHTML.slice(0, 100)).join(" | ")`))
-		}
-		if small := eval[[]string](p, `[...document.querySelectorAll("button, .button, input:not([type=hidden]), select, nav a, .pager a, summary")].filter(e => e.offsetParent && (e.offsetHeight < 24 || e.offsetWidth < 24) && !e.closest("label")).map(e => e.outerHTML.slice(0, 80))`); len(small) > 0 {
-			t.Errorf("%s: smaller than 24 pixels: %q", word, small)
-		}
-		p.do(chromedp.EmulateViewport(1280, 900))
+		p.quiet(word)
+		p.screen("account-" + word)
+		p.accessible(word)
+		p.fits(word)
 	}
 	fits("login")
 	p.newForm(s.url+"/-/login", "/-/tokens", admin)

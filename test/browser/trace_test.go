@@ -12,6 +12,7 @@ import (
 // TestTrace: "why not?" without a script, of a hit, a wrong age, a file that is made,
 // an unknown one, another build and a bad path: the status is that of the real request.
 func TestTrace(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, full)
 	p := newTab(t, true)
 	for _, c := range []struct{ path, says string }{
