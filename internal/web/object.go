@@ -86,6 +86,9 @@ func (p *Pages) showObject(w *reply, r *Request, args []string) error {
 	}
 	f := p.frame(r, "", nil)
 	v := objectView{SHA256: ref.String(), Size: e.Size, Forms: e.Forms, Now: p.api.cfg.Now()}
+	for i := range v.Forms { // what follows names the other files that it was made of
+		v.Forms[i].Tool, _, _ = strings.Cut(v.Forms[i].Tool, "+")
+	}
 	for i := range e.Objects {
 		section, err := p.objectSection(f, r, &e.Objects[i])
 		if err != nil {
@@ -165,9 +168,12 @@ func spellings(o symfile.Object) []named {
 		switch o.Kind {
 		case symfile.PDB, symfile.PortablePDB, symfile.PE, symfile.DBG:
 			add("symsrv and Breakpad: GUID and age", b)
-			add("GUID", o.DebugID.String())
+			if !o.DebugID.PDB20 {
+				add("GUID, without the age", "{"+strings.ToUpper(o.DebugID.GUID.String())+"}")
+			}
+			add("Sentry debug id", strings.ToLower(o.DebugID.String()))
 		case symfile.MachO:
-			add("UUID", o.DebugID.String())
+			add("UUID", strings.ToUpper(o.DebugID.GUID.String()))
 			add("Breakpad", b)
 		default:
 			add("Breakpad", b)
