@@ -99,12 +99,12 @@ func TestRetention(t *testing.T) {
 	stale, _ := preview()
 	nightly(s, 3)
 	apply(stale)
-	if text := p.main(); !strings.Contains(text, "the plan has changed") || !strings.Contains(text, "409") {
+	if text := p.main(); !strings.Contains(text, "he plan has changed") || !strings.Contains(text, "409") {
 		t.Errorf("a stale plan: the page says %q, want that the plan has changed", text)
 	}
 	plan, frees := preview()
 	apply("no number")
-	if text := p.main(); !strings.Contains(text, "type the number of the plan") {
+	if text := p.main(); !strings.Contains(text, "ype the number of the plan") {
 		t.Errorf("a wrong number: the page says %q, want that the number is wrong", text)
 	}
 	if n := count(); n != 4 {
@@ -191,7 +191,7 @@ func TestPaging(t *testing.T) {
 	cursor := u.Query().Get("cursor")
 	for _, bent := range []string{"/-/tx?limit=5&product=Game&cursor=" + cursor, "/-/tx?limit=5&cursor=x" + cursor[1:], "/-/tx?limit=5&cursor=%00", "/-/search?q=game*&cursor=" + cursor, "/-/queue?cursor=" + cursor} {
 		p.open(s.url + bent)
-		if status, _, _ := s.get(bent, "Accept", "text/html"); status != 400 || !strings.Contains(p.main(), "the cursor does not belong to these filters") {
+		if status, _, _ := s.get(bent, "Accept", "text/html"); status != 400 || !strings.Contains(p.main(), "he cursor does not belong to these filters") {
 			t.Errorf("%s: status %d, the page says %q; want 400 and that the cursor does not fit", bent, status, p.main())
 		}
 	}

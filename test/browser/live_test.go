@@ -109,7 +109,7 @@ func TestStreamsOfOne(t *testing.T) {
 	}
 	p := newTab(t)
 	p.open(s.url + "/-/events?topics=queue")
-	if text := eval[string](p, `document.querySelector("main").innerText`); !strings.Contains(text, "too many pages are kept current") || !strings.Contains(text, "503") {
+	if text := eval[string](p, `document.querySelector("main").innerText`); !strings.Contains(text, "oo many pages are kept current") || !strings.Contains(text, "503") {
 		t.Errorf("the fifth stream: the page says %q, want that too many pages are kept current, with the status 503", text)
 	}
 	for _, p := range all {

@@ -76,7 +76,7 @@ func (p *tab) fits(what string) {
 	p.t.Helper()
 	p.narrow()
 	if w := eval[int](p, `document.documentElement.scrollWidth`); w > 320 {
-		p.t.Errorf("%s is %d pixels wide, want 320: %s", what, w, eval[string](p, `[...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > 321 && !e.closest(".scroll, pre")).slice(0, 3).map(e => e.outerHTML.slice(0, 100)).join(" | ")`))
+		p.t.Errorf("%s is %d pixels wide, want 320: %s", what, w, eval[string](p, `[...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > 321 && !e.parentElement.closest(".scroll, pre")).slice(0, 3).map(e => e.outerHTML.slice(0, 100)).join(" | ")`))
 	}
 	if small := eval[[]string](p, `[...document.querySelectorAll("button, .button, input:not([type=hidden]), select, textarea, nav a, .me a, .brand, .pager a, summary, a.skip:focus")].filter(e => e.offsetParent && (e.offsetHeight < 24 || e.offsetWidth < 24) && !e.closest("label")).map(e => e.outerHTML.slice(0, 80))`); len(small) > 0 {
 		p.t.Errorf("%s: smaller than 24 pixels: %q", what, small)
