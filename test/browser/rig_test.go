@@ -82,6 +82,8 @@ type site struct {
 	at   string // the address to listen on; after the first start, that of the first
 	log  *lines
 	args []string
+	verb string // the command; "" is serve
+	said *lines // what the server printed
 	stop func()
 }
 
@@ -120,13 +122,13 @@ var address = regexp.MustCompile(`symdepot serves symbols at (\S+)`)
 // serve starts the server and waits for its address.
 func (s *site) serve() {
 	s.t.Helper()
-	cmd := exec.Command(program, append([]string{"serve", "--depot", filepath.Join(s.dir, "depot"), "--listen", cmp.Or(s.at, "127.0.0.1:0")}, s.args...)...)
+	cmd := exec.Command(program, append([]string{cmp.Or(s.verb, "serve"), "--depot", filepath.Join(s.dir, "depot"), "--listen", cmp.Or(s.at, "127.0.0.1:0")}, s.args...)...)
 	cmd.Dir = s.dir
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.log = new(lines)
+	s.log, s.said = new(lines), new(lines)
 	cmd.Stderr = s.log
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -140,6 +142,7 @@ func (s *site) serve() {
 		for {
 			n, err := out.Read(buf)
 			text.Write(buf[:n])
+			_, _ = s.said.Write(buf[:n])
 			if m := address.FindSubmatch(text.Bytes()); m != nil && bytes.HasSuffix(text.Bytes(), []byte("\n")) {
 				select {
 				case found <- string(m[1]):
