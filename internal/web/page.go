@@ -296,7 +296,9 @@ func (p *Pages) print(w *reply, r *Request, status int, name string, f *frame) e
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", pagePolicy)
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	if r.Transport != Insecure { // browsers complain of it over plain HTTP
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	}
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Robots-Tag", "noindex")
