@@ -37,6 +37,10 @@ var browsers = []string{"chromium", "chromium-browser", "google-chrome", "chrome
 
 const testdata = "../../testdata"
 
+// plainHost is a name of this machine that browsers do not take for a secure one, over
+// plain HTTP.
+const plainHost = "symbols.test"
+
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
@@ -59,7 +63,8 @@ func run(m *testing.M) int {
 		if err != nil {
 			continue
 		}
-		opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 900))
+		opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 900),
+			chromedp.Flag("host-resolver-rules", "MAP "+plainHost+" 127.0.0.1"))
 		alloc, cancel := chromedp.NewExecAllocator(context.Background(), opts...)
 		defer cancel()
 		ctx, stop := chromedp.NewContext(alloc)
