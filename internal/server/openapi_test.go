@@ -174,6 +174,7 @@ func (w *apiWorld) apiReads(t *testing.T, plan string) map[string][]apiRead {
 		"/stats":                       {{"", 200, 403}},
 		"/workers":                     {{"", 200, 403}},
 		"/jobs":                        {{"", 200, 403}, {"?state=queued&kind=shout", 200, 403}, {"?state=x", 400, 403}},
+		"/jobs/stats":                  {{"", 200, 403}},
 		"/jobs/{job}":                  {{fmt.Sprint(w.job), 200, 403}, {"99", 404, 403}, {"x", 404, 403}},
 		"/upstreams":                   {{"", 200, 403}},
 		"/objects":                     {{"", 200, 200}, {"?q=hello*&kind=pdb&sort=size", 200, 200}, {"?q=" + w.sha, 200, 200}, {"?kind=x", 400, 400}, {"?since=x", 400, 400}},
