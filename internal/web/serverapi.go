@@ -291,9 +291,12 @@ func (a *API) upstreamAct(r *Request, name, act string) error {
 		return missing
 	}
 	var err error
-	if act == "reset" {
+	switch act {
+	case "reset":
 		err = a.cfg.Upstreams.ResetUpstream(name)
-	} else {
+	case "forget":
+		_, err = a.cfg.Upstreams.FlushMisses(r.Context(), depot.MissFilter{Source: name})
+	default:
 		r.Allow(commitTime)
 		err = a.cfg.Upstreams.ProbeUpstream(r.Context(), name)
 	}

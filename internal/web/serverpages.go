@@ -63,7 +63,8 @@ type missesView struct {
 	Hidden             int
 	Periods            filter
 	CSV                string
-	Limited            bool
+	Head               []column
+	Pages              pages
 }
 
 // missPeriods are the choices of the time of the last request, in days.
@@ -77,7 +78,16 @@ func (p *Pages) misses(w *reply, r *Request, _ []string) error {
 	q := r.URL.Query()
 	v := missesView{Name: q.Get("name"), Client: q.Get("client"), Days: q.Get("days"), Others: q.Get("others") == "hide"}
 	v.Periods = filter{"Last asked", "days", v.Days, missPeriods}
-	f := depot.WantedFilter{Client: v.Client, Name: symfile.Fold(v.Name), Limit: listRows + 1}
+	f := depot.WantedFilter{Client: v.Client, Name: symfile.Fold(v.Name)}
+	sort, err := sorted(r, "count", "last")
+	if err != nil {
+		return err
+	}
+	f.Latest = sort == "last"
+	var after string
+	if f.Limit, after, err = readPage(q, "misses"); err != nil {
+		return err
+	}
 	csv := values("name", v.Name, "client", v.Client, "format", formCSV)
 	if v.Days != "" {
 		n, err := strconv.Atoi(v.Days)
@@ -88,18 +98,13 @@ func (p *Pages) misses(w *reply, r *Request, _ []string) error {
 		csv.Set("since", f.Since.UTC().Format(time.RFC3339))
 	}
 	v.CSV = link(r.Base, "api", []string{"v1", "misses"}, csv)
-	var list []depot.Wanted
-	err := p.api.cfg.Missing.List(r.Context(), f, func(m depot.Wanted) error {
-		list = append(list, m)
-		return nil
-	})
+	list, next, err := p.api.cfg.Missing.Page(r.Context(), f, after)
 	if err != nil {
-		return err
-	}
-	if v.Limited = len(list) > listRows; v.Limited {
-		list = list[:listRows]
+		return badQuery(err)
 	}
 	fr := p.frame(r, "Missing files", nil)
+	v.Pages = fr.pager("misses", next)
+	v.Head = fr.columns(sort, "count last", "Asked|count|num", "Name", "Id", "By", "Last|last", "First", "Verdict", "Trace")
 	for _, m := range list {
 		row, others, err := p.missRow(r, fr, m)
 		if err != nil {
@@ -307,8 +312,8 @@ func (p *Pages) actUpstream(w *reply, r *Request, _ []string) error {
 		return err
 	}
 	act := form.Get("act")
-	if act != "reset" && act != "probe" {
-		return &Problem{Word: "query", Detail: "the act is not valid", Fields: map[string]string{"act": "reset or probe is expected"}}
+	if act != "reset" && act != "probe" && act != "forget" {
+		return &Problem{Word: "query", Detail: "the act is not valid", Fields: map[string]string{"act": "reset, probe or forget is expected"}}
 	}
 	if err := p.api.upstreamAct(r, form.Get("name"), act); err != nil {
 		if asProblem(err) != nil {

@@ -27,10 +27,10 @@ func (f *frame) txRow(t depot.Transaction) txRow {
 
 // txsView is what the list of transactions shows.
 type txsView struct {
-	Rows                  []txRow
-	Product, Version, Who string
-	Removed               bool
-	Pages                 pages
+	Rows                         []txRow
+	Product, Version, Who, Since string
+	Removed                      bool
+	Pages                        pages
 }
 
 // listTx answers GET tx.
@@ -40,7 +40,12 @@ func (p *Pages) listTx(w *reply, r *Request, _ []string) error {
 	if err != nil {
 		return err
 	}
-	lf := depot.ListFilter{Version: q.Get("version"), Limit: limit + 1, Removed: q.Get("removed") != ""}
+	lf := depot.ListFilter{Version: q.Get("version"), Who: q.Get("who"), Limit: limit + 1, Removed: q.Get("removed") != ""}
+	if text := q.Get("since"); text != "" {
+		if lf.Since, err = time.Parse(time.DateOnly, text); err != nil {
+			return &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"since": "a day is expected, such as 2026-11-23"}}
+		}
+	}
 	if product := q.Get("product"); product != "" {
 		lf.Product = &product
 	}
@@ -54,7 +59,7 @@ func (p *Pages) listTx(w *reply, r *Request, _ []string) error {
 		return err
 	}
 	f := p.frame(r, "Transactions", nil)
-	v := txsView{Product: q.Get("product"), Version: lf.Version, Removed: lf.Removed}
+	v := txsView{Product: q.Get("product"), Version: lf.Version, Who: lf.Who, Since: q.Get("since"), Removed: lf.Removed}
 	next := ""
 	if len(list) > limit {
 		list = list[:limit]
@@ -204,7 +209,7 @@ var notices = map[string]string{
 	"published": "The files were published.", "abandoned": "Nothing was published: the files were dropped.", "again": "This transaction has the same labels and files already: nothing was added.",
 	"promoted": "The transaction was promoted.", "held": "The transaction is held.", "released": "The hold was released.", "restored": "The transaction was restored.",
 	"removed": "The transaction was removed.", "purged": "The transaction was purged.", "commented": "The comment was changed.", "revoked": "It was revoked.",
-	"applied": "The plan was applied.", "cancelled": "The job was cancelled.", "retried": "The job is tried again.", "forgotten": "The remembered misses were forgotten.", "ended": "The sign-in was ended.", "probe": "The upstream was asked, and answered.", "failed": "The upstream was asked, and did not answer: see its last error.", "reset": "The circuit breaker was closed.",
+	"applied": "The plan was applied.", "cancelled": "The job was cancelled.", "retried": "The job is tried again.", "forget": "The misses of the upstream were forgotten.", "ended": "The sign-in was ended.", "probe": "The upstream was asked, and answered.", "failed": "The upstream was asked, and did not answer: see its last error.", "reset": "The circuit breaker was closed.",
 }
 
 // classes lists the classes of the retention policy.
