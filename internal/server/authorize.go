@@ -140,7 +140,7 @@ func (s *access) challenge(x *exchange, c *auth.Challenge) {
 	h["Cache-Control"] = noStore
 	text := c.Text + "\n"
 	if c.Status == http.StatusUnauthorized {
-		text += web.AccessText(baseURL(x.r)) + "\n"
+		text += web.TokenText(baseURL(x.r)) + "\n"
 	}
 	s.text(x, c.Status, text)
 }

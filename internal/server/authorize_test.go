@@ -265,7 +265,7 @@ func TestOwnPagesGuarded(t *testing.T) {
 			t.Errorf("the search shows the wrong things: %d\n%s", r.status, r.body)
 		}
 		r = ask(g.s, "GET", "/", bearer(c.token), browser)
-		if strings.Contains(r.body, "/metrics") != c.seesStats || strings.Contains(r.body, " objects ") != c.seesStats {
+		if strings.Contains(r.body, "/metrics") != c.seesStats || strings.Contains(r.body, " files · ") != c.seesStats {
 			t.Errorf("what belongs to no product: shown %v, want %v", !c.seesStats, c.seesStats)
 		}
 	}

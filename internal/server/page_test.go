@@ -27,7 +27,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("the page does not say %q", c.Text)
 		}
 	}
-	for _, want := range []string{`<html lang="en">`, `<label class="away" for="q">`, "app &lt;1&gt;", "8 objects", "v1.2.3", `name="viewport"`} {
+	for _, want := range []string{`<html lang="en">`, `<label class="away" for="q">`, "app &lt;1&gt;", "8 files", "v1.2.3", `name="viewport"`} {
 		if !strings.Contains(r.body, want) {
 			t.Errorf("the page lacks %q", want)
 		}

@@ -58,8 +58,12 @@ func StartText(url string, restricted bool) string {
 }
 
 // AccessText describes how tools send credentials to a server that asks for
-// them.
+// them. It follows settings that have a place for a token.
 func AccessText(url string) string {
-	return "Put a token in place of TOKEN; make one: symdepot token new --name NAME. A token is also the password of any user name, " +
-		"or a bearer token; tools that know only addresses take it as a part of the address: " + withToken(url)
+	return "Put a token in place of TOKEN; make one with: symdepot token new --name NAME\n" + TokenText(url)
+}
+
+// TokenText describes how tools send a token.
+func TokenText(url string) string {
+	return "A token is also the password of any user name, or a bearer token. Tools that know only addresses take it as a part of the address: " + withToken(url)
 }

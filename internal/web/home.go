@@ -133,21 +133,29 @@ func (p *Pages) health(r *Request) (text string, bad bool) {
 	if p.api.cfg.Upstreams != nil {
 		all, up := p.api.cfg.Upstreams.Upstreams(), 0
 		for _, u := range all {
-			if !u.Open {
+			if !u.Open && u.Failures == 0 {
 				up++
 			}
 		}
 		switch bad = up < len(all); {
 		case bad:
-			list = append(list, fmt.Sprintf("%d of %s answer", up, term.Count(int64(len(all)), "source")))
+			list = append(list, fmt.Sprintf("%d of %s answer", up, term.Count(int64(len(all)), "upstream")))
 		case len(all) > 0:
-			list = append(list, term.Count(int64(up), "source")+" in order")
+			list = append(list, term.Count(int64(up), "upstream")+" in order")
 		}
 	}
 	if st, ok := r.holdings(); ok && r.Rights.All {
-		list = append(list, number(st.Objects)+" objects", term.Size(st.Bytes))
+		list = append(list, fileCount(st.Objects), term.Size(st.Bytes))
 	}
 	return strings.Join(list, " · "), bad
+}
+
+// fileCount prints a number of files with a comma between its thousands.
+func fileCount(n int64) string {
+	if n == 1 {
+		return "1 file"
+	}
+	return number(n) + " files"
 }
 
 func (r *Request) holdings() (depot.Stats, bool) {

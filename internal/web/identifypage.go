@@ -19,7 +19,7 @@ import (
 
 // identifyPages are the pages about files that people have.
 var identifyPages = []pageRoute{
-	page(http.MethodGet, "identify", anyone, "", (*Pages).askForFiles),
+	page(http.MethodGet, "identify", anyone, "What is this?", (*Pages).askForFiles),
 	longPage(http.MethodPost, "identify", anyone, (*Pages).identifyFiles),
 	longPage(http.MethodPost, "identify/missing", anyone, (*Pages).listMissing),
 }

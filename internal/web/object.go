@@ -244,7 +244,7 @@ func (p *Pages) answerTo(f *frame, r *Request, path string, ref blob.Ref, a *ask
 			}
 		}
 	case depot.VerdictMakes:
-		a.What = "made on request"
+		a.What = "Breakpad symbols, made on request"
 	case depot.VerdictRedirect:
 		a.What = "redirected"
 	case depot.VerdictSources:

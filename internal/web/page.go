@@ -195,7 +195,7 @@ func (r *Request) mayOpen(n need) error {
 	ok, text := true, ""
 	switch n {
 	case seesAll:
-		ok, text = r.Rights.All, "this page shows all products; your rights do not"
+		ok, text = r.Rights.All, "this needs the right to read all products"
 	case mayChange:
 		ok, text = r.Rights.Write && !r.Identity.Exchanged, "this page is for those who may change a product"
 	case mayPush:

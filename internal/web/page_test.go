@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -71,6 +72,11 @@ func TestPageNames(t *testing.T) {
 	if got := string(idHTML(id)); html.UnescapeString(tags.ReplaceAllString(got, "")) != id || strings.Count(got, "<wbr>") != 4 {
 		t.Errorf("the id is %q, want all of %s with four places to wrap", got, id)
 	}
+	for _, id := range []string{"{F9EFE0B6-AE75-0039-4C4C-44205044422E}", "66a2935d4d44e9456f509ace413c6f83"} {
+		if got := string(idHTML(id)); !strings.HasPrefix(got, `<span class="id">`) || tags.ReplaceAllString(got, "") != id {
+			t.Errorf("the id is %q, want all of %s in the type of ids", got, id)
+		}
+	}
 	if got := whenHTML(time.Time{}); got != "–" {
 		t.Errorf("no time is %q, want –", got)
 	}
@@ -109,4 +115,54 @@ func FuzzLocal(f *testing.F) {
 			t.Errorf("local(%q) leads to %s, want %s", next, got, base.Host)
 		}
 	})
+}
+
+// TestUpstreamStates: the page of upstreams says that one answers only if it did.
+func TestUpstreamStates(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		u           depot.UpstreamStatus
+		state, mark string
+	}{
+		{depot.UpstreamStatus{}, "not asked yet", "dim"},
+		{depot.UpstreamStatus{Requests: 1}, "no answer yet", "dim"}, // it cannot have the file, so nothing was sent
+		{depot.UpstreamStatus{Requests: 1, Misses: 1}, "answers", "ok"},
+		{depot.UpstreamStatus{Requests: 2, Hits: 2}, "answers", "ok"},
+		{depot.UpstreamStatus{Requests: 2, Hits: 1, Errors: 1, Failures: 1}, "1 failure in a row", "warn"},
+		{depot.UpstreamStatus{Requests: 9, Errors: 9, Failures: 9, Open: true}, "not asked: circuit breaker is open", "bad"},
+	} {
+		if got := newUpstreamRow(c.u); got.State != c.state || got.Mark != c.mark {
+			t.Errorf("%+v: %q with the mark %q, want %q with %q", c.u, got.State, got.Mark, c.state, c.mark)
+		}
+	}
+}
+
+// upstreamList is a list of upstreams for the line of the home page.
+type upstreamList struct {
+	upstreamActs
+	list []depot.UpstreamStatus
+}
+
+type upstreamActs interface{ Upstreams }
+
+func (l upstreamList) Upstreams() []depot.UpstreamStatus { return l.list }
+
+// TestHealth: an upstream that fails is not in order, also before its breaker opens.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		list []depot.UpstreamStatus
+		want string
+		bad  bool
+	}{
+		{nil, "", false},
+		{[]depot.UpstreamStatus{{}}, "1 upstream in order", false},
+		{[]depot.UpstreamStatus{{Hits: 1}, {Failures: 1}}, "1 of 2 upstreams answer", true},
+		{[]depot.UpstreamStatus{{Hits: 1}, {Open: true}}, "1 of 2 upstreams answer", true},
+	} {
+		p := &Pages{api: &API{cfg: Config{Upstreams: upstreamList{list: c.list}}}}
+		if text, bad := p.health(&Request{}); text != c.want || bad != c.bad {
+			t.Errorf("%+v: %q, bad %v; want %q, %v", c.list, text, bad, c.want, c.bad)
+		}
+	}
 }

@@ -48,7 +48,7 @@ const wrapEvery = 8
 // idHTML prints an id whole. It can be wrapped after every eighth digit; what is
 // copied has no spaces.
 func idHTML(id string) template.HTML {
-	if !debugid.IsHex(strings.ReplaceAll(id, "-", "")) {
+	if !debugid.IsHex(strings.Trim(strings.ReplaceAll(id, "-", ""), "{}")) {
 		return nameHTML(id)
 	}
 	var b strings.Builder
@@ -57,10 +57,10 @@ func idHTML(id string) template.HTML {
 		if i > 0 {
 			b.WriteString("<wbr>")
 		}
-		b.WriteString(id[i:min(i+wrapEvery, len(id))]) // hex digits and dashes only
+		b.WriteString(id[i:min(i+wrapEvery, len(id))]) // hex digits, dashes and braces only
 	}
 	b.WriteString("</span>")
-	return template.HTML(b.String()) //nolint:gosec // hex digits and our own elements
+	return template.HTML(b.String()) //nolint:gosec // hex digits, dashes, braces and our own elements
 }
 
 // nameHTML prints a name that somebody gave: its direction does not spread, and

@@ -286,6 +286,8 @@ func newUpstreamRow(u depot.UpstreamStatus) upstreamRow {
 		row.State, row.Mark = term.Count(int64(u.Failures), "failure")+" in a row", "warn"
 	case u.Requests == 0:
 		row.State, row.Mark = "not asked yet", "dim"
+	case u.Hits+u.Misses+u.Wrong == 0:
+		row.State, row.Mark = "no answer yet", "dim"
 	}
 	if n := u.Hits + u.Misses; n > 0 {
 		row.Share = int(u.Hits * 100 / n)

@@ -123,7 +123,7 @@ func TestStreamsOfOne(t *testing.T) {
 
 // TestUpstreamDown: the page of upstreams shows since when an upstream fails, until when
 // it is not asked, and its last error, without being loaded again; home says that one of
-// two sources answers; held files are served; and an administrator probes it and closes
+// two upstreams answers; held files are served; and an administrator probes it and closes
 // the breaker.
 func TestUpstreamDown(t *testing.T) {
 	t.Parallel()
@@ -132,8 +132,8 @@ func TestUpstreamDown(t *testing.T) {
 	s.get("/vendor.pdb/11112222333344445555666677778888A/vendor.pdb")
 	p := newTab(t)
 	p.newForm(s.url+"/-/login", "/", s.token("admin", "--scope", "admin"))
-	if text := eval[string](p, `document.querySelector(".lead").innerText`); !strings.Contains(text, "2 sources in order") {
-		t.Errorf("before: home says %q, want 2 sources in order", text)
+	if text := eval[string](p, `document.querySelector(".lead").innerText`); !strings.Contains(text, "2 upstreams in order") {
+		t.Errorf("before: home says %q, want 2 upstreams in order", text)
 	}
 	p.open(s.url + "/-/upstreams")
 	eval[bool](p, `window.stays = true`)
@@ -158,8 +158,8 @@ func TestUpstreamDown(t *testing.T) {
 		t.Errorf("a held file meanwhile: status %d after %v, want 200 at once", status, time.Since(begun))
 	}
 	p.open(s.url + "/")
-	if text := eval[string](p, `document.querySelector(".lead").innerText`); !strings.Contains(text, "1 of 2 sources answer") {
-		t.Errorf("meanwhile: home says %q, want 1 of 2 sources", text)
+	if text := eval[string](p, `document.querySelector(".lead").innerText`); !strings.Contains(text, "1 of 2 upstreams answer") {
+		t.Errorf("meanwhile: home says %q, want 1 of 2 upstreams", text)
 	}
 	press := func(act, notice string) {
 		t.Helper()
@@ -178,7 +178,7 @@ func TestUpstreamDown(t *testing.T) {
 		t.Errorf("after the upstream is back: the row says %q, want that it answers", text)
 	}
 	p.open(s.url + "/")
-	if text := eval[string](p, `document.querySelector(".lead").innerText`); !strings.Contains(text, "2 sources in order") {
-		t.Errorf("after: home says %q, want 2 sources in order", text)
+	if text := eval[string](p, `document.querySelector(".lead").innerText`); !strings.Contains(text, "2 upstreams in order") {
+		t.Errorf("after: home says %q, want 2 upstreams in order", text)
 	}
 }

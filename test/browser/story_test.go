@@ -92,7 +92,7 @@ func TestProxyStory(t *testing.T) {
 		t.Errorf("a session after a restart gets %d bytes with %d requests to the upstream, want all %d with none", len(got), asked.Load()-first, len(pdb))
 	}
 	p.open(s.url)
-	if text := p.main(); !strings.Contains(text, "1 source in order") || !strings.Contains(text, "1 objects") {
+	if text := p.main(); !strings.Contains(text, "1 upstream in order") || !strings.Contains(text, "1 file") {
 		t.Errorf("home says %q, want one source and one object", text)
 	}
 	p.open(s.url + "/-/search?q=hello-x64.pdb")
