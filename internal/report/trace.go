@@ -306,7 +306,7 @@ func causeText(t *depot.Trace, cause string) string {
 	case causeKnown:
 		return "the depot lacks the file, and remembers that the upstreams lack it too"
 	case causeExcluded:
-		return "the depot lacks the file, and the configuration keeps the upstreams from being asked"
+		return "the depot lacks the file, and no upstream is asked for it"
 	case causePaused:
 		return "the depot lacks the file, and upstreams that may have it are not asked now, because they failed"
 	}
@@ -423,7 +423,7 @@ func remedy(q Traced, t *depot.Trace, cause string) (text, command string) {
 	case causeKnown:
 		return "If an upstream has got the file since, forget what is remembered.", "symdepot cache forget"
 	case causeExcluded:
-		return "If the file is not private, change the patterns of the upstream in the configuration.", "symdepot config check"
+		return "The step sources says why: an upstream cannot have this kind of file, or its patterns in the configuration exclude the name.", "symdepot config check"
 	case causePaused:
 		return "Ask again when the pause has ended; the server's log says why the upstream failed.", ""
 	}
