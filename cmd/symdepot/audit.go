@@ -45,7 +45,7 @@ func (auditCmd) Help() string {
   symdepot audit --server https://symbols.example.com --since 7d --who 'alice@*'
   symdepot --depot postgres://symdepot@db/symdepot --blobs s3://symbols/prod audit --stored --since 30d
 
-Exit codes: 0 listed, 1 there is none, 2 wrong command line, 3 failed; damaged records are reported and omitted.`
+Exit codes: 0 listed, 1 there is none, 2 wrong command line, 3 failed, 5 credentials refused, 7 server not reachable; damaged records are reported and omitted.`
 }
 
 // Run lists records.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/want"
@@ -40,7 +41,7 @@ Examples:
   symdepot get buildid/16e7b8e1/debuginfo
   symdepot get --server https://symbols.example.com crash.dmp -o symbols/    from that server only; nothing is kept in a depot
 
-Exit codes: 0 wrote everything, 1 a file was not found, 2 wrong command line, 3 failed, 4 depot damaged, 130 interrupted.`
+Exit codes: 0 wrote everything, 1 a file was not found, 2 wrong command line, 3 failed, 4 depot damaged, 5 credentials refused, 7 server not reachable, 130 interrupted.`
 }
 
 // Run gets the files.
@@ -90,6 +91,9 @@ func (c getCmd) Run(a *app) error {
 				wrote, program[o.Path] = append(wrote, o.Want), path
 			}
 		}
+		if c.Server != "" {
+			o.Until = time.Time{} // the depot that remembers it goes with the command
+		}
 		report.Add(o)
 		switch {
 		case c.JSON:
@@ -112,6 +116,10 @@ func (c getCmd) Run(a *app) error {
 		}
 	}
 	switch {
+	case c.Server != "" && report.Denied:
+		return client.ErrCredentials
+	case c.Server != "" && report.Unanswered:
+		return client.ErrUnreachable
 	case report.Counts[want.Failed] > 0:
 		return fmt.Errorf("%s failed", term.Count(report.Counts[want.Failed], "file"))
 	case report.Counts[want.Missing] > 0:

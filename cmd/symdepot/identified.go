@@ -75,7 +75,7 @@ func (c identifyCmd) remote(a *app, p *identified) (func(context.Context, *scan.
 	if err != nil {
 		return nil, err
 	}
-	server.RetryFor = time.Minute
+	server.RetryAndTell(time.Minute, a.stderr)
 	return func(ctx context.Context, f *scan.File) error {
 		content, err := f.Open(ctx)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/symdepot/symdepot/internal/exchange"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/want"
 	"github.com/symdepot/symdepot/objfile"
 )
 
@@ -44,8 +45,8 @@ are needed. A minidump or core file lists what the depot has of each module.
 In JSON, "answers" and "needs" say the same; "paths" lists for each layout the paths under which clients request the object, the canonical one first. A file
 that is not a symbol file gives {"path":…,"error":…}.
 
-Exit codes: 0 at least one symbol file, 1 none, 2 wrong command line, 3 a path could not be read (the
-others were).`
+Exit codes: 0 at least one symbol file or, with --server, one dump, 1 none, 2 wrong command line, 3 a path could not be read (the
+others were), 5 credentials refused, 7 server not reachable.`
 }
 
 // Run identifies every file below the paths.
@@ -124,6 +125,9 @@ func (c identifyCmd) Run(a *app) error {
 	if found == 0 && unreadable == nil {
 		if !c.JSON {
 			fmt.Fprintln(a.stderr, "symdepot: there is no symbol file")
+			for _, path := range want.Dumps(c.Paths) {
+				fmt.Fprintf(a.stderr, "symdepot: %s is a dump; symdepot why %[1]s says which files of its modules are here\n", term.Printable(path))
+			}
 		}
 		return term.ErrNegative
 	}

@@ -31,7 +31,7 @@ that were added or downloaded since then are omitted. A server stores its counts
   symdepot missing --client symsrv 'game*.pdb'
   symdepot missing --server https://symbols.example.com
 
-Exit codes: 0 listed, 1 nothing is missing, 2 wrong command line, 3 failed, 4 no depot.`
+Exit codes: 0 listed, 1 nothing is missing, 2 wrong command line, 3 failed, 4 no depot, 5 credentials refused, 7 server not reachable.`
 }
 
 // Run lists what is missing.
@@ -79,7 +79,7 @@ func (c missingCmd) Run(a *app) error {
 		}
 	}
 	if n == 0 {
-		return a.nothing("no request went unanswered")
+		return a.nothing("no request went unanswered; a server stores its counts every 20 seconds")
 	}
 	return nil
 }

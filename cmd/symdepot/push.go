@@ -93,10 +93,8 @@ func (c pushCmd) push(a *app, ci client.CI) (r client.PushResult, err error) {
 	}
 	bar := term.NewProgress(a.stderr, "pushing", -1)
 	defer bar.Done()
-	p.RetryFor, p.Parallel, p.Plain, p.Progress = time.Duration(c.Retry), c.Parallel, c.Encoding == "none", bar.Set
-	p.Retrying = func(failed error, in time.Duration) {
-		fmt.Fprintf(a.stderr, "symdepot: trying again in %v: %v\n", in.Round(100*time.Millisecond), term.Printable(failed.Error()))
-	}
+	p.RetryAndTell(time.Duration(c.Retry), a.stderr)
+	p.Parallel, p.Plain, p.Progress = c.Parallel, c.Encoding == "none", bar.Set
 	lines := term.NewJSONLines(a.stdout)
 	if c.JSON {
 		p.Event = func(e client.PushEvent) { _ = lines.Write(e) }

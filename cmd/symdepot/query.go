@@ -43,7 +43,7 @@ A query that names an existing local file finds that file, by its ids and by its
 A cached file has no transaction: the last column names its upstream and the time of the download,
 and "symdepot cache list NAME" its URL.
 
-Exit codes: 0 found, 1 something was not found, 2 wrong command line, 3 failed, 4 no depot.`
+Exit codes: 0 found, 1 something was not found, 2 wrong command line, 3 failed, 4 no depot, 5 credentials refused, 7 server not reachable.`
 }
 
 // Run looks for each query.
@@ -185,7 +185,7 @@ func (listCmd) Help() string {
   symdepot list --product Game --json
   symdepot list --server https://symbols.example.com --limit 20
 
-Exit codes: 0 done, also when there is none; 2 wrong command line, 3 failed, 4 no depot.`
+Exit codes: 0 done, also when there is none; 2 wrong command line, 3 failed, 4 no depot, 5 credentials refused, 7 server not reachable.`
 }
 
 // anyOr returns the product that a flag names; nil, which is any, if it is not given.
@@ -238,7 +238,7 @@ func (showCmd) Help() string {
   symdepot show 17
   symdepot show --server https://symbols.example.com 17
 
-Exit codes: 0 shown, 1 no such transaction, 2 wrong command line, 3 failed, 4 no depot.`
+Exit codes: 0 shown, 1 no such transaction, 2 wrong command line, 3 failed, 4 no depot, 5 credentials refused, 7 server not reachable.`
 }
 
 // Run shows one transaction.

@@ -40,7 +40,7 @@ The last use of a token is listed up to a minute late.
 With --server, the tokens are those of a server: for administrators all of them, otherwise those that you have made with the
 credentials of SYMDEPOT_TOKEN or --token-file. Nobody makes a token beyond its own rights.
 
-Exit codes: 0 done, 1 there is none or no such token, 2 wrong command line, 3 failed, 4 no depot.`
+Exit codes: 0 done, 1 there is none or no such token, 2 wrong command line, 3 failed, 4 no depot, 5 credentials refused, 7 server not reachable.`
 }
 
 type tokenNewCmd struct {

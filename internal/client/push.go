@@ -130,6 +130,14 @@ type exchange struct {
 	into         any // the answer is decoded into it; nil: ignored
 }
 
+// RetryAndTell makes p retry requests for a time, and print on w why and when.
+func (p *Pusher) RetryAndTell(during time.Duration, w io.Writer) {
+	p.RetryFor = during
+	p.Retrying = func(failed error, in time.Duration) {
+		fmt.Fprintf(w, "symdepot: trying again in %v: %v\n", in.Round(100*time.Millisecond), term.Printable(failed.Error()))
+	}
+}
+
 // do sends a request until it succeeds, fails finally or was retried for
 // RetryFor.
 func (p *Pusher) do(ctx context.Context, x exchange) (status int, err error) {

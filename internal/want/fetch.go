@@ -31,6 +31,9 @@ type Outcome struct {
 	Until     time.Time `json:"until,omitzero"`
 	// Refusals are the answers of Upstreams that say more than not found.
 	Refusals []string `json:"refusals,omitempty"`
+	// Denied and Unanswered: one of Upstreams refused the credentials, or did not answer.
+	Denied     bool `json:"-"`
+	Unanswered bool `json:"-"`
 }
 
 // The results of a want.
@@ -147,6 +150,8 @@ func (o *Outcome) remembered(ctx context.Context, d *depot.Depot) {
 		if m.Class != fetch.ClassNotFound && m.Class != fetch.ClassSkipped && m.Detail != "" {
 			o.Refusals = append(o.Refusals, m.Detail)
 		}
+		o.Denied = o.Denied || m.Class == fetch.ClassForbidden
+		o.Unanswered = o.Unanswered || m.Class == fetch.ClassTimeout || m.Class == fetch.ClassBusy
 		if o.Until.IsZero() || m.Until.Before(o.Until) {
 			o.Until = m.Until
 		}
@@ -173,14 +178,17 @@ func (c counter) Write(p []byte) (int, error) {
 
 // Report sums up outcomes. The zero value is empty.
 type Report struct {
-	Counts map[string]int64 // by result
-	Bytes  int64            // downloaded
+	// Denied and Unanswered: those of an outcome.
+	Denied, Unanswered bool
+	Counts             map[string]int64 // by result
+	Bytes              int64            // downloaded
 	// Missing are the outcomes that are missing or failed.
 	Missing []Outcome
 }
 
 // Add adds an outcome.
 func (r *Report) Add(o Outcome) {
+	r.Denied, r.Unanswered = r.Denied || o.Denied, r.Unanswered || o.Unanswered
 	if r.Counts == nil {
 		r.Counts = map[string]int64{}
 	}

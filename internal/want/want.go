@@ -7,6 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
@@ -222,9 +225,7 @@ func (l *List) Local(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	var head [dump.SniffLen]byte
-	n, _ := f.ReadAt(head[:], 0)
-	if dump.Detect(head[:n]) == "" {
+	if !isDump(f) {
 		return l.Files(ctx, []string{path})
 	}
 	d, err := dump.Read(f, info.Size())
@@ -263,4 +264,26 @@ func ofModule(m *dump.Module, from string) []Want {
 		list = appendPath(list, layout.LLDB, symfile.Object{Kind: symfile.MachO, Role: symfile.Debug, Name: m.Name, DebugID: debugid.ID{GUID: m.UUID}}, from)
 	}
 	return list
+}
+
+// Dumps returns those paths that are minidumps or core files.
+func Dumps(paths []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool {
+		if fi, err := os.Stat(path); err != nil || !fi.Mode().IsRegular() {
+			return true
+		}
+		f, err := durable.OpenShared(path)
+		if err != nil {
+			return true
+		}
+		defer f.Close()
+		return !isDump(f)
+	})
+}
+
+// isDump reports whether r is a minidump or a core file.
+func isDump(r io.ReaderAt) bool {
+	var head [dump.SniffLen]byte
+	n, _ := r.ReadAt(head[:], 0)
+	return dump.Detect(head[:n]) != ""
 }
