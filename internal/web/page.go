@@ -252,10 +252,21 @@ func (p *Pages) frame(r *Request, title string, data any) *frame {
 	f.SignedIn, f.Known = r.Identity.SignIn != "", accounts{p.api}.known(r) == nil
 	for i := range pageRoutes {
 		if rt := &pageRoutes[i]; rt.nav != "" && r.mayOpen(rt.need) == nil && (rt.need != mayPush || p.api.cfg.Forms != nil) {
-			f.Nav = append(f.Nav, navItem{rt.nav, link(r.Base, rt.path[0], rt.path[1:], nil), len(r.Segments) > 1 && r.Segments[1] == rt.path[0]})
+			f.Nav = append(f.Nav, navItem{rt.nav, link(r.Base, rt.path[0], rt.path[1:], nil), len(r.Segments) > 1 && navPage(r.Segments[1]) == rt.path[0]})
 		}
 	}
 	return f
+}
+
+// navPage returns the page of the navigation to which a page belongs.
+func navPage(page string) string {
+	switch page {
+	case "product", "version":
+		return "products"
+	case "object":
+		return "search"
+	}
+	return page
 }
 
 //go:embed page

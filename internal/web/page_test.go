@@ -166,3 +166,13 @@ func TestHealth(t *testing.T) {
 		}
 	}
 }
+
+// TestNavPage: pages that are not in the navigation mark the one that leads to them.
+func TestNavPage(t *testing.T) {
+	t.Parallel()
+	for page, want := range map[string]string{"product": "products", "version": "products", "object": "search", "tx": "tx", "identify": "identify"} {
+		if got := navPage(page); got != want {
+			t.Errorf("%s belongs to %q, want %q", page, got, want)
+		}
+	}
+}

@@ -120,7 +120,7 @@ func (p *Pages) product(w *reply, r *Request, _ []string) error {
 	}
 	f := p.frame(r, shownName(name), nil)
 	v := productView{Name: name, Prefix: vq.Prefix, Classes: choices("Class", "class", vq.Class, classes...), Pages: f.pager("versions", next), Compare: len(list) > 1}
-	v.Head = f.columns(vq.Sort, "newest bytes", "Version|version", "Class", "Transactions||num", "Files||num", "Size|bytes|num", "Newest|newest", "By")
+	v.Head = f.columns(vq.Sort, "newest bytes", "Version|version", "Class", "Transactions||num", "Files||num", "Size|bytes|num", "Newest|newest", "Transaction")
 	for _, x := range list {
 		v.Rows = append(v.Rows, versionRow{x, link(r.Base, "version", nil, values("p=", name, "v=", x.Version)), f.To("tx", x.NewestNumber)})
 	}

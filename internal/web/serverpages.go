@@ -104,7 +104,7 @@ func (p *Pages) misses(w *reply, r *Request, _ []string) error {
 	}
 	fr := p.frame(r, "Missing files", nil)
 	v.Pages = fr.pager("misses", next)
-	v.Head = fr.columns(sort, "count last", "Asked|count|num", "Name", "Id", "By", "Last|last", "First", "Verdict", "Trace")
+	v.Head = fr.columns(sort, "count last", "Asked|count|num", "Name", "Id", "Client", "Last|last", "First", "Verdict", "Trace")
 	for _, m := range list {
 		row, others, err := p.missRow(r, fr, m)
 		if err != nil {
