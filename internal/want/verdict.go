@@ -53,7 +53,7 @@ func (v Verdict) Text() string {
 	case VerdictOurs:
 		return "missing, ours"
 	case VerdictOthers:
-		return "missing, others'"
+		return "missing, of others"
 	}
 	return "no id in the dump"
 }

@@ -135,7 +135,7 @@ func TestDumpVerdicts(t *testing.T) {
 			}
 			for _, row := range eval[[]string](p, modules) {
 				name, verdict, _ := strings.Cut(row, ": ")
-				if want := map[bool]string{true: "held", false: "missing, others'"}[name == held]; verdict != want {
+				if want := map[bool]string{true: "held", false: "missing, of others"}[name == held]; verdict != want {
 					t.Errorf("%s, without a script %v: %q, want %s", file, noScript, row, want)
 				}
 			}
