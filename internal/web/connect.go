@@ -50,7 +50,7 @@ func withToken(url string) string {
 // its end. If access is restricted, the settings have a place for a token.
 func StartText(url string, restricted bool) string {
 	var b strings.Builder
-	b.WriteString("symdepot serves symbols at " + url + "\n")
+	b.WriteString("symdepot serves symbols at " + url + "\nA browser at this address searches, and says why a debugger does not find a file.\n")
 	for _, c := range Clients(url, restricted) {
 		b.WriteString("\n" + c.Name + "\n    " + strings.ReplaceAll(c.Text, "\n", "\n    ") + "\n")
 	}

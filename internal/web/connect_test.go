@@ -9,7 +9,7 @@ import (
 func TestClientsWithToken(t *testing.T) {
 	text := StartText("http://localhost:1/symbols", true)
 	for _, want := range []string{
-		"symdepot serves symbols at http://localhost:1/symbols\n", `srv*C:\symbols*http://localhost:1/t/TOKEN/symbols`, "export DEBUGINFOD_URLS=http://localhost:1/symbols\n",
+		"symdepot serves symbols at http://localhost:1/symbols\n", "A browser at this address ", `srv*C:\symbols*http://localhost:1/t/TOKEN/symbols`, "export DEBUGINFOD_URLS=http://localhost:1/symbols\n",
 		"echo 'Authorization: Bearer TOKEN'", "--symbols-url http://localhost:1/t/TOKEN/symbols",
 		"Visual Studio\n    http://localhost:1/t/TOKEN/symbols\n",
 	} {

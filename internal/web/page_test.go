@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -173,6 +174,16 @@ func TestNavPage(t *testing.T) {
 	for page, want := range map[string]string{"product": "products", "version": "products", "object": "search", "tx": "tx", "identify": "identify"} {
 		if got := navPage(page); got != want {
 			t.Errorf("%s belongs to %q, want %q", page, got, want)
+		}
+	}
+}
+
+// TestKeptText: the page of a plan has words for every reason to keep a transaction.
+func TestKeptText(t *testing.T) {
+	t.Parallel()
+	for _, r := range []retention.Reason{retention.Held, retention.NoRule, retention.Young, retention.Last, retention.Within, retention.Used, retention.Needed} {
+		if text := keptText(r.String()); text == r.String() {
+			t.Errorf("the reason %q is shown as it is, want words", r)
 		}
 	}
 }

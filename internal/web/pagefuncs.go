@@ -17,7 +17,21 @@ var pageFuncs = template.FuncMap{
 	"day": func(t time.Time) string { return t.UTC().Format(time.DateOnly) }, "join": strings.Join,
 	"count64": func(n int, noun string) string { return term.Count(int64(n), noun) },
 	"ago":     agoText, "num": number, "list": func(values ...string) []string { return values }, "dict": dict,
-	"isAll": func(products []string) bool { return products == nil },
+	"kept": keptText, "isAll": func(products []string) bool { return products == nil },
+}
+
+// keptWords says why a plan keeps transactions, by the word of retention.Reason.
+var keptWords = map[string]string{
+	"hold": "held", "no rule": "of a class without rules", "young": "younger than min_age", "last": "among the last (keep_last)",
+	"within": "young enough (keep_within)", "used": "used lately (keep_used)", "ref": "needed by another",
+}
+
+// keptText says why a plan keeps transactions.
+func keptText(word string) string {
+	if text, ok := keptWords[word]; ok {
+		return text
+	}
+	return word
 }
 
 // dict pairs names and values, for templates with several arguments.
