@@ -585,6 +585,20 @@ func TestRootToken(t *testing.T) {
 	}
 }
 
+// TestPathTokenStaysHidden: no page that refuses a form shows the token in its address.
+func TestPathTokenStaysHidden(t *testing.T) {
+	w := newSignInWorld(t, Config{})
+	for _, path := range []string{"/-/login", "/-/logout", "/-/search"} {
+		r := newTab(t, w.s).post("/t/"+w.ours+path, url.Values{"q": {"x"}}, "Origin: https://evil.example", "Sec-Fetch-Site: cross-site")
+		if r.status != 403 {
+			t.Errorf("POST /t/TOKEN%s for a page of another site: status %d, want 403", path, r.status)
+		}
+		if all := r.body + r.to(); strings.Contains(all, w.ours) {
+			t.Errorf("POST /t/TOKEN%s for a page of another site shows the token: %s", path, auth.Redact(all))
+		}
+	}
+}
+
 // TestSignInsAPI: everybody sees and ends its own sign-ins, administrators all.
 func TestSignInsAPI(t *testing.T) {
 	w := newSignInWorld(t, Config{})

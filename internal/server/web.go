@@ -246,7 +246,7 @@ func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 		Identity: x.caller.id, Rights: rights,
 	}}
 	q.Stopping = s.waits
-	q.Transport, q.Remote, q.PathToken = s.transport(r), s.withoutProxies(r).RemoteAddr, x.caller.token
+	q.Transport, q.Remote, q.PathToken = s.transport(r), s.withoutProxies(r).RemoteAddr, p.token
 	if g := s.cfg.Gate; g != nil {
 		client, cookie := s.withoutProxies(r), q.Transport.SignIn(r)
 		q.Valid = func() bool { return g.Again(client, p.token, cookie, &x.caller.id) }

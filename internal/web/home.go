@@ -69,7 +69,7 @@ type Home struct {
 
 // Home answers a browser that asks for the root. The error is for the log.
 func (p *Pages) Home(w http.ResponseWriter, r *Request, h Home) error {
-	err := p.limited(r, func() error { return p.home(&reply{ResponseWriter: w}, r, h) })
+	err := p.limited(w, r, func(w *reply) error { return p.home(w, r, h) })
 	if err == nil {
 		return nil
 	}

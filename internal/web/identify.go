@@ -88,10 +88,15 @@ func (a *API) examine(r *Request, f *sentFile) (e examined, err error) {
 		return e, unreadable(err)
 	}
 	e.answer, err = x.answer(ctx)
+	return e, r.tookLonger(err)
+}
+
+// tookLonger returns the problem that an error of look-ups is that examineTime ended.
+func (r *Request) tookLonger(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
-		err = &Problem{Word: "busy", Detail: "the look-ups took longer than " + examineTime.String()}
+		return &Problem{Word: "busy", Detail: "the look-ups took longer than " + examineTime.String()}
 	}
-	return e, err
+	return err
 }
 
 // examination is one reading of a file.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -165,16 +166,19 @@ func (a *API) match(w http.ResponseWriter, r *Request, _ []string) error {
 		return err
 	}
 	defer done()
+	ctx, cancel := context.WithTimeout(r.Context(), examineTime)
+	defer cancel()
 	out := report.MatchAnswer{Items: make([]report.Matched, 0, len(q.Files)), Totals: map[want.Verdict]int{}}
 	for _, f := range q.Files {
 		item := report.Matched{Module: want.Module{Name: clip(f.Name), ID: clip(f.ID), Verdict: want.VerdictNoID, Files: []want.FileState{}}}
 		if wanted, err := want.Of(f.Name, f.ID, ""); err != nil {
 			item.Error = err.Error()
-		} else if item.Module, err = want.JudgeWant(r.Context(), a.cfg.Files, r.scope(), wanted); err != nil {
-			return err
+		} else if item.Module, err = want.JudgeWant(ctx, a.cfg.Files, r.scope(), wanted); err != nil {
+			return r.tookLonger(err)
 		}
 		out.Totals[item.Verdict]++
 		out.Items = append(out.Items, item)
 	}
+	done()
 	return writeJSON(w, http.StatusOK, out)
 }

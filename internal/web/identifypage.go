@@ -141,6 +141,7 @@ func (p *Pages) identifyFiles(w *reply, r *Request, _ []string) error {
 		}
 		v.Files = append(v.Files, file)
 	}
+	done()
 	f.D = v
 	return p.print(w, r, http.StatusOK, "identify", f)
 }
@@ -297,6 +298,11 @@ func (p *Pages) listMissing(w *reply, r *Request, _ []string) error {
 	if err := p.api.mayAsk(r); err != nil {
 		return err
 	}
+	done, err := r.turn(p.api.arriving, 0, "other files are arriving")
+	if err != nil {
+		return err
+	}
+	defer done()
 	form, err := readLongForm(r, maxMissingForm)
 	if err != nil {
 		return err
@@ -309,6 +315,7 @@ func (p *Pages) listMissing(w *reply, r *Request, _ []string) error {
 	if as != missingCSV && as != missingManifest {
 		return &Problem{Word: "query", Detail: "the form is not one of the page about dumps"}
 	}
+	done()
 	finish(w, r)
 	return writeMissing(w, as, modules)
 }

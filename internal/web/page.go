@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
@@ -90,7 +91,8 @@ func longPage(method, path string, need need, answer func(*Pages, *reply, *Reque
 // reply is the answer to a request for a page.
 type reply struct {
 	http.ResponseWriter
-	secret bool // the page shows a secret: it is not compressed
+	secret bool   // the page shows a secret: it is not compressed
+	made   func() // called when the page is made, before it is sent; may be nil
 }
 
 // IsAsset reports whether a claimed path is a style sheet, a script or an image, for
@@ -142,26 +144,46 @@ func (p *Pages) serve(w http.ResponseWriter, r *Request) error {
 	if err := r.mayOpen(rt.need); err != nil {
 		return err
 	}
-	answer := func() error { return rt.answer(p, &reply{ResponseWriter: w}, r, args) }
+	answer := func(w *reply) error { return rt.answer(p, w, r, args) }
 	if rt.long {
-		return answer()
+		return answer(&reply{ResponseWriter: w})
 	}
-	return p.limited(r, answer)
+	if err := r.receiveForm(); err != nil {
+		return err
+	}
+	return p.limited(w, r, answer)
 }
 
-// limited makes a page when few others are being made, within pageTime.
-func (p *Pages) limited(r *Request, make func() error) error {
+// receiveForm reads the body of a form before the page is made, so that a slow client
+// does not keep others from their pages.
+func (r *Request) receiveForm() error {
+	if r.Method != http.MethodPost {
+		return nil
+	}
+	b, err := io.ReadAll(io.LimitReader(r.Body, formLimit+1))
+	if err != nil {
+		return err
+	}
+	r.Body = io.MultiReader(bytes.NewReader(b), r.Body)
+	r.Allow(answerTime)
+	return nil
+}
+
+// limited makes a page when few others are being made, within pageTime. A page counts
+// until it is made: clients may read it slowly.
+func (p *Pages) limited(w http.ResponseWriter, r *Request, make func(*reply) error) error {
 	ctx, cancel := context.WithTimeout(r.Context(), pageTime)
 	defer cancel()
 	select {
 	case p.gate <- struct{}{}:
-		defer func() { <-p.gate }()
 	case <-ctx.Done():
 		return &Problem{Word: "busy", Detail: "too many pages are being made"}
 	}
+	made := sync.OnceFunc(func() { <-p.gate })
+	defer made()
 	whole := r.Request
 	r.Request = r.WithContext(ctx)
-	err := make()
+	err := make(&reply{ResponseWriter: w, made: made})
 	r.Request = whole // its context ends with the connection
 	if errors.Is(err, context.DeadlineExceeded) && whole.Context().Err() == nil {
 		return &Problem{Word: "busy", Detail: "the page took longer than " + pageTime.String()}
@@ -237,6 +259,14 @@ type frame struct {
 	query url.Values
 }
 
+// next is the address to which a sign-in leads back; "" if it has a token.
+func (r *Request) next() string {
+	if r.PathToken != "" {
+		return ""
+	}
+	return r.URL.RequestURI()
+}
+
 type navItem struct {
 	Label, Link string
 	Here        bool
@@ -244,9 +274,12 @@ type navItem struct {
 
 func (p *Pages) frame(r *Request, title string, data any) *frame {
 	f := &frame{Base: r.Base, Title: plainName(title), Who: r.Name, Version: p.api.cfg.Version, Dense: true, D: data, path: r.URL.EscapedPath(), query: r.URL.Query()}
+	if r.PathToken != "" { // no page shows its own address then
+		f.path, f.query = r.Base+"/", nil
+	}
 	f.Theme, f.Dense, f.Keys = prefsOf(r)
 	if r.Anonymous && len(r.Challenges) > 0 && p.api.cfg.SignIns != nil {
-		f.SignIn = link(r.Base, "login", nil, values("next", r.URL.RequestURI()))
+		f.SignIn = link(r.Base, "login", nil, values("next", r.next()))
 	}
 	f.TokenSignIn = r.PathToken != "" && p.api.cfg.SignIns != nil && r.Transport != Insecure
 	f.SignedIn, f.Known = r.Identity.SignIn != "", accounts{p.api}.known(r) == nil
@@ -335,6 +368,9 @@ func send(w http.ResponseWriter, r *http.Request, status int, b []byte, compress
 		h.Set("Content-Encoding", gzipCoded)
 	}
 	h.Set("Content-Length", strconv.Itoa(len(b)))
+	if page, ok := w.(*reply); ok && page.made != nil {
+		page.made()
+	}
 	w.WriteHeader(status)
 	_, err := w.Write(b)
 	return writeError{err}.orNil()
@@ -384,7 +420,7 @@ func (p *Pages) Refuse(w http.ResponseWriter, r *Request, err error) error {
 	status := kind.status
 	if status == http.StatusUnauthorized && p.api.cfg.SignIns != nil {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
-			return errors.Join(logged, seeOther(w, r, link(r.Base, "login", nil, values("next", r.URL.RequestURI()))))
+			return errors.Join(logged, seeOther(w, r, link(r.Base, "login", nil, values("next", r.next()))))
 		}
 	} else if status == http.StatusUnauthorized {
 		w.Header()["Www-Authenticate"] = r.Challenges

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
@@ -72,17 +73,18 @@ func (a *API) computing(r *Request) (done func(), err error) {
 }
 
 // turn waits for a place in a semaphore, for work of a given time; why says what the
-// others do that have all places. The caller calls done.
+// others do that have all places. The caller calls done, before it answers: the client may
+// read slowly. Later calls of done do nothing.
 func (r *Request) turn(gate chan struct{}, work time.Duration, why string) (done func(), err error) {
 	r.Allow(computeWait + work)
 	t := time.NewTimer(computeWait)
 	defer t.Stop()
 	select {
 	case gate <- struct{}{}:
-		return func() {
+		return sync.OnceFunc(func() {
 			<-gate
 			r.Allow(0)
-		}, nil
+		}), nil
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	case <-t.C:
@@ -292,6 +294,7 @@ func (a retentionAPI) makePlan(w http.ResponseWriter, r *Request, _ []string) er
 	if err != nil {
 		return kept(err)
 	}
+	done()
 	w.Header().Set("Location", r.URL.EscapedPath()+"/"+p.Ticket.Number)
 	return writeJSON(w, http.StatusCreated, report.NewPlan(p))
 }
@@ -315,12 +318,14 @@ func (a retentionAPI) showPlan(w http.ResponseWriter, r *Request, args []string)
 		if err != nil {
 			return kept(err)
 		}
+		done()
 		return writeJSON(w, http.StatusOK, report.NewCollectionPlan(p))
 	}
 	p, err := a.cfg.Retention.Planned(r.Context(), args[0])
 	if err != nil {
 		return kept(err)
 	}
+	done()
 	return writeJSON(w, http.StatusOK, report.NewPlan(p))
 }
 
@@ -374,6 +379,7 @@ func (a retentionAPI) usage(w http.ResponseWriter, r *Request, _ []string) error
 	if err != nil {
 		return err
 	}
+	done()
 	return writeJSON(w, http.StatusOK, report.NewUsage(u, quotas))
 }
 

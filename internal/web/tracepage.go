@@ -16,7 +16,7 @@ import (
 // tracePages are the pages that explain why a request finds a file or does not.
 var tracePages = []pageRoute{
 	page(http.MethodGet, "trace", anyone, "Why not?", (*Pages).tracePage),
-	page(http.MethodPost, "trace", anyone, "", (*Pages).traceLogPage),
+	longPage(http.MethodPost, "trace", anyone, (*Pages).traceLogPage),
 	page(http.MethodPost, "trace/ask", seesAll, "", (*Pages).askPage),
 }
 

@@ -392,6 +392,7 @@ func (a *API) makeRemovePlan(w http.ResponseWriter, r *Request, number int64) er
 	}
 	defer done()
 	l, err := a.removePlan(r, t)
+	done()
 	if err != nil {
 		return err
 	}

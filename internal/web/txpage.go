@@ -297,6 +297,7 @@ func (p *Pages) confirmRemove(w *reply, r *Request, args []string) error {
 	if err != nil {
 		return kept(err)
 	}
+	done()
 	f := p.frame(r, "Remove transaction "+args[0], nil)
 	v := confirmView{txRow: f.txRow(t), Plan: plan}
 	for _, n := range plan.Holders {
