@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ const (
 	eventsEvery      = 2 * time.Second  // between two looks at the state
 	eventsAlive      = 15 * time.Second // between two signs of life
 	eventsWrite      = time.Minute      // how long a client may take to read an event
+	eventsLife       = 15 * time.Minute // of a stream: then the browser asks again, with its credentials
 	eventJobs        = listRows         // jobs whose state is sent
 	eventsRetryAfter = 5000             // milliseconds after which a browser asks again
 )
@@ -72,7 +74,9 @@ func (a *API) events(w http.ResponseWriter, r *Request) error {
 	if err := r.mayOpen(seesAll); err != nil {
 		return err
 	}
-	names := strings.Split(r.URL.Query().Get("topics"), ",")
+	names := strings.SplitN(r.URL.Query().Get("topics"), ",", len(topics)+1)
+	slices.Sort(names)
+	names = slices.Compact(names) // each is looked up again and again
 	for _, n := range names {
 		if topics[n] == nil {
 			return &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"topics": "queue or upstreams is expected"}}
@@ -115,6 +119,8 @@ func (a *API) stream(w http.ResponseWriter, r *Request, names []string) error {
 	}
 	tick := time.NewTicker(eventsEvery)
 	defer tick.Stop()
+	life := time.NewTimer(eventsLife)
+	defer life.Stop()
 	last, alive := map[string]fields{}, time.Now()
 	var stopping <-chan struct{}
 	if r.Stopping != nil {
@@ -158,6 +164,8 @@ func (a *API) stream(w http.ResponseWriter, r *Request, names []string) error {
 			if r.Valid != nil && !r.Valid() {
 				return nil // the browser asks again, and is refused
 			}
+		case <-life.C:
+			return nil
 		case <-stopping:
 			return nil
 		case <-r.Context().Done():
