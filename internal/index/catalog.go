@@ -509,7 +509,8 @@ func (w *objectWalk) ofName(ctx context.Context) ([]ObjectKey, *ObjectKey, error
 func (w *objectWalk) byName(ctx context.Context) (rows []ObjectKey, next *ObjectKey, err error) {
 	after, n := w.f.After, w.f.Limit+1
 	if after.ID > 0 {
-		if rows, err = w.rows(ctx, source{from: "object o", cond: "o.name_fold = %s AND o.id < %s", args: []any{after.Name, after.ID}}, "o.id DESC", n); err != nil {
+		s := w.withName(source{from: "object o", cond: "o.name_fold = %s AND o.id < %s", args: []any{after.Name, after.ID}})
+		if rows, err = w.rows(ctx, s, "o.id DESC", n); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -531,8 +532,10 @@ func (w *objectWalk) byName(ctx context.Context) (rows []ObjectKey, next *Object
 			return nil, nil, err
 		}
 		if found {
-			end = &ObjectKey{Name: last} // all objects of the name are looked at
-			s.cond, s.args = s.cond+" AND k.name <= %s", append(s.args, last)
+			s.cond, s.args = s.cond+" AND k.name <= %s", append(s.args, last) // all objects of the name are looked at
+			if end, err = w.nextName(ctx, last); err != nil {
+				return nil, nil, err
+			}
 		}
 	}
 	more, err := w.rows(ctx, s, "k.name, o.id DESC", n-len(rows))
@@ -541,6 +544,27 @@ func (w *objectWalk) byName(ctx context.Context) (rows []ObjectKey, next *Object
 	}
 	rows, next = w.limit(append(rows, more...), end)
 	return rows, next, nil
+}
+
+// nextName returns where a walk in the order of names goes on after a name; nil: nowhere.
+// The client reads it, so it is no name of a product that the client does not see.
+func (w *objectWalk) nextName(ctx context.Context, after string) (end *ObjectKey, err error) {
+	if w.seen.all {
+		return &ObjectKey{Name: after}, nil
+	}
+	for _, product := range w.seen.products {
+		if err := w.db.scans.each(ctx, true, "SELECT name FROM listed_name WHERE product_id = $1 AND name > $2 ORDER BY name LIMIT 1", []any{product, after}, func(scan func(...any) error) (bool, error) {
+			k := ObjectKey{ID: math.MaxInt64} // before all objects of the name
+			err := scan(&k.Name)
+			if end == nil || k.Name < end.Name {
+				end = &k
+			}
+			return false, err
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return end, nil
 }
 
 // byNames does the rest of byName for several products, name by name.

@@ -105,6 +105,50 @@ func pagesOf(t *testing.T, db *DB, scope Scope, f ObjectFilter) (list []Found) {
 	return nil
 }
 
+// TestPagesNameNobodyElse: where a page ends says no name of a product that the client does
+// not see.
+func TestPagesNameNobodyElse(t *testing.T) { onEngines(t, testPagesNameNobodyElse) }
+
+func testPagesNameNobodyElse(t *testing.T) {
+	db := openTest(t, newClock().options())
+	db.limits = listLimits{step: 3, few: 5, names: 1000}
+	var scope Scope
+	for i := range unionProducts + 2 {
+		e := listedEntry(4*i + 1)
+		e.Object.Name = fmt.Sprintf("%c-ours.pdb", 'b'+2*i)
+		scope.Products = append(scope.Products, fmt.Sprintf("p%d", i))
+		commitTest(t, db, scope.Products[i], e)
+	}
+	var theirs []Entry
+	for i := range 60 {
+		e := listedEntry(1000 + i)
+		e.Object.Name = fmt.Sprintf("%c-secret%02d.pdb", 'a'+i%26, i)
+		theirs = append(theirs, e)
+	}
+	commitTest(t, db, "theirs", theirs...)
+	f := ObjectFilter{Sort: ByName, Limit: 2}
+	var names []string
+	for range 100 {
+		page, next, err := db.Catalog.Objects(t.Context(), scope, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range page {
+			names = append(names, o.Object.Name)
+		}
+		if next == nil {
+			break
+		}
+		if strings.Contains(next.Name, "secret") {
+			t.Errorf("the page after %+v ends at %q, a name of another product", f.After, next.Name)
+		}
+		f.After = *next
+	}
+	if len(names) != len(scope.Products) || !slices.IsSorted(names) {
+		t.Errorf("the pages have %q, want the %d names in order, each once", names, len(scope.Products))
+	}
+}
+
 // TestObjectPages joins the pages of lists with all kinds of filters, orders and
 // scopes, and compares them with what was added. The low limits make every way of
 // reading a page take part.
