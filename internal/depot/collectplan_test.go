@@ -36,7 +36,7 @@ func TestCollectionPlan(t *testing.T) {
 		var files [][]file
 		var paths [][]string
 		for v := range byte(4) {
-			f, p := symbols(2, v)
+			f, p := symbols(2, int(v))
 			files, paths = append(files, f), append(paths, p)
 			pushBuild(t, d, stage.Labels{Product: "G", Version: fmt.Sprint(v)}, f)
 		}

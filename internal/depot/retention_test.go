@@ -550,7 +550,7 @@ func yearOfNightlies(t *testing.T, d *Depot, c *movable, builds, size int) {
 		c.move(day)
 		for i := range size / 10 {
 			at := (n*size/10 + i) % size
-			f, p := symbols(at+1, byte(1+n%250))
+			f, p := symbols(at+1, 1+n) // no id is used twice
 			files[at], paths[at] = f[at], p[at]
 			files[at].body = fmt.Appendf(files[at].body, "PUBLIC 2 0 build_%d\n", n)
 		}

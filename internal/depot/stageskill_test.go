@@ -127,7 +127,7 @@ func TestPushKilled(t *testing.T) {
 		}
 		_ = cmd.Wait() // it was killed
 		for v := byte(1); v < 200; v++ {
-			own, paths := symbols(6, v)
+			own, paths := symbols(6, int(v))
 			seen := 0
 			for i := range own {
 				if _, _, err := get(t, d, Scope{}, paths[i]); err == nil {
