@@ -1,10 +1,13 @@
 package server
 
 import (
+	"maps"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/web"
+	"github.com/symdepot/symdepot/internal/web/apitest"
 )
 
 // scopeWorld is a server whose depot holds a product "ours" and perhaps, added later, a
@@ -70,26 +74,65 @@ func TestPagesKeepScope(t *testing.T) {
 		"/-/api/v1/versions?product=ours", "/-/api/v1/transactions", "/-/api/v1/transactions/4", "/-/api/v1/transactions/4/files", "/-/api/v1/trace?path=" + url.QueryEscape(theirsPDB), "/-/api/v1/misses", "/-/api/v1/usage",
 		"/-/api/v1/usage?product=theirs", "/-/api/v1/stats", "/-/api/v1/jobs", "/-/api/v1/about",
 		theirsPDB,
+		"/-/object/get?path=" + url.QueryEscape(theirsPDB), "/-/tx/4/remove", "/-/queue/1", "/-/retention/00000000", "/-/publish", "/-/tokens/x/revoke", "/-/audit", "/-/prefs", "/-/events?topics=queue",
+		"/-/api/v1/versions/diff?product=theirs&here=1.0&there=2", "/-/api/v1/versions/files?product=theirs&version=1.0", "/-/api/v1/versions/files?product=ours&version=1.0",
 	}
-	request := regexp.MustCompile(`("request":"|request <code>)[0-9a-z]{12}`)
+	// Every address of the API that is read, with their things in the places of parameters.
+	d, err := described()
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := strings.NewReplacer("{sha256}", strings.TrimPrefix(theirObject, "/-/object/"), "{number}", "4", "{job}", "1", "{plan}", "00000000", "{id}", "x", "{stage}", "x", "{part}", "0")
+	for i := range d.Operations {
+		if op := &d.Operations[i]; op.Method == http.MethodGet {
+			path := apitest.Base + places.Replace(op.Path)
+			if strings.Contains(path, "{") {
+				t.Fatalf("the test has no value for a parameter of %s", op.Path)
+			}
+			paths = append(paths, path)
+		}
+	}
+	bodies := map[string]string{
+		"/-/api/v1/match":     `{"files":[{"name":"hello-x86.pdb","id":"A822F3E889973BA54C4C44205044422E1"},{"name":"hello-x86.exe","id":"x"}]}`,
+		"/-/api/v1/trace/ask": `{"path":"` + theirsPDB + `"}`, "/-/api/v1/trace/log": theirsPDB + "\n",
+		"/-/api/v1/identify?name=hello-x86.pdb": theirFile(t, "pdb/hello-x86.pdb"), "/-/api/v1/identify?name=hello-x64.exe": theirFile(t, "pdb/hello-x64.exe"),
+		"/-/trace": "log=" + url.QueryEscape(theirsPDB), "/-/trace/ask": "path=" + url.QueryEscape(theirsPDB), "/-/tx/4/hold": "reason=x", "/-/retention/preview": "x=1", "/-/upstreams": "name=x&act=reset", "/-/queue/1/cancel": "x=1",
+		"/-/api/v1/transactions/4/undo": "{}", "/-/api/v1/plans": `{"kind":"remove","transaction":4}`, "/-/api/v1/jobs/1/cancel": "{}", "/-/api/v1/upstreams/probe": `{"name":"x"}`,
+	}
+	paths = append(paths, slices.Sorted(maps.Keys(bodies))...)
+	request := regexp.MustCompile(`("request":"|request <code>|"token_id":")[0-9a-z]{12}`)
 	for _, p := range paths {
 		for _, accept := range []string{browser, "Accept: application/json"} {
-			a, b := ask(with, "GET", p, bearer(tokenWith), accept), ask(without, "GET", p, bearer(tokenWithout), accept)
+			method, body := "GET", bodies[p]
+			if body != "" {
+				method = "POST"
+			}
+			a, b := askBody(with, method, p, body, bearer(tokenWith), accept), askBody(without, method, p, body, bearer(tokenWithout), accept)
 			a.body, b.body = request.ReplaceAllString(a.body, ""), request.ReplaceAllString(b.body, "")
 			for _, h := range []string{"Date", "Content-Length"} {
 				a.header.Del(h)
 				b.header.Del(h)
 			}
 			if a.status != b.status || a.body != b.body {
-				t.Errorf("GET %s: with another product %d, without it %d, want equal answers\n%s\n%s", p, a.status, b.status, differ(a.body, b.body), differ(b.body, a.body))
+				t.Errorf("%s %s: with another product %d, without it %d, want equal answers\n%s\n%s", method, p, a.status, b.status, differ(a.body, b.body), differ(b.body, a.body))
 			}
 			for name, values := range a.header {
 				if got := strings.Join(b.header[name], ","); name != "Location" && got != strings.Join(values, ",") {
-					t.Errorf("GET %s: the field %s is %q with another product, %q without, want them equal", p, name, values, got)
+					t.Errorf("%s %s: the field %s is %q with another product, %q without, want them equal", method, p, name, values, got)
 				}
 			}
 		}
 	}
+}
+
+// theirFile is a file of the test data.
+func theirFile(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("../../testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 // differ returns a piece of a around its first difference from b.
