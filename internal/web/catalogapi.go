@@ -346,7 +346,13 @@ func compareVersions(a *API, w http.ResponseWriter, r *Request, _ []string) erro
 	if err != nil {
 		return err
 	}
+	done, err := a.computing(r) // all differences are in memory
+	if err != nil {
+		return err
+	}
+	defer done()
 	list, next, err := a.cfg.Catalog.Compare(r.Context(), r.scope(), product, q.Get("here"), q.Get("there"), after, limit)
+	done()
 	if err != nil {
 		return listed(err, after)
 	}

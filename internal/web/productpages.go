@@ -267,6 +267,11 @@ func (p *Pages) compare(r *Request, f *frame, v *versionView) error {
 		return err
 	}
 	v.Compared = true
+	done, err := p.api.computing(r) // all differences are in memory
+	if err != nil {
+		return err
+	}
+	defer done()
 	list, next, err := p.api.cfg.Catalog.Compare(r.Context(), r.scope(), v.Product, v.Version, v.With, after, limit)
 	if errors.Is(err, depot.ErrTooDifferent) {
 		v.TooMany = err.Error()

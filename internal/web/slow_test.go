@@ -1,11 +1,13 @@
 package web
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/auth"
@@ -115,4 +117,45 @@ func TestSlowClientsKeepNoPlace(t *testing.T) {
 			<-gone
 		}
 	}
+}
+
+// fullCatalog counts the comparisons of versions that run at the same time.
+type fullCatalog struct {
+	Catalog
+	began chan struct{}
+	end   chan struct{}
+}
+
+func (c fullCatalog) Compare(context.Context, depot.Scope, string, string, string, string, int) ([]depot.Difference, string, error) {
+	c.began <- struct{}{}
+	<-c.end
+	return nil, "", nil
+}
+
+// TestComparesAtOnce: few versions are compared at the same time, because all of their
+// differences are in memory.
+func TestComparesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := fullCatalog{began: make(chan struct{}, 3*maxComputing), end: make(chan struct{})}
+		a := New(Config{Catalog: c})
+		answered := make(chan int)
+		for range 3 * maxComputing {
+			r := requestOf(t, http.MethodGet, "/-/api/v1/versions/diff?product=a&here=1&there=2", http.NoBody)
+			go func() {
+				w := httptest.NewRecorder()
+				_ = a.Serve(w, r)
+				answered <- w.Code
+			}()
+		}
+		synctest.Wait()
+		if n := len(c.began); n != maxComputing {
+			t.Errorf("%d comparisons run at the same time, want %d", n, maxComputing)
+		}
+		close(c.end)
+		for range 3 * maxComputing {
+			if status := <-answered; status != http.StatusOK {
+				t.Errorf("a comparison answers %d, want 200", status)
+			}
+		}
+	})
 }
