@@ -135,6 +135,7 @@ func (s *service) missing(x *exchange, r *http.Request, p *place, err error) {
 		home = "./" + strings.Repeat("../", strings.Count(p.path, "/")-1)
 	}
 	x.Header()["Vary"] = []string{"Accept"}
+	delete(x.Header(), "Content-Disposition") // as in fail
 	s.html(x, http.StatusNotFound, notFoundTemplate, struct {
 		Home  string
 		Style template.CSS

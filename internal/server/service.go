@@ -43,6 +43,7 @@ func (s *service) fail(x *exchange, err error) {
 		s.cfg.Log.Error("a request failed", "error", err)
 	}
 	h := x.Header()
+	delete(h, "Content-Disposition") // a browser would store the error under the name of the file
 	if status == http.StatusServiceUnavailable {
 		h.Set("Retry-After", "5")
 	}

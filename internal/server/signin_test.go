@@ -315,6 +315,9 @@ func TestSignedInDownload(t *testing.T) {
 	if r := ask(w.s, "GET", target, bearer(w.theirs)); r.status != 404 {
 		t.Errorf("as a token of another product: status %d, want 404", r.status)
 	}
+	if r := b.get("/-/object/get?path=" + url.QueryEscape("/none.pdb/"+bigID+"/none.pdb")); r.status != 404 || r.header.Get("Content-Disposition") != "" {
+		t.Errorf("the download of a file that is not there: status %d, %q; want 404 without a name to store it under", r.status, r.header.Get("Content-Disposition"))
+	}
 	if r := ask(w.s, "GET", "/t/"+w.ours+target); r.status != 404 {
 		t.Errorf("below a token: status %d, want 404", r.status)
 	}
