@@ -270,7 +270,7 @@ func TestUnfinishedApplication(t *testing.T) {
 	t.Parallel()
 	d, c := openMovable(t)
 	for v := range byte(4) {
-		f, _ := symbols(2, v)
+		f, _ := symbols(2, int(v))
 		c.move(day)
 		pushBuild(t, d, stage.Labels{Product: "G", Version: fmt.Sprint(v), Class: "nightly"}, f)
 	}

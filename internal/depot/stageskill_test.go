@@ -78,7 +78,7 @@ func killSpec(v byte) stage.Spec {
 
 func killFiles(v byte) []file {
 	shared, _ := symbols(4, 0)
-	own, _ := symbols(6, v)
+	own, _ := symbols(6, int(v))
 	for i := range own {
 		own[i].path = fmt.Sprintf("%d/%s", v, own[i].path)
 	}
