@@ -36,7 +36,7 @@ func TestCollectionPlan(t *testing.T) {
 		var files [][]file
 		var paths [][]string
 		for v := range byte(4) {
-			f, p := symbols(2, int(v))
+			f, p := symbols(2, v)
 			files, paths = append(files, f), append(paths, p)
 			pushBuild(t, d, stage.Labels{Product: "G", Version: fmt.Sprint(v)}, f)
 		}
@@ -270,7 +270,7 @@ func TestUnfinishedApplication(t *testing.T) {
 	t.Parallel()
 	d, c := openMovable(t)
 	for v := range byte(4) {
-		f, _ := symbols(2, int(v))
+		f, _ := symbols(2, v)
 		c.move(day)
 		pushBuild(t, d, stage.Labels{Product: "G", Version: fmt.Sprint(v), Class: "nightly"}, f)
 	}

@@ -147,7 +147,7 @@ func TestRetention(t *testing.T) {
 		var files [][]file
 		var paths [][]string
 		for v := range byte(4) {
-			f, p := symbols(3, int(v))
+			f, p := symbols(3, v)
 			files, paths = append(files, f), append(paths, p)
 			c.move(day)
 			pushBuild(t, d, stage.Labels{Product: "G", Version: fmt.Sprint(v), Branch: "main", Class: "nightly"}, f)
@@ -236,7 +236,7 @@ func TestFreesAsPreviewed(t *testing.T) {
 		defer func() { _ = d.Close() }()
 		shared, _ := symbols(20, 0)
 		for v := range byte(10) {
-			own, paths := symbols(8, int(v)+1)
+			own, paths := symbols(8, v+1)
 			for i := range own {
 				own[i].body = append(own[i].body, bytes.Repeat([]byte("PUBLIC 1 0 f\n"), 2000*int(v+1))...)
 			}

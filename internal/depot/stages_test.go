@@ -31,7 +31,7 @@ func pusher(name string) stage.Caller {
 
 // symbols returns n different symbol files, and the path under which each is
 // requested.
-func symbols(n int, seed int) (files []file, paths []string) {
+func symbols[S byte | int](n int, seed S) (files []file, paths []string) {
 	for i := range n {
 		id := fmt.Sprintf("%08X2F41492B9369D6B9A059%02X7C2", i, seed)
 		id = (id + "00000000000000000000000000000000")[:32] + "1"

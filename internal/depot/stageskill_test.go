@@ -78,7 +78,7 @@ func killSpec(v byte) stage.Spec {
 
 func killFiles(v byte) []file {
 	shared, _ := symbols(4, 0)
-	own, _ := symbols(6, int(v))
+	own, _ := symbols(6, v)
 	for i := range own {
 		own[i].path = fmt.Sprintf("%d/%s", v, own[i].path)
 	}
@@ -127,7 +127,7 @@ func TestPushKilled(t *testing.T) {
 		}
 		_ = cmd.Wait() // it was killed
 		for v := byte(1); v < 200; v++ {
-			own, paths := symbols(6, int(v))
+			own, paths := symbols(6, v)
 			seen := 0
 			for i := range own {
 				if _, _, err := get(t, d, Scope{}, paths[i]); err == nil {
