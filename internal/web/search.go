@@ -322,7 +322,7 @@ func (p *Pages) near(r *Request, text string) ([]depot.Found, error) {
 		name += "*"
 	}
 	found, err := p.api.cfg.Catalog.Objects(r.Context(), r.scope(), depot.ObjectQuery{Text: name, Sort: depot.SortAdded, Limit: 10})
-	if errors.Is(err, fs.ErrInvalid) {
+	if errors.Is(err, fs.ErrInvalid) || errors.Is(err, depot.ErrShortPattern) {
 		return nil, nil
 	}
 	return found.Objects, err
