@@ -26,7 +26,7 @@
     setTimeout(() => { button.textContent = "Copy"; }, 3000);
   };
   for (const button of document.querySelectorAll(".copy")) {
-    button.hidden = false;
+    button.classList.add("on");
     const row = button.closest("tr, dd, .cmd, p");
     const label = row && (row.querySelector("th, pre") || row.previousElementSibling);
     if (label) button.setAttribute("aria-label", "Copy: " + (label.getAttribute("aria-label") || label.textContent).trim().slice(0, 80));
