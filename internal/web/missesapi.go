@@ -86,17 +86,26 @@ func listMisses(a *API, w http.ResponseWriter, r *Request, _ []string) error {
 // streamed is how many rows are written before the time of the answer begins anew.
 const streamed = 1000
 
-// writeMisses writes a whole list.
-func writeMisses(a *API, w http.ResponseWriter, r *Request, form string, f depot.WantedFilter) error {
+// wholeHead writes the header of a whole list as CSV or lines of JSON. It reports whether
+// the client wants nothing else.
+func wholeHead(w http.ResponseWriter, r *Request, form, name string) (done bool) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Type", "application/x-ndjson")
 	if form == formCSV {
 		h.Set("Content-Type", "text/csv; charset=utf-8; header=present")
-		h.Set("Content-Disposition", `attachment; filename="missing.csv"`)
+		h.Set("Content-Disposition", `attachment; filename="`+name+`.csv"`)
 	}
-	if r.Method == http.MethodHead {
-		w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		return false
+	}
+	w.WriteHeader(http.StatusOK)
+	return true
+}
+
+// writeMisses writes a whole list.
+func writeMisses(a *API, w http.ResponseWriter, r *Request, form string, f depot.WantedFilter) error {
+	if wholeHead(w, r, form, "missing") {
 		return nil
 	}
 	out := json.NewEncoder(w)

@@ -239,15 +239,7 @@ func (s accounts) auditWhole(w http.ResponseWriter, r *Request, form string, ste
 	if err != nil {
 		return err
 	}
-	h := w.Header()
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Type", "application/x-ndjson")
-	if form == formCSV {
-		h.Set("Content-Type", "text/csv; charset=utf-8; header=present")
-		h.Set("Content-Disposition", `attachment; filename="audit.csv"`)
-	}
-	if r.Method == http.MethodHead {
-		w.WriteHeader(http.StatusOK)
+	if wholeHead(w, r, form, "audit") {
 		return nil
 	}
 	table, lines := csv.NewWriter(w), json.NewEncoder(w)
