@@ -166,8 +166,9 @@ func (c *cursor) u32() uint32 {
 }
 
 // readNames reads the names, and the hash table that maps their offsets to
-// streams: bits for the used buckets, then these buckets.
-func (c *cursor) readNames(t *infoTail) {
+// streams: bits for the used buckets, then these buckets. It returns the number
+// of buckets.
+func (c *cursor) readNames(t *infoTail) uint32 {
 	// The names are substrings of one string, so that many entries for one long
 	// name need no more memory.
 	text := string(c.take(uint64(c.u32())))
@@ -182,23 +183,24 @@ func (c *cursor) readNames(t *infoTail) {
 		found++
 		if found > count || uint32(i) >= buckets {
 			c.err = fmt.Errorf("more than the %d names in %d buckets that the table has", count, buckets)
-			return
+			return 0
 		}
 		off, n := c.u32(), c.u32()
 		if c.err != nil {
-			return
+			return 0
 		}
 		if int64(off) >= int64(len(text)) {
 			c.err = fmt.Errorf("a name at offset %d of %d bytes", off, len(text))
-			return
+			return 0
 		}
 		name := text[off:min(int64(off)+maxName, int64(len(text)))]
 		end := strings.IndexByte(name, 0)
 		if end < 0 {
 			c.err = fmt.Errorf("the name at offset %d does not end", off)
-			return
+			return 0
 		}
 		// A stream number is checked when the stream is opened.
 		t.names[name[:end]] = int(min(n, maxStreams))
 	}
+	return buckets
 }

@@ -1,6 +1,7 @@
 // Package pdb reads the program databases of Microsoft's and LLVM's linkers:
 // their ids, their features and their functions. It reads the pages it
-// needs and no more, from an io.ReaderAt, and survives any input.
+// needs and no more, from an io.ReaderAt, and survives any input. CopyWith copies a
+// PDB with another named stream.
 //
 // Promised: names and behaviour that this documentation describes change only
 // with a new major version of the module. Exempt are Functions, its options and
