@@ -173,6 +173,11 @@ func (f *Fetcher) plan(ctx context.Context, d *download) (*plan, error) {
 		if f.depot.Holds(ctx, d.q.Products, d.q.Request) {
 			return nil, ErrInDepot // added since the client looked
 		}
+		if m, ok := f.misses.lookup(ctx, d.key, d.slot, d.upstreams); ok {
+			// Another download has ended since the client looked. Not all that it
+			// remembered is in the index.
+			return nil, f.missError(ctx, d.key, d.upstreams, m)
+		}
 		if known, err := f.depot.Misses(ctx, d.key); err == nil { // without remembered misses, ask all
 			p.known = known
 		}

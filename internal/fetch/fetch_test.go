@@ -254,3 +254,27 @@ func TestGroup(t *testing.T) {
 		t.Error("new work after Close")
 	}
 }
+
+// A client that looked before a download ended starts no second one, also after a
+// failure that only memory holds.
+func TestLateClient(t *testing.T) {
+	busy := &Failure{Source: "up", Class: ClassBusy, Retry: time.Now().Add(time.Hour), Err: errors.New("429")}
+	up := &source{name: "up", fetch: func(context.Context, Ask) (*Reply, error) { return nil, busy }}
+	f, _ := newFetcher(t, up)
+	q := question(t, symPath)
+	if _, err := f.Open(t.Context(), q); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("error %v, want %v", err, fs.ErrNotExist)
+	}
+	list := f.permitted(q)
+	d, ok := f.startHere(missKey(q.Request), f.coalesceKey(q, list), list, q, normal) // as a client that found no miss does
+	if !ok {
+		t.Fatal("the download did not start")
+	}
+	<-d.ended
+	if n := up.asked.Load(); n != 1 {
+		t.Errorf("%d requests to the upstream, want 1", n)
+	}
+	if _, err := d.open(t.Context(), true); len(Why(err)) != 1 || ClassOf(Why(err)[0]) != ClassBusy {
+		t.Errorf("error %v of %v, want the remembered reason", err, Why(err))
+	}
+}
