@@ -445,12 +445,18 @@ func parseDebuginfod(s []string) (Request, bool) {
 // buildIDArtifact reads what follows an id in the debuginfod protocol. Ids of
 // either case are taken, and so are the words.
 func buildIDArtifact(id string, rest []string) (Request, bool) {
+	r := Request{Layout: Debuginfod}
+	artifact := symfile.Fold(rest[0])
+	if artifact == "source" && len(id) > 1 && len(id) <= 2*debugid.MaxBuildID && debugid.IsHex(id) {
+		// Sources are also found by the ids of PDBs and Mach-O files.
+		r.Form, r.Part = FormSource, strings.Join(rest[1:], "/")
+		r.Lookups = []symfile.Lookup{{ID: symfile.Fold(id), Role: symfile.Debug | symfile.Executable}}
+		return r, r.Part != ""
+	}
 	b, err := debugid.ParseBuildID(id)
 	if err != nil {
 		return Request{}, false
 	}
-	r := Request{Layout: Debuginfod}
-	artifact := symfile.Fold(rest[0])
 	for _, l := range debuginfodLeaves {
 		if artifact == l.name {
 			r.Lookups = []symfile.Lookup{{ID: string(b), Role: l.role, IDKind: symfile.BuildIDs}}
@@ -465,10 +471,6 @@ func buildIDArtifact(id string, rest []string) (Request, bool) {
 	case "section":
 		r.Form, r.Part = FormSection, strings.Join(rest[1:], "/")
 		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Debug, IDKind: symfile.BuildIDs}, {ID: string(b), Role: symfile.Executable, IDKind: symfile.BuildIDs}}
-		return r, r.Part != ""
-	case "source":
-		r.Form, r.Part = FormSource, strings.Join(rest[1:], "/")
-		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Debug, IDKind: symfile.BuildIDs}}
 		return r, r.Part != ""
 	}
 	return Request{}, false

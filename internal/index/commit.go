@@ -204,15 +204,11 @@ func (c *commit) entry(seq int, e Entry) error {
 	if err != nil {
 		return err
 	}
-	byPath := 0
-	if e.Object.Kind == symfile.ELF && e.Object.BuildID != "" {
-		byPath = 1
-	}
 	if c.extend != 0 && object < c.first {
 		c.late = append(c.late, object) // filters read the files of new transactions only
 	}
 	if _, err := c.exec("INSERT INTO tx_file (tx_id, seq, object_id, path, archive, mtime, by_path) VALUES ($1, $2, $3, $4, $5, $6, $7)",
-		c.number, seq, object, text(e.Path), text(e.Archive), millis(e.ModTime), byPath); err != nil {
+		c.number, seq, object, text(e.Path), text(e.Archive), millis(e.ModTime), searchedByPath(e.Object)); err != nil {
 		return err
 	}
 	if err := c.makeVisible(object, c.product, c.number); err != nil {

@@ -85,6 +85,8 @@ type DB struct {
 	// Retention and Trash are for the transactions that a policy removes.
 	Retention Retention
 	Trash     Trash
+	// Sources finds source files.
+	Sources Sources
 	// Catalog is for lists that people read in pages.
 	Catalog Catalog
 
@@ -150,7 +152,7 @@ func newDB(e engine, opt Options) *DB {
 	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000), placed: opt.Placed, tempDir: opt.TempDir, block: max(opt.Block, 1), dutyLife: dutyLife, limits: usualLimits}
 	db.points, db.scans = counted{e.points(), &db.reads}, counted{e.scans(), &db.reads}
 	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub, db.Places, db.Copies = Tokens{db}, WantedKeys{db}, CachedFiles{db}, Misses{db}, Scrub{db}, Places{db}, Copies{db}
-	db.Nodes, db.Stages, db.Retention, db.Trash, db.Catalog = Nodes{db}, Stages{db}, Retention{db}, Trash{db}, Catalog{db}
+	db.Nodes, db.Stages, db.Retention, db.Trash, db.Catalog, db.Sources = Nodes{db}, Stages{db}, Retention{db}, Trash{db}, Catalog{db}, Sources{db}
 	return db
 }
 

@@ -40,15 +40,11 @@ func (c *commit) entries(ctx context.Context, s setSession, entries []Entry) err
 		files, ids := make([][]any, len(batch)), make([]int64, len(batch))
 		for i, e := range batch {
 			seq++
-			byPath := 0
-			if e.Object.Kind == symfile.ELF && e.Object.BuildID != "" {
-				byPath = 1
-			}
 			ids[i] = objects[i].id
 			if c.extend != 0 && objects[i].known {
 				c.late = append(c.late, ids[i])
 			}
-			files[i] = []any{seq, objects[i].id, text(e.Path), text(e.Archive), millis(e.ModTime), byPath}
+			files[i] = []any{seq, objects[i].id, text(e.Path), text(e.Archive), millis(e.ModTime), searchedByPath(e.Object)}
 		}
 		columns, err := transpose(files)
 		if err != nil {
