@@ -1,5 +1,5 @@
 // Package dwarf reads functions, line rows and inlined calls from debug
-// information in DWARF versions 2 to 5.
+// information in DWARF versions 2 to 5, and the names of source files.
 //
 // It reads named sections and knows no container: where a section comes from and
 // how it is stored is the caller's matter. It covers split units (.dwo files and
@@ -217,6 +217,13 @@ func (r *reader) missing() string {
 	return ": " + strings.Join(r.lacks, ", ") + more
 }
 
+// warn reports damage to the Builder, if there is one.
+func (r *reader) warn(format string, args ...any) {
+	if r.b != nil {
+		r.b.Warn(format, args...)
+	}
+}
+
 func (r *reader) run() error {
 	w0 := newWorker(r)
 	v := w0.view(r.main)
@@ -369,8 +376,9 @@ func (w *worker) view(im *image) *view {
 	if im.split {
 		v.index = open("debug_cu_index", 8, page)
 	} else {
-		v.lineStr, v.addr, v.ranges, v.line = open("debug_line_str", 16, page), open("debug_addr", 32, page), open("debug_ranges", 32, page), open("debug_line", 1, page)
+		v.lineStr, v.addr, v.ranges = open("debug_line_str", 16, page), open("debug_addr", 32, page), open("debug_ranges", 32, page)
 	}
+	v.line = open("debug_line", 1, page)
 	w.views[im] = v
 	return v
 }

@@ -159,8 +159,8 @@ func (e encoding) fixedSize(form uint16) int {
 }
 
 // value is the value of one attribute: a number as stored, and the form that
-// says what the number means. For a form with bytes in place (string, blocks) it
-// is the position of these bytes in the window.
+// says what the number means. For a form with bytes in place (strings, blocks, 16
+// bytes) it is the position of these bytes in the window.
 type value struct {
 	form uint16
 	u    uint64
@@ -208,6 +208,7 @@ func (e encoding) read(c *cursor, form uint16, implicit int64) (value, error) {
 		case formLLVMAddrxOff:
 			v.u = c.uleb()&0xffffffff | uint64(c.u32())<<32
 		case formData16:
+			v.u = uint64(c.i)
 			c.skip(16)
 		default:
 			n := e.fixedSize(form)

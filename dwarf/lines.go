@@ -27,8 +27,10 @@ const (
 	lneSetAddress  = 2
 	lneDefineFile  = 3
 
-	lnctPath      = 1
-	lnctDirectory = 2
+	lnctPath       = 1
+	lnctDirectory  = 2
+	lnctMD5        = 5
+	lnctLLVMSource = 0x2001
 )
 
 // lineRow is a row of the line table. Its file is an index of the program.
@@ -51,6 +53,23 @@ type sourceFile struct {
 	dir  uint32
 	id   functab.FileID
 	done bool
+
+	md5, text value // the checksum and the source text, if their forms are not 0
+}
+
+// entry is an entry of a table of version 5.
+type entry struct {
+	path, md5, text value
+	dir             uint64
+}
+
+// contents says what the content types of version 5 mean for an entry. Others are
+// skipped.
+var contents = map[uint64]func(*entry, value){
+	lnctPath:       func(e *entry, v value) { e.path = v },
+	lnctDirectory:  func(e *entry, v value) { e.dir = v.u },
+	lnctMD5:        func(e *entry, v value) { e.md5 = v },
+	lnctLLVMSource: func(e *entry, v value) { e.text = v },
 }
 
 // lineTable is the line table of the unit that a worker reads. It is read when
@@ -117,7 +136,7 @@ func (t *lineTable) header(w *worker) error {
 		return t.err
 	}
 	if t.err != nil {
-		w.r.b.Warn("DWARF unit at %#x: %v", t.unit.off, t.err)
+		w.r.warn("DWARF unit at %#x: %v", t.unit.off, t.err)
 		t.files = t.files[:0]
 	}
 	return nil
@@ -202,11 +221,11 @@ func (t *lineTable) parseHeader(w *worker, p []byte) error {
 // tables reads the directories and files.
 func (t *lineTable) tables(c *cursor) error {
 	if t.enc.version >= 5 {
-		if err := t.table(c, func(path value, _ uint64) { t.dirs = append(t.dirs, path) }); err != nil {
+		if err := t.table(c, func(e *entry) { t.dirs = append(t.dirs, e.path) }); err != nil {
 			return err
 		}
-		return t.table(c, func(path value, dir uint64) {
-			t.files = append(t.files, sourceFile{name: path, dir: uint32(min(dir, 1<<32-1))})
+		return t.table(c, func(e *entry) {
+			t.files = append(t.files, sourceFile{name: e.path, dir: uint32(min(e.dir, 1<<32-1)), md5: e.md5, text: e.text})
 		})
 	}
 	t.dirs = append(t.dirs, value{}) // 0: the compilation directory
@@ -234,11 +253,15 @@ func (t *lineTable) tables(c *cursor) error {
 
 // table reads a table of version 5. Its counts are claims: each entry needs at
 // least one byte.
-func (t *lineTable) table(c *cursor, add func(path value, dir uint64)) error {
-	type field struct{ content, form uint64 }
+func (t *lineTable) table(c *cursor, add func(*entry)) error {
+	type field struct {
+		form uint64
+		set  func(*entry, value)
+	}
 	formats := make([]field, 0, 8)
 	for range c.u8() {
-		formats = append(formats, field{c.uleb(), c.uleb()})
+		set := contents[c.uleb()]
+		formats = append(formats, field{c.uleb(), set})
 	}
 	count := c.uleb()
 	if c.short {
@@ -261,8 +284,7 @@ func (t *lineTable) table(c *cursor, add func(path value, dir uint64)) error {
 	}
 	// A window that is too short for the entries is not an error yet.
 	for range count {
-		var path value
-		var dir uint64
+		var x entry
 		for _, f := range formats {
 			v, err := t.enc.read(c, uint16(f.form), 0)
 			if c.short {
@@ -271,17 +293,14 @@ func (t *lineTable) table(c *cursor, add func(path value, dir uint64)) error {
 			if err != nil {
 				return err
 			}
-			switch f.content {
-			case lnctPath:
-				if v.form == formString {
-					v.u += t.unit.lines
-				}
-				path = v
-			case lnctDirectory:
-				dir = v.u
+			if v.form == formString || v.form == formData16 {
+				v.u += t.unit.lines
+			}
+			if f.set != nil {
+				f.set(&x, v)
 			}
 		}
-		add(path, dir)
+		add(&x)
 	}
 	return nil
 }
@@ -292,6 +311,24 @@ func (t *lineTable) str(w *worker, v value) string {
 		return string(t.unit.v.line.CString(v.u, maxName))
 	}
 	return string(w.str(t.unit, v))
+}
+
+// folder returns the compilation directory and directory i of the table, to which
+// names are relative. Directory 0 of version 5 is the compilation directory.
+func (t *lineTable) folder(w *worker, i uint32) (comp, dir string) {
+	comp = t.unit.compDir
+	if uint64(i) < uint64(len(t.dirs)) {
+		dir = t.str(w, t.dirs[i])
+	}
+	if t.enc.version >= 5 && len(t.dirs) > 0 {
+		switch {
+		case i == 0 && dir == comp:
+			dir = ""
+		case i > 0 && comp == "":
+			comp = t.str(w, t.dirs[0])
+		}
+	}
+	return comp, dir
 }
 
 // file returns the number of a source file by its index in the program.
@@ -311,14 +348,11 @@ func (t *lineTable) file(w *worker, i uint64) (functab.FileID, error) {
 	if name == "" {
 		return 0, nil
 	}
-	dir := ""
-	if uint64(f.dir) < uint64(len(t.dirs)) {
-		dir = t.str(w, t.dirs[f.dir])
-	}
+	comp, dir := t.folder(w, f.dir)
 	if err := w.spend(int64(len(name) + len(dir))); err != nil {
 		return 0, err
 	}
-	f.id = w.r.b.File(functab.JoinPath(t.unit.compDir, dir, name))
+	f.id = w.r.b.File(functab.JoinPath(comp, dir, name))
 	return f.id, nil
 }
 

@@ -10,6 +10,7 @@ import (
 const (
 	sectInfo       = 1
 	sectAbbrev     = 3
+	sectLine       = 4
 	sectStrOffsets = 6
 	sectRnglists   = 8 // version 5 only
 )
@@ -82,6 +83,8 @@ func (x *packageIndex) find(v *view, id uint64) (contribution, bool) {
 					at.info = off
 				case sectAbbrev:
 					at.abbrev = off
+				case sectLine:
+					at.line = off
 				case sectStrOffsets:
 					at.strOffsets = off
 				case sectRnglists:
@@ -137,7 +140,7 @@ func (w *worker) splitUnit(skeleton *unit) (*unit, error) {
 		}
 	}
 	w.lack(skeleton)
-	w.r.b.Warn("DWARF: %s has no unit with the id %016x of the program", skeleton.dwo, skeleton.dwoID)
+	w.r.warn("DWARF: %s has no unit with the id %016x of the program", skeleton.dwo, skeleton.dwoID)
 	return nil, nil
 }
 

@@ -193,7 +193,7 @@ func (w *worker) openCached(v *view, h header) (*unit, error) {
 
 // contribution is where the parts of a split unit begin in the sections of a
 // package. It is zero for other files.
-type contribution struct{ info, abbrev, strOffsets, rnglists uint64 }
+type contribution struct{ info, abbrev, line, strOffsets, rnglists uint64 }
 
 // openUnit reads the first entry of a unit.
 func (w *worker) openUnit(v *view, h header, skeleton *unit, at contribution) (*unit, error) {

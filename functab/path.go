@@ -39,6 +39,10 @@ func scheme(p string) bool {
 	return i >= 2 && !strings.ContainsAny(p[:i], `/\`)
 }
 
+// IsAbsolute reports whether JoinPath takes p as it is, whatever comes before it: it
+// begins with a slash, a backslash, a drive letter or a scheme, or is in angle brackets.
+func IsAbsolute(p string) bool { return p != "" && absolute(p) }
+
 func absolute(p string) bool {
 	return p[0] == '/' || p[0] == '\\' || drive(p) || p[0] == '<' || scheme(p)
 }
