@@ -66,8 +66,7 @@ func (f *File) HasSources() (bool, error) {
 	}
 	looked := 0
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		low := strings.ToLower(name)
-		if low != "srcsrv" && low != "sourcelink" && !strings.HasPrefix(low, "sourcelink$") && low != "/src/headerblock" {
+		if low := strings.ToLower(name); low != streamSrcsrv && low != streamInjected && !isSourceLink(low) {
 			continue
 		}
 		if has, err := f.hasBytes(names[name]); err != nil || has {

@@ -93,29 +93,30 @@ func (l *moduleLines) reset() {
 	l.last, l.rows, l.size = -1, l.rows[:0], 0
 }
 
-// read finds the subsections of the module m in its stream s. An error leaves
-// what was found before.
-func (l *moduleLines) read(s sized, m compiland) error {
+// open puts l at the line numbers of the module m in its stream s. At most whole bytes
+// are read at once.
+func (l *moduleLines) open(s sized, m compiland, whole int64) error {
 	l.reset()
 	l.base = m.symbols + m.c11
-	l.size = min(m.c13, s.Size()-l.base)
-	if l.size <= 0 {
-		l.size = 0
-		return nil
-	}
-	if l.size <= maxC13Whole {
-		if int64(cap(l.whole)) < l.size || l.whole == nil {
-			l.whole = make([]byte, l.size, l.size+l.size/4)
-		}
-		l.whole = l.whole[:l.size]
-		if err := readFull(s, l.whole, l.base); err != nil {
-			l.size = 0
-			return err
-		}
-	} else {
+	l.size = max(min(m.c13, s.Size()-l.base), 0)
+	if l.size > whole {
 		l.whole = nil
 		l.b = newBlocks(s, l.base+l.size, blockSize, maxC13Whole)
+		return nil
 	}
+	if int64(cap(l.whole)) < l.size || l.whole == nil {
+		l.whole = make([]byte, l.size, l.size+l.size/4)
+	}
+	l.whole = l.whole[:l.size]
+	if err := readFull(s, l.whole, l.base); err != nil {
+		l.size = 0
+		return err
+	}
+	return nil
+}
+
+// each visits the subsections. An error of visit is returned after the last one.
+func (l *moduleLines) each(visit func(kind uint32, at, n int64) error) error {
 	var fault error
 	for at := int64(0); l.size-at >= 8; {
 		h, err := l.bytes(at, 8)
@@ -128,21 +129,33 @@ func (l *moduleLines) read(s sized, m compiland) error {
 			fault = fmt.Errorf("a subsection of %d bytes at offset %d of %d bytes of line numbers", n, at, l.size)
 			n = l.size - at
 		}
-		switch kind {
-		case c13Lines:
-			err = l.addLines(at, n)
-		case c13Checksums:
-			err = l.addChecksums(at, n)
-		case c13Inlinees:
-			err = l.addInlinees(at, n)
-		case c13Imports:
-			err = l.addImports(at, n)
-		}
-		if err != nil {
+		if err := visit(kind, at, n); err != nil {
 			fault = err
 		}
 		at += (n + 3) &^ 3
 	}
+	return fault
+}
+
+// read finds the subsections of the module m in its stream s. An error leaves
+// what was found before.
+func (l *moduleLines) read(s sized, m compiland) error {
+	if err := l.open(s, m, maxC13Whole); err != nil || l.size == 0 {
+		return err
+	}
+	fault := l.each(func(kind uint32, at, n int64) error {
+		switch kind {
+		case c13Lines:
+			return l.addLines(at, n)
+		case c13Checksums:
+			return l.addChecksums(at, n)
+		case c13Inlinees:
+			return l.addInlinees(at, n)
+		case c13Imports:
+			return l.addImports(at, n)
+		}
+		return nil
+	})
 	slices.SortStableFunc(l.contribs, func(x, y contribution) int { return cmp.Compare(x.start, y.start) })
 	reach := uint64(0)
 	for i := range l.contribs {
@@ -172,13 +185,25 @@ func (l *moduleLines) addChecksums(at, n int64) error {
 	if len(l.files) > 0 {
 		return nil
 	}
+	return l.eachFile(at, n, func(c checksum, _ uint8, _ int64) error {
+		l.files = append(l.files, c)
+		return nil
+	})
+}
+
+// eachFile visits the entries of a file table: with the kind of the checksum, and the
+// position of its size and bytes.
+func (l *moduleLines) eachFile(at, n int64, visit func(c checksum, kind uint8, sum int64) error) error {
 	for off := int64(0); n-off >= 6; {
 		p, err := l.bytes(at+off, 6)
 		if err != nil {
 			return err
 		}
-		l.files = append(l.files, checksum{off: uint32(off), name: u32(p, 0)})
-		off += (6 + int64(p[4]) + 3) &^ 3
+		size := int64(p[4])
+		if err := visit(checksum{off: uint32(off), name: u32(p, 0)}, p[5], at+off+4); err != nil {
+			return err
+		}
+		off += (6 + size + 3) &^ 3
 	}
 	return nil
 }
