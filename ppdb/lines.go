@@ -1,6 +1,7 @@
 package ppdb
 
 import (
+	"compress/flate"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,9 +16,10 @@ import (
 
 // Limits of the results of Lines. Rows are read one at a time.
 const (
-	maxJSON   = 16 << 20 // bytes of Source Link
-	maxPath   = 64 << 10 // bytes of a document's name
-	maxPoints = 4 << 20  // bytes of the points of one method, three or more each
+	maxJSON     = 16 << 20 // bytes of Source Link
+	maxPath     = 64 << 10 // bytes of a document's name
+	maxEmbedded = 1 << 20  // documents with embedded text
+	maxPoints   = 4 << 20  // bytes of the points of one method, three or more each
 )
 
 // More tables of the format.
@@ -34,6 +36,9 @@ var customParents = []int{
 	0x06, 0x04, 0x01, 0x02, 0x08, 0x09, 0x0A, 0x00, 0x0E, 0x17, 0x14, 0x11, 0x1A, 0x1B, 0x20, 0x23,
 	0x26, 0x27, 0x28, 0x2A, 0x2C, 0x2B, 0x30, 0x32, 0x33, 0x34, 0x35,
 }
+
+// customDocument is the tag of a document as the parent.
+const customDocument = 22
 
 // customModule is the parent of information about the whole module: row 1 of table 0.
 const customModule = 1<<5 | 7
@@ -210,6 +215,20 @@ func (l *Lines) blob(i uint32, limit int) ([]byte, error) {
 	if i == 0 {
 		return nil, nil
 	}
+	s, err := l.blobSection(i)
+	if err != nil {
+		return nil, err
+	}
+	if s.Size() > int64(limit) {
+		return nil, fmt.Errorf("blob %d of %d bytes exceeds the limit of %d", i, s.Size(), limit)
+	}
+	b := make([]byte, s.Size())
+	return b, readFull(s, b, 0)
+}
+
+// blobSection finds the blob at index i of the #Blob heap. The error wraps
+// io.ErrUnexpectedEOF if it is not within the heap.
+func (l *Lines) blobSection(i uint32) (*io.SectionReader, error) {
 	var h [4]byte
 	left := l.blobs.size - int64(i)
 	if left <= 0 {
@@ -228,11 +247,7 @@ func (l *Lines) blob(i uint32, limit int) ([]byte, error) {
 	if int64(size) > left-start {
 		return nil, fmt.Errorf("blob %d of %d bytes in a heap of %d: %w", i, size, l.blobs.size, io.ErrUnexpectedEOF)
 	}
-	if int64(size) > int64(limit) {
-		return nil, fmt.Errorf("blob %d of %d bytes exceeds the limit of %d", i, size, limit)
-	}
-	b := make([]byte, size)
-	return b, readFull(l.f.r, b, l.blobs.off+int64(i)+start)
+	return io.NewSectionReader(l.f.r, l.blobs.off+int64(i)+start, int64(size)), nil
 }
 
 // guid reads GUID n, from 1, of the #GUID heap. 0 is the zero GUID.
@@ -481,30 +496,141 @@ func (l *Lines) Kickoff(moveNext uint32) (uint32, error) {
 	return 0, fmt.Errorf("ppdb: method %d is not of a state machine: %w", moveNext, fs.ErrNotExist)
 }
 
+// customRow is a row of custom debug information.
+type customRow struct {
+	parent uint32 // as stored: the number of a row, and the tag of its table
+	kind   uint32 // number of a GUID
+	value  uint32 // index of a blob
+}
+
+// custom visits all rows of custom debug information until visit returns false.
+func (l *Lines) custom(visit func(customRow) (bool, error)) error {
+	width := l.widths[tableCustom]
+	const rows = 512
+	b := make([]byte, rows*width)
+	for n, have := uint32(0), l.rows[tableCustom]; n < have; n += rows {
+		p := b[:min(rows, int(have-n))*width]
+		if err := readFull(l.f.r, p, l.tables[tableCustom].off+int64(n)*int64(width)); err != nil {
+			return err
+		}
+		for ; len(p) > 0; p = p[width:] {
+			c := cells{p}
+			more, err := visit(customRow{c.next(l.columns == 4), c.next(l.wide.guids), c.next(l.wide.blobs)})
+			if !more || err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// EmbeddedSource is the text of a document, as it is stored in the file.
+type EmbeddedSource struct {
+	Document uint32 // row
+	// Size is the number of bytes of the text, as the file says.
+	Size int64
+
+	stored   *io.SectionReader
+	deflated bool
+}
+
+// Open returns a reader of the text. It gives no more than Size bytes; the error of reading
+// wraps io.ErrUnexpectedEOF if there are fewer.
+func (e EmbeddedSource) Open() io.ReadCloser {
+	in := io.NewSectionReader(e.stored, 0, e.stored.Size())
+	if !e.deflated {
+		return io.NopCloser(in)
+	}
+	z := flate.NewReader(in)
+	return &exact{io.LimitReader(z, e.Size), e.Size, z}
+}
+
+// exact reports a text that is shorter than its size.
+type exact struct {
+	r    io.Reader
+	left int64
+	io.Closer
+}
+
+// Read implements io.Reader.
+func (e *exact) Read(p []byte) (int, error) {
+	n, err := e.r.Read(p)
+	e.left -= int64(n)
+	if errors.Is(err, io.EOF) && e.left > 0 {
+		err = fmt.Errorf("ppdb: embedded source is %d bytes too short: %w", e.left, io.ErrUnexpectedEOF)
+	}
+	return n, err
+}
+
+// Stored returns the number of bytes that the text takes in the file.
+func (e EmbeddedSource) Stored() int64 { return e.stored.Size() }
+
+// EmbeddedSources returns the documents with embedded text, in the order of the table. A
+// malformed one is left out.
+func (l *Lines) EmbeddedSources() ([]EmbeddedSource, error) {
+	list, err := l.embeddedSources()
+	if err != nil {
+		return nil, fmt.Errorf("ppdb: embedded sources: %w", err)
+	}
+	return list, nil
+}
+
+func (l *Lines) embeddedSources() (list []EmbeddedSource, err error) {
+	kind, err := l.f.findGUID(embeddedSource)
+	if err != nil || kind == 0 {
+		return nil, err
+	}
+	err = l.custom(func(r customRow) (bool, error) {
+		if r.kind != kind || r.parent&31 != customDocument || r.parent>>5 > l.rows[tableDocument] {
+			return true, nil
+		}
+		s, err := l.blobSection(r.value)
+		if errors.Is(err, io.ErrUnexpectedEOF) || err == nil && s.Size() < 4 {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		var h [4]byte
+		if err := readFull(s, h[:], 0); err != nil {
+			return false, err
+		}
+		e := EmbeddedSource{Document: r.parent >> 5, stored: io.NewSectionReader(s, 4, s.Size()-4)}
+		switch format := int32(binary.LittleEndian.Uint32(h[:])); {
+		case format == 0:
+			e.Size = e.stored.Size()
+		case format > 0:
+			e.Size, e.deflated = int64(format), true
+		default:
+			return true, nil // reserved
+		}
+		list = append(list, e)
+		return len(list) < maxEmbedded, nil
+	})
+	return list, err
+}
+
 // SourceLink returns the JSON that maps paths of documents to URLs. The error wraps
 // fs.ErrNotExist if the file has none.
-func (l *Lines) SourceLink() ([]byte, error) {
-	for n := uint32(1); n <= l.rows[tableCustom]; n++ {
-		c, err := l.row(tableCustom, n)
-		if err != nil {
-			return nil, fmt.Errorf("ppdb: custom debug information: %w", err)
-		}
-		parent, kind := c.next(l.columns == 4), c.next(l.wide.guids)
-		if parent != customModule || kind == 0 {
-			continue
-		}
-		g, err := l.guid(kind)
-		if err != nil {
-			return nil, fmt.Errorf("ppdb: custom debug information: %w", err)
-		}
-		if g != sourceLink {
-			continue
-		}
-		b, err := l.blob(c.next(l.wide.blobs), maxJSON)
-		if err != nil {
-			return nil, fmt.Errorf("ppdb: Source Link: %w", err)
-		}
-		return b, nil
+func (l *Lines) SourceLink() (text []byte, err error) {
+	kind, err := l.f.findGUID(sourceLink)
+	found := false
+	if err == nil && kind != 0 {
+		err = l.custom(func(r customRow) (bool, error) {
+			if found = r.parent == customModule && r.kind == kind; !found {
+				return true, nil
+			}
+			if text, err = l.blob(r.value, maxJSON); err != nil {
+				err = fmt.Errorf("text of Source Link: %w", err)
+			}
+			return false, err
+		})
 	}
-	return nil, fmt.Errorf("ppdb: Source Link: %w", fs.ErrNotExist)
+	if err != nil {
+		return nil, fmt.Errorf("ppdb: custom debug information: %w", err)
+	}
+	if !found {
+		return nil, fmt.Errorf("ppdb: Source Link: %w", fs.ErrNotExist)
+	}
+	return text, nil
 }

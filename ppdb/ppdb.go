@@ -19,6 +19,7 @@ import (
 	"hash"
 	"io"
 	"math/bits"
+	"slices"
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
@@ -209,21 +210,31 @@ func (f *File) rows() (rows [64]uint32, err error) {
 // searches the #GUID heap for the GUIDs of these two kinds; compilers write a
 // GUID there only if the file uses it.
 func (f *File) HasSources() (bool, error) {
+	n, err := f.findGUID(embeddedSource, sourceLink)
+	if err != nil {
+		return false, fmt.Errorf("ppdb: %w", err)
+	}
+	return n > 0, nil
+}
+
+// findGUID returns the number, from 1, of the first of some GUIDs in the #GUID heap; 0 if
+// none is there.
+func (f *File) findGUID(want ...[16]byte) (uint32, error) {
 	s := f.streams["#GUID"]
 	r := io.NewSectionReader(f.r, s.off, min(s.size, maxGUIDs))
 	var b [64 * 16]byte
 	for off := int64(0); off < r.Size(); off += int64(len(b)) {
 		n := min(int64(len(b)), r.Size()-off)
 		if err := readFull(r, b[:n], off); err != nil {
-			return false, fmt.Errorf("ppdb: #GUID stream: %w", err)
+			return 0, fmt.Errorf("#GUID stream: %w", err)
 		}
-		for p := b[:n]; len(p) >= 16; p = p[16:] {
-			if g := [16]byte(p); g == embeddedSource || g == sourceLink {
-				return true, nil
+		for i := int64(0); i+16 <= n; i += 16 {
+			if slices.Contains(want, [16]byte(b[i:])) {
+				return uint32((off+i)/16) + 1, nil
 			}
 		}
 	}
-	return false, nil
+	return 0, nil
 }
 
 // Checksum returns the hash of a portable PDB of size bytes, with the 20 bytes of
