@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/dwarf"
 	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/unwind"
@@ -292,73 +291,16 @@ func (c *elfModule) readFunctions(ctx context.Context, files ELFFiles) error {
 	if from == nil {
 		return nil
 	}
-	d := dwarf.Data{Sections: c.sections(from), Order: from.Order()}
-	for _, f := range []struct {
-		to   *dwarf.Sections
-		file File
-		what string
-	}{{&d.Package, files.Package, "package"}, {&d.Alternate, files.Alternate, "supplementary file"}} {
-		if f.file.Reader == nil {
-			continue
-		}
-		e, err := objfile.OpenELF(f.file.Reader, f.file.Size)
-		if err != nil {
-			return fmt.Errorf("%s of %s: %w", f.what, files.Name, err)
-		}
-		*f.to = c.sections(e)
-		if f.to == &d.Alternate {
-			if err := c.checkAlternate(from, e); err != nil {
-				return err
-			}
-		}
+	d, err := elfData(from, files, c.opt.Sections)
+	if err != nil {
+		return err
 	}
 	if d.Alternate == nil {
 		if name, id, err := from.AltLink(); err == nil {
 			c.b.Warn("DWARF: the supplementary file %s with the build-id %s is missing; some names are omitted", name, id)
 		}
 	}
-	if files.Object != nil {
-		d.Object = func(name, dir string, id uint64) (dwarf.Sections, error) {
-			f, err := files.Object(name, dir, id)
-			if err != nil {
-				return nil, err
-			}
-			e, err := objfile.OpenELF(f.Reader, f.Size)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			return c.sections(e), nil
-		}
-	}
 	return c.readDWARF(ctx, d)
-}
-
-// checkAlternate compares the build-id that a file asks for with that of its
-// supplementary file.
-func (c *elfModule) checkAlternate(from, alt *objfile.ELFFile) error {
-	_, want, err := from.AltLink()
-	if err != nil {
-		return nil //nolint:nilerr // DWARF 5 names the file differently
-	}
-	have, err := alt.BuildID()
-	if err != nil {
-		return err
-	}
-	if have != want {
-		return fmt.Errorf("%w: the supplementary file has the build-id %s, but %s is needed", ErrMismatch, have, want)
-	}
-	return nil
-}
-
-// sections returns the sections of a file as DWARF's reader asks for them.
-func (c *elfModule) sections(f *objfile.ELFFile) dwarf.Sections {
-	return func(name string) (dwarf.Section, error) {
-		d, err := f.Section("."+name, c.opt.Sections)
-		if err != nil {
-			return nil, err
-		}
-		return d, nil
-	}
 }
 
 // maxUnwind is the largest unwind section that is read, in bytes.

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/dwarf"
 	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/unwind"
@@ -166,14 +165,7 @@ func (c *machModule) readFunctions(ctx context.Context) error {
 		if _, err := f.Section("__debug_info", objfile.SectionOptions{Limit: 1}); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		d := dwarf.Data{Order: f.Order(), Sections: func(name string) (dwarf.Section, error) {
-			s, err := f.Section("__"+name, c.opt.Sections)
-			if err != nil {
-				return nil, err
-			}
-			return s, nil
-		}}
-		return c.readDWARF(ctx, d)
+		return c.readDWARF(ctx, machData(f, c.opt.Sections))
 	}
 	return nil
 }

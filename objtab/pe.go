@@ -3,7 +3,6 @@ package objtab
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 
@@ -24,27 +23,17 @@ func PE(ctx context.Context, file File, opt Options, b *functab.Builder) error {
 		return err
 	}
 	base := img.Base()
-	sections := map[string]objfile.PESection{}
+	sections := peSections(img)
 	do := dwarf.Options{Base: base, Workers: opt.Workers, Demangle: opt.Demangle}
 	var code []functab.Section
 	for _, s := range img.Sections() {
-		if _, ok := sections[s.Name]; !ok {
-			sections[s.Name] = s
-		}
 		if s.Code && s.Size > 0 {
 			start := base + uint64(s.RVA)
 			do.Code = append(do.Code, dwarf.Range{Start: start, End: start + uint64(s.Size)})
 			code = append(code, functab.Section{Name: s.Name, Start: uint64(s.RVA), Size: uint64(s.Size)})
 		}
 	}
-	get := func(name string) (dwarf.Section, error) {
-		s, ok := sections["."+name]
-		n := min(int64(s.Size), s.Stored)
-		if !ok || n == 0 {
-			return nil, fmt.Errorf("PE section .%s: %w", name, fs.ErrNotExist)
-		}
-		return io.NewSectionReader(file.Reader, s.Offset, n), nil
-	}
+	get := peData(file, sections).Sections
 	_, missing := dwarf.Read(ctx, dwarf.Data{Sections: get}, do, b)
 	if missing != nil && !errors.Is(missing, fs.ErrNotExist) || opt.NoUnwind {
 		return missing

@@ -1,0 +1,148 @@
+package objtab
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/symdepot/symdepot/dwarf"
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// ErrRelocatable is wrapped for compiler output before linking: its DWARF has references
+// between sections that are not final.
+var ErrRelocatable = errors.New("a relocatable file")
+
+// Data returns the DWARF of one file of the given kind: ELF, Mach-O, PE or WASM. Of the
+// others, those of ELF count: Package, Alternate and Object. The error wraps
+// fs.ErrNotExist if files of this kind have no DWARF, ErrRelocatable, ErrMismatch if
+// Alternate is not the file that f refers to, objfile.ErrBroken or
+// objfile.ErrNotSymbolFile; or it is that of reading.
+func Data(f File, kind symfile.Kind, others ELFFiles, opt objfile.SectionOptions) (dwarf.Data, error) {
+	switch kind {
+	case symfile.ELF:
+		e, err := objfile.OpenELF(f.Reader, f.Size)
+		if err != nil {
+			return dwarf.Data{}, err
+		}
+		if e.Relocatable() {
+			return dwarf.Data{}, ErrRelocatable
+		}
+		return elfData(e, others, opt)
+	case symfile.MachO:
+		m, err := objfile.OpenMachO(f.Reader, f.Size)
+		if err != nil {
+			return dwarf.Data{}, err
+		}
+		return machData(m, opt), nil
+	case symfile.PE:
+		img, err := objfile.OpenPE(f.Reader, f.Size)
+		if err != nil {
+			return dwarf.Data{}, err
+		}
+		return peData(f, peSections(img)), nil
+	}
+	return dwarf.Data{}, fmt.Errorf("DWARF in a file of the kind %s: %w", kind, fs.ErrNotExist)
+}
+
+// elfData returns the DWARF of a file with that of the files that belong to it.
+func elfData(from *objfile.ELFFile, files ELFFiles, opt objfile.SectionOptions) (dwarf.Data, error) {
+	d := dwarf.Data{Sections: elfSections(from, opt), Order: from.Order()}
+	for _, f := range []struct {
+		to   *dwarf.Sections
+		file File
+		what string
+	}{{&d.Package, files.Package, "package"}, {&d.Alternate, files.Alternate, "supplementary file"}} {
+		if f.file.Reader == nil {
+			continue
+		}
+		e, err := objfile.OpenELF(f.file.Reader, f.file.Size)
+		if err != nil {
+			return d, fmt.Errorf("%s of %s: %w", f.what, files.Name, err)
+		}
+		*f.to = elfSections(e, opt)
+		if f.to == &d.Alternate {
+			if err := checkAlternate(from, e); err != nil {
+				return d, err
+			}
+		}
+	}
+	if files.Object != nil {
+		d.Object = func(name, dir string, id uint64) (dwarf.Sections, error) {
+			f, err := files.Object(name, dir, id)
+			if err != nil {
+				return nil, err
+			}
+			e, err := objfile.OpenELF(f.Reader, f.Size)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			return elfSections(e, opt), nil
+		}
+	}
+	return d, nil
+}
+
+// checkAlternate compares the build-id that a file asks for with that of its
+// supplementary file.
+func checkAlternate(from, alt *objfile.ELFFile) error {
+	_, want, err := from.AltLink()
+	if err != nil {
+		return nil //nolint:nilerr // DWARF 5 names the file differently
+	}
+	have, err := alt.BuildID()
+	if err != nil {
+		return err
+	}
+	if have != want {
+		return fmt.Errorf("%w: the supplementary file has the build-id %s, but %s is needed", ErrMismatch, have, want)
+	}
+	return nil
+}
+
+// elfSections returns the sections of a file as DWARF's reader asks for them.
+func elfSections(f *objfile.ELFFile, opt objfile.SectionOptions) dwarf.Sections {
+	return func(name string) (dwarf.Section, error) {
+		return section(f.Section("."+name, opt))
+	}
+}
+
+// machData returns the DWARF of a Mach-O file.
+func machData(f *objfile.MachOFile, opt objfile.SectionOptions) dwarf.Data {
+	return dwarf.Data{Order: f.Order(), Sections: func(name string) (dwarf.Section, error) {
+		return section(f.Section("__"+name, opt))
+	}}
+}
+
+// section makes an interface of a section, nil if there is an error.
+func section(d *objfile.SectionData, err error) (dwarf.Section, error) {
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// peSections returns the sections of a PE image by name, the first of each name.
+func peSections(img *objfile.PEImage) map[string]objfile.PESection {
+	sections := map[string]objfile.PESection{}
+	for _, s := range img.Sections() {
+		if _, ok := sections[s.Name]; !ok {
+			sections[s.Name] = s
+		}
+	}
+	return sections
+}
+
+// peData returns the DWARF that compilers for MinGW write.
+func peData(file File, sections map[string]objfile.PESection) dwarf.Data {
+	return dwarf.Data{Sections: func(name string) (dwarf.Section, error) {
+		s, ok := sections["."+name]
+		n := min(int64(s.Size), s.Stored)
+		if !ok || n == 0 {
+			return nil, fmt.Errorf("PE section .%s: %w", name, fs.ErrNotExist)
+		}
+		return io.NewSectionReader(file.Reader, s.Offset, n), nil
+	}}
+}
