@@ -1,0 +1,356 @@
+package sources
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// How says how a file was found for a name.
+type How uint8
+
+// The ways, the best first.
+const (
+	Exact     How = iota + 1 // the paths are equal
+	Rewritten                // after the prefix of the name was replaced
+	Suffix                   // no other file has as many equal last segments
+)
+
+// String returns the way as a word.
+func (h How) String() string {
+	switch h {
+	case Exact:
+		return "exact"
+	case Rewritten:
+		return "rewritten"
+	case Suffix:
+		return "suffix"
+	}
+	return "none"
+}
+
+// Rewrite replaces the prefix Old of names, which must end at a segment, by New: the path
+// below which the files of a tree are. An empty New means the root of the tree.
+type Rewrite struct{ Old, New string }
+
+// Found is a file for a name.
+type Found struct {
+	Name    int    // index of the name
+	Path    string // of the file, as it was given
+	How     How
+	Verdict Verdict // Unverified until the sum was compared
+}
+
+// Refusal is a name for which files were found, but none is certain enough.
+type Refusal struct {
+	Name   int
+	Reason string   // for people
+	Paths  []string // the files, at most 8
+}
+
+// Matcher finds out which files belong to the names of an object.
+type Matcher struct {
+	names    []Name
+	wanted   []wanted
+	rewrites []Rewrite
+	bases    map[string][]int // by folded base name
+}
+
+// wanted is a name for comparisons.
+type wanted struct {
+	path string // canonical, without the leading slash
+	fold bool   // letter case does not matter: a path of Windows
+}
+
+// maxTied is the number of files that a Refusal names, and of which sums are compared.
+const maxTied = 8
+
+// NewMatcher returns a Matcher for the names of an object. The first rewrite that applies
+// to a name counts.
+func NewMatcher(names []Name, rewrites ...Rewrite) *Matcher {
+	m := &Matcher{names: names, wanted: make([]wanted, len(names)), bases: map[string][]int{}}
+	for _, r := range rewrites {
+		m.rewrites = append(m.rewrites, Rewrite{relative(r.Old), relative(r.New)})
+	}
+	for i, n := range names {
+		c := relative(n.Name)
+		m.wanted[i] = wanted{c, isDrive(firstSegment(c)) || strings.Contains(n.Name, `\`)}
+		base := symfile.Fold(symfile.BaseName(c))
+		m.bases[base] = append(m.bases[base], i)
+	}
+	return m
+}
+
+// relative is the canonical path without the leading slash.
+func relative(path string) string { return strings.TrimPrefix(Canonical(path), "/") }
+
+// Wants reports whether a file with this base name may belong to a name. Files for which
+// it is false need not be given to Match.
+func (m *Matcher) Wants(base string) bool {
+	_, ok := m.bases[symfile.Fold(base)]
+	return ok
+}
+
+// Match finds the files for names: the one with an equal path, or with the path that a
+// rewrite makes, or else the one with most equal last segments. The last one must have two
+// equal segments, or consist of them; of two files that are equally good, and of two
+// different names for which one file is equally good, none is taken. Paths are those of
+// files in a tree or an archive, with slashes or backslashes. The results are in the order
+// of the names; names without a file are in none of them.
+func (m *Matcher) Match(paths iter.Seq[string]) ([]Found, []Refusal) {
+	best := m.candidates(paths)
+	m.ambiguous(best)
+	var found []Found
+	var refused []Refusal
+	for i, c := range best {
+		switch {
+		case c == nil:
+		case len(c.rivals) > 0:
+			other := m.names[c.rivals[0]].Name
+			refused = append(refused, Refusal{i, "the file may as well be that of " + other, c.given()})
+		case c.count == 1:
+			found = append(found, Found{Name: i, Path: c.paths[0].given, How: c.how})
+		default:
+			refused = append(refused, Refusal{i, fmt.Sprintf("%d files match equally well", c.count), c.given()})
+		}
+	}
+	return found, refused
+}
+
+// candidate is what was found for a name.
+type candidate struct {
+	how    How
+	score  int        // equal segments
+	paths  []treePath // of this score, at most maxTied
+	count  int        // of these paths, including those that were not kept
+	rivals []int      // other names for which the path is as good
+}
+
+type treePath struct{ given, path string }
+
+func (c *candidate) given() (list []string) {
+	for _, p := range c.paths {
+		list = append(list, p.given)
+	}
+	return list
+}
+
+// candidates finds the best paths of each name.
+func (m *Matcher) candidates(paths iter.Seq[string]) []*candidate {
+	best := make([]*candidate, len(m.names))
+	for given := range paths {
+		path := relative(given)
+		for _, i := range m.bases[symfile.Fold(symfile.BaseName(path))] {
+			how, score := m.compare(m.wanted[i], path)
+			if how == 0 {
+				continue
+			}
+			c := best[i]
+			switch {
+			case c == nil || how < c.how || how == c.how && score > c.score:
+				best[i] = &candidate{how: how, score: score, paths: []treePath{{given, path}}, count: 1}
+			case how == c.how && score == c.score:
+				if slices.ContainsFunc(c.paths, func(p treePath) bool { return p.path == path }) {
+					continue // another spelling
+				}
+				if c.count++; len(c.paths) < maxTied {
+					c.paths = append(c.paths, treePath{given, path})
+				}
+			}
+		}
+	}
+	return best
+}
+
+// compare says how a path fits a name, and how many last segments are equal.
+func (m *Matcher) compare(w wanted, path string) (How, int) {
+	if w.same(w.path, path) {
+		return Exact, 0
+	}
+	for _, r := range m.rewrites {
+		rest, ok := w.cutPrefix(r.Old)
+		if !ok {
+			continue
+		}
+		if w.same(strings.TrimPrefix(r.New+"/"+rest, "/"), path) {
+			return Rewritten, 0
+		}
+		break
+	}
+	n, whole := w.suffix(path)
+	if n >= 2 || n == 1 && whole {
+		return Suffix, n
+	}
+	return 0, 0
+}
+
+func (w wanted) same(a, b string) bool { return a == b || w.fold && strings.EqualFold(a, b) }
+
+// cutPrefix removes a prefix that ends at a segment.
+func (w wanted) cutPrefix(old string) (string, bool) {
+	if old == "" {
+		return w.path, true
+	}
+	if len(w.path) <= len(old) || w.path[len(old)] != '/' || !w.same(w.path[:len(old)], old) {
+		return "", false
+	}
+	return w.path[len(old)+1:], true
+}
+
+// suffix counts the equal last segments. Whole means that the path has no more than these.
+func (w wanted) suffix(path string) (n int, whole bool) {
+	a, b := w.path, path
+	for a != "" && b != "" {
+		var x, y string
+		a, x = lastSegment(a)
+		b, y = lastSegment(b)
+		if !w.same(x, y) {
+			return n, false
+		}
+		n++
+	}
+	return n, b == ""
+}
+
+func lastSegment(path string) (rest, segment string) {
+	i := strings.LastIndexByte(path, '/')
+	return path[:max(i, 0)], path[i+1:]
+}
+
+// ambiguous finds files that are the best of several names by their suffix. The one with
+// most equal segments keeps it. Names that are the same but for a missing beginning share
+// it.
+func (m *Matcher) ambiguous(best []*candidate) {
+	users := map[string][]int{}
+	for i, c := range best {
+		if c != nil && c.count == 1 {
+			users[c.paths[0].path] = append(users[c.paths[0].path], i)
+		}
+	}
+	for _, list := range users {
+		slices.SortStableFunc(list, func(i, j int) int {
+			return cmp.Or(cmp.Compare(best[i].how, best[j].how), cmp.Compare(best[j].score, best[i].score))
+		})
+		first := list[0]
+		top, tie := best[first], -1
+		for _, i := range list[1:] {
+			c := best[i]
+			if c.how != Suffix || m.alike(i, first) {
+				continue
+			}
+			c.rivals = append(c.rivals, first)
+			if top.how == Suffix && c.score == top.score {
+				tie = i
+			}
+		}
+		if tie < 0 {
+			continue
+		}
+		for _, i := range list {
+			if c := best[i]; len(c.rivals) == 0 && c.score == top.score {
+				c.rivals = append(c.rivals, tie)
+			}
+		}
+	}
+}
+
+// alike reports whether one name is the end of the other.
+func (m *Matcher) alike(i, j int) bool {
+	a, b := m.wanted[i], m.wanted[j]
+	if len(a.path) < len(b.path) {
+		a, b = b, a
+	}
+	_, whole := a.suffix(b.path)
+	return whole
+}
+
+// Resolve matches files to names and compares their contents with the sums of the names. A
+// file that a sum contradicts is refused; of several files that match equally well, the
+// one that a sum proves is taken. open opens a file by its path; one with an error that
+// wraps ErrTooLarge or fs.ErrNotExist is refused. The error is another one of open or of
+// reading, or that of ctx.
+func (m *Matcher) Resolve(ctx context.Context, paths iter.Seq[string], open func(path string) (io.ReadCloser, error)) ([]Found, []Refusal, error) {
+	found, refused := m.Match(paths)
+	kept := found[:0]
+	for _, f := range found {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		v, err := m.verify(f.Name, f.Path, open)
+		switch {
+		case refusable(err):
+			refused = append(refused, Refusal{f.Name, err.Error(), []string{f.Path}})
+			continue
+		case err != nil:
+			return nil, nil, err
+		case v == Contradicted:
+			refused = append(refused, Refusal{f.Name, "its " + m.names[f.Name].Alg + " is not that in the debug information", []string{f.Path}})
+			continue
+		}
+		f.Verdict = v
+		kept = append(kept, f)
+	}
+	rest := refused[:0]
+	for _, r := range refused {
+		f, err := m.prove(ctx, r, open)
+		if err != nil {
+			return nil, nil, err
+		}
+		if f == nil {
+			rest = append(rest, r)
+			continue
+		}
+		kept = append(kept, *f)
+	}
+	slices.SortFunc(kept, func(a, b Found) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(rest, func(a, b Refusal) int { return cmp.Compare(a.Name, b.Name) })
+	return kept, rest, nil
+}
+
+func refusable(err error) bool { return errors.Is(err, ErrTooLarge) || errors.Is(err, fs.ErrNotExist) }
+
+// prove takes the file of a refusal that the sum of the name proves, if there is one.
+func (m *Matcher) prove(ctx context.Context, r Refusal, open func(path string) (io.ReadCloser, error)) (*Found, error) {
+	if m.names[r.Name].Alg == "" {
+		return nil, nil
+	}
+	for _, path := range r.Paths {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		v, err := m.verify(r.Name, path, open)
+		if err != nil && !refusable(err) {
+			return nil, err
+		}
+		if err == nil && v == Verified {
+			return &Found{Name: r.Name, Path: path, How: Suffix, Verdict: v}, nil
+		}
+	}
+	return nil, nil
+}
+
+// verify compares a file with the sum of a name.
+func (m *Matcher) verify(name int, path string, open func(path string) (io.ReadCloser, error)) (v Verdict, err error) {
+	n := m.names[name]
+	if n.Alg == "" {
+		return Unverified, nil
+	}
+	r, err := open(path)
+	if err != nil {
+		return Unverified, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	check := n.Check()
+	if _, err := io.Copy(check, limit(r, MaxFile)); err != nil {
+		return Unverified, err
+	}
+	return check.Verdict(), nil
+}

@@ -1,0 +1,7 @@
+#include "util.h"
+#include <string.h>
+
+int helper(int n, const char *text)
+{
+	return twice(n) + (int)strlen(text);
+}

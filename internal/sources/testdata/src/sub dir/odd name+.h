@@ -1,0 +1,1 @@
+static inline int odd(int n) { return n & 1; }
