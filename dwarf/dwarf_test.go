@@ -173,6 +173,34 @@ func TestSimple(t *testing.T) {
 	}
 }
 
+// TestRelativeCompilation: in version 5, directory 0 is the compilation directory, and
+// only the other directories are relative to it. Debian builds so, with
+// -ffile-prefix-map.
+func TestRelativeCompilation(t *testing.T) {
+	t.Parallel()
+	for dir, want := range map[byte]string{0: "[{big  cs/a.c 5}]", 1: "[{big  cs/sub/a.c 5}]"} {
+		s := simple()
+		s["debug_info"] = bytes.Replace(s["debug_info"], []byte("/src\x00"), []byte("./cs\x00"), 1)
+		var head, line writer
+		head.u8(1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1)
+		head.u8(1).uleb(lnctPath, formString).u8(2).str("./cs").str("sub")
+		head.u8(2).uleb(lnctPath, formString, lnctDirectory, formData1).u8(2).str("a.c").u8(0).str("a.c").u8(dir)
+		line.u16(5).u8(8, 0).u32(uint32(head.Len()))
+		line.Write(head.Bytes())
+		line.u8(0, 9, lneSetAddress).u64(0x1000)
+		line.u8(lnsAdvanceLine, 4, lnsCopy).u8(lnsAdvancePC).uleb(0x20).u8(0, 1, lneEndSequence)
+		s["debug_line"] = sized(line.Bytes())
+		table, _, err := read(t, Data{Sections: s.sections(false)}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, _ := table.Lookup(0x1000)
+		if got := fmt.Sprint(a.Frames); got != want {
+			t.Errorf("a file of directory %d: %s, want %s", dir, got, want)
+		}
+	}
+}
+
 // quick fails the test if Read takes long or much memory.
 func quick(t *testing.T, name string, d Data, want error) Stats {
 	t.Helper()

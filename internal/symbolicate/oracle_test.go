@@ -467,11 +467,10 @@ func agreement(ours map[uint64]*symFunction, outlines []string) (a agreed) {
 // it was stored, then a line for each function, see outline.
 const storedOracle = "testdata/dump_syms-2.3.9.gz"
 
-// TestStoredDumpSyms compares our functions with those that dump_syms 2.3.9 found: in
-// no file do fewer of them agree than when its output was stored.
-func TestStoredDumpSyms(t *testing.T) {
-	t.Parallel()
-	f, err := os.Open(storedOracle)
+// readGzip returns the text of a stored file.
+func readGzip(t *testing.T, name string) string {
+	t.Helper()
+	f, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -484,8 +483,15 @@ func TestStoredDumpSyms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(text)
+}
+
+// TestStoredDumpSyms compares our functions with those that dump_syms 2.3.9 found: in
+// no file do fewer of them agree than when its output was stored.
+func TestStoredDumpSyms(t *testing.T) {
+	t.Parallel()
 	stored := map[string][]string{}
-	for _, part := range strings.Split(string(text), "FILE ")[1:] {
+	for _, part := range strings.Split(readGzip(t, storedOracle), "FILE ")[1:] {
 		lines := strings.Split(strings.TrimSpace(part), "\n")
 		w := strings.Split(lines[0], "\t")
 		stored[strings.Join(w[1:4], "\t")] = lines
@@ -585,7 +591,7 @@ func TestDumpSyms(t *testing.T) {
 		text, err := written(t.Context(), f, Breakpad)
 		if err != nil {
 			t.Logf("SKIP %s %s: %v; dump_syms has %d functions", filepath.Base(f.path), f.arch, err, len(theirs))
-			if len(theirs) > 0 {
+			if len(theirs) > 0 && !strings.HasSuffix(f.path, ".o") { // relocatable files are not read
 				t.Errorf("%s: %v, but dump_syms finds %d functions", f.path, err, len(theirs))
 			}
 			continue
