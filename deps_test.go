@@ -60,7 +60,8 @@ var mayImport = map[string][]string{
 	"internal/unpack":    {"cab", "internal/ctxio"},
 	// upstream and tree implement the interface of sources, and do not know each other.
 	"internal/upstream": {"internal/clip", "debugid", "symfile", "layout", "cab", "symstore", "symcache", "internal/bucket", "internal/fetch", "internal/glob", "internal/sspi", "internal/unpack", "internal/wire"},
-	"internal/tree":     {"debugid", "symfile", "layout", "objfile", "pdb", "symstore", "internal/fetch", "internal/unpack"},
+	"internal/tree":     {"debugid", "symfile", "layout", "objfile", "pdb", "symstore", "internal/fetch", "internal/shelf", "internal/unpack"},
+	"internal/shelf":    {},
 	"internal/sympath":  {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream", "internal/wire"},
 	"internal/fetch":    {"layout", "objfile", "symfile", "internal/blob"},
 	"internal/depot":    {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/retention", "internal/stage", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault"},

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/shelf"
 	"github.com/symdepot/symdepot/internal/unpack"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
@@ -85,7 +86,7 @@ func Open(ctx context.Context, dir string, opt Options) (*Folder, error) {
 
 // Close releases the folder. Open files stay readable.
 func (f *Folder) Close() error {
-	f.shelf.close()
+	f.shelf.Close()
 	return errors.Join(f.tree.root.Close(), f.store.Close())
 }
 
@@ -146,7 +147,7 @@ func (f *Folder) OpenTold(ctx context.Context, req layout.Request, told func(pla
 			switch {
 			case err == nil:
 				return found, nil
-			case errors.Is(err, errCacheFull):
+			case errors.Is(err, shelf.ErrFull):
 				return nil, err
 			case errors.Is(err, fs.ErrNotExist):
 				continue
@@ -255,13 +256,12 @@ func pointerError(err error) error {
 
 // unpack replaces the bytes of a by their unpacked content.
 func (f *Folder) unpack(ctx context.Context, a *File, key string) error {
-	it, err := f.shelf.get(ctx, key, a.Plain, a.Size)
+	r, size, err := f.shelf.get(ctx, key, a.Plain, a.Size)
 	if err != nil {
 		return err
 	}
-	a.ReaderAt, a.Size, a.Plain, a.ETag = it.f, it.size, nil, tag(key+"\x00plain")
-	var once sync.Once
-	a.close = func() error { once.Do(func() { f.shelf.put(it) }); return nil }
+	a.ReaderAt, a.Size, a.Plain, a.ETag = r, size, nil, tag(key+"\x00plain")
+	a.close = r.Close
 	return nil
 }
 
@@ -293,12 +293,12 @@ func (f *Folder) check(ctx context.Context, a *File, req *layout.Request, l symf
 		if err != nil {
 			return err
 		}
-		it, err := f.shelf.get(ctx, a.ETag, twin, a.Size)
+		plain, n, err := f.shelf.get(ctx, a.ETag, twin, a.Size)
 		if err != nil {
 			return err
 		}
-		defer f.shelf.put(it)
-		r, size = it.f, it.size
+		defer func() { _ = plain.Close() }()
+		r, size = plain, n
 	}
 	name := a.Name
 	if req.Name != "" {

@@ -188,8 +188,8 @@ func TestPacked(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v; want the ELF file", leaf, len(b), err)
 		}
 	}
-	f.shelf.close()
-	u.shelf.close()
+	f.shelf.Close()
+	u.shelf.Close()
 	if left, err := os.ReadDir(tmp); err != nil || len(left) != 0 {
 		t.Errorf("left in the temporary folder: %v, %v; want none", left, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/shelf"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/unpack/unpacktest"
 	"github.com/symdepot/symdepot/layout"
@@ -34,8 +35,8 @@ func TestShelfBounded(t *testing.T) {
 		name  string
 		limit func(s *unpackCache)
 	}{
-		{"bytes", func(s *unpackCache) { s.maxBytes = int64(len(pdb)) * 3 / 2 }},
-		{"files", func(s *unpackCache) { s.maxFiles = 1 }},
+		{"bytes", func(s *unpackCache) { s.Limit(int64(len(pdb))*3/2, 0) }},
+		{"files", func(s *unpackCache) { s.Limit(0, 1) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tmp := t.TempDir()
@@ -50,8 +51,8 @@ func TestShelfBounded(t *testing.T) {
 				t.Fatalf("a second reader of a file in use: %v", err)
 			}
 			for range 3 {
-				if _, err := f.Open(t.Context(), ask("b.pdb")); !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, errCacheFull) {
-					t.Fatalf("beyond the limit: %v, want %v", err, errCacheFull)
+				if _, err := f.Open(t.Context(), ask("b.pdb")); !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, shelf.ErrFull) {
+					t.Fatalf("beyond the limit: %v, want %v", err, shelf.ErrFull)
 				}
 			}
 			if err := errors.Join(first.Close(), again.Close()); err != nil {
@@ -64,9 +65,9 @@ func TestShelfBounded(t *testing.T) {
 			if err := second.Close(); err != nil {
 				t.Fatal(err)
 			}
-			f.shelf.close()
-			if f.shelf.held != 0 {
-				t.Errorf("%d bytes are counted after the end, want 0", f.shelf.held)
+			f.shelf.Close()
+			if held := f.shelf.Held(); held != 0 {
+				t.Errorf("%d bytes are counted after the end, want 0", held)
 			}
 			if left, _ := os.ReadDir(tmp); len(left) > 0 {
 				t.Errorf("%d temporary files are left, want 0", len(left))
@@ -80,9 +81,7 @@ func TestShelfBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer first.Body.Close()
-	src.f.shelf.mu.Lock()
-	src.f.shelf.maxFiles = 1
-	src.f.shelf.mu.Unlock()
+	src.f.shelf.Limit(0, 1)
 	if _, err := src.Fetch(t.Context(), wish(t, "b.pdb/"+pdbKey+"/b.pdb")); fetch.ClassOf(err) != fetch.ClassBusy {
 		t.Errorf("a source beyond the limit: %v, want class %v", err, fetch.ClassBusy)
 	}
