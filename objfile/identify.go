@@ -53,7 +53,7 @@ func Identify(r io.ReaderAt, size int64, path string, opt Options) ([]Object, er
 	if b.err != nil {
 		return nil, b.err
 	}
-	if err != nil && !errors.Is(err, ErrNotSymbolFile) && !errors.Is(err, ErrBroken) {
+	if err != nil && !errors.Is(err, ErrNotSymbolFile) && !errors.Is(err, ErrBroken) && !errors.Is(err, ErrUnread) {
 		err = broken("%w", err)
 	}
 	return checked(objects, err)

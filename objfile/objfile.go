@@ -80,6 +80,11 @@ var ErrNotSymbolFile = errors.New("not a symbol file")
 // truncated, inconsistent or hostile.
 var ErrBroken = errors.New("broken file")
 
+// ErrUnread is the error of a reader that does not have the bytes at an offset, because
+// it has only parts of the file. Features that depend on such bytes are unknown; if the
+// ids depend on them, the error of Identify wraps ErrUnread.
+var ErrUnread = errors.New("these bytes of the file were not read")
+
 // broken returns an error about a file of a known kind.
 // nameError is the error for a file that is sound, but has or contains a name that
 // no client can ask for. It wraps ErrBroken: such a file cannot be added either.
@@ -149,6 +154,9 @@ func (b *budget) ReadAt(p []byte, off int64) (int, error) {
 		p, short = p[:max], true
 	}
 	n, err := b.r.ReadAt(p, off)
+	if errors.Is(err, ErrUnread) {
+		return 0, err
+	}
 	if n != len(p) && b.err == nil {
 		b.err = err
 		if err == nil || err == io.EOF {

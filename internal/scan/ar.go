@@ -51,6 +51,7 @@ func (s *stream) full(p []byte) error {
 // member sets the bytes of m, which begin at the offset of s. They are read in
 // place if the whole of them is in an archive that is.
 func (s *stream) member(in, m *input) {
+	m.place = in.place.member(s.pos, m.size)
 	if in.at != nil && m.size <= in.size-s.pos {
 		m.at = io.NewSectionReader(in.at, s.pos, m.size)
 		return
@@ -127,7 +128,8 @@ func (w *walk) deb(in *input, s *stream) error {
 		return err
 	}
 	return eachMember(w, in, a.header, func(h *arMember) error {
-		if !strings.HasPrefix(h.name, "data.tar") {
+		control := w.visitor != nil && strings.HasPrefix(h.name, "control.tar")
+		if !control && !strings.HasPrefix(h.name, "data.tar") {
 			return nil
 		}
 		m := in.child(h.name, h.size, h.mod)

@@ -93,22 +93,26 @@ func (s *sumReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// disk is an open file on disk.
+// disk is the outermost file: an open file on disk, or another source of Visit.
 type disk struct {
 	path string
-	f    *os.File
-	info fs.FileInfo  // at the time of opening
+	at   io.ReaderAt
+	f    *os.File     // nil in a visit, whose caller notices changes
+	info fs.FileInfo  // of f, at the time of opening
 	pos  atomic.Int64 // end of the last read
 }
 
 // ReadAt implements io.ReaderAt and records the offset.
 func (d *disk) ReadAt(p []byte, off int64) (int, error) {
-	n, err := d.f.ReadAt(p, off)
+	n, err := d.at.ReadAt(p, off)
 	d.pos.Store(off + int64(n))
 	return n, err
 }
 
 func (d *disk) changed() bool {
+	if d.f == nil {
+		return false
+	}
 	now, err := d.f.Stat()
 	return err != nil || now.Size() != d.info.Size() || !now.ModTime().Equal(d.info.ModTime())
 }
@@ -160,7 +164,7 @@ func openDisk(path string) (*store, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	d := &disk{path: path, f: f, info: info}
+	d := &disk{path: path, at: f, f: f, info: info}
 	return newStore(io.NewSectionReader(d, 0, info.Size()), info.Size(), d, func() { _ = f.Close() }), nil
 }
 

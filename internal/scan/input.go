@@ -28,6 +28,8 @@ type input struct {
 	reopen func(context.Context) (io.ReadCloser, error) // from the beginning, any number of times; or
 	once   io.Reader                                    // once, as a stream
 
+	place Place // where in the outermost file the bytes are
+
 	base  *store  // the bytes that at and reopen read; held by the walk
 	crc   *uint32 // expected checksum of the bytes of at, if it must be checked
 	meter *meter
@@ -122,7 +124,7 @@ func (in *input) child(name string, size int64, mod time.Time) *input {
 // that fails under its last reader. An archive around the input can ignore
 // that, because it meets the same error at its next header.
 func (w *walk) visit(in *input) error {
-	if w.ended() {
+	if w.ended() || !w.meets(in) {
 		return nil
 	}
 	rc, err := in.start(w.ctx)
@@ -181,6 +183,10 @@ func (w *walk) damaged(in *input, err error) {
 
 // leaf yields a file that is neither an archive nor compressed.
 func (w *walk) leaf(in *input, head []byte, rest func() io.Reader) error {
+	if w.visitor != nil {
+		w.give(in, head, rest)
+		return nil
+	}
 	if w.opt.Want != nil {
 		if err := w.opt.Want(head, in.name); err != nil {
 			w.skip(in.path, ReasonUnwanted, err)
@@ -269,6 +275,7 @@ func (w *walk) unwrap(in *input, k kind, rest func() io.Reader) {
 	out := *in
 	out.top, out.at, out.once, out.crc = false, nil, nil, nil
 	out.size, out.name, out.wraps = -1, unpackedName(in.name), in.wraps+1
+	out.place = in.place.unwrap(k)
 	if in.streamed() {
 		z, err := w.decompress(w.ctx, k, rest(), in.meter)
 		if err != nil {

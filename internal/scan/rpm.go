@@ -28,6 +28,7 @@ const (
 	rpmSizes      = 5008 // LONGFILESIZES: 64-bit; present only if one size needs it
 	rpmModes      = 1030
 	rpmTimes      = 1034
+	rpmFlags      = 1037
 	rpmInodes     = 1096
 	rpmDirIndexes = 1116
 	rpmBaseNames  = 1117
@@ -39,8 +40,8 @@ const (
 type rpmTag struct{ off, count uint32 }
 
 // rpmHeader reads one header structure and moves behind it. It keeps the data
-// only if that describes large files.
-func rpmHeader(s *stream) (*rpmFiles, error) {
+// only if that describes large files, or if the list of files is wanted.
+func rpmHeader(s *stream, list bool) (*rpmFiles, error) {
 	var intro [16]byte
 	if err := s.full(intro[:]); err != nil {
 		return nil, rpmError(err)
@@ -57,12 +58,13 @@ func rpmHeader(s *stream) (*rpmFiles, error) {
 			return nil, rpmError(err)
 		}
 		switch tag := be.Uint32(e[:]); tag {
-		case rpmSizes, rpmModes, rpmTimes, rpmInodes, rpmDirIndexes, rpmBaseNames, rpmDirNames:
+		case rpmSizes, rpmModes, rpmTimes, rpmFlags, rpmInodes, rpmDirIndexes, rpmBaseNames, rpmDirNames:
 			f.tags[tag] = rpmTag{be.Uint32(e[8:]), be.Uint32(e[12:])}
 		}
 	}
 	end := s.pos + int64(size)
-	if _, large := f.tags[rpmSizes]; !large {
+	_, large := f.tags[rpmSizes]
+	if !large && (!list || size > rpmMaxTable) {
 		return nil, s.skipTo(end)
 	}
 	if size > rpmMaxTable {
@@ -75,7 +77,46 @@ func rpmHeader(s *stream) (*rpmFiles, error) {
 		return nil, rpmError(err)
 	}
 	f.data = data.String()
+	if !large {
+		return f, nil
+	}
 	return f, f.index()
+}
+
+// regular returns the paths of the regular files that the payload should have, without
+// a slash in front; nil if the header does not say it.
+func (f *rpmFiles) regular() []string {
+	const ghost = 1 << 6 // a file that the package owns and does not have
+	n := f.tags[rpmBaseNames].count
+	for tag, width := range map[uint32]uint64{rpmModes: 2, rpmFlags: 4, rpmDirIndexes: 4} {
+		if t, ok := f.tags[tag]; !ok || t.count != n || uint64(t.off)+uint64(n)*width > uint64(len(f.data)) {
+			return nil
+		}
+	}
+	bases, err := f.strings(rpmBaseNames)
+	if err != nil {
+		return nil
+	}
+	dirs, err := f.strings(rpmDirNames)
+	if err != nil {
+		return nil
+	}
+	names, left := make([]string, 0, n), 32<<20
+	for i := range n {
+		dir := f.number(rpmDirIndexes, i, 4)
+		if dir >= uint64(len(dirs)) {
+			return nil
+		}
+		if f.number(rpmModes, i, 2)&cpioTypeMask != cpioRegular || f.number(rpmFlags, i, 4)&ghost != 0 {
+			continue
+		}
+		d, b := f.text(dirs[dir]), f.text(bases[i])
+		if left -= len(d) + len(b); left < 0 {
+			return nil // many files that share one very long folder name
+		}
+		names = append(names, strings.TrimPrefix(d+b, "/"))
+	}
+	return names
 }
 
 func rpmError(err error) error {
@@ -195,16 +236,24 @@ func (w *walk) rpm(in *input, s *stream) error {
 	if err := s.skipTo(lead); err != nil {
 		return rpmError(err)
 	}
-	if _, err := rpmHeader(s); err != nil { // signatures
+	if _, err := rpmHeader(s, false); err != nil { // signatures
 		return err
 	}
 	if err := s.skipTo((s.pos + 7) &^ 7); err != nil {
 		return rpmError(err)
 	}
-	files, err := rpmHeader(s)
+	files, err := rpmHeader(s, w.visitor != nil)
 	if err != nil {
 		return err
 	}
+	if w.visitor != nil && files != nil {
+		if names := files.regular(); names != nil {
+			if w.stop(w.visitor.Contents(names)); w.ended() {
+				return nil
+			}
+		}
+	}
+	start := s.pos
 	payload := bufio.NewReader(s)
 	head, err := payload.Peek(16)
 	if len(head) == 0 {
@@ -217,8 +266,10 @@ func (w *walk) rpm(in *input, s *stream) error {
 		if string(head[:min(5, len(head))]) != "07070" {
 			return fmt.Errorf("rpm: the compression of the payload is %w", errUnsupported)
 		}
+		members.place = in.place.member(start, in.size-start)
 		return w.cpio(&members, &stream{r: payload}, files)
 	}
+	members.place = in.place.member(start, in.size-start).unwrap(k)
 	z, err := w.decompress(w.ctx, k, payload, in.meter)
 	if err != nil {
 		return rpmError(err)

@@ -106,11 +106,12 @@ func FuzzRPM(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := &stream{r: strings.NewReader(string(data))}
 		for range 2 {
-			files, err := rpmHeader(s)
+			files, err := rpmHeader(s, true)
 			if err != nil {
 				break
 			}
 			if files != nil {
+				_ = files.regular()
 				for i := range uint64(len(files.bases)) + 1 {
 					_, _ = files.member(i)
 				}

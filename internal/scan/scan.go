@@ -287,6 +287,9 @@ type walk struct {
 	done  bool // yield must not be called again
 	pool  *pool
 	seen  map[string]bool // real paths of walked folders, if links are followed
+
+	visitor Visitor // receives the files in place of yield; nil: see Visit
+	failed  error   // why the visitor ended the walk
 }
 
 // ended reports whether the walk is over. If the context has ended, it yields

@@ -11,6 +11,11 @@ import (
 // tar reads a tar archive. Members of an uncompressed archive with random
 // access are read in place.
 func (w *walk) tar(in *input, r io.Reader) error {
+	at, seekable := r.(io.Seeker)
+	count := &stream{r: r}
+	if !seekable {
+		r = count
+	}
 	t := tar.NewReader(r)
 	for !w.ended() {
 		h, err := t.Next()
@@ -31,11 +36,14 @@ func (w *walk) tar(in *input, r io.Reader) error {
 		m.once = t
 		if sparse(h) {
 			m.once = &meterReader{w.ctx, t, in.meter} // holes take no space in the archive
-		} else if at, ok := r.(io.Seeker); ok && in.at != nil {
+		} else if !seekable {
+			m.place = in.place.member(count.pos, h.Size)
+		} else if in.at != nil {
 			off, err := at.Seek(0, io.SeekCurrent)
 			if err != nil {
 				return err
 			}
+			m.place = in.place.member(off, h.Size)
 			if h.Size <= in.size-off { // otherwise the inner reader finds the truncation
 				m.once, m.at = nil, io.NewSectionReader(in.at, off, h.Size)
 			}

@@ -319,7 +319,7 @@ func (w *walk) zipMember(in *input, e *zipEntry, limit int64) error {
 			w.damaged(m, zipError("a stored member has two different sizes"))
 			return nil
 		}
-		m.at, m.crc = raw, &e.crc
+		m.at, m.crc, m.place = raw, &e.crc, in.place.member(off, e.size)
 	case 8, 93, 20: // 20 was the first number of zstd
 		// Reading more than the claimed size is an error.
 		if err := in.meter.add(e.size); err != nil {
@@ -331,6 +331,9 @@ func (w *walk) zipMember(in *input, e *zipEntry, limit int64) error {
 			}
 		}
 		m.reopen = func(ctx context.Context) (io.ReadCloser, error) { return w.inflate(ctx, e, raw) }
+		if m.place = in.place.member(off, e.packed).unwrap(zstdKind); e.method == 8 {
+			m.place.Method = Deflate
+		}
 	default:
 		w.skip(m.path, ReasonUnsupported, fmt.Errorf("zip method %d", e.method))
 		return nil

@@ -174,7 +174,7 @@ func (s *Shelf) Add(ctx context.Context, key string, size int64, r io.Reader) (a
 	s.mu.Lock()
 	if s.items[key] != nil || s.life.Err() != nil || size > s.opt.KeptBytes-s.bytes || size > s.opt.HeldBytes-s.held || len(s.idle) >= s.opt.KeptFiles {
 		s.mu.Unlock()
-		return false, nil
+		return false, nil //nolint:nilerr // a closed shelf keeps nothing
 	}
 	it := newItem(key)
 	s.items[key] = it

@@ -1,0 +1,52 @@
+package scan
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/flate"
+)
+
+// OpenPlace returns a reader of the bytes at a place in a file of size bytes, to the end
+// of its stream. A stream that has parts which can be read alone is not read from its
+// beginning.
+func OpenPlace(ctx context.Context, at io.ReaderAt, size int64, p Place, opt Options) (io.ReadCloser, error) {
+	opt.setDefaults()
+	if p.Base < 0 || p.Packed < 0 || p.Offset < 0 || p.Base > size || p.Packed > size-p.Base {
+		return nil, fmt.Errorf("a place outside of the file: %w", io.ErrUnexpectedEOF)
+	}
+	packed := io.NewSectionReader(at, p.Base, p.Packed)
+	w := &walk{ctx: ctx, opt: opt, pool: &pool{}}
+	m := &meter{limit: opt.unpackLimit(size), entries: opt.MaxEntries}
+	var k kind
+	switch p.Method {
+	case Stored:
+		return io.NopCloser(packed), nil
+	case Deflate:
+		return flate.NewReader(bufio.NewReader(packed)), nil
+	case Gzip:
+		k = gzipKind
+	case Zlib:
+		k = zlibKind
+	case Zstd:
+		k = zstdKind
+	case XZ:
+		k = xzKind
+	case Bzip2:
+		k = bzip2Kind
+	default:
+		return nil, fmt.Errorf("method %d is %w", p.Method, errUnsupported)
+	}
+	skip := p.Offset
+	z, err := w.decompress(ctx, k, bufio.NewReaderSize(packed, 64<<10), m)
+	if err != nil {
+		return nil, err
+	}
+	if n, err := io.CopyN(io.Discard, z, skip); err != nil {
+		_ = z.Close()
+		return nil, fmt.Errorf("the stream ends after %d bytes: %w", n, err)
+	}
+	return z, nil
+}

@@ -1,0 +1,137 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/symdepot/symdepot/internal/scan"
+)
+
+// A package's list of source files is kept as one compressed text: the names are sorted,
+// and each says how many bytes it shares with the one before.
+
+// maxNameList is the most bytes that a list may have when it is decompressed.
+const maxNameList = 256 << 20
+
+// sourceFile is one entry of such a list.
+type sourceFile struct {
+	name string // as in the package
+	member
+}
+
+// canonical returns the path under which a member of a package is asked for; "" if its
+// name is not a path inside the package.
+func canonical(member string) string {
+	p := strings.TrimPrefix(member, "/")
+	if p == "" || slices.Contains(strings.Split(p, "/"), "..") {
+		return ""
+	}
+	return path.Clean("/" + p)
+}
+
+// sourceRows returns the hashes and the list of the source files that were met.
+func (r *reading) sourceRows(kind int) (hashes []int64, list []byte) {
+	if len(r.sources) == 0 {
+		return nil, nil
+	}
+	files := make([]sourceFile, 0, len(r.sources))
+	for name, m := range r.sources {
+		p := canonical(name)
+		if p == "" {
+			continue
+		}
+		if files = append(files, sourceFile{name, m}); kind == kindSources {
+			hashes = append(hashes, hash(byBase, path.Base(p)))
+		} else {
+			hashes = append(hashes, hash(byPath, p))
+		}
+	}
+	slices.Sort(hashes)
+	slices.SortFunc(files, func(a, b sourceFile) int { return strings.Compare(a.name, b.name) })
+	return slices.Compact(hashes), encodeNames(files)
+}
+
+func encodeNames(files []sourceFile) []byte {
+	var common scan.Place // of all; a place in another stream is left out
+	for _, f := range files {
+		if f.place.Method > scan.Stored {
+			common = f.place
+			break
+		}
+	}
+	var e encoder
+	e.number(uint64(len(files)))
+	e.number(uint64(common.Method))
+	e.number(uint64(common.Base))
+	e.number(uint64(common.Packed))
+	last := ""
+	for _, f := range files {
+		same := 0
+		for same < min(len(last), len(f.name)) && last[same] == f.name[same] {
+			same++
+		}
+		e.number(uint64(same))
+		e.text(f.name[same:])
+		e.number(uint64(f.size + 1))
+		p := f.place
+		if p.Method != scan.Nested && p.Method == common.Method && p.Base == common.Base && p.Packed == common.Packed {
+			e.number(uint64(p.Offset + 1))
+		} else {
+			e.number(0)
+		}
+		last = f.name
+	}
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
+	if err != nil {
+		return nil // impossible: the options are constant
+	}
+	defer z.Close()
+	return z.EncodeAll(e.b, nil)
+}
+
+// decodeNames is the inverse of encodeNames.
+func decodeNames(list []byte) ([]sourceFile, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxNameList))
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	plain, err := z.DecodeAll(list, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errRow, err)
+	}
+	d := &decoder{b: plain}
+	n := d.number()
+	common := scan.Place{Method: scan.Method(d.number()), Base: int64(d.number()), Packed: int64(d.number())}
+	if n > uint64(len(plain)) {
+		return nil, errRow
+	}
+	files := make([]sourceFile, 0, n)
+	last := ""
+	for range n {
+		same := d.number()
+		if same > uint64(len(last)) {
+			return nil, errRow
+		}
+		f := sourceFile{name: last[:same] + d.text()}
+		f.size = int64(d.number()) - 1
+		if off := d.number(); off > 0 {
+			f.place = common
+			f.place.Offset = int64(off - 1)
+		}
+		if d.bad {
+			return nil, errors.Join(errRow)
+		}
+		files = append(files, f)
+		last = f.name
+	}
+	return files, nil
+}

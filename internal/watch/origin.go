@@ -1,0 +1,166 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/symdepot/symdepot/internal/index"
+)
+
+// stamp is what tells a file from its changed successor.
+type stamp struct {
+	size, mtime, ctime int64
+	inode              uint64
+	tag                string // of an object in a bucket: its entity tag
+}
+
+// stampOf returns the stamp of a row.
+func stampOf(f index.WatchedFile) stamp {
+	return stamp{f.Size, f.MTime, f.CTime, f.Inode, f.Tag}
+}
+
+// print returns the fingerprint of a file that is of no interest.
+func (s stamp) print(name string) uint64 {
+	var b []byte
+	b = append(b, name...)
+	b = append(b, 0)
+	b = append(b, s.tag...)
+	for _, v := range []int64{s.size, s.mtime, s.ctime, int64(s.inode)} {
+		for i := range 8 {
+			b = append(b, byte(v>>(8*i)))
+		}
+	}
+	return xxhash.Sum64(b)
+}
+
+// found is a file in a folder.
+type found struct {
+	name  string
+	stamp stamp
+}
+
+// origin is where the files are: a folder of this machine or a bucket. Paths are relative
+// to it, with slashes.
+type origin interface {
+	name() string
+	// folder lists the regular files of one folder and the folders in it.
+	folder(ctx context.Context, dir string) (files []found, dirs []string, err error)
+	// open opens a regular file.
+	open(ctx context.Context, path string) (handle, error)
+	close() error
+}
+
+// handle is an open file.
+type handle interface {
+	io.ReaderAt
+	io.Closer
+	stamp() stamp
+	// changed reports whether the file has another stamp now.
+	changed() bool
+	// osFile returns the file if it is one of this machine.
+	osFile() *os.File
+}
+
+// local is a folder of this machine.
+type local struct {
+	dir  string
+	root *os.Root
+}
+
+func openLocal(dir string) (*local, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(abs)
+	if err != nil {
+		return nil, err
+	}
+	return &local{abs, root}, nil
+}
+
+func (l *local) name() string { return l.dir }
+func (l *local) close() error { return l.root.Close() }
+
+// folder does not follow links. Of a file that is being deleted nothing is reported.
+func (l *local) folder(_ context.Context, dir string) (files []found, dirs []string, err error) {
+	d, err := l.root.Open(orDot(dir))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer d.Close()
+	entries, err := d.ReadDir(-1)
+	for _, e := range entries {
+		switch {
+		case e.IsDir():
+			dirs = append(dirs, e.Name())
+		case e.Type().IsRegular():
+			info, infoErr := e.Info()
+			if errors.Is(infoErr, fs.ErrNotExist) {
+				continue
+			}
+			if infoErr != nil {
+				err = errors.Join(err, infoErr)
+				continue
+			}
+			if info.Mode().IsRegular() {
+				files = append(files, found{e.Name(), fileStamp(info)})
+			}
+		}
+	}
+	slices.SortFunc(files, func(a, b found) int { return strings.Compare(a.name, b.name) })
+	slices.Sort(dirs)
+	return files, dirs, err
+}
+
+func orDot(dir string) string {
+	if dir == "" {
+		return "."
+	}
+	return filepath.FromSlash(dir)
+}
+
+// open opens a file, and only a regular one, inside the folder. It does not block if the
+// path has become a named pipe.
+func (l *local) open(_ context.Context, p string) (handle, error) {
+	f, err := l.root.OpenFile(filepath.FromSlash(p), os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New(p + " is not a regular file")
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &localFile{File: f, was: fileStamp(info)}, nil
+}
+
+// localFile is an open file of this machine.
+type localFile struct {
+	*os.File
+	was stamp
+}
+
+func (f *localFile) stamp() stamp     { return f.was }
+func (f *localFile) osFile() *os.File { return f.File }
+
+func (f *localFile) changed() bool {
+	info, err := f.Stat()
+	return err != nil || fileStamp(info) != f.was
+}
+
+// within joins the path of a file.
+func within(dir, name string) string { return path.Join(dir, name) }
+
+func trimSlash(s string) string { return strings.TrimPrefix(s, "/") }

@@ -1,0 +1,449 @@
+package watch
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/index"
+)
+
+// ScanStats says what one scan has done.
+type ScanStats struct {
+	Started  time.Time     `json:"started"`
+	Took     time.Duration `json:"took"`
+	Folders  int64         `json:"folders"`
+	Files    int64         `json:"files"`           // that were seen
+	Read     int64         `json:"read"`            // of them, new or changed
+	Bytes    int64         `json:"bytes"`           // of the files that were read
+	Objects  int64         `json:"objects"`         // in the files that were read
+	Gone     int64         `json:"gone"`            // files that are no longer there
+	Problems int64         `json:"problems"`        // files that were read and left out
+	Unlisted int64         `json:"unlisted"`        // folders that cannot be listed
+	Changing int64         `json:"changing"`        // files that changed while they were read; the next scan reads them
+	FirstErr string        `json:"error,omitempty"` // of the first folder that cannot be listed
+}
+
+// Scan looks at the whole folder once, and reads the files that are new or have changed.
+// It waits for a scan that is running. The error is that of the context, of the index, or
+// of the folder itself.
+func (f *Folder) Scan(ctx context.Context) (ScanStats, error) {
+	return f.scan(ctx, nil)
+}
+
+// scan scans the given folders, without those below them; nil: all.
+func (f *Folder) scan(ctx context.Context, only []string) (ScanStats, error) {
+	select {
+	case f.scanning <- struct{}{}:
+		defer func() { <-f.scanning }()
+	case <-ctx.Done():
+		return ScanStats{}, ctx.Err()
+	}
+	p := newPass(ctx, f)
+	err := p.run(only)
+	p.stats.Took = f.opt.Now().Sub(p.stats.Started)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failed = err; err == nil && only == nil {
+		f.last = p.stats
+	}
+	return p.stats, err
+}
+
+// pass is one scan. The goroutine of run lists the folders, the workers read files, and one
+// goroutine writes what they have found.
+type pass struct {
+	ctx   context.Context
+	stop  context.CancelCauseFunc
+	f     *Folder
+	stats ScanStats
+	seen  map[string]bool // folders
+	lost  map[string]bool // of them, those that cannot be listed
+
+	work    chan job
+	results chan result
+	pending sync.WaitGroup
+
+	mu   sync.Mutex
+	show Progress // guarded by mu
+}
+
+// job is a file to read.
+type job struct {
+	dir  *listing
+	name string
+	was  stamp // when it was listed
+	old  int64 // its row; 0: none
+}
+
+// listing is a folder whose files are being read. Its row is written when all were.
+type listing struct {
+	path string
+	same bool // its fingerprints have not changed so far
+
+	mu   sync.Mutex
+	left int      // guarded by mu; jobs, and one for the listing itself
+	dull []uint64 // guarded by mu
+	drop []int64  // guarded by mu
+}
+
+// result is what the writer puts into the index.
+type result struct {
+	change index.WatchedChange
+	rows   int
+}
+
+func newPass(ctx context.Context, f *Folder) *pass {
+	p := &pass{f: f, seen: map[string]bool{}, lost: map[string]bool{}, work: make(chan job, 64), results: make(chan result, 64)}
+	p.ctx, p.stop = context.WithCancelCause(ctx)
+	p.stats.Started = f.opt.Now()
+	return p
+}
+
+func (p *pass) run(only []string) error {
+	defer p.stop(nil)
+	for range p.f.opt.Workers {
+		p.pending.Go(p.worker)
+	}
+	wrote := make(chan struct{})
+	go func() {
+		defer close(wrote)
+		p.writer()
+	}()
+	var err error
+	if only == nil {
+		err = p.tree()
+	} else {
+		for _, dir := range only {
+			if _, listErr := p.folder(dir); listErr != nil && !errors.Is(listErr, fs.ErrNotExist) {
+				p.unlisted(dir, listErr)
+			}
+		}
+	}
+	close(p.work)
+	p.pending.Wait()
+	if err == nil && p.ctx.Err() == nil && only == nil {
+		err = p.vanished()
+	}
+	close(p.results)
+	<-wrote
+	if cause := context.Cause(p.ctx); cause != nil {
+		return cause
+	}
+	if err != nil {
+		return err
+	}
+	if p.stats.Gone > 0 || p.stats.Read > 0 {
+		_, err = p.f.db.Groom(p.ctx)
+	}
+	return err
+}
+
+// tree lists all folders, parents first.
+func (p *pass) tree() error {
+	todo := []string{""}
+	for len(todo) > 0 {
+		if p.ctx.Err() != nil {
+			return nil //nolint:nilerr // run reports why
+		}
+		dir := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		dirs, err := p.folder(dir)
+		switch {
+		case err == nil:
+		case dir == "":
+			return fmt.Errorf("the watched folder cannot be read: %w", err)
+		case errors.Is(err, fs.ErrNotExist):
+			continue // deleted meanwhile
+		default:
+			p.unlisted(dir, err)
+		}
+		for _, d := range slices.Backward(dirs) {
+			todo = append(todo, within(dir, d))
+		}
+	}
+	return nil
+}
+
+// unlisted notes a folder that cannot be listed. What is known of it stays: its files are
+// compared when they are opened.
+func (p *pass) unlisted(dir string, err error) {
+	p.seen[dir], p.lost[dir] = true, true
+	p.stats.Unlisted++
+	if p.stats.FirstErr == "" {
+		p.stats.FirstErr = err.Error()
+	}
+	p.f.opt.Log.Warn("a folder in a watched folder cannot be listed", "folder", p.f.where, "path", dir, "error", err)
+}
+
+// folder compares one folder with the index, and sends the files that are new or have
+// changed to the workers.
+func (p *pass) folder(dir string) (dirs []string, err error) {
+	files, dirs, err := p.f.src.folder(p.ctx, dir)
+	if err != nil {
+		return dirs, err
+	}
+	p.seen[dir] = true
+	p.stats.Folders++
+	p.stats.Files += int64(len(files))
+	prints, rows, known, err := p.f.db.Dir(p.ctx, dir)
+	if err != nil {
+		p.stop(err)
+		return nil, nil
+	}
+	old := make(map[string]index.WatchedFile, len(rows))
+	for _, r := range rows {
+		old[r.Name] = r
+	}
+	dull := unpackPrints(prints)
+	l := &listing{path: dir, left: 1}
+	var jobs []job
+	for _, file := range files {
+		row, have := old[file.name]
+		delete(old, file.name)
+		if have && stampOf(row) == file.stamp {
+			continue
+		}
+		if print := file.stamp.print(file.name); !have && dull[print] {
+			l.dull = append(l.dull, print)
+			continue
+		}
+		jobs = append(jobs, job{l, file.name, file.stamp, row.ID})
+	}
+	for _, row := range old {
+		l.drop = append(l.drop, row.ID)
+		p.stats.Gone++
+	}
+	if known && len(jobs) == 0 && len(l.drop) == 0 && len(l.dull) == len(dull) || !known && len(files) == 0 && dir != "" {
+		l.same = true // nothing to write
+	}
+	l.left += len(jobs)
+	p.note(func(s *Progress) { s.Files, s.Changed = p.stats.Files, s.Changed+int64(len(jobs)) })
+	for _, j := range jobs {
+		select {
+		case p.work <- j:
+		case <-p.ctx.Done():
+			return nil, nil
+		}
+	}
+	p.release(l, nil, nil)
+	return dirs, nil
+}
+
+// release ends one job of a folder. The last one writes the folder.
+func (p *pass) release(l *listing, print *uint64, drop []int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if print != nil {
+		l.dull = append(l.dull, *print)
+	}
+	l.drop = append(l.drop, drop...)
+	if l.left--; l.left > 0 || l.same {
+		return
+	}
+	p.send(result{rows: len(l.drop) + 1, change: index.WatchedChange{Drop: l.drop, Dirs: []index.WatchedDir{{Path: l.path, Dull: packPrints(l.dull)}}}})
+}
+
+func (p *pass) send(r result) {
+	select {
+	case p.results <- r:
+	case <-p.ctx.Done():
+	}
+}
+
+func packPrints(list []uint64) []byte {
+	slices.Sort(list)
+	var b []byte
+	for _, n := range list {
+		b = binary.LittleEndian.AppendUint64(b, n)
+	}
+	return b
+}
+
+func unpackPrints(b []byte) map[uint64]bool {
+	m := make(map[uint64]bool, len(b)/8)
+	for ; len(b) >= 8; b = b[8:] {
+		m[binary.LittleEndian.Uint64(b)] = true
+	}
+	return m
+}
+
+// worker reads files.
+func (p *pass) worker() {
+	for j := range p.work {
+		if p.ctx.Err() == nil {
+			p.read(j)
+		}
+	}
+}
+
+// read reads one file. What changed while it was read, or cannot be opened, is read again
+// by the next scan.
+func (p *pass) read(j job) {
+	log := p.f.opt.Log
+	path := within(j.dir.path, j.name)
+	var drop []int64
+	if j.old != 0 {
+		drop = []int64{j.old}
+	}
+	h, err := p.f.src.open(p.ctx, path)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			log.Warn("a file in a watched folder cannot be opened", "folder", p.f.where, "path", path, "error", err)
+			p.note(func(*Progress) { p.stats.Problems++ })
+		}
+		p.release(j.dir, nil, drop)
+		return
+	}
+	defer h.Close()
+	if !p.settled(h.stamp()) {
+		return
+	}
+	e, err := p.f.readFile(p.ctx, h, j.dir.path, j.name)
+	switch {
+	case err != nil:
+		return // the context has ended
+	case h.changed():
+		log.Info("a file in a watched folder changed while it was read", "folder", p.f.where, "path", path)
+		p.note(func(*Progress) { p.stats.Changing++ })
+		p.f.touched(j.dir.path)
+		p.release(j.dir, nil, drop)
+		return
+	case e.File.Problem != "":
+		log.Warn("a file in a watched folder is left out", "folder", p.f.where, "path", path, "error", e.File.Problem)
+	}
+	p.note(func(s *Progress) {
+		s.Read++
+		s.Bytes += e.File.Size
+		s.Path = path
+		p.stats.Read++
+		p.stats.Bytes += e.File.Size
+		p.stats.Objects += int64(len(e.Objects))
+		if e.File.Problem != "" {
+			p.stats.Problems++
+		}
+	})
+	if len(e.Objects) == 0 && len(e.Sources) == 0 && e.File.Problem == "" {
+		print := h.stamp().print(j.name)
+		p.release(j.dir, &print, drop)
+		return
+	}
+	p.send(result{rows: 2 + 4*len(e.Objects) + len(e.Sources), change: index.WatchedChange{Put: []index.WatchedEntry{*e}}})
+	p.release(j.dir, nil, nil) // the new row replaces the old one
+}
+
+// tick is more than the steps of the clocks that stamp files.
+const tick = 20 * time.Millisecond
+
+// settled waits until a file that was just written to is older than the steps of the
+// clock: one that is written to again gets another stamp then. It returns false if the
+// context has ended.
+func (p *pass) settled(s stamp) bool {
+	age := time.Since(time.Unix(0, max(s.mtime, s.ctime)))
+	if age < 0 || age >= tick {
+		return p.ctx.Err() == nil
+	}
+	t := time.NewTimer(tick - age)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-p.ctx.Done():
+		return false
+	}
+}
+
+// note changes the counts, and reports them.
+func (p *pass) note(change func(s *Progress)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.show)
+	if p.f.opt.Progress != nil {
+		p.f.opt.Progress(p.show)
+	}
+}
+
+// writer writes results, many in one transaction.
+func (p *pass) writer() {
+	const most = 4096 // rows of one transaction
+	var c index.WatchedChange
+	rows := 0
+	flush := func() {
+		if rows > 0 {
+			if err := p.f.db.Apply(context.WithoutCancel(p.ctx), c); err != nil {
+				p.stop(err)
+			}
+		}
+		c, rows = index.WatchedChange{}, 0
+	}
+	for r := range p.results {
+		c.Put = append(c.Put, r.change.Put...)
+		c.Drop = append(c.Drop, r.change.Drop...)
+		c.Dirs = append(c.Dirs, r.change.Dirs...)
+		c.Gone = append(c.Gone, r.change.Gone...)
+		if rows += r.rows; rows >= most || len(p.results) == 0 && rows >= most/8 {
+			flush()
+		}
+	}
+	flush()
+}
+
+// vanished drops the folders that are no longer there.
+func (p *pass) vanished() error {
+	after := ""
+	for {
+		list, err := p.f.db.Dirs(p.ctx, after, 1000)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		for _, dir := range list {
+			if after = dir; p.seen[dir] || p.hidden(dir) {
+				continue
+			}
+			_, rows, _, err := p.f.db.Dir(p.ctx, dir)
+			if err != nil {
+				return err
+			}
+			c := index.WatchedChange{Gone: []string{dir}}
+			for _, r := range rows {
+				c.Drop = append(c.Drop, r.ID)
+				p.stats.Gone++
+			}
+			p.send(result{c, 1 + len(rows)})
+		}
+	}
+}
+
+// hidden reports whether a folder lies below one that cannot be listed. Nobody knows
+// whether it is still there.
+func (p *pass) hidden(dir string) bool {
+	for d := parent(dir); d != ""; d = parent(d) {
+		if p.seen[d] {
+			return p.lost[d]
+		}
+	}
+	return false
+}
+
+// touched asks for a scan of a folder, a file of which was found changed.
+func (f *Folder) touched(dir string) {
+	f.mu.Lock()
+	f.dirty[dir] = struct{}{}
+	f.mu.Unlock()
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// parent returns the folder around one; "" for the watched folder itself.
+func parent(dir string) string {
+	i := strings.LastIndexByte(dir, '/')
+	return dir[:max(i, 0)]
+}

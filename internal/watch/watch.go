@@ -1,0 +1,146 @@
+// Package watch indexes a folder of builds and packages where it lies, and answers
+// requests out of it. Nothing is copied: the index says in which file an object is, and
+// where in a package. A file that has changed since it was indexed is absent until it is
+// indexed again.
+//
+// Symbolic links are not followed, and nothing outside of the folder is opened. What is
+// in the folder is written by others: a file that is damaged or lies about itself is left
+// out whole, with a line in the log, until it changes.
+package watch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/shelf"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// Options of a watched folder.
+type Options struct {
+	// Index is the path of the folder's own index, an SQLite file. It may be deleted at
+	// any time while the folder is not open.
+	Index string
+	// Product and Version say for whom the objects are visible. They are kept for the
+	// caller.
+	Product, Version string
+	// Rescan is the interval between scans. 0: 5 minutes.
+	Rescan time.Duration
+	// TempDir is the folder for unpacked members. Empty: that of the system.
+	TempDir string
+	// CacheBytes limits the unpacked members that are kept without readers. 0: 2 GiB.
+	CacheBytes int64
+	// Workers is the number of files that are read at the same time. 0: 2.
+	Workers int
+	// Names reads the names of the source files that an object's debug information has,
+	// in canonical form. Nil: no sources are served.
+	Names func(ctx context.Context, r io.ReaderAt, size int64, o symfile.Object) ([]Name, error)
+	// Progress, if not nil, is called during a scan, from one goroutine at a time.
+	Progress func(Progress)
+	// Log receives what is left out. Nil: nothing is logged.
+	Log *slog.Logger
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+
+	unpackRatio int64 // of tests: see scan.Options.MaxRatio; the least limit is 1 MiB then
+}
+
+// Name is a source file that debug information names.
+type Name struct {
+	Name string // canonical
+	MD5  []byte // of the content; empty if it is not recorded
+}
+
+// Progress is how far a scan has come.
+type Progress struct {
+	Files   int64  // seen so far
+	Changed int64  // of them, new or changed
+	Read    int64  // of them, read so far
+	Bytes   int64  // of the files that were read
+	Path    string // the file that was read last
+}
+
+// Folder is a watched folder. Its methods may be called by many goroutines.
+type Folder struct {
+	where string
+	opt   Options
+	src   origin
+	db    *index.Watched
+	shelf *shelf.Shelf
+
+	scanning chan struct{} // holds one element during a scan
+
+	mu     sync.Mutex
+	last   ScanStats           // guarded by mu; of the last complete scan
+	failed error               // guarded by mu; why the last scan ended early
+	dirty  map[string]struct{} // guarded by mu; folders with files that were found changed
+	wake   chan struct{}       // has one element if dirty grew
+
+	lists nameLists
+}
+
+// Open opens a folder, or a prefix of a bucket, with its index. It does not scan.
+func Open(ctx context.Context, where string, opt Options) (*Folder, error) {
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	if opt.Rescan <= 0 {
+		opt.Rescan = 5 * time.Minute
+	}
+	if opt.Workers <= 0 {
+		opt.Workers = 2
+	}
+	src, err := openLocal(where)
+	if err != nil {
+		return nil, err
+	}
+	db, _, err := index.OpenWatched(ctx, opt.Index)
+	if err != nil {
+		return nil, errors.Join(err, src.close())
+	}
+	f := &Folder{
+		where: src.name(), opt: opt, src: src, db: db,
+		shelf:    shelf.New(shelf.Options{Dir: opt.TempDir, KeptBytes: opt.CacheBytes, KeptFiles: 4096, AtOnce: 2}),
+		scanning: make(chan struct{}, 1), dirty: map[string]struct{}{}, wake: make(chan struct{}, 1),
+	}
+	if err := f.checkPlace(ctx); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// checkPlace makes sure that the index is that of this folder: the rows of another one
+// are dropped.
+func (f *Folder) checkPlace(ctx context.Context) error {
+	const note = "folder"
+	have, err := f.db.Note(ctx, note)
+	if err != nil || have == f.where {
+		return err
+	}
+	if have != "" {
+		if err := f.db.Clear(ctx); err != nil {
+			return err
+		}
+	}
+	return f.db.Apply(ctx, index.WatchedChange{Notes: map[string]string{note: f.where}})
+}
+
+// Close releases the folder. Open files stay readable.
+func (f *Folder) Close() error {
+	f.shelf.Close()
+	return errors.Join(f.db.Close(), f.src.close())
+}
+
+// Where returns the absolute path of the folder, or the URL of the bucket.
+func (f *Folder) Where() string { return f.where }
+
+// Product and Version return the options of these names.
+func (f *Folder) Product() (product, version string) { return f.opt.Product, f.opt.Version }
