@@ -257,6 +257,29 @@ func TestManagedOfTree(t *testing.T) {
 	}
 }
 
+// TestManagedLostOfTree: where the bytes of an added portable PDB are lost, that of a
+// served folder answers.
+func TestManagedLostOfTree(t *testing.T) {
+	store, pdb := t.TempDir(), testdata(t, "ppdb/lines.pdb")
+	objects, err := objfile.Identify(bytes.NewReader(pdb.body), int64(len(pdb.body)), "lines.pdb", objfile.Options{IDs: true})
+	if err != nil || len(objects) != 1 {
+		t.Fatalf("Identify: %v, %v; want one object", objects, err)
+	}
+	place(t, store, "000Admin/lastid.txt", []byte("0000000001"))
+	place(t, store, "lines.pdb/"+objects[0].DebugID.GUID.Upper()+"ffffffff/lines.pdb", pdb.body)
+	d := withSources(t, &clock{t: time.Now()}, store)
+	add(t, d, "", pdb)
+	lossy["missing"](t, d, pdb.body)
+	m, err := d.Symbols.Source(SymbolsAsk{}).Module(t.Context(), symbolicate.ModuleQuery{DebugFile: "lines.pdb", DebugID: objects[0].DebugID.Breakpad(), IL: true})
+	if err != nil {
+		t.Fatalf("module: %v; want the portable PDB of the folder", err)
+	}
+	defer m.Done()
+	if a, ok := m.Lookup(0x06000001<<32 | 9); !ok || len(a.Frames) != 1 || a.Frames[0].Line != 12 {
+		t.Errorf("%+v, %t; want line 12", a, ok)
+	}
+}
+
 // TestManagedOfUpstream: the portable PDB of a module with IL is downloaded where that is
 // configured, and looked up.
 func TestManagedOfUpstream(t *testing.T) {
@@ -285,6 +308,41 @@ func TestManagedOfUpstream(t *testing.T) {
 			t.Errorf("%s: %+v, %t; want /src/a.cs:12", making, a, ok)
 		}
 		m.Done()
+	}
+}
+
+// TestManagedLost: a portable PDB whose bytes are lost is downloaded again.
+func TestManagedLost(t *testing.T) {
+	pdb := testdata(t, "ppdb/lines.pdb")
+	objects, err := objfile.Identify(bytes.NewReader(pdb.body), int64(len(pdb.body)), "lines.pdb", objfile.Options{IDs: true})
+	if err != nil || len(objects) != 1 {
+		t.Fatalf("Identify: %v, %v; want one object", objects, err)
+	}
+	id := objects[0].DebugID
+	for way, lose := range lossy {
+		for _, added := range []bool{false, true} {
+			far := &elsewhere{name: "far"}
+			far.sends("lines.pdb", pdb.body)
+			d, _ := withUpstreams(t, Options{Symbols: SymbolsOptions{Make: symbolicate.MakeUpstream}}, far)
+			if added {
+				add(t, d, "", pdb)
+			} else if f, err := d.Get(t.Context(), Question{Request: request(t, "lines.pdb/"+id.GUID.Lower()+"ffffffff/lines.pdb")}); err != nil {
+				t.Fatal(err)
+			} else if _, err := readAll(f); err != nil || f.Close() != nil {
+				t.Fatal(err)
+			}
+			lose(t, d, pdb.body)
+			src := d.Symbols.Source(SymbolsAsk{Hold: func(ctx context.Context, wait func(context.Context) error) (bool, error) { return false, wait(ctx) }})
+			m, err := src.Module(t.Context(), symbolicate.ModuleQuery{DebugFile: "lines.pdb", DebugID: id.Breakpad(), IL: true})
+			if err != nil {
+				t.Errorf("%s, added %t: %v; want the portable PDB", way, added, err)
+				continue
+			}
+			if a, ok := m.Lookup(0x06000001<<32 | 9); !ok || len(a.Frames) != 1 || a.Frames[0].Line != 12 {
+				t.Errorf("%s, added %t: %+v, %t; want line 12", way, added, a, ok)
+			}
+			m.Done()
+		}
 	}
 }
 

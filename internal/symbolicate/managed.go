@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -45,8 +46,14 @@ func (c clientLookups) openManaged(ctx context.Context, q ModuleQuery) (*Module,
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if h := best(hits, func(h *index.Hit) bool { return h.Object.Kind == symfile.PortablePDB }, q.DebugFile); h != nil {
+	lost := map[blob.Ref]bool{}
+	usable := func(h *index.Hit) bool { return h.Object.Kind == symfile.PortablePDB && !lost[h.Ref] }
+	for h := best(hits, usable, q.DebugFile); h != nil; h = best(hits, usable, q.DebugFile) {
 		m, err := svc.modules.get(ctx, h.Ref, func(ctx context.Context) (File, error) { return svc.Depot.OpenHit(ctx, *h) })
+		if errors.Is(err, fs.ErrNotExist) {
+			lost[h.Ref] = true // another content, or a tree, may have the file
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
