@@ -369,6 +369,11 @@ func (w *walk) inflate(ctx context.Context, e *zipEntry, raw *io.SectionReader) 
 		}
 		return &closers{&sumReader{r: rc, want: e.crc, left: e.size}, []io.Closer{rc}}, nil
 	}
+	return e.inflate(r)
+}
+
+// inflate decompresses a deflated member and checks size and checksum at its end.
+func (e *zipEntry) inflate(r io.Reader) (io.ReadCloser, error) {
 	z, ok := inflaters.Get().(io.ReadCloser)
 	if !ok {
 		z = flate.NewReader(r)
