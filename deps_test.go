@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"internal/xz":        {},
 	"internal/paged":     {},
 	"objtab":             {"debugid", "demangle", "dwarf", "functab", "objfile", "symfile", "unwind"},
-	"internal/sources":   {"dwarf", "objfile", "objtab", "pdb", "ppdb", "symfile"},
+	"internal/sources":   {"dwarf", "internal/scan", "objfile", "objtab", "pdb", "ppdb", "symfile"},
 	"internal/retention": {"internal/glob", "internal/term"},
 	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb", "cab", "symcache", "internal/ctxio", "internal/term", "internal/wire"},
 	"internal/bucket":    {"internal/wire"},
