@@ -3,9 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot"
@@ -23,8 +21,9 @@ type txFlags struct {
 
 type addCmd struct {
 	txFlags
-	As             string   `help:"Take the files for a kind that cannot be recognised: sha1, jsmap, il2cpp or proguard." enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
-	ID             string   `help:"The debug id that an il2cpp mapping belongs to." placeholder:"ID"`
+	As string `help:"Take the files for a kind that cannot be recognised: sha1, jsmap, il2cpp or proguard." enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
+	ID string `help:"The debug id that an il2cpp mapping belongs to." placeholder:"ID"`
+	sourceFlags
 	SkipUnreadable bool     `help:"Add the rest if a file or folder cannot be read."`
 	DryRun         bool     `help:"Print what would be added, and store nothing." short:"n"`
 	JSON           bool     `help:"Print one JSON object per file, with the reason for each that is not added, and a last one with the sums."`
@@ -41,6 +40,8 @@ Examples:
 
   symdepot add --product Game --version 1.2.3 build/
   symdepot add app.nupkg app.snupkg debug-symbols_1.0_amd64.deb
+  symdepot add --sources src/ build/            with the source files that the debug information names
+  symdepot add --sources src/=/builds/app build/   of a build that ran in /builds/app
   symdepot add --dry-run --json build/
 
 Exit codes: 0 added, 1 found nothing to add, 2 wrong command line, 3 failed (nothing was added),
@@ -56,7 +57,11 @@ func (c addCmd) Run(a *app) error {
 	if d != nil {
 		defer d.Close()
 	}
-	opt := exchange.AddOptions{Info: c.info(), As: c.As, ID: c.ID, DryRun: c.DryRun, SkipUnreadable: c.SkipUnreadable}
+	roots, err := c.roots()
+	if err != nil {
+		return err
+	}
+	opt := exchange.AddOptions{Info: c.info(), As: c.As, ID: c.ID, DryRun: c.DryRun, SkipUnreadable: c.SkipUnreadable, Sources: roots}
 	return runAdd(a, d, c.Paths, opt, c.JSON)
 }
 
@@ -82,8 +87,10 @@ func runAdd(a *app, d *depot.Depot, paths []string, opt exchange.AddOptions, asJ
 			Added       exchange.Tally `json:"added"`
 			Known       exchange.Tally `json:"known"`
 			Restored    int64          `json:"restored,omitempty"`
+			Sources     int64          `json:"sources,omitempty"`
+			SourceNames int64          `json:"source_names,omitempty"`
 			Skipped     int64          `json:"skipped"`
-		}{"done", r.Transaction, opt.DryRun, r.Added, r.Known, r.Restored, r.Skipped}))
+		}{"done", r.Transaction, opt.DryRun, r.Added, r.Known, r.Restored, r.Sources, r.SourceNames, r.Skipped}))
 	}
 	switch {
 	case r.Transaction > 0:
@@ -97,7 +104,7 @@ func runAdd(a *app, d *depot.Depot, paths []string, opt exchange.AddOptions, asJ
 	default:
 		fmt.Fprintln(a.stdout, "nothing to add; the depot is unchanged")
 	}
-	printCounts(a.stdout, &r.Counts)
+	r.Print(a.stdout)
 	return err
 }
 
@@ -145,42 +152,4 @@ func fileEvent(e exchange.Event) any {
 		Path   string             `json:"path"`
 		Detail string             `json:"detail,omitempty"`
 	}{e.Kind, e.Path, e.Detail}
-}
-
-// printCounts prints how many files were added and stored before, and which were
-// left out, and why.
-func printCounts(w io.Writer, c *exchange.Counts) {
-	fmt.Fprintf(w, "  added          %s, %s\n", term.Count(c.Added.Files, "object"), term.Size(c.Added.Bytes))
-	fmt.Fprintf(w, "  already stored %s, %s (same bytes)\n", term.Count(c.Known.Files, "object"), term.Size(c.Known.Bytes))
-	if c.Restored > 0 {
-		fmt.Fprintf(w, "  restored       %s whose stored bytes were damaged or missing\n", term.Count(c.Restored, "object"))
-	}
-	fmt.Fprintf(w, "  skipped        %s\n", term.Count(c.Skipped-c.NotSymbols, "file"))
-	for _, line := range c.Notable {
-		fmt.Fprintf(w, "    %s\n", term.Printable(line))
-	}
-	if c.More > 0 {
-		fmt.Fprintf(w, "    and %d more like these; --json names all\n", c.More)
-	}
-	if c.NotSymbols == 0 {
-		return
-	}
-	fmt.Fprintf(w, "  not symbols    %s\n", term.Count(c.NotSymbols, "file"))
-	reasons := make([]string, 0, len(c.Reasons))
-	for r := range c.Reasons {
-		reasons = append(reasons, r)
-	}
-	slices.SortFunc(reasons, func(a, b string) int {
-		if d := c.Reasons[b] - c.Reasons[a]; d != 0 {
-			return int(d)
-		}
-		return strings.Compare(a, b)
-	})
-	for i, r := range reasons {
-		if i == 10 {
-			fmt.Fprintf(w, "    and for %d more reasons; --json names all\n", len(reasons)-i)
-			break
-		}
-		fmt.Fprintf(w, "    %d × %s\n", c.Reasons[r], term.Printable(r))
-	}
 }

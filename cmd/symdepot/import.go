@@ -119,7 +119,7 @@ func (c importCmd) print(a *app, r *exchange.ImportResult, lines term.JSONLines)
 	if r.Before > 0 {
 		fmt.Fprintf(a.stdout, "  passed over    %d that were imported before\n", r.Before)
 	}
-	printCounts(a.stdout, &r.Counts)
+	r.Print(a.stdout)
 	if r.Misplaced > 0 {
 		fmt.Fprintf(a.stdout, "  misplaced      %s, imported under their own ids\n", term.Count(r.Misplaced, "file"))
 		for _, s := range r.MisplacedSome {

@@ -14,19 +14,20 @@ import (
 
 type pushCmd struct {
 	txFlags
-	Server         string        `help:"Base URL of the server." required:"" env:"SYMDEPOT_SERVER" placeholder:"URL"`
-	TokenFile      string        `help:"File with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
-	Branch         string        `help:"Branch that the build was made from."`
-	Class          string        `help:"Class of the build, by which retention rules choose, such as nightly."`
-	Key            string        `help:"Name of the push: a push with the same key continues where the first was interrupted. Default in CI: run and job."`
-	Open           bool          `help:"Only open a stage that several jobs push into, and print its id; needs --key."`
-	Stage          string        `help:"Push into this open stage, and do not commit it." placeholder:"ID"`
-	Commit         string        `help:"Only commit this stage." placeholder:"ID"`
-	ExpectFiles    int64         `help:"With --commit: fail unless the stage has this many files." placeholder:"N"`
-	Partial        bool          `help:"Commit without the files that the server refuses."`
-	Anew           bool          `help:"Make a transaction even if one with the same files and labels exists."`
-	Needs          []int64       `help:"Number of a transaction that is kept as long as this one, such as the build that this one patches; repeatable." placeholder:"NUMBER"`
-	AllowEmpty     bool          `help:"Succeed if there are no symbol files."`
+	Server      string  `help:"Base URL of the server." required:"" env:"SYMDEPOT_SERVER" placeholder:"URL"`
+	TokenFile   string  `help:"File with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
+	Branch      string  `help:"Branch that the build was made from."`
+	Class       string  `help:"Class of the build, by which retention rules choose, such as nightly."`
+	Key         string  `help:"Name of the push: a push with the same key continues where the first was interrupted. Default in CI: run and job."`
+	Open        bool    `help:"Only open a stage that several jobs push into, and print its id; needs --key."`
+	Stage       string  `help:"Push into this open stage, and do not commit it." placeholder:"ID"`
+	Commit      string  `help:"Only commit this stage." placeholder:"ID"`
+	ExpectFiles int64   `help:"With --commit: fail unless the stage has this many files." placeholder:"N"`
+	Partial     bool    `help:"Commit without the files that the server refuses."`
+	Anew        bool    `help:"Make a transaction even if one with the same files and labels exists."`
+	Needs       []int64 `help:"Number of a transaction that is kept as long as this one, such as the build that this one patches; repeatable." placeholder:"NUMBER"`
+	AllowEmpty  bool    `help:"Succeed if there are no symbol files."`
+	sourceFlags
 	SkipUnreadable bool          `help:"Push the rest if a file or folder cannot be read."`
 	Encoding       string        `help:"Compress contents for the transfer: zstd (default) or none." enum:"zstd,none" default:"zstd" placeholder:"zstd|none"`
 	Parallel       int           `help:"How many uploads run at the same time." default:"4" placeholder:"N"`
@@ -42,6 +43,7 @@ func (pushCmd) Help() string {
 not sent, and an interrupted push can be repeated. The token needs the scope write.
 
   symdepot push --server https://symbols.example.com --product Game --version 1.2.3 build/
+  symdepot push --sources . build/            with the source files that the debug information names
 
 Several jobs push one build: the first opens a stage, each pushes its files, the last commits.
 
@@ -99,10 +101,14 @@ func (c pushCmd) push(a *app, ci client.CI) (r client.PushResult, err error) {
 	if c.JSON {
 		p.Event = func(e client.PushEvent) { _ = lines.Write(e) }
 	}
+	roots, err := c.roots()
+	if err != nil {
+		return r, err
+	}
 	r, err = p.Do(a.ctx, client.PushOptions{
 		PushSpec: ci.Spec(wire.PushSpec{Product: c.Product, Version: c.Version, Branch: c.Branch, Class: c.Class, Comment: c.Comment, Key: c.Key, Join: c.Open}, c.Paths),
 		OwnKey:   c.Key == "", Open: c.Open, Stage: c.Stage, Commit: c.Commit, ExpectFiles: c.ExpectFiles, Paths: c.Paths,
-		Partial: c.Partial, Anew: c.Anew, Needs: c.Needs, SkipUnreadable: c.SkipUnreadable,
+		Partial: c.Partial, Anew: c.Anew, Needs: c.Needs, SkipUnreadable: c.SkipUnreadable, Sources: roots,
 	})
 	bar.Done()
 	if c.JSON {

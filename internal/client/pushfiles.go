@@ -24,6 +24,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/internal/sources"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/objfile"
@@ -67,6 +68,8 @@ type PushOptions struct {
 	Needs []int64
 	// SkipUnreadable skips files and folders that cannot be read.
 	SkipUnreadable bool
+	// Sources are folders with the sources of the pushed files.
+	Sources []sources.Root
 }
 
 // PushResult is the result of a push.
@@ -80,6 +83,10 @@ type PushResult struct {
 	Skipped    int64 `json:"skipped"`    // files that were not pushed
 	NotSymbols int64 `json:"not_symbols"`
 	Unreadable int64 `json:"unreadable"`
+	// Sources counts the names in debug information for which a source file was
+	// pushed, and SourceNames all names for which one was looked for.
+	Sources     int64 `json:"sources,omitempty"`
+	SourceNames int64 `json:"source_names,omitempty"`
 	// Notable are the first of the skipped and refused files, with the reason.
 	Notable []string `json:"-"`
 	opened  bool     // only a stage was opened
@@ -240,6 +247,7 @@ type run struct {
 	roots   []root
 	bytes   atomic.Int64 // read and sent
 	uploads uploads
+	wanted  *sources.Collector
 
 	mu        sync.Mutex // guards the fields below, and calls of Pusher.Event
 	res       PushResult
@@ -259,7 +267,7 @@ type entry struct {
 type root struct{ path, label string }
 
 func newRun(p *Pusher, opt PushOptions, limits wire.PushLimits) *run {
-	r := &run{p: p, opt: opt, limits: limits, entries: map[string]entry{}, roots: rootsOf(opt.Paths)}
+	r := &run{p: p, opt: opt, limits: limits, entries: map[string]entry{}, roots: rootsOf(opt.Paths), wanted: &sources.Collector{Roots: opt.Sources}}
 	r.uploads.init(r)
 	r.res.Stage = opt.Stage
 	return r
@@ -369,9 +377,12 @@ func (r *run) walk(ctx context.Context) error {
 		})
 	}
 	g.Go(func() error {
+		defer close(hashed)
 		hashers.Wait()
-		close(hashed)
-		return nil
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return r.sources(ctx, hashed)
 	})
 	g.Go(func() error {
 		defer close(batches)
@@ -419,6 +430,9 @@ func (r *run) skipped(path string, err error) {
 		e.NotSymbols = true
 	} else if _, ok := errors.AsType[*fs.PathError](err); ok && scan.IsReadError(err) {
 		e.Unreadable = true
+	}
+	if e.NotSymbols {
+		r.wanted.Member(path)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -482,6 +496,39 @@ func (r *run) hash(ctx context.Context, files <-chan *scan.File, hashed chan<- *
 	return nil
 }
 
+// sources sends the source files that the pushed files name. Their kind is sha1: any
+// file under the hash of its bytes.
+func (r *run) sources(ctx context.Context, hashed chan<- *found) error {
+	err := r.wanted.Files(ctx, func(t sources.Text) error {
+		if t.Err != nil {
+			t.File.Discard()
+			r.skipped(t.File.Path, t.Err)
+			return nil
+		}
+		ref := blob.Sum(t.Bytes)
+		r.progress(int64(len(t.Bytes)))
+		r.mu.Lock()
+		r.res.Sources += int64(len(t.Names))
+		r.mu.Unlock()
+		defer t.File.Discard()
+		for _, n := range t.Names {
+			f := newFound(t.File.Share(), cleanPath(n.Name), ref, int64(len(t.Bytes)))
+			f.As = "sha1"
+			select {
+			case hashed <- f:
+			case <-ctx.Done():
+				f.file.Discard()
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.res.SourceNames = int64(r.wanted.Names())
+	return err
+}
+
 // errChanged is the reason for not pushing a file.
 var errChanged = errors.New("it changed while it was read")
 
@@ -508,11 +555,21 @@ func (r *run) one(ctx context.Context, f *scan.File) (*found, error) {
 		return nil, errChanged
 	}
 	r.progress(n)
+	for _, o := range objs {
+		if err := r.wanted.Object(ctx, f, c, o); err != nil {
+			return nil, err
+		}
+	}
+	return newFound(f, path, ref, n), nil
+}
+
+// newFound describes a file to the server.
+func newFound(f *scan.File, path string, ref blob.Ref, n int64) *found {
 	e := wire.PushEntry{Path: path, Size: n, SHA256: ref.String()}
 	if y := f.ModTime.UTC().Year(); y >= 1970 && y <= 9999 { // archives have any times
 		e.MTime = f.ModTime.UTC()
 	}
-	return &found{PushEntry: e, ref: ref, file: f}, nil
+	return &found{PushEntry: e, ref: ref, file: f}
 }
 
 // batch collects files for checks.

@@ -128,6 +128,8 @@ type Depot struct {
 	Nodes *Nodes
 	// Symbols makes symbol files and looks addresses up.
 	Symbols *Symbols
+	// Sources finds source files.
+	Sources *SourceFiles
 	// Retention decides which transactions are kept.
 	Retention *Retention
 	// Tracer explains how requests are answered.
@@ -226,6 +228,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.db.Close(), d.blobs.Close())
 	}
+	d.Sources = &SourceFiles{d, newNameLists(d.contents, opt.Log)}
 	d.Symbols = &Symbols{symbolicate.New(symbolicate.Parts{Depot: symbolsDepot{d}, DB: d.db, Blobs: d.blobs, Queue: d.queue, Log: opt.Log, Now: opt.Now, Scratch: d.dir}, opt.Symbols), d}
 	d.filter = newKeyFilter(d.db, opt.Log, opt.Hooks.Refreshed)
 	if err := openNodes(ctx, d, &opt); err != nil {

@@ -66,6 +66,7 @@ type File struct {
 
 	source  blob.Ref      // the content itself, or the one from which it was derived
 	product string        // of the upstream, while the file is being downloaded
+	kept    string        // of a source: "embedded", "bundle" or "held"
 	made    *symcache.Key // of a SymCache file: the PDB from which it was made
 
 	r      io.ReaderAt

@@ -58,7 +58,11 @@ func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request, ex
 		if len(req.Lookups) == 0 {
 			return nil, fs.ErrNotExist
 		}
-		return d.openOwn(ctx, scope, fetch.SourceRequest(req), false, rec)
+		f, err := d.Sources.open(ctx, scope, req, rec)
+		if errors.Is(err, fs.ErrNotExist) { // a downloaded one
+			return d.openOwn(ctx, scope, fetch.SourceRequest(req), false, rec)
+		}
+		return f, err
 	default:
 		// The depot keeps no pointers; SymCache files have requests of their own.
 		return nil, fs.ErrNotExist

@@ -23,6 +23,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/internal/sources"
 	"github.com/symdepot/symdepot/objfile"
 )
 
@@ -83,6 +84,9 @@ type Counts struct {
 	Added, Known Tally
 	// Restored counts the known objects whose stored bytes were damaged or missing.
 	Restored int64
+	// Sources counts the names in debug information for which a source file was added,
+	// and SourceNames all names for which one was looked for.
+	Sources, SourceNames int64
 	// Skipped counts the files that were not added: NotSymbols are no symbol
 	// files, the others should have been added, but are unreadable, damaged
 	// or have no id.
@@ -110,8 +114,10 @@ type AddOptions struct {
 	// SkipUnreadable skips files and folders that cannot be read. Otherwise
 	// one of them makes Add fail, and nothing is added.
 	SkipUnreadable bool
-	Event          func(Event)
-	Progress       Progress
+	// Sources are folders with the sources of the added objects.
+	Sources  []sources.Root
+	Event    func(Event)
+	Progress Progress
 }
 
 // AddResult is the result of Add.
@@ -143,9 +149,10 @@ func Add(ctx context.Context, d *depot.Depot, paths []string, opt AddOptions) (A
 
 // adder offers files to a depot with a few workers, and counts them.
 type adder struct {
-	d     *depot.Depot
-	opt   AddOptions
-	bytes atomic.Int64
+	d      *depot.Depot
+	opt    AddOptions
+	bytes  atomic.Int64
+	wanted *sources.Collector
 
 	mu     sync.Mutex // guards the fields below, and calls of opt.Event
 	counts Counts
@@ -153,7 +160,7 @@ type adder struct {
 }
 
 func newAdder(d *depot.Depot, opt AddOptions) *adder {
-	return &adder{d: d, opt: opt, counts: Counts{Reasons: map[string]int64{}}}
+	return &adder{d: d, opt: opt, wanted: &sources.Collector{Roots: opt.Sources}, counts: Counts{Reasons: map[string]int64{}}}
 }
 
 func (ad *adder) add(ctx context.Context, paths []string) (int64, error) {
@@ -184,12 +191,12 @@ func (ad *adder) add(ctx context.Context, paths []string) (int64, error) {
 type taker func(context.Context, depot.Source) ([]depot.Added, error)
 
 func (ad *adder) walk(ctx context.Context, take taker, paths []string) error {
-	g, ctx := errgroup.WithContext(ctx)
+	g, walking := errgroup.WithContext(ctx)
 	files := make(chan *scan.File)
 	for range max(2, runtime.GOMAXPROCS(0)) {
 		g.Go(func() error {
 			for f := range files {
-				err := ad.file(ctx, take, f)
+				err := ad.file(walking, take, f)
 				f.Discard()
 				if err != nil {
 					for f := range files {
@@ -203,9 +210,12 @@ func (ad *adder) walk(ctx context.Context, take taker, paths []string) error {
 	}
 	g.Go(func() error {
 		defer close(files)
-		return scan.Send(ctx, paths, ad.scanOptions(), files, func(s *scan.Skip) { ad.skipped(s.Path, s) }, ad.progress)
+		return scan.Send(walking, paths, ad.scanOptions(), files, func(s *scan.Skip) { ad.skipped(s.Path, s) }, ad.progress)
 	})
 	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := ad.addSources(ctx, take); err != nil {
 		return err
 	}
 	if n := ad.counts.Unreadable; n > 0 && !ad.opt.SkipUnreadable {
@@ -242,6 +252,7 @@ func (ad *adder) file(ctx context.Context, take taker, f *scan.File) error {
 		case errors.Is(err, depot.ErrChanged) && try == 0 && f.Archive == "":
 			continue // a build may still be writing the file; a second try decides
 		case errors.Is(err, objfile.ErrNotSymbolFile):
+			ad.wanted.Member(f.Path)
 			ad.skip(Event{Path: f.Path, Detail: notSymbolText(err)})
 			return nil
 		case scan.IsReadError(err):
@@ -286,10 +297,19 @@ func (ad *adder) once(ctx context.Context, take taker, f *scan.File) ([]depot.Ad
 	}
 	defer c.Close()
 	path, archive := absolute(f)
-	return take(ctx, depot.Source{
+	got, err := take(ctx, depot.Source{
 		Path: path, Name: f.Name, Archive: archive, ModTime: f.ModTime, As: ad.opt.As, ID: ad.opt.ID, Script: f.Script(),
 		Content: sourceContent{c},
 	})
+	if err != nil || ad.opt.As != "" {
+		return got, err
+	}
+	for _, g := range got {
+		if err := ad.wanted.Object(ctx, f, c, g.Object); err != nil {
+			return nil, err
+		}
+	}
+	return got, nil
 }
 
 // absolute returns the path and the archive of a file with the path on disk made
@@ -384,6 +404,9 @@ func (ad *adder) event(e Event) {
 
 // skipped counts a file that the walk skipped.
 func (ad *adder) skipped(path string, s *scan.Skip) {
+	if s.Reason == scan.ReasonUnwanted {
+		ad.wanted.Member(path)
+	}
 	ad.skip(Event{Path: path, Detail: SkipText(s), Notable: Notable(s), Unreadable: Unreadable(s)})
 }
 

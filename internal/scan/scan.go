@@ -131,6 +131,12 @@ type File struct {
 	hold *store // released by Discard; nil for files on disk
 }
 
+// OnDisk returns a file on disk as it is: neither an archive nor a compressed file is
+// unpacked.
+func OnDisk(path string, info fs.FileInfo) *File {
+	return &File{Path: path, Name: info.Name(), Size: info.Size(), ModTime: info.ModTime(), open: openPlain(path)}
+}
+
 // Open returns the content of the file. It unpacks a member that has no random
 // access into memory or an unlinked temporary file. A file may be opened
 // several times before it is discarded. The error is a *Skip, or that of the
@@ -147,6 +153,16 @@ func (f *File) Open(ctx context.Context) (*Content, error) {
 		return nil, &Skip{Path: f.Path, Reason: reasonOf(err), Err: err}
 	}
 	return c, nil
+}
+
+// Share returns another File with the same content, which is used and discarded on its
+// own.
+func (f *File) Share() *File {
+	g := *f
+	if g.hold != nil {
+		g.hold = g.hold.take()
+	}
+	return &g
 }
 
 // Discard releases the file. Open Contents stay readable until they are closed.

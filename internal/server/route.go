@@ -54,7 +54,7 @@ type routes struct {
 	uploads      bool // the protocols of other uploaders are answered
 	symbolicates bool // the symbolication APIs are answered
 
-	job, api, pages, download, upload, own, symbol, symCache, symbolicate, none *endpoint
+	job, api, pages, download, source, upload, own, symbol, symCache, symbolicate, none *endpoint
 }
 
 func newRoutes(a *access, sc *symCaches) *routes {
@@ -68,6 +68,7 @@ func newRoutes(a *access, sc *symCaches) *routes {
 		api:      &endpoint{body: true, judgesSites: true, signIn: true, handler: &webAPI{a}},
 		pages:    &endpoint{body: true, judgesSites: true, links: true, signIn: true, handler: &webPages{webAPI{a}}},
 		download: &endpoint{methods: readMethods, signIn: true, handler: &downloads{webAPI{a}, &symbols{a, sy.making}}},
+		source:   &endpoint{methods: readMethods, options: true, origins: true, handler: &sourceFiles{a}},
 		upload:   &endpoint{body: true, handler: &uploads{a}},
 		own:      &endpoint{methods: readMethods, options: true, links: true, root: true, handler: &ownPaths{a, &metadataSearch{a}}},
 		symbol:   &endpoint{methods: readMethods, options: true, origins: true, handler: &symbols{a, sy.making}},
@@ -107,6 +108,8 @@ func (rt *routes) place(p *place, r *http.Request) {
 			p.endpoint = rt.api
 		case web.IsDownload(own):
 			p.endpoint = rt.download
+		case isSource(own):
+			p.endpoint = rt.source
 		}
 		return
 	}

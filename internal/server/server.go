@@ -66,6 +66,8 @@ type Config struct {
 	API *web.API
 	// Usage is what takes the space of the depot, for metrics; nil: it is not shown.
 	Usage *Usage
+	// Sources finds source files for /-/src; nil: there are none.
+	Sources Sources
 	// Missing lists the files that clients did not get; nil: they are not listed.
 	Missing Missing
 	// Uploads answers the requests of uploaders that were written for other

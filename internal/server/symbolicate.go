@@ -20,6 +20,8 @@ type Symbols interface {
 	Make(ctx context.Context, ask depot.SymbolsAsk) (*depot.File, error)
 	// Source opens modules for lookups, for the client of ask.
 	Source(ask depot.SymbolsAsk) symbolicate.Source
+	// Texts opens the sources that modules name, for the client of ask.
+	Texts(ask depot.SymbolsAsk) symbolicate.Texts
 	// Retry is after what time a client should ask for a pending file again.
 	Retry(ctx context.Context) time.Duration
 }
@@ -90,7 +92,7 @@ func (s *symbols) makeSymbols(x *exchange, r *http.Request, req *layout.Request,
 }
 
 // symbolication answers requests of the symbolication APIs: /symbolicate/v5 and v4
-// of Eliot and samply, and /symbolicate of Symbolicator.
+// of Eliot and samply, /source/v1 of samply, and /symbolicate of Symbolicator.
 type symbolication struct {
 	*access
 	making semaphore // requests that are held
@@ -109,7 +111,7 @@ func newSymbolication(a *access) *symbolication {
 }
 
 // symbolicatePath returns the name of a symbolication API, of which some are only
-// answered with a sentence: v4, v5, symbolicator, minidump, applecrashreport or requests.
+// answered with a sentence: v4, v5, source, symbolicator, minidump, applecrashreport or requests.
 // A configured prefix may stand in front.
 func (rt *routes) symbolicatePath(segs []string) (name string, ok bool) {
 	if !rt.symbolicates {
@@ -136,6 +138,8 @@ func symbolicateAPI(segs []string) (name string, ok bool) {
 		}
 	case len(segs) == 2 && segs[0] == "symbolicate" && (segs[1] == "v4" || segs[1] == "v5"):
 		return segs[1], true
+	case len(segs) == 2 && segs[0] == "source" && segs[1] == "v1":
+		return "source", true
 	case len(segs) == 2 && segs[0] == "requests":
 		return "requests", true
 	}
@@ -145,6 +149,12 @@ func symbolicateAPI(segs []string) (name string, ok bool) {
 // title is the body of an error of the symbolication APIs.
 type title struct {
 	Title string `json:"title"`
+}
+
+// sourceError is the answer of /source/v1 that samply's clients expect if there is no
+// source.
+type sourceError struct {
+	Error string `json:"error"`
 }
 
 // notHere is the text for the APIs that this server does not have.
@@ -203,6 +213,11 @@ func (s *symbolication) serve(x *exchange, r *http.Request, p *place) {
 	answer, err := s.answer(ctx, x, r, p.name, body, &work)
 	if bad, ok := errors.AsType[symbolicate.RequestError](err); ok {
 		s.refuse(x, http.StatusBadRequest, bad.Title)
+		return
+	}
+	if p.name == "source" && errors.Is(err, fs.ErrNotExist) {
+		x.result = resultMiss
+		s.json(x, http.StatusOK, sourceError{"the source is not known"})
 		return
 	}
 	if err != nil {
@@ -291,12 +306,20 @@ func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request
 		}
 	}
 	src := s.cfg.Symbols.Depot.Source(ask)
+	texts := s.cfg.Symbols.Depot.Texts(ask)
+	if api == "source" {
+		q, err := symbolicate.ParseSource(body)
+		if err != nil {
+			return nil, err
+		}
+		return symbolicate.SourceText(ctx, src, texts, q)
+	}
 	if api == "symbolicator" {
 		q, err := symbolicate.ParseNative(body)
 		if err != nil {
 			return nil, err
 		}
-		return symbolicate.Native(ctx, src, q)
+		return symbolicate.Native(ctx, src, texts, q)
 	}
 	jobs, err := symbolicate.ParseV5(body)
 	if err != nil {

@@ -24,6 +24,7 @@ type NativeRequest struct {
 	Options     struct {
 		DIFCandidates bool   `json:"dif_candidates"`
 		FrameOrder    string `json:"frame_order"`
+		SourceContext bool   `json:"apply_source_context"`
 	} `json:"options"`
 }
 
@@ -83,6 +84,10 @@ type NativeFrame struct {
 	AbsPath       string `json:"abs_path,omitempty"`
 	Filename      string `json:"filename,omitempty"`
 	Lineno        uint32 `json:"lineno,omitempty"`
+
+	PreContext  []string `json:"pre_context,omitempty"`
+	ContextLine string   `json:"context_line,omitempty"`
+	PostContext []string `json:"post_context,omitempty"`
 }
 
 // Hex is an address, a number or a text such as "0x1f" in JSON.
@@ -167,7 +172,8 @@ func (q *NativeRequest) moduleAt(f NativeFrame) (module int, rva uint64, ok bool
 }
 
 // Native answers a request of Symbolicator's API.
-func Native(ctx context.Context, src Source, q NativeRequest) (NativeAnswer, error) {
+func Native(ctx context.Context, src Source, texts Texts, q NativeRequest) (NativeAnswer, error) {
+	around := sourceLines{texts: texts, files: map[sourceKey][][]byte{}}
 	queries := make([]ModuleQuery, len(q.Modules))
 	used := make([]bool, len(q.Modules))
 	for i, m := range q.Modules {
@@ -196,6 +202,13 @@ func Native(ctx context.Context, src Source, q NativeRequest) (NativeAnswer, err
 			frames := q.frame(k, f, s, modules)
 			if lines += len(frames); lines > maxLines {
 				return a, errLong
+			}
+			if at, _, ok := q.moduleAt(f); ok && q.Options.SourceContext && texts != nil {
+				for i := range frames {
+					if err := around.add(ctx, at, queries[at], &frames[i]); err != nil {
+						return a, err
+					}
+				}
 			}
 			out.Frames = append(out.Frames, frames...)
 		}

@@ -146,7 +146,7 @@ func TestNative(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := Native(t.Context(), shelf{"00000000000000000000000000000ABC1": testShelf["ABC1"]}, q)
+	a, err := Native(t.Context(), shelf{"00000000000000000000000000000ABC1": testShelf["ABC1"]}, nil, q)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,347 @@
+package depot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/sources"
+	"github.com/symdepot/symdepot/internal/symbolicate"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// maxSource is the size in bytes above which a file is not taken as a source.
+const maxSource = sources.MaxFile
+
+// SourceFiles is the part of a depot that finds source files. A source is answered
+// only if the debug information of a visible object names it.
+type SourceFiles struct {
+	d     *Depot
+	lists *nameLists
+}
+
+// errOtherSource means that a file with the right path is not the one that was
+// compiled, by the checksum in the debug information.
+var errOtherSource = fmt.Errorf("the file has another checksum than the debug information names: %w", fs.ErrNotExist)
+
+// open answers a request for a source by an id and the path in the debug
+// information.
+func (s *SourceFiles) open(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
+	d := s.d
+	if rec == nil && d.filter.excludes(ctx, scope.index(), req) {
+		return nil, fs.ErrNotExist
+	}
+	for _, l := range req.Lookups {
+		hits, err := d.db.Lookup(ctx, scope.index(), l)
+		if err != nil {
+			return nil, err
+		}
+		hits = d.intact(hits)
+		rank(hits, symfile.Debug)
+		for _, h := range hits[:min(len(hits), maxSourceObjects)] {
+			f, err := s.ofObject(ctx, scope, h, req.Part)
+			if !errors.Is(err, fs.ErrNotExist) {
+				return f, err
+			}
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// maxSourceObjects limits the objects of one id whose names are read for a request.
+const maxSourceObjects = 8
+
+// ofObject opens a source that an object names.
+func (s *SourceFiles) ofObject(ctx context.Context, scope Scope, h index.Hit, path string) (*File, error) {
+	list, err := s.lists.get(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	n, ok := list.find(path)
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	return s.named(ctx, scope, h, n)
+}
+
+// named opens the source that a name in the debug information of an object means:
+// from the object itself, from a source bundle, from a transaction that holds the
+// object, or from one of the same product and version.
+func (s *SourceFiles) named(ctx context.Context, scope Scope, h index.Hit, n sources.Name) (*File, error) {
+	for _, look := range []func() (*File, error){
+		func() (*File, error) { return s.embedded(ctx, h, n) },
+		func() (*File, error) { return s.filed(ctx, scope, h, n) },
+	} {
+		f, err := look()
+		if !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// embedded opens a source that the debug information has itself.
+func (s *SourceFiles) embedded(ctx context.Context, h index.Hit, n sources.Name) (*File, error) {
+	if n.Embedded == nil {
+		return nil, fs.ErrNotExist
+	}
+	b, err := s.d.contents.open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	listed, err := sources.List(ctx, b, h.Size, h.Object, sources.Options{})
+	if err != nil {
+		return nil, notFoundUnlessCanceled(ctx, err)
+	}
+	i := slices.IndexFunc(listed.Names, func(o sources.Name) bool { return o.Name == n.Name && o.Embedded != nil })
+	if i < 0 {
+		return nil, fs.ErrNotExist
+	}
+	r, err := listed.Names[i].Embedded()
+	if err != nil {
+		return nil, notFoundUnlessCanceled(ctx, err)
+	}
+	defer r.Close()
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, notFoundUnlessCanceled(ctx, err)
+	}
+	f := s.inMemory(h, n.Name, text)
+	f.kept = "embedded"
+	return f, nil
+}
+
+// inMemory returns a file of bytes that are part of an object.
+func (s *SourceFiles) inMemory(h index.Hit, name string, text []byte) *File {
+	ref := blob.Sum(text)
+	return &File{
+		Object: symfile.Object{Kind: symfile.SHA1, Role: symfile.Other, Name: symfile.BaseName(name)}, source: h.Ref,
+		Size: int64(len(text)), ModTime: fileTime(h), Path: name, ETag: ref.String()[:32], r: bytes.NewReader(text), closer: io.NopCloser(nil),
+	}
+}
+
+// filed opens a source in the transactions that hold an object, then in others of the
+// same products and versions.
+func (s *SourceFiles) filed(ctx context.Context, scope Scope, h index.Hit, n sources.Name) (*File, error) {
+	holding, err := s.d.db.Sources.Holding(ctx, scope.index(), h.Ref)
+	if err != nil {
+		return nil, err
+	}
+	looked := map[int64]bool{}
+	try := func(list []index.Filed) (*File, error) {
+		for _, t := range list {
+			if looked[t.Number] {
+				continue
+			}
+			looked[t.Number] = true
+			f, err := s.inTransaction(ctx, t.Number, n)
+			if !errors.Is(err, fs.ErrNotExist) {
+				return f, err
+			}
+		}
+		return nil, fs.ErrNotExist
+	}
+	f, err := try(holding)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	builds := map[[2]string]bool{}
+	for _, t := range holding {
+		k := [2]string{t.Product, t.Version}
+		if t.Version == "" || builds[k] {
+			continue
+		}
+		builds[k] = true
+		others, err := s.d.db.Sources.FiledAs(ctx, scope.index(), t.Product, t.Version)
+		if err != nil {
+			return nil, err
+		}
+		if f, err := try(others); !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// inTransaction opens a source in one transaction: the file with the path of the name,
+// else the only one whose path ends like it.
+func (s *SourceFiles) inTransaction(ctx context.Context, tx int64, n sources.Name) (*File, error) {
+	files, err := s.d.db.Sources.At(ctx, tx, sourcePaths(n.Name)...)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		if file, err := s.fitting(ctx, f, n); !errors.Is(err, fs.ErrNotExist) {
+			return file, err
+		}
+	}
+	if len(files) > 0 {
+		return nil, fs.ErrNotExist
+	}
+	files, err = s.d.db.Sources.Named(ctx, tx, symfile.Fold(symfile.BaseName(sources.Canonical(n.Name))))
+	if err != nil || len(files) == 0 {
+		return nil, cmpNotFound(err)
+	}
+	paths, at := make([]string, len(files)), map[string]index.SourceFile{}
+	for i, f := range files {
+		paths[i], at[f.Path] = f.Path, f
+	}
+	found, refused := sources.NewMatcher([]sources.Name{n}).Match(slices.Values(paths))
+	if len(found) > 0 {
+		return s.fitting(ctx, at[found[0].Path], n)
+	}
+	if n.Alg == "" || len(refused) == 0 {
+		return nil, fs.ErrNotExist
+	}
+	for _, p := range refused[0].Paths { // the sum decides
+		if file, err := s.fitting(ctx, at[p], n); !errors.Is(err, fs.ErrNotExist) {
+			return file, err
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// sourcePaths are the paths under which a source of a name was added.
+func sourcePaths(name string) []string {
+	list := []string{name, "/" + name}
+	for _, k := range sources.Keys(name) {
+		k = strings.TrimPrefix(k, "/")
+		list = append(list, k, "/"+k)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// fitting opens a source file unless its checksum is another one than that of the
+// debug information.
+func (s *SourceFiles) fitting(ctx context.Context, f index.SourceFile, n sources.Name) (*File, error) {
+	if f.Size > maxSource {
+		return nil, fs.ErrNotExist
+	}
+	file, err := s.d.openHit(ctx, index.Hit{Stored: f.Stored}, nil)
+	if err != nil {
+		return nil, err
+	}
+	file.kept = "held"
+	if n.Alg == "" {
+		return file, nil
+	}
+	text := make([]byte, file.Size)
+	if _, err := file.ReadAt(text, 0); err != nil && err != io.EOF {
+		_ = file.Close()
+		return nil, err
+	}
+	if contradicts(n, text) {
+		_ = file.Close()
+		return nil, errOtherSource
+	}
+	return file, nil
+}
+
+// contradicts reports whether a text has another checksum than a name.
+func contradicts(n sources.Name, text []byte) bool {
+	check := n.Check()
+	_, _ = check.Write(text) // a hash never fails
+	return check.Verdict() == sources.Contradicted
+}
+
+// OpenContent opens a source file by the SHA-256 of its bytes.
+func (s *SourceFiles) OpenContent(ctx context.Context, scope Scope, sum [32]byte) (*File, error) {
+	ref := blob.Ref(sum)
+	found, err := s.d.db.Find(ctx, scope.index(), index.Query{Ref: &ref, Kind: symfile.SHA1}, 1)
+	if err != nil || len(found) == 0 {
+		return nil, cmpNotFound(err)
+	}
+	return s.d.openHit(ctx, index.Hit{Stored: found[0].Stored}, nil)
+}
+
+// OpenFiled opens the source file of a product and a version whose path ends in rel,
+// in the newest transaction that has one. Several different ones are not found.
+func (s *SourceFiles) OpenFiled(ctx context.Context, scope Scope, product, version, rel string) (*File, error) {
+	if !scope.sees(product) {
+		return nil, fs.ErrNotExist
+	}
+	list, err := s.d.db.Sources.FiledAs(ctx, scope.index(), product, version)
+	if err != nil {
+		return nil, err
+	}
+	rel = strings.Trim(sources.Canonical(rel), "/")
+	for _, t := range list {
+		files, err := s.d.db.Sources.Named(ctx, t.Number, symfile.Fold(symfile.BaseName(rel)))
+		if err != nil {
+			return nil, err
+		}
+		files = slices.DeleteFunc(files, func(f index.SourceFile) bool {
+			return !strings.HasSuffix("/"+strings.TrimPrefix(sources.Canonical(f.Path), "/"), "/"+rel)
+		})
+		if len(files) == 0 {
+			continue
+		}
+		if slices.ContainsFunc(files, func(f index.SourceFile) bool { return f.Ref != files[0].Ref }) {
+			return nil, fmt.Errorf("several files end in this path: %w", fs.ErrNotExist)
+		}
+		return s.d.openHit(ctx, index.Hit{Stored: files[0].Stored}, nil)
+	}
+	return nil, fs.ErrNotExist
+}
+
+// cmpNotFound returns err, or fs.ErrNotExist if it is nil.
+func cmpNotFound(err error) error {
+	if err == nil {
+		return fs.ErrNotExist
+	}
+	return err
+}
+
+// notFoundUnlessCanceled turns the error of a damaged file into fs.ErrNotExist.
+func notFoundUnlessCanceled(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+}
+
+// Texts implements the symbolication of a client with sources: see symbolicate.Texts.
+func (s *Symbols) Texts(ask SymbolsAsk) symbolicate.Texts { return sourceTexts{s.d, ask} }
+
+type sourceTexts struct {
+	d   *Depot
+	ask SymbolsAsk
+}
+
+// Text implements symbolicate.Texts.
+func (t sourceTexts) Text(ctx context.Context, q symbolicate.ModuleQuery, file string) ([]byte, error) {
+	scope := Scope{Products: t.ask.Products}
+	var req layout.Request
+	for _, id := range []string{q.DebugID, q.CodeID} {
+		if id != "" {
+			req.Lookups = append(req.Lookups, symfile.Lookup{ID: symfile.Fold(id), Role: symfile.Debug | symfile.Executable})
+		}
+	}
+	req.Form, req.Part = layout.FormSource, file
+	f, err := t.d.Sources.open(ctx, scope, req, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if f.Size < 0 || f.Size > maxSource {
+		return nil, fs.ErrNotExist
+	}
+	text := make([]byte, f.Size)
+	if n, err := f.ReadAt(text, 0); err != nil && (err != io.EOF || n < len(text)) {
+		return nil, err
+	}
+	return text, nil
+}

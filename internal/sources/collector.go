@@ -1,0 +1,216 @@
+package sources
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/objfile"
+)
+
+// maxMembers limits the members of archives that are remembered as possible sources.
+const maxMembers = 1_000_000
+
+// Collector finds the source files that the symbol files of a walk name. During the
+// walk it is told of symbol files (Object) and of other members of archives (Member);
+// then Files yields the sources. Object and Member may be called by many goroutines.
+type Collector struct {
+	Roots  []Root // folders with sources
+	wanted Wanted
+
+	mu      sync.Mutex
+	members []string // guarded by mu; paths of package scan
+}
+
+// Object adds the names of a symbol file of the walk. Without Roots, only files of
+// archives count: their sources may be members too.
+func (c *Collector) Object(ctx context.Context, f *scan.File, r io.ReaderAt, o objfile.Object) error {
+	if len(c.Roots) == 0 && f.Archive == "" || o.Deflated != 0 {
+		return nil
+	}
+	return c.wanted.Add(ctx, io.NewSectionReader(r, o.Offset, o.Size), o.Size, o.Object)
+}
+
+// Member notes a file that is no symbol file, by its path in package scan.
+func (c *Collector) Member(path string) {
+	if !strings.Contains(path, scan.Separator) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.members) < maxMembers {
+		c.members = append(c.members, path)
+	}
+}
+
+// Names returns the number of different names that the symbol files have.
+func (c *Collector) Names() int { return c.wanted.Len() }
+
+// errLong is the reason why a file is not taken as a source.
+var errLong = errors.New("it is longer than 10 MiB, and source files are not")
+
+// Text is a source file that was found.
+type Text struct {
+	File *scan.File
+	// Names are what the debug information calls it; at least one.
+	Names []Name
+	Bytes []byte
+	// Err is why the file is left out; Bytes is empty then.
+	Err error
+}
+
+// Files yields the sources: those of the folders, then those in the archives of the
+// walk, which are walked once more. Each name gets one file: the first that has its
+// checksum. Files that are empty, or have none of the checksums, are not yielded. yield
+// must not keep Text.File without discarding it later. The error is that of yield, of
+// ctx or of reading a folder.
+func (c *Collector) Files(ctx context.Context, yield func(Text) error) error {
+	if c.Names() == 0 {
+		return nil
+	}
+	done := map[string]bool{} // names that have a file
+	for _, root := range c.Roots {
+		found, err := c.wanted.Find(ctx, root)
+		if err != nil {
+			return err
+		}
+		for group := range groups(found) {
+			info, err := os.Stat(group[0].Path)
+			if err != nil {
+				return err
+			}
+			f := scan.OnDisk(group[0].Path, info)
+			if err := offer(ctx, f, group, done, yield); err != nil {
+				return err
+			}
+		}
+	}
+	return c.inArchives(ctx, done, yield)
+}
+
+// groups yields the names of each file.
+func groups(found []Candidate) iter.Seq[[]Candidate] {
+	slices.SortStableFunc(found, func(a, b Candidate) int { return strings.Compare(a.Path, b.Path) })
+	return func(yield func([]Candidate) bool) {
+		for len(found) > 0 {
+			n := 1
+			for n < len(found) && found[n].Path == found[0].Path {
+				n++
+			}
+			if !yield(found[:n]) {
+				return
+			}
+			found = found[n:]
+		}
+	}
+}
+
+// offer yields a file under those of its names that fit it and have no file yet.
+func offer(ctx context.Context, f *scan.File, found []Candidate, done map[string]bool, yield func(Text) error) error {
+	found = slices.DeleteFunc(slices.Clone(found), func(n Candidate) bool { return done[n.Name.Name] })
+	if len(found) == 0 {
+		f.Discard()
+		return nil
+	}
+	t := Text{File: f}
+	t.Bytes, t.Err = read(ctx, f)
+	if t.Err != nil {
+		if ctx.Err() != nil {
+			f.Discard()
+			return ctx.Err()
+		}
+		t.Names = append(t.Names, found[0].Name)
+		return yield(t)
+	}
+	for _, n := range found {
+		if len(t.Bytes) > 0 && n.fits(t.Bytes) && !done[n.Name.Name] {
+			done[n.Name.Name] = true
+			t.Names = append(t.Names, n.Name)
+		}
+	}
+	if len(t.Names) == 0 {
+		f.Discard()
+		return nil
+	}
+	return yield(t)
+}
+
+// fits reports whether a text can be the file.
+func (c Candidate) fits(text []byte) bool {
+	check := c.Name.Check()
+	_, _ = check.Write(text) // a hash never fails
+	v := check.Verdict()
+	return v == Verified || v == Unverified && !c.Prove
+}
+
+func read(ctx context.Context, f *scan.File) ([]byte, error) {
+	c, err := f.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if c.Size() > MaxFile {
+		return nil, errLong
+	}
+	text := make([]byte, c.Size())
+	if n, err := c.ReadAt(text, 0); n < len(text) {
+		return nil, err
+	}
+	return text, nil
+}
+
+// inArchives yields the members of archives that are sources.
+func (c *Collector) inArchives(ctx context.Context, done map[string]bool, yield func(Text) error) error {
+	inner := make([]string, len(c.members))
+	outer := map[string][]string{} // by path in the innermost archive
+	for i, m := range c.members {
+		inner[i] = "/" + strings.TrimLeft(m[strings.LastIndex(m, scan.Separator)+len(scan.Separator):], "/")
+		outer[inner[i]] = append(outer[inner[i]], m)
+	}
+	wanted := map[string][]Candidate{} // by path of package scan
+	bases, archives := map[string]bool{}, map[string]bool{}
+	for _, f := range c.wanted.Match(slices.Compact(slices.Sorted(slices.Values(inner)))) {
+		for _, m := range outer[f.Path] {
+			wanted[m] = append(wanted[m], f)
+			archive, _, _ := strings.Cut(m, scan.Separator)
+			archives[archive], bases[path.Base(m)] = true, true
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	var list []string
+	for a := range archives {
+		list = append(list, a)
+	}
+	slices.Sort(list)
+	opt := scan.Options{Want: func(_ []byte, name string) error {
+		if !bases[name] {
+			return objfile.ErrNotSymbolFile
+		}
+		return nil
+	}}
+	for f, err := range scan.Walk(ctx, list, opt) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if _, skipped := errors.AsType[*scan.Skip](err); skipped || errors.Is(err, fs.ErrNotExist) {
+			continue // the first walk has reported it
+		}
+		if err == nil {
+			err = offer(ctx, f, wanted[f.Path], done, yield)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
