@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/symdepot/symdepot/debugid"
@@ -344,7 +345,8 @@ func (f *elfFile) fill(p []byte, off uint64) error {
 
 // buildID returns the GNU build-id. It searches the note segments, which remain
 // when section headers are stripped, then the note sections, where relocatable
-// files have it, then the segment of the PlayStation.
+// files have it, then the segment of the PlayStation. The id of a supplementary
+// file of DWARF 5, which has no notes, is its checksum.
 func (f *elfFile) buildID() (debugid.BuildID, error) {
 	for _, s := range f.segs {
 		if s.typ == segNote && f.inFile(s.off, s.filesize) {
@@ -371,7 +373,40 @@ func (f *elfFile) buildID() (debugid.BuildID, error) {
 			return debugid.NewBuildID(p), err
 		}
 	}
-	return "", nil
+	if len(f.segs) > 0 {
+		return "", nil
+	}
+	sup, _, id, err := f.supplementary()
+	if errors.Is(err, errBudget) || errors.Is(err, fs.ErrNotExist) || !sup {
+		return "", nil // more names than the limit, or no such file
+	}
+	return id, err
+}
+
+// maxSup is the largest .debug_sup that is read: a path and a checksum.
+const maxSup = 4096
+
+// supplementary reads .debug_sup (DWARF 5, section 7.3.6): whether the file is a
+// supplementary one, or else the path of the one that it needs, and in both cases the
+// checksum. The error wraps fs.ErrNotExist if there is none that can be used.
+func (f *elfFile) supplementary() (sup bool, path string, id debugid.BuildID, err error) {
+	if err := f.loadNames(); err != nil {
+		return false, "", "", err
+	}
+	i := slices.IndexFunc(f.secs, func(s elfSection) bool { return s.hasContents() && string(f.name(s)) == ".debug_sup" })
+	if i < 0 || f.secs[i].size < 5 || f.secs[i].size > maxSup {
+		return false, "", "", fs.ErrNotExist
+	}
+	p := make([]byte, f.secs[i].size)
+	if err := f.fill(p, f.secs[i].off); err != nil {
+		return false, "", "", err
+	}
+	name, rest, ok := bytes.Cut(p[3:], []byte{0})
+	n, used := binary.Uvarint(rest)
+	if !ok || used <= 0 || n < minBuildID || n > debugid.MaxBuildID || n > uint64(len(rest)-used) {
+		return false, "", "", fs.ErrNotExist
+	}
+	return p[2] != 0, string(name), debugid.NewBuildID(rest[used : used+int(n)]), nil
 }
 
 // findNote searches the notes in size bytes at off for the GNU build-id.

@@ -92,7 +92,8 @@ func (e *ELFFile) Is64() bool { return e.f.is64 }
 // sections have no addresses.
 func (e *ELFFile) Relocatable() bool { return e.f.typ == elfRel }
 
-// BuildID returns the GNU build-id, which is empty if the file has none.
+// BuildID returns the GNU build-id, or the checksum of a supplementary file of DWARF 5.
+// It is empty if the file has neither.
 func (e *ELFFile) BuildID() (debugid.BuildID, error) {
 	e.f.b.left = IDBudget + FeatureBudget
 	id, err := e.f.buildID()
@@ -225,9 +226,20 @@ func (e *ELFFile) DebugLink() (name string, crc uint32, err error) {
 }
 
 // AltLink returns the name and the build-id of the supplementary file that dwz
-// made, from .gnu_debugaltlink. The error wraps fs.ErrNotExist if there is none.
+// made, from .gnu_debugaltlink, or .debug_sup of DWARF 5, which has a checksum in the
+// place of the build-id. The error wraps fs.ErrNotExist if there is none.
 func (e *ELFFile) AltLink() (name string, id debugid.BuildID, err error) {
 	p, err := e.small(".gnu_debugaltlink")
+	if errors.Is(err, fs.ErrNotExist) {
+		e.f.b.left = IDBudget + FeatureBudget
+		sup, name, id, serr := e.f.supplementary()
+		if serr == nil && !sup {
+			return name, id, nil
+		}
+		if serr != nil && !errors.Is(serr, fs.ErrNotExist) && !errors.Is(serr, errBudget) {
+			err = e.f.fail(serr)
+		}
+	}
 	if err != nil {
 		return "", "", err
 	}

@@ -207,7 +207,7 @@ func TestSplit(t *testing.T) {
 }
 
 // TestDwz: a program whose common entries dwz moved to a supplementary file gives
-// the same functions as before.
+// the same functions as before, also in the form of DWARF 5.
 func TestDwz(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -216,14 +216,14 @@ func TestDwz(t *testing.T) {
 	if _, err := exec.LookPath("dwz"); err != nil {
 		t.Skip("dwz is not installed (Debian package dwz)")
 	}
-	for _, version := range []string{"4", "5"} {
-		t.Run(version, func(t *testing.T) {
+	for form, args := range map[string][]string{"4": {"-m", "common"}, "5": {"-m", "common"}, "5 in .debug_sup": {"--dwarf-5", "-m", "common"}} {
+		t.Run(form, func(t *testing.T) {
 			t.Parallel()
-			a := build(t, "g++", "-O2", "-gdwarf-"+version)
+			a := build(t, "g++", "-O2", "-gdwarf-"+form[:1])
 			want := text(elfTable(t, ELFFiles{Name: "prog", Program: openFile(t, a)}))
 			dir := filepath.Dir(a)
 			run(t, dir, "cp", "prog", "other")
-			run(t, dir, "dwz", "-m", "common", "prog", "other")
+			run(t, dir, "dwz", append(args, "prog", "other")...)
 			program := openFile(t, a)
 			got := elfTable(t, ELFFiles{Name: "prog", Program: program, Alternate: openFile(t, filepath.Join(dir, "common"))})
 			if s := text(got); s != want || len(got.Warnings()) > 0 {

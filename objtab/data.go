@@ -90,7 +90,7 @@ func elfData(from *objfile.ELFFile, files ELFFiles, opt objfile.SectionOptions) 
 func checkAlternate(from, alt *objfile.ELFFile) error {
 	_, want, err := from.AltLink()
 	if err != nil {
-		return nil //nolint:nilerr // DWARF 5 names the file differently
+		return nil //nolint:nilerr // the file names none, and the caller knows better
 	}
 	have, err := alt.BuildID()
 	if err != nil {
