@@ -232,19 +232,12 @@ func (m *MachOFile) Section(name string, opt SectionOptions) (*SectionData, erro
 		if s.name != name && (old == "" || s.name != old) || !m.inFile(s) {
 			continue
 		}
-		d := &SectionData{r: m.r, off: int64(s.off), size: int64(s.size)}
-		if s.name == old && s.size >= 12 {
-			h := make([]byte, 12)
-			if _, err := d.ReadAt(h, 0); err != nil && !errors.Is(err, io.EOF) {
-				return nil, err
-			}
-			if string(h[:4]) == "ZLIB" {
-				d, err := inflate(m.r, int64(s.off)+12, int64(s.size)-12, zlibSection, binary.BigEndian.Uint64(h[4:]), opt)
-				if err != nil {
-					return nil, fmt.Errorf("Mach-O section %q: %w", name, err)
-				}
-				return d, nil
-			}
+		if s.name != old {
+			return &SectionData{r: m.r, off: int64(s.off), size: int64(s.size)}, nil
+		}
+		d, err := oldSection(m.r, int64(s.off), int64(s.size), opt)
+		if err != nil {
+			return nil, fmt.Errorf("Mach-O section %q: %w", name, err)
 		}
 		return d, nil
 	}

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/symfile"
@@ -155,6 +157,42 @@ func (p *PEImage) DebugIDs() []debugid.ID { return slices.Clone(p.ids) }
 
 // Sections returns the sections in the order of the file.
 func (p *PEImage) Sections() []PESection { return slices.Clone(p.sections) }
+
+// Section returns the content of the first section with a name, such as ".debug_info",
+// decompressed. A name that begins with ".debug_" stands for the compressed form
+// ".zdebug_", too. The errors are those of ELFFile.Section.
+func (p *PEImage) Section(name string, opt SectionOptions) (*SectionData, error) {
+	old := ""
+	if rest, ok := strings.CutPrefix(name, ".debug_"); ok {
+		old = ".zdebug_" + rest
+	}
+	for _, s := range p.sections {
+		n := min(int64(s.Size), s.Stored)
+		switch {
+		case n == 0:
+		case s.Name == name:
+			return &SectionData{r: p.r, off: s.Offset, size: n}, nil
+		case old != "" && s.Name == old:
+			d, err := oldSection(p.r, s.Offset, n, opt)
+			if err != nil {
+				return nil, fmt.Errorf("PE section %q: %w", name, err)
+			}
+			return d, nil
+		}
+	}
+	return nil, fmt.Errorf("PE section %q: %w", name, fs.ErrNotExist)
+}
+
+// SectionAddress returns the address of the first section with a name, relative to the
+// base, or 0.
+func (p *PEImage) SectionAddress(name string) uint32 {
+	for _, s := range p.sections {
+		if s.Name == name {
+			return s.RVA
+		}
+	}
+	return 0
+}
 
 // CodeSections calls yield with each section that has instructions until yield
 // returns false.

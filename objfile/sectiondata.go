@@ -223,7 +223,17 @@ func (f *elfFile) open(r io.ReaderAt, s elfSection, name []byte, opt SectionOpti
 		}
 		return inflate(r, off+head, n-head, compression(c), size, opt)
 	}
-	if hasPrefix(name, ".zdebug_") && n >= 12 {
+	if hasPrefix(name, ".zdebug_") {
+		return oldSection(r, off, n, opt)
+	}
+	return &SectionData{r: r, off: off, size: n}, nil
+}
+
+// oldSection returns the content of a section in the compressed form that preceded ELF's
+// SHF_COMPRESSED, of n bytes at off: "ZLIB", the size, and the compressed bytes. Go still
+// writes it in images and Mach-O files. Without these letters the content is as it is.
+func oldSection(r io.ReaderAt, off, n int64, opt SectionOptions) (*SectionData, error) {
+	if n >= 12 {
 		h := make([]byte, 12)
 		if _, err := r.ReadAt(h, off); err != nil && !errors.Is(err, io.EOF) {
 			return nil, err

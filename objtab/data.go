@@ -3,7 +3,6 @@ package objtab
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 
 	"github.com/symdepot/symdepot/dwarf"
@@ -42,7 +41,7 @@ func Data(f File, kind symfile.Kind, others ELFFiles, opt objfile.SectionOptions
 		if err != nil {
 			return dwarf.Data{}, err
 		}
-		return peData(f, peSections(img)), nil
+		return peData(img, opt), nil
 	}
 	return dwarf.Data{}, fmt.Errorf("DWARF in a file of the kind %s: %w", kind, fs.ErrNotExist)
 }
@@ -124,25 +123,9 @@ func section(d *objfile.SectionData, err error) (dwarf.Section, error) {
 	return d, nil
 }
 
-// peSections returns the sections of a PE image by name, the first of each name.
-func peSections(img *objfile.PEImage) map[string]objfile.PESection {
-	sections := map[string]objfile.PESection{}
-	for _, s := range img.Sections() {
-		if _, ok := sections[s.Name]; !ok {
-			sections[s.Name] = s
-		}
-	}
-	return sections
-}
-
-// peData returns the DWARF that compilers for MinGW write.
-func peData(file File, sections map[string]objfile.PESection) dwarf.Data {
+// peData returns the DWARF that compilers for MinGW and Go write.
+func peData(img *objfile.PEImage, opt objfile.SectionOptions) dwarf.Data {
 	return dwarf.Data{Sections: func(name string) (dwarf.Section, error) {
-		s, ok := sections["."+name]
-		n := min(int64(s.Size), s.Stored)
-		if !ok || n == 0 {
-			return nil, fmt.Errorf("PE section .%s: %w", name, fs.ErrNotExist)
-		}
-		return io.NewSectionReader(file.Reader, s.Offset, n), nil
+		return section(img.Section("."+name, opt))
 	}}
 }

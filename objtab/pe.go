@@ -23,7 +23,6 @@ func PE(ctx context.Context, file File, opt Options, b *functab.Builder) error {
 		return err
 	}
 	base := img.Base()
-	sections := peSections(img)
 	do := dwarf.Options{Base: base, Workers: opt.Workers, Demangle: opt.Demangle}
 	var code []functab.Section
 	for _, s := range img.Sections() {
@@ -33,7 +32,7 @@ func PE(ctx context.Context, file File, opt Options, b *functab.Builder) error {
 			code = append(code, functab.Section{Name: s.Name, Start: uint64(s.RVA), Size: uint64(s.Size)})
 		}
 	}
-	get := peData(file, sections).Sections
+	get := peData(img, opt.Sections).Sections
 	_, missing := dwarf.Read(ctx, dwarf.Data{Sections: get}, do, b)
 	if missing != nil && !errors.Is(missing, fs.ErrNotExist) || opt.NoUnwind {
 		return missing
@@ -63,7 +62,7 @@ func PE(ctx context.Context, file File, opt Options, b *functab.Builder) error {
 		if u.EHFrame, err = read("eh_frame"); err != nil {
 			return err
 		}
-		u.EHFrameAddress = base + uint64(sections[".eh_frame"].RVA)
+		u.EHFrameAddress = base + uint64(img.SectionAddress(".eh_frame"))
 	}
 	if len(u.DebugFrame)+len(u.EHFrame) > 0 {
 		if err := unwind.EHFrame(ctx, u, b); err != nil {

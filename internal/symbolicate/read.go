@@ -331,7 +331,7 @@ func (r *reader) readPE(p *Part) (*functab.Builder, error) {
 
 // readMinGW reads the DWARF of the first image that has some.
 func (r *reader) readMinGW(b *functab.Builder) (found bool, err error) {
-	opt := objtab.Options{Workers: workers, Demangle: shown, ShownOnly: r.shownOnly}
+	opt := objtab.Options{Workers: workers, Demangle: shown, ShownOnly: r.shownOnly, Sections: r.scratch.sections()}
 	for i := range r.parts {
 		p := &r.parts[i]
 		if p.Kind != symfile.PE {
