@@ -36,10 +36,11 @@ type Options struct {
 }
 
 // List returns the source files that the debug information of an object names, in its
-// order: each canonical path once, and no names in angle brackets and no precompiled
-// headers. r has the size bytes of the object o, as objfile.Identify returns it. Damage
-// loses names, and Incomplete says so. The error wraps fs.ErrNotExist if the object has no
-// debug information that names sources, or it is that of ctx or of reading.
+// order: each canonical path once, without names of the compiler's own, such as
+// <built-in>, and without precompiled headers. r has the size bytes of the object o, as
+// objfile.Identify returns it. Damage loses names, and Incomplete says so. The error wraps
+// fs.ErrNotExist if the object has no debug information that names sources, or it is that
+// of ctx or of reading.
 func List(ctx context.Context, r io.ReaderAt, size int64, o symfile.Object, opt Options) (*Listed, error) {
 	l := &lister{at: map[string]int{}, most: opt.Names}
 	if l.most <= 0 {
@@ -87,8 +88,8 @@ func (l *lister) incomplete(format string, args ...any) {
 // skip reports whether a name is not that of a source file.
 func skip(name string) bool {
 	base := symfile.BaseName(name)
-	return base == "" || len(name) > maxNameSize || strings.HasPrefix(base, "<") && strings.HasSuffix(base, ">") ||
-		strings.HasSuffix(strings.ToLower(base), ".pch") || strings.ContainsAny(name, "\x00\n\r")
+	return base == "" || base == "?" || len(name) > maxNameSize || strings.HasPrefix(base, "<") && strings.HasSuffix(base, ">") ||
+		strings.HasSuffix(base, "(compiler internal)") || strings.HasSuffix(strings.ToLower(base), ".pch") || strings.ContainsAny(name, "\x00\n\r")
 }
 
 // add adds a name, or completes one that is there.
