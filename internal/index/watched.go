@@ -51,6 +51,7 @@ CREATE TABLE file (
 	ctime INTEGER NOT NULL,
 	inode INTEGER NOT NULL,
 	kind INTEGER NOT NULL,
+	seen INTEGER NOT NULL,
 	tag TEXT,
 	problem TEXT,
 	names BLOB,
@@ -93,6 +94,7 @@ type WatchedFile struct {
 	MTime, CTime int64
 	Inode        uint64
 	Kind         int    // the caller's
+	Seen         int64  // when it was read, in nanoseconds since 1970
 	Tag          string // the caller's; of an object in a bucket, its entity tag
 	Problem      string // why the file was left out; "" if it was not
 }
@@ -327,8 +329,8 @@ func (t watchedTx) put(e *WatchedEntry) error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	file, err := t.id("INSERT INTO file (dir, name, size, mtime, ctime, inode, kind, tag, problem, names) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
-		dir, f.Name, f.Size, f.MTime, f.CTime, int64(f.Inode), f.Kind, orNull(f.Tag), orNull(f.Problem), e.Names)
+	file, err := t.id("INSERT INTO file (dir, name, size, mtime, ctime, inode, kind, seen, tag, problem, names) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+		dir, f.Name, f.Size, f.MTime, f.CTime, int64(f.Inode), f.Kind, f.Seen, orNull(f.Tag), orNull(f.Problem), e.Names)
 	if err != nil {
 		return err
 	}

@@ -8,10 +8,10 @@ import (
 	"strconv"
 )
 
-const watchedFileColumns = "f.id, d.path, f.name, f.size, f.mtime, f.ctime, f.inode, f.kind, coalesce(f.tag, ''), coalesce(f.problem, '')"
+const watchedFileColumns = "f.id, d.path, f.name, f.size, f.mtime, f.ctime, f.inode, f.kind, f.seen, coalesce(f.tag, ''), coalesce(f.problem, '')"
 
 func (f *WatchedFile) columns(inode *int64) []any {
-	return []any{&f.ID, &f.Dir, &f.Name, &f.Size, &f.MTime, &f.CTime, inode, &f.Kind, &f.Tag, &f.Problem}
+	return []any{&f.ID, &f.Dir, &f.Name, &f.Size, &f.MTime, &f.CTime, inode, &f.Kind, &f.Seen, &f.Tag, &f.Problem}
 }
 
 const watchedObjectColumns = "o.id, coalesce(o.member, ''), o.place, o.size, o.data"

@@ -72,9 +72,6 @@ type hit struct {
 	role   symfile.Role // of the alias that matched
 }
 
-// member returns the path in the package, as the package means it.
-func (h *hit) member() string { return "/" + strings.TrimPrefix(memberName(h.Member), "/") }
-
 // rowName returns the base name of the file that an object is in.
 func rowName(h *index.WatchedHit) string {
 	if h.Member == "" {

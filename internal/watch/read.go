@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -77,7 +76,7 @@ func nested(name string) bool { return strings.Contains(name, scan.Separator) }
 func (f *Folder) readFile(ctx context.Context, h handle, dir, name string) (*index.WatchedEntry, error) {
 	p := within(dir, name)
 	s := h.stamp()
-	e := &index.WatchedEntry{File: index.WatchedFile{Dir: dir, Name: name, Size: s.size, MTime: s.mtime, CTime: s.ctime, Inode: s.inode, Tag: s.tag}}
+	e := &index.WatchedEntry{File: index.WatchedFile{Dir: dir, Name: name, Size: s.size, MTime: s.mtime, CTime: s.ctime, Inode: s.inode, Tag: s.tag, Seen: f.opt.Now().UnixNano()}}
 	r := &reading{ctx: ctx, f: f, path: p, size: s.size}
 	for {
 		r.objects, r.sources, r.again, r.target, r.text = nil, map[string]member{}, map[string]bool{}, nil, 0
@@ -405,10 +404,4 @@ func mayHoldObject(name string) bool {
 func isSourcePackage(name string) bool {
 	base, _, ok := strings.Cut(name, ".tar.")
 	return ok && strings.Contains(base, "_") && !strings.HasSuffix(name, ".sig") && !strings.HasSuffix(name, ".asc")
-}
-
-// isTemporary reports whether an error may have another cause than the file.
-func isTemporary(err error) bool {
-	var p *fs.PathError
-	return errors.As(err, &p) || errors.Is(err, os.ErrDeadlineExceeded)
 }

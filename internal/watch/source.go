@@ -2,15 +2,491 @@ package watch
 
 import (
 	"context"
+	"errors"
+	"io"
 	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
 
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/sources"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/objtab"
+	"github.com/symdepot/symdepot/symfile"
 )
 
-// nameLists are the names that the debug information of objects has.
-type nameLists struct{}
+// Limits of looking for a source file.
+const (
+	sourceObjects  = 4  // objects of one id whose names are read
+	sourcePackages = 16 // packages that are opened
+	sourceGuesses  = 64 // source packages whose names are compared
+)
 
-// Source opens a source file.
+// Source opens a source file that the debug information of an object names, by an id of
+// the object and the path. It comes from the object itself, from the watched folder if
+// that lies where the object was built, from a package that has exactly this path, or from
+// a Debian source package. A miss is fs.ErrNotExist.
 func (f *Folder) Source(ctx context.Context, req layout.Request) (*File, error) {
+	keys := sources.Keys(req.Part)
+	if len(keys) == 0 {
+		return nil, fs.ErrNotExist
+	}
+	for _, l := range req.Lookups {
+		l.Role |= symfile.Debug
+		hits, err := f.lookup(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+		for i := range hits[:min(len(hits), sourceObjects)] {
+			h := &hits[i]
+			list, err := f.namesOf(ctx, h)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			for _, key := range keys {
+				n, ok := list.names[key]
+				if !ok {
+					continue
+				}
+				a, err := (&seeker{f, h, key, n}).find(ctx)
+				if !errors.Is(err, fs.ErrNotExist) {
+					return a, err
+				}
+			}
+		}
+	}
 	return nil, fs.ErrNotExist
+}
+
+// named is what debug information says of one source file.
+type named struct {
+	alg      string
+	sum      []byte
+	embedded bool
+}
+
+// nameList has the names of one object, by canonical path.
+type nameList struct {
+	key   string
+	names map[string]named
+	bytes int
+}
+
+// nameLists are the lists that were used last.
+type nameLists struct {
+	mu    sync.Mutex
+	lists []*nameList // guarded by mu; the one used last is the last
+	bytes int         // guarded by mu
+	busy  map[string]chan struct{}
+}
+
+// maxNameLists limits the lists in memory, in bytes of names.
+const maxNameLists = 32 << 20
+
+// get returns the list of a key. If there is none, the caller makes it and calls put; all
+// others wait for it.
+func (l *nameLists) get(ctx context.Context, key string) (*nameList, error) {
+	for {
+		l.mu.Lock()
+		if i := slices.IndexFunc(l.lists, func(n *nameList) bool { return n.key == key }); i >= 0 {
+			n := l.lists[i]
+			l.lists = append(slices.Delete(l.lists, i, i+1), n)
+			l.mu.Unlock()
+			return n, nil
+		}
+		wait := l.busy[key]
+		if wait == nil {
+			if l.busy == nil {
+				l.busy = map[string]chan struct{}{}
+			}
+			l.busy[key] = make(chan struct{})
+			l.mu.Unlock()
+			return nil, nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// put ends the making of a list; n is nil if it failed.
+func (l *nameLists) put(key string, n *nameList) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.busy[key])
+	delete(l.busy, key)
+	if n == nil {
+		return
+	}
+	l.lists = append(l.lists, n)
+	l.bytes += n.bytes
+	for l.bytes > maxNameLists && len(l.lists) > 1 {
+		l.bytes -= l.lists[0].bytes
+		l.lists = l.lists[1:]
+	}
+}
+
+// namesOf returns the names that the debug information of an object has. An object
+// without any has an empty list.
+func (f *Folder) namesOf(ctx context.Context, h *hit) (*nameList, error) {
+	key := etag(f.path(&h.File), h.Member, stampOf(h.File)) + string(h.Data)
+	have, err := f.lists.get(ctx, key)
+	if have != nil || err != nil {
+		return have, err
+	}
+	var made *nameList
+	defer func() { f.lists.put(key, made) }()
+	list := &nameList{key: key, names: map[string]named{}}
+	err = f.listed(ctx, h, func(l *sources.Listed) error {
+		for _, n := range l.Names {
+			name := sources.Canonical(n.Name)
+			list.names[name] = named{n.Alg, n.Sum, n.Embedded != nil}
+			list.bytes += len(name) + len(n.Sum) + 100
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if errors.Is(err, errGone) {
+		return nil, fs.ErrNotExist // a list of nothing must not be remembered
+	}
+	made = list
+	return made, nil
+}
+
+// errGone means that the file of an object cannot be opened now.
+var errGone = errors.New("the file of the object has changed or gone")
+
+// listed opens an object and calls use with the source files that it names, while it is
+// open. The error wraps fs.ErrNotExist if it names none.
+func (f *Folder) listed(ctx context.Context, h *hit, use func(*sources.Listed) error) error {
+	a, err := f.openFirst(ctx, []hit{*h})
+	if err != nil {
+		return errors.Join(errGone, err)
+	}
+	defer a.Close()
+	opt := sources.Options{Sections: objfile.SectionOptions{Limit: 1 << 30}}
+	if alt := f.alternate(ctx, a); alt != nil {
+		defer alt.Close()
+		opt.Others = objtab.ELFFiles{Alternate: objtab.File{Reader: alt, Size: alt.Size}}
+	}
+	list, err := sources.List(ctx, a, a.Size, a.Object, opt)
+	if err != nil {
+		return err
+	}
+	if err := use(list); err != nil {
+		return err
+	}
+	if a.Changed() {
+		return errGone
+	}
+	return nil
+}
+
+// alternate opens the supplementary file that dwz made for an ELF file; nil if it has none,
+// or if it is not here.
+func (f *Folder) alternate(ctx context.Context, a *File) *File {
+	if a.Object.Kind != symfile.ELF {
+		return nil
+	}
+	elf, err := objfile.OpenELF(a, a.Size)
+	if err != nil {
+		return nil
+	}
+	_, id, err := elf.AltLink()
+	if err != nil {
+		return nil
+	}
+	hits, err := f.lookup(ctx, symfile.Lookup{ID: symfile.Fold(string(id)), Role: symfile.Debug, IDKind: symfile.BuildIDs})
+	if err != nil {
+		return nil
+	}
+	alt, err := f.openFirst(ctx, hits)
+	if err != nil {
+		return nil
+	}
+	return alt
+}
+
+// seeker looks for one source file.
+type seeker struct {
+	f    *Folder
+	h    *hit
+	name string // canonical
+	named
+}
+
+func (s *seeker) find(ctx context.Context) (*File, error) {
+	if s.embedded {
+		a, err := s.inside(ctx)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return a, err
+		}
+	}
+	for _, try := range []func(context.Context) (*File, error){s.onDisk, s.inPackages, s.inSourcePackages} {
+		a, err := try(ctx)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return a, err
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// inside returns the text that the object itself has.
+func (s *seeker) inside(ctx context.Context) (*File, error) {
+	var text []byte
+	err := s.f.listed(ctx, s.h, func(l *sources.Listed) error {
+		for _, n := range l.Names {
+			if n.Embedded == nil || sources.Canonical(n.Name) != s.name {
+				continue
+			}
+			r, err := n.Embedded()
+			if err != nil {
+				return err
+			}
+			text, err = io.ReadAll(r)
+			return errors.Join(err, r.Close())
+		}
+		return fs.ErrNotExist
+	})
+	if err != nil {
+		return nil, errors.Join(fs.ErrNotExist, err)
+	}
+	disk := s.f.path(&s.h.File)
+	a := &File{ReaderAt: &memory{text}, Size: int64(len(text)), ModTime: time.Unix(0, s.h.File.MTime), Path: s.name, Archive: disk, close: func() error { return nil }}
+	a.ETag = etag(disk, s.name, stampOf(s.h.File))
+	return s.label(a), nil
+}
+
+// label sets the names of an answer.
+func (s *seeker) label(a *File) *File {
+	a.Name = symfile.BaseName(s.name)
+	a.Object = symfile.Object{Kind: symfile.SHA1, Role: symfile.Other, Name: a.Name}
+	return a
+}
+
+// fits reports whether a file may be the one that was compiled. sum reports whether it
+// certainly is.
+func (s *seeker) fits(ctx context.Context, a *File) (fits, sum bool, err error) {
+	if s.alg == "" {
+		return true, false, nil
+	}
+	if a.Size > sources.MaxFile {
+		return false, false, nil
+	}
+	c := sources.Name{Alg: s.alg, Sum: s.sum}.Check()
+	if _, err := io.Copy(c, io.NewSectionReader(a, 0, a.Size)); err != nil {
+		return false, false, err
+	}
+	v := c.Verdict()
+	return v != sources.Contradicted, v == sources.Verified, ctx.Err()
+}
+
+// onDisk opens the file at the path itself, if that leads into the watched folder and the
+// file is not newer than the object, or has the sum that the debug information says.
+func (s *seeker) onDisk(ctx context.Context) (*File, error) {
+	if strings.Contains(s.f.where, "://") || !filepath.IsAbs(filepath.FromSlash(s.name)) {
+		return nil, fs.ErrNotExist
+	}
+	root, err := filepath.EvalSymlinks(s.f.where)
+	if err != nil {
+		return nil, fs.ErrNotExist
+	}
+	real, err := filepath.EvalSymlinks(filepath.FromSlash(s.name))
+	if err != nil {
+		return nil, fs.ErrNotExist
+	}
+	rel, err := filepath.Rel(root, real)
+	if err != nil || !filepath.IsLocal(rel) {
+		return nil, fs.ErrNotExist
+	}
+	h, err := s.f.src.open(ctx, filepath.ToSlash(rel))
+	if err != nil {
+		return nil, errors.Join(fs.ErrNotExist, err)
+	}
+	st := h.stamp()
+	a := &File{ReaderAt: h, Size: st.size, ModTime: time.Unix(0, st.mtime), Path: filepath.Join(s.f.where, rel), Plain: h.osFile(), h: h, close: h.Close}
+	a.ETag = etag(a.Path, "", st)
+	ok, sum, err := s.fits(ctx, a)
+	if err != nil || !ok || !sum && max(st.mtime, st.ctime) > s.h.File.Seen {
+		return nil, errors.Join(fs.ErrNotExist, err, a.Close())
+	}
+	return s.label(a), nil
+}
+
+// alike returns the number of bytes that the name of a package shares with that of the
+// package that holds the object.
+func (s *seeker) alike(row *index.WatchedFile) int {
+	n, own := 0, s.h.File.Name
+	for n < min(len(row.Name), len(own)) && row.Name[n] == own[n] {
+		n++
+	}
+	return n
+}
+
+// nearest sorts packages: first those whose name is most like that of the package that
+// holds the object, because that has the version, then newer ones.
+func (s *seeker) nearest(rows []index.WatchedFile) {
+	slices.SortStableFunc(rows, func(a, b index.WatchedFile) int {
+		if c := s.alike(&b) - s.alike(&a); c != 0 {
+			return c
+		}
+		if a.MTime != b.MTime {
+			if a.MTime > b.MTime {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(within(a.Dir, a.Name), within(b.Dir, b.Name))
+	})
+}
+
+// inPackages opens the member that has exactly the path.
+func (s *seeker) inPackages(ctx context.Context) (*File, error) {
+	path := "/" + strings.TrimPrefix(s.name, "/")
+	rows, err := s.f.db.BySource(ctx, hash(byPath, path))
+	if err != nil {
+		return nil, err
+	}
+	s.nearest(rows)
+	for i := range rows[:min(len(rows), sourcePackages)] {
+		files, err := s.f.sourceFiles(ctx, &rows[i])
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			if canonical(file.name) != path {
+				continue
+			}
+			a, _, err := s.member(ctx, &rows[i], file)
+			if !errors.Is(err, fs.ErrNotExist) {
+				return a, err
+			}
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// sourceFiles returns the list of source files of a package.
+func (f *Folder) sourceFiles(ctx context.Context, row *index.WatchedFile) ([]sourceFile, error) {
+	list, err := f.db.Names(ctx, row.ID)
+	if err != nil {
+		return nil, err
+	}
+	files, err := decodeNames(list)
+	if err != nil {
+		f.opt.Log.Warn("the index of a watched folder is damaged", "folder", f.where, "error", err)
+		return nil, nil
+	}
+	return files, nil
+}
+
+// member opens a source file in a package. sum reports that it has the sum that the debug
+// information says; one with another sum is fs.ErrNotExist.
+func (s *seeker) member(ctx context.Context, row *index.WatchedFile, file sourceFile) (a *File, sum bool, err error) {
+	if file.size > sources.MaxFile {
+		return nil, false, fs.ErrNotExist
+	}
+	hit := index.WatchedHit{File: *row, WatchedObject: index.WatchedObject{Member: file.name, Place: encodePlace(file.place), Size: file.size}}
+	a, err = s.f.openMember(ctx, &hit)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, false, ctx.Err()
+		}
+		s.f.opt.Log.Info("a source file in a watched folder cannot be served", "folder", s.f.where, "path", within(row.Dir, row.Name), "member", file.name, "error", err)
+		return nil, false, errors.Join(fs.ErrNotExist, err)
+	}
+	ok, sum, err := s.fits(ctx, a)
+	if err != nil || !ok {
+		return nil, false, errors.Join(fs.ErrNotExist, err, a.Close())
+	}
+	return s.label(a), sum, nil
+}
+
+// guess is a file of a source package that may be the one that was compiled.
+type guess struct {
+	row  *index.WatchedFile
+	file sourceFile
+	tail int // common path components at the end
+}
+
+// inSourcePackages opens the file of a Debian source package that has the most path
+// components at the end in common with the path. Several equally good ones are none,
+// unless a sum decides.
+func (s *seeker) inSourcePackages(ctx context.Context) (*File, error) {
+	rows, err := s.f.db.BySource(ctx, hash(byBase, symfile.BaseName(s.name)))
+	if err != nil {
+		return nil, err
+	}
+	s.nearest(rows)
+	var best []guess
+	for i := range rows[:min(len(rows), sourceGuesses)] {
+		files, err := s.f.sourceFiles(ctx, &rows[i])
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			if symfile.BaseName(file.name) != symfile.BaseName(s.name) {
+				continue
+			}
+			tail, own := s.tail(rows[i].Name, file.name)
+			if !own {
+				continue
+			}
+			if len(best) > 0 && tail > best[0].tail {
+				best = nil
+			}
+			if len(best) == 0 || tail == best[0].tail {
+				best = append(best, guess{&rows[i], file, tail})
+			}
+		}
+	}
+	for _, g := range best[:min(len(best), sourcePackages)] {
+		a, sum, err := s.member(ctx, g.row, g.file)
+		switch {
+		case err == nil && (sum || len(best) == 1):
+			return a, nil
+		case err == nil:
+			_ = a.Close()
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// tail returns the number of path components that a member of a source package has in
+// common with the path, counted from the end. own reports whether the package may belong
+// to the object: the member's whole path is in common, or all but its top folder, and the
+// name of the package is that of the object's package or of the folder in its place.
+func (s *seeker) tail(pkg, member string) (n int, own bool) {
+	want := strings.Split(strings.Trim(s.name, "/"), "/")
+	have := strings.Split(strings.Trim(strings.TrimPrefix(member, "./"), "/"), "/")
+	for n < min(len(want), len(have)) && want[len(want)-1-n] == have[len(have)-1-n] {
+		n++
+	}
+	switch {
+	case n < 2:
+		return n, false
+	case n == len(have):
+		return n, true
+	case n < len(have)-1:
+		return n, false
+	}
+	source, _, _ := strings.Cut(pkg, "_")
+	if rest, ok := strings.CutPrefix(s.h.File.Name, source); ok && (rest == "" || strings.Contains("-_.", rest[:1])) {
+		return n, true
+	}
+	return n, n < len(want) && strings.HasPrefix(want[len(want)-1-n], source)
 }

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/klauspost/compress/flate"
 
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/shelf"
+	"github.com/symdepot/symdepot/internal/sources"
 	"github.com/symdepot/symdepot/objfile"
 )
 
@@ -60,7 +62,12 @@ func (f *Folder) unpack(ctx context.Context, a *File, row *index.WatchedHit, pla
 	if err != nil {
 		return err
 	}
-	if err := r.Ready(ctx); err != nil {
+	if a.Size < 0 { // only the end shows it
+		a.Size, err = r.Wait(ctx)
+	} else {
+		err = r.Ready(ctx)
+	}
+	if err != nil {
 		return errors.Join(err, r.Close())
 	}
 	a.use(r)
@@ -116,11 +123,17 @@ func (x *extraction) copy(r io.Reader, place scan.Place) error {
 }
 
 func (x *extraction) write(r io.Reader) error {
-	n, err := io.Copy(x.w, io.LimitReader(r, x.row.Size))
+	most := x.row.Size
+	if most < 0 {
+		most = sources.MaxFile + 1
+	}
+	n, err := io.Copy(x.w, io.LimitReader(r, most))
 	switch {
 	case err != nil:
 		return err
-	case n != x.row.Size:
+	case x.row.Size < 0 && n == most:
+		return sources.ErrTooLarge
+	case x.row.Size >= 0 && n != x.row.Size:
 		return fmt.Errorf("%w: %s has %d bytes, and not %d", errLies, x.row.Member, n, x.row.Size)
 	case x.h.changed():
 		return errChanged
@@ -187,8 +200,15 @@ func (x *extraction) Meet(e *scan.Entry) (bool, error) {
 	if x.done {
 		return false, scan.ErrEnough
 	}
-	return e.Member == x.row.Member || len(x.row.Member) > len(e.Member)+len(scan.Separator) &&
-		x.row.Member[:len(e.Member)+len(scan.Separator)] == e.Member+scan.Separator, nil
+	if name := memberName(e.Member); name == e.Member && strings.HasPrefix(name, "data.tar") && isDebian(x.row.File.Name) {
+		return true, nil
+	}
+	return x.is(e.Member) || strings.HasPrefix(trimSlash(memberName(x.row.Member)), trimSlash(memberName(e.Member))+scan.Separator), nil
+}
+
+// is reports whether a member is the one that is wanted.
+func (x *extraction) is(member string) bool {
+	return trimSlash(memberName(member)) == trimSlash(memberName(x.row.Member))
 }
 
 // Skipped does nothing: the member is missing then.
@@ -196,7 +216,7 @@ func (x *extraction) Skipped(*scan.Skip) {}
 
 // File writes the member.
 func (x *extraction) File(e *scan.Entry) error {
-	if e.Member != x.row.Member || x.done {
+	if !x.is(e.Member) || x.done {
 		return nil
 	}
 	if err := x.write(e.Reader()); err != nil {

@@ -11,14 +11,12 @@ package watch
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/shelf"
-	"github.com/symdepot/symdepot/symfile"
 )
 
 // Options of a watched folder.
@@ -37,9 +35,6 @@ type Options struct {
 	CacheBytes int64
 	// Workers is the number of files that are read at the same time. 0: 2.
 	Workers int
-	// Names reads the names of the source files that an object's debug information has,
-	// in canonical form. Nil: no sources are served.
-	Names func(ctx context.Context, r io.ReaderAt, size int64, o symfile.Object) ([]Name, error)
 	// Progress, if not nil, is called during a scan, from one goroutine at a time.
 	Progress func(Progress)
 	// Log receives what is left out. Nil: nothing is logged.
@@ -48,12 +43,6 @@ type Options struct {
 	Now func() time.Time
 
 	unpackRatio int64 // of tests: see scan.Options.MaxRatio; the least limit is 1 MiB then
-}
-
-// Name is a source file that debug information names.
-type Name struct {
-	Name string // canonical
-	MD5  []byte // of the content; empty if it is not recorded
 }
 
 // Progress is how far a scan has come.

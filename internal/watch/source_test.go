@@ -1,0 +1,208 @@
+package watch
+
+import (
+	"archive/zip"
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/symtest"
+)
+
+// buildDir is the build directory in the debug information of testdata/elf, whose source
+// file is prog.c.
+const buildDir = "/usr/src/symdepot-src"
+
+// rebuilt returns the program as if it was built of other files. The names must be as long
+// as buildDir and prog.c.
+func rebuilt(t testing.TB, elf []byte, dir, name string) []byte {
+	t.Helper()
+	if len(dir) != len(buildDir) || len(name) != len("prog.c") {
+		t.Fatalf("%s/%s is not as long as %s/prog.c", dir, name, buildDir)
+	}
+	elf = bytes.ReplaceAll(elf, []byte(buildDir), []byte(dir))
+	return bytes.ReplaceAll(elf, []byte("prog.c\x00"), []byte(name+"\x00"))
+}
+
+// TestSourcePackages: a source file comes out of the package that has exactly its path, of
+// several the one whose name is most like that of the object's package; or out of a Debian
+// source package.
+func TestSourcePackages(t *testing.T) {
+	t.Parallel()
+	m := testMaterial(t)
+	src := func(s string) entry { return entry{"usr/src/symdepot-src/prog.c", []byte(s)} }
+	prog := makeDeb(t, true, entry{"usr/bin/prog", m.prog})
+	long := append(bytes.Repeat([]byte("x"), 3<<20), "end"...)
+	for _, c := range []struct {
+		name  string
+		files map[string][]byte
+		path  string
+		want  string // the beginning; "" if the file must not be found
+	}{
+		{"exact path", map[string][]byte{"prog-src_1.deb": makeDeb(t, false, src("exact"))}, "/usr/src/symdepot-src/prog.c", "exact"},
+		{"unclean path", map[string][]byte{"prog-src_1.deb": makeDeb(t, false, src("exact"))}, "/usr/./src//x/../symdepot-src/prog.c", "exact"},
+		{"path without a slash", map[string][]byte{"prog-src_1.deb": makeDeb(t, false, src("exact"))}, "usr/src/symdepot-src/prog.c", "exact"},
+		{"package with a list of files", map[string][]byte{"prog-src_1.deb": makeDeb(t, true, src("listed"))}, "/usr/src/symdepot-src/prog.c", "listed"},
+		{"after an object", map[string][]byte{"prog-src_1.tar.zst": zst(t, makeTar(t, entry{"lib.so", m.lib}, entry{"x.c", long}, src("behind")))}, "/usr/src/symdepot-src/prog.c", "behind"},
+		{"zip", map[string][]byte{"src.zip": makeZip(t, zip.Deflate, src("zipped"))}, "/usr/src/symdepot-src/prog.c", "zipped"},
+		{"nearest package", map[string][]byte{"prog_1.9-src.deb": makeDeb(t, false, src("1.9")), "prog_1.8-src.deb": makeDeb(t, false, src("1.8")), "other.deb": makeDeb(t, false, src("other"))}, "/usr/src/symdepot-src/prog.c", "1.9"},
+		{"not in the debug information", map[string][]byte{"prog-src_1.deb": makeDeb(t, false, src("exact"), entry{"usr/src/symdepot-src/other.c", []byte("x")})}, "/usr/src/symdepot-src/other.c", ""},
+		{"another path", map[string][]byte{"prog-src_1.deb": makeDeb(t, false, entry{"usr/src/other/prog.c", []byte("x")})}, "/usr/src/symdepot-src/prog.c", ""},
+		{"another case", map[string][]byte{"prog-src_1.deb": makeDeb(t, false, src("exact"))}, "/usr/src/symdepot-src/PROG.C", ""},
+		{"dots in the package", map[string][]byte{"p.tar": makeTar(t, entry{"x/../usr/src/symdepot-src/prog.c", []byte("x")})}, "/usr/src/symdepot-src/prog.c", ""},
+		{"source package", map[string][]byte{"symdepot_1.orig.tar.gz": gz(t, makeTar(t, entry{"symdepot-src/prog.c", []byte("orig")}, entry{"symdepot-src/other/prog.c", []byte("no")}))}, "/usr/src/symdepot-src/prog.c", "orig"},
+		{"source package in another folder", map[string][]byte{"prog_1.orig.tar.gz": gz(t, makeTar(t, entry{"prog-1/symdepot-src/prog.c", []byte("renamed")}))}, "/usr/src/symdepot-src/prog.c", "renamed"},
+		{"source package of another program", map[string][]byte{"nothing_1.orig.tar.gz": gz(t, makeTar(t, entry{"nothing-1/symdepot-src/prog.c", []byte("foreign")}))}, "/usr/src/symdepot-src/prog.c", ""},
+		{"ambiguous source packages", map[string][]byte{
+			"symdepot_1.orig.tar.gz": gz(t, makeTar(t, entry{"symdepot-src/prog.c", []byte("one")})),
+			"symdepot_2.orig.tar.gz": gz(t, makeTar(t, entry{"symdepot-src/prog.c", []byte("two")})),
+		}, "/usr/src/symdepot-src/prog.c", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			put(t, dir, "prog_1.9-1_amd64.deb", prog)
+			for name, body := range c.files {
+				put(t, dir, "src/"+name, body)
+			}
+			f := open(t, dir, Options{})
+			scanned(t, f)
+			path := "buildid/" + m.id + "/source/" + strings.TrimPrefix(c.path, "/")
+			if c.want == "" {
+				wantMissing(t, f, path)
+				return
+			}
+			a, got, err := get(t, f, path)
+			if err != nil || !strings.HasPrefix(string(got), c.want) {
+				t.Fatalf("%q, %v, want %q", got, err, c.want)
+			}
+			if a.Archive == "" || !strings.HasSuffix(a.Path, "prog.c") {
+				t.Errorf("the answer is %q in %q, want the member of a package", a.Path, a.Archive)
+			}
+			for name := range c.files {
+				if err := os.Remove(filepath.Join(dir, "src", name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			wantMissing(t, f, path)
+		})
+	}
+}
+
+// TestSourceOnDisk: a file at the very path is served only if it lies in the watched
+// folder and is not newer than the object's entry.
+func TestSourceOnDisk(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("the paths are those of Unix")
+	}
+	m := testMaterial(t)
+	home := "/tmp/w" + rand.Text()[:len(buildDir)-len("/tmp/w")]
+	if err := os.Mkdir(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	put(t, home, "prog", rebuilt(t, m.prog, home, "prog.c"))
+	put(t, home, "prog.c", []byte("the source"))
+	put(t, home, "other.c", []byte("not named"))
+	f := open(t, home, Options{})
+	scanned(t, f)
+	path := "buildid/" + m.id + "/source" + home
+	wantBytes(t, f, path+"/prog.c", []byte("the source"))
+	wantBytes(t, f, path+"//x/../prog.c", []byte("the source"))
+	wantMissing(t, f, path+"/other.c")
+	// A newer file is not the one that was compiled.
+	put(t, home, "prog.c", []byte("edited"))
+	if err := os.Chtimes(filepath.Join(home, "prog.c"), time.Time{}, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	wantMissing(t, f, path+"/prog.c")
+	// A link out of the folder is not followed.
+	if err := os.Remove(filepath.Join(home, "prog.c")); err != nil {
+		t.Fatal(err)
+	}
+	outside := t.TempDir()
+	put(t, outside, "prog.c", []byte("outside"))
+	symtest.Symlink(t, filepath.Join(outside, "prog.c"), filepath.Join(home, "prog.c"))
+	wantMissing(t, f, path+"/prog.c")
+}
+
+// TestHostileNames: a path that debug information names is served only out of the watched
+// folder.
+func TestHostileNames(t *testing.T) {
+	t.Parallel()
+	m := testMaterial(t)
+	dir := t.TempDir()
+	etc := "/" + strings.Repeat("/", len(buildDir)-len("//etc")) + "/etc"
+	put(t, dir, "prog", rebuilt(t, m.prog, etc, "passwd"))
+	f := open(t, dir, Options{})
+	scanned(t, f)
+	hits, err := f.lookup(t.Context(), route(t, "buildid/"+m.id+"/debuginfo").Lookups[0])
+	if err != nil || len(hits) != 1 {
+		t.Fatalf("%d objects, %v, want 1", len(hits), err)
+	}
+	list, err := f.namesOf(t.Context(), &hits[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := list.names["/etc/passwd"]; !ok {
+		t.Fatalf("the debug information names %v, want /etc/passwd", list.names)
+	}
+	wantMissing(t, f, "buildid/"+m.id+"/source/etc/passwd")
+}
+
+// TestNameLists: the names of an object are read once for all that ask at the same time,
+// and the lists that were used last stay in memory.
+func TestNameLists(t *testing.T) {
+	t.Parallel()
+	var l nameLists
+	for i := range 5 {
+		key := fmt.Sprint(i)
+		if n, err := l.get(t.Context(), key); n != nil || err != nil {
+			t.Fatalf("%v, %v, want to make the list", n, err)
+		}
+		l.put(key, &nameList{key: key, bytes: maxNameLists / 2})
+	}
+	if n, err := l.get(t.Context(), "4"); n == nil || err != nil {
+		t.Fatalf("the list used last: %v, %v, want it kept", n, err)
+	}
+	if len(l.lists) > 2 {
+		t.Errorf("%d lists are kept, want 2", len(l.lists))
+	}
+	if n, err := l.get(t.Context(), "0"); n != nil || err != nil {
+		t.Fatalf("%v, %v, want to make the list again", n, err)
+	}
+	l.put("0", nil)
+	if _, err := l.get(t.Context(), "0"); err != nil {
+		t.Fatal(err)
+	}
+	l.put("0", nil)
+}
+
+// TestNamesRow: a list of source files survives its row, and a damaged row is an error.
+func TestNamesRow(t *testing.T) {
+	t.Parallel()
+	files := []sourceFile{{"usr/src/a.c", member{size: 5}}, {"usr/src/ab.c", member{size: -1}}, {"x.h", member{size: 1 << 40}}}
+	files[0].place.Method, files[0].place.Base, files[0].place.Packed, files[0].place.Offset = 5, 100, 200, 512
+	row := encodeNames(files)
+	got, err := decodeNames(row)
+	if err != nil || fmt.Sprint(got) != fmt.Sprint(files) {
+		t.Errorf("the row has %v, %v, want %v", got, err, files)
+	}
+	for i := 1; i < len(row); i++ {
+		if _, err := decodeNames(row[:i]); err == nil {
+			t.Errorf("a row that is cut at %d of %d bytes is no error", i, len(row))
+		}
+	}
+	if _, err := decodeNames([]byte("x")); !errors.Is(err, errRow) || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a damaged row: %v, want %v", err, errRow)
+	}
+}
