@@ -84,6 +84,7 @@ type cli struct {
 	Export     exportCmd     `cmd:"" help:"Write the depot's files as a tree of any layout, for a plain web server or a bucket."`
 	Push       pushCmd       `cmd:"" nodepot:"" help:"Push files, folders and archives to a server as one transaction."`
 	Serve      serveCmd      `cmd:"" help:"Serve symbol files to debuggers over HTTP."`
+	Watch      watchCmd      `cmd:"" help:"Index a folder of builds and packages where it lies, without a server."`
 	Proxy      proxyCmd      `cmd:"" help:"Serve symbol files of other servers on this machine, without a configuration."`
 	Find       findCmd       `cmd:"" help:"Find objects by name, by id, or by a local file."`
 	List       listCmd       `cmd:"" help:"List transactions."`

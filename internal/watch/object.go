@@ -254,6 +254,7 @@ func hash(kind, text string) int64 {
 // The kinds of hashes.
 const (
 	byID   = "id"   // a folded id
+	byName = "name" // the folded name of an object
 	byAge  = "age"  // the GUID of a PDB, for higher ages
 	byPath = "path" // the canonical path of a source file
 	byBase = "base" // the base name of a file in a source package
@@ -266,6 +267,10 @@ func keysOf(o symfile.Object) (keys []int64) {
 			keys = append(keys, k)
 		}
 	}
+	if len(keys) == 0 {
+		return nil // no client can ask for it
+	}
+	keys = append(keys, hash(byName, symfile.Fold(o.Name)))
 	if (o.Kind == symfile.PDB || o.Kind == symfile.MSFZ) && !o.DebugID.IsZero() {
 		keys = append(keys, hash(byAge, o.DebugID.GUID.Lower()))
 	}

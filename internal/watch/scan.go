@@ -49,9 +49,12 @@ func (f *Folder) scan(ctx context.Context, only []string) (ScanStats, error) {
 	err := p.run(only)
 	p.stats.Took = f.opt.Now().Sub(p.stats.Started)
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	if f.failed = err; err == nil && only == nil {
 		f.last = p.stats
+	}
+	f.mu.Unlock()
+	if f.opt.Scanned != nil && err == nil && only == nil {
+		f.opt.Scanned(p.stats)
 	}
 	return p.stats, err
 }
@@ -120,11 +123,7 @@ func (p *pass) run(only []string) error {
 	if only == nil {
 		err = p.tree()
 	} else {
-		for _, dir := range only {
-			if _, listErr := p.folder(dir); listErr != nil && !errors.Is(listErr, fs.ErrNotExist) {
-				p.unlisted(dir, listErr)
-			}
-		}
+		err = p.some(only)
 	}
 	close(p.work)
 	p.pending.Wait()
@@ -185,6 +184,7 @@ func (p *pass) unlisted(dir string, err error) {
 // folder compares one folder with the index, and sends the files that are new or have
 // changed to the workers.
 func (p *pass) folder(dir string) (dirs []string, err error) {
+	p.f.watchFolder(dir)
 	files, dirs, err := p.f.src.folder(p.ctx, dir)
 	if err != nil {
 		return dirs, err
@@ -406,16 +406,9 @@ func (p *pass) vanished() error {
 			if after = dir; p.seen[dir] || p.hidden(dir) {
 				continue
 			}
-			_, rows, _, err := p.f.db.Dir(p.ctx, dir)
-			if err != nil {
+			if err := p.forget(dir); err != nil {
 				return err
 			}
-			c := index.WatchedChange{Gone: []string{dir}}
-			for _, r := range rows {
-				c.Drop = append(c.Drop, r.ID)
-				p.stats.Gone++
-			}
-			p.send(result{c, 1 + len(rows)})
 		}
 	}
 }
@@ -429,17 +422,6 @@ func (p *pass) hidden(dir string) bool {
 		}
 	}
 	return false
-}
-
-// touched asks for a scan of a folder, a file of which was found changed.
-func (f *Folder) touched(dir string) {
-	f.mu.Lock()
-	f.dirty[dir] = struct{}{}
-	f.mu.Unlock()
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
 }
 
 // parent returns the folder around one; "" for the watched folder itself.

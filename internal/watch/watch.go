@@ -10,8 +10,12 @@ package watch
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"log/slog"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,6 +41,8 @@ type Options struct {
 	Workers int
 	// Progress, if not nil, is called during a scan, from one goroutine at a time.
 	Progress func(Progress)
+	// Scanned, if not nil, is called after each scan of the whole folder.
+	Scanned func(ScanStats)
 	// Log receives what is left out. Nil: nothing is logged.
 	Log *slog.Logger
 	// Now is the clock; nil: time.Now.
@@ -69,6 +75,9 @@ type Folder struct {
 	failed error               // guarded by mu; why the last scan ended early
 	dirty  map[string]struct{} // guarded by mu; folders with files that were found changed
 	wake   chan struct{}       // has one element if dirty grew
+
+	dirtyAll bool     // guarded by mu; all folders may have changed
+	notifier notifier // guarded by mu; nil: changes are found by scans
 
 	lists nameLists
 }
@@ -126,6 +135,20 @@ func (f *Folder) checkPlace(ctx context.Context) error {
 func (f *Folder) Close() error {
 	f.shelf.Close()
 	return errors.Join(f.db.Close(), f.src.close())
+}
+
+// IndexFile returns the path of the index of a watched folder, in a folder for the
+// indexes of all watched folders.
+func IndexFile(dir, where string) (string, error) {
+	if !strings.Contains(where, "://") {
+		abs, err := filepath.Abs(where)
+		if err != nil {
+			return "", err
+		}
+		where = abs
+	}
+	sum := sha256.Sum256([]byte(where))
+	return filepath.Join(dir, hex.EncodeToString(sum[:8])+".db"), nil
 }
 
 // Where returns the absolute path of the folder, or the URL of the bucket.

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/watch"
+)
+
+type watchCmd struct {
+	Once   bool          `help:"Scan once and end, for cron."`
+	Rescan time.Duration `help:"Interval between scans; changes that the system reports are read at once." default:"5m" placeholder:"DURATION"`
+	Index  string        `help:"File of the index. Default: in the folder watch of the depot." placeholder:"FILE"`
+	JSON   bool          `help:"Print one JSON object a scan."`
+	Dir    string        `arg:"" help:"The folder of builds and packages."`
+}
+
+// Help is the long help text.
+func (watchCmd) Help() string {
+	return `Indexes a folder of builds and packages where it lies, as symdepot serve --watch does, without a server. Nothing is copied. It
+reads the headers of all files, and of the members of packages: deb, rpm, Arch packages, apk, zip, nupkg, wheel and tar. Files
+that have not changed since the last scan are not read again. Damaged packages are left out and reported.
+
+  symdepot watch /srv/builds --once
+
+Exit codes: 0 done, 1 files were left out, 2 wrong command line, 3 failed or no such folder, 130 interrupted.`
+}
+
+// Run scans the folder.
+func (c watchCmd) Run(a *app) error {
+	info, err := os.Stat(c.Dir)
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "watch", Path: c.Dir, Err: errors.New("not a folder")}
+	}
+	if err != nil {
+		return err
+	}
+	if c.Index == "" {
+		where, err := a.dir()
+		if err != nil {
+			return err
+		}
+		if strings.Contains(where, "://") {
+			return term.UsageError("the depot is not a folder; name the index with --index")
+		}
+		if c.Index, err = watch.IndexFile(filepath.Join(where, "watch"), c.Dir); err != nil {
+			return err
+		}
+	}
+	opt := watch.Options{Index: c.Index, Rescan: c.Rescan, Log: slog.New(slog.NewTextHandler(a.stderr, nil))}
+	bar := term.NewProgress(a.stderr, "reading", -1)
+	opt.Progress = func(p watch.Progress) { bar.Set(p.Bytes) }
+	opt.Scanned = func(s watch.ScanStats) {
+		bar.Done()
+		if err := c.report(a, s); err != nil {
+			opt.Log.Error("the report cannot be printed", "error", err)
+		}
+	}
+	f, err := watch.Open(a.ctx, c.Dir, opt)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if !c.Once {
+		return f.Run(a.ctx)
+	}
+	s, err := f.Scan(a.ctx)
+	if err == nil && s.Problems+s.Unlisted > 0 {
+		err = term.ErrNegative
+	}
+	return err
+}
+
+// report prints what a scan has done.
+func (c watchCmd) report(a *app, s watch.ScanStats) error {
+	return a.print(c.JSON, s, "%s in %s: %s read (%s), %s, %d gone, %d left out, %s\n", term.Count(s.Files, "file"), term.Count(s.Folders, "folder"),
+		term.Count(s.Read, "file"), term.Size(s.Bytes), term.Count(s.Objects, "object"), s.Gone, s.Problems+s.Unlisted, s.Took.Round(time.Millisecond))
+}

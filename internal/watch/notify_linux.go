@@ -1,0 +1,129 @@
+package watch
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// inotify reports changes in the folders of this machine.
+type inotify struct {
+	f   *Folder
+	dir string
+	fd  *os.File
+	end sync.WaitGroup
+
+	mu    sync.Mutex
+	paths map[int32]string // guarded by mu
+	ids   map[string]int32 // guarded by mu
+}
+
+func (l *local) notify(f *Folder) (notifier, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	n := &inotify{f: f, dir: l.dir, fd: os.NewFile(uintptr(fd), "inotify"), paths: map[int32]string{}, ids: map[string]int32{}}
+	n.end.Go(n.read)
+	return n, nil
+}
+
+// add does not follow a link in the place of the folder. Links above it lead to a folder
+// whose changes make a scan, which follows no links.
+func (n *inotify) add(dir string) error {
+	const what = unix.IN_CLOSE_WRITE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_DELETE | unix.IN_CREATE | unix.IN_ATTRIB |
+		unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_EXCL_UNLINK
+	flags := uint32(what)
+	if dir != "" {
+		flags |= unix.IN_DONT_FOLLOW
+	}
+	raw, err := n.fd.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var id int
+	var addErr error
+	err = raw.Control(func(fd uintptr) {
+		id, addErr = unix.InotifyAddWatch(int(fd), filepath.Join(n.dir, filepath.FromSlash(dir)), flags)
+	})
+	switch {
+	case err != nil:
+		return err
+	case errors.Is(addErr, unix.ENOSPC), errors.Is(addErr, unix.ENOMEM):
+		return errors.Join(errTooMany, addErr)
+	case addErr != nil:
+		return addErr
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.paths[int32(id)], n.ids[dir] = dir, int32(id) // the folder may have had another name before
+	return nil
+}
+
+func (n *inotify) has(dir string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	id, ok := n.ids[dir]
+	return ok && n.paths[id] == dir
+}
+
+func (n *inotify) close() error {
+	err := n.fd.Close()
+	n.end.Wait()
+	return err
+}
+
+// read reads events until the descriptor is closed.
+func (n *inotify) read() {
+	buf := make([]byte, 64<<10)
+	for {
+		size, err := n.fd.Read(buf)
+		if err != nil {
+			if !errors.Is(err, os.ErrClosed) {
+				n.f.touchedAll()
+			}
+			return
+		}
+		for b := buf[:size]; len(b) >= unix.SizeofInotifyEvent; {
+			id, mask := int32(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint32(b[4:])
+			end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(b[12:]))
+			if end > len(b) {
+				break
+			}
+			name := strings.TrimRight(string(b[unix.SizeofInotifyEvent:end]), "\x00")
+			b = b[end:]
+			n.event(id, mask, name)
+		}
+	}
+}
+
+func (n *inotify) event(id int32, mask uint32, name string) {
+	if mask&unix.IN_Q_OVERFLOW != 0 {
+		n.f.touchedAll()
+		return
+	}
+	n.mu.Lock()
+	dir, ok := n.paths[id]
+	if mask&(unix.IN_IGNORED|unix.IN_MOVE_SELF) != 0 && ok {
+		delete(n.paths, id)
+		if n.ids[dir] == id {
+			delete(n.ids, dir)
+		}
+	}
+	n.mu.Unlock()
+	switch {
+	case !ok:
+	case mask&unix.IN_CREATE != 0 && mask&unix.IN_ISDIR == 0:
+		// A new file is reported when it is closed. A hard link is never opened.
+		if info, err := os.Lstat(filepath.Join(n.dir, filepath.FromSlash(dir), name)); err == nil && info.Size() > 0 {
+			n.f.touched(dir)
+		}
+	default:
+		n.f.touched(dir)
+	}
+}

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package watch
+
+import "errors"
+
+func (l *local) notify(*Folder) (notifier, error) {
+	return nil, errors.New("this system reports no changes to us")
+}
