@@ -18,6 +18,7 @@ const (
 	maxFileKeys  = 4 << 20  // different entries of file tables
 	maxFolders   = 64 << 20 // bytes of the names of their directories
 	maxFileUnits = 1 << 20  // units whose compilation directory is kept
+	maxDamaged   = 4096     // line programs that are given up before the section is
 )
 
 // SourceFile is an entry of the file table of a line program.
@@ -244,8 +245,8 @@ func (f *fileReader) section(v *view, folders map[uint64]string) error {
 		if t.err != nil {
 			f.stats.Damaged++
 		}
-		if t.end <= off {
-			break // the length is damaged
+		if t.end <= off || f.stats.Damaged == maxDamaged {
+			break // the length is damaged, or all is
 		}
 		if t.err != nil {
 			continue

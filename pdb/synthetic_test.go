@@ -754,3 +754,40 @@ func FuzzFunctions(f *testing.F) {
 		printTable(io.Discard, table)
 	})
 }
+
+// FuzzSources: the lists of any file end, and texts are no longer than their files.
+func FuzzSources(f *testing.F) {
+	p := testPDB{
+		flags: 1, machine: machineX86, types: testTypes, ids: testIDs, names: testNames,
+		modules: []testModule{inlineModule(), {"b", nil, cat(testFiles(), lineBlock(0x200, 0x20, 0, 10, 4, 11))}},
+	}
+	f.Add(p.bytes(f))
+	f.Add(msfzBytes(f, plain, 256, p.streams()))
+	f.Add(compact(f, "hello-x64.pdb"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := Open(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			return
+		}
+		n := 0
+		if _, err := p.SourceFiles(t.Context(), func(s SourceFile) error {
+			if n++; s.Name == "" || len(s.Name) > maxStringLength {
+				t.Errorf("a name of %d bytes, want 1 to %d", len(s.Name), maxStringLength)
+			}
+			return nil
+		}); err == nil && n > 2*len(b) {
+			t.Errorf("%d names of %d bytes, want fewer", n, len(b))
+		}
+		list, err := p.InjectedSources()
+		if err != nil {
+			return
+		}
+		for _, s := range list[:min(len(list), 100)] {
+			r, err := s.Open()
+			if err == nil && r.Size() > s.Size {
+				t.Errorf("%q has %d bytes, want at most %d", s.Name, r.Size(), s.Size)
+			}
+		}
+		_, _ = p.SourceLinks()
+	})
+}

@@ -2,8 +2,10 @@ package ppdb
 
 import (
 	"bytes"
+	"compress/flate"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -345,7 +347,85 @@ func openLines(t *testing.T, name string) *Lines {
 }
 
 // FuzzLines asks for all lines of any file.
+// embeddedSample has texts for its two documents: one as it is and one deflated, and rows
+// that are malformed.
+func embeddedSample(t testing.TB) []stream {
+	t.Helper()
+	s := linesSample()
+	h := &heap{b: s[5].data}
+	var z bytes.Buffer
+	w, err := flate.NewWriter(&z, flate.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(w, strings.Repeat("text\n", 100)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	deflated := func(size uint32) uint16 { return h.add(append(le.AppendUint32(nil, size), z.Bytes()...)...) }
+	var rows []byte
+	n := uint32(0)
+	row := func(parent, kind, value uint16) {
+		rows = le.AppendUint16(le.AppendUint16(le.AppendUint16(rows, parent), kind), value)
+		n++
+	}
+	row(1<<5|customDocument, 4, h.add(append(le.AppendUint32(nil, 0), "plain"...)...))
+	row(2<<5|customDocument, 4, deflated(500))
+	row(2<<5|customDocument, 4, deflated(400)) // ends early
+	row(2<<5|customDocument, 4, deflated(600)) // is too short
+	row(2<<5|customDocument, 4, deflated(1<<31|500))
+	row(2<<5|customDocument, 4, h.add(1, 2))
+	row(2<<5|customDocument, 4, 0xfff0)
+	row(3<<5|customDocument, 4, deflated(500))
+	row(2<<5|6, 4, deflated(500))
+	row(2<<5|customDocument, 1, deflated(500))
+	old := s[1].data
+	body := old[24+16:]
+	s[1].data = slices.Concat(tables(map[int]uint32{0x30: 2, 0x31: 4, 0x36: 1, 0x37: 1 + n})[:24+16], body[:2*8+4*4+4], body[2*8+4*4+4:2*8+4*4+4+6], rows)
+	s[4].data = append(slices.Clone(s[4].data), embeddedSource[:]...)
+	s[5].data = h.b
+	return s
+}
+
+func TestEmbeddedSources(t *testing.T) {
+	t.Parallel()
+	l := mustLines(t, embeddedSample(t))
+	list, err := l.EmbeddedSources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []struct {
+		document uint32
+		size     int64
+		text     string
+		short    bool
+	}{{1, 5, "plain", false}, {2, 500, strings.Repeat("text\n", 100), false}, {2, 400, strings.Repeat("text\n", 80), false}, {2, 600, strings.Repeat("text\n", 100), true}}
+	if len(list) != len(want) {
+		t.Fatalf("%d texts, want %d", len(list), len(want))
+	}
+	for i, w := range want {
+		e := list[i]
+		r := e.Open()
+		text, err := io.ReadAll(r)
+		if e.Document != w.document || e.Size != w.size || string(text) != w.text || errors.Is(err, io.ErrUnexpectedEOF) != w.short || !w.short && err != nil {
+			t.Errorf("text %d: %d bytes of document %d, read %d, %v; want %+v", i, e.Size, e.Document, len(text), err, w)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if link, err := l.SourceLink(); err != nil || string(link) != `{"documents":{}}` {
+		t.Errorf("Source Link %q, %v, want that of the sample", link, err)
+	}
+	if list, err := mustLines(t, linesSample()).EmbeddedSources(); err != nil || list != nil {
+		t.Errorf("%v, %v without embedded texts, want none", list, err)
+	}
+}
+
 func FuzzLines(f *testing.F) {
+	f.Add(build("PDB v1.0", embeddedSample(f)))
 	f.Add(build("PDB v1.0", linesSample()))
 	f.Add(build("PDB v1.0", sample()))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -359,6 +439,21 @@ func FuzzLines(f *testing.F) {
 		}
 		if n := all(l); n > 1000*len(b) {
 			t.Errorf("%d points of %d bytes, want at most 1000 for each", n, len(b))
+		}
+		sources, err := l.EmbeddedSources()
+		if err != nil {
+			return
+		}
+		for i, e := range sources {
+			r := e.Open()
+			n, err := io.Copy(io.Discard, io.LimitReader(r, 1<<20))
+			if n > e.Size || err == nil && n < min(e.Size, 1<<20) {
+				t.Errorf("document %d has %d bytes of %d, want them all or an error", e.Document, n, e.Size)
+			}
+			r.Close()
+			if i == 100 {
+				break
+			}
 		}
 	})
 }

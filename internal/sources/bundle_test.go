@@ -150,7 +150,9 @@ func zipped(t testing.TB, manifest string, add func(z *zip.Writer)) *bytes.Reade
 	out.WriteString("SYSB\x02\x00\x00\x00")
 	z := zip.NewWriter(&out)
 	z.SetOffset(8)
-	add(z)
+	if add != nil {
+		add(z)
+	}
 	if manifest != "" {
 		w, err := z.Create(manifestName)
 		if err != nil {
