@@ -32,26 +32,28 @@ type serveCmd struct {
 	txFlags
 	upstreamFlags
 	symCacheFlags
-	Add          []string `help:"First add this file, folder or archive to the depot; repeatable." placeholder:"PATH" sep:"none"`
-	Listen       string   `help:"Address and port; port 0 picks a free port. Default: 127.0.0.1:8080." placeholder:"ADDR:PORT"`
-	Public       bool     `help:"Allow an address that other machines can reach although everybody may read everything."`
-	Auth         bool     `help:"Ask every client for credentials: tokens (symdepot token new), and what the configuration sets under auth."`
-	TLSCert      string   `help:"Serve HTTPS with this certificate; it is read again when it changes." placeholder:"FILE"`
-	TLSKey       string   `help:"Private key of the certificate." placeholder:"FILE"`
-	ClientCA     string   `help:"Authorities that issue client certificates." placeholder:"FILE"`
-	AuditFile    string   `help:"Log every download that needed credentials to this file." placeholder:"FILE"`
-	Host         []string `help:"Another host name under which clients reach this server; repeatable." placeholder:"NAME"`
-	Prefix       []string `help:"Strip this prefix from request paths; repeatable." placeholder:"PATH"`
-	TwoTier      bool     `help:"Serve index2.txt, so that Microsoft's clients use two-tier paths."`
-	MakeCabinets bool     `help:"Make the cabinet (foo.pd_) of an added or cached PE, PDB or DBG file in the background, after the first request for it."`
-	MakeSym      string   `help:"Make Breakpad symbol files (.sym) of files that are held (default), of files at upstreams too, or not at all." enum:",off,held,upstreams" default:"" placeholder:"off|held|upstreams"`
-	Store        []string `help:"Serve the symbol files of this folder in place, after the depot; its layout is detected, or named; repeatable." placeholder:"DIR[,layout=L]" sep:"none"`
-	PointerRoot  []string `help:"Follow the pointers of a store into this folder; with PREFIX=DIR, read pointers that start with PREFIX below DIR (//server/share=/mnt/share); repeatable." placeholder:"[PREFIX=]DIR" sep:"none"`
-	AdminFiles   bool     `help:"Serve 000Admin and refs.ptr of stores too, with source paths reduced to file names."`
-	Transcoder   []string `help:"Make SymCache files with this program, NAME=COMMAND; repeatable. See symdepot work --help." placeholder:"NAME=COMMAND" sep:"none"`
-	FilePath     string   `help:"What X-DEBUGINFOD-FILE says about the origin of a file: name (default), full path as added, or none." enum:",name,full,none" default:"" placeholder:"name|full|none"`
-	Log          string   `help:"Format of the log: text, json, or auto (text on a terminal)." enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
-	Quiet        bool     `help:"Log failures only, not every request." short:"q"`
+	Add          []string      `help:"First add this file, folder or archive to the depot; repeatable." placeholder:"PATH" sep:"none"`
+	Listen       string        `help:"Address and port; port 0 picks a free port. Default: 127.0.0.1:8080." placeholder:"ADDR:PORT"`
+	Public       bool          `help:"Allow an address that other machines can reach although everybody may read everything."`
+	Auth         bool          `help:"Ask every client for credentials: tokens (symdepot token new), and what the configuration sets under auth."`
+	TLSCert      string        `help:"Serve HTTPS with this certificate; it is read again when it changes." placeholder:"FILE"`
+	TLSKey       string        `help:"Private key of the certificate." placeholder:"FILE"`
+	ClientCA     string        `help:"Authorities that issue client certificates." placeholder:"FILE"`
+	AuditFile    string        `help:"Log every download that needed credentials to this file." placeholder:"FILE"`
+	Host         []string      `help:"Another host name under which clients reach this server; repeatable." placeholder:"NAME"`
+	Prefix       []string      `help:"Strip this prefix from request paths; repeatable." placeholder:"PATH"`
+	TwoTier      bool          `help:"Serve index2.txt, so that Microsoft's clients use two-tier paths."`
+	MakeCabinets bool          `help:"Make the cabinet (foo.pd_) of an added or cached PE, PDB or DBG file in the background, after the first request for it."`
+	MakeSym      string        `help:"Make Breakpad symbol files (.sym) of files that are held (default), of files at upstreams too, or not at all." enum:",off,held,upstreams" default:"" placeholder:"off|held|upstreams"`
+	Store        []string      `help:"Serve the symbol files of this folder in place, after the depot; its layout is detected, or named; repeatable." placeholder:"DIR[,layout=L]" sep:"none"`
+	Watch        []string      `help:"Index the builds and packages of this folder where they are, and serve them after what was added; repeatable." placeholder:"DIR[=PRODUCT[/VERSION]]" sep:"none"`
+	Rescan       term.Duration `help:"How often watched folders are scanned for changes that the system has not reported. Default: 5m." placeholder:"TIME"`
+	PointerRoot  []string      `help:"Follow the pointers of a store into this folder; with PREFIX=DIR, read pointers that start with PREFIX below DIR (//server/share=/mnt/share); repeatable." placeholder:"[PREFIX=]DIR" sep:"none"`
+	AdminFiles   bool          `help:"Serve 000Admin and refs.ptr of stores too, with source paths reduced to file names."`
+	Transcoder   []string      `help:"Make SymCache files with this program, NAME=COMMAND; repeatable. See symdepot work --help." placeholder:"NAME=COMMAND" sep:"none"`
+	FilePath     string        `help:"What X-DEBUGINFOD-FILE says about the origin of a file: name (default), full path as added, or none." enum:",name,full,none" default:"" placeholder:"name|full|none"`
+	Log          string        `help:"Format of the log: text, json, or auto (text on a terminal)." enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
+	Quiet        bool          `help:"Log failures only, not every request." short:"q"`
 }
 
 // symCacheFlags are the flags for Windows Performance Analyzer.
@@ -72,6 +74,7 @@ are printed on start. Needs no configuration. Ctrl-C finishes running downloads 
   symdepot serve --listen 127.0.0.1:0
   symdepot serve --store /srv/symbols --pointer-root '\\server\builds=/mnt/builds'
   symdepot serve --store /srv/new,layout=unified
+  symdepot serve --watch /srv/builds=Game --watch /srv/rpms
   symdepot serve --upstream microsoft --upstream https://symbols.example.com,layout=ssqp
   symdepot serve --listen 0.0.0.0:8080 --public --host symbols.example.com
   symdepot serve --listen 0.0.0.0:443 --auth --tls-cert tls.crt --tls-key tls.key
@@ -136,6 +139,12 @@ func (c serveCmd) apply(conf *config.Config) error {
 			return term.UsageError("--store " + v + ": " + err.Error())
 		}
 	}
+	for _, v := range c.Watch {
+		if err := conf.AddWatch(v); err != nil {
+			return term.UsageError("--watch " + v + ": " + err.Error())
+		}
+	}
+	conf.Rescan = cmp.Or(c.Rescan, conf.Rescan)
 	if _, err := net.ResolveTCPAddr("tcp", conf.Listen); err != nil && c.Listen != "" {
 		return term.UsageError("--listen: " + err.Error())
 	}
@@ -197,6 +206,16 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 		return err
 	}
 	defer d.Close()
+	watched, err := conf.OpenWatched(a.ctx, d.Watched.Dir(), log)
+	defer func() {
+		for _, f := range watched {
+			_ = f.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	d.Watched.Use(watched)
 	guard, err := openGuard(conf, d, log)
 	if err != nil {
 		return err

@@ -208,6 +208,16 @@ func (c *Config) AddStore(text string) error {
 	return nil
 }
 
+// AddWatch adds a watched folder in the syntax of --watch: DIR[=PRODUCT[/VERSION]].
+func (c *Config) AddWatch(text string) error {
+	var w Watch
+	if err := w.fromText(text); err != nil {
+		return err
+	}
+	c.Watch = append(c.Watch, w)
+	return nil
+}
+
 // splitStore splits DIR[,layout=L]. If the whole text is the path of a folder,
 // it is not split.
 func splitStore(text string) (dir, name string, err error) {
@@ -248,6 +258,14 @@ func (c *Config) check() error {
 		}
 		if _, err := layout.ParseFolder(s.Layout); err != nil {
 			fail(at+".layout", "%v", err)
+		}
+	}
+	for i, w := range c.Watch {
+		if w.Dir == "" {
+			fail(fmt.Sprintf("watch[%d].dir", i), "%v", errFolder)
+		}
+		if w.Version != "" && w.Product == "" {
+			fail(fmt.Sprintf("watch[%d].version", i), "a version needs a product")
 		}
 	}
 	for i, text := range c.PointerRoots {

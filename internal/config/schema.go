@@ -15,35 +15,37 @@ import (
 //   - enum lists the permitted values of a text.
 //   - secret marks values that must never be printed.
 type Config struct {
-	Depot        Depot       `yaml:"depot" help:"The depot of all commands without --depot. A single text is its folder."`
-	Listen       string      `yaml:"listen" default:"127.0.0.1:8080" help:"Address and port of the server; port 0 picks a free port." example:"0.0.0.0:8080"`
-	BaseURL      string      `yaml:"base_url" help:"URL of this server as browsers know it, if a proxy in front has the certificate or another name: forms of its pages are accepted, and cookies are for TLS if it begins with https." example:"https://symbols.example.com"`
-	Public       bool        `yaml:"public" default:"false" help:"Permit an address that other machines can reach although everything can be read without credentials. Not needed if auth restricts reading." example:"true"`
-	Hosts        []string    `yaml:"hosts" help:"Host names of this server; requests for other names get 404. On loopback addresses localhost needs no entry." example:"[symbols.example.com]"`
-	Origins      []string    `yaml:"origins" help:"Origins of web pages whose scripts may read symbol files in a browser; * allows all. Empty: none." example:"['https://profiler.firefox.com']"`
-	Proxies      []string    `yaml:"proxies" help:"Addresses or networks of reverse proxies. They may open any number of connections, and their X-Forwarded-For names the client." example:"[10.0.0.5, 10.1.0.0/16]"`
-	Prefixes     []string    `yaml:"prefixes" help:"Path prefixes that the server strips from request paths." example:"[corp/symbols]"`
-	TwoTier      bool        `yaml:"two_tier" default:"false" help:"Serve index2.txt, so that Microsoft's clients use two-tier paths." example:"true"`
-	MakeCabinets bool        `yaml:"make_cabinets" default:"false" help:"Make the cabinet (foo.pd_) of an added or cached PE, PDB or DBG file in the background, after the first request for it. Files in stores are not compressed." example:"true"`
-	FilePath     string      `yaml:"file_path" default:"name" enum:"name,full,none" help:"What X-DEBUGINFOD-FILE says about the origin of a file: its name, the full path as added, or nothing." example:"full"`
-	Stores       []Store     `yaml:"stores" help:"Folders of symbol files that the server reads in place, after the depot. An item may also be one text: DIR[,layout=L]."`
-	PointerRoots []string    `yaml:"pointer_roots" help:"Folders to which the pointers of stores (file.ptr, refs.ptr) may lead. With PREFIX=DIR, pointers that start with PREFIX are mapped to DIR; with DIR alone, pointers may lead to files below DIR." example:"['\\\\server\\builds=/mnt/builds']"`
-	AdminFiles   bool        `yaml:"admin_files" default:"false" help:"Serve 000Admin and refs.ptr of stores too, with source paths reduced to file names." example:"true"`
-	Log          Log         `yaml:"log" help:"What is logged, and in which format."`
-	TLS          TLS         `yaml:"tls" help:"TLS of the listener."`
-	Auth         Auth        `yaml:"auth" help:"Who may read and write what; docs/auth.md has examples. Create tokens with symdepot token new."`
-	Push         Push        `yaml:"push" help:"Limits of pushes and of the uploads of other tools."`
-	NoEgress     bool        `yaml:"no_egress" default:"false" help:"Make no outbound connections, whatever else is configured." example:"true"`
-	AllowNets    []string    `yaml:"allow_networks" help:"Private networks to which redirects of upstreams may lead." example:"[10.20.0.0/16]"`
-	AllowHosts   []string    `yaml:"allow_hosts" help:"Hosts to which redirects of upstreams may lead if an HTTP proxy resolves names; *.domain means all hosts below a domain. Other hosts must resolve to public addresses on this machine." example:"[\"*.blob.core.windows.net\"]"`
-	FromEnv      bool        `yaml:"from_env" default:"false" help:"Use the servers of _NT_SYMBOL_PATH and DEBUGINFOD_URLS as upstreams too, except this server." example:"true"`
-	Upstreams    []Upstream  `yaml:"upstreams" help:"Remote servers, buckets and folders from which missing files are downloaded. An item may also be one text, as for --upstream: PRESET or URL[,layout=L][,rank=N]."`
-	Fetch        Fetch       `yaml:"fetch" help:"Limits of downloads."`
-	Misses       Misses      `yaml:"misses" help:"How long the negative cache remembers that an upstream has no file. 0: not at all."`
-	Transcoding  Transcoding `yaml:"transcoding" help:"Programs on this machine that make SymCache files for Windows Performance Analyzer. Workers on other machines do not need them: symdepot work --help."`
-	SymCache     SymCache    `yaml:"symcache" help:"Folders of SymCache files for Windows Performance Analyzer, and how its requests are answered."`
-	Symbols      Symbols     `yaml:"symbols" help:"Breakpad symbol files (.sym) and GSYM files that the server makes of PDBs, ELF files and Mach-O images, and symbolication."`
-	Cache        Cache       `yaml:"cache" help:"When cached files are evicted. Added files are never evicted."`
+	Depot        Depot         `yaml:"depot" help:"The depot of all commands without --depot. A single text is its folder."`
+	Listen       string        `yaml:"listen" default:"127.0.0.1:8080" help:"Address and port of the server; port 0 picks a free port." example:"0.0.0.0:8080"`
+	BaseURL      string        `yaml:"base_url" help:"URL of this server as browsers know it, if a proxy in front has the certificate or another name: forms of its pages are accepted, and cookies are for TLS if it begins with https." example:"https://symbols.example.com"`
+	Public       bool          `yaml:"public" default:"false" help:"Permit an address that other machines can reach although everything can be read without credentials. Not needed if auth restricts reading." example:"true"`
+	Hosts        []string      `yaml:"hosts" help:"Host names of this server; requests for other names get 404. On loopback addresses localhost needs no entry." example:"[symbols.example.com]"`
+	Origins      []string      `yaml:"origins" help:"Origins of web pages whose scripts may read symbol files in a browser; * allows all. Empty: none." example:"['https://profiler.firefox.com']"`
+	Proxies      []string      `yaml:"proxies" help:"Addresses or networks of reverse proxies. They may open any number of connections, and their X-Forwarded-For names the client." example:"[10.0.0.5, 10.1.0.0/16]"`
+	Prefixes     []string      `yaml:"prefixes" help:"Path prefixes that the server strips from request paths." example:"[corp/symbols]"`
+	TwoTier      bool          `yaml:"two_tier" default:"false" help:"Serve index2.txt, so that Microsoft's clients use two-tier paths." example:"true"`
+	MakeCabinets bool          `yaml:"make_cabinets" default:"false" help:"Make the cabinet (foo.pd_) of an added or cached PE, PDB or DBG file in the background, after the first request for it. Files in stores are not compressed." example:"true"`
+	FilePath     string        `yaml:"file_path" default:"name" enum:"name,full,none" help:"What X-DEBUGINFOD-FILE says about the origin of a file: its name, the full path as added, or nothing." example:"full"`
+	Stores       []Store       `yaml:"stores" help:"Folders of symbol files that the server reads in place, after the depot. An item may also be one text: DIR[,layout=L]."`
+	Watch        []Watch       `yaml:"watch" help:"Folders of builds and packages that are indexed where they are, and answered in all layouts after what was added. Nothing is copied. An item may also be one text: DIR[=PRODUCT[/VERSION]]."`
+	Rescan       term.Duration `yaml:"rescan" default:"5m" help:"How often watched folders are scanned for changes that the system has not reported." example:"1h"`
+	PointerRoots []string      `yaml:"pointer_roots" help:"Folders to which the pointers of stores (file.ptr, refs.ptr) may lead. With PREFIX=DIR, pointers that start with PREFIX are mapped to DIR; with DIR alone, pointers may lead to files below DIR." example:"['\\\\server\\builds=/mnt/builds']"`
+	AdminFiles   bool          `yaml:"admin_files" default:"false" help:"Serve 000Admin and refs.ptr of stores too, with source paths reduced to file names." example:"true"`
+	Log          Log           `yaml:"log" help:"What is logged, and in which format."`
+	TLS          TLS           `yaml:"tls" help:"TLS of the listener."`
+	Auth         Auth          `yaml:"auth" help:"Who may read and write what; docs/auth.md has examples. Create tokens with symdepot token new."`
+	Push         Push          `yaml:"push" help:"Limits of pushes and of the uploads of other tools."`
+	NoEgress     bool          `yaml:"no_egress" default:"false" help:"Make no outbound connections, whatever else is configured." example:"true"`
+	AllowNets    []string      `yaml:"allow_networks" help:"Private networks to which redirects of upstreams may lead." example:"[10.20.0.0/16]"`
+	AllowHosts   []string      `yaml:"allow_hosts" help:"Hosts to which redirects of upstreams may lead if an HTTP proxy resolves names; *.domain means all hosts below a domain. Other hosts must resolve to public addresses on this machine." example:"[\"*.blob.core.windows.net\"]"`
+	FromEnv      bool          `yaml:"from_env" default:"false" help:"Use the servers of _NT_SYMBOL_PATH and DEBUGINFOD_URLS as upstreams too, except this server." example:"true"`
+	Upstreams    []Upstream    `yaml:"upstreams" help:"Remote servers, buckets and folders from which missing files are downloaded. An item may also be one text, as for --upstream: PRESET or URL[,layout=L][,rank=N]."`
+	Fetch        Fetch         `yaml:"fetch" help:"Limits of downloads."`
+	Misses       Misses        `yaml:"misses" help:"How long the negative cache remembers that an upstream has no file. 0: not at all."`
+	Transcoding  Transcoding   `yaml:"transcoding" help:"Programs on this machine that make SymCache files for Windows Performance Analyzer. Workers on other machines do not need them: symdepot work --help."`
+	SymCache     SymCache      `yaml:"symcache" help:"Folders of SymCache files for Windows Performance Analyzer, and how its requests are answered."`
+	Symbols      Symbols       `yaml:"symbols" help:"Breakpad symbol files (.sym) and GSYM files that the server makes of PDBs, ELF files and Mach-O images, and symbolication."`
+	Cache        Cache         `yaml:"cache" help:"When cached files are evicted. Added files are never evicted."`
 
 	file     string // empty: no file was read
 	warnings []string
@@ -85,6 +87,33 @@ func (s *Store) fromText(text string) error {
 	var err error
 	s.Dir, s.Layout, err = splitStore(text)
 	return err
+}
+
+// Watch is a folder that is indexed in place.
+type Watch struct {
+	Dir     string `yaml:"dir" help:"The folder, or the prefix of a bucket (s3://BUCKET/PREFIX)." example:"/srv/builds"`
+	Product string `yaml:"product" help:"Who may read the product sees the folder; empty: only who may read everything." example:"Game"`
+	Version string `yaml:"version" help:"Version of the product, for lists." example:"1.2.3"`
+}
+
+func (w *Watch) fromText(text string) error {
+	w.Dir = text
+	if dir, labels, ok := cutLast(text, "="); ok && !isDir(text) {
+		w.Dir = dir
+		w.Product, w.Version, _ = strings.Cut(labels, "/")
+	}
+	if w.Dir == "" {
+		return errors.New("a folder is expected: DIR[=PRODUCT[/VERSION]]")
+	}
+	return nil
+}
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
 }
 
 // Fetch configures the limits of downloads.

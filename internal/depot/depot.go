@@ -130,6 +130,9 @@ type Depot struct {
 	Symbols *Symbols
 	// Sources finds source files.
 	Sources *SourceFiles
+	// Watched are the folders of builds and packages that are indexed in place. They are
+	// searched after the depot, and before its downloaded files.
+	Watched *Watched
 	// Retention decides which transactions are kept.
 	Retention *Retention
 	// Tracer explains how requests are answered.
@@ -228,7 +231,8 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.db.Close(), d.blobs.Close())
 	}
-	d.Sources = &SourceFiles{d, newNameLists(d.contents, opt.Log)}
+	d.Watched = &Watched{dir: d.dir, log: opt.Log}
+	d.Sources = &SourceFiles{d, newNameLists(d.contents, opt.Log), make(chan struct{}, bundlesAtOnce)}
 	d.Symbols = &Symbols{symbolicate.New(symbolicate.Parts{Depot: symbolsDepot{d}, DB: d.db, Blobs: d.blobs, Queue: d.queue, Log: opt.Log, Now: opt.Now, Scratch: d.dir}, opt.Symbols), d}
 	d.filter = newKeyFilter(d.db, opt.Log, opt.Hooks.Refreshed)
 	if err := openNodes(ctx, d, &opt); err != nil {
@@ -283,7 +287,7 @@ func (d *Depot) Ready(ctx context.Context) error {
 // microsecond.
 func (d *Depot) Generation(ctx context.Context) (uint64, error) {
 	n, err := d.filter.generation(ctx)
-	if len(d.trees.list) > 0 {
+	if d.servesFolders() {
 		n = n*0x9e3779b97f4a7c15 + uint64(d.now().Unix()) // spread, so that no two moments collide
 	}
 	return n, err
@@ -293,8 +297,11 @@ func (d *Depot) Generation(ctx context.Context) (uint64, error) {
 // query and without waiting. False means that only Open can decide. The answer
 // takes equally long for hidden and for missing files.
 func (d *Depot) Excludes(ctx context.Context, scope Scope, req layout.Request) bool {
-	return len(d.trees.list) == 0 && !d.Fetches() && d.filter.excludes(ctx, scope.index(), req)
+	return !d.servesFolders() && !d.Fetches() && d.filter.excludes(ctx, scope.index(), req)
 }
+
+// servesFolders reports whether there are folders that are not in the index.
+func (d *Depot) servesFolders() bool { return len(d.trees.list)+len(d.Watched.list) > 0 }
 
 // CountMissing counts a request that found no file; see Missing.
 func (d *Depot) CountMissing(req *layout.Request, client string) { d.Missing.Count(req, client) }

@@ -47,6 +47,8 @@ type File struct {
 	// Volatile marks a file of a served folder, which may change at any time. Its
 	// Ref is zero, because the file has not been hashed.
 	Volatile bool
+	// InPlace marks a file of a watched folder: it is Volatile, and was identified.
+	InPlace bool
 	// Substitute marks a cached file of another name than the requested one, with
 	// the same id. It answers as long as no upstream has the requested file.
 	Substitute bool
@@ -66,7 +68,8 @@ type File struct {
 
 	source  blob.Ref      // the content itself, or the one from which it was derived
 	product string        // of the upstream, while the file is being downloaded
-	kept    string        // of a source: "embedded", "bundle" or "held"
+	kept    string        // of a source: "embedded", "bundle", "held" or "in place"
+	cached  bool          // no transaction holds it
 	made    *symcache.Key // of a SymCache file: the PDB from which it was made
 
 	r      io.ReaderAt

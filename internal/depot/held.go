@@ -30,7 +30,7 @@ func (f Finder) Held(ctx context.Context, scope Scope, req layout.Request) (Foun
 		if err == nil {
 			return Found{Stored: hits[0].Stored}, nil
 		}
-		if len(f.d.trees.list) == 0 || !errors.Is(err, fs.ErrNotExist) {
+		if !f.d.servesFolders() || !errors.Is(err, fs.ErrNotExist) {
 			return Found{}, err
 		}
 	}

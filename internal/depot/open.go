@@ -37,6 +37,15 @@ func (d *Depot) Open(ctx context.Context, scope Scope, req layout.Request) (*Fil
 // file was looked for; it may be nil.
 func (d *Depot) open(ctx context.Context, scope Scope, req layout.Request, exact bool, rec *recorder) (*File, error) {
 	f, err := d.openOwn(ctx, scope, req, exact, rec)
+	if len(d.Watched.list) > 0 && (err == nil && f.cached || errors.Is(err, fs.ErrNotExist)) {
+		// Files in place come after added ones and before downloaded ones.
+		if w, werr := d.Watched.open(ctx, scope, req, rec); werr == nil {
+			if f != nil {
+				_ = f.Close() // not used
+			}
+			return w, nil
+		}
+	}
 	if len(d.trees.list) == 0 || !scope.sees("") || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
@@ -215,7 +224,7 @@ func (d *Depot) openHit(ctx context.Context, h index.Hit, rec *recorder) (*File,
 		return nil, err
 	}
 	f := &File{Object: h.Object, Ref: h.Ref, source: h.Ref, Size: h.Size, ModTime: fileTime(h), Path: h.Path, Archive: h.Archive,
-		ETag: h.Ref.String()[:32], r: b, plain: blob.OSFile(b), closer: b, stored: true, report: d.contents.report}
+		ETag: h.Ref.String()[:32], r: b, plain: blob.OSFile(b), closer: b, stored: true, report: d.contents.report, cached: h.Source != ""}
 	if h.Source != "" && rec == nil {
 		f.closer = d.Cache.use(h.Ref, b)
 	}

@@ -24,8 +24,9 @@ const maxSource = sources.MaxFile
 // SourceFiles is the part of a depot that finds source files. A source is answered
 // only if the debug information of a visible object names it.
 type SourceFiles struct {
-	d     *Depot
-	lists *nameLists
+	d       *Depot
+	lists   *nameLists
+	bundles chan struct{} // one for each bundle that is being made
 }
 
 // errOtherSource means that a file with the right path is not the one that was
@@ -78,6 +79,7 @@ func (s *SourceFiles) ofObject(ctx context.Context, scope Scope, h index.Hit, pa
 func (s *SourceFiles) named(ctx context.Context, scope Scope, h index.Hit, n sources.Name) (*File, error) {
 	for _, look := range []func() (*File, error){
 		func() (*File, error) { return s.embedded(ctx, h, n) },
+		func() (*File, error) { return s.bundled(ctx, scope, h, n) },
 		func() (*File, error) { return s.filed(ctx, scope, h, n) },
 	} {
 		f, err := look()
@@ -127,6 +129,59 @@ func (s *SourceFiles) inMemory(h index.Hit, name string, text []byte) *File {
 		Object: symfile.Object{Kind: symfile.SHA1, Role: symfile.Other, Name: symfile.BaseName(name)}, source: h.Ref,
 		Size: int64(len(text)), ModTime: fileTime(h), Path: name, ETag: ref.String()[:32], r: bytes.NewReader(text), closer: io.NopCloser(nil),
 	}
+}
+
+// bundled opens a source in a source bundle with an id of the object.
+func (s *SourceFiles) bundled(ctx context.Context, scope Scope, h index.Hit, n sources.Name) (*File, error) {
+	asked := map[string]bool{}
+	for _, a := range h.Object.Aliases() {
+		if asked[a.ID] {
+			continue
+		}
+		asked[a.ID] = true
+		hits, err := s.d.db.Lookup(ctx, scope.index(), symfile.Lookup{ID: a.ID, Role: symfile.Sources})
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range s.d.intact(hits) {
+			f, err := s.fromBundle(ctx, b, n)
+			if !errors.Is(err, fs.ErrNotExist) {
+				return f, err
+			}
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+func (s *SourceFiles) fromBundle(ctx context.Context, h index.Hit, n sources.Name) (*File, error) {
+	b, err := s.d.contents.open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	bundle, err := sources.ReadBundle(b, h.Size)
+	if err != nil {
+		return nil, notFoundUnlessCanceled(ctx, err)
+	}
+	i := slices.IndexFunc(bundle.Files, func(f sources.BundledFile) bool { return sources.Canonical(f.Path) == sources.Canonical(n.Name) })
+	if i < 0 {
+		return nil, fs.ErrNotExist
+	}
+	r, err := bundle.Files[i].Open()
+	if err != nil {
+		return nil, notFoundUnlessCanceled(ctx, err)
+	}
+	defer r.Close()
+	text, err := io.ReadAll(io.LimitReader(r, maxSource+1))
+	if err != nil || len(text) > maxSource {
+		return nil, notFoundUnlessCanceled(ctx, cmpNotFound(err))
+	}
+	if contradicts(n, text) {
+		return nil, errOtherSource
+	}
+	f := s.inMemory(h, n.Name, text)
+	f.kept = "bundle"
+	return f, nil
 }
 
 // filed opens a source in the transactions that hold an object, then in others of the

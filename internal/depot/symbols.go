@@ -127,10 +127,12 @@ func (p symbolsDepot) OpenContent(ctx context.Context, c index.Content) (symboli
 
 // InTrees implements symbolicate.Depot.
 func (p symbolsDepot) InTrees(ctx context.Context, products []string, req layout.Request) (symbolicate.File, error) {
-	if len(p.d.trees.list) == 0 || !(Scope{Products: products}).sees("") {
-		return nil, fs.ErrNotExist
+	scope := Scope{Products: products}
+	f, err := p.d.Watched.open(ctx, scope, req, nil)
+	if errors.Is(err, fs.ErrNotExist) && len(p.d.trees.list) > 0 && scope.sees("") {
+		f, err = p.d.trees.open(ctx, req, nil)
 	}
-	return symbolsFileOf(p.d.trees.open(ctx, req, nil))
+	return symbolsFileOf(f, err)
 }
 
 // Fetch implements symbolicate.Depot.

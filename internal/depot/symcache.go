@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
@@ -92,7 +93,10 @@ func (p symcacheDepot) OpenHit(ctx context.Context, h index.Hit) (symcachework.F
 
 // InTrees implements symcachework.Depot.
 func (p symcacheDepot) InTrees(ctx context.Context, req layout.Request) error {
-	f, err := p.d.trees.open(ctx, req, nil)
+	f, err := p.d.Watched.open(ctx, Scope{}, req, nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = p.d.trees.open(ctx, req, nil)
+	}
 	if err != nil {
 		return err
 	}

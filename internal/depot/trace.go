@@ -16,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/tree"
+	"github.com/symdepot/symdepot/internal/watch"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
@@ -120,9 +121,10 @@ type HiddenFile struct {
 
 // TracedFolder is the search in one served folder.
 type TracedFolder struct {
-	Dir    string
-	Layout layout.Layout
-	Places []TracedPlace
+	Dir     string
+	Watched bool          // indexed in place; else it has a layout
+	Layout  layout.Layout // zero for a watched folder
+	Places  []TracedPlace
 }
 
 // TracedPlace is a path below a served folder. Why is why it is no answer; nil: it is.
@@ -211,6 +213,20 @@ func (r *recorder) folder(ctx context.Context, s *tree.Folder) func(string, erro
 	return func(place string, why error) {
 		r.folders[at].Places = append(r.folders[at].Places, TracedPlace{place, why})
 	}
+}
+
+// watched notes the search in a watched folder.
+func (r *recorder) watched(where string, f *watch.File, err error) {
+	if r == nil {
+		return
+	}
+	t := TracedFolder{Dir: where, Watched: true}
+	if f != nil {
+		t.Places = append(t.Places, TracedPlace{Path: f.Path})
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		t.Places = append(t.Places, TracedPlace{Why: err})
+	}
+	r.folders = append(r.folders, t)
 }
 
 // Limits of what a trace lists.

@@ -31,6 +31,9 @@ func (d *Depot) Work(ctx context.Context) error {
 	side.Go(func() { d.Check.scrub(ctx) })
 	side.Go(func() { d.Check.auditMonthly(ctx) })
 	side.Go(func() { d.Nodes.work(ctx) })
+	for _, f := range d.Watched.list {
+		side.Go(func() { d.Watched.run(ctx, f) })
+	}
 	tidy := time.NewTicker(tidyEvery)
 	defer tidy.Stop()
 	for {

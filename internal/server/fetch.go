@@ -48,6 +48,9 @@ func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (*depo
 			return nil, errLoop
 		case errors.Is(err, fs.ErrNotExist):
 			f, err = s.makeSymbols(x, r, req, loop, via, err)
+			if errors.Is(err, fs.ErrNotExist) && depot.AsksForBundle(req) && s.cfg.Sources != nil && r.Method == http.MethodGet {
+				f, err = s.cfg.Sources.Bundle(ctx, x.caller.scope, *req)
+			}
 			if err != nil && ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}

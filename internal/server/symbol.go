@@ -54,7 +54,7 @@ func (s *symbols) serve(x *exchange, r *http.Request, p *place) {
 		}
 	}
 	s.deliver(x, r, &delivery{
-		file: f, encode: req.Form != layout.FormCabinet, modified: true, refusal: noCache, keep: !f.Substitute && !f.Made,
+		file: f, encode: req.Form != layout.FormCabinet, modified: true, refusal: noCache, keep: !f.Substitute && !f.Made && !f.InPlace,
 		header: func(h http.Header, body *depot.File) { s.fileHeaders(h, req, body) },
 		sent:   func() { s.audit(x, r, req, f) },
 	})

@@ -1,0 +1,100 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/symdepot/symdepot/internal/watch"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// Watched are the folders of builds and packages that are indexed in place.
+type Watched struct {
+	dir  string
+	list []*watch.Folder
+	log  *slog.Logger
+}
+
+// Dir returns the folder for their indexes, on this machine.
+func (ws *Watched) Dir() string { return filepath.Join(ws.dir, "watch") }
+
+// Use sets the folders, before the first request. Depot.Work scans them; the caller
+// closes them before the depot.
+func (ws *Watched) Use(list []*watch.Folder) { ws.list = list }
+
+// Folders returns the folders.
+func (ws *Watched) Folders() []*watch.Folder { return ws.list }
+
+// sees reports whether the scope contains a watched folder. One without a product is
+// only for callers that see everything.
+func (s Scope) seesWatched(f *watch.Folder) bool {
+	product, _ := f.Product()
+	return s.Products == nil || product != "" && s.sees(product)
+}
+
+// open searches the folders in order. A folder that fails does not hide the next one.
+// rec notes where they were searched; it may be nil.
+func (ws *Watched) open(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
+	var failed error
+	for _, f := range ws.list {
+		if !scope.seesWatched(f) {
+			continue
+		}
+		file, err := f.Open(ctx, req)
+		rec.watched(f.Where(), file, err)
+		switch {
+		case err == nil:
+			return watchedFile(f, file), nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case !errors.Is(err, fs.ErrNotExist):
+			failed = errors.Join(failed, err)
+			ws.log.Warn("a watched folder cannot answer", "folder", f.Where(), "error", err)
+		}
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	return nil, fs.ErrNotExist
+}
+
+// run scans the folders until ctx ends.
+func (ws *Watched) run(ctx context.Context, f *watch.Folder) {
+	if err := f.Run(ctx); err != nil && ctx.Err() == nil {
+		ws.log.Error("a folder is not watched any more", "folder", f.Where(), "error", err)
+	}
+}
+
+// errChanging means that a file in a watched folder changed while it was sent: the
+// answer is broken off before its last bytes.
+var errChanging = errors.New("the file has changed since it was indexed")
+
+// watchedReader reads a file in a watched folder. The last bytes are not returned if
+// the file has changed meanwhile.
+type watchedReader struct{ f *watch.File }
+
+// ReadAt implements io.ReaderAt.
+func (r watchedReader) ReadAt(p []byte, off int64) (int, error) {
+	n, err := r.f.ReadAt(p, off)
+	if (err == nil || err == io.EOF) && off+int64(n) >= r.f.Size && r.f.Changed() {
+		return 0, fmt.Errorf("%s: %w", r.f.Path, errChanging)
+	}
+	return n, err
+}
+
+func watchedFile(folder *watch.Folder, f *watch.File) *File {
+	product, _ := folder.Product()
+	a := &File{
+		Volatile: true, InPlace: true, Object: f.Object, Size: f.Size, ModTime: f.ModTime, Path: f.Path, Archive: f.Archive, ETag: f.ETag,
+		product: product, r: watchedReader{f}, closer: f, kept: "in place",
+	}
+	if f.Growing() {
+		a.Growing, a.arrived = true, f.Arrived
+	}
+	return a
+}
