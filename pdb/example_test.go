@@ -48,7 +48,7 @@ func ExampleFile_CopyWith() {
 		log.Fatal(err)
 	}
 	var out bytes.Buffer // usually a temporary file
-	if err := p.CopyWith(&out, "srcsrv", []byte("SRCSRV: ini\r\n…")); err != nil {
+	if err := p.CopyWith(&out, map[string][]byte{"srcsrv": []byte("SRCSRV: ini\r\n…")}); err != nil {
 		log.Fatal(err)
 	}
 	q, err := pdb.Open(bytes.NewReader(out.Bytes()), int64(out.Len()))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -16,8 +17,8 @@ import (
 // maxPages is the number of pages at which linkers take larger pages.
 const maxPages = 1 << 20
 
-// CopyWith writes a copy of the PDB to w whose named stream has the given
-// content: the stream is replaced, or added if there is none of this name.
+// CopyWith writes a copy of the PDB to w whose named streams have the given
+// contents, by name: a stream is replaced, or added if there is none of this name.
 // Names are compared byte by byte; the stream of source indexing is srcsrv. The
 // GUID and both ages stay, so that the copy belongs to the same image.
 //
@@ -29,9 +30,17 @@ const maxPages = 1 << 20
 // back; it needs about a megabyte of memory. w must not be the file that f reads. Only
 // the format MSF can be written; the error for others wraps
 // errors.ErrUnsupported. After an error, w has a part of the copy.
-func (f *File) CopyWith(w io.Writer, name string, content []byte) error {
-	if err := f.copyWith(w, name, content, false); err != nil {
-		return fmt.Errorf("pdb: copy with stream %.80q: %w", name, err)
+func (f *File) CopyWith(w io.Writer, streams map[string][]byte) error {
+	err := f.copy(w, func(c *msfCopy, names *namedStreams) error {
+		for _, name := range slices.Sorted(maps.Keys(streams)) {
+			if err := c.set(names, name, streams[name]); err != nil {
+				return fmt.Errorf("stream %.80q: %w", name, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("pdb: copy: %w", err)
 	}
 	return nil
 }
@@ -40,22 +49,18 @@ func (f *File) CopyWith(w io.Writer, name string, content []byte) error {
 // its content is left in the copy. Otherwise it works like CopyWith. The error wraps
 // fs.ErrNotExist if there is no stream of this name.
 func (f *File) CopyWithout(w io.Writer, name string) error {
-	if err := f.copyWith(w, name, nil, true); err != nil {
+	err := f.copy(w, func(c *msfCopy, names *namedStreams) error { return c.remove(names, name) })
+	if err != nil {
 		return fmt.Errorf("pdb: copy without stream %.80q: %w", name, err)
 	}
 	return nil
 }
 
-func (f *File) copyWith(w io.Writer, name string, content []byte, remove bool) error {
+// copy writes a copy that change has changed.
+func (f *File) copy(w io.Writer, change func(*msfCopy, *namedStreams) error) error {
 	m, ok := f.c.(*msf)
 	if !ok || f.Format != MSF || f.Version <= maxOldInfo {
 		return fmt.Errorf("the format %s with an info stream of version %d cannot be written: %w", f.Format, f.Version, errors.ErrUnsupported)
-	}
-	if name == "" || len(name) >= maxName || strings.IndexByte(name, 0) >= 0 {
-		return fmt.Errorf("a stream's name has 1 to %d bytes without NUL", maxName-1)
-	}
-	if uint64(len(content)) >= nilSize {
-		return fmt.Errorf("a stream has less than 4 GiB, not %d bytes", len(content))
 	}
 	c := &msfCopy{from: m, page: m.page}
 	if err := c.readSizes(); err != nil {
@@ -65,12 +70,7 @@ func (f *File) copyWith(w io.Writer, name string, content []byte, remove bool) e
 	if err != nil {
 		return fmt.Errorf("PDB info stream: %w", err)
 	}
-	if remove {
-		err = c.remove(&names, name)
-	} else {
-		err = c.set(&names, name, content)
-	}
-	if err != nil {
+	if err := change(c, &names); err != nil {
 		return err
 	}
 	if err := c.replaceInfo(names); err != nil {
@@ -133,6 +133,12 @@ func (c *msfCopy) replace(n int, content []byte) {
 
 // set adds or replaces a named stream.
 func (c *msfCopy) set(names *namedStreams, name string, content []byte) error {
+	if name == "" || len(name) >= maxName || strings.IndexByte(name, 0) >= 0 {
+		return fmt.Errorf("a stream's name has 1 to %d bytes without NUL", maxName-1)
+	}
+	if uint64(len(content)) >= nilSize {
+		return fmt.Errorf("a stream has less than 4 GiB, not %d bytes", len(content))
+	}
 	i := names.find(name)
 	if i >= 0 && c.owned(names, i) {
 		c.replace(names.entries[i].stream, content)

@@ -21,7 +21,7 @@ import (
 func copyWith(t testing.TB, f *File, name string, content []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := f.CopyWith(&b, name, content); err != nil {
+	if err := f.CopyWith(&b, map[string][]byte{name: content}); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -303,19 +303,19 @@ func TestCopyRefused(t *testing.T) {
 		if form == "MSF" {
 			continue
 		}
-		if err := mustOpen(t, b).CopyWith(io.Discard, "x", nil); !errors.Is(err, errors.ErrUnsupported) {
+		if err := mustOpen(t, b).CopyWith(io.Discard, map[string][]byte{"x": nil}); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s: error %v, want ErrUnsupported", form, err)
 		}
 	}
 	for _, name := range []string{"", "a\x00b", strings.Repeat("x", maxName)} {
-		if err := msfFile.CopyWith(io.Discard, name, nil); err == nil {
+		if err := msfFile.CopyWith(io.Discard, map[string][]byte{name: nil}); err == nil {
 			t.Errorf("a stream of the name %.20q was written", name)
 		}
 	}
 	if err := msfFile.CopyWithout(io.Discard, "SRCSRV"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("removing a stream that is not there: error %v, want fs.ErrNotExist", err)
 	}
-	if err := msfFile.CopyWith(failing{}, "x", nil); !errors.Is(err, errSpent) {
+	if err := msfFile.CopyWith(failing{}, map[string][]byte{"x": nil}); !errors.Is(err, errSpent) {
 		t.Errorf("error %v, want that of the writer", err)
 	}
 	broken := &counter{r: bytes.NewReader(all["MSF"])}
@@ -324,7 +324,7 @@ func TestCopyRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken.most = 1
-	if err := f.CopyWith(io.Discard, "x", nil); !errors.Is(err, errSpent) {
+	if err := f.CopyWith(io.Discard, map[string][]byte{"x": nil}); !errors.Is(err, errSpent) {
 		t.Errorf("error %v, want that of the reader", err)
 	}
 	// Streams that share pages would make a small file a huge one.
@@ -335,7 +335,7 @@ func TestCopyRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	le.PutUint32(m[bytes.Index(m, sizes)+len(sizes)-4:], 512*100)
-	if err := mustOpen(t, m).CopyWith(io.Discard, "x", nil); err == nil || !strings.Contains(err.Error(), "the file has") {
+	if err := mustOpen(t, m).CopyWith(io.Discard, map[string][]byte{"x": nil}); err == nil || !strings.Contains(err.Error(), "the file has") {
 		t.Errorf("streams that share pages: error %v, want one about pages", err)
 	}
 }
@@ -461,7 +461,7 @@ func TestCopyLarge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := f.CopyWith(out, "added", []byte("text")); err != nil {
+		if err := f.CopyWith(out, map[string][]byte{"added": []byte("text")}); err != nil {
 			t.Fatal(err)
 		}
 		g, err := Open(out, out.size)
@@ -502,7 +502,7 @@ func FuzzCopy(f *testing.F) {
 			return
 		}
 		var out bytes.Buffer
-		if err := p.CopyWith(&out, name, content); err != nil {
+		if err := p.CopyWith(&out, map[string][]byte{name: content}); err != nil {
 			return
 		}
 		if most := 2*len(b) + len(content) + len(name) + 20*65536; out.Len() > most {
