@@ -45,6 +45,7 @@ var mayImport = map[string][]string{
 	"internal/blob":      {"internal/durable"},
 	"internal/fuse":      {},
 	"internal/sparse":    {},
+	"internal/srcindex":  {"internal/durable", "internal/sources", "internal/srclink", "internal/term", "pdb", "symfile"},
 	"internal/srclink":   {"internal/clip"},
 	"internal/index":     {"debugid", "symfile", "internal/blob", "internal/durable", "internal/fuse", "internal/glob"},
 	"internal/scan":      {"objfile", "symfile", "cab", "internal/durable", "internal/xz"},

@@ -103,6 +103,7 @@ type cli struct {
 	Get        getCmd        `cmd:"" help:"Get symbol files, from the depot or from upstreams, and write them to disk."`
 	DumpSyms   dumpSymsCmd   `cmd:"" nodepot:"" help:"Write the Breakpad symbol file of a PDB, an ELF file or a Mach-O image."`
 	Lookup     lookupCmd     `cmd:"" name:"symbolicate" help:"Print the function, the file and the line of addresses."`
+	Srcsrv     srcsrvCmd     `cmd:"" nodepot:"" help:"Print where debuggers get the source files of a PDB, or write it into the PDB."`
 	Prefetch   prefetchCmd   `cmd:"" help:"Download what a manifest, a folder or a dump needs."`
 	Bundle     bundleCmd     `cmd:"" help:"Write symbol files into one signed archive."`
 	Keygen     keygenCmd     `cmd:"" nodepot:"" help:"Make keys to sign bundles with."`

@@ -42,6 +42,47 @@ func ParseRoot(s string) (Root, error) {
 	return Root{dir, prefix}, nil
 }
 
+// Tree is what a folder has, for a Matcher.
+type Tree struct {
+	Dir      string // absolute
+	Paths    []string
+	Rewrites []Rewrite
+}
+
+// Walk lists the files below the folder whose base names are wanted. Links are not
+// followed.
+func (r Root) Walk(ctx context.Context, wants func(base string) bool) (*Tree, error) {
+	dir, err := filepath.Abs(r.Dir)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tree{Dir: dir, Rewrites: []Rewrite{{Old: dir}}} // a build on this machine names the files where they are
+	if r.Prefix != "" {
+		t.Rewrites = []Rewrite{{Old: r.Prefix}, {Old: dir}}
+	}
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return err
+		case !e.Type().IsRegular() || !wants(e.Name()):
+			return nil
+		case len(t.Paths) == maxTreeFiles:
+			return fs.SkipAll
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err == nil {
+			t.Paths = append(t.Paths, filepath.ToSlash(rel))
+		}
+		return err
+	})
+	return t, err
+}
+
+// File returns the file of a path of the tree.
+func (t *Tree) File(path string) string { return filepath.Join(t.Dir, filepath.FromSlash(path)) }
+
 // Wanted collects the names of the source files of many objects, and finds the files.
 // Its methods may be called by many goroutines.
 type Wanted struct {
@@ -129,38 +170,13 @@ func (w *Wanted) list() []Name {
 
 // Find looks for the wanted files below a folder. Links are not followed.
 func (w *Wanted) Find(ctx context.Context, root Root) ([]Candidate, error) {
-	dir, err := filepath.Abs(root.Dir)
+	tree, err := root.Walk(ctx, w.wants)
 	if err != nil {
 		return nil, err
 	}
-	var paths []string
-	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			return err
-		case !e.Type().IsRegular() || !w.wants(e.Name()):
-			return nil
-		case len(paths) == maxTreeFiles:
-			return fs.SkipAll
-		}
-		rel, err := filepath.Rel(dir, path)
-		if err == nil {
-			paths = append(paths, filepath.ToSlash(rel))
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	rewrites := []Rewrite{{Old: dir}} // a build on this machine names the files where they are
-	if root.Prefix != "" {
-		rewrites = []Rewrite{{Old: root.Prefix}, {Old: dir}}
-	}
-	list := w.Match(paths, rewrites...)
+	list := w.Match(tree.Paths, tree.Rewrites...)
 	for i := range list {
-		list[i].Path = filepath.Join(dir, filepath.FromSlash(list[i].Path))
+		list[i].Path = tree.File(list[i].Path)
 	}
 	return list, nil
 }

@@ -1,0 +1,85 @@
+package srcindex
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/srclink"
+	"github.com/symdepot/symdepot/internal/term"
+)
+
+// Print prints the links of a PDB, and reports whether it has any.
+func Print(w io.Writer, x *File, asJSON bool) (bool, error) {
+	links, err := x.Links()
+	if err != nil {
+		return false, err
+	}
+	has := x.Script != nil || x.Map.Rules() > 0
+	if asJSON {
+		out := term.NewJSONLines(w)
+		for _, l := range links {
+			if err := out.Write(struct {
+				PDB string `json:"pdb"`
+				Link
+			}{x.Path, l}); err != nil {
+				return has, err
+			}
+		}
+		return has, nil
+	}
+	if !has {
+		return false, nil
+	}
+	var parts []string
+	if x.Script != nil {
+		sum, err := x.Script.Summary()
+		if err != nil {
+			return has, err
+		}
+		parts = append(parts, fmt.Sprintf("source server stream of version %d with %s, class %s", x.Script.Version, term.Count(int64(sum.Files), "line"), sum.Class))
+	}
+	if n := x.Map.Rules(); n > 0 {
+		parts = append(parts, "Source Link with "+term.Count(int64(n), "rule"))
+	}
+	fmt.Fprintf(w, "%s: %s\n", term.Printable(x.Path), strings.Join(parts, "; "))
+	t := term.NewTable(w, "FILE", "VIA", "CLASS", "LEADS TO")
+	for _, l := range links {
+		t.Row(l.Name, l.Via, string(l.Class), leadsTo(l))
+	}
+	return has, t.Flush()
+}
+
+// leadsTo says in one line what a debugger does.
+func leadsTo(l Link) string {
+	switch {
+	case l.Class == srclink.Command && l.Command != "":
+		return "runs: " + l.Command
+	case l.Target == "":
+		return l.Reason
+	}
+	return l.Target
+}
+
+// PrintMade prints what became of the names.
+func PrintMade(w io.Writer, x *File, made []Made, asJSON bool) error {
+	if asJSON {
+		out := term.NewJSONLines(w)
+		for _, m := range made {
+			if err := out.Write(struct {
+				PDB string `json:"pdb"`
+				Made
+			}{x.Path, m}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	urls, reasons := Counts(made)
+	line := fmt.Sprintf("%s: %d of %s", x.Path, urls, term.Count(int64(len(made)), "source file"))
+	if len(reasons) > 0 {
+		line += fmt.Sprintf("; without a URL %s", strings.Join(reasons[:min(8, len(reasons))], ", "))
+	}
+	_, err := fmt.Fprintln(w, term.Printable(line))
+	return err
+}
