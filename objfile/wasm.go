@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"io"
+	"io/fs"
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
@@ -28,24 +30,39 @@ type wasmFile struct {
 	buildID   []byte // contents of the build_id section
 	debugSize int64
 	features  Features
+	debug     map[string]*SectionData // the debug sections, if it is not nil
+	r         io.ReaderAt             // of these
+}
+
+// WASMFile gives access to the debug sections of a WASM module.
+type WASMFile struct{ sections map[string]*SectionData }
+
+// OpenWASM reads the beginnings of the sections of the WASM module of size bytes at r. The
+// error wraps ErrNotSymbolFile if the file is no WASM module, and ErrBroken if it is
+// malformed.
+func OpenWASM(r io.ReaderAt, size int64) (*WASMFile, error) {
+	f := &wasmFile{b: newBudget(r, size, IDBudget+FeatureBudget), r: r, debug: map[string]*SectionData{}}
+	if err := f.read(); err != nil {
+		return nil, err
+	}
+	return &WASMFile{f.debug}, nil
+}
+
+// Section returns the content of the custom section with a name that begins with ".debug_".
+// The error wraps fs.ErrNotExist if it is missing or empty.
+func (w *WASMFile) Section(name string) (*SectionData, error) {
+	if d, ok := w.sections[name]; ok {
+		return d, nil
+	}
+	return nil, fmt.Errorf("WASM section %q: %w", name, fs.ErrNotExist)
 }
 
 // identifyWASM returns the object of a WASM module. It reads only the beginning
 // of each section, so the budget for the ids is enough.
 func identifyWASM(b *budget, name string) ([]Object, error) {
-	h, err := b.bytes(0, 8)
-	if err != nil {
-		return nil, wasmFail(b, err)
-	}
-	if string(h[:4]) != "\x00asm" {
-		return nil, notSymbol("no WASM magic")
-	}
-	if v := binary.LittleEndian.Uint32(h[4:]); v != 1 {
-		return nil, notSymbol("WASM of version %#x is no module", v) // for example a component
-	}
 	f := &wasmFile{b: b}
-	if err := f.sections(); err != nil {
-		return nil, wasmFail(b, err)
+	if err := f.read(); err != nil {
+		return nil, err
 	}
 	o := Object{Arch: "wasm32", Size: b.size, DebugSize: f.debugSize, Features: f.features}
 	if f.memory64 {
@@ -61,6 +78,24 @@ func identifyWASM(b *budget, name string) ([]Object, error) {
 	}
 	o.DebugCompanion = !f.functions // the rule of symbolic
 	return []Object{o}, nil
+}
+
+// read reads the header and the beginnings of the sections.
+func (f *wasmFile) read() error {
+	h, err := f.b.bytes(0, 8)
+	if err != nil {
+		return wasmFail(f.b, err)
+	}
+	if string(h[:4]) != "\x00asm" {
+		return notSymbol("no WASM magic")
+	}
+	if v := binary.LittleEndian.Uint32(h[4:]); v != 1 {
+		return notSymbol("WASM of version %#x is no module", v) // for example a component
+	}
+	if err := f.sections(); err != nil {
+		return wasmFail(f.b, err)
+	}
+	return nil
 }
 
 func wasmFail(b *budget, err error) error {
@@ -152,6 +187,9 @@ func (f *wasmFile) custom(name string, off, size int64) error {
 		f.features.Sources = true
 	case strings.HasPrefix(name, ".debug_"):
 		f.debugSize += size
+		if f.debug != nil && f.debug[name] == nil {
+			f.debug[name] = &SectionData{r: f.r, off: off, size: size}
+		}
 		if name == ".debug_info" {
 			f.features.Debug = true
 		}

@@ -1,7 +1,6 @@
 package objtab
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 
@@ -10,24 +9,17 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// ErrRelocatable is wrapped for compiler output before linking: its DWARF has references
-// between sections that are not final.
-var ErrRelocatable = errors.New("a relocatable file")
-
 // Data returns the DWARF of one file of the given kind: ELF, Mach-O, PE or WASM. Of the
 // others, those of ELF count: Package, Alternate and Object. The error wraps
-// fs.ErrNotExist if files of this kind have no DWARF, ErrRelocatable, ErrMismatch if
-// Alternate is not the file that f refers to, objfile.ErrBroken or
-// objfile.ErrNotSymbolFile; or it is that of reading.
+// fs.ErrNotExist if files of this kind have no DWARF, ErrMismatch if Alternate is not the
+// file that f refers to, objfile.ErrBroken or objfile.ErrNotSymbolFile; or it is that of
+// reading. Addresses of a relocatable file are relative to their sections.
 func Data(f File, kind symfile.Kind, others ELFFiles, opt objfile.SectionOptions) (dwarf.Data, error) {
 	switch kind {
 	case symfile.ELF:
 		e, err := objfile.OpenELF(f.Reader, f.Size)
 		if err != nil {
 			return dwarf.Data{}, err
-		}
-		if e.Relocatable() {
-			return dwarf.Data{}, ErrRelocatable
 		}
 		return elfData(e, others, opt)
 	case symfile.MachO:
@@ -42,6 +34,12 @@ func Data(f File, kind symfile.Kind, others ELFFiles, opt objfile.SectionOptions
 			return dwarf.Data{}, err
 		}
 		return peData(img, opt), nil
+	case symfile.WASM:
+		w, err := objfile.OpenWASM(f.Reader, f.Size)
+		if err != nil {
+			return dwarf.Data{}, err
+		}
+		return dwarf.Data{Sections: func(name string) (dwarf.Section, error) { return section(w.Section("." + name)) }}, nil
 	}
 	return dwarf.Data{}, fmt.Errorf("DWARF in a file of the kind %s: %w", kind, fs.ErrNotExist)
 }
@@ -104,7 +102,7 @@ func checkAlternate(from, alt *objfile.ELFFile) error {
 // elfSections returns the sections of a file as DWARF's reader asks for them.
 func elfSections(f *objfile.ELFFile, opt objfile.SectionOptions) dwarf.Sections {
 	return func(name string) (dwarf.Section, error) {
-		return section(f.Section("."+name, opt))
+		return section(f.Relocated("."+name, opt))
 	}
 }
 

@@ -254,3 +254,59 @@ func TestSplitFiles(t *testing.T) {
 		})
 	}
 }
+
+// TestRelocatable: compiler output before linking, as modules of the Linux kernel are, names
+// its files through relocations.
+func TestRelocatable(t *testing.T) {
+	t.Parallel()
+	dir := tree(t)
+	build := filepath.Join(dir, "build")
+	src := filepath.Join(dir, "only.c")
+	if err := os.WriteFile(src, []byte("#include \"lib/util.h\"\nint f(int n) { return twice(n); }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check := func(t *testing.T, path string) {
+		t.Helper()
+		l := list(t, path, Options{})
+		names := canonical(l.Names)
+		if want := []string{filepath.Join(dir, "lib/util.h"), src}; !slices.Equal(names, want) || l.Incomplete != "" {
+			t.Errorf("%q, incomplete %q, want %q", names, l.Incomplete, want)
+		}
+	}
+	for _, version := range []string{"4", "5"} {
+		for _, compressed := range []string{"", "-gz=zlib"} {
+			t.Run("gcc "+version+compressed, func(t *testing.T) {
+				t.Parallel()
+				path := filepath.Join(build, "gcc"+version+compressed+".o")
+				run(t, build, "gcc", "-c", "-O1", "-gdwarf-"+version, "-g"+strings.TrimPrefix(compressed, "-g"), "-o", path, src)
+				check(t, path)
+			})
+		}
+		for _, target := range []string{"x86_64", "i686", "aarch64", "armv7", "riscv64", "riscv32", "powerpc64", "powerpc64le", "powerpc", "s390x", "loongarch64", "sparcv9"} {
+			t.Run("clang "+version+" "+target, func(t *testing.T) {
+				t.Parallel()
+				path := filepath.Join(build, target+version+".o")
+				run(t, build, "clang-19", "--target="+target+"-linux-gnu", "-c", "-O1", "-gdwarf-"+version, "-o", path, src)
+				check(t, path)
+			})
+		}
+	}
+}
+
+// TestWASM: modules of WebAssembly name their files.
+func TestWASM(t *testing.T) {
+	t.Parallel()
+	dir := tree(t)
+	src := filepath.Join(dir, "only.c")
+	if err := os.WriteFile(src, []byte("#include \"lib/util.h\"\nint f(int n) { return twice(n); }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{"4", "5"} {
+		run(t, dir, "clang-19", "--target=wasm32", "-nostdlib", "-O1", "-gdwarf-"+version, "-c", "-o", "f.o", src)
+		run(t, dir, "wasm-ld-19", "--no-entry", "--export-all", "--build-id", "-o", "f.wasm", "f.o")
+		path := filepath.Join(dir, "f.wasm")
+		if names, want := canonical(list(t, path, Options{}).Names), []string{filepath.Join(dir, "lib/util.h"), src}; !slices.Equal(names, want) {
+			t.Errorf("version %s: %q, want %q", version, names, want)
+		}
+	}
+}

@@ -122,10 +122,6 @@ func (l *lister) add(n Name) error {
 // dwarf lists what line tables name.
 func (l *lister) dwarf(ctx context.Context, f objtab.File, kind symfile.Kind, opt Options) error {
 	d, err := objtab.Data(f, kind, opt.Others, opt.Sections)
-	if errors.Is(err, objtab.ErrRelocatable) {
-		l.incomplete("the file is not linked, so that its names are not known")
-		return nil
-	}
 	if err != nil {
 		return notThere(err)
 	}
