@@ -422,6 +422,7 @@ func (e *ELFFile) MiniDebugInfo() (*ELFFile, error) {
 	if err != nil {
 		return nil, broken(".gnu_debugdata: %w", err)
 	}
+	defer func() { _ = z.Close() }()
 	var p []byte
 	buf := make([]byte, 64<<10)
 	for {

@@ -231,17 +231,19 @@ func (w *Watched) fail(op string, err error) error {
 	return fmt.Errorf("index %s: %s: %w", w.path, op, err)
 }
 
-// watchedTx is one transaction of the writer.
+// watchedTx is one transaction of the writer. Its statements are not cancellable: the
+// driver would start a goroutine for each.
 type watchedTx struct {
-	w  *Watched
-	tx *sql.Tx
+	ctx context.Context // never cancelled
+	w   *Watched
+	tx  *sql.Tx
 }
 
 func (t watchedTx) stmt(text string) (*sql.Stmt, error) {
 	s := t.w.stmts[text]
 	if s == nil {
 		var err error
-		if s, err = t.tx.Prepare(text); err != nil {
+		if s, err = t.tx.PrepareContext(t.ctx, text); err != nil {
 			return nil, err
 		}
 		t.w.stmts[text] = s
@@ -252,7 +254,7 @@ func (t watchedTx) stmt(text string) (*sql.Stmt, error) {
 func (t watchedTx) exec(text string, args ...any) error {
 	s, err := t.stmt(text)
 	if err == nil {
-		_, err = s.Exec(args...)
+		_, err = s.ExecContext(t.ctx, args...)
 	}
 	return err
 }
@@ -260,7 +262,7 @@ func (t watchedTx) exec(text string, args ...any) error {
 func (t watchedTx) id(text string, args ...any) (id int64, err error) {
 	s, err := t.stmt(text)
 	if err == nil {
-		err = s.QueryRow(args...).Scan(&id)
+		err = s.QueryRowContext(t.ctx, args...).Scan(&id)
 	}
 	return id, err
 }
@@ -272,12 +274,13 @@ func (w *Watched) Apply(ctx context.Context, c WatchedChange) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	tx, err := w.writer.Begin()
+	ctx = context.WithoutCancel(ctx)
+	tx, err := w.writer.BeginTx(ctx, nil)
 	if err != nil {
 		return w.fail("begin", err)
 	}
 	defer clear(w.stmts) // they end with the transaction
-	if err := (watchedTx{w, tx}).apply(c); err != nil {
+	if err := (watchedTx{ctx, w, tx}).apply(c); err != nil {
 		return w.fail("write", errors.Join(err, tx.Rollback()))
 	}
 	return w.fail("commit", tx.Commit())

@@ -36,7 +36,7 @@ func (w *Watched) hits(ctx context.Context, query string, args ...any) (list []W
 	err = w.reads.each(ctx, true, "SELECT "+watchedObjectColumns+", "+watchedFileColumns+" FROM "+query, args, func(scan func(...any) error) (bool, error) {
 		var h WatchedHit
 		var inode int64
-		err := scan(append(h.WatchedObject.columns(), h.File.columns(&inode)...)...)
+		err := scan(append(h.columns(), h.File.columns(&inode)...)...)
 		h.File.Inode = uint64(inode)
 		list = append(list, h)
 		return true, err

@@ -358,7 +358,7 @@ func (w *walk) decompress(ctx context.Context, k kind, r io.Reader, m *meter) (i
 		if err != nil {
 			return nil, err
 		}
-		plain = z
+		plain, closer = z, z
 	case bzip2Kind:
 		plain = bzip2.NewReader(r)
 	default:

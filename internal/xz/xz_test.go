@@ -1,0 +1,207 @@
+package xz
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	module "github.com/mikelolasagasti/xz"
+
+	"github.com/symdepot/symdepot/internal/symtest"
+)
+
+// compress runs the xz program.
+func compress(t testing.TB, plain []byte, args ...string) []byte {
+	t.Helper()
+	cmd := exec.Command(symtest.Tool(t, "xz"), append([]string{"-c"}, args...)...)
+	cmd.Stdin = bytes.NewReader(plain)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// text returns n bytes that compress somewhat, with repeats near and far.
+func text(n int) []byte {
+	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // any will do
+	b := make([]byte, 0, n+1000)
+	for len(b) < n {
+		switch k := r.IntN(10); {
+		case k < 3 || len(b) < 10:
+			for range r.IntN(40) {
+				b = append(b, byte(r.IntN(256)))
+			}
+		case k < 8:
+			from, m := r.IntN(len(b)), r.IntN(300)
+			for i := range m {
+				b = append(b, b[from+i%(len(b)-from)])
+			}
+		default:
+			b = append(b, strings.Repeat(string(rune('a'+r.IntN(26))), r.IntN(600))...)
+		}
+	}
+	return b[:n]
+}
+
+func decompress(t testing.TB, packed []byte) ([]byte, error) {
+	t.Helper()
+	z, err := NewReader(bytes.NewReader(packed), 64<<20)
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	return io.ReadAll(z)
+}
+
+// TestReader: what the xz program compresses with any parameters is read back.
+func TestReader(t *testing.T) {
+	t.Parallel()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program = program[:min(len(program), 12<<20)]
+	for _, c := range []struct {
+		name  string
+		plain []byte
+		args  []string
+	}{
+		{"empty", nil, nil},
+		{"one byte", []byte("x"), nil},
+		{"program", program, []string{"-1"}},
+		{"program at the usual level", program[:3<<20], []string{"-6"}},
+		{"text", text(5 << 20), []string{"-0"}},
+		{"small dictionary", text(9 << 20), []string{"--lzma2=preset=1,dict=4KiB"}},
+		{"odd dictionary", text(5 << 20), []string{"--lzma2=preset=1,dict=100KiB"}},
+		{"lc=0 lp=4 pb=4", text(1 << 20), []string{"--lzma2=preset=1,lc=0,lp=4,pb=4"}},
+		{"lc=4 lp=0 pb=0", text(1 << 20), []string{"--lzma2=preset=1,lc=4,lp=0,pb=0"}},
+		{"lc=2 lp=2 pb=1", program[:1<<20], []string{"--lzma2=preset=1,lc=2,lp=2,pb=1"}},
+		{"random", func() []byte {
+			b := make([]byte, 3<<20)
+			_, _ = rand.NewChaCha8([32]byte{}).Read(b)
+			return b
+		}(), []string{"-0"}},
+		{"zeros", make([]byte, 20<<20), []string{"-0"}},
+		{"blocks", text(3 << 20), []string{"-0", "--block-size=100000"}},
+		{"threads", text(3 << 20), []string{"-0", "-T2", "--block-size=1000000"}},
+		{"without a sum", text(1 << 20), []string{"-0", "--check=none"}},
+		{"crc32", text(1 << 20), []string{"-0", "--check=crc32"}},
+		{"sha256", text(1 << 20), []string{"-0", "--check=sha256"}},
+		{"another filter", program[:1<<20], []string{"--x86", "--lzma2=preset=0"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			packed := compress(t, c.plain, c.args...)
+			got, err := decompress(t, packed)
+			if err != nil || !bytes.Equal(got, c.plain) {
+				t.Fatalf("%d bytes, %v, want the %d that were compressed", len(got), err, len(c.plain))
+			}
+			two := append(append(bytes.Clone(packed), 0, 0, 0, 0), packed...)
+			if got, err := decompress(t, two); err != nil || !bytes.Equal(got, append(bytes.Clone(c.plain), c.plain...)) {
+				t.Errorf("two streams: %d bytes, %v, want twice %d", len(got), err, len(c.plain))
+			}
+		})
+	}
+}
+
+// TestDamaged: data that is cut or changed anywhere is an error, and what was read before
+// is a beginning of the original.
+func TestDamaged(t *testing.T) {
+	t.Parallel()
+	plain := text(20_000)
+	packed := compress(t, plain, "-6", "--block-size=15000")
+	for i := range packed {
+		if got, err := decompress(t, packed[:i]); err == nil || !bytes.HasPrefix(plain, got) {
+			t.Errorf("cut at %d of %d: %d bytes, %v, want an error", i, len(packed), len(got), err)
+		}
+		bad := bytes.Clone(packed)
+		bad[i] ^= byte(1 << (i % 8))
+		if _, err := decompress(t, bad); err == nil {
+			t.Errorf("byte %d of %d changed: no error", i, len(packed))
+		}
+	}
+	if _, err := NewReader(bytes.NewReader(packed), 4096); err == nil {
+		z, _ := NewReader(bytes.NewReader(packed), 4096)
+		if _, err := io.ReadAll(z); !errors.Is(err, ErrDictionary) {
+			t.Errorf("a dictionary over the limit: %v, want %v", err, ErrDictionary)
+		}
+	}
+	if _, err := NewReader(strings.NewReader("something else entirely"), 1<<20); !errors.Is(err, module.ErrFormat) {
+		t.Errorf("other data: %v, want %v", err, module.ErrFormat)
+	}
+}
+
+// FuzzReader compares with the module.
+func FuzzReader(f *testing.F) {
+	if _, err := exec.LookPath("xz"); err == nil {
+		f.Add(compress(f, text(3000), "-6"))
+		f.Add(compress(f, text(30_000), "-0", "--block-size=9000", "--check=crc32"))
+	}
+	f.Add([]byte(headMagic))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		read := func(z io.Reader, err error) ([]byte, error) {
+			if err != nil {
+				return nil, err
+			}
+			return io.ReadAll(io.LimitReader(z, 1<<20))
+		}
+		z, err := NewReader(bytes.NewReader(data), 1<<20)
+		got, gotErr := read(z, err)
+		if z != nil {
+			_ = z.Close()
+		}
+		m, err := module.NewReader(bytes.NewReader(data), 1<<20)
+		want, wantErr := read(m, err)
+		if (gotErr == nil) != (wantErr == nil) && !errors.Is(gotErr, errFilters) {
+			t.Fatalf("the error is %v, that of the module %v", gotErr, wantErr)
+		}
+		if wantErr == nil && gotErr == nil && !bytes.Equal(got, want) {
+			t.Fatalf("%d other bytes than the %d of the module", len(got), len(want))
+		}
+	})
+}
+
+func BenchmarkReader(b *testing.B) {
+	path := os.Getenv("SYMDEPOT_XZ")
+	if path == "" {
+		b.Skip("SYMDEPOT_XZ names no file")
+	}
+	packed, err := os.ReadFile(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		open func() (io.Reader, error)
+	}{
+		{"own", func() (io.Reader, error) { return NewReader(bytes.NewReader(packed), 64<<20) }},
+		{"module", func() (io.Reader, error) { return module.NewReader(bytes.NewReader(packed), 64<<20) }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				z, err := c.open()
+				if err != nil {
+					b.Fatal(err)
+				}
+				n, err := io.Copy(io.Discard, z)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.SetBytes(n)
+				if c, ok := z.(io.Closer); ok {
+					_ = c.Close()
+				}
+			}
+		})
+	}
+}
