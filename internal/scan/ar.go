@@ -34,6 +34,9 @@ func (s *stream) skipTo(pos int64) error {
 		}
 		s.pos = pos - 1
 	}
+	if _, ok := s.r.(skipper); ok {
+		return s.Skip(pos - s.pos)
+	}
 	_, err := io.CopyN(io.Discard, s, pos-s.pos)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -56,7 +59,7 @@ func (s *stream) member(in, m *input) {
 		m.at = io.NewSectionReader(in.at, s.pos, m.size)
 		return
 	}
-	m.once = io.LimitReader(s, m.size)
+	m.once = &limited{s, m.size}
 }
 
 // arMember is the header of a member of a Unix archive (ar).

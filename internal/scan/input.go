@@ -143,7 +143,11 @@ func (w *walk) visit(in *input) error {
 		w.damaged(in, err)
 		return nil
 	}
-	rest := func() io.Reader { return io.MultiReader(bytes.NewReader(head), rc) }
+	body := io.Reader(rc)
+	if in.streamed() {
+		body = in.once
+	}
+	rest := func() io.Reader { return &headed{head, body} }
 	if in.at != nil {
 		rest = func() io.Reader { return io.NewSectionReader(in.at, 0, in.size) }
 	}
@@ -291,6 +295,9 @@ func (w *walk) unwrap(in *input, k kind, rest func() io.Reader) {
 	}
 	source := *in // the closure needs a copy
 	out.reopen = func(ctx context.Context) (io.ReadCloser, error) {
+		if z := w.blocks(ctx, k, source.at, source.size, source.meter); z != nil {
+			return z, nil
+		}
 		rc, err := source.start(ctx)
 		if err != nil {
 			return nil, err
@@ -365,6 +372,19 @@ func (w *walk) decompress(ctx context.Context, k kind, r io.Reader, m *meter) (i
 		return nil, fmt.Errorf("this compression is %w", errUnsupported)
 	}
 	return &closers{&meterReader{ctx, plain, m}, []io.Closer{closer}}, nil
+}
+
+// blocks returns a reader of xz data in several blocks, of which it skips what is not
+// wanted; nil for other data.
+func (w *walk) blocks(ctx context.Context, k kind, at io.ReaderAt, size int64, m *meter) *closers {
+	if k != xzKind || at == nil || m.add(setupCost) != nil {
+		return nil
+	}
+	b, err := xz.NewBlocks(at, size, uint32(min(w.opt.MaxWindow, 1<<32-1)))
+	if err != nil {
+		return nil
+	}
+	return &closers{&meterReader{ctx, b, m}, []io.Closer{b}}
 }
 
 // archive visits the members of an archive.

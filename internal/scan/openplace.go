@@ -39,14 +39,18 @@ func OpenPlace(ctx context.Context, at io.ReaderAt, size int64, p Place, opt Opt
 	default:
 		return nil, fmt.Errorf("method %d is %w", p.Method, errUnsupported)
 	}
-	skip := p.Offset
-	z, err := w.decompress(ctx, k, bufio.NewReaderSize(packed, 64<<10), m)
-	if err != nil {
-		return nil, err
+	var z io.ReadCloser
+	if b := w.blocks(ctx, k, packed, p.Packed, m); b != nil {
+		z = b
+	} else {
+		var err error
+		if z, err = w.decompress(ctx, k, bufio.NewReaderSize(packed, 64<<10), m); err != nil {
+			return nil, err
+		}
 	}
-	if n, err := io.CopyN(io.Discard, z, skip); err != nil {
+	if err := Discard(z, p.Offset); err != nil {
 		_ = z.Close()
-		return nil, fmt.Errorf("the stream ends after %d bytes: %w", n, err)
+		return nil, fmt.Errorf("the stream ends before byte %d: %w", p.Offset, err)
 	}
 	return z, nil
 }

@@ -270,9 +270,16 @@ func (w *walk) rpm(in *input, s *stream) error {
 		return w.cpio(&members, &stream{r: payload}, files)
 	}
 	members.place = in.place.member(start, in.size-start).unwrap(k)
-	z, err := w.decompress(w.ctx, k, payload, in.meter)
-	if err != nil {
-		return rpmError(err)
+	var z io.ReadCloser
+	if in.at != nil {
+		if b := w.blocks(w.ctx, k, io.NewSectionReader(in.at, start, in.size-start), in.size-start, in.meter); b != nil {
+			z = b
+		}
+	}
+	if z == nil {
+		if z, err = w.decompress(w.ctx, k, payload, in.meter); err != nil {
+			return rpmError(err)
+		}
 	}
 	defer func() { _ = z.Close() }()
 	return w.cpio(&members, &stream{r: z}, files)

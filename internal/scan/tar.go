@@ -12,9 +12,9 @@ import (
 // access are read in place.
 func (w *walk) tar(in *input, r io.Reader) error {
 	at, seekable := r.(io.Seeker)
-	count := &stream{r: r}
+	below := &tarStream{r: r}
 	if !seekable {
-		r = count
+		r = below
 	}
 	t := tar.NewReader(r)
 	for !w.ended() {
@@ -37,7 +37,7 @@ func (w *walk) tar(in *input, r io.Reader) error {
 		if sparse(h) {
 			m.once = &meterReader{w.ctx, t, in.meter} // holes take no space in the archive
 		} else if !seekable {
-			m.place = in.place.member(count.pos, h.Size)
+			m.once, m.place = &direct{below, h.Size}, in.place.member(below.pos, h.Size)
 		} else if in.at != nil {
 			off, err := at.Seek(0, io.SeekCurrent)
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"io"
 
+	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/objfile"
 )
 
@@ -33,22 +34,14 @@ func readEnds(r io.Reader, head []byte, size int64) (io.ReaderAt, error) {
 		shoff = size
 	}
 	e.from = max(at, shoff-tailKept)
-	if _, err := io.CopyN(io.Discard, r, e.from-at); err != nil {
-		return nil, noEOF(err)
+	if err := scan.Discard(r, e.from-at); err != nil {
+		return nil, err
 	}
 	e.tail = make([]byte, min(size, shoff+tailKept)-e.from)
 	if _, err := io.ReadFull(r, e.tail); err != nil {
 		return nil, noEOF(err)
 	}
-	_, err := io.CopyN(io.Discard, r, size-e.from-int64(len(e.tail)))
-	return e, noEOFOrNil(err)
-}
-
-func noEOFOrNil(err error) error {
-	if err == nil {
-		return nil
-	}
-	return noEOF(err)
+	return e, scan.Discard(r, size-e.from-int64(len(e.tail)))
 }
 
 // sectionHeaders returns the offset of the section headers of an ELF file; 0 if it has

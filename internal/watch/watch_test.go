@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -570,5 +571,39 @@ func TestRows(t *testing.T) {
 	}
 	if o, err := decodeObject([]byte{byte(symfile.ELF), 1, 0x80}, "x", 1); !errors.Is(err, errRow) {
 		t.Errorf("a damaged row is %+v, %v, want %v", o, err, errRow)
+	}
+}
+
+// TestBlocks: of xz data in several blocks only those are read that are needed, at the
+// scan and for an answer.
+func TestBlocks(t *testing.T) {
+	t.Parallel()
+	m := testMaterial(t)
+	big := grow(t, m.prog, 8<<20)
+	data := makeTar(t, entry{"./usr/bin/prog", big}, entry{"./usr/lib/libprog.so", m.lib}, entry{"./usr/share/doc/long", make([]byte, 3<<20)})
+	cmd := exec.Command(symtest.Tool(t, "xz"), "-c", "-0", "--block-size=1000000")
+	cmd.Stdin = bytes.NewReader(data)
+	packed, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The middle of the program and the end are damaged: who reads them notices.
+	damaged := bytes.Clone(packed)
+	damaged[len(packed)/2]++
+	dir := t.TempDir()
+	put(t, dir, "p.deb", makeAr(entry{"debian-binary", []byte("2.0\n")}, entry{"data.tar.xz", packed}))
+	f := open(t, dir, Options{})
+	if s := scanned(t, f); s.Objects != 2 || s.Problems != 0 {
+		t.Fatalf("the scan found %d objects and %d problems, want 2 and none", s.Objects, s.Problems)
+	}
+	wantBytes(t, f, "buildid/"+m.libID+"/executable", m.lib)
+	wantBytes(t, f, "buildid/"+m.id+"/executable", big)
+	put(t, dir, "p.deb", makeAr(entry{"debian-binary", []byte("2.0\n")}, entry{"data.tar.xz", damaged}))
+	if s := scanned(t, f); s.Objects != 2 || s.Problems != 0 {
+		t.Fatalf("the scan found %d objects and %d problems, want 2 and none: the damaged block need not be read", s.Objects, s.Problems)
+	}
+	wantBytes(t, f, "buildid/"+m.libID+"/executable", m.lib)
+	if _, b, err := get(t, f, "buildid/"+m.id+"/executable"); err == nil {
+		t.Errorf("a damaged member: %d bytes and no error, want an error", len(b))
 	}
 }

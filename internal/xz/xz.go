@@ -198,6 +198,9 @@ func (z *reader) step() error {
 		return noEOF(err)
 	}
 	if next == 0 {
+		if z.one {
+			return errDamaged // a block was expected
+		}
 		if err := z.index(); err != nil {
 			return noEOF(err)
 		}

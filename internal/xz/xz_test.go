@@ -205,3 +205,80 @@ func BenchmarkReader(b *testing.B) {
 		})
 	}
 }
+
+// TestBlocks: data in several blocks is read from anywhere, and equals what is read in
+// order.
+func TestBlocks(t *testing.T) {
+	t.Parallel()
+	plain := text(1_000_000)
+	one := compress(t, plain, "-0", "--block-size=100000")
+	two := append(append(bytes.Clone(one), 0, 0, 0, 0, 0, 0, 0, 0), compress(t, plain[:10], "-0")...)
+	for _, c := range []struct {
+		name   string
+		packed []byte
+		plain  []byte
+	}{{"blocks", one, plain}, {"two streams", two, append(bytes.Clone(plain), plain[:10]...)}} {
+		open := func() *Blocks {
+			b, err := NewBlocks(bytes.NewReader(c.packed), int64(len(c.packed)), 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+		b := open()
+		if got, err := io.ReadAll(b); err != nil || !bytes.Equal(got, c.plain) || b.Size() != int64(len(c.plain)) {
+			t.Fatalf("%s: %d bytes, %v, want %d", c.name, len(got), err, len(c.plain))
+		}
+		_ = b.Close()
+		for _, hops := range [][]int{{0, 99_999, 1, 1, 100_000, 350_000}, {999_999}, {1_000_000}, {500_000, 0, 200_000}, {len(c.plain)}} {
+			b := open()
+			pos := 0
+			for _, hop := range hops {
+				if err := b.Skip(int64(hop)); err != nil {
+					t.Fatalf("%s: Skip %d at %d: %v", c.name, hop, pos, err)
+				}
+				pos += hop
+				p := make([]byte, min(50, len(c.plain)-pos))
+				if _, err := io.ReadFull(b, p); err != nil || !bytes.Equal(p, c.plain[pos:pos+len(p)]) {
+					t.Fatalf("%s: reading at %d: %v, or other bytes", c.name, pos, err)
+				}
+				pos += len(p)
+			}
+			if err := b.Skip(int64(len(c.plain) - pos + 1)); !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%s: skipping beyond the end: %v, want %v", c.name, err, io.ErrUnexpectedEOF)
+			}
+			_ = b.Close()
+		}
+	}
+	for _, packed := range [][]byte{compress(t, plain[:100], "-0"), compress(t, plain, "--block-size=100000", "--x86", "--lzma2=preset=0"), []byte("short"), one[:len(one)-1]} {
+		if _, err := NewBlocks(bytes.NewReader(packed), int64(len(packed)), 1<<20); err == nil {
+			t.Errorf("data of %d bytes without blocks is opened, want an error", len(packed))
+		}
+	}
+}
+
+// FuzzBlocks: an index that lies gives an error or bytes, never a panic, and blocks that
+// agree with it give what is read in order.
+func FuzzBlocks(f *testing.F) {
+	if _, err := exec.LookPath("xz"); err == nil {
+		f.Add(compress(f, text(3000), "-6", "--block-size=1000"), uint16(1500))
+		f.Add(append(compress(f, text(3000), "-6"), compress(f, text(10), "-6")...), uint16(2999))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, skip uint16) {
+		b, err := NewBlocks(bytes.NewReader(data), int64(len(data)), 1<<20)
+		if err != nil {
+			return
+		}
+		defer b.Close()
+		if b.Size() > 1<<20 {
+			return
+		}
+		if err := b.Skip(int64(skip)); err != nil {
+			return
+		}
+		got, err := io.ReadAll(b)
+		if err == nil && int64(skip)+int64(len(got)) != b.Size() {
+			t.Fatalf("%d bytes behind %d, want %d in all", len(got), skip, b.Size())
+		}
+	})
+}
