@@ -9,6 +9,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/watch"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -29,9 +30,19 @@ type (
 )
 
 // Find looks for objects by name (with * and ?), by any spelling of an id, or
-// by the SHA-256 of the content.
+// by the SHA-256 of the content. Those in watched folders come last.
 func (d *Depot) Find(ctx context.Context, scope Scope, query string, limit int) ([]Found, error) {
-	return d.db.Find(ctx, scope.index(), spellings(query), limit)
+	q := spellings(query)
+	list, err := d.db.Find(ctx, scope.index(), q, limit)
+	if err != nil || limit > 0 && len(list) >= limit {
+		return list, err
+	}
+	rest := 0
+	if limit > 0 {
+		rest = limit - len(list)
+	}
+	more, err := d.Watched.Find(ctx, scope, watch.Query{Name: q.Name, IDs: q.IDs, Prefix: q.Prefix}, rest)
+	return append(list, more...), err
 }
 
 // spellings returns the spellings that a user's query may have in the index.
@@ -203,5 +214,6 @@ func (d *Depot) Metadata(ctx context.Context, scope Scope, key, value string, li
 			}
 		}
 	}
-	return list, complete, nil
+	more, all, err := d.Watched.metadata(ctx, scope, key, value, limit)
+	return append(list, more...), complete && all, err
 }

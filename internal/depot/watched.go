@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"strings"
 
+	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/watch"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -61,6 +63,50 @@ func (ws *Watched) open(ctx context.Context, scope Scope, req layout.Request, re
 		return nil, failed
 	}
 	return nil, fs.ErrNotExist
+}
+
+// Find looks for objects in the folders of the scope, at most limit (0: a thousand).
+func (ws *Watched) Find(ctx context.Context, scope Scope, q watch.Query, limit int) (list []Found, err error) {
+	if limit <= 0 {
+		limit = 1000
+	}
+	for _, f := range ws.list {
+		if !scope.seesWatched(f) || len(list) >= limit {
+			continue
+		}
+		entries, err := f.Find(ctx, q, limit-len(list))
+		if err != nil {
+			return nil, err
+		}
+		product, _ := f.Product()
+		below := f.Where() + string(filepath.Separator) // nobody needs to know where the folder is
+		for _, e := range entries {
+			e.Path, e.Archive = strings.TrimPrefix(e.Path, below), strings.TrimPrefix(e.Archive, below)
+			list = append(list, Found{InPlace: true, Product: product, Stored: index.Stored{
+				Object: e.Object, Arch: e.Arch, Features: e.Features, DebugSize: e.DebugSize, Size: e.Size, ModTime: e.ModTime, Path: e.Path, Archive: e.Archive,
+			}})
+		}
+	}
+	return list, nil
+}
+
+// metadata is Depot.Metadata for the folders of the scope.
+func (ws *Watched) metadata(ctx context.Context, scope Scope, key, value string, limit int) (list []Metadata, complete bool, err error) {
+	complete = true
+	for _, f := range ws.list {
+		if !scope.seesWatched(f) {
+			continue
+		}
+		found, all, err := f.Metadata(ctx, key, value, limit)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, m := range found {
+			list = append(list, Metadata{Type: m.Type, BuildID: m.BuildID, File: m.File, Archive: m.Archive})
+		}
+		complete = complete && all
+	}
+	return list, complete, nil
 }
 
 // run scans the folders until ctx ends.

@@ -97,6 +97,9 @@ type Found struct {
 	Transactions []int64
 	// Product is that of the newest transaction; Catalog sets it.
 	Product string
+	// InPlace is set for an object in a watched folder, by the depot: it has a Path,
+	// perhaps an Archive, and no Ref.
+	InPlace bool
 }
 
 // Content is a content with its size.

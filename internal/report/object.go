@@ -38,6 +38,9 @@ type Found struct {
 	Transactions []int64   `json:"transactions"`
 	FetchedFrom  string    `json:"fetched_from,omitempty"`
 	Fetched      time.Time `json:"fetched,omitzero"`
+	// InPlace is the path of an object in a watched folder, behind that of its package;
+	// such an object has no SHA256.
+	InPlace string `json:"in_place,omitempty"`
 	// SameContent is set if the query was a local file: whether the object has
 	// that file's bytes, not only its ids.
 	SameContent *bool `json:"same_content,omitempty"`
@@ -52,6 +55,12 @@ func NewFound(query string, f depot.Found, same *bool) Found {
 	}
 	if f.Source != "" {
 		l.Fetched = f.Added.UTC()
+	}
+	if f.InPlace {
+		l.SHA256, l.InPlace = "", f.Path
+		if f.Archive != "" {
+			l.InPlace = f.Archive + "!" + f.Path
+		}
 	}
 	return l
 }

@@ -88,6 +88,9 @@ func (f Found) Remark() string {
 	if f.SameContent != nil {
 		words = append(words, map[bool]string{true: "same content", false: "other content"}[*f.SameContent])
 	}
+	if f.InPlace != "" {
+		words = append(words, "in place: "+f.InPlace)
+	}
 	if f.FetchedFrom != "" {
 		words = append(words, "fetched from "+f.FetchedFrom+" on "+f.Fetched.Local().Format("2006-01-02 15:04"))
 	}
