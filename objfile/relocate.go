@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	secRela = 4 // SHT_RELA
+	secRelocations = 4 // those with addends
 	// maxRelocated is the largest section that is relocated, in bytes.
 	maxRelocated = 512 << 20
 )
@@ -53,7 +53,7 @@ func (e *ELFFile) Relocated(name string, opt SectionOptions) (*SectionData, erro
 		return d, err
 	}
 	for _, s := range e.f.secs {
-		if s.typ != secRela || !s.hasContents() || uint64(s.info) >= uint64(len(e.f.secs)) {
+		if s.typ != secRelocations || !s.hasContents() || uint64(s.info) >= uint64(len(e.f.secs)) {
 			continue
 		}
 		have := string(e.f.name(e.f.secs[s.info]))
@@ -139,11 +139,9 @@ func (e *ELFFile) symbolValue(symbols *paged.Reader, i uint64) uint64 {
 
 // put stores a value.
 func (e *ELFFile) put(p []byte, r relocation, v uint64) {
-	old := uint64(0)
+	old := uint64(e.f.order.Uint32(p))
 	if r.size == 8 {
 		old = e.f.order.Uint64(p)
-	} else {
-		old = uint64(e.f.order.Uint32(p))
 	}
 	switch r.op {
 	case relocAdd:

@@ -310,3 +310,36 @@ func TestWASM(t *testing.T) {
 		}
 	}
 }
+
+// TestDwz: strings that dwz moved to a supplementary file are found there, and without it
+// the list says what it lacks.
+func TestDwz(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ version, flag string }{{"4", "--dwarf-4"}, {"5", "--dwarf-5"}, {"4", ""}, {"5", ""}} {
+		t.Run(c.version+c.flag, func(t *testing.T) {
+			t.Parallel()
+			dir := tree(t)
+			build := filepath.Join(dir, "build")
+			for _, name := range []string{"one", "two"} {
+				run(t, build, "gcc", "-gdwarf-"+c.version, "-O1", "-I..", "-Wl,--build-id=sha1", "-o", name, "../app/main.c", "../lib/util.c")
+			}
+			path := filepath.Join(build, "one")
+			want := canonical(list(t, path, Options{}).Names)
+			args := []string{"dwz", "-m", "common", "one", "two"}
+			if c.flag == "--dwarf-5" {
+				args = append(args[:1:1], append([]string{c.flag}, args[1:]...)...)
+			}
+			run(t, build, args...)
+			f, size, _ := object(t, filepath.Join(build, "common"))
+			l := list(t, path, Options{Others: objtab.ELFFiles{Alternate: objtab.File{Reader: f, Size: size}}})
+			if got := canonical(l.Names); !slices.Equal(got, want) || l.Incomplete != "" {
+				t.Errorf("with the supplementary file: %q, incomplete %q, want %q", got, l.Incomplete, want)
+			}
+			alone := list(t, path, Options{})
+			if got := canonical(alone.Names); !slices.Equal(got, want) && !strings.Contains(alone.Incomplete, "supplementary") {
+				t.Errorf("without it: %q, incomplete %q, want that it is missing, or equal names", got, alone.Incomplete)
+			}
+			t.Logf("without it: %d of %d names, incomplete %q", len(alone.Names), len(want), alone.Incomplete)
+		})
+	}
+}

@@ -102,7 +102,7 @@ func FuzzMatch(f *testing.F) {
 
 // FuzzList: any object of the formats with sources ends.
 func FuzzList(f *testing.F) {
-	for _, path := range []string{"ppdb/lines.pdb", "elf/e-x86", "elf/prog-zlib"} {
+	for _, path := range []string{"ppdb/lines.pdb", "elf/e-x86", "elf/prog-zlib", "../internal/sources/testdata/only.o"} {
 		p, err := os.ReadFile(filepath.Join("../../testdata", path))
 		if err != nil {
 			f.Fatal(err)

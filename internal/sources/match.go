@@ -129,12 +129,10 @@ func (m *Matcher) Match(paths iter.Seq[string]) ([]Found, []Refusal) {
 type candidate struct {
 	how    How
 	score  int        // equal segments
-	paths  []treePath // of this score, at most maxTied
+	paths  []treePath // at most maxTied
 	count  int        // of these paths, including those that were not kept
 	rivals []int      // other names for which the path is as good
 }
-
-type treePath struct{ given, path string }
 
 func (c *candidate) given() (list []string) {
 	for _, p := range c.paths {
@@ -143,53 +141,142 @@ func (c *candidate) given() (list []string) {
 	return list
 }
 
-// candidates finds the best paths of each name.
-func (m *Matcher) candidates(paths iter.Seq[string]) []*candidate {
-	best := make([]*candidate, len(m.names))
-	for given := range paths {
-		path := relative(given)
-		for _, i := range m.bases[symfile.Fold(symfile.BaseName(path))] {
-			how, score := m.compare(m.wanted[i], path)
-			if how == 0 {
-				continue
-			}
-			c := best[i]
-			switch {
-			case c == nil || how < c.how || how == c.how && score > c.score:
-				best[i] = &candidate{how: how, score: score, paths: []treePath{{given, path}}, count: 1}
-			case how == c.how && score == c.score:
-				if slices.ContainsFunc(c.paths, func(p treePath) bool { return p.path == path }) {
-					continue // another spelling
-				}
-				if c.count++; len(c.paths) < maxTied {
-					c.paths = append(c.paths, treePath{given, path})
-				}
+// treePath is a file: its path as it was given, and its key.
+type treePath struct{ given, key string }
+
+// reversed is the key of a relative canonical path: its segments from the last to the
+// first, each with a slash behind. Paths with equal last segments have equal beginnings of
+// their keys.
+func reversed(path string) string {
+	var key strings.Builder
+	key.Grow(len(path) + 1)
+	for path != "" {
+		i := strings.LastIndexByte(path, '/')
+		key.WriteString(path[i+1:])
+		key.WriteByte('/')
+		path = path[:max(i, 0)]
+	}
+	return key.String()
+}
+
+// pathIndex is all files, sorted by their keys.
+type pathIndex []treePath
+
+// newPathIndex sorts files. Of several spellings of a path the first is kept.
+func newPathIndex(list []treePath) pathIndex {
+	slices.SortStableFunc(list, func(a, b treePath) int { return strings.Compare(a.key, b.key) })
+	return slices.CompactFunc(list, func(a, b treePath) bool { return a.key == b.key })
+}
+
+// fold is the index without letter case.
+func (x pathIndex) fold() pathIndex {
+	list := slices.Clone(x)
+	for i := range list {
+		list[i].key = symfile.Fold(list[i].key)
+	}
+	slices.SortStableFunc(list, func(a, b treePath) int { return strings.Compare(a.key, b.key) })
+	return list
+}
+
+// from returns the number of the first file whose key is not less.
+func (x pathIndex) from(key string) int {
+	i, _ := slices.BinarySearchFunc(x, key, func(p treePath, key string) int { return strings.Compare(p.key, key) })
+	return i
+}
+
+// with returns the files whose keys are equal, or begin so.
+func (x pathIndex) with(key string, begin bool) pathIndex {
+	i := x.from(key)
+	if begin {
+		return x[i:x.from(key[:len(key)-1]+"0")] // the character after the slash
+	}
+	n := i
+	for n < len(x) && x[n].key == key {
+		n++
+	}
+	return x[i:n]
+}
+
+// longest returns the longest beginning of a key that is that of a file's key too, and
+// the number of its segments.
+func (x pathIndex) longest(key string) (string, int) {
+	best := 0
+	at := x.from(key)
+	for _, i := range []int{at - 1, at} {
+		if i < 0 || i >= len(x) {
+			continue
+		}
+		n, segment := 0, 0
+		for n < len(key) && n < len(x[i].key) && key[n] == x[i].key[n] {
+			if n++; key[n-1] == '/' {
+				segment = n
 			}
 		}
+		best = max(best, segment)
+	}
+	return key[:best], strings.Count(key[:best], "/")
+}
+
+// candidates finds the best paths of each name.
+func (m *Matcher) candidates(paths iter.Seq[string]) []*candidate {
+	var list []treePath
+	for given := range paths {
+		if path := relative(given); m.Wants(symfile.BaseName(path)) {
+			list = append(list, treePath{given, reversed(path)})
+		}
+	}
+	exact := newPathIndex(list)
+	var folded pathIndex
+	if slices.ContainsFunc(m.wanted, func(w wanted) bool { return w.fold }) {
+		folded = exact.fold()
+	}
+	best := make([]*candidate, len(m.names))
+	for i, w := range m.wanted {
+		if w.fold {
+			best[i] = m.find(w, folded)
+			continue
+		}
+		best[i] = m.find(w, exact)
 	}
 	return best
 }
 
-// compare says how a path fits a name, and how many last segments are equal.
-func (m *Matcher) compare(w wanted, path string) (How, int) {
-	if w.same(w.path, path) {
-		return Exact, 0
+// find finds the best files for a name; nil if there is none.
+func (m *Matcher) find(w wanted, x pathIndex) *candidate {
+	found := func(how How, score int, list pathIndex) *candidate {
+		if len(list) == 0 {
+			return nil
+		}
+		return &candidate{how: how, score: score, paths: slices.Clone(list[:min(len(list), maxTied)]), count: len(list)}
+	}
+	key := w.key(w.path)
+	if c := found(Exact, 0, x.with(key, false)); c != nil {
+		return c
 	}
 	for _, r := range m.rewrites {
 		rest, ok := w.cutPrefix(r.Old)
 		if !ok {
 			continue
 		}
-		if w.same(strings.TrimPrefix(r.New+"/"+rest, "/"), path) {
-			return Rewritten, 0
+		if c := found(Rewritten, 0, x.with(w.key(strings.TrimPrefix(r.New+"/"+rest, "/")), false)); c != nil {
+			return c
 		}
 		break
 	}
-	n, whole := w.suffix(path)
-	if n >= 2 || n == 1 && whole {
-		return Suffix, n
+	// Two equal segments are needed, or a path that has one only.
+	common, n := x.longest(key)
+	if n == 0 {
+		return nil
 	}
-	return 0, 0
+	return found(Suffix, n, x.with(common, n >= 2))
+}
+
+// key is the key of a path in the index for this name.
+func (w wanted) key(path string) string {
+	if w.fold {
+		path = symfile.Fold(path)
+	}
+	return reversed(path)
 }
 
 func (w wanted) same(a, b string) bool { return a == b || w.fold && strings.EqualFold(a, b) }
@@ -205,26 +292,6 @@ func (w wanted) cutPrefix(old string) (string, bool) {
 	return w.path[len(old)+1:], true
 }
 
-// suffix counts the equal last segments. Whole means that the path has no more than these.
-func (w wanted) suffix(path string) (n int, whole bool) {
-	a, b := w.path, path
-	for a != "" && b != "" {
-		var x, y string
-		a, x = lastSegment(a)
-		b, y = lastSegment(b)
-		if !w.same(x, y) {
-			return n, false
-		}
-		n++
-	}
-	return n, b == ""
-}
-
-func lastSegment(path string) (rest, segment string) {
-	i := strings.LastIndexByte(path, '/')
-	return path[:max(i, 0)], path[i+1:]
-}
-
 // ambiguous finds files that are the best of several names by their suffix. The one with
 // most equal segments keeps it. Names that are the same but for a missing beginning share
 // it.
@@ -232,7 +299,7 @@ func (m *Matcher) ambiguous(best []*candidate) {
 	users := map[string][]int{}
 	for i, c := range best {
 		if c != nil && c.count == 1 {
-			users[c.paths[0].path] = append(users[c.paths[0].path], i)
+			users[c.paths[0].given] = append(users[c.paths[0].given], i)
 		}
 	}
 	for _, list := range users {
@@ -268,8 +335,8 @@ func (m *Matcher) alike(i, j int) bool {
 	if len(a.path) < len(b.path) {
 		a, b = b, a
 	}
-	_, whole := a.suffix(b.path)
-	return whole
+	fold := wanted{fold: a.fold || b.fold}
+	return strings.HasPrefix(fold.key(a.path), fold.key(b.path))
 }
 
 // Resolve matches files to names and compares their contents with the sums of the names. A

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestCanonical(t *testing.T) {
@@ -130,6 +131,27 @@ func TestMatch(t *testing.T) {
 	}
 	if NewMatcher(named("/a/b.c")).Wants("c.c") {
 		t.Error(`Wants("c.c") is true, want false`)
+	}
+}
+
+// TestMatchMany: names and files that all have one base name, as hostile ones may, take no
+// longer than others.
+func TestMatchMany(t *testing.T) {
+	t.Parallel()
+	const n = 100_000
+	var names []Name
+	var paths []string
+	for i := range n {
+		names = append(names, Name{Name: fmt.Sprintf("/build/%d/a.c", i)})
+		paths = append(paths, fmt.Sprintf("tree/%d/a.c", i))
+	}
+	start := time.Now()
+	found, refused := NewMatcher(names).Match(slices.Values(paths))
+	if len(found) != n || len(refused) != 0 {
+		t.Errorf("%d found, %d refused, want %d and none", len(found), len(refused), n)
+	}
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("took %v, want less than a second on an idle machine", took)
 	}
 }
 
