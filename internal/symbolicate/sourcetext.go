@@ -140,7 +140,7 @@ func (s *sourceLines) lines(ctx context.Context, k sourceKey, q ModuleQuery) ([]
 		return nil, err
 	}
 	s.bytes += len(text)
-	lines := bytes.Split(text, []byte("\n"))
+	lines := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
 	if len(text) == 0 {
 		lines = nil
 	}

@@ -208,6 +208,9 @@ func Native(ctx context.Context, src Source, texts Texts, q NativeRequest) (Nati
 					if err := around.add(ctx, at, queries[at], &frames[i]); err != nil {
 						return a, err
 					}
+					if frames[i].ContextLine != "" && a.Modules[at].Features != nil {
+						a.Modules[at].Features.Sources = true
+					}
 				}
 			}
 			out.Frames = append(out.Frames, frames...)
