@@ -85,6 +85,9 @@ type FileStats struct {
 	// directory is not known, such as those whose strings are in a supplementary file
 	// that is not there.
 	NoFolder int
+	// Unread says which section could not be read, such as one that is too large to be
+	// decompressed; empty if there is none.
+	Unread string
 }
 
 // Files yields the source files of all line programs: of the file, and of split units if
@@ -105,7 +108,7 @@ func Files(ctx context.Context, d Data, yield func(SourceFile) error) (FileStats
 			if err != nil {
 				return nil, err
 			}
-			return f.image(name, get, splitSections...).get, nil
+			return only(get, splitSections), nil
 		}
 	}
 	f.r = &reader{ctx: ctx, data: d}
@@ -115,14 +118,26 @@ func Files(ctx context.Context, d Data, yield func(SourceFile) error) (FileStats
 		return FileStats{}, err
 	}
 	if lines == nil {
-		return FileStats{}, fmt.Errorf("section .debug_line: %w", fs.ErrNotExist)
+		return FileStats{Unread: f.unread()}, fmt.Errorf("section .debug_line: %w", fs.ErrNotExist)
 	}
 	f.r.steps.Store(baseSteps + stepsPerByte*lines.Size())
 	f.w = newWorker(f.r)
-	if err := f.section(f.w.view(f.r.main), nil); err != nil {
-		return f.stats, err
+	err = f.section(f.w.view(f.r.main), nil)
+	if err == nil {
+		err = f.splitUnits()
 	}
-	return f.stats, f.splitUnits()
+	f.stats.Unread = f.unread()
+	return f.stats, err
+}
+
+// unread describes the first error of opening a section.
+func (f *fileReader) unread() string {
+	for _, im := range f.images {
+		for _, err := range im.errs {
+			return err.Error()
+		}
+	}
+	return ""
 }
 
 // fileReader is the state of one Files.
@@ -133,11 +148,12 @@ type fileReader struct {
 	w     *worker
 	stats FileStats
 
-	units *fileUnits
-	text  int // bytes of the names in ids
-	ids   map[string]uint32
-	dirs  []string // by number
-	seen  map[fileKey]uint8
+	units  *fileUnits
+	images []*image // for their errors; those of .dwo files are not among them
+	text   int      // bytes of the names in ids
+	ids    map[string]uint32
+	dirs   []string // by number
+	seen   map[fileKey]uint8
 }
 
 // fileKey names a file before its name is read: equal names of a directory nearly always
@@ -166,12 +182,19 @@ type fileUnits struct {
 // image returns a file of which some sections are read. Others may be compressed and
 // large.
 func (f *fileReader) image(name string, get Sections, sections ...string) *image {
-	return &image{name: name, be: f.data.Order == binary.BigEndian, get: func(name string) (Section, error) {
+	im := &image{name: name, be: f.data.Order == binary.BigEndian, get: only(get, sections)}
+	f.images = append(f.images, im)
+	return im
+}
+
+// only gives some sections of a file.
+func only(get Sections, sections []string) Sections {
+	return func(name string) (Section, error) {
 		if !slices.Contains(sections, name) {
 			return nil, fs.ErrNotExist
 		}
 		return get(name)
-	}}
+	}
 }
 
 // load reads the first entries of all units of the main file, once.

@@ -343,3 +343,35 @@ func TestDwz(t *testing.T) {
 		})
 	}
 }
+
+// TestCompressedSections: sections that would take too much memory are not decompressed, and
+// the list says so.
+func TestCompressedSections(t *testing.T) {
+	t.Parallel()
+	c := &chunks{left: new(int64)}
+	*c.left = 3 * chunkSize
+	text := bytes.Repeat([]byte("0123456789"), 2*chunkSize/10)
+	for p := text; len(p) > 0; p = p[min(len(p), 999):] {
+		if _, err := c.Write(p[:min(len(p), 999)]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range [][2]int{{0, len(text)}, {chunkSize - 3, 7}, {5, 2}, {len(text) - 4, 4}} {
+		p := make([]byte, r[1])
+		if n, err := c.ReadAt(p, int64(r[0])); n != len(p) || err != nil || !bytes.Equal(p, text[r[0]:r[0]+r[1]]) {
+			t.Errorf("ReadAt(%d bytes, %d): %d, %v, want what was written", r[1], r[0], n, err)
+		}
+	}
+	if _, err := c.Write(text); err == nil {
+		t.Error("more bytes than are left were written, want an error")
+	}
+	dir := tree(t)
+	path := filepath.Join(dir, "build/prog")
+	for _, version := range []string{"4", "5"} {
+		run(t, filepath.Join(dir, "build"), "gcc", "-gdwarf-"+version, "-g", "-gz=zlib", "-I..", "-o", "prog", "../app/main.c", "../lib/util.c")
+		l := list(t, path, Options{Sections: objfile.SectionOptions{Limit: 16}})
+		if len(l.Names) > 0 || !strings.Contains(l.Incomplete, "debug_line") {
+			t.Errorf("version %s: %d names, incomplete %q, want none, and the section that is too large", version, len(l.Names), l.Incomplete)
+		}
+	}
+}

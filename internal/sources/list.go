@@ -29,7 +29,8 @@ type Options struct {
 	// of dwz, the .dwp package, .dwo files. Without them some names are missing, and
 	// Incomplete says so.
 	Others objtab.ELFFiles
-	// Sections says how compressed sections are decompressed.
+	// Sections says how compressed sections are decompressed. The zero value keeps them in
+	// memory, 256 MiB together; names that need more are missing.
 	Sections objfile.SectionOptions
 	// Names is the greatest number of names; 0 means MaxNames.
 	Names int
@@ -121,6 +122,10 @@ func (l *lister) add(n Name) error {
 
 // dwarf lists what line tables name.
 func (l *lister) dwarf(ctx context.Context, f objtab.File, kind symfile.Kind, opt Options) error {
+	if opt.Sections.Scratch == nil && opt.Sections.Limit == 0 && opt.Sections.Memory == 0 {
+		left := int64(maxSections)
+		opt.Sections = objfile.SectionOptions{Memory: 1, Scratch: func() (objfile.Scratch, error) { return &chunks{left: &left}, nil }}
+	}
 	d, err := objtab.Data(f, kind, opt.Others, opt.Sections)
 	if err != nil {
 		return notThere(err)
@@ -139,6 +144,12 @@ func (l *lister) dwarf(ctx context.Context, f objtab.File, kind symfile.Kind, op
 		l.incomplete("%v", err)
 		err = nil
 	}
+	if st.Unread != "" {
+		l.incomplete("%s", st.Unread)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // there are names, but not for us
+		}
+	}
 	if st.Damaged > 0 {
 		l.incomplete("%d of %d line tables are damaged", st.Damaged, st.Tables)
 	}
@@ -155,6 +166,47 @@ func (l *lister) dwarf(ctx context.Context, f objtab.File, kind symfile.Kind, op
 		l.incomplete("the split debug information of %d units is missing, which may name more headers", st.Missing)
 	}
 	return notThere(err)
+}
+
+// maxSections is how many bytes of compressed sections are kept in memory.
+const maxSections = 256 << 20
+
+// chunks is a section in memory.
+type chunks struct {
+	list [][]byte // of chunkSize bytes, except the last
+	size int64
+	left *int64 // for all sections
+}
+
+const chunkSize = 256 << 10
+
+// Write implements io.Writer.
+func (c *chunks) Write(p []byte) (int, error) {
+	if *c.left -= int64(len(p)); *c.left < 0 {
+		return 0, fmt.Errorf("compressed sections have more than %d bytes", maxSections)
+	}
+	for rest := p; len(rest) > 0; {
+		if c.size%chunkSize == 0 {
+			c.list = append(c.list, make([]byte, 0, chunkSize))
+		}
+		last := &c.list[len(c.list)-1]
+		n := min(len(rest), chunkSize-len(*last))
+		*last, rest = append(*last, rest[:n]...), rest[n:]
+		c.size += int64(n)
+	}
+	return len(p), nil
+}
+
+// ReadAt implements io.ReaderAt.
+func (c *chunks) ReadAt(p []byte, off int64) (n int, err error) {
+	for n < len(p) {
+		if off < 0 || off >= c.size {
+			return n, io.EOF
+		}
+		m := copy(p[n:], c.list[off/chunkSize][off%chunkSize:])
+		n, off = n+m, off+int64(m)
+	}
+	return n, nil
 }
 
 // notThere is err, or fs.ErrNotExist for a file that is damaged as a whole or of a kind
