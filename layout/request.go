@@ -446,6 +446,9 @@ func parseDebuginfod(s []string) (Request, bool) {
 // either case are taken, and so are the words.
 func buildIDArtifact(id string, rest []string) (Request, bool) {
 	r := Request{Layout: Debuginfod}
+	if word, part, ok := strings.Cut(rest[0], "/"); ok { // the slash behind it was escaped, too
+		rest = append([]string{word, part}, rest[1:]...)
+	}
 	artifact := symfile.Fold(rest[0])
 	if artifact == "source" && len(id) > 1 && len(id) <= 2*debugid.MaxBuildID && debugid.IsHex(id) {
 		// Sources are also found by the ids of PDBs and Mach-O files.
