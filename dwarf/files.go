@@ -298,7 +298,9 @@ func (f *fileReader) needsUnits(t *lineTable) bool {
 	if elsewhere(t.dirs[0]) || len(t.files) > 0 && (elsewhere(t.files[0].name) || elsewhere(t.files[0].text)) {
 		return true
 	}
-	return !functab.IsAbsolute(t.str(f.w, t.dirs[0]))
+	// Go names "." in both places; its units are compressed and large.
+	comp := t.str(f.w, t.dirs[0])
+	return comp != "." && !functab.IsAbsolute(comp)
 }
 
 // table yields the files of one line program.
@@ -384,7 +386,8 @@ func (f *fileReader) file(t *lineTable, x *sourceFile, folder uint32) (relative 
 	}
 	out := SourceFile{Name: functab.JoinPath(f.dirs[folder], name)}
 	if has&hasSum != 0 {
-		if p := t.unit.v.line.At(x.md5.u, 16); len(p) == 16 {
+		// Compilers that must write a checksum for each file write zeros for none.
+		if p := t.unit.v.line.At(x.md5.u, 16); len(p) == 16 && [16]byte(p) != [16]byte{} {
 			out.MD5 = slices.Clone(p)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/objtab"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -206,6 +207,61 @@ func TestFixtures(t *testing.T) {
 		if len(l.Names) == 0 || sums == 0 || l.Incomplete != "" {
 			t.Errorf("%s: %d names, %d sums, incomplete %q; want some and none", path, len(l.Names), sums, l.Incomplete)
 		}
+	}
+}
+
+// TestAll: all programs of testdata and of the material with line tables that LLVM reads
+// name the files that it finds.
+func TestAll(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("reads all material: run it without -short")
+	}
+	var paths []string
+	for _, root := range []string{"../../testdata", "../../objtab/testdata", os.Getenv("SYMDEPOT_MATERIAL")} {
+		if root == "" {
+			continue
+		}
+		if err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				paths = append(paths, path)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	compared := 0
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := f.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := objfile.Identify(f, info.Size(), filepath.Base(path), objfile.Options{IDs: true})
+		if err == nil && len(found) == 1 && slices.Contains([]symfile.Kind{symfile.ELF, symfile.MachO, symfile.PE, symfile.WASM}, found[0].Kind) {
+			l, err := List(t.Context(), f, info.Size(), found[0].Object, Options{})
+			if err == nil {
+				compared++
+				theirs := slices.DeleteFunc(shown(t, path), func(s string) bool { return filepath.Ext(s) == "" || strings.Contains(s, "/@/") })
+				_, less := differ(canonical(l.Names), theirs)
+				if len(less) > 0 && l.Incomplete == "" {
+					t.Errorf("%s: of %d names lacks %d that LLVM has: %q", path, len(theirs), len(less), less[:min(len(less), 5)])
+				}
+				t.Logf("%s: %d names, LLVM %d %s", path, len(l.Names), len(theirs), l.Incomplete)
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if compared < 10 {
+		t.Errorf("%d files compared, want 10 at least", compared)
 	}
 }
 
