@@ -47,15 +47,28 @@ func (s *SourceFiles) open(ctx context.Context, scope Scope, req layout.Request,
 		}
 		hits = d.intact(hits)
 		rank(hits, symfile.Debug)
+		outcome := NoHit
 		for _, h := range hits[:min(len(hits), maxSourceObjects)] {
 			f, err := s.ofObject(ctx, scope, h, req.Part)
-			if !errors.Is(err, fs.ErrNotExist) {
-				return f, err
+			switch {
+			case err == nil:
+				rec.looked(l, Hit, hits)
+				return f, nil
+			case !errors.Is(err, fs.ErrNotExist):
+				return nil, err
+			case !errors.Is(err, errNotNamed):
+				outcome = NoText
+			case outcome == NoHit:
+				outcome = NotNamed
 			}
 		}
+		rec.looked(l, outcome, hits)
 	}
 	return nil, fs.ErrNotExist
 }
+
+// errNotNamed means that the debug information of an object does not name a file.
+var errNotNamed = fmt.Errorf("the debug information does not name this file: %w", fs.ErrNotExist)
 
 // maxSourceObjects limits the objects of one id whose names are read for a request.
 const maxSourceObjects = 8
@@ -68,7 +81,7 @@ func (s *SourceFiles) ofObject(ctx context.Context, scope Scope, h index.Hit, pa
 	}
 	n, ok := list.find(path)
 	if !ok {
-		return nil, fs.ErrNotExist
+		return nil, errNotNamed
 	}
 	return s.named(ctx, scope, h, n)
 }

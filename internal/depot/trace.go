@@ -100,6 +100,8 @@ const (
 	Damaged         LookupOutcome = "damaged"           // the stored bytes are damaged
 	CachedOtherName LookupOutcome = "cached-other-name" // a cached file of another name, for which upstreams are asked first
 	NoSection       LookupOutcome = "no-section"        // the file has no such section
+	NotNamed        LookupOutcome = "not-named"         // its debug information names no such source
+	NoText          LookupOutcome = "no-text"           // it names the source, and no text of it is held
 )
 
 // LookupHit is an object that a lookup has found.

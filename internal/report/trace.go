@@ -98,6 +98,8 @@ const (
 	causeAmbiguous   = "ambiguous"
 	causeDamaged     = "damaged"
 	causeNoSection   = "no-section"
+	causeNotNamed    = "not-named"
+	causeNoText      = "no-text"
 	causeFailed      = "failed"
 	causeNoWorker    = "no-worker"
 	causeForm        = "form"
@@ -168,6 +170,10 @@ func cause(t *depot.Trace) string {
 		return causeDamaged
 	case outcome(depot.NoSection):
 		return causeNoSection
+	case outcome(depot.NoText):
+		return causeNoText
+	case outcome(depot.NotNamed):
+		return causeNotNamed
 	case len(t.Removed) > 0:
 		return causeRemoved
 	case len(t.OtherAges) > 0:
@@ -288,6 +294,10 @@ func causeText(t *depot.Trace, cause string) string {
 		return "the stored bytes are damaged and are not served"
 	case causeNoSection:
 		return "the file is here, but has no section " + strconv.Quote(term.Printable(t.Request.Part))
+	case causeNotNamed:
+		return "the debug information of this module does not name the file " + strconv.Quote(term.Printable(t.Request.Part)) + ", so it is never sent"
+	case causeNoText:
+		return "the debug information names this source, but its text is not held"
 	case causeRemoved:
 		r := NewRemovedFile("", t.Removed[0])
 		return fmt.Sprintf("it was here, in transaction %d, which was %s", r.Transaction, term.Printable(tombstone(r)))
@@ -405,6 +415,10 @@ func remedy(q Traced, t *depot.Trace, cause string) (text, command string) {
 		return "Check the depot, and add the file again.", "symdepot verify"
 	case causeNoSection:
 		return "Ask for the whole file.", "symdepot identify FILE"
+	case causeNotNamed:
+		return "Compare the path with the names in the debug information, which the page of the file lists.", "symdepot identify --json FILE"
+	case causeNoText:
+		return "Add the build again with its sources.", "symdepot add --sources DIR " + file
 	case causeRemoved:
 		if r := t.Removed[0].Removal; !r.Until.IsZero() {
 			return fmt.Sprintf("Restore the transaction; that is possible until %s.", r.Until.UTC().Format("2006-01-02 15:04")), fmt.Sprintf("symdepot undo %d", r.Number)
@@ -509,6 +523,7 @@ var outcomeTexts = map[depot.LookupOutcome]string{
 	depot.Hit: "found", depot.HigherAge: "a PDB of equal GUID and higher age answers", depot.NoHit: "no such id",
 	depot.OtherRole: "the file is of another kind", depot.OtherName: "a file of another name has the id", depot.Ambiguous: "several files have the id, so it does not answer without the name",
 	depot.Damaged: "the stored bytes are damaged", depot.CachedOtherName: "only a downloaded file of another name has the id; upstreams are asked first", depot.NoSection: "the file has no such section",
+	depot.NotNamed: "its debug information does not name the source", depot.NoText: "its debug information names the source, but no text is held",
 }
 
 func lookupStep(t *depot.Trace) *TraceStep {
