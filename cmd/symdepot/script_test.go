@@ -63,6 +63,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("REPO", repo)
 			env.Setenv("TESTDATA", filepath.Join(repo, "testdata"))
+			env.Setenv("PEERS", os.Getenv("SYMDEPOT_PEERS"))
 			env.Setenv("MATERIAL", os.Getenv("SYMDEPOT_MATERIAL"))
 			env.Setenv("SYMDEPOT_DEPOT", filepath.Join(env.WorkDir, "depot"))
 			env.Setenv("DEBUGINFOD_CACHE_PATH", filepath.Join(env.WorkDir, "cache"))
