@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -86,13 +87,21 @@ func encodeNames(files []sourceFile) []byte {
 		}
 		last = f.name
 	}
-	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
+	z := packer()
+	if z == nil {
+		return nil
+	}
+	return z.EncodeAll(e.b, nil)
+}
+
+// packer is the encoder of all lists. It may be used by many goroutines.
+var packer = sync.OnceValue(func() *zstd.Encoder {
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(256<<10))
 	if err != nil {
 		return nil // impossible: the options are constant
 	}
-	defer z.Close()
-	return z.EncodeAll(e.b, nil)
-}
+	return z
+})
 
 // decodeNames is the inverse of encodeNames.
 func decodeNames(list []byte) ([]sourceFile, error) {

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/scan"
@@ -50,6 +52,7 @@ type reading struct {
 	sources   map[string]member // by member path
 	text      int
 	again     map[string]bool // members whose ends did not suffice
+	buf       *[]byte         // for the bytes of one member
 	problem   error
 }
 
@@ -77,7 +80,12 @@ func (f *Folder) readFile(ctx context.Context, h handle, dir, name string) (*ind
 	p := within(dir, name)
 	s := h.stamp()
 	e := &index.WatchedEntry{File: index.WatchedFile{Dir: dir, Name: name, Size: s.size, MTime: s.mtime, CTime: s.ctime, Inode: s.inode, Tag: s.tag, Seen: f.opt.Now().UnixNano()}}
-	r := &reading{ctx: ctx, f: f, path: p, size: s.size}
+	buf, _ := buffers.Get().(*[]byte)
+	if buf == nil {
+		buf = new([]byte)
+	}
+	defer buffers.Put(buf)
+	r := &reading{ctx: ctx, f: f, path: p, size: s.size, buf: buf}
 	for {
 		r.objects, r.sources, r.again, r.target, r.text = nil, map[string]member{}, map[string]bool{}, nil, 0
 		err := scan.Visit(ctx, scan.Source{Path: p, At: h, Size: s.size}, f.scanOptions(), r)
@@ -268,17 +276,19 @@ func (r *reading) bytes(e *scan.Entry) (at io.ReaderAt, size int64, free func(),
 		return at, e.Size, func() {}, err
 	}
 	if e.Size >= 0 && e.Size <= memberMemory {
-		p := make([]byte, e.Size)
+		p := r.room(int(e.Size))
 		if _, err := io.ReadFull(e.Reader(), p); err != nil {
 			return nil, 0, nil, noEOF(err)
 		}
 		return &memory{p}, e.Size, func() {}, nil
 	}
 	src := e.Reader()
-	p, err := io.ReadAll(io.LimitReader(src, memberMemory))
-	if err != nil {
+	first := bytes.NewBuffer((*r.buf)[:0])
+	if _, err := io.CopyN(first, src, memberMemory); err != nil && !errors.Is(err, io.EOF) {
 		return nil, 0, nil, err
 	}
+	p := first.Bytes()
+	*r.buf = p[:0]
 	if len(p) < memberMemory {
 		return &memory{p}, int64(len(p)), func() {}, nil
 	}
@@ -308,6 +318,17 @@ func (r *reading) bytes(e *scan.Entry) (at io.ReaderAt, size int64, free func(),
 		return nil, 0, nil, err
 	}
 	return t, n, free, nil
+}
+
+// buffers are for the bytes of members. Each goes from file to file.
+var buffers sync.Pool
+
+// room returns n bytes that are valid until the next call.
+func (r *reading) room(n int) []byte {
+	if cap(*r.buf) < n {
+		*r.buf = make([]byte, max(n, 256<<10))
+	}
+	return (*r.buf)[:n]
 }
 
 func noEOF(err error) error {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -140,6 +142,11 @@ func (p *pass) run(only []string) error {
 	}
 	if p.stats.Gone > 0 || p.stats.Read > 0 {
 		_, err = p.f.db.Groom(p.ctx)
+	}
+	if p.stats.Bytes > 64<<20 {
+		// Twice: pools keep what they have for one collection.
+		runtime.GC()
+		debug.FreeOSMemory()
 	}
 	return err
 }

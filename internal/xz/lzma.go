@@ -11,9 +11,8 @@ var errDamaged = errors.New("xz: damaged data")
 
 // Sizes of LZMA2 chunks.
 const (
-	maxPlain  = 2 << 20  // bytes of output
-	maxPacked = 64 << 10 // bytes of input
-	inMask    = 1<<17 - 1
+	maxPart = 64 << 10  // bytes of output that are decoded at once
+	inMask  = 1<<17 - 1 // a chunk has at most 64 KiB of input
 )
 
 // lengths are the probabilities of the length of a match.
@@ -35,7 +34,7 @@ type probabilities struct {
 	literal                       [16][0x400]uint16
 }
 
-// lzma decodes LZMA2 chunks into a ring of the dictionary's size and one chunk more.
+// lzma decodes LZMA2 chunks into a ring of the dictionary's size and one part more.
 type lzma struct {
 	probabilities
 
@@ -77,7 +76,7 @@ func (d *lzma) last() byte {
 
 // start prepares for a block with a dictionary.
 func (d *lzma) start(dict int) {
-	d.dict, d.ring = dict, dict+maxPlain
+	d.dict, d.ring = dict, dict+maxPart
 	d.resetDict()
 }
 
@@ -142,9 +141,8 @@ func (d *lzma) room(n int) int {
 	return min(len(d.buf), d.pos+n)
 }
 
-// chunk decodes a chunk of compressed data of size bytes, which r has, to plain bytes.
-// Each part of the output is passed to take before it is written over.
-func (d *lzma) chunk(r io.Reader, size, plain int, take func(p []byte)) error {
+// startChunk reads a chunk of compressed data of size bytes.
+func (d *lzma) startChunk(r io.Reader, size int) error {
 	if size < 5 {
 		return errDamaged
 	}
@@ -155,32 +153,30 @@ func (d *lzma) chunk(r io.Reader, size, plain int, take func(p []byte)) error {
 		return errDamaged
 	}
 	d.rng, d.code, d.ip, d.inEnd, d.left = 1<<32-1, binary.BigEndian.Uint32(d.in[1:]), 5, size, 0
-	for plain > 0 {
-		end := d.room(plain)
-		from := d.pos
-		if !d.run(end) {
-			return errDamaged
-		}
-		plain -= d.pos - from
-		take(d.buf[from:d.pos])
-	}
-	if d.left != 0 || d.code != 0 || d.ip != size {
-		return errDamaged
-	}
 	return nil
 }
 
-// copyChunk takes a chunk that is not compressed.
-func (d *lzma) copyChunk(r io.Reader, plain int, take func(p []byte)) error {
-	for plain > 0 {
-		end := d.room(plain)
-		from := d.pos
-		if _, err := io.ReadFull(r, d.buf[from:end]); err != nil {
-			return err
-		}
-		d.pos = end
-		plain -= end - from
-		take(d.buf[from:end])
+// part decodes at most plain bytes more of the chunk, and returns them. They are valid
+// until the next call.
+func (d *lzma) part(plain int) ([]byte, error) {
+	end := d.room(min(plain, maxPart))
+	from := d.pos
+	if !d.run(end) || d.pos-from == plain && !d.ended() {
+		return nil, errDamaged
 	}
-	return nil
+	return d.buf[from:d.pos], nil
+}
+
+// ended reports whether a chunk has been decoded as its encoder ends it.
+func (d *lzma) ended() bool { return d.left == 0 && d.code == 0 && d.ip == d.inEnd }
+
+// copyPart takes at most plain bytes of a chunk that is not compressed, and returns them.
+func (d *lzma) copyPart(r io.Reader, plain int) ([]byte, error) {
+	end := d.room(min(plain, maxPart))
+	from := d.pos
+	if _, err := io.ReadFull(r, d.buf[from:end]); err != nil {
+		return nil, err
+	}
+	d.pos = end
+	return d.buf[from:end], nil
 }

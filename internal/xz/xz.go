@@ -141,10 +141,12 @@ type reader struct {
 	needProps     bool  // the next compressed chunk must set the parameters
 	needState     bool
 
-	parts [][]byte // decoded, and not yet read
+	left   int    // bytes of the current chunk that are still to be decoded
+	copied bool   // the current chunk is not compressed
+	out    []byte // decoded, and not yet read
 }
 
-// decoders are the decoders that are not in use: each has 10 MiB for the usual dictionary.
+// decoders are the decoders that are not in use: each has 8 MiB for the usual dictionary.
 var decoders sync.Pool
 
 func newReader(b *bufio.Reader, dictionary uint32) *reader {
@@ -159,23 +161,21 @@ func newReader(b *bufio.Reader, dictionary uint32) *reader {
 func (z *reader) Close() error {
 	if z.d != nil {
 		decoders.Put(z.d)
-		z.d, z.err, z.parts = nil, io.ErrClosedPipe, nil
+		z.d, z.err, z.out = nil, io.ErrClosedPipe, nil
 	}
 	return nil
 }
 
 // Read implements io.Reader.
 func (z *reader) Read(p []byte) (int, error) {
-	for len(z.parts) == 0 && z.err == nil {
+	for len(z.out) == 0 && z.err == nil {
 		if z.err = z.step(); z.err != nil && z.err != io.EOF {
 			z.err = noEOF(z.err)
 		}
 	}
-	if len(z.parts) > 0 {
-		n := copy(p, z.parts[0])
-		if z.parts[0] = z.parts[0][n:]; len(z.parts[0]) == 0 {
-			z.parts = z.parts[1:]
-		}
+	if len(z.out) > 0 {
+		n := copy(p, z.out)
+		z.out = z.out[n:]
 		return n, nil
 	}
 	return 0, z.err
@@ -190,7 +190,10 @@ func noEOF(err error) error {
 
 // step reads the next chunk, or what is between blocks. The error is io.EOF at the end.
 func (z *reader) step() error {
-	if z.inBlock {
+	switch {
+	case z.left > 0:
+		return z.part()
+	case z.inBlock:
 		return z.chunk()
 	}
 	next, err := z.r.ReadByte()
@@ -264,16 +267,25 @@ func (z *reader) setCheck(id byte) error {
 	return nil
 }
 
-// take receives decoded bytes.
-func (z *reader) take(p []byte) {
-	if z.sum != nil {
-		_, _ = z.sum.Write(p)
+// part decodes a part of the current chunk.
+func (z *reader) part() (err error) {
+	if z.copied {
+		z.out, err = z.d.copyPart(z.r, z.left)
+	} else {
+		z.out, err = z.d.part(z.left)
 	}
-	z.plain += int64(len(p))
-	z.parts = append(z.parts, p)
+	if err != nil {
+		return noEOF(err)
+	}
+	if z.sum != nil {
+		_, _ = z.sum.Write(z.out)
+	}
+	z.left -= len(z.out)
+	z.plain += int64(len(z.out))
+	return nil
 }
 
-// chunk decodes one chunk of LZMA2.
+// chunk starts one chunk of LZMA2.
 func (z *reader) chunk() error {
 	control, err := z.r.ReadByte()
 	if err != nil {
@@ -311,7 +323,8 @@ func (z *reader) chunk() error {
 	if control < 0x80 {
 		z.packed += int64(plain)
 		z.needState = true
-		return noEOF(z.d.copyChunk(z.r, plain, z.take))
+		z.left, z.copied = plain, true
+		return nil
 	}
 	plain += int(control&0x1f) << 16
 	packed := int(binary.BigEndian.Uint16(h[2:])) + 1
@@ -331,7 +344,8 @@ func (z *reader) chunk() error {
 		return errDamaged
 	}
 	z.packed += int64(packed)
-	return noEOF(z.d.chunk(z.r, packed, plain, z.take))
+	z.left, z.copied = plain, false
+	return noEOF(z.d.startChunk(z.r, packed))
 }
 
 // endBlock checks the block that has ended.
