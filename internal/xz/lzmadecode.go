@@ -1,59 +1,204 @@
 package xz
 
-// run decodes until pos is limit, or the chunk is damaged; then it returns false. The
-// range coder is written out at each bit, because its state must stay in registers: this
-// loop is nearly all of the time of unpacking a package.
-//
-//nolint:gocyclo,funlen,maintidx // see above
+// The state of the range coder is passed and returned by all functions here, so that it
+// stays in registers, and the decoding of a bit is written out where it is needed: these
+// loops are nearly all of the time of unpacking a package. Bits that are hard to foresee
+// are decoded without a branch.
+
+// literal decodes a literal that follows another one.
+func literal(probs *[0x400]uint16, in *[inMask + 1]byte, rng, code uint32, ip int) (byte, uint32, uint32, int) {
+	sym := uint32(1)
+	for range 8 {
+		p := uint32(probs[sym&0x3ff])
+		if rng < 1<<24 {
+			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+		}
+		bound := rng >> 11 * p
+		zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
+		rng = bound&zero | (rng-bound)&^zero
+		code -= bound &^ zero
+		probs[sym&0x3ff] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
+		sym = sym<<1 + 1 + zero
+	}
+	return byte(sym), rng, code, ip
+}
+
+// matchedLiteral decodes a literal that follows a match. match is the byte that would have
+// been the next of the match.
+func matchedLiteral(probs *[0x400]uint16, in *[inMask + 1]byte, rng, code uint32, ip int, match uint32) (byte, uint32, uint32, int) {
+	sym, offset := uint32(1), uint32(0x100)
+	for range 8 {
+		match <<= 1
+		matched := match & offset
+		at := (offset + matched + sym) & 0x3ff
+		p := uint32(probs[at])
+		if rng < 1<<24 {
+			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+		}
+		bound := rng >> 11 * p
+		zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
+		rng = bound&zero | (rng-bound)&^zero
+		code -= bound &^ zero
+		probs[at] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
+		sym = sym<<1 + 1 + zero
+		offset &= matched ^ zero
+	}
+	return byte(sym), rng, code, ip
+}
+
+// length decodes the length of a match.
+func (l *lengths) decode(in *[inMask + 1]byte, rng, code uint32, ip int, posState uint32) (int, uint32, uint32, int) {
+	sym := uint32(1)
+	if rng < 1<<24 {
+		rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+	}
+	if p, bound := uint32(l.choice), rng>>11*uint32(l.choice); code < bound {
+		rng, l.choice = bound, uint16(p+(2048-p)>>5)
+		probs := &l.low[posState&15]
+		for range 3 {
+			if rng < 1<<24 {
+				rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+			}
+			p := uint32(probs[sym&7])
+			bound := rng >> 11 * p
+			zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
+			rng = bound&zero | (rng-bound)&^zero
+			code -= bound &^ zero
+			probs[sym&7] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
+			sym = sym<<1 + 1 + zero
+		}
+		return int(sym) - 8 + 2, rng, code, ip
+	} else {
+		rng, code, l.choice = rng-bound, code-bound, uint16(p-p>>5)
+
+	}
+	if rng < 1<<24 {
+		rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+	}
+	if p, bound := uint32(l.choice2), rng>>11*uint32(l.choice2); code < bound {
+		rng, l.choice2 = bound, uint16(p+(2048-p)>>5)
+		probs := &l.mid[posState&15]
+		for range 3 {
+			if rng < 1<<24 {
+				rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+			}
+			p := uint32(probs[sym&7])
+			bound := rng >> 11 * p
+			zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
+			rng = bound&zero | (rng-bound)&^zero
+			code -= bound &^ zero
+			probs[sym&7] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
+			sym = sym<<1 + 1 + zero
+		}
+		return int(sym) - 8 + 10, rng, code, ip
+	} else {
+		rng, code, l.choice2 = rng-bound, code-bound, uint16(p-p>>5)
+
+	}
+	probs := &l.high
+	for range 8 {
+		if rng < 1<<24 {
+			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+		}
+		p := uint32(probs[sym&255])
+		bound := rng >> 11 * p
+		zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
+		rng = bound&zero | (rng-bound)&^zero
+		code -= bound &^ zero
+		probs[sym&255] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
+		sym = sym<<1 + 1 + zero
+	}
+	return int(sym) - 256 + 18, rng, code, ip
+}
+
+// distance decodes the distance of a match of n bytes, less one.
+func (d *probabilities) distance(in *[inMask + 1]byte, rng, code uint32, ip, n int) (uint32, uint32, uint32, int) {
+	slots, slot := &d.slot[min(n-2, 3)&3], uint32(1)
+	for range 6 {
+		if rng < 1<<24 {
+			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+		}
+		p := uint32(slots[slot&63])
+		bound := rng >> 11 * p
+		zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
+		rng = bound&zero | (rng-bound)&^zero
+		code -= bound &^ zero
+		slots[slot&63] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
+		slot = slot<<1 + 1 + zero
+	}
+	if slot -= 64; slot < 4 {
+		return slot, rng, code, ip
+	}
+	bits := slot>>1 - 1
+	dist := 2 | slot&1
+	sym := uint32(1)
+	if slot < 14 {
+		dist <<= bits
+		base := dist - slot
+		for i := range bits {
+			if rng < 1<<24 {
+				rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+			}
+			if p, bound := uint32(d.special[(base+sym)&127]), rng>>11*uint32(d.special[(base+sym)&127]); code < bound {
+				rng, d.special[(base+sym)&127] = bound, uint16(p+(2048-p)>>5)
+				sym <<= 1
+			} else {
+				rng, code, d.special[(base+sym)&127] = rng-bound, code-bound, uint16(p-p>>5)
+				sym = sym<<1 | 1
+				dist += 1 << i
+			}
+		}
+		return dist, rng, code, ip
+	}
+	for range bits - 4 {
+		if rng < 1<<24 {
+			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+		}
+		rng >>= 1
+		zero := uint32((int64(code) - int64(rng)) >> 63)
+		code -= rng &^ zero
+		dist = dist<<1 + 1 + zero
+	}
+	dist <<= 4
+	for i := range 4 {
+		if rng < 1<<24 {
+			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+		}
+		if p, bound := uint32(d.align[sym&15]), rng>>11*uint32(d.align[sym&15]); code < bound {
+			rng, d.align[sym&15] = bound, uint16(p+(2048-p)>>5)
+			sym <<= 1
+		} else {
+			rng, code, d.align[sym&15] = rng-bound, code-bound, uint16(p-p>>5)
+			sym = sym<<1 | 1
+			dist += 1 << i
+		}
+	}
+	return dist, rng, code, ip
+}
+
+// run decodes until pos is limit, or the chunk is damaged; then it returns false.
 func (d *lzma) run(limit int) bool {
 	buf, in := d.buf, &d.in
 	rng, code, ip := d.rng, d.code, d.ip
-	pos, state := d.pos, d.state
+	pos, state, n := d.pos, d.state, d.left
 	rep0, rep1, rep2, rep3 := d.rep[0], d.rep[1], d.rep[2], d.rep[3]
-	n := d.left // bytes of a match that are still to be copied
-	prev := d.last()
-	ok := false
-	for {
+	for ip <= d.inEnd {
 		if n > 0 {
-			// Copy from the history.
-			dist := int(rep0) + 1
-			if dist > d.full(pos) {
-				break
-			}
 			m := min(n, limit-pos)
+			if !d.repeat(pos, int(rep0)+1, m) {
+				return false
+			}
+			pos += m
 			n -= m
-			from := pos - dist
-			if from < 0 {
-				from += len(buf)
-			}
-			switch {
-			case m <= 16 && m <= dist && from+16 <= len(buf) && pos+16 <= len(buf):
-				// Short matches are frequent, and what is behind them is written again.
-				*(*[16]byte)(buf[pos:]) = *(*[16]byte)(buf[from:])
-				pos += m
-			case from+m <= len(buf) && (m <= dist || from > pos):
-				pos += copy(buf[pos:pos+m], buf[from:from+m])
-			case from < pos:
-				for end := pos + m; pos < end; { // what was copied is a part of the source
-					pos += copy(buf[pos:end], buf[from:pos])
-				}
-			default:
-				for range m {
-					buf[pos] = buf[from]
-					pos++
-					if from++; from == len(buf) {
-						from = 0
-					}
-				}
-			}
-			prev = buf[pos-1]
 		}
 		if pos >= limit {
-			ok = true
-			break
-		}
-		if ip > d.inEnd {
-			break
+			if rng < 1<<24 {
+				rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+			}
+			d.rng, d.code, d.ip = rng, code, ip
+			d.pos, d.state, d.left = pos, state, n
+			d.rep = [4]uint32{rep0, rep1, rep2, rep3}
+			return true
 		}
 		posState := uint32(pos) & d.posMask & 15
 		if rng < 1<<24 {
@@ -61,24 +206,16 @@ func (d *lzma) run(limit int) bool {
 		}
 		if p, bound := uint32(d.isMatch[state&15][posState]), rng>>11*uint32(d.isMatch[state&15][posState]); code < bound {
 			rng, d.isMatch[state&15][posState] = bound, uint16(p+(2048-p)>>5)
-			probs := &d.literal[(uint32(pos)&d.lpMask<<d.lc+uint32(prev)>>(8-d.lc))&15]
+			prev := uint32(0)
+			if pos > 0 {
+				prev = uint32(buf[pos-1])
+			} else {
+				prev = uint32(d.last())
+			}
+			probs := &d.literal[(uint32(pos)&d.lpMask<<d.lc+prev>>(8-d.lc))&15]
 			if state < 7 {
-				sym := uint32(1)
-				for range 8 {
-					if rng < 1<<24 {
-						rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-					}
-					{
-						p := uint32(probs[sym&0x3ff])
-						bound := rng >> 11 * p
-						zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
-						rng = bound&zero | (rng-bound)&^zero
-						code -= bound &^ zero
-						probs[sym&0x3ff] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
-						sym = sym<<1 + 1 + zero
-					}
-				}
-				prev = byte(sym)
+				buf[pos], rng, code, ip = literal(probs, in, rng, code, ip)
+				state = max(state, 3) - 3
 			} else {
 				from := pos - int(rep0) - 1
 				if from < 0 {
@@ -86,44 +223,18 @@ func (d *lzma) run(limit int) bool {
 						return false // the history has no such byte
 					}
 				}
-				match := uint32(buf[from]) << 1
-				offset := uint32(0x100)
-				sym := uint32(1)
-				for range 8 {
-					at := (offset + match&offset + sym) & 0x3ff
-					matched := match & offset
-					if rng < 1<<24 {
-						rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-					}
-					p := uint32(probs[at])
-					bound := rng >> 11 * p
-					zero := uint32((int64(code) - int64(bound)) >> 63) // all ones if the bit is 0
-					rng = bound&zero | (rng-bound)&^zero
-					code -= bound &^ zero
-					probs[at] = uint16(int32(p) - int32(p+zero&(1<<32-2017))>>5)
-					sym = sym<<1 + 1 + zero
-					offset &= matched ^ zero
-					match <<= 1
+				buf[pos], rng, code, ip = matchedLiteral(probs, in, rng, code, ip, uint32(buf[from]))
+				if state -= 3; state >= 7 {
+					state -= 3
 				}
-				prev = byte(sym)
 			}
-			buf[pos] = prev
 			pos++
-			switch {
-			case state < 4:
-				state = 0
-			case state < 10:
-				state -= 3
-			default:
-				state -= 6
-			}
 			continue
 
 		} else {
 			rng, code, d.isMatch[state&15][posState] = rng-bound, code-bound, uint16(p-p>>5)
 
 		}
-		lens := &d.matchLen
 		if rng < 1<<24 {
 			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
 		}
@@ -131,145 +242,19 @@ func (d *lzma) run(limit int) bool {
 			rng, d.isRep[state&15] = bound, uint16(p+(2048-p)>>5)
 			// A match with a distance of its own.
 			rep3, rep2, rep1 = rep2, rep1, rep0
+			n, rng, code, ip = d.matchLen.decode(in, rng, code, ip, posState)
+			rep0, rng, code, ip = d.distance(in, rng, code, ip, n)
 			if state < 7 {
 				state = 7
 			} else {
 				state = 10
 			}
-			if rng < 1<<24 {
-				rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-			}
-			if p, bound := uint32(lens.choice), rng>>11*uint32(lens.choice); code < bound {
-				rng, lens.choice = bound, uint16(p+(2048-p)>>5)
-				probs := &lens.low[posState]
-				sym := uint32(1)
-				for range 3 {
-					if rng < 1<<24 {
-						rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-					}
-					if p, bound := uint32(probs[sym&7]), rng>>11*uint32(probs[sym&7]); code < bound {
-						rng, probs[sym&7] = bound, uint16(p+(2048-p)>>5)
-						sym <<= 1
-					} else {
-						rng, code, probs[sym&7] = rng-bound, code-bound, uint16(p-p>>5)
-						sym = sym<<1 | 1
-					}
-				}
-				n = int(sym) - 8 + 2
-			} else {
-				rng, code, lens.choice = rng-bound, code-bound, uint16(p-p>>5)
-				if rng < 1<<24 {
-					rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-				}
-				if p, bound := uint32(lens.choice2), rng>>11*uint32(lens.choice2); code < bound {
-					rng, lens.choice2 = bound, uint16(p+(2048-p)>>5)
-					probs := &lens.mid[posState]
-					sym := uint32(1)
-					for range 3 {
-						if rng < 1<<24 {
-							rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-						}
-						if p, bound := uint32(probs[sym&7]), rng>>11*uint32(probs[sym&7]); code < bound {
-							rng, probs[sym&7] = bound, uint16(p+(2048-p)>>5)
-							sym <<= 1
-						} else {
-							rng, code, probs[sym&7] = rng-bound, code-bound, uint16(p-p>>5)
-							sym = sym<<1 | 1
-						}
-					}
-					n = int(sym) - 8 + 10
-				} else {
-					rng, code, lens.choice2 = rng-bound, code-bound, uint16(p-p>>5)
-					probs := &lens.high
-					sym := uint32(1)
-					for range 8 {
-						if rng < 1<<24 {
-							rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-						}
-						if p, bound := uint32(probs[sym&255]), rng>>11*uint32(probs[sym&255]); code < bound {
-							rng, probs[sym&255] = bound, uint16(p+(2048-p)>>5)
-							sym <<= 1
-						} else {
-							rng, code, probs[sym&255] = rng-bound, code-bound, uint16(p-p>>5)
-							sym = sym<<1 | 1
-						}
-					}
-					n = int(sym) - 256 + 18
-				}
-
-			}
-			slots := &d.slot[min(n-2, 3)]
-			slot := uint32(1)
-			for range 6 {
-				if rng < 1<<24 {
-					rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-				}
-				if p, bound := uint32(slots[slot&63]), rng>>11*uint32(slots[slot&63]); code < bound {
-					rng, slots[slot&63] = bound, uint16(p+(2048-p)>>5)
-					slot <<= 1
-				} else {
-					rng, code, slots[slot&63] = rng-bound, code-bound, uint16(p-p>>5)
-					slot = slot<<1 | 1
-				}
-			}
-			slot -= 64
-			if slot < 4 {
-				rep0 = slot
-			} else {
-				bits := slot>>1 - 1
-				rep0 = 2 | slot&1
-				if slot < 14 {
-					rep0 <<= bits
-					base := rep0 - slot
-					sym := uint32(1)
-					for i := range bits {
-						if rng < 1<<24 {
-							rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-						}
-						if p, bound := uint32(d.special[(base+sym)&127]), rng>>11*uint32(d.special[(base+sym)&127]); code < bound {
-							rng, d.special[(base+sym)&127] = bound, uint16(p+(2048-p)>>5)
-							sym <<= 1
-						} else {
-							rng, code, d.special[(base+sym)&127] = rng-bound, code-bound, uint16(p-p>>5)
-							sym = sym<<1 | 1
-							rep0 += 1 << i
-						}
-					}
-				} else {
-					for range bits - 4 {
-						if rng < 1<<24 {
-							rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-						}
-						rng >>= 1
-						zero := uint32((int64(code) - int64(rng)) >> 63)
-						code -= rng &^ zero
-						rep0 = rep0<<1 + 1 + zero
-					}
-					rep0 <<= 4
-					sym := uint32(1)
-					for i := range 4 {
-						if rng < 1<<24 {
-							rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-						}
-						if p, bound := uint32(d.align[sym&15]), rng>>11*uint32(d.align[sym&15]); code < bound {
-							rng, d.align[sym&15] = bound, uint16(p+(2048-p)>>5)
-							sym <<= 1
-						} else {
-							rng, code, d.align[sym&15] = rng-bound, code-bound, uint16(p-p>>5)
-							sym = sym<<1 | 1
-							rep0 += 1 << i
-						}
-					}
-				}
-			}
 			continue
 
 		} else {
 			rng, code, d.isRep[state&15] = rng-bound, code-bound, uint16(p-p>>5)
-			lens = &d.repLen
 
 		}
-		// A match with an earlier distance.
 		if rng < 1<<24 {
 			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
 		}
@@ -280,12 +265,12 @@ func (d *lzma) run(limit int) bool {
 			}
 			if p, bound := uint32(d.isRep0Long[state&15][posState]), rng>>11*uint32(d.isRep0Long[state&15][posState]); code < bound {
 				rng, d.isRep0Long[state&15][posState] = bound, uint16(p+(2048-p)>>5)
+				n = 1
 				if state < 7 {
 					state = 9
 				} else {
 					state = 11
 				}
-				n = 1
 				continue
 
 			} else {
@@ -317,79 +302,46 @@ func (d *lzma) run(limit int) bool {
 			}
 
 		}
+		// A match with an earlier distance.
+		n, rng, code, ip = d.repLen.decode(in, rng, code, ip, posState)
 		if state < 7 {
 			state = 8
 		} else {
 			state = 11
 		}
-		if rng < 1<<24 {
-			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-		}
-		if p, bound := uint32(lens.choice), rng>>11*uint32(lens.choice); code < bound {
-			rng, lens.choice = bound, uint16(p+(2048-p)>>5)
-			probs := &lens.low[posState]
-			sym := uint32(1)
-			for range 3 {
-				if rng < 1<<24 {
-					rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-				}
-				if p, bound := uint32(probs[sym&7]), rng>>11*uint32(probs[sym&7]); code < bound {
-					rng, probs[sym&7] = bound, uint16(p+(2048-p)>>5)
-					sym <<= 1
-				} else {
-					rng, code, probs[sym&7] = rng-bound, code-bound, uint16(p-p>>5)
-					sym = sym<<1 | 1
-				}
-			}
-			n = int(sym) - 8 + 2
-		} else {
-			rng, code, lens.choice = rng-bound, code-bound, uint16(p-p>>5)
-			if rng < 1<<24 {
-				rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-			}
-			if p, bound := uint32(lens.choice2), rng>>11*uint32(lens.choice2); code < bound {
-				rng, lens.choice2 = bound, uint16(p+(2048-p)>>5)
-				probs := &lens.mid[posState]
-				sym := uint32(1)
-				for range 3 {
-					if rng < 1<<24 {
-						rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-					}
-					if p, bound := uint32(probs[sym&7]), rng>>11*uint32(probs[sym&7]); code < bound {
-						rng, probs[sym&7] = bound, uint16(p+(2048-p)>>5)
-						sym <<= 1
-					} else {
-						rng, code, probs[sym&7] = rng-bound, code-bound, uint16(p-p>>5)
-						sym = sym<<1 | 1
-					}
-				}
-				n = int(sym) - 8 + 10
-			} else {
-				rng, code, lens.choice2 = rng-bound, code-bound, uint16(p-p>>5)
-				probs := &lens.high
-				sym := uint32(1)
-				for range 8 {
-					if rng < 1<<24 {
-						rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-					}
-					if p, bound := uint32(probs[sym&255]), rng>>11*uint32(probs[sym&255]); code < bound {
-						rng, probs[sym&255] = bound, uint16(p+(2048-p)>>5)
-						sym <<= 1
-					} else {
-						rng, code, probs[sym&255] = rng-bound, code-bound, uint16(p-p>>5)
-						sym = sym<<1 | 1
-					}
-				}
-				n = int(sym) - 256 + 18
-			}
+	}
+	return false
+}
 
+// repeat copies m bytes from dist bytes ahead of pos. It returns false if the history has
+// none so far back.
+func (d *lzma) repeat(pos, dist, m int) bool {
+	if dist > d.full(pos) {
+		return false
+	}
+	buf := d.buf
+	from := pos - dist
+	if from < 0 {
+		from += len(buf)
+	}
+	switch {
+	case m <= 16 && m <= dist && from+16 <= len(buf) && pos+16 <= len(buf):
+		// Short matches are frequent, and what is behind them is written again.
+		*(*[16]byte)(buf[pos:]) = *(*[16]byte)(buf[from:])
+	case from+m <= len(buf) && (m <= dist || from > pos):
+		copy(buf[pos:pos+m], buf[from:from+m])
+	case from < pos:
+		for end := pos + m; pos < end; { // what was copied is a part of the source
+			pos += copy(buf[pos:end], buf[from:pos])
+		}
+	default:
+		for range m {
+			buf[pos] = buf[from]
+			pos++
+			if from++; from == len(buf) {
+				from = 0
+			}
 		}
 	}
-	if rng < 1<<24 {
-		rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-	}
-	d.rng, d.code, d.ip = rng, code, ip
-	d.pos, d.state, d.left = pos, state, n
-	d.rep = [4]uint32{rep0, rep1, rep2, rep3}
-	return ok
+	return true
 }
