@@ -374,17 +374,23 @@ func (w *walk) decompress(ctx context.Context, k kind, r io.Reader, m *meter) (i
 	return &closers{&meterReader{ctx, plain, m}, []io.Closer{closer}}, nil
 }
 
-// blocks returns a reader of xz data in several blocks, of which it skips what is not
-// wanted; nil for other data.
+// blocks returns a reader of xz or zstd data in parts that can be decompressed alone,
+// which skips what is not wanted; nil for other data.
 func (w *walk) blocks(ctx context.Context, k kind, at io.ReaderAt, size int64, m *meter) *closers {
-	if k != xzKind || at == nil || m.add(setupCost) != nil {
+	if at == nil || k != xzKind && k != zstdKind || m.add(setupCost) != nil {
 		return nil
 	}
-	b, err := xz.NewBlocks(at, size, uint32(min(w.opt.MaxWindow, 1<<32-1)))
+	var r io.ReadCloser
+	var err error
+	if k == xzKind {
+		r, err = xz.NewBlocks(at, size, uint32(min(w.opt.MaxWindow, 1<<32-1)))
+	} else {
+		r, err = newFrames(at, size, uint64(max(w.opt.MaxWindow, zstd.MinWindowSize)))
+	}
 	if err != nil {
 		return nil
 	}
-	return &closers{&meterReader{ctx, b, m}, []io.Closer{b}}
+	return &closers{&meterReader{ctx, r, m}, []io.Closer{r}}
 }
 
 // archive visits the members of an archive.

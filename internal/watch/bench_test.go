@@ -25,7 +25,16 @@ func TestScanFigures(t *testing.T) {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	f := open(t, dir, Options{Index: path})
+	opt := Options{Index: path}
+	if os.Getenv("SYMDEPOT_WATCH_EACH") != "" {
+		last := time.Now()
+		opt.Workers = 1
+		opt.Progress = func(p Progress) {
+			t.Logf("%8v %s", time.Since(last).Round(time.Millisecond), p.Path)
+			last = time.Now()
+		}
+	}
+	f := open(t, dir, opt)
 	for range 2 {
 		start := time.Now()
 		s := scanned(t, f)

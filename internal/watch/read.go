@@ -383,7 +383,7 @@ var (
 // dullSuffixes are the suffixes of files that are no symbol files, besides those of
 // source files.
 var dullSuffixes = suffixes(`html htm css txt md rst tex texi pdf ps svg png jpg jpeg gif ico bmp webp xpm ttf otf woff woff2 ogg wav mp3 mp4
-	json yaml yml toml ini conf cfg service desktop xml xsl xsd dtd rng csv tsv po pot mo qm ts in am ac m4 cmake mk la pc sh bash csh zsh fish pl pm py pyc pyi rb tcl lua el elc
+	a o lo gir typelib pod ph al ix pri prl prf qml qmltypes json yaml yml toml ini conf cfg service desktop xml xsl xsd dtd rng csv tsv po pot mo qm ts in am ac m4 cmake mk la pc sh bash csh zsh fish pl pm py pyc pyi rb tcl lua el elc
 	php sql awk sed bat cmd ps1 diff patch list policy rules pem crt`)
 
 // sourceSuffixes are the suffixes of files that debug information names.
