@@ -358,18 +358,17 @@ func (f *fileReader) folder(t *lineTable, i uint32) (uint32, error) {
 // file yields a file if that was not done before, and reports whether its name is
 // relative.
 func (f *fileReader) file(t *lineTable, x *sourceFile, folder uint32) (relative bool, err error) {
-	has := uint8(hasName)
-	if x.md5.form == formData16 {
-		has |= hasSum
-	}
-	if f.begins(t, x.text) {
-		has |= hasText
-	}
 	key := fileKey{folder: folder, form: x.name.form, off: x.name.u}
 	if x.name.form == formString {
 		key = fileKey{folder: folder, name: t.str(f.w, x.name)}
 	}
-	old := f.seen[key]
+	old, has := f.seen[key], uint8(hasName)
+	if x.md5.form == formData16 {
+		has |= hasSum
+	}
+	if old&hasText == 0 && f.begins(t, x.text) {
+		has |= hasText
+	}
 	if old|has == old {
 		return false, nil
 	}
