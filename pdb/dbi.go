@@ -45,6 +45,7 @@ type dbiHeader struct {
 	globals, publics, record int   // stream numbers
 	modules                  int64 // bytes of module records, at offset 64
 	contributions            int64 // bytes of section contributions, after the module records
+	files, filesSize         int64 // position of the names of source files
 	optional, optionalSize   int64 // position of the optional debug header
 	incremental              bool  // linked incrementally: calls go through trampolines
 }
@@ -88,6 +89,9 @@ func (f *File) readDBI() error {
 		n := int64(int32(u32(off)))
 		if n < 0 || n > s.Size()-end {
 			return fmt.Errorf("header: a part of %d bytes at offset %d of a stream of %d bytes", n, end, s.Size())
+		}
+		if off == 36 {
+			f.dbi.files, f.dbi.filesSize = end, n
 		}
 		end += n
 	}

@@ -47,8 +47,8 @@ var checksumKinds = map[uint8]struct {
 	size int
 }{1: {"md5", 16}, 2: {"sha1", 20}, 3: {"sha256", 32}}
 
-// SourceFiles yields the source files of all modules with line numbers, each once, or
-// twice if it has a checksum in some modules only. It reads the file tables and not the
+// SourceFiles yields the source files of all modules, each once, or twice if it has a
+// checksum in some modules only. It reads the file tables and not the
 // line numbers. Damaged modules are left out; damaged says how many. The error is that of
 // yield, of ctx or of the io.ReaderAt, or it says that there are too many files.
 func (f *File) SourceFiles(ctx context.Context, yield func(SourceFile) error) (damaged int, err error) {
@@ -56,8 +56,8 @@ func (f *File) SourceFiles(ctx context.Context, yield func(SourceFile) error) (d
 		return 0, nil
 	}
 	names, err := f.readNames()
-	if err != nil || names.b == nil {
-		return 0, f.sourceError("string table", err)
+	if err := f.sourceError("string table", err); err != nil {
+		return 0, err
 	}
 	modules, err := f.readModules()
 	if err != nil {
@@ -68,9 +68,13 @@ func (f *File) SourceFiles(ctx context.Context, yield func(SourceFile) error) (d
 	}
 	seen := map[uint32]bool{} // by name: with a checksum
 	var l moduleLines
-	for _, m := range modules {
+	var old []int // modules without a file table of their own
+	for i, m := range modules {
 		if err := ctx.Err(); err != nil {
 			return damaged, err
+		}
+		if m.c13 == 0 {
+			old = append(old, i)
 		}
 		if m.stream == noStream || m.c13 == 0 {
 			continue
@@ -88,7 +92,75 @@ func (f *File) SourceFiles(ctx context.Context, yield func(SourceFile) error) (d
 			damaged++
 		}
 	}
+	err = f.oldFiles(len(modules), old, yield)
+	if stop := (stopped{}); errors.As(err, &stop) {
+		return damaged, stop.error
+	}
+	if err != nil {
+		damaged++
+	}
 	return damaged, nil
+}
+
+// oldFiles yields the source files of some modules, in ascending order, out of the DBI
+// stream, which has no checksums: compilers of before 2002 write no others.
+func (f *File) oldFiles(modules int, wanted []int, yield func(SourceFile) error) error {
+	if len(wanted) == 0 || f.dbi.filesSize < 4 {
+		return nil
+	}
+	s, err := f.section(DBIStream)
+	if err != nil {
+		return err
+	}
+	// The numbers of modules and files have 16 bits and may have overflowed; so may the
+	// first file of each module, in place of which counts are added up.
+	head := make([]byte, 4*int64(modules))
+	if int64(len(head)) > f.dbi.filesSize-4 {
+		return nil
+	}
+	if err := readFull(s, head, f.dbi.files+4); err != nil {
+		return err
+	}
+	count := func(i int) int64 { return int64(u16(head, 2*(modules+i))) }
+	all := int64(0)
+	for i := range modules {
+		all += count(i)
+	}
+	offsets := f.dbi.files + 4 + int64(len(head))
+	text, end := offsets+4*all, f.dbi.files+f.dbi.filesSize
+	if text > end {
+		return fmt.Errorf("%d source files in %d bytes", all, f.dbi.filesSize)
+	}
+	b := newBlocks(s, end, blockSize, min(maxNames, f.dbi.filesSize))
+	seen := map[uint32]bool{}
+	first, module := int64(0), 0
+	for _, i := range wanted {
+		for ; module < i; module++ {
+			first += count(module)
+		}
+		for k := range count(i) {
+			p, err := b.bytes(offsets+4*(first+k), 4)
+			if err != nil {
+				return err
+			}
+			at := u32(p, 0)
+			if seen[at] || int64(at) >= end-text {
+				continue
+			}
+			if len(seen) >= maxFileEntries {
+				return stopped{fmt.Errorf("pdb: more than %d source files", maxFileEntries)}
+			}
+			seen[at] = true
+			name, err := b.text(text+int64(at), maxStringLength)
+			if err != nil || len(name) == 0 {
+				continue
+			}
+			if err := yield(SourceFile{Name: string(name)}); err != nil {
+				return stopped{err}
+			}
+		}
+	}
+	return nil
 }
 
 // stopped is an error that ends the search.
