@@ -64,7 +64,7 @@ var mayImport = map[string][]string{
 	"internal/upstream": {"internal/clip", "debugid", "symfile", "layout", "cab", "symstore", "symcache", "internal/bucket", "internal/fetch", "internal/glob", "internal/sspi", "internal/unpack", "internal/wire"},
 	"internal/tree":     {"debugid", "symfile", "layout", "objfile", "pdb", "symstore", "internal/fetch", "internal/shelf", "internal/unpack"},
 	"internal/shelf":    {},
-	"internal/watch":    {"debugid", "internal/glob", "internal/index", "internal/scan", "internal/shelf", "internal/sources", "layout", "objfile", "objtab", "symfile"},
+	"internal/watch":    {"debugid", "internal/bucket", "internal/glob", "internal/index", "internal/scan", "internal/shelf", "internal/sources", "layout", "objfile", "objtab", "symfile"},
 	"internal/sympath":  {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream", "internal/wire"},
 	"internal/fetch":    {"layout", "objfile", "symfile", "internal/blob"},
 	"internal/depot":    {"internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/retention", "internal/stage", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault"},

@@ -52,6 +52,8 @@ type found struct {
 // to it, with slashes.
 type origin interface {
 	name() string
+	// snapshot returns how the folders are listed in a scan of all of them.
+	snapshot(ctx context.Context) (lister, error)
 	// folder lists the regular files of one folder and the folders in it.
 	folder(ctx context.Context, dir string) (files []found, dirs []string, err error)
 	// open opens a regular file.
@@ -60,6 +62,9 @@ type origin interface {
 	notify(f *Folder) (notifier, error)
 	close() error
 }
+
+// lister is origin.folder, for one scan.
+type lister func(ctx context.Context, dir string) (files []found, dirs []string, err error)
 
 // handle is an open file.
 type handle interface {
@@ -92,6 +97,8 @@ func openLocal(dir string) (*local, error) {
 
 func (l *local) name() string { return l.dir }
 func (l *local) close() error { return l.root.Close() }
+
+func (l *local) snapshot(context.Context) (lister, error) { return l.folder, nil }
 
 // folder does not follow links. Of a file that is being deleted nothing is reported.
 func (l *local) folder(_ context.Context, dir string) (files []found, dirs []string, err error) {

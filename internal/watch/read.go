@@ -102,7 +102,7 @@ func (f *Folder) readFile(ctx context.Context, h handle, dir, name string) (*ind
 	}
 	if r.problem != nil {
 		e.File.Problem = r.problem.Error()
-		return e, nil //nolint:nilerr // it is in the entry
+		return e, nil
 	}
 	if r.isPackage {
 		e.File.Kind = kindPackage

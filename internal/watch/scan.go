@@ -68,6 +68,7 @@ type pass struct {
 	stop  context.CancelCauseFunc
 	f     *Folder
 	stats ScanStats
+	list  lister
 	seen  map[string]bool // folders
 	lost  map[string]bool // of them, those that cannot be listed
 
@@ -105,7 +106,7 @@ type result struct {
 }
 
 func newPass(ctx context.Context, f *Folder) *pass {
-	p := &pass{f: f, seen: map[string]bool{}, lost: map[string]bool{}, work: make(chan job, 64), results: make(chan result, 64)}
+	p := &pass{f: f, list: f.src.folder, seen: map[string]bool{}, lost: map[string]bool{}, work: make(chan job, 64), results: make(chan result, 64)}
 	p.ctx, p.stop = context.WithCancelCause(ctx)
 	p.stats.Started = f.opt.Now()
 	return p
@@ -152,7 +153,10 @@ func (p *pass) run(only []string) error {
 }
 
 // tree lists all folders, parents first.
-func (p *pass) tree() error {
+func (p *pass) tree() (err error) {
+	if p.list, err = p.f.src.snapshot(p.ctx); err != nil {
+		return fmt.Errorf("the watched folder cannot be read: %w", err)
+	}
 	todo := []string{""}
 	for len(todo) > 0 {
 		if p.ctx.Err() != nil {
@@ -192,7 +196,7 @@ func (p *pass) unlisted(dir string, err error) {
 // changed to the workers.
 func (p *pass) folder(dir string) (dirs []string, err error) {
 	p.f.watchFolder(dir)
-	files, dirs, err := p.f.src.folder(p.ctx, dir)
+	files, dirs, err := p.list(p.ctx, dir)
 	if err != nil {
 		return dirs, err
 	}

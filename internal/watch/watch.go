@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/shelf"
 )
@@ -28,6 +29,9 @@ type Options struct {
 	// Index is the path of the folder's own index, an SQLite file. It may be deleted at
 	// any time while the folder is not open.
 	Index string
+	// Bucket is the bucket to watch, or the part of it below a prefix; nil: where is a
+	// folder of this machine. The caller closes it.
+	Bucket bucket.Bucket
 	// Product and Version say for whom the objects are visible. They are kept for the
 	// caller.
 	Product, Version string
@@ -96,9 +100,15 @@ func Open(ctx context.Context, where string, opt Options) (*Folder, error) {
 	if opt.Workers <= 0 {
 		opt.Workers = 2
 	}
-	src, err := openLocal(where)
-	if err != nil {
-		return nil, err
+	var src origin
+	if opt.Bucket != nil {
+		src = &remote{opt.Bucket}
+	} else {
+		l, err := openLocal(where)
+		if err != nil {
+			return nil, err
+		}
+		src = l
 	}
 	db, _, err := index.OpenWatched(ctx, opt.Index)
 	if err != nil {

@@ -206,7 +206,7 @@ func (d *lzma) run(limit int) bool {
 		}
 		if p, bound := uint32(d.isMatch[state&15][posState]), rng>>11*uint32(d.isMatch[state&15][posState]); code < bound {
 			rng, d.isMatch[state&15][posState] = bound, uint16(p+(2048-p)>>5)
-			prev := uint32(0)
+			var prev uint32
 			if pos > 0 {
 				prev = uint32(buf[pos-1])
 			} else {
