@@ -231,7 +231,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.db.Close(), d.blobs.Close())
 	}
-	d.Watched = &Watched{dir: d.dir, log: opt.Log}
+	d.Watched = &Watched{dir: d.dir, others: newOtherServers(d), log: opt.Log}
 	d.Sources = &SourceFiles{d, newNameLists(d.contents, opt.Log), make(chan struct{}, bundlesAtOnce)}
 	d.Symbols = &Symbols{symbolicate.New(symbolicate.Parts{Depot: symbolsDepot{d}, DB: d.db, Blobs: d.blobs, Queue: d.queue, Log: opt.Log, Now: opt.Now, Scratch: d.dir}, opt.Symbols), d}
 	d.filter = newKeyFilter(d.db, opt.Log, opt.Hooks.Refreshed)
@@ -301,7 +301,7 @@ func (d *Depot) Excludes(ctx context.Context, scope Scope, req layout.Request) b
 }
 
 // servesFolders reports whether there are folders that are not in the index.
-func (d *Depot) servesFolders() bool { return len(d.trees.list)+len(d.Watched.list) > 0 }
+func (d *Depot) servesFolders() bool { return len(d.trees.list) > 0 || d.Watched.exist() }
 
 // CountMissing counts a request that found no file; see Missing.
 func (d *Depot) CountMissing(req *layout.Request, client string) { d.Missing.Count(req, client) }

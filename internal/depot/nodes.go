@@ -43,9 +43,10 @@ type Nodes struct {
 	name  string
 	log   *slog.Logger
 
-	queue  *jobs.Queue
-	policy atomic.Pointer[func() string] // see UsePolicy
-	others atomic.Pointer[nodeFacts]     // what the other servers tell, all together
+	queue   *jobs.Queue
+	watched *Watched
+	policy  atomic.Pointer[func() string] // see UsePolicy
+	others  atomic.Pointer[nodeFacts]     // what the other servers tell, all together
 
 	shareable []fetch.Upstream
 	told      map[string]time.Time // the pauses that the others know of; owned by work
@@ -59,7 +60,7 @@ var errNoNodes = errors.New("depot.peer_listen is for a depot in PostgreSQL; rem
 
 // openNodes begins to work with the other servers.
 func openNodes(ctx context.Context, d *Depot, opt *Options) (err error) {
-	n := &Nodes{db: d.db, blobs: d.blobs, watch: d.filter.watch, queue: d.queue, log: opt.Log, told: map[string]time.Time{}}
+	n := &Nodes{db: d.db, blobs: d.blobs, watch: d.filter.watch, queue: d.queue, watched: d.Watched, log: opt.Log, told: map[string]time.Time{}}
 	d.Nodes = n
 	if n.Shared() {
 		host, _ := os.Hostname()
@@ -92,7 +93,7 @@ func openNodes(ctx context.Context, d *Depot, opt *Options) (err error) {
 		dial = upstream.NewDialer(upstream.DialerOptions{}).Dial
 	}
 	n.peers, err = peer.New(peer.Options{
-		Secret: secret, Listener: opt.Nodes.Listener, Dial: dial, Members: n.members, Downloads: d.fetch, Uploads: peerUploads{d}, Log: opt.Log,
+		Secret: secret, Listener: opt.Nodes.Listener, Dial: dial, Members: n.members, Downloads: peerDownloads{d.fetch, d.Watched}, Uploads: peerUploads{d}, Log: opt.Log,
 	})
 	if err != nil {
 		return err
@@ -179,8 +180,10 @@ type nodeFacts struct {
 	Name    string        `json:"name"`
 	Policy  string        `json:"policy,omitempty"` // see auth.Gate.PolicyHash
 	Workers []jobs.Worker `json:"workers,omitempty"`
+	Watched []string      `json:"watched,omitempty"` // the products of its watched folders
 
-	differ []string // of all others: the names of those with another policy
+	differ   []string            // of all others: the names of those with another policy
+	watching map[string][]string // of all others: Watched by the addresses of the servers
 }
 
 // mostFacts limits the facts of a server, in bytes. Further workers are known to it
@@ -224,9 +227,12 @@ func (n *Nodes) shareFacts() {
 	if hash := n.policy.Load(); hash != nil {
 		own.Policy = (*hash)()
 	}
+	if n.peers != nil {
+		own.Watched = n.watched.products()
+	}
 	n.watch.Tell(own.text())
 	shared, _ := n.watch.Shared()
-	all := &nodeFacts{}
+	all := &nodeFacts{watching: map[string][]string{}}
 	known := map[string]bool{}
 	for _, text := range shared.Facts {
 		var f nodeFacts
@@ -238,6 +244,9 @@ func (n *Nodes) shareFacts() {
 				known[w.Name] = true
 				all.Workers = append(all.Workers, w)
 			}
+		}
+		if len(f.Watched) > 0 && f.Name != own.Name {
+			all.watching[f.Name] = f.Watched
 		}
 		if f.Policy != own.Policy && f.Policy != "" && own.Policy != "" {
 			all.differ = append(all.differ, f.Name)

@@ -37,9 +37,9 @@ func (d *Depot) Open(ctx context.Context, scope Scope, req layout.Request) (*Fil
 // file was looked for; it may be nil.
 func (d *Depot) open(ctx context.Context, scope Scope, req layout.Request, exact bool, rec *recorder) (*File, error) {
 	f, err := d.openOwn(ctx, scope, req, exact, rec)
-	if len(d.Watched.list) > 0 && (err == nil && f.cached || errors.Is(err, fs.ErrNotExist)) {
+	if d.Watched.exist() && (err == nil && f.cached || errors.Is(err, fs.ErrNotExist)) {
 		// Files in place come after added ones and before downloaded ones.
-		if w, werr := d.Watched.open(ctx, scope, req, rec); werr == nil {
+		if w, werr := d.Watched.answer(ctx, scope, req, rec); werr == nil {
 			if f != nil {
 				_ = f.Close() // not used
 			}

@@ -93,7 +93,7 @@ func (p symcacheDepot) OpenHit(ctx context.Context, h index.Hit) (symcachework.F
 
 // InTrees implements symcachework.Depot.
 func (p symcacheDepot) InTrees(ctx context.Context, req layout.Request) error {
-	f, err := p.d.Watched.open(ctx, Scope{}, req, nil)
+	f, err := p.d.Watched.answer(ctx, Scope{}, req, nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		f, err = p.d.trees.open(ctx, req, nil)
 	}

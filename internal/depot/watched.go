@@ -17,9 +17,22 @@ import (
 
 // Watched are the folders of builds and packages that are indexed in place.
 type Watched struct {
-	dir  string
-	list []*watch.Folder
-	log  *slog.Logger
+	dir    string
+	list   []*watch.Folder
+	others *otherServers
+	log    *slog.Logger
+}
+
+// exist reports whether this server or another one of the depot watches folders.
+func (ws *Watched) exist() bool { return len(ws.list) > 0 || ws.others.exist() }
+
+// answer searches the folders of this server, then those of the others.
+func (ws *Watched) answer(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
+	f, err := ws.open(ctx, scope, req, rec)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = ws.others.open(ctx, scope, req)
+	}
+	return f, err
 }
 
 // Dir returns the folder for their indexes, on this machine.

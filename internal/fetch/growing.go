@@ -33,10 +33,29 @@ type File struct {
 	Redirect string
 
 	reader *reader
+	other  readAtCloser // of a file that was not downloaded; see OtherFile
+}
+
+type readAtCloser interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// OtherFile returns a file that is described as f and was not downloaded, for another
+// server. Its bytes are those of r.
+func OtherFile(f File, r interface {
+	io.ReaderAt
+	io.Closer
+}) *File {
+	f.other = r
+	return &f
 }
 
 // ReadAt waits for at least one byte at off.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
+	if f.other != nil {
+		return f.other.ReadAt(p, off)
+	}
 	if f.reader == nil {
 		return 0, io.EOF
 	}
@@ -75,6 +94,9 @@ func (f *File) OSFile() *os.File {
 
 // Close releases the file.
 func (f *File) Close() error {
+	if f.other != nil {
+		return f.other.Close()
+	}
 	if f.reader != nil {
 		f.reader.close()
 	}

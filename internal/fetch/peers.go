@@ -35,6 +35,7 @@ type PeerAsk struct {
 	Question Question
 	Renew    bool // ask again about a miss that expires soon
 	Anew     bool // ignore remembered misses
+	InPlace  bool // only what the peer has in watched folders
 }
 
 // PeerReply is a file that a peer is downloading.

@@ -156,6 +156,20 @@ func (m member) Fetch(ctx context.Context, ask fetch.PeerAsk) (_ *fetch.PeerRepl
 	return &fetch.PeerReply{File: b.file, Body: b, End: func() fetch.File { return b.file }}, nil
 }
 
+// At returns the server at an address.
+func (n *Node) At(address string) fetch.Peer { return n.memberAt(address) }
+
+func (n *Node) memberAt(address string) member {
+	m := member{n, Member{Address: address}}
+	_, list, _ := n.opt.Members()
+	for _, other := range list {
+		if other.Address == address {
+			m.Member = other
+		}
+	}
+	return m
+}
+
 // Run implements fetch.Peer.
 func (m member) Run(ctx context.Context, kind string, input []byte) (result []byte, err error) {
 	c, err := m.ask(ctx, question{Kind: kind, Input: input})
@@ -173,13 +187,7 @@ func (m member) Run(ctx context.Context, kind string, input []byte) (result []by
 // answer. An error of the body ends the question and is returned. If the server
 // does not answer, or breaks off, the error is fetch.ErrNoPeer.
 func (n *Node) Send(ctx context.Context, address, kind string, input []byte, body io.Reader) (result []byte, err error) {
-	m := member{n, Member{Address: address}}
-	_, list, _ := n.opt.Members()
-	for _, other := range list {
-		if other.Address == address {
-			m.Member = other
-		}
-	}
+	m := n.memberAt(address)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c, err := m.ask(ctx, question{Kind: kind, Input: input, Body: true})

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/symtest"
+)
+
+// TestNodesWatch: a watched folder belongs to one server of three. The others answer out
+// of it too, as long as that server is there.
+func TestNodesWatch(t *testing.T) {
+	t.Parallel()
+	u := newHeldUpstream(t)
+	close(u.rest)
+	dir := t.TempDir()
+	paths := randomSyms(t, dir, 3, 50_000)
+	of := configs(t, u, nil)
+	c := newClusterWith(t, 3, func(i int) []string {
+		if i == 1 {
+			return append(of(i), "--watch", dir)
+		}
+		return of(i)
+	})
+	c.awaitPeers(t, 3)
+	for _, p := range paths {
+		want, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(p)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range c.nodes {
+			symtest.Await(t, time.Minute, "the watched file "+p+" from server "+s.url, func() bool {
+				status, b, err := get(t.Context(), s.url+p)
+				return err == nil && status == 200 && string(b) == string(want)
+			})
+		}
+	}
+	if err := c.nodes[1].cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	c.killed[c.nodes[1]] = true
+	_ = c.nodes[1].cmd.Wait()
+	for _, i := range []int{0, 2} {
+		symtest.Await(t, time.Minute, "a 404 for a file of the server that is away", func() bool {
+			status, _, err := get(t.Context(), c.nodes[i].url+paths[1])
+			return err == nil && status == 404
+		})
+	}
+	// Nothing of the folder was copied into the depot.
+	if out := c.run(t, "verify"); !strings.Contains(out, "0 contents") {
+		t.Errorf("verify: %s, want no content", out)
+	}
+}

@@ -1,0 +1,136 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// A watched folder belongs to the server that was started with it. The other servers of
+// the depot ask that server.
+const (
+	askWatched    = 8                // files of other servers' folders that are received at once
+	watchedMisses = 100_000          // misses of other servers in memory
+	watchedMiss   = 10 * time.Second // their lifetime
+)
+
+// peerDownloads answers the questions of other servers.
+type peerDownloads struct {
+	*fetch.Fetcher
+	watched *Watched
+}
+
+// OpenForPeer implements peer.Downloads.
+func (p peerDownloads) OpenForPeer(ctx context.Context, ask fetch.PeerAsk) (*fetch.File, error) {
+	if !ask.InPlace {
+		return p.Fetcher.OpenForPeer(ctx, ask)
+	}
+	f, err := p.watched.open(ctx, Scope{Products: ask.Question.Products}, ask.Question.Request, nil)
+	if err != nil {
+		return nil, err
+	}
+	return fetch.OtherFile(fetch.File{Object: f.Object, Size: f.Size, ModTime: f.ModTime, Path: f.Path, ETag: f.ETag, Product: f.product}, f), nil
+}
+
+// products returns the products of the folders, each once.
+func (ws *Watched) products() (list []string) {
+	for _, f := range ws.list {
+		product, _ := f.Product()
+		list = append(list, product)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// otherServers receives files out of the folders that other servers watch.
+type otherServers struct {
+	d      *Depot
+	slots  chan struct{}
+	misses *otter.Cache[string, time.Time] // until when a question has no answer
+}
+
+func newOtherServers(d *Depot) *otherServers {
+	return &otherServers{d, make(chan struct{}, askWatched), otter.Must(&otter.Options[string, time.Time]{MaximumSize: watchedMisses})}
+}
+
+// exist reports whether other servers watch folders.
+func (o *otherServers) exist() bool { return len(o.list()) > 0 }
+
+// list returns the products of the watched folders by the addresses of the servers.
+func (o *otherServers) list() map[string][]string {
+	if o.d.Nodes == nil || o.d.Nodes.peers == nil {
+		return nil
+	}
+	if all := o.d.Nodes.others.Load(); all != nil {
+		return all.watching
+	}
+	return nil
+}
+
+// open asks the servers whose folders the scope contains. A server that does not answer
+// has nothing.
+func (o *otherServers) open(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
+	for address, products := range o.list() {
+		if !slices.ContainsFunc(products, func(p string) bool { return scope.Products == nil || p != "" && scope.sees(p) }) {
+			continue
+		}
+		key := fmt.Sprintf("%s %d %v %s %q", address, req.Form, req.Lookups, req.Part, scope.Products)
+		if until, ok := o.misses.GetIfPresent(key); ok && o.d.now().Before(until) {
+			continue
+		}
+		f, err := o.receive(ctx, address, scope, req)
+		switch {
+		case err == nil:
+			return f, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case errors.Is(err, fs.ErrNotExist):
+			o.misses.Set(key, o.d.now().Add(watchedMiss))
+		default:
+			o.d.log.Warn("a file of a folder that another server watches cannot be received", "server", address, "error", err)
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// receive reads a file from another server.
+func (o *otherServers) receive(ctx context.Context, address string, scope Scope, req layout.Request) (*File, error) {
+	select {
+	case o.slots <- struct{}{}:
+		defer func() { <-o.slots }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	reply, err := o.d.Nodes.peers.At(address).Fetch(ctx, fetch.PeerAsk{InPlace: true, Question: fetch.Question{Products: scope.Products, Request: req}})
+	if err != nil {
+		return nil, err
+	}
+	if reply.Body == nil {
+		return nil, fs.ErrNotExist
+	}
+	defer reply.Body.Close()
+	sp, err := o.d.blobs.Spool()
+	if err != nil {
+		return nil, err
+	}
+	defer sp.Abort() // it is removed when the answer is closed
+	if _, err := io.Copy(sp, reply.Body); err != nil {
+		return nil, errors.Join(err, sp.Close())
+	}
+	f := reply.File
+	return &File{
+		Volatile: true, InPlace: true, Object: f.Object, Size: sp.Size(), ModTime: f.ModTime, Path: f.Path, ETag: f.ETag,
+		product: f.Product, r: sp, closer: sp, kept: "in place",
+	}, nil
+}
