@@ -32,24 +32,23 @@ type identified struct {
 // row prints an object.
 func (p *identified) row(id *report.Identified, more ...string) {
 	p.t.Row(append([]string{id.Kind, id.Arch, id.ID(), term.Size(id.Size), strings.Join(id.Features, ","), strings.Join(id.Answers, ","), id.Path}, more...)...)
-	for _, what := range id.Needs {
-		p.t.Row("", "", "", "", "", "", "  needs "+what)
+	for _, line := range id.Lines() {
+		p.t.Row("", "", "", "", "", "", "  "+line)
 	}
 }
 
 // local identifies a file on this machine.
 func (p *identified) local(opt objfile.Options) func(context.Context, *scan.File) error {
 	return func(ctx context.Context, f *scan.File) error {
-		objs, err := f.Identify(ctx, opt)
+		list, err := report.Identify(ctx, f, opt)
 		if err != nil {
 			return &fileError{err}
 		}
-		for _, o := range objs {
+		for i := range list {
 			p.found++
-			id := report.NewIdentified(f.Path, o)
 			if !p.json {
-				p.row(&id)
-			} else if err := p.out.Write(id); err != nil {
+				p.row(&list[i])
+			} else if err := p.out.Write(list[i]); err != nil {
 				return err
 			}
 		}

@@ -287,7 +287,11 @@ func (a *app) configFor(where string, mustExist bool) (*config.Config, error) {
 // openFor opens the depot for a command that adds files. A dry run makes no depot:
 // it gets nil if there is none.
 func (a *app) openFor(dryRun bool) (*depot.Depot, error) {
-	d, err := a.open(depot.Options{MustExist: dryRun, Probe: !dryRun})
+	conf, err := a.config("")
+	if err != nil {
+		return nil, err // its rules say what may be added
+	}
+	d, err := a.open(depot.Options{MustExist: dryRun, Probe: !dryRun, Links: conf.LinkRules()})
 	if dryRun && errors.Is(err, depot.ErrNoDepot) {
 		return nil, nil
 	}

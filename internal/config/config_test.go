@@ -397,6 +397,9 @@ push:
   collect: 15m
   quotas: {Game: 500GiB}
   deny_other: true
+sources:
+  srcsrv: {Game: refuse-commands, "*": flag}
+  link_hosts: [github.com]
 auth:
   oidc:
     - issuer: https://gitlab.example.com
@@ -414,6 +417,9 @@ auth:
 		l.Open != 100 || l.Staged != 200<<30 || l.Free != 50<<30 || l.Quiet != 15*time.Minute {
 		t.Errorf("the limits are %+v; want those of the file", l)
 	}
+	if r := c.LinkRules(); r.For("Game") != "refuse-commands" || r.For("Other") != "flag" || len(r.Hosts) != 1 {
+		t.Errorf("the rules for links are %+v; want those of the file", r)
+	}
 	rules := c.Gate().OIDC
 	if len(rules) != 1 || rules[0].Match["project_id"] != "20" || rules[0].Match["ref_protected"] != "true" || !rules[0].Read || rules[0].Class != "nightly" || rules[0].Write[0] != "tool" {
 		t.Errorf("the rules are %+v; want one with two matches, read, class nightly and write tool", rules)
@@ -427,6 +433,8 @@ auth:
 		"push: {min_free: -1}":             "push.min_free",
 		"push: {quotas: [1]}":              "push.quotas",
 		"push: {max_fils: 1}":              "push.max_fils: no such key",
+		"sources: {srcsrv: {Game: deny}}":  "sources.srcsrv.Game: keep, flag or refuse-commands is expected",
+		"sources: {link_hosts: ['a/b']}":   "sources.link_hosts[0]: a host is expected",
 		"auth: {oidc: [{issuer: gitlab}]}": "auth.oidc[0]: issuer:",
 		"auth: {oidc: [{issuer: 'https://a', audience: b, write: [c], match: {repository: a/b}}]}": "auth.oidc[0]: match: one of the claims",
 	} {

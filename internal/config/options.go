@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/server"
+	"github.com/symdepot/symdepot/internal/srclink"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/term"
@@ -72,6 +74,33 @@ func (c *Config) PushLimits() stage.Limits {
 		l.Quotas[product] = int64(n)
 	}
 	return l
+}
+
+// LinkRules returns the rules for links to source files.
+func (c *Config) LinkRules() srclink.Rules {
+	r := srclink.Rules{Hosts: c.Sources.LinkHosts, Products: map[string]srclink.Rule{}}
+	for product, rule := range c.Sources.Srcsrv {
+		if product == "*" {
+			r.Default = srclink.Rule(rule)
+		} else {
+			r.Products[product] = srclink.Rule(rule)
+		}
+	}
+	return r
+}
+
+// check refuses rules and hosts that are not known.
+func (s *SourceLinks) check(fail func(key, format string, args ...any)) {
+	for product, rule := range s.Srcsrv {
+		if !slices.Contains([]srclink.Rule{srclink.Keep, srclink.Flag, srclink.Refuse}, srclink.Rule(rule)) {
+			fail("sources.srcsrv."+product, "keep, flag or refuse-commands is expected, not %q", rule)
+		}
+	}
+	for i, h := range s.LinkHosts {
+		if name := strings.TrimPrefix(h, "*."); name == "" || strings.ContainsAny(name, "*/@ ") {
+			fail(fmt.Sprintf("sources.link_hosts[%d]", i), "a host is expected, such as github.com or *.example.com, not %q", h)
+		}
+	}
 }
 
 // check refuses limits that would refuse every push.

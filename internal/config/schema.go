@@ -35,6 +35,7 @@ type Config struct {
 	TLS          TLS           `yaml:"tls" help:"TLS of the listener."`
 	Auth         Auth          `yaml:"auth" help:"Who may read and write what; docs/auth.md has examples. Create tokens with symdepot token new."`
 	Push         Push          `yaml:"push" help:"Limits of pushes and of the uploads of other tools."`
+	Sources      SourceLinks   `yaml:"sources" help:"Links to source files in PDBs that are added or pushed. Nothing of them is run or asked for here; debuggers do. docs/sources.md has the rules."`
 	NoEgress     bool          `yaml:"no_egress" default:"false" help:"Make no outbound connections, whatever else is configured." example:"true"`
 	AllowNets    []string      `yaml:"allow_networks" help:"Private networks to which redirects of upstreams may lead." example:"[10.20.0.0/16]"`
 	AllowHosts   []string      `yaml:"allow_hosts" help:"Hosts to which redirects of upstreams may lead if an HTTP proxy resolves names; *.domain means all hosts below a domain. Other hosts must resolve to public addresses on this machine." example:"[\"*.blob.core.windows.net\"]"`
@@ -138,6 +139,12 @@ type Push struct {
 	Collect   term.Duration            `yaml:"collect" default:"5m" help:"When the transaction of a protocol that sends each file alone ends: that long after its last file." example:"15m"`
 	Quotas    map[string]term.ByteSize `yaml:"quotas" help:"Size limit of the contents of a product, by its name, each content counted once. A push beyond it is refused; nothing is removed." example:"{Game: 500GiB}"`
 	DenyOther bool                     `yaml:"deny_other" default:"false" help:"Refuse a PE, PDB or Breakpad file if the product has other bytes with the same id. Otherwise both are kept, and the answer counts them." example:"true"`
+}
+
+// SourceLinks has the rules for links to source files.
+type SourceLinks struct {
+	Srcsrv    map[string]string `yaml:"srcsrv" help:"What happens to a PDB whose source server stream makes debuggers run a command, by product; * is for all others: keep it, flag it when it comes, or refuse-commands. Empty: all are kept." example:"{Game: refuse-commands, '*': flag}"`
+	LinkHosts []string          `yaml:"link_hosts" help:"Hosts to which links may lead; *.domain means all hosts below a domain. Links to others, to files and to plain HTTP are flagged. Empty: all hosts." example:"[github.com, '*.example.com']"`
 }
 
 // Misses configures the negative cache.

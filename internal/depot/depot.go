@@ -18,6 +18,7 @@ import (
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/internal/srclink"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/symcachework"
@@ -100,6 +101,8 @@ type Options struct {
 	Now func() time.Time
 	// Stages limits unfinished pushes.
 	Stages stage.Limits
+	// Links are the rules for links to source files in PDBs that are added or pushed.
+	Links srclink.Rules
 	// Nodes connects this server with the others of a depot in a database.
 	Nodes NodeOptions
 	// Hooks are called at events of the background.
@@ -161,6 +164,7 @@ type Depot struct {
 	filter       *keyFilter
 	forms        *forms
 	makeCabinets bool
+	links        srclink.Rules
 	trees        trees
 	fetch        *fetch.Fetcher
 	sectionWait  time.Duration // see downloadSection
@@ -199,7 +203,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Depot{log: opt.Log, makeCabinets: opt.MakeCabinets, hooks: opt.Hooks, trees: trees{opt.Sources, opt.Log}}
+	d := &Depot{log: opt.Log, makeCabinets: opt.MakeCabinets, links: opt.Links, hooks: opt.Hooks, trees: trees{opt.Sources, opt.Log}}
 	if err := d.openStores(ctx, where, &opt); err != nil {
 		return nil, fmt.Errorf("depot %s: %w", d.name, err)
 	}

@@ -129,32 +129,43 @@ type Added struct {
 	// missing. Commit replaces them.
 	Restored bool
 	Again    bool // the transaction had the same object already; see TxInfo.Origin
+	// Flags say what the rules for links to source files note about the object.
+	Flags []string
 }
 
 // ErrNoID is wrapped by Add's error for a symbol file without an id, which no
 // debugger can request.
 var ErrNoID = errors.New("it has no id that a debugger could ask for")
 
+// ErrLinks is wrapped by Add's error for a file that the rules for links to source
+// files refuse.
+var ErrLinks = errors.New("refused")
+
 // ErrChanged is wrapped by Add's error for a file that was written to while it
 // was read.
 var ErrChanged = errors.New("it changed while it was read")
 
 // Add identifies a file and adds its objects. An error that wraps
-// objfile.ErrNotSymbolFile, objfile.ErrBroken, ErrNoID or ErrChanged concerns
+// objfile.ErrNotSymbolFile, objfile.ErrBroken, ErrNoID, ErrLinks or ErrChanged concerns
 // this file alone; after any other the transaction cannot continue.
 func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
 	objs, err := identify(src)
 	if err != nil {
 		return nil, err
 	}
+	flags, err := judgeLinks(&tx.d.links, tx.info.Product, src, objs)
+	if err != nil {
+		return nil, err
+	}
 	path, archive := src.origin()
 	var added []Added
 	var entries []index.Entry
-	for _, o := range objs {
+	for i, o := range objs {
 		a, err := tx.take(ctx, src.Content, o)
 		if err != nil {
 			return nil, err
 		}
+		a.Flags = flags[i]
 		added = append(added, a)
 		entries = append(entries, index.Entry{
 			Object: o.Object, Arch: o.Arch, Features: o.Features.Words(), DebugSize: o.DebugSize, Ref: a.Ref, Size: o.Size,

@@ -87,6 +87,8 @@ type Counts struct {
 	// Sources counts the names in debug information for which a source file was added,
 	// and SourceNames all names for which one was looked for.
 	Sources, SourceNames int64
+	// Flags say what the rules for links to source files note about added objects.
+	Flags []string
 	// Skipped counts the files that were not added: NotSymbols are no symbol
 	// files, the others should have been added, but are unreadable, damaged
 	// or have no id.
@@ -258,7 +260,7 @@ func (ad *adder) file(ctx context.Context, take taker, f *scan.File) error {
 		case scan.IsReadError(err):
 			ad.skip(Event{Path: f.Path, Detail: err.Error(), Notable: true, Unreadable: FromDisk(err)})
 			return nil
-		case errors.Is(err, objfile.ErrBroken), errors.Is(err, depot.ErrNoID), errors.Is(err, depot.ErrChanged):
+		case errors.Is(err, objfile.ErrBroken), errors.Is(err, depot.ErrNoID), errors.Is(err, depot.ErrLinks), errors.Is(err, depot.ErrChanged):
 			ad.skip(Event{Path: f.Path, Detail: err.Error(), Notable: true})
 			return nil
 		default:
@@ -391,6 +393,11 @@ func (ad *adder) countAdded(path string, g depot.Added) {
 	t.Bytes += g.Object.Size
 	if g.Restored {
 		ad.counts.Restored++
+	}
+	for _, flag := range g.Flags {
+		if len(ad.counts.Flags) < maxNotable {
+			ad.counts.Flags = append(ad.counts.Flags, path+": "+flag)
+		}
 	}
 	ad.event(Event{Kind: kind, Path: path, Object: &g.Object, Restored: g.Restored})
 }

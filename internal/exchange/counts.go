@@ -17,6 +17,9 @@ func (c *Counts) Print(w io.Writer) {
 	if c.Restored > 0 {
 		fmt.Fprintf(w, "  restored       %s whose stored bytes were damaged or missing\n", term.Count(c.Restored, "object"))
 	}
+	for _, line := range c.Flags {
+		fmt.Fprintf(w, "  note           %s\n", term.Printable(line))
+	}
 	if c.SourceNames > 0 {
 		fmt.Fprintf(w, "  sources        %d of the %s in the debug information\n", c.Sources, term.Count(c.SourceNames, "name"))
 	}

@@ -380,7 +380,7 @@ func (im *importer) judge(ctx context.Context, path string, err error) error {
 		im.mu.Unlock()
 	case errors.Is(err, objfile.ErrNotSymbolFile):
 		im.countSkipped(path, notSymbolText(err), false)
-	case errors.Is(err, objfile.ErrBroken), errors.Is(err, depot.ErrNoID), errors.Is(err, depot.ErrChanged), errors.Is(err, unpack.ErrPacked):
+	case errors.Is(err, objfile.ErrBroken), errors.Is(err, depot.ErrNoID), errors.Is(err, depot.ErrLinks), errors.Is(err, depot.ErrChanged), errors.Is(err, unpack.ErrPacked):
 		im.countSkipped(path, err.Error(), true)
 	default:
 		return err

@@ -1,11 +1,19 @@
 package report
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/internal/srclink"
+	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -75,6 +83,75 @@ type Identified struct {
 	// publics and unwind. Needs names the files that answer the rest, for people.
 	Answers []string `json:"answers"`
 	Needs   []string `json:"needs,omitempty"`
+	// Links is where a PDB leads debuggers for source files; see ReadLinks.
+	Links *srclink.Links `json:"links,omitempty"`
+}
+
+// Identify describes the objects in a file, with their links to source files, and discards
+// the file.
+func Identify(ctx context.Context, f *scan.File, opt objfile.Options) (list []Identified, err error) {
+	err = f.Examine(ctx, opt, func(c *scan.Content, objs []objfile.Object) error {
+		for _, o := range objs {
+			id := NewIdentified(f.Path, o)
+			if err := id.ReadLinks(c, o); err != nil {
+				return err
+			}
+			list = append(list, id)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// ReadLinks reads the links of o, which f has, to source files. The error is that of f.
+func (id *Identified) ReadLinks(f io.ReaderAt, o objfile.Object) error {
+	if o.Deflated != 0 || !MayLink(o) {
+		return nil
+	}
+	l, err := srclink.Read(io.NewSectionReader(f, o.Offset, o.Size), o.Size, o.Kind)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	id.Links = l
+	return err
+}
+
+// Lines says in lines what else the object needs, and where its links lead.
+func (id *Identified) Lines() (lines []string) {
+	for _, what := range id.Needs {
+		lines = append(lines, "needs "+what)
+	}
+	return append(lines, LinkLines(id.Links)...)
+}
+
+// MayLink reports whether an object may have links to source files.
+func MayLink(o objfile.Object) bool {
+	return (o.Kind == symfile.PDB || o.Kind == symfile.PortablePDB) && (o.Features.Sources || o.Features.Unknown)
+}
+
+// LinkLines says in lines where links lead.
+func LinkLines(l *srclink.Links) (lines []string) {
+	if l == nil {
+		return nil
+	}
+	if s := l.Srcsrv; s != nil {
+		what := s.Example.Target
+		switch {
+		case s.Class == srclink.Command && s.Example.Command != "":
+			what = "runs " + s.Example.Command
+		case s.Example.Reason != "":
+			what = s.Example.Reason
+		}
+		lines = append(lines, fmt.Sprintf("source server stream for %s, class %s: %s", term.Count(int64(s.Files), "file"), s.Class, clip.Text(what)))
+	}
+	if m := l.SourceLink; m != nil {
+		var places []string
+		for _, p := range m.Places[:min(len(m.Places), 5)] {
+			places = append(places, p.String())
+		}
+		lines = append(lines, fmt.Sprintf("Source Link with %s: %s", term.Count(int64(m.Rules), "rule"), clip.Text(strings.Join(places, ", "))))
+	}
+	return append(lines, l.Faults...)
 }
 
 // NewIdentified describes an object of the file at path.

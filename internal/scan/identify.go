@@ -28,15 +28,25 @@ func IsReadError(err error) bool {
 
 // Identify identifies the objects in the file and discards the file. It sets
 // Options.Script to the script beside the file.
-func (f *File) Identify(ctx context.Context, opt objfile.Options) ([]objfile.Object, error) {
+func (f *File) Identify(ctx context.Context, opt objfile.Options) (objs []objfile.Object, err error) {
+	err = f.Examine(ctx, opt, func(_ *Content, o []objfile.Object) error { objs = o; return nil })
+	return objs, err
+}
+
+// Examine is like Identify, and lets each read the file before it is discarded.
+func (f *File) Examine(ctx context.Context, opt objfile.Options, each func(c *Content, objs []objfile.Object) error) error {
 	defer f.Discard()
 	c, err := f.Open(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer c.Close()
 	opt.Script = f.Script()
-	return objfile.Identify(c, c.Size(), strings.TrimSuffix(f.Path, symfile.BaseName(f.Path))+f.Name, opt)
+	objs, err := objfile.Identify(c, c.Size(), strings.TrimSuffix(f.Path, symfile.BaseName(f.Path))+f.Name, opt)
+	if err != nil {
+		return err
+	}
+	return each(c, objs)
 }
 
 // Script returns a function that opens the script to which the source map

@@ -92,7 +92,7 @@ func (s *Stages) examine(ctx context.Context, c Caller, row index.StageRow, list
 		f := index.StageFile{Path: e.Path, Content: index.Content{Ref: e.Ref, Size: e.Size}, ModTime: e.ModTime, Kind: e.As, ID: e.ID}
 		if reason := unwanted(e); reason != "" {
 			f.State, f.Reason = index.StageRefused, reason
-		} else if err := s.find(ctx, h, &f); err != nil {
+		} else if err := s.find(ctx, h, row.Product, &f); err != nil {
 			return nil, err
 		}
 		files[i] = f
@@ -204,7 +204,7 @@ func (s *Stages) look(ctx context.Context, c Caller, id string, refs []blob.Ref)
 }
 
 // find sets the state of a file by the contents that are held.
-func (s *Stages) find(ctx context.Context, h holdings, f *index.StageFile) error {
+func (s *Stages) find(ctx context.Context, h holdings, product string, f *index.StageFile) error {
 	base := symfile.BaseName(f.Path)
 	for _, k := range h.staged[f.Ref] {
 		if k.Size != f.Size && k.Path != f.Path {
@@ -226,8 +226,7 @@ func (s *Stages) find(ctx context.Context, h holdings, f *index.StageFile) error
 		if err != nil {
 			return err
 		}
-		s.accept(f, facts)
-		return nil
+		return s.accept(ctx, product, f, facts)
 	}
 	for _, o := range h.objects[f.Ref] {
 		if o.Size != f.Size {
@@ -246,8 +245,7 @@ func (s *Stages) find(ctx context.Context, h holdings, f *index.StageFile) error
 				continue
 			}
 		}
-		s.accept(f, facts)
-		return nil
+		return s.accept(ctx, product, f, facts)
 	}
 	return nil
 }
@@ -293,9 +291,36 @@ func (s *Stages) storedFacts(ctx context.Context, f *index.StageFile) ([]fact, e
 	return []fact{newFact(objs[0], f.Content)}, nil
 }
 
+// storedLinks judges the links of stored objects. The error wraps fs.ErrNotExist if they
+// are not on this machine.
+func storedLinks(ctx context.Context, d Depot, product, path string, facts []fact) (refused string, err error) {
+	for _, k := range facts {
+		if k.Object.Kind != symfile.PDB {
+			continue
+		}
+		if d.InBucket() {
+			return "", fs.ErrNotExist
+		}
+		c, err := k.content()
+		if err != nil {
+			return "", err
+		}
+		b, err := d.OpenStored(ctx, c)
+		if err != nil {
+			return "", err
+		}
+		refused, err = d.JudgeLinks(product, path, b, objfile.Object{Object: k.Object, Size: c.Size})
+		_ = b.Close() // only read
+		if refused != "" || err != nil {
+			return refused, err
+		}
+	}
+	return "", nil
+}
+
 // accept accepts a file with these objects without its bytes, unless its id
-// differs.
-func (s *Stages) accept(f *index.StageFile, facts []fact) {
+// differs, or the product refuses links in it: another product may have kept it.
+func (s *Stages) accept(ctx context.Context, product string, f *index.StageFile, facts []fact) error {
 	var objects []symfile.Object
 	for _, k := range facts {
 		objects = append(objects, k.Object)
@@ -303,12 +328,25 @@ func (s *Stages) accept(f *index.StageFile, facts []fact) {
 	if f.Kind == "" {
 		if reason := contradicts(f.ID, objects); reason != "" {
 			f.State, f.Reason = index.StageRefused, reason
-			return
+			return nil
+		}
+	}
+	if s.depot.RefusesLinks(product) {
+		reason, err := storedLinks(ctx, s.depot, product, f.Path, facts)
+		if isNotExist(err) {
+			return nil // the file is sent
+		}
+		if reason != "" {
+			f.State, f.Reason = index.StageRefused, reason
+		}
+		if reason != "" || err != nil {
+			return err
 		}
 	}
 	if text, err := formatFacts(facts); err == nil {
 		f.State, f.Facts = index.StageKnown, text
 	}
+	return nil
 }
 
 // quota refuses files whose contents would bring a product above its quota.

@@ -345,6 +345,11 @@ func (s *Stages) identify(ctx context.Context, row index.StageRow, f *os.File, c
 			return nil, reason, nil
 		}
 	}
+	for _, o := range objs {
+		if reason, err := s.depot.JudgeLinks(row.Product, file.Path, f, o); reason != "" || err != nil {
+			return nil, reason, err
+		}
+	}
 	var added []slice
 	defer func() {
 		if reason != "" {

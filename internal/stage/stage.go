@@ -181,6 +181,12 @@ type Depot interface {
 	// Identify returns the objects in a file of size bytes that clients can request:
 	// at least one, or an error. as and id are those of an Entry.
 	Identify(f io.ReaderAt, size int64, path, as, id string) ([]objfile.Object, error)
+	// RefusesLinks reports whether a product refuses files because of their links to
+	// source files.
+	RefusesLinks(product string) bool
+	// JudgeLinks returns why a product does not take an object of a file because of
+	// its links to source files; empty if it does.
+	JudgeLinks(product, path string, f io.ReaderAt, o objfile.Object) (refused string, err error)
 	// Refuses reports whether an error of Identify concerns the file alone.
 	Refuses(err error) bool
 	// ObjectReader returns the bytes of an object in a file.
