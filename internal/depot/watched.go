@@ -78,6 +78,22 @@ func (ws *Watched) open(ctx context.Context, scope Scope, req layout.Request, re
 	return nil, fs.ErrNotExist
 }
 
+// WatchStatus describes a watched folder.
+type WatchStatus = watch.Status
+
+// Statuses describes the folders that this server watches. One whose index cannot be
+// read has Failed.
+func (ws *Watched) Statuses(ctx context.Context) (list []WatchStatus) {
+	for _, f := range ws.list {
+		s, err := f.Status(ctx)
+		if err != nil {
+			s.Where, s.Failed = f.Where(), err.Error()
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
 // Find looks for objects in the folders of the scope, at most limit (0: a thousand).
 func (ws *Watched) Find(ctx context.Context, scope Scope, q watch.Query, limit int) (list []Found, err error) {
 	if limit <= 0 {

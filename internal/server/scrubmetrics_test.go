@@ -119,3 +119,33 @@ func TestStoreMetrics(t *testing.T) {
 		}
 	}
 }
+
+// TestWatchMetrics: each watched folder has its gauges, those of a scan only after one.
+func TestWatchMetrics(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	c := watchedFolders{func(context.Context) []depot.WatchStatus {
+		s := depot.WatchStatus{Where: "/srv/a", Files: 3, Objects: 2, Bytes: 10}
+		s.Last.Started, s.Last.Took = at, 2*time.Second
+		return []depot.WatchStatus{s, {Where: "/srv/b", Failed: "away"}}
+	}}
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(c)
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			got[f.GetName()+" "+m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+		}
+	}
+	want := map[string]float64{
+		"symdepot_watch_objects /srv/a": 2, "symdepot_watch_files /srv/a": 3, "symdepot_watch_bytes /srv/a": 10, "symdepot_watch_problems /srv/a": 0,
+		"symdepot_watch_scan_timestamp_seconds /srv/a": 1_700_000_000, "symdepot_watch_scan_seconds /srv/a": 2, "symdepot_watch_up /srv/a": 1,
+		"symdepot_watch_objects /srv/b": 0, "symdepot_watch_files /srv/b": 0, "symdepot_watch_bytes /srv/b": 0, "symdepot_watch_problems /srv/b": 0, "symdepot_watch_up /srv/b": 0,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("metrics %v, want %v", got, want)
+	}
+}

@@ -68,6 +68,9 @@ type Config struct {
 	Usage *Usage
 	// Sources finds source files for /-/src; nil: there are none.
 	Sources Sources
+	// Watched describes the folders that are indexed in place, for metrics; nil: there
+	// are none.
+	Watched func(ctx context.Context) []depot.WatchStatus
 	// Missing lists the files that clients did not get; nil: they are not listed.
 	Missing Missing
 	// Uploads answers the requests of uploaders that were written for other
@@ -242,6 +245,11 @@ func New(cfg Config) (*Server, error) {
 	m, err := newMetrics(cfg.Registry, cfg.Version, cfg.Depot)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	if cfg.Watched != nil {
+		if err := cfg.Registry.Register(watchedFolders{cfg.Watched}); err != nil {
+			return nil, fmt.Errorf("metrics: %w", err)
+		}
 	}
 	u := newUsages(Usage{})
 	if cfg.Usage != nil {
