@@ -206,12 +206,8 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 		return err
 	}
 	defer d.Close()
-	watched, err := conf.OpenWatched(a.ctx, d.Watched.Dir(), log)
-	defer func() {
-		for _, f := range watched {
-			_ = f.Close()
-		}
-	}()
+	watched, closeWatched, err := conf.OpenWatched(a.ctx, d.Watched.Dir(), log)
+	defer closeWatched()
 	if err != nil {
 		return err
 	}

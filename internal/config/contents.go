@@ -73,15 +73,24 @@ func (c *Config) UseDepot(where, blobs string, opt *depot.Options) (err error) {
 	if blobs == "" {
 		return nil
 	}
-	b, err := bucket.ParseURL(blobs)
+	opt.Bucket, err = c.openBucket(blobs)
 	if err != nil {
-		return fmt.Errorf("depot.blobs%s: %w", shown(blobs), err)
+		err = fmt.Errorf("depot.blobs%s: %w", shown(blobs), err)
+	}
+	return err
+}
+
+// openBucket opens a bucket by its URL, with the endpoint and the credentials of the
+// environment.
+func (c *Config) openBucket(where string) (bucket.Bucket, error) {
+	b, err := bucket.ParseURL(where)
+	if err != nil {
+		return nil, err
 	}
 	if s3, ok := b.(*bucket.S3Config); ok && s3.Endpoint == "" {
 		s3.Endpoint = cmp.Or(c.getenv("AWS_ENDPOINT_URL_S3"), c.getenv("AWS_ENDPOINT_URL"))
 	}
-	opt.Bucket, err = upstream.OpenBucket(b, c.Dialer())
-	return err
+	return upstream.OpenBucket(b, c.Dialer())
 }
 
 // shown returns a space and a URL without the parts that may be secret, or

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -19,46 +20,69 @@ import (
 // is deleted.
 const forgetWatched = 24 * time.Hour
 
-// OpenWatched opens the folders that are indexed in place. Their indexes are in dir. The
-// caller closes them, even after an error.
-func (c *Config) OpenWatched(ctx context.Context, dir string, log *slog.Logger) ([]*watch.Folder, error) {
+// OpenWatched opens the folders and bucket prefixes that are indexed in place. Their
+// indexes are in dir. done closes them; it is called after an error too.
+func (c *Config) OpenWatched(ctx context.Context, dir string, log *slog.Logger) (list []*watch.Folder, done func(), err error) {
+	var buckets []io.Closer
+	done = func() {
+		for _, f := range list {
+			_ = f.Close()
+		}
+		for _, b := range buckets {
+			_ = b.Close()
+		}
+	}
 	names := map[string]bool{}
-	var list []*watch.Folder
 	for _, w := range c.Watch {
+		fail := func(err error) ([]*watch.Folder, func(), error) {
+			return list, done, fmt.Errorf("--watch %s: %w", w.Dir, err)
+		}
+		opt := watch.Options{Product: w.Product, Version: w.Version, Rescan: time.Duration(c.Rescan), TempDir: dir, Log: log}
 		where := w.Dir
-		if !strings.Contains(where, "://") {
-			abs, err := filepath.Abs(where)
+		if isBucket(where) {
+			b, err := c.openBucket(where)
 			if err != nil {
-				return list, err
+				return fail(err)
 			}
-			if info, err := os.Stat(abs); err == nil && !info.IsDir() {
-				return list, fmt.Errorf("--watch %s: not a folder", w.Dir)
-			} else if err != nil {
-				return list, fmt.Errorf("--watch %s: %w", w.Dir, err)
-			}
-			where = abs
+			opt.Bucket = b
+			buckets = append(buckets, b)
+		} else if where, err = folderOf(where); err != nil {
+			return fail(err)
 		}
-		index, err := watch.IndexFile(dir, where)
-		if err != nil {
-			return list, err
+		if opt.Index, err = watch.IndexFile(dir, where); err != nil {
+			return fail(err)
 		}
-		name := filepath.Base(index)
+		name := filepath.Base(opt.Index)
 		if names[name] {
-			return list, fmt.Errorf("--watch %s: the folder is named twice", w.Dir)
+			return fail(errors.New("the folder is named twice"))
 		}
 		names[name] = true
 		if err := durable.MkdirAll(dir, 0o700); err != nil {
-			return list, err
+			return list, done, err
 		}
-		f, err := watch.Open(ctx, where, watch.Options{
-			Index: index, Product: w.Product, Version: w.Version, Rescan: time.Duration(c.Rescan), TempDir: dir, Log: log,
-		})
+		f, err := watch.Open(ctx, where, opt)
 		if err != nil {
-			return list, fmt.Errorf("--watch %s: %w", w.Dir, err)
+			return fail(err)
 		}
 		list = append(list, f)
 	}
-	return list, forget(dir, names)
+	return list, done, forget(dir, names)
+}
+
+// isBucket reports whether a watched folder is a prefix of a bucket.
+func isBucket(where string) bool { return strings.Contains(where, "://") }
+
+// folderOf returns the absolute path of an existing folder.
+func folderOf(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(abs)
+	if err == nil && !info.IsDir() {
+		err = errors.New("not a folder")
+	}
+	return abs, err
 }
 
 // forget deletes the indexes of folders that have not been watched for a day.
