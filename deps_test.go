@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"internal/xz":        {},
 	"internal/paged":     {},
 	"objtab":             {"debugid", "demangle", "dwarf", "functab", "objfile", "symfile", "unwind"},
-	"internal/sources":   {"dwarf", "internal/scan", "objfile", "objtab", "pdb", "ppdb", "symfile"},
+	"internal/sources":   {"debugid", "dwarf", "internal/scan", "objfile", "objtab", "pdb", "ppdb", "symfile"},
 	"internal/retention": {"internal/glob", "internal/term"},
 	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb", "cab", "symcache", "internal/ctxio", "internal/term", "internal/wire"},
 	"internal/bucket":    {"internal/wire"},
@@ -67,7 +67,7 @@ var mayImport = map[string][]string{
 	"internal/watch":    {"debugid", "internal/bucket", "internal/glob", "internal/index", "internal/scan", "internal/shelf", "internal/sources", "layout", "objfile", "objtab", "symfile"},
 	"internal/sympath":  {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream", "internal/wire"},
 	"internal/fetch":    {"layout", "objfile", "symfile", "internal/blob"},
-	"internal/depot":    {"internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/retention", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault"},
+	"internal/depot":    {"internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "objtab", "symcache", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/retention", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault"},
 	// stage knows the depot as an interface.
 	"internal/stage":    {"debugid", "symfile", "objfile", "internal/blob", "internal/durable", "internal/index"},
 	"internal/vault":    {"internal/blob", "internal/bucket", "internal/index"},

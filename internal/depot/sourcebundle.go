@@ -91,7 +91,7 @@ func (s *SourceFiles) module(ctx context.Context, scope Scope, lookups []symfile
 		hits = s.d.intact(hits)
 		rank(hits, symfile.Debug)
 		for _, h := range hits[:min(len(hits), maxSourceObjects)] {
-			list, err := s.lists.get(ctx, h)
+			list, err := s.list(ctx, scope, h)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return index.Hit{}, nil, err
 			}
@@ -153,7 +153,7 @@ func (s *SourceFiles) Names(ctx context.Context, scope Scope, ref blob.Ref, afte
 		return nil, 0, "", cmpNotFound(err)
 	}
 	h := index.Hit{Stored: found[0].Stored}
-	names, err := s.lists.get(ctx, h)
+	names, err := s.list(ctx, scope, h)
 	if err != nil {
 		return nil, 0, "", err
 	}

@@ -75,7 +75,7 @@ const maxSourceObjects = 8
 
 // ofObject opens a source that an object names.
 func (s *SourceFiles) ofObject(ctx context.Context, scope Scope, h index.Hit, path string) (*File, error) {
-	list, err := s.lists.get(ctx, h)
+	list, err := s.list(ctx, scope, h)
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +84,25 @@ func (s *SourceFiles) ofObject(ctx context.Context, scope Scope, h index.Hit, pa
 		return nil, errNotNamed
 	}
 	return s.named(ctx, scope, h, n)
+}
+
+// list returns the names of an object. Those that need the supplementary file of dwz are
+// read with it if the caller may read it: parts of its text are in the names.
+func (s *SourceFiles) list(ctx context.Context, scope Scope, h index.Hit) (*nameList, error) {
+	l, err := s.lists.get(ctx, h, nil)
+	if err != nil || l.alternate == "" {
+		return l, err
+	}
+	hits, err := s.d.db.Lookup(ctx, scope.index(), symfile.Lookup{ID: symfile.Fold(string(l.alternate)), Role: symfile.Debug, IDKind: symfile.BuildIDs})
+	if err != nil {
+		return nil, err
+	}
+	hits = s.d.intact(hits)
+	rank(hits, symfile.Debug)
+	if len(hits) == 0 {
+		return l, nil
+	}
+	return s.lists.get(ctx, h, &hits[0])
 }
 
 // named opens the source that a name in the debug information of an object means:

@@ -339,6 +339,9 @@ func TestDwz(t *testing.T) {
 			if got := canonical(alone.Names); !slices.Equal(got, want) && !strings.Contains(alone.Incomplete, "supplementary") {
 				t.Errorf("without it: %q, incomplete %q, want that it is missing, or equal names", got, alone.Incomplete)
 			}
+			if (alone.Alternate == "") != (alone.Incomplete == "") || l.Alternate != "" {
+				t.Errorf("the file that is needed is %q without it and %q with it, want a build-id and none", alone.Alternate, l.Alternate)
+			}
 			t.Logf("without it: %d of %d names, incomplete %q", len(alone.Names), len(want), alone.Incomplete)
 		})
 	}

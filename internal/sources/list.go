@@ -157,6 +157,7 @@ func (l *lister) dwarf(ctx context.Context, f objtab.File, kind symfile.Kind, op
 		why := "the compilation directory of %d line tables is not known"
 		if kind == symfile.ELF && d.Alternate == nil {
 			if links, err := objtab.LinksOf(ctx, f); err == nil && links.AlternateID != "" {
+				l.Alternate = links.AlternateID
 				why += ": it is in the supplementary debug file with the build-id " + string(links.AlternateID)
 			}
 		}

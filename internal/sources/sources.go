@@ -15,6 +15,8 @@ import (
 	"hash"
 	"io"
 	"strings"
+
+	"github.com/symdepot/symdepot/debugid"
 )
 
 // Limits of the sources of one object.
@@ -52,6 +54,9 @@ type Listed struct {
 	Srcsrv []byte
 	// Incomplete says why names may be missing, for people; empty if none are.
 	Incomplete string
+	// Alternate is the build-id of the supplementary file of dwz that would complete the
+	// names; empty if none is needed or it was given.
+	Alternate debugid.BuildID
 }
 
 // Verdict is what a sum says about a file.
