@@ -42,6 +42,7 @@ type reading struct {
 	ctx    context.Context
 	f      *Folder
 	path   string
+	at     io.ReaderAt
 	size   int64
 	whole  map[string]bool // members that must be read whole: see needWhole
 	target map[string]bool // objects that are expected and were not met; nil if unknown
@@ -85,7 +86,7 @@ func (f *Folder) readFile(ctx context.Context, h handle, dir, name string) (*ind
 		buf = new([]byte)
 	}
 	defer buffers.Put(buf)
-	r := &reading{ctx: ctx, f: f, path: p, size: s.size, buf: buf}
+	r := &reading{ctx: ctx, f: f, path: p, at: h, size: s.size, buf: buf}
 	for {
 		r.objects, r.sources, r.again, r.target, r.text = nil, map[string]member{}, map[string]bool{}, nil, 0
 		err := scan.Visit(ctx, scan.Source{Path: p, At: h, Size: s.size}, f.scanOptions(), r)
@@ -230,8 +231,7 @@ func (r *reading) File(e *scan.Entry) error {
 	objects, err := objfile.Identify(at, size, e.Name, objfile.Options{})
 	switch {
 	case errors.Is(err, objfile.ErrUnread):
-		r.again[e.Member] = true
-		return nil
+		return r.readAgain(e)
 	case errors.Is(err, objfile.ErrNotSymbolFile):
 		return nil
 	case errors.Is(err, objfile.ErrBroken):
@@ -240,6 +240,38 @@ func (r *reading) File(e *scan.Entry) error {
 	case err != nil:
 		return r.unreadable(e, err)
 	}
+	return r.add(e, objects, size)
+}
+
+// readAgain reads a member whole whose ends did not suffice: at its place, if that is
+// known, else by reading the package again.
+func (r *reading) readAgain(e *scan.Entry) error {
+	if e.Place.Method == scan.Nested {
+		r.again[e.Member] = true
+		return nil
+	}
+	src, err := scan.OpenPlace(r.ctx, r.at, r.size, e.Place, r.f.scanOptions())
+	if err != nil {
+		return r.unreadable(e, err)
+	}
+	defer src.Close()
+	at, size, free, err := r.spool(io.LimitReader(src, e.Size), e.Size)
+	if err != nil {
+		return r.unreadable(e, err)
+	}
+	defer free()
+	objects, err := objfile.Identify(at, size, e.Name, objfile.Options{})
+	if errors.Is(err, objfile.ErrNotSymbolFile) || errors.Is(err, objfile.ErrBroken) {
+		return nil
+	}
+	if err != nil {
+		return r.unreadable(e, err)
+	}
+	return r.add(e, objects, size)
+}
+
+// add notes the objects in a file.
+func (r *reading) add(e *scan.Entry, objects []objfile.Object, size int64) error {
 	for i := range objects {
 		o := &objects[i]
 		keys := keysOf(o.Object)
@@ -282,7 +314,12 @@ func (r *reading) bytes(e *scan.Entry) (at io.ReaderAt, size int64, free func(),
 		}
 		return &memory{p}, e.Size, func() {}, nil
 	}
-	src := e.Reader()
+	return r.spool(e.Reader(), e.Size)
+}
+
+// spool reads a stream to its end, into memory or a temporary file. want is its size; -1 if
+// that is unknown.
+func (r *reading) spool(src io.Reader, want int64) (at io.ReaderAt, size int64, free func(), err error) {
 	first := bytes.NewBuffer((*r.buf)[:0])
 	if _, err := io.CopyN(first, src, memberMemory); err != nil && !errors.Is(err, io.EOF) {
 		return nil, 0, nil, err
@@ -290,6 +327,9 @@ func (r *reading) bytes(e *scan.Entry) (at io.ReaderAt, size int64, free func(),
 	p := first.Bytes()
 	*r.buf = p[:0]
 	if len(p) < memberMemory {
+		if want >= 0 && int64(len(p)) != want {
+			return nil, 0, nil, io.ErrUnexpectedEOF
+		}
 		return &memory{p}, int64(len(p)), func() {}, nil
 	}
 	t, err := os.CreateTemp(r.f.opt.TempDir, "symdepot-*")
@@ -310,7 +350,7 @@ func (r *reading) bytes(e *scan.Entry) (at io.ReaderAt, size int64, free func(),
 		more, err = io.Copy(t, src)
 		n += more
 	}
-	if err == nil && e.Size >= 0 && n != e.Size {
+	if err == nil && want >= 0 && n != want {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {

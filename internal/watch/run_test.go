@@ -152,5 +152,5 @@ type gone struct{ origin }
 func (*gone) folder(context.Context, string) ([]found, []string, error) {
 	return nil, nil, fs.ErrPermission
 }
-func (*gone) snapshot(context.Context) (lister, error) { return nil, fs.ErrPermission }
+func (*gone) snapshot(context.Context) (lister, error)     { return nil, fs.ErrPermission }
 func (*gone) open(context.Context, string) (handle, error) { return nil, fs.ErrPermission }
