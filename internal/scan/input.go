@@ -383,7 +383,7 @@ func (w *walk) blocks(ctx context.Context, k kind, at io.ReaderAt, size int64, m
 	var r io.ReadCloser
 	var err error
 	if k == xzKind {
-		r, err = xz.NewBlocks(at, size, uint32(min(w.opt.MaxWindow, 1<<32-1)))
+		r, err = xz.NewBlocks(at, size, uint32(min(w.opt.MaxWindow, 1<<32-1)), w.opt.Spare)
 	} else {
 		r, err = newFrames(at, size, uint64(max(w.opt.MaxWindow, zstd.MinWindowSize)))
 	}

@@ -64,6 +64,9 @@ type Options struct {
 	// MaxWindow limits the window (dictionary) of a zstd or xz stream, which
 	// takes that much memory while the stream is read: 64 MiB.
 	MaxWindow int64
+	// Spare has an element for each processor that a visit may use besides its own. A
+	// visit takes one to read ahead, and gives it back. It may be nil.
+	Spare chan struct{}
 	// MaxDepth limits the nesting of archives: 3. A Debian package counts as
 	// two, because its data.tar is an archive. Compression does not count.
 	MaxDepth int

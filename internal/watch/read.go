@@ -77,7 +77,7 @@ func nested(name string) bool { return strings.Contains(name, scan.Separator) }
 
 // readFile reads an open file. A file that is of no interest has an entry without
 // objects, sources and problem. The error is that of the context.
-func (f *Folder) readFile(ctx context.Context, h handle, dir, name string) (*index.WatchedEntry, error) {
+func (f *Folder) readFile(ctx context.Context, h handle, dir, name string, spare chan struct{}) (*index.WatchedEntry, error) {
 	p := within(dir, name)
 	s := h.stamp()
 	e := &index.WatchedEntry{File: index.WatchedFile{Dir: dir, Name: name, Size: s.size, MTime: s.mtime, CTime: s.ctime, Inode: s.inode, Tag: s.tag, Seen: f.opt.Now().UnixNano()}}
@@ -87,9 +87,11 @@ func (f *Folder) readFile(ctx context.Context, h handle, dir, name string) (*ind
 	}
 	defer buffers.Put(buf)
 	r := &reading{ctx: ctx, f: f, path: p, at: h, size: s.size, buf: buf}
+	opt := f.scanOptions()
+	opt.Spare = spare
 	for {
 		r.objects, r.sources, r.again, r.target, r.text = nil, map[string]member{}, map[string]bool{}, nil, 0
-		err := scan.Visit(ctx, scan.Source{Path: p, At: h, Size: s.size}, f.scanOptions(), r)
+		err := scan.Visit(ctx, scan.Source{Path: p, At: h, Size: s.size}, opt, r)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

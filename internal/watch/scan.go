@@ -73,6 +73,7 @@ type pass struct {
 	lost  map[string]bool // of them, those that cannot be listed
 
 	work    chan job
+	spare   chan struct{} // one for each worker without work
 	results chan result
 	pending sync.WaitGroup
 
@@ -106,7 +107,7 @@ type result struct {
 }
 
 func newPass(ctx context.Context, f *Folder) *pass {
-	p := &pass{f: f, list: f.src.folder, seen: map[string]bool{}, lost: map[string]bool{}, work: make(chan job, 64), results: make(chan result, 64)}
+	p := &pass{f: f, list: f.src.folder, spare: make(chan struct{}, f.opt.Workers), seen: map[string]bool{}, lost: map[string]bool{}, work: make(chan job, 64), results: make(chan result, 64)}
 	p.ctx, p.stop = context.WithCancelCause(ctx)
 	p.stats.Started = f.opt.Now()
 	return p
@@ -287,7 +288,13 @@ func unpackPrints(b []byte) map[uint64]bool {
 
 // worker reads files.
 func (p *pass) worker() {
-	for j := range p.work {
+	for {
+		p.spare <- struct{}{} // while there is no work, others may read ahead
+		j, ok := <-p.work
+		if !ok {
+			return
+		}
+		<-p.spare
 		if p.ctx.Err() == nil {
 			p.read(j)
 		}
@@ -316,7 +323,7 @@ func (p *pass) read(j job) {
 	if !p.settled(h.stamp()) {
 		return
 	}
-	e, err := p.f.readFile(p.ctx, h, j.dir.path, j.name)
+	e, err := p.f.readFile(p.ctx, h, j.dir.path, j.name, p.spare)
 	switch {
 	case err != nil:
 		return // the context has ended

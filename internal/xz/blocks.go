@@ -2,6 +2,7 @@ package xz
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"io"
 	"slices"
 	"sort"
+	"sync"
+	"sync/atomic"
 )
 
 // Limits of an index.
@@ -36,15 +39,35 @@ type Blocks struct {
 	size int64 // of the decompressed bytes
 
 	pos  int64
-	next int // the block after the current one
-	z    *reader
-	end  int64 // of the current block
+	next int       // the block after the current one
+	z    *reader   // of the current block; nil if it was decompressed ahead
+	cur  io.Reader // of the current block; nil if closed
+	end  int64     // of the current block
+
+	spare   chan struct{}
+	ahead   *ahead
+	running sync.WaitGroup // decompresses ahead
+	mem     []byte         // the current block, if it was decompressed ahead
+	free    []byte         // an earlier one, whose memory is used again
 }
 
+// ahead is a block that another goroutine decompresses.
+type ahead struct {
+	i       int
+	done    chan struct{}
+	data    []byte // set with err when done is closed
+	err     error
+	dropped atomic.Bool
+}
+
+// maxAhead is the largest block that is decompressed ahead.
+const maxAhead = 32 << 20
+
 // NewBlocks reads the index of the data of size bytes at r. It returns an error if nothing
-// would be gained: NewReader reads the data then.
-func NewBlocks(r io.ReaderAt, size int64, dictionary uint32) (*Blocks, error) {
-	b := &Blocks{at: r, most: dictionary}
+// would be gained: NewReader reads the data then. As long as spare has an element, which is
+// taken and given back, another goroutine decompresses the next block; spare may be nil.
+func NewBlocks(r io.ReaderAt, size int64, dictionary uint32, spare chan struct{}) (*Blocks, error) {
+	b := &Blocks{at: r, most: dictionary, spare: spare}
 	left := int64(maxIndex)
 	for end, n := size, 0; end > 0; n++ {
 		if n > maxStreams {
@@ -148,23 +171,111 @@ func readIndex(r io.ReaderAt, end int64, foot [headerSize]byte, left *int64) (st
 
 // open opens a block.
 func (b *Blocks) open(i int) error {
-	_ = b.Close()
+	b.closeBlock()
+	l := b.list[i]
+	b.next, b.pos, b.end = i+1, l.from, l.from+l.plain
+	if a := b.ahead; a != nil && a.i == i {
+		b.ahead = nil
+		<-a.done
+		b.mem, b.cur = a.data, bytes.NewReader(a.data)
+		return a.err
+	}
+	b.drop()
+	z, err := b.block(i)
+	if err != nil {
+		return err
+	}
+	b.z, b.cur = z, z
+	b.start(i + 1)
+	return nil
+}
+
+// block returns a reader of one block.
+func (b *Blocks) block(i int) (*reader, error) {
 	l := b.list[i]
 	z := newReader(bufio.NewReaderSize(io.NewSectionReader(b.at, l.at, (l.unpadded+3)&^3), 32<<10), b.most)
 	z.one = true
-	b.z, b.next, b.pos, b.end = z, i+1, l.from, l.from+l.plain
-	if err := z.setCheck(l.check); err != nil {
-		return err
+	err := z.setCheck(l.check)
+	if err == nil {
+		err = noEOF(z.step()) // the header
 	}
-	return noEOF(z.step()) // the header
+	if err != nil {
+		_ = z.Close()
+		return nil, err
+	}
+	return z, nil
+}
+
+// start lets another goroutine decompress a block, if one may.
+func (b *Blocks) start(i int) {
+	if b.spare == nil || i >= len(b.list) || b.list[i].plain > maxAhead {
+		return
+	}
+	select {
+	case <-b.spare:
+	default:
+		return
+	}
+	a := &ahead{i: i, done: make(chan struct{})}
+	room := b.free
+	b.ahead, b.free = a, nil
+	b.running.Go(func() {
+		a.data, a.err = b.whole(a, room)
+		close(a.done)
+		b.spare <- struct{}{}
+	})
+}
+
+// whole returns the content of a block.
+func (b *Blocks) whole(a *ahead, room []byte) ([]byte, error) {
+	z, err := b.block(a.i)
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	data := room
+	if int64(cap(data)) < b.list[a.i].plain {
+		data = make([]byte, b.list[a.i].plain)
+	}
+	data = data[:b.list[a.i].plain]
+	for n := 0; n < len(data); {
+		if a.dropped.Load() {
+			return nil, io.ErrClosedPipe
+		}
+		m, err := z.Read(data[n:min(n+maxPart, len(data))])
+		if n += m; err != nil {
+			return nil, noEOF(err)
+		}
+	}
+	if n, err := z.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		return nil, errDamaged // it is longer, or its sum is wrong
+	}
+	return data, nil
+}
+
+// drop ends what is decompressed ahead.
+func (b *Blocks) drop() {
+	if b.ahead != nil {
+		b.ahead.dropped.Store(true)
+		b.ahead = nil
+	}
+}
+
+func (b *Blocks) closeBlock() {
+	if b.z != nil {
+		_ = b.z.Close()
+	}
+	if b.mem != nil {
+		b.free = b.mem
+	}
+	b.z, b.cur, b.mem = nil, nil, nil
 }
 
 // Close makes the memory free for the next reader.
 func (b *Blocks) Close() error {
-	if b.z != nil {
-		_ = b.z.Close()
-		b.z = nil
-	}
+	b.drop()
+	b.running.Wait() // it reads what the caller may close
+	b.closeBlock()
 	return nil
 }
 
@@ -174,13 +285,13 @@ func (b *Blocks) Size() int64 { return b.size }
 // Read implements io.Reader.
 func (b *Blocks) Read(p []byte) (int, error) {
 	for {
-		if b.z == nil {
+		if b.cur == nil {
 			return 0, io.ErrClosedPipe
 		}
 		if left := b.end - b.pos; int64(len(p)) > left+1 {
 			p = p[:left+1] // one more, to meet the end of the block
 		}
-		n, err := b.z.Read(p)
+		n, err := b.cur.Read(p)
 		if b.pos += int64(n); b.pos > b.end || err == io.EOF && b.pos != b.end {
 			return 0, errDamaged
 		}

@@ -213,13 +213,16 @@ func TestBlocks(t *testing.T) {
 	plain := text(1_000_000)
 	one := compress(t, plain, "-0", "--block-size=100000")
 	two := append(append(bytes.Clone(one), 0, 0, 0, 0, 0, 0, 0, 0), compress(t, plain[:10], "-0")...)
+	spare := make(chan struct{}, 1)
+	spare <- struct{}{}
 	for _, c := range []struct {
 		name   string
 		packed []byte
 		plain  []byte
-	}{{"blocks", one, plain}, {"two streams", two, append(bytes.Clone(plain), plain[:10]...)}} {
+		spare  chan struct{}
+	}{{"blocks", one, plain, nil}, {"two streams", two, append(bytes.Clone(plain), plain[:10]...), nil}, {"ahead", two, append(bytes.Clone(plain), plain[:10]...), spare}} {
 		open := func() *Blocks {
-			b, err := NewBlocks(bytes.NewReader(c.packed), int64(len(c.packed)), 1<<20)
+			b, err := NewBlocks(bytes.NewReader(c.packed), int64(len(c.packed)), 1<<20, c.spare)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -251,7 +254,7 @@ func TestBlocks(t *testing.T) {
 		}
 	}
 	for _, packed := range [][]byte{compress(t, plain[:100], "-0"), compress(t, plain, "--block-size=100000", "--x86", "--lzma2=preset=0"), []byte("short"), one[:len(one)-1]} {
-		if _, err := NewBlocks(bytes.NewReader(packed), int64(len(packed)), 1<<20); err == nil {
+		if _, err := NewBlocks(bytes.NewReader(packed), int64(len(packed)), 1<<20, nil); err == nil {
 			t.Errorf("data of %d bytes without blocks is opened, want an error", len(packed))
 		}
 	}
@@ -265,7 +268,7 @@ func FuzzBlocks(f *testing.F) {
 		f.Add(append(compress(f, text(3000), "-6"), compress(f, text(10), "-6")...), uint16(2999))
 	}
 	f.Fuzz(func(t *testing.T, data []byte, skip uint16) {
-		b, err := NewBlocks(bytes.NewReader(data), int64(len(data)), 1<<20)
+		b, err := NewBlocks(bytes.NewReader(data), int64(len(data)), 1<<20, nil)
 		if err != nil {
 			return
 		}
