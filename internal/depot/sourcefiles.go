@@ -418,7 +418,7 @@ func (t sourceTexts) Text(ctx context.Context, q symbolicate.ModuleQuery, file s
 		}
 	}
 	req.Form, req.Part = layout.FormSource, file
-	f, err := t.d.Sources.open(ctx, scope, req, nil)
+	f, err := t.d.open(ctx, scope, req, false, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,14 @@
 package depot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
@@ -224,7 +227,7 @@ func (r *recorder) watched(where string, f *watch.File, err error) {
 	}
 	t := TracedFolder{Dir: where, Watched: true}
 	if f != nil {
-		t.Places = append(t.Places, TracedPlace{Path: f.Path})
+		t.Places = append(t.Places, TracedPlace{Path: strings.TrimPrefix(cmp.Or(f.Archive, f.Path), where+string(filepath.Separator))})
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		t.Places = append(t.Places, TracedPlace{Why: err})
 	}

@@ -646,18 +646,25 @@ func folderStep(t *depot.Trace) *TraceStep {
 	}
 	s := &TraceStep{Step: "folders", Mark: MarkNo, Says: "The served folders do not have it."}
 	for _, f := range t.Folders {
+		name := f.Layout.Name()
+		if f.Watched {
+			name = "watched folder " + symfile.BaseName(f.Dir)
+			if len(f.Places) == 0 {
+				s.Items = append(s.Items, TraceItem{Mark: MarkNo, What: "absent", Says: term.Printable(name + ": no such file")})
+			}
+		}
 		for n, p := range f.Places {
 			if n == 20 {
 				s.Items = append(s.Items, TraceItem{Mark: MarkInfo, What: "more", Says: fmt.Sprintf("and %d more places", len(f.Places)-n)})
 				break
 			}
-			i := TraceItem{Mark: MarkNo, What: "absent", Path: term.Printable(p.Path), Says: term.Printable(f.Layout.Name() + ": " + p.Path + ": no such file")}
+			i := TraceItem{Mark: MarkNo, What: "absent", Path: term.Printable(p.Path), Says: term.Printable(name + ": " + p.Path + ": no such file")}
 			switch {
 			case p.Why == nil:
-				i.Mark, i.What, i.Says = MarkOK, "found", term.Printable(f.Layout.Name()+": "+p.Path+": found")
+				i.Mark, i.What, i.Says = MarkOK, "found", term.Printable(name+": "+p.Path+": found")
 				s.Mark, s.Says = MarkOK, "A served folder has it."
 			case !errors.Is(p.Why, fs.ErrNotExist):
-				i.Mark, i.What, i.Says = MarkWarn, "refused", term.Printable(f.Layout.Name()+": "+p.Path+": the file is there, but is not the one that is asked for, or cannot be read")
+				i.Mark, i.What, i.Says = MarkWarn, "refused", term.Printable(name+": "+p.Path+": the file is there, but is not the one that is asked for, or cannot be read")
 			}
 			s.Items = append(s.Items, i)
 		}
