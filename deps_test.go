@@ -90,7 +90,7 @@ var mayImport = map[string][]string{
 	"internal/jobs":  {"internal/blob", "internal/index", "internal/term", "internal/wire"},
 	"internal/asked": {"symfile", "layout", "objfile", "internal/auth", "internal/clip", "internal/durable", "internal/term", "internal/want"},
 	// web is mounted by the server, which authenticates its requests.
-	"internal/web": {"debugid", "dump", "layout", "internal/asked", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/stage", "internal/want", "internal/wire"},
+	"internal/web": {"debugid", "dump", "layout", "internal/asked", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire"},
 
 	// intake drives stages through an interface; the server mounts it.
 	"internal/intake": {"internal/clip", "internal/durable", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},

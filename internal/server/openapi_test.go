@@ -102,7 +102,7 @@ func newAPIWorld(t *testing.T, policy auth.PolicyConfig) *apiWorld {
 	tokens := apiTokens{gate, w.store}
 	w.s.cfg.Audit = audit
 	w.s.cfg.API = web.New(web.Config{
-		Stages: w.d.Stages(), Retention: w.d.Retention, Transactions: w.d, Files: depot.FinderIn(w.d), Scratch: t.TempDir(), Catalog: w.d.Catalog, Tokens: tokens, Audit: audit,
+		Stages: w.d.Stages(), Retention: w.d.Retention, Transactions: w.d, Files: depot.FinderIn(w.d), Scratch: t.TempDir(), Catalog: w.d.Catalog, Sources: w.d.Sources, Tokens: tokens, Audit: audit,
 		Tracing: web.Tracing{Depot: w.d.Tracer, Gate: gate}, Upstreams: remote.Remote, Jobs: w.d.Jobs(), Missing: remote.Missing, Version: "v1.2.3",
 	})
 	w.sha, w.number = sha256Hex(w.oursPDB.body), 1
@@ -182,6 +182,7 @@ func (w *apiWorld) apiReads(t *testing.T, plan string) map[string][]apiRead {
 		"/objects/{sha256}/holders":    {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
 		"/objects/{sha256}/paths":      {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
 		"/objects/{sha256}/forms":      {{w.sha, 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
+		"/objects/{sha256}/sources":    {{w.sha, 200, 200}, {w.sha + "?limit=1", 200, 200}, {theirs, 200, 404}, {"x", 404, 404}},
 		"/products":                    {{"", 200, 200}, {"?sort=bytes", 200, 200}, {"?sort=x", 400, 400}},
 		"/versions":                    {{"?product=ours", 200, 200}, {"?product=theirs", 200, 200}, {"", 400, 400}},
 		"/versions/files":              {{"?product=ours&version=1.0", 200, 200}, {"", 400, 400}},

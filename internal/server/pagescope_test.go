@@ -45,7 +45,7 @@ func scopeWorld(t *testing.T, theirs bool) (*Server, string) {
 	}
 	t.Cleanup(func() { _ = gate.Close() })
 	api := web.New(web.Config{
-		Stages: d.Stages(), Retention: d.Retention, Transactions: d, Catalog: d.Catalog, Files: depot.FinderIn(d), Missing: d.Missing, Jobs: d.Jobs(), Upstreams: d.Remote,
+		Stages: d.Stages(), Retention: d.Retention, Transactions: d, Catalog: d.Catalog, Sources: d.Sources, Files: depot.FinderIn(d), Missing: d.Missing, Jobs: d.Jobs(), Upstreams: d.Remote,
 		Tracing: web.Tracing{Depot: d.Tracer, Gate: gate}, Makes: true, Now: now, Version: "v1",
 	})
 	return newServer(t, Config{Depot: d, Gate: gate, API: api}), token
@@ -68,9 +68,9 @@ func TestPagesKeepScope(t *testing.T) {
 	paths := []string{
 		"/", "/-/search", "/-/search?q=*", "/-/search?q=hello*&sort=size", "/-/search?q=hello-x86.pdb", "/-/search?q=" + url.QueryEscape(theirsPDB), "/-/products", "/-/product?p=ours", "/-/product?p=theirs",
 		"/-/version?p=ours&v=1.0", "/-/version?p=ours&v=1.0&with=2", "/-/version?p=theirs&v=1.0", "/-/tx", "/-/tx?removed=true", "/-/tx?product=theirs", "/-/tx/1", "/-/tx/4", "/-/tx/5", "/-/tx/99",
-		"/-/usage", "/-/connect", "/-/trace", "/-/trace?path=" + url.QueryEscape(theirsPDB), "/-/trace?name=hello-x86.pdb&id=1", theirObject, "/-/identify",
+		"/-/usage", "/-/connect", "/-/trace", "/-/trace?path=" + url.QueryEscape(theirsPDB), "/-/trace?name=hello-x86.pdb&id=1", theirObject, theirObject + "/sources", "/-/identify",
 		"/-/misses", "/-/queue", "/-/upstreams", "/-/retention", "/-/about", "/metrics", "/missing.csv",
-		"/-/api/v1/objects", "/-/api/v1/objects?q=hello*", "/-/api/v1/objects?product=theirs", strings.Replace(theirObject, "/-/object/", "/-/api/v1/objects/", 1), "/-/api/v1/products", "/-/api/v1/versions?product=theirs",
+		"/-/api/v1/objects", "/-/api/v1/objects?q=hello*", "/-/api/v1/objects?product=theirs", strings.Replace(theirObject, "/-/object/", "/-/api/v1/objects/", 1), strings.Replace(theirObject, "/-/object/", "/-/api/v1/objects/", 1) + "/sources", "/-/api/v1/products", "/-/api/v1/versions?product=theirs",
 		"/-/api/v1/versions?product=ours", "/-/api/v1/transactions", "/-/api/v1/transactions/4", "/-/api/v1/transactions/4/files", "/-/api/v1/trace?path=" + url.QueryEscape(theirsPDB), "/-/api/v1/misses", "/-/api/v1/usage",
 		"/-/api/v1/usage?product=theirs", "/-/api/v1/stats", "/-/api/v1/jobs", "/-/api/v1/about",
 		theirsPDB,

@@ -112,6 +112,8 @@ type Config struct {
 	Audit *auth.Audit
 	// Catalog lists what the depot holds; nil: there are no pages.
 	Catalog Catalog
+	// Sources knows source files; nil: there are no lists of them.
+	Sources Sources
 	// Upstreams are asked for files that the depot does not have, Jobs run in the
 	// background, and Missing are the files that clients did not get; nil: there are none.
 	Upstreams Upstreams

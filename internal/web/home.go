@@ -18,6 +18,7 @@ var catalogPages = []pageRoute{
 	page(http.MethodGet, "tx/*/remove", mayChange, "", (*Pages).confirmRemove),
 	page(http.MethodPost, "tx/*/*", mayChange, "", (*Pages).actTx),
 	page(http.MethodGet, "object/*", anyone, "", (*Pages).showObject),
+	page(http.MethodGet, "object/*/sources", anyone, "", (*Pages).showSources),
 }
 
 // otherPages are the pages about the server.

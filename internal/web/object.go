@@ -28,6 +28,7 @@ type objectSection struct {
 	Verdict          string // what symbolication gets from it
 	Download         string
 	Why              string // the address of the trace
+	Sources          string // the address of the list of its source files, or ""
 	IDs              []named
 	Paths            []askedPath
 	Has              []named
@@ -65,7 +66,7 @@ var featureText = map[string]string{
 	"debug":       "debug information: functions and lines",
 	"symtab":      "a table of symbols: names of functions without lines",
 	"unwind":      "unwind information: the stack can be walked",
-	"sources":     "embedded source files",
+	"sources":     "source files in it, or links to them",
 	"no-sections": "no section headers: tools that need them cannot read the file",
 	"unknown":     "its features are not known, because they were too large to read",
 	"private":     "private symbols: functions, lines and types",
@@ -115,6 +116,9 @@ func (p *Pages) objectSection(f *frame, r *Request, o *depot.EntryObject) (objec
 			s.Download = link(r.Base, "object", []string{downloadWord}, values("path", "/"+path))
 		}
 		s.Why = f.Ask("trace", "path", "/"+path)
+	}
+	if p.api.cfg.Sources != nil && namesSources(o) {
+		s.Sources = f.To("object", o.Ref.String(), "sources")
 	}
 	for _, w := range o.Features {
 		s.Has = append(s.Has, named{w, featureText[w]})

@@ -25,6 +25,7 @@ import (
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/sparse"
+	"github.com/symdepot/symdepot/internal/srclink"
 	"github.com/symdepot/symdepot/internal/want"
 	"github.com/symdepot/symdepot/internal/web/apitest"
 	"github.com/symdepot/symdepot/internal/wire"
@@ -257,6 +258,8 @@ var answers = map[string]reflect.Type{
 	"Trace": reflect.TypeFor[report.Trace](), "TraceStep": reflect.TypeFor[report.TraceStep](), "TraceItem": reflect.TypeFor[report.TraceItem](), "TraceLog": reflect.TypeFor[report.TraceLog](),
 	"PushLimits": reflect.TypeFor[wire.PushLimits](), "PushQuota": reflect.TypeFor[wire.PushQuota](), "PushState": reflect.TypeFor[wire.PushState](),
 	"PushVerdict": reflect.TypeFor[wire.PushVerdict](), "PushParts": reflect.TypeFor[wire.PushParts](), "PushCommitted": reflect.TypeFor[wire.PushCommitted](),
+	"SourceName": reflect.TypeFor[report.SourceName](), "SourceLinks": reflect.TypeFor[srclink.Links](), "SourceScript": reflect.TypeFor[srclink.Summary](),
+	"SourceExample": reflect.TypeFor[srclink.Resolution](), "SourceMap": reflect.TypeFor[srclink.MapSummary](), "LinkPlace": reflect.TypeFor[srclink.Place](),
 	"PushRefused": reflect.TypeFor[wire.PushRefused](), "Problem": reflect.TypeFor[wire.Problem](),
 }
 

@@ -78,6 +78,7 @@ var baseRoutes = []route{
 	on(http.MethodGet, "v1/objects/*/holders", listHolders),
 	bare(on(http.MethodGet, "v1/objects/*/paths", listPaths)),
 	bare(on(http.MethodGet, "v1/objects/*/forms", listForms)),
+	on(http.MethodGet, "v1/objects/*/sources", listSources),
 	on(http.MethodGet, "v1/misses", listMisses),
 	on(http.MethodGet, "v1/products", listProducts),
 	on(http.MethodGet, "v1/versions", listVersions),

@@ -1,0 +1,34 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/srclink"
+)
+
+// ErrNoLinks means that an object leads nowhere for source files.
+var ErrNoLinks = errors.New("there are no links to source files")
+
+// Links returns where an object leads debuggers for source files. The error wraps
+// fs.ErrNotExist if there is no such object, and is ErrNoLinks if it has none.
+func (s *SourceFiles) Links(ctx context.Context, scope Scope, ref blob.Ref) (*srclink.Links, error) {
+	found, err := s.d.db.Find(ctx, scope.index(), index.Query{Ref: &ref}, 1)
+	if err != nil || len(found) == 0 {
+		return nil, cmpNotFound(err)
+	}
+	h := found[0].Stored
+	b, err := s.d.contents.open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	l, err := srclink.Read(b, h.Size, h.Object.Kind)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNoLinks
+	}
+	return l, err
+}
