@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -228,6 +229,8 @@ func (p *pass) folder(dir string) (dirs []string, err error) {
 		}
 		jobs = append(jobs, job{l, file.name, file.stamp, row.ID})
 	}
+	// The largest first, so that no worker is left alone with one at the end.
+	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(b.was.size, a.was.size) })
 	for _, row := range old {
 		l.drop = append(l.drop, row.ID)
 		p.stats.Gone++
