@@ -10,7 +10,6 @@ import (
 	"io"
 	"slices"
 	"sort"
-	"sync"
 	"sync/atomic"
 )
 
@@ -44,21 +43,22 @@ type Blocks struct {
 	cur  io.Reader // of the current block; nil if closed
 	end  int64     // of the current block
 
-	spare   chan struct{}
-	ahead   *ahead
-	running sync.WaitGroup // decompresses ahead
-	mem     []byte         // the current block, if it was decompressed ahead
-	free    []byte         // an earlier one, whose memory is used again
+	spare chan struct{}
+	ahead *ahead
+	room  []byte // for the block that is decompressed ahead, and then the current one
 }
 
 // ahead is a block that another goroutine decompresses.
 type ahead struct {
 	i       int
 	done    chan struct{}
-	data    []byte // set with err when done is closed
-	err     error
+	err     error // set when done is closed
 	dropped atomic.Bool
 }
+
+// errResets means that a block begins anew within itself, so that it cannot be decompressed
+// ahead.
+var errResets = errors.New("xz: a block with several beginnings")
 
 // maxAhead is the largest block that is decompressed ahead.
 const maxAhead = 32 << 20
@@ -177,11 +177,19 @@ func (b *Blocks) open(i int) error {
 	if a := b.ahead; a != nil && a.i == i {
 		b.ahead = nil
 		<-a.done
-		b.mem, b.cur = a.data, bytes.NewReader(a.data)
-		return a.err
+		if a.err == nil {
+			b.cur = bytes.NewReader(b.room[:l.plain])
+		}
+		if !errors.Is(a.err, errResets) {
+			return a.err
+		}
 	}
 	b.drop()
-	z, err := b.block(i)
+	d, ok := decoders.Get().(*lzma)
+	if !ok {
+		d = &lzma{}
+	}
+	z, err := b.block(i, d)
 	if err != nil {
 		return err
 	}
@@ -191,10 +199,10 @@ func (b *Blocks) open(i int) error {
 }
 
 // block returns a reader of one block.
-func (b *Blocks) block(i int) (*reader, error) {
+func (b *Blocks) block(i int, d *lzma) (*reader, error) {
 	l := b.list[i]
-	z := newReader(bufio.NewReaderSize(io.NewSectionReader(b.at, l.at, (l.unpadded+3)&^3), 32<<10), b.most)
-	z.one = true
+	r := bufio.NewReaderSize(io.NewSectionReader(b.at, l.at, (l.unpadded+3)&^3), 32<<10)
+	z := &reader{r: r, most: b.most, d: d, one: true}
 	err := z.setCheck(l.check)
 	if err == nil {
 		err = noEOF(z.step()) // the header
@@ -208,7 +216,7 @@ func (b *Blocks) block(i int) (*reader, error) {
 
 // start lets another goroutine decompress a block, if one may.
 func (b *Blocks) start(i int) {
-	if b.spare == nil || i >= len(b.list) || b.list[i].plain > maxAhead {
+	if b.spare == nil || i >= len(b.list) || b.list[i].plain > maxAhead || b.list[i].plain == 0 {
 		return
 	}
 	select {
@@ -217,46 +225,46 @@ func (b *Blocks) start(i int) {
 		return
 	}
 	a := &ahead{i: i, done: make(chan struct{})}
-	room := b.free
-	b.ahead, b.free = a, nil
-	b.running.Go(func() {
-		a.data, a.err = b.whole(a, room)
+	if need := int(b.list[i].plain); len(b.room) < need {
+		b.freeRoom()
+		b.room = newRoom(need)
+	}
+	if b.room == nil {
+		b.spare <- struct{}{}
+		return
+	}
+	b.ahead = a
+	go func() {
+		a.err = b.whole(a)
 		close(a.done)
 		b.spare <- struct{}{}
-	})
+	}()
 }
 
-// whole returns the content of a block.
-func (b *Blocks) whole(a *ahead, room []byte) ([]byte, error) {
-	z, err := b.block(a.i)
+// whole decompresses a block into the room.
+func (b *Blocks) whole(a *ahead) error {
+	plain := int(b.list[a.i].plain)
+	z, err := b.block(a.i, &lzma{flat: true, buf: b.room[:plain:plain]})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer z.Close()
-	data := room
-	if int64(cap(data)) < b.list[a.i].plain {
-		data = make([]byte, b.list[a.i].plain)
+	for err == nil && !a.dropped.Load() {
+		err = z.step()
 	}
-	data = data[:b.list[a.i].plain]
-	for n := 0; n < len(data); {
-		if a.dropped.Load() {
-			return nil, io.ErrClosedPipe
-		}
-		m, err := z.Read(data[n:min(n+maxPart, len(data))])
-		if n += m; err != nil {
-			return nil, noEOF(err)
-		}
+	if err == io.EOF && z.d.pos == plain {
+		return nil
 	}
-	if n, err := z.Read(make([]byte, 1)); n != 0 || err != io.EOF {
-		return nil, errDamaged // it is longer, or its sum is wrong
+	if err == io.EOF {
+		err = errDamaged
 	}
-	return data, nil
+	return err
 }
 
 // drop ends what is decompressed ahead.
 func (b *Blocks) drop() {
-	if b.ahead != nil {
-		b.ahead.dropped.Store(true)
+	if a := b.ahead; a != nil {
+		a.dropped.Store(true)
+		<-a.done // soon: it looks after each part
 		b.ahead = nil
 	}
 }
@@ -265,17 +273,21 @@ func (b *Blocks) closeBlock() {
 	if b.z != nil {
 		_ = b.z.Close()
 	}
-	if b.mem != nil {
-		b.free = b.mem
+	b.z, b.cur = nil, nil
+}
+
+func (b *Blocks) freeRoom() {
+	if b.room != nil {
+		freeRoom(b.room)
+		b.room = nil
 	}
-	b.z, b.cur, b.mem = nil, nil, nil
 }
 
 // Close makes the memory free for the next reader.
 func (b *Blocks) Close() error {
 	b.drop()
-	b.running.Wait() // it reads what the caller may close
 	b.closeBlock()
+	b.freeRoom()
 	return nil
 }
 

@@ -43,6 +43,7 @@ type lzma struct {
 	dict    int    // the greatest distance
 	pos     int    // where the next byte goes
 	wrapped bool   // the ring is full
+	flat    bool   // buf has the whole block, and is no ring
 	lc      uint32
 	lpMask  uint32
 	posMask uint32
@@ -76,6 +77,10 @@ func (d *lzma) last() byte {
 
 // start prepares for a block with a dictionary.
 func (d *lzma) start(dict int) {
+	if d.flat {
+		d.dict, d.ring = dict, len(d.buf)
+		return
+	}
 	d.dict, d.ring = dict, dict+maxPart
 	d.resetDict()
 }
@@ -159,6 +164,9 @@ func (d *lzma) startChunk(r io.Reader, size int) error {
 // part decodes at most plain bytes more of the chunk, and returns them. They are valid
 // until the next call.
 func (d *lzma) part(plain int) ([]byte, error) {
+	if d.flat && d.pos == len(d.buf) {
+		return nil, errDamaged // it is longer than the index says
+	}
 	end := d.room(min(plain, maxPart))
 	from := d.pos
 	if !d.run(end) || d.pos-from == plain && !d.ended() {
@@ -172,6 +180,9 @@ func (d *lzma) ended() bool { return d.left == 0 && d.code == 0 && d.ip == d.inE
 
 // copyPart takes at most plain bytes of a chunk that is not compressed, and returns them.
 func (d *lzma) copyPart(r io.Reader, plain int) ([]byte, error) {
+	if d.flat && d.pos == len(d.buf) {
+		return nil, errDamaged
+	}
 	end := d.room(min(plain, maxPart))
 	from := d.pos
 	if _, err := io.ReadFull(r, d.buf[from:end]); err != nil {

@@ -160,7 +160,9 @@ func newReader(b *bufio.Reader, dictionary uint32) *reader {
 // Close makes the memory free for the next reader.
 func (z *reader) Close() error {
 	if z.d != nil {
-		decoders.Put(z.d)
+		if !z.d.flat {
+			decoders.Put(z.d)
+		}
 		z.d, z.err, z.out = nil, io.ErrClosedPipe, nil
 	}
 	return nil
@@ -314,6 +316,9 @@ func (z *reader) chunk() error {
 		return errDamaged
 	}
 	if reset {
+		if z.d.flat && z.d.pos > 0 {
+			return errResets
+		}
 		z.needDict = false
 		if control == 1 {
 			z.needProps = true
