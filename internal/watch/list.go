@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -156,7 +157,7 @@ func (f *Folder) Metadata(ctx context.Context, key, value string, limit int) (li
 		if _, err := path.Match(pattern, ""); err != nil {
 			return nil, true, nil //nolint:nilerr // an invalid pattern matches nothing
 		}
-		match = func(e *Entry) bool { ok, _ := path.Match(pattern, e.Path); return ok }
+		match = func(e *Entry) bool { ok, _ := path.Match(pattern, filepath.ToSlash(e.Path)); return ok }
 	case "buildid":
 		id, _ := debugid.ParseBuildID(value)
 		if id == "" {

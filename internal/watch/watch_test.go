@@ -377,6 +377,9 @@ func TestChanges(t *testing.T) {
 			if a.Changed() {
 				t.Fatal("the file has changed before it was changed")
 			}
+			if c.name == "deleted" || strings.HasPrefix(c.name, "replaced") {
+				symtest.NeedsMoreThanWine(t, "a removed file keeps its name until it is closed")
+			}
 			c.change(t, filepath.Join(dir, "a/b/prog"))
 			wantMissing(t, f, path(m.id))
 			scanned(t, f)
