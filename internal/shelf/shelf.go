@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -39,6 +40,7 @@ type Options struct {
 type Shelf struct {
 	opt   Options
 	slots chan struct{} // one for each file that is being filled
+	queue atomic.Int64  // files that wait for a slot
 
 	life  context.Context // ends with the shelf
 	end   context.CancelFunc
@@ -167,6 +169,10 @@ func (s *Shelf) Has(key string) bool {
 	return s.items[key] != nil
 }
 
+// Waiting reports whether requests wait until another file is filled. Who fills a file
+// should do nothing then that nobody has asked for.
+func (s *Shelf) Waiting() bool { return s.queue.Load() > 0 }
+
 // Add makes a file of r that nobody has asked for yet. It never displaces others: if
 // size bytes more are not free, or if there is a file with the key, it does nothing and
 // returns false.
@@ -293,10 +299,13 @@ func (r *Reader) Close() error {
 func (s *Shelf) fill(it *item, fill Fill) {
 	ctx, cancel := context.WithTimeout(s.life, s.opt.Timeout)
 	defer cancel()
+	s.queue.Add(1)
 	select {
 	case s.slots <- struct{}{}:
+		s.queue.Add(-1)
 		defer func() { <-s.slots }()
 	case <-ctx.Done():
+		s.queue.Add(-1)
 		it.finish(ctx.Err())
 		return
 	}

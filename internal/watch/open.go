@@ -311,7 +311,9 @@ func (f *Folder) openFile(ctx context.Context, row *index.WatchedFile) (handle, 
 		err = errors.Join(fs.ErrNotExist, h.Close())
 	}
 	if err != nil {
-		f.touched(row.Dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			f.touched(row.Dir)
+		}
 		if ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 		}

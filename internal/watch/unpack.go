@@ -159,7 +159,7 @@ func (x *extraction) follow(r io.Reader, place scan.Place, at int64) {
 		if p.Method != place.Method || p.Base != place.Base || p.Offset < at {
 			continue // another object of the same member, or elsewhere
 		}
-		if left -= p.Offset - at + row.Size; left < 0 || x.ctx.Err() != nil {
+		if left -= p.Offset - at + row.Size; left < 0 || x.ctx.Err() != nil || x.f.shelf.Waiting() {
 			return
 		}
 		if _, err := io.CopyN(io.Discard, r, p.Offset-at); err != nil {

@@ -116,7 +116,7 @@ func Open(ctx context.Context, where string, opt Options) (*Folder, error) {
 	}
 	f := &Folder{
 		where: src.name(), opt: opt, src: src, db: db,
-		shelf:    shelf.New(shelf.Options{Dir: opt.TempDir, KeptBytes: opt.CacheBytes, KeptFiles: 4096, AtOnce: 2}),
+		shelf:    shelf.New(shelf.Options{Dir: opt.TempDir, KeptBytes: opt.CacheBytes, KeptFiles: 512, AtOnce: 2}),
 		scanning: make(chan struct{}, 1), dirty: map[string]struct{}{}, wake: make(chan struct{}, 1),
 	}
 	if err := f.checkPlace(ctx); err != nil {

@@ -610,3 +610,24 @@ func TestBlocks(t *testing.T) {
 		t.Errorf("a damaged member: %d bytes and no error, want an error", len(b))
 	}
 }
+
+// TestPrefetch: the members that follow a requested one are unpacked with it.
+func TestPrefetch(t *testing.T) {
+	t.Parallel()
+	m := testMaterial(t)
+	dir := t.TempDir()
+	put(t, dir, "p.tar.zst", zst(t, makeTar(t, entry{"a", m.stripped}, entry{"b", m.lib}, entry{"c", m.debug})))
+	f := open(t, dir, Options{})
+	scanned(t, f)
+	wantBytes(t, f, "buildid/"+m.id+"/executable", m.stripped)
+	symtest.Await(t, 10*time.Second, "the members behind it are unpacked", func() bool {
+		return f.shelf.Held() == int64(len(m.stripped)+len(m.lib)+len(m.debug))
+	})
+	wantBytes(t, f, "buildid/"+m.libID+"/executable", m.lib)
+	wantBytes(t, f, "buildid/"+m.id+"/debuginfo", m.debug)
+	if held := f.shelf.Held(); held != int64(len(m.stripped)+len(m.lib)+len(m.debug)) {
+		t.Errorf("%d bytes are held, want each member once", held)
+	}
+	put(t, dir, "p.tar.zst", zst(t, makeTar(t, entry{"b", m.lib})))
+	wantMissing(t, f, "buildid/"+m.libID+"/executable") // the unpacked members are those of the old package
+}
