@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -108,20 +109,26 @@ func TestSave(t *testing.T) {
 	if after, err := os.ReadFile(x.Path); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("after errors the PDB differs, error %v", err)
 	}
-	link := filepath.Join(t.TempDir(), "link.pdb")
-	if err := os.Symlink(x.Path, link); err != nil {
-		t.Skipf("symbolic links: %v", err)
+	target := filepath.Join(t.TempDir(), "link.pdb")
+	err = os.Symlink(x.Path, target)
+	if _, serr := os.Stat(target); err != nil || serr != nil {
+		t.Logf("no symbolic links here: %v, %v", err, serr)
+		target = x.Path
 	}
-	if err := open(t, link).Save(link, map[string][]byte{"srcsrv": []byte("new")}); err != nil {
+	id, path := x.ID, x.Path
+	if err := x.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Lstat(link); err != nil || info.Mode().Type() != fs.ModeSymlink {
+	if err := open(t, target).Save(target, map[string][]byte{"srcsrv": []byte("new")}); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Lstat(target); target != path && (err != nil || info.Mode().Type() != fs.ModeSymlink) {
 		t.Errorf("the link has become %v, error %v", info.Mode(), err)
 	}
-	if got := open(t, x.Path); string(got.Text) != "new" || got.ID != x.ID {
-		t.Errorf("stream %q, id %s; want new, %s", got.Text, got.ID, x.ID)
+	if got := open(t, path); string(got.Text) != "new" || got.ID != id {
+		t.Errorf("stream %q, id %s; want new, %s", got.Text, got.ID, id)
 	}
-	if info, err := os.Stat(x.Path); err != nil || info.Mode().Perm() != 0o640 {
+	if info, err := os.Stat(path); runtime.GOOS != "windows" && (err != nil || info.Mode().Perm() != 0o640) {
 		t.Errorf("mode %v, error %v; want 0640", info.Mode(), err)
 	}
 	if left, err := filepath.Glob(filepath.Join(filepath.Dir(x.Path), ".symdepot-*")); err != nil || len(left) > 0 {
