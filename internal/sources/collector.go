@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // maxMembers limits the members of archives that are remembered as possible sources.
@@ -83,7 +83,10 @@ func (c *Collector) Files(ctx context.Context, yield func(Text) error) error {
 			return err
 		}
 		for group := range groups(found) {
-			info, err := os.Stat(group[0].Path)
+			info, err := os.Lstat(group[0].Path)
+			if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+				continue // it has gone since the folder was read
+			}
 			if err != nil {
 				return err
 			}
@@ -181,7 +184,7 @@ func (c *Collector) inArchives(ctx context.Context, done map[string]bool, yield 
 		for _, m := range outer[f.Path] {
 			wanted[m] = append(wanted[m], f)
 			archive, _, _ := strings.Cut(m, scan.Separator)
-			archives[archive], bases[path.Base(m)] = true, true
+			archives[archive], bases[symfile.BaseName(m)] = true, true
 		}
 	}
 	if len(wanted) == 0 {

@@ -44,26 +44,34 @@ func ParseRoot(s string) (Root, error) {
 
 // Tree is what a folder has, for a Matcher.
 type Tree struct {
-	Dir      string // absolute
+	Dir      string // absolute, without links
 	Paths    []string
 	Rewrites []Rewrite
 }
 
-// Walk lists the files below the folder whose base names are wanted. Links are not
-// followed.
+// Walk lists the files below the folder whose base names are wanted. The folder may be a
+// link; links below it are not followed. Files that vanish meanwhile are left out.
 func (r Root) Walk(ctx context.Context, wants func(base string) bool) (*Tree, error) {
 	dir, err := filepath.Abs(r.Dir)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tree{Dir: dir, Rewrites: []Rewrite{{Old: dir}}} // a build on this machine names the files where they are
-	if r.Prefix != "" {
-		t.Rewrites = []Rewrite{{Old: r.Prefix}, {Old: dir}}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, err
 	}
-	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+	t := &Tree{Dir: real}
+	if r.Prefix != "" {
+		t.Rewrites = append(t.Rewrites, Rewrite{Old: r.Prefix})
+	}
+	// A build on this machine names the files where they are.
+	t.Rewrites = append(t.Rewrites, Rewrite{Old: dir}, Rewrite{Old: real})
+	err = filepath.WalkDir(real, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case errors.Is(err, fs.ErrNotExist) && path != real:
+			return nil
 		case err != nil:
 			return err
 		case !e.Type().IsRegular() || !wants(e.Name()):
@@ -71,7 +79,7 @@ func (r Root) Walk(ctx context.Context, wants func(base string) bool) (*Tree, er
 		case len(t.Paths) == maxTreeFiles:
 			return fs.SkipAll
 		}
-		rel, err := filepath.Rel(dir, path)
+		rel, err := filepath.Rel(real, path)
 		if err == nil {
 			t.Paths = append(t.Paths, filepath.ToSlash(rel))
 		}
@@ -91,8 +99,8 @@ type Wanted struct {
 	bases map[string]bool // guarded by mu; folded last parts of the names
 }
 
-// Add adds the names of an object. A file without source names adds nothing. The
-// error is that of ctx or of reading.
+// Add adds the names of an object. A file without source names, or with damaged ones,
+// adds nothing. The error is that of ctx.
 func (w *Wanted) Add(ctx context.Context, r io.ReaderAt, size int64, o symfile.Object) error {
 	if o.Role&(symfile.Debug|symfile.Executable) == 0 {
 		return nil
@@ -101,12 +109,18 @@ func (w *Wanted) Add(ctx context.Context, r io.ReaderAt, size int64, o symfile.O
 	if err != nil {
 		return ctx.Err() // a damaged file has no names
 	}
+	w.take(list.Names)
+	return nil
+}
+
+// take adds the names that are not embedded.
+func (w *Wanted) take(names []Name) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.names == nil {
 		w.names, w.bases = map[string]Name{}, map[string]bool{}
 	}
-	for _, n := range list.Names {
+	for _, n := range names {
 		key := n.Name + "\x00" + string(n.Sum)
 		if _, ok := w.names[key]; ok || n.Embedded != nil {
 			continue
@@ -117,7 +131,6 @@ func (w *Wanted) Add(ctx context.Context, r io.ReaderAt, size int64, o symfile.O
 		w.names[key] = n
 		w.bases[baseOf(n.Name)] = true
 	}
-	return nil
 }
 
 func baseOf(name string) string { return symfile.Fold(symfile.BaseName(Canonical(name))) }
