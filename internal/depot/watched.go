@@ -119,6 +119,16 @@ func (ws *Watched) Find(ctx context.Context, scope Scope, q watch.Query, limit i
 	return list, nil
 }
 
+// Search looks for what a text means, read as Catalog.Objects reads it, in the folders of
+// the scope, at most limit objects. An empty text means nothing.
+func (ws *Watched) Search(ctx context.Context, scope Scope, text string, limit int) ([]Found, error) {
+	as, q := readSearch(text)
+	if as == ReadAll || len(text) > maxSearch {
+		return nil, nil
+	}
+	return ws.Find(ctx, scope, watch.Query{Name: q.Name, IDs: q.IDs, Prefix: q.Prefix}, limit)
+}
+
 // metadata is Depot.Metadata for the folders of the scope.
 func (ws *Watched) metadata(ctx context.Context, scope Scope, key, value string, limit int) (list []Metadata, complete bool, err error) {
 	complete = true

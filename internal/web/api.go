@@ -112,6 +112,8 @@ type Config struct {
 	Audit *auth.Audit
 	// Catalog lists what the depot holds; nil: there are no pages.
 	Catalog Catalog
+	// InPlace searches watched folders; nil: there are none.
+	InPlace InPlace
 	// Sources knows source files; nil: there are no lists of them.
 	Sources Sources
 	// Upstreams are asked for files that the depot does not have, Jobs run in the

@@ -34,6 +34,42 @@ type Catalog interface {
 
 var _ Catalog = (*depot.Catalog)(nil)
 
+// InPlace searches watched folders, whose files are no contents of the depot.
+type InPlace interface {
+	Search(ctx context.Context, scope depot.Scope, text string, limit int) ([]depot.Found, error)
+}
+
+var _ InPlace = (*depot.Watched)(nil)
+
+// maxInPlace is how many files of watched folders a search shows.
+const maxInPlace = 50
+
+// inPlaceRow is a file of a watched folder.
+type inPlaceRow struct {
+	objectRow
+	Path, Why string // the address of the trace
+}
+
+// inPlace returns the files of watched folders that a search means.
+func (p *Pages) inPlace(f *frame, r *Request, text string) (list []inPlaceRow, err error) {
+	if p.api.cfg.InPlace == nil || text == "" {
+		return nil, nil
+	}
+	found, err := p.api.cfg.InPlace.Search(r.Context(), r.scope(), text, maxInPlace)
+	for _, o := range found {
+		row := inPlaceRow{objectRow: f.objectRow(o), Path: report.NewListed(o).InPlace}
+		row.Link = ""
+		if to := layout.Path(o.Object); to != "" {
+			row.Link, row.Why = download(r.Base, o.Object), f.Ask("trace", "path", "/"+to)
+			if r.Identity.SignIn != "" { // the cookie does not count on the paths of symbol files
+				row.Link = link(r.Base, "object", []string{downloadWord}, values("path", "/"+to))
+			}
+		}
+		list = append(list, row)
+	}
+	return list, err
+}
+
 // maxSearch is the longest text of a search, in bytes.
 const maxSearch = 1024
 
@@ -198,8 +234,10 @@ type searchView struct {
 	Pages   pages
 	// Near are objects of the same name with other ids, if nothing was found.
 	Near table
-	Why  string // the address of the trace
-	All  string // the search without filters, if there are some
+	// InPlace are the files of watched folders; filters do not count for them.
+	InPlace []inPlaceRow
+	Why     string // the address of the trace
+	All     string // the search without filters, if there are some
 }
 
 // readAs says in words how the text of a search was understood.
@@ -230,6 +268,11 @@ func (p *Pages) search(w *reply, r *Request, _ []string) error {
 		choices("Kind", "kind", q.Get("kind"), kindWords...), choices("Architecture", "arch", query.Arch, architectures...),
 		choices("Has", "has", query.Feature, featureWords...), choices("Origin", "origin", query.Origin, depot.OriginAdded, depot.OriginFetched),
 	}}
+	if query.After == "" {
+		if v.InPlace, err = p.inPlace(f, r, query.Text); err != nil {
+			return err
+		}
+	}
 	v.Table = f.objects("Objects found", string(query.Sort), found.Objects)
 	if query.Kind != 0 || query.Arch != "" || query.Feature != "" || query.Origin != "" || query.Product != nil || !query.Since.IsZero() {
 		v.All = f.Ask("search", "q", query.Text)
