@@ -154,7 +154,8 @@ func vacant(dir string) (made bool, err error) {
 		return false, err
 	}
 	// A crash, or another process that is making the same depot, may have left these.
-	leftovers := []string{"blobs", "cache", "index.db", "index.db-wal", "index.db-shm", "index.db-journal"}
+	// The folder watch is made by symdepot watch, which needs no depot.
+	leftovers := []string{"blobs", "cache", "watch", "index.db", "index.db-wal", "index.db-shm", "index.db-journal"}
 	for _, e := range entries {
 		n := e.Name()
 		if n == "depot.json" {

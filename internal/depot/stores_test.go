@@ -25,6 +25,7 @@ func TestVacant(t *testing.T) {
 		{"the remains of a crash", []string{"blobs/", "index.db", "index.db-wal", ".tmp-1"}, false, ""},
 		{"a depot that another process is making", []string{"blobs/", "index.db"}, false, ""},
 		{"a depot that another process has just made", []string{"blobs/", "depot.json", "index.db"}, true, ""},
+		{"indexes of watched folders", []string{"watch/"}, false, ""},
 		{"files of others", []string{"blobs/", "letter.txt"}, false, "letter.txt"},
 	} {
 		dir := t.TempDir()

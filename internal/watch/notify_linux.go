@@ -3,8 +3,10 @@ package watch
 import (
 	"encoding/binary"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -30,6 +32,9 @@ func (l *local) notify(f *Folder) (notifier, error) {
 	}
 	n := &inotify{f: f, dir: l.dir, fd: os.NewFile(uintptr(fd), "inotify"), paths: map[int32]string{}, ids: map[string]int32{}}
 	n.end.Go(n.read)
+	l.mu.Lock()
+	l.moved = n.again
+	l.mu.Unlock()
 	return n, nil
 }
 
@@ -70,6 +75,24 @@ func (n *inotify) has(dir string) bool {
 	defer n.mu.Unlock()
 	id, ok := n.ids[dir]
 	return ok && n.paths[id] == dir
+}
+
+// again forgets all folders, because others have their paths now, and asks for a scan,
+// which adds those.
+func (n *inotify) again() {
+	n.mu.Lock()
+	old := slices.Collect(maps.Keys(n.paths))
+	clear(n.paths)
+	clear(n.ids)
+	n.mu.Unlock()
+	if raw, err := n.fd.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			for _, id := range old {
+				_, _ = unix.InotifyRmWatch(int(fd), uint32(id)) // it may have ended by itself
+			}
+		})
+	}
+	n.f.touchedAll()
 }
 
 func (n *inotify) close() error {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -79,8 +80,12 @@ type handle interface {
 
 // local is a folder of this machine.
 type local struct {
-	dir  string
-	root *os.Root
+	dir string
+
+	mu    sync.RWMutex
+	root  *os.Root    // guarded by mu
+	info  fs.FileInfo // guarded by mu; of root
+	moved func()      // guarded by mu; called when another folder has the path; nil: nothing is to be done
 }
 
 func openLocal(dir string) (*local, error) {
@@ -88,21 +93,80 @@ func openLocal(dir string) (*local, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(abs)
+	l := &local{dir: abs}
+	l.root, l.info, err = openRoot(abs)
 	if err != nil {
 		return nil, err
 	}
-	return &local{abs, root}, nil
+	return l, nil
+}
+
+func openRoot(dir string) (*os.Root, fs.FileInfo, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := root.Stat(".")
+	if err != nil {
+		return nil, nil, errors.Join(err, root.Close())
+	}
+	return root, info, nil
 }
 
 func (l *local) name() string { return l.dir }
-func (l *local) close() error { return l.root.Close() }
+
+func (l *local) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.root.Close()
+}
+
+// use calls do with the folder that has the path now. That is another one than before
+// after a mount, or when a build has moved its folder away and made a new one. While
+// no folder has the path, nothing is there.
+func (l *local) use(do func(*os.Root) error) error {
+	info, err := os.Stat(l.dir)
+	if err != nil {
+		return err
+	}
+	l.mu.RLock()
+	same := os.SameFile(info, l.info)
+	l.mu.RUnlock()
+	if !same {
+		if err := l.reopen(); err != nil {
+			return err
+		}
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return do(l.root)
+}
+
+// reopen takes the folder that has the path now.
+func (l *local) reopen() error {
+	root, info, err := openRoot(l.dir)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	old, moved := l.root, l.moved
+	l.root, l.info = root, info
+	l.mu.Unlock()
+	if moved != nil {
+		moved()
+	}
+	return old.Close()
+}
 
 func (l *local) snapshot(context.Context) (lister, error) { return l.folder, nil }
 
 // folder does not follow links. Of a file that is being deleted nothing is reported.
 func (l *local) folder(_ context.Context, dir string) (files []found, dirs []string, err error) {
-	d, err := l.root.Open(orDot(dir))
+	var d *os.File
+	err = l.use(func(root *os.Root) (err error) {
+		d, err = root.Open(orDot(dir))
+		return err
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -141,7 +205,11 @@ func orDot(dir string) string {
 // open opens a file, and only a regular one, inside the folder. It does not block if the
 // path has become a named pipe.
 func (l *local) open(_ context.Context, p string) (handle, error) {
-	f, err := l.root.OpenFile(filepath.FromSlash(p), os.O_RDONLY|nonblock, 0)
+	var f *os.File
+	err := l.use(func(root *os.Root) (err error) {
+		f, err = root.OpenFile(filepath.FromSlash(p), os.O_RDONLY|nonblock, 0)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

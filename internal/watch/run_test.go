@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -82,6 +83,56 @@ func TestRun(t *testing.T) {
 				return len(list) == 1 && list[0].Object.Name == "again"
 			})
 		})
+	}
+}
+
+// TestReplacedFolder: a folder that is moved away is absent at once. The folder that gets
+// its path, by a move or a mount, is served instead, and changes in it are noticed.
+func TestReplacedFolder(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("a folder that is open cannot be moved there")
+	}
+	m := testMaterial(t)
+	for _, c := range []struct {
+		name   string
+		rescan time.Duration
+		deaf   bool
+	}{{"reports", time.Hour, false}, {"rescans", 50 * time.Millisecond, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			top := t.TempDir()
+			dir := filepath.Join(top, "builds")
+			put(t, dir, "a/prog", m.stripped)
+			put(t, top, "next/a/lib", m.lib)
+			f := open(t, dir, Options{Rescan: c.rescan})
+			if c.deaf {
+				f.src = &deaf{f.src}
+			} else if n, err := f.src.notify(f); err != nil {
+				t.Skipf("this system reports no changes: %v", err)
+			} else {
+				_ = n.close()
+			}
+			running(t, f)
+			has := func(id string) func() bool {
+				return func() bool { _, _, err := get(t, f, "buildid/"+id+"/executable"); return err == nil }
+			}
+			symtest.Await(t, 20*time.Second, "the first scan", has(m.id))
+			rename(t, dir, filepath.Join(top, "old"))
+			wantMissing(t, f, "buildid/"+m.id+"/executable")
+			rename(t, filepath.Join(top, "next"), dir)
+			wantMissing(t, f, "buildid/"+m.id+"/executable")
+			symtest.Await(t, 20*time.Second, "a file of the new folder", has(m.libID))
+			put(t, dir, "a/prog", m.stripped)
+			symtest.Await(t, 20*time.Second, "a later file of the new folder", has(m.id))
+		})
+	}
+}
+
+func rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
 	}
 }
 
