@@ -416,7 +416,7 @@ func remedy(q Traced, t *depot.Trace, cause string) (text, command string) {
 	case causeNoSection:
 		return "Ask for the whole file.", "symdepot identify FILE"
 	case causeNotNamed:
-		return "Compare the path with the names in the debug information, which the page of the file lists.", "symdepot identify --json FILE"
+		return "Compare the path with the names in the debug information: on a server, the page of the file leads to the list of its sources.", ""
 	case causeNoText:
 		return "Add the build again with its sources.", "symdepot add --sources DIR " + file
 	case causeRemoved:

@@ -57,6 +57,9 @@ func (c *Collector) Names() int { return c.wanted.Len() }
 // errLong is the reason why a file is not taken as a source.
 var errLong = errors.New("it is longer than 10 MiB, and source files are not")
 
+// errOther is the reason why a file is not the source that its path says.
+var errOther = errors.New("its checksum is not the one in the debug information: it was changed after the build")
+
 // Text is a source file that was found.
 type Text struct {
 	File *scan.File
@@ -69,14 +72,16 @@ type Text struct {
 
 // Files yields the sources: those of the folders, then those in the archives of the
 // walk, which are walked once more. Each name gets one file: the first that has its
-// checksum. Files that are empty, or have none of the checksums, are not yielded. yield
-// must not keep Text.File without discarding it later. The error is that of yield, of
-// ctx or of reading a folder.
+// checksum. Files that are empty are not yielded; those of the folders that have another
+// checksum are yielded at the end, with Err, if their names have got no file. yield must
+// not keep Text.File without discarding it later. The error is that of yield, of ctx or
+// of reading a folder.
 func (c *Collector) Files(ctx context.Context, yield func(Text) error) error {
 	if c.Names() == 0 {
 		return nil
 	}
 	done := map[string]bool{} // names that have a file
+	var other []Text          // that are not what their names mean
 	for _, root := range c.Roots {
 		found, err := c.wanted.Find(ctx, root)
 		if err != nil {
@@ -91,12 +96,28 @@ func (c *Collector) Files(ctx context.Context, yield func(Text) error) error {
 				return err
 			}
 			f := scan.OnDisk(group[0].Path, info)
-			if err := offer(ctx, f, group, done, yield); err != nil {
+			bad, err := offer(ctx, f, group, done, yield)
+			if err != nil {
 				return err
+			}
+			if len(bad) > 0 {
+				other = append(other, Text{File: f, Names: bad, Err: errOther})
 			}
 		}
 	}
-	return c.inArchives(ctx, done, yield)
+	if err := c.inArchives(ctx, done, yield); err != nil {
+		return err
+	}
+	for _, t := range other {
+		t.Names = slices.DeleteFunc(t.Names, func(n Name) bool { return done[n.Name] })
+		if len(t.Names) == 0 {
+			continue
+		}
+		if err := yield(t); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // groups yields the names of each file.
@@ -116,34 +137,43 @@ func groups(found []Candidate) iter.Seq[[]Candidate] {
 	}
 }
 
-// offer yields a file under those of its names that fit it and have no file yet.
-func offer(ctx context.Context, f *scan.File, found []Candidate, done map[string]bool, yield func(Text) error) error {
+// offer yields a file under those of its names that fit it and have no file yet. If none
+// fits, it returns those that mean the file by its path and have another checksum.
+func offer(ctx context.Context, f *scan.File, found []Candidate, done map[string]bool, yield func(Text) error) (other []Name, err error) {
 	found = slices.DeleteFunc(slices.Clone(found), func(n Candidate) bool { return done[n.Name.Name] })
 	if len(found) == 0 {
 		f.Discard()
-		return nil
+		return nil, nil
 	}
 	t := Text{File: f}
 	t.Bytes, t.Err = read(ctx, f)
 	if t.Err != nil {
 		if ctx.Err() != nil {
 			f.Discard()
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 		t.Names = append(t.Names, found[0].Name)
-		return yield(t)
+		return nil, yield(t)
+	}
+	if len(t.Bytes) == 0 {
+		f.Discard()
+		return nil, nil
 	}
 	for _, n := range found {
-		if len(t.Bytes) > 0 && n.fits(t.Bytes) && !done[n.Name.Name] {
+		switch {
+		case done[n.Name.Name]:
+		case n.fits(t.Bytes):
 			done[n.Name.Name] = true
 			t.Names = append(t.Names, n.Name)
+		case !n.Prove:
+			other = append(other, n.Name)
 		}
 	}
 	if len(t.Names) == 0 {
 		f.Discard()
-		return nil
+		return other, nil
 	}
-	return yield(t)
+	return nil, yield(t)
 }
 
 // fits reports whether a text can be the file.
@@ -209,7 +239,7 @@ func (c *Collector) inArchives(ctx context.Context, done map[string]bool, yield 
 			continue // the first walk has reported it
 		}
 		if err == nil {
-			err = offer(ctx, f, wanted[f.Path], done, yield)
+			_, err = offer(ctx, f, wanted[f.Path], done, yield)
 		}
 		if err != nil {
 			return err

@@ -56,7 +56,8 @@ func inRoots(names []Name, dirs ...string) *Collector {
 	return c
 }
 
-// TestCollectSums: the sum decides which file is taken; one that it contradicts is none.
+// TestCollectSums: the sum decides which file is taken; one that it contradicts
+// is none, and is reported if no other file has the sum.
 func TestCollectSums(t *testing.T) {
 	t.Parallel()
 	dir, second := t.TempDir(), t.TempDir()
@@ -65,7 +66,8 @@ func TestCollectSums(t *testing.T) {
 	symtest.Put(t, dir, "src/empty.c", nil)
 	symtest.Put(t, second, "src/main.c", []byte("three"))
 	wantCollected(t, inRoots([]Name{summed("/x/src/main.c", "two")}, dir), "/x/src/main.c = two")
-	wantCollected(t, inRoots([]Name{summed("/x/src/main.c", "other")}, dir, second))
+	wantCollected(t, inRoots([]Name{summed("/x/src/main.c", "other")}, dir, second), "/x/src/main.c ! "+errOther.Error())
+	wantCollected(t, inRoots([]Name{summed("/x/src/main.c", "one")}, second, dir), "/x/src/main.c = one")
 	wantCollected(t, inRoots([]Name{summed("/x/src/main.c", "three")}, dir, second), "/x/src/main.c = three")
 	wantCollected(t, inRoots(named("/x/src/main.c"), dir))
 	wantCollected(t, inRoots(named("/x/src/main.c"), dir, second), "/x/src/main.c = three")
