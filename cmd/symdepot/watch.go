@@ -29,7 +29,7 @@ that have not changed since the last scan are not read again. Damaged packages a
 
   symdepot watch /srv/builds --once
 
-Exit codes: 0 done, 1 files were left out, 2 wrong command line, 3 failed or no such folder, 130 interrupted.`
+Exit codes: 0 done, 1 files are left out, 2 wrong command line, 3 failed or no such folder, 130 interrupted.`
 }
 
 // Run scans the folder.
@@ -71,10 +71,26 @@ func (c watchCmd) Run(a *app) error {
 		return f.Run(a.ctx)
 	}
 	s, err := f.Scan(a.ctx)
-	if err == nil && s.Problems+s.Unlisted > 0 {
-		err = term.ErrNegative
+	if err != nil {
+		return err
 	}
-	return err
+	all, err := f.Status(a.ctx)
+	if err != nil {
+		return err
+	}
+	if all.Problems > s.Problems { // found by an earlier scan, and not read again
+		list, err := f.Problems(a.ctx, 0, 20)
+		if err != nil {
+			return err
+		}
+		for _, p := range list {
+			opt.Log.Warn("a file is still left out", "path", p.Path, "error", p.Reason)
+		}
+	}
+	if all.Problems+s.Unlisted > 0 {
+		return term.ErrNegative
+	}
+	return nil
 }
 
 // report prints what a scan has done.
