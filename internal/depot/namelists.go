@@ -2,7 +2,12 @@ package depot
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 
 	"github.com/maypok86/otter/v2"
 
@@ -16,7 +21,8 @@ import (
 // Limits of the lists of source names.
 const (
 	listBytes = 64 << 20 // of all lists in memory
-	listsRead = 2        // that are read from debug information at once; further requests wait, as many as the server lets in
+	listsRead = 2        // that are read from debug information at once
+	listsWait = 128      // requests that wait for these, half of those that a server answers at once
 )
 
 // nameList is the list of the source files that the debug information of a content
@@ -47,6 +53,11 @@ type nameLists struct {
 	log   *slog.Logger
 	slots chan struct{}
 	lists *otter.Cache[listKey, *nameList]
+
+	waiting atomic.Int32
+
+	mu      sync.Mutex
+	reading map[listKey]chan struct{} // guarded by mu; lists that a request reads
 }
 
 // listKey is the content of an object, and of the supplementary file that its names were
@@ -55,10 +66,13 @@ type listKey struct{ object, alternate blob.Ref }
 
 func newNameLists(cs *contents, log *slog.Logger) *nameLists {
 	return &nameLists{
-		open: cs.open, log: log, slots: make(chan struct{}, listsRead),
+		open: cs.open, log: log, slots: make(chan struct{}, listsRead), reading: map[listKey]chan struct{}{},
 		lists: otter.Must(&otter.Options[listKey, *nameList]{MaximumWeight: listBytes, Weigher: func(_ listKey, l *nameList) uint32 { return l.bytes }}),
 	}
 }
+
+// closedText stands for the text of a name in a list whose object was closed.
+func closedText() (io.ReadCloser, error) { return nil, fs.ErrClosed }
 
 // get returns the list of a content, read with a supplementary file if alternate is not
 // nil. A content without source names, and one whose debug information cannot be read, has
@@ -68,23 +82,75 @@ func (s *nameLists) get(ctx context.Context, h index.Hit, alternate *index.Hit) 
 	if alternate != nil {
 		key.alternate = alternate.Ref
 	}
-	if l, ok := s.lists.GetIfPresent(key); ok {
-		return l, nil
+	for {
+		l, wait := s.begin(key)
+		if l != nil {
+			return l, nil
+		}
+		if wait == nil {
+			break // this request reads it
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	defer s.end(key)
+	release, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if l, ok := s.lists.GetIfPresent(key); ok { // another request has read it
-		return l, nil
-	}
+	defer release()
 	l, err := s.read(ctx, h, alternate)
 	if err == nil {
 		s.lists.Set(key, l)
 	}
 	return l, err
+}
+
+// begin returns the list of a key, or a channel that is closed when the request that reads
+// it has ended. Without either the caller reads it, and calls end.
+func (s *nameLists) begin(key listKey) (*nameList, <-chan struct{}) {
+	if l, ok := s.lists.GetIfPresent(key); ok {
+		return l, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if wait, ok := s.reading[key]; ok {
+		return nil, wait
+	}
+	if l, ok := s.lists.GetIfPresent(key); ok { // another request has read it
+		return l, nil
+	}
+	s.reading[key] = make(chan struct{})
+	return nil, nil
+}
+
+func (s *nameLists) end(key listKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.reading[key])
+	delete(s.reading, key)
+}
+
+// errManyLists means that too many requests wait for lists of source names.
+var errManyLists = fmt.Errorf("too many lists of source files are being read: %w", ErrUnavailable)
+
+// enter waits until a list may be read. The requests that wait hold back others of the
+// server, so there are few of them: the next one is refused.
+func (s *nameLists) enter(ctx context.Context) (release func(), err error) {
+	if s.waiting.Add(1) > listsWait {
+		s.waiting.Add(-1)
+		return nil, errManyLists
+	}
+	defer s.waiting.Add(-1)
+	select {
+	case s.slots <- struct{}{}:
+		return func() { <-s.slots }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 func (s *nameLists) read(ctx context.Context, h index.Hit, alternate *index.Hit) (*nameList, error) {
@@ -114,6 +180,9 @@ func (s *nameLists) read(ctx context.Context, h index.Hit, alternate *index.Hit)
 	}
 	l.names, l.why, l.alternate = listed.Names, listed.Incomplete, listed.Alternate
 	for i, n := range l.names {
+		if n.Embedded != nil {
+			l.names[i].Embedded = closedText // the object's own would keep all of its sections in memory
+		}
 		l.bytes += uint32(2*len(n.Name)+len(n.Sum)) + 128
 		for _, k := range sources.Keys(n.Name) {
 			if _, ok := l.keys[k]; !ok {

@@ -107,10 +107,12 @@ func (s *SourceFiles) module(ctx context.Context, scope Scope, lookups []symfile
 func (s *SourceFiles) writeBundle(ctx context.Context, scope Scope, w io.Writer, h index.Hit, list *nameList) (n int, err error) {
 	var bytes int64
 	var failed error
+	o := s.object(scope, h)
+	defer o.close()
 	stats, err := sources.WriteBundle(w, sources.Bundle{Attributes: sources.AttributesOf(h.Object, h.Arch), Files: func(yield func(sources.BundledFile) bool) {
 		for _, name := range list.names {
 			file := sources.BundledFile{Path: name.Name, Open: func() (io.ReadCloser, error) {
-				f, err := s.named(ctx, scope, h, name)
+				f, err := o.named(ctx, name)
 				if err != nil {
 					return nil, err
 				}
@@ -158,9 +160,11 @@ func (s *SourceFiles) Names(ctx context.Context, scope Scope, ref blob.Ref, afte
 		return nil, 0, "", err
 	}
 	limit = min(limit, listedNamesOnce)
+	o := s.object(scope, h)
+	defer o.close()
 	for _, n := range names.names[min(after, len(names.names)):min(after+limit, len(names.names))] {
 		e := SourceName{Name: n.Name, State: "missing", Checksum: n.Alg, Size: -1}
-		f, err := s.named(ctx, scope, h, n)
+		f, err := o.named(ctx, n)
 		switch {
 		case err == nil:
 			e.State, e.Ref, e.Size = f.kept, f.Ref, f.Size

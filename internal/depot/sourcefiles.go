@@ -1,7 +1,6 @@
 package depot
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -83,7 +82,9 @@ func (s *SourceFiles) ofObject(ctx context.Context, scope Scope, h index.Hit, pa
 	if !ok {
 		return nil, errNotNamed
 	}
-	return s.named(ctx, scope, h, n)
+	o := s.object(scope, h)
+	defer o.close()
+	return o.named(ctx, n)
 }
 
 // list returns the names of an object. Those that need the supplementary file of dwz are
@@ -103,117 +104,6 @@ func (s *SourceFiles) list(ctx context.Context, scope Scope, h index.Hit) (*name
 		return l, nil
 	}
 	return s.lists.get(ctx, h, &hits[0])
-}
-
-// named opens the source that a name in the debug information of an object means:
-// from the object itself, from a source bundle, from a transaction that holds the
-// object, or from one of the same product and version.
-func (s *SourceFiles) named(ctx context.Context, scope Scope, h index.Hit, n sources.Name) (*File, error) {
-	for _, look := range []func() (*File, error){
-		func() (*File, error) { return s.embedded(ctx, h, n) },
-		func() (*File, error) { return s.bundled(ctx, scope, h, n) },
-		func() (*File, error) { return s.filed(ctx, scope, h, n) },
-	} {
-		f, err := look()
-		if !errors.Is(err, fs.ErrNotExist) {
-			return f, err
-		}
-	}
-	return nil, fs.ErrNotExist
-}
-
-// embedded opens a source that the debug information has itself.
-func (s *SourceFiles) embedded(ctx context.Context, h index.Hit, n sources.Name) (*File, error) {
-	if n.Embedded == nil {
-		return nil, fs.ErrNotExist
-	}
-	b, err := s.d.contents.open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
-	if err != nil {
-		return nil, err
-	}
-	defer b.Close()
-	listed, err := sources.List(ctx, b, h.Size, h.Object, sources.Options{})
-	if err != nil {
-		return nil, notFoundUnlessCanceled(ctx, err)
-	}
-	i := slices.IndexFunc(listed.Names, func(o sources.Name) bool { return o.Name == n.Name && o.Embedded != nil })
-	if i < 0 {
-		return nil, fs.ErrNotExist
-	}
-	r, err := listed.Names[i].Embedded()
-	if err != nil {
-		return nil, notFoundUnlessCanceled(ctx, err)
-	}
-	defer r.Close()
-	text, err := io.ReadAll(r)
-	if err != nil {
-		return nil, notFoundUnlessCanceled(ctx, err)
-	}
-	f := s.inMemory(h, n.Name, text)
-	f.kept = "embedded"
-	return f, nil
-}
-
-// inMemory returns a file of bytes that are part of an object.
-func (s *SourceFiles) inMemory(h index.Hit, name string, text []byte) *File {
-	ref := blob.Sum(text)
-	return &File{
-		Object: symfile.Object{Kind: symfile.SHA1, Role: symfile.Other, Name: symfile.BaseName(name)}, source: h.Ref,
-		Size: int64(len(text)), ModTime: fileTime(h), Path: name, ETag: ref.String()[:32], r: bytes.NewReader(text), closer: io.NopCloser(nil),
-	}
-}
-
-// bundled opens a source in a source bundle with an id of the object.
-func (s *SourceFiles) bundled(ctx context.Context, scope Scope, h index.Hit, n sources.Name) (*File, error) {
-	asked := map[string]bool{}
-	for _, a := range h.Object.Aliases() {
-		if asked[a.ID] {
-			continue
-		}
-		asked[a.ID] = true
-		hits, err := s.d.db.Lookup(ctx, scope.index(), symfile.Lookup{ID: a.ID, Role: symfile.Sources})
-		if err != nil {
-			return nil, err
-		}
-		for _, b := range s.d.intact(hits) {
-			f, err := s.fromBundle(ctx, b, n)
-			if !errors.Is(err, fs.ErrNotExist) {
-				return f, err
-			}
-		}
-	}
-	return nil, fs.ErrNotExist
-}
-
-func (s *SourceFiles) fromBundle(ctx context.Context, h index.Hit, n sources.Name) (*File, error) {
-	b, err := s.d.contents.open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
-	if err != nil {
-		return nil, err
-	}
-	defer b.Close()
-	bundle, err := sources.ReadBundle(b, h.Size)
-	if err != nil {
-		return nil, notFoundUnlessCanceled(ctx, err)
-	}
-	i := slices.IndexFunc(bundle.Files, func(f sources.BundledFile) bool { return sources.Canonical(f.Path) == sources.Canonical(n.Name) })
-	if i < 0 {
-		return nil, fs.ErrNotExist
-	}
-	r, err := bundle.Files[i].Open()
-	if err != nil {
-		return nil, notFoundUnlessCanceled(ctx, err)
-	}
-	defer r.Close()
-	text, err := io.ReadAll(io.LimitReader(r, maxSource+1))
-	if err != nil || len(text) > maxSource {
-		return nil, notFoundUnlessCanceled(ctx, cmpNotFound(err))
-	}
-	if contradicts(n, text) {
-		return nil, errOtherSource
-	}
-	f := s.inMemory(h, n.Name, text)
-	f.kept = "bundle"
-	return f, nil
 }
 
 // filed opens a source in the transactions that hold an object, then in others of the

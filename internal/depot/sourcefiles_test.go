@@ -316,7 +316,9 @@ func TestSourceChecksum(t *testing.T) {
 		tx := func(files ...file) { filed{"Other", "1", nil, files}.file(t, d) }
 		want := func(what, want string) {
 			t.Helper()
-			f, err := d.Sources.named(t.Context(), Scope{}, hit[0], n)
+			o := d.Sources.object(Scope{}, hit[0])
+			defer o.close()
+			f, err := o.named(t.Context(), n)
 			if err != nil {
 				if want != "" || !errors.Is(err, fs.ErrNotExist) {
 					t.Errorf("%s: %v, want %q", what, err, want)
