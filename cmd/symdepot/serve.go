@@ -212,6 +212,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 		return err
 	}
 	d.Watched.Use(watched)
+	d.Sources.UseRelay(conf.SourceRelay())
 	guard, err := openGuard(conf, d, log)
 	if err != nil {
 		return err

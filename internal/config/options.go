@@ -96,11 +96,29 @@ func (s *SourceLinks) check(fail func(key, format string, args ...any)) {
 			fail("sources.srcsrv."+product, "keep, flag or refuse-commands is expected, not %q", rule)
 		}
 	}
-	for i, h := range s.LinkHosts {
-		if name := strings.TrimPrefix(h, "*."); name == "" || strings.ContainsAny(name, "*/@ ") {
-			fail(fmt.Sprintf("sources.link_hosts[%d]", i), "a host is expected, such as github.com or *.example.com, not %q", h)
+	for key, hosts := range map[string][]string{"link_hosts": s.LinkHosts, "relay": s.Relay} {
+		for i, h := range hosts {
+			if name := strings.TrimPrefix(h, "*."); name == "" || strings.ContainsAny(name, "*/@ ") {
+				fail(fmt.Sprintf("sources.%s[%d]", key, i), "a host is expected, such as github.com or *.example.com, not %q", h)
+			}
 		}
 	}
+}
+
+// SourceRelay returns what fetches source files from other servers; nil if nothing is
+// fetched.
+func (c *Config) SourceRelay() depot.RelayFunc {
+	hosts := c.Sources.Relay
+	if len(hosts) == 0 || c.NoEgress {
+		return nil
+	}
+	own := slices.DeleteFunc(slices.Clone(hosts), func(h string) bool { return strings.HasPrefix(h, "*.") })
+	return upstream.NewRelay(c.Dialer(), own, func(url string) error {
+		if fault := srclink.PlaceOf(url).Fault(hosts); fault != "" {
+			return fmt.Errorf("%s %s", url, fault)
+		}
+		return nil
+	}).Fetch
 }
 
 // check refuses limits that would refuse every push.

@@ -145,6 +145,7 @@ type Push struct {
 type SourceLinks struct {
 	Srcsrv    map[string]string `yaml:"srcsrv" help:"What happens to a PDB whose source server stream makes debuggers run a command, by product; * is for all others: keep it, flag it when it comes, or refuse-commands. Empty: all are kept." example:"{Game: refuse-commands, '*': flag}"`
 	LinkHosts []string          `yaml:"link_hosts" help:"Hosts to which links may lead; *.domain means all hosts below a domain. Links to others, to files and to plain HTTP are flagged. Empty: all hosts." example:"[github.com, '*.example.com']"`
+	Relay     []string          `yaml:"relay" help:"Hosts from which this server fetches source files that Source Link names and that it does not have, over HTTPS; *.domain means all hosts below a domain, at public addresses. Empty: none." example:"[raw.githubusercontent.com]"`
 }
 
 // Misses configures the negative cache.

@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/sources"
+	"github.com/symdepot/symdepot/internal/srclink"
 	"github.com/symdepot/symdepot/objtab"
 )
 
@@ -31,6 +32,7 @@ type nameList struct {
 	names []sources.Name
 	keys  map[string]int32 // canonical spelling → index in names
 	why   string           // why names may be missing
+	links *srclink.Map     // where Source Link has the files; nil: nowhere
 	// alternate is the build-id of the supplementary file of dwz that would complete the
 	// names.
 	alternate debugid.BuildID
@@ -179,6 +181,10 @@ func (s *nameLists) read(ctx context.Context, h index.Hit, alternate *index.Hit)
 		return l, nil
 	}
 	l.names, l.why, l.alternate = listed.Names, listed.Incomplete, listed.Alternate
+	if len(listed.Links) > 0 {
+		l.bytes += 2 * uint32(len(listed.Links))
+		l.links, _ = srclink.ParseMap(listed.Links) // the rules that can be read count
+	}
 	for i, n := range l.names {
 		if n.Embedded != nil {
 			l.names[i].Embedded = closedText // the object's own would keep all of its sections in memory

@@ -26,6 +26,34 @@ type SourceFiles struct {
 	d       *Depot
 	lists   *nameLists
 	bundles chan struct{} // one for each bundle that is being made
+	relay   RelayFunc     // nil: none
+}
+
+// RelayFunc fetches a source file of at most limit bytes from another server. What may
+// not be asked for, or is not there, is fs.ErrNotExist.
+type RelayFunc func(ctx context.Context, url string, limit int64) ([]byte, error)
+
+// UseRelay makes the depot fetch sources that it does not have from where Source Link
+// says, before the first request.
+func (s *SourceFiles) UseRelay(fetch RelayFunc) { s.relay = fetch }
+
+// relayed fetches a source from where the Source Link of an object has it.
+func (s *SourceFiles) relayed(ctx context.Context, h index.Hit, list *nameList, n sources.Name) (*File, error) {
+	if s.relay == nil || list.links == nil {
+		return nil, fs.ErrNotExist
+	}
+	url, ok := list.links.URL(n.Name)
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	text, err := s.relay(ctx, url, maxSource)
+	if err != nil {
+		return nil, err
+	}
+	if contradicts(n, text) {
+		return nil, errOtherSource
+	}
+	return inMemory(h, n.Name, text), nil
 }
 
 // errOtherSource means that a file with the right path is not the one that was
@@ -84,7 +112,13 @@ func (s *SourceFiles) ofObject(ctx context.Context, scope Scope, h index.Hit, pa
 	}
 	o := s.object(scope, h)
 	defer o.close()
-	return o.named(ctx, n)
+	f, err := o.named(ctx, n)
+	if errors.Is(err, fs.ErrNotExist) {
+		if r, rerr := s.relayed(ctx, h, list, n); !errors.Is(rerr, fs.ErrNotExist) {
+			return r, rerr
+		}
+	}
+	return f, err
 }
 
 // list returns the names of an object. Those that need the supplementary file of dwz are

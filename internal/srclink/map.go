@@ -228,6 +228,12 @@ func (p Place) below(pattern string) bool {
 	return host == pattern
 }
 
+// PlaceOf returns the place of a URL; the zero Place if it has none.
+func PlaceOf(target string) Place {
+	p, _ := placeOf(target)
+	return p
+}
+
 // placeOf returns the place of a URL.
 func placeOf(target string) (Place, bool) {
 	u, err := url.Parse(target)
