@@ -200,6 +200,7 @@ func TestConfigFaults(t *testing.T) {
 		{"log: {format: xml}", `1: log.format: one of auto, text, json is expected, not "xml"`},
 		{"log: yes", "1: log: a map is expected, with keys such as format, requests"},
 		{"\n\nfetch:\n  stall: soon", `4: fetch.stall: a duration is expected, such as 300ms, 10s, 5m, 24h or 7d, not "soon"`},
+		{"watch: ['builds=/1.0']", "1: watch[0]: a folder is expected: DIR[=PRODUCT[/VERSION]]"},
 		{"fetch: {stall: -1s}", "a duration is expected"},
 		{"cache: {max_bytes: lots}", `1: cache.max_bytes: a size is expected`},
 		{"cache: {max_bytes: -1}", `a size is expected`},
@@ -244,7 +245,7 @@ func TestConfigFaults(t *testing.T) {
 		{"\x00", "YAML is expected"},
 	} {
 		_, err := conf(t, c.text, nil)
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "geheim") {
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "geheim") || strings.Contains(err.Error(), `", not "`) {
 			t.Errorf("%q:\n%v\nwanted %s", c.text, err, c.want)
 			continue
 		}

@@ -218,7 +218,14 @@ var truths = map[string]bool{"true": true, "yes": true, "on": true, "1": true, "
 // texts.
 func setScalar(v reflect.Value, text string, field reflect.StructField) error {
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
-		return u.UnmarshalText([]byte(text))
+		err := u.UnmarshalText([]byte(text))
+		switch v.Type() {
+		case reflect.TypeFor[term.ByteSize](), reflect.TypeFor[term.Duration]():
+			if err != nil { // the callers add what is there instead
+				return errors.New(expected(v.Type(), field))
+			}
+		}
+		return err
 	}
 	want := errors.New(expected(v.Type(), field))
 	switch v.Kind() {

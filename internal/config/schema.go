@@ -103,7 +103,7 @@ func (w *Watch) fromText(text string) error {
 		w.Dir = dir
 		w.Product, w.Version, _ = strings.Cut(labels, "/")
 	}
-	if w.Dir == "" {
+	if w.Dir == "" || w.Product == "" && w.Version != "" {
 		return errors.New("a folder is expected: DIR[=PRODUCT[/VERSION]]")
 	}
 	return nil

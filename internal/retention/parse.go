@@ -365,7 +365,7 @@ func (d *decoder) unmarshal(n *yaml.Node, at, syntax string, v encoding.TextUnma
 	if n.Kind != yaml.ScalarNode {
 		d.fail(n.Line, at, "%s, not a %s", syntax, kindWord(n))
 	} else if err := v.UnmarshalText([]byte(n.Value)); err != nil {
-		d.fail(n.Line, at, "%v, not %q", err, clip(n.Value))
+		d.fail(n.Line, at, "%s, not %q", syntax, clip(n.Value))
 	}
 }
 

@@ -76,9 +76,13 @@ func PrintMade(w io.Writer, x *File, made []Made, asJSON bool) error {
 		return nil
 	}
 	urls, reasons := Counts(made)
-	line := fmt.Sprintf("%s: %d of %s", x.Path, urls, term.Count(int64(len(made)), "source file"))
+	verb := "have"
+	if len(made) == 1 {
+		verb = "has"
+	}
+	line := fmt.Sprintf("%s: %d of %s %s a URL", x.Path, urls, term.Count(int64(len(made)), "source file"), verb)
 	if len(reasons) > 0 {
-		line += fmt.Sprintf("; without a URL %s", strings.Join(reasons[:min(8, len(reasons))], ", "))
+		line += fmt.Sprintf("; without one %s", strings.Join(reasons[:min(8, len(reasons))], ", "))
 	}
 	_, err := fmt.Fprintln(w, term.Printable(line))
 	return err
