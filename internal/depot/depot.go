@@ -236,7 +236,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 		return nil, errors.Join(err, d.db.Close(), d.blobs.Close())
 	}
 	d.Watched = &Watched{dir: d.dir, others: newOtherServers(d), log: opt.Log}
-	d.Sources = &SourceFiles{d, newNameLists(d.contents, opt.Log), make(chan struct{}, bundlesAtOnce), nil}
+	d.Sources = &SourceFiles{d: d, lists: newNameLists(d.contents, opt.Log), bundles: make(chan struct{}, bundlesAtOnce)}
 	d.Symbols = &Symbols{symbolicate.New(symbolicate.Parts{Depot: symbolsDepot{d}, DB: d.db, Blobs: d.blobs, Queue: d.queue, Log: opt.Log, Now: opt.Now, Scratch: d.dir}, opt.Symbols), d}
 	d.filter = newKeyFilter(d.db, opt.Log, opt.Hooks.Refreshed)
 	if err := openNodes(ctx, d, &opt); err != nil {

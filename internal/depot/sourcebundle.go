@@ -3,9 +3,11 @@ package depot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -17,7 +19,8 @@ import (
 
 // Limits of source bundles that are made for requests.
 const (
-	bundlesAtOnce   = 2
+	bundlesAtOnce   = 2         // that are made
+	bundlesOpen     = 32        // that wait, are made or are sent: each is a temporary file
 	bundledBytes    = 512 << 20 // bytes of all sources of a bundle
 	bundleTime      = 2 * time.Minute
 	listedNamesOnce = 1000 // most names of one page of Names
@@ -30,12 +33,40 @@ func AsksForBundle(req *layout.Request) bool {
 }
 
 // Bundle makes a source bundle of the sources that the depot has of a module, for a
-// request that Get did not find. If it has none, the error is fs.ErrNotExist.
+// request that Get did not find. If it has none, the error is fs.ErrNotExist; if too many
+// are being made and sent, ErrUnavailable.
 func (s *SourceFiles) Bundle(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
 	h, list, err := s.module(ctx, scope, req.Lookups)
 	if err != nil {
 		return nil, err
 	}
+	if s.made.Add(1) > bundlesOpen {
+		s.made.Add(-1)
+		return nil, errManyBundles
+	}
+	f, err := s.makeBundle(ctx, scope, h, list)
+	if err != nil {
+		s.made.Add(-1)
+		return nil, err
+	}
+	f.closer = closers{f.closer, closeOnce(sync.OnceFunc(func() { s.made.Add(-1) }))}
+	return f, nil
+}
+
+// errManyBundles means that too many source bundles are made and sent.
+var errManyBundles = fmt.Errorf("too many source bundles are being made: %w", ErrUnavailable)
+
+// closeOnce is a Closer of a function that counts once.
+type closeOnce func()
+
+// Close implements io.Closer.
+func (c closeOnce) Close() error {
+	c()
+	return nil
+}
+
+// makeBundle makes the source bundle of an object.
+func (s *SourceFiles) makeBundle(ctx context.Context, scope Scope, h index.Hit, list *nameList) (*File, error) {
 	ctx, cancel := context.WithTimeout(ctx, bundleTime)
 	defer cancel()
 	select {

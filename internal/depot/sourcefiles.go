@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
@@ -26,6 +27,7 @@ type SourceFiles struct {
 	d       *Depot
 	lists   *nameLists
 	bundles chan struct{} // one for each bundle that is being made
+	made    atomic.Int32  // bundles that wait, are made or are sent
 	relay   RelayFunc     // nil: none
 }
 
@@ -140,6 +142,10 @@ func (s *SourceFiles) list(ctx context.Context, scope Scope, h index.Hit) (*name
 	return s.lists.get(ctx, h, &hits[0])
 }
 
+// maxLooked limits the transactions in which one source is looked for: a library is in
+// many builds, and clients ask for files that none of them has.
+const maxLooked = 128
+
 // filed opens a source in the transactions that hold an object, then in others of the
 // same products and versions.
 func (s *SourceFiles) filed(ctx context.Context, scope Scope, h index.Hit, n sources.Name) (*File, error) {
@@ -152,6 +158,9 @@ func (s *SourceFiles) filed(ctx context.Context, scope Scope, h index.Hit, n sou
 		for _, t := range list {
 			if looked[t.Number] {
 				continue
+			}
+			if len(looked) == maxLooked {
+				break
 			}
 			looked[t.Number] = true
 			f, err := s.inTransaction(ctx, t.Number, n)

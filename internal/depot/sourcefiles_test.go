@@ -452,3 +452,34 @@ func TestLongSource(t *testing.T) {
 	filed{"P", "1", []file{testdata(t, "elf/prog-sha1")}, []file{{progSource, bytes.Repeat([]byte{'x'}, maxSource+1)}}}.file(t, d)
 	wantSource(t, d, "10 MiB and a byte", Scope{}, progID, progSource, "")
 }
+
+// TestManyBundles: of bundles that are being sent there is a limit, because each is a
+// temporary file; a closed one makes room.
+func TestManyBundles(t *testing.T) {
+	t.Parallel()
+	d, _ := newDepot(t)
+	filed{"P", "1", []file{testdata(t, "elf/prog-sha1")}, []file{source(progSource, "text")}}.file(t, d)
+	var open []*File
+	for range bundlesOpen {
+		f, err := d.Sources.Bundle(t.Context(), Scope{}, bundleRequest(t, progID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, f)
+	}
+	if _, err := d.Sources.Bundle(t.Context(), Scope{}, bundleRequest(t, progID)); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("one more: %v, want %v", err, ErrUnavailable)
+	}
+	for _, f := range open {
+		_ = f.Close()
+		_ = f.Close()
+	}
+	if n := d.Sources.made.Load(); n != 0 {
+		t.Errorf("%d bundles are open after all were closed, want none", n)
+	}
+	f, err := d.Sources.Bundle(t.Context(), Scope{}, bundleRequest(t, progID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = f.Close()
+}
