@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -103,8 +102,8 @@ var packer = sync.OnceValue(func() *zstd.Encoder {
 	return z
 })
 
-// decodeNames is the inverse of encodeNames.
-func decodeNames(list []byte) ([]sourceFile, error) {
+// unpackNames decompresses a list of encodeNames, for namesIn.
+func unpackNames(list []byte) ([]byte, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -117,30 +116,42 @@ func decodeNames(list []byte) ([]sourceFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errRow, err)
 	}
+	return plain, nil
+}
+
+// namesIn returns the files of a decompressed list whose names end in end. It keeps
+// nothing of the others: a list may have a hundred thousand names.
+func namesIn(plain []byte, end string) (files []sourceFile, err error) {
+	if len(plain) == 0 {
+		return nil, nil
+	}
 	d := &decoder{b: plain}
 	n := d.number()
 	common := scan.Place{Method: scan.Method(d.number()), Base: int64(d.number()), Packed: int64(d.number())}
 	if n > uint64(len(plain)) {
 		return nil, errRow
 	}
-	files := make([]sourceFile, 0, n)
-	last := ""
+	var name []byte
 	for range n {
 		same := d.number()
-		if same > uint64(len(last)) {
+		if same > uint64(len(name)) {
 			return nil, errRow
 		}
-		f := sourceFile{name: last[:same] + d.text()}
-		f.size = int64(d.number()) - 1
-		if off := d.number(); off > 0 {
+		name = append(name[:same], d.bytes(d.number())...)
+		size, off := int64(d.number())-1, d.number()
+		if d.bad {
+			return nil, errRow
+		}
+		if len(name) < len(end) || string(name[len(name)-len(end):]) != end {
+			continue
+		}
+		f := sourceFile{name: string(name)}
+		f.size = size
+		if off > 0 {
 			f.place = common
 			f.place.Offset = int64(off - 1)
 		}
-		if d.bad {
-			return nil, errors.Join(errRow)
-		}
 		files = append(files, f)
-		last = f.name
 	}
 	return files, nil
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index"
@@ -51,7 +50,7 @@ func (f *Folder) Source(ctx context.Context, req layout.Request) (*File, error) 
 				return nil, err
 			}
 			for _, key := range keys {
-				n, ok := list.names[key]
+				n, ok := list.value[key]
 				if !ok {
 					continue
 				}
@@ -73,68 +72,7 @@ type named struct {
 }
 
 // nameList has the names of one object, by canonical path.
-type nameList struct {
-	key   string
-	names map[string]named
-	bytes int
-}
-
-// nameLists are the lists that were used last.
-type nameLists struct {
-	mu    sync.Mutex
-	lists []*nameList // guarded by mu; the one used last is the last
-	bytes int         // guarded by mu
-	busy  map[string]chan struct{}
-}
-
-// maxNameLists limits the lists in memory, in bytes of names.
-const maxNameLists = 32 << 20
-
-// get returns the list of a key. If there is none, the caller makes it and calls put; all
-// others wait for it.
-func (l *nameLists) get(ctx context.Context, key string) (*nameList, error) {
-	for {
-		l.mu.Lock()
-		if i := slices.IndexFunc(l.lists, func(n *nameList) bool { return n.key == key }); i >= 0 {
-			n := l.lists[i]
-			l.lists = append(slices.Delete(l.lists, i, i+1), n)
-			l.mu.Unlock()
-			return n, nil
-		}
-		wait := l.busy[key]
-		if wait == nil {
-			if l.busy == nil {
-				l.busy = map[string]chan struct{}{}
-			}
-			l.busy[key] = make(chan struct{})
-			l.mu.Unlock()
-			return nil, nil
-		}
-		l.mu.Unlock()
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// put ends the making of a list; n is nil if it failed.
-func (l *nameLists) put(key string, n *nameList) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	close(l.busy[key])
-	delete(l.busy, key)
-	if n == nil {
-		return
-	}
-	l.lists = append(l.lists, n)
-	l.bytes += n.bytes
-	for l.bytes > maxNameLists && len(l.lists) > 1 {
-		l.bytes -= l.lists[0].bytes
-		l.lists = l.lists[1:]
-	}
-}
+type nameList = kept[map[string]named]
 
 // namesOf returns the names that the debug information of an object has. An object
 // without any has an empty list.
@@ -146,11 +84,11 @@ func (f *Folder) namesOf(ctx context.Context, h *hit) (*nameList, error) {
 	}
 	var made *nameList
 	defer func() { f.lists.put(key, made) }()
-	list := &nameList{key: key, names: map[string]named{}}
+	list := &nameList{key: key, value: map[string]named{}}
 	err = f.listed(ctx, h, func(l *sources.Listed) error {
 		for _, n := range l.Names {
 			name := sources.Canonical(n.Name)
-			list.names[name] = named{n.Alg, n.Sum, n.Embedded != nil}
+			list.value[name] = named{n.Alg, n.Sum, n.Embedded != nil}
 			list.bytes += len(name) + len(n.Sum) + 100
 		}
 		return nil
@@ -361,7 +299,7 @@ func (s *seeker) inPackages(ctx context.Context) (*File, error) {
 	}
 	s.nearest(rows)
 	for i := range rows[:min(len(rows), sourcePackages)] {
-		files, err := s.f.sourceFiles(ctx, &rows[i])
+		files, err := s.f.sourceFiles(ctx, &rows[i], symfile.BaseName(s.name))
 		if err != nil {
 			return nil, err
 		}
@@ -378,18 +316,42 @@ func (s *seeker) inPackages(ctx context.Context) (*File, error) {
 	return nil, fs.ErrNotExist
 }
 
-// sourceFiles returns the list of source files of a package.
-func (f *Folder) sourceFiles(ctx context.Context, row *index.WatchedFile) ([]sourceFile, error) {
-	list, err := f.db.Names(ctx, row.ID)
-	if err != nil {
+// sourceFiles returns the source files of a package whose names end in end.
+func (f *Folder) sourceFiles(ctx context.Context, row *index.WatchedFile, end string) ([]sourceFile, error) {
+	list, err := f.packageNames(ctx, row)
+	if err != nil && !errors.Is(err, errRow) {
 		return nil, err
 	}
-	files, err := decodeNames(list)
+	var files []sourceFile
+	if err == nil {
+		files, err = namesIn(list.value, end)
+	}
 	if err != nil {
 		f.opt.Log.Warn("the index of a watched folder is damaged", "folder", f.where, "error", err)
 		return nil, nil
 	}
 	return files, nil
+}
+
+// packageNames returns the decompressed list of the source files of a package.
+func (f *Folder) packageNames(ctx context.Context, row *index.WatchedFile) (*kept[[]byte], error) {
+	key := etag(f.path(row), "", stampOf(*row))
+	have, err := f.packages.get(ctx, key)
+	if have != nil || err != nil {
+		return have, err
+	}
+	var made *kept[[]byte]
+	defer func() { f.packages.put(key, made) }()
+	list, err := f.db.Names(ctx, row.ID)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := unpackNames(list)
+	if err != nil {
+		return nil, err
+	}
+	made = &kept[[]byte]{key: key, bytes: len(plain) + 200, value: plain}
+	return made, nil
 }
 
 // member opens a source file in a package. sum reports that it has the sum that the debug
@@ -432,7 +394,7 @@ func (s *seeker) inSourcePackages(ctx context.Context) (*File, error) {
 	s.nearest(rows)
 	var best []guess
 	for i := range rows[:min(len(rows), sourceGuesses)] {
-		files, err := s.f.sourceFiles(ctx, &rows[i])
+		files, err := s.f.sourceFiles(ctx, &rows[i], symfile.BaseName(s.name))
 		if err != nil {
 			return nil, err
 		}

@@ -153,8 +153,8 @@ func TestHostileNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := list.names["/etc/passwd"]; !ok {
-		t.Fatalf("the debug information names %v, want /etc/passwd", list.names)
+	if _, ok := list.value["/etc/passwd"]; !ok {
+		t.Fatalf("the debug information names %v, want /etc/passwd", list.value)
 	}
 	wantMissing(t, f, "buildid/"+m.id+"/source/etc/passwd")
 }
@@ -163,13 +163,13 @@ func TestHostileNames(t *testing.T) {
 // and the lists that were used last stay in memory.
 func TestNameLists(t *testing.T) {
 	t.Parallel()
-	var l nameLists
+	var l keptLists[map[string]named]
 	for i := range 5 {
 		key := fmt.Sprint(i)
 		if n, err := l.get(t.Context(), key); n != nil || err != nil {
 			t.Fatalf("%v, %v, want to make the list", n, err)
 		}
-		l.put(key, &nameList{key: key, bytes: maxNameLists / 2})
+		l.put(key, &nameList{key: key, bytes: maxKept / 2})
 	}
 	if n, err := l.get(t.Context(), "4"); n == nil || err != nil {
 		t.Fatalf("the list used last: %v, %v, want it kept", n, err)
@@ -205,4 +205,12 @@ func TestNamesRow(t *testing.T) {
 	if _, err := decodeNames([]byte("x")); !errors.Is(err, errRow) || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a damaged row: %v, want %v", err, errRow)
 	}
+}
+
+func decodeNames(list []byte) ([]sourceFile, error) {
+	plain, err := unpackNames(list)
+	if err != nil {
+		return nil, err
+	}
+	return namesIn(plain, "")
 }

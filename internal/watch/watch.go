@@ -83,7 +83,8 @@ type Folder struct {
 	dirtyAll bool     // guarded by mu; all folders may have changed
 	notifier notifier // guarded by mu; nil: changes are found by scans
 
-	lists nameLists
+	lists    keptLists[map[string]named] // names of objects
+	packages keptLists[[]byte]           // decompressed lists of packages
 }
 
 // Open opens a folder, or a prefix of a bucket, with its index. It does not scan.
