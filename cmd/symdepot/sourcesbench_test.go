@@ -54,33 +54,35 @@ func benchText(program, i int) []byte {
 	return bytes.Repeat(fmt.Appendf(nil, "// line of file %d, variant %d\n", i, program%5), 60)
 }
 
-// sourceURL returns the path of a random source file.
-func sourceURL(first, programs int) string {
-	p := first + rand.IntN(programs)
-	return fmt.Sprintf("/buildid/%s/source/src/prog%03d/%s", benchID(p), p, benchName(rand.IntN(benchNames)))
+// sourceURL returns the path of a source file of a program.
+func sourceURL(p, i int) string {
+	return fmt.Sprintf("/buildid/%s/source/src/prog%03d/%s", benchID(p), p, benchName(i))
 }
 
 func benchID(p int) string { return fmt.Sprintf("%02x", p) + strings.Repeat("ab", 19) }
 
-// measureSources asks for each program once, then for random files on one connection and
-// on eight, and logs the times.
-func measureSources(t *testing.T, what, base string, first, programs, n int) {
+// measureSources asks for each program once, for some files of each, and then for random
+// ones of these on one connection and on eight, and logs the times.
+func measureSources(t *testing.T, what, base string, first, programs, files, n int) {
 	t.Helper()
 	l := &pageLoad{t: t, base: base, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}, times: map[string][]time.Duration{}}
 	for p := first; p < first+programs; p++ {
-		l.get("first", fmt.Sprintf("/buildid/%s/source/src/prog%03d/%s", benchID(p), p, benchName(p)), 200)
+		l.get("first", sourceURL(p, 0), 200)
 	}
-	for range n / 2 {
-		l.get("setup", sourceURL(first, programs), 200)
+	for p := first; p < first+programs; p++ {
+		for i := range files {
+			l.get("each file", sourceURL(p, i), 200)
+		}
 	}
+	some := func() string { return sourceURL(first+rand.IntN(programs), rand.IntN(files)) }
 	for range n {
-		l.get("one", sourceURL(first, programs), 200)
+		l.get("one", some(), 200)
 	}
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for range n / 8 {
-				l.get("eight", sourceURL(first, programs), 200)
+				l.get("eight", some(), 200)
 			}
 		})
 	}
@@ -90,8 +92,8 @@ func measureSources(t *testing.T, what, base string, first, programs, n int) {
 	if ms("one", 99) > 5 {
 		verdict = "NOT REACHED"
 	}
-	t.Logf("%s, %d requests: p50 %.2f ms, p99 %.2f ms (want 5: %s); eight connections p50 %.2f ms, p99 %.2f ms; first request of an object p50 %.1f ms, slowest %.1f ms",
-		what, n, ms("one", 50), ms("one", 99), verdict, ms("eight", 50), ms("eight", 99), ms("first", 50), ms("first", 100))
+	t.Logf("%s, %d requests: p50 %.2f ms, p99 %.2f ms (want 5: %s); eight connections p50 %.2f ms, p99 %.2f ms; first request of an object p50 %.1f ms, slowest %.1f ms; first of a file p50 %.2f ms, p99 %.2f ms",
+		what, n, ms("one", 50), ms("one", 99), verdict, ms("eight", 50), ms("eight", 99), ms("first", 50), ms("first", 100), ms("each file", 50), ms("each file", 99))
 }
 
 // TestBenchSources measures requests for source files: of a depot with 100 programs that
@@ -144,20 +146,20 @@ func TestBenchSources(t *testing.T) {
 
 	n := 4000
 	s := serveDepot(t, depot, "--quiet")
-	measureSources(t, "sources in the depot", s.url, 0, benchPrograms, n)
+	measureSources(t, "sources in the depot", s.url, 0, benchPrograms, 20, n)
 	peak, now := resident(t, s.cmd.Process.Pid)
 	t.Logf("resident %.0f MiB, peak %.0f MiB", now, peak)
 
 	w := serveDepot(t, filepath.Join(t.TempDir(), "other"), "--quiet", "--watch", watched)
 	symtest.Await(t, time.Minute, "the scan of the watched folder", func() bool {
-		resp, err := http.Get(w.url + fmt.Sprintf("/buildid/%s/source/src/prog%03d/%s", benchID(benchPrograms), benchPrograms, benchName(0)))
+		resp, err := http.Get(w.url + sourceURL(benchPrograms, benchNames-1))
 		if err != nil {
 			return false
 		}
 		_ = resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
 	})
-	measureSources(t, fmt.Sprintf("sources in a watched zip of %d files", inPlace*benchNames), w.url, benchPrograms, inPlace, n)
+	measureSources(t, fmt.Sprintf("sources in a watched zip of %d files", inPlace*benchNames), w.url, benchPrograms, inPlace, 100, n)
 	peak, now = resident(t, w.cmd.Process.Pid)
 	t.Logf("resident %.0f MiB, peak %.0f MiB", now, peak)
 }
