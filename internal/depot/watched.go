@@ -112,7 +112,7 @@ func (ws *Watched) Find(ctx context.Context, scope Scope, q watch.Query, limit i
 		for _, e := range entries {
 			e.Path, e.Archive = strings.TrimPrefix(e.Path, below), strings.TrimPrefix(e.Archive, below)
 			list = append(list, Found{InPlace: true, Product: product, Stored: index.Stored{
-				Object: e.Object, Arch: e.Arch, Features: e.Features, DebugSize: e.DebugSize, Size: e.Size, ModTime: e.ModTime, Path: e.Path, Archive: e.Archive,
+				Object: e.Object, Arch: e.Arch, Features: e.Features, DebugSize: e.DebugSize, Size: e.Size, ModTime: e.ModTime, Added: e.ModTime, Path: e.Path, Archive: e.Archive,
 			}})
 		}
 	}

@@ -42,7 +42,7 @@ func (o Object) ID() string { return ID(o.Kind, o.CodeID, o.DebugID, o.BuildID) 
 type Found struct {
 	Query string `json:"query"`
 	Object
-	SHA256       string    `json:"sha256"`
+	SHA256       string    `json:"sha256,omitempty"` // empty for an object in a watched folder
 	Transactions []int64   `json:"transactions"`
 	FetchedFrom  string    `json:"fetched_from,omitempty"`
 	Fetched      time.Time `json:"fetched,omitzero"`

@@ -156,6 +156,14 @@ func listObjects(a *API, w http.ResponseWriter, r *Request, _ []string) error {
 	if err != nil {
 		return listed(err, after)
 	}
+	if p.Next == "" && a.cfg.InPlace != nil && query.Text != "" && query == (depot.ObjectQuery{Text: query.Text, After: after, Limit: limit, Sort: query.Sort}) {
+		// Filters do not count for the files of watched folders, which come last.
+		found, err := a.cfg.InPlace.Search(r.Context(), r.scope(), query.Text, max(1, min(maxInPlace, limit-len(p.Objects))))
+		if err != nil {
+			return err
+		}
+		p.Objects = append(p.Objects, found...)
+	}
 	return writeListRead(w, r, "objects", report.NewListedAll(p.Objects), p.Next, p.ReadAs)
 }
 
