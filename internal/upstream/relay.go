@@ -54,6 +54,9 @@ func NewRelay(d *Dialer, hosts []string, allowed func(url string) error) *Relay 
 	}
 }
 
+// errRelayBusy means that as many files are fetched as may be at once.
+var errRelayBusy = fmt.Errorf("too many source files are being fetched: %w", fs.ErrNotExist)
+
 // Fetch returns the file at a URL, of at most limit bytes. What is not allowed, not
 // found or too long is fs.ErrNotExist.
 func (r *Relay) Fetch(ctx context.Context, url string, limit int64) ([]byte, error) {
@@ -69,8 +72,8 @@ func (r *Relay) Fetch(ctx context.Context, url string, limit int64) ([]byte, err
 	select {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	default:
+		return nil, errRelayBusy // a slow server must not hold the other requests
 	}
 	text, err := r.get(ctx, url, limit)
 	if err != nil {
