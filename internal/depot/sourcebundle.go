@@ -183,7 +183,7 @@ type SourceName struct {
 func (s *SourceFiles) Names(ctx context.Context, scope Scope, ref blob.Ref, after, limit int) (list []SourceName, total int, why string, err error) {
 	found, err := s.d.db.Find(ctx, scope.index(), index.Query{Ref: &ref}, 1)
 	if err != nil || len(found) == 0 {
-		return nil, 0, "", cmpNotFound(err)
+		return nil, 0, "", orNotFound(err)
 	}
 	h := index.Hit{Stored: found[0].Stored}
 	names, err := s.list(ctx, scope, h)

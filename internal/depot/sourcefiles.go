@@ -209,7 +209,7 @@ func (s *SourceFiles) inTransaction(ctx context.Context, tx int64, n sources.Nam
 	}
 	files, err = s.d.db.Sources.Named(ctx, tx, symfile.Fold(symfile.BaseName(sources.Canonical(n.Name))))
 	if err != nil || len(files) == 0 {
-		return nil, cmpNotFound(err)
+		return nil, orNotFound(err)
 	}
 	paths, at := make([]string, len(files)), map[string]index.SourceFile{}
 	for i, f := range files {
@@ -279,7 +279,7 @@ func (s *SourceFiles) OpenContent(ctx context.Context, scope Scope, sum [32]byte
 	ref := blob.Ref(sum)
 	found, err := s.d.db.Find(ctx, scope.index(), index.Query{Ref: &ref, Kind: symfile.SHA1}, 1)
 	if err != nil || len(found) == 0 {
-		return nil, cmpNotFound(err)
+		return nil, orNotFound(err)
 	}
 	return s.d.openHit(ctx, index.Hit{Stored: found[0].Stored}, nil)
 }
@@ -314,8 +314,8 @@ func (s *SourceFiles) OpenFiled(ctx context.Context, scope Scope, product, versi
 	return nil, fs.ErrNotExist
 }
 
-// cmpNotFound returns err, or fs.ErrNotExist if it is nil.
-func cmpNotFound(err error) error {
+// orNotFound returns err, or fs.ErrNotExist if it is nil.
+func orNotFound(err error) error {
 	if err == nil {
 		return fs.ErrNotExist
 	}

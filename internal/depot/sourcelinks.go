@@ -18,7 +18,7 @@ var ErrNoLinks = errors.New("there are no links to source files")
 func (s *SourceFiles) Links(ctx context.Context, scope Scope, ref blob.Ref) (*srclink.Links, error) {
 	found, err := s.d.db.Find(ctx, scope.index(), index.Query{Ref: &ref}, 1)
 	if err != nil || len(found) == 0 {
-		return nil, cmpNotFound(err)
+		return nil, orNotFound(err)
 	}
 	h := found[0].Stored
 	b, err := s.d.contents.open(ctx, index.Content{Ref: h.Ref, Size: h.Size})

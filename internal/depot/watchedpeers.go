@@ -19,6 +19,8 @@ import (
 // the depot ask that server.
 const (
 	askWatched    = 8                // files of other servers' folders that are received at once
+	askWait       = 10 * time.Second // for one of these places
+	askBytes      = 16 << 30         // of one file
 	watchedMisses = 100_000          // misses of other servers in memory
 	watchedMiss   = 10 * time.Second // their lifetime
 )
@@ -102,11 +104,18 @@ func (o *otherServers) open(ctx context.Context, scope Scope, req layout.Request
 	return nil, fs.ErrNotExist
 }
 
+// errManyReceived means that too many files of other servers' folders are being received.
+var errManyReceived = errors.New("too many files of other servers are being received")
+
 // receive reads a file from another server.
 func (o *otherServers) receive(ctx context.Context, address string, scope Scope, req layout.Request) (*File, error) {
+	wait := time.NewTimer(askWait)
+	defer wait.Stop()
 	select {
 	case o.slots <- struct{}{}:
 		defer func() { <-o.slots }()
+	case <-wait.C:
+		return nil, errManyReceived
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -125,7 +134,11 @@ func (o *otherServers) receive(ctx context.Context, address string, scope Scope,
 		return nil, err
 	}
 	defer sp.Abort() // it is removed when the answer is closed
-	if _, err := io.Copy(sp, reply.Body); err != nil {
+	_, err = io.Copy(sp, io.LimitReader(reply.Body, askBytes+1))
+	if err == nil && sp.Size() > askBytes {
+		err = fmt.Errorf("%s has more than %d bytes", reply.File.Path, int64(askBytes))
+	}
+	if err != nil {
 		return nil, errors.Join(err, sp.Close())
 	}
 	f := reply.File
