@@ -77,6 +77,7 @@ var mayImport = map[string][]string{
 	"internal/server":   {"internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/intake", "internal/jobs", "internal/report", "internal/stage", "internal/symbolicate", "internal/term", "internal/web", "internal/wire"},
 	"internal/config":   {"internal/durable", "internal/watch", "symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/index", "internal/oidc", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/transcode", "internal/server"},
 	"internal/manual":   {},
+	"internal/daemon":   {},
 	"internal/exchange": {"internal/sources", "debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
 	"internal/want":     {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
 	"internal/keeper":   {"internal/jobs", "symfile", "internal/asked", "internal/client", "internal/depot", "internal/report", "internal/retention", "internal/wire"},

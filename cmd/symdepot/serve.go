@@ -12,11 +12,11 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/symdepot/symdepot/internal/config"
+	"github.com/symdepot/symdepot/internal/daemon"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/exchange"
 	"github.com/symdepot/symdepot/internal/index"
@@ -248,10 +248,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	if err != nil {
 		return err
 	}
-	if err := srv.CheckListen(conf.Listen); err != nil {
-		return term.UsageError(err.Error())
-	}
-	ln, err := listen(a.ctx, conf.Listen)
+	ln, err := daemon.Listen(a.ctx, conf.Listen, func(addr string) error { return asUsage(srv.CheckListen(addr)) })
 	if err != nil {
 		return err
 	}
@@ -259,20 +256,11 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	g, ctx := errgroup.WithContext(a.ctx)
 	g.Go(func() error { return d.Work(ctx) })
 	g.Go(func() error { return srv.Serve(ctx, ln) })
+	g.Go(func() error { return manage(ctx, conf, guard, log) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
-}
-
-// listen opens the listener.
-func listen(ctx context.Context, addr string) (net.Listener, error) {
-	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", addr)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		err = fmt.Errorf("%w\nAnother program uses that port; --listen 127.0.0.1:0 picks a free one", err)
-	}
-	return ln, err
 }
 
 // newAPI returns the API and the pages below /-/.

@@ -237,14 +237,20 @@ func (g *Gate) PolicyHash() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// tick does the periodic work.
-func (g *Gate) tick() {
+// Reload reads the file of users and the keytab again if they changed. The gate
+// does so by itself every half a minute.
+func (g *Gate) Reload() {
 	if g.users != nil {
 		g.users.file.poll()
 	}
 	if g.tickets != nil {
 		g.tickets.poll()
 	}
+}
+
+// tick does the periodic work.
+func (g *Gate) tick() {
+	g.Reload()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := g.tokens.flush(ctx); err != nil {

@@ -128,7 +128,7 @@ func NewTLS(cfg TLSConfig, g *Gate, log *slog.Logger) (*TLS, error) {
 	if t.acme != nil {
 		t.base.NextProtos = append(t.base.NextProtos, acme.ALPNProto)
 	}
-	t.done.Go(func() { every(pollEvery, t.stop, t.poll) })
+	t.done.Go(func() { every(pollEvery, t.stop, t.Reload) })
 	return t, nil
 }
 
@@ -220,8 +220,9 @@ func (t *TLS) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return t.pair.get(), nil
 }
 
-// poll reloads changed files.
-func (t *TLS) poll() {
+// Reload reads the certificates again if they changed. It happens by itself every
+// half a minute.
+func (t *TLS) Reload() {
 	if t.pair != nil {
 		t.pair.poll()
 	}

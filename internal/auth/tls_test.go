@@ -177,7 +177,7 @@ func TestTLSFiles(t *testing.T) {
 	}
 	writePEM(t, half, "CERTIFICATE", second.Raw)
 	for range 3 {
-		tl.poll()
+		tl.Reload()
 	}
 	if !served().Equal(first) || strings.Count(logged.String(), "level=ERROR") != 1 || !strings.Contains(logged.String(), "cert.pem") {
 		t.Errorf("after a bad file the log is %q; want the first certificate still served, and one error that names cert.pem", logged.String())
@@ -303,7 +303,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 	// Another list of authorities.
 	writePEM(t, ca, "CERTIFICATE", stranger.cert.Raw)
-	tl.poll()
+	tl.Reload()
 	if status, _, _, err := ask(t, byCA, a, client(stranger, x509.Certificate{Subject: pkix.Name{CommonName: "build-8"}})); status != 200 {
 		t.Errorf("the new authority: %d %v, want 200", status, err)
 	}

@@ -4,6 +4,7 @@ package config
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -111,6 +112,7 @@ func (c *Config) load(path string) error {
 		if err != nil {
 			return fmt.Errorf("read the configuration: %w", err)
 		}
+		c.sum = sha256.Sum256(text)
 		faults = append(faults, c.decode(path, text))
 	}
 	faults = append(faults, c.environment())
@@ -129,6 +131,16 @@ func (c *Config) warn(text string) {
 
 // File returns the path of the configuration file, or "" if none was read.
 func (c *Config) File() string { return c.file }
+
+// Changed reports whether the file has changed since it was read. It returns an
+// error if a server would not start with it now.
+func (c *Config) Changed() (bool, error) {
+	now, err := Load(c.file, c.getenv)
+	if err != nil {
+		return false, err
+	}
+	return now.sum != c.sum, nil
+}
 
 // decode reads the text of a file into c.
 func (c *Config) decode(file string, text []byte) error {

@@ -48,7 +48,8 @@ type Config struct {
 	Symbols      Symbols       `yaml:"symbols" help:"Breakpad symbol files (.sym) and GSYM files that the server makes of PDBs, ELF files and Mach-O images, and symbolication."`
 	Cache        Cache         `yaml:"cache" help:"When cached files are evicted. Added files are never evicted."`
 
-	file     string // empty: no file was read
+	file     string   // empty: no file was read
+	sum      [32]byte // of the file
 	warnings []string
 	lenient  bool // set by LoadForCheck
 	getenv   func(string) string

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"github.com/symdepot/symdepot/internal/config"
+	"github.com/symdepot/symdepot/internal/daemon"
+	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/upstream"
+)
+
+// daemonCommands are the commands for those who run a server.
+type daemonCommands struct {
+	Health healthCmd `cmd:"" nodepot:"" help:"Ask a running server whether it is ready."`
+}
+
+type healthCmd struct {
+	Config string `help:"Configuration file of the server." placeholder:"FILE" type:"path"`
+	Server string `arg:"" optional:"" help:"URL of the server. Default: the address of the key listen, on this machine."`
+}
+
+// Help is the long help text.
+func (healthCmd) Help() string {
+	return `Asks /readyz, for the health checks of containers, supervisors and scripts. It prints nothing if the server is ready.
+
+  symdepot health
+  symdepot health https://symbols.example.com
+
+The certificate is checked only of a server whose URL is given: that of this machine is asked by its address.
+
+Exit codes: 0 ready, 1 not ready or no answer, 2 wrong command line or configuration.`
+}
+
+// Run asks the server.
+func (c healthCmd) Run(a *app) error {
+	requests := upstream.NewDialer(upstream.DialerOptions{}).ClientFor
+	base, server := c.Server, requests(c.Server)
+	if base == "" {
+		conf, err := a.config(c.Config)
+		if err != nil {
+			return err
+		}
+		if base, err = daemon.LocalURL(conf.Listen, conf.TLSOptions() != nil); err != nil {
+			return term.UsageError(err.Error())
+		}
+		server = requests(base)
+		if t, ok := server.Transport.(*http.Transport); ok {
+			t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // its names are not those of this machine's address
+		}
+	}
+	if err := daemon.Health(a.ctx, base, server); err != nil {
+		return a.nothing(fmt.Sprintf("not ready: %v", err))
+	}
+	return nil
+}
+
+// asUsage makes an error one of the command line.
+func asUsage(err error) error {
+	if err != nil {
+		return term.UsageError(err.Error())
+	}
+	return nil
+}
+
+// manage tells the service manager that the server listens, and later that it
+// stops, and reloads files when it is asked to.
+func manage(ctx context.Context, conf *config.Config, g *guard, log *slog.Logger) error {
+	notify := func(state string) {
+		if err := daemon.Notify(state); err != nil {
+			log.Warn("the service manager was not told the state", "state", state, "error", err)
+		}
+	}
+	notify("READY=1")
+	daemon.OnReload(ctx, func() {
+		g.gate.Reload()
+		if g.tls != nil {
+			g.tls.Reload()
+		}
+		changed, err := conf.Changed()
+		switch {
+		case err != nil:
+			log.Error("the configuration could not be used at the next start", "error", err)
+		case changed:
+			log.Warn("the configuration has changed; restart the server to use it", "file", conf.File())
+		}
+		log.Info("reloaded certificates, users and keys")
+	})
+	notify("STOPPING=1")
+	return nil
+}

@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// TestCountPassed: only the process that the sockets are for takes them.
+func TestCountPassed(t *testing.T) {
+	for _, c := range []struct {
+		pid, fds string
+		want     int
+		err      string
+	}{
+		{"", "", 0, ""},
+		{"7", "1", 1, ""},
+		{"7", "0", 0, ""},
+		{"8", "1", 0, ""}, // for another process
+		{"", "1", 0, ""},
+		{"7", "2", 0, "passed 2 sockets"},
+		{"7", "x", 0, "not a number"},
+		{"7", "-1", 0, "not a number"},
+	} {
+		n, err := countPassed(c.pid, c.fds, 7)
+		if n != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("LISTEN_PID=%s LISTEN_FDS=%s in process 7: %d sockets, error %v; want %d, error %q", c.pid, c.fds, n, err, c.want, c.err)
+		}
+	}
+}
+
+// TestLocalURL: a server that listens everywhere is asked on its own machine.
+func TestLocalURL(t *testing.T) {
+	for _, c := range []struct {
+		addr string
+		tls  bool
+		want string
+	}{
+		{"127.0.0.1:8080", false, "http://127.0.0.1:8080"},
+		{"0.0.0.0:443", true, "https://127.0.0.1:443"},
+		{":80", false, "http://127.0.0.1:80"},
+		{"[::]:80", false, "http://[::1]:80"},
+		{"[fd00::1]:80", false, "http://[fd00::1]:80"},
+		{"10.0.0.1:80", false, "http://10.0.0.1:80"},
+		{"127.0.0.1:0", false, ""},
+		{"127.0.0.1", false, ""},
+	} {
+		got, err := LocalURL(c.addr, c.tls)
+		if got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("LocalURL(%q, %v) = %q, %v; want %q", c.addr, c.tls, got, err, c.want)
+		}
+	}
+}
+
+// TestHealth: a server is healthy if /readyz says so, and only then.
+func TestHealth(t *testing.T) {
+	status := http.StatusOK
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/base/readyz" {
+			status = http.StatusTeapot
+		}
+		w.WriteHeader(status)
+	}))
+	if err := Health(t.Context(), s.URL+"/base", s.Client()); err != nil {
+		t.Errorf("a ready server: %v, want no error", err)
+	}
+	status = http.StatusServiceUnavailable
+	if err := Health(t.Context(), s.URL+"/base", s.Client()); err == nil || !strings.Contains(err.Error(), "503") {
+		t.Errorf("a server that stops: error %v, want one with 503", err)
+	}
+	s.Close()
+	if err := Health(t.Context(), s.URL, s.Client()); err == nil {
+		t.Error("a server that is gone: no error")
+	}
+}
