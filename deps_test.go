@@ -43,6 +43,7 @@ var mayImport = map[string][]string{
 	"objfile":            {"dwarf", "internal/clip", "internal/paged", "internal/xz", "debugid", "symfile", "pdb", "ppdb", "breakpad", "symcache"},
 	"symstore":           {"internal/clip", "debugid", "symfile", "layout", "objfile", "pdb", "cab", "internal/durable", "internal/ctxio"},
 	"internal/blob":      {"internal/durable"},
+	"internal/cold":      {},
 	"internal/fuse":      {},
 	"internal/sparse":    {},
 	"internal/srcindex":  {"internal/durable", "internal/sources", "internal/srclink", "internal/term", "pdb", "symfile"},

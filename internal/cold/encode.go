@@ -1,0 +1,319 @@
+package cold
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Source is a plain content.
+type Source struct {
+	io.ReaderAt
+	Size int64
+	Sum  [32]byte // SHA-256
+}
+
+// Stats is what was written.
+type Stats struct {
+	Bytes  int64 // of the cold file
+	Blocks int
+	Delta  int // blocks that are differences
+	Copied int // blocks that are equal to a part of the base
+	Zero   int // blocks of zeros
+	Plain  int // blocks without a base
+}
+
+// EncodeKey writes a key of src to w. It reads src once, from begin to end. It calls
+// pace, unless that is nil, with the bytes of src that are done since the last call;
+// pace may wait, and its error ends the work. It does not check the hash of src.
+func EncodeKey(ctx context.Context, w io.Writer, src Source, pace func(int) error) (Stats, error) {
+	h := Header{Version: Version, Form: KeyForm, BlockSize: 1 << keyLog, Size: src.Size, Sum: src.Sum}
+	return encode(ctx, w, src, nil, h, pace)
+}
+
+// EncodeDelta writes a delta of src against base to w. It reads src once, from begin to
+// end, and the base once. Both may be of any size: of a large base, the surroundings of
+// a block's own place are searched. The base must not be a delta. For pace see EncodeKey.
+func EncodeDelta(ctx context.Context, w io.Writer, src, base Source, pace func(int) error) (Stats, error) {
+	h := Header{Version: Version, Form: DeltaForm, BlockSize: 1 << deltaLog, Size: src.Size, Sum: src.Sum,
+		BaseSize: base.Size, BaseSum: base.Sum}
+	return encode(ctx, w, src, &base, h, pace)
+}
+
+func encode(ctx context.Context, w io.Writer, src Source, base *Source, h Header, pace func(int) error) (s Stats, err error) {
+	if h.Size < 0 || h.Size > maxSize || h.BaseSize < 0 || h.BaseSize > maxSize {
+		return s, fmt.Errorf("cold: a content of %d bytes against one of %d cannot be stored", h.Size, h.BaseSize)
+	}
+	e := workers.Get().(*encoder)
+	defer workers.Put(e)
+	e.reset(base)
+	defer e.release()
+	out := h.append(nil)
+	sum := sha256.New()
+	sum.Write(out)
+	if _, err := w.Write(out); err != nil {
+		return s, err
+	}
+	f := foot{table: headLen}
+	var table []byte
+	for i := range h.blocks() {
+		if err := ctx.Err(); err != nil {
+			return s, err
+		}
+		block := e.plain[:h.blockLen(i)]
+		if err := readAll(src, block, i*h.BlockSize); err != nil {
+			return s, err
+		}
+		frame, err := e.block(block, i*h.BlockSize)
+		if err != nil {
+			return s, err
+		}
+		if _, err := w.Write(frame); err != nil {
+			return s, err
+		}
+		f.table += int64(len(frame))
+		table = e.entry.append(table)
+		s.count(e.entry.kind)
+		if pace != nil {
+			if err := pace(len(block)); err != nil {
+				return s, err
+			}
+		}
+	}
+	if len(table) > math.MaxUint32 {
+		return s, fmt.Errorf("cold: a content of %d bytes has too many blocks", h.Size)
+	}
+	sum.Write(table)
+	f.len, f.sum = int64(len(table)), [32]byte(sum.Sum(nil))
+	table = f.append(table)
+	s.Bytes = f.table + int64(len(table))
+	_, err = w.Write(table)
+	return s, err
+}
+
+// readAll reads all of b. A content that ends early is not the one it is said to be.
+func readAll(r io.ReaderAt, b []byte, offset int64) error {
+	n, err := r.ReadAt(b, offset)
+	if n == len(b) {
+		return nil
+	}
+	if err == nil || err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("cold: read the content at %d: %w", offset, err)
+}
+
+func (s *Stats) count(kind uint8) {
+	s.Blocks++
+	switch kind {
+	case kindPlain:
+		s.Plain++
+	case kindDelta:
+		s.Delta++
+	case kindCopy:
+		s.Copied++
+	case kindZero:
+		s.Zero++
+	}
+}
+
+// encoder makes the blocks of one file after another.
+type encoder struct {
+	delta    bool // there is a base
+	zstd     *zstd.Encoder
+	index    index
+	match    matcher
+	plain    []byte
+	controls []byte
+	diffs    []byte
+	inserts  []byte
+	payload  []byte
+	frame    []byte
+	other    []byte
+	entry    entry
+}
+
+// workers keeps the memory of an encoder for the next file, until the garbage
+// collector wants it.
+var workers = sync.Pool{New: func() any {
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(maxWindow/2), zstd.WithEncoderCRC(true), zstd.WithZeroFrames(true))
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return &encoder{zstd: z, plain: make([]byte, 1<<deltaLog)}
+}}
+
+func (e *encoder) reset(base *Source) {
+	e.delta = base != nil
+	if e.delta {
+		e.index.reset(base, base.Size)
+		e.match.x = &e.index
+	}
+}
+
+// release lets go of what is not memory.
+func (e *encoder) release() { e.index.r = nil }
+
+// block makes the entry and the frame of a block at place in its content. The frame
+// stays until the next call.
+func (e *encoder) block(b []byte, place int64) ([]byte, error) {
+	e.entry = entry{sum: xxhash.Sum64(b), extents: e.entry.extents[:0]}
+	if b[0] == 0 && same(b, b[1:]) == len(b)-1 {
+		e.entry.kind = kindZero
+		return nil, nil
+	}
+	if !e.delta {
+		return e.whole(b), nil
+	}
+	if err := e.index.at(place); err != nil {
+		return nil, err
+	}
+	segments := e.match.block(b, place)
+	if len(segments) == 1 && e.copied(b, segments[0]) {
+		return nil, nil
+	}
+	matched := e.collect(b, place, segments)
+	if matched == 0 {
+		return e.whole(b), nil
+	}
+	e.payload = append(append(append(e.payload[:0], e.controls...), e.diffs...), e.inserts...)
+	e.frame = e.zstd.EncodeAll(e.payload, e.frame[:0])
+	// Where the base helps little, it may not help at all.
+	if len(e.frame) > len(b)/8 && len(e.inserts) > len(b)/4 {
+		e.other = e.zstd.EncodeAll(b, e.other[:0])
+		if len(e.other) <= len(e.frame) {
+			e.entry.extents = e.entry.extents[:0]
+			return e.other, nil
+		}
+	}
+	e.entry.kind, e.entry.frame, e.entry.controls, e.entry.diffs = kindDelta, uint32(len(e.frame)), len(e.controls), len(e.diffs)
+	return e.frame, nil
+}
+
+// whole makes a frame of the bytes themselves.
+func (e *encoder) whole(b []byte) []byte {
+	e.frame = e.zstd.EncodeAll(b, e.frame[:0])
+	e.entry.kind, e.entry.frame = kindPlain, uint32(len(e.frame))
+	return e.frame
+}
+
+// copied makes the entry of a block that is equal to bytes of the base that begin at a
+// unit, if it is one.
+func (e *encoder) copied(b []byte, s segment) bool {
+	from := e.index.from + int64(s.from)
+	if s.n != len(b) || from%unit != 0 || same(b, e.index.data[s.from:]) != len(b) {
+		return false
+	}
+	e.entry.kind = kindCopy
+	e.entry.extents = append(e.entry.extents, extent{from / unit, (int64(len(b)) + unit - 1) / unit})
+	return true
+}
+
+// collect makes controls, differences and insertions of segments, and the extents of
+// the entry. It gives the number of bytes that come from the base.
+func (e *encoder) collect(b []byte, place int64, segments []segment) (matched int) {
+	e.controls, e.diffs, e.inserts = e.controls[:0], e.diffs[:0], e.inserts[:0]
+	if len(segments) == 0 {
+		return 0
+	}
+	x := &e.index
+	if first := segments[0].at; first > 0 {
+		e.controls = control(e.controls, 0, first, 0)
+		e.inserts = append(e.inserts, b[:first]...)
+	}
+	pos := place
+	for i, s := range segments {
+		end := len(b)
+		if i+1 < len(segments) {
+			end = segments[i+1].at
+		}
+		from := x.from + int64(s.from)
+		e.controls = control(e.controls, s.n, end-s.at-s.n, from-pos)
+		pos = from + int64(s.n)
+		e.diffs = subtract(e.diffs, b[s.at:s.at+s.n], x.data[s.from:])
+		e.inserts = append(e.inserts, b[s.at+s.n:end]...)
+		matched += s.n
+	}
+	e.match.count(b)
+	first := x.from / unit
+	for u, v := range e.match.votes {
+		if v == 0 {
+			continue
+		}
+		u := first + int64(u)
+		if k := len(e.entry.extents) - 1; k >= 0 && e.entry.extents[k].first+e.entry.extents[k].n == u {
+			e.entry.extents[k].n++
+		} else {
+			e.entry.extents = append(e.entry.extents, extent{u, 1})
+		}
+	}
+	return matched
+}
+
+func control(b []byte, n, m int, step int64) []byte {
+	b = binary.AppendUvarint(b, uint64(n))
+	b = binary.AppendUvarint(b, uint64(m))
+	return binary.AppendVarint(b, step)
+}
+
+// subtract appends a minus b, byte for byte.
+func subtract(to, a, b []byte) []byte {
+	n := len(to)
+	to = append(to, a...)
+	d := to[n:]
+	b = b[:len(d)]
+	const high = 0x8080808080808080
+	for len(d) >= 8 {
+		x, y := binary.LittleEndian.Uint64(d), binary.LittleEndian.Uint64(b)
+		binary.LittleEndian.PutUint64(d, ((x|high)-(y&^high))^((x^^y)&high))
+		d, b = d[8:], b[8:]
+	}
+	for i := range d {
+		d[i] -= b[i]
+	}
+	return to
+}
+
+// Estimate encodes up to n sample blocks spread over src, against base or, if it is
+// nil, as a key, and estimates how long the whole cold file would be.
+func Estimate(ctx context.Context, src Source, base *Source, n int) (int64, error) {
+	h := Header{Form: KeyForm, BlockSize: 1 << keyLog, Size: src.Size}
+	if base != nil {
+		h = Header{Form: DeltaForm, BlockSize: 1 << deltaLog, Size: src.Size, BaseSize: base.Size}
+	}
+	e := workers.Get().(*encoder)
+	defer workers.Put(e)
+	e.reset(base)
+	defer e.release()
+	blocks := h.blocks()
+	taken := min(blocks, int64(max(n, 1)))
+	var plain, cold int64
+	for k := range taken {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		i := k * blocks / taken
+		block := e.plain[:h.blockLen(i)]
+		if err := readAll(src, block, i*h.BlockSize); err != nil {
+			return 0, err
+		}
+		frame, err := e.block(block, i*h.BlockSize)
+		if err != nil {
+			return 0, err
+		}
+		plain += int64(len(block))
+		cold += int64(len(frame) + entryLen + 3*len(e.entry.extents))
+	}
+	if plain == 0 {
+		return headLen + footLen, nil
+	}
+	return headLen + footLen + int64(float64(cold)/float64(plain)*float64(src.Size)), nil
+}

@@ -1,0 +1,156 @@
+package cold
+
+import (
+	"encoding/binary"
+	"io"
+	"math/bits"
+)
+
+const (
+	// window is how much of the base is in memory at once, and slide how much it
+	// moves on at a time for a larger base.
+	window = 96 << 20
+	slide  = 8 << 20
+	// tableLog is the number of slots of the fingerprint table.
+	tableLog = 23
+	// placeBits of a slot say where, the others check what.
+	placeBits = 23
+	placeMask = 1<<placeBits - 1
+)
+
+// index finds equal bytes in a base: it has the base, or a window on it, in memory,
+// and the fingerprints of bytes at places a few bytes apart.
+type index struct {
+	r     io.ReaderAt
+	size  int64
+	from  int64  // offset of data in the base
+	data  []byte // the window
+	slots []uint32
+	shift uint // slots are found by the upper bits of a fingerprint
+	step  uint // log2 of the distance of places
+	done  int64
+	store []byte
+}
+
+// seed is how many bytes a fingerprint covers.
+const seed = 32
+
+func fingerprint(b []byte) uint64 {
+	_ = b[seed-1]
+	h := binary.LittleEndian.Uint64(b) * 0x9e3779b185ebca87
+	h = (bits.RotateLeft64(h, 29) ^ binary.LittleEndian.Uint64(b[8:])) * 0xc2b2ae3d27d4eb4f
+	h = (bits.RotateLeft64(h, 29) ^ binary.LittleEndian.Uint64(b[16:])) * 0x9e3779b185ebca87
+	h = (bits.RotateLeft64(h, 29) ^ binary.LittleEndian.Uint64(b[24:])) * 0xc2b2ae3d27d4eb4f
+	return h ^ h>>29
+}
+
+// reset makes the index ready for another base.
+func (x *index) reset(r io.ReaderAt, size int64) {
+	x.r, x.size, x.from, x.done, x.data = r, size, 0, 0, x.store[:0]
+	x.step = 2
+	for x.step < 4 && min(size, window)>>x.step > placeMask>>1 {
+		x.step++
+	}
+	log := bits.Len64(uint64(min(size, window)>>x.step)) + 1
+	log = min(max(log, 12), tableLog)
+	x.shift = uint(64 - log)
+	if len(x.slots) < 1<<log {
+		x.slots = make([]uint32, 1<<log)
+	}
+	x.slots = x.slots[:cap(x.slots)]
+	x.slots = x.slots[:1<<log]
+	clear(x.slots)
+	if n := int(min(size, window)); cap(x.store) < n {
+		x.store = nil // before more is taken
+		x.store = make([]byte, n)
+	}
+}
+
+// at moves the window so that it has the surroundings of a place of the content.
+func (x *index) at(place int64) error {
+	want := place - window/2
+	want = max(0, min(want-want%slide, (x.size-window+slide-1)/slide*slide))
+	end := min(x.size, want+window)
+	if have := x.from + int64(len(x.data)); len(x.data) > 0 && want >= x.from && end <= have {
+		return nil
+	}
+	keep := x.data[:0]
+	if have := x.from + int64(len(x.data)); want >= x.from && want < have {
+		keep = x.data[want-x.from:]
+	}
+	n := copy(x.store[:cap(x.store)], keep)
+	x.from, x.data = want, x.store[:int(end-want)]
+	for n < len(x.data) {
+		part := x.data[n:min(n+1<<20, len(x.data))]
+		if err := readFull(x.r, part, want+int64(n), "the base"); err != nil {
+			return err
+		}
+		n += len(part)
+	}
+	x.done = max(x.done, want)
+	x.add(end)
+	return nil
+}
+
+// add enters the fingerprints of the places before end that are not in yet.
+func (x *index) add(end int64) {
+	step := int64(1) << x.step
+	p := (x.done + step - 1) &^ (step - 1)
+	for ; p+seed <= end; p += step {
+		b := x.data[p-x.from:]
+		if flat(b) {
+			continue
+		}
+		h := fingerprint(b)
+		x.slots[h>>x.shift] = x.slot(h, p)
+	}
+	x.done = p
+}
+
+// flat is true for bytes that repeat: they are everywhere, and say nothing.
+func flat(b []byte) bool {
+	v := binary.LittleEndian.Uint64(b)
+	return v == binary.LittleEndian.Uint64(b[8:]) && v == binary.LittleEndian.Uint64(b[16:]) && v == binary.LittleEndian.Uint64(b[24:])
+}
+
+func (x *index) slot(h uint64, p int64) uint32 {
+	return uint32(h)<<placeBits | uint32(p>>x.step)&placeMask
+}
+
+// find gives a place in the window that has the first bytes of b, or -1.
+func (x *index) find(b []byte) int {
+	h := fingerprint(b)
+	s := x.slots[h>>x.shift]
+	if (s^uint32(h)<<placeBits)>>placeBits != 0 || s == 0 {
+		return -1
+	}
+	// Places repeat after 2^placeBits of them; the window is not longer.
+	const all = 1 << placeBits
+	p := int64(s&placeMask) - x.from>>x.step
+	p = (p&(all-1))<<x.step - x.from&(1<<x.step-1)
+	if p < 0 || p+seed > int64(len(x.data)) {
+		return -1
+	}
+	if binary.LittleEndian.Uint64(x.data[p:]) != binary.LittleEndian.Uint64(b) {
+		return -1
+	}
+	return int(p)
+}
+
+// same counts the bytes that a and b have in common at their beginning.
+func same(a, b []byte) int {
+	n := 0
+	for len(a) >= 8 && len(b) >= 8 {
+		if d := binary.LittleEndian.Uint64(a) ^ binary.LittleEndian.Uint64(b); d != 0 {
+			return n + bits.TrailingZeros64(d)>>3
+		}
+		n += 8
+		a, b = a[8:], b[8:]
+	}
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return n + i
+		}
+	}
+	return n + min(len(a), len(b))
+}

@@ -1,0 +1,267 @@
+package cold
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+)
+
+// segment is a part of a block that is made of bytes of the base, by adding.
+type segment struct {
+	at, n int // in the block
+	from  int // in the window
+}
+
+// matcher finds the segments of a block.
+type matcher struct {
+	x       *index
+	allowed []bool // units of the base that the block may use; nil allows all
+	out     []segment
+	votes   []int32
+	ranked  []int32
+	mask    []bool
+}
+
+// bounds gives the part of the window around p that may be used.
+func (m *matcher) bounds(p int) (from, end int) {
+	if m.allowed == nil {
+		return 0, len(m.x.data)
+	}
+	u := (m.x.from + int64(p)) / unit
+	first := m.x.from / unit
+	a, b := u-first, u-first
+	if a < 0 || a >= int64(len(m.allowed)) || !m.allowed[a] {
+		return p, p
+	}
+	for a > 0 && m.allowed[a-1] {
+		a--
+	}
+	for b < int64(len(m.allowed)) && m.allowed[b] {
+		b++
+	}
+	return max(0, int((first+a)*unit-m.x.from)), min(len(m.x.data), int((first+b)*unit-m.x.from))
+}
+
+// block finds the segments of a block that is at place in its content.
+func (m *matcher) block(t []byte, place int64) []segment {
+	m.allowed = nil
+	m.scan(t, place)
+	if m.count(t) > maxUnits {
+		m.choose()
+		m.scan(t, place)
+	}
+	return m.out
+}
+
+// count counts the units of the base that the segments use, and how many bytes each
+// gives.
+func (m *matcher) count(t []byte) int {
+	first := m.x.from / unit
+	n := int((m.x.from+int64(len(m.x.data))-1)/unit - first + 1)
+	if cap(m.votes) < n {
+		m.votes, m.mask = make([]int32, n), make([]bool, n)
+	}
+	m.votes, m.mask = m.votes[:n], m.mask[:n]
+	clear(m.votes)
+	used := 0
+	for _, s := range m.out {
+		for p, end := s.from, s.from+s.n; p < end; {
+			u := (m.x.from + int64(p)) / unit
+			next := min(end, int((u+1)*unit-m.x.from))
+			if m.votes[u-first] == 0 {
+				used++
+			}
+			m.votes[u-first] += int32(next - p)
+			p = next
+		}
+	}
+	return used
+}
+
+// choose allows the units with most bytes.
+func (m *matcher) choose() {
+	m.ranked = m.ranked[:0]
+	for u, v := range m.votes {
+		if v > 0 {
+			m.ranked = append(m.ranked, int32(u))
+		}
+	}
+	slices.SortFunc(m.ranked, func(a, b int32) int {
+		if m.votes[a] != m.votes[b] {
+			return int(m.votes[b]) - int(m.votes[a])
+		}
+		return int(a) - int(b)
+	})
+	clear(m.mask)
+	for _, u := range m.ranked[:maxUnits] {
+		m.mask[u] = true
+	}
+	m.allowed = m.mask
+}
+
+// gap is after how many bytes that are not equal a new segment begins, though the
+// shift stays.
+const gap = 64
+
+// scan finds segments from begin to end. At each place it goes on with the shift
+// between block and base that it has, as long as the bytes are equal; where they are
+// not, it looks for another place of the base, and takes it if more bytes are equal
+// there.
+func (m *matcher) scan(t []byte, place int64) {
+	m.out = m.out[:0]
+	base := m.x.data
+	last := segment{from: int(min(max(place-m.x.from, 0), int64(len(base))))}
+	lo, hi := m.bounds(last.from)
+	shift := last.from // of block against window
+	seen := 0          // where the last equal bytes ended
+	for i := 0; i < len(t); {
+		p := i + shift
+		if p >= lo && p < hi {
+			if n := same(t[i:], base[p:hi]); n >= 8 {
+				if n >= seed && i-seen > gap {
+					// The bytes between may be better as insertions.
+					last = m.next(t, last, hi, i, lo, p)
+				}
+				i += n
+				seen = i
+				continue
+			}
+		}
+		if i+seed > len(t) {
+			break
+		}
+		q := -1
+		if !flat(t[i:]) {
+			q = m.x.find(t[i:])
+		}
+		if q < 0 || q == p {
+			i++
+			continue
+		}
+		qlo, qhi := m.bounds(q)
+		n := same(t[i:], base[q:max(q, qhi)])
+		if n < seed {
+			i++
+			continue
+		}
+		old := 0
+		if p >= lo && p < hi {
+			old = equal(t[i:i+n], base[p:min(hi, p+n)])
+		}
+		if n <= old+8 {
+			i++
+			continue
+		}
+		// Another shift begins here, or before.
+		last = m.next(t, last, hi, i, qlo, q)
+		lo, hi, shift = qlo, qhi, q-i
+		i += n
+		seen = i
+	}
+	m.end(t, last, hi, len(t), 0, 0)
+}
+
+// next ends segment s and gives the one after it, which has equal bytes from i of the
+// block and q of the window on, and may begin before: in the window not before lo.
+func (m *matcher) next(t []byte, s segment, hi, i, lo, q int) segment {
+	back := backward(t[s.at:i], m.x.data[lo:q])
+	back -= m.end(t, s, hi, i, back, q)
+	to := segment{at: i - back, from: q - back}
+	if k := len(m.out) - 1; k >= 0 && m.out[k].at == s.at && s.at+m.out[k].n == to.at && s.from-s.at == to.from-to.at {
+		m.out = m.out[:k]
+		return s
+	}
+	return to
+}
+
+// end ends segment s before i, where the equal bytes of the next one begin, whose place
+// in the window is q. The next one could begin back bytes earlier; the result says how
+// many of these bytes s takes.
+func (m *matcher) end(t []byte, s segment, hi, i, back, q int) (taken int) {
+	base := m.x.data
+	s.n = forward(t[s.at:i], base[s.from:max(s.from, hi)])
+	begin := i - back
+	if over := s.at + s.n - begin; over > 0 {
+		// Both claim these bytes: they are divided where most are equal.
+		best, score := 0, 0
+		for k := range over {
+			v := t[begin+k]
+			if v == base[s.from+begin-s.at+k] {
+				score++
+			}
+			if v == base[q-back+k] {
+				score--
+			}
+			if score > best {
+				best, taken = score, k+1
+			}
+		}
+		s.n += taken - over
+	}
+	if s.n > 0 {
+		m.out = append(m.out, s)
+	}
+	return taken
+}
+
+// forward says how far it pays to take bytes of b for those of a: as long as more than
+// half of them are equal.
+func forward(a, b []byte) int {
+	n := min(len(a), len(b))
+	best, at, score := 0, 0, 0
+	for i := 0; i < n; {
+		if i+8 <= n && binary.LittleEndian.Uint64(a[i:]) == binary.LittleEndian.Uint64(b[i:]) {
+			i += 8
+			if score += 8; score > best {
+				best, at = score, i
+			}
+			continue
+		}
+		for k := min(i+8, n); i < k; i++ {
+			if a[i] == b[i] {
+				if score++; score > best {
+					best, at = score, i+1
+				}
+			} else {
+				score--
+			}
+		}
+		if score < best-512 {
+			break
+		}
+	}
+	return at
+}
+
+// backward says how far it pays to take the last bytes of b for those of a.
+func backward(a, b []byte) int {
+	best, at, score := 0, 0, 0
+	for k := 1; k <= min(len(a), len(b)); k++ {
+		if a[len(a)-k] == b[len(b)-k] {
+			if score++; score > best {
+				best, at = score, k
+			}
+		} else if score--; score < best-512 {
+			break
+		}
+	}
+	return at
+}
+
+// equal counts equal bytes at equal places.
+func equal(a, b []byte) (n int) {
+	k := min(len(a), len(b))
+	i := 0
+	for ; i+8 <= k; i += 8 {
+		d := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:])
+		// The upper bit of each byte of z says that the byte of d is not zero.
+		z := (d&0x7f7f7f7f7f7f7f7f + 0x7f7f7f7f7f7f7f7f) | d
+		n += 8 - bits.OnesCount64(z&0x8080808080808080)
+	}
+	for ; i < k; i++ {
+		if a[i] == b[i] {
+			n++
+		}
+	}
+	return n
+}

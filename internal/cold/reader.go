@@ -1,0 +1,348 @@
+package cold
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+	"io/fs"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/klauspost/compress/zstd"
+)
+
+// decoder decodes frames one at a time, for any number of readers. It takes no memory
+// for a frame that claims more than a payload.
+var decoder = sync.OnceValue(func() *zstd.Decoder {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxPayload), zstd.WithDecoderMaxWindow(maxWindow),
+		zstd.WithDecoderLowmem(true), zstd.WithDecodeAllCapLimit(true), zstd.IgnoreChecksum(true))
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return d
+})
+
+const (
+	group     = 64      // blocks between two checkpoints
+	keptBytes = 8 << 20 // of decoded blocks of a key
+	keptKey   = keptBytes >> keyLog
+)
+
+// checkpoint is where a group of blocks begins.
+type checkpoint struct{ frame, entry int64 }
+
+// Reader reads the content of a cold file. Each block is checked before a byte of it is
+// given. ReadAt may be called by several goroutines; one at a time decodes.
+type Reader struct {
+	r      io.ReaderAt
+	base   io.ReaderAt
+	header Header
+	foot   foot
+	points []checkpoint
+
+	mu      sync.Mutex
+	group   int64 // whose entries are at hand; -1 if none are
+	entries []entry
+	frames  []int64 // offsets of the group's frames
+	kept    []keptBlock
+	clock   int64
+	frame   []byte
+	payload []byte
+	gather  []byte
+}
+
+// keptBlock is a decoded block.
+type keptBlock struct {
+	block int64 // -1 if none
+	used  int64
+	data  []byte
+}
+
+// Open opens a cold file of size bytes. For a delta, base is the plain content of the
+// base, of which the caller knows that its hash is Header.BaseSum: the plain file or a
+// Reader of its key. For a key, base is nil. The Reader uses r and base until it is
+// closed, and closes neither.
+func Open(r io.ReaderAt, size int64, base io.ReaderAt) (*Reader, error) {
+	h, f, err := readEnds(r, size)
+	if err != nil {
+		return nil, err
+	}
+	c := &Reader{r: r, base: base, header: h, foot: f, group: -1}
+	n := 2
+	if h.Form == KeyForm {
+		n = keptKey
+	}
+	c.kept = make([]keptBlock, n)
+	for i := range c.kept {
+		c.kept[i].block = -1
+	}
+	if s, ok := base.(interface{ Size() int64 }); ok && s.Size() != h.BaseSize {
+		return nil, damaged("the base has %d bytes, not %d", s.Size(), h.BaseSize)
+	}
+	if h.Form == DeltaForm && base == nil {
+		return nil, damaged("a delta is opened without its base")
+	}
+	err = walk(r, h, f, func(i int64, _ *entry, frame, at int64) error {
+		if i%group == 0 {
+			c.points = append(c.points, checkpoint{frame, at})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Header is the head of the file.
+func (c *Reader) Header() Header { return c.header }
+
+// Size is the length of the content.
+func (c *Reader) Size() int64 { return c.header.Size }
+
+// Close frees the memory of the Reader.
+func (c *Reader) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept, c.frame, c.payload, c.gather, c.entries, c.frames, c.group = nil, nil, nil, nil, nil, nil, -1
+	return nil
+}
+
+// ReadAt reads bytes of the content.
+func (c *Reader) ReadAt(b []byte, offset int64) (n int, err error) {
+	if offset < 0 {
+		return 0, io.EOF
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n < len(b) {
+		if offset >= c.header.Size {
+			return n, io.EOF
+		}
+		i := offset / c.header.BlockSize
+		data, err := c.block(i)
+		if err != nil {
+			return n, err
+		}
+		k := copy(b[n:], data[offset-i*c.header.BlockSize:])
+		n += k
+		offset += int64(k)
+	}
+	return n, nil
+}
+
+// WriteTo writes the whole content.
+func (c *Reader) WriteTo(w io.Writer) (n int64, err error) {
+	for i := range c.header.blocks() {
+		k, err := c.writeBlock(w, i)
+		n += int64(k)
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+func (c *Reader) writeBlock(w io.Writer, i int64) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	data, err := c.block(i)
+	if err != nil {
+		return 0, err
+	}
+	return w.Write(data)
+}
+
+// block gives the bytes of a block, which stay until the next call.
+func (c *Reader) block(i int64) ([]byte, error) {
+	if c.kept == nil {
+		return nil, fs.ErrClosed
+	}
+	c.clock++
+	oldest := &c.kept[0]
+	for k := range c.kept {
+		b := &c.kept[k]
+		if b.block == i {
+			b.used = c.clock
+			return b.data, nil
+		}
+		if b.used < oldest.used {
+			oldest = b
+		}
+	}
+	e, at, err := c.entry(i)
+	if err != nil {
+		return nil, err
+	}
+	oldest.block = -1
+	if oldest.data == nil {
+		oldest.data = make([]byte, min(c.header.BlockSize, c.header.Size))
+	}
+	data := oldest.data[:c.header.blockLen(i)]
+	if err := c.decode(data, i, e, at); err != nil {
+		return nil, err
+	}
+	if xxhash.Sum64(data) != e.sum {
+		return nil, damaged("block %d has another sum", i)
+	}
+	oldest.block, oldest.used, oldest.data = i, c.clock, data[:cap(data)]
+	return data, nil
+}
+
+// entry gives the entry of a block and the offset of its frame. It reads the entries
+// of a group of blocks, and checks them as Open did: the file may have changed.
+func (c *Reader) entry(i int64) (*entry, int64, error) {
+	g := i / group
+	if g == c.group {
+		return &c.entries[i%group], c.frames[i%group], nil
+	}
+	c.group = -1
+	from, end := c.points[g], c.foot.len
+	if g+1 < int64(len(c.points)) {
+		end = c.points[g+1].entry
+	}
+	t := tableReader{h: c.header, next: g * group,
+		r: bufio.NewReader(io.NewSectionReader(c.r, c.foot.table+from.entry, end-from.entry))}
+	n := min(group, c.header.blocks()-g*group)
+	if c.entries == nil {
+		c.entries, c.frames = make([]entry, group), make([]int64, group)
+	}
+	frame := from.frame
+	for k := range n {
+		if err := t.read(&c.entries[k]); err != nil {
+			return nil, 0, err
+		}
+		c.frames[k] = frame
+		if frame += int64(c.entries[k].frame); frame > c.foot.table {
+			return nil, 0, damaged("the frames are longer than the file")
+		}
+	}
+	c.group = g
+	return &c.entries[i%group], c.frames[i%group], nil
+}
+
+// decode makes the bytes of a block, all len(data) of them.
+func (c *Reader) decode(data []byte, i int64, e *entry, at int64) error {
+	switch e.kind {
+	case kindZero:
+		clear(data)
+		return nil
+	case kindCopy:
+		return readFull(c.base, data, e.extents[0].first*unit, "the base")
+	}
+	c.frame = grow(c.frame, int(e.frame))
+	if err := readFull(c.r, c.frame, at, "a frame"); err != nil {
+		return err
+	}
+	if e.kind == kindPlain {
+		out, err := decoder().DecodeAll(c.frame, data[:0:len(data)])
+		if err != nil || len(out) != len(data) {
+			return damaged("the frame of block %d", i)
+		}
+		return nil
+	}
+	size := e.controls + len(data)
+	c.payload = grow(c.payload, size)
+	out, err := decoder().DecodeAll(c.frame, c.payload[:0:size])
+	if err != nil || len(out) != size {
+		return damaged("the frame of block %d", i)
+	}
+	if err := c.gatherBase(e); err != nil {
+		return err
+	}
+	if !apply(data, c.gather, e, i<<deltaLog, out) {
+		return damaged("the controls of block %d", i)
+	}
+	return nil
+}
+
+// gatherBase reads the ranges of the base that a block names, one after the other.
+func (c *Reader) gatherBase(e *entry) error {
+	c.gather = grow(c.gather, int(e.units())*unit)
+	n := 0
+	for _, x := range e.extents {
+		from := x.first * unit
+		part := c.gather[n:][:min(x.n*unit, c.header.BaseSize-from)]
+		if err := readFull(c.base, part, from, "the base"); err != nil {
+			return err
+		}
+		n += len(part)
+		clear(c.gather[n : n+int(x.n)*unit-len(part)])
+		n += int(x.n)*unit - len(part)
+	}
+	return nil
+}
+
+// grow gives a slice of n bytes, b if it is large enough.
+func grow(b []byte, n int) []byte {
+	if cap(b) < n {
+		return make([]byte, n)
+	}
+	return b[:n]
+}
+
+// apply rebuilds a block from the gathered ranges of the base and the payload of its
+// frame. pos is where in the base the first step begins. It is false if the payload
+// contradicts itself or leaves the ranges.
+func apply(data, gathered []byte, e *entry, pos int64, payload []byte) bool {
+	controls, rest := payload[:e.controls], payload[e.controls:]
+	diffs, inserts := rest[:e.diffs], rest[e.diffs:]
+	for len(controls) > 0 {
+		n, a := binary.Uvarint(controls)
+		if a <= 0 {
+			return false
+		}
+		m, b := binary.Uvarint(controls[a:])
+		if b <= 0 {
+			return false
+		}
+		step, d := binary.Varint(controls[a+b:])
+		if d <= 0 {
+			return false
+		}
+		controls = controls[a+b+d:]
+		if n > uint64(len(diffs)) || m > uint64(len(inserts)) || n+m == 0 {
+			return false
+		}
+		if pos += step; pos < 0 || pos > maxSize {
+			return false
+		}
+		if n > 0 {
+			from, ok := place(e.extents, pos, int64(n))
+			if !ok {
+				return false
+			}
+			add(data[:n], gathered[from:from+int64(n)], diffs[:n])
+			pos += int64(n)
+		}
+		copy(data[n:n+m], inserts)
+		data, diffs, inserts = data[n+m:], diffs[n:], inserts[m:]
+	}
+	return len(data) == 0
+}
+
+// place says where n bytes at pos of the base are among the gathered ranges.
+func place(extents []extent, pos, n int64) (int64, bool) {
+	before := int64(0)
+	for _, x := range extents {
+		if from := x.first * unit; pos >= from && n <= x.n*unit && pos-from <= x.n*unit-n {
+			return before + pos - from, true
+		}
+		before += x.n * unit
+	}
+	return 0, false
+}
+
+// add sets each byte of to to the sum of the bytes of a and b.
+func add(to, a, b []byte) {
+	const low = 0x7f7f7f7f7f7f7f7f
+	a, b = a[:len(to)], b[:len(to)]
+	for len(to) >= 8 {
+		x, y := binary.LittleEndian.Uint64(a), binary.LittleEndian.Uint64(b)
+		binary.LittleEndian.PutUint64(to, (x&low+y&low)^((x^y)&^low))
+		to, a, b = to[8:], a[8:], b[8:]
+	}
+	for i := range to {
+		to[i] = a[i] + b[i]
+	}
+}
