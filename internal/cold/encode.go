@@ -191,6 +191,7 @@ func (e *encoder) block(b []byte, place int64) ([]byte, error) {
 		e.other = e.zstd.EncodeAll(b, e.other[:0])
 		if len(e.other) <= len(e.frame) {
 			e.entry.extents = e.entry.extents[:0]
+			e.entry.kind, e.entry.frame = kindPlain, uint32(len(e.other))
 			return e.other, nil
 		}
 	}
