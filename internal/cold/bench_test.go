@@ -40,13 +40,13 @@ func TestQuick(t *testing.T) {
 		if len(s) < 2 {
 			continue
 		}
-		if len(s) > 6 {
-			s = s[:6]
+		if len(s) > 4 {
+			s = s[:4]
 		}
 		key := s[0]
 		e1 := func(b, base []byte) (Stats, []byte, float64) {
 			var out bytes.Buffer
-			out.Grow(len(b)/2)
+			out.Grow(len(b) / 2)
 			var st Stats
 			var err error
 			src, bs := Source{bytes.NewReader(b), int64(len(b)), [32]byte{}}, Source{bytes.NewReader(base), int64(len(base)), [32]byte{}}

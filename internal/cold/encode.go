@@ -132,19 +132,26 @@ type encoder struct {
 	match    matcher
 	plain    []byte
 	controls []byte
-	diffs    []byte
+	diffs    differences
 	inserts  []byte
-	payload  []byte
-	frame    []byte
-	other    []byte
+	frame    buffer
+	other    buffer
 	entry    entry
+}
+
+// buffer is a writer to memory that is used again.
+type buffer struct{ b []byte }
+
+func (w *buffer) Write(p []byte) (int, error) {
+	w.b = append(w.b, p...)
+	return len(p), nil
 }
 
 // workers keeps the memory of an encoder for the next file, until the garbage
 // collector wants it.
 var workers = sync.Pool{New: func() any {
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1),
-		zstd.WithWindowSize(maxWindow/2), zstd.WithEncoderCRC(true), zstd.WithZeroFrames(true))
+		zstd.WithWindowSize(1<<20), zstd.WithEncoderCRC(true), zstd.WithZeroFrames(true))
 	if err != nil {
 		panic(err) // the options are constants
 	}
@@ -171,7 +178,7 @@ func (e *encoder) block(b []byte, place int64) ([]byte, error) {
 		return nil, nil
 	}
 	if !e.delta {
-		return e.whole(b), nil
+		return e.whole(b)
 	}
 	if err := e.index.at(place); err != nil {
 		return nil, err
@@ -181,29 +188,60 @@ func (e *encoder) block(b []byte, place int64) ([]byte, error) {
 		return nil, nil
 	}
 	matched := e.collect(b, place, segments)
-	if matched == 0 {
-		return e.whole(b), nil
+	if matched == 0 || len(e.controls)+e.diffs.len()+len(b) > maxPayload {
+		return e.whole(b)
 	}
-	e.payload = append(append(append(e.payload[:0], e.controls...), e.diffs...), e.inserts...)
-	e.frame = e.zstd.EncodeAll(e.payload, e.frame[:0])
+	parts := e.diffs.append([][]byte{e.controls})
+	if err := e.compress(&e.frame, append(parts, e.inserts)...); err != nil {
+		return nil, err
+	}
 	// Where the base helps little, it may not help at all.
-	if len(e.frame) > len(b)/8 && len(e.inserts) > len(b)/4 {
-		e.other = e.zstd.EncodeAll(b, e.other[:0])
-		if len(e.other) <= len(e.frame) {
+	if len(e.frame.b) > len(b)/8 && len(e.inserts) > len(b)/4 {
+		if err := e.compress(&e.other, b); err != nil {
+			return nil, err
+		}
+		if len(e.other.b) <= len(e.frame.b) {
 			e.entry.extents = e.entry.extents[:0]
-			e.entry.kind, e.entry.frame = kindPlain, uint32(len(e.other))
-			return e.other, nil
+			e.entry.kind, e.entry.frame = kindPlain, uint32(len(e.other.b))
+			return e.other.b, nil
 		}
 	}
-	e.entry.kind, e.entry.frame, e.entry.controls, e.entry.diffs = kindDelta, uint32(len(e.frame)), len(e.controls), len(e.diffs)
-	return e.frame, nil
+	e.entry.kind, e.entry.frame = kindDelta, uint32(len(e.frame.b))
+	e.entry.controls, e.entry.diffs = len(e.controls), e.diffs.len()
+	return e.frame.b, nil
 }
 
+// compress makes one frame of parts. Each part begins another block of the frame, so
+// that it has codes of its own.
+func (e *encoder) compress(to *buffer, parts ...[]byte) error {
+	to.b = to.b[:0]
+	size := 0
+	for _, p := range parts {
+		size += len(p)
+	}
+	e.zstd.ResetContentSize(to, int64(size))
+	for i, p := range parts {
+		if _, err := e.zstd.Write(p); err != nil {
+			return err
+		}
+		if i+1 < len(parts) && len(p) > worth {
+			if err := e.zstd.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return e.zstd.Close()
+}
+
+// worth is how long a part must be at least for codes of its own.
+const worth = 64
+
 // whole makes a frame of the bytes themselves.
-func (e *encoder) whole(b []byte) []byte {
-	e.frame = e.zstd.EncodeAll(b, e.frame[:0])
-	e.entry.kind, e.entry.frame = kindPlain, uint32(len(e.frame))
-	return e.frame
+func (e *encoder) whole(b []byte) ([]byte, error) {
+	e.entry.extents = e.entry.extents[:0]
+	err := e.compress(&e.frame, b)
+	e.entry.kind, e.entry.frame = kindPlain, uint32(len(e.frame.b))
+	return e.frame.b, err
 }
 
 // copied makes the entry of a block that is equal to bytes of the base that begin at a
@@ -221,7 +259,8 @@ func (e *encoder) copied(b []byte, s segment) bool {
 // collect makes controls, differences and insertions of segments, and the extents of
 // the entry. It gives the number of bytes that come from the base.
 func (e *encoder) collect(b []byte, place int64, segments []segment) (matched int) {
-	e.controls, e.diffs, e.inserts = e.controls[:0], e.diffs[:0], e.inserts[:0]
+	e.controls, e.inserts = e.controls[:0], e.inserts[:0]
+	e.diffs.reset()
 	if len(segments) == 0 {
 		return 0
 	}
@@ -239,7 +278,7 @@ func (e *encoder) collect(b []byte, place int64, segments []segment) (matched in
 		from := x.from + int64(s.from)
 		e.controls = control(e.controls, s.n, end-s.at-s.n, from-pos)
 		pos = from + int64(s.n)
-		e.diffs = subtract(e.diffs, b[s.at:s.at+s.n], x.data[s.from:])
+		e.diffs.subtract(b[s.at:s.at+s.n], x.data[s.from:])
 		e.inserts = append(e.inserts, b[s.at+s.n:end]...)
 		matched += s.n
 	}
@@ -263,24 +302,6 @@ func control(b []byte, n, m int, step int64) []byte {
 	b = binary.AppendUvarint(b, uint64(n))
 	b = binary.AppendUvarint(b, uint64(m))
 	return binary.AppendVarint(b, step)
-}
-
-// subtract appends a minus b, byte for byte.
-func subtract(to, a, b []byte) []byte {
-	n := len(to)
-	to = append(to, a...)
-	d := to[n:]
-	b = b[:len(d)]
-	const high = 0x8080808080808080
-	for len(d) >= 8 {
-		x, y := binary.LittleEndian.Uint64(d), binary.LittleEndian.Uint64(b)
-		binary.LittleEndian.PutUint64(d, ((x|high)-(y&^high))^((x^^y)&high))
-		d, b = d[8:], b[8:]
-	}
-	for i := range d {
-		d[i] -= b[i]
-	}
-	return to
 }
 
 // Estimate encodes up to n sample blocks spread over src, against base or, if it is

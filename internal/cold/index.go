@@ -9,7 +9,7 @@ import (
 const (
 	// window is how much of the base is in memory at once, and slide how much it
 	// moves on at a time for a larger base.
-	window = 96 << 20
+	window = 64 << 20
 	slide  = 8 << 20
 	// tableLog is the number of slots of the fingerprint table.
 	tableLog = 23
@@ -33,14 +33,13 @@ type index struct {
 }
 
 // seed is how many bytes a fingerprint covers.
-const seed = 32
+const seed = 24
 
 func fingerprint(b []byte) uint64 {
 	_ = b[seed-1]
 	h := binary.LittleEndian.Uint64(b) * 0x9e3779b185ebca87
 	h = (bits.RotateLeft64(h, 29) ^ binary.LittleEndian.Uint64(b[8:])) * 0xc2b2ae3d27d4eb4f
 	h = (bits.RotateLeft64(h, 29) ^ binary.LittleEndian.Uint64(b[16:])) * 0x9e3779b185ebca87
-	h = (bits.RotateLeft64(h, 29) ^ binary.LittleEndian.Uint64(b[24:])) * 0xc2b2ae3d27d4eb4f
 	return h ^ h>>29
 }
 
@@ -110,7 +109,7 @@ func (x *index) add(end int64) {
 // flat is true for bytes that repeat: they are everywhere, and say nothing.
 func flat(b []byte) bool {
 	v := binary.LittleEndian.Uint64(b)
-	return v == binary.LittleEndian.Uint64(b[8:]) && v == binary.LittleEndian.Uint64(b[16:]) && v == binary.LittleEndian.Uint64(b[24:])
+	return v == binary.LittleEndian.Uint64(b[8:]) && v == binary.LittleEndian.Uint64(b[16:])
 }
 
 func (x *index) slot(h uint64, p int64) uint32 {

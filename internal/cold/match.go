@@ -99,9 +99,9 @@ func (m *matcher) choose() {
 	m.allowed = m.mask
 }
 
-// gap is after how many bytes that are not equal a new segment begins, though the
+// apart is after how many bytes that are not equal a new segment begins, though the
 // shift stays.
-const gap = 64
+const apart = 64
 
 // scan finds segments from begin to end. At each place it goes on with the shift
 // between block and base that it has, as long as the bytes are equal; where they are
@@ -118,7 +118,7 @@ func (m *matcher) scan(t []byte, place int64) {
 		p := i + shift
 		if p >= lo && p < hi {
 			if n := same(t[i:], base[p:hi]); n >= 8 {
-				if n >= seed && i-seen > gap {
+				if n >= seed && i-seen > apart {
 					// The bytes between may be better as insertions.
 					last = m.next(t, last, hi, i, lo, p)
 				}

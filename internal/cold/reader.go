@@ -241,10 +241,10 @@ func (c *Reader) decode(data []byte, i int64, e *entry, at int64) error {
 		}
 		return nil
 	}
-	size := e.controls + len(data)
+	size := e.controls + e.diffs + len(data)
 	c.payload = grow(c.payload, size)
 	out, err := decoder().DecodeAll(c.frame, c.payload[:0:size])
-	if err != nil || len(out) != size {
+	if err != nil || len(out) < e.controls+e.diffs {
 		return damaged("the frame of block %d", i)
 	}
 	if err := c.gatherBase(e); err != nil {
@@ -286,7 +286,11 @@ func grow(b []byte, n int) []byte {
 // contradicts itself or leaves the ranges.
 func apply(data, gathered []byte, e *entry, pos int64, payload []byte) bool {
 	controls, rest := payload[:e.controls], payload[e.controls:]
-	diffs, inserts := rest[:e.diffs], rest[e.diffs:]
+	inserts := rest[e.diffs:]
+	var diffs differences
+	if !diffs.parse(rest[:e.diffs]) {
+		return false
+	}
 	for len(controls) > 0 {
 		n, a := binary.Uvarint(controls)
 		if a <= 0 {
@@ -301,7 +305,7 @@ func apply(data, gathered []byte, e *entry, pos int64, payload []byte) bool {
 			return false
 		}
 		controls = controls[a+b+d:]
-		if n > uint64(len(diffs)) || m > uint64(len(inserts)) || n+m == 0 {
+		if n > uint64(len(data)) || m > uint64(len(data))-n || m > uint64(len(inserts)) || n+m == 0 {
 			return false
 		}
 		if pos += step; pos < 0 || pos > maxSize {
@@ -312,13 +316,16 @@ func apply(data, gathered []byte, e *entry, pos int64, payload []byte) bool {
 			if !ok {
 				return false
 			}
-			add(data[:n], gathered[from:from+int64(n)], diffs[:n])
+			copy(data[:n], gathered[from:from+int64(n)])
+			if !diffs.add(data[:n]) {
+				return false
+			}
 			pos += int64(n)
 		}
 		copy(data[n:n+m], inserts)
-		data, diffs, inserts = data[n+m:], diffs[n:], inserts[m:]
+		data, inserts = data[n+m:], inserts[m:]
 	}
-	return len(data) == 0
+	return len(data) == 0 && len(inserts) == 0 && diffs.end()
 }
 
 // place says where n bytes at pos of the base are among the gathered ranges.
@@ -331,18 +338,4 @@ func place(extents []extent, pos, n int64) (int64, bool) {
 		before += x.n * unit
 	}
 	return 0, false
-}
-
-// add sets each byte of to to the sum of the bytes of a and b.
-func add(to, a, b []byte) {
-	const low = 0x7f7f7f7f7f7f7f7f
-	a, b = a[:len(to)], b[:len(to)]
-	for len(to) >= 8 {
-		x, y := binary.LittleEndian.Uint64(a), binary.LittleEndian.Uint64(b)
-		binary.LittleEndian.PutUint64(to, (x&low+y&low)^((x^y)&^low))
-		to, a, b = to[8:], a[8:], b[8:]
-	}
-	for i := range to {
-		to[i] = a[i] + b[i]
-	}
 }
