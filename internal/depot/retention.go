@@ -119,6 +119,9 @@ func (r *Retention) stateOf(s *index.RetainedState) *retention.State {
 	}
 	for i, c := range s.Contents {
 		out.Contents[i] = retention.Content{Size: c.Size, Stored: (c.Size + block - 1) / block * block, LastRead: c.ReadDay * secondsPerDay, Pinned: c.Pinned}
+		if c.Cold {
+			out.Contents[i].Stored = 0 // what its cold file takes is counted with that
+		}
 	}
 	out.Derived = make([]retention.Derivation, len(s.Derived))
 	for i, d := range s.Derived {

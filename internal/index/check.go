@@ -46,6 +46,9 @@ var faults = []struct{ what, query string }{
 		OR (state = 2) <> (lease_until IS NOT NULL) OR (state > 2) <> (finished IS NOT NULL) OR state = 2 AND (token = '' OR started IS NULL)`},
 	{"token %s has an invalid list of scopes or products", each("SELECT id FROM token WHERE NOT json_valid(scopes) OR products IS NOT NULL AND NOT json_valid(products)",
 		"SELECT id FROM token WHERE jsonb_typeof(scopes::jsonb) <> 'array' OR jsonb_typeof(products::jsonb) NOT IN ('array', 'null')")},
+	{"cold content %s has no cold file", "SELECT k.content_id FROM cold k WHERE NOT EXISTS (SELECT 1 FROM derived d WHERE d.source_id = k.content_id AND d.tool = 'cold' AND d.content_id IS NOT NULL)"},
+	{"content %s has a cold file and is not cold", "SELECT d.source_id FROM derived d WHERE d.tool = 'cold' AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = d.source_id)"},
+	{"the base of the cold content %s needs a base itself", "SELECT k.content_id FROM cold k JOIN cold b ON b.content_id = k.base_id WHERE b.base_id IS NOT NULL"},
 	{"there are files in the trash of transaction %s, which was not removed", "SELECT DISTINCT f.tx_id FROM trash_file f LEFT JOIN tx t ON t.id = f.tx_id WHERE t.deleted_at IS NULL"},
 	{"the files of transaction %s in the trash differ in number from its counter", `SELECT t.id FROM tx t
 		WHERE t.trash_until IS NOT NULL AND EXISTS (SELECT 1 FROM trash_file f WHERE f.tx_id = t.id) AND t.files <> (SELECT count(*) FROM trash_file f WHERE f.tx_id = t.id)`},

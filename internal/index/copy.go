@@ -22,6 +22,7 @@ var copied = []struct{ name, columns, key string }{
 	{"tx_file", "tx_id, seq, object_id, path, archive, mtime, by_path, own_mtime", "object_id, tx_id, seq"},
 	{"seen", "object_id, product_id, tx_id", "object_id, product_id"},
 	{"derived", "source_id, tool, tool_version, content_id, added", "source_id, tool, tool_version"},
+	{"cold", "content_id, base_id, made, plain_since, reads, reads_since", "content_id"},
 	{"cached", "content_id, tx_id, name, url, tag, fetched, used", "content_id, tx_id"},
 	{"miss", "no, key, source, class, ends, since, detail", "no"},
 	{"wanted", "no, name, id, client, kind, count, first, last", "no"},
@@ -78,7 +79,7 @@ func (db *DB) Copy(ctx context.Context, to *DB, last func() error) error {
 			return err
 		}
 		if err := db.engine.snapshot(ctx, func(r reader) error {
-			return to.update(ctx, "copy", func(out *write) error { return out.copyFrom(ctx, r, id, to.placed) })
+			return to.update(ctx, "copy", func(out *write) error { return out.copyFrom(ctx, r, id, to) })
 		}); err != nil {
 			return err
 		}
@@ -108,7 +109,7 @@ func (db *DB) Closed(ctx context.Context) (is bool, err error) {
 var isClosed = each("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = 'moved')",
 	"SELECT EXISTS (SELECT 1 FROM pg_trigger WHERE tgname = 'moved' AND tgrelid = 'tx'::regclass)")
 
-func (w *write) copyFrom(ctx context.Context, r reader, depot string, placed bool) error {
+func (w *write) copyFrom(ctx context.Context, r reader, depot string, to *DB) error {
 	var some bool
 	if err := w.row("SELECT EXISTS (SELECT 1 FROM tx) OR EXISTS (SELECT 1 FROM content)", nil, &some); err != nil {
 		return err
@@ -124,7 +125,10 @@ func (w *write) copyFrom(ctx context.Context, r reader, depot string, placed boo
 	if err := w.copyCounters(ctx, r); err != nil {
 		return err
 	}
-	if placed {
+	if err := to.Colds.keepFloor(w); err != nil {
+		return err
+	}
+	if to.placed {
 		if err := w.placeAll(); err != nil {
 			return err
 		}
@@ -259,7 +263,7 @@ func (w *write) placeAll() error {
 		return err
 	}
 	var missing int64
-	if err := w.row("SELECT count(*) FROM content WHERE place IS NULL", nil, &missing); err != nil {
+	if err := w.row("SELECT count(*) FROM content c WHERE c.place IS NULL AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL)", nil, &missing); err != nil {
 		return err
 	}
 	if missing > 0 {

@@ -89,6 +89,8 @@ type DB struct {
 	Sources Sources
 	// Catalog is for lists that people read in pages.
 	Catalog Catalog
+	// Colds keeps the records of cold contents.
+	Colds Colds
 
 	engine engine
 	now    func() time.Time
@@ -152,7 +154,7 @@ func newDB(e engine, opt Options) *DB {
 	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000), placed: opt.Placed, tempDir: opt.TempDir, block: max(opt.Block, 1), dutyLife: dutyLife, limits: usualLimits}
 	db.points, db.scans = counted{e.points(), &db.reads}, counted{e.scans(), &db.reads}
 	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub, db.Places, db.Copies = Tokens{db}, WantedKeys{db}, CachedFiles{db}, Misses{db}, Scrub{db}, Places{db}, Copies{db}
-	db.Nodes, db.Stages, db.Retention, db.Trash, db.Catalog, db.Sources = Nodes{db}, Stages{db}, Retention{db}, Trash{db}, Catalog{db}, Sources{db}
+	db.Nodes, db.Stages, db.Retention, db.Trash, db.Catalog, db.Sources, db.Colds = Nodes{db}, Stages{db}, Retention{db}, Trash{db}, Catalog{db}, Sources{db}, Colds{db}
 	return db
 }
 

@@ -198,7 +198,10 @@ func (c *commit) replacePlace(id int64, k Content) error {
 		id, c.now.UnixMilli()); err != nil {
 		return err
 	}
-	_, err = c.exec("UPDATE content SET place = $2 WHERE id = $1", id, place)
+	if _, err = c.exec("UPDATE content SET place = $2 WHERE id = $1", id, place); err != nil {
+		return err
+	}
+	_, err = c.exec("UPDATE cold SET plain_since = $2 WHERE content_id = $1", id, c.now.UnixMilli())
 	return err
 }
 

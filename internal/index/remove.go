@@ -81,9 +81,9 @@ func (w *write) updateVisibility(object, gone int64, now time.Time) error {
 }
 
 // referenced is the condition that content c has references: one of its objects
-// is visible, or it was derived from another content.
+// is visible, it was derived from another content, or a cold content needs it.
 const referenced = `(EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)
- OR EXISTS (SELECT 1 FROM derived d WHERE d.content_id = c.id))`
+ OR EXISTS (SELECT 1 FROM derived d WHERE d.content_id = c.id) OR EXISTS (SELECT 1 FROM cold k WHERE k.base_id = c.id))`
 
 // release marks a content as unreferenced if it has no references left: from now
 // on, or from the end of the trash that holds it.
@@ -114,7 +114,7 @@ func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Unre
 // storedWithDerived is the space that content c and what was made from it take, in
 // blocks of an argument.
 func storedWithDerived(block string) string {
-	return `((c.size + ` + block + ` - 1) / ` + block + ` * ` + block + ` + (SELECT coalesce(sum((k.size + ` + block + ` - 1) / ` + block + ` * ` + block + `), 0)
+	return `(CASE WHEN EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL) THEN 0 ELSE (c.size + ` + block + ` - 1) / ` + block + ` * ` + block + ` END + (SELECT coalesce(sum((k.size + ` + block + ` - 1) / ` + block + ` * ` + block + `), 0)
 	FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = c.id))`
 }
 
@@ -269,6 +269,9 @@ func (d *drop) content(ref blob.Ref, dropped *int) error {
 		return err
 	}
 	if _, err := d.exec("DELETE FROM derived WHERE source_id = $1", id); err != nil {
+		return err
+	}
+	if err := d.forgetCold(id, d.now); err != nil {
 		return err
 	}
 	if err := d.rows(id); err != nil {

@@ -48,6 +48,8 @@ type RetainedContent struct {
 	ReadDay int64
 	// Pinned means that the cache or an open stage needs the content.
 	Pinned bool
+	// Cold means that its plain bytes are not stored.
+	Cold bool
 }
 
 // queryRows runs a constant statement and calls fn for each row.
@@ -128,7 +130,8 @@ func readState(each queryRows, now time.Time) (*RetainedState, error) {
 		slices.Sort(t.Contents)
 		t.Contents = slices.Clip(slices.Compact(t.Contents))
 	}
-	return s, each("SELECT source_id, content_id FROM derived WHERE content_id IS NOT NULL", nil, func(scan func(...any) error) error {
+	// A base is kept as long as a content that needs it, just as what was made from one.
+	return s, each("SELECT source_id, content_id FROM derived WHERE content_id IS NOT NULL UNION ALL SELECT content_id, base_id FROM cold WHERE base_id IS NOT NULL", nil, func(scan func(...any) error) error {
 		var source, result int64
 		if err := scan(&source, &result); err != nil {
 			return err
@@ -157,11 +160,13 @@ func (s *RetainedState) Position(id int64) (uint32, bool) {
 }
 
 func (s *RetainedState) readContents(each queryRows) error {
-	if err := each("SELECT c.id, c.size, r.day FROM content c LEFT JOIN content_read r ON r.content_id = c.id ORDER BY c.id", nil, func(scan func(...any) error) error {
+	if err := each(`SELECT c.id, c.size, r.day, CASE WHEN k.content_id IS NOT NULL AND k.plain_since IS NULL THEN 1 ELSE 0 END FROM content c
+		LEFT JOIN content_read r ON r.content_id = c.id LEFT JOIN cold k ON k.content_id = c.id ORDER BY c.id`, nil, func(scan func(...any) error) error {
 		var c RetainedContent
 		var day sql.NullInt64
-		err := scan(&c.ID, &c.Size, &day)
-		c.ReadDay = day.Int64
+		var cold int64
+		err := scan(&c.ID, &c.Size, &day, &cold)
+		c.ReadDay, c.Cold = day.Int64, cold != 0
 		s.Contents = append(s.Contents, c)
 		return err
 	}); err != nil {

@@ -223,6 +223,9 @@ func (c *commit) takePlaces(s setSession, sums [][]byte, sizes []int64, first ma
 			[]any{replaced, c.now.UnixMilli()}, nil); err != nil {
 			return err
 		}
+		if _, err := s.set("UPDATE cold SET plain_since = $2::bigint WHERE content_id = ANY($1::bigint[])", []any{replaced, c.now.UnixMilli()}, nil); err != nil {
+			return err
+		}
 	}
 	if len(moved) == 0 {
 		return nil
@@ -503,6 +506,13 @@ func (d *drop) dropAll(s setSession, refs []blob.Ref) (n int, err error) {
 			}
 			return err
 		}); err != nil {
+			return n, err
+		}
+		bases, err := setIDs(s, "DELETE FROM cold WHERE content_id = ANY($1::bigint[]) RETURNING coalesce(base_id, 0)", ids)
+		if err != nil {
+			return n, err
+		}
+		if err := d.releaseAll(s, "SELECT unnest($1::bigint[])", bases, d.now); err != nil {
 			return n, err
 		}
 		if err := d.allRows(s, ids); err != nil || len(results) == 0 {

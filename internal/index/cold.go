@@ -1,0 +1,554 @@
+package index
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// ColdTool is the tool by which a cold file is derived from its content.
+var ColdTool = Tool{Name: "cold", Version: 1}
+
+// Errors of Colds.
+var (
+	// ErrColdRefused means that a content must not become cold as it was asked for.
+	ErrColdRefused = errors.New("the content cannot become cold")
+	// ErrOlderNode means that a server of a version without cold contents is running.
+	ErrOlderNode = errors.New("a server of a version that does not know cold contents uses the depot")
+)
+
+// Colds keeps the records of cold contents. A cold content is stored as a cold file,
+// which is a content derived from it by [ColdTool]: either a key, which needs nothing
+// else, or a delta, which needs its base. A base is a key or a plain content, never a
+// delta, and is kept as long as a delta needs it.
+type Colds struct{ db *DB }
+
+// Cold is the record of a cold content.
+type Cold struct {
+	Content         // as clients get it
+	File    Content // the cold file
+	// Base is what the cold file is a delta to; nil for a key.
+	Base *Content
+	Made time.Time
+	// PlainSince is since when the plain bytes are stored too; zero if they are not.
+	PlainSince time.Time
+}
+
+const coldSelect = `SELECT c.sha256, c.size, f.sha256, f.size, b.sha256, b.size, k.made, k.plain_since FROM cold k JOIN content c ON c.id = k.content_id
+	JOIN derived d ON d.source_id = k.content_id AND d.tool = 'cold' JOIN content f ON f.id = d.content_id LEFT JOIN content b ON b.id = k.base_id`
+
+func scanCold(scan func(...any) error) (c Cold, err error) {
+	var sum, file, base []byte
+	var size, plain sql.NullInt64
+	var made int64
+	if err := scan(&sum, &c.Size, &file, &c.File.Size, &base, &size, &made, &plain); err != nil {
+		return c, err
+	}
+	c.Made, c.PlainSince = time.UnixMilli(made).UTC(), fromMillis(plain)
+	if base != nil {
+		c.Base = &Content{Size: size.Int64}
+		if err := scanRef(base, &c.Base.Ref); err != nil {
+			return c, err
+		}
+	}
+	return c, errors.Join(scanRef(sum, &c.Ref), scanRef(file, &c.File.Ref))
+}
+
+// Of returns the record of a cold content. One that is not cold is fs.ErrNotExist.
+func (cs Colds) Of(ctx context.Context, ref blob.Ref) (c Cold, err error) {
+	c, err = scanCold(func(dest ...any) error {
+		return cs.db.points.row(ctx, coldSelect+" WHERE c.sha256 = $1", []any{ref[:]}, dest...)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return c, fs.ErrNotExist
+	}
+	return c, cs.db.fail("look up a cold content", err)
+}
+
+// All yields the records of all cold contents. Those that change meanwhile may or may
+// not be included.
+func (cs Colds) All(ctx context.Context) iter.Seq2[Cold, error] {
+	return cs.list(ctx, "", nil)
+}
+
+// Needing yields the records of the deltas of a base.
+func (cs Colds) Needing(ctx context.Context, base blob.Ref) iter.Seq2[Cold, error] {
+	return cs.list(ctx, " AND b.sha256 = $3", []any{base[:]})
+}
+
+// Plain yields the records whose plain bytes have been stored too since before a time.
+func (cs Colds) Plain(ctx context.Context, before time.Time) iter.Seq2[Cold, error] {
+	return cs.list(ctx, " AND k.plain_since IS NOT NULL AND k.plain_since <= $3", []any{before.UnixMilli()})
+}
+
+// Asked yields the records of contents without plain bytes that were read at least n
+// times since a time.
+func (cs Colds) Asked(ctx context.Context, n int, since time.Time) iter.Seq2[Cold, error] {
+	return cs.list(ctx, " AND k.plain_since IS NULL AND k.reads >= $3 AND k.reads_since >= $4", []any{n, since.UnixMilli()})
+}
+
+func (cs Colds) list(ctx context.Context, cond string, args []any) iter.Seq2[Cold, error] {
+	return func(yield func(Cold, error) bool) {
+		var last []byte
+		pages(ctx, cs.db, yield, func(scan func(...any) error) (Cold, error) {
+			c, err := scanCold(scan)
+			last = slices.Clone(c.Ref[:])
+			return c, err
+		}, coldSelect+" WHERE c.sha256 > $1"+cond+" ORDER BY c.sha256 LIMIT $2", func() []any {
+			if last == nil {
+				last = []byte{}
+			}
+			return append([]any{last, pageRows}, args...)
+		})
+	}
+}
+
+// Put records that a content is cold: in a cold file, which the store has, as a delta
+// to base, or as a key if base is nil. Its plain bytes count as stored until Strip. A
+// content that is a base becomes a key only. If the content or the base has changed
+// meanwhile so that this must not be, the error is ErrColdRefused.
+//
+// Programs that do not know cold contents cannot open the index from the first record
+// on. If such a program is running, the error is ErrOlderNode.
+func (cs Colds) Put(ctx context.Context, content blob.Ref, file Content, base *blob.Ref) error {
+	return cs.db.update(ctx, "record a cold content", func(w *write) error {
+		now := cs.db.now()
+		if err := cs.raiseFloor(w); err != nil {
+			return err
+		}
+		var id int64
+		err := w.row(`SELECT c.id FROM content c WHERE c.sha256 = $1 AND c.unreferenced_since IS NULL AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id)`, []any{content[:]}, &id)
+		if errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("content %s: %w: it is cold already, or nothing refers to it", content, ErrColdRefused)
+		}
+		if err != nil {
+			return err
+		}
+		var onto any
+		if base != nil {
+			if onto, err = baseOf(w, id, content, *base); err != nil {
+				return err
+			}
+		}
+		c := commit{write: w, now: now, placed: cs.db.placed}
+		made, err := c.content(file)
+		if err != nil {
+			return err
+		}
+		old, err := w.ids("SELECT content_id FROM derived WHERE source_id = $1 AND tool = $2 AND content_id IS NOT NULL AND content_id <> $3", id, ColdTool.Name, made)
+		if err != nil {
+			return err
+		}
+		if _, err := w.exec(`INSERT INTO derived (source_id, tool, tool_version, content_id, added) VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (source_id, tool, tool_version) DO UPDATE SET content_id = excluded.content_id, added = excluded.added`,
+			id, ColdTool.Name, ColdTool.Version, made, now.UnixMilli()); err != nil {
+			return err
+		}
+		if _, err := w.exec("INSERT INTO cold (content_id, base_id, made, plain_since) VALUES ($1, $2, $3, $3)", id, onto, now.UnixMilli()); err != nil {
+			return err
+		}
+		for _, o := range old {
+			if err := w.release(o, now); err != nil {
+				return err
+			}
+		}
+		return c.count()
+	})
+}
+
+// baseOf returns the id of a content that can be the base of another one.
+func baseOf(w *write, id int64, content, base blob.Ref) (onto int64, err error) {
+	err = w.row(`SELECT b.id FROM content b WHERE b.sha256 = $1 AND b.unreferenced_since IS NULL AND b.id <> $2
+		AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = b.id AND k.base_id IS NOT NULL)
+		AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.base_id = $2)`, []any{base[:], id}, &onto)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, fmt.Errorf("content %s: %w: its base %s is gone or is a delta, or the content is a base itself", content, ErrColdRefused, base)
+	}
+	return onto, err
+}
+
+// Strip records that the plain bytes of cold contents are not stored any more, for
+// those of refs that have had them since before a time, and returns their number. A
+// place in a bucket is doomed. Otherwise deleteBlob is called for each of them while
+// the write lock is held and the record still says so. A crash in between leaves bytes
+// that Leftover finds.
+func (cs Colds) Strip(ctx context.Context, refs []blob.Ref, before time.Time, deleteBlob func(blob.Ref) error) (n int, err error) {
+	for batch := range slices.Chunk(refs, 32) {
+		var done []blob.Ref
+		err := cs.db.update(ctx, "delete the plain bytes of cold contents", func(w *write) error {
+			done = nil
+			now := cs.db.now().UnixMilli()
+			for _, ref := range batch {
+				k, err := w.exec("UPDATE cold SET plain_since = NULL WHERE content_id = (SELECT id FROM content WHERE sha256 = $1) AND plain_since <= $2", ref[:], before.UnixMilli())
+				if err != nil {
+					return err
+				}
+				if k == 0 {
+					continue
+				}
+				if _, err := w.exec("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM content WHERE sha256 = $1 AND place IS NOT NULL", ref[:], now); err != nil {
+					return err
+				}
+				if _, err := w.exec("UPDATE content SET place = NULL WHERE sha256 = $1 AND place IS NOT NULL", ref[:]); err != nil {
+					return err
+				}
+				done = append(done, ref)
+			}
+			return nil
+		})
+		if err != nil {
+			return n, err
+		}
+		n += len(done)
+		if cs.db.placed {
+			continue
+		}
+		for _, ref := range done {
+			if _, err := cs.Leftover(ctx, ref, deleteBlob); err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, nil
+}
+
+// Leftover calls deleteBlob, while the write lock is held, if the record of a cold
+// content says that its plain bytes are not stored. It reports whether it did.
+func (cs Colds) Leftover(ctx context.Context, ref blob.Ref, deleteBlob func(blob.Ref) error) (is bool, err error) {
+	err = cs.db.update(ctx, "lock", func(w *write) error {
+		err := w.row("SELECT EXISTS (SELECT 1 FROM cold k JOIN content c ON c.id = k.content_id WHERE c.sha256 = $1 AND k.plain_since IS NULL)", []any{ref[:]}, &is)
+		if err != nil || !is {
+			return err
+		}
+		return deleteBlob(ref)
+	})
+	return is, err
+}
+
+// Warm ends the record of a cold content, whose plain bytes are stored again: on disk,
+// or as a finished upload in a bucket. Its cold file, and its base if no other delta
+// needs it, lose a reference. One that is not cold is no error. With the last record,
+// programs that do not know cold contents may open the index again.
+func (cs Colds) Warm(ctx context.Context, content Content) error {
+	return cs.db.update(ctx, "warm a cold content", func(w *write) error {
+		c := commit{write: w, now: cs.db.now(), placed: cs.db.placed}
+		var id int64
+		var base sql.NullInt64
+		err := w.row("SELECT k.content_id, k.base_id FROM cold k JOIN content c ON c.id = k.content_id WHERE c.sha256 = $1", []any{content.Ref[:]}, &id, &base)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if c.placed {
+			if err := c.replacePlace(id, content); err != nil {
+				return err
+			}
+			var place sql.NullString
+			if err := w.row("SELECT place FROM content WHERE id = $1", []any{id}, &place); err != nil {
+				return err
+			}
+			if !place.Valid {
+				return fmt.Errorf("content %s: %w", content.Ref, ErrNotUploaded)
+			}
+		}
+		files, err := w.ids("SELECT content_id FROM derived WHERE source_id = $1 AND tool = $2 AND content_id IS NOT NULL", id, ColdTool.Name)
+		if err != nil {
+			return err
+		}
+		if _, err := w.exec("DELETE FROM derived WHERE source_id = $1 AND tool = $2", id, ColdTool.Name); err != nil {
+			return err
+		}
+		if err := w.forgetCold(id, c.now); err != nil {
+			return err
+		}
+		for _, f := range files {
+			if err := w.release(f, c.now); err != nil {
+				return err
+			}
+		}
+		return cs.lowerFloor(w)
+	})
+}
+
+// forgetCold deletes the record of a content, if it is cold, and releases its base.
+func (w *write) forgetCold(id int64, now time.Time) error {
+	var base sql.NullInt64
+	err := w.row("DELETE FROM cold WHERE content_id = $1 RETURNING base_id", []any{id}, &base)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && !base.Valid {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return w.release(base.Int64, now)
+}
+
+// coldFormat is the format that a program must know to use an index with cold
+// contents.
+func coldFormat(steps []migration) int {
+	return 1 + slices.IndexFunc(steps, func(m migration) bool { return strings.HasSuffix(m.name, "_cold") })
+}
+
+// raiseFloor keeps programs out that do not know cold contents.
+func (cs Colds) raiseFloor(w *write) error {
+	need := coldFormat(cs.db.engine.steps())
+	oldest, err := cs.db.engine.oldestNode(w.session)
+	if err != nil {
+		return err
+	}
+	if oldest < need {
+		return ErrOlderNode
+	}
+	_, err = w.exec(setFloor, need)
+	return err
+}
+
+// keepFloor is raiseFloor if there are cold contents.
+func (cs Colds) keepFloor(w *write) error {
+	var some bool
+	if err := w.row("SELECT EXISTS (SELECT 1 FROM cold)", nil, &some); err != nil || !some {
+		return err
+	}
+	return cs.raiseFloor(w)
+}
+
+// lowerFloor lets older programs in again if nothing is cold.
+func (cs Colds) lowerFloor(w *write) error {
+	var some bool
+	if err := w.row("SELECT EXISTS (SELECT 1 FROM cold)", nil, &some); err != nil || some {
+		return err
+	}
+	steps := cs.db.engine.steps()
+	var applied, floor int
+	if err := w.row("SELECT count(*) FROM migration", nil, &applied); err != nil {
+		return err
+	}
+	for _, m := range steps[:min(applied, len(steps))] {
+		floor = max(floor, m.floor)
+	}
+	_, err := w.exec("UPDATE state SET format_floor = $1 WHERE one = 1 AND format_floor = $2", floor, coldFormat(steps))
+	return err
+}
+
+// Read counts reads of cold contents. It does not change the generation.
+func (cs Colds) Read(ctx context.Context, reads map[blob.Ref]int, window time.Duration) error {
+	if len(reads) == 0 {
+		return nil
+	}
+	now := cs.db.now()
+	return cs.db.updateUnsynced(ctx, "count reads of cold contents", func(w *write) error {
+		rows := make([][]any, 0, len(reads))
+		for ref, n := range reads {
+			rows = append(rows, []any{ref[:], n, now.UnixMilli(), now.Add(-window).UnixMilli()})
+		}
+		_, err := w.many(`UPDATE cold SET reads = CASE WHEN reads_since < $4 THEN 0 ELSE reads END + $2, reads_since = CASE WHEN reads_since < $4 THEN $3 ELSE reads_since END
+			WHERE content_id = (SELECT id FROM content WHERE sha256 = $1)`, rows)
+		return err
+	})
+}
+
+// ColdStats are the sums of all cold contents.
+type ColdStats struct {
+	Contents int64 `json:"contents"`
+	Plain    int64 `json:"plain_bytes"` // as clients get them
+	Keys     int64 `json:"keys"`
+	KeyBytes int64 `json:"key_bytes"` // of the keys' files
+	Deltas   int64 `json:"deltas"`
+	Bytes    int64 `json:"bytes"` // of all cold files
+	// Both are the contents whose plain bytes are still, or again, stored too, and
+	// BothBytes are these plain bytes.
+	Both      int64 `json:"both"`
+	BothBytes int64 `json:"both_bytes"`
+	// Pinned are the bases that only deltas need, and PinnedBytes is what they take.
+	Pinned      int64 `json:"pinned"`
+	PinnedBytes int64 `json:"pinned_bytes"`
+}
+
+// pinnedBases selects the bases that nothing but deltas refers to, with the bytes that
+// they take: those of the cold file, or the plain ones.
+const pinnedBases = `SELECT c.id, c.sha256, c.size, coalesce((SELECT f.size FROM derived d JOIN content f ON f.id = d.content_id WHERE d.source_id = c.id AND d.tool = 'cold'), 0) AS file,
+	(SELECT count(*) FROM cold n WHERE n.base_id = c.id) AS deltas
+	FROM content c WHERE c.id IN (SELECT base_id FROM cold WHERE base_id IS NOT NULL) AND NOT EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)`
+
+// Stats returns the sums.
+func (cs Colds) Stats(ctx context.Context) (s ColdStats, err error) {
+	err = cs.db.engine.snapshot(ctx, func(r reader) error {
+		if err := r.row(ctx, `SELECT count(*), coalesce(CAST(sum(c.size) AS bigint), 0), count(*) - count(k.base_id), coalesce(CAST(sum(CASE WHEN k.base_id IS NULL THEN f.size ELSE 0 END) AS bigint), 0),
+			count(k.base_id), coalesce(CAST(sum(f.size) AS bigint), 0), count(k.plain_since), coalesce(CAST(sum(CASE WHEN k.plain_since IS NULL THEN 0 ELSE c.size END) AS bigint), 0)
+			FROM cold k JOIN content c ON c.id = k.content_id JOIN derived d ON d.source_id = k.content_id AND d.tool = 'cold' JOIN content f ON f.id = d.content_id`, nil,
+			&s.Contents, &s.Plain, &s.Keys, &s.KeyBytes, &s.Deltas, &s.Bytes, &s.Both, &s.BothBytes); err != nil {
+			return err
+		}
+		return r.row(ctx, "SELECT count(*), coalesce(CAST(sum(CASE WHEN p.file > 0 THEN p.file ELSE p.size END) AS bigint), 0) FROM ("+pinnedBases+") AS p", nil, &s.Pinned, &s.PinnedBytes)
+	})
+	return s, cs.db.fail("sum up cold contents", err)
+}
+
+// Pinned is a base that only deltas refer to.
+type Pinned struct {
+	Content
+	File   int64 // bytes of its cold file; 0 if it is plain
+	Deltas int64
+}
+
+// Pinned returns the bases that only deltas refer to and that at most that many deltas
+// need.
+func (cs Colds) Pinned(ctx context.Context, deltas int) (list []Pinned, err error) {
+	err = cs.db.scans.each(ctx, true, "SELECT p.sha256, p.size, p.file, p.deltas FROM ("+pinnedBases+") AS p WHERE p.deltas <= $1 ORDER BY p.id", []any{deltas}, func(scan func(...any) error) (bool, error) {
+		var p Pinned
+		var sum []byte
+		if err := scan(&sum, &p.Size, &p.File, &p.Deltas); err != nil {
+			return false, err
+		}
+		list = append(list, p)
+		return true, scanRef(sum, &list[len(list)-1].Ref)
+	})
+	return list, cs.db.fail("list bases", err)
+}
+
+// CoolCandidate is a content in a series: the contents of one name, kind and
+// architecture in one product.
+type CoolCandidate struct {
+	Content
+	Object  int64 // orders the contents as they were added first
+	Product string
+	Kind    symfile.Kind
+	Arch    string
+	Tx      int64     // the newest transaction that holds it in the product
+	Added   time.Time // when it was first added
+	Read    time.Time // the last day on which it was read; zero: never
+	// Cold is set for a cold content; Base is not zero for a delta, File is the size of
+	// the cold file and Made when it was made. Deltas is how many deltas need it.
+	Cold   bool
+	Base   blob.Ref
+	File   int64
+	Made   time.Time
+	Deltas int64
+}
+
+// Names returns the next folded names of objects, in order.
+func (cs Colds) Names(ctx context.Context, after string, limit int) (list []string, err error) {
+	err = cs.db.scans.each(ctx, true, "SELECT name FROM listed_name WHERE product_id = 0 AND name > $1 ORDER BY name LIMIT $2", []any{after, limit}, func(scan func(...any) error) (bool, error) {
+		var s string
+		err := scan(&s)
+		list = append(list, s)
+		return true, err
+	})
+	return list, cs.db.fail("list names", err)
+}
+
+// Series returns the added contents with a folded name, by product, kind and
+// architecture, in the order in which they were first added.
+func (cs Colds) Series(ctx context.Context, name string) (list []CoolCandidate, err error) {
+	err = cs.db.scans.each(ctx, true, `SELECT p.name, o.kind, o.arch, c.id, c.sha256, c.size, c.added, coalesce(r.day, -1), max(s.tx_id), k.made, b.sha256, coalesce(f.size, 0),
+		(SELECT count(*) FROM cold n WHERE n.base_id = c.id)
+		FROM object o JOIN seen s ON s.object_id = o.id AND s.tx_id > 0 JOIN product p ON p.id = s.product_id JOIN content c ON c.id = o.content_id
+		LEFT JOIN content_read r ON r.content_id = c.id LEFT JOIN cold k ON k.content_id = c.id LEFT JOIN content b ON b.id = k.base_id
+		LEFT JOIN derived d ON d.source_id = c.id AND d.tool = 'cold' LEFT JOIN content f ON f.id = d.content_id
+		WHERE o.name_fold = $1
+		GROUP BY p.name, o.kind, o.arch, c.id, c.sha256, c.size, c.added, r.day, k.made, b.sha256, f.size ORDER BY p.name, o.kind, o.arch, c.id`, []any{name}, func(scan func(...any) error) (bool, error) {
+		var c CoolCandidate
+		var sum, base []byte
+		var added, day int64
+		var made sql.NullInt64
+		if err := scan(&c.Product, &c.Kind, &c.Arch, &c.Object, &sum, &c.Size, &added, &day, &c.Tx, &made, &base, &c.File, &c.Deltas); err != nil {
+			return false, err
+		}
+		c.Added, c.Cold, c.Made = time.UnixMilli(added).UTC(), made.Valid, fromMillis(made)
+		if day >= 0 {
+			c.Read = timeOfDay(day)
+		}
+		if base != nil {
+			if err := scanRef(base, &c.Base); err != nil {
+				return false, err
+			}
+		}
+		err := scanRef(sum, &c.Ref)
+		list = append(list, c)
+		return true, err
+	})
+	return list, cs.db.fail("list contents of a name", err)
+}
+
+// DropVariants forgets the contents that tools made from a content: they lose a
+// reference. It is for compressed variants of a content that became cold.
+func (cs Colds) DropVariants(ctx context.Context, ref blob.Ref, tools []string) error {
+	return cs.db.update(ctx, "forget compressed variants", func(w *write) error {
+		now := cs.db.now()
+		for _, tool := range tools {
+			made, err := w.ids(`SELECT content_id FROM derived WHERE source_id = (SELECT id FROM content WHERE sha256 = $1) AND tool = $2 AND content_id IS NOT NULL`, ref[:], tool)
+			if err != nil {
+				return err
+			}
+			if _, err := w.exec("DELETE FROM derived WHERE source_id = (SELECT id FROM content WHERE sha256 = $1) AND tool = $2", ref[:], tool); err != nil {
+				return err
+			}
+			for _, m := range made {
+				if err := w.release(m, now); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Cooling is the progress of cooling.
+type Cooling struct {
+	Paused   bool      `json:"paused"`
+	Owner    string    `json:"-"`
+	Updated  time.Time `json:"updated,omitzero"`
+	Position string    `json:"-"`                 // the name that was last looked at
+	Started  time.Time `json:"started,omitzero"`  // of the present pass; zero between two passes
+	Finished time.Time `json:"finished,omitzero"` // of the last one
+	// Contents were made cold in the present pass, or in the last one; Before and After
+	// are their bytes.
+	Contents int64 `json:"contents"`
+	Before   int64 `json:"before"`
+	After    int64 `json:"after"`
+}
+
+// Progress returns the progress of cooling, in whichever process.
+func (cs Colds) Progress(ctx context.Context) (c Cooling, err error) {
+	var updated, paused int64
+	var started, finished sql.NullInt64
+	err = cs.db.scans.row(ctx, "SELECT paused, owner, updated, position, started, finished, contents, before, after FROM cooling WHERE one = 1", nil,
+		&paused, &c.Owner, &updated, &c.Position, &started, &finished, &c.Contents, &c.Before, &c.After)
+	if c.Paused = paused != 0; updated != 0 {
+		c.Updated = time.UnixMilli(updated).UTC()
+	}
+	c.Started, c.Finished = fromMillis(started), fromMillis(finished)
+	return c, cs.db.fail("read the progress of cooling", err)
+}
+
+// SetProgress writes the progress, except Paused.
+func (cs Colds) SetProgress(ctx context.Context, c Cooling) error {
+	return cs.db.updateUnsynced(ctx, "write the progress of cooling", func(w *write) error {
+		_, err := w.exec("UPDATE cooling SET owner = $1, updated = $2, position = $3, started = $4, finished = $5, contents = $6, before = $7, after = $8 WHERE one = 1",
+			text(c.Owner), c.Updated.UnixMilli(), text(c.Position), millis(c.Started), millis(c.Finished), c.Contents, c.Before, c.After)
+		return err
+	})
+}
+
+// Pause stops cooling by all servers, or lets it go on.
+func (cs Colds) Pause(ctx context.Context, paused bool) error {
+	n := 0
+	if paused {
+		n = 1
+	}
+	return cs.db.update(ctx, "pause cooling", func(w *write) error {
+		_, err := w.exec("UPDATE cooling SET paused = $1 WHERE one = 1", n)
+		return err
+	})
+}
