@@ -23,7 +23,7 @@ type AuditArchive struct {
 
 // AuditArchive returns the archive of a depot with a bucket, nil for other depots.
 func (n *Nodes) AuditArchive() *AuditArchive {
-	v, ok := n.blobs.(*vault.Vault)
+	v, ok := vaultOf(n.blobs)
 	if !ok {
 		return nil
 	}

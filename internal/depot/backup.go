@@ -459,6 +459,10 @@ func (b *backup) writeStamp() error {
 
 // removeOld removes the contents that only earlier backups needed.
 func (b *backup) removeOld(ctx context.Context) error {
+	cold, err := b.copy.Colds.Stats(ctx)
+	if err != nil {
+		return err
+	}
 	for info, err := range b.blobs.List(ctx) {
 		if err != nil {
 			return err
@@ -466,6 +470,13 @@ func (b *backup) removeOld(ctx context.Context) error {
 		known, err := b.copy.HasContent(ctx, info.Ref)
 		if err != nil {
 			return err
+		}
+		if known && cold.Contents > 0 {
+			row, err := b.copy.Colds.Of(ctx, info.Ref)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			known = err != nil || !row.PlainSince.IsZero() // else its cold file is in the backup
 		}
 		if known {
 			continue

@@ -18,6 +18,7 @@ import (
 // Checker checks the stored contents: on demand, with Verify and Repair, and in
 // the background, see ScrubState.
 type Checker struct {
+	cold     *Cold
 	dir      string // of the depot, or of this machine
 	placed   bool   // see Depot
 	blobs    blob.Backend
@@ -92,6 +93,10 @@ type Verified struct {
 	// Modes, if not empty, says which users of this machine may read the depot
 	// although a new depot would not let them.
 	Modes string `json:"modes,omitempty"`
+	// Cold is how many of the contents are cold, and Restored how many of these were
+	// restored and hashed.
+	Cold     int64 `json:"cold,omitempty"`
+	Restored int64 `json:"restored,omitempty"`
 }
 
 // CheckOptions are the options of Run.
@@ -102,6 +107,9 @@ type CheckOptions struct {
 	Repair bool
 	// Rows leaves out the stored bytes.
 	Rows bool
+	// Restore restores and hashes every cold content; otherwise their cold files are
+	// hashed, as all stored contents are.
+	Restore bool
 	// Deep compares all objects of a bucket with the index. Unknown ones that are
 	// older than a month are deleted later.
 	Deep bool
@@ -149,12 +157,18 @@ func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(Fault), 
 				return v, err
 			}
 			if f != nil {
+				lost[content.Ref] = true
 				report(*f)
 			}
 		}
 		v.Bytes += content.Size
 		if progress != nil {
 			progress(v.Bytes)
+		}
+	}
+	if !opt.Rows {
+		if err := c.verifyCold(ctx, opt, lost, report, &v, progress); err != nil {
+			return v, err
 		}
 	}
 	if c.placed || opt.Rows {
@@ -178,7 +192,7 @@ func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(Fault), 
 
 // audit compares the objects of the bucket with the index.
 func (c *Checker) audit(ctx context.Context, repair bool, lost func(Fault, blob.Ref)) (vault.Audited, error) {
-	store, ok := c.blobs.(*vault.Vault)
+	store, ok := vaultOf(c.blobs)
 	if !ok {
 		return vault.Audited{}, errors.ErrUnsupported
 	}
@@ -259,6 +273,8 @@ func (c *Checker) describe(ctx context.Context, ref blob.Ref, what string, repai
 	}
 	added, cached, derived := h.added, h.cached, h.derived
 	switch {
+	case h.chilled:
+		f.Remedy = "the contents that cannot be restored without it are named below"
 	case added && c.placed && !repair:
 		f.Remedy = "symdepot verify --repair, then add a file with the same bytes again (symdepot add), or remove its transactions (symdepot rm)"
 	case added:
@@ -277,13 +293,13 @@ func (c *Checker) describe(ctx context.Context, ref blob.Ref, what string, repai
 		f.Remedy = "nothing refers to it; --repair or symdepot gc removes its record"
 	}
 	if repair {
-		err = c.repair(ctx, ref, f, added, cached)
+		err = c.repair(ctx, ref, f, added, cached, h.chilled)
 	}
 	return f, err
 }
 
 // held are the kinds of references to a content.
-type held struct{ added, cached, derived bool }
+type held struct{ added, cached, derived, chilled bool } // chilled: a cold file
 
 // lost describes a content that is lost, with the files that were stored with it.
 func (c *Checker) lost(ctx context.Context, ref blob.Ref, what string) (*Fault, held, error) {
@@ -298,6 +314,7 @@ func (c *Checker) lost(ctx context.Context, ref blob.Ref, what string) (*Fault, 
 			l.MadeFrom = o.Of.String()
 		}
 		f.Files = append(f.Files, l)
+		h.chilled = h.chilled || o.Tool == index.ColdTool.Name
 		h.added, h.cached, h.derived = h.added || o.Transaction > 0, h.cached || o.Source != "", h.derived || l.MadeFrom != ""
 	}
 	return f, h, nil
@@ -305,7 +322,7 @@ func (c *Checker) lost(ctx context.Context, ref blob.Ref, what string) (*Fault, 
 
 // repair moves the damaged bytes of a content aside and deletes the record of a
 // content that can be downloaded or made again.
-func (c *Checker) repair(ctx context.Context, ref blob.Ref, f *Fault, added, cached bool) error {
+func (c *Checker) repair(ctx context.Context, ref blob.Ref, f *Fault, added, cached, chilled bool) error {
 	path, err := c.blobs.SetAside(ref)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -314,7 +331,7 @@ func (c *Checker) repair(ctx context.Context, ref blob.Ref, f *Fault, added, cac
 	if _, err := c.db.ForgetDerived(ctx, ref); err != nil {
 		return err
 	}
-	if added {
+	if added || chilled {
 		return nil
 	}
 	drop := deleteBlobs(ctx, c.blobs, nil)

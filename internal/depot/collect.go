@@ -150,6 +150,11 @@ func (r *Retention) survey(ctx context.Context, opt CollectOptions, now time.Tim
 		g.Pending, g.PendingBytes, err = d.db.Places.Pending(ctx)
 		return g, err
 	}
+	stats, err := d.Cold.Stats(ctx)
+	if err != nil {
+		return g, err
+	}
+	cold := stats.Contents > 0
 	for info, err := range d.blobs.List(ctx) {
 		if err != nil {
 			return g, err
@@ -159,6 +164,11 @@ func (r *Retention) survey(ctx context.Context, opt CollectOptions, now time.Tim
 			return g, err
 		}
 		if known {
+			if cold && !info.ModTime.After(before) && !opt.DryRun {
+				if _, err := d.Cold.leftover(ctx, info); err != nil {
+					return g, err
+				}
+			}
 			continue
 		}
 		if info.ModTime.After(before) {
@@ -182,7 +192,7 @@ func (r *Retention) free(ctx context.Context, g garbage, grace time.Duration, no
 	}
 	n, err := d.db.DropContents(ctx, g.refs, before, deleteBlobs(ctx, d.blobs, func(ref blob.Ref) {
 		c.InUse++
-		if info, err := d.blobs.Stat(ctx, ref); err == nil {
+		if info, err := d.Cold.store.Below().Stat(ctx, ref); err == nil {
 			stays(info.Size)
 		}
 	}))
@@ -266,7 +276,7 @@ var ErrCopy = vault.ErrCopy
 // Claim makes this database the one that deletes objects of the bucket, instead of
 // another copy of it.
 func (c *Checker) Claim(ctx context.Context) error {
-	v, ok := c.blobs.(*vault.Vault)
+	v, ok := vaultOf(c.blobs)
 	if !ok {
 		return errors.New("the depot keeps its contents in its folder: there is nothing to claim")
 	}

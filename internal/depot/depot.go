@@ -94,6 +94,8 @@ type Options struct {
 	// ScrubRate is how many bytes per second Work reads to check all stored
 	// contents in the background; zero is 8 MiB, negative disables the check.
 	ScrubRate int64
+	// Cold configures how contents become cold.
+	Cold ColdOptions
 	// Log receives events of the background; nil discards them.
 	Log *slog.Logger
 	// Now is the clock; nil is the clock of the database, or time.Now for a depot in
@@ -146,6 +148,8 @@ type Depot struct {
 	Remote *Remote
 	// Catalog shows people what the depot holds.
 	Catalog *Catalog
+	// Cold keeps contents as differences from similar ones.
+	Cold *Cold
 
 	name  string // for messages: the folder or the address of the database
 	dir   string // the folder, or that of this machine
@@ -209,10 +213,11 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	}
 	d.now = opt.Now
 	var err error
+	d.Cold = newCold(d, &opt)
 	d.contents = &contents{blobs: d.blobs, db: d.db, log: opt.Log, now: opt.Now}
-	d.Cache = &Cache{db: d.db, blobs: d.blobs, now: opt.Now, limits: opt.Cache, space: func() (total, free int64, err error) { return durable.Space(d.dir) }}
+	d.Cache = &Cache{db: d.db, blobs: d.blobs, now: opt.Now, limits: opt.Cache, space: d.Cold.disk}
 	d.Missing = &Missing{db: d.db, now: opt.Now}
-	d.Check = &Checker{dir: d.dir, blobs: d.blobs, placed: d.placed, db: d.db, contents: d.contents, log: opt.Log, now: opt.Now}
+	d.Check = &Checker{cold: d.Cold, dir: d.dir, blobs: d.blobs, placed: d.placed, db: d.db, contents: d.contents, log: opt.Log, now: opt.Now}
 	d.Check.init(opt.ScrubRate)
 	d.Tokens, d.Retention, d.Catalog, d.Tracer, d.Remote = d.db.Tokens, &Retention{d}, &Catalog{d}, &Tracer{d}, &Remote{d}
 	d.reads = &Reads{db: d.db}
@@ -272,7 +277,7 @@ func (d *Depot) Close() error {
 	d.filter.stop()
 	d.fetch.Close()
 	d.symcache.Stop()
-	return errors.Join(left, d.Missing.store(last), d.Cache.storeUses(last), d.reads.store(last), d.Symbols.Close(), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
+	return errors.Join(left, d.Missing.store(last), d.Cache.storeUses(last), d.reads.store(last), d.Cold.storeReads(last), d.Symbols.Close(), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
 }
 
 // Ready reports whether the depot can answer. If only the bucket of its contents

@@ -26,16 +26,7 @@ type ScrubState = index.ScrubState
 // init prepares the background check.
 func (c *Checker) init(rate int64) {
 	c.rate, c.owner = cmp.Or(rate, scrubRate), rand.Text()
-	c.wait = func(ctx context.Context, d time.Duration) error {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-t.C:
-			return nil
-		}
-	}
+	c.wait = pause
 }
 
 // Progress returns how far the background check has come, in whichever process.

@@ -52,7 +52,7 @@ func (d *Depot) Stores(ctx context.Context) StoreStatus {
 	if n, ok := d.Nodes.Status(); ok {
 		s.Nodes = &n
 	}
-	if v, ok := d.blobs.(*vault.Vault); ok {
+	if v, ok := vaultOf(d.blobs); ok {
 		st := v.Status()
 		s.Bucket = &st
 	}

@@ -2,6 +2,7 @@ package depot
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -66,6 +67,11 @@ func (r *Retention) Purge(ctx context.Context, number int64, who, detail string)
 	}
 	p.Transaction = t
 	r.d.log.Warn("a transaction was purged", "transaction", number, "by", who, "detail", detail)
+	for _, ref := range refs {
+		if err := r.d.Cold.free(ctx, ref); err != nil {
+			return p, fmt.Errorf("transaction %d is removed, and content %s stays, because cold contents are built from it: %w; run the command again", number, ref, err)
+		}
+	}
 	n, err := r.d.db.DropContents(ctx, refs, r.d.now(), deleteBlobs(ctx, r.d.blobs, func(blob.Ref) { p.InUse++ }))
 	p.Contents = int64(n)
 	return p, err

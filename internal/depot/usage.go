@@ -113,10 +113,21 @@ func newWeights(s *retention.State) *weights {
 			file[c] = true
 		}
 	}
-	for _, d := range s.Derived { // what is a file itself counts as that
+	// What is a file itself counts as that, anything else as part of the file that it
+	// was made from or that needs it: w.met holds a source plus one.
+	for _, d := range s.Derived {
 		if !file[d.Result] && w.met[d.Result] == 0 {
-			w.met[d.Result] = 1
-			w.of[d.Source] += s.Contents[d.Result].Stored
+			w.met[d.Result] = d.Source + 1
+		}
+	}
+	for i := range s.Contents {
+		at := i
+		for steps := 0; !file[at] && w.met[at] > 0 && steps < 8; steps++ {
+			at = int(w.met[at]) - 1
+		}
+		if at != i {
+			w.of[at] += s.Contents[i].Stored
+			w.of[i] -= s.Contents[i].Stored
 		}
 	}
 	clear(w.met)

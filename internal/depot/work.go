@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/vault"
 )
 
 const (
@@ -30,6 +29,7 @@ func (d *Depot) Work(ctx context.Context) error {
 	side.Go(func() { d.symcache.Run(ctx) })
 	side.Go(func() { d.Check.scrub(ctx) })
 	side.Go(func() { d.Check.auditMonthly(ctx) })
+	side.Go(func() { d.Cold.run(ctx) })
 	side.Go(func() { d.Nodes.work(ctx) })
 	for _, f := range d.Watched.list {
 		side.Go(func() { d.Watched.run(ctx, f) })
@@ -77,7 +77,7 @@ func (d *Depot) tidy(ctx context.Context) {
 			d.log.Warn("cannot delete files of ended pushes", "error", err)
 		}
 		err := d.Nodes.do(ctx, "sweep", sweepEvery*9/10, func(ctx context.Context) error { return sweepRows(ctx, d, now) })
-		if v, ok := d.blobs.(*vault.Vault); ok {
+		if v, ok := vaultOf(d.blobs); ok {
 			err = errors.Join(err, v.CheckOwner(ctx))
 		}
 		if err != nil && ctx.Err() == nil && !isAway(err) {

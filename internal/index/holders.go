@@ -62,7 +62,7 @@ func (db *DB) ForgetDerived(ctx context.Context, result blob.Ref) (n int64, err 
 		if err != nil {
 			return err
 		}
-		if n, err = w.exec("DELETE FROM derived WHERE content_id = $1", id); err != nil || n == 0 {
+		if n, err = w.exec("DELETE FROM derived WHERE content_id = $1 AND tool <> $2", id, ColdTool.Name); err != nil || n == 0 {
 			return err
 		}
 		if err := w.release(id, db.now()); err != nil {

@@ -118,8 +118,14 @@ func storedWithDerived(block string) string {
 	FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = c.id))`
 }
 
-// Contents yields all contents, referenced or not. Contents that are added or
-// deleted meanwhile may or may not be included.
+// storedContents selects the contents whose bytes are stored as they are: all but cold
+// ones, whose cold files are contents themselves.
+const storedContents = `SELECT c.id, c.sha256, c.size FROM content c WHERE c.id > $1
+	AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL) ORDER BY c.id LIMIT $2`
+
+// Contents yields all contents whose bytes are stored as they are, referenced or not:
+// not the cold ones, but their cold files. Contents that are added or deleted meanwhile
+// may or may not be included.
 func (db *DB) Contents(ctx context.Context) iter.Seq2[Content, error] {
 	return func(yield func(Content, error) bool) {
 		var id int64
@@ -130,7 +136,7 @@ func (db *DB) Contents(ctx context.Context) iter.Seq2[Content, error] {
 				return c, err
 			}
 			return c, scanRef(ref, &c.Ref)
-		}, "SELECT id, sha256, size FROM content WHERE id > $1 ORDER BY id LIMIT $2", func() []any { return []any{id, pageRows} })
+		}, storedContents, func() []any { return []any{id, pageRows} })
 	}
 }
 

@@ -65,7 +65,8 @@ type Numbered struct {
 	Content
 }
 
-// Contents yields the contents with a higher number than after, in order.
+// Contents yields the contents with a higher number than after whose bytes are stored
+// as they are, in order.
 func (s Scrub) Contents(ctx context.Context, after int64) iter.Seq2[Numbered, error] {
 	return func(yield func(Numbered, error) bool) {
 		id := after
@@ -77,6 +78,6 @@ func (s Scrub) Contents(ctx context.Context, after int64) iter.Seq2[Numbered, er
 			}
 			n.Number = id
 			return n, scanRef(ref, &n.Ref)
-		}, "SELECT id, sha256, size FROM content WHERE id > $1 ORDER BY id LIMIT $2", func() []any { return []any{id, pageRows} })
+		}, storedContents, func() []any { return []any{id, pageRows} })
 	}
 }

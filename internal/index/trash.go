@@ -243,7 +243,8 @@ func (c *commit) restore(number int64) error {
 
 // giveUp marks the contents that only one transaction in the trash holds as
 // unreferenced for as long as can be, so that no grace period keeps them, and
-// forgets its files. It returns these contents.
+// forgets its files. It returns these contents, and those that are kept only because
+// cold contents are built from them.
 func giveUp(w *write, number int64, now time.Time) (refs []blob.Ref, err error) {
 	if _, err := w.exec("UPDATE tx SET trash_until = NULL WHERE id = $1", number); err != nil {
 		return nil, err
@@ -253,7 +254,8 @@ func giveUp(w *write, number int64, now time.Time) (refs []blob.Ref, err error) 
 		WHERE o.content_id = c.id AND t.trash_until > $2), 0) WHERE c.unreferenced_since IS NOT NULL AND c.id IN (`+held+")", number, now.UnixMilli()); err != nil {
 		return nil, err
 	}
-	if err := w.each("SELECT DISTINCT c.sha256 FROM content c WHERE c.unreferenced_since = 0 AND c.id IN ("+held+")", []any{number}, func(scan func(...any) error) error {
+	if err := w.each(`SELECT DISTINCT c.sha256 FROM content c WHERE (c.unreferenced_since = 0 OR EXISTS (SELECT 1 FROM cold k WHERE k.base_id = c.id)
+		AND NOT EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)) AND c.id IN (`+held+")", []any{number}, func(scan func(...any) error) error {
 		var sum []byte
 		var ref blob.Ref
 		if err := scan(&sum); err != nil {

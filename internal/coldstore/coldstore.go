@@ -1,0 +1,390 @@
+// Package coldstore lets a store of contents keep some of them cold: as differences
+// from a similar content, in a file of package cold.
+//
+// Who opens a cold content gets its plain bytes. They are restored into a file of a
+// shelf, the near cache, while they are read, and the last of them are returned only
+// if the hash is right. Later readers get that file. Ranges of large contents are
+// restored by themselves at first.
+package coldstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/cold"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/shelf"
+)
+
+const (
+	nearBytes  = 8 << 30   // of the near cache, by default
+	nearFiles  = 4096      // in the near cache, without readers
+	restoring  = 4         // contents restored at the same time
+	rangesFrom = 64 << 20  // ranges of longer contents are restored by themselves at first
+	direct     = 8         // readers that restore ranges by themselves at the same time
+	maxLost    = 4096      // damaged contents that are remembered
+	lostFor    = time.Hour // until a damaged content is tried again
+	maxRanged  = 1024      // contents remembered after a range of them was read
+)
+
+// Records are the records of cold contents: those of index.Colds.
+type Records interface {
+	Of(ctx context.Context, ref blob.Ref) (index.Cold, error)
+}
+
+// Options of New.
+type Options struct {
+	Records Records
+	// Dir is the folder of the near cache on this machine, NearBytes its size; zero is 8 GiB.
+	Dir       string
+	NearBytes int64
+	Log       *slog.Logger
+	Now       func() time.Time
+	// Asked, if not nil, is called when a cold content is read. It must not block.
+	Asked func(ref blob.Ref)
+}
+
+// Store is a store some of whose contents are cold. Its methods are those of the store
+// below, which keeps the cold files too.
+type Store struct {
+	blob.Backend
+	opt  Options
+	near *shelf.Shelf
+	// slots are taken by readers that restore ranges.
+	slots chan struct{}
+
+	mu     sync.Mutex
+	lost   map[blob.Ref]lost     // guarded by mu
+	ranged map[blob.Ref]struct{} // guarded by mu; see file.far
+}
+
+// lost is a cold content that could not be restored.
+type lost struct {
+	file  blob.Ref
+	what  string
+	until time.Time
+}
+
+// New returns the store over another one, which it closes.
+func New(below blob.Backend, opt Options) *Store {
+	keep := cmp.Or(opt.NearBytes, nearBytes)
+	return &Store{
+		Backend: below, opt: opt,
+		near:  shelf.New(shelf.Options{Dir: opt.Dir, KeptBytes: keep, KeptFiles: nearFiles, HeldBytes: keep + keep/2, HeldFiles: nearFiles, AtOnce: restoring, Timeout: 6 * time.Hour}),
+		slots: make(chan struct{}, direct),
+		lost:  map[blob.Ref]lost{}, ranged: map[blob.Ref]struct{}{},
+	}
+}
+
+// Below returns the store that keeps the plain contents and the cold files.
+func (s *Store) Below() blob.Backend { return s.Backend }
+
+// NearBytes returns the bytes of the near cache.
+func (s *Store) NearBytes() int64 { return s.near.Held() }
+
+// Close implements [blob.Backend].
+func (s *Store) Close() error {
+	s.near.Close()
+	return s.Backend.Close()
+}
+
+// record returns the record of a content that the store below does not have, or has
+// damaged: err is its error. tried says that this was asked before.
+func (s *Store) record(ctx context.Context, ref blob.Ref, err error) (index.Cold, error) {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return index.Cold{}, err
+	}
+	row, rerr := s.opt.Records.Of(ctx, ref)
+	if errors.Is(rerr, fs.ErrNotExist) {
+		return row, err
+	}
+	return row, rerr
+}
+
+// either calls plain and, if the content is cold, chilled. A content that becomes
+// plain between the two is asked for again.
+func either[T any](ctx context.Context, s *Store, ref blob.Ref, plain func() (T, error), chilled func(index.Cold) (T, error)) (T, error) {
+	v, err := plain()
+	if err == nil {
+		return v, nil
+	}
+	row, rerr := s.record(ctx, ref, err)
+	if rerr == nil {
+		return chilled(row)
+	}
+	if errors.Is(rerr, fs.ErrNotExist) && !errors.Is(err, blob.ErrDamaged) {
+		return plain()
+	}
+	return v, rerr
+}
+
+// Open implements [blob.Store]. A cold content of up to [blob.HashedAtOpen] bytes is
+// restored before it returns.
+func (s *Store) Open(ctx context.Context, ref blob.Ref) (blob.File, error) {
+	return either(ctx, s, ref, func() (blob.File, error) { return s.Backend.Open(ctx, ref) }, func(row index.Cold) (blob.File, error) {
+		return s.open(ctx, row, row.Size <= blob.HashedAtOpen)
+	})
+}
+
+// OpenWhole implements [blob.Backend].
+func (s *Store) OpenWhole(ctx context.Context, ref blob.Ref) (blob.File, error) {
+	return either(ctx, s, ref, func() (blob.File, error) { return s.Backend.OpenWhole(ctx, ref) }, func(row index.Cold) (blob.File, error) {
+		return s.open(ctx, row, true)
+	})
+}
+
+// Stat implements [blob.Store].
+func (s *Store) Stat(ctx context.Context, ref blob.Ref) (blob.Info, error) {
+	return either(ctx, s, ref, func() (blob.Info, error) { return s.Backend.Stat(ctx, ref) }, func(row index.Cold) (blob.Info, error) {
+		if err := s.complete(ctx, row); err != nil {
+			return blob.Info{}, err
+		}
+		return blob.Info{Ref: ref, Size: row.Size, ModTime: row.Made}, nil
+	})
+}
+
+// complete returns an error if a cold content cannot be restored, as far as that is
+// known without reading: its cold file or its base is missing, or something is damaged.
+func (s *Store) complete(ctx context.Context, row index.Cold) error {
+	if what := s.lostFor(row); what != "" {
+		return &blob.DamageError{Ref: row.Ref, What: what}
+	}
+	if _, err := s.Backend.Stat(ctx, row.File.Ref); err != nil {
+		return s.explain(row, "its cold file", row.File.Ref, err)
+	}
+	if row.Base == nil {
+		return nil
+	}
+	_, err := s.Backend.Stat(ctx, row.Base.Ref)
+	if errors.Is(err, fs.ErrNotExist) {
+		var key index.Cold
+		if key, err = s.record(ctx, row.Base.Ref, err); err == nil {
+			_, err = s.Backend.Stat(ctx, key.File.Ref)
+		}
+	}
+	return s.explain(row, "its base", row.Base.Ref, err)
+}
+
+// explain returns the error for a cold content that a part of it has: damage if the part
+// does not exist.
+func (s *Store) explain(row index.Cold, part string, ref blob.Ref, err error) error {
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	what := "is missing"
+	if d, ok := errors.AsType[*blob.DamageError](err); ok {
+		what = "is damaged: " + d.What
+	}
+	return &blob.DamageError{Ref: row.Ref, What: fmt.Sprintf("%s %s %s", part, ref, what)}
+}
+
+// Verify implements [blob.Store]: it restores and hashes a cold content.
+func (s *Store) Verify(ctx context.Context, ref blob.Ref, size int64, pace func(n int) error) error {
+	_, err := either(ctx, s, ref, func() (struct{}, error) { return struct{}{}, s.Backend.Verify(ctx, ref, size, pace) }, func(row index.Cold) (struct{}, error) {
+		return struct{}{}, s.Restore(ctx, row, io.Discard, pace)
+	})
+	return err
+}
+
+// Suspect implements [blob.Store].
+func (s *Store) Suspect(ref blob.Ref) bool {
+	if s.Backend.Suspect(ref) {
+		return true
+	}
+	s.mu.Lock()
+	l, ok := s.lost[ref]
+	s.mu.Unlock()
+	if !ok || !s.opt.Now().Before(l.until) {
+		return false
+	}
+	if _, err := s.Backend.Stat(context.Background(), ref); err == nil {
+		s.found(ref) // it was stored again
+		return false
+	}
+	return true
+}
+
+// lostFor returns why a content could not be restored lately, or "".
+func (s *Store) lostFor(row index.Cold) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l, ok := s.lost[row.Ref]; ok && l.file == row.File.Ref && s.opt.Now().Before(l.until) {
+		return l.what
+	}
+	return ""
+}
+
+// lose remembers that a content cannot be restored, and returns the error.
+func (s *Store) lose(row index.Cold, what string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.lost) >= maxLost {
+		clear(s.lost)
+	}
+	s.lost[row.Ref] = lost{row.File.Ref, what, s.opt.Now().Add(lostFor)}
+	return &blob.DamageError{Ref: row.Ref, What: what}
+}
+
+// found forgets that a content could not be restored.
+func (s *Store) found(ref blob.Ref) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.lost, ref)
+}
+
+// source is an open cold content: the cold file, the base, and a reader of both.
+type source struct {
+	*cold.Reader
+	opened []io.Closer
+}
+
+func (c *source) close() {
+	if c.Reader != nil {
+		_ = c.Reader.Close() // opened for reading
+	}
+	for _, o := range c.opened {
+		_ = o.Close() // opened for reading
+	}
+}
+
+// source opens the parts of a cold content. What is missing or damaged is the damage of
+// the content.
+func (s *Store) source(ctx context.Context, row index.Cold) (_ *source, err error) {
+	c := &source{}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	var base io.ReaderAt
+	if row.Base != nil {
+		if base, err = s.base(ctx, c, row); err != nil {
+			return nil, err
+		}
+	}
+	f, err := s.Backend.Open(ctx, row.File.Ref)
+	if err != nil {
+		return nil, s.failed(row, "its cold file", row.File.Ref, err)
+	}
+	c.opened = append(c.opened, f)
+	r, err := cold.Open(f, f.Size(), base)
+	if err != nil {
+		return nil, s.failed(row, "its cold file", row.File.Ref, err)
+	}
+	c.Reader = r
+	h := r.Header()
+	fits := h.Size == row.Size && h.Sum == row.Ref && (row.Base != nil) == (h.Form == cold.DeltaForm)
+	if fits && row.Base != nil {
+		fits = h.BaseSize == row.Base.Size && h.BaseSum == row.Base.Ref
+	}
+	if !fits {
+		return nil, s.lose(row, fmt.Sprintf("its cold file %s holds another content, or has another base", row.File.Ref))
+	}
+	return c, nil
+}
+
+// base opens the base of a delta: the plain content, or its key.
+func (s *Store) base(ctx context.Context, c *source, row index.Cold) (io.ReaderAt, error) {
+	ref := row.Base.Ref
+	f, err := s.Backend.Open(ctx, ref)
+	if err == nil {
+		c.opened = append(c.opened, f)
+		return f, nil
+	}
+	key, rerr := s.record(ctx, ref, err)
+	if rerr != nil {
+		return nil, s.failed(row, "its base", ref, rerr)
+	}
+	if f, err = s.Backend.Open(ctx, key.File.Ref); err != nil {
+		return nil, s.failed(row, "the key of its base", key.File.Ref, err)
+	}
+	c.opened = append(c.opened, f)
+	r, err := cold.Open(f, f.Size(), nil)
+	if err != nil {
+		return nil, s.failed(row, "the key of its base", key.File.Ref, err)
+	}
+	c.opened = append(c.opened, r)
+	if h := r.Header(); h.Sum != ref || h.Size != row.Base.Size {
+		return nil, s.lose(row, fmt.Sprintf("the key %s holds another content than its base %s", key.File.Ref, ref))
+	}
+	return r, nil
+}
+
+// failed returns the error for a part of a cold content that cannot be used. Missing
+// and damaged parts make the content damaged.
+func (s *Store) failed(row index.Cold, part string, ref blob.Ref, err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, cold.ErrDamaged) {
+		what := err.Error()
+		if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, blob.ErrDamaged) {
+			what = "missing"
+		}
+		return s.lose(row, fmt.Sprintf("%s %s cannot be used: %s", part, ref, what))
+	}
+	return fmt.Errorf("content %s: %s %s: %w", row.Ref, part, ref, err)
+}
+
+// Restore writes the plain bytes of a cold content to w. The last [blob.Withheld] of
+// them are written only if the hash is right. pace is as for [blob.Store.Verify]. What
+// is damaged is a [blob.DamageError].
+func (s *Store) Restore(ctx context.Context, row index.Cold, w io.Writer, pace func(n int) error) error {
+	c, err := s.source(ctx, row)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	out := newWithheld(ctx, w, row.Size, pace)
+	n, err := c.WriteTo(out)
+	switch {
+	case out.err != nil:
+		return out.err // of w, of pace, or of ctx
+	case errors.Is(err, cold.ErrDamaged) || errors.Is(err, fs.ErrNotExist):
+		return s.lose(row, s.blame(ctx, row, err))
+	case err != nil:
+		return err
+	case n != row.Size || out.sum() != row.Ref:
+		return s.lose(row, s.blame(ctx, row, errors.New("the restored bytes have another hash")))
+	}
+	s.found(row.Ref)
+	return out.release()
+}
+
+// blame says which part of a content is damaged: it hashes the cold file and the base.
+func (s *Store) blame(ctx context.Context, row index.Cold, err error) string {
+	parts := []struct {
+		name string
+		index.Content
+	}{{"its cold file", row.File}}
+	if row.Base != nil {
+		parts = append(parts, struct {
+			name string
+			index.Content
+		}{"its base", *row.Base})
+		if key, err := s.opt.Records.Of(ctx, row.Base.Ref); err == nil && key.PlainSince.IsZero() {
+			parts[1].name, parts[1].Content = "the key of its base", key.File
+		}
+	}
+	for _, p := range parts {
+		if verr := s.Backend.Verify(ctx, p.Ref, p.Size, nil); errors.Is(verr, fs.ErrNotExist) {
+			return fmt.Sprintf("%s %s is damaged or missing", p.name, p.Ref)
+		}
+	}
+	return err.Error()
+}
+
+// Put implements [blob.Store]. A cold content that is complete is not written.
+func (s *Store) Put(ctx context.Context, ref blob.Ref, size int64, r io.Reader) error {
+	if _, err := s.Backend.Stat(ctx, ref); errors.Is(err, fs.ErrNotExist) {
+		if row, rerr := s.record(ctx, ref, err); rerr == nil && row.Size == size && s.complete(ctx, row) == nil {
+			return nil
+		}
+	}
+	return s.Backend.Put(ctx, ref, size, r)
+}

@@ -1,0 +1,129 @@
+// Package cooling decides which contents become cold, and from which others they are
+// built. It is pure: the contents of a series and a time in, choices out.
+//
+// A series is the contents that one product has under one name, kind and architecture:
+// the builds of one file, in the order in which they were added. Contents of different
+// products are never built from each other.
+package cooling
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+const (
+	// MinSize is the length in bytes from which on a content is worth cooling.
+	MinSize = 256 << 10
+	// MaxDeltas and MaxAge limit the use of a key: the contents that are built from it,
+	// and its age.
+	MaxDeltas = 32
+	MaxAge    = 90 * 24 * time.Hour
+)
+
+// Repeats reports whether files of a kind are much like those of the build before:
+// programs, libraries and debug information, but no archives and no sources.
+func Repeats(k symfile.Kind) bool {
+	switch k {
+	case symfile.PE, symfile.PDB, symfile.ELF, symfile.MachO, symfile.WASM, symfile.Breakpad:
+		return true
+	}
+	return false
+}
+
+// Content is one content of a series.
+type Content struct {
+	Ref  blob.Ref
+	Size int64
+	// Order grows with the time of the first adding; Tx is the newest transaction that
+	// holds the content.
+	Order, Tx int64
+	// Used is when the content was last added or read.
+	Used time.Time
+	// Cold is set for a cold content; Base is its base, zero for a key. File is the
+	// length of the cold file, and Made when it was made.
+	Cold bool
+	Base blob.Ref
+	File int64
+	Made time.Time
+	// Needed is the number of cold contents that are built from it.
+	Needed int64
+}
+
+// Due returns the positions of the contents of a series that are to become cold,
+// oldest first: those that are long enough and were not used since a time, but not the
+// newest content.
+func Due(series []Content, unusedSince time.Time) (list []int) {
+	newest := 0
+	for i := range series {
+		if c := cmp.Compare(series[i].Tx, series[newest].Tx); c > 0 || c == 0 && series[i].Order > series[newest].Order {
+			newest = i
+		}
+	}
+	for i, c := range series {
+		if i != newest && !c.Cold && c.Size >= MinSize && !c.Used.After(unusedSince) {
+			list = append(list, i)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(series[a].Order, series[b].Order) })
+	return list
+}
+
+// Bases returns the positions of the keys that are worth trying for content i: the
+// nearest earlier one, and the nearest later one. A content that others are built from
+// has none, because nothing is built from a content that needs a base.
+func Bases(series []Content, i int, now time.Time) (list []int) {
+	if series[i].Needed > 0 {
+		return nil
+	}
+	earlier, later := -1, -1
+	for j, c := range series {
+		if j == i || !c.Cold || c.Base != (blob.Ref{}) || Worn(series, j, now) {
+			continue
+		}
+		if c.Order < series[i].Order {
+			if earlier < 0 || c.Order > series[earlier].Order {
+				earlier = j
+			}
+		} else if later < 0 || c.Order < series[later].Order {
+			later = j
+		}
+	}
+	for _, j := range []int{earlier, later} {
+		if j >= 0 {
+			list = append(list, j)
+		}
+	}
+	return list
+}
+
+// Worn reports whether no more contents are to be built from key j: it has enough of
+// them, it is old, or what the later ones take beyond the first one would pay for a new
+// key.
+func Worn(series []Content, j int, now time.Time) bool {
+	key := series[j]
+	if key.Needed >= MaxDeltas || now.Sub(key.Made) > MaxAge {
+		return true
+	}
+	var built []Content
+	for _, c := range series {
+		if c.Cold && c.Base == key.Ref {
+			built = append(built, c)
+		}
+	}
+	if len(built) < 2 {
+		return false
+	}
+	slices.SortFunc(built, func(a, b Content) int { return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.Order, b.Order)) })
+	var excess int64
+	for _, c := range built[1:] {
+		excess += max(0, c.File-built[0].File)
+	}
+	return excess >= key.File
+}
+
+// WorthDelta reports whether a delta of a length is kept, beside a key of another one.
+func WorthDelta(delta, key int64) bool { return delta < key/2 }

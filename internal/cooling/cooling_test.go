@@ -1,0 +1,98 @@
+package cooling
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+)
+
+var now = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+func days(n int) time.Time { return now.AddDate(0, 0, -n) }
+
+func plain(n int64, used int) Content {
+	return Content{Ref: blob.Sum([]byte{byte(n)}), Size: 1 << 20, Order: n, Tx: n, Used: days(used)}
+}
+
+func key(n, file int64, made int) Content {
+	c := plain(n, 100)
+	c.Cold, c.File, c.Made = true, file, days(made)
+	return c
+}
+
+func delta(n, base, file int64) Content {
+	c := key(n, file, 1)
+	c.Base = blob.Sum([]byte{byte(base)})
+	return c
+}
+
+func TestDue(t *testing.T) {
+	small := plain(4, 90)
+	small.Size = MinSize - 1
+	again := plain(1, 90) // an old content that the newest build has again
+	again.Tx = 99
+	for _, c := range []struct {
+		name   string
+		series []Content
+		want   []int
+	}{
+		{"none", nil, nil},
+		{"one content is the newest", []Content{plain(1, 90)}, nil},
+		{"all but the newest", []Content{plain(1, 90), plain(2, 80), plain(3, 70)}, []int{0, 1}},
+		{"oldest first", []Content{plain(2, 80), plain(1, 90), plain(3, 70)}, []int{1, 0}},
+		{"read lately", []Content{plain(1, 90), plain(2, 3), plain(3, 70)}, []int{0}},
+		{"cold already", []Content{key(1, 10, 1), plain(2, 80), plain(3, 70)}, []int{1}},
+		{"too small", []Content{plain(1, 90), small, plain(5, 70)}, []int{0}},
+		{"the newest build has an old content", []Content{again, plain(2, 80), plain(3, 80)}, []int{1, 2}},
+	} {
+		if got := Due(c.series, days(14)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: due %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestBases(t *testing.T) {
+	full := key(1, 1000, 1)
+	full.Needed = MaxDeltas
+	needed := plain(5, 80)
+	needed.Needed = 1
+	for _, c := range []struct {
+		name   string
+		series []Content
+		i      int
+		want   []int
+	}{
+		{"no key", []Content{plain(1, 90), plain(2, 90)}, 0, nil},
+		{"nearest earlier, nearest later", []Content{key(1, 1000, 1), key(3, 1000, 1), plain(5, 90), key(7, 1000, 1), key(9, 1000, 1)}, 2, []int{1, 3}},
+		{"a delta is no base", []Content{key(1, 1000, 1), delta(2, 1, 10), plain(3, 90)}, 2, []int{0}},
+		{"enough deltas", []Content{full, plain(2, 90)}, 1, nil},
+		{"an old key", []Content{key(1, 1000, 91), plain(2, 90)}, 1, nil},
+		{"a content that others need", []Content{key(1, 1000, 1), needed}, 1, nil},
+	} {
+		if got := Bases(c.series, c.i, now); !slices.Equal(got, c.want) {
+			t.Errorf("%s: bases %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestWorn lets deltas grow until what they take more than the first one is a key.
+func TestWorn(t *testing.T) {
+	series := []Content{key(1, 1000, 1)}
+	grow := func(order, file int64) {
+		d := delta(order, 1, file)
+		d.Made = days(1).Add(time.Duration(order) * time.Minute)
+		series = append(series, d)
+	}
+	grow(2, 100)
+	grow(3, 500) // 400 more
+	grow(4, 600) // 900 more
+	if Worn(series, 0, now) {
+		t.Error("worn with an excess of 900 of 1000, want not worn")
+	}
+	grow(5, 200)
+	if !Worn(series, 0, now) {
+		t.Error("not worn with an excess of 1000 of 1000, want worn")
+	}
+}

@@ -1,0 +1,546 @@
+package depot
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/cold"
+	"github.com/symdepot/symdepot/internal/coldstore"
+	"github.com/symdepot/symdepot/internal/cooling"
+	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/transcode"
+	"github.com/symdepot/symdepot/internal/vault"
+)
+
+const (
+	// coolGrace is how long the plain bytes of a content stay after it became cold.
+	coolGrace = time.Hour
+	coolRate  = 32 << 20 // bytes per second, by default
+	// Background work looks every coolRest whether something is due, and begins a pass
+	// coolEvery after the last one.
+	coolRest  = time.Minute
+	coolEvery = 6 * time.Hour
+	// A content that was read warmReads times within warmWindow becomes plain again.
+	warmReads  = 3
+	warmWindow = 7 * 24 * time.Hour
+	// keptFree is the part of a disk below which nothing becomes cold: for a while both
+	// forms of a content are on it.
+	keptFree = 10
+	// coolSamples is the number of blocks from which the length of a cold file is
+	// estimated.
+	coolSamples = 16
+	// fewDeltas is how many deltas are too few to keep a base that nothing else needs.
+	fewDeltas = 2
+)
+
+// Errors of Cold.
+var (
+	// ErrColdRefused means that a content cannot become cold now.
+	ErrColdRefused = index.ErrColdRefused
+	// ErrOlderNode means that a server of an older version uses the depot.
+	ErrOlderNode = index.ErrOlderNode
+	// ErrDiskFull means that too little of the disk is free for cooling.
+	ErrDiskFull = errors.New("less than a tenth of the disk is free, and cooling needs space for both forms of a content for an hour; free some first (symdepot gc, symdepot usage)")
+)
+
+// ColdOptions configure how contents become cold.
+type ColdOptions struct {
+	// After is how long a content must not have been added or read; zero: nothing
+	// becomes cold in the background.
+	After time.Duration
+	// Rate is how many bytes per second the background reads for it; zero is 32 MiB,
+	// negative is no limit.
+	Rate int64
+	// Near limits the restored contents that are kept on this machine, in bytes; zero
+	// is 8 GiB.
+	Near int64
+}
+
+// Records of the index.
+type (
+	// ColdStats are the sums of all cold contents.
+	ColdStats = index.ColdStats
+	// Cooling is the progress of the background.
+	Cooling = index.Cooling
+	// ColdContent is the record of a cold content.
+	ColdContent = index.Cold
+)
+
+// Cold is the part of a depot that keeps contents as differences from similar ones.
+// Its methods may be called by many goroutines.
+type Cold struct {
+	d     *Depot
+	store *coldstore.Store
+	opt   ColdOptions
+	owner string // names this process in the progress
+	wait  func(ctx context.Context, d time.Duration) error
+	// space returns the size of the disk with the contents, and how much of it is free;
+	// nil for a bucket.
+	space func() (total, free int64, err error)
+
+	mu    sync.Mutex
+	reads map[blob.Ref]int // guarded by mu; not stored yet
+}
+
+// newCold puts the store that knows cold contents over the one of the depot.
+func newCold(d *Depot, opt *Options) *Cold {
+	c := &Cold{d: d, opt: opt.Cold, owner: rand.Text(), wait: pause}
+	if !d.placed {
+		c.space = c.disk
+	}
+	c.store = coldstore.New(d.blobs, coldstore.Options{Records: d.db.Colds, Dir: d.localDir(opt), NearBytes: opt.Cold.Near, Log: opt.Log, Now: opt.Now, Asked: c.asked})
+	d.blobs = c.store
+	return c
+}
+
+// disk returns the size in bytes of the file system of the depot on this machine, and
+// how much of it is free.
+func (c *Cold) disk() (total, free int64, err error) { return durable.Space(c.d.dir) }
+
+// vaultOf returns the store of a depot with its contents in a bucket.
+func vaultOf(b blob.Backend) (*vault.Vault, bool) {
+	if s, ok := b.(*coldstore.Store); ok {
+		b = s.Below()
+	}
+	v, ok := b.(*vault.Vault)
+	return v, ok
+}
+
+// asked counts a read of a cold content.
+func (c *Cold) asked(ref blob.Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reads == nil || len(c.reads) >= readsKept {
+		c.reads = make(map[blob.Ref]int)
+	}
+	c.reads[ref]++
+}
+
+// storeReads writes the counted reads to the index.
+func (c *Cold) storeReads(ctx context.Context) error {
+	c.mu.Lock()
+	reads := c.reads
+	c.reads = nil
+	c.mu.Unlock()
+	return c.d.db.Colds.Read(ctx, reads, warmWindow)
+}
+
+// Of returns the record of a cold content; fs.ErrNotExist for any other one.
+func (c *Cold) Of(ctx context.Context, ref blob.Ref) (ColdContent, error) {
+	return c.d.db.Colds.Of(ctx, ref)
+}
+
+// Stats returns the sums of all cold contents.
+func (c *Cold) Stats(ctx context.Context) (ColdStats, error) { return c.d.db.Colds.Stats(ctx) }
+
+// Progress returns how far the background has come, in whichever process.
+func (c *Cold) Progress(ctx context.Context) (Cooling, error) { return c.d.db.Colds.Progress(ctx) }
+
+// Pause stops the background of all servers from making contents cold, or lets it go on.
+func (c *Cold) Pause(ctx context.Context, paused bool) error { return c.d.db.Colds.Pause(ctx, paused) }
+
+// After returns how long contents must not have been used; zero: the background makes
+// none cold.
+func (c *Cold) After() time.Duration { return c.opt.After }
+
+// NearBytes returns the bytes of the restored contents that are kept on this machine.
+func (c *Cold) NearBytes() int64 { return c.store.NearBytes() }
+
+// CoolOptions select what Cool makes cold.
+type CoolOptions struct {
+	// After is as in ColdOptions.
+	After time.Duration
+	// Products, if not nil, are the products whose files become cold.
+	Products []string
+	// DryRun only estimates.
+	DryRun bool
+	// Grace is how long the plain bytes stay: see CoolGrace.
+	Grace time.Duration
+	// Each, if not nil, is called for each content; its error ends Cool.
+	Each func(Cooled) error
+	// Pace, if not nil, is called with the number of bytes of each read.
+	Pace func(n int) error
+	// Position is the name after which Cool begins; Named, if not nil, is called after
+	// each name.
+	Position string
+	Named    func(name string) error
+}
+
+// CoolGrace is how long the plain bytes of a content usually stay after it became cold.
+const CoolGrace = coolGrace
+
+// Cooled is a content that became cold, or would.
+type Cooled struct {
+	Name    string   `json:"name"`
+	Product string   `json:"product"`
+	Ref     blob.Ref `json:"-"`
+	Size    int64    `json:"bytes"`
+	// File is the length of the cold file; an estimate if Cool was only tried.
+	File int64    `json:"cold_bytes"`
+	Base blob.Ref `json:"-"` // zero for a key
+	// Skipped says why the content stays as it is; empty if it does not.
+	Skipped string `json:"skipped,omitempty"`
+}
+
+// CoolSum counts what Cool did.
+type CoolSum struct {
+	Contents int64 `json:"contents"`
+	Before   int64 `json:"before"`
+	After    int64 `json:"after"`
+	Skipped  int64 `json:"skipped"`
+}
+
+// Cool makes the contents cold that have not been used for a while, and returns their
+// number and bytes. What it did so far is kept if it ends with an error.
+func (c *Cold) Cool(ctx context.Context, opt CoolOptions) (sum CoolSum, err error) {
+	unused := c.d.now().Add(-opt.After)
+	for position := opt.Position; ; {
+		names, err := c.d.db.Colds.Names(ctx, position, 256)
+		if err != nil || len(names) == 0 {
+			return sum, err
+		}
+		for _, name := range names {
+			if err := c.coolName(ctx, name, unused, opt, &sum); err != nil {
+				return sum, err
+			}
+			if opt.Named != nil {
+				if err := opt.Named(name); err != nil {
+					return sum, err
+				}
+			}
+		}
+		position = names[len(names)-1]
+	}
+}
+
+// coolName makes contents of one name cold.
+func (c *Cold) coolName(ctx context.Context, name string, unused time.Time, opt CoolOptions, sum *CoolSum) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	rows, err := c.d.db.Colds.Series(ctx, name)
+	if err != nil {
+		return err
+	}
+	for _, s := range seriesOf(rows, opt.Products) {
+		for _, i := range cooling.Due(s.contents, unused) {
+			done, err := c.coolOne(ctx, s.contents, i, opt)
+			if errors.Is(err, ErrColdRefused) || errors.Is(err, fs.ErrNotExist) {
+				done.Skipped = err.Error() // it changed meanwhile, or is damaged
+			} else if err != nil {
+				return err
+			}
+			done.Name, done.Product = name, s.product
+			switch {
+			case done.Skipped == "":
+				sum.Contents, sum.Before, sum.After = sum.Contents+1, sum.Before+done.Size, sum.After+done.File
+			default:
+				sum.Skipped++
+			}
+			if opt.Each != nil {
+				if err := opt.Each(done); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// coolSeries is a series of package cooling.
+type coolSeries struct {
+	product  string
+	contents []cooling.Content
+}
+
+// seriesOf divides the contents of a name into series. A content of several products
+// belongs to the first of them.
+func seriesOf(rows []index.CoolCandidate, products []string) (list []coolSeries) {
+	seen := make(map[blob.Ref]bool, len(rows))
+	var last *index.CoolCandidate
+	for i := range rows {
+		r := &rows[i]
+		if seen[r.Ref] || !cooling.Repeats(r.Kind) || !(Scope{products}).sees(r.Product) {
+			continue
+		}
+		seen[r.Ref] = true
+		if last == nil || last.Product != r.Product || last.Kind != r.Kind || last.Arch != r.Arch {
+			list = append(list, coolSeries{product: r.Product})
+			last = r
+		}
+		k := cooling.Content{Ref: r.Ref, Size: r.Size, Order: r.Object, Tx: r.Tx, Used: r.Added, Cold: r.Cold, Base: r.Base, File: r.File, Made: r.Made, Needed: r.Deltas}
+		if read := r.Read.AddDate(0, 0, 1); !r.Read.IsZero() && read.After(k.Used) { // some time on that day
+			k.Used = read
+		}
+		s := &list[len(list)-1]
+		s.contents = append(s.contents, k)
+	}
+	return list
+}
+
+// opened is a content that a cold file is made from.
+type opened struct {
+	blob.File
+	ref blob.Ref
+}
+
+func (o opened) source() cold.Source {
+	return cold.Source{ReaderAt: o.File, Size: o.Size(), Sum: o.ref}
+}
+
+// coolOne makes content i of a series cold.
+func (c *Cold) coolOne(ctx context.Context, series []cooling.Content, i int, opt CoolOptions) (done Cooled, err error) {
+	k := &series[i]
+	done = Cooled{Ref: k.Ref, Size: k.Size}
+	if err := c.hasSpace(k.Size); err != nil && !opt.DryRun {
+		return done, err
+	}
+	plain, err := c.store.Below().OpenWhole(ctx, k.Ref)
+	if err != nil {
+		return done, err
+	}
+	defer plain.Close()
+	src := opened{plain, k.Ref}
+	key, err := cold.Estimate(ctx, src.source(), nil, coolSamples)
+	if err != nil {
+		return done, err
+	}
+	best, base, err := c.chooseBase(ctx, series, i, src, key)
+	if err != nil {
+		return done, err
+	}
+	if base != nil {
+		defer base.Close()
+	}
+	switch {
+	case base != nil:
+		done.Base, done.File = base.ref, best
+	case key >= k.Size*9/10:
+		done.Skipped = "it hardly becomes smaller"
+		return done, nil
+	default:
+		done.File = key
+	}
+	if opt.DryRun {
+		k.Cold, k.Base, k.File, k.Made = true, done.Base, done.File, c.d.now()
+		return done, nil
+	}
+	file, err := c.encode(ctx, src, base, opt.Pace)
+	if err == nil && base != nil && !cooling.WorthDelta(file.Size, key) {
+		base, done.Base = nil, blob.Ref{}
+		file, err = c.encode(ctx, src, nil, opt.Pace)
+	}
+	if err != nil {
+		return done, err
+	}
+	if err := c.commit(ctx, src, file, base, opt); err != nil {
+		return done, err
+	}
+	done.File = file.Size
+	k.Cold, k.Base, k.File, k.Made = true, done.Base, done.File, c.d.now()
+	for j := range series {
+		if series[j].Ref == k.Base {
+			series[j].Needed++
+		}
+	}
+	return done, nil
+}
+
+// hasSpace returns an error if too little of the disk is free to make a content cold.
+func (c *Cold) hasSpace(size int64) error {
+	if c.space == nil {
+		return nil
+	}
+	total, free, err := c.space()
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	if err == nil && free-size < total/keptFree {
+		err = ErrDiskFull
+	}
+	return err
+}
+
+// chooseBase returns the key from which a content is built best, opened, and the
+// estimated length of the delta; nil if a key of its own is better.
+func (c *Cold) chooseBase(ctx context.Context, series []cooling.Content, i int, src opened, key int64) (best int64, base *opened, err error) {
+	for _, j := range cooling.Bases(series, i, c.d.now()) {
+		f, err := c.store.OpenWhole(ctx, series[j].Ref)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // damaged: verify names it
+		}
+		var n int64
+		b := &opened{f, series[j].Ref}
+		if err == nil {
+			from := b.source()
+			if n, err = cold.Estimate(ctx, src.source(), &from, coolSamples); err != nil {
+				_ = b.Close() // opened for reading
+			}
+		}
+		if err != nil {
+			if base != nil {
+				_ = base.Close() // opened for reading
+			}
+			return 0, nil, err
+		}
+		if !cooling.WorthDelta(n, key) || base != nil && n >= best {
+			_ = b.Close() // opened for reading
+			continue
+		}
+		if base != nil {
+			_ = base.Close() // opened for reading
+		}
+		best, base = n, b
+	}
+	return best, base, nil
+}
+
+// encode stores the cold file of a content, as a key if base is nil.
+func (c *Cold) encode(ctx context.Context, src opened, base *opened, pace func(n int) error) (index.Content, error) {
+	sp, err := c.store.Below().Spool()
+	if err != nil {
+		return index.Content{}, err
+	}
+	defer sp.Close()
+	if base == nil {
+		_, err = cold.EncodeKey(ctx, sp, src.source(), pace)
+	} else {
+		_, err = cold.EncodeDelta(ctx, sp, src.source(), base.source(), pace)
+	}
+	if err != nil {
+		sp.Abort()
+		return index.Content{}, err
+	}
+	size := sp.Size()
+	ref, err := sp.Keep(ctx)
+	return index.Content{Ref: ref, Size: size}, err
+}
+
+// commit reads a cold file back, restores and hashes the content, and records that it
+// is cold.
+func (c *Cold) commit(ctx context.Context, src opened, file index.Content, base *opened, opt CoolOptions) error {
+	row := index.Cold{Content: index.Content{Ref: src.ref, Size: src.Size()}, File: file}
+	var onto *blob.Ref
+	if base != nil {
+		row.Base, onto = &index.Content{Ref: base.ref, Size: base.Size()}, &base.ref
+	}
+	if err := c.store.Restore(ctx, row, io.Discard, opt.Pace); err != nil {
+		return fmt.Errorf("the cold file of content %s was made and cannot be read back, so that the content stays as it is: %w", src.ref, err)
+	}
+	if err := c.d.db.Colds.Put(ctx, src.ref, file, onto); err != nil {
+		return err
+	}
+	if err := c.d.db.Colds.DropVariants(ctx, src.ref, []string{transcode.Zstd.Name, transcode.Gzip.Name, transcode.Cab.Name}); err != nil {
+		return err
+	}
+	if opt.Grace > 0 {
+		return nil
+	}
+	_, err := c.d.db.Colds.Strip(ctx, []blob.Ref{src.ref}, c.d.now(), c.deletePlain(ctx))
+	return err
+}
+
+// deletePlain returns the function that deletes the plain bytes of cold contents. A
+// file in use stays, and is deleted later.
+func (c *Cold) deletePlain(ctx context.Context) func(blob.Ref) error {
+	return deleteBlobs(ctx, c.store.Below(), nil)
+}
+
+// Warm makes cold contents plain again, and returns their number and bytes. each, if
+// not nil, is called after each of them.
+func (c *Cold) Warm(ctx context.Context, list []ColdContent, each func(ColdContent) error) (n, bytes int64, err error) {
+	for _, row := range list {
+		if err := c.warm(ctx, row, nil); err != nil {
+			return n, bytes, err
+		}
+		n, bytes = n+1, bytes+row.Size
+		if each != nil {
+			if err := each(row); err != nil {
+				return n, bytes, err
+			}
+		}
+	}
+	return n, bytes, nil
+}
+
+// WarmAll makes all cold contents plain again. Then programs that do not know cold
+// contents can open the depot. Contents that cannot be restored are passed to failed
+// and stay.
+func (c *Cold) WarmAll(ctx context.Context, each func(ColdContent) error, failed func(ColdContent, error)) (n, bytes int64, err error) {
+	for row, err := range c.d.db.Colds.All(ctx) {
+		if err != nil {
+			return n, bytes, err
+		}
+		k, b, err := c.Warm(ctx, []ColdContent{row}, each)
+		if errors.Is(err, blob.ErrDamaged) && failed != nil {
+			failed(row, err)
+			continue
+		}
+		if n, bytes = n+k, bytes+b; err != nil {
+			return n, bytes, err
+		}
+	}
+	return n, bytes, nil
+}
+
+// warm makes a content plain again. Its bytes are stored before its record ends.
+func (c *Cold) warm(ctx context.Context, row ColdContent, pace func(n int) error) error {
+	if !row.PlainSince.IsZero() {
+		if err := c.store.Below().Verify(ctx, row.Ref, row.Size, pace); err == nil {
+			return c.d.db.Colds.Warm(ctx, row.Content)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	sp, err := c.store.Below().Spool()
+	if err != nil {
+		return err
+	}
+	defer sp.Close()
+	if err := c.store.Restore(ctx, row, sp, pace); err != nil {
+		sp.Abort()
+		return err
+	}
+	ref, err := sp.Keep(ctx)
+	if err == nil && ref != row.Ref {
+		err = fmt.Errorf("content %s was restored as %s", row.Ref, ref)
+	}
+	if err != nil {
+		return err
+	}
+	return c.d.db.Colds.Warm(ctx, row.Content)
+}
+
+// free makes the contents plain that are built from a base which only they need, so
+// that the base can be deleted.
+func (c *Cold) free(ctx context.Context, base blob.Ref) error {
+	var list []ColdContent
+	for row, err := range c.d.db.Colds.Needing(ctx, base) {
+		if err != nil {
+			return err
+		}
+		list = append(list, row)
+	}
+	_, _, err := c.Warm(ctx, list, nil)
+	return err
+}
+
+// pause waits, or returns the error of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,323 @@
+package depot
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+)
+
+// nightly makes the builds of one module as Breakpad files: each differs from the one
+// before in some addresses and a few functions.
+type nightly struct {
+	name  string
+	rand  *rand.Rand
+	funcs []int // sizes
+}
+
+func newNightly(name string, seed uint64, funcs int) *nightly {
+	n := &nightly{name: name, rand: rand.New(rand.NewPCG(seed, 1))}
+	for range funcs {
+		n.funcs = append(n.funcs, 16+n.rand.IntN(4000))
+	}
+	return n
+}
+
+// build returns the file of a build, and the path under which it is asked for.
+func (n *nightly) build(no int) (file, string) {
+	for range 3 {
+		n.funcs[n.rand.IntN(len(n.funcs))] += 16
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", n.name, no))
+	id := strings.ToUpper(fmt.Sprintf("%x1", sum[:16]))
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "MODULE Linux x86_64 %s %s\n", id, n.name)
+	at := 0x1000
+	for i, size := range n.funcs {
+		fmt.Fprintf(&b, "FUNC %x %x 0 ns::Class%d::method_%d(int, std::string const&)\n", at, size, i%97, i)
+		at += size
+	}
+	return file{"build/" + n.name + ".sym", b.Bytes()}, n.name + "/" + id + "/" + n.name + ".sym"
+}
+
+// roomyDepot returns a new depot on a disk with enough space for cooling.
+func roomyDepot(t *testing.T) (*Depot, *clock) {
+	t.Helper()
+	d, c := newDepot(t)
+	d.Cold.space = func() (total, free int64, err error) { return 1 << 40, 1 << 39, nil }
+	return d, c
+}
+
+// onBoth runs a test with a depot on disk and with one in a bucket.
+func onBoth(t *testing.T, test func(t *testing.T, d *Depot, c *clock)) {
+	t.Run("disk", func(t *testing.T) {
+		d, c := roomyDepot(t)
+		test(t, d, c)
+	})
+	t.Run("bucket", func(t *testing.T) {
+		c := &clock{t: time.Now()}
+		d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Bucket: bucketOf(t, buckettest.S3(t)), Now: c.now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = d.Close() })
+		test(t, d, c)
+	})
+}
+
+// answers checks that requests get the right bytes.
+func answers(t *testing.T, d *Depot, want map[string][]byte) {
+	t.Helper()
+	for path, body := range want {
+		_, b, err := get(t, d, Scope{}, path)
+		if err != nil || !bytes.Equal(b, body) {
+			t.Fatalf("%s: %d bytes, %v; want the %d bytes that were added", path, len(b), err, len(body))
+		}
+	}
+}
+
+func verified(t *testing.T, d *Depot, opt CheckOptions) (Verified, []Fault) {
+	t.Helper()
+	var faults []Fault
+	v, err := d.Check.Run(t.Context(), opt, func(f Fault) { faults = append(faults, f) }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v, faults
+}
+
+// TestCold lets the builds of a module become cold, reads them, makes them plain again,
+// and lets retention take some of them.
+func TestCold(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *Depot, c *clock) {
+		ctx := t.Context()
+		n := newNightly("app.so", 1, 9000)
+		want := map[string][]byte{}
+		var refs []blob.Ref
+		for i := range 6 {
+			f, path := n.build(i)
+			want[path] = f.body
+			refs = append(refs, blob.Sum(f.body))
+			add(t, d, "app", f)
+			c.advance(24 * time.Hour)
+		}
+		plain := int64(len(want["x"]))
+		for _, b := range want {
+			plain += int64(len(b))
+		}
+		dry, err := d.Cold.Cool(ctx, CoolOptions{After: 12 * time.Hour, DryRun: true})
+		if err != nil || dry.Contents != 5 {
+			t.Fatalf("dry run: %+v, %v, want 5 contents: all but the newest", dry, err)
+		}
+		sum, err := d.Cold.Cool(ctx, CoolOptions{After: 12 * time.Hour, Grace: CoolGrace})
+		if err != nil || sum.Contents != 5 || sum.After*8 > sum.Before {
+			t.Fatalf("cool: %+v, %v, want 5 contents and less than an eighth of the bytes", sum, err)
+		}
+		s, err := d.Cold.Stats(ctx)
+		if err != nil || s.Contents != 5 || s.Keys != 1 || s.Both != 5 {
+			t.Fatalf("sums %+v, %v, want one key and four deltas, all plain too", s, err)
+		}
+		answers(t, d, want)
+		if n, err := d.Cold.Strip(ctx, CoolGrace); n != 0 || err != nil {
+			t.Errorf("strip within the grace: %d, %v, want 0", n, err)
+		}
+		c.advance(2 * time.Hour)
+		if n, err := d.Cold.Strip(ctx, CoolGrace); n != 5 || err != nil {
+			t.Errorf("strip after the grace: %d, %v, want 5", n, err)
+		}
+		for _, ref := range refs[:5] {
+			if _, err := d.Cold.store.Below().Stat(ctx, ref); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("plain bytes of a cold content: %v, want fs.ErrNotExist", err)
+			}
+		}
+		answers(t, d, want)
+		answers(t, d, want) // from the near cache
+		if v, faults := verified(t, d, CheckOptions{Restore: true}); len(faults) > 0 || v.Cold != 5 || v.Restored != 5 {
+			t.Fatalf("verify: %+v, %+v, want 5 cold contents and no faults", v, faults)
+		}
+
+		// A file that is added again stays cold.
+		c.advance(time.Hour)
+		f, _ := newNightly("app.so", 1, 9000).build(0)
+		add(t, d, "app", f)
+		if _, err := d.Cold.store.Below().Stat(ctx, refs[0]); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("plain bytes after the file was added again: %v, want fs.ErrNotExist", err)
+		}
+
+		// The key outlives its transactions; the last delta takes it along.
+		for tx := int64(1); tx <= 7; tx++ {
+			if tx == 3 || tx == 6 {
+				continue
+			}
+			if _, err := d.Retention.Remove(ctx, tx, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.advance(48 * time.Hour)
+		for range 2 {
+			if _, err := d.Collect(ctx, time.Hour, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s, err = d.Cold.Stats(ctx); err != nil || s.Contents != 2 || s.Pinned != 1 {
+			t.Fatalf("sums after the removal %+v, %v, want a delta and its pinned key", s, err)
+		}
+		f3, path3 := f, ""
+		m := newNightly("app.so", 1, 9000)
+		for i := range 3 {
+			f3, path3 = m.build(i)
+		}
+		answers(t, d, map[string][]byte{path3: f3.body})
+		if err := d.Cold.unpin(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+		c.advance(48 * time.Hour)
+		for range 2 {
+			if _, err := d.Collect(ctx, time.Hour, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s, err = d.Cold.Stats(ctx); err != nil || s != (ColdStats{}) {
+			t.Fatalf("sums after the exchange %+v, %v, want none", s, err)
+		}
+		answers(t, d, map[string][]byte{path3: f3.body})
+		if _, faults := verified(t, d, CheckOptions{}); len(faults) > 0 {
+			t.Errorf("faults at the end: %+v, want none", faults)
+		}
+		if stats, _ := d.Stats(ctx); stats.Contents != 2 {
+			t.Errorf("%d contents at the end, want the 2 live ones", stats.Contents)
+		}
+	})
+}
+
+// TestWarmAll makes everything plain again.
+func TestWarmAll(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *Depot, c *clock) {
+		n := newNightly("lib.so", 2, 9000)
+		want := map[string][]byte{}
+		for i := range 4 {
+			f, path := n.build(i)
+			want[path] = f.body
+			add(t, d, "lib", f)
+			c.advance(24 * time.Hour)
+		}
+		if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
+			t.Fatalf("cool: %+v, %v, want 3 contents", sum, err)
+		}
+		if k, bytes, err := d.Cold.WarmAll(t.Context(), nil, nil); err != nil || k != 3 || bytes == 0 {
+			t.Fatalf("warm: %d contents, %d bytes, %v; want 3", k, bytes, err)
+		}
+		answers(t, d, want)
+		if v, faults := verified(t, d, CheckOptions{}); len(faults) > 0 || v.Cold != 0 {
+			t.Errorf("verify: %+v, %+v, want no cold contents and no faults", v, faults)
+		}
+	})
+}
+
+// TestColdDamage flips a byte of the key: each content that needs it is named, is
+// absent, and is healed by adding the file again.
+func TestColdDamage(t *testing.T) {
+	d, c := roomyDepot(t)
+	ctx := t.Context()
+	n := newNightly("app.so", 3, 9000)
+	var files []file
+	var paths []string
+	for i := range 4 {
+		f, path := n.build(i)
+		files, paths = append(files, f), append(paths, path)
+		add(t, d, "app", f)
+		c.advance(24 * time.Hour)
+	}
+	if sum, err := d.Cold.Cool(ctx, CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
+		t.Fatalf("cool: %+v, %v, want 3 contents", sum, err)
+	}
+	key, err := d.Cold.Of(ctx, blob.Sum(files[0].body))
+	if err != nil || key.Base != nil {
+		t.Fatalf("the oldest content %+v, %v, want a key", key, err)
+	}
+	if d, err = Open(ctx, d.dir, Options{Now: c.now}); err != nil { // with an empty near cache
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	hash := key.File.Ref.String()
+	path := filepath.Join(d.dir, "blobs", hash[:2], hash[2:])
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 4
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, faults := verified(t, d, CheckOptions{}); len(faults) != 4 {
+		t.Fatalf("%d faults %+v, want the key's file and the three contents that need it", len(faults), faults)
+	}
+	for _, p := range paths[:3] {
+		if f, b, err := get(t, d, Scope{}, p); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %+v, %d bytes, %v, want fs.ErrNotExist", p, f, len(b), err)
+		}
+	}
+	if _, faults := verified(t, d, CheckOptions{Repair: true}); len(faults) != 4 {
+		t.Fatalf("%d faults %+v while repairing, want 4", len(faults), faults)
+	}
+	add(t, d, "app", files[0])
+	c.advance(2 * time.Hour)
+	want := map[string][]byte{}
+	for i, p := range paths {
+		want[p] = files[i].body
+	}
+	answers(t, d, want)
+	c.advance(48 * time.Hour)
+	if _, err := d.Collect(ctx, time.Hour, false); err != nil { // the plain bytes heal the key
+		t.Fatal(err)
+	}
+	answers(t, d, want)
+	if _, faults := verified(t, d, CheckOptions{Restore: true}); len(faults) > 0 {
+		t.Errorf("faults after the key was added again: %+v, want none", faults)
+	}
+}
+
+// TestColdPurge deletes a key at once: what is built from it becomes plain before.
+func TestColdPurge(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *Depot, c *clock) {
+		n := newNightly("app.so", 4, 9000)
+		want := map[string][]byte{}
+		var first blob.Ref
+		for i := range 4 {
+			f, path := n.build(i)
+			if i == 0 {
+				first = blob.Sum(f.body)
+			} else {
+				want[path] = f.body
+			}
+			add(t, d, "app", f)
+			c.advance(24 * time.Hour)
+		}
+		if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
+			t.Fatalf("cool: %+v, %v, want 3 contents", sum, err)
+		}
+		if _, err := d.Retention.Purge(t.Context(), 1, "admin", "leak"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Content(t.Context(), first); !d.placed && !errors.Is(err, fs.ErrNotExist) { // a bucket deletes later
+			t.Errorf("the purged content: %v, want fs.ErrNotExist", err)
+		}
+		if known, err := d.db.HasContent(t.Context(), first); known || err != nil {
+			t.Errorf("the purged content is still in the index, %v", err)
+		}
+		answers(t, d, want)
+		if _, faults := verified(t, d, CheckOptions{Restore: true}); len(faults) > 0 {
+			t.Errorf("faults %+v, want none", faults)
+		}
+	})
+}

@@ -1,0 +1,233 @@
+package depot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+)
+
+// run makes contents cold and plain again in the background until ctx ends. Of several
+// servers one does it.
+func (c *Cold) run(ctx context.Context) {
+	for c.wait(ctx, coolRest) == nil {
+		err := c.storeReads(ctx)
+		if err == nil {
+			_, err = c.d.db.Nodes.Do(ctx, "cool", 0, c.due)
+		}
+		if err != nil && ctx.Err() == nil && !isAway(err) {
+			c.d.log.Warn("keeping contents cold failed", "error", err)
+		}
+	}
+}
+
+// due does what is due: contents that are read often become plain, the plain bytes of
+// cold ones are deleted after the grace, and contents that are not used become cold.
+func (c *Cold) due(ctx context.Context) error {
+	pace := c.pacer(ctx)
+	now := c.d.now()
+	for row, err := range c.d.db.Colds.Asked(ctx, warmReads, now.Add(-warmWindow)) {
+		if err == nil {
+			err = c.warm(ctx, row, pace)
+		}
+		if err != nil && !errors.Is(err, blob.ErrDamaged) {
+			return err
+		}
+	}
+	if _, err := c.Strip(ctx, coolGrace); err != nil {
+		return err
+	}
+	st, err := c.Progress(ctx)
+	if err != nil || st.Paused || c.opt.After <= 0 {
+		return err
+	}
+	if st.Started.IsZero() && now.Sub(st.Finished) < coolEvery {
+		return nil
+	}
+	return c.pass(ctx, st, pace)
+}
+
+// errPaused ends a pass.
+var errPaused = errors.New("cooling was paused")
+
+// pass makes contents cold, from the name of st on.
+func (c *Cold) pass(ctx context.Context, st Cooling, pace func(n int) error) error {
+	st.Owner = c.owner
+	if st.Started.IsZero() {
+		st.Started, st.Position, st.Contents, st.Before, st.After = c.d.now(), "", 0, 0, 0
+	}
+	note := func() error {
+		now, err := c.Progress(ctx)
+		if err != nil {
+			return err
+		}
+		st.Updated = c.d.now()
+		if err := c.d.db.Colds.SetProgress(ctx, st); err != nil {
+			return err
+		}
+		if now.Paused {
+			return errPaused
+		}
+		return nil
+	}
+	noted := c.d.now()
+	_, err := c.Cool(ctx, CoolOptions{After: c.opt.After, Grace: coolGrace, Pace: pace, Position: st.Position,
+		Each: func(done Cooled) error {
+			if done.Skipped == "" {
+				st.Contents, st.Before, st.After = st.Contents+1, st.Before+done.Size, st.After+done.File
+			}
+			return note()
+		},
+		Named: func(name string) error {
+			st.Position = name
+			if c.d.now().Sub(noted) < scrubNote {
+				return nil
+			}
+			noted = c.d.now()
+			return note()
+		},
+	})
+	switch {
+	case errors.Is(err, errPaused):
+		return nil
+	case errors.Is(err, ErrDiskFull):
+		c.d.log.Warn("contents stay as they are", "reason", err)
+	case err != nil:
+		return err
+	}
+	if err := c.unpin(ctx, pace); err != nil {
+		return err
+	}
+	st.Finished, st.Started, st.Position = c.d.now(), time.Time{}, ""
+	if st.Contents > 0 {
+		c.d.log.Info("contents that are not used became cold", "contents", st.Contents, "bytes_before", st.Before, "bytes_after", st.After)
+	}
+	if err := note(); !errors.Is(err, errPaused) {
+		return err
+	}
+	return nil
+}
+
+// pacer returns a function that waits so that at most the configured number of bytes
+// is read per second.
+func (c *Cold) pacer(ctx context.Context) func(n int) error {
+	rate := cmp.Or(c.opt.Rate, coolRate)
+	if rate < 0 {
+		return func(int) error { return ctx.Err() }
+	}
+	debt := int64(0)
+	return func(n int) error {
+		if debt += int64(n); debt < rate/8 {
+			return ctx.Err()
+		}
+		d := time.Duration(float64(debt) / float64(rate) * float64(time.Second))
+		debt = 0
+		return c.wait(ctx, d)
+	}
+}
+
+// Strip deletes the plain bytes of contents that have been cold for longer than grace,
+// and returns their number. Bytes that were stored again since the content became cold
+// are deleted only after the cold file was read; if that is damaged, the content
+// becomes plain.
+func (c *Cold) Strip(ctx context.Context, grace time.Duration) (n int, err error) {
+	before := c.d.now().Add(-grace)
+	for row, err := range c.d.db.Colds.Plain(ctx, before) {
+		if err != nil {
+			return n, err
+		}
+		if row.PlainSince.After(row.Made) {
+			if intact, err := c.proven(ctx, row); err != nil || !intact {
+				if err != nil {
+					return n, err
+				}
+				continue
+			}
+		}
+		k, err := c.d.db.Colds.Strip(ctx, []blob.Ref{row.Ref}, before, c.deletePlain(ctx))
+		if err != nil {
+			return n, err
+		}
+		n += k
+	}
+	return n, nil
+}
+
+// proven restores a cold content and reports whether its hash is right. If it is not,
+// and the plain bytes are stored and intact, the content becomes plain.
+func (c *Cold) proven(ctx context.Context, row ColdContent) (bool, error) {
+	err := c.store.Restore(ctx, row, io.Discard, nil)
+	if err == nil {
+		return true, nil
+	}
+	if !errors.Is(err, blob.ErrDamaged) {
+		return false, err
+	}
+	verr := c.store.Below().Verify(ctx, row.Ref, row.Size, nil)
+	switch {
+	case verr == nil:
+		c.d.log.Warn("a cold file is damaged, and its content is stored plain: the content is plain again", "content", row.Ref.String(), "damage", err)
+		return false, c.discard(ctx, row)
+	case errors.Is(verr, fs.ErrNotExist):
+		return false, nil // verify names it
+	}
+	return false, verr
+}
+
+// discard ends the record of a content whose plain bytes are stored, and deletes its
+// damaged cold file.
+func (c *Cold) discard(ctx context.Context, row ColdContent) error {
+	if err := c.d.db.Colds.Warm(ctx, row.Content); err != nil {
+		return err
+	}
+	_, err := c.d.db.DropContents(ctx, []blob.Ref{row.File.Ref}, c.d.now(), c.deletePlain(ctx))
+	return err
+}
+
+// leftover deletes the plain bytes of a content whose record says that they are not
+// stored: those of a file that was added again, or that a crash has left. They heal a
+// damaged cold content instead.
+func (c *Cold) leftover(ctx context.Context, info blob.Info) (deleted bool, err error) {
+	row, err := c.Of(ctx, info.Ref)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !row.PlainSince.IsZero() {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if intact, err := c.proven(ctx, row); err != nil || !intact {
+		return false, err
+	}
+	return c.d.db.Colds.Leftover(ctx, info.Ref, c.deletePlain(ctx))
+}
+
+// unpin makes the contents plain that are built from a base which nothing else needs,
+// if they are few: they become cold again with another base.
+func (c *Cold) unpin(ctx context.Context, pace func(n int) error) error {
+	list, err := c.d.db.Colds.Pinned(ctx, fewDeltas)
+	if err != nil {
+		return err
+	}
+	for _, base := range list {
+		for row, err := range c.d.db.Colds.Needing(ctx, base.Ref) {
+			if err == nil {
+				err = c.hasSpace(row.Size)
+			}
+			if err == nil {
+				err = c.warm(ctx, row, pace)
+			}
+			if errors.Is(err, ErrDiskFull) {
+				return nil
+			}
+			if err != nil && !errors.Is(err, blob.ErrDamaged) {
+				return fmt.Errorf("exchange the base %s: %w", base.Ref, err)
+			}
+		}
+	}
+	return nil
+}
