@@ -248,7 +248,7 @@ type source struct {
 
 func (c *source) close() {
 	if c.Reader != nil {
-		_ = c.Reader.Close() // opened for reading
+		_ = c.Reader.Close() //nolint:staticcheck // of the reader, not of its parts // opened for reading
 	}
 	for _, o := range c.opened {
 		_ = o.Close() // opened for reading

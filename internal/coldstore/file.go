@@ -158,7 +158,7 @@ func (f *file) readRange(c *source, err error, p []byte, off int64) (int, error)
 		return 0, err
 	}
 	n, err := c.ReadAt(p, off)
-	if err != nil && err != io.EOF { //nolint:errorlint // io.ReaderAt returns it as it is
+	if err != nil && err != io.EOF {
 		err = f.s.failed(f.row, "its cold file", f.row.File.Ref, err)
 	}
 	return n, err

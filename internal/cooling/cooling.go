@@ -18,10 +18,10 @@ import (
 const (
 	// MinSize is the length in bytes from which on a content is worth cooling.
 	MinSize = 256 << 10
-	// MaxDeltas and MaxAge limit the use of a key: the contents that are built from it,
-	// and its age.
+	// MaxDeltas limits the contents that are built from a key.
 	MaxDeltas = 32
-	MaxAge    = 90 * 24 * time.Hour
+	// MaxAge is how old a key gets before a new one is made.
+	MaxAge = 90 * 24 * time.Hour
 )
 
 // Repeats reports whether files of a kind are much like those of the build before:

@@ -239,10 +239,9 @@ func (c *Cold) coolName(ctx context.Context, name string, unused time.Time, opt 
 				return err
 			}
 			done.Name, done.Product = name, s.product
-			switch {
-			case done.Skipped == "":
+			if done.Skipped == "" {
 				sum.Contents, sum.Before, sum.After = sum.Contents+1, sum.Before+done.Size, sum.After+done.File
-			default:
+			} else {
 				sum.Skipped++
 			}
 			if opt.Each != nil {
