@@ -20,6 +20,7 @@ import (
 
 type findCmd struct {
 	serverFlags
+	watchFlags
 	JSON    bool     `help:"Print one JSON object per object found."`
 	Limit   int      `help:"Maximum number of objects." default:"100"`
 	Removed bool     `help:"Search the files that removals have hidden, and say when and why."`
@@ -29,7 +30,7 @@ type findCmd struct {
 
 // Help is the long help text.
 func (findCmd) Help() string {
-	return `Searches the added and the cached files.
+	return `Searches the added and the cached files, and those in watched folders.
 
   symdepot find ntdll.pdb
   symdepot find 'lib*.so'
@@ -62,12 +63,21 @@ func (c findCmd) Run(a *app) error {
 		defer d.Close()
 		return c.removed(a, d)
 	}
+	ws, err := c.folders(a, c.Server)
+	if err != nil {
+		return err
+	}
 	p := findPrinter{json: c.JSON, out: term.NewJSONLines(a.stdout)}
 	if !c.JSON {
 		p.t = term.NewTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "TRANSACTIONS", "NAME", "")
 	}
 	missing := 0
-	if err := a.catalog(c.serverFlags, func(k keeper.Catalog) error {
+	local := func(d *depot.Depot) keeper.Catalog {
+		ws.use(d)
+		return keeper.LocalCatalog(d)
+	}
+	if err := workOn(a, c.serverFlags, depot.Options{}, keeper.ServerCatalog, local, func(k keeper.Catalog) error {
+		defer ws.close()
 		for _, q := range c.Query {
 			n, err := c.one(a, k, q, &p)
 			if err != nil {
@@ -90,6 +100,9 @@ func (c findCmd) Run(a *app) error {
 		}
 	}
 	if missing > 0 {
+		if !c.JSON {
+			ws.tell()
+		}
 		return term.ErrNegative
 	}
 	return nil
@@ -119,7 +132,9 @@ func (c findCmd) localFile(a *app, k keeper.Catalog, path string, p *findPrinter
 		}
 		for _, o := range objects {
 			if err := k.Same(a.ctx, o, func(l report.Found, same bool) error {
-				l.Query, l.SameContent = f.Path, &same
+				if l.Query = f.Path; l.InPlace == "" {
+					l.SameContent = &same
+				}
 				n++
 				return p.print(l)
 			}); err != nil {

@@ -11,6 +11,7 @@ import (
 
 type usageCmd struct {
 	serverFlags
+	watchFlags
 	By       string  `help:"What to list: product (default), version, class or kind." enum:"product,version,class,kind" default:"product" placeholder:"product|version|class|kind"`
 	Limit    int     `help:"Maximum number of lines, the largest first; 0: all." default:"0"`
 	OverTime bool    `help:"List the recorded usage of the whole depot, day by day."`
@@ -28,6 +29,8 @@ alone would free it. SHARED is the space that others hold too. Sizes are disk sp
   symdepot usage --by class
   symdepot usage --by version --limit 20
 
+Files in watched folders are counted apart: they lie in place, and take no space of the depot.
+
 --over-time lists what was recorded. A server records the usage once a day, and so does each run of symdepot gc and of
 symdepot policy apply. ADDED and REMOVED are the lengths of the files of transactions that were added and removed on the day.
 
@@ -43,7 +46,16 @@ func (c usageCmd) Run(a *app) error {
 	if c.Days < 1 || !c.OverTime && c.Product != nil {
 		return term.UsageError("--product and --days belong to --over-time, and --days is at least 1")
 	}
-	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
+	ws, err := c.folders(a, c.Server)
+	if err != nil {
+		return err
+	}
+	local := func(d *depot.Depot) keeper.Keeper {
+		ws.use(d)
+		return keeper.Local(d, localUser(), a.quotas)
+	}
+	return workOn(a, c.serverFlags, depot.Options{}, keeper.OfServer, local, func(k keeper.Keeper) error {
+		defer ws.close()
 		if c.OverTime {
 			return c.overTime(a, k)
 		}
@@ -54,6 +66,7 @@ func (c usageCmd) Run(a *app) error {
 		if c.JSON {
 			return term.NewJSONLines(a.stdout).Write(l)
 		}
+		defer ws.tell()
 		return l.Print(a.stdout, c.By, c.Limit)
 	})
 }

@@ -17,6 +17,7 @@ import (
 type whyCmd struct {
 	serverFlags
 	upstreamFlags
+	watchFlags
 	Store []string `help:"Also search this folder, as serve does: DIR[,layout=L]; repeatable." placeholder:"DIR" sep:"none"`
 	JSON  bool     `help:"Print one JSON object per request."`
 	What  []string `arg:"" name:"what" help:"A path or a URL, a name and an id, or a program, symbol file or dump on this machine; - reads the log of a debugger."`
@@ -52,7 +53,11 @@ func (c whyCmd) Run(a *app) error {
 	if len(list) == 0 {
 		return a.nothing("there is no request in it for a symbol file")
 	}
-	t, done, err := c.tracer(a)
+	ws, err := c.folders(a, c.Server)
+	if err != nil {
+		return err
+	}
+	t, done, err := c.tracer(a, ws)
 	if err != nil {
 		return err
 	}
@@ -78,13 +83,14 @@ func (c whyCmd) Run(a *app) error {
 		return err
 	}
 	if !found {
+		ws.tell()
 		return term.ErrNegative
 	}
 	return nil
 }
 
 // tracer returns what explains requests. The function releases it.
-func (c whyCmd) tracer(a *app) (t keeper.Tracer, done func(), err error) {
+func (c whyCmd) tracer(a *app, ws *watchedFolders) (t keeper.Tracer, done func(), err error) {
 	if c.Server != "" {
 		s, err := client.NewRetention(c.Server, c.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
 		return keeper.ServerTracer(s), func() {}, err
@@ -113,6 +119,7 @@ func (c whyCmd) tracer(a *app) (t keeper.Tracer, done func(), err error) {
 		closeStores()
 		return nil, nil, err
 	}
+	ws.use(d)
 	as := depot.TraceAsk{Prefixes: conf.Prefixes, HexAge: conf.SymCacheServer().HexAge, Redirect: conf.SymCacheServer().Redirect}
-	return keeper.TracerOf(d, as), func() { closeDepot(); closeStores() }, nil
+	return keeper.TracerOf(d, as), func() { ws.close(); closeDepot(); closeStores() }, nil
 }

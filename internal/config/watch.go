@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,34 +25,20 @@ const forgetWatched = 24 * time.Hour
 // indexes are in dir. done closes them; it is called after an error too.
 func (c *Config) OpenWatched(ctx context.Context, dir string, log *slog.Logger) (list []*watch.Folder, done func(), err error) {
 	var buckets []io.Closer
-	done = func() {
-		for _, f := range list {
-			_ = f.Close()
-		}
-		for _, b := range buckets {
-			_ = b.Close()
-		}
-	}
+	done = func() { closeWatched(list, buckets) }
 	names := map[string]bool{}
 	for _, w := range c.Watch {
 		fail := func(err error) ([]*watch.Folder, func(), error) {
 			return list, done, fmt.Errorf("--watch %s: %w", w.Dir, err)
 		}
-		opt := watch.Options{Product: w.Product, Version: w.Version, Rescan: time.Duration(c.Rescan), TempDir: dir, Log: log}
-		where := w.Dir
-		if isBucket(where) {
-			b, err := c.openBucket(where)
-			if err != nil {
-				return fail(err)
-			}
-			opt.Bucket = b
+		where, opt, b, err := c.watchOptions(w, dir)
+		if err != nil {
+			return fail(err)
+		}
+		if b != nil {
 			buckets = append(buckets, b)
-		} else if where, err = folderOf(where); err != nil {
-			return fail(err)
 		}
-		if opt.Index, err = watch.IndexFile(dir, where); err != nil {
-			return fail(err)
-		}
+		opt.Log = log
 		name := filepath.Base(opt.Index)
 		if names[name] {
 			return fail(errors.New("the folder is named twice"))
@@ -69,6 +56,87 @@ func (c *Config) OpenWatched(ctx context.Context, dir string, log *slog.Logger) 
 	return list, done, forget(dir, names)
 }
 
+func closeWatched(list []*watch.Folder, buckets []io.Closer) {
+	for _, f := range list {
+		_ = f.Close()
+	}
+	for _, b := range buckets {
+		_ = b.Close()
+	}
+}
+
+// watchOptions returns where a folder or prefix of a bucket is, and how it is opened with
+// an index in dir. The bucket is nil for a folder; the caller closes it.
+func (c *Config) watchOptions(w Watch, dir string) (where string, opt watch.Options, b io.Closer, err error) {
+	where = w.Dir
+	opt = watch.Options{Product: w.Product, Version: w.Version, Rescan: time.Duration(c.Rescan), TempDir: dir}
+	if isBucket(where) {
+		open, err := c.openBucket(where)
+		if err != nil {
+			return where, opt, nil, err
+		}
+		opt.Bucket, b = open, open
+	} else if where, err = folderOf(where); err != nil {
+		return where, opt, nil, err
+	}
+	opt.Index, err = watch.IndexFile(dir, where)
+	return where, opt, b, err
+}
+
+// OpenWatch opens one folder or prefix of a bucket to index it. opt.Index, if it is empty,
+// becomes a file in dir.
+func (c *Config) OpenWatch(ctx context.Context, w Watch, dir string, opt watch.Options) (f *watch.Folder, done func(), err error) {
+	where, o, b, err := c.watchOptions(w, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	opt.Bucket, opt.Index = o.Bucket, cmp.Or(opt.Index, o.Index)
+	var buckets []io.Closer
+	if b != nil {
+		buckets = append(buckets, b)
+	}
+	if f, err = watch.Open(ctx, where, opt); err != nil {
+		closeWatched(nil, buckets)
+		return nil, nil, err
+	}
+	return f, func() { closeWatched([]*watch.Folder{f}, buckets) }, nil
+}
+
+// ReadWatched opens the watched folders by the indexes in dir that a server keeps, to
+// read them only. notes says which folders cannot be searched, and which others have an
+// index.
+func (c *Config) ReadWatched(ctx context.Context, dir string) (list []*watch.Folder, notes []string, done func()) {
+	var buckets []io.Closer
+	known := map[string]bool{}
+	for _, w := range c.Watch {
+		where, opt, b, err := c.watchOptions(w, dir)
+		if b != nil {
+			buckets = append(buckets, b)
+		}
+		opt.TempDir = "" // the folder may belong to another account
+		var f *watch.Folder
+		if err == nil {
+			known[filepath.Base(opt.Index)] = true
+			f, err = watch.OpenIndexed(ctx, where, opt)
+		}
+		switch {
+		case err == nil:
+			list = append(list, f)
+		case errors.Is(err, fs.ErrNotExist) && known[filepath.Base(opt.Index)]:
+			notes = append(notes, fmt.Sprintf("the watched folder %s was not searched: it has no index here; its server knows it: --server URL", where))
+		default:
+			notes = append(notes, fmt.Sprintf("the watched folder %s was not searched: %v", where, err))
+		}
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, "*.db"))
+	for _, file := range files {
+		if where, err := watch.IndexedFolder(ctx, file); err == nil && where != "" && !known[filepath.Base(file)] {
+			notes = append(notes, fmt.Sprintf("the folder %s was not searched: it is indexed in place, but the configuration does not name it; --watch does, or --server URL asks its server", where))
+		}
+	}
+	return list, notes, func() { closeWatched(list, buckets) }
+}
+
 // isBucket reports whether a watched folder is a prefix of a bucket.
 func isBucket(where string) bool { return strings.Contains(where, "://") }
 
@@ -79,8 +147,11 @@ func folderOf(path string) (string, error) {
 		return "", err
 	}
 	info, err := os.Stat(abs)
-	if err == nil && !info.IsDir() {
-		err = errors.New("not a folder")
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return abs, fmt.Errorf("there is no folder %s; make or mount it first", abs)
+	case err == nil && !info.IsDir():
+		return abs, errors.New("it is not a folder")
 	}
 	return abs, err
 }

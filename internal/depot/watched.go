@@ -13,6 +13,8 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/watch"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Watched are the folders of builds and packages that are indexed in place.
@@ -108,9 +110,16 @@ func (ws *Watched) Find(ctx context.Context, scope Scope, q watch.Query, limit i
 			return nil, err
 		}
 		product, _ := f.Product()
-		below := f.Where() + string(filepath.Separator) // nobody needs to know where the folder is
+		// Nobody needs to know where the folder is.
+		short := func(p string) string {
+			return strings.TrimLeft(strings.TrimPrefix(p, f.Where()), `/`+string(filepath.Separator))
+		}
 		for _, e := range entries {
-			e.Path, e.Archive = strings.TrimPrefix(e.Path, below), strings.TrimPrefix(e.Archive, below)
+			if e.Archive != "" {
+				e.Archive = short(e.Archive)
+			} else {
+				e.Path = short(e.Path)
+			}
 			list = append(list, Found{InPlace: true, Product: product, Stored: index.Stored{
 				Object: e.Object, Arch: e.Arch, Features: e.Features, DebugSize: e.DebugSize, Size: e.Size, ModTime: e.ModTime, Added: e.ModTime, Path: e.Path, Archive: e.Archive,
 			}})
@@ -120,13 +129,23 @@ func (ws *Watched) Find(ctx context.Context, scope Scope, q watch.Query, limit i
 }
 
 // Search looks for what a text means, read as Catalog.Objects reads it, in the folders of
-// the scope, at most limit objects. An empty text means nothing.
-func (ws *Watched) Search(ctx context.Context, scope Scope, text string, limit int) ([]Found, error) {
+// the scope, at most limit objects. An empty text means nothing. kind may be
+// symfile.KindUnknown, which is any.
+func (ws *Watched) Search(ctx context.Context, scope Scope, text string, kind symfile.Kind, limit int) ([]Found, error) {
 	as, q := readSearch(text)
 	if as == ReadAll || len(text) > maxSearch {
 		return nil, nil
 	}
-	return ws.Find(ctx, scope, watch.Query{Name: q.Name, IDs: q.IDs, Prefix: q.Prefix}, limit)
+	return ws.Find(ctx, scope, watch.Query{Name: q.Name, IDs: q.IDs, Prefix: q.Prefix, Kind: kind}, limit)
+}
+
+// Alike looks for objects of the same kind that have one of the ids of an object.
+func (ws *Watched) Alike(ctx context.Context, scope Scope, o objfile.Object, limit int) ([]Found, error) {
+	q := watch.Query{Kind: o.Kind}
+	for _, a := range o.Aliases() {
+		q.IDs = append(q.IDs, a.ID)
+	}
+	return ws.Find(ctx, scope, q, limit)
 }
 
 // metadata is Depot.Metadata for the folders of the scope.

@@ -177,6 +177,35 @@ func OpenWatched(ctx context.Context, path string) (w *Watched, fresh bool, err 
 	return w, fresh, nil
 }
 
+// ReadWatched opens the index of a watched folder to read it only, also while another
+// process uses it. A file that is not there is fs.ErrNotExist; one that is damaged, or of
+// another format, is left as it is.
+func ReadWatched(ctx context.Context, path string) (*Watched, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return nil, err
+	}
+	w := &Watched{path: path}
+	if w.reads, err = newPool(path, 2, 1<<10, true); err != nil {
+		return nil, w.fail("open", err)
+	}
+	var app, version int
+	err = w.reads.row(ctx, "SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version)", nil, &app, &version)
+	switch {
+	case err != nil:
+		err = w.fail("open", err)
+	case app != watchedID || version != watchedFormat:
+		err = fmt.Errorf("index %s: it is no index of a watched folder, or of another version of symdepot", path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
 // open opens the file. The error wraps ErrCorrupt if the file must be replaced.
 func (w *Watched) open(ctx context.Context) (fresh bool, err error) {
 	if fresh, err = isFresh(w.path); err != nil {

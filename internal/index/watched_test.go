@@ -5,8 +5,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -149,5 +151,40 @@ func TestWatchedDamaged(t *testing.T) {
 			_ = w.Close()
 		}
 		t.Errorf("a foreign database: %v, want %v", err, ErrForeign)
+	}
+}
+
+// TestReadWatched: an index is read while another process writes it, and nothing is made
+// or replaced by reading.
+func TestReadWatched(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "watch.db")
+	if _, err := ReadWatched(t.Context(), path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an index that is missing: %v, want fs.ErrNotExist", err)
+	}
+	w := openWatched(t, path, true)
+	defer func() { _ = w.Close() }()
+	r, err := ReadWatched(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	for _, value := range []string{"one", "two"} {
+		if err := w.Apply(t.Context(), WatchedChange{Notes: map[string]string{"n": value}}); err != nil {
+			t.Fatal(err)
+		}
+		if have, err := r.Note(t.Context(), "n"); have != value || err != nil {
+			t.Errorf("the note is %q, %v, want %q", have, err, value)
+		}
+	}
+	other := filepath.Join(t.TempDir(), "other.db")
+	if err := os.WriteFile(other, []byte("no database, but long enough for the header of one: "+strings.Repeat("x", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadWatched(t.Context(), other); err == nil {
+		t.Error("a file that is no database was opened")
+	}
+	if b, err := os.ReadFile(other); err != nil || !strings.HasPrefix(string(b), "no database") {
+		t.Errorf("the file was changed: %q, %v", b, err)
 	}
 }

@@ -23,7 +23,8 @@ type Catalog interface {
 	// (0: all), and returns their number.
 	Find(ctx context.Context, text string, limit int, each func(report.Found) error) (int, error)
 	// Same calls each for the objects that have the ids or the content of an object of a
-	// local file.
+	// local file, and says whether the content is the same. Of objects in watched folders
+	// that is not known; they have no SHA256.
 	Same(ctx context.Context, s depot.Same, each func(report.Found, bool) error) error
 	// Transactions calls each for transactions, newest first.
 	Transactions(ctx context.Context, f depot.ListFilter, each func(report.Transaction) error) error
@@ -58,10 +59,28 @@ func (k localCatalog) Find(ctx context.Context, text string, limit int, each fun
 			}
 			n++
 		}
-		if q.After, q.Limit = p.Next, rows(limit, n); q.After == "" || q.Limit == 0 {
+		if q.After, q.Limit = p.Next, rows(limit, n); q.Limit == 0 {
 			return n, nil
 		}
+		if q.After == "" {
+			break
+		}
 	}
+	rest := 0
+	if limit > 0 {
+		rest = limit - n
+	}
+	found, err := k.d.Watched.Search(ctx, depot.Scope{}, text, symfile.KindUnknown, rest)
+	if err != nil {
+		return n, err
+	}
+	for _, f := range found {
+		if err := each(report.NewFound(text, f, nil)); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
 }
 
 // transactions returns all transactions that hold an object.
@@ -87,6 +106,15 @@ func (k localCatalog) Same(ctx context.Context, s depot.Same, each func(report.F
 	}
 	for _, f := range list {
 		if err := each(report.NewFound("", f, nil), f.Ref == s.Ref); err != nil {
+			return err
+		}
+	}
+	found, err := k.d.Watched.Alike(ctx, depot.Scope{}, s.Object, sameObjects)
+	if err != nil {
+		return err
+	}
+	for _, f := range found {
+		if err := each(report.NewFound("", f, nil), false); err != nil {
 			return err
 		}
 	}
@@ -214,12 +242,12 @@ func (k serverCatalog) Find(ctx context.Context, text string, limit int, each fu
 const sameObjects = 100
 
 func (k serverCatalog) Same(ctx context.Context, s depot.Same, each func(report.Found, bool) error) error {
-	type key struct{ sha, name string }
+	type key struct{ sha, place, name string }
 	have := map[key]bool{}
 	var list []report.Listed
 	ask := func(q url.Values) error {
 		_, err := k.objects(ctx, q, sameObjects, func(l report.Listed) error {
-			if id := (key{l.SHA256, l.Name}); !have[id] && l.Kind == s.Object.Kind.String() {
+			if id := (key{l.SHA256, l.InPlace, l.Name}); !have[id] && l.Kind == s.Object.Kind.String() {
 				have[id] = true
 				list = append(list, l)
 			}

@@ -141,7 +141,7 @@ func (k *local) Usage(ctx context.Context) (report.Usage, error) {
 	if err != nil {
 		return report.Usage{}, err
 	}
-	return report.NewUsage(u, k.quotas()), nil
+	return report.NewUsage(u, k.quotas(), k.d.Watched.Statuses(ctx)), nil
 }
 
 func (k *local) UsageDays(ctx context.Context, f depot.UsageFilter) ([]report.UsageDay, error) {

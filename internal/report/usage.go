@@ -8,6 +8,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Usage is the disk space of a depot by its uses, in JSON. Sizes are in bytes.
@@ -23,6 +24,30 @@ type Usage struct {
 	Versions []Share   `json:"versions"`
 	Classes  []Share   `json:"classes"`
 	Kinds    []Share   `json:"kinds"`
+	// InPlace are the watched folders. Their files are in none of the sums.
+	InPlace []InPlace `json:"in_place,omitempty"`
+}
+
+// InPlace is what is known of a watched folder, in JSON. Sizes are in bytes.
+type InPlace struct {
+	Folder   string `json:"folder"` // its last name: nobody needs to know where it is
+	Product  string `json:"product,omitempty"`
+	Version  string `json:"version,omitempty"`
+	Files    int64  `json:"files"`    // with objects or source files, packages included
+	Packages int64  `json:"packages"` // of them
+	Objects  int64  `json:"objects"`
+	Bytes    int64  `json:"bytes"`            // of the files
+	Problems int64  `json:"problems"`         // files that are left out
+	Index    int64  `json:"index"`            // of the index, which is in the depot
+	Cache    int64  `json:"cache"`            // of members that are unpacked now
+	Failed   string `json:"failed,omitempty"` // why nothing is known of it, or why the last scan failed
+}
+
+func newInPlace(s *depot.WatchStatus) InPlace {
+	return InPlace{
+		Folder: symfile.BaseName(s.Where), Product: s.Product, Version: s.Version, Files: s.Files, Packages: s.Packages, Objects: s.Objects,
+		Bytes: s.Bytes, Problems: s.Problems, Index: s.Index, Cache: s.Cache, Failed: s.Failed,
+	}
 }
 
 // PlanSum is the sum of the removals that a policy plans, in JSON.
@@ -44,8 +69,9 @@ type Share struct {
 	Quota  int64 `json:"quota,omitempty"` // of a product
 }
 
-// NewUsage describes the use of the space. quotas are those of products.
-func NewUsage(u *depot.Usage, quotas map[string]int64) Usage {
+// NewUsage describes the use of the space. quotas are those of products, watched the
+// folders that are indexed in place.
+func NewUsage(u *depot.Usage, quotas map[string]int64, watched []depot.WatchStatus) Usage {
 	l := Usage{Time: u.Time.UTC(), Live: u.Live, Cached: u.Cached, Garbage: u.Garbage, Trash: u.Trash, InTrash: u.InTrash}
 	if u.Plan != nil {
 		l.Plan = &PlanSum{u.Plan.Transactions, u.Plan.Frees}
@@ -54,6 +80,9 @@ func NewUsage(u *depot.Usage, quotas map[string]int64) Usage {
 	l.Versions = shares(u.Versions, func(s *depot.Share, l *Share) { l.Product, l.Version = &s.Product, &s.Version })
 	l.Classes = shares(u.Classes, func(s *depot.Share, l *Share) { l.Class = &s.Class })
 	l.Kinds = shares(u.Kinds, func(s *depot.Share, l *Share) { l.Kind = &s.Kind })
+	for i := range watched {
+		l.InPlace = append(l.InPlace, newInPlace(&watched[i]))
+	}
 	return l
 }
 
@@ -108,6 +137,19 @@ func (l Usage) Print(w io.Writer, by string, limit int) error {
 			row = append(row, quota)
 		}
 		t.Row(row...)
+	}
+	if err := t.Flush(); err != nil || len(l.InPlace) == 0 {
+		return err
+	}
+	return printInPlace(w, l.InPlace)
+}
+
+// printInPlace prints the watched folders for people.
+func printInPlace(w io.Writer, list []InPlace) error {
+	fmt.Fprintln(w, "\nin place, in watched folders; not counted above")
+	t := term.NewTable(w, "FOLDER", "PRODUCT", "FILES", "OBJECTS", "SIZE", "LEFT OUT", "INDEX", "")
+	for _, p := range list {
+		t.Row(p.Folder, p.Product, strconv.FormatInt(p.Files, 10), strconv.FormatInt(p.Objects, 10), term.Size(p.Bytes), strconv.FormatInt(p.Problems, 10), term.Size(p.Index), p.Failed)
 	}
 	return t.Flush()
 }

@@ -67,6 +67,8 @@ type Query struct {
 	Name   string   // a folded file name; * matches any text, ? one character
 	IDs    []string // folded ids, in any spelling that finds an object
 	Prefix string   // the 32 lower-case digits of a GUID, of PDBs of any age
+	// Kind restricts the objects; symfile.KindUnknown is any.
+	Kind symfile.Kind
 }
 
 // Find returns the objects that match, at most limit (0: all), ordered by name. An object
@@ -77,7 +79,7 @@ func (f *Folder) Find(ctx context.Context, q Query, limit int) ([]Entry, error) 
 	add := func(rows []index.WatchedHit, match func(o symfile.Object) bool) {
 		for _, row := range rows {
 			h, err := decode(row)
-			if err != nil || have[h.ID] || !match(h.object.Object) || limit > 0 && len(found) >= limit {
+			if err != nil || have[h.ID] || q.Kind != symfile.KindUnknown && h.object.Kind != q.Kind || !match(h.object.Object) || limit > 0 && len(found) >= limit {
 				continue
 			}
 			have[h.ID] = true

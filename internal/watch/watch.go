@@ -13,6 +13,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -89,6 +90,41 @@ type Folder struct {
 
 // Open opens a folder, or a prefix of a bucket, with its index. It does not scan.
 func Open(ctx context.Context, where string, opt Options) (*Folder, error) {
+	f, err := newFolder(where, opt)
+	if err != nil {
+		return nil, err
+	}
+	if f.db, _, err = index.OpenWatched(ctx, opt.Index); err == nil {
+		err = f.checkPlace(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// OpenIndexed opens a folder that another process may be watching, with the index that
+// it keeps. Nothing is written, and the folder must not be scanned. The error wraps
+// fs.ErrNotExist if there is no index.
+func OpenIndexed(ctx context.Context, where string, opt Options) (*Folder, error) {
+	f, err := newFolder(where, opt)
+	if err != nil {
+		return nil, err
+	}
+	if f.db, err = index.ReadWatched(ctx, opt.Index); err == nil {
+		var have string
+		if have, err = f.db.Note(ctx, placeNote); err == nil && have != f.where {
+			err = fmt.Errorf("%s is the index of another folder", opt.Index)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// newFolder returns a folder without its index.
+func newFolder(where string, opt Options) (*Folder, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
@@ -111,26 +147,20 @@ func Open(ctx context.Context, where string, opt Options) (*Folder, error) {
 		}
 		src = l
 	}
-	db, _, err := index.OpenWatched(ctx, opt.Index)
-	if err != nil {
-		return nil, errors.Join(err, src.close())
-	}
-	f := &Folder{
-		where: src.name(), opt: opt, src: src, db: db,
+	return &Folder{
+		where: src.name(), opt: opt, src: src,
 		shelf:    shelf.New(shelf.Options{Dir: opt.TempDir, KeptBytes: opt.CacheBytes, KeptFiles: 512, AtOnce: 2}),
 		scanning: make(chan struct{}, 1), dirty: map[string]struct{}{}, wake: make(chan struct{}, 1),
-	}
-	if err := f.checkPlace(ctx); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
+	}, nil
 }
+
+// placeNote is the name under which an index says of which folder it is.
+const placeNote = "folder"
 
 // checkPlace makes sure that the index is that of this folder: the rows of another one
 // are dropped.
 func (f *Folder) checkPlace(ctx context.Context) error {
-	const note = "folder"
-	have, err := f.db.Note(ctx, note)
+	have, err := f.db.Note(ctx, placeNote)
 	if err != nil || have == f.where {
 		return err
 	}
@@ -139,13 +169,28 @@ func (f *Folder) checkPlace(ctx context.Context) error {
 			return err
 		}
 	}
-	return f.db.Apply(ctx, index.WatchedChange{Notes: map[string]string{note: f.where}})
+	return f.db.Apply(ctx, index.WatchedChange{Notes: map[string]string{placeNote: f.where}})
 }
 
 // Close releases the folder. Open files stay readable.
 func (f *Folder) Close() error {
 	f.shelf.Close()
-	return errors.Join(f.db.Close(), f.src.close())
+	err := f.src.close()
+	if f.db != nil {
+		err = errors.Join(f.db.Close(), err)
+	}
+	return err
+}
+
+// IndexedFolder returns the folder, or the URL of the bucket, of which a file is the
+// index.
+func IndexedFolder(ctx context.Context, file string) (where string, err error) {
+	db, err := index.ReadWatched(ctx, file)
+	if err != nil {
+		return "", err
+	}
+	where, err = db.Note(ctx, placeNote)
+	return where, errors.Join(err, db.Close())
 }
 
 // IndexFile returns the path of the index of a watched folder, in a folder for the

@@ -250,7 +250,7 @@ var answers = map[string]reflect.Type{
 	"PlanGroup": reflect.TypeFor[report.Group](), "CapUse": reflect.TypeFor[retention.CapUse](), "Braked": reflect.TypeFor[retention.Braked](),
 	"RetentionRun": reflect.TypeFor[depot.RetentionRun](), "Run": reflect.TypeFor[report.Run](), "RemovePlan": reflect.TypeFor[report.RemovePlan](),
 	"Collected": reflect.TypeFor[report.Collected](), "Trashed": reflect.TypeFor[report.Trashed](),
-	"Usage": reflect.TypeFor[report.Usage](), "PlanSum": reflect.TypeFor[report.PlanSum](), "Share": reflect.TypeFor[report.Share](), "UsageDay": reflect.TypeFor[report.UsageDay](),
+	"Usage": reflect.TypeFor[report.Usage](), "PlanSum": reflect.TypeFor[report.PlanSum](), "InPlace": reflect.TypeFor[report.InPlace](), "Share": reflect.TypeFor[report.Share](), "UsageDay": reflect.TypeFor[report.UsageDay](),
 	"FileAnswer": reflect.TypeFor[report.FileAnswer](), "Identified": reflect.TypeFor[report.Identified](), "ObjectAnswer": reflect.TypeFor[report.ObjectAnswer](),
 	"Spelling": reflect.TypeFor[report.Spelling](), "DumpAnswer": reflect.TypeFor[report.DumpAnswer](), "Module": reflect.TypeFor[want.Module](),
 	"Want": reflect.TypeFor[want.Want](), "FileState": reflect.TypeFor[want.FileState](), "MatchAnswer": reflect.TypeFor[report.MatchAnswer](),

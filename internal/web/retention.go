@@ -380,7 +380,7 @@ func (a retentionAPI) usage(w http.ResponseWriter, r *Request, _ []string) error
 		return err
 	}
 	done()
-	return writeJSON(w, http.StatusOK, report.NewUsage(u, quotas))
+	return writeJSON(w, http.StatusOK, report.NewUsage(u, quotas, a.watchedFolders(r.Context())))
 }
 
 // Quotas returns the quotas of all products, in bytes.

@@ -36,10 +36,26 @@ var _ Catalog = (*depot.Catalog)(nil)
 
 // InPlace searches watched folders, whose files are no contents of the depot.
 type InPlace interface {
-	Search(ctx context.Context, scope depot.Scope, text string, limit int) ([]depot.Found, error)
+	Search(ctx context.Context, scope depot.Scope, text string, kind symfile.Kind, limit int) ([]depot.Found, error)
+	Statuses(ctx context.Context) []depot.WatchStatus
 }
 
 var _ InPlace = (*depot.Watched)(nil)
+
+// watchedFolders describes the folders that the server indexes in place. Why one fails
+// names paths of the server, which stay in its log.
+func (a *API) watchedFolders(ctx context.Context) []depot.WatchStatus {
+	if a.cfg.InPlace == nil {
+		return nil
+	}
+	list := a.cfg.InPlace.Statuses(ctx)
+	for i := range list {
+		if list[i].Failed != "" {
+			list[i].Failed = "the folder cannot be read; the log of the server says why"
+		}
+	}
+	return list
+}
 
 // maxInPlace is how many files of watched folders a search shows.
 const maxInPlace = 50
@@ -51,11 +67,11 @@ type inPlaceRow struct {
 }
 
 // inPlace returns the files of watched folders that a search means.
-func (p *Pages) inPlace(f *frame, r *Request, text string) (list []inPlaceRow, err error) {
+func (p *Pages) inPlace(f *frame, r *Request, text string, kind symfile.Kind) (list []inPlaceRow, err error) {
 	if p.api.cfg.InPlace == nil || text == "" {
 		return nil, nil
 	}
-	found, err := p.api.cfg.InPlace.Search(r.Context(), r.scope(), text, maxInPlace)
+	found, err := p.api.cfg.InPlace.Search(r.Context(), r.scope(), text, kind, maxInPlace)
 	for _, o := range found {
 		row := inPlaceRow{objectRow: f.objectRow(o), Path: report.NewListed(o).InPlace}
 		row.Link = ""
@@ -234,7 +250,7 @@ type searchView struct {
 	Pages   pages
 	// Near are objects of the same name with other ids, if nothing was found.
 	Near table
-	// InPlace are the files of watched folders; filters do not count for them.
+	// InPlace are the files of watched folders; of the filters, only the kind counts.
 	InPlace []inPlaceRow
 	Why     string // the address of the trace
 	All     string // the search without filters, if there are some
@@ -269,7 +285,7 @@ func (p *Pages) search(w *reply, r *Request, _ []string) error {
 		choices("Has", "has", query.Feature, featureWords...), choices("Origin", "origin", query.Origin, depot.OriginAdded, depot.OriginFetched),
 	}}
 	if query.After == "" {
-		if v.InPlace, err = p.inPlace(f, r, query.Text); err != nil {
+		if v.InPlace, err = p.inPlace(f, r, query.Text, query.Kind); err != nil {
 			return err
 		}
 	}

@@ -75,7 +75,7 @@ func (p *Pages) showUsage(w *reply, r *Request, _ []string) error {
 	if r.Rights.All && r.Usage != nil {
 		v.Wanted = true
 		if u, quotas := r.Usage(r.Context()); u != nil {
-			total := report.NewUsage(u, quotas)
+			total := report.NewUsage(u, quotas, p.api.watchedFolders(r.Context()))
 			v.Total = &total
 			for _, s := range total.Products {
 				name := ""
