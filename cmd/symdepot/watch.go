@@ -1,10 +1,7 @@
 package main
 
 import (
-	"errors"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -18,29 +15,28 @@ type watchCmd struct {
 	Rescan time.Duration `help:"Interval between scans; changes that the system reports are read at once." default:"5m" placeholder:"DURATION"`
 	Index  string        `help:"File of the index. Default: in the folder watch of the depot." placeholder:"FILE"`
 	JSON   bool          `help:"Print one JSON object a scan."`
-	Dir    string        `arg:"" help:"The folder of builds and packages."`
+	Dir    string        `arg:"" help:"The folder of builds and packages, or a prefix of a bucket: s3://BUCKET/PREFIX, gs:// or az://."`
 }
 
 // Help is the long help text.
 func (watchCmd) Help() string {
-	return `Indexes a folder of builds and packages where it lies, as symdepot serve --watch does, without a server. Nothing is copied. It
+	return `Indexes a folder of builds and packages, or a part of a bucket, where it lies, as symdepot serve --watch does, without a server. Nothing is copied. It
 reads the headers of all files, and of the members of packages: deb, rpm, Arch packages, apk, zip, nupkg, wheel and tar. Files
 that have not changed since the last scan are not read again. Damaged packages are left out and reported.
 
   symdepot watch /srv/builds --once
+  symdepot watch s3://builds/nightly --once             credentials from the usual variables, such as AWS_ACCESS_KEY_ID
 
 Exit codes: 0 done, 1 files are left out, 2 wrong command line, 3 failed or no such folder, 130 interrupted.`
 }
 
 // Run scans the folder.
 func (c watchCmd) Run(a *app) error {
-	info, err := os.Stat(c.Dir)
-	if err == nil && !info.IsDir() {
-		err = &fs.PathError{Op: "watch", Path: c.Dir, Err: errors.New("not a folder")}
-	}
+	conf, err := a.config("")
 	if err != nil {
-		return err
+		return err // it says where buckets are
 	}
+	dir := ""
 	if c.Index == "" {
 		where, err := a.dir()
 		if err != nil {
@@ -49,9 +45,7 @@ func (c watchCmd) Run(a *app) error {
 		if strings.Contains(where, "://") {
 			return term.UsageError("the depot is not a folder; name the index with --index")
 		}
-		if c.Index, err = watch.IndexFile(filepath.Join(where, "watch"), c.Dir); err != nil {
-			return err
-		}
+		dir = filepath.Join(where, "watch")
 	}
 	opt := watch.Options{Index: c.Index, Rescan: c.Rescan, Log: slog.New(slog.NewTextHandler(a.stderr, nil))}
 	bar := term.NewProgress(a.stderr, "reading", -1)
@@ -62,11 +56,11 @@ func (c watchCmd) Run(a *app) error {
 			opt.Log.Error("the report cannot be printed", "error", err)
 		}
 	}
-	f, err := watch.Open(a.ctx, c.Dir, opt)
+	f, done, err := conf.OpenWatch(a.ctx, c.Dir, dir, opt)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer done()
 	if !c.Once {
 		return f.Run(a.ctx)
 	}

@@ -100,7 +100,7 @@ type Watch struct {
 
 func (w *Watch) fromText(text string) error {
 	w.Dir = text
-	if dir, labels, ok := cutLast(text, "="); ok && !isDir(text) {
+	if dir, labels, ok := cutLast(text, "="); ok && !isDir(text) && !isParameter(dir) {
 		w.Dir = dir
 		w.Product, w.Version, _ = strings.Cut(labels, "/")
 	}
@@ -108,6 +108,16 @@ func (w *Watch) fromText(text string) error {
 		return errors.New("a folder is expected: DIR[=PRODUCT[/VERSION]]")
 	}
 	return nil
+}
+
+// isParameter reports whether a text is a bucket with the name of a parameter, such as
+// s3://BUCKET/PREFIX?endpoint, whose value follows.
+func isParameter(text string) bool {
+	_, query, ok := strings.Cut(text, "?")
+	if !ok || !isBucket(text) {
+		return false
+	}
+	return !strings.Contains(query[strings.LastIndexByte(query, '&')+1:], "=")
 }
 
 func cutLast(s, sep string) (before, after string, ok bool) {

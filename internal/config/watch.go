@@ -28,10 +28,10 @@ func (c *Config) OpenWatched(ctx context.Context, dir string, log *slog.Logger) 
 	done = func() { closeWatched(list, buckets) }
 	names := map[string]bool{}
 	for _, w := range c.Watch {
-		fail := func(err error) ([]*watch.Folder, func(), error) {
-			return list, done, fmt.Errorf("--watch %s: %w", w.Dir, err)
-		}
 		where, opt, b, err := c.watchOptions(w, dir)
+		fail := func(err error) ([]*watch.Folder, func(), error) {
+			return list, done, fmt.Errorf("%s cannot be watched: %w", where, err)
+		}
 		if err != nil {
 			return fail(err)
 		}
@@ -83,12 +83,12 @@ func (c *Config) watchOptions(w Watch, dir string) (where string, opt watch.Opti
 	return where, opt, b, err
 }
 
-// OpenWatch opens one folder or prefix of a bucket to index it. opt.Index, if it is empty,
-// becomes a file in dir.
-func (c *Config) OpenWatch(ctx context.Context, w Watch, dir string, opt watch.Options) (f *watch.Folder, done func(), err error) {
-	where, o, b, err := c.watchOptions(w, dir)
+// OpenWatch opens one folder or prefix of a bucket to index it, with the index opt.Index;
+// if that is empty, with a file in dir.
+func (c *Config) OpenWatch(ctx context.Context, where, dir string, opt watch.Options) (f *watch.Folder, done func(), err error) {
+	where, o, b, err := c.watchOptions(Watch{Dir: where}, dir)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("%s cannot be watched: %w", where, err)
 	}
 	opt.Bucket, opt.Index = o.Bucket, cmp.Or(opt.Index, o.Index)
 	var buckets []io.Closer
@@ -149,7 +149,7 @@ func folderOf(path string) (string, error) {
 	info, err := os.Stat(abs)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return abs, fmt.Errorf("there is no folder %s; make or mount it first", abs)
+		return abs, errors.New("there is no such folder; make or mount it first")
 	case err == nil && !info.IsDir():
 		return abs, errors.New("it is not a folder")
 	}

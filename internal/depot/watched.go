@@ -112,7 +112,7 @@ func (ws *Watched) Find(ctx context.Context, scope Scope, q watch.Query, limit i
 		product, _ := f.Product()
 		// Nobody needs to know where the folder is.
 		short := func(p string) string {
-			return strings.TrimLeft(strings.TrimPrefix(p, f.Where()), `/`+string(filepath.Separator))
+			return strings.TrimLeft(strings.TrimPrefix(p, f.Where()), `/\`)
 		}
 		for _, e := range entries {
 			if e.Archive != "" {
