@@ -66,3 +66,24 @@ func (ws *watchedFolders) tell() {
 		fmt.Fprintln(ws.a.stderr, "symdepot:", n)
 	}
 }
+
+// withStores returns options for a depot with the stores of a configuration, and those of
+// the flags --store. The function closes them.
+func withStores(a *app, conf *config.Config, flags []string) (opt depot.Options, done func(), err error) {
+	for _, v := range flags {
+		if err := conf.AddStore(v); err != nil {
+			return opt, nil, term.UsageError("--store " + v + ": " + err.Error())
+		}
+	}
+	stores, err := conf.OpenStores(a.ctx)
+	done = func() {
+		for _, s := range stores {
+			_ = s.Close()
+		}
+	}
+	if err != nil {
+		done()
+	}
+	opt.Sources = stores
+	return opt, done, err
+}

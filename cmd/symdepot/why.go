@@ -99,22 +99,12 @@ func (c whyCmd) tracer(a *app, ws *watchedFolders) (t keeper.Tracer, done func()
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, v := range c.Store {
-		if err := conf.AddStore(v); err != nil {
-			return nil, nil, term.UsageError("--store " + v + ": " + err.Error())
-		}
-	}
-	stores, err := conf.OpenStores(a.ctx)
-	closeStores := func() {
-		for _, s := range stores {
-			_ = s.Close()
-		}
-	}
+	opt, closeStores, err := withStores(a, conf, c.Store)
 	if err != nil {
-		closeStores()
 		return nil, nil, err
 	}
-	d, closeDepot, err := openWith(a, conf, depot.Options{MustExist: true, Sources: stores, Symbols: conf.MakeSymbols(), MakeCabinets: conf.MakeCabinets})
+	opt.MustExist, opt.Symbols, opt.MakeCabinets = true, conf.MakeSymbols(), conf.MakeCabinets
+	d, closeDepot, err := openWith(a, conf, opt)
 	if err != nil {
 		closeStores()
 		return nil, nil, err
