@@ -228,7 +228,7 @@ var strictRecords = regexp.MustCompile(`^(?:` + strings.Join([]string{
 	`MODULE \S+ \S+ [0-9A-Fa-f]{9,40} \S.*`, `INFO \S.*`, `FILE (?P<file>` + dec + `) \S.*`, `INLINE_ORIGIN (?P<origin>` + dec + `) \S.*`,
 	`FUNC (?:m )?(?P<func>` + hex16 + ` ` + hex8 + `) ` + hex8 + ` \S.*`, `(?P<line>` + hex16 + ` ` + hex8 + ` ` + dec + ` ` + dec + `)`,
 	`INLINE (?P<inline>` + dec + ` ` + dec + ` ` + dec + ` ` + dec + `(?: ` + hex16 + ` ` + hex8 + `)+)`, `PUBLIC (?:m )?(?P<public>` + hex16 + `) ` + hex8 + ` \S.*`,
-	`STACK WIN (?:4 (?:` + hex8 + ` ){8}1 \S.*|0 (?:` + hex8 + ` ){8}0 [01])`,
+	`STACK WIN (?:4 ` + hex16 + ` (?:` + hex8 + ` ){7}1 \S.*|0 ` + hex16 + ` (?:` + hex8 + ` ){7}0 [01])`,
 	`STACK CFI INIT (?P<init>` + hex16 + ` ` + hex8 + `) (?:.* )?\.cfa: .*`, `STACK CFI (?P<delta>` + hex16 + `) \S.*`,
 }, "|") + `)$`)
 
@@ -463,6 +463,7 @@ func FuzzReadSym(f *testing.F) {
 	f.Add([]byte(symHead + symBody))
 	f.Add([]byte(symHead + "FILE 0 a.c\nINLINE_ORIGIN 0 a\nFUNC 10 20 0 f\nINLINE 1 5 0 0 14 2 24 2\nINLINE 0 3 0 0 20 8\nINLINE 0 2 0 0 10 8\n10 8 3 0\n12 4 9 0\n"))
 	f.Add([]byte("MODULE windows x86 4C70B8C9113B1B3A9AB4D2F1AA7B11C31f a.pdb\r\nFILE 0 a.c\r\nFUNC m 10 20 8 f\r\n10 8 3 0\r\nPUBLIC 10 4 g\r\nPUBLIC 40 0 h\r\nSTACK WIN 4 10 8 0 0 0 0 0 0 1 $eip 4 =\r\n"))
+	f.Add([]byte(symHead + "STACK WIN 4 10c911340 2c 3 0 4 c 10 0 1 $eip 4 + ^ =\n")) // addresses have up to 16 digits, sizes 8
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if len(in) < 1<<16 {
 			checkRoundTrip(t, in)
