@@ -100,6 +100,12 @@ func (p symbolsDepot) Lookup(ctx context.Context, products []string, l symfile.L
 // symbolsFile is an open file of the depot.
 type symbolsFile struct{ *File }
 
+// Named implements symbolicate.Depot.
+func (p symbolsDepot) Named(ctx context.Context, products []string, name string, kind symfile.Kind, number int64, limit int) ([]index.Hit, error) {
+	hits, err := index.NamedNear(ctx, p.d.db, Scope{Products: products}.index(), name, kind, number, limit)
+	return p.d.intact(hits), err
+}
+
 // Tag implements symbolicate.File.
 func (f symbolsFile) Tag() string { return f.ETag }
 

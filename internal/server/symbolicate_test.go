@@ -542,6 +542,46 @@ func TestSymbolicateMinGW(t *testing.T) {
 	}
 }
 
+// TestSymbolicateDebugLink: the debug file of a program without debug id is found by the
+// name and the checksum in .gnu_debuglink, and no other file of that name is.
+func TestSymbolicateDebugLink(t *testing.T) {
+	w := newSymbolsWorld(t, depot.SymbolsOptions{}, SymbolsConfig{Wait: time.Minute}, true)
+	for _, name := range []string{"link64", "link32"} {
+		exe := addFile(t, w.d, "pe/"+name+".exe")
+		path := "/" + exe.obj.Name + "/" + exe.obj.CodeID + "/" + name + ".sym"
+		check := func(what string, lines bool) {
+			t.Helper()
+			got := w.send(t, "GET", path, "")
+			if got.status != 200 || !strings.HasPrefix(got.body, "MODULE windows ") || !strings.Contains(got.body, "STACK CFI INIT 1000 ") || strings.Contains(got.body, "/src/link.c\n") != lines {
+				t.Errorf("%s: GET %s: status %d; want 200, unwind rules at 0x1000, lines of link.c: %v\n%s", what, path, got.status, lines, got.body)
+			}
+			if warned := strings.Contains(got.body, "INFO WARNING DWARF: the debug file "+name+".dbg "); warned == lines {
+				t.Errorf("%s: GET %s: a warning of the missing file: %v, want %v", what, path, warned, !lines)
+			}
+			ask := `{"modules":[{"type":"pe","code_id":"` + exe.obj.CodeID + `","code_file":"` + exe.obj.Name + `","image_addr":"0x400000"}],"stacktraces":[{"frames":[{"instruction_addr":"0x401000"}]}],"options":{"dif_candidates":true}}`
+			var a symbolicate.NativeAnswer
+			if got = w.send(t, "POST", "/symbolicate", ask); json.Unmarshal([]byte(got.body), &a) != nil || len(a.Stacktraces) != 1 || len(a.Stacktraces[0].Frames) == 0 {
+				t.Fatalf("%s: status %d, answer %s; want a frame", what, got.status, got.body)
+			}
+			if f := a.Stacktraces[0].Frames[0]; (f.Filename == "link.c" && f.Lineno > 0) != lines {
+				t.Errorf("%s: %+v; want a line of link.c: %v", what, f, lines)
+			}
+			if named := strings.Contains(got.body, "the debug file "+name+".dbg with the CRC-32 "); named == lines {
+				t.Errorf("%s: the missing file is named: %v, want %v: %s", what, named, !lines, got.body)
+			}
+		}
+		check("without the debug file", false)
+		b, err := os.ReadFile("../../testdata/pe/" + name + ".dbg")
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(t, w.d, depot.Source{Path: "/build/" + name + ".dbg"}, append(b[:len(b):len(b)], 0))
+		check("with that of another build", false)
+		addFile(t, w.d, "pe/"+name+".dbg")
+		check("with the debug file", true)
+	}
+}
+
 // TestSymbolicateSignal: the processor of a module is known, so that the address of a
 // thread that crashed is adjusted by its registers.
 func TestSymbolicateSignal(t *testing.T) {

@@ -102,7 +102,7 @@ func (svc *Service) prepare(ctx context.Context, ask Ask, withSym bool) (a Answe
 	if err != nil {
 		return a, nil, err
 	}
-	if f.byCode && !withSym && ask.Format == Breakpad && ask.Module.DebugFile != "" {
+	if f.byCode && !withSym && ask.Format == Breakpad && ask.Module.DebugFile != "" && !f.id.IsZero() {
 		a, err = svc.redirect(f)
 		return a, nil, err
 	}
@@ -112,9 +112,6 @@ func (svc *Service) prepare(ctx context.Context, ask Ask, withSym bool) (a Answe
 
 // redirect answers a client that knows only the code id.
 func (svc *Service) redirect(f *files) (Answer, error) {
-	if f.id.IsZero() {
-		return Answer{}, fs.ErrNotExist
-	}
 	paths := layout.BreakpadTree.Paths(symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: f.name, DebugID: f.id})
 	if len(paths) == 0 {
 		return Answer{}, fs.ErrNotExist

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/objtab"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -123,11 +120,11 @@ func misfit(ctx context.Context, p, debug Part, crc uint32) (string, error) {
 		}
 		return fmt.Sprintf("it has the id %s, but %s is needed", idOf(debug), idOf(p)), nil
 	}
-	h := crc32.NewIEEE()
-	if _, err := io.Copy(h, ctxio.NewReader(ctx, io.NewSectionReader(debug, 0, debug.Input.Size))); err != nil {
+	have, err := checksum(ctx, debug, debug.Input.Size)
+	if err != nil {
 		return "", err
 	}
-	if have := h.Sum32(); have != crc {
+	if have != crc {
 		return fmt.Sprintf("it has the CRC-32 %08x, but %08x is needed", have, crc), nil
 	}
 	return "", nil

@@ -357,7 +357,9 @@ func (svc *Service) findInTrees(ctx context.Context, products []string, q Module
 		}
 		break
 	}
-	if id, err := debugid.ParseBreakpad(debugID); err == nil && f.id.IsZero() {
+	// A code id looks like the id of a PDB 2.0.
+	isCode := f.byCode || len(f.list) > 0 && f.list[0].kind == symfile.PE
+	if id, err := debugid.ParseBreakpad(debugID); err == nil && f.id.IsZero() && !(id.PDB20 && isCode) {
 		f.id = id
 	}
 	if held != nil {

@@ -27,10 +27,14 @@ const (
 	maxLinkText = 16 << 20
 )
 
-// findLinked adds the files to which the debug information of an ELF module refers:
-// the supplementary file of dwz, and the package or the .dwo files of split units.
+// findLinked adds the files to which those of a module refer: the debug file that a
+// MinGW program names, and for an ELF module the supplementary file of dwz, and the
+// package or the .dwo files of split units.
 // Those that are not found are named in f.missing.
 func (svc *Service) findLinked(ctx context.Context, products []string, f *files) error {
+	if err := svc.findByName(ctx, products, f); err != nil {
+		return err
+	}
 	for _, p := range f.list {
 		if p.kind != symfile.ELF {
 			continue
@@ -61,7 +65,12 @@ func (svc *Service) links(ctx context.Context, p *piece) (objtab.Links, error) {
 	if err != nil {
 		return objtab.Links{}, err
 	}
-	l, err := objtab.LinksOf(ctx, objtab.File{Reader: file, Size: p.size})
+	var l objtab.Links
+	if in := (objtab.File{Reader: file, Size: p.size}); p.kind == symfile.PE {
+		l.Debug, l.CRC, err = objtab.PELink(in)
+	} else {
+		l, err = objtab.LinksOf(ctx, in)
+	}
 	if err := errors.Join(err, file.Close()); err != nil {
 		return objtab.Links{}, err
 	}

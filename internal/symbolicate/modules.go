@@ -25,6 +25,8 @@ type modules struct {
 	// links are the files to which a content refers, by the tag of the content.
 	links    map[string]objtab.Links // guarded by mu
 	linkText int                     // guarded by mu; bytes of names in links
+	// sums are the CRC-32 of contents, by their tags.
+	sums map[string]uint32 // guarded by mu
 }
 
 // openModule is one open file.

@@ -326,6 +326,14 @@ func (r *reader) readPE(p *Part) (*functab.Builder, error) {
 	if err != nil {
 		return nil, badIfFormat(err)
 	}
+	if !found {
+		l := objtab.Links{}
+		if l.Debug, l.CRC, err = objtab.PELink(objtab.File{Reader: p, Size: p.Input.Size}); err != nil {
+			return nil, badIfFormat(err)
+		} else if l.Debug != "" {
+			b.Warn("DWARF: %s is missing", missingByName(l))
+		}
+	}
 	return b, badIfFormat(unwind.Functions(r.ctx, img, b, unwind.Options{Shown: shown, Unnamed: found}))
 }
 

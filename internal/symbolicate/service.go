@@ -23,6 +23,9 @@ type Depot interface {
 	NotIndexed(ctx context.Context, products []string, id string) bool
 	// Lookup returns the objects that match a lookup for such a caller, in no order.
 	Lookup(ctx context.Context, products []string, l symfile.Lookup) ([]index.Hit, error)
+	// Named returns objects of a kind with a folded name, at most limit, those first
+	// that were added in a transaction with a number close to the given one.
+	Named(ctx context.Context, products []string, name string, kind symfile.Kind, number int64, limit int) ([]index.Hit, error)
 	// OpenHit opens the content of a row.
 	OpenHit(ctx context.Context, h index.Hit) (File, error)
 	// OpenContent opens a content that the index lists.
