@@ -144,16 +144,16 @@ func (s *Store) OpenWhole(ctx context.Context, ref blob.Ref) (blob.File, error) 
 // Stat implements [blob.Store].
 func (s *Store) Stat(ctx context.Context, ref blob.Ref) (blob.Info, error) {
 	return either(ctx, s, ref, func() (blob.Info, error) { return s.Backend.Stat(ctx, ref) }, func(row index.Cold) (blob.Info, error) {
-		if err := s.complete(ctx, row); err != nil {
+		if err := s.Complete(ctx, row); err != nil {
 			return blob.Info{}, err
 		}
 		return blob.Info{Ref: ref, Size: row.Size, ModTime: row.Made}, nil
 	})
 }
 
-// complete returns an error if a cold content cannot be restored, as far as that is
+// Complete returns an error if a cold content cannot be restored, as far as that is
 // known without reading: its cold file or its base is missing, or something is damaged.
-func (s *Store) complete(ctx context.Context, row index.Cold) error {
+func (s *Store) Complete(ctx context.Context, row index.Cold) error {
 	if what := s.lostFor(row); what != "" {
 		return &blob.DamageError{Ref: row.Ref, What: what}
 	}
@@ -382,7 +382,7 @@ func (s *Store) blame(ctx context.Context, row index.Cold, err error) string {
 // Put implements [blob.Store]. A cold content that is complete is not written.
 func (s *Store) Put(ctx context.Context, ref blob.Ref, size int64, r io.Reader) error {
 	if _, err := s.Backend.Stat(ctx, ref); errors.Is(err, fs.ErrNotExist) {
-		if row, rerr := s.record(ctx, ref, err); rerr == nil && row.Size == size && s.complete(ctx, row) == nil {
+		if row, rerr := s.record(ctx, ref, err); rerr == nil && row.Size == size && s.Complete(ctx, row) == nil {
 			return nil
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 // open opens a cold content. With whole it is restored first.
 func (s *Store) open(ctx context.Context, row index.Cold, whole bool) (blob.File, error) {
-	if err := s.complete(ctx, row); err != nil {
+	if err := s.Complete(ctx, row); err != nil {
 		return nil, err
 	}
 	f := &file{s: s, row: row, life: context.WithoutCancel(ctx)}

@@ -434,7 +434,7 @@ func (c *Cold) commit(ctx context.Context, src opened, file index.Content, base 
 	if err := c.store.Restore(ctx, row, io.Discard, opt.Pace); err != nil {
 		return fmt.Errorf("the cold file of content %s was made and cannot be read back, so that the content stays as it is: %w", src.ref, err)
 	}
-	if err := c.d.db.Colds.Put(ctx, src.ref, file, onto); err != nil {
+	if err := c.d.db.Colds.Put(ctx, src.ref, file, onto, func() error { return c.store.Complete(ctx, row) }); err != nil {
 		return err
 	}
 	if err := c.d.db.Colds.DropVariants(ctx, src.ref, []string{transcode.Zstd.Name, transcode.Gzip.Name, transcode.Cab.Name}); err != nil {

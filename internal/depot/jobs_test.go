@@ -46,6 +46,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if dir := os.Getenv(coldChild); dir != "" {
+		if err := coolForever(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	transcodetest.Main()
 	peer.SetReach(time.Minute) // of a busy machine
 	code := m.Run()

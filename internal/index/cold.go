@@ -115,11 +115,12 @@ func (cs Colds) list(ctx context.Context, cond string, args []any) iter.Seq2[Col
 // Put records that a content is cold: in a cold file, which the store has, as a delta
 // to base, or as a key if base is nil. Its plain bytes count as stored until Strip. A
 // content that is a base becomes a key only. If the content or the base has changed
-// meanwhile so that this must not be, the error is ErrColdRefused.
+// meanwhile so that this must not be, the error is ErrColdRefused. check is called while
+// no process can collect garbage; its error ends Put.
 //
 // Programs that do not know cold contents cannot open the index from the first record
 // on. If such a program is running, the error is ErrOlderNode.
-func (cs Colds) Put(ctx context.Context, content blob.Ref, file Content, base *blob.Ref) error {
+func (cs Colds) Put(ctx context.Context, content blob.Ref, file Content, base *blob.Ref, check func() error) error {
 	return cs.db.update(ctx, "record a cold content", func(w *write) error {
 		now := cs.db.now()
 		if err := cs.raiseFloor(w); err != nil {
@@ -158,6 +159,11 @@ func (cs Colds) Put(ctx context.Context, content blob.Ref, file Content, base *b
 		}
 		for _, o := range old {
 			if err := w.release(o, now); err != nil {
+				return err
+			}
+		}
+		if !cs.db.placed { // in a bucket the place is the proof
+			if err := check(); err != nil {
 				return err
 			}
 		}

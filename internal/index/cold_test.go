@@ -14,7 +14,12 @@ import (
 func TestColds(t *testing.T) { onEngines(t, testColds) }
 
 func testColds(t *testing.T) {
-	db := openTest(t, Options{})
+	where := newIndex(t)
+	db, err := Open(t.Context(), where, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
 	ctx := t.Context()
 	floor := func() (n int) {
 		t.Helper()
@@ -37,11 +42,15 @@ func testColds(t *testing.T) {
 	}
 	put := func(i int, f Content, base *blob.Ref, want error) {
 		t.Helper()
-		if err := db.Colds.Put(ctx, refs[i], f, base); !errors.Is(err, want) {
+		if err := db.Colds.Put(ctx, refs[i], f, base, func() error { return nil }); !errors.Is(err, want) {
 			t.Fatalf("put content %d: %v, want %v", i, err, want)
 		}
 	}
 	put(0, file(10), nil, nil)
+	old := len(db.engine.steps()) - 1
+	if _, err := Open(ctx, where, Options{steps: db.engine.steps()[:old]}); !errors.Is(err, ErrNewer) {
+		t.Errorf("a program before cold contents: %v, want ErrNewer", err)
+	}
 	if got := floor(); got != coldFormat(db.engine.steps()) || got <= before {
 		t.Errorf("floor %d with a cold content, want %d", got, coldFormat(db.engine.steps()))
 	}
@@ -108,6 +117,12 @@ func testColds(t *testing.T) {
 	put(1, file(13), nil, nil)
 	if err := db.Colds.Warm(ctx, Content{Ref: refs[1], Size: size(2)}); err != nil {
 		t.Fatal(err)
+	}
+	before19, err := Open(ctx, where, Options{steps: db.engine.steps()[:old]})
+	if err != nil {
+		t.Errorf("a program before cold contents: %v, want that it opens the index", err)
+	} else {
+		_ = before19.Close()
 	}
 	if got := floor(); got != before {
 		t.Errorf("floor %d without cold contents, want %d as before", got, before)
