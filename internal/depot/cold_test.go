@@ -66,13 +66,19 @@ func onBoth(t *testing.T, test func(t *testing.T, d *Depot, c *clock)) {
 	})
 	t.Run("bucket", func(t *testing.T) {
 		c := &clock{t: time.Now()}
-		d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Bucket: bucketOf(t, buckettest.S3(t)), Now: c.now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = d.Close() })
-		test(t, d, c)
+		test(t, bucketDepot(t, c), c)
 	})
+}
+
+// bucketDepot returns a new depot with its contents in a bucket.
+func bucketDepot(t *testing.T, c *clock) *Depot {
+	t.Helper()
+	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Bucket: bucketOf(t, buckettest.S3(t)), Now: c.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
 }
 
 // answers checks that requests get the right bytes.
