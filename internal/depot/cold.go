@@ -493,9 +493,11 @@ func (c *Cold) WarmAll(ctx context.Context, each func(ColdContent) error, failed
 // warm makes a content plain again. Its bytes are stored before its record ends.
 func (c *Cold) warm(ctx context.Context, row ColdContent, pace func(n int) error) error {
 	if !row.PlainSince.IsZero() {
-		if err := c.store.Below().Verify(ctx, row.Ref, row.Size, pace); err == nil {
-			return c.d.db.Colds.Warm(ctx, row.Content)
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		err := c.store.Below().Verify(ctx, row.Ref, row.Size, pace)
+		if err == nil {
+			err = c.isPlain(ctx, row)
+		}
+		if !errors.Is(err, fs.ErrNotExist) { // else they have just been deleted
 			return err
 		}
 	}
@@ -515,7 +517,15 @@ func (c *Cold) warm(ctx context.Context, row ColdContent, pace func(n int) error
 	if err != nil {
 		return err
 	}
-	return c.d.db.Colds.Warm(ctx, row.Content)
+	return c.isPlain(ctx, row)
+}
+
+// isPlain ends the record of a cold content whose plain bytes are stored.
+func (c *Cold) isPlain(ctx context.Context, row ColdContent) error {
+	return c.d.db.Colds.Warm(ctx, row.Content, func() error {
+		_, err := c.store.Below().Stat(ctx, row.Ref)
+		return err
+	})
 }
 
 // free makes the contents plain that are built from a base which only they need, so

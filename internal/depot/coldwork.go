@@ -49,6 +49,9 @@ func (c *Cold) due(ctx context.Context) error {
 	if st.Started.IsZero() && now.Sub(st.Finished) < coolEvery {
 		return nil
 	}
+	if st.Owner != c.owner && now.Sub(st.Updated) < scrubOthers && !st.Started.IsZero() && !c.d.db.Nodes.Shared() {
+		return nil // another process of this machine is at it
+	}
 	return c.pass(ctx, st, pace)
 }
 
@@ -182,7 +185,7 @@ func (c *Cold) proven(ctx context.Context, row ColdContent) (bool, error) {
 // discard ends the record of a content whose plain bytes are stored, and deletes its
 // damaged cold file.
 func (c *Cold) discard(ctx context.Context, row ColdContent) error {
-	if err := c.d.db.Colds.Warm(ctx, row.Content); err != nil {
+	if err := c.isPlain(ctx, row); err != nil {
 		return err
 	}
 	_, err := c.d.db.DropContents(ctx, []blob.Ref{row.File.Ref}, c.d.now(), c.deletePlain(ctx))

@@ -242,9 +242,10 @@ func (cs Colds) Leftover(ctx context.Context, ref blob.Ref, deleteBlob func(blob
 
 // Warm ends the record of a cold content, whose plain bytes are stored again: on disk,
 // or as a finished upload in a bucket. Its cold file, and its base if no other delta
-// needs it, lose a reference. One that is not cold is no error. With the last record,
-// programs that do not know cold contents may open the index again.
-func (cs Colds) Warm(ctx context.Context, content Content) error {
+// needs it, lose a reference. One that is not cold is no error. check is called while
+// nobody can delete the plain bytes, if they are on disk; its error ends Warm. With the
+// last record, programs that do not know cold contents may open the index again.
+func (cs Colds) Warm(ctx context.Context, content Content, check func() error) error {
 	return cs.db.update(ctx, "warm a cold content", func(w *write) error {
 		c := commit{write: w, now: cs.db.now(), placed: cs.db.placed}
 		var id int64
@@ -267,6 +268,8 @@ func (cs Colds) Warm(ctx context.Context, content Content) error {
 			if !place.Valid {
 				return fmt.Errorf("content %s: %w", content.Ref, ErrNotUploaded)
 			}
+		} else if err := check(); err != nil {
+			return err
 		}
 		files, err := w.ids("SELECT content_id FROM derived WHERE source_id = $1 AND tool = $2 AND content_id IS NOT NULL", id, ColdTool.Name)
 		if err != nil {

@@ -93,7 +93,7 @@ func testColds(t *testing.T) {
 	if s, _ := db.Colds.Stats(ctx); s.Pinned != 1 || s.PinnedBytes != 10 {
 		t.Errorf("pinned %+v, want one of 10 bytes", s)
 	}
-	if err := db.Colds.Warm(ctx, Content{Ref: refs[1], Size: size(2)}); err != nil {
+	if err := db.Colds.Warm(ctx, Content{Ref: refs[1], Size: size(2)}, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.Trash.Remove(ctx, Removal{Number: 3}); err != nil {
@@ -115,7 +115,7 @@ func testColds(t *testing.T) {
 		t.Errorf("sums at the end %+v, %v, want none", s, err)
 	}
 	put(1, file(13), nil, nil)
-	if err := db.Colds.Warm(ctx, Content{Ref: refs[1], Size: size(2)}); err != nil {
+	if err := db.Colds.Warm(ctx, Content{Ref: refs[1], Size: size(2)}, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	before19, err := Open(ctx, where, Options{steps: db.engine.steps()[:old]})
