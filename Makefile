@@ -15,12 +15,15 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help build test vet unit race fuzz fuzzday cross windows windowsthere lint man browser screens torture bench setup clean
+.PHONY: help build release test vet unit race fuzz fuzzday cross windows windowsthere lint man browser screens torture bench setup clean
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
 build: ## build ./symdepot for this machine
 	$(GO) build -o $(BIN) ./cmd/symdepot
+
+release: ## everything that is published, for all platforms, in dist/release; needs only Go and git (wixl for the MSI)
+	$(GO) run ./packaging/release -out dist/release
 
 man: ## man pages of all commands in dist/man
 	$(GO) run ./cmd/symdepot man dist/man

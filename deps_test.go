@@ -115,6 +115,9 @@ var mayImport = map[string][]string{
 	"internal/unpack/unpacktest":       {"cab"},
 	"internal/web/apitest":             {},
 	"internal/symtest":                 {},
+	"packaging":                        {},
+	"packaging/internal/oci":           {},
+	"packaging/release":                {"packaging/internal/oci"},
 	"internal/proxytest":               {},
 }
 

@@ -1,0 +1,21 @@
+#!/bin/sh
+# Runs after an installation or an upgrade of the deb, rpm or apk package. It makes
+# the account and the folders, and restarts a server that runs. It starts none.
+set -e
+if command -v systemd-sysusers >/dev/null 2>&1; then
+	systemd-sysusers symdepot.conf
+	systemd-tmpfiles --create symdepot.conf
+elif ! grep -q '^symdepot:' /etc/passwd 2>/dev/null; then
+	if command -v useradd >/dev/null 2>&1; then
+		useradd --system --user-group --home-dir /var/lib/symdepot --no-create-home --shell /usr/sbin/nologin symdepot
+	elif command -v adduser >/dev/null 2>&1; then # BusyBox
+		addgroup -S symdepot
+		adduser -S -D -H -G symdepot -h /var/lib/symdepot -s /sbin/nologin symdepot
+	else
+		echo "symdepot: no program makes the account symdepot; make it before you start the service" >&2
+	fi
+fi
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload
+	systemctl try-restart symdepot.service
+fi

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// packages makes the deb, rpm and apk packages of a platform, with nfpm.
+func (r *release) packages(p platform) error {
+	// nfpm copies the times and modes of some files into packages.
+	dir := filepath.Join(r.temp, "packages-"+p.arch)
+	linux := filepath.Join("packaging", "linux")
+	if err := os.CopyFS(filepath.Join(dir, linux), os.DirFS(linux)); err != nil {
+		return err
+	}
+	for _, name := range []string{"README.md", "LICENSE"} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+			return err
+		}
+	}
+	for _, d := range []string{dir, filepath.Join(r.staged(p), "man")} {
+		if err := r.normalize(d); err != nil {
+			return err
+		}
+	}
+	env := []string{"VERSION=" + r.version.short, "ARCH=" + p.arch, "STAGE=" + r.staged(p)}
+	for _, format := range []string{"deb", "rpm", "apk"} {
+		to := r.file("-" + p.arch + "." + format)
+		if err := r.tool(dir, env, nfpm, "package", "--config", filepath.Join(linux, "nfpm.yaml"), "--packager", format, "--target", to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// normalize gives all files and folders below a folder the time of the commit and
+// the usual modes.
+func (r *release) normalize(dir string) error {
+	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		mode := fs.FileMode(0o644)
+		if d.IsDir() {
+			mode = 0o755
+		}
+		if err := os.Chmod(name, mode); err != nil {
+			return err
+		}
+		return os.Chtimes(name, r.at, r.at)
+	})
+}
+
+// sbom writes the list of the modules in a platform's program, in CycloneDX's format.
+func (r *release) sbom(p platform) error {
+	return r.tool("", nil, cyclonedx, "bin", "-json", "-std", "-noserial", "-notimestamp", "-version", r.version.full,
+		"-output", r.file("-"+p.os+"-"+p.arch+".cdx.json"), filepath.Join(r.staged(p), program(p)))
+}
