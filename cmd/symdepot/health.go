@@ -16,6 +16,7 @@ import (
 // daemonCommands are the commands for those who run a server.
 type daemonCommands struct {
 	Health healthCmd `cmd:"" nodepot:"" help:"Ask a running server whether it is ready."`
+	Cold   coldCmd   `cmd:"" help:"Examine cold files."`
 }
 
 type healthCmd struct {

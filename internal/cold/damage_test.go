@@ -59,6 +59,9 @@ func TestTortureRanges(t *testing.T) {
 		if r.IntN(4) > 0 { // most requests go on where the last one was
 			at = min(len(b), at%(1<<20)+len(b)/2)
 		}
+		if r.IntN(10) == 0 { // and some end where the content does, or beyond
+			at = max(0, len(b)-r.IntN(n+2))
+		}
 		seen.bytes = 0
 		got, err := c.ReadAt(buf[:n], int64(at))
 		want := b[at:min(at+n, len(b))]

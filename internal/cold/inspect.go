@@ -16,12 +16,12 @@ type Report struct {
 
 // Block is what the table says of one block.
 type Block struct {
-	Kind     string // plain, delta, copy or zero
-	Frame    int64  // bytes
-	Controls int64  // bytes, decoded
-	Diffs    int64  // bytes that come from the base
-	Ranges   int
-	Units    int64
+	Kind     string `json:"kind"`          // plain, delta, copy or zero
+	Frame    int64  `json:"frame_bytes"`   // compressed
+	Controls int64  `json:"control_bytes"` // decoded
+	Diffs    int64  `json:"diff_bytes"`    // decoded, without what is equal
+	Ranges   int    `json:"base_ranges"`
+	Units    int64  `json:"base_units"`
 }
 
 const maxReported = 1 << 20

@@ -164,7 +164,7 @@ func (c *Reader) block(i int64) ([]byte, error) {
 		b := &c.kept[k]
 		if b.block == i {
 			b.used = c.clock
-			return b.data, nil
+			return b.data[:c.header.blockLen(i)], nil
 		}
 		if b.used < oldest.used {
 			oldest = b
