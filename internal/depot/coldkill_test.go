@@ -116,7 +116,7 @@ func addNightly(ctx context.Context, d *Depot, no int) error {
 		} else {
 			_, err = d.Retention.Remove(ctx, list[i].Number, "")
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if _, faster := errors.AsType[*NotInTrashError](err); err != nil && !faster && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
