@@ -29,6 +29,7 @@ const (
 	nearFiles  = 4096      // in the near cache, without readers
 	restoring  = 4         // contents restored at the same time
 	rangesFrom = 64 << 20  // ranges of longer contents are restored by themselves at first
+	ahead      = 4 << 20   // bytes that a reader waits for while a content is restored
 	direct     = 8         // readers that restore ranges by themselves at the same time
 	maxLost    = 4096      // damaged contents that are remembered
 	lostFor    = time.Hour // until a damaged content is tried again
@@ -63,7 +64,7 @@ type Store struct {
 
 	mu     sync.Mutex
 	lost   map[blob.Ref]lost     // guarded by mu
-	ranged map[blob.Ref]struct{} // guarded by mu; see file.far
+	ranged map[blob.Ref]struct{} // guarded by mu; see file.alone
 }
 
 // lost is a cold content that could not be restored.
@@ -109,21 +110,29 @@ func (s *Store) record(ctx context.Context, ref blob.Ref, err error) (index.Cold
 	return row, rerr
 }
 
-// either calls plain and, if the content is cold, chilled. A content that becomes
-// plain between the two is asked for again.
-func either[T any](ctx context.Context, s *Store, ref blob.Ref, plain func() (T, error), chilled func(index.Cold) (T, error)) (T, error) {
-	v, err := plain()
-	if err == nil {
-		return v, nil
+// errStale means that a content has become plain, or was removed, since its record was
+// read.
+var errStale = fmt.Errorf("the content is not cold any more: %w", fs.ErrNotExist)
+
+// either calls plain and, if the content is cold, chilled. A content that changes
+// between the two is asked for again.
+func either[T any](ctx context.Context, s *Store, ref blob.Ref, plain func() (T, error), chilled func(index.Cold) (T, error)) (v T, err error) {
+	for range 3 {
+		if v, err = plain(); err == nil {
+			return v, nil
+		}
+		row, rerr := s.record(ctx, ref, err)
+		if errors.Is(rerr, fs.ErrNotExist) && !errors.Is(rerr, blob.ErrDamaged) {
+			return plain()
+		}
+		if rerr != nil {
+			return v, rerr
+		}
+		if v, err = chilled(row); !errors.Is(err, errStale) {
+			return v, err
+		}
 	}
-	row, rerr := s.record(ctx, ref, err)
-	if rerr == nil {
-		return chilled(row)
-	}
-	if errors.Is(rerr, fs.ErrNotExist) && !errors.Is(err, blob.ErrDamaged) {
-		return plain()
-	}
-	return v, rerr
+	return v, err
 }
 
 // Open implements [blob.Store]. A cold content of up to [blob.HashedAtOpen] bytes is
@@ -178,6 +187,9 @@ func (s *Store) Complete(ctx context.Context, row index.Cold) error {
 func (s *Store) explain(row index.Cold, part string, ref blob.Ref, err error) error {
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if s.stale(row) {
+		return errStale
 	}
 	what := "is missing"
 	if d, ok := errors.AsType[*blob.DamageError](err); ok {
@@ -291,37 +303,54 @@ func (s *Store) source(ctx context.Context, row index.Cold) (_ *source, err erro
 	return c, nil
 }
 
-// base opens the base of a delta: the plain content, or its key.
+// base opens the base of a delta: the plain content, or its key. The base may change from
+// one to the other meanwhile.
 func (s *Store) base(ctx context.Context, c *source, row index.Cold) (io.ReaderAt, error) {
 	ref := row.Base.Ref
-	f, err := s.Backend.Open(ctx, ref)
-	if err == nil {
+	r, err := either(ctx, s, ref, func() (io.ReaderAt, error) {
+		f, err := s.Backend.Open(ctx, ref)
+		if err == nil {
+			c.opened = append(c.opened, f)
+		}
+		return f, err
+	}, func(key index.Cold) (io.ReaderAt, error) {
+		f, err := s.Backend.Open(ctx, key.File.Ref)
+		if errors.Is(err, fs.ErrNotExist) && s.stale(key) {
+			return nil, errStale
+		}
+		if err != nil {
+			return nil, err
+		}
 		c.opened = append(c.opened, f)
-		return f, nil
-	}
-	key, rerr := s.record(ctx, ref, err)
-	if rerr != nil {
-		return nil, s.failed(row, "its base", ref, rerr)
-	}
-	if f, err = s.Backend.Open(ctx, key.File.Ref); err != nil {
-		return nil, s.failed(row, "the key of its base", key.File.Ref, err)
-	}
-	c.opened = append(c.opened, f)
-	r, err := cold.Open(f, f.Size(), nil)
+		r, err := cold.Open(f, f.Size(), nil)
+		if err != nil {
+			return nil, err
+		}
+		c.opened = append(c.opened, r)
+		if h := r.Header(); h.Sum != ref || h.Size != row.Base.Size {
+			return nil, &blob.DamageError{Ref: key.File.Ref, What: "it holds another content"}
+		}
+		return r, nil
+	})
 	if err != nil {
-		return nil, s.failed(row, "the key of its base", key.File.Ref, err)
-	}
-	c.opened = append(c.opened, r)
-	if h := r.Header(); h.Sum != ref || h.Size != row.Base.Size {
-		return nil, s.lose(row, fmt.Sprintf("the key %s holds another content than its base %s", key.File.Ref, ref))
+		return nil, s.failed(row, "its base", ref, err)
 	}
 	return r, nil
+}
+
+// stale reports whether a record is not the present one any more.
+func (s *Store) stale(row index.Cold) bool {
+	now, err := s.opt.Records.Of(context.Background(), row.Ref)
+	return errors.Is(err, fs.ErrNotExist) && !row.Made.IsZero() || err == nil && now.File != row.File
 }
 
 // failed returns the error for a part of a cold content that cannot be used. Missing
 // and damaged parts make the content damaged.
 func (s *Store) failed(row index.Cold, part string, ref blob.Ref, err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, cold.ErrDamaged) {
+		if s.stale(row) {
+			return errStale
+		}
 		what := err.Error()
 		if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, blob.ErrDamaged) {
 			what = "missing"
@@ -345,6 +374,8 @@ func (s *Store) Restore(ctx context.Context, row index.Cold, w io.Writer, pace f
 	switch {
 	case out.err != nil:
 		return out.err // of w, of pace, or of ctx
+	case (err != nil || n != row.Size || out.sum() != row.Ref) && s.stale(row):
+		return errStale
 	case errors.Is(err, cold.ErrDamaged) || errors.Is(err, fs.ErrNotExist):
 		return s.lose(row, s.blame(ctx, row, err))
 	case err != nil:

@@ -77,9 +77,9 @@ func (f *file) noteRead() {
 	f.asked = true
 }
 
-// far reports whether a range shall be restored by itself: the first one of a large
-// content that does not begin at its start.
-func (f *file) far(off int64) bool {
+// alone reports whether a range shall be restored by itself, and the content not as a
+// whole: the first range of a large content that does not begin at its start.
+func (f *file) alone(off int64) bool {
 	if f.row.Size < rangesFrom || off == 0 {
 		return false
 	}
@@ -130,12 +130,17 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	if off >= f.row.Size && off >= 0 {
 		return 0, io.EOF
 	}
-	if f.far(off) {
+	if f.alone(off) {
 		if c, err := f.ranges(); c != nil || err != nil {
 			return f.readRange(c, err, p, off)
 		}
 	}
 	r, err := f.reader()
+	if err == nil && r.Growing() && off > r.Written()+ahead {
+		if c, err := f.ranges(); c != nil || err != nil {
+			return f.readRange(c, err, p, off)
+		}
+	}
 	if err == nil {
 		var n int
 		if n, err = r.ReadAt(p, off); !errors.Is(err, shelf.ErrFull) {

@@ -245,6 +245,13 @@ func (r *Reader) Growing() bool {
 // end.
 func (r *Reader) Arrived(off int64) (int64, error) { return r.it.await(off, off+1) }
 
+// Written returns the number of bytes that the file has so far.
+func (r *Reader) Written() int64 {
+	r.it.mu.Lock()
+	defer r.it.mu.Unlock()
+	return r.it.size
+}
+
 // await waits until the file has end bytes or is complete. It returns how many bytes
 // there are at off.
 func (it *item) await(off, end int64) (int64, error) {
