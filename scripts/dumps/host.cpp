@@ -1,7 +1,7 @@
 // A program whose threads are deep in calls, inlined ones among them, when they
 // crash: the subject of the dumps that scripts/dumps/make writes. It is built for
-// Windows without a C runtime, and for Linux. On Windows it loads the DLLs of its
-// folder, if they are there, and calls winpty.
+// Windows without a C runtime, and for Linux, with BARE also without one. On Windows
+// it loads the DLLs of its folder, if they are there, and calls winpty.
 #ifdef _WIN32
 using size_t = decltype(sizeof 0);
 using HANDLE = void *;
@@ -29,8 +29,17 @@ void *memset(void *p, int c, size_t n) {
 #define NOINLINE __declspec(noinline)
 #define INLINE __forceinline
 #else
+#ifndef BARE
 #include <pthread.h>
 #include <unistd.h>
+#else
+using size_t = decltype(sizeof 0);
+extern "C" void *memset(void *p, int c, size_t n) {
+  for (volatile char *q = static_cast<char *>(p); n--; *q++ = static_cast<char>(c)) {
+  }
+  return p;
+}
+#endif
 #define NOINLINE __attribute__((noinline))
 #define INLINE inline __attribute__((always_inline))
 #endif
@@ -181,6 +190,18 @@ extern "C" void entry() {
   deep(12, nullptr);
   ExitProcess(0);
 }
+#elif defined(BARE)
+extern "C" void __cxa_pure_virtual() { __builtin_trap(); }
+
+extern "C" int host() {
+  sink = work(5);
+  return deep(12, nullptr);
+}
+#ifdef __aarch64__
+asm(".globl _start\n.type _start, @function\n_start:\n mov x29, #0\n mov x30, #0\n bl host\n brk #1\n.size _start, . - _start\n");
+#else
+asm(".globl _start\n.type _start, @function\n_start:\n xor %ebp, %ebp\n and $-16, %esp\n call host\n hlt\n.size _start, . - _start\n");
+#endif
 #else
 void *thread(void *arg) {
   sink = work(static_cast<int>(reinterpret_cast<size_t>(arg)));
