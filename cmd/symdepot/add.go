@@ -9,6 +9,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/exchange"
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/sources"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -79,6 +80,7 @@ func runAdd(a *app, d *depot.Depot, paths []string, opt exchange.AddOptions, asJ
 	if err != nil && !errors.Is(err, depot.ErrEmpty) {
 		return err
 	}
+	a.warn(r.SourceWarnings)
 	if asJSON {
 		return errors.Join(err, lines.Write(struct {
 			Event       string         `json:"event"`
@@ -87,10 +89,9 @@ func runAdd(a *app, d *depot.Depot, paths []string, opt exchange.AddOptions, asJ
 			Added       exchange.Tally `json:"added"`
 			Known       exchange.Tally `json:"known"`
 			Restored    int64          `json:"restored,omitempty"`
-			Sources     int64          `json:"sources,omitempty"`
-			SourceNames int64          `json:"source_names,omitempty"`
-			Skipped     int64          `json:"skipped"`
-		}{"done", r.Transaction, opt.DryRun, r.Added, r.Known, r.Restored, r.Sources, r.SourceNames, r.Skipped}))
+			sources.Tally
+			Skipped int64 `json:"skipped"`
+		}{"done", r.Transaction, opt.DryRun, r.Added, r.Known, r.Restored, r.Tally, r.Skipped}))
 	}
 	switch {
 	case r.Transaction > 0:

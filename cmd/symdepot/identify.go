@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/symdepot/symdepot/internal/exchange"
 	"github.com/symdepot/symdepot/internal/scan"
@@ -15,6 +16,7 @@ type identifyCmd struct {
 	Server    string   `help:"Base URL of a server that says what its depot has of the files." placeholder:"URL"`
 	TokenFile string   `help:"With --server: file with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
 	JSON      bool     `help:"Print one JSON object per line and per contained object."`
+	Sources   bool     `help:"List the source files that the debug information names."`
 	As        string   `help:"Kind of files that cannot be recognized: sha1, jsmap, il2cpp or proguard." enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
 	ID        string   `help:"Debug id of an il2cpp mapping." placeholder:"ID"`
 	Paths     []string `arg:"" name:"path" help:"Files, folders and archives."`
@@ -27,6 +29,7 @@ func (identifyCmd) Help() string {
   symdepot identify app.exe app.pdb
   symdepot identify --json build/ | jq -r 'select(.kind=="pdb").paths.symstore[0]'
   symdepot identify --json --as sha1 src/main.c
+  symdepot identify --sources app.pdb                  the names that push --sources looks for
 
 ANSWERS says what symbolication can read of the file: functions, lines, inlines (inlined calls), publics (names of
 public symbols) and unwind (rules for stack walking). A line below it names the other file that is needed for the rest:
@@ -56,7 +59,10 @@ func (c identifyCmd) Run(a *app) error {
 	var t *term.Table
 	if !c.JSON {
 		columns := []string{"KIND", "ARCH", "ID", "SIZE", "FEATURES", "ANSWERS", "PATH"}
-		if c.Server != "" {
+		switch {
+		case c.Sources:
+			columns = sourceColumns
+		case c.Server != "":
 			columns = append(columns, "HELD")
 		}
 		t = term.NewTable(a.stdout, columns...)
@@ -69,7 +75,7 @@ func (c identifyCmd) Run(a *app) error {
 			}{path, reason})
 		}
 		if named {
-			t.Row("-", "", "", "", reason, "", path)
+			t.Row(c.faultRow(reason, path)...)
 		}
 		return nil
 	}
@@ -79,7 +85,12 @@ func (c identifyCmd) Run(a *app) error {
 	}
 	p := &identified{json: c.JSON, out: out, t: t}
 	examine, opt := p.local(objfile.Options{Kind: forced, ID: c.ID}), scan.Options{}
-	if c.Server != "" {
+	switch {
+	case c.Sources && c.Server != "":
+		return term.UsageError("--sources does not go with --server")
+	case c.Sources:
+		examine = p.sources(a, objfile.Options{Kind: forced, ID: c.ID})
+	case c.Server != "":
 		opt.Want = mayBeSent
 		if examine, err = c.remote(a, p); err != nil {
 			return err
@@ -94,10 +105,10 @@ func (c identifyCmd) Run(a *app) error {
 			if !errors.As(err, &skip) {
 				return err
 			}
-			if exchange.Unreadable(skip) || skip.Reason == scan.ReasonVanished && isNamed(c.Paths, skip.Path) {
+			if exchange.Unreadable(skip) || skip.Reason == scan.ReasonVanished && slices.Contains(c.Paths, skip.Path) {
 				unreadable = skip
 			}
-			if err := fail(skip.Path, exchange.SkipText(skip), skip.Reason != scan.ReasonUnwanted || isNamed(c.Paths, skip.Path)); err != nil {
+			if err := fail(skip.Path, exchange.SkipText(skip), skip.Reason != scan.ReasonUnwanted || slices.Contains(c.Paths, skip.Path)); err != nil {
 				return err
 			}
 			continue
@@ -109,7 +120,7 @@ func (c identifyCmd) Run(a *app) error {
 			if exchange.FromDisk(err) {
 				unreadable = fmt.Errorf("%s: %w", f.Path, err)
 			}
-			if err := fail(f.Path, err.Error(), !errors.Is(err, objfile.ErrNotSymbolFile) || isNamed(c.Paths, f.Path)); err != nil {
+			if err := fail(f.Path, err.Error(), !errors.Is(err, objfile.ErrNotSymbolFile) || slices.Contains(c.Paths, f.Path)); err != nil {
 				return err
 			}
 		default:
@@ -124,6 +135,9 @@ func (c identifyCmd) Run(a *app) error {
 	}
 	if found == 0 && unreadable == nil {
 		if !c.JSON {
+			if c.Sources {
+				return a.nothing("no symbol file here names source files")
+			}
 			fmt.Fprintln(a.stderr, "symdepot: there is no symbol file")
 			for _, path := range want.Dumps(c.Paths) {
 				fmt.Fprintf(a.stderr, "symdepot: %s is a dump; symdepot why %[1]s says which files of its modules are here\n", term.Printable(path))
@@ -135,14 +149,4 @@ func (c identifyCmd) Run(a *app) error {
 		return unreadable
 	}
 	return nil
-}
-
-// isNamed reports whether path was given on the command line itself.
-func isNamed(paths []string, path string) bool {
-	for _, p := range paths {
-		if p == path {
-			return true
-		}
-	}
-	return false
 }

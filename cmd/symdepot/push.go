@@ -111,6 +111,7 @@ func (c pushCmd) push(a *app, ci client.CI) (r client.PushResult, err error) {
 		Partial: c.Partial, Anew: c.Anew, Needs: c.Needs, SkipUnreadable: c.SkipUnreadable, Sources: roots,
 	})
 	bar.Done()
+	a.warn(r.SourceWarnings)
 	if c.JSON {
 		return r, errors.Join(err, lines.Write(r.Summary()))
 	}

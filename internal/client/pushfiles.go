@@ -83,10 +83,8 @@ type PushResult struct {
 	Skipped    int64 `json:"skipped"`    // files that were not pushed
 	NotSymbols int64 `json:"not_symbols"`
 	Unreadable int64 `json:"unreadable"`
-	// Sources counts the names in debug information for which a source file was
-	// pushed, and SourceNames all names for which one was looked for.
-	Sources     int64 `json:"sources,omitempty"`
-	SourceNames int64 `json:"source_names,omitempty"`
+	// Tally is what became of the names of source files in debug information.
+	sources.Tally
 	// Notable are the first of the skipped and refused files, with the reason.
 	Notable []string `json:"-"`
 	opened  bool     // only a stage was opened
@@ -507,9 +505,6 @@ func (r *run) sources(ctx context.Context, hashed chan<- *found) error {
 		}
 		ref := blob.Sum(t.Bytes)
 		r.progress(int64(len(t.Bytes)))
-		r.mu.Lock()
-		r.res.Sources += int64(len(t.Names))
-		r.mu.Unlock()
 		defer t.File.Discard()
 		for _, n := range t.Names {
 			f := newFound(t.File.Share(), cleanPath(n.Name), ref, int64(len(t.Bytes)))
@@ -525,7 +520,7 @@ func (r *run) sources(ctx context.Context, hashed chan<- *found) error {
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.res.SourceNames = int64(r.wanted.Names())
+	r.res.Tally = r.wanted.Tally()
 	return err
 }
 

@@ -32,8 +32,8 @@ func (r PushResult) Text() string {
 		fmt.Fprintf(&b, "  pushed         %s\n", term.Size(r.Bytes))
 		fmt.Fprintf(&b, "  sent           %s, %s (%s on the wire)\n", term.Count(r.SentFiles, "content"), term.Size(r.SentBytes), term.Size(r.WireBytes))
 	}
-	if r.SourceNames > 0 {
-		fmt.Fprintf(&b, "  sources        %d of the %s in the debug information\n", r.Sources, term.Count(r.SourceNames, "name"))
+	for _, line := range r.Lines() {
+		fmt.Fprintln(&b, term.Printable(line))
 	}
 	if r.Skipped > 0 {
 		fmt.Fprintf(&b, "  skipped        %s, %d of them no symbol files\n", term.Count(r.Skipped, "file"), r.NotSymbols)

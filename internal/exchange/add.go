@@ -84,9 +84,8 @@ type Counts struct {
 	Added, Known Tally
 	// Restored counts the known objects whose stored bytes were damaged or missing.
 	Restored int64
-	// Sources counts the names in debug information for which a source file was added,
-	// and SourceNames all names for which one was looked for.
-	Sources, SourceNames int64
+	// Tally is what became of the names of source files in debug information.
+	sources.Tally
 	// Flags say what the rules for links to source files note about added objects.
 	Flags []string
 	// Skipped counts the files that were not added: NotSymbols are no symbol

@@ -15,6 +15,7 @@ import (
 // addSources adds the source files that the added objects name: from the folders of
 // the options, and from the archives that were walked.
 func (ad *adder) addSources(ctx context.Context, take taker) error {
+	taken := int64(0)
 	err := ad.wanted.Files(ctx, func(t sources.Text) error {
 		defer t.File.Discard()
 		if t.Err != nil {
@@ -35,14 +36,15 @@ func (ad *adder) addSources(ctx context.Context, take taker) error {
 			case err != nil:
 				return err
 			}
-			ad.counts.Sources++
+			taken++
 			for _, g := range got {
 				ad.countAdded(t.File.Path, g)
 			}
 		}
 		return nil
 	})
-	ad.counts.SourceNames = int64(ad.wanted.Names())
+	ad.counts.Tally = ad.wanted.Tally()
+	ad.counts.Sources = taken
 	if FromDisk(err) {
 		err = scan.ReadError{Err: err}
 	}

@@ -20,8 +20,8 @@ func (c *Counts) Print(w io.Writer) {
 	for _, line := range c.Flags {
 		fmt.Fprintf(w, "  note           %s\n", term.Printable(line))
 	}
-	if c.SourceNames > 0 {
-		fmt.Fprintf(w, "  sources        %d of the %s in the debug information\n", c.Sources, term.Count(c.SourceNames, "name"))
+	for _, line := range c.Lines() {
+		fmt.Fprintln(w, term.Printable(line))
 	}
 	fmt.Fprintf(w, "  skipped        %s\n", term.Count(c.Skipped-c.NotSymbols, "file"))
 	for _, line := range c.Notable {

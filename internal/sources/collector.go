@@ -25,6 +25,7 @@ const maxMembers = 1_000_000
 type Collector struct {
 	Roots  []Root // folders with sources
 	wanted Wanted
+	result Tally // set by Files
 
 	mu      sync.Mutex
 	members []string // guarded by mu; paths of package scan
@@ -51,8 +52,9 @@ func (c *Collector) Member(path string) {
 	}
 }
 
-// Names returns the number of different names that the symbol files have.
-func (c *Collector) Names() int { return c.wanted.Len() }
+// Tally says what became of the names, after Files. Sources counts the names that Files has
+// yielded a file for.
+func (c *Collector) Tally() Tally { return c.result }
 
 // errLong is the reason why a file is not taken as a source.
 var errLong = errors.New("it is longer than 10 MiB, and source files are not")
@@ -77,10 +79,11 @@ type Text struct {
 // not keep Text.File without discarding it later. The error is that of yield, of ctx or
 // of reading a folder.
 func (c *Collector) Files(ctx context.Context, yield func(Text) error) error {
-	if c.Names() == 0 {
+	if c.wanted.Len() == 0 {
 		return nil
 	}
 	done := map[string]bool{} // names that have a file
+	defer func() { c.tally(done) }()
 	var other []Text          // that are not what their names mean
 	for _, root := range c.Roots {
 		found, err := c.wanted.Find(ctx, root)

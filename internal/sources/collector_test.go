@@ -258,3 +258,25 @@ func TestCollectMembers(t *testing.T) {
 		})
 	}
 }
+
+// TestTally: names without a file are counted and listed, those of the system last, and a
+// prefix that no name has is said, with a name as an example.
+func TestTally(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	symtest.Put(t, dir, "src/a.c", []byte("text"))
+	c := inRoots(named("/usr/include/stdio.h", "/build/src/a.c", `/build/src/b.c`), dir)
+	c.Roots = []Root{{Dir: dir, Prefix: "/builds"}, {Dir: dir, Prefix: "/build"}}
+	wantCollected(t, c, "/build/src/a.c = text")
+	got := c.Tally()
+	if got.Sources != 1 || got.SourceNames != 3 || got.MissingSources != 2 || !slices.Equal(got.FirstMissing, []string{"/build/src/b.c", "/usr/include/stdio.h"}) {
+		t.Errorf("the tally is %+v, want 1 of 3 taken, and b.c and stdio.h missing, in this order", got)
+	}
+	if len(got.SourceWarnings) != 1 || !strings.Contains(got.SourceWarnings[0], "=/builds: no name in the debug information begins with /builds; one of them is /build/src/a.c") {
+		t.Errorf("the warnings are %q, want one about /builds with an example", got.SourceWarnings)
+	}
+	want := []string{"  sources        1 of the 3 names in the debug information", "  not found      2 of the sources:", "    /build/src/b.c", "    /usr/include/stdio.h"}
+	if lines := got.Lines(); !slices.Equal(lines, want) {
+		t.Errorf("it says %q, want %q", lines, want)
+	}
+}

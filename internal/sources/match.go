@@ -70,6 +70,11 @@ type wanted struct {
 	fold bool   // letter case does not matter: a path of Windows
 }
 
+func newWantedName(name string) wanted {
+	c := relative(name)
+	return wanted{c, isDrive(firstSegment(c)) || strings.Contains(name, `\`)}
+}
+
 // maxTied is the number of files that a Refusal names, and of which sums are compared.
 const maxTied = 8
 
@@ -81,9 +86,8 @@ func NewMatcher(names []Name, rewrites ...Rewrite) *Matcher {
 		m.rewrites = append(m.rewrites, Rewrite{relative(r.Old), relative(r.New)})
 	}
 	for i, n := range names {
-		c := relative(n.Name)
-		m.wanted[i] = wanted{c, isDrive(firstSegment(c)) || strings.Contains(n.Name, `\`)}
-		base := symfile.Fold(symfile.BaseName(c))
+		m.wanted[i] = newWantedName(n.Name)
+		base := symfile.Fold(symfile.BaseName(m.wanted[i].path))
 		m.bases[base] = append(m.bases[base], i)
 	}
 	return m

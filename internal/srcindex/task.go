@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/sources"
 	"github.com/symdepot/symdepot/internal/srclink"
 	"github.com/symdepot/symdepot/internal/term"
 )
@@ -95,6 +96,9 @@ func (t *Task) make(ctx context.Context, x *File, stdout, stderr io.Writer) (boo
 	text, made, err := x.Make(ctx, t.Options)
 	if err != nil {
 		return false, err
+	}
+	for _, w := range sources.Unmatched(t.Roots, x.list) {
+		fmt.Fprintf(stderr, "symdepot: warning: %s: %s\n", term.Printable(x.Path), term.Printable(w))
 	}
 	out := t.out(x)
 	report := stderr // standard output has the stream
