@@ -357,6 +357,9 @@ func (s *Store) failed(row index.Cold, part string, ref blob.Ref, err error) err
 		}
 		return s.lose(row, fmt.Sprintf("%s %s cannot be used: %s", part, ref, what))
 	}
+	if _, newer := errors.AsType[*cold.VersionError](err); newer {
+		return s.lose(row, fmt.Sprintf("%s %s: %v", part, ref, err))
+	}
 	return fmt.Errorf("content %s: %s %s: %w", row.Ref, part, ref, err)
 }
 
