@@ -70,7 +70,7 @@ var mayImport = map[string][]string{
 	"internal/fetch":    {"layout", "objfile", "symfile", "internal/blob"},
 	"internal/depot":    {"internal/cold", "internal/coldstore", "internal/cooling", "internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "objtab", "symcache", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/retention", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault"},
 	// cold and cooling know no store; coldstore reads the records of the index.
-	"internal/coldstore": {"internal/blob", "internal/cold", "internal/index", "internal/shelf"},
+	"internal/coldstore": {"internal/blob", "internal/cold", "internal/durable", "internal/index", "internal/shelf"},
 	"internal/cooling":   {"internal/blob", "symfile"},
 	// stage knows the depot as an interface.
 	"internal/stage":    {"debugid", "symfile", "objfile", "internal/blob", "internal/durable", "internal/index"},

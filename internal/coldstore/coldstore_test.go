@@ -16,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/cold"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/shelf"
 )
 
 // records are records of cold contents in memory.
@@ -243,5 +244,25 @@ func TestOtherContent(t *testing.T) {
 	w.rec.set(row)
 	if f, err := w.Open(t.Context(), a); !errors.Is(err, blob.ErrDamaged) {
 		t.Errorf("the cold file of another content: %v, %v, want ErrDamaged", f, err)
+	}
+}
+
+// TestFullDisk: a content is read although the disk of the near cache has no room.
+func TestFullDisk(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("needs /dev/full, on which every write fails as on a full disk")
+	}
+	dir := t.TempDir()
+	w := newWorld(t, 1<<30)
+	body := text(5<<20, 1)
+	ref := w.chill(body, nil)
+	w.near = shelf.New(shelf.Options{Dir: dir, Create: func() (*os.File, error) { return os.OpenFile("/dev/full", os.O_RDWR, 0) }})
+	f, err := w.Open(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if got, err := io.ReadAll(f); err != nil || !bytes.Equal(got, body) {
+		t.Errorf("%d bytes, %v, want %d", len(got), err, len(body))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/shelf"
 )
@@ -27,7 +28,7 @@ func (s *Store) open(ctx context.Context, row index.Cold, whole bool) (blob.File
 	if err == nil && whole {
 		_, err = r.Wait(ctx)
 	}
-	if errors.Is(err, shelf.ErrFull) && !whole {
+	if full(err) && !whole {
 		return f, nil // it is restored range by range
 	}
 	if err != nil {
@@ -125,6 +126,9 @@ func (f *file) ranges() (*source, error) {
 	return c, nil
 }
 
+// full reports whether the near cache, or its disk, has no room for a content.
+func full(err error) bool { return errors.Is(err, shelf.ErrFull) || durable.IsNoSpace(err) }
+
 // ReadAt implements [io.ReaderAt].
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	if off >= f.row.Size && off >= 0 {
@@ -143,11 +147,11 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	}
 	if err == nil {
 		var n int
-		if n, err = r.ReadAt(p, off); !errors.Is(err, shelf.ErrFull) {
+		if n, err = r.ReadAt(p, off); !full(err) {
 			return n, err
 		}
 	}
-	if !errors.Is(err, shelf.ErrFull) {
+	if !full(err) {
 		return 0, err
 	}
 	c, err := f.ranges() // the near cache or its disk is full: restored and not kept

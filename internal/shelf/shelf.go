@@ -34,6 +34,9 @@ type Options struct {
 	AtOnce int
 	// Timeout ends the filling of a file: 10 minutes.
 	Timeout time.Duration
+	// Create returns an empty file that nobody else has and that needs not be removed;
+	// nil creates one in Dir. Tests replace it.
+	Create func() (*os.File, error)
 }
 
 // Shelf is a set of temporary files. Its methods may be called by many goroutines.
@@ -319,14 +322,26 @@ func (s *Shelf) fill(it *item, fill Fill) {
 	s.write(ctx, it, fill)
 }
 
+// create returns an empty file; gone reports whether it has no name any more.
+func (s *Shelf) create() (f *os.File, gone bool, err error) {
+	if s.opt.Create != nil {
+		f, err = s.opt.Create()
+		return f, true, err
+	}
+	if f, err = os.CreateTemp(s.opt.Dir, "symdepot-*"); err == nil {
+		gone = os.Remove(f.Name()) == nil // not on Windows
+	}
+	return f, gone, err
+}
+
 // write makes the file of an item.
 func (s *Shelf) write(ctx context.Context, it *item, fill Fill) {
-	f, err := os.CreateTemp(s.opt.Dir, "symdepot-*")
+	f, gone, err := s.create()
 	if err != nil {
 		it.finish(err)
 		return
 	}
-	it.gone = os.Remove(f.Name()) == nil // not on Windows
+	it.gone = gone
 	it.f = f
 	it.finish(fill(ctx, cacheWriter{s, it}))
 	if it.err != nil {
