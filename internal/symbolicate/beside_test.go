@@ -71,6 +71,8 @@ func TestOpenLocalJoins(t *testing.T) {
 		{"debug link to another file", []string{"elf/prog-sha1.stripped=prog", "join/shared.debug=prog-sha1.debug"}, "prog", 0x113f, "", "is not the debug file of"},
 		{"DWARF in a PE file", []string{"pe/mingw.exe"}, "mingw.exe", 0x1000, "*:", ""},
 		{"debug file of a PE file", []string{"pe/mingw-stripped.exe=mingw.exe", "pe/mingw.debug=mingw.exe.debug"}, "mingw.exe", 0x1000, "*:", ""},
+		{"debug link of a PE file without id", []string{"pe/link32.exe", "pe/link32.dbg"}, "link32.exe", 0x1000, "*:", ""},
+		{"debug link of a PE file to another file", []string{"pe/link32.exe", "pe/link64.dbg=link32.dbg"}, "link32.exe", 0x1000, "", "is not the debug file of"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -105,6 +107,40 @@ func TestOpenLocalJoins(t *testing.T) {
 				t.Errorf("warnings %q, want %q", missing, tt.missing)
 			}
 		})
+	}
+}
+
+// TestOpenFilesNamed: a program of MinGW without id and its debug file are one module in
+// either order, and files of two programs are not.
+func TestOpenFilesNamed(t *testing.T) {
+	t.Parallel()
+	dir := place(t, "pe/link64.exe", "pe/link64.dbg", "pe/link32.exe", "pe/link32.dbg")
+	for files, want := range map[string]string{
+		"link64.exe link64.dbg": "link64.exe+link64.dbg", "link64.dbg link64.exe": "link64.exe+link64.dbg",
+		"link32.dbg link64.dbg link64.exe link32.exe": "link64.exe+link64.dbg link32.exe+link32.dbg",
+	} {
+		var paths []string
+		for _, n := range strings.Fields(files) {
+			paths = append(paths, filepath.Join(dir, n))
+		}
+		f, err := OpenFiles(t.Context(), paths)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, g := range f.Modules {
+			var names []string
+			for _, p := range g {
+				names = append(names, p.Object.Name)
+			}
+			got = append(got, strings.Join(names, "+"))
+		}
+		if text := strings.Join(got, " "); text != want || len(f.Warnings) > 0 {
+			t.Errorf("%s: modules %q, warnings %q; want %q, none", files, text, f.Warnings, want)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -123,7 +123,7 @@ func holdsFunctions(o symfile.Object) bool {
 
 // Group sorts parts by module: parts with the same debug id belong together, the
 // debug information first, and the files to which it refers last. Parts without an
-// id stay alone. The modules are in the order of the parts. The error is that of ctx
+// id stay alone, but for a program of MinGW and its debug file. The modules are in the order of the parts. The error is that of ctx
 // or of reading.
 func Group(ctx context.Context, parts []Part) ([][]Part, error) {
 	if err := link(ctx, parts); err != nil {
@@ -143,6 +143,10 @@ func Group(ctx context.Context, parts []Part) ([][]Part, error) {
 		}
 		groups[i] = append(groups[i], p)
 		slices.SortStableFunc(groups[i], func(a, b Part) int { return a.rank() - b.rank() })
+	}
+	groups, err := joinNamed(ctx, groups)
+	if err != nil {
+		return nil, err
 	}
 	for _, p := range parts {
 		if !p.addition {
