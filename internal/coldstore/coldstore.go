@@ -139,14 +139,24 @@ func either[T any](ctx context.Context, s *Store, ref blob.Ref, plain func() (T,
 // restored before it returns.
 func (s *Store) Open(ctx context.Context, ref blob.Ref) (blob.File, error) {
 	return either(ctx, s, ref, func() (blob.File, error) { return s.Backend.Open(ctx, ref) }, func(row index.Cold) (blob.File, error) {
-		return s.open(ctx, row, row.Size <= blob.HashedAtOpen)
+		return s.open(ctx, row, row.Size <= blob.HashedAtOpen, false)
 	})
 }
 
 // OpenWhole implements [blob.Backend].
 func (s *Store) OpenWhole(ctx context.Context, ref blob.Ref) (blob.File, error) {
+	return s.openWhole(ctx, ref, false)
+}
+
+// OpenBase is OpenWhole for a content that others are to be built from. It does not
+// count as a read.
+func (s *Store) OpenBase(ctx context.Context, ref blob.Ref) (blob.File, error) {
+	return s.openWhole(ctx, ref, true)
+}
+
+func (s *Store) openWhole(ctx context.Context, ref blob.Ref, uncounted bool) (blob.File, error) {
 	return either(ctx, s, ref, func() (blob.File, error) { return s.Backend.OpenWhole(ctx, ref) }, func(row index.Cold) (blob.File, error) {
-		return s.open(ctx, row, true)
+		return s.open(ctx, row, true, uncounted)
 	})
 }
 
@@ -206,10 +216,12 @@ func (s *Store) Verify(ctx context.Context, ref blob.Ref, size int64, pace func(
 	return err
 }
 
-// Suspect implements [blob.Store].
+// Suspect implements [blob.Store]. A cold content that can be restored is not suspect,
+// even if its plain bytes were found damaged or missing.
 func (s *Store) Suspect(ref blob.Ref) bool {
 	if s.Backend.Suspect(ref) {
-		return true
+		row, err := s.opt.Records.Of(context.Background(), ref)
+		return err != nil || s.Complete(context.Background(), row) != nil
 	}
 	s.mu.Lock()
 	l, ok := s.lost[ref]

@@ -266,3 +266,67 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%d bytes, %v, want %d", len(got), err, len(body))
 	}
 }
+
+// TestPlainDamaged: a cold content is served although its plain bytes, which were stored
+// too, were found damaged, and after they are gone.
+func TestPlainDamaged(t *testing.T) {
+	w := newWorld(t, 1<<30)
+	body := text(300<<10, 1)
+	ref := w.chill(body, nil)
+	if err := w.disk.Put(t.Context(), ref, int64(len(body)), bytes.NewReader(body)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(w.disk.Path(ref), text(300<<10, 2), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read := func(when string) {
+		t.Helper()
+		f, err := w.Open(t.Context(), ref)
+		if err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		defer f.Close()
+		if got, err := io.ReadAll(f); err != nil || !bytes.Equal(got, body) {
+			t.Errorf("%s: %d bytes, %v, want %d", when, len(got), err, len(body))
+		}
+		if w.Suspect(ref) {
+			t.Errorf("%s: suspect, want not: it can be restored", when)
+		}
+	}
+	read("damaged plain bytes")
+	if err := w.disk.Delete(t.Context(), ref); err != nil {
+		t.Fatal(err)
+	}
+	read("deleted plain bytes")
+	if err := w.disk.Delete(t.Context(), w.rec.rows[ref].File.Ref); err != nil {
+		t.Fatal(err)
+	}
+	if !w.Suspect(ref) {
+		t.Error("not suspect without a cold file, want suspect")
+	}
+}
+
+// TestNearTooSmall: a small content, and one that others are built from, are opened
+// although the near cache cannot hold them. A base does not count as read.
+func TestNearTooSmall(t *testing.T) {
+	w := newWorld(t, 100<<10)
+	asked := 0
+	w.opt.Asked = func(blob.Ref) { asked++ }
+	body := text(1<<20, 1)
+	ref := w.chill(body, nil)
+	for name, open := range map[string]func(context.Context, blob.Ref) (blob.File, error){"Open": w.Open, "OpenWhole": w.OpenWhole, "OpenBase": w.OpenBase} {
+		asked = 0
+		f, err := open(t.Context(), ref)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got, err := io.ReadAll(f); err != nil || !bytes.Equal(got, body) {
+			t.Errorf("%s: %d bytes, %v, want %d", name, len(got), err, len(body))
+		}
+		if want := name != "OpenBase"; asked > 0 != want {
+			t.Errorf("%s: counted as %d reads, want that it counts: %v", name, asked, want)
+		}
+		_ = f.Close() // opened for reading
+	}
+}

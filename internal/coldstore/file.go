@@ -14,12 +14,16 @@ import (
 	"github.com/symdepot/symdepot/internal/shelf"
 )
 
-// open opens a cold content. With whole it is restored first.
-func (s *Store) open(ctx context.Context, row index.Cold, whole bool) (blob.File, error) {
+// full reports whether a content cannot be kept: the near cache, or its disk, is full.
+func full(err error) bool { return errors.Is(err, shelf.ErrFull) || durable.IsNoSpace(err) }
+
+// open opens a cold content. With whole it is restored first. If it cannot be kept, its
+// hash is checked and it is read range by range.
+func (s *Store) open(ctx context.Context, row index.Cold, whole, uncounted bool) (blob.File, error) {
 	if err := s.Complete(ctx, row); err != nil {
 		return nil, err
 	}
-	f := &file{s: s, row: row, life: context.WithoutCancel(ctx)}
+	f := &file{s: s, row: row, life: context.WithoutCancel(ctx), asked: uncounted}
 	key := row.Ref.String()
 	if !whole && !s.near.Has(key) {
 		return f, nil
@@ -28,8 +32,10 @@ func (s *Store) open(ctx context.Context, row index.Cold, whole bool) (blob.File
 	if err == nil && whole {
 		_, err = r.Wait(ctx)
 	}
-	if full(err) && !whole {
-		return f, nil // it is restored range by range
+	if full(err) {
+		if err = nil; whole {
+			err = s.Restore(ctx, row, io.Discard, nil)
+		}
 	}
 	if err != nil {
 		_ = f.Close() // opened for reading
@@ -125,9 +131,6 @@ func (f *file) ranges() (*source, error) {
 	f.parts = c
 	return c, nil
 }
-
-// full reports whether the near cache, or its disk, has no room for a content.
-func full(err error) bool { return errors.Is(err, shelf.ErrFull) || durable.IsNoSpace(err) }
 
 // ReadAt implements [io.ReaderAt].
 func (f *file) ReadAt(p []byte, off int64) (int, error) {

@@ -372,7 +372,7 @@ func (c *Cold) hasSpace(size int64) error {
 // estimated length of the delta; nil if a key of its own is better.
 func (c *Cold) chooseBase(ctx context.Context, series []cooling.Content, i int, src opened, key int64) (best int64, base *opened, err error) {
 	for _, j := range cooling.Bases(series, i, c.d.now()) {
-		f, err := c.store.OpenWhole(ctx, series[j].Ref)
+		f, err := c.store.OpenBase(ctx, series[j].Ref)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // damaged: verify names it
 		}
