@@ -20,6 +20,7 @@ API unsigned long CALL WaitForSingleObject(HANDLE, unsigned long);
 API void CALL ExitProcess(unsigned);
 API void CALL Sleep(unsigned long);
 int _fltused;
+int _purecall() { return 0; }
 void *memset(void *p, int c, size_t n) {
   for (volatile char *q = static_cast<char *>(p); n--; *q++ = static_cast<char>(c)) {
   }
