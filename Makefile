@@ -17,7 +17,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
 .PHONY: help build release test vet unit race fuzz fuzzday cross windows windowsthere lint man browser screens torture bench setup clean
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
 build: ## build ./symdepot for this machine
 	$(GO) build -o $(BIN) ./cmd/symdepot
@@ -75,6 +75,10 @@ torture: setup ## the long proofs, in parts; goes on where it stopped (hours)
 
 bench: setup ## the ratios of BENCHMARKS.md, measured side by side; scripts/bench engines and scripts/bench keys are parts of their own
 	@scripts/bench
+
+bench-cold: ## cold storage on series of builds beside zstd and chunks; SRC=DIR is a checkout of glslang for two of them (hours, 4 GB)
+	@scripts/coldseries $(CACHE)/cold $(SRC)
+	@SYMDEPOT_COLD_SERIES=$(CACHE)/cold $(GO) test -count=1 -timeout 12h -v -run '^TestBenchCold$$' ./internal/cold | grep -oE '[A-Z]: .*|^(ok|FAIL|---).*'
 
 clean: ## remove what was built and fetched
 	rm -rf $(CACHE) $(BIN)

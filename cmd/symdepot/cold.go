@@ -11,7 +11,7 @@ import (
 )
 
 type coldCmd struct {
-	Inspect coldInspectCmd `cmd:"" nodepot:"" nodepot:"" help:"Print what a cold file consists of."`
+	Inspect coldInspectCmd `cmd:"" nodepot:"" help:"Print what a cold file consists of."`
 }
 
 type coldInspectCmd struct {

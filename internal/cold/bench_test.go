@@ -3,17 +3,26 @@
 package cold
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 )
 
-// cpu is the processor time that this process has used.
-func cpu() time.Duration {
+// used is the processor time that this process has used.
+func used() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		panic(err)
@@ -21,67 +30,337 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func series(t testing.TB, name string) [][]byte {
-	paths, _ := filepath.Glob(filepath.Join(os.Getenv("SYMDEPOT_COLD_SERIES"), name, "[0-9][0-9]"))
-	var out [][]byte
-	for _, p := range paths {
-		b, err := os.ReadFile(p)
+// speed measures work on n bytes, in MB for each second of processor time.
+type speed struct {
+	bytes int64
+	time  time.Duration
+}
+
+func (s *speed) run(n int64, f func()) {
+	from := used()
+	f()
+	s.time += used() - from
+	s.bytes += n
+}
+
+func (s *speed) String() string {
+	return fmt.Sprintf("%.0f MB/s", float64(s.bytes)/1e6/max(s.time.Seconds(), 1e-9))
+}
+
+// file is a content on disk.
+func file(t testing.TB, path string) Source {
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	sum := sha256.New()
+	n, err := io.Copy(sum, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Source{f, n, [32]byte(sum.Sum(nil))}
+}
+
+// bench measures one series.
+type bench struct {
+	name     string
+	builds   []string
+	plain    int64
+	dir      string
+	keys     []string // cold file of the key of each build, "" of a key itself
+	files    []string
+	each     []int64
+	key      speed
+	encode   speed
+	decode   speed
+	keyBytes int64
+	estimate float64 // the worst of Estimate against the true length
+}
+
+// TestBenchCold measures the series that scripts/coldseries has made.
+func TestBenchCold(t *testing.T) {
+	root := os.Getenv("SYMDEPOT_COLD_SERIES")
+	if root == "" {
+		t.Skip("SYMDEPOT_COLD_SERIES does not name a folder of scripts/coldseries")
+	}
+	names := os.Getenv("SYMDEPOT_COLD_NAMES")
+	if names == "" {
+		names = "A B C D M P K"
+	}
+	for _, name := range strings.Fields(names) {
+		builds, err := filepath.Glob(filepath.Join(root, name, "[0-9][0-9]"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, b)
-	}
-	return out
-}
-
-func TestQuick(t *testing.T) {
-	for _, name := range []string{"A", "B", "C", "D"} {
-		s := series(t, name)
-		if len(s) < 2 {
+		if len(builds) < 2 {
 			continue
 		}
-		if len(s) > 4 {
-			s = s[:4]
+		b := &bench{name: name, builds: builds, dir: t.TempDir()}
+		b.run(t)
+		if os.Getenv("SYMDEPOT_COLD_ALONE") == "" {
+			b.others(t)
 		}
-		key := s[0]
-		e1 := func(b, base []byte) (Stats, []byte, float64) {
-			var out bytes.Buffer
-			out.Grow(len(b) / 2)
-			var st Stats
-			var err error
-			src, bs := Source{bytes.NewReader(b), int64(len(b)), [32]byte{}}, Source{bytes.NewReader(base), int64(len(base)), [32]byte{}}
-			from := cpu()
-			if base == nil {
-				st, err = EncodeKey(context.Background(), &out, src, nil)
-			} else {
-				st, err = EncodeDelta(context.Background(), &out, src, bs, nil)
+	}
+}
+
+func (b *bench) run(t *testing.T) {
+	b.cool(t)
+	added, deltas := 0.0, 0
+	var sum int64
+	for i, n := range b.each {
+		sum += n
+		if b.keys[i] != "" {
+			added += float64(n)
+			deltas++
+		}
+	}
+	added /= float64(deltas)
+	mean := float64(b.plain) / float64(len(b.builds))
+	keys := len(b.builds) - deltas
+	t.Logf("%s: %d builds of %.1f MB; keys %d of %.1f %%, added build %.2f %%, series with its keys %.2f %% of plain",
+		b.name, len(b.builds), mean/1e6, keys, 100*float64(b.keyBytes)/float64(keys)/mean, 100*added/mean, 100*float64(sum)/float64(b.plain))
+	t.Logf("%s: cooling %v (keys %v), restoring with its hash %v; estimates off by at most %.0f %%", b.name, &b.encode, &b.key, &b.decode, 100*b.estimate)
+	b.latency(t)
+	idle := b.memory(t, "idle")
+	t.Logf("%s: peak of memory above that of a process that does nothing (%.0f MiB): cooling %.0f MiB, reading %.0f MiB",
+		b.name, idle, b.memory(t, "cool")-idle, b.memory(t, "read")-idle)
+}
+
+// cool makes cold files of all builds, as the policy says: a new key when what deltas
+// take beyond the first one adds up to a key.
+func (b *bench) cool(t *testing.T) {
+	var base Source
+	var key string
+	var first, excess int64
+	for i, path := range b.builds {
+		src := file(t, path)
+		b.plain += src.Size
+		to := filepath.Join(b.dir, strconv.Itoa(i)+".c1")
+		b.files = append(b.files, to)
+		f, err := os.Create(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s Stats
+		if fresh := key == "" || excess > b.keyBytes; fresh {
+			b.key.run(src.Size, func() { s, err = EncodeKey(context.Background(), f, src, nil) })
+			base, key, first, excess = src, to, 0, 0
+			b.keyBytes += s.Bytes
+			b.keys = append(b.keys, "")
+		} else {
+			b.encode.run(src.Size, func() { s, err = EncodeDelta(context.Background(), f, src, base, nil) })
+			if first == 0 {
+				first = s.Bytes
 			}
-			if err != nil {
+			excess += max(0, s.Bytes-first)
+			b.keys = append(b.keys, key)
+			if i%5 == 1 {
+				n, err := Estimate(context.Background(), src, &base, 16)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.estimate = max(b.estimate, max(float64(n)/float64(s.Bytes), float64(s.Bytes)/float64(n))-1)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		b.each = append(b.each, s.Bytes)
+		b.decode.run(src.Size, func() {
+			c, done := b.open(t, i)
+			defer done()
+			sum := sha256.New()
+			if n, err := c.WriteTo(sum); err != nil || n != src.Size || [32]byte(sum.Sum(nil)) != src.Sum {
+				t.Fatalf("%s is not restored: %v", path, err)
+			}
+		})
+	}
+}
+
+// open opens the cold file of a build, with its key.
+func (b *bench) open(t testing.TB, i int) (*Reader, func()) {
+	open := func(path string, base io.ReaderAt) (*Reader, *os.File) {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, err := f.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Open(f, st.Size(), base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, f
+	}
+	if b.keys[i] == "" {
+		c, f := open(b.files[i], nil)
+		return c, func() { c.Close(); f.Close() }
+	}
+	key, kf := open(b.keys[i], nil)
+	c, f := open(b.files[i], key)
+	return c, func() { c.Close(); f.Close(); key.Close(); kf.Close() }
+}
+
+// latency measures first bytes and ranges of the last build.
+func (b *bench) latency(t *testing.T) {
+	last := len(b.files) - 1
+	for b.keys[last] == "" {
+		last--
+	}
+	var first, ranges, cpu []time.Duration
+	r := rand.New(rand.NewPCG(1, 1))
+	buf := make([]byte, 64<<10)
+	for range 100 {
+		from, work := time.Now(), used()
+		c, done := b.open(t, last)
+		if _, err := c.ReadAt(buf[:1], 0); err != nil {
+			t.Fatal(err)
+		}
+		first, cpu = append(first, time.Since(from)), append(cpu, used()-work)
+		from = time.Now()
+		if _, err := c.ReadAt(buf, r.Int64N(c.Size()-int64(len(buf)))); err != nil {
+			t.Fatal(err)
+		}
+		ranges = append(ranges, time.Since(from))
+		done()
+	}
+	p95 := func(d []time.Duration) time.Duration {
+		slices.Sort(d)
+		return d[len(d)*95/100].Round(10 * time.Microsecond)
+	}
+	t.Logf("%s: first byte p95 %v (processor time %v), random range of 64 KiB p95 %v", b.name, p95(first), p95(cpu), p95(ranges))
+}
+
+// memory is the peak of a process of its own, in MiB.
+func (b *bench) memory(t *testing.T, what string) float64 {
+	last := len(b.files) - 1
+	key := b.keys[last]
+	if key == "" {
+		key = b.files[last]
+	}
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestMemoryOfOne$")
+	cmd.Env = append(os.Environ(), "SYMDEPOT_COLD_WHAT="+what, "SYMDEPOT_COLD_FILES="+strings.Join([]string{b.builds[last], b.builds[0], b.files[last], key}, "\n"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	_, rest, _ := strings.Cut(string(out), "VmHWM:")
+	kib, err := strconv.ParseFloat(strings.Fields(rest + " -1")[0], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib / 1024
+}
+
+// TestMemoryOfOne is the process whose memory is measured.
+func TestMemoryOfOne(t *testing.T) {
+	files := strings.Split(os.Getenv("SYMDEPOT_COLD_FILES"), "\n")
+	switch os.Getenv("SYMDEPOT_COLD_WHAT") {
+	case "cool":
+		src, base := file(t, files[0]), file(t, files[1])
+		for range 3 {
+			if _, err := EncodeDelta(context.Background(), io.Discard, src, base, nil); err != nil {
 				t.Fatal(err)
 			}
-			return st, out.Bytes(), float64(len(b)) / 1e6 / (cpu() - from).Seconds()
 		}
-		if os.Getenv("KEY") != "" {
-			st, file, v := e1(key, nil)
-			from := cpu()
-			if !bytes.Equal(restored(t, open(t, file, nil)), key) {
-				t.Fatal("key")
-			}
-			t.Logf("%s key %.2f %% encode %.1f MB/s decode %.0f", name, 100*float64(st.Bytes)/float64(len(key)), v, float64(len(key))/1e6/(cpu()-from).Seconds())
+	case "read":
+		b := &bench{files: files[2:3], keys: files[3:4]}
+		if files[2] == files[3] {
+			b.keys[0] = ""
 		}
-		var sum, plain int64
-		for i := 1; i < len(s); i++ {
-			st, file, v := e1(s[i], key)
-			from := cpu()
-			if !bytes.Equal(restored(t, open(t, file, key)), s[i]) {
-				t.Fatal("delta")
-			}
-			dv := float64(len(key)) / 1e6 / (cpu() - from).Seconds()
-			p, _ := Inspect(bytes.NewReader(file), int64(len(file)))
-			sum += st.Bytes
-			plain += int64(len(s[i]))
-			t.Logf("%s %d: %.3f %% encode %.1f MB/s decode %.0f MB/s, units %.1f a block, most %d  %+v", name, i, 100*float64(st.Bytes)/float64(len(s[i])), v, dv, float64(p.Units)/float64(st.Blocks), p.Most, st)
+		c, done := b.open(t, 0)
+		defer done()
+		if _, err := c.WriteTo(io.Discard); err != nil {
+			t.Fatal(err)
 		}
-		t.Logf("%s mean %.3f %%", name, 100*float64(sum)/float64(plain))
+	case "idle":
+	default:
+		t.Skip("only for TestBenchCold")
 	}
+	// Where there is no such file, the peak is not known.
+	status, _ := os.ReadFile("/proc/self/status")
+	os.Stdout.Write(status)
+}
+
+// others measures other ways of storing the series: zstd and zstd with the first build
+// as a dictionary, both for a few builds, and chunks.
+func (b *bench) others(t *testing.T) {
+	if path, err := exec.LookPath("zstd"); err == nil {
+		n := len(b.builds)
+		run := func(arg ...string) float64 {
+			var sum, plain int64
+			for _, i := range []int{n / 2, n - 1} {
+				to := filepath.Join(b.dir, "zst")
+				args := append(append([]string{"-q", "-f", "-19", "-o", to}, arg...), b.builds[i])
+				if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
+					t.Fatalf("zstd: %v: %s", err, out)
+				}
+				a, _ := os.Stat(to)
+				p, _ := os.Stat(b.builds[i])
+				sum, plain = sum+a.Size(), plain+p.Size()
+			}
+			return 100 * float64(sum) / float64(plain)
+		}
+		t.Logf("%s: zstd -19 %.2f %%", b.name, run())
+		t.Logf("%s: zstd -19 --patch-from the first build %.2f %%", b.name, run("--long=27", "--patch-from="+b.builds[0]))
+	} else {
+		t.Logf("%s: zstd is not installed", b.name)
+	}
+	first, added := b.chunks(t)
+	t.Logf("%s: chunks of 64 KiB, new ones packed: first build %.2f %%, added build %.2f %%", b.name, first, added)
+}
+
+// chunks stores the series in chunks that content defines, of 64 KiB on average, and
+// compresses the new ones of each build in frames of 1 MiB.
+func (b *bench) chunks(t *testing.T) (first, added float64) {
+	var gear [256]uint64
+	r := rand.New(rand.NewPCG(42, 42))
+	for i := range gear {
+		gear[i] = r.Uint64()
+	}
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const average = 64 << 10
+	have := map[[32]byte]bool{}
+	for i, path := range b.builds {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, stored := float64(len(data)), 0
+		var pack []byte
+		flush := func() { stored += len(z.EncodeAll(pack, nil)); pack = pack[:0] }
+		for len(data) > 0 {
+			n, h := 0, uint64(0)
+			for n < len(data) && n < average*4 {
+				h = h<<1 + gear[data[n]]
+				n++
+				// Two masks, as FastCDC: cuts are rarer before the average.
+				if n >= average/4 && (n < average && h>>(64-18) == 0 || n >= average && h>>(64-14) == 0) {
+					break
+				}
+			}
+			if sum := sha256.Sum256(data[:n]); !have[sum] {
+				have[sum] = true
+				stored += 40 // its row
+				if pack = append(pack, data[:n]...); len(pack) >= 1<<20 {
+					flush()
+				}
+			}
+			data = data[n:]
+		}
+		flush()
+		if i == 0 {
+			first = 100 * float64(stored) / plain
+		} else {
+			added += 100 * float64(stored) / plain / float64(len(b.builds)-1)
+		}
+	}
+	return first, added
 }
