@@ -121,6 +121,7 @@ func (b *bench) run(t *testing.T) {
 	t.Logf("%s: %d builds of %.1f MB; keys %d of %.1f %%, added build %.2f %%, series with its keys %.2f %% of plain",
 		b.name, len(b.builds), mean/1e6, keys, 100*float64(b.keyBytes)/float64(keys)/mean, 100*added/mean, 100*float64(sum)/float64(b.plain))
 	t.Logf("%s: cooling %v (keys %v), restoring with its hash %v; estimates off by at most %.0f %%", b.name, &b.encode, &b.key, &b.decode, 100*b.estimate)
+	b.middle(t)
 	b.latency(t)
 	idle := b.memory(t, "idle")
 	t.Logf("%s: peak of memory above that of a process that does nothing (%.0f MiB): cooling %.0f MiB, reading %.0f MiB",
@@ -177,6 +178,31 @@ func (b *bench) cool(t *testing.T) {
 			}
 		})
 	}
+}
+
+// middle is what the series takes with its middle build as the only key: no delta is
+// far from it then.
+func (b *bench) middle(t *testing.T) {
+	k := len(b.builds) / 2
+	base := file(t, b.builds[k])
+	s, err := EncodeKey(context.Background(), io.Discard, base, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, added := s.Bytes, int64(0)
+	for i, path := range b.builds {
+		if i == k {
+			continue
+		}
+		src := file(t, path)
+		b.encode.run(src.Size, func() { s, err = EncodeDelta(context.Background(), io.Discard, src, base, nil) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		added += s.Bytes
+	}
+	t.Logf("%s: with the middle build as the only key: added build %.2f %%, series %.2f %% of plain; cooling %v",
+		b.name, 100*float64(added)/float64(b.plain-base.Size), 100*float64(key+added)/float64(b.plain), &b.encode)
 }
 
 // open opens the cold file of a build, with its key.

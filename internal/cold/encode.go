@@ -173,12 +173,12 @@ func (e *encoder) release() { e.index.r = nil }
 // stays until the next call.
 func (e *encoder) block(b []byte, place int64) ([]byte, error) {
 	e.entry = entry{sum: xxhash.Sum64(b), extents: e.entry.extents[:0]}
+	if !e.delta {
+		return e.whole(b) // also zeros: the frames of a key alone make the content
+	}
 	if b[0] == 0 && same(b, b[1:]) == len(b)-1 {
 		e.entry.kind = kindZero
 		return nil, nil
-	}
-	if !e.delta {
-		return e.whole(b)
 	}
 	if err := e.index.at(place); err != nil {
 		return nil, err

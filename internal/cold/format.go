@@ -46,7 +46,7 @@ const (
 	kindPlain = 0 // a frame with the bytes
 	kindDelta = 1 // a frame with controls, differences and insertions
 	kindCopy  = 2 // no frame: bytes of the base that begin at a unit
-	kindZero  = 3 // no frame: zeros
+	kindZero  = 3 // no frame: zeros; only in a delta, like kindCopy
 )
 
 const (
@@ -248,7 +248,7 @@ func (t *tableReader) check(i int64, e *entry, n int64) error {
 		ok = t.h.Form == DeltaForm && e.frame == 0 && e.controls == 0 && e.diffs == 0 && len(e.extents) == 1 &&
 			e.extents[0].n == (int64(size)+unit-1)/unit && e.extents[0].first*unit+int64(size) <= t.h.BaseSize
 	case kindZero:
-		ok = e.frame == 0 && e.controls == 0 && e.diffs == 0 && n == 0
+		ok = t.h.Form == DeltaForm && e.frame == 0 && e.controls == 0 && e.diffs == 0 && n == 0
 	}
 	if !ok || n > maxUnits || e.frame > maxFrame {
 		return damaged("the table contradicts itself at block %d", i)

@@ -92,7 +92,7 @@ func TestHeader(t *testing.T) {
 }
 
 func TestKeyIsPlainZstd(t *testing.T) {
-	b := program(3, 900_000)
+	b := append(program(3, 900_000), make([]byte, 1<<20)...)
 	file := encoded(t, b, nil)
 	at := binary.LittleEndian.Uint64(file[len(file)-footLen:])
 	z, err := zstd.NewReader(bytes.NewReader(file[headLen:at]))
@@ -233,7 +233,7 @@ func TestHostile(t *testing.T) {
 		"copy with a frame":         with(func(_ *Header, e *entry) { e.kind, e.controls = kindCopy, 0 }),
 		"copy beyond the base":      made(delta, nil, entry{kind: kindCopy, extents: []extent{{3, 2}}}),
 		"copy of too little":        made(delta, nil, entry{kind: kindCopy, extents: []extent{{0, 1}}}),
-		"zeros with a frame":        made(key, plain, entry{kind: kindZero, frame: uint32(len(plain))}),
+		"zeros with a frame":        made(delta, plain, entry{kind: kindZero, frame: uint32(len(plain))}),
 		"no controls":               control(one, []byte{0}, nil, data),
 		"control without length":    control(one, []byte{0, 0, 0}, nil, data),
 		"copy before the base":      control(one, controlOf(100_000, 0, -5), nil, nil),
