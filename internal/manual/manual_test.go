@@ -98,3 +98,25 @@ func TestOtherShells(t *testing.T) {
 		t.Errorf("tcsh: %q, want nothing", s)
 	}
 }
+
+func TestMarkdown(t *testing.T) {
+	root := sample()
+	root.Subs[0].Detail = "Two_words.\n\n  prog cab list a_b\n\nExit codes: 0 done, 3 failed\nor not."
+	text := Markdown(root)
+	for _, want := range []string{
+		"| For every command | |\n|---|---|\n| `--json` | Print JSON. |\n",
+		"## prog cab\n\n    prog cab <command>\n\nCabinets.\n\nTwo\\_words.\n\n    prog cab list a_b\n",
+		"| `FILE` | The file. |\n",
+		"| `--form=FORM`, `-f` | It's a form. |\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q:\n%s", want, text)
+		}
+	}
+	if n := strings.Count(text, "Print JSON."); n != 1 {
+		t.Errorf("a flag of all commands stands %d times, want once", n)
+	}
+	if have, want := ExitCodes(root), "| `prog cab` | 0 done, 3 failed or not |\n"; !strings.Contains(have, want) {
+		t.Errorf("exit codes: %q, want %q", have, want)
+	}
+}
