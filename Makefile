@@ -15,7 +15,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help build release test vet unit race fuzz fuzzday cross windows windowsthere lint man browser screens torture bench setup clean
+.PHONY: help build docs release test vet unit race fuzz fuzzday cross windows windowsthere lint man browser screens torture bench setup clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
@@ -27,6 +27,9 @@ release: ## everything that is published, for all platforms, in dist/release; ne
 
 man: ## man pages of all commands in dist/man
 	$(GO) run ./cmd/symdepot man dist/man
+
+docs: ## write the generated parts of docs anew; needs only Go
+	$(GO) test -count=1 -run 'Docs$$|^TestLinks$$' ./layout ./internal/config ./internal/server ./internal/web ./cmd/symdepot . -args -update-docs
 
 setup: ## install the clients the tests use and fetch real files (needs a Debian-like system and root; elsewhere says what is missing)
 	@scripts/setup

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/symdepot/symdepot/internal/manual"
+	"github.com/symdepot/symdepot/internal/symtest"
+)
+
+// TestCommandDocs: docs/reference has the commands and the exit codes that the program has.
+func TestCommandDocs(t *testing.T) {
+	t.Parallel()
+	parser, err := kong.New(&cli{}, kong.Name("symdepot"), layoutWords())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := describeNode(parser.Model.Node)
+	symtest.Generated(t, "docs/reference/commands.md", "commands", manual.Markdown(&root))
+	symtest.Generated(t, "docs/reference/exit-codes.md", "commands", manual.ExitCodes(&root))
+
+	var out strings.Builder
+	if code := run([]string{"--help"}, &out, &out); code != exitOK {
+		t.Fatalf("symdepot --help: exit code %d, want 0", code)
+	}
+	_, codes, _ := strings.Cut(out.String(), "Exit codes: ")
+	codes, _, ok := strings.Cut(codes, ".\n\n")
+	if !ok {
+		t.Fatalf("symdepot --help: %s; want a paragraph with the exit codes", out.String())
+	}
+	codes = regexp.MustCompile(`, (\d)`).ReplaceAllString(strings.Join(strings.Fields(codes), " "), "\n$1")
+	rows := "| Code | Meaning |\n|---|---|\n"
+	for row := range strings.SplitSeq(codes, "\n") {
+		code, meaning, _ := strings.Cut(row, " ")
+		rows += "| " + code + " | " + meaning + " |\n"
+	}
+	symtest.Generated(t, "docs/reference/exit-codes.md", "codes", rows)
+}
