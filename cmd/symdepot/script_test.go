@@ -162,6 +162,11 @@ type serving struct {
 
 // startServe runs this test binary as `symdepot serve`.
 func startServe(getenv func(string) string, dir string, args ...string) (*serving, error) {
+	return startServer(getenv, dir, append([]string{"serve"}, args...)...)
+}
+
+// startServer runs this test binary with a command that serves, on a free port.
+func startServer(getenv func(string) string, dir string, args ...string) (*serving, error) {
 	exe := filepath.Join(getenv("REPO"), "symdepot")
 	if p, err := exec.LookPath("symdepot"); err == nil {
 		exe = p
@@ -172,7 +177,7 @@ func startServe(getenv func(string) string, dir string, args ...string) (*servin
 			break
 		}
 	}
-	s := &serving{cmd: exec.CommandContext(context.Background(), exe, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)}
+	s := &serving{cmd: exec.CommandContext(context.Background(), exe, slices.Concat(args[:1], []string{"--listen", "127.0.0.1:0"}, args[1:])...)}
 	s.cmd.Dir = dir
 	prepareInterrupt(s.cmd)
 	for _, k := range []string{"PATH", "HOME", "SYMDEPOT_DEPOT", "TMPDIR", "TESTSCRIPT_COMMAND", "LOCALAPPDATA", "TEMP", "TMP",
