@@ -72,16 +72,26 @@ func Due(series []Content, unusedSince time.Time) (list []int) {
 	return list
 }
 
-// Bases returns the positions of the keys that are worth trying for content i: the
-// nearest earlier one, and the nearest later one. A content that others are built from
-// has none, because nothing is built from a content that needs a base.
+// Bases returns the positions of the contents that are worth trying as the base of
+// content i: the nearest earlier key that is not worn, and the nearest later one. A
+// content that is plain and that others are built from counts as a key, because it
+// becomes one. If there is none, a later content that is still plain is the base: the
+// builds between them, and those after it, are nearer to it than to content i. Content
+// i has no base if others are built from it, because nothing is built from a content
+// that needs a base.
 func Bases(series []Content, i int, now time.Time) (list []int) {
 	if series[i].Needed > 0 {
 		return nil
 	}
-	earlier, later := -1, -1
+	earlier, later, after := -1, -1, []int(nil)
 	for j, c := range series {
-		if j == i || !c.Cold || c.Base != (blob.Ref{}) || Worn(series, j, now) {
+		if j == i || c.Base != (blob.Ref{}) {
+			continue
+		}
+		if c.Order > series[i].Order && c.Size >= MinSize && !c.Cold {
+			after = append(after, j)
+		}
+		if !c.Cold && c.Needed == 0 || Worn(series, j, now) {
 			continue
 		}
 		if c.Order < series[i].Order {
@@ -97,16 +107,23 @@ func Bases(series []Content, i int, now time.Time) (list []int) {
 			list = append(list, j)
 		}
 	}
+	if len(list) == 0 && len(after) > 0 {
+		slices.SortFunc(after, func(a, b int) int { return cmp.Compare(series[a].Order, series[b].Order) })
+		list = append(list, after[min(len(after), MaxDeltas/2)-1])
+	}
 	return list
 }
 
 // Worn reports whether no more contents are to be built from key j: it has enough of
-// them, it is old, or what the later ones take beyond the first one would pay for a new
-// key.
+// them, it is old, or what they take more than usual would pay for a new key. Usual is
+// the length of the first one, at most a twentieth of the key.
 func Worn(series []Content, j int, now time.Time) bool {
 	key := series[j]
-	if key.Needed >= MaxDeltas || now.Sub(key.Made) > MaxAge {
+	if key.Needed >= MaxDeltas || key.Cold && now.Sub(key.Made) > MaxAge {
 		return true
+	}
+	if !key.Cold {
+		key.File = key.Size / 3 // as a key, about
 	}
 	var built []Content
 	for _, c := range series {
@@ -118,9 +135,9 @@ func Worn(series []Content, j int, now time.Time) bool {
 		return false
 	}
 	slices.SortFunc(built, func(a, b Content) int { return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.Order, b.Order)) })
-	var excess int64
-	for _, c := range built[1:] {
-		excess += max(0, c.File-built[0].File)
+	usual, excess := min(built[0].File, key.File/20), int64(0)
+	for _, c := range built {
+		excess += max(0, c.File-usual)
 	}
 	return excess >= key.File
 }

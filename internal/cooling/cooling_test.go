@@ -58,13 +58,20 @@ func TestBases(t *testing.T) {
 	full.Needed = MaxDeltas
 	needed := plain(5, 80)
 	needed.Needed = 1
+	var many []Content
+	for n := range int64(40) {
+		many = append(many, plain(n+1, 90))
+	}
 	for _, c := range []struct {
 		name   string
 		series []Content
 		i      int
 		want   []int
 	}{
-		{"no key", []Content{plain(1, 90), plain(2, 90)}, 0, nil},
+		{"no key, the last content", []Content{plain(1, 90), plain(2, 90)}, 1, nil},
+		{"no key, a later content is plain", []Content{plain(1, 90), plain(2, 90), plain(3, 90)}, 0, []int{2}},
+		{"no key, many later ones", many, 0, []int{16}},
+		{"a plain content that others need counts as a key", []Content{plain(1, 90), needed, plain(9, 90)}, 0, []int{1}},
 		{"nearest earlier, nearest later", []Content{key(1, 1000, 1), key(3, 1000, 1), plain(5, 90), key(7, 1000, 1), key(9, 1000, 1)}, 2, []int{1, 3}},
 		{"a delta is no base", []Content{key(1, 1000, 1), delta(2, 1, 10), plain(3, 90)}, 2, []int{0}},
 		{"enough deltas", []Content{full, plain(2, 90)}, 1, nil},
@@ -77,7 +84,8 @@ func TestBases(t *testing.T) {
 	}
 }
 
-// TestWorn lets deltas grow until what they take more than the first one is a key.
+// TestWorn lets deltas grow until what they take more than a twentieth of the key is a
+// key.
 func TestWorn(t *testing.T) {
 	series := []Content{key(1, 1000, 1)}
 	grow := func(order, file int64) {
@@ -85,13 +93,13 @@ func TestWorn(t *testing.T) {
 		d.Made = days(1).Add(time.Duration(order) * time.Minute)
 		series = append(series, d)
 	}
-	grow(2, 100)
-	grow(3, 500) // 400 more
-	grow(4, 600) // 900 more
+	grow(2, 100) // 50 more than a twentieth
+	grow(3, 500) // 500 more
+	grow(4, 540) // 990 more
 	if Worn(series, 0, now) {
-		t.Error("worn with an excess of 900 of 1000, want not worn")
+		t.Error("worn with an excess of 990 of 1000, want not worn")
 	}
-	grow(5, 200)
+	grow(5, 60)
 	if !Worn(series, 0, now) {
 		t.Error("not worn with an excess of 1000 of 1000, want worn")
 	}

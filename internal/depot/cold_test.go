@@ -130,39 +130,51 @@ func TestCold(t *testing.T) {
 			t.Fatalf("cool: %+v, %v, want 5 contents and less than an eighth of the bytes", sum, err)
 		}
 		s, err := d.Cold.Stats(ctx)
-		if err != nil || s.Contents != 5 || s.Keys != 1 || s.Both != 5 {
-			t.Fatalf("sums %+v, %v, want one key and four deltas, all plain too", s, err)
+		if err != nil || s.Contents != 5 || s.Keys != 0 || s.Both != 5 {
+			t.Fatalf("sums %+v, %v, want five deltas to the newest content, all plain too", s, err)
+		}
+		// With the next build, what was the newest content becomes a key.
+		f, path := n.build(6)
+		want[path] = f.body
+		refs = append(refs, blob.Sum(f.body))
+		add(t, d, "app", f)
+		c.advance(24 * time.Hour)
+		if sum, err := d.Cold.Cool(ctx, CoolOptions{After: 12 * time.Hour, Grace: CoolGrace}); err != nil || sum.Contents != 1 {
+			t.Fatalf("cool: %+v, %v, want 1 content", sum, err)
+		}
+		if s, err = d.Cold.Stats(ctx); err != nil || s.Contents != 6 || s.Keys != 1 || s.Both != 6 {
+			t.Fatalf("sums %+v, %v, want a key and five deltas", s, err)
 		}
 		answers(t, d, want)
-		if n, err := d.Cold.Strip(ctx, CoolGrace); n != 0 || err != nil {
+		if n, err := d.Cold.Strip(ctx, 48*time.Hour); n != 0 || err != nil {
 			t.Errorf("strip within the grace: %d, %v, want 0", n, err)
 		}
 		c.advance(2 * time.Hour)
-		if n, err := d.Cold.Strip(ctx, CoolGrace); n != 5 || err != nil {
-			t.Errorf("strip after the grace: %d, %v, want 5", n, err)
+		if n, err := d.Cold.Strip(ctx, CoolGrace); n != 6 || err != nil {
+			t.Errorf("strip after the grace: %d, %v, want 6", n, err)
 		}
-		for _, ref := range refs[:5] {
+		for _, ref := range refs[:6] {
 			if _, err := d.Cold.store.Below().Stat(ctx, ref); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("plain bytes of a cold content: %v, want fs.ErrNotExist", err)
 			}
 		}
 		answers(t, d, want)
 		answers(t, d, want) // from the near cache
-		if v, faults := verified(t, d, CheckOptions{Restore: true}); len(faults) > 0 || v.Cold != 5 || v.Restored != 5 {
-			t.Fatalf("verify: %+v, %+v, want 5 cold contents and no faults", v, faults)
+		if v, faults := verified(t, d, CheckOptions{Restore: true}); len(faults) > 0 || v.Cold != 6 || v.Restored != 6 {
+			t.Fatalf("verify: %+v, %+v, want 6 cold contents and no faults", v, faults)
 		}
 
 		// A file that is added again stays cold.
 		c.advance(time.Hour)
-		f, _ := newNightly("app.so", 1, 9000).build(0)
+		f, _ = newNightly("app.so", 1, 9000).build(0)
 		add(t, d, "app", f)
 		if _, err := d.Cold.store.Below().Stat(ctx, refs[0]); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("plain bytes after the file was added again: %v, want fs.ErrNotExist", err)
 		}
 
 		// The key outlives its transactions; the last delta takes it along.
-		for tx := int64(1); tx <= 7; tx++ {
-			if tx == 3 || tx == 6 {
+		for tx := int64(1); tx <= 8; tx++ {
+			if tx == 3 || tx == 7 {
 				continue
 			}
 			if _, err := d.Retention.Remove(ctx, tx, ""); err != nil {
@@ -243,13 +255,13 @@ func TestColdDamage(t *testing.T) {
 		files, paths = append(files, f), append(paths, path)
 		add(t, d, "app", f)
 		c.advance(24 * time.Hour)
+		if sum, err := d.Cold.Cool(ctx, CoolOptions{After: time.Hour}); err != nil || sum.Contents != int64(min(i, 1)) {
+			t.Fatalf("cool: %+v, %v, want the content before the newest", sum, err)
+		}
 	}
-	if sum, err := d.Cold.Cool(ctx, CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
-		t.Fatalf("cool: %+v, %v, want 3 contents", sum, err)
-	}
-	key, err := d.Cold.Of(ctx, blob.Sum(files[0].body))
+	key, err := d.Cold.Of(ctx, blob.Sum(files[1].body))
 	if err != nil || key.Base != nil {
-		t.Fatalf("the oldest content %+v, %v, want a key", key, err)
+		t.Fatalf("the second content %+v, %v, want a key", key, err)
 	}
 	if d, err = Open(ctx, d.dir, Options{Now: c.now}); err != nil { // with an empty near cache
 		t.Fatal(err)
@@ -276,7 +288,7 @@ func TestColdDamage(t *testing.T) {
 	if _, faults := verified(t, d, CheckOptions{Repair: true}); len(faults) != 4 {
 		t.Fatalf("%d faults %+v while repairing, want 4", len(faults), faults)
 	}
-	add(t, d, "app", files[0])
+	add(t, d, "app", files[1])
 	c.advance(2 * time.Hour)
 	want := map[string][]byte{}
 	for i, p := range paths {
@@ -298,27 +310,30 @@ func TestColdPurge(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *Depot, c *clock) {
 		n := newNightly("app.so", 4, 9000)
 		want := map[string][]byte{}
-		var first blob.Ref
+		var key blob.Ref
 		for i := range 4 {
 			f, path := n.build(i)
-			if i == 0 {
-				first = blob.Sum(f.body)
+			if i == 1 {
+				key = blob.Sum(f.body)
 			} else {
 				want[path] = f.body
 			}
 			add(t, d, "app", f)
 			c.advance(24 * time.Hour)
+			if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour}); err != nil || sum.Contents != int64(min(i, 1)) {
+				t.Fatalf("cool: %+v, %v, want the content before the newest", sum, err)
+			}
 		}
-		if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
-			t.Fatalf("cool: %+v, %v, want 3 contents", sum, err)
+		if row, err := d.Cold.Of(t.Context(), key); err != nil || row.Base != nil {
+			t.Fatalf("the second content: %+v, %v, want a key", row, err)
 		}
-		if _, err := d.Retention.Purge(t.Context(), 1, "admin", "leak"); err != nil {
+		if _, err := d.Retention.Purge(t.Context(), 2, "admin", "leak"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Content(t.Context(), first); !d.placed && !errors.Is(err, fs.ErrNotExist) { // a bucket deletes later
+		if _, err := d.Content(t.Context(), key); !d.placed && !errors.Is(err, fs.ErrNotExist) { // a bucket deletes later
 			t.Errorf("the purged content: %v, want fs.ErrNotExist", err)
 		}
-		if known, err := d.db.HasContent(t.Context(), first); known || err != nil {
+		if known, err := d.db.HasContent(t.Context(), key); known || err != nil {
 			t.Errorf("the purged content is still in the index, %v", err)
 		}
 		answers(t, d, want)
