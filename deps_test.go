@@ -82,6 +82,8 @@ var mayImport = map[string][]string{
 	"internal/config":   {"internal/durable", "internal/watch", "symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/index", "internal/oidc", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/transcode", "internal/server"},
 	"internal/manual":   {},
 	"internal/daemon":   {},
+	"internal/doctor":   {"internal/auth", "internal/client", "internal/config", "internal/daemon", "internal/depot", "internal/sympath", "internal/term", "internal/upstream", "internal/wire"},
+	"internal/support":  {"internal/auth", "internal/doctor"},
 	"internal/exchange": {"internal/sources", "debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
 	"internal/want":     {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
 	"internal/keeper":   {"internal/jobs", "symfile", "internal/asked", "internal/client", "internal/depot", "internal/report", "internal/retention", "internal/wire"},

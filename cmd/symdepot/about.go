@@ -4,18 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/doctor"
 	"github.com/symdepot/symdepot/internal/web"
 )
-
-// lowSpace is the share of a disk below which the page about the server warns.
-const lowSpace = 0.05
 
 // aboutServer describes a running server to those who may read all products: its
 // settings without secrets, and whether all is well.
@@ -30,9 +26,9 @@ func aboutServer(d *depot.Depot, conf *config.Config, g *guard) func(context.Con
 		for line := range strings.Lines(warnings.String()) {
 			f.Checks = append(f.Checks, web.Check{Name: "Configuration", State: web.CheckWarn, Text: strings.TrimPrefix(strings.TrimSpace(line), "warning: ")})
 		}
-		f.Checks = append(f.Checks, readyCheck(ctx, d), diskCheck(d), storedCheck(ctx, d))
+		f.Checks = append(f.Checks, readyCheck(ctx, d), check("Disk", doctor.Disk(d.Check.Space())), check("Stored files", doctor.Stored(d.Scrub(ctx))))
 		if g.tls != nil {
-			f.Checks = append(f.Checks, certificateCheck(g.tls.Expires(), time.Now()))
+			f.Checks = append(f.Checks, check("Certificate", doctor.Certificate(g.tls.Expires(), time.Now())))
 		}
 		return f
 	}
@@ -50,53 +46,11 @@ func readyCheck(ctx context.Context, d *depot.Depot) web.Check {
 	return c
 }
 
-// diskCheck says how much of the disk is free.
-func diskCheck(d *depot.Depot) web.Check {
-	c := web.Check{Name: "Disk", State: web.CheckOK}
-	total, free, err := d.Check.Space()
-	switch {
-	case err != nil:
-		c.State, c.Text = web.CheckWarn, "the free space is not known: "+err.Error()
-		return c
-	case float64(free) < lowSpace*float64(total):
-		c.State = web.CheckWarn
-	}
-	c.Text = fmt.Sprintf("%s of %s free", term.Size(free), term.Size(total))
-	return c
-}
-
-// storedCheck says what the check of the stored files in the background found.
-func storedCheck(ctx context.Context, d *depot.Depot) web.Check {
-	c := web.Check{Name: "Stored files", State: web.CheckOK}
-	st, err := d.Scrub(ctx)
-	if err != nil {
-		c.State, c.Text = web.CheckWarn, err.Error()
-		return c
-	}
-	if c.Text = depot.ScrubText(st); c.Text == "" {
-		c.Text = "the background check has not begun yet"
-	}
-	if st.Damaged > 0 || st.LastDamaged > 0 {
-		c.State = web.CheckBad
-		c.Text += "; symdepot verify names them"
-	}
-	return c
-}
-
-// soonExpired is how long before its end a certificate is a warning.
-const soonExpired = 14 * 24 * time.Hour
-
-func certificateCheck(end, now time.Time) web.Check {
-	c := web.Check{Name: "Certificate", State: web.CheckOK, Text: "valid until " + end.UTC().Format(time.DateOnly)}
-	if end.IsZero() {
-		c.Text = "renewed by itself (ACME)"
-		return c
-	}
-	switch left := end.Sub(now); {
-	case left <= 0:
-		c.State, c.Text = web.CheckBad, "expired on "+end.UTC().Format(time.DateOnly)
-	case left < soonExpired:
-		c.State = web.CheckWarn
+// check shows a finding on the page.
+func check(name string, f doctor.Finding) web.Check {
+	c := web.Check{Name: name, State: map[doctor.State]web.CheckState{doctor.OK: web.CheckOK, doctor.Warning: web.CheckWarn, doctor.Fault: web.CheckBad}[f.State], Text: f.Text}
+	if f.Do != "" {
+		c.Text += "; " + f.Do
 	}
 	return c
 }

@@ -2,21 +2,22 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"net/http"
 
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/daemon"
+	"github.com/symdepot/symdepot/internal/doctor"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
 
 // daemonCommands are the commands for those who run a server.
 type daemonCommands struct {
-	Health healthCmd `cmd:"" nodepot:"" help:"Ask a running server whether it is ready."`
-	Cold   coldCmd   `cmd:"" help:"Examine cold files."`
+	Health        healthCmd        `cmd:"" nodepot:"" help:"Ask a running server whether it is ready."`
+	Doctor        doctorCmd        `cmd:"" help:"Examine configuration, depot, disk, clock, certificates, upstreams and server, and say what is wrong and what to do."`
+	SupportBundle supportBundleCmd `cmd:"" help:"Write what a report of a problem needs into one zip file, without secrets."`
+	Cold          coldCmd          `cmd:"" help:"Examine cold files."`
 }
 
 type healthCmd struct {
@@ -38,8 +39,7 @@ Exit codes: 0 ready, 1 not ready or no answer, 2 wrong command line or configura
 
 // Run asks the server.
 func (c healthCmd) Run(a *app) error {
-	requests := upstream.NewDialer(upstream.DialerOptions{}).ClientFor
-	base, server := c.Server, requests(c.Server)
+	base, server := c.Server, upstream.NewDialer(upstream.DialerOptions{}).ClientFor(c.Server)
 	if base == "" {
 		conf, err := a.config(c.Config)
 		if err != nil {
@@ -48,10 +48,7 @@ func (c healthCmd) Run(a *app) error {
 		if base, err = daemon.LocalURL(conf.Listen, conf.TLSOptions() != nil); err != nil {
 			return term.UsageError(err.Error())
 		}
-		server = requests(base)
-		if t, ok := server.Transport.(*http.Transport); ok {
-			t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // its names are not those of this machine's address
-		}
+		server = doctor.LocalClient(base)
 	}
 	if err := daemon.Health(a.ctx, base, server); err != nil {
 		return a.nothing(fmt.Sprintf("not ready: %v", err))

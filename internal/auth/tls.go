@@ -166,6 +166,15 @@ func (t *TLS) Expires() time.Time {
 	return t.pair.get().Leaf.NotAfter
 }
 
+// Covers returns an error if the certificate is not for a host. One that is obtained
+// by itself covers all.
+func (t *TLS) Covers(host string) error {
+	if t.pair == nil {
+		return nil
+	}
+	return t.pair.get().Leaf.VerifyHostname(host)
+}
+
 func (t *TLS) readPair(b [][]byte) (*tls.Certificate, error) {
 	c, err := tls.X509KeyPair(b[0], b[1])
 	if err != nil {

@@ -328,8 +328,8 @@ func stagePath(id string) string {
 	}, id)
 }
 
-// tokenVariable is the environment variable with the token.
-const tokenVariable = "SYMDEPOT_TOKEN"
+// TokenVariable is the environment variable with the token.
+const TokenVariable = "SYMDEPOT_TOKEN"
 
 // NewPusher returns a Pusher whose token is that of a file or, without one, of
 // the environment variable SYMDEPOT_TOKEN. Without a token, the id token of a CI job
@@ -339,7 +339,7 @@ func NewPusher(server, tokenFile string, getenv func(string) string, clientFor f
 	if u, err := url.Parse(server); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, term.UsageError(fmt.Sprintf("--server: %q is not a URL; expected https://…", server))
 	}
-	token := getenv(tokenVariable)
+	token := getenv(TokenVariable)
 	if tokenFile != "" {
 		b, err := os.ReadFile(tokenFile)
 		if err != nil {

@@ -95,11 +95,7 @@ func (c *Config) Report(out, warn io.Writer, asJSON bool, depotDir string) error
 		return err
 	}
 	r := report{General: c.general(depotDir), Upstreams: make([]resolved, 0, len(specs)), Warnings: append([]string{}, c.Warnings(specs)...)}
-	for _, s := range c.Stores {
-		if !isDir(s.Dir) {
-			r.Warnings = append(r.Warnings, "stores: "+s.Dir+" is not a folder; the server does not start without it")
-		}
-	}
+	r.Warnings = append(r.Warnings, c.MissingStores()...)
 	if r.Access, err = c.access(); err != nil {
 		return err
 	}
@@ -123,6 +119,16 @@ func (c *Config) Report(out, warn io.Writer, asJSON bool, depotDir string) error
 	}
 	_, err = out.Write(text)
 	return err
+}
+
+// MissingStores says which stores are not folders.
+func (c *Config) MissingStores() (warnings []string) {
+	for _, s := range c.Stores {
+		if !isDir(s.Dir) {
+			warnings = append(warnings, "stores: "+s.Dir+" is not a folder; the server does not start without it")
+		}
+	}
+	return warnings
 }
 
 func (c *Config) general(depotDir string) general {

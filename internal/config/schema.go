@@ -14,6 +14,7 @@ import (
 //   - default is the value without the key. It is applied at the top level and in nested maps. In lists it documents the default of the package that uses the value.
 //   - enum lists the permitted values of a text.
 //   - secret marks values that must never be printed.
+//   - private marks names of people and command lines, which are left out of what leaves the machine.
 type Config struct {
 	Depot        Depot         `yaml:"depot" help:"The depot of all commands without --depot. A single text is its folder."`
 	Listen       string        `yaml:"listen" default:"127.0.0.1:8080" help:"Address and port of the server; port 0 picks a free port." example:"0.0.0.0:8080"`
@@ -167,7 +168,7 @@ type Misses struct {
 
 // Transcoding configures the transcoders of this machine.
 type Transcoding struct {
-	Programs []string `yaml:"programs" help:"The programs, each as for --transcoder: NAME[,OPTION...]=COMMAND; {pdb} is the path of the PDB." example:"['wpt=symcachegen.exe -pdb {pdb}']"`
+	Programs []string `yaml:"programs" private:"true" help:"The programs, each as for --transcoder: NAME[,OPTION...]=COMMAND; {pdb} is the path of the PDB." example:"['wpt=symcachegen.exe -pdb {pdb}']"`
 	Jobs     int      `yaml:"jobs" default:"0" help:"How many programs may run at the same time; 0: half of the processors." example:"2"`
 	Scratch  string   `yaml:"scratch" help:"Working folder; keep its path short. Empty: .scratch in the depot." example:"/var/tmp/sd"`
 	Upgrades bool     `yaml:"upgrades" default:"true" help:"Make SymCache files again, in the background, with a newer version of a program." example:"false"`
@@ -224,7 +225,7 @@ type Upstream struct {
 
 	Headers      map[string]string `yaml:"headers" secret:"true" help:"Header fields of every request to this upstream, including User-Agent; they are not sent to redirect targets." example:"{X-Team: tools}"`
 	HeadersFile  string            `yaml:"headers_file" help:"A file of such header fields, one \"Name: value\" per line, read again when it changes." example:"/etc/symdepot/headers"`
-	User         string            `yaml:"user" help:"User of Basic authentication. S3: the access key." example:"reader"`
+	User         string            `yaml:"user" private:"true" help:"User of Basic authentication. S3: the access key." example:"reader"`
 	Password     string            `yaml:"password" secret:"true" help:"Its password; with an empty user it may be a personal access token. S3: the secret key. Azure: the account key." example:"secret"`
 	PasswordFile string            `yaml:"password_file" help:"A file that holds the password." example:"/run/secrets/password"`
 	Token        string            `yaml:"token" secret:"true" help:"Bearer token, also for gs:// and az://. S3: the session token of temporary keys. Azure with bucket.auth sas: the shared access signature." example:"secret"`
@@ -277,8 +278,8 @@ type ACME struct {
 type Auth struct {
 	Demand       bool                `yaml:"demand" default:"false" help:"Require credentials from all clients. Implied if admit, grants, users_file, certificates, negotiate.keytab or sign_in.issuer are set and anonymous is not." example:"true"`
 	Anonymous    []string            `yaml:"anonymous" help:"Products that can be read without credentials; \"*\" means all, \"\" files without a product. Default without any other key of auth: all." example:"[public]"`
-	Admit        []string            `yaml:"admit" help:"Patterns of principals that are admitted in addition to those named in grants. Empty, without grants: every authenticated principal." example:"['*@CORP.EXAMPLE']"`
-	Groups       map[string][]string `yaml:"groups" help:"Lists of patterns by name, for group:NAME in admit and grants." example:"{tools: ['alice@CORP.EXAMPLE', 'basic:bob']}"`
+	Admit        []string            `yaml:"admit" private:"true" help:"Patterns of principals that are admitted in addition to those named in grants. Empty, without grants: every authenticated principal." example:"['*@CORP.EXAMPLE']"`
+	Groups       map[string][]string `yaml:"groups" private:"true" help:"Lists of patterns by name, for group:NAME in admit and grants." example:"{tools: ['alice@CORP.EXAMPLE', 'basic:bob']}"`
 	Grants       []Grant             `yaml:"grants" help:"Rights; they add up. Without grants, every admitted principal may read everything. Tokens carry their own rights."`
 	UsersFile    string              `yaml:"users_file" help:"File with one user:hash per line, as htpasswd -B writes it, read again when it changes. Empty: no user passwords; tokens are accepted as passwords." example:"/etc/symdepot/users"`
 	Basic        bool                `yaml:"basic" default:"false" help:"Offer Basic authentication in addition to Kerberos if negotiate.keytab is set. Without a keytab, or with a users_file, it is always offered." example:"true"`
@@ -291,7 +292,7 @@ type Auth struct {
 
 // Grant gives rights to principals.
 type Grant struct {
-	Who   []string `yaml:"who" help:"Patterns of principal names, in which * matches any text without @; * alone is every authenticated principal. A prefix kerberos:, basic: or cert: restricts the method. oidc:NAME matches people who signed in at the provider of auth.sign_in, whom no other pattern but * matches. group:NAME is a group of this file, sid:S-1-... a Windows group, oidc-group:NAME a group of that provider." example:"['group:tools']"`
+	Who   []string `yaml:"who" private:"true" help:"Patterns of principal names, in which * matches any text without @; * alone is every authenticated principal. A prefix kerberos:, basic: or cert: restricts the method. oidc:NAME matches people who signed in at the provider of auth.sign_in, whom no other pattern but * matches. group:NAME is a group of this file, sid:S-1-... a Windows group, oidc-group:NAME a group of that provider." example:"['group:tools']"`
 	Read  []string `yaml:"read" help:"Products; \"*\" means all, \"\" files without a product." example:"[app, driver]"`
 	Write []string `yaml:"write" help:"Products to which files may be added, in the same syntax. Workers need \"*\"." example:"[app]"`
 	Admin bool     `yaml:"admin" default:"false" help:"All rights." example:"true"`
@@ -300,7 +301,7 @@ type Grant struct {
 // Negotiate configures Kerberos.
 type Negotiate struct {
 	Keytab         string   `yaml:"keytab" help:"Keytab file, read again when it changes. Empty: Kerberos is off." example:"/etc/symdepot/http.keytab"`
-	Principal      string   `yaml:"principal" help:"Principal whose keys are used whatever a ticket names, for service accounts that own the HTTP names. Empty: the HTTP principal that the ticket names." example:"svc-symdepot@CORP.EXAMPLE"`
+	Principal      string   `yaml:"principal" private:"true" help:"Principal whose keys are used whatever a ticket names, for service accounts that own the HTTP names. Empty: the HTTP principal that the ticket names." example:"svc-symdepot@CORP.EXAMPLE"`
 	Groups         bool     `yaml:"groups" default:"false" help:"Read the Windows groups of tickets, for sid: in patterns." example:"true"`
 	Realms         []string `yaml:"realms" help:"Patterns of the client realms that are accepted in addition to the service's own. Empty: other realms are accepted if the KDC has checked the transited realms, which Windows KDCs do not do." example:"['*.CORP.EXAMPLE']"`
 	ChannelBinding bool     `yaml:"channel_binding" default:"false" help:"Reject tickets that are not bound to this server's TLS certificate. Without it, a binding is checked if the client sends one." example:"true"`
@@ -309,8 +310,8 @@ type Negotiate struct {
 
 // Certificate maps client certificates to a principal name.
 type Certificate struct {
-	Match string `yaml:"match" help:"sha256:HEX is the fingerprint of one certificate, which needs no authority. cn:, dns:, email: and uri: compare that name of a certificate issued by an authority of tls.client_ca with a pattern." example:"dns:*.build.corp.example"`
-	Name  string `yaml:"name" help:"Principal name. Empty: the text that matched." example:"build"`
+	Match string `yaml:"match" private:"true" help:"sha256:HEX is the fingerprint of one certificate, which needs no authority. cn:, dns:, email: and uri: compare that name of a certificate issued by an authority of tls.client_ca with a pattern." example:"dns:*.build.corp.example"`
+	Name  string `yaml:"name" private:"true" help:"Principal name. Empty: the text that matched." example:"build"`
 }
 
 // OIDC is a rule for the id tokens of CI jobs.
@@ -318,7 +319,7 @@ type OIDC struct {
 	Issuer   string            `yaml:"issuer" help:"Issuer of the id tokens: https://token.actions.githubusercontent.com for GitHub, https://HOST/_services/token for GitHub Enterprise Server, the URL of the instance for GitLab." example:"https://token.actions.githubusercontent.com"`
 	Audience string            `yaml:"audience" help:"Audience of the id tokens, compared exactly. symdepot push asks for the URL of its server, without a final slash." example:"https://symbols.example.com"`
 	JWKSFile string            `yaml:"jwks_file" help:"File of the issuer's keys (JWKS), for servers that cannot reach the issuer; it is read again every minute when it is needed. Empty: the keys that the issuer's metadata name." example:"/etc/symdepot/gitlab.jwks"`
-	Match    map[string]string `yaml:"match" help:"A pattern for each claim, all of which must match; * matches any text without a slash. One of sub, repository_id, repository_owner_id, project_id and namespace_id is required, because names can come to belong to others." example:"{repository_owner_id: '9919', ref: 'refs/heads/*'}"`
+	Match    map[string]string `yaml:"match" private:"true" help:"A pattern for each claim, all of which must match; * matches any text without a slash. One of sub, repository_id, repository_owner_id, project_id and namespace_id is required, because names can come to belong to others." example:"{repository_owner_id: '9919', ref: 'refs/heads/*'}"`
 	Write    []string          `yaml:"write" help:"Products that the job may add files to; \"*\" means all." example:"[Game]"`
 	Read     bool              `yaml:"read" default:"false" help:"The job may also read these products, so that a push does not send what the server has." example:"true"`
 	Name     string            `yaml:"name" help:"Principal name; {CLAIM} stands for the value of a claim. Empty: oidc:github:REPOSITORY@REF, oidc:gitlab:PROJECT@REF or oidc:SUBJECT." example:"ci/{repository}"`

@@ -95,20 +95,22 @@ func (s sharing) share(name string, mode fs.FileMode) error {
 	return os.Chmod(name, mode)
 }
 
-// wideModes names the users who may read this depot but could not read a new one; ""
-// if there are none.
-func (c *Checker) wideModes() string {
+func (c *Checker) wideModes() string { return wideModes(c.dir) }
+
+// wideModes names the users who may read the depot in a folder but could not read a
+// new one; "" if there are none.
+func wideModes(dir string) string {
 	if runtime.GOOS == "windows" {
 		return ""
 	}
-	if info, err := os.Stat(c.dir); err != nil || info.Mode().Perm()&0o005 == 0 {
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm()&0o005 == 0 {
 		return ""
 	}
 	for _, name := range []string{"blobs", "index.db"} {
-		info, err := os.Stat(filepath.Join(c.dir, name))
+		info, err := os.Stat(filepath.Join(dir, name))
 		if err == nil && info.Mode().Perm()&0o004 != 0 {
 			return fmt.Sprintf("every user of this machine may read the depot: %s has the mode %04o; to change that: chmod -R o-rwx %s",
-				name, info.Mode().Perm(), c.dir)
+				name, info.Mode().Perm(), dir)
 		}
 	}
 	return ""

@@ -17,6 +17,9 @@ var (
 	ErrCorrupt = errors.New("the index is damaged")
 	// ErrForeign: the file is an intact database of a different program.
 	ErrForeign = errors.New("the file is the database of a different program")
+	// ErrOlder: the index was written by an older version, and was opened for reading
+	// only, so that it cannot be upgraded.
+	ErrOlder = errors.New("open it once for writing to upgrade it")
 	// ErrNewer: the index was written by a newer version of the program.
 	ErrNewer = errors.New("the index was written by a newer version of symdepot")
 	// ErrUnavailable: the database server does not answer, or does not accept

@@ -97,7 +97,7 @@ var setFloor = "UPDATE state SET format_floor = " + larger("format_floor", "$1")
 
 // errOlder is the error of a reader that cannot upgrade the index.
 func errOlder(format, known int) error {
-	return fmt.Errorf("it has format %d, and this program reads format %d: open it once for writing to upgrade it", format, known)
+	return fmt.Errorf("it has format %d, and this program reads format %d: %w", format, known, ErrOlder)
 }
 
 // checkFormat returns an error if a program with these steps cannot use an index

@@ -33,6 +33,10 @@ type Probed struct {
 	Time    time.Duration `json:"-"`                // until the first answer
 	Millis  int64         `json:"milliseconds"`
 	Error   string        `json:"error,omitempty"`
+	// Date is the clock of the server, as it says in its first answer, and Skew by how
+	// much it is ahead of this machine's; zero: it does not say.
+	Date time.Time     `json:"-"`
+	Skew time.Duration `json:"-"`
 }
 
 // Probe tests whether the server, bucket or folder of an upstream answers, and finds
@@ -162,6 +166,7 @@ func probeHTTP(ctx context.Context, d *upstream.Dialer, s upstream.Spec, began t
 			return p, err
 		}
 		p.Reachable, p.Status, p.Time = true, a.status, time.Since(began)
+		p.clock(a.header)
 		p.Server = a.kind()
 		if front, err := probeGet(ctx, d, s, ""); err == nil && p.Server == "" {
 			p.Server = front.kind()
@@ -176,6 +181,7 @@ func probeHTTP(ctx context.Context, d *upstream.Dialer, s upstream.Spec, began t
 		return p, err
 	}
 	p.Reachable, p.Status, p.Time, p.Server = true, a.status, time.Since(began), a.kind()
+	p.clock(a.header)
 	switch {
 	case a.status == http.StatusOK && upstream.MayBeFile(a.head):
 		p.TwoTier = new(true)
@@ -193,6 +199,13 @@ func probeHTTP(ctx context.Context, d *upstream.Dialer, s upstream.Spec, began t
 }
 
 // probeAnswer is the beginning of a response.
+// clock reads the time of an answer that has just come. It is in whole seconds.
+func (p *Probed) clock(h http.Header) {
+	if at, err := http.ParseTime(h.Get("Date")); err == nil {
+		p.Date, p.Skew = at, time.Until(at.Add(500*time.Millisecond))
+	}
+}
+
 type probeAnswer struct {
 	status int
 	header http.Header

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -24,6 +25,12 @@ var wallClock = time.Now
 
 // probeLimit is how long a probe may take.
 const probeLimit = 2 * time.Minute
+
+// Try checks that a store can keep contents: see Options.Probe. It leaves nothing
+// behind. log receives what is worth a warning.
+func Try(ctx context.Context, b bucket.Bucket, log *slog.Logger) error {
+	return (&Vault{bucket: b, log: log}).probe(ctx)
+}
 
 // probe writes, reads, lists and deletes an object, compares the clocks and looks for
 // lifecycle rules that delete objects.

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/doctor"
+	"github.com/symdepot/symdepot/internal/support"
+	"github.com/symdepot/symdepot/internal/term"
+)
+
+type supportBundleCmd struct {
+	Config string `help:"Configuration file of the server." placeholder:"FILE" type:"path"`
+	Output string `help:"The file to write; it must not exist. Default: symdepot-support-TIME.zip in the current folder." short:"o" placeholder:"FILE"`
+	Log    string `help:"File that the log of the server goes to; its last lines are added." placeholder:"FILE"`
+}
+
+// Help is the long help text.
+func (supportBundleCmd) Help() string {
+	return `The file holds the versions, the configuration, the report of symdepot doctor, numbers of the depot with its migrations, the metrics of a running
+server, and the last lines of the log. Secrets, names of people, addresses of clients and symbol files are left out; names of products and folders
+are in it. Look at it before you send it.
+
+  symdepot support-bundle
+  journalctl -u symdepot -o cat > log.txt; symdepot support-bundle --log log.txt -o report.zip
+
+Exit codes: 0 written, 2 wrong command line, 3 failed.`
+}
+
+// Run writes the bundle.
+func (c supportBundleCmd) Run(a *app) error {
+	now := time.Now()
+	if c.Output == "" {
+		c.Output = "symdepot-support-" + now.Format("20060102-150405") + ".zip"
+	}
+	list, patient := doctor.Examine(a.ctx, a.doctorCase(c.Config))
+	if err := a.ctx.Err(); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(c.Output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return term.UsageError(c.Output + " exists; name another file")
+	}
+	if err != nil {
+		return err
+	}
+	err = support.Write(f, support.Contents{Version: versionText(), Findings: list, Patient: patient, Log: c.Log, Environ: os.Environ(), Now: now})
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(c.Output))
+	}
+	fmt.Fprintf(a.stdout, "%s\n", c.Output)
+	return nil
+}

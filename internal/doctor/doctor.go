@@ -1,0 +1,296 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/config"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/sympath"
+	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/upstream"
+)
+
+// Case says what is examined.
+type Case struct {
+	ConfigFile string // empty: there is none
+	Getenv     func(string) string
+	DepotDir   string // of the command line; empty: the configured one
+	Blobs      string // likewise
+	Version    string // of this program
+}
+
+// Patient is what was examined, for other reports.
+type Patient struct {
+	Config *config.Config // nil if the configuration cannot be used
+	Depot  depot.Inspection
+	Server Server
+}
+
+// examiner collects findings.
+type examiner struct {
+	Case
+	Patient
+	list []Finding
+}
+
+func (e *examiner) add(area string, s State, text, do string) {
+	e.list = append(e.list, Finding{area, s, text, do})
+}
+
+// Examine looks at everything, and returns the findings in the order in which they
+// are to be read.
+func Examine(ctx context.Context, c Case) ([]Finding, Patient) {
+	e := &examiner{Case: c}
+	if !e.configuration() {
+		e.add("depot", Warning, "nothing else was examined, because the configuration says where it is", "correct the configuration and run symdepot doctor again")
+		return e.list, e.Patient
+	}
+	e.depot(ctx)
+	e.certificates()
+	e.server(ctx)
+	e.upstreams(ctx)
+	return e.list, e.Patient
+}
+
+// configuration reports whether the configuration can be used.
+func (e *examiner) configuration() bool {
+	conf, err := config.LoadForCheck(e.ConfigFile, e.Getenv)
+	if err != nil {
+		for _, err := range split(err) {
+			e.add("configuration", Fault, err.Error(), "correct it; symdepot config print shows every key")
+		}
+		return false
+	}
+	if e.DepotDir != "" {
+		if err := config.CheckDepot(e.DepotDir); err != nil {
+			e.add("configuration", Fault, err.Error(), "name the depot without it")
+			return false
+		}
+		conf.Depot.Dir = e.DepotDir
+	}
+	specs, err := conf.Specs()
+	if err != nil {
+		e.add("configuration", Fault, err.Error(), "correct it")
+		return false
+	}
+	e.Config = conf
+	text := "no file; the defaults and the environment"
+	if conf.File() != "" {
+		text = conf.File() + " is valid"
+	}
+	e.add("configuration", OK, text, "")
+	if w := config.IgnoredHere(e.ConfigFile); w != "" {
+		e.add("configuration", Warning, w, "")
+	}
+	for _, w := range append(conf.Warnings(specs), conf.MissingStores()...) {
+		e.add("configuration", Warning, w, "see docs/config.md")
+	}
+	return true
+}
+
+// split returns the errors that were joined.
+func split(err error) (list []error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only the outermost one
+		for _, e := range joined.Unwrap() {
+			list = append(list, split(e)...)
+		}
+		return list
+	}
+	return []error{err}
+}
+
+// depot examines the depot, its database, its disk and its bucket.
+func (e *examiner) depot(ctx context.Context) {
+	where, err := e.Config.DepotDir()
+	if err != nil {
+		e.add("depot", Fault, err.Error(), "")
+		return
+	}
+	blobs := e.Blobs
+	if blobs == "" && where == e.Config.Depot.Dir {
+		blobs = e.Config.Depot.Blobs
+	}
+	var opt depot.Options
+	if err := e.Config.UseDepot(where, blobs, &opt); err != nil {
+		e.add("depot", Fault, err.Error(), "check the address and the credentials of the bucket")
+		return
+	}
+	i, err := depot.Inspect(ctx, where, opt)
+	e.Patient.Depot = i
+	if i.Contents != "" {
+		if i.Store != nil {
+			e.add("object store", Fault, fmt.Sprintf("%s: %v; files that are not in the local cache cannot be served", i.Contents, i.Store), "check that the store runs, and that the credentials permit to put, get, list and delete objects")
+		} else {
+			e.add("object store", OK, i.Contents+": an object was written, read, listed and deleted", "")
+		}
+		for _, w := range i.Warnings {
+			e.add("object store", Warning, w, "")
+		}
+	}
+	switch {
+	case errors.Is(err, depot.ErrNoDepot):
+		e.add("depot", Warning, err.Error(), "that is fine before the first symdepot add or serve; else name it with --depot or the key depot")
+		return
+	case errors.Is(err, depot.ErrOlder):
+		e.add("depot", Warning, err.Error(), "the next symdepot serve or add upgrades it; make a backup first (symdepot depot backup, of the old version)")
+		return
+	case errors.Is(err, depot.ErrNewer), errors.Is(err, depot.ErrMoved):
+		e.add("depot", Fault, err.Error(), "")
+		return
+	case errors.Is(err, fs.ErrPermission):
+		e.add("depot", Fault, err.Error(), "run the command as the owner of the depot, or share the depot with a group (depot.group)")
+		return
+	case err != nil:
+		e.add("depot", Fault, err.Error(), "symdepot verify says more; symdepot depot restore brings a backup back")
+		return
+	}
+	e.add("depot", OK, fmt.Sprintf("%s: %s, %s, %s", i.Name, term.Count(i.Stats.Transactions, "transaction"), term.Count(i.Stats.Contents, "content"), term.Size(i.Stats.Bytes)), "")
+	e.database(&i)
+	if i.Unwritable != "" {
+		e.add("depot", Fault, "this user may not write to "+i.Unwritable+": nothing can be added", "run the program as the owner of the depot, or share it with a group (depot.group)")
+	}
+	if i.Modes != "" {
+		e.add("depot", Warning, i.Modes, "")
+	}
+	e.list = append(e.list, Disk(i.Total, i.Free, i.Space), Stored(i.Scrub, nil))
+}
+
+// slowAnswer is how long a small query may take.
+const slowAnswer = 50 * time.Millisecond
+
+// database says what was found of the database.
+func (e *examiner) database(i *depot.Inspection) {
+	db := &i.Database
+	text := fmt.Sprintf("%s, format %d of %d, answers in %s", db.Database, db.Format, db.Known, db.RoundTrip.Round(10*time.Microsecond))
+	switch {
+	case len(i.Faults) > 0:
+		for _, f := range i.Faults {
+			e.add("database", Fault, f, "restore a backup (symdepot depot restore), or start over with symdepot import of the stored files")
+		}
+	case db.RoundTrip > slowAnswer:
+		e.add("database", Warning, text+": every lookup takes at least that long", "look at the load of the machine, and at the network between server and database")
+	case i.Unchecked:
+		e.add("database", OK, text+"; its files are too large to be checked here", "symdepot verify checks them")
+	default:
+		e.add("database", OK, text, "")
+	}
+	if depot.IsURL(i.Name) {
+		e.list = append(e.list, clock("the database", db.Clock.Sub(db.Here)))
+	}
+}
+
+// certificates examines those of the listener.
+func (e *examiner) certificates() {
+	opt := e.Config.TLSOptions()
+	if opt == nil {
+		return
+	}
+	if opt.ACME != nil {
+		if err := readableDir(opt.ACME.Dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			e.add("certificate", Fault, err.Error(), "give the user of the server the rights on tls.acme.dir")
+			return
+		}
+		e.list = append(e.list, Certificate(time.Time{}, time.Now()))
+		return
+	}
+	t, err := auth.NewTLS(auth.TLSConfig{Cert: opt.Cert, Key: opt.Key, ClientCA: opt.ClientCA}, nil, nil)
+	if err != nil {
+		e.add("certificate", Fault, err.Error(), "the server does not start with it: correct tls.cert and tls.key")
+		return
+	}
+	defer t.Close()
+	e.list = append(e.list, Certificate(t.Expires(), time.Now()))
+	for _, host := range e.Config.Hosts {
+		if err := t.Covers(host); err != nil {
+			e.add("certificate", Warning, fmt.Sprintf("it is not for the host %s: %v", host, err), "get one that names all of the key hosts")
+		}
+	}
+	if info, err := os.Stat(opt.Key); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 {
+		e.add("certificate", Warning, "every user of this machine may read the key "+opt.Key, "chmod o-r "+opt.Key)
+	}
+}
+
+func readableDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// upstreamTime limits the question to an upstream.
+const upstreamTime = 5 * time.Second
+
+// upstreams asks every upstream.
+func (e *examiner) upstreams(ctx context.Context) {
+	specs, err := e.Config.Specs()
+	if err != nil || len(specs) == 0 {
+		return
+	}
+	d := e.Config.Dialer()
+	probes := make([]sympath.Probed, len(specs))
+	var asked sync.WaitGroup
+	for i, s := range specs {
+		if e.Config.NoEgress && s.Type != upstream.TypeFolder {
+			continue
+		}
+		asked.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, upstreamTime)
+			defer cancel()
+			probes[i] = sympath.Probe(ctx, d, s)
+		})
+	}
+	asked.Wait()
+	compared := false
+	for i, s := range specs {
+		p := probes[i]
+		e.upstream(&s, &p)
+		if !p.Date.IsZero() && !compared {
+			compared = true
+			e.list = append(e.list, clock("the upstream "+s.Name, p.Skew))
+		}
+	}
+}
+
+// upstream says what one upstream answered.
+func (e *examiner) upstream(s *upstream.Spec, p *sympath.Probed) {
+	name := s.Name + " (" + s.Shown() + ")"
+	if open := e.Server.breaker(s.Name); open != "" {
+		e.add("upstream", Warning, name+": the running server does not ask it at the moment: "+open, "if it answers again, close the circuit breaker on the page of upstreams, or wait")
+	}
+	switch secret := s.Credentials.Token != "" || s.Credentials.Password != "" || s.Credentials.User != ""; {
+	case e.Config.NoEgress && s.Type != upstream.TypeFolder:
+		e.add("upstream", OK, name+": not asked, because of no_egress", "")
+	case !p.Reachable:
+		e.add("upstream", Warning, name+" "+p.String()+"; files that only it has are missing", "check the address, the network, the proxy (HTTPS_PROXY) and the firewall")
+	case p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden && secret:
+		e.add("upstream", Warning, fmt.Sprintf("%s answers %d: it refuses the credentials, or wants some", name, p.Status), "renew the credentials of this upstream in the configuration")
+	case p.Error != "":
+		e.add("upstream", Warning, name+" "+p.String(), "")
+	default:
+		e.add("upstream", OK, name+" "+p.String(), "")
+	}
+}
+
+// breaker returns why the circuit breaker of an upstream is open; empty if it is not.
+func (s *Server) breaker(name string) string {
+	i := slices.IndexFunc(s.Upstreams, func(u Upstream) bool { return u.Name == name && u.Open })
+	if i < 0 {
+		return ""
+	}
+	if why := strings.TrimSpace(s.Upstreams[i].Why); why != "" {
+		return why
+	}
+	return "its circuit breaker is open"
+}

@@ -1,0 +1,221 @@
+package doctor
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+)
+
+// examine examines an installation with a configuration.
+func examine(t *testing.T, config string) []Finding {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list, _ := Examine(t.Context(), Case{ConfigFile: file, Getenv: func(string) string { return "" }, Version: "v1"})
+	return list
+}
+
+// expect checks that a finding of an area has a state and a text.
+func expect(t *testing.T, list []Finding, area string, s State, text string) {
+	t.Helper()
+	if !slices.ContainsFunc(list, func(f Finding) bool { return f.Area == area && f.State == s && strings.Contains(f.Text, text) }) {
+		t.Errorf("no %s of %q with %q among %+v", s, area, text, list)
+	}
+}
+
+func newDepot(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "depot")
+	d, err := depot.Open(t.Context(), dir, depot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// state describes all files of a folder, but for the two without contents of their own
+// that readers of SQLite leave.
+func state(t *testing.T, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		left := strings.HasSuffix(path, "-shm") || strings.HasSuffix(path, "-wal") && info.Size() == 0
+		if err == nil && !e.IsDir() && !left {
+			fmt.Fprintln(&b, path, info.Mode(), info.Size(), info.ModTime())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+const nobody = "listen: 127.0.0.1:9\n" // nothing listens there
+
+// TestHealthy: a new depot has no faults, and looking at it changes no file.
+func TestHealthy(t *testing.T) {
+	dir := newDepot(t)
+	before := state(t, dir)
+	list := examine(t, nobody+"depot: "+dir)
+	if Worst(list) == Fault {
+		t.Errorf("findings of a new depot: %+v, want no fault", list)
+	}
+	expect(t, list, "configuration", OK, "is valid")
+	expect(t, list, "depot", OK, "0 transactions")
+	expect(t, list, "database", OK, "SQLite")
+	expect(t, list, "stored files", OK, "has not begun")
+	expect(t, list, "server", OK, "none runs at http://127.0.0.1:9")
+	if after := state(t, dir); after != before {
+		t.Errorf("the depot was changed:\n%s\nwant\n%s", after, before)
+	}
+	var b bytes.Buffer
+	if err := Print(&b, list); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(b.String(), "\n"); n > 40 {
+		t.Errorf("%d lines, want one page", n)
+	}
+}
+
+// TestFaults: each fault is found, named and answered with what to do.
+func TestFaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		config     string
+		area, text string
+		state      State
+	}{
+		"unknown key": {"liste: x", "configuration", "liste", Fault},
+		"two faults":  {"listen: x\nfile_path: y", "configuration", "file_path", Fault},
+		"no depot":    {nobody + "depot: /nowhere/at/all", "depot", "no depot", Warning},
+		"no store":    {nobody + "depot: /nowhere/at/all\nstores: [/nowhere/store]", "configuration", "/nowhere/store is not a folder", Warning},
+		"no upstream": {nobody + "depot: /nowhere/at/all\nupstreams: ['http://127.0.0.1:9/x']", "upstream", "does not answer", Warning},
+		"no egress":   {nobody + "depot: /nowhere/at/all\nno_egress: true\nupstreams: ['http://127.0.0.1:9/x']", "upstream", "not asked, because of no_egress", OK},
+		"no key":      {nobody + "depot: /nowhere/at/all\ntls: {cert: /nowhere/c, key: /nowhere/k}", "certificate", "/nowhere/c", Fault},
+	} {
+		t.Run(name, func(t *testing.T) { expect(t, examine(t, c.config), c.area, c.state, c.text) })
+	}
+}
+
+// TestDamagedDepot: a depot that cannot be read is a fault, one without rights too.
+func TestDamagedDepot(t *testing.T) {
+	dir := newDepot(t)
+	if err := os.WriteFile(filepath.Join(dir, "depot.json"), []byte(`{"format":99}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, examine(t, nobody+"depot: "+dir), "depot", Fault, "newer")
+	dir = newDepot(t)
+	if err := os.WriteFile(filepath.Join(dir, "index.db"), bytes.Repeat([]byte("no index "), 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, examine(t, nobody+"depot: "+dir), "depot", Fault, dir)
+}
+
+// TestServerAndUpstream: a running server of another version and an upstream with
+// another clock that refuses the credentials are found.
+func TestServerAndUpstream(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/-/api/v1/about":
+			fmt.Fprint(w, `{"version":"v2"}`)
+		case "/-/api/v1/upstreams":
+			fmt.Fprint(w, `{"items":[{"name":"far","open":true,"why":"5 failures"}]}`)
+		}
+	}))
+	defer s.Close()
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer far.Close()
+	list := examine(t, "listen: "+s.Listener.Addr().String()+"\ndepot: /nowhere/at/all\nupstreams: [{name: far, url: '"+far.URL+"', token: x}]")
+	expect(t, list, "server", Warning, "is version v2; this program is version v1")
+	expect(t, list, "upstream", Warning, "5 failures")
+	expect(t, list, "upstream", Warning, "answers 403")
+	expect(t, list, "clock", Fault, "differs by 1h0m0s")
+	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	expect(t, examine(t, "listen: "+s.Listener.Addr().String()+"\ndepot: /nowhere/at/all"), "server", Fault, "503")
+}
+
+// TestCertificates: the end, the names and the rights of the key count.
+func TestCertificates(t *testing.T) {
+	dir := t.TempDir()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	make := func(days int) {
+		c := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, DNSNames: []string{"a.example.com"},
+			NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(time.Duration(days) * 24 * time.Hour)}
+		der, err := x509.CreateCertificate(rand.Reader, &c, &c, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, b := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "PRIVATE KEY", Bytes: k}} {
+			if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(b), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	conf := nobody + "depot: /nowhere/at/all\nhosts: [a.example.com, b.example.com]\ntls: {cert: " + dir + "/cert, key: " + dir + "/key}"
+	make(100)
+	list := examine(t, conf)
+	expect(t, list, "certificate", OK, "valid until")
+	expect(t, list, "certificate", Warning, "not for the host b.example.com")
+	if os.PathSeparator == '/' {
+		expect(t, list, "certificate", Warning, "every user of this machine may read the key")
+	}
+	make(3)
+	expect(t, examine(t, conf), "certificate", Warning, "valid until")
+	make(-1)
+	expect(t, examine(t, conf), "certificate", Fault, "expired on")
+}
+
+// TestRules: the limits of disks, clocks and stored files.
+func TestRules(t *testing.T) {
+	for _, c := range []struct {
+		f    Finding
+		want State
+	}{
+		{Disk(1000, 500, nil), OK}, {Disk(1000, 49, nil), Warning}, {Disk(1000, 0, nil), Fault}, {Disk(0, 0, fs.ErrPermission), Warning},
+		{Stored(depot.ScrubState{LastDamaged: 1, Finished: time.Now()}, nil), Fault}, {Stored(depot.ScrubState{}, nil), OK},
+		{clock("x", -29*time.Second), OK}, {clock("x", -31*time.Second), Warning}, {clock("x", 301*time.Second), Fault},
+	} {
+		if c.f.State != c.want {
+			t.Errorf("%+v: %s, want %s", c.f, c.f.State, c.want)
+		}
+		if c.f.State != OK && c.f.Do == "" {
+			t.Errorf("%+v does not say what to do", c.f)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package index
+
+import (
+	"context"
+	"time"
+)
+
+// About describes the database of an index.
+type About struct {
+	Database  string        // SQLite or PostgreSQL, with its version
+	RoundTrip time.Duration // of one small query
+	// Clock is the time of the database, and Here that of this machine at the same
+	// moment.
+	Clock, Here time.Time
+	// Format is the number of the last applied migration, and Known that of the last
+	// one that this program knows.
+	Format, Known int
+	Migrations    []Migration
+}
+
+// Migration is a step of the format that was applied to an index.
+type Migration struct {
+	Number  int       `json:"number"`
+	Name    string    `json:"name"`
+	Applied time.Time `json:"applied"`
+}
+
+var versionQuery = each("SELECT 'SQLite ' || sqlite_version()", "SELECT 'PostgreSQL ' || current_setting('server_version')")
+
+// AboutOf asks the database of an index what it is.
+func AboutOf(ctx context.Context, db *DB) (About, error) {
+	a := About{Known: len(db.engine.steps())}
+	began := time.Now()
+	err := db.scans.row(ctx, versionQuery, nil, &a.Database)
+	a.RoundTrip = time.Since(began)
+	if err != nil {
+		return a, db.fail("ask for the version", err)
+	}
+	a.Clock, a.Here = db.now(), time.Now()
+	err = db.scans.each(ctx, true, "SELECT number, name, applied FROM migration ORDER BY number", nil, func(scan func(...any) error) (bool, error) {
+		var m Migration
+		var applied int64
+		if err := scan(&m.Number, &m.Name, &applied); err != nil {
+			return false, err
+		}
+		m.Applied = time.UnixMilli(applied).UTC()
+		a.Migrations, a.Format = append(a.Migrations, m), m.Number
+		return true, nil
+	})
+	return a, db.fail("list the migrations", err)
+}
