@@ -121,88 +121,74 @@ func (b *bench) run(t *testing.T) {
 	t.Logf("%s: %d builds of %.1f MB; keys %d of %.1f %%, added build %.2f %%, series with its keys %.2f %% of plain",
 		b.name, len(b.builds), mean/1e6, keys, 100*float64(b.keyBytes)/float64(keys)/mean, 100*added/mean, 100*float64(sum)/float64(b.plain))
 	t.Logf("%s: cooling %v (keys %v), restoring with its hash %v; estimates off by at most %.0f %%", b.name, &b.encode, &b.key, &b.decode, 100*b.estimate)
-	b.middle(t)
 	b.latency(t)
 	idle := b.memory(t, "idle")
 	t.Logf("%s: peak of memory above that of a process that does nothing (%.0f MiB): cooling %.0f MiB, reading %.0f MiB",
 		b.name, idle, b.memory(t, "cool")-idle, b.memory(t, "read")-idle)
 }
 
-// cool makes cold files of all builds, as the policy says: a new key when what deltas
-// take beyond the first one adds up to a key.
+// cool makes cold files of all builds. As the policy of cooling has it, the middle one of
+// 31 builds is their key: no delta is far from it then.
 func (b *bench) cool(t *testing.T) {
-	var base Source
-	var key string
-	var first, excess int64
+	const run = 31
 	for i, path := range b.builds {
-		src := file(t, path)
-		b.plain += src.Size
-		to := filepath.Join(b.dir, strconv.Itoa(i)+".c1")
-		b.files = append(b.files, to)
-		f, err := os.Create(to)
+		b.files = append(b.files, filepath.Join(b.dir, strconv.Itoa(i)+".c1"))
+		st, err := os.Stat(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var s Stats
-		if fresh := key == "" || excess > b.keyBytes; fresh {
-			b.key.run(src.Size, func() { s, err = EncodeKey(context.Background(), f, src, nil) })
-			base, key, first, excess = src, to, 0, 0
-			b.keyBytes += s.Bytes
-			b.keys = append(b.keys, "")
-		} else {
-			b.encode.run(src.Size, func() { s, err = EncodeDelta(context.Background(), f, src, base, nil) })
-			if first == 0 {
-				first = s.Bytes
+		b.plain += st.Size()
+	}
+	b.keys, b.each = make([]string, len(b.builds)), make([]int64, len(b.builds))
+	for from := 0; from < len(b.builds); from += run {
+		end := min(from+run, len(b.builds))
+		key := (from + end) / 2
+		base := file(t, b.builds[key])
+		b.keyBytes += b.store(t, key, base, nil)
+		for i := from; i < end; i++ {
+			if i == key {
+				continue
 			}
-			excess += max(0, s.Bytes-first)
-			b.keys = append(b.keys, key)
+			b.keys[i] = b.files[key]
+			src := file(t, b.builds[i])
+			n := b.store(t, i, src, &base)
 			if i%5 == 1 {
-				n, err := Estimate(context.Background(), src, &base, 16)
+				guess, err := Estimate(context.Background(), src, &base, 16)
 				if err != nil {
 					t.Fatal(err)
 				}
-				b.estimate = max(b.estimate, max(float64(n)/float64(s.Bytes), float64(s.Bytes)/float64(n))-1)
+				b.estimate = max(b.estimate, max(float64(guess)/float64(n), float64(n)/float64(guess))-1)
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.Close()
-		b.each = append(b.each, s.Bytes)
-		b.decode.run(src.Size, func() {
-			c, done := b.open(t, i)
-			defer done()
-			sum := sha256.New()
-			if n, err := c.WriteTo(sum); err != nil || n != src.Size || [32]byte(sum.Sum(nil)) != src.Sum {
-				t.Fatalf("%s is not restored: %v", path, err)
-			}
-		})
 	}
 }
 
-// middle is what the series takes with its middle build as the only key: no delta is
-// far from it then.
-func (b *bench) middle(t *testing.T) {
-	k := len(b.builds) / 2
-	base := file(t, b.builds[k])
-	s, err := EncodeKey(context.Background(), io.Discard, base, nil)
+// store makes the cold file of build i, and restores it.
+func (b *bench) store(t *testing.T, i int, src Source, base *Source) int64 {
+	f, err := os.Create(b.files[i])
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, added := s.Bytes, int64(0)
-	for i, path := range b.builds {
-		if i == k {
-			continue
-		}
-		src := file(t, path)
-		b.encode.run(src.Size, func() { s, err = EncodeDelta(context.Background(), io.Discard, src, base, nil) })
-		if err != nil {
-			t.Fatal(err)
-		}
-		added += s.Bytes
+	var s Stats
+	if base == nil {
+		b.key.run(src.Size, func() { s, err = EncodeKey(context.Background(), f, src, nil) })
+	} else {
+		b.encode.run(src.Size, func() { s, err = EncodeDelta(context.Background(), f, src, *base, nil) })
 	}
-	t.Logf("%s: with the middle build as the only key: added build %.2f %%, series %.2f %% of plain; cooling %v",
-		b.name, 100*float64(added)/float64(b.plain-base.Size), 100*float64(key+added)/float64(b.plain), &b.encode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	b.each[i] = s.Bytes
+	b.decode.run(src.Size, func() {
+		c, done := b.open(t, i)
+		defer done()
+		sum := sha256.New()
+		if n, err := c.WriteTo(sum); err != nil || n != src.Size || [32]byte(sum.Sum(nil)) != src.Sum {
+			t.Fatalf("%s is not restored: %v", b.builds[i], err)
+		}
+	})
+	return s.Bytes
 }
 
 // open opens the cold file of a build, with its key.
