@@ -19,7 +19,7 @@ import (
 //     there for the later blocks.
 //   - A block with the word serve is one command that starts a server. It listens on a
 //     free port, which takes the place of the page's addresses in all blocks.
-//   - A block of text directly behind such a block has lines that its output must have, in
+//   - A block of text directly behind a block that is run has lines that its output must have, in
 //     their order. "…" stands for any text.
 //   - The comment <!-- old server: COMMAND --> starts a server in the place of the one that
 //     the reader leaves, at http://old.example.com.
@@ -29,7 +29,7 @@ import (
 // All other blocks are not run.
 type bookStep struct {
 	line   int
-	kind   string // run, serve, old or text
+	kind   string // setup, run, serve, old or text
 	script string
 }
 
@@ -66,7 +66,7 @@ func readBook(t *testing.T, text string) (needs []string, steps []bookStep) {
 		}
 		switch info, fence := strings.CutPrefix(lines[i], "```"); {
 		case lines[i] == "<!-- setup":
-			kind = "run"
+			kind = "setup"
 			script, i = block(i, "-->")
 		case fence:
 			script, i = block(i, "```")
@@ -156,7 +156,7 @@ func runPage(t *testing.T, page string) {
 			} else {
 				url = srv.url
 			}
-		case "run":
+		case "run", "setup":
 			cmd := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-euo", "pipefail", "-c", strings.Join(append(slices.Clone(exports), script), "\n"))
 			cmd.Dir = dir
 			for k, v := range env {
@@ -197,4 +197,22 @@ func lacksLine(output, want string) string {
 		lines = lines[at+1:]
 	}
 	return ""
+}
+
+// TestReadBook: which blocks of a page are run, and which texts are compared with what.
+func TestReadBook(t *testing.T) {
+	t.Parallel()
+	needs, steps := readBook(t, "<!-- needs gdb curl -->\n<!-- setup\nmkdir x\n-->\n```text\nno output\n```\n```sh\nnot run\n```\n<!-- old server: symdepot serve -->\n```sh run\nls\n```\n\n```text\nx\n```\nwords\n```text\nno output\n```\n```sh serve\nsymdepot serve\n```\n")
+	if want := []string{"gdb", "curl"}; !slices.Equal(needs, want) {
+		t.Errorf("needs %q, want %q", needs, want)
+	}
+	want := []bookStep{{2, "setup", "mkdir x"}, {11, "old", "symdepot serve"}, {12, "run", "ls"}, {16, "text", "x"}, {23, "serve", "symdepot serve"}}
+	if !slices.Equal(steps, want) {
+		t.Errorf("steps %v, want %v", steps, want)
+	}
+	for output, want := range map[string]string{"a\nb1\nc": "", "b1\na\nc": "b…", "a\nc": "b…"} {
+		if missing := lacksLine(output, "a\n…\nb…\n"); missing != want {
+			t.Errorf("%q lacks %q, want %q", output, missing, want)
+		}
+	}
 }
