@@ -26,7 +26,7 @@ import (
 
 const (
 	nearBytes  = 8 << 30   // of the near cache, by default
-	nearFiles  = 4096      // in the near cache, without readers
+	nearFiles  = 1024      // in the near cache, without readers: each has an open file
 	restoring  = 4         // contents restored at the same time
 	rangesFrom = 64 << 20  // ranges of longer contents are restored by themselves at first
 	ahead      = 4 << 20   // bytes that a reader waits for while a content is restored

@@ -41,6 +41,9 @@ type Content struct {
 	// Order grows with the time of the first adding; Tx is the newest transaction that
 	// holds the content.
 	Order, Tx int64
+	// Newest is set for the newest content of any series, also of another product that
+	// has it.
+	Newest bool
 	// Used is when the content was last added or read.
 	Used time.Time
 	// Cold is set for a cold content; Base is its base, zero for a key. File is the
@@ -55,7 +58,7 @@ type Content struct {
 
 // Due returns the positions of the contents of a series that are to become cold,
 // oldest first: those that are long enough and were not used since a time, but not the
-// newest content.
+// newest content of this series or another one.
 func Due(series []Content, unusedSince time.Time) (list []int) {
 	newest := 0
 	for i := range series {
@@ -64,7 +67,7 @@ func Due(series []Content, unusedSince time.Time) (list []int) {
 		}
 	}
 	for i, c := range series {
-		if i != newest && !c.Cold && c.Size >= MinSize && !c.Used.After(unusedSince) {
+		if i != newest && !c.Newest && !c.Cold && c.Size >= MinSize && !c.Used.After(unusedSince) {
 			list = append(list, i)
 		}
 	}

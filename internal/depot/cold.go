@@ -1,6 +1,7 @@
 package depot
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -37,6 +38,10 @@ const (
 	// coolSamples is the number of blocks from which the length of a cold file is
 	// estimated.
 	coolSamples = 16
+	// Finished uploads get a lease of renewFor every renewEvery while a cold file is read
+	// back.
+	renewFor   = 10 * time.Minute
+	renewEvery = 2 * time.Minute
 	// fewDeltas is how many deltas are too few to keep a base that nothing else needs.
 	fewDeltas = 2
 )
@@ -172,6 +177,8 @@ type CoolOptions struct {
 	// each name.
 	Position string
 	Named    func(name string) error
+	// Failed, if not nil, is called with the name at which Cool ends with an error.
+	Failed func(name string, err error)
 }
 
 // CoolGrace is how long the plain bytes of a content usually stay after it became cold.
@@ -209,6 +216,9 @@ func (c *Cold) Cool(ctx context.Context, opt CoolOptions) (sum CoolSum, err erro
 		}
 		for _, name := range names {
 			if err := c.coolName(ctx, name, unused, opt, &sum); err != nil {
+				if opt.Failed != nil {
+					opt.Failed(name, err)
+				}
 				return sum, err
 			}
 			if opt.Named != nil {
@@ -260,10 +270,31 @@ type coolSeries struct {
 	contents []cooling.Content
 }
 
+// together reports whether two contents are in one series.
+func together(a, b *index.CoolCandidate) bool {
+	return a.Product == b.Product && a.Kind == b.Kind && a.Arch == b.Arch
+}
+
+// newestOf returns the newest content of each series of a name, in all products.
+func newestOf(rows []index.CoolCandidate) map[blob.Ref]bool {
+	newest := make(map[blob.Ref]bool)
+	for i := 0; i < len(rows); {
+		best := &rows[i]
+		for i++; i < len(rows) && together(best, &rows[i]); i++ {
+			if r := &rows[i]; cmp.Or(cmp.Compare(r.Tx, best.Tx), cmp.Compare(r.Object, best.Object)) > 0 {
+				best = r
+			}
+		}
+		newest[best.Ref] = true
+	}
+	return newest
+}
+
 // seriesOf divides the contents of a name into series. A content of several products
 // belongs to the first of them.
 func seriesOf(rows []index.CoolCandidate, products []string) (list []coolSeries) {
 	seen := make(map[blob.Ref]bool, len(rows))
+	newest := newestOf(rows)
 	var last *index.CoolCandidate
 	for i := range rows {
 		r := &rows[i]
@@ -271,11 +302,11 @@ func seriesOf(rows []index.CoolCandidate, products []string) (list []coolSeries)
 			continue
 		}
 		seen[r.Ref] = true
-		if last == nil || last.Product != r.Product || last.Kind != r.Kind || last.Arch != r.Arch {
+		if last == nil || !together(last, r) {
 			list = append(list, coolSeries{product: r.Product})
 			last = r
 		}
-		k := cooling.Content{Ref: r.Ref, Size: r.Size, Order: r.Object, Tx: r.Tx, Used: r.Added, Cold: r.Cold, Base: r.Base, File: r.File, Made: r.Made, Needed: r.Deltas}
+		k := cooling.Content{Ref: r.Ref, Size: r.Size, Order: r.Object, Tx: r.Tx, Newest: newest[r.Ref], Used: r.Added, Cold: r.Cold, Base: r.Base, File: r.File, Made: r.Made, Needed: r.Deltas}
 		if read := r.Read.AddDate(0, 0, 1); !r.Read.IsZero() && read.After(k.Used) { // some time on that day
 			k.Used = read
 		}
@@ -329,7 +360,7 @@ func (c *Cold) coolOne(ctx context.Context, series []cooling.Content, i int, opt
 		done.File = key
 	}
 	if opt.DryRun {
-		k.Cold, k.Base, k.File, k.Made = true, done.Base, done.File, c.d.now()
+		cooled(series, k, done, c.d.now())
 		return done, nil
 	}
 	file, err := c.encode(ctx, src, base, opt.Pace)
@@ -344,13 +375,18 @@ func (c *Cold) coolOne(ctx context.Context, series []cooling.Content, i int, opt
 		return done, err
 	}
 	done.File = file.Size
-	k.Cold, k.Base, k.File, k.Made = true, done.Base, done.File, c.d.now()
+	cooled(series, k, done, c.d.now())
+	return done, nil
+}
+
+// cooled notes in a series that its content k became cold.
+func cooled(series []cooling.Content, k *cooling.Content, done Cooled, now time.Time) {
+	k.Cold, k.Base, k.File, k.Made = true, done.Base, done.File, now
 	for j := range series {
 		if series[j].Ref == k.Base {
 			series[j].Needed++
 		}
 	}
-	return done, nil
 }
 
 // hasSpace returns an error if too little of the disk is free to make a content cold.
@@ -431,10 +467,14 @@ func (c *Cold) commit(ctx context.Context, src opened, file index.Content, base 
 	if base != nil {
 		row.Base, onto = &index.Content{Ref: base.ref, Size: base.Size()}, &base.ref
 	}
-	if err := c.store.Restore(ctx, row, io.Discard, opt.Pace); err != nil {
+	if err := c.store.Restore(ctx, row, io.Discard, c.renewing(ctx, opt.Pace)); err != nil {
 		return fmt.Errorf("the cold file of content %s was made and cannot be read back, so that the content stays as it is: %w", src.ref, err)
 	}
-	if err := c.d.db.Colds.Put(ctx, src.ref, file, onto, func() error { return c.store.Complete(ctx, row) }); err != nil {
+	err := c.d.db.Colds.Put(ctx, src.ref, file, onto, func() error { return c.store.Complete(ctx, row) })
+	if errors.Is(err, index.ErrNotUploaded) { // its upload, or its earlier record, is gone by now
+		err = fmt.Errorf("%w: %w", ErrColdRefused, err)
+	}
+	if err != nil {
 		return err
 	}
 	if err := c.d.db.Colds.DropVariants(ctx, src.ref, []string{transcode.Zstd.Name, transcode.Gzip.Name, transcode.Cab.Name}); err != nil {
@@ -443,8 +483,29 @@ func (c *Cold) commit(ctx context.Context, src opened, file index.Content, base 
 	if opt.Grace > 0 {
 		return nil
 	}
-	_, err := c.d.db.Colds.Strip(ctx, []blob.Ref{src.ref}, c.d.now(), c.deletePlain(ctx))
+	_, err = c.d.db.Colds.Strip(ctx, []blob.Ref{src.ref}, c.d.now(), c.deletePlain(ctx))
 	return err
+}
+
+// renewing returns a pace that renews the leases of finished uploads too: the reading of
+// a large cold file may take longer than a lease.
+func (c *Cold) renewing(ctx context.Context, pace func(n int) error) func(n int) error {
+	if !c.d.placed {
+		return pace
+	}
+	last := c.d.now()
+	return func(n int) error {
+		if now := c.d.now(); now.Sub(last) >= renewEvery {
+			if err := c.d.db.Places.Extend(ctx, renewFor); err != nil {
+				return err
+			}
+			last = now
+		}
+		if pace == nil {
+			return nil
+		}
+		return pace(n)
+	}
 }
 
 // deletePlain returns the function that deletes the plain bytes of cold contents. A
@@ -490,8 +551,27 @@ func (c *Cold) WarmAll(ctx context.Context, each func(ColdContent) error, failed
 	return n, bytes, nil
 }
 
-// warm makes a content plain again. Its bytes are stored before its record ends.
-func (c *Cold) warm(ctx context.Context, row ColdContent, pace func(n int) error) error {
+// warm makes a content plain again. Its bytes are stored before its record ends. If the
+// record or the stored bytes change meanwhile, it begins again.
+func (c *Cold) warm(ctx context.Context, row ColdContent, pace func(n int) error) (err error) {
+	for range 3 {
+		err = c.warmOnce(ctx, row, pace)
+		if errors.Is(err, blob.ErrDamaged) || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, index.ErrNotUploaded) {
+			return err
+		}
+		now, nerr := c.Of(ctx, row.Ref)
+		if errors.Is(nerr, fs.ErrNotExist) {
+			return nil // it is plain by now, or was removed
+		}
+		if nerr != nil {
+			return nerr
+		}
+		row = now
+	}
+	return err
+}
+
+func (c *Cold) warmOnce(ctx context.Context, row ColdContent, pace func(n int) error) error {
 	if !row.PlainSince.IsZero() {
 		err := c.store.Below().Verify(ctx, row.Ref, row.Size, pace)
 		if err == nil {

@@ -15,6 +15,9 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/cooling"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // nightly makes the builds of one module as Breakpad files: each differs from the one
@@ -341,4 +344,114 @@ func TestColdPurge(t *testing.T) {
 			t.Errorf("faults %+v, want none", faults)
 		}
 	})
+}
+
+// TestColdPurgeRefused: a transaction whose key cannot be exchanged is not purged, and
+// the purge can be repeated. A damaged delta that goes with its key does not matter.
+func TestColdPurgeRefused(t *testing.T) {
+	d, c := roomyDepot(t)
+	n := newNightly("app.so", 4, 9000)
+	var files []file
+	for range 4 {
+		f, _ := n.build(len(files))
+		files = append(files, f)
+	}
+	add(t, d, "app", files[0], file{"build/other.so.sym", newNightlyFile("other.so")})
+	for _, f := range files[1:] {
+		c.advance(24 * time.Hour)
+		add(t, d, "app", f)
+	}
+	c.advance(24 * time.Hour)
+	if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
+		t.Fatalf("cool: %+v, %v, want 3 contents", sum, err)
+	}
+	delta := blob.Sum(files[1].body)
+	row, err := d.Cold.Of(t.Context(), delta)
+	if err != nil || row.Base == nil {
+		t.Fatalf("the second build: %+v, %v, want a delta", row, err)
+	}
+	if err := d.Cold.store.Below().Delete(t.Context(), row.File.Ref); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := d.Retention.Purge(t.Context(), 1, "admin", "leak"); !errors.Is(err, blob.ErrDamaged) {
+			t.Fatalf("purge of a key that a damaged delta needs: %v, want that the delta is damaged", err)
+		}
+	}
+	if _, err := d.Retention.Purge(t.Context(), 2, "admin", "leak"); err != nil {
+		t.Fatalf("purge of the damaged delta: %v", err)
+	}
+	if _, err := d.Retention.Purge(t.Context(), 1, "admin", "leak"); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files[:2] {
+		if known, err := d.db.HasContent(t.Context(), blob.Sum(f.body)); known || err != nil {
+			t.Errorf("a purged content is still in the index, %v", err)
+		}
+	}
+	if _, faults := verified(t, d, CheckOptions{Restore: true}); len(faults) > 0 {
+		t.Errorf("faults %+v, want none", faults)
+	}
+}
+
+func newNightlyFile(name string) []byte {
+	f, _ := newNightly(name, 9, 10).build(0)
+	return f.body
+}
+
+// TestNewestOfEachProduct: a content that is the newest one of any product stays plain,
+// although another product has newer ones.
+func TestNewestOfEachProduct(t *testing.T) {
+	row := func(product string, object, tx int64) index.CoolCandidate {
+		return index.CoolCandidate{Content: index.Content{Ref: blob.Sum([]byte{byte(object)}), Size: 1 << 20}, Object: object, Product: product, Kind: symfile.PDB, Tx: tx}
+	}
+	rows := []index.CoolCandidate{row("a", 1, 1), row("a", 2, 2), row("a", 3, 3), row("b", 1, 9), row("b", 2, 8)}
+	for products, want := range map[string]int{"": 1, "a": 1, "b": 1} { // only content 2
+		var only []string
+		if products != "" {
+			only = []string{products}
+		}
+		due := 0
+		for _, s := range seriesOf(rows, only) {
+			for _, i := range cooling.Due(s.contents, time.Now()) {
+				due++
+				if s.contents[i].Order != 2 {
+					t.Errorf("products %q: content %d is due, and is the newest of a product", products, s.contents[i].Order)
+				}
+			}
+		}
+		if due != want {
+			t.Errorf("products %q: %d contents are due, want %d", products, due, want)
+		}
+	}
+}
+
+// TestCoolGoesOn: a content that cannot be made cold does not keep those of other names
+// from it.
+func TestCoolGoesOn(t *testing.T) {
+	d, c := roomyDepot(t)
+	for _, name := range []string{"a.so", "b.so"} {
+		n := newNightly(name, 4, 9000)
+		for i := range 2 {
+			f, _ := n.build(i)
+			add(t, d, "app", f)
+			c.advance(time.Hour)
+		}
+	}
+	d.Cold.opt.After = time.Hour
+	c.advance(48 * time.Hour)
+	broken := errors.New("the disk has a bad block")
+	if err := d.Cold.pass(t.Context(), Cooling{}, func(int) error { return broken }); !errors.Is(err, broken) {
+		t.Fatalf("first pass: %v, want the error of the read", err)
+	}
+	st, err := d.Cold.Progress(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Cold.pass(t.Context(), st, nil); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := d.Cold.Stats(t.Context()); err != nil || s.Contents != 1 {
+		t.Errorf("cold after the second pass: %+v, %v, want the content of the second name", s, err)
+	}
 }

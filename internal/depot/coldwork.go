@@ -26,20 +26,16 @@ func (c *Cold) run(ctx context.Context) {
 	}
 }
 
-// due does what is due: contents that are read often become plain, the plain bytes of
-// cold ones are deleted after the grace, and contents that are not used become cold.
+// due does what is due: the plain bytes of cold contents are deleted after the grace,
+// which frees space, contents that are read often become plain, and contents that are
+// not used become cold.
 func (c *Cold) due(ctx context.Context) error {
 	pace := c.pacer(ctx)
 	now := c.d.now()
-	for row, err := range c.d.db.Colds.Asked(ctx, warmReads, now.Add(-warmWindow)) {
-		if err == nil {
-			err = c.warm(ctx, row, pace)
-		}
-		if err != nil && !errors.Is(err, blob.ErrDamaged) {
-			return err
-		}
-	}
 	if _, err := c.Strip(ctx, coolGrace); err != nil {
+		return err
+	}
+	if err := c.warmAsked(ctx, now, pace); err != nil {
 		return err
 	}
 	st, err := c.Progress(ctx)
@@ -53,6 +49,29 @@ func (c *Cold) due(ctx context.Context) error {
 		return nil // another process of this machine is at it
 	}
 	return c.pass(ctx, st, pace)
+}
+
+// warmAsked makes the contents plain that are read often. One that was found damaged
+// lately stays as it is, and so do all while too little of the disk is free.
+func (c *Cold) warmAsked(ctx context.Context, now time.Time, pace func(n int) error) error {
+	for row, err := range c.d.db.Colds.Asked(ctx, warmReads, now.Add(-warmWindow)) {
+		if err == nil {
+			err = c.hasSpace(row.Size)
+		}
+		if errors.Is(err, ErrDiskFull) {
+			return nil
+		}
+		if err == nil {
+			err = c.store.Complete(ctx, row)
+		}
+		if err == nil {
+			err = c.warm(ctx, row, pace)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // damaged, or it changed meanwhile
+			return err
+		}
+	}
+	return nil
 }
 
 // errPaused ends a pass.
@@ -94,14 +113,22 @@ func (c *Cold) pass(ctx context.Context, st Cooling, pace func(n int) error) err
 			noted = c.d.now()
 			return note()
 		},
+		Failed: func(name string, err error) {
+			if !errors.Is(err, errPaused) && ctx.Err() == nil && !isAway(err) {
+				st.Position = name // the next attempt goes on after it
+			}
+		},
 	})
 	switch {
 	case errors.Is(err, errPaused):
 		return nil
-	case errors.Is(err, ErrDiskFull):
+	case errors.Is(err, ErrDiskFull), errors.Is(err, ErrOlderNode):
 		c.d.log.Warn("contents stay as they are", "reason", err)
 	case err != nil:
-		return err
+		if ctx.Err() != nil || isAway(err) {
+			return err
+		}
+		return errors.Join(err, note())
 	}
 	if err := c.unpin(ctx, pace); err != nil {
 		return err
@@ -162,14 +189,20 @@ func (c *Cold) Strip(ctx context.Context, grace time.Duration) (n int, err error
 }
 
 // proven restores a cold content and reports whether its hash is right. If it is not,
-// and the plain bytes are stored and intact, the content becomes plain.
+// and the plain bytes are stored and intact, the content becomes plain. What was found
+// damaged lately is not read again.
 func (c *Cold) proven(ctx context.Context, row ColdContent) (bool, error) {
-	err := c.store.Restore(ctx, row, io.Discard, nil)
+	err := c.store.Complete(ctx, row)
 	if err == nil {
-		return true, nil
+		err = c.store.Restore(ctx, row, io.Discard, nil)
 	}
-	if !errors.Is(err, blob.ErrDamaged) {
+	switch {
+	case err == nil:
+		return true, nil
+	case !errors.Is(err, fs.ErrNotExist):
 		return false, err
+	case !errors.Is(err, blob.ErrDamaged), c.store.Below().Suspect(row.Ref):
+		return false, nil // it changed meanwhile, or verify names it
 	}
 	verr := c.store.Below().Verify(ctx, row.Ref, row.Size, nil)
 	switch {

@@ -61,20 +61,35 @@ func (r *Retention) Purge(ctx context.Context, number int64, who, detail string)
 			}
 		}
 	}
+	// If they cannot become plain, nothing has happened yet, and the command can be repeated.
+	for row, err := range r.d.db.Colds.Purged(ctx, number) {
+		if err == nil {
+			err = r.d.Cold.warm(ctx, row, nil)
+		}
+		if err != nil {
+			return p, fmt.Errorf("transaction %d stays, because other contents are built from its contents and cannot be made plain now: %w", number, err)
+		}
+	}
 	t, refs, err := r.d.db.Trash.Purge(ctx, index.Removal{Number: number, At: r.d.now(), Who: who, Reason: "purge", Detail: detail})
 	if err != nil {
 		return p, err
 	}
 	p.Transaction = t
 	r.d.log.Warn("a transaction was purged", "transaction", number, "by", who, "detail", detail)
+	drop := func() error {
+		n, err := r.d.db.DropContents(ctx, refs, r.d.now(), deleteBlobs(ctx, r.d.blobs, func(blob.Ref) { p.InUse++ }))
+		p.Contents += int64(n)
+		return err
+	}
+	if err := drop(); err != nil { // before the bases: their deltas may go too
+		return p, err
+	}
 	for _, ref := range refs {
 		if err := r.d.Cold.free(ctx, ref); err != nil {
-			return p, fmt.Errorf("transaction %d is removed, and content %s stays, because cold contents are built from it: %w; run the command again", number, ref, err)
+			return p, fmt.Errorf("transaction %d is removed, and content %s stays as long as cold contents are built from it: %w", number, ref, err)
 		}
 	}
-	n, err := r.d.db.DropContents(ctx, refs, r.d.now(), deleteBlobs(ctx, r.d.blobs, func(blob.Ref) { p.InUse++ }))
-	p.Contents = int64(n)
-	return p, err
+	return p, drop()
 }
 
 // Undo restores a transaction from the trash. One that is not there is a

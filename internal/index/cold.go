@@ -85,6 +85,17 @@ func (cs Colds) Needing(ctx context.Context, base blob.Ref) iter.Seq2[Cold, erro
 	return cs.list(ctx, " AND b.sha256 = $3", []any{base[:]})
 }
 
+// filesOf selects the contents of a transaction, which is live or in the trash.
+const filesOf = `SELECT o.content_id FROM object o JOIN tx_file f ON f.object_id = o.id WHERE f.tx_id = $3
+	UNION SELECT o.content_id FROM object o JOIN trash_file f ON f.object_id = o.id WHERE f.tx_id = $3`
+
+// Purged yields the records of the deltas that need contents of only one transaction,
+// and that this transaction does not have itself: they must be plain before it is purged.
+func (cs Colds) Purged(ctx context.Context, number int64) iter.Seq2[Cold, error] {
+	return cs.list(ctx, " AND k.base_id IN ("+filesOf+") AND k.content_id NOT IN ("+filesOf+`)
+		AND NOT EXISTS (SELECT 1 FROM object o JOIN tx_file f ON f.object_id = o.id WHERE o.content_id = k.base_id AND f.tx_id <> $3)`, []any{number})
+}
+
 // Plain yields the records whose plain bytes have been stored too since before a time.
 func (cs Colds) Plain(ctx context.Context, before time.Time) iter.Seq2[Cold, error] {
 	return cs.list(ctx, " AND k.plain_since IS NOT NULL AND k.plain_since <= $3", []any{before.UnixMilli()})
