@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -527,6 +528,50 @@ func TestBundleID(t *testing.T) {
 	} {
 		if got := bundleID(c.tx); got != c.want || !symfile.ValidName(got) {
 			t.Errorf("bundleID(%+v) = %q, want %q", c.tx, got, c.want)
+		}
+	}
+}
+
+// TestExportCold writes a content that is cold to a symbol store.
+func TestExportCold(t *testing.T) {
+	t.Parallel()
+	d := newDepot(t)
+	program, err := os.ReadFile(filepath.Join(testdata, "pdb", "hello-x64.exe"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program = append(program, bytes.Repeat([]byte("what an installer appends\n"), 20_000)...)
+	dir := t.TempDir()
+	for i := range 2 {
+		program[int(program[0x3c])+int(program[0x3d])<<8+8]++ // the time in the header, which is part of the key
+		path := filepath.Join(dir, fmt.Sprint(i), "hello.exe")
+		if err := errors.Join(os.Mkdir(filepath.Dir(path), 0o777), os.WriteFile(path, program, 0o666)); err != nil {
+			t.Fatal(err)
+		}
+		add(t, d, depot.TxInfo{Product: "Game"}, path)
+	}
+	sum, err := d.Cold.Cool(t.Context(), depot.CoolOptions{After: -48 * time.Hour})
+	if errors.Is(err, depot.ErrDiskFull) {
+		t.Skip("needs a tenth of the disk: ", err)
+	}
+	if err != nil || sum.Contents != 1 {
+		t.Fatalf("cool: %+v, %v, want the older content", sum, err)
+	}
+	txs, err := d.List(t.Context(), depot.Scope{}, depot.ListFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(txs)
+	for _, l := range layout.All() {
+		if l.Records() != layout.SymStoreRecords {
+			continue
+		}
+		out := t.TempDir()
+		if r, err := Export(t.Context(), d, txs, out, ExportOptions{Layout: l}); err != nil || r.Failed > 0 {
+			t.Fatalf("layout %s: %d files failed, %v, %v; want none", l.Name(), r.Failed, r.Some, err)
+		}
+		if files := symbolFiles(t, out, l); len(files) != 2 {
+			t.Errorf("layout %s: files %v, want both programs", l.Name(), files)
 		}
 	}
 }

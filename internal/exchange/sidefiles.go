@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -80,14 +82,24 @@ func (ex *exporter) oneTransaction(st *symstore.Store, tx depot.Transaction) err
 	var (
 		mu     sync.Mutex
 		origin = map[string]depot.TxFile{} // of each blob: the file that was added; guarded by mu
+		copies = map[string]bool{}         // temporary files that are still needed; guarded by mu
 		files  int64
 		plain  int64
 	)
+	defer func() {
+		for p := range copies { // of an export that was interrupted
+			_ = os.Remove(p)
+		}
+	}()
 	opt := symstore.AddOptions{
 		Product: tx.Product, Version: tx.Version, Comment: tx.Comment, Time: tx.Time, OversizePlain: true,
 		Event: func(e symstore.Event) {
 			mu.Lock()
 			from := origin[e.Path]
+			if copies[e.Path] && e.Kind != symstore.EventPlain { // else EventStore follows
+				delete(copies, e.Path)
+				_ = os.Remove(e.Path) // one that stays is swept with the temporary files of the system
+			}
 			mu.Unlock()
 			switch e.Kind {
 			case symstore.EventStore:
@@ -113,12 +125,15 @@ func (ex *exporter) oneTransaction(st *symstore.Store, tx depot.Transaction) err
 			if keys = ex.best(f, keys); len(keys) == 0 {
 				return nil
 			}
-			p, err := ex.blobPath(f)
+			p, copied, err := ex.blobPath(f)
 			if err != nil {
 				return err
 			}
 			mu.Lock()
 			origin[p] = f
+			if copied {
+				copies[p] = true
+			}
 			mu.Unlock()
 			if !yield(symstore.File{Path: p, Source: f.Path, Keys: keys}, nil) {
 				return stop
@@ -216,17 +231,37 @@ func (ex *exporter) trySymstore() error {
 	return nil
 }
 
-// blobPath returns where the bytes of a file are on this machine.
-func (ex *exporter) blobPath(f depot.TxFile) (string, error) {
+// blobPath returns where the bytes of a file are on this machine. copied means that the
+// caller removes the file: it is a copy of a cold content.
+func (ex *exporter) blobPath(f depot.TxFile) (path string, copied bool, err error) {
 	c, err := ex.d.Content(ex.ctx, f.Ref)
+	if err != nil {
+		return "", false, err
+	}
+	defer c.Close()
+	if _, err := ex.d.Cold.Of(ex.ctx, f.Ref); err == nil {
+		path, err = copyOf(c)
+		return path, true, err
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return "", false, err
+	}
+	if c.OSFile() == nil {
+		return "", false, fmt.Errorf("content %s of %s is not on this disk", f.Ref, f.Object.Name)
+	}
+	return c.OSFile().Name(), false, nil
+}
+
+// copyOf writes a content to a temporary file and returns its name.
+func copyOf(c *depot.File) (path string, err error) {
+	temp, err := os.CreateTemp("", "symdepot-*")
 	if err != nil {
 		return "", err
 	}
-	defer c.Close()
-	if c.OSFile() == nil {
-		return "", fmt.Errorf("content %s of %s is not on this disk", f.Ref, f.Object.Name)
+	_, err = io.Copy(temp, io.NewSectionReader(c, 0, c.Size))
+	if err = errors.Join(err, temp.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(temp.Name()))
 	}
-	return c.OSFile().Name(), nil
+	return temp.Name(), nil
 }
 
 // keys returns the keys of a file in a symbol store.
