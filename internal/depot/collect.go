@@ -137,6 +137,9 @@ func (r *Retention) survey(ctx context.Context, opt CollectOptions, now time.Tim
 		if pinned[content.Ref] || opt.DryRun && content.Since.After(latest) && !ended[content.Ref] {
 			continue // or it lost its transaction after now
 		}
+		if content.Cold {
+			content.Size, content.Derived = content.Derived, 0 // only its cold file is stored
+		}
 		if content.Since.After(before) && !content.Since.After(now) && !ended[content.Ref] {
 			g.wait(content.Size, content.Since, grace)
 			continue

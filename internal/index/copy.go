@@ -257,13 +257,18 @@ func (w *write) copyCounters(ctx context.Context, r reader) error {
 	return nil
 }
 
-// placeAll gives each content the place of a finished upload.
+// strippedContent selects the record of a cold content whose plain bytes are not stored.
+const strippedContent = "SELECT 1 FROM cold k WHERE k.content_id = content.id AND k.plain_since IS NULL"
+
+// placeAll gives each content the place of a finished upload. Plain bytes of a content
+// that became cold while the contents were copied are an upload that expires.
 func (w *write) placeAll() error {
-	if _, err := w.exec(`UPDATE content SET place = (SELECT max(u.place) FROM upload u WHERE u.sha256 = content.sha256 AND u.size = content.size AND u.done = 1)`); err != nil {
+	if _, err := w.exec(`UPDATE content SET place = (SELECT max(u.place) FROM upload u WHERE u.sha256 = content.sha256 AND u.size = content.size AND u.done = 1)
+		WHERE NOT EXISTS (` + strippedContent + ")"); err != nil {
 		return err
 	}
 	var missing int64
-	if err := w.row("SELECT count(*) FROM content c WHERE c.place IS NULL AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL)", nil, &missing); err != nil {
+	if err := w.row("SELECT count(*) FROM content WHERE place IS NULL AND NOT EXISTS ("+strippedContent+")", nil, &missing); err != nil {
 		return err
 	}
 	if missing > 0 {

@@ -100,12 +100,14 @@ func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Unre
 		pages(ctx, db, yield, func(scan func(...any) error) (Unreferenced, error) {
 			var c Unreferenced
 			var ref []byte
-			if err := scan(&since, &id, &ref, &c.Size, &c.Derived, &c.Stored); err != nil {
+			var cold int64
+			if err := scan(&since, &id, &ref, &c.Size, &cold, &c.Derived, &c.Stored); err != nil {
 				return c, err
 			}
+			c.Cold = cold != 0
 			c.Since = time.UnixMilli(since)
 			return c, scanRef(ref, &c.Ref)
-		}, `SELECT unreferenced_since, id, sha256, size, (SELECT coalesce(sum(k.size), 0) FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = c.id), `+storedWithDerived("$5")+`
+		}, `SELECT unreferenced_since, id, sha256, size, (SELECT count(*) FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL), (SELECT coalesce(sum(k.size), 0) FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = c.id), `+storedWithDerived("$5")+`
 			FROM content c WHERE unreferenced_since IS NOT NULL AND unreferenced_since <= $1 AND (unreferenced_since, id) > ($2, $3)
 			ORDER BY unreferenced_since, id LIMIT $4`, func() []any { return []any{before.UnixMilli(), since, id, pageRows, db.block} })
 	}

@@ -111,6 +111,8 @@ type Content struct {
 // Unreferenced is a content without references.
 type Unreferenced struct {
 	Content
+	// Cold means that its plain bytes are not stored.
+	Cold bool
 	// Derived is the size of what was made from it, and Stored the space of both.
 	Derived, Stored int64
 	Since           time.Time // when it lost the last one, or the end of the trash that holds it
