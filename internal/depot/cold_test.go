@@ -356,35 +356,33 @@ func TestColdPurgeRefused(t *testing.T) {
 		f, _ := n.build(len(files))
 		files = append(files, f)
 	}
-	add(t, d, "app", files[0], file{"build/other.so.sym", newNightlyFile("other.so")})
-	for _, f := range files[1:] {
-		c.advance(24 * time.Hour)
+	for _, f := range files {
 		add(t, d, "app", f)
+		c.advance(24 * time.Hour)
 	}
-	c.advance(24 * time.Hour)
 	if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
 		t.Fatalf("cool: %+v, %v, want 3 contents", sum, err)
 	}
 	delta := blob.Sum(files[1].body)
 	row, err := d.Cold.Of(t.Context(), delta)
-	if err != nil || row.Base == nil {
-		t.Fatalf("the second build: %+v, %v, want a delta", row, err)
+	if err != nil || row.Base == nil || row.Base.Ref != blob.Sum(files[3].body) {
+		t.Fatalf("the second build: %+v, %v, want a delta to the last one", row, err)
 	}
 	if err := d.Cold.store.Below().Delete(t.Context(), row.File.Ref); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := d.Retention.Purge(t.Context(), 1, "admin", "leak"); !errors.Is(err, blob.ErrDamaged) {
+		if _, err := d.Retention.Purge(t.Context(), 4, "admin", "leak"); !errors.Is(err, blob.ErrDamaged) {
 			t.Fatalf("purge of a key that a damaged delta needs: %v, want that the delta is damaged", err)
 		}
 	}
 	if _, err := d.Retention.Purge(t.Context(), 2, "admin", "leak"); err != nil {
 		t.Fatalf("purge of the damaged delta: %v", err)
 	}
-	if _, err := d.Retention.Purge(t.Context(), 1, "admin", "leak"); err != nil {
+	if _, err := d.Retention.Purge(t.Context(), 4, "admin", "leak"); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range files[:2] {
+	for _, f := range []file{files[1], files[3]} {
 		if known, err := d.db.HasContent(t.Context(), blob.Sum(f.body)); known || err != nil {
 			t.Errorf("a purged content is still in the index, %v", err)
 		}
@@ -394,9 +392,37 @@ func TestColdPurgeRefused(t *testing.T) {
 	}
 }
 
-func newNightlyFile(name string) []byte {
-	f, _ := newNightly(name, 9, 10).build(0)
-	return f.body
+// TestPinnedPlain: a base that is still plain when nothing but deltas needs it becomes a
+// key.
+func TestPinnedPlain(t *testing.T) {
+	d, c := roomyDepot(t)
+	n := newNightly("app.so", 4, 9000)
+	want := map[string][]byte{}
+	for i := range 4 {
+		f, path := n.build(i)
+		if want[path] = f.body; i == 3 {
+			delete(want, path)
+		}
+		add(t, d, "app", f)
+		c.advance(24 * time.Hour)
+	}
+	if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
+		t.Fatalf("cool: %+v, %v, want 3 contents", sum, err)
+	}
+	if _, err := d.Retention.Remove(t.Context(), 4, ""); err != nil {
+		t.Fatal(err)
+	}
+	before, err := d.Cold.Stats(t.Context())
+	if err != nil || before.Pinned != 1 || before.Keys != 0 {
+		t.Fatalf("sums %+v, %v, want a pinned base that is plain", before, err)
+	}
+	if err := d.Cold.unpin(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := d.Cold.Stats(t.Context()); err != nil || s.Pinned != 1 || s.Keys != 1 || s.PinnedBytes >= before.PinnedBytes/2 {
+		t.Errorf("sums %+v, %v, want that the pinned base is a key of less than half of %d bytes", s, err, before.PinnedBytes)
+	}
+	answers(t, d, want)
 }
 
 // TestNewestOfEachProduct: a content that is the newest one of any product stays plain,

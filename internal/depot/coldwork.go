@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/cooling"
+	"github.com/symdepot/symdepot/internal/index"
 )
 
 // run makes contents cold and plain again in the background until ctx ends. Of several
@@ -242,14 +245,37 @@ func (c *Cold) leftover(ctx context.Context, info blob.Info) (deleted bool, err 
 	return c.d.db.Colds.Leftover(ctx, info.Ref, c.deletePlain(ctx))
 }
 
+// chillPinned makes a base a key that is plain and that only deltas need: no series has
+// it any more.
+func (c *Cold) chillPinned(ctx context.Context, base index.Pinned, pace func(n int) error) error {
+	if base.File > 0 || base.Size < cooling.MinSize {
+		return nil
+	}
+	alone := []cooling.Content{{Ref: base.Ref, Size: base.Size, Needed: base.Deltas}}
+	_, err := c.coolOne(ctx, alone, 0, CoolOptions{Grace: coolGrace, Pace: pace})
+	if errors.Is(err, ErrColdRefused) || errors.Is(err, fs.ErrNotExist) {
+		return nil // it changed meanwhile, or verify names it
+	}
+	return err
+}
+
 // unpin makes the contents plain that are built from a base which nothing else needs,
-// if they are few: they become cold again with another base.
+// if they are few: they become cold again with another base. If they are many, the base
+// becomes a key.
 func (c *Cold) unpin(ctx context.Context, pace func(n int) error) error {
-	list, err := c.d.db.Colds.Pinned(ctx, fewDeltas)
+	list, err := c.d.db.Colds.Pinned(ctx, math.MaxInt32)
 	if err != nil {
 		return err
 	}
 	for _, base := range list {
+		if base.Deltas > fewDeltas {
+			if err := c.chillPinned(ctx, base, pace); errors.Is(err, ErrDiskFull) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			continue
+		}
 		for row, err := range c.d.db.Colds.Needing(ctx, base.Ref) {
 			if err == nil {
 				err = c.hasSpace(row.Size)
