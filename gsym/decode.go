@@ -12,18 +12,16 @@ import (
 
 // function is a decoded record.
 type function struct {
-	entry    int
-	start    uint64 // relative to the base of the file
-	size     uint32 // 0: ends at the next entry
-	name     name
-	params   uint32
-	multiple bool
-	symbol   bool
-	lines    []byte  // the line table
-	checks   []check // where its decoding can start; empty without rows
-	calls    []call  // inlined calls in preorder
-	ranges   []functab.Range
-	cost     int64 // bytes of memory
+	entry  int
+	start  uint64 // relative to the base of the file
+	size   uint32 // 0: ends at the next entry
+	name   string
+	symbol bool
+	lines  []byte  // the line table
+	checks []check // where its decoding can start; empty without rows
+	calls  []call  // inlined calls in preorder
+	ranges []functab.Range
+	cost   int64 // bytes of memory
 }
 
 // check is a state of decoding a line table: the next byte, and the row before it.

@@ -112,6 +112,13 @@ func checkLookups(t *testing.T, tab *functab.Table, f *File, from, to uint64) {
 		if err != nil || ok != found || found && !cmp.Equal(got, want) {
 			t.Fatalf("Lookup(%#x): %+v, %v, error %v; want %+v, %v", at, got, ok, err, want, found)
 		}
+		for i := range want.Frames {
+			want.Frames[i].Raw = ""
+		}
+		got, ok, err = f.LookupShown(at, make([]functab.Line, 1))
+		if err != nil || ok != found || found && !cmp.Equal(got, want) {
+			t.Fatalf("LookupShown(%#x): %+v, %v, error %v; want %+v, %v", at, got, ok, err, want, found)
+		}
 	}
 }
 
@@ -293,7 +300,7 @@ func llvmText(t *testing.T, f *File) string {
 		fn, err := f.load(i)
 		must(t, err)
 		end := fn.start + uint64(fn.size)
-		fmt.Fprintf(&w, "FunctionInfo @ 0x%08x: [0x%016x - 0x%016x) %q\n", le.Uint32(f.infos[4*i:]), fn.start+f.base, end+f.base, fn.name.shown)
+		fmt.Fprintf(&w, "FunctionInfo @ 0x%08x: [0x%016x - 0x%016x) %q\n", le.Uint32(f.infos[4*i:]), fn.start+f.base, end+f.base, fn.name)
 		if len(fn.checks) > 0 {
 			w.WriteString("LineTable:\n")
 		}
@@ -301,7 +308,7 @@ func llvmText(t *testing.T, f *File) string {
 			fmt.Fprintf(&w, "  0x%016x %s:%d\n", fn.start+r.at+f.base, path(r.file), r.line)
 		}
 		if len(fn.calls) > 0 {
-			fmt.Fprintf(&w, "InlineInfo:\n[0x%016x - 0x%016x) %s\n", fn.start+f.base, end+f.base, fn.name.shown)
+			fmt.Fprintf(&w, "InlineInfo:\n[0x%016x - 0x%016x) %s\n", fn.start+f.base, end+f.base, fn.name)
 		}
 		for _, c := range fn.calls {
 			w.WriteString(strings.Repeat("  ", c.depth+1))
@@ -313,7 +320,7 @@ func llvmText(t *testing.T, f *File) string {
 			}
 			n, err := f.name(c.name)
 			must(t, err)
-			fmt.Fprintf(&w, " %s", n.shown)
+			fmt.Fprintf(&w, " %s", n)
 			if c.file != 0 {
 				fmt.Fprintf(&w, " called from %s:%d", path(c.file), c.line)
 			}

@@ -53,9 +53,6 @@ type File struct {
 	names  texts
 }
 
-// name is a shown name with its raw one.
-type name struct{ shown, raw string }
-
 // NewFile reads the header and the tables of the GSYM file in the first size bytes
 // of r. cacheBytes limits the memory for decoded functions; 0 means 16 MiB. An error
 // wraps ErrFormat or is one of r.
@@ -191,6 +188,17 @@ func (f *File) last(rva uint64) int {
 // functab.Table.Lookup for the tables that Write was given. An error wraps ErrFormat
 // or is one of the reader.
 func (f *File) Lookup(rva uint64) (answer functab.Answer, ok bool, err error) {
+	return f.lookup(rva, nil, true)
+}
+
+// LookupShown is Lookup without raw names: each Raw is empty. It is faster, because raw
+// names are in other places of the file than the functions. The frames of the answer
+// are in the memory of frames, if that is large enough.
+func (f *File) LookupShown(rva uint64, frames []functab.Line) (answer functab.Answer, ok bool, err error) {
+	return f.lookup(rva, frames, false)
+}
+
+func (f *File) lookup(rva uint64, frames []functab.Line, raw bool) (answer functab.Answer, ok bool, err error) {
 	i := f.last(rva)
 	if i < 0 {
 		return functab.Answer{}, false, nil
@@ -199,8 +207,8 @@ func (f *File) Lookup(rva uint64) (answer functab.Answer, ok bool, err error) {
 	if err != nil || fn == nil {
 		return functab.Answer{}, false, err
 	}
-	answer, err = f.answer(fn, rva)
-	return answer, err == nil && !(fn.symbol && functab.IsMarker(fn.name.shown)), err
+	answer, err = f.answer(fn, rva, frames[:0], raw)
+	return answer, err == nil && !(fn.symbol && functab.IsMarker(fn.name)), err
 }
 
 // best returns the function with the most detail of those that start where entry i
@@ -235,41 +243,50 @@ func (fn *function) detail() int {
 	return d
 }
 
-func (f *File) answer(fn *function, rva uint64) (functab.Answer, error) {
+// answer describes an address in a function; raw asks for raw names too.
+func (f *File) answer(fn *function, rva uint64, frames []functab.Line, raw bool) (functab.Answer, error) {
 	a := functab.Answer{FunctionStart: fn.start, FunctionSize: fn.size, Symbol: fn.symbol}
 	at := fn.row(rva - fn.start)
 	var few [8]*call
 	chain := fn.chain(rva, few[:0])
-	a.Frames = make([]functab.Line, 0, len(chain)+1)
+	a.Frames = slices.Grow(frames, len(chain)+1)
 	file, line := at.file, at.line
 	for _, c := range slices.Backward(chain) {
-		n, err := f.name(c.name)
+		l := functab.Line{}
+		var err error
+		if l.Function, err = f.name(c.name); err == nil && raw {
+			l.Raw, err = f.rawOfName(c.name)
+		}
 		if err == nil {
-			a.Frames, err = f.frame(a.Frames, n, file, line)
+			err = f.place(&l, file, line)
 		}
 		if err != nil {
 			return a, err
 		}
+		a.Frames = append(a.Frames, l)
 		file, line = c.file, c.line
 	}
+	l := functab.Line{Function: fn.name}
 	var err error
-	a.Frames, err = f.frame(a.Frames, fn.name, file, line)
+	if raw {
+		l.Raw, err = f.rawOfFunction(fn.entry)
+	}
+	if err == nil {
+		err = f.place(&l, file, line)
+	}
+	a.Frames = append(a.Frames, l)
 	return a, err
 }
 
-// frame appends the frame of a function to a list.
-func (f *File) frame(list []functab.Line, n name, file, line uint32) ([]functab.Line, error) {
-	l := functab.Line{Function: n.shown, Raw: n.raw}
+// place sets the position of a frame: no line without a file.
+func (f *File) place(l *functab.Line, file, line uint32) (err error) {
 	if line != 0 {
-		var err error
-		if l.File, err = f.path(file); err != nil {
-			return list, err
-		}
+		l.File, err = f.path(file)
 	}
 	if l.File != "" {
 		l.Line = line
 	}
-	return append(list, l), nil
+	return err
 }
 
 // text returns a text of the string table.
@@ -318,71 +335,104 @@ func (s *scratch) put() {
 // texts are names and paths that were read. When they exceed their limit, those that
 // were not used for the longest time are forgotten.
 type texts struct {
-	recent, older map[textKey]name
+	recent, older map[textKey]string
 	size          int // bytes of recent
 }
 
-// textKey is an offset in the string table, or the number of a file.
+// textKey names a text.
 type textKey struct {
-	file bool
+	kind textKind
 	at   uint32
 }
 
+// textKind says what the number of a textKey is.
+type textKind uint8
+
+const (
+	textAt        textKind = iota // an offset in the string table
+	filePath                      // the number of a file
+	rawOfName                     // the offset of a shown name in the string table
+	rawOfFunction                 // the number of an entry
+)
+
 // get returns a text that was read.
-func (t *texts) get(k textKey) (name, bool) {
-	if n, ok := t.recent[k]; ok {
-		return n, true
+func (t *texts) get(k textKey) (string, bool) {
+	if s, ok := t.recent[k]; ok {
+		return s, true
 	}
-	n, ok := t.older[k]
+	s, ok := t.older[k]
 	if ok {
-		t.put(k, n)
+		t.put(k, s)
 	}
-	return n, ok
+	return s, ok
 }
 
 // put keeps a text.
-func (t *texts) put(k textKey, n name) {
-	size := len(n.shown) + len(n.raw) + 64
+func (t *texts) put(k textKey, s string) {
+	size := len(s) + 64
 	if t.recent == nil || t.size+size > maxNameBytes/2 {
-		t.older, t.recent, t.size = t.recent, map[textKey]name{}, 0
+		t.older, t.recent, t.size = t.recent, map[textKey]string{}, 0
 	}
 	t.size += size
-	t.recent[k] = n
+	t.recent[k] = s
 }
 
 // textOf returns the result of load for a key. Results are kept within a limit.
-func (f *File) textOf(k textKey, load func() (name, error)) (name, error) {
+func (f *File) textOf(k textKey, load func(f *File, at uint32) (string, error)) (string, error) {
 	f.mu.Lock()
-	n, ok := f.names.get(k)
+	s, ok := f.names.get(k)
 	f.mu.Unlock()
 	if ok {
-		return n, nil
+		return s, nil
 	}
-	n, err := load()
+	s, err := load(f, k.at)
 	if err != nil {
-		return name{}, err
+		return "", err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.names.put(k, n)
-	return n, nil
+	f.names.put(k, s)
+	return s, nil
 }
 
-// name returns the name of an inlined function.
-func (f *File) name(at uint32) (name, error) {
-	return f.textOf(textKey{at: at}, func() (n name, err error) {
-		if n.shown, err = f.text(at); err != nil {
-			return n, err
-		}
-		if n.shown == "" {
-			n.shown = functab.Omitted
-		}
+// name returns the shown name of an inlined function.
+func (f *File) name(at uint32) (string, error) {
+	s, err := f.textOf(textKey{textAt, at}, (*File).text)
+	if s == "" {
+		s = functab.Omitted
+	}
+	return s, err
+}
+
+// rawOfName returns the raw name that belongs to the name of an inlined function, or "".
+func (f *File) rawOfName(at uint32) (string, error) {
+	return f.textOf(textKey{rawOfName, at}, func(f *File, at uint32) (string, error) {
 		rec, err := f.find(&f.rawNames, at)
-		if rec != nil {
-			n.raw, err = f.text(le.Uint32(rec[4:]))
+		if rec == nil || err != nil {
+			return "", err
 		}
-		return n, err
+		return f.text(le.Uint32(rec[4:]))
 	})
+}
+
+// rawOfFunction returns the raw name of an entry, or "".
+func (f *File) rawOfFunction(entry int) (string, error) {
+	return f.textOf(textKey{rawOfFunction, uint32(entry)}, func(f *File, entry uint32) (string, error) {
+		raw, _, err := f.extra(entry)
+		return raw, err
+	})
+}
+
+// extra returns what the trailer says of an entry: its raw name and flags.
+func (f *File) extra(entry uint32) (raw string, flags uint32, err error) {
+	rec, err := f.find(&f.funcs, entry)
+	if rec == nil || err != nil {
+		return "", 0, err
+	}
+	if at := le.Uint32(rec[4:]); at != 0 {
+		raw, err = f.text(at)
+	}
+	return raw, le.Uint32(rec[8:]), err
 }
 
 // records is a list of records of the trailer in ascending order of their first
@@ -448,11 +498,7 @@ func (f *File) path(number uint32) (string, error) {
 	if number == 0 || int64(number) >= int64(len(f.files)/8) {
 		return "", nil
 	}
-	n, err := f.textOf(textKey{file: true, at: number}, func() (n name, err error) {
-		n.shown, err = f.joined(number)
-		return n, err
-	})
-	return n.shown, err
+	return f.textOf(textKey{filePath, number}, (*File).joined)
 }
 
 // joined joins the folder and the name of a file.
@@ -464,15 +510,10 @@ func (f *File) joined(number uint32) (string, error) {
 		if at == 0 {
 			continue
 		}
-		// Texts of paths are kept with those of names. No text of a name is a path.
-		n, err := f.textOf(textKey{at: at}, func() (name, error) {
-			s, err := f.text(at)
-			return name{shown: s}, err
-		})
-		if err != nil {
+		var err error
+		if part[i], err = f.textOf(textKey{textAt, at}, (*File).text); err != nil {
 			return "", err
 		}
-		part[i] = n.shown
 	}
 	path := joinPath(part[0], part[1])
 	if path == unknownFile {
@@ -570,30 +611,28 @@ func (f *File) load(i int) (*function, error) {
 	if err := f.describe(fn, nameAt); err != nil {
 		return nil, err
 	}
-	fn.cost = int64(256 + len(fn.lines) + 32*cap(fn.checks) + 40*cap(fn.calls) + 16*cap(fn.ranges) + len(fn.name.shown) + len(fn.name.raw))
+	fn.cost = int64(256 + len(fn.lines) + 32*cap(fn.checks) + 40*cap(fn.calls) + 16*cap(fn.ranges) + len(fn.name))
 	return fn, nil
 }
 
-// describe sets the name of fn, and what the trailer says.
+// describe sets the name of fn, and whether it is a symbol. What has rows or inlined
+// calls is none, so that the trailer is read for few functions.
 func (f *File) describe(fn *function, nameAt uint32) error {
 	var err error
-	if fn.name.shown, err = f.text(nameAt); err != nil {
+	if fn.name, err = f.text(nameAt); err != nil {
 		return err
 	}
-	if fn.name.shown == "" {
-		fn.name.shown = functab.Omitted
+	if fn.name == "" {
+		fn.name = functab.Omitted
 	}
-	fn.symbol = fn.size == 0 && len(fn.checks) == 0 && len(fn.calls) == 0
-	rec, err := f.find(&f.funcs, uint32(fn.entry))
-	if rec == nil || err != nil {
-		return err
+	if fn.detail() > 0 {
+		return nil
 	}
-	flags := le.Uint32(rec[8:])
-	fn.params, fn.multiple = flags&paramsMask, flags&flagMultiple != 0
-	fn.symbol = fn.symbol || flags&flagSymbol != 0
-	if at := le.Uint32(rec[4:]); at != 0 {
-		fn.name.raw, err = f.text(at)
+	if fn.symbol = fn.size == 0; fn.symbol {
+		return nil
 	}
+	_, flags, err := f.extra(uint32(fn.entry))
+	fn.symbol = flags&flagSymbol != 0
 	return err
 }
 
@@ -624,14 +663,18 @@ func (f *File) Read(ctx context.Context, b *functab.Builder) error {
 		if err != nil {
 			return fmt.Errorf("function at %#x: %w", f.start(i), err)
 		}
-		id := b.Name(fn.name.shown, fn.name.raw)
+		raw, flags, err := f.extra(uint32(i))
+		if err != nil {
+			return fmt.Errorf("function at %#x: %w", fn.start, err)
+		}
+		id, params, multiple := b.Name(fn.name, raw), flags&paramsMask, flags&flagMultiple != 0
 		if fn.symbol {
-			if err := b.Symbol(functab.Symbol{Address: fn.start, Size: fn.size, Name: id, Params: fn.params, Multiple: fn.multiple}); err != nil {
+			if err := b.Symbol(functab.Symbol{Address: fn.start, Size: fn.size, Name: id, Params: params, Multiple: multiple}); err != nil {
 				return err
 			}
 			continue
 		}
-		out := functab.Function{Start: fn.start, Size: fn.size, Name: id, Params: fn.params, Multiple: fn.multiple}
+		out := functab.Function{Start: fn.start, Size: fn.size, Name: id, Params: params, Multiple: multiple}
 		for r := range fn.rows() {
 			id, err := file(r.file)
 			if err != nil {
@@ -644,11 +687,15 @@ func (f *File) Read(ctx context.Context, b *functab.Builder) error {
 		}
 		for k := range fn.calls {
 			c := &fn.calls[k]
-			n, err := f.name(c.name)
+			shown, err := f.name(c.name)
 			if err != nil {
 				return err
 			}
-			in := functab.Inline{Depth: c.depth, Name: b.Name(n.shown, n.raw), CallLine: c.line, Ranges: fn.ranges[c.first:c.end]}
+			raw, err := f.rawOfName(c.name)
+			if err != nil {
+				return err
+			}
+			in := functab.Inline{Depth: c.depth, Name: b.Name(shown, raw), CallLine: c.line, Ranges: fn.ranges[c.first:c.end]}
 			if in.CallFile, err = file(c.file); err != nil {
 				return err
 			}

@@ -91,6 +91,13 @@ type Looker interface {
 	Lookup(rva uint64) (a functab.Answer, ok bool)
 }
 
+// shownLooker is a Looker that answers faster without raw names.
+type shownLooker interface {
+	// LookupShown is Lookup without raw names. It uses the memory of frames for those of
+	// the answer.
+	LookupShown(rva uint64, frames []functab.Line) (a functab.Answer, ok bool)
+}
+
 // Source returns the function tables of modules.
 type Source interface {
 	// Module opens a module. The caller calls Done when it needs the module no more.

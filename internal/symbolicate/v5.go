@@ -359,13 +359,14 @@ func (j Job) v5(ctx context.Context, src Source, lines *int) (V5Result, error) {
 	for i, m := range j.Modules {
 		r.note(m.DebugFile+"/"+m.DebugID, used[i], modules[i])
 	}
+	var mem v5Memory
 	for i, stack := range j.Stacks {
 		if err := ctx.Err(); err != nil {
 			return r, err
 		}
 		frames := make([]V5Frame, len(stack))
 		for k, o := range stack {
-			frames[k] = j.frame(k, o, modules)
+			frames[k] = j.frame(k, o, modules, &mem)
 			if *lines += 1 + len(frames[k].Inlines); *lines > maxLines {
 				return r, errLong
 			}
@@ -448,34 +449,69 @@ func (j Job) moduleName(o Offset, modules []opened) string {
 
 // hexOffset prints an offset as the APIs do.
 func hexOffset(n int64) string {
-	var text [19]byte // of the least number
-	b := append(text[:0], "-0x"...)
-	if n >= 0 {
-		return string(strconv.AppendInt(append(text[:0], "0x"...), n, 16))
-	}
-	return string(strconv.AppendUint(b, -uint64(n), 16))
+	var text [maxHex]byte
+	return string(appendHex(text[:0], n))
 }
 
-// lookup looks one offset up.
-func (j Job) lookup(o Offset, modules []opened) (functab.Answer, bool) {
+// maxHex is how many bytes appendHex appends at most: those of the least number.
+const maxHex = len("-0x8000000000000000")
+
+// appendHex appends an offset as the APIs print it.
+func appendHex(b []byte, n int64) []byte {
+	if n >= 0 {
+		return strconv.AppendInt(append(b, "0x"...), n, 16)
+	}
+	return strconv.AppendUint(append(b, "-0x"...), -uint64(n), 16)
+}
+
+// v5Memory is memory that many frames of an answer share: an allocation for each of
+// their parts would take longer than looking them up.
+type v5Memory struct {
+	lines []functab.Line // of one lookup
+	hex   strings.Builder
+}
+
+// hexOffset is hexOffset, but its texts share memory.
+func (m *v5Memory) hexOffset(n int64) string {
+	if m.hex.Cap()-m.hex.Len() < maxHex {
+		m.hex.Reset()
+		m.hex.Grow(4096)
+	}
+	var text [maxHex]byte
+	first := m.hex.Len()
+	_, _ = m.hex.Write(appendHex(text[:0], n)) // never fails
+	return m.hex.String()[first:]
+}
+
+// lookup looks one offset up. Raw names may lack, and the answer is valid until the
+// next lookup.
+func (m *v5Memory) lookup(o Offset, modules []opened) (a functab.Answer, ok bool) {
 	if o.Module < 0 || o.Offset < 0 || modules[o.Module].Module == nil {
 		return functab.Answer{}, false
 	}
-	a, ok := modules[o.Module].Lookup(uint64(o.Offset))
+	rva := uint64(o.Offset)
+	if l, is := modules[o.Module].Looker.(shownLooker); is {
+		a, ok = l.LookupShown(rva, m.lines)
+		if a.Frames != nil {
+			m.lines = a.Frames
+		}
+	} else {
+		a, ok = modules[o.Module].Lookup(rva)
+	}
 	return a, ok && len(a.Frames) > 0
 }
 
-func (j Job) frame(n int, o Offset, modules []opened) V5Frame {
-	f := V5Frame{Frame: n, Module: j.moduleName(o, modules), ModuleOffset: hexOffset(o.Offset)}
-	a, ok := j.lookup(o, modules)
+func (j Job) frame(n int, o Offset, modules []opened, mem *v5Memory) V5Frame {
+	f := V5Frame{Frame: n, Module: j.moduleName(o, modules), ModuleOffset: mem.hexOffset(o.Offset)}
+	a, ok := mem.lookup(o, modules)
 	if !ok {
 		return f
 	}
 	outer := a.Frames[len(a.Frames)-1]
 	f.Function = outer.Function
-	f.FunctionOffset = hexOffset(o.Offset - int64(a.FunctionStart))
+	f.FunctionOffset = mem.hexOffset(o.Offset - int64(a.FunctionStart))
 	if a.FunctionSize > 0 {
-		f.FunctionSize = hexOffset(int64(a.FunctionSize))
+		f.FunctionSize = mem.hexOffset(int64(a.FunctionSize))
 	}
 	f.File, f.Line = position(outer)
 	if len(a.Frames) > 1 {
@@ -517,6 +553,7 @@ func V4(ctx context.Context, src Source, j Job) (V4Answer, error) {
 			a.KnownModules[i] = &found
 		}
 	}
+	var mem v5Memory
 	for i, stack := range j.Stacks {
 		if err := ctx.Err(); err != nil {
 			return a, err
@@ -524,7 +561,7 @@ func V4(ctx context.Context, src Source, j Job) (V4Answer, error) {
 		list := make([]string, len(stack))
 		for k, o := range stack {
 			what := hexOffset(o.Offset)
-			if f, ok := j.lookup(o, modules); ok {
+			if f, ok := mem.lookup(o, modules); ok {
 				what = f.Frames[len(f.Frames)-1].Function
 			}
 			list[k] = what + " (in " + j.moduleName(o, modules) + ")"

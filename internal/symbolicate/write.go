@@ -56,6 +56,12 @@ func (g gsymLooker) Lookup(rva uint64) (functab.Answer, bool) {
 	return a, ok && err == nil
 }
 
+// LookupShown implements shownLooker.
+func (g gsymLooker) LookupShown(rva uint64, frames []functab.Line) (functab.Answer, bool) {
+	a, ok, err := g.f.LookupShown(rva, frames)
+	return a, ok && err == nil
+}
+
 // ctxWriter writes until a context ends.
 type ctxWriter struct {
 	ctx context.Context
