@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/symdepot/symdepot/internal/bundle"
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/exchange"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
@@ -161,7 +160,7 @@ func (c importCmd) importBundle(a *app) error {
 		fmt.Fprintf(a.stdout, "%s: %s, %s\n", c.Tree, term.Count(int64(len(b.Manifest.Files)), "file"), signed)
 		return nil
 	}
-	d, err := a.open(depot.Options{})
+	d, err := a.openFor(false)
 	if err != nil {
 		return err
 	}
@@ -170,8 +169,9 @@ func (c importCmd) importBundle(a *app) error {
 	if err != nil {
 		return err
 	}
+	a.warn(r.Warnings())
 	if c.JSON {
-		return term.NewJSONLines(a.stdout).Write(map[string]int{"files": r.Files, "before": r.Before, "transactions": r.Transactions, "missing": len(b.Manifest.Missing)})
+		return term.NewJSONLines(a.stdout).Write(map[string]int{"files": r.Files, "before": r.Before, "transactions": r.Transactions, "missing": len(b.Manifest.Missing), "refused": len(r.Refused)})
 	}
 	fmt.Fprintf(a.stdout, "imported %s in %s; %d were imported before\n", term.Count(int64(r.Files), "file"), term.Count(int64(r.Transactions), "transaction"), r.Before)
 	if n := len(b.Manifest.Missing); n > 0 {

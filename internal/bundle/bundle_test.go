@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -139,10 +140,10 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatalf("check: %d of %d bytes, error %v; want all bytes", last, b.Size(), err)
 	}
 	d := newDepot(t)
-	if r, err := b.Import(t.Context(), d, depot.TxInfo{Version: "filled in"}); err != nil || r != (Imported{Files: 4, Transactions: 3}) {
+	if r, err := b.Import(t.Context(), d, depot.TxInfo{Version: "filled in"}); err != nil || !reflect.DeepEqual(r, Imported{Files: 4, Transactions: 3}) {
 		t.Errorf("import: %+v, error %v; want 4 files in 3 transactions", r, err)
 	}
-	if r, err := b.Import(t.Context(), d, depot.TxInfo{}); err != nil || r != (Imported{Before: 4}) {
+	if r, err := b.Import(t.Context(), d, depot.TxInfo{}); err != nil || !reflect.DeepEqual(r, Imported{Before: 4}) {
 		t.Errorf("second import: %+v, error %v; want 4 files before", r, err)
 	}
 	txs, err := d.List(t.Context(), depot.Scope{}, depot.ListFilter{})

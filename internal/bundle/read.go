@@ -206,6 +206,16 @@ type Imported struct {
 	Files        int // in new transactions
 	Before       int // in transactions that were imported before
 	Transactions int // new ones
+	// Refused are the files that the rules of the depot refuse, with the reason.
+	Refused []string
+}
+
+// Warnings name the files that were refused.
+func (i Imported) Warnings() (list []string) {
+	for _, r := range i.Refused {
+		list = append(list, "not imported: "+term.Printable(r))
+	}
+	return list
 }
 
 // Import adds the files to a depot: each transaction of the bundle as one, and
@@ -228,14 +238,15 @@ func (b *Bundle) Import(ctx context.Context, d *depot.Depot, info depot.TxInfo) 
 			return nil
 		}
 		info.Origin = &depot.Origin{Store: store, Number: number, Time: b.Manifest.Created}
-		err := b.add(ctx, d, info, files)
+		refused, err := b.add(ctx, d, info, files)
 		switch {
 		case err == nil:
 			sum.Transactions++
 		case !errors.Is(err, depot.ErrEmpty) && !errors.Is(err, depot.ErrImported):
 			return err
 		}
-		sum.Files += len(files)
+		sum.Files += len(files) - len(refused)
+		sum.Refused = append(sum.Refused, refused...)
 		return nil
 	}
 	m := &b.Manifest
@@ -269,20 +280,24 @@ func (b *Bundle) Import(ctx context.Context, d *depot.Depot, info depot.TxInfo) 
 	return sum, nil
 }
 
-// add adds files as one transaction.
-func (b *Bundle) add(ctx context.Context, d *depot.Depot, info depot.TxInfo, files []File) error {
+// add adds files as one transaction, but for those that the depot refuses.
+func (b *Bundle) add(ctx context.Context, d *depot.Depot, info depot.TxInfo, files []File) (refused []string, err error) {
 	tx, err := d.Begin(ctx, info)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer tx.Rollback()
 	for _, f := range files {
-		if err := b.addFile(ctx, tx, f); err != nil {
-			return fmt.Errorf("%s: %w", term.Printable(f.Path), err)
+		err := b.addFile(ctx, tx, f)
+		switch {
+		case errors.Is(err, depot.ErrLinks):
+			refused = append(refused, f.Path+": "+err.Error())
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", term.Printable(f.Path), err)
 		}
 	}
 	_, err = tx.Commit(ctx)
-	return err
+	return refused, err
 }
 
 func (b *Bundle) addFile(ctx context.Context, tx *depot.Tx, f File) error {

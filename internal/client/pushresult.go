@@ -32,6 +32,13 @@ func (r PushResult) Text() string {
 		fmt.Fprintf(&b, "  pushed         %s\n", term.Size(r.Bytes))
 		fmt.Fprintf(&b, "  sent           %s, %s (%s on the wire)\n", term.Count(r.SentFiles, "content"), term.Size(r.SentBytes), term.Size(r.WireBytes))
 	}
+	for n, f := range r.Flags {
+		if n == maxNotable {
+			fmt.Fprintf(&b, "  note           and %d more; --json names them\n", len(r.Flags)-n)
+			break
+		}
+		fmt.Fprintf(&b, "  note           %s\n", term.Printable(f.Path+": "+f.Note))
+	}
 	for _, line := range r.Lines() {
 		fmt.Fprintln(&b, term.Printable(line))
 	}

@@ -192,9 +192,16 @@ type recorder struct {
 type recorderKey struct{}
 
 func (r *recorder) looked(l symfile.Lookup, o LookupOutcome, hits []LookupHit) {
-	if r != nil {
-		r.lookups = append(r.lookups, TracedLookup{l, o, slices.Clone(hits)})
+	if r == nil {
+		return
 	}
+	if id, ok := fetch.StoredSource(l); ok {
+		if o == NoHit {
+			return // it was not downloaded either, which the upstreams tell
+		}
+		l.Name, l.ID = "", id
+	}
+	r.lookups = append(r.lookups, TracedLookup{l, o, slices.Clone(hits)})
 }
 
 // section notes a lookup for a section: whether the file has it is known later.

@@ -108,10 +108,17 @@ func sourceName(req layout.Request) string {
 	return name
 }
 
+// sourceID begins the ids of stored source files.
+const sourceID = "source-"
+
+// StoredSource returns the id of the object if a lookup is that of SourceRequest, whose
+// name and id mean nothing to a client.
+func StoredSource(l symfile.Lookup) (id string, ok bool) { return strings.CutPrefix(l.ID, sourceID) }
+
 // sourceAlias returns the alias of a stored source file.
 func sourceAlias(req layout.Request) symfile.Alias {
 	sum := sha256.Sum256([]byte(sourcePath(req)))
-	return symfile.Alias{Name: hex.EncodeToString(sum[:]), ID: "source-" + req.Lookups[0].ID, Role: symfile.Other}
+	return symfile.Alias{Name: hex.EncodeToString(sum[:]), ID: sourceID + req.Lookups[0].ID, Role: symfile.Other}
 }
 
 // SourceRequest returns the request that finds a stored source file. req asks

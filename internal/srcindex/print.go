@@ -3,19 +3,20 @@ package srcindex
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/srclink"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
-// Print prints the links of a PDB, and reports whether it has any.
+// Print prints the links of a PDB, and reports whether any of them leads somewhere.
 func Print(w io.Writer, x *File, asJSON bool) (bool, error) {
 	links, err := x.Links()
 	if err != nil {
 		return false, err
 	}
-	has := x.Script != nil || x.Map.Rules() > 0
+	leads := slices.ContainsFunc(links, func(l Link) bool { return l.Via != "" && l.Class != srclink.Broken })
 	if asJSON {
 		out := term.NewJSONLines(w)
 		for _, l := range links {
@@ -23,19 +24,19 @@ func Print(w io.Writer, x *File, asJSON bool) (bool, error) {
 				PDB string `json:"pdb"`
 				Link
 			}{x.Path, l}); err != nil {
-				return has, err
+				return leads, err
 			}
 		}
-		return has, nil
+		return leads, nil
 	}
-	if !has {
+	if x.Script == nil && x.Map.Rules() == 0 {
 		return false, nil
 	}
 	var parts []string
 	if x.Script != nil {
 		sum, err := x.Script.Summary()
 		if err != nil {
-			return has, err
+			return leads, err
 		}
 		parts = append(parts, fmt.Sprintf("source server stream of version %d with %s, class %s", x.Script.Version, term.Count(int64(sum.Files), "line"), sum.Class))
 	}
@@ -47,7 +48,7 @@ func Print(w io.Writer, x *File, asJSON bool) (bool, error) {
 	for _, l := range links {
 		t.Row(l.Name, l.Via, string(l.Class), leadsTo(l))
 	}
-	return has, t.Flush()
+	return leads, t.Flush()
 }
 
 // leadsTo says in one line what a debugger does.

@@ -268,12 +268,12 @@ func (x *File) Save(out string, streams map[string][]byte) (err error) {
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(out), ".symdepot-srcsrv-*")
 	if err != nil {
-		return err
+		return writing(out, err)
 	}
 	defer func() {
 		if err != nil {
 			_ = tmp.Close()
-			err = errors.Join(err, os.Remove(tmp.Name()))
+			err = errors.Join(writing(out, err), os.Remove(tmp.Name()))
 		}
 	}()
 	if err := x.pdb.CopyWith(tmp, streams); err != nil {
@@ -293,6 +293,17 @@ func (x *File) Save(out string, streams map[string][]byte) (err error) {
 		return err
 	}
 	return durable.SyncDir(filepath.Dir(out))
+}
+
+// writing returns an error about a temporary file as one about the file that it becomes.
+func writing(out string, err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return &fs.PathError{Op: "write", Path: out, Err: e.Err}
+	}
+	if e, ok := errors.AsType[*os.LinkError](err); ok {
+		return &fs.PathError{Op: "write", Path: out, Err: e.Err}
+	}
+	return err
 }
 
 // destination follows a link, so that the file behind it is replaced.

@@ -64,7 +64,7 @@ func (t *Task) Do(ctx context.Context, path string, stdout, stderr io.Writer) (b
 		fmt.Fprintf(stderr, "symdepot: warning: %s: %s\n", term.Printable(path), term.Printable(f))
 	}
 	var ok bool
-	none := "it has no such link to source files"
+	none := "it has no link that leads to a source file"
 	switch {
 	case t.Base != "":
 		none = "no source file gets a URL"
@@ -72,6 +72,7 @@ func (t *Task) Do(ctx context.Context, path string, stdout, stderr io.Writer) (b
 	case t.Rebase != "":
 		ok, err = t.rebase(x, stdout)
 	case t.Raw:
+		none = "it has no source server stream"
 		ok = x.Text != nil
 		_, err = stdout.Write(x.Text)
 	default:

@@ -309,7 +309,7 @@ func storedLinks(ctx context.Context, d Depot, product, path string, facts []fac
 		if err != nil {
 			return "", err
 		}
-		refused, err = d.JudgeLinks(product, path, b, objfile.Object{Object: k.Object, Size: c.Size})
+		_, refused, err = d.JudgeLinks(product, path, b, objfile.Object{Object: k.Object, Size: c.Size})
 		_ = b.Close() // only read
 		if refused != "" || err != nil {
 			return refused, err

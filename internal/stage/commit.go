@@ -43,11 +43,20 @@ type Committed struct {
 	KnownBytes  int64     `json:"known_bytes"` // of files that were not sent
 	NewBytes    int64     `json:"new_bytes"`   // of files that were sent
 	Refused     []Refused `json:"refused"`     // the first 1,000
+	// Flags are what the rules for links to source files note about files, the first
+	// 1,000.
+	Flags []Flag `json:"flags,omitempty"`
 	// Other counts the files with an object of whose id the product had other bytes.
 	Other int64 `json:"other_bytes,omitempty"`
 	// Again means that the transaction existed before: it has the same labels and
 	// files.
 	Again bool `json:"again,omitempty"`
+}
+
+// Flag is a note about a file that was committed.
+type Flag struct {
+	Path string `json:"path"`
+	Note string `json:"note"`
 }
 
 // Refused is a file that was not committed.
@@ -198,6 +207,13 @@ func (s *Stages) read(ctx context.Context, row index.StageRow) (k contents, err 
 		}
 		if slices.ContainsFunc(facts, func(k fact) bool { return k.Other }) {
 			k.out.Other++
+		}
+		for i := range facts {
+			for _, note := range facts[i].Flags {
+				if len(k.out.Flags) < maxMissing {
+					k.out.Flags = append(k.out.Flags, Flag{f.Path, note})
+				}
+			}
 		}
 		for _, e := range list {
 			if f.State == index.StageArrived {

@@ -22,6 +22,8 @@ type fact struct {
 	Size      int64
 	// Other means that the product had another object with the same id.
 	Other bool `json:",omitempty"`
+	// Flags say what the rules for links to source files note about the object.
+	Flags []string `json:",omitempty"`
 }
 
 func newFact(o objfile.Object, c index.Content) fact {

@@ -345,8 +345,9 @@ func (s *Stages) identify(ctx context.Context, row index.StageRow, f *os.File, c
 			return nil, reason, nil
 		}
 	}
-	for _, o := range objs {
-		if reason, err := s.depot.JudgeLinks(row.Product, file.Path, f, o); reason != "" || err != nil {
+	flags := make([][]string, len(objs))
+	for i, o := range objs {
+		if flags[i], reason, err = s.depot.JudgeLinks(row.Product, file.Path, f, o); reason != "" || err != nil {
 			return nil, reason, err
 		}
 	}
@@ -358,7 +359,7 @@ func (s *Stages) identify(ctx context.Context, row index.StageRow, f *os.File, c
 			}
 		}
 	}()
-	for _, o := range objs {
+	for i, o := range objs {
 		where := slice{o.Offset, o.Size, o.Deflated}
 		content, ok := kept[where]
 		if !ok {
@@ -374,6 +375,7 @@ func (s *Stages) identify(ctx context.Context, row index.StageRow, f *os.File, c
 			kept[where], added = content, append(added, where)
 		}
 		k := newFact(o, content)
+		k.Flags = flags[i]
 		if k.Other, err = s.db.HasOther(ctx, row.Product, o.Object, content.Ref); err != nil {
 			return nil, "", err
 		}

@@ -184,9 +184,9 @@ type Depot interface {
 	// RefusesLinks reports whether a product refuses files because of their links to
 	// source files.
 	RefusesLinks(product string) bool
-	// JudgeLinks returns why a product does not take an object of a file because of
-	// its links to source files; empty if it does.
-	JudgeLinks(product, path string, f io.ReaderAt, o objfile.Object) (refused string, err error)
+	// JudgeLinks applies the rules of a product for links to source files to an object
+	// of a file: flags are notes, and refused says why the product does not take it.
+	JudgeLinks(product, path string, f io.ReaderAt, o objfile.Object) (flags []string, refused string, err error)
 	// Refuses reports whether an error of Identify concerns the file alone.
 	Refuses(err error) bool
 	// ObjectReader returns the bytes of an object in a file.

@@ -79,7 +79,9 @@ func (f *Folder) fullScan(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		f.opt.Log.Error("a watched folder cannot be scanned", "folder", f.where, "error", err)
+		if f.noteListed("", false) {
+			f.opt.Log.Error("a watched folder cannot be scanned; its files are absent until it can", "folder", f.where, "error", err)
+		}
 	case s.Read > 0 || s.Gone > 0:
 		f.opt.Log.Info("scanned a watched folder", "folder", f.where, "files", s.Files, "read", s.Read, "gone", s.Gone, "problems", s.Problems, "took", s.Took)
 	}

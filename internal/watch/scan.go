@@ -170,7 +170,7 @@ func (p *pass) tree() (err error) {
 		switch {
 		case err == nil:
 		case dir == "":
-			return fmt.Errorf("the watched folder cannot be read: %w", err)
+			return fmt.Errorf("the watched folder cannot be read: %w", err) // fullScan logs it
 		case errors.Is(err, fs.ErrNotExist):
 			continue // deleted meanwhile
 		default:
@@ -191,7 +191,26 @@ func (p *pass) unlisted(dir string, err error) {
 	if p.stats.FirstErr == "" {
 		p.stats.FirstErr = err.Error()
 	}
-	p.f.opt.Log.Warn("a folder in a watched folder cannot be listed", "folder", p.f.where, "path", dir, "error", err)
+	if p.f.noteListed(dir, false) {
+		p.f.opt.Log.Warn("a folder in a watched folder cannot be listed; its files are absent until it can", "folder", p.f.where, "path", dir, "error", err)
+	}
+}
+
+// noteListed notes whether a folder could be listed, and reports whether that has changed:
+// each request for a file in a folder that is away makes a scan, and the log says once
+// that it is away.
+func (f *Folder) noteListed(dir string, listed bool) (changed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.unlisted[dir] == !listed {
+		return false
+	}
+	if listed {
+		delete(f.unlisted, dir)
+	} else {
+		f.unlisted[dir] = true
+	}
+	return true
 }
 
 // folder compares one folder with the index, and sends the files that are new or have
@@ -201,6 +220,9 @@ func (p *pass) folder(dir string) (dirs []string, err error) {
 	files, dirs, err := p.list(p.ctx, dir)
 	if err != nil {
 		return dirs, err
+	}
+	if p.f.noteListed(dir, true) {
+		p.f.opt.Log.Info("a folder in a watched folder can be listed again", "folder", p.f.where, "path", dir)
 	}
 	p.seen[dir] = true
 	p.stats.Folders++

@@ -81,7 +81,8 @@ type Folder struct {
 	dirty  map[string]struct{} // guarded by mu; folders with files that were found changed
 	wake   chan struct{}       // has one element if dirty grew
 
-	dirtyAll bool     // guarded by mu; all folders may have changed
+	dirtyAll bool            // guarded by mu; all folders may have changed
+	unlisted map[string]bool // guarded by mu; folders that could not be listed last, for the log
 	notifier notifier // guarded by mu; nil: changes are found by scans
 
 	lists    keptLists[map[string]named] // names of objects
@@ -150,7 +151,7 @@ func newFolder(where string, opt Options) (*Folder, error) {
 	return &Folder{
 		where: src.name(), opt: opt, src: src,
 		shelf:    shelf.New(shelf.Options{Dir: opt.TempDir, KeptBytes: opt.CacheBytes, KeptFiles: 512, AtOnce: 2}),
-		scanning: make(chan struct{}, 1), dirty: map[string]struct{}{}, wake: make(chan struct{}, 1),
+		scanning: make(chan struct{}, 1), dirty: map[string]struct{}{}, unlisted: map[string]bool{}, wake: make(chan struct{}, 1),
 	}, nil
 }
 

@@ -260,7 +260,7 @@ var answers = map[string]reflect.Type{
 	"PushVerdict": reflect.TypeFor[wire.PushVerdict](), "PushParts": reflect.TypeFor[wire.PushParts](), "PushCommitted": reflect.TypeFor[wire.PushCommitted](),
 	"SourceName": reflect.TypeFor[report.SourceName](), "SourceLinks": reflect.TypeFor[srclink.Links](), "SourceScript": reflect.TypeFor[srclink.Summary](),
 	"SourceExample": reflect.TypeFor[srclink.Resolution](), "SourceMap": reflect.TypeFor[srclink.MapSummary](), "LinkPlace": reflect.TypeFor[srclink.Place](),
-	"PushRefused": reflect.TypeFor[wire.PushRefused](), "Problem": reflect.TypeFor[wire.Problem](),
+	"PushFlag": reflect.TypeFor[wire.PushFlag](), "PushRefused": reflect.TypeFor[wire.PushRefused](), "Problem": reflect.TypeFor[wire.Problem](),
 }
 
 // bodies are the types of bodies of requests, by the names of their schemas.

@@ -400,6 +400,9 @@ func (a pushAPI) commitStage(w http.ResponseWriter, r *Request, args []string) e
 		return refused(err)
 	}
 	out := wire.PushCommitted{Transaction: done.Transaction, Again: done.Again, Files: done.Files, KnownBytes: done.KnownBytes, NewBytes: done.NewBytes, OtherBytes: done.Other}
+	for _, f := range done.Flags {
+		out.Flags = append(out.Flags, wire.PushFlag{Path: f.Path, Note: f.Note})
+	}
 	for _, f := range done.Refused {
 		out.Refused = append(out.Refused, wire.PushRefused{Path: f.Path, Reason: f.Reason})
 	}

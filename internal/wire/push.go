@@ -158,6 +158,13 @@ type PushCommitted struct {
 	// OtherBytes counts the files of whose ids the product had other bytes.
 	OtherBytes int64         `json:"other_bytes,omitempty"`
 	Refused    []PushRefused `json:"refused,omitempty"`
+	Flags      []PushFlag    `json:"flags,omitempty"` // notes about links to source files
+}
+
+// PushFlag is a note about a file of a transaction.
+type PushFlag struct {
+	Path string `json:"path"`
+	Note string `json:"note"`
 }
 
 // PushRefused is a file that a transaction lacks.
