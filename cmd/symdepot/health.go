@@ -12,8 +12,8 @@ import (
 	"github.com/symdepot/symdepot/internal/upstream"
 )
 
-// daemonCommands are the commands for those who run a server.
-type daemonCommands struct {
+// serverCommands are the commands for those who run a server, on every system.
+type serverCommands struct {
 	Health        healthCmd        `cmd:"" nodepot:"" help:"Ask a running server whether it is ready."`
 	Doctor        doctorCmd        `cmd:"" help:"Examine configuration, depot, disk, clock, certificates, upstreams and server, and say what is wrong and what to do."`
 	SupportBundle supportBundleCmd `cmd:"" help:"Write what a report of a problem needs into one zip file, without secrets."`

@@ -27,9 +27,8 @@ type entry struct {
 
 // service lists the files for running a server, by system.
 var service = map[string][]string{
-	"linux":   {"packaging/linux/symdepot.service", "packaging/linux/symdepot.socket", "packaging/linux/sysusers.conf", "packaging/linux/tmpfiles.conf", "packaging/linux/symdepot.yaml"},
-	"darwin":  {"packaging/macos/org.symdepot.symdepot.plist", "packaging/macos/newsyslog.conf", "packaging/macos/symdepot.yaml"},
-	"windows": {"packaging/windows/symdepot.yaml"},
+	"linux":  {"packaging/linux/symdepot.service", "packaging/linux/symdepot.socket", "packaging/linux/sysusers.conf", "packaging/linux/tmpfiles.conf", "packaging/linux/symdepot.yaml"},
+	"darwin": {"packaging/macos/org.symdepot.symdepot.plist", "packaging/macos/newsyslog.conf", "packaging/macos/symdepot.yaml"},
 }
 
 // archive writes the archive of a platform: tar.gz, and zip for Windows.

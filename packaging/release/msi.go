@@ -88,7 +88,6 @@ func (r *release) installerFiles(p platform) (string, error) {
 		"THIRD-PARTY-LICENSES.txt": filepath.Join(r.staged(p), "THIRD-PARTY-LICENSES.txt"),
 		"LICENSE.txt":              "LICENSE",
 		"README.md":                "README.md",
-		"symdepot.yaml":            filepath.Join("packaging", "windows", "symdepot.yaml"),
 		"symdepot.wxs":             filepath.Join("packaging", "windows", "symdepot.wxs"),
 	} {
 		b, err := os.ReadFile(from)

@@ -61,7 +61,7 @@ func TestInstaller(t *testing.T) {
 	}
 	got := strings.Fields(say("msiextract", "--list", files[0]))
 	slices.Sort(got)
-	want := []string{"LICENSE.txt", "README.md", "THIRD-PARTY-LICENSES.txt", "symdepot.exe", "symdepot.yaml"}
+	want := []string{"LICENSE.txt", "README.md", "THIRD-PARTY-LICENSES.txt", "symdepot.exe"}
 	for i, name := range got {
 		got[i] = filepath.Base(name)
 	}

@@ -1,0 +1,8 @@
+//go:build !windows
+
+package main
+
+// daemonCommands are the commands for those who run a server.
+type daemonCommands struct {
+	serverCommands
+}
