@@ -1,8 +1,8 @@
 // Command release builds everything that is published of one commit: archives,
-// packages for Linux, a container image, an installer for Windows, the list of
-// components, and checksums. The same commit gives the same bytes, in any folder and
-// at any time. Without git, -version and the variable SOURCE_DATE_EPOCH say what it
-// would.
+// packages for Linux, a container image, an installer for Windows, manifests of
+// package managers, the list of components, and checksums. The same commit gives the
+// same bytes, in any folder and at any time. Without git, -version and the variable
+// SOURCE_DATE_EPOCH say what it would.
 //
 //	go run ./packaging/release [-out DIR] [-platforms linux/amd64,...] [-only WHAT,...]
 //
@@ -35,7 +35,7 @@ const (
 )
 
 // all lists what can be made, in the order of making.
-var all = []string{"archive", "packages", "sbom", "image", "installer"}
+var all = []string{"archive", "packages", "sbom", "image", "installer", "manifests"}
 
 // everywhere lists the platforms.
 var everywhere = []platform{
@@ -127,6 +127,11 @@ func (r *release) make() error {
 	}
 	if r.makes("image") {
 		if err := r.image(); err != nil {
+			return err
+		}
+	}
+	if r.makes("manifests") {
+		if err := r.manifests(); err != nil {
 			return err
 		}
 	}
