@@ -4,7 +4,7 @@
 // each, which decode on their own. A delta is the content in blocks of 1 MiB; a block
 // is rebuilt from ranges of a base, to whose bytes differences are added, and from
 // bytes that are inserted between. The base is the plain content or a key of it, never
-// a delta. docs/cold.md describes the format.
+// a delta. docs/cold-format.md describes the format.
 package cold
 
 import (

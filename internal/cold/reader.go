@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"io"
 	"io/fs"
+	"math/bits"
 	"sync"
 
 	"github.com/cespare/xxhash/v2"
@@ -276,7 +277,7 @@ func (c *Reader) gatherBase(e *entry) error {
 // grow gives a slice of n bytes, b if it is large enough.
 func grow(b []byte, n int) []byte {
 	if cap(b) < n {
-		return make([]byte, n)
+		return make([]byte, n, 1<<bits.Len(uint(max(n, 1)-1))) // not a little more each time
 	}
 	return b[:n]
 }
