@@ -91,6 +91,9 @@ func (s *Store) Below() blob.Backend { return s.Backend }
 // NearBytes returns the bytes of the near cache.
 func (s *Store) NearBytes() int64 { return s.near.Held() }
 
+// Forget removes the restored bytes of a content from this machine.
+func (s *Store) Forget(ref blob.Ref) { s.near.Forget(ref.String()) }
+
 // Close implements [blob.Backend].
 func (s *Store) Close() error {
 	s.near.Close()

@@ -182,6 +182,11 @@ func (c *Cold) Strip(ctx context.Context, grace time.Duration) (n int, err error
 				continue
 			}
 		}
+		// Whoever adds a file that the depot has refreshes its time, and relies on it
+		// until the end of the addition.
+		if info, err := c.store.Below().Stat(ctx, row.Ref); err == nil && !c.d.placed && info.ModTime.After(before) {
+			continue
+		}
 		k, err := c.d.db.Colds.Strip(ctx, []blob.Ref{row.Ref}, before, c.deletePlain(ctx))
 		if err != nil {
 			return n, err

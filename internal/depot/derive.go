@@ -165,6 +165,9 @@ func (f *forms) produce(ctx context.Context, want Form) (index.Content, error) {
 	if c, err := f.known(ctx, want); !errors.Is(err, fs.ErrNotExist) {
 		return c, err
 	}
+	if _, err := f.db.Colds.Of(ctx, want.Ref); err == nil {
+		return none, nil // its variants were dropped when it became cold, and take more than the cold file
+	}
 	src, err := f.blobs.Open(ctx, want.Ref)
 	if err != nil {
 		return none, err

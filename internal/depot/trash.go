@@ -85,6 +85,7 @@ func (r *Retention) Purge(ctx context.Context, number int64, who, detail string)
 		return p, err
 	}
 	for _, ref := range refs {
+		r.d.Cold.store.Forget(ref)
 		if err := r.d.Cold.free(ctx, ref); err != nil {
 			return p, fmt.Errorf("transaction %d is removed, and content %s stays as long as cold contents are built from it: %w", number, ref, err)
 		}

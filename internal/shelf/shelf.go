@@ -172,6 +172,23 @@ func (s *Shelf) Has(key string) bool {
 	return s.items[key] != nil
 }
 
+// Forget removes the file with a key: at once if nobody reads it, otherwise when its last
+// reader closes it. The next Open fills a new one.
+func (s *Shelf) Forget(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	it := s.items[key]
+	if it == nil {
+		return
+	}
+	delete(s.items, key)
+	if i := slices.Index(s.idle, it); i >= 0 {
+		s.idle = slices.Delete(s.idle, i, i+1)
+		s.bytes -= it.size
+		s.drop(it)
+	}
+}
+
 // Waiting reports whether requests wait until another file is filled. Who fills a file
 // should do nothing then that nobody has asked for.
 func (s *Shelf) Waiting() bool { return s.queue.Load() > 0 }
@@ -424,15 +441,19 @@ func (s *Shelf) endRead(it *item) {
 	if it.err != nil && s.items[it.key] == it {
 		delete(s.items, it.key) // the next request tries again
 	}
-	if it.readers == 0 && (it.err != nil || s.items[it.key] == it) {
+	switch {
+	case it.readers > 0:
+	case it.err != nil || s.items[it.key] == it:
 		s.wake(it) // it may have been made idle by a different reader
 		s.keepIdle(it)
+	default:
+		s.drop(it) // forgotten
 	}
 }
 
 // keepIdle keeps an item without readers, within the limits. mu is held.
 func (s *Shelf) keepIdle(it *item) {
-	if it.err != nil || s.life.Err() != nil {
+	if it.err != nil || s.life.Err() != nil || s.items[it.key] != it {
 		if s.items[it.key] == it {
 			delete(s.items, it.key)
 		}

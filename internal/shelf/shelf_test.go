@@ -130,3 +130,35 @@ func TestClosed(t *testing.T) {
 		t.Errorf("a closed shelf: %v, given %v, want %v, true", err, given, os.ErrClosed)
 	}
 }
+
+// TestForget: a forgotten file stays readable for those who have it, and is filled again
+// for others.
+func TestForget(t *testing.T) {
+	s := shelf.New(shelf.Options{Dir: t.TempDir()})
+	defer s.Close()
+	fills := 0
+	open := func() *shelf.Reader {
+		t.Helper()
+		r, err := s.Open("key", func(_ context.Context, w io.Writer) error { fills++; _, err := io.WriteString(w, "text"); return err }, func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	old := open()
+	s.Forget("key")
+	again := open()
+	if b := make([]byte, 4); fills != 2 {
+		t.Errorf("filled %d times, want 2", fills)
+	} else if _, err := old.ReadAt(b, 0); err != nil || string(b) != "text" {
+		t.Errorf("forgotten file: %q, %v, want its text", b, err)
+	}
+	_, _ = old.Close(), again.Close()
+	s.Forget("key")
+	if s.Has("key") || s.Held() != 0 {
+		t.Errorf("%d bytes are held after the last file was forgotten, want none", s.Held())
+	}
+}
