@@ -17,7 +17,7 @@ const (
 	maxTypeSteps  = 4096     // records that one name is made from
 	maxShown      = 64 << 10 // bytes of one name
 	maxTypeCache  = 1 << 20  // bytes of texts that a printer keeps
-	maxTypeBlocks = 4 << 20  // bytes of a type stream that are kept
+	maxTypeBlocks = 2 << 20  // bytes of a type stream that are kept
 	maxMSFZTypes  = 256 << 20
 )
 

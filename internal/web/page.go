@@ -305,8 +305,9 @@ func navPage(page string) string {
 //go:embed page
 var pageFiles embed.FS
 
-// templates are the pages by the name of their file, each with the layout around it.
-var templates = func() map[string]*template.Template {
+// templates returns the pages by the name of their file, each with the layout around
+// it. They take 3 MB, so that only a program that prints a page reads them.
+var templates = sync.OnceValue(func() map[string]*template.Template {
 	layout := template.Must(template.New("layout.html").Funcs(pageFuncs).ParseFS(pageFiles, "page/layout.html", "page/parts.html"))
 	entries, err := pageFiles.ReadDir("page")
 	if err != nil {
@@ -319,7 +320,7 @@ var templates = func() map[string]*template.Template {
 		}
 	}
 	return all
-}()
+})
 
 // pagePolicy allows scripts, styles, images and requests of this server only, and no
 // text that becomes HTML.
@@ -333,7 +334,7 @@ func (p *Pages) show(w *reply, r *Request, status int, name, title string, data 
 
 func (p *Pages) print(w *reply, r *Request, status int, name string, f *frame) error {
 	var b bytes.Buffer
-	if err := templates[name].Execute(&b, f); err != nil {
+	if err := templates()[name].Execute(&b, f); err != nil {
 		return err
 	}
 	finish(w, r)
