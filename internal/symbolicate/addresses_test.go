@@ -59,6 +59,10 @@ func addressTools() []addressTool {
 	return tools
 }
 
+// maxFaults is at how many addresses of a file llvm-symbolizer may end with a fault.
+// Each takes a start.
+const maxFaults = 1000
+
 // askLLVM asks llvm-symbolizer. It ends with a fault at some addresses of PDBs:
 // those have no answer.
 func askLLVM(tool string) func(context.Context, oracleFile, uint64, []uint64) map[uint64][]frame {
@@ -74,7 +78,7 @@ func askLLVM(tool string) func(context.Context, oracleFile, uint64, []uint64) ma
 			args = append(args, "--default-arch="+f.arch)
 		}
 		answers := map[uint64][]frame{}
-		for faults := 0; len(rvas) > 0 && faults < 50; {
+		for faults := 0; len(rvas) > 0 && faults < maxFaults; {
 			cmd := exec.CommandContext(ctx, tool, append(args, "--obj="+f.path)...)
 			cmd.Stdin = addressList(base, rvas)
 			out, _ := cmd.Output()
@@ -359,7 +363,7 @@ func TestAddresses(t *testing.T) {
 	if len(tools) == 0 {
 		t.Skip("no program answers to addresses: install llvm-19 and binutils, and run scripts/oracles")
 	}
-	roots, perFile := oracleRoots(), 400
+	roots, perFile := oracleRoots(), 10_000
 	if dir := filepath.Join(os.Getenv("SYMDEPOT_PEERS"), "objects"); storeTo == "" && exists(dir) {
 		roots = append(roots, dir)
 	}
