@@ -197,7 +197,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	d, err := a.open(depot.Options{
 		Probe: true, Nodes: nodes, Transcode: transcode, SymCache: conf.SymCacheFolders(), Symbols: conf.MakeSymbols(), Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
 		Upstreams: sources.List, Limits: conf.Limits(), Lifetimes: conf.Lifetimes(), Cache: conf.CacheLimits(), ScrubRate: conf.ScrubRate(),
-		Stages: conf.PushLimits(), Links: conf.LinkRules(),
+		Stages: conf.PushLimits(), Links: conf.LinkRules(), Cold: conf.ColdOptions(),
 	})
 	if err != nil {
 		if nodes.Listener != nil {

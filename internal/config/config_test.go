@@ -330,8 +330,8 @@ upstreams:
 // and CI jobs, 4 those of made symbol files, 8 those of browsers that sign in, 9 those of
 // watched folders and of links to sources.
 func TestNumberOfKeys(t *testing.T) {
-	if n := len(allKeys(reflect.TypeFor[Config](), "")); n > 127+23+4+8+9 {
-		t.Errorf("%d keys, want 171 at most: remove one that nobody needs", n)
+	if n := len(allKeys(reflect.TypeFor[Config](), "")); n > 127+23+4+8+9+4 {
+		t.Errorf("%d keys, want 175 at most: remove one that nobody needs", n)
 	} else {
 		t.Logf("%d keys", n)
 	}
@@ -653,6 +653,29 @@ func TestServerID(t *testing.T) {
 	for _, other := range []string{serverID(""), serverID(""), serverID(depot + "2")} {
 		if other == a || len(other) != len(a) {
 			t.Errorf("id %q of another depot, want one that differs from %q", other, a)
+		}
+	}
+}
+
+// TestCold: nothing becomes cold by default, and values with which files would be
+// restored all the time are refused.
+func TestCold(t *testing.T) {
+	c, err := conf(t, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := c.ColdOptions(); o.After != 0 || o.Rate != 32<<20 || o.Near != 8<<30 {
+		t.Errorf("by default %+v, want no time, 32 MiB per second and 8 GiB", o)
+	}
+	if c, err = conf(t, "cold: {after: 14d, rate: 0, near: 50GiB}", nil); err != nil {
+		t.Fatal(err)
+	}
+	if o := c.ColdOptions(); o.After != 14*24*time.Hour || o.Rate >= 0 || o.Near != 50<<30 {
+		t.Errorf("configured %+v, want 14 days, no limit of the rate and 50 GiB", o)
+	}
+	for _, text := range []string{"cold: {after: 10m}", "cold: {after: -1d}", "cold: {near: 0}"} {
+		if _, err := conf(t, text, nil); err == nil {
+			t.Errorf("%s was accepted, want an error", text)
 		}
 	}
 }

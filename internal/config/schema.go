@@ -48,6 +48,7 @@ type Config struct {
 	SymCache     SymCache      `yaml:"symcache" help:"Folders of SymCache files for Windows Performance Analyzer, and how its requests are answered."`
 	Symbols      Symbols       `yaml:"symbols" help:"Breakpad symbol files (.sym) and GSYM files that the server makes of PDBs, ELF files and Mach-O images, and symbolication."`
 	Cache        Cache         `yaml:"cache" help:"When cached files are evicted. Added files are never evicted."`
+	Cold         Cold          `yaml:"cold" help:"Added files that nobody uses, kept in a few per cent of their size."`
 
 	file     string   // empty: no file was read
 	sum      [32]byte // of the file
