@@ -9,7 +9,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -122,6 +124,7 @@ type Reader struct {
 	s    *Shelf
 	it   *item
 	once sync.Once
+	own  *os.File // of OSFile; nil until it is asked for
 }
 
 // Fill writes the content of a file. It runs in a goroutine of the shelf, and ends when
@@ -308,17 +311,34 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	return m, err
 }
 
-// OSFile returns the open temporary file if it is complete; else nil.
+// OSFile returns the file, opened for this reader alone, so that its offset is not that of
+// others; nil if the file is not complete, or if the system cannot open it again. It is
+// open until Close, and the caller calls both one after the other.
 func (r *Reader) OSFile() *os.File {
-	if r.Growing() || r.it.err != nil {
-		return nil
+	if r.own != nil || r.Growing() || r.it.err != nil {
+		return r.own
 	}
-	return r.it.f
+	name := r.it.f.Name()
+	if r.it.gone {
+		if runtime.GOOS != "linux" {
+			return nil
+		}
+		name = "/proc/self/fd/" + strconv.FormatUint(uint64(r.it.f.Fd()), 10)
+	}
+	if f, err := os.Open(name); err == nil {
+		r.own = f
+	}
+	return r.own
 }
 
 // Close gives the file back. Further calls do nothing.
 func (r *Reader) Close() error {
-	r.once.Do(func() { r.s.put(r.it) })
+	r.once.Do(func() {
+		if r.own != nil {
+			_ = r.own.Close() // opened for reading
+		}
+		r.s.put(r.it)
+	})
 	return nil
 }
 
