@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -62,6 +63,8 @@ type Store struct {
 	// slots are taken by readers that restore ranges.
 	slots chan struct{}
 
+	restored, restoredBytes, failures atomic.Uint64 // see Counts
+
 	mu     sync.Mutex
 	lost   map[blob.Ref]lost     // guarded by mu
 	ranged map[blob.Ref]struct{} // guarded by mu; see file.alone
@@ -93,6 +96,28 @@ func (s *Store) NearBytes() int64 { return s.near.Held() }
 
 // Forget removes the restored bytes of a content from this machine.
 func (s *Store) Forget(ref blob.Ref) { s.near.Forget(ref.String()) }
+
+// Counts are what a store has done since it was opened.
+type Counts struct {
+	// Restored contents, with their plain bytes, were put into the near cache.
+	Restored, RestoredBytes uint64
+	// Failures are attempts to restore a content, or a range of it, that found damage.
+	Failures uint64
+}
+
+// Counts returns what the store has done.
+func (s *Store) Counts() Counts {
+	return Counts{s.restored.Load(), s.restoredBytes.Load(), s.failures.Load()}
+}
+
+// uncounted is the key of a context whose reads are not counted.
+type uncounted struct{}
+
+// Uncounted returns a context in which opening a content is no use of it: Options.Asked
+// is not called.
+func Uncounted(ctx context.Context) context.Context {
+	return context.WithValue(ctx, uncounted{}, true)
+}
 
 // Close implements [blob.Backend].
 func (s *Store) Close() error {
@@ -251,6 +276,7 @@ func (s *Store) lostFor(row index.Cold) string {
 
 // lose remembers that a content cannot be restored, and returns the error.
 func (s *Store) lose(row index.Cold, what string) error {
+	s.failures.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.lost) >= maxLost {

@@ -69,16 +69,26 @@ func (f *file) reader() (*shelf.Reader, error) {
 	if f.near != nil {
 		return f.near, nil
 	}
-	r, err := f.s.near.Open(f.row.Ref.String(), func(ctx context.Context, w io.Writer) error { return f.s.Restore(ctx, f.row, w, nil) }, func() {})
+	r, err := f.s.near.Open(f.row.Ref.String(), f.restore, func() {})
 	if err == nil {
 		f.near = r
 	}
 	return r, err
 }
 
+// restore writes the content into a file of the near cache.
+func (f *file) restore(ctx context.Context, w io.Writer) error {
+	err := f.s.Restore(ctx, f.row, w, nil)
+	if err == nil {
+		f.s.restored.Add(1)
+		f.s.restoredBytes.Add(uint64(f.row.Size))
+	}
+	return err
+}
+
 // noteRead counts the use of the content once. mu is held.
 func (f *file) noteRead() {
-	if !f.asked && f.s.opt.Asked != nil {
+	if !f.asked && f.s.opt.Asked != nil && f.life.Value(uncounted{}) == nil {
 		f.s.opt.Asked(f.row.Ref)
 	}
 	f.asked = true

@@ -142,6 +142,9 @@ func (c *Catalog) Objects(ctx context.Context, scope Scope, q ObjectQuery) (Obje
 	if err != nil {
 		return p, err
 	}
+	if err := markCold(ctx, c.d.db, list); err != nil {
+		return p, err
+	}
 	p.Objects = list
 	if next != nil {
 		p.Next = pageKey{Name: []byte(next.Name), Number: next.Size, ID: next.ID}.text("object " + string(q.Sort))

@@ -26,6 +26,8 @@ type Entry struct {
 	// MoreObjects says that there are others.
 	MoreObjects bool
 	Forms       []EntryForm
+	// Cold is how a cold content is stored; nil: it is plain.
+	Cold *ColdContent
 }
 
 // EntryObject is an object in a content.
@@ -108,7 +110,10 @@ func (c *Catalog) Entry(ctx context.Context, scope Scope, ref blob.Ref) (*Entry,
 	if err != nil {
 		return nil, err
 	}
-	e := &Entry{Ref: ref, Size: found[0].Size, MoreObjects: more}
+	if err := markCold(ctx, c.d.db, found); err != nil {
+		return nil, err
+	}
+	e := &Entry{Ref: ref, Size: found[0].Size, MoreObjects: more, Cold: found[0].Cold}
 	policy, err := c.d.Retention.Policy(ctx)
 	if err != nil {
 		c.d.log.Warn("cannot say when transactions end", "error", err)

@@ -531,26 +531,6 @@ func (c *Cold) Warm(ctx context.Context, list []ColdContent, each func(ColdConte
 	return n, bytes, nil
 }
 
-// WarmAll makes all cold contents plain again. Then programs that do not know cold
-// contents can open the depot. Contents that cannot be restored are passed to failed
-// and stay.
-func (c *Cold) WarmAll(ctx context.Context, each func(ColdContent) error, failed func(ColdContent, error)) (n, bytes int64, err error) {
-	for row, err := range c.d.db.Colds.All(ctx) {
-		if err != nil {
-			return n, bytes, err
-		}
-		k, b, err := c.Warm(ctx, []ColdContent{row}, each)
-		if errors.Is(err, blob.ErrDamaged) && failed != nil {
-			failed(row, err)
-			continue
-		}
-		if n, bytes = n+k, bytes+b; err != nil {
-			return n, bytes, err
-		}
-	}
-	return n, bytes, nil
-}
-
 // warm makes a content plain again. Its bytes are stored before its record ends. If the
 // record or the stored bytes change meanwhile, it begins again.
 func (c *Cold) warm(ctx context.Context, row ColdContent, pace func(n int) error) (err error) {

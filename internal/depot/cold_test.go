@@ -235,8 +235,8 @@ func TestWarmAll(t *testing.T) {
 		if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
 			t.Fatalf("cool: %+v, %v, want 3 contents", sum, err)
 		}
-		if k, bytes, err := d.Cold.WarmAll(t.Context(), nil, nil); err != nil || k != 3 || bytes == 0 {
-			t.Fatalf("warm: %d contents, %d bytes, %v; want 3", k, bytes, err)
+		if w, err := d.Cold.WarmAll(t.Context(), Warming{}); err != nil || w.Contents != 3 || w.Bytes == 0 || w.Failed != 0 {
+			t.Fatalf("warm: %+v, %v; want 3 contents", w, err)
 		}
 		answers(t, d, want)
 		if v, faults := verified(t, d, CheckOptions{}); len(faults) > 0 || v.Cold != 0 {

@@ -54,7 +54,11 @@ func (f Finder) Alike(ctx context.Context, scope Scope, o objfile.Object, ref *b
 	for _, a := range o.Aliases() {
 		q.IDs = append(q.IDs, a.ID)
 	}
-	return f.d.db.Find(ctx, scope.index(), q, 100)
+	list, err := f.d.db.Find(ctx, scope.index(), q, 100)
+	if err == nil {
+		err = markCold(ctx, f.d.db, list)
+	}
+	return list, err
 }
 
 // Same is that of the depot.

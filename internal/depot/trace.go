@@ -13,6 +13,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/coldstore"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symbolicate"
@@ -179,6 +180,8 @@ type TracedFile struct {
 	Folder     string // of a served folder
 	Made       bool
 	Substitute bool
+	// Cold is how the content is stored if its plain bytes are not.
+	Cold *ColdContent
 }
 
 // recorder notes how a lookup goes. All its methods may be called on nil, which notes
@@ -251,6 +254,7 @@ const (
 // of the result.
 func (t *Tracer) Trace(ctx context.Context, ask TraceAsk) (*Trace, error) {
 	tr := &Trace{Fetches: t.d.Fetches()}
+	ctx = coldstore.Uncounted(ctx) // looking is not using
 	var err error
 	tr.Request, tr.Tries, err = layout.Explain(ask.Segments, ask.Prefixes...)
 	if err != nil {
@@ -327,6 +331,8 @@ func (t *Tracer) found(ctx context.Context, ask *TraceAsk, tr *Trace, f *File) e
 	tr.File = &TracedFile{Object: f.Object, Ref: f.Ref, Size: f.Size, Made: f.Made, Substitute: f.Substitute}
 	if f.Volatile {
 		tr.File.Folder = f.Path
+	} else if err := t.d.Cold.trace(ctx, tr.File); err != nil {
+		return err
 	}
 	for i := range tr.Lookups {
 		l := &tr.Lookups[i]

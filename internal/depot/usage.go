@@ -26,6 +26,9 @@ type Usage struct {
 	InTrash        int
 	// Plan is what the policy would remove now; nil if none was set.
 	Plan *PlanSum
+	// Cold are the sums of cold contents. Bucket is set if the contents are in a bucket.
+	Cold   ColdStats
+	Bucket bool
 }
 
 // PlanSum is what a policy would remove.
@@ -63,7 +66,10 @@ func (r *Retention) Usage(ctx context.Context) (*Usage, error) {
 		return nil, err
 	}
 	state := r.stateOf(s)
-	u := &Usage{Time: now}
+	u := &Usage{Time: now, Bucket: r.d.placed}
+	if u.Cold, err = r.d.Cold.Stats(ctx); err != nil {
+		return nil, err
+	}
 	w := newWeights(state)
 	live := slices.DeleteFunc(slices.Clone(state.Transactions), func(t retention.Transaction) bool { return !t.Removed.IsZero() })
 	class := func(t *retention.Transaction) string { return p.Policy.ClassOf(t) }

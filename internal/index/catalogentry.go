@@ -268,12 +268,15 @@ func (c Catalog) FilesOf(ctx context.Context, number int64, f FileFilter) (list 
 		var mtime sql.NullInt64
 		err := scanObject(scan, &s, &k.Seq, &s.Path, &s.Archive, &mtime, &k.Name)
 		k.Size = s.Size
-		list = append(list, TxFile{s.Object, s.Arch, s.Features, s.DebugSize, s.Ref, s.Size, s.Path, s.Archive, fromMillis(mtime)})
+		list = append(list, TxFile{s.Object, s.Arch, s.Features, s.DebugSize, s.Ref, s.Size, s.Path, s.Archive, fromMillis(mtime), nil})
 		keys = append(keys, k)
 		return true, err
 	})
 	if len(list) > f.Limit {
 		list, next = list[:f.Limit], &keys[f.Limit-1]
+	}
+	if err == nil {
+		err = MarkCold(ctx, c.db, list, func(f *TxFile) (blob.Ref, **Cold) { return f.Ref, &f.Cold })
 	}
 	return list, next, c.db.fail("list the files of a transaction", err)
 }

@@ -74,6 +74,68 @@ func (cs Colds) Of(ctx context.Context, ref blob.Ref) (c Cold, err error) {
 	return c, cs.db.fail("look up a cold content", err)
 }
 
+// coldsAtOnce is how many contents Among looks up in one query.
+const coldsAtOnce = 50
+
+// Among returns the records of those of some contents that are cold.
+func (cs Colds) Among(ctx context.Context, refs []blob.Ref) (map[blob.Ref]Cold, error) {
+	if len(refs) > coldsAtOnce {
+		var some bool
+		if err := cs.db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM cold)", nil, &some); err != nil || !some {
+			return nil, cs.db.fail("look up cold contents", err)
+		}
+	}
+	found := make(map[blob.Ref]Cold)
+	for batch := range slices.Chunk(refs, coldsAtOnce) {
+		args := make([]any, coldsAtOnce) // always as many, so that there is one statement
+		for i := range args {
+			args[i] = batch[min(i, len(batch)-1)][:]
+		}
+		err := cs.db.scans.each(ctx, true, coldAmong, args, func(scan func(...any) error) (bool, error) {
+			c, err := scanCold(scan)
+			found[c.Ref] = c
+			return true, err
+		})
+		if err != nil {
+			return nil, cs.db.fail("look up cold contents", err)
+		}
+	}
+	return found, nil
+}
+
+// coldAmong selects the records of coldsAtOnce contents.
+var coldAmong = func() string {
+	var b strings.Builder
+	b.WriteString(coldSelect + " WHERE c.sha256 IN (")
+	for i := range coldsAtOnce {
+		fmt.Fprintf(&b, "$%d, ", i+1)
+	}
+	return strings.TrimSuffix(b.String(), ", ") + ")"
+}()
+
+// MarkCold sets the records of those rows of a list whose contents are cold. of returns
+// the content of a row, and where its record belongs.
+func MarkCold[T any](ctx context.Context, db *DB, list []T, of func(*T) (blob.Ref, **Cold)) error {
+	if len(list) == 0 {
+		return nil
+	}
+	refs := make([]blob.Ref, len(list))
+	for i := range list {
+		refs[i], _ = of(&list[i])
+	}
+	found, err := db.Colds.Among(ctx, refs)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		if c, ok := found[refs[i]]; ok {
+			_, at := of(&list[i])
+			*at = &c
+		}
+	}
+	return nil
+}
+
 // All yields the records of all cold contents. Those that change meanwhile may or may
 // not be included.
 func (cs Colds) All(ctx context.Context) iter.Seq2[Cold, error] {

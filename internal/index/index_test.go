@@ -157,7 +157,7 @@ func testEveryFieldComesBack(t *testing.T) {
 	if d := cmp.Diff(wantTx, got); d != "" {
 		t.Errorf("transaction (-want +got):\n%s", d)
 	}
-	wantFile := TxFile{o, "arm64e", e.Features, e.DebugSize, e.Ref, e.Size, "/p\uFFFD/x", "/a.zip", e.ModTime}
+	wantFile := TxFile{o, "arm64e", e.Features, e.DebugSize, e.Ref, e.Size, "/p\uFFFD/x", "/a.zip", e.ModTime, nil}
 	if d := cmp.Diff([]TxFile{wantFile, wantFile}, files); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)
 	}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
 )
 
 const txSelect = `SELECT t.id, t.kind, p.name, t.version, t.comment, t.who, t.host, t.tool, t.time, t.files, t.bytes,
@@ -107,11 +109,14 @@ func (db *DB) Show(ctx context.Context, number int64, each func(TxFile) error) (
 			var s Stored
 			var mtime sql.NullInt64
 			err := scanObject(scan, &s, &seq, &s.Path, &s.Archive, &mtime)
-			page = append(page, TxFile{s.Object, s.Arch, s.Features, s.DebugSize, s.Ref, s.Size, s.Path, s.Archive, fromMillis(mtime)})
+			page = append(page, TxFile{s.Object, s.Arch, s.Features, s.DebugSize, s.Ref, s.Size, s.Path, s.Archive, fromMillis(mtime), nil})
 			return true, err
 		})
 		if err != nil {
 			return t, db.fail("show", err)
+		}
+		if err := MarkCold(ctx, db, page, func(f *TxFile) (blob.Ref, **Cold) { return f.Ref, &f.Cold }); err != nil {
+			return t, err
 		}
 		for _, f := range page {
 			if err := each(f); err != nil {

@@ -100,6 +100,8 @@ type Found struct {
 	// InPlace is set for an object in a watched folder, by the depot: it has a Path,
 	// perhaps an Archive, and no Ref.
 	InPlace bool
+	// Cold is how a cold content is stored; nil: it is plain, or that was not asked.
+	Cold *Cold
 }
 
 // Content is a content with its size.
@@ -159,6 +161,7 @@ type TxFile struct {
 	Path      string
 	Archive   string
 	ModTime   time.Time
+	Cold      *Cold // how a cold content is stored; nil: it is plain
 }
 
 // Flags in the object table. Never renumber them.

@@ -1,0 +1,113 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+
+	"github.com/symdepot/symdepot/internal/blob"
+)
+
+// ErrNoRoom means that the disk has too little space for the plain bytes of all cold
+// contents.
+var ErrNoRoom = errors.New("the disk has too little space")
+
+// Warmed counts what WarmAll and WarmThese did.
+type Warmed struct {
+	Contents int64 `json:"contents"`
+	Bytes    int64 `json:"bytes"` // plain
+	// Failed are the contents that cannot be restored. They stay cold.
+	Failed int64 `json:"failed"`
+}
+
+// Warming are the functions that WarmAll and WarmThese call for each content; they may
+// be nil.
+type Warming struct {
+	Each func(ColdContent) error // afterwards; its error ends the work
+	// Failed gets the contents that cannot be restored, as faults.
+	Failed func(Fault)
+}
+
+// WarmAll makes all cold contents plain again. Then programs that do not know cold
+// contents can open the depot. If the disk has too little space, the error is ErrNoRoom
+// and nothing is changed.
+func (c *Cold) WarmAll(ctx context.Context, w Warming) (Warmed, error) {
+	s, err := c.Stats(ctx)
+	if err != nil {
+		return Warmed{}, err
+	}
+	if err := c.hasRoom(s.Plain - s.BothBytes); err != nil {
+		return Warmed{}, err
+	}
+	return c.warmEach(ctx, c.d.db.Colds.All(ctx), w)
+}
+
+// WarmThese makes those of some contents plain that are cold.
+func (c *Cold) WarmThese(ctx context.Context, refs []blob.Ref, w Warming) (Warmed, error) {
+	return c.warmEach(ctx, func(yield func(ColdContent, error) bool) {
+		for _, ref := range refs {
+			row, err := c.Of(ctx, ref)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+	}, w)
+}
+
+// hasRoom returns an error if the disk has no space for that many bytes.
+func (c *Cold) hasRoom(bytes int64) error {
+	if c.space == nil {
+		return nil
+	}
+	_, free, err := c.space()
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	if err == nil && free < bytes {
+		err = fmt.Errorf("%w: the plain contents need %d bytes and %d are free", ErrNoRoom, bytes, free)
+	}
+	return err
+}
+
+// warmEach makes contents plain, one after the other.
+func (c *Cold) warmEach(ctx context.Context, list iter.Seq2[ColdContent, error], w Warming) (sum Warmed, err error) {
+	for row, err := range list {
+		if err == nil {
+			err = c.warm(ctx, row, nil)
+		}
+		if errors.Is(err, blob.ErrDamaged) {
+			sum.Failed++
+			f, ferr := c.d.Check.describe(ctx, row.Ref, "the content cannot be restored: "+damageText(err), false)
+			if ferr != nil {
+				return sum, ferr
+			}
+			if w.Failed != nil {
+				w.Failed(*f)
+			}
+			continue
+		}
+		if err != nil {
+			return sum, err
+		}
+		sum.Contents, sum.Bytes = sum.Contents+1, sum.Bytes+row.Size
+		if w.Each != nil {
+			if err := w.Each(row); err != nil {
+				return sum, err
+			}
+		}
+	}
+	return sum, nil
+}
+
+// damageText says what is damaged, without the hash of the content.
+func damageText(err error) string {
+	if d, ok := errors.AsType[*blob.DamageError](err); ok {
+		return d.What
+	}
+	return err.Error()
+}

@@ -1,0 +1,175 @@
+package depot
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+)
+
+// chilled returns a depot with four builds of a module, of which the first three are
+// cold without plain bytes, and the paths of all.
+func chilled(t *testing.T) (d *Depot, c *clock, files []file, paths []string) {
+	t.Helper()
+	d, c = roomyDepot(t)
+	n := newNightly("app.so", 7, 9000)
+	for i := range 4 {
+		f, path := n.build(i)
+		files, paths = append(files, f), append(paths, path)
+		add(t, d, "app", f)
+		c.advance(24 * time.Hour)
+	}
+	if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
+		t.Fatalf("cool: %+v, %v, want 3 contents", sum, err)
+	}
+	return d, c, files, paths
+}
+
+// TestWarmFailures: contents that cannot be restored are named and stay cold; the others
+// become plain.
+func TestWarmFailures(t *testing.T) {
+	d, _, files, _ := chilled(t)
+	ctx := t.Context()
+	row, err := d.Cold.Of(ctx, blob.Sum(files[1].body))
+	if err != nil || row.Base == nil {
+		t.Fatalf("the second content %+v, %v, want a delta", row, err)
+	}
+	hash := row.File.Ref.String()
+	path := filepath.Join(d.dir, "blobs", hash[:2], hash[2:])
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 4
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var faults []Fault
+	w, err := d.Cold.WarmAll(ctx, Warming{Failed: func(f Fault) { faults = append(faults, f) }})
+	if err != nil || w.Contents != 2 || w.Failed != 1 || len(faults) != 1 {
+		t.Fatalf("warm all: %+v, faults %+v, %v, want 2 contents and one that failed", w, faults, err)
+	}
+	if f := faults[0]; f.Ref != row.Ref.String() || !strings.Contains(f.What, hash) || len(f.Files) == 0 || f.Remedy == "" {
+		t.Errorf("the fault %+v, want the content, its cold file %s, its transaction and what to do", f, hash)
+	}
+	if s, err := d.Cold.Stats(ctx); err != nil || s.Contents != 1 {
+		t.Errorf("sums %+v, %v, want the one content that failed", s, err)
+	}
+}
+
+// TestWarmThese makes single contents plain; others and plain ones stay as they are.
+func TestWarmThese(t *testing.T) {
+	d, _, files, paths := chilled(t)
+	w, err := d.Cold.WarmThese(t.Context(), []blob.Ref{blob.Sum(files[1].body), blob.Sum(files[3].body)}, Warming{})
+	if err != nil || w.Contents != 1 || w.Bytes != int64(len(files[1].body)) {
+		t.Fatalf("warm: %+v, %v, want the one content that is cold", w, err)
+	}
+	if s, err := d.Cold.Stats(t.Context()); err != nil || s.Contents != 2 {
+		t.Errorf("sums %+v, %v, want two cold contents", s, err)
+	}
+	want := map[string][]byte{}
+	for i, p := range paths {
+		want[p] = files[i].body
+	}
+	answers(t, d, want)
+}
+
+// TestWarmNoRoom: if the disk has too little space, nothing is changed.
+func TestWarmNoRoom(t *testing.T) {
+	d, _, files, _ := chilled(t)
+	d.Cold.space = func() (total, free int64, err error) { return 1 << 40, 2 * int64(len(files[0].body)), nil }
+	if w, err := d.Cold.WarmAll(t.Context(), Warming{}); !errors.Is(err, ErrNoRoom) || w.Contents != 0 {
+		t.Fatalf("warm all: %+v, %v, want ErrNoRoom", w, err)
+	}
+	if s, err := d.Cold.Stats(t.Context()); err != nil || s.Contents != 3 {
+		t.Errorf("sums %+v, %v, want three cold contents", s, err)
+	}
+}
+
+// TestColdShown: lists, the entry of a content, the files of a transaction, the usage and a trace say
+// that a content is cold. Looking is no use of it.
+func TestColdShown(t *testing.T) {
+	d, _, files, paths := chilled(t)
+	ctx := t.Context()
+	p, err := d.Catalog.Objects(ctx, Scope{}, ObjectQuery{Text: "app.so"})
+	if err != nil || len(p.Objects) != 4 {
+		t.Fatalf("%d objects, %v, want 4", len(p.Objects), err)
+	}
+	cold := 0
+	for _, f := range p.Objects {
+		if f.Cold != nil && f.Cold.Ref == f.Ref && f.Cold.File.Size > 0 {
+			cold++
+		}
+	}
+	if cold != 3 {
+		t.Errorf("%d objects of the list are cold, want 3", cold)
+	}
+	e, err := d.Catalog.Entry(ctx, Scope{}, blob.Sum(files[1].body))
+	if err != nil || e.Cold == nil || e.Cold.Base == nil || e.Cold.Base.Ref != blob.Sum(files[0].body) {
+		t.Errorf("the entry of the second build: %+v, %v, want a delta of the first", e, err)
+	}
+	for number, want := range map[int64]bool{1: true, 4: false} {
+		if err := d.Files(ctx, number, func(f TxFile) error {
+			if (f.Cold != nil) != want {
+				t.Errorf("the file of transaction %d: %+v, want cold: %t", number, f.Cold, want)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u, err := d.Retention.Usage(ctx)
+	if err != nil || u.Cold.Contents != 3 || u.Bucket {
+		t.Errorf("usage %+v, %v, want 3 cold contents on a disk", u, err)
+	}
+	for i, want := range []bool{true, true, true, false} {
+		tr, err := d.Tracer.Trace(ctx, TraceAsk{Segments: strings.Split(paths[i], "/")})
+		if err != nil || tr.File == nil || (tr.File.Cold != nil) != want {
+			t.Errorf("trace of build %d: %+v, %v, want a file, cold: %t", i, tr, err, want)
+		}
+	}
+	if n := len(d.Cold.reads); n != 0 {
+		t.Errorf("%d contents count as read after they were shown, want 0", n)
+	}
+	answers(t, d, map[string][]byte{paths[0]: files[0].body})
+	s, err := d.Cold.Status(ctx)
+	if n := len(d.Cold.reads); n != 1 || err != nil || s.Restored == 0 || s.RestoredBytes < uint64(len(files[0].body)) || s.Failures != 0 || s.Near == 0 || s.Sums.Contents != 3 {
+		t.Errorf("after a read %d contents count as read and the status is %+v, %v; want 1, and a restored content", n, s, err)
+	}
+}
+
+// TestColdReadersApart: the readers of a restored content have files of their own, whose
+// offsets are at the start: servers let the kernel copy from them.
+func TestColdReadersApart(t *testing.T) {
+	d, _, files, _ := chilled(t)
+	body := files[1].body
+	var readers []*os.File
+	for range 2 {
+		f, err := d.Cold.store.OpenWhole(t.Context(), blob.Sum(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		file := blob.OSFile(f)
+		if file == nil {
+			t.Skip("this system cannot open a file again that has no name")
+		}
+		readers = append(readers, file)
+	}
+	half := make([]byte, len(body)/2)
+	if _, err := io.ReadFull(readers[0], half); err != nil || !bytes.Equal(half, body[:len(half)]) {
+		t.Errorf("the first half by the first reader: %v, want the begin of the content", err)
+	}
+	if b, err := io.ReadAll(readers[1]); err != nil || !bytes.Equal(b, body) {
+		t.Errorf("the second reader: %d bytes, %v, want all %d", len(b), err, len(body))
+	}
+	if b, err := io.ReadAll(readers[0]); err != nil || !bytes.Equal(b, body[len(half):]) {
+		t.Errorf("the rest by the first reader: %d bytes, %v, want the other half", len(b), err)
+	}
+}
