@@ -10,6 +10,7 @@ import (
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/doctor"
+	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/web"
 )
 
@@ -26,7 +27,7 @@ func aboutServer(d *depot.Depot, conf *config.Config, g *guard) func(context.Con
 		for line := range strings.Lines(warnings.String()) {
 			f.Checks = append(f.Checks, web.Check{Name: "Configuration", State: web.CheckWarn, Text: strings.TrimPrefix(strings.TrimSpace(line), "warning: ")})
 		}
-		f.Checks = append(f.Checks, readyCheck(ctx, d), check("Disk", doctor.Disk(d.Check.Space())), check("Stored files", doctor.Stored(d.Scrub(ctx))))
+		f.Checks = append(f.Checks, readyCheck(ctx, d), check("Disk", doctor.Disk(d.Check.Space())), check("Stored files", doctor.Stored(d.Scrub(ctx))), coldCheck(ctx, d))
 		if g.tls != nil {
 			f.Checks = append(f.Checks, check("Certificate", doctor.Certificate(g.tls.Expires(), time.Now())))
 		}
@@ -51,6 +52,22 @@ func check(name string, f doctor.Finding) web.Check {
 	c := web.Check{Name: name, State: map[doctor.State]web.CheckState{doctor.OK: web.CheckOK, doctor.Warning: web.CheckWarn, doctor.Fault: web.CheckBad}[f.State], Text: f.Text}
 	if f.Do != "" {
 		c.Text += "; " + f.Do
+	}
+	return c
+}
+
+// coldCheck says how many files are kept cold, and how far the background has come.
+func coldCheck(ctx context.Context, d *depot.Depot) web.Check {
+	c := web.Check{Name: "Cold files", State: web.CheckOK}
+	st, err := d.Cold.Status(ctx)
+	if err != nil {
+		c.State, c.Text = web.CheckWarn, err.Error()
+		return c
+	}
+	c.Text = report.ColdAbout(st, d.Cold.After())
+	if st.Failures > 0 {
+		c.State = web.CheckBad
+		c.Text += fmt.Sprintf("; %d attempts to restore one failed: symdepot verify names the damage", st.Failures)
 	}
 	return c
 }

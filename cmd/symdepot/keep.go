@@ -7,10 +7,11 @@ import (
 )
 
 type verifyCmd struct {
-	JSON   bool `help:"Print one JSON object per fault and a last one with the sums."`
-	Repair bool `help:"Move damaged files aside, so that adding or downloading them again restores them."`
-	Rows   bool `help:"Check the index only, not the stored bytes."`
-	Deep   bool `help:"Compare all objects of a bucket with the index. Unknown ones that are older than a month are deleted seven days later, by symdepot gc."`
+	JSON    bool `help:"Print one JSON object per fault and a last one with the sums."`
+	Repair  bool `help:"Move damaged files aside, so that adding or downloading them again restores them."`
+	Restore bool `help:"Restore and hash every cold file too; otherwise the bytes that they are stored as are hashed." xor:"bytes"`
+	Rows    bool `help:"Check the index only, not the stored bytes." xor:"bytes"`
+	Deep    bool `help:"Compare all objects of a bucket with the index. Unknown ones that are older than a month are deleted seven days later, by symdepot gc."`
 }
 
 // Help is the long help text.
@@ -19,9 +20,11 @@ func (verifyCmd) Help() string {
 
   symdepot verify
   symdepot verify --repair
+  symdepot verify --restore         cold files too: docs/cold.md
   symdepot verify --rows --deep     of a bucket: what is missing and what is too much, without reading the objects
 
-Each fault names the files that are lost with the content, and how to get them back. --repair moves
+Of a cold file, the bytes that it is stored as are hashed, and the base that it needs; --restore also rebuilds and hashes each cold file, which takes
+longer. Each fault names the files that are lost with the content, and how to get them back. --repair moves
 damaged files to blobs/damaged in the depot. Damaged files of the cache are removed from it and
 downloaded again; compressed forms are made again; files that were added come back when the same
 file is added again.
@@ -44,7 +47,7 @@ func (c verifyCmd) Run(a *app) error {
 	out := term.NewJSONLines(a.stdout)
 	bar := term.NewProgress(a.stderr, "verifying", stats.Bytes)
 	defer bar.Done()
-	v, err := d.Check.Run(a.ctx, depot.CheckOptions{Repair: c.Repair, Rows: c.Rows, Deep: c.Deep}, func(f depot.Fault) {
+	v, err := d.Check.Run(a.ctx, depot.CheckOptions{Repair: c.Repair, Rows: c.Rows, Deep: c.Deep, Restore: c.Restore}, func(f depot.Fault) {
 		if c.JSON {
 			_ = out.Write(f)
 		} else {

@@ -243,7 +243,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 		API:   newAPI(d, uploads, guard, log, conf), Uploads: uploads, Missing: d.Missing,
 		Gate: guard.gate, Audit: guard.audit, TLS: listenerTLS,
 		Depot: d, ID: sources.ID, Log: log, Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: proxies, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
-		Paths: conf.FilePath, AccessLog: conf.Log.Requests, SymCache: conf.SymCacheServer(), Symbols: conf.SymbolsServer(d), Sources: d.Sources, Watched: d.Watched.Statuses,
+		Paths: conf.FilePath, AccessLog: conf.Log.Requests, SymCache: conf.SymCacheServer(), Symbols: conf.SymbolsServer(d), Sources: d.Sources, Watched: d.Watched.Statuses, Cold: d.Cold.Status,
 	})
 	if err != nil {
 		return err

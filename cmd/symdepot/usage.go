@@ -17,6 +17,7 @@ type usageCmd struct {
 	OverTime bool    `help:"List the recorded usage of the whole depot, day by day."`
 	Days     int     `help:"With --over-time: how many days, up to today." default:"30"`
 	Product  *string `help:"With --over-time: the usage of this product." short:"p" placeholder:"NAME"`
+	Price    float64 `help:"Of contents in a bucket: USD per GB and month, for the estimate of their cost." default:"0.023" placeholder:"USD"`
 	JSON     bool    `help:"Print one JSON object with all lists; with --over-time one per day."`
 }
 
@@ -28,6 +29,10 @@ alone would free it. SHARED is the space that others hold too. Sizes are disk sp
   symdepot usage
   symdepot usage --by class
   symdepot usage --by version --limit 20
+  symdepot usage --price 0.0125
+
+Of cold files (docs/cold.md), a line says how many there are and what they take. Keys are stored whole, deltas as differences from one. Of a
+bucket, a line estimates the cost of its bytes per month; requests and transfers are not part of it.
 
 Files in watched folders are counted apart: they lie in place, and take no space of the depot.
 
@@ -62,6 +67,9 @@ func (c usageCmd) Run(a *app) error {
 		l, err := k.Usage(a.ctx)
 		if err != nil {
 			return err
+		}
+		if l.Cost != nil {
+			l.Cost.At(c.Price)
 		}
 		if c.JSON {
 			return term.NewJSONLines(a.stdout).Write(l)

@@ -167,25 +167,21 @@ func either[T any](ctx context.Context, s *Store, ref blob.Ref, plain func() (T,
 // restored before it returns.
 func (s *Store) Open(ctx context.Context, ref blob.Ref) (blob.File, error) {
 	return either(ctx, s, ref, func() (blob.File, error) { return s.Backend.Open(ctx, ref) }, func(row index.Cold) (blob.File, error) {
-		return s.open(ctx, row, row.Size <= blob.HashedAtOpen, false)
+		return s.open(ctx, row, row.Size <= blob.HashedAtOpen)
 	})
 }
 
 // OpenWhole implements [blob.Backend].
 func (s *Store) OpenWhole(ctx context.Context, ref blob.Ref) (blob.File, error) {
-	return s.openWhole(ctx, ref, false)
+	return either(ctx, s, ref, func() (blob.File, error) { return s.Backend.OpenWhole(ctx, ref) }, func(row index.Cold) (blob.File, error) {
+		return s.open(ctx, row, true)
+	})
 }
 
 // OpenBase is OpenWhole for a content that others are to be built from. It does not
 // count as a read.
 func (s *Store) OpenBase(ctx context.Context, ref blob.Ref) (blob.File, error) {
-	return s.openWhole(ctx, ref, true)
-}
-
-func (s *Store) openWhole(ctx context.Context, ref blob.Ref, uncounted bool) (blob.File, error) {
-	return either(ctx, s, ref, func() (blob.File, error) { return s.Backend.OpenWhole(ctx, ref) }, func(row index.Cold) (blob.File, error) {
-		return s.open(ctx, row, true, uncounted)
-	})
+	return s.OpenWhole(Uncounted(ctx), ref)
 }
 
 // Stat implements [blob.Store].

@@ -19,11 +19,11 @@ func full(err error) bool { return errors.Is(err, shelf.ErrFull) || durable.IsNo
 
 // open opens a cold content. With whole it is restored first. If it cannot be kept, its
 // hash is checked and it is read range by range.
-func (s *Store) open(ctx context.Context, row index.Cold, whole, uncounted bool) (blob.File, error) {
+func (s *Store) open(ctx context.Context, row index.Cold, whole bool) (blob.File, error) {
 	if err := s.Complete(ctx, row); err != nil {
 		return nil, err
 	}
-	f := &file{s: s, row: row, life: context.WithoutCancel(ctx), asked: uncounted}
+	f := &file{s: s, row: row, life: context.WithoutCancel(ctx)}
 	key := row.Ref.String()
 	if !whole && !s.near.Has(key) {
 		return f, nil

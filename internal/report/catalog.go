@@ -37,6 +37,7 @@ type Entry struct {
 	// MoreObjects says that there are others.
 	MoreObjects bool        `json:"more_objects,omitempty"`
 	Forms       []EntryForm `json:"forms"`
+	Cold        *ColdFile   `json:"cold,omitempty"`
 }
 
 // EntryObject is an object of a content, in JSON.
@@ -93,7 +94,7 @@ type EntryForm struct {
 
 // NewEntry describes a content.
 func NewEntry(e *depot.Entry) Entry {
-	l := Entry{SHA256: e.Ref.String(), Size: e.Size, Objects: []EntryObject{}, MoreObjects: e.MoreObjects, Forms: NewForms(e.Forms)}
+	l := Entry{SHA256: e.Ref.String(), Size: e.Size, Objects: []EntryObject{}, MoreObjects: e.MoreObjects, Forms: NewForms(e.Forms), Cold: NewColdFile(e.Cold)}
 	for i := range e.Objects {
 		o := &e.Objects[i]
 		x := EntryObject{Listed: NewListed(o.Found), Paths: NewPaths(o.Object), Holders: NewHolders(o.Holders), MoreHolders: o.MoreHolders, Downloads: []Download{}, Partners: []Partner{},

@@ -49,6 +49,8 @@ type Found struct {
 	// InPlace is the path of an object in a watched folder, behind that of its package;
 	// such an object has no SHA256.
 	InPlace string `json:"in_place,omitempty"`
+	// Cold is how a cold content is stored; missing: it is plain.
+	Cold *ColdFile `json:"cold,omitempty"`
 	// SameContent is set if the query was a local file: whether the object has
 	// that file's bytes, not only its ids.
 	SameContent *bool `json:"same_content,omitempty"`
@@ -57,7 +59,7 @@ type Found struct {
 // NewFound describes an object that query found. same is nil unless the query
 // was a local file.
 func NewFound(query string, f depot.Found, same *bool) Found {
-	l := Found{Query: query, Object: newObject(f.Object, f.Arch, f.Size, f.Features), SHA256: f.Ref.String(), Transactions: f.Transactions, FetchedFrom: f.Source, SameContent: same}
+	l := Found{Query: query, Object: newObject(f.Object, f.Arch, f.Size, f.Features), SHA256: f.Ref.String(), Transactions: f.Transactions, FetchedFrom: f.Source, Cold: NewColdFile(f.Cold), SameContent: same}
 	if l.Transactions == nil {
 		l.Transactions = []int64{} // a list for programs, also if it is empty
 	}

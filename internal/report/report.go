@@ -62,12 +62,13 @@ type File struct {
 	DebugID string    `json:"debug_id"`
 	BuildID string    `json:"build_id"`
 	SHA256  string    `json:"sha256"`
+	Cold    *ColdFile `json:"cold,omitempty"`
 }
 
 // NewFile describes an object of a transaction.
 func NewFile(f depot.TxFile) File {
 	o := f.Object
-	return File{origin(f.Path, f.Archive), f.Archive, o.Kind.String(), o.Name, f.Size, f.ModTime.UTC(), o.CodeID, o.DebugID.Breakpad(), string(o.BuildID), f.Ref.String()}
+	return File{origin(f.Path, f.Archive), f.Archive, o.Kind.String(), o.Name, f.Size, f.ModTime.UTC(), o.CodeID, o.DebugID.Breakpad(), string(o.BuildID), f.Ref.String(), NewColdFile(f.Cold)}
 }
 
 // ID is the id of the object that people know it by; see the function ID.
@@ -90,6 +91,9 @@ func (f Found) Remark() string {
 	}
 	if f.InPlace != "" {
 		words = append(words, "in place: "+f.InPlace)
+	}
+	if f.Cold != nil {
+		words = append(words, f.Cold.Text())
 	}
 	if f.FetchedFrom != "" {
 		words = append(words, "fetched from "+f.FetchedFrom+" on "+f.Fetched.Local().Format("2006-01-02 15:04"))
@@ -174,6 +178,12 @@ func Verified(w io.Writer, v depot.Verified, st depot.ScrubState, rows bool) {
 		fmt.Fprintf(w, "; %s left by an interrupted add (gc takes them)", term.Count(v.Strays, "blob"))
 	}
 	fmt.Fprintln(w)
+	switch {
+	case v.Restored > 0:
+		fmt.Fprintf(w, "%s, %d of them restored and hashed\n", term.Count(v.Cold, "cold content"), v.Restored)
+	case v.Cold > 0:
+		fmt.Fprintf(w, "%s; symdepot verify --restore restores them too\n", term.Count(v.Cold, "cold content"))
+	}
 	objects(w, v)
 	if v.Modes != "" {
 		fmt.Fprintln(w, v.Modes)

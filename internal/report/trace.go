@@ -48,7 +48,7 @@ const (
 
 // TraceStep is one step of a lookup.
 type TraceStep struct {
-	Step  string      `json:"step"` // path, you, lookups, near, folders, memory, sources, forms or answer
+	Step  string      `json:"step"` // path, you, lookups, near, folders, memory, sources, cold, forms or answer
 	Mark  string      `json:"mark"` // ok, no, warn or info
 	Says  string      `json:"says"`
 	Items []TraceItem `json:"items"`
@@ -131,7 +131,7 @@ func NewTrace(q Traced, t *depot.Trace) Trace {
 	if q.Who != "" {
 		l.Steps = append(l.Steps, TraceStep{"you", MarkInfo, q.Who, nil})
 	}
-	for _, s := range []*TraceStep{lookupStep(t), nearStep(t), folderStep(t), memoryStep(t), sourceStep(t), formStep(t)} {
+	for _, s := range []*TraceStep{lookupStep(t), nearStep(t), folderStep(t), memoryStep(t), sourceStep(t), coldStep(t), formStep(t)} {
 		if s != nil {
 			l.Steps = append(l.Steps, *s)
 		}

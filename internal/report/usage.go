@@ -26,6 +26,10 @@ type Usage struct {
 	Kinds    []Share   `json:"kinds"`
 	// InPlace are the watched folders. Their files are in none of the sums.
 	InPlace []InPlace `json:"in_place,omitempty"`
+	// Cold are the sums of cold files; missing: there are none.
+	Cold *depot.ColdStats `json:"cold,omitempty"`
+	// Cost is what a bucket costs; missing: the contents are on a disk.
+	Cost *Cost `json:"cost,omitempty"`
 }
 
 // InPlace is what is known of a watched folder, in JSON. Sizes are in bytes.
@@ -76,6 +80,13 @@ func NewUsage(u *depot.Usage, quotas map[string]int64, watched []depot.WatchStat
 	if u.Plan != nil {
 		l.Plan = &PlanSum{u.Plan.Transactions, u.Plan.Frees}
 	}
+	if u.Cold.Contents > 0 {
+		l.Cold = &u.Cold
+	}
+	if u.Bucket {
+		l.Cost = &Cost{Bytes: l.Live + l.Cached + l.Trash + l.Garbage}
+		l.Cost.At(BucketPrice)
+	}
 	l.Products = shares(u.Products, func(s *depot.Share, l *Share) { l.Product, l.Quota = &s.Product, quotas[s.Product] })
 	l.Versions = shares(u.Versions, func(s *depot.Share, l *Share) { l.Product, l.Version = &s.Product, &s.Version })
 	l.Classes = shares(u.Classes, func(s *depot.Share, l *Share) { l.Class = &s.Class })
@@ -84,6 +95,14 @@ func NewUsage(u *depot.Usage, quotas map[string]int64, watched []depot.WatchStat
 		l.InPlace = append(l.InPlace, newInPlace(&watched[i]))
 	}
 	return l
+}
+
+// ColdText describes the cold files; "" if there are none.
+func (l *Usage) ColdText() string {
+	if l.Cold == nil {
+		return ""
+	}
+	return ColdText(*l.Cold)
 }
 
 func shares(list []depot.Share, key func(*depot.Share, *Share)) []Share {
@@ -102,6 +121,12 @@ func (l Usage) Print(w io.Writer, by string, limit int) error {
 		term.Size(l.Trash), term.Count(int64(l.InTrash), "transaction"), term.Size(l.Garbage))
 	if l.Plan != nil {
 		fmt.Fprintf(w, "the policy would remove %s and free %s; symdepot policy preview shows which\n", term.Count(int64(l.Plan.Transactions), "transaction"), term.Size(l.Plan.Frees))
+	}
+	if l.Cold != nil {
+		fmt.Fprintln(w, "cold files: "+l.ColdText())
+	}
+	if l.Cost != nil {
+		fmt.Fprintln(w, l.Cost.Text())
 	}
 	fmt.Fprintln(w)
 	list, columns := l.Products, []string{"PRODUCT", "TRANSACTIONS", "OWN", "SHARED", "QUOTA"}

@@ -71,6 +71,8 @@ type Config struct {
 	// Watched describes the folders that are indexed in place, for metrics; nil: there
 	// are none.
 	Watched func(ctx context.Context) []depot.WatchStatus
+	// Cold describes the contents that are kept cold, for metrics; nil: they are not shown.
+	Cold func(ctx context.Context) (depot.ColdStatus, error)
 	// Missing lists the files that clients did not get; nil: they are not listed.
 	Missing Missing
 	// Uploads answers the requests of uploaders that were written for other
@@ -245,6 +247,11 @@ func New(cfg Config) (*Server, error) {
 	m, err := newMetrics(cfg.Registry, cfg.Version, cfg.Depot)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	if cfg.Cold != nil {
+		if err := cfg.Registry.Register(&coldFiles{status: cfg.Cold}); err != nil {
+			return nil, err
+		}
 	}
 	if cfg.Watched != nil {
 		if err := cfg.Registry.Register(watchedFolders{cfg.Watched}); err != nil {

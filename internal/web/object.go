@@ -8,6 +8,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -18,6 +19,7 @@ type objectView struct {
 	Size    int64
 	Objects []objectSection
 	Forms   []depot.EntryForm
+	Cold    *report.ColdFile
 	Now     time.Time
 }
 
@@ -86,7 +88,7 @@ func (p *Pages) showObject(w *reply, r *Request, args []string) error {
 		return hidden(err, "file with this SHA-256")
 	}
 	f := p.frame(r, "", nil)
-	v := objectView{SHA256: ref.String(), Size: e.Size, Forms: e.Forms, Now: p.api.cfg.Now()}
+	v := objectView{SHA256: ref.String(), Size: e.Size, Forms: e.Forms, Cold: report.NewColdFile(e.Cold), Now: p.api.cfg.Now()}
 	for i := range v.Forms { // what follows names the other files that it was made of
 		v.Forms[i].Tool, _, _ = strings.Cut(v.Forms[i].Tool, "+")
 	}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/term"
+)
+
+// coolAfter is how long a content must not have been used before symdepot cool makes it
+// cold, if nothing else is configured.
+const coolAfter = 14 * 24 * time.Hour
+
+// coldCommands are the commands for contents that are kept cold.
+type coldCommands struct {
+	Cool coolCmd `cmd:"" help:"Keep files that nobody uses as differences from similar ones."`
+	Warm warmCmd `cmd:"" help:"Make cold files plain again."`
+}
+
+type coolCmd struct {
+	DryRun  bool           `help:"Only print what would become cold, with estimated sizes." short:"n" xor:"what"`
+	After   *term.Duration `help:"How long a file must not have been added or read. Default: cold.after of the configuration, or 14d." placeholder:"TIME"`
+	Product []string       `help:"Only files of this product; repeatable." short:"p" placeholder:"NAME" sep:"none"`
+	Now     bool           `help:"Delete the plain bytes of cold files at once, instead of an hour after they became cold."`
+	Pause   bool           `help:"Stop the servers of this depot from making files cold; what is cold stays so." xor:"what"`
+	Resume  bool           `help:"Let the servers go on." xor:"what"`
+	JSON    bool           `help:"Print one JSON object per content and a last one with the sums."`
+}
+
+// Help is the long help text.
+func (coolCmd) Help() string {
+	return `Keeps files that nobody has added or read lately in a few per cent of their size: as differences from a similar build of the
+same product, name, kind and architecture. They are read as before. The newest build of each file stays as it is; so do files below 256 KiB,
+archives, sources and downloaded files. Servers do the same in the background if cold.after is set. Each content is read back and compared before it counts
+as cold. Its plain bytes are deleted an hour later by a server, or by the next symdepot cool; --now deletes them at once.
+
+The command works on the depot itself, as verify does, and may run beside serve. Ctrl-C ends it after the running content, which stays as it was; what is cold
+by then stays so. docs/cold.md says what it costs and how to switch it off.
+
+  symdepot cool --dry-run
+  symdepot cool --after 30d --product Game
+  symdepot cool --now
+  symdepot cool --pause
+
+Exit codes: 0 done, also if nothing was to be done; 2 wrong command line, 3 failed, or too little of the disk is free, 4 no depot, 130 interrupted.`
+}
+
+// Run makes files cold.
+func (c coolCmd) Run(a *app) error {
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if c.Pause || c.Resume {
+		return c.pause(a, d)
+	}
+	after := time.Duration(0)
+	if c.After != nil {
+		after = time.Duration(*c.After)
+	} else {
+		conf, err := a.config("")
+		if err != nil {
+			return err
+		}
+		after = cmp.Or(conf.ColdOptions().After, coolAfter)
+	}
+	opt := depot.CoolOptions{After: after, DryRun: c.DryRun, Grace: depot.CoolGrace, Products: c.Product}
+	if c.Now {
+		opt.Grace = 0
+	}
+	out := term.NewJSONLines(a.stdout)
+	sum := report.Cooled{DryRun: c.DryRun}
+	bar := term.NewProgress(a.stderr, "cooled", 0)
+	opt.Each = func(done depot.Cooled) error {
+		bar.Set(sum.Count(done))
+		if c.JSON {
+			return out.Write(report.NewCooledContent(done))
+		}
+		return nil
+	}
+	s, err := d.Cold.Cool(a.ctx, opt)
+	if err == nil && !c.DryRun {
+		sum.Stripped, err = d.Cold.Strip(a.ctx, opt.Grace)
+	}
+	bar.Done()
+	sum.CoolSum = s
+	if c.JSON {
+		if err := out.Write(sum); err != nil {
+			return err
+		}
+	} else if perr := sum.Print(a.stdout, c.Now); perr != nil {
+		return perr
+	}
+	return err
+}
+
+// pause stops the background of servers, or lets it go on.
+func (c coolCmd) pause(a *app, d *depot.Depot) error {
+	if err := d.Cold.Pause(a.ctx, c.Pause); err != nil {
+		return err
+	}
+	st, err := d.Cold.Progress(a.ctx)
+	if err != nil {
+		return err
+	}
+	text := "servers with cold.after make files cold\n"
+	if st.Paused {
+		text = "servers make no files cold until symdepot cool --resume\n"
+	}
+	return a.print(c.JSON, st, "%s", text)
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/keeper"
+	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/term"
+)
+
+type warmCmd struct {
+	All  bool     `help:"All cold files of the depot."`
+	JSON bool     `help:"Print one JSON object per file that cannot be restored, and a last one with the sums."`
+	What []string `arg:"" optional:"" name:"file" help:"What symdepot find finds: a name with * and ?, an id, a SHA-256."`
+}
+
+// Help is the long help text.
+func (warmCmd) Help() string {
+	return `Makes cold files plain again, so that they take their whole size and are read without being restored first. Files that
+are not cold stay as they are. A file that is read three times within a week becomes plain by itself.
+
+--all makes every file plain. Then earlier versions of symdepot, which do not know cold files, open the depot again. It changes nothing if the
+disk has too little space. A server with cold.after makes files cold again: set that to 0, or run symdepot cool --pause first.
+
+The command works on the depot itself, as verify does, and may run beside serve. After Ctrl-C, what is plain by then stays so.
+
+  symdepot warm app.pdb
+  symdepot warm 7c3f0e2d4b1a9f8e7d6c5b4a39281706f5e4d3c2b1a09f8e7d6c5b4a39281706
+  symdepot warm --all
+
+Exit codes: 0 plain, 1 nothing was found, or files that are printed cannot be restored and stay cold, 2 wrong command line, 3 failed, or too little
+space, 4 no depot, 130 interrupted.`
+}
+
+// Run makes files plain.
+func (c warmCmd) Run(a *app) error {
+	if c.All == (len(c.What) > 0) {
+		return term.UsageError("give --all, or which files become plain")
+	}
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	out := term.NewJSONLines(a.stdout)
+	s, err := d.Cold.Stats(a.ctx)
+	if err != nil {
+		return err
+	}
+	total := int64(0)
+	if c.All {
+		total = s.Plain
+	}
+	bar, bytes := term.NewProgress(a.stderr, "restored", total), int64(0)
+	w := depot.Warming{
+		Each: func(row depot.ColdContent) error {
+			bytes += row.Size
+			bar.Set(bytes)
+			return nil
+		},
+		Failed: func(f depot.Fault) {
+			if c.JSON {
+				_ = out.Write(f)
+			} else {
+				report.Fault(a.stdout, f)
+			}
+		},
+	}
+	sum, err := c.warm(a, d, w)
+	bar.Done()
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = out.Write(sum)
+	} else {
+		_, err = fmt.Fprintln(a.stdout, report.WarmedText(sum, c.All))
+	}
+	if err == nil && sum.Failed > 0 {
+		err = term.ErrNegative
+	}
+	return err
+}
+
+// warm makes what the command line names plain.
+func (c warmCmd) warm(a *app, d *depot.Depot, w depot.Warming) (depot.Warmed, error) {
+	if c.All {
+		return d.Cold.WarmAll(a.ctx, w)
+	}
+	var refs []blob.Ref
+	for _, text := range c.What {
+		n, err := keeper.LocalCatalog(d).Find(a.ctx, text, 0, func(f report.Found) error {
+			ref, err := blob.ParseRef(f.SHA256)
+			refs = append(refs, ref)
+			return err
+		})
+		if err != nil {
+			return depot.Warmed{}, err
+		}
+		if n == 0 {
+			return depot.Warmed{}, a.nothing("nothing found: " + term.Printable(text))
+		}
+	}
+	return d.Cold.WarmThese(a.ctx, refs, w)
+}
