@@ -58,8 +58,8 @@ func TestColdOlderProgram(t *testing.T) {
 	if out, err := run("list"); err == nil || !strings.Contains(out, "use that version") {
 		t.Errorf("list by the older program while contents are cold: %v\n%s\nwant a refusal that names the newer format", err, out)
 	}
-	if n, _, err := d.Cold.WarmAll(t.Context(), nil, nil); err != nil || n != 3 {
-		t.Fatalf("warm: %d, %v, want 3", n, err)
+	if w, err := d.Cold.WarmAll(t.Context(), depot.Warming{}); err != nil || w.Contents != 3 {
+		t.Fatalf("warm: %+v, %v, want 3 contents", w, err)
 	}
 	if out, err := run("verify"); err != nil || !strings.HasPrefix(out, "clean:") {
 		t.Errorf("verify by the older program when all is plain: %v\n%s", err, out)

@@ -225,8 +225,8 @@ func killCooling(t *testing.T, where string, rounds, processes int) {
 	}
 	t.Logf("steps: %v", steps)
 	d.Cold.space = func() (total, free int64, err error) { return 1 << 40, 1 << 39, nil }
-	if n, _, err := d.Cold.WarmAll(t.Context(), nil, nil); err != nil {
-		t.Errorf("warm: %d, %v", n, err)
+	if w, err := d.Cold.WarmAll(t.Context(), Warming{}); err != nil {
+		t.Errorf("warm: %+v, %v", w, err)
 	}
 	// What kills have left without a row is garbage, and goes.
 	if _, err := d.Retention.Collect(t.Context(), CollectOptions{Grace: -time.Hour, EmptyTrash: true}); err != nil {

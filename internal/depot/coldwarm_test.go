@@ -111,8 +111,8 @@ func TestColdShown(t *testing.T) {
 		t.Errorf("%d objects of the list are cold, want 3", cold)
 	}
 	e, err := d.Catalog.Entry(ctx, Scope{}, blob.Sum(files[1].body))
-	if err != nil || e.Cold == nil || e.Cold.Base == nil || e.Cold.Base.Ref != blob.Sum(files[0].body) {
-		t.Errorf("the entry of the second build: %+v, %v, want a delta of the first", e, err)
+	if err != nil || e.Cold == nil || e.Cold.Base == nil || e.Cold.Base.Ref != blob.Sum(files[3].body) {
+		t.Errorf("the entry of the second build: %+v, %v, want a delta of the newest", e, err)
 	}
 	for number, want := range map[int64]bool{1: true, 4: false} {
 		if err := d.Files(ctx, number, func(f TxFile) error {

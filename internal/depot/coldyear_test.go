@@ -222,7 +222,7 @@ func TestColdMoved(t *testing.T) {
 			t.Errorf("%s: faults %+v, want none", name, faults)
 		}
 		var row index.Cold
-		if _, _, err := copied.Cold.WarmAll(t.Context(), func(r ColdContent) error { row = r; return nil }, nil); err != nil || row.Size == 0 {
+		if _, err := copied.Cold.WarmAll(t.Context(), Warming{Each: func(r ColdContent) error { row = r; return nil }}); err != nil || row.Size == 0 {
 			t.Errorf("%s: warm: %v", name, err)
 		}
 		answers(t, copied, want)
