@@ -117,7 +117,6 @@ type cli struct {
 	Audit    auditCmd    `cmd:"" nodepot:"" help:"List downloads that needed credentials."`
 	Work     workCmd     `cmd:"" nodepot:"" help:"Do the jobs of a server on this machine: make SymCache files and Breakpad symbol files."`
 	Jobs     jobsCmd     `cmd:"" help:"List, cancel and retry background jobs."`
-	coldCommands
 	daemonCommands
 	Symstore   symstoreCmd   `cmd:"" nodepot:"" passthrough:"" help:"Work as symstore.exe and its companions: add, del, query, check, convert, age, chk."`
 	Help       helpCmd       `cmd:"" nodepot:"" help:"Print the help of a command."`
