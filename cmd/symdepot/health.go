@@ -14,6 +14,7 @@ import (
 
 // serverCommands are the commands for those who run a server, on every system.
 type serverCommands struct {
+	coldCommands
 	Health        healthCmd        `cmd:"" nodepot:"" help:"Ask a running server whether it is ready."`
 	Doctor        doctorCmd        `cmd:"" help:"Examine configuration, depot, disk, clock, certificates, upstreams and server, and say what is wrong and what to do."`
 	SupportBundle supportBundleCmd `cmd:"" help:"Write what a report of a problem needs into one zip file, without secrets."`

@@ -20,11 +20,9 @@ func (verifyCmd) Help() string {
 
   symdepot verify
   symdepot verify --repair
-  symdepot verify --restore         cold files too: docs/cold.md
   symdepot verify --rows --deep     of a bucket: what is missing and what is too much, without reading the objects
 
-Of a cold file, the bytes that it is stored as are hashed, and the base that it needs; --restore also rebuilds and hashes each cold file, which takes
-longer. Each fault names the files that are lost with the content, and how to get them back. --repair moves
+Of a cold file, the stored form and the base are hashed; --restore rebuilds and hashes each cold file too (docs/cold.md). Each fault names the files that are lost with the content, and how to get them back. --repair moves
 damaged files to blobs/damaged in the depot. Damaged files of the cache are removed from it and
 downloaded again; compressed forms are made again; files that were added come back when the same
 file is added again.
