@@ -20,6 +20,7 @@ const module = "github.com/symdepot/symdepot"
 var mayImport = map[string][]string{
 	"debugid":            {"internal/clip"},
 	"internal/clip":      {},
+	"internal/span":      {},
 	"internal/durable":   {},
 	"symfile":            {"debugid"},
 	"internal/term":      {},
@@ -62,13 +63,13 @@ var mayImport = map[string][]string{
 	"internal/binding":   {},
 	"internal/unpack":    {"cab", "internal/ctxio"},
 	// upstream and tree implement the interface of sources, and do not know each other.
-	"internal/upstream": {"internal/clip", "debugid", "symfile", "layout", "cab", "symstore", "symcache", "internal/bucket", "internal/fetch", "internal/glob", "internal/sspi", "internal/unpack", "internal/wire"},
+	"internal/upstream": {"internal/span", "internal/clip", "debugid", "symfile", "layout", "cab", "symstore", "symcache", "internal/bucket", "internal/fetch", "internal/glob", "internal/sspi", "internal/unpack", "internal/wire"},
 	"internal/tree":     {"debugid", "symfile", "layout", "objfile", "pdb", "symstore", "internal/fetch", "internal/shelf", "internal/unpack"},
 	"internal/shelf":    {},
 	"internal/watch":    {"debugid", "internal/bucket", "internal/glob", "internal/index", "internal/scan", "internal/shelf", "internal/sources", "layout", "objfile", "objtab", "symfile"},
 	"internal/sympath":  {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream", "internal/wire"},
-	"internal/fetch":    {"layout", "objfile", "symfile", "internal/blob"},
-	"internal/depot":    {"internal/cold", "internal/coldstore", "internal/cooling", "internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "objtab", "symcache", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/retention", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault"},
+	"internal/fetch":    {"internal/span", "layout", "objfile", "symfile", "internal/blob"},
+	"internal/depot":    {"internal/span", "internal/cold", "internal/coldstore", "internal/cooling", "internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "objtab", "symcache", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/retention", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault"},
 	// cold and cooling know no store; coldstore reads the records of the index.
 	"internal/coldstore": {"internal/blob", "internal/cold", "internal/durable", "internal/index", "internal/shelf"},
 	"internal/cooling":   {"internal/blob", "symfile"},
@@ -78,11 +79,12 @@ var mayImport = map[string][]string{
 	"internal/peer":    {"internal/fetch"},
 	"internal/wire":    {},
 	"internal/sspi":    {"internal/binding"},
-	"internal/server":  {"internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/intake", "internal/jobs", "internal/report", "internal/stage", "internal/symbolicate", "internal/term", "internal/web", "internal/wire"},
-	"internal/config":  {"internal/durable", "internal/watch", "symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/index", "internal/oidc", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/transcode", "internal/server"},
+	"internal/server":  {"internal/span", "internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/intake", "internal/jobs", "internal/report", "internal/stage", "internal/symbolicate", "internal/term", "internal/web", "internal/wire"},
+	"internal/config":  {"internal/span", "internal/durable", "internal/watch", "symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/index", "internal/oidc", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/transcode", "internal/server"},
 	"internal/manual":  {},
 	"internal/daemon":  {},
 	"internal/doctor":  {"internal/auth", "internal/client", "internal/config", "internal/daemon", "internal/depot", "internal/sympath", "internal/term", "internal/upstream", "internal/wire"},
+	"internal/dsym":    {"debugid", "internal/depot", "internal/durable", "internal/want"},
 	"internal/support": {"internal/auth", "internal/doctor"},
 	// Linked on Windows only.
 	"internal/winservice": {"internal/daemon"},
@@ -96,7 +98,7 @@ var mayImport = map[string][]string{
 	// symbolicate knows the depot as an interface.
 	"internal/symbolicate": {"breakpad", "debugid", "functab", "gsym", "demangle", "dwarf", "objtab", "pdb", "ppdb", "unwind", "internal/ctxio", "internal/durable", "internal/blob", "internal/client", "internal/index", "internal/jobs", "internal/term", "internal/wire", "layout", "objfile", "symfile"},
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
-	"internal/jobs":  {"internal/blob", "internal/index", "internal/term", "internal/wire"},
+	"internal/jobs":  {"internal/span", "internal/blob", "internal/index", "internal/term", "internal/wire"},
 	"internal/asked": {"symfile", "layout", "objfile", "internal/auth", "internal/clip", "internal/durable", "internal/term", "internal/want"},
 	// web is mounted by the server, which authenticates its requests.
 	"internal/web": {"debugid", "dump", "layout", "internal/asked", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire"},

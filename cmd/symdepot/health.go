@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 
 	"github.com/symdepot/symdepot/internal/config"
@@ -90,4 +91,13 @@ func manage(ctx context.Context, conf *config.Config, g *guard, log *slog.Logger
 	})
 	notify("STOPPING=1")
 	return nil
+}
+
+// newLogger logs to w; auto chooses the format by stderr.
+func newLogger(format string, stderr, w io.Writer) *slog.Logger {
+	opt := &slog.HandlerOptions{Level: slog.LevelInfo}
+	if format == "json" || format == "auto" && !term.IsTerminal(stderr) {
+		return slog.New(slog.NewJSONHandler(w, opt))
+	}
+	return slog.New(slog.NewTextHandler(w, opt))
 }

@@ -68,7 +68,7 @@ func (f serverFlags) emptyDepot(a *app, opt depot.Options) (*depot.Depot, func()
 	if spec.Credentials.Token, err = p.Token(); err != nil {
 		return nil, nil, err
 	}
-	sources, err := (&config.Config{}).Open(a.ctx, []upstream.Spec{spec}, "")
+	sources, err := (&config.Config{}).Open(a.ctx, []upstream.Spec{spec}, "", nil)
 	if err != nil {
 		return nil, nil, err
 	}

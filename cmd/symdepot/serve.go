@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -180,7 +179,12 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	if index.IsURL(dir) {
 		shared = dir + "\n" + cmp.Or(a.blobs, conf.Depot.Blobs)
 	}
-	sources, err := conf.Open(a.ctx, specs, shared)
+	tracer, err := conf.OpenTracer(programVersion(), log)
+	if err != nil {
+		return err
+	}
+	defer tracer.Close()
+	sources, err := conf.Open(a.ctx, specs, shared, tracer)
 	if err != nil {
 		return err
 	}
@@ -195,7 +199,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 		return err
 	}
 	d, err := a.open(depot.Options{
-		Probe: true, Nodes: nodes, Transcode: transcode, SymCache: conf.SymCacheFolders(), Symbols: conf.MakeSymbols(), Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
+		Probe: true, Tracer: tracer, Nodes: nodes, Transcode: transcode, SymCache: conf.SymCacheFolders(), Symbols: conf.MakeSymbols(), Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
 		Upstreams: sources.List, Limits: conf.Limits(), Lifetimes: conf.Lifetimes(), Cache: conf.CacheLimits(), ScrubRate: conf.ScrubRate(),
 		Stages: conf.PushLimits(), Links: conf.LinkRules(), Cold: conf.ColdOptions(),
 	})
@@ -241,7 +245,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	srv, err := server.New(server.Config{
 		Usage: &server.Usage{Sum: d.Retention.Usage, Quotas: quotas},
 		API:   newAPI(d, uploads, guard, log, conf), Uploads: uploads, Missing: d.Missing,
-		Gate: guard.gate, Audit: guard.audit, TLS: listenerTLS,
+		Gate: guard.gate, Audit: guard.audit, Tracer: tracer, TLS: listenerTLS,
 		Depot: d, ID: sources.ID, Log: log, Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: proxies, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
 		Paths: conf.FilePath, AccessLog: conf.Log.Requests, SymCache: conf.SymCacheServer(), Symbols: conf.SymbolsServer(d), Sources: d.Sources, Watched: d.Watched.Statuses, Cold: d.Cold.Status,
 	})
@@ -301,13 +305,4 @@ func pointerRoots(flags []string) ([]symstore.PointerRoot, error) {
 		return nil, err
 	}
 	return roots, config.CheckPointerFolders(roots)
-}
-
-// newLogger logs to w; auto chooses the format by stderr.
-func newLogger(format string, stderr, w io.Writer) *slog.Logger {
-	opt := &slog.HandlerOptions{Level: slog.LevelInfo}
-	if format == "json" || format == "auto" && !term.IsTerminal(stderr) {
-		return slog.New(slog.NewJSONHandler(w, opt))
-	}
-	return slog.New(slog.NewTextHandler(w, opt))
 }

@@ -4,5 +4,6 @@ package main
 
 // daemonCommands are the commands for those who run a server.
 type daemonCommands struct {
+	appleCommands
 	serverCommands
 }

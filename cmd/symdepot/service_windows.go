@@ -16,6 +16,7 @@ import (
 
 // daemonCommands are the commands for those who run a server.
 type daemonCommands struct {
+	appleCommands
 	serverCommands
 	Service serviceCmd `cmd:"" help:"Run the server as a service of Windows."`
 }

@@ -50,7 +50,7 @@ func openWith(a *app, conf *config.Config, opt depot.Options) (*depot.Depot, fun
 	if err != nil {
 		return nil, nil, err
 	}
-	sources, err := conf.Open(a.ctx, specs, "")
+	sources, err := conf.Open(a.ctx, specs, "", nil)
 	if err != nil {
 		return nil, nil, err
 	}

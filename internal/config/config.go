@@ -307,6 +307,7 @@ func (c *Config) check() error {
 	c.Push.check(fail)
 	c.Sources.check(fail)
 	c.Cold.check(fail)
+	c.Traces.check(c.NoEgress, fail)
 	errs = append(errs, c.CheckAuth())
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		fail("listen", "an address and a port are expected, such as 127.0.0.1:8080, not %q", c.Listen)

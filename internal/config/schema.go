@@ -33,6 +33,7 @@ type Config struct {
 	PointerRoots []string      `yaml:"pointer_roots" help:"Folders to which the pointers of stores (file.ptr, refs.ptr) may lead. With PREFIX=DIR, pointers that start with PREFIX are mapped to DIR; with DIR alone, pointers may lead to files below DIR." example:"['\\\\server\\builds=/mnt/builds']"`
 	AdminFiles   bool          `yaml:"admin_files" default:"false" help:"Serve 000Admin and refs.ptr of stores too, with source paths reduced to file names." example:"true"`
 	Log          Log           `yaml:"log" help:"What is logged, and in which format."`
+	Traces       Traces        `yaml:"traces" help:"OpenTelemetry traces of requests, lookups, downloads and jobs. Off unless there is an endpoint; docs/tracing.md."`
 	TLS          TLS           `yaml:"tls" help:"TLS of the listener."`
 	Auth         Auth          `yaml:"auth" help:"Who may read and write what; docs/auth.md has examples. Create tokens with symdepot token new."`
 	Push         Push          `yaml:"push" help:"Limits of pushes and of the uploads of other tools."`
@@ -79,6 +80,12 @@ func (d *Depot) fromText(text string) error {
 type Log struct {
 	Format   string `yaml:"format" default:"auto" enum:"auto,text,json" help:"Format of the log; auto is text on a terminal and JSON elsewhere." example:"json"`
 	Requests bool   `yaml:"requests" default:"true" help:"Log every request, not only failures." example:"false"`
+}
+
+// Traces configures where traces are sent.
+type Traces struct {
+	Endpoint string   `yaml:"endpoint" help:"URL of an OpenTelemetry collector that takes OTLP over HTTP; /v1/traces is added if it has no path. Empty: OTEL_EXPORTER_OTLP_ENDPOINT of the environment, or no traces." example:"http://collector.example.com:4318"`
+	Trust    []string `yaml:"trust" help:"Hosts, *.domains and networks of ours: traces go on at upstreams there, and requests of clients there continue the client's trace. Empty: none." example:"['*.corp.example.com', 10.0.0.0/8]"`
 }
 
 // Store is a folder of symbol files that is served in place.

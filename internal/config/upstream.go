@@ -19,6 +19,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/internal/sympath"
 	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/internal/upstream"
@@ -89,7 +90,7 @@ type Sources struct {
 
 // Open opens upstreams. It does not connect. shared identifies the depot if it has
 // several servers; empty: it has one.
-func (c *Config) Open(ctx context.Context, specs []upstream.Spec, shared string) (*Sources, error) {
+func (c *Config) Open(ctx context.Context, specs []upstream.Spec, shared string, tracer *span.Tracer) (*Sources, error) {
 	products := map[string]string{}
 	for i := range c.Upstreams {
 		if s, _, err := c.Upstreams[i].spec(c); err == nil {
@@ -99,7 +100,7 @@ func (c *Config) Open(ctx context.Context, specs []upstream.Spec, shared string)
 	s := &Sources{ID: serverID(shared)}
 	d := c.Dialer()
 	for _, spec := range specs {
-		g, err := spec.Open(ctx, upstream.OpenOptions{Dialer: d, ServerID: s.ID, Folder: openFolder})
+		g, err := spec.Open(ctx, upstream.OpenOptions{Dialer: d, ServerID: s.ID, Tracer: tracer, Folder: openFolder})
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}

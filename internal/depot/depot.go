@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/internal/srclink"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/symbolicate"
@@ -95,6 +96,8 @@ type Options struct {
 	ScrubRate int64
 	// Cold configures how contents become cold.
 	Cold ColdOptions
+	// Tracer records lookups, downloads and jobs; nil records nothing.
+	Tracer *span.Tracer
 	// Log receives events of the background; nil discards them.
 	Log *slog.Logger
 	// Now is the clock; nil is the clock of the database, or time.Now for a depot in
@@ -150,12 +153,14 @@ type Depot struct {
 	// Cold keeps contents as differences from similar ones.
 	Cold *Cold
 
-	name  string // for messages: the folder or the address of the database
-	dir   string // the folder, or that of this machine
-	log   *slog.Logger
-	now   func() time.Time
-	hooks Hooks
-	blobs blob.Backend
+	name string // for messages: the folder or the address of the database
+	dir  string // the folder, or that of this machine
+	log  *slog.Logger
+	// tracer is nil if nothing is recorded.
+	tracer *span.Tracer
+	now    func() time.Time
+	hooks  Hooks
+	blobs  blob.Backend
 	// placed is set if the contents are in a bucket: the index knows the place of
 	// each content, and contents are deleted after a delay.
 	placed bool
@@ -206,7 +211,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Depot{log: opt.Log, makeCabinets: opt.MakeCabinets, links: opt.Links, hooks: opt.Hooks, trees: trees{opt.Sources, opt.Log}}
+	d := &Depot{log: opt.Log, tracer: opt.Tracer, makeCabinets: opt.MakeCabinets, links: opt.Links, hooks: opt.Hooks, trees: trees{opt.Sources, opt.Log}}
 	if err := d.openStores(ctx, where, &opt); err != nil {
 		return nil, fmt.Errorf("depot %s: %w", d.name, err)
 	}
@@ -223,11 +228,11 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	d.forms = &forms{dir: d.dir, db: d.db, blobs: d.blobs, contents: d.contents}
 	d.forms.init()
 	others, servers := symcachework.SplitUpstreams(opt.Upstreams)
-	d.fetch = fetch.New(fetchDepot{d}, fetch.Options{Upstreams: others, Limits: opt.Limits, Lifetimes: opt.Lifetimes, Log: opt.Log, Now: opt.Now,
+	d.fetch = fetch.New(fetchDepot{d}, fetch.Options{Upstreams: others, Limits: opt.Limits, Lifetimes: opt.Lifetimes, Log: opt.Log, Tracer: opt.Tracer, Now: opt.Now,
 		MissEpoch: func() (uint64, bool) { return d.Nodes.missEpoch() }})
 	d.db.OnRewind(d.fetch.ForgetMemory)
 	d.sectionWait = cmp.Or(opt.Limits.FirstByte, sectionWait)
-	opt.Jobs.Log, opt.Jobs.Now = opt.Log, opt.Now
+	opt.Jobs.Log, opt.Jobs.Now, opt.Jobs.Tracer = opt.Log, opt.Now, opt.Tracer
 	opt.Jobs.Duty = func(ctx context.Context, chore string, every time.Duration, run func(context.Context) error) error {
 		return d.Nodes.do(ctx, chore, every, run)
 	}

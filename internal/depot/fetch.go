@@ -10,6 +10,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -79,6 +80,25 @@ var errDownloading = fmt.Errorf("the file that it is made of is being downloaded
 // are right only if the end can be read. Clients that request the same key share
 // one download, which continues when they give up.
 func (d *Depot) Get(ctx context.Context, q Question) (*File, error) {
+	if d.tracer == nil {
+		return lookUp(ctx, d, q)
+	}
+	ctx, s := d.tracer.Start(ctx, "lookup", span.Internal)
+	defer s.End()
+	f, err := lookUp(ctx, d, q)
+	switch {
+	case err == nil:
+		s.Number("symdepot.size", f.Size)
+	case errors.Is(err, fs.ErrNotExist):
+		s.Text("symdepot.result", "miss")
+	default:
+		s.Fail("the lookup failed")
+	}
+	return f, err
+}
+
+// lookUp is Get without a span.
+func lookUp(ctx context.Context, d *Depot, q Question) (*File, error) {
 	f, err := d.enterAndOpen(ctx, q, !q.Local && d.Fetches(), nil)
 	if q.Local || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
@@ -129,7 +149,11 @@ func (d *Depot) download(ctx context.Context, q Question) (*File, error) {
 		return nil, fs.ErrNotExist
 	}
 	for range 3 {
-		f, err := d.fetch.Open(ctx, q.download())
+		question := q.download()
+		if d.tracer != nil {
+			question.Span = span.From(ctx)
+		}
+		f, err := d.fetch.Open(ctx, question)
 		if !errors.Is(err, fetch.ErrInDepot) {
 			return downloaded(f), err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -100,7 +101,15 @@ func (f *Fetcher) askOne(ctx context.Context, cancel context.CancelCauseFunc, u 
 			a.asked = time.Now()
 		}
 	}
-	a.reply, a.err = u.Source.Fetch(ctx, ask)
+	within, s := f.tracer.Start(ctx, "upstream "+u.Source.Name(), span.Client)
+	a.reply, a.err = u.Source.Fetch(within, ask)
+	if a.err != nil {
+		s.Text("symdepot.result", string(ClassOf(a.err)))
+		if c := ClassOf(a.err); c != ClassNotFound && c != ClassSkipped {
+			s.Fail(string(c))
+		}
+	}
+	s.End()                           // its body is read later, in the span of the download
 	if !late.Stop() && a.err == nil { // the timer fired while Fetch returned
 		_ = a.reply.Body.Close()
 		a.reply, a.err = nil, errSlow

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -131,7 +132,8 @@ func (f *Fetcher) renew(key, slot string, list []Upstream, q Question, m combine
 // run runs a download through its stages: plan, ask, spool, check, keep, finish.
 func (f *Fetcher) run(d *download) {
 	defer d.leave(true)
-	ctx := f.life
+	ctx, s := f.tracer.Start(span.With(f.life, d.q.Span), "download", span.Internal)
+	defer s.End()
 	leave, err := f.Enter(ctx)
 	if err != nil {
 		f.finish(d, result{}, err)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -83,6 +84,8 @@ type Question struct {
 	// Client is the client's address, by which Limits.PerClient counts
 	// downloads. An empty one is not counted.
 	Client string
+	// Span is where the download belongs in a trace: that of the client that starts it.
+	Span span.Parent
 }
 
 // sees reports whether the client's scope includes a product.
@@ -141,6 +144,8 @@ type Options struct {
 	// stored misses. Until then memory holds them. While ok is false, and without
 	// MissEpoch, the stored misses are read again every two seconds.
 	MissEpoch func() (epoch uint64, ok bool)
+	// Tracer records downloads; nil records nothing.
+	Tracer *span.Tracer
 	// Now is the clock of the negative cache. Timers measure the duration of
 	// transfers.
 	Now func() time.Time
@@ -153,6 +158,7 @@ type Fetcher struct {
 	upstreams []Upstream
 	limits    Limits
 	log       *slog.Logger
+	tracer    *span.Tracer
 	now       func() time.Time
 	misses    *negative
 
@@ -176,7 +182,7 @@ func New(d Depot, opt Options) *Fetcher {
 	list := slices.Clone(opt.Upstreams)
 	slices.SortStableFunc(list, func(a, b Upstream) int { return cmp.Compare(a.Rank, b.Rank) })
 	f := &Fetcher{
-		depot: d, upstreams: list, limits: limits, log: opt.Log, now: opt.Now, misses: newNegative(d, opt.Lifetimes, opt.Now, opt.MissEpoch),
+		depot: d, upstreams: list, limits: limits, log: opt.Log, tracer: opt.Tracer, now: opt.Now, misses: newNegative(d, opt.Lifetimes, opt.Now, opt.MissEpoch),
 		searches: make(chan struct{}, metadataSearches), running: make(chan struct{}, limits.Fetches), forwarding: make(chan struct{}, 4*limits.Fetches), refreshing: make(chan struct{}, refreshers),
 		downloads: NewGroup[string, *download](mostDownloads),
 		checksums: slices.ContainsFunc(list, func(u Upstream) bool { return u.Source.Traits().NeedsChecksum }),

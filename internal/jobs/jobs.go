@@ -20,6 +20,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/span"
 )
 
 type (
@@ -205,6 +206,8 @@ type Options struct {
 	// Duty runs a chore unless another process runs it, or has run it within the
 	// time every; nil: this process runs it.
 	Duty func(ctx context.Context, chore string, every time.Duration, run func(ctx context.Context) error) error
+	// Tracer records jobs; nil records nothing.
+	Tracer *span.Tracer
 	// Log takes what happens in the background; nil discards it.
 	Log *slog.Logger
 	// Now is the clock; nil is time.Now.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -52,7 +53,13 @@ func (q *Queue) do(ctx context.Context, k *kind, j Job) {
 		defer close(beat)
 		q.heartbeats(jctx, j, cancel)
 	}()
-	err := q.make(jctx, k, j)
+	traced, s := q.opt.Tracer.Start(jctx, "job "+j.Kind, span.Internal)
+	s.Number("symdepot.job", j.ID)
+	err := q.make(traced, k, j)
+	if err != nil {
+		s.Fail("the attempt failed")
+	}
+	s.End()
 	lost := errors.Is(context.Cause(jctx), ErrLeaseLost)
 	cancel(nil)
 	<-beat

@@ -1,11 +1,13 @@
 package server
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/span"
 )
 
 // ServeHTTP answers one request.
@@ -15,10 +17,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.inDatabase {
 		r = r.WithContext(depot.OneWait(r.Context()))
 	}
+	var traced *span.Span
+	if s.cfg.Tracer != nil {
+		var ctx context.Context
+		ctx, traced = s.cfg.Tracer.Start(s.cfg.Tracer.Extract(r.Context(), r.RemoteAddr, r.Header), methodLabel(r.Method), span.Server)
+		r = r.WithContext(ctx)
+		defer traced.End()
+	}
 	x := newExchange(w, r)
 	w.Header()["X-Content-Type-Options"] = nosniff
 	s.serve(x, r)
 	s.account(x, r)
+	if traced != nil {
+		x.describe(traced, methodLabel(r.Method))
+	}
 	if x.abort {
 		if tcp, ok := rawConn(connOf(r)).(*net.TCPConn); ok && r.ProtoMajor == 1 {
 			_ = tcp.SetLinger(0) // HTTP/1.0 clients take a clean end for the end of the file
@@ -26,6 +38,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	x.free()
+}
+
+// describe says in the span of the request what became of it: the shape of its path, never
+// the path, which names files and may have a token.
+func (x *exchange) describe(s *span.Span, method string) {
+	s.Name(method + " " + x.protocol)
+	s.Text("http.request.method", method)
+	s.Text("http.route", x.protocol)
+	s.Number("http.response.status_code", int64(x.status))
+	s.Number("http.response.body.size", x.bytes)
+	if x.result != resultNone {
+		s.Text("symdepot.result", x.result)
+	}
+	if x.status >= 500 || x.abort {
+		s.Fail("the server could not answer")
+	}
 }
 
 // quick answers a request for a symbol file from memory, if the answer is kept

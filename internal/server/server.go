@@ -21,6 +21,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -84,6 +85,8 @@ type Config struct {
 	// Audit records downloads that needed credentials; nil: nothing is
 	// recorded. The caller closes it.
 	Audit *auth.Audit
+	// Tracer records requests; nil records nothing.
+	Tracer *span.Tracer
 	// TLS configures the listener; nil: it does not speak TLS.
 	TLS *tls.Config
 	// Public allows a listener on an address that other machines reach. So does a

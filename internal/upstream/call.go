@@ -118,6 +118,10 @@ func (x *question) exchange(ctx context.Context, went []*url.URL, header http.He
 		if !sameServer(h.base, a.at) {
 			req.Header = onlyHarmless(header)
 		}
+		if h.cfg.Tracer != nil {
+			req.Header = req.Header.Clone()
+			h.cfg.Tracer.Inject(ctx, a.at.Hostname(), req.Header)
+		}
 		done := c.within(h.cfg.Timeouts.Connect+h.cfg.Timeouts.Header, errHeader)
 		resp, err := h.via.RoundTrip(req) //nolint:bodyclose // call.end closes it
 		done()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/internal/sspi"
 	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/layout"
@@ -71,6 +72,9 @@ type HTTPConfig struct {
 	// TempDir is for cabinets while they are decompressed. Empty: the system's
 	// folder.
 	TempDir string
+	// Tracer adds the context of the trace to requests to hosts that it trusts; nil adds
+	// nothing.
+	Tracer *span.Tracer
 	// Transport must come from a Dialer. Nil: a new one for this server's host.
 	Transport *http.Transport
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
@@ -291,6 +292,7 @@ func (s *Spec) Check() error {
 type OpenOptions struct {
 	Dialer   *Dialer
 	ServerID string // id of this server in Via
+	Tracer   *span.Tracer
 	TempDir  string // empty: the system's folder
 	// Folder opens an upstream of TypeFolder. Nil: such upstreams are an error.
 	Folder func(s *Spec) (fetch.Source, error)
@@ -311,7 +313,7 @@ func (s *Spec) source(opt OpenOptions) (fetch.Source, error) {
 		h, err := NewHTTP(HTTPConfig{
 			Name: s.Name, URL: s.URL, Layout: s.Layout, Casing: s.Casing, TwoTier: s.TwoTier, Header: s.Header, Credentials: s.Credentials,
 			UserAgent: s.UserAgent, Forbidden403: s.Forbidden403, NoCompressed: s.NoCompressed, NoPointers: s.NoPointers, MaxBytes: s.Guard.MaxBytes,
-			Timeouts: s.Timeouts, ServerID: opt.ServerID, TempDir: opt.TempDir,
+			Timeouts: s.Timeouts, ServerID: opt.ServerID, Tracer: opt.Tracer, TempDir: opt.TempDir,
 		}, opt.Dialer)
 		if err != nil {
 			return nil, err

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/dsym"
+)
+
+// appleCommands are the commands for Apple's debuggers.
+type appleCommands struct {
+	DsymForUUID dsymCmd `cmd:"" name:"dsymforuuid" help:"Get the debug information of UUIDs as dSYM bundles, and answer as LLDB on macOS wants it."`
+}
+
+type dsymCmd struct {
+	upstreamFlags
+	serverFlags
+	Cache               string   `help:"Folder for the bundles. Default: symdepot/dsym in your cache folder." placeholder:"DIR"`
+	CopyExecutable      bool     `name:"copyExecutable" hidden:"" help:"LLDB gives it; it has no effect."`
+	IgnoreNegativeCache bool     `name:"ignoreNegativeCache" hidden:"" help:"LLDB gives it; it has no effect."`
+	UUIDs               []string `arg:"" name:"uuid" help:"UUIDs, as dwarfdump --uuid prints them."`
+}
+
+// Help is the long help text.
+func (dsymCmd) Help() string {
+	return `Prints a property list with, for each UUID, the keys DBGDSYMPath and DBGArchitecture, or DBGError. LLDB on macOS runs a program of that kind: write
+it into a file that can be run,
+
+  #!/bin/sh
+  exec symdepot dsymforuuid --server https://symbols.example.com "$@"
+
+and name it: export LLDB_APPLE_DSYMFORUUID_EXECUTABLE=/usr/local/bin/dsym-of-symdepot
+Then settings set symbols.enable-external-lookup true (the default), or add-dsym --uuid UUID.
+
+Exit codes: 0 printed, also if UUIDs were not found, because LLDB reads nothing else; 2 wrong command line, 3 failed, 4 depot damaged.`
+}
+
+// Run gets the bundles.
+func (c dsymCmd) Run(a *app) error {
+	if c.Cache == "" {
+		base, err := os.UserCacheDir()
+		if err != nil {
+			return err
+		}
+		c.Cache = filepath.Join(base, "symdepot", "dsym")
+	}
+	dir, err := filepath.Abs(c.Cache)
+	if err != nil {
+		return err
+	}
+	g := getCmd{upstreamFlags: c.upstreamFlags, serverFlags: c.serverFlags}
+	open := g.open
+	if c.Server != "" {
+		open = g.emptyDepot
+	}
+	d, done, err := open(a, depot.Options{})
+	if err != nil {
+		return err
+	}
+	defer done()
+	var answers []dsym.Answer
+	for _, uuid := range c.UUIDs {
+		answers = append(answers, dsym.Fetch(a.ctx, d, dir, uuid))
+	}
+	if err := a.ctx.Err(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(a.stdout, dsym.PropertyList(answers))
+	return err
+}

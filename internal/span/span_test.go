@@ -1,0 +1,108 @@
+package span
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// collector is an OTLP receiver.
+func collector(t *testing.T) (*httptest.Server, chan exported) {
+	t.Helper()
+	got := make(chan exported, 16)
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var e exported
+		if err := json.NewDecoder(r.Body).Decode(&e); err != nil || r.Header.Get("Content-Type") != "application/json" || r.Header.Get("X-Key") != "k" {
+			t.Errorf("the collector got %v with %v, want JSON with the key", err, r.Header)
+		}
+		got <- e
+	}))
+	t.Cleanup(s.Close)
+	return s, got
+}
+
+func newTracer(s *httptest.Server, ratio float64) *Tracer {
+	return New(Options{URL: s.URL + "/v1/traces", Header: http.Header{"X-Key": {"k"}}, Client: s.Client(), Resource: map[string]string{"service.name": "symdepot"}, Ratio: ratio, Trust: []string{"own.example.com", "*.corp.example.com", "10.0.0.0/8"}})
+}
+
+// TestExport: the collector gets the spans with their parents, attributes and faults.
+func TestExport(t *testing.T) {
+	s, got := collector(t)
+	tracer := newTracer(s, 1)
+	ctx, a := tracer.Start(t.Context(), "a", Server)
+	_, b := tracer.Start(ctx, "b", Client)
+	b.Text("k", "v")
+	b.Number("n", 5)
+	b.Fail("no")
+	b.End()
+	a.End()
+	if err := tracer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := (<-got).ResourceSpans[0]
+	spans := r.ScopeSpans[0].Spans
+	if len(spans) != 2 || *r.Resource.Attributes[0].Value.Text != "symdepot" {
+		t.Fatalf("got %+v, want two spans of symdepot", r)
+	}
+	if x, y := spans[0], spans[1]; x.ParentSpanID != y.SpanID || x.TraceID != y.TraceID || y.ParentSpanID != "" || x.Status.Message != "no" ||
+		*x.Attributes[0].Value.Text != "v" || *x.Attributes[1].Value.Number != "5" || x.Kind != Client || x.Start > x.End {
+		t.Errorf("spans %+v and %+v, want b below a", x, y)
+	}
+}
+
+// TestTrust: the context of a trace crosses only to and from hosts that are ours.
+func TestTrust(t *testing.T) {
+	s, _ := collector(t)
+	tracer := newTracer(s, 0)
+	defer tracer.Close()
+	ctx, _ := tracer.Start(t.Context(), "a", Server)
+	for host, want := range map[string]bool{"own.example.com": true, "OWN.example.com": true, "x.corp.example.com": true, "corp.example.com": false, "msdl.microsoft.com": false, "10.1.2.3": true, "11.1.2.3": false} {
+		h := http.Header{}
+		tracer.Inject(ctx, host, h)
+		if got := h.Get("traceparent") != ""; got != want {
+			t.Errorf("sent to %s: %v, want %v", host, got, want)
+		}
+		if !want {
+			continue
+		}
+		if p := parse(h.Get("traceparent")); p != From(ctx) || p.sampled {
+			t.Errorf("%s is read as %+v, want %+v", h, p, From(ctx))
+		}
+	}
+	h := http.Header{"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}
+	for remote, want := range map[string]bool{"10.0.0.1:5": true, "[::ffff:10.0.0.1]:5": true, "192.0.2.1:5": false} {
+		if got := From(tracer.Extract(t.Context(), remote, h)) != (Parent{}); got != want {
+			t.Errorf("taken from %s: %v, want %v", remote, got, want)
+		}
+	}
+	for _, bad := range []string{"", "00", "00-0-0-0", "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+		"00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01", "00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-x"} {
+		if p := parse(bad); p != (Parent{}) {
+			t.Errorf("%q is read as %+v, want nothing", bad, p)
+		}
+	}
+}
+
+// TestOff: without a tracer nothing is allocated.
+func TestOff(t *testing.T) {
+	var tracer *Tracer
+	if n := testing.AllocsPerRun(100, func() {
+		ctx, s := tracer.Start(t.Context(), "a", Server)
+		s.Text("k", "v")
+		tracer.Inject(ctx, "x", nil)
+		s.End()
+	}); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}
+
+func BenchmarkOff(b *testing.B) {
+	var tracer *Tracer
+	ctx := b.Context()
+	for b.Loop() {
+		_, s := tracer.Start(ctx, "a", Server)
+		s.Text("k", "v")
+		s.End()
+	}
+}
