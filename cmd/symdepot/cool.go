@@ -57,7 +57,7 @@ func (c coolCmd) Run(a *app) error {
 	if c.Pause || c.Resume {
 		return c.pause(a, d)
 	}
-	after := time.Duration(0)
+	var after time.Duration
 	if c.After != nil {
 		after = time.Duration(*c.After)
 	} else {

@@ -101,7 +101,7 @@ func (e *examiner) configuration() bool {
 
 // split returns the errors that were joined.
 func split(err error) (list []error) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only the outermost one
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
 			list = append(list, split(e)...)
 		}
@@ -127,7 +127,7 @@ func (e *examiner) depot(ctx context.Context) {
 		return
 	}
 	i, err := depot.Inspect(ctx, where, opt)
-	e.Patient.Depot = i
+	e.Depot = i
 	if i.Contents != "" {
 		if i.Store != nil {
 			e.add("object store", Fault, fmt.Sprintf("%s: %v; files that are not in the local cache cannot be served", i.Contents, i.Store), "check that the store runs, and that the credentials permit to put, get, list and delete objects")

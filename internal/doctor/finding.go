@@ -53,10 +53,9 @@ func Print(w io.Writer, list []Finding) error {
 			fmt.Fprintf(&b, "%-8s %-14s -> %s\n", "", "", oneLine(f.Do))
 		}
 	}
-	switch {
-	case n[Fault]+n[Warning] == 0:
+	if n[Fault]+n[Warning] == 0 {
 		b.WriteString("\nNothing is wrong.\n")
-	default:
+	} else {
 		fmt.Fprintf(&b, "\n%s, %s.\n", term.Count(n[Fault], "fault"), term.Count(n[Warning], "warning"))
 	}
 	_, err := io.WriteString(w, b.String())

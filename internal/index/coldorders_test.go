@@ -221,7 +221,9 @@ func TestColdOrders(t *testing.T) {
 		func() [][]coldStep { return [][]coldStep{cooler(1, 0), cooler(1, 2), warmer(0), collector(0)} },
 		func() [][]coldStep { return [][]coldStep{cooler(1, 0), cooler(0, -1), cooler(2, 1), collector(1)} },
 		func() [][]coldStep { return [][]coldStep{cooler(1, 0), warmer(1), warmer(0), collector(0), adder(0)} },
-		func() [][]coldStep { return [][]coldStep{cooler(0, 2), cooler(2, 0), collector(2), collector(0), warmer(0)} },
+		func() [][]coldStep {
+			return [][]coldStep{cooler(0, 2), cooler(2, 0), collector(2), collector(0), warmer(0)}
+		},
 	}
 	rng := rand.New(rand.NewPCG(15, 3))
 	for n := range orders {

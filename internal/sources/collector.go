@@ -84,7 +84,7 @@ func (c *Collector) Files(ctx context.Context, yield func(Text) error) error {
 	}
 	done := map[string]bool{} // names that have a file
 	defer func() { c.tally(done) }()
-	var other []Text          // that are not what their names mean
+	var other []Text // that are not what their names mean
 	for _, root := range c.Roots {
 		found, err := c.wanted.Find(ctx, root)
 		if err != nil {

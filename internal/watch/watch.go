@@ -83,7 +83,7 @@ type Folder struct {
 
 	dirtyAll bool            // guarded by mu; all folders may have changed
 	unlisted map[string]bool // guarded by mu; folders that could not be listed last, for the log
-	notifier notifier // guarded by mu; nil: changes are found by scans
+	notifier notifier        // guarded by mu; nil: changes are found by scans
 
 	lists    keptLists[map[string]named] // names of objects
 	packages keptLists[[]byte]           // decompressed lists of packages
