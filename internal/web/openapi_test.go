@@ -250,6 +250,7 @@ var answers = map[string]reflect.Type{
 	"PlanGroup": reflect.TypeFor[report.Group](), "CapUse": reflect.TypeFor[retention.CapUse](), "Braked": reflect.TypeFor[retention.Braked](),
 	"RetentionRun": reflect.TypeFor[depot.RetentionRun](), "Run": reflect.TypeFor[report.Run](), "RemovePlan": reflect.TypeFor[report.RemovePlan](),
 	"Collected": reflect.TypeFor[report.Collected](), "Trashed": reflect.TypeFor[report.Trashed](),
+	"ColdSums": reflect.TypeFor[depot.ColdStats](), "ColdFile": reflect.TypeFor[report.ColdFile](), "Cost": reflect.TypeFor[report.Cost](),
 	"Usage": reflect.TypeFor[report.Usage](), "PlanSum": reflect.TypeFor[report.PlanSum](), "InPlace": reflect.TypeFor[report.InPlace](), "Share": reflect.TypeFor[report.Share](), "UsageDay": reflect.TypeFor[report.UsageDay](),
 	"FileAnswer": reflect.TypeFor[report.FileAnswer](), "Identified": reflect.TypeFor[report.Identified](), "ObjectAnswer": reflect.TypeFor[report.ObjectAnswer](),
 	"Spelling": reflect.TypeFor[report.Spelling](), "DumpAnswer": reflect.TypeFor[report.DumpAnswer](), "Module": reflect.TypeFor[want.Module](),
@@ -382,6 +383,8 @@ func misfit(s *schema, ty reflect.Type, names map[reflect.Type]string) string {
 		return want(s.Type == "boolean", "a boolean")
 	case ty.Kind() == reflect.Int64:
 		return want(s.Type == "integer" && s.Format == "int64", "an integer of the format int64")
+	case ty.Kind() == reflect.Float64:
+		return want(s.Type == "number", "a number")
 	case ty.Kind() == reflect.Int:
 		return want(s.Type == "integer", "an integer")
 	case ty.Kind() == reflect.String || ty.Implements(reflect.TypeFor[interface{ MarshalText() ([]byte, error) }]()):
