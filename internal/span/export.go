@@ -91,7 +91,7 @@ func (t *Tracer) run(ctx context.Context) {
 	tick := time.NewTicker(t.opt.Every)
 	defer tick.Stop()
 	for {
-		full := false
+		var full bool
 		select {
 		case <-ctx.Done():
 			for {
