@@ -220,9 +220,10 @@ func (c *Config) AddStore(text string) error {
 	return nil
 }
 
-// AddWatch adds a watched folder in the syntax of --watch: DIR[=PRODUCT[/VERSION]].
+// AddWatch adds a watched folder in the syntax of --watch: DIR[=PRODUCT[/VERSION]]. It
+// must exist when OpenWatched is called: a person has just typed the name.
 func (c *Config) AddWatch(text string) error {
-	var w Watch
+	w := Watch{typed: true}
 	if err := w.fromText(text); err != nil {
 		return err
 	}

@@ -105,6 +105,8 @@ type Watch struct {
 	Dir     string `yaml:"dir" help:"The folder, or the prefix of a bucket (s3://BUCKET/PREFIX)." example:"/srv/builds"`
 	Product string `yaml:"product" help:"Who may read the product sees the folder; empty: only who may read everything." example:"Game"`
 	Version string `yaml:"version" help:"Version of the product, for lists." example:"1.2.3"`
+
+	typed bool // on the command line
 }
 
 func (w *Watch) fromText(text string) error {

@@ -22,7 +22,8 @@ import (
 const forgetWatched = 24 * time.Hour
 
 // OpenWatched opens the folders and bucket prefixes that are indexed in place. Their
-// indexes are in dir. done closes them; it is called after an error too.
+// indexes are in dir. A folder of the configuration file may be missing: it is absent until
+// it is there. done closes them; it is called after an error too.
 func (c *Config) OpenWatched(ctx context.Context, dir string, log *slog.Logger) (list []*watch.Folder, done func(), err error) {
 	var buckets []io.Closer
 	done = func() { closeWatched(list, buckets) }
@@ -76,7 +77,7 @@ func (c *Config) watchOptions(w Watch, dir string) (where string, opt watch.Opti
 			return where, opt, nil, err
 		}
 		opt.Bucket, b = open, open
-	} else if where, err = folderOf(where); err != nil {
+	} else if where, err = folderOf(where); err != nil && (w.typed || errors.Is(err, errNoFolder)) {
 		return where, opt, nil, err
 	}
 	opt.Index, err = watch.IndexFile(dir, where)
@@ -86,7 +87,7 @@ func (c *Config) watchOptions(w Watch, dir string) (where string, opt watch.Opti
 // OpenWatch opens one folder or prefix of a bucket to index it, with the index opt.Index;
 // if that is empty, with a file in dir.
 func (c *Config) OpenWatch(ctx context.Context, where, dir string, opt watch.Options) (f *watch.Folder, done func(), err error) {
-	where, o, b, err := c.watchOptions(Watch{Dir: where}, dir)
+	where, o, b, err := c.watchOptions(Watch{Dir: where, typed: true}, dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s cannot be watched: %w", where, err)
 	}
@@ -119,6 +120,13 @@ func (c *Config) ReadWatched(ctx context.Context, dir string) (list []*watch.Fol
 			known[filepath.Base(opt.Index)] = true
 			f, err = watch.OpenIndexed(ctx, where, opt)
 		}
+		if err == nil {
+			if err = f.Present(ctx); err != nil {
+				_ = f.Close()
+				notes = append(notes, fmt.Sprintf("the watched folder %s was not searched: %v", where, err))
+				continue
+			}
+		}
 		switch {
 		case err == nil:
 			list = append(list, f)
@@ -140,6 +148,9 @@ func (c *Config) ReadWatched(ctx context.Context, dir string) (list []*watch.Fol
 // isBucket reports whether a watched folder is a prefix of a bucket.
 func isBucket(where string) bool { return strings.Contains(where, "://") }
 
+// errNoFolder means that something else than a folder has the path.
+var errNoFolder = errors.New("it is not a folder")
+
 // folderOf returns the absolute path of an existing folder.
 func folderOf(path string) (string, error) {
 	abs, err := filepath.Abs(path)
@@ -151,7 +162,7 @@ func folderOf(path string) (string, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return abs, errors.New("there is no such folder; make or mount it first")
 	case err == nil && !info.IsDir():
-		return abs, errors.New("it is not a folder")
+		return abs, errNoFolder
 	}
 	return abs, err
 }

@@ -44,13 +44,14 @@ type InPlace struct {
 	Problems int64  `json:"problems"`         // files that are left out
 	Index    int64  `json:"index"`            // of the index, which is in the depot
 	Cache    int64  `json:"cache"`            // of members that are unpacked now
+	Away     bool   `json:"away,omitempty"`   // the folder is missing, or its file system is not mounted
 	Failed   string `json:"failed,omitempty"` // why nothing is known of it, or why the last scan failed
 }
 
 func newInPlace(s *depot.WatchStatus) InPlace {
 	return InPlace{
 		Folder: symfile.BaseName(s.Where), Product: s.Product, Version: s.Version, Files: s.Files, Packages: s.Packages, Objects: s.Objects,
-		Bytes: s.Bytes, Problems: s.Problems, Index: s.Index, Cache: s.Cache, Failed: s.Failed,
+		Bytes: s.Bytes, Problems: s.Problems, Index: s.Index, Cache: s.Cache, Away: s.Away, Failed: s.Failed,
 	}
 }
 

@@ -45,8 +45,11 @@ func (f *Folder) entry(h *hit) Entry {
 const page = 1000 // rows that are read at once
 
 // Entries returns the objects after the one with an ID, in the order of their IDs, at most
-// limit.
+// limit. A folder that is away has none.
 func (f *Folder) Entries(ctx context.Context, after int64, limit int) ([]Entry, error) {
+	if f.away() {
+		return nil, nil
+	}
 	rows, err := f.db.Objects(ctx, after, limit)
 	if err != nil {
 		return nil, err
@@ -72,8 +75,11 @@ type Query struct {
 }
 
 // Find returns the objects that match, at most limit (0: all), ordered by name. An object
-// that several files have is found several times.
+// that several files have is found several times. A folder that is away has none.
 func (f *Folder) Find(ctx context.Context, q Query, limit int) ([]Entry, error) {
+	if f.away() {
+		return nil, nil
+	}
 	var found []Entry
 	have := map[int64]bool{}
 	add := func(rows []index.WatchedHit, match func(o symfile.Object) bool) {
@@ -170,6 +176,9 @@ func (f *Folder) Metadata(ctx context.Context, key, value string, limit int) (li
 		return nil, false, fs.ErrInvalid
 	}
 	complete = true
+	if f.away() {
+		return nil, true, nil
+	}
 	use := func(rows []index.WatchedHit) bool {
 		for _, row := range rows {
 			h, err := decode(row)
@@ -225,8 +234,9 @@ type Status struct {
 	Index    int64     `json:"index"`    // bytes of the index
 	Cache    int64     `json:"cache"`    // bytes of unpacked members
 	Scanning bool      `json:"scanning"`
-	Notified bool      `json:"notified"` // the system reports changes
-	Last     ScanStats `json:"last"`     // the last complete scan; zero before the first of this process
+	Notified bool      `json:"notified"`       // the system reports changes
+	Last     ScanStats `json:"last"`           // the last complete scan; zero before the first of this process
+	Away     bool      `json:"away,omitempty"` // see ErrAway; the counts are of what was indexed
 	Failed   string    `json:"failed,omitempty"`
 }
 
@@ -243,7 +253,7 @@ func (f *Folder) Status(ctx context.Context) (Status, error) {
 		Problems: t.Problems, Index: f.db.Size(), Cache: f.shelf.Held(), Scanning: len(f.scanning) > 0, Notified: f.notifier != nil, Last: f.last,
 	}
 	if f.failed != nil {
-		s.Failed = f.failed.Error()
+		s.Away, s.Failed = errors.Is(f.failed, ErrAway), f.failed.Error()
 	}
 	return s, nil
 }

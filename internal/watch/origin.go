@@ -53,6 +53,9 @@ type found struct {
 // to it, with slashes.
 type origin interface {
 	name() string
+	// here says which folder is there: an id that another one does not have, "" if that
+	// cannot be told, and whether nothing is in it.
+	here(ctx context.Context) (id string, empty bool, err error)
 	// snapshot returns how the folders are listed in a scan of all of them.
 	snapshot(ctx context.Context) (lister, error)
 	// folder lists the regular files of one folder and the folders in it.
@@ -78,84 +81,69 @@ type handle interface {
 	osFile() *os.File
 }
 
-// local is a folder of this machine.
+// local is a folder of this machine. It is not kept open, because a folder that is open
+// cannot be unmounted, nor moved on Windows.
 type local struct {
 	dir string
 
-	mu    sync.RWMutex
-	root  *os.Root    // guarded by mu
-	info  fs.FileInfo // guarded by mu; of root
+	mu    sync.Mutex
+	info  fs.FileInfo // guarded by mu; of the folder that had the path last; nil: none yet
 	moved func()      // guarded by mu; called when another folder has the path; nil: nothing is to be done
 }
 
 func openLocal(dir string) (*local, error) {
 	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	l := &local{dir: abs}
-	l.root, l.info, err = openRoot(abs)
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
-}
-
-func openRoot(dir string) (*os.Root, fs.FileInfo, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	info, err := root.Stat(".")
-	if err != nil {
-		return nil, nil, errors.Join(err, root.Close())
-	}
-	return root, info, nil
+	return &local{dir: abs}, err
 }
 
 func (l *local) name() string { return l.dir }
 
-func (l *local) close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.root.Close()
-}
+func (l *local) close() error { return nil }
 
 // use calls do with the folder that has the path now. That is another one than before
 // after a mount, or when a build has moved its folder away and made a new one. While
 // no folder has the path, nothing is there.
 func (l *local) use(do func(*os.Root) error) error {
-	info, err := os.Stat(l.dir)
+	root, err := os.OpenRoot(l.dir)
 	if err != nil {
 		return err
 	}
-	l.mu.RLock()
-	same := os.SameFile(info, l.info)
-	l.mu.RUnlock()
-	if !same {
-		if err := l.reopen(); err != nil {
-			return err
-		}
-	}
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return do(l.root)
-}
-
-// reopen takes the folder that has the path now.
-func (l *local) reopen() error {
-	root, info, err := openRoot(l.dir)
+	defer root.Close()
+	info, err := root.Stat(".")
 	if err != nil {
 		return err
 	}
 	l.mu.Lock()
-	old, moved := l.root, l.moved
-	l.root, l.info = root, info
+	moved := l.moved
+	if l.info == nil || os.SameFile(info, l.info) {
+		moved = nil
+	}
+	l.info = info
 	l.mu.Unlock()
 	if moved != nil {
 		moved()
 	}
-	return old.Close()
+	return do(root)
+}
+
+func (l *local) here(context.Context) (id string, empty bool, err error) {
+	err = l.use(func(root *os.Root) error {
+		d, err := root.Open(".")
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		info, err := d.Stat()
+		if err != nil {
+			return err
+		}
+		id = folderID(info)
+		if _, err = d.Readdirnames(1); errors.Is(err, io.EOF) {
+			empty, err = true, nil
+		}
+		return err
+	})
+	return id, empty, err
 }
 
 func (l *local) snapshot(context.Context) (lister, error) { return l.folder, nil }

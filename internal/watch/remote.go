@@ -21,6 +21,9 @@ type remote struct{ b bucket.Bucket }
 
 func (r *remote) name() string { return r.b.Name() }
 
+// here does not ask: a listing fails if the bucket is away.
+func (r *remote) here(context.Context) (id string, empty bool, err error) { return "", false, nil }
+
 // close leaves the bucket to the caller, who has opened it.
 func (r *remote) close() error { return nil }
 

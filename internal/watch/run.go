@@ -45,21 +45,43 @@ func (f *Folder) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
-			f.fullScan(ctx)
-			timer.Reset(f.opt.Rescan)
+			timer.Reset(f.scanSome(ctx, nil))
 		case <-f.wake:
 			if !pause(ctx, burst) {
 				continue
 			}
 			dirs, all := f.takeDirty()
 			if all {
-				f.fullScan(ctx)
-				timer.Reset(f.opt.Rescan)
-			} else if _, err := f.scan(ctx, dirs); err != nil && ctx.Err() == nil {
-				f.opt.Log.Error("changes in a watched folder cannot be read", "folder", f.where, "error", err)
+				dirs = nil
+			} else if len(dirs) == 0 {
+				continue
+			}
+			if next := f.scanSome(ctx, dirs); all || next < f.opt.Rescan {
+				timer.Reset(next)
 			}
 		}
 	}
+}
+
+// scanSome scans the given folders; nil: all. It returns after what time all are to be
+// scanned.
+func (f *Folder) scanSome(ctx context.Context, dirs []string) time.Duration {
+	s, err := f.scan(ctx, dirs)
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, ErrAway):
+		if f.noteListed("", false) {
+			f.opt.Log.Warn("a watched folder is away; its files are absent until it is back", "folder", f.where, "error", err)
+		}
+		return min(f.opt.Rescan, awayPoll)
+	case err != nil:
+		if f.noteListed("", false) {
+			f.opt.Log.Error("a watched folder cannot be scanned; its files are absent until it can", "folder", f.where, "error", err)
+		}
+	case dirs == nil && (s.Read > 0 || s.Gone > 0):
+		f.opt.Log.Info("scanned a watched folder", "folder", f.where, "files", s.Files, "read", s.Read, "gone", s.Gone, "problems", s.Problems, "took", s.Took)
+	}
+	return f.opt.Rescan
 }
 
 // pause waits. It returns false if ctx ends before.
@@ -71,19 +93,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 		return true
 	case <-ctx.Done():
 		return false
-	}
-}
-
-func (f *Folder) fullScan(ctx context.Context) {
-	s, err := f.Scan(ctx)
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		if f.noteListed("", false) {
-			f.opt.Log.Error("a watched folder cannot be scanned; its files are absent until it can", "folder", f.where, "error", err)
-		}
-	case s.Read > 0 || s.Gone > 0:
-		f.opt.Log.Info("scanned a watched folder", "folder", f.where, "files", s.Files, "read", s.Read, "gone", s.Gone, "problems", s.Problems, "took", s.Took)
 	}
 }
 
@@ -168,6 +177,8 @@ func (p *pass) some(list []string) error {
 		}
 		dirs, err := p.folder(dir)
 		switch {
+		case errors.Is(err, ErrAway):
+			return err
 		case errors.Is(err, fs.ErrNotExist) && dir != "":
 			if err := p.forget(dir); err != nil {
 				return err
@@ -194,6 +205,9 @@ func (f *Folder) unwatched(dir string) bool {
 
 // forget drops the rows of a folder that is no longer there.
 func (p *pass) forget(dir string) error {
+	if err := p.f.Present(p.ctx); err != nil {
+		return err
+	}
 	_, rows, _, err := p.f.db.Dir(p.ctx, dir)
 	if err != nil {
 		return err

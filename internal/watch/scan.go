@@ -35,7 +35,7 @@ type ScanStats struct {
 
 // Scan looks at the whole folder once, and reads the files that are new or have changed.
 // It waits for a scan that is running. The error is that of the context, of the index, or
-// of the folder itself.
+// of the folder itself; it wraps ErrAway if that is away.
 func (f *Folder) Scan(ctx context.Context) (ScanStats, error) {
 	return f.scan(ctx, nil)
 }
@@ -116,6 +116,10 @@ func newPass(ctx context.Context, f *Folder) *pass {
 
 func (p *pass) run(only []string) error {
 	defer p.stop(nil)
+	root, err := p.f.present(p.ctx)
+	if err != nil {
+		return err
+	}
 	for range p.f.opt.Workers {
 		p.pending.Go(p.worker)
 	}
@@ -124,7 +128,6 @@ func (p *pass) run(only []string) error {
 		defer close(wrote)
 		p.writer()
 	}()
-	var err error
 	if only == nil {
 		err = p.tree()
 	} else {
@@ -143,7 +146,10 @@ func (p *pass) run(only []string) error {
 	if err != nil {
 		return err
 	}
-	if p.stats.Gone > 0 || p.stats.Read > 0 {
+	if only == nil {
+		err = p.f.noteRoot(p.ctx, root)
+	}
+	if err == nil && (p.stats.Gone > 0 || p.stats.Read > 0) {
 		_, err = p.f.db.Groom(p.ctx)
 	}
 	if p.stats.Bytes > 64<<20 {
@@ -169,8 +175,10 @@ func (p *pass) tree() (err error) {
 		dirs, err := p.folder(dir)
 		switch {
 		case err == nil:
+		case errors.Is(err, ErrAway):
+			return err
 		case dir == "":
-			return fmt.Errorf("the watched folder cannot be read: %w", err) // fullScan logs it
+			return fmt.Errorf("the watched folder cannot be read: %w", err) // scanSome logs it
 		case errors.Is(err, fs.ErrNotExist):
 			continue // deleted meanwhile
 		default:
@@ -218,11 +226,18 @@ func (f *Folder) noteListed(dir string, listed bool) (changed bool) {
 func (p *pass) folder(dir string) (dirs []string, err error) {
 	p.f.watchFolder(dir)
 	files, dirs, err := p.list(p.ctx, dir)
+	if err == nil && dir == "" && len(files)+len(dirs) == 0 {
+		err = p.f.Present(p.ctx) // it may have been unmounted since the scan began
+	}
 	if err != nil {
 		return dirs, err
 	}
 	if p.f.noteListed(dir, true) {
-		p.f.opt.Log.Info("a folder in a watched folder can be listed again", "folder", p.f.where, "path", dir)
+		if dir == "" {
+			p.f.opt.Log.Info("a watched folder is back", "folder", p.f.where)
+		} else {
+			p.f.opt.Log.Info("a folder in a watched folder can be listed again", "folder", p.f.where, "path", dir)
+		}
 	}
 	p.seen[dir] = true
 	p.stats.Folders++
@@ -439,6 +454,9 @@ func (p *pass) writer() {
 
 // vanished drops the folders that are no longer there.
 func (p *pass) vanished() error {
+	if err := p.f.Present(p.ctx); err != nil {
+		return err
+	}
 	after := ""
 	for {
 		list, err := p.f.db.Dirs(p.ctx, after, 1000)

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"fmt"
 	"io/fs"
 	"syscall"
 )
@@ -13,4 +14,13 @@ func fileStamp(info fs.FileInfo) stamp {
 		s.ctime, s.inode = st.Ctim.Nano(), st.Ino
 	}
 	return s
+}
+
+// folderID tells a folder from another one that has or had its path.
+func folderID(info fs.FileInfo) string {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%x:%x", st.Dev, st.Ino)
 }

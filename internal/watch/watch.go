@@ -89,7 +89,8 @@ type Folder struct {
 	packages keptLists[[]byte]           // decompressed lists of packages
 }
 
-// Open opens a folder, or a prefix of a bucket, with its index. It does not scan.
+// Open opens a folder, or a prefix of a bucket, with its index. It does not scan, and the
+// folder may be away: see ErrAway.
 func Open(ctx context.Context, where string, opt Options) (*Folder, error) {
 	f, err := newFolder(where, opt)
 	if err != nil {

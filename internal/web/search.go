@@ -50,7 +50,10 @@ func (a *API) watchedFolders(ctx context.Context) []depot.WatchStatus {
 	}
 	list := a.cfg.InPlace.Statuses(ctx)
 	for i := range list {
-		if list[i].Failed != "" {
+		switch {
+		case list[i].Away:
+			list[i].Failed = "away: its files are absent until it is back; the log of the server says why"
+		case list[i].Failed != "":
 			list[i].Failed = "the folder cannot be read; the log of the server says why"
 		}
 	}
