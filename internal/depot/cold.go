@@ -242,6 +242,13 @@ func (c *Cold) coolName(ctx context.Context, name string, unused time.Time, opt 
 	}
 	for _, s := range seriesOf(rows, opt.Products) {
 		for _, i := range cooling.Due(s.contents, unused) {
+			newest, err := c.d.db.Colds.NewestOfAnother(ctx, s.contents[i].Ref, name)
+			if err != nil {
+				return err
+			}
+			if newest {
+				continue
+			}
 			done, err := c.coolOne(ctx, s.contents, i, opt)
 			if errors.Is(err, ErrColdRefused) || errors.Is(err, fs.ErrNotExist) {
 				done.Skipped = err.Error() // it changed meanwhile, or is damaged

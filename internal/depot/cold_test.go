@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/cooling"
@@ -450,6 +451,40 @@ func TestNewestOfEachProduct(t *testing.T) {
 			t.Errorf("products %q: %d contents are due, want %d", products, due, want)
 		}
 	}
+}
+
+// TestNewestOfEachName: a content that is the newest one of any name stays plain, although
+// another name that it has has newer ones.
+func TestNewestOfEachName(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *Depot, c *clock) {
+		n := newNightly("app.so", 4, 9000)
+		var refs []blob.Ref
+		release := func(i int, size int64) { // the same bytes under the name of a release
+			o := symfile.Object{Kind: symfile.Breakpad, Role: symfile.Debug, Name: "app-1.0.so", DebugID: debugid.ID{GUID: debugid.GUID{byte(i), 15: 1}, Age: 1}}
+			e := index.Entry{Object: o, Arch: "x86_64", Ref: refs[i], Size: size, Aliases: o.Aliases(), Path: "release/app-1.0.sym"}
+			if _, err := d.db.Commit(t.Context(), index.Tx{Kind: "add", Product: "app", Entries: []index.Entry{e}}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 4 {
+			f, _ := n.build(i)
+			refs = append(refs, blob.Sum(f.body))
+			add(t, d, "app", f)
+			if i < 2 {
+				release(i, int64(len(f.body)))
+			}
+			c.advance(24 * time.Hour)
+		}
+		sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour})
+		if err != nil || sum.Contents != 2 {
+			t.Fatalf("cool: %+v, %v, want 2 contents: not the newest one of a name", sum, err)
+		}
+		for i, want := range []bool{true, false, true, false} {
+			if _, err := d.Cold.Of(t.Context(), refs[i]); (err == nil) != want {
+				t.Errorf("content %d: %v, want that it is cold: %v", i, err, want)
+			}
+		}
+	})
 }
 
 // TestCoolGoesOn: a content that cannot be made cold does not keep those of other names

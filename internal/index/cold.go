@@ -563,6 +563,15 @@ func (cs Colds) Series(ctx context.Context, name string) (list []CoolCandidate, 
 	return list, cs.db.fail("list contents of a name", err)
 }
 
+// NewestOfAnother reports whether a content is the newest one of a series of another
+// name than the given folded one.
+func (cs Colds) NewestOfAnother(ctx context.Context, ref blob.Ref, name string) (is bool, err error) {
+	err = cs.db.points.row(ctx, `SELECT EXISTS (SELECT 1 FROM content c JOIN object o ON o.content_id = c.id AND o.name_fold <> $2 JOIN seen s ON s.object_id = o.id AND s.tx_id > 0
+		WHERE c.sha256 = $1 AND NOT EXISTS (SELECT 1 FROM object n JOIN seen m ON m.object_id = n.id AND m.product_id = s.product_id AND m.tx_id > 0
+			WHERE n.name_fold = o.name_fold AND n.kind = o.kind AND n.arch = o.arch AND (m.tx_id > s.tx_id OR m.tx_id = s.tx_id AND n.content_id > o.content_id)))`, []any{ref[:], text(name)}, &is)
+	return is, cs.db.fail("look up the other names of a content", err)
+}
+
 // DropVariants forgets the contents that tools made from a content: they lose a
 // reference. It is for compressed variants of a content that became cold.
 func (cs Colds) DropVariants(ctx context.Context, ref blob.Ref, tools []string) error {
