@@ -258,8 +258,14 @@ func (c *Checker) auditIfDue(ctx context.Context) error {
 // that the check could not continue.
 func (c *Checker) verifyContent(ctx context.Context, content index.Content, repair bool) (*Fault, error) {
 	what, err := c.contents.hash(ctx, content, nil)
-	if err != nil || what == "" {
+	if err != nil {
 		return nil, err
+	}
+	if what == "" {
+		if c.cold.store.Below().Suspect(content.Ref) {
+			return c.plainDamaged(ctx, content, repair)
+		}
+		return nil, nil
 	}
 	return c.describe(ctx, content.Ref, "the blob is damaged: "+what, repair)
 }

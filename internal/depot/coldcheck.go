@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
@@ -48,17 +49,20 @@ func (c *Checker) verifyCold(ctx context.Context, opt CheckOptions, lost map[blo
 		if progress != nil {
 			progress(v.Bytes)
 		}
-		if what == "" {
-			continue
+		var f *Fault
+		if what != "" {
+			if f, err = c.describe(ctx, row.Ref, "the content cannot be restored: "+what, false); err == nil {
+				err = c.heal(ctx, opt, row, f)
+			}
+		} else if !c.placed && row.PlainSince.IsZero() {
+			f, err = c.leftoverDamaged(ctx, row.Content, opt.Repair)
 		}
-		f, err := c.describe(ctx, row.Ref, "the content cannot be restored: "+what, false)
 		if err != nil {
 			return err
 		}
-		if err := c.heal(ctx, opt, row, f); err != nil {
-			return err
+		if f != nil {
+			report(*f)
 		}
-		report(*f)
 	}
 	return nil
 }
@@ -77,6 +81,52 @@ func damageOf(row index.Cold, lost map[blob.Ref]bool, keys map[blob.Ref]blob.Ref
 		return fmt.Sprintf("the key %s of its base %s is damaged or missing", key, row.Base.Ref)
 	}
 	return ""
+}
+
+// leftoverDamaged returns the fault of plain bytes that are stored although the record
+// of a cold content says that they are not: see Cold.leftover.
+func (c *Checker) leftoverDamaged(ctx context.Context, content index.Content, repair bool) (*Fault, error) {
+	err := c.cold.store.Below().Verify(ctx, content.Ref, content.Size, nil)
+	switch {
+	case errors.Is(err, blob.ErrDamaged):
+		return c.plainDamaged(ctx, content, repair)
+	case errors.Is(err, fs.ErrNotExist): // as it should be
+		return nil, nil
+	}
+	return nil, err
+}
+
+// plainDamaged describes the damage of the plain bytes of a cold content that can be
+// restored, and restores them if repairs are demanded. The content is plain then.
+func (c *Checker) plainDamaged(ctx context.Context, content index.Content, repair bool) (*Fault, error) {
+	f, _, err := c.lost(ctx, content.Ref, "its plain bytes are damaged, and its cold file is stored too: the content is served from that")
+	if err != nil {
+		return nil, err
+	}
+	if !repair {
+		f.Remedy = "--repair restores the plain bytes from the cold file"
+		return f, nil
+	}
+	row, err := c.cold.Of(ctx, content.Ref)
+	if err == nil {
+		err = c.cold.store.Restore(ctx, row, io.Discard, nil)
+	}
+	if err == nil {
+		f.MovedTo, err = c.cold.store.Below().SetAside(content.Ref)
+	}
+	if err == nil {
+		err = c.cold.warm(ctx, row, nil)
+	}
+	switch {
+	case err == nil:
+		f.Remedy = "it was restored from its cold file, and is plain again"
+	case errors.Is(err, blob.ErrDamaged):
+		f.Remedy = "its cold file is damaged too: add a file with the same bytes again (symdepot add)"
+		err = nil
+	case errors.Is(err, fs.ErrNotExist):
+		f.Remedy, err = "it has changed meanwhile: verify again", nil
+	}
+	return f, err
 }
 
 // heal makes a content plain whose plain bytes are stored although its cold file is

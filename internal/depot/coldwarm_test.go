@@ -63,6 +63,71 @@ func TestWarmFailures(t *testing.T) {
 	}
 }
 
+// TestPlainBesideCold: damaged plain bytes beside an intact cold file of the same content
+// are a fault, and --repair restores them.
+func TestPlainBesideCold(t *testing.T) {
+	for name, known := range map[string]bool{"stored too": true, "left over": false} {
+		t.Run(name, func(t *testing.T) {
+			d, _, files, paths := chilled(t)
+			ctx := t.Context()
+			ref := blob.Sum(files[1].body)
+			if known { // the plain bytes have not been deleted yet
+				if _, err := d.Cold.WarmThese(ctx, []blob.Ref{ref}, Warming{}); err != nil {
+					t.Fatal(err)
+				}
+				if sum, err := d.Cold.Cool(ctx, CoolOptions{After: time.Hour, Grace: CoolGrace}); err != nil || sum.Contents != 1 {
+					t.Fatalf("cool: %+v, %v, want 1 content", sum, err)
+				}
+			}
+			lossy["swapped"](t, d, files[1].body)
+			if _, faults := verified(t, d, CheckOptions{}); len(faults) != 1 || faults[0].Ref != ref.String() || !strings.Contains(faults[0].What, "plain bytes") || !strings.Contains(faults[0].Remedy, "--repair") || len(faults[0].Files) != 1 {
+				t.Fatalf("faults %+v, want the damaged plain bytes of %s, and that --repair restores them", faults, ref)
+			}
+			answers(t, d, map[string][]byte{paths[1]: files[1].body})
+			_, faults := verified(t, d, CheckOptions{Repair: true})
+			if len(faults) != 1 || !strings.Contains(faults[0].Remedy, "was restored") {
+				t.Fatalf("faults %+v while repairing, want the one that was repaired", faults)
+			}
+			if b, err := os.ReadFile(faults[0].MovedTo); err != nil || len(b) != len(files[1].body) {
+				t.Errorf("the damaged bytes: %d, %v, want %d that were moved aside", len(b), err, len(files[1].body))
+			}
+			if err := d.Cold.store.Below().Verify(ctx, ref, int64(len(files[1].body)), nil); err != nil {
+				t.Errorf("the plain bytes after the repair: %v, want that they are intact", err)
+			}
+			if _, faults := verified(t, d, CheckOptions{Restore: true}); len(faults) > 0 {
+				t.Errorf("faults %+v after the repair, want none", faults)
+			}
+			answers(t, d, map[string][]byte{paths[1]: files[1].body})
+		})
+	}
+}
+
+// TestPlainBesideColdLost: if the cold file is damaged too, the fault is that of the
+// content, and nothing says that it was restored.
+func TestPlainBesideColdLost(t *testing.T) {
+	d, _, files, _ := chilled(t)
+	row, err := d.Cold.Of(t.Context(), blob.Sum(files[1].body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lossy["swapped"](t, d, files[1].body)
+	if err := os.Truncate(blobPath(d, row.File.Ref), row.File.Size/2); err != nil {
+		t.Fatal(err)
+	}
+	_, faults := verified(t, d, CheckOptions{Repair: true})
+	for _, f := range faults {
+		if strings.Contains(f.Remedy, "was restored") {
+			t.Errorf("fault %+v, want none that was repaired", f)
+		}
+	}
+	if len(faults) != 2 { // the cold file, and the content
+		t.Errorf("%d faults %+v, want 2", len(faults), faults)
+	}
+	if s, err := d.Cold.Stats(t.Context()); err != nil || s.Contents != 3 {
+		t.Errorf("sums %+v, %v, want three cold contents", s, err)
+	}
+}
+
 // TestWarmThese makes single contents plain; others and plain ones stay as they are.
 func TestWarmThese(t *testing.T) {
 	d, _, files, paths := chilled(t)
