@@ -58,6 +58,9 @@ type FaultFile struct {
 	// and the tool that made it.
 	MadeFrom string `json:"made_from,omitempty"`
 	Tool     string `json:"tool,omitempty"`
+	// BuiltFrom is set for a file with another content, which is cold and built from
+	// this one.
+	BuiltFrom bool `json:"built_from,omitempty"`
 }
 
 // String describes the file in a few words, for people.
@@ -65,6 +68,8 @@ func (f FaultFile) String() string {
 	switch {
 	case f.MadeFrom != "":
 		return fmt.Sprintf("derived by %s from content %s", f.Tool, f.MadeFrom)
+	case f.BuiltFrom && f.Transaction == 0: // of no transaction now
+		return fmt.Sprintf("content %s, is built from it", f.File)
 	case f.FetchedFrom != "":
 		return fmt.Sprintf("%s, fetched from %s", f.File, f.FetchedFrom)
 	}
@@ -74,6 +79,9 @@ func (f FaultFile) String() string {
 	}
 	if f.Path != "" {
 		s += ", added as " + f.Path
+	}
+	if f.BuiltFrom {
+		s += ", is built from it"
 	}
 	return s
 }
@@ -281,6 +289,8 @@ func (c *Checker) describe(ctx context.Context, ref blob.Ref, what string, repai
 	switch {
 	case h.chilled:
 		f.Remedy = "the contents that cannot be restored without it are named below"
+	case h.needed:
+		f.Remedy = "the cold contents that are built from it are named below; a file with the same bytes, if it is added again (symdepot add), heals them"
 	case added && c.placed && !repair:
 		f.Remedy = "symdepot verify --repair, then add a file with the same bytes again (symdepot add), or remove its transactions (symdepot rm)"
 	case added:
@@ -299,13 +309,14 @@ func (c *Checker) describe(ctx context.Context, ref blob.Ref, what string, repai
 		f.Remedy = "nothing refers to it; --repair or symdepot gc removes its record"
 	}
 	if repair {
-		err = c.repair(ctx, ref, f, added, cached, h.chilled)
+		err = c.repair(ctx, ref, f, added, cached, h.chilled || h.needed)
 	}
 	return f, err
 }
 
-// held are the kinds of references to a content.
-type held struct{ added, cached, derived, chilled bool } // chilled: a cold file
+// held are the kinds of references to a content: chilled is that of a cold file, and
+// needed is a base that only cold contents need.
+type held struct{ added, cached, derived, chilled, needed bool }
 
 // lost describes a content that is lost, with the files that were stored with it.
 func (c *Checker) lost(ctx context.Context, ref blob.Ref, what string) (*Fault, held, error) {
@@ -315,7 +326,7 @@ func (c *Checker) lost(ctx context.Context, ref blob.Ref, what string) (*Fault, 
 		return nil, h, err
 	}
 	for _, o := range holders {
-		l := FaultFile{File: o.File, Path: o.Path, Product: o.Product, Version: o.Version, Transaction: o.Transaction, FetchedFrom: o.Source, Tool: o.Tool}
+		l := faultFile(o)
 		if o.Of != (blob.Ref{}) {
 			l.MadeFrom = o.Of.String()
 		}
@@ -323,12 +334,20 @@ func (c *Checker) lost(ctx context.Context, ref blob.Ref, what string) (*Fault, 
 		h.chilled = h.chilled || o.Tool == index.ColdTool.Name
 		h.added, h.cached, h.derived = h.added || o.Transaction > 0, h.cached || o.Source != "", h.derived || l.MadeFrom != ""
 	}
-	return f, h, nil
+	if len(holders) == 0 {
+		f.Files, err = c.builtFrom(ctx, ref)
+		h.needed = len(f.Files) > 0
+	}
+	return f, h, err
+}
+
+func faultFile(o index.Holder) FaultFile {
+	return FaultFile{File: o.File, Path: o.Path, Product: o.Product, Version: o.Version, Transaction: o.Transaction, FetchedFrom: o.Source, Tool: o.Tool}
 }
 
 // repair moves the damaged bytes of a content aside and deletes the record of a
 // content that can be downloaded or made again.
-func (c *Checker) repair(ctx context.Context, ref blob.Ref, f *Fault, added, cached, chilled bool) error {
+func (c *Checker) repair(ctx context.Context, ref blob.Ref, f *Fault, added, cached, needed bool) error {
 	path, err := c.blobs.SetAside(ref)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -337,7 +356,7 @@ func (c *Checker) repair(ctx context.Context, ref blob.Ref, f *Fault, added, cac
 	if _, err := c.db.ForgetDerived(ctx, ref); err != nil {
 		return err
 	}
-	if added || chilled {
+	if added || needed {
 		return nil
 	}
 	drop := deleteBlobs(ctx, c.blobs, nil)

@@ -129,6 +129,34 @@ func (c *Checker) plainDamaged(ctx context.Context, content index.Content, repai
 	return f, err
 }
 
+// maxBuiltFrom limits the files that a fault names of contents that are built from it.
+const maxBuiltFrom = 20
+
+// builtFrom returns files whose contents are cold and built from another content.
+func (c *Checker) builtFrom(ctx context.Context, base blob.Ref) (list []FaultFile, err error) {
+	for row, err := range c.db.Colds.Needing(ctx, base) {
+		if err != nil {
+			return nil, err
+		}
+		holders, err := c.db.Holders(ctx, row.Ref)
+		if err != nil {
+			return nil, err
+		}
+		if len(holders) == 0 { // it is in the trash, or the next gc takes it
+			holders = append(holders, index.Holder{File: row.Ref.String()})
+		}
+		for _, o := range holders {
+			if len(list) == maxBuiltFrom {
+				return list, nil
+			}
+			l := faultFile(o)
+			l.BuiltFrom = true
+			list = append(list, l)
+		}
+	}
+	return list, nil
+}
+
 // heal makes a content plain whose plain bytes are stored although its cold file is
 // damaged, if repairs are demanded, and says so.
 func (c *Checker) heal(ctx context.Context, opt CheckOptions, row index.Cold, f *Fault) error {

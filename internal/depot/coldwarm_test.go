@@ -128,6 +128,56 @@ func TestPlainBesideColdLost(t *testing.T) {
 	}
 }
 
+// TestPinnedDamaged: of a damaged base that only cold contents need, plain or a key, verify
+// names these, and --repair keeps its record.
+func TestPinnedDamaged(t *testing.T) {
+	for _, form := range []string{"plain", "key"} {
+		t.Run(form, func(t *testing.T) {
+			d, _, files, _ := chilled(t)
+			ctx := t.Context()
+			if _, err := d.Retention.Remove(ctx, 4, ""); err != nil {
+				t.Fatal(err)
+			}
+			base := blob.Sum(files[3].body)
+			if form == "key" {
+				if err := d.Cold.unpin(ctx, nil); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := d.Cold.Strip(ctx, 0); err != nil {
+					t.Fatal(err)
+				}
+				row, err := d.Cold.Of(ctx, base)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Truncate(blobPath(d, row.File.Ref), row.File.Size/2); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				lossy["swapped"](t, d, files[3].body)
+			}
+			for _, repair := range []bool{false, true} {
+				_, faults := verified(t, d, CheckOptions{Repair: repair})
+				named := false
+				for _, f := range faults {
+					if f.Ref == base.String() {
+						named = len(f.Files) == 3 && f.Files[0].BuiltFrom && strings.Contains(f.Files[0].String(), "built from it") && strings.Contains(f.Remedy, "cold contents")
+					}
+					if strings.Contains(f.Remedy, "nothing refer") {
+						t.Errorf("repair %v: the remedy of %s is %q, and the base is needed", repair, f.Ref, f.Remedy)
+					}
+				}
+				if !named {
+					t.Errorf("repair %v: faults %+v, want one of the base %s with the three files that are built from it", repair, faults, base)
+				}
+			}
+			if s, err := d.Cold.Stats(ctx); err != nil || s.Pinned != 1 || s.Deltas != 3 {
+				t.Errorf("sums after the repair: %+v, %v, want the base with its three deltas", s, err)
+			}
+		})
+	}
+}
+
 // TestWarmThese makes single contents plain; others and plain ones stay as they are.
 func TestWarmThese(t *testing.T) {
 	d, _, files, paths := chilled(t)
