@@ -70,11 +70,36 @@ type Store struct {
 	ranged map[blob.Ref]struct{} // guarded by mu; see file.alone
 }
 
-// lost is a cold content that could not be restored.
+// lost is a cold content that could not be restored. It is tried again after a while,
+// and at once when what it is made from has changed.
 type lost struct {
-	file  blob.Ref
+	row   index.Cold
 	what  string
 	until time.Time
+	state state
+}
+
+// state is what the store below has of a cold content, by the times of the blobs: its
+// plain bytes, its cold file, and the plain bytes and the cold file of its base. What it
+// does not have is 0.
+type state [4]int64
+
+func (s *Store) state(row index.Cold) (st state) {
+	ctx := context.Background()
+	stored := func(ref blob.Ref) int64 {
+		if info, err := s.Backend.Stat(ctx, ref); err == nil {
+			return info.ModTime.UnixNano()
+		}
+		return 0
+	}
+	st[0], st[1] = stored(row.Ref), stored(row.File.Ref)
+	if row.Base != nil {
+		st[2] = stored(row.Base.Ref)
+		if key, err := s.opt.Records.Of(ctx, row.Base.Ref); err == nil {
+			st[3] = stored(key.File.Ref)
+		}
+	}
+	return st
 }
 
 // New returns the store over another one, which it closes.
@@ -247,38 +272,41 @@ func (s *Store) Suspect(ref blob.Ref) bool {
 		row, err := s.opt.Records.Of(context.Background(), ref)
 		return err != nil || s.Complete(context.Background(), row) != nil
 	}
-	s.mu.Lock()
-	l, ok := s.lost[ref]
-	s.mu.Unlock()
-	if !ok || !s.opt.Now().Before(l.until) {
-		return false
-	}
-	if _, err := s.Backend.Stat(context.Background(), ref); err == nil {
-		s.found(ref) // it was stored again
-		return false
-	}
-	return true
+	l, ok := s.lostLately(ref)
+	return ok && l.state[0] == 0 // else the plain bytes are stored
 }
 
 // lostFor returns why a content could not be restored lately, or "".
 func (s *Store) lostFor(row index.Cold) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l, ok := s.lost[row.Ref]; ok && l.file == row.File.Ref && s.opt.Now().Before(l.until) {
+	if l, ok := s.lostLately(row.Ref); ok && l.row.File == row.File {
 		return l.what
 	}
 	return ""
 }
 
+// lostLately returns what is remembered of a content that could not be restored. Nothing
+// is after an hour, or when what it is made from has changed since.
+func (s *Store) lostLately(ref blob.Ref) (lost, bool) {
+	s.mu.Lock()
+	l, ok := s.lost[ref]
+	s.mu.Unlock()
+	if left := l.until.Sub(s.opt.Now()); ok && (left <= 0 || left > lostFor || s.state(l.row) != l.state) { // a clock may be set back
+		s.found(ref)
+		return l, false
+	}
+	return l, ok
+}
+
 // lose remembers that a content cannot be restored, and returns the error.
 func (s *Store) lose(row index.Cold, what string) error {
 	s.failures.Add(1)
+	l := lost{row, what, s.opt.Now().Add(lostFor), s.state(row)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.lost) >= maxLost {
 		clear(s.lost)
 	}
-	s.lost[row.Ref] = lost{row.File.Ref, what, s.opt.Now().Add(lostFor)}
+	s.lost[row.Ref] = l
 	return &blob.DamageError{Ref: row.Ref, What: what}
 }
 

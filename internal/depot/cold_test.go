@@ -292,8 +292,7 @@ func TestColdDamage(t *testing.T) {
 	if _, faults := verified(t, d, CheckOptions{Repair: true}); len(faults) != 4 {
 		t.Fatalf("%d faults %+v while repairing, want 4", len(faults), faults)
 	}
-	add(t, d, "app", files[1])
-	c.advance(2 * time.Hour)
+	add(t, d, "app", files[1]) // its bytes are used at once
 	want := map[string][]byte{}
 	for i, p := range paths {
 		want[p] = files[i].body
@@ -307,6 +306,65 @@ func TestColdDamage(t *testing.T) {
 	if _, faults := verified(t, d, CheckOptions{Restore: true}); len(faults) > 0 {
 		t.Errorf("faults after the key was added again: %+v, want none", faults)
 	}
+}
+
+// TestColdHealsInBucket: if the object of a key is gone, the contents that need it answer
+// as soon as the key's file was added again.
+func TestColdHealsInBucket(t *testing.T) {
+	c := &clock{t: time.Now()}
+	b := bucketOf(t, buckettest.S3(t))
+	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Bucket: b, Now: c.now, Cold: ColdOptions{Near: 1}}) // nothing is kept near
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	ctx := t.Context()
+	n := newNightly("app.so", 3, 9000)
+	var files []file
+	want := map[string][]byte{}
+	for i := range 4 {
+		f, path := n.build(i)
+		files, want[path] = append(files, f), f.body
+		add(t, d, "app", f)
+		c.advance(24 * time.Hour)
+		if sum, err := d.Cold.Cool(ctx, CoolOptions{After: time.Hour}); err != nil || sum.Contents != int64(min(i, 1)) {
+			t.Fatalf("cool: %+v, %v, want the content before the newest", sum, err)
+		}
+	}
+	key, err := d.Cold.Of(ctx, blob.Sum(files[1].body))
+	if err != nil || key.Base != nil {
+		t.Fatalf("the second content %+v, %v, want a key", key, err)
+	}
+	for info, err := range b.List(ctx, "c/"+key.File.Ref.String()[:2]+"/"+key.File.Ref.String()) {
+		if err == nil {
+			err = b.Delete(ctx, info.Key)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	local := []blob.Ref{key.File.Ref}
+	for _, f := range files {
+		local = append(local, blob.Sum(f.body))
+	}
+	for _, ref := range local {
+		if err := d.Cold.store.Below().Delete(ctx, ref); err != nil { // from the local cache
+			t.Fatal(err)
+		}
+	}
+	lost := 0
+	for path := range want {
+		if _, _, err := get(t, d, Scope{}, path); errors.Is(err, fs.ErrNotExist) {
+			lost++
+		} else if err != nil {
+			t.Errorf("%s: %v, want fs.ErrNotExist", path, err)
+		}
+	}
+	if lost != 3 {
+		t.Errorf("%d contents are lost, want the key and its two deltas", lost)
+	}
+	add(t, d, "app", files[1])
+	answers(t, d, want)
 }
 
 // TestColdPurge deletes a key at once: what is built from it becomes plain before.
