@@ -317,6 +317,29 @@ func TestLookup(t *testing.T) {
 	}
 }
 
+// TestLastSymbol: the last symbol of an ELF file owns the rest of its section, not every address
+// above. The first one is ended by the start of the next section.
+func TestLastSymbol(t *testing.T) {
+	t.Parallel()
+	for _, base := range []uint64{0, 1 << 33} {
+		b := NewBuilder(Module{OS: "Linux", Name: "prog"}, Limits{})
+		b.Section(Section{Name: ".text", Start: base + 0x1000, Size: 0x100})
+		b.Section(Section{Name: ".fini", Start: base + 0x1200, Size: 9})
+		must(t, b.Symbol(Symbol{Address: base + 0x1010, Name: b.Name("_start", "")}))
+		must(t, b.Symbol(Symbol{Address: base + 0x1200, Name: b.Name("_fini", "")}))
+		tab := table(t, b)
+		for address, want := range map[uint64]string{0x1010: "_start", 0x11ff: "_start", 0x1200: "_fini", 0x1208: "_fini", 0x1209: "", 0x5000000: ""} {
+			got := ""
+			if a, ok := tab.Lookup(base + address); ok {
+				got = a.Frames[0].Function
+			}
+			if got != want {
+				t.Errorf("Lookup(%#x) = %q, want %q", base+address, got, want)
+			}
+		}
+	}
+}
+
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	lim := Limits{InlineDepth: 2, Rows: 3, Functions: 2, Bytes: 1 << 20}

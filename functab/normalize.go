@@ -26,7 +26,7 @@ func (b *Builder) Table(ctx context.Context) (*Table, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, step := range []func() error{
-		b.sortFunctions, b.sortSymbols, b.resolveSizes, b.sortFrames, b.mergeSymbols, b.addMarkers,
+		b.sortFunctions, b.sortSymbols, b.resolveSizes, b.sortFrames, b.mergeSymbols, b.addMarkers, b.endLast,
 	} {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -373,6 +373,24 @@ func (b *Builder) addMarkers() error {
 		b.symbols.sort()
 	}
 	return nil
+}
+
+// endLast gives the last symbol of the module the size that lastEnd finds, if it has
+// none: no marker follows it, so that it would own every address above.
+func (b *Builder) endLast() error {
+	k := b.symbols.len() - 1
+	end, ok := b.lastEnd()
+	if k < 0 || !ok {
+		return nil
+	}
+	address, pos := b.symbols.get(k)
+	s := decodeSymbol(address, b.records.at(pos))
+	if next := b.funcs.last(math.MaxUint64); s.Size > 0 || end <= address || end-address > maxSize || next >= 0 && b.candidate(next).start > address {
+		return nil
+	}
+	s.Size = uint32(end - address)
+	b.symbols.drop()
+	return b.put(&b.symbols, address, encodeSymbol(s), "symbols")
 }
 
 // moduleName returns the name of the module in names made here: that of the

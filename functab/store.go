@@ -109,6 +109,15 @@ func (x *index) sort() {
 // at most as many entries may be added as were read.
 func (x *index) emptied() index { return index{low: x.low[:0], high: x.high[:0]} }
 
+// drop removes the last entry.
+func (x *index) drop() {
+	if n := len(x.high); n > 0 {
+		x.high = x.high[:n-1]
+		return
+	}
+	x.low = x.low[:len(x.low)-1]
+}
+
 // last returns the number of the last entry at or below address, or -1.
 func (x *index) last(address uint64) int {
 	i, n := 0, x.len()
