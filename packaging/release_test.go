@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -88,7 +89,11 @@ func build(from, name string) *made {
 	if m.err = os.MkdirAll(own, 0o755); m.err != nil {
 		return m
 	}
-	cmd := exec.Command("go", "run", "./packaging/release", "-out", m.dir, "-version", testVersion, "-platforms", platforms())
+	args := []string{"run", "./packaging/release", "-out", m.dir, "-version", testVersion, "-platforms", platforms()}
+	if os.Getenv("SYMDEPOT_TORTURE") == "" {
+		args = append(args, "-level", "1") // most of the time is compression
+	}
+	cmd := exec.Command("go", args...)
 	cmd.Dir = from
 	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+epoch, "CGO_ENABLED=0", "TMPDIR="+own)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -105,7 +110,7 @@ func copyRepository(to string) error {
 		return fmt.Errorf("git ls-files: %w", err)
 	}
 	for name := range strings.SplitSeq(strings.TrimRight(string(list), "\x00"), "\x00") {
-		if strings.HasPrefix(name, "testdata/") || strings.HasPrefix(name, "test/") || strings.HasSuffix(name, "_test.go") {
+		if strings.HasPrefix(name, "testdata/") && name != "testdata/README.md" || strings.HasPrefix(name, "test/") || strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		b, err := os.ReadFile(filepath.Join("..", name))
@@ -284,6 +289,7 @@ func TestArchive(t *testing.T) {
 			t.Errorf("the archive lacks %s; it has %d files", want, len(names))
 		}
 	}
+	checkBook(t, filepath.Join(dir, top))
 	exe := filepath.Join(dir, top, "symdepot")
 	out, err := exec.Command(exe, "version").Output()
 	if want := "symdepot " + testVersion + " "; err != nil || !strings.HasPrefix(string(out), want) {
@@ -321,6 +327,37 @@ func TestArchive(t *testing.T) {
 	}
 }
 
+// pageLink is a link to another file in a Markdown file.
+var pageLink = regexp.MustCompile(`\]\(([^()\s#:]+)(?:#[^()\s]*)?\)`)
+
+// checkBook follows all links between the pages below a folder, and counts the pages.
+func checkBook(t *testing.T, dir string) {
+	t.Helper()
+	pages := 0
+	err := filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(name) != ".md" {
+			return err
+		}
+		pages++
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		for _, m := range pageLink.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(name), filepath.FromSlash(m[1]))); err != nil {
+				t.Errorf("%s has a link to %s, which is not published with it", filepath.Base(name), m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pages < 50 {
+		t.Errorf("%s has %d pages, want all of the documentation", dir, pages)
+	}
+}
+
 // TestScriptsOfPackages: a shell can read the scripts.
 func TestScriptsOfPackages(t *testing.T) {
 	t.Parallel()
@@ -350,6 +387,7 @@ func TestApk(t *testing.T) {
 			t.Errorf("the apk lacks %s; it has %q", want, names)
 		}
 	}
+	checkBook(t, filepath.Join(dir, "usr/share/doc/symdepot"))
 	info, err := os.ReadFile(filepath.Join(dir, ".PKGINFO"))
 	if err != nil {
 		t.Fatal(err)

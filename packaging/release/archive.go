@@ -25,6 +25,8 @@ type entry struct {
 	mode fs.FileMode
 }
 
+func byName(a, b entry) int { return strings.Compare(a.name, b.name) }
+
 // service lists the files for running a server, by system.
 var service = map[string][]string{
 	"linux":  {"packaging/linux/symdepot.service", "packaging/linux/symdepot.socket", "packaging/linux/sysusers.conf", "packaging/linux/tmpfiles.conf", "packaging/linux/symdepot.yaml"},
@@ -38,17 +40,21 @@ func (r *release) archive(p platform) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
-		list = append(list, entry{top + "/" + name, name, 0o644})
+	texts, err := book()
+	if err != nil {
+		return err
+	}
+	for _, e := range append(texts, entry{"LICENSE", "LICENSE", 0o644}) {
+		list = append(list, entry{top + "/" + e.name, e.path, e.mode})
 	}
 	for _, name := range service[p.os] {
 		list = append(list, entry{top + "/service/" + path.Base(name), filepath.FromSlash(name), 0o644})
 	}
-	slices.SortFunc(list, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(list, byName)
 	if p.os == "windows" {
-		return writeFile(r.file("-"+p.os+"-"+p.arch+".zip"), func(w io.Writer) error { return writeZip(w, list, r.at) })
+		return writeFile(r.file("-"+p.os+"-"+p.arch+".zip"), func(w io.Writer) error { return writeZip(w, list, r.at, r.level) })
 	}
-	return writeFile(r.file("-"+p.os+"-"+p.arch+".tar.gz"), func(w io.Writer) error { return writeTarGz(w, list, r.at) })
+	return writeFile(r.file("-"+p.os+"-"+p.arch+".tar.gz"), func(w io.Writer) error { return writeTarGz(w, list, r.at, r.level) })
 }
 
 // filesBelow lists the files of a folder, as members of the folder top. The program
@@ -88,8 +94,8 @@ func writeFile(name string, write func(io.Writer) error) error {
 
 // writeTarGz writes files as a tar archive, compressed with gzip. Owner and times
 // are the same on every machine.
-func writeTarGz(w io.Writer, list []entry, at time.Time) error {
-	z, err := gzip.NewWriterLevel(w, gzip.DefaultCompression)
+func writeTarGz(w io.Writer, list []entry, at time.Time, level int) error {
+	z, err := gzip.NewWriterLevel(w, level)
 	if err != nil {
 		return err
 	}
@@ -114,10 +120,10 @@ func writeTarGz(w io.Writer, list []entry, at time.Time) error {
 }
 
 // writeZip writes files as a zip archive.
-func writeZip(w io.Writer, list []entry, at time.Time) error {
+func writeZip(w io.Writer, list []entry, at time.Time, level int) error {
 	zw := zip.NewWriter(w)
 	zw.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
-		return flate.NewWriter(w, flate.DefaultCompression)
+		return flate.NewWriter(w, level)
 	})
 	for _, e := range list {
 		h := &zip.FileHeader{Name: e.name, Method: zip.Deflate, Modified: at}

@@ -26,7 +26,7 @@ func (r *release) image() error {
 		return err
 	}
 	im := oci.Image{
-		Name: "localhost/symdepot:" + r.version.short, Created: r.at,
+		Name: "localhost/symdepot:" + r.version.short, Created: r.at, Level: r.level,
 		User: fmt.Sprintf("%d:%[1]d", containerUser),
 		Env: []string{
 			"PATH=/usr/bin", "HOME=/var/lib/symdepot", "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt",

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 )
 
 // packages makes the deb, rpm and apk packages of a platform, with nfpm.
@@ -14,14 +16,25 @@ func (r *release) packages(p platform) error {
 	if err := os.CopyFS(filepath.Join(dir, linux), os.DirFS(linux)); err != nil {
 		return err
 	}
-	for _, name := range []string{"README.md", "LICENSE"} {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
-			return err
-		}
+	license, err := os.ReadFile("LICENSE")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "LICENSE"), license, 0o644); err != nil {
+		return err
+	}
+	if err := copyBook(filepath.Join(dir, "book")); err != nil {
+		return err
+	}
+	// nfpm expands no variables in the settings of compression.
+	conf := filepath.Join(dir, linux, "nfpm.yaml")
+	text, err := os.ReadFile(conf)
+	if err != nil {
+		return err
+	}
+	text = bytes.ReplaceAll(text, []byte("${LEVEL}"), []byte(strconv.Itoa(r.level)))
+	if err := os.WriteFile(conf, text, 0o644); err != nil {
+		return err
 	}
 	for _, d := range []string{dir, filepath.Join(r.staged(p), "man")} {
 		if err := r.normalize(d); err != nil {

@@ -47,6 +47,7 @@ type Image struct {
 	Labels    map[string]string
 	Health    *Health
 	Platforms []Platform
+	Level     int // of the compression of layers, from 1 to 9
 }
 
 // Health is the check of a container's health. Docker and podman read it; the OCI
@@ -178,7 +179,10 @@ func (l *layout) platform(im Image, p Platform) (descriptor, error) {
 		return descriptor{}, err
 	}
 	diff := sha256.Sum256(plain.Bytes())
-	z := gzip.NewWriter(&packed)
+	z, err := gzip.NewWriterLevel(&packed, im.Level)
+	if err != nil {
+		return descriptor{}, err
+	}
 	if _, err := z.Write(plain.Bytes()); err != nil {
 		return descriptor{}, err
 	}
