@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/glob"
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
@@ -298,7 +299,7 @@ func (c *Config) check() error {
 		errs = append(errs, err)
 	}
 	for i, h := range c.AllowHosts {
-		if name := strings.TrimPrefix(h, "*."); name == "" || strings.ContainsAny(name, "*/:@ ") {
+		if !glob.IsHost(h) || strings.Contains(h, ":") {
 			fail(fmt.Sprintf("allow_hosts[%d]", i), "a host is expected, such as files.example.com or *.example.com, not %q", h)
 		}
 	}

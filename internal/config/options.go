@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/glob"
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/srclink"
 	"github.com/symdepot/symdepot/internal/stage"
@@ -98,7 +99,7 @@ func (s *SourceLinks) check(fail func(key, format string, args ...any)) {
 	}
 	for key, hosts := range map[string][]string{"link_hosts": s.LinkHosts, "relay": s.Relay} {
 		for i, h := range hosts {
-			if name := strings.TrimPrefix(h, "*."); name == "" || strings.ContainsAny(name, "*/@ ") {
+			if !glob.IsHost(h) {
 				fail(fmt.Sprintf("sources.%s[%d]", key, i), "a host is expected, such as github.com or *.example.com, not %q", h)
 			}
 		}

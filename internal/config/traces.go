@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/glob"
 	"github.com/symdepot/symdepot/internal/span"
 )
 
@@ -31,7 +32,7 @@ func (t *Traces) check(noEgress bool, fail func(key, format string, args ...any)
 		if _, err := netip.ParsePrefix(own); err == nil {
 			continue
 		}
-		if name := strings.TrimPrefix(own, "*."); name == "" || strings.ContainsAny(name, "*/@ ") {
+		if !glob.IsHost(own) {
 			fail("traces.trust", "a host, *.domain or network is expected, not %q", own)
 		}
 	}

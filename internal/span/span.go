@@ -10,8 +10,11 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/glob"
 )
 
 // Kinds of spans, as OTLP numbers them.
@@ -181,16 +184,10 @@ func parse(text string) (p Parent) {
 
 // trusts reports whether a host is one of ours: a name, or an address within a network.
 func (t *Tracer) trusts(host string) bool {
-	host = strings.ToLower(strings.Trim(host, "[]"))
+	host = strings.Trim(host, "[]")
 	addr, err := netip.ParseAddr(host)
-	for _, own := range t.opt.Trust {
-		own = strings.ToLower(own)
-		if domain, ok := strings.CutPrefix(own, "*."); own == host || ok && strings.HasSuffix(host, "."+domain) {
-			return true
-		}
-		if n, nerr := netip.ParsePrefix(own); err == nil && nerr == nil && n.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.opt.Trust, func(own string) bool {
+		n, nerr := netip.ParsePrefix(own)
+		return glob.Host(own, host) || err == nil && nerr == nil && n.Contains(addr)
+	})
 }

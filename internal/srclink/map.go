@@ -15,6 +15,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/symdepot/symdepot/internal/glob"
 )
 
 // Limits of Source Link. Real maps have a few rules.
@@ -217,15 +219,11 @@ func (p Place) Fault(hosts []string) string {
 
 // below reports whether the host is the one of the pattern.
 func (p Place) below(pattern string) bool {
-	pattern = strings.ToLower(pattern)
 	host := p.Host
 	if !strings.Contains(pattern, ":") {
 		host, _, _ = strings.Cut(host, ":")
 	}
-	if rest, ok := strings.CutPrefix(pattern, "*."); ok {
-		return strings.HasSuffix(host, "."+rest)
-	}
-	return host == pattern
+	return glob.Host(pattern, host)
 }
 
 // PlaceOf returns the place of a URL; the zero Place if it has none.

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
+
+	"github.com/symdepot/symdepot/internal/glob"
 )
 
 // checkHost rejects a host to which a redirect or a pointer of an upstream may
@@ -13,7 +16,7 @@ import (
 // A proxy resolves names itself; then AllowHosts must list the name, or all its
 // addresses, as resolved here, must be public.
 func (d *Dialer) checkHost(ctx context.Context, host string, viaProxy bool) error {
-	host = canonicalHost(host)
+	host = glob.CanonicalHost(host)
 	if a, err := netip.ParseAddr(host); err == nil {
 		return d.check(a)
 	}
@@ -57,18 +60,8 @@ func (d *Dialer) lookup(ctx context.Context, host string) ([]netip.Addr, error) 
 
 // listed reports whether AllowHosts lists a host.
 func (d *Dialer) listed(host string) bool {
-	for _, pattern := range d.opt.AllowHosts {
-		pattern = canonicalHost(pattern)
-		if domain, ok := strings.CutPrefix(pattern, "*."); ok && strings.HasSuffix(host, "."+domain) || pattern == host {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.opt.AllowHosts, func(pattern string) bool { return glob.Host(pattern, host) })
 }
-
-// canonicalHost returns a host in lower case without the final dot, for
-// comparison.
-func canonicalHost(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
 
 // isHostName reports whether a host that is not an IP address in standard form
 // is a name. By the WHATWG URL standard, a host whose last label is a number is

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/glob"
 )
 
 var (
@@ -178,7 +180,7 @@ func (d *Dialer) ClientFor(server string) *http.Client {
 
 // hostPort returns host:port in the form used for comparisons.
 func hostPort(host, port string) string {
-	return net.JoinHostPort(canonicalHost(host), port)
+	return net.JoinHostPort(glob.CanonicalHost(host), port)
 }
 
 // HostPort returns the host, in lower case and without a final dot, and the port
