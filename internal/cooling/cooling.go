@@ -56,6 +56,23 @@ type Content struct {
 	Needed int64
 }
 
+// Settle corrects the times of a series that are ahead of now, because a clock was: such
+// a content counts as used when the next one was, or now.
+func Settle(series []Content, now time.Time) {
+	order := make([]*Content, len(series))
+	for i := range series {
+		order[i] = &series[i]
+	}
+	slices.SortFunc(order, func(a, b *Content) int { return cmp.Compare(b.Order, a.Order) })
+	next := now
+	for _, c := range order {
+		if c.Used.After(now) {
+			c.Used = next
+		}
+		next = c.Used
+	}
+}
+
 // Due returns the positions of the contents of a series that are to become cold,
 // oldest first: those that are long enough and were not used since a time, but not the
 // newest content of this series or another one.

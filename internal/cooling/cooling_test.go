@@ -53,6 +53,29 @@ func TestDue(t *testing.T) {
 	}
 }
 
+// TestSettle: a time that is ahead of the clock counts as that of the content which was
+// added next.
+func TestSettle(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		series []Content
+		want   []int // days ago
+	}{
+		{"none", nil, nil},
+		{"none is ahead", []Content{plain(1, 90), plain(2, 3)}, []int{90, 3}},
+		{"as the next one", []Content{plain(1, 90), plain(2, -400), plain(3, -399), plain(4, 20)}, []int{90, 20, 20, 20}},
+		{"in another order", []Content{plain(4, 20), plain(3, -399), plain(1, 90)}, []int{20, 20, 90}},
+		{"the last ones are as now", []Content{plain(1, 90), plain(2, -400), plain(3, -1)}, []int{90, 0, 0}},
+	} {
+		Settle(c.series, now)
+		for i, d := range c.want {
+			if !c.series[i].Used.Equal(days(d)) {
+				t.Errorf("%s: content %d counts as used at %v, want %v", c.name, i, c.series[i].Used, days(d))
+			}
+		}
+	}
+}
+
 func TestBases(t *testing.T) {
 	full := key(1, 1000, 1)
 	full.Needed = MaxDeltas

@@ -241,6 +241,7 @@ func (c *Cold) coolName(ctx context.Context, name string, unused time.Time, opt 
 		return err
 	}
 	for _, s := range seriesOf(rows, opt.Products) {
+		cooling.Settle(s.contents, c.d.now())
 		for _, i := range cooling.Due(s.contents, unused) {
 			newest, err := c.d.db.Colds.NewestOfAnother(ctx, s.contents[i].Ref, name)
 			if err != nil {

@@ -545,6 +545,52 @@ func TestNewestOfEachName(t *testing.T) {
 	})
 }
 
+// TestClockSetBack: after a clock was a year ahead and was set right, contents become cold
+// as usual, and not all of them.
+func TestClockSetBack(t *testing.T) {
+	d, c := roomyDepot(t)
+	d.Cold.opt.After = 48 * time.Hour
+	ctx := t.Context()
+	n := newNightly("app.so", 4, 9000)
+	builds := 0
+	nightly := func() {
+		f, _ := n.build(builds)
+		builds++
+		add(t, d, "app", f)
+		c.advance(24 * time.Hour)
+		if err := d.Cold.due(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sums := func() ColdStats {
+		s, err := d.Cold.Stats(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	nightly()
+	c.advance(365 * 24 * time.Hour)
+	for range 4 {
+		nightly()
+	}
+	if s := sums(); s.Contents != 4 {
+		t.Fatalf("sums %+v, want 4 cold contents: all but the newest", s)
+	}
+	c.advance(-365 * 24 * time.Hour)
+	for i, want := range []int64{4, 4, 6, 7} {
+		if i > 0 {
+			nightly()
+		}
+		if s := sums(); s.Contents != want {
+			t.Errorf("sums %+v %d builds after the clock was set back, want %d cold contents of %d", s, i, want, builds)
+		}
+	}
+	if s := sums(); s.Both > 1 {
+		t.Errorf("sums %+v, want that only the plain bytes of the last one are still stored", s)
+	}
+}
+
 // TestCoolGoesOn: a content that cannot be made cold does not keep those of other names
 // from it.
 func TestCoolGoesOn(t *testing.T) {

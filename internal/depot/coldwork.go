@@ -45,14 +45,18 @@ func (c *Cold) due(ctx context.Context) error {
 	if err != nil || st.Paused || c.opt.After <= 0 {
 		return err
 	}
-	if st.Started.IsZero() && now.Sub(st.Finished) < coolEvery {
+	if st.Started.IsZero() && lately(st.Finished, now, coolEvery) {
 		return nil
 	}
-	if st.Owner != c.owner && now.Sub(st.Updated) < scrubOthers && !st.Started.IsZero() && !c.d.db.Nodes.Shared() {
+	if st.Owner != c.owner && lately(st.Updated, now, scrubOthers) && !st.Started.IsZero() && !c.d.db.Nodes.Shared() {
 		return nil // another process of this machine is at it
 	}
 	return c.pass(ctx, st, pace)
 }
+
+// lately reports whether a time is at most d ago. One that is farther ahead is not: it
+// was noted by a clock that has been set back since.
+func lately(t, now time.Time, d time.Duration) bool { return now.Sub(t).Abs() < d }
 
 // warmAsked makes the contents plain that are read often. One that was found damaged
 // lately stays as it is, and so do all while too little of the disk is free.
@@ -169,12 +173,16 @@ func (c *Cold) pacer(ctx context.Context) func(n int) error {
 // are deleted only after the cold file was read; if that is damaged, the content
 // becomes plain.
 func (c *Cold) Strip(ctx context.Context, grace time.Duration) (n int, err error) {
-	before := c.d.now().Add(-grace)
+	now := c.d.now()
+	before := now.Add(-grace)
+	if err := c.d.db.Colds.Settle(ctx); err != nil {
+		return 0, err
+	}
 	for row, err := range c.d.db.Colds.Plain(ctx, before) {
 		if err != nil {
 			return n, err
 		}
-		if row.PlainSince.After(row.Made) {
+		if !row.PlainSince.Equal(row.Made) {
 			if intact, err := c.proven(ctx, row); err != nil || !intact {
 				if err != nil {
 					return n, err
@@ -183,8 +191,8 @@ func (c *Cold) Strip(ctx context.Context, grace time.Duration) (n int, err error
 			}
 		}
 		// Whoever adds a file that the depot has refreshes its time, and relies on it
-		// until the end of the addition.
-		if info, err := c.store.Below().Stat(ctx, row.Ref); err == nil && !c.d.placed && info.ModTime.After(before) {
+		// until the end of the addition. A file from the future is not of one.
+		if info, err := c.store.Below().Stat(ctx, row.Ref); err == nil && !c.d.placed && info.ModTime.After(before) && info.ModTime.Before(now.Add(coolGrace)) {
 			continue
 		}
 		k, err := c.d.db.Colds.Strip(ctx, []blob.Ref{row.Ref}, before, c.deletePlain(ctx))

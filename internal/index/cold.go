@@ -300,6 +300,21 @@ func (cs Colds) Strip(ctx context.Context, refs []blob.Ref, before time.Time, de
 	return n, nil
 }
 
+// Settle corrects times that are ahead of the clock, because it was set back: they become
+// now. Made stays, and is how others know that PlainSince was changed.
+func (cs Colds) Settle(ctx context.Context) error {
+	now := cs.db.now().UnixMilli()
+	var ahead bool
+	err := cs.db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM cold WHERE plain_since > $1)", []any{now}, &ahead)
+	if err != nil || !ahead {
+		return cs.db.fail("look for times that are ahead", err)
+	}
+	return cs.db.update(ctx, "correct times that are ahead", func(w *write) error {
+		_, err := w.exec("UPDATE cold SET plain_since = $1 WHERE plain_since > $1", now)
+		return err
+	})
+}
+
 // Leftover calls deleteBlob, while the write lock is held, if the record of a cold
 // content says that its plain bytes are not stored. It reports whether it did.
 func (cs Colds) Leftover(ctx context.Context, ref blob.Ref, deleteBlob func(blob.Ref) error) (is bool, err error) {
@@ -434,7 +449,7 @@ func (cs Colds) Read(ctx context.Context, reads map[blob.Ref]int, window time.Du
 		for ref, n := range reads {
 			rows = append(rows, []any{ref[:], n, now.UnixMilli(), now.Add(-window).UnixMilli()})
 		}
-		_, err := w.many(`UPDATE cold SET reads = CASE WHEN reads_since < $4 THEN 0 ELSE reads END + $2, reads_since = CASE WHEN reads_since < $4 THEN $3 ELSE reads_since END
+		_, err := w.many(`UPDATE cold SET reads = CASE WHEN reads_since < $4 OR reads_since > $3 THEN 0 ELSE reads END + $2, reads_since = CASE WHEN reads_since < $4 OR reads_since > $3 THEN $3 ELSE reads_since END
 			WHERE content_id = (SELECT id FROM content WHERE sha256 = $1)`, rows)
 		return err
 	})
