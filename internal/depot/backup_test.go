@@ -102,6 +102,9 @@ func TestBackup(t *testing.T) {
 	if _, err := d.Collect(t.Context(), -1, false); err != nil {
 		t.Fatal(err)
 	}
+	if err := d.Cold.Pause(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
 	if b := backUp(t, d, dir, CopyOptions{Verify: true}); b.Transactions != 2 || b.Contents != 3 || b.Copied != 1 || b.Removed != 1 {
 		t.Errorf("second backup: %+v; want 1 content copied and 1 removed", b)
 	}
@@ -125,6 +128,14 @@ func TestBackup(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
+	}
+	b, err := Open(t.Context(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if c, err := b.Cold.Progress(t.Context()); err != nil || !c.Paused {
+		t.Errorf("cooling in the backup: %+v, %v; want paused, as in the depot", c, err)
 	}
 }
 

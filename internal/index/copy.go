@@ -125,6 +125,9 @@ func (w *write) copyFrom(ctx context.Context, r reader, depot string, to *DB) er
 	if err := w.copyCounters(ctx, r); err != nil {
 		return err
 	}
+	if err := copyPaused(ctx, w, r); err != nil {
+		return err
+	}
 	if err := to.Colds.keepFloor(w); err != nil {
 		return err
 	}
@@ -167,6 +170,9 @@ func (cs Copies) Undo(ctx context.Context, d time.Duration) error {
 			return err
 		}
 		if _, err := w.exec("UPDATE tally SET n = 0"); err != nil {
+			return err
+		}
+		if _, err := w.exec("UPDATE cooling SET paused = 0"); err != nil {
 			return err
 		}
 		_, err := w.exec("UPDATE identity SET copied_from = NULL, copied_generation = NULL")
@@ -255,6 +261,16 @@ func (w *write) copyCounters(ctx context.Context, r reader) error {
 		}
 	}
 	return nil
+}
+
+// copyPaused copies whether cooling is paused. How far it has come is not copied.
+func copyPaused(ctx context.Context, w *write, r reader) error {
+	var paused int64
+	if err := r.row(ctx, "SELECT paused FROM cooling WHERE one = 1", nil, &paused); err != nil {
+		return err
+	}
+	_, err := w.exec("UPDATE cooling SET paused = $1 WHERE one = 1", paused)
+	return err
 }
 
 // strippedContent selects the record of a cold content whose plain bytes are not stored.

@@ -69,6 +69,15 @@ func TestCopy(t *testing.T) {
 	if err := db.Tokens.Put(ctx, TokenRow{ID: "t", Hash: ref(7), Products: []string{"A"}}); err != nil {
 		t.Fatal(err)
 	}
+	if err := db.Colds.Pause(ctx, true); err != nil {
+		t.Fatal(err)
+	}
+	paused := func(t *testing.T, db *DB, want bool) {
+		t.Helper()
+		if c, err := db.Colds.Progress(ctx); err != nil || c.Paused != want {
+			t.Errorf("cooling is paused: %v, %v; want %v", c.Paused, err, want)
+		}
+	}
 	open := func(where string, placed bool) *DB {
 		t.Helper()
 		opt := c.options()
@@ -102,6 +111,7 @@ func TestCopy(t *testing.T) {
 			t.Fatalf("copy with uploads: %v, want no error", err)
 		}
 		clean(t, there)
+		paused(t, there, true)
 		if err := db.Copy(ctx, there, none); !errors.Is(err, ErrNotEmpty) {
 			t.Errorf("copy into an index with rows: %v, want ErrNotEmpty", err)
 		}
@@ -124,6 +134,7 @@ func TestCopy(t *testing.T) {
 			t.Errorf("rows after Undo, want none:\n%s", got)
 		}
 		clean(t, there)
+		paused(t, there, false)
 		if err := db.Copy(ctx, there, none); err != nil {
 			t.Fatalf("second copy: %v, want no error", err)
 		}
@@ -135,6 +146,7 @@ func TestCopy(t *testing.T) {
 			t.Fatalf("copy to a file: %v, want no error", err)
 		}
 		clean(t, back)
+		paused(t, back, true)
 	})
 	symtest.Step(t, "equal rows", func(t *testing.T) {
 		want := strings.ReplaceAll(dump(t, db), "odd\x00\xff%", "odd\x0100\x01FF%")
