@@ -29,7 +29,7 @@ type Watched struct {
 }
 
 // watchedFormat is the number of the schema. A file with another number is replaced.
-const watchedFormat = 1
+const watchedFormat = 2
 
 // watchedID is stored in the header of the file: "symw".
 const watchedID = 0x73796d77

@@ -70,6 +70,12 @@ func (c *Content) Reader() io.Reader {
 	return &sumReader{r: r, want: *c.crc, left: c.size}
 }
 
+// CheckSum returns a reader of r that fails at the end if that has not size bytes with
+// this CRC-32.
+func CheckSum(r io.Reader, size int64, sum uint32) io.Reader {
+	return &sumReader{r: r, want: sum, left: size}
+}
+
 // sumReader checks length and CRC-32 of what it reads.
 type sumReader struct {
 	r    io.Reader

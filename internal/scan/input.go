@@ -32,6 +32,7 @@ type input struct {
 
 	base  *store  // the bytes that at and reopen read; held by the walk
 	crc   *uint32 // expected checksum of the bytes of at, if it must be checked
+	sum   *uint32 // CRC-32 of the bytes according to the archive; nil: it has none
 	meter *meter
 	top   bool // a file on disk, not a part of one
 	depth int  // number of archives around it
@@ -277,7 +278,7 @@ func (w *walk) zlib(in *input, head []byte) bool {
 // unwrap visits the decompressed content of an input.
 func (w *walk) unwrap(in *input, k kind, rest func() io.Reader) {
 	out := *in
-	out.top, out.at, out.once, out.crc = false, nil, nil, nil
+	out.top, out.at, out.once, out.crc, out.sum = false, nil, nil, nil, nil
 	out.size, out.name, out.wraps = -1, unpackedName(in.name), in.wraps+1
 	out.place = in.place.unwrap(k)
 	if in.streamed() {

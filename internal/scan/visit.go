@@ -39,6 +39,8 @@ type Entry struct {
 	ModTime time.Time
 	// Place says where in the source the bytes are.
 	Place Place
+	// Sum is the CRC-32 that the archive claims for the bytes; nil if it claims none.
+	Sum *uint32
 
 	head []byte
 	at   io.ReaderAt
@@ -63,7 +65,7 @@ type Visitor interface {
 	// once for each package.
 	Contents(names []string) error
 	// Meet is called for each regular member before it is opened, with Name, Member,
-	// Size, ModTime and Place. If it returns false, the member is not opened.
+	// Size, ModTime, Place and Sum. If it returns false, the member is not opened.
 	Meet(e *Entry) (open bool, err error)
 	// File is called for each file that is neither an archive nor compressed.
 	File(e *Entry) error
@@ -122,7 +124,7 @@ func (w *walk) meets(in *input) bool {
 }
 
 func (in *input) entry() *Entry {
-	return &Entry{Name: in.name, Member: in.member, Size: in.size, ModTime: in.mod, Place: in.place}
+	return &Entry{Name: in.name, Member: in.member, Size: in.size, ModTime: in.mod, Place: in.place, Sum: in.sum}
 }
 
 // give passes a file to the visitor.

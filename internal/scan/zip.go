@@ -303,6 +303,7 @@ func (w *walk) place(in *input, rest func() io.Reader) (*store, error) {
 func (w *walk) zipMember(in *input, e *zipEntry, limit int64) error {
 	w.progress(in)
 	m := in.child(e.name, e.size, e.mod)
+	m.sum = &e.crc
 	if e.flags&1 != 0 {
 		w.skip(m.path, ReasonEncrypted, nil)
 		return nil

@@ -56,10 +56,19 @@ func (r *reading) sourceRows(kind int) (hashes []int64, list []byte) {
 	return slices.Compact(hashes), encodeNames(files)
 }
 
+// How the place of a file follows its size: a number, and what it says. A number from
+// inCommon on is the offset in the stream that most files of the package are in.
+const (
+	placeUnknown = iota
+	placeOwn     // the place
+	placeSummed  // the place and the checksum
+	inCommon
+)
+
 func encodeNames(files []sourceFile) []byte {
-	var common scan.Place // of all; a place in another stream is left out
+	var common scan.Place // the stream that most files are in
 	for _, f := range files {
-		if f.place.Method > scan.Stored {
+		if f.sum == nil && f.place.Method > scan.Stored {
 			common = f.place
 			break
 		}
@@ -79,10 +88,18 @@ func encodeNames(files []sourceFile) []byte {
 		e.text(f.name[same:])
 		e.number(uint64(f.size + 1))
 		p := f.place
-		if p.Method != scan.Nested && p.Method == common.Method && p.Base == common.Base && p.Packed == common.Packed {
-			e.number(uint64(p.Offset + 1))
-		} else {
-			e.number(0)
+		switch {
+		case p.Method == scan.Nested:
+			e.number(placeUnknown)
+		case f.sum != nil:
+			e.number(placeSummed)
+			e.place(p)
+			e.number(uint64(*f.sum))
+		case p.Method == common.Method && p.Base == common.Base && p.Packed == common.Packed:
+			e.number(uint64(inCommon + p.Offset))
+		default:
+			e.number(placeOwn)
+			e.place(p)
 		}
 		last = f.name
 	}
@@ -138,20 +155,30 @@ func namesIn(plain []byte, end string) (files []sourceFile, err error) {
 			return nil, errRow
 		}
 		name = append(name[:same], d.bytes(d.number())...)
-		size, off := int64(d.number())-1, d.number()
+		m := member{size: int64(d.number()) - 1}
+		var sum uint32
+		at := d.number()
+		switch at {
+		case placeUnknown:
+		case placeOwn:
+			m.place = d.place()
+		case placeSummed:
+			m.place = d.place()
+			sum = uint32(d.number())
+		default:
+			m.place = common
+			m.place.Offset = int64(at - inCommon)
+		}
 		if d.bad {
 			return nil, errRow
 		}
 		if len(name) < len(end) || string(name[len(name)-len(end):]) != end {
 			continue
 		}
-		f := sourceFile{name: string(name)}
-		f.size = size
-		if off > 0 {
-			f.place = common
-			f.place.Offset = int64(off - 1)
+		if at == placeSummed {
+			m.sum = &sum
 		}
-		files = append(files, f)
+		files = append(files, sourceFile{string(name), m})
 	}
 	return files, nil
 }

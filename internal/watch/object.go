@@ -221,11 +221,15 @@ func encodePlace(p scan.Place) []byte {
 		return nil
 	}
 	var e encoder
+	e.place(p)
+	return e.b
+}
+
+func (e *encoder) place(p scan.Place) {
 	e.number(uint64(p.Method))
 	e.number(uint64(p.Base))
 	e.number(uint64(p.Packed))
 	e.number(uint64(p.Offset))
-	return e.b
 }
 
 // decodePlace is the inverse of encodePlace. A damaged row is an unknown place.
@@ -234,10 +238,16 @@ func decodePlace(row []byte) scan.Place {
 		return scan.Place{}
 	}
 	d := &decoder{b: row}
-	p := scan.Place{Method: scan.Method(d.number()), Base: int64(d.number()), Packed: int64(d.number()), Offset: int64(d.number())}
-	if d.bad || p.Base < 0 || p.Packed < 0 || p.Offset < 0 {
+	p := d.place()
+	if d.bad {
 		return scan.Place{}
 	}
+	return p
+}
+
+func (d *decoder) place() scan.Place {
+	p := scan.Place{Method: scan.Method(d.number()), Base: int64(d.number()), Packed: int64(d.number()), Offset: int64(d.number())}
+	d.bad = d.bad || p.Base < 0 || p.Packed < 0 || p.Offset < 0
 	return p
 }
 

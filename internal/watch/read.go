@@ -61,6 +61,7 @@ type reading struct {
 type member struct {
 	size  int64 // -1: unknown
 	place scan.Place
+	sum   *uint32 // CRC-32 that the package claims; nil: none
 }
 
 // memberName returns the path of a member as its package means it: without the data.tar
@@ -164,7 +165,7 @@ func (r *reading) Meet(e *scan.Entry) (bool, error) {
 		if err := r.enough(); err != nil {
 			return false, err
 		}
-		if r.source(name, member{e.Size, e.Place}) > maxSources || r.text > maxSourceText {
+		if r.source(name, member{e.Size, e.Place, e.Sum}) > maxSources || r.text > maxSourceText {
 			return false, fmt.Errorf("%w: it has too many source files", errLies)
 		}
 		delete(r.target, name)

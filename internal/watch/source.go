@@ -1,8 +1,10 @@
 package watch
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/sources"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
@@ -360,8 +363,7 @@ func (s *seeker) member(ctx context.Context, row *index.WatchedFile, file source
 	if file.size > sources.MaxFile {
 		return nil, false, fs.ErrNotExist
 	}
-	hit := index.WatchedHit{File: *row, WatchedObject: index.WatchedObject{Member: file.name, Place: encodePlace(file.place), Size: file.size}}
-	a, err = s.f.openMember(ctx, &hit)
+	a, err = s.f.openSource(ctx, row, file)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, false, ctx.Err()
@@ -374,6 +376,43 @@ func (s *seeker) member(ctx context.Context, row *index.WatchedFile, file source
 		return nil, false, errors.Join(fs.ErrNotExist, err, a.Close())
 	}
 	return s.label(a), sum, nil
+}
+
+// smallSource is the size up to which a source file is read into memory.
+const smallSource = 1 << 20
+
+// openSource opens a member of a package. What the package has a checksum of is compared
+// with it: of small ones at their place, of others by reading the package.
+func (f *Folder) openSource(ctx context.Context, row *index.WatchedFile, file sourceFile) (*File, error) {
+	if file.sum != nil && file.size >= 0 && file.size <= smallSource {
+		return f.openSmall(ctx, row, file)
+	}
+	hit := index.WatchedHit{File: *row, WatchedObject: index.WatchedObject{Member: file.name, Size: file.size}}
+	if file.sum == nil {
+		hit.Place = encodePlace(file.place)
+	}
+	return f.openMember(ctx, &hit)
+}
+
+// openSmall reads a member at its place.
+func (f *Folder) openSmall(ctx context.Context, row *index.WatchedFile, file sourceFile) (*File, error) {
+	h, err := f.openFile(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	text := bytes.NewBuffer(make([]byte, 0, file.size+bytes.MinRead))
+	r, err := scan.OpenPlace(ctx, h, row.Size, file.place, f.scanOptions())
+	if err == nil {
+		_, err = text.ReadFrom(scan.CheckSum(r, file.size, *file.sum))
+		err = errors.Join(err, r.Close())
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %s: %w", errLies, file.name, err), h.Close())
+	}
+	disk := f.path(row)
+	a := &File{ReaderAt: &memory{text.Bytes()}, Size: file.size, ModTime: time.Unix(0, row.MTime), Path: "/" + trimSlash(memberName(file.name)), Archive: disk, h: h, close: h.Close}
+	a.ETag = etag(disk, file.name, stampOf(*row))
+	return a, nil
 }
 
 // guess is a file of a source package that may be the one that was compiled.

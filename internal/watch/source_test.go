@@ -9,11 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -53,6 +55,9 @@ func TestSourcePackages(t *testing.T) {
 		{"package with a list of files", map[string][]byte{"prog-src_1.deb": makeDeb(t, true, src("listed"))}, "/usr/src/symdepot-src/prog.c", "listed"},
 		{"after an object", map[string][]byte{"prog-src_1.tar.zst": zst(t, makeTar(t, entry{"lib.so", m.lib}, entry{"x.c", long}, src("behind")))}, "/usr/src/symdepot-src/prog.c", "behind"},
 		{"zip", map[string][]byte{"src.zip": makeZip(t, zip.Deflate, src("zipped"))}, "/usr/src/symdepot-src/prog.c", "zipped"},
+		{"stored in a zip", map[string][]byte{"src.zip": makeZip(t, zip.Store, entry{"x.c", long}, src("stored"))}, "/usr/src/symdepot-src/prog.c", "stored"},
+		{"large in a zip", map[string][]byte{"src.zip": makeZip(t, zip.Deflate, entry{"usr/src/symdepot-src/prog.c", long})}, "/usr/src/symdepot-src/prog.c", "xxx"},
+		{"tar", map[string][]byte{"src.tar": makeTar(t, entry{"x.c", long}, src("plain"))}, "/usr/src/symdepot-src/prog.c", "plain"},
 		{"nearest package", map[string][]byte{"prog_1.9-src.deb": makeDeb(t, false, src("1.9")), "prog_1.8-src.deb": makeDeb(t, false, src("1.8")), "other.deb": makeDeb(t, false, src("other"))}, "/usr/src/symdepot-src/prog.c", "1.9"},
 		{"not in the debug information", map[string][]byte{"prog-src_1.deb": makeDeb(t, false, src("exact"), entry{"usr/src/symdepot-src/other.c", []byte("x")})}, "/usr/src/symdepot-src/other.c", ""},
 		{"another path", map[string][]byte{"prog-src_1.deb": makeDeb(t, false, entry{"usr/src/other/prog.c", []byte("x")})}, "/usr/src/symdepot-src/prog.c", ""},
@@ -94,6 +99,38 @@ func TestSourcePackages(t *testing.T) {
 			}
 			wantMissing(t, f, path)
 		})
+	}
+}
+
+// TestZipSources: the index knows where source files are in a zip file, which is not
+// looked for in its directory then, and one whose checksum differs is not served.
+func TestZipSources(t *testing.T) {
+	t.Parallel()
+	m := testMaterial(t)
+	for _, method := range []uint16{zip.Store, zip.Deflate} {
+		dir := t.TempDir()
+		put(t, dir, "prog", m.prog)
+		text := []byte("int main(void) { return 0; } // the one\n")
+		const member = "usr/src/symdepot-src/prog.c"
+		body := makeZip(t, method, entry{"usr/include/x.h", []byte("x")}, entry{member, text})
+		put(t, dir, "src.zip", body)
+		f := open(t, dir, Options{})
+		scanned(t, f)
+		row, ok, err := f.db.File(t.Context(), "", "src.zip")
+		if err != nil || !ok {
+			t.Fatalf("src.zip has no row: %v", err)
+		}
+		files, err := f.sourceFiles(t.Context(), &row, "prog.c")
+		if err != nil || len(files) != 1 || files[0].sum == nil || files[0].place.Method == scan.Nested || files[0].size != int64(len(text)) {
+			t.Fatalf("method %d: the index has %+v, %v, want the place and the checksum of %s", method, files, err, member)
+		}
+		path := "buildid/" + m.id + "/source/" + member
+		wantBytes(t, f, path, text)
+
+		body[files[0].place.Base+5] ^= 1
+		put(t, dir, "src.zip", body)
+		scanned(t, f)
+		wantMissing(t, f, path)
 	}
 }
 
@@ -192,9 +229,11 @@ func TestNamesRow(t *testing.T) {
 	t.Parallel()
 	files := []sourceFile{{"usr/src/a.c", member{size: 5}}, {"usr/src/ab.c", member{size: -1}}, {"x.h", member{size: 1 << 40}}}
 	files[0].place.Method, files[0].place.Base, files[0].place.Packed, files[0].place.Offset = 5, 100, 200, 512
+	sum := uint32(1 << 31)
+	files = append(files, sourceFile{"y.h", member{7, scan.Place{Method: scan.Deflate, Base: 1, Packed: 9}, &sum}}, sourceFile{"z.h", member{3, scan.Place{Method: scan.Stored, Base: 1, Packed: 3}, nil}})
 	row := encodeNames(files)
 	got, err := decodeNames(row)
-	if err != nil || fmt.Sprint(got) != fmt.Sprint(files) {
+	if err != nil || !reflect.DeepEqual(got, files) {
 		t.Errorf("the row has %v, %v, want %v", got, err, files)
 	}
 	for i := 1; i < len(row); i++ {
