@@ -1,15 +1,18 @@
 package watch
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // A package's list of source files is kept as one compressed text: the names are sorted,
@@ -119,10 +122,27 @@ var packer = sync.OnceValue(func() *zstd.Encoder {
 	return z
 })
 
-// unpackNames decompresses a list of encodeNames, for namesIn.
-func unpackNames(list []byte) ([]byte, error) {
+// packageNames are the source files of a package, to be found by their base names. They
+// are not held as values: a list may have a hundred thousand names.
+type packageNames struct {
+	common scan.Place
+	flat   []byte   // the entries, with whole names
+	at     []nameAt // in the order of the hashes
+}
+
+// nameAt says where in packageNames.flat an entry is.
+type nameAt struct{ hash, off uint32 }
+
+func baseHash(name string) uint32 { return uint32(xxhash.Sum64String(symfile.BaseName(name))) }
+
+// bytes is the memory that the list takes.
+func (l *packageNames) bytes() int { return len(l.flat) + 8*len(l.at) + 200 }
+
+// unpackNames reads a list of encodeNames.
+func unpackNames(list []byte) (*packageNames, error) {
+	l := &packageNames{}
 	if len(list) == 0 {
-		return nil, nil
+		return l, nil
 	}
 	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxNameList))
 	if err != nil {
@@ -133,21 +153,14 @@ func unpackNames(list []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errRow, err)
 	}
-	return plain, nil
-}
-
-// namesIn returns the files of a decompressed list whose names end in end. It keeps
-// nothing of the others: a list may have a hundred thousand names.
-func namesIn(plain []byte, end string) (files []sourceFile, err error) {
-	if len(plain) == 0 {
-		return nil, nil
-	}
 	d := &decoder{b: plain}
 	n := d.number()
-	common := scan.Place{Method: scan.Method(d.number()), Base: int64(d.number()), Packed: int64(d.number())}
+	l.common = scan.Place{Method: scan.Method(d.number()), Base: int64(d.number()), Packed: int64(d.number())}
 	if n > uint64(len(plain)) {
 		return nil, errRow
 	}
+	flat := encoder{b: make([]byte, 0, 2*len(plain))}
+	l.at = make([]nameAt, 0, n)
 	var name []byte
 	for range n {
 		same := d.number()
@@ -155,30 +168,57 @@ func namesIn(plain []byte, end string) (files []sourceFile, err error) {
 			return nil, errRow
 		}
 		name = append(name[:same], d.bytes(d.number())...)
-		m := member{size: int64(d.number()) - 1}
-		var sum uint32
-		at := d.number()
-		switch at {
-		case placeUnknown:
-		case placeOwn:
-			m.place = d.place()
-		case placeSummed:
-			m.place = d.place()
-			sum = uint32(d.number())
-		default:
-			m.place = common
-			m.place.Offset = int64(at - inCommon)
-		}
-		if d.bad {
+		rest := d.b
+		d.member(l.common)
+		if d.bad || len(flat.b) > maxNameList {
 			return nil, errRow
 		}
-		if len(name) < len(end) || string(name[len(name)-len(end):]) != end {
-			continue
-		}
-		if at == placeSummed {
-			m.sum = &sum
-		}
-		files = append(files, sourceFile{string(name), m})
+		l.at = append(l.at, nameAt{baseHash(string(name)), uint32(len(flat.b))})
+		flat.text(string(name))
+		flat.b = append(flat.b, rest[:len(rest)-len(d.b)]...)
 	}
-	return files, nil
+	l.flat = flat.b
+	slices.SortFunc(l.at, func(a, b nameAt) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.off, b.off)) })
+	return l, nil
+}
+
+// member reads what follows the name of an entry; the sum is that of the member if it has
+// one.
+func (d *decoder) member(common scan.Place) (m member, sum uint32, summed bool) {
+	m.size = int64(d.number()) - 1
+	switch at := d.number(); at {
+	case placeUnknown:
+	case placeOwn:
+		m.place = d.place()
+	case placeSummed:
+		m.place = d.place()
+		sum, summed = uint32(d.number()), true
+	default:
+		m.place = common
+		m.place.Offset = int64(at - inCommon)
+	}
+	return m, sum, summed
+}
+
+// file returns the entry at an offset.
+func (l *packageNames) file(off uint32) sourceFile {
+	d := &decoder{b: l.flat[off:]}
+	name := d.text()
+	m, sum, summed := d.member(l.common)
+	if summed {
+		m.sum = &sum
+	}
+	return sourceFile{name, m}
+}
+
+// named returns the files with a base name.
+func (l *packageNames) named(base string) (files []sourceFile) {
+	hash := baseHash(base)
+	i, _ := slices.BinarySearchFunc(l.at, hash, func(a nameAt, hash uint32) int { return cmp.Compare(a.hash, hash) })
+	for ; i < len(l.at) && l.at[i].hash == hash; i++ {
+		if f := l.file(l.at[i].off); symfile.BaseName(f.name) == base {
+			files = append(files, f)
+		}
+	}
+	return files
 }

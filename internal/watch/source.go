@@ -319,41 +319,37 @@ func (s *seeker) inPackages(ctx context.Context) (*File, error) {
 	return nil, fs.ErrNotExist
 }
 
-// sourceFiles returns the source files of a package whose names end in end.
-func (f *Folder) sourceFiles(ctx context.Context, row *index.WatchedFile, end string) ([]sourceFile, error) {
+// sourceFiles returns the source files of a package that have a base name.
+func (f *Folder) sourceFiles(ctx context.Context, row *index.WatchedFile, base string) ([]sourceFile, error) {
 	list, err := f.packageNames(ctx, row)
-	if err != nil && !errors.Is(err, errRow) {
-		return nil, err
-	}
-	var files []sourceFile
-	if err == nil {
-		files, err = namesIn(list.value, end)
-	}
-	if err != nil {
+	if errors.Is(err, errRow) {
 		f.opt.Log.Warn("the index of a watched folder is damaged", "folder", f.where, "error", err)
 		return nil, nil
 	}
-	return files, nil
+	if err != nil {
+		return nil, err
+	}
+	return list.value.named(base), nil
 }
 
-// packageNames returns the decompressed list of the source files of a package.
-func (f *Folder) packageNames(ctx context.Context, row *index.WatchedFile) (*kept[[]byte], error) {
+// packageNames returns the list of the source files of a package.
+func (f *Folder) packageNames(ctx context.Context, row *index.WatchedFile) (*kept[*packageNames], error) {
 	key := etag(f.path(row), "", stampOf(*row))
 	have, err := f.packages.get(ctx, key)
 	if have != nil || err != nil {
 		return have, err
 	}
-	var made *kept[[]byte]
+	var made *kept[*packageNames]
 	defer func() { f.packages.put(key, made) }()
-	list, err := f.db.Names(ctx, row.ID)
+	packed, err := f.db.Names(ctx, row.ID)
 	if err != nil {
 		return nil, err
 	}
-	plain, err := unpackNames(list)
+	list, err := unpackNames(packed)
 	if err != nil {
 		return nil, err
 	}
-	made = &kept[[]byte]{key: key, bytes: len(plain) + 200, value: plain}
+	made = &kept[*packageNames]{key: key, bytes: list.bytes(), value: list}
 	return made, nil
 }
 

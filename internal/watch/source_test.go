@@ -3,14 +3,17 @@ package watch
 import (
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -246,10 +249,18 @@ func TestNamesRow(t *testing.T) {
 	}
 }
 
-func decodeNames(list []byte) ([]sourceFile, error) {
-	plain, err := unpackNames(list)
+// decodeNames returns all files of a list in their order, and finds each by its name.
+func decodeNames(list []byte) (files []sourceFile, err error) {
+	names, err := unpackNames(list)
 	if err != nil {
 		return nil, err
 	}
-	return namesIn(plain, "")
+	for _, at := range slices.SortedFunc(slices.Values(names.at), func(a, b nameAt) int { return cmp.Compare(a.off, b.off) }) {
+		f := names.file(at.off)
+		if found := names.named(path.Base(f.name)); len(found) != 1 || found[0].name != f.name {
+			return nil, fmt.Errorf("%s is found as %v", f.name, found)
+		}
+		files = append(files, f)
+	}
+	return files, nil
 }

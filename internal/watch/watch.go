@@ -86,7 +86,7 @@ type Folder struct {
 	notifier notifier        // guarded by mu; nil: changes are found by scans
 
 	lists    keptLists[map[string]named] // names of objects
-	packages keptLists[[]byte]           // decompressed lists of packages
+	packages keptLists[*packageNames]    // of packages
 }
 
 // Open opens a folder, or a prefix of a bucket, with its index. It does not scan, and the
