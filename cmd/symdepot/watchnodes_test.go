@@ -38,6 +38,10 @@ func TestNodesWatch(t *testing.T) {
 			})
 		}
 	}
+	// A trace says where the file is, although the folder is another server's.
+	if _, out, _ := symdepot(t, t.TempDir(), "why", "--server", c.nodes[0].url, strings.TrimPrefix(paths[0], "/")); !strings.Contains(out, "watched folders of another server: "+filepath.Base(paths[0])+": found") {
+		t.Errorf("why at a server without the folder: %s, want that another server has the file", out)
+	}
 	if err := c.nodes[1].cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

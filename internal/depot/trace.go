@@ -129,6 +129,7 @@ type HiddenFile struct {
 type TracedFolder struct {
 	Dir     string
 	Watched bool          // indexed in place; else it has a layout
+	Other   bool          // another server of the depot watches it; Dir is empty
 	Layout  layout.Layout // zero for a watched folder
 	Places  []TracedPlace
 }
@@ -238,6 +239,20 @@ func (r *recorder) watched(where string, f *watch.File, err error) {
 	t := TracedFolder{Dir: where, Watched: true}
 	if f != nil {
 		t.Places = append(t.Places, TracedPlace{Path: strings.TrimPrefix(cmp.Or(f.Archive, f.Path), where+string(filepath.Separator))})
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		t.Places = append(t.Places, TracedPlace{Why: err})
+	}
+	r.folders = append(r.folders, t)
+}
+
+// watchedByOther notes the question to another server for its watched folders.
+func (r *recorder) watchedByOther(f *File, err error) {
+	if r == nil {
+		return
+	}
+	t := TracedFolder{Watched: true, Other: true}
+	if f != nil {
+		t.Places = append(t.Places, TracedPlace{Path: symfile.BaseName(f.Path)})
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		t.Places = append(t.Places, TracedPlace{Why: err})
 	}

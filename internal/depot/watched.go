@@ -32,7 +32,7 @@ func (ws *Watched) exist() bool { return len(ws.list) > 0 || ws.others.exist() }
 func (ws *Watched) answer(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
 	f, err := ws.open(ctx, scope, req, rec)
 	if errors.Is(err, fs.ErrNotExist) {
-		f, err = ws.others.open(ctx, scope, req)
+		f, err = ws.others.open(ctx, scope, req, rec)
 	}
 	return f, err
 }

@@ -79,17 +79,19 @@ func (o *otherServers) list() map[string][]string {
 }
 
 // open asks the servers whose folders the scope contains. A server that does not answer
-// has nothing.
-func (o *otherServers) open(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
+// has nothing. rec notes who was asked; it may be nil.
+func (o *otherServers) open(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
 	for address, products := range o.list() {
 		if !slices.ContainsFunc(products, func(p string) bool { return scope.Products == nil || p != "" && scope.sees(p) }) {
 			continue
 		}
 		key := fmt.Sprintf("%s %d %v %s %q", address, req.Form, req.Lookups, req.Part, scope.Products)
 		if until, ok := o.misses.GetIfPresent(key); ok && o.d.now().Before(until) {
+			rec.watchedByOther(nil, fs.ErrNotExist)
 			continue
 		}
 		f, err := o.receive(ctx, address, scope, req)
+		rec.watchedByOther(f, err)
 		switch {
 		case err == nil:
 			return f, nil

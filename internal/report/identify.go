@@ -32,8 +32,8 @@ type ObjectAnswer struct {
 	SHA256 string `json:"sha256,omitempty"`
 	// Spellings are its ids as tools print them.
 	Spellings []Spelling `json:"spellings,omitempty"`
-	// Held are the files of the depot. Whether they have the same bytes is known only
-	// if all bytes were sent.
+	// Held are the files of the depot, and those of watched folders. Whether they have the
+	// same bytes is known only if all bytes were sent, and of watched ones never.
 	Held []Found `json:"held"`
 }
 
@@ -52,7 +52,7 @@ func NewObjectAnswer(name string, s depot.Same, exact bool) ObjectAnswer {
 	}
 	for _, f := range s.Found {
 		var same *bool
-		if exact {
+		if exact && !f.InPlace {
 			is := f.Ref == s.Ref
 			same = &is
 		}
@@ -66,6 +66,10 @@ func (o *ObjectAnswer) HeldText() string {
 	text := "no"
 	for _, f := range o.Held {
 		switch {
+		case f.InPlace != "":
+			if text == "no" {
+				text = "in place"
+			}
 		case f.SameContent != nil && *f.SameContent:
 			return "yes"
 		case symfile.Fold(f.Name) != symfile.Fold(o.Name):

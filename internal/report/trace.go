@@ -649,6 +649,9 @@ func folderStep(t *depot.Trace) *TraceStep {
 		name := f.Layout.Name()
 		if f.Watched {
 			name = "watched folder " + symfile.BaseName(f.Dir)
+			if f.Other {
+				name = "watched folders of another server"
+			}
 			if len(f.Places) == 0 {
 				s.Items = append(s.Items, TraceItem{Mark: MarkNo, What: "absent", Says: term.Printable(name + ": no such file")})
 			}
@@ -657,6 +660,10 @@ func folderStep(t *depot.Trace) *TraceStep {
 			if n == 20 {
 				s.Items = append(s.Items, TraceItem{Mark: MarkInfo, What: "more", Says: fmt.Sprintf("and %d more places", len(f.Places)-n)})
 				break
+			}
+			if p.Path == "" {
+				s.Items = append(s.Items, TraceItem{Mark: MarkWarn, What: "away", Says: term.Printable(name + ": no answer; the log says why")})
+				continue
 			}
 			i := TraceItem{Mark: MarkNo, What: "absent", Path: term.Printable(p.Path), Says: term.Printable(name + ": " + p.Path + ": no such file")}
 			switch {

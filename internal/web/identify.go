@@ -78,7 +78,7 @@ func (a *API) examine(r *Request, f *sentFile) (e examined, err error) {
 	defer done()
 	ctx, cancel := context.WithTimeout(r.Context(), examineTime)
 	defer cancel()
-	x := examination{files: a.cfg.Files, scope: r.scope(), f: f}
+	x := examination{files: a.cfg.Files, inPlace: a.cfg.InPlace, scope: r.scope(), f: f}
 	if f.parts == nil {
 		err = x.parse(f.whole, f.whole.size)
 	} else {
@@ -101,9 +101,10 @@ func (r *Request) tookLonger(err error) error {
 
 // examination is one reading of a file.
 type examination struct {
-	files Files
-	scope depot.Scope
-	f     *sentFile
+	files   Files
+	inPlace InPlace // may be nil
+	scope   depot.Scope
+	f       *sentFile
 
 	crash   *dump.Dump // set for a dump
 	objects []objfile.Object
@@ -142,28 +143,43 @@ func (x *examination) answer(ctx context.Context) (report.FileAnswer, error) {
 	}
 	if whole != nil {
 		same, err := x.files.Same(ctx, x.scope, whole, x.f.name)
-		for _, s := range same {
-			a.Objects = append(a.Objects, x.object(s))
+		if err != nil {
+			return a, err
 		}
-		return a, err
+		for _, s := range same {
+			if err := x.add(ctx, &a, s); err != nil {
+				return a, err
+			}
+		}
+		return a, nil
 	}
 	for _, o := range x.objects {
 		found, err := x.files.Alike(ctx, x.scope, o, nil)
 		if err != nil {
 			return a, err
 		}
-		a.Objects = append(a.Objects, x.object(depot.Same{Object: o, Found: found}))
+		if err := x.add(ctx, &a, depot.Same{Object: o, Found: found}); err != nil {
+			return a, err
+		}
 	}
 	return a, nil
 }
 
-// object describes an object.
-func (x *examination) object(s depot.Same) report.ObjectAnswer {
+// add describes an object, also with the files of watched folders that have its ids.
+func (x *examination) add(ctx context.Context, a *report.FileAnswer, s depot.Same) error {
+	if x.inPlace != nil {
+		found, err := x.inPlace.Alike(ctx, x.scope, s.Object, maxInPlace)
+		if err != nil {
+			return err
+		}
+		s.Found = append(s.Found, found...)
+	}
 	o := report.NewObjectAnswer(x.f.name, s, x.f.whole != nil)
 	for _, n := range spellings(s.Object.Object) {
 		o.Spellings = append(o.Spellings, report.Spelling(n))
 	}
-	return o
+	a.Objects = append(a.Objects, o)
+	return nil
 }
 
 // unreadable returns the problem that an error of reading a file is.

@@ -57,9 +57,10 @@ type objectAnswerView struct {
 	Why              string // the address of the trace; "" if the object is held
 }
 
-// heldRow is a file of the depot.
+// heldRow is a file of the depot, or of a watched folder.
 type heldRow struct {
 	Name, Link, Kind, From string
+	InPlace                string // where it is in a watched folder
 	Size                   int64
 	Same                   string // whether it has the same bytes
 	Transactions           []txLink
@@ -219,6 +220,9 @@ func (f *frame) objectAnswer(o *report.ObjectAnswer) objectAnswerView {
 	}
 	for _, h := range o.Held {
 		row := heldRow{Name: h.Name, Link: f.To("object", h.SHA256), Kind: h.Kind, Size: h.Size, From: h.FetchedFrom, Same: "the same ids"}
+		if h.InPlace != "" {
+			row.Link, row.InPlace = "", h.InPlace
+		}
 		if h.SameContent != nil {
 			row.Same = map[bool]string{true: "the same bytes", false: "other bytes"}[*h.SameContent]
 		}

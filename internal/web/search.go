@@ -16,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -37,6 +38,7 @@ var _ Catalog = (*depot.Catalog)(nil)
 // InPlace searches watched folders, whose files are no contents of the depot.
 type InPlace interface {
 	Search(ctx context.Context, scope depot.Scope, text string, kind symfile.Kind, limit int) ([]depot.Found, error)
+	Alike(ctx context.Context, scope depot.Scope, o objfile.Object, limit int) ([]depot.Found, error)
 	Statuses(ctx context.Context) []depot.WatchStatus
 }
 
