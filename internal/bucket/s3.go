@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -27,7 +28,7 @@ type S3Config struct {
 	Bucket string
 	Prefix string // only keys below it are visible; empty: all keys
 	// Endpoint is the URL of the store, http or https, without a path. Empty:
-	// Amazon's endpoint of the region.
+	// AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, or Amazon's endpoint of the region.
 	Endpoint string
 	// Region is the region of the bucket, for the signature. Empty: AWS_REGION,
 	// AWS_DEFAULT_REGION, the region in an Amazon endpoint, or us-east-1. It
@@ -89,6 +90,7 @@ func openS3(cfg S3Config, via http.RoundTripper) (*front, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Endpoint = cfg.Store()
 	name := "s3://" + cfg.Bucket + strings.TrimSuffix("/"+escapeKey(prefix, "/"), "/")
 	if cfg.Endpoint == "" {
 		cfg.Endpoint = amazonEndpoint
@@ -119,6 +121,12 @@ func openS3(cfg S3Config, via http.RoundTripper) (*front, error) {
 		return nil, fmt.Errorf("bucket: endpoint %s://%s: %w", endpoint.Scheme, endpoint.Host, err)
 	}
 	return newFront(&s3{core: core, bucket: cfg.Bucket, now: time.Now, single: 64 << 20, part: 64 << 20}, name, prefix, via), nil
+}
+
+// Store returns the URL of the store: Endpoint, or that of the environment. Empty:
+// Amazon's endpoint of the region.
+func (c *S3Config) Store() string {
+	return cmp.Or(c.Endpoint, os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
 }
 
 func s3Region(region string, endpoint *url.URL) string {

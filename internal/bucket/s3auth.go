@@ -39,7 +39,7 @@ func (c *S3Config) chooseAuth(endpoint *url.URL) (string, error) {
 
 // Hosts implements [Config].
 func (c *S3Config) Hosts() []string {
-	endpoint := firstOf(c.Endpoint, "", amazonEndpoint)
+	endpoint := firstOf(c.Store(), "", amazonEndpoint)
 	u, err := parseEndpoint(endpoint)
 	if err != nil {
 		return nil

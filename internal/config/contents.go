@@ -80,15 +80,11 @@ func (c *Config) UseDepot(where, blobs string, opt *depot.Options) (err error) {
 	return err
 }
 
-// openBucket opens a bucket by its URL, with the endpoint and the credentials of the
-// environment.
+// openBucket opens a bucket by its URL.
 func (c *Config) openBucket(where string) (bucket.Bucket, error) {
 	b, err := bucket.ParseURL(where)
 	if err != nil {
 		return nil, err
-	}
-	if s3, ok := b.(*bucket.S3Config); ok && s3.Endpoint == "" {
-		s3.Endpoint = cmp.Or(c.getenv("AWS_ENDPOINT_URL_S3"), c.getenv("AWS_ENDPOINT_URL"))
 	}
 	return upstream.OpenBucket(b, c.Dialer())
 }

@@ -117,5 +117,8 @@ func (f *Fetcher) askOne(ctx context.Context, cancel context.CancelCauseFunc, u 
 	if a.err != nil && errors.Is(context.Cause(ctx), errSlow) && ClassOf(a.err) != ClassBusy {
 		a.err = &Failure{Source: u.Source.Name(), Class: ClassTimeout, Err: errSlow}
 	}
+	if cause := context.Cause(ctx); cause == nil || errors.Is(cause, errSlow) {
+		f.failures.report(f.log, f.now(), u.Source.Name(), a.err)
+	}
 	return a
 }

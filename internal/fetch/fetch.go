@@ -168,6 +168,7 @@ type Fetcher struct {
 	refreshing chan struct{} // semaphore of renewals of misses
 	downloads  *Group[string, *download]
 	clients    Clients
+	failures   complaints
 	checksums  bool // some upstream is asked only with a checksum
 	peers      Peers
 	kinds      map[string]func(context.Context, []byte) ([]byte, error) // see Serve

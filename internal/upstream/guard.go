@@ -468,6 +468,11 @@ func (p *pass) note(err, verdict error) {
 	case verdict == nil:
 		g.breaker.succeeded(p.ticket)
 		g.status.Failures, g.status.Since, g.losses = 0, time.Time{}, 0
+		if fetch.ClassOf(err) == fetch.ClassForbidden { // it works, but not for this server
+			g.status.Errors++
+			g.status.LastError, g.status.LastTime = err.Error(), now
+			return
+		}
 		if err != nil {
 			g.status.Misses++
 			g.times.add(now.Sub(p.begun))

@@ -375,7 +375,7 @@ func OpenBucket(cfg bucket.Config, d *Dialer) (bucket.Bucket, error) {
 	}
 	switch c := cfg.(type) {
 	case *bucket.S3Config:
-		named(c.Endpoint)
+		named(c.Store())
 		if len(hosts) > 0 {
 			if host, port, err := net.SplitHostPort(hosts[0]); err == nil {
 				hosts = append(hosts, net.JoinHostPort(c.Bucket+"."+host, port))

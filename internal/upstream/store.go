@@ -213,8 +213,8 @@ func (c *storeCall) failure(err error) *fetch.Failure {
 			f.Retry = e.Retry
 		}
 		return f
-	case errors.Is(err, bucket.ErrNoBucket):
-		return s.failed(fetch.ClassNotFound, "%w", err)
+	case errors.Is(err, bucket.ErrNoBucket): // a wrong address, and no answer about the file
+		return s.failed(fetch.ClassBroken, "%w", err)
 	case errors.Is(err, bucket.ErrCredentials):
 		return s.failed(fetch.ClassBroken, "%w", err)
 	case errors.Is(err, fs.ErrPermission) && s.cfg.Forbidden403:

@@ -202,7 +202,7 @@ func TestStoreFailures(t *testing.T) {
 		want fetch.Class
 	}{
 		{fs.ErrNotExist, StoreConfig{}, fetch.ClassNotFound},
-		{bucket.ErrNoBucket, StoreConfig{}, fetch.ClassNotFound},
+		{bucket.ErrNoBucket, StoreConfig{}, fetch.ClassBroken},
 		{fs.ErrPermission, StoreConfig{}, fetch.ClassForbidden},
 		{fs.ErrPermission, StoreConfig{Forbidden403: true}, fetch.ClassNotFound},
 		{bucket.ErrThrottled, StoreConfig{}, fetch.ClassBusy},
