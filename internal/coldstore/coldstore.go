@@ -31,7 +31,6 @@ const (
 	restoring  = 4         // contents restored at the same time
 	rangesFrom = 64 << 20  // ranges of longer contents are restored by themselves at first
 	ahead      = 4 << 20   // bytes that a reader waits for while a content is restored
-	direct     = 8         // readers that restore ranges by themselves at the same time
 	maxLost    = 4096      // damaged contents that are remembered
 	lostFor    = time.Hour // until a damaged content is tried again
 	maxRanged  = 1024      // contents remembered after a range of them was read
@@ -60,8 +59,7 @@ type Store struct {
 	blob.Backend
 	opt  Options
 	near *shelf.Shelf
-	// slots are taken by readers that restore ranges.
-	slots chan struct{}
+	lent *lender
 
 	restored, restoredBytes, failures atomic.Uint64 // see Counts
 
@@ -107,9 +105,9 @@ func New(below blob.Backend, opt Options) *Store {
 	keep := cmp.Or(opt.NearBytes, nearBytes)
 	return &Store{
 		Backend: below, opt: opt,
-		near:  shelf.New(shelf.Options{Dir: opt.Dir, KeptBytes: keep, KeptFiles: nearFiles, HeldBytes: keep + keep/2, HeldFiles: nearFiles, AtOnce: restoring, Timeout: 6 * time.Hour}),
-		slots: make(chan struct{}, direct),
-		lost:  map[blob.Ref]lost{}, ranged: map[blob.Ref]struct{}{},
+		near: shelf.New(shelf.Options{Dir: opt.Dir, KeptBytes: keep, KeptFiles: nearFiles, HeldBytes: keep + keep/2, HeldFiles: nearFiles, AtOnce: restoring, Timeout: 6 * time.Hour}),
+		lent: newLender(),
+		lost: map[blob.Ref]lost{}, ranged: map[blob.Ref]struct{}{},
 	}
 }
 

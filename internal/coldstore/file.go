@@ -9,13 +9,16 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/shelf"
 )
 
-// full reports whether a content cannot be kept: the near cache, or its disk, is full.
-func full(err error) bool { return errors.Is(err, shelf.ErrFull) || durable.IsNoSpace(err) }
+// unkept reports whether the near cache, or its disk, is the reason that a content cannot
+// be restored: then it is restored without being kept.
+func unkept(err error) bool {
+	return err != nil && !errors.Is(err, blob.ErrDamaged) && !errors.Is(err, blob.ErrUnavailable) && !errors.Is(err, os.ErrClosed) &&
+		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+}
 
 // open opens a cold content. With whole it is restored first. If it cannot be kept, its
 // hash is checked and it is read range by range.
@@ -32,9 +35,9 @@ func (s *Store) open(ctx context.Context, row index.Cold, whole bool) (blob.File
 	if err == nil && whole {
 		_, err = r.Wait(ctx)
 	}
-	if full(err) {
+	if unkept(err) && !errors.Is(err, errStale) {
 		if err = nil; whole {
-			err = s.Restore(ctx, row, io.Discard, nil)
+			err = s.hash(ctx, row)
 		}
 	}
 	if err != nil {
@@ -44,6 +47,26 @@ func (s *Store) open(ctx context.Context, row index.Cold, whole bool) (blob.File
 	return f, nil
 }
 
+// hash restores and hashes a content, and keeps nothing.
+func (s *Store) hash(ctx context.Context, row index.Cold) error {
+	if err := s.lent.enter(ctx); err != nil {
+		return err
+	}
+	defer s.lent.leave()
+	return s.Restore(ctx, row, io.Discard, nil)
+}
+
+// parts is what a content is read from range by range.
+type parts interface {
+	io.ReaderAt
+	close()
+}
+
+// plainParts is a content that has become plain.
+type plainParts struct{ blob.File }
+
+func (p plainParts) close() { _ = p.Close() } // opened for reading
+
 // file is an open cold content.
 type file struct {
 	s    *Store
@@ -51,18 +74,41 @@ type file struct {
 	life context.Context // for opening the parts: a read has no context of its own
 	off  int64           // of Read; see blob.File
 
-	mu    sync.Mutex
-	near  *shelf.Reader // guarded by mu; nil before the first byte is read
-	parts *source       // guarded by mu; for ranges
-	asked bool          // guarded by mu
-	over  bool          // guarded by mu; closed
+	// Guarded by the mu of the lender. parts is nil while the file has no decoder, uses
+	// are the reads that use it.
+	parts parts
+	uses  int
+	over  bool // closed
+
+	opening sync.Mutex // held while parts are opened
+	mu      sync.Mutex
+	near    *shelf.Reader // guarded by mu; nil before the first byte is read
+	asked   bool          // guarded by mu
+	lone    bool          // guarded by mu; see alone
+	// ahead are bytes at aheadAt that were decoded with others: another reader may get the
+	// decoder before the next read.
+	ahead   []byte // guarded by mu
+	aheadAt int64  // guarded by mu
+}
+
+// drop closes the parts. mu of the lender is held.
+func (f *file) drop() {
+	f.parts.close()
+	f.parts = nil
+}
+
+// closed reports whether Close was called.
+func (f *file) closed() bool {
+	f.s.lent.mu.Lock()
+	defer f.s.lent.mu.Unlock()
+	return f.over
 }
 
 // reader returns the file of the near cache, which may still be growing.
 func (f *file) reader() (*shelf.Reader, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.over {
+	if f.closed() {
 		return nil, os.ErrClosed
 	}
 	f.noteRead()
@@ -102,7 +148,7 @@ func (f *file) alone(off int64) bool {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.near != nil || f.parts != nil {
+	if f.near != nil || f.lone {
 		return f.near == nil
 	}
 	f.s.mu.Lock()
@@ -114,32 +160,54 @@ func (f *file) alone(off int64) bool {
 		clear(f.s.ranged)
 	}
 	f.s.ranged[f.row.Ref] = struct{}{}
+	f.lone = true
 	return true
 }
 
-// ranges returns the reader of ranges; nil if too many are in use.
-func (f *file) ranges() (*source, error) {
+// borrow returns what ranges are read from, until the lender's done; nil if too many
+// decoders are in use and wait is not set.
+func (f *file) borrow(wait bool) (parts, error) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.over {
+	f.noteRead()
+	f.mu.Unlock()
+	f.opening.Lock()
+	defer f.opening.Unlock()
+	l := f.s.lent
+	if f.closed() {
 		return nil, os.ErrClosed
 	}
-	f.noteRead()
-	if f.parts != nil {
+	if l.use(f) {
 		return f.parts, nil
 	}
-	select {
-	case f.s.slots <- struct{}{}:
-	default:
+	if !wait && !l.try() {
 		return nil, nil
 	}
-	c, err := f.s.source(f.life, f.row)
+	if wait {
+		if err := l.enter(f.life); err != nil {
+			return nil, err
+		}
+	}
+	p, err := f.openParts()
 	if err != nil {
-		<-f.s.slots
+		l.leave()
 		return nil, err
 	}
-	f.parts = c
-	return c, nil
+	l.give(f, p)
+	return p, nil
+}
+
+// openParts opens the cold file with its base, or the content if it is plain by now.
+func (f *file) openParts() (parts, error) {
+	c, err := f.s.source(f.life, f.row)
+	if err == nil {
+		return c, nil
+	}
+	if errors.Is(err, errStale) {
+		if p, perr := f.s.Backend.Open(f.life, f.row.Ref); perr == nil {
+			return plainParts{p}, nil
+		}
+	}
+	return nil, err
 }
 
 // ReadAt implements [io.ReaderAt].
@@ -148,42 +216,79 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 		return 0, io.EOF
 	}
 	if f.alone(off) {
-		if c, err := f.ranges(); c != nil || err != nil {
-			return f.readRange(c, err, p, off)
+		if n, ok, err := f.readRange(p, off, false); ok {
+			return n, err
 		}
 	}
 	r, err := f.reader()
 	if err == nil && r.Growing() && off > r.Written()+ahead {
-		if c, err := f.ranges(); c != nil || err != nil {
-			return f.readRange(c, err, p, off)
+		if n, ok, err := f.readRange(p, off, false); ok {
+			return n, err
 		}
 	}
 	if err == nil {
 		var n int
-		if n, err = r.ReadAt(p, off); !full(err) {
+		if n, err = r.ReadAt(p, off); err == io.EOF || !unkept(err) {
 			return n, err
 		}
 	}
-	if !full(err) {
+	if !unkept(err) {
 		return 0, err
 	}
-	c, err := f.ranges() // the near cache or its disk is full: restored and not kept
-	if c == nil && err == nil {
-		err = errors.New("too many cold contents are being restored")
-	}
-	return f.readRange(c, err, p, off)
+	n, _, err := f.readRange(p, off, true)
+	return n, err
 }
 
-// readRange reads from the parts. Damage is that of the content.
-func (f *file) readRange(c *source, err error, p []byte, off int64) (int, error) {
-	if err != nil {
-		return 0, err
+// readRange restores a range by itself. It waits for a decoder if wait is set; otherwise
+// ok says whether there was one. Damage is that of the content.
+func (f *file) readRange(p []byte, off int64, wait bool) (n int, ok bool, err error) {
+	if n, ok := f.fromAhead(p, off); ok {
+		return n, true, nil
 	}
-	n, err := c.ReadAt(p, off)
+	c, err := f.borrow(wait)
+	if c == nil {
+		return 0, err != nil, err
+	}
+	defer f.s.lent.done(f)
+	if wait && len(p) < aheadBytes && off >= 0 {
+		n, err = f.fillAhead(c, p, off)
+	} else {
+		n, err = c.ReadAt(p, off)
+	}
 	if err != nil && err != io.EOF {
 		err = f.s.failed(f.row, "its cold file", f.row.File.Ref, err)
 	}
-	return n, err
+	return n, true, err
+}
+
+// aheadBytes is how much a read without a near cache decodes at once, at most.
+const aheadBytes = 256 << 10
+
+// fromAhead reads bytes that were decoded before, if all of p are.
+func (f *file) fromAhead(p []byte, off int64) (int, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if at := off - f.aheadAt; at >= 0 && at+int64(len(p)) <= int64(len(f.ahead)) {
+		return copy(p, f.ahead[at:]), true
+	}
+	return 0, false
+}
+
+// fillAhead reads bytes with those behind them.
+func (f *file) fillAhead(c parts, p []byte, off int64) (int, error) {
+	b := make([]byte, min(aheadBytes, f.row.Size-off))
+	n, err := c.ReadAt(b, off)
+	f.mu.Lock()
+	f.ahead, f.aheadAt = b[:n], off
+	f.mu.Unlock()
+	k := copy(p, b[:n])
+	if k == len(p) {
+		return k, nil
+	}
+	if err == nil {
+		err = io.EOF
+	}
+	return k, err
 }
 
 // Read implements [io.Reader].
@@ -240,16 +345,13 @@ func (f *file) File() *os.File {
 func (f *file) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.over {
+	if f.closed() {
 		return os.ErrClosed
 	}
-	f.over = true
+	f.s.lent.end(f)
 	if f.near != nil {
 		_ = f.near.Close() // opened for reading
 	}
-	if f.parts != nil {
-		f.parts.close()
-		<-f.s.slots
-	}
+	f.ahead = nil
 	return nil
 }
