@@ -76,15 +76,17 @@ func (s *service) deliver(x *exchange, r *http.Request, d *delivery) {
 		x.WriteHeader(p.status)
 		return
 	case d.keep && x.memory.keep && p.status == http.StatusOK && p.n >= 0 && p.n <= x.memory.longest && !body.Growing:
-		if x.err = s.keep(x, body, p.n); x.err != nil && x.status == 0 {
-			forgetFile(h)
-			s.fail(x, x.err)
-			return
-		}
+		x.err = s.keep(x, body, p.n)
 	default:
-		x.WriteHeader(p.status)
-		x.err = s.copyBody(x, body, p.off, p.n)
+		x.err = s.copyBody(x, body, p)
 		x.abort = x.err != nil && body.Growing
+	}
+	if x.err != nil && x.status == 0 { // nothing was sent yet
+		forgetFile(h)
+		delete(h, "Content-Range")
+		x.abort = false
+		s.fail(x, x.err)
+		return
 	}
 	if d.sent != nil {
 		d.sent()
@@ -171,18 +173,23 @@ func partOf(h http.Header, body *depot.File, tag string, modified time.Time) par
 	return whole
 }
 
-// copyBody sends n bytes of f from off, or all of them if n is negative. A client
-// that receives too slowly is cut off.
-func (s *service) copyBody(x *exchange, f *depot.File, off, n int64) error {
+// copyBody sends the status and a part of f. If the first bytes cannot be read, nothing is
+// sent. A client that receives too slowly is cut off.
+func (s *service) copyBody(x *exchange, f *depot.File, p part) error {
+	off, n := p.off, p.n
 	var rc *http.ResponseController
 	if n < 0 || n > copyStep/4 {
 		rc = http.NewResponseController(x.w)
 	}
 	if file := f.OSFile(); file != nil && (n >= 0 || f.Growing) {
+		x.WriteHeader(p.status)
 		return s.sendFile(x, rc, f, file, off, n)
 	}
 	buf := copyBuffers.Get().(*[copyBuffer]byte)
 	defer copyBuffers.Put(buf)
+	if n == 0 {
+		x.WriteHeader(p.status)
+	}
 	for left := copyStep; n != 0; {
 		want := int64(len(buf))
 		if n > 0 {
@@ -193,6 +200,9 @@ func (s *service) copyBody(x *exchange, f *depot.File, off, n int64) error {
 			left = 0
 		}
 		m, err := f.ReadAt(buf[:want], off)
+		if x.status == 0 && (m > 0 || err == nil || errors.Is(err, io.EOF)) {
+			x.WriteHeader(p.status)
+		}
 		if m > 0 {
 			if _, werr := x.Write(buf[:m]); werr != nil {
 				return werr
