@@ -131,6 +131,10 @@ func (m *matcher) scan(t []byte, place int64) {
 			break
 		}
 		q := -1
+		if p >= lo && p+seed <= hi && equal(t[i:i+seed], base[p:p+seed]) > seed*2/3 {
+			i++
+			continue
+		}
 		if !flat(t[i:]) {
 			q = m.x.find(t[i:])
 		}
@@ -204,18 +208,32 @@ func (m *matcher) end(t []byte, s segment, hi, i, back, q int) (taken int) {
 	return taken
 }
 
+// forgive is how many bytes more may differ than are equal before forward and backward
+// give up.
+const forgive = 512
+
 // forward says how far it pays to take bytes of b for those of a: as long as more than
 // half of them are equal.
 func forward(a, b []byte) int {
 	n := min(len(a), len(b))
 	best, at, score := 0, 0, 0
 	for i := 0; i < n; {
-		if i+8 <= n && binary.LittleEndian.Uint64(a[i:]) == binary.LittleEndian.Uint64(b[i:]) {
-			i += 8
-			if score += 8; score > best {
-				best, at = score, i
+		if i+8 <= n {
+			d := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:])
+			if d == 0 {
+				i += 8
+				if score += 8; score > best {
+					best, at = score, i
+				}
+				continue
 			}
-			continue
+			if score+8 <= best { // none of these bytes can be the best end
+				i += 8
+				if score += 8 - 2*unequal(d); score < best-forgive {
+					break
+				}
+				continue
+			}
 		}
 		for k := min(i+8, n); i < k; i++ {
 			if a[i] == b[i] {
@@ -226,7 +244,7 @@ func forward(a, b []byte) int {
 				score--
 			}
 		}
-		if score < best-512 {
+		if score < best-forgive {
 			break
 		}
 	}
@@ -235,17 +253,49 @@ func forward(a, b []byte) int {
 
 // backward says how far it pays to take the last bytes of b for those of a.
 func backward(a, b []byte) int {
+	n := min(len(a), len(b))
+	a, b = a[len(a)-n:], b[len(b)-n:]
 	best, at, score := 0, 0, 0
-	for k := 1; k <= min(len(a), len(b)); k++ {
-		if a[len(a)-k] == b[len(b)-k] {
-			if score++; score > best {
-				best, at = score, k
+	for i := n; i > 0; {
+		if i >= 8 {
+			d := binary.LittleEndian.Uint64(a[i-8:]) ^ binary.LittleEndian.Uint64(b[i-8:])
+			if d == 0 {
+				i -= 8
+				if score += 8; score > best {
+					best, at = score, n-i
+				}
+				continue
 			}
-		} else if score--; score < best-512 {
+			if score+8 <= best {
+				i -= 8
+				if score += 8 - 2*unequal(d); score < best-forgive {
+					break
+				}
+				continue
+			}
+		}
+		for k := max(i-8, 0); i > k; {
+			i--
+			if a[i] == b[i] {
+				if score++; score > best {
+					best, at = score, n-i
+				}
+			} else {
+				score--
+			}
+		}
+		if score < best-forgive {
 			break
 		}
 	}
 	return at
+}
+
+// unequal counts the bytes of a word that are not zero.
+func unequal(d uint64) int {
+	// The upper bit of each byte of z says that the byte of d is not zero.
+	z := (d&0x7f7f7f7f7f7f7f7f + 0x7f7f7f7f7f7f7f7f) | d
+	return bits.OnesCount64(z & 0x8080808080808080)
 }
 
 // equal counts equal bytes at equal places.
@@ -253,10 +303,7 @@ func equal(a, b []byte) (n int) {
 	k := min(len(a), len(b))
 	i := 0
 	for ; i+8 <= k; i += 8 {
-		d := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:])
-		// The upper bit of each byte of z says that the byte of d is not zero.
-		z := (d&0x7f7f7f7f7f7f7f7f + 0x7f7f7f7f7f7f7f7f) | d
-		n += 8 - bits.OnesCount64(z&0x8080808080808080)
+		n += 8 - unequal(binary.LittleEndian.Uint64(a[i:])^binary.LittleEndian.Uint64(b[i:]))
 	}
 	for ; i < k; i++ {
 		if a[i] == b[i] {

@@ -24,8 +24,8 @@ var decoder = sync.OnceValue(func() *zstd.Decoder {
 })
 
 const (
-	group     = 64      // blocks between two checkpoints
-	keptBytes = 8 << 20 // of decoded blocks of a key
+	group     = 64       // blocks between two checkpoints
+	keptBytes = 12 << 20 // of decoded blocks of a key
 	keptKey   = keptBytes >> keyLog
 )
 
