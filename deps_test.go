@@ -83,7 +83,7 @@ var mayImport = map[string][]string{
 	"internal/config":  {"internal/glob", "internal/span", "internal/durable", "internal/watch", "symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/index", "internal/oidc", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/transcode", "internal/server"},
 	"internal/manual":  {},
 	"internal/daemon":  {},
-	"internal/doctor":  {"internal/auth", "internal/client", "internal/config", "internal/daemon", "internal/depot", "internal/sympath", "internal/term", "internal/upstream", "internal/wire"},
+	"internal/doctor":  {"internal/auth", "internal/bucket", "internal/client", "internal/config", "internal/daemon", "internal/depot", "internal/sympath", "internal/term", "internal/upstream", "internal/wire"},
 	"internal/dsym":    {"debugid", "internal/depot", "internal/durable", "internal/want"},
 	"internal/support": {"internal/auth", "internal/doctor"},
 	// Linked on Windows only.

@@ -45,6 +45,11 @@ type Inspection struct {
 // inspectLimit is how long the database may check its files for Inspect.
 var inspectLimit = 10 * time.Second
 
+// storeLimit is how long Inspect waits for a bucket.
+const storeLimit = 10 * time.Second
+
+var errStoreSilent = fmt.Errorf("the store has not answered within %s", storeLimit)
+
 // Inspect looks at a depot and changes nothing in it. An object of a few bytes is
 // written to a bucket and deleted again. opt is as for Open; Options.Bucket is closed.
 // If there is an error, what is known so far is returned too.
@@ -53,7 +58,12 @@ func Inspect(ctx context.Context, where string, opt Options) (i Inspection, err 
 	if opt.Bucket != nil {
 		defer func() { err = errors.Join(err, opt.Bucket.Close()) }()
 		i.Contents = opt.Bucket.Name()
-		i.Store = vault.Try(ctx, opt.Bucket, slog.New(heard{&i.Warnings}))
+		soon, cancel := context.WithTimeoutCause(ctx, storeLimit, errStoreSilent)
+		i.Store = vault.Try(soon, opt.Bucket, slog.New(heard{&i.Warnings}))
+		if i.Store != nil && errors.Is(context.Cause(soon), errStoreSilent) {
+			i.Store = errStoreSilent
+		}
+		cancel()
 	}
 	at := where
 	if index.IsURL(where) {

@@ -24,6 +24,9 @@ var ErrNeedsBucket = errors.New("a depot in PostgreSQL keeps its contents in a b
 // depot has a file is not known.
 var ErrNoDatabase = index.ErrUnavailable
 
+// ConnectError says why a database server cannot be used, and what to do.
+type ConnectError = index.ConnectError
+
 // openStores opens the index and the store of contents. It sets name and dir
 // also if it fails.
 func (d *Depot) openStores(ctx context.Context, where string, opt *Options) (err error) {

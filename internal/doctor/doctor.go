@@ -2,11 +2,13 @@ package doctor
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -130,7 +132,7 @@ func (e *examiner) depot(ctx context.Context) {
 	e.Depot = i
 	if i.Contents != "" {
 		if i.Store != nil {
-			e.add("object store", Fault, fmt.Sprintf("%s: %v; files that are not in the local cache cannot be served", i.Contents, i.Store), "check that the store runs, and that the credentials permit to put, get, list and delete objects")
+			e.list = append(e.list, store(i.Contents, i.Store))
 		} else {
 			e.add("object store", OK, i.Contents+": an object was written, read, listed and deleted", "")
 		}
@@ -142,6 +144,9 @@ func (e *examiner) depot(ctx context.Context) {
 	case errors.Is(err, depot.ErrNoDepot):
 		e.add("depot", Warning, err.Error(), "that is fine before the first symdepot add or serve; else name it with --depot or the key depot")
 		return
+	case depot.IsURL(i.Name) && errors.Is(err, fs.ErrNotExist):
+		e.add("depot", Warning, i.Name+" has no tables yet", "that is fine before the first symdepot add or serve, which make them; else name the right database")
+		return
 	case errors.Is(err, depot.ErrOlder):
 		e.add("depot", Warning, err.Error(), "the next symdepot serve or add upgrades it; make a backup first (symdepot depot backup, of the old version)")
 		return
@@ -150,6 +155,9 @@ func (e *examiner) depot(ctx context.Context) {
 		return
 	case errors.Is(err, fs.ErrPermission):
 		e.add("depot", Fault, err.Error(), "run the command as the owner of the depot, or share the depot with a group (depot.group)")
+		return
+	case depot.IsURL(i.Name) && err != nil:
+		e.list = append(e.list, databaseAway(i.Name, err))
 		return
 	case err != nil:
 		e.add("depot", Fault, err.Error(), "symdepot verify says more; symdepot depot restore brings a backup back")
@@ -201,7 +209,9 @@ func (e *examiner) certificates() {
 			e.add("certificate", Fault, err.Error(), "give the user of the server the rights on tls.acme.dir")
 			return
 		}
-		e.list = append(e.list, Certificate(time.Time{}, time.Now()))
+		for _, domain := range opt.ACME.Domains {
+			e.list = append(e.list, obtained(opt.ACME.Dir, domain, time.Now()))
+		}
 		return
 	}
 	t, err := auth.NewTLS(auth.TLSConfig{Cert: opt.Cert, Key: opt.Key, ClientCA: opt.ClientCA}, nil, nil)
@@ -219,6 +229,28 @@ func (e *examiner) certificates() {
 	if info, err := os.Stat(opt.Key); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 {
 		e.add("certificate", Warning, "every user of this machine may read the key "+opt.Key, "chmod o-r "+opt.Key)
 	}
+}
+
+// obtained says how long the certificate that was obtained for a domain is valid.
+func obtained(dir, domain string, now time.Time) Finding {
+	const reach = "port 443 of the domain must lead to this server, and this server must reach the authority; the log of the server says what failed"
+	b, err := os.ReadFile(filepath.Join(dir, domain))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Finding{"certificate", Warning, "none was obtained for " + domain + " yet", "it is asked for at the first connection to " + domain + ": " + reach}
+	}
+	if err != nil {
+		return Finding{"certificate", Fault, err.Error(), "give the user of the server the rights on tls.acme.dir"}
+	}
+	pair, err := tls.X509KeyPair(b, b)
+	if err != nil {
+		return Finding{"certificate", Fault, filepath.Join(dir, domain) + ": " + err.Error(), "remove the file, and restart the server"}
+	}
+	f := Certificate(pair.Leaf.NotAfter, now)
+	f.Text = domain + ": " + f.Text
+	if f.State != OK { // it should have been renewed when a third of its time was left
+		f.Text, f.Do = f.Text+", and was not renewed", reach
+	}
+	return f
 }
 
 func readableDir(dir string) error {
@@ -272,6 +304,8 @@ func (e *examiner) upstream(s *upstream.Spec, p *sympath.Probed) {
 	switch secret := s.Credentials.Token != "" || s.Credentials.Password != "" || s.Credentials.User != ""; {
 	case e.Config.NoEgress && s.Type != upstream.TypeFolder:
 		e.add("upstream", OK, name+": not asked, because of no_egress", "")
+	case !p.Reachable && strings.Contains(p.Error, "tls: "):
+		e.add("upstream", Warning, name+" "+p.String()+"; files that only it has are missing", "renew the certificate of that server, or let this machine trust its authority (SSL_CERT_FILE)")
 	case !p.Reachable:
 		e.add("upstream", Warning, name+" "+p.String()+"; files that only it has are missing", "check the address, the network, the proxy (HTTPS_PROXY) and the firewall")
 	case p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden && secret:

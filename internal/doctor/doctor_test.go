@@ -163,26 +163,34 @@ func TestServerAndUpstream(t *testing.T) {
 	expect(t, examine(t, "listen: "+s.Listener.Addr().String()+"\ndepot: /nowhere/at/all"), "server", Fault, "503")
 }
 
-// TestCertificates: the end, the names and the rights of the key count.
-func TestCertificates(t *testing.T) {
-	dir := t.TempDir()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// selfSigned makes a certificate for a.example.com that is valid for some days more, and
+// its key, both in PEM.
+func selfSigned(t *testing.T, days int) (cert, key []byte) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, DNSNames: []string{"a.example.com"},
+		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(time.Duration(days) * 24 * time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, &c, &c, k.Public(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: packed})
+}
+
+// TestCertificates: the end, the names and the rights of the key count.
+func TestCertificates(t *testing.T) {
+	dir := t.TempDir()
 	make := func(days int) {
-		c := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, DNSNames: []string{"a.example.com"},
-			NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(time.Duration(days) * 24 * time.Hour)}
-		der, err := x509.CreateCertificate(rand.Reader, &c, &c, key.Public(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		k, err := x509.MarshalPKCS8PrivateKey(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for name, b := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "PRIVATE KEY", Bytes: k}} {
-			if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(b), 0o644); err != nil {
+		cert, key := selfSigned(t, days)
+		for name, b := range map[string][]byte{"cert": cert, "key": key} {
+			if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}

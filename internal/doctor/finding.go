@@ -112,7 +112,7 @@ func Stored(st depot.ScrubState, err error) Finding {
 }
 
 // Certificate says how long a certificate is valid; the zero time is that of one that
-// is renewed by itself.
+// is renewed by itself, and was not looked at.
 func Certificate(end, now time.Time) Finding {
 	f := Finding{Area: "certificate", State: OK, Text: "valid until " + end.UTC().Format(time.DateOnly)}
 	const renew = "install a new one; the server reads it again by itself"

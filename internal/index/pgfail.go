@@ -101,25 +101,39 @@ const oldestServer = 14
 // wallClock is the clock that is compared with the server's.
 var wallClock = time.Now
 
+// ConnectError says why a database server cannot be used, and what to do.
+type ConnectError struct {
+	What, Do string
+	Said     string // what the driver or the server says; may be empty
+}
+
+// Error returns all in one line.
+func (e *ConnectError) Error() string {
+	if e.Said == "" {
+		return e.What + ": " + e.Do
+	}
+	return fmt.Sprintf("%s: %s (%s)", e.What, e.Do, e.Said)
+}
+
 // refusal explains why the first connection failed.
 func (e *postgres) refusal(err error) error {
 	var pe *pgconn.PgError
 	if errors.As(err, &pe) {
 		switch pe.Code {
 		case "28P01", "28000":
-			return fmt.Errorf("the server refuses user %q: set PGPASSWORD or a line of the password file ~/.pgpass, or change the user in the URL (%s)", e.user, pe.Message)
+			return &ConnectError{fmt.Sprintf("the server refuses user %q", e.user), "set PGPASSWORD or a line of the password file ~/.pgpass, or change the user in the URL", pe.Message}
 		case "3D000":
-			return fmt.Errorf("database %q does not exist: create it with createdb, or change the URL", e.database)
+			return &ConnectError{What: fmt.Sprintf("database %q does not exist", e.database), Do: "create it with createdb, or change the URL"}
 		case "57P03":
-			return errors.New("the server is starting or stopping: try again")
+			return &ConnectError{What: "the server is starting or stopping", Do: "try again"}
 		case "53300":
-			return errors.New("the server has no free connection: raise max_connections")
+			return &ConnectError{What: "the server has no free connection", Do: "raise max_connections"}
 		}
 		return err
 	}
 	var connect *pgconn.ConnectError
 	if errors.As(err, &connect) || broken(err) {
-		return fmt.Errorf("no PostgreSQL server answers there: check the host, the port and sslmode in the URL (%s)", oneLine(err))
+		return &ConnectError{"no PostgreSQL server answers there", "check the host, the port and sslmode in the URL", oneLine(err)}
 	}
 	return err
 }
