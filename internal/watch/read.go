@@ -301,23 +301,38 @@ func (r *reading) unreadable(e *scan.Entry, err error) error {
 	return fmt.Errorf("%w: %s: %w", errLies, memberName(e.Member), err)
 }
 
-// bytes returns the bytes of a file with random access.
+// bytes returns the bytes of a file with random access. If the archive has a checksum of
+// them, it is compared: they are served later as they are.
 func (r *reading) bytes(e *scan.Entry) (at io.ReaderAt, size int64, free func(), err error) {
 	if at := e.At(); at != nil {
-		return at, e.Size, func() {}, nil
+		if e.Sum != nil {
+			err = atEnd(scan.CheckSum(io.NewSectionReader(at, 0, e.Size), e.Size, *e.Sum))
+		}
+		return at, e.Size, func() {}, err
 	}
+	src := e.Reader()
 	if e.Size >= largeMember && strings.HasPrefix(string(e.Head()), "\x7fELF") && !r.whole[e.Member] && !strings.Contains(e.Name, ".dw") {
-		at, err := readEnds(e.Reader(), e.Head(), e.Size)
+		at, err := readEnds(src, e.Head(), e.Size)
+		if err == nil && e.Sum != nil {
+			err = atEnd(src)
+		}
 		return at, e.Size, func() {}, err
 	}
 	if e.Size >= 0 && e.Size <= memberMemory {
 		p := r.room(int(e.Size))
-		if _, err := io.ReadFull(e.Reader(), p); err != nil {
-			return nil, 0, nil, noEOF(err)
+		_, err := io.ReadFull(src, p)
+		if err == nil && e.Sum != nil {
+			err = atEnd(src)
 		}
-		return &memory{p}, e.Size, func() {}, nil
+		return &memory{p}, e.Size, func() {}, noEOF(err)
 	}
-	return r.spool(e.Reader(), e.Size)
+	return r.spool(src, e.Size)
+}
+
+// atEnd reads the rest of a reader that compares a checksum at its end.
+func atEnd(r io.Reader) error {
+	_, err := io.Copy(io.Discard, r)
+	return err
 }
 
 // spool reads a stream to its end, into memory or a temporary file. want is its size; -1 if

@@ -5,8 +5,10 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -474,6 +476,9 @@ func TestHostile(t *testing.T) {
 			return b
 		}(), Options{}},
 		{"bomb.tar.zst", zst(t, bomb), Options{unpackRatio: 10}},
+		{"stored.zip", damagedZip(t, zip.Store, m.stripped), Options{}},
+		{"deflated.zip", damagedZip(t, zip.Deflate, m.stripped), Options{}},
+		{"large.zip", damagedZip(t, zip.Deflate, grow(t, m.prog, 3<<20)), Options{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -497,6 +502,18 @@ func TestHostile(t *testing.T) {
 			wantBytes(t, f, "buildid/"+m.id+"/executable", m.stripped)
 		})
 	}
+}
+
+// damagedZip is a zip file with a program whose checksum is not the one that the archive
+// says.
+func damagedZip(t testing.TB, method uint16, elf []byte) []byte {
+	t.Helper()
+	b := makeZip(t, method, entry{"usr/bin/prog", elf})
+	sum := binary.LittleEndian.AppendUint32(nil, crc32.ChecksumIEEE(elf))
+	if bytes.Count(b, sum) == 0 {
+		t.Fatal("the archive has no checksum")
+	}
+	return bytes.ReplaceAll(b, sum, []byte("none"))
 }
 
 // TestLargeMember: of a large ELF file in a stream only the ends are read at the scan, and
