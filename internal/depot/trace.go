@@ -179,6 +179,7 @@ type TracedFile struct {
 	Upstream   string // of a cached file
 	Added      time.Time
 	Folder     string // of a served folder
+	InPlace    bool   // that folder is a watched one
 	Made       bool
 	Substitute bool
 	// Cold is how the content is stored if its plain bytes are not.
@@ -345,7 +346,7 @@ func (t *Tracer) found(ctx context.Context, ask *TraceAsk, tr *Trace, f *File) e
 	tr.Verdict, tr.Status = VerdictFound, 200
 	tr.File = &TracedFile{Object: f.Object, Ref: f.Ref, Size: f.Size, Made: f.Made, Substitute: f.Substitute}
 	if f.Volatile {
-		tr.File.Folder = f.Path
+		tr.File.Folder, tr.File.InPlace = f.Path, f.InPlace
 	} else if err := t.d.Cold.trace(ctx, tr.File); err != nil {
 		return err
 	}

@@ -254,6 +254,8 @@ func fileText(f *depot.TracedFile) string {
 	switch {
 	case f.Made:
 		text += ", made of other files of its module"
+	case f.InPlace:
+		text += ", in place, in a watched folder"
 	case f.Folder != "":
 		text += ", in a served folder"
 	case f.Upstream != "":
@@ -670,6 +672,9 @@ func folderStep(t *depot.Trace) *TraceStep {
 			case p.Why == nil:
 				i.Mark, i.What, i.Says = MarkOK, "found", term.Printable(name+": "+p.Path+": found")
 				s.Mark, s.Says = MarkOK, "A served folder has it."
+				if f.Watched {
+					s.Says = "A watched folder has it."
+				}
 			case !errors.Is(p.Why, fs.ErrNotExist):
 				i.Mark, i.What, i.Says = MarkWarn, "refused", term.Printable(name+": "+p.Path+": the file is there, but is not the one that is asked for, or cannot be read")
 			}

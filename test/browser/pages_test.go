@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -19,6 +20,7 @@ import (
 const (
 	pdbID   = "F9EFE0B6AE7500394C4C44205044422E1" // of testdata/pdb/hello-x64.pdb
 	pdbPath = "/hello-x64.pdb/" + pdbID + "/hello-x64.pdb"
+	splitID = "9f3aa3c7c6a063a6af85834d732ce023ff2490f0" // of testdata/join/split
 )
 
 // object returns the address of the page of an object.
@@ -178,19 +180,61 @@ func (s *site) crawl(t *testing.T, headers ...string) {
 	}
 }
 
-// busy makes a site with an upstream, a job, misses and a policy.
+// watching is the configuration of a site with a watched folder, and one that is away.
+const watching = "watch:\n  - {dir: builds, product: App, version: \"3.1\"}\n  - {dir: share}\n"
+
+// put writes a file below the folder of the site, and returns its path.
+func (s *site) put(name string, text []byte) string {
+	s.t.Helper()
+	path := filepath.Join(s.dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o666); err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+// copied puts a file of testdata there.
+func (s *site) copied(name, from string) string {
+	s.t.Helper()
+	b, err := os.ReadFile(filepath.Join(testdata, filepath.FromSlash(from)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.put(name, b)
+}
+
+// await reads a page until it has a text.
+func (s *site) await(path, text string) {
+	s.t.Helper()
+	for end := time.Now().Add(time.Minute); ; {
+		_, _, body := s.get(path)
+		if strings.Contains(string(body), text) {
+			return
+		}
+		if time.Now().After(end) {
+			s.t.Fatalf("GET %s: after a minute without %q\n%s", path, text, body)
+		}
+	}
+}
+
+// busy makes a site with an upstream, a job, misses, a policy, source files and watched
+// folders.
 func busy(t *testing.T) *site {
 	t.Helper()
 	up := newSite(t, func(s *site) { s.run("add", testdata+"/cab", testdata+"/elf") })
 	s := newSite(t, func(s *site) {
 		full(s)
-		policy := filepath.Join(s.dir, "policy.yaml")
-		if err := os.WriteFile(policy, []byte("retention:\n  classes:\n    - {name: release}\n    - {name: nightly, keep_within: 14d}\n"), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		s.run("policy", "set", policy)
+		s.run("policy", "set", s.put("policy.yaml", []byte("retention:\n  classes:\n    - {name: release}\n    - {name: nightly, keep_within: 14d}\n")))
 		s.run("gc")
-	}, "--upstream", up.url, "--upstream", "http://127.0.0.1:1/gone")
+		s.put("src/prog.c", []byte("int main(void)\n{\n\treturn 0;\n}\n"))
+		s.run("add", "--product", "App", "--version", "3.1", "--sources", filepath.Join(s.dir, "src")+"=/usr/src/symdepot-src", s.copied("in/app", "elf/prog-sha1"))
+		s.copied("builds/nightly/libapp.so", "join/split")
+		s.copied("builds/nightly/app", "elf/prog-sha1")
+		s.put("watch.yaml", []byte(watching))
+	}, "--config", "watch.yaml", "--upstream", up.url, "--upstream", "http://127.0.0.1:1/gone")
 	for _, path := range []string{
 		"/hello-x64.pdb/497B72F6390A44FC878E5A2D63B6CC4B1/hello-x64.pdb", "/vendor.pdb/11112222333344445555666677778888A/vendor.pdb", "/buildid/0123456789abcdef0123456789abcdef01234567/debuginfo",
 	} {
@@ -204,6 +248,8 @@ func busy(t *testing.T) *site {
 	}
 	s.stop() // what was missing is stored then
 	s.serve()
+	s.await("/-/search?q=libapp.so", "in place")
+	s.await("/-/usage", ">away<")
 	return s
 }
 
@@ -211,7 +257,8 @@ func busy(t *testing.T) *site {
 func shown(s *site) map[string]string {
 	return map[string]string{
 		"home": s.url + "/", "search": s.url + "/-/search?q=*.pdb", "search-empty": s.url + "/-/search?q=nothing", "all": s.url + "/-/search",
-		"object": s.object("hello-x64.pdb"), "object-elf": s.object("libprog.so"), "txs": s.url + "/-/tx", "tx": s.url + "/-/tx/1",
+		"object": s.object("hello-x64.pdb"), "object-elf": s.object("libprog.so"), "object-sources": s.object("prog-sha1"), "sources": s.object("prog-sha1") + "/sources",
+		"search-in-place": s.url + "/-/search?q=libapp.so", "trace-in-place": s.url + "/-/trace?path=" + url.QueryEscape("/buildid/"+splitID+"/executable"), "txs": s.url + "/-/tx", "tx": s.url + "/-/tx/1",
 		"connect": s.url + "/-/connect", "identify": s.url + "/-/identify", "prefs": s.url + "/-/prefs", "error": s.url + "/-/tx/999",
 		"misses": s.url + "/-/misses", "queue": s.url + "/-/queue", "job": s.url + "/-/queue/1", "upstreams": s.url + "/-/upstreams", "usage": s.url + "/-/usage", "retention": s.url + "/-/retention",
 		"trace": s.url + "/-/trace?path=" + url.QueryEscape("/hello-x64.pdb/"+pdbID[:32]+"2/hello-x64.pdb"), "trace-found": s.url + "/-/trace?path=" + url.QueryEscape(pdbPath),
