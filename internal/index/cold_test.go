@@ -64,6 +64,7 @@ func testColds(t *testing.T) {
 		t.Fatalf("record %+v, %v", c, err)
 	}
 	clean(t, db)
+	among(t, db, refs, file)
 
 	// The plain bytes go when they are old enough, while the record says so.
 	var deleted []blob.Ref
@@ -78,6 +79,7 @@ func testColds(t *testing.T) {
 	if want := (ColdStats{Contents: 3, Plain: size(1) + size(2) + size(3), Keys: 1, KeyBytes: 10, Deltas: 2, Bytes: 33}); err != nil || s != want {
 		t.Errorf("sums %+v, %v, want %+v", s, err, want)
 	}
+	among(t, db, refs, file)
 	list, err := db.Colds.Series(ctx, "foo1.pdb")
 	if err != nil || len(list) != 1 || !list[0].Cold || list[0].Deltas != 2 || list[0].File != 10 {
 		t.Errorf("series %+v, %v", list, err)
@@ -126,5 +128,111 @@ func testColds(t *testing.T) {
 	}
 	if got := floor(); got != before {
 		t.Errorf("floor %d without cold contents, want %d as before", got, before)
+	}
+}
+
+// among looks up the three cold contents of testColds together with others: none, a few,
+// and more than one query takes.
+func among(t *testing.T, db *DB, refs []blob.Ref, file func(int) Content) {
+	t.Helper()
+	others := func(n int) (list []blob.Ref) {
+		for i := range n {
+			list = append(list, blob.Sum([]byte{1, byte(i), byte(i >> 8)}))
+		}
+		return list
+	}
+	for _, n := range []int{0, 1, coldsAtOnce - 3, coldsAtOnce - 2, 3*coldsAtOnce + 1} {
+		asked := append(others(n), refs...)
+		asked[0], asked[len(asked)-1] = asked[len(asked)-1], asked[0]
+		found, err := db.Colds.Among(t.Context(), append(asked, refs[0]))
+		if err != nil || len(found) != 3 {
+			t.Errorf("among %d contents: %d records, %v, want the 3 that are cold", len(asked), len(found), err)
+			continue
+		}
+		for i, ref := range refs {
+			want, err := db.Colds.Of(t.Context(), ref)
+			got := found[ref]
+			if err != nil || got.Content != want.Content || got.File != file(10+i) || !got.Made.Equal(want.Made) || (got.Base == nil) != (i == 0) || !got.PlainSince.Equal(want.PlainSince) {
+				t.Errorf("among %d contents: %+v, %v, want %+v", len(asked), got, err, want)
+			}
+		}
+	}
+	if found, err := db.Colds.Among(t.Context(), others(2*coldsAtOnce)); err != nil || len(found) != 0 {
+		t.Errorf("among contents that are not cold: %v, %v, want none", found, err)
+	}
+	if found, err := db.Colds.Among(t.Context(), nil); err != nil || len(found) != 0 {
+		t.Errorf("among no contents: %v, %v, want none", found, err)
+	}
+}
+
+// TestColdNames: a content is the newest one of a name by its newest transaction in each
+// product, kind and architecture.
+func TestColdNames(t *testing.T) { onEngines(t, testColdNames) }
+
+func testColdNames(t *testing.T) {
+	db, err := Open(t.Context(), newIndex(t), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	as := func(e Entry, name string) Entry {
+		e.Object.Name = name
+		e.Aliases, e.Path = e.Object.Aliases(), "/build/"+name
+		return e
+	}
+	commitTest(t, db, "app", as(pdb(1), "app.pdb"), as(pdb(1), "release.pdb"))
+	commitTest(t, db, "app", as(pdb(2), "app.pdb"), as(pdb(2), "Release.pdb"))
+	commitTest(t, db, "app", as(pdb(3), "app.pdb"))
+	commitTest(t, db, "other", as(pdb(1), "other.pdb"))
+	for _, c := range []struct {
+		content int
+		name    string
+		want    bool
+	}{
+		{1, "other.pdb", false}, // another content is newer as app.pdb and as release.pdb
+		{1, "app.pdb", true},    // the only one of other.pdb
+		{2, "app.pdb", true},    // the newest of release.pdb
+		{2, "release.pdb", false},
+		{3, "app.pdb", false}, // it has no other name
+		{3, "release.pdb", true},
+		{9, "app.pdb", false},
+	} {
+		if is, err := db.Colds.NewestOfAnother(t.Context(), ref(c.content), c.name); is != c.want || err != nil {
+			t.Errorf("content %d is the newest of another name than %s: %v, %v, want %v", c.content, c.name, is, err, c.want)
+		}
+	}
+	// After the newest transaction of a name is gone, the one before is.
+	if _, err := db.Trash.Remove(t.Context(), Removal{Number: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if is, err := db.Colds.NewestOfAnother(t.Context(), ref(1), "other.pdb"); !is || err != nil {
+		t.Errorf("content 1 after content 2 was removed: %v, %v, want that it is the newest release.pdb", is, err)
+	}
+}
+
+// TestColdSettle: a time that is ahead of the clock becomes now, and differs from when the
+// cold file was made.
+func TestColdSettle(t *testing.T) { onEngines(t, testColdSettle) }
+
+func testColdSettle(t *testing.T) {
+	now := time.Now()
+	db, err := Open(t.Context(), newIndex(t), Options{Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	commitTest(t, db, "app", pdb(1))
+	if err := db.Colds.Put(t.Context(), ref(1), Content{Ref: ref(8), Size: 9}, nil, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for _, back := range []time.Duration{0, 1000 * time.Hour} {
+		now = now.Add(-back)
+		if err := db.Colds.Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c, err := db.Colds.Of(t.Context(), ref(1))
+		if err != nil || c.PlainSince.UnixMilli() != now.UnixMilli() || c.PlainSince.Equal(c.Made) != (back == 0) {
+			t.Errorf("%v back: %+v, %v, want plain since %v", back, c, err, now)
+		}
 	}
 }
