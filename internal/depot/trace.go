@@ -376,7 +376,7 @@ func (t *Tracer) forms(ctx context.Context, tr *Trace, f *File) error {
 		c, err := t.d.forms.known(ctx, Form{Ref: f.Ref, Tool: tool})
 		l := TracedForm{Name: name, State: FormHeld, Size: c.Size}
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && can:
+		case errors.Is(err, fs.ErrNotExist) && can && tr.File.Cold == nil: // see forms.produce
 			l.State = FormPossible
 		case errors.Is(err, fs.ErrNotExist):
 			l.State = FormNever

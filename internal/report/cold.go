@@ -164,7 +164,7 @@ func coldStep(t *depot.Trace) *TraceStep {
 		return nil
 	}
 	c := NewColdFile(t.File.Cold)
-	s := &TraceStep{Step: "cold", Mark: MarkInfo, Says: "The file is cold: it is restored from a cold file, and kept for the next reads."}
+	s := &TraceStep{Step: "cold", Mark: MarkInfo, Says: "The file is cold: it is restored from a cold file, and kept for the next reads. No other form of it is made meanwhile."}
 	s.Items = append(s.Items, TraceItem{Mark: MarkInfo, What: "stored", Says: fmt.Sprintf("stored as %s of %s", term.Size(c.Bytes), term.Size(t.File.Size))})
 	if c.Base != "" {
 		s.Items = append(s.Items, TraceItem{Mark: MarkInfo, What: "base", Says: "differences from " + c.Base})

@@ -20,6 +20,7 @@ type objectView struct {
 	Objects []objectSection
 	Forms   []depot.EntryForm
 	Cold    *report.ColdFile
+	Base    string // the address of the page of its base, or ""
 	Now     time.Time
 }
 
@@ -88,7 +89,13 @@ func (p *Pages) showObject(w *reply, r *Request, args []string) error {
 		return hidden(err, "file with this SHA-256")
 	}
 	f := p.frame(r, "", nil)
-	v := objectView{SHA256: ref.String(), Size: e.Size, Forms: e.Forms, Cold: report.NewColdFile(e.Cold), Now: p.api.cfg.Now()}
+	v := objectView{SHA256: ref.String(), Size: e.Size, Cold: report.NewColdFile(e.Cold), Now: p.api.cfg.Now()}
+	v.Forms = slices.DeleteFunc(e.Forms, func(form depot.EntryForm) bool { return form.Name == "cold" }) // the page says it by itself
+	if e.Cold != nil && e.Cold.Base != nil {
+		if _, err := p.api.cfg.Catalog.Entry(r.Context(), r.scope(), e.Cold.Base.Ref); err == nil {
+			v.Base = f.To("object", e.Cold.Base.Ref.String())
+		}
+	}
 	for i := range v.Forms { // what follows names the other files that it was made of
 		v.Forms[i].Tool, _, _ = strings.Cut(v.Forms[i].Tool, "+")
 	}
