@@ -108,7 +108,7 @@ func TestAwayAtStart(t *testing.T) {
 	}
 	symtest.Await(t, 20*time.Second, "a folder that was missing", there(f))
 
-	rename(t, dir, old)
+	symtest.Await(t, 20*time.Second, "no scan has the folder open", func() bool { return os.Rename(dir, old) == nil })
 	second := open(t, dir, Options{Index: index})
 	wantAway(t, second, m)
 	rename(t, old, dir)

@@ -7,8 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // TestReplacedWhileServed: while a package and a file are replaced and scanned again and
@@ -25,7 +29,10 @@ func TestReplacedWhileServed(t *testing.T) {
 	dir, made := t.TempDir(), t.TempDir()
 	replace := func(name string, body []byte) {
 		put(t, made, name, body)
-		if err := os.Rename(filepath.Join(made, name), filepath.Join(dir, name)); err != nil {
+		move := func() error { return os.Rename(filepath.Join(made, name), filepath.Join(dir, name)) }
+		if runtime.GOOS == "windows" { // which replaces no file that is open
+			symtest.Await(t, 20*time.Second, name+" is not open", func() bool { return move() == nil })
+		} else if err := move(); err != nil {
 			t.Error(err)
 		}
 	}
