@@ -72,6 +72,7 @@ func (c getCmd) Run(a *app) error {
 	}
 	defer done()
 	lay, _ := layout.FolderByName(c.Layout) // the flag's enum has no other
+	single := c.oneFile(l.Wants, lay)
 	place, err := c.place(l.Wants, lay)
 	if err != nil {
 		return err
@@ -111,7 +112,11 @@ func (c getCmd) Run(a *app) error {
 	}
 	if !c.JSON {
 		printMissing(a, &report, l.Bad)
-		if hint := want.Debugger(wrote, lay, filepath.Dir(filepath.Join(c.Output, "x")), dump, firstProgram(l.Wants, program)); hint != "" && dump != "" {
+		hint := want.Debugger(wrote, lay, filepath.Dir(filepath.Join(c.Output, "x")), dump, firstProgram(l.Wants, program))
+		if single && len(wrote) == 1 {
+			hint = want.DebuggerFile(wrote[0], c.Output, dump)
+		}
+		if hint != "" && dump != "" {
 			fmt.Fprintln(a.stderr, "now:", hint)
 		}
 	}
@@ -178,10 +183,15 @@ func (c getCmd) wants(a *app) (l *want.List, dump string, err error) {
 	return l, dump, nil
 }
 
+// oneFile reports whether the output is the name of the only file, and not a folder.
+func (c getCmd) oneFile(wants []want.Want, lay layout.Layout) bool {
+	fi, err := os.Stat(c.Output)
+	return len(wants) == 1 && lay == layout.Flat && c.Output != "" && (err != nil || !fi.IsDir()) && !os.IsPathSeparator(c.Output[len(c.Output)-1])
+}
+
 // place returns where a file is written to.
 func (c getCmd) place(wants []want.Want, lay layout.Layout) (func(want.Want) (string, error), error) {
-	fi, err := os.Stat(c.Output)
-	if len(wants) == 1 && lay == layout.Flat && c.Output != "" && (err != nil || !fi.IsDir()) && !os.IsPathSeparator(c.Output[len(c.Output)-1]) {
+	if c.oneFile(wants, lay) {
 		return func(want.Want) (string, error) { return c.Output, nil }, nil
 	}
 	if c.Output != "" {

@@ -1,6 +1,7 @@
 package want
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -87,6 +88,27 @@ func flatNames(wants []Want) func(Want) string {
 		}
 		return name
 	}
+}
+
+// DebuggerFile returns the command that makes a debugger use a wanted file that was
+// written as file, or "" if there is none. dump is what the file is for, if anything.
+func DebuggerFile(w Want, file, dump string) string {
+	name := filepath.Base(file)
+	switch w.Object.Kind {
+	case symfile.PE, symfile.PDB, symfile.PDB20, symfile.PortablePDB, symfile.DBG:
+		if !strings.EqualFold(name, w.Name) {
+			return "WinDbg: name it " + w.Name + ", then .sympath " + filepath.Dir(file)
+		}
+		return "WinDbg: .sympath " + filepath.Dir(file)
+	case symfile.ELF:
+		if w.What() == partProgram {
+			return strings.TrimSpace("gdb " + file + " " + dump)
+		}
+		return strings.TrimSpace("gdb -s " + file + " -e " + cmp.Or(dump, "PROGRAM"))
+	case symfile.MachO:
+		return "lldb: target symbols add " + file
+	}
+	return ""
 }
 
 // Debugger returns the command that makes a debugger use the files that were

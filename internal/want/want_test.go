@@ -238,6 +238,27 @@ func TestDebugger(t *testing.T) {
 	}
 }
 
+// TestDebuggerFile: the hint for one file that was written under a name of its own.
+func TestDebuggerFile(t *testing.T) {
+	t.Parallel()
+	at := func(name string) string { return filepath.Join("out", name) }
+	for _, c := range []struct {
+		w                Want
+		file, dump, want string
+	}{
+		{Want{Name: "a.pdb", Object: symfile.Object{Kind: symfile.PDB}}, at("A.PDB"), "a.exe", "WinDbg: .sympath out"},
+		{Want{Name: "a.pdb", Object: symfile.Object{Kind: symfile.PDB}}, at("b.pdb"), "a.exe", "WinDbg: name it a.pdb, then .sympath out"},
+		{Want{Name: "a", Object: symfile.Object{Kind: symfile.ELF, Role: symfile.Debug}}, at("a.debug"), "a", "gdb -s " + at("a.debug") + " -e a"},
+		{Want{Name: "a", Object: symfile.Object{Kind: symfile.ELF, Role: symfile.Executable}}, at("a"), "core", "gdb " + at("a") + " core"},
+		{Want{Name: "a", Object: symfile.Object{Kind: symfile.MachO}}, at("a"), "x", "lldb: target symbols add " + at("a")},
+		{Want{Name: "a.sym", Object: symfile.Object{Kind: symfile.Breakpad}}, at("a.sym"), "x", ""},
+	} {
+		if got := DebuggerFile(c.w, c.file, c.dump); got != c.want {
+			t.Errorf("%s as %s: hint %q, want %q", c.w.Name, c.file, got, c.want)
+		}
+	}
+}
+
 // TestFetch: files that the depot has, and files that no upstream has; the
 // report names each missing file once with its parts.
 func TestFetch(t *testing.T) {
