@@ -2,9 +2,12 @@ package main
 
 import (
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 
+	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bundle"
+	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/exchange"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
@@ -19,7 +22,7 @@ type importCmd struct {
 	JSON        bool     `help:"Print one JSON object per file and transaction and a last one with the sums."`
 	VerifyKey   string   `help:"For a bundle: the public key of its maker." placeholder:"FILE"`
 	Unsigned    bool     `help:"For a bundle: accept it without checking a signature."`
-	Tree        string   `arg:"" help:"The folder, or a bundle."`
+	Tree        string   `arg:"" help:"The folder, the bucket (s3://BUCKET/PREFIX, gs:// or az://), or a bundle."`
 }
 
 // Help is the long help text.
@@ -29,6 +32,10 @@ each transaction of a bundle becomes a transaction of the depot with its product
 files are imported in transactions of up to 5000 files. What was imported before is left out, so an interrupted
 import can be repeated.
 
+A bucket is copied in parts of up to 5000 files or 4 GiB, which are imported and removed; one with records of
+transactions (000Admin, bundles) as a whole. Its endpoint, region and credentials come from the usual variables, such
+as AWS_ENDPOINT_URL and AWS_ACCESS_KEY_ID. TMPDIR says where the copies lie.
+
 Files are identified by their content. Files under a path that does not match their ids are reported.
 
 Examples:
@@ -36,6 +43,7 @@ Examples:
   symdepot import /srv/symbols
   symdepot import --pointer-root '\\server\builds=/mnt/builds' --origin '\\server\symbols' /mnt/symbols
   symdepot import --dry-run --layout unified /srv/sentry
+  symdepot import --product Firefox s3://symbols/v1
   symdepot import win.zip --verify-key corp.key.pub      a bundle: every byte is checked before the first is imported
 
 Exit codes: 0 imported, or everything was imported before; 1 found nothing to import; 2 wrong command line; 3 failed,
@@ -44,7 +52,7 @@ or some transactions were left out; 4 depot damaged or newer; 130 interrupted: r
 
 // Run imports the tree or the bundle.
 func (c importCmd) Run(a *app) error {
-	if isFile(c.Tree) {
+	if !config.IsBucket(c.Tree) && isFile(c.Tree) {
 		return c.importBundle(a)
 	}
 	if c.VerifyKey != "" || c.Unsigned {
@@ -65,10 +73,11 @@ func (c importCmd) Run(a *app) error {
 	bar := term.NewProgress(a.stderr, "importing", -1)
 	defer bar.Done()
 	opt.Progress = func(done, _ int64) { bar.Set(done) }
-	im, err := exchange.NewImport(a.ctx, c.Tree, opt)
+	im, done, err := c.prepare(a, opt)
 	if err != nil {
 		return err
 	}
+	defer done()
 	d, err := a.openFor(c.DryRun)
 	if err != nil {
 		return err
@@ -91,6 +100,33 @@ func (c importCmd) Run(a *app) error {
 		return term.ErrNegative
 	}
 	return nil
+}
+
+// prepare prepares the import of the folder or bucket.
+func (c importCmd) prepare(a *app, opt exchange.ImportOptions) (im *exchange.Import, done func(), err error) {
+	if !config.IsBucket(c.Tree) {
+		im, err = exchange.NewImport(a.ctx, c.Tree, opt)
+		return im, func() {}, err
+	}
+	if len(opt.PointerRoots) > 0 {
+		return nil, nil, term.UsageError("--pointer-root is for folders: the pointers of a bucket cannot be followed")
+	}
+	conf, err := a.config("")
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := conf.OpenBucket(c.Tree)
+	if errors.Is(err, bucket.ErrNotBucket) {
+		return nil, nil, term.UsageError(c.Tree + ": " + err.Error())
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if im, err = exchange.NewBucketImport(a.ctx, b, opt); err != nil {
+		_ = b.Close()
+		return nil, nil, err
+	}
+	return im, func() { _ = b.Close() }, nil
 }
 
 // print prints what was imported.

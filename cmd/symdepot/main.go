@@ -20,6 +20,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
@@ -231,6 +232,8 @@ func (a *app) describe(err error) string {
 		return fmt.Sprintf("%v\nThe disk is full; the depot is unchanged. Free space there, for instance with `symdepot rm` and `symdepot gc`, and run the command again.", err)
 	case errors.Is(err, fs.ErrPermission) && a.opened != "" && !writable(a.opened):
 		return fmt.Sprintf("%v\nThis user may not use the depot %s. Run the command as its owner, name a group of users with depot.group, or name another depot with --depot.", err, a.opened)
+	case errors.Is(err, fs.ErrPermission) && errors.As(err, new(*bucket.Error)):
+		return fmt.Sprintf("%v\nCheck the credentials of the bucket (AWS_ACCESS_KEY_ID and the like) and their rights.", err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Sprintf("%v\nCheck the owner and the permissions of the file.", err)
 	}

@@ -73,15 +73,16 @@ func (c *Config) UseDepot(where, blobs string, opt *depot.Options) (err error) {
 	if blobs == "" {
 		return nil
 	}
-	opt.Bucket, err = c.openBucket(blobs)
+	opt.Bucket, err = c.OpenBucket(blobs)
 	if err != nil {
 		err = fmt.Errorf("depot.blobs%s: %w", shown(blobs), err)
 	}
 	return err
 }
 
-// openBucket opens a bucket by its URL.
-func (c *Config) openBucket(where string) (bucket.Bucket, error) {
+// OpenBucket opens a bucket by its URL, with the endpoint, region and credentials of the
+// environment.
+func (c *Config) OpenBucket(where string) (bucket.Bucket, error) {
 	b, err := bucket.ParseURL(where)
 	if err != nil {
 		return nil, err

@@ -125,7 +125,7 @@ func (w *Watch) fromText(text string) error {
 // s3://BUCKET/PREFIX?endpoint, whose value follows.
 func isParameter(text string) bool {
 	_, query, ok := strings.Cut(text, "?")
-	if !ok || !isBucket(text) {
+	if !ok || !IsBucket(text) {
 		return false
 	}
 	return !strings.Contains(query[strings.LastIndexByte(query, '&')+1:], "=")

@@ -71,8 +71,8 @@ func closeWatched(list []*watch.Folder, buckets []io.Closer) {
 func (c *Config) watchOptions(w Watch, dir string) (where string, opt watch.Options, b io.Closer, err error) {
 	where = w.Dir
 	opt = watch.Options{Product: w.Product, Version: w.Version, Rescan: time.Duration(c.Rescan), TempDir: dir}
-	if isBucket(where) {
-		open, err := c.openBucket(where)
+	if IsBucket(where) {
+		open, err := c.OpenBucket(where)
 		if err != nil {
 			return where, opt, nil, err
 		}
@@ -145,8 +145,8 @@ func (c *Config) ReadWatched(ctx context.Context, dir string) (list []*watch.Fol
 	return list, notes, func() { closeWatched(list, buckets) }
 }
 
-// isBucket reports whether a watched folder is a prefix of a bucket.
-func isBucket(where string) bool { return strings.Contains(where, "://") }
+// IsBucket reports whether an address is that of a bucket, or of a part of it, and not a path.
+func IsBucket(where string) bool { return strings.Contains(where, "://") }
 
 // errNoFolder means that something else than a folder has the path.
 var errNoFolder = errors.New("it is not a folder")

@@ -54,8 +54,11 @@ type ImportResult struct {
 	MisplacedSome []string
 }
 
-// Import is an import of one tree.
-type Import struct{ im *importer }
+// Import is an import of one tree: a folder or a bucket.
+type Import struct {
+	im     *importer
+	bucket *copier // nil for a folder
+}
 
 // NewImport prepares to import a folder: it detects the layout.
 func NewImport(ctx context.Context, folder string, opt ImportOptions) (*Import, error) {
@@ -84,14 +87,18 @@ func NewImport(ctx context.Context, folder string, opt ImportOptions) (*Import, 
 	if im.layout == layout.None {
 		im.layout, err = tree.Detect(ctx, abs)
 	}
-	return &Import{im}, err
+	return &Import{im: im}, err
 }
 
 // Run imports the tree into a depot, which may be nil in a dry run.
 func (i *Import) Run(d *depot.Depot) (ImportResult, error) {
 	im := i.im
 	im.d = d
-	err := im.run()
+	run := im.run
+	if i.bucket != nil {
+		run = i.bucket.run
+	}
+	err := run()
 	return ImportResult{
 		Counts: im.counts, Store: im.store, Layout: im.layout, Imported: im.imported, Before: im.before, LeftOut: im.failed,
 		Misplaced: im.wrong, MisplacedSome: im.wrongSome,
@@ -126,17 +133,11 @@ type importer struct {
 }
 
 func (im *importer) run() error {
-	var err error
-	if im.root, err = os.OpenRoot(im.dir); err != nil {
+	err := im.open()
+	if err != nil {
 		return err
 	}
 	defer im.root.Close()
-	im.taken = map[string]int64{}
-	if im.d != nil {
-		if im.taken, err = im.d.Origins(im.ctx, im.store); err != nil {
-			return err
-		}
-	}
 	switch im.layout.Records() {
 	case layout.SymStoreRecords:
 		if im.symbols, err = symstore.Open(im.dir, symstore.Options{ReadOnly: true, PointerRoots: im.iopt.PointerRoots}); err != nil {

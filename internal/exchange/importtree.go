@@ -103,6 +103,11 @@ func (im *importer) importLoose() error {
 	if err != nil {
 		return err
 	}
+	return im.walkLoose(have)
+}
+
+// walkLoose is importLoose without the files that earlier imports added.
+func (im *importer) walkLoose(have map[string]bool) error {
 	opt := scan.Options{Want: objfile.Detect}
 	var batch []looseFile
 	var size int64
