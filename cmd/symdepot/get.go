@@ -112,11 +112,7 @@ func (c getCmd) Run(a *app) error {
 	}
 	if !c.JSON {
 		printMissing(a, &report, l.Bad)
-		hint := want.Debugger(wrote, lay, filepath.Dir(filepath.Join(c.Output, "x")), dump, firstProgram(l.Wants, program))
-		if single && len(wrote) == 1 {
-			hint = want.DebuggerFile(wrote[0], c.Output, dump)
-		}
-		if hint != "" && dump != "" {
+		if hint := c.hint(wrote, lay, single, dump, firstProgram(l.Wants, program)); hint != "" {
 			fmt.Fprintln(a.stderr, "now:", hint)
 		}
 	}
@@ -181,29 +177,6 @@ func (c getCmd) wants(a *app) (l *want.List, dump string, err error) {
 		l.Add(w)
 	}
 	return l, dump, nil
-}
-
-// oneFile reports whether the output is the name of the only file, and not a folder.
-func (c getCmd) oneFile(wants []want.Want, lay layout.Layout) bool {
-	fi, err := os.Stat(c.Output)
-	return len(wants) == 1 && lay == layout.Flat && c.Output != "" && (err != nil || !fi.IsDir()) && !os.IsPathSeparator(c.Output[len(c.Output)-1])
-}
-
-// place returns where a file is written to.
-func (c getCmd) place(wants []want.Want, lay layout.Layout) (func(want.Want) (string, error), error) {
-	if c.oneFile(wants, lay) {
-		return func(want.Want) (string, error) { return c.Output, nil }, nil
-	}
-	if c.Output != "" {
-		if err := os.MkdirAll(c.Output, 0o777); err != nil {
-			return nil, err
-		}
-	}
-	place := want.Places(wants, lay)
-	return func(w want.Want) (string, error) {
-		name, err := place(w)
-		return filepath.Join(c.Output, name), err
-	}, nil
 }
 
 // write writes a file, unless the same content is there.

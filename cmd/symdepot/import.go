@@ -2,12 +2,9 @@ package main
 
 import (
 	"crypto/ed25519"
-	"errors"
 	"fmt"
 
-	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bundle"
-	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/exchange"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
@@ -52,7 +49,7 @@ or some transactions were left out; 4 depot damaged or newer; 130 interrupted: r
 
 // Run imports the tree or the bundle.
 func (c importCmd) Run(a *app) error {
-	if !config.IsBucket(c.Tree) && isFile(c.Tree) {
+	if isFile(c.Tree) {
 		return c.importBundle(a)
 	}
 	if c.VerifyKey != "" || c.Unsigned {
@@ -100,33 +97,6 @@ func (c importCmd) Run(a *app) error {
 		return term.ErrNegative
 	}
 	return nil
-}
-
-// prepare prepares the import of the folder or bucket.
-func (c importCmd) prepare(a *app, opt exchange.ImportOptions) (im *exchange.Import, done func(), err error) {
-	if !config.IsBucket(c.Tree) {
-		im, err = exchange.NewImport(a.ctx, c.Tree, opt)
-		return im, func() {}, err
-	}
-	if len(opt.PointerRoots) > 0 {
-		return nil, nil, term.UsageError("--pointer-root is for folders: the pointers of a bucket cannot be followed")
-	}
-	conf, err := a.config("")
-	if err != nil {
-		return nil, nil, err
-	}
-	b, err := conf.OpenBucket(c.Tree)
-	if errors.Is(err, bucket.ErrNotBucket) {
-		return nil, nil, term.UsageError(c.Tree + ": " + err.Error())
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	if im, err = exchange.NewBucketImport(a.ctx, b, opt); err != nil {
-		_ = b.Close()
-		return nil, nil, err
-	}
-	return im, func() { _ = b.Close() }, nil
 }
 
 // print prints what was imported.

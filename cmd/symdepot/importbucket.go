@@ -1,0 +1,37 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/config"
+	"github.com/symdepot/symdepot/internal/exchange"
+	"github.com/symdepot/symdepot/internal/term"
+)
+
+// prepare prepares the import of the folder or bucket.
+func (c importCmd) prepare(a *app, opt exchange.ImportOptions) (im *exchange.Import, done func(), err error) {
+	if !config.IsBucket(c.Tree) {
+		im, err = exchange.NewImport(a.ctx, c.Tree, opt)
+		return im, func() {}, err
+	}
+	if len(opt.PointerRoots) > 0 {
+		return nil, nil, term.UsageError("--pointer-root is for folders: the pointers of a bucket cannot be followed")
+	}
+	conf, err := a.config("")
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := conf.OpenBucket(c.Tree)
+	if errors.Is(err, bucket.ErrNotBucket) {
+		return nil, nil, term.UsageError(c.Tree + ": " + err.Error())
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if im, err = exchange.NewBucketImport(a.ctx, b, opt); err != nil {
+		_ = b.Close()
+		return nil, nil, err
+	}
+	return im, func() { _ = b.Close() }, nil
+}
