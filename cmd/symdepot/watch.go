@@ -90,5 +90,5 @@ func (c watchCmd) Run(a *app) error {
 // report prints what a scan has done.
 func (c watchCmd) report(a *app, s watch.ScanStats) error {
 	return a.print(c.JSON, s, "%s in %s: %s read (%s), %s, %d gone, %d left out, %s\n", term.Count(s.Files, "file"), term.Count(s.Folders, "folder"),
-		term.Count(s.Read, "file"), term.Size(s.Bytes), term.Count(s.Objects, "object"), s.Gone, s.Problems+s.Unlisted, s.Took.Round(time.Millisecond))
+		term.Count(s.Read, "file"), term.Size(s.Bytes), term.Count(s.Objects, "object"), s.Gone, s.LeftOut+s.Unlisted, s.Took.Round(time.Millisecond))
 }

@@ -110,6 +110,7 @@ func (c *Config) ReadWatched(ctx context.Context, dir string) (list []*watch.Fol
 	var buckets []io.Closer
 	known := map[string]bool{}
 	for _, w := range c.Watch {
+		w.typed = false // its index may be there, also if the folder is away
 		where, opt, b, err := c.watchOptions(w, dir)
 		if b != nil {
 			buckets = append(buckets, b)
@@ -119,13 +120,6 @@ func (c *Config) ReadWatched(ctx context.Context, dir string) (list []*watch.Fol
 		if err == nil {
 			known[filepath.Base(opt.Index)] = true
 			f, err = watch.OpenIndexed(ctx, where, opt)
-		}
-		if err == nil {
-			if err = f.Present(ctx); err != nil {
-				_ = f.Close()
-				notes = append(notes, fmt.Sprintf("the watched folder %s was not searched: %v", where, err))
-				continue
-			}
 		}
 		switch {
 		case err == nil:

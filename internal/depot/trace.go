@@ -106,6 +106,8 @@ const (
 	NoSection       LookupOutcome = "no-section"        // the file has no such section
 	NotNamed        LookupOutcome = "not-named"         // its debug information names no such source
 	NoText          LookupOutcome = "no-text"           // it names the source, and no text of it is held
+	Away            LookupOutcome = "away"              // it is in a watched folder that is away
+	Changed         LookupOutcome = "changed"           // it has changed or gone since the watched folder was indexed
 )
 
 // LookupHit is an object that a lookup has found.
@@ -138,6 +140,10 @@ type TracedFolder struct {
 type TracedPlace struct {
 	Path string
 	Why  error
+	// Outcome says the same of what comes near in the index of a watched folder, and
+	// Object what that is; otherwise it is empty.
+	Outcome LookupOutcome
+	Object  symfile.Object
 }
 
 // Found reports whether the folder has the file.
@@ -178,7 +184,8 @@ type TracedFile struct {
 	Number     int64  // of the transaction; 0: none
 	Upstream   string // of a cached file
 	Added      time.Time
-	Folder     string // of a served folder
+	Folder     string // of a file of a served folder: the folder; empty of another server's
+	Served     bool   // it is in a served folder
 	InPlace    bool   // that folder is a watched one
 	Made       bool
 	Substitute bool
@@ -228,18 +235,37 @@ func (r *recorder) folder(ctx context.Context, s *tree.Folder) func(string, erro
 	r.folders = append(r.folders, TracedFolder{Dir: s.Dir(), Layout: s.Layout(ctx)})
 	at := len(r.folders) - 1
 	return func(place string, why error) {
-		r.folders[at].Places = append(r.folders[at].Places, TracedPlace{place, why})
+		r.folders[at].Places = append(r.folders[at].Places, TracedPlace{Path: place, Why: why})
 	}
 }
 
-// watched notes the search in a watched folder.
-func (r *recorder) watched(where string, f *watch.File, err error) {
+// nearOutcomes are the reasons of watch.Near.
+var nearOutcomes = map[error]LookupOutcome{
+	watch.ErrAway: Away, watch.ErrChanged: Changed, watch.ErrOtherRole: OtherRole, watch.ErrNotNamed: NotNamed, watch.ErrNoText: NoText,
+}
+
+// watched notes the search in a watched folder. Without a file, it looks for what comes
+// near.
+func (r *recorder) watched(ctx context.Context, folder *watch.Folder, req layout.Request, f *watch.File, err error) {
 	if r == nil {
 		return
 	}
+	where := folder.Where()
 	t := TracedFolder{Dir: where, Watched: true}
-	if f != nil {
-		t.Places = append(t.Places, TracedPlace{Path: strings.TrimPrefix(cmp.Or(f.Archive, f.Path), where+string(filepath.Separator))})
+	below := func(archive, path string) string {
+		return strings.TrimPrefix(cmp.Or(archive, path), where+string(filepath.Separator))
+	}
+	var near *watch.Near
+	if f == nil && errors.Is(err, fs.ErrNotExist) {
+		var nerr error
+		if near, nerr = folder.Near(ctx, req); nerr != nil {
+			err = nerr
+		}
+	}
+	if near != nil {
+		t.Places = append(t.Places, TracedPlace{Path: below(near.Entry.Archive, near.Entry.Path), Why: fs.ErrNotExist, Outcome: nearOutcomes[near.Why], Object: near.Entry.Object})
+	} else if f != nil {
+		t.Places = append(t.Places, TracedPlace{Path: below(f.Archive, f.Path)})
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		t.Places = append(t.Places, TracedPlace{Why: err})
 	}
@@ -346,7 +372,12 @@ func (t *Tracer) found(ctx context.Context, ask *TraceAsk, tr *Trace, f *File) e
 	tr.Verdict, tr.Status = VerdictFound, 200
 	tr.File = &TracedFile{Object: f.Object, Ref: f.Ref, Size: f.Size, Made: f.Made, Substitute: f.Substitute}
 	if f.Volatile {
-		tr.File.Folder, tr.File.InPlace = f.Path, f.InPlace
+		tr.File.Served, tr.File.InPlace = true, f.InPlace
+		for i := range tr.Folders {
+			if tr.Folders[i].Found() {
+				tr.File.Folder = tr.Folders[i].Dir
+			}
+		}
 	} else if err := t.d.Cold.trace(ctx, tr.File); err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func (ws *Watched) open(ctx context.Context, scope Scope, req layout.Request, re
 			continue
 		}
 		file, err := f.Open(ctx, req)
-		rec.watched(f.Where(), file, err)
+		rec.watched(ctx, f, req, file, err)
 		switch {
 		case err == nil:
 			return watchedFile(f, file), nil
@@ -120,7 +120,7 @@ func (ws *Watched) Find(ctx context.Context, scope Scope, q watch.Query, limit i
 			} else {
 				e.Path = short(e.Path)
 			}
-			list = append(list, Found{InPlace: true, Product: product, Stored: index.Stored{
+			list = append(list, Found{InPlace: true, Away: e.Away, Product: product, Stored: index.Stored{
 				Object: e.Object, Arch: e.Arch, Features: e.Features, DebugSize: e.DebugSize, Size: e.Size, ModTime: e.ModTime, Added: e.ModTime, Path: e.Path, Archive: e.Archive,
 			}})
 		}

@@ -100,6 +100,7 @@ type Found struct {
 	// InPlace is set for an object in a watched folder, by the depot: it has a Path,
 	// perhaps an Archive, and no Ref.
 	InPlace bool
+	Away    bool // the watched folder is away: nothing of it is served
 	// Cold is how a cold content is stored; nil: it is plain, or that was not asked.
 	Cold *Cold
 }

@@ -68,7 +68,7 @@ func (o *ObjectAnswer) HeldText() string {
 		switch {
 		case f.InPlace != "":
 			if text == "no" {
-				text = "in place"
+				text = map[bool]string{false: "in place", true: "in place, away"}[f.Away]
 			}
 		case f.SameContent != nil && *f.SameContent:
 			return "yes"

@@ -49,6 +49,7 @@ type Found struct {
 	// InPlace is the path of an object in a watched folder, behind that of its package;
 	// such an object has no SHA256.
 	InPlace string `json:"in_place,omitempty"`
+	Away    bool   `json:"away,omitempty"` // the watched folder is away: nothing of it is served
 	// Cold is how a cold content is stored; missing: it is plain.
 	Cold *ColdFile `json:"cold,omitempty"`
 	// SameContent is set if the query was a local file: whether the object has
@@ -67,7 +68,7 @@ func NewFound(query string, f depot.Found, same *bool) Found {
 		l.Fetched = f.Added.UTC()
 	}
 	if f.InPlace {
-		l.SHA256, l.InPlace = "", f.Path
+		l.SHA256, l.InPlace, l.Away = "", f.Path, f.Away
 		if f.Archive != "" {
 			l.InPlace = f.Archive + "!" + f.Path
 		}

@@ -90,7 +90,7 @@ func (f Found) Remark() string {
 		words = append(words, map[bool]string{true: "same content", false: "other content"}[*f.SameContent])
 	}
 	if f.InPlace != "" {
-		words = append(words, "in place: "+f.InPlace)
+		words = append(words, map[bool]string{false: "in place: ", true: "in place, away: "}[f.Away]+f.InPlace)
 	}
 	if f.Cold != nil {
 		words = append(words, f.Cold.Text())

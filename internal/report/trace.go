@@ -100,6 +100,8 @@ const (
 	causeNoSection   = "no-section"
 	causeNotNamed    = "not-named"
 	causeNoText      = "no-text"
+	causeAway        = "away"
+	causeChanged     = "changed"
 	causeFailed      = "failed"
 	causeNoWorker    = "no-worker"
 	causeForm        = "form"
@@ -119,7 +121,7 @@ func NewTrace(q Traced, t *depot.Trace) Trace {
 		}
 		l.Headers[name] = strings.Join(values, ", ")
 	}
-	if f := t.File; f != nil && f.Folder == "" && f.Size >= 0 {
+	if f := t.File; f != nil && !f.Served && f.Size >= 0 {
 		l.SHA256 = f.Ref.String()
 	}
 	if l.Mark() != MarkOK {
@@ -151,6 +153,7 @@ func cause(t *depot.Trace) string {
 	outcome := func(o depot.LookupOutcome) bool {
 		return slices.ContainsFunc(t.Lookups, func(l depot.TracedLookup) bool { return l.Outcome == o })
 	}
+	near := func(o depot.LookupOutcome) bool { _, p := nearIn(t, o); return p != nil }
 	form := func(s depot.FormState) bool {
 		return slices.ContainsFunc(t.Forms, func(f depot.TracedForm) bool { return f.State == s })
 	}
@@ -174,11 +177,19 @@ func cause(t *depot.Trace) string {
 		return causeNoText
 	case outcome(depot.NotNamed):
 		return causeNotNamed
+	case near(depot.Away):
+		return causeAway
+	case near(depot.NoText):
+		return causeNoText
+	case near(depot.NotNamed):
+		return causeNotNamed
+	case near(depot.Changed):
+		return causeChanged
 	case len(t.Removed) > 0:
 		return causeRemoved
 	case len(t.OtherAges) > 0:
 		return causeOtherAge
-	case outcome(depot.OtherRole):
+	case outcome(depot.OtherRole), near(depot.OtherRole):
 		return causeOtherRole
 	case outcome(depot.Ambiguous):
 		return causeAmbiguous
@@ -254,10 +265,15 @@ func fileText(f *depot.TracedFile) string {
 	switch {
 	case f.Made:
 		text += ", made of other files of its module"
+	case f.InPlace && f.Folder == "":
+		text += ", in place, in a watched folder of another server"
 	case f.InPlace:
-		text += ", in place, in a watched folder"
-	case f.Folder != "":
+		text += ", in place, in the watched folder " + term.Printable(symfile.BaseName(f.Folder))
+	case f.Served:
 		text += ", in a served folder"
+		if f.Folder != "" {
+			text += ", " + term.Printable(symfile.BaseName(f.Folder))
+		}
 	case f.Upstream != "":
 		text += ", downloaded from " + term.Printable(f.Upstream) + " on " + day(f.Added)
 	case f.Number > 0:
@@ -305,8 +321,18 @@ func causeText(t *depot.Trace, cause string) string {
 		return fmt.Sprintf("it was here, in transaction %d, which was %s", r.Transaction, term.Printable(tombstone(r)))
 	case causeOtherAge:
 		return agesText(t)
+	case causeAway:
+		f, p := nearIn(t, depot.Away)
+		return fmt.Sprintf("it is in the index of %s as %s, but that folder is away", watchedName(f), term.Printable(p.Path))
+	case causeChanged:
+		f, p := nearIn(t, depot.Changed)
+		return fmt.Sprintf("it was in %s in %s, which has changed or gone since it was indexed", watchedName(f), term.Printable(p.Path))
 	case causeOtherRole:
-		return "a file with this id is here, but it is of another kind: " + hitText(firstHit(t, depot.OtherRole))
+		what := hitText(firstHit(t, depot.OtherRole))
+		if f, p := nearIn(t, depot.OtherRole); p != nil && firstHit(t, depot.OtherRole) == nil {
+			what = fmt.Sprintf("%s (%s) in %s", term.Printable(p.Object.Name), p.Object.Kind, watchedName(f))
+		}
+		return "a file with this id is here, but it is of another kind: " + what
 	case causeAmbiguous:
 		return "no file has that name, and several files have that id"
 	case causeOtherName:
@@ -326,6 +352,27 @@ func causeText(t *depot.Trace, cause string) string {
 		return "nothing of the name " + name + " and nothing of this id is here"
 	}
 	return "nothing of this id is here"
+}
+
+// nearIn returns what comes near in a watched folder with an outcome; nil: nothing.
+func nearIn(t *depot.Trace, o depot.LookupOutcome) (*depot.TracedFolder, *depot.TracedPlace) {
+	for i := range t.Folders {
+		f := &t.Folders[i]
+		for n := range f.Places {
+			if f.Places[n].Outcome == o {
+				return f, &f.Places[n]
+			}
+		}
+	}
+	return nil, nil
+}
+
+// watchedName names a watched folder for people: nobody needs to know where it is.
+func watchedName(f *depot.TracedFolder) string {
+	if f.Other {
+		return "watched folders of another server"
+	}
+	return "watched folder " + term.Printable(symfile.BaseName(f.Dir))
 }
 
 // tombstone says when, by whom and why a file was removed.
@@ -419,6 +466,10 @@ func remedy(q Traced, t *depot.Trace, cause string) (text, command string) {
 		return "Ask for the whole file.", "symdepot identify FILE"
 	case causeNotNamed:
 		return "Compare the path with the names in the debug information: on a server, the page of the file leads to the list of its sources.", ""
+	case causeAway:
+		return "Mount the folder, or move it back: it is looked for every few seconds.", ""
+	case causeChanged:
+		return "Ask again when the folder has been scanned; the log says if the file was left out.", "symdepot usage"
 	case causeNoText:
 		return "Add the build again with its sources.", "symdepot add --sources DIR " + file
 	case causeRemoved:
@@ -526,6 +577,7 @@ var outcomeTexts = map[depot.LookupOutcome]string{
 	depot.OtherRole: "the file is of another kind", depot.OtherName: "a file of another name has the id", depot.Ambiguous: "several files have the id, so it does not answer without the name",
 	depot.Damaged: "the stored bytes are damaged", depot.CachedOtherName: "only a downloaded file of another name has the id; upstreams are asked first", depot.NoSection: "the file has no such section",
 	depot.NotNamed: "its debug information does not name the source", depot.NoText: "its debug information names the source, but no text is held",
+	depot.Away: "it is in the index, but the folder is away", depot.Changed: "it has changed or gone since it was indexed",
 }
 
 func lookupStep(t *depot.Trace) *TraceStep {
@@ -632,7 +684,9 @@ func nearStep(t *depot.Trace) *TraceStep {
 	switch {
 	case len(says) > 0:
 		s.Says = capital(strings.Join(says, "; ")) + "."
-	case t.Verdict == depot.VerdictAbsent:
+	case t.Verdict == depot.VerdictAbsent && !slices.ContainsFunc(t.Folders, func(f depot.TracedFolder) bool {
+		return slices.ContainsFunc(f.Places, func(p depot.TracedPlace) bool { return p.Outcome != "" })
+	}):
 		s.Mark, s.Says = MarkInfo, "Nothing here has the name or the id."
 	default:
 		return nil
@@ -647,13 +701,13 @@ func folderStep(t *depot.Trace) *TraceStep {
 		return nil
 	}
 	s := &TraceStep{Step: "folders", Mark: MarkNo, Says: "The served folders do not have it."}
+	if !slices.ContainsFunc(t.Folders, func(f depot.TracedFolder) bool { return !f.Watched }) {
+		s.Says = "The watched folders do not have it."
+	}
 	for _, f := range t.Folders {
 		name := f.Layout.Name()
 		if f.Watched {
-			name = "watched folder " + symfile.BaseName(f.Dir)
-			if f.Other {
-				name = "watched folders of another server"
-			}
+			name = watchedName(&f)
 			if len(f.Places) == 0 {
 				s.Items = append(s.Items, TraceItem{Mark: MarkNo, What: "absent", Says: term.Printable(name + ": no such file")})
 			}
@@ -669,6 +723,8 @@ func folderStep(t *depot.Trace) *TraceStep {
 			}
 			i := TraceItem{Mark: MarkNo, What: "absent", Path: term.Printable(p.Path), Says: term.Printable(name + ": " + p.Path + ": no such file")}
 			switch {
+			case p.Outcome != "":
+				i.Mark, i.What, i.Says = MarkWarn, string(p.Outcome), term.Printable(name+": "+p.Path+": "+outcomeTexts[p.Outcome])
 			case p.Why == nil:
 				i.Mark, i.What, i.Says = MarkOK, "found", term.Printable(name+": "+p.Path+": found")
 				s.Mark, s.Says = MarkOK, "A served folder has it."

@@ -40,18 +40,19 @@ type InPlace struct {
 	Files    int64  `json:"files"`    // with objects or source files, packages included
 	Packages int64  `json:"packages"` // of them
 	Objects  int64  `json:"objects"`
-	Bytes    int64  `json:"bytes"`            // of the files
-	Problems int64  `json:"problems"`         // files that are left out
-	Index    int64  `json:"index"`            // of the index, which is in the depot
-	Cache    int64  `json:"cache"`            // of members that are unpacked now
-	Away     bool   `json:"away,omitempty"`   // the folder is missing, or its file system is not mounted
-	Failed   string `json:"failed,omitempty"` // why nothing is known of it, or why the last scan failed
+	Bytes    int64  `json:"bytes"`              // of the files
+	Problems int64  `json:"problems"`           // files that are left out
+	Index    int64  `json:"index"`              // of the index, which is in the depot
+	Cache    int64  `json:"cache"`              // of members that are unpacked now
+	Away     bool   `json:"away,omitempty"`     // the folder is missing, or its file system is not mounted
+	Scanning bool   `json:"scanning,omitempty"` // the first scan goes on: the numbers grow
+	Failed   string `json:"failed,omitempty"`   // why nothing is known of it, or why the last scan failed
 }
 
 func newInPlace(s *depot.WatchStatus) InPlace {
 	return InPlace{
 		Folder: symfile.BaseName(s.Where), Product: s.Product, Version: s.Version, Files: s.Files, Packages: s.Packages, Objects: s.Objects,
-		Bytes: s.Bytes, Problems: s.Problems, Index: s.Index, Cache: s.Cache, Away: s.Away, Failed: s.Failed,
+		Bytes: s.Bytes, Problems: s.Problems, Index: s.Index, Cache: s.Cache, Away: s.Away, Scanning: s.Scanning && s.Last.Started.IsZero(), Failed: s.Failed,
 	}
 }
 
@@ -175,7 +176,11 @@ func printInPlace(w io.Writer, list []InPlace) error {
 	fmt.Fprintln(w, "\nin place, in watched folders; not counted above")
 	t := term.NewTable(w, "FOLDER", "PRODUCT", "FILES", "OBJECTS", "SIZE", "LEFT OUT", "INDEX", "")
 	for _, p := range list {
-		t.Row(p.Folder, p.Product, strconv.FormatInt(p.Files, 10), strconv.FormatInt(p.Objects, 10), term.Size(p.Bytes), strconv.FormatInt(p.Problems, 10), term.Size(p.Index), p.Failed)
+		note := p.Failed
+		if note == "" && p.Scanning {
+			note = "being scanned for the first time"
+		}
+		t.Row(p.Folder, p.Product, strconv.FormatInt(p.Files, 10), strconv.FormatInt(p.Objects, 10), term.Size(p.Bytes), strconv.FormatInt(p.Problems, 10), term.Size(p.Index), note)
 	}
 	return t.Flush()
 }

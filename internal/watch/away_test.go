@@ -11,7 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
-// wantAway checks that a folder is away: nothing is served, found or read.
+// wantAway checks that a folder is away: nothing is served or read.
 func wantAway(t *testing.T, f *Folder, m material) {
 	t.Helper()
 	wantMissing(t, f, "buildid/"+m.id+"/executable")
@@ -21,8 +21,8 @@ func wantAway(t *testing.T, f *Folder, m material) {
 	if s, err := f.Status(t.Context()); err != nil || !s.Away || s.Failed == "" || s.Objects == 0 {
 		t.Errorf("the status is %+v, %v, want that it is away, and what is known of it", s, err)
 	}
-	if list, err := f.Find(t.Context(), Query{Name: "*"}, 0); err != nil || len(list) > 0 {
-		t.Errorf("a search finds %v, %v, want nothing", list, err)
+	if list, err := f.Find(t.Context(), Query{Name: "*"}, 0); err != nil || len(list) != 1 || !list[0].Away {
+		t.Errorf("a search finds %+v, %v, want one object, which is away", list, err)
 	}
 	if list, err := f.Entries(t.Context(), 0, 10); err != nil || len(list) > 0 {
 		t.Errorf("the folder has %v, %v, want nothing", list, err)

@@ -29,12 +29,14 @@ type Entry struct {
 	ModTime   time.Time // of the file on disk
 	// Path is the path on disk, or in the package Archive, which is a path on disk.
 	Path, Archive string
+	// Away is set if the folder is away: nothing of it is served until it is back.
+	Away bool
 }
 
 func (f *Folder) entry(h *hit) Entry {
 	e := Entry{
 		ID: h.ID, Object: h.object.Object, Arch: h.object.Arch, Features: h.object.Features.Words(), DebugSize: h.object.DebugSize,
-		Size: h.object.Size, ModTime: time.Unix(0, h.File.MTime), Path: f.path(&h.File),
+		Size: h.object.Size, ModTime: time.Unix(0, h.File.MTime), Path: f.path(&h.File), Away: f.away(),
 	}
 	if h.Member != "" {
 		e.Archive, e.Path = e.Path, "/"+trimSlash(memberName(h.Member))
@@ -75,11 +77,8 @@ type Query struct {
 }
 
 // Find returns the objects that match, at most limit (0: all), ordered by name. An object
-// that several files have is found several times. A folder that is away has none.
+// that several files have is found several times.
 func (f *Folder) Find(ctx context.Context, q Query, limit int) ([]Entry, error) {
-	if f.away() {
-		return nil, nil
-	}
 	var found []Entry
 	have := map[int64]bool{}
 	add := func(rows []index.WatchedHit, match func(o symfile.Object) bool) {

@@ -108,6 +108,10 @@ func (f *Folder) readFile(ctx context.Context, h handle, dir, name string, spare
 		e.File.Problem = r.problem.Error()
 		return e, nil
 	}
+	if !r.isPackage && !isNamedPackage(name, h) {
+		e.File.Problem = "it is not a package, although its name says so"
+		return e, nil
+	}
 	if r.isPackage {
 		e.File.Kind = kindPackage
 		if isSourcePackage(name) {
@@ -185,6 +189,21 @@ func isDebian(name string) bool {
 		return true
 	}
 	return false
+}
+
+// isNamedPackage reports whether a file whose name is that of a Debian or RPM package
+// begins as one; other files may begin as they like.
+func isNamedPackage(name string, at io.ReaderAt) bool {
+	magic := ""
+	switch strings.ToLower(path.Ext(name)) {
+	case ".deb", ".ddeb", ".udeb":
+		magic = "!<arch>\n"
+	case ".rpm":
+		magic = "\xed\xab\xee\xdb"
+	}
+	head := make([]byte, len(magic))
+	_, err := at.ReadAt(head, 0)
+	return magic == "" || (err == nil || errors.Is(err, io.EOF)) && string(head) == magic
 }
 
 // source notes a member that may be a source file, and returns how many there are.

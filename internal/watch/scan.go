@@ -28,6 +28,7 @@ type ScanStats struct {
 	Objects  int64         `json:"objects"`         // in the files that were read
 	Gone     int64         `json:"gone"`            // files that are no longer there
 	Problems int64         `json:"problems"`        // files that were read and left out
+	LeftOut  int64         `json:"left_out"`        // files that are left out, also by earlier scans; of complete scans only
 	Unlisted int64         `json:"unlisted"`        // folders that cannot be listed
 	Changing int64         `json:"changing"`        // files that changed while they were read; the next scan reads them
 	FirstErr string        `json:"error,omitempty"` // of the first folder that cannot be listed
@@ -50,6 +51,11 @@ func (f *Folder) scan(ctx context.Context, only []string) (ScanStats, error) {
 	}
 	p := newPass(ctx, f)
 	err := p.run(only)
+	if err == nil && only == nil {
+		var t index.WatchedTotals
+		t, err = f.db.Totals(ctx, kindPackage)
+		p.stats.LeftOut = t.Problems
+	}
 	p.stats.Took = f.opt.Now().Sub(p.stats.Started)
 	f.mu.Lock()
 	if f.failed = err; err == nil && only == nil {

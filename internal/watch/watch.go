@@ -106,7 +106,8 @@ func Open(ctx context.Context, where string, opt Options) (*Folder, error) {
 }
 
 // OpenIndexed opens a folder that another process may be watching, with the index that
-// it keeps. Nothing is written, and the folder must not be scanned. The error wraps
+// it keeps. Nothing is written, and the folder must not be scanned; it may be away. The
+// error wraps
 // fs.ErrNotExist if there is no index.
 func OpenIndexed(ctx context.Context, where string, opt Options) (*Folder, error) {
 	f, err := newFolder(where, opt)
@@ -118,6 +119,9 @@ func OpenIndexed(ctx context.Context, where string, opt Options) (*Folder, error
 		if have, err = f.db.Note(ctx, placeNote); err == nil && have != f.where {
 			err = fmt.Errorf("%s is the index of another folder", opt.Index)
 		}
+	}
+	if err == nil {
+		f.failed = f.Present(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

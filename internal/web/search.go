@@ -69,6 +69,7 @@ const maxInPlace = 50
 type inPlaceRow struct {
 	objectRow
 	Path, Why string // the address of the trace
+	Away      bool   // the watched folder is away
 }
 
 // inPlace returns the files of watched folders that a search means.
@@ -78,7 +79,7 @@ func (p *Pages) inPlace(f *frame, r *Request, text string, kind symfile.Kind) (l
 	}
 	found, err := p.api.cfg.InPlace.Search(r.Context(), r.scope(), text, kind, maxInPlace)
 	for _, o := range found {
-		row := inPlaceRow{objectRow: f.objectRow(o), Path: report.NewListed(o).InPlace}
+		row := inPlaceRow{objectRow: f.objectRow(o), Path: report.NewListed(o).InPlace, Away: o.Away}
 		row.Link = ""
 		if to := layout.Path(o.Object); to != "" {
 			row.Link, row.Why = download(r.Base, o.Object), f.Ask("trace", "path", "/"+to)
