@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -141,5 +142,36 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatalf("%d edits: the delta against a key does not give its content", 1<<i)
 		}
 		t.Logf("%5d edits: %d bytes of %d", 1<<i, len(file), len(b))
+	}
+}
+
+// TestMovedTable: a table whose entries all changed, and into which entries were put at
+// two places, costs what the new ones take: no run of bytes is equal in both builds, so
+// that only bytes nearby can show what belongs together.
+func TestMovedTable(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	base := make([]byte, 1<<20)
+	for i := range base {
+		base[i] = byte(r.IntN(256))
+	}
+	b := bytes.Clone(base)
+	for i := 0; i < len(b); i += 4 {
+		b[i] += 17
+	}
+	const more = 120
+	for _, at := range []int{700_000, 300_000} {
+		put := make([]byte, more)
+		for i := range put {
+			put[i] = byte(r.IntN(256))
+		}
+		b = slices.Insert(b, at, put...)
+	}
+	file := encoded(t, b, base)
+	if got := restored(t, open(t, file, base)); !bytes.Equal(got, b) {
+		t.Fatal("other bytes are restored")
+	}
+	// The entries are random: as insertions they would take all of their length.
+	if len(file) > 20*more {
+		t.Errorf("the delta takes %d bytes; want at most %d for 2 times %d new ones", len(file), 20*more, more)
 	}
 }

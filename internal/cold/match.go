@@ -10,6 +10,7 @@ import (
 type segment struct {
 	at, n int // in the block
 	from  int // in the window
+	gain  int // strict or loose
 }
 
 // matcher finds the segments of a block.
@@ -106,24 +107,45 @@ const apart = 64
 // scan finds segments from begin to end. At each place it goes on with the shift
 // between block and base that it has, as long as the bytes are equal; where they are
 // not, it looks for another place of the base, and takes it if more bytes are equal
-// there.
+// there. Where no run of bytes is found anywhere for a while, drift looks nearby for
+// bytes of which many are equal.
 func (m *matcher) scan(t []byte, place int64) {
 	m.out = m.out[:0]
 	base := m.x.data
-	last := segment{from: int(min(max(place-m.x.from, 0), int64(len(base))))}
+	last := segment{from: int(min(max(place-m.x.from, 0), int64(len(base)))), gain: strict}
 	lo, hi := m.bounds(last.from)
 	shift := last.from // of block against window
 	seen := 0          // where the last equal bytes ended
+	judged := 0        // up to where drift was asked, or need not be
+	wait := sample     // after how many bytes it is asked again
 	for i := 0; i < len(t); {
+		if i-judged >= wait && judged+sample <= len(t) {
+			d, ok := m.drift(t[judged:], judged+shift, lo, hi)
+			switch {
+			case !ok:
+				wait = min(2*(i-judged), 16*sample)
+				judged = i
+				continue
+			case d != 0:
+				shift += d
+				last = m.next(t, last, hi, judged, lo, judged+shift, loose)
+				seen, i = judged, judged+sample
+			}
+			judged, wait = judged+sample, sample
+			continue
+		}
 		p := i + shift
 		if p >= lo && p < hi {
 			if n := same(t[i:], base[p:hi]); n >= 8 {
 				if n >= seed && i-seen > apart {
 					// The bytes between may be better as insertions.
-					last = m.next(t, last, hi, i, lo, p)
+					last = m.next(t, last, hi, i, lo, p, last.gain)
 				}
 				i += n
 				seen = i
+				if n >= seed {
+					judged, wait = i, sample
+				}
 				continue
 			}
 		}
@@ -157,20 +179,70 @@ func (m *matcher) scan(t []byte, place int64) {
 			continue
 		}
 		// Another shift begins here, or before.
-		last = m.next(t, last, hi, i, qlo, q)
+		last = m.next(t, last, hi, i, qlo, q, strict)
 		lo, hi, shift = qlo, qhi, q-i
 		i += n
-		seen = i
+		seen, judged, wait = i, i, sample
 	}
 	m.end(t, last, hi, len(t), 0, 0)
 }
 
+// drift compares sample bytes, and looks reach bytes around a place, or only near bytes
+// where the present shift is not that bad. A place must have enough more equal bytes
+// than any other: in records of one length all places are alike.
+const (
+	sample = 128
+	reach  = 4096
+	near   = 512
+	enough = 4
+)
+
+// drift looks around p of the window for bytes that are like the first ones of t,
+// though no long run of them is equal: tables of addresses and indexes, all of which
+// changed when one was added. d is how far from p such bytes are; ok says that there are
+// some.
+func (m *matcher) drift(t []byte, p, lo, hi int) (d int, ok bool) {
+	base := m.x.data
+	t = t[:sample]
+	far := reach
+	if p >= lo && p+sample <= hi {
+		switch n := equal(t, base[p:p+sample]); {
+		case n >= sample*3/4:
+			return 0, true
+		case n >= sample/2:
+			far = near
+		}
+	}
+	best, second := sample/4, 0
+	a, b := binary.LittleEndian.Uint64(t), binary.LittleEndian.Uint64(t[8:])
+	for q := max(lo, p-far); q <= min(hi-sample, p+far); q++ {
+		// Most places are ruled out by the first 16 bytes.
+		u := unequal(binary.LittleEndian.Uint64(base[q:])^a) + unequal(binary.LittleEndian.Uint64(base[q+8:])^b)
+		if u > 11 {
+			continue
+		}
+		n := 16 - u + equal(t[16:], base[q+16:q+sample])
+		switch {
+		case n > best && ok:
+			best, second, d = n, best, q-p
+		case n > best:
+			best, d, ok = n, q-p, true
+		case n > second:
+			second = n
+		}
+	}
+	if !ok || best < second+enough {
+		return 0, false
+	}
+	return d, true
+}
+
 // next ends segment s and gives the one after it, which has equal bytes from i of the
 // block and q of the window on, and may begin before: in the window not before lo.
-func (m *matcher) next(t []byte, s segment, hi, i, lo, q int) segment {
-	back := backward(t[s.at:i], m.x.data[lo:q])
+func (m *matcher) next(t []byte, s segment, hi, i, lo, q, gain int) segment {
+	back := backward(t[s.at:i], m.x.data[lo:q], gain)
 	back -= m.end(t, s, hi, i, back, q)
-	to := segment{at: i - back, from: q - back}
+	to := segment{at: i - back, from: q - back, gain: gain}
 	if k := len(m.out) - 1; k >= 0 && m.out[k].at == s.at && s.at+m.out[k].n == to.at && s.from-s.at == to.from-to.at {
 		m.out = m.out[:k]
 		return s
@@ -183,7 +255,7 @@ func (m *matcher) next(t []byte, s segment, hi, i, lo, q int) segment {
 // many of these bytes s takes.
 func (m *matcher) end(t []byte, s segment, hi, i, back, q int) (taken int) {
 	base := m.x.data
-	s.n = forward(t[s.at:i], base[s.from:max(s.from, hi)])
+	s.n = forward(t[s.at:i], base[s.from:max(s.from, hi)], s.gain)
 	begin := i - back
 	if over := s.at + s.n - begin; over > 0 {
 		// Both claim these bytes: they are divided where most are equal.
@@ -212,9 +284,16 @@ func (m *matcher) end(t []byte, s segment, hi, i, back, q int) (taken int) {
 // give up.
 const forgive = 512
 
-// forward says how far it pays to take bytes of b for those of a: as long as more than
-// half of them are equal.
-func forward(a, b []byte) int {
+// How many bytes that differ one equal byte outweighs: in a segment that drift found,
+// fewer bytes are equal.
+const (
+	strict = 1
+	loose  = 2
+)
+
+// forward says how far it pays to take bytes of b for those of a: as long as the equal
+// ones outweigh the others.
+func forward(a, b []byte, gain int) int {
 	n := min(len(a), len(b))
 	best, at, score := 0, 0, 0
 	for i := 0; i < n; {
@@ -222,14 +301,14 @@ func forward(a, b []byte) int {
 			d := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:])
 			if d == 0 {
 				i += 8
-				if score += 8; score > best {
+				if score += 8 * gain; score > best {
 					best, at = score, i
 				}
 				continue
 			}
-			if score+8 <= best { // none of these bytes can be the best end
+			if score+8*gain <= best { // none of these bytes can be the best end
 				i += 8
-				if score += 8 - 2*unequal(d); score < best-forgive {
+				if score += 8*gain - (gain+1)*unequal(d); score < best-forgive*gain {
 					break
 				}
 				continue
@@ -237,14 +316,14 @@ func forward(a, b []byte) int {
 		}
 		for k := min(i+8, n); i < k; i++ {
 			if a[i] == b[i] {
-				if score++; score > best {
+				if score += gain; score > best {
 					best, at = score, i+1
 				}
 			} else {
 				score--
 			}
 		}
-		if score < best-forgive {
+		if score < best-forgive*gain {
 			break
 		}
 	}
@@ -252,7 +331,7 @@ func forward(a, b []byte) int {
 }
 
 // backward says how far it pays to take the last bytes of b for those of a.
-func backward(a, b []byte) int {
+func backward(a, b []byte, gain int) int {
 	n := min(len(a), len(b))
 	a, b = a[len(a)-n:], b[len(b)-n:]
 	best, at, score := 0, 0, 0
@@ -261,14 +340,14 @@ func backward(a, b []byte) int {
 			d := binary.LittleEndian.Uint64(a[i-8:]) ^ binary.LittleEndian.Uint64(b[i-8:])
 			if d == 0 {
 				i -= 8
-				if score += 8; score > best {
+				if score += 8 * gain; score > best {
 					best, at = score, n-i
 				}
 				continue
 			}
-			if score+8 <= best {
+			if score+8*gain <= best {
 				i -= 8
-				if score += 8 - 2*unequal(d); score < best-forgive {
+				if score += 8*gain - (gain+1)*unequal(d); score < best-forgive*gain {
 					break
 				}
 				continue
@@ -277,14 +356,14 @@ func backward(a, b []byte) int {
 		for k := max(i-8, 0); i > k; {
 			i--
 			if a[i] == b[i] {
-				if score++; score > best {
+				if score += gain; score > best {
 					best, at = score, n-i
 				}
 			} else {
 				score--
 			}
 		}
-		if score < best-forgive {
+		if score < best-forgive*gain {
 			break
 		}
 	}
