@@ -52,6 +52,7 @@ type Tracer struct {
 	queue   chan *Span
 	dropped atomic.Int64
 	end     context.CancelFunc
+	last    atomic.Pointer[time.Time] // when Close gives up; nil before it
 	done    sync.WaitGroup
 	silent  time.Time // no complaints before; owned by run
 }
@@ -70,6 +71,8 @@ func New(opt Options) *Tracer {
 // Close sends the last spans, for at most ten seconds.
 func (t *Tracer) Close() error {
 	if t != nil {
+		by := time.Now().Add(sendTime)
+		t.last.Store(&by)
 		t.end()
 		t.done.Wait()
 	}
@@ -103,9 +106,7 @@ func (t *Tracer) run(ctx context.Context) {
 				}
 				break
 			}
-			last, cancel := context.WithTimeout(context.Background(), sendTime)
-			t.send(last, list)
-			cancel()
+			t.send(list)
 			return
 		case s := <-t.queue:
 			list = append(list, s)
@@ -114,18 +115,18 @@ func (t *Tracer) run(ctx context.Context) {
 			full = len(list) > 0
 		}
 		if full {
-			t.send(ctx, list)
+			t.send(list)
 			list = nil
 		}
 	}
 }
 
 // send sends spans. What the collector does not take is lost, and the log says so.
-func (t *Tracer) send(ctx context.Context, list []*Span) {
+func (t *Tracer) send(list []*Span) {
 	if len(list) == 0 {
 		return
 	}
-	err := t.post(ctx, list)
+	err := t.post(list)
 	lost := t.dropped.Swap(0)
 	if err == nil && lost == 0 {
 		return
@@ -139,8 +140,14 @@ func (t *Tracer) send(ctx context.Context, list []*Span) {
 	}
 }
 
-func (t *Tracer) post(ctx context.Context, list []*Span) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTime)
+// post sends one request, within ten seconds. One that Close waits for began before it, and
+// ends before the time of Close is over; those that follow have the rest of that time.
+func (t *Tracer) post(list []*Span) error {
+	by := time.Now().Add(sendTime)
+	if last := t.last.Load(); last != nil {
+		by = *last
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), by)
 	defer cancel()
 	body, err := json.Marshal(message(t.opt.Resource, list))
 	if err != nil {
@@ -226,7 +233,7 @@ func message(about map[string]string, list []*Span) exported {
 		if s.above != ([8]byte{}) {
 			j.ParentSpanID = hex.EncodeToString(s.above[:])
 		}
-		for _, a := range s.texts {
+		for _, a := range s.attributes {
 			v := value{}
 			if a.isText {
 				text := strings.ToValidUTF8(a.text, "?")

@@ -34,15 +34,15 @@ type Parent struct {
 // Span is a stretch of time with a name. Its methods may not be called by several
 // goroutines at the same time.
 type Span struct {
-	Parent // of its children: its own ids
-	tracer *Tracer
-	above  [8]byte
-	name   string
-	kind   int
-	start  time.Time
-	end    time.Time
-	texts  []attribute
-	failed string
+	Parent     // of its children: its own ids
+	tracer     *Tracer
+	above      [8]byte
+	name       string
+	kind       int
+	start      time.Time
+	end        time.Time
+	attributes []attribute
+	failed     string
 }
 
 type attribute struct {
@@ -97,14 +97,14 @@ func (s *Span) Name(name string) {
 // Text adds a text to the span.
 func (s *Span) Text(key, value string) {
 	if s != nil && s.sampled {
-		s.texts = append(s.texts, attribute{key: key, text: value, isText: true})
+		s.attributes = append(s.attributes, attribute{key: key, text: value, isText: true})
 	}
 }
 
 // Number adds a number to the span.
 func (s *Span) Number(key string, value int64) {
 	if s != nil && s.sampled {
-		s.texts = append(s.texts, attribute{key: key, number: value})
+		s.attributes = append(s.attributes, attribute{key: key, number: value})
 	}
 }
 

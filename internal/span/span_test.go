@@ -2,9 +2,12 @@ package span
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // collector is an OTLP receiver.
@@ -84,6 +87,38 @@ func TestTrust(t *testing.T) {
 	}
 }
 
+// TestClose: a collector that says nothing delays the end by ten seconds at most, although
+// a request is under way and there is more to send.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(chan struct{}, 2)
+		tracer := New(Options{URL: "http://collector.example.com/v1/traces", Ratio: 1, Client: &http.Client{Transport: silent(asked)}, Log: slog.New(slog.DiscardHandler)})
+		one := func() {
+			_, s := tracer.Start(t.Context(), "a", Server)
+			s.End()
+		}
+		one()
+		<-asked // the request that sends it is under way
+		one()
+		began := time.Now()
+		if err := tracer.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > sendTime {
+			t.Errorf("Close took %s, want %s at most", took, sendTime)
+		}
+	})
+}
+
+// silent is a server that does not answer.
+type silent chan struct{}
+
+func (s silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	s <- struct{}{}
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
 // TestOff: without a tracer nothing is allocated.
 func TestOff(t *testing.T) {
 	var tracer *Tracer
@@ -97,12 +132,25 @@ func TestOff(t *testing.T) {
 	}
 }
 
-func BenchmarkOff(b *testing.B) {
-	var tracer *Tracer
-	ctx := b.Context()
-	for b.Loop() {
-		_, s := tracer.Start(ctx, "a", Server)
-		s.Text("k", "v")
-		s.End()
+// BenchmarkSpan is a span with four attributes, as a request has: without a tracer, with
+// one that records nothing, and with one that records all. Nothing is sent.
+func BenchmarkSpan(b *testing.B) {
+	none := func(ratio float64) *Tracer { return &Tracer{opt: Options{Ratio: ratio}} } // its queue takes nothing
+	for _, c := range []struct {
+		name   string
+		tracer *Tracer
+	}{{"off", nil}, {"unsampled", none(0)}, {"on", none(1)}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			ctx := b.Context()
+			for b.Loop() {
+				_, s := c.tracer.Start(ctx, "GET symstore", Server)
+				s.Text("http.request.method", "GET")
+				s.Text("symdepot.result", "hit")
+				s.Number("http.response.status_code", 200)
+				s.Number("http.response.body.size", 4096)
+				s.End()
+			}
+		})
 	}
 }
