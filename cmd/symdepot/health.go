@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/daemon"
@@ -41,11 +42,14 @@ Exit codes: 0 ready, 1 not ready or no answer, 2 wrong command line or configura
 
 // Run asks the server.
 func (c healthCmd) Run(a *app) error {
+	if c.Server != "" && !strings.Contains(c.Server, "://") {
+		c.Server = "http://" + c.Server
+	}
 	base, server := c.Server, upstream.NewDialer(upstream.DialerOptions{}).ClientFor(c.Server)
 	if base == "" {
 		conf, err := a.config(c.Config)
 		if err != nil {
-			return err
+			return term.UsageError(err.Error())
 		}
 		if base, err = daemon.LocalURL(conf.Listen, conf.TLSOptions() != nil); err != nil {
 			return term.UsageError(err.Error())

@@ -95,8 +95,16 @@ func (e *examiner) configuration() bool {
 	if w := config.IgnoredHere(e.ConfigFile); w != "" {
 		e.add("configuration", Warning, w, "")
 	}
-	for _, w := range append(conf.Warnings(specs), conf.MissingStores()...) {
+	for _, w := range conf.Warnings(specs) {
 		e.add("configuration", Warning, w, "see docs/config.md")
+	}
+	for _, w := range conf.MissingStores() {
+		e.add("configuration", Fault, w, "mount it, or remove it from the key stores")
+	}
+	for _, w := range conf.Watch {
+		if info, err := os.Stat(w.Dir); !config.IsBucket(w.Dir) && (err != nil || !info.IsDir()) {
+			e.add("watched folder", Warning, w.Dir+" is not there, or is no folder: its files are answered with 404", "mount it, or remove it from the key watch")
+		}
 	}
 	return true
 }
@@ -125,7 +133,11 @@ func (e *examiner) depot(ctx context.Context) {
 	}
 	var opt depot.Options
 	if err := e.Config.UseDepot(where, blobs, &opt); err != nil {
-		e.add("depot", Fault, err.Error(), "check the address and the credentials of the bucket")
+		do := "check the address and the credentials of the bucket"
+		if blobs == "" {
+			do = "name the folder or the database of the depot, with --depot or the key depot.dir"
+		}
+		e.add("depot", Fault, err.Error(), do)
 		return
 	}
 	i, err := depot.Inspect(ctx, where, opt)
@@ -160,7 +172,7 @@ func (e *examiner) depot(ctx context.Context) {
 		e.list = append(e.list, databaseAway(i.Name, err))
 		return
 	case err != nil:
-		e.add("depot", Fault, err.Error(), "symdepot verify says more; symdepot depot restore brings a backup back")
+		e.add("depot", Fault, err.Error(), "symdepot depot restore brings a backup back; without one, move index.db away and symdepot import the folder blobs into a new depot")
 		return
 	}
 	e.add("depot", OK, fmt.Sprintf("%s: %s, %s, %s", i.Name, term.Count(i.Stats.Transactions, "transaction"), term.Count(i.Stats.Contents, "content"), term.Size(i.Stats.Bytes)), "")

@@ -103,7 +103,7 @@ func Stored(st depot.ScrubState, err error) Finding {
 		return f
 	}
 	if f.Text = depot.ScrubText(st); f.Text == "" {
-		f.Text = "the background check has not begun yet"
+		f.Text = "the background check has not begun yet, so damage is not known; symdepot verify checks all files now"
 	}
 	if st.Damaged > 0 || st.LastDamaged > 0 {
 		f.State, f.Do = Fault, "symdepot verify names the damaged files; adding the same files again restores them"
