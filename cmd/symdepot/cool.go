@@ -36,8 +36,8 @@ same product, name, kind and architecture. They are read as before. The newest b
 archives, sources and downloaded files. Servers do the same in the background if cold.after is set. Each content is read back and compared before it counts
 as cold. Its plain bytes are deleted an hour later by a server, or by the next symdepot cool; --now deletes them at once.
 
-The command works on the depot itself, as verify does, and may run beside serve. Ctrl-C ends it after the running content, which stays as it was; what is cold
-by then stays so. docs/cold.md says what it costs and how to switch it off.
+The command works on the depot itself, as verify does, and may run beside serve. Ctrl-C ends it at once: the content that is under way stays plain, and what is cold by
+then stays so. docs/cold.md says what it costs and how to switch it off.
 
   symdepot cool --dry-run
   symdepot cool --after 30d --product Game
@@ -72,10 +72,17 @@ func (c coolCmd) Run(a *app) error {
 		opt.Grace = 0
 	}
 	out := term.NewJSONLines(a.stdout)
-	sum := report.Cooled{DryRun: c.DryRun}
+	sum := report.Cooled{DryRun: c.DryRun, Unused: after}
 	bar := term.NewProgress(a.stderr, "cooled", 0)
+	ended, read := int64(0), int64(0)
+	opt.Pace = func(n int) error { // each content is read twice
+		read += int64(n)
+		bar.Set(ended + read/2)
+		return nil
+	}
 	opt.Each = func(done depot.Cooled) error {
-		bar.Set(sum.Count(done))
+		ended, read = sum.Count(done), 0
+		bar.Set(ended)
 		if c.JSON {
 			return out.Write(report.NewCooledContent(done))
 		}

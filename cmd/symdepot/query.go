@@ -278,9 +278,13 @@ func (c showCmd) Run(a *app) error {
 		}
 		s.Print(w)
 		fmt.Fprintln(w)
-		t := term.NewTable(w, "KIND", "ID", "SIZE", "NAME", "PATH")
+		t := term.NewTable(w, "KIND", "ID", "SIZE", "NAME", "PATH", "")
 		if err := k.Files(a.ctx, c.Number, func(f report.File) error {
-			t.Row(f.Kind, f.ID(), term.Size(f.Size), f.Name, f.Path)
+			remark := ""
+			if f.Cold != nil {
+				remark = f.Cold.Text()
+			}
+			t.Row(f.Kind, f.ID(), term.Size(f.Size), f.Name, f.Path, remark)
 			return nil
 		}); err != nil {
 			return err

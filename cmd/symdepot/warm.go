@@ -53,11 +53,16 @@ func (c warmCmd) Run(a *app) error {
 	if c.All {
 		total = s.Plain
 	}
-	bar, bytes := term.NewProgress(a.stderr, "restored", total), int64(0)
+	bar, ended, read := term.NewProgress(a.stderr, "restored", total), int64(0), int64(0)
 	w := depot.Warming{
+		Pace: func(n int) error {
+			read += int64(n)
+			bar.Set(ended + read)
+			return nil
+		},
 		Each: func(row depot.ColdContent) error {
-			bytes += row.Size
-			bar.Set(bytes)
+			ended, read = ended+row.Size, 0
+			bar.Set(ended)
 			return nil
 		},
 		Failed: func(f depot.Fault) {

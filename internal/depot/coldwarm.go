@@ -28,6 +28,8 @@ type Warming struct {
 	Each func(ColdContent) error // afterwards; its error ends the work
 	// Failed gets the contents that cannot be restored, as faults.
 	Failed func(Fault)
+	// Pace is called with the number of bytes of each read; its error ends the work.
+	Pace func(n int) error
 }
 
 // WarmAll makes all cold contents plain again. Then programs that do not know cold
@@ -78,7 +80,7 @@ func (c *Cold) hasRoom(bytes int64) error {
 func (c *Cold) warmEach(ctx context.Context, list iter.Seq2[ColdContent, error], w Warming) (sum Warmed, err error) {
 	for row, err := range list {
 		if err == nil {
-			err = c.warm(ctx, row, nil)
+			err = c.warm(ctx, row, w.Pace)
 		}
 		if errors.Is(err, blob.ErrDamaged) {
 			sum.Failed++

@@ -3,9 +3,11 @@ package depot
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -256,6 +258,77 @@ func TestColdShown(t *testing.T) {
 	s, err := d.Cold.Status(ctx)
 	if n := len(d.Cold.reads); n != 1 || err != nil || s.Restored == 0 || s.RestoredBytes < uint64(len(files[0].body)) || s.Failures != 0 || s.Near == 0 || s.Sums.Contents != 3 {
 		t.Errorf("after a read %d contents count as read and the status is %+v, %v; want 1, and a restored content", n, s, err)
+	}
+}
+
+// TestColdShares: a base is shared by the versions whose files are built from it, and its
+// transaction is needed by theirs.
+func TestColdShares(t *testing.T) {
+	d, c := roomyDepot(t)
+	ctx := t.Context()
+	n := newNightly("app.so", 7, 9000)
+	for i := range 4 {
+		f, _ := n.build(i)
+		tx, err := d.Begin(ctx, TxInfo{Product: "app", Version: fmt.Sprint(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Add(ctx, Source{Path: f.path, Content: bytesContent{Reader: bytes.NewReader(f.body)}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		c.advance(24 * time.Hour)
+		if i == 2 {
+			if sum, err := d.Cold.Cool(ctx, CoolOptions{After: time.Hour}); err != nil || sum.Contents != 2 {
+				t.Fatalf("cool: %+v, %v, want 2 contents", sum, err)
+			}
+		}
+	}
+	if sum, err := d.Cold.Cool(ctx, CoolOptions{After: time.Hour}); err != nil || sum.Contents != 1 {
+		t.Fatalf("cool: %+v, %v, want 1 content: the key", sum, err)
+	}
+	u, err := d.Retention.Usage(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, _, err := d.Retention.Snapshot(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var key int64
+	for _, s := range u.Versions {
+		r, err := state.Removal(1 + int64(s.Version[0]-'0'))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Own != r.Frees.Stored {
+			t.Errorf("version %s: its own are %d bytes, and the removal of its transaction frees %d, want as many", s.Version, s.Own, r.Frees.Stored)
+		}
+		switch s.Version {
+		case "2":
+			key = s.Shared
+			if s.Own != 0 || s.Shared == 0 || r.Pinned || !slices.Equal(r.Holders, []int64{2, 1}) {
+				t.Errorf("the version of the key: %+v, %+v, want that all of it is shared with those of the deltas", s, r)
+			}
+		case "3":
+			if s.Shared != 0 {
+				t.Errorf("the newest version: %+v, want nothing shared", s)
+			}
+		}
+	}
+	for _, s := range u.Versions {
+		if (s.Version == "0" || s.Version == "1") && s.Shared != key {
+			t.Errorf("the version of a delta: %+v, want the key of %d bytes as shared", s, key)
+		}
+	}
+	if p := u.Products[0]; p.Shared != 0 || p.Own != u.Live {
+		t.Errorf("the product: %+v, want all %d bytes as its own", p, u.Live)
+	}
+	p, err := d.Retention.Purge(ctx, 3, "admin", "leak")
+	if err != nil || p.Removal.Frees.Stored != key || p.Removal.Shared != 0 {
+		t.Errorf("purge of the key: %+v, %v, want that it frees all its %d bytes", p.Removal, err, key)
 	}
 }
 

@@ -50,6 +50,15 @@ type Purged struct {
 // *NotInTrashError.
 func (r *Retention) Purge(ctx context.Context, number int64, who, detail string) (Purged, error) {
 	p := Purged{Pending: r.d.placed}
+	// If they cannot become plain, nothing has happened yet, and the command can be repeated.
+	for row, err := range r.d.db.Colds.Purged(ctx, number) {
+		if err == nil {
+			err = r.d.Cold.warm(ctx, row, nil)
+		}
+		if err != nil {
+			return p, fmt.Errorf("transaction %d stays, because other contents are built from its contents and cannot be made plain now: %w", number, err)
+		}
+	}
 	s, _, err := r.Snapshot(ctx)
 	if err != nil {
 		return p, err
@@ -59,15 +68,6 @@ func (r *Retention) Purge(ctx context.Context, number int64, who, detail string)
 			if p.Removal, err = s.Removal(number); err != nil {
 				return p, err
 			}
-		}
-	}
-	// If they cannot become plain, nothing has happened yet, and the command can be repeated.
-	for row, err := range r.d.db.Colds.Purged(ctx, number) {
-		if err == nil {
-			err = r.d.Cold.warm(ctx, row, nil)
-		}
-		if err != nil {
-			return p, fmt.Errorf("transaction %d stays, because other contents are built from its contents and cannot be made plain now: %w", number, err)
 		}
 	}
 	t, refs, err := r.d.db.Trash.Purge(ctx, index.Removal{Number: number, At: r.d.now(), Who: who, Reason: "purge", Detail: detail})

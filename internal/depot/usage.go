@@ -42,7 +42,8 @@ type Share struct {
 	Product, Version, Class, Kind string // those that tell it apart
 	Transactions                  int
 	// Own is what nothing else of this kind of division holds: its removal alone frees
-	// that. Shared is what others hold too.
+	// that. Shared is what others hold too. The base of a cold file is held by what holds
+	// that.
 	Own, Shared int64
 }
 
@@ -106,10 +107,12 @@ type weights struct {
 	held []bool // by a live transaction
 	met  []uint32
 	n    uint32
+	// bases are the files that a file is built from while it is cold.
+	bases map[uint32]uint32
 }
 
 func newWeights(s *retention.State) *weights {
-	w := &weights{of: make([]int64, len(s.Contents)), held: make([]bool, len(s.Contents)), met: make([]uint32, len(s.Contents))}
+	w := &weights{of: make([]int64, len(s.Contents)), held: make([]bool, len(s.Contents)), met: make([]uint32, len(s.Contents)), bases: map[uint32]uint32{}}
 	for i := range s.Contents {
 		w.of[i] = s.Contents[i].Stored
 	}
@@ -122,6 +125,9 @@ func newWeights(s *retention.State) *weights {
 	// What is a file itself counts as that, anything else as part of the file that it
 	// was made from or that needs it: w.met holds a source plus one.
 	for _, d := range s.Derived {
+		if file[d.Result] && file[d.Source] {
+			w.bases[d.Source] = d.Result
+		}
 		if !file[d.Result] && w.met[d.Result] == 0 {
 			w.met[d.Result] = d.Source + 1
 		}
@@ -159,11 +165,17 @@ func (w *weights) divide(live []retention.Transaction, key func(*retention.Trans
 	holders := make([]uint8, len(w.of)) // 0, 1, or 2 for more
 	each := func(j int, fn func(c uint32)) {
 		w.n++
+		once := func(c uint32) {
+			if w.met[c] != w.n {
+				w.met[c] = w.n
+				fn(c)
+			}
+		}
 		for _, i := range members[j] {
 			for _, c := range live[i].Contents {
-				if w.met[c] != w.n {
-					w.met[c] = w.n
-					fn(c)
+				once(c)
+				if base, ok := w.bases[c]; ok { // it is needed as long as c is
+					once(base)
 				}
 			}
 		}

@@ -31,6 +31,8 @@ type Cooled struct {
 	depot.CoolSum
 	// Stripped is of how many contents the plain bytes were deleted.
 	Stripped int `json:"plain_deleted"`
+	// Unused is how long files must not have been used.
+	Unused time.Duration `json:"-"`
 
 	rows []cooledRow
 }
@@ -84,6 +86,9 @@ func (l Cooled) Print(w io.Writer, now bool) error {
 		fmt.Fprintf(w, ": %s before, %s%s after (%s)", term.Size(l.Before), about, term.Size(l.After), percent(l.After, l.Before))
 	}
 	fmt.Fprintln(w)
+	if l.Contents+int64(l.Stripped) == 0 && len(l.rows) == 0 {
+		fmt.Fprintf(w, "no file that may become cold has been unused for %s; the newest build of each stays as it is (--after sets the time)\n", term.Duration(l.Unused))
+	}
 	if l.Stripped > 0 {
 		fmt.Fprintf(w, "the plain bytes of %s were deleted\n", term.Count(int64(l.Stripped), "cold content"))
 	}

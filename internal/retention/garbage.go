@@ -111,6 +111,11 @@ func (s *State) Removal(number int64) (*Removal, error) {
 		own[c] = true
 		out.Pinned = out.Pinned || s.Contents[c].Pinned
 	}
+	for _, d := range s.Derived { // a cold content needs its base
+		if own[d.Result] {
+			own[d.Source] = true
+		}
+	}
 	for j, t := range slices.Backward(list) {
 		if len(out.Holders) == maxHolders {
 			break
