@@ -52,7 +52,7 @@ func (c *Checker) verifyCold(ctx context.Context, opt CheckOptions, lost map[blo
 		var f *Fault
 		if what != "" {
 			if f, err = c.describe(ctx, row.Ref, "the content cannot be restored: "+what, false); err == nil {
-				err = c.heal(ctx, opt, row, f)
+				err = c.heal(ctx, opt, row, what, f)
 			}
 		} else if !c.placed && row.PlainSince.IsZero() {
 			f, err = c.leftoverDamaged(ctx, row.Content, opt.Repair)
@@ -159,14 +159,14 @@ func (c *Checker) builtFrom(ctx context.Context, base blob.Ref) (list []FaultFil
 
 // heal makes a content plain whose plain bytes are stored although its cold file is
 // damaged, if repairs are demanded, and says so.
-func (c *Checker) heal(ctx context.Context, opt CheckOptions, row index.Cold, f *Fault) error {
+func (c *Checker) heal(ctx context.Context, opt CheckOptions, row index.Cold, what string, f *Fault) error {
 	err := c.cold.store.Below().Verify(ctx, row.Ref, row.Size, nil)
 	switch {
 	case err == nil && opt.Repair:
-		f.Remedy = "its plain bytes are stored too: it is plain again"
+		f.What, f.Remedy = what+"; its plain bytes are stored and served", "it is plain again"
 		return c.cold.discard(ctx, row)
 	case err == nil:
-		f.Remedy = "its plain bytes are stored too: --repair makes it plain again"
+		f.What, f.Remedy = what+"; its plain bytes are stored and served", "--repair, or a later gc, makes it plain again"
 	case errors.Is(err, blob.ErrUnavailable):
 		return err
 	}

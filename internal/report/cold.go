@@ -191,7 +191,11 @@ func WarmedText(s depot.Warmed, all bool) string {
 	text := fmt.Sprintf("%s made plain: %s", term.Count(s.Contents, "content"), term.Size(s.Bytes))
 	switch {
 	case s.Failed > 0:
-		text += fmt.Sprintf("; %s cannot be restored and stay cold", term.Count(s.Failed, "content"))
+		stay := "stay"
+		if s.Failed == 1 {
+			stay = "stays"
+		}
+		text += fmt.Sprintf("; %s cannot be restored and %s cold", term.Count(s.Failed, "content"), stay)
 	case all:
 		text += "; earlier versions of symdepot can open the depot again"
 	}
