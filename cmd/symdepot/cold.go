@@ -2,9 +2,10 @@ package main
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"os"
-	"strconv"
 
 	"github.com/symdepot/symdepot/internal/cold"
 	"github.com/symdepot/symdepot/internal/term"
@@ -17,7 +18,7 @@ type coldCmd struct {
 type coldInspectCmd struct {
 	Blocks bool     `help:"Print each block."`
 	JSON   bool     `help:"Print one JSON object per file."`
-	Files  []string `arg:"" name:"file" help:"Cold files: *.c1 in a depot."`
+	Files  []string `arg:"" name:"file" help:"Cold files: blobs/HH/REST in a depot on disk, where HHREST is the sha256 under cold that symdepot find --json prints."`
 }
 
 // Help is the long help text.
@@ -27,29 +28,11 @@ compressed alone; a delta is made of parts of the base, with differences, and of
 zeros. The share is the length of the file divided by that of the content. Head, foot and the hash of the table are checked; nothing is decoded,
 and the base is not needed: symdepot verify checks contents.
 
-  symdepot cold inspect depot/cold/7c/3f09…c1.c1
-  symdepot cold inspect --blocks --json *.c1
+  symdepot find --json app.pdb
+  symdepot cold inspect depot/blobs/7c/3f09…c1
+  symdepot cold inspect --blocks --json depot/blobs/7c/3f09…c1
 
 Exit codes: 0 printed, 2 wrong command line, 3 a file cannot be read, is no cold file, is damaged, or has a newer version of the format.`
-}
-
-// coldReport is a report as JSON.
-type coldReport struct {
-	Path       string           `json:"path"`
-	Version    int              `json:"version"`
-	Form       string           `json:"form"`
-	SHA256     string           `json:"sha256"`
-	Size       int64            `json:"size"`
-	BaseSHA256 string           `json:"base_sha256,omitempty"`
-	BaseSize   int64            `json:"base_size,omitempty"`
-	Bytes      int64            `json:"bytes"`
-	Share      float64          `json:"share"`
-	Table      int64            `json:"table_bytes"`
-	Blocks     map[string]int   `json:"blocks"`
-	Frames     map[string]int64 `json:"frame_bytes"`
-	Units      int64            `json:"base_units"`
-	Most       int64            `json:"most_base_units"`
-	Each       []cold.Block     `json:"each_block,omitempty"`
 }
 
 // Run inspects one file after the other.
@@ -82,6 +65,9 @@ func (c coldInspectCmd) inspect(path string) (coldReport, error) {
 		return coldReport{}, err
 	}
 	p, err := cold.Inspect(f, st.Size())
+	if errors.Is(err, cold.ErrDamaged) && !startsAs(f, "SDC1") {
+		return coldReport{}, errors.New("this is a plain file, not a cold one; symdepot find --json prints the SHA-256 of cold files as sha256 under cold")
+	}
 	if err != nil {
 		return coldReport{}, err
 	}
@@ -98,23 +84,9 @@ func (c coldInspectCmd) inspect(path string) (coldReport, error) {
 	return r, nil
 }
 
-func (r coldReport) print(a *app) error {
-	fmt.Fprintf(a.stdout, "%s: %s, version %d, %s of %s (%.2f %%)\n", r.Path, r.Form, r.Version, term.Size(r.Bytes), term.Size(r.Size), 100*r.Share)
-	fmt.Fprintf(a.stdout, "  content %s\n", r.SHA256)
-	if r.BaseSHA256 != "" {
-		fmt.Fprintf(a.stdout, "  base    %s, %s, in %d units of 64 KiB, at most %d for a block\n", r.BaseSHA256, term.Size(r.BaseSize), r.Units, r.Most)
-	}
-	for _, kind := range []string{"plain", "delta", "copy", "zero"} {
-		if n := r.Blocks[kind]; n > 0 {
-			fmt.Fprintf(a.stdout, "  %-7s %s, %s\n", kind, term.Count(int64(n), "block"), term.Size(r.Frames[kind]))
-		}
-	}
-	if r.Each == nil {
-		return nil
-	}
-	t := term.NewTable(a.stdout, "BLOCK", "KIND", "FRAME", "CONTROLS", "DIFFERENCES", "RANGES", "UNITS")
-	for i, b := range r.Each {
-		t.Row(strconv.Itoa(i), b.Kind, term.Size(b.Frame), term.Size(b.Controls), term.Size(b.Diffs), strconv.Itoa(b.Ranges), strconv.FormatInt(b.Units, 10))
-	}
-	return t.Flush()
+// startsAs reports whether a file begins with some bytes.
+func startsAs(r io.ReaderAt, with string) bool {
+	b := make([]byte, len(with))
+	n, _ := r.ReadAt(b, 0) // what cannot be read is not there
+	return string(b[:n]) == with
 }

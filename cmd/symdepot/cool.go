@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
@@ -71,20 +72,20 @@ func (c coolCmd) Run(a *app) error {
 	if c.Now {
 		opt.Grace = 0
 	}
-	out := term.NewJSONLines(a.stdout)
-	sum := report.Cooled{DryRun: c.DryRun, Unused: after}
-	bar := term.NewProgress(a.stderr, "cooled", 0)
-	ended, read := int64(0), int64(0)
-	opt.Pace = func(n int) error { // each content is read twice
-		read += int64(n)
-		bar.Set(ended + read/2)
+	outlook, err := d.Cold.Outlook(a.ctx, opt)
+	if err != nil {
+		return err
+	}
+	sum := report.NewCooled(opt, outlook)
+	bar := term.NewProgress(a.stderr, "cooled", outlook.Bytes)
+	opt.Pace = func(n int) error {
+		bar.Set(sum.Read(n))
 		return nil
 	}
 	opt.Each = func(done depot.Cooled) error {
-		ended, read = sum.Count(done), 0
-		bar.Set(ended)
+		bar.Set(sum.Count(done))
 		if c.JSON {
-			return out.Write(report.NewCooledContent(done))
+			return term.NewJSONLines(a.stdout).Write(report.NewCooledContent(done))
 		}
 		return nil
 	}
@@ -95,13 +96,9 @@ func (c coolCmd) Run(a *app) error {
 	bar.Done()
 	sum.CoolSum = s
 	if c.JSON {
-		if err := out.Write(sum); err != nil {
-			return err
-		}
-	} else if perr := sum.Print(a.stdout, c.Now); perr != nil {
-		return perr
+		return errors.Join(term.NewJSONLines(a.stdout).Write(sum), err)
 	}
-	return err
+	return errors.Join(sum.Print(a.stdout, c.Now), err)
 }
 
 // pause stops the background of servers, or lets it go on.

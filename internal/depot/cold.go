@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"sync"
 	"time"
 
@@ -236,20 +237,12 @@ func (c *Cold) coolName(ctx context.Context, name string, unused time.Time, opt 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	rows, err := c.d.db.Colds.Series(ctx, name)
+	list, err := c.dueOf(ctx, name, unused, opt.Products)
 	if err != nil {
 		return err
 	}
-	for _, s := range seriesOf(rows, opt.Products) {
-		cooling.Settle(s.contents, c.d.now())
-		for _, i := range cooling.Due(s.contents, unused) {
-			newest, err := c.d.db.Colds.NewestOfAnother(ctx, s.contents[i].Ref, name)
-			if err != nil {
-				return err
-			}
-			if newest {
-				continue
-			}
+	for _, s := range list {
+		for _, i := range s.due {
 			done, err := c.coolOne(ctx, s.contents, i, opt)
 			if errors.Is(err, ErrColdRefused) || errors.Is(err, fs.ErrNotExist) {
 				done.Skipped = err.Error() // it changed meanwhile, or is damaged
@@ -276,6 +269,73 @@ func (c *Cold) coolName(ctx context.Context, name string, unused time.Time, opt 
 type coolSeries struct {
 	product  string
 	contents []cooling.Content
+	due      []int // positions of the contents that are to become cold
+}
+
+// dueOf returns the series of a name, with what is due in them.
+func (c *Cold) dueOf(ctx context.Context, name string, unused time.Time, products []string) ([]coolSeries, error) {
+	rows, err := c.d.db.Colds.Series(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	list := seriesOf(rows, products)
+	for k := range list {
+		s := &list[k]
+		cooling.Settle(s.contents, c.d.now())
+		for _, i := range cooling.Due(s.contents, unused) {
+			newest, err := c.d.db.Colds.NewestOfAnother(ctx, s.contents[i].Ref, name)
+			if err != nil {
+				return nil, err
+			}
+			if !newest {
+				s.due = append(s.due, i)
+			}
+		}
+	}
+	return list, nil
+}
+
+// CoolOutlook says what is due. Contents that are too short, or of kinds that are never
+// cold, are not counted.
+type CoolOutlook struct {
+	Due, Bytes int64
+	Cold       int64 // are cold already
+	Used       int64 // were added or read too lately
+	Newest     int64 // are the newest ones of a file
+}
+
+// Outlook counts what Cool would make cold with the same options, as far as that is known
+// without reading it.
+func (c *Cold) Outlook(ctx context.Context, opt CoolOptions) (o CoolOutlook, err error) {
+	unused := c.d.now().Add(-opt.After)
+	for position := ""; ; {
+		names, err := c.d.db.Colds.Names(ctx, position, 256)
+		if err != nil || len(names) == 0 {
+			return o, err
+		}
+		for _, name := range names {
+			list, err := c.dueOf(ctx, name, unused, opt.Products)
+			if err != nil {
+				return o, err
+			}
+			for _, s := range list {
+				for i, k := range s.contents {
+					switch {
+					case slices.Contains(s.due, i):
+						o.Due, o.Bytes = o.Due+1, o.Bytes+k.Size
+					case k.Cold:
+						o.Cold++
+					case k.Size < cooling.MinSize:
+					case k.Used.After(unused):
+						o.Used++
+					default:
+						o.Newest++
+					}
+				}
+			}
+		}
+		position = names[len(names)-1]
+	}
 }
 
 // together reports whether two contents are in one series.

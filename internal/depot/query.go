@@ -45,6 +45,10 @@ func (d *Depot) Find(ctx context.Context, scope Scope, query string, limit int) 
 	return append(list, more...), err
 }
 
+// shortRef is from how many of its first hex digits on a content is found by its SHA-256:
+// lists print the base of a cold file so.
+const shortRef = 12
+
 // spellings returns the spellings that a user's query may have in the index.
 func spellings(q string) index.Query {
 	q = strings.TrimSpace(q)
@@ -71,6 +75,9 @@ func spellings(q string) index.Query {
 		}
 		if len(bare) == 32 {
 			iq.Prefix = bare // a GUID without its age
+		}
+		if len(bare) >= shortRef && len(bare) < 32 { // longer ones are other ids, or all of it
+			iq.RefPrefix = bare
 		}
 	} else if strings.HasPrefix(f, "sha1-") || strings.HasPrefix(f, "r2rmap-") {
 		iq.IDs = append(iq.IDs, f)

@@ -313,6 +313,9 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 	if f.Ref != nil {
 		list = append(list, source{from: "content k JOIN object o ON o.content_id = k.id", cond: "k.sha256 = %s", args: []any{f.Ref[:]}})
 	}
+	if from, to, ok := refRange(f.RefPrefix); ok {
+		list = append(list, source{from: "content k JOIN object o ON o.content_id = k.id", cond: "k.sha256 >= %s AND k.sha256 <= %s", args: []any{from[:], to[:]}})
+	}
 	if w.within != nil {
 		return []source{w.withName(*w.within)}
 	}

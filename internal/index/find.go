@@ -21,8 +21,9 @@ type Query struct {
 	Name string
 	// IDs are folded ids, in any spelling that finds an object.
 	IDs []string
-	// Prefix is the beginning of a folded id.
-	Prefix string
+	// Prefix is the beginning of a folded id, RefPrefix that of the hash of a content, in
+	// hex.
+	Prefix, RefPrefix string
 	// Ref is a content.
 	Ref *blob.Ref
 	// Kind, if it is not symfile.KindUnknown, limits the result to one kind.
@@ -63,6 +64,11 @@ func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
 			return nil, err
 		}
 	}
+	if from, to, ok := refRange(q.RefPrefix); ok {
+		if err := f.collect(ctx, "content c JOIN object o ON o.content_id = c.id", "c.sha256 >= $1 AND c.sha256 <= $2", nil, from[:], to[:]); err != nil {
+			return nil, err
+		}
+	}
 	if name := text(q.Name); isPattern(name) {
 		p := literalPrefix(name, "*?")
 		// The distinct names are fewer than the objects.
@@ -90,6 +96,18 @@ func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
 		return cmp.Or(cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name)), cmp.Compare(b.Number, a.Number), cmp.Compare(a.id, b.id))
 	})
 	return found, nil
+}
+
+// refRange returns the first and the last hash that begin with some hex digits.
+func refRange(digits string) (from, to blob.Ref, ok bool) {
+	if digits == "" || len(digits) > 2*len(from) {
+		return from, to, false
+	}
+	from, err := blob.ParseRef(digits + strings.Repeat("0", 2*len(from)-len(digits)))
+	if err == nil {
+		to, err = blob.ParseRef(digits + strings.Repeat("f", 2*len(to)-len(digits)))
+	}
+	return from, to, err == nil
 }
 
 // collect adds the objects that meet a condition and whose folded name match

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
@@ -31,10 +32,37 @@ type Cooled struct {
 	depot.CoolSum
 	// Stripped is of how many contents the plain bytes were deleted.
 	Stripped int `json:"plain_deleted"`
-	// Unused is how long files must not have been used.
-	Unused time.Duration `json:"-"`
 
-	rows []cooledRow
+	ask     depot.CoolOptions
+	outlook depot.CoolOutlook
+	rows    []cooledRow
+	read    int64 // of the content that is under way
+}
+
+// Read counts n bytes that were read of the content that is under way, and returns the
+// bytes that are done so far: each content is read twice.
+func (l *Cooled) Read(n int) int64 {
+	l.read += int64(n)
+	return l.Before + l.read/2
+}
+
+// NewCooled is the result before anything was done.
+func NewCooled(ask depot.CoolOptions, outlook depot.CoolOutlook) *Cooled {
+	return &Cooled{DryRun: ask.DryRun, ask: ask, outlook: outlook}
+}
+
+// why says why nothing was due.
+func (l *Cooled) why() string {
+	o := l.outlook
+	if o == (depot.CoolOutlook{}) && len(l.ask.Products) > 0 {
+		return "no file of " + term.Printable(strings.Join(l.ask.Products, ", ")) + " can become cold: symdepot usage lists the products"
+	}
+	text := term.Count(o.Newest, "content") + " newest of a file, "
+	if o.Newest != 1 {
+		text = term.Count(o.Newest, "content") + " newest of their files, "
+	}
+	text += fmt.Sprintf("%d added or read within %s (--after sets the time), %d cold already", o.Used, term.Duration(l.ask.After), o.Cold)
+	return text
 }
 
 // cooledRow are the contents of a name in a product.
@@ -47,6 +75,7 @@ type cooledRow struct {
 // Count adds a content to the lines that Print prints, and returns the bytes that were
 // read so far.
 func (l *Cooled) Count(c depot.Cooled) int64 {
+	l.read = 0
 	n := len(l.rows)
 	if n == 0 || l.rows[n-1].product != c.Product || l.rows[n-1].name != c.Name {
 		l.rows = append(l.rows, cooledRow{product: c.Product, name: c.Name})
@@ -63,7 +92,7 @@ func (l *Cooled) Count(c depot.Cooled) int64 {
 }
 
 // Print prints the result for people: a line for each name, and the sums.
-func (l Cooled) Print(w io.Writer, now bool) error {
+func (l *Cooled) Print(w io.Writer, now bool) error {
 	if len(l.rows) > 0 {
 		t := term.NewTable(w, "PRODUCT", "NAME", "CONTENTS", "BEFORE", "AFTER", "")
 		for _, r := range l.rows {
@@ -86,8 +115,8 @@ func (l Cooled) Print(w io.Writer, now bool) error {
 		fmt.Fprintf(w, ": %s before, %s%s after (%s)", term.Size(l.Before), about, term.Size(l.After), percent(l.After, l.Before))
 	}
 	fmt.Fprintln(w)
-	if l.Contents+int64(l.Stripped) == 0 && len(l.rows) == 0 {
-		fmt.Fprintf(w, "no file that may become cold has been unused for %s; the newest build of each stays as it is (--after sets the time)\n", term.Duration(l.Unused))
+	if l.outlook.Due == 0 {
+		fmt.Fprintln(w, l.why())
 	}
 	if l.Stripped > 0 {
 		fmt.Fprintf(w, "the plain bytes of %s were deleted\n", term.Count(int64(l.Stripped), "cold content"))
