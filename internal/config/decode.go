@@ -136,7 +136,12 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string) {
 		field, ok := fieldNamed(v.Type(), name.Value)
 		switch {
 		case !ok:
-			d.fail(name, k, "no such key; known are %s", strings.Join(structKeys(v.Type()), ", "))
+			known := structKeys(v.Type())
+			hint := ""
+			if near := term.Nearest(name.Value, known); near != "" {
+				hint = "; the nearest is " + near
+			}
+			d.fail(name, k, "no such key%s; known are %s", hint, strings.Join(known, ", "))
 		case seen[name.Value]:
 			d.fail(name, k, "the key is set twice")
 		default:

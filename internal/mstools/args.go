@@ -232,12 +232,7 @@ func (x slashSyntax) nearest(word string) string {
 			return f.spelled()
 		}
 		bare := strings.TrimLeft(f.name, ":-")
-		// A large difference in length is not a typing error, and computing the
-		// distance of long words is slow.
-		if len(bare) < 3 || max(len(word), len(bare))-min(len(word), len(bare)) >= best {
-			continue
-		}
-		if d := distance(word, bare); d < best {
+		if d := term.Distance(word, bare, best); len(bare) >= 3 && d < best {
 			best, found = d, f.spelled()
 		}
 	}
@@ -253,27 +248,6 @@ func (f slashFlag) spelled() string {
 		return "-" + f.name
 	}
 	return "/" + f.name
-}
-
-// distance returns the number of characters to insert, delete or replace to
-// turn one word into the other.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j]+1, row[j+1]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }
 
 // unexpected returns the error for an argument that belongs to no option.

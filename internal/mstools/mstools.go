@@ -177,7 +177,7 @@ func run(ctx context.Context, args []string, env Env) error {
 	}
 	text := fmt.Sprintf("unknown command %q", args[0])
 	for _, v := range verbs {
-		if distance(strings.ToLower(strings.TrimLeft(args[0], "/-")), v.name) < 2 {
+		if term.Distance(strings.ToLower(strings.TrimLeft(args[0], "/-")), v.name, 2) < 2 {
 			text += "; did you mean " + v.name + "?"
 		}
 	}

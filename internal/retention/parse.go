@@ -457,40 +457,10 @@ func nearest(word string, known []string) string {
 	if s := synonyms[word]; s != "" && slices.Contains(known, s) {
 		return "; the nearest is " + s
 	}
-	best, least := "", max(2, len(word)/3)+1
-	for _, k := range known {
-		if n := distance(word, k, least); n < least {
-			best, least = k, n
-		}
+	if s := term.Nearest(word, known); s != "" {
+		return "; the nearest is " + s
 	}
-	if best == "" {
-		return ""
-	}
-	return "; the nearest is " + best
-}
-
-// distance is the number of letters to insert, delete or replace to get from a to
-// b, or limit if it is not less. It takes no more than limit times the length of b.
-func distance(a, b string, limit int) int {
-	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
-		return limit
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return min(row[len(b)], limit)
+	return ""
 }
 
 // SetRules returns the text of a policy in which a class has other rules: the
