@@ -113,7 +113,7 @@ func (c pushCmd) push(a *app, ci client.CI) (r client.PushResult, err error) {
 	bar.Done()
 	a.warn(r.SourceWarnings)
 	if c.JSON {
-		return r, errors.Join(err, lines.Write(r.Summary()))
+		return r, errors.Join(err, lines.Write(r.Summary(err)))
 	}
 	fmt.Fprint(a.stdout, r.Text())
 	return r, err

@@ -85,9 +85,7 @@ func (c findCmd) Run(a *app) error {
 			}
 			if n == 0 {
 				missing++
-				if !c.JSON {
-					fmt.Fprintf(a.stderr, "symdepot: not in the depot: %s\n", term.Printable(q))
-				}
+				fmt.Fprintf(a.stderr, "symdepot: not in the depot: %s\n", term.Printable(q))
 			}
 		}
 		return nil
@@ -270,9 +268,12 @@ func (c showCmd) Run(a *app) error {
 			}
 			return k.Files(a.ctx, c.Number, func(f report.File) error { return out.Write(f) })
 		}
-		w := a.stdout
-		fmt.Fprintf(w, "transaction %d\n  time     %s\n  product  %s\n  version  %s\n  comment  %s\n  by       %s on %s\n  objects  %d, %s\n", s.Transaction.Transaction,
-			s.Time.Local().Format(time.RFC3339), term.Printable(s.Product), term.Printable(s.Version), term.Printable(s.Comment), term.Printable(s.Who), term.Printable(s.Host), s.Objects, term.Size(s.Bytes))
+		w, by := a.stdout, term.Printable(s.Who)
+		if s.Host != "" {
+			by += " on " + term.Printable(s.Host)
+		}
+		fmt.Fprintf(w, "transaction %d\n  time     %s\n  product  %s\n  version  %s\n  comment  %s\n  by       %s\n  objects  %d, %s\n", s.Transaction.Transaction,
+			s.Time.Local().Format(time.RFC3339), term.Printable(s.Product), term.Printable(s.Version), term.Printable(s.Comment), by, s.Objects, term.Size(s.Bytes))
 		if o := s.Origin; o != nil {
 			fmt.Fprintf(w, "  origin   %s of %s\n", term.Printable(o.Number), term.Printable(o.Store))
 		}

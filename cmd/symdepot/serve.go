@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -67,7 +70,8 @@ type symCacheFlags struct {
 // Help is the long help text.
 func (serveCmd) Help() string {
 	return `One base URL serves Microsoft's debuggers, dotnet-symbol, gdb, lldb, perf, Breakpad and Sentry; the settings for each
-are printed on start. Needs no configuration. Ctrl-C finishes running downloads first.
+are printed on start. Needs no configuration. Ctrl-C lets running answers finish for up to 30 s; a second
+Ctrl-C ends at once.
 
   symdepot serve --add build/
   symdepot serve --listen 127.0.0.1:0
@@ -152,6 +156,7 @@ func (c serveCmd) apply(conf *config.Config) error {
 
 // serve answers requests as a configuration says until it is interrupted.
 func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, info txFlags) error {
+	defer endAtSecond(a.ctx)()
 	// The heap of a file server is small: collect it early rather than let it
 	// grow with the load, but not for every few MiB.
 	debug.SetGCPercent(50)
@@ -305,4 +310,10 @@ func pointerRoots(flags []string) ([]symstore.PointerRoot, error) {
 		return nil, err
 	}
 	return roots, config.CheckPointerFolders(roots)
+}
+
+// endAtSecond lets the second signal end the process at once; the first ends ctx. The
+// depot bears it.
+func endAtSecond(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })
 }

@@ -41,7 +41,8 @@ the method in the source.
 
 Offsets of MODULE/DEBUGID+OFFSET are relative to the base of the image.
 
-Exit codes: 0 done, 2 wrong command line, 3 the file cannot be read.`
+Exit codes: 0 done, 1 a module is not in the depot, 2 wrong command line, 3 the file cannot be read, 4 depot missing,
+damaged or newer, 5 the server refuses the credentials, 7 it cannot be reached.`
 }
 
 // Run prints the position of each address.
@@ -116,5 +117,18 @@ func (c lookupCmd) places(a *app) error {
 	if err != nil {
 		return err
 	}
-	return symbolicate.PrintAll(a.stdout, list, c.JSON)
+	if err := symbolicate.PrintAll(a.stdout, list, c.JSON); err != nil {
+		return err
+	}
+	told := map[string]bool{}
+	for _, p := range list {
+		if p.Error != nil && !told[p.ModuleName] {
+			told[p.ModuleName] = true
+			fmt.Fprintf(a.stderr, "symdepot: %s: %s\n", term.Printable(p.ModuleName), term.Printable(p.Error.Message))
+		}
+	}
+	if len(told) > 0 {
+		return term.ErrNegative
+	}
+	return nil
 }

@@ -130,11 +130,15 @@ type exchange struct {
 	into         any // the answer is decoded into it; nil: ignored
 }
 
+// usualRetry is how long requests are repeated if RetryFor is zero.
+const usualRetry = 10 * time.Minute
+
 // RetryAndTell makes p retry requests for a time, and print on w why and when.
 func (p *Pusher) RetryAndTell(during time.Duration, w io.Writer) {
 	p.RetryFor = during
+	until := time.Now().Add(cmp.Or(during, usualRetry)).Format("15:04:05")
 	p.Retrying = func(failed error, in time.Duration) {
-		fmt.Fprintf(w, "symdepot: trying again in %v: %v\n", in.Round(100*time.Millisecond), term.Printable(failed.Error()))
+		fmt.Fprintf(w, "symdepot: trying again in %v, until %s: %v\n", in.Round(100*time.Millisecond), until, term.Printable(failed.Error()))
 	}
 }
 
@@ -142,7 +146,7 @@ func (p *Pusher) RetryAndTell(during time.Duration, w io.Writer) {
 // RetryFor.
 func (p *Pusher) do(ctx context.Context, x exchange) (status int, err error) {
 	first := cmp.Or(p.Backoff, time.Second)
-	until := time.Now().Add(cmp.Or(p.RetryFor, 10*time.Minute))
+	until := time.Now().Add(cmp.Or(p.RetryFor, usualRetry))
 	for pause := first; ; pause = min(2*pause, 30*first) {
 		status, err = p.once(ctx, x)
 		if err == nil {
@@ -355,6 +359,9 @@ func NewPusher(server, tokenFile string, getenv func(string) string, clientFor f
 		t.ResponseHeaderTimeout = 0 // each request has a limit of its own; a commit may take long
 	}
 	p := &Pusher{URL: server, HTTP: requests, Token: func() (string, error) { return token, nil }}
+	if token != "" {
+		p.Hint = "the server does not know the token, or it was revoked or has expired; an administrator sees those of the server with symdepot token list"
+	}
 	if token == "" || isIDToken(token) {
 		if j := newJobToken(server, token, getenv, clientFor); j != nil {
 			p.Token = j.get

@@ -7,12 +7,17 @@ import (
 	"github.com/symdepot/symdepot/internal/term"
 )
 
-// Summary returns the last line of JSON output.
-func (r PushResult) Summary() any {
+// Summary returns the last line of JSON output: "done", or "failed" with the error.
+func (r PushResult) Summary(failed error) any {
+	event, why := "done", ""
+	if failed != nil {
+		event, why = "failed", failed.Error()
+	}
 	return struct {
 		Event string `json:"event"`
+		Error string `json:"error,omitempty"`
 		PushResult
-	}{"done", r}
+	}{event, why, r}
 }
 
 // Text describes the result to a person, in lines.
@@ -28,7 +33,7 @@ func (r PushResult) Text() string {
 	case r.Stage != "":
 		fmt.Fprintf(&b, "stage %s\n", term.Printable(r.Stage))
 	}
-	if r.Bytes > 0 {
+	if r.Bytes > 0 && (r.Transaction > 0 || r.Stage != "") {
 		fmt.Fprintf(&b, "  pushed         %s\n", term.Size(r.Bytes))
 		fmt.Fprintf(&b, "  sent           %s, %s (%s on the wire)\n", term.Count(r.SentFiles, "content"), term.Size(r.SentBytes), term.Size(r.WireBytes))
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -31,5 +33,8 @@ func Symbolicate(ctx context.Context, server, tokenFile string, getenv func(stri
 		method: http.MethodPost, base: symbolicatePath, timeout: symbolicateTime, header: http.Header{"Content-Type": {"application/json"}},
 		body: func() io.Reader { return bytes.NewReader(b) }, size: int64(len(b)), into: into,
 	})
+	if _, answered := errors.AsType[*pushError](err); err != nil && !answered && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
 	return err
 }

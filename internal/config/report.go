@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
@@ -39,6 +41,14 @@ type general struct {
 	NoEgress   bool            `yaml:"no_egress" json:"no_egress"`
 	FromEnv    bool            `yaml:"from_env" json:"from_env"`
 	Stores     []resolvedStore `yaml:"stores,omitempty" json:"stores,omitempty"`
+	Watch      []watched       `yaml:"watch,omitempty" json:"watch,omitempty"`
+	Cold       string          `yaml:"cold" json:"cold"`
+}
+
+type watched struct {
+	Dir     string `yaml:"dir" json:"dir"`
+	Product string `yaml:"product,omitempty" json:"product,omitempty"`
+	Version string `yaml:"version,omitempty" json:"version,omitempty"`
 }
 
 type resolvedStore struct {
@@ -132,10 +142,20 @@ func (c *Config) MissingStores() (warnings []string) {
 }
 
 func (c *Config) general(depotDir string) general {
+	if abs, err := filepath.Abs(depotDir); err == nil && !depot.IsURL(depotDir) {
+		depotDir = abs
+	}
 	g := general{File: c.file, Depot: depotDir, DepotGroup: c.Depot.Group, Listen: c.Listen, Public: c.Public, TLS: c.TLS.words(),
 		Hosts: c.Hosts, Origins: c.Origins, NoEgress: c.NoEgress, FromEnv: c.FromEnv}
 	for _, s := range c.Stores {
 		g.Stores = append(g.Stores, resolvedStore{s.Dir, cmp.Or(s.Layout, "auto")})
+	}
+	for _, w := range c.Watch {
+		g.Watch = append(g.Watch, watched{w.Dir, w.Product, w.Version})
+	}
+	g.Cold = "off"
+	if after := c.Cold.After; after > 0 {
+		g.Cold = fmt.Sprintf("files that were not used for %s, %s a second, at most %s restored", after, c.Cold.Rate, c.Cold.Near)
 	}
 	return g
 }

@@ -34,6 +34,9 @@ func (db *DB) fail(op string, err error) error {
 	if err == nil {
 		return nil
 	}
+	if held, ok := errors.AsType[*ErrHeld](err); ok {
+		return held // no fault of the index
+	}
 	if c := db.engine.classify(err); errors.Is(c, context.Canceled) {
 		err = context.Canceled
 	} else if c != nil && !errors.Is(err, c) {

@@ -151,6 +151,18 @@ func (c *conns) add(nc net.Conn, stop <-chan struct{}) bool {
 	}
 }
 
+// busy returns the number of connections with a request.
+func (c *conns) busy() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.open {
+		if !t.idle {
+			n++
+		}
+	}
+	return n
+}
+
 func (c *conns) tryAdd(t *tracked) (evicted net.Conn, ok, wait bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

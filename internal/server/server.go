@@ -347,6 +347,9 @@ func isLoopback(a net.Addr) bool {
 	return a.Network() == "pipe"
 }
 
+// tellWait is how long the end of a server waits without a line in the log.
+const tellWait = time.Second
+
 // Serve serves on ln until ctx ends. Then it accepts no more connections,
 // answers /readyz with 503 and lets running answers finish for up to
 // Config.ShutdownGrace. It returns an error if some were cut off.
@@ -388,9 +391,13 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	s.endWaits()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.ShutdownGrace)
 	defer cancel()
+	tell := time.AfterFunc(tellWait, func() {
+		s.cfg.Log.Info("stopping: running answers may go on", "answers", s.conns.busy(), "longest", s.cfg.ShutdownGrace)
+	})
+	defer tell.Stop()
 	if err := hs.Shutdown(grace); err != nil {
-		err = fmt.Errorf("answers still running after %v were cut off: %w", s.cfg.ShutdownGrace, err)
-		return errors.Join(err, hs.Close())
+		n := s.conns.busy()
+		return errors.Join(fmt.Errorf("%d answers were cut off, which were still running %v after the end was requested", n, s.cfg.ShutdownGrace), hs.Close())
 	}
 	return nil
 }

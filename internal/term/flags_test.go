@@ -33,6 +33,9 @@ func TestFlagText(t *testing.T) {
 		{`--grace: expected value value but got "-1h" (short flag); perhaps try --grace="-1h"?`, "--grace: a value is expected, not -1h; a value that begins with - is written as --grace=-1h"},
 		{`--as must be one of "","sha1","jsmap" but got "foo"`, `--as must be one of sha1, jsmap, but got "foo"`},
 		{"unknown flag --x", "unknown flag --x"},
+		{`expected "<plan>"`, "the argument <plan> is missing"},
+		{`expected "<query> ..."`, "the argument <query> is missing"},
+		{`expected "<tx> <reason>"`, "the arguments <tx> <reason> are missing"},
 	} {
 		if got := FlagText(c.text); got != c.want {
 			t.Errorf("FlagText(%s) = %s, want %s", c.text, got, c.want)

@@ -194,7 +194,7 @@ func fileUnder(spec *stage.Spec, r *Request, c stage.Caller) error {
 		return err
 	}
 	if !c.Write(spec.Product) {
-		return &Problem{Word: "forbidden", Detail: "the credentials do not allow writing to the product " + strconv.Quote(spec.Product)}
+		return &Problem{Word: "forbidden", Detail: "they have no right to write to the product " + strconv.Quote(spec.Product)}
 	}
 	return nil
 }

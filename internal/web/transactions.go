@@ -51,7 +51,7 @@ func (a *API) writable(r *Request, number string) (t depot.Transaction, err erro
 		return t, err
 	}
 	if !r.Rights.MayWrite(t.Product) {
-		return t, &Problem{Word: "forbidden", Detail: "the credentials do not allow changing the product " + strconv.Quote(clip(t.Product))}
+		return t, &Problem{Word: "forbidden", Detail: "they have no right to change the product " + strconv.Quote(clip(t.Product))}
 	}
 	if c := r.Identity.Uploads.Class; c != "" && c != t.Class {
 		return t, &Problem{Word: "forbidden", Detail: "the token is for the class " + strconv.Quote(c) + " only"}
