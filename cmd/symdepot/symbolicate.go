@@ -37,9 +37,7 @@ llvm-symbolizer. Columns are not known and printed as 0.
 
 Positions in a portable PDB are TOKEN+OFFSET: the metadata token of the method and the IL offset, in hex. The names of
 methods are in the assembly, so that the token is printed in their place; for a method with await or yield that of
-the method in the source.
-
-Offsets of MODULE/DEBUGID+OFFSET are relative to the base of the image.
+the method in the source. Offsets of MODULE/DEBUGID+OFFSET are relative to the base of the image.
 
 Exit codes: 0 done, 1 a module is not in the depot, 2 wrong command line, 3 the file cannot be read, 4 depot missing,
 damaged or newer, 5 the server refuses the credentials, 7 it cannot be reached.`
@@ -117,18 +115,5 @@ func (c lookupCmd) places(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := symbolicate.PrintAll(a.stdout, list, c.JSON); err != nil {
-		return err
-	}
-	told := map[string]bool{}
-	for _, p := range list {
-		if p.Error != nil && !told[p.ModuleName] {
-			told[p.ModuleName] = true
-			fmt.Fprintf(a.stderr, "symdepot: %s: %s\n", term.Printable(p.ModuleName), term.Printable(p.Error.Message))
-		}
-	}
-	if len(told) > 0 {
-		return term.ErrNegative
-	}
-	return nil
+	return errors.Join(symbolicate.PrintAll(a.stdout, list, c.JSON), symbolicate.TellLost(a.stderr, list))
 }

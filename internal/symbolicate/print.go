@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/symdepot/symdepot/internal/term"
 )
 
 // Printed is the position of one address, in the JSON of llvm-symbolizer. It has
@@ -121,6 +123,20 @@ func (p *Printer) print(text string) error {
 		return p.put(Print(p.m, p.module, text, addr, 0))
 	}
 	return p.Print(addr)
+}
+
+// TellLost names each module whose addresses could not be looked up, with the reason. Then
+// the error is term.ErrNegative.
+func TellLost(w io.Writer, list []Printed) (err error) {
+	told := map[string]bool{}
+	for _, p := range list {
+		if p.Error != nil && !told[p.ModuleName] {
+			told[p.ModuleName] = true
+			fmt.Fprintf(w, "symdepot: %s: %s\n", term.Printable(p.ModuleName), term.Printable(p.Error.Message))
+			err = term.ErrNegative
+		}
+	}
+	return err
 }
 
 // PrintAll prints positions: with JSON, as one list.
