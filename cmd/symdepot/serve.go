@@ -8,12 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -156,7 +153,7 @@ func (c serveCmd) apply(conf *config.Config) error {
 
 // serve answers requests as a configuration says until it is interrupted.
 func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, info txFlags) error {
-	defer endAtSecond(a.ctx)()
+	defer daemon.EndAtSecond(a.ctx)()
 	// The heap of a file server is small: collect it early rather than let it
 	// grow with the load, but not for every few MiB.
 	debug.SetGCPercent(50)
@@ -310,10 +307,4 @@ func pointerRoots(flags []string) ([]symstore.PointerRoot, error) {
 		return nil, err
 	}
 	return roots, config.CheckPointerFolders(roots)
-}
-
-// endAtSecond lets the second signal end the process at once; the first ends ctx. The
-// depot bears it.
-func endAtSecond(ctx context.Context) (stop func() bool) {
-	return context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })
 }
