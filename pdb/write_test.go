@@ -125,7 +125,8 @@ func checkNames(t testing.TB, f *File) {
 	text := b[32:][:le.Uint32(b[28:])]
 	c := &cursor{b: b[32+len(text):]}
 	c.u32()
-	buckets := make([]string, c.u32())
+	const free = "\x00" // no name: those end at a zero byte, and one may be empty
+	buckets := slices.Repeat([]string{free}, int(c.u32()))
 	present := c.take(4 * uint64(c.u32()))
 	c.take(4 * uint64(c.u32()))
 	for i := range 8 * len(present) {
@@ -142,7 +143,7 @@ func checkNames(t testing.TB, f *File) {
 	for name := range names {
 		at := int(hashName(name)) % len(buckets)
 		for buckets[at] != name {
-			if buckets[at] == "" {
+			if buckets[at] == free {
 				t.Errorf("a look-up of %q ends at a free bucket of %q", name, buckets)
 				break
 			}
@@ -483,6 +484,33 @@ func TestCopyLarge(t *testing.T) {
 		s, err := g.Stream(len(sample()) + c.n - 1)
 		if err != nil || s.Size() != c.each {
 			t.Errorf("the last large stream: %d bytes, error %v; want %d", s.Size(), err, c.each)
+		}
+	}
+}
+
+// A stream of a file of others may have an empty name. The names whose buckets are behind
+// its own are found.
+func TestCopyEmptyName(t *testing.T) {
+	t.Parallel()
+	streams := sample()
+	info := namedStreams{head: streams[InfoStream].data[:28], entries: []namedStream{{"", len(streams) - 1}}, tail: make([]byte, 4)}
+	streams[InfoStream].data = info.bytes()
+	added := map[string][]byte{}
+	for c := 'a'; c <= 'z'; c++ {
+		added[string(c)] = []byte{byte(c)}
+	}
+	p, out := mustOpen(t, msfBytes(t, 512, streams)), bytes.Buffer{}
+	if err := p.CopyWith(&out, added); err != nil {
+		t.Fatal(err)
+	}
+	q := mustOpen(t, out.Bytes())
+	checkNames(t, q)
+	if names := must(q.Names())(t); len(names) != len(added)+1 || names[""] != len(streams)-1 {
+		t.Errorf("names %v, want the empty one of stream %d and %d others", names, len(streams)-1, len(added))
+	}
+	for name, want := range added {
+		if got := named(t, q, name); !bytes.Equal(got, want) {
+			t.Errorf("the stream %q has %q, want %q", name, got, want)
 		}
 	}
 }
