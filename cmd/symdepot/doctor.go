@@ -10,6 +10,7 @@ import (
 
 type doctorCmd struct {
 	Config string `help:"Configuration file of the server." placeholder:"FILE" type:"path"`
+	Listen string `help:"Address of the server, if it was started with --listen." placeholder:"ADDR:PORT"`
 	JSON   bool   `help:"Print one JSON object per finding."`
 }
 
@@ -22,6 +23,7 @@ the key listen, with the token of SYMDEPOT_TOKEN if it wants one.
 
   symdepot doctor
   symdepot doctor --config /etc/symdepot/symdepot.yaml
+  symdepot doctor --listen 127.0.0.1:9090
   symdepot doctor --json | jq 'select(.state != "ok")'
 
 Exit codes: 0 nothing is wrong, 1 there are warnings and no fault, 2 wrong command line, 3 there are faults.`
@@ -29,7 +31,9 @@ Exit codes: 0 nothing is wrong, 1 there are warnings and no fault, 2 wrong comma
 
 // Run examines the installation.
 func (c doctorCmd) Run(a *app) error {
-	list, _ := doctor.Examine(a.ctx, a.doctorCase(c.Config))
+	what := a.doctorCase(c.Config)
+	what.Listen = c.Listen
+	list, _ := doctor.Examine(a.ctx, what)
 	if err := a.ctx.Err(); err != nil {
 		return err
 	}

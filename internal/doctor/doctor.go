@@ -29,6 +29,7 @@ type Case struct {
 	Getenv     func(string) string
 	DepotDir   string // of the command line; empty: the configured one
 	Blobs      string // likewise
+	Listen     string // address at which the server was started; empty: the configured one
 	Version    string // of this program
 }
 
@@ -80,6 +81,9 @@ func (e *examiner) configuration() bool {
 			return false
 		}
 		conf.Depot.Dir = e.DepotDir
+	}
+	if e.Listen != "" {
+		conf.Listen = e.Listen
 	}
 	specs, err := conf.Specs()
 	if err != nil {
