@@ -72,14 +72,14 @@ func asUsage(err error) error {
 
 // manage tells the service manager that the server listens, and later that it
 // stops, and reloads files when it is asked to.
-func manage(ctx context.Context, conf *config.Config, g *guard, log *slog.Logger) error {
+func manage(ctx context.Context, conf *config.Config, g *guard, reloads func(context.Context, func()), log *slog.Logger) error {
 	notify := func(state string) {
 		if err := daemon.Notify(state); err != nil {
 			log.Warn("the service manager was not told the state", "state", state, "error", err)
 		}
 	}
 	notify("READY=1")
-	daemon.OnReload(ctx, func() {
+	reloads(ctx, func() {
 		g.gate.Reload()
 		if g.tls != nil {
 			g.tls.Reload()

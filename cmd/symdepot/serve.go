@@ -154,6 +154,7 @@ func (c serveCmd) apply(conf *config.Config) error {
 // serve answers requests as a configuration says until it is interrupted.
 func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, info txFlags) error {
 	defer daemon.EndAtSecond(a.ctx)()
+	reloads := daemon.Reloads()
 	// The heap of a file server is small: collect it early rather than let it
 	// grow with the load, but not for every few MiB.
 	debug.SetGCPercent(50)
@@ -262,7 +263,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	g, ctx := errgroup.WithContext(a.ctx)
 	g.Go(func() error { return d.Work(ctx) })
 	g.Go(func() error { return srv.Serve(ctx, ln) })
-	g.Go(func() error { return manage(ctx, conf, guard, log) })
+	g.Go(func() error { return manage(ctx, conf, guard, reloads, log) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}

@@ -27,5 +27,8 @@ func Notify(state string) error {
 	return nil
 }
 
-// OnReload waits until ctx ends: there is no signal for reloads here.
-func OnReload(ctx context.Context, _ func()) { <-ctx.Done() }
+// Reloads returns a function that waits until ctx ends: there is no signal for reloads
+// here.
+func Reloads() func(ctx context.Context, f func()) {
+	return func(ctx context.Context, _ func()) { <-ctx.Done() }
+}

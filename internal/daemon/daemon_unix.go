@@ -47,17 +47,20 @@ func Notify(state string) error {
 	return err
 }
 
-// OnReload calls f each time the process gets SIGHUP, until ctx ends.
-func OnReload(ctx context.Context, f func()) {
+// Reloads notes SIGHUP from now on, which would end the process before. The function
+// that it returns calls f for each, until ctx ends.
+func Reloads() func(ctx context.Context, f func()) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hangup:
-			f()
+	return func(ctx context.Context, f func()) {
+		defer signal.Stop(hangup)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-hangup:
+				f()
+			}
 		}
 	}
 }

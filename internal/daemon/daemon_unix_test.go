@@ -6,7 +6,6 @@ import (
 	"context"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -45,40 +44,25 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// TestOnReload: each SIGHUP calls the function, until the context ends.
-func TestOnReload(t *testing.T) {
+// TestReloads: each SIGHUP calls the function, one that came before too, until the
+// context ends.
+func TestReloads(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	calls, done := make(chan int), make(chan bool)
-	ready := make(chan bool)
+	calls, done := make(chan bool), make(chan bool)
+	reloads := Reloads()
+	hangup := func() {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hangup()
 	go func() {
-		n := 0
-		close(ready)
-		OnReload(ctx, func() { n++; calls <- n })
+		reloads(ctx, func() { calls <- true })
 		close(done)
 	}()
-	<-ready
-	// Until OnReload asks for the signal, this keeps it from ending the test.
-	ignored := make(chan os.Signal, 1)
-	signal.Notify(ignored, syscall.SIGHUP)
-	defer signal.Stop(ignored)
-	for want := 1; want <= 2; want++ {
-		for got := 0; got != want; {
-			if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-				t.Fatal(err)
-			}
-			<-ignored
-			select {
-			case got = <-calls:
-			default:
-			}
-		}
-	}
+	<-calls
+	hangup()
+	<-calls
 	cancel()
-	for {
-		select {
-		case <-calls:
-		case <-done:
-			return
-		}
-	}
+	<-done
 }
