@@ -36,7 +36,7 @@ func chill(t *testing.T, d *depot.Depot, size int) []held {
 	}
 	sum, err := d.Cold.Cool(t.Context(), depot.CoolOptions{})
 	if errors.Is(err, depot.ErrDiskFull) {
-		t.Skip(err)
+		t.Skip("nothing becomes cold on this disk: ", err)
 	}
 	if err != nil || sum.Contents < 2 {
 		t.Fatalf("cool: %+v, %v, want at least two contents", sum, err)

@@ -397,7 +397,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer tell.Stop()
 	if err := hs.Shutdown(grace); err != nil {
 		n := s.conns.busy()
-		return errors.Join(fmt.Errorf("%d answers were cut off, which were still running %v after the end was requested", n, s.cfg.ShutdownGrace), hs.Close())
+		return errors.Join(fmt.Errorf("cut off %d answers that were still running %v after the server was asked to stop", n, s.cfg.ShutdownGrace), hs.Close())
 	}
 	return nil
 }
