@@ -666,6 +666,7 @@ func TestNodesFaults(t *testing.T) {
 			pauseFor(c.ctx, time.Second)
 		}
 	})
+	c.clockBackWhileReplicaRests()
 	names := slices.Sorted(maps.Keys(chaosFaults))
 	counts := map[string]int{}
 	for end := time.Now().Add(duration); time.Now().Before(end) && !t.Failed(); {
@@ -761,6 +762,33 @@ var chaosFaults = map[string]func(c *chaos, pg *pgtest.Server){
 			p.Cut()
 		}
 	},
+}
+
+// clockBackWhileReplicaRests sets the clock of a server back by almost ten minutes while
+// the server does not ask the replica, which has failed. That must not last longer for it.
+func (c *chaos) clockBackWhileReplicaRests() {
+	n := c.nodes[1]
+	if n.env["SYMDEPOT_TEST_CLOCK"] == "" {
+		return
+	}
+	const lookups = "symdepot_database_replica_lookups_total"
+	answered := func() string {
+		_, after, _ := strings.Cut(n.metrics(c.t, lookups), `"answered"} `)
+		number, _, _ := strings.Cut(after, ";")
+		return number
+	}
+	c.replica.Kill(c.t)
+	symtest.Await(c.t, time.Minute, "a failed lookup at the replica", func() bool {
+		lines := n.metrics(c.t, lookups)
+		return strings.Contains(lines, `"failed"} `) && !strings.Contains(lines, `"failed"} 0;`)
+	})
+	n.signal(signalJump)
+	c.replica.Start(c.t)
+	before := answered()
+	symtest.Await(c.t, time.Minute, "a lookup that the replica answers after the clock was set back", func() bool {
+		now := answered()
+		return now != "" && now != before
+	})
 }
 
 // replicaAnswers waits until each server has answered from the replica since its

@@ -5,6 +5,13 @@ import (
 	"time"
 )
 
+// processStart is a reading of the clock that running measures from.
+var processStart = time.Now()
+
+// running returns how long this process has been running, by the monotonic clock: waits
+// that are measured by it do not change when the time of the day is set.
+func running() time.Duration { return time.Since(processStart) }
+
 // serverClock is the clock of a database server as one of its clients knows it.
 // Nodes store and compare times by it: the ends of leases, for example. So the clocks
 // of the nodes need not agree, and may change while the nodes run.

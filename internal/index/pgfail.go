@@ -81,7 +81,7 @@ func (e *postgres) saw(err error) {
 // reset closes the idle connections, which a restarted or a demoted server has
 // left behind.
 func (e *postgres) reset() {
-	now := time.Now().UnixNano()
+	now := int64(running())
 	if last := e.lastReset.Load(); now-last > int64(100*time.Millisecond) && e.lastReset.CompareAndSwap(last, now) {
 		e.pool.Reset()
 	}

@@ -48,7 +48,7 @@ type replicas struct {
 type replica struct {
 	host  string
 	pool  *pgxpool.Pool
-	until atomic.Int64 // not asked before, in nanoseconds since 1970; 0: it works
+	until atomic.Int64 // not asked before, a time.Duration of running; 0: it works
 }
 
 // openReplicas connects to replicas when they are first used: a replica that is
@@ -86,7 +86,7 @@ func (r *replicas) status() ReplicaStatus {
 
 // next returns the replica whose turn it is; nil: none works.
 func (r *replicas) next() *replica {
-	now := time.Now().UnixNano()
+	now := int64(running())
 	for range r.list {
 		if one := r.list[int(r.turn.Add(1))%len(r.list)]; one.until.Load() <= now {
 			return one
@@ -116,7 +116,7 @@ func (r *replicas) read(ctx context.Context, known moment, fn func(reader) error
 		r.behind.Add(1)
 	default:
 		r.failed.Add(1)
-		if one.until.Swap(time.Now().Add(replicaRest).UnixNano()) == 0 {
+		if one.until.Swap(int64(running()+replicaRest)) == 0 {
 			r.log.Warn("a replica does not answer: lookups go to the primary", "replica", one.host, "error", oneLine(err))
 		}
 	}

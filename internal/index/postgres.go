@@ -44,7 +44,7 @@ type postgres struct {
 	writes    atomic.Uint64
 	down      atomic.Bool // the last statement found no database
 	outdated  atomic.Bool // a newer version has changed the index so that this one cannot use it
-	lastReset atomic.Int64
+	lastReset atomic.Int64 // a time.Duration of running
 	replays   replays
 	replicas  *replicas // nil: none
 
