@@ -42,8 +42,8 @@ type postgres struct {
 	requests  bool          // the table of requests exists
 	history   bool          // the columns and tables of historyFormat exist
 	writes    atomic.Uint64
-	down      atomic.Bool // the last statement found no database
-	outdated  atomic.Bool // a newer version has changed the index so that this one cannot use it
+	down      atomic.Bool  // the last statement found no database
+	outdated  atomic.Bool  // a newer version has changed the index so that this one cannot use it
 	lastReset atomic.Int64 // a time.Duration of running
 	replays   replays
 	replicas  *replicas // nil: none
