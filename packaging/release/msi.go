@@ -49,7 +49,7 @@ func (r *release) installer(p platform) error {
 	to := r.file("-windows-" + p.arch + ".msi")
 	began := time.Now()
 	utc := []string{"TZ=UTC"} // the times of files in cabinets are local ones
-	err = r.commandIn(dir, utc, "wixl", "--arch", "x64", "-D", "Version="+r.version.numbers, "-D", "Product="+product, "-D", "Upgrade="+upgradeCode, "-o", to, "symdepot.wxs")
+	err = r.commandIn(dir, utc, "wixl", "--arch", "x64", "-D", "Version="+r.version.numbers, "-D", "Product="+product, "-D", "Upgrade="+upgradeCode, "-o", to, "symdepot.wxs", bookSource)
 	if err != nil {
 		return err
 	}
@@ -86,8 +86,7 @@ func (r *release) installerFiles(p platform) (string, error) {
 	for name, from := range map[string]string{
 		"symdepot.exe":             filepath.Join(r.staged(p), "symdepot.exe"),
 		"THIRD-PARTY-LICENSES.txt": filepath.Join(r.staged(p), "THIRD-PARTY-LICENSES.txt"),
-		"LICENSE.txt":              "LICENSE",
-		"README.md":                "README.md",
+		"LICENSE":                  "LICENSE",
 		"symdepot.wxs":             filepath.Join("packaging", "windows", "symdepot.wxs"),
 	} {
 		b, err := os.ReadFile(from)
@@ -97,6 +96,20 @@ func (r *release) installerFiles(p platform) (string, error) {
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
 			return "", err
 		}
+	}
+	if err := copyBook(filepath.Join(dir, "book")); err != nil {
+		return "", err
+	}
+	list, err := book()
+	if err != nil {
+		return "", err
+	}
+	source, err := installedBook(list)
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(dir, bookSource), source, 0o644); err != nil {
+		return "", err
 	}
 	return dir, r.normalize(dir)
 }

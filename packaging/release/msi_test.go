@@ -59,15 +59,20 @@ func TestInstaller(t *testing.T) {
 	if !slices.Equal(one, two) {
 		t.Errorf("two installers of one version have different bytes:\n%s\n%s", say("msiinfo", "suminfo", files[0]), say("msiinfo", "suminfo", files[1]))
 	}
-	got := strings.Fields(say("msiextract", "--list", files[0]))
+	got := strings.Split(strings.TrimSpace(say("msiextract", "--list", files[0])), "\n")
 	slices.Sort(got)
-	want := []string{"LICENSE.txt", "README.md", "THIRD-PARTY-LICENSES.txt", "symdepot.exe"}
-	for i, name := range got {
-		got[i] = filepath.Base(name)
+	const top = "symdepot/"
+	want := []string{top + "LICENSE", top + "THIRD-PARTY-LICENSES.txt", top + "symdepot.exe"}
+	pages, err := book()
+	if err != nil {
+		t.Fatal(err)
 	}
-	slices.Sort(got)
+	for _, e := range pages {
+		want = append(want, top+e.name)
+	}
+	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		t.Errorf("the installer has the files %q, want %q", got, want)
+		t.Errorf("the installer has the files %q, want the program, its licenses and the documentation: %q", got, want)
 	}
 	for _, c := range []struct{ table, want string }{
 		{"Property", "ProductVersion\t1.2.3"},
