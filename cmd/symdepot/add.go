@@ -22,20 +22,22 @@ type txFlags struct {
 
 type addCmd struct {
 	txFlags
-	As string `help:"Take the files for a kind that cannot be recognised: sha1, jsmap, il2cpp or proguard." enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
+	classFlags
+	As string `help:"Take the files for a kind that cannot be recognized: sha1, jsmap, il2cpp or proguard." enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
 	ID string `help:"The debug id that an il2cpp mapping belongs to." placeholder:"ID"`
 	sourceFlags
-	SkipUnreadable bool     `help:"Add the rest if a file or folder cannot be read."`
-	DryRun         bool     `help:"Print what would be added, and store nothing." short:"n"`
-	JSON           bool     `help:"Print one JSON object per file, with the reason for each that is not added, and a last one with the sums."`
-	Paths          []string `arg:"" name:"path" help:"Files, folders and archives (zip, nupkg, snupkg, whl, apk, tar.*, deb, rpm)."`
+	readFlags
+	DryRun bool     `help:"Print what would be added, and store nothing." short:"n"`
+	JSON   bool     `help:"Print one JSON object per file, with the reason for each that is not added, and a last one with the sums."`
+	Paths  []string `arg:"" name:"path" help:"Files, folders and archives (zip, nupkg, snupkg, whl, apk, tar.*, deb, rpm)."`
 }
 
 // Help is the long help text.
 func (addCmd) Help() string {
 	return `All files become visible at once, as one numbered transaction, or none does. Content that the depot has is not
-stored again. Files that are no symbol files are counted and left out. If a file or folder cannot be read, nothing is
-added, unless --skip-unreadable is given.
+stored again. Files that are no symbol files are counted and left out. Damaged files and archives are named and left
+out; with --strict, nothing is added then. If a file or folder cannot be read, nothing is added, unless
+--skip-unreadable is given.
 
 Examples:
 
@@ -45,8 +47,8 @@ Examples:
   symdepot add --sources src/=/builds/app build/   of a build that ran in /builds/app
   symdepot add --dry-run --json build/
 
-Exit codes: 0 added, 1 found nothing to add, 2 wrong command line, 3 failed (nothing was added),
-4 depot damaged or newer, 130 interrupted (nothing was added).`
+Exit codes: 0 added, without damaged files if there are any, 1 found nothing to add, 2 wrong command line,
+3 failed (nothing was added), 4 depot damaged or newer, 130 interrupted (nothing was added).`
 }
 
 // Run adds the paths.
@@ -62,7 +64,8 @@ func (c addCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	opt := exchange.AddOptions{Info: c.info(), As: c.As, ID: c.ID, DryRun: c.DryRun, SkipUnreadable: c.SkipUnreadable, Sources: roots}
+	opt := exchange.AddOptions{Info: c.info(), As: c.As, ID: c.ID, DryRun: c.DryRun, SkipUnreadable: c.SkipUnreadable, Strict: c.Strict, Sources: roots}
+	opt.Info.Branch, opt.Info.Class = c.Branch, c.Class
 	return runAdd(a, d, c.Paths, opt, c.JSON)
 }
 

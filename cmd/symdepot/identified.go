@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,17 +17,14 @@ import (
 	"github.com/symdepot/symdepot/objfile"
 )
 
-// fileError is an error about one file, after which identify goes on.
-type fileError struct{ error }
-
-func (e *fileError) Unwrap() error { return e.error }
-
 // identified prints what files are.
 type identified struct {
 	json  bool
 	out   term.JSONLines
 	t     *term.Table
-	found int // objects and dumps
+	named []string // the paths of the command line
+	paths string   // the paths under which debuggers request these files
+	found int      // objects and dumps
 }
 
 // row prints an object.
@@ -34,6 +32,9 @@ func (p *identified) row(id *report.Identified, more ...string) {
 	p.t.Row(append([]string{id.Kind, id.Arch, id.ID(), term.Size(id.Size), strings.Join(id.Features, ","), strings.Join(id.Answers, ","), id.Path}, more...)...)
 	for _, line := range id.Lines() {
 		p.t.Row("", "", "", "", "", "", "  "+line)
+	}
+	if slices.Contains(p.named, id.Path) {
+		p.paths += id.PathText()
 	}
 }
 

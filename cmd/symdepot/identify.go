@@ -24,7 +24,8 @@ type identifyCmd struct {
 
 // Help is the long help text.
 func (identifyCmd) Help() string {
-	return `Reads files, folders and the files inside archives; stores and changes nothing.
+	return `Reads files, folders and the files inside archives; stores and changes nothing. Below the table are the paths under
+which debuggers request each file that the command line names itself; --json has them for all files.
 
   symdepot identify app.exe app.pdb
   symdepot identify --json build/ | jq -r 'select(.kind=="pdb").paths.symstore[0]'
@@ -34,9 +35,9 @@ func (identifyCmd) Help() string {
 ANSWERS says what symbolication can read of the file: functions, lines, inlines (inlined calls), publics (names of
 public symbols) and unwind (rules for stack walking). A line below it names the other file that is needed for the rest:
 
-  $ symdepot identify libfoo.so
+  $ symdepot identify lib/
   KIND  ARCH    ID        SIZE    FEATURES       ANSWERS         PATH
-  elf   x86_64  aa45acad  14 KiB  symtab,unwind  publics,unwind  libfoo.so
+  elf   x86_64  aa45acad  14 KiB  symtab,unwind  publics,unwind  lib/libfoo.so
                                                                    needs the debug file with the id aa45acad, for functions and lines
 
 With --server, a server examines the files and says what its depot has; of a large file, only the parts are sent that
@@ -45,8 +46,8 @@ are needed. A minidump or core file lists what the depot has of each module.
   symdepot identify --server https://symbols.example.com app.pdb
   symdepot identify --server https://symbols.example.com crash.dmp
 
-In JSON, "answers" and "needs" say the same; "paths" lists for each layout the paths under which clients request the object, the canonical one first. A file
-that is not a symbol file gives {"path":…,"error":…}.
+In JSON, "answers" and "needs" are the last columns of the table, and "paths" has for each layout the paths under which
+debuggers request the object, the canonical one first. A file that is not a symbol file gives {"path":…,"error":…}.
 
 Exit codes: 0 at least one symbol file or, with --server, one dump, 1 none, 2 wrong command line, 3 a path could not be read (the
 others were), 5 credentials refused, 7 server not reachable.`
@@ -83,7 +84,7 @@ func (c identifyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	p := &identified{json: c.JSON, out: out, t: t}
+	p := &identified{json: c.JSON, out: out, t: t, named: c.Paths}
 	examine, opt := p.local(objfile.Options{Kind: forced, ID: c.ID}), scan.Options{}
 	switch {
 	case c.Sources && c.Server != "":
@@ -105,7 +106,7 @@ func (c identifyCmd) Run(a *app) error {
 			if !errors.As(err, &skip) {
 				return err
 			}
-			if exchange.Unreadable(skip) || skip.Reason == scan.ReasonVanished && slices.Contains(c.Paths, skip.Path) {
+			if skip.Reason.Unreadable() || skip.Reason == scan.ReasonVanished && slices.Contains(c.Paths, skip.Path) {
 				unreadable = skip
 			}
 			if err := fail(skip.Path, exchange.SkipText(skip), skip.Reason != scan.ReasonUnwanted || slices.Contains(c.Paths, skip.Path)); err != nil {
@@ -127,13 +128,13 @@ func (c identifyCmd) Run(a *app) error {
 			return err
 		}
 	}
-	found := p.found
 	if !c.JSON {
 		if err := t.Flush(); err != nil {
 			return err
 		}
+		fmt.Fprint(a.stdout, p.paths)
 	}
-	if found == 0 && unreadable == nil {
+	if p.found == 0 && unreadable == nil {
 		if !c.JSON {
 			if c.Sources {
 				return a.nothing("no symbol file here names source files")

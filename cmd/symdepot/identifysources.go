@@ -15,6 +15,11 @@ import (
 	"github.com/symdepot/symdepot/objfile"
 )
 
+// fileError is an error about one file, after which identify goes on.
+type fileError struct{ error }
+
+func (e *fileError) Unwrap() error { return e.error }
+
 // sourceColumns are the columns of identify --sources.
 var sourceColumns = []string{"ID", "CHECKSUM", "TEXT", "SOURCE FILE", "PATH"}
 

@@ -14,10 +14,9 @@ import (
 
 type pushCmd struct {
 	txFlags
-	Server      string  `help:"Base URL of the server." required:"" env:"SYMDEPOT_SERVER" placeholder:"URL"`
-	TokenFile   string  `help:"File with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
-	Branch      string  `help:"Branch that the build was made from."`
-	Class       string  `help:"Class of the build, by which retention rules choose, such as nightly."`
+	Server    string `help:"Base URL of the server. Default: the environment variable SYMDEPOT_SERVER." required:"" env:"SYMDEPOT_SERVER" placeholder:"URL"`
+	TokenFile string `help:"File with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
+	classFlags
 	Key         string  `help:"Name of the push: a push with the same key continues where the first was interrupted. Default in CI: run and job."`
 	Open        bool    `help:"Only open a stage that several jobs push into, and print its id; needs --key."`
 	Stage       string  `help:"Push into this open stage, and do not commit it." placeholder:"ID"`
@@ -28,19 +27,20 @@ type pushCmd struct {
 	Needs       []int64 `help:"Number of a transaction that is kept as long as this one, such as the build that this one patches; repeatable." placeholder:"NUMBER"`
 	AllowEmpty  bool    `help:"Succeed if there are no symbol files."`
 	sourceFlags
-	SkipUnreadable bool          `help:"Push the rest if a file or folder cannot be read."`
-	Encoding       string        `help:"Compress contents for the transfer: zstd (default) or none." enum:"zstd,none" default:"zstd" placeholder:"zstd|none"`
-	Parallel       int           `help:"How many uploads run at the same time." default:"4" placeholder:"N"`
-	Retry          term.Duration `help:"How long a server that does not answer is tried again." default:"10m" placeholder:"TIME"`
-	EnvFile        string        `help:"Append SYMDEPOT_TRANSACTION=NUMBER to this file, for later jobs." placeholder:"FILE"`
-	JSON           bool          `help:"Print one JSON object per file, and a last one with the sums."`
-	Paths          []string      `arg:"" optional:"" name:"path" help:"Files, folders and archives (zip, nupkg, snupkg, whl, apk, tar.*, deb, rpm)."`
+	readFlags
+	Encoding string        `help:"Compress contents for the transfer: zstd (default) or none." enum:"zstd,none" default:"zstd" placeholder:"zstd|none"`
+	Parallel int           `help:"How many uploads run at the same time." default:"4" placeholder:"N"`
+	Retry    term.Duration `help:"How long a server that does not answer is tried again." default:"10m" placeholder:"TIME"`
+	EnvFile  string        `help:"Append SYMDEPOT_TRANSACTION=NUMBER to this file, for later jobs." placeholder:"FILE"`
+	JSON     bool          `help:"Print one JSON object per file, and a last one with the sums."`
+	Paths    []string      `arg:"" optional:"" name:"path" help:"Files, folders and archives (zip, nupkg, snupkg, whl, apk, tar.*, deb, rpm)."`
 }
 
 // Help is the long help text.
 func (pushCmd) Help() string {
 	return `All files become visible at once, as one transaction of the server, or none does. Contents that the server has are
-not sent, and an interrupted push can be repeated. The token needs the scope write.
+not sent, and an interrupted push can be repeated. The token needs the scope write. Damaged files and archives are
+named and left out; with --strict, nothing is committed then.
 
   symdepot push --server https://symbols.example.com --product Game --version 1.2.3 build/
   symdepot push --sources . build/            with the source files that the debug information names
@@ -51,8 +51,8 @@ Several jobs push one build: the first opens a stage, each pushes its files, the
   symdepot push --stage "$ID" out/
   symdepot push --commit "$ID" --expect-files 612
 
-Exit codes: 0 all files are visible, 1 found nothing to push (0 with --allow-empty), 2 wrong command line,
-3 refused or failed (nothing was committed), 5 credentials refused, 6 quota or size limit, 7 server not reachable,
+Exit codes: 0 all files are visible, without damaged ones if there are any, 1 found nothing to push (0 with --allow-empty),
+2 wrong command line, 3 refused or failed (nothing was committed), 5 credentials refused, 6 quota or size limit, 7 server not reachable,
 8 committed without the refused files (--partial), 130 interrupted (nothing was committed).`
 }
 
@@ -108,7 +108,7 @@ func (c pushCmd) push(a *app, ci client.CI) (r client.PushResult, err error) {
 	r, err = p.Do(a.ctx, client.PushOptions{
 		PushSpec: ci.Spec(wire.PushSpec{Product: c.Product, Version: c.Version, Branch: c.Branch, Class: c.Class, Comment: c.Comment, Key: c.Key, Join: c.Open}, c.Paths),
 		OwnKey:   c.Key == "", Open: c.Open, Stage: c.Stage, Commit: c.Commit, ExpectFiles: c.ExpectFiles, Paths: c.Paths,
-		Partial: c.Partial, Anew: c.Anew, Needs: c.Needs, SkipUnreadable: c.SkipUnreadable, Sources: roots,
+		Partial: c.Partial, Anew: c.Anew, Needs: c.Needs, SkipUnreadable: c.SkipUnreadable, Strict: c.Strict, Sources: roots,
 	})
 	bar.Done()
 	a.warn(r.SourceWarnings)

@@ -10,6 +10,18 @@ type sourceFlags struct {
 	Sources []string `help:"Also take the source files that debug information names from this folder; PREFIX is how the names begin, if the build ran elsewhere; repeatable." placeholder:"DIR[=PREFIX]" sep:"none"`
 }
 
+// classFlags say by which rules of the retention policy a build is kept.
+type classFlags struct {
+	Branch string `help:"Branch that the build was made from."`
+	Class  string `help:"Class of the build, by which retention rules choose, such as nightly."`
+}
+
+// readFlags say what happens to files that cannot be taken.
+type readFlags struct {
+	SkipUnreadable bool `help:"Go on with the rest if a file or folder cannot be read."`
+	Strict         bool `help:"Fail, and take nothing, if a file or an archive is damaged, encrypted or too large, or a source file was changed after the build. Otherwise such files are named and left out."`
+}
+
 // roots reads the folders.
 func (f sourceFlags) roots() (list []sources.Root, err error) {
 	for _, s := range f.Sources {

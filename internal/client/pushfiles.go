@@ -68,6 +68,9 @@ type PushOptions struct {
 	Needs []int64
 	// SkipUnreadable skips files and folders that cannot be read.
 	SkipUnreadable bool
+	// Strict pushes nothing if a file is left out because it is damaged, encrypted, too
+	// large, or not the one of the build.
+	Strict bool
 	// Sources are folders with the sources of the pushed files.
 	Sources []sources.Root
 }
@@ -251,8 +254,9 @@ type run struct {
 	res       PushResult
 	entries   map[string]entry // by path
 	refused   int
-	committed bool // the stage of the key was committed before; nothing is checked
-	unread    []string
+	committed bool     // the stage of the key was committed before; nothing is checked
+	unread    []string // the first files that could not be read
+	faulty    []string // the first files that PushOptions.Strict does not leave out
 }
 
 // entry is a file in the manifest.
@@ -404,6 +408,9 @@ func (r *run) walk(ctx context.Context) error {
 	if n := r.res.Unreadable; n > 0 && !r.opt.SkipUnreadable {
 		return &localError{"read part of the input (--skip-unreadable pushes the rest)", errors.New(strings.Join(r.unread, "; "))}
 	}
+	if r.opt.Strict && len(r.faulty) > 0 {
+		return fmt.Errorf("files would be left out: %s; nothing was committed (without --strict the rest is)", strings.Join(r.faulty, "; "))
+	}
 	return nil
 }
 
@@ -420,16 +427,16 @@ func (r *run) scan(ctx context.Context, files chan<- *scan.File) error {
 
 // skipped counts a file that is not pushed.
 func (r *run) skipped(path string, err error) {
-	e := PushEvent{Event: "skipped", Path: path, Reason: err.Error()}
+	e, member := PushEvent{Event: "skipped", Path: path, Reason: err.Error()}, false
 	if skip, ok := errors.AsType[*scan.Skip](err); ok {
-		e.NotSymbols = skip.Reason == scan.ReasonUnwanted
-		e.Unreadable = skip.Reason == scan.ReasonUnreadable || skip.Reason == scan.ReasonNoSpace
+		e.NotSymbols, e.Unreadable = !skip.Reason.Notable(), skip.Reason.Unreadable()
+		member = skip.Reason == scan.ReasonUnwanted
 	} else if errors.Is(err, objfile.ErrNotSymbolFile) {
-		e.NotSymbols = true
+		e.NotSymbols, member = true, true
 	} else if _, ok := errors.AsType[*fs.PathError](err); ok && scan.IsReadError(err) {
 		e.Unreadable = true
 	}
-	if e.NotSymbols {
+	if member {
 		r.wanted.Member(path)
 	}
 	r.mu.Lock()
@@ -445,6 +452,9 @@ func (r *run) skipped(path string, err error) {
 		fallthrough
 	default:
 		r.note(path, e.Reason)
+		if !errors.Is(err, errNoID) && len(r.faulty) < 3 {
+			r.faulty = append(r.faulty, noted(path, e.Reason))
+		}
 	}
 	r.event(e)
 }
@@ -452,11 +462,16 @@ func (r *run) skipped(path string, err error) {
 // note keeps the first files that were not pushed. r.mu is held.
 func (r *run) note(path, reason string) {
 	if len(r.res.Notable) < maxNotable {
-		if !strings.HasPrefix(reason, path) {
-			reason = path + ": " + reason
-		}
-		r.res.Notable = append(r.res.Notable, reason)
+		r.res.Notable = append(r.res.Notable, noted(path, reason))
 	}
+}
+
+// noted is a file with the reason why it was not pushed.
+func noted(path, reason string) string {
+	if strings.HasPrefix(reason, path) {
+		return reason
+	}
+	return path + ": " + reason
 }
 
 // event reports a file. r.mu is held.

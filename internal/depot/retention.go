@@ -357,14 +357,20 @@ func (r *Retention) Holds(ctx context.Context, number int64) ([]Hold, error) {
 // Promote moves a transaction to another class. If a policy was set, it must have
 // the class.
 func (r *Retention) Promote(ctx context.Context, number int64, class, who string) (Promotion, error) {
-	p, err := r.Policy(ctx)
-	if err == nil && p.Number > 0 {
-		err = p.Policy.CheckClass(class)
-	}
-	if err != nil {
+	if err := r.checkClass(ctx, class); err != nil {
 		return Promotion{}, err
 	}
 	return r.d.db.Retention.Promote(ctx, number, class, who)
+}
+
+// checkClass returns an error if a policy was set that does not have the class. Without
+// a policy every class is permitted.
+func (r *Retention) checkClass(ctx context.Context, class string) error {
+	p, err := r.Policy(ctx)
+	if err != nil || p.Number == 0 {
+		return err
+	}
+	return p.Policy.CheckClass(class)
 }
 
 // Promotions returns the changes of a transaction's class, oldest first.

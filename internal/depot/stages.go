@@ -68,13 +68,9 @@ func (s stageDepot) ObjectReader(f io.ReaderAt, size int64, o objfile.Object) io
 	return objectReader(stagedFile{f, size}, o)
 }
 
-// CheckClass implements stage.Depot. Without a policy every class is permitted.
+// CheckClass implements stage.Depot.
 func (s stageDepot) CheckClass(ctx context.Context, class string) error {
-	p, err := s.d.Retention.Policy(ctx)
-	if err != nil || p.Number == 0 {
-		return err
-	}
-	return p.Policy.CheckClass(class)
+	return s.d.Retention.checkClass(ctx, class)
 }
 
 // InBucket implements stage.Depot.

@@ -21,7 +21,11 @@ import (
 // TxInfo describes a transaction.
 type TxInfo struct {
 	Product, Version, Comment string
-	Who, Host                 string
+	// Branch is what the build was made from. Class is the class of the retention
+	// policy; empty: the policy chooses it. Begin refuses a class that the policy does
+	// not have.
+	Branch, Class string
+	Who, Host     string
 	// Time is the time of the transaction; zero means the time of its commit.
 	Time time.Time
 	// Origin is the transaction of another store that is imported; nil for a new
@@ -109,6 +113,11 @@ type entryKey struct {
 
 // Begin opens a transaction. Its number is given at Commit.
 func (d *Depot) Begin(ctx context.Context, info TxInfo) (*Tx, error) {
+	if info.Class != "" {
+		if err := d.Retention.checkClass(ctx, info.Class); err != nil {
+			return nil, err
+		}
+	}
 	b, err := d.blobs.Begin(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("depot %s: %w", d.name, err)
@@ -351,7 +360,7 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 	}
 	row := index.Tx{
 		Kind: kind, Product: tx.info.Product, Version: tx.info.Version, Comment: tx.info.Comment,
-		Who: tx.info.Who, Host: tx.info.Host, Time: at, Origin: tx.info.Origin, Entries: entries,
+		Branch: tx.info.Branch, Class: tx.info.Class, Who: tx.info.Who, Host: tx.info.Host, Time: at, Origin: tx.info.Origin, Entries: entries,
 	}
 	check := func(ctx context.Context, refs []blob.Ref) error {
 		// Garbage collection needs the same lock, so blobs that exist now stay.

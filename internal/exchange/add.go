@@ -68,6 +68,8 @@ type Event struct {
 	Notable bool
 	// Unreadable: the file could not be read.
 	Unreadable bool
+	// noID: the file is intact and has no id, as object files of a build have none.
+	noID bool
 }
 
 // Progress is called with the bytes done so far and their sum, -1 if unknown.
@@ -115,6 +117,9 @@ type AddOptions struct {
 	// SkipUnreadable skips files and folders that cannot be read. Otherwise
 	// one of them makes Add fail, and nothing is added.
 	SkipUnreadable bool
+	// Strict makes Add fail, and add nothing, if a file is left out because it is
+	// damaged, encrypted, too large, refused, or not the one of the build.
+	Strict bool
 	// Sources are folders with the sources of the added objects.
 	Sources  []sources.Root
 	Event    func(Event)
@@ -129,6 +134,10 @@ type AddResult struct {
 
 // ErrUnreadable is wrapped by the error of Add for files that cannot be read.
 var ErrUnreadable = errors.New("part of the input cannot be read")
+
+// ErrLeftOut is wrapped by the error of Add for files that AddOptions.Strict forbids to
+// leave out.
+var ErrLeftOut = errors.New("files would be left out")
 
 // Add adds every symbol file below paths as one transaction. d may be nil in a dry
 // run. If there are no symbol files the error is depot.ErrEmpty; the result counts
@@ -158,6 +167,8 @@ type adder struct {
 	mu     sync.Mutex // guards the fields below, and calls of opt.Event
 	counts Counts
 	unread []string // the first files that could not be read
+	faulty []string // the first files that Strict does not leave out
+	faults int64    // their number
 }
 
 func newAdder(d *depot.Depot, opt AddOptions) *adder {
@@ -220,15 +231,18 @@ func (ad *adder) walk(ctx context.Context, take taker, paths []string) error {
 		return err
 	}
 	if n := ad.counts.Unreadable; n > 0 && !ad.opt.SkipUnreadable {
-		return fmt.Errorf("%w: %s; nothing was added (--skip-unreadable adds the rest)", ErrUnreadable, ad.unreadable())
+		return fmt.Errorf("%w: %s; nothing was added (--skip-unreadable adds the rest)", ErrUnreadable, firstOf(ad.unread, n))
+	}
+	if ad.faults > 0 && ad.opt.Strict {
+		return fmt.Errorf("%w: %s; nothing was added (without --strict the rest is)", ErrLeftOut, firstOf(ad.faulty, ad.faults))
 	}
 	return nil
 }
 
-// unreadable names the files that could not be read.
-func (ad *adder) unreadable() string {
-	text := strings.Join(ad.unread, "; ")
-	if n := ad.counts.Unreadable - int64(len(ad.unread)); n > 0 {
+// firstOf names the first of n files.
+func firstOf(files []string, n int64) string {
+	text := strings.Join(files, "; ")
+	if n -= int64(len(files)); n > 0 {
 		text += fmt.Sprintf("; and %d more", n)
 	}
 	return text
@@ -257,10 +271,10 @@ func (ad *adder) file(ctx context.Context, take taker, f *scan.File) error {
 			ad.skip(Event{Path: f.Path, Detail: notSymbolText(err)})
 			return nil
 		case scan.IsReadError(err):
-			ad.skip(Event{Path: f.Path, Detail: err.Error(), Notable: true, Unreadable: FromDisk(err)})
+			ad.skip(Event{Path: f.Path, Detail: strings.TrimPrefix(err.Error(), f.Path+": "), Notable: true, Unreadable: FromDisk(err)})
 			return nil
 		case errors.Is(err, objfile.ErrBroken), errors.Is(err, depot.ErrNoID), errors.Is(err, depot.ErrLinks), errors.Is(err, depot.ErrChanged):
-			ad.skip(Event{Path: f.Path, Detail: err.Error(), Notable: true})
+			ad.skip(Event{Path: f.Path, Detail: err.Error(), Notable: true, noID: errors.Is(err, depot.ErrNoID)})
 			return nil
 		default:
 			return err
@@ -353,27 +367,12 @@ func (s sourceReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Notable reports whether summaries name a skipped file: it could not be read, in
-// contrast to files that are no symbol files.
-func Notable(s *scan.Skip) bool {
-	switch s.Reason {
-	case scan.ReasonSymlink, scan.ReasonLoop, scan.ReasonIrregular, scan.ReasonUnwanted:
-		return false
-	}
-	return true
-}
-
-// Unreadable reports whether a skipped file or folder could not be read.
-func Unreadable(s *scan.Skip) bool {
-	return s.Reason == scan.ReasonUnreadable || s.Reason == scan.ReasonNoSpace
-}
-
 // SkipText returns the reason why the walk skipped a file.
 func SkipText(s *scan.Skip) string {
 	if s.Reason == scan.ReasonUnwanted && s.Err != nil {
 		return notSymbolText(s.Err)
 	}
-	if s.Err == nil || !Notable(s) || s.Reason == scan.ReasonVanished {
+	if s.Err == nil || !s.Reason.Notable() || s.Reason == scan.ReasonVanished {
 		return string(s.Reason)
 	}
 	return fmt.Sprintf("%s: %v", s.Reason, s.Err)
@@ -413,7 +412,7 @@ func (ad *adder) skipped(path string, s *scan.Skip) {
 	if s.Reason == scan.ReasonUnwanted {
 		ad.wanted.Member(path)
 	}
-	ad.skip(Event{Path: path, Detail: SkipText(s), Notable: Notable(s), Unreadable: Unreadable(s)})
+	ad.skip(Event{Path: path, Detail: SkipText(s), Notable: s.Reason.Notable(), Unreadable: s.Reason.Unreadable()})
 }
 
 // skip counts a file that is not added.
@@ -430,6 +429,11 @@ func (ad *adder) skip(e Event) {
 		return
 	}
 	text := e.Path + ": " + e.Detail
+	if !e.noID {
+		if ad.faults++; len(ad.faulty) < 3 {
+			ad.faulty = append(ad.faulty, text)
+		}
+	}
 	if e.Unreadable {
 		c.Unreadable++
 		if len(ad.unread) < 3 {

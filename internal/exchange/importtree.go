@@ -165,7 +165,7 @@ func (im *importer) filter(f *scan.File, err error, have map[string]bool) (loose
 		l, ok := im.pointed(rel, have)
 		return l, ok, nil
 	case !im.layout.IsRecord(rel):
-		im.countSkipped(im.store+"/"+rel, SkipText(skip), Notable(skip))
+		im.countSkipped(im.store+"/"+rel, SkipText(skip), skip.Reason.Notable())
 	}
 	return none, false, nil
 }

@@ -127,6 +127,21 @@ func (id *Identified) Lines() (lines []string) {
 	return append(lines, LinkLines(id.Links)...)
 }
 
+// PathText is a paragraph with the paths under which debuggers request the object, by
+// layout.
+func (id *Identified) PathText() string {
+	var b strings.Builder
+	for _, l := range layout.All() {
+		for _, path := range id.Paths[l.Name()] {
+			fmt.Fprintf(&b, "  %-15s  %s\n", l.Name(), term.Printable(path))
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n" + term.Printable(strings.TrimSpace(id.Name+" "+id.ID())) + " is requested as\n" + b.String()
+}
+
 // MayLink reports whether an object may have links to source files.
 func MayLink(o objfile.Object) bool {
 	return (o.Kind == symfile.PDB || o.Kind == symfile.PortablePDB) && (o.Features.Sources || o.Features.Unknown)

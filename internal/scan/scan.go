@@ -198,6 +198,21 @@ const (
 	ReasonNoSpace     Reason = "could not be held in memory or in a temporary file"
 )
 
+// Notable reports whether a skipped file may have held symbols, so that summaries name
+// it. Links are not notable: what they lead to is walked under its own name or lies
+// outside.
+func (r Reason) Notable() bool {
+	switch r {
+	case ReasonSymlink, ReasonLoop, ReasonIrregular, ReasonUnwanted:
+		return false
+	}
+	return true
+}
+
+// Unreadable reports whether a file or folder could not be read on this machine, in
+// contrast to one that is damaged.
+func (r Reason) Unreadable() bool { return r == ReasonUnreadable || r == ReasonNoSpace }
+
 // Skip reports that the walk skipped a file, a folder or the rest of an
 // archive.
 type Skip struct {
