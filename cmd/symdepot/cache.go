@@ -27,7 +27,7 @@ func (cacheCmd) Help() string {
   symdepot cache drop --upstream microsoft --unused 30d
   symdepot cache forget --class forbidden
 
-Exit codes: 0 done, 1 there was nothing, 2 wrong command line, 3 failed, 4 no depot.`
+Exit codes: 0 done, 1 nothing to list, evict or forget, 2 wrong command line, 3 failed, 4 no depot.`
 }
 
 type cacheStatsCmd struct {
@@ -165,7 +165,7 @@ func (c cacheDropCmd) Run(a *app) error {
 
 type cacheForgetCmd struct {
 	Upstream string `help:"Only misses of this upstream." placeholder:"NAME"`
-	Class    string `help:"Only misses of this class." enum:",absent,forbidden,timeout,broken,too_large" default:"" placeholder:"CLASS"`
+	Class    string `help:"Only misses of this class: absent, forbidden, timeout, broken or too_large." enum:",absent,forbidden,timeout,broken,too_large" default:"" placeholder:"CLASS"`
 	JSON     bool   `help:"Print one JSON object."`
 }
 

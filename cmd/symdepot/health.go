@@ -35,7 +35,8 @@ func (healthCmd) Help() string {
   symdepot health
   symdepot health https://symbols.example.com
 
-The certificate is checked only of a server whose URL is given: that of this machine is asked by its address.
+A URL that begins with https is asked as by any client: its certificate must be valid. Without an argument, the server of
+this machine is asked by its IP address, and its certificate is not checked.
 
 Exit codes: 0 ready, 1 not ready or no answer, 2 wrong command line or configuration.`
 }

@@ -14,7 +14,7 @@ import (
 )
 
 type jobsCmd struct {
-	List   jobsListCmd   `cmd:"" default:"withargs" help:"List jobs, the newest first."`
+	List   jobsListCmd   `cmd:"" default:"withargs" help:"List jobs, the newest first. The default."`
 	Stats  jobsStatsCmd  `cmd:"" help:"Print how many jobs wait, run and have ended, and how long they took."`
 	Cancel jobsCancelCmd `cmd:"" help:"Cancel jobs."`
 	Retry  jobsRetryCmd  `cmd:"" help:"Run jobs that have ended again, and forget why they failed."`

@@ -32,7 +32,7 @@ private servers. The files of the depot are served too. symdepot serve has more 
   symdepot proxy --upstream microsoft --upstream nuget
   SYMDEPOT_PAT=... symdepot proxy --upstream https://artifacts.example.com/symbols
 
-Exit codes: 0 stopped, 2 wrong command line, 3 could not listen, 4 depot damaged or newer.`
+Exit codes: 0 stopped, 2 wrong command line, 3 could not start, 4 depot damaged or newer.`
 }
 
 // Run serves until it is interrupted.

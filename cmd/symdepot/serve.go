@@ -82,7 +82,7 @@ Ctrl-C ends at once.
 
 Flags override SYMDEPOT_* of the environment, which override the file. Flags that are lists add to the lists of the file.
 
-Exit codes: 0 stopped, 2 wrong command line, 3 could not listen, 4 depot damaged or newer.`
+Exit codes: 0 stopped, 2 wrong command line, 3 could not start, 4 depot damaged or newer.`
 }
 
 // Run serves until it is interrupted.

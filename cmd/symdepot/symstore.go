@@ -10,7 +10,7 @@ import (
 )
 
 type symstoreCmd struct {
-	Args []string `arg:"" optional:""`
+	Args []string `arg:"" optional:"" help:"The tool and its options; symdepot symstore /? lists the tools."`
 }
 
 // Run runs one of the symstore commands.
