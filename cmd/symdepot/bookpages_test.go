@@ -38,7 +38,7 @@ type bookStep struct {
 var pagesToRun = []string{"docs/start/*.md", "docs/migrate/*.md", "docs/ci.md", "docs/troubleshooting.md", "docs/lookups.md"}
 
 // serverAddress are the addresses at which the server of a page is.
-var serverAddress = regexp.MustCompile(`https?://(127\.0\.0\.1:8080|symbols\.example\.com)\b`)
+var serverAddress = regexp.MustCompile(`https?://(127\.0\.0\.1:8080|symbols\.example\.com(:80\d\d)?)\b`)
 
 func readBook(t *testing.T, text string) (needs []string, steps []bookStep) {
 	t.Helper()
