@@ -89,7 +89,7 @@ func describeNode(n *kong.Node) manual.Command {
 			if depotFlags[f.Name] && noDepot(n) {
 				continue
 			}
-			a := manual.Arg{Name: "--" + f.Name, Help: f.Help}
+			a := manual.Arg{Name: "--" + f.Name, Help: kong.DefaultHelpValueFormatter(f.Value)}
 			if f.Short != 0 {
 				a.Short = "-" + string(f.Short)
 			}

@@ -76,7 +76,7 @@ type app struct {
 }
 
 type cli struct {
-	Depot string `help:"Folder of the depot, or postgres://USER@HOST/DATABASE. Default: the environment variable SYMDEPOT_DEPOT, else the key depot of the configuration file (symdepot config check shows it), else the platform's data folder." env:"SYMDEPOT_DEPOT" placeholder:"DIR"`
+	Depot string `help:"Folder of the depot, or postgres://USER@HOST/DATABASE. Default: the key depot of the configuration file (symdepot config check shows it), else the platform's data folder." env:"SYMDEPOT_DEPOT" placeholder:"DIR"`
 	Blobs string `help:"Bucket that keeps the contents of a new depot: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://ACCOUNT/CONTAINER. Default: its folder." env:"SYMDEPOT_DEPOT_BLOBS" placeholder:"URL"`
 
 	Identify identifyCmd `cmd:"" nodepot:"" help:"Print what files are and under which paths debuggers request them."`

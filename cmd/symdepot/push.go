@@ -14,7 +14,7 @@ import (
 
 type pushCmd struct {
 	txFlags
-	Server    string `help:"Base URL of the server. Default: the environment variable SYMDEPOT_SERVER." required:"" env:"SYMDEPOT_SERVER" placeholder:"URL"`
+	Server    string `help:"Base URL of the server." required:"" env:"SYMDEPOT_SERVER" placeholder:"URL"`
 	TokenFile string `help:"File with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
 	classFlags
 	Key         string  `help:"Name of the push: a push with the same key continues where the first was interrupted. Default in CI: run and job."`

@@ -84,7 +84,7 @@ func (s tokenAPI) EndSignIn(ctx context.Context, id string) error { return s.Gat
 func (s tokenAPI) Revoke(ctx context.Context, id string) error { return s.d.Tokens.Revoke(ctx, id) }
 
 type tokenExchangeCmd struct {
-	Server string `help:"Base URL of the server. Default: the environment variable SYMDEPOT_SERVER." required:"" env:"SYMDEPOT_SERVER" placeholder:"URL"`
+	Server string `help:"Base URL of the server." required:"" env:"SYMDEPOT_SERVER" placeholder:"URL"`
 }
 
 // Run exchanges the id token of the running CI job.
