@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	"internal/sparse":    {},
 	"internal/srcindex":  {"internal/durable", "internal/sources", "internal/srclink", "internal/term", "pdb", "symfile"},
 	"internal/srclink":   {"internal/clip", "internal/glob", "pdb", "ppdb", "symfile"},
-	"internal/index":     {"debugid", "symfile", "internal/blob", "internal/durable", "internal/fuse", "internal/glob"},
+	"internal/index":     {"internal/ctxio", "debugid", "symfile", "internal/blob", "internal/durable", "internal/fuse", "internal/glob"},
 	"internal/scan":      {"objfile", "symfile", "cab", "internal/durable", "internal/xz"},
 	"internal/xz":        {},
 	"internal/paged":     {},
@@ -66,16 +66,16 @@ var mayImport = map[string][]string{
 	"internal/upstream": {"internal/span", "internal/clip", "debugid", "symfile", "layout", "cab", "symstore", "symcache", "internal/bucket", "internal/fetch", "internal/glob", "internal/sspi", "internal/unpack", "internal/wire"},
 	"internal/tree":     {"debugid", "symfile", "layout", "objfile", "pdb", "symstore", "internal/fetch", "internal/shelf", "internal/unpack"},
 	"internal/shelf":    {},
-	"internal/watch":    {"debugid", "internal/bucket", "internal/glob", "internal/index", "internal/scan", "internal/shelf", "internal/sources", "layout", "objfile", "objtab", "symfile"},
+	"internal/watch":    {"internal/ctxio", "debugid", "internal/bucket", "internal/glob", "internal/index", "internal/scan", "internal/shelf", "internal/sources", "layout", "objfile", "objtab", "symfile"},
 	"internal/sympath":  {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream", "internal/wire"},
 	"internal/fetch":    {"internal/span", "layout", "objfile", "symfile", "internal/blob"},
-	"internal/depot":    {"internal/span", "internal/cold", "internal/coldstore", "internal/cooling", "internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "objtab", "symcache", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/retention", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault"},
+	"internal/depot":    {"internal/ctxio", "internal/span", "internal/cold", "internal/coldstore", "internal/cooling", "internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "objtab", "symcache", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/retention", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault"},
 	// cold and cooling know no store; coldstore reads the records of the index.
 	"internal/coldstore": {"internal/blob", "internal/cold", "internal/durable", "internal/index", "internal/shelf"},
 	"internal/cooling":   {"internal/blob", "symfile"},
 	// stage knows the depot as an interface.
 	"internal/stage":   {"debugid", "symfile", "objfile", "internal/blob", "internal/durable", "internal/index"},
-	"internal/vault":   {"internal/blob", "internal/bucket", "internal/index"},
+	"internal/vault":   {"internal/ctxio", "internal/blob", "internal/bucket", "internal/index"},
 	"internal/peer":    {"internal/fetch"},
 	"internal/wire":    {},
 	"internal/sspi":    {"internal/binding"},
@@ -94,7 +94,7 @@ var mayImport = map[string][]string{
 	"internal/report":     {"internal/clip", "internal/srclink", "dump", "layout", "objfile", "symfile", "internal/depot", "internal/retention", "internal/scan", "internal/term", "internal/want"},
 	"internal/bundle":     {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/term", "internal/want"},
 	// symcachework knows the depot as an interface.
-	"internal/symcachework": {"debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/client", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode", "internal/wire"},
+	"internal/symcachework": {"internal/ctxio", "debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/client", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode", "internal/wire"},
 	// symbolicate knows the depot as an interface.
 	"internal/symbolicate": {"breakpad", "debugid", "functab", "gsym", "demangle", "dwarf", "objtab", "pdb", "ppdb", "unwind", "internal/ctxio", "internal/durable", "internal/blob", "internal/client", "internal/index", "internal/jobs", "internal/term", "internal/wire", "layout", "objfile", "symfile"},
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
@@ -113,7 +113,7 @@ var mayImport = map[string][]string{
 	"internal/blob/blobtest":           {"internal/blob"},
 	"internal/index/pgtest":            {"internal/symtest"},
 	"internal/bucket/buckettest":       {"internal/bucket", "internal/symtest"},
-	"internal/client":                  {"internal/sources", "internal/blob", "internal/scan", "internal/sparse", "internal/term", "internal/wire", "objfile", "symfile"},
+	"internal/client":                  {"internal/ctxio", "internal/sources", "internal/blob", "internal/scan", "internal/sparse", "internal/term", "internal/wire", "objfile", "symfile"},
 	"internal/oidc/oidctest":           {},
 	"internal/index/indextest":         {"internal/index"},
 	"internal/transcode/transcodetest": {"debugid", "pdb"},

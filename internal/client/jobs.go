@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -224,12 +225,8 @@ func (s *Server) Try(ctx context.Context, what string, do func(ctx context.Conte
 			said = err.Error()
 			log.Warn("request to the server failed, retrying", "to", what, "server", s.URL, "in", wait.Round(time.Millisecond), "error", said)
 		}
-		t := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return ctx.Err()
-		case <-t.C:
+		if err := ctxio.Pause(ctx, wait); err != nil {
+			return err
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -87,12 +88,8 @@ func (r *Retention) do(ctx context.Context, method, path string, header http.Hea
 			}
 			return fmt.Errorf("%w: %w", ErrUnreachable, err)
 		}
-		t := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return ctx.Err()
-		case <-t.C:
+		if err := ctxio.Pause(ctx, pause); err != nil {
+			return err
 		}
 	}
 }

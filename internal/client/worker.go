@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -139,12 +140,7 @@ func (w *Worker) lease(ctx context.Context, free int) (jobs []Job) {
 				said = lack.Error()
 				w.Log.Warn("leasing no jobs for now", "error", lack)
 			}
-			t := time.NewTimer(spaceRetry)
-			select {
-			case <-ctx.Done():
-			case <-t.C:
-			}
-			t.Stop()
+			_ = ctxio.Pause(ctx, spaceRetry)
 			continue
 		}
 		said = ""

@@ -1,4 +1,4 @@
-// Package ctxio makes readers stop when a context ends.
+// Package ctxio makes what takes long stop when a context ends: readers and pauses.
 package ctxio
 
 import (

@@ -16,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/cold"
 	"github.com/symdepot/symdepot/internal/coldstore"
 	"github.com/symdepot/symdepot/internal/cooling"
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/transcode"
@@ -98,7 +99,7 @@ type Cold struct {
 
 // newCold puts the store that knows cold contents over the one of the depot.
 func newCold(d *Depot, opt *Options) *Cold {
-	c := &Cold{d: d, opt: opt.Cold, owner: rand.Text(), wait: pause}
+	c := &Cold{d: d, opt: opt.Cold, owner: rand.Text(), wait: ctxio.Pause}
 	if !d.placed {
 		c.space = c.disk
 	}
@@ -668,16 +669,4 @@ func (c *Cold) free(ctx context.Context, base blob.Ref) error {
 	}
 	_, _, err := c.Warm(ctx, list, nil)
 	return err
-}
-
-// pause waits, or returns the error of ctx.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

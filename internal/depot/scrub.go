@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
@@ -26,7 +27,7 @@ type ScrubState = index.ScrubState
 // init prepares the background check.
 func (c *Checker) init(rate int64) {
 	c.rate, c.owner = cmp.Or(rate, scrubRate), rand.Text()
-	c.wait = pause
+	c.wait = ctxio.Pause
 }
 
 // Progress returns how far the background check has come, in whichever process.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 )
 
@@ -166,7 +167,7 @@ func TestBenchSeen(t *testing.T) {
 						times[j] = time.Since(start)
 						return
 					}
-					pause(t.Context(), 100*time.Microsecond)
+					_ = ctxio.Pause(t.Context(), 100*time.Microsecond)
 				}
 			})
 		}
@@ -258,7 +259,7 @@ func TestBenchCollect(t *testing.T) {
 		wg.Wait()
 		return times
 	}
-	idle := load(func() { pause(t.Context(), 5*time.Second) })
+	idle := load(func() { _ = ctxio.Pause(t.Context(), 5*time.Second) })
 	var took time.Duration
 	busy := load(func() {
 		start := time.Now()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -74,7 +75,7 @@ func TestDuties(t *testing.T) {
 		db.dutyLife = 300 * time.Millisecond
 	}
 	ran, err := dbs[0].Nodes.Do(t.Context(), "long", 0, func(ctx context.Context) error {
-		pause(ctx, 3*dbs[0].dutyLife)
+		_ = ctxio.Pause(ctx, 3*dbs[0].dutyLife)
 		if ran, err := dbs[1].Nodes.Do(ctx, "long", 0, run); ran || err != nil {
 			t.Errorf("a chore that another process runs: ran %v, error %v, want neither", ran, err)
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/proxytest"
 	"github.com/symdepot/symdepot/internal/symtest"
@@ -86,13 +87,13 @@ func TestServerStops(t *testing.T) {
 	}
 	for range stops {
 		for want := acknowledged() + 5; acknowledged() < want && !t.Failed(); {
-			pause(t.Context(), 5*time.Millisecond)
+			_ = ctxio.Pause(t.Context(), 5*time.Millisecond)
 		}
 		server.Stop(t, "immediate")
 		server.Start(t)
 	}
 	for want := acknowledged() + 5; acknowledged() < want && !t.Failed(); {
-		pause(t.Context(), 5*time.Millisecond)
+		_ = ctxio.Pause(t.Context(), 5*time.Millisecond)
 	}
 	stop.Store(true)
 	wg.Wait()

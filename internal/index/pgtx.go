@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/symdepot/symdepot/internal/ctxio"
 )
 
 // Limits of write transactions.
@@ -81,7 +83,7 @@ func (e *postgres) transact(ctx context.Context, durable bool, fn func(session) 
 			}
 			return err
 		}
-		pause(ctx, delay)
+		_ = ctxio.Pause(ctx, delay)
 	}
 }
 

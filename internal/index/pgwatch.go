@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/symdepot/symdepot/internal/ctxio"
 )
 
 // Several processes answer from memory while others write. Each keeps a row in
@@ -296,17 +298,8 @@ func (w *pgWatch) run(ctx context.Context) {
 		if err := w.listen(ctx); err != nil && ctx.Err() == nil {
 			w.e.saw(err)
 			_ = w.ask(ctx) // without a connection that listens
-			pause(ctx, askEvery)
+			_ = ctxio.Pause(ctx, askEvery)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
 	}
 }
 
@@ -405,7 +398,7 @@ func (e *postgres) noticed(ctx context.Context) {
 		if broken(err) {
 			e.reset()
 		}
-		pause(ctx, pauseFor)
+		_ = ctxio.Pause(ctx, pauseFor)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/symcache"
 )
@@ -161,13 +162,12 @@ func (svc *Service) keepFolders(ctx context.Context) {
 	if svc.folders.store == nil || l.StoreBytes <= 0 && l.StoreUnused <= 0 {
 		return
 	}
-	for ctx.Err() == nil {
+	for ended := ctx.Err(); ended == nil; ended = ctxio.Pause(ctx, trimEvery) {
 		if e, err := svc.TrimSymCacheStore(ctx); err != nil && ctx.Err() == nil {
 			svc.log.Warn("cannot trim the SymCache store", "error", err)
 		} else if e.Files > 0 {
 			svc.log.Info("the SymCache store was trimmed", "files", e.Files, "bytes", e.Bytes)
 		}
-		pause(ctx, trimEvery)
 	}
 }
 

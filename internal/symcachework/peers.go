@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -39,7 +40,7 @@ func (svc *Service) forwardDownload(ctx context.Context, f *serverDownload, name
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // the owner goes on while it is asked
-		for pause(ctx, stillAsked) {
+		for ctxio.Pause(ctx, stillAsked) == nil {
 			if f.sinceRequest(svc.now()) > mostUnasked {
 				cancel()
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
@@ -152,20 +153,9 @@ func (svc *Service) Run(ctx context.Context) {
 	if svc.make.Transcoders == nil {
 		return
 	}
-	for pause(ctx, refreshEvery) {
+	for ctxio.Pause(ctx, refreshEvery) == nil {
 		svc.make.Transcoders.Refresh(ctx)
 	}
-}
-
-// pause waits for d or for the end of ctx. It reports whether ctx goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-	return ctx.Err() == nil
 }
 
 // scopeOf is the scope of a caller who sees these products; nil is all.

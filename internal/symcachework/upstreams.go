@@ -11,6 +11,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
@@ -195,8 +196,8 @@ func (svc *Service) pollServer(ctx context.Context, u fetch.Upstream, f *serverD
 		if now := svc.now(); now.After(end) || f.sinceRequest(now) > mostUnasked {
 			return symcache.Version{}, &fetch.Failure{Source: u.Source.Name(), Class: fetch.ClassTimeout, Err: errors.New("the server is still making the file")}
 		}
-		if !pause(ctx, min(max(fail.Retry.Sub(svc.now()), leastPause), mostPause)) {
-			return symcache.Version{}, ctx.Err()
+		if err := ctxio.Pause(ctx, min(max(fail.Retry.Sub(svc.now()), leastPause), mostPause)); err != nil {
+			return symcache.Version{}, err
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
@@ -43,14 +44,7 @@ func pause(ctx context.Context, attempt int, err error) error {
 	if be, ok := errors.AsType[*bucket.Error](err); ok && !be.Retry.IsZero() {
 		d = min(max(d, time.Until(be.Retry)), time.Minute)
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
+	return ctxio.Pause(ctx, d)
 }
 
 // get writes the object of a content to w. An interrupted transfer goes on where

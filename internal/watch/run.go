@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
@@ -47,7 +48,7 @@ func (f *Folder) Run(ctx context.Context) error {
 		case <-timer.C:
 			timer.Reset(f.scanSome(ctx, nil))
 		case <-f.wake:
-			if !pause(ctx, burst) {
+			if ctxio.Pause(ctx, burst) != nil {
 				continue
 			}
 			dirs, all := f.takeDirty()
@@ -82,18 +83,6 @@ func (f *Folder) scanSome(ctx context.Context, dirs []string) time.Duration {
 		f.opt.Log.Info("scanned a watched folder", "folder", f.where, "files", s.Files, "read", s.Read, "gone", s.Gone, "problems", s.Problems, "took", s.Took)
 	}
 	return f.opt.Rescan
-}
-
-// pause waits. It returns false if ctx ends before.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // takeDirty returns the folders that are to be scanned, and whether that is all of them.
