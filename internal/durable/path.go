@@ -83,6 +83,17 @@ func MkdirAll(name string, perm fs.FileMode) error {
 	return inParent(name, func(t *Tree, base string) error { return t.MkdirAll(base, perm) })
 }
 
+// IsSame reports whether two paths lead to one file or directory that exists, as APP.PDB
+// and APP.pdb do on Windows.
+func IsSame(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
+}
+
 // inParent calls do with the directory of name and with name's last element.
 func inParent(name string, do func(t *Tree, base string) error) error {
 	name = filepath.Clean(name)

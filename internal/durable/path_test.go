@@ -39,3 +39,21 @@ func TestWriteTo(t *testing.T) {
 		t.Errorf("%d entries, %v; want the file alone", len(list), err)
 	}
 }
+
+func TestIsSame(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	for _, name := range []string{a, b} {
+		if err := os.WriteFile(name, []byte("same bytes"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		a, b string
+		want bool
+	}{{a, a, true}, {a, filepath.Join(dir, ".", "a"), true}, {dir, filepath.Join(dir, "."), true}, {a, b, false}, {a, filepath.Join(dir, "none"), false}, {filepath.Join(dir, "none"), a, false}} {
+		if got := IsSame(tt.a, tt.b); got != tt.want {
+			t.Errorf("IsSame(%s, %s) = %t, want %t", tt.a, tt.b, got, tt.want)
+		}
+	}
+}

@@ -356,7 +356,7 @@ func (c *checkRun) findInChain(chain symbolChain, n need) (string, error) {
 func (c *checkRun) accept(chain symbolChain, src symbolSource, found *symstore.Found, n need) (string, error) {
 	at := src.where(found.Best())
 	folder, local := src.(folderStore)
-	if chain.cache != "" && !(local && sameDir(folder.store.Dir(), chain.cache)) {
+	if chain.cache != "" && !(local && durable.IsSame(folder.store.Dir(), chain.cache)) {
 		fetched, err := fetchTo(c.run.ctx, chain.cache, src, found, n.name, n.key)
 		if err != nil {
 			return "", err
@@ -386,15 +386,6 @@ func (c *checkRun) accept(chain symbolChain, src symbolSource, found *symstore.F
 		return "", err
 	}
 	return at, c.kind(fetched, n)
-}
-
-func sameDir(a, b string) bool {
-	x, err := os.Stat(a)
-	if err != nil {
-		return false
-	}
-	y, err := os.Stat(b)
-	return err == nil && os.SameFile(x, y)
 }
 
 // kind applies /ps and /pt.

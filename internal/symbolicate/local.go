@@ -88,7 +88,7 @@ func Companions(ctx context.Context, path string) []string {
 	}
 	stem := strings.TrimSuffix(path, filepath.Ext(path))
 	for _, c := range []string{stem + ".pdb", stem + ".exe", stem + ".dll", path + ".debug", strings.TrimSuffix(path, ".debug")} {
-		if c == path || c == "" || sameFile(c, path) {
+		if c == path || c == "" || durable.IsSame(c, path) {
 			continue
 		}
 		if both, err := openAndGroup(ctx, []string{path, c}); err == nil && both == own {
@@ -96,17 +96,6 @@ func Companions(ctx context.Context, path string) []string {
 		}
 	}
 	return list
-}
-
-// sameFile reports whether two paths lead to one file, as APP.PDB and APP.pdb do on
-// Windows.
-func sameFile(a, b string) bool {
-	x, err := os.Stat(a)
-	if err != nil {
-		return false
-	}
-	y, err := os.Stat(b)
-	return err == nil && os.SameFile(x, y)
 }
 
 // openAndGroup returns the number of modules of files.
