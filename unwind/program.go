@@ -253,17 +253,40 @@ func (d *frames) execute(c cursor, e *cie, common bool) (more bool, err error) {
 
 // extended executes an instruction whose operands follow it.
 func (d *frames) extended(op byte, c *cursor, e *cie, common bool) (more bool, err error) {
-	advance := func(n uint64) (bool, error) {
-		if c.short {
-			return true, nil // execute reports it
-		}
-		if common {
-			return d.stop("the common entry changes the address")
-		}
-		return d.advance(n, e), nil
-	}
 	switch op {
 	case 0x00: // nop
+	case 0x01, 0x02, 0x03, 0x04, 0x1d:
+		return d.moveLocation(op, c, e, common)
+	case 0x0a: // remember_state
+		if len(d.memory) == maxRemember {
+			return d.stop("the program remembers more than %d states", maxRemember)
+		}
+		d.memory = append(d.memory, d.now)
+	case 0x0b: // restore_state
+		if len(d.memory) == 0 {
+			return d.stop("the program restores a state that it did not remember")
+		}
+		d.now = d.memory[len(d.memory)-1]
+		d.memory = d.memory[:len(d.memory)-1]
+	case 0x2c, 0x2d: // the signing of the return address changes; walkers remove the signature
+		if d.s.Arch == "arm64" || d.s.Arch == "arm64e" {
+			break
+		}
+		return d.stop("instruction %#x is not known", op)
+	case 0x2e: // GNU_args_size
+		c.uleb()
+	default:
+		if !d.defineFrame(op, c, e) && !d.defineRule(op, c, e) {
+			return d.stop("instruction %#x is not known", op)
+		}
+	}
+	return true, nil
+}
+
+// moveLocation executes an instruction that changes the address.
+func (d *frames) moveLocation(op byte, c *cursor, e *cie, common bool) (more bool, err error) {
+	var n uint64
+	switch op {
 	case 0x01: // set_loc
 		encoding := byte(0)
 		if d.eh {
@@ -276,14 +299,29 @@ func (d *frames) extended(op byte, c *cursor, e *cie, common bool) (more bool, e
 		if to > d.location && !c.short {
 			return d.flush(min(to, d.end)), nil
 		}
-	case 0x02:
-		return advance(c.uint(1))
-	case 0x03:
-		return advance(c.uint(2))
-	case 0x04:
-		return advance(c.uint(4))
+		return true, nil
+	case 0x02: // advance_loc1
+		n = c.uint(1)
+	case 0x03: // advance_loc2
+		n = c.uint(2)
+	case 0x04: // advance_loc4
+		n = c.uint(4)
 	case 0x1d: // MIPS_advance_loc8
-		return advance(c.uint(8))
+		n = c.uint(8)
+	}
+	switch {
+	case c.short:
+		return true, nil // execute reports it
+	case common:
+		return d.stop("the common entry changes the address")
+	}
+	return d.advance(n, e), nil
+}
+
+// defineRule executes an instruction that says where the value of a register is. It returns
+// false for other instructions.
+func (d *frames) defineRule(op byte, c *cursor, e *cie) bool {
+	switch op {
 	case 0x05: // offset_extended
 		reg := c.uleb()
 		d.save(reg, int64(c.uleb())*e.dataAlign, ruleSaved)
@@ -294,27 +332,48 @@ func (d *frames) extended(op byte, c *cursor, e *cie, common bool) (more bool, e
 	case 0x08: // same_value
 		d.save(c.uleb(), 0, ruleSame)
 	case 0x09: // register
-		reg, from := c.uleb(), c.uleb()
-		i, known := d.m.number(reg)
-		j, source := d.m.number(from)
-		switch {
-		case !known:
-		case !source || d.m.style.names[j] == "":
-			d.set(i, rule{kind: ruleUndefined})
-		default:
-			d.set(i, rule{kind: ruleReg, reg: j})
-		}
-	case 0x0a: // remember_state
-		if len(d.memory) == maxRemember {
-			return d.stop("the program remembers more than %d states", maxRemember)
-		}
-		d.memory = append(d.memory, d.now)
-	case 0x0b: // restore_state
-		if len(d.memory) == 0 {
-			return d.stop("the program restores a state that it did not remember")
-		}
-		d.now = d.memory[len(d.memory)-1]
-		d.memory = d.memory[:len(d.memory)-1]
+		d.inRegister(c.uleb(), c.uleb())
+	case 0x10: // expression
+		reg := c.uleb()
+		d.expression(reg, c.bytes(c.uleb()), e, true)
+	case 0x11: // offset_extended_sf
+		reg := c.uleb()
+		d.save(reg, c.sleb()*e.dataAlign, ruleSaved)
+	case 0x14: // val_offset
+		reg := c.uleb()
+		d.save(reg, int64(c.uleb())*e.dataAlign, ruleCFA)
+	case 0x15: // val_offset_sf
+		reg := c.uleb()
+		d.save(reg, c.sleb()*e.dataAlign, ruleCFA)
+	case 0x16: // val_expression
+		reg := c.uleb()
+		d.expression(reg, c.bytes(c.uleb()), e, false)
+	case 0x2f: // GNU_negative_offset_extended
+		reg := c.uleb()
+		d.save(reg, -int64(c.uleb())*e.dataAlign, ruleSaved)
+	default:
+		return false
+	}
+	return true
+}
+
+// inRegister sets the rule of a register whose value is in another one.
+func (d *frames) inRegister(reg, from uint64) {
+	i, known := d.m.number(reg)
+	j, source := d.m.number(from)
+	switch {
+	case !known:
+	case !source || d.m.style.names[j] == "":
+		d.set(i, rule{kind: ruleUndefined})
+	default:
+		d.set(i, rule{kind: ruleReg, reg: j})
+	}
+}
+
+// defineFrame executes an instruction that says where the frame (CFA) is. It returns false
+// for other instructions.
+func (d *frames) defineFrame(op byte, c *cursor, e *cie) bool {
+	switch op {
 	case 0x0c: // def_cfa
 		reg := c.uleb()
 		d.defineCFA(reg, int64(c.uleb()))
@@ -331,40 +390,15 @@ func (d *frames) extended(op byte, c *cursor, e *cie, common bool) (more bool, e
 		d.offsetCFA(int64(c.uleb()))
 	case 0x0f: // def_cfa_expression
 		d.expressionCFA(c.bytes(c.uleb()), e)
-	case 0x10: // expression
-		reg := c.uleb()
-		d.expression(reg, c.bytes(c.uleb()), e, true)
-	case 0x11: // offset_extended_sf
-		reg := c.uleb()
-		d.save(reg, c.sleb()*e.dataAlign, ruleSaved)
 	case 0x12: // def_cfa_sf
 		reg := c.uleb()
 		d.defineCFA(reg, c.sleb()*e.dataAlign)
 	case 0x13: // def_cfa_offset_sf
 		d.offsetCFA(c.sleb() * e.dataAlign)
-	case 0x14: // val_offset
-		reg := c.uleb()
-		d.save(reg, int64(c.uleb())*e.dataAlign, ruleCFA)
-	case 0x15: // val_offset_sf
-		reg := c.uleb()
-		d.save(reg, c.sleb()*e.dataAlign, ruleCFA)
-	case 0x16: // val_expression
-		reg := c.uleb()
-		d.expression(reg, c.bytes(c.uleb()), e, false)
-	case 0x2c, 0x2d: // the signing of the return address changes; walkers remove the signature
-		if d.s.Arch == "arm64" || d.s.Arch == "arm64e" {
-			break
-		}
-		return d.stop("instruction %#x is not known", op)
-	case 0x2e: // GNU_args_size
-		c.uleb()
-	case 0x2f: // GNU_negative_offset_extended
-		reg := c.uleb()
-		d.save(reg, -int64(c.uleb())*e.dataAlign, ruleSaved)
 	default:
-		return d.stop("instruction %#x is not known", op)
+		return false
 	}
-	return true, nil
+	return true
 }
 
 // offsetCFA changes the distance of the CFA from its register.
