@@ -21,6 +21,7 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/server"
+	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/internal/web"
@@ -213,6 +214,21 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 		return err
 	}
 	defer d.Close()
+	return running{conf: conf, log: log, tracer: tracer, sources: sources, reloads: reloads}.run(a, d, add, info)
+}
+
+// running is what a running server needs beside its depot.
+type running struct {
+	conf    *config.Config
+	log     *slog.Logger
+	tracer  *span.Tracer
+	sources *config.Sources
+	reloads func(context.Context, func()) // see daemon.Reloads
+}
+
+// run adds files to a depot, and then answers requests from it until it is interrupted.
+func (s running) run(a *app, d *depot.Depot, add []string, info txFlags) error {
+	conf, log := s.conf, s.log
 	watched, closeWatched, err := conf.OpenWatched(a.ctx, d.Watched.Dir(), log)
 	defer closeWatched()
 	if err != nil {
@@ -248,8 +264,8 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	srv, err := server.New(server.Config{
 		Usage: &server.Usage{Sum: d.Retention.Usage, Quotas: quotas},
 		API:   newAPI(d, uploads, guard, log, conf), Uploads: uploads, Missing: d.Missing,
-		Gate: guard.gate, Audit: guard.audit, Tracer: tracer, TLS: listenerTLS,
-		Depot: d, ID: sources.ID, Log: log, Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: proxies, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
+		Gate: guard.gate, Audit: guard.audit, Tracer: s.tracer, TLS: listenerTLS,
+		Depot: d, ID: s.sources.ID, Log: log, Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: proxies, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
 		Paths: conf.FilePath, AccessLog: conf.Log.Requests, SymCache: conf.SymCacheServer(), Symbols: conf.SymbolsServer(d), Sources: d.Sources, Watched: d.Watched.Statuses, Cold: d.Cold.Status,
 	})
 	if err != nil {
@@ -263,7 +279,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	g, ctx := errgroup.WithContext(a.ctx)
 	g.Go(func() error { return d.Work(ctx) })
 	g.Go(func() error { return srv.Serve(ctx, ln) })
-	g.Go(func() error { return manage(ctx, conf, guard, reloads, log) })
+	g.Go(func() error { return manage(ctx, conf, guard, s.reloads, log) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
