@@ -456,6 +456,37 @@ func TestSymbolsFailure(t *testing.T) {
 	wantJobs(t, d, 2)
 }
 
+// TestSymbolsFailureTogether: that a PDB cannot be read with a program, which only some callers
+// see, is not remembered of the PDB alone.
+func TestSymbolsFailureTogether(t *testing.T) {
+	d, _ := newDepot(t)
+	add(t, d, "Game", testdata(t, "pdb/hello-x64.pdb"))
+	add(t, d, "Other", testdata(t, "pdb/hello-x64.exe"))
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	ask := func(products ...string) error {
+		_, err := makesFor(gone, t, d, SymbolsAsk{Products: products, Client: "192.0.2.1"}, helloSym)
+		return err
+	}
+	if err := ask("Game", "Other"); !errors.As(err, new(symbolicate.PendingError)) {
+		t.Fatalf("the PDB and the program: error %v, want a file that is being made", err)
+	}
+	able := jobs.Ability{Kind: symbolicate.Kind, Variant: int(symbolicate.Breakpad), Version: fmt.Sprint(symbolicate.Version)}
+	list, err := d.Jobs().Lease(t.Context(), jobs.Worker{Name: "w", Slots: 1, Abilities: []jobs.Ability{able}}, time.Second)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%d jobs, error %v; want 1", len(list), err)
+	}
+	if err := d.Jobs().Fail(t.Context(), list[0].Proof(), jobs.Failure{Class: "bad-source", Detail: "the program is damaged"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask("Game", "Other"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("both again: error %v, want not found", err)
+	}
+	if err := ask("Game"); !errors.As(err, new(symbolicate.PendingError)) {
+		t.Errorf("the PDB alone: error %v, want a file that is being made", err)
+	}
+}
+
 // damagePDB removes the numbers of the streams that addresses need, such as that of the
 // sections, from a PDB whose id can still be read.
 func damagePDB(t *testing.T, b []byte) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"strconv"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -230,14 +229,8 @@ func (svc *Service) make(ctx context.Context, ask Ask, f *files) (Answer, error)
 	forget := svc.clients.began(key, ask.Client)
 	job, st, err := svc.Queue.Enqueue(ctx, jobs.Entry{
 		Job: jobs.Job{Kind: Kind, Key: key, Variant: variant, Payload: payload, MaxQueued: queued}, Client: ask.Client,
-		Held: func(ctx context.Context) (bool, error) { return found(svc.made(ctx, f, ask.Format)) },
-		Failed: func(ctx context.Context) (bool, error) {
-			var source *blob.Ref
-			if ref := f.source(); ref != (blob.Ref{}) {
-				source = &ref
-			}
-			return found(svc.Queue.Failure(ctx, Kind, key, source, version(ask.Format)))
-		},
+		Held:   func(ctx context.Context) (bool, error) { return found(svc.made(ctx, f, ask.Format)) },
+		Failed: func(ctx context.Context) (bool, error) { return found(svc.failure(ctx, f, ask.Format)) },
 	})
 	if err != nil || st > jobs.Running {
 		forget()
@@ -288,5 +281,8 @@ func found[T any](_ T, err error) (bool, error) {
 // madeID is the id under which a result of files in trees is found.
 func madeID(f *files, format Format) string { return "made-" + f.recipe(format) }
 
-// version is the version of a format in the memory of failures.
-func version(f Format) string { return f.String() + " " + strconv.Itoa(Version) }
+// failure returns the remembered failure of making a format of the files. None is
+// fs.ErrNotExist.
+func (svc *Service) failure(ctx context.Context, f *files, format Format) (index.Failure, error) {
+	return svc.Queue.Failure(ctx, Kind, f.key(format), f.content(), f.version(format))
+}

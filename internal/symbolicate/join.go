@@ -88,6 +88,25 @@ func (f *files) source() blob.Ref {
 	return f.list[0].ref()
 }
 
+// content is source for the memory of failures: nil if it is not in the index.
+func (f *files) content() *blob.Ref {
+	if ref := f.source(); ref != (blob.Ref{}) {
+		return &ref
+	}
+	return nil
+}
+
+// version is the version in the memory of failures of what is made of the files. It names
+// all of several files: a damaged program, which perhaps some callers see only, must not
+// keep a sound PDB from being read with another one.
+func (f *files) version(format Format) string {
+	v := fmt.Sprintf("%s %d", format, Version)
+	if len(f.list) > 1 {
+		v += " of " + f.recipe(format)
+	}
+	return v
+}
+
 // size is the size of all files in bytes.
 func (f *files) size() (n int64) {
 	for _, p := range f.list {

@@ -149,10 +149,7 @@ func (k kind) Input(_ context.Context, j jobs.Job) (jobs.Input, error) {
 	if err != nil {
 		return jobs.Input{}, err
 	}
-	in := jobs.Input{Version: version(format)}
-	if ref := f.source(); ref != (blob.Ref{}) {
-		in.Source = &ref
-	}
+	in := jobs.Input{Version: f.version(format), Source: f.content()}
 	m := message{Format: format, Name: f.name, Code: f.code}
 	for _, p := range f.list {
 		m.Files = append(m.Files, messageFile{p.name, p.size})
@@ -223,19 +220,24 @@ func timeFor(size int64) time.Duration {
 }
 
 // Make implements jobs.Kind.
-func (k kind) Make(ctx context.Context, j jobs.Job) (jobs.Outcome, error) {
+func (k kind) Make(ctx context.Context, j jobs.Job) (_ jobs.Outcome, err error) {
 	none, svc := jobs.Outcome{}, k.svc
 	f, format, err := k.read(j)
 	if err != nil {
 		return none, err
 	}
+	start := svc.Now()
+	defer func() {
+		svc.clients.charge(j.Key, svc.Now().Sub(start))
+		if err == nil {
+			svc.clients.done(j.Key)
+		}
+	}()
 	list, err := svc.openAll(ctx, f)
 	if err != nil {
 		return none, openFailure(err)
 	}
 	defer func() { _ = closeAll(list) }()
-	start := svc.Now()
-	defer func() { svc.clients.ended(j.Key, svc.Now().Sub(start)) }()
 	limited, cancel := context.WithTimeout(ctx, timeFor(f.size()))
 	defer cancel()
 	table, err := readIn(limited, svc.Scratch, f.inputs(list), format)
@@ -276,10 +278,7 @@ func (k kind) readFailure(ctx context.Context, f *files, format Format, err erro
 	if ctx.Err() != nil {
 		return err
 	}
-	fail := jobs.Failure{Version: version(format), Detail: f.from() + ": " + err.Error()}
-	if ref := f.source(); ref != (blob.Ref{}) {
-		fail.Source = &ref
-	}
+	fail := jobs.Failure{Version: f.version(format), Source: f.content(), Detail: f.from() + ": " + err.Error()}
 	if fail.Class = classOf(err); fail.Class == "" {
 		return err
 	}
@@ -340,7 +339,7 @@ func (k kind) Keep(ctx context.Context, j jobs.Job, r jobs.Result, body io.Reade
 	if err != nil {
 		return none, err
 	}
-	k.svc.clients.ended(j.Key, 0) // this machine did no work
+	k.svc.clients.done(j.Key) // this machine did no work
 	k.svc.Log.Info("a worker made a symbol file", "job", j.ID, "module", j.Key, "worker", j.Worker, "bytes", c.Size)
 	return jobs.Outcome{Class: "ok", Detail: r.Detail, Result: &c.Ref}, nil
 }

@@ -123,11 +123,11 @@ func TestModulesShared(t *testing.T) {
 	}
 }
 
-// TestClientTimes: the time of a job is charged to the client that entered it first, and
-// runs out.
+// TestClientTimes: the time of all attempts at a job is charged to the client that entered
+// it first, and runs out.
 func TestClientTimes(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
-	c := clientTimes{limit: 5 * time.Minute, every: 10 * time.Minute, now: func() time.Time { return now }, of: map[string]clientTime{}, jobs: map[string]string{}}
+	c := clientTimes{limit: 5 * time.Minute, every: 10 * time.Minute, now: func() time.Time { return now }, of: map[string]clientTime{}, jobs: map[string]clientJob{}}
 	admits := func(what, client string, want bool) {
 		t.Helper()
 		if got := c.admit(client); got != want {
@@ -135,26 +135,37 @@ func TestClientTimes(t *testing.T) {
 		}
 	}
 	c.began("a", "one")
-	c.began("a", "two") // waits for the same job
-	c.ended("a", 4*time.Minute)
-	c.ended("a", time.Hour) // of a job that nobody entered here
+	c.began("a", "two")        // waits for the same job
+	c.charge("a", time.Minute) // an attempt that failed
+	c.charge("a", 3*time.Minute)
+	c.done("a")
+	c.charge("a", time.Hour) // of a job that nobody entered here
 	admits("four minutes", "one", true)
 	c.began("b", "one")
-	c.ended("b", time.Minute)
+	c.charge("b", time.Minute)
+	c.done("b")
 	admits("five minutes", "one", false)
 	admits("five minutes", "two", true)
 	admits("five minutes", "", true)
 	now = now.Add(3 * time.Second)
 	admits("three seconds later", "one", true)
 	c.began("c", "two")() // the queue was full
-	c.ended("c", time.Hour)
+	c.charge("c", time.Hour)
 	admits("after a refused job", "two", true)
 	c.began("d", "one")
-	c.ended("d", time.Hour)
+	c.charge("d", time.Hour)
+	c.done("d")
 	now = now.Add(119 * time.Minute)
 	admits("after 119 of 120 minutes", "one", false)
 	now = now.Add(time.Minute)
 	admits("after 120 minutes", "one", true)
+	c.began("e", "one") // another process does it, and it fails
+	now = now.Add(10 * time.Minute)
+	c.began("e", "two")
+	c.charge("e", time.Hour)
+	admits("after an hour of work for another client", "one", true)
+	admits("after an hour of work", "two", false)
+	c.done("e")
 	if len(c.jobs) != 0 {
 		t.Errorf("jobs %v are still known, want none", c.jobs)
 	}

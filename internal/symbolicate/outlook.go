@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
 )
@@ -42,11 +41,7 @@ func (svc *Service) Outlook(ctx context.Context, ask Ask) (o Outlook, err error)
 			o.TooLarge = NoWorkerError{f.size(), svc.opt.InProcess}
 		}
 	}
-	var source *blob.Ref
-	if ref := f.source(); ref != (blob.Ref{}) {
-		source = &ref
-	}
-	switch failed, err := svc.Queue.Failure(ctx, Kind, key, source, version(ask.Format)); {
+	switch failed, err := svc.failure(ctx, f, ask.Format); {
 	case err == nil:
 		o.Failed = &failed
 	case !errors.Is(err, fs.ErrNotExist):

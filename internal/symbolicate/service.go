@@ -111,7 +111,7 @@ type Service struct {
 // New registers the kind of job. Close must be called.
 func New(p Parts, opt Options) *Service {
 	svc := &Service{Parts: p, opt: opt.withDefaults()}
-	svc.clients = clientTimes{limit: svc.opt.PerClient, every: svc.opt.PerClientEvery, now: p.Now, of: map[string]clientTime{}, jobs: map[string]string{}}
+	svc.clients = clientTimes{limit: svc.opt.PerClient, every: svc.opt.PerClientEvery, now: p.Now, of: map[string]clientTime{}, jobs: map[string]clientJob{}}
 	svc.modules.max = svc.opt.Open
 	limits := jobs.Limits{Queued: svc.opt.Queued, PerClient: perClientJobs, Attempts: 3}
 	if svc.opt.Make != MakeNothing {
@@ -134,7 +134,14 @@ type clientTimes struct {
 
 	mu   sync.Mutex
 	of   map[string]clientTime // guarded by mu; by address
-	jobs map[string]string     // guarded by mu; the client of a job that is not done, by its key
+	jobs map[string]clientJob  // guarded by mu; who asked for a job that is not done, by its key
+}
+
+// clientJob is a client who asked for a job, and when. After clientTimes.every it may be
+// another one's: the job has failed, or another process has done it.
+type clientJob struct {
+	client string
+	at     time.Time
 }
 
 // clientTime is the time spent for a client. It falls by limit/every each second.
@@ -169,37 +176,37 @@ func (c *clientTimes) began(key, client string) (forget func()) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.jobs[key]; ok {
+	now := c.now()
+	if j, ok := c.jobs[key]; ok && now.Sub(j.at) < c.every {
 		return func() {}
 	}
 	if len(c.jobs) >= mostClients {
 		clear(c.jobs)
 	}
-	c.jobs[key] = client
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.jobs, key)
-	}
+	c.jobs[key] = clientJob{client, now}
+	return func() { c.done(key) }
 }
 
-// ended charges the time that a job took to its client.
-func (c *clientTimes) ended(key string, took time.Duration) {
+// charge charges the time that an attempt at a job took to its client.
+func (c *clientTimes) charge(key string, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	client, ok := c.jobs[key]
-	if !ok {
-		return
-	}
-	delete(c.jobs, key)
-	if took <= 0 {
+	j, ok := c.jobs[key]
+	if !ok || took <= 0 {
 		return
 	}
 	if len(c.of) >= mostClients {
 		clear(c.of)
 	}
 	now := c.now()
-	c.of[client] = clientTime{c.left(c.of[client], now) + took, now}
+	c.of[j.client] = clientTime{c.left(c.of[j.client], now) + took, now}
+}
+
+// done forgets the client of a job that is done.
+func (c *clientTimes) done(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.jobs, key)
 }
 
 // concat is a list of files as one.
