@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -93,6 +92,7 @@ const (
 	contextLine  = 1 << 10  // bytes of one line
 	contextFiles = 500      // files that are read
 	contextBytes = 32 << 20 // of these files, in memory at once
+	contextMost  = 1 << 20  // lines of a file
 )
 
 // sourceLines adds source lines to the frames of one request.
@@ -140,11 +140,11 @@ func (s *sourceLines) lines(ctx context.Context, k sourceKey, q ModuleQuery) ([]
 		return nil, err
 	}
 	s.bytes += len(text)
-	lines := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
-	if len(text) == 0 {
-		lines = nil
+	var lines [][]byte
+	if len(text) > 0 && bytes.Count(text, []byte("\n")) <= contextMost { // each needs more memory than an empty line has
+		lines = bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
 	}
-	s.files[k] = slices.Clip(lines)
+	s.files[k] = lines
 	return lines, nil
 }
 

@@ -26,6 +26,8 @@ type NativeRequest struct {
 		FrameOrder    string `json:"frame_order"`
 		SourceContext bool   `json:"apply_source_context"`
 	} `json:"options"`
+
+	images *images // of the modules; nil before the first use
 }
 
 // NativeModule is a module of such a request, and of its answer.
@@ -152,23 +154,74 @@ func (q *NativeRequest) moduleAt(f NativeFrame) (module int, rva uint64, ok bool
 		}
 		return n, uint64(f.Instruction), true
 	}
-	best := -1
-	for i, m := range q.Modules {
-		if m.Type == managed { // IL has offsets only
-			continue
-		}
-		if f.Instruction < m.ImageAddr || best >= 0 && m.ImageAddr <= q.Modules[best].ImageAddr {
-			continue
-		}
-		if m.ImageSize > 0 && uint64(f.Instruction-m.ImageAddr) >= m.ImageSize {
-			continue
-		}
-		best = i
+	if q.images == nil {
+		q.images = newImages(q.Modules)
 	}
-	if best < 0 {
+	if module = q.images.at(f.Instruction); module < 0 {
 		return 0, 0, false
 	}
-	return best, uint64(f.Instruction - q.Modules[best].ImageAddr), true
+	return module, uint64(f.Instruction - q.Modules[module].ImageAddr), true
+}
+
+// images finds modules by addresses. A request may have so many of both that not every
+// address can be compared with every module.
+type images struct {
+	modules []NativeModule
+	starts  []Hex // the addresses from which on another module may be found, in order
+	found   []int // the module from each of them on; notSought before the first question
+}
+
+// Values of images.found beside the index of a module.
+const (
+	noImage   = -1
+	notSought = -2
+)
+
+func newImages(modules []NativeModule) *images {
+	im := &images{modules: modules}
+	for i := range modules {
+		m := &modules[i]
+		im.starts = append(im.starts, m.ImageAddr)
+		if end := m.ImageAddr + Hex(m.ImageSize); end > m.ImageAddr {
+			im.starts = append(im.starts, end)
+		}
+	}
+	slices.Sort(im.starts)
+	im.starts = slices.Compact(im.starts)
+	im.found = slices.Repeat([]int{notSought}, len(im.starts))
+	return im
+}
+
+// at returns the index of the module at an address, or noImage.
+func (im *images) at(addr Hex) int {
+	i, exact := slices.BinarySearch(im.starts, addr)
+	if !exact {
+		i--
+	}
+	if i < 0 {
+		return noImage
+	}
+	if im.found[i] == notSought {
+		im.found[i] = im.seek(addr)
+	}
+	return im.found[i]
+}
+
+// seek compares an address with all modules: of those that contain it, the one that begins
+// last is found.
+func (im *images) seek(addr Hex) int {
+	best := noImage
+	for i := range im.modules {
+		m := &im.modules[i]
+		switch {
+		case m.Type == managed: // IL has offsets only
+		case addr < m.ImageAddr || best >= 0 && m.ImageAddr <= im.modules[best].ImageAddr:
+		case m.ImageSize > 0 && uint64(addr-m.ImageAddr) >= m.ImageSize:
+		default:
+			best = i
+		}
+	}
+	return best
 }
 
 // Native answers a request of Symbolicator's API.
@@ -192,17 +245,14 @@ func Native(ctx context.Context, src Source, texts Texts, q NativeRequest) (Nati
 	for i := range a.Modules {
 		a.Modules[i].note(used[i], modules[i], q.Options.DIFCandidates)
 	}
-	lines := 0
+	var size answerSize
 	for i, s := range q.Stacktraces {
-		if err := ctx.Err(); err != nil {
-			return a, err
-		}
 		out := NativeStacktrace{Registers: s.Registers, Crashed: s.Crashed, Frames: []NativeFrame{}}
 		for k, f := range s.Frames {
-			frames := q.frame(k, f, s, modules)
-			if lines += len(frames); lines > maxLines {
-				return a, errLong
+			if k%framesAtOnce == 0 && ctx.Err() != nil {
+				return a, ctx.Err()
 			}
+			frames := q.frame(k, f, s, modules)
 			if at, _, ok := q.moduleAt(f); ok && q.Options.SourceContext && texts != nil {
 				for i := range frames {
 					if err := around.add(ctx, at, queries[at], &frames[i]); err != nil {
@@ -213,6 +263,13 @@ func Native(ctx context.Context, src Source, texts Texts, q NativeRequest) (Nati
 					}
 				}
 			}
+			text := 0
+			for i := range frames {
+				text += frames[i].text()
+			}
+			if err := size.add(len(frames), text); err != nil {
+				return a, err
+			}
 			out.Frames = append(out.Frames, frames...)
 		}
 		if q.Options.FrameOrder == "caller_first" {
@@ -221,6 +278,18 @@ func Native(ctx context.Context, src Source, texts Texts, q NativeRequest) (Nati
 		a.Stacktraces[i] = out
 	}
 	return a, nil
+}
+
+// text is how many bytes the names and the source lines in a frame have.
+func (f *NativeFrame) text() int {
+	n := len(f.Package) + len(f.Symbol) + len(f.Function) + len(f.AbsPath) + len(f.Filename) + len(f.ContextLine)
+	for _, l := range f.PreContext {
+		n += len(l)
+	}
+	for _, l := range f.PostContext {
+		n += len(l)
+	}
+	return n
 }
 
 // known reports whether modules of a type can be looked up.
@@ -263,20 +332,34 @@ func (m *NativeModule) note(used bool, o opened, candidates bool) {
 				m.Candidates = append(m.Candidates, NativeCandidate{Source: "symdepot", Location: what, Download: map[string]string{"status": "notfound"}})
 			}
 		}
-	case o.err == nil, errors.Is(o.err, fs.ErrNotExist):
-		m.DebugStatus = "missing"
-		if q := m.query(); candidates && q.DebugID+q.CodeID != "" {
+	default:
+		m.DebugStatus = o.fault()
+		if q := m.query(); m.DebugStatus == debugMissing && candidates && q.DebugID+q.CodeID != "" {
 			at := q.DebugFile + "/" + q.DebugID
 			if q.DebugID == "" {
 				at = q.CodeFile + "/" + q.CodeID
 			}
 			m.Candidates = []NativeCandidate{{Source: "symdepot", Location: at, Download: map[string]string{"status": "notfound"}}}
 		}
-	case errors.As(o.err, new(PendingError)), errors.Is(o.err, context.DeadlineExceeded), errors.Is(o.err, ErrBusy):
-		m.DebugStatus = "timeout"
-	default:
-		m.DebugStatus = "malformed"
 	}
+}
+
+// Symbolicator's words for modules that cannot be looked up.
+const (
+	debugMissing   = "missing"
+	debugTimeout   = "timeout"
+	debugMalformed = "malformed"
+)
+
+// fault is the word for why a module is not open.
+func (o opened) fault() string {
+	switch {
+	case o.err == nil, errors.Is(o.err, fs.ErrNotExist):
+		return debugMissing
+	case errors.As(o.err, new(PendingError)), errors.Is(o.err, context.DeadlineExceeded), errors.Is(o.err, ErrBusy):
+		return debugTimeout
+	}
+	return debugMalformed
 }
 
 // step returns how far a return address is moved back, so that it is inside the call:
@@ -348,15 +431,14 @@ func (q *NativeRequest) frame(n int, f NativeFrame, s NativeStacktrace, modules 
 		f.Status = "unknown_image"
 		return []NativeFrame{f}
 	}
-	m := q.Modules[at]
+	m := &q.Modules[at]
 	if f.Package == "" {
 		f.Package = m.CodeFile
 	}
 	o := modules[at]
 	if o.Module == nil {
-		f.Status = "missing"
-		if o.err != nil && !errors.Is(o.err, fs.ErrNotExist) && !errors.As(o.err, new(PendingError)) && !errors.Is(o.err, ErrBusy) {
-			f.Status = "malformed"
+		if f.Status = o.fault(); f.Status == debugTimeout { // it is not known of frames
+			f.Status = debugMissing
 		}
 		return []NativeFrame{f}
 	}

@@ -22,6 +22,12 @@ const (
 	maxModules = 2000    // of all jobs
 	maxFrames  = 200_000 // of all stacks
 	maxLines   = 600_000 // of one answer, with inlined calls: a frame may have hundreds
+	// maxText is how many bytes of names and of source lines one answer has: a name may
+	// have thousands.
+	maxText = 128 << 20
+	// framesAtOnce is how many frames are looked up until it is checked whether the
+	// client still waits.
+	framesAtOnce = 1024
 )
 
 // RequestError is the error for a request that does not have the form of its API.
@@ -105,8 +111,27 @@ func limitJobs(jobs []Job) error {
 	return nil
 }
 
-// errLong refuses an answer that would need too much memory.
-var errLong = badRequest("please ask for fewer frames: the answer has more than %d lines", maxLines)
+// Errors that refuse an answer that would need too much memory.
+var (
+	errLong     = badRequest("please ask for fewer frames: the answer has more than %d lines", maxLines)
+	errLongText = badRequest("please ask for fewer frames: the names and the source lines of the answer have more than %d bytes", maxText)
+)
+
+// answerSize is how much of an answer there is.
+type answerSize struct{ lines, text int }
+
+// add counts a part of the answer. The error refuses the whole.
+func (s *answerSize) add(lines, text int) error {
+	s.lines += lines
+	s.text += text
+	switch {
+	case s.lines > maxLines:
+		return errLong
+	case s.text > maxText:
+		return errLongText
+	}
+	return nil
+}
 
 // checkValues refuses a body of more values than any request needs: decoded, each
 // needs many times its bytes. Commas and brackets in names count too.
@@ -340,18 +365,18 @@ func (j Job) uses() []bool {
 // long.
 func V5(ctx context.Context, src Source, jobs []Job) (V5Answer, error) {
 	a := V5Answer{Results: make([]V5Result, len(jobs))}
-	lines := 0
+	var size answerSize
 	for i, j := range jobs {
 		var err error
-		if a.Results[i], err = j.v5(ctx, src, &lines); err != nil {
+		if a.Results[i], err = j.v5(ctx, src, &size); err != nil {
 			return a, err
 		}
 	}
 	return a, nil
 }
 
-// v5 answers a job, and adds to lines how many lines the answer has.
-func (j Job) v5(ctx context.Context, src Source, lines *int) (V5Result, error) {
+// v5 answers a job, and adds the size of its answer to size.
+func (j Job) v5(ctx context.Context, src Source, size *answerSize) (V5Result, error) {
 	used := j.uses()
 	modules := openModules(ctx, src, j.Modules, used)
 	defer closeModules(modules)
@@ -361,19 +386,28 @@ func (j Job) v5(ctx context.Context, src Source, lines *int) (V5Result, error) {
 	}
 	var mem v5Memory
 	for i, stack := range j.Stacks {
-		if err := ctx.Err(); err != nil {
-			return r, err
-		}
 		frames := make([]V5Frame, len(stack))
 		for k, o := range stack {
+			if k%framesAtOnce == 0 && ctx.Err() != nil {
+				return r, ctx.Err()
+			}
 			frames[k] = j.frame(k, o, modules, &mem)
-			if *lines += 1 + len(frames[k].Inlines); *lines > maxLines {
-				return r, errLong
+			if err := size.add(1+len(frames[k].Inlines), frames[k].text()); err != nil {
+				return r, err
 			}
 		}
 		r.Stacks[i] = frames
 	}
 	return r, nil
+}
+
+// text is how many bytes the names in a frame have.
+func (f *V5Frame) text() int {
+	n := len(f.Module) + len(f.Function) + len(f.File)
+	for i := range f.Inlines {
+		n += len(f.Inlines[i].Function) + len(f.Inlines[i].File)
+	}
+	return n
 }
 
 // note records the status of a module.
@@ -541,7 +575,8 @@ type V4Answer struct {
 	KnownModules []*bool `json:"knownModules"`
 }
 
-// V4 answers one job in version 4, which has no lines and no inlined functions.
+// V4 answers one job in version 4, which has no lines and no inlined functions. The error
+// is that of V5.
 func V4(ctx context.Context, src Source, j Job) (V4Answer, error) {
 	used := j.uses()
 	modules := openModules(ctx, src, j.Modules, used)
@@ -554,17 +589,21 @@ func V4(ctx context.Context, src Source, j Job) (V4Answer, error) {
 		}
 	}
 	var mem v5Memory
+	var size answerSize
 	for i, stack := range j.Stacks {
-		if err := ctx.Err(); err != nil {
-			return a, err
-		}
 		list := make([]string, len(stack))
 		for k, o := range stack {
+			if k%framesAtOnce == 0 && ctx.Err() != nil {
+				return a, ctx.Err()
+			}
 			what := hexOffset(o.Offset)
 			if f, ok := mem.lookup(o, modules); ok {
 				what = f.Frames[len(f.Frames)-1].Function
 			}
 			list[k] = what + " (in " + j.moduleName(o, modules) + ")"
+			if err := size.add(1, len(list[k])); err != nil {
+				return a, err
+			}
 		}
 		a.Stacks[i] = list
 	}

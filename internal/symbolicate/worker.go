@@ -63,7 +63,7 @@ func (w Worker) Do(ctx context.Context, j client.Job, input func(context.Context
 	}
 	limited, cancel := context.WithTimeout(ctx, timeFor(off))
 	defer cancel()
-	table, err := ReadIn(limited, dir, inputs)
+	table, err := readIn(limited, dir, inputs, m.Format)
 	if err == nil {
 		res.Path = filepath.Join(dir, "result")
 		err = writeFile(limited, res.Path, m.Format, table)
