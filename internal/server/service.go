@@ -66,7 +66,10 @@ func (s *service) text(x *exchange, status int, body string) {
 }
 
 // json answers with JSON.
-func (s *service) json(x *exchange, status int, v any) {
+func (s *service) json(x *exchange, status int, v any) { s.jsonBy(x, status, v, x.Write) }
+
+// jsonBy is json with another way to send the body.
+func (s *service) jsonBy(x *exchange, status int, v any, write func([]byte) (int, error)) {
 	var b []byte
 	var err error
 	if a, ok := v.(jsonAppender); ok {
@@ -90,7 +93,7 @@ func (s *service) json(x *exchange, status int, v any) {
 	h["Content-Type"] = []string{"application/json"}
 	h["Content-Length"] = []string{itoa(int64(len(b)))}
 	x.WriteHeader(status)
-	_, x.err = x.Write(b)
+	_, x.err = write(b)
 }
 
 // jsonAppender is an answer that is written into memory that is there.

@@ -97,6 +97,7 @@ type symbolication struct {
 	*access
 	making semaphore // requests that are held
 	works  semaphore // requests that are answered
+	sends  *senders
 	bodies *bodies
 }
 
@@ -106,7 +107,8 @@ const maxSymbolications = 8
 
 func newSymbolication(a *access) *symbolication {
 	return &symbolication{
-		access: a, making: newSemaphore(max(1, a.cfg.MaxConns/heldShare)), works: newSemaphore(maxSymbolications), bodies: newBodies(maxBodies/bodyPart, slowBody),
+		access: a, making: newSemaphore(max(1, a.cfg.MaxConns/heldShare)), works: newSemaphore(maxSymbolications),
+		sends: newSenders(slowBody), bodies: newBodies(maxBodies/bodyPart, slowBody),
 	}
 }
 
@@ -204,7 +206,7 @@ func (s *symbolication) serve(x *exchange, r *http.Request, p *place) {
 	allow(s.cfg.Symbols.Wait)
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Symbols.Wait+s.cfg.WriteTimeout/2)
 	defer cancel()
-	work := share{sem: s.works}
+	work := share{sem: s.works, sends: s.sends}
 	defer work.end()
 	if err := work.enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
 		s.fail(x, err)
@@ -228,7 +230,9 @@ func (s *symbolication) serve(x *exchange, r *http.Request, p *place) {
 		return
 	}
 	x.result = resultHit
-	s.json(x, http.StatusOK, answer)
+	s.jsonBy(x, http.StatusOK, answer, func(body []byte) (int, error) {
+		return s.sends.send(body, x.Write, func() { s.allow(rc, bodyPart) }, func() { _ = rc.SetWriteDeadline(time.Now()) })
+	})
 }
 
 // refuse answers with an error in the form of the APIs.
@@ -240,7 +244,8 @@ func (s *symbolication) refuse(x *exchange, status int, text string) {
 // share is what one request has of a semaphore. While the request waits for files that
 // are made, it has nothing.
 type share struct {
-	sem semaphore
+	sem   semaphore
+	sends *senders // of the requests that have it
 
 	mu      sync.Mutex
 	has     bool // guarded by mu
@@ -251,9 +256,27 @@ type share struct {
 func (h *share) enter(ctx context.Context, deadline time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	err := h.sem.enter(ctx, deadline)
-	h.has = err == nil
-	return err
+	return h.acquire(ctx, deadline)
+}
+
+// acquire acquires the semaphore, for which slow clients give way. The caller holds mu.
+func (h *share) acquire(ctx context.Context, deadline time.Time) error {
+	for !h.sem.try() {
+		h.sends.drop()
+		next := time.Now().Add(h.sends.slow)
+		if next.After(deadline) {
+			next = deadline
+		}
+		err := h.sem.enter(ctx, next)
+		if err == nil {
+			break
+		}
+		if err != errBusy || next.Equal(deadline) {
+			return err
+		}
+	}
+	h.has = true
+	return nil
 }
 
 // wait calls f without the semaphore, and acquires it again when the last goroutine
@@ -271,8 +294,7 @@ func (h *share) wait(ctx context.Context, longest time.Duration, f func() error)
 	if h.waiting--; h.waiting > 0 {
 		return err
 	}
-	eerr := h.sem.enter(ctx, time.Now().Add(longest))
-	if h.has = eerr == nil; err == nil {
+	if eerr := h.acquire(ctx, time.Now().Add(longest)); err == nil {
 		err = eerr
 	}
 	return err
@@ -299,7 +321,10 @@ func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request
 	if s.making.try() {
 		defer s.making.leave()
 		ask.Hold = func(ctx context.Context, wait func(context.Context) error) (bool, error) {
-			if err := work.wait(ctx, s.cfg.Wait, func() error { return wait(limit) }); err != nil && limit.Err() == nil {
+			switch err := work.wait(ctx, s.cfg.Wait, func() error { return wait(limit) }); {
+			case err == errBusy && limit.Err() == nil:
+				return false, symbolicate.ErrBusy // the file is there, and other requests are answered first
+			case err != nil && limit.Err() == nil:
 				return false, err
 			}
 			return limit.Err() != nil, ctx.Err()

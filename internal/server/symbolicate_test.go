@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -314,6 +316,38 @@ func TestSymbolicateWaits(t *testing.T) {
 	symtest.Await(t, time.Minute, "the end of the requests", func() bool {
 		return len(api.making) == 0 && len(api.works) == 0 && api.bodies.unused() == maxBodies/bodyPart
 	})
+}
+
+// TestSymbolicateSlowReaders: clients that do not take their answers hold nobody up.
+func TestSymbolicateSlowReaders(t *testing.T) {
+	w := newSymbolsWorld(t, depot.SymbolsOptions{}, SymbolsConfig{}, false)
+	api := w.server.routes.symbolicate.handler.(*symbolication)
+	api.sends.slow = 50 * time.Millisecond
+	// The name of the module is in every frame of the answer, which no connection can hold.
+	body := `{"memoryMap":[["` + strings.Repeat("n", 1000) + `",""]],"stacks":[[` + strings.Repeat("[0,1],", 12_000) + `[0,1]]]}`
+	for range maxSymbolications {
+		c, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := fmt.Fprintf(c, "POST /symbolicate/v5 HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sending := func() int {
+		api.sends.mu.Lock()
+		defer api.sends.mu.Unlock()
+		return len(api.sends.list)
+	}
+	symtest.Await(t, time.Minute, "answers that nobody reads", func() bool { return sending() == maxSymbolications })
+	got := w.send(t, "POST", "/symbolicate/v5", `{"memoryMap":[],"stacks":[[[-1,1]]]}`)
+	if got.status != 200 {
+		t.Errorf("a request after clients that do not read: status %d, body %s; want 200", got.status, got.body)
+	}
+	if n := sending(); n != maxSymbolications-1 {
+		t.Errorf("%d answers are still being sent, want all but one of %d", n, maxSymbolications)
+	}
 }
 
 // countedBody is a body that reports when all of it is read, and ends when the test

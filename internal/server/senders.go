@@ -1,0 +1,86 @@
+package server
+
+import (
+	"errors"
+	"sync"
+	"time"
+)
+
+// senders are the answers of symbolication that are being sent. A request keeps its place
+// among those that are answered until its client has taken the answer: that bounds the
+// memory of all answers. While another request waits for a place, the client that has not
+// taken a part for longest is cut off, if that is longer than slow.
+type senders struct {
+	slow time.Duration
+
+	mu   sync.Mutex
+	list map[*sender]struct{} // guarded by mu
+}
+
+// sender is one answer that is being sent. Its fields are guarded by senders.mu.
+type sender struct {
+	since   time.Time // when the sending of its current part began
+	cut     func()    // ends a write
+	dropped bool
+}
+
+// errSlow is why an answer was cut off.
+var errSlow = errors.New("the client took the answer slowly, and other requests waited")
+
+func newSenders(slow time.Duration) *senders {
+	return &senders{slow: slow, list: map[*sender]struct{}{}}
+}
+
+// send sends an answer in parts, each with write. allow sets the time in which the next
+// part must be taken, and cut ends a write at once.
+func (s *senders) send(body []byte, write func([]byte) (int, error), allow, cut func()) (sent int, err error) {
+	d := &sender{cut: cut}
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.list, d)
+		if d.dropped {
+			err = errSlow
+		}
+	}()
+	for sent < len(body) {
+		if !s.begin(d, allow) {
+			return sent, errSlow
+		}
+		n, err := write(body[sent:min(len(body), sent+bodyPart)])
+		if sent += n; err != nil {
+			return sent, err
+		}
+	}
+	return sent, nil
+}
+
+// begin notes that the next part is sent, unless the client was cut off.
+func (s *senders) begin(d *sender, allow func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d.dropped {
+		return false
+	}
+	d.since = time.Now()
+	s.list[d] = struct{}{}
+	allow()
+	return true
+}
+
+// drop cuts off the slowest client, if it is too slow.
+func (s *senders) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var slowest *sender
+	for d := range s.list {
+		if slowest == nil || d.since.Before(slowest.since) {
+			slowest = d
+		}
+	}
+	if slowest != nil && time.Since(slowest.since) >= s.slow {
+		slowest.dropped = true
+		delete(s.list, slowest)
+		slowest.cut()
+	}
+}
