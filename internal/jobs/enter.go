@@ -47,7 +47,7 @@ func (q *Queue) Enqueue(ctx context.Context, e Entry) (Job, State, error) {
 		// The memory of failures decides, if failures of this class are
 		// remembered. If not, a recent failure is enough.
 		remembered := last.State == Failed && k.Rule(last.Outcome).ByKey > 0
-		if !remembered && q.now().Sub(last.Finished) < q.opt.Again {
+		if !remembered && q.now().Sub(last.Finished).Abs() < q.opt.Again { // a clock that was set back must not keep it for long
 			return last, Failed, nil
 		}
 	}

@@ -182,7 +182,7 @@ func TestEnter(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		before  func(*testing.T, *Queue)
-		later   time.Duration
+		later   time.Duration // negative: the clock was set back
 		entry   Entry
 		want    State
 		jobs    int // in the store afterwards
@@ -198,6 +198,7 @@ func TestEnter(t *testing.T) {
 		{name: "known to fail", entry: Entry{Failed: yes}, want: Failed},
 		{name: "held and known to fail", entry: Entry{Held: yes, Failed: yes}, want: Done},
 		{name: "failed just now, not remembered", before: past("passing"), later: 14 * time.Second, want: Failed, jobs: 1},
+		{name: "failed, and the clock was set back since", before: past("passing"), later: -time.Hour, want: Queued, jobs: 2},
 		{name: "failed some time ago, not remembered", before: past("passing"), later: 16 * time.Second, want: Queued, jobs: 2},
 		{name: "failed just now, the memory has ended", before: past("lasting"), want: Queued, jobs: 2},
 		{name: "failed just now, remembered", before: past("lasting"), entry: Entry{Failed: yes}, want: Failed, jobs: 1},
@@ -215,6 +216,9 @@ func TestEnter(t *testing.T) {
 				c.before(t, q)
 			}
 			time.Sleep(c.later)
+			if c.later < 0 {
+				q.now = func() time.Time { return time.Now().Add(c.later) }
+			}
 			e := c.entry
 			e.Job = Job{Kind: "k", Key: "a", Variant: 1, Priority: e.Priority}
 			_, st, err := q.Enqueue(t.Context(), e)
