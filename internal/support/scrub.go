@@ -40,13 +40,18 @@ func NewScrubber(hidden, environ []string) *Scrubber {
 	slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	if home, err := os.UserHomeDir(); err == nil && len(home) > 3 {
-		pairs = append(pairs, home, "~")
+		pairs = append(pairs, home, "~", inJSON(home), "~")
 	}
 	for _, s := range list {
-		quoted, _ := json.Marshal(s) // as it stands in JSON
-		pairs = append(pairs, s, hiddenMark, strings.Trim(string(quoted), `"`), hiddenMark)
+		pairs = append(pairs, s, hiddenMark, inJSON(s), hiddenMark)
 	}
 	return &Scrubber{strings.NewReplacer(pairs...)}
+}
+
+// inJSON returns a text as it stands in JSON, without the quotation marks.
+func inJSON(s string) string {
+	b, _ := json.Marshal(s) // of a text: it cannot fail
+	return strings.TrimSuffix(strings.TrimPrefix(string(b), `"`), `"`)
 }
 
 // rules are what is removed whatever the configuration says, and what stands there
@@ -55,13 +60,16 @@ var rules = []struct {
 	what *regexp.Regexp
 	by   string
 }{
-	{regexp.MustCompile(`://[^/\s"'@]*@`), "://" + hiddenMark + "@"},
+	// Up to the last @: a password that should have been escaped may have / and @.
+	{regexp.MustCompile(`://[^\s"']*@`), "://" + hiddenMark + "@"},
+	{regexp.MustCompile(`(invalid port \\?")[^"\\]+`), "${1}" + hiddenMark}, // the beginning of such a password
 	{regexp.MustCompile(`(?i)\b(bearer|basic|negotiate|authToken)(\s+)[A-Za-z0-9+/=_.~-]{8,}`), "$1$2" + hiddenMark},
 	{regexp.MustCompile(`(?i)\b(authorization|cookie|x-api-key|password|passwd|secret|token|sig|signature|access_token)("?\s*[:=]\s*"?)[^\s"&,;]+`), "$1$2" + hiddenMark},
 	{regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*`), hiddenMark},
 	{regexp.MustCompile(`AKIA[0-9A-Z]{16}`), hiddenMark},
 	{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`), hiddenMark},
-	{regexp.MustCompile(`([/\\](?:home|Users)[/\\])[^/\\\s"']+`), "${1}USER"},
+	// In JSON a backslash is two. A name may have blanks if a separator follows.
+	{regexp.MustCompile(`((?:/|\\{1,2})(?:home|Users)(?:/|\\{1,2}))(?:[^/\\\s"']+(?: [^/\\\s"']+){1,2}([/\\])|[^/\\\s"']+)`), "${1}USER${2}"},
 	{regexp.MustCompile(`[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+`), "NAME@HOST"},
 }
 
@@ -84,7 +92,12 @@ var personal = []string{"who", "by", "remote", "client", "user", "token_id", "na
 // personalText matches them in lines that are no JSON.
 var personalText = regexp.MustCompile(`\b(` + strings.Join(personal, "|") + `)=("(?:[^"\\]|\\.)*"|\S+)`)
 
-// LogLine returns a line of the log without secrets and names of people.
+// connection matches the far end of a connection in errors, "read tcp HERE->THERE: …": mostly
+// it is a client. In JSON the > may be escaped.
+var connection = regexp.MustCompile(`-(>|\\u003e)(?:[0-9.]+|\[[0-9A-Fa-f:.%a-z]+\]):[0-9]+`)
+
+// LogLine returns a line of the log without secrets, names of people and addresses of
+// clients.
 func (s *Scrubber) LogLine(line string) string {
 	var record map[string]any
 	if json.Unmarshal([]byte(line), &record) == nil {
@@ -92,8 +105,10 @@ func (s *Scrubber) LogLine(line string) string {
 			delete(record, key)
 		}
 		if b, err := json.Marshal(record); err == nil {
-			return s.Text(string(b))
+			line = string(b)
 		}
+	} else {
+		line = personalText.ReplaceAllString(line, "$1="+hiddenMark)
 	}
-	return s.Text(personalText.ReplaceAllString(line, "$1="+hiddenMark))
+	return s.Text(connection.ReplaceAllString(line, "-$1"+hiddenMark))
 }

@@ -121,3 +121,31 @@ func TestBundleHasNoSecrets(t *testing.T) {
 		}
 	}
 }
+
+// TestScrubber: what the configuration does not name is removed by its form, also from
+// JSON, and from the errors of a configuration that cannot be used.
+func TestScrubber(t *testing.T) {
+	s := NewScrubber(nil, []string{`SYMDEPOT_X_PASSWORD=planted"quoted"`})
+	for _, tt := range []struct{ text, want string }{
+		{`parse "https://user:planted/x@host/db": invalid port ":planted" after host`, `://***@host/db`},
+		{`depot: postgres://user:planted@x@host/db`, `://***@host/db`},
+		{`open C:\Users\planted\symdepot.yaml: denied`, `C:\Users\USER\symdepot.yaml: denied`},
+		{`{"depot":"C:\\Users\\planted\\depot"}`, `"C:\\Users\\USER\\depot"`},
+		{`{"depot":"C:\\Users\\The planted\\depot"}`, `"C:\\Users\\USER\\depot"`},
+		{`open /home/planted and /var/lib/x`, `open /home/USER and /var/lib/x`},
+		{`{"error":"planted\"quoted\" is wrong"}`, `{"error":"*** is wrong"}`},
+		{`see https://one.example.com/x and https://two.example.com/y`, `see https://one.example.com/x and https://two.example.com/y`},
+	} {
+		if got := s.Text(tt.text); strings.Contains(got, "planted") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s became %s, want %s in it", tt.text, got, tt.want)
+		}
+	}
+	for _, line := range []string{
+		`{"level":"INFO","msg":"request","error":"read tcp 10.0.0.1:8080->192.0.2.7:51234: connection reset by peer"}`,
+		`level=INFO msg=request error="write tcp [fd00::1]:8080->[2001:db8::192.0.2.7]:51234: broken pipe"`,
+	} {
+		if got := s.LogLine(line); strings.Contains(got, "192.0.2.7") || !strings.Contains(got, ":8080-") {
+			t.Errorf("%s became %s, want it without the address of the client", line, got)
+		}
+	}
+}
