@@ -12,7 +12,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
+	"sync"
 	"unicode/utf16"
 )
 
@@ -99,15 +101,20 @@ func severityOf(line []byte) (severity, bool) {
 }
 
 // Logs takes the lines of a server's log. It writes them to a file, and warnings and
-// errors to the event log too.
+// errors to the event log too. Its methods may be called by many goroutines: the log and
+// messages of the command come from several.
 type Logs struct {
 	file *rotated
 	tell func(severity, string)
-	rest []byte // a line whose end has not been written yet
+
+	mu   sync.Mutex // held for a whole Write
+	rest []byte     // a line whose end has not been written yet
 }
 
 // Write implements io.Writer.
 func (l *Logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.rest = append(l.rest, p...)
 	for {
 		line, rest, ok := bytes.Cut(l.rest, []byte("\n"))
@@ -126,20 +133,26 @@ func (l *Logs) Write(p []byte) (int, error) {
 const (
 	maxLog   = 64 << 20 // bytes of one file
 	keptLogs = 8        // older files
+	// A file that cannot be moved away, because somebody reads it, grows by the 16th part of
+	// its limit before the next attempt.
+	againShare = 16
 )
 
 // rotated is a log file that is moved away when it is large: symdepot.log becomes
 // symdepot.log.1, and so on.
 type rotated struct {
-	path string
-	max  int64
-	f    *os.File
-	size int64
+	path   string
+	max    int64
+	rename func(from, to string) error
+	crash  func(*os.File) // makes a file the one that gets the text of a crash; nil: none
+	f      *os.File
+	size   int64
+	next   int64 // the size at which it is moved away
 }
 
 // openRotated opens or makes a log file.
 func openRotated(path string, limit int64) (*rotated, error) {
-	r := &rotated{path: path, max: limit}
+	r := &rotated{path: path, max: limit, rename: os.Rename}
 	return r, r.open()
 }
 
@@ -150,28 +163,34 @@ func (r *rotated) open() error {
 	}
 	at, err := f.Stat()
 	if err != nil {
-		return err
+		return errors.Join(err, f.Close())
 	}
-	r.f, r.size = f, at.Size()
+	r.f, r.size, r.next = f, at.Size(), r.max
+	r.keepCrash(f)
 	return nil
+}
+
+// withCrashes has the file get the text of a crash too. tell gets why it will not.
+func (r *rotated) withCrashes(tell func(error)) {
+	r.crash = func(f *os.File) {
+		if err := debug.SetCrashOutput(f, debug.CrashOptions{}); err != nil {
+			tell(err)
+		}
+	}
+	r.keepCrash(r.f)
+}
+
+// keepCrash has a file get the text of a crash; nil: none does.
+func (r *rotated) keepCrash(f *os.File) {
+	if r.crash != nil {
+		r.crash(f)
+	}
 }
 
 // Write implements io.Writer. A write is never divided between two files.
 func (r *rotated) Write(p []byte) (int, error) {
-	if r.size > 0 && r.size+int64(len(p)) > r.max {
-		if err := r.f.Close(); err != nil {
-			return 0, err
-		}
-		for i := keptLogs; i > 0; i-- {
-			from := r.path
-			if i > 1 {
-				from = fmt.Sprintf("%s.%d", r.path, i-1)
-			}
-			if err := os.Rename(from, fmt.Sprintf("%s.%d", r.path, i)); err != nil && !os.IsNotExist(err) {
-				break // somebody reads the file; it grows until the next attempt
-			}
-		}
-		if err := r.open(); err != nil {
+	if r.f == nil || r.size > 0 && r.size+int64(len(p)) > r.next {
+		if err := r.rotate(); err != nil {
 			return 0, err
 		}
 	}
@@ -180,5 +199,55 @@ func (r *rotated) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// rotate moves the file away and opens a new one. After an error there is no open file, and
+// the next write tries again.
+func (r *rotated) rotate() error {
+	if r.f != nil {
+		r.keepCrash(nil) // its copy of the open file would keep Windows from moving it
+		err := r.f.Close()
+		if r.f = nil; err != nil {
+			return err
+		}
+	}
+	// The file itself goes first: as long as somebody reads it, the older ones stay too.
+	_ = (!exists(r.old(0)) || r.shift()) && r.rename(r.path, r.old(0)) == nil && r.shift()
+	if err := r.open(); err != nil {
+		return err
+	}
+	if r.size > 0 { // it is where it was
+		r.next = r.size + max(r.max/againShare, 1)
+	}
+	return nil
+}
+
+// old is the path of an older file; 0 is the one that was moved away last, until shift.
+func (r *rotated) old(i int) string { return fmt.Sprintf("%s.%d", r.path, i) }
+
+// shift gives each older file the next number, up to the first number that is free; if none
+// is, the oldest file is forgotten. It reports whether it could.
+func (r *rotated) shift() bool {
+	free := 1
+	for free < keptLogs && exists(r.old(free)) {
+		free++
+	}
+	for i := free; i > 0; i-- {
+		if r.rename(r.old(i-1), r.old(i)) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
 // Close closes the file.
-func (r *rotated) Close() error { return r.f.Close() }
+func (r *rotated) Close() error {
+	if r.f == nil {
+		return nil
+	}
+	r.keepCrash(nil)
+	return r.f.Close()
+}

@@ -63,6 +63,7 @@ func TestRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.withCrashes(func(err error) { t.Errorf("the text of a crash will not be in the log: %v", err) })
 	for i := range keptLogs + 3 {
 		if _, err := fmt.Fprintf(f, "line %02d\n", i); err != nil {
 			t.Fatal(err)
@@ -94,6 +95,100 @@ func TestRotation(t *testing.T) {
 	want := fmt.Sprintf("line %02d\nx\n", keptLogs+2)
 	if b, err := os.ReadFile(path); err != nil || string(b) != want {
 		t.Errorf("after a restart: %q, %v; want %q", b, err, want)
+	}
+}
+
+// TestRotationWhileRead: as long as somebody reads the log so that it cannot be moved away,
+// it grows, and no older file is lost for that.
+func TestRotationWhileRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "symdepot.log")
+	f, err := openRotated(path, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	read := map[string]bool{}
+	f.rename = func(from, to string) error {
+		if read[from] || read[to] {
+			return os.ErrPermission
+		}
+		return os.Rename(from, to)
+	}
+	lines := 0
+	write := func(n int) {
+		t.Helper()
+		for range n {
+			if _, err := fmt.Fprintf(f, "line %02d\n", lines); err != nil {
+				t.Fatal(err)
+			}
+			lines++
+		}
+	}
+	// all returns the lines of all files, the oldest first.
+	all := func() (text string) {
+		for i := keptLogs; i >= 0; i-- {
+			b, _ := os.ReadFile(f.old(i))
+			text += string(b)
+		}
+		b, _ := os.ReadFile(path)
+		return text + string(b)
+	}
+	want := func(what string) {
+		t.Helper()
+		var b strings.Builder
+		for i := range lines {
+			fmt.Fprintf(&b, "line %02d\n", i)
+		}
+		if got := all(); got != b.String() {
+			t.Errorf("%s: the files have %q, want all %d lines", what, got, lines)
+		}
+	}
+	write(3)
+	read[path] = true
+	write(keptLogs)
+	want("while the log is read")
+	read = map[string]bool{f.old(1): true}
+	write(2)
+	want("while the newest of the older files is read")
+	read = map[string]bool{}
+	write(2)
+	want("afterwards")
+	if _, err := os.Stat(f.old(0)); err == nil {
+		t.Errorf("%s is still there, want it moved to the next number", f.old(0))
+	}
+}
+
+// TestRotationAgain: a log that could not be opened once is opened by the next line.
+func TestRotationAgain(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "symdepot.log")
+	f, err := openRotated(path, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	f.rename = func(from, to string) error { // in place of the log there is something else for a moment
+		err := os.Rename(from, to)
+		if from == path {
+			err = os.Mkdir(path, 0o755)
+		}
+		return err
+	}
+	if _, err := f.Write([]byte("line 00\n")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte("line 01\n")); err == nil {
+		t.Error("a line for a log that cannot be opened: no error, want one")
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	f.rename = os.Rename
+	if _, err := f.Write([]byte("line 02\n")); err != nil {
+		t.Errorf("the next line: error %v, want none", err)
+	}
+	if b, err := os.ReadFile(path); err != nil || string(b) != "line 02\n" {
+		t.Errorf("the log has %q, %v; want the next line", b, err)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/windows"
@@ -239,9 +238,7 @@ func (h *handler) openLog() (*rotated, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := debug.SetCrashOutput(log.f, debug.CrashOptions{}); err != nil {
-		h.tell(warning, "a crash will not be in the log: "+err.Error())
-	}
+	log.withCrashes(func(err error) { h.tell(warning, "a crash will not be in the log: "+err.Error()) })
 	return log, nil
 }
 
