@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"syscall"
 	"time"
 )
 
@@ -38,7 +37,7 @@ func Listen(ctx context.Context, addr string, check func(addr string) error) (ne
 	}
 	var lc net.ListenConfig
 	ln, err = lc.Listen(ctx, "tcp", addr)
-	if errors.Is(err, syscall.EADDRINUSE) {
+	if isTaken(err) {
 		err = fmt.Errorf("%w\nAnother program uses that port; --listen 127.0.0.1:0 picks a free one", err)
 	}
 	return ln, err

@@ -69,8 +69,29 @@ func TestHealth(t *testing.T) {
 	if err := Health(t.Context(), s.URL+"/base", s.Client()); err == nil || !strings.Contains(err.Error(), "503") {
 		t.Errorf("a server that stops: error %v, want one with 503", err)
 	}
+	if IsRefused(Health(t.Context(), s.URL+"/base", s.Client())) {
+		t.Error("a server that stops refuses connections, want that it does not")
+	}
 	s.Close()
-	if err := Health(t.Context(), s.URL, s.Client()); err == nil {
-		t.Error("a server that is gone: no error")
+	if err := Health(t.Context(), s.URL, s.Client()); !IsRefused(err) {
+		t.Errorf("a server that is gone: error %v, want a refused connection", err)
+	}
+}
+
+// TestListenTaken: the error for a port in use says how to get another one, on every
+// system.
+func TestListenTaken(t *testing.T) {
+	everywhere := func(string) error { return nil }
+	ln, err := Listen(t.Context(), "127.0.0.1:0", everywhere)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	second, err := Listen(t.Context(), ln.Addr().String(), everywhere)
+	if err == nil {
+		_ = second.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "--listen 127.0.0.1:0") {
+		t.Errorf("a second server at %s: error %v, want one that names --listen 127.0.0.1:0", ln.Addr(), err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"syscall"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/client"
@@ -56,7 +55,7 @@ func (e *examiner) server(ctx context.Context) {
 	requests := LocalClient(base)
 	defer requests.CloseIdleConnections()
 	switch err := daemon.Health(ctx, base, requests); {
-	case errors.Is(err, syscall.ECONNREFUSED):
+	case daemon.IsRefused(err):
 		e.add("server", OK, "none runs at "+base, "")
 		return
 	case err != nil:
@@ -65,8 +64,7 @@ func (e *examiner) server(ctx context.Context) {
 	}
 	s.Running = true
 	var about struct {
-		Version string    `json:"version"`
-		Time    time.Time `json:"time"`
+		Version string `json:"version"`
 	}
 	if err := e.ask(ctx, requests, "/-/api/v1/about", &about); err != nil {
 		e.add("server", Warning, fmt.Sprintf("%s is ready, and does not say more: %v", base, err), "set "+client.TokenVariable+" to a token that may read all products")
