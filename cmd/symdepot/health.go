@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/daemon"
 	"github.com/symdepot/symdepot/internal/doctor"
@@ -47,7 +48,11 @@ func (c healthCmd) Run(a *app) error {
 		c.Server = "http://" + c.Server
 	}
 	base, server := c.Server, upstream.NewDialer(upstream.DialerOptions{}).ClientFor(c.Server)
-	if base == "" {
+	if base != "" {
+		if err := client.CheckURL(base); err != nil {
+			return term.UsageError(err.Error())
+		}
+	} else {
 		conf, err := a.config(c.Config)
 		if err != nil {
 			return term.UsageError(err.Error())

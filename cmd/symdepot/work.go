@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"os/signal"
 	"runtime"
@@ -55,8 +54,8 @@ Exit codes: 0 stopped, 2 wrong command line, 3 no transcoder can be used, 130 in
 
 // Run works until it is interrupted.
 func (c workCmd) Run(a *app) error {
-	if u, err := url.Parse(c.Server); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return term.UsageError(fmt.Sprintf("--server: %q is not a URL; expected https://…", c.Server))
+	if err := client.CheckURL(c.Server); err != nil {
+		return term.UsageError("--server: " + err.Error())
 	}
 	if c.TokenFile == "" && !c.Negotiate {
 		return term.UsageError("the login is missing: give --token-file FILE or --negotiate")

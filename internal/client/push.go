@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/wire"
 )
@@ -177,12 +178,8 @@ func (p *Pusher) do(ctx context.Context, x exchange) (status int, err error) {
 		if p.Retrying != nil {
 			p.Retrying(err, wait)
 		}
-		t := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return 0, ctx.Err()
-		case <-t.C:
+		if err := ctxio.Pause(ctx, wait); err != nil {
+			return 0, err
 		}
 	}
 }
@@ -335,13 +332,21 @@ func stagePath(id string) string {
 // TokenVariable is the environment variable with the token.
 const TokenVariable = "SYMDEPOT_TOKEN"
 
+// CheckURL reports whether a text is the URL of a server.
+func CheckURL(server string) error {
+	if u, err := url.Parse(server); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return fmt.Errorf("%q is not a URL; expected https://…", server)
+	}
+	return nil
+}
+
 // NewPusher returns a Pusher whose token is that of a file or, without one, of
 // the environment variable SYMDEPOT_TOKEN. Without a token, the id token of a CI job
 // is exchanged for one; without an id token, it pushes anonymously. clientFor returns
 // an HTTP client for one server.
 func NewPusher(server, tokenFile string, getenv func(string) string, clientFor func(server string) *http.Client) (*Pusher, error) {
-	if u, err := url.Parse(server); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, term.UsageError(fmt.Sprintf("--server: %q is not a URL; expected https://…", server))
+	if err := CheckURL(server); err != nil {
+		return nil, term.UsageError("--server: " + err.Error())
 	}
 	token := getenv(TokenVariable)
 	if tokenFile != "" {
