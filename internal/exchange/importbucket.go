@@ -16,6 +16,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -23,6 +24,9 @@ const (
 	downloads  = 8    // objects that are copied at once
 	attempts   = 4    // for each of them
 	sampleKeys = 4000 // keys looked at to detect a layout
+	// oneFolder is how many times as many objects, or bytes, are copied at once if they are
+	// all in one folder: files that belong together are in one.
+	oneFolder = 8
 )
 
 // firstPause is the pause after the first attempt; later ones are longer.
@@ -30,7 +34,7 @@ var firstPause = 500 * time.Millisecond
 
 // NewBucketImport prepares to import a bucket, or the part of it below a prefix. Objects
 // are copied to a temporary folder, and leave it when they are imported: up to 5000 of
-// them at once, or 4 GiB. The records of a symbol store or of symsorter name files
+// them at once, or 4 GiB, and eight times as much of one folder. The records of a symbol store or of symsorter name files
 // anywhere, so a bucket that has some is copied as a whole. The bucket stays open.
 func NewBucketImport(ctx context.Context, b bucket.Bucket, opt ImportOptions) (*Import, error) {
 	im := &importer{
@@ -165,7 +169,7 @@ func (c *copier) empty() error {
 }
 
 // each lists the bucket and calls do for the objects that are wanted, in parts. Objects
-// of one folder that follow each other are in one part.
+// of one folder that follow each other are in one part, unless they are very many.
 func (c *copier) each(want func(bucket.Info) bool, do func([]bucket.Info) error) error {
 	var part []bucket.Info
 	var size int64
@@ -183,7 +187,11 @@ func (c *copier) each(want func(bucket.Info) bool, do func([]bucket.Info) error)
 		if !want(i) {
 			continue
 		}
-		if (len(part) >= c.most || size >= looseBytes) && path.Dir(part[len(part)-1].Key) != path.Dir(i.Key) {
+		times := 1
+		if len(part) > 0 && path.Dir(part[len(part)-1].Key) == path.Dir(i.Key) {
+			times = oneFolder
+		}
+		if len(part) >= times*c.most || size >= int64(times)*looseBytes {
 			if err := do(part); err != nil {
 				return err
 			}
@@ -248,7 +256,7 @@ func (c *copier) object(ctx context.Context, root *os.Root, i bucket.Info) error
 		if err == nil || try == attempts || ctx.Err() != nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, bucket.ErrPrecondition) {
 			break
 		}
-		if err := wait(ctx, pause); err != nil {
+		if err := ctxio.Pause(ctx, pause); err != nil {
 			break
 		}
 		pause *= 2
@@ -285,18 +293,6 @@ func (c *copier) content(ctx context.Context, f *os.File, i bucket.Info) error {
 		return fmt.Errorf("%s/%s: it has other than the %d bytes of the listing", c.im.store, i.Key, i.Size)
 	}
 	return err
-}
-
-// wait waits, or returns the error of the context.
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 // open opens the folder and reads which transactions were imported before.

@@ -2,9 +2,11 @@ package exchange
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"iter"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -169,5 +171,64 @@ func TestImportBucketRecords(t *testing.T) {
 				t.Errorf("again: %+v, %v; want nothing new", again, err)
 			}
 		})
+	}
+}
+
+// listing is a bucket that lists objects of one size.
+type listing struct {
+	bucket.Bucket
+	keys []string
+	size int64
+}
+
+func (b listing) List(context.Context, string) iter.Seq2[bucket.Info, error] {
+	return func(yield func(bucket.Info, error) bool) {
+		for _, key := range b.keys {
+			if !yield(bucket.Info{Key: key, Size: b.size}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// TestImportBucketParts: objects of one folder are copied together, and yet no part grows
+// without a bound, also of a bucket that is one folder.
+func TestImportBucketParts(t *testing.T) {
+	t.Parallel()
+	var flat, deep []string
+	for i := range 100 {
+		flat = append(flat, fmt.Sprintf("%03d.sym", i))
+		deep = append(deep, fmt.Sprintf("%02d/a.sym", i/3), fmt.Sprintf("%02d/b%d.meta", i/3, i))
+	}
+	for _, tt := range []struct {
+		what  string
+		keys  []string
+		size  int64
+		most  int
+		whole bool // folders are not divided
+	}{
+		{"one folder of many files", flat, 1, 2 * oneFolder, false},
+		{"one folder of large files", flat, looseBytes / 2, 2 * oneFolder, false},
+		{"many folders", deep, 1, 2 + 6, true},
+	} {
+		c := &copier{im: &importer{ctx: t.Context()}, b: listing{keys: tt.keys, size: tt.size}, most: 2}
+		if tt.size > 1 {
+			c.most = 1 << 20
+		}
+		last, n := "", 0
+		err := c.each(func(bucket.Info) bool { return true }, func(part []bucket.Info) error {
+			n += len(part)
+			if len(part) > tt.most {
+				t.Errorf("%s: a part has %d objects, want %d at most", tt.what, len(part), tt.most)
+			}
+			if dir := path.Dir(part[0].Key); tt.whole && dir == last {
+				t.Errorf("%s: the folder %s is in two parts, want it in one", tt.what, dir)
+			}
+			last = path.Dir(part[len(part)-1].Key)
+			return nil
+		})
+		if err != nil || n != len(tt.keys) {
+			t.Errorf("%s: %d of %d objects, error %v; want all", tt.what, n, len(tt.keys), err)
+		}
 	}
 }
