@@ -49,24 +49,28 @@ func Probe(ctx context.Context, d *upstream.Dialer, s upstream.Spec) Probed {
 	case upstream.TypeHTTP:
 		p, err = probeHTTP(ctx, d, s, began)
 	case upstream.TypeFolder:
-		done := make(chan error, 1)
+		type result struct {
+			layout layout.Layout
+			err    error
+		}
+		done := make(chan result, 1)
 		go func() { // a disk may hang
-			info, err := os.Stat(s.URL)
-			if err == nil && !info.IsDir() {
-				err = errors.New("it is not a folder")
+			var r result
+			if info, err := os.Stat(s.URL); err != nil {
+				r.err = err
+			} else if !info.IsDir() {
+				r.err = errors.New("it is not a folder")
+			} else {
+				r.layout, r.err = tree.Detect(ctx, s.URL)
 			}
-			if err == nil {
-				var l layout.Layout
-				l, err = tree.Detect(ctx, s.URL)
-				p.Server = l.Name()
-			}
-			done <- err
+			done <- r
 		}()
 		select {
-		case err = <-done:
-			p.Reachable = err == nil
+		case r := <-done:
+			if err = r.err; err == nil {
+				p.Reachable, p.Server = true, r.layout.Name()
+			}
 		case <-ctx.Done():
-			p = Probed{}
 			err = ctx.Err()
 		}
 	default:
@@ -198,7 +202,6 @@ func probeHTTP(ctx context.Context, d *upstream.Dialer, s upstream.Spec, began t
 	return p, nil
 }
 
-// probeAnswer is the beginning of a response.
 // clock reads the time of an answer that has just come. It is in whole seconds.
 func (p *Probed) clock(h http.Header) {
 	if at, err := http.ParseTime(h.Get("Date")); err == nil {
@@ -206,6 +209,7 @@ func (p *Probed) clock(h http.Header) {
 	}
 }
 
+// probeAnswer is the beginning of a response.
 type probeAnswer struct {
 	status int
 	header http.Header
