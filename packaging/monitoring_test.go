@@ -35,6 +35,7 @@ var (
 	selectors  = regexp.MustCompile(`([a-z_]+)\{([^}]*)\}`)
 	oneLabel   = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)\s*"`)
 	grouping   = regexp.MustCompile(`\b(?:by|on) \(([^)]*)\)`)
+	scalarOn   = regexp.MustCompile(`[0-9.]+\s*[-+*/%<>=!]+\s*(?:on|ignoring)\b`)
 	shownLabel = regexp.MustCompile(`\{\{\s*(?:\$labels\.)?([a-z_]+)\s*\}\}`)
 )
 
@@ -64,6 +65,9 @@ func checkQuery(metrics map[string][]string, query string, texts ...string) (fau
 				fail("%s has no label %s", m[1], l[1])
 			}
 		}
+	}
+	if m := scalarOn.FindString(query); m != "" { // Prometheus refuses the whole file
+		fail("%q: a number has no labels to match", m)
 	}
 	for _, m := range grouping.FindAllStringSubmatch(query, -1) {
 		for _, l := range strings.FieldsFunc(m[1], func(r rune) bool { return r == ',' || r == ' ' }) {
@@ -180,9 +184,11 @@ func TestCheckQuery(t *testing.T) {
 	for query, want := range map[string]bool{
 		`rate(symdepot_lookups_total{result="hit"}[5m])`:              true,
 		`sum by (le) (symdepot_http_request_duration_seconds_bucket)`: true,
-		`symdepot_lookups`:                         false,
-		`symdepot_lookups_total{upstream="x"}`:     false,
-		`sum by (folder) (symdepot_lookups_total)`: false,
+		`symdepot_lookups_total > 0.9 * symdepot_lookups_total`:       true,
+		`symdepot_lookups`: false,
+		`symdepot_lookups_total > 0.9 * on (result) symdepot_lookups_total`: false,
+		`symdepot_lookups_total{upstream="x"}`:                              false,
+		`sum by (folder) (symdepot_lookups_total)`:                          false,
 	} {
 		if faults := checkQuery(metrics, query); (len(faults) == 0) != want {
 			t.Errorf("%s: faults %v, want it right: %v", query, faults, want)
