@@ -17,5 +17,7 @@ elif ! grep -q '^symdepot:' /etc/passwd 2>/dev/null; then
 fi
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
-	systemctl try-restart symdepot.service
+	# Not waited for, and no fault of the installation: a first start with a newer version may
+	# rewrite the index, which takes as long as it takes.
+	systemctl --no-block try-restart symdepot.service || true
 fi
