@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -457,7 +458,7 @@ func remedy(q Traced, t *depot.Trace, cause string) (text, command string) {
 	case causeFailed:
 		return "Look at the failed job, and run it again when its cause is gone.", "symdepot jobs --state failed"
 	case causeNoWorker:
-		return "Run a worker on a machine with enough memory.", "symdepot work --server URL"
+		return "Run a worker on a machine with enough memory.", "symdepot work --server URL --token-file FILE --symbols"
 	case causeForm:
 		return "Ask for the file itself.", "symdepot get " + word(plainPath(q, t))
 	case causeDamaged:
@@ -827,20 +828,10 @@ func answerStep(l *Trace) TraceStep {
 	if s.Says = strconv.Itoa(l.Status) + "."; l.Status == 0 {
 		s.Says = "200 or 404: the upstreams decide."
 	}
-	for _, name := range slices.Sorted(mapKeys(l.Headers)) {
+	for _, name := range slices.Sorted(maps.Keys(l.Headers)) {
 		s.Items = append(s.Items, TraceItem{Mark: MarkInfo, What: "header", Name: name, Says: term.Printable(name + ": " + l.Headers[name])})
 	}
 	return s
-}
-
-func mapKeys(m map[string]string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 // Mark is the mark of the whole trace.
