@@ -105,7 +105,7 @@ func noteSegments(head []byte) (list [][2]int64) {
 	}
 	for i := range min(count, 64) {
 		at := phoff + int64(i*each)
-		if at < 0 || at+int64(each) > int64(len(head)) || len(list) >= notesMax {
+		if at < 0 || at > int64(len(head)-each) || len(list) >= notesMax { // phoff may be any number
 			break
 		}
 		h := head[at:]
