@@ -242,11 +242,12 @@ func (w *walk) rpm(in *input, s *stream) error {
 	if err := s.skipTo((s.pos + 7) &^ 7); err != nil {
 		return rpmError(err)
 	}
-	files, err := rpmHeader(s, w.visitor != nil)
+	listed := w.visitor != nil && in.depth == 0
+	files, err := rpmHeader(s, listed)
 	if err != nil {
 		return err
 	}
-	if w.visitor != nil && files != nil {
+	if listed && files != nil {
 		if names := files.regular(); names != nil {
 			if w.stop(w.visitor.Contents(names)); w.ended() {
 				return nil

@@ -60,9 +60,9 @@ func (e *Entry) Reader() io.Reader { return e.rest() }
 // Visitor receives what Visit finds. Its methods run in the goroutine of Visit. An
 // error that they return ends the visit; ErrEnough ends it without an error.
 type Visitor interface {
-	// Contents receives the table of contents of a package that has one before its
-	// contents: the names of its regular files, as in the package. It is called at most
-	// once for each package.
+	// Contents receives the table of contents of the source, if that is a package with one
+	// before its contents: the names of its regular files, as in the package. It is called
+	// at most once, and not for packages in the source.
 	Contents(names []string) error
 	// Meet is called for each regular member before it is opened, with Name, Member,
 	// Size, ModTime, Place and Sum. If it returns false, the member is not opened.

@@ -69,3 +69,21 @@ func TestRPM(t *testing.T) {
 		})
 	}
 }
+
+// TestPackagesInAnArchive: what one package in an archive lists says nothing about the
+// members behind it.
+func TestPackagesInAnArchive(t *testing.T) {
+	t.Parallel()
+	m := testMaterial(t)
+	dir := t.TempDir()
+	put(t, dir, "all.tar", makeTar(t,
+		entry{"doc-1.rpm", makeRPM(t, "doc", "w3.zstdio", map[string][]byte{"usr/share/doc/p/readme": []byte("doc"), "usr/src/debug/p/gone.c": []byte("text")})},
+		entry{"prog-1.rpm", makeRPM(t, "prog", "w3.zstdio", map[string][]byte{"usr/bin/prog": m.prog})},
+		entry{"usr/lib/libprog.so", m.lib}))
+	f := open(t, dir, Options{})
+	if s := scanned(t, f); s.Objects != 2 || s.Problems != 0 {
+		t.Fatalf("the scan found %d objects and %d problems, want 2 and none", s.Objects, s.Problems)
+	}
+	wantBytes(t, f, "buildid/"+m.id+"/debuginfo", m.prog)
+	wantBytes(t, f, "buildid/"+m.libID+"/executable", m.lib)
+}
