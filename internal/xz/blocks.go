@@ -17,10 +17,14 @@ import (
 const (
 	maxIndex   = 16 << 20 // bytes of the indexes of a file
 	maxStreams = 1 << 16
+	maxBlocks  = 1 << 18 // of a file: their list takes 40 bytes each
 )
 
-// errNoBlocks means that a file cannot be read from the middle.
-var errNoBlocks = errors.New("xz: the data has one block only, or other filters")
+// errNoBlocks and errManyBlocks mean that a file is read from its beginning.
+var (
+	errNoBlocks   = errors.New("xz: the data has one block only, or other filters")
+	errManyBlocks = fmt.Errorf("xz: the data has more than %d blocks", maxBlocks)
+)
 
 // block is a part that can be decompressed alone.
 type block struct {
@@ -89,7 +93,9 @@ func NewBlocks(r io.ReaderAt, size int64, dictionary uint32, spare chan struct{}
 		if err != nil {
 			return nil, err
 		}
-		b.list = append(b.list, blocks...)
+		if b.list = append(b.list, blocks...); len(b.list) > maxBlocks {
+			return nil, errManyBlocks
+		}
 		end = start
 	}
 	slices.Reverse(b.list)
@@ -145,7 +151,11 @@ func readIndex(r io.ReaderAt, end int64, foot [headerSize]byte, left *int64) (st
 		p = p[w:]
 		return int64(n)
 	}
-	for n := number(); n > 0 && err == nil; n-- {
+	n := number()
+	if n > maxBlocks {
+		return 0, nil, errManyBlocks
+	}
+	for ; n > 0 && err == nil; n-- {
 		list = append(list, block{unpadded: number(), plain: number(), check: foot[9]})
 	}
 	if err != nil {

@@ -2,7 +2,9 @@ package xz
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -256,6 +258,39 @@ func TestBlocks(t *testing.T) {
 	for _, packed := range [][]byte{compress(t, plain[:100], "-0"), compress(t, plain, "--block-size=100000", "--x86", "--lzma2=preset=0"), []byte("short"), one[:len(one)-1]} {
 		if _, err := NewBlocks(bytes.NewReader(packed), int64(len(packed)), 1<<20, nil); err == nil {
 			t.Errorf("data of %d bytes without blocks is opened, want an error", len(packed))
+		}
+	}
+}
+
+// TestManyBlocks: an index of more blocks than any program makes is not kept in memory.
+func TestManyBlocks(t *testing.T) {
+	t.Parallel()
+	le := binary.LittleEndian
+	sum := func(b []byte) []byte { return le.AppendUint32(nil, crc32.ChecksumIEEE(b)) }
+	flags := []byte{0, 1}
+	stream := func(blocks int) []byte {
+		b := append(append([]byte(headMagic), flags...), sum(flags)...)
+		b = append(b, make([]byte, 4*blocks)...)
+		index := binary.AppendUvarint([]byte{0}, uint64(blocks))
+		for range blocks {
+			index = append(index, 1, 0) // one byte, which decompresses to nothing
+		}
+		index = append(index, make([]byte, -len(index)&3)...)
+		index = append(index, sum(index)...)
+		foot := append(le.AppendUint32(nil, uint32(len(index)/4-1)), flags...)
+		return append(append(append(append(b, index...), sum(foot)...), foot...), footMagic...)
+	}
+	for _, c := range []struct {
+		name string
+		data []byte
+		many bool
+	}{
+		{"one stream", stream(maxBlocks + 1), true},
+		{"two streams", append(stream(maxBlocks/2+1), stream(maxBlocks/2)...), true},
+		{"as many as are allowed", stream(maxBlocks), false},
+	} {
+		if _, err := NewBlocks(bytes.NewReader(c.data), int64(len(c.data)), 1<<20, nil); errors.Is(err, errManyBlocks) != c.many || err == nil {
+			t.Errorf("%s: %v, want %v: %v, or that the blocks are damaged", c.name, err, errManyBlocks, c.many)
 		}
 	}
 }
