@@ -70,7 +70,6 @@ func (l *lengths) decode(in *[inMask + 1]byte, rng, code uint32, ip int, posStat
 		return int(sym) - 8 + 2, rng, code, ip
 	} else {
 		rng, code, l.choice = rng-bound, code-bound, uint16(p-p>>5)
-
 	}
 	if rng < 1<<24 {
 		rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
@@ -93,7 +92,6 @@ func (l *lengths) decode(in *[inMask + 1]byte, rng, code uint32, ip int, posStat
 		return int(sym) - 8 + 10, rng, code, ip
 	} else {
 		rng, code, l.choice2 = rng-bound, code-bound, uint16(p-p>>5)
-
 	}
 	probs := &l.high
 	for range 8 {
@@ -176,6 +174,60 @@ func (d *probabilities) distance(in *[inMask + 1]byte, rng, code uint32, ip, n i
 	return dist, rng, code, ip
 }
 
+// oneByte is the result of earlier for a match of one byte.
+const oneByte = 4
+
+// earlier decodes which of the last four distances a match has, 0 for the latest; or that
+// the match is one byte at the latest.
+func (d *probabilities) earlier(in *[inMask + 1]byte, rng, code uint32, ip int, state, posState uint32) (int, uint32, uint32, int) {
+	if rng < 1<<24 {
+		rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+	}
+	if p, bound := uint32(d.isRep0[state&15]), rng>>11*uint32(d.isRep0[state&15]); code < bound {
+		rng, d.isRep0[state&15] = bound, uint16(p+(2048-p)>>5)
+		if rng < 1<<24 {
+			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+		}
+		long := &d.isRep0Long[state&15][posState&15]
+		if p, bound := uint32(*long), rng>>11*uint32(*long); code < bound {
+			rng, *long = bound, uint16(p+(2048-p)>>5)
+			return oneByte, rng, code, ip
+		} else {
+			rng, code, *long = rng-bound, code-bound, uint16(p-p>>5)
+			return 0, rng, code, ip
+		}
+	} else {
+		rng, code, d.isRep0[state&15] = rng-bound, code-bound, uint16(p-p>>5)
+	}
+	if rng < 1<<24 {
+		rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+	}
+	if p, bound := uint32(d.isRep1[state&15]), rng>>11*uint32(d.isRep1[state&15]); code < bound {
+		rng, d.isRep1[state&15] = bound, uint16(p+(2048-p)>>5)
+		return 1, rng, code, ip
+	} else {
+		rng, code, d.isRep1[state&15] = rng-bound, code-bound, uint16(p-p>>5)
+	}
+	if rng < 1<<24 {
+		rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
+	}
+	if p, bound := uint32(d.isRep2[state&15]), rng>>11*uint32(d.isRep2[state&15]); code < bound {
+		rng, d.isRep2[state&15] = bound, uint16(p+(2048-p)>>5)
+		return 2, rng, code, ip
+	} else {
+		rng, code, d.isRep2[state&15] = rng-bound, code-bound, uint16(p-p>>5)
+		return 3, rng, code, ip
+	}
+}
+
+// after returns the state after a match: what came before it was a literal or not.
+func after(state, literal, other uint32) uint32 {
+	if state < 7 {
+		return literal
+	}
+	return other
+}
+
 // run decodes until pos is limit, or the chunk is damaged; then it returns false.
 func (d *lzma) run(limit int) bool {
 	buf, in := d.buf, &d.in
@@ -230,10 +282,8 @@ func (d *lzma) run(limit int) bool {
 			}
 			pos++
 			continue
-
 		} else {
 			rng, code, d.isMatch[state&15][posState] = rng-bound, code-bound, uint16(p-p>>5)
-
 		}
 		if rng < 1<<24 {
 			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
@@ -244,71 +294,27 @@ func (d *lzma) run(limit int) bool {
 			rep3, rep2, rep1 = rep2, rep1, rep0
 			n, rng, code, ip = d.matchLen.decode(in, rng, code, ip, posState)
 			rep0, rng, code, ip = d.distance(in, rng, code, ip, n)
-			if state < 7 {
-				state = 7
-			} else {
-				state = 10
-			}
+			state = after(state, 7, 10)
 			continue
-
 		} else {
 			rng, code, d.isRep[state&15] = rng-bound, code-bound, uint16(p-p>>5)
-
 		}
-		if rng < 1<<24 {
-			rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-		}
-		if p, bound := uint32(d.isRep0[state&15]), rng>>11*uint32(d.isRep0[state&15]); code < bound {
-			rng, d.isRep0[state&15] = bound, uint16(p+(2048-p)>>5)
-			if rng < 1<<24 {
-				rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-			}
-			if p, bound := uint32(d.isRep0Long[state&15][posState]), rng>>11*uint32(d.isRep0Long[state&15][posState]); code < bound {
-				rng, d.isRep0Long[state&15][posState] = bound, uint16(p+(2048-p)>>5)
-				n = 1
-				if state < 7 {
-					state = 9
-				} else {
-					state = 11
-				}
-				continue
-
-			} else {
-				rng, code, d.isRep0Long[state&15][posState] = rng-bound, code-bound, uint16(p-p>>5)
-
-			}
-
-		} else {
-			rng, code, d.isRep0[state&15] = rng-bound, code-bound, uint16(p-p>>5)
-			if rng < 1<<24 {
-				rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-			}
-			if p, bound := uint32(d.isRep1[state&15]), rng>>11*uint32(d.isRep1[state&15]); code < bound {
-				rng, d.isRep1[state&15] = bound, uint16(p+(2048-p)>>5)
-				rep0, rep1 = rep1, rep0
-			} else {
-				rng, code, d.isRep1[state&15] = rng-bound, code-bound, uint16(p-p>>5)
-				if rng < 1<<24 {
-					rng, code, ip = rng<<8, code<<8|uint32(in[ip&inMask]), ip+1
-				}
-				if p, bound := uint32(d.isRep2[state&15]), rng>>11*uint32(d.isRep2[state&15]); code < bound {
-					rng, d.isRep2[state&15] = bound, uint16(p+(2048-p)>>5)
-					rep0, rep1, rep2 = rep2, rep0, rep1
-				} else {
-					rng, code, d.isRep2[state&15] = rng-bound, code-bound, uint16(p-p>>5)
-					rep0, rep1, rep2, rep3 = rep3, rep0, rep1, rep2
-				}
-
-			}
-
+		var which int
+		switch which, rng, code, ip = d.earlier(in, rng, code, ip, state, posState); which {
+		case oneByte:
+			n = 1
+			state = after(state, 9, 11)
+			continue
+		case 1:
+			rep0, rep1 = rep1, rep0
+		case 2:
+			rep0, rep1, rep2 = rep2, rep0, rep1
+		case 3:
+			rep0, rep1, rep2, rep3 = rep3, rep0, rep1, rep2
 		}
 		// A match with an earlier distance.
 		n, rng, code, ip = d.repLen.decode(in, rng, code, ip, posState)
-		if state < 7 {
-			state = 8
-		} else {
-			state = 11
-		}
+		state = after(state, 8, 11)
 	}
 	return false
 }
