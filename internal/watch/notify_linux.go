@@ -66,7 +66,10 @@ func (n *inotify) add(dir string) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.paths[int32(id)], n.ids[dir] = dir, int32(id) // the folder may have had another name before
+	if old, ok := n.paths[int32(id)]; ok && n.ids[old] == int32(id) {
+		delete(n.ids, old) // the folder had another name before
+	}
+	n.paths[int32(id)], n.ids[dir] = dir, int32(id)
 	return nil
 }
 
@@ -85,14 +88,40 @@ func (n *inotify) again() {
 	clear(n.paths)
 	clear(n.ids)
 	n.mu.Unlock()
-	if raw, err := n.fd.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) {
-			for _, id := range old {
-				_, _ = unix.InotifyRmWatch(int(fd), uint32(id)) // it may have ended by itself
-			}
-		})
-	}
+	n.remove(old)
 	n.f.touchedAll()
+}
+
+// forget forgets a folder and those in it, which are elsewhere now: others may get their
+// paths. It returns what they were. The caller holds n.mu.
+func (n *inotify) forget(dir string) (paths []string, ids []int32) {
+	for path, id := range n.ids {
+		if path != dir && dir != "" && !strings.HasPrefix(path, dir+"/") {
+			continue
+		}
+		delete(n.ids, path)
+		if n.paths[id] == path {
+			delete(n.paths, id)
+			paths, ids = append(paths, path), append(ids, id)
+		}
+	}
+	return paths, ids
+}
+
+// remove ends the reports of folders.
+func (n *inotify) remove(ids []int32) {
+	if len(ids) == 0 {
+		return
+	}
+	raw, err := n.fd.SyscallConn()
+	if err != nil {
+		return // it is closed
+	}
+	_ = raw.Control(func(fd uintptr) {
+		for _, id := range ids {
+			_, _ = unix.InotifyRmWatch(int(fd), uint32(id)) // it may have ended by itself
+		}
+	})
 }
 
 func (n *inotify) close() error {
@@ -132,13 +161,23 @@ func (n *inotify) event(id int32, mask uint32, name string) {
 	}
 	n.mu.Lock()
 	dir, ok := n.paths[id]
-	if mask&(unix.IN_IGNORED|unix.IN_MOVE_SELF) != 0 && ok {
+	var moved []string
+	var ids []int32
+	switch {
+	case !ok:
+	case mask&unix.IN_MOVE_SELF != 0:
+		moved, ids = n.forget(dir)
+	case mask&unix.IN_IGNORED != 0:
 		delete(n.paths, id)
 		if n.ids[dir] == id {
 			delete(n.ids, dir)
 		}
 	}
 	n.mu.Unlock()
+	n.remove(ids) // a scan watches them again if they are still in the tree
+	for _, path := range moved {
+		n.f.touched(path)
+	}
 	switch {
 	case !ok:
 	case mask&unix.IN_CREATE != 0 && mask&unix.IN_ISDIR == 0:

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,6 +126,62 @@ func TestReplacedFolder(t *testing.T) {
 			symtest.Await(t, 20*time.Second, "a file of the new folder", has(m.libID))
 			put(t, dir, "a/prog", m.stripped)
 			symtest.Await(t, 20*time.Second, "a later file of the new folder", has(m.id))
+		})
+	}
+}
+
+// TestMovedFolders: the folders that get the paths of moved ones are watched too, and so are
+// the moved ones if they are still in the tree.
+func TestMovedFolders(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("that system reports no changes")
+	}
+	m := testMaterial(t)
+	for _, to := range []string{"../outside", "build/aside", "build/zaside"} {
+		t.Run(filepath.Base(to), func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "watched")
+			put(t, dir, "build/now/bin/prog", m.stripped)
+			f := open(t, dir, Options{Rescan: time.Hour})
+			if n, err := f.src.notify(f); err != nil {
+				t.Skipf("this system reports no changes: %v", err)
+			} else {
+				_ = n.close()
+			}
+			running(t, f)
+			has := func(id string) func() bool {
+				return func() bool { _, _, err := get(t, f, "buildid/"+id+"/executable"); return err == nil }
+			}
+			symtest.Await(t, 20*time.Second, "the first scan", has(m.id))
+			aside := filepath.Join(dir, filepath.FromSlash(to))
+			rename(t, filepath.Join(dir, "build", "now"), aside)
+			if err := os.MkdirAll(filepath.Join(dir, "build", "now", "bin"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			put(t, dir, "build/now/bin/lib", m.lib)
+			symtest.Await(t, 20*time.Second, "a file in the new folder", has(m.libID))
+			if err := os.Remove(filepath.Join(dir, "build", "now", "bin", "lib")); err != nil {
+				t.Fatal(err)
+			}
+			wantMissing(t, f, "buildid/"+m.libID+"/executable")
+			put(t, dir, "build/now/bin/again", m.lib)
+			symtest.Await(t, 20*time.Second, "a later file in the new folder", has(m.libID))
+			if strings.HasPrefix(to, "..") {
+				symtest.Await(t, 20*time.Second, "the rows of the folder that is gone are dropped", func() bool {
+					list, err := f.Entries(t.Context(), 0, 10)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return len(list) == 1
+				})
+				return
+			}
+			put(t, aside, "bin/debug", m.debug)
+			symtest.Await(t, 20*time.Second, "a file in the moved folder", func() bool {
+				_, _, err := get(t, f, "buildid/"+m.id+"/debuginfo")
+				return err == nil
+			})
 		})
 	}
 }
