@@ -2,12 +2,15 @@ package scan
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -154,5 +157,26 @@ func TestOpenPlace(t *testing.T) {
 	}
 	if _, err := OpenPlace(t.Context(), bytes.NewReader(nil), 0, Place{}, Options{}); !errors.Is(err, errUnsupported) {
 		t.Errorf("an unknown place: %v, want %v", err, errUnsupported)
+	}
+}
+
+// TestOpenPlaceCanceled: a caller that has left ends the reading, whatever the method.
+func TestOpenPlaceCanceled(t *testing.T) {
+	t.Parallel()
+	var deflated bytes.Buffer
+	z, err := flate.NewWriter(&deflated, 1)
+	must(t, err)
+	_, err = z.Write(make([]byte, 1<<20))
+	must(t, err)
+	must(t, z.Close())
+	for method, file := range map[Method][]byte{Deflate: deflated.Bytes(), Gzip: []byte(gz(t, strings.Repeat("x", 1<<20)))} {
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := OpenPlace(ctx, bytes.NewReader(file), int64(len(file)), Place{Method: method, Packed: int64(len(file))}, Options{})
+		must(t, err)
+		cancel()
+		if n, err := io.Copy(io.Discard, r); !errors.Is(err, context.Canceled) {
+			t.Errorf("method %d: %d bytes, %v, want %v", method, n, err, context.Canceled)
+		}
+		_ = r.Close()
 	}
 }

@@ -25,7 +25,8 @@ func OpenPlace(ctx context.Context, at io.ReaderAt, size int64, p Place, opt Opt
 	case Stored:
 		return io.NopCloser(packed), nil
 	case Deflate:
-		return flate.NewReader(bufio.NewReader(packed)), nil
+		z := flate.NewReader(bufio.NewReader(packed))
+		return &closers{&meterReader{ctx, z, m}, []io.Closer{z}}, nil
 	case Gzip:
 		k = gzipKind
 	case Zlib:
