@@ -59,7 +59,7 @@ func CheckBase(base string) (string, error) {
 		return "", err
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return "", fmt.Errorf("%q is not the URL of a server: https://symbols.example.com", base)
-	case u.User != nil || strings.HasPrefix(u.Path, "/t/"):
+	case u.User != nil || strings.Contains(u.Path, "/t/"): // also behind a prefix of a proxy
 		return "", errors.New("the URL has credentials, which all who have the PDB could read: leave them out, and let symdepot proxy add them on the developers' machines")
 	case u.RawQuery != "" || u.Fragment != "" || strings.ContainsAny(base, "%*?#\r\n"):
 		return "", fmt.Errorf("the URL %q cannot stand in a source server stream", base)

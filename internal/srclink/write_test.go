@@ -41,7 +41,7 @@ func TestWriteScript(t *testing.T) {
 }
 
 func TestWriteRefused(t *testing.T) {
-	for _, base := range []string{"", "symbols.example.com", "ftp://x/", "https://", "https://user:secret@x/", "https://x/t/sdt_123/", "https://x/?a=b", "https://x/#a", "https://x/%20", "https://x/*"} {
+	for _, base := range []string{"", "symbols.example.com", "ftp://x/", "https://", "https://user:secret@x/", "https://x/t/sdt_123/", "https://x/symbols/t/sdt_123", "https://x/?a=b", "https://x/#a", "https://x/%20", "https://x/*"} {
 		err := WriteScript(io.Discard, base, nil)
 		if err == nil {
 			t.Errorf("base %q was taken", base)
