@@ -150,6 +150,14 @@ func (f *File) Arrived(off int64) (int64, error) {
 // has reported; they must not be sent yet.
 func (f *File) OSFile() *os.File { return f.plain }
 
+// Changed reports whether the file lies in a watched folder and has changed since it was
+// opened: bytes that were read may be wrong. ReadAt finds that out only at the end of the
+// file, so who sends a part asks after its last byte.
+func (f *File) Changed() bool {
+	w, ok := f.r.(watchedReader)
+	return ok && w.f.Changed()
+}
+
 // Content returns the name of the file, its SHA-256 (zero if unknown) and its
 // size (-1 if unknown).
 func (f *File) Content() (name string, ref blob.Ref, size int64) { return f.Object.Name, f.Ref, f.Size }

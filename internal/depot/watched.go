@@ -176,7 +176,7 @@ func (ws *Watched) run(ctx context.Context, f *watch.Folder) {
 
 // errChanging means that a file in a watched folder changed while it was sent: the
 // answer is broken off before its last bytes.
-var errChanging = errors.New("the file has changed since it was indexed")
+var errChanging = fmt.Errorf("the file has changed since it was indexed: %w", fs.ErrNotExist)
 
 // watchedReader reads a file in a watched folder. The last bytes are not returned if
 // the file has changed meanwhile.

@@ -2,7 +2,9 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"sync"
@@ -200,6 +202,9 @@ func (s *service) copyBody(x *exchange, f *depot.File, p part) error {
 			left = 0
 		}
 		m, err := f.ReadAt(buf[:want], off)
+		if n > 0 && int64(m) == n && f.Changed() {
+			return fmt.Errorf("%s has changed while it was sent: %w", f.Object.Name, fs.ErrNotExist)
+		}
 		if x.status == 0 && (m > 0 || err == nil || errors.Is(err, io.EOF)) {
 			x.WriteHeader(p.status)
 		}
