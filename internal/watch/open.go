@@ -50,6 +50,15 @@ func (f *File) Changed() bool { return f.h != nil && f.h.changed() }
 // Growing reports whether the bytes are still being unpacked: ReadAt waits for them.
 func (f *File) Growing() bool { return f.grown != nil && f.grown.growing() }
 
+// complete waits until all bytes are unpacked. The error is that of unpacking, or of ctx.
+func (f *File) complete(ctx context.Context) error {
+	if f.grown == nil {
+		return nil
+	}
+	_, err := f.grown.r.Wait(ctx)
+	return err
+}
+
 // Arrived waits until there are bytes at off and returns how many can be read from there
 // without waiting; io.EOF if off is the end.
 func (f *File) Arrived(off int64) (int64, error) {

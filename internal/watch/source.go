@@ -78,7 +78,7 @@ type named struct {
 type nameList = kept[map[string]named]
 
 // namesOf returns the names that the debug information of an object has. An object
-// without any has an empty list.
+// without any has an empty list. One that cannot be read now is fs.ErrNotExist.
 func (f *Folder) namesOf(ctx context.Context, h *hit) (*nameList, error) {
 	key := etag(f.path(&h.File), h.Member, stampOf(h.File)) + string(h.Data)
 	have, err := f.lists.get(ctx, key)
@@ -96,18 +96,23 @@ func (f *Folder) namesOf(ctx context.Context, h *hit) (*nameList, error) {
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err == nil, errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errGone):
+		made = list
+		return made, nil
 	}
-	if errors.Is(err, errGone) {
-		return nil, fs.ErrNotExist // a list of nothing must not be remembered
-	}
-	made = list
-	return made, nil
+	// What could not be read now may be readable later: an empty list must not be remembered.
+	f.opt.Log.Info("the names of source files cannot be read", "folder", f.where, "path", within(h.File.Dir, h.File.Name), "member", h.Member, "error", err)
+	return nil, fs.ErrNotExist
 }
 
-// errGone means that the file of an object cannot be opened now.
+// errGone means that the file of an object cannot be read now.
 var errGone = errors.New("the file of the object has changed or gone")
+
+// listsAtOnce is the number of objects whose names are read at the same time.
+const listsAtOnce = 2
 
 // listed opens an object and calls use with the source files that it names, while it is
 // open. The error wraps fs.ErrNotExist if it names none.
@@ -117,22 +122,32 @@ func (f *Folder) listed(ctx context.Context, h *hit, use func(*sources.Listed) e
 		return errors.Join(errGone, err)
 	}
 	defer a.Close()
-	opt := sources.Options{Sections: objfile.SectionOptions{Limit: 1 << 30}}
+	if err := a.complete(ctx); err != nil {
+		return errors.Join(errGone, err)
+	}
+	var opt sources.Options
 	if alt := f.alternate(ctx, a); alt != nil {
 		defer alt.Close()
+		if err := alt.complete(ctx); err != nil {
+			return errors.Join(errGone, err)
+		}
 		opt.Others = objtab.ELFFiles{Alternate: objtab.File{Reader: alt, Size: alt.Size}}
 	}
-	list, err := sources.List(ctx, a, a.Size, a.Object, opt)
-	if err != nil {
-		return err
+	// The compressed sections of an object are in memory while its names are read.
+	select {
+	case f.listing <- struct{}{}:
+		defer func() { <-f.listing }()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	if err := use(list); err != nil {
-		return err
+	list, err := sources.List(ctx, a, a.Size, a.Object, opt)
+	if err == nil {
+		err = use(list)
 	}
 	if a.Changed() {
-		return errGone
+		return errors.Join(errGone, err)
 	}
-	return nil
+	return err
 }
 
 // alternate opens the supplementary file that dwz made for an ELF file; nil if it has none,

@@ -85,6 +85,7 @@ type Folder struct {
 	unlisted map[string]bool // guarded by mu; folders that could not be listed last, for the log
 	notifier notifier        // guarded by mu; nil: changes are found by scans
 
+	listing  chan struct{}               // holds one element for each object whose names are being read
 	lists    keptLists[map[string]named] // names of objects
 	packages keptLists[*packageNames]    // of packages
 }
@@ -157,6 +158,7 @@ func newFolder(where string, opt Options) (*Folder, error) {
 		where: src.name(), opt: opt, src: src,
 		shelf:    shelf.New(shelf.Options{Dir: opt.TempDir, KeptBytes: opt.CacheBytes, KeptFiles: 512, AtOnce: 2}),
 		scanning: make(chan struct{}, 1), dirty: map[string]struct{}{}, unlisted: map[string]bool{}, wake: make(chan struct{}, 1),
+		listing: make(chan struct{}, listsAtOnce),
 	}, nil
 }
 

@@ -148,8 +148,7 @@ func scanned(t testing.TB, f *Folder) ScanStats {
 	return s
 }
 
-// put writes a file that is older than the steps of the clock, so that a scan does not
-// wait.
+// put writes a file, and the folders around it.
 func put(t testing.TB, dir, name string, body []byte) {
 	t.Helper()
 	symtest.Put(t, dir, name, body)
@@ -432,7 +431,7 @@ func TestChangedWhileRead(t *testing.T) {
 	}
 }
 
-// TestOutside: links, devices and pipes are not followed or opened.
+// TestOutside: links are not followed.
 func TestOutside(t *testing.T) {
 	t.Parallel()
 	m := testMaterial(t)
@@ -560,9 +559,8 @@ func TestPDB(t *testing.T) {
 	scanned(t, f)
 	key := o[0].DebugID
 	wantBytes(t, f, "hello-x64.pdb/"+key.Breakpad()+"/hello-x64.pdb", pdb)
-	if key.Age > 1 {
-		wantBytes(t, f, "hello-x64.pdb/"+key.GUID.Upper()+"1/hello-x64.pdb", pdb)
-	}
+	wantBytes(t, f, fmt.Sprintf("hello-x64.pdb/%s%x/hello-x64.pdb", key.GUID.Upper(), key.Age-1), pdb)
+	wantMissing(t, f, fmt.Sprintf("hello-x64.pdb/%s%x/hello-x64.pdb", key.GUID.Upper(), key.Age+1))
 	wantMissing(t, f, "other.pdb/"+key.Breakpad()+"f/other.pdb")
 }
 
@@ -626,6 +624,22 @@ func TestBlocks(t *testing.T) {
 	if _, b, err := get(t, f, "buildid/"+m.id+"/executable"); err == nil {
 		t.Errorf("a damaged member: %d bytes and no error, want an error", len(b))
 	}
+	wantMissing(t, f, "buildid/"+m.id+"/source/usr/src/symdepot-src/prog.c") // its names cannot be read
+}
+
+// TestCutList: a Debian package whose list of files cannot be read to its end is read whole.
+func TestCutList(t *testing.T) {
+	t.Parallel()
+	m := testMaterial(t)
+	list := fmt.Sprintf("%032x  usr/bin/prog\n%032x  usr/share/%s\n%032x  usr/lib/libprog.so\n", 0, 0, strings.Repeat("x", 100_000), 0)
+	dir := t.TempDir()
+	put(t, dir, "p.deb", makeAr(entry{"debian-binary", []byte("2.0\n")}, entry{"control.tar.gz", gz(t, makeTar(t, entry{"./md5sums", []byte(list)}))},
+		entry{"data.tar.gz", gz(t, makeTar(t, entry{"./usr/bin/prog", m.stripped}, entry{"./usr/lib/libprog.so", m.lib}))}))
+	f := open(t, dir, Options{})
+	if s := scanned(t, f); s.Objects != 2 {
+		t.Fatalf("the scan found %d objects, want 2", s.Objects)
+	}
+	wantBytes(t, f, "buildid/"+m.libID+"/executable", m.lib)
 }
 
 // TestPrefetch: the members that follow a requested one are unpacked with it.
