@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -34,9 +33,6 @@ type File struct {
 	Path, Archive string
 	Object        symfile.Object
 	ETag          string // without quotes: changes with the path, the size and the times
-	// Plain is set when the answer is exactly that whole file. Changed must be asked
-	// after its bytes were sent.
-	Plain *os.File
 
 	h     handle
 	grown *grown // set if the member is being unpacked
@@ -96,13 +92,8 @@ func baseName(member string) string {
 
 // decode adds the object to a row.
 func decode(row index.WatchedHit) (hit, error) {
-	h := hit{WatchedHit: row}
-	var err error
-	h.object, err = decodeObject(row.Data, rowName(&row), row.Size)
-	if err != nil && row.Member != "" {
-		return h, err
-	}
-	return h, err
+	object, err := decodeObject(row.Data, rowName(&row), row.Size)
+	return hit{WatchedHit: row, object: object}, err
 }
 
 // lookup returns the objects that answer a lookup, ranked.
@@ -288,7 +279,7 @@ func (f *Folder) openSection(ctx context.Context, req *layout.Request) (*File, e
 				_ = a.Close()
 				continue
 			}
-			a.ReaderAt, a.Plain, a.Size = io.NewSectionReader(a.ReaderAt, off, n), nil, n
+			a.ReaderAt, a.Size = io.NewSectionReader(a.ReaderAt, off, n), n
 			if a.grown != nil {
 				a.grown = a.grown.part(off, n)
 			}
@@ -347,15 +338,12 @@ func (f *Folder) openMember(ctx context.Context, row *index.WatchedHit) (*File, 
 	if row.Member != "" {
 		a.Archive, a.Path, a.Name = disk, "/"+strings.TrimPrefix(memberName(row.Member), "/"), baseName(row.Member)
 	}
-	switch {
-	case place.Method == scan.Stored && place.Base == 0 && place.Packed == row.File.Size:
-		a.Plain = h.osFile()
-	case place.Method == scan.Stored:
+	if place.Method == scan.Stored {
 		a.ReaderAt = io.NewSectionReader(h, place.Base, row.Size)
-	default:
-		if err := f.unpack(ctx, a, row, place); err != nil {
-			return nil, errors.Join(err, a.Close())
-		}
+		return a, nil
+	}
+	if err := f.unpack(ctx, a, row, place); err != nil {
+		return nil, errors.Join(err, a.Close())
 	}
 	return a, nil
 }

@@ -77,8 +77,6 @@ type handle interface {
 	stamp() stamp
 	// changed reports whether the file has another stamp now.
 	changed() bool
-	// osFile returns the file if it is one of this machine.
-	osFile() *os.File
 }
 
 // local is a folder of this machine. It is not kept open, because a folder that is open
@@ -217,8 +215,7 @@ type localFile struct {
 	was stamp
 }
 
-func (f *localFile) stamp() stamp     { return f.was }
-func (f *localFile) osFile() *os.File { return f.File }
+func (f *localFile) stamp() stamp { return f.was }
 
 func (f *localFile) changed() bool {
 	info, err := f.Stat()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -139,8 +138,7 @@ type part struct {
 	err  error
 }
 
-func (o *object) stamp() stamp     { return remoteStamp(o.info) }
-func (o *object) osFile() *os.File { return nil }
+func (o *object) stamp() stamp { return remoteStamp(o.info) }
 
 // Close ends what is being read.
 func (o *object) Close() error {

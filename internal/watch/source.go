@@ -272,7 +272,7 @@ func (s *seeker) onDisk(ctx context.Context) (*File, error) {
 		return nil, errors.Join(fs.ErrNotExist, err)
 	}
 	st := h.stamp()
-	a := &File{ReaderAt: h, Size: st.size, ModTime: time.Unix(0, st.mtime), Path: filepath.Join(s.f.where, rel), Plain: h.osFile(), h: h, close: h.Close}
+	a := &File{ReaderAt: h, Size: st.size, ModTime: time.Unix(0, st.mtime), Path: filepath.Join(s.f.where, rel), h: h, close: h.Close}
 	a.ETag = etag(a.Path, "", st)
 	ok, sum, err := s.fits(ctx, a)
 	if err != nil || !ok || !sum && max(st.mtime, st.ctime) > s.h.File.Seen {

@@ -77,7 +77,7 @@ func (f *Folder) unpack(ctx context.Context, a *File, row *index.WatchedHit, pla
 // use makes the bytes of r the answer.
 func (a *File) use(r *shelf.Reader) {
 	old := a.close
-	a.ReaderAt, a.Plain, a.grown = io.NewSectionReader(r, 0, a.Size), nil, &grown{r, 0, a.Size}
+	a.ReaderAt, a.grown = io.NewSectionReader(r, 0, a.Size), &grown{r, 0, a.Size}
 	a.close = func() error { return errors.Join(r.Close(), old()) }
 }
 
@@ -237,7 +237,7 @@ func (f *Folder) cut(ctx context.Context, a *File, o *objfile.Object) (*File, er
 	if o.Offset > size || stored > size-o.Offset {
 		return fail(errRow)
 	}
-	a.Size, a.Plain = o.Size, nil
+	a.Size = o.Size
 	a.ETag += "-" + strconv.FormatInt(o.Offset, 36)
 	if o.Deflated == 0 {
 		a.ReaderAt = io.NewSectionReader(whole, o.Offset, o.Size)
