@@ -42,7 +42,8 @@ func remoteStamp(i bucket.Info) stamp {
 // tree is a listing of a bucket.
 type tree struct {
 	files map[string][]found
-	dirs  map[string][]string
+	dirs  map[string][]string // the names of the folders in each folder
+	known map[string]struct{} // the paths of all folders
 }
 
 // add adds an object whose name is a clean path.
@@ -51,21 +52,19 @@ func (t *tree) add(i bucket.Info) {
 		return // nothing that could be opened, or a folder
 	}
 	dir, name := parent(i.Key), path.Base(i.Key)
-	if _, known := t.files[dir]; !known {
-		for d := dir; d != ""; d = parent(d) {
-			up := parent(d)
-			if slices.Contains(t.dirs[up], path.Base(d)) {
-				break
-			}
-			t.dirs[up] = append(t.dirs[up], path.Base(d))
+	for d := dir; d != ""; d = parent(d) {
+		if _, known := t.known[d]; known {
+			break
 		}
+		t.known[d] = struct{}{}
+		t.dirs[parent(d)] = append(t.dirs[parent(d)], path.Base(d))
 	}
 	t.files[dir] = append(t.files[dir], found{name, remoteStamp(i)})
 }
 
 // list lists the objects with a prefix.
 func (r *remote) list(ctx context.Context, prefix string) (*tree, error) {
-	t := &tree{files: map[string][]found{}, dirs: map[string][]string{}}
+	t := &tree{files: map[string][]found{}, dirs: map[string][]string{}, known: map[string]struct{}{}}
 	for i, err := range r.b.List(ctx, prefix) {
 		if err != nil {
 			return nil, err

@@ -2,6 +2,9 @@ package watch
 
 import (
 	"bytes"
+	"context"
+	"fmt"
+	"iter"
 	"net/http"
 	"path/filepath"
 	"testing"
@@ -67,5 +70,46 @@ func TestBucket(t *testing.T) {
 	wantMissing(t, f, "buildid/"+m.id+"/executable")
 	if s := scanned(t, f); s.Gone != 1 {
 		t.Errorf("the scan misses %d files, want 1", s.Gone)
+	}
+}
+
+// TestBucketTree: a listing in any order becomes a tree, in which each folder is named once,
+// and names that are no clean paths are left out. So many folders in one are usual for the
+// layouts of symbol stores.
+func TestBucketTree(t *testing.T) {
+	t.Parallel()
+	const many = 50_000
+	b := &listed{keys: []string{"z.pdb/1/x/z.pdb", "top", "z.pdb/1/y/z.pdb", "a/../b", "a//b", "/abs", "folder/"}}
+	for i := range many {
+		b.keys = append(b.keys, fmt.Sprintf("a.pdb/%05d/a.pdb", i), fmt.Sprintf("a.pdb/%05d/a.pd_", i))
+	}
+	list, err := (&remote{b}).snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		dir         string
+		files, dirs int
+	}{{"", 1, 2}, {"a.pdb", 0, many}, {"a.pdb/00007", 2, 0}, {"z.pdb", 0, 1}, {"z.pdb/1", 0, 2}, {"a", 0, 0}} {
+		files, dirs, err := list(t.Context(), c.dir)
+		if err != nil || len(files) != c.files || len(dirs) != c.dirs {
+			t.Errorf("folder %q has %d files and %d folders, %v; want %d and %d", c.dir, len(files), len(dirs), err, c.files, c.dirs)
+		}
+	}
+}
+
+// listed is a bucket with empty objects.
+type listed struct {
+	bucket.Bucket
+	keys []string
+}
+
+func (b *listed) List(context.Context, string) iter.Seq2[bucket.Info, error] {
+	return func(yield func(bucket.Info, error) bool) {
+		for _, k := range b.keys {
+			if !yield(bucket.Info{Key: k}, nil) {
+				return
+			}
+		}
 	}
 }
