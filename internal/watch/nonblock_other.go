@@ -1,0 +1,5 @@
+//go:build !unix
+
+package watch
+
+const nonblock = 0
