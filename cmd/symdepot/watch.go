@@ -27,7 +27,7 @@ that have not changed since the last scan are not read again. Damaged packages a
   symdepot watch /srv/builds --once
   symdepot watch s3://builds/nightly --once             credentials from the usual variables, such as AWS_ACCESS_KEY_ID
 
-Exit codes: 0 done, 1 files are left out, 2 wrong command line, 3 failed or no such folder, 130 interrupted.`
+Exit codes: 0 done, 1 files are left out or cannot be opened, 2 wrong command line, 3 failed or no such folder, 130 interrupted.`
 }
 
 // Run scans the folder.
@@ -81,7 +81,7 @@ func (c watchCmd) Run(a *app) error {
 			opt.Log.Warn("a file is still left out", "path", p.Path, "error", p.Reason)
 		}
 	}
-	if all.Problems+s.Unlisted > 0 {
+	if s.LeftOut+s.Unlisted > 0 {
 		return term.ErrNegative
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/watch"
 )
 
@@ -161,19 +162,19 @@ func folderOf(path string) (string, error) {
 	return abs, err
 }
 
-// forget deletes the indexes of folders that have not been watched for a day.
+// forget deletes the indexes of folders that have not been watched for a day. Each scan of
+// a folder sets the time of its index.
 func forget(dir string, names map[string]bool) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, e := range entries {
-		base, _, _ := strings.Cut(e.Name(), ".db")
 		info, ierr := e.Info()
-		if ierr != nil || names[base+".db"] || !strings.Contains(e.Name(), ".db") || time.Since(info.ModTime()) < forgetWatched {
+		if ierr != nil || names[e.Name()] || filepath.Ext(e.Name()) != ".db" || time.Since(info.ModTime()) < forgetWatched {
 			continue
 		}
-		err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
+		err = errors.Join(err, index.RemoveWatched(filepath.Join(dir, e.Name())))
 	}
 	return err
 }

@@ -165,16 +165,31 @@ func OpenWatched(ctx context.Context, path string) (w *Watched, fresh bool, err 
 	if !errors.Is(err, ErrCorrupt) {
 		return nil, false, err
 	}
-	for _, suffix := range []string{"", "-wal", "-shm"} {
-		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, false, err
-		}
+	if err := RemoveWatched(path); err != nil {
+		return nil, false, err
 	}
 	w = &Watched{path: path}
 	if fresh, err = w.open(ctx); err != nil {
 		return nil, false, errors.Join(err, w.Close())
 	}
 	return w, fresh, nil
+}
+
+// RemoveWatched deletes the index of a watched folder, which nobody uses.
+func RemoveWatched(path string) error {
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Used sets the time of the file, so that it says when the index was in use last, also if
+// nothing in it has changed.
+func (w *Watched) Used() error {
+	now := time.Now()
+	return os.Chtimes(w.path, now, now)
 }
 
 // ReadWatched opens the index of a watched folder to read it only, also while another

@@ -71,12 +71,12 @@ func (f *Folder) scanSome(ctx context.Context, dirs []string) time.Duration {
 	switch {
 	case ctx.Err() != nil:
 	case errors.Is(err, ErrAway):
-		if f.noteListed("", false) {
+		if f.noteReadable("", false) {
 			f.opt.Log.Warn("a watched folder is away; its files are absent until it is back", "folder", f.where, "error", err)
 		}
 		return min(f.opt.Rescan, awayPoll)
 	case err != nil:
-		if f.noteListed("", false) {
+		if f.noteReadable("", false) {
 			f.opt.Log.Error("a watched folder cannot be scanned; its files are absent until it can", "folder", f.where, "error", err)
 		}
 	case dirs == nil && (s.Read > 0 || s.Gone > 0):

@@ -28,9 +28,10 @@ type ScanStats struct {
 	Objects  int64         `json:"objects"`         // in the files that were read
 	Gone     int64         `json:"gone"`            // files that are no longer there
 	Problems int64         `json:"problems"`        // files that were read and left out
-	LeftOut  int64         `json:"left_out"`        // files that are left out, also by earlier scans; of complete scans only
+	LeftOut  int64         `json:"left_out"`        // files that are left out, also by earlier scans, or cannot be opened; of complete scans only
 	Unlisted int64         `json:"unlisted"`        // folders that cannot be listed
 	Changing int64         `json:"changing"`        // files that changed while they were read; the next scan reads them
+	Unopened int64         `json:"unopened"`        // files that cannot be opened; each scan tries again
 	FirstErr string        `json:"error,omitempty"` // of the first folder that cannot be listed
 }
 
@@ -54,7 +55,8 @@ func (f *Folder) scan(ctx context.Context, only []string) (ScanStats, error) {
 	if err == nil && only == nil {
 		var t index.WatchedTotals
 		t, err = f.db.Totals(ctx, kindPackage)
-		p.stats.LeftOut = t.Problems
+		p.stats.LeftOut = t.Problems + p.stats.Unopened
+		err = errors.Join(err, f.db.Used())
 	}
 	p.stats.Took = f.opt.Now().Sub(p.stats.Started)
 	f.mu.Lock()
@@ -78,6 +80,8 @@ type pass struct {
 	list  lister
 	seen  map[string]bool // folders
 	lost  map[string]bool // of them, those that cannot be listed
+
+	dropped bool // set by the writer: files were dropped from the index
 
 	work    chan job
 	spare   chan struct{} // one for each worker without work
@@ -146,6 +150,9 @@ func (p *pass) run(only []string) error {
 	}
 	close(p.results)
 	<-wrote
+	if p.dropped {
+		err = errors.Join(err, p.f.db.Apply(context.WithoutCancel(p.ctx), index.WatchedChange{Notes: map[string]string{staleNote: "yes"}}))
+	}
 	if cause := context.Cause(p.ctx); cause != nil {
 		return cause
 	}
@@ -155,8 +162,8 @@ func (p *pass) run(only []string) error {
 	if only == nil {
 		err = p.f.noteRoot(p.ctx, root)
 	}
-	if err == nil && (p.stats.Gone > 0 || p.stats.Read > 0) {
-		_, err = p.f.db.Groom(p.ctx)
+	if err == nil && only == nil {
+		err = p.groom()
 	}
 	if p.stats.Bytes > 64<<20 {
 		// Twice: pools keep what they have for one collection.
@@ -164,6 +171,23 @@ func (p *pass) run(only []string) error {
 		debug.FreeOSMemory()
 	}
 	return err
+}
+
+// staleNote is the name under which an index says that files were dropped from it since it
+// was groomed.
+const staleNote = "stale"
+
+// groom deletes what is left of files that were dropped, by this scan or earlier ones. That
+// reads all keys of the index, so a scan of a few folders does not do it.
+func (p *pass) groom() error {
+	stale, err := p.f.db.Note(p.ctx, staleNote)
+	if err != nil || stale == "" {
+		return err
+	}
+	if _, err := p.f.db.Groom(p.ctx); err != nil {
+		return err
+	}
+	return p.f.db.Apply(p.ctx, index.WatchedChange{Notes: map[string]string{staleNote: ""}})
 }
 
 // tree lists all folders, parents first.
@@ -205,27 +229,33 @@ func (p *pass) unlisted(dir string, err error) {
 	if p.stats.FirstErr == "" {
 		p.stats.FirstErr = err.Error()
 	}
-	if p.f.noteListed(dir, false) {
+	if p.f.noteReadable(dir, false) {
 		p.f.opt.Log.Warn("a folder in a watched folder cannot be listed; its files are absent until it can", "folder", p.f.where, "path", dir, "error", err)
 	}
 }
 
-// noteListed notes whether a folder could be listed, and reports whether that has changed:
-// each request for a file in a folder that is away makes a scan, and the log says once
-// that it is away.
-func (f *Folder) noteListed(dir string, listed bool) (changed bool) {
+// noteReadable notes whether a folder could be listed, or a file be opened, and reports
+// whether that has changed: many scans find the same, and the log says it once.
+func (f *Folder) noteReadable(path string, readable bool) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.unlisted[dir] == !listed {
+	if f.unreadable[path] == !readable {
 		return false
 	}
-	if listed {
-		delete(f.unlisted, dir)
-	} else {
-		f.unlisted[dir] = true
+	if readable {
+		delete(f.unreadable, path)
+		return true
 	}
+	if len(f.unreadable) >= maxUnreadable {
+		clear(f.unreadable)
+	}
+	f.unreadable[path] = true
 	return true
 }
+
+// maxUnreadable limits the paths in memory that could not be read. If there are more, the
+// log says some of them again.
+const maxUnreadable = 10_000
 
 // folder compares one folder with the index, and sends the files that are new or have
 // changed to the workers.
@@ -238,7 +268,7 @@ func (p *pass) folder(dir string) (dirs []string, err error) {
 	if err != nil {
 		return dirs, err
 	}
-	if p.f.noteListed(dir, true) {
+	if p.f.noteReadable(dir, true) {
 		if dir == "" {
 			p.f.opt.Log.Info("a watched folder is back", "folder", p.f.where)
 		} else {
@@ -348,7 +378,8 @@ func (p *pass) worker() {
 }
 
 // read reads one file. What changed while it was read, or cannot be opened, is read again
-// by the next scan.
+// by the next scan. That one is not asked for here: a large package that is being written
+// would be read again and again until it is whole.
 func (p *pass) read(j job) {
 	log := p.f.opt.Log
 	path := within(j.dir.path, j.name)
@@ -358,14 +389,19 @@ func (p *pass) read(j job) {
 	}
 	h, err := p.f.src.open(p.ctx, path)
 	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			log.Warn("a file in a watched folder cannot be opened", "folder", p.f.where, "path", path, "error", err)
-			p.note(func(*Progress) { p.stats.Problems++ })
+		if errors.Is(err, fs.ErrNotExist) {
+			p.f.noteReadable(path, true)
+		} else {
+			p.note(func(*Progress) { p.stats.Unopened++ })
+			if p.f.noteReadable(path, false) {
+				log.Warn("a file in a watched folder cannot be opened; it is absent until it can", "folder", p.f.where, "path", path, "error", err)
+			}
 		}
 		p.release(j.dir, nil, drop)
 		return
 	}
 	defer h.Close()
+	p.f.noteReadable(path, true)
 	if !p.settled(h.stamp()) {
 		return
 	}
@@ -376,8 +412,7 @@ func (p *pass) read(j job) {
 	case h.changed():
 		log.Info("a file in a watched folder changed while it was read", "folder", p.f.where, "path", path)
 		p.note(func(*Progress) { p.stats.Changing++ })
-		p.f.touched(j.dir.path)
-		p.release(j.dir, nil, drop)
+		p.release(j.dir, nil, drop) // the end of writing is reported, or a rescan finds it
 		return
 	case e.File.Problem != "":
 		log.Warn("a file in a watched folder is left out", "folder", p.f.where, "path", path, "error", e.File.Problem)
@@ -398,22 +433,39 @@ func (p *pass) read(j job) {
 		p.release(j.dir, &print, drop)
 		return
 	}
-	p.send(result{rows: 2 + 4*len(e.Objects) + len(e.Sources), change: index.WatchedChange{Put: []index.WatchedEntry{*e}}})
-	p.release(j.dir, nil, nil) // the new row replaces the old one
+	p.send(result{rows: 2 + 4*len(e.Objects) + len(e.Sources), change: index.WatchedChange{Drop: drop, Put: []index.WatchedEntry{*e}}})
+	p.release(j.dir, nil, nil)
 }
 
-// tick is more than the steps of the clocks that stamp files.
-const tick = 20 * time.Millisecond
+// The steps of the clocks that stamp files, and a little more: those of most file systems,
+// and those of file systems with whole seconds, such as FAT's.
+const (
+	tick     = 20 * time.Millisecond
+	slowTick = 2100 * time.Millisecond
+)
 
-// settled waits until a file that was just written to is older than the steps of the
-// clock: one that is written to again gets another stamp then. It returns false if the
-// context has ended.
+// unsettled returns for how long a file may still change without getting another stamp,
+// because it was just written to.
+func (s stamp) unsettled(now time.Time) time.Duration {
+	step := tick
+	if s.tag == "" && s.mtime%int64(time.Second) == 0 && s.ctime%int64(time.Second) == 0 {
+		step = slowTick
+	}
+	age := now.Sub(time.Unix(0, max(s.mtime, s.ctime)))
+	if age < 0 {
+		return 0 // a time in the future says nothing
+	}
+	return max(0, step-age)
+}
+
+// settled waits until a file cannot change without getting another stamp. It returns false
+// if the context has ended.
 func (p *pass) settled(s stamp) bool {
-	age := time.Since(time.Unix(0, max(s.mtime, s.ctime)))
-	if age < 0 || age >= tick {
+	wait := s.unsettled(time.Now())
+	if wait == 0 {
 		return p.ctx.Err() == nil
 	}
-	t := time.NewTimer(tick - age)
+	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -447,6 +499,7 @@ func (p *pass) writer() {
 		c, rows = index.WatchedChange{}, 0
 	}
 	for r := range p.results {
+		p.dropped = p.dropped || len(r.change.Drop) > 0
 		c.Put = append(c.Put, r.change.Put...)
 		c.Drop = append(c.Drop, r.change.Drop...)
 		c.Dirs = append(c.Dirs, r.change.Dirs...)

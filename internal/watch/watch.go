@@ -81,9 +81,10 @@ type Folder struct {
 	dirty  map[string]struct{} // guarded by mu; folders with files that were found changed
 	wake   chan struct{}       // has one element if dirty grew
 
-	dirtyAll bool            // guarded by mu; all folders may have changed
-	unlisted map[string]bool // guarded by mu; folders that could not be listed last, for the log
-	notifier notifier        // guarded by mu; nil: changes are found by scans
+	dirtyAll bool     // guarded by mu; all folders may have changed
+	notifier notifier // guarded by mu; nil: changes are found by scans
+	// unreadable has the folders and files that could not be read last, for the log.
+	unreadable map[string]bool // guarded by mu
 
 	listing  chan struct{}               // holds one element for each object whose names are being read
 	lists    keptLists[map[string]named] // names of objects
@@ -108,8 +109,7 @@ func Open(ctx context.Context, where string, opt Options) (*Folder, error) {
 
 // OpenIndexed opens a folder that another process may be watching, with the index that
 // it keeps. Nothing is written, and the folder must not be scanned; it may be away. The
-// error wraps
-// fs.ErrNotExist if there is no index.
+// error wraps fs.ErrNotExist if there is no index.
 func OpenIndexed(ctx context.Context, where string, opt Options) (*Folder, error) {
 	f, err := newFolder(where, opt)
 	if err != nil {
@@ -157,7 +157,7 @@ func newFolder(where string, opt Options) (*Folder, error) {
 	return &Folder{
 		where: src.name(), opt: opt, src: src,
 		shelf:    shelf.New(shelf.Options{Dir: opt.TempDir, KeptBytes: opt.CacheBytes, KeptFiles: 512, AtOnce: 2}),
-		scanning: make(chan struct{}, 1), dirty: map[string]struct{}{}, unlisted: map[string]bool{}, wake: make(chan struct{}, 1),
+		scanning: make(chan struct{}, 1), dirty: map[string]struct{}{}, unreadable: map[string]bool{}, wake: make(chan struct{}, 1),
 		listing: make(chan struct{}, listsAtOnce),
 	}, nil
 }
