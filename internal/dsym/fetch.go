@@ -28,13 +28,17 @@ func Fetch(ctx context.Context, d *depot.Depot, dir, text string) Answer {
 		if err == nil {
 			err = want.Save(ctx, d, w, dwarf, false)
 		}
-		if err == nil {
-			err = durable.WriteFile(filepath.Join(bundle, "Contents", "Info.plist"), []byte(InfoPlist(uuid)), 0o666)
-		}
 		if errors.Is(err, fs.ErrNotExist) {
 			err = errors.New("neither the depot nor an upstream has debug information with this UUID")
 		}
 		if err != nil {
+			a.Error = err.Error()
+			return a
+		}
+	}
+	plist := filepath.Join(bundle, "Contents", "Info.plist")
+	if _, err := os.Stat(plist); err != nil { // also if an earlier command wrote the other file and was interrupted
+		if err := durable.WriteFile(plist, []byte(InfoPlist(uuid)), 0o666); err != nil {
 			a.Error = err.Error()
 			return a
 		}
