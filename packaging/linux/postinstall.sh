@@ -20,4 +20,6 @@ if [ -d /run/systemd/system ]; then
 	# Not waited for, and no fault of the installation: a first start with a newer version may
 	# rewrite the index, which takes as long as it takes.
 	systemctl --no-block try-restart symdepot.service || true
+elif command -v rc-service >/dev/null 2>&1; then
+	rc-service --ifstarted symdepot restart || true
 fi
