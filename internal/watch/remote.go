@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/bucket"
@@ -16,7 +17,10 @@ import (
 
 // remote is a bucket, or the part of it below a prefix. Its objects are never overwritten
 // in place: each request for a range names the entity tag, so all bytes are of one state.
-type remote struct{ b bucket.Bucket }
+type remote struct {
+	b      bucket.Bucket
+	opened atomic.Int64 // objects that are open
+}
 
 func (r *remote) name() string { return r.b.Name() }
 
@@ -106,14 +110,21 @@ func (r *remote) open(ctx context.Context, p string) (handle, error) {
 		return nil, err
 	}
 	// A caller that leaves does not end what others read of the same file.
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	return &object{r: r, key: p, info: i, ctx: life, end: end}, nil
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	o := &object{r: r, key: p, info: i, ctx: life, size: remotePart, most: remoteParts}
+	if r.opened.Add(1) > manyOpen {
+		o.size, o.most = remotePart/8, remoteParts/2
+	}
+	o.end = sync.OnceFunc(func() { cancel(); r.opened.Add(-1) })
+	return o, nil
 }
 
-// Reading ahead: the parts of an object that are asked for, and how many are held.
+// Reading ahead: the parts of an object that are asked for, and how many are held. While
+// many objects are open, as for many slow clients, each gets less memory.
 const (
 	remotePart  = 2 << 20
 	remoteParts = 4
+	manyOpen    = 32
 )
 
 // object is an open object of a bucket. It reads whole parts, and holds some.
@@ -122,7 +133,9 @@ type object struct {
 	key  string
 	info bucket.Info
 	ctx  context.Context
-	end  context.CancelFunc
+	end  func()
+	size int64 // bytes of a part
+	most int   // parts that are held
 
 	mu    sync.Mutex
 	parts []*part // guarded by mu; the one used last is the last
@@ -166,7 +179,7 @@ func (o *object) ReadAt(p []byte, off int64) (int, error) {
 		if at < 0 || at >= o.info.Size {
 			return n, io.EOF
 		}
-		q := o.part(at / remotePart * remotePart)
+		q := o.part(at / o.size * o.size)
 		<-q.done
 		if q.err != nil {
 			return n, q.err
@@ -186,7 +199,7 @@ func (o *object) part(off int64) *part {
 		return p
 	}
 	p := &part{off: off, done: make(chan struct{})}
-	if o.parts = append(o.parts, p); len(o.parts) > remoteParts {
+	if o.parts = append(o.parts, p); len(o.parts) > o.most {
 		o.parts = slices.Delete(o.parts, 0, 1)
 	}
 	go o.fill(p)
@@ -196,7 +209,7 @@ func (o *object) part(off int64) *part {
 // fill reads a part. One that fails is asked for again by the next reader.
 func (o *object) fill(p *part) {
 	defer close(p.done)
-	p.data = make([]byte, min(remotePart, o.info.Size-p.off))
+	p.data = make([]byte, min(o.size, o.info.Size-p.off))
 	p.err = func() error {
 		got, err := o.r.b.Get(o.ctx, o.key, p.off, int64(len(p.data)), o.info.ETag)
 		if err != nil {

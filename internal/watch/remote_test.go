@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"iter"
 	"net/http"
 	"path/filepath"
@@ -83,7 +84,7 @@ func TestBucketTree(t *testing.T) {
 	for i := range many {
 		b.keys = append(b.keys, fmt.Sprintf("a.pdb/%05d/a.pdb", i), fmt.Sprintf("a.pdb/%05d/a.pd_", i))
 	}
-	list, err := (&remote{b}).snapshot(t.Context())
+	list, err := (&remote{b: b}).snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,4 +113,59 @@ func (b *listed) List(context.Context, string) iter.Seq2[bucket.Info, error] {
 			}
 		}
 	}
+}
+
+// TestManyOpenObjects: objects of a bucket are read in smaller parts while many are open.
+func TestManyOpenObjects(t *testing.T) {
+	t.Parallel()
+	b := &zeros{size: 5 << 20}
+	r := &remote{b: b}
+	var all []handle
+	for range manyOpen + 1 {
+		h, err := r.open(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, h)
+	}
+	read := func(h handle) (held int) {
+		t.Helper()
+		if n, err := io.Copy(io.Discard, io.NewSectionReader(h, 0, b.size)); err != nil || n != b.size {
+			t.Fatalf("%d bytes, %v, want %d", n, err, b.size)
+		}
+		for _, p := range h.(*object).parts {
+			held += len(p.data)
+		}
+		return held
+	}
+	if n := read(all[0]); n != int(b.size) {
+		t.Errorf("an object that was opened early holds %d bytes, want all %d", n, b.size)
+	}
+	if n := read(all[manyOpen]); n == 0 || n > 1<<20 {
+		t.Errorf("an object that was opened late holds %d bytes, want at most a MiB", n)
+	}
+	for _, h := range all {
+		for range 2 {
+			if err := h.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if n := r.opened.Load(); n != 0 {
+		t.Errorf("%d objects are open after all were closed, want none", n)
+	}
+}
+
+// zeros is a bucket whose objects have zeros.
+type zeros struct {
+	bucket.Bucket
+	size int64
+}
+
+func (b *zeros) Head(_ context.Context, key string) (bucket.Info, error) {
+	return bucket.Info{Key: key, Size: b.size, ETag: "x"}, nil
+}
+
+func (b *zeros) Get(_ context.Context, _ string, _, n int64, _ string) (*bucket.Object, error) {
+	return &bucket.Object{Body: io.NopCloser(bytes.NewReader(make([]byte, n)))}, nil
 }

@@ -146,7 +146,7 @@ func newFolder(where string, opt Options) (*Folder, error) {
 	}
 	var src origin
 	if opt.Bucket != nil {
-		src = &remote{opt.Bucket}
+		src = &remote{b: opt.Bucket}
 	} else {
 		l, err := openLocal(where)
 		if err != nil {
