@@ -327,6 +327,19 @@ func TestReadKeys(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || os.PathSeparator == '/' && info.Mode().Perm() != 0o600 {
 		t.Errorf("mode of the private key %v, error %v; want 0600", info.Mode().Perm(), err)
 	}
+	alone := filepath.Join(dir, "alone")
+	if err := os.WriteFile(alone+".pub", []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := NewKeys(alone); !errors.Is(err, os.ErrExist) {
+		t.Errorf("keys beside a public one: error %v, want %v", err, os.ErrExist)
+	}
+	if _, err := os.Stat(alone); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after that error there is a private key: %v, want %v", err, os.ErrNotExist)
+	}
+	if b, err := os.ReadFile(alone + ".pub"); err != nil || string(b) != "kept" {
+		t.Errorf("the public key is %q, %v, want that it is kept", b, err)
+	}
 	text := filepath.Join(dir, "text")
 	if err := os.WriteFile(text, []byte("no key"), 0o600); err != nil {
 		t.Fatal(err)

@@ -53,8 +53,9 @@ func ReadVerifyKey(path string) (ed25519.PublicKey, error) {
 }
 
 // NewKeys writes a new pair of keys: the private key to path, the public key to
-// path with ".pub" appended. Existing files are not replaced.
-func NewKeys(path string) error {
+// path with ".pub" appended. Existing files are not replaced. After an error, neither
+// key is left.
+func NewKeys(path string) (err error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return err
@@ -67,6 +68,14 @@ func NewKeys(path string) error {
 	if err != nil {
 		return err
 	}
+	var made []string
+	defer func() {
+		if err != nil {
+			for _, p := range made {
+				err = errors.Join(err, os.Remove(p))
+			}
+		}
+	}()
 	for _, k := range []struct {
 		path, what string
 		der        []byte
@@ -76,6 +85,7 @@ func NewKeys(path string) error {
 		if err != nil {
 			return err
 		}
+		made = append(made, k.path)
 		err = pem.Encode(f, &pem.Block{Type: k.what, Bytes: k.der})
 		if err = errors.Join(err, f.Close()); err != nil {
 			return err
