@@ -432,6 +432,8 @@ func TestSecretsNotInTheClear(t *testing.T) {
 		&bucket.GCSConfig{Bucket: "symbols", Endpoint: "http://store.example", Token: "SECRET"},
 		&bucket.AzureConfig{Account: "account1", Container: "symbols", Endpoint: "http://store.example", Token: "SECRET"},
 		&bucket.AzureConfig{Account: "account1", Container: "symbols", Endpoint: "http://192.0.2.1/account1", SAS: "sig=SECRET"},
+		&bucket.AzureConfig{Account: "account1", Container: "symbols", Authority: "http://login.example", TenantID: "t", ClientID: "c", FederatedTokenFile: "/var/run/token"},
+		&bucket.S3Config{Bucket: "symbols", STSEndpoint: "http://sts.example", RoleARN: "arn:aws:iam::1:role/symbols", WebIdentityTokenFile: "/var/run/token"},
 	} {
 		if _, err := cfg.Open(refusing{}); err == nil || strings.Contains(err.Error(), "SECRET") {
 			t.Errorf(`%T: Open: error %v, want an error, not strings.Contains(err.Error(), "SECRET")`, cfg, err)

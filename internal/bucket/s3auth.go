@@ -75,8 +75,11 @@ func s3Credentials(cfg S3Config, endpoint *url.URL, via http.RoundTripper) (*cre
 			"auth env needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 		p = &credentials.EnvAWS{}
 	case "web-identity":
-		err = need(tokenFile != "", "auth web-identity needs a token file")
-		p = &credentials.STSWebIdentity{STSEndpoint: cfg.sts(cfg.Region), RoleARN: firstOf(cfg.RoleARN, "AWS_ROLE_ARN", ""), GetWebIDTokenExpiry: func() (*credentials.WebIdentityToken, error) {
+		sts := cfg.sts(cfg.Region)
+		if err = need(tokenFile != "", "auth web-identity needs a token file"); err == nil {
+			err = checkSTS(sts)
+		}
+		p = &credentials.STSWebIdentity{STSEndpoint: sts, RoleARN: firstOf(cfg.RoleARN, "AWS_ROLE_ARN", ""), GetWebIDTokenExpiry: func() (*credentials.WebIdentityToken, error) {
 			b, err := readSmall(tokenFile)
 			return &credentials.WebIdentityToken{Token: strings.TrimSpace(string(b))}, err
 		}}
@@ -124,6 +127,18 @@ func (c *S3Config) sts(region string) string {
 		amazon += ".cn"
 	}
 	return firstOf(c.STSEndpoint, "AWS_ENDPOINT_URL_STS", amazon)
+}
+
+// checkSTS refuses a URL to which the token of the cluster would be sent unencrypted.
+func checkSTS(endpoint string) error {
+	u, err := parseEndpoint(endpoint)
+	if err == nil {
+		err = mayCarrySecret(u)
+	}
+	if err != nil {
+		return fmt.Errorf("token exchange (AWS_ENDPOINT_URL_STS): %w", err)
+	}
+	return nil
 }
 
 // machineRole returns the credentials of the role of the container or machine.
