@@ -12,7 +12,7 @@ import (
 	"github.com/symdepot/symdepot/objtab"
 )
 
-// idleModule is how long an unused module stays open.
+// idleModule is how long an unused module stays open; it is closed within twice that time.
 const idleModule = 5 * time.Minute
 
 // modules are the open GSYM files and portable PDBs, by content. The least recently used ones are
@@ -22,6 +22,7 @@ type modules struct {
 
 	mu   sync.Mutex
 	open map[blob.Ref]*openModule // guarded by mu
+	idle *time.Timer              // closes idle modules; nil if none is open; guarded by mu
 	// links are the files to which a content refers, by the tag of the content.
 	links    map[string]objtab.Links // guarded by mu
 	linkText int                     // guarded by mu; bytes of names in links
@@ -91,6 +92,23 @@ func (ms *modules) put(_ blob.Ref, m *openModule) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	m.users--
+	if ms.idle == nil {
+		ms.idle = time.AfterFunc(idleModule, ms.closeIdle)
+	}
+}
+
+// closeIdle closes the modules that are idle. A server that nobody asks must not keep
+// their memory.
+func (ms *modules) closeIdle() {
+	ms.mu.Lock()
+	stale := ms.stale()
+	if len(ms.open) > 0 {
+		ms.idle.Reset(idleModule)
+	} else {
+		ms.idle = nil
+	}
+	ms.mu.Unlock()
+	_ = closeAll(stale) // opened for reading
 }
 
 // stale removes the modules that are idle or too many, and returns their files. The
@@ -130,6 +148,9 @@ func (ms *modules) close() error {
 		}
 	}
 	clear(ms.open)
+	if ms.idle != nil {
+		ms.idle.Stop()
+	}
 	return closeAll(files)
 }
 

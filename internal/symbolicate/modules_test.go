@@ -81,9 +81,10 @@ func TestModulesLimit(t *testing.T) {
 			ms.put(blob.Ref{3}, again)
 		}
 		ms.put(blob.Ref{0}, held)
-		time.Sleep(idleModule + time.Second)
+		time.Sleep(2 * idleModule)
+		synctest.Wait()
+		closed("when idle, without another request", 1, 1, 1, 1)
 		m := useModule(t, ms, 1, files[1])
-		closed("when idle", 1, 1, 1, 1)
 		ms.put(blob.Ref{1}, m)
 		if _, err := ms.get(t.Context(), blob.Ref{9}, failsToOpen); err == nil || len(ms.open) != 1 {
 			t.Errorf("a file that cannot be opened: error %v, %d modules; want an error, and one module", err, len(ms.open))
