@@ -1,6 +1,9 @@
 package main
 
 import (
+	"archive/tar"
+	"bytes"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/wire"
 )
 
 // TestNodesWatch: a watched folder belongs to one server of three. The others answer out
@@ -18,6 +22,18 @@ func TestNodesWatch(t *testing.T) {
 	close(u.rest)
 	dir := t.TempDir()
 	paths := randomSyms(t, dir, 3, 50_000)
+	var packed bytes.Buffer
+	w, prog := tar.NewWriter(&packed), symtest.Testdata(t, "elf/prog-sha1")
+	if err := w.WriteHeader(&tar.Header{Name: "./usr/bin/prog", Size: int64(len(prog)), Mode: 0o755}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(prog); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	symtest.Put(t, dir, "p.tar", packed.Bytes())
 	of := configs(t, u, nil)
 	c := newClusterWith(t, 3, func(i int) []string {
 		if i == 1 {
@@ -37,6 +53,13 @@ func TestNodesWatch(t *testing.T) {
 				return err == nil && status == 200 && string(b) == string(want)
 			})
 		}
+	}
+	// A member of a package is described in the same way by all servers.
+	for _, s := range c.nodes {
+		symtest.Await(t, time.Minute, "the member of a package from server "+s.url, func() bool {
+			res, err := http.Get(s.url + "/buildid/adac45aa231bba3143d7af433767c61f31021c16/executable")
+			return err == nil && res.Body.Close() == nil && res.StatusCode == http.StatusOK && res.Header.Get(wire.DebuginfodFile) == "/usr/bin/prog" && res.Header.Get(wire.DebuginfodArchive) == "p.tar"
+		})
 	}
 	// A trace says where the file is, although the folder is another server's.
 	if _, out, _ := symdepot(t, t.TempDir(), "why", "--server", c.nodes[0].url, strings.TrimPrefix(paths[0], "/")); !strings.Contains(out, "watched folders of another server: "+filepath.Base(paths[0])+": found") {

@@ -23,6 +23,7 @@ type File struct {
 	Size    int64     // bytes, -1 while unknown
 	ModTime time.Time // when it was downloaded
 	Path    string    // its name as the upstream spells it
+	Archive string    // the package that has it at Path, of another server's watched folder
 	ETag    string    // strong entity tag, without quotes; empty while Growing
 	Growing bool
 	// Product is the product of the upstream.
