@@ -262,6 +262,39 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
+// TestDamagedBlocks: whatever byte of a block is changed, decompressing ahead gives what
+// decompressing in order gives, an error or bytes. Without a checksum, damage goes far.
+func TestDamagedBlocks(t *testing.T) {
+	t.Parallel()
+	packed := compress(t, text(12_000), "-6", "--block-size=3000", "--check=none")
+	spare := make(chan struct{}, 1)
+	spare <- struct{}{}
+	read := func(data []byte, spare chan struct{}) ([]byte, error) {
+		b, err := NewBlocks(bytes.NewReader(data), int64(len(data)), 64<<20, spare)
+		if err != nil {
+			return nil, err
+		}
+		defer b.Close()
+		return io.ReadAll(b)
+	}
+	wrong := 0
+	for i := range packed {
+		bad := bytes.Clone(packed)
+		bad[i] ^= byte(1 << (i % 8))
+		want, wantErr := read(bad, nil)
+		got, err := read(bad, spare)
+		if (err == nil) != (wantErr == nil) || err == nil && !bytes.Equal(got, want) {
+			t.Errorf("byte %d of %d changed: ahead %d bytes, %v; in order %d, %v", i, len(packed), len(got), err, len(want), wantErr)
+		}
+		if err == nil {
+			wrong++
+		}
+	}
+	if wrong == 0 {
+		t.Error("each change was noticed, want some that only a checksum would show")
+	}
+}
+
 // TestManyBlocks: an index of more blocks than any program makes is not kept in memory.
 func TestManyBlocks(t *testing.T) {
 	t.Parallel()
@@ -296,27 +329,38 @@ func TestManyBlocks(t *testing.T) {
 }
 
 // FuzzBlocks: an index that lies gives an error or bytes, never a panic, and blocks that
-// agree with it give what is read in order.
+// agree with it give what is read in order, also if they are decompressed ahead.
 func FuzzBlocks(f *testing.F) {
 	if _, err := exec.LookPath("xz"); err == nil {
 		f.Add(compress(f, text(3000), "-6", "--block-size=1000"), uint16(1500))
 		f.Add(append(compress(f, text(3000), "-6"), compress(f, text(10), "-6")...), uint16(2999))
 	}
 	f.Fuzz(func(t *testing.T, data []byte, skip uint16) {
-		b, err := NewBlocks(bytes.NewReader(data), int64(len(data)), 1<<20, nil)
-		if err != nil {
-			return
+		read := func(spare chan struct{}) ([]byte, error) {
+			b, err := NewBlocks(bytes.NewReader(data), int64(len(data)), 1<<20, spare)
+			if err != nil {
+				return nil, err
+			}
+			defer b.Close()
+			if b.Size() > 1<<20 {
+				return nil, errDamaged
+			}
+			if err := b.Skip(int64(skip)); err != nil {
+				return nil, err
+			}
+			got, err := io.ReadAll(b)
+			if err == nil && int64(skip)+int64(len(got)) != b.Size() {
+				t.Fatalf("%d bytes behind %d, want %d in all", len(got), skip, b.Size())
+			}
+			return got, err
 		}
-		defer b.Close()
-		if b.Size() > 1<<20 {
-			return
-		}
-		if err := b.Skip(int64(skip)); err != nil {
-			return
-		}
-		got, err := io.ReadAll(b)
-		if err == nil && int64(skip)+int64(len(got)) != b.Size() {
-			t.Fatalf("%d bytes behind %d, want %d in all", len(got), skip, b.Size())
+		want, wantErr := read(nil)
+		spare := make(chan struct{}, 1)
+		spare <- struct{}{}
+		got, err := read(spare)
+		<-spare // it was given back
+		if (err == nil) != (wantErr == nil) || err == nil && !bytes.Equal(got, want) {
+			t.Fatalf("decompressed ahead: %d bytes, %v; want %d, %v", len(got), err, len(want), wantErr)
 		}
 	})
 }
