@@ -80,7 +80,7 @@ func (l Collected) printTrash(w io.Writer) {
 	if len(l.Trash) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "%s in the trash hold %s back; symdepot gc --empty-trash frees it now\n", term.Count(int64(len(l.Trash)), "transaction"), term.Size(l.TrashBytes))
+	fmt.Fprintf(w, "the trash, with %s, holds %s back; symdepot gc --empty-trash frees it now\n", term.Count(int64(len(l.Trash)), "transaction"), term.Size(l.TrashBytes))
 	for i, t := range l.Trash {
 		if i == maxTrashLines {
 			fmt.Fprintf(w, "  and %d more\n", len(l.Trash)-i)
