@@ -393,7 +393,7 @@ func (cf CachedFiles) evict(ctx context.Context, refs []blob.Ref, source string,
 		err := cf.db.update(ctx, "evict", func(w *write) error {
 			files, size = 0, 0
 			now := cf.db.now()
-			d := drop{write: w, before: now.UnixMilli(), now: now}
+			d := drop{write: w, colds: cf.db.Colds, before: now.UnixMilli(), now: now}
 			if sets := d.sets(); sets != nil {
 				if files, size, err = d.evictAll(sets, batch, text(source)); err != nil {
 					return err

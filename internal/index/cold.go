@@ -331,14 +331,12 @@ func (cs Colds) Leftover(ctx context.Context, ref blob.Ref, deleteBlob func(blob
 // Warm ends the record of a cold content, whose plain bytes are stored again: on disk,
 // or as a finished upload in a bucket. Its cold file, and its base if no other delta
 // needs it, lose a reference. One that is not cold is no error. check is called while
-// nobody can delete the plain bytes, if they are on disk; its error ends Warm. With the
-// last record, programs that do not know cold contents may open the index again.
+// nobody can delete the plain bytes, if they are on disk; its error ends Warm.
 func (cs Colds) Warm(ctx context.Context, content Content, check func() error) error {
 	return cs.db.update(ctx, "warm a cold content", func(w *write) error {
 		c := commit{write: w, now: cs.db.now(), placed: cs.db.placed}
 		var id int64
-		var base sql.NullInt64
-		err := w.row("SELECT k.content_id, k.base_id FROM cold k JOIN content c ON c.id = k.content_id WHERE c.sha256 = $1", []any{content.Ref[:]}, &id, &base)
+		err := w.row("SELECT k.content_id FROM cold k JOIN content c ON c.id = k.content_id WHERE c.sha256 = $1", []any{content.Ref[:]}, &id)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -366,7 +364,7 @@ func (cs Colds) Warm(ctx context.Context, content Content, check func() error) e
 		if _, err := w.exec("DELETE FROM derived WHERE source_id = $1 AND tool = $2", id, ColdTool.Name); err != nil {
 			return err
 		}
-		if err := w.forgetCold(id, c.now); err != nil {
+		if err := cs.forget(w, id, c.now); err != nil {
 			return err
 		}
 		for _, f := range files {
@@ -374,21 +372,37 @@ func (cs Colds) Warm(ctx context.Context, content Content, check func() error) e
 				return err
 			}
 		}
-		return cs.lowerFloor(w)
+		return nil
 	})
 }
 
-// forgetCold deletes the record of a content, if it is cold, and releases its base.
-func (w *write) forgetCold(id int64, now time.Time) error {
+// forget deletes the record of a content, if it is cold, and releases its base. With the
+// last record, programs that do not know cold contents may open the index again.
+func (cs Colds) forget(w *write, id int64, now time.Time) error {
 	var base sql.NullInt64
 	err := w.row("DELETE FROM cold WHERE content_id = $1 RETURNING base_id", []any{id}, &base)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && !base.Valid {
+	if errors.Is(err, sql.ErrNoRows) {
 		return nil
+	}
+	if err == nil && base.Valid {
+		err = w.release(base.Int64, now)
 	}
 	if err != nil {
 		return err
 	}
-	return w.release(base.Int64, now)
+	return cs.lowerFloor(w)
+}
+
+// forgetAll does forget for many contents.
+func (cs Colds) forgetAll(w *write, s setSession, ids []int64, now time.Time) error {
+	bases, err := setIDs(s, "DELETE FROM cold WHERE content_id = ANY($1::bigint[]) RETURNING coalesce(base_id, 0)", ids)
+	if err != nil || len(bases) == 0 {
+		return err
+	}
+	if err := w.releaseAll(s, "SELECT unnest($1::bigint[])", bases, now); err != nil {
+		return err
+	}
+	return cs.lowerFloor(w)
 }
 
 // coldFormat is the format that a program must know to use an index with cold

@@ -116,6 +116,9 @@ func testColds(t *testing.T) {
 	if s, err := db.Colds.Stats(ctx); s != (ColdStats{}) || err != nil {
 		t.Errorf("sums at the end %+v, %v, want none", s, err)
 	}
+	if got := floor(); got != before {
+		t.Errorf("floor %d after the last cold content was dropped, want %d as before the first", got, before)
+	}
 	put(1, file(13), nil, nil)
 	if err := db.Colds.Warm(ctx, Content{Ref: refs[1], Size: size(2)}, func() error { return nil }); err != nil {
 		t.Fatal(err)

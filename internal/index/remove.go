@@ -195,7 +195,7 @@ func (db *DB) DropContents(ctx context.Context, refs []blob.Ref, before time.Tim
 		var gone []dropped
 		var count int
 		err := db.update(ctx, "drop contents", func(w *write) error {
-			d := drop{write: w, before: before.UnixMilli(), now: db.now()}
+			d := drop{write: w, colds: db.Colds, before: before.UnixMilli(), now: db.now()}
 			count = 0
 			if sets := d.sets(); sets != nil {
 				if count, err = d.dropAll(sets, batch); err != nil {
@@ -250,6 +250,7 @@ func (db *DB) deleteDropped(ctx context.Context, gone []dropped, deleteBlob func
 // drop is the state of one batch of DropContents.
 type drop struct {
 	*write
+	colds                   Colds
 	before                  int64
 	now                     time.Time
 	gone                    []dropped
@@ -279,7 +280,7 @@ func (d *drop) content(ref blob.Ref, dropped *int) error {
 	if _, err := d.exec("DELETE FROM derived WHERE source_id = $1", id); err != nil {
 		return err
 	}
-	if err := d.forgetCold(id, d.now); err != nil {
+	if err := d.colds.forget(d.write, id, d.now); err != nil {
 		return err
 	}
 	if err := d.rows(id); err != nil {

@@ -508,11 +508,7 @@ func (d *drop) dropAll(s setSession, refs []blob.Ref) (n int, err error) {
 		}); err != nil {
 			return n, err
 		}
-		bases, err := setIDs(s, "DELETE FROM cold WHERE content_id = ANY($1::bigint[]) RETURNING coalesce(base_id, 0)", ids)
-		if err != nil {
-			return n, err
-		}
-		if err := d.releaseAll(s, "SELECT unnest($1::bigint[])", bases, d.now); err != nil {
+		if err := d.colds.forgetAll(d.write, s, ids, d.now); err != nil {
 			return n, err
 		}
 		if err := d.allRows(s, ids); err != nil || len(results) == 0 {
