@@ -59,6 +59,7 @@ type Store struct {
 	blob.Backend
 	opt  Options
 	near *shelf.Shelf
+	most int64 // length of the contents that fit into near
 	lent *lender
 
 	restored, restoredBytes, failures atomic.Uint64 // see Counts
@@ -103,9 +104,10 @@ func (s *Store) state(row index.Cold) (st state) {
 // New returns the store over another one, which it closes.
 func New(below blob.Backend, opt Options) *Store {
 	keep := cmp.Or(opt.NearBytes, nearBytes)
+	most := keep + keep/2
 	return &Store{
-		Backend: below, opt: opt,
-		near: shelf.New(shelf.Options{Dir: opt.Dir, KeptBytes: keep, KeptFiles: nearFiles, HeldBytes: keep + keep/2, HeldFiles: nearFiles, AtOnce: restoring, Timeout: 6 * time.Hour}),
+		Backend: below, opt: opt, most: most,
+		near: shelf.New(shelf.Options{Dir: opt.Dir, KeptBytes: keep, KeptFiles: nearFiles, HeldBytes: most, HeldFiles: nearFiles, AtOnce: restoring, Timeout: 6 * time.Hour}),
 		lent: newLender(),
 		lost: map[blob.Ref]lost{}, ranged: map[blob.Ref]struct{}{},
 	}
@@ -149,7 +151,7 @@ func (s *Store) Close() error {
 }
 
 // record returns the record of a content that the store below does not have, or has
-// damaged: err is its error. tried says that this was asked before.
+// damaged: err is its error. Any other error is returned as it is.
 func (s *Store) record(ctx context.Context, ref blob.Ref, err error) (index.Cold, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return index.Cold{}, err
@@ -229,24 +231,18 @@ func (s *Store) Complete(ctx context.Context, row index.Cold) error {
 	if row.Base == nil {
 		return nil
 	}
-	_, err := s.Backend.Stat(ctx, row.Base.Ref)
-	if errors.Is(err, fs.ErrNotExist) {
-		var key index.Cold
-		if key, err = s.record(ctx, row.Base.Ref, err); err == nil {
-			_, err = s.Backend.Stat(ctx, key.File.Ref)
-		}
-	}
+	_, err := either(ctx, s, row.Base.Ref, func() (blob.Info, error) { return s.Backend.Stat(ctx, row.Base.Ref) }, func(key index.Cold) (blob.Info, error) {
+		info, err := s.Backend.Stat(ctx, key.File.Ref)
+		return info, s.changed(key, err)
+	})
 	return s.explain(row, "its base", row.Base.Ref, err)
 }
 
 // explain returns the error for a cold content that a part of it has: damage if the part
 // does not exist.
 func (s *Store) explain(row index.Cold, part string, ref blob.Ref, err error) error {
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+	if err = s.changed(row, err); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, errStale) {
 		return err
-	}
-	if s.stale(row) {
-		return errStale
 	}
 	what := "is missing"
 	if d, ok := errors.AsType[*blob.DamageError](err); ok {
@@ -378,11 +374,8 @@ func (s *Store) base(ctx context.Context, c *source, row index.Cold) (io.ReaderA
 		return f, err
 	}, func(key index.Cold) (io.ReaderAt, error) {
 		f, err := s.Backend.Open(ctx, key.File.Ref)
-		if errors.Is(err, fs.ErrNotExist) && s.stale(key) {
-			return nil, errStale
-		}
 		if err != nil {
-			return nil, err
+			return nil, s.changed(key, err)
 		}
 		c.opened = append(c.opened, f)
 		r, err := cold.Open(f, f.Size(), nil)
@@ -401,7 +394,17 @@ func (s *Store) base(ctx context.Context, c *source, row index.Cold) (io.ReaderA
 	return r, nil
 }
 
-// stale reports whether a record is not the present one any more.
+// changed returns the error of opening a part of a cold content: errStale if the part does
+// not exist because the content has changed since its record was read.
+func (s *Store) changed(row index.Cold, err error) error {
+	if errors.Is(err, fs.ErrNotExist) && s.stale(row) {
+		return errStale
+	}
+	return err
+}
+
+// stale reports whether a record is not the present one any more. One whose Made is zero
+// has not been stored yet: that there is none does not make it stale.
 func (s *Store) stale(row index.Cold) bool {
 	now, err := s.opt.Records.Of(context.Background(), row.Ref)
 	return errors.Is(err, fs.ErrNotExist) && !row.Made.IsZero() || err == nil && now.File != row.File

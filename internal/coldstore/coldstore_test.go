@@ -306,6 +306,63 @@ func TestPlainDamaged(t *testing.T) {
 	}
 }
 
+// TestTooLargeForNear: a content that the near cache cannot hold does not push out those
+// that it holds.
+func TestTooLargeForNear(t *testing.T) {
+	w := newWorld(t, 1<<20)
+	small, large := text(300<<10, 1), text(5<<20, 1)
+	for _, body := range [][]byte{small, large} {
+		ref := w.chill(body, nil)
+		f, err := w.Open(t.Context(), ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(f); err != nil || !bytes.Equal(got, body) {
+			t.Errorf("%d bytes, %v, want %d", len(got), err, len(body))
+		}
+		_ = f.Close() // opened for reading
+	}
+	if !w.near.Has(blob.Sum(small).String()) {
+		t.Error("the near cache does not hold the small content any more, want that it does")
+	}
+}
+
+// late is a store that calls once before it says whether it has a content.
+type late struct {
+	*blob.Disk
+	of   blob.Ref
+	once sync.Once
+	call func()
+}
+
+func (s *late) Stat(ctx context.Context, ref blob.Ref) (blob.Info, error) {
+	info, err := s.Disk.Stat(ctx, ref)
+	if ref == s.of {
+		s.once.Do(s.call)
+	}
+	return info, err
+}
+
+// TestBaseBecomesPlain: a base that becomes plain after its plain bytes were looked for,
+// and before its record was, is not missing.
+func TestBaseBecomesPlain(t *testing.T) {
+	w := newWorld(t, 1<<30)
+	old, body := text(300<<10, 0), text(300<<10, 2)
+	key := w.chill(old, nil)
+	ref := w.chill(body, old)
+	w.Backend = &late{Disk: w.disk, of: key, call: func() {
+		if err := w.disk.Put(t.Context(), key, int64(len(old)), bytes.NewReader(old)); err != nil {
+			t.Error(err)
+		}
+		w.rec.mu.Lock()
+		defer w.rec.mu.Unlock()
+		delete(w.rec.rows, key)
+	}}
+	if _, err := w.Stat(t.Context(), ref); err != nil {
+		t.Errorf("a content whose base became plain: %v, want that it is there", err)
+	}
+}
+
 // TestNearTooSmall: a small content, and one that others are built from, are opened
 // although the near cache cannot hold them. A base does not count as read.
 func TestNearTooSmall(t *testing.T) {

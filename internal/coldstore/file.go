@@ -115,6 +115,9 @@ func (f *file) reader() (*shelf.Reader, error) {
 	if f.near != nil {
 		return f.near, nil
 	}
+	if f.row.Size > f.s.most { // it would push out all others in vain
+		return nil, shelf.ErrFull
+	}
 	r, err := f.s.near.Open(f.row.Ref.String(), f.restore, func() {})
 	if err == nil {
 		f.near = r
