@@ -146,7 +146,7 @@ func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(Fault), 
 	for _, p := range problems {
 		report(Fault{What: p})
 	}
-	lost := map[blob.Ref]bool{} // reported already
+	lost := map[blob.Ref]bool{} // and reported already
 	if opt.Deep && c.placed {
 		a, err := c.audit(ctx, opt.Repair, func(f Fault, ref blob.Ref) { lost[ref] = true; report(f) })
 		if err != nil {
@@ -160,12 +160,12 @@ func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(Fault), 
 		}
 		v.Contents++
 		if !opt.Rows && !lost[content.Ref] {
-			f, err := c.verifyContent(ctx, content, opt.Repair)
+			f, gone, err := c.verifyContent(ctx, content, opt.Repair)
 			if err != nil {
 				return v, err
 			}
 			if f != nil {
-				lost[content.Ref] = true
+				lost[content.Ref] = gone
 				report(*f)
 			}
 		}
@@ -262,20 +262,21 @@ func (c *Checker) auditIfDue(ctx context.Context) error {
 	return err
 }
 
-// verifyContent hashes one content and returns its fault, or nil. An error means
-// that the check could not continue.
-func (c *Checker) verifyContent(ctx context.Context, content index.Content, repair bool) (*Fault, error) {
+// verifyContent hashes one content and returns its fault, or nil. gone says that the
+// content is lost: of one that is plain and cold, the other form may be intact. An error
+// means that the check could not continue.
+func (c *Checker) verifyContent(ctx context.Context, content index.Content, repair bool) (f *Fault, gone bool, err error) {
 	what, err := c.contents.hash(ctx, content, nil)
-	if err != nil {
-		return nil, err
+	switch {
+	case err != nil:
+		return nil, false, err
+	case what != "":
+		f, err = c.describe(ctx, content.Ref, "the blob is damaged: "+what, repair)
+		return f, true, err
+	case c.cold.store.Below().Suspect(content.Ref):
+		f, err = c.plainDamaged(ctx, content, repair)
 	}
-	if what == "" {
-		if c.cold.store.Below().Suspect(content.Ref) {
-			return c.plainDamaged(ctx, content, repair)
-		}
-		return nil, nil
-	}
-	return c.describe(ctx, content.Ref, "the blob is damaged: "+what, repair)
+	return f, false, err
 }
 
 // describe describes a damaged content with its remedy, and repairs it if that is
@@ -288,9 +289,9 @@ func (c *Checker) describe(ctx context.Context, ref blob.Ref, what string, repai
 	added, cached, derived := h.added, h.cached, h.derived
 	switch {
 	case h.chilled:
-		f.Remedy = "the contents that cannot be restored without it are named below"
+		f.Remedy = "the contents that cannot be restored without it are named too"
 	case h.needed:
-		f.Remedy = "the cold contents that are built from it are named below; a file with the same bytes, if it is added again (symdepot add), heals them"
+		f.Remedy = "the cold contents that are built from it are named too; a file with the same bytes, if it is added again (symdepot add), heals them"
 	case added && c.placed && !repair:
 		f.Remedy = "symdepot verify --repair, then add a file with the same bytes again (symdepot add), or remove its transactions (symdepot rm)"
 	case added:

@@ -11,10 +11,10 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 )
 
-// verifyCold reports the cold contents that cannot be restored: those whose cold file
-// or base is among lost, the stored contents with faults, and with opt.Restore all that
-// it cannot restore. With opt.Repair, a content whose plain bytes are stored too
-// becomes plain.
+// verifyCold reports the cold contents that cannot be restored and are not among lost,
+// the contents that were reported already: those whose cold file or base is among them,
+// and with opt.Restore all that it cannot restore. With opt.Repair, a content whose plain
+// bytes are stored too becomes plain.
 func (c *Checker) verifyCold(ctx context.Context, opt CheckOptions, lost map[blob.Ref]bool, report func(Fault), v *Verified, progress func(int64)) error {
 	keys := map[blob.Ref]blob.Ref{} // the files of the lost ones, by the content
 	if len(lost) > 0 {
@@ -36,15 +36,20 @@ func (c *Checker) verifyCold(ctx context.Context, opt CheckOptions, lost map[blo
 			v.Contents++ // the others were counted with the stored contents
 			v.Bytes += row.Size
 		}
+		if lost[row.Ref] {
+			continue
+		}
 		what := damageOf(row, lost, keys)
 		if what == "" && opt.Restore {
-			v.Restored++
 			err := c.cold.store.Restore(ctx, row, io.Discard, nil)
 			if d, ok := errors.AsType[*blob.DamageError](err); ok {
 				what = d.What
+			} else if errors.Is(err, fs.ErrNotExist) {
+				continue // it became plain, or was removed, meanwhile
 			} else if err != nil {
 				return err
 			}
+			v.Restored++
 		}
 		if progress != nil {
 			progress(v.Bytes)
@@ -167,7 +172,7 @@ func (c *Checker) heal(ctx context.Context, opt CheckOptions, row index.Cold, wh
 		return c.cold.discard(ctx, row)
 	case err == nil:
 		f.What, f.Remedy = what+"; its plain bytes are stored and served", "--repair, or a later gc, makes it plain again"
-	case errors.Is(err, blob.ErrUnavailable):
+	case !errors.Is(err, fs.ErrNotExist): // else they are damaged too, or not stored
 		return err
 	}
 	return nil

@@ -180,6 +180,79 @@ func TestPinnedDamaged(t *testing.T) {
 	}
 }
 
+// TestVerifyWhileRemoved: contents that are removed while verify restores others are no
+// faults, and do not end it.
+func TestVerifyWhileRemoved(t *testing.T) {
+	d, _, _, _ := chilled(t)
+	steps, purged := 0, 0
+	v, err := d.Check.Run(t.Context(), CheckOptions{Restore: true}, func(f Fault) { t.Errorf("fault %+v, want none", f) }, func(int64) {
+		if steps++; steps != 5 { // after four stored contents and the first that is restored
+			return
+		}
+		for number := range int64(3) {
+			if _, err := d.Retention.Purge(t.Context(), number+1, "admin", "leak"); err != nil {
+				t.Error(err)
+			}
+			purged++
+		}
+	})
+	if err != nil || purged != 3 || v.Restored != 1 {
+		t.Errorf("verify: %+v, %v, want one content that was restored before the others were removed", v, err)
+	}
+}
+
+// TestPlainBaseDamaged: of a key whose plain bytes are stored too and damaged, the contents
+// that are built from it are not lost.
+func TestPlainBaseDamaged(t *testing.T) {
+	d, c, files, paths := chilled(t)
+	n := newNightly("app.so", 7, 9000)
+	for i := range len(files) + 1 {
+		f, _ := n.build(i)
+		if i == len(files) {
+			add(t, d, "app", f)
+		}
+	}
+	c.advance(24 * time.Hour)
+	if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour, Grace: CoolGrace}); err != nil || sum.Contents != 1 {
+		t.Fatalf("cool: %+v, %v, want 1 content: the key", sum, err)
+	}
+	lossy["swapped"](t, d, files[3].body)
+	for _, repair := range []bool{false, true} {
+		if _, faults := verified(t, d, CheckOptions{Repair: repair}); len(faults) != 1 || faults[0].Ref != blob.Sum(files[3].body).String() {
+			t.Errorf("repair %v: faults %+v, want only the plain bytes of the key", repair, faults)
+		}
+	}
+	want := map[string][]byte{}
+	for i, p := range paths {
+		want[p] = files[i].body
+	}
+	answers(t, d, want)
+}
+
+// TestBothDamaged: a content whose plain bytes and cold file are damaged is one fault, and
+// its cold file another.
+func TestBothDamaged(t *testing.T) {
+	d, _, files, _ := chilled(t)
+	ref := blob.Sum(files[1].body)
+	if _, err := d.Cold.WarmThese(t.Context(), []blob.Ref{ref}, Warming{}); err != nil {
+		t.Fatal(err)
+	}
+	if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour, Grace: CoolGrace}); err != nil || sum.Contents != 1 {
+		t.Fatalf("cool: %+v, %v, want 1 content", sum, err)
+	}
+	row, err := d.Cold.Of(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lossy["swapped"](t, d, files[1].body)
+	if err := os.Truncate(blobPath(d, row.File.Ref), row.File.Size/2); err != nil {
+		t.Fatal(err)
+	}
+	if _, faults := verified(t, d, CheckOptions{}); len(faults) != 2 {
+		t.Errorf("%d faults %+v, want the content and its cold file", len(faults), faults)
+	}
+}
+
 // TestWarmThese makes single contents plain; others and plain ones stay as they are.
 func TestWarmThese(t *testing.T) {
 	d, _, files, paths := chilled(t)
