@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -227,6 +228,55 @@ func TestPlainBaseDamaged(t *testing.T) {
 		want[p] = files[i].body
 	}
 	answers(t, d, want)
+}
+
+// TestStripKeepsLast: the plain bytes of a content whose cold file, or whose base, is gone
+// before they are deleted stay, and the content is plain again.
+func TestStripKeepsLast(t *testing.T) {
+	for name, lose := range map[string]func(t *testing.T, d *Depot, row ColdContent){
+		"the cold file is gone": func(t *testing.T, d *Depot, row ColdContent) {
+			if err := os.Remove(blobPath(d, row.File.Ref)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the cold file was found damaged": func(t *testing.T, d *Depot, row ColdContent) {
+			if err := os.Truncate(blobPath(d, row.File.Ref), row.File.Size-1); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.blobs.Verify(t.Context(), row.File.Ref, row.File.Size, nil); !errors.Is(err, blob.ErrDamaged) {
+				t.Fatalf("verify: %v, want ErrDamaged", err)
+			}
+		},
+		"the base is gone": func(t *testing.T, d *Depot, row ColdContent) {
+			if err := os.Remove(blobPath(d, row.Base.Ref)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, c, files, paths := chilled(t)
+			ctx, ref := t.Context(), blob.Sum(files[1].body)
+			if _, err := d.Cold.WarmThese(ctx, []blob.Ref{ref}, Warming{}); err != nil {
+				t.Fatal(err)
+			}
+			if sum, err := d.Cold.Cool(ctx, CoolOptions{After: time.Hour, Grace: CoolGrace}); err != nil || sum.Contents != 1 {
+				t.Fatalf("cool: %+v, %v, want 1 content", sum, err)
+			}
+			row, err := d.Cold.Of(ctx, ref)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lose(t, d, row)
+			c.advance(2 * time.Hour)
+			if n, err := d.Cold.Strip(ctx, CoolGrace); n != 0 || err != nil {
+				t.Errorf("strip: %d, %v, want that the plain bytes stay", n, err)
+			}
+			if row, err := d.Cold.Of(ctx, ref); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the record %+v, %v, want none: the content is plain", row, err)
+			}
+			answers(t, d, map[string][]byte{paths[1]: files[1].body})
+		})
+	}
 }
 
 // TestBothDamaged: a content whose plain bytes and cold file are damaged is one fault, and

@@ -169,9 +169,9 @@ func (c *Cold) pacer(ctx context.Context) func(n int) error {
 }
 
 // Strip deletes the plain bytes of contents that have been cold for longer than grace,
-// and returns their number. Bytes that were stored again since the content became cold
-// are deleted only after the cold file was read; if that is damaged, the content
-// becomes plain.
+// and returns their number. Bytes that were stored again since the content became cold,
+// and those of a content whose cold file or base seems to be lost by now, are deleted only
+// after the content was restored; if it cannot be, it becomes plain.
 func (c *Cold) Strip(ctx context.Context, grace time.Duration) (n int, err error) {
 	now := c.d.now()
 	before := now.Add(-grace)
@@ -182,11 +182,13 @@ func (c *Cold) Strip(ctx context.Context, grace time.Duration) (n int, err error
 		if err != nil {
 			return n, err
 		}
-		if !row.PlainSince.Equal(row.Made) {
-			if intact, err := c.proven(ctx, row); err != nil || !intact {
-				if err != nil {
-					return n, err
-				}
+		sure := row.PlainSince.Equal(row.Made) && c.store.Complete(ctx, row) == nil && !c.store.Below().Suspect(row.File.Ref)
+		if !sure {
+			intact, err := c.proven(ctx, row)
+			if err != nil {
+				return n, err
+			}
+			if !intact {
 				continue
 			}
 		}
