@@ -484,6 +484,31 @@ func TestPinnedPlain(t *testing.T) {
 	answers(t, d, want)
 }
 
+// TestPinnedByRemoved: when a base is exchanged, contents that nothing refers to stay cold.
+func TestPinnedByRemoved(t *testing.T) {
+	d, _, files, _ := chilled(t)
+	if _, err := d.Retention.Purge(t.Context(), 3, "admin", "leak"); err != nil {
+		t.Fatal(err)
+	}
+	for _, number := range []int64{1, 4} { // a delta and the base
+		if _, err := d.Retention.Remove(t.Context(), number, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s, err := d.Cold.Stats(t.Context()); err != nil || s.Deltas != 2 || s.Pinned != 1 {
+		t.Fatalf("sums %+v, %v, want two deltas and their pinned base", s, err)
+	}
+	if err := d.Cold.unpin(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Cold.Of(t.Context(), blob.Sum(files[0].body)); err != nil {
+		t.Errorf("the delta that was removed: %v, want that it is still cold", err)
+	}
+	if row, err := d.Cold.Of(t.Context(), blob.Sum(files[1].body)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the other delta: %+v, %v, want that it is plain", row, err)
+	}
+}
+
 // TestNewestOfEachProduct: a content that is the newest one of any product stays plain,
 // although another product has newer ones.
 func TestNewestOfEachProduct(t *testing.T) {

@@ -275,8 +275,8 @@ func (c *Cold) chillPinned(ctx context.Context, base index.Pinned, pace func(n i
 }
 
 // unpin makes the contents plain that are built from a base which nothing else needs,
-// if they are few: they become cold again with another base. If they are many, the base
-// becomes a key.
+// if they are few: they become cold again with another base. Those in the trash stay as
+// they are, because they would not. If they are many, the base becomes a key.
 func (c *Cold) unpin(ctx context.Context, pace func(n int) error) error {
 	list, err := c.d.db.Colds.Pinned(ctx, math.MaxInt32)
 	if err != nil {
@@ -291,7 +291,7 @@ func (c *Cold) unpin(ctx context.Context, pace func(n int) error) error {
 			}
 			continue
 		}
-		for row, err := range c.d.db.Colds.Needing(ctx, base.Ref) {
+		for row, err := range c.d.db.Colds.Wanted(ctx, base.Ref) {
 			if err == nil {
 				err = c.hasSpace(row.Size)
 			}

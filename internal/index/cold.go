@@ -147,6 +147,12 @@ func (cs Colds) Needing(ctx context.Context, base blob.Ref) iter.Seq2[Cold, erro
 	return cs.list(ctx, " AND b.sha256 = $3", []any{base[:]})
 }
 
+// Wanted yields those of Needing that something refers to: not those in the trash, nor
+// those that the next garbage collection takes.
+func (cs Colds) Wanted(ctx context.Context, base blob.Ref) iter.Seq2[Cold, error] {
+	return cs.list(ctx, " AND b.sha256 = $3 AND c.unreferenced_since IS NULL", []any{base[:]})
+}
+
 // filesOf selects the contents of a transaction, which is live or in the trash.
 const filesOf = `SELECT o.content_id FROM object o JOIN tx_file f ON f.object_id = o.id WHERE f.tx_id = $3
 	UNION SELECT o.content_id FROM object o JOIN trash_file f ON f.object_id = o.id WHERE f.tx_id = $3`
