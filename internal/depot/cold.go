@@ -31,7 +31,8 @@ const (
 	// coolEvery after the last one.
 	coolRest  = time.Minute
 	coolEvery = 6 * time.Hour
-	// A content that was read warmReads times within warmWindow becomes plain again.
+	// A content that was read in warmReads intervals of coolRest within warmWindow becomes
+	// plain again.
 	warmReads  = 3
 	warmWindow = 7 * 24 * time.Hour
 	// keptFree is the part of a disk below which nothing becomes cold: for a while both
@@ -94,7 +95,7 @@ type Cold struct {
 	space func() (total, free int64, err error)
 
 	mu    sync.Mutex
-	reads map[blob.Ref]int // guarded by mu; not stored yet
+	reads map[blob.Ref]int // guarded by mu; noted by asked and not stored yet
 }
 
 // newCold puts the store that knows cold contents over the one of the depot.
@@ -121,17 +122,18 @@ func vaultOf(b blob.Backend) (*vault.Vault, bool) {
 	return v, ok
 }
 
-// asked counts a read of a cold content.
+// asked notes a read of a cold content. However many there are until storeReads, they
+// count as one: who reads by ranges sends many requests.
 func (c *Cold) asked(ref blob.Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.reads == nil || len(c.reads) >= readsKept {
 		c.reads = make(map[blob.Ref]int)
 	}
-	c.reads[ref]++
+	c.reads[ref] = 1
 }
 
-// storeReads writes the counted reads to the index.
+// storeReads writes the noted reads to the index. It is called every coolRest.
 func (c *Cold) storeReads(ctx context.Context) error {
 	c.mu.Lock()
 	reads := c.reads

@@ -181,6 +181,59 @@ func TestPinnedDamaged(t *testing.T) {
 	}
 }
 
+// TestWarmAsked: a content that was read in three intervals becomes plain, and one that was
+// read many times in one interval does not. One that cannot be read now does not keep the
+// others from it.
+func TestWarmAsked(t *testing.T) {
+	d, c, files, paths := chilled(t)
+	ctx := t.Context()
+	want := map[string][]byte{}
+	for i, p := range paths {
+		want[p] = files[i].body
+	}
+	for i := range warmReads {
+		if err := d.Cold.warmAsked(ctx, c.now(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := d.Cold.Stats(ctx); err != nil || s.Contents != 3 {
+			t.Fatalf("sums %+v, %v after %d reads, want three cold contents", s, err, i)
+		}
+		for range 1 + warmReads*min(i, 1) { // the third content only in the first interval
+			answers(t, d, map[string][]byte{paths[0]: files[0].body, paths[1]: files[1].body})
+		}
+		if i == 0 {
+			answers(t, d, want)
+			answers(t, d, want)
+			answers(t, d, want)
+		}
+		if err := d.Cold.storeReads(ctx); err != nil {
+			t.Fatal(err)
+		}
+		c.advance(day)
+	}
+	broken, first := errors.New("the disk has a bad block"), true
+	err := d.Cold.warmAsked(ctx, c.now(), func(int) error {
+		if first {
+			first = false
+			return broken
+		}
+		return nil
+	})
+	if s, serr := d.Cold.Stats(ctx); !errors.Is(err, broken) || serr != nil || s.Contents != 2 {
+		t.Errorf("the first of two cannot be read: %v; sums %+v, %v, want that error and two cold contents", err, s, serr)
+	}
+	if err := d.Cold.warmAsked(ctx, c.now(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Cold.Of(ctx, blob.Sum(files[2].body)); err != nil {
+		t.Errorf("the content that was read in one interval: %v, want that it is cold", err)
+	}
+	if s, err := d.Cold.Stats(ctx); err != nil || s.Contents != 1 {
+		t.Errorf("sums %+v, %v in the end, want one cold content", s, err)
+	}
+	answers(t, d, want)
+}
+
 // TestVerifyWhileRemoved: contents that are removed while verify restores others are no
 // faults, and do not end it.
 func TestVerifyWhileRemoved(t *testing.T) {

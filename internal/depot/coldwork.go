@@ -31,16 +31,22 @@ func (c *Cold) run(ctx context.Context) {
 
 // due does what is due: the plain bytes of cold contents are deleted after the grace,
 // which frees space, contents that are read often become plain, and contents that are
-// not used become cold.
+// not used become cold. If one of these fails, the others are done all the same.
 func (c *Cold) due(ctx context.Context) error {
 	pace := c.pacer(ctx)
 	now := c.d.now()
-	if _, err := c.Strip(ctx, coolGrace); err != nil {
-		return err
+	_, failed := c.Strip(ctx, coolGrace)
+	for _, step := range []func(ctx context.Context, now time.Time, pace func(n int) error) error{c.warmAsked, c.coolDue} {
+		if ctx.Err() != nil || isAway(failed) {
+			break
+		}
+		failed = errors.Join(failed, step(ctx, now, pace))
 	}
-	if err := c.warmAsked(ctx, now, pace); err != nil {
-		return err
-	}
+	return failed
+}
+
+// coolDue makes contents cold if a pass is due, or goes on with one.
+func (c *Cold) coolDue(ctx context.Context, now time.Time, pace func(n int) error) error {
 	st, err := c.Progress(ctx)
 	if err != nil || st.Paused || c.opt.After <= 0 {
 		return err
@@ -59,14 +65,15 @@ func (c *Cold) due(ctx context.Context) error {
 func lately(t, now time.Time, d time.Duration) bool { return now.Sub(t).Abs() < d }
 
 // warmAsked makes the contents plain that are read often. One that was found damaged
-// lately stays as it is, and so do all while too little of the disk is free.
-func (c *Cold) warmAsked(ctx context.Context, now time.Time, pace func(n int) error) error {
+// lately stays as it is, and so do all while too little of the disk is free. One that
+// cannot be read does not keep the others from it.
+func (c *Cold) warmAsked(ctx context.Context, now time.Time, pace func(n int) error) (failed error) {
 	for row, err := range c.d.db.Colds.Asked(ctx, warmReads, now.Add(-warmWindow)) {
 		if err == nil {
 			err = c.hasSpace(row.Size)
 		}
 		if errors.Is(err, ErrDiskFull) {
-			return nil
+			break
 		}
 		if err == nil {
 			err = c.store.Complete(ctx, row)
@@ -74,11 +81,17 @@ func (c *Cold) warmAsked(ctx context.Context, now time.Time, pace func(n int) er
 		if err == nil {
 			err = c.warm(ctx, row, pace)
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // damaged, or it changed meanwhile
-			return err
+		if errors.Is(err, fs.ErrNotExist) { // damaged, or it changed meanwhile
+			continue
+		}
+		if failed == nil {
+			failed = err
+		}
+		if ctx.Err() != nil || isAway(err) {
+			break
 		}
 	}
-	return nil
+	return failed
 }
 
 // errPaused ends a pass.

@@ -213,6 +213,62 @@ func testColdNames(t *testing.T) {
 	}
 }
 
+// TestColdReads: a content counts as asked for when it was read often enough since a time,
+// unless its plain bytes are stored too. Reads before the window, or by a clock that was
+// ahead, do not count.
+func TestColdReads(t *testing.T) { onEngines(t, testColdReads) }
+
+func testColdReads(t *testing.T) {
+	const window = 7 * 24 * time.Hour
+	now := time.Now()
+	db, err := Open(t.Context(), newIndex(t), Options{Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	commitTest(t, db, "app", pdb(1))
+	if err := db.Colds.Put(t.Context(), ref(1), Content{Ref: ref(8), Size: 9}, nil, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	read := func(n int) {
+		t.Helper()
+		if err := db.Colds.Read(t.Context(), map[blob.Ref]int{ref(1): n, ref(2): 5}, window); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantAsked := func(what string, want bool) {
+		t.Helper()
+		n := 0
+		for row, err := range db.Colds.Asked(t.Context(), 3, now.Add(-window)) {
+			if err != nil || row.Ref != ref(1) {
+				t.Fatalf("%s: %+v, %v, want content 1", what, row, err)
+			}
+			n++
+		}
+		if (n == 1) != want {
+			t.Errorf("%s: %d contents are asked for, want content 1: %v", what, n, want)
+		}
+	}
+	read(3)
+	wantAsked("with plain bytes", false)
+	if _, err := db.Colds.Strip(t.Context(), []blob.Ref{ref(1)}, now, func(blob.Ref) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	wantAsked("without plain bytes", true)
+	now = now.Add(window + time.Hour)
+	wantAsked("after a week", false)
+	read(1)
+	read(1)
+	wantAsked("two reads in the next week", false)
+	read(1)
+	wantAsked("three reads in the next week", true)
+	now = now.Add(-365 * 24 * time.Hour)
+	read(1)
+	wantAsked("one read after the clock was set back", false)
+	read(2)
+	wantAsked("three reads after the clock was set back", true)
+}
+
 // TestColdSettle: a time that is ahead of the clock becomes now, and differs from when the
 // cold file was made.
 func TestColdSettle(t *testing.T) { onEngines(t, testColdSettle) }
