@@ -585,23 +585,6 @@ func (c *Cold) deletePlain(ctx context.Context) func(blob.Ref) error {
 	return deleteBlobs(ctx, c.store.Below(), nil)
 }
 
-// Warm makes cold contents plain again, and returns their number and bytes. each, if
-// not nil, is called after each of them.
-func (c *Cold) Warm(ctx context.Context, list []ColdContent, each func(ColdContent) error) (n, bytes int64, err error) {
-	for _, row := range list {
-		if err := c.warm(ctx, row, nil); err != nil {
-			return n, bytes, err
-		}
-		n, bytes = n+1, bytes+row.Size
-		if each != nil {
-			if err := each(row); err != nil {
-				return n, bytes, err
-			}
-		}
-	}
-	return n, bytes, nil
-}
-
 // warm makes a content plain again. Its bytes are stored before its record ends. If the
 // record or the stored bytes change meanwhile, it begins again.
 func (c *Cold) warm(ctx context.Context, row ColdContent, pace func(n int) error) (err error) {
@@ -662,13 +645,13 @@ func (c *Cold) isPlain(ctx context.Context, row ColdContent) error {
 // free makes the contents plain that are built from a base which only they need, so
 // that the base can be deleted.
 func (c *Cold) free(ctx context.Context, base blob.Ref) error {
-	var list []ColdContent
 	for row, err := range c.d.db.Colds.Needing(ctx, base) {
+		if err == nil {
+			err = c.warm(ctx, row, nil)
+		}
 		if err != nil {
 			return err
 		}
-		list = append(list, row)
 	}
-	_, _, err := c.Warm(ctx, list, nil)
-	return err
+	return nil
 }

@@ -69,7 +69,7 @@ func coolForever(where string) error {
 		}
 		for row, err := range d.db.Colds.All(ctx) {
 			if err == nil && rng.IntN(3) == 0 {
-				_, _, err = d.Cold.Warm(ctx, []ColdContent{row}, nil)
+				err = d.Cold.warm(ctx, row, nil)
 			}
 			if say("warmed", err) != nil {
 				return err
