@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -20,7 +19,6 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // coldChild makes the test binary a process that makes contents of the depot named cold
@@ -168,35 +166,24 @@ func killCooling(t *testing.T, where string, rounds, processes int) {
 		t.Fatal(err)
 	}
 	defer func() { _ = d.Close() }()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	rng := rand.New(rand.NewPCG(5, 6))
 	var mu sync.Mutex
 	steps := map[string]int{}
 	for round := range rounds {
 		var alive sync.WaitGroup
-		for p := range processes {
-			cmd := exec.CommandContext(t.Context(), exe)
-			left, late := 1+rng.IntN(30), time.Duration(rng.IntN(30))*time.Millisecond
+		for range processes {
 			name := where
 			if processes > 1 {
 				name = "+" + where
 			}
-			lines := symtest.Lines(t, cmd, coldChild+"="+name)
+			w := startChild(t, coldChild, name, 1+rng.IntN(30), time.Duration(rng.IntN(30))*time.Millisecond)
 			alive.Go(func() {
-				for lines.Scan() {
+				w.killed(t, func(line string) bool {
 					mu.Lock()
-					steps[lines.Text()]++
-					mu.Unlock()
-					if left--; left == 0 {
-						time.AfterFunc(late, func() { _ = cmd.Process.Kill() })
-					}
-				}
-				if err := cmd.Wait(); left > 0 {
-					t.Errorf("round %d, process %d ended by itself: %v", round, p, err)
-				}
+					defer mu.Unlock()
+					steps[line]++
+					return true
+				})
 			})
 		}
 		done := make(chan struct{})

@@ -32,26 +32,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(stageChild); dir != "" {
-		if err := pushForever(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	for name, work := range children {
+		if where := os.Getenv(name); where != "" {
+			if err := work(where); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
 		}
-		os.Exit(0)
-	}
-	if dir := os.Getenv(retainChild); dir != "" {
-		if err := retainForever(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	if dir := os.Getenv(coldChild); dir != "" {
-		if err := coolForever(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
 	}
 	transcodetest.Main()
 	peer.SetReach(time.Minute) // of a busy machine

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,7 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/retention"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
 
@@ -88,8 +87,9 @@ type sharedDepot struct{ Database, Endpoint, Bucket, User, Secret, Local string 
 // openRetained opens the depot in a folder, or the one that the JSON of a
 // sharedDepot names.
 func openRetained(ctx context.Context, where string) (*Depot, error) {
+	limits := stage.Limits{Open: 10_000} // each process that is killed may leave an open push
 	if !strings.HasPrefix(where, "{") {
-		return Open(ctx, where, Options{})
+		return Open(ctx, where, Options{Stages: limits})
 	}
 	var s sharedDepot
 	if err := json.Unmarshal([]byte(where), &s); err != nil {
@@ -100,7 +100,7 @@ func openRetained(ctx context.Context, where string) (*Depot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Open(ctx, s.Database, Options{Bucket: b, Local: s.Local})
+	return Open(ctx, s.Database, Options{Bucket: b, Local: s.Local, Stages: limits})
 }
 
 // TestRetentionKilledPostgres is TestRetentionKilled with PostgreSQL and a bucket.
@@ -141,24 +141,15 @@ func killRetaining(t *testing.T, where string, rounds int) {
 		t.Fatal(err)
 	}
 	defer func() { _ = d.Close() }()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	rng := rand.New(rand.NewPCG(3, 4))
 	steps := map[string]int{}
 	for range rounds {
-		cmd := exec.CommandContext(t.Context(), exe)
-		left := 3 + rng.IntN(25) // steps until the kill
-		lines := symtest.Lines(t, cmd, retainChild+"="+where)
-		for lines.Scan() {
-			word, _, _ := strings.Cut(lines.Text(), " ")
+		w := startChild(t, retainChild, where, 3+rng.IntN(25), time.Duration(rng.IntN(10))*time.Millisecond)
+		w.killed(t, func(line string) bool {
+			word, _, _ := strings.Cut(line, " ")
 			steps[word]++
-			if left--; left == 0 {
-				time.AfterFunc(time.Duration(rng.IntN(10))*time.Millisecond, func() { _ = cmd.Process.Kill() })
-			}
-		}
-		_ = cmd.Wait() // it was killed
+			return true
+		})
 		wantClean(t, d)
 		if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("verify: %s, want no fault", f.What) }, nil); err != nil {
 			t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/stage"
-	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // stageChild makes the test binary a process that pushes into the depot named, to
@@ -99,33 +97,24 @@ func TestPushKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = d.Close() }()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	committed := map[byte]int64{}
 	var last byte // opened by a process that was killed, perhaps while it was open
 	rounds := 12
 	for range rounds {
-		cmd := exec.CommandContext(t.Context(), exe)
-		left := 1 + rng.IntN(25) // requests until the kill
-		lines := symtest.Lines(t, cmd, stageChild+"="+dir)
-		for lines.Scan() {
+		w := startChild(t, stageChild, dir, 1+rng.IntN(25), time.Duration(rng.IntN(8))*time.Millisecond)
+		w.killed(t, func(line string) bool {
 			var v byte
 			var n int64
-			if _, err := fmt.Sscanf(lines.Text(), "committed %d %d", &v, &n); err == nil {
+			if _, err := fmt.Sscanf(line, "committed %d %d", &v, &n); err == nil {
 				committed[v] = n
 			}
-			if _, err := fmt.Sscanf(lines.Text(), "opening %d", &v); err == nil {
+			if _, err := fmt.Sscanf(line, "opening %d", &v); err == nil {
 				last = max(last, v)
-				continue // this is no request
+				return false // this is no request
 			}
-			if left--; left == 0 {
-				time.AfterFunc(time.Duration(rng.IntN(8))*time.Millisecond, func() { _ = cmd.Process.Kill() })
-			}
-		}
-		_ = cmd.Wait() // it was killed
+			return true
+		})
 		for v := byte(1); v < 200; v++ {
 			own, paths := symbols(6, v)
 			seen := 0
