@@ -20,6 +20,8 @@ type Warmed struct {
 	Bytes    int64 `json:"bytes"` // plain
 	// Failed are the contents that cannot be restored. They stay cold.
 	Failed int64 `json:"failed"`
+	// Again are, after WarmAll, the contents that servers have made cold meanwhile.
+	Again int64 `json:"cold_again,omitempty"`
 }
 
 // Warming are the functions that WarmAll and WarmThese call for each content; they may
@@ -43,7 +45,12 @@ func (c *Cold) WarmAll(ctx context.Context, w Warming) (Warmed, error) {
 	if err := c.hasRoom(s.Plain - s.BothBytes); err != nil {
 		return Warmed{}, err
 	}
-	return c.warmEach(ctx, c.d.db.Colds.All(ctx), w)
+	sum, err := c.warmEach(ctx, c.d.db.Colds.All(ctx), w)
+	if err == nil {
+		s, err = c.Stats(ctx)
+		sum.Again = max(0, s.Contents-sum.Failed)
+	}
+	return sum, err
 }
 
 // WarmThese makes those of some contents plain that are cold.

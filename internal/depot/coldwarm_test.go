@@ -373,6 +373,26 @@ func TestWarmThese(t *testing.T) {
 	answers(t, d, want)
 }
 
+// TestWarmAllAgain: contents that become cold while all become plain are counted: earlier
+// versions cannot open the depot then.
+func TestWarmAllAgain(t *testing.T) {
+	d, _, _, _ := chilled(t)
+	steps := 0
+	w, err := d.Cold.WarmAll(t.Context(), Warming{Each: func(ColdContent) error {
+		if steps++; steps < 3 {
+			return nil
+		}
+		_, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour})
+		return err
+	}})
+	if err != nil || w.Contents != 3 || w.Again != 3 {
+		t.Errorf("warm all: %+v, %v, want 3 contents, and 3 that are cold again", w, err)
+	}
+	if w, err := d.Cold.WarmAll(t.Context(), Warming{}); err != nil || w.Contents != 3 || w.Again != 0 {
+		t.Errorf("warm all again: %+v, %v, want 3 contents", w, err)
+	}
+}
+
 // TestWarmNoRoom: if the disk has too little space, nothing is changed.
 func TestWarmNoRoom(t *testing.T) {
 	d, _, files, _ := chilled(t)

@@ -225,6 +225,8 @@ func WarmedText(s depot.Warmed, all bool) string {
 			stay = "stays"
 		}
 		text += fmt.Sprintf("; %s cannot be restored and %s cold", term.Count(s.Failed, "content"), stay)
+	case s.Again > 0:
+		text += fmt.Sprintf("; servers have made %s cold meanwhile: run symdepot cool --pause first", term.Count(s.Again, "content"))
 	case all:
 		text += "; earlier versions of symdepot can open the depot again"
 	}

@@ -27,6 +27,14 @@ func TestColdTexts(t *testing.T) {
 	if got, want := f.Text(), "cold: delta of abababababab, 30.0 KiB stored, plain too"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	for again, want := range map[int64]string{
+		0: "3 contents made plain: 1.0 MiB; earlier versions of symdepot can open the depot again",
+		2: "3 contents made plain: 1.0 MiB; servers have made 2 contents cold meanwhile: run symdepot cool --pause first",
+	} {
+		if got := WarmedText(depot.Warmed{Contents: 3, Bytes: 1 << 20, Again: again}, true); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 	var st depot.ColdStatus
 	if got, want := ColdAbout(st, 0), "none becomes cold, because cold.after is not set"; got != want {
 		t.Errorf("%q, want %q", got, want)
