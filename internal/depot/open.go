@@ -14,6 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/shelf"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -37,6 +38,7 @@ func (d *Depot) Open(ctx context.Context, scope Scope, req layout.Request) (*Fil
 // file was looked for; it may be nil.
 func (d *Depot) open(ctx context.Context, scope Scope, req layout.Request, exact bool, rec *recorder) (*File, error) {
 	f, err := d.openOwn(ctx, scope, req, exact, rec)
+	full := false // a file is there that cannot be unpacked now
 	if d.Watched.exist() && (err == nil && f.cached || errors.Is(err, fs.ErrNotExist)) {
 		// Files in place come after added ones and before downloaded ones.
 		if w, werr := d.Watched.answer(ctx, scope, req, rec); werr == nil {
@@ -44,17 +46,33 @@ func (d *Depot) open(ctx context.Context, scope Scope, req layout.Request, exact
 				_ = f.Close() // not used
 			}
 			return w, nil
+		} else if errors.Is(werr, shelf.ErrFull) {
+			full = true
 		}
 	}
-	if len(d.trees.list) == 0 || !scope.sees("") || !errors.Is(err, fs.ErrNotExist) {
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
-	f, treeErr := d.trees.open(ctx, req, rec)
-	if errors.Is(treeErr, fs.ErrNotExist) && errors.Is(err, errOtherName) {
-		return nil, err
+	if len(d.trees.list) > 0 && scope.sees("") {
+		f, treeErr := d.trees.open(ctx, req, rec)
+		switch {
+		case errors.Is(treeErr, shelf.ErrFull):
+			full = true
+		case !errors.Is(treeErr, fs.ErrNotExist):
+			return f, treeErr
+		case !errors.Is(err, errOtherName):
+			err = treeErr
+		}
 	}
-	return f, treeErr
+	if full {
+		return nil, errManyUnpacked
+	}
+	return nil, err
 }
+
+// errManyUnpacked means that a file is there, in a package or compressed, and cannot be
+// unpacked now. A client that was told that there is none would remember that.
+var errManyUnpacked = fmt.Errorf("too many unpacked files are in use: %w", ErrUnavailable)
 
 func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request, exact bool, rec *recorder) (*File, error) {
 	switch req.Form {

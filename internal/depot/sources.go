@@ -9,6 +9,7 @@ import (
 	"log/slog"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/shelf"
 	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
@@ -24,7 +25,7 @@ type trees struct {
 // open searches the folders in order. A folder that fails does not hide the next
 // one. rec notes where they were searched; it may be nil.
 func (ts trees) open(ctx context.Context, req layout.Request, rec *recorder) (*File, error) {
-	var failed error
+	var failed, full error
 	for _, s := range ts.list {
 		f, err := openInTree(ctx, s, req, rec)
 		switch {
@@ -32,6 +33,8 @@ func (ts trees) open(ctx context.Context, req layout.Request, rec *recorder) (*F
 			return f, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
+		case errors.Is(err, shelf.ErrFull):
+			full = err
 		case !errors.Is(err, fs.ErrNotExist):
 			failed = errors.Join(failed, err)
 		case err != fs.ErrNotExist && rec == nil: // it has a reason
@@ -40,6 +43,9 @@ func (ts trees) open(ctx context.Context, req layout.Request, rec *recorder) (*F
 	}
 	if failed != nil {
 		return nil, failed
+	}
+	if full != nil {
+		return nil, full
 	}
 	return nil, fs.ErrNotExist
 }

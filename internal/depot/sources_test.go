@@ -3,6 +3,7 @@ package depot
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/tree"
+	"github.com/symdepot/symdepot/internal/unpack/unpacktest"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -176,5 +178,53 @@ func TestBetter(t *testing.T) {
 	newer := Ranked{TxFile: TxFile{Object: symfile.Object{Kind: symfile.PE, Role: symfile.Executable}, Ref: [32]byte{2}}, Added: time.Unix(2, 0)}
 	if !Better(newer, older, symfile.Executable) || Better(older, newer, symfile.Executable) {
 		t.Error("newer is better")
+	}
+}
+
+// TestManyUnpacked: a compressed file that cannot be unpacked, because so many are in
+// use, is not said to be absent. One that nobody has is.
+func TestManyUnpacked(t *testing.T) {
+	t.Parallel()
+	const guid = "F9EFE0B6AE7500394C4C44205044422E1"
+	store := t.TempDir()
+	place(t, store, "000Admin/lastid.txt", []byte("0000000001"))
+	request := func(i int) layout.Request {
+		req, err := layout.Route([]string{fmt.Sprintf("a%d.pdb", i), guid, fmt.Sprintf("a%d.pdb", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return req
+	}
+	const most = 256 // files that a store unpacks at the same time
+	for i := range most + 1 {
+		name := fmt.Sprintf("a%d.pdb", i)
+		place(t, store, name+"/"+guid+"/"+name[:len(name)-1]+"_", unpacktest.Cabinet(t, name, []byte("a text")))
+	}
+	d := withSources(t, &clock{t: time.Now()}, store)
+	var files []*File
+	for i := range most {
+		f, err := d.Open(t.Context(), Scope{}, request(i))
+		if err != nil {
+			t.Fatalf("file %d: %v, want no error", i, err)
+		}
+		files = append(files, f)
+	}
+	if _, err := d.Open(t.Context(), Scope{}, request(most)); !errors.Is(err, ErrUnavailable) || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file too many: %v, want %v", err, ErrUnavailable)
+	}
+	if _, err := d.Open(t.Context(), Scope{}, request(most+1)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is not there: %v, want %v", err, fs.ErrNotExist)
+	}
+	for _, f := range files {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	f, err := d.Open(t.Context(), Scope{}, request(most))
+	if err != nil {
+		t.Fatalf("after the others were closed: %v, want no error", err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
 	}
 }

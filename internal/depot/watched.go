@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/shelf"
 	"github.com/symdepot/symdepot/internal/watch"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
@@ -31,10 +32,14 @@ func (ws *Watched) exist() bool { return len(ws.list) > 0 || ws.others.exist() }
 // answer searches the folders of this server, then those of the others.
 func (ws *Watched) answer(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
 	f, err := ws.open(ctx, scope, req, rec)
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err = ws.others.open(ctx, scope, req, rec)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
 	}
-	return f, err
+	f, otherErr := ws.others.open(ctx, scope, req, rec)
+	if errors.Is(err, shelf.ErrFull) && errors.Is(otherErr, fs.ErrNotExist) {
+		return nil, err
+	}
+	return f, otherErr
 }
 
 // Dir returns the folder for their indexes, on this machine.
@@ -57,7 +62,7 @@ func (s Scope) seesWatched(f *watch.Folder) bool {
 // open searches the folders in order. A folder that fails does not hide the next one.
 // rec notes where they were searched; it may be nil.
 func (ws *Watched) open(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
-	var failed error
+	var failed, full error
 	for _, f := range ws.list {
 		if !scope.seesWatched(f) {
 			continue
@@ -69,6 +74,8 @@ func (ws *Watched) open(ctx context.Context, scope Scope, req layout.Request, re
 			return watchedFile(f, file), nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
+		case errors.Is(err, shelf.ErrFull):
+			full = err
 		case !errors.Is(err, fs.ErrNotExist):
 			failed = errors.Join(failed, err)
 			ws.log.Warn("a watched folder cannot answer", "folder", f.Where(), "error", err)
@@ -76,6 +83,9 @@ func (ws *Watched) open(ctx context.Context, scope Scope, req layout.Request, re
 	}
 	if failed != nil {
 		return nil, failed
+	}
+	if full != nil {
+		return nil, full
 	}
 	return nil, fs.ErrNotExist
 }

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// ErrFull is fs.ErrNotExist: requests beyond the limits are answered as if the file
-// did not exist.
+// ErrFull means that the limits of a shelf are reached. It is fs.ErrNotExist: other places
+// are searched for the file.
 var ErrFull = fmt.Errorf("too many unpacked files are in use: %w", fs.ErrNotExist)
 
 // Options of a shelf. A value of zero means the default named at its field.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/internal/shelf"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -203,7 +204,8 @@ func oneContent(hits []hit) bool {
 }
 
 // Open opens the file for req: a whole file or a section. A miss is fs.ErrNotExist. So
-// is a file that has changed since it was indexed; it is indexed again.
+// is a file that has changed since it was indexed; it is indexed again. shelf.ErrFull
+// means that the file cannot be unpacked now.
 func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 	switch req.Form {
 	case layout.FormFile:
@@ -223,7 +225,7 @@ func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 			continue
 		}
 		a, err := f.openFirst(ctx, hits)
-		if !errors.Is(err, fs.ErrNotExist) {
+		if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, shelf.ErrFull) {
 			return a, err
 		}
 	}
@@ -237,8 +239,10 @@ func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 	return f.openFirst(ctx, hits)
 }
 
-// openFirst opens the first object that can be.
+// openFirst opens the first object that can be. If there is none because too many
+// unpacked files are in use, the error is shelf.ErrFull.
 func (f *Folder) openFirst(ctx context.Context, hits []hit) (*File, error) {
+	absent := fs.ErrNotExist
 	for i := range hits {
 		a, err := f.openHit(ctx, &hits[i])
 		switch {
@@ -246,11 +250,13 @@ func (f *Folder) openFirst(ctx context.Context, hits []hit) (*File, error) {
 			return a, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
+		case errors.Is(err, shelf.ErrFull):
+			absent = err
 		case !errors.Is(err, fs.ErrNotExist):
 			f.opt.Log.Warn("a file in a watched folder cannot be served", "folder", f.where, "path", within(hits[i].File.Dir, hits[i].File.Name), "member", hits[i].Member, "error", err)
 		}
 	}
-	return nil, fs.ErrNotExist
+	return nil, absent
 }
 
 // openSection answers with the bytes of one section: of the first file that has them.
@@ -265,7 +271,7 @@ func (f *Folder) openSection(ctx context.Context, req *layout.Request) (*File, e
 				continue
 			}
 			a, err := f.openFirst(ctx, hits[i:i+1])
-			if errors.Is(err, fs.ErrNotExist) {
+			if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, shelf.ErrFull) {
 				continue
 			}
 			if err != nil {
