@@ -185,8 +185,8 @@ func oneContent(hits []index.Hit) bool {
 
 // rank sorts hits by preference, deterministically. An added file comes before
 // a downloaded one, because an id says nothing about the content and an
-// upstream must not replace what the operator added. Among files of the same
-// origin, debug information is preferred where there is most of it, and then in
+// upstream must not replace what the operator added. A file that only try builds
+// have comes after all other added ones. Among files of the same origin, debug information is preferred where there is most of it, and then in
 // the file that holds nothing else; an ELF executable where it is smallest,
 // unless it has no section headers, as one copied from memory; any other file
 // where it is newest.
@@ -194,6 +194,12 @@ func rank(hits []index.Hit, role symfile.Role) {
 	slices.SortStableFunc(hits, func(a, b index.Hit) int {
 		if (a.Source == "") != (b.Source == "") {
 			if a.Source == "" {
+				return -1
+			}
+			return 1
+		}
+		if a.Try != b.Try {
+			if b.Try {
 				return -1
 			}
 			return 1

@@ -158,13 +158,19 @@ func (d *Depot) Content(ctx context.Context, ref blob.Ref) (*File, error) {
 type Ranked struct {
 	TxFile
 	Added time.Time
+	Try   bool // of a try build, and of no other
+}
+
+// RankedIn returns a file of a transaction.
+func RankedIn(tx Transaction, f TxFile) Ranked {
+	return Ranked{TxFile: f, Added: tx.Time, Try: tx.Class == index.ClassTry}
 }
 
 // Better reports whether the depot prefers a to b as the answer to a request for
 // the roles.
 func Better(a, b Ranked, role symfile.Role) bool {
 	hit := func(r Ranked) index.Hit {
-		return index.Hit{Role: r.Object.Role, Stored: index.Stored{Object: r.Object, Features: r.Features, DebugSize: r.DebugSize, Ref: r.Ref, Size: r.Size, Added: r.Added}}
+		return index.Hit{Role: r.Object.Role, Stored: index.Stored{Object: r.Object, Features: r.Features, DebugSize: r.DebugSize, Ref: r.Ref, Size: r.Size, Added: r.Added, Try: r.Try}}
 	}
 	hits := []index.Hit{hit(b), hit(a)}
 	rank(hits, role)

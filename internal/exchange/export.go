@@ -141,7 +141,7 @@ func (ex *exporter) plan() ([]*place, error) {
 			if len(paths) == 0 {
 				ex.countOmitted(tx, f)
 			}
-			r := depot.Ranked{TxFile: f, Added: tx.Time}
+			r := depot.RankedIn(tx, f)
 			for _, p := range paths {
 				if ex.opt.Lower {
 					p = symfile.Fold(p)
@@ -153,6 +153,7 @@ func (ex *exporter) plan() ([]*place, error) {
 					continue
 				}
 				if have.file.Ref == f.Ref {
+					have.file.Try = have.file.Try && r.Try
 					continue
 				}
 				ex.result.Shadowed++

@@ -164,11 +164,13 @@ type chosen struct {
 // answers with the same one. known means that the store already has the transaction.
 func (ex *exporter) choose(tx depot.Transaction, known bool) error {
 	return ex.d.Files(ex.ctx, tx.Number, func(f depot.TxFile) error {
-		r := depot.Ranked{TxFile: f, Added: tx.Time}
+		r := depot.RankedIn(tx, f)
 		for _, k := range ex.keys(f) {
 			at := keyPath(k)
 			have, ok := ex.stored[symfile.Fold(at)]
 			if ok && have.Ref == f.Ref {
+				have.Try = have.Try && r.Try
+				ex.stored[symfile.Fold(at)] = have
 				continue
 			}
 			if ok && !depot.Better(r, have.Ranked, roleOf(keyLayout(f.Object.Kind), at+"/"+k.Name)) {

@@ -19,7 +19,15 @@ const maxRows, maxAges = 256, 4096
 // fileColumns are the columns that scanStored reads after objectColumns, of file
 // f and transaction t.
 const fileColumns = `f.tx_id, CASE WHEN f.tx_id < 0 THEN f.mtime ELSE t.time END, CASE WHEN f.tx_id < 0 THEN f.own_mtime ELSE f.mtime END,
- f.path, f.archive, coalesce(t.source, '')`
+ f.path, f.archive, coalesce(t.source, ''), ` + onlyTry
+
+// ClassTry is the class of transactions of try builds: their objects are answers only if
+// no other transaction has one.
+const ClassTry = "try"
+
+// onlyTry reports whether all transactions that hold the object are of the class try.
+const onlyTry = `(t.class = '` + ClassTry + `' AND NOT EXISTS (SELECT 1 FROM tx_file other JOIN tx holder ON holder.id = other.tx_id
+ WHERE other.object_id = f.object_id AND holder.id > 0 AND holder.class <> '` + ClassTry + `'))`
 
 // lookupSelect returns a query for the keys that meet a condition, with their
 // visible objects in the scope, each with the newest transaction that holds it.
@@ -70,8 +78,8 @@ func (db *DB) Lookup(ctx context.Context, scope Scope, l symfile.Lookup) ([]Hit,
 
 // HigherAge returns the PDBs in the scope, plain or in an MSFZ container, with
 // the GUID (32 lower-case digits), the folded name ("" for any) and an age above
-// age. They are ordered by age, and by transaction, newest first, within one
-// age.
+// age. They are ordered by age, and within one age those of try builds last,
+// and then by transaction, newest first.
 func (db *DB) HigherAge(ctx context.Context, scope Scope, name, guid string, age uint32) ([]Hit, error) {
 	if len(guid) != 32 {
 		return nil, nil
@@ -90,7 +98,7 @@ func (db *DB) HigherAge(ctx context.Context, scope Scope, name, guid string, age
 		return h.Object.DebugID.Age <= age || h.Object.DebugID.GUID.Lower() != guid
 	})
 	slices.SortStableFunc(hits, func(a, b Hit) int {
-		return cmp.Or(cmp.Compare(a.Object.DebugID.Age, b.Object.DebugID.Age), cmp.Compare(b.Number, a.Number))
+		return cmp.Or(cmp.Compare(a.Object.DebugID.Age, b.Object.DebugID.Age), a.compareTry(&b.Stored), cmp.Compare(b.Number, a.Number))
 	})
 	return hits, nil
 }
@@ -135,7 +143,7 @@ func (db *DB) hits(ctx context.Context, constant bool, query string, args []any)
 func scanStored(scan func(...any) error, s *Stored, more ...any) error {
 	var added int64
 	var own sql.NullInt64
-	if err := scanObject(scan, s, append([]any{&s.Number, &added, &own, &s.Path, &s.Archive, &s.Source}, more...)...); err != nil {
+	if err := scanObject(scan, s, append([]any{&s.Number, &added, &own, &s.Path, &s.Archive, &s.Source, &s.Try}, more...)...); err != nil {
 		return err
 	}
 	s.Added, s.ModTime = time.UnixMilli(added).UTC(), fromMillis(own)

@@ -78,8 +78,21 @@ type Stored struct {
 	// Source is the upstream of a cached file; empty if a transaction holds the
 	// object too.
 	Source string
+	// Try means that only transactions of try builds hold the object.
+	Try bool
 
 	id, contentID int64
+}
+
+// compareTry orders files that only try builds have after others.
+func (s *Stored) compareTry(o *Stored) int {
+	switch {
+	case s.Try == o.Try:
+		return 0
+	case s.Try:
+		return 1
+	}
+	return -1
 }
 
 // Hit is one result of a lookup.

@@ -35,8 +35,9 @@ var teckenFace = &face{
 	write: jsonFailure("error"),
 }
 
-// tryClass is the class of uploads for try builds, which live shorter.
-const tryClass = "try"
+// tryClass is the class of uploads for try builds, which live shorter and outrank no
+// other file.
+const tryClass = stage.ClassTry
 
 // teckenKey is the path of a file in an upload: module/ID/file.
 type teckenKey struct{ module, id, file string }

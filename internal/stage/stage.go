@@ -46,6 +46,9 @@ type Caller struct {
 	Class string
 }
 
+// ClassTry is the class of try builds.
+const ClassTry = index.ClassTry
+
 // Labels name what a transaction is filed under.
 type Labels struct{ Product, Version, Branch, Class, Comment string }
 

@@ -207,7 +207,7 @@ func pieceOf(h *index.Hit) *piece {
 }
 
 // best returns the best hit that is allowed: one of the name first, then an added
-// file, then the one with most debug information, then the newest.
+// file, of a try build last, then the one with most debug information, then the newest.
 func best(hits []index.Hit, allowed func(*index.Hit) bool, name string) *index.Hit {
 	name = symfile.Fold(symfile.BaseName(name))
 	rank := func(h *index.Hit) int {
@@ -226,7 +226,7 @@ func best(hits []index.Hit, allowed func(*index.Hit) bool, name string) *index.H
 			continue
 		}
 		if found == nil || cmp.Or(
-			cmp.Compare(rank(h), rank(found)), cmp.Compare(added(h), added(found)), cmp.Compare(h.DebugSize, found.DebugSize),
+			cmp.Compare(rank(h), rank(found)), cmp.Compare(origin(h), origin(found)), cmp.Compare(h.DebugSize, found.DebugSize),
 			h.Added.Compare(found.Added), slices.Compare(found.Ref[:], h.Ref[:]),
 		) > 0 {
 			found = h
@@ -235,12 +235,16 @@ func best(hits []index.Hit, allowed func(*index.Hit) bool, name string) *index.H
 	return found
 }
 
-// added is 1 for a file of a transaction, and 0 for a cached file.
-func added(h *index.Hit) int {
-	if h.Source == "" {
+// origin is 2 for a file of a transaction, 1 for one that only try builds have, and 0
+// for a cached file.
+func origin(h *index.Hit) int {
+	switch {
+	case h.Source != "":
+		return 0
+	case h.Try:
 		return 1
 	}
-	return 0
+	return 2
 }
 
 // findHeld finds the files of a module in the index.
