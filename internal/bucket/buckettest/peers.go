@@ -153,6 +153,11 @@ func GCS(t testing.TB) *Peer {
 			_, _ = io.WriteString(w, `{"error":{"code":401,"message":"Invalid Credentials","errors":[{"reason":"authError"}]}}`)
 			return
 		}
+		// Otherwise the body of the request is closed when the answer begins. If the proxy has
+		// not seen its end yet, it takes that for an error and breaks the answer off.
+		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(door.Close)
