@@ -6,8 +6,10 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -72,9 +74,15 @@ type Trace struct {
 	// and another age. Removed were removed. Hidden exist outside of the scope.
 	Namesakes []LookupHit
 	OtherAges []LookupHit
-	Removed   []RemovedFile
-	Hidden    []HiddenFile
-	Folders   []TracedFolder
+	// Ageless is set if the request has a GUID without an age; OtherAges are then the
+	// PDBs of the GUID.
+	Ageless bool
+	// Portable are the portable PDBs of the module of which a Breakpad or GSYM file is
+	// requested: they have no such form.
+	Portable []LookupHit
+	Removed  []RemovedFile
+	Hidden   []HiddenFile
+	Folders  []TracedFolder
 	// Fetches is set if there are upstreams; Sources are those that the caller may
 	// use. Known: all of them are known to lack the file, until KnownUntil.
 	Fetches    bool
@@ -637,20 +645,8 @@ func (t *Tracer) near(ctx context.Context, ask *TraceAsk, tr *Trace) (err error)
 			q.IDs = append(q.IDs, l.ID)
 		}
 	}
-	if guid, age, ok := moduleKey(req); ok {
-		found, err := db.Find(ctx, scope, index.Query{Prefix: guid.Lower()}, 4*maxNear)
-		if err != nil {
-			return err
-		}
-		for _, f := range found {
-			image := f.Object.Role&(symfile.Executable|symfile.Debug) == symfile.Executable
-			if f.Object.DebugID.GUID == guid && f.Object.DebugID.Age != age && !image && len(tr.OtherAges) < maxNear {
-				tr.OtherAges = append(tr.OtherAges, index.Hit{Stored: f.Stored, Role: f.Object.Role})
-			}
-		}
-		tr.Namesakes = slices.DeleteFunc(tr.Namesakes, func(h LookupHit) bool {
-			return slices.ContainsFunc(tr.OtherAges, func(o LookupHit) bool { return o.Ref == h.Ref })
-		})
+	if err := t.relatives(ctx, scope, tr); err != nil {
+		return err
 	}
 	if len(q.IDs) > 0 {
 		if tr.Removed, err = db.Trash.Find(ctx, scope, q, maxRemoved); err != nil {
@@ -663,17 +659,54 @@ func (t *Tracer) near(ctx context.Context, ask *TraceAsk, tr *Trace) (err error)
 	return nil
 }
 
+// relatives lists the files of the requested GUID that do not answer.
+func (t *Tracer) relatives(ctx context.Context, scope index.Scope, tr *Trace) error {
+	req := &tr.Request
+	key, ageless, ok := moduleKey(req)
+	if !ok {
+		return nil
+	}
+	found, err := t.d.db.Find(ctx, scope, index.Query{Prefix: key.GUID.Lower()}, 4*maxNear)
+	if err != nil {
+		return err
+	}
+	_, _, functions := symbolicate.FormatOf(req)
+	tr.Ageless = ageless
+	for _, f := range found {
+		o, h := &f.Object, index.Hit{Stored: f.Stored, Role: f.Object.Role}
+		portable := o.Kind == symfile.PortablePDB
+		switch {
+		case o.DebugID.GUID != key.GUID:
+		case functions && portable:
+			tr.Portable = append(tr.Portable, h)
+		case ageless && !portable && o.Kind != symfile.PDB && o.Kind != symfile.MSFZ:
+		case portable && slices.Contains(o.PortableIDs(), key.GUID.Upper()+strconv.FormatUint(uint64(key.Age), 16)):
+		case portable && key.Age == math.MaxUint32: // symfile.PortableAge
+		case o.Role&(symfile.Executable|symfile.Debug) == symfile.Executable:
+		case (ageless || o.DebugID.Age != key.Age) && len(tr.OtherAges) < maxNear:
+			tr.OtherAges = append(tr.OtherAges, h)
+		}
+	}
+	tr.Namesakes = slices.DeleteFunc(tr.Namesakes, func(h LookupHit) bool {
+		return slices.ContainsFunc(append(slices.Clip(tr.OtherAges), tr.Portable...), func(o LookupHit) bool { return o.Ref == h.Ref })
+	})
+	return nil
+}
+
 // moduleKey returns the GUID and the age of a request for the files of a module.
-func moduleKey(req *layout.Request) (debugid.GUID, uint32, bool) {
+func moduleKey(req *layout.Request) (key layout.PDBAge, ageless, ok bool) {
 	if req.Age != nil {
-		return req.Age.GUID, req.Age.Age, true
+		return *req.Age, false, true
 	}
 	for _, l := range req.Lookups {
 		if id, err := debugid.ParseBreakpad(l.ID); err == nil && len(l.ID) > 32 {
-			return id.GUID, id.Age, true
+			return layout.PDBAge{GUID: id.GUID, Age: id.Age}, false, true
+		}
+		if guid, err := debugid.ParseGUID(l.ID); err == nil && len(l.ID) == 32 {
+			return layout.PDBAge{GUID: guid}, true, true
 		}
 	}
-	return debugid.GUID{}, 0, false
+	return layout.PDBAge{}, false, false
 }
 
 // hidden lists the files that answer in other products.

@@ -93,6 +93,8 @@ const (
 	causeNotPath     = "not-path"
 	causeRemoved     = "removed"
 	causeOtherAge    = "other-age"
+	causeAgeless     = "no-age"
+	causePortable    = "portable"
 	causeHidden      = "other-product"
 	causeOtherRole   = "other-role"
 	causeOtherName   = "other-name"
@@ -188,6 +190,10 @@ func cause(t *depot.Trace) string {
 		return causeChanged
 	case len(t.Removed) > 0:
 		return causeRemoved
+	case len(t.Portable) > 0:
+		return causePortable
+	case len(t.OtherAges) > 0 && t.Ageless:
+		return causeAgeless
 	case len(t.OtherAges) > 0:
 		return causeOtherAge
 	case outcome(depot.OtherRole), near(depot.OtherRole):
@@ -322,6 +328,10 @@ func causeText(t *depot.Trace, cause string) string {
 		return fmt.Sprintf("it was here, in transaction %d, which was %s", r.Transaction, term.Printable(tombstone(r)))
 	case causeOtherAge:
 		return agesText(t)
+	case causeAgeless:
+		return "the GUID is here, but the request lacks the age, which is part of the id"
+	case causePortable:
+		return fmt.Sprintf("%s is a portable PDB, of which there is no %s", term.Printable(t.Portable[0].Object.Name), functionsForm(t))
 	case causeAway:
 		f, p := nearIn(t, depot.Away)
 		return fmt.Sprintf("it is in the index of %s as %s, but that folder is away", watchedName(f), term.Printable(p.Path))
@@ -401,6 +411,9 @@ func formText(t *depot.Trace) string {
 func agesText(t *depot.Trace) string {
 	h := t.OtherAges[0]
 	asked, _ := askedAge(&t.Request)
+	if h.Object.Kind == symfile.PortablePDB {
+		return fmt.Sprintf("you ask for age %d, the depot holds a portable PDB of the same GUID, which has the age %s", asked, symfile.PortableAge)
+	}
 	text := fmt.Sprintf("you ask for age %d, the depot holds age %d of the same GUID", asked, h.Object.DebugID.Age)
 	if h.Object.Kind == symfile.PDB {
 		text += ": the PDB was linked again"
@@ -421,6 +434,22 @@ func askedAge(r *layout.Request) (uint32, bool) {
 		}
 	}
 	return 0, false
+}
+
+// functionsForm names the form of a module's functions that a request asks for.
+func functionsForm(t *depot.Trace) string {
+	if t.Request.Form == layout.FormGSYM {
+		return "GSYM file"
+	}
+	return "Breakpad file (.sym)"
+}
+
+// ownPath is the path under which debuggers ask for an object.
+func ownPath(h depot.LookupHit) string {
+	if paths := layout.SymStore.Paths(h.Object); len(paths) > 0 {
+		return paths[0]
+	}
+	return h.Object.Name
 }
 
 func firstHit(t *depot.Trace, o depot.LookupOutcome) *depot.LookupHit {
@@ -480,6 +509,10 @@ func remedy(q Traced, t *depot.Trace, cause string) (text, command string) {
 		return "The transaction cannot be restored: add the build again.", "symdepot add " + file
 	case causeOtherAge:
 		return "Add the PDB of exactly the build that runs.", "symdepot add " + file
+	case causeAgeless:
+		return "Ask with the age: the depot has the file under this path.", "symdepot get " + word(ownPath(t.OtherAges[0]))
+	case causePortable:
+		return "Get the portable PDB itself; symdepot symbolicate -e reads it, with positions in IL.", "symdepot get " + word(ownPath(t.Portable[0]))
 	case causeOtherRole:
 		return "Add the other file of the build: the debugger asks for a different one than the depot has.", "symdepot add " + file
 	case causeAmbiguous, causeOtherName:
@@ -664,8 +697,17 @@ func nearStep(t *depot.Trace) *TraceStep {
 		i.Mark = MarkWarn
 		s.Items = append(s.Items, i)
 	}
-	if len(t.OtherAges) > 0 {
+	switch {
+	case len(t.OtherAges) > 0 && t.Ageless:
+		says = append(says, "the GUID is here with an age")
+	case len(t.OtherAges) > 0:
 		says = append(says, "other ages of the GUID are here")
+	}
+	for _, h := range t.Portable {
+		s.Items = append(s.Items, objectItem(h, "portable"))
+	}
+	if len(t.Portable) > 0 {
+		says = append(says, "the portable PDB is here")
 	}
 	for _, h := range t.Hidden {
 		i := objectItem(h.LookupHit, "other-product")

@@ -134,6 +134,7 @@ func TestTraceCauses(t *testing.T) {
 	w := newWorld(t, Config{})
 	s := traceServer(t, w.d, Config{})
 	guid := w.pdb.obj.DebugID.GUID.Upper()
+	portable := addFile(t, w.d, "ppdb/lines.pdb").obj.DebugID.GUID.Upper()
 	removed := add(t, w.d, depot.Source{Path: "gone.sym"}, sym("AAAABBBBCCCCDDDDEEEEFFFF000011111", "gone.pdb", "", 400))
 	list, err := w.d.List(t.Context(), depot.Scope{}, depot.ListFilter{Limit: 1})
 	if err != nil {
@@ -150,6 +151,12 @@ func TestTraceCauses(t *testing.T) {
 		{"/none.pdb/00000000000000000000000000000DEF1/none.pdb", "unknown", "nothing of the name none.pdb", "symdepot add"},
 		{"/small.pdb/" + smallID + "/small.pdb", "other-role", "of another kind: small.pdb (breakpad)", "symdepot add"},
 		{"/another.exe/" + w.exe.obj.CodeID + "/another.exe", "other-name", "a file of another name has that id: hello-x64.exe", "symdepot find " + strings.ToLower(w.exe.obj.CodeID)},
+		{"/lines.pdb/" + portable + "/lines.pdb", "no-age", "the GUID is here, but the request lacks the age", "symdepot get lines.pdb/" + portable + "FFFFFFFF/lines.pdb"},
+		{"/hello-x64.pdb/" + guid + "/hello-x64.pdb", "no-age", "the GUID is here, but the request lacks the age", "symdepot get hello-x64.pdb/" + guid + "1/hello-x64.pdb"},
+		{"/lines.pdb/" + portable + "FFFFFFFF/lines.sym", "portable", "lines.pdb is a portable PDB, of which there is no Breakpad file", "symdepot get lines.pdb/" + portable + "FFFFFFFF/lines.pdb"},
+		{"/lines.pdb/" + portable + "1/lines.gsym", "portable", "lines.pdb is a portable PDB, of which there is no GSYM file", "symdepot get lines.pdb/" + portable + "FFFFFFFF/lines.pdb"},
+		{"/lines.pdb/" + portable + "FFFFFFFF/lines.pd_", "form", "no cabinet of it", "symdepot get lines.pdb/"},
+		{"/lines.pdb/" + portable + "2/lines.pdb", "other-age", "the depot holds a portable PDB of the same GUID, which has the age FFFFFFFF", "symdepot add"},
 		{"/a/b/c", "not-path", "this is not the path of a symbol file", "symdepot identify FILE"},
 		{pdb[:len(pdb)-1] + "_", "form", "no cabinet of it", "symdepot get hello-x64.pdb/"},
 		{"/buildid/" + string(w.elf.obj.BuildID) + "/section/.nope", "no-section", `has no section ".nope"`, "symdepot identify"},
