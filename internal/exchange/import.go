@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
@@ -123,8 +124,7 @@ type importer struct {
 	before   int64            // transactions, and files without one, that were imported earlier
 	failed   int64            // transactions that could not be read
 
-	earlier map[earlierKey]bool // objects of files without a transaction that earlier imports took
-	sizes   map[int64]bool      // sizes of those objects
+	earlier earlierObjects // of files without a transaction
 
 	wrongMu   sync.Mutex        // guards the fields below
 	tried     map[blob.Ref]bool // contents met in a dry run
@@ -164,35 +164,42 @@ func (im *importer) transactions() error {
 			im.countSkipped(im.store+"/000Admin", err.Error(), true)
 		}
 		for _, e := range u.Entries {
-			im.covered[symfile.Fold(e.Name+"/"+e.Key)] = true
+			im.covered[foldedKey(e)] = true
 		}
 		if u.ID == 0 || u.Deletes != 0 || len(u.Entries) == 0 {
-			continue
-		}
-		if im.isImported(u.ID.String()) {
 			continue
 		}
 		info := im.iopt.Info
 		info.Product, info.Version, info.Comment, info.Time = u.Product, u.Version, u.Comment, u.Time
 		info.Origin = &depot.Origin{Store: im.store, Number: u.ID.String(), Time: u.Time}
-		done := map[string]bool{}
-		err = im.transaction(info, func(take taker) error {
-			return im.each(len(u.Entries), func(ctx context.Context, i int) error {
-				return im.entry(ctx, im.symbols, take, u.ID, u.Entries[i])
-			}, func(i int) bool {
-				k := symfile.Fold(u.Entries[i].Name + "/" + u.Entries[i].Key)
-				twice := done[k]
-				done[k] = true
-				im.progress()
-				return !twice
-			})
-		})
+		if im.isImported(u.ID.String()) {
+			err = im.complete(u, info)
+		} else {
+			err = im.transaction(info, func(take taker) error { return im.listed(take, u.ID, u.Entries, map[string]bool{}) })
+		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// listed imports the files that a transaction of a symbol store lists, without those whose
+// keys are in done.
+func (im *importer) listed(take taker, id symstore.ID, list []symstore.Entry, done map[string]bool) error {
+	return im.each(len(list), func(ctx context.Context, i int) error {
+		return im.entry(ctx, im.symbols, take, id, list[i])
+	}, func(i int) bool {
+		k := foldedKey(list[i])
+		twice := done[k]
+		done[k] = true
+		im.progress()
+		return !twice
+	})
+}
+
+// foldedKey returns the key of an entry as it is compared.
+func foldedKey(e symstore.Entry) string { return symfile.Fold(e.Name + "/" + e.Key) }
 
 // entry imports the file under one key of a store.
 func (im *importer) entry(ctx context.Context, st *symstore.Store, take taker, id symstore.ID, e symstore.Entry) error {
@@ -206,11 +213,16 @@ func (im *importer) entry(ctx context.Context, st *symstore.Store, take taker, i
 		return scan.ReadError{Err: err}
 	}
 	defer f.Close()
-	src := depot.Source{Path: e.Source, Name: e.Name}
-	if src.Path == "" {
-		src.Path = im.store + "/" + place + "/" + e.Name
-	}
+	src := depot.Source{Path: im.sourceOf(e), Name: e.Name}
 	return im.opened(ctx, take, f, src, place+"/"+e.Name)
+}
+
+// sourceOf returns the path under which the depot records the file of an entry.
+func (im *importer) sourceOf(e symstore.Entry) string {
+	if e.Source != "" {
+		return e.Source
+	}
+	return im.store + "/" + e.Name + "/" + e.Key + "/" + e.Name
 }
 
 // openEntry opens the file that a transaction stored under a key, plain or
@@ -244,11 +256,7 @@ func openEntry(st *symstore.Store, id symstore.ID, e symstore.Entry) (*os.File, 
 func (im *importer) transaction(info depot.TxInfo, fill func(taker) error) error {
 	name := info.Origin.Number
 	if im.opt.DryRun {
-		if err := fill(im.try()); err != nil && !scan.IsReadError(err) {
-			return err
-		}
-		im.imported++
-		return nil
+		return im.tryTransaction(name, fill)
 	}
 	tx, err := im.d.Begin(im.ctx, info)
 	if err != nil {
@@ -270,11 +278,40 @@ func (im *importer) transaction(info depot.TxInfo, fill func(taker) error) error
 	case errors.Is(err, depot.ErrImported):
 		im.before++ // by an import that runs at the same time
 		im.report(EventBefore, name, 0, info)
-	case scan.IsReadError(err) && im.ctx.Err() == nil:
-		im.failed++
-		im.countSkipped(im.store+" "+name, "the transaction was omitted: "+err.Error(), true)
 	default:
+		return im.omitted(name, err)
+	}
+	return nil
+}
+
+// omitted counts a transaction that cannot be read. It returns only errors that end the
+// import.
+func (im *importer) omitted(name string, err error) error {
+	if !scan.IsReadError(err) || im.ctx.Err() != nil {
 		return err
+	}
+	im.failed++
+	im.countSkipped(im.store+" "+name, "the transaction was omitted: "+err.Error(), true)
+	return nil
+}
+
+// tryTransaction counts a transaction that would be imported: one of which some file would
+// be added.
+func (im *importer) tryTransaction(name string, fill func(taker) error) error {
+	try := im.try()
+	var some atomic.Bool
+	err := fill(func(ctx context.Context, src depot.Source) ([]depot.Added, error) {
+		got, err := try(ctx, src)
+		if len(got) > 0 {
+			some.Store(true)
+		}
+		return got, err
+	})
+	if err != nil {
+		return im.omitted(name, err)
+	}
+	if some.Load() {
+		im.imported++
 	}
 	return nil
 }

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/unpack"
@@ -283,7 +282,7 @@ func (im *importer) readJSON(name string, limit int64, v any) error {
 // tree added.
 func (im *importer) importedFiles() (map[string]bool, error) {
 	have := map[string]bool{}
-	im.earlier, im.sizes = map[earlierKey]bool{}, map[int64]bool{}
+	im.earlier = newEarlierObjects()
 	if im.d == nil {
 		return have, nil
 	}
@@ -298,7 +297,7 @@ func (im *importer) importedFiles() (map[string]bool, error) {
 			}
 			if strings.HasPrefix(path, prefix) {
 				have[fileKey(path, f.ModTime)] = true
-				im.earlier[earlierKey{f.Ref, f.Object.Name}], im.sizes[f.Size] = true, true
+				im.earlier.add(f)
 			}
 			return nil
 		})
@@ -322,37 +321,9 @@ func (im *importer) looseBatch(files []looseFile) error {
 	info.Origin = &depot.Origin{Store: im.store, Number: partName(n)}
 	return im.transaction(info, func(take taker) error {
 		return im.each(len(files), func(ctx context.Context, i int) error {
-			return im.one(ctx, im.newOnly(take), files[i])
+			return im.one(ctx, im.newOnly(take, im.earlier), files[i])
 		}, func(int) bool { return true })
 	})
-}
-
-// earlierKey is an object that an earlier import took.
-type earlierKey struct {
-	ref  blob.Ref
-	name string
-}
-
-// errImported is the error for a file whose objects were all imported before.
-var errImported = errors.New("the file was imported before, under another path")
-
-// newOnly returns a taker that refuses, with errImported, files whose objects an
-// earlier import of the tree has added. The depot records only one path of an
-// object: otherwise other paths with the same content would make a new transaction
-// at every import of the tree.
-func (im *importer) newOnly(take taker) taker {
-	return func(ctx context.Context, src depot.Source) ([]depot.Added, error) {
-		if im.sizes[src.Content.Size()] {
-			got, err := depot.DryRun(ctx, im.d, src)
-			if err != nil {
-				return nil, err
-			}
-			if !slices.ContainsFunc(got, func(g depot.Added) bool { return !im.earlier[earlierKey{g.Ref, g.Object.Name}] }) {
-				return nil, errImported
-			}
-		}
-		return take(ctx, src)
-	}
 }
 
 func partName(n int) string { return "part " + strconv.Itoa(n) }
