@@ -257,6 +257,36 @@ func TestManagedOfTree(t *testing.T) {
 	}
 }
 
+// TestPortableIsNamed: who asks for the functions of a module of which there is only the
+// portable PDB is told so, with every id of it; for any other id nothing is found.
+func TestPortableIsNamed(t *testing.T) {
+	pdb := testdata(t, "ppdb/lines.pdb")
+	objects, err := objfile.Identify(bytes.NewReader(pdb.body), int64(len(pdb.body)), "lines.pdb", objfile.Options{IDs: true})
+	if err != nil || len(objects) != 1 {
+		t.Fatalf("Identify: %v, %v; want one object", objects, err)
+	}
+	d, _ := newDepot(t)
+	add(t, d, "", pdb)
+	for name, src := range map[string]symbolicate.Source{"server": d.Symbols.Source(SymbolsAsk{}), "command": symbolicate.Direct{Service: d.Symbols.SymbolsWork}} {
+		ask := func(id string) string {
+			jobs := []symbolicate.Job{{Modules: []symbolicate.ModuleQuery{{DebugFile: "lines.pdb", DebugID: id}}, Stacks: [][]symbolicate.Offset{{{Module: 0, Offset: 9}}}}}
+			a, err := symbolicate.V5(t.Context(), src, jobs)
+			if err != nil || len(a.Results) != 1 || len(a.Results[0].ModuleErrors["lines.pdb/"+id]) != 1 {
+				t.Fatalf("%s, id %s: %+v, %v; want one error of the module", name, id, a, err)
+			}
+			return a.Results[0].ModuleErrors["lines.pdb/"+id][0].Message
+		}
+		for _, id := range objects[0].PortableIDs() {
+			if says := ask(id); !strings.Contains(says, "portable PDB") || !strings.Contains(says, "POST /symbolicate") {
+				t.Errorf("%s, id %s: %q; want that the portable PDB is here, and what reads it", name, id, says)
+			}
+		}
+		if says := ask(strings.Repeat("AB", 16) + "1"); says != "no symbol file of this module was found" {
+			t.Errorf("%s, other id: %q; want that nothing was found", name, says)
+		}
+	}
+}
+
 // TestManagedLostOfTree: where the bytes of an added portable PDB are lost, that of a
 // served folder answers.
 func TestManagedLostOfTree(t *testing.T) {

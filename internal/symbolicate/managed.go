@@ -34,6 +34,19 @@ func (c clientLookups) managedModule(ctx context.Context, q ModuleQuery) (*Modul
 	return m, err
 }
 
+// orPortable returns why the functions of a module were not found: a PortableError if
+// the depot has its portable PDB.
+func (svc *Service) orPortable(ctx context.Context, products []string, q ModuleQuery, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) || errors.As(err, new(NoWorkerError)) {
+		return err
+	}
+	hits, _, lerr := svc.lookup(ctx, products, q)
+	if lerr == nil && best(hits, func(h *index.Hit) bool { return h.Object.Kind == symfile.PortablePDB }, q.DebugFile) != nil {
+		return PortableError{}
+	}
+	return err
+}
+
 // fetches reports whether files of modules are downloaded for this client.
 func (c clientLookups) fetches() bool {
 	return c.svc.opt.Make == MakeUpstream && !c.ask.Local && c.ask.Hold != nil

@@ -178,7 +178,7 @@ func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, erro
 		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, c.svc.orPortable(ctx, ask.Products, q, err)
 	}
 	var once sync.Once
 	return &Module{

@@ -76,11 +76,11 @@ type Direct struct{ Service *Service }
 func (d Direct) Module(ctx context.Context, q ModuleQuery) (*Module, error) {
 	svc := d.Service
 	f, err := svc.find(ctx, nil, q, true)
-	if err != nil {
-		return nil, err
+	if err == nil && len(f.list) == 0 {
+		err = fs.ErrNotExist
 	}
-	if len(f.list) == 0 {
-		return nil, fs.ErrNotExist
+	if err != nil {
+		return nil, svc.orPortable(ctx, nil, q, err)
 	}
 	list, err := svc.openAll(ctx, f)
 	if err != nil {

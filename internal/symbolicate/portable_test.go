@@ -2,8 +2,21 @@ package symbolicate
 
 import (
 	"bytes"
+	"errors"
+	"io"
+	"strings"
 	"testing"
 )
+
+// TestPortableHasNoSymbolFile: who wants a symbol file of a portable PDB is told why
+// there is none.
+func TestPortableHasNoSymbolFile(t *testing.T) {
+	t.Parallel()
+	err := Dump(t.Context(), []string{"../../testdata/ppdb/lines.pdb"}, Breakpad, io.Discard, "", nil, nil)
+	if !errors.Is(err, ErrNoFunctions) || !strings.Contains(err.Error(), "a portable PDB has positions in IL, and no Breakpad or GSYM form") {
+		t.Errorf("error %v, want that a portable PDB has no such form", err)
+	}
+}
 
 // TestPortable: positions in a portable PDB are looked up by the token of the method and
 // the IL offset.

@@ -104,6 +104,9 @@ func Identify(in Input) ([]Part, error) {
 		}
 		parts = append(parts, p)
 	}
+	if len(parts) == 0 && slices.ContainsFunc(objects, func(o objfile.Object) bool { return o.Kind == symfile.PortablePDB }) {
+		return nil, fmt.Errorf("%s: %w: a portable PDB has positions in IL, and no Breakpad or GSYM form; symdepot symbolicate -e reads it", in.Name, ErrNoFunctions)
+	}
 	if len(parts) == 0 {
 		return nil, fmt.Errorf("%s: %w", in.Name, ErrNoFunctions)
 	}

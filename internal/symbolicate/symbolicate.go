@@ -85,6 +85,17 @@ func (e NoWorkerError) Error() string {
 // Is makes the error an fs.ErrNotExist.
 func (NoWorkerError) Is(err error) bool { return err == fs.ErrNotExist }
 
+// PortableError means that the depot has the portable PDB of a module whose functions
+// are wanted. It is fs.ErrNotExist: a portable PDB has positions in IL instead.
+type PortableError struct{}
+
+func (PortableError) Error() string {
+	return "the depot has its portable PDB, which has positions in IL instead of addresses: ask POST /symbolicate, or get the PDB and use symdepot symbolicate -e"
+}
+
+// Is makes the error an fs.ErrNotExist.
+func (PortableError) Is(err error) bool { return err == fs.ErrNotExist }
+
 // Looker finds the position of an address in a module.
 type Looker interface {
 	// Lookup returns the functions at an RVA. ok is false if there are none.
