@@ -64,8 +64,8 @@ func (c holdCmd) Run(a *app) error {
 	until := ""
 	if c.Until != "" {
 		day, err := time.Parse(time.DateOnly, c.Until)
-		if err != nil {
-			return term.UsageError("--until: a day is expected, such as 2026-12-31")
+		if err != nil || !time.Now().Before(day.AddDate(0, 0, 1)) { // days are those of UTC
+			return term.UsageError("--until: a day that is not past is expected, such as " + time.Now().AddDate(1, 0, 0).Format(time.DateOnly))
 		}
 		h.Until, until = day, " until "+c.Until
 	}

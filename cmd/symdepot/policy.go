@@ -76,6 +76,7 @@ func (c policySetCmd) Run(a *app) error {
 		before, file := int64(-1), c.File
 		var text []byte
 		var err error
+		made := ""
 		if rules == (retention.Rules{}) && c.Cap == 0 {
 			text, err = readPolicy(c.File)
 		} else {
@@ -84,6 +85,9 @@ func (c policySetCmd) Run(a *app) error {
 				return err
 			}
 			before, file = p.Number, "policy"
+			if made = retention.NewClass(file, []byte(p.Text), c.File); made != "" {
+				made = "; " + made
+			}
 			text, err = retention.SetRules(file, []byte(p.Text), c.File, rules, c.Cap)
 		}
 		if err != nil {
@@ -94,7 +98,7 @@ func (c policySetCmd) Run(a *app) error {
 			return policyFault(err)
 		}
 		a.warn(p.Warnings)
-		return a.print(c.JSON, p, "the policy is set; nothing was removed. symdepot policy preview shows what it would remove\n")
+		return a.print(c.JSON, p, "the policy is set%s; nothing was removed. symdepot policy preview shows what it would remove\n", made)
 	})
 }
 

@@ -80,7 +80,7 @@ func (c rmCmd) remove(a *app, k keeper.Keeper, n int64, record func(auth.Event) 
 		case c.JSON:
 			return a.print(true, l, "")
 		}
-		l.Print(a.stdout)
+		l.Print(a.stdout, c.Purge)
 		return nil
 	}
 	if c.Purge {

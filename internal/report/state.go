@@ -86,9 +86,14 @@ func NewRemovePlan(number int64, r *retention.Removal) (RemovePlan, error) {
 	return l, err
 }
 
-// Print prints what the removal would free, for people.
-func (l RemovePlan) Print(w io.Writer) {
+// Print prints what the removal would free, for people. purge means that the removal
+// would be a purge, which takes no plan.
+func (l RemovePlan) Print(w io.Writer, purge bool) {
 	fmt.Fprintf(w, "transaction %d has %s in files; its removal frees %s\n", l.Transaction, term.Size(l.Listed), term.Size(l.Frees))
 	printNeeded(w, l.Shared, l.Holders, l.Pinned)
+	if purge {
+		fmt.Fprintf(w, "symdepot rm --purge %d removes it, and frees the bytes at once; it cannot be restored\n", l.Transaction)
+		return
+	}
 	fmt.Fprintf(w, "plan %s: symdepot rm --plan %s %d removes it if that is still so\n", l.Plan, l.Plan, l.Transaction)
 }

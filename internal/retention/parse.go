@@ -463,6 +463,24 @@ func nearest(word string, known []string) string {
 	return ""
 }
 
+// NewClass says that a policy does not have a class, with the class that was probably
+// meant, if one is near; it is empty if the policy has the class.
+func NewClass(file string, text []byte, class string) string {
+	var known []string
+	if p, err := Parse(file, text); err == nil {
+		for _, c := range p.Classes {
+			known = append(known, c.Name)
+		}
+	}
+	if slices.Contains(known, class) {
+		return ""
+	}
+	if near := term.Nearest(class, known); near != "" {
+		return fmt.Sprintf("class %s is new; the nearest that was there before is %s", class, near)
+	}
+	return fmt.Sprintf("class %s is new", class)
+}
+
 // SetRules returns the text of a policy in which a class has other rules: the
 // command "policy set CLASS --keep-days 14 --keep-last 20". A rule that is zero is
 // left as it is. The class, and the whole policy if the text is empty, are made if

@@ -323,3 +323,19 @@ func TestManual(t *testing.T) {
 		}
 	}
 }
+
+// TestNewClass: a class that the policy does not have is named, with the nearest.
+func TestNewClass(t *testing.T) {
+	t.Parallel()
+	const text = "retention:\n  classes:\n    - name: nightly\n      keep_last: 20\n"
+	for _, c := range []struct{ text, class, want string }{
+		{text, "nightly", ""},
+		{text, "nigthly", "class nigthly is new; the nearest that was there before is nightly"},
+		{text, "release", "class release is new"},
+		{"", "nightly", "class nightly is new"},
+	} {
+		if got := NewClass("p.yml", []byte(c.text), c.class); got != c.want {
+			t.Errorf("NewClass of %s in %q: %q, want %q", c.class, c.text, got, c.want)
+		}
+	}
+}
