@@ -37,6 +37,9 @@ func (db *DB) fail(op string, err error) error {
 	if held, ok := errors.AsType[*ErrHeld](err); ok {
 		return held // no fault of the index
 	}
+	if outside, ok := errors.AsType[*NotInTrashError](err); ok {
+		return outside
+	}
 	if c := db.engine.classify(err); errors.Is(c, context.Canceled) {
 		err = context.Canceled
 	} else if c != nil && !errors.Is(err, c) {

@@ -147,7 +147,7 @@ func forgetRemoval(w *write, number int64, also ...string) error {
 type NotInTrashError struct {
 	Number  int64
 	Removed time.Time // zero: it was not removed
-	Ended   time.Time // the end of its trash; zero: it was removed without one
+	Ended   time.Time // the end of its trash; zero: it was removed without one, or the trash was emptied
 	Freed   int64     // the number of its files that an older version has freed
 }
 
@@ -158,7 +158,7 @@ func (e *NotInTrashError) Error() string {
 	case e.Freed > 0:
 		return fmt.Sprintf("transaction %d cannot be restored: an older version of symdepot has freed %d of its files; push the build again", e.Number, e.Freed)
 	case e.Ended.IsZero():
-		return fmt.Sprintf("transaction %d was removed on %s without a trash: its list of files is gone; push the build again", e.Number, e.Removed.Format(time.DateOnly))
+		return fmt.Sprintf("transaction %d was removed on %s and is not in the trash: its list of files is gone; push the build again", e.Number, e.Removed.Format(time.DateOnly))
 	}
 	return fmt.Sprintf("transaction %d was in the trash until %s: its list of files is gone; push the build again", e.Number, e.Ended.Format(time.DateTime))
 }

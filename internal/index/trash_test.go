@@ -2,10 +2,12 @@ package index
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,13 +86,13 @@ func testTrash(t *testing.T) {
 		t.Errorf("after undo the shared file is found as %+v, want that of transaction %d", hits, two)
 	}
 	var notInTrash *NotInTrashError
-	if _, err := db.Trash.Undo(ctx, one); !errors.As(err, &notInTrash) || !notInTrash.Removed.IsZero() {
+	if _, err := db.Trash.Undo(ctx, one); !errors.As(err, &notInTrash) || !notInTrash.Removed.IsZero() || err.Error() != fmt.Sprintf("transaction %d was not removed", one) {
 		t.Errorf("undo of a live transaction: %v, want one that says it was not removed", err)
 	}
 	if _, err := db.Remove(ctx, one); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Trash.Undo(ctx, one); !errors.As(err, &notInTrash) || !notInTrash.Ended.IsZero() {
+	if _, err := db.Trash.Undo(ctx, one); !errors.As(err, &notInTrash) || !notInTrash.Ended.IsZero() || !strings.Contains(err.Error(), "is not in the trash") {
 		t.Errorf("undo of a removal without a trash: %v", err)
 	}
 	if gone := dropUntil(t, db, c.t); len(gone) != 2 {

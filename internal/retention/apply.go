@@ -153,7 +153,7 @@ func (t *Transaction) CheckUndo() error {
 	case t.live():
 		return fmt.Errorf("transaction %d was not removed", t.Number)
 	case t.TrashUntil.IsZero():
-		return fmt.Errorf("transaction %d was removed on %s without a trash: its list of files is gone; push the build again",
+		return fmt.Errorf("transaction %d was removed on %s and is not in the trash: its list of files is gone; push the build again",
 			t.Number, t.Removed.UTC().Format(time.DateOnly))
 	}
 	return nil
