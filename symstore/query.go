@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/clip"
@@ -164,10 +165,16 @@ func isAbsolute(p string) bool {
 	return strings.HasPrefix(p, "/") || len(p) > 1 && p[1] == ':'
 }
 
+// quoted returns the target of a pointer for a message. Unlike those of %q, its backslashes
+// are single.
+func quoted(target string) string {
+	return strings.ReplaceAll(strconv.Quote(clip.Text(target)), `\\`, `\`)
+}
+
 // openTarget opens an absolute path inside the allowed folders.
 func (s *Store) openTarget(target, slashed string) (*os.File, error) {
 	roots := append([]PointerRoot{{Dir: s.dir}}, s.opt.PointerRoots...)
-	refused := fmt.Errorf("%w: %q lies outside the allowed folders", ErrPointer, clip.Text(target))
+	refused := fmt.Errorf("%w: %s lies outside the allowed folders", ErrPointer, quoted(target))
 	for _, r := range roots {
 		prefix := r.Prefix
 		if prefix == "" {
@@ -181,7 +188,7 @@ func (s *Store) openTarget(target, slashed string) (*os.File, error) {
 		if err == nil {
 			return f, nil
 		}
-		refused = fmt.Errorf("%w: %q: %w", ErrPointer, clip.Text(target), err)
+		refused = fmt.Errorf("%w: %s: %w", ErrPointer, quoted(target), err)
 	}
 	return nil, refused
 }

@@ -186,6 +186,7 @@ func TestConfigFull(t *testing.T) {
 func TestConfigFaults(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"lisen: x", "symdepot.yaml:1: lisen: no such key; the nearest is listen; known are depot, listen"},
+		{"retention: {}", "symdepot.yaml:1: retention: no such key: the retention policy is a file of its own, which symdepot policy set FILE sets; known are depot, listen"},
 		{"listen: a\nlisten: b", "symdepot.yaml:2: listen: the key is set twice"},
 		{"listen: [1]", "1: listen: text is expected, not a list"},
 		{"listen: nonsense", "listen: an address and a port are expected"},

@@ -141,6 +141,9 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string) {
 			if near := term.Nearest(name.Value, known); near != "" {
 				hint = "; the nearest is " + near
 			}
+			if k == "retention" {
+				hint = ": the retention policy is a file of its own, which symdepot policy set FILE sets"
+			}
 			d.fail(name, k, "no such key%s; known are %s", hint, strings.Join(known, ", "))
 		case seen[name.Value]:
 			d.fail(name, k, "the key is set twice")

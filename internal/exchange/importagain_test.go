@@ -3,6 +3,7 @@ package exchange
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/depot"
@@ -115,12 +116,20 @@ func TestDryImportEmpty(t *testing.T) {
 	}
 	d := newDepot(t)
 	for _, dry := range []bool{true, false} {
-		im, err := NewImport(t.Context(), share, ImportOptions{Layout: layout.SymStore, DryRun: dry})
+		var detail string
+		im, err := NewImport(t.Context(), share, ImportOptions{Layout: layout.SymStore, DryRun: dry, Event: func(e Event) {
+			if e.Kind == EventSkipped {
+				detail = e.Detail
+			}
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if r, err := im.Run(d); err != nil || r.Imported != 0 || r.Skipped != 1 {
 			t.Errorf("import of a pointer that is not followed, dry run %v: %d transactions, %d skipped, error %v; want 0, 1, nil", dry, r.Imported, r.Skipped, err)
+		}
+		if !strings.Contains(detail, `"\\hub\builds\a.pdb" lies outside`) || !strings.Contains(detail, "--pointer-root") {
+			t.Errorf("the pointer is skipped for %q, want its target as it is written, and the option that allows it", detail)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package exchange
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path"
 	"strings"
@@ -34,6 +35,14 @@ func (im *importer) isPointer(rel string) bool {
 // instead.
 var errHasFile = errors.New("the store has the file itself, so its pointer is not followed")
 
+// pointerHint says how a pointer that was refused for its folder is followed.
+func pointerHint(err error) string {
+	if !errors.Is(err, symstore.ErrPointer) || errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return "; --pointer-root [PREFIX=]DIR allows a folder"
+}
+
 // followLoose opens the target of a file.ptr.
 func (im *importer) followLoose(rel string) (*os.File, error) {
 	name, key, _ := pointerKey(rel)
@@ -58,7 +67,7 @@ func (im *importer) pointed(rel string, have map[string]bool) (looseFile, bool) 
 	f, err := im.followLoose(rel)
 	if err != nil {
 		if !errors.Is(err, errHasFile) {
-			im.countSkipped(l.src.Path, err.Error(), true)
+			im.countSkipped(l.src.Path, err.Error()+pointerHint(err), true)
 		}
 		return none, false
 	}
