@@ -2,10 +2,14 @@ package depot
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/internal/symbolicate"
 )
 
 // TestTryOutranksNothing: a file of a try build is an answer only if no other
@@ -37,4 +41,49 @@ func TestTryOutranksNothing(t *testing.T) {
 	}
 	push("nightly", try)
 	want("a build of another class with the bytes of a try build", try)
+}
+
+// TestUnreadableSymbols: a .sym file without functions does not hide a readable file of
+// the module. If there is none, the answer says why.
+func TestUnreadableSymbols(t *testing.T) {
+	const id = helloID
+	empty := []byte("MODULE windows x86_64 " + id + " hello-x64.pdb\nFILE 0 a.c\n")
+	good := []byte("MODULE windows x86_64 " + id + " hello-x64.pdb\nFUNC 1000 20 0 from_sym\n")
+	q := symbolicate.ModuleQuery{DebugFile: "hello-x64.pdb", DebugID: id}
+	for _, tt := range []struct {
+		what  string
+		files []file
+		want  string // the kind of file that answers; empty: none
+	}{
+		{"another .sym", []file{{"hello-x64.sym", good}}, "breakpad"},
+		{"the PDB", []file{testdata(t, "pdb/hello-x64.pdb")}, "pdb"},
+		{"nothing", nil, ""},
+	} {
+		d := openNew(t)
+		works(t, d)
+		for _, f := range append(tt.files, file{"hello-x64.sym", empty}) {
+			add(t, d, "", f)
+		}
+		hold := func(ctx context.Context, wait func(context.Context) error) (bool, error) { return false, wait(ctx) }
+		for name, src := range map[string]symbolicate.Source{"server": d.Symbols.Source(SymbolsAsk{Hold: hold}), "command": symbolicate.Direct{Service: d.Symbols.SymbolsWork}} {
+			for range 2 { // the second answer is of the remembered failure
+				m, err := src.Module(t.Context(), q)
+				switch {
+				case tt.want == "" && name == "server":
+					if !errors.As(err, new(symbolicate.UnusableError)) {
+						t.Errorf("%s, only a .sym without functions: error %v, want one that says that it cannot be read", name, err)
+					}
+				case tt.want == "":
+					if !errors.Is(err, symbolicate.ErrNoFunctions) {
+						t.Errorf("%s, only a .sym without functions: error %v, want ErrNoFunctions", name, err)
+					}
+				case err != nil || !strings.HasPrefix(m.From, tt.want):
+					t.Errorf("%s, with %s besides: %+v, error %v; want an answer of the %s", name, tt.what, m, err, tt.want)
+				}
+				if m != nil {
+					m.Done()
+				}
+			}
+		}
+	}
 }

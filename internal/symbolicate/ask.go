@@ -33,6 +33,8 @@ type Ask struct {
 	Local bool
 	// Hold holds the request while its file is made; nil: it cannot wait.
 	Hold Hold
+
+	unfit []blob.Ref // .sym files of which nothing could be made
 }
 
 // Answer is the answer to an Ask.
@@ -76,14 +78,29 @@ func (svc *Service) Answer(ctx context.Context, ask Ask) (Answer, error) {
 	return svc.answer(ctx, ask, ask.Format == lookupFormat)
 }
 
-// answer is Answer. With withSym, the file may be made of a .sym.
+// answer is Answer. With withSym, the file may be made of a .sym: if it cannot be read, of
+// the next one, or of the other files of the module.
 func (svc *Service) answer(ctx context.Context, ask Ask, withSym bool) (Answer, error) {
-	a, f, err := svc.prepare(ctx, ask, withSym)
-	if f == nil || !errors.Is(err, fs.ErrNotExist) {
-		return a, err
+	var unusable error // the last attempt
+	for {
+		a, f, err := svc.prepare(ctx, ask, withSym)
+		if f == nil && unusable != nil && errors.Is(err, fs.ErrNotExist) {
+			return a, unusable // there is no other file
+		}
+		if f == nil || !errors.Is(err, fs.ErrNotExist) {
+			return a, err
+		}
+		a, err = svc.make(ctx, ask, f)
+		if !errors.As(err, new(UnusableError)) || !f.isSym() || len(ask.unfit) == maxUnfit {
+			return a, err
+		}
+		unusable = err
+		ask.unfit = append(ask.unfit, f.source())
 	}
-	return svc.make(ctx, ask, f)
 }
+
+// maxUnfit is how many .sym files that cannot be read are passed over.
+const maxUnfit = 8
 
 // prepare is answer without the making: if the file would have to be made, the error is
 // fs.ErrNotExist, and f has the files of which it would be made.
@@ -91,7 +108,7 @@ func (svc *Service) prepare(ctx context.Context, ask Ask, withSym bool) (a Answe
 	if !svc.Makes() {
 		return a, nil, fs.ErrNotExist
 	}
-	f, err = svc.find(ctx, ask.Products, ask.Module, withSym)
+	f, err = svc.find(ctx, ask.Products, ask.Module, withSym, ask.unfit...)
 	if errors.Is(err, fs.ErrNotExist) && svc.opt.Make == MakeUpstream && !ask.Local && ask.Hold != nil {
 		f, err = svc.findUpstream(ctx, ask, withSym)
 	}
@@ -135,7 +152,7 @@ func (svc *Service) fetchAlternate(ctx context.Context, ask Ask, f *files, withS
 	case gaveUp:
 		return nil, PendingError{}
 	}
-	return svc.find(ctx, ask.Products, ask.Module, withSym)
+	return svc.find(ctx, ask.Products, ask.Module, withSym, ask.unfit...)
 }
 
 // findUpstream has the files of a module downloaded.
@@ -165,7 +182,7 @@ func (svc *Service) findUpstream(ctx context.Context, ask Ask, withSym bool) (*f
 			return nil, err
 		}
 	}
-	return svc.find(ctx, ask.Products, q, withSym)
+	return svc.find(ctx, ask.Products, q, withSym, ask.unfit...)
 }
 
 // fetchFile has the file at a path downloaded from the upstreams.
@@ -258,7 +275,11 @@ func (svc *Service) make(ctx context.Context, ask Ask, f *files) (Answer, error)
 		}
 	}
 	if st == jobs.Failed {
-		return none, fs.ErrNotExist
+		failed, err := svc.failure(ctx, f, ask.Format)
+		if err == nil {
+			err = UnusableError{f.from(), failed.Class}
+		}
+		return none, err
 	}
 	a, err := svc.made(ctx, f, ask.Format)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -153,14 +153,20 @@ func (f *files) key(format Format) string {
 
 const program = symfile.Executable | symfile.Debug
 
+// isSym reports whether the file is a .sym of the index.
+func (f *files) isSym() bool {
+	return len(f.list) == 1 && f.list[0].kind == symfile.Breakpad && f.list[0].hit != nil
+}
+
 // find finds the files of a module for a caller who sees these products. withSym
-// prefers a held .sym to all other files. Not found is fs.ErrNotExist.
-func (svc *Service) find(ctx context.Context, products []string, q ModuleQuery, withSym bool) (*files, error) {
+// prefers a held .sym, but for the unfit ones, to all other files. Not found is
+// fs.ErrNotExist.
+func (svc *Service) find(ctx context.Context, products []string, q ModuleQuery, withSym bool, unfit ...blob.Ref) (*files, error) {
 	if q.DebugID == "" && q.CodeID == "" {
 		return nil, fs.ErrNotExist
 	}
 	if withSym && q.DebugID != "" {
-		if f, err := svc.findSym(ctx, products, q); !errors.Is(err, fs.ErrNotExist) {
+		if f, err := svc.findSym(ctx, products, q, unfit); !errors.Is(err, fs.ErrNotExist) {
 			return f, err
 		}
 	}
@@ -185,8 +191,8 @@ func hasDebug(list []*piece) bool {
 	})
 }
 
-// findSym finds a .sym.
-func (svc *Service) findSym(ctx context.Context, products []string, q ModuleQuery) (*files, error) {
+// findSym finds a .sym that is not among the unfit ones.
+func (svc *Service) findSym(ctx context.Context, products []string, q ModuleQuery, unfit []blob.Ref) (*files, error) {
 	id := symfile.Fold(q.DebugID)
 	if svc.Depot.NotIndexed(ctx, products, id) {
 		return nil, fs.ErrNotExist
@@ -195,7 +201,9 @@ func (svc *Service) findSym(ctx context.Context, products []string, q ModuleQuer
 	if err != nil {
 		return nil, err
 	}
-	h := best(hits, func(h *index.Hit) bool { return h.Object.Kind == symfile.Breakpad && h.Role&symfile.Symbols != 0 }, q.DebugFile)
+	h := best(hits, func(h *index.Hit) bool {
+		return h.Object.Kind == symfile.Breakpad && h.Role&symfile.Symbols != 0 && !slices.Contains(unfit, h.Ref)
+	}, q.DebugFile)
 	if h == nil {
 		return nil, fs.ErrNotExist
 	}

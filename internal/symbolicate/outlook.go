@@ -44,6 +44,12 @@ func (svc *Service) Outlook(ctx context.Context, ask Ask) (o Outlook, err error)
 	switch failed, err := svc.failure(ctx, f, ask.Format); {
 	case err == nil:
 		o.Failed = &failed
+		if f.isSym() && len(ask.unfit) < maxUnfit {
+			ask.unfit = append(ask.unfit, f.source())
+			if other, err := svc.Outlook(ctx, ask); !errors.Is(err, fs.ErrNotExist) {
+				return other, err
+			}
+		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return o, err
 	}

@@ -2,10 +2,13 @@ package symbolicate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"strconv"
 	"strings"
+
+	"github.com/symdepot/symdepot/internal/blob"
 )
 
 // Place is an address in a module.
@@ -74,14 +77,31 @@ type Direct struct{ Service *Service }
 
 // Module implements Source.
 func (d Direct) Module(ctx context.Context, q ModuleQuery) (*Module, error) {
+	var unfit []blob.Ref
+	var unusable error // the last attempt
+	for {
+		f, err := d.Service.find(ctx, nil, q, true, unfit...)
+		if err == nil && len(f.list) == 0 {
+			err = fs.ErrNotExist
+		}
+		if err != nil {
+			if unusable != nil && errors.Is(err, fs.ErrNotExist) {
+				err = unusable // there is no other file
+			}
+			return nil, d.Service.orPortable(ctx, nil, q, err)
+		}
+		m, err := d.read(ctx, f)
+		if !isBadSource(err) || !f.isSym() || len(unfit) == maxUnfit {
+			return m, err
+		}
+		unusable = err
+		unfit = append(unfit, f.source())
+	}
+}
+
+// read reads the files of a module.
+func (d Direct) read(ctx context.Context, f *files) (*Module, error) {
 	svc := d.Service
-	f, err := svc.find(ctx, nil, q, true)
-	if err == nil && len(f.list) == 0 {
-		err = fs.ErrNotExist
-	}
-	if err != nil {
-		return nil, svc.orPortable(ctx, nil, q, err)
-	}
 	list, err := svc.openAll(ctx, f)
 	if err != nil {
 		return nil, err

@@ -63,11 +63,23 @@ func (svc *Service) Lost(ctx context.Context, a Answer) error {
 }
 
 // replaceMade deletes the record of a result during whose making a symbol file arrived.
+// A symbol file that cannot be read replaces nothing.
 func (svc *Service) replaceMade(ctx context.Context, f *files) {
 	if f.id.IsZero() || f.list[0].kind == symfile.Breakpad {
 		return
 	}
-	if err := svc.letGo(ctx, []string{symfile.Fold(f.id.Breakpad())}); err != nil {
+	id := symfile.Fold(f.id.Breakpad())
+	hits, err := svc.DB.Lookup(ctx, index.Scope{All: true}, symfile.Lookup{ID: id, Role: symfile.Symbols})
+	for i := range hits {
+		sym := &files{name: hits[i].Object.Name, id: f.id, list: []*piece{pieceOf(&hits[i])}}
+		if _, failed := svc.failure(ctx, sym, lookupFormat); failed == nil {
+			return
+		}
+	}
+	if err == nil {
+		err = svc.letGo(ctx, []string{id})
+	}
+	if err != nil {
 		svc.Log.Warn("cannot look for symbol files that replace a made one", "module", f.name, "error", err)
 	}
 }

@@ -96,6 +96,27 @@ func (PortableError) Error() string {
 // Is makes the error an fs.ErrNotExist.
 func (PortableError) Is(err error) bool { return err == fs.ErrNotExist }
 
+// UnusableError means that the files of a module were found, and that nothing can be
+// made of them. It is fs.ErrNotExist.
+type UnusableError struct {
+	From  string // the files, for people
+	Class string // of the failure
+}
+
+func (e UnusableError) Error() string {
+	why := "cannot be read: damaged, or without functions"
+	switch e.Class {
+	case classLimit:
+		why = "cannot be read: too large"
+	case classTimeout:
+		why = "could not be read in time"
+	}
+	return e.From + ": " + why
+}
+
+// Is makes the error an fs.ErrNotExist.
+func (UnusableError) Is(err error) bool { return err == fs.ErrNotExist }
+
 // Looker finds the position of an address in a module.
 type Looker interface {
 	// Lookup returns the functions at an RVA. ok is false if there are none.

@@ -454,6 +454,9 @@ func moduleError(err error) V5Error {
 	if e, ok := errors.AsType[PortableError](err); ok {
 		return V5Error{"Unusable", e.Error()}
 	}
+	if e, ok := errors.AsType[UnusableError](err); ok {
+		return V5Error{"Unusable", e.Error()}
+	}
 	switch {
 	case err == nil, errors.Is(err, fs.ErrNotExist):
 		return V5Error{"NotFound", "no symbol file of this module was found"}
