@@ -415,3 +415,14 @@ func TestCI(t *testing.T) {
 		t.Errorf("outside of CI: %+v", c.PushBuild)
 	}
 }
+
+// TestPushResultOtherBytes: the text says how many files have an id that was there.
+func TestPushResultOtherBytes(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "", 1: "1 file has an id", 2: "2 files have an id"} {
+		text := PushResult{PushCommitted: wire.PushCommitted{Transaction: 17, Files: 3, OtherBytes: n}}.Text()
+		if !strings.Contains(text, want) || strings.Contains(text, "other bytes") != (n > 0) {
+			t.Errorf("%d files with other bytes: %q, want %q", n, text, want)
+		}
+	}
+}

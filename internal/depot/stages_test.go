@@ -606,6 +606,40 @@ func TestOtherBytes(t *testing.T) {
 	}
 }
 
+// TestOtherBytesThatAreHere: other bytes with the id of a file of the product are counted,
+// or refused, also if the depot has them and they are not sent.
+func TestOtherBytesThatAreHere(t *testing.T) {
+	t.Parallel()
+	for _, deny := range []bool{false, true} {
+		d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Stages: stage.Limits{DenyOther: deny}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = d.Close() }()
+		other := file{"app.sym", symFile(symID, 500)}
+		add(t, d, "P", file{"app.sym", symFile(symID, 300)})
+		add(t, d, "Q", other)
+		c := pusher("ci")
+		for product, want := range map[string]int64{"P": 1, "Q": 0, "New": 0} {
+			id := openStage(t, d, c, stage.Spec{Labels: stage.Labels{Product: product}})
+			v, err := d.Stages().Check(t.Context(), c, id, []stage.Entry{{Path: other.path, Ref: blob.Sum(other.body), Size: int64(len(other.body))}})
+			if err != nil || len(v) != 1 {
+				t.Fatalf("check: %v, %v; want one verdict", v, err)
+			}
+			if deny && want > 0 {
+				if v[0].Answer != stage.Refuse || !strings.Contains(v[0].Reason, "other bytes") {
+					t.Errorf("product %s, denied: %+v, want a refusal because of other bytes", product, v[0])
+				}
+				continue
+			}
+			done, err := d.Stages().Commit(t.Context(), c, id, stage.Commit{})
+			if v[0].Answer != stage.Have || err != nil || done.Other != want {
+				t.Errorf("product %s: %+v, %v, %d files with other bytes, want %d and nothing sent", product, v[0], err, done.Other, want)
+			}
+		}
+	}
+}
+
 // TestRefuse: a file that a client of the stage refuses is listed, ends a commit that is not
 // partial, and is no part of one that is.
 func TestRefuse(t *testing.T) {

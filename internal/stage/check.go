@@ -318,8 +318,9 @@ func storedLinks(ctx context.Context, d Depot, product, path string, facts []fac
 	return "", nil
 }
 
-// accept accepts a file with these objects without its bytes, unless its id
-// differs, or the product refuses links in it: another product may have kept it.
+// accept accepts a file with these objects without its bytes, unless its id differs, or
+// the product refuses links in it or has other bytes with its id: another product may
+// have kept it.
 func (s *Stages) accept(ctx context.Context, product string, f *index.StageFile, facts []fact) error {
 	var objects []symfile.Object
 	for _, k := range facts {
@@ -336,6 +337,19 @@ func (s *Stages) accept(ctx context.Context, product string, f *index.StageFile,
 		if isNotExist(err) {
 			return nil // the file is sent
 		}
+		if reason != "" {
+			f.State, f.Reason = index.StageRefused, reason
+		}
+		if reason != "" || err != nil {
+			return err
+		}
+	}
+	for i := range facts {
+		c, err := facts[i].content()
+		if err != nil {
+			return err
+		}
+		reason, err := facts[i].judgeOther(ctx, s, product, c.Ref)
 		if reason != "" {
 			f.State, f.Reason = index.StageRefused, reason
 		}

@@ -376,15 +376,25 @@ func (s *Stages) identify(ctx context.Context, row index.StageRow, f *os.File, c
 		}
 		k := newFact(o, content)
 		k.Flags = flags[i]
-		if k.Other, err = s.db.HasOther(ctx, row.Product, o.Object, content.Ref); err != nil {
-			return nil, "", err
-		}
-		if k.Other && s.limits.DenyOther && (o.Kind == symfile.PE || o.Kind == symfile.PDB || o.Kind == symfile.PDB20 || o.Kind == symfile.PortablePDB || o.Kind == symfile.Breakpad) {
-			return nil, fmt.Sprintf("product %q has other bytes for %s with the id %s", row.Product, o.Name, idsOf(o.Object)[0]), nil
+		if reason, err = k.judgeOther(ctx, s, row.Product, content.Ref); reason != "" || err != nil {
+			return nil, reason, err
 		}
 		facts = append(facts, k)
 	}
 	return facts, "", nil
+}
+
+// judgeOther notes if the product has other bytes with the id of the object, and returns
+// why the object is refused for that; empty if it is not.
+func (k *fact) judgeOther(ctx context.Context, s *Stages, product string, ref blob.Ref) (refused string, err error) {
+	o := k.Object
+	if k.Other, err = s.db.HasOther(ctx, product, o, ref); err != nil {
+		return "", err
+	}
+	if k.Other && s.limits.DenyOther && (o.Kind == symfile.PE || o.Kind == symfile.PDB || o.Kind == symfile.PDB20 || o.Kind == symfile.PortablePDB || o.Kind == symfile.Breakpad) {
+		return fmt.Sprintf("product %q has other bytes for %s with the id %s", product, o.Name, idsOf(o)[0]), nil
+	}
+	return "", nil
 }
 
 // forcedID returns the id that a file of a forced kind is kept under.
