@@ -606,14 +606,14 @@ func (c *Cold) warm(ctx context.Context, row ColdContent, pace func(n int) error
 }
 
 func (c *Cold) warmOnce(ctx context.Context, row ColdContent, pace func(n int) error) error {
-	if !row.PlainSince.IsZero() {
-		err := c.store.Below().Verify(ctx, row.Ref, row.Size, pace)
-		if err == nil {
-			err = c.isPlain(ctx, row)
-		}
-		if !errors.Is(err, fs.ErrNotExist) { // else they have just been deleted
-			return err
-		}
+	// The plain bytes may be stored, whatever the record says: a file that is added again
+	// while its cold file is damaged is stored plain.
+	err := c.store.Below().Verify(ctx, row.Ref, row.Size, pace)
+	if err == nil {
+		err = c.keepPlain(ctx, row)
+	}
+	if !errors.Is(err, fs.ErrNotExist) { // else they are not stored, are damaged, or have just been deleted
+		return err
 	}
 	sp, err := c.store.Below().Spool()
 	if err != nil {
@@ -632,6 +632,19 @@ func (c *Cold) warmOnce(ctx context.Context, row ColdContent, pace func(n int) e
 		return err
 	}
 	return c.isPlain(ctx, row)
+}
+
+// keepPlain ends the record of a cold content whose plain bytes are stored and intact. Its
+// cold file is left to the garbage collection, or deleted if it is damaged.
+func (c *Cold) keepPlain(ctx context.Context, row ColdContent) error {
+	err := c.store.Below().Verify(ctx, row.File.Ref, row.File.Size, nil)
+	switch {
+	case err == nil:
+		return c.isPlain(ctx, row)
+	case errors.Is(err, fs.ErrNotExist):
+		return c.discard(ctx, row)
+	}
+	return err
 }
 
 // isPlain ends the record of a cold content whose plain bytes are stored.

@@ -246,6 +246,23 @@ func (c *Cold) proven(ctx context.Context, row ColdContent) (bool, error) {
 	return false, verr
 }
 
+// addedAgain ends the records of cold contents that could not be restored and have just
+// been added again: they are plain now, and their damaged cold files are deleted.
+func (c *Cold) addedAgain(ctx context.Context, refs []blob.Ref) {
+	for _, ref := range refs {
+		row, err := c.Of(ctx, ref)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			_, err = c.proven(ctx, row)
+		}
+		if err != nil && ctx.Err() == nil { // the files are stored: the next gc, verify --repair or warm does the same
+			c.d.log.Warn("a damaged cold content was added again, and its damaged cold file stays for now", "content", ref.String(), "error", err)
+		}
+	}
+}
+
 // discard ends the record of a content whose plain bytes are stored, and deletes its
 // damaged cold file.
 func (c *Cold) discard(ctx context.Context, row ColdContent) error {

@@ -101,6 +101,7 @@ type Tx struct {
 	mu      sync.Mutex // guards what follows
 	entries []index.Entry
 	refs    map[blob.Ref]bool // contents added so far
+	healed  []blob.Ref        // those of them that were damaged
 	once    map[entryKey]bool // nil: entries may repeat
 	done    bool
 }
@@ -321,6 +322,9 @@ func (tx *Tx) take(ctx context.Context, c Content, o objfile.Object) (Added, err
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
 	a.Known = a.Known || tx.refs[ref]
+	if a.Restored && !tx.refs[ref] {
+		tx.healed = append(tx.healed, ref)
+	}
 	tx.refs[ref] = true
 	return a, nil
 }
@@ -341,7 +345,7 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 		return 0, errors.New("the transaction has ended")
 	}
 	tx.done = true
-	entries := tx.entries
+	entries, healed := tx.entries, tx.healed
 	tx.mu.Unlock()
 	if len(entries) == 0 {
 		tx.batch.Abort()
@@ -394,6 +398,7 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 		return 0, fmt.Errorf("depot %s: %w", tx.d.name, err)
 	}
 	tx.d.Symbols.arrived(ctx, entries)
+	tx.d.Cold.addedAgain(ctx, healed)
 	return n, nil
 }
 
