@@ -41,9 +41,32 @@ func identifyBreakpad(b *budget, head []byte) ([]Object, error) {
 	o.setCodeID(h.CodeID)
 	if o.Features.Unknown = b.ids; !b.ids {
 		b.allowFeatures()
+		if err := checkSymEnd(b); err != nil {
+			return nil, err
+		}
 		o.Features = breakpadFeatures(b)
 	}
 	return []Object{o}, nil
+}
+
+// symEnd is how many bytes at the end of a .sym file are searched for its last line.
+const symEnd = 4096
+
+// checkSymEnd refuses a .sym file that was cut off in the middle of a record.
+func checkSymEnd(b *budget) error {
+	n := min(b.size, symEnd)
+	end, err := b.bytes(b.size-n, n)
+	if err != nil {
+		return err
+	}
+	i := bytes.LastIndexByte(end, '\n')
+	if i < 0 && n < b.size {
+		return nil // a very long line
+	}
+	if last := end[i+1:]; breakpad.CutOff(last) {
+		return broken("the file is cut off: it ends with %q, which is no whole record", clip.Text(string(last)))
+	}
+	return nil
 }
 
 // moduleKind derives the format of the module from the operating system in the
