@@ -330,7 +330,7 @@ func TestNewClass(t *testing.T) {
 	const text = "retention:\n  classes:\n    - name: nightly\n      keep_last: 20\n"
 	for _, c := range []struct{ text, class, want string }{
 		{text, "nightly", ""},
-		{text, "nigthly", "class nigthly is new; the nearest that was there before is nightly"},
+		{text, "nightli", "class nightli is new; the nearest that was there before is nightly"},
 		{text, "release", "class release is new"},
 		{"", "nightly", "class nightly is new"},
 	} {
