@@ -90,6 +90,9 @@ type Trace struct {
 	Known      bool
 	KnownUntil time.Time
 	Forms      []TracedForm
+	// NoMaker is set if a SymCache file is requested, and no transcoder, worker or server
+	// makes any.
+	NoMaker bool
 	// File describes the file that answers; nil if there is none.
 	File *TracedFile
 	// Redirect is the path of VerdictRedirect.
@@ -566,6 +569,7 @@ func (t *Tracer) symCache(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 			tr.Forms = append(tr.Forms, l)
 		}
 	}
+	tr.NoMaker = len(o.Producible) == 0 && !o.FromServers
 	tr.Lookups = t.pdbLookup(&o)
 	tr.Verdict, tr.Status = VerdictAbsent, 404
 	switch {

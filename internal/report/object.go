@@ -162,7 +162,9 @@ func LinkLines(l *srclink.Links) (lines []string) {
 		}
 		lines = append(lines, fmt.Sprintf("source server stream for %s, class %s: %s", term.Count(int64(s.Files), "file"), s.Class, clip.Text(what)))
 	}
-	if m := l.SourceLink; m != nil {
+	if m := l.SourceLink; m != nil && m.Rules == 0 {
+		lines = append(lines, "Source Link without rules, so that it leads nowhere")
+	} else if m != nil {
 		var places []string
 		for _, p := range m.Places[:min(len(m.Places), 5)] {
 			places = append(places, p.String())

@@ -8,7 +8,16 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/scan"
+	"github.com/symdepot/symdepot/internal/srclink"
 )
+
+// TestLinkLinesWithoutRules: an empty Source Link document is no list of places.
+func TestLinkLinesWithoutRules(t *testing.T) {
+	got := LinkLines(&srclink.Links{SourceLink: &srclink.MapSummary{}})
+	if want := "Source Link without rules, so that it leads nowhere"; len(got) != 1 || got[0] != want {
+		t.Errorf("lines %q, want %q", got, want)
+	}
+}
 
 func TestID(t *testing.T) {
 	for _, c := range []struct{ kind, code, debug, build, want string }{

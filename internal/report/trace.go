@@ -132,6 +132,9 @@ func NewTrace(q Traced, t *depot.Trace) Trace {
 	}
 	l.Says = says(t, l.Cause)
 	l.Remedy, l.Command = remedy(q, t, l.Cause)
+	if t.NoMaker && t.Verdict == depot.VerdictAbsent && l.Cause != causeForm {
+		l.Remedy += " SymCache files are made by a transcoder: none is configured here, and no worker with one is connected."
+	}
 	l.Steps = append(l.Steps, pathStep(q, t))
 	if q.Who != "" {
 		l.Steps = append(l.Steps, TraceStep{"you", MarkInfo, q.Who, nil})
@@ -489,6 +492,9 @@ func remedy(q Traced, t *depot.Trace, cause string) (text, command string) {
 	case causeNoWorker:
 		return "Run a worker on a machine with enough memory.", "symdepot work --server URL --token-file FILE --symbols"
 	case causeForm:
+		if t.NoMaker {
+			return "Configure a transcoder, or run a worker with one: neither is here.", "symdepot work --server URL --token-file FILE --transcoder NAME=COMMAND"
+		}
 		return "Ask for the file itself.", "symdepot get " + word(plainPath(q, t))
 	case causeDamaged:
 		return "Check the depot, and add the file again.", "symdepot verify"

@@ -157,6 +157,8 @@ func TestTraceCauses(t *testing.T) {
 		{"/lines.pdb/" + portable + "1/lines.gsym", "portable", "lines.pdb is a portable PDB, of which there is no GSYM file", "symdepot get lines.pdb/" + portable + "FFFFFFFF/lines.pdb"},
 		{"/lines.pdb/" + portable + "FFFFFFFF/lines.pd_", "form", "no cabinet of it", "symdepot get lines.pdb/"},
 		{"/lines.pdb/" + portable + "2/lines.pdb", "other-age", "the depot holds a portable PDB of the same GUID, which has the age FFFFFFFF", "symdepot add"},
+		{"/v3.1.0/hello-x64.pdb/00000000000000000000000000000DEF/1", "other-id", "the depot holds hello-x64.pdb of other builds", "symdepot find hello-x64.pdb"},
+		{"/v3.1.0/hello-x64.pdb/" + guid + "/1", "form", "nothing makes this version of a SymCache file", "symdepot work"},
 		{"/a/b/c", "not-path", "this is not the path of a symbol file", "symdepot identify FILE"},
 		{pdb[:len(pdb)-1] + "_", "form", "no cabinet of it", "symdepot get hello-x64.pdb/"},
 		{"/buildid/" + string(w.elf.obj.BuildID) + "/section/.nope", "no-section", `has no section ".nope"`, "symdepot identify"},
@@ -164,6 +166,9 @@ func TestTraceCauses(t *testing.T) {
 		l := agrees(t, s, tt.path)
 		if l.Cause != tt.cause || !strings.Contains(l.Says, tt.says) || !strings.HasPrefix(l.Command, tt.command) || l.Remedy == "" {
 			t.Errorf("%s: cause %q, %q, remedy %q, command %q; want %q, %q and %q", tt.path, l.Cause, l.Says, l.Remedy, l.Command, tt.cause, tt.says, tt.command)
+		}
+		if strings.HasPrefix(tt.path, "/v3.") != strings.Contains(l.Remedy, "transcoder") {
+			t.Errorf("%s: remedy %q; want that a transcoder is missing, for SymCache files only", tt.path, l.Remedy)
 		}
 		for _, step := range l.Steps {
 			if step.Says == "" || step.Mark == "" {
