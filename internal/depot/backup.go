@@ -356,15 +356,30 @@ func (b *backup) round(ctx context.Context, gone *int64) (err error) {
 	if b.opt.afterSnapshot != nil {
 		b.opt.afterSnapshot()
 	}
-	t := &transfer{open: d.blobs.Open, to: b.blobs, hash: b.opt.Verify, lost: func(ctx context.Context, c index.Content, cause error) error {
+	t := &transfer{from: d.Cold.store, to: b.blobs, hash: b.opt.Verify}
+	t.lost = func(ctx context.Context, c index.Content, cause error) error {
+		// The plain bytes may be those of the depot, or those of an earlier backup.
+		k, ok, err := plainInstead(ctx, b.copy, c.Ref, d.now, d.Cold.store.Below(), b.blobs)
+		if ok {
+			t.plain = append(t.plain, k)
+			d.contents.report(cause)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 		return b.lost(ctx, c, cause, gone)
-	}}
+	}
 	if b.opt.Progress != nil {
 		t.progress = func(done int64) { b.opt.Progress(done, stats.Bytes) }
 	}
 	err = t.run(ctx, b.copy.Contents(ctx))
 	b.sum.Copied += t.copied
 	b.sum.CopiedBytes += t.bytes
+	if err == nil && len(t.plain) > 0 { // the index of the copy was changed
+		stats, err = b.copy.Stats(ctx)
+		b.sum.Contents, b.sum.Bytes = stats.Contents, stats.Bytes
+	}
 	return err
 }
 
@@ -476,7 +491,8 @@ func (b *backup) removeOld(ctx context.Context) error {
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			known = err != nil || !row.PlainSince.IsZero() // else its cold file is in the backup
+			// Else its cold file is in the backup, with all that it needs.
+			known = err != nil || !row.PlainSince.IsZero() || len(b.faults) > 0
 		}
 		if known {
 			continue

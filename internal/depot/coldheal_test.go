@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/cooling"
@@ -93,5 +95,72 @@ func TestWarmHealed(t *testing.T) {
 	}
 	for i, f := range files {
 		answers(t, d, map[string][]byte{paths[i]: f.body})
+	}
+}
+
+// twoForms returns a depot with builds of a module of which all but the newest are cold and
+// stored plain too. They are too long to be hashed when they are opened.
+func twoForms(t *testing.T) (d *Depot, files []file, want map[string][]byte) {
+	t.Helper()
+	d, c := roomyDepot(t)
+	n := newNightly("app.so", 7, 80000)
+	want = map[string][]byte{}
+	for i := range 3 {
+		f, path := n.build(i)
+		if len(f.body) <= blob.HashedAtOpen {
+			t.Fatalf("a file has %d bytes, want more than %d", len(f.body), blob.HashedAtOpen)
+		}
+		files, want[path] = append(files, f), f.body
+		add(t, d, "app", f)
+		c.advance(24 * time.Hour)
+	}
+	if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour, Grace: CoolGrace}); err != nil || sum.Contents != 2 {
+		t.Fatalf("cool: %+v, %v, want 2 contents", sum, err)
+	}
+	return d, files, want
+}
+
+// TestBackupOneForm: of a content that is stored plain and cold, one intact form is enough
+// for a backup of the depot, and for its restoration.
+func TestBackupOneForm(t *testing.T) {
+	for name, c := range map[string]struct {
+		damage func(t *testing.T, d *Depot, ref blob.Ref) // of the depot, before the backup
+		lose   func(d *Depot, ref blob.Ref) blob.Ref      // gone from the backup
+	}{
+		"the plain bytes are damaged":           {damage: spoil},
+		"the cold file is damaged":              {damage: func(t *testing.T, d *Depot, ref blob.Ref) { spoiled(t, d, ref) }},
+		"the plain bytes are not in the backup": {lose: func(_ *Depot, ref blob.Ref) blob.Ref { return ref }},
+		"the cold file is not in the backup": {lose: func(d *Depot, ref blob.Ref) blob.Ref {
+			row, err := d.Cold.Of(t.Context(), ref)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return row.File.Ref
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, files, want := twoForms(t)
+			ref := blob.Sum(files[0].body)
+			if c.damage != nil {
+				c.damage(t, d, ref)
+			}
+			dir := filepath.Join(t.TempDir(), "backup")
+			backUp(t, d, dir, CopyOptions{})
+			if c.lose != nil {
+				hash := c.lose(d, ref).String()
+				if err := os.Remove(filepath.Join(dir, "blobs", hash[:2], hash[2:])); err != nil {
+					t.Fatal(err)
+				}
+			}
+			fresh := filepath.Join(t.TempDir(), "fresh")
+			if b, err := Restore(t.Context(), dir, fresh, CopyOptions{Fault: func(f Fault) { t.Errorf("fault %+v, want none", f) }}); err != nil || b.Faults > 0 {
+				t.Fatalf("restore: %+v, %v, want a depot without faults", b, err)
+			}
+			again := openAt(t, fresh)
+			if _, faults := verified(t, again, CheckOptions{Restore: true}); len(faults) > 0 {
+				t.Errorf("faults %+v of the restored depot, want none", faults)
+			}
+			answers(t, again, want)
+		})
 	}
 }

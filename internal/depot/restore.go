@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/coldstore"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
@@ -194,7 +196,21 @@ func (r *restore) run(ctx context.Context) (err error) {
 		return err
 	}
 	r.sum = BackedUp{To: r.dir, Taken: r.record.Taken, Transactions: stats.Transactions, Contents: stats.Contents, Bytes: stats.Bytes}
-	t := &transfer{open: r.source.Open, to: r.blobs, hash: true, lost: r.lost}
+	from := coldstore.New(r.source, coldstore.Options{Records: r.copy.Colds, Dir: r.dir, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	r.source = nil // from closes it
+	defer func() { err = errors.Join(err, from.Close()) }()
+	t := &transfer{from: from, to: r.blobs, hash: true}
+	t.lost = func(ctx context.Context, c index.Content, cause error) error {
+		k, ok, err := plainInstead(ctx, r.copy, c.Ref, time.Now, from.Below(), r.blobs)
+		if ok {
+			t.plain = append(t.plain, k)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return r.lost(ctx, c, cause)
+	}
 	if r.opt.Progress != nil {
 		t.progress = func(done int64) { r.opt.Progress(done, stats.Bytes) }
 	}

@@ -7,8 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"slices"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/coldstore"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
@@ -22,7 +25,9 @@ const (
 // copies are files of their own, never hard links: what damages one of two names
 // of a file damages both, and a backup must survive that.
 type transfer struct {
-	open func(ctx context.Context, ref blob.Ref) (blob.File, error)
+	// from knows cold contents: it returns the plain bytes of one whose plain bytes are
+	// damaged or missing, if its cold file is intact.
+	from *coldstore.Store
 	to   *blob.Disk
 	// hash makes contents that the target has already be hashed, and copied if
 	// they are damaged. Otherwise those with the right size count as copied.
@@ -30,13 +35,27 @@ type transfer struct {
 	// lost is called for a content that cannot be read. Its error ends the
 	// transfer.
 	lost     func(ctx context.Context, c index.Content, err error) error
+	plain    []index.Content  // copied instead of their cold files; see plainInstead
 	progress func(done int64) // bytes of the contents that the target has
 
 	done, copied, bytes int64 // bytes; contents and bytes that were copied
 }
 
-// run copies the contents of a list that the target does not have.
+// run copies the contents of a list that the target does not have, and those of plain.
 func (t *transfer) run(ctx context.Context, list iter.Seq2[index.Content, error]) error {
+	if err := t.copy(ctx, list); err != nil {
+		return err
+	}
+	return t.copy(ctx, func(yield func(index.Content, error) bool) {
+		for c := range slices.Values(t.plain) {
+			if !yield(c, nil) {
+				return
+			}
+		}
+	})
+}
+
+func (t *transfer) copy(ctx context.Context, list iter.Seq2[index.Content, error]) error {
 	var batch []index.Content
 	var size int64
 	flush := func() error {
@@ -122,7 +141,18 @@ func (t *transfer) store(ctx context.Context, list []index.Content) error {
 
 // put adds a content to a batch. cause is why the original cannot be read.
 func (t *transfer) put(ctx context.Context, b blob.Batch, c index.Content) (cause, err error) {
-	f, cause := t.open(ctx, c.Ref)
+	ctx = coldstore.Uncounted(ctx) // a copy is no use of a content
+	cause, err = t.putFrom(ctx, b, c, t.from.Open)
+	if cause == nil || err != nil {
+		return nil, err
+	}
+	// Large plain bytes are not hashed before they are read. A store that has hashed them
+	// uses the cold file of the content.
+	return t.putFrom(ctx, b, c, t.from.OpenWhole)
+}
+
+func (t *transfer) putFrom(ctx context.Context, b blob.Batch, c index.Content, open func(ctx context.Context, ref blob.Ref) (blob.File, error)) (cause, err error) {
+	f, cause := open(ctx, c.Ref)
 	if cause != nil {
 		return cause, ctx.Err()
 	}
@@ -142,6 +172,42 @@ func (t *transfer) put(ctx context.Context, b blob.Batch, c index.Content) (caus
 		return fmt.Errorf("its bytes have SHA-256 %s", ref), nil
 	}
 	return nil, nil
+}
+
+// plainInstead ends, in the index of a copy, the record of the content that a lost cold file
+// restores, if one of some stores has the plain bytes of the content intact: the copy needs
+// no cold file then.
+func plainInstead(ctx context.Context, copied *index.DB, file blob.Ref, now func() time.Time, stores ...blob.Store) (c index.Content, ok bool, err error) {
+	holders, err := copied.Holders(ctx, file)
+	if err != nil {
+		return c, false, err
+	}
+	for _, h := range holders {
+		if h.Tool != index.ColdTool.Name {
+			continue
+		}
+		row, err := copied.Colds.Of(ctx, h.Of)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return c, false, err
+		}
+		for _, s := range stores {
+			err := s.Verify(ctx, row.Ref, row.Size, nil)
+			if err == nil {
+				err = copied.Colds.Warm(ctx, row.Content, func() error { return nil })
+				if err == nil {
+					_, err = copied.DropContents(ctx, []blob.Ref{file}, now(), func(blob.Ref) error { return nil })
+				}
+				return row.Content, err == nil, err
+			}
+			if !errors.Is(err, fs.ErrNotExist) { // else they are not stored, or are damaged
+				return c, false, err
+			}
+		}
+	}
+	return c, false, nil
 }
 
 // original is a file that is copied. It keeps its own error, as opposed to those of
