@@ -404,6 +404,13 @@ func TestNuGet(t *testing.T) {
 	s.wantTransactions(t, "Hello 1.0.0: Hello.1.0.0.nupkg!/lib/net8.0/hello-x64.dll", "Hello 1.0.0: Hello.1.0.0.snupkg!/lib/net8.0/hello-x64.pdb")
 	push("/nuget/v2/symbolpackage/", "p", nupkg(t, "Hello", "1.0.0", zipFile{"lib/net8.0/hello-x64.pdb", pdb}), 201, "")
 	s.wantTransactions(t, "Hello 1.0.0: Hello.1.0.0.nupkg!/lib/net8.0/hello-x64.dll", "Hello 1.0.0: Hello.1.0.0.snupkg!/lib/net8.0/hello-x64.pdb")
+	s.mu.Lock()
+	for _, tx := range s.txs {
+		if tx.Comment != "NuGet package Hello 1.0.0" {
+			t.Errorf("the comment of a pushed package is %q, want its id and version", tx.Comment)
+		}
+	}
+	s.mu.Unlock()
 	// Symbols of another build.
 	push("/nuget/v2/symbolpackage/", "p", nupkg(t, "Hello", "1.0.0", zipFile{"lib/net8.0/hello-x64.pdb", data(t, "pdb/hello-x86.pdb")}), 400, "was built with the PDB "+object(t, pdb, "hello.pdb").DebugID.Breakpad())
 	// Other bytes of the same PDB.

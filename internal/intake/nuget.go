@@ -123,7 +123,10 @@ func serveNugetPush(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	l, err := x.labels(stage.Labels{Product: spec.Metadata.ID, Version: spec.Metadata.Version})
+	l, err := x.labels(stage.Labels{
+		Product: spec.Metadata.ID, Version: spec.Metadata.Version,
+		Comment: clip.To("NuGet package "+spec.Metadata.ID+" "+spec.Metadata.Version, maxLabel-len("…")),
+	})
 	if err != nil {
 		return err
 	}
