@@ -410,9 +410,13 @@ func (b *backup) lost(ctx context.Context, c index.Content, cause error, gone *i
 	if err != nil {
 		return err
 	}
-	f.Remedy = "symdepot verify --repair, then back up again"
-	if h.added {
+	switch {
+	case h.added, h.needed:
 		f.Remedy = "add a file with the same bytes again (symdepot add), then back up again"
+	case h.chilled:
+		f.Remedy = "symdepot verify names the files that cannot be restored without it: add these again (symdepot add), then back up again"
+	default:
+		f.Remedy = "symdepot verify --repair, then back up again"
 	}
 	b.sum.Faults++
 	if b.opt.Fault != nil {

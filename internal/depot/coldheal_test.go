@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -163,4 +164,48 @@ func TestBackupOneForm(t *testing.T) {
 			answers(t, again, want)
 		})
 	}
+}
+
+// TestBackupAdvice: the advice for a lost cold file is to add the file again, because
+// --repair cannot bring it back.
+func TestBackupAdvice(t *testing.T) {
+	d, _, files, _ := chilled(t)
+	spoiled(t, d, blob.Sum(files[1].body))
+	var faults []Fault
+	b := backUp(t, d, filepath.Join(t.TempDir(), "backup"), CopyOptions{Fault: func(f Fault) { faults = append(faults, f) }})
+	if b.Faults != 1 || len(faults) != 1 || !strings.Contains(faults[0].Remedy, "symdepot add") || strings.Contains(faults[0].Remedy, "--repair") {
+		t.Errorf("%d faults %+v, want one with the advice to add the file again", b.Faults, faults)
+	}
+}
+
+// TestBackupKeepsPlain: the plain bytes in an earlier backup replace a cold file that was
+// lost since.
+func TestBackupKeepsPlain(t *testing.T) {
+	d, files, want := twoForms(t)
+	dir := filepath.Join(t.TempDir(), "backup")
+	backUp(t, d, dir, CopyOptions{})
+	if n, err := d.Cold.Strip(t.Context(), 0); n != 2 || err != nil {
+		t.Fatalf("strip: %d, %v, want 2 contents", n, err)
+	}
+	spoiled(t, d, blob.Sum(files[0].body))
+	if err := os.Remove(filepath.Join(dir, "blobs", coldName(t, d, files[0].body))); err != nil {
+		t.Fatal(err)
+	}
+	backUp(t, d, dir, CopyOptions{})
+	fresh := filepath.Join(t.TempDir(), "fresh")
+	if _, err := Restore(t.Context(), dir, fresh, CopyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	answers(t, openAt(t, fresh), want)
+}
+
+// coldName returns the name of the cold file of a content in the folder blobs.
+func coldName(t *testing.T, d *Depot, body []byte) string {
+	t.Helper()
+	row, err := d.Cold.Of(t.Context(), blob.Sum(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := row.File.Ref.String()
+	return filepath.Join(hash[:2], hash[2:])
 }
