@@ -152,7 +152,7 @@ func (c backupCmd) Run(a *app) error {
 		return d.Backup(a.ctx, c.To, opt)
 	}, func(b depot.BackedUp) {
 		fmt.Fprintf(a.stdout, "backed up %s to %s: %s, %s, %s; %s (%s) copied in this run\n", d.Name(), b.To, term.Count(b.Transactions, "transaction"),
-			term.Count(b.Contents, "content"), term.Size(b.Bytes), term.Count(b.Copied, "content"), term.Size(b.CopiedBytes))
+			copiedContents(b), term.Size(b.Bytes), term.Count(b.Copied, "content"), term.Size(b.CopiedBytes))
 		if b.Removed > 0 {
 			fmt.Fprintf(a.stdout, "%s (%s) of earlier backups removed\n", term.Count(b.Removed, "content"), term.Size(b.RemovedBytes))
 		}
@@ -190,8 +190,17 @@ func (c restoreCmd) Run(a *app) error {
 		return depot.Restore(a.ctx, c.From, where, opt)
 	}, func(b depot.BackedUp) {
 		fmt.Fprintf(a.stdout, "restored %s from the backup of %s: %s, %s, %s; %s (%s) copied\n", b.To, b.Taken.Local().Format(time.DateTime), term.Count(b.Transactions, "transaction"),
-			term.Count(b.Contents, "content"), term.Size(b.Bytes), term.Count(b.Copied, "content"), term.Size(b.CopiedBytes))
+			copiedContents(b), term.Size(b.Bytes), term.Count(b.Copied, "content"), term.Size(b.CopiedBytes))
 	})
+}
+
+// copiedContents says how many contents a copy has: of those that it should have, if some
+// are lost.
+func copiedContents(b depot.BackedUp) string {
+	if b.Faults > 0 {
+		return fmt.Sprintf("%d of %s", b.Contents-b.Faults, term.Count(b.Contents, "content"))
+	}
+	return term.Count(b.Contents, "content")
 }
 
 // onDisk returns the folder of the depot. A depot in a database or with a bucket is
