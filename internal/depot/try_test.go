@@ -87,3 +87,12 @@ func TestUnreadableSymbols(t *testing.T) {
 		}
 	}
 }
+
+// TestSymbolsWithoutID: a .sym file whose MODULE record has only zeros is not kept: its code
+// id alone leads nowhere.
+func TestSymbolsWithoutID(t *testing.T) {
+	sym := "MODULE windows x86_64 000000000000000000000000000000000 a.pdb\nINFO CODE_ID 5F000000A000 a.exe\nFUNC 1000 10 0 main\n"
+	if _, err := DryRun(t.Context(), nil, Source{Path: "a.sym", Content: bytesContent{Reader: bytes.NewReader([]byte(sym))}}); !errors.Is(err, ErrNoID) {
+		t.Errorf("a .sym without an id: error %v, want ErrNoID", err)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -216,7 +217,7 @@ func identify(src Source) ([]objfile.Object, error) {
 	}
 	var list []objfile.Object
 	for _, o := range objs {
-		if len(o.Aliases()) > 0 && symfile.ValidName(o.Name) {
+		if canBeRequested(o.Object) {
 			list = append(list, o)
 		}
 	}
@@ -224,6 +225,13 @@ func identify(src Source) ([]objfile.Object, error) {
 		return nil, noID(objs)
 	}
 	return list, nil
+}
+
+// canBeRequested reports whether a request can find an object. A .sym file for Windows
+// without a debug id is known by its code id only: that leads to the debug id, which it lacks.
+func canBeRequested(o symfile.Object) bool {
+	found := slices.ContainsFunc(o.Aliases(), func(a symfile.Alias) bool { return o.Kind != symfile.Breakpad || a.Role != symfile.CodeInfo })
+	return found && symfile.ValidName(o.Name)
 }
 
 // DryRun returns the objects that Tx.Add would add, without storing anything. d
@@ -266,6 +274,8 @@ func noID(objs []objfile.Object) error {
 			default:
 				hint = ": link with --build-id"
 			}
+		case symfile.Breakpad:
+			hint = ": its MODULE record has only zeros"
 		case symfile.WASM:
 			hint = ": link with --build-id, or add the section with a tool"
 		}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -48,6 +49,10 @@ func serveMkcol(x *exchange) error {
 	return nil
 }
 
+// versionLike matches names that are versions: PUT to /in/PRODUCT/VERSION without the slash
+// at the end would take them for the name of the file.
+var versionLike = regexp.MustCompile(`^v?[0-9]+(\.[0-9]+)*([-+_][0-9A-Za-z.]+)?$`)
+
 // servePut answers PUT.
 func servePut(x *exchange) error {
 	if err := x.take(); err != nil {
@@ -69,6 +74,9 @@ func servePut(x *exchange) error {
 	l, err := x.labels(stage.Labels{})
 	if err != nil {
 		return err
+	}
+	if x.t.product != "" && l.Version == "" && len(segs) == 1 && versionLike.MatchString(segs[0]) {
+		return &failure{http.StatusUnprocessableEntity, fmt.Sprintf("%q looks like a version, not like the name of a file: end the address with a slash, as in /in/%s/%s/, and curl -T adds the name", clip.Text(segs[0]), clip.Text(x.t.product), clip.Text(segs[0]))}
 	}
 	s, err := x.putBody()
 	if err != nil {

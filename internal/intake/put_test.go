@@ -56,6 +56,8 @@ func TestPut(t *testing.T) {
 		{"wrong name", "/other.pdb/" + id + "/other.pdb", pdb, nil, 201, "", []string{": other.pdb/" + id + "/other.pdb"}}, // a PDB has the name of its path
 		{"wrong name of a .sym", "/other/" + symID + "/other.sym", []byte(symText), nil, 422, "its id is " + symID, nil},
 		{"a .sym that was cut off", "/prog/" + symID + "/prog.sym", []byte(symText + "FUNC 2000 10"), nil, 422, "cut off", nil},
+		{"no slash after the version", "/in/Game/9.9", []byte(symText), nil, 422, "/in/Game/9.9/", nil},
+		{"a name that begins with a digit", "/in/Game/7z", []byte(symText), nil, 201, "", []string{"Game: 7z"}},
 		{"no symbol file", symPath, []byte("text"), nil, 422, "not a symbol file", nil},
 		{"empty", symPath, nil, nil, 422, "empty", nil},
 		{"no symbol path", "/some/where/else", pdb, nil, 422, "/in/PRODUCT/VERSION/", nil},

@@ -86,7 +86,7 @@ func serveTecken(x *exchange) error {
 		return err
 	}
 	if strings.HasPrefix(x.r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
-		return &failure{http.StatusBadRequest, "an upload by URL is not supported; send the archive as multipart/form-data"}
+		return &failure{http.StatusBadRequest, "send the archive as multipart/form-data, as curl -F symbols.zip=@symbols.zip does; an upload by URL is not supported"}
 	}
 	isZip := func(s string) bool { return strings.HasSuffix(strings.ToLower(s), ".zip") }
 	f, err := x.readForm(func(field, filename string) bool { return filename != "" || isZip(field) }, nil)
@@ -100,7 +100,7 @@ func serveTecken(x *exchange) error {
 	}
 	switch {
 	case f.file == nil && f.fields["url"] != "":
-		return &failure{http.StatusBadRequest, "an upload by URL is not supported; send the archive as multipart/form-data"}
+		return &failure{http.StatusBadRequest, "send the archive as multipart/form-data, as curl -F symbols.zip=@symbols.zip does; an upload by URL is not supported"}
 	case f.file == nil:
 		return &failure{http.StatusBadRequest, "must be multipart form data with at least one file"}
 	case !isZip(name):
