@@ -241,8 +241,8 @@ func (d *Disk) intact(ctx context.Context, ref Ref, size int64) (bool, error) {
 	return err == nil, err
 }
 
-// asideDir holds the blobs that SetAside moved there.
-const asideDir = "damaged"
+// AsideDir is the folder of a store that holds the blobs that SetAside moved there.
+const AsideDir = "damaged"
 
 // SetAside implements [Backend]: the file is moved to a folder beside the shards.
 func (d *Disk) SetAside(ref Ref) (path string, err error) {
@@ -256,24 +256,24 @@ func (d *Disk) SetAside(ref Ref) (path string, err error) {
 	return filepath.Join(d.dir, filepath.FromSlash(to)), nil
 }
 
-// moveTo moves whatever has the name of a blob to asideDir and returns its new
+// moveTo moves whatever has the name of a blob to AsideDir and returns its new
 // name in the tree.
 func (d *Disk) moveTo(ref Ref) (to string, err error) {
-	if err := d.tree.MkdirAll(asideDir, d.dirPerm); err != nil {
+	if err := d.tree.MkdirAll(AsideDir, d.dirPerm); err != nil {
 		return "", err
 	}
-	to = asideDir + "/" + ref.String()
+	to = AsideDir + "/" + ref.String()
 	// Keep an earlier damaged file of the same content.
 	for n := 1; n < 100; n++ {
 		if _, err := d.tree.Root().Lstat(to); errors.Is(err, fs.ErrNotExist) {
 			break
 		}
-		to = fmt.Sprintf("%s/%s-%d", asideDir, ref, n)
+		to = fmt.Sprintf("%s/%s-%d", AsideDir, ref, n)
 	}
 	if err := d.tree.Root().Rename(blobName(ref), to); err != nil {
 		return "", err
 	}
-	return to, errors.Join(d.tree.SyncDir(asideDir), d.tree.SyncDir(shardName(ref)))
+	return to, errors.Join(d.tree.SyncDir(AsideDir), d.tree.SyncDir(shardName(ref)))
 }
 
 // moveAside moves a directory that has the name of a blob out of the store.

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/vault"
@@ -33,6 +36,9 @@ type Inspection struct {
 	Modes string
 	// Unwritable is the folder that this user may not write to; empty: there is none.
 	Unwritable string
+	// Aside is how many damaged files were moved to AsideDir.
+	Aside    int
+	AsideDir string
 	// Total and Free are those of the disk in bytes; Space is an error if they are
 	// not known.
 	Total, Free int64
@@ -78,6 +84,12 @@ func Inspect(ctx context.Context, where string, opt Options) (i Inspection, err 
 			return i, fmt.Errorf("depot %s: %w", i.Name, err)
 		}
 		i.Modes = wideModes(i.Dir)
+		i.AsideDir = filepath.Join(i.Dir, "blobs", blob.AsideDir)
+		aside, err := os.ReadDir(i.AsideDir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return i, fmt.Errorf("depot %s: %w", i.Name, err)
+		}
+		i.Aside = len(aside)
 		for _, dir := range []string{i.Dir, filepath.Join(i.Dir, "blobs")} {
 			if (dir == i.Dir || opt.Bucket == nil) && !durable.MayWrite(dir) {
 				i.Unwritable = dir

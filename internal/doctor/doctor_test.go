@@ -79,6 +79,19 @@ func state(t *testing.T, dir string) string {
 
 const nobody = "listen: 127.0.0.1:9\n" // nothing listens there
 
+// TestSetAside: damaged files that were moved aside are a warning that names their folder.
+func TestSetAside(t *testing.T) {
+	dir := newDepot(t)
+	aside := filepath.Join(dir, "blobs", "damaged")
+	if err := os.Mkdir(aside, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(aside, "x"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, examine(t, nobody+"depot: "+dir), "stored files", Warning, "1 file in "+aside)
+}
+
 // TestHealthy: a new depot has no faults, and looking at it changes no file.
 func TestHealthy(t *testing.T) {
 	dir := newDepot(t)
