@@ -46,12 +46,3 @@ func TestPortable(t *testing.T) {
 		}
 	}
 }
-
-// TestDumpPortable: the error says why there is no symbol file of a portable PDB.
-func TestDumpPortable(t *testing.T) {
-	t.Parallel()
-	err := Dump(t.Context(), []string{"../../testdata/ppdb/lines.pdb"}, Breakpad, io.Discard, "", func(string) {}, func(string) {})
-	if !errors.Is(err, ErrNoFunctions) || !strings.Contains(err.Error(), "a portable PDB describes .NET methods") {
-		t.Errorf("dump of a portable PDB: %v, want an error that says that it is portable", err)
-	}
-}

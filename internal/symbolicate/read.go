@@ -108,9 +108,6 @@ func Identify(in Input) ([]Part, error) {
 		return nil, fmt.Errorf("%s: %w: a portable PDB has positions in IL, and no Breakpad or GSYM form; symdepot symbolicate -e reads it", in.Name, ErrNoFunctions)
 	}
 	if len(parts) == 0 {
-		if slices.ContainsFunc(objects, func(o objfile.Object) bool { return o.Kind == symfile.PortablePDB }) {
-			return nil, fmt.Errorf("%s: %w: a portable PDB describes .NET methods, which have no addresses; there is no symbol file of it", in.Name, ErrNoFunctions)
-		}
 		return nil, fmt.Errorf("%s: %w", in.Name, ErrNoFunctions)
 	}
 	return parts, nil
