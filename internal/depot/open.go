@@ -186,8 +186,9 @@ func oneContent(hits []index.Hit) bool {
 // rank sorts hits by preference, deterministically. An added file comes before
 // a downloaded one, because an id says nothing about the content and an
 // upstream must not replace what the operator added. A file that only try builds
-// have comes after all other added ones. Among files of the same origin, debug information is preferred where there is most of it, and then in
-// the file that holds nothing else; an ELF executable where it is smallest,
+// have comes after all other added ones. Among files of the same origin, debug
+// information is preferred where there is most of it, and then in the file that
+// holds nothing else; an ELF executable where it is smallest,
 // unless it has no section headers, as one copied from memory; any other file
 // where it is newest.
 func rank(hits []index.Hit, role symfile.Role) {

@@ -135,7 +135,7 @@ func TestReplacedFolder(t *testing.T) {
 func TestMovedFolders(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
-		t.Skip("that system reports no changes")
+		t.Skip("needs a system that reports changes of folders to the program: not Windows")
 	}
 	m := testMaterial(t)
 	for _, to := range []string{"../outside", "build/aside", "build/zaside"} {
