@@ -24,6 +24,9 @@ type Checker struct {
 	blobs    blob.Backend
 	db       *index.DB
 	contents *contents
+	// accepted reports the files of stages that do not stand in their transactions; nil for
+	// a copy, which has no stages.
+	accepted func(ctx context.Context, report func(text string)) error
 	log      *slog.Logger
 	now      func() time.Time
 
@@ -145,6 +148,11 @@ func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(Fault), 
 	}
 	for _, p := range problems {
 		report(Fault{What: p})
+	}
+	if c.accepted != nil {
+		if err := c.accepted(ctx, func(text string) { report(Fault{What: text, Remedy: "add or push this file again"}) }); err != nil {
+			return v, err
+		}
 	}
 	lost := map[blob.Ref]bool{} // and reported already
 	if opt.Deep && c.placed {

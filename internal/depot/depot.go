@@ -152,6 +152,8 @@ type Depot struct {
 	Catalog *Catalog
 	// Cold keeps contents as differences from similar ones.
 	Cold *Cold
+	// Confirmed checks what was added before anybody is told that it is there.
+	Confirmed *Confirmations
 
 	name string // for messages: the folder or the address of the database
 	dir  string // the folder, or that of this machine
@@ -248,9 +250,11 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	d.Sources = &SourceFiles{d: d, lists: newNameLists(d.contents, opt.Log), bundles: make(chan struct{}, bundlesAtOnce)}
 	d.Symbols = &Symbols{symbolicate.New(symbolicate.Parts{Depot: symbolsDepot{d}, DB: d.db, Blobs: d.blobs, Queue: d.queue, Log: opt.Log, Now: opt.Now, Scratch: d.dir}, opt.Symbols), d}
 	d.filter = newKeyFilter(d.db, opt.Log, opt.Hooks.Refreshed)
+	d.Confirmed = newConfirmations(d.db, d.blobs.Suspect, opt.Log)
 	if err := openNodes(ctx, d, &opt); err != nil {
 		return nil, errors.Join(fmt.Errorf("depot %s: %w", d.name, err), d.Close())
 	}
+	d.Check.accepted = d.stages.Audit
 	return d, nil
 }
 

@@ -93,7 +93,10 @@ func (s stageDepot) OpenStored(ctx context.Context, c index.Content) (blob.File,
 func (s stageDepot) Space() (total, free int64, err error) { return durable.Space(s.d.dir) }
 
 // Commit implements stage.Depot.
-func (s stageDepot) Commit(ctx context.Context, tx index.Tx, files []stage.File) (int64, error) {
+func (s stageDepot) Commit(ctx context.Context, tx index.Tx, files []stage.File, accepted []index.Entry) (int64, error) {
+	if err := s.d.Confirmed.covers(tx.Entries, accepted); err != nil {
+		return 0, err
+	}
 	for i := range tx.Entries {
 		if e := &tx.Entries[i]; strings.Contains(e.Path, memberSeparator) {
 			e.Path, e.Archive = Source{Path: e.Path, Archive: e.Path}.origin()
@@ -111,7 +114,12 @@ func (s stageDepot) Commit(ctx context.Context, tx index.Tx, files []stage.File)
 		return 0, fmt.Errorf("depot %s: %w", s.d.name, err)
 	}
 	s.d.Symbols.arrived(ctx, tx.Entries)
-	return n, nil
+	return n, s.d.Confirmed.found(ctx, n, tx.Entries)
+}
+
+// Confirm implements stage.Depot.
+func (s stageDepot) Confirm(ctx context.Context, number int64, accepted []index.Entry) error {
+	return s.d.Confirmed.found(ctx, number, accepted)
 }
 
 // commitFiles moves the contents of files into the store: all are made durable,

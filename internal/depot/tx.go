@@ -409,7 +409,7 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 	}
 	tx.d.Symbols.arrived(ctx, entries)
 	tx.d.Cold.addedAgain(ctx, healed)
-	return n, nil
+	return n, tx.d.Confirmed.found(ctx, n, entries)
 }
 
 // ErrEmpty is returned by Commit for a transaction without objects. No number is

@@ -14,8 +14,9 @@ import (
 func TestColds(t *testing.T) { onEngines(t, testColds) }
 
 func testColds(t *testing.T) {
-	where := newIndex(t)
-	db, err := Open(t.Context(), where, Options{})
+	where := address(t)
+	// As the first program with cold contents: later steps may raise the floor further.
+	db, err := Open(t.Context(), where, Options{steps: stepsOf(t)[:coldFormat(stepsOf(t))]})
 	if err != nil {
 		t.Fatal(err)
 	}

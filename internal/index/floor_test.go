@@ -42,6 +42,22 @@ func openVersion(t *testing.T, where string, steps []migration) *DB {
 	return db
 }
 
+// stepsOf returns the steps of the engine of a test of onEngines.
+func stepsOf(t *testing.T) []migration {
+	if strings.Contains(t.Name(), "/postgres") {
+		return postgresMigrations
+	}
+	return migrations
+}
+
+// besides returns the steps of the newest program that may use an index beside one of a format.
+func besides(steps []migration, format int) []migration {
+	if n := slices.IndexFunc(steps, func(m migration) bool { return m.floor > format }); n >= 0 {
+		return steps[:n]
+	}
+	return steps
+}
+
 func formatOf(t *testing.T, db *DB) (n int) {
 	t.Helper()
 	if err := db.points.row(t.Context(), "SELECT count(*) FROM migration", nil, &n); err != nil {

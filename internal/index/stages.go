@@ -58,6 +58,8 @@ type StageRow struct {
 	Build                                    string // JSON
 	// Collects means that each file is added to the transaction at once.
 	Collects bool
+	// Joins means that several clients add files.
+	Joins    bool
 	Node     string // which node has its parts
 	Opened   time.Time
 	Used     time.Time // last request
@@ -71,19 +73,20 @@ type StageRow struct {
 	Result   string    // of a committed stage: JSON
 }
 
-const stageColumns = `id, caller, key, product, version, branch, class, comment, build, collects, node, opened, used, changes, files, bytes, staged, tx_id, closed, manifest, result`
+const stageColumns = `id, caller, key, product, version, branch, class, comment, build, collects, joins, node, opened, used, changes, files, bytes, staged,
+	tx_id, closed, manifest, result`
 
 func scanStage(scan func(...any) error) (s StageRow, err error) {
-	var collects int
+	var collects, joins int
 	var opened, used int64
 	var number, closed sql.NullInt64
 	var manifest []byte
 	var result sql.NullString
-	if err := scan(&s.ID, &s.Caller, &s.Key, &s.Product, &s.Version, &s.Branch, &s.Class, &s.Comment, &s.Build, &collects, &s.Node, &opened, &used,
-		&s.Changes, &s.Files, &s.Bytes, &s.Staged, &number, &closed, &manifest, &result); err != nil {
+	if err := scan(&s.ID, &s.Caller, &s.Key, &s.Product, &s.Version, &s.Branch, &s.Class, &s.Comment, &s.Build, &collects, &joins, &s.Node,
+		&opened, &used, &s.Changes, &s.Files, &s.Bytes, &s.Staged, &number, &closed, &manifest, &result); err != nil {
 		return s, err
 	}
-	s.Collects, s.Number, s.Result = collects != 0, number.Int64, result.String
+	s.Collects, s.Joins, s.Number, s.Result = collects != 0, joins != 0, number.Int64, result.String
 	s.Opened, s.Used, s.Closed = time.UnixMilli(opened).UTC(), time.UnixMilli(used).UTC(), fromMillis(closed)
 	copy(s.Manifest[:], manifest)
 	return s, nil
@@ -183,7 +186,8 @@ func (ss Stages) Open(ctx context.Context, s StageRow, most int) (row StageRow, 
 				if !gone {
 					row, again = old, true
 					row.Used = now
-					_, err := w.exec("UPDATE stage SET used = $2 WHERE id = $1", old.ID, now.UnixMilli())
+					row.Joins = old.Joins || s.Joins
+					_, err := w.exec("UPDATE stage SET used = $2, joins = $3 WHERE id = $1", old.ID, now.UnixMilli(), bit(row.Joins))
 					return err
 				}
 				if _, err := w.exec("DELETE FROM stage WHERE id = $1", old.ID); err != nil {
@@ -192,22 +196,26 @@ func (ss Stages) Open(ctx context.Context, s StageRow, most int) (row StageRow, 
 			}
 		}
 		var open int
-		collects := 0
-		if s.Collects {
-			collects = 1
-		}
-		if err := w.row("SELECT count(*) FROM stage WHERE caller = $1 AND collects = $2 AND closed IS NULL", []any{text(s.Caller), collects}, &open); err != nil {
+		if err := w.row("SELECT count(*) FROM stage WHERE caller = $1 AND collects = $2 AND closed IS NULL", []any{text(s.Caller), bit(s.Collects)}, &open); err != nil {
 			return err
 		}
 		if open >= most {
 			return ErrTooManyStages
 		}
-		_, err := w.exec(`INSERT INTO stage (id, caller, key, product, version, branch, class, comment, build, collects, node, opened, used, changes, files, bytes, staged)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, 0, 0, 0, 0)`, s.ID, text(s.Caller), text(s.Key), text(s.Product), text(s.Version),
-			text(s.Branch), text(s.Class), text(s.Comment), text(s.Build), collects, s.Node, now.UnixMilli())
+		_, err := w.exec(`INSERT INTO stage (id, caller, key, product, version, branch, class, comment, build, collects, node, opened, used, changes, files, bytes, staged, joins)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, 0, 0, 0, 0, $13)`, s.ID, text(s.Caller), text(s.Key), text(s.Product), text(s.Version),
+			text(s.Branch), text(s.Class), text(s.Comment), text(s.Build), bit(s.Collects), s.Node, now.UnixMilli(), bit(s.Joins))
 		return err
 	})
 	return row, again, err
+}
+
+// bit is a bool as a column.
+func bit(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // Get returns a stage.
@@ -239,17 +247,38 @@ func (ss Stages) Touch(ctx context.Context, id string) error {
 	})
 }
 
-var stagedPaths = inTexts("SELECT path, sha256, size, state FROM stage_file WHERE stage_id = $1 AND ", "path", "$2")
+var stagedPaths = inTexts("SELECT path, sha256, size, kind, claim, state FROM stage_file WHERE stage_id = $1 AND ", "path", "$2")
 
-// PutFiles records files of a stage. A path that the stage has already gets the
-// new content, unless it has arrived there. If the stage would have more files or
-// bytes than most, nothing is recorded and the error is a *StageLimitError.
-func (ss Stages) PutFiles(ctx context.Context, id string, files []StageFile, most StageLimitError) error {
+// StageKey is what distinguishes the files of a stage: two contents of one path are two
+// files, because uploads of other tools name files by their base names only.
+type StageKey struct {
+	Path string
+	Ref  blob.Ref
+	Kind string // as in StageFile
+	ID   string
+}
+
+// Key returns the key of the file.
+func (f StageFile) Key() StageKey { return StageKey{f.Path, f.Ref, f.Kind, f.ID} }
+
+// StagePut says how files are recorded.
+type StagePut struct {
+	// Most are the files and the bytes that the stage may have.
+	Most StageLimitError
+	// Replace means that other contents of the same paths go: the client's file has
+	// changed since it was recorded.
+	Replace bool
+}
+
+// PutFiles records files of a stage. A file that the stage has already gets the new
+// state, unless its content has arrived there. If the stage would have more files or
+// bytes than it may, nothing is recorded and the error is a *StageLimitError.
+func (ss Stages) PutFiles(ctx context.Context, id string, files []StageFile, how StagePut) error {
 	paths := make([]string, len(files))
-	last := make(map[string]int, len(files))
+	last := make(map[StageKey]int, len(files))
 	for i, f := range files {
 		paths[i] = f.Path
-		last[f.Path] = i
+		last[f.Key()] = i
 	}
 	list, err := json.Marshal(paths)
 	if err != nil {
@@ -260,26 +289,36 @@ func (ss Stages) PutFiles(ctx context.Context, id string, files []StageFile, mos
 		if err != nil {
 			return err
 		}
-		old := make(map[string]StageFile, len(files))
+		old := make(map[StageKey]StageFile, len(files))
+		var gone [][]any
 		if err := w.each(stagedPaths, []any{id, string(list)}, func(scan func(...any) error) error {
 			var f StageFile
 			var ref []byte
-			if err := scan(&f.Path, &ref, &f.Size, &f.State); err != nil {
+			if err := scan(&f.Path, &ref, &f.Size, &f.Kind, &f.ID, &f.State); err != nil {
 				return err
 			}
-			err := scanRef(ref, &f.Ref)
-			old[f.Path] = f
-			return err
+			if err := scanRef(ref, &f.Ref); err != nil {
+				return err
+			}
+			k := f.Key()
+			if _, again := last[k]; again || !how.Replace {
+				old[k] = f
+				return nil
+			}
+			sum.Files--
+			sum.Bytes -= f.Size
+			gone = append(gone, k.columns(id))
+			return nil
 		}); err != nil {
 			return err
 		}
 		var rows [][]any
 		for i, f := range files {
-			if last[f.Path] != i {
+			if last[f.Key()] != i {
 				continue
 			}
-			was, is := old[f.Path]
-			if is && was.Ref == f.Ref && was.State == StageArrived {
+			was, is := old[f.Key()]
+			if is && was.State == StageArrived {
 				continue
 			}
 			if is {
@@ -292,19 +331,30 @@ func (ss Stages) PutFiles(ctx context.Context, id string, files []StageFile, mos
 			if f.Facts != "" {
 				facts = f.Facts
 			}
-			rows = append(rows, []any{id, f.Path, f.Ref[:], f.Size, millis(f.ModTime), f.Kind, f.ID, int(f.State), f.Reason, facts})
+			rows = append(rows, append(f.Key().columns(id), f.Size, millis(f.ModTime), int(f.State), f.Reason, facts))
 		}
-		if sum.Files > most.Files || sum.Bytes > most.Bytes {
+		if sum.Files > how.Most.Files || sum.Bytes > how.Most.Bytes {
 			return &sum
 		}
-		if _, err := w.many(`INSERT INTO stage_file (stage_id, path, sha256, size, mtime, kind, claim, state, reason, facts) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-			ON CONFLICT (stage_id, path) DO UPDATE SET sha256 = excluded.sha256, size = excluded.size, mtime = excluded.mtime, kind = excluded.kind,
-			claim = excluded.claim, state = excluded.state, reason = excluded.reason, facts = excluded.facts`, rows); err != nil {
+		if _, err := w.many("DELETE FROM stage_file WHERE "+isStageFile, gone); err != nil {
+			return err
+		}
+		if _, err := w.many(`INSERT INTO stage_file (stage_id, path, sha256, kind, claim, size, mtime, state, reason, facts) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+			ON CONFLICT (stage_id, path, sha256, kind, claim) DO UPDATE SET size = excluded.size, mtime = excluded.mtime,
+			state = excluded.state, reason = excluded.reason, facts = excluded.facts`, rows); err != nil {
 			return err
 		}
 		_, err = w.exec("UPDATE stage SET files = $2, bytes = $3, changes = changes + 1, used = $4 WHERE id = $1", id, sum.Files, sum.Bytes, ss.db.now().UnixMilli())
 		return err
 	})
+}
+
+// isStageFile is the condition for the file with StageKey.columns.
+const isStageFile = "stage_id = $1 AND path = $2 AND sha256 = $3 AND kind = $4 AND claim = $5"
+
+// columns returns the primary key of a file of a stage.
+func (k StageKey) columns(stage string) []any {
+	return []any{stage, k.Path, k.Ref[:], k.Kind, k.ID}
 }
 
 // openStage returns the number of files and bytes of an open stage.
@@ -328,7 +378,7 @@ var (
 )
 
 func filesWhere(sqlite, postgres string) string {
-	const before, after = " WHERE f.stage_id = $1 AND ", " ORDER BY f.sha256, f.path"
+	const before, after = " WHERE f.stage_id = $1 AND ", " ORDER BY f.sha256, f.path, f.kind, f.claim"
 	return each("SELECT "+stageFileColumns+" FROM stage_file f INDEXED BY stage_file_content"+before+sqlite+after,
 		"SELECT "+stageFileColumns+" FROM stage_file f"+before+postgres+after)
 }
@@ -352,11 +402,12 @@ func (ss Stages) FilesOf(ctx context.Context, id string, refs []blob.Ref) ([]Sta
 // Files calls each for the files of a stage in the order of their contents and
 // paths, until each returns an error.
 func (ss Stages) Files(ctx context.Context, id string, each func(StageFile) error) error {
-	ref, path := []byte{}, ""
+	after := StageFile{}
+	ref := []byte{} // before the first one
 	for {
 		var page []StageFile
-		if err := ss.db.scans.each(ctx, true, "SELECT "+stageFileColumns+` FROM stage_file f WHERE f.stage_id = $1 AND (f.sha256, f.path) > ($2, $3)
-			ORDER BY f.sha256, f.path LIMIT $4`, []any{id, ref, path, pageRows}, func(scan func(...any) error) (bool, error) {
+		if err := ss.db.scans.each(ctx, true, "SELECT "+stageFileColumns+` FROM stage_file f WHERE f.stage_id = $1 AND (f.sha256, f.path, f.kind, f.claim) > ($2, $3, $4, $5)
+			ORDER BY f.sha256, f.path, f.kind, f.claim LIMIT $6`, []any{id, ref, after.Path, after.Kind, after.ID, pageRows}, func(scan func(...any) error) (bool, error) {
 			f, err := scanStageFile(scan)
 			page = append(page, f)
 			return true, err
@@ -371,8 +422,8 @@ func (ss Stages) Files(ctx context.Context, id string, each func(StageFile) erro
 		if len(page) < pageRows {
 			return nil
 		}
-		last := page[len(page)-1]
-		ref, path = last.Ref[:], last.Path
+		after = page[len(page)-1]
+		ref = after.Ref[:]
 	}
 }
 
@@ -442,8 +493,7 @@ func (ss Stages) Content(ctx context.Context, id string, ref blob.Ref) (c StageC
 type StageArrival struct {
 	Stage string
 	Content
-	// Files have their new State, Reason and Facts. Those of other paths stay
-	// awaited.
+	// Files have their new State, Reason and Facts. Other ones stay awaited.
 	Files []StageFile
 	// Objects are the contents that the stage now keeps: the content itself, or
 	// those of its objects. Without any, nothing is kept.
@@ -496,14 +546,14 @@ func (ss Stages) Arrive(ctx context.Context, arrivals []StageArrival) error {
 				if f.Facts != "" {
 					facts = f.Facts
 				}
-				files = append(files, []any{a.Stage, f.Path, a.Ref[:], int(f.State), f.Reason, facts})
+				files = append(files, append(f.Key().columns(a.Stage), int(f.State), f.Reason, facts))
 			}
 			ended = append(ended, []any{a.Stage, a.Ref[:]})
 			for _, o := range a.Objects {
 				kept = append(kept, []any{a.Stage, o.Ref[:], o.Size})
 			}
 		}
-		if _, err := w.many("UPDATE stage_file SET state = $4, reason = $5, facts = $6 WHERE stage_id = $1 AND path = $2 AND sha256 = $3 AND state = 0", files); err != nil {
+		if _, err := w.many("UPDATE stage_file SET state = $6, reason = $7, facts = $8 WHERE "+isStageFile+" AND state = 0", files); err != nil {
 			return err
 		}
 		staged := make(map[string]int64)
@@ -625,14 +675,14 @@ func (ss Stages) Forget(ctx context.Context, id string, refs []blob.Ref) error {
 	})
 }
 
-// AwaitFiles marks files of a stage as awaited, by their paths.
-func (ss Stages) AwaitFiles(ctx context.Context, id string, paths []string) error {
+// AwaitFiles marks files of a stage as awaited.
+func (ss Stages) AwaitFiles(ctx context.Context, id string, files []StageKey) error {
 	return ss.db.updateUnsynced(ctx, "await files of a stage", func(w *write) error {
-		rows := make([][]any, len(paths))
-		for i, p := range paths {
-			rows[i] = []any{id, p}
+		rows := make([][]any, len(files))
+		for i, k := range files {
+			rows[i] = k.columns(id)
 		}
-		if _, err := w.many("UPDATE stage_file SET state = 0, facts = NULL WHERE stage_id = $1 AND path = $2 AND state IN (1, 2)", rows); err != nil {
+		if _, err := w.many("UPDATE stage_file SET state = 0, facts = NULL WHERE "+isStageFile+" AND state IN (1, 2)", rows); err != nil {
 			return err
 		}
 		_, err := w.exec("UPDATE stage SET changes = changes + 1 WHERE id = $1", id)
@@ -905,7 +955,7 @@ func (c *commit) closeStage(tx Tx, number int64) error {
 	return err
 }
 
-var filesOfTx = eachHash(`SELECT f.path, c.sha256, o.name, o.kind FROM content c JOIN object o ON o.content_id = c.id
+var filesOfTx = eachHash(`SELECT f.path, c.sha256, o.name, o.kind, o.debug_id, o.hash FROM content c JOIN object o ON o.content_id = c.id
 	JOIN tx_file f ON f.object_id = o.id AND f.tx_id = $1 WHERE `, "c.sha256", "$2", "")
 
 // withoutKnown returns the entries that a transaction does not have yet.
@@ -914,12 +964,13 @@ func (c *commit) withoutKnown(number int64, entries []Entry) ([]Entry, error) {
 		path, name string
 		ref        blob.Ref
 		kind       symfile.Kind
+		id, hash   string // of files without recognizable format, the ids that clients claim
 	}
 	has := make(map[file]bool)
 	if err := c.each(filesOfTx, []any{number, hashList(distinct(entries))}, func(scan func(...any) error) error {
 		var f file
 		var sum []byte
-		if err := scan(&f.path, &sum, &f.name, &f.kind); err != nil {
+		if err := scan(&f.path, &sum, &f.name, &f.kind, &f.id, &f.hash); err != nil {
 			return err
 		}
 		err := scanRef(sum, &f.ref)
@@ -928,7 +979,9 @@ func (c *commit) withoutKnown(number int64, entries []Entry) ([]Entry, error) {
 	}); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return has[file{text(e.Path), e.Object.Name, e.Ref, e.Object.Kind}] }), nil
+	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool {
+		return has[file{text(e.Path), e.Object.Name, e.Ref, e.Object.Kind, e.Object.DebugID.Breakpad(), e.Object.Hash}]
+	}), nil
 }
 
 // append adds the files of tx to those of an earlier transaction.
@@ -1015,7 +1068,8 @@ const clearRows = 5_000
 // Clear deletes the files and contents of a stage that is not open.
 func (ss Stages) Clear(ctx context.Context, id string) error {
 	for _, text := range []string{
-		"DELETE FROM stage_file WHERE stage_id = $1 AND path IN (SELECT path FROM stage_file WHERE stage_id = $1 ORDER BY path LIMIT $2)",
+		`DELETE FROM stage_file WHERE stage_id = $1 AND (path, sha256, kind, claim) IN
+			(SELECT path, sha256, kind, claim FROM stage_file WHERE stage_id = $1 ORDER BY path, sha256, kind, claim LIMIT $2)`,
 		"DELETE FROM stage_content WHERE stage_id = $1 AND sha256 IN (SELECT sha256 FROM stage_content WHERE stage_id = $1 ORDER BY sha256 LIMIT $2)",
 	} {
 		for n := int64(clearRows); n == clearRows; {

@@ -107,10 +107,10 @@ func testStageCommit(t *testing.T) {
 	}
 	s := stageFor(t, db, StageRow{ID: "one", Caller: "c", Product: "P"})
 	most := StageLimitError{Files: 3, Bytes: 5000}
-	if err := db.Stages.PutFiles(t.Context(), s.ID, []StageFile{stageFile(1), stageFile(2)}, most); err != nil {
+	if err := db.Stages.PutFiles(t.Context(), s.ID, []StageFile{stageFile(1), stageFile(2)}, StagePut{Most: most, Replace: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Stages.PutFiles(t.Context(), s.ID, []StageFile{stageFile(2), stageFile(3), stageFile(4)}, most); err == nil {
+	if err := db.Stages.PutFiles(t.Context(), s.ID, []StageFile{stageFile(2), stageFile(3), stageFile(4)}, StagePut{Most: most, Replace: true}); err == nil {
 		t.Error("four files in a stage of three")
 	} else if limit, ok := errors.AsType[*StageLimitError](err); !ok || limit.Files != 4 {
 		t.Errorf("four files: %v, want an error that says so", err)
@@ -136,7 +136,7 @@ func testStageCommit(t *testing.T) {
 	if row, err = db.Stages.Get(t.Context(), s.ID); err != nil || row.Number != 1 || row.Result != "1 false" || row.Manifest != blob.Sum([]byte("P")) {
 		t.Errorf("committed stage: %+v, %v", row, err)
 	}
-	if err := db.Stages.PutFiles(t.Context(), s.ID, []StageFile{stageFile(3)}, most); !errors.Is(err, ErrStageClosed) {
+	if err := db.Stages.PutFiles(t.Context(), s.ID, []StageFile{stageFile(3)}, StagePut{Most: most, Replace: true}); !errors.Is(err, ErrStageClosed) {
 		t.Errorf("a file for a committed stage: %v, want %v", err, ErrStageClosed)
 	}
 	// An equal one is not made, unless it is asked for or the first was removed.
@@ -182,7 +182,7 @@ func testStageUploads(t *testing.T) {
 	}
 	s := stageFor(t, db, StageRow{ID: "s", Caller: "c"})
 	f := stageFile(1)
-	if err := db.Stages.PutFiles(ctx, s.ID, []StageFile{f}, StageLimitError{10, 1 << 20}); err != nil {
+	if err := db.Stages.PutFiles(ctx, s.ID, []StageFile{f}, StagePut{Most: StageLimitError{10, 1 << 20}}); err != nil {
 		t.Fatal(err)
 	}
 	f.State, f.Facts = StageArrived, "[]"

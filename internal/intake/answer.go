@@ -83,6 +83,8 @@ func (f *face) refused(k stage.Kind) int {
 		return http.StatusForbidden
 	case stage.NotSymbol:
 		return f.unfit
+	case stage.Lost:
+		return http.StatusInternalServerError
 	}
 	return http.StatusBadRequest
 }

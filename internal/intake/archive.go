@@ -51,7 +51,7 @@ type taking struct {
 // expand puts the symbol files of an archive, or the one compressed or plain file
 // that it is, into a stage. name is the file's own name. An archive without symbol files
 // is refused.
-func (x *exchange) expand(ctx context.Context, c stage.Caller, id string, s *spool, name string, how taking) ([]stored, error) {
+func (x *exchange) expand(ctx context.Context, u *upload, s *spool, name string, how taking) ([]stored, error) {
 	archive, err := cleanPath(name)
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (x *exchange) expand(ctx context.Context, c stage.Caller, id string, s *spo
 		if x.t.face == sentryFace && isMapping(path) {
 			e.As = asProGuard
 		}
-		a, err := x.stages.PutClaimed(ctx, c, id, e, io.NewSectionReader(content, 0, content.Size()), func(a stage.Arrived) error {
+		a, err := u.put(ctx, e, io.NewSectionReader(content, 0, content.Size()), func(a stage.Arrived) error {
 			if how.check == nil {
 				return nil
 			}

@@ -246,7 +246,8 @@ type sentryFile struct {
 	state     string // ok, error, not_found or assembling
 	detail    string
 	dif       *dif
-	delivered bool // the client knows that it is ok or wrong
+	receipt   *stage.Receipt // of a file that is ok
+	delivered bool           // the client knows that it is ok or wrong
 }
 
 func (f *sentryFile) final() bool { return f.state == stateOK || f.state == stateError }
@@ -354,7 +355,7 @@ func (x *exchange) runOf(l stage.Labels, q map[string]*assembleFile) (*sentryRun
 	for sum, f := range r.files {
 		e := runEvent{File: sum, Ask: &f.assembleFile}
 		if f.final() {
-			e.State, e.DIF = f.state, f.dif
+			e.State, e.DIF, e.Receipt = f.state, f.dif, f.receipt
 		}
 		events = append(events, e)
 	}
@@ -420,12 +421,12 @@ func (r *sentryRun) enterKnown(ctx context.Context, x *exchange, q map[string]*a
 		if err != nil {
 			path = nameOf(list[0], text)
 		}
-		ok, err := x.enter(ctx, r.caller, r.stage, path, list[0])
+		receipt, ok, err := x.enter(ctx, r.caller, r.stage, path, list[0])
 		if err != nil {
 			return err
 		}
 		if ok {
-			f.state, f.dif = stateOK, difOfFound(list[0], text, x.now())
+			f.state, f.dif, f.receipt = stateOK, difOfFound(list[0], text, x.now()), &receipt
 		}
 	}
 	return nil
@@ -506,7 +507,7 @@ func (r *sentryRun) assemble(h *Handler) {
 		ask := f.assembleFile
 		r.mu.Unlock()
 
-		d, err := r.store(h, sum, &ask)
+		a, err := r.store(h, sum, &ask)
 
 		r.mu.Lock()
 		switch {
@@ -517,10 +518,10 @@ func (r *sentryRun) assemble(h *Handler) {
 		case err != nil:
 			f.state, f.detail = stateError, h.detail(err)
 		default:
-			f.state, f.dif = stateOK, d
+			f.state, f.dif, f.receipt = stateOK, difOf(a, sum, h.now()), &a.Receipt
 		}
 		if f.final() {
-			r.record(h, runEvent{File: sum, State: f.state, Detail: f.detail, DIF: f.dif})
+			r.record(h, runEvent{File: sum, State: f.state, Detail: f.detail, DIF: f.dif, Receipt: f.receipt})
 		}
 		r.stir()
 		r.mu.Unlock()
@@ -544,10 +545,10 @@ func (h *Handler) detail(err error) string {
 }
 
 // store makes a file of its chunks.
-func (r *sentryRun) store(h *Handler, sum string, f *assembleFile) (*dif, error) {
+func (r *sentryRun) store(h *Handler, sum string, f *assembleFile) (stage.Arrived, error) {
 	path, err := cleanPath(f.Name)
 	if err != nil {
-		return nil, err
+		return stage.Arrived{}, err
 	}
 	chunks := &chunkReader{s: h.sentry, shelf: r.shelf, left: f.Chunks}
 	defer chunks.close()
@@ -555,13 +556,9 @@ func (r *sentryRun) store(h *Handler, sum string, f *assembleFile) (*dif, error)
 	if isMapping(path) && f.DebugID == "" {
 		e.As = asProGuard
 	}
-	a, err := h.stages.PutClaimed(h.ctx, r.caller, r.stage, e, chunks, func(a stage.Arrived) error {
+	return h.stages.PutClaimed(h.ctx, r.caller, r.stage, e, chunks, func(a stage.Arrived) error {
 		return checkAssembly(sum, f, a)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return difOf(a, sum, h.now()), nil
 }
 
 // chunkReader reads chunks one after the other.
@@ -606,14 +603,18 @@ func (r *sentryRun) commit(h *Handler) {
 	r.ended = true
 	var events []runEvent
 	kept := 0
+	var accepted []stage.Receipt
 	for _, f := range r.files {
 		if f.state == stateOK {
 			kept++
+			if f.receipt != nil {
+				accepted = append(accepted, *f.receipt)
+			}
 		}
 	}
 	if kept == 0 {
 		h.abandon(r.caller, r.stage)
-	} else if _, err := h.stages.Commit(h.ctx, r.caller, r.stage, stage.Commit{Partial: true}); err != nil && h.ctx.Err() != nil {
+	} else if _, err := h.stages.Commit(h.ctx, r.caller, r.stage, stage.Commit{Partial: true, Accepted: accepted}); err != nil && h.ctx.Err() != nil {
 		r.ended = false // the next process continues: a commit can be repeated
 		return
 	} else if err != nil {

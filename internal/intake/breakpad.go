@@ -85,8 +85,8 @@ func serveForm(x *exchange) error {
 		return nil
 	}
 	if isArchive(f.file) {
-		_, err = x.transaction(l, func(id string) error {
-			_, err := x.expand(x.r.Context(), x.who.Caller, id, f.file, first(f.name, name), taking{check: check})
+		_, err = x.transaction(l, func(u *upload) error {
+			_, err := x.expand(x.r.Context(), u, f.file, first(f.name, name), taking{check: check})
 			return err
 		})
 	} else {
@@ -274,7 +274,7 @@ func serveCheckStatus(x *exchange) error {
 		if i == 0 {
 			path += ".sym"
 		}
-		if ok, err := x.enter(x.r.Context(), x.who.Caller, stageID, path, f); err != nil || !ok {
+		if _, ok, err := x.enter(x.r.Context(), x.who.Caller, stageID, path, f); err != nil || !ok {
 			return errOr(err, missing)
 		}
 	}

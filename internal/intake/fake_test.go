@@ -46,7 +46,7 @@ type fakeStage struct {
 	stage.Spec
 	caller    string
 	id        string
-	files     map[string]blob.Ref
+	files     map[string]blob.Ref // by path and content
 	committed bool
 }
 
@@ -99,26 +99,37 @@ func (s *fakeStages) readable(c stage.Caller, k *fakeContent, product *string) b
 	return false
 }
 
-func (s *fakeStages) Check(_ context.Context, c stage.Caller, id string, list []stage.Entry) ([]stage.Verdict, error) {
+func (s *fakeStages) Enter(_ context.Context, c stage.Caller, id string, e stage.Entry) (stage.Receipt, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f, err := s.get(c, id)
 	if err != nil {
-		return nil, err
+		return stage.Receipt{}, false, err
 	}
-	var out []stage.Verdict
-	for _, e := range list {
-		v := stage.Verdict{Answer: stage.Send}
-		if k, ok := s.contents[e.Ref]; ok && s.readable(c, k, nil) {
-			v.Answer = stage.Have
-			f.files[e.Path] = e.Ref
-			if f.Collect {
-				k.products[f.Product] = true
-			}
+	k, ok := s.contents[e.Ref]
+	if !ok || !s.readable(c, k, nil) {
+		return stage.Receipt{}, false, nil
+	}
+	f.files[e.Path+" "+e.Ref.String()] = e.Ref
+	if f.Collect {
+		k.products[f.Product] = true
+	}
+	return stage.Receipt{Path: e.Path}, true, nil
+}
+
+func (s *fakeStages) Staged(_ context.Context, c stage.Caller, id, sha1 string) (stage.Receipt, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, err := s.get(c, id)
+	if err != nil {
+		return stage.Receipt{}, false, err
+	}
+	for path, ref := range f.files {
+		if s.contents[ref].SHA1 == sha1 {
+			return stage.Receipt{Path: path[:strings.LastIndexByte(path, ' ')]}, true, nil
 		}
-		out = append(out, v)
 	}
-	return out, nil
+	return stage.Receipt{}, false, nil
 }
 
 func (s *fakeStages) Refuse(_ context.Context, c stage.Caller, id string, _ stage.Entry, _ string) error {
@@ -170,7 +181,7 @@ func (s *fakeStages) PutClaimed(_ context.Context, c stage.Caller, id string, e 
 		k = &fakeContent{Arrived: a, products: map[string]bool{}}
 		s.contents[a.Ref] = k
 	}
-	f.files[path] = a.Ref
+	f.files[path+" "+a.Ref.String()] = a.Ref
 	if f.Collect {
 		k.products[f.Product] = true
 	}
@@ -258,7 +269,7 @@ func (s *fakeStages) transactions() []string {
 		}
 		var files []string
 		for p := range t.files {
-			files = append(files, p)
+			files = append(files, p[:strings.LastIndexByte(p, ' ')])
 		}
 		slices.Sort(files)
 		list = append(list, strings.Join(strings.Fields(t.Product+" "+t.Version+" "+t.Class), " ")+": "+strings.Join(files, ", "))

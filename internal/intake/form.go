@@ -9,7 +9,6 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -47,6 +46,8 @@ type Taken struct {
 	// Stage is the open stage with the files; those that are no symbol files are recorded
 	// there as refused.
 	Stage string
+	// Accepted are the kept files, which the commit confirms.
+	Accepted []stage.Receipt
 	// Kept and Refused are the numbers of files, LeftOut that of the members of archives
 	// that are no symbol files.
 	Kept, Refused, LeftOut int
@@ -68,7 +69,7 @@ func (h *Handler) TakeForm(ctx context.Context, f Form) (Taken, error) {
 	}
 	t := &formTaker{
 		x:    &exchange{Handler: h, t: &target{face: formFace}, who: Who{Caller: f.Caller}, limit: limits.MaxFile},
-		form: f, names: map[string]int{}, fields: url.Values{},
+		form: f, fields: url.Values{},
 	}
 	defer t.closeArchives()
 	if err = t.receive(ctx); err == nil {
@@ -81,6 +82,7 @@ func (h *Handler) TakeForm(ctx context.Context, f Form) (Taken, error) {
 		}
 		return Taken{}, formRefusal(err)
 	}
+	t.taken.Accepted = t.upload.accepted
 	return t.taken, nil
 }
 
@@ -89,8 +91,8 @@ type formTaker struct {
 	x        *exchange
 	form     Form
 	fields   url.Values
-	names    map[string]int // how many files have the name
-	archives []formArchive  // they are unpacked when all has arrived
+	archives []formArchive // they are unpacked when all has arrived
+	upload   *upload       // nil before the first file
 	taken    Taken
 }
 
@@ -168,15 +170,11 @@ func (t *formTaker) file(ctx context.Context, p *multipart.Part, name string) er
 			return err
 		}
 		t.taken.Stage = st.ID
+		t.upload = &upload{stages: t.x.stages, caller: t.x.who.Caller, stage: st.ID}
 	}
 	path, err := cleanPath(symfile.BaseName(name))
 	if err != nil {
 		return err
-	}
-	// Browsers send no folders: a second file of a name gets one.
-	t.names[path]++
-	if n := t.names[path]; n > 1 {
-		path = strconv.Itoa(n) + "/" + path
 	}
 	body := bufio.NewReaderSize(partReader{p}, 4<<10)
 	head, err := body.Peek(archiveHead)
@@ -191,7 +189,7 @@ func (t *formTaker) file(ctx context.Context, p *multipart.Part, name string) er
 		t.archives = append(t.archives, formArchive{s, path})
 		return nil
 	}
-	a, err := t.x.stages.PutClaimed(ctx, t.x.who.Caller, t.taken.Stage, stage.Entry{Path: path, Size: -1}, body, nil)
+	a, err := t.upload.put(ctx, stage.Entry{Path: path, Size: -1}, body, nil)
 	if err != nil {
 		return t.refused(ctx, path, a, err)
 	}
@@ -213,7 +211,7 @@ func (t *formTaker) refused(ctx context.Context, path string, a stage.Arrived, e
 func (t *formTaker) unpack(ctx context.Context) error {
 	for _, a := range t.archives {
 		before, left := t.taken.Refused, t.taken.LeftOut
-		list, err := t.x.expand(ctx, t.x.who.Caller, t.taken.Stage, a.spool, a.path, taking{
+		list, err := t.x.expand(ctx, t.upload, a.spool, a.path, taking{
 			refused:  func(path string, a stage.Arrived, err error) error { return t.refused(ctx, path, a, err) },
 			unwanted: func() { t.taken.LeftOut++ },
 		})

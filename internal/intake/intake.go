@@ -33,9 +33,10 @@ import (
 type Stages interface {
 	Limits(ctx context.Context, c stage.Caller) (stage.Limits, error)
 	Open(ctx context.Context, c stage.Caller, spec stage.Spec) (st stage.State, again bool, err error)
-	Check(ctx context.Context, c stage.Caller, id string, list []stage.Entry) ([]stage.Verdict, error)
+	Enter(ctx context.Context, c stage.Caller, id string, e stage.Entry) (r stage.Receipt, entered bool, err error)
 	PutClaimed(ctx context.Context, c stage.Caller, id string, e stage.Entry, body io.Reader, check func(stage.Arrived) error) (stage.Arrived, error)
 	Refuse(ctx context.Context, c stage.Caller, id string, e stage.Entry, reason string) error
+	Staged(ctx context.Context, c stage.Caller, id, sha1 string) (r stage.Receipt, held bool, err error)
 	Find(ctx context.Context, c stage.Caller, q stage.Query) ([]stage.Found, error)
 	Commit(ctx context.Context, c stage.Caller, id string, ask stage.Commit) (stage.Committed, error)
 	Abandon(ctx context.Context, c stage.Caller, id string) error
@@ -434,12 +435,8 @@ func checkLabel(s string) error {
 
 // enter puts a content that the depot has into a stage, so that it does not go
 // with the build that brought it first. ok is false if the client must send it.
-func (h *Handler) enter(ctx context.Context, c stage.Caller, id, path string, f stage.Found) (ok bool, err error) {
-	v, err := h.stages.Check(ctx, c, id, []stage.Entry{{Path: path, Size: f.Size, Ref: f.Ref}})
-	if err != nil || len(v) != 1 {
-		return false, err
-	}
-	return v[0].Answer == stage.Have, nil
+func (h *Handler) enter(ctx context.Context, c stage.Caller, id, path string, f stage.Found) (r stage.Receipt, ok bool, err error) {
+	return h.stages.Enter(ctx, c, id, stage.Entry{Path: path, Size: f.Size, Ref: f.Ref})
 }
 
 // collect opens the stage that collects the files of protocols without an end.
@@ -448,19 +445,38 @@ func (x *exchange) collect(l stage.Labels) (id string, err error) {
 	return st.ID, err
 }
 
-// transaction stores files in a stage of its own and commits it, or nothing.
-func (x *exchange) transaction(l stage.Labels, fill func(id string) error) (stage.Committed, error) {
+// upload is an open stage with the files that it has accepted in one request.
+type upload struct {
+	stages   Stages
+	caller   stage.Caller
+	stage    string
+	accepted []stage.Receipt
+}
+
+// put is PutClaimed of the stage.
+func (u *upload) put(ctx context.Context, e stage.Entry, body io.Reader, check func(stage.Arrived) error) (stage.Arrived, error) {
+	a, err := u.stages.PutClaimed(ctx, u.caller, u.stage, e, body, check)
+	if err == nil {
+		u.accepted = append(u.accepted, a.Receipt)
+	}
+	return a, err
+}
+
+// transaction stores files in a stage of its own and commits it, or nothing. The commit
+// confirms each accepted file.
+func (x *exchange) transaction(l stage.Labels, fill func(u *upload) error) (stage.Committed, error) {
 	st, _, err := x.stages.Open(x.r.Context(), x.who.Caller, stage.Spec{Labels: l, Build: x.who.Build})
 	if err != nil {
 		return stage.Committed{}, err
 	}
-	if err := fill(st.ID); err != nil {
-		x.abandon(x.who.Caller, st.ID)
+	u := &upload{stages: x.stages, caller: x.who.Caller, stage: st.ID}
+	if err := fill(u); err != nil {
+		x.abandon(u.caller, u.stage)
 		return stage.Committed{}, err
 	}
-	done, err := x.stages.Commit(x.r.Context(), x.who.Caller, st.ID, stage.Commit{})
+	done, err := x.stages.Commit(x.r.Context(), u.caller, u.stage, stage.Commit{Accepted: u.accepted})
 	if err != nil {
-		x.abandon(x.who.Caller, st.ID)
+		x.abandon(u.caller, u.stage)
 	}
 	return done, err
 }

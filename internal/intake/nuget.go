@@ -138,8 +138,8 @@ func serveNugetPush(x *exchange) error {
 	known, _ := x.packages.get(key) // the images of the package whose symbols these are
 	images := map[string]assembly{}
 	pdbs := map[string]pdbFile{}
-	_, err = x.transaction(l, func(id string) error {
-		_, err := x.expand(x.r.Context(), x.who.Caller, id, f.file, name, taking{check: func(p string, a stage.Arrived, c *scan.Content) error {
+	_, err = x.transaction(l, func(u *upload) error {
+		_, err := x.expand(x.r.Context(), u, f.file, name, taking{check: func(p string, a stage.Arrived, c *scan.Content) error {
 			return x.nugetFile(x.r.Context(), l, p, a, c, images, pdbs)
 		}})
 		if err != nil {

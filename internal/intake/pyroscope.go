@@ -129,7 +129,7 @@ func (x *exchange) pyroscopeAsk(l stage.Labels) error {
 		if err != nil {
 			return err
 		}
-		ok, err := x.enter(x.r.Context(), x.who.Caller, stageID, name, list[0])
+		_, ok, err := x.enter(x.r.Context(), x.who.Caller, stageID, name, list[0])
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -154,6 +156,67 @@ func (s *sentryState) settle(t *testing.T) {
 				t.Fatal("a run works for a minute")
 			}
 		}
+	}
+}
+
+// TestSentryRecheck: a run that an earlier version began has no receipts, and may have
+// lost a file that it called ok: that is asked for again.
+func TestSentryRecheck(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	files := sentryFiles{"hello.pdb": data(t, "pdb/hello-x64.pdb"), "tiny.pdb": data(t, "ppdb/tiny.pdb"), "later.exe": data(t, "pdb/hello-x64.exe")}
+	s.assemble(t, files.request(t, "hello.pdb", "tiny.pdb", "later.exe"))
+	for _, name := range []string{"hello.pdb", "tiny.pdb"} {
+		for c := pieces(files[name]); len(c) > 0; c = c[min(len(c), 60):] {
+			s.sendChunks(t, c[:min(len(c), 60)]...)
+		}
+	}
+	out := s.assemble(t, files.request(t, "hello.pdb", "tiny.pdb", "later.exe"))
+	for _, name := range []string{"hello.pdb", "tiny.pdb"} {
+		if a := out[sha1Hex(files[name])]; a.State != "ok" {
+			t.Fatalf("%s: %+v; want ok", name, a)
+		}
+	}
+	runs, err := filepath.Glob(filepath.Join(s.dir, runPattern))
+	if err != nil || len(runs) != 1 {
+		t.Fatalf("files of runs: %q, %v; want one", runs, err)
+	}
+	text, err := os.ReadFile(runs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	without := regexp.MustCompile(`,"receipt":\{[^}]*\}`).ReplaceAll(text, nil)
+	if bytes.Equal(text, without) {
+		t.Fatalf("the file of the run has no receipts: %s", text)
+	}
+	if err := os.WriteFile(runs[0], without, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	for _, f := range s.stages {
+		for path, ref := range f.files {
+			if s.contents[ref].SHA1 == sha1Hex(files["tiny.pdb"]) {
+				delete(f.files, path)
+			}
+		}
+	}
+	s.mu.Unlock()
+	s.restart(t, true)
+	for c := pieces(files["later.exe"]); len(c) > 0; c = c[min(len(c), 60):] {
+		s.sendChunks(t, c[:min(len(c), 60)]...)
+	}
+	s.assemble(t, files.request(t, "later.exe"))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, tx := range s.txs {
+		for path := range tx.files {
+			names = append(names, strings.Fields(path)[0])
+		}
+	}
+	slices.Sort(names)
+	if want := []string{"hello.pdb", "later.exe", "tiny.pdb"}; !slices.Equal(names, want) {
+		t.Errorf("transactions with %q, want %q: the lost file is made again of its chunks", names, want)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/stage"
 )
 
 // A run of sentry-cli survives the process. Its file has a line with its facts, then
@@ -41,14 +43,15 @@ type runFacts struct {
 
 // runEvent is a line of a run's file. Members of a file that are empty do not change.
 type runEvent struct {
-	Run       *runFacts     `json:"run,omitempty"`
-	File      string        `json:"file,omitempty"` // SHA-1
-	Ask       *assembleFile `json:"ask,omitempty"`
-	State     string        `json:"state,omitempty"` // ok, error or assembling
-	Detail    string        `json:"detail,omitempty"`
-	DIF       *dif          `json:"dif,omitempty"`
-	Delivered bool          `json:"delivered,omitempty"`
-	Ended     bool          `json:"ended,omitempty"`
+	Run       *runFacts      `json:"run,omitempty"`
+	File      string         `json:"file,omitempty"` // SHA-1
+	Ask       *assembleFile  `json:"ask,omitempty"`
+	State     string         `json:"state,omitempty"` // ok, error or assembling
+	Detail    string         `json:"detail,omitempty"`
+	DIF       *dif           `json:"dif,omitempty"`
+	Receipt   *stage.Receipt `json:"receipt,omitempty"`
+	Delivered bool           `json:"delivered,omitempty"`
+	Ended     bool           `json:"ended,omitempty"`
 }
 
 // runName is the beginning of the names of the files of runs with a key.
@@ -159,7 +162,7 @@ func (r *sentryRun) apply(e *runEvent) {
 		f.assembleFile = *e.Ask
 	}
 	if e.State != "" {
-		f.state, f.detail, f.dif = e.State, e.Detail, e.DIF
+		f.state, f.detail, f.dif, f.receipt = e.State, e.Detail, e.DIF, e.Receipt
 	}
 	f.delivered = f.delivered || e.Delivered
 }
@@ -191,10 +194,39 @@ func (s *sentryState) wake(pattern string, while time.Duration) (n int) {
 		s.runs = append(s.runs, r)
 		slices.SortStableFunc(s.runs, func(a, b *sentryRun) int { return a.used.Compare(b.used) })
 		s.mu.Unlock()
+		r.recheck(s.h)
 		r.begin(s.h, r.left)
 		n++
 	}
 	return n
+}
+
+// recheck looks for the files that a process before this one has stored and has no
+// receipt of: earlier versions kept one of several files of a name. What the stage does
+// not have is sent again, or ends the run without it.
+func (r *sentryRun) recheck(h *Handler) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
+	for sum, f := range r.files {
+		if f.state != stateOK || f.receipt != nil {
+			continue
+		}
+		receipt, held, err := h.stages.Staged(h.ctx, r.caller, r.stage, sum)
+		switch {
+		case err != nil:
+			h.log.Warn("an upload that continues cannot be checked", "protocol", "sentry", "error", err)
+			return
+		case held:
+			f.receipt = &receipt
+			r.record(h, runEvent{File: sum, State: f.state, DIF: f.dif, Receipt: f.receipt})
+		default:
+			h.log.Warn("a file that an earlier version of this program had accepted is not there", "protocol", "sentry", "sha1", sum, "name", f.Name)
+			f.state, f.dif, f.delivered, r.left[sum] = stateNotFound, nil, false, &assembleFile{}
+		}
+	}
 }
 
 // awake reports whether this process has the run of a file.

@@ -239,7 +239,7 @@ func serveSentryUnknown(x *exchange) error {
 					return err
 				}
 			}
-			if ok, err = x.enter(x.r.Context(), x.who.Caller, collect, nameOf(list[0], text), list[0]); err != nil {
+			if _, ok, err = x.enter(x.r.Context(), x.who.Caller, collect, nameOf(list[0], text), list[0]); err != nil {
 				return err
 			}
 		}
@@ -278,8 +278,8 @@ func serveSentryZip(x *exchange) error {
 		return &failure{http.StatusBadRequest, "the form has no file"}
 	}
 	list := []*dif{}
-	_, err = x.transaction(l, func(id string) error {
-		all, err := x.expand(x.r.Context(), x.who.Caller, id, f.file, first(f.name, "upload.zip"), taking{})
+	_, err = x.transaction(l, func(u *upload) error {
+		all, err := x.expand(x.r.Context(), u, f.file, first(f.name, "upload.zip"), taking{})
 		for _, s := range all {
 			if d := difOf(s.Arrived, s.SHA1, x.now()); d != nil {
 				list = append(list, d)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path"
@@ -116,8 +117,8 @@ func serveTecken(x *exchange) error {
 	created := x.now().UTC()
 	skipped := []string{}
 	taken := map[string]bool{} // keys with a symbol file
-	done, err := x.transaction(l, func(id string) error {
-		list, err := x.expand(x.r.Context(), x.who.Caller, id, f.file, name, taking{check: func(member string, a stage.Arrived, _ *scan.Content) error {
+	done, err := x.transaction(l, func(u *upload) error {
+		list, err := x.expand(x.r.Context(), u, f.file, name, taking{check: func(member string, a stage.Arrived, _ *scan.Content) error {
 			k, _ := parseTeckenKey(outer(member))
 			return k.check(a)
 		}})
@@ -207,6 +208,7 @@ type teckenUpload struct {
 	teckenFacts
 	path      string
 	done      []bool // by the position in Files
+	accepted  map[int]stage.Receipt
 	committed bool
 }
 
@@ -227,8 +229,9 @@ type teckenFile struct {
 
 // teckenEvent is a line of an upload's file after the first.
 type teckenEvent struct {
-	Done      *int `json:"done,omitempty"` // the position of a file that has arrived
-	Committed bool `json:"committed,omitempty"`
+	Done      *int           `json:"done,omitempty"` // the position of a file that has arrived
+	Receipt   *stage.Receipt `json:"receipt,omitempty"`
+	Committed bool           `json:"committed,omitempty"`
 }
 
 // teckenPattern matches the files of uploads.
@@ -280,7 +283,7 @@ func readTecken(path string) (*teckenUpload, error) {
 	if err := lines.Decode(&u.teckenFacts); err != nil {
 		return nil, err
 	}
-	u.done = make([]bool, len(u.Files))
+	u.done, u.accepted = make([]bool, len(u.Files)), map[int]stage.Receipt{}
 	for {
 		var e teckenEvent
 		if err := lines.Decode(&e); errors.Is(err, io.EOF) {
@@ -290,6 +293,9 @@ func readTecken(path string) (*teckenUpload, error) {
 		}
 		if e.Done != nil && *e.Done >= 0 && *e.Done < len(u.done) {
 			u.done[*e.Done] = true
+			if e.Receipt != nil {
+				u.accepted[*e.Done] = *e.Receipt
+			}
 		}
 		u.committed = u.committed || e.Committed
 	}
@@ -479,7 +485,7 @@ func serveTeckenPut(x *exchange) error {
 	}
 	k, _ := parseTeckenKey(f.Key)
 	path := k.module + "/" + k.id + "/" + k.file
-	_, err = x.stages.PutClaimed(x.r.Context(), u.caller(), u.Stage, stage.Entry{Path: path, Size: -1}, plain, func(a stage.Arrived) error {
+	a, err := x.stages.PutClaimed(x.r.Context(), u.caller(), u.Stage, stage.Entry{Path: path, Size: -1}, plain, func(a stage.Arrived) error {
 		if err := same(a.Size); err != nil {
 			return err
 		}
@@ -488,7 +494,7 @@ func serveTeckenPut(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := u.write(teckenEvent{Done: &n}); err != nil {
+	if err := u.write(teckenEvent{Done: &n, Receipt: &a.Receipt}); err != nil {
 		return err
 	}
 	// Requests for other files have added theirs meanwhile.
@@ -505,7 +511,7 @@ func (u *teckenUpload) complete() bool { return !slices.Contains(u.done, false) 
 func finishTecken(x *exchange, u *teckenUpload) error {
 	if u.complete() && !u.committed {
 		// A repeated commit has the same outcome.
-		if _, err := x.stages.Commit(x.r.Context(), u.caller(), u.Stage, stage.Commit{}); err != nil {
+		if _, err := x.stages.Commit(x.r.Context(), u.caller(), u.Stage, stage.Commit{Accepted: slices.Collect(maps.Values(u.accepted))}); err != nil {
 			return err
 		}
 		if err := u.write(teckenEvent{Committed: true}); err != nil {

@@ -104,6 +104,15 @@ func (c *counters) count(bytes int64, d time.Duration) {
 	}
 }
 
+// lostFiles counts what a server must never have: files that it called accepted and did
+// not find afterwards.
+func lostFiles(count func() uint64) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "symdepot_accepted_files_lost_total",
+		Help: "Files of uploads that this server accepted and did not find in their transaction; the answer was an error. Always 0, unless the program has a fault.",
+	}, func() float64 { return float64(count()) })
+}
+
 // methodLabel bounds the number of label values: clients may invent methods.
 func methodLabel(m string) string {
 	switch m {

@@ -74,6 +74,9 @@ type Config struct {
 	Watched func(ctx context.Context) []depot.WatchStatus
 	// Cold describes the contents that are kept cold, for metrics; nil: they are not shown.
 	Cold func(ctx context.Context) (depot.ColdStatus, error)
+	// Lost counts the files that were accepted and not found afterwards, for metrics; nil:
+	// they are not shown.
+	Lost func() uint64
 	// Missing lists the files that clients did not get; nil: they are not listed.
 	Missing Missing
 	// Uploads answers the requests of uploaders that were written for other
@@ -250,6 +253,11 @@ func New(cfg Config) (*Server, error) {
 	m, err := newMetrics(cfg.Registry, cfg.Version, cfg.Depot)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	if cfg.Lost != nil {
+		if err := cfg.Registry.Register(lostFiles(cfg.Lost)); err != nil {
+			return nil, err
+		}
 	}
 	if cfg.Cold != nil {
 		if err := cfg.Registry.Register(&coldFiles{status: cfg.Cold}); err != nil {

@@ -17,9 +17,10 @@ import (
 var emptyRef = blob.Sum(nil)
 
 // Check records files of a stage and returns a verdict on each, in order. A path
-// that was checked before gets the new content. The answer is Have only for
-// contents that the caller may read, or that it has sent to this stage: whoever
-// knows a hash could otherwise get at the bytes.
+// that was checked before gets the new content, unless several clients add files to
+// the stage: then both stay. The answer is Have only for contents that the caller may
+// read, or that it has sent to this stage: whoever knows a hash could otherwise get at
+// the bytes.
 func (s *Stages) Check(ctx context.Context, c Caller, id string, list []Entry) ([]Verdict, error) {
 	row, err := s.open(ctx, c, id)
 	if err != nil {
@@ -38,7 +39,7 @@ func (s *Stages) Check(ctx context.Context, c Caller, id string, list []Entry) (
 	if err := s.quota(ctx, row, files); err != nil {
 		return nil, err
 	}
-	if err := s.db.PutFiles(ctx, id, files, index.StageLimitError{Files: s.limits.MaxFiles, Bytes: s.limits.MaxBytes}); err != nil {
+	if err := s.db.PutFiles(ctx, id, files, index.StagePut{Most: s.most(), Replace: !row.Joins}); err != nil {
 		return nil, s.explain(err, id)
 	}
 	verdicts := make([]Verdict, len(files))
@@ -60,6 +61,32 @@ func (s *Stages) Check(ctx context.Context, c Caller, id string, list []Entry) (
 		}
 	}
 	return verdicts, nil
+}
+
+// Enter adds a file to a stage whose content the depot has and the caller may read, so
+// that it does not go with the build that brought it first. Other files of its path
+// stay. If entered is false, nothing was recorded, and the content must be sent.
+func (s *Stages) Enter(ctx context.Context, c Caller, id string, e Entry) (r Receipt, entered bool, err error) {
+	row, err := s.open(ctx, c, id)
+	if err != nil {
+		return r, false, err
+	}
+	files, err := s.examine(ctx, c, row, []Entry{e})
+	if err != nil || files[0].State == index.StageAwaited || files[0].State == index.StageRefused {
+		return r, false, err
+	}
+	if err := s.db.PutFiles(ctx, id, files, index.StagePut{Most: s.most()}); err != nil {
+		return r, false, s.explain(err, id)
+	}
+	if row.Collects {
+		_, err = s.collect(ctx, row, files)
+	}
+	return receiptOf(files[0]), err == nil, err
+}
+
+// most are the limits of a stage.
+func (s *Stages) most() index.StageLimitError {
+	return index.StageLimitError{Files: s.limits.MaxFiles, Bytes: s.limits.MaxBytes}
 }
 
 // examine returns the files of a Check with their states.

@@ -31,6 +31,9 @@ type Commit struct {
 	// Needs are the numbers of transactions that are kept as long as this one, at most
 	// MaxNeeds.
 	Needs []int64
+	// Accepted are the files that the answer will call accepted. If the transaction lacks
+	// one, or a request does not find it, the error is a Refusal of the kind Lost.
+	Accepted []Receipt
 }
 
 // MaxNeeds is the number of transactions that a commit can name as needed.
@@ -100,9 +103,12 @@ func (s *Stages) Commit(ctx context.Context, c Caller, id string, ask Commit) (C
 		if !row.Closed.IsZero() {
 			done, err := committed(row, ask)
 			if err == nil && len(ask.Needs) > 0 {
-				err = s.explain(s.db.SetNeeds(ctx, row.Number, ask.Needs), id)
+				err = s.db.SetNeeds(ctx, row.Number, ask.Needs)
 			}
-			return done, err
+			if err == nil {
+				err = s.confirm(ctx, row.Number, ask.Accepted)
+			}
+			return done, s.explain(err, id)
 		}
 		if row.Collects {
 			return Committed{}, refuse(Conflict, "the files of this stage are visible already; it ends by itself")
@@ -273,12 +279,25 @@ func (s *Stages) commit(ctx context.Context, row index.StageRow, ask Commit) (Co
 			clear(k.staged)
 		}
 	}
-	number, err := s.publish(ctx, row, tx, k.staged)
+	accepted, err := entriesOf(ask.Accepted)
+	if err != nil {
+		return Committed{}, err
+	}
+	number, err := s.publish(ctx, row, tx, k.staged, accepted)
 	if err != nil {
 		return Committed{}, err
 	}
 	k.out.Transaction, k.out.Again = number, tx.Stage.Again
 	return k.out, nil
+}
+
+// confirm looks up files of a transaction that was committed before.
+func (s *Stages) confirm(ctx context.Context, number int64, accepted []Receipt) error {
+	entries, err := entriesOf(accepted)
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	return s.depot.Confirm(ctx, number, entries)
 }
 
 func missingRefusal(refs []blob.Ref) *Refusal {
@@ -291,9 +310,9 @@ func (s *Stages) transaction(row index.StageRow) index.Tx {
 		Build: row.Build, Who: row.Caller, Time: s.now()}
 }
 
-// publish commits a transaction of a stage. Contents that are not there any more
+// publish commits a transaction of a stage, which must have the accepted files. Contents that are not there any more
 // are awaited again, and the error is a Refusal that names them.
-func (s *Stages) publish(ctx context.Context, row index.StageRow, tx index.Tx, staged map[blob.Ref]int64) (int64, error) {
+func (s *Stages) publish(ctx context.Context, row index.StageRow, tx index.Tx, staged map[blob.Ref]int64, accepted []index.Entry) (int64, error) {
 	var files []File
 	var lost []blob.Ref
 	if !s.depot.InBucket() {
@@ -320,7 +339,7 @@ func (s *Stages) publish(ctx context.Context, row index.StageRow, tx index.Tx, s
 	var number int64
 	var err error
 	if len(lost) == 0 {
-		number, err = s.depot.Commit(ctx, tx, files)
+		number, err = s.depot.Commit(ctx, tx, files, accepted)
 	}
 	if m, ok := errors.AsType[*MissingError](err); ok {
 		lost, err = m.Refs, nil
@@ -358,7 +377,7 @@ func (s *Stages) lose(ctx context.Context, row index.StageRow, objects []blob.Re
 	for _, r := range objects {
 		gone[r] = true
 	}
-	var paths []string
+	var awaited []index.StageKey
 	refs := map[blob.Ref]bool{}
 	if err := s.db.Files(ctx, row.ID, func(f index.StageFile) error {
 		if f.State != index.StageArrived && f.State != index.StageKnown {
@@ -370,7 +389,7 @@ func (s *Stages) lose(ctx context.Context, row index.StageRow, objects []blob.Re
 		}
 		for _, e := range list {
 			if gone[e.Ref] {
-				paths, refs[f.Ref] = append(paths, f.Path), true
+				awaited, refs[f.Ref] = append(awaited, f.Key()), true
 				break
 			}
 		}
@@ -381,7 +400,7 @@ func (s *Stages) lose(ctx context.Context, row index.StageRow, objects []blob.Re
 	if err := s.db.Forget(ctx, row.ID, objects); err != nil {
 		return err
 	}
-	if err := s.db.AwaitFiles(ctx, row.ID, paths); err != nil {
+	if err := s.db.AwaitFiles(ctx, row.ID, awaited); err != nil {
 		return err
 	}
 	for _, r := range objects {
@@ -422,7 +441,7 @@ func (s *Stages) collect(ctx context.Context, row index.StageRow, files []index.
 		return 0, nil
 	}
 	tx.Stage = &index.StageCommit{ID: row.ID, Collect: true, Quota: s.limits.Quotas[row.Product]}
-	number, err := s.publish(ctx, row, tx, staged)
+	number, err := s.publish(ctx, row, tx, staged, nil)
 	if err != nil {
 		return 0, s.explain(err, row.ID)
 	}

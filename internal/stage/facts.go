@@ -58,6 +58,28 @@ func parseFacts(text string) (list []fact, err error) {
 	return list, nil
 }
 
+// Receipt names a file that a stage has accepted. It survives as JSON: who has answered
+// a client that the file is stored asks Commit to confirm it.
+type Receipt struct {
+	Path string `json:"path"`
+	// Objects are those of the file, for Commit.
+	Objects string `json:"objects"`
+}
+
+func receiptOf(f index.StageFile) Receipt { return Receipt{f.Path, f.Facts} }
+
+// entriesOf returns the entries that a transaction with these files has.
+func entriesOf(list []Receipt) (all []index.Entry, err error) {
+	for _, r := range list {
+		some, err := entries(index.StageFile{Path: r.Path, Facts: r.Objects})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Path, err)
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
 // entries returns the entries of a transaction for a file.
 func entries(f index.StageFile) ([]index.Entry, error) {
 	facts, err := parseFacts(f.Facts)

@@ -436,6 +436,7 @@ type Arrived struct {
 	Other   bool             // the product had another object with the same id
 	Had     bool             // the caller could read all objects of the file before
 	Objects []symfile.Object // in the file
+	Receipt Receipt
 	// Transaction is that of a stage that collects, in which the file is visible now.
 	Transaction int64
 }
@@ -522,13 +523,17 @@ func (s *Stages) PutClaimed(ctx context.Context, c Caller, id string, e Entry, b
 	if err := s.db.PutSHA1(ctx, t.sha1, a.Content); err != nil {
 		return a, err
 	}
-	if err := s.db.PutFiles(ctx, id, []index.StageFile{file}, index.StageLimitError{Files: s.limits.MaxFiles, Bytes: s.limits.MaxBytes}); err != nil {
+	if err := s.db.PutFiles(ctx, id, []index.StageFile{file}, index.StagePut{Most: s.most()}); err != nil {
 		return a, s.explain(err, id)
 	}
 	files, err := s.arrive(ctx, row, a.Content, []index.StageFile{file}, t.path)
 	if err != nil {
 		return a, s.explain(err, id)
 	}
+	if err := refusedAll(files); err != nil {
+		return a, err // another request has brought other bytes of its id meanwhile
+	}
+	a.Receipt = receiptOf(files[0])
 	if row.Collects {
 		a.Transaction, err = s.collect(ctx, row, files)
 	}
@@ -547,7 +552,7 @@ func (s *Stages) Refuse(ctx context.Context, c Caller, id string, e Entry, reaso
 		return err
 	}
 	file := index.StageFile{Path: e.Path, Content: index.Content{Ref: e.Ref, Size: e.Size}, ModTime: e.ModTime, State: index.StageRefused, Reason: reason}
-	return s.explain(s.db.PutFiles(ctx, id, []index.StageFile{file}, index.StageLimitError{Files: s.limits.MaxFiles, Bytes: s.limits.MaxBytes}), id)
+	return s.explain(s.db.PutFiles(ctx, id, []index.StageFile{file}, index.StagePut{Most: s.most()}), id)
 }
 
 // Refused lists the files of an open stage that were refused, the first 1,000.

@@ -26,6 +26,7 @@ const (
 	WrongHash                 // 422: the bytes do not have the announced hash or size
 	Forbidden                 // 403
 	NotSymbol                 // 422: the file is no symbol file with an id, or has another id than announced
+	Lost                      // 500: files that were accepted are not in the transaction
 )
 
 // Refusal is an error that a client can do something about.
@@ -53,11 +54,14 @@ func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 func (s *Stages) explain(err error, id string) error {
 	_, done := errors.AsType[*Refusal](err)
 	need, needs := errors.AsType[*index.NeedError](err)
+	lost, isLost := errors.AsType[*LostError](err)
 	switch limit, is := errors.AsType[*index.StageLimitError](err); {
 	case err == nil || done:
 		return err
 	case needs:
 		return noSuchNeed(need.Number)
+	case isLost:
+		return refuse(Lost, "%v", lost)
 	case is && limit.Files > s.limits.MaxFiles:
 		return refuse(TooLarge, "the stage would have %d files, and the limit is %d", limit.Files, s.limits.MaxFiles)
 	case is:

@@ -204,8 +204,14 @@ type Depot interface {
 	OpenStored(ctx context.Context, c index.Content) (blob.File, error)
 	// Commit makes the contents of files durable, then commits tx. It does not
 	// remove the files. If a content of tx is neither among the files nor stored, the
-	// error is a *MissingError.
-	Commit(ctx context.Context, tx index.Tx, files []File) (number int64, err error)
+	// error is a *MissingError. The answer will call the accepted entries stored: if tx
+	// lacks one, nothing is committed. Before success all entries of tx are looked up
+	// as requests look them up. An entry that tx lacks or that is not found is a
+	// *LostError.
+	Commit(ctx context.Context, tx index.Tx, files []File, accepted []index.Entry) (number int64, err error)
+	// Confirm looks up the entries of a transaction that was committed before. One
+	// that is not found is a *LostError.
+	Confirm(ctx context.Context, number int64, accepted []index.Entry) error
 	// Space returns the size of the disk with the folder of the stages and the bytes
 	// that are free.
 	Space() (total, free int64, err error)
@@ -227,6 +233,25 @@ type MissingError struct{ Refs []blob.Ref }
 
 func (e *MissingError) Error() string {
 	return fmt.Sprintf("%d contents are missing, the first is %s", len(e.Refs), e.Refs[0])
+}
+
+// LostError is the error for files that were accepted and are not found in their
+// transaction with the bytes that were sent. It is always a fault of the server.
+type LostError struct {
+	// Transaction is zero if nothing was committed.
+	Transaction int64
+	Files       int
+	// Path and ID are those of the first file.
+	Path, ID string
+}
+
+func (e *LostError) Error() string {
+	where := "the transaction would not have"
+	if e.Transaction != 0 {
+		where = fmt.Sprintf("transaction %d does not have", e.Transaction)
+	}
+	return fmt.Sprintf("%s %d of the files that were accepted; the first is %s with the id %s. This is a fault of the server: "+
+		"keep the files, and report it with the log of the server", where, e.Files, e.Path, e.ID)
 }
 
 // Options of New.
@@ -350,7 +375,7 @@ func (s *Stages) Open(ctx context.Context, c Caller, spec Spec) (st State, again
 	}
 	row, again, err := s.db.Open(ctx, index.StageRow{
 		ID: rand.Text(), Caller: c.Name, Key: key, Product: spec.Product, Version: spec.Version, Branch: spec.Branch, Class: spec.Class,
-		Comment: spec.Comment, Build: string(build), Collects: spec.Collect, Node: s.node,
+		Comment: spec.Comment, Build: string(build), Collects: spec.Collect, Joins: spec.Join, Node: s.node,
 	}, most)
 	if errors.Is(err, index.ErrTooManyStages) {
 		return State{}, false, refuse(TooMany, "%s has %d open stages, the limit; commit or delete one, or wait until they expire", c.Name, most)

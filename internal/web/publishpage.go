@@ -208,7 +208,7 @@ func publishForm(p *Pages, w *reply, r *Request, _ []string) error {
 	case t.Refused > 0:
 		return seeOther(w, r, link(r.Base, "publish", nil, values("stage", t.Stage, "left", left)))
 	}
-	if err := commitForm(p, w, r, c, t.Stage, left); err != nil {
+	if err := commitForm(p, w, r, c, t.Stage, left, t.Accepted); err != nil {
 		// The request may be over. What cannot be abandoned expires.
 		_ = p.api.cfg.Stages.Abandon(context.WithoutCancel(r.Context()), c, t.Stage)
 		return err
@@ -216,14 +216,15 @@ func publishForm(p *Pages, w *reply, r *Request, _ []string) error {
 	return nil
 }
 
-// commitForm makes the transaction of a stage, without its refused files.
-func commitForm(p *Pages, w *reply, r *Request, c stage.Caller, id, left string) error {
+// commitForm makes the transaction of a stage, without its refused files, and confirms the
+// accepted ones.
+func commitForm(p *Pages, w *reply, r *Request, c stage.Caller, id, left string, accepted []stage.Receipt) error {
 	st, err := p.api.cfg.Stages.State(r.Context(), c, id)
 	if err != nil {
 		return refused(err)
 	}
 	r.Allow(commitTime)
-	done, err := p.api.cfg.Stages.Commit(r.Context(), c, id, stage.Commit{Partial: true})
+	done, err := p.api.cfg.Stages.Commit(r.Context(), c, id, stage.Commit{Partial: true, Accepted: accepted})
 	r.Allow(0)
 	if err != nil {
 		return unpublished(err)
@@ -252,7 +253,7 @@ func decidePublish(p *Pages, w *reply, r *Request, _ []string) error {
 	}
 	switch id := form.Get("stage"); form.Get("act") {
 	case "publish":
-		return commitForm(p, w, r, c, id, "")
+		return commitForm(p, w, r, c, id, "", nil)
 	case "abandon":
 		if err := p.api.cfg.Stages.Abandon(r.Context(), c, id); err != nil {
 			return refused(err)

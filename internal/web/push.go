@@ -118,6 +118,7 @@ func (a *API) pusher(r *Request) (stage.Caller, error) {
 var refusals = map[stage.Kind]string{
 	stage.NotFound: "not-found", stage.Invalid: "query", stage.TooLarge: "too-large", stage.Quota: "quota", stage.TooMany: "rate", stage.Busy: "busy",
 	stage.NoSpace: "no-space", stage.Conflict: "conflict", stage.WrongHash: "digest", stage.Forbidden: "forbidden", stage.NotSymbol: "not-symbol",
+	stage.Lost: "internal",
 }
 
 // refused returns the problem that a refusal of a stage is.

@@ -1,0 +1,109 @@
+package index
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// confirmBatch is the number of keys that one query of Unfound looks up.
+const confirmBatch = 2000
+
+// confirmKey is a key under which an object of a transaction must be found.
+type confirmKey struct {
+	Entry int    `json:"e"` // its position in the list
+	ID    string `json:"i"`
+	Name  string `json:"n"`
+	Role  int    `json:"r"`
+	Sum   string `json:"s"` // hex
+	Kind  int    `json:"k"`
+}
+
+const (
+	keysSQLite = `(SELECT value ->> '$.e' AS e, value ->> '$.i' AS i, value ->> '$.n' AS n, value ->> '$.r' AS r, unhex(value ->> '$.s') AS s,
+		value ->> '$.k' AS k FROM json_each($1))`
+	keysPostgres = `(SELECT j.e, j.i, j.n, j.r, decode(j.s, 'hex') AS s, j.k
+		FROM json_to_recordset($1::text::json) AS j(e bigint, i text, n text, r bigint, s text, k bigint))`
+)
+
+func unfound(keys string) string {
+	return `SELECT DISTINCT w.e FROM ` + keys + ` w WHERE NOT EXISTS (SELECT 1 FROM lookup l
+		JOIN object o ON o.id = l.object_id AND o.kind = w.k
+		JOIN content c ON c.id = o.content_id AND c.sha256 = w.s
+		JOIN seen v ON v.object_id = o.id AND v.product_id = (SELECT product_id FROM tx WHERE id = $2)
+		JOIN tx_file f ON f.object_id = o.id AND f.tx_id = $2
+		WHERE l.id = w.i AND l.name = w.n AND (l.role & w.r) = w.r)`
+}
+
+var unfoundText = each(unfound(keysSQLite), unfound(keysPostgres))
+
+// Unfound returns the positions of the entries that a transaction does not have, or that
+// one of their keys does not find in its product with their own content, in ascending
+// order. If the transaction has been removed meanwhile, there are none.
+func (db *DB) Unfound(ctx context.Context, number int64, entries []Entry) ([]int, error) {
+	var removed bool
+	err := db.points.row(ctx, "SELECT deleted_at IS NOT NULL FROM tx WHERE id = $1", []any{number}, &removed)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, db.fail("confirm a transaction", err)
+	}
+	if removed {
+		return nil, nil
+	}
+	missing := map[int]bool{}
+	var keys []confirmKey
+	flush := func() error {
+		list, err := json.Marshal(keys)
+		if err != nil {
+			return err
+		}
+		keys = keys[:0]
+		return db.points.each(ctx, true, unfoundText, []any{string(list), number}, func(scan func(...any) error) (bool, error) {
+			var n int
+			err := scan(&n)
+			missing[n] = true
+			return true, err
+		})
+	}
+	for i, e := range entries {
+		sum := hex.EncodeToString(e.Ref[:])
+		for _, a := range e.Aliases {
+			keys = append(keys, confirmKey{i, symfile.Fold(a.ID), symfile.Fold(a.Name), int(a.Role), sum, int(e.Object.Kind)})
+		}
+		if len(e.Aliases) == 0 {
+			missing[i] = true // no request finds it
+		}
+		if len(keys) >= confirmBatch || i == len(entries)-1 && len(keys) > 0 {
+			if err := flush(); err != nil {
+				return nil, db.fail("confirm a transaction", err)
+			}
+		}
+	}
+	list := make([]int, 0, len(missing))
+	for i := range missing {
+		list = append(list, i)
+	}
+	slices.Sort(list)
+	return list, nil
+}
+
+// Published returns the stages of which a transaction has files, and whose own files are
+// recorded still: those that collect, and committed ones that are not cleared yet.
+func (ss Stages) Published(ctx context.Context) (list []StageRow, err error) {
+	err = ss.db.scans.each(ctx, true, "SELECT "+stageColumns+` FROM stage WHERE tx_id IS NOT NULL
+		AND EXISTS (SELECT 1 FROM stage_file f WHERE f.stage_id = stage.id) ORDER BY id`, nil, func(scan func(...any) error) (bool, error) {
+		s, err := scanStage(scan)
+		list = append(list, s)
+		return true, err
+	})
+	return list, ss.db.fail("list stages with a transaction", err)
+}
+
+// Unfound is DB.Unfound.
+func (ss Stages) Unfound(ctx context.Context, number int64, entries []Entry) ([]int, error) {
+	return ss.db.Unfound(ctx, number, entries)
+}

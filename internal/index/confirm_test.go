@@ -1,0 +1,57 @@
+package index
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// TestUnfound: what a transaction is said to have is looked up by each of its keys, in
+// the product and the transaction, with its content.
+func TestUnfound(t *testing.T) { onEngines(t, testUnfound) }
+
+func testUnfound(t *testing.T) {
+	db := openTest(t, Options{})
+	first := commitTest(t, db, "P", pdb(1), pdb(2), pdb(3))
+	second := commitTest(t, db, "P", pdb(2), pdb(4))
+	commitTest(t, db, "Q", pdb(5))
+	otherBytes := pdb(1)
+	otherBytes.Ref = ref(77)
+	moreKeys := pdb(2)
+	moreKeys.Aliases = append(slices.Clone(moreKeys.Aliases), symfile.Alias{ID: "0123", Name: "other.pdb", Role: symfile.Debug})
+	noKeys := pdb(3)
+	noKeys.Aliases = nil
+	otherRole := pdb(3)
+	otherRole.Aliases = slices.Clone(otherRole.Aliases)
+	otherRole.Aliases[0].Role |= symfile.Executable
+	for _, c := range []struct {
+		name    string
+		number  int64
+		entries []Entry
+		want    []int
+	}{
+		{"all", first, []Entry{pdb(1), pdb(2), pdb(3)}, nil},
+		{"none", first, nil, nil},
+		{"held by an earlier transaction too", second, []Entry{pdb(2), pdb(4)}, nil},
+		{"held by an earlier transaction only", second, []Entry{pdb(2), pdb(1), pdb(4)}, []int{1}},
+		{"held by another product only", second, []Entry{pdb(5)}, []int{0}},
+		{"unknown", first, []Entry{pdb(9), pdb(1), pdb(8)}, []int{0, 2}},
+		{"other bytes with the id", first, []Entry{otherBytes, pdb(2)}, []int{0}},
+		{"a key that is not there", first, []Entry{pdb(1), moreKeys}, []int{1}},
+		{"a role that is not there", first, []Entry{otherRole}, []int{0}},
+		{"without a key", first, []Entry{noKeys}, []int{0}},
+		{"an unknown transaction", 99, []Entry{pdb(1)}, []int{0}},
+	} {
+		got, err := db.Unfound(t.Context(), c.number, c.entries)
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: entries %v are not found, %v; want %v", c.name, got, err, c.want)
+		}
+	}
+	if _, err := db.Remove(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := db.Unfound(t.Context(), second, []Entry{pdb(4)}); err != nil || len(got) > 0 {
+		t.Errorf("a removed transaction: entries %v are not found, %v; want that it is no fault", got, err)
+	}
+}
