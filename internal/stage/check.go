@@ -259,36 +259,44 @@ func (s *Stages) find(ctx context.Context, h holdings, product string, f *index.
 		if o.Size != f.Size {
 			return refuse(Invalid, "%s: content %s has %d bytes, not %d", f.Path, f.Ref, o.Size, f.Size)
 		}
-		if !isFile(o.Object, f.Kind, base) {
-			continue
-		}
 		facts := []fact{{Object: o.Object, Arch: o.Arch, Features: o.Features, DebugSize: o.DebugSize, SHA256: f.Ref.String(), Size: o.Size}}
-		if !isSimple(facts, f.Ref) {
-			single, err := s.storedFacts(ctx, f)
-			if err != nil {
-				return err
-			}
-			if facts = single; facts == nil {
-				continue
-			}
+		if isFile(o.Object, *f, base) && isSimple(facts, f.Ref, base) {
+			return s.accept(ctx, product, f, facts)
 		}
-		return s.accept(ctx, product, f, facts)
 	}
-	return nil
+	if len(h.objects[f.Ref]) == 0 {
+		return nil
+	}
+	facts, err := s.storedFacts(ctx, f)
+	if err != nil || facts == nil {
+		return err
+	}
+	return s.accept(ctx, product, f, facts)
 }
 
-// isFile reports whether a file of a name, with a forced kind or none, is the
-// object.
-func isFile(o symfile.Object, forced, base string) bool {
+// isFile reports whether a file of a name is the object: of the kind that the client
+// forces, with the id that it gives to a file of that kind, or of no forced kind.
+func isFile(o symfile.Object, f index.StageFile, base string) bool {
 	kind := symfile.KindUnknown
 	for _, k := range objfile.ForcedKinds {
 		if o.Kind == k {
 			kind = k
 		}
 	}
-	want, err := objfile.ParseForced(forced)
-	// The name of a Breakpad file is in it.
-	return err == nil && want == kind && kind != symfile.IL2CPP && (o.Name == base || o.Kind == symfile.Breakpad)
+	want, err := objfile.ParseForced(f.Kind)
+	switch {
+	case err != nil || want != kind || !namesItself(o, base):
+		return false
+	case want != symfile.KindUnknown:
+		return contradicts(f.ID, []symfile.Object{o}) == ""
+	}
+	return true
+}
+
+// namesItself reports whether an object of a file of a name has that name, or would have
+// its own name in a file of any name.
+func namesItself(o symfile.Object, base string) bool {
+	return o.Name == base || o.Kind == symfile.Breakpad // its name is in the file
 }
 
 // storedFacts identifies a file by the stored bytes. It returns nil if these have
@@ -305,7 +313,7 @@ func (s *Stages) storedFacts(ctx context.Context, f *index.StageFile) ([]fact, e
 		return nil, err
 	}
 	defer func() { _ = b.Close() }() // only read
-	objs, err := s.depot.Identify(b, f.Size, f.Path, f.Kind, "")
+	objs, err := s.depot.Identify(b, f.Size, f.Path, f.Kind, forcedID(*f))
 	if err != nil {
 		if s.depot.Refuses(err) {
 			err = nil

@@ -107,10 +107,10 @@ func isWhole(o objfile.Object, size int64) bool {
 	return o.Deflated == 0 && o.Offset == 0 && o.Size == size
 }
 
-// isSimple reports whether the name and the content of a file determine its objects, as
-// the index has them: it is one object. A PE file may hold a PDB besides.
-func isSimple(list []fact, ref blob.Ref) bool {
-	return len(list) == 1 && list[0].SHA256 == ref.String() && list[0].Object.Kind != symfile.PE
+// isSimple reports whether the base name and the content of a file determine its objects,
+// as the index has them: it is one object of that name. A PE file may hold a PDB besides.
+func isSimple(list []fact, ref blob.Ref, base string) bool {
+	return len(list) == 1 && list[0].SHA256 == ref.String() && list[0].Object.Kind != symfile.PE && namesItself(list[0].Object, base)
 }
 
 // contradicts returns why the objects of a file do not have the claimed id; empty

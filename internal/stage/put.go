@@ -287,7 +287,7 @@ func (s *Stages) arrive(ctx context.Context, row index.StageRow, c index.Content
 				if a.facts, err = formatFacts(facts); err != nil {
 					return nil, err
 				}
-				if k.kind == "" && !isSimple(facts, c.Ref) {
+				if k.kind == "" && !isSimple(facts, c.Ref, k.name) {
 					for j := range facts {
 						facts[j].Other = false // that is of this product
 					}

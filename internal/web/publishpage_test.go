@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"io"
+	"maps"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
@@ -129,7 +130,8 @@ func zipOf(t *testing.T, files ...any) []byte {
 	return b.Bytes()
 }
 
-// held returns the transactions of the depot, each as its labels and the paths of its files.
+// held returns the transactions of the depot, each as its labels and the paths of its files:
+// a path once for each content.
 func (s *publishing) held() (list []string) {
 	s.t.Helper()
 	txs, err := s.List(s.t.Context(), depot.Scope{}, depot.ListFilter{Limit: 100})
@@ -141,12 +143,12 @@ func (s *publishing) held() (list []string) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		var paths []string
+		contents := map[string]string{} // by path and content: the path
 		for _, f := range page.Files {
-			paths = append(paths, f.Archive+f.Path)
+			contents[f.Archive+f.Path+" "+f.Ref.String()] = f.Archive + f.Path
 		}
-		slices.Sort(paths)
-		list = append(list, strings.Join([]string{tx.Product, tx.Version, tx.Class, tx.Comment, tx.Who}, "|")+": "+strings.Join(slices.Compact(paths), " "))
+		paths := slices.Sorted(maps.Values(contents))
+		list = append(list, strings.Join([]string{tx.Product, tx.Version, tx.Class, tx.Comment, tx.Who}, "|")+": "+strings.Join(paths, " "))
 	}
 	return list
 }
@@ -183,7 +185,7 @@ func TestPublish(t *testing.T) {
 	if got := resp.Header.Get("Location"); resp.StatusCode != http.StatusSeeOther || got != "/-/tx/1?done=published&left=1" {
 		t.Fatalf("a form with two files and an archive: status %d, Location %q, want 303 to transaction 1; %s", resp.StatusCode, got, page)
 	}
-	want := []string{"Game|1.9||two\nlines|anna: 2/hello-x64.pdb build.zip/out/hello-x64.exe hello-x64.pdb"}
+	want := []string{"Game|1.9||two\nlines|anna: build.zip/out/hello-x64.exe hello-x64.pdb hello-x64.pdb"}
 	if got := s.held(); !slices.Equal(got, want) {
 		t.Errorf("the depot has\n%q, want\n%q", got, want)
 	}
