@@ -339,7 +339,7 @@ func TestRealSymFiles(t *testing.T) {
 	t.Parallel()
 	files, _ := filepath.Glob(filepath.Join(os.Getenv("SYMDEPOT_PEERS"), "sym", "*.sym"))
 	if len(files) == 0 {
-		symtest.Missing(t, "peers", "SYMDEPOT_PEERS has no folder sym with symbol files of dump_syms")
+		symtest.Missing(t, "oracles", "SYMDEPOT_PEERS has no folder sym with symbol files of dump_syms")
 	}
 	for _, name := range files {
 		t.Run(filepath.Base(name), func(t *testing.T) {

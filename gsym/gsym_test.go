@@ -395,7 +395,7 @@ func TestLLVMReadsOurs(t *testing.T) {
 	gsymutil(t, "", "--version")
 	syms, _ := filepath.Glob(filepath.Join(os.Getenv("SYMDEPOT_PEERS"), "sym", "*.sym"))
 	if len(syms) == 0 {
-		symtest.Missing(t, "peers", "SYMDEPOT_PEERS has no folder sym with symbol files of dump_syms")
+		symtest.Missing(t, "oracles", "SYMDEPOT_PEERS has no folder sym with symbol files of dump_syms")
 	}
 	dir := t.TempDir()
 	prog := filepath.Join(dir, "prog.gsym")

@@ -8,26 +8,32 @@
 package symtest
 
 import (
+	_ "embed"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// The groups that SYMDEPOT_REQUIRE may name, with the programs of each.
-// Material has files instead of programs.
-var groups = map[string][]string{
-	"material":  nil,
-	"debuggers": {"gdb", "lldb-19", "llvm-symbolizer-19", "llvm-gsymutil-19", "debuginfod-find", "debuginfod", "eu-addr2line", "dlv"},
-	"stores":    {"versitygw", "fake-gcs-server", "azurite-blob"},
-	"tools":     {"curl", "gcc", "strip", "dpkg-deb", "rpmbuild", "cabextract", "7zz", "bsdtar", "gcab", "xz", "bzip2", "pebble", "sentry-cli-2", "sentry-cli-3"},
-	// Uploaders of other servers, which are built or need Mono.
-	"uploaders": {"sym_upload", "nuget-mono"},
-	"kerberos":  {"krb5kdc", "kadmin.local", "kinit"},
-	"postgres":  nil, // internal/index/pgtest looks for its programs
-}
+// toolTable lists the programs that tests run. scripts/setup reads it too.
+//
+//go:embed tools.txt
+var toolTable string
+
+// groups are the groups that SYMDEPOT_REQUIRE may name, with the programs of
+// each. Material has files instead of programs.
+var groups = sync.OnceValue(func() map[string][]string {
+	all := map[string][]string{"material": nil}
+	for line := range strings.Lines(toolTable) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] != "#" {
+			all[f[1]] = append(all[f[1]], f[0])
+		}
+	}
+	return all
+})
 
 // required reports whether SYMDEPOT_REQUIRE names the group.
 func required(group string) bool {
@@ -81,14 +87,26 @@ func Table(tb testing.TB) (dir string, rows []map[string]string) {
 	return dir, rows
 }
 
-// Tool returns the path of a program, or ends the test through Missing. It
-// looks on PATH, in the folders of system programs, and in SYMDEPOT_PEERS, where
-// scripts/peers puts what it builds.
+// Tool returns the path of a program of tools.txt, or ends the test through
+// Missing. It looks on PATH, in the folders of system programs, and in
+// SYMDEPOT_PEERS, where scripts/peers and scripts/oracles put what they build.
 func Tool(tb testing.TB, name string) string {
 	tb.Helper()
-	path := find(name)
+	group, path := groupOf(tb, name), find(name)
 	if path == "" {
-		Missing(tb, groupOf(name), "%s is not installed; make setup installs it where it can", name)
+		Missing(tb, group, "%s is not installed; make setup installs it where it can", name)
+	}
+	return path
+}
+
+// Judge returns the path of a program of tools.txt that a test compares with if
+// it is there, or "". Where SYMDEPOT_REQUIRE names its group, the test fails
+// without it.
+func Judge(tb testing.TB, name string) string {
+	tb.Helper()
+	group, path := groupOf(tb, name), find(name)
+	if path == "" && required(group) {
+		tb.Fatalf("SYMDEPOT_REQUIRE names %s, but %s is not installed; make setup installs it where it can", group, name)
 	}
 	return path
 }
@@ -106,10 +124,14 @@ func find(name string) string {
 	if p, err := exec.LookPath(name); err == nil {
 		return p
 	}
-	for _, dir := range []string{"/usr/sbin", "/sbin", os.Getenv("SYMDEPOT_PEERS")} {
-		if dir == "" {
-			continue
-		}
+	dirs := []string{"/usr/sbin", "/sbin", "/usr/lib/llvm-19/bin"}
+	if services, err := filepath.Glob("/usr/lib/postgresql/*/bin"); err == nil {
+		dirs = append(dirs, services...)
+	}
+	if peers := os.Getenv("SYMDEPOT_PEERS"); peers != "" {
+		dirs = append(dirs, peers, filepath.Join(peers, "rust", "bin"))
+	}
+	for _, dir := range dirs {
 		if p, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
 			return p
 		}
@@ -117,11 +139,14 @@ func find(name string) string {
 	return ""
 }
 
-func groupOf(tool string) string {
-	for group, tools := range groups {
+// groupOf returns the group of a program, and fails the test if tools.txt lacks it.
+func groupOf(tb testing.TB, tool string) string {
+	tb.Helper()
+	for group, tools := range groups() {
 		if slices.Contains(tools, tool) {
 			return group
 		}
 	}
-	return "tools"
+	tb.Fatalf("%s is not in internal/symtest/tools.txt: add it there, so that make setup installs it", tool)
+	return ""
 }

@@ -2,9 +2,11 @@ package symtest
 
 import (
 	"bufio"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -17,9 +19,9 @@ func TestRequired(t *testing.T) {
 		t.Skip("SYMDEPOT_REQUIRE is not set: missing tools and files skip the tests that need them")
 	}
 	for _, group := range strings.Split(names, ",") {
-		tools, ok := groups[group]
+		tools, ok := groups()[group]
 		if !ok {
-			t.Errorf("SYMDEPOT_REQUIRE names %q, want one of debuggers, kerberos, material, stores, tools", group)
+			t.Errorf("SYMDEPOT_REQUIRE names %q, want one of %q", group, slices.Sorted(maps.Keys(groups())))
 			continue
 		}
 		for _, name := range tools {
