@@ -15,7 +15,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help build docs release test vet unit race fuzz fuzzday cross windows windowsthere lint man browser screens torture bench setup clean
+.PHONY: help build docs release test fresh vet unit race fuzz fuzzday fuzzweek cross windows windowsthere lint man browser screens torture bench setup clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
@@ -36,6 +36,9 @@ setup: ## install the clients the tests use and fetch real files (needs a Debian
 
 test: setup ## everything, in short forms, with the time that each step and package took
 	@scripts/steps vet unit browser race cross fuzzday windowsthere
+
+fresh: ## the commands of README.md in a new Debian with Go and nothing else (an hour, 10 GB; needs root and debootstrap); goes on where it stopped
+	@scripts/fresh
 
 vet: ## go vet
 	$(GO) vet ./...

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // corpus joins the files below dir whose names end in one of the suffixes.
@@ -110,9 +112,7 @@ func TestBenchBeside(t *testing.T) {
 		t.Skip("SYMDEPOT_BENCH is not set")
 	}
 	for _, tool := range []string{"cabextract", "gcab"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(tool + " is not installed")
-		}
+		symtest.Tool(t, tool)
 	}
 	public := material(t, "public")
 	sets := []struct {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // memFile is an io.WriteSeeker in memory.
@@ -161,9 +163,7 @@ func TestOtherReaders(t *testing.T) {
 	}
 	for tool, command := range tools {
 		t.Run(tool, func(t *testing.T) {
-			if _, err := exec.LookPath(tool); err != nil {
-				t.Skip(tool + " is not installed")
-			}
+			symtest.Tool(t, tool)
 			for _, opt := range methods {
 				cabs := map[string][]Source{"all": all}
 				for _, s := range all {
@@ -207,9 +207,7 @@ func TestOtherWriters(t *testing.T) {
 	for name, command := range tools {
 		t.Run(name, func(t *testing.T) {
 			tool, _, _ := strings.Cut(name, " ")
-			if _, err := exec.LookPath(tool); err != nil {
-				t.Skip(tool + " is not installed")
-			}
+			symtest.Tool(t, tool)
 			dir := t.TempDir()
 			want := contents(t)
 			var files []string

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 var builders = []elfBuilder{{binary.LittleEndian, true}, {binary.LittleEndian, false}, {binary.BigEndian, true}, {binary.BigEndian, false}}
@@ -176,10 +177,7 @@ const (
 // waits for its standard input; at "die" it aborts.
 func buildReal(t *testing.T) (dir string) {
 	t.Helper()
-	gcc, err := exec.LookPath("gcc")
-	if err != nil {
-		t.Skip("no gcc")
-	}
+	gcc := symtest.Tool(t, "gcc")
 	dir = t.TempDir()
 	for name, text := range map[string]string{
 		"lib.c": "int answer(void) { return 42; }\n",
@@ -208,7 +206,7 @@ int main(void) {
 		cmd := exec.Command(gcc, args...)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Skipf("gcc %v: %v\n%s", args, err, out)
+			symtest.Missing(t, "tools", "gcc %v: %v\n%s", args, err, out)
 		}
 	}
 	return dir
@@ -281,10 +279,14 @@ func checkReal(t *testing.T, core, dir string) {
 // elfutils is installed.
 func compareUnstrip(t *testing.T, core string, d *Dump) {
 	t.Helper()
-	out, err := exec.Command("eu-unstrip", "-n", "--core="+core).Output()
-	if err != nil {
-		t.Logf("not compared with eu-unstrip: %v", err)
+	tool := symtest.Judge(t, "eu-unstrip")
+	if tool == "" {
+		t.Log("not compared with eu-unstrip, which is not installed")
 		return
+	}
+	out, err := exec.Command(tool, "-n", "--core="+core).Output()
+	if err != nil {
+		t.Fatalf("eu-unstrip: %v", err)
 	}
 	var theirs, ours []string
 	for line := range strings.Lines(string(out)) {
@@ -304,16 +306,13 @@ func compareUnstrip(t *testing.T, core string, d *Dump) {
 }
 
 func TestGcore(t *testing.T) {
-	gcore, err := exec.LookPath("gcore")
-	if err != nil {
-		t.Skip("no gcore (gdb)")
-	}
+	gcore := symtest.Tool(t, "gcore")
 	dir := buildReal(t)
 	cmd, _ := startReal(t, dir, filepath.Join(dir, "prog"))
 	dump := exec.Command(gcore, "-o", filepath.Join(dir, "c"), strconv.Itoa(cmd.Process.Pid))
 	dump.Env = append(os.Environ(), "DEBUGINFOD_URLS=", "HOME="+dir)
 	if out, err := dump.CombinedOutput(); err != nil {
-		t.Skipf("gcore may not trace here: %v\n%s", err, out)
+		symtest.Missing(t, "debuggers", "gcore may not trace here: %v\n%s", err, out)
 	}
 	checkReal(t, filepath.Join(dir, "c."+strconv.Itoa(cmd.Process.Pid)), dir)
 }

@@ -476,7 +476,7 @@ func TestWeReadLLVMs(t *testing.T) {
 		"go":   {filepath.Join(symtest.Material(t), "public/go/pprof/exe_linux_64")},
 		"dsym": {filepath.Join(symtest.Material(t), "public/npm/nativescript/TNSWidgets-ios-arm64/TNSWidgets.framework.dSYM/Contents/Resources/DWARF/TNSWidgets"), "--arch=arm64"},
 	}
-	if cc, err := exec.LookPath("g++"); err == nil {
+	if cc := symtest.Judge(t, "g++"); cc != "" {
 		src, exe := filepath.Join(dir, "a.cc"), filepath.Join(dir, "a.out")
 		must(t, os.WriteFile(src, []byte(cppSource), 0o666))
 		if out, err := exec.CommandContext(t.Context(), cc, "-O2", "-g", "-o", exe, src).CombinedOutput(); err != nil {

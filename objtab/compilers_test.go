@@ -11,15 +11,14 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/functab"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/objfile"
 )
 
 // build compiles the C++ program of testdata/src and links it.
 func build(t *testing.T, compiler string, flags ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath(compiler); err != nil {
-		t.Skipf("%s is not installed", compiler)
-	}
+	symtest.Tool(t, compiler)
 	src, err := filepath.Abs("testdata/src")
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +38,7 @@ func run(t *testing.T, dir, name string, args ...string) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Skipf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+		symtest.Missing(t, "tools", "%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
 }
 
@@ -94,9 +93,7 @@ func TestCompilers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs compilers for some seconds: run it without -short")
 	}
-	if _, err := exec.LookPath("llvm-symbolizer-19"); err != nil {
-		t.Skip("llvm-symbolizer-19 is not installed (Debian package llvm-19)")
-	}
+	symtest.Tool(t, "llvm-symbolizer-19")
 	for _, c := range []struct{ compiler, flags string }{
 		{"g++", "-O2 -gdwarf-2 -gstrict-dwarf"},
 		{"g++", "-O2 -gdwarf-3"},
@@ -120,11 +117,7 @@ func TestCompilers(t *testing.T) {
 	} {
 		t.Run(c.compiler+" "+c.flags, func(t *testing.T) {
 			t.Parallel()
-			compiler := c.compiler
-			if _, err := exec.LookPath(compiler); err != nil && compiler == "clang++-19" {
-				compiler = "/usr/lib/llvm-19/bin/clang++"
-			}
-			path := build(t, compiler, strings.Fields(c.flags)...)
+			path := build(t, c.compiler, strings.Fields(c.flags)...)
 			f := openFile(t, path)
 			table := elfTable(t, ELFFiles{Name: "prog", Program: f})
 			e, err := objfile.OpenELF(f.Reader, f.Size)
@@ -175,7 +168,7 @@ func TestSplit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs compilers for some seconds: run it without -short")
 	}
-	for _, c := range []struct{ compiler, version string }{{"g++", "4"}, {"g++", "5"}, {"/usr/lib/llvm-19/bin/clang++", "4"}, {"/usr/lib/llvm-19/bin/clang++", "5"}} {
+	for _, c := range []struct{ compiler, version string }{{"g++", "4"}, {"g++", "5"}, {"clang++-19", "4"}, {"clang++-19", "5"}} {
 		t.Run(filepath.Base(c.compiler)+c.version, func(t *testing.T) {
 			t.Parallel()
 			plain := elfTable(t, ELFFiles{Name: "prog", Program: openFile(t, build(t, c.compiler, "-O2", "-gdwarf-"+c.version))})
@@ -213,9 +206,7 @@ func TestDwz(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs compilers for some seconds: run it without -short")
 	}
-	if _, err := exec.LookPath("dwz"); err != nil {
-		t.Skip("dwz is not installed (Debian package dwz)")
-	}
+	symtest.Tool(t, "dwz")
 	for form, args := range map[string][]string{"4": {"-m", "common"}, "5": {"-m", "common"}, "5 in .debug_sup": {"--dwarf-5", "-m", "common"}} {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/functab"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -179,9 +180,7 @@ func sameName(a, b string) bool {
 // TestLLVMSymbolizer compares answers for random addresses with those of
 // llvm-symbolizer.
 func TestLLVMSymbolizer(t *testing.T) {
-	if _, err := exec.LookPath("llvm-symbolizer-19"); err != nil {
-		t.Skip("llvm-symbolizer-19 is not installed (Debian package llvm-19)")
-	}
+	symtest.Tool(t, "llvm-symbolizer-19")
 	n := 1000
 	if testing.Short() {
 		n = 100

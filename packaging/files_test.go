@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/config"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // TestConfigurations: the program accepts the configurations of the packages, and
@@ -130,12 +131,12 @@ func TestPlist(t *testing.T) {
 			t.Errorf("launchd has no key %s", key)
 		}
 	}
-	if plutil, err := exec.LookPath("plutil"); err == nil { // of macOS
+	if plutil := symtest.Judge(t, "plutil"); plutil != "" { // of macOS
 		if out, err := exec.Command(plutil, "-lint", name).CombinedOutput(); err != nil {
 			t.Errorf("plutil: %v\n%s", err, out)
 		}
 	}
-	if plistutil, err := exec.LookPath("plistutil"); err == nil { // of libplist
+	if plistutil := symtest.Judge(t, "plistutil"); plistutil != "" { // of libplist
 		if out, err := exec.Command(plistutil, "-i", name).CombinedOutput(); err != nil {
 			t.Errorf("plistutil: %v\n%s", err, out)
 		}

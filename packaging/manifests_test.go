@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/symdepot/symdepot/internal/config"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // filled reads a manifest and fills its places as a release does.
@@ -104,7 +105,7 @@ func TestHomebrew(t *testing.T) {
 	if len(begins) != len(ends) {
 		t.Errorf("the formula has %d blocks and %d ends", len(begins), len(ends))
 	}
-	if ruby, err := exec.LookPath("ruby"); err == nil {
+	if ruby := symtest.Judge(t, "ruby"); ruby != "" {
 		if out, err := exec.Command(ruby, "-c", "manifests/homebrew.rb").CombinedOutput(); err != nil {
 			t.Errorf("ruby: %v\n%s", err, out)
 		}

@@ -208,9 +208,7 @@ func TestChecksums(t *testing.T) {
 			t.Errorf("SHA256SUMS lacks %s", e.Name())
 		}
 	}
-	if _, err := exec.LookPath("sha256sum"); err != nil {
-		t.Skip("needs sha256sum")
-	}
+	symtest.Tool(t, "sha256sum")
 	cmd := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
 	cmd.Dir = m.dir
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -361,9 +359,7 @@ func checkBook(t *testing.T, dir string) {
 // TestScriptsOfPackages: a shell can read the scripts.
 func TestScriptsOfPackages(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("sh"); err != nil {
-		t.Skip("needs sh")
-	}
+	symtest.Tool(t, "sh")
 	scripts, err := filepath.Glob("linux/*.sh")
 	if err != nil || len(scripts) != 2 {
 		t.Fatalf("scripts: %v, %v; want two", scripts, err)

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // root is a folder that programs take for the whole system. It has a shell for the
@@ -84,9 +86,7 @@ func must(t *testing.T, name string, args ...string) string {
 func need(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, name := range programs {
-		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("needs %s", name)
-		}
+		symtest.Tool(t, name)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/functab"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 var (
@@ -41,9 +42,9 @@ type dumpedRow struct {
 // pdbutil runs llvm-pdbutil. sections are the addresses of the sections.
 func pdbutil(t *testing.T, path string, sections []uint64) dumped {
 	t.Helper()
-	out, err := exec.Command("llvm-pdbutil-19", "dump", "--symbols", "-l", path).Output()
+	out, err := exec.Command(symtest.Tool(t, "llvm-pdbutil-19"), "dump", "--symbols", "-l", path).Output()
 	if err != nil {
-		t.Skipf("llvm-pdbutil-19: %v", err)
+		t.Fatalf("llvm-pdbutil-19: %v", err)
 	}
 	d := dumped{procs: map[[2]uint64]string{}}
 	address := func(seg, off string, base int) uint64 {
@@ -105,9 +106,7 @@ func (d dumped) has(addr uint64, line uint32, file string) bool {
 // outside of inlined calls are those that it prints.
 func TestFunctionsPdbutil(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("llvm-pdbutil-19"); err != nil {
-		t.Skip("llvm-pdbutil-19 is not installed (Debian package llvm-19)")
-	}
+	symtest.Tool(t, "llvm-pdbutil-19")
 	for _, path := range materialPDBs(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			table := fileTable(t, path, 0)
@@ -206,9 +205,7 @@ func symbolizer(t *testing.T, image string, addresses []uint64) (answers map[uin
 // last, so that only most answers are equal.
 func TestFunctionsSymbolizer(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("llvm-symbolizer-19"); err != nil {
-		t.Skip("llvm-symbolizer-19 is not installed (Debian package llvm-19)")
-	}
+	symtest.Tool(t, "llvm-symbolizer-19")
 	images := map[string]string{"big.pdb": "big.dll", "conpty.pdb": "conpty.node", "winpty.pdb": "winpty.dll"}
 	for _, path := range materialPDBs(t) {
 		image := images[filepath.Base(path)]

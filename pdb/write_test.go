@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // copyWith returns the copy of f with the stream.
@@ -256,9 +258,7 @@ func must[V any](v V, err error) func(testing.TB) V {
 // name, and prints the same of all else.
 func TestCopyPdbutil(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("llvm-pdbutil-19"); err != nil {
-		t.Skip("llvm-pdbutil-19 is not installed (Debian package llvm-19)")
-	}
+	symtest.Tool(t, "llvm-pdbutil-19")
 	run := func(t *testing.T, args ...string) string {
 		out, err := exec.Command("llvm-pdbutil-19", args...).CombinedOutput()
 		if err != nil {

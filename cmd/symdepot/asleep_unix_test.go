@@ -56,7 +56,7 @@ func TestAddAsleep(t *testing.T) {
 		}
 		// The signal has returned before all threads stand still.
 		symtest.Await(t, time.Minute, "a process that stands still", func() bool {
-			state, err := exec.CommandContext(t.Context(), "ps", "-o", "state=", "-p", strconv.Itoa(cmd.Process.Pid)).Output()
+			state, err := exec.CommandContext(t.Context(), symtest.Tool(t, "ps"), "-o", "state=", "-p", strconv.Itoa(cmd.Process.Pid)).Output()
 			if err != nil {
 				t.Fatalf("the state of the stopped add: %v", err)
 			}

@@ -28,6 +28,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/auth/kdctest"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -662,9 +663,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 func TestGDBWithHeaders(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"gcc", "objcopy", "strip", "gdb", "debuginfod-find"} {
-		if _, err := exec.LookPath(name); err != nil {
-			t.Skip("needs ", name)
-		}
+		symtest.Tool(t, name)
 	}
 	g := &guardedRun{t: t, dir: t.TempDir()}
 	repo, err := filepath.Abs("../..")

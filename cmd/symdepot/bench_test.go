@@ -31,9 +31,7 @@ func needBench(t *testing.T, tools ...string) {
 		t.Skip("runs with make bench (SYMDEPOT_BENCH=1)")
 	}
 	for _, tool := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("needs %s", tool)
-		}
+		symtest.Tool(t, tool)
 	}
 }
 

@@ -26,9 +26,7 @@ import (
 func needTools(t *testing.T, names ...string) {
 	t.Helper()
 	for _, n := range names {
-		if _, err := exec.LookPath(n); err != nil {
-			t.Skipf("needs %s", n)
-		}
+		symtest.Tool(t, n)
 	}
 }
 

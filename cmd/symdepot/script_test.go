@@ -22,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
 )
 
@@ -58,8 +59,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	files := scriptsHere(t)
+	requireTools(t, files)
 	testscript.Run(t, testscript.Params{
-		Files: scriptsHere(t),
+		Files: files,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("REPO", repo)
 			env.Setenv("TESTDATA", filepath.Join(repo, "testdata"))
@@ -101,6 +104,28 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// requireTools fails for the programs without which a script skips or leaves out lines,
+// where SYMDEPOT_REQUIRE names them.
+func requireTools(t *testing.T, files []string) {
+	t.Helper()
+	conditions := regexp.MustCompile(`\[!?exec:([^\]]+)\]`)
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range conditions.FindAllSubmatch(text, -1) {
+			if program := string(m[1]); !slices.Contains(ownPrograms, program) {
+				symtest.Judge(t, program)
+			}
+		}
+	}
+}
+
+// ownPrograms are the names under which scripts run this program, and cmd is part of
+// Windows.
+var ownPrograms = []string{"symdepot", "symstore", "convertstore", "agestore", "symchk", "cmd"}
+
 // scriptsHere returns the scripts that this system can run. On Windows these are
 // the ones that call no program of Unix unconditionally, unless they skip or stop
 // without it themselves. The others become skipped tests.
@@ -113,14 +138,13 @@ func scriptsHere(t *testing.T) []string {
 		return files
 	}
 	calls := regexp.MustCompile(`(?m)^(?:! )?exec ([a-z0-9-]+)`)
-	own := []string{"symdepot", "symstore", "convertstore", "agestore", "symchk"}
 	return slices.DeleteFunc(files, func(name string) bool {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, call := range calls.FindAllStringSubmatch(string(text), -1) {
-			if slices.Contains(own, call[1]) || strings.Contains(string(text), "[!exec:"+call[1]+"] s") || strings.Contains(string(text), "\n[windows] skip") {
+			if slices.Contains(ownPrograms[:len(ownPrograms)-1], call[1]) || strings.Contains(string(text), "[!exec:"+call[1]+"] s") || strings.Contains(string(text), "\n[windows] skip") {
 				continue
 			}
 			if _, err := exec.LookPath(call[1]); err != nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -39,16 +40,6 @@ type walk struct {
 		ID     uint32      `json:"thread_id"`
 		Frames []walkFrame `json:"frames"`
 	} `json:"threads"`
-}
-
-// oracle returns the path of a program that scripts/oracles builds, or skips.
-func oracle(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(filepath.Join(os.Getenv("SYMDEPOT_PEERS"), "rust/bin", name))
-	if err != nil {
-		t.Skipf("%s is not in SYMDEPOT_PEERS; scripts/oracles builds it", name)
-	}
-	return path
 }
 
 // stackwalk runs minidump-stackwalk.
@@ -256,7 +247,7 @@ func judged(a, b walkFrame) string {
 // symbol files of dump_syms. scripts/dumps/make writes the dumps.
 func TestStackwalk(t *testing.T) {
 	t.Parallel()
-	walker, dumper := oracle(t, "minidump-stackwalk"), oracle(t, "dump_syms")
+	walker, dumper := symtest.Tool(t, "rust/bin/minidump-stackwalk"), symtest.Tool(t, "rust/bin/dump_syms")
 	root := os.Getenv("SYMDEPOT_PEERS")
 	sets, err := filepath.Glob(filepath.Join(root, "dumps", "*", "depot"))
 	if err != nil || len(sets) == 0 {

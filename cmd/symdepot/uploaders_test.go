@@ -294,16 +294,11 @@ func TestUploaders(t *testing.T) {
 		call("{}", "UploadFinished", end...)
 		s.want(t, "Profiles", "1")
 		s.comesBack(t, paths[1])
-		if find := "debuginfod-find"; exists(find) {
+		if find := symtest.Judge(t, "debuginfod-find"); find != "" {
 			headers := putFile(t, t.TempDir(), "headers", []byte(bearer+"\n"))
 			s.run(t, 0, "", []string{"DEBUGINFOD_URLS=" + s.url, "DEBUGINFOD_HEADERS_FILE=" + headers, "DEBUGINFOD_CACHE_PATH=" + t.TempDir()}, find, "executable", id)
 		}
 	})
-}
-
-func exists(program string) bool {
-	_, err := exec.LookPath(program)
-	return err == nil
 }
 
 // breakpadID returns the id of a file in testdata as Breakpad writes it.

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // used is the processor time that this process has used.
@@ -301,7 +303,7 @@ func TestMemoryOfOne(t *testing.T) {
 // others measures other ways of storing the series: zstd and zstd with the first build
 // as a dictionary, both for a few builds, and chunks.
 func (b *bench) others(t *testing.T) {
-	if path, err := exec.LookPath("zstd"); err == nil {
+	if path := symtest.Judge(t, "zstd"); path != "" {
 		n := len(b.builds)
 		run := func(arg ...string) float64 {
 			var sum, plain int64

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 func sample() *Command {
@@ -40,7 +42,7 @@ func TestPages(t *testing.T) {
 				t.Errorf("%s does not contain %q:\n%s", name, w, text)
 			}
 		}
-		if groff, err := exec.LookPath("groff"); err == nil {
+		if groff := symtest.Judge(t, "groff"); groff != "" {
 			if out, err := exec.Command(groff, "-man", "-Tascii", "-ww", "-z", filepath.Join(dir, name)).CombinedOutput(); err != nil || len(out) > 0 {
 				t.Errorf("groff %s: %v %s, want no message", name, err, out)
 			}
@@ -51,10 +53,7 @@ func TestPages(t *testing.T) {
 // complete asks a bash completion script for the words at the end of a line.
 func complete(t *testing.T, script, line string) []string {
 	t.Helper()
-	shell, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("bash is not installed")
-	}
+	shell := symtest.Tool(t, "bash")
 	words := strings.Split(line, " ")
 	quoted := "'" + strings.Join(words, "' '") + "'"
 	out, err := exec.Command(shell, "--norc", "-c", script+"\nCOMP_WORDS=("+quoted+"); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _prog; echo \"${COMPREPLY[@]}\"").CombinedOutput()
@@ -88,7 +87,7 @@ func TestOtherShells(t *testing.T) {
 		if !strings.Contains(script, want) {
 			t.Errorf("%s, %q: Completion: %s, want one with %q", shell, want, script, want)
 		}
-		if exe, err := exec.LookPath(shell); err == nil {
+		if exe := symtest.Judge(t, shell); exe != "" {
 			if out, err := exec.Command(exe, "-n", "-c", script).CombinedOutput(); err != nil {
 				t.Errorf("%s: CombinedOutput: error %v, %s; want no error", shell, err, out)
 			}

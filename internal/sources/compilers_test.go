@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/objtab"
 	"github.com/symdepot/symdepot/symfile"
@@ -32,9 +33,7 @@ func tree(t testing.TB) string {
 
 func run(t testing.TB, dir string, args ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath(args[0]); err != nil {
-		t.Skipf("%s is not installed", args[0])
-	}
+	symtest.Tool(t, args[0])
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	cmd.Dir = dir
 	var errs bytes.Buffer

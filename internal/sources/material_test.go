@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/objtab"
 	"github.com/symdepot/symdepot/symfile"
@@ -58,9 +59,7 @@ func pdbFiles(t testing.TB, path string) map[string]string {
 // that LLVM finds.
 func TestPDB(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("llvm-pdbutil-19"); err != nil {
-		t.Skip("llvm-pdbutil-19 is not installed (Debian package llvm-19)")
-	}
+	symtest.Tool(t, "llvm-pdbutil-19")
 	paths, err := filepath.Glob("../../testdata/pdb/*.pdb")
 	if err != nil {
 		t.Fatal(err)
@@ -343,9 +342,7 @@ func TestRust(t *testing.T) {
 // the first file of clang in version 5, and split units.
 func TestSrcfiles(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("eu-srcfiles"); err != nil {
-		t.Skip("eu-srcfiles is not installed (elfutils 0.191 and later)")
-	}
+	symtest.Tool(t, "eu-srcfiles")
 	for _, flags := range []string{"-gdwarf-4", "-gdwarf-5"} {
 		dir := tree(t)
 		run(t, filepath.Join(dir, "build"), "gcc", flags, "-I..", "-o", "prog", "../app/main.c", "../lib/util.c")

@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/functab"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // Answers to addresses are compared with those of other programs, in the two halves
@@ -41,19 +42,19 @@ type addressTool struct {
 }
 
 // addressTools returns the programs that are there.
-func addressTools() []addressTool {
+func addressTools(t *testing.T) []addressTool {
+	t.Helper()
 	var tools []addressTool
-	if p, err := exec.LookPath("llvm-symbolizer-19"); err == nil {
+	if p := symtest.Judge(t, "llvm-symbolizer-19"); p != "" {
 		tools = append(tools, addressTool{"llvm-symbolizer-19", []string{"ELF", "Mach-O", "PDB"}, askLLVM(p)})
 	}
-	if p, err := exec.LookPath("addr2line"); err == nil {
+	if p := symtest.Judge(t, "addr2line"); p != "" {
 		tools = append(tools, addressTool{"addr2line of binutils", []string{"ELF"}, askAddr2line(p, true)})
 	}
-	rust := filepath.Join(os.Getenv("SYMDEPOT_PEERS"), "rust/bin")
-	if p, err := exec.LookPath(filepath.Join(rust, "addr2line")); err == nil {
+	if p := symtest.Judge(t, "rust/bin/addr2line"); p != "" {
 		tools = append(tools, addressTool{"addr2line 0.27.1", []string{"ELF", "Mach-O"}, askAddr2line(p, true)})
 	}
-	if p, err := exec.LookPath(filepath.Join(rust, "pdb-addr2line")); err == nil {
+	if p := symtest.Judge(t, "rust/bin/pdb-addr2line"); p != "" {
 		tools = append(tools, addressTool{"pdb-addr2line 0.12.1", []string{"PDB"}, askAddr2line(p, false)})
 	}
 	return tools
@@ -359,7 +360,7 @@ func TestAddresses(t *testing.T) {
 	if os.Getenv("SYMDEPOT_TORTURE") == "" && storeTo == "" {
 		t.Skip("compares hundreds of files for minutes: set SYMDEPOT_TORTURE, or run scripts/torture symbols")
 	}
-	tools := addressTools()
+	tools := addressTools(t)
 	if len(tools) == 0 {
 		t.Skip("no program answers to addresses: install llvm-19 and binutils, and run scripts/oracles")
 	}

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -543,14 +544,11 @@ func oracleRoots() []string {
 func TestDumpSyms(t *testing.T) {
 	t.Parallel()
 	peers := os.Getenv("SYMDEPOT_PEERS")
-	tool, err := exec.LookPath(filepath.Join(peers, "rust/bin/dump_syms"))
-	if err != nil {
-		t.Skip("dump_syms is not in SYMDEPOT_PEERS; scripts/oracles builds it")
-	}
+	tool := symtest.Tool(t, "rust/bin/dump_syms")
 	if os.Getenv("SYMDEPOT_TORTURE") == "" && os.Getenv("SYMDEPOT_STORE_ORACLE") == "" {
 		t.Skip("compares hundreds of files for minutes: set SYMDEPOT_TORTURE, or run scripts/torture symbols")
 	}
-	gsymutil, _ := exec.LookPath("llvm-gsymutil-19")
+	gsymutil := symtest.Judge(t, "llvm-gsymutil-19")
 	roots := oracleRoots()
 	if dir := filepath.Join(peers, "objects"); os.Getenv("SYMDEPOT_STORE_ORACLE") == "" {
 		if _, err := os.Stat(dir); err == nil {

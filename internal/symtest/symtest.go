@@ -129,7 +129,7 @@ func find(name string) string {
 		dirs = append(dirs, services...)
 	}
 	if peers := os.Getenv("SYMDEPOT_PEERS"); peers != "" {
-		dirs = append(dirs, peers, filepath.Join(peers, "rust", "bin"))
+		dirs = append(dirs, peers)
 	}
 	for _, dir := range dirs {
 		if p, err := exec.LookPath(filepath.Join(dir, name)); err == nil {

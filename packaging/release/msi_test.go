@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // TestInstaller makes the installer of a small program twice, at different times,
@@ -15,9 +17,7 @@ import (
 func TestInstaller(t *testing.T) {
 	t.Chdir("../..")
 	for _, name := range []string{"wixl", "msibuild", "msiinfo", "msiextract"} {
-		if !installed(name) {
-			t.Skipf("needs %s (Debian packages wixl and msitools)", name)
-		}
+		symtest.Tool(t, name)
 	}
 	p := platform{"windows", "amd64"}
 	v, err := newVersion("v1.2.3-rc1", 0, "")

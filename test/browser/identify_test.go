@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // largePDB writes a PDB of 4.5 GB: the one of testdata with its directory at the end. It
@@ -172,7 +174,7 @@ func dumpFiles(t *testing.T) string {
 func coreFile(t *testing.T, s *site) string {
 	t.Helper()
 	for _, tool := range []string{"gcc", "gcore"} {
-		if _, err := exec.LookPath(tool); err != nil {
+		if symtest.Judge(t, tool) == "" {
 			t.Logf("no core file, because there is no %s", tool)
 			return ""
 		}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // violation is a rule of axe-core that a page breaks.
@@ -33,7 +35,7 @@ var axe = sync.OnceValue(func() string {
 func (p *tab) accessible(what string) {
 	p.t.Helper()
 	if axe() == "" {
-		p.t.Skip("needs axe-core, which make setup puts at SYMDEPOT_PEERS/axe.min.js")
+		symtest.Missing(p.t, "browser", "axe-core is not there, which make setup puts at SYMDEPOT_PEERS/axe.min.js")
 	}
 	if !eval[bool](p, `"axe" in window`) {
 		eval[int](p, axe()+"; 0") // the protocol runs it, whatever the policy of the page

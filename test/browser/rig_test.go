@@ -25,6 +25,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	cdplog "github.com/chromedp/cdproto/log"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 var (
@@ -225,7 +227,7 @@ type tab struct {
 func needChrome(t *testing.T) {
 	t.Helper()
 	if chrome == nil {
-		t.Skip("needs Chromium: one of the programs " + strings.Join(browsers, ", ") + " (Debian package chromium)")
+		symtest.Missing(t, "browser", "no Chromium is installed: one of the programs %s (Debian package chromium)", strings.Join(browsers, ", "))
 	}
 }
 

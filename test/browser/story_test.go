@@ -18,6 +18,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // TestProxyStory: somebody starts `symdepot proxy` without a file, opens the address that it
@@ -27,10 +29,7 @@ import (
 func TestProxyStory(t *testing.T) {
 	t.Parallel()
 	needChrome(t)
-	curl, err := exec.LookPath("curl")
-	if err != nil {
-		t.Skip("needs curl: ", err)
-	}
+	curl := symtest.Tool(t, "curl")
 	pdb, err := os.ReadFile(testdata + "/pdb/hello-x64.pdb")
 	if err != nil {
 		t.Fatal(err)
@@ -167,15 +166,12 @@ func nupkg(t *testing.T, path, id string, members ...any) {
 func TestPackageStory(t *testing.T) {
 	t.Parallel()
 	needChrome(t)
-	nuget := filepath.Join(os.Getenv("SYMDEPOT_PEERS"), "nuget-mono")
-	if _, err := os.Stat(nuget); err != nil {
-		t.Skip("needs NuGet's client under Mono, which make setup puts at SYMDEPOT_PEERS/nuget-mono: ", err)
-	}
+	nuget := symtest.Tool(t, "nuget-mono")
 	read := func(path string) []byte {
 		t.Helper()
 		b, err := os.ReadFile(path)
 		if err != nil {
-			t.Skip("needs the files of testdata/public.src, which make setup loads: ", err)
+			symtest.Missing(t, "material", "the files of testdata/public.src are not there, which make setup loads: %v", err)
 		}
 		return b
 	}
