@@ -4,6 +4,7 @@ GO    ?= go
 BIN   := symdepot
 CACHE := $(CURDIR)/.cache
 FUZZTIME ?= 10s
+PLATFORMS ?= all
 export SYMDEPOT_MATERIAL ?= $(CACHE)/material
 export SYMDEPOT_PEERS ?= $(CACHE)/peers
 # Evaluated when a recipe runs: make setup fetches it.
@@ -22,8 +23,8 @@ help: ## list the targets
 build: ## build ./symdepot for this machine
 	$(GO) build -o $(BIN) ./cmd/symdepot
 
-release: ## everything that is published, for all platforms, in dist/release; needs only Go and git (wixl for the MSI)
-	$(GO) run ./packaging/release -out dist/release
+release: ## everything that is published, in dist/release, for all platforms or those of PLATFORMS=linux/amd64,…; needs only Go and git (wixl for the MSI)
+	$(GO) run ./packaging/release -out dist/release -platforms $(PLATFORMS)
 
 man: ## man pages of all commands in dist/man
 	$(GO) run ./cmd/symdepot man dist/man

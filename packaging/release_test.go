@@ -34,8 +34,9 @@ const epoch = "1600000000"
 
 // made is what one run of packaging/release has written.
 type made struct {
-	dir string // with the results
-	err error
+	dir  string // with the results
+	said string // what it printed
+	err  error
 }
 
 func (m *made) file(t *testing.T, end string) string {
@@ -98,6 +99,8 @@ func build(from, name string) *made {
 	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+epoch, "CGO_ENABLED=0", "TMPDIR="+own)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		m.err = fmt.Errorf("packaging/release in %s: %w\n%s", from, err, out)
+	} else {
+		m.said = string(out)
 	}
 	return m
 }
@@ -165,6 +168,18 @@ func sums(t *testing.T, dir string) map[string]string {
 		m[e.Name()] = hex.EncodeToString(sum[:])
 	}
 	return m
+}
+
+// TestProgress: a release says what it has made, step by step, with the times.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	m := released(t)
+	here := "linux/" + runtime.GOARCH
+	for _, step := range []string{"manual", here + " program", here + " archive", here + " sbom", here + " packages", "image", "manifests"} {
+		if !regexp.MustCompile(`(?m)^` + step + `: [0-9.]+ s$`).MatchString(m.said) {
+			t.Errorf("make release prints no line %q with a time:\n%s", step, m.said)
+		}
+	}
 }
 
 // TestSameBytes builds a release in two folders, whose files have other times and
@@ -361,8 +376,8 @@ func TestScriptsOfPackages(t *testing.T) {
 	t.Parallel()
 	symtest.Tool(t, "sh")
 	scripts, err := filepath.Glob("linux/*.sh")
-	if err != nil || len(scripts) != 2 {
-		t.Fatalf("scripts: %v, %v; want two", scripts, err)
+	if err != nil || len(scripts) != 3 {
+		t.Fatalf("scripts: %v, %v; want three", scripts, err)
 	}
 	for _, name := range append(scripts, "linux/symdepot.openrc") {
 		if out, err := exec.Command("sh", "-n", name).CombinedOutput(); err != nil {

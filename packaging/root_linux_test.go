@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -42,24 +44,17 @@ func newRoot(t *testing.T) root {
 	return root{dir}
 }
 
-// addShell copies the shell of this machine, with its libraries.
-func (r root) addShell(t *testing.T) {
+// addShell copies the shell of this machine and further programs, with their
+// libraries, and makes the folders and files of dpkg.
+func (r root) addShell(t *testing.T, programs ...string) {
 	t.Helper()
-	libraries, err := exec.Command("ldd", "/bin/sh").Output()
-	if err != nil {
-		t.Skipf("ldd does not name the libraries of /bin/sh: %v", err)
-	}
-	for _, name := range append(regexp.MustCompile(`/\S+`).FindAllString(string(libraries), -1), "/bin/sh") {
-		b, err := os.ReadFile(name)
+	for _, program := range append(programs, "/bin/sh") {
+		libraries, err := exec.Command("ldd", program).Output()
 		if err != nil {
-			t.Fatal(err)
+			t.Skipf("ldd does not name the libraries of %s: %v", program, err)
 		}
-		path := filepath.Join(r.dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, b, 0o755); err != nil {
-			t.Fatal(err)
+		for _, name := range append(regexp.MustCompile(`/\S+`).FindAllString(string(libraries), -1), program) {
+			r.add(t, name)
 		}
 	}
 	for _, dir := range []string{"tmp", "var/lib/dpkg/info", "var/lib/dpkg/updates", "etc", "dev"} {
@@ -68,6 +63,22 @@ func (r root) addShell(t *testing.T) {
 		}
 	}
 	if err := os.WriteFile(filepath.Join(r.dir, "var/lib/dpkg/status"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// add copies a file of this machine.
+func (r root) add(t *testing.T, name string) {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(r.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b, 0o755); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -226,6 +237,70 @@ func TestDeb(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(r.dir, name)); (err == nil) != want {
 			t.Errorf("after the removal: %s, %v; want it to exist: %v", name, err, want)
 		}
+	}
+}
+
+// TestDebWithoutSystemd installs the deb package where there is no systemd: the account
+// and its folders are made, all of the documentation can be read by everybody and run by
+// nobody, and after a purge no link of "systemctl enable" points to nothing.
+func TestDebWithoutSystemd(t *testing.T) {
+	t.Parallel()
+	need(t, "dpkg")
+	r := newRoot(t)
+	r.addShell(t, "/usr/sbin/useradd", "/bin/grep", "/usr/bin/install", "/bin/rm")
+	for name, text := range map[string]string{"etc/passwd": "root:x:0:0:root:/root:/bin/sh\n", "etc/group": "root:x:0:\n", "etc/shadow": "", "etc/gshadow": ""} {
+		if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.add(t, "/etc/login.defs")
+	m := released(t)
+	must(t, "dpkg", "--root="+r.dir, "--install", m.file(t, "-"+runtime.GOARCH+".deb"))
+	passwd, err := os.ReadFile(filepath.Join(r.dir, "etc/passwd"))
+	account := regexp.MustCompile(`(?m)^symdepot:[^:]*:(\d+):(\d+):`).FindStringSubmatch(string(passwd))
+	if err != nil || account == nil {
+		t.Fatalf("etc/passwd has no symdepot (%v):\n%s", err, passwd)
+	}
+	for _, dir := range []string{"var/lib/symdepot", "var/cache/symdepot", "var/log/symdepot"} {
+		info, err := os.Stat(filepath.Join(r.dir, dir))
+		if err != nil {
+			t.Errorf("%v, want the folder made by the installation", err)
+			continue
+		}
+		owner := info.Sys().(*syscall.Stat_t)
+		if got := fmt.Sprintf("%v %d:%d", info.Mode(), owner.Uid, owner.Gid); got != "drwxr-x--- "+account[1]+":"+account[2] {
+			t.Errorf("%s is %s, want drwxr-x--- %s:%s", dir, got, account[1], account[2])
+		}
+	}
+	err = filepath.WalkDir(filepath.Join(r.dir, "usr/share"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if want := map[bool]fs.FileMode{false: 0o644, true: 0o755}[d.IsDir()]; err == nil && info.Mode().Perm() != want {
+			t.Errorf("%s has mode %v, want %v", strings.TrimPrefix(path, r.dir), info.Mode().Perm(), want)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants := filepath.Join(r.dir, "etc/systemd/system/multi-user.target.wants")
+	if err := os.MkdirAll(wants, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, unit := range []string{"symdepot.service", "other.service"} {
+		if err := os.Symlink("/lib/systemd/system/"+unit, filepath.Join(wants, unit)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(t, "dpkg", "--root="+r.dir, "--purge", "symdepot")
+	left, err := os.ReadDir(wants)
+	if err != nil || len(left) != 1 || left[0].Name() != "other.service" {
+		t.Errorf("after the purge there are the links %v, %v; want that of other.service only", left, err)
+	}
+	if _, err := os.Stat(filepath.Join(r.dir, "var/lib/symdepot")); err != nil {
+		t.Errorf("the folder of the depot after the purge: %v, want it kept", err)
 	}
 }
 

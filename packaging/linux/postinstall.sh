@@ -4,7 +4,6 @@
 set -e
 if command -v systemd-sysusers >/dev/null 2>&1; then
 	systemd-sysusers symdepot.conf
-	systemd-tmpfiles --create symdepot.conf
 elif ! grep -q '^symdepot:' /etc/passwd 2>/dev/null; then
 	if command -v useradd >/dev/null 2>&1; then
 		useradd --system --user-group --home-dir /var/lib/symdepot --no-create-home --shell /usr/sbin/nologin symdepot
@@ -14,6 +13,13 @@ elif ! grep -q '^symdepot:' /etc/passwd 2>/dev/null; then
 	else
 		echo "symdepot: no program makes the account symdepot; make it before you start the service" >&2
 	fi
+fi
+if command -v systemd-tmpfiles >/dev/null 2>&1; then
+	systemd-tmpfiles --create symdepot.conf
+elif grep -q '^symdepot:' /etc/passwd 2>/dev/null; then
+	while read -r type path mode user group _; do
+		[ "$type" != d ] || install -d -m "$mode" -o "$user" -g "$group" "$path"
+	done </usr/lib/tmpfiles.d/symdepot.conf
 fi
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload

@@ -114,15 +114,25 @@ func run(ctx context.Context) error {
 	return r.make()
 }
 
+// timed runs one step and prints what it was and how long it took.
+func timed(what string, f func() error) error {
+	began := time.Now()
+	if err := f(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	fmt.Printf("%s: %.1f s\n", what, time.Since(began).Seconds())
+	return nil
+}
+
 // make makes everything.
 func (r *release) make() error {
 	docs := filepath.Join(r.temp, "docs")
-	if err := r.manual(docs); err != nil {
+	if err := timed("manual", func() error { return r.manual(docs) }); err != nil {
 		return err
 	}
 	// Two at once: the linker uses one core for most of its time.
 	err := inParallel(min(2, runtime.NumCPU()), r.where, func(p platform) error {
-		if err := r.stage(p, docs); err != nil {
+		if err := timed(p.String()+" program", func() error { return r.stage(p, docs) }); err != nil {
 			return err
 		}
 		return r.forPlatform(p)
@@ -130,13 +140,13 @@ func (r *release) make() error {
 	if err != nil {
 		return err
 	}
-	if r.makes("image") {
-		if err := r.image(); err != nil {
+	if r.makes("image") && slices.ContainsFunc(r.where, func(p platform) bool { return p.os == "linux" }) {
+		if err := timed("image", r.image); err != nil {
 			return err
 		}
 	}
 	if r.makes("manifests") {
-		if err := r.manifests(); err != nil {
+		if err := timed("manifests", r.manifests); err != nil {
 			return err
 		}
 	}
@@ -154,8 +164,8 @@ func (r *release) forPlatform(p platform) error {
 	}
 	for _, s := range steps {
 		if r.makes(s.what) && (s.os == "" || s.os == p.os) {
-			if err := s.make(p); err != nil {
-				return fmt.Errorf("%s %s: %w", p, s.what, err)
+			if err := timed(p.String()+" "+s.what, func() error { return s.make(p) }); err != nil {
+				return err
 			}
 		}
 	}
