@@ -322,6 +322,39 @@ func TestBackupInterrupted(t *testing.T) {
 }
 
 // TestRestore restores to a new folder and over a depot.
+// TestBackupGoesOn: a backup that ends before its end is continued, not begun again. At
+// most one batch is copied twice, and Progress counts only what the folder keeps.
+func TestBackupGoesOn(t *testing.T) {
+	t.Parallel()
+	const contents, size = 40, 4 << 20
+	d, _ := newDepot(t)
+	var files []file
+	for n := range contents {
+		files = append(files, numbered(n, size))
+	}
+	add(t, d, "A", files...)
+	dir := filepath.Join(t.TempDir(), "backup")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var said int64
+	_, err := d.Backup(ctx, dir, CopyOptions{Progress: func(done, _ int64) {
+		if said = done; done >= contents/2*size {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("a backup that was interrupted in its middle: error %v, want %v", err, context.Canceled)
+	}
+	b := backUp(t, d, dir, CopyOptions{})
+	if again := b.CopiedBytes - (b.Bytes - said); again != 0 {
+		t.Errorf("the first backup said that it has %d of %d bytes, the second copied %d: %d bytes twice, want none", said, b.Bytes, b.CopiedBytes, again)
+	}
+	if most := int64(contents/2*size + copyBytes); b.CopiedBytes > most {
+		t.Errorf("the second backup copied %d of %d bytes, want at most %d", b.CopiedBytes, b.Bytes, most)
+	}
+	wantWhole(t, dir, 1, contents)
+}
+
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	d := openNew(t)

@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	// copyBatch and copyBytes limit the contents that are stored together.
+	// copyBatch and copyBytes limit the contents that are stored together: what a
+	// killed transfer has to copy again.
 	copyBatch = 500
-	copyBytes = 1 << 30
+	copyBytes = 64 << 20
 )
 
 // transfer copies contents into a store on disk: for a backup, or out of one. The
@@ -63,6 +64,9 @@ func (t *transfer) copy(ctx context.Context, list iter.Seq2[index.Content, error
 			return nil
 		}
 		err := t.store(ctx, batch)
+		if err == nil {
+			t.has(size)
+		}
 		batch, size = batch[:0], 0
 		return err
 	}
@@ -73,28 +77,34 @@ func (t *transfer) copy(ctx context.Context, list iter.Seq2[index.Content, error
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		there, err := t.has(ctx, c)
+		there, err := t.holds(ctx, c)
 		if err != nil {
 			return err
 		}
-		if !there {
-			batch, size = append(batch, c), size+c.Size
-			if len(batch) == copyBatch || size >= copyBytes {
-				if err := flush(); err != nil {
-					return err
-				}
-			}
+		if there {
+			t.has(c.Size)
+			continue
 		}
-		t.done += c.Size
-		if t.progress != nil {
-			t.progress(t.done)
+		batch, size = append(batch, c), size+c.Size
+		if len(batch) == copyBatch || size >= copyBytes {
+			if err := flush(); err != nil {
+				return err
+			}
 		}
 	}
 	return flush()
 }
 
-// has reports whether the target has a content.
-func (t *transfer) has(ctx context.Context, c index.Content) (bool, error) {
+// has counts bytes of contents that the target has for good.
+func (t *transfer) has(size int64) {
+	t.done += size
+	if t.progress != nil {
+		t.progress(t.done)
+	}
+}
+
+// holds reports whether the target has a content.
+func (t *transfer) holds(ctx context.Context, c index.Content) (bool, error) {
 	info, err := t.to.Stat(ctx, c.Ref)
 	if err == nil && info.Size == c.Size && t.hash {
 		err = t.to.Verify(ctx, c.Ref, c.Size, nil)
