@@ -50,7 +50,7 @@ var mayImport = map[string][]string{
 	"internal/srcindex":  {"internal/durable", "internal/sources", "internal/srclink", "internal/term", "pdb", "symfile"},
 	"internal/srclink":   {"internal/clip", "internal/glob", "pdb", "ppdb", "symfile"},
 	"internal/index":     {"internal/ctxio", "debugid", "symfile", "internal/blob", "internal/durable", "internal/fuse", "internal/glob"},
-	"internal/scan":      {"objfile", "symfile", "cab", "internal/durable", "internal/xz"},
+	"internal/scan":      {"internal/clip", "objfile", "symfile", "cab", "internal/durable", "internal/xz"},
 	"internal/xz":        {},
 	"internal/paged":     {},
 	"objtab":             {"debugid", "demangle", "dwarf", "functab", "objfile", "symfile", "unwind"},
@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb", "cab", "symcache", "internal/ctxio", "internal/term", "internal/wire"},
 	"internal/bucket":    {"internal/wire"},
 	"internal/auth":      {"internal/binding", "internal/durable", "internal/glob", "internal/oidc", "internal/wire"},
-	"internal/oidc":      {"internal/glob"},
+	"internal/oidc":      {"internal/clip", "internal/glob"},
 	"internal/binding":   {},
 	"internal/unpack":    {"cab", "internal/ctxio"},
 	// upstream and tree implement the interface of sources, and do not know each other.

@@ -3,7 +3,6 @@ package layout
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
@@ -199,4 +198,4 @@ func whyNameIDLeaf(rawName, id, rawLeaf string) string {
 }
 
 // quoted is a part of a path for people.
-func quoted(s string) string { return strconv.Quote(clip.Text(s)) }
+func quoted(s string) string { return clip.Quoted(s) }

@@ -23,3 +23,20 @@ func TestTo(t *testing.T) {
 		t.Errorf("Text of 121 bytes has %d bytes, want 120 and the ellipsis", len(got))
 	}
 }
+
+// TestName: a name that somebody else has chosen moves no cursor.
+func TestName(t *testing.T) {
+	for s, want := range map[string]string{
+		"lib/größe.pdb":                   "lib/größe.pdb",
+		"a\x18\x1b[2Jb":                   `"a\x18\x1b[2Jb"`,
+		"a\r\nb":                          `"a\r\nb"`,
+		"\xff.pdb":                        `"\xff.pdb"`,
+		"safe\u202egnp.exe":               `"safe\u202egnp.exe"`,
+		strings.Repeat("x", 300):          strings.Repeat("x", 300),
+		"\x1b" + strings.Repeat("x", 300): `"\x1b` + strings.Repeat("x", 119) + `…"`,
+	} {
+		if got := Name(s); got != want {
+			t.Errorf("Name(%q) = %q, want %q", s, got, want)
+		}
+	}
+}

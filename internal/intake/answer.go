@@ -11,8 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/stage"
@@ -184,8 +182,4 @@ func (x *exchange) readAll(max int64) ([]byte, error) {
 		return nil, &failure{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", max)}
 	}
 	return b, nil
-}
-
-func printable(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }

@@ -123,7 +123,7 @@ func (x *exchange) expand(ctx context.Context, u *upload, s *spool, name string,
 func named(path string, err error) error {
 	var r *stage.Refusal
 	if errors.As(err, &r) && !strings.Contains(r.Text, path) {
-		return &stage.Refusal{Kind: r.Kind, Text: clip.Text(path) + ": " + r.Text, Missing: r.Missing}
+		return &stage.Refusal{Kind: r.Kind, Text: clip.Text(clip.Name(path)) + ": " + r.Text, Missing: r.Missing}
 	}
 	return err
 }
@@ -176,7 +176,7 @@ func (x *exchange) skipped(s *spool, name string, err error) error {
 	if !errors.As(err, &skip) {
 		return err
 	}
-	member := clip.Text(memberOf(s, name, skip.Path))
+	member := clip.Text(clip.Name(memberOf(s, name, skip.Path)))
 	if skip.Reason == scan.ReasonNoSpace {
 		return &stage.Refusal{Kind: stage.NoSpace, Text: member + ": there is no space to unpack it"}
 	}

@@ -96,7 +96,7 @@ func cleanPath(p string) (string, error) {
 	bad := func() (string, error) {
 		return "", &failure{http.StatusBadRequest, fmt.Sprintf("the name %q is not safe as a path", clip.Text(p))}
 	}
-	if !printable(p) {
+	if !clip.Printable(p) {
 		return bad()
 	}
 	var list []string

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -565,6 +566,40 @@ func TestHostileZip(t *testing.T) {
 		s.wantTransactions(t)
 		if n := s.h.spooled.Load(); n != 0 {
 			t.Errorf("%s: %d bytes are left", test.what, n)
+		}
+	}
+}
+
+// displaced returns a package whose directory says a wrong place of the member name.
+func displaced(t testing.TB, name string) []byte {
+	t.Helper()
+	b := nupkg(t, "A", "1.0.0", zipFile{name, data(t, "ppdb/tiny.pdb")})
+	at := bytes.LastIndex(b, []byte(name)) - 46 // its entry in the directory (APPNOTE section 4.3.12)
+	if at < 0 || string(b[at:at+4]) != "PK\x01\x02" {
+		t.Fatalf("the package has no entry of %q in its directory", name)
+	}
+	b[at+42]++
+	return b
+}
+
+// TestNuGetNames: a name in a package moves no cursor of whoever reads the answer, and
+// leaves the header Warning valid (Go's client drops an answer with control characters
+// in a header).
+func TestNuGetNames(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	for _, name := range []string{"\x18\x1b[2lib/a.pdb", "lib/\xff\x7f.pdb", "lib/\u202egnp.pdb", "lib/gr\u00f6\u00dfe.pdb", "a\r\nSet-Cookie: x=y/a.pdb"} {
+		body, kind := fileForm(t, nil, "package", "a.nupkg", displaced(t, name))
+		status, text, h := s.do(t, http.MethodPut, "/nuget/v2/package", body, "Content-Type", kind)
+		if status != 400 || !strings.Contains(text, "no member where the directory says") || !clip.Printable(strings.TrimSuffix(text, "\n")) {
+			t.Errorf("%q: status %d, %q; want 400 and a reason that is printable", name, status, text)
+		}
+		w := h.Get("Warning")
+		if !strings.Contains(w, "no member where the directory says") || strings.ContainsFunc(w, func(r rune) bool { return r < 0x20 || r > 0x7e }) || strings.Count(w, `"`) != 2 {
+			t.Errorf("%q: Warning %q; want the reason, with 0x20 to 0x7e only, in one pair of quotes", name, w)
+		}
+		if len(h["Set-Cookie"]) > 0 {
+			t.Errorf("%q: the answer has a header of the package: %q", name, h)
 		}
 	}
 }

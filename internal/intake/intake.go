@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/stage"
 )
 
@@ -427,7 +428,7 @@ func checkLabel(s string) error {
 	switch {
 	case len(s) > maxLabel:
 		return fmt.Errorf("has %d bytes; the limit is %d", len(s), maxLabel)
-	case !printable(s):
+	case !clip.Printable(s):
 		return errors.New("contains characters that cannot be printed")
 	}
 	return nil

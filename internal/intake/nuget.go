@@ -27,9 +27,28 @@ var nugetFace = &face{
 	quota: http.StatusRequestEntityTooLarge, unfit: http.StatusBadRequest, wrong: http.StatusBadRequest,
 	write: func(x *exchange, status int, text string) {
 		// NuGet clients show the status only; a log of theirs may have the header.
-		x.w.Header().Set("Warning", `299 - "`+strings.NewReplacer(`"`, `'`, `\`, `/`, "\n", " ", "\r", " ").Replace(clip.To(text, 500))+`"`)
+		x.w.Header().Set("Warning", `299 - "`+warnText(clip.To(text, 500))+`"`)
 		textFailure(x, status, text)
 	},
+}
+
+// warnText makes a text that may stand in the quoted string of a Warning header (RFC 7234
+// section 5.5): of ASCII only, without control characters, quotes and backslashes. Go's
+// client and strict proxies drop an answer whose header has others.
+func warnText(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '"':
+			return '\''
+		case r == '\\':
+			return '/'
+		case r == '\n' || r == '\r':
+			return ' '
+		case r < 0x20 || r > 0x7e:
+			return '?'
+		}
+		return r
+	}, s)
 }
 
 // serveNugetIndex answers the service index, which clients ask for without

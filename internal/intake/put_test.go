@@ -279,6 +279,7 @@ func FuzzForm(f *testing.F) {
 func FuzzPackage(f *testing.F) {
 	f.Add(nupkg(f, "A", "1", zipFile{"lib/a.pdb", data(f, "ppdb/tiny.pdb")}), "/nuget/v2/package")
 	f.Add([]byte("PK\x05\x06"), "/in/Game/1")
+	f.Add(displaced(f, "\x18\x1b[2lib/a.pdb"), "/nuget/v2/package")
 	f.Fuzz(func(t *testing.T, b []byte, path string) {
 		if len(b) > 1<<16 {
 			return

@@ -50,7 +50,7 @@ func parseTeckenKey(key string) (k teckenKey, ok bool) {
 		return k, false
 	}
 	k = teckenKey{s[0], s[1], s[2]}
-	return k, symfile.ValidName(k.module) && symfile.ValidName(k.file) && printable(key) && debugid.IsHex(k.id) && len(k.id) <= 2*debugid.MaxBuildID
+	return k, symfile.ValidName(k.module) && symfile.ValidName(k.file) && clip.Printable(key) && debugid.IsHex(k.id) && len(k.id) <= 2*debugid.MaxBuildID
 }
 
 // check compares the key with the objects of the file.

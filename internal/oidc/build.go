@@ -3,6 +3,8 @@ package oidc
 import (
 	"net/url"
 	"strings"
+
+	"github.com/symdepot/symdepot/internal/clip"
 )
 
 // Build is what the claims of a token say about the job that made the files.
@@ -56,7 +58,7 @@ func buildOf(c Claims) facts {
 // printed.
 func (b Build) short() Build {
 	for _, s := range []*string{&b.Commit, &b.Run, &b.Attempt} {
-		if len(*s) > maxLabel || !printable(*s) {
+		if len(*s) > maxLabel || !clip.Printable(*s) {
 			*s = ""
 		}
 	}

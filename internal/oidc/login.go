@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/clip"
 )
 
 const (
@@ -58,11 +60,11 @@ func (c *LoginConfig) Check() error {
 	if err := checkIssuer(c.Issuer, "https://login.example.com", false); err != nil {
 		return err
 	}
-	if c.ClientID == "" || len(c.ClientID) > maxLabel || !printable(c.ClientID) {
+	if c.ClientID == "" || len(c.ClientID) > maxLabel || !clip.Printable(c.ClientID) {
 		return errors.New("client_id: the id is expected that the provider gave this server")
 	}
 	for what, s := range map[string]string{"name": c.Name, "groups": c.Groups, "title": c.Title} {
-		if len(s) > maxLabel || !printable(s) {
+		if len(s) > maxLabel || !clip.Printable(s) {
 			return fmt.Errorf("%s: at most %d printable bytes are expected", what, maxLabel)
 		}
 	}
@@ -230,11 +232,11 @@ func (l *Login) person(c Claims, nonce string) (Person, error) {
 		return Person{}, &Refusal{Forbidden: true, Text: fmt.Sprintf("the provider does not say the claim %q, which is the name here", claim)}
 	case claim == "email" && c.text("email_verified") != "true":
 		return Person{}, &Refusal{Forbidden: true, Text: "the provider has not verified the mail address"}
-	case len(p.Name) > maxName || !printable(p.Name):
+	case len(p.Name) > maxName || !clip.Printable(p.Name):
 		return Person{}, &Refusal{Forbidden: true, Text: fmt.Sprintf("the name has more than %d bytes or cannot be printed", maxName)}
 	}
 	if l.cfg.Groups != "" {
-		p.Groups = slices.DeleteFunc(c.texts(l.cfg.Groups), func(s string) bool { return s == "" || len(s) > maxName || !printable(s) })
+		p.Groups = slices.DeleteFunc(c.texts(l.cfg.Groups), func(s string) bool { return s == "" || len(s) > maxName || !clip.Printable(s) })
 		p.Groups = p.Groups[:min(len(p.Groups), maxGroups)]
 	}
 	return p, nil

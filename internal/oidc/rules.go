@@ -10,9 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/glob"
 )
 
@@ -73,7 +72,7 @@ func (r *Rule) Check() error {
 		return fmt.Errorf("match: one of the claims %s is expected, sub with a pattern that does not begin with *, the others without *: names of repositories and groups can come to belong to others", strings.Join(identifying, ", "))
 	}
 	for what, s := range map[string]string{"name": r.Name, "product": r.Product, "branch": r.Branch, "class": r.Class} {
-		if len(s) > maxLabel || !printable(s) {
+		if len(s) > maxLabel || !clip.Printable(s) {
 			return fmt.Errorf("%s: at most %d printable bytes are expected", what, maxLabel)
 		}
 		if strings.ContainsAny(placeholder.ReplaceAllString(s, ""), "{}") {
@@ -98,10 +97,6 @@ func checkIssuer(issuer, example string, hasKeys bool) error {
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-func printable(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // matches reports whether the rule applies to a token.
@@ -177,7 +172,7 @@ func (r *Rule) grant(c Claims) (Grant, error) {
 				return g, &Refusal{Forbidden: true, Text: fmt.Sprintf("the id token has no claim %s, which the rule of this server needs for the %s", missing, f.what)}
 			}
 		}
-		if len(f.text) > f.most || !printable(f.text) {
+		if len(f.text) > f.most || !clip.Printable(f.text) {
 			return g, &Refusal{Forbidden: true, Text: fmt.Sprintf("the %s of the job, by its claims, has more than %d bytes or cannot be printed", f.what, f.most)}
 		}
 		*f.to = f.text

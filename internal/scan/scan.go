@@ -27,6 +27,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/xz"
 )
 
@@ -223,9 +224,9 @@ type Skip struct {
 
 func (s *Skip) Error() string {
 	if s.Err == nil || s.Reason == ReasonVanished { // the details of ReasonVanished repeat it
-		return fmt.Sprintf("%s: %s", s.Path, s.Reason)
+		return fmt.Sprintf("%s: %s", clip.Name(s.Path), s.Reason)
 	}
-	return fmt.Sprintf("%s: %s: %v", s.Path, s.Reason, s.Err)
+	return fmt.Sprintf("%s: %s: %v", clip.Name(s.Path), s.Reason, s.Err)
 }
 
 func (s *Skip) Unwrap() error { return s.Err }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/flate"
+
+	"github.com/symdepot/symdepot/internal/clip"
 )
 
 // archive/zip keeps an object for each entry of the directory, and reads as
@@ -176,7 +178,7 @@ func (e *zipEntry) extra(x []byte) error {
 					continue
 				}
 				if len(field) < 8 {
-					return zipError("the zip64 field of %q is too short", e.name)
+					return zipError("the zip64 field of %s is too short", clip.Quoted(e.name))
 				}
 				*p = int64(le.Uint64(field))
 				field = field[8:]

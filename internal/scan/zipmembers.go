@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/clip"
 )
 
 // ErrZip is wrapped by errors about a malformed zip archive.
@@ -54,11 +56,11 @@ func ZipMembers(r io.ReaderAt, size int64, visit func(ZipMember) error) error {
 // the size and the checksum.
 func (m ZipMember) Open() (io.ReadCloser, error) {
 	if m.e.flags&1 != 0 {
-		return nil, zipError("%q is encrypted", m.Name)
+		return nil, zipError("%s is encrypted", clip.Quoted(m.Name))
 	}
 	off, err := m.e.local(m.r, m.limit)
 	if err != nil {
-		return nil, fmt.Errorf("%q: %w", m.Name, err)
+		return nil, fmt.Errorf("%s: %w", clip.Quoted(m.Name), err)
 	}
 	raw := bufio.NewReaderSize(io.NewSectionReader(m.r, off, m.e.packed), int(min(max(m.e.packed, 512), 32<<10)))
 	switch m.e.method {
@@ -67,5 +69,5 @@ func (m ZipMember) Open() (io.ReadCloser, error) {
 	case 8:
 		return m.e.inflate(raw)
 	}
-	return nil, zipError("%q has the unknown method %d", m.Name, m.e.method)
+	return nil, zipError("%s has the unknown method %d", clip.Quoted(m.Name), m.e.method)
 }
