@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -33,6 +34,10 @@ func (c *Config) Redacted() (text []byte, hidden []string) {
 	}
 	if l := c.Gate().SignIn; l != nil {
 		h.hide(l.ClientSecret)
+	}
+	programs, _ := c.Programs() // likewise
+	for i := range programs {
+		h.arguments(programs[i].Command)
 	}
 	text, err := yaml.Marshal(node)
 	if err != nil {
@@ -65,6 +70,20 @@ func (h *hider) address(text string) {
 	}
 	for _, values := range u.Query() {
 		h.hide(values...)
+	}
+}
+
+// arguments notes those arguments of a command that may be secrets, and the values in them:
+// a program repeats them when it prints what is wrong with them. Names of options, files and
+// placeholders are none: other texts have them too.
+func (h *hider) arguments(command []string) {
+	for _, a := range command[1:] {
+		if name, value, ok := strings.Cut(a, "="); ok && strings.HasPrefix(name, "-") {
+			a = value
+		}
+		if !strings.HasPrefix(a, "-") && !strings.Contains(a, "{") && !filepath.IsAbs(a) {
+			h.hide(a)
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 var planted = []string{
 	"planted-password", "planted-token", "planted-header", "planted-userinfo", "planted-urlpass", "planted-query", "planted-short", "planted-file",
 	"planted-env", "planted-otel", "planted-client", "planted-alice", "planted-bob", "planted-carol", "planted-group", "planted-principal", "planted-cn",
-	"planted-command", "planted-proxy", "planted-logtoken", "planted-cookie", "planted-jwt", "planted-remote", "planted-agentpass", "planted-home",
+	"planted-command", "planted-licence", "planted-proxy", "planted-logtoken", "planted-cookie", "planted-jwt", "planted-remote", "planted-agentpass", "planted-home",
 	"sd_AAAABBBBCCCCDDDDEEEEFFFFGGGGHHHHIIIIJJJJKKKKLLLL", "planted-audit", "planted-tlskey", "planted-metric", "planted-who",
 }
 
@@ -39,7 +39,7 @@ auth:
   grants: [{who: ['planted-principal@CORP.EXAMPLE'], read: [Game]}]
   certificates: [{match: 'sha256:0000000000000000000000000000000000000000000000000000000000000001', name: planted-cn}]
   sign_in: {issuer: 'https://login.example.com', client_id: depot}
-transcoding: {programs: ['wpt=tool --key planted-command -pdb {pdb}']}
+transcoding: {programs: ['wpt=tool --key planted-command --licence=planted-licence -pdb {pdb}']}
 `
 
 const log = `{"time":"2026-01-01T00:00:00Z","level":"INFO","msg":"request","path":"/t/sd_AAAABBBBCCCCDDDDEEEEFFFFGGGGHHHHIIIIJJJJKKKKLLLL/foo.pdb","who":"planted-who","remote":"planted-remote:1","agent":"x"}
@@ -47,6 +47,7 @@ time=2026-01-01T00:00:00Z level=INFO msg=request who="planted-who x" remote=plan
 level=ERROR msg="Get \"https://x:planted-urlpass@three.example.com/\": Authorization: Bearer planted-logtoken"
 level=ERROR msg="Cookie: planted-cookie; password=planted-agentpass"
 level=ERROR msg="cannot read /home/planted-home/file: eyJhbGciOiJIUzI1NiJ9.planted-jwt.planted-jwt"
+level=ERROR msg="a transcoder cannot be used" output="unknown licence planted-licence, key planted-command"
 level=INFO msg=kept-line status=200
 `
 

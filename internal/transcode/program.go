@@ -149,7 +149,7 @@ func (p *Program) run(ctx context.Context, sc *Scratch, size int64) (tail string
 	defer tree.close()
 	cmd.Cancel = tree.kill
 	if err := tree.start(cmd); err != nil {
-		return "", &ProgramError{Class: ClassInfra, Err: fmt.Errorf("%s cannot be run: %w", strings.Join(p.Command, " "), err)}
+		return "", &ProgramError{Class: ClassInfra, Err: fmt.Errorf("%s cannot be run: %w", p.shown(), err)}
 	}
 	watched := make(chan struct{})
 	go func() {
@@ -204,12 +204,21 @@ func (p *Program) executable() (string, error) {
 		exe, err = filepath.Abs(exe)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s cannot be run: %w", strings.Join(p.Command, " "), err)
+		return "", fmt.Errorf("%s cannot be run: %w", p.shown(), err)
 	}
 	if isBatch(p.Command[0]) || isBatch(exe) {
 		return "", fmt.Errorf("%s is a batch file, whose arguments cmd.exe would read as commands; name the program that it runs", exe)
 	}
 	return exe, nil
+}
+
+// shown names the program in messages and logs. Its arguments may hold secrets, such as the
+// key of a licence.
+func (p *Program) shown() string {
+	if len(p.Command) == 0 {
+		return "the empty command"
+	}
+	return fmt.Sprintf("%s (with %d arguments)", p.Command[0], len(p.Command)-1)
 }
 
 // isBatch reports whether Windows would run a file with cmd.exe.

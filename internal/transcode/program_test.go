@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -239,7 +240,7 @@ func TestUnusable(t *testing.T) {
 		want string
 	}{
 		{Program{Name: "a"}, "the command is empty"},
-		{Program{Name: "a", Command: []string{"/nowhere/symcachegen", "-pdb", "{pdb}"}}, "/nowhere/symcachegen -pdb {pdb} cannot be run"},
+		{Program{Name: "a", Command: []string{"/nowhere/symcachegen", "-pdb", "{pdb}"}}, "/nowhere/symcachegen (with 2 arguments) cannot be run"},
 		{Program{Name: "a", Command: []string{plain, "{pdb}"}}, "cannot be run"},
 		{Program{Name: "a", Command: transcodetest.Command("-version", "3.1.0"), Version: "3.2.0"}, "makes version 3.1.0, but is configured to make 3.2.0"},
 	} {
@@ -544,5 +545,32 @@ func TestWine(t *testing.T) {
 	ts.list[0].Limits.Time = 10 * time.Second
 	if _, err := ts.Transcode(t.Context(), with(t, r, "slow.pdb"), Job{Name: "slow.pdb", ID: probeID, Major: 3}); ClassOf(err) != ClassTimeout {
 		t.Error(err)
+	}
+}
+
+// TestArgumentsAreNotShown: the arguments of a program, which may hold secrets, are neither
+// in errors nor in the log.
+func TestArgumentsAreNotShown(t *testing.T) {
+	t.Parallel()
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, []byte("x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const secret = "planted-argument"
+	for what, program := range map[string]string{"missing": filepath.Join(t.TempDir(), "gone"), "not a program": plain, "failing": transcodetest.Command("-exit", "3")[0]} {
+		var log strings.Builder
+		command := []string{program, "--key=" + secret, secret, "{pdb}"}
+		ts := NewTranscoders(room(t), slog.New(slog.NewJSONHandler(&log, nil)), Program{Name: "a", Command: command})
+		err := ts.Probe(t.Context())
+		if err == nil {
+			t.Errorf("%s: Probe: no error, want one", what)
+			continue
+		}
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: the error shows an argument: %v", what, err)
+		}
+		if strings.Contains(log.String(), secret) || !strings.Contains(log.String(), filepath.Base(program)) || !strings.Contains(log.String(), "with 3 arguments") {
+			t.Errorf("%s: the log is %s; want the program and the number of its arguments, not their text", what, log.String())
+		}
 	}
 }

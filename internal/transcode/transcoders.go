@@ -121,7 +121,7 @@ func (t *Transcoders) probe(ctx context.Context, p *transcoder) error {
 		}
 		err = pe
 		if !p.same(err) { // one line for each change, not for each probe
-			t.log.Error("a transcoder cannot be used", "transcoder", p.Name, "command", p.Command, "error", err, "output", pe.Output)
+			t.log.Error("a transcoder cannot be used", "transcoder", p.Name, "program", p.shown(), "error", err, "output", pe.Output)
 		}
 	} else {
 		t.log.Info("a transcoder can be used", "transcoder", p.Name, "version", v.String())
