@@ -39,6 +39,9 @@ func TestExchange(t *testing.T) {
 	if u := id.Uploads; u.Class != "nightly" || u.Build == nil || u.Build.Commit != "2f1c0ffee" || u.Build.CI != "github" {
 		t.Errorf("uploads with the token: %+v, want those of the nightly build 2f1c0ffee from github", u)
 	}
+	if in, challenge := g.SignInPassword(get(), "", secret); challenge == nil || challenge.Status != 403 || !strings.Contains(challenge.Text, "CI job") || in.Secret != "" {
+		t.Errorf("a sign-in with the job's token: %+v, %+v; want 403 that says why", in, challenge)
+	}
 	if _, _, challenge := g.Exchange(t.Context(), idToken); challenge == nil || challenge.Status != 401 || !strings.Contains(challenge.Text, "once") {
 		t.Errorf("the same id token again: %+v, want 401", challenge)
 	}

@@ -209,6 +209,7 @@ func TestRedactBroken(t *testing.T) {
 		"/t/" + digits + "/a.pdb/K/a.pdb",
 		"/t/SD_" + digits + "/a.pdb", "/t/Sd_" + digits + "/a.pdb", "/t/sd-" + digits + "/a.pdb", "/T/" + digits + "/a.pdb",
 		"/symbols/t/" + digits + "/a.pdb", "/x%2ft%2f" + digits + "/a.pdb",
+		"/" + digits + "/x/y", "/x/" + digits, "/x%2f" + digits + "%2Fy", digits + "/x", "/symbols/" + digits + "?x=y", "GET /" + digits + " HTTP/1.1",
 		"/t/sd_" + digits[:37] + "/a.pdb", "/t/sd_" + digits[:25] + "/a.pdb", "x?token=sd_" + digits[:37], "x?token=SD_" + digits,
 	} {
 		if got := Redact(in); strings.Contains(got, digits[2:12]) {
@@ -236,6 +237,7 @@ func TestRedactBroken(t *testing.T) {
 	for _, in := range []string{
 		"/tcpip.sys/5A3B1C2D45000/tcpip.sys", "/t/tcpip.sys/5A3B1C2D45000/tcpip.sys", "/t.pdb/3BD8C3C3B1544CE9AB8D71A9F3E9A4D31/t.pdb",
 		"/at/Vb3kQz8mXw0fTn5LrC7yHs2dJg9pAe4uKi6/x", "/sd_card_driver_for_everything.ko/elf-buildid-00112233445566778899aabbccddeeff00112233/x",
+		"/" + strings.ToLower(digits) + "/x", "/" + strings.ToUpper(digits) + "/x", "/" + digits + ".pdb/x", "/" + digits + "2/x", "/" + digits[1:] + "/x",
 		"/t", "/t/", "t/x", "sd_***/Vb3kQz8mXw0fTn5LrC7yHs2dJg9p",
 	} {
 		if got := Redact(in); got != in {

@@ -7,8 +7,8 @@ const redacted = tokenPrefix + "***"
 // Redact replaces the tokens in a text, such as the path of a request, by
 // sd_***. It also finds percent-encoded tokens, even if encoded repeatedly, and
 // damaged ones that still disclose most of their characters: with a prefix in a
-// different case, without a prefix in the segment after "t", or with a line
-// break inside.
+// different case, without a prefix in the segment after "t" or as a whole segment, or
+// with a line break inside.
 func Redact(s string) string {
 	start := 0
 	for {
@@ -43,7 +43,11 @@ func findToken(s string, start int) (at, end int) {
 	segment := start == 0 // i is the beginning of a segment
 	behindT := false      // and the previous segment is "t"
 	for i := start; i < len(s); {
-		if end := tokenEnd(s, i, segment && behindT); end >= 0 {
+		end := tokenEnd(s, i, segment && behindT)
+		if end < 0 && segment {
+			end = bareEnd(s, i)
+		}
+		if end >= 0 {
 			return i, end
 		}
 		c, n := decodeByte(s[i:])
@@ -86,6 +90,18 @@ func tokenEnd(s string, i int, behindT bool) int {
 	case behindT && first >= redactMin,
 		prefixed && first > 0 && digits >= redactAny,
 		prefixed && first > 0 && digits >= redactMin && random == upper|lower:
+		return end
+	}
+	return -1
+}
+
+// bareEnd returns the end of a token without its prefix that is the whole segment of a path
+// which begins at i, or -1. Names of files of this length have other characters too, or
+// letters of one case.
+func bareEnd(s string, i int) int {
+	end, digits, cases := digitsFrom(s, i)
+	next, n := decodeByte(s[end:])
+	if digits == tokenDigits && cases == upper|lower && (n == 0 || strings.IndexByte("/?# \"\r\n", next) >= 0) {
 		return end
 	}
 	return -1

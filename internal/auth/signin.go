@@ -156,6 +156,10 @@ func (g *Gate) signIn(r *http.Request, c *credential) (SignIn, *Challenge) {
 	if err != nil {
 		return SignIn{}, g.failed(err, &Identity{Reply: id.Reply}, false)
 	}
+	if id.Exchanged { // a job has no browser, and its token is for its uploads
+		const text = "the token of a CI job signs in no browser"
+		return SignIn{}, &Challenge{Status: http.StatusForbidden, Text: text, Reason: text}
+	}
 	facts := signInFacts{Method: id.Method}
 	switch id.Method {
 	case MethodToken:

@@ -328,7 +328,7 @@ type Certificate struct {
 type OIDC struct {
 	Issuer   string            `yaml:"issuer" help:"Issuer of the id tokens: https://token.actions.githubusercontent.com for GitHub, https://HOST/_services/token for GitHub Enterprise Server, the URL of the instance for GitLab." example:"https://token.actions.githubusercontent.com"`
 	Audience string            `yaml:"audience" help:"Audience of the id tokens, compared exactly. symdepot push asks for the URL of its server, without a final slash." example:"https://symbols.example.com"`
-	JWKSFile string            `yaml:"jwks_file" help:"File of the issuer's keys (JWKS), for servers that cannot reach the issuer; it is read again every minute when it is needed. Empty: the keys that the issuer's metadata name." example:"/etc/symdepot/gitlab.jwks"`
+	JWKSFile string            `yaml:"jwks_file" help:"File of the issuer's keys (JWKS), for servers that cannot reach the issuer; it is read again when it has changed. Empty: the keys that the issuer's metadata name." example:"/etc/symdepot/gitlab.jwks"`
 	Match    map[string]string `yaml:"match" private:"true" help:"A pattern for each claim, all of which must match; * matches any text without a slash. One of sub, repository_id, repository_owner_id, project_id and namespace_id is required, because names can come to belong to others." example:"{repository_owner_id: '9919', ref: 'refs/heads/*'}"`
 	Write    []string          `yaml:"write" help:"Products that the job may add files to; \"*\" means all." example:"[Game]"`
 	Read     bool              `yaml:"read" default:"false" help:"The job may also read these products, so that a push does not send what the server has." example:"true"`

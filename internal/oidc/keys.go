@@ -56,6 +56,27 @@ type keySet struct {
 	// unknown has the ids that were asked for in vain, with the time of the first
 	// request.
 	unknown map[string]time.Time
+	// seen is the state of the file when it was last read; failed says that this failed.
+	seen   fileState
+	failed bool
+}
+
+// fileState tells whether a file has changed.
+type fileState struct {
+	size    int64
+	changed time.Time
+}
+
+// state returns the state of the file of keys: the zero value if there is none.
+func (s *keySet) state() fileState {
+	if s.file == "" {
+		return fileState{}
+	}
+	at, err := os.Stat(s.file)
+	if err != nil {
+		return fileState{}
+	}
+	return fileState{at.Size(), at.ModTime()}
 }
 
 func newKeySet(issuer, file string, opt Options) *keySet {
@@ -113,6 +134,7 @@ const (
 // lookup looks for a key in the cache. may says that the keys may be read before
 // the answer.
 func (s *keySet) lookup(id string, may bool) (any, keyState) {
+	state := s.state()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -127,16 +149,19 @@ func (s *keySet) lookup(id string, may bool) (any, keyState) {
 		fresh = keysPause
 	}
 	age := ago(s.since)
-	may = may && ago(s.tried) >= keysPause
+	changed := s.seen != state
+	may = may && (ago(s.tried) >= keysPause || changed)
 	key, ok := s.keys[id]
 	switch {
-	case ok && (age < fresh || !may && age < keysLast):
+	case ok && (age < fresh && !(changed && may) || !may && age < keysLast):
 		return key, keyKnown
 	case may:
 		s.asked(id, now)
 		return nil, keyRead
 	case ok || age >= keysLast:
 		return nil, keyWait
+	case s.file != "" && !s.failed:
+		return nil, keyUnknown // a file has what it has: nothing changes by waiting
 	}
 	// The keys were read lately. The issuer may have got this one since.
 	if first, asked := s.unknown[id]; asked && !s.since.Before(first) {
@@ -149,9 +174,10 @@ func (s *keySet) lookup(id string, may bool) (any, keyState) {
 // justTried reports whether another goroutine has tried to read the keys since the
 // caller looked.
 func (s *keySet) justTried() bool {
+	state := s.state()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.tried.IsZero() && s.now().Sub(s.tried).Abs() < keysPause
+	return !s.tried.IsZero() && s.now().Sub(s.tried).Abs() < keysPause && s.seen == state
 }
 
 // asked remembers that a key was asked for in vain. The caller holds mu.
@@ -167,12 +193,15 @@ func (s *keySet) asked(id string, now time.Time) {
 
 // read reads the keys of the issuer. Without success the last ones stay.
 func (s *keySet) read(ctx context.Context) (any, error) {
-	began := s.now()
+	began, state := s.now(), s.state()
 	s.mu.Lock()
-	s.tried = began
+	s.tried, s.seen = began, state
 	s.mu.Unlock()
 	keys, err := s.load(ctx)
 	if err != nil {
+		s.mu.Lock()
+		s.failed = true
+		s.mu.Unlock()
 		s.log.Warn("cannot read the keys of an issuer of id tokens; the last ones stay in use for a day", "issuer", s.issuer, "error", err)
 		return nil, err
 	}
@@ -183,7 +212,7 @@ func (s *keySet) read(ctx context.Context) (any, error) {
 			s.asked(id, began) // it was withdrawn
 		}
 	}
-	s.keys, s.since = keys, began
+	s.keys, s.since, s.failed = keys, began, false
 	for id := range keys {
 		delete(s.unknown, id)
 	}

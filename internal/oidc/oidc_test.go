@@ -359,6 +359,37 @@ func TestKeysFile(t *testing.T) {
 	if _, err := v.Verify(t.Context(), oidctest.Sign(young, nil, i.GitHub(audience, start, nil))); err != nil {
 		t.Errorf("a key that was added to the file: %v", err)
 	}
+	// A key that the file lacks is refused at once: waiting would not change the answer. One that
+	// is written to the file counts at once.
+	third := oidctest.NewRSA(t, "rsa-3")
+	verify := func() error {
+		_, err := v.Verify(t.Context(), oidctest.Sign(third, nil, i.GitHub(audience, start, nil)))
+		return err
+	}
+	for range 3 {
+		wantRefusal(t, "a key that the file lacks", verify(), false, "has no key")
+	}
+	write(young, third)
+	if err := verify(); err != nil {
+		t.Errorf("a key that was just written to the file: %v", err)
+	}
+	write(young, oidctest.NewRSA(t, "rsa-9"))
+	wantRefusal(t, "a key that was just withdrawn", verify(), false, "has no key")
+	// While the file cannot be read, nobody can say that it lacks a key.
+	write(young)
+	c.add(time.Minute)
+	if err := os.WriteFile(file, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	third = oidctest.NewRSA(t, "rsa-4")
+	for range 2 {
+		if err := verify(); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("an unknown key while the file is damaged: %v, want %v", err, ErrUnavailable)
+		}
+	}
+	if _, err := v.Verify(t.Context(), oidctest.Sign(young, nil, i.GitHub(audience, start, nil))); err != nil {
+		t.Errorf("a known key while the file is damaged: %v", err)
+	}
 	if i.Requests() != 0 {
 		t.Errorf("the issuer got %d requests, want 0", i.Requests())
 	}
