@@ -35,7 +35,8 @@ type serviceCmd struct {
 func (serviceCmd) Help() string {
 	return `Administrators make the service once, with the flags of symdepot serve. Without --config it reads symdepot.yaml in
 %ProgramData%\symdepot, which is made if there is none. The service has an account of its own (NT SERVICE\symdepot), and that folder
-is for it and for administrators only. Its log is symdepot.log in the folder log there; the event log (Application) has its warnings and errors.
+is for it and for administrators only: one that somebody else may have made or filled before is refused. Its log is symdepot.log in the
+folder log there; the event log (Application) has its warnings and errors.
 
   symdepot service install
   symdepot service start
@@ -61,7 +62,7 @@ func (serviceRunCmd) Help() string { return "" }
 
 // Run makes the service.
 func (c serviceInstallCmd) Run(a *app, ctx *kong.Context, all *cli) error {
-	dir, err := winservice.PrepareDir(all.Service.Name)
+	dir, err := winservice.PrepareDir(all.Service.Name, config.FileName)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,9 @@ import (
 	"unicode/utf16"
 )
 
+// depotName is the name of the depot of a new service, in its folder.
+const depotName = "depot"
+
 // WriteFirst writes the configuration that a new service gets, unless there is one.
 // Its depot is in the same folder.
 func WriteFirst(file string) error {
@@ -28,7 +31,7 @@ func WriteFirst(file string) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(firstConfig(filepath.Join(filepath.Dir(file), "depot")))
+	_, err = f.WriteString(firstConfig(filepath.Join(filepath.Dir(file), depotName)))
 	return errors.Join(err, f.Close())
 }
 

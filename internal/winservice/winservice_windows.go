@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/svc"
@@ -34,33 +37,135 @@ func Dir(name string) (string, error) {
 }
 
 // PrepareDir makes the folder of a service, which administrators and the service may
-// use and nobody else.
-func PrepareDir(name string) (string, error) {
-	dir, err := Dir(name)
-	if err != nil {
+// use and nobody else. config is the name of the configuration in it. A folder that is
+// there already is refused if somebody else may have made it or a file in it, before
+// anything of it is read.
+func PrepareDir(name, config string) (string, error) {
+	if err := checkName(name); err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "log"), 0o755); err != nil {
+	if !filepath.IsLocal(name) {
+		return "", fmt.Errorf("the name %q is reserved by Windows", name)
+	}
+	dir, err := Dir(name)
+	if err != nil {
 		return "", err
 	}
 	rights, err := windows.SecurityDescriptorFromString(folderRights(name))
 	if err != nil {
 		return "", err
 	}
-	owner, _, err := rights.Owner()
+	at, err := windows.UTF16PtrFromString(dir)
 	if err != nil {
 		return "", err
+	}
+	attributes := windows.SecurityAttributes{SecurityDescriptor: rights}
+	attributes.Length = uint32(unsafe.Sizeof(attributes))
+	switch err := windows.CreateDirectory(at, &attributes); { // with its rights from the first moment
+	case errors.Is(err, windows.ERROR_ALREADY_EXISTS):
+		if err := takeOver(dir, name, config, rights); err != nil {
+			return "", err
+		}
+	case err != nil:
+		return "", fmt.Errorf("%s cannot be made: %w", dir, err)
+	}
+	return dir, os.MkdirAll(filepath.Join(dir, "log"), 0o755)
+}
+
+// takeOver sets the rights of a folder that is there already, if nobody else may have made
+// what is in it.
+func takeOver(dir, name, config string, rights *windows.SECURITY_DESCRIPTOR) error {
+	top, err := look(dir)
+	if err != nil {
+		return err
+	}
+	if err := top.planted(name); err != nil {
+		return refused(dir, err)
+	}
+	if !top.own(name) {
+		list, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		var names []string
+		for _, e := range list {
+			names = append(names, e.Name())
+		}
+		if other := foreign(names, config); other != "" {
+			return refused(dir, fmt.Errorf("%s is not the folder of a service of symdepot: it has %s", dir, other))
+		}
+	}
+	if err := each(dir, func(f *found) error {
+		if strings.HasPrefix(f.path, filepath.Join(dir, depotName)+`\`) {
+			f.links = 1 // a depot may give a file two names for a moment
+		}
+		return f.planted(name)
+	}); err != nil {
+		return refused(dir, err)
+	}
+	if err := setRights(dir, rights); err != nil {
+		return fmt.Errorf("the rights of %s: %w", dir, err)
+	}
+	// What is in it has inherited them now. Rights of its own are those of somebody else.
+	if err := each(dir, func(f *found) error { return f.open(name) }); err != nil {
+		return refused(dir, err)
+	}
+	return nil
+}
+
+// setRights sets the owner and the rights of a folder, and what is in it inherits them.
+func setRights(dir string, rights *windows.SECURITY_DESCRIPTOR) error {
+	owner, _, err := rights.Owner()
+	if err != nil {
+		return err
 	}
 	list, _, err := rights.DACL()
 	if err != nil {
-		return "", err
+		return err
 	}
-	err = windows.SetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT,
+	return windows.SetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT,
 		windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION|windows.PROTECTED_DACL_SECURITY_INFORMATION, owner, nil, list, nil)
+}
+
+// each calls judge with a folder and all that is in it, up to the first error.
+func each(dir string, judge func(*found) error) error {
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		f, err := look(path)
+		if err != nil {
+			return err
+		}
+		return judge(&f)
+	})
+}
+
+// look describes a file or folder, and does not follow where it leads.
+func look(path string) (found, error) {
+	f := found{path: path}
+	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {
-		return "", fmt.Errorf("the rights of %s: %w", dir, err)
+		return f, err
 	}
-	return dir, nil
+	h, err := windows.CreateFile(name, windows.READ_CONTROL|windows.FILE_READ_ATTRIBUTES, windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE|windows.FILE_SHARE_DELETE,
+		nil, windows.OPEN_EXISTING, windows.FILE_FLAG_BACKUP_SEMANTICS|windows.FILE_FLAG_OPEN_REPARSE_POINT, 0)
+	if err != nil {
+		return f, fmt.Errorf("%s: %w", path, err)
+	}
+	defer func() { _ = windows.CloseHandle(h) }()
+	var info windows.ByHandleFileInformation
+	if err := windows.GetFileInformationByHandle(h, &info); err != nil {
+		return f, fmt.Errorf("%s: %w", path, err)
+	}
+	rights, err := windows.GetSecurityInfo(h, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
+	if err != nil {
+		return f, fmt.Errorf("the rights of %s: %w", path, err)
+	}
+	f.leads = info.FileAttributes&windows.FILE_ATTRIBUTE_REPARSE_POINT != 0
+	f.dir = info.FileAttributes&windows.FILE_ATTRIBUTE_DIRECTORY != 0
+	f.links, f.sddl = info.NumberOfLinks, rights.String()
+	return f, nil
 }
 
 // Install makes a service that runs this program with arguments when the machine
