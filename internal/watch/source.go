@@ -2,6 +2,7 @@ package watch
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -249,8 +250,9 @@ func (s *seeker) fits(ctx context.Context, a *File) (fits, sum bool, err error) 
 	return v != sources.Contradicted, v == sources.Verified, ctx.Err()
 }
 
-// onDisk opens the file at the path itself, if that leads into the watched folder and the
-// file is not newer than the object, or has the sum that the debug information says.
+// onDisk opens the file at the path itself, if that leads into the watched folder and to
+// nothing hidden. It must have the sum that the debug information says; if that says none, it
+// must not be newer than the object, and be a text with the suffix of a programming language.
 func (s *seeker) onDisk(ctx context.Context) (*File, error) {
 	if strings.Contains(s.f.where, "://") || !filepath.IsAbs(filepath.FromSlash(s.name)) {
 		return nil, fs.ErrNotExist
@@ -264,7 +266,7 @@ func (s *seeker) onDisk(ctx context.Context) (*File, error) {
 		return nil, fs.ErrNotExist
 	}
 	rel, err := filepath.Rel(root, real)
-	if err != nil || !filepath.IsLocal(rel) {
+	if err != nil || !filepath.IsLocal(rel) || isHidden(filepath.ToSlash(rel)) {
 		return nil, fs.ErrNotExist
 	}
 	h, err := s.f.src.open(ctx, filepath.ToSlash(rel))
@@ -275,10 +277,45 @@ func (s *seeker) onDisk(ctx context.Context) (*File, error) {
 	a := &File{ReaderAt: h, Size: st.size, ModTime: time.Unix(0, st.mtime), Path: filepath.Join(s.f.where, rel), h: h, close: h.Close}
 	a.ETag = etag(a.Path, "", st)
 	ok, sum, err := s.fits(ctx, a)
-	if err != nil || !ok || !sum && max(st.mtime, st.ctime) > s.h.File.Seen {
+	if err == nil && ok && !sum {
+		if ok = max(st.mtime, st.ctime) <= s.h.File.Seen && sourceSuffixes[strings.ToLower(filepath.Ext(rel))]; ok {
+			ok, err = isText(ctx, a)
+		}
+	}
+	if err != nil || !ok {
 		return nil, errors.Join(fs.ErrNotExist, err, a.Close())
 	}
 	return s.label(a), nil
+}
+
+// isHidden reports whether a file, by its path below the watched folder, or a folder on the
+// way to it is hidden: .env, .git, .ssh. Whoever gets a program into the folder chooses the
+// names in its debug information.
+func isHidden(rel string) bool { return strings.HasPrefix(rel, ".") || strings.Contains(rel, "/.") }
+
+// isText reports whether a file may be the text of a program: it is no larger than one, and
+// has no zero bytes unless it begins as UTF-16 does.
+func isText(ctx context.Context, a *File) (bool, error) {
+	if a.Size > sources.MaxFile {
+		return false, nil
+	}
+	buf := make([]byte, 32<<10)
+	for at := int64(0); at < a.Size; {
+		n, err := a.ReadAt(buf[:min(int64(len(buf)), a.Size-at)], at)
+		if at == 0 && (bytes.HasPrefix(buf[:n], []byte("\xff\xfe")) || bytes.HasPrefix(buf[:n], []byte("\xfe\xff"))) {
+			return true, nil
+		}
+		if bytes.IndexByte(buf[:n], 0) >= 0 {
+			return false, nil
+		}
+		if at += int64(n); n == 0 {
+			return false, cmp.Or(err, io.ErrUnexpectedEOF)
+		}
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+	}
+	return true, nil
 }
 
 // alike returns the number of bytes that the name of a package shares with that of the

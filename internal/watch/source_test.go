@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"cmp"
+	"crypto/md5"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -173,6 +174,67 @@ func TestSourceOnDisk(t *testing.T) {
 	put(t, outside, "prog.c", []byte("outside"))
 	symtest.Symlink(t, filepath.Join(outside, "prog.c"), filepath.Join(home, "prog.c"))
 	wantMissing(t, f, path+"/prog.c")
+}
+
+// TestSecretsOnDisk: a program in the watched folder, which names what it likes in its debug
+// information, publishes nothing of the folder that is no source file.
+func TestSecretsOnDisk(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("the paths are those of Unix")
+	}
+	m := testMaterial(t)
+	const secret = "DB_PASSWORD=hunter2\n"
+	wide := "\xff\xfei\x00n\x00t\x00 \x00x\x00;\x00"
+	for _, c := range []struct {
+		what, dir, file, text string
+		sum, want             bool
+	}{
+		{"a source file", "src", "prog.c", "int x;", false, true},
+		{"a source file in UTF-16", "src", "prog.c", wide, false, true},
+		{"an empty source file", "src", "prog.c", "", false, true},
+		{"variables", "src", "s3.env", secret, false, false},
+		{"a key", "src", "id_rsa", secret, false, false},
+		{"a certificate's key", "src", "my.pem", secret, false, false},
+		{"bytes with the name of a source file", "src", "prog.c", "\x00\x01" + secret, false, false},
+		{"bytes behind text", "src", "prog.c", strings.Repeat("int x;\n", 9000) + "\x00", false, false},
+		{"a hidden file", "src", ".env.c", secret, false, false},
+		{"a hidden folder", ".git", "prog.c", secret, false, false},
+		{"a hidden folder above", ".a/b", "prog.c", secret, false, false},
+		{"another file with its checksum", "src", "s3.env", "int x;", true, true},
+		{"a hidden file with its checksum", "src", ".env.c", "int x;", true, false},
+	} {
+		root := "/tmp/w" + rand.Text()[:len(buildDir)-len("/tmp/w")-len(c.dir)-1]
+		dir := root + "/" + c.dir
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(root) })
+		put(t, root, "prog", rebuilt(t, m.prog, dir, c.file))
+		put(t, dir, c.file, []byte(c.text))
+		f := open(t, root, Options{})
+		scanned(t, f)
+		if !c.sum {
+			if path := "buildid/" + m.id + "/source" + dir + "/" + c.file; c.want {
+				wantBytes(t, f, path, []byte(c.text))
+			} else {
+				wantMissing(t, f, path)
+			}
+			continue
+		}
+		hits, err := f.lookup(t.Context(), route(t, "buildid/"+m.id+"/debuginfo").Lookups[0])
+		if err != nil || len(hits) != 1 {
+			t.Fatalf("%s: %d objects, %v, want 1", c.what, len(hits), err)
+		}
+		sum := md5.Sum([]byte(c.text))
+		a, err := (&seeker{f, &hits[0], dir + "/" + c.file, named{alg: "md5", sum: sum[:]}}).onDisk(t.Context())
+		if c.want != (err == nil) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v, want it served: %v", c.what, err, c.want)
+		}
+		if err == nil {
+			_ = a.Close()
+		}
+	}
 }
 
 // TestHostileNames: a path that debug information names is served only out of the watched
