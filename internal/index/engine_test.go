@@ -48,6 +48,9 @@ func newDatabase(t testing.TB) string {
 // newIndex returns an index that has all tables, on the engine of the test.
 func newIndex(t testing.TB) string {
 	t.Helper()
+	if strings.Contains(t.Name(), "/"+leastRole+"/") {
+		return leastDatabase(t)
+	}
 	if strings.Contains(t.Name(), "/postgres") {
 		return newDatabase(t)
 	}

@@ -64,6 +64,8 @@ func (e *postgres) classify(err error) error {
 		return ErrUnavailable
 	case strings.HasPrefix(c, "XX00"):
 		return ErrCorrupt
+	case c == "42501":
+		return fmt.Errorf("the role %q lacks a right in the database: grant it, or let the owner of the tables make or upgrade them first (docs/scale-out.md, the least rights)", e.user)
 	}
 	return nil
 }
