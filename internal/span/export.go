@@ -24,7 +24,8 @@ type Options struct {
 	URL string
 	// Header has further fields of the requests.
 	Header http.Header
-	// Client sends them.
+	// Client sends them. It follows no redirects here: what answers with one is no collector,
+	// and the spans are for no other host.
 	Client *http.Client
 	// Resource describes the program: attributes of all spans.
 	Resource map[string]string
@@ -61,6 +62,11 @@ type Tracer struct {
 func New(opt Options) *Tracer {
 	if opt.Every <= 0 {
 		opt.Every = usualEvery
+	}
+	if opt.Client != nil {
+		direct := *opt.Client
+		direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		opt.Client = &direct
 	}
 	ctx, end := context.WithCancel(context.Background())
 	t := &Tracer{opt: opt, queue: make(chan *Span, mostQueued), end: end}

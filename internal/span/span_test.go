@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,5 +154,32 @@ func BenchmarkSpan(b *testing.B) {
 				s.End()
 			}
 		})
+	}
+}
+
+// TestRedirectsAreNotFollowed: spans, and the fields with the collector's key, go to the
+// address of the operator and nowhere else, whatever answers there.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		elsewhere := make(chan *http.Request, 16)
+		other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { elsewhere <- r }))
+		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL+"/stolen", status) }))
+		var log strings.Builder
+		tracer := New(Options{URL: front.URL + "/v1/traces", Header: http.Header{"X-Key": {"planted-key"}}, Client: front.Client(), Ratio: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		_, s := tracer.Start(t.Context(), "a", Server)
+		s.End()
+		if err := tracer.Close(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case r := <-elsewhere:
+			t.Errorf("%d: another host got %s %s with %v, want nothing", status, r.Method, r.URL, r.Header)
+		default:
+		}
+		if text := log.String(); !strings.Contains(text, "traces were lost") || !strings.Contains(text, strconv.Itoa(status)) || strings.Contains(text, "planted-key") {
+			t.Errorf("%d: the log is %q, want that traces were lost, with the status and without the key", status, text)
+		}
+		front.Close()
+		other.Close()
 	}
 }

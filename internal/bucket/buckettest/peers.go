@@ -116,13 +116,13 @@ func (o *output) String() string {
 func S3(t testing.TB) *Peer {
 	t.Helper()
 	p := &Peer{Bucket: "symbols", User: "symdepotuser", Secret: "S3cretOfVersitygw/+=", Host: "s3.test"}
-	root, side := t.TempDir(), t.TempDir()
+	root, side, users := t.TempDir(), t.TempDir(), t.TempDir()
 	if err := os.Mkdir(filepath.Join(root, p.Bucket), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	p.Endpoint = start(t, "versitygw", "/health", func(port string) []string {
 		return []string{"--port", "127.0.0.1:" + port, "--access", p.User, "--secret", p.Secret, "--health", "/health",
-			"--quiet", "--keep-alive", "--virtual-domain", p.Host + ":" + port, "posix", "--sidecar", side, root}
+			"--quiet", "--keep-alive", "--virtual-domain", p.Host + ":" + port, "--iam-dir", users, "posix", "--sidecar", side, root}
 	})
 	return p
 }
