@@ -95,9 +95,24 @@ func (opt CollectOptions) trashEnd(now time.Time) time.Time {
 // garbage is what Collect frees at a time.
 type garbage struct {
 	Collected
-	refs   []blob.Ref  // contents without a transaction
-	strays []blob.Info // blobs without a row
-	trash  []int64     // transactions in the trash that it gives up
+	dead   []deadContent // contents without a transaction
+	strays []blob.Info   // blobs without a row
+	trash  []int64       // transactions in the trash that it gives up
+}
+
+// deadContent is a content without a transaction, and what it adds to Bytes and Frees.
+type deadContent struct {
+	ref          blob.Ref
+	bytes, frees int64
+}
+
+// refs returns the contents without a transaction.
+func (g *garbage) refs() []blob.Ref {
+	list := make([]blob.Ref, len(g.dead))
+	for i := range g.dead {
+		list[i] = g.dead[i].ref
+	}
+	return list
 }
 
 // survey finds what Collect frees at a time, and changes nothing.
@@ -144,10 +159,11 @@ func (r *Retention) survey(ctx context.Context, opt CollectOptions, now time.Tim
 			g.wait(content.Size, content.Since, grace)
 			continue
 		}
-		g.refs = append(g.refs, content.Ref)
+		dead := deadContent{content.Ref, content.Size + content.Derived, content.Stored}
+		g.dead = append(g.dead, dead)
 		g.Contents++
-		g.Bytes += content.Size + content.Derived
-		g.Frees += content.Stored
+		g.Bytes += dead.bytes
+		g.Frees += dead.frees
 	}
 	if d.placed {
 		g.Pending, g.PendingBytes, err = d.db.Places.Pending(ctx)
@@ -186,20 +202,30 @@ func (r *Retention) survey(ctx context.Context, opt CollectOptions, now time.Tim
 	return g, nil
 }
 
-// free frees what survey found, as far as nothing refers to it meanwhile.
+// free frees what survey found, as far as nothing refers to it meanwhile. It counts what
+// it has freed itself: another program may free the same at the same time.
 func (r *Retention) free(ctx context.Context, g garbage, grace time.Duration, now time.Time) (Collected, error) {
 	d, c, before := r.d, g.Collected, now.Add(-grace)
-	stays := func(size int64) {
-		c.Bytes -= size
-		c.Frees -= r.space(size)
+	c.Contents, c.Strays, c.Bytes, c.Frees = 0, 0, 0, 0
+	freed := func(bytes, space int64) {
+		c.Bytes += bytes
+		c.Frees += space
 	}
-	n, err := d.db.DropContents(ctx, g.refs, before, deleteBlobs(ctx, d.blobs, func(ref blob.Ref) {
+	dead := make(map[blob.Ref]*deadContent, len(g.dead))
+	for i := range g.dead {
+		dead[g.dead[i].ref] = &g.dead[i]
+	}
+	_, err := d.db.Trash.Drop(ctx, g.refs(), before, deleteBlobs(ctx, d.blobs, func(ref blob.Ref) {
 		c.InUse++
 		if info, err := d.Cold.store.Below().Stat(ctx, ref); err == nil {
-			stays(info.Size)
+			freed(-info.Size, -r.space(info.Size))
 		}
-	}))
-	c.Contents = int64(n)
+	}), func(ref blob.Ref) {
+		if content := dead[ref]; content != nil {
+			c.Contents++
+			freed(content.bytes, content.frees)
+		}
+	})
 	if err != nil {
 		return c, err
 	}
@@ -216,10 +242,9 @@ func (r *Retention) free(ctx context.Context, g garbage, grace time.Duration, no
 		case err != nil:
 			return c, err
 		case dropped:
-			continue
+			c.Strays++
+			freed(info.Size, r.space(info.Size))
 		}
-		c.Strays--
-		stays(info.Size)
 	}
 	if _, err := d.blobs.Sweep(ctx, max(grace, time.Hour)); err != nil {
 		return c, err

@@ -81,7 +81,7 @@ func (g *garbage) digest(t collectTicket) string {
 	h := sha256.New()
 	line := func(parts ...any) { _, _ = fmt.Fprintln(h, parts...) } // a hash returns no errors
 	line("symdepot gc plan 1", t.Now.UnixMilli(), int64(t.Grace), t.EmptyTrash)
-	refs := slices.Clone(g.refs)
+	refs := g.refs()
 	slices.SortFunc(refs, func(a, b blob.Ref) int { return bytes.Compare(a[:], b[:]) })
 	for i := range refs {
 		line("content", refs[i])

@@ -191,6 +191,14 @@ func (db *DB) dropBatch() int {
 // The rows are deleted durably before the bytes. A crash in between leaves bytes
 // without a row, never a row without its bytes.
 func (db *DB) DropContents(ctx context.Context, refs []blob.Ref, before time.Time, deleteBlob func(blob.Ref) error) (n int, err error) {
+	return db.Trash.Drop(ctx, refs, before, deleteBlob, func(blob.Ref) {})
+}
+
+// Drop is DB.DropContents, and calls each for every content whose row it has
+// deleted, of refs or derived from one of them. Of several programs that drop a content at
+// the same time, this happens in one.
+func (ts Trash) Drop(ctx context.Context, refs []blob.Ref, before time.Time, deleteBlob func(blob.Ref) error, each func(blob.Ref)) (n int, err error) {
+	db := ts.db
 	for batch := range slices.Chunk(refs, db.dropBatch()) {
 		var gone []dropped
 		var count int
@@ -220,6 +228,9 @@ func (db *DB) DropContents(ctx context.Context, refs []blob.Ref, before time.Tim
 			return n, err
 		}
 		n += count
+		for _, c := range gone {
+			each(c.ref)
+		}
 		if err := db.deleteDropped(ctx, gone, deleteBlob); err != nil {
 			return n, err
 		}
