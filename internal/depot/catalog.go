@@ -142,7 +142,7 @@ func (c *Catalog) Objects(ctx context.Context, scope Scope, q ObjectQuery) (Obje
 	if err != nil {
 		return p, err
 	}
-	if err := markCold(ctx, c.d.db, list); err != nil {
+	if err := markCold(ctx, c.d.db, scope, list); err != nil {
 		return p, err
 	}
 	p.Objects = list
@@ -272,8 +272,9 @@ func (q FileQuery) filter() (f index.FileFilter, err error) {
 }
 
 // Files lists the files of a transaction in the order in which they were added, or
-// by name or size. A removed transaction has none.
-func (c *Catalog) Files(ctx context.Context, number int64, q FileQuery) (FilePage, error) {
+// by name or size. A removed transaction has none. Whether the transaction is in the scope
+// is the caller's to know; the scope decides what is said of other contents.
+func (c *Catalog) Files(ctx context.Context, scope Scope, number int64, q FileQuery) (FilePage, error) {
 	var p FilePage
 	f, err := q.filter()
 	if err != nil {
@@ -287,6 +288,9 @@ func (c *Catalog) Files(ctx context.Context, number int64, q FileQuery) (FilePag
 	f.After = index.FileKey{Name: string(k.Name), Size: k.Number, Seq: k.ID}
 	files, next, err := c.d.db.Catalog.FilesOf(ctx, number, f)
 	if err != nil {
+		return p, err
+	}
+	if err := hideBases(ctx, c.d.db, scope, files, func(f *TxFile) *ColdContent { return f.Cold }); err != nil {
 		return p, err
 	}
 	p.Files = files

@@ -70,16 +70,16 @@ func TestCatalogQueries(t *testing.T) {
 			t.Errorf("%.80v: %v, want fs.ErrInvalid", q, err)
 		}
 	}
-	files, err := d.Catalog.Files(t.Context(), 1, FileQuery{Sort: SortSize, Limit: 1})
+	files, err := d.Catalog.Files(t.Context(), Scope{}, 1, FileQuery{Sort: SortSize, Limit: 1})
 	if err != nil || len(files.Files) != 1 || files.Files[0].Object.Kind != symfile.PDB || files.Next == "" {
 		t.Fatalf("the largest file: %+v, %v; want a PDB and more", files, err)
 	}
 	for _, q := range []FileQuery{{After: files.Next}, {After: "x"}, {Sort: "color"}} {
-		if _, err := d.Catalog.Files(t.Context(), 1, q); !errors.Is(err, fs.ErrInvalid) {
+		if _, err := d.Catalog.Files(t.Context(), Scope{}, 1, q); !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("%+v: %v, want fs.ErrInvalid", q, err)
 		}
 	}
-	if _, err := d.Catalog.Files(t.Context(), 2, FileQuery{Sort: SortSize, After: files.Next}); !errors.Is(err, fs.ErrInvalid) {
+	if _, err := d.Catalog.Files(t.Context(), Scope{}, 2, FileQuery{Sort: SortSize, After: files.Next}); !errors.Is(err, fs.ErrInvalid) {
 		t.Errorf("the place in another transaction: %v, want fs.ErrInvalid", err)
 	}
 }

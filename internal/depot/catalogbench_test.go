@@ -262,11 +262,11 @@ func (s seeding) entryQuestions(d *Depot) []question {
 			return int(t.Files), err
 		}},
 		{"files of a tx", short, false, func(ctx context.Context, product, build, _ int) (int, error) {
-			p, err := c.Files(ctx, int64(build*s.products+product+1), FileQuery{})
+			p, err := c.Files(ctx, Scope{}, int64(build*s.products+product+1), FileQuery{})
 			return len(p.Files), err
 		}},
 		{"files of a tx by name", short, false, func(ctx context.Context, product, build, _ int) (int, error) {
-			p, err := c.Files(ctx, int64(build*s.products+product+1), FileQuery{Sort: SortName})
+			p, err := c.Files(ctx, Scope{}, int64(build*s.products+product+1), FileQuery{Sort: SortName})
 			return len(p.Files), err
 		}},
 		{"transactions", list, false, func(ctx context.Context, _, _, _ int) (int, error) {

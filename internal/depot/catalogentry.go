@@ -110,7 +110,7 @@ func (c *Catalog) Entry(ctx context.Context, scope Scope, ref blob.Ref) (*Entry,
 	if err != nil {
 		return nil, err
 	}
-	if err := markCold(ctx, c.d.db, found); err != nil {
+	if err := markCold(ctx, c.d.db, scope, found); err != nil {
 		return nil, err
 	}
 	e := &Entry{Ref: ref, Size: found[0].Size, MoreObjects: more, Cold: found[0].Cold}

@@ -9,22 +9,57 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 )
 
-// markCold sets how the cold ones of a list of objects are stored.
-func markCold(ctx context.Context, db *index.DB, list []Found) error {
-	return index.MarkCold(ctx, db, list, func(f *Found) (blob.Ref, **ColdContent) { return f.Ref, &f.Cold })
+// markCold sets how the cold ones of a list of objects are stored, as far as a scope may
+// know it.
+func markCold(ctx context.Context, db *index.DB, scope Scope, list []Found) error {
+	if err := index.MarkCold(ctx, db, list, func(f *Found) (blob.Ref, **ColdContent) { return f.Ref, &f.Cold }); err != nil {
+		return err
+	}
+	return hideBases(ctx, db, scope, list, func(f *Found) *ColdContent { return f.Cold })
+}
+
+// hideBases clears the bases of cold contents that are not in the scope. A content of
+// several products may be restored with one that belongs to another of them alone. of
+// returns the record of a row; nil: it has none.
+func hideBases[T any](ctx context.Context, db *index.DB, scope Scope, list []T, of func(*T) *ColdContent) error {
+	if scope.Products == nil {
+		return nil
+	}
+	visible := make(map[blob.Ref]bool)
+	for i := range list {
+		c := of(&list[i])
+		if c == nil || c.Base == nil {
+			continue
+		}
+		sees, known := visible[c.Base.Ref]
+		if !known {
+			found, err := db.Find(ctx, scope.index(), index.Query{Ref: &c.Base.Ref}, 1)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			sees = len(found) > 0
+			visible[c.Base.Ref] = sees
+		}
+		if !sees {
+			c.Base = &index.Content{} // there is one, and nothing more is said of it
+		}
+	}
+	return nil
 }
 
 // trace says of a file how it is stored, if it is cold and its plain bytes are not
 // stored too.
-func (c *Cold) trace(ctx context.Context, f *TracedFile) error {
+func (c *Cold) trace(ctx context.Context, scope Scope, f *TracedFile) error {
 	row, err := c.Of(ctx, f.Ref)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !row.PlainSince.IsZero() {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && !row.PlainSince.IsZero():
 		return nil
+	case err != nil:
+		return err
 	}
-	if err == nil {
-		f.Cold = &row
-	}
-	return err
+	list := []ColdContent{row}
+	f.Cold = &list[0]
+	return hideBases(ctx, c.d.db, scope, list, func(c *ColdContent) *ColdContent { return c })
 }
 
 // ColdStatus is the state of the cold contents, for metrics.

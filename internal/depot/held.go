@@ -56,7 +56,7 @@ func (f Finder) Alike(ctx context.Context, scope Scope, o objfile.Object, ref *b
 	}
 	list, err := f.d.db.Find(ctx, scope.index(), q, 100)
 	if err == nil {
-		err = markCold(ctx, f.d.db, list)
+		err = markCold(ctx, f.d.db, scope, list)
 	}
 	return list, err
 }

@@ -389,7 +389,7 @@ func (t *Tracer) found(ctx context.Context, ask *TraceAsk, tr *Trace, f *File) e
 				tr.File.Folder = tr.Folders[i].Dir
 			}
 		}
-	} else if err := t.d.Cold.trace(ctx, tr.File); err != nil {
+	} else if err := t.d.Cold.trace(ctx, ask.Scope, tr.File); err != nil {
 		return err
 	}
 	for i := range tr.Lookups {

@@ -131,9 +131,11 @@ func (l *Cooled) Print(w io.Writer, now bool) error {
 type ColdFile struct {
 	Bytes  int64  `json:"bytes"`                 // of the cold file
 	SHA256 string `json:"sha256"`                // of the cold file
-	Base   string `json:"base_sha256,omitempty"` // of the content that it is restored with; missing: it needs none
+	Base   string `json:"base_sha256,omitempty"` // of the content that it is restored with; missing: none, or not in scope
 	// PlainToo says that its plain bytes are still stored too.
 	PlainToo bool `json:"plain_too,omitempty"`
+	// Delta says that there is a base, although the caller may not see which.
+	Delta bool `json:"-"`
 }
 
 // NewColdFile describes how a content is stored; nil if it is not cold.
@@ -143,7 +145,10 @@ func NewColdFile(c *depot.ColdContent) *ColdFile {
 	}
 	l := &ColdFile{Bytes: c.File.Size, SHA256: c.File.Ref.String(), PlainToo: !c.PlainSince.IsZero()}
 	if c.Base != nil {
-		l.Base = c.Base.Ref.String()
+		l.Delta = true
+		if hidden := (depot.ColdContent{}).Ref; c.Base.Ref != hidden {
+			l.Base = c.Base.Ref.String()
+		}
 	}
 	return l
 }
@@ -151,8 +156,11 @@ func NewColdFile(c *depot.ColdContent) *ColdFile {
 // Text describes it in a few words.
 func (c *ColdFile) Text() string {
 	text := "cold: key"
-	if c.Base != "" {
+	switch {
+	case c.Base != "":
 		text = "cold: delta of " + c.Base[:12]
+	case c.Delta:
+		text = "cold: delta of another content"
 	}
 	text += ", " + term.Size(c.Bytes) + " stored"
 	if c.PlainToo {

@@ -291,7 +291,7 @@ func listFiles(a *API, w http.ResponseWriter, r *Request, args []string) error {
 	if err != nil {
 		return err
 	}
-	p, err := a.cfg.Catalog.Files(r.Context(), t.Number, f)
+	p, err := a.cfg.Catalog.Files(r.Context(), r.scope(), t.Number, f)
 	if err != nil {
 		return listed(err, after)
 	}

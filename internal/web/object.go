@@ -91,7 +91,7 @@ func (p *Pages) showObject(w *reply, r *Request, args []string) error {
 	f := p.frame(r, "", nil)
 	v := objectView{SHA256: ref.String(), Size: e.Size, Cold: report.NewColdFile(e.Cold), Now: p.api.cfg.Now()}
 	v.Forms = slices.DeleteFunc(e.Forms, func(form depot.EntryForm) bool { return form.Name == "cold" }) // the page says it by itself
-	if e.Cold != nil && e.Cold.Base != nil {
+	if v.Cold != nil && v.Cold.Base != "" {
 		if _, err := p.api.cfg.Catalog.Entry(r.Context(), r.scope(), e.Cold.Base.Ref); err == nil {
 			v.Base = f.To("object", e.Cold.Base.Ref.String())
 		}

@@ -139,7 +139,7 @@ func (s *publishing) held() (list []string) {
 		s.t.Fatal(err)
 	}
 	for _, tx := range txs {
-		page, err := s.Catalog.Files(s.t.Context(), tx.Number, depot.FileQuery{Limit: 100})
+		page, err := s.Catalog.Files(s.t.Context(), depot.Scope{}, tx.Number, depot.FileQuery{Limit: 100})
 		if err != nil {
 			s.t.Fatal(err)
 		}

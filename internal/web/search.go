@@ -24,7 +24,7 @@ import (
 type Catalog interface {
 	Objects(ctx context.Context, scope depot.Scope, q depot.ObjectQuery) (depot.ObjectPage, error)
 	Entry(ctx context.Context, scope depot.Scope, ref blob.Ref) (*depot.Entry, error)
-	Files(ctx context.Context, number int64, q depot.FileQuery) (depot.FilePage, error)
+	Files(ctx context.Context, scope depot.Scope, number int64, q depot.FileQuery) (depot.FilePage, error)
 	Holders(ctx context.Context, scope depot.Scope, ref blob.Ref, after int64, limit int) (list []depot.Holder, more bool, err error)
 	Products(ctx context.Context, scope depot.Scope, sort, after string, limit int) (list []depot.ProductFacts, next string, err error)
 	Versions(ctx context.Context, scope depot.Scope, product string, q depot.VersionQuery) (list []depot.VersionFacts, next string, err error)

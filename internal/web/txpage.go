@@ -185,7 +185,7 @@ func (p *Pages) showTx(w *reply, r *Request, args []string) error {
 			}
 		}
 	}
-	page, err := p.api.cfg.Catalog.Files(ctx, t.Number, q)
+	page, err := p.api.cfg.Catalog.Files(ctx, r.scope(), t.Number, q)
 	if err != nil {
 		return badQuery(err)
 	}
