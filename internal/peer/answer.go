@@ -15,8 +15,11 @@ import (
 
 func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// answer answers the question of one connection.
-func (n *Node) answer(raw net.Conn) {
+var errBusy = errors.New("too many questions are being answered")
+
+// answer answers the question of one connection. proven is called when the question has
+// been read, or there is none.
+func (n *Node) answer(raw net.Conn, proven func()) {
 	conn := tls.Server(raw, n.server)
 	ctx, cancel := context.WithCancel(n.life)
 	defer cancel()
@@ -24,6 +27,15 @@ func (n *Node) answer(raw net.Conn) {
 	defer stop()
 	defer func() { _ = raw.Close() }()
 	q, err := n.readQuestion(ctx, conn)
+	proven()
+	if err == nil {
+		select {
+		case n.conns <- struct{}{}:
+			defer func() { <-n.conns }()
+		default:
+			err = errBusy
+		}
+	}
 	if err != nil {
 		if n.life.Err() == nil {
 			n.counts.refused.Add(1)

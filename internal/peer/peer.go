@@ -91,6 +91,11 @@ const (
 	// mostConns is the number of connections that are answered at the same time.
 	// Further ones are closed.
 	mostConns = 1024
+	// mostStrangers is the number of connections, of those that have not proven yet that
+	// they have the secret, and mostOfAddress of those of one address. Further ones are
+	// closed.
+	mostStrangers = 1024
+	mostOfAddress = mostStrangers / 4
 	// mostOwners is how many peers are asked for a key before this server downloads
 	// it.
 	mostOwners = 2
@@ -104,7 +109,8 @@ type Node struct {
 	life    context.Context
 	end     context.CancelFunc
 	running sync.WaitGroup
-	conns   chan struct{} // semaphore
+	conns   chan struct{} // semaphore of questions that are being answered
+	strange strangers
 
 	mu      sync.Mutex
 	avoided map[string]time.Time // guarded by mu; until when, by id
@@ -145,7 +151,7 @@ type Counts struct {
 	Asked      int64 // to peers
 	Unanswered int64 // of these, without a complete answer
 	Served     int64 // of peers
-	Refused    int64 // connections without the depot's secret, or above the limit
+	Refused    int64 // connections without the depot's secret, or above a limit
 }
 
 // Counts returns the numbers of questions since the start.
@@ -226,15 +232,48 @@ func (n *Node) accept() {
 			}
 			continue
 		}
-		select {
-		case n.conns <- struct{}{}:
-			n.running.Go(func() {
-				defer func() { <-n.conns }()
-				n.answer(conn)
-			})
-		default:
+		leave, ok := n.strange.enter(conn.RemoteAddr())
+		if !ok {
 			n.counts.refused.Add(1)
 			_ = conn.Close()
+			continue
 		}
+		n.running.Go(func() { n.answer(conn, leave) })
 	}
+}
+
+// strangers counts the connections that have not proven yet that they have the secret.
+// Somebody without it holds no more of them than an address may have, and none of those
+// on which questions are answered.
+type strangers struct {
+	mu  sync.Mutex
+	all int
+	of  map[string]int // by address
+}
+
+// enter counts a connection. leave, which must be called once, ends that. ok is false if
+// there are too many.
+func (s *strangers) enter(remote net.Addr) (leave func(), ok bool) {
+	address := remote.String()
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		address = host
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= mostStrangers || s.of[address] >= mostOfAddress {
+		return nil, false
+	}
+	if s.of == nil {
+		s.of = make(map[string]int)
+	}
+	s.all++
+	s.of[address]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.all--
+		if s.of[address]--; s.of[address] == 0 {
+			delete(s.of, address)
+		}
+	}, true
 }
