@@ -127,7 +127,7 @@ func TestCallbackAttacks(t *testing.T) {
 			w := newSignInWorld(t, Config{})
 			w.use(testBase)
 			victim := newTab(t, w.s)
-			back := w.atProvider(t, victim, "/-/signins")
+			back := w.atProvider(t, victim, signInsPage)
 			if tt.forged != nil {
 				var nonce string
 				changedFlow(t, victim.cookies[flowCookie], func(m map[string]any) { nonce, _ = m["n"].(string) })

@@ -150,9 +150,3 @@ func foreign(names []string, config string) string {
 	}
 	return ""
 }
-
-// refused is the error for a folder that a service does not use.
-func refused(dir string, why error) error {
-	return fmt.Errorf("%w. Whoever may write in the folder of a service decides what the service runs. Look at what is in %s, then move it away; or keep it with "+
-		`takeown /a /r /f "%s" and icacls "%s" /reset /t, and try again`, why, dir, dir, dir)
-}

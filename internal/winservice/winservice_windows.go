@@ -113,6 +113,12 @@ func takeOver(dir, name, config string, rights *windows.SECURITY_DESCRIPTOR) err
 	return nil
 }
 
+// refused is the error for a folder that a service does not use.
+func refused(dir string, why error) error {
+	return fmt.Errorf("%w. Whoever may write in the folder of a service decides what the service runs. Look at what is in %s, then move it away; or keep it with "+
+		`takeown /a /r /f "%s" and icacls "%s" /reset /t, and try again`, why, dir, dir, dir)
+}
+
 // setRights sets the owner and the rights of a folder, and what is in it inherits them.
 func setRights(dir string, rights *windows.SECURITY_DESCRIPTOR) error {
 	owner, _, err := rights.Owner()
