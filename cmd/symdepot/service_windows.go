@@ -35,8 +35,7 @@ type serviceCmd struct {
 func (serviceCmd) Help() string {
 	return `Administrators make the service once, with the flags of symdepot serve. Without --config it reads symdepot.yaml in
 %ProgramData%\symdepot, which is made if there is none. The service has an account of its own (NT SERVICE\symdepot), and that folder
-is for it and for administrators only: one that somebody else may have made or filled before is refused. Its log is symdepot.log in the
-folder log there; the event log (Application) has its warnings and errors.
+is for it and for administrators only: one that others may have filled is refused. Its log is log\symdepot.log there, and the event log (Application).
 
   symdepot service install
   symdepot service start
