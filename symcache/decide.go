@@ -17,7 +17,9 @@ type State struct {
 	// client has reached the limit of its waiting time. Decide then answers this
 	// request at once; the next request starts a new attempt.
 	GaveUp bool
-	// Exceeds is the result of ParseExceeds; zero if the client has no file.
+	// Exceeds is the result of ParseExceeds, the version that the client has; zero
+	// if it has no file. Decide then answers NotModified wherever it would otherwise
+	// answer NotFound for good.
 	Exceeds Version
 	// AllowsRetry is the result of the function AllowsRetry.
 	AllowsRetry bool
@@ -37,7 +39,8 @@ const (
 	NotFound Action = iota
 	// Send: 200 or 302 with the file of Decision.Version.
 	Send
-	// NotModified: 304. No version is newer than the version of the client.
+	// NotModified: 304. No version that is newer than the version of the client can
+	// be given, now or later.
 	NotModified
 	// ComeAgain: queue Decision.Make, 404 with Retry-After.
 	ComeAgain
@@ -65,7 +68,8 @@ func (a Action) String() string {
 // Decision is the answer to a request.
 type Decision struct {
 	Action Action
-	// Version is the version of the file to send.
+	// Version is the version of the file to send; with NotModified, the version
+	// that the server holds for the client; zero: none.
 	Version Version
 	// Make is the version to make, once for each key and major; zero: none. With
 	// Send it is an upgrade in the background.
@@ -76,15 +80,26 @@ type Decision struct {
 
 // Decide returns the answer to a request with a valid path and valid headers. It
 // applies the rules in the order of the protocol: a held file that the client can
-// read is always sent, even if a newer version could be made.
+// read, and that is newer than its own, is always sent, even if a newer version
+// could be made. A client with a file of its own learns that nothing is newer, also
+// if the server holds nothing and makes nothing: with NotFound, it would make the
+// file once more.
 func Decide(request Version, s State) Decision {
 	if request.Compare(MinVersion) < 0 {
 		return Decision{Action: NotFound, Why: "version below " + MinVersion.String()}
 	}
-	_, holds := Best(s.Held, request, Version{})
+	nothing := Decision{Action: NotFound}
+	if !s.Exceeds.IsZero() {
+		nothing.Action = NotModified
+		nothing.Version, _ = Best(s.Held, request, Version{})
+	}
+	if s.Exceeds.Compare(request) >= 0 {
+		nothing.Why = "the client has that version or a newer one"
+		return nothing
+	}
 	offers := newestOfEachMajor(s.Producible, request)
 	usable := slices.DeleteFunc(slices.Clone(offers), func(v Version) bool {
-		return slices.Contains(s.Failed, v) || !s.Exceeds.IsZero() && v.Compare(s.Exceeds) <= 0
+		return slices.Contains(s.Failed, v) || v.Compare(s.Exceeds) <= 0
 	})
 	if v, ok := Best(s.Held, request, s.Exceeds); ok {
 		d := Decision{Action: Send, Version: v, Why: "held"}
@@ -95,13 +110,10 @@ func Decide(request Version, s State) Decision {
 		}
 		return d
 	}
-	nothing := Decision{Action: NotFound}
-	if holds { // no held version is newer than the version of the client
-		nothing.Action = NotModified
-	}
 	switch {
-	case !s.Exceeds.IsZero() && len(offers) > 0 && offers[0].Compare(s.Exceeds) <= 0:
-		return Decision{Action: NotModified, Why: "no newer version can be made"}
+	case len(offers) > 0 && offers[0].Compare(s.Exceeds) <= 0:
+		nothing.Why = "no newer version can be made"
+		return nothing
 	case len(offers) == 0:
 		nothing.Why = "no such version can be made"
 		return nothing

@@ -45,7 +45,17 @@ func TestDecide(t *testing.T) {
 		{"I10 first", "3.1.0", state{held: "3.0.0", makes: ta, exceeds: "3.0.0"}, "wait 3.1.0"},
 		{"I10 then", "3.1.0", state{held: "3.0.0 3.1.0", makes: ta, exceeds: "3.0.0"}, "send 3.1.0"},
 		{"I11", "3.1.0", state{held: "3.0.0", makes: ta, exceeds: "3.0.0", allows: true}, "come again 3.1.0"},
-		{"I12", "3.1.0", state{makes: ta, exceeds: "3.0.0", failed: ta}, "not found"},
+		{"I12", "3.1.0", state{makes: ta, exceeds: "3.0.0", failed: ta}, "not modified"},
+		{"I03", "3.1.0", state{held: "3.1.0", makes: ta, exceeds: "3.1.0"}, "not modified"},
+		{"I03 with a later version of the same major held", "3.1.0", state{held: "3.2.0", makes: "3.3.0", exceeds: "3.1.0"}, "not modified"},
+		{"the client's version is newer than what it asks for", "3.1.0", state{held: "3.1.0 3.3.0", makes: ta, exceeds: "3.2.0"}, "not modified"},
+		{"and of a higher major", "3.1.0", state{makes: tb, exceeds: "4.0.0", allows: true}, "not modified"},
+		{"nothing held and nobody makes it", "3.1.0", state{makes: t0, exceeds: "3.0.0"}, "not modified"},
+		{"known to fail, of a client that repeats", "3.2.0", state{makes: ta, failed: ta, exceeds: "3.0.0", allows: true}, "not modified"},
+		{"only a higher major can be made", "3.1.0", state{makes: "4.1.0", exceeds: "3.0.0"}, "not modified"},
+		{"every maker has failed", "4.1.0", state{makes: tb, failed: tb, exceeds: "3.0.0"}, "not modified"},
+		{"HEAD", "3.1.0", state{makes: t0, exceeds: "3.0.0", head: true}, "not modified"},
+		{"C05 with a version", "2.9.9", state{makes: ta, exceeds: "2.0.0"}, "not found"},
 		{"S01", "3.1.0", state{makes: ta}, "wait 3.1.0"},
 		{"S02", "3.1.0", state{held: "3.1.0", makes: ta}, "send 3.1.0"},
 		{"S03 first", "3.0.0", state{makes: ta}, "wait 3.1.0"},
@@ -82,7 +92,7 @@ func TestDecide(t *testing.T) {
 		{"fall back to the lower major", "4.1.0", state{makes: tb, failed: "4.1.0"}, "come again 3.2.0"},
 		{"but not to an older version", "4.1.0", state{makes: "4.1.0 4.0.0", failed: "4.1.0"}, "not found"},
 		{"both fail", "4.1.0", state{makes: tb, failed: tb}, "not found"},
-		{"a held file of too high a major is no reason for 304", "3.5.0", state{held: "4.0.0", makes: t0, exceeds: "3.1.0"}, "not found"},
+		{"a held file of too high a major is not newer", "3.5.0", state{held: "4.0.0", makes: t0, exceeds: "3.1.0"}, "not modified"},
 		{"a pre-release is never asked for", "3.1.0", state{held: "3.1.0-beta", makes: "3.1.0-beta"}, "not found"},
 		{"given up, but the client has what is held", "3.5.0", state{held: "3.0.0", makes: ta, exceeds: "3.0.0", gaveUp: true}, "not found"},
 	} {
@@ -123,9 +133,6 @@ func TestDecideAlways(t *testing.T) {
 	for _, request := range vers(t, "2.9.0 3.0.0 3.1.0 3.5.0 4.5.0") {
 		for bits := range 1 << 12 {
 			for _, exceeds := range append([]Version{{}}, all...) {
-				if exceeds.Compare(request) >= 0 && !exceeds.IsZero() {
-					continue
-				}
 				s := State{Held: subset(bits & 63), Producible: subset(bits >> 6), Exceeds: exceeds, Upgrade: bits&1 == 1, AllowsRetry: bits&2 == 2}
 				d := Decide(request, s)
 				if d.Action == Send && (!CanRead(request, d.Version) || d.Version.Compare(exceeds) <= 0) {
@@ -136,6 +143,9 @@ func TestDecideAlways(t *testing.T) {
 				}
 				if (d.Action == ComeAgain || d.Action == Wait) && d.Make.IsZero() || d.Action == NotModified && exceeds.IsZero() {
 					t.Fatalf("Decide(%s, %+v): %+v, want a version to make behind every delay, and NotModified only for a client with a file", request, s, d)
+				}
+				if d.Action == NotFound && !exceeds.IsZero() && request.Compare(MinVersion) >= 0 {
+					t.Fatalf("Decide(%s, %+v): %+v, want NotModified: nothing is newer than the client's version", request, s, d)
 				}
 				// Making what was promised ends it: with a file and no more work.
 				if !d.Make.IsZero() {

@@ -141,8 +141,8 @@ func parseGUID(s string) (debugid.GUID, bool) {
 
 // ParseExceeds parses the values of the header If-Version-Exceeds, the version that
 // the client has: it accepts only a newer one. Without a value it returns the
-// zero Version.
-func ParseExceeds(lines []string, request Version) (Version, error) {
+// zero Version. The version may be any, also one that is newer than the requested one.
+func ParseExceeds(lines []string) (Version, error) {
 	if len(lines) == 0 {
 		return Version{}, nil
 	}
@@ -155,8 +155,6 @@ func ParseExceeds(lines []string, request Version) (Version, error) {
 		return Version{}, fmt.Errorf("%s: %w: %w", HeaderExceeds, err, ErrHeader)
 	case v.Major == 0:
 		return Version{}, fmt.Errorf("%s: %s does not exist: %w", HeaderExceeds, v, ErrHeader)
-	case v.Compare(request) >= 0:
-		return Version{}, fmt.Errorf("%s: %s is not below the requested version %s: %w", HeaderExceeds, v, request, ErrHeader)
 	}
 	return v, nil
 }

@@ -367,7 +367,7 @@ var symCases = []symCase{
 	{"C11", "", "/v3.9.9/four.pdb/{G3} /v3.1.0/four.pdb/{G3}", nil, "404", "T0"},
 	{"I01", "", "/v3.2.0/app.pdb/{G1}", []string{"If-Version-Exceeds: 3.1.0"}, "304", ""},
 	{"I02", "", "/v3.2.0/app.pdb/{G1}", []string{"If-Version-Exceeds: 3.0.9"}, "200 3.1.0 A310", ""},
-	{"I03", "", "/v3.1.0/app.pdb/{G1}", []string{"If-Version-Exceeds: 3.1.0"}, "400", ""},
+	{"I03", "", "/v3.1.0/app.pdb/{G1}", []string{"If-Version-Exceeds: 3.1.0"}, "304", ""},
 	{"I04 abc", "", "/v3.2.0/app.pdb/{G1}", []string{"If-Version-Exceeds: abc"}, "400", ""},
 	{"I04 3.0", "", "/v3.2.0/app.pdb/{G1}", []string{"If-Version-Exceeds: 3.0"}, "400", ""},
 	{"I04 0.9.0", "", "/v3.2.0/app.pdb/{G1}", []string{"If-Version-Exceeds: 0.9.0"}, "400", ""},
@@ -383,6 +383,8 @@ var symCases = []symCase{
 	{"Z01", "", "/v3.1.0/app.pdb/{G1}", nil, "200 3.1.0 A310", "T0"},
 	{"Z02", "", "/v3.1.0/new.pdb/{G6} /v3.2.0/new.pdb/{G6}", nil, "404", "T0"},
 	{"Z03", "", "/v3.2.0/app.pdb/{G1}", []string{"If-Version-Exceeds: 3.1.0"}, "304", "T0"},
+	{"Z04", "", "/v3.1.0/new.pdb/{G6} /v3.2.0/new.pdb/{G6} /v4.0.0/nobody.pdb/{G1}", []string{"If-Version-Exceeds: 3.0.0"}, "304", "T0"},
+	{"Z05", "", "/v3.1.0/new.pdb/{G6} /v3.0.0/new.pdb/{G6}", []string{"If-Version-Exceeds: 4.0.0"}, "304", ""},
 	{"M01", "", "/v3.1/app.pdb/{G1} /v3.1.0.0/app.pdb/{G1} /v3.1.0-beta/app.pdb/{G1} /v3.300.0/app.pdb/{G1} /v70000.0.0/app.pdb/{G1} /v-3.1.0/app.pdb/{G1} /3.1.0/app.pdb/{G1} /v3.1.0x/app.pdb/{G1} /v+3.1.0/app.pdb/{G1}", nil, "404", ""},
 	{"M02", "", "/v3.1.0/app.pdb/0e7712beaf064421884b496f833c8ec /v3.1.0/app.pdb/0e7712beaf064421884b496f833c8ec11 /v3.1.0/app.pdb/0e7712beaf064421884b496f833c8ecg /v3.1.0/app.pdb/%7B{G1} /v3.1.0/app.pdb/{G1}) /v3.1.0/app.pdb/%7B{G1})", nil, "404", ""},
 	{"M03", "", "/v3.1.0/app.pdb/{G1}/-1 /v3.1.0/app.pdb/{G1}/4294967296 /v3.1.0/app.pdb/{G1}/x /v3.1.0/app.pdb/{G1}/1.0 /v3.1.0/app.pdb/{G1}/0x1 /v3.1.0/app.pdb/{G1}/+1 /v3.1.0/app.pdb/{G1}/%201", nil, "404", ""},
@@ -518,9 +520,14 @@ func TestSymCacheRows(t *testing.T) {
 		wants(t, ta.ask(t, "GET", p("/v3.1.0/up.pdb/{G5}"), "If-Version-Exceeds: 3.0.0", allowRetry), "404 RA", false)
 		wants(t, ta.polls(t, p("/v3.1.0/up.pdb/{G5}"), "If-Version-Exceeds: 3.0.0", allowRetry), made31, false)
 	})
+	run("I12 for good", ta, func(t *testing.T, p func(string) string) {
+		path := p("/v3.2.0/bad.pdb/{G9}")
+		wants(t, ta.polls(t, path), "404", false)
+		wants(t, ta.ask(t, "GET", path, "If-Version-Exceeds: 3.0.0"), "304", false)
+	})
 	run("I12", ta, func(t *testing.T, p func(string) string) {
-		if got := ta.ask(t, "GET", p("/v3.1.0/none.pdb/{G8}"), "If-Version-Exceeds: 3.0.0").words(t); got != "404" {
-			t.Errorf(`words: %q, want "404"`, got)
+		if got := ta.ask(t, "GET", p("/v3.1.0/none.pdb/{G8}"), "If-Version-Exceeds: 3.0.0").words(t); got != "304" {
+			t.Errorf(`words: %q, want "304"`, got)
 		}
 	})
 	for id, version := range map[string]string{"S01": "v3.1.0", "S03": "v3.0.0"} {

@@ -84,12 +84,11 @@ func (s *symCaches) serve(x *exchange, r *http.Request, p *place) {
 		Products: x.caller.scope.Products, Request: req.SymCache, Head: r.Method == http.MethodHead, HexAge: s.conf.HexAge,
 		AllowsRetry: symcache.AllowsRetry(append(r.Header.Values(symcache.HeaderAllowRetry), r.Header.Values(symcache.HeaderAcceptRetry)...)...),
 	}
-	v := req.SymCache.Version
 	if only, ok := s.signed(r, req.SymCache); ok {
 		ask.Only = only
-	} else if v.Compare(symcache.MinVersion) >= 0 {
+	} else if req.SymCache.Version.Compare(symcache.MinVersion) >= 0 {
 		var err error
-		if ask.Exceeds, err = symcache.ParseExceeds(r.Header.Values(symcache.HeaderExceeds), v); err != nil {
+		if ask.Exceeds, err = symcache.ParseExceeds(r.Header.Values(symcache.HeaderExceeds)); err != nil {
 			x.result = resultError
 			s.text(x, http.StatusBadRequest, err.Error()+"\n")
 			return
@@ -121,7 +120,9 @@ func (s *symCaches) serve(x *exchange, r *http.Request, p *place) {
 		}
 		s.send(x, r, a.File, a.Version, ask)
 	case symcache.NotModified:
-		x.result = resultHit
+		if !a.Version.IsZero() {
+			x.result = resultHit
+		}
 		x.WriteHeader(http.StatusNotModified)
 	case symcache.ComeAgain:
 		h["Retry-After"] = []string{symcache.RetryAfter(a.Retry)}
