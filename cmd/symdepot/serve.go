@@ -51,11 +51,11 @@ type serveCmd struct {
 
 // symCacheFlags are the flags for Windows Performance Analyzer.
 type symCacheFlags struct {
-	SymcacheDir      []string      `name:"symcache-dir" help:"Serve the SymCache files of this folder in place; repeatable." placeholder:"DIR" sep:"none"`
-	SymcacheStore    string        `name:"symcache-store" help:"Serve the SymCache files of this folder, and write there every SymCache file that is made or downloaded." placeholder:"DIR"`
-	SymcacheWait     term.Duration `name:"symcache-wait" help:"Hold requests for SymCache files this long while the files are made. Default: 2m." placeholder:"TIME"`
-	SymcacheAge      string        `name:"symcache-age" help:"Read the age in such requests as decimal (default), or also as hex." enum:",decimal,auto" default:"" placeholder:"decimal|auto"`
-	SymcacheRedirect bool          `name:"symcache-redirect" help:"Answer such requests with a 302 redirect to a signed address."`
+	SymcacheDir      []string       `name:"symcache-dir" help:"Serve the SymCache files of this folder in place; repeatable." placeholder:"DIR" sep:"none"`
+	SymcacheStore    string         `name:"symcache-store" help:"Serve the SymCache files of this folder, and write there every SymCache file that is made or downloaded." placeholder:"DIR"`
+	SymcacheWait     *term.Duration `name:"symcache-wait" help:"Hold requests for SymCache files at most this long while the files are made; 0: as long as that lasts (the default)." placeholder:"TIME"`
+	SymcacheAge      string         `name:"symcache-age" help:"Read the age in such requests as decimal (default), or also as hex." enum:",decimal,auto" default:"" placeholder:"decimal|auto"`
+	SymcacheRedirect bool           `name:"symcache-redirect" help:"Answer such requests with a 302 redirect to a signed address."`
 }
 
 // Help is the long help text.
@@ -118,7 +118,9 @@ func (c serveCmd) apply(conf *config.Config) error {
 		return term.UsageError(err.Error())
 	}
 	conf.Log.Requests = conf.Log.Requests && !c.Quiet
-	conf.SymCache.Wait = cmp.Or(c.SymcacheWait, conf.SymCache.Wait)
+	if c.SymcacheWait != nil {
+		conf.SymCache.Wait = *c.SymcacheWait
+	}
 	for _, v := range []struct {
 		to   *[]string
 		flag []string

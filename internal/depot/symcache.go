@@ -26,6 +26,12 @@ type (
 	JobOptions = jobs.Options
 )
 
+// The limits that SymCacheAnswer.Limit names.
+const (
+	LimitJobs      = symcachework.LimitJobs
+	LimitDownloads = symcachework.LimitDownloads
+)
+
 // SymCacheAnswer is the answer to a request for a SymCache file.
 type SymCacheAnswer struct {
 	symcachework.Answer

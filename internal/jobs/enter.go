@@ -29,7 +29,8 @@ type Entry struct {
 // running, the result exists, or the work is known to fail. It returns the job
 // that decides and its state: Queued or Running for a job to wait for, Done if the
 // result exists, Failed if it is not worth trying now. A repeated request writes
-// nothing. ErrFull means that a limit refuses the job.
+// nothing. ErrFull means that a limit refuses the job; it never refuses one that is
+// queued or running already.
 func (q *Queue) Enqueue(ctx context.Context, e Entry) (Job, State, error) {
 	none := Job{}
 	k, err := q.kindOf(e.Job)
@@ -63,7 +64,8 @@ func (q *Queue) Enqueue(ctx context.Context, e Entry) (Job, State, error) {
 			return last, Failed, nil
 		}
 	}
-	if !k.clients.admit(ctx, q, e.Client, k.limits.PerClient) {
+	lives := err == nil && last.State <= Running
+	if !lives && !k.clients.admit(ctx, q, e.Client, k.limits.PerClient) {
 		return none, 0, ErrFull
 	}
 	j := Job{Kind: e.Kind, Key: e.Key, Variant: e.Variant, Payload: e.Payload, Priority: e.Priority, MaxAttempts: k.limits.Attempts, MaxQueued: cmp.Or(e.MaxQueued, k.limits.Queued)}

@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -325,6 +326,18 @@ func (q *Queue) Run(ctx context.Context) {
 
 // List lists jobs, newest first.
 func (q *Queue) List(ctx context.Context, f Filter) ([]Job, error) { return q.store.Jobs(ctx, f) }
+
+// Live lists the jobs of a kind and key that are queued or running, one for each
+// variant at most.
+func (q *Queue) Live(ctx context.Context, kind, key string) ([]Job, error) {
+	return q.store.Jobs(ctx, Filter{Kind: kind, Key: key, States: []State{Queued, Running}})
+}
+
+// Able reports whether this machine or a known worker can do jobs of a kind and
+// variant.
+func (q *Queue) Able(kind string, variant int) bool {
+	return slices.ContainsFunc(q.Abilities(kind), func(a Ability) bool { return a.Variant == variant })
+}
 
 // Stats summarizes the jobs by kind.
 func (q *Queue) Stats(ctx context.Context) ([]Stats, error) { return q.store.JobStats(ctx) }

@@ -307,6 +307,20 @@ func TestLimits(t *testing.T) {
 			t.Errorf("2 s after a job has ended: %v, want no error", err)
 		}
 	})
+	bubble(t, "a job under way is not refused", func(t *testing.T) {
+		q := newQueue(t, Options{}, Limits{PerClient: 1, Queued: 2}, &testKind{name: "k"})
+		upgrade := job("a")
+		upgrade.Priority = -10
+		want := enter(t, q, upgrade)
+		for key, client := range map[string]string{"b": "192.0.2.1", "c": ""} {
+			if _, _, err := q.Enqueue(t.Context(), Entry{Job: job(key), Client: client}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if j, st, err := q.Enqueue(t.Context(), Entry{Job: job("a"), Client: "192.0.2.1"}); err != nil || j.ID != want.ID || st != Queued {
+			t.Errorf("the queued job, for a client at its limit: job %d, %v, %v; want job %d, queued", j.ID, st, err, want.ID)
+		}
+	})
 	bubble(t, "background jobs", func(t *testing.T) {
 		q := newQueue(t, Options{}, Limits{}, &testKind{name: "k"})
 		spare := func() bool {

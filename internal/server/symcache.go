@@ -21,7 +21,8 @@ import (
 // SymCacheConfig configures the SymCache protocol.
 type SymCacheConfig struct {
 	// Wait is how long a request may be held while its file is made, if the
-	// client does not retry by itself; zero is 2 minutes.
+	// client does not retry by itself; zero is as long as the work lasts and the
+	// client stays.
 	Wait time.Duration
 	// HexAge also reads the age of a request as hex, if there is no SymCache
 	// file for the decimal age.
@@ -32,7 +33,6 @@ type SymCacheConfig struct {
 }
 
 const (
-	defaultSymCacheWait = 2 * time.Minute
 	// signedLife is how long a signed URL is valid.
 	signedLife = 5 * time.Minute
 	// symCacheSecret is the name of the key that signs URLs.
@@ -55,16 +55,20 @@ type symCaches struct {
 	*access
 	conf   SymCacheConfig
 	held   semaphore // requests that wait for a file
-	secret []byte    // for signed URLs; nil without Redirect
+	limits *symCacheLimits
+	secret []byte // for signed URLs; nil without Redirect
 	now    func() time.Time
 }
 
 func newSymCaches(a *access) (s *symCaches, err error) {
 	s = &symCaches{access: a, conf: a.cfg.SymCache, held: newSemaphore(max(1, a.cfg.MaxConns/heldShare)), now: time.Now}
+	s.limits = newSymCacheLimits(s.held, a.cfg.Log)
+	if err := a.cfg.Registry.Register(s.limits); err != nil {
+		return nil, err
+	}
 	if d, ok := a.depot.(*depot.Depot); ok {
 		s.now = depot.ClockOf(d) // the servers of a depot accept each other's signatures
 	}
-	setInt(&s.conf.Wait, defaultSymCacheWait)
 	if s.conf.Redirect {
 		s.secret, err = a.depot.Secret(symCacheSecret)
 	}
@@ -135,9 +139,10 @@ func (s *symCaches) serve(x *exchange, r *http.Request, p *place) {
 // miss answers that there is no file, for now or for good.
 func (s *symCaches) miss(x *exchange) { s.text(x, http.StatusNotFound, notFoundLine) }
 
-// ask asks the depot, and holds the request while its file is made.
+// ask asks the depot, and holds the request while its file is made. A request that
+// is held when the server stops gets an error: 404 would say that there is no file.
 func (s *symCaches) ask(x *exchange, r *http.Request, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error) {
-	h := heldRequest{a: s.access, held: s.held, wait: s.conf.Wait, x: x, r: r}
+	h := heldRequest{a: s.access, held: s.held, wait: s.conf.Wait, x: x, r: r, stopped: errStopped}
 	defer h.end()
 	ask.Hold = h.hold
 	if err := h.lookup(); err != nil {
@@ -147,6 +152,9 @@ func (s *symCaches) ask(x *exchange, r *http.Request, ask depot.SymCacheAsk) (de
 	if err != nil && r.Context().Err() != nil {
 		err = context.Cause(r.Context())
 	}
+	if err == nil && a.Action == symcache.NotFound {
+		s.limits.refused(h.limitName(a.Limit))
+	}
 	return a, err
 }
 
@@ -155,12 +163,16 @@ func (s *symCaches) ask(x *exchange, r *http.Request, ask depot.SymCacheAsk) (de
 type heldRequest struct {
 	a    *access
 	held semaphore     // for all requests of its kind
-	wait time.Duration // how long it may be held
+	wait time.Duration // how long it may be held; zero: as long as the work lasts
 	x    *exchange
 	r    *http.Request
+	// stopped is the error of a request that is held when the server stops; nil: it
+	// gives up.
+	stopped error
 
 	looks bool // it counts as a lookup
 	holds bool // it counts as held
+	full  bool // too many others are held
 	// limit ends when the request may be held no longer; nil before the first hold.
 	limit  context.Context
 	cancel []func()
@@ -189,28 +201,54 @@ func (h *heldRequest) end() {
 	}
 }
 
+// limited returns a context that ends when the request may be held no longer.
+func (h *heldRequest) limited() (context.Context, context.CancelFunc) {
+	if h.wait > 0 {
+		return context.WithTimeout(h.r.Context(), h.wait)
+	}
+	return context.WithCancel(h.r.Context())
+}
+
+// limitName returns the limit that refused a request, or depotLimit, that of the depot.
+func (h *heldRequest) limitName(depotLimit string) string {
+	switch {
+	case h.full:
+		return limitHeld
+	case h.limit != nil && h.limit.Err() != nil:
+		return limitWait
+	}
+	return depotLimit
+}
+
 // hold waits until wait returns, or until the hold time ends, and then returns
 // gaveUp. Too many held requests are refused, because a miss is better than a
-// server that is full of waiting requests.
+// server that is full of waiting requests; those that came first are kept.
 func (h *heldRequest) hold(_ context.Context, wait func(context.Context) error) (gaveUp bool, err error) {
 	s := h.a
 	if !h.holds {
 		if h.holds = h.held.try(); !h.holds {
+			h.full = true
 			return true, nil
 		}
-		limit := h.wait
-		_ = http.NewResponseController(h.x.w).SetWriteDeadline(time.Now().Add(limit + s.cfg.WriteTimeout))
-		ctx, cancel := context.WithTimeout(h.r.Context(), limit)
+		ctx, cancel := h.limited()
 		stop := context.AfterFunc(s.waits, cancel) // the server stops
 		h.limit, h.cancel = ctx, []func(){cancel, func() { stop() }}
 	}
 	s.lookups.leave()
 	h.looks = false
-	if err := wait(h.limit); err != nil && h.limit.Err() == nil {
-		return false, err
-	}
-	if h.r.Context().Err() != nil {
+	// Nothing is written meanwhile. The kernel's probes (TCP keep-alive) find out that
+	// a client has vanished.
+	rc := http.NewResponseController(h.x.w)
+	_ = rc.SetWriteDeadline(time.Time{})
+	err = wait(h.limit)
+	_ = rc.SetWriteDeadline(time.Now().Add(s.cfg.Wait + s.cfg.WriteTimeout))
+	switch {
+	case h.r.Context().Err() != nil:
 		return true, context.Cause(h.r.Context())
+	case s.waits.Err() != nil && h.stopped != nil:
+		return true, h.stopped
+	case err != nil && h.limit.Err() == nil:
+		return false, err
 	}
 	return h.limit.Err() != nil, h.lookup()
 }

@@ -3,6 +3,11 @@ package server
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strconv"
@@ -18,6 +23,18 @@ import (
 )
 
 const symCachePath = "/v3.1.0/app.pdb/0e7712be-af06-4421-884b-496f833c8ec1"
+
+// metric returns the lines of a metric.
+func metric(t *testing.T, s *Server, name string) string {
+	t.Helper()
+	var lines []string
+	for line := range strings.Lines(ask(s, "GET", "/metrics").body) {
+		if strings.HasPrefix(line, name) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
 
 // busyDepot is a depot whose file is being made until done is closed. Then it is
 // known that the file cannot be made.
@@ -79,7 +96,8 @@ func missed(t *testing.T, what string, got reply, retry string) {
 // TestSymCacheHeld: only so many requests are held, they do not count as lookups,
 // and the server does not wait for them when it stops.
 func TestSymCacheHeld(t *testing.T) {
-	b, s := newBusy(t, Config{MaxConns: 8, MaxInFlight: 1, SymCache: SymCacheConfig{Wait: time.Hour}})
+	var log bytes.Buffer
+	b, s := newBusy(t, Config{MaxConns: 8, MaxInFlight: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	missed(t, "a client that retries", ask(s, "GET", symCachePath, "Allow-Retry-After: true"), "3")
 	var all sync.WaitGroup
 	results := make(chan reply, 2)
@@ -92,6 +110,16 @@ func TestSymCacheHeld(t *testing.T) {
 		missed(t, "GET", got, "")
 		if cc := got.header.Get("Cache-Control"); cc != "no-store" {
 			t.Errorf("Cache-Control is %q, want no-store", cc)
+		}
+		if got, want := metric(t, s, `symdepot_symcache_refused_total{limit="held"}`), `symdepot_symcache_refused_total{limit="held"} 1`; got != want {
+			t.Errorf("the metrics have %q, want %q", got, want)
+		}
+		if got, want := metric(t, s, "symdepot_symcache_held_requests"), "symdepot_symcache_held_requests 2"; got != want {
+			t.Errorf("the metrics have %q, want %q", got, want)
+		}
+		missed(t, "another one", ask(s, "GET", symCachePath), "")
+		if got := log.String(); strings.Count(got, "limit=held") != 1 || !strings.Contains(got, "2 requests are held already") {
+			t.Errorf("the log has %q, want one line that names the limit", got)
 		}
 	})
 	t.Run("HEAD is never held", func(t *testing.T) {
@@ -106,13 +134,15 @@ func TestSymCacheHeld(t *testing.T) {
 	s.endWaits()
 	all.Wait()
 	for range 2 {
-		missed(t, "a held request when the server stops", <-results, "")
+		if got := <-results; got.status != 503 || got.header.Get("Retry-After") == "" {
+			t.Errorf("a held request when the server stops: status %d, %v; want 503 with Retry-After: 404 would say that there is no file", got.status, got.header)
+		}
 	}
 	if len(s.symcache.held) != 0 {
 		t.Errorf("%d requests are counted as held in the end, want none", len(s.symcache.held))
 	}
-	if n := b.gaveUps.Load(); n != 3 {
-		t.Errorf("the depot heard from %d requests that they cannot wait, want 3", n)
+	if n := b.gaveUps.Load(); n != 2 {
+		t.Errorf("the depot heard from %d requests that they cannot wait, want 2", n)
 	}
 }
 
@@ -142,7 +172,43 @@ func TestSymCacheHeldEnds(t *testing.T) {
 	t.Run("the time is over", func(t *testing.T) {
 		_, s := newBusy(t, Config{SymCache: SymCacheConfig{Wait: 10 * time.Millisecond}})
 		missed(t, "a file that is being made", ask(s, "GET", symCachePath), "")
+		if got, want := metric(t, s, `symdepot_symcache_refused_total{limit="wait"}`), `symdepot_symcache_refused_total{limit="wait"} 1`; got != want {
+			t.Errorf("the metrics have %q, want %q", got, want)
+		}
 	})
+}
+
+// TestSymCacheHeldLong: a request is held as long as the work lasts, which is longer
+// than any deadline of the server, in both versions of HTTP.
+func TestSymCacheHeldLong(t *testing.T) {
+	cert := testCert(t)
+	roots := x509.NewCertPool()
+	roots.AddCert(cert.Leaf)
+	for _, version := range []int{1, 2} {
+		t.Run(fmt.Sprintf("HTTP/%d", version), func(t *testing.T) {
+			const short = 50 * time.Millisecond
+			b, s := newBusy(t, Config{Wait: short, WriteTimeout: short, IdleTimeout: short, TLS: &tls.Config{Certificates: []tls.Certificate{cert}}})
+			protocols := new(http.Protocols)
+			protocols.SetHTTP1(version == 1)
+			protocols.SetHTTP2(version == 2)
+			tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "localhost"}, Protocols: protocols}
+			defer tr.CloseIdleConnections()
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+listen(t, s)+symCachePath, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.AfterFunc(10*short, func() { close(b.done) })
+			began := time.Now()
+			resp, err := tr.RoundTrip(req)
+			if err != nil {
+				t.Fatalf("the held request ended after %v: %v; want 404 after the end of the work", time.Since(began), err)
+			}
+			defer resp.Body.Close()
+			if took := time.Since(began); resp.StatusCode != 404 || resp.ProtoMajor != version || took < 10*short {
+				t.Errorf("HTTP/%d, status %d after %v; want HTTP/%d, 404 after %v", resp.ProtoMajor, resp.StatusCode, took, version, 10*short)
+			}
+		})
+	}
 }
 
 // TestSymCacheNeverHot: answers that depend on what the transcoders can make

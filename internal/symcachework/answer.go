@@ -50,7 +50,16 @@ type Answer struct {
 	File File
 	// Retry is after what time the client should retry.
 	Retry time.Duration
+	// Limit names the limit that refused work that could have been done: one of
+	// LimitJobs and LimitDownloads. Empty: none.
+	Limit string
 }
+
+// The limits that refuse work.
+const (
+	LimitJobs      = "jobs"      // queued jobs, in all or of one client
+	LimitDownloads = "downloads" // downloads from SymCache servers, in all or of one client
+)
 
 // heldFile is a file that can be sent at once: a row of the index or a file of a
 // folder.
@@ -114,10 +123,21 @@ func (svc *Service) seesPDB(ctx context.Context, products []string, key symcache
 	return found(svc.depot.Find(ctx, products, pdbRequest(key)))
 }
 
-// maxRounds is how often a question is decided without a wait. Each round learns
-// something new: a file was removed, or a version cannot be made. There are few of
-// either.
-const maxRounds = 16
+const (
+	// maxRounds is how often a question is decided without a wait. Each round learns
+	// something new: a file was removed, or a version cannot be made. There are few of
+	// either.
+	maxRounds = 16
+	// leastWait is how long a wait must last to begin the count of rounds anew: work
+	// that ends at once, again and again, must not be asked for without end.
+	leastWait = time.Second
+	// askAgain is how often a request that is held is decided anew. So it ends when
+	// nobody is left who could make the file, and counts as a request for a download.
+	askAgain = mostUnasked / 5
+	// unableLife is how long requests are held for a queued job that nobody can do. In
+	// that time a worker can restart, or its machine.
+	unableLife = 10 * time.Minute
+)
 
 // Answer answers a request for a SymCache file, and begins the work that the
 // answer promises. Only Ask.Hold waits for work.
@@ -138,10 +158,13 @@ func (svc *Service) Answer(ctx context.Context, ask Ask) (Answer, error) {
 		case q.wait != nil && ask.Hold == nil:
 			q.state.GaveUp, q.wait = true, nil
 		case q.wait != nil:
+			began := svc.now()
 			var gaveUp bool
 			if gaveUp, err = ask.Hold(ctx, q.wait); err == nil {
 				q, err = svc.ask(ctx, ask, gaveUp)
-				round = -1
+				if svc.now().Sub(began) >= leastWait {
+					round = -1
+				}
 			}
 		case done || round == maxRounds:
 			return a, nil
@@ -161,6 +184,10 @@ type question struct {
 	// fromServers means that SymCache servers are asked before anything is made
 	// here.
 	fromServers bool
+	// live are the jobs of the key that are queued or running.
+	live []jobs.Job
+	// limit is that of Answer.
+	limit string
 	// wait, if not nil, waits for the work that answer has begun. The question has
 	// to be asked again then.
 	wait func(ctx context.Context) error
@@ -228,8 +255,13 @@ func (q *question) gatherMakers(ctx context.Context) error {
 		}
 	}
 	q.state.Producible = svc.Producible()
+	if !held {
+		if err := q.gatherLive(ctx); err != nil {
+			return err
+		}
+	}
 	for _, m := range q.state.Producible {
-		if !symcache.CanRead(v, m) || m.Compare(best) <= 0 {
+		if !symcache.CanRead(v, m) || m.Compare(best) <= 0 || q.liveJob(m) != nil {
 			continue
 		}
 		failed, err := found(svc.failure(ctx, q.pdb, m))
@@ -238,6 +270,47 @@ func (q *question) gatherMakers(ctx context.Context) error {
 		}
 		if failed {
 			q.state.Failed = append(q.state.Failed, m)
+		}
+	}
+	return nil
+}
+
+// gatherLive finds the jobs for the key that are under way. Their versions can be
+// made, also while nobody who can do them is known: a server that has just started
+// knows no worker yet, and a worker that restarts is not known for a while.
+func (q *question) gatherLive(ctx context.Context) error {
+	list, err := q.svc.queue.Live(ctx, Kind, jobKey(q.key))
+	if err != nil {
+		return err
+	}
+	for _, j := range list {
+		if _, want, err := readPayload(j); err == nil && q.svc.lives(j) {
+			q.live = append(q.live, j)
+			if !slices.Contains(q.state.Producible, want) {
+				q.state.Producible = append(q.state.Producible, want)
+			}
+		}
+	}
+	return nil
+}
+
+// lives reports whether clients should wait for a job that has not ended: somebody
+// can do it, or could a short time ago.
+func (svc *Service) lives(j jobs.Job) bool {
+	last := j.Created
+	for _, t := range [...]time.Time{j.Started, j.NotBefore, j.LeaseUntil} {
+		if t.After(last) {
+			last = t
+		}
+	}
+	return svc.now().Sub(last) < unableLife || svc.queue.Able(Kind, j.Variant)
+}
+
+// liveJob returns the job under way that makes a version; nil: none.
+func (q *question) liveJob(v symcache.Version) *jobs.Job {
+	for i := range q.live {
+		if q.live[i].Variant == int(v.Major) {
+			return &q.live[i]
 		}
 	}
 	return nil
@@ -256,7 +329,7 @@ func (svc *Service) newest(v symcache.Version) (best symcache.Version) {
 // answer decides and acts. done is false if the state has changed and the question
 // has to be decided again, at once or after q.wait.
 func (q *question) answer(ctx context.Context) (a Answer, done bool, err error) {
-	a = Answer{Decision: symcache.Decide(q.ask.Request.Version, q.state), Key: q.key}
+	a = Answer{Decision: symcache.Decide(q.ask.Request.Version, q.state), Key: q.key, Limit: q.limit}
 	switch a.Action {
 	case symcache.Send:
 		if a.File, err = q.open(ctx, a.Version); err != nil {
@@ -327,32 +400,45 @@ func (q *question) begin(ctx context.Context, a Answer) (Answer, bool, error) {
 	if q.fromServers {
 		d := svc.askServers(q.key, v, q.ask)
 		if d == nil { // too many downloads, or the depot is closing
-			q.state.GaveUp = true
+			q.state.GaveUp, q.limit = true, LimitDownloads
 			return a, false, nil
 		}
 		return q.waitFor(a, d.wait)
 	}
-	// Anybody may ask for any id: a job is entered only for a PDB that is there.
 	priority := 0
-	wait, err := svc.downloadPDB(ctx, q.pdb, q.ask)
-	switch {
-	case errors.Is(err, errUnknownPDB):
-		priority = unknownPriority
-	case errors.Is(err, fs.ErrNotExist):
-		q.state.Producible = nil
-		return a, false, nil
-	case err != nil:
-		return Answer{}, false, err
-	case wait != nil:
-		return q.waitFor(a, wait)
+	if j := q.liveJob(v); j != nil {
+		priority = max(j.Priority, unknownPriority)
+		if j.Priority < unknownPriority { // nobody waited for it
+			priority = 0
+		}
+	} else {
+		// Anybody may ask for any id: a job is entered only for a PDB that is there.
+		wait, err := svc.downloadPDB(ctx, q.pdb, q.ask)
+		switch {
+		case errors.Is(err, errUnknownPDB):
+			priority = unknownPriority
+		case errors.Is(err, fs.ErrNotExist):
+			q.state.Producible = nil
+			return a, false, nil
+		case err != nil:
+			return Answer{}, false, err
+		case wait != nil:
+			return q.waitFor(a, wait)
+		}
 	}
+	return q.enter(ctx, a, priority)
+}
+
+// enter enters the job that makes a file, or joins it.
+func (q *question) enter(ctx context.Context, a Answer, priority int) (Answer, bool, error) {
+	svc, v := q.svc, a.Make
 	job, st, err := svc.enqueue(ctx, q.pdb, v, priority, q.ask.Client)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // no PDB can have this name or id
 		q.state.Producible = nil
 		return a, false, nil
 	case errors.Is(err, jobs.ErrFull):
-		q.state.GaveUp = true
+		q.state.GaveUp, q.limit = true, LimitJobs
 		return a, false, nil
 	case err != nil:
 		return Answer{}, false, err
@@ -376,11 +462,20 @@ func (q *question) begin(ctx context.Context, a Answer) (Answer, bool, error) {
 	})
 }
 
-// waitFor ends the question, or has the client wait for the work that has begun.
+// waitFor ends the question, or has the client wait for the work that has begun. A
+// wait ends after askAgain at the latest, and the question is asked again.
 func (q *question) waitFor(a Answer, wait func(ctx context.Context) error) (Answer, bool, error) {
 	if a.Action != symcache.Wait {
 		return a, true, nil
 	}
-	q.wait = wait
+	q.wait = func(ctx context.Context) error {
+		some, cancel := context.WithTimeout(ctx, askAgain)
+		defer cancel()
+		err := wait(some)
+		if some.Err() != nil && ctx.Err() == nil {
+			return nil
+		}
+		return err
+	}
 	return a, false, nil
 }

@@ -395,6 +395,70 @@ func TestHold(t *testing.T) {
 			check(t, answers(), "not found")
 		})
 	})
+	// finish does the only job with the body of version 3.1.0.
+	finish := func(t *testing.T, w *world, worker jobs.Worker) {
+		t.Helper()
+		list, err := w.queue.Lease(t.Context(), worker, 10*time.Minute)
+		if err != nil || len(list) != 1 {
+			t.Fatalf("Lease: %d jobs, %v; want 1", len(list), err)
+		}
+		body := "file 3.1.0"
+		r := jobs.Result{Version: "3.1.0", SHA256: blob.Sum([]byte(body)), Size: int64(len(body))}
+		if err := w.queue.Complete(t.Context(), list[0].Proof(), r, strings.NewReader(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("queued for hours, then tried again", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, MakeOptions{}, FolderOptions{})
+			worker := w.able(t, "3.1.0")
+			answers := begin(t, w, 4, 24*time.Hour)
+			time.Sleep(3 * time.Hour)
+			list, err := w.queue.Lease(t.Context(), worker, 0)
+			if err != nil || len(list) != 1 {
+				t.Fatalf("Lease: %d jobs, %v; want 1", len(list), err)
+			}
+			if err := w.queue.Fail(t.Context(), list[0].Proof(), jobs.Failure{Class: "timeout", Version: "3.1.0", Detail: "as asked"}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Hour)
+			finish(t, w, worker)
+			check(t, answers(), "3.1.0: file 3.1.0")
+		})
+	})
+	t.Run("its worker vanishes and another one takes over", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, MakeOptions{}, FolderOptions{})
+			worker := w.able(t, "3.1.0")
+			answers := begin(t, w, 4, 24*time.Hour)
+			if list, err := w.queue.Lease(t.Context(), worker, 0); err != nil || len(list) != 1 {
+				t.Fatalf("Lease: %d jobs, %v; want 1", len(list), err)
+			}
+			w.queue.ForgetWorker(worker.Name)
+			time.Sleep(8 * time.Minute)
+			ask := w.ask(t, "3.1.0")
+			ask.AllowsRetry = true
+			if got := w.told(t, ask); got != "come again" {
+				t.Errorf("a client that comes while nobody can do the job: %q, want come again", got)
+			}
+			worker.Name = "another"
+			finish(t, w, worker)
+			check(t, answers(), "3.1.0: file 3.1.0")
+		})
+	})
+	t.Run("its worker vanishes for good", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, MakeOptions{}, FolderOptions{})
+			worker := w.able(t, "3.1.0")
+			began := time.Now()
+			answers := begin(t, w, 4, 24*time.Hour)
+			w.queue.ForgetWorker(worker.Name)
+			check(t, answers(), "not found")
+			if took := time.Since(began); took < 10*time.Minute || took > 12*time.Minute {
+				t.Errorf("the clients were held for %v, want some ten minutes", took)
+			}
+		})
+	})
 	t.Run("the time is over", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, MakeOptions{}, FolderOptions{})

@@ -39,9 +39,9 @@ type serverAnswer struct {
 }
 
 const (
-	answersKnown    = 50_000           // remembered answers
-	mostTranscoding = 30 * time.Minute // for a server that is still transcoding
-	mostUnasked     = 5 * time.Minute  // and if no client asks any more
+	answersKnown    = 50_000          // remembered answers
+	mostTranscoding = 12 * time.Hour  // for a server that is still transcoding, as long as clients ask
+	mostUnasked     = 5 * time.Minute // and if no client asks any more
 	leastPause      = 50 * time.Millisecond
 	mostPause       = 10 * time.Second // between two requests to a server
 	// mostDownloads is how many downloads may be under way, and mostClientDownloads
