@@ -99,7 +99,7 @@ var mayImport = map[string][]string{
 	"internal/symbolicate": {"breakpad", "debugid", "functab", "gsym", "demangle", "dwarf", "objtab", "pdb", "ppdb", "unwind", "internal/ctxio", "internal/durable", "internal/blob", "internal/client", "internal/index", "internal/jobs", "internal/term", "internal/wire", "layout", "objfile", "symfile"},
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
 	"internal/jobs":  {"internal/span", "internal/blob", "internal/index", "internal/term", "internal/wire"},
-	"internal/asked": {"symfile", "layout", "objfile", "internal/auth", "internal/clip", "internal/durable", "internal/term", "internal/want"},
+	"internal/asked": {"debugid", "symfile", "layout", "objfile", "internal/auth", "internal/clip", "internal/durable", "internal/term", "internal/want"},
 	// web is mounted by the server, which authenticates its requests.
 	"internal/web": {"debugid", "dump", "layout", "internal/asked", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire"},
 

@@ -161,8 +161,12 @@ func ParseBreakpad(s string) (ID, error) {
 
 // Parse parses any text form of a debug id. Hyphens are optional, also before the
 // age; a missing age is 0. A PDB 2.0 id is 8 to 16 digits without hyphens, or
-// eight digits, a hyphen and an age.
+// eight digits, a hyphen and an age. So is the form that Microsoft's dumpbin prints,
+// {GUID}, AGE, in which the age is decimal.
 func Parse(s string) (ID, error) {
+	if id, ok := parseDumpbin(s); ok {
+		return id, nil
+	}
 	if len(s) >= 36 && s[8] == '-' && s[13] == '-' {
 		g, err := ParseGUID(s[:36])
 		if err != nil {
@@ -189,6 +193,26 @@ func Parse(s string) (ID, error) {
 		s = s[:i] + s[i+1:]
 	}
 	return ParseBreakpad(s)
+}
+
+// parseDumpbin parses {GUID}, AGE. The braces and the blank may be missing.
+func parseDumpbin(s string) (ID, bool) {
+	guid, age, ok := strings.Cut(s, ",")
+	if !ok {
+		return ID{}, false
+	}
+	guid = strings.TrimSpace(guid)
+	if in, ok := strings.CutPrefix(guid, "{"); ok {
+		if guid, ok = strings.CutSuffix(in, "}"); !ok {
+			return ID{}, false
+		}
+	}
+	g, err := ParseGUID(guid)
+	if err != nil {
+		return ID{}, false
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(age), 10, 32)
+	return ID{GUID: g, Age: uint32(n)}, err == nil
 }
 
 // PE identifies a PE image or a .DBG file by the two header fields of its

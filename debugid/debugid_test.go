@@ -52,6 +52,24 @@ func mustParse(t *testing.T, s string) ID {
 	return id
 }
 
+// TestParseDumpbin: an id as Microsoft's dumpbin prints it, with a decimal age.
+func TestParseDumpbin(t *testing.T) {
+	const guid = "34D6745D-4C3F-4339-86E3-CF1FCD468701"
+	bare := strings.ReplaceAll(guid, "-", "")
+	for s, want := range map[string]string{
+		"{" + guid + "}, 1": bare + "1", guid + ",1": bare + "1", " {" + strings.ToLower(guid) + "} ,  10 ": bare + "a", "{" + bare + "}, 4294967295": bare + "ffffffff", "{" + guid + "}, 0": bare + "0",
+	} {
+		if id, err := Parse(s); err != nil || id.Breakpad() != want {
+			t.Errorf("Parse(%q) = %s, %v; want %s", s, id.Breakpad(), err, want)
+		}
+	}
+	for _, s := range []string{"{" + guid + ", 1", guid + "}, 1", "{" + guid + "}, a", "{" + guid + "}, 4294967296", "{" + guid + "}, -1", "{" + guid + "},", "{}, 1", ", 1", "{" + guid + "}, 1, x"} {
+		if id, err := Parse(s); !errors.Is(err, ErrSyntax) {
+			t.Errorf("Parse(%q) = %s, %v; want ErrSyntax", s, id.Breakpad(), err)
+		}
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	for _, s := range []string{"", "x", "DFB8E43AF2423D73A453AEB6A777EF7", "dfb8e43a-f242-3d73-a453-aeb6a777ef75", "DFB8E43AF2423D73A453AEB6A777EF75",
 		"DFB8E43AF2423D73A453AEB6A777EF75aZ", "DFB8E43AF2423D73A453AEB6A777EF75123456789", "418E89C3", "418E89C3-1"} {

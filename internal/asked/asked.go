@@ -4,8 +4,10 @@ package asked
 
 import (
 	"net/url"
+	"regexp"
 	"strings"
 
+	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/want"
@@ -83,6 +85,13 @@ const (
 // store, a name and an id, or a build-id.
 func Parse(text string) (Ask, error) {
 	text = strings.Trim(strings.TrimSpace(text), `"'`)
+	if len(text) <= MaxText {
+		var a Ask
+		var ok bool
+		if text, a, ok = ofDumpbin(text); ok {
+			return a, nil
+		}
+	}
 	switch {
 	case text == "":
 		return Ask{}, ErrEmpty
@@ -127,6 +136,27 @@ func Parse(text string) (Ask, error) {
 		}
 	}
 	return a, err
+}
+
+// inDumpbin is the id of a PDB as Microsoft's dumpbin prints it, with the path behind it
+// in that line: {GUID}, AGE, PATH.
+var inDumpbin = regexp.MustCompile(`(?i)(\{?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\}?\s*,\s*[0-9]{1,10}\b)(?:\s*,\s*([^"<>|*?]+))?`)
+
+// ofDumpbin returns text with the id in it, if dumpbin has printed it, in the spelling
+// of requests. ok means that the line names the PDB too: a is the request for it.
+func ofDumpbin(text string) (plain string, a Ask, ok bool) {
+	m := inDumpbin.FindStringSubmatchIndex(text)
+	if m == nil {
+		return text, a, false
+	}
+	id, err := debugid.Parse(text[m[2]:m[3]])
+	if err != nil {
+		return text, a, false
+	}
+	if m[4] >= 0 {
+		a, ok = Pair(text[m[4]:m[5]], id.Breakpad())
+	}
+	return text[:m[2]] + id.Breakpad() + text[m[3]:], a, ok
 }
 
 func cutScheme(text string) (rest string, ok bool) {
@@ -205,6 +235,7 @@ func routes(segs []string) bool {
 
 // cleanID removes what people and tools put around an id.
 func cleanID(id string) string {
+	id, _, _ = ofDumpbin(id)
 	id = strings.Trim(id, `"'{}()[]<>,;: `)
 	if rest, ok := strings.CutPrefix(strings.ToLower(id), "0x"); ok {
 		id = id[len(id)-len(rest):]

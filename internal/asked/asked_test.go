@@ -42,6 +42,11 @@ func TestParse(t *testing.T) {
 		{text: guid + "1 app.pdb", path: "/" + path, read: ReadPair},
 		{text: "app.pdb {" + dashed + "}1", path: "/" + path, read: ReadPair},
 		{text: "app.pdb " + dashed + "-1", path: "/" + path, read: ReadPair},
+		{text: "app.pdb {" + dashed + "}, 1", path: "/" + path, read: ReadPair}, // as dumpbin prints it
+		{text: "{" + dashed + "}, 1 app.pdb", path: "/" + path, read: ReadPair},
+		{text: "app.pdb " + strings.ToLower(dashed) + ",1", path: "/" + path, read: ReadPair},
+		{text: "app.pdb {" + dashed + "}, 26", path: "/app.pdb/" + guid + "1a/app.pdb", read: ReadPair},
+		{text: `Format: RSDS, {` + dashed + `}, 1, C:\build, old\app.pdb`, path: "/" + path, read: ReadPair},
 		{text: "app.pdb/" + guid + "1", path: "/" + path, read: ReadPair},
 		{text: `C:\symbols\app.pdb\` + guid + `1\app.pdb`, path: "/" + path, read: ReadDisk},
 		{text: `\\server\share\ap\app.pdb\` + guid + `1\app.pdb`, path: "/" + path, read: ReadDisk},
@@ -88,6 +93,9 @@ func TestParseLog(t *testing.T) {
 `,
 		"lldb.log": `1 /App/3A1C9E7D5B2F4C8E9D0A1B2C3D4E5F60/App 1 
 2 /libswiftCore.dylib/A1B2C3D4E5F60718293A4B5C6D7E8F90/libswiftCore.dylib 1 missing
+`,
+		"dumpbin.log": `1 /app.pdb/4FD6D1A0C4E94B2E8B0A5D0C7F1E22331/app.pdb 1 
+4 /UnityPlayer.pdb/A5FDEB65872C48419463B9C98EB6A1F51/UnityPlayer.pdb 1 
 `,
 		"access.log": `1 /app.pdb/4FD6D1A0C4E94B2E8B0A5D0C7F1E22331/app.pdb 1 missing
 2 /buildid/16e7b8e1b0c54e6fa1f0f7a6d0c1b2a3d4e5f607/debuginfo 1 found

@@ -26,8 +26,9 @@ func Arguments(ctx context.Context, args []string, in io.Reader) (list []Ask, co
 		list, complete = ParseLog(text)
 		return list, complete, nil
 	}
-	if len(args) == 2 && !isFile(args[1]) {
-		if a, ok := Pair(args[0], args[1]); ok {
+	if len(args) >= 2 && !isFile(args[1]) {
+		// A shell splits {GUID}, AGE.
+		if a, ok := Pair(args[0], strings.Join(args[1:], " ")); ok {
 			return []Ask{a}, true, nil
 		}
 	}

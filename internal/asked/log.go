@@ -198,6 +198,10 @@ func (l *log) ofSymchk(line string) bool {
 
 // pair adds the request for a name and an id in one line.
 func (l *log) pair(line string) bool {
+	line, a, ok := ofDumpbin(line)
+	if ok {
+		return l.add(a)
+	}
 	m := inPairID.FindStringSubmatchIndex(line)
 	if m == nil {
 		return false

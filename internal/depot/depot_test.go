@@ -500,6 +500,7 @@ func TestFindSpellings(t *testing.T) {
 	o := found[0].Object
 	for _, q := range []string{
 		o.DebugID.Breakpad(), strings.ToLower(o.DebugID.Breakpad()), o.DebugID.String(), o.DebugID.GUID.String(), "{" + o.DebugID.GUID.String() + "}", o.DebugID.GUID.Lower(),
+		fmt.Sprintf("{%s}, %d", o.DebugID.GUID.String(), o.DebugID.Age), // as dumpbin prints it
 		"HELLO-X64.PDB", layout.SymStore.Paths(o)[0], found[0].Ref.String(),
 	} {
 		if got, err := d.Find(t.Context(), Scope{}, q, 10); err != nil || len(got) != 1 || got[0].Ref != found[0].Ref {

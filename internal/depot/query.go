@@ -53,6 +53,11 @@ const shortRef = 12
 func spellings(q string) index.Query {
 	q = strings.TrimSpace(q)
 	iq := index.Query{Name: symfile.Fold(q)}
+	if strings.Contains(q, ",") {
+		if id, err := debugid.Parse(q); err == nil { // as dumpbin prints it
+			q = id.Breakpad()
+		}
+	}
 	f := symfile.Fold(q)
 	if r, err := layout.Route(strings.FieldsFunc(q, func(r rune) bool { return r == '/' })); err == nil && strings.Contains(q, "/") {
 		for _, l := range r.Lookups {

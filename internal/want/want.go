@@ -56,9 +56,14 @@ func (w Want) What() string {
 }
 
 // Of returns the want for a name and an id, in any spelling that a server
-// accepts. from is what needs the file.
+// accepts, or as dumpbin prints it. from is what needs the file.
 func Of(name, id, from string) (Want, error) {
 	name, id = symfile.BaseName(strings.Trim(name, `" `)), strings.Trim(id, `" `)
+	if strings.Contains(id, ",") {
+		if d, err := debugid.Parse(id); err == nil {
+			id = d.Breakpad()
+		}
+	}
 	if !symfile.ValidName(name) || !symfile.ValidName(id) {
 		return Want{}, fmt.Errorf("%q and %q are not a file name and an id", term.Printable(name), term.Printable(id))
 	}
