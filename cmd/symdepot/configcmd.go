@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/term"
@@ -80,29 +81,40 @@ func (configPrintCmd) Run(a *app) error {
 }
 
 type configSampleCmd struct {
-	File string `arg:"" help:"The sample's appsettings.json."`
+	File string `arg:"" optional:"" help:"The sample's appsettings.json. Default: the environment variables only."`
 }
 
 // Help is the long help text.
 func (configSampleCmd) Help() string {
 	return `Prints a configuration with the effect of the settings of Microsoft's sample SymCache server: SymCacheDirectory becomes
 symcache.store, SymbolServer an upstream, TranscoderPath a transcoder, and TranscoderVersion the version that the
-transcoder must have. Changes nothing.
+transcoder must have. Environment variables of these names are read too, and win, as in the sample: run it where the
+sample runs. Changes nothing.
 
   symdepot config from-symcache-sample C:\inetpub\SymCacheServer\appsettings.json > config.yaml
   symdepot config check config.yaml
 
-Exit codes: 0 printed, 1 the file has none of these settings, 3 it cannot be read.`
+Exit codes: 0 printed, 1 neither the file nor the environment has these settings, 3 the file cannot be read.`
 }
 
 // Run prints the configuration.
 func (c configSampleCmd) Run(a *app) error {
-	s, err := config.ReadSampleSettings(c.File)
-	if err != nil {
-		return err
+	var s config.SampleSettings
+	if c.File != "" {
+		var err error
+		if s, err = config.ReadSampleSettings(c.File); err != nil {
+			return err
+		}
+	}
+	if names := s.Override(os.Environ()); len(names) > 0 {
+		fmt.Fprintf(a.stderr, "symdepot: the environment has %s\n", strings.Join(names, ", "))
 	}
 	if s.IsZero() {
-		fmt.Fprintf(a.stderr, "symdepot: %s has none of SymCacheDirectory, SymbolServer, TranscoderPath and TranscoderVersion\n", c.File)
+		where := "the environment"
+		if c.File != "" {
+			where = c.File
+		}
+		fmt.Fprintf(a.stderr, "symdepot: %s has none of SymCacheDirectory, SymbolServer, TranscoderPath and TranscoderVersion\n", where)
 		return term.ErrNegative
 	}
 	out, err := s.Config()

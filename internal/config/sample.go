@@ -32,6 +32,41 @@ func ReadSampleSettings(file string) (SampleSettings, error) {
 	return s, nil
 }
 
+// setting returns the place of a setting with a name as the sample reads it: in any
+// case, and with the names of sections in front. nil: no setting has that name.
+func (s *SampleSettings) setting(name string) *string {
+	for _, separator := range []string{":", "__"} { // the second one in environment variables
+		if i := strings.LastIndex(name, separator); i >= 0 {
+			name = name[i+len(separator):]
+		}
+	}
+	switch strings.ToLower(name) {
+	case "symcachedirectory":
+		return &s.directory
+	case "symbolserver":
+		return &s.server
+	case "transcoderpath":
+		return &s.program
+	case "transcoderversion":
+		return &s.version
+	}
+	return nil
+}
+
+// Override replaces the settings that a process's environment, as os.Environ returns it,
+// has too: the sample prefers it to its appsettings.json. It returns the names of the
+// variables.
+func (s *SampleSettings) Override(environ []string) (names []string) {
+	for _, e := range environ {
+		name, value, _ := strings.Cut(e, "=")
+		if to := s.setting(name); to != nil && strings.TrimSpace(value) != "" {
+			*to = strings.TrimSpace(value)
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // IsZero reports whether the file contained none of the settings.
 func (s SampleSettings) IsZero() bool { return s == SampleSettings{} }
 
@@ -54,12 +89,7 @@ func parseSampleSettings(text []byte) (SampleSettings, error) {
 		}
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			k, v := n.Content[i], n.Content[i+1]
-			to := map[string]*string{"symcachedirectory": &s.directory, "symbolserver": &s.server, "transcoderpath": &s.program, "transcoderversion": &s.version}
-			name := strings.ToLower(k.Value)
-			if j := strings.LastIndexByte(name, ':'); j >= 0 { // Section:Key
-				name = name[j+1:]
-			}
-			if t := to[name]; t != nil && v.Kind == yaml.ScalarNode {
+			if t := s.setting(k.Value); t != nil && v.Kind == yaml.ScalarNode {
 				*t = strings.TrimSpace(v.Value)
 				continue
 			}
