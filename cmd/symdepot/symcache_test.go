@@ -856,3 +856,42 @@ func TestSymCacheTime(t *testing.T) {
 		}
 	})
 }
+
+// TestSymCacheKeepPDB: with symcache.keep_pdb: false, a PDB that was downloaded to be
+// transcoded is dropped when its SymCache file is made, and an added one never is.
+func TestSymCacheKeepPDB(t *testing.T) {
+	t.Parallel()
+	for keeps, conf := range map[bool]string{true: "", false: "symcache: {keep_pdb: false}\n"} {
+		t.Run(fmt.Sprintf("%v", keeps), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			added := symGUID(2, 6)
+			writeTree(t, dir, map[string]string{"symdepot.yaml": conf + "transcoding: {jobs: 2}\n", "pdbs/new.pdb": string(symPDB(t, added))})
+			s := newSymServer(t, dir, []string{"3.1.0"}, "--config", filepath.Join(dir, "symdepot.yaml"), "--add", filepath.Join(dir, "pdbs"))
+			far := symGUID(1, 6)
+			s.far.put(t, "far.pdb", far)
+			s.far.put(t, "new.pdb", added)
+			for name, guid := range map[string]string{"far.pdb": far, "new.pdb": added} {
+				if got := s.ask(t, "GET", "/v3.1.0/"+name+"/"+guid).words(t); got != "200 3.1.0 made" {
+					t.Fatalf("%s: %q, want the SymCache file", name, got)
+				}
+			}
+			asked := func(name, guid string) bool {
+				before := s.far.count(name)
+				if a := s.ask(t, "GET", "/"+name+"/"+strings.ToUpper(strings.ReplaceAll(guid, "-", ""))+"1/"+name); a.status != 200 {
+					t.Errorf("%s: status %d, want 200", name, a.status)
+				}
+				return s.far.count(name) > before
+			}
+			if got := asked("far.pdb", far); got == keeps {
+				t.Errorf("the upstream was asked for the PDB again: %v, want %v", got, !keeps)
+			}
+			if asked("new.pdb", added) {
+				t.Error("the upstream was asked for a PDB that was added, want it from the depot")
+			}
+			if got := s.ask(t, "GET", "/v3.1.0/far.pdb/"+far).words(t); got != "200 3.1.0 made" || s.ran("far.pdb") != 1 {
+				t.Errorf("the SymCache file: %q after %d runs, want it after one run", got, s.ran("far.pdb"))
+			}
+		})
+	}
+}

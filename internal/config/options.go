@@ -205,7 +205,7 @@ func (c *Config) Programs() ([]transcode.Program, error) {
 // configuration sets one. The caller must call the returned function at the end.
 func (c *Config) OpenTranscoders(ctx context.Context, scratch string, log *slog.Logger) (depot.TranscodeOptions, func(), error) {
 	t := c.Transcoding
-	opt := depot.TranscodeOptions{Slots: t.Jobs, NoUpgrades: !t.Upgrades}
+	opt := depot.TranscodeOptions{Slots: t.Jobs, NoUpgrades: !t.Upgrades, DropPDBs: !c.SymCache.KeepPDB}
 	programs, err := c.Programs()
 	if err != nil || len(programs) == 0 {
 		return opt, func() {}, err

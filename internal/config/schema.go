@@ -192,6 +192,7 @@ type SymCache struct {
 	StoreBytes  term.ByteSize `yaml:"store_bytes" default:"0" help:"Size limit of the store; 0: none. The least recently used files are evicted first, but only files that the depot has too or can make again." example:"200GiB"`
 	StoreUnused term.Duration `yaml:"store_unused" default:"0s" help:"How long an unused file stays in the store; 0: without limit." example:"90d"`
 	Wait        term.Duration `yaml:"wait" default:"0s" help:"How long a request of a client that does not retry is held while its file is made; then it gets 404. 0: as long as the file is being made and the client stays. A proxy in front must wait as long." example:"55s"`
+	KeepPDB     bool          `yaml:"keep_pdb" default:"true" help:"Keep the PDBs that were downloaded from upstreams. false: drop one as soon as its SymCache files are made, in the newest version of each major one that can be made, or cannot be made. For servers that only Windows Performance Analyzer uses. Added PDBs are never dropped." example:"false"`
 	AgeRadix    string        `yaml:"age_radix" default:"decimal" enum:"decimal,auto" help:"How the age in a request is read. auto also reads it as hex among the files of the folders, if no file has the decimal age." example:"auto"`
 	Redirect    bool          `yaml:"redirect" default:"false" help:"Answer with a 302 redirect to a signed address of this server, valid for five minutes, instead of with the file." example:"true"`
 }

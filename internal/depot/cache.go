@@ -187,6 +187,29 @@ func (c *Cache) evictUntil(ctx context.Context, f index.CacheFilter, bytes int64
 	return nil
 }
 
+// dropContent evicts a content that the filter selects. It stays while it is being read,
+// or if the files of an upstream that has it belong to a product: who may see what was
+// made of a file depends on who sees the file.
+func (c *Cache) dropContent(ctx context.Context, f CacheFilter, ref blob.Ref) (bool, error) {
+	is := false
+	for file, err := range c.db.Cached.Evictable(ctx, f) {
+		switch {
+		case err != nil:
+			return false, err
+		case file.Ref != ref:
+		case file.Product != "" || c.inUse(ref):
+			return false, nil
+		default:
+			is = true
+		}
+	}
+	if !is {
+		return false, nil
+	}
+	n, _, err := c.db.Cached.Evict(ctx, []blob.Ref{ref}, deleteBlobs(ctx, c.blobs, nil))
+	return n > 0, err
+}
+
 // CacheFilter selects cached files.
 type CacheFilter = index.CacheFilter
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/symcachework"
@@ -107,6 +108,11 @@ func (p symcacheDepot) InTrees(ctx context.Context, req layout.Request) error {
 		return err
 	}
 	return f.Close()
+}
+
+// DropCached implements symcachework.Depot.
+func (p symcacheDepot) DropCached(ctx context.Context, id string, ref blob.Ref) (bool, error) {
+	return p.d.Cache.dropContent(ctx, index.CacheFilter{ID: id}, ref)
 }
 
 // Open implements symcachework.Depot.

@@ -76,6 +76,9 @@ func (q *Queue) endAttempt(ctx context.Context, k *kind, j Job, f Failure) error
 	err := q.store.Fail(ctx, j.ID, j.Worker, j.Token, o)
 	q.ended.notify()
 	q.entered.notify()
+	if err == nil && !again {
+		q.tellEnd(ctx, j)
+	}
 	if q.opt.Hooks.Settled != nil {
 		q.opt.Hooks.Settled(j)
 	}

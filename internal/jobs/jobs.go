@@ -178,6 +178,12 @@ type Kind interface {
 	Rule(class string) Rule
 }
 
+// Ender is a Kind that learns of the ends of its jobs.
+type Ender interface {
+	// Ended is called when a job has ended, with or without a result.
+	Ended(ctx context.Context, j Job)
+}
+
 // Limits bound the jobs of one kind. Zero values mean the defaults in brackets.
 type Limits struct {
 	Slots     int // jobs that run at once on this machine [none]

@@ -99,7 +99,19 @@ func (q *Queue) make(ctx context.Context, k *kind, j Job) error {
 func (q *Queue) complete(ctx context.Context, j Job, o Outcome) error {
 	err := q.store.Complete(ctx, j.ID, j.Worker, j.Token, o)
 	q.ended.notify()
+	if err == nil {
+		q.tellEnd(ctx, j)
+	}
 	return err
+}
+
+// tellEnd tells the kind of a job that it has ended.
+func (q *Queue) tellEnd(ctx context.Context, j Job) {
+	if k := q.kinds[j.Kind]; k != nil {
+		if e, ok := k.Kind.(Ender); ok {
+			e.Ended(ctx, j)
+		}
+	}
 }
 
 // heartbeats renews a lease until ctx ends, and ends ctx when the lease is lost.

@@ -22,6 +22,7 @@ import (
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symcache"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 const (
@@ -429,6 +430,51 @@ func (w work) noteDerived(ctx context.Context, pdb blob.Ref, v symcache.Version,
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the depot does not keep the PDB
 		w.svc.log.Warn("cannot record the SymCache file of a PDB", "error", err)
 	}
+}
+
+// Ended implements jobs.Ender: a PDB that was only downloaded to be transcoded is not
+// needed any more when no file can be made of it.
+func (w work) Ended(ctx context.Context, j jobs.Job) {
+	svc := w.svc
+	key, _, err := readPayload(j)
+	if err != nil || !svc.make.DropPDBs {
+		return
+	}
+	if err := svc.dropPDB(ctx, key); err != nil && ctx.Err() == nil {
+		svc.log.Warn("cannot drop a PDB whose SymCache files are made", "pdb", jobKey(key), "error", err)
+	}
+}
+
+// dropPDB drops the cached PDB of a key, unless a version can still be made of it.
+func (svc *Service) dropPDB(ctx context.Context, key SymCacheKey) error {
+	pdb := svc.row(key)
+	h, err := pdb.get(ctx)
+	if err != nil {
+		_, err = found(h, err)
+		return err
+	}
+	if live, err := svc.queue.Live(ctx, Kind, jobKey(key)); err != nil || len(live) > 0 {
+		return err
+	}
+	can := svc.Producible()
+	if len(can) == 0 {
+		return nil // who made the file has left, and may come back with other versions
+	}
+	for _, v := range can {
+		if held, err := svc.isHeld(ctx, key, v); err != nil {
+			return err
+		} else if held {
+			continue
+		}
+		if failed, err := found(svc.failure(ctx, pdb, v)); err != nil || !failed {
+			return err
+		}
+	}
+	dropped, err := svc.depot.DropCached(ctx, symfile.Fold(key.ID.Breakpad()), h.Ref)
+	if dropped {
+		svc.log.Info("dropped a downloaded PDB, because its SymCache files are made", "pdb", jobKey(key), "bytes", h.Size)
+	}
+	return err
 }
 
 const day = 24 * time.Hour

@@ -35,6 +35,10 @@ type Depot interface {
 	InTrees(ctx context.Context, req layout.Request) error
 	// Open opens the file of a request; with local, no upstream is asked.
 	Open(ctx context.Context, req layout.Request, local bool) (File, error)
+	// DropCached evicts the cached files with an id and a content, but not those that
+	// are being read, and not those that belong to a product. It reports whether there
+	// were any.
+	DropCached(ctx context.Context, id string, ref blob.Ref) (bool, error)
 	// Download asks all upstreams, without regard to remembered misses.
 	Download(ctx context.Context, req layout.Request) (File, error)
 }
@@ -55,6 +59,8 @@ type MakeOptions struct {
 	Slots int
 	// NoUpgrades keeps SymCache files even if newer versions could be made.
 	NoUpgrades bool
+	// DropPDBs evicts a cached PDB when its SymCache files are made, or cannot be made.
+	DropPDBs bool
 	// UpgradeQueue is how many jobs may be queued before no more upgrades are
 	// entered [100].
 	UpgradeQueue int

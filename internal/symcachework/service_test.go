@@ -38,6 +38,7 @@ type world struct {
 	product string   // of the PDB
 	inTrees bool     // a tree has it
 	opened  []string // what was opened for workers
+	dropped []string // what was dropped
 }
 
 const guid = "0E7712BEAF064421884B496F833C8EC1"
@@ -631,4 +632,61 @@ func TestFolders(t *testing.T) {
 	if _, err := os.Stat(name); err != nil {
 		t.Errorf("a folder that is only read has lost its file: %v", err)
 	}
+}
+
+// DropCached implements Depot.
+func (w *world) DropCached(_ context.Context, id string, ref blob.Ref) (bool, error) {
+	w.dropped = append(w.dropped, id+" "+ref.String())
+	return true, nil
+}
+
+// TestDropPDB: a PDB is dropped when no file can be made of it any more, not before.
+func TestDropPDB(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, MakeOptions{DropPDBs: true}, FolderOptions{})
+		worker := w.able(t, "3.1.0", "4.1.0")
+		ask := func(v string) jobs.Leased {
+			t.Helper()
+			if _, err := w.RequestSymCache(t.Context(), w.key, version(t, v)); err != nil {
+				t.Fatal(err)
+			}
+			list, err := w.queue.Lease(t.Context(), worker, 0)
+			if err != nil || len(list) != 1 {
+				t.Fatalf("Lease: %d jobs, %v; want 1", len(list), err)
+			}
+			return list[0]
+		}
+		complete := func(v string) {
+			t.Helper()
+			body := "file " + v
+			r := jobs.Result{Version: v, SHA256: blob.Sum([]byte(body)), Size: int64(len(body))}
+			if err := w.queue.Complete(t.Context(), ask(v).Proof(), r, strings.NewReader(body)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		complete("3.1.0")
+		if len(w.dropped) > 0 {
+			t.Errorf("dropped %q after one of two versions, want none", w.dropped)
+		}
+		l := ask("4.1.0")
+		if err := w.queue.Fail(t.Context(), l.Proof(), jobs.Failure{Class: "timeout", Version: "4.1.0", Detail: "as asked"}); err != nil {
+			t.Fatal(err)
+		}
+		if len(w.dropped) > 0 {
+			t.Errorf("dropped %q while a job is tried again, want none", w.dropped)
+		}
+		time.Sleep(time.Minute)
+		list, err := w.queue.Lease(t.Context(), worker, 0)
+		if err != nil || len(list) != 1 {
+			t.Fatalf("Lease: %d jobs, %v; want 1", len(list), err)
+		}
+		if err := w.queue.Fail(t.Context(), list[0].Proof(), jobs.Failure{Class: "timeout", Version: "4.1.0", Detail: "as asked"}); err != nil {
+			t.Fatal(err)
+		}
+		want := symfile.Fold(w.key.ID.Breakpad()) + " " + blob.Sum([]byte("the PDB")).String()
+		if len(w.dropped) != 1 || w.dropped[0] != want {
+			t.Errorf("dropped %q after the second version has failed for good, want %q", w.dropped, want)
+		}
+	})
 }
