@@ -49,9 +49,24 @@ func serveMkcol(x *exchange) error {
 	return nil
 }
 
-// versionLike matches names that are versions: PUT to /in/PRODUCT/VERSION without the slash
-// at the end would take them for the name of the file.
+// versionLike matches names that are versions.
 var versionLike = regexp.MustCompile(`^v?[0-9]+(\.[0-9]+)*([-+_][0-9A-Za-z.]+)?$`)
+
+// mayBeVersion refuses PUT to /in/PRODUCT/NAME if NAME may be a version whose slash at the
+// end was forgotten: it looks like one or, as a word such as nightly, has no extension. Taken
+// for the name of the file, it would hide both. A version from elsewhere, or the parameter
+// version without a value, makes it the name of a file.
+func mayBeVersion(x *exchange, segs []string, version string) error {
+	if x.t.product == "" || version != "" || len(segs) != 1 || x.r.URL.Query().Has("version") {
+		return nil
+	}
+	if name := segs[0]; versionLike.MatchString(name) || !strings.Contains(name, ".") {
+		name, at := clip.Text(name), "/in/"+clip.Text(x.t.product)+"/"
+		return &failure{http.StatusUnprocessableEntity, fmt.Sprintf("%q may be a version or the name of a file. If it is a version, end the address with a slash, as in %s%s/, and curl -T adds the name; "+
+			"if it is a name, send the file to %sVERSION/%s, or without a version to %s%s?version=", name, at, name, at, name, at, name)}
+	}
+	return nil
+}
 
 // servePut answers PUT.
 func servePut(x *exchange) error {
@@ -75,8 +90,8 @@ func servePut(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if x.t.product != "" && l.Version == "" && len(segs) == 1 && versionLike.MatchString(segs[0]) {
-		return &failure{http.StatusUnprocessableEntity, fmt.Sprintf("%q looks like a version, not like the name of a file: end the address with a slash, as in /in/%s/%s/, and curl -T adds the name", clip.Text(segs[0]), clip.Text(x.t.product), clip.Text(segs[0]))}
+	if err := mayBeVersion(x, segs, l.Version); err != nil {
+		return err
 	}
 	s, err := x.putBody()
 	if err != nil {
