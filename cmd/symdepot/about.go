@@ -28,7 +28,7 @@ func aboutServer(d *depot.Depot, conf *config.Config, g *guard) func(context.Con
 		for line := range strings.Lines(warnings.String()) {
 			f.Checks = append(f.Checks, web.Check{Name: "Configuration", State: web.CheckWarn, Text: strings.TrimPrefix(strings.TrimSpace(line), "warning: ")})
 		}
-		f.Checks = append(f.Checks, readyCheck(ctx, d), check("Disk", doctor.Disk(d.Check.Space())), check("Stored files", doctor.Stored(d.Scrub(ctx))), coldCheck(ctx, d))
+		f.Checks = append(f.Checks, readyCheck(ctx, d), check("Disk", doctor.Disk(d.Check.Space())), check("Stored files", doctor.Stored(d.Check.Coverage(ctx))), coldCheck(ctx, d))
 		if g.tls != nil {
 			f.Checks = append(f.Checks, check("Certificate", doctor.Certificate(g.tls.Expires(), time.Now())))
 		}
@@ -48,9 +48,13 @@ func readyCheck(ctx context.Context, d *depot.Depot) web.Check {
 	return c
 }
 
+var checkStates = map[doctor.State]web.CheckState{
+	doctor.OK: web.CheckOK, doctor.Unknown: web.CheckUnknown, doctor.Warning: web.CheckWarn, doctor.Fault: web.CheckBad,
+}
+
 // check shows a finding on the page.
 func check(name string, f doctor.Finding) web.Check {
-	c := web.Check{Name: name, State: map[doctor.State]web.CheckState{doctor.OK: web.CheckOK, doctor.Warning: web.CheckWarn, doctor.Fault: web.CheckBad}[f.State], Text: f.Text}
+	c := web.Check{Name: name, State: checkStates[f.State], Text: f.Text}
 	if f.Do != "" {
 		c.Text += "; " + f.Do
 	}

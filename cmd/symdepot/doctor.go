@@ -16,8 +16,8 @@ type doctorCmd struct {
 
 // Help is the long help text.
 func (doctorCmd) Help() string {
-	return `Prints one page: each finding is ok, a warning (it works, and somebody should look at it) or a fault (it does not work), with what it means and
-what to do. Run it as the user of the server, with its configuration. Nothing is changed; in a bucket, an object of a few bytes is written and
+	return `Prints one page: each finding is ok, unknown (not wholly looked at), a warning (it works, and somebody should look at it) or a fault (it does not work),
+with what it means and what to do. Run it as the user of the server, with its configuration. Nothing is changed; in a bucket, an object of a few bytes is written and
 deleted again. The upstreams are asked for a file that nobody has, unless no_egress is set. A server on this machine is asked at the address of
 the key listen, with the token of SYMDEPOT_TOKEN if it wants one.
 
@@ -26,7 +26,7 @@ the key listen, with the token of SYMDEPOT_TOKEN if it wants one.
   symdepot doctor --listen 127.0.0.1:9090
   symdepot doctor --json | jq 'select(.state != "ok")'
 
-Exit codes: 0 nothing is wrong, 1 there are warnings and no fault, 2 wrong command line, 3 there are faults.`
+Exit codes: 0 nothing wrong was found, 1 there are warnings and no fault, 2 wrong command line, 3 there are faults.`
 }
 
 // Run examines the installation.

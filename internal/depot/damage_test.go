@@ -296,6 +296,13 @@ func TestScrub(t *testing.T) {
 	if _, err := whole(t, d, "buildid/"+progID+"/executable"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("open after the pass: %v, want fs.ErrNotExist", err)
 	}
+	covers := func(when string, read, stored int64) {
+		t.Helper()
+		if _, n, err := d.Check.Coverage(t.Context()); err != nil || n != (Coverage{Read: read, Stored: stored}) {
+			t.Errorf("%s: %+v, %v; want %d of %d contents read", when, n, err, read, stored)
+		}
+	}
+	covers("after a pass", 2, 2)
 	// The next pass is due in a week, and goes on where one was cut off.
 	waited = 0
 	if err := d.Check.scrubDue(t.Context()); err != nil || waited != 0 {
@@ -311,6 +318,51 @@ func TestScrub(t *testing.T) {
 	if again, err := d.Check.Progress(t.Context()); err != nil || again.LastContents != 2 || again.LastBytes >= st.LastBytes+st.Bytes && st.Bytes == 0 {
 		t.Errorf("state after a continued pass: %+v, %v; want only the second content to be read", again, err)
 	}
+}
+
+// TestScrubCoverage: a content counts as read when a pass has read it, and not before; one
+// that is added during a pass is read by this pass.
+func TestScrubCoverage(t *testing.T) {
+	now := time.Now()
+	d, _ := logged(t, Options{ScrubRate: 1, Now: func() time.Time { return now }})
+	covers := func(when string, read, stored int64) {
+		t.Helper()
+		if _, n, err := d.Check.Coverage(t.Context()); err != nil || n != (Coverage{Read: read, Stored: stored}) {
+			t.Errorf("%s: %+v, %v; want %d of %d contents read", when, n, err, read, stored)
+		}
+	}
+	covers("empty", 0, 0)
+	add(t, d, "", file{"app.sym", symFile(symID, 1000)})
+	covers("before the first pass", 0, 1)
+	extra := testdata(t, "elf/prog-sha1")
+	d.Check.wait = func(_ context.Context, pause time.Duration) error {
+		now = now.Add(time.Minute)
+		if extra.body != nil {
+			add(t, d, "", extra)
+			extra.body = nil
+		}
+		return nil
+	}
+	if err := d.Check.scrubDue(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	covers("after a pass, during which one was added", 2, 2)
+	now = now.Add(time.Minute)
+	add(t, d, "", testdata(t, "pdb/hello-x64.pdb"))
+	covers("after one more was added", 2, 3)
+	// The next pass begins: what the last one read stays read.
+	now = now.Add(8 * 24 * time.Hour)
+	calls, stop := 0, errors.New("stopped")
+	d.Check.wait = func(context.Context, time.Duration) error {
+		if calls++; calls > 1 {
+			return stop
+		}
+		return nil
+	}
+	if err := d.Check.scrubDue(t.Context()); !errors.Is(err, stop) {
+		t.Fatalf("the pass: %v, want that it stops", err)
+	}
+	covers("in the next pass", 2, 3)
 }
 
 // TestAuditMonthly: a server compares the bucket with the index a month after the

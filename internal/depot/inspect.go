@@ -28,6 +28,8 @@ type Inspection struct {
 	Database index.About
 	Stats    Stats
 	Scrub    ScrubState
+	// Checked is how many of the stored contents the background check has read.
+	Checked Coverage
 	// Faults are those that the database's own check found. Unchecked is set if it
 	// did not end in time.
 	Faults    []string
@@ -110,6 +112,9 @@ func Inspect(ctx context.Context, where string, opt Options) (i Inspection, err 
 		return i, err
 	}
 	if i.Scrub, err = db.Scrub.State(ctx); err != nil {
+		return i, err
+	}
+	if i.Checked, err = db.Scrub.Coverage(ctx, i.Scrub); err != nil {
 		return i, err
 	}
 	quick, cancel := context.WithTimeout(ctx, inspectLimit)

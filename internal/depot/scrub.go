@@ -24,6 +24,9 @@ const (
 // ScrubState is the progress of the background check of all stored contents.
 type ScrubState = index.ScrubState
 
+// Coverage is how many of the stored contents the background check has read.
+type Coverage = index.Coverage
+
 // init prepares the background check.
 func (c *Checker) init(rate int64) {
 	c.rate, c.owner = cmp.Or(rate, scrubRate), rand.Text()
@@ -32,6 +35,15 @@ func (c *Checker) init(rate int64) {
 
 // Progress returns how far the background check has come, in whichever process.
 func (c *Checker) Progress(ctx context.Context) (ScrubState, error) { return c.db.Scrub.State(ctx) }
+
+// Coverage returns how far the background check has come, and how many of the contents
+// that are stored now it has read at least once, in whichever process.
+func (c *Checker) Coverage(ctx context.Context) (st ScrubState, n Coverage, err error) {
+	if st, err = c.Progress(ctx); err == nil {
+		n, err = c.db.Scrub.Coverage(ctx, st)
+	}
+	return st, n, err
+}
 
 // scrub checks all stored contents once a week until ctx ends. It continues where
 // the last process stopped.
@@ -91,29 +103,41 @@ func (c *Checker) scrubPass(ctx context.Context, st ScrubState) error {
 		}
 		return c.wait(ctx, pause)
 	}
-	for row, err := range c.db.Scrub.Contents(ctx, st.Position) {
-		if err != nil {
-			return err
-		}
-		if err := pace(scrubCost); err != nil {
-			return err
-		}
-		what, err := c.contents.hash(ctx, row.Content, pace)
-		if err != nil {
-			return err
-		}
-		st.Position = row.Number
-		st.Contents++
-		st.Bytes += row.Size
-		if what != "" {
-			st.Damaged++
-			c.contents.report(&blob.DamageError{Ref: row.Ref, What: what})
+	// A content that is added meanwhile is read too: the pass ends when none is left.
+	for before := int64(-1); before != st.Contents; {
+		before = st.Contents
+		for row, err := range c.db.Scrub.Contents(ctx, st.Position) {
+			if err != nil {
+				return err
+			}
+			if err := c.scrubOne(ctx, &st, row, pace); err != nil {
+				return err
+			}
 		}
 	}
 	st.Finished, st.LastContents, st.LastBytes, st.LastDamaged = c.now(), st.Contents, st.Bytes, st.Damaged
 	st.Started = time.Time{}
 	c.log.Info("all stored files were checked", "contents", st.LastContents, "bytes", st.LastBytes, "damaged", st.LastDamaged)
 	return note()
+}
+
+// scrubOne checks a content.
+func (c *Checker) scrubOne(ctx context.Context, st *ScrubState, row index.Numbered, pace func(int) error) error {
+	if err := pace(scrubCost); err != nil {
+		return err
+	}
+	what, err := c.contents.hash(ctx, row.Content, pace)
+	if err != nil {
+		return err
+	}
+	st.Position = row.Number
+	st.Contents++
+	st.Bytes += row.Size
+	if what != "" {
+		st.Damaged++
+		c.contents.report(&blob.DamageError{Ref: row.Ref, What: what})
+	}
+	return nil
 }
 
 // ScrubText says in one line, for people, how far the background check has come.

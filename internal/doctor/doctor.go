@@ -187,7 +187,7 @@ func (e *examiner) depot(ctx context.Context) {
 	if i.Modes != "" {
 		e.add("depot", Warning, i.Modes, "")
 	}
-	e.list = append(e.list, Disk(i.Total, i.Free, i.Space), Stored(i.Scrub, nil))
+	e.list = append(e.list, Disk(i.Total, i.Free, i.Space), Stored(i.Scrub, i.Checked, nil))
 	if i.Aside > 0 {
 		e.add("stored files", Warning, fmt.Sprintf("%s in %s: verify --repair moved them there because they are damaged", term.Count(int64(i.Aside), "file"), i.AsideDir),
 			"run symdepot verify: what it names is lost until the same files are added again; then delete the files in that folder")

@@ -103,7 +103,7 @@ func TestHealthy(t *testing.T) {
 	expect(t, list, "configuration", OK, "is valid")
 	expect(t, list, "depot", OK, "0 transactions")
 	expect(t, list, "database", OK, "SQLite")
-	expect(t, list, "stored files", OK, "has not begun")
+	expect(t, list, "stored files", OK, "checked 0 of 0")
 	expect(t, list, "server", OK, "none runs at http://127.0.0.1:9")
 	if after := state(t, dir); after != before {
 		t.Errorf("the depot was changed:\n%s\nwant\n%s", after, before)
@@ -230,7 +230,12 @@ func TestRules(t *testing.T) {
 		want State
 	}{
 		{Disk(1000, 500, nil), OK}, {Disk(1000, 49, nil), Warning}, {Disk(1000, 0, nil), Fault}, {Disk(0, 0, fs.ErrPermission), Warning},
-		{Stored(depot.ScrubState{LastDamaged: 1, Finished: time.Now()}, nil), Fault}, {Stored(depot.ScrubState{}, nil), OK},
+		{Stored(depot.ScrubState{LastDamaged: 1, Finished: time.Now()}, depot.Coverage{Read: 2, Stored: 2}, nil), Fault},
+		{Stored(depot.ScrubState{Started: time.Now(), Damaged: 1}, depot.Coverage{Read: 1, Stored: 2}, nil), Fault},
+		{Stored(depot.ScrubState{}, depot.Coverage{}, nil), OK}, {Stored(depot.ScrubState{}, depot.Coverage{Stored: 1}, nil), Unknown},
+		{Stored(depot.ScrubState{Finished: time.Now()}, depot.Coverage{Read: 4, Stored: 5}, nil), Unknown},
+		{Stored(depot.ScrubState{Finished: time.Now()}, depot.Coverage{Read: 5, Stored: 5}, nil), OK},
+		{Stored(depot.ScrubState{}, depot.Coverage{}, fs.ErrPermission), Warning},
 		{clock("x", -29*time.Second), OK}, {clock("x", -31*time.Second), Warning}, {clock("x", 301*time.Second), Fault},
 	} {
 		if c.f.State != c.want {

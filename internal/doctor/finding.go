@@ -19,6 +19,7 @@ type State string
 // The states, from good to bad.
 const (
 	OK      State = "ok"
+	Unknown State = "unknown" // was not looked at, or not wholly: neither good nor bad
 	Warning State = "warning" // works, and somebody should look at it
 	Fault   State = "fault"   // does not work
 )
@@ -31,7 +32,7 @@ type Finding struct {
 	Do    string `json:"do,omitempty"` // what to do
 }
 
-// Worst returns the worst state of a list.
+// Worst returns the worst state of a list. What is unknown is no reason to act.
 func Worst(list []Finding) State {
 	worst := OK
 	for _, f := range list {
@@ -53,10 +54,13 @@ func Print(w io.Writer, list []Finding) error {
 			fmt.Fprintf(&b, "%-8s %-14s -> %s\n", "", "", oneLine(f.Do))
 		}
 	}
-	if n[Fault]+n[Warning] == 0 {
-		b.WriteString("\nNothing is wrong.\n")
-	} else {
+	switch {
+	case n[Fault]+n[Warning] > 0:
 		fmt.Fprintf(&b, "\n%s, %s.\n", term.Count(n[Fault], "fault"), term.Count(n[Warning], "warning"))
+	case n[Unknown] > 0:
+		b.WriteString("\nNothing wrong was found; not everything was looked at.\n")
+	default:
+		b.WriteString("\nNothing is wrong.\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -95,18 +99,26 @@ func Disk(total, free int64, err error) Finding {
 	return f
 }
 
-// Stored says what the background check of the stored files found.
-func Stored(st depot.ScrubState, err error) Finding {
+// Stored says what the background check of the stored files found. No file is called ok
+// before it was read.
+func Stored(st depot.ScrubState, n depot.Coverage, err error) Finding {
 	f := Finding{Area: "stored files", State: OK}
 	if err != nil {
 		f.State, f.Text, f.Do = Warning, err.Error(), "run symdepot verify"
 		return f
 	}
-	if f.Text = depot.ScrubText(st); f.Text == "" {
-		f.Text = "the background check has not begun yet, so damage is not known; symdepot verify checks all files now"
+	f.Text = fmt.Sprintf("checked %d of %d", n.Read, n.Stored)
+	switch progress := depot.ScrubText(st); {
+	case progress != "":
+		f.Text += "; " + progress
+	case n.Stored > 0:
+		f.Text += "; the background check has not begun yet"
 	}
-	if st.Damaged > 0 || st.LastDamaged > 0 {
+	switch {
+	case st.Damaged > 0 || st.LastDamaged > 0:
 		f.State, f.Do = Fault, "symdepot verify names the damaged files; adding the same files again restores them"
+	case n.Read < n.Stored:
+		f.State, f.Do = Unknown, "a running server reads the others by and by (depot.scrub_rate); symdepot verify reads all files now"
 	}
 	return f
 }

@@ -47,6 +47,23 @@ func (s Scrub) State(ctx context.Context) (ScrubState, error) {
 	return st, s.db.fail("read the progress of the background check", err)
 }
 
+// Coverage is how many of the contents whose bytes are stored as they are the background
+// check has read at least once.
+type Coverage struct{ Read, Stored int64 }
+
+// Coverage returns how many contents were read by the check that is in this state. A
+// content that was added since is not among them, also if it has the number of a deleted one.
+func (s Scrub) Coverage(ctx context.Context, st ScrubState) (c Coverage, err error) {
+	before := int64(-1) // contents added until then were read by the last complete pass
+	if !st.Started.IsZero() && !st.Finished.IsZero() {
+		before = st.Finished.UnixMilli()
+	}
+	err = s.db.scans.row(ctx, `SELECT count(*), coalesce(sum(CASE WHEN c.id <= $1 AND c.added <= $2 OR c.added <= $3 THEN 1 ELSE 0 END), 0)
+		FROM content c WHERE NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL)`,
+		[]any{st.Position, st.Updated.UnixMilli(), before}, &c.Stored, &c.Read)
+	return c, s.db.fail("count the contents that the background check has read", err)
+}
+
 // Put writes the state. It does not wait for the disk and does not change the
 // generation.
 func (s Scrub) Put(ctx context.Context, st ScrubState) error {

@@ -7,9 +7,10 @@ type CheckState string
 
 // The states.
 const (
-	CheckOK   CheckState = "ok"
-	CheckWarn CheckState = "warn"
-	CheckBad  CheckState = "bad"
+	CheckOK      CheckState = "ok"
+	CheckUnknown CheckState = "unknown" // not looked at, or not wholly
+	CheckWarn    CheckState = "warn"
+	CheckBad     CheckState = "bad"
 )
 
 // Check says in a sentence how a part of the server is.
