@@ -221,6 +221,22 @@ func (c *Config) OpenTranscoders(ctx context.Context, scratch string, log *slog.
 	return opt, func() { _ = room.Close() }, nil
 }
 
+// TestTranscoders runs every transcoder once on a small PDB, in a scratch folder that is
+// removed at the end. Those that have not ended with ctx are not tested.
+func (c *Config) TestTranscoders(ctx context.Context) ([]transcode.Status, error) {
+	programs, err := c.Programs()
+	if err != nil || len(programs) == 0 {
+		return nil, err
+	}
+	room, err := transcode.OpenWorkspace(cmp.Or(c.Transcoding.Scratch, transcode.DefaultRoot()))
+	if err != nil {
+		return nil, err
+	}
+	ts := transcode.NewTranscoders(room, nil, programs...)
+	_ = ts.Probe(ctx) // its errors are in the states
+	return ts.Status(), room.Close()
+}
+
 // PointerFolders returns the pointer roots with absolute folders.
 func (c *Config) PointerFolders() ([]symstore.PointerRoot, error) {
 	return PointerFolders(c.PointerRoots)

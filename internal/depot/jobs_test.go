@@ -696,3 +696,29 @@ func TestCancelled(t *testing.T) {
 		t.Errorf("List: %+v, error %v; want list[0].State %v", list, err, jobs.Cancelled)
 	}
 }
+
+// TestTools: the queue says which programs this machine has, what they make, and why one
+// cannot be used.
+func TestTools(t *testing.T) {
+	p := newPlant(t, Options{}, "-version", "3.2.0")
+	list := p.Jobs().Tools()
+	if len(list) != 1 || list[0].Name != "test" || list[0].Version != "3.2.0" || list[0].Fault != "" || list[0].Tested.IsZero() {
+		t.Errorf("Tools: %+v, want test, which makes 3.2.0", list)
+	}
+	room, err := transcode.OpenWorkspace(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer room.Close()
+	ts := transcode.NewTranscoders(room, nil, transcode.Program{Name: "gone", Command: []string{filepath.Join(t.TempDir(), "gone"), "{pdb}"}})
+	d, _ := logged(t, Options{Transcode: TranscodeOptions{Transcoders: ts}})
+	if list := d.Jobs().Tools(); len(list) != 1 || list[0].Name != "gone" || list[0].Version+list[0].Fault != "" || !list[0].Tested.IsZero() {
+		t.Errorf("Tools before the first test run: %+v, want gone, untested", list)
+	}
+	if err := ts.Probe(t.Context()); err == nil {
+		t.Error("Probe: no error, want that the program cannot be run")
+	}
+	if list := d.Jobs().Tools(); len(list) != 1 || list[0].Version != "" || !strings.Contains(list[0].Fault, "test run failed") || list[0].Tested.IsZero() {
+		t.Errorf("Tools after it: %+v, want why gone cannot be used", list)
+	}
+}

@@ -61,6 +61,7 @@ func Examine(ctx context.Context, c Case) ([]Finding, Patient) {
 	}
 	e.depot(ctx)
 	e.certificates()
+	e.transcoders(ctx)
 	e.server(ctx)
 	e.upstreams(ctx)
 	return e.list, e.Patient
@@ -279,6 +280,30 @@ func readableDir(dir string) error {
 		return err
 	}
 	return f.Close()
+}
+
+// transcoderTime limits the test runs of all transcoders.
+const transcoderTime = 2 * time.Minute
+
+// transcoders tests each one, as the server does when it starts.
+func (e *examiner) transcoders(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, transcoderTime)
+	defer cancel()
+	list, err := e.Config.TestTranscoders(ctx)
+	if err != nil {
+		e.add("transcoder", Fault, err.Error(), "correct the keys below transcoding")
+	}
+	for _, s := range list {
+		switch {
+		case s.Err != nil:
+			e.add("transcoder", Fault, s.Name+": no SymCache file is made with it: "+s.Err.Error(),
+				"run it by hand on a PDB as the user of the server; a running server tries it again every minute, and at once when its files change")
+		case s.Tested.IsZero():
+			e.add("transcoder", Unknown, s.Name+": its test run did not end within "+transcoderTime.String(), "run it by hand on a PDB as the user of the server")
+		default:
+			e.add("transcoder", OK, s.Name+" makes version "+s.Version.String(), "")
+		}
+	}
 }
 
 // upstreamTime limits the question to an upstream.

@@ -184,6 +184,20 @@ type Ender interface {
 	Ended(ctx context.Context, j Job)
 }
 
+// Tool is a program with which this machine does jobs of a kind.
+type Tool struct {
+	Kind, Name string
+	Version    string    // of what it makes; empty while it cannot be used
+	Fault      string    // why it cannot be used; empty: it can, or its first test run has not ended
+	Tested     time.Time // end of the last test run
+}
+
+// Toolkit is a Kind whose jobs are done with programs of the operator's.
+type Toolkit interface {
+	// Tools lists the programs of this machine.
+	Tools() []Tool
+}
+
 // Limits bound the jobs of one kind. Zero values mean the defaults in brackets.
 type Limits struct {
 	Slots     int // jobs that run at once on this machine [none]

@@ -236,6 +236,16 @@ func (q *Queue) Abilities(kind string) (list []Ability) {
 	return list
 }
 
+// Tools lists the programs with which this machine does jobs, those that cannot be used too.
+func (q *Queue) Tools() (list []Tool) {
+	for _, name := range slices.Sorted(maps.Keys(q.kinds)) {
+		if k, ok := q.kinds[name].Kind.(Toolkit); ok {
+			list = append(list, k.Tools()...)
+		}
+	}
+	return list
+}
+
 // Leased is a job that was given to a worker.
 type Leased struct {
 	Job

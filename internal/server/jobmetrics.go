@@ -25,11 +25,12 @@ var (
 	descJobsTime    = prometheus.NewDesc("symdepot_jobs_ended_duration_seconds_sum", "Time that the last attempts of these jobs took.", []string{"kind", "state", "class"}, nil)
 	descJobsLongest = prometheus.NewDesc("symdepot_jobs_ended_duration_seconds_max", "The longest of these times.", []string{"kind", "state", "class"}, nil)
 	descWorkers     = prometheus.NewDesc("symdepot_workers", "Workers on other machines that sent a request in the last minute.", nil, nil)
+	descTool        = prometheus.NewDesc("symdepot_transcoder_usable", "1 if the last test run of a transcoder of this server succeeded, else 0: the log and the page of jobs say why.", []string{"transcoder"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c *jobCounts) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descJobsQueued, descJobsRunning, descJobsOldest, descJobsEnded, descJobsTime, descJobsLongest, descWorkers} {
+	for _, d := range []*prometheus.Desc{descJobsQueued, descJobsRunning, descJobsOldest, descJobsEnded, descJobsTime, descJobsLongest, descWorkers, descTool} {
 		ch <- d
 	}
 }
@@ -40,6 +41,13 @@ func (c *jobCounts) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	gauge(descWorkers, float64(len(c.depot.Jobs().Workers())))
+	for _, t := range c.depot.Jobs().Tools() {
+		usable := 0.0
+		if t.Version != "" {
+			usable = 1
+		}
+		gauge(descTool, usable, t.Name)
+	}
 	for _, s := range c.stats() {
 		gauge(descJobsQueued, float64(s.Queued), s.Kind)
 		gauge(descJobsRunning, float64(s.Running), s.Kind)

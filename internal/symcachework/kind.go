@@ -104,6 +104,21 @@ func abilities(ts *transcode.Transcoders) (list []jobs.Ability) {
 	return list
 }
 
+// Tools implements jobs.Toolkit.
+func (w work) Tools() (list []jobs.Tool) {
+	for _, s := range w.svc.make.Transcoders.Status() {
+		t := jobs.Tool{Kind: Kind, Name: s.Name, Tested: s.Tested}
+		switch {
+		case s.Err != nil:
+			t.Fault = s.Err.Error()
+		case !s.Version.IsZero():
+			t.Version = s.Version.String()
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
 // CheckAbility implements jobs.Kind.
 func (work) CheckAbility(a jobs.Ability) (jobs.Ability, error) {
 	v, err := symcache.ParseVersion(a.Version)

@@ -2,7 +2,6 @@ package transcode
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -349,17 +348,23 @@ func (t *Transcoders) Transcode(ctx context.Context, sc *Scratch, job Job) (*Mad
 	return m, nil
 }
 
-// Describe lists the programs for people: name, version or why there is none.
-func (t *Transcoders) Describe() (lines []string) {
+// Status is what is known of a program since its last test run.
+type Status struct {
+	Name    string
+	Version symcache.Version // that it makes; zero before the first test run and while Err is set
+	Err     error            // why it cannot be used
+	Tested  time.Time        // zero: its first test run has not ended
+}
+
+// Status returns what is known of each program, in the order of the configuration.
+func (t *Transcoders) Status() (list []Status) {
+	if t == nil {
+		return nil
+	}
 	for _, p := range t.list {
 		p.mu.Lock()
-		switch {
-		case p.err != nil:
-			lines = append(lines, p.err.Error())
-		default:
-			lines = append(lines, fmt.Sprintf("transcoder %s makes version %s", cmp.Or(p.Name, "?"), p.version))
-		}
+		list = append(list, Status{p.Name, p.version, p.err, p.probed})
 		p.mu.Unlock()
 	}
-	return lines
+	return list
 }

@@ -26,6 +26,7 @@ type Jobs interface {
 	List(ctx context.Context, f jobs.Filter) ([]jobs.Job, error)
 	Stats(ctx context.Context) ([]jobs.Stats, error)
 	Workers() []jobs.Worker
+	Tools() []jobs.Tool
 	Cancel(ctx context.Context, id int64) (bool, error)
 	Retry(ctx context.Context, id int64) (int64, error)
 }
@@ -147,6 +148,7 @@ func (p *Pages) missRow(r *Request, f *frame, m depot.Wanted) (row missRow, othe
 type queueView struct {
 	Stats   []jobs.Stats
 	Workers []jobs.Worker
+	Tools   []jobs.Tool
 	Rows    []jobRow
 	Filters []filter
 	Pages   pages
@@ -184,7 +186,7 @@ func (p *Pages) queue(w *reply, r *Request, _ []string) error {
 		return err
 	}
 	f := p.frame(r, "Background jobs", nil)
-	v := queueView{Workers: p.api.cfg.Jobs.Workers(), Pages: f.pager("jobs", next)}
+	v := queueView{Workers: p.api.cfg.Jobs.Workers(), Tools: p.api.cfg.Jobs.Tools(), Pages: f.pager("jobs", next)}
 	if v.Stats, err = p.api.cfg.Jobs.Stats(r.Context()); err != nil {
 		return err
 	}
