@@ -27,7 +27,7 @@ type exportCmd struct {
 // Help is the long help text.
 func (exportCmd) Help() string {
 	return `Writes the files in the depot as a tree for a plain web server, a bucket or a share. A symstore tree gets its 000Admin with
-all transactions and their dates, a unified tree the side files of Sentry's symsorter. Each file appears whole or not
+all transactions and their dates, a unified tree the side files of Sentry's symsorter and source bundles, of the sources that the depot has. Each file appears whole or not
 at all. Existing files with equal content are kept, so an interrupted export can be repeated. Nothing is deleted.
 
 Examples:

@@ -241,7 +241,10 @@ func (ex *exporter) tree() error {
 		for _, p := range list {
 			ex.event(EventWritten, p.path, "", false)
 		}
-		return nil
+		if ex.bundles() {
+			_, err = ex.sourceBundles(nil, list)
+		}
+		return err
 	}
 	w, err := newTreeWriter(ex.dir)
 	if err != nil {
@@ -275,8 +278,12 @@ func (ex *exporter) tree() error {
 		done += p.file.Size
 		ex.progress(done, total)
 	}
-	if ex.layout.Records() == layout.SymsorterRecords {
-		if err := ex.sideFiles(w, list); err != nil {
+	if ex.bundles() {
+		made, err := ex.sourceBundles(w, list)
+		if err != nil {
+			return err
+		}
+		if err := ex.sideFiles(w, append(list, made...)); err != nil {
 			return err
 		}
 	}
@@ -293,6 +300,11 @@ func (ex *exporter) file(w *treeWriter, p *place) error {
 		return err
 	}
 	defer src.Close()
+	return ex.write(w, p, src)
+}
+
+// write writes a file with the bytes of src, unless the tree has it.
+func (ex *exporter) write(w *treeWriter, p *place, src *depot.File) error {
 	name, how := p.path, layout.PackNone
 	if ex.opt.Compress {
 		how = ex.layout.Packing()
