@@ -76,6 +76,9 @@ func answer(t *testing.T, d *depot.Depot, l layout.Layout, path string) (sum blo
 		req.Form = layout.FormFile
 	}
 	f, err := d.Get(t.Context(), depot.Question{Request: req, Local: true})
+	if errors.Is(err, fs.ErrNotExist) && depot.AsksForBundle(&req) {
+		f, err = d.Sources.Bundle(t.Context(), depot.Scope{}, req) // as the server does
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return sum, false
 	}
