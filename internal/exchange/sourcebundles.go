@@ -64,7 +64,7 @@ func (ex *exporter) sourceBundles(w *treeWriter, list []*place) (made []*place, 
 func (ex *exporter) sourceBundle(w *treeWriter, scope depot.Scope, p *place) (bool, error) {
 	req, err := ex.layout.Parse(p.path)
 	if err != nil {
-		return false, nil //nolint:nilerr // the tree has no such path: nobody asks for it
+		return false, nil // the layout has no such path: nobody asks for it
 	}
 	f, err := ex.d.Sources.Bundle(ex.ctx, scope, req)
 	if errors.Is(err, fs.ErrNotExist) {
