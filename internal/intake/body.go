@@ -2,6 +2,7 @@ package intake
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"compress/zlib"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -332,7 +334,58 @@ func (x *exchange) multipart() (*multipart.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return multipart.NewReader(body, params["boundary"]), nil
+	return multipart.NewReader(newFormEnd(body, params["boundary"]), params["boundary"]), nil
+}
+
+// formEnd is a multipart body whose closing boundary may follow a line feed alone. RFC 2046,
+// section 5.1.1, wants a carriage return before it; NuGet 2 under Mono writes the line end
+// of the system there, and nowhere else.
+type formEnd struct {
+	r    io.Reader
+	last []byte // the line feed and the closing boundary
+	buf  []byte
+	held []byte // what was read and not given; it begins somewhere in buf
+	err  error  // what reading ended with
+}
+
+// maxFormTail limits what may follow the closing boundary of such a body: line ends.
+const maxFormTail = 8
+
+func newFormEnd(r io.Reader, boundary string) *formEnd {
+	return &formEnd{r: r, last: []byte("\n--" + boundary + "--"), buf: make([]byte, 16<<10)}
+}
+
+// Read gives all but the last bytes, which are given when the body has ended.
+func (f *formEnd) Read(p []byte) (int, error) {
+	keep := len(f.last) + maxFormTail
+	for f.err == nil && len(f.held) <= keep {
+		f.held = f.buf[:copy(f.buf, f.held)]
+		var n int
+		n, f.err = f.r.Read(f.buf[len(f.held):])
+		f.held = f.buf[:len(f.held)+n]
+		if errors.Is(f.err, io.EOF) {
+			f.held = f.repaired()
+		}
+	}
+	if f.err != nil {
+		keep = 0
+	}
+	n := copy(p, f.held[:len(f.held)-keep])
+	f.held = f.held[n:]
+	if n == 0 && len(p) > 0 {
+		return 0, f.err
+	}
+	return n, nil
+}
+
+// repaired is the end of the body with the carriage return in front of the closing
+// boundary, and nothing behind it.
+func (f *formEnd) repaired() []byte {
+	i := bytes.LastIndex(f.held, f.last)
+	if i < 1 || f.held[i-1] == '\r' || len(bytes.Trim(f.held[i+len(f.last):], "\r\n")) > 0 {
+		return f.held
+	}
+	return slices.Insert(f.held[:i+len(f.last)], i, '\r')
 }
 
 // partReader marks the errors of a part as errors of the body.

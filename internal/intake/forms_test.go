@@ -3,17 +3,21 @@ package intake
 import (
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"crypto/md5"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/symtest"
@@ -442,6 +446,69 @@ func TestNuGet(t *testing.T) {
 	push("/nuget/v2/package/Hello/1.0.0", "p", nil, 404, "")
 	s.expect(t, http.MethodDelete, "/nuget/v2/package/Hello/1.0.0", nil, 403, "")
 	s.expect(t, http.MethodPost, "/nuget/v2/package/Hello/1.0.0", nil, 404, "")
+}
+
+// TestNuGetOfMono sends what NuGet 2.8.7 sends under Mono, byte for byte: the line end in
+// front of the closing boundary is that of the system, and nothing follows.
+func TestNuGetOfMono(t *testing.T) {
+	t.Parallel()
+	const boundary = "---------------------------8df49e0d9ca5da0"
+	pdb := data(t, "pdb/hello-x64.pdb")
+	body := func(pkg []byte, end string) []byte {
+		return slices.Concat([]byte("--"+boundary+"\r\nContent-Disposition: form-data; name=\"package\"; filename=\"package\"\r\nContent-Type: application/octet-stream\r\n\r\n"), pkg, []byte(end))
+	}
+	pkg := nupkg(t, "Old", "1.0.0", zipFile{"lib/net40/hello-x64.pdb", pdb})
+	for _, test := range []struct {
+		what, end string
+		status    int
+	}{
+		{"of Mono", "\n--" + boundary + "--", 201},
+		{"of Mono, with a line end", "\n--" + boundary + "--\n", 201},
+		{"of Windows", "\r\n--" + boundary + "--\r\n", 201},
+		{"cut short", "\n--" + boundary, 400},
+		{"more behind it", "\n--" + boundary + "--more", 400},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			for _, pieces := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.HalfReader, iotest.DataErrReader} {
+				s.expect(t, http.MethodPut, "/nuget/v2/package/", pieces(bytes.NewReader(body(pkg, test.end))), test.status, "",
+					"Content-Type", "multipart/form-data; boundary="+boundary, "Authorization", "-", "X-NuGet-ApiKey", "good")
+			}
+			var want []string
+			if test.status == 201 {
+				want = []string{"Old 1.0.0: Old.1.0.0.nupkg!/lib/net40/hello-x64.pdb"}
+			}
+			s.wantTransactions(t, want...)
+		})
+	}
+}
+
+// TestFormEnd: a body keeps its bytes but for the missing carriage return, in whatever
+// pieces it comes.
+func TestFormEnd(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"--B\r\n\r\nx\n--B--":                   "--B\r\n\r\nx\r\n--B--",
+		"--B\r\n\r\nx\n--B--\n":                 "--B\r\n\r\nx\r\n--B--",
+		"--B\r\n\r\nx\r\n--B--\r\n":             "",
+		"--B\r\n\r\nx\n--B--\n\r\n--B--":        "", // of the content
+		"--B\r\n\r\nx\n--B-- end of it":         "",
+		"\n--B--":                               "",
+		"":                                      "",
+		strings.Repeat("x", 40<<10) + "\n--B--": strings.Repeat("x", 40<<10) + "\r\n--B--",
+	} {
+		for _, pieces := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader, iotest.DataErrReader} {
+			got, err := io.ReadAll(iotest.OneByteReader(newFormEnd(pieces(strings.NewReader(in)), "B")))
+			if want := cmp.Or(want, in); err != nil || string(got) != want {
+				t.Errorf("%.40q: %.60q, %v; want %.60q", in, got, err, want)
+			}
+		}
+	}
+	cut := iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("ab")))
+	if got, err := io.ReadAll(newFormEnd(cut, "B")); string(got) != "a" || !errors.Is(err, iotest.ErrTimeout) {
+		t.Errorf("a body that is cut: %q, %v; want what has come, and the error", got, err)
+	}
 }
 
 // TestNuGetChecksum: a portable PDB must be the very one that its image names, not

@@ -35,19 +35,20 @@ func (r *run) write(files []file) (dir string, err error) {
 
 // event is a line that push, add or import print with --json.
 type event struct {
-	Event      string
-	Path       string
-	SHA256     string
-	Reason     string
-	NotSymbols bool `json:"not_symbols"`
+	Event  string
+	Path   string
+	SHA256 string
+	Reason string
 }
 
 // events returns the answers of a command by its events.
 func events(dir string, files []file, text string, code int, err error) ([]answer, error) {
 	out := make([]answer, len(files))
-	found := map[string]int{}
+	at := map[string]int{}
 	for i := range files {
-		found[filepath.Join(dir, filepath.FromSlash(files[i].name))] = i
+		p := filepath.Join(dir, filepath.FromSlash(files[i].name))
+		// push tells the path in the transaction, where separators are slashes.
+		at[p], at[strings.ReplaceAll(strings.TrimPrefix(filepath.ToSlash(p), "/"), `\`, "/")] = i, i
 	}
 	for dec := json.NewDecoder(strings.NewReader(text)); ; {
 		var e event
@@ -56,7 +57,7 @@ func events(dir string, files []file, text string, code int, err error) ([]answe
 		} else if err != nil {
 			return nil, err
 		}
-		i, ok := found[e.Path]
+		i, ok := at[e.Path]
 		if !ok {
 			continue
 		}
@@ -104,7 +105,33 @@ func sendImport(r *run, files []file) ([]answer, error) {
 		return nil, err
 	}
 	out, code, err := symdepot(r.ctx, nil, "import", "--depot", r.depot, "--product", r.product, "--layout", "flat", "--json", dir)
-	return events(dir, files, out, code, err)
+	answers, err := events(dir, files, out, code, err)
+	if err != nil {
+		return nil, err
+	}
+	// Of equal files one is told of.
+	for i, k := range twins(files) {
+		if answers[i].fate == unanswered && answers[k].fate == accepted {
+			answers[i] = answers[k]
+		}
+	}
+	return answers, nil
+}
+
+// twins returns for each file that has the name and bytes of others the last of them.
+func twins(files []file) map[int]int {
+	last := map[string]int{}
+	key := func(f *file) string { return filepath.Base(f.name) + "\x00" + string(f.body) }
+	for i := range files {
+		last[key(&files[i])] = i
+	}
+	out := map[int]int{}
+	for i := range files {
+		if k := last[key(&files[i])]; k != i {
+			out[i], out[k] = k, i
+		}
+	}
+	return out
 }
 
 // treeOf makes a unified tree of a build: one file at each path.
@@ -154,8 +181,9 @@ func sendBundle(r *run, files []file) ([]answer, error) {
 		return all(files, answer{fate: refused, why: err.Error()}), nil
 	}
 	// The bundle is told of as a whole.
-	if !strings.Contains(out, `"event":"imported"`) && !strings.Contains(out, `"event":"before"`) {
-		r.wrong("import of a bundle: %s; want the event imported", out)
+	var sum struct{ Transactions, Before, Refused, Missing int }
+	if err := json.Unmarshal([]byte(out), &sum); err != nil || sum.Transactions+sum.Before != 1 || sum.Refused+sum.Missing > 0 {
+		r.wrong("import of a bundle: %s, %v; want one transaction, and no file refused or missing", out, err)
 	}
 	z, err := zip.OpenReader(archive)
 	if err != nil {
@@ -216,21 +244,30 @@ func sentryCLI(program string) func(r *run, files []file) ([]answer, error) {
 		if (code != 0) != (len(errors) > 0) {
 			return nil, fmt.Errorf("sentry-cli: exit code %d\n%s", code, text)
 		}
-		nothing := strings.Contains(text, "Nothing to upload")
-		return sentryAnswers(files, nothing, stored, errors), nil
+		// The client prints no line for a file that the server says it has.
+		n := 0
+		if m := found.FindStringSubmatch(text); m != nil {
+			n, _ = strconv.Atoi(m[1]) // digits
+		}
+		return sentryAnswers(files, code == 0, n, stored, errors), nil
 	}
 }
 
+// found is how many files sentry-cli has found.
+var found = regexp.MustCompile(`Found (\d+) debug information file`)
+
 // sentryAnswers says what sentry-cli has printed of each file: files without anything that
-// Sentry uses are left out, and files of one id are counted.
-func sentryAnswers(files []file, nothing bool, stored map[debugid.ID]int, errors map[debugid.ID]string) []answer {
+// Sentry uses are left out, and files of one id are counted. good: it has ended well.
+func sentryAnswers(files []file, good bool, found int, stored map[debugid.ID]int, errors map[debugid.ID]string) []answer {
 	contents := map[debugid.ID]map[blob.Ref]bool{}
+	all := 0
 	for i := range files {
 		if o := files[i].objects(); len(o) > 0 && files[i].useful() {
 			if contents[o[0].DebugID] == nil {
 				contents[o[0].DebugID] = map[blob.Ref]bool{}
 			}
 			contents[o[0].DebugID][o[0].sum] = true
+			all++ // slicesOf has made them unique
 		}
 	}
 	out := make([]answer, len(files))
@@ -242,7 +279,7 @@ func sentryAnswers(files []file, nothing bool, stored map[debugid.ID]int, errors
 		}
 		id := o[0].DebugID
 		switch {
-		case nothing || stored[id] == len(contents[id]):
+		case good && found == all || stored[id] == len(contents[id]):
 			out[i] = answer{fate: accepted}
 		case errors[id] != "":
 			out[i] = answer{fate: refused, why: errors[id]}
@@ -281,8 +318,11 @@ func breakpadOnly(f *file) string {
 }
 
 func withDebugID(f *file) string {
-	if claimed(f) == "" {
+	switch {
+	case claimed(f) == "":
 		return "the client wants the debug id of the file"
+	case strings.Contains(f.wire(), " "):
+		return "the client does not escape the name in its URL"
 	}
 	return ""
 }

@@ -24,6 +24,7 @@ import (
 type cell struct {
 	product string
 	large   bool
+	byID    bool // the server does not know the names of files
 	files   []file
 	answers [][]answer // of each run, for each file
 	faults  []error    // of each run
@@ -34,7 +35,7 @@ type cell struct {
 type place struct {
 	layouts []layout.Layout
 	kind    symfile.Kind
-	sums    map[blob.Ref]bool // the contents of which one is there: that of the better file
+	sums    map[blob.Ref]bool // the contents of which one is there: that of the best file
 }
 
 // expectation is what files and the answers about them promise.
@@ -49,32 +50,53 @@ type expectation struct {
 // there, under its own ids, and nothing else is.
 func expect(files []file, answers [][]answer) expectation {
 	e := expectation{contents: map[blob.Ref]string{}, paths: map[string]*place{}}
+	ids := map[string][]object{} // of the accepted files
 	for i := range files {
-		f := &files[i]
+		if slices.ContainsFunc(answers, func(run []answer) bool { return run[i].fate == accepted }) {
+			e.add(&files[i], ids)
+		}
+	}
+	for p, at := range e.paths {
+		at.find(p, ids)
+	}
+	for i := range files {
 		for _, run := range answers {
 			switch a := run[i]; a.fate {
 			case unanswered:
-				e.silent = append(e.silent, f.name)
+				e.silent = append(e.silent, files[i].name)
 			case refused, leftOut:
-				if !justified(files, i, a) {
-					e.refusals = append(e.refusals, fmt.Sprintf("%s: %s", f.name, a.why))
+				if !justified(sent{files, i, ids}, a) {
+					e.refusals = append(e.refusals, fmt.Sprintf("%s: %s", files[i].name, a.why))
 				}
 			case accepted:
-				e.add(f)
 			}
 		}
 	}
 	return e
 }
 
+// idsOf returns the ids that an object shares with others of the same module.
+func idsOf(o *object) (ids []string) {
+	if o.BuildID != "" {
+		ids = append(ids, string(o.BuildID))
+	}
+	if !o.DebugID.IsZero() {
+		ids = append(ids, o.DebugID.GUID.Lower())
+	}
+	return ids
+}
+
 // add expects a file.
-func (e *expectation) add(f *file) {
+func (e *expectation) add(f *file, ids map[string][]object) {
 	objects := f.objects()
 	if len(objects) == 0 {
 		e.contents[blob.Sum(f.body)] = f.name // it cannot be there
 	}
 	for _, o := range objects {
 		e.contents[o.sum] = f.name
+		for _, id := range idsOf(&o) {
+			ids[id] = append(ids[id], o)
+		}
 		for p, l := range o.paths {
 			if e.paths[p] == nil {
 				e.paths[p] = &place{l, o.Kind, map[blob.Ref]bool{}}
@@ -84,29 +106,65 @@ func (e *expectation) add(f *file) {
 	}
 }
 
+// find adds the other accepted files that a request for the path finds: the best is there.
+func (at *place) find(path string, ids map[string][]object) {
+	segs, err := layout.Segments(escaped(path))
+	if err != nil {
+		return
+	}
+	req, err := layout.Route(segs)
+	if err != nil {
+		return
+	}
+	for _, l := range req.Lookups {
+		for _, id := range lookupIDs(l) {
+			for _, o := range ids[id] {
+				if l.Finds(o.Object.Object) {
+					at.sums[o.sum] = true
+				}
+			}
+		}
+	}
+}
+
+// lookupIDs returns what idsOf returns for objects that a lookup may find.
+func lookupIDs(l symfile.Lookup) []string {
+	id := symfile.Fold(l.ID)
+	if guid := 32; len(id) > guid {
+		return []string{id, id[:guid]}
+	}
+	return []string{id}
+}
+
+// sent is a file among those of a cell.
+type sent struct {
+	files []file
+	i     int
+	ids   map[string][]object // of the accepted files
+}
+
 // reasons are the refusals that a server may give, with what must be true of the file, or
-// of one of those that were sent together. A client's or a protocol's silence about a file
-// that it takes for none with symbols is a refusal, too.
+// of one of those that were sent together. That a client or a protocol is silent about a
+// file which it takes for none with symbols is a refusal, too.
 var reasons = []struct {
 	says *regexp.Regexp
-	true func(files []file, i int) bool
+	true func(sent) bool
 }{
-	{regexp.MustCompile(`not a symbol file|no symbol file|a text file|broken|not of interest|invalid key|^$`), func(files []file, i int) bool { return len(files[i].objects()) == 0 }},
-	{regexp.MustCompile(`^$`), func(files []file, i int) bool { return !files[i].useful() }},
-	{regexp.MustCompile(`there already`), sameIDBefore},
-	{regexp.MustCompile(`(?i)other bytes|two different files|conflict|409`), otherBytes},
-	{regexp.MustCompile(`invalid key|unrecognized file pattern|path|cannot have|not safe`), func(files []file, i int) bool { return files[i].raw }},
-	{regexp.MustCompile(`longer than|256 bytes|not valid`), func(files []file, i int) bool { return len(files[i].wire()) > 200 }},
+	{regexp.MustCompile(`not a symbol file|no symbol file|a text file|broken|not of interest|invalid key|unrecognized file pattern|400 \(Bad Request\)|^$`), withoutSymbols},
+	{regexp.MustCompile(`^$`), func(s sent) bool { return !s.files[s.i].useful() }},
+	{regexp.MustCompile(`there already`), isHeld},
+	{regexp.MustCompile(`(?i)other bytes|two different files|409`), hasOtherBytes},
+	{regexp.MustCompile(`invalid key|unrecognized file pattern|not safe|is not the path of`), func(s sent) bool { return s.files[s.i].raw }},
 }
 
 // justified reports whether a refusal has a reason in the files.
-func justified(files []file, i int, a answer) bool {
+func justified(s sent, a answer) bool {
 	for _, r := range reasons {
 		if !r.says.MatchString(a.why) {
 			continue
 		}
-		for k := range files {
-			if (a.whole || k == i) && r.true(files, k) {
+		for k := range s.files {
+			if (a.whole || k == s.i) && r.true(sent{s.files, k, s.ids}) {
 				return true
 			}
 		}
@@ -114,15 +172,15 @@ func justified(files []file, i int, a answer) bool {
 	return false
 }
 
-// otherBytes reports whether another file has a path of the file, and other bytes.
-func otherBytes(files []file, i int) bool {
-	for _, o := range files[i].objects() {
-		for k := range files {
-			for _, other := range files[k].objects() {
-				for p := range o.paths {
-					if _, ok := other.paths[p]; ok && other.sum != o.sum {
-						return true
-					}
+func withoutSymbols(s sent) bool { return len(s.files[s.i].objects()) == 0 }
+
+// hasOtherBytes reports whether another file has other bytes of the same kind, role and id.
+func hasOtherBytes(s sent) bool {
+	for _, o := range s.files[s.i].objects() {
+		for k := range s.files {
+			for _, other := range s.files[k].objects() {
+				if o.Kind == other.Kind && o.Role == other.Role && o.sum != other.sum && slices.Equal(idsOf(&o), idsOf(&other)) {
+					return true
 				}
 			}
 		}
@@ -130,14 +188,12 @@ func otherBytes(files []file, i int) bool {
 	return false
 }
 
-// sameIDBefore reports whether a file before it has its build-id.
-func sameIDBefore(files []file, i int) bool {
-	for _, o := range files[i].objects() {
-		for k := range files {
-			for _, other := range files[k].objects() {
-				if other.BuildID == o.BuildID && (k != i) {
-					return true
-				}
+// isHeld reports whether a file with an id of the file was accepted.
+func isHeld(s sent) bool {
+	for _, o := range s.files[s.i].objects() {
+		for _, id := range idsOf(&o) {
+			if len(s.ids[id]) > 0 {
+				return true
 			}
 		}
 	}
@@ -238,6 +294,7 @@ func testWay(t *testing.T, w *way) {
 		}
 		if m.restart {
 			s.newFront(t)
+			c.byID = w.forgets
 		}
 		c.send(t.Context(), s, w, m, t.TempDir())
 	}
@@ -314,7 +371,7 @@ func (c *cell) checkTrees(t *testing.T, e *expectation, g *given) {
 	for i := range g.trees {
 		tree := &g.trees[i]
 		for p, want := range e.paths {
-			if !slices.Contains(want.layouts, tree.layout) || !tree.has(want.kind) {
+			if !slices.Contains(want.layouts, tree.layout) || !tree.has(want.kind) || c.byID && tree.layout == layout.SymStore {
 				continue
 			}
 			sum, ok, err := tree.sum(p)

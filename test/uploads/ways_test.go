@@ -576,16 +576,30 @@ func sendNuGet(r *run, files []file) ([]answer, error) {
 // putName is what curl -T does with the address of a folder.
 func putName(r *run, f *file) (answer, error) { return r.put(f, f.wire()) }
 
-// putPath sends a file to the first path under which a debugger asks for it.
-func putPath(r *run, f *file) (answer, error) {
-	for _, l := range []layout.Layout{layout.Native, layout.Unified} {
+// putPath sends a file to a path under which a debugger asks for it.
+func putPath(r *run, f *file) (answer, error) { return r.put(f, f.name) }
+
+// atPaths gives files the names of paths under which debuggers ask for them: if there is
+// one, a path with the name of the file.
+func atPaths(files []file) (out []file) {
+	for i := range files {
+		f := files[i]
+		path := ""
 		for _, o := range f.objects() {
-			for _, p := range l.Paths(o.Object.Object) {
-				return r.put(f, p)
+			for _, l := range []layout.Layout{layout.SymStore, layout.BreakpadTree, layout.Unified} {
+				for _, p := range l.Paths(o.Object.Object) {
+					if path == "" || symfile.BaseName(path) != o.Name && symfile.BaseName(p) == o.Name {
+						path = p
+					}
+				}
 			}
 		}
+		if path != "" {
+			f = file{name: path, body: f.body}
+		}
+		out = append(out, f)
 	}
-	return r.put(f, f.wire())
+	return out
 }
 
 func (r *run) put(f *file, path string) (answer, error) {
@@ -683,14 +697,16 @@ func (r *run) publish(files []file, parts []any) ([]answer, error) {
 	if status == http.StatusSeeOther && strings.HasPrefix(to, "/-/tx/") {
 		return all(files, answer{fate: accepted}), nil
 	}
-	_, id, ok := strings.Cut(to, "?stage=")
-	if status != http.StatusSeeOther || !ok {
+	var id string
+	if u, err := url.Parse(to); err == nil {
+		id = u.Query().Get("stage")
+	}
+	if status != http.StatusSeeOther || id == "" {
 		if status < 400 || status >= 500 {
 			r.wrong("the form: status %d, Location %q", status, to)
 		}
 		return all(files, answer{fate: refused, why: pageText(text)}), nil
 	}
-	id, _, _ = strings.Cut(id, "&")
 	status, text, _, err = r.do(http.MethodGet, to, nil)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("GET %s: %d %s", to, status, text)
@@ -745,6 +761,9 @@ type way struct {
 	prepare func([]file) []file
 	// slow: the way starts a process for each file, so it has no large shapes.
 	slow bool
+	// forgets: the name of a file is in an earlier request than the file, and another server
+	// does not know it.
+	forgets bool
 	// cannot are the reasons why cells do not exist, by the name of a shape or a manner.
 	cannot map[string]string
 }
@@ -776,8 +795,8 @@ var ways = []way{
 	{name: "Backtrace, form", send: each(postForm("/upload/backtrace", "upload_file"))},
 	{name: "NuGet", send: sendNuGet, cannot: map[string]string{"resumed by another server": oneRequest}},
 	{name: "PUT of a name", send: each(putName)},
-	{name: "PUT of a path", send: each(putPath)},
-	{name: "Pyroscope", send: each(sendPyroscope), takes: buildIDsOnly},
+	{name: "PUT of a path", send: each(putPath), prepare: atPaths},
+	{name: "Pyroscope", send: each(sendPyroscope), takes: buildIDsOnly, forgets: true},
 	{name: "form of the browser", send: sendForm, cannot: map[string]string{"resumed by another server": oneRequest}},
 	{name: "form of the browser, zip", send: sendFormZip, cannot: map[string]string{"resumed by another server": oneRequest}},
 	{name: "push", send: sendPush},
