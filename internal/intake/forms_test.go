@@ -555,6 +555,9 @@ func TestPyroscope(t *testing.T) {
 	s.expect(t, http.MethodPost, base+"/Upload/"+id, bytes.NewReader(data(t, "elf/e-arm")), 400, `"invalid_argument"`, js...)
 	s.expect(t, http.MethodPost, base+"/Upload/"+id, bytes.NewReader(elf), 200, "{}", js...)
 	s.expect(t, http.MethodPost, base+"/UploadFinished", strings.NewReader(`{"gnuBuildId":"`+id+`"}`), 200, "{}", js...)
+	// Another client was told to send it before the first had sent it.
+	s.expect(t, http.MethodPost, base+"/Upload/"+id, bytes.NewReader(elf), 200, "{}", js...)
+	s.expect(t, http.MethodPost, base+"/UploadFinished", strings.NewReader(`{"gnuBuildId":"`+id+`"}`), 200, "{}", js...)
 	s.wantTransactions(t, "Game: prog.debug")
 	s.expect(t, http.MethodPost, base+"/ShouldInitiateUpload", strings.NewReader(strings.Replace(ask, "gnuBuildId", "gnu_build_id", 1)), 200, `"shouldInitiateUpload":false`, "Content-Type", "application/json", "X-Scope-OrgID", "Other")
 	s.wantTransactions(t, "Game: prog.debug", "Other: prog.debug")

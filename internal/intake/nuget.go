@@ -218,7 +218,7 @@ func (x *exchange) nugetFile(ctx context.Context, l stage.Labels, p string, a st
 			}
 			// A package that is pushed again has the same bytes; other bytes of
 			// the same PDB are another build under a version that is in use.
-			here, err := x.conflicts(ctx, l.Product, a)
+			here, err := x.conflicts(ctx, l.Product, a, c)
 			if err != nil && !here {
 				return named(p, err)
 			}

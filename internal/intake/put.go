@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -18,6 +19,7 @@ import (
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/unpack"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -114,7 +116,7 @@ func servePut(x *exchange) error {
 			return &misplaced{text: fmt.Sprintf("the file does not belong at this path; %s", itsIDs(a.Objects)), paths: pathsOf(a.Objects)}
 		}
 		var err error
-		here, err = x.conflicts(x.r.Context(), l.Product, a)
+		here, err = x.conflicts(x.r.Context(), l.Product, a, s)
 		return err
 	})
 	var bad *misplaced
@@ -189,7 +191,11 @@ func pathsOf(objects []symfile.Object) []string {
 
 // conflicts reports whether the product has the same bytes, and refuses other
 // bytes of the same kind, name and id, unless the query has replace.
-func (x *exchange) conflicts(ctx context.Context, product string, a stage.Arrived) (here bool, err error) {
+func (x *exchange) conflicts(ctx context.Context, product string, a stage.Arrived, file io.ReaderAt) (here bool, err error) {
+	own, err := contentsOf(a, file)
+	if err != nil {
+		return false, err
+	}
 	for _, o := range a.Objects {
 		aliases := o.Aliases()
 		if len(aliases) == 0 {
@@ -200,9 +206,7 @@ func (x *exchange) conflicts(ctx context.Context, product string, a stage.Arrive
 			return false, err
 		}
 		for _, f := range list {
-			if f.Ref == a.Ref {
-				here = true
-			}
+			here = here || own[f.Ref.String()]
 		}
 		if here || x.r.URL.Query().Has("replace") {
 			continue
@@ -313,4 +317,28 @@ func digestOf(name, v string) (sum []byte, ok bool) {
 		return sum, true
 	}
 	return nil, false
+}
+
+// contentsOf returns the SHA-256 of a file and, if it has several objects, of those: each
+// slice of a fat file is a content of its own. Compressed objects are not read.
+func contentsOf(a stage.Arrived, file io.ReaderAt) (map[string]bool, error) {
+	own := map[string]bool{a.Ref.String(): true}
+	if len(a.Objects) < 2 {
+		return own, nil
+	}
+	list, err := objfile.Identify(file, a.Size, "", objfile.Options{})
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range list {
+		if o.Deflated != 0 {
+			continue
+		}
+		h := sha256.New()
+		if _, err := io.Copy(h, io.NewSectionReader(file, o.Offset, o.Size)); err != nil {
+			return nil, err
+		}
+		own[hex.EncodeToString(h.Sum(nil))] = true
+	}
+	return own, nil
 }

@@ -44,12 +44,6 @@ type event struct {
 // events returns the answers of a command by its events.
 func events(dir string, files []file, text string, code int, err error) ([]answer, error) {
 	out := make([]answer, len(files))
-	at := map[string]int{}
-	for i := range files {
-		p := filepath.Join(dir, filepath.FromSlash(files[i].name))
-		// push tells the path in the transaction, where separators are slashes.
-		at[p], at[strings.ReplaceAll(strings.TrimPrefix(filepath.ToSlash(p), "/"), `\`, "/")] = i, i
-	}
 	for dec := json.NewDecoder(strings.NewReader(text)); ; {
 		var e event
 		if err := dec.Decode(&e); errors.Is(err, io.EOF) {
@@ -57,25 +51,38 @@ func events(dir string, files []file, text string, code int, err error) ([]answe
 		} else if err != nil {
 			return nil, err
 		}
-		i, ok := at[e.Path]
-		if !ok {
-			continue
-		}
+		var a answer
 		switch e.Event {
 		case "found", "added", "known":
 			if code == 0 || code == 8 {
-				out[i] = answer{fate: accepted}
+				a = answer{fate: accepted}
 			}
 		case "refused":
-			out[i] = answer{fate: refused, why: e.Reason}
+			a = answer{fate: refused, why: e.Reason}
 		case "skipped":
-			out[i] = answer{fate: leftOut, why: e.Reason}
+			a = answer{fate: leftOut, why: e.Reason}
+		default:
+			continue
+		}
+		for i := range files {
+			if e.is(dir, &files[i]) {
+				out[i] = a
+			}
 		}
 	}
 	if err != nil && !slices.ContainsFunc(out, func(a answer) bool { return a.fate != unanswered }) {
 		return all(files, answer{fate: refused, why: err.Error()}), nil // the exit code says that nothing was stored
 	}
 	return out, nil
+}
+
+// is reports whether the event is that of a file. Where it tells the path in the
+// transaction, it has a hash.
+func (e *event) is(dir string, f *file) bool {
+	if e.SHA256 != "" {
+		return e.SHA256 == blob.Sum(f.body).String() && symfile.BaseName(e.Path) == symfile.BaseName(f.name)
+	}
+	return e.Path == filepath.Join(dir, filepath.FromSlash(f.name))
 }
 
 // sendPush is symdepot push.
