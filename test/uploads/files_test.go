@@ -203,14 +203,15 @@ var shapes = []shape{
 	}},
 	{name: "one name and id, other bytes", make: func(m *maker) []file {
 		one := m.elf("libprog.so")
-		two := bytes.Replace(one, []byte("GCC: "), []byte("gcc: "), 1) // .comment
-		_, pdb := m.pdb("x64")
 		sym := m.sym("twin")
 		return []file{
-			{name: "one/libtwin.so", body: one}, {name: "two/libtwin.so", body: two},
-			{name: "one/twin.pdb", body: pdb}, {name: "two/twin.pdb", body: append(bytes.Clone(pdb), make([]byte, 4096)...)},
+			{name: "one/libtwin.so", body: one}, {name: "two/libtwin.so", body: bytes.Replace(one, []byte("GCC: "), []byte("gcc: "), 1)}, // in .comment
 			{name: "one/twin.sym", body: sym}, {name: "two/twin.sym", body: bytes.Replace(sym, []byte(" 0 g\n"), []byte(" 0 h\n"), 1)},
 		}
+	}},
+	{name: "one name and id, another size", make: func(m *maker) []file {
+		_, pdb := m.pdb("x64")
+		return []file{{name: "one/twin.pdb", body: pdb}, {name: "two/twin.pdb", body: append(bytes.Clone(pdb), make([]byte, 4096)...)}}
 	}},
 	{name: "fat slices", make: func(m *maker) []file {
 		apple := m.macho("app-fat", "app-fat.dSYM/Contents/Resources/DWARF/app-fat")

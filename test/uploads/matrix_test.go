@@ -4,6 +4,7 @@
 package uploads
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -153,7 +154,8 @@ var reasons = []struct {
 	{regexp.MustCompile(`not a symbol file|no symbol file|a text file|broken|not of interest|invalid key|unrecognized file pattern|400 \(Bad Request\)|^$`), withoutSymbols},
 	{regexp.MustCompile(`^$`), func(s sent) bool { return !s.files[s.i].useful() }},
 	{regexp.MustCompile(`there already`), isHeld},
-	{regexp.MustCompile(`(?i)other bytes|two different files|409`), hasOtherBytes},
+	{regexp.MustCompile(`(?i)other bytes|409`), hasOtherBytes},
+	{regexp.MustCompile(`two different files`), hasTwinKey},
 	{regexp.MustCompile(`invalid key|unrecognized file pattern|not safe|is not the path of`), func(s sent) bool { return s.files[s.i].raw }},
 }
 
@@ -183,6 +185,17 @@ func hasOtherBytes(s sent) bool {
 					return true
 				}
 			}
+		}
+	}
+	return false
+}
+
+// hasTwinKey reports whether another file has other bytes and the path of the file in
+// Tecken's trees.
+func hasTwinKey(s sent) bool {
+	for k := range s.files {
+		if k != s.i && moduleKey(&s.files[k]) == moduleKey(&s.files[s.i]) && !bytes.Equal(s.files[k].body, s.files[s.i].body) {
+			return true
 		}
 	}
 	return false
@@ -231,8 +244,8 @@ func newCell(t *testing.T, w *way, s *shape, name string) (c *cell, why string) 
 	switch {
 	case w.cannot[name] != "":
 		return nil, w.cannot[name]
-	case s.large && w.slow:
-		return nil, "a process of the client for each file; the way that sends the same bytes without it has the cell"
+	case s.large && w.slow, w.only != nil && !slices.Contains(w.only, name):
+		return nil, "too many starts of the client; the way that sends the same bytes without it has the cell"
 	}
 	c = &cell{product: strings.NewReplacer(" ", "-", ",", "").Replace(w.name + "." + name), large: s.large}
 	for _, f := range s.make(&maker{tb: t, salt: w.name + name}) {

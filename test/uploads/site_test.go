@@ -190,7 +190,6 @@ var exported = []struct {
 	args   []string
 	folded bool
 }{
-	{layout: layout.Unified},
 	{layout: layout.Native},
 	{layout: layout.SymStore, args: []string{"--all"}, folded: true},
 }
