@@ -228,7 +228,9 @@ func TestTeckenV2(t *testing.T) {
 	put(0, gzipped(t, []byte(symText+"\n")), 400, "bytes, not", "Content-Encoding", "gzip")
 	put(0, gzipped(t, []byte(strings.Replace(symText, "1000", "2000", 1))), 400, "MD5", "Content-Encoding", "gzip")
 	put(0, gzipped(t, []byte(symText)), 200, "", "Content-Encoding", "gzip")
-	s.wantTransactions(t)
+	s.wantTransactions(t, ": prog/"+symID+"/prog.sym") // whatever becomes of the other file
+	put(1, append(slices.Clone(exe), 0), 400, "bytes, not")
+	s.wantTransactions(t, ": prog/"+symID+"/prog.sym")
 	put(1, exe, 200, "")
 	s.wantTransactions(t, ": hello.exe/"+code+"/hello.exe, prog/"+symID+"/prog.sym")
 	put(1, exe, 200, "") // a repeated request

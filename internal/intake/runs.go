@@ -95,6 +95,22 @@ func (r *sentryRun) record(h *Handler, list ...runEvent) {
 	r.logged += n
 }
 
+// appendTo appends bytes to a file, which it makes if needed, or leaves it as it
+// was. It returns the number of bytes.
+func appendTo(path string, b []byte) (int64, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		if _, err = f.Write(b); err != nil {
+			_ = f.Truncate(info.Size()) // a reader stops at a line without an end
+		}
+	}
+	return int64(len(b)), errors.Join(err, f.Close())
+}
+
 // drop removes the file of the run. The run's mutex is held.
 func (r *sentryRun) drop(h *Handler) {
 	if r.logged > 0 {

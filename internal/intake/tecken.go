@@ -10,12 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -201,24 +199,21 @@ const (
 	teckenIdle     = 6 * time.Hour
 )
 
-// teckenUpload is an open upload of version 2: one transaction. Its only state is its
-// file, so that it survives the process: a line with its facts, then a line for
-// each file that has arrived.
+// teckenUpload is an open upload of version 2. Each file is in a transaction before its
+// request is answered, as nothing says that the last has come: what the client has sent
+// stays if a later file is refused. The facts survive the process.
 type teckenUpload struct {
 	teckenFacts
-	path      string
-	done      []bool // by the position in Files
-	accepted  map[int]stage.Receipt
-	committed bool
+	path string
 }
 
 // teckenFacts is the record of an upload.
 type teckenFacts struct {
-	Name    string // of the principal
-	Product string
-	Stage   string
-	Limit   int64 // of a file, in bytes
-	Files   []teckenFile
+	Name   string // of the principal
+	Labels stage.Labels
+	Build  stage.Build
+	Limit  int64 // of a file, in bytes
+	Files  []teckenFile
 }
 
 type teckenFile struct {
@@ -227,48 +222,24 @@ type teckenFile struct {
 	MD5  string
 }
 
-// teckenEvent is a line of an upload's file after the first.
-type teckenEvent struct {
-	Done      *int           `json:"done,omitempty"` // the position of a file that has arrived
-	Receipt   *stage.Receipt `json:"receipt,omitempty"`
-	Committed bool           `json:"committed,omitempty"`
-}
+// teckenPattern matches the files of uploads, and those of earlier versions, which had
+// one transaction for all files of an upload.
+const teckenPattern = "tecken-*.json*"
 
-// teckenPattern matches the files of uploads.
-const teckenPattern = "tecken-*.jsonl"
-
-// maxTeckenState limits the file of an upload, in bytes: repeated requests add
-// lines.
+// maxTeckenState limits the file of an upload, in bytes.
 const maxTeckenState = 16 << 20
 
 func teckenPath(h *Handler, key string) string {
-	return filepath.Join(h.cfg.Dir, "tecken-"+key+".jsonl")
+	return filepath.Join(h.cfg.Dir, "tecken-"+key+".json")
 }
 
-// write appends a line to the file of the upload.
-func (u *teckenUpload) write(line any) error {
-	b, err := json.Marshal(line)
+// write writes the file of the upload.
+func (u *teckenUpload) write() error {
+	b, err := json.Marshal(&u.teckenFacts)
 	if err != nil {
 		return err
 	}
-	_, err = appendTo(u.path, append(b, '\n'))
-	return err
-}
-
-// appendTo appends bytes to a file, which it makes if needed, or leaves it as it
-// was. It returns the number of bytes.
-func appendTo(path string, b []byte) (int64, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return 0, err
-	}
-	info, err := f.Stat()
-	if err == nil {
-		if _, err = f.Write(b); err != nil {
-			_ = f.Truncate(info.Size()) // a reader stops at a line without an end
-		}
-	}
-	return int64(len(b)), errors.Join(err, f.Close())
+	return os.WriteFile(u.path, b, 0o600)
 }
 
 // readTecken reads the file of an upload.
@@ -277,28 +248,9 @@ func readTecken(path string) (*teckenUpload, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	u := &teckenUpload{path: path}
-	lines := json.NewDecoder(io.LimitReader(f, maxTeckenState))
-	if err := lines.Decode(&u.teckenFacts); err != nil {
-		return nil, err
-	}
-	u.done, u.accepted = make([]bool, len(u.Files)), map[int]stage.Receipt{}
-	for {
-		var e teckenEvent
-		if err := lines.Decode(&e); errors.Is(err, io.EOF) {
-			return u, nil
-		} else if err != nil {
-			return nil, err
-		}
-		if e.Done != nil && *e.Done >= 0 && *e.Done < len(u.done) {
-			u.done[*e.Done] = true
-			if e.Receipt != nil {
-				u.accepted[*e.Done] = *e.Receipt
-			}
-		}
-		u.committed = u.committed || e.Committed
-	}
+	return u, json.NewDecoder(io.LimitReader(f, maxTeckenState)).Decode(&u.teckenFacts)
 }
 
 // findTecken returns the upload of a key.
@@ -323,7 +275,7 @@ func findTecken(h *Handler, key string) (*teckenUpload, error) {
 // caller is the principal of the upload. The URL of a file is the credential; the
 // rights were checked when the upload was opened.
 func (u *teckenUpload) caller() stage.Caller {
-	return namedCaller(u.Name, u.Product)
+	return namedCaller(u.Name, u.Labels.Product)
 }
 
 // namedCaller is a principal whose upload continues without its credentials. It may
@@ -339,10 +291,7 @@ func expireTecken(h *Handler) {
 		if err != nil || h.now().Sub(info.ModTime()) <= teckenIdle {
 			continue
 		}
-		u, err := readTecken(path)
-		if os.Remove(path) == nil && err == nil && !u.committed { // otherwise another process was faster
-			h.abandon(u.caller(), u.Stage)
-		}
+		_ = os.Remove(path) // another process may be faster
 	}
 }
 
@@ -397,7 +346,7 @@ func serveTeckenV2(x *exchange) error {
 		Action action `json:"action"`
 	}
 	id, list, gzip := newKey(), []answer{}, "gzip"
-	u := &teckenUpload{teckenFacts: teckenFacts{Name: x.who.Name, Product: l.Product, Limit: x.limit}, path: teckenPath(x.Handler, id)}
+	u := &teckenUpload{teckenFacts: teckenFacts{Name: x.who.Name, Labels: l, Build: x.who.Build, Limit: x.limit}, path: teckenPath(x.Handler, id)}
 	for _, f := range q.Files {
 		_, ok := parseTeckenKey(f.Key)
 		sum, err := hex.DecodeString(f.MD5)
@@ -416,13 +365,11 @@ func serveTeckenV2(x *exchange) error {
 		list = append(list, a)
 	}
 	if len(u.Files) > 0 {
-		st, _, err := x.stages.Open(x.r.Context(), x.who.Caller, stage.Spec{Labels: l, Build: x.who.Build})
-		if err != nil {
+		// A client without the rights is told so now.
+		if _, err := x.collect(l); err != nil {
 			return err
 		}
-		u.Stage = st.ID
-		if err := u.write(&u.teckenFacts); err != nil {
-			x.abandon(x.who.Caller, st.ID)
+		if err := u.write(); err != nil {
 			return err
 		}
 	}
@@ -444,7 +391,7 @@ func serveTeckenPut(x *exchange) error {
 	if err != nil || n < 0 || n >= len(u.Files) {
 		return &failure{http.StatusNotFound, "there is no such upload, or it has expired"}
 	}
-	x.who, x.limit = Who{Caller: u.caller()}, u.Limit
+	x.who, x.limit = Who{Caller: u.caller(), Build: u.Build}, u.Limit
 	if x.r.Method == http.MethodPost {
 		if x.r.Header.Get("X-Goog-Resumable") != "start" {
 			return &failure{http.StatusMethodNotAllowed, "send the file with PUT"}
@@ -473,51 +420,16 @@ func serveTeckenPut(x *exchange) error {
 		return nil
 	}
 	plain := io.TeeReader(io.LimitReader(body, u.Limit+1), sum)
-	if u.complete() { // a repeated request: the stage accepts no files any more
-		size, err := io.Copy(io.Discard, plain)
-		if err == nil {
-			err = same(size)
-		}
-		if err != nil {
-			return err
-		}
-		return finishTecken(x, u)
-	}
 	k, _ := parseTeckenKey(f.Key)
-	path := k.module + "/" + k.id + "/" + k.file
-	a, err := x.stages.PutClaimed(x.r.Context(), u.caller(), u.Stage, stage.Entry{Path: path, Size: -1}, plain, func(a stage.Arrived) error {
+	if err := x.one(u.Labels, k.module+"/"+k.id+"/"+k.file, plain, func(a stage.Arrived) error {
 		if err := same(a.Size); err != nil {
 			return err
 		}
 		return k.check(a)
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
-	if err := u.write(teckenEvent{Done: &n, Receipt: &a.Receipt}); err != nil {
-		return err
-	}
-	// Requests for other files have added theirs meanwhile.
-	if u, err = readTecken(u.path); err != nil {
-		return err
-	}
-	return finishTecken(x, u)
-}
-
-// complete reports whether all files have arrived.
-func (u *teckenUpload) complete() bool { return !slices.Contains(u.done, false) }
-
-// finishTecken commits an upload with its last file, and answers the request.
-func finishTecken(x *exchange, u *teckenUpload) error {
-	if u.complete() && !u.committed {
-		// A repeated commit has the same outcome.
-		if _, err := x.stages.Commit(x.r.Context(), u.caller(), u.Stage, stage.Commit{Accepted: slices.Collect(maps.Values(u.accepted))}); err != nil {
-			return err
-		}
-		if err := u.write(teckenEvent{Committed: true}); err != nil {
-			x.log.Warn("the end of an upload cannot be recorded", "protocol", "tecken", "error", err)
-		}
-	}
+	_ = os.Chtimes(u.path, time.Time{}, x.now()) // otherwise the upload expires earlier
 	x.w.WriteHeader(http.StatusOK)
 	return nil
 }
