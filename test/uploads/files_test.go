@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"os"
 	"path"
 	"strings"
 	"testing"
@@ -255,17 +256,25 @@ var shapes = []shape{
 		_, pdb := m.pdb("x64")
 		return []file{{name: "lib.so", body: m.elf("libprog.so")}, {name: "notes.txt", body: []byte("no symbols\n")}, {name: "game.pdb", body: pdb}, {name: "broken.pdb", body: pdb[:3000]}}
 	}},
-	{name: "a thousand files of one name", large: true, make: func(m *maker) []file {
+	{name: "many files of one name", large: true, make: func(m *maker) []file {
 		// Most are small: a path in each layout, and few bytes.
 		var list []file
-		for i := range 950 {
+		for i := range many() * 19 / 20 {
 			list = append(list, file{name: fmt.Sprintf("%d/game.sym", i), body: m.sym("game")})
 		}
-		for i := range 50 {
+		for i := range many() / 20 {
 			list = append(list, file{name: fmt.Sprintf("%d/game", i), body: m.elf("e-x86")})
 		}
 		return list
 	}},
+}
+
+// many is the number of files of one name: 1,000 in make torture.
+func many() int {
+	if os.Getenv("SYMDEPOT_TORTURE") != "" {
+		return 1000
+	}
+	return 100
 }
 
 // mixed is a build with several of the shapes, for runs that are repeated or interrupted.

@@ -37,6 +37,7 @@ type place struct {
 	layouts []layout.Layout
 	kind    symfile.Kind
 	sums    map[blob.Ref]bool // the contents of which one is there: that of the best file
+	file    string            // the name of the first file that has the path
 }
 
 // expectation is what files and the answers about them promise.
@@ -100,7 +101,7 @@ func (e *expectation) add(f *file, ids map[string][]object) {
 		}
 		for p, l := range o.paths {
 			if e.paths[p] == nil {
-				e.paths[p] = &place{l, o.Kind, map[blob.Ref]bool{}}
+				e.paths[p] = &place{l, o.Kind, map[blob.Ref]bool{}, f.name}
 			}
 			e.paths[p].sums[o.sum] = true
 		}
@@ -392,13 +393,13 @@ func (c *cell) checkTrees(t *testing.T, e *expectation, g *given) {
 			case err != nil:
 				bad = append(bad, err.Error())
 			case !ok:
-				bad = append(bad, tree.layout.Name()+" "+p+" is not there")
+				bad = append(bad, fmt.Sprintf("%s: %s is not in the tree %s", want.file, p, tree.layout.Name()))
 			case !want.sums[sum]:
-				bad = append(bad, fmt.Sprintf("%s %s has the content %s, want one of %s", tree.layout.Name(), p, sum.String()[:12], want.want()))
+				bad = append(bad, fmt.Sprintf("%s: %s in the tree %s has the content %s, want one of %s", want.file, p, tree.layout.Name(), sum.String()[:12], want.want()))
 			}
 		}
 	}
-	few(t, bad, "%d paths of exported trees: %s")
+	few(t, bad, "%d paths of exported trees lack their file: %s")
 }
 
 // want lists the contents of a place.
@@ -425,10 +426,10 @@ func (c *cell) checkRequests(t *testing.T, e *expectation, s *site) {
 		case err != nil:
 			t.Fatal(err)
 		case status != http.StatusOK:
-			bad = append(bad, fmt.Sprintf("GET /%s: %d", p, status))
+			bad = append(bad, fmt.Sprintf("%s: GET /%s: %d", want.file, p, status))
 		case !want.sums[blob.Sum(body)]:
-			bad = append(bad, fmt.Sprintf("GET /%s: the content %s, want one of %s", p, blob.Sum(body).String()[:12], want.want()))
+			bad = append(bad, fmt.Sprintf("%s: GET /%s: the content %s, want one of %s", want.file, p, blob.Sum(body).String()[:12], want.want()))
 		}
 	}
-	few(t, bad, "%d requests: %s")
+	few(t, bad, "%d requests were not answered with the file: %s")
 }

@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"compress/zlib"
 	"context"
 	"crypto/md5"
 	"crypto/sha1"
@@ -442,16 +443,31 @@ func each(send func(r *run, f *file) (answer, error)) func(*run, []file) ([]answ
 // postForm returns what sends a file as a part of a form, with the token in the query.
 func postForm(path, field string) func(r *run, f *file) (answer, error) {
 	return func(r *run, f *file) (answer, error) {
-		body, kind := form(part{field: "product"}, r.product, part{field: field, filename: f.wire()}, f.body)
-		status, text, _, err := r.do(http.MethodPost, r.below(path)+"?key="+r.token, body, "Content-Type", kind, "Authorization", "-")
-		switch {
-		case err != nil:
-			return answer{}, err
-		case status == http.StatusOK:
-			return answer{fate: accepted}, nil
-		}
-		return r.refusal(f.name, status, text, ""), nil
+		return r.postFields(path, f, part{field: "product"}, r.product, part{field: field, filename: f.wire()}, f.body)
 	}
+}
+
+func (r *run) postFields(path string, f *file, parts ...any) (answer, error) {
+	body, kind := form(parts...)
+	status, text, _, err := r.do(http.MethodPost, r.below(path)+"?key="+r.token, body, "Content-Type", kind, "Authorization", "-")
+	switch {
+	case err != nil:
+		return answer{}, err
+	case status == http.StatusOK:
+		return answer{fate: accepted}, nil
+	}
+	return r.refusal(f.name, status, text, ""), nil
+}
+
+// symupload1 is what Breakpad's symupload on Windows does with version 1: it sends the
+// fields of the MODULE record.
+func symupload1(r *run, f *file) (answer, error) {
+	var system, cpu, id, module string
+	if _, err := fmt.Sscanf(string(f.body), "MODULE %s %s %s %s", &system, &cpu, &id, &module); err != nil {
+		return answer{}, err
+	}
+	return r.postFields("", f, part{field: "code_file"}, module, part{field: "cpu"}, cpu, part{field: "debug_file"}, module, part{field: "debug_identifier"}, id,
+		part{field: "os"}, system, part{field: "product"}, r.product, part{field: "version"}, "1", part{field: "symbol_file", filename: f.wire()}, f.body)
 }
 
 // postRaw is what Backtrace's clients do: the body is the file.
@@ -489,8 +505,23 @@ func withoutOthers(files []file, answers []answer) []answer {
 	return answers
 }
 
-// sendBreakpad2 is what sym_upload does with version 2.
-func sendBreakpad2(r *run, f *file) (answer, error) {
+// breakpad2 is one of Breakpad's clients of version 2 of its protocol.
+type breakpad2 struct {
+	coding string // Content-Encoding of the file
+	// complete is the body of the last request, with the name, the id and the product.
+	complete string
+}
+
+// The bodies are those of the clients' sources; only that of macOS is JSON.
+var (
+	symUploadLinux   = breakpad2{complete: `{ symbol_id: {debug_file: %s, debug_id: %s }, symbol_upload_type: "BREAKPAD" }`}
+	symUploadWindows = breakpad2{coding: "deflate",
+		complete: `{ symbol_id: {debug_file: %s, debug_id: %s }, symbol_upload_type: "BREAKPAD", metadata: {product_name: %s}, use_async_processing: true }`}
+	symUploadMac = breakpad2{complete: `{"symbol_id":{"debug_file":%s,"debug_id":%s},"symbol_upload_type":"BREAKPAD","use_async_processing":"true"}`}
+)
+
+// send is what the client does.
+func (c breakpad2) send(r *run, f *file) (answer, error) {
 	base, key := r.below("/v1"), "?key="+r.token
 	name, id := f.wire(), claimed(f)
 	if o := f.objects(); len(o) > 0 {
@@ -522,15 +553,19 @@ func sendBreakpad2(r *run, f *file) (answer, error) {
 	if to == "" || upload == "" {
 		return r.refusal(f.name, status, text, "error"), nil
 	}
-	if status, text, _, err = r.do(http.MethodPut, to, bytes.NewReader(f.body), "Authorization", "-"); err != nil {
+	body, coding := io.Reader(struct{ io.Reader }{bytes.NewReader(f.body)}), "-" // chunked
+	if c.coding != "" {
+		body, coding = bytes.NewReader(deflated(f.body)), c.coding
+	}
+	if status, text, _, err = r.do(http.MethodPut, to, body, "Authorization", "-", "Content-Encoding", coding); err != nil {
 		return answer{}, err
 	}
 	if status != http.StatusOK {
 		return r.refusal(f.name, status, text, "error"), nil
 	}
-	// The client writes names without quotes.
-	body := fmt.Sprintf("{ symbol_id: {debug_file: %s, debug_id: %s }, symbol_upload_type: \"BREAKPAD\", use_async_processing: \"true\"}", quoted(name), quoted(id))
-	if status, text, _, err = r.do(http.MethodPost, base+"/uploads/"+upload+":complete"+key, strings.NewReader(body), "Authorization", "-"); err != nil {
+	args := []any{quoted(name), quoted(id), quoted(r.product)}
+	complete := fmt.Sprintf(c.complete, args[:strings.Count(c.complete, "%s")]...)
+	if status, text, _, err = r.do(http.MethodPost, base+"/uploads/"+upload+":complete"+key, strings.NewReader(complete), "Authorization", "-", "Content-Type", "application/son"); err != nil {
 		return answer{}, err
 	}
 	switch member(text, "result") {
@@ -538,6 +573,15 @@ func sendBreakpad2(r *run, f *file) (answer, error) {
 		return answer{fate: accepted}, nil
 	}
 	return r.refusal(f.name, status, text, "error"), nil
+}
+
+// deflated compresses as the Content-Encoding deflate wants it.
+func deflated(b []byte) []byte {
+	var buf bytes.Buffer
+	z := zlib.NewWriter(&buf)
+	_, _ = z.Write(b) // a buffer takes all
+	_ = z.Close()
+	return buf.Bytes()
 }
 
 func quoted(s string) string {
@@ -790,7 +834,10 @@ var ways = []way{
 	{name: "Tecken 2", send: sendTecken2},
 	{name: "Breakpad 1", send: each(postForm("", "symbol_file"))},
 	{name: "Breakpad 1, zip", send: postArchive("", "symbol_file"), cannot: map[string]string{"resumed by another server": oneRequest}},
-	{name: "Breakpad 2", send: each(sendBreakpad2)},
+	{name: "Breakpad 1 of Windows", send: each(symupload1), takes: breakpadOnly},
+	{name: "Breakpad 2", send: each(symUploadLinux.send)},
+	{name: "Breakpad 2 of Windows", send: each(symUploadWindows.send)},
+	{name: "Breakpad 2 of macOS", send: each(symUploadMac.send)},
 	{name: "BugSnag dsym", send: each(postForm("/dsym", "dsym"))},
 	{name: "BugSnag dsym, zip", send: postArchive("/dsym", "dsym"), cannot: map[string]string{"resumed by another server": oneRequest}},
 	{name: "BugSnag ndk-symbol", send: each(postForm("/ndk-symbol", "soFile"))},
