@@ -68,6 +68,7 @@ cross: ## build for linux, darwin and windows on amd64 and arm64; go vet for dar
 lint: ## go mod tidy, golangci-lint with .golangci.yml, govulncheck
 	$(GO) mod tidy -diff
 	cd test/browser && GOFLAGS= $(GO) mod tidy -diff
+	cd test/uploads/pyroscope && GOFLAGS= $(GO) mod tidy -diff
 	$(GO) run $(GOLANGCI) run ./...
 	@scripts/vulncheck $(GOVULNCHECK)
 

@@ -572,7 +572,9 @@ func TestPyroscope(t *testing.T) {
 		{"/ShouldInitiateUpload", `{"file":{}}`, 200, `"shouldInitiateUpload":false`, js},
 		{"/ShouldInitiateUpload", `{"file":{"gnuBuildId":"zz"}}`, 400, `"invalid_argument"`, js},
 		{"/ShouldInitiateUpload", `{`, 400, `"invalid_argument"`, js},
-		{"/ShouldInitiateUpload", ask, 415, "protocol buffers", []string{"Content-Type", "application/proto"}},
+		{"/ShouldInitiateUpload", ask, 400, "malformed", []string{"Content-Type", "application/proto"}},
+		{"/ShouldInitiateUpload", "\x0a\x02\x0a\x09", 400, "no message", []string{"Content-Type", "application/proto"}},
+		{"/ShouldInitiateUpload", ask, 415, "gRPC is not supported", []string{"Content-Type", "application/grpc"}},
 		{"/ShouldInitiateUpload", ask, 401, `"unauthenticated"`, []string{"Authorization", "-"}},
 		{"/ShouldInitiateUpload", ask, 403, `"permission_denied"`, []string{"Authorization", "Bearer reader"}},
 		{"/ListDebuginfo", `{}`, 501, `"unimplemented"`, js},
@@ -580,6 +582,31 @@ func TestPyroscope(t *testing.T) {
 	} {
 		s.expect(t, http.MethodPost, base+test.path, strings.NewReader(test.body), test.status, test.text, test.header...)
 	}
+}
+
+// TestPyroscopeBinary sends what Pyroscope's generated client sends by itself, byte for
+// byte: field numbers and lengths in front of texts.
+func TestPyroscopeBinary(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	elf := data(t, "elf/prog-sha1.debug")
+	id := string(object(t, elf, "prog").BuildID)
+	base := "/" + pyroscopeService
+	header := []string{"Content-Type", "application/proto", "X-Scope-OrgID", "Game"}
+	ask := "\x0a\x37\x0a\x28" + id + "\x22\x09prog.next\x28\x02"
+	s.expect(t, http.MethodPost, base+"/UploadFinished", strings.NewReader("\x0a\x28"+id), 412, `"failed_precondition"`, header...)
+	if got, want := s.expect(t, http.MethodPost, base+"/ShouldInitiateUpload", strings.NewReader(ask), 200, "", header...), "\x08\x01\x12\x2fthe build-id has no file with debug information"; got != want {
+		t.Errorf("the answer is %q, want %q", got, want)
+	}
+	s.expect(t, http.MethodPost, base+"/Upload/"+id, bytes.NewReader(elf), 200, "{}", "X-Scope-OrgID", "Game")
+	if got := s.expect(t, http.MethodPost, base+"/UploadFinished", strings.NewReader("\x0a\x28"+id), 200, "", header...); got != "" {
+		t.Errorf("the answer is %q, want an empty message", got)
+	}
+	if got := s.expect(t, http.MethodPost, base+"/ShouldInitiateUpload", strings.NewReader(ask), 200, "", header...); !strings.HasPrefix(got, "\x08\x00\x12") {
+		t.Errorf("the answer is %q, want no, and why", got)
+	}
+	s.wantTransactions(t, "Game: prog.next")
+	s.expect(t, http.MethodPost, base+"/ShouldInitiateUpload", strings.NewReader(""), 200, "\x08\x00\x12", header...) // a file without an id
 }
 
 func TestLooseMember(t *testing.T) {

@@ -321,6 +321,19 @@ func fuzzBodies(f *testing.F, method, kind string) {
 	})
 }
 
+func FuzzProtoFields(f *testing.F) {
+	f.Add([]byte("\x0a\x04\x0a\x02ab\x28\x02"))
+	f.Add([]byte("\x0b\x0a\x01a\x0c"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		fields, err := protoFields(b)
+		for n, v := range fields {
+			if err != nil || n < 1 || len(v) >= len(b) {
+				t.Errorf("%q: field %d has %d bytes, %v; want less than the message, and no error", b, n, len(v), err)
+			}
+		}
+	})
+}
+
 func FuzzClaim(f *testing.F) {
 	f.Add("hello.pdb/AB12/hello.pdb", `{ debug_file: "prog" }`, "0b63363b-765c-2bba-70d3-662b71584e28-1")
 	pdb := data(f, "pdb/hello-x64.pdb")

@@ -8,14 +8,16 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Grafana Pyroscope's debuginfo.v1alpha1.DebuginfoService, as the unary JSON of the
-// Connect protocol and the plain upload of a body.
+// Grafana Pyroscope's debuginfo.v1alpha1.DebuginfoService, as unary requests of the
+// Connect protocol in both its codecs, and the plain upload of a body.
 
 const pyroscopeService = "debuginfo.v1alpha1.DebuginfoService"
 
@@ -73,20 +75,80 @@ func servePyroscope(x *exchange) error {
 	return &failure{http.StatusNotImplemented, "not implemented; this server has ShouldInitiateUpload, Upload and UploadFinished"}
 }
 
-// connectJSON decodes the JSON body of a unary request. Names are accepted in both
-// spellings that the JSON of protocol buffers has.
-func (x *exchange) connectJSON(v any) error {
+// debuginfoFile is what the requests of the service say of a file.
+type debuginfoFile struct {
+	ID      string `json:"gnuBuildId"`
+	SnakeID string `json:"gnu_build_id"` // the JSON of protocol buffers has both spellings
+	Name    string `json:"name"`
+}
+
+// Numbers of fields of the service's messages: ShouldInitiateUploadRequest.file,
+// FileMetadata, UploadFinishedRequest.gnu_build_id and ShouldInitiateUploadResponse.
+const (
+	protoAskFile     protowire.Number = 1
+	protoFileID      protowire.Number = 1
+	protoFileName    protowire.Number = 4
+	protoFinishedID  protowire.Number = 1
+	protoAskedShould protowire.Number = 1
+	protoAskedReason protowire.Number = 2
+)
+
+// connect reads the message of a unary request: in JSON into v, or its fields if it is
+// binary. Binary messages are what the generated clients send unless they are told
+// otherwise.
+func (x *exchange) connect(v any) (fields map[protowire.Number][]byte, err error) {
 	kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
-	if err != nil || kind != "application/json" {
-		return &failure{http.StatusUnsupportedMediaType, "send JSON (Content-Type: application/json); protocol buffers and gRPC are not supported"}
+	if err != nil || kind != "application/json" && kind != connectProto {
+		return nil, &failure{http.StatusUnsupportedMediaType, "send Connect's unary requests, Content-Type application/json or application/proto; gRPC is not supported"}
 	}
 	b, err := x.readAll(maxConnect)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if kind == connectProto {
+		if fields, err = protoFields(b); err != nil {
+			return nil, &failure{http.StatusBadRequest, "malformed request body: no message of protocol buffers"}
+		}
+		return fields, nil
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return &failure{http.StatusBadRequest, "malformed JSON request body"}
+		return nil, &failure{http.StatusBadRequest, "malformed JSON request body"}
 	}
+	return nil, nil
+}
+
+// connectProto is the media type of binary messages.
+const connectProto = "application/proto"
+
+// protoFields returns the fields of a message that are texts or messages. Of several with
+// one number the last counts.
+func protoFields(b []byte) (map[protowire.Number][]byte, error) {
+	fields := map[protowire.Number][]byte{}
+	for len(b) > 0 {
+		number, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return nil, protowire.ParseError(n)
+		}
+		b = b[n:]
+		if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
+			return nil, protowire.ParseError(n)
+		}
+		if kind == protowire.BytesType {
+			fields[number], _ = protowire.ConsumeBytes(b)
+		}
+		b = b[n:]
+	}
+	return fields, nil
+}
+
+// connectAnswer answers a unary request in its codec.
+func (x *exchange) connectAnswer(v any, binary []byte) error {
+	if kind, _, _ := mime.ParseMediaType(x.r.Header.Get("Content-Type")); kind != connectProto {
+		return x.json(http.StatusOK, v)
+	}
+	x.w.Header().Set("Content-Type", connectProto)
+	x.w.WriteHeader(http.StatusOK)
+	_, _ = x.w.Write(binary) // the client may have left
 	return nil
 }
 
@@ -96,17 +158,23 @@ func (x *exchange) pyroscopeKey(l stage.Labels, id debugid.BuildID) string {
 
 func (x *exchange) pyroscopeAsk(l stage.Labels) error {
 	var q struct {
-		File struct {
-			ID      string `json:"gnuBuildId"`
-			SnakeID string `json:"gnu_build_id"`
-			Name    string `json:"name"`
-		} `json:"file"`
+		File debuginfoFile `json:"file"`
 	}
-	if err := x.connectJSON(&q); err != nil {
+	fields, err := x.connect(&q)
+	if err != nil {
 		return err
 	}
+	if fields != nil {
+		file, err := protoFields(fields[protoAskFile])
+		if err != nil {
+			return &failure{http.StatusBadRequest, "malformed request body: the field file is no message"}
+		}
+		q.File = debuginfoFile{ID: string(file[protoFileID]), Name: string(file[protoFileName])}
+	}
 	answer := func(yes bool, reason string) error {
-		return x.json(http.StatusOK, map[string]any{"shouldInitiateUpload": yes, "reason": reason})
+		binary := protowire.AppendVarint(protowire.AppendTag(nil, protoAskedShould, protowire.VarintType), protowire.EncodeBool(yes))
+		binary = protowire.AppendString(protowire.AppendTag(binary, protoAskedReason, protowire.BytesType), reason)
+		return x.connectAnswer(map[string]any{"shouldInitiateUpload": yes, "reason": reason}, binary)
 	}
 	text := first(q.File.ID, q.File.SnakeID)
 	if text == "" {
@@ -182,12 +250,13 @@ func (x *exchange) pyroscopeUpload(l stage.Labels, text string) error {
 }
 
 func (x *exchange) pyroscopeEnd(l stage.Labels) error {
-	var q struct {
-		ID      string `json:"gnuBuildId"`
-		SnakeID string `json:"gnu_build_id"`
-	}
-	if err := x.connectJSON(&q); err != nil {
+	var q debuginfoFile
+	fields, err := x.connect(&q)
+	if err != nil {
 		return err
+	}
+	if fields != nil {
+		q.ID = string(fields[protoFinishedID])
 	}
 	id, err := buildIDOf(first(q.ID, q.SnakeID))
 	if err != nil {
@@ -202,7 +271,7 @@ func (x *exchange) pyroscopeEnd(l stage.Labels) error {
 	if !ok {
 		return &failure{http.StatusPreconditionFailed, "nothing was uploaded for this build-id"}
 	}
-	return x.json(http.StatusOK, struct{}{})
+	return x.connectAnswer(struct{}{}, nil)
 }
 
 // pyroscopeArrived reports whether the product has a file with a build-id. A caller

@@ -380,6 +380,35 @@ func nugetExe(r *run, files []file) ([]answer, error) {
 	return all(files, r.clientRefusal(text, code)), nil
 }
 
+// pyroscopeUpload is the client that Pyroscope generates for its protocol.
+func pyroscopeUpload(r *run, files []file) ([]answer, error) {
+	dir, err := r.write(files)
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"-url", r.url, "-token", r.token, "-tenant", r.product}
+	for i := range files {
+		args = append(args, string(files[i].objects()[0].BuildID)+"="+filepath.Join(dir, filepath.FromSlash(files[i].name)))
+	}
+	text, code, err := r.client(nil, r.dir, "pyroscope-upload", args...)
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if err != nil || code != 0 || len(lines) != len(files) {
+		return nil, errors.Join(err, fmt.Errorf("pyroscope-upload: exit code %d, want 0 and a line for each of %d files: %s", code, len(files), text))
+	}
+	out := make([]answer, len(files))
+	for i, line := range lines {
+		switch word, why, _ := strings.Cut(line, " "); word {
+		case "OK":
+			out[i] = answer{fate: accepted}
+		case "NO":
+			out[i] = pyroscopeNo(why)
+		default:
+			out[i] = answer{fate: refused, why: why}
+		}
+	}
+	return out, nil
+}
+
 // curlPut is curl -T.
 func curlPut(r *run, f *file) (answer, error) {
 	dir, err := r.write([]file{*f})

@@ -257,12 +257,12 @@ var shapes = []shape{
 		return []file{{name: "lib.so", body: m.elf("libprog.so")}, {name: "notes.txt", body: []byte("no symbols\n")}, {name: "game.pdb", body: pdb}, {name: "broken.pdb", body: pdb[:3000]}}
 	}},
 	{name: "many files of one name", large: true, make: func(m *maker) []file {
-		// Most are small: a path in each layout, and few bytes.
+		// Most are text of few bytes, with a path in each layout.
 		var list []file
-		for i := range many() * 19 / 20 {
+		for i := range many() * 3 / 4 {
 			list = append(list, file{name: fmt.Sprintf("%d/game.sym", i), body: m.sym("game")})
 		}
-		for i := range many() / 20 {
+		for i := range many() / 4 {
 			list = append(list, file{name: fmt.Sprintf("%d/game", i), body: m.elf("e-x86")})
 		}
 		return list

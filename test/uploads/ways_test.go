@@ -691,11 +691,8 @@ func sendPyroscope(r *run, f *file) (answer, error) {
 		return r.refusal(f.name, status, text, "message"), nil
 	case json.Unmarshal(text, &yes) != nil:
 		r.wrong("ShouldInitiateUpload: %d %s", status, text)
-	case !yes.Should && strings.Contains(yes.Reason, "there already"):
-		// The server has a file of this build-id, not this one.
-		return answer{fate: leftOut, why: yes.Reason}, nil
 	case !yes.Should:
-		return answer{fate: refused, why: yes.Reason}, nil
+		return pyroscopeNo(yes.Reason), nil
 	}
 	if status, text, err = call("Upload/"+id, "application/octet-stream", f.body); err != nil {
 		return answer{}, err
@@ -710,6 +707,14 @@ func sendPyroscope(r *run, f *file) (answer, error) {
 		return r.refusal(f.name, status, text, "message"), nil
 	}
 	return answer{fate: accepted}, nil
+}
+
+// pyroscopeNo is the answer that the server wants no file of a build-id.
+func pyroscopeNo(why string) answer {
+	if strings.Contains(why, "there already") {
+		return answer{fate: leftOut, why: why} // it has a file of this build-id, not this one
+	}
+	return answer{fate: refused, why: why}
 }
 
 // sendForm is what a browser does with the page for publishing: all files in one form, and
@@ -858,6 +863,7 @@ var ways = []way{
 	{name: "sentry-cli 2", tool: "sentry-cli-2", send: sentryCLI("sentry-cli-2"), prepare: slicesOf},
 	{name: "sym_upload 1", tool: "sym_upload", send: each(symUpload1), slow: true, takes: breakpadOnly},
 	{name: "sym_upload 2", tool: "sym_upload", send: each(symUpload2), slow: true, takes: withDebugID},
+	{name: "client of Pyroscope", tool: "pyroscope-upload", send: pyroscopeUpload, takes: buildIDsOnly, forgets: true},
 	{name: "nuget.exe", tool: "nuget-mono", send: nugetExe, slow: true, only: []string{"base names in two folders", "a file without symbols", "retried"}},
 	{name: "curl -T", tool: "curl", send: each(curlPut), slow: true},
 	{name: "curl -F", tool: "curl", send: each(curlForm), slow: true},
