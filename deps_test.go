@@ -125,6 +125,7 @@ var mayImport = map[string][]string{
 	"packaging/internal/oci":           {},
 	"packaging/release":                {"packaging/internal/oci"},
 	"internal/proxytest":               {},
+	"test/uploads":                     {},
 }
 
 // soleImporter names the one room that may link a heavy module.
@@ -138,6 +139,7 @@ var soleImporter = map[string]string{
 	"github.com/jcmturner/gokrb5/v8":      "internal/auth",
 	"github.com/go-jose/go-jose/v4":       "internal/oidc",
 	"github.com/alecthomas/kong":          "cmd/symdepot",
+	"google.golang.org/protobuf":          "internal/intake",
 	// Only tests validate JSON.
 	"github.com/santhosh-tekuri/jsonschema/v6": "internal/web/apitest",
 }

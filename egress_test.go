@@ -19,6 +19,7 @@ var mayConnect = []string{
 	"internal/bucket/buckettest/line.go",  // tests only
 	"internal/bucket/buckettest/peers.go", // tests only
 	"internal/proxytest/proxytest.go",     // tests only
+	"test/uploads/pyroscope/main.go",      // tests only
 }
 
 // TestEgressThroughDialer: every way out to the network goes through the Dialer.

@@ -142,7 +142,7 @@ func protoFields(b []byte) (map[protowire.Number][]byte, error) {
 }
 
 // connectAnswer answers a unary request in its codec.
-func (x *exchange) connectAnswer(v any, binary []byte) error {
+func connectAnswer(x *exchange, v any, binary []byte) error {
 	if kind, _, _ := mime.ParseMediaType(x.r.Header.Get("Content-Type")); kind != connectProto {
 		return x.json(http.StatusOK, v)
 	}
@@ -174,7 +174,7 @@ func (x *exchange) pyroscopeAsk(l stage.Labels) error {
 	answer := func(yes bool, reason string) error {
 		binary := protowire.AppendVarint(protowire.AppendTag(nil, protoAskedShould, protowire.VarintType), protowire.EncodeBool(yes))
 		binary = protowire.AppendString(protowire.AppendTag(binary, protoAskedReason, protowire.BytesType), reason)
-		return x.connectAnswer(map[string]any{"shouldInitiateUpload": yes, "reason": reason}, binary)
+		return connectAnswer(x, map[string]any{"shouldInitiateUpload": yes, "reason": reason}, binary)
 	}
 	text := first(q.File.ID, q.File.SnakeID)
 	if text == "" {
@@ -271,7 +271,7 @@ func (x *exchange) pyroscopeEnd(l stage.Labels) error {
 	if !ok {
 		return &failure{http.StatusPreconditionFailed, "nothing was uploaded for this build-id"}
 	}
-	return x.connectAnswer(struct{}{}, nil)
+	return connectAnswer(x, struct{}{}, nil)
 }
 
 // pyroscopeArrived reports whether the product has a file with a build-id. A caller
