@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/stage"
 )
@@ -246,4 +248,34 @@ func testClaims(t *testing.T, d *Depot) {
 		}
 	}
 	wantClean(t, d)
+}
+
+// TestSameBytesAtOnce: requests with the same bytes share a staged file, and the first
+// commit stores and removes it.
+func TestSameBytesAtOnce(t *testing.T) {
+	t.Parallel()
+	d, _ := newDepot(t)
+	c := pusher("both")
+	files, paths := sameName(100)
+	for i, f := range files {
+		id := openStage(t, d, c, stage.Spec{Labels: stage.Labels{Product: "both"}, Collect: true})
+		var both sync.WaitGroup
+		for range 4 {
+			both.Go(func() {
+				if _, err := d.Stages().PutClaimed(t.Context(), c, id, stage.Entry{Path: f.path, Size: -1}, bytes.NewReader(f.body), nil); err != nil {
+					t.Errorf("file %d: %v, want it stored, as the same bytes are", i, err)
+				}
+			})
+		}
+		both.Wait()
+		if _, body, err := get(t, d, Scope{Products: []string{"both"}}, paths[i]); err != nil || !bytes.Equal(body, f.body) {
+			t.Errorf("%s: %d bytes, %v; want those that were sent", paths[i], len(body), err)
+		}
+	}
+	// A staged file that is gone, and whose content nobody has stored, is to be sent again.
+	gone := stage.File{Content: index.Content{Ref: blob.Sum([]byte("gone")), Size: 4}, Path: filepath.Join(t.TempDir(), "gone")}
+	_, err := stageDepot{d}.Commit(t.Context(), index.Tx{Product: "both"}, []stage.File{gone}, nil)
+	if m, ok := errors.AsType[*stage.MissingError](err); !ok || len(m.Refs) != 1 || m.Refs[0] != gone.Ref {
+		t.Errorf("commit of a staged file that is gone: %v, want a MissingError that names its content", err)
+	}
 }

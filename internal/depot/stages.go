@@ -132,14 +132,18 @@ func (s stageDepot) commitFiles(ctx context.Context, tx index.Tx, files []stage.
 	defer batch.Abort()
 	var missing []blob.Ref
 	for _, f := range files {
-		switch {
-		case f.Path == "" && !batch.Known(ctx, f.Ref):
-			missing = append(missing, f.Ref)
-		case f.Path == "":
-		default:
-			if err := adopt(ctx, batch, f); err != nil {
+		if f.Path != "" {
+			err := adopt(ctx, batch, f)
+			if err == nil {
+				continue
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
 				return 0, err
 			}
+			// A commit of the same bytes has stored and removed the file meanwhile.
+		}
+		if !batch.Known(ctx, f.Ref) {
+			missing = append(missing, f.Ref)
 		}
 	}
 	if len(missing) > 0 {

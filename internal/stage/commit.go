@@ -326,10 +326,10 @@ func (s *Stages) publish(ctx context.Context, row index.StageRow, tx index.Tx, s
 				return 0, err
 			default:
 				intact, err := s.intact(ctx, row.ID, ref, size, info)
-				if err != nil {
+				if err != nil && !isNotExist(err) { // a commit of the same bytes may have removed it meanwhile
 					return 0, err
 				}
-				if !intact {
+				if !intact && err == nil {
 					lost = append(lost, ref)
 				}
 				files = append(files, File{index.Content{Ref: ref, Size: size}, path})
