@@ -183,8 +183,11 @@ func sendBundle(r *run, files []file) ([]answer, error) {
 	if _, _, err := symdepot(r.ctx, nil, "bundle", "--depot", from.depot, "--tx", "1", archive); err != nil {
 		return nil, err
 	}
-	out, _, err := symdepot(r.ctx, nil, "import", "--depot", r.depot, "--unsigned", "--json", archive)
-	if err != nil {
+	out, code, err := symdepot(r.ctx, nil, "import", "--depot", r.depot, "--unsigned", "--json", archive)
+	switch {
+	case code < 0:
+		return nil, err
+	case code > 0:
 		return all(files, answer{fate: refused, why: err.Error()}), nil
 	}
 	// The bundle is told of as a whole.

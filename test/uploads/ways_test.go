@@ -113,7 +113,7 @@ func all(files []file, a answer) []answer {
 }
 
 // part is a part of a form.
-type part struct{ field, filename, coding string }
+type part struct{ field, filename string }
 
 // form returns a multipart form.
 func form(parts ...any) (body *bytes.Buffer, kind string) {
