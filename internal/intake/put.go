@@ -192,10 +192,7 @@ func pathsOf(objects []symfile.Object) []string {
 // conflicts reports whether the product has the same bytes, and refuses other
 // bytes of the same kind, name and id, unless the query has replace.
 func (x *exchange) conflicts(ctx context.Context, product string, a stage.Arrived, file io.ReaderAt) (here bool, err error) {
-	own, err := contentsOf(a, file)
-	if err != nil {
-		return false, err
-	}
+	var own map[string]bool // read if it is needed
 	for _, o := range a.Objects {
 		aliases := o.Aliases()
 		if len(aliases) == 0 {
@@ -206,7 +203,15 @@ func (x *exchange) conflicts(ctx context.Context, product string, a stage.Arrive
 			return false, err
 		}
 		for _, f := range list {
-			here = here || own[f.Ref.String()]
+			if here = here || f.Ref == a.Ref; here {
+				break
+			}
+			if own == nil {
+				if own, err = contentsOf(a, file); err != nil {
+					return false, err
+				}
+			}
+			here = own[f.Ref.String()]
 		}
 		if here || x.r.URL.Query().Has("replace") {
 			continue
@@ -319,19 +324,16 @@ func digestOf(name, v string) (sum []byte, ok bool) {
 	return nil, false
 }
 
-// contentsOf returns the SHA-256 of a file and, if it has several objects, of those: each
-// slice of a fat file is a content of its own. Compressed objects are not read.
+// contentsOf returns the SHA-256 of a file and of its objects: each slice of a fat file is
+// a content of its own, also the only one. Compressed objects are not read.
 func contentsOf(a stage.Arrived, file io.ReaderAt) (map[string]bool, error) {
 	own := map[string]bool{a.Ref.String(): true}
-	if len(a.Objects) < 2 {
-		return own, nil
-	}
 	list, err := objfile.Identify(file, a.Size, "", objfile.Options{})
 	if err != nil {
 		return nil, err
 	}
 	for _, o := range list {
-		if o.Deflated != 0 {
+		if o.Deflated != 0 || o.Offset == 0 && o.Size == a.Size {
 			continue
 		}
 		h := sha256.New()

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -13,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -355,4 +360,35 @@ func FuzzClaim(f *testing.F) {
 		_, _ = parseNuspec(strings.NewReader(body))
 		_ = fmt.Sprint(Claims(http.MethodPut, strings.Split(key, "/")))
 	})
+}
+
+// TestContentsOf: a fat file that is put again has the contents that the product has, and
+// those are its slices.
+func TestContentsOf(t *testing.T) {
+	t.Parallel()
+	slice := data(t, "macho/app-arm64")
+	const offset = 1 << 14
+	solo := make([]byte, offset)
+	for i, v := range []uint32{0xcafebabe, 1, 0x0100000c, 0, offset, uint32(len(slice)), 14} { // FAT_MAGIC, one fat_arch of arm64
+		binary.BigEndian.PutUint32(solo[4*i:], v)
+	}
+	solo = append(solo, slice...)
+	for name, test := range map[string]struct {
+		body   []byte
+		slices int
+	}{"plain": {slice, 0}, "one slice": {solo, 1}, "fat": {data(t, "macho/app-fat"), 2}} {
+		list, err := objfile.Identify(bytes.NewReader(test.body), int64(len(test.body)), "app", objfile.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]bool{blob.Sum(test.body).String(): true}
+		for _, o := range list {
+			want[blob.Sum(test.body[o.Offset:o.Offset+o.Size]).String()] = true
+		}
+		a := stage.Arrived{}
+		a.Ref, a.Size = blob.Sum(test.body), int64(len(test.body))
+		if got, err := contentsOf(a, bytes.NewReader(test.body)); err != nil || !maps.Equal(got, want) || len(got) != 1+test.slices {
+			t.Errorf("%s: %v, %v; want the file and %d slices: %v", name, got, err, test.slices, want)
+		}
+	}
 }

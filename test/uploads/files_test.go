@@ -164,6 +164,16 @@ func (m *maker) macho(names ...string) [][]byte {
 	return out
 }
 
+// soloSlice returns a fat file with one slice.
+func soloSlice(slice []byte) []byte {
+	const offset = 1 << 14
+	b := make([]byte, offset, offset+len(slice))
+	for i, v := range []uint32{0xcafebabe, 1, 0x0100000c, 0, offset, uint32(len(slice)), 14} { // FAT_MAGIC, one fat_arch of arm64
+		binary.BigEndian.PutUint32(b[4*i:], v)
+	}
+	return append(b, slice...)
+}
+
 // sym returns a Breakpad file.
 func (m *maker) sym(module string) []byte {
 	return fmt.Appendf(nil, "MODULE Linux x86_64 %X0 %s\nFILE 0 main.c\nFUNC 1000 10 0 main\n1000 10 7 0\nPUBLIC 2000 0 g\n", m.bytes(16), module)
@@ -216,7 +226,7 @@ var shapes = []shape{
 	}},
 	{name: "fat slices", make: func(m *maker) []file {
 		apple := m.macho("app-fat", "app-fat.dSYM/Contents/Resources/DWARF/app-fat")
-		return []file{{name: "app", body: apple[0]}, {name: dwarf, body: apple[1]}}
+		return []file{{name: "app", body: apple[0]}, {name: dwarf, body: apple[1]}, {name: "solo", body: soloSlice(m.macho("app-arm64")[0])}}
 	}},
 	{name: "the same bytes twice", make: func(m *maker) []file {
 		lib := m.elf("libprog.so")
@@ -314,7 +324,7 @@ func slicesOf(files []file) []file {
 	for i := range files {
 		f := &files[i]
 		objects := f.objects()
-		if len(objects) < 2 {
+		if len(objects) == 0 {
 			objects = []object{{Object: objfile.Object{Size: int64(len(f.body))}}}
 		}
 		for _, o := range objects {
