@@ -57,7 +57,7 @@ func (s running) run(a *app, d *depot.Depot, add []string, info txFlags) error {
 	if err != nil {
 		return fmt.Errorf("proxies: %w", err)
 	}
-	uploads, err := intake.New(intake.Config{Stages: d.Stages(), Dir: d.Stages().UploadDir(), Shared: d.Nodes.Shared(), Log: log})
+	uploads, err := intake.New(intake.Config{Stages: d.Stages(), Dir: d.Stages().UploadDir(), Shared: d.Nodes.Shared(), Log: log, Still: server.StillWrites(guard.gate)})
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,12 @@ func (s tokenStore) TokenByHash(ctx context.Context, hash [32]byte) (auth.TokenR
 	return auth.TokenRow(row), err
 }
 
+// TokenByID implements auth.Store.
+func (s tokenStore) TokenByID(ctx context.Context, id string) (auth.TokenRow, error) {
+	row, err := s.d.Tokens.ByID(ctx, id)
+	return auth.TokenRow(row), err
+}
+
 // PutToken implements auth.Store.
 func (s tokenStore) PutToken(ctx context.Context, row auth.TokenRow) error {
 	err := s.d.Tokens.Put(ctx, depot.Token(row))

@@ -64,6 +64,9 @@ type Identity struct {
 	// Failure is why credentials were ignored, for the log of a server without
 	// restricted content.
 	Failure string
+
+	hash [32]byte // of the token
+	job  string   // of an exchanged token; see tokenFacts.job
 }
 
 // Anonymous reports whether the request proved no identity.
@@ -95,7 +98,7 @@ type TokenRow struct {
 	// Parent is the id of the token that a sign-in was begun with and ends with; empty:
 	// none.
 	Parent string
-	// Facts are those of a sign-in, as JSON of this package.
+	// Facts are those of a sign-in or of a token, as JSON of this package.
 	Facts string
 }
 
@@ -117,6 +120,9 @@ type Store interface {
 	// TokenByHash returns the token or the sign-in with the given hash, even if it is
 	// revoked or expired. If there is none, the error is fs.ErrNotExist.
 	TokenByHash(ctx context.Context, hash [32]byte) (TokenRow, error)
+	// TokenByID returns the token with the given id, even if it is revoked or expired. If
+	// there is none, the error is fs.ErrNotExist.
+	TokenByID(ctx context.Context, id string) (TokenRow, error)
 	// PutToken adds a token. If its hash or its origin is known, the error is
 	// fs.ErrExist; if there are too many exchanged tokens, ErrManyTokens.
 	PutToken(ctx context.Context, row TokenRow) error
@@ -133,6 +139,10 @@ type Store interface {
 type noStore struct{}
 
 func (noStore) TokenByHash(context.Context, [32]byte) (TokenRow, error) {
+	return TokenRow{}, fs.ErrNotExist
+}
+
+func (noStore) TokenByID(context.Context, string) (TokenRow, error) {
 	return TokenRow{}, fs.ErrNotExist
 }
 

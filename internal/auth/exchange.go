@@ -85,6 +85,9 @@ func exchanged(grant *oidc.Grant, now time.Time) (secret string, row TokenRow, e
 		u.Build = &grant.Build
 		row.Uploads = u.encode()
 	}
+	if row.Facts, err = encodeFacts(tokenFacts{Issuer: grant.Issuer, Subject: grant.Subject}); err != nil {
+		return "", TokenRow{}, err
+	}
 	row.Origin, row.Keep = grant.Origin, row.Expires.Add(exchangedKeep)
 	if end := grant.Expires.Add(exchangedKeep); end.After(row.Keep) {
 		row.Keep = end
@@ -92,10 +95,16 @@ func exchanged(grant *oidc.Grant, now time.Time) (secret string, row TokenRow, e
 	return secret, row, nil
 }
 
-// Maker names a principal in TokenRow.CreatedBy: no two principals have the same
-// text, while several tokens may have one name.
+// Maker identifies a principal, in TokenRow.CreatedBy and wherever something belongs to
+// it: no two principals have the same text, while several tokens may have one name. It
+// is the method and the id of the credential. A CI job that runs again has another token
+// but is the same principal: it is identified by the issuer and the subject of its id
+// tokens.
 func (id *Identity) Maker() string {
-	if id.Method == MethodToken {
+	switch {
+	case id.job != "":
+		return "job:" + id.job
+	case id.Method == MethodToken:
 		return string(MethodToken) + ":" + id.TokenID
 	}
 	return string(id.Method) + ":" + id.Name

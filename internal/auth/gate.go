@@ -212,6 +212,11 @@ func New(cfg Config, store Store, log *slog.Logger) (*Gate, error) {
 		}
 	}
 	g.tokens = newTokens(store, g.policy, cfg.Now, cfg.Generation)
+	m := &makers{policy: g.policy, tickets: g.tickets != nil, certs: len(g.rules) > 0, signIn: g.login != nil}
+	if g.users != nil {
+		m.user = g.users.has
+	}
+	g.tokens.makerRights = func(from *root) (Rights, error) { return m.rights(from.createdBy, &from.facts) }
 	g.done.Go(func() { every(pollEvery, g.stop, g.tick) })
 	return g, nil
 }
@@ -417,14 +422,23 @@ func (g *Gate) byToken(ctx context.Context, secret, carrier string) (Identity, R
 }
 
 // RightsOf returns the rights that a request with a token would have now: none, if the
-// token is expired or revoked.
-func (g *Gate) RightsOf(row *TokenRow) Rights {
-	now := g.tokens.now()
-	if !row.Revoked.IsZero() && !now.Before(row.Revoked) || !row.Expires.IsZero() && !now.Before(row.Expires) {
-		return Rights{}
+// token is expired or revoked, or its maker may not use the server any more.
+func (g *Gate) RightsOf(ctx context.Context, row *TokenRow) (Rights, error) {
+	if row.ended(g.now()) {
+		return Rights{}, nil
 	}
-	id := identityOf(row, "")
-	return g.tokens.policy.Decide(&id)
+	from, err := rootOf(*row, func(id string) (TokenRow, error) { return g.store.TokenByID(ctx, id) })
+	if err == nil {
+		id := identityOf(row, "")
+		rights, err := g.tokens.limit(g.policy.Decide(&id), &from)
+		if err == nil {
+			return rights, nil
+		}
+	}
+	if errors.Is(err, errNoToken) {
+		err = nil
+	}
+	return Rights{}, err
 }
 
 // failed turns an error into a response. The response to an invalid token in the

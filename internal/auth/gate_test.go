@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -80,6 +81,17 @@ func (s *memStore) TokenByHash(_ context.Context, h [32]byte) (TokenRow, error) 
 		return TokenRow{}, fs.ErrNotExist
 	}
 	return r, nil
+}
+
+func (s *memStore) TokenByID(_ context.Context, id string) (TokenRow, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.rows {
+		if r.ID == id && r.Kind == "" {
+			return r, nil
+		}
+	}
+	return TokenRow{}, cmp.Or(s.err, fs.ErrNotExist)
 }
 
 func (s *memStore) TouchToken(_ context.Context, used map[string]time.Time) error {

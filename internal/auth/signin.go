@@ -170,7 +170,7 @@ func (g *Gate) signIn(r *http.Request, c *credential) (SignIn, *Challenge) {
 			return SignIn{}, g.failed(errPassword, nil, false) // removed meanwhile
 		}
 	case MethodNegotiate:
-		facts.SIDs = g.policy.namedFirst(id.SIDs, func(p *pattern) bool { return p.sid }, strings.EqualFold)
+		facts.SIDs = g.policy.namedSIDs(id.SIDs)
 	}
 	return g.beginSignIn(r, &id, &rights, facts)
 }
@@ -269,7 +269,11 @@ func (g *Gate) Again(r *http.Request, pathToken, signIn string, id *Identity) bo
 		_, _, c := g.Authenticate(r, pathToken)
 		return c == nil
 	}
-	return id.Until.IsZero() || g.now().Before(id.Until)
+	if id.Anonymous() {
+		return true
+	}
+	_, _, err := g.Still(r.Context(), g.Credential(id))
+	return err == nil
 }
 
 // bySignIn returns the identity of a sign-in and its rights. The error is errSignIn,
@@ -329,6 +333,10 @@ func (g *Gate) judge(ctx context.Context, row *TokenRow, facts *signInFacts) (Id
 		}
 	case MethodNegotiate:
 		if id.SIDs = facts.SIDs; g.tickets == nil {
+			return Identity{}, Rights{}, errLoginGone
+		}
+	case MethodCertificate:
+		if len(g.rules) == 0 {
 			return Identity{}, Rights{}, errLoginGone
 		}
 	case MethodOIDC:

@@ -70,7 +70,7 @@ func (g *Gate) FinishOIDC(r *http.Request, kept string) (in SignIn, next string,
 	id := Identity{Name: person.Name, Method: MethodOIDC, Groups: person.Groups}
 	rights := g.policy.Decide(&id)
 	facts := signInFacts{Method: MethodOIDC, Issuer: g.login.Issuer()}
-	facts.Groups = g.policy.namedFirst(person.Groups, func(p *pattern) bool { return p.claim }, func(a, b string) bool { return a == b })
+	facts.Groups = g.policy.namedGroups(person.Groups)
 	in, c = g.beginSignIn(r, &id, &rights, facts)
 	return in, f.Next, c
 }

@@ -36,7 +36,10 @@ type tokens struct {
 	// generation changes whenever a token is revoked; nil: that is not reported.
 	// ok is false while it is not known.
 	generation func() (_ uint64, ok bool)
-	flight     singleflight.Group
+	// makerRights returns the rights of the maker of a token now; nil: tokens are not
+	// limited by those of their makers.
+	makerRights func(*root) (Rights, error)
+	flight      singleflight.Group
 
 	mu      sync.Mutex
 	known   map[[32]byte]*tokenEntry
@@ -50,7 +53,9 @@ type tokenEntry struct {
 	known  bool      // it is known
 	row    TokenRow
 	upload Uploads
-	rights Rights
+	rights Rights // without regard to the maker
+	root   root
+	job    string // of an exchanged token
 }
 
 var (
@@ -73,20 +78,43 @@ func (t *tokens) find(ctx context.Context, secret, carrier string) (Identity, Ri
 
 // findHash is find for the hash of a token.
 func (t *tokens) findHash(ctx context.Context, hash [32]byte, carrier string) (Identity, Rights, error) {
+	id, rights, err := t.look(ctx, hash, carrier)
+	if err == nil {
+		t.touch(id.TokenID, t.now())
+	}
+	return id, rights, err
+}
+
+// look is findHash, but no use of the token.
+func (t *tokens) look(ctx context.Context, hash [32]byte, carrier string) (Identity, Rights, error) {
 	e, err := t.entry(ctx, hash)
 	if err != nil {
 		return Identity{}, Rights{}, err
 	}
-	now := t.now()
 	r := &e.row
-	if r.Kind != "" || subtle.ConstantTimeCompare(r.Hash[:], hash[:]) != 1 ||
-		!r.Revoked.IsZero() && !now.Before(r.Revoked) || !r.Expires.IsZero() && !now.Before(r.Expires) {
+	if r.Kind != "" || subtle.ConstantTimeCompare(r.Hash[:], hash[:]) != 1 || r.ended(t.now()) {
 		return Identity{}, Rights{}, errNoToken
 	}
-	t.touch(r.ID, now)
+	rights, err := t.limit(e.rights, &e.root)
+	if err != nil {
+		return Identity{}, Rights{}, err
+	}
 	id := identityOf(r, carrier)
-	id.Uploads = e.upload
-	return id, e.rights, nil
+	id.Uploads, id.hash, id.job = e.upload, hash, e.job
+	return id, rights, nil
+}
+
+// limit returns what is left of the rights of a token when its root is looked at: they
+// are those that its maker has, too.
+func (t *tokens) limit(rights Rights, m *root) (Rights, error) {
+	if t.makerRights == nil || !m.limited() {
+		return rights, nil
+	}
+	its, err := t.makerRights(m)
+	if err != nil {
+		return Rights{}, err
+	}
+	return rights.both(&its), nil
 }
 
 func identityOf(r *TokenRow, carrier string) Identity {
@@ -151,11 +179,18 @@ func (t *tokens) query(hash [32]byte) (*tokenEntry, error) {
 		state, known = t.generation() // before the row is read
 	}
 	row, err := t.store.TokenByHash(ctx, hash)
+	var from root
+	var facts tokenFacts
+	if err == nil && row.Kind == "" {
+		if facts, err = row.facts(); err == nil {
+			from, err = rootOf(row, func(id string) (TokenRow, error) { return t.store.TokenByID(ctx, id) })
+		}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.known, hash)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errMaker):
 		if len(t.unknown) >= maxCached {
 			clear(t.unknown)
 		}
@@ -176,7 +211,7 @@ func (t *tokens) query(hash [32]byte) (*tokenEntry, error) {
 		clear(t.known)
 	}
 	id := identityOf(&row, "")
-	e := &tokenEntry{asked: asked, state: state, known: known, row: row, upload: upload, rights: t.policy.Decide(&id)}
+	e := &tokenEntry{asked: asked, state: state, known: known, row: row, upload: upload, rights: t.policy.Decide(&id), root: from, job: facts.job(row.Products)}
 	t.known[hash] = e
 	return e, nil
 }

@@ -111,7 +111,7 @@ func parsePasswords(path string, b []byte) (*users, error) {
 // check compares the password of a client at remote. The error is errPassword,
 // errBusy, a *delayedError or the context's.
 func (p *passwords) check(ctx context.Context, remote, user, password string) error {
-	u := p.file.get()
+	u := p.users()
 	hash, known := u.hashes[user]
 	if !known {
 		hash = u.nobody
@@ -151,10 +151,19 @@ func (p *passwords) check(ctx context.Context, remote, user, password string) er
 	return err
 }
 
+// users returns the users of the file, which is read again within a second of a change.
+func (p *passwords) users() *users {
+	p.file.pollQuickly(p.now())
+	return p.file.get()
+}
+
+// has reports whether there is a user.
+func (p *passwords) has(user string) bool { return p.users().hashes[user] != nil }
+
 // fingerprint identifies the stored password of a user, without telling it; empty if
 // there is no such user.
 func (p *passwords) fingerprint(user string) string {
-	hash, known := p.file.get().hashes[user]
+	hash, known := p.users().hashes[user]
 	if !known {
 		return ""
 	}

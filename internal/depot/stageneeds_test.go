@@ -35,7 +35,7 @@ func TestPushNeeds(t *testing.T) {
 		if _, err := d.Retention.Remove(t.Context(), removed, "anna"); err != nil {
 			t.Fatal(err)
 		}
-		ci := stage.Caller{Name: "ci", Read: func(p string) bool { return p != "Secret" }, Write: func(p string) bool { return p == "Game" }}
+		ci := stage.Caller{ID: "test:ci", Name: "ci", Read: func(p string) bool { return p != "Secret" }, Write: func(p string) bool { return p == "Game" }}
 		labels := stage.Labels{Product: "Game", Version: "1.1"}
 		id := openStage(t, d, ci, stage.Spec{Labels: labels})
 		putAll(t, d, ci, id, check(t, d, ci, id, files[3:]))

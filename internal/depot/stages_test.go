@@ -26,7 +26,7 @@ import (
 // pusher is a caller that may do everything.
 func pusher(name string) stage.Caller {
 	yes := func(string) bool { return true }
-	return stage.Caller{Name: name, Read: yes, Write: yes}
+	return stage.Caller{ID: "test:" + name, Name: name, Read: yes, Write: yes}
 }
 
 // symbols returns n different symbol files, and the path under which each is
@@ -276,7 +276,7 @@ func TestPossession(t *testing.T) {
 	files, _ := symbols(3, 1)
 	add(t, d, "Secret", files[0])
 	add(t, d, "Open", files[1])
-	c := stage.Caller{Name: "ci", Read: func(p string) bool { return p == "Open" }, Write: func(p string) bool { return p == "Mine" }}
+	c := stage.Caller{ID: "test:ci", Name: "ci", Read: func(p string) bool { return p == "Open" }, Write: func(p string) bool { return p == "Mine" }}
 	id := openStage(t, d, c, stage.Spec{Labels: stage.Labels{Product: "Mine"}})
 	send := check(t, d, c, id, files)
 	if len(send) != 2 || send[0].path != files[0].path || send[1].path != files[2].path {

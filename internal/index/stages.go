@@ -28,7 +28,7 @@ var (
 	ErrStageClosed = errors.New("the stage has been committed or changed meanwhile")
 	// ErrStageMoved means that another node has become the owner of a stage.
 	ErrStageMoved = errors.New("another server has the parts of the stage")
-	// ErrTooManyStages means that a caller has too many open stages.
+	// ErrTooManyStages means that an owner has too many open stages.
 	ErrTooManyStages = errors.New("too many open stages")
 )
 
@@ -50,8 +50,12 @@ func (e *QuotaError) Error() string {
 // StageRow is a stage.
 type StageRow struct {
 	ID     string // random
-	Caller string
-	// Key names the stage for its caller; empty for none. Two stages of a caller
+	Caller string // name of the principal, for people
+	// Owner identifies the principal: two may have one name. Stages that programs of
+	// earlier versions have opened belong to nobody: it is empty, or NamedOwner and the
+	// name.
+	Owner string
+	// Key names the stage for its owner; empty for none. Two stages of an owner
 	// never have the same key.
 	Key                                      string
 	Product, Version, Branch, Class, Comment string
@@ -73,7 +77,10 @@ type StageRow struct {
 	Result   string    // of a committed stage: JSON
 }
 
-const stageColumns = `id, caller, key, product, version, branch, class, comment, build, collects, joins, node, opened, used, changes, files, bytes, staged,
+// NamedOwner begins StageRow.Owner of the stages of before there were owners.
+const NamedOwner = "name:"
+
+const stageColumns = `id, caller, owner, key, product, version, branch, class, comment, build, collects, joins, node, opened, used, changes, files, bytes, staged,
 	tx_id, closed, manifest, result`
 
 func scanStage(scan func(...any) error) (s StageRow, err error) {
@@ -82,7 +89,7 @@ func scanStage(scan func(...any) error) (s StageRow, err error) {
 	var number, closed sql.NullInt64
 	var manifest []byte
 	var result sql.NullString
-	if err := scan(&s.ID, &s.Caller, &s.Key, &s.Product, &s.Version, &s.Branch, &s.Class, &s.Comment, &s.Build, &collects, &joins, &s.Node,
+	if err := scan(&s.ID, &s.Caller, &s.Owner, &s.Key, &s.Product, &s.Version, &s.Branch, &s.Class, &s.Comment, &s.Build, &collects, &joins, &s.Node,
 		&opened, &used, &s.Changes, &s.Files, &s.Bytes, &s.Staged, &number, &closed, &manifest, &result); err != nil {
 		return s, err
 	}
@@ -159,8 +166,8 @@ func hashList(refs []blob.Ref) string {
 	return string(append(b, ']'))
 }
 
-// Open records a stage, unless its caller has one of that key: again is true for
-// that. One whose transaction has been removed since is replaced. If the caller
+// Open records a stage, unless its owner has one of that key: again is true for
+// that. One whose transaction has been removed since is replaced. If the owner
 // has as many open stages as most, of those that collect or of the others, the
 // error is ErrTooManyStages.
 func (ss Stages) Open(ctx context.Context, s StageRow, most int) (row StageRow, again bool, err error) {
@@ -170,7 +177,7 @@ func (ss Stages) Open(ctx context.Context, s StageRow, most int) (row StageRow, 
 		row.Opened, row.Used = now, now
 		if s.Key != "" {
 			old, err := scanStage(func(dest ...any) error {
-				return w.row("SELECT "+stageColumns+" FROM stage WHERE caller = $1 AND key = $2", []any{text(s.Caller), text(s.Key)}, dest...)
+				return w.row("SELECT "+stageColumns+" FROM stage WHERE owner = $1 AND key = $2 AND key <> '' AND owner <> ''", []any{text(s.Owner), text(s.Key)}, dest...)
 			})
 			switch {
 			case errors.Is(err, sql.ErrNoRows):
@@ -196,14 +203,14 @@ func (ss Stages) Open(ctx context.Context, s StageRow, most int) (row StageRow, 
 			}
 		}
 		var open int
-		if err := w.row("SELECT count(*) FROM stage WHERE caller = $1 AND collects = $2 AND closed IS NULL", []any{text(s.Caller), bit(s.Collects)}, &open); err != nil {
+		if err := w.row("SELECT count(*) FROM stage WHERE owner = $1 AND collects = $2 AND closed IS NULL", []any{text(s.Owner), bit(s.Collects)}, &open); err != nil {
 			return err
 		}
 		if open >= most {
 			return ErrTooManyStages
 		}
-		_, err := w.exec(`INSERT INTO stage (id, caller, key, product, version, branch, class, comment, build, collects, node, opened, used, changes, files, bytes, staged, joins)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, 0, 0, 0, 0, $13)`, s.ID, text(s.Caller), text(s.Key), text(s.Product), text(s.Version),
+		_, err := w.exec(`INSERT INTO stage (id, caller, owner, key, product, version, branch, class, comment, build, collects, node, opened, used, changes, files, bytes, staged, joins)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, 0, 0, 0, 0, $14)`, s.ID, text(s.Caller), text(s.Owner), text(s.Key), text(s.Product), text(s.Version),
 			text(s.Branch), text(s.Class), text(s.Comment), text(s.Build), bit(s.Collects), s.Node, now.UnixMilli(), bit(s.Joins))
 		return err
 	})

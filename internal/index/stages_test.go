@@ -32,7 +32,7 @@ func TestCollected(t *testing.T) { onEngines(t, testCollected) }
 func testCollected(t *testing.T) {
 	db := openTest(t, Options{})
 	commitTest(t, db, "old", pdb(1), pdb(2))
-	s := stageFor(t, db, StageRow{ID: "s", Caller: "c", Product: "P", Collects: true})
+	s := stageFor(t, db, StageRow{ID: "s", Caller: "c", Owner: "test:c", Product: "P", Collects: true})
 	collect := func(entries ...Entry) int64 {
 		t.Helper()
 		n, err := db.Commit(t.Context(), Tx{Kind: "add", Product: "P", Entries: entries, Stage: &StageCommit{ID: s.ID, Collect: true}}, nil)
@@ -105,7 +105,7 @@ func testStageCommit(t *testing.T) {
 		n, err := db.Commit(t.Context(), Tx{Kind: "add", Product: product, Version: "1", Entries: entries, Manifest: blob.Sum([]byte(product)), Stage: &c}, nil)
 		return n, c.Again, err
 	}
-	s := stageFor(t, db, StageRow{ID: "one", Caller: "c", Product: "P"})
+	s := stageFor(t, db, StageRow{ID: "one", Caller: "c", Owner: "test:c", Product: "P"})
 	most := StageLimitError{Files: 3, Bytes: 5000}
 	if err := db.Stages.PutFiles(t.Context(), s.ID, []StageFile{stageFile(1), stageFile(2)}, StagePut{Most: most, Replace: true}); err != nil {
 		t.Fatal(err)
@@ -140,11 +140,11 @@ func testStageCommit(t *testing.T) {
 		t.Errorf("a file for a committed stage: %v, want %v", err, ErrStageClosed)
 	}
 	// An equal one is not made, unless it is asked for or the first was removed.
-	two := stageFor(t, db, StageRow{ID: "two", Caller: "c"})
+	two := stageFor(t, db, StageRow{ID: "two", Caller: "c", Owner: "test:c"})
 	if n, again, err := commit(two, StageCommit{}, "P", pdb(1)); err != nil || n != 1 || !again {
 		t.Errorf("an equal commit: %d, %t, %v; want transaction 1 again", n, again, err)
 	}
-	three := stageFor(t, db, StageRow{ID: "three", Caller: "c"})
+	three := stageFor(t, db, StageRow{ID: "three", Caller: "c", Owner: "test:c"})
 	if n, again, err := commit(three, StageCommit{Anew: true}, "P", pdb(1)); err != nil || n != 2 || again {
 		t.Errorf("an equal commit anew: %d, %t, %v; want transaction 2", n, again, err)
 	}
@@ -153,7 +153,7 @@ func testStageCommit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	four := stageFor(t, db, StageRow{ID: "four", Caller: "c"})
+	four := stageFor(t, db, StageRow{ID: "four", Caller: "c", Owner: "test:c"})
 	if n, again, err := commit(four, StageCommit{}, "P", pdb(1)); err != nil || n != 3 || again {
 		t.Errorf("an equal commit after the removal: %d, %t, %v; want transaction 3", n, again, err)
 	}
@@ -180,7 +180,7 @@ func testStageUploads(t *testing.T) {
 	if err := db.Places.Done(ctx, []string{"place", "other"}); err != nil {
 		t.Fatal(err)
 	}
-	s := stageFor(t, db, StageRow{ID: "s", Caller: "c"})
+	s := stageFor(t, db, StageRow{ID: "s", Caller: "c", Owner: "test:c"})
 	f := stageFile(1)
 	if err := db.Stages.PutFiles(ctx, s.ID, []StageFile{f}, StagePut{Most: StageLimitError{10, 1 << 20}}); err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func TestStageParts(t *testing.T) { onEngines(t, testStageParts) }
 func testStageParts(t *testing.T) {
 	db := openTest(t, Options{})
 	ctx := t.Context()
-	s := stageFor(t, db, StageRow{ID: "s", Caller: "c"})
+	s := stageFor(t, db, StageRow{ID: "s", Caller: "c", Owner: "test:c"})
 	c := Content{ref(1), 1001}
 	put := func(node string, n int) string {
 		t.Helper()

@@ -37,7 +37,7 @@ type TokenRow struct {
 	Kind string
 	// Parent is the id of the token that a sign-in was begun with; empty: none.
 	Parent string
-	// Facts describe a sign-in, as JSON of the caller.
+	// Facts describe a sign-in or a token, as JSON of the caller.
 	Facts string
 }
 
@@ -225,6 +225,18 @@ func (w *write) exchange(now time.Time) error {
 func (ts Tokens) ByHash(ctx context.Context, hash [32]byte) (TokenRow, error) {
 	t, err := scanToken(func(dest ...any) error {
 		return ts.db.points.row(ctx, "SELECT "+tokenColumns+" FROM token WHERE hash = $1", []any{hash[:]}, dest...)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		err = fs.ErrNotExist
+	}
+	return t, ts.db.fail("look up a token", err)
+}
+
+// ByID returns the token with an id, including revoked and expired ones. If there is
+// none, the error is fs.ErrNotExist.
+func (ts Tokens) ByID(ctx context.Context, id string) (TokenRow, error) {
+	t, err := scanToken(func(dest ...any) error {
+		return ts.db.points.row(ctx, "SELECT "+tokenColumns+" FROM token WHERE id = $1 AND kind IS NULL", []any{text(id)}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist

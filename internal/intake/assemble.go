@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/clip"
@@ -27,7 +28,8 @@ import (
 // chunks survive the process.
 //
 // Chunks wait in a folder of the principal and the organization: a chunk of one
-// principal is never part of another's file.
+// principal is never part of another's file, and principals of one name are two. The
+// request with a chunk names no project.
 
 const (
 	chunkIdle   = 24 * time.Hour
@@ -110,7 +112,7 @@ func (s *sentryState) remove(path string) {
 	}
 }
 
-// shelf is the folder of a principal's chunks.
+// shelf is the folder of the chunks of a principal, given by its id.
 func shelf(principal, org string) string {
 	sum := sha256.Sum256([]byte(principal + "\x00" + org))
 	return hex.EncodeToString(sum[:16])
@@ -163,7 +165,7 @@ func serveSentryChunks(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	where := shelf(x.who.Name, x.t.args[0])
+	where := shelf(x.who.ID, x.t.args[0])
 	var total int64
 	for n := 0; ; n++ {
 		p, err := m.NextRawPart()
@@ -228,7 +230,11 @@ type sentryRun struct {
 	stage  string
 	path   string // of its file, from which another process goes on
 
+	credential atomic.Pointer[string] // Who.Credential of the latest request
+
 	used time.Time // guarded by sentryState.mu
+
+	unowned bool // by a credential: an earlier version began it
 
 	mu      sync.Mutex
 	logged  int64                    // bytes of its file
@@ -252,11 +258,25 @@ type sentryFile struct {
 
 func (f *sentryFile) final() bool { return f.state == stateOK || f.state == stateError }
 
-func newSentryRun(h *Handler, f *runFacts, c stage.Caller) *sentryRun {
-	return &sentryRun{
-		key: f.Key, shelf: f.Shelf, caller: c, stage: f.Stage, path: runPath(h, f), used: h.now(),
+func newSentryRun(h *Handler, f *runFacts) *sentryRun {
+	r := &sentryRun{
+		key: f.Key, shelf: f.Shelf, stage: f.Stage, path: runPath(h, f), used: h.now(),
 		files: map[string]*sentryFile{}, stirred: make(chan struct{}),
 	}
+	r.credential.Store(&f.Credential)
+	r.caller = f.caller(h, f.Product, func() string { return *r.credential.Load() })
+	return r
+}
+
+// resumed records the credentials of a request for a run: a job that runs again has
+// others than before.
+func (r *sentryRun) resumed(h *Handler, credential string) {
+	if old := r.credential.Swap(&credential); *old == credential {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.record(h, runEvent{Credential: credential})
 }
 
 // end abandons a run that has not ended.
@@ -332,12 +352,13 @@ func checkAssemble(q map[string]*assembleFile) error {
 // the client knows to be done, or a new one.
 func (x *exchange) runOf(l stage.Labels, q map[string]*assembleFile) (*sentryRun, error) {
 	s := x.sentry
-	key := fmt.Sprintf("%q %q %q %v", x.who.Name, x.t.args[0], x.t.args[1], l)
+	key := fmt.Sprintf("%q %q %q %v", x.who.ID, x.t.args[0], x.t.args[1], l)
 	r := s.find(key, q)
 	if r == nil && s.wake(runName(key)+"*", 0) > 0 {
 		r = s.find(key, q)
 	}
 	if r != nil {
+		r.resumed(x.Handler, x.who.Credential)
 		return r, nil
 	}
 	ctx := x.r.Context()
@@ -345,8 +366,8 @@ func (x *exchange) runOf(l stage.Labels, q map[string]*assembleFile) (*sentryRun
 	if err != nil {
 		return nil, err
 	}
-	facts := &runFacts{Key: key, Shelf: shelf(x.who.Name, x.t.args[0]), Name: x.who.Name, Product: l.Product, Stage: st.ID}
-	r = newSentryRun(x.Handler, facts, x.who.Caller)
+	facts := &runFacts{Key: key, Shelf: shelf(x.who.ID, x.t.args[0]), keeper: keeperOf(&x.who), Product: l.Product, Stage: st.ID}
+	r = newSentryRun(x.Handler, facts)
 	if err := r.enterKnown(ctx, x, q); err != nil {
 		x.abandon(r.caller, r.stage)
 		return nil, err
@@ -421,7 +442,7 @@ func (r *sentryRun) enterKnown(ctx context.Context, x *exchange, q map[string]*a
 		if err != nil {
 			path = nameOf(list[0], text)
 		}
-		receipt, ok, err := x.enter(ctx, r.caller, r.stage, path, list[0])
+		receipt, ok, err := x.enter(ctx, x.who.Caller, r.stage, path, list[0])
 		if err != nil {
 			return err
 		}

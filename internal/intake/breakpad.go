@@ -147,7 +147,7 @@ type breakpadUpload struct {
 
 // breakpadFacts is the record of an upload.
 type breakpadFacts struct {
-	Name   string // of the principal
+	keeper
 	Labels stage.Labels
 	Limit  int64 // of the body, in bytes
 }
@@ -185,7 +185,7 @@ func findBreakpad(h *Handler, key string) (*breakpadUpload, bool) {
 		return nil, false
 	}
 	b, err := os.ReadFile(u.facts)
-	if err != nil || json.Unmarshal(b, &u.breakpadFacts) != nil {
+	if err != nil || json.Unmarshal(b, &u.breakpadFacts) != nil || u.ID == "" { // an earlier version did not keep whose it is
 		return nil, false
 	}
 	if f, err := os.Open(u.body); err == nil {
@@ -301,7 +301,7 @@ func serveCreate(x *exchange) error {
 		return err
 	}
 	key := newKey()
-	u := newBreakpadUpload(x.Handler, key, breakpadFacts{x.who.Name, l, x.limit})
+	u := newBreakpadUpload(x.Handler, key, breakpadFacts{keeperOf(&x.who), l, x.limit})
 	if err := u.write(); err != nil {
 		return err
 	}
@@ -309,13 +309,17 @@ func serveCreate(x *exchange) error {
 	return x.members("uploadUrl", x.base()+"/v1/uploads/"+key, "uploadKey", key)
 }
 
-// serveUploadData receives the file. The URL is the credential.
+// serveUploadData receives the file. The URL stands for the credentials of the upload, as
+// long as they count.
 func serveUploadData(x *exchange) error {
 	u, ok := findBreakpad(x.Handler, x.t.args[0])
 	if !ok {
 		return &failure{http.StatusNotFound, "there is no such upload, or it has expired"}
 	}
-	x.who, x.limit = Who{Caller: stage.Caller{Name: u.Name}}, u.Limit
+	x.who, x.limit = Who{Caller: u.once(x.Handler, u.Labels.Product)}, u.Limit
+	if err := x.still(x.who.Caller, u.Labels.Product); err != nil {
+		return err
+	}
 	if x.r.ContentLength > u.Limit {
 		return tooLarge(x.limit)
 	}
@@ -333,6 +337,10 @@ func serveUploadData(x *exchange) error {
 		if errors.Is(err, objfile.ErrNotSymbolFile) || errors.Is(err, objfile.ErrBroken) {
 			return &failure{http.StatusBadRequest, err.Error()}
 		}
+		return err
+	}
+	if err := x.still(x.who.Caller, u.Labels.Product); err != nil { // the body may have come for hours
+		s.Close()
 		return err
 	}
 	u.mu.Lock()
@@ -375,7 +383,7 @@ func serveComplete(x *exchange) error {
 	}
 	key := x.t.args[0]
 	u, ok := findBreakpad(x.Handler, key)
-	if !ok || u.Name != x.who.Name {
+	if !ok || u.ID != x.who.ID {
 		return &failure{http.StatusNotFound, "there is no such upload, or it has expired"}
 	}
 	u.mu.Lock()

@@ -68,12 +68,12 @@ func (s *fakeStages) Open(_ context.Context, c stage.Caller, spec stage.Spec) (s
 	defer s.mu.Unlock()
 	if spec.Collect {
 		for _, f := range s.stages {
-			if f.Collect && f.caller == c.Name && f.Labels == spec.Labels {
+			if f.Collect && f.caller == c.ID && f.Labels == spec.Labels {
 				return stage.State{ID: f.id}, true, nil
 			}
 		}
 	}
-	f := &fakeStage{Spec: spec, caller: c.Name, id: fmt.Sprintf("stage%d", len(s.stages)), files: map[string]blob.Ref{}}
+	f := &fakeStage{Spec: spec, caller: c.ID, id: fmt.Sprintf("stage%d", len(s.stages)), files: map[string]blob.Ref{}}
 	s.stages[f.id] = f
 	if spec.Collect {
 		f.committed = true
@@ -84,7 +84,7 @@ func (s *fakeStages) Open(_ context.Context, c stage.Caller, spec stage.Spec) (s
 
 func (s *fakeStages) get(c stage.Caller, id string) (*fakeStage, error) {
 	f, ok := s.stages[id]
-	if !ok || f.caller != c.Name {
+	if !ok || f.caller != c.ID {
 		return nil, &stage.Refusal{Kind: stage.NotFound, Text: "there is no such stage"}
 	}
 	return f, nil
@@ -322,12 +322,12 @@ func whoOf(token string) (Who, *Denied) {
 	case "":
 		return Who{Caller: stage.Caller{Read: none, Write: none}, Anonymous: true}, &Denied{http.StatusUnauthorized, "credentials are required"}
 	case "good":
-		return Who{Caller: stage.Caller{Name: "good", Read: all, Write: all}, Writer: true}, nil
+		return Who{Caller: stage.Caller{ID: "test:good", Name: "good", Read: all, Write: all}, Writer: true}, nil
 	case "game":
 		game := func(p string) bool { return p == "Game" }
-		return Who{Caller: stage.Caller{Name: "game", Read: game, Write: game}, Writer: true, Defaults: stage.Labels{Product: "Game", Class: "nightly"}}, nil
+		return Who{Caller: stage.Caller{ID: "test:game", Name: "game", Read: game, Write: game}, Writer: true, Defaults: stage.Labels{Product: "Game", Class: "nightly"}}, nil
 	case "reader":
-		return Who{Caller: stage.Caller{Name: "reader", Read: all, Write: none}}, nil
+		return Who{Caller: stage.Caller{ID: "test:reader", Name: "reader", Read: all, Write: none}}, nil
 	}
 	return Who{Caller: stage.Caller{Read: none, Write: none}, Anonymous: true}, &Denied{http.StatusUnauthorized, "invalid credentials"}
 }

@@ -62,6 +62,10 @@ type Config struct {
 	// AssembleWait is how long sentry-cli's assemble request waits for the files
 	// to be stored before it answers that this goes on: 50 s.
 	AssembleWait time.Duration
+	// Still reports whether the credentials that Who.Credential names still count and may
+	// add files to a product. Uploads of several requests ask it at each use. Nil: they
+	// always do.
+	Still func(ctx context.Context, credential, product string) error
 	// Shared: other servers may have the same stages, so that the requests of one
 	// upload may reach several servers.
 	Shared bool
@@ -72,6 +76,8 @@ type Config struct {
 // Who is the principal of a request.
 type Who struct {
 	stage.Caller
+	// Credential is a text by which Config.Still knows the credentials later.
+	Credential string
 	// Anonymous: the request has no valid credentials.
 	Anonymous bool
 	// Writer: the principal may write at least one product.
@@ -123,7 +129,7 @@ type Handler struct {
 	sentry   *sentryState
 	breakpad *recent[*breakpadUpload]
 	packages *recent[map[string]assembly]
-	pending  *recent[string] // Pyroscope: file names by principal and build-id
+	pending  *recent[string] // Pyroscope: file names by the id of the principal and build-id
 	arrived  *recent[bool]   // Pyroscope: stored build-ids by principal
 	alone    *alone
 }
@@ -486,7 +492,7 @@ func (x *exchange) transaction(l stage.Labels, fill func(u *upload) error) (stag
 func (h *Handler) abandon(c stage.Caller, id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := h.stages.Abandon(ctx, c, id); err != nil {
+	if err := h.stages.Abandon(ctx, owner(c), id); err != nil {
 		h.log.Warn("an upload that failed could not be abandoned; it expires", "stage", id, "error", err)
 	}
 }

@@ -153,7 +153,7 @@ func serveNugetPush(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	key := x.who.Name + "\x00" + strings.ToLower(spec.Metadata.ID+"\x00"+spec.Metadata.Version)
+	key := x.who.ID + "\x00" + strings.ToLower(spec.Metadata.ID+"\x00"+spec.Metadata.Version)
 	known, _ := x.packages.get(key) // the images of the package whose symbols these are
 	images := map[string]assembly{}
 	pdbs := map[string]pdbFile{}

@@ -153,7 +153,7 @@ func connectAnswer(x *exchange, v any, binary []byte) error {
 }
 
 func (x *exchange) pyroscopeKey(l stage.Labels, id debugid.BuildID) string {
-	return x.who.Name + "\x00" + l.Product + "\x00" + string(id)
+	return x.who.ID + "\x00" + l.Product + "\x00" + string(id)
 }
 
 func (x *exchange) pyroscopeAsk(l stage.Labels) error {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/stage"
 )
 
@@ -34,9 +35,9 @@ const (
 
 // runFacts is the record of a run.
 type runFacts struct {
-	Key     string // principal, organization and labels
-	Shelf   string // the folder of its chunks
-	Name    string // of the principal
+	Key   string // principal, organization and labels
+	Shelf string // the folder of its chunks
+	keeper
 	Product string
 	Stage   string
 }
@@ -52,6 +53,8 @@ type runEvent struct {
 	Receipt   *stage.Receipt `json:"receipt,omitempty"`
 	Delivered bool           `json:"delivered,omitempty"`
 	Ended     bool           `json:"ended,omitempty"`
+	// Credential is Who.Credential of a later request with others.
+	Credential string `json:"credential,omitempty"`
 }
 
 // runName is the beginning of the names of the files of runs with a key.
@@ -136,7 +139,11 @@ func readRun(h *Handler, path string) (*sentryRun, error) {
 	if head.Run == nil || runPath(h, head.Run) != path {
 		return nil, errors.New("it is not the file of a run")
 	}
-	r := newSentryRun(h, head.Run, namedCaller(head.Run.Name, head.Run.Product))
+	r := newSentryRun(h, head.Run)
+	if head.Run.ID == "" {
+		r.unowned = true
+		r.caller = stage.Caller{ID: index.NamedOwner + head.Run.Name, Name: head.Run.Name, Read: r.caller.Read, Write: r.caller.Write}
+	}
 	for r.logged = lines.InputOffset(); ; r.logged = lines.InputOffset() {
 		var e runEvent
 		err := lines.Decode(&e)
@@ -166,6 +173,9 @@ func readRun(h *Handler, path string) (*sentryRun, error) {
 // apply changes a run that is read by a line of its file.
 func (r *sentryRun) apply(e *runEvent) {
 	r.ended = r.ended || e.Ended
+	if e.Credential != "" {
+		r.credential.Store(&e.Credential)
+	}
 	if e.File == "" {
 		return
 	}
@@ -204,8 +214,13 @@ func (s *sentryState) wake(pattern string, while time.Duration) (n int) {
 			_ = os.Remove(path) // it would be read again
 			continue
 		}
-		r.used = info.ModTime()
 		s.h.spooled.Add(r.logged)
+		if r.unowned {
+			r.recheck(s.h)
+			r.close(s.h)
+			continue
+		}
+		r.used = info.ModTime()
 		s.mu.Lock()
 		s.runs = append(s.runs, r)
 		slices.SortStableFunc(s.runs, func(a, b *sentryRun) int { return a.used.Compare(b.used) })
@@ -242,6 +257,20 @@ func (r *sentryRun) recheck(h *Handler) {
 			h.log.Warn("a file that an earlier version of this program had accepted is not there", "protocol", "sentry", "sha1", sum, "name", f.Name)
 			f.state, f.dif, f.delivered, r.left[sum] = stateNotFound, nil, false, &assembleFile{}
 		}
+	}
+}
+
+// close ends a run of an earlier version, which did not keep whose credentials it has: nobody
+// can go on with it. What its client was told to be stored is committed.
+func (r *sentryRun) close(h *Handler) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		r.commit(h)
+	}
+	if r.ended {
+		h.log.Info("an upload that an earlier version began has ended; its client sends the rest as a new one", "protocol", "sentry", "stage", r.stage)
+		r.drop(h)
 	}
 }
 

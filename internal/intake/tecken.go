@@ -209,7 +209,7 @@ type teckenUpload struct {
 
 // teckenFacts is the record of an upload.
 type teckenFacts struct {
-	Name   string // of the principal
+	keeper
 	Labels stage.Labels
 	Build  stage.Build
 	Limit  int64 // of a file, in bytes
@@ -269,20 +269,14 @@ func findTecken(h *Handler, key string) (*teckenUpload, error) {
 		h.log.Warn("the file of an upload cannot be read", "protocol", "tecken", "error", err)
 		return nil, missing
 	}
+	if u.ID == "" { // of an earlier version, which did not keep whose it is
+		return nil, missing
+	}
 	return u, nil
 }
 
-// caller is the principal of the upload. The URL of a file is the credential; the
-// rights were checked when the upload was opened.
-func (u *teckenUpload) caller() stage.Caller {
-	return namedCaller(u.Name, u.Labels.Product)
-}
-
-// namedCaller is a principal whose upload continues without its credentials. It may
-// add files to the product of the upload, and see nothing.
-func namedCaller(name, product string) stage.Caller {
-	return stage.Caller{Name: name, Read: func(string) bool { return false }, Write: func(p string) bool { return p == product }}
-}
+// caller is the principal of the upload. The URL of a file stands for its credentials.
+func (u *teckenUpload) caller(h *Handler) stage.Caller { return u.once(h, u.Labels.Product) }
 
 // expireTecken removes uploads that were not used for long.
 func expireTecken(h *Handler) {
@@ -346,7 +340,10 @@ func serveTeckenV2(x *exchange) error {
 		Action action `json:"action"`
 	}
 	id, list, gzip := newKey(), []answer{}, "gzip"
-	u := &teckenUpload{teckenFacts: teckenFacts{Name: x.who.Name, Labels: l, Build: x.who.Build, Limit: x.limit}, path: teckenPath(x.Handler, id)}
+	u := &teckenUpload{
+		teckenFacts: teckenFacts{keeper: keeperOf(&x.who), Labels: l, Build: x.who.Build, Limit: x.limit},
+		path:        teckenPath(x.Handler, id),
+	}
 	for _, f := range q.Files {
 		_, ok := parseTeckenKey(f.Key)
 		sum, err := hex.DecodeString(f.MD5)
@@ -380,8 +377,8 @@ func serveTeckenV2(x *exchange) error {
 }
 
 // serveTeckenPut answers the PUT of one file of version 2, and the POST by which
-// clients of Google's resumable uploads ask for the URL of the PUT. The URL is the
-// credential.
+// clients of Google's resumable uploads ask for the URL of the PUT. The URL stands for
+// the credentials of the upload, as long as they count.
 func serveTeckenPut(x *exchange) error {
 	u, err := findTecken(x.Handler, x.t.args[0])
 	if err != nil {
@@ -391,7 +388,10 @@ func serveTeckenPut(x *exchange) error {
 	if err != nil || n < 0 || n >= len(u.Files) {
 		return &failure{http.StatusNotFound, "there is no such upload, or it has expired"}
 	}
-	x.who, x.limit = Who{Caller: u.caller(), Build: u.Build}, u.Limit
+	x.who, x.limit = Who{Caller: u.caller(x.Handler), Build: u.Build}, u.Limit
+	if err := x.still(x.who.Caller, u.Labels.Product); err != nil {
+		return err
+	}
 	if x.r.Method == http.MethodPost {
 		if x.r.Header.Get("X-Goog-Resumable") != "start" {
 			return &failure{http.StatusMethodNotAllowed, "send the file with PUT"}

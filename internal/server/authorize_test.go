@@ -53,6 +53,17 @@ func (s *tokenStore) TokenByHash(_ context.Context, hash [32]byte) (auth.TokenRo
 	return r, nil
 }
 
+func (s *tokenStore) TokenByID(_ context.Context, id string) (auth.TokenRow, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.rows {
+		if r.ID == id && r.Kind == "" {
+			return r, nil
+		}
+	}
+	return auth.TokenRow{}, fs.ErrNotExist
+}
+
 func (s *tokenStore) TouchToken(context.Context, map[string]time.Time) error { return nil }
 
 func (s *tokenStore) revoke(secret string) {

@@ -3,6 +3,8 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -63,8 +65,12 @@ func (s *uploads) serve(x *exchange, r *http.Request, p *place) {
 // product files everything there.
 func (s *uploads) who(id *auth.Identity, rights auth.Rights) intake.Who {
 	w := intake.Who{
-		Caller:    stage.Caller{Name: id.Name, Read: rights.MayRead, Write: rights.MayWrite, Class: id.Uploads.Class},
+		Caller:    stage.Caller{ID: id.Maker(), Name: id.Name, Read: rights.MayRead, Write: rights.MayWrite, Class: id.Uploads.Class},
 		Anonymous: id.Anonymous(), Writer: rights.Write,
+	}
+	if g := s.cfg.Gate; g != nil && rights.Write {
+		w.Credential = g.Credential(id)
+		w.Again = func(ctx context.Context, product string) error { return StillWrites(g)(ctx, w.Credential, product) }
 	}
 	u := &id.Uploads
 	w.Defaults = stage.Labels{Product: u.Product, Version: u.Version, Branch: u.Branch, Class: u.Class}
@@ -73,6 +79,23 @@ func (s *uploads) who(id *auth.Identity, rights auth.Rights) intake.Who {
 	}
 	w.Defaults.Product = cmp.Or(w.Defaults.Product, rights.SoleProduct())
 	return w
+}
+
+// StillWrites returns a function that reports whether credentials that Gate.Credential has
+// described still count and may add files to a product. Its error is a *stage.Refusal.
+func StillWrites(g *auth.Gate) func(ctx context.Context, credential, product string) error {
+	return func(ctx context.Context, credential, product string) error {
+		id, rights, err := g.Still(ctx, credential)
+		switch {
+		case errors.Is(err, auth.ErrEnded):
+			return &stage.Refusal{Kind: stage.Forbidden, Text: "the credentials of this upload are not valid any more"}
+		case err != nil:
+			return &stage.Refusal{Kind: stage.Busy, Text: "the credentials of this upload cannot be checked now; try again later"}
+		case !rights.MayWrite(product):
+			return &stage.Refusal{Kind: stage.Forbidden, Text: fmt.Sprintf("%s may not add files to product %q any more", id.Name, product)}
+		}
+		return nil
+	}
 }
 
 // uploadPath returns the segments of the path of an upload, and the configured

@@ -249,6 +249,10 @@ func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 	q.Transport, q.Remote, q.PathToken = s.transport(r), s.withoutProxies(r).RemoteAddr, p.token
 	if g := s.cfg.Gate; g != nil {
 		client, cookie := s.withoutProxies(r), q.Transport.SignIn(r)
+		if rights.Write {
+			credential := g.Credential(&x.caller.id)
+			q.StillWrites = func(ctx context.Context, product string) error { return StillWrites(g)(ctx, credential, product) }
+		}
 		q.Valid = func() bool { return g.Again(client, p.token, cookie, &x.caller.id) }
 	}
 	q.Usage = s.usages.forPage

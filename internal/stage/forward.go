@@ -29,9 +29,9 @@ var ErrNoAnswer = errors.New("the other server does not answer")
 
 // question is a request that is forwarded. The caller has the rights for it.
 type question struct {
-	Caller string
-	Stage  string
-	Ref    string
+	Owner string // Caller.ID
+	Stage string
+	Ref   string
 	// Part is the number of the part that the body is; -1: the question is which
 	// parts have arrived.
 	Part  int
@@ -107,7 +107,7 @@ func (s *Stages) Answer(ctx context.Context, text []byte, body io.Reader) ([]byt
 		return nil, err
 	}
 	// The other server has checked the rights.
-	c := Caller{Name: q.Caller, Read: func(string) bool { return false }, Write: func(string) bool { return true }}
+	c := Caller{ID: q.Owner, Read: func(string) bool { return false }, Write: func(string) bool { return true }}
 	var a answer
 	if q.Part < 0 {
 		a.Parts, err = s.localParts(ctx, c, q.Stage, ref)

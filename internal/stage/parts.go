@@ -124,7 +124,7 @@ func (s *Stages) PutPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 	case err != nil:
 		return err
 	case node != "":
-		_, err := s.forward(ctx, node, question{Caller: c.Name, Stage: id, Ref: ref.String(), Part: n, Total: total}, body)
+		_, err := s.forward(ctx, node, question{Owner: c.ID, Stage: id, Ref: ref.String(), Part: n, Total: total}, body)
 		return err
 	}
 	return s.putPart(ctx, c, id, ref, total, n, body)
@@ -209,7 +209,7 @@ func (s *Stages) Parts(ctx context.Context, c Caller, id string, ref blob.Ref) (
 	case err != nil:
 		return Parts{}, err
 	case node != "":
-		return s.forward(ctx, node, question{Caller: c.Name, Stage: id, Ref: ref.String(), Part: -1}, strings.NewReader(""))
+		return s.forward(ctx, node, question{Owner: c.ID, Stage: id, Ref: ref.String(), Part: -1}, strings.NewReader(""))
 	}
 	return s.localParts(ctx, c, id, ref)
 }

@@ -520,6 +520,9 @@ func (s *Stages) PutClaimed(ctx context.Context, c Caller, id string, e Entry, b
 			return a, err
 		}
 	}
+	if err := c.again(ctx, row); err != nil { // the body may have come for hours
+		return a, err
+	}
 	if err := s.db.PutSHA1(ctx, t.sha1, a.Content); err != nil {
 		return a, err
 	}

@@ -36,11 +36,17 @@ import (
 
 // Caller is the principal that pushes.
 type Caller struct {
-	// Name is that of the principal. Stages belong to it: for others they do not
-	// exist.
+	// ID identifies the principal. Stages belong to it: for others they do not exist.
+	// Two principals never have the same one, while they may have one name.
+	ID string
+	// Name is for messages and for people who read lists.
 	Name string
 	// Read and Write report whether the caller may read and add files of a product.
 	Read, Write func(product string) bool
+	// Again asks whether the credentials of the principal still count and may add files
+	// to a product: rights are looked up when they are used. Read and Write are those of
+	// the beginning. Nil: it is not asked.
+	Again func(ctx context.Context, product string) error
 	// Class, if not empty, is that of all stages of the caller and of all transactions
 	// that its commits may refer to.
 	Class string
@@ -374,7 +380,7 @@ func (s *Stages) Open(ctx context.Context, c Caller, spec Spec) (st State, again
 		most *= collecting
 	}
 	row, again, err := s.db.Open(ctx, index.StageRow{
-		ID: rand.Text(), Caller: c.Name, Key: key, Product: spec.Product, Version: spec.Version, Branch: spec.Branch, Class: spec.Class,
+		ID: rand.Text(), Caller: c.Name, Owner: c.ID, Key: key, Product: spec.Product, Version: spec.Version, Branch: spec.Branch, Class: spec.Class,
 		Comment: spec.Comment, Build: string(build), Collects: spec.Collect, Joins: spec.Join, Node: s.node,
 	}, most)
 	if errors.Is(err, index.ErrTooManyStages) {
@@ -453,7 +459,7 @@ func (s *Stages) row(ctx context.Context, c Caller, id string) (index.StageRow, 
 		return index.StageRow{}, notFound(id)
 	}
 	row, err := s.db.Get(ctx, id)
-	if err != nil || row.Caller != c.Name {
+	if err != nil || row.Owner != c.ID || c.ID == "" {
 		if err == nil || isNotExist(err) {
 			err = notFound(id)
 		}
@@ -462,11 +468,22 @@ func (s *Stages) row(ctx context.Context, c Caller, id string) (index.StageRow, 
 	if !c.Write(row.Product) {
 		return index.StageRow{}, refuse(Forbidden, "%s may not add files to product %q any more", c.Name, row.Product)
 	}
-	// Another token of the same name may have opened it.
+	if err := c.again(ctx, row); err != nil {
+		return index.StageRow{}, err
+	}
+	// Jobs of one subject may have tokens for different classes.
 	if c.Class != "" && c.Class != row.Class {
 		return index.StageRow{}, wrongClass(c)
 	}
 	return row, nil
+}
+
+// again asks whether the caller may still add files to a stage.
+func (c Caller) again(ctx context.Context, row index.StageRow) error {
+	if c.Again == nil {
+		return nil
+	}
+	return c.Again(ctx, row.Product)
 }
 
 func wrongClass(c Caller) *Refusal {

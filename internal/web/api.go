@@ -65,6 +65,9 @@ type Request struct {
 	// Valid reports whether the credentials still count, for answers that go on for long;
 	// nil: they do.
 	Valid func() bool
+	// StillWrites asks whether the credentials still count and may add files to a product,
+	// for uploads that go on for long; nil: that is not asked.
+	StillWrites func(ctx context.Context, product string) error
 	// Open: everything can be read without credentials.
 	Open bool
 	// Usage returns what takes the space of the depot, computed some time ago, and the

@@ -82,8 +82,8 @@ func (a *API) events(w http.ResponseWriter, r *Request) error {
 			return &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"topics": "queue or upstreams is expected"}}
 		}
 	}
-	who := r.Name
-	if who == "" {
+	who := r.Identity.Maker()
+	if r.Anonymous {
 		who = hostOf(cmp.Or(r.Remote, r.RemoteAddr))
 	}
 	end, ok := a.streams.begin(who)

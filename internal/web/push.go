@@ -111,7 +111,9 @@ func (a *API) pusher(r *Request) (stage.Caller, error) {
 	case a.cfg.Stages == nil:
 		return stage.Caller{}, &Problem{Word: "not-found", Detail: "this server accepts no pushes"}
 	}
-	return stage.Caller{Name: r.Name, Read: r.Read, Write: r.Principal.Write, Class: r.Identity.Uploads.Class}, nil
+	return stage.Caller{
+		ID: r.Identity.Maker(), Name: r.Name, Read: r.Read, Write: r.Principal.Write, Again: r.StillWrites, Class: r.Identity.Uploads.Class,
+	}, nil
 }
 
 // refusals are the words of the kinds of refusals.

@@ -22,6 +22,8 @@ import (
 type Tokens interface {
 	// Exchange is Gate.Exchange of package auth.
 	Exchange(ctx context.Context, idToken string) (secret string, row auth.TokenRow, c *auth.Challenge)
+	// MakeFor is Gate.MakeFor of package auth.
+	MakeFor(id *auth.Identity, rights *auth.Rights, spec auth.TokenSpec, now time.Time) (secret string, row auth.TokenRow, err error)
 	// List returns all tokens, oldest first.
 	List(ctx context.Context) ([]auth.TokenRow, error)
 	// PutToken adds a token.
@@ -289,7 +291,7 @@ func (s accounts) newToken(r *Request, q *wire.TokenSpec) (secret string, row au
 			return "", row, &Problem{Word: "query", Detail: "the token is not valid", Fields: map[string]string{"expires": "is in the past"}}
 		}
 	}
-	secret, row, err = auth.MakeFor(&r.Identity, &r.Rights, spec, now)
+	secret, row, err = s.api.cfg.Tokens.MakeFor(&r.Identity, &r.Rights, spec, now)
 	if no, ok := errors.AsType[*auth.NotAllowedError](err); ok {
 		return "", row, &Problem{Word: "forbidden", Detail: no.Text}
 	}

@@ -42,7 +42,7 @@ type TraceDepot interface {
 // TraceGate is the part of a gate that tells what others may read.
 type TraceGate interface {
 	Open() (anonymous auth.Rights, all bool)
-	RightsOf(row *auth.TokenRow) auth.Rights
+	RightsOf(ctx context.Context, row *auth.TokenRow) (auth.Rights, error)
 }
 
 var (
@@ -111,7 +111,10 @@ func (a traces) viewer(r *Request, as string) (v viewer, err error) {
 		if err != nil {
 			return v, err
 		}
-		rights, name = a.api.cfg.Tracing.Gate.RightsOf(&row), "with the token "+strconv.Quote(clip(row.Name))
+		if rights, err = a.api.cfg.Tracing.Gate.RightsOf(r.Context(), &row); err != nil {
+			return v, err
+		}
+		name = "with the token " + strconv.Quote(clip(row.Name))
 	default:
 		return v, &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"as": "anonymous or token:ID is expected"}}
 	}
