@@ -35,10 +35,13 @@ The last use of a token is listed up to a minute late.
   symdepot token new --name nightly --scope write --product app --class nightly
   symdepot token list
   symdepot token revoke 1c0ffee4d15c
+  symdepot token revoke --made-by alice
   symdepot token list --server https://symbols.example.com
 
 With --server, the tokens are those of a server: for administrators all of them, otherwise those that you have made with the
-credentials of SYMDEPOT_TOKEN or --token-file. Nobody makes a token beyond its own rights.
+credentials of SYMDEPOT_TOKEN or --token-file. Nobody makes a token beyond its own rights, and a token that a user made at a server loses what the
+user loses. --made-by is the name of the maker, or METHOD:NAME with one of basic, negotiate, certificate, oidc and token (then NAME is the id of
+a token); tokens that such tokens made count, too.
 
 Exit codes: 0 done, 1 there is none or no such token, 2 wrong command line, 3 failed, 4 no depot, 5 credentials refused, 7 server not reachable.`
 }
@@ -144,7 +147,8 @@ func newTokenLine(t depot.Token, now time.Time) tokenLine {
 
 type tokenListCmd struct {
 	serverFlags
-	JSON bool `help:"Print one JSON object per token."`
+	MadeBy string `help:"Only tokens that this principal made: NAME or METHOD:NAME." placeholder:"NAME"`
+	JSON   bool `help:"Print one JSON object per token."`
 }
 
 // Run lists the tokens.
@@ -152,6 +156,11 @@ func (c tokenListCmd) Run(a *app) error {
 	list, err := c.tokens(a)
 	if err != nil {
 		return err
+	}
+	if c.MadeBy != "" {
+		if list = madeBy(list, c.MadeBy); len(list) == 0 {
+			return a.nothing("there are no tokens that " + c.MadeBy + " made; names are compared exactly, and symdepot token list --json shows the makers")
+		}
 	}
 	lines, t := term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "ID", "STATE", "SCOPES", "PRODUCTS", "CREATED", "EXPIRES", "LAST USED", "NAME")
 	day := func(t *time.Time, none string) string {
@@ -177,6 +186,21 @@ func (c tokenListCmd) Run(a *app) error {
 		return a.nothing("there are no tokens; make one: symdepot token new --name NAME")
 	}
 	return t.Flush()
+}
+
+// madeBy returns the tokens of a principal: those that it made, and those that these made.
+func madeBy(list []tokenLine, principal string) (its []tokenLine) {
+	maker := map[string]string{}
+	for _, l := range list {
+		maker[l.ID] = l.CreatedBy
+	}
+	for _, l := range list {
+		if slices.ContainsFunc(auth.Makers(l.CreatedBy, func(id string) (string, bool) { m, ok := maker[id]; return m, ok }),
+			func(m string) bool { return auth.MadeBy(m, principal) }) {
+			its = append(its, l)
+		}
+	}
+	return its
 }
 
 // tokens returns the tokens of the server or the depot, the oldest first.
@@ -206,11 +230,29 @@ func (c tokenListCmd) tokens(a *app) (list []tokenLine, err error) {
 
 type tokenRevokeCmd struct {
 	serverFlags
-	ID []string `arg:"" help:"Ids, as list prints them."`
+	ID     []string `arg:"" optional:"" help:"Ids, as list prints them."`
+	MadeBy string   `help:"All tokens that this principal made: NAME or METHOD:NAME." placeholder:"NAME"`
 }
 
 // Run ends tokens.
 func (c tokenRevokeCmd) Run(a *app) error {
+	switch {
+	case (c.MadeBy == "") == (len(c.ID) == 0):
+		return term.UsageError("ids of tokens or --made-by NAME is expected")
+	case c.MadeBy != "":
+		list, err := tokenListCmd{serverFlags: c.serverFlags}.tokens(a)
+		if err != nil {
+			return err
+		}
+		for _, l := range madeBy(list, c.MadeBy) {
+			if l.State != "revoked" {
+				c.ID = append(c.ID, l.ID)
+			}
+		}
+		if len(c.ID) == 0 {
+			return a.nothing("there are no tokens that " + c.MadeBy + " made and that are not revoked yet; names are compared exactly, and symdepot token list --json shows the makers")
+		}
+	}
 	revoke, done, err := c.revoker(a)
 	if err != nil {
 		return err

@@ -222,8 +222,8 @@ func (p *Policy) namedGroups(groups []string) []string {
 	return p.namedFirst(groups, func(q *pattern) bool { return q.claim }, func(a, b string) bool { return a == b })
 }
 
-// Unmade is a token that is worth less than when it was made.
-type Unmade struct {
+// LessToken is a token that is worth less than when it was made.
+type LessToken struct {
 	Row TokenRow
 	// Maker is TokenRow.CreatedBy of the root of the token: who made it, or who made the
 	// token that made it.
@@ -233,10 +233,10 @@ type Unmade struct {
 	Gone bool
 }
 
-// Unmade returns those of all tokens of a depot that are valid but are worth less than
+// Lessened returns those of all tokens of a depot that are valid but are worth less than
 // when they were made, because of what their makers may do now. It reads the file of
 // users.
-func (cfg *Config) Unmade(rows []TokenRow, now time.Time) (list []Unmade, err error) {
+func (cfg *Config) Lessened(rows []TokenRow, now time.Time) (list []LessToken, err error) {
 	policy, err := cfg.policy()
 	if err != nil {
 		return nil, err
@@ -271,7 +271,7 @@ func (cfg *Config) Unmade(rows []TokenRow, now time.Time) (list []Unmade, err er
 		if err == nil && !from.limited() {
 			continue
 		}
-		u := Unmade{Row: row, Maker: from.createdBy}
+		u := LessToken{Row: row, Maker: from.createdBy}
 		var its Rights
 		if err == nil {
 			its, err = m.rights(from.createdBy, &from.facts)
@@ -288,11 +288,12 @@ func (cfg *Config) Unmade(rows []TokenRow, now time.Time) (list []Unmade, err er
 	return list, nil
 }
 
-// Root returns who made the first of the tokens that made a token, one after the other, by
-// their ids and TokenRow.CreatedBy.
-func Root(createdBy string, makerOf func(id string) (createdBy string, ok bool)) string {
+// Makers returns who made a token: TokenRow.CreatedBy, then, if that is a token, who made
+// that one, and so on. makerOf returns CreatedBy of the token with an id.
+func Makers(createdBy string, makerOf func(id string) (createdBy string, ok bool)) []string {
+	list := []string{createdBy}
 	for range maxMade {
-		method, id := splitMaker(createdBy)
+		method, id := splitMaker(list[len(list)-1])
 		if method != MethodToken {
 			break
 		}
@@ -300,9 +301,9 @@ func Root(createdBy string, makerOf func(id string) (createdBy string, ok bool))
 		if !ok {
 			break
 		}
-		createdBy = next
+		list = append(list, next)
 	}
-	return createdBy
+	return list
 }
 
 // ended reports whether a token is revoked or expired.

@@ -30,6 +30,7 @@ type Inspection struct {
 	Scrub    ScrubState
 	// Checked is how many of the stored contents the background check has read.
 	Checked Coverage
+	Tokens  []Token // all of them
 	// Faults are those that the database's own check found. Unchecked is set if it
 	// did not end in time.
 	Faults    []string
@@ -109,6 +110,9 @@ func Inspect(ctx context.Context, where string, opt Options) (i Inspection, err 
 		return i, err
 	}
 	if i.Stats, err = db.Stats(ctx); err != nil {
+		return i, err
+	}
+	if i.Tokens, err = db.Tokens.List(ctx); err != nil {
 		return i, err
 	}
 	if i.Scrub, err = db.Scrub.State(ctx); err != nil {

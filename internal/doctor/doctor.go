@@ -182,6 +182,7 @@ func (e *examiner) depot(ctx context.Context) {
 	}
 	e.add("depot", OK, fmt.Sprintf("%s: %s, %s, %s", i.Name, term.Count(i.Stats.Transactions, "transaction"), term.Count(i.Stats.Contents, "content"), term.Size(i.Stats.Bytes)), "")
 	e.database(&i)
+	e.tokens(i.Tokens)
 	if i.Unwritable != "" {
 		e.add("depot", Fault, "this user may not write to "+i.Unwritable+": nothing can be added", "run the program as the owner of the depot, or share it with a group (depot.group)")
 	}

@@ -87,6 +87,11 @@ func (s *fakeStages) get(c stage.Caller, id string) (*fakeStage, error) {
 	if !ok || f.caller != c.ID {
 		return nil, &stage.Refusal{Kind: stage.NotFound, Text: "there is no such stage"}
 	}
+	if c.Again != nil {
+		if err := c.Again(context.Background(), f.Product); err != nil {
+			return nil, err
+		}
+	}
 	return f, nil
 }
 
@@ -322,7 +327,7 @@ func whoOf(token string) (Who, *Denied) {
 	case "":
 		return Who{Caller: stage.Caller{Read: none, Write: none}, Anonymous: true}, &Denied{http.StatusUnauthorized, "credentials are required"}
 	case "good":
-		return Who{Caller: stage.Caller{ID: "test:good", Name: "good", Read: all, Write: all}, Writer: true}, nil
+		return Who{Caller: stage.Caller{ID: "test:good", Name: "good", Read: all, Write: all}, Writer: true, Credential: "good"}, nil
 	case "game":
 		game := func(p string) bool { return p == "Game" }
 		return Who{Caller: stage.Caller{ID: "test:game", Name: "game", Read: game, Write: game}, Writer: true, Defaults: stage.Labels{Product: "Game", Class: "nightly"}}, nil
