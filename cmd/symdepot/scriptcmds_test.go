@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // scriptCommands are the commands of the scripts that are no programs.
@@ -23,6 +26,7 @@ func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 		"plan":    cmdPlan,
 		"without": cmdWithout,
 		"same":    cmdSame,
+		"await":   cmdAwait,
 	}
 }
 
@@ -44,6 +48,22 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("%q: exit code %d, want %d", args[1:], got, want)
+	}
+}
+
+// cmdAwait is `await SECONDS PROGRAM [ARGUMENT...]`: it runs a program again and again until it
+// succeeds, which must happen within the time.
+func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: await SECONDS PROGRAM [ARGUMENT...]")
+	}
+	seconds, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds)*time.Second)
+	defer cancel()
+	var last error
+	if symtest.Poll(ctx, func() bool { last = ts.Exec(args[1], args[2:]...); return last == nil }) != nil {
+		ts.Fatalf("%q has not succeeded within %d s: %v", args[1:], seconds, last)
 	}
 }
 
