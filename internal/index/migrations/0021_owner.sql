@@ -1,4 +1,4 @@
--- format_floor: 16
+-- format_floor: 20
 -- Stages belong to a credential, not to a name: two tokens may have one name. Those
 -- of before belong to no credential; their pushes begin anew.
 ALTER TABLE stage ADD COLUMN owner TEXT NOT NULL DEFAULT ''; -- method and credential; '': of a program of an earlier version

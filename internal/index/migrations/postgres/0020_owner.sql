@@ -1,4 +1,4 @@
--- format_floor: 10
+-- format_floor: 19
 -- The owners of stages; the comments are in the migration for SQLite.
 ALTER TABLE stage ADD COLUMN owner text COLLATE "C" NOT NULL DEFAULT '';
 
