@@ -148,7 +148,7 @@ func newTokenLine(t depot.Token, now time.Time) tokenLine {
 type tokenListCmd struct {
 	serverFlags
 	MadeBy string `help:"Only tokens that this principal made: NAME or METHOD:NAME." placeholder:"NAME"`
-	JSON   bool `help:"Print one JSON object per token."`
+	JSON   bool   `help:"Print one JSON object per token."`
 }
 
 // Run lists the tokens.
