@@ -317,7 +317,7 @@ func serveUploadData(x *exchange) error {
 		return &failure{http.StatusNotFound, "there is no such upload, or it has expired"}
 	}
 	x.who, x.limit = Who{Caller: u.once(x.Handler, u.Labels.Product)}, u.Limit
-	if err := x.still(x.who.Caller, u.Labels.Product); err != nil {
+	if err := still(x.r.Context(), x.who.Caller, u.Labels.Product); err != nil {
 		return err
 	}
 	if x.r.ContentLength > u.Limit {
@@ -339,7 +339,7 @@ func serveUploadData(x *exchange) error {
 		}
 		return err
 	}
-	if err := x.still(x.who.Caller, u.Labels.Product); err != nil { // the body may have come for hours
+	if err := still(x.r.Context(), x.who.Caller, u.Labels.Product); err != nil { // the body may have come for hours
 		s.Close()
 		return err
 	}

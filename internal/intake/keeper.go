@@ -40,9 +40,9 @@ func owner(c stage.Caller) stage.Caller {
 
 // still returns an error if the credentials of an upload may not add files to its
 // product any more.
-func (x *exchange) still(c stage.Caller, product string) error {
+func still(ctx context.Context, c stage.Caller, product string) error {
 	if c.Again == nil {
 		return nil
 	}
-	return c.Again(x.r.Context(), product)
+	return c.Again(ctx, product)
 }

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/stage"
 )
 
@@ -142,7 +141,7 @@ func readRun(h *Handler, path string) (*sentryRun, error) {
 	r := newSentryRun(h, head.Run)
 	if head.Run.ID == "" {
 		r.unowned = true
-		r.caller = stage.Caller{ID: index.NamedOwner + head.Run.Name, Name: head.Run.Name, Read: r.caller.Read, Write: r.caller.Write}
+		r.caller = stage.Caller{ID: stage.NamedOwner + head.Run.Name, Name: head.Run.Name, Read: r.caller.Read, Write: r.caller.Write}
 	}
 	for r.logged = lines.InputOffset(); ; r.logged = lines.InputOffset() {
 		var e runEvent

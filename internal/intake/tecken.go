@@ -389,7 +389,7 @@ func serveTeckenPut(x *exchange) error {
 		return &failure{http.StatusNotFound, "there is no such upload, or it has expired"}
 	}
 	x.who, x.limit = Who{Caller: u.caller(x.Handler), Build: u.Build}, u.Limit
-	if err := x.still(x.who.Caller, u.Labels.Product); err != nil {
+	if err := still(x.r.Context(), x.who.Caller, u.Labels.Product); err != nil {
 		return err
 	}
 	if x.r.Method == http.MethodPost {

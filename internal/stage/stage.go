@@ -34,6 +34,9 @@ import (
 	"github.com/symdepot/symdepot/objfile"
 )
 
+// NamedOwner and a name are Caller.ID of the stages of before there were owners.
+const NamedOwner = index.NamedOwner
+
 // Caller is the principal that pushes.
 type Caller struct {
 	// ID identifies the principal. Stages belong to it: for others they do not exist.
