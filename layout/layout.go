@@ -296,7 +296,7 @@ func (l Layout) IsRecord(path string) bool {
 	last := segs[len(segs)-1]
 	switch l.Records() {
 	case SymStoreRecords:
-		return segs[0] == "000admin" || slices.Contains([]string{"refs.ptr", "file.ptr", "pingme.txt", "index2.txt"}, last)
+		return segs[0] == "000admin" || slices.Contains([]string{"refs.ptr", "file.ptr", "pingme.txt", "pingback.txt", "index2.txt"}, last)
 	case SymsorterRecords:
 		return segs[0] == "bundles" || strings.HasSuffix(last, ".meta") || len(segs) > 1 && segs[len(segs)-2] == "refs"
 	}

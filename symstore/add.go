@@ -45,9 +45,11 @@ type AddOptions struct {
 	// Relative records relative paths as relative to the root of the store
 	// (-:REL). It implies AllowLocal.
 	Relative bool
-	// Message replaces the path in pointers; clients show it (-:MSG).
+	// Message is added to pointers, on a line of its own after the path (-:MSG).
 	Message string
-	// NoRefs makes no new refs.ptr (-:NOREFS).
+	// NoRefs creates a store without refs.ptr files (-:NOREFS). A store that was
+	// created so keeps none, with and without this option. For any other store that
+	// has transactions, the error is ErrRefs.
 	NoRefs bool
 	// NoForceCopy keeps a file that is already stored (-:NOFORCECOPY). The
 	// transaction is recorded all the same.
@@ -169,6 +171,9 @@ func (s *Store) add(ctx context.Context, opt AddOptions, files iter.Seq2[File, e
 		}
 		ws.release()
 	}()
+	if err := a.decideRefs(); err != nil {
+		return a.result, err
+	}
 	if err := a.stageFiles(ctx, files); err != nil {
 		return a.result, err
 	}
@@ -218,7 +223,8 @@ type adder struct {
 	tiers  Tiers
 	opt    AddOptions
 	start  time.Time
-	guess  ID // expected number of the transaction
+	guess  ID   // expected number of the transaction
+	noRefs bool // the store keeps no refs.ptr files
 	result AddResult
 	g      *stager
 
@@ -453,12 +459,13 @@ func (a *adder) hash(it *item) error {
 	return err
 }
 
-// pointerContent returns the content of a file.ptr.
+// pointerContent returns the content of a file.ptr: the path, and a message on a line
+// of its own. The first line is what a file.ptr without a message has.
 func (o *AddOptions) pointerContent(source string) []byte {
-	if o.Message != "" {
-		return []byte("MSG: " + clean(o.Message))
+	if o.Message == "" {
+		return []byte(source)
 	}
-	return []byte(source)
+	return []byte(source + "\r\nMSG: " + clean(o.Message))
 }
 
 // source returns the path that is recorded for a file.
@@ -484,7 +491,7 @@ func (a *adder) source(f File) (string, error) {
 	if clean(p) != p || strings.TrimSpace(p) != p || p == "" {
 		return "", fmt.Errorf("%w: the records cannot represent the path %q", ErrPointer, clip.Text(p))
 	}
-	if !a.opt.AllowLocal && !a.opt.Relative && a.opt.Message == "" && !isNetworkPath(p) {
+	if !a.opt.AllowLocal && !a.opt.Relative && !isNetworkPath(p) {
 		return "", fmt.Errorf("%w: %q is a local path", ErrPointer, clip.Text(p))
 	}
 	return p, nil

@@ -468,8 +468,22 @@ func TestPointers(t *testing.T) {
 	t.Run("message", func(t *testing.T) {
 		t.Parallel()
 		p := newPointerTest(t)
-		mustAdd(t, p.Store, AddOptions{Pointer: true, Message: "moved \"away\""}, paths(p.app))
-		want(t, p.Store, appDir+"file.ptr", "MSG: moved 'away'")
+		r, err := p.Add(t.Context(), AddOptions{Pointer: true, Message: "moved"}, paths(p.app))
+		wantCounts(t, r, err, counts{Failed: 1})
+		wantError(t, "a message without AllowLocal", r.Err, ErrPointer)
+		mustAdd(t, p.Store, AddOptions{Pointer: true, AllowLocal: true, Message: "moved \"away\""}, paths(p.app))
+		want(t, p.Store, appDir+"file.ptr", p.app+"\r\nMSG: moved 'away'")
+		if f := mustFind(t, p.Store, "app.dll", "000000011000"); f.Target != (Pointer{p.app, "moved 'away'"}) {
+			t.Errorf("the pointer reads as %+v, want the path and the message", f.Target)
+		}
+		p.wantApp(t)
+		mustBeClean(t, p.Store)
+	})
+	t.Run("message without a path", func(t *testing.T) {
+		t.Parallel()
+		p := newPointerTest(t) // as earlier versions wrote it
+		mustAdd(t, p.Store, AddOptions{Pointer: true, AllowLocal: true}, paths(p.app))
+		writeFile(t, filepath.Join(p.Dir(), appDir, "file.ptr"), []byte("MSG: moved away"))
 		p.wantRefused(t)
 		mustBeClean(t, p.Store)
 	})

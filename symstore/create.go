@@ -74,7 +74,7 @@ func (s *Store) create(tiers Tiers) error {
 // recreate creates the marker files again if the writer that created the store
 // failed and removed them.
 func (s *Store) recreate() error {
-	if s.exists(pingmeFile) || s.exists(lastIDFile) || s.exists(serverFile) {
+	if s.exists(pingmeFile) || s.exists(pingbackFile) || s.exists(lastIDFile) || s.exists(serverFile) {
 		return nil
 	}
 	s.made.mu.Lock()

@@ -192,9 +192,9 @@ func (d *deleter) makePlan(adm *admin) (*plan, error) {
 	p := &plan{Version: planVersion, What: whatDel, ID: id, Ops: []op{
 		{Do: opWrite, Path: serverFile, Data: printServer(rest), Had: d.s.exists(serverFile)},
 		{Do: opAppend, Path: historyFile, Data: []byte(line), Had: d.s.exists(historyFile)},
-		{Do: opWrite, Path: lastIDFile, Data: []byte(id.String()), Had: d.s.exists(lastIDFile)},
-		{Do: opMove, From: txFile(d.id), Path: txFile(d.id) + deletedExt},
 	}}
+	p.Ops = append(p.Ops, d.s.numberOps(id)...)
+	p.Ops = append(p.Ops, op{Do: opMove, From: txFile(d.id), Path: txFile(d.id) + deletedExt})
 	done := map[string]bool{}
 	for _, e := range d.entries {
 		k := symfile.Fold(e.Name + "/" + e.Key)

@@ -308,6 +308,17 @@ func indexed(e IndexEntry, share, dir string) (File, error) {
 	return f, nil
 }
 
+// IsIndex reports whether the content that r begins with is that of an index of this
+// package. An index of another tool has no such first line.
+func IsIndex(r io.Reader) (bool, error) {
+	head := make([]byte, len("\ufeff")+len(indexHead))
+	n, err := io.ReadFull(r, head)
+	if fileEnd(err) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return bytes.HasPrefix(bytes.TrimPrefix(head[:n], []byte("\ufeff")), []byte(indexHead)), err
+}
+
 // IndexComment returns the line that is appended to an index file after its files
 // were stored (/yi).
 func IndexComment(id ID) string { return "; transaction " + id.String() + "\r\n" }

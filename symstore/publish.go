@@ -37,6 +37,9 @@ func (a *adder) publish(ctx context.Context) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := a.sameRefs(adm); err != nil {
+		return nil, err
+	}
 	for {
 		id, err := adm.next()
 		if err != nil {
@@ -95,10 +98,13 @@ func (a *adder) makePlan(ctx context.Context, adm *admin, id ID) (*plan, error) 
 	p.Ops = append(p.Ops, op{Do: opCreate, Path: txFile(id), Data: printEntries(entries)})
 	p.Ops = append(p.Ops, folders...)
 	p.Ops = append(p.Ops, rest...)
+	if a.noRefs && !a.s.NoRefs() {
+		p.Ops = append(p.Ops, op{Do: opWrite, Path: noRefsFile, Data: []byte(noRefsText)})
+	}
 	p.Ops = append(p.Ops,
 		op{Do: opAppend, Path: historyFile, Data: []byte(line), Had: a.s.exists(historyFile)},
-		op{Do: opAppend, Path: serverFile, Data: []byte(line), Had: a.s.exists(serverFile)},
-		op{Do: opWrite, Path: lastIDFile, Data: []byte(id.String()), Had: a.s.exists(lastIDFile)})
+		op{Do: opAppend, Path: serverFile, Data: []byte(line), Had: a.s.exists(serverFile)})
+	p.Ops = append(p.Ops, a.s.numberOps(id)...)
 	return p, nil
 }
 
@@ -136,7 +142,8 @@ func (a *adder) keyOps(dir, name string, id ID, it *item, k stagedKey) ([]op, er
 			refs, _ = a.opt.Prefer.insert(kd.refs, ref)
 		}
 	}
-	if !a.opt.NoRefs || kd.hasRefs() {
+	refsToo := !a.noRefs || kd.hasRefs()
+	if refsToo {
 		ops = append(ops, op{Do: opWrite, Path: path.Join(dir, refsLeaf), Data: printRefs(append(kd.junk, refs...)), Had: kd.hasRefs(), New: kd.found == nil && a.opt.Pointer})
 	}
 	if !wins {
@@ -148,7 +155,7 @@ func (a *adder) keyOps(dir, name string, id ID, it *item, k stagedKey) ([]op, er
 		if old == "" {
 			old = path.Join(dir, pointerLeaf)
 		}
-		ops = append(ops, op{Do: opWrite, Path: old, Data: a.opt.pointerContent(it.source), Had: kd.leaf(pointerLeaf) != ""})
+		ops = append(ops, op{Do: opWrite, Path: old, Data: a.opt.pointerContent(it.source), Had: kd.leaf(pointerLeaf) != "", New: kd.found == nil && !refsToo})
 	case old != "":
 		ops = append(ops, op{Do: opRemove, Path: old, Had: true})
 	}

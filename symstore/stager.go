@@ -262,7 +262,7 @@ func (g *stager) stageDir(ctx context.Context, a *adder, w *worker, it *item, in
 	} else {
 		err = g.stageContent(ctx, a, w, it, in, k)
 	}
-	if err != nil || a.opt.NoRefs {
+	if err != nil || a.noRefs {
 		return err
 	}
 	ref := Ref{ID: a.guess, Pointer: a.opt.Pointer, Path: it.source, Type: k.Key.Type, Compressed: k.compressed}

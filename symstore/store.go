@@ -199,13 +199,13 @@ func Detect(dir string) (Tiers, error) {
 
 // detect looks for the marker files first, then at the folders.
 func (s *Store) detect() (Tiers, error) {
-	if !s.exists(index2File) && (s.exists(adminDir) || s.exists(pingmeFile)) {
+	if !s.exists(index2File) && (s.exists(adminDir) || s.exists(pingmeFile) || s.exists(pingbackFile)) {
 		return One, nil // saves reading a root with many names
 	}
 	if s.names.find(s.root, ".", index2File) != "" {
 		return Two, nil
 	}
-	for _, marker := range []string{pingmeFile, adminDir} {
+	for _, marker := range []string{pingmeFile, pingbackFile, adminDir} {
 		if s.names.find(s.root, ".", marker) != "" {
 			return One, nil
 		}

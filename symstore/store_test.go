@@ -176,7 +176,7 @@ func TestDetect(t *testing.T) {
 		files []string
 		want  Tiers
 	}{
-		{nil, Flat}, {[]string{"a.pdb", "b.dll"}, Flat}, {[]string{"pingme.txt"}, One}, {[]string{"000admin/server.txt"}, One},
+		{nil, Flat}, {[]string{"a.pdb", "b.dll"}, Flat}, {[]string{"pingme.txt"}, One}, {[]string{"pingback.txt"}, One}, {[]string{"PingBack.TXT"}, One}, {[]string{"000admin/server.txt"}, One},
 		{[]string{"index2.txt"}, Two}, {[]string{"a.pdb/497B72F6390A44FC878E5A2D63B6CC4B1/a.pdb"}, One},
 		{[]string{"a.dll/5A0BC0C6c83000/a.dl_"}, One}, {[]string{"a./a.pdb/497B72F6390A44FC878E5A2D63B6CC4B1/a.pdb"}, Two},
 		{[]string{"cr/crash.pdb/497B72F6390A44FC878E5A2D63B6CC4B1/crash.pd_"}, Two}, {[]string{"src/a.pdb/readme/a.pdb"}, Flat},

@@ -51,15 +51,22 @@ import (
 
 // The names of a store's own files.
 const (
-	adminDir    = "000Admin"
-	pingmeFile  = "pingme.txt"
-	index2File  = "index2.txt"
-	lastIDFile  = adminDir + "/lastid.txt"
-	serverFile  = adminDir + "/server.txt"
-	historyFile = adminDir + "/history.txt"
-	refsLeaf    = "refs.ptr"
-	pointerLeaf = "file.ptr"
-	deletedExt  = ".deleted"
+	adminDir   = "000Admin"
+	pingmeFile = "pingme.txt"
+	// pingbackFile is pingmeFile under another name, which one published description of
+	// the format has. It is read and never written.
+	pingbackFile = "pingback.txt"
+	index2File   = "index2.txt"
+	lastIDFile   = adminDir + "/lastid.txt"
+	serverFile   = adminDir + "/server.txt"
+	historyFile  = adminDir + "/history.txt"
+	refsLeaf     = "refs.ptr"
+	pointerLeaf  = "file.ptr"
+	deletedExt   = ".deleted"
+	// noRefsFile marks a store that was created with NoRefs. lastOwnFile has the number
+	// of the last transaction that this package made.
+	noRefsFile  = adminDir + "/symdepot.norefs"
+	lastOwnFile = adminDir + "/symdepot.last"
 )
 
 // maxText is the largest size in bytes of a text file of a store. The largest
@@ -92,6 +99,9 @@ var (
 	// ErrNotStore is wrapped by Open for a path that is not a directory, and by
 	// changes to a flat folder.
 	ErrNotStore = errors.New("not a symbol store")
+	// ErrRefs is wrapped when AddOptions.NoRefs is given for a store that was created
+	// without it.
+	ErrRefs = errors.New("the store was created with refs.ptr files")
 	// ErrName is wrapped for a name that a file in a store cannot have, such as
 	// a device name of Windows.
 	ErrName = errors.New("not a valid name in a symbol store")
@@ -166,7 +176,7 @@ func checkName(name string) error {
 		return fmt.Errorf("%w: %q", ErrName, clip.Text(name))
 	case symfile.IsDevice(name):
 		return fmt.Errorf("%w: %q is a device name on Windows", ErrName, clip.Text(name))
-	case strings.EqualFold(name, adminDir), strings.EqualFold(name, pingmeFile), strings.EqualFold(name, index2File):
+	case strings.EqualFold(name, adminDir), strings.EqualFold(name, pingmeFile), strings.EqualFold(name, pingbackFile), strings.EqualFold(name, index2File):
 		return fmt.Errorf("%w: %q is reserved for the store's own files", ErrName, clip.Text(name))
 	}
 	return nil

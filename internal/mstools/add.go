@@ -1,6 +1,7 @@
 package mstools
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ var addSyntax = slashSyntax{flags: append([]slashFlag{
 	{name: "c", kind: slashValue, also: []string{"comment"}},
 	{name: "p", also: []string{"pointer", "pointers"}},
 	{name: "l", also: []string{"local"}},
-	{name: ":msg", kind: slashValue, also: []string{"msg", "message"}},
+	{name: ":msg", kind: slashMaybe, also: []string{"msg", "message"}},
 	{name: ":rel", also: []string{"rel", "relative"}},
 	{name: ":norefs", also: []string{"norefs"}},
 	{name: ":noforcecopy", also: []string{"noforcecopy"}},
@@ -45,6 +46,7 @@ var addSyntax = slashSyntax{flags: append([]slashFlag{
 	{name: "-no-replace"},
 	{name: "-all-or-nothing"},
 	{name: "-oversize-plain"},
+	{name: "-force"},
 }, commonFlags...)}
 
 var delSyntax = slashSyntax{flags: append([]slashFlag{
@@ -79,10 +81,30 @@ func (r *symstoreRun) addForm() error {
 		return term.UsageError("the store is missing: give /s STORE")
 	case !s.has("x") && !s.has("t"):
 		return term.UsageError("the product is missing: give /t PRODUCT")
+	case s.has("-force") && !s.has("x"):
+		return term.UsageError("--force is about an index file: it goes with /x")
+	}
+	return r.pointerForm()
+}
+
+// pointerForm checks the options of pointers.
+func (r *symstoreRun) pointerForm() error {
+	s := r.args
+	switch {
 	case (s.has(":msg") || s.has(":rel")) && !s.has("p"):
 		return term.UsageError("-:MSG and -:REL are about pointers: they go with /p")
+	case s.has(":msg") && !s.has("x") && r.pointerText() == "":
+		return term.UsageError("-:MSG without a text takes the comment, and there is none: give -:MSG TEXT or /c COMMENT")
 	}
 	return nil
+}
+
+// pointerText is the text that -:MSG adds to pointers: its value, or the comment of /c.
+func (r *symstoreRun) pointerText() string {
+	if !r.args.has(":msg") {
+		return ""
+	}
+	return cmp.Or(r.args.get(":msg"), r.args.get("c"))
 }
 
 // compression returns the compression that the options name.
@@ -132,9 +154,12 @@ func (r *symstoreRun) add() error {
 	if r.args.has("3") && s.Tiers() == symstore.One {
 		r.message("the store has one tier and keeps it: /3 is for new stores. See symdepot symstore convert")
 	}
+	if s.NoRefs() && !r.args.has(":norefs") {
+		r.message("the store was created with -:NOREFS and keeps no refs.ptr")
+	}
 	opt := symstore.AddOptions{
 		Product: r.args.get("t"), Version: r.args.get("v"), Comment: r.args.get("c"),
-		Pointer: r.args.has("p"), AllowLocal: r.args.has("l"), Relative: r.args.has(":rel"), Message: r.args.get(":msg"),
+		Pointer: r.args.has("p"), AllowLocal: r.args.has("l"), Relative: r.args.has(":rel"), Message: r.pointerText(),
 		NoRefs: r.args.has(":norefs"), NoForceCopy: r.args.has(":noforcecopy"), NoReplace: r.args.has("-no-replace"),
 		Filter: typeOption(r.args.get("z")), Prefer: symstore.Preference{Prefix: r.args.get("m"), Type: typeOption(r.args.get("h"))},
 		Compress: method, OversizePlain: r.args.has("-oversize-plain"), AllKinds: r.args.has("-all"), AllOrNothing: r.args.has("-all-or-nothing"),
@@ -321,6 +346,9 @@ func (r *symstoreRun) finish(result symstore.AddResult, err error) error {
 func (r *symstoreRun) addIndex() (err error) {
 	name, err := r.paths.local(r.args.get("x"))
 	if err != nil {
+		return err
+	}
+	if err := r.indexAllowed(name); err != nil {
 		return err
 	}
 	share := r.args.get("g")

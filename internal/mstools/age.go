@@ -288,7 +288,7 @@ func (r *symstoreRun) oldFiles(g aging) ([]expired, int64, error) {
 			used = info.ModTime()
 		}
 		marker := strings.ToLower(e.Name())
-		if filepath.Dir(p) == filepath.Clean(g.dir) && (marker == "pingme.txt" || marker == "index2.txt") {
+		if filepath.Dir(p) == filepath.Clean(g.dir) && slices.Contains([]string{"pingme.txt", "pingback.txt", "index2.txt"}, marker) {
 			return nil // the marker files of the folder
 		}
 		all = append(all, expired{path: p, what: p, used: used, bytes: info.Size()})

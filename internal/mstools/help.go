@@ -48,8 +48,10 @@ const addHelp = `Stores files as one transaction: all become visible at the same
   /p                 store pointers to the files, with network paths only
   /l                 with /p: any path
   -:REL              with /p: paths relative to the store
-  -:MSG TEXT         with /p: show this text to readers instead of a path
-  -:NOREFS           do not write refs.ptr; symstore.exe cannot delete such files
+  -:MSG [TEXT]       with /p: add this text to the pointers, after the path; without a text, that
+                     of /c
+  -:NOREFS           create a store without refs.ptr, from which symstore.exe cannot delete. A store
+                     that was created so stays so; any other refuses the option
   -:NOFORCECOPY      keep files that are already stored
   /z pub|pri         only public or only private symbols, and all programs
   /h pub|pri  /m PREFIX   prefer these symbols or these source paths among files of the same key
@@ -65,7 +67,9 @@ In two stages, the first on the machine with the files, the second on the machin
   symdepot symstore add /y build.idx /g \\archive\build /s \\hub\symbols /p /t Game
 
   /x INDEX           write names and keys to an index and store nothing; /a appends, /q omits
-                     quotes
+                     quotes. The index has a form of symdepot's own, so it is not written into a
+                     store, or behind the lines of an index, that symstore.exe wrote last: --force
+                     does that
   /g SHARE           remove this prefix from the paths in the index; in the second stage, add it
   /y INDEX           store the files of the index; /yi INDEX also appends the transaction number to it
 

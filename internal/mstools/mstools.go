@@ -53,7 +53,7 @@ func symstoreCode(err error) int {
 		return ssOK
 	case errors.As(err, &own):
 		return int(own)
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.Is(err, symstore.ErrRefs):
 		return ssUsage
 	case errors.Is(err, context.Canceled):
 		return ssInterrupted
@@ -83,6 +83,9 @@ func symstoreCode(err error) int {
 
 // symstoreAdvice returns the next step for an error, if there is one.
 func symstoreAdvice(err error) string {
+	if errors.Is(err, symstore.ErrRefs) {
+		return err.Error() + ". -:NOREFS goes with a store that does not exist yet, or that was created with it. Omit it, or give another /s"
+	}
 	switch symstoreCode(err) {
 	case ssLocked:
 		return err.Error() + ". Try again, or wait longer with --lock-wait 10m; nothing was stored."

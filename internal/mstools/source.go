@@ -196,7 +196,7 @@ func fetchTo(ctx context.Context, cache string, src symbolSource, found *symstor
 	dir := path.Join(name, key)
 	if exists(filepath.Join(cache, "index2.txt")) {
 		dir = path.Join(layout.Bucket(name), dir)
-	} else if !exists(filepath.Join(cache, "pingme.txt")) {
+	} else if !exists(filepath.Join(cache, "pingme.txt")) && !exists(filepath.Join(cache, "pingback.txt")) {
 		if err := durable.WriteFile(filepath.Join(cache, "pingme.txt"), nil, 0o666); err != nil {
 			return "", err
 		}

@@ -35,7 +35,7 @@ func Detect(ctx context.Context, dir string) (layout.Layout, error) {
 	if err != nil {
 		return layout.None, fmt.Errorf("detect the layout of %s: %w", dir, err)
 	}
-	for _, mark := range []string{"000Admin", "000admin", "pingme.txt"} {
+	for _, mark := range []string{"000Admin", "000admin", "pingme.txt", "pingback.txt"} {
 		if _, err := os.Stat(filepath.Join(dir, mark)); err == nil {
 			if tiers == symstore.Two {
 				return layout.Index2, nil
