@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -28,15 +29,18 @@ const (
 	TransactionCut  FindingKind = "transaction-cut"  // bad lines: rebuilt from the good lines and the refs.ptr files
 	HalfDeleted     FindingKind = "half-deleted"     // history.txt lists it as deleted: the deletion is completed
 	FileLost        FindingKind = "file-lost"        // a transaction lists a missing file: the entry is removed
-	RefMissing      FindingKind = "ref-missing"      // refs.ptr misses the line of a stored file: the line is added
-	RefStray        FindingKind = "ref-stray"        // refs.ptr has a line of no live transaction: the line is removed
-	RefLine         FindingKind = "ref-line"         // refs.ptr has an unreadable line: the line is removed
-	PointerWrong    FindingKind = "pointer"          // file.ptr contradicts the last line of refs.ptr: rewritten or removed
-	FileUnneeded    FindingKind = "file-unneeded"    // a file is stored although refs.ptr has pointers only: the file is removed
+	// RefMissing: refs.ptr misses the line of a stored file. Repair adds it. One note
+	// replaces the findings of all transactions that no refs.ptr lists: a tool that
+	// writes no such files, such as python-symstore, made them.
+	RefMissing   FindingKind = "ref-missing"
+	RefStray     FindingKind = "ref-stray"     // refs.ptr has a line of no live transaction: the line is removed
+	RefLine      FindingKind = "ref-line"      // refs.ptr has an unreadable line: the line is removed
+	PointerWrong FindingKind = "pointer"       // file.ptr contradicts the last line of refs.ptr: rewritten or removed
+	FileUnneeded FindingKind = "file-unneeded" // a file is stored although refs.ptr has pointers only: the file is removed
 	// FileStray is a file that no transaction lists. Repair removes it if
-	// CheckOptions.RemoveStray is set. In a store without any refs.ptr, filled
-	// by a download cache or by a tool that keeps no records, one note replaces
-	// the findings of all such files.
+	// CheckOptions.RemoveStray is set. One note replaces the findings of all such
+	// files in a store without any refs.ptr, filled by a download cache or by a tool
+	// that keeps no records, and of those that are older than the first transaction.
 	FileStray FindingKind = "file-stray"
 	// FileHeld is a note about a file of a deleted transaction that another
 	// program holds open. The first writer after that program removes it.
@@ -181,9 +185,12 @@ type checker struct {
 	anyRefs  bool
 	readKeys int
 	deferred []deferred // files to be removed later
-	// unrecorded is the number of files without a transaction, in a store
-	// without refs.ptr files.
-	unrecorded int
+	first    time.Time  // start of the first transaction; zero if unknown
+	// unrecorded is the number of files without a transaction that are no fault,
+	// older the number of those that are in folders older than first.
+	unrecorded, older int
+	// unlisted counts the stored files of transactions that no refs.ptr lists.
+	unlisted int
 }
 
 // txStatus has the records about one transaction.
@@ -229,14 +236,27 @@ func (c *checker) records(ctx context.Context) error {
 		}
 		c.keyDir(k)
 	}
-	if c.unrecorded > 0 {
-		detail := fmt.Sprintf("no transaction has %d of the stored files; the store has no refs.ptr, so this is no fault", c.unrecorded)
-		c.add(Finding{Kind: FileStray, Detail: detail, Note: true})
-	}
+	c.notes()
 	c.lostClaims()
 	c.rewriteTransactions()
 	c.rewriteLists()
 	return nil
+}
+
+// notes adds the notes that each stand for many files.
+func (c *checker) notes() {
+	if n := c.unrecorded - c.older; n > 0 {
+		detail := fmt.Sprintf("no transaction has %d of the stored files; the store has no refs.ptr, so this is no fault", n)
+		c.add(Finding{Kind: FileStray, Detail: detail, Note: true})
+	}
+	if c.older > 0 {
+		detail := fmt.Sprintf("no transaction has %d of the stored files; they were there before the first transaction, so this is no fault", c.older)
+		c.add(Finding{Kind: FileStray, Detail: detail, Note: true})
+	}
+	if c.unlisted > 0 {
+		detail := fmt.Sprintf("%d of the stored files have no line in refs.ptr: a tool that writes none stored them, so this is no fault. symstore.exe does not count them when it deletes; --repair adds the lines", c.unlisted)
+		c.add(Finding{Kind: RefMissing, Detail: detail, Note: true, Mendable: true})
+	}
 }
 
 func (c *checker) tx(id ID) *txStatus {
@@ -278,6 +298,9 @@ func (c *checker) readLines() {
 		}
 		t := c.tx(r.ID)
 		t.inHistory = true
+		if c.first.IsZero() || !r.Time.IsZero() && r.Time.Before(c.first) {
+			c.first = r.Time
+		}
 		switch {
 		case r.Deletes != 0:
 			c.tx(r.Deletes).deleted = true
@@ -310,7 +333,7 @@ func (c *checker) readDirs(ctx context.Context) error {
 			return err
 		}
 		c.dirs = append(c.dirs, k)
-		c.anyRefs = c.anyRefs || k.hasRefs()
+		c.anyRefs = c.anyRefs || k.hasRefs() && !c.s.NoRefs()
 		for _, r := range k.refs {
 			t := c.tx(r.ID)
 			t.refs = append(t.refs, Entry{Name: name, Key: path.Base(dir), Source: r.Path})

@@ -362,3 +362,68 @@ func TestWithoutRecords(t *testing.T) {
 	}
 	want(t, s, "a.dll/000000011000/a.dll", noFile)
 }
+
+// TestOlderFiles checks stores that other tools filled before our first add: what they
+// left out is no fault after it either.
+func TestOlderFiles(t *testing.T) {
+	t.Parallel()
+	note := func(t *testing.T, s *Store, detail string) {
+		t.Helper()
+		found, err := s.Check(t.Context(), CheckOptions{})
+		if err != nil || len(found) != 1 || !found[0].Note || !strings.Contains(found[0].Detail, detail) {
+			t.Errorf("check finds %v, error %v; want one note with %q", found, err, detail)
+		}
+	}
+	src := t.TempDir()
+	a := writeFile(t, filepath.Join(src, "a.dll"), peImage(1, 0x1000, "a"))
+	b := writeFile(t, filepath.Join(src, "b.dll"), peImage(2, 0x1000, "b"))
+	c := writeFile(t, filepath.Join(src, "c.dll"), peImage(3, 0x1000, "c"))
+
+	t.Run("transactions without refs.ptr", func(t *testing.T) {
+		t.Parallel()
+		s := create(t, t.TempDir(), One, Options{})
+		mustAdd(t, s, AddOptions{NoRefs: true}, paths(a, b))
+		if err := s.root.Remove(noRefsFile); err != nil { // another tool leaves no mark
+			t.Fatal(err)
+		}
+		mustBeClean(t, s)
+		mustAdd(t, s, AddOptions{}, paths(b, c))
+		note(t, s, "2 of the stored files have no line in refs.ptr")
+		found, err := s.Repair(t.Context(), CheckOptions{})
+		if err != nil || len(found) != 1 || !found[0].Mended {
+			t.Errorf("repair: %v, error %v; want the note, mended", found, err)
+		}
+		mustBeClean(t, s)
+		if refs := read(t, s, "b.dll/000000021000/refs.ptr"); !strings.HasPrefix(refs, "0000000001,file,") || !strings.Contains(refs, "\r\n0000000002,file,") {
+			t.Errorf("refs.ptr of b.dll is %q, want the lines of both transactions, the older one first", refs)
+		}
+		// A line that a transaction alone lacks is a fault, as before.
+		if err := s.root.Remove("a.dll/000000011000/refs.ptr"); err != nil {
+			t.Fatal(err)
+		}
+		found, err = s.Check(t.Context(), CheckOptions{})
+		if err != nil || len(found) != 1 || found[0].Kind != RefMissing || found[0].Note {
+			t.Errorf("check after a lost refs.ptr: %v, error %v; want the fault %s", found, err, RefMissing)
+		}
+	})
+	t.Run("files without transactions", func(t *testing.T) {
+		t.Parallel()
+		s := create(t, t.TempDir(), One, Options{})
+		old := filepath.Dir(writeFile(t, filepath.Join(s.Dir(), "o.dll", "000000091000", "o.dll"), peImage(9, 0x1000, "o")))
+		mustAdd(t, s, AddOptions{}, paths(a))
+		note(t, s, "1 of the stored files; they were there before the first transaction")
+		if _, err := s.Repair(t.Context(), CheckOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		want(t, s, "o.dll/000000091000/o.dll", string(peImage(9, 0x1000, "o")))
+		// What came later, without a record, is a fault.
+		later := time.Now().Add(time.Minute)
+		if err := os.Chtimes(old, later, later); err != nil {
+			t.Fatal(err)
+		}
+		found, err := s.Check(t.Context(), CheckOptions{})
+		if err != nil || len(found) != 1 || found[0].Kind != FileStray || found[0].Note {
+			t.Errorf("check: %v, error %v; want the fault %s", found, err, FileStray)
+		}
+	})
+}

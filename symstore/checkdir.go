@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/clip"
@@ -23,11 +24,11 @@ func (c *checker) keyDir(k *keyDir) {
 	for _, cl := range claims {
 		cl.met = true
 	}
-	before := len(c.found)
+	before, unlisted := len(c.found), c.unlisted
 	c.quarantine(k)
 	refs := c.liveRefs(k)
 	refs = c.missingRefs(k, refs, claims)
-	rewrite := len(c.found) > before
+	rewrite := len(c.found) > before || c.unlisted > unlisted
 	if anyFile(refs) && k.stored() == "" {
 		refs = c.fileLost(k, refs, claims)
 		rewrite = true
@@ -95,7 +96,11 @@ func (c *checker) missingRefs(k *keyDir, refs []Ref, claims []*claim) []Ref {
 		r.Compressed = !r.Pointer && k.leaf(k.name) == ""
 		at, _ := slices.BinarySearchFunc(refs, r, func(a, b Ref) int { return int(int64(a.ID) - int64(b.ID)) })
 		refs = slices.Insert(refs, at, r)
-		if c.anyRefs {
+		switch {
+		case !c.anyRefs:
+		case len(c.status[cl.id].refs) == 0:
+			c.unlisted++
+		default:
 			c.add(Finding{Kind: RefMissing, ID: cl.id, Path: path.Join(k.dir, refsLeaf), Mendable: true})
 		}
 	}
@@ -130,7 +135,7 @@ func (c *checker) unclaimed(k *keyDir, claims []*claim) {
 		if c.isDeferred(k) {
 			return
 		}
-		if !c.anyRefs && !c.opt.RemoveStray {
+		if !c.opt.RemoveStray && (!c.anyRefs || c.isOlder(k)) {
 			c.unrecorded++
 			return
 		}
@@ -138,6 +143,21 @@ func (c *checker) unclaimed(k *keyDir, claims []*claim) {
 		return
 	}
 	c.ops = append(c.ops, k.opsToKeep(nil, false)...)
+}
+
+// isOlder reports whether a folder without refs.ptr has not changed since the first
+// transaction: the store was filled before anybody kept records of it. Records have
+// whole seconds.
+func (c *checker) isOlder(k *keyDir) bool {
+	if k.hasRefs() || c.first.IsZero() {
+		return false
+	}
+	info, err := c.s.root.Stat(k.dir)
+	older := err == nil && info.ModTime().Before(c.first.Add(time.Second))
+	if older {
+		c.older++
+	}
+	return older
 }
 
 // isDeferred reports whether all stored files of a folder are to be removed as soon

@@ -80,4 +80,26 @@ func TestPython(t *testing.T) {
 		}
 		mustBeClean(t, s)
 	})
+	t.Run("both in turn", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "store")
+		run("-p", "theirs", dir, pdbs[0])
+		s := create(t, dir, One, Options{})
+		mustAdd(t, s, AddOptions{Product: "ours"}, paths(pdbs[1]))
+		run("-p", "theirs", dir, exe)
+		// Their files have no refs.ptr, before and after our first one.
+		found, err := s.Check(t.Context(), CheckOptions{Contents: true})
+		if err != nil || len(found) != 1 || found[0].Kind != RefMissing || !found[0].Note {
+			t.Fatalf("check finds %v, error %v; want one note of the kind %s", found, err, RefMissing)
+		}
+		if other, err := s.LastByOther(); err != nil || !other {
+			t.Errorf("LastByOther: %v, error %v; want true", other, err)
+		}
+		if _, err := s.Repair(t.Context(), CheckOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		mustBeClean(t, s)
+		run("-p", "theirs", dir, pdbs[0]) // they still work on it
+		mustDel(t, s, 2)
+		everyFileThere(t, s, "theirs, after our transaction was deleted")
+	})
 }

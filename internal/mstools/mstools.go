@@ -480,7 +480,9 @@ func (r *symstoreRun) findings(found []symstore.Finding, repair bool) (left int)
 		switch {
 		case f.Note:
 			notes++
-			state = "note    "
+			if state = "note    "; f.Mended {
+				state = "mended  "
+			}
 		case f.Mended:
 			state = "mended  "
 		case f.Mendable:
