@@ -160,7 +160,7 @@ func (s *Store) add(ctx context.Context, opt AddOptions, files iter.Seq2[File, e
 	if err != nil {
 		return AddResult{}, err
 	}
-	a := &adder{s: s, ws: ws, tiers: s.Tiers(), opt: opt, seen: map[string]int{}, start: opt.Time, guess: s.guessID()}
+	a := &adder{s: s, ws: ws, tiers: s.Tiers(), opt: opt, seen: map[string]int{}, start: opt.Time, guess: guessID(s)}
 	if opt.Time.IsZero() {
 		a.start = s.opt.Now()
 	}

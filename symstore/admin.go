@@ -74,7 +74,7 @@ func (a *admin) next() (ID, error) {
 
 // guessID returns the number of the next transaction, provided that no other writer
 // commits first.
-func (s *Store) guessID() ID {
+func guessID(s *Store) ID {
 	text, err := s.readText(lastIDFile)
 	if err != nil {
 		return 1

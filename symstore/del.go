@@ -193,7 +193,7 @@ func (d *deleter) makePlan(adm *admin) (*plan, error) {
 		{Do: opWrite, Path: serverFile, Data: printServer(rest), Had: d.s.exists(serverFile)},
 		{Do: opAppend, Path: historyFile, Data: []byte(line), Had: d.s.exists(historyFile)},
 	}}
-	p.Ops = append(p.Ops, d.s.numberOps(id)...)
+	p.Ops = append(p.Ops, numberOps(d.s, id)...)
 	p.Ops = append(p.Ops, op{Do: opMove, From: txFile(d.id), Path: txFile(d.id) + deletedExt})
 	done := map[string]bool{}
 	for _, e := range d.entries {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/symdepot/symdepot/layout"
@@ -142,27 +143,31 @@ func idOf(p string) string {
 }
 
 // typeOf returns the type for the fourth field of refs.ptr.
-func typeOf(o objfile.Object) Type {
-	switch o.Kind {
+func typeOf(o objfile.Object) Type { return TypeOf(o.Kind, o.Role, o.Features.Words()) }
+
+// TypeOf returns the type of an object, the fourth field of a line in refs.ptr. features
+// are the words of its objfile.Features.
+func TypeOf(kind symfile.Kind, role symfile.Role, features []string) Type {
+	switch kind {
 	case symfile.PE:
 		return Binary
 	case symfile.PortablePDB:
 		return Private
 	case symfile.DBG:
-		if o.Features.Debug {
+		if slices.Contains(features, objfile.Features{Debug: true}.Words()[0]) {
 			return Private
 		}
 		return Public
 	case symfile.PDB, symfile.PDB20, symfile.MSFZ:
-		switch pdb.Flavor(o.Features.PDB) {
-		case pdb.Public:
+		switch {
+		case slices.Contains(features, string(pdb.Public)):
 			return Public
-		case pdb.TypeOnly:
+		case slices.Contains(features, string(pdb.TypeOnly)):
 			return TypeOnly
 		}
 		return Private
 	}
-	if o.Role&symfile.Executable != 0 {
+	if role&symfile.Executable != 0 {
 		return Binary
 	}
 	return Private

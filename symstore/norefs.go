@@ -49,7 +49,7 @@ func (a *adder) mayOmitRefs(adm *admin) error {
 	if adm.max == 0 {
 		return nil
 	}
-	found, err := a.s.sampleRefs()
+	found, err := sampleRefs(a.s)
 	if err == nil && found {
 		err = ErrRefs
 	}
@@ -59,7 +59,7 @@ func (a *adder) mayOmitRefs(adm *admin) error {
 // sampleRefs reports whether the folders of the oldest live transactions have any
 // refs.ptr. A store without such a folder says nothing about how it was created and
 // counts as one that has.
-func (s *Store) sampleRefs() (bool, error) {
+func sampleRefs(s *Store) (bool, error) {
 	n := 0
 	for t, err := range s.Transactions(false) {
 		if err != nil || t.Deletes != 0 {
@@ -87,7 +87,7 @@ func (s *Store) sampleRefs() (bool, error) {
 }
 
 // numberOps lists the steps that record the number of a transaction of this package.
-func (s *Store) numberOps(id ID) []op {
+func numberOps(s *Store, id ID) []op {
 	return []op{
 		{Do: opWrite, Path: lastIDFile, Data: []byte(id.String()), Had: s.exists(lastIDFile)},
 		{Do: opWrite, Path: lastOwnFile, Data: []byte(id.String()), Had: s.exists(lastOwnFile)},

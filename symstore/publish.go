@@ -104,7 +104,7 @@ func (a *adder) makePlan(ctx context.Context, adm *admin, id ID) (*plan, error) 
 	p.Ops = append(p.Ops,
 		op{Do: opAppend, Path: historyFile, Data: []byte(line), Had: a.s.exists(historyFile)},
 		op{Do: opAppend, Path: serverFile, Data: []byte(line), Had: a.s.exists(serverFile)})
-	p.Ops = append(p.Ops, a.s.numberOps(id)...)
+	p.Ops = append(p.Ops, numberOps(a.s, id)...)
 	return p, nil
 }
 

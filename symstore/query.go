@@ -252,7 +252,7 @@ func (s *Store) Query(name string, all bool) ([]Answer, error) {
 	for _, k := range keys {
 		a := Answer{Key: k}
 		if s.flat {
-			a.Found = s.findFlat(k, all)
+			a.Found = findFlat(s, k, all)
 		} else if a.Found, err = s.Find(k.Name, k.Key); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return list, err
 		}
@@ -279,7 +279,7 @@ func IdentifyFile(name string, all bool) ([]Key, error) {
 }
 
 // findFlat looks for a key in the folders that the debugger searches.
-func (s *Store) findFlat(k Key, all bool) *Found {
+func findFlat(s *Store, k Key, all bool) *Found {
 	ext := strings.TrimPrefix(path.Ext(k.Name), ".")
 	for _, dir := range []string{path.Join("symbols", ext), path.Join(".", ext), "."} {
 		found := s.names.find(s.root, dir, k.Name)

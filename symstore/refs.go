@@ -86,6 +86,9 @@ func parseRefs(data []byte) (list, junk []Ref) {
 	return list, junk
 }
 
+// FormatRefs returns the content of a refs.ptr with these lines.
+func FormatRefs(list []Ref) []byte { return printRefs(list) }
+
 // printRefs formats a refs.ptr: lines separated by CR LF. The last line has no
 // end.
 func printRefs(list []Ref) []byte {
