@@ -118,7 +118,7 @@ func (r *Retention) stateOf(s *index.RetainedState) *retention.State {
 		out.Transactions[i] = x
 	}
 	for i, c := range s.Contents {
-		out.Contents[i] = retention.Content{Size: c.Size, Stored: (c.Size + block - 1) / block * block, LastRead: c.ReadDay * secondsPerDay, Pinned: c.Pinned}
+		out.Contents[i] = retention.Content{Size: c.Size, Stored: (c.Size + block - 1) / block * block, LastRead: c.ReadDay * secondsPerDay, Pinned: c.Pinned, Pushed: c.Pushed}
 		if c.Cold {
 			out.Contents[i].Stored = 0 // what its cold file takes is counted with that
 		}

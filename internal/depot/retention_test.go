@@ -467,6 +467,65 @@ func TestPurgeFrees(t *testing.T) {
 	})
 }
 
+// TestRemoveCollecting: a transaction that is still collecting is removed with all that
+// its stage knows, and a purge frees its bytes at once, whatever unfinished pushes rely
+// on. Further files are another transaction, the same again are asked for.
+func TestRemoveCollecting(t *testing.T) {
+	symtest.Sequential(t)
+	for _, purge := range []bool{false, true} {
+		t.Run(fmt.Sprintf("purge %t", purge), func(t *testing.T) {
+			onRetained(t, func(t *testing.T, d *Depot, c *movable) {
+				who := pusher("ci")
+				files, paths := symbols(3, 1)
+				size := int64(len(files[0].body) + len(files[1].body))
+				id := openStage(t, d, who, stage.Spec{Labels: stage.Labels{Product: "P", Version: "1"}, Collect: true})
+				put := func(f file) int64 {
+					t.Helper()
+					a, err := d.Stages().PutNew(t.Context(), who, id, f.path, time.Time{}, bytes.NewReader(f.body))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return a.Transaction
+				}
+				one := put(files[0])
+				put(files[1])
+				other := openStage(t, d, who, stage.Spec{Labels: stage.Labels{Product: "Q"}})
+				check(t, d, who, other, files[:1]) // it relies on the file
+				var err error
+				if purge {
+					var p Purged
+					p, err = d.Retention.Purge(t.Context(), one, "eve", "a leak")
+					if err == nil && (p.Contents != 2 || p.Removal.Frees.Size != size || p.Removal.Shared != 0 || p.Removal.Pinned || !p.Removal.Open) {
+						t.Errorf("purge: %d contents, %+v; want 2 contents of %d bytes that nothing needs", p.Contents, p.Removal, size)
+					}
+				} else {
+					_, err = d.Retention.Remove(t.Context(), one, "eve")
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if tx, err := d.db.Show(t.Context(), one, nil); err != nil || tx.Collecting {
+					t.Errorf("the removed transaction: %+v, %v; want that it gets no further files", tx, err)
+				}
+				if two := put(files[2]); two == one {
+					t.Errorf("the next file is in transaction %d, want another one", two)
+				}
+				c.move(2 * time.Minute)
+				if err := d.Stages().Audit(t.Context(), func(text string) { t.Errorf("verify: %s; want no fault", text) }); err != nil {
+					t.Fatal(err)
+				}
+				if send := check(t, d, who, id, files[:1]); purge && len(send) != 1 {
+					t.Errorf("of a purged file that comes again %d contents are to be sent, want 1", len(send))
+				}
+				put(files[0])
+				wantVisible(t, d, files[:1], paths[:1], true)
+				wantVisible(t, d, files[1:2], paths[1:2], false)
+				wantClean(t, d)
+			})
+		})
+	}
+}
+
 // TestUsage: own and shared bytes add up.
 func TestUsage(t *testing.T) {
 	t.Parallel()

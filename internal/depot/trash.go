@@ -65,7 +65,7 @@ func (r *Retention) Purge(ctx context.Context, number int64, who, detail string)
 	}
 	for i := range s.Transactions {
 		if s.Transactions[i].Number == number {
-			if p.Removal, err = s.Removal(number); err != nil {
+			if p.Removal, err = s.Purge(number); err != nil {
 				return p, err
 			}
 		}

@@ -82,7 +82,7 @@ func (r *Retention) Usage(ctx context.Context) (*Usage, error) {
 	u.Classes = w.divide(live, func(t *retention.Transaction) Share { return Share{Class: class(t)} })
 	u.Kinds, u.Live = w.kinds(live, kinds)
 	for i := range state.Contents {
-		if state.Contents[i].Pinned && !w.held[i] {
+		if c := state.Contents[i]; (c.Pinned || c.Pushed) && !w.held[i] {
 			u.Cached += w.of[i]
 		}
 	}

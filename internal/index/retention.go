@@ -46,8 +46,9 @@ type RetainedContent struct {
 	Size int64
 	// ReadDay is the day of the last read, in days since 1970 UTC; 0: never.
 	ReadDay int64
-	// Pinned means that the cache or an open stage needs the content.
-	Pinned bool
+	// Pinned means that the cache needs the content, Pushed that an open stage does. What
+	// a stage has collected is in its transaction, which holds it.
+	Pinned, Pushed bool
 	// Cold means that its plain bytes are not stored.
 	Cold bool
 }
@@ -172,7 +173,10 @@ func (s *RetainedState) readContents(each queryRows) error {
 	}); err != nil {
 		return err
 	}
-	for _, text := range []string{"SELECT DISTINCT content_id, NULL FROM cached", stagePins} {
+	for text, is := range map[string]func(*RetainedContent){
+		"SELECT DISTINCT content_id, NULL FROM cached": func(c *RetainedContent) { c.Pinned = true },
+		stagePins + " AND s.collects = 0":              func(c *RetainedContent) { c.Pushed = true },
+	} {
 		if err := each(text, nil, func(scan func(...any) error) error {
 			var id int64
 			var unused []byte
@@ -180,7 +184,7 @@ func (s *RetainedState) readContents(each queryRows) error {
 				return err
 			}
 			if i, ok := s.Position(id); ok {
-				s.Contents[i].Pinned = true
+				is(&s.Contents[i])
 			}
 			return nil
 		}); err != nil {

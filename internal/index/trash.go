@@ -75,6 +75,11 @@ func removeTx(ctx context.Context, w *write, r Removal) (t Transaction, err erro
 	if err := w.remove(ctx, r.Number, r.At); err != nil {
 		return t, err
 	}
+	if t.Collecting {
+		if err := letGo(w, r.Number); err != nil {
+			return t, err
+		}
+	}
 	t.Removed, t.TrashUntil = r.At.UTC().Truncate(time.Millisecond), time.Time{}
 	if !r.Until.IsZero() {
 		t.TrashUntil = r.Until.UTC().Truncate(time.Millisecond)
@@ -83,6 +88,21 @@ func removeTx(ctx context.Context, w *write, r Removal) (t Transaction, err erro
 		ON CONFLICT (tx_id) DO UPDATE SET at = excluded.at, who = excluded.who, class = excluded.class, reason = excluded.reason, detail = excluded.detail, plan = excluded.plan`,
 		r.Number, r.At.UnixMilli(), text(r.Who), text(r.Class), text(r.Reason), text(r.Detail), text(r.Plan))
 	return t, err
+}
+
+// letGo parts a transaction from the stage that collects for it: what the stage gets
+// next is another transaction, and it knows none of the files so far any more.
+func letGo(w *write, number int64) error {
+	for _, text := range []string{
+		"UPDATE tx SET collecting = NULL WHERE id = $1",
+		"DELETE FROM stage_file WHERE stage_id IN (SELECT s.id FROM stage s WHERE s.tx_id = $1 AND s.closed IS NULL)",
+		"UPDATE stage SET tx_id = NULL, changes = changes + 1, files = 0, bytes = 0 WHERE tx_id = $1 AND closed IS NULL",
+	} {
+		if _, err := w.exec(text, number); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // toTrash keeps the list of files of a live transaction until a time.

@@ -335,18 +335,21 @@ type Purged struct {
 	Frees       int64 `json:"frees"`    // disk space
 	Shared      int64 `json:"shared"`   // bytes that others still need
 	// Holders are other transactions that need some of these, the newest, at most 20;
-	// Pinned means that cached files or unfinished pushes do.
+	// Pinned means that cached files do.
 	Holders []int64 `json:"holders"`
 	Pinned  bool    `json:"pinned,omitempty"`
 	InUse   int64   `json:"in_use,omitempty"`
 	Pending bool    `json:"pending,omitempty"` // the bucket's objects are deleted after days
+	// Collecting means that files were still added to it: further ones are another
+	// transaction.
+	Collecting bool `json:"collecting,omitempty"`
 }
 
 // NewPurged describes a purge.
 func NewPurged(p depot.Purged) Purged {
 	l := Purged{Transaction: p.Transaction.Number, Contents: p.Contents, InUse: p.InUse, Pending: p.Pending, Holders: []int64{}}
 	if r := p.Removal; r != nil {
-		l.Frees, l.Shared, l.Pinned, l.Holders = r.Frees.Stored, r.Shared, r.Pinned, append(l.Holders, r.Holders...)
+		l.Frees, l.Shared, l.Pinned, l.Holders, l.Collecting = r.Frees.Stored, r.Shared, r.Pinned, append(l.Holders, r.Holders...), r.Open
 	}
 	return l
 }
@@ -354,7 +357,10 @@ func NewPurged(p depot.Purged) Purged {
 // Print prints the result for people.
 func (l Purged) Print(w io.Writer) {
 	fmt.Fprintf(w, "purged transaction %d: %s (%s) freed\n", l.Transaction, term.Count(l.Contents, "content"), term.Size(l.Frees))
-	printNeeded(w, l.Shared, l.Holders, l.Pinned)
+	printNeeded(w, l.Shared, l.Holders, l.Pinned, "cached files")
+	if l.Collecting {
+		fmt.Fprintln(w, "files were still being added to it: those that come from now on, the same again too, are another transaction; see symdepot list")
+	}
 	if l.InUse > 0 {
 		fmt.Fprintf(w, "%s in use by other programs: the next gc frees them\n", term.Count(l.InUse, "blob"))
 	}
@@ -364,8 +370,8 @@ func (l Purged) Print(w io.Writer) {
 }
 
 // printNeeded prints who still needs bytes of a transaction. pinned says that these
-// are not only other transactions.
-func printNeeded(w io.Writer, shared int64, holders []int64, pinned bool) {
+// are not only other transactions, but pins.
+func printNeeded(w io.Writer, shared int64, holders []int64, pinned bool, pins string) {
 	if shared <= 0 {
 		return
 	}
@@ -376,9 +382,9 @@ func printNeeded(w io.Writer, shared int64, holders []int64, pinned bool) {
 	by := "transactions " + strings.Join(needed, ", ")
 	switch {
 	case len(needed) == 0:
-		by = "cached files or unfinished pushes"
+		by = pins
 	case pinned:
-		by += ", cached files or unfinished pushes"
+		by += ", " + pins
 	}
 	fmt.Fprintf(w, "%s of it are still needed by %s and stay\n", term.Size(shared), by)
 }

@@ -74,12 +74,15 @@ type RemovePlan struct {
 	Shared      int64   `json:"shared"` // bytes that others still need
 	Holders     []int64 `json:"holders"`
 	Pinned      bool    `json:"pinned,omitempty"`
+	// Collecting means that files are still added to it: those that come after its
+	// removal are another transaction.
+	Collecting bool `json:"collecting,omitempty"`
 }
 
 // NewRemovePlan describes the removal of a transaction. Its number identifies all of
 // it: if anything of it changes, the number does.
 func NewRemovePlan(number int64, r *retention.Removal) (RemovePlan, error) {
-	l := RemovePlan{"", number, r.Listed, r.Frees.Stored, r.Shared, append([]int64{}, r.Holders...), r.Pinned}
+	l := RemovePlan{"", number, r.Listed, r.Frees.Stored, r.Shared, append([]int64{}, r.Holders...), r.Pinned, r.Open}
 	b, err := json.Marshal(l)
 	sum := sha256.Sum256(append([]byte("symdepot remove plan 1\n"), b...))
 	l.Plan = hex.EncodeToString(sum[:4])
@@ -90,7 +93,10 @@ func NewRemovePlan(number int64, r *retention.Removal) (RemovePlan, error) {
 // would be a purge, which takes no plan.
 func (l RemovePlan) Print(w io.Writer, purge bool) {
 	fmt.Fprintf(w, "transaction %d has %s in files; its removal frees %s\n", l.Transaction, term.Size(l.Listed), term.Size(l.Frees))
-	printNeeded(w, l.Shared, l.Holders, l.Pinned)
+	printNeeded(w, l.Shared, l.Holders, l.Pinned, "cached files or unfinished pushes")
+	if l.Collecting {
+		fmt.Fprintln(w, "files are still being added to it: those that come after its removal, the same again too, are another transaction")
+	}
 	if purge {
 		fmt.Fprintf(w, "symdepot rm --purge %d removes it, and frees the bytes at once; it cannot be restored\n", l.Transaction)
 		return

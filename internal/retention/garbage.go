@@ -42,7 +42,7 @@ func (s *State) Garbage(now time.Time, empty bool) (*Garbage, error) {
 		return nil, err
 	}
 	l := newLedger(g)
-	l.pin()
+	l.pin(true)
 	var trash []*Transaction
 	for _, t := range list {
 		l.add(t)
@@ -71,8 +71,12 @@ type Removal struct {
 	// Frees is the space that is freed, and Shared the part of Listed that others still need.
 	Frees  Bytes
 	Shared int64
-	// Pinned is set if a pin needs one of its contents.
+	// Pinned is set if a pin or, unless it is a purge, an unfinished push needs one of
+	// its contents.
 	Pinned bool
+	// Open means that files are still added to the transaction: those that come after
+	// its removal are another transaction.
+	Open bool
 	// Holders are other transactions, live or in the trash, that hold one of its
 	// contents: the newest, at most 20.
 	Holders []int64
@@ -82,8 +86,14 @@ type Removal struct {
 const maxHolders = 20
 
 // Removal computes the space that the removal of a transaction frees that is live or in the
-// trash: for rm, and for rm --purge, which must say when others still need the bytes.
-func (s *State) Removal(number int64) (*Removal, error) {
+// trash.
+func (s *State) Removal(number int64) (*Removal, error) { return s.removal(number, false) }
+
+// Purge is Removal for a purge, which must say when others still need the bytes.
+// Unfinished pushes do not keep any.
+func (s *State) Purge(number int64) (*Removal, error) { return s.removal(number, true) }
+
+func (s *State) removal(number int64, purge bool) (*Removal, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
@@ -100,16 +110,16 @@ func (s *State) Removal(number int64) (*Removal, error) {
 		return nil, err
 	}
 	l := newLedger(g)
-	l.pin()
+	l.pin(!purge)
 	for _, t := range list {
 		l.add(t)
 	}
-	out := &Removal{Listed: g.listed(list[i]), Frees: l.frees(list[i])}
+	out := &Removal{Listed: g.listed(list[i]), Frees: l.frees(list[i]), Open: list[i].live() && list[i].Open}
 	out.Shared = out.Listed - (out.Frees.Size - out.Frees.DerivedSize)
 	own := make(map[uint32]bool, len(list[i].Contents))
 	for _, c := range list[i].Contents {
 		own[c] = true
-		out.Pinned = out.Pinned || s.Contents[c].Pinned
+		out.Pinned = out.Pinned || s.Contents[c].Pinned || !purge && s.Contents[c].Pushed
 	}
 	for _, d := range s.Derived { // a cold content needs its base
 		if own[d.Result] {

@@ -174,10 +174,10 @@ type ledger struct {
 // newLedger returns a ledger without references.
 func newLedger(g *graph) *ledger { return &ledger{graph: g, refs: make([]uint32, len(g.contents))} }
 
-// pin adds a reference to each pinned content.
-func (l *ledger) pin() {
+// pin adds a reference to each pinned content, and to those of unfinished pushes.
+func (l *ledger) pin(pushes bool) {
 	for c := range l.contents {
-		if l.contents[c].Pinned {
+		if l.contents[c].Pinned || pushes && l.contents[c].Pushed {
 			l.grab(uint32(c))
 		}
 	}

@@ -312,7 +312,7 @@ func (p *Policy) Plan(s *State, now time.Time) (*Plan, error) {
 		e.ledger.add(t)
 	}
 	e.plan.Live = e.ledger.seen
-	e.ledger.pin()
+	e.ledger.pin(true)
 	before := e.ledger.seen
 	for v := range e.plan.Removed() {
 		e.ledger.drop(v.Transaction)

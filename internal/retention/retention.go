@@ -130,9 +130,12 @@ type Content struct {
 	// Zero: it was never read. The depot rounds it to the day.
 	LastRead int64
 	// Pinned is set if something other than a transaction or a derivation needs the
-	// content: the upstream cache, an open stage, a content stored as a difference
-	// from it. No plan frees a pinned content.
+	// content: the upstream cache, a content stored as a difference from it. No plan
+	// frees a pinned content.
 	Pinned bool
+	// Pushed is set if an unfinished push relies on the content. Only a purge frees it:
+	// the push is then told to send it.
+	Pushed bool
 }
 
 // Derivation says that one content was made from another. A derived content lives
