@@ -379,12 +379,21 @@ func TestRefusedBuckets(t *testing.T) {
 	if code, _, errs := symdepot(t, folder, "add", src); code != 0 {
 		t.Fatalf(`symdepot("add"): %v, %v; want 0`, errs, code)
 	}
+	s3, err := bucket.OpenS3(bucket.S3Config{Bucket: b.peer.Bucket, Prefix: "site", Endpoint: "http://" + b.line.Addr(), AccessKey: b.peer.User, SecretKey: b.peer.Secret}, buckettest.Transport(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s3.Close()
+	if _, err := s3.Put(t.Context(), "a/index.html", 1, strings.NewReader("x"), bucket.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	fresh := func() string { return filepath.Join(t.TempDir(), "d") }
 	endpoint := "?endpoint=" + url.QueryEscape("http://"+b.line.Addr())
 	for name, c := range map[string]struct {
 		dir, blobs, secret, want string
 	}{
-		"missing bucket":            {fresh(), "s3://nowhere/x" + endpoint, "", "no such bucket"},
+		"missing bucket":            {fresh(), "s3://nowhere/x" + endpoint, "", "no such bucket; create the bucket (Azure: the container), or correct its name or the address"},
+		"files of another program":  {fresh(), "s3://symbols/site" + endpoint, "", "it holds a/index.html, and no symdepot.json that names its depot; name an empty prefix"},
 		"wrong credentials":         {fresh(), "s3://symbols/x" + endpoint, "wrong", "refuses the credentials"},
 		"bucket of another depot":   {fresh(), b.blobs, "", "name another prefix"},
 		"another bucket":            {b.dir, "s3://symbols/other" + endpoint, "", "it keeps its contents in s3://symbols/depot"},

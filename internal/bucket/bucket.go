@@ -168,7 +168,8 @@ type PutOptions struct {
 var (
 	// ErrNoBucket wraps fs.ErrNotExist. Stores do not always distinguish a
 	// missing bucket from a missing object.
-	ErrNoBucket     = fmt.Errorf("no such bucket: %w", fs.ErrNotExist)
+	ErrNoBucket error = noBucket{}
+
 	ErrPrecondition = errors.New("precondition failed")
 	ErrRange        = errors.New("the offset is beyond the end of the object")
 	// ErrThrottled means that the store limits the rate of requests: see
@@ -194,6 +195,14 @@ type Error struct {
 	Retry time.Time
 	Err   error // for errors.Is
 }
+
+// NoBucketAdvice is what to do about ErrNoBucket. Its message ends with it.
+const NoBucketAdvice = "create the bucket (Azure: the container), or correct its name or the address of the store"
+
+type noBucket struct{}
+
+func (noBucket) Error() string { return "no such bucket; " + NoBucketAdvice }
+func (noBucket) Unwrap() error { return fs.ErrNotExist }
 
 // Error returns the message.
 func (e *Error) Error() string {

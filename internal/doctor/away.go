@@ -12,7 +12,7 @@ import (
 
 // store says what is wrong with the bucket of a depot.
 func store(name string, err error) Finding {
-	text := strings.ReplaceAll(err.Error(), name+": ", "")
+	text := strings.ReplaceAll(strings.ReplaceAll(err.Error(), name+": ", ""), "; "+bucket.NoBucketAdvice, "")
 	f := Finding{Area: "object store", State: Fault, Text: fmt.Sprintf("%s: %s; files that are not in the local cache cannot be served", name, text)}
 	var e *bucket.Error
 	right := errors.As(err, &e) && errors.Is(err, fs.ErrPermission)
@@ -21,7 +21,7 @@ func store(name string, err error) Finding {
 	}
 	switch {
 	case errors.Is(err, bucket.ErrNoBucket):
-		f.Do = "create the bucket, or correct its name in depot.blobs and the address of the store (AWS_ENDPOINT_URL)"
+		f.Do = bucket.NoBucketAdvice + " (depot.blobs; AWS_ENDPOINT_URL)"
 	case errors.Is(err, bucket.ErrClock), strings.Contains(text, "clock"):
 		f.Do = "synchronize the clocks of this machine and of the store (NTP)"
 	case errors.Is(err, bucket.ErrCredentials):

@@ -427,11 +427,18 @@ func TestRefusals(t *testing.T) {
 	if _, err := used.bucket.Put(t.Context(), "c/00/x", 1, strings.NewReader("x"), bucket.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	others := with(func(c *bucket.S3Config) { c.Prefix = "others" })
+	for _, key := range []string{"probe/killed", "site/index.html"} {
+		if _, err := others.Put(t.Context(), key, 1, strings.NewReader("x"), bucket.PutOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, c := range map[string]struct {
 		bucket bucket.Bucket
 		is     error
 		text   string
 	}{
+		"an object of another program":      {others, nil, "it holds site/index.html, and no symdepot.json that names its depot; name an empty prefix"},
 		"a missing bucket":                  {with(func(c *bucket.S3Config) { c.Bucket = "nowhere" }), bucket.ErrNoBucket, "nowhere"},
 		"wrong credentials":                 {with(func(c *bucket.S3Config) { c.SecretKey = "wrong" }), ErrRefused, "check them"},
 		"the bucket of another depot":       {with(func(c *bucket.S3Config) { c.Prefix = "used" }), ErrOtherDepot, "another prefix"},

@@ -17,6 +17,9 @@ import (
 // deletes objects.
 const markerKey = "symdepot.json"
 
+// probePrefix begins the keys of the objects that try the store.
+const probePrefix = "probe/"
+
 // marker is the content of that object: see [index.Identity].
 //
 // A copy of the database beside the original has the same depot, and rows of its own
@@ -94,7 +97,9 @@ func (v *Vault) writeMarker(ctx context.Context, id index.Identity, fresh bool) 
 }
 
 // attach checks the marker of the bucket, or writes it into an empty one after a
-// probe of the store. fresh reports the latter.
+// probe of the store. fresh reports the latter. Any unknown object is an error: a
+// depot shares its prefix with nobody, and a new one must not look like an older one
+// that lost its marker.
 func (v *Vault) attach(ctx context.Context, readOnly bool) (fresh bool, err error) {
 	m, err := v.readMarker(ctx)
 	if err == nil {
@@ -106,9 +111,12 @@ func (v *Vault) attach(ctx context.Context, readOnly bool) (fresh bool, err erro
 	if readOnly {
 		return false, fmt.Errorf("%s is missing: %w", markerKey, fs.ErrNotExist)
 	}
-	for info, err := range v.bucket.List(ctx, "c/") {
+	for info, err := range v.bucket.List(ctx, "") {
 		if err != nil {
 			return false, err
+		}
+		if info.Key == markerKey || strings.HasPrefix(info.Key, probePrefix) {
+			continue // of another process that attaches the bucket, or was killed while it did
 		}
 		return false, fmt.Errorf("it holds %s, and no %s that names its depot; name an empty prefix", info.Key, markerKey)
 	}

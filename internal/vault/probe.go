@@ -41,7 +41,7 @@ func (v *Vault) probe(ctx context.Context) error {
 }
 
 func (v *Vault) tryStore(ctx context.Context) error {
-	key, text := "probe/"+rand.Text(), rand.Text()
+	key, text := probePrefix+rand.Text(), rand.Text()
 	before := wallClock()
 	for attempt := 1; ; attempt++ {
 		_, err := v.bucket.Put(ctx, key, int64(len(text)), strings.NewReader(text), bucket.PutOptions{})
@@ -74,7 +74,7 @@ func (v *Vault) tryStore(ctx context.Context) error {
 	}
 	skewed := v.compareClocks(before, o.ModTime, after)
 	listed, old := false, []string{}
-	for info, err := range v.bucket.List(ctx, "probe/") {
+	for info, err := range v.bucket.List(ctx, probePrefix) {
 		if err != nil {
 			return err
 		}

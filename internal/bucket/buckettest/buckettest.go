@@ -604,6 +604,11 @@ func (u *suite) noBucket(t *testing.T) {
 	}
 	u.fails(t, errs["put"], bucket.ErrNoBucket)
 	u.fails(t, errs["list"], bucket.ErrNoBucket)
+	for _, op := range []string{"put", "list"} {
+		if text := fmt.Sprint(errs[op]); !strings.Contains(text, "create the bucket") {
+			t.Errorf("%s: %q, want what to do: create the bucket", op, text)
+		}
+	}
 }
 
 func (u *suite) badCredentials(t *testing.T) {
