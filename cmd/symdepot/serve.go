@@ -42,7 +42,7 @@ type serveCmd struct {
 	Watch        []string      `help:"Index the builds and packages of this folder where they are, and serve them after what was added; repeatable." placeholder:"DIR[=PRODUCT[/VERSION]]" sep:"none"`
 	Rescan       term.Duration `help:"How often watched folders are scanned for changes that the system has not reported. Default: 5m." placeholder:"TIME"`
 	PointerRoot  []string      `help:"Follow the pointers of a store into this folder; with PREFIX=DIR, read pointers that start with PREFIX below DIR (//server/share=/mnt/share); repeatable." placeholder:"[PREFIX=]DIR" sep:"none"`
-	AdminFiles   bool          `help:"Serve 000Admin and refs.ptr of stores too, with source paths reduced to file names."`
+	AdminFiles   adminFiles    `help:"Serve 000Admin and refs.ptr of stores too, and refs.ptr of added files, with source paths reduced to file names. With =//SERVER/SHARE, also answer file.ptr, with the path of the file below that UNC path, for clients that open files on a share."`
 	Transcoder   []string      `help:"Make SymCache files with this program, NAME=COMMAND; repeatable. See symdepot work --help." placeholder:"NAME=COMMAND" sep:"none"`
 	FilePath     string        `help:"What X-DEBUGINFOD-FILE says about the origin of a file: name (default), full path as added, or none." enum:",name,full,none" default:"" placeholder:"name|full|none"`
 	Log          string        `help:"Format of the log: text, json, or auto (text on a terminal)." enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
@@ -102,7 +102,7 @@ func (c serveCmd) apply(conf *config.Config) error {
 		flag string
 	}{{&conf.Listen, c.Listen}, {&conf.FilePath, c.FilePath}, {&conf.Log.Format, c.Log},
 		{&conf.TLS.Cert, c.TLSCert}, {&conf.TLS.Key, c.TLSKey}, {&conf.TLS.ClientCA, c.ClientCA}, {&conf.Auth.Audit.File, c.AuditFile},
-		{&conf.SymCache.Store, c.SymcacheStore}, {&conf.SymCache.AgeRadix, c.SymcacheAge}, {&conf.Symbols.Make, c.MakeSym}} {
+		{&conf.AdminFiles, string(c.AdminFiles)}, {&conf.SymCache.Store, c.SymcacheStore}, {&conf.SymCache.AgeRadix, c.SymcacheAge}, {&conf.Symbols.Make, c.MakeSym}} {
 		if v.flag != "" {
 			*v.to = v.flag
 		}
@@ -110,12 +110,14 @@ func (c serveCmd) apply(conf *config.Config) error {
 	for _, v := range []struct {
 		to   *bool
 		flag bool
-	}{{&conf.Public, c.Public}, {&conf.Auth.Demand, c.Auth}, {&conf.TwoTier, c.TwoTier}, {&conf.MakeCabinets, c.MakeCabinets},
-		{&conf.AdminFiles, c.AdminFiles}, {&conf.SymCache.Redirect, c.SymcacheRedirect}} {
+	}{{&conf.Public, c.Public}, {&conf.Auth.Demand, c.Auth}, {&conf.TwoTier, c.TwoTier}, {&conf.MakeCabinets, c.MakeCabinets}, {&conf.SymCache.Redirect, c.SymcacheRedirect}} {
 		*v.to = *v.to || v.flag
 	}
 	if err := conf.CheckAuth(); err != nil {
 		return term.UsageError(err.Error())
+	}
+	if _, err := conf.Records(); err != nil {
+		return term.UsageError("--admin-files: " + err.Error())
 	}
 	conf.Log.Requests = conf.Log.Requests && !c.Quiet
 	if c.SymcacheWait != nil {
@@ -178,6 +180,10 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	if index.IsURL(dir) {
 		shared = dir + "\n" + cmp.Or(a.blobs, conf.Depot.Blobs)
 	}
+	recorded, err := conf.Records()
+	if err != nil {
+		return err
+	}
 	tracer, err := conf.OpenTracer(programVersion(), log)
 	if err != nil {
 		return err
@@ -198,7 +204,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 		return err
 	}
 	d, err := a.open(depot.Options{
-		Probe: true, Tracer: tracer, Nodes: nodes, Transcode: transcode, SymCache: conf.SymCacheFolders(), Symbols: conf.MakeSymbols(), Log: log, MakeCabinets: conf.MakeCabinets, Sources: stores,
+		Probe: true, Tracer: tracer, Nodes: nodes, Transcode: transcode, SymCache: conf.SymCacheFolders(), Symbols: conf.MakeSymbols(), Log: log, MakeCabinets: conf.MakeCabinets, Records: recorded, Sources: stores,
 		Upstreams: sources.List, Limits: conf.Limits(), Lifetimes: conf.Lifetimes(), Cache: conf.CacheLimits(), ScrubRate: conf.ScrubRate(),
 		Stages: conf.PushLimits(), Links: conf.LinkRules(), Cold: conf.ColdOptions(),
 	})

@@ -103,6 +103,10 @@ func (c whyCmd) tracer(a *app, ws *watchedFolders) (t keeper.Tracer, done func()
 	if err != nil {
 		return nil, nil, err
 	}
+	if opt.Records, err = conf.Records(); err != nil {
+		closeStores()
+		return nil, nil, err
+	}
 	opt.MustExist, opt.Symbols, opt.MakeCabinets = true, conf.MakeSymbols(), conf.MakeCabinets
 	d, closeDepot, err := openWith(a, conf, opt)
 	if err != nil {

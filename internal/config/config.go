@@ -287,6 +287,9 @@ func (c *Config) check() error {
 			fail(fmt.Sprintf("pointer_roots[%d]", i), "%v", errFolder)
 		}
 	}
+	if _, err := c.Records(); err != nil {
+		fail("admin_files", "%v", err)
+	}
 	for i, text := range c.Transcoding.Programs {
 		if _, err := ParseProgram(text); err != nil {
 			fail(fmt.Sprintf("transcoding.programs[%d]", i), "%v", err)

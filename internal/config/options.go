@@ -264,6 +264,10 @@ func (c *Config) OpenStores(ctx context.Context) ([]*tree.Folder, error) {
 	if err != nil {
 		return nil, err
 	}
+	records, err := c.Records()
+	if err != nil {
+		return nil, fmt.Errorf("admin_files: %w", err)
+	}
 	if err := CheckPointerFolders(roots); err != nil {
 		return nil, err
 	}
@@ -278,7 +282,7 @@ func (c *Config) OpenStores(ctx context.Context) ([]*tree.Folder, error) {
 		if err != nil {
 			return list, fmt.Errorf("--store %s: %w", s.Dir, err)
 		}
-		f, err := tree.Open(ctx, s.Dir, tree.Options{Layout: lay, PointerRoots: roots, AdminFiles: c.AdminFiles})
+		f, err := tree.Open(ctx, s.Dir, tree.Options{Layout: lay, PointerRoots: roots, AdminFiles: records.Refs})
 		if err != nil {
 			return list, fmt.Errorf("--store %s: %w", s.Dir, err)
 		}

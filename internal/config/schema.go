@@ -31,7 +31,7 @@ type Config struct {
 	Watch        []Watch       `yaml:"watch" help:"Folders of builds and packages that are indexed where they are, and answered in all layouts after what was added. Nothing is copied. An item may also be one text: DIR[=PRODUCT[/VERSION]]."`
 	Rescan       term.Duration `yaml:"rescan" default:"5m" help:"How often watched folders are scanned for changes that the system has not reported." example:"1h"`
 	PointerRoots []string      `yaml:"pointer_roots" help:"Folders to which the pointers of stores (file.ptr, refs.ptr) may lead. With PREFIX=DIR, pointers that start with PREFIX are mapped to DIR; with DIR alone, pointers may lead to files below DIR." example:"['\\\\server\\builds=/mnt/builds']"`
-	AdminFiles   bool          `yaml:"admin_files" default:"false" help:"Serve 000Admin and refs.ptr of stores too, with source paths reduced to file names." example:"true"`
+	AdminFiles   string        `yaml:"admin_files" default:"false" help:"true: serve 000Admin and refs.ptr of stores too, and refs.ptr of added files, with source paths reduced to file names. A UNC path: also answer file.ptr of an added file, with its path NAME\\KEY\\NAME below that, for clients that open files on a share, such as Microsoft's SymCache sample server. Keep the files there with symdepot export." example:"//server/symbols"`
 	Log          Log           `yaml:"log" help:"What is logged, and in which format."`
 	Traces       Traces        `yaml:"traces" help:"OpenTelemetry traces of requests, lookups, downloads and jobs. Off unless there is an endpoint; docs/tracing.md."`
 	TLS          TLS           `yaml:"tls" help:"TLS of the listener."`

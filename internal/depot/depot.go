@@ -52,6 +52,8 @@ type Options struct {
 	// MakeCabinets lets Work make the cabinet of a PE, PDB or DBG file after a
 	// request for it. Cabinets that have been made are served in any case.
 	MakeCabinets bool
+	// Records are those of a symbol store that are answered about stored files.
+	Records RecordOptions
 	// Sources are the folders that are searched, in order, for files that the
 	// depot does not have. They have no product: a scope with the product ""
 	// includes them. The caller closes them, after the depot.
@@ -173,6 +175,7 @@ type Depot struct {
 	contents     *contents
 	filter       *keyFilter
 	forms        *forms
+	records      records
 	makeCabinets bool
 	links        srclink.Rules
 	trees        trees
@@ -214,6 +217,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
 	d := &Depot{log: opt.Log, tracer: opt.Tracer, makeCabinets: opt.MakeCabinets, links: opt.Links, hooks: opt.Hooks, trees: trees{opt.Sources, opt.Log}}
+	d.records = records{d, opt.Records}
 	if err := d.openStores(ctx, where, &opt); err != nil {
 		return nil, fmt.Errorf("depot %s: %w", d.name, err)
 	}
@@ -314,7 +318,7 @@ func (d *Depot) Generation(ctx context.Context) (uint64, error) {
 // query and without waiting. False means that only Open can decide. The answer
 // takes equally long for hidden and for missing files.
 func (d *Depot) Excludes(ctx context.Context, scope Scope, req layout.Request) bool {
-	return !d.servesFolders() && !d.Fetches() && d.filter.excludes(ctx, scope.index(), req)
+	return !d.servesFolders() && !d.Fetches() && !d.records.parses(req) && d.filter.excludes(ctx, scope.index(), req)
 }
 
 // servesFolders reports whether there are folders that are not in the index.

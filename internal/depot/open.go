@@ -91,8 +91,8 @@ func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request, ex
 		}
 		return f, err
 	default:
-		// The depot keeps no pointers; SymCache files have requests of their own.
-		return nil, fs.ErrNotExist
+		// SymCache files have requests of their own.
+		return d.records.open(ctx, scope, req, rec)
 	}
 	hits, role, err := d.find(ctx, scope, req, exact, rec)
 	if err != nil {

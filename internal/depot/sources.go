@@ -1,14 +1,12 @@
 package depot
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"io/fs"
 	"log/slog"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/shelf"
 	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/layout"
@@ -66,7 +64,7 @@ func openInTree(ctx context.Context, s *tree.Folder, req layout.Request, rec *re
 		if err != nil {
 			return nil, err
 		}
-		return &File{Volatile: true, Size: int64(len(text)), ModTime: changed, ETag: "a-" + blob.Sum(text).String()[:30], r: bytes.NewReader(text)}, nil
+		return record(text, changed), nil
 	}
 	return nil, fs.ErrNotExist
 }

@@ -398,9 +398,9 @@ func tombstone(r RemovedFile) string {
 func formText(t *depot.Trace) string {
 	switch t.Request.Form {
 	case layout.FormPointer:
-		return "this depot keeps no pointers; clients ask for the file itself first"
+		return "pointers are answered only with --admin-files=//SERVER/SHARE, and only to files of the depot; clients ask for the file itself first"
 	case layout.FormAdmin:
-		return "this depot keeps no such record of a symbol store"
+		return "records of a symbol store are answered only with --admin-files, and only of files that are here"
 	case layout.FormCabinet:
 		return "the file is here, but no cabinet of it; clients ask for the file itself next"
 	case layout.FormGSYM:

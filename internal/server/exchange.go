@@ -106,14 +106,16 @@ type writerOnly struct{ io.Writer }
 
 // Header values that do not change, ready for use.
 var (
-	nosniff     = []string{"nosniff"}
-	noCache     = []string{"no-cache"}
-	immutable   = []string{"public, max-age=31536000, immutable"}
-	shortLived  = []string{"public, max-age=300"}
-	plainText   = []string{"text/plain; charset=utf-8"}
-	octetStream = []string{"application/octet-stream"}
-	exposed     = []string{"ETag, Content-Encoding, Content-Range, " + wire.DebuginfodSize + ", " + wire.DebuginfodFile + ", " + wire.DebuginfodArchive}
-	bytesUnit   = []string{"bytes"}
+	nosniff    = []string{"nosniff"}
+	noCache    = []string{"no-cache"}
+	immutable  = []string{"public, max-age=31536000, immutable"}
+	shortLived = []string{"public, max-age=300"}
+	plainText  = []string{"text/plain; charset=utf-8"}
+	// barePlainText is for file.ptr: clients compare the whole field.
+	barePlainText = []string{"text/plain"}
+	octetStream   = []string{"application/octet-stream"}
+	exposed       = []string{"ETag, Content-Encoding, Content-Range, " + wire.DebuginfodSize + ", " + wire.DebuginfodFile + ", " + wire.DebuginfodArchive}
+	bytesUnit     = []string{"bytes"}
 )
 
 // lengths are the values of Content-Length for short bodies.

@@ -93,11 +93,15 @@ func (s *symbols) fileHeaders(h http.Header, req *layout.Request, body *depot.Fi
 	o := &body.Object
 	isPDB := o.Kind == symfile.PDB || o.Kind == symfile.MSFZ
 	h["Content-Type"] = octetStream
-	if o.Kind == symfile.Breakpad || req.Form == layout.FormAdmin {
+	record := req.Form == layout.FormAdmin || req.Form == layout.FormPointer
+	switch {
+	case req.Form == layout.FormPointer:
+		h["Content-Type"] = barePlainText
+	case o.Kind == symfile.Breakpad || record:
 		h["Content-Type"] = plainText
 	}
 	switch {
-	case req.Form == layout.FormAdmin:
+	case record:
 		h["Cache-Control"] = noCache
 	case body.Volatile, body.Substitute, body.Made:
 		h["Cache-Control"] = s.cacheControl(shortLived) // a better file may take its place at any time

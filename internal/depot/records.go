@@ -1,0 +1,131 @@
+package depot
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
+	"github.com/symdepot/symdepot/symstore"
+)
+
+// RecordOptions say which files of a symbol store are answered that are about stored
+// files. The zero value answers none.
+type RecordOptions struct {
+	// Refs answers refs.ptr: which transactions have a file, with the names of the
+	// files instead of their paths.
+	Refs bool
+	// Share, if set, answers file.ptr: the path of a file below this UNC path, in the
+	// layout of a symbol store of one tier. Somebody else keeps the files there.
+	Share string
+}
+
+// records makes the records of a symbol store about files of the depot, as symstore.exe
+// keeps them beside each file. Nobody sees a transaction or a file out of the scope.
+type records struct {
+	d   *Depot
+	opt RecordOptions
+}
+
+// maxRefs is the number of lines of a refs.ptr: the newest transactions have them.
+const maxRefs = 1000
+
+// parses reports whether a request is for a record that names its file in the path only:
+// nothing else tells what to look up.
+func (r *records) parses(req layout.Request) bool { return req.Form == layout.FormAdmin && r.opt.Refs }
+
+func (r *records) open(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
+	switch {
+	case req.Form == layout.FormPointer && r.opt.Share != "":
+		return r.pointer(ctx, scope, req, rec)
+	case r.parses(req):
+		return r.refs(ctx, scope, req, rec)
+	}
+	return nil, fs.ErrNotExist
+}
+
+// pointer makes a file.ptr. Its text is that of Microsoft's symbol server: PATH: and
+// the path, without a line end, which clients do not cut off.
+func (r *records) pointer(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
+	req.Form = layout.FormFile
+	hits, _, err := r.d.find(ctx, scope, req, true, rec)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range hits {
+		if p := storePath(h.Object, req); p != "" {
+			return record([]byte("PATH:"+r.opt.Share+`\`+strings.ReplaceAll(p, "/", `\`)), h.Added), nil
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
+// storePath returns the path of an object in a symbol store: under the requested id, if
+// it has several; empty if it has none.
+func storePath(o symfile.Object, req layout.Request) string {
+	paths := slices.DeleteFunc(layout.SymStore.Paths(o), func(p string) bool { return strings.Count(p, "/") != 2 })
+	if len(paths) == 0 {
+		return ""
+	}
+	for _, p := range paths {
+		id := symfile.Fold(strings.Split(p, "/")[1])
+		if slices.ContainsFunc(req.Lookups, func(l symfile.Lookup) bool { return l.ID == id }) {
+			return p
+		}
+	}
+	return paths[0]
+}
+
+// refs makes a refs.ptr: a line for each transaction that has the file, oldest first.
+func (r *records) refs(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
+	parts := strings.Split(req.Part, "/")
+	if len(parts) != 3 {
+		return nil, fs.ErrNotExist // of 000Admin
+	}
+	file, err := layout.SymStore.Parse(parts[0] + "/" + parts[1] + "/" + parts[0])
+	if err != nil || file.Form != layout.FormFile {
+		return nil, fs.ErrNotExist
+	}
+	hits, _, err := r.d.find(ctx, scope, file, true, rec)
+	if err != nil {
+		return nil, err
+	}
+	listing, err := r.d.db.Catalog.Listing(ctx, scope.index())
+	if err != nil {
+		return nil, err
+	}
+	var list []symstore.Ref
+	var newest time.Time
+	for _, h := range hits {
+		holders, _, err := listing.Holders(ctx, index.Found{Stored: h.Stored}, 0, maxRefs)
+		if err != nil {
+			return nil, err
+		}
+		kind := symstore.TypeOf(h.Object.Kind, h.Object.Role, h.Features)
+		for _, t := range holders {
+			name := cmp.Or(symfile.BaseName(t.Path), h.Object.Name)
+			list = append(list, symstore.Ref{ID: symstore.ID(t.Number), Path: name, Type: kind})
+			if t.Time.After(newest) {
+				newest = t.Time
+			}
+		}
+	}
+	if len(list) == 0 {
+		return nil, fs.ErrNotExist // no transaction has it: it was downloaded
+	}
+	slices.SortStableFunc(list, func(a, b symstore.Ref) int { return cmp.Compare(a.ID, b.ID) })
+	list = slices.CompactFunc(list, func(a, b symstore.Ref) bool { return a.ID == b.ID })
+	return record(symstore.FormatRefs(list[max(0, len(list)-maxRefs):]), newest), nil
+}
+
+// record is the answer with a small text.
+func record(text []byte, changed time.Time) *File {
+	return &File{Volatile: true, Size: int64(len(text)), ModTime: changed, ETag: "a-" + blob.Sum(text).String()[:30], r: bytes.NewReader(text)}
+}
