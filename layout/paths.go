@@ -80,14 +80,17 @@ func microsoftPaths(o symfile.Object, name string, ssqp bool) []string {
 			l.add(name, id, name)
 		}
 	case symfile.Breakpad:
-		if !ssqp {
-			l = breakpadPaths(o)
-		}
+		l = breakpadPaths(o) // in one spelling everywhere
 	case symfile.SourceBundle:
-		if o.Of == symfile.PE && !ssqp {
-			l.add(o.Name, o.DebugID.Breakpad(), cutExt(o.Name)+".src.zip")
-		} else if o.Of == symfile.PE {
-			l.add(name, guid(o.DebugID.Breakpad()), cutExt(name)+".src.zip")
+		if o.Of != symfile.PE {
+			break
+		}
+		id := o.DebugID.Breakpad()
+		if ssqp {
+			id = guid(id)
+		}
+		for _, bundle := range bundleNames(name) {
+			l.add(name, id, bundle)
 		}
 	case symfile.R2RMap, symfile.SHA1, symfile.JSMap:
 		l.add(name, o.HashID(), name)
@@ -183,6 +186,15 @@ func cutExt(name string) string {
 		return name[:i]
 	}
 	return name
+}
+
+// bundleNames lists the names of the source bundle of a PDB in a symbol store:
+// Symbolicator's code cuts the extension, the page of Sentry that describes the
+// layouts keeps it.
+func bundleNames(name string) []string {
+	l := list{cutExt(name) + ".src.zip"}
+	l.add(name + ".src.zip")
+	return l
 }
 
 // unifiedIDs lists the ids that Sentry's unified layout files o under.
@@ -365,7 +377,9 @@ func nativePaths(o symfile.Object) []string {
 		add(lldbPaths(o))
 		add(symstorePaths(o))
 		if o.Of == symfile.PortablePDB && !o.DebugID.IsZero() {
-			l.add(o.Name, o.DebugID.GUID.Upper()+symfile.PortableAge, cutExt(o.Name)+".src.zip")
+			for _, bundle := range bundleNames(o.Name) {
+				l.add(o.Name, o.DebugID.GUID.Upper()+symfile.PortableAge, bundle)
+			}
 		}
 		if len(l) > 0 {
 			add(breakpadPaths(o))

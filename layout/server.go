@@ -215,7 +215,7 @@ func (w *placeList) family() (elf, mach bool) {
 // microsoft adds name/key/leaf.
 func (w *placeList) microsoft() {
 	name, role := w.name(), w.l.Role
-	native, ssqp := w.Layout == Native, w.Layout == SSQP
+	native := w.Layout == Native
 	files := w.Layout != BreakpadTree
 	switch {
 	case name == "":
@@ -223,16 +223,18 @@ func (w *placeList) microsoft() {
 			w.symbolNames()
 		}
 	case role&(symfile.Symbols|symfile.CodeInfo) != 0:
-		if !ssqp {
-			w.breakpad(name)
-		}
+		w.breakpad()
 	case role&symfile.Sources != 0:
-		for _, stem := range []string{cutExt(name), Stem(name)} {
-			w.tiered(Place{Parts: []string{name, w.key(), stem + ".src.zip"}})
+		for _, key := range w.keys() {
+			for _, bundle := range bundleNames(name) {
+				w.tiered(Place{Parts: []string{name, key, bundle}})
+			}
 		}
 	case !files:
 	case role == symfile.Compressed:
-		w.tiered(Place{Parts: []string{name, w.key(), "msfz0", name}})
+		for _, key := range w.keys() {
+			w.tiered(Place{Parts: []string{name, key, "msfz0", name}})
+		}
 	case role&(symfile.Executable|symfile.Debug) == 0 && role&symfile.Other != 0:
 		w.tiered(Place{Parts: []string{name, w.l.ID, name}, Exact: strings.HasPrefix(w.l.ID, "sha1-")})
 	case w.hasUnknownKind():
@@ -252,12 +254,39 @@ func (w *placeList) tiered(p Place) {
 
 // image adds the forms of an image or PDB.
 func (w *placeList) image(name string) {
-	key := w.key()
-	if strings.HasSuffix(key, symfile.PortableAge) || w.wasm() {
-		w.tiered(Place{Parts: []string{name, key, name}}) // never packed
-		return
+	for _, key := range w.keys() {
+		if strings.HasSuffix(key, symfile.PortableAge) || w.wasm() {
+			w.tiered(Place{Parts: []string{name, key, name}}) // never packed
+			continue
+		}
+		w.stored(name, key)
 	}
-	w.stored(name, key)
+}
+
+// keys lists the spellings of the id on servers that tell upper from lower case:
+// two if the age of a PDB has letters, else one. Microsoft's tools write the age in
+// lower case, and the page of Sentry that describes the layouts has it in upper case,
+// for SymStore too; for SSQP the page is what Sentry's tools do.
+func (w *placeList) keys() []string {
+	key := w.key()
+	if !strings.HasSuffix(symfile.Fold(w.l.Name), ".pdb") || !debugid.IsHex(key) || strings.HasSuffix(key, symfile.PortableAge) {
+		return []string{key}
+	}
+	age := 32
+	if len(key) < age {
+		age = 8 // the signature of a PDB 2.0
+	}
+	if len(key) <= age {
+		return []string{key}
+	}
+	upper := key[:age] + strings.ToUpper(key[age:])
+	switch {
+	case upper == key:
+		return []string{key}
+	case w.Layout == SSQP:
+		return []string{upper, key}
+	}
+	return []string{key, upper}
 }
 
 // stored adds the forms of a file in a symbol store, in the order in which
@@ -346,10 +375,14 @@ func (w *placeList) unpadded() []string {
 	return []string{id, short}
 }
 
-// breakpad adds name/id/stem.sym. Only .pdb leaves the stem, but Sentry's
-// documentation and the code-info lookup of Tecken cut .exe and .dll too.
-func (w *placeList) breakpad(name string) {
-	key, stem := w.key(), Stem(name)
+// breakpad adds name/id/stem.sym: the name as it is given and the GUID in upper case
+// on servers of every layout. Only .pdb leaves the stem, but Sentry's documentation
+// and the code-info lookup of Tecken cut .exe and .dll too.
+func (w *placeList) breakpad() {
+	own := *w
+	own.Layout = BreakpadTree
+	name, key := own.name(), own.key()
+	stem := Stem(name)
 	list := []string{stem}
 	if f := symfile.Fold(name); strings.HasSuffix(f, ".dll") || strings.HasSuffix(f, ".exe") {
 		list = append(list, cutExt(name))
