@@ -61,9 +61,9 @@ var mayImport = map[string][]string{
 	"internal/auth":      {"internal/binding", "internal/durable", "internal/glob", "internal/oidc", "internal/wire"},
 	"internal/oidc":      {"internal/clip", "internal/glob"},
 	"internal/binding":   {},
-	"internal/unpack":    {"cab", "internal/ctxio"},
+	"internal/unpack":    {"cab", "objfile", "internal/ctxio"},
 	// upstream and tree implement the interface of sources, and do not know each other.
-	"internal/upstream": {"internal/span", "internal/clip", "debugid", "symfile", "layout", "cab", "symstore", "symcache", "internal/bucket", "internal/fetch", "internal/glob", "internal/sspi", "internal/unpack", "internal/wire"},
+	"internal/upstream": {"internal/span", "internal/clip", "debugid", "symfile", "layout", "objfile", "cab", "symstore", "symcache", "internal/bucket", "internal/fetch", "internal/glob", "internal/sspi", "internal/unpack", "internal/wire"},
 	"internal/tree":     {"debugid", "symfile", "layout", "objfile", "pdb", "symstore", "internal/fetch", "internal/shelf", "internal/unpack"},
 	"internal/shelf":    {},
 	"internal/watch":    {"internal/ctxio", "debugid", "internal/bucket", "internal/glob", "internal/index", "internal/scan", "internal/shelf", "internal/sources", "layout", "objfile", "objtab", "symfile"},

@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/symdepot/symdepot/internal/xz"
+	"github.com/symdepot/symdepot/objfile"
 )
 
 // input is a file on disk, a member of an archive, or the decompressed content
@@ -259,7 +260,8 @@ func (w *walk) keep(b *buffer, base *store) *store {
 }
 
 // zlib decides whether an input that begins like a zlib stream is one: its name
-// says so, or the decompressed bytes are a tar file or wanted.
+// says so, or the decompressed bytes are a tar file or wanted; where all files are, a
+// symbol file.
 func (w *walk) zlib(in *input, head []byte) bool {
 	z, err := zlib.NewReader(bytes.NewReader(head))
 	if err != nil {
@@ -272,7 +274,11 @@ func (w *walk) zlib(in *input, head []byte) bool {
 		return false
 	}
 	inner = inner[:n]
-	return zlibName(in.name) || isTar(inner) || w.opt.Want != nil && w.opt.Want(inner, in.name) == nil
+	want := w.opt.Want
+	if want == nil {
+		want = objfile.Detect
+	}
+	return zlibName(in.name) || isTar(inner) || want(inner, in.name) == nil
 }
 
 // unwrap visits the decompressed content of an input.

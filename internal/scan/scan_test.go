@@ -310,6 +310,7 @@ func TestSingleFiles(t *testing.T) {
 		{"a.pdb.zlib", zl(t, hello), "a.pdb=" + hello, Options{}},
 		{"a.pdb", zl(t, hello), "a.pdb=" + zl(t, hello), Options{}}, // nothing says that it is zlib
 		{"a.pdb", zl(t, hello), "a.pdb=" + hello, Options{Want: want}},
+		{"a.so", zl(t, "\x7fELF, compressed"), "a.so=\x7fELF, compressed", Options{}}, // a symbol file says it
 		{"x^text", "x^text is no zlib", "x^text=x^text is no zlib", Options{}},
 		{"nosuffix", gz(t, hello), "nosuffix=" + hello, Options{}},
 		{".gz", gz(t, hello), ".gz=" + hello, Options{}},

@@ -3,6 +3,7 @@ package tree
 import (
 	"bytes"
 	"compress/gzip"
+	"compress/zlib"
 	"context"
 	"errors"
 	"io"
@@ -192,6 +193,42 @@ func TestPacked(t *testing.T) {
 	u.shelf.Close()
 	if left, err := os.ReadDir(tmp); err != nil || len(left) != 0 {
 		t.Errorf("left in the temporary folder: %v, %v; want none", left, err)
+	}
+}
+
+// TestZlib: a file compressed with zlib is found by its content, whatever its name;
+// a plain file that only begins like one is served as it is.
+func TestZlib(t *testing.T) {
+	pdb, elf := symtest.Testdata(t, "pdb/hello-x64.pdb"), symtest.Testdata(t, "elf/prog-sha1")
+	pack := func(b []byte) []byte {
+		var out bytes.Buffer
+		w := zlib.NewWriter(&out)
+		_, _ = w.Write(b)
+		_ = w.Close()
+		return out.Bytes()
+	}
+	store, uni := t.TempDir(), t.TempDir()
+	like := append([]byte("x\x9c"), symtest.Testdata(t, "pdb/hello-x86.pdb")...)
+	damaged := pack(pdb)
+	symtest.Put(t, store, "pingme.txt", nil)
+	symtest.Put(t, store, pdbPath, pack(pdb))
+	symtest.Put(t, store, "like.pdb/"+pdbKey+"/like.pdb", like)
+	symtest.Put(t, store, "bad.pdb/"+pdbKey+"/bad.pdb", damaged[:len(damaged)/2])
+	symtest.Put(t, uni, "ad/"+progID[2:]+"/debuginfo", pack(elf))
+	tmp := t.TempDir()
+	s, u := open(t, store, Options{TempDir: tmp}), open(t, uni, Options{TempDir: tmp})
+	for _, c := range []struct {
+		f    *Folder
+		ask  string
+		want []byte // nil: absent
+	}{
+		{s, pdbPath, pdb}, {s, "like.pdb/" + pdbKey + "/like.pdb", like}, {s, "bad.pdb/" + pdbKey + "/bad.pdb", nil},
+		{u, "buildid/" + progID + "/debuginfo", elf},
+	} {
+		b, err := get(t, c.f, c.ask)
+		if c.want == nil && !errors.Is(err, fs.ErrNotExist) || c.want != nil && (err != nil || !bytes.Equal(b, c.want)) {
+			t.Errorf("%s: %d bytes, %v; want %d, or not found for 0", c.ask, len(b), err, len(c.want))
+		}
 	}
 }
 

@@ -1,19 +1,22 @@
 // Package unpack decompresses files that are compressed as a whole: cabinets
-// with one file, gzip and zstd.
+// with one file, gzip, zstd and zlib.
 package unpack
 
 import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 
+	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/objfile"
 )
 
 // ErrPacked is wrapped for a compressed file that cannot be decompressed:
@@ -29,6 +32,7 @@ const (
 	cabinet
 	gzipped
 	zstandard
+	zlibbed
 	unsupported // SZDD and KWAJ
 )
 
@@ -43,7 +47,43 @@ func packingOf(f io.ReaderAt) packing {
 			return m.p
 		}
 	}
+	if HasZlibHeader(head[:n]) {
+		start := make([]byte, objfile.SniffLen)
+		n, _ := f.ReadAt(start, 0)
+		if IsZlib(start[:n]) {
+			return zlibbed
+		}
+	}
 	return plain
+}
+
+// HasZlibHeader reports whether a file may be a zlib stream (RFC 1950, section 2.2):
+// deflate with a window of 32 KiB, no dictionary, valid check bits. One file in
+// a few thousand begins like that by chance.
+func HasZlibHeader(head []byte) bool {
+	return len(head) >= 2 && head[0] == 0x78 && head[1]&0x20 == 0 && binary.BigEndian.Uint16(head)%31 == 0
+}
+
+// IsZlib reports whether a file that begins with head, its first objfile.SniffLen
+// bytes or all of it, is compressed with zlib. The header of zlib is no proof: head must
+// decompress without a fault, to a whole file, to half as many bytes at least or to the
+// beginning of a symbol file.
+func IsZlib(head []byte) bool {
+	if !HasZlibHeader(head) {
+		return false
+	}
+	z, err := zlib.NewReader(bytes.NewReader(head))
+	if err != nil {
+		return false
+	}
+	defer z.Close()
+	inner, err := io.ReadAll(io.LimitReader(z, objfile.SniffLen))
+	if errors.Is(err, io.ErrUnexpectedEOF) { // head ends in the middle of the stream
+		if err = objfile.Detect(inner, ""); len(inner) >= objfile.SniffLen/2 {
+			err = nil
+		}
+	}
+	return err == nil && len(inner) > 0
 }
 
 // Packed reports whether a file is compressed, judging by its first bytes. File
@@ -105,6 +145,9 @@ func unpacker(f io.ReaderAt, size, limit int64) (io.ReadCloser, int64, error) {
 		return r, c.Size, err
 	case gzipped:
 		r, err := gzip.NewReader(in)
+		return r, -1, err
+	case zlibbed:
+		r, err := zlib.NewReader(in)
 		return r, -1, err
 	case zstandard:
 		r, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20), zstd.WithDecoderLowmem(true))

@@ -19,6 +19,8 @@ import (
 
 	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/unpack"
+	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -69,7 +71,7 @@ func decodeContent(r io.Reader, header []string) (*plain, error) {
 	case "deflate":
 		// The coding is zlib's format, but some servers send a raw deflate
 		// stream.
-		if head, _ := br.Peek(2); isZlib(head) {
+		if head, _ := br.Peek(2); unpack.HasZlibHeader(head) {
 			p.Reader, err = zlib.NewReader(br)
 		} else {
 			p.Reader = flate.NewReader(br)
@@ -87,17 +89,6 @@ func (p *plain) zstd(r io.Reader, window uint64) error {
 	}
 	p.Reader, p.release, p.packed = d, d.Close, true
 	return nil
-}
-
-func isZlib(head []byte) bool {
-	if len(head) < 2 || head[0] != 0x78 {
-		return false
-	}
-	switch head[1] {
-	case 0x01, 0x5e, 0x9c, 0xda:
-		return true
-	}
-	return false
 }
 
 // isCompressedName reports whether name is the name of a compressed file, which must
@@ -118,6 +109,9 @@ func isCompressedName(name string) bool {
 func decodeContainer(br *bufio.Reader, length, limit int64, dir string) (*plain, error) {
 	p := &plain{Reader: br, size: -1, release: func() {}}
 	head, _ := br.Peek(12) // a later read returns the error
+	if unpack.HasZlibHeader(head) {
+		head, _ = br.Peek(objfile.SniffLen)
+	}
 	var err error
 	switch {
 	case bytes.HasPrefix(head, []byte("MSCF\x00\x00\x00\x00")):
@@ -127,7 +121,7 @@ func decodeContainer(br *bufio.Reader, length, limit int64, dir string) (*plain,
 		p.Reader, err = gzip.NewReader(br)
 	case bytes.HasPrefix(head, []byte("\x28\xb5\x2f\xfd")):
 		err = p.zstd(br, containerWindow)
-	case isZlib(head):
+	case unpack.IsZlib(head):
 		p.packed = true
 		p.Reader, err = zlib.NewReader(br)
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")):

@@ -166,6 +166,9 @@ func zl(b []byte) []byte {
 	return o.Bytes()
 }
 
+// likeZlib is a plain file with the header of zlib.
+var likeZlib = append([]byte("x\x9c"), content...)
+
 func fl(b []byte) []byte {
 	var o bytes.Buffer
 	w, _ := flate.NewWriter(&o, 6)
@@ -213,6 +216,7 @@ func TestForms(t *testing.T) {
 		{"gzip", map[string]http.HandlerFunc{fooPath: symtest.Give(gz(content))}, content, 1, true},
 		{"zstd", map[string]http.HandlerFunc{fooPath: symtest.Give(zs(content))}, content, 1, true},
 		{"zlib", map[string]http.HandlerFunc{fooPath: symtest.Give(zl(content))}, content, 1, true},
+		{"begins like zlib", map[string]http.HandlerFunc{fooPath: symtest.Give(likeZlib)}, likeZlib, 1, false},
 		{"zip", map[string]http.HandlerFunc{fooPath: symtest.Give(zp(content))}, content, 1, true},
 		{"stored zip", map[string]http.HandlerFunc{fooPath: symtest.Give(zipStored(content))}, content, 1, true},
 		{"encoded gzip", map[string]http.HandlerFunc{fooPath: symtest.Give(gz(content), "Content-Encoding", "gzip")}, content, 1, true},
