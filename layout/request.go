@@ -607,6 +607,20 @@ func splitNonEmpty(path string) []string {
 // ("corp/symbols"), tried before the known ones.
 func Route(segs []string, extra ...string) (Request, error) { return route(match, segs, extra) }
 
+// AskPortable asks for the PDB as a portable one: under its SSQP key too, and there
+// first. Windows debuggers ask for portable PDBs with the age 1.
+func (r *Request) AskPortable() {
+	var own []symfile.Lookup
+	for _, l := range r.Lookups {
+		if strings.HasSuffix(l.Name, ".pdb") && l.Role&symfile.Debug != 0 && len(l.ID) > 32 && debugid.IsHex(l.ID) {
+			l.ID = l.ID[:32] + symfile.Fold(symfile.PortableAge)
+			own = append(own, l)
+			break
+		}
+	}
+	r.Lookups = append(own, r.Lookups...)
+}
+
 // RouteAdmin is Route for what no layout has: the own files of a symbol store,
 // 000Admin/FILE and the refs.ptr of a key. Request.Part is the path.
 func RouteAdmin(segs []string, extra ...string) (Request, error) {

@@ -229,7 +229,7 @@ type Upstream struct {
 	NeverAsk []string `yaml:"never_ask" help:"Patterns of file names and ids that are never sent to this upstream, such as those of unannounced products." example:"['oursecret*']"`
 
 	Executables      *bool `yaml:"executables" default:"true" help:"Whether executables may be downloaded: debuggers load and trust some of them." example:"false"`
-	RequiresChecksum *bool `yaml:"requires_checksum" default:"false" help:"Skip this upstream unless the client sends a SymbolChecksum." example:"true"`
+	RequiresChecksum *bool `yaml:"requires_checksum" default:"false" help:"Skip this upstream unless the client sends a SymbolChecksum or an image in the depot has it." example:"true"`
 	Forbidden403     *bool `yaml:"forbidden_is_absent" default:"false" help:"Treat status 403 as not found: buckets that can be read but not listed answer 403 for missing files." example:"true"`
 	Compressed       *bool `yaml:"compressed" default:"true" help:"Also request foo.pd_ if foo.pdb is not found." example:"false"`
 	Pointers         *bool `yaml:"pointers" default:"true" help:"Also request file.ptr if neither is found, and follow it to http addresses." example:"false"`

@@ -50,11 +50,33 @@ func (f *Fetcher) join(ctx context.Context, q Question) (*download, error) {
 	if _, ok := f.knownMiss(ctx, q, key, slot, list); ok {
 		return nil, fs.ErrNotExist
 	}
+	if !f.checksums {
+		q = f.withChecksum(ctx, q) // asked has not looked for it
+	}
 	d, ok := f.start(key, slot, list, q, normal)
 	if !ok {
 		return nil, notFound([]error{errManyDownloads})
 	}
 	return d, nil
+}
+
+// asked returns a question with its checksum if it matters which upstreams are asked.
+func (f *Fetcher) asked(ctx context.Context, q Question) Question {
+	if f.checksums {
+		return f.withChecksum(ctx, q)
+	}
+	return q
+}
+
+// withChecksum returns a question with the checksum of the PDB that it asks for, if the
+// client sent none and the depot has an image that says it. Debuggers of Windows send
+// none, and NuGet's server refuses requests without one.
+func (f *Fetcher) withChecksum(ctx context.Context, q Question) Question {
+	if q.Checksum != "" || q.Request.Form != layout.FormFile && q.Request.Form != layout.FormCabinet || !wants(q.Request, symfile.Debug) {
+		return q
+	}
+	q.Checksum = f.depot.Checksum(ctx, q.Products, q.Request)
+	return q
 }
 
 // knownMiss returns the remembered miss of all upstreams in list. It renews a miss

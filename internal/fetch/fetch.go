@@ -30,6 +30,10 @@ type Depot interface {
 	// Holds reports whether the depot itself can answer a request for a caller
 	// whose scope is these products; nil means all.
 	Holds(ctx context.Context, products []string, req layout.Request) bool
+	// Checksum returns the value of the header SymbolChecksum for the portable PDB
+	// that a request asks for, from an image that a caller with this scope may read;
+	// empty if there is none.
+	Checksum(ctx context.Context, products []string, req layout.Request) string
 	// Spool begins a content that can be read while it is being written.
 	Spool() (*blob.Spool, error)
 	// Keep adds a downloaded file to the index. Its content has been stored.
@@ -276,6 +280,7 @@ func (f *Fetcher) Probe(ctx context.Context, name string, more ...Upstream) erro
 // The error is fs.ErrNotExist if no upstream has the file, and ErrInDepot if the
 // depot has it now.
 func (f *Fetcher) Open(ctx context.Context, q Question) (*File, error) {
+	q = f.asked(ctx, q)
 	d, err := f.join(ctx, q)
 	if err != nil {
 		return nil, err
@@ -285,6 +290,7 @@ func (f *Fetcher) Open(ctx context.Context, q Question) (*File, error) {
 
 // OpenAnew is like Open but ignores remembered misses and asks all upstreams.
 func (f *Fetcher) OpenAnew(ctx context.Context, q Question) (*File, error) {
+	q = f.withChecksum(ctx, q)
 	p := f.permitted(q)
 	slot := f.coalesceKey(q, p)
 	d, ok := f.start(missKey(q.Request), slot, p, q, anew)
@@ -297,7 +303,7 @@ func (f *Fetcher) OpenAnew(ctx context.Context, q Question) (*File, error) {
 // Start starts or joins a download and returns a channel that is closed when it
 // ends. The error is fs.ErrNotExist if no upstream has the file.
 func (f *Fetcher) Start(ctx context.Context, q Question) (<-chan struct{}, error) {
-	d, err := f.join(ctx, q)
+	d, err := f.join(ctx, f.asked(ctx, q))
 	if err != nil {
 		return nil, err
 	}

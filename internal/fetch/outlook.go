@@ -52,6 +52,7 @@ func (u *UpstreamOutlook) Asked() bool { return u.Miss == nil && u.Excluded == "
 
 // Outlook returns what Open would do for a question that the depot cannot answer.
 func (f *Fetcher) Outlook(ctx context.Context, q Question) (o Outlook, err error) {
+	q = f.withChecksum(ctx, q)
 	list := f.permitted(q)
 	key, slot := missKey(q.Request), f.coalesceKey(q, list)
 	known, err := f.depot.Misses(ctx, key)

@@ -33,8 +33,7 @@ type Source interface {
 type Traits struct {
 	// SymCacheServer is set if the upstream supports only the SymCache protocol.
 	SymCacheServer bool
-	// NeedsChecksum is set if the upstream is asked only if the client sent a
-	// checksum.
+	// NeedsChecksum is set if the upstream is asked only with a checksum.
 	NeedsChecksum bool
 	// ServerID is the id that a symdepot server uses to detect loops. It is empty for
 	// other upstreams, and until the server has answered once.
@@ -81,7 +80,8 @@ type Ask struct {
 	// layout.FormSymCache, layout.FormSource or layout.FormSection if only the
 	// upstream can produce these.
 	Request layout.Request
-	// Checksum is the value of the client's SymbolChecksum header, or empty.
+	// Checksum is the value of the client's SymbolChecksum header, or what an image in
+	// the depot says; else empty.
 	Checksum string
 	// Via are the ids of the servers that the request has passed, this one last.
 	Via []string

@@ -76,6 +76,17 @@ func (db *DB) Lookup(ctx context.Context, scope Scope, l symfile.Lookup) ([]Hit,
 	return hits, db.fail("look up", err)
 }
 
+// ImagesOf returns at most limit images in the scope whose debug record has the GUID (32
+// lower-case digits), newest first, whatever age or stamp it has.
+func ImagesOf(ctx context.Context, db *DB, scope Scope, guid string, limit int) ([]Hit, error) {
+	if len(guid) != 32 {
+		return nil, nil
+	}
+	query, args := lookupSelect(anyAgeCond, ageKey, limit, scope, []any{guid, guid + "g", symfile.PE, symfile.PE})
+	hits, err := db.hits(ctx, scope.few(), query, args)
+	return hits, db.fail("look up the images of a PDB", err)
+}
+
 // HigherAge returns the PDBs in the scope, plain or in an MSFZ container, with
 // the GUID (32 lower-case digits), the folded name ("" for any) and an age above
 // age. They are ordered by age, and within one age those of try builds last,

@@ -54,6 +54,9 @@ func (s store) Holds(context.Context, []string, layout.Request) bool {
 	defer s.mu.Unlock()
 	return len(s.kept) > 0 // the tests have one file
 }
+func (s store) Checksum(context.Context, []string, layout.Request) string {
+	return ""
+}
 func (s store) Spool() (*blob.Spool, error) { return s.disk.Spool() }
 func (s store) Keep(_ context.Context, f fetch.Kept) error {
 	s.mu.Lock()

@@ -63,7 +63,7 @@ func (f *filter) apply(ask *fetch.Ask) (req layout.Request, why string) {
 		return req, "its name patterns exclude that name"
 	}
 	if f.checksum && ask.Checksum == "" {
-		return req, "it requires a checksum, and the client sent none"
+		return req, "it requires a checksum; the client sent none, and no image here has it"
 	}
 	var kept []symfile.Lookup
 	why = "its id patterns exclude that id"

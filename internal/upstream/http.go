@@ -260,6 +260,9 @@ func (h *HTTP) failed(class fetch.Class, format string, args ...any) *fetch.Fail
 
 // Fetch requests the file at each place where it may be, one after the other.
 func (h *HTTP) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
+	if ask.Checksum != "" { // only portable PDBs have one
+		ask.Request.AskPortable()
+	}
 	x := &question{h: h, ask: ask, limit: h.cfg.MaxBytes}
 	if ask.Limit > 0 {
 		x.limit = min(x.limit, ask.Limit)
