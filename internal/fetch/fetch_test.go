@@ -44,7 +44,7 @@ func (m *memory) Holds(context.Context, []string, layout.Request) bool { return 
 func (m *memory) Checksum(context.Context, []string, layout.Request) string {
 	return ""
 }
-func (m *memory) Spool() (*blob.Spool, error)                          { return m.disk.Spool() }
+func (m *memory) Spool() (*blob.Spool, error) { return m.disk.Spool() }
 func (m *memory) Keep(_ context.Context, f Kept) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
