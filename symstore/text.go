@@ -229,6 +229,13 @@ func (e Entry) line() string {
 	return `"` + e.Name + `\` + e.Key + `","` + clean(e.Source) + `"`
 }
 
+// ParseEntries reads the record of a transaction, 000Admin/NNNNNNNNNN. It omits lines that
+// cannot be read.
+func ParseEntries(data []byte) []Entry {
+	list, _, _ := parseEntries(data)
+	return list
+}
+
 // parseEntries reads a transaction file. cut means that the last line is
 // truncated: all writers end it, and it has no end.
 func parseEntries(data []byte) (list []Entry, bad []error, cut bool) {

@@ -88,6 +88,7 @@ type resolved struct {
 	Executables bool     `yaml:"executables" json:"executables"`
 	Checksum    bool     `yaml:"requires_checksum,omitempty" json:"requires_checksum,omitempty"`
 	Forbidden   bool     `yaml:"forbidden_is_absent,omitempty" json:"forbidden_is_absent,omitempty"`
+	HasIndex    bool     `yaml:"has_index,omitempty" json:"has_index,omitempty"`
 	Compressed  bool     `yaml:"compressed" json:"compressed"`
 	Pointers    bool     `yaml:"pointers" json:"pointers"`
 	UserAgent   string   `yaml:"user_agent,omitempty" json:"user_agent,omitempty"`
@@ -261,7 +262,7 @@ func resolve(s upstream.Spec) resolved {
 	g := s.Guard
 	r := resolved{
 		Name: s.Name, Preset: s.Preset, Type: s.Type, Address: s.Shown(), Rank: g.Rank, Executables: g.Executables, Checksum: g.RequiresChecksum,
-		Forbidden: s.Forbidden403, Compressed: !s.NoCompressed, Pointers: !s.NoPointers && s.Type != upstream.TypeBucket, UserAgent: s.UserAgent,
+		Forbidden: s.Forbidden403, HasIndex: s.HasIndex, Compressed: !s.NoCompressed, Pointers: !s.NoPointers && s.Type != upstream.TypeBucket, UserAgent: s.UserAgent,
 		Names: g.NamePatterns, NeverAsk: g.NeverAsk,
 		Layout: orDefault(s.Layout, s.Layout, "layout"), Casing: orDefault(s.Casing, s.Casing, "casing"), TwoTier: orDefault(s.TwoTier, s.TwoTier, "two_tier"),
 		Timeout: orDefault(s.Timeouts.Header, term.Duration(s.Timeouts.Header).String(), "timeout"), Credentials: credentialWords(s),

@@ -234,6 +234,8 @@ type Upstream struct {
 	Compressed       *bool `yaml:"compressed" default:"true" help:"Also request foo.pd_ if foo.pdb is not found." example:"false"`
 	Pointers         *bool `yaml:"pointers" default:"true" help:"Also request file.ptr if neither is found, and follow it to http addresses." example:"false"`
 
+	HasIndex *bool `yaml:"has_index" default:"false" help:"Read the records of a symbol store (000Admin), and send no requests for what they do not list. For layout symstore and symstore_index2." example:"true"`
+
 	Headers      map[string]string `yaml:"headers" secret:"true" help:"Header fields of every request to this upstream, including User-Agent; they are not sent to redirect targets." example:"{X-Team: tools}"`
 	HeadersFile  string            `yaml:"headers_file" help:"A file of such header fields, one \"Name: value\" per line, read again when it changes." example:"/etc/symdepot/headers"`
 	User         string            `yaml:"user" private:"true" help:"User of Basic authentication. S3: the access key." example:"reader"`

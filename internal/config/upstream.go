@@ -205,7 +205,7 @@ func (u *Upstream) describe(s *upstream.Spec) (string, error) {
 		not  bool
 	}{
 		{&g.Executables, u.Executables, false}, {&g.RequiresChecksum, u.RequiresChecksum, false}, {&s.Forbidden403, u.Forbidden403, false},
-		{&s.NoCompressed, u.Compressed, true}, {&s.NoPointers, u.Pointers, true},
+		{&s.NoCompressed, u.Compressed, true}, {&s.NoPointers, u.Pointers, true}, {&s.HasIndex, u.HasIndex, false},
 	} {
 		if t.from != nil {
 			*t.to = *t.from != t.not

@@ -265,7 +265,7 @@ func (f *Fetcher) Probe(ctx context.Context, name string, more ...Upstream) erro
 	if reset := s.Traits().Reset; reset != nil {
 		undo = reset()
 	}
-	r, err := s.Fetch(ctx, Ask{Request: req})
+	r, err := s.Fetch(ctx, Ask{Request: req, Probe: true})
 	if err == nil {
 		return r.Body.Close()
 	}

@@ -93,6 +93,9 @@ type Ask struct {
 	// Limit is the largest decompressed size of the file, in bytes; with 0 the
 	// upstream decides.
 	Limit int64
+	// Probe asks whether the upstream answers at all: a request is sent, whatever the
+	// upstream is known to lack.
+	Probe bool
 	// Queued, if not nil, is called with true before the request waits for other
 	// requests of this process to the same upstream, and with false after the
 	// wait. This time does not count as slowness of the upstream.
@@ -149,7 +152,7 @@ const (
 	ClassBroken          // server errors, wrong or damaged files
 	ClassTooLarge        // larger than the limit
 	ClassBusy            // the upstream asked to retry later, or its circuit breaker is open
-	ClassSkipped         // the configuration excludes such requests to the upstream
+	ClassSkipped         // no request is sent: the configuration or the upstream's own index excludes it
 )
 
 var classNames = [...]string{"none", "absent", "forbidden", "timeout", "broken", "too_large", "busy", "skipped"}

@@ -62,10 +62,13 @@ type HTTPConfig struct {
 	// Forbidden403 makes a 403 a miss. Buckets that may be read but not listed
 	// answer 403 for missing objects.
 	Forbidden403 bool
-	NoCompressed bool  // do not request foo.pd_
-	NoPointers   bool  // do not request file.ptr
-	MaxBytes     int64 // decompressed; 0: 16 GiB
-	Timeouts     Timeouts
+	NoCompressed bool // do not request foo.pd_
+	NoPointers   bool // do not request file.ptr
+	// HasIndex reads the records of a symbol store (000Admin) and sends no requests for
+	// what they do not list. Only for layouts of symbol stores.
+	HasIndex bool
+	MaxBytes int64 // decompressed; 0: 16 GiB
+	Timeouts Timeouts
 	// ServerID is the id of this server in Via for requests without a Via of
 	// their own.
 	ServerID string
@@ -103,6 +106,7 @@ type HTTP struct {
 	headers headersFile
 	via     http.RoundTripper // cfg.Transport, or one that adds tickets to it
 	tier    tier
+	index   *storeIndex            // nil: not used
 	peer    atomic.Pointer[string] // id of the server, if it is a symdepot server
 	now     func() time.Time
 }
@@ -148,6 +152,9 @@ func NewHTTP(cfg HTTPConfig, d *Dialer) (*HTTP, error) {
 	if err := h.options(); err != nil {
 		return nil, &nameError{cfg.Name, err}
 	}
+	if err := checkIndex(c.HasIndex, h.dialect.Layout); err != nil {
+		return nil, &nameError{cfg.Name, err}
+	}
 	if c.Transport == nil {
 		c.Transport = d.transportWithin(c.Timeouts.Connect, HostPort(u))
 	}
@@ -158,6 +165,9 @@ func NewHTTP(cfg HTTPConfig, d *Dialer) (*HTTP, error) {
 	h.headers.path = c.Credentials.HeadersFile
 	if _, err := h.headers.get(); err != nil {
 		return nil, &nameError{cfg.Name, err}
+	}
+	if c.HasIndex {
+		h.index = newStoreIndex(h.record, func() time.Time { return h.now() })
 	}
 	return h, nil
 }
@@ -249,6 +259,7 @@ func (h *HTTP) Traits() fetch.Traits {
 
 // Close ends idle connections.
 func (h *HTTP) Close() error {
+	h.index.close()
 	h.cfg.Transport.CloseIdleConnections()
 	return nil
 }
@@ -283,6 +294,11 @@ func (h *HTTP) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
 	places := dialect.Places(&ask.Request)
 	if len(places) == 0 {
 		return nil, h.failed(fetch.ClassSkipped, "%s", h.noPlace())
+	}
+	if !ask.Probe {
+		if places = h.index.listed(places, dialect.TwoTier); len(places) == 0 {
+			return nil, h.failed(fetch.ClassSkipped, "%w", errNotListed)
+		}
 	}
 	var absent *fetch.Failure
 	for _, p := range places {

@@ -46,6 +46,7 @@ type Spec struct {
 	Forbidden403 bool
 	NoCompressed bool
 	NoPointers   bool
+	HasIndex     bool
 	Timeouts     Timeouts
 	// Bucket is the parsed address with credentials if Type is TypeBucket.
 	Bucket bucket.Config
@@ -312,7 +313,7 @@ func (s *Spec) source(opt OpenOptions) (fetch.Source, error) {
 	case TypeHTTP:
 		h, err := NewHTTP(HTTPConfig{
 			Name: s.Name, URL: s.URL, Layout: s.Layout, Casing: s.Casing, TwoTier: s.TwoTier, Header: s.Header, Credentials: s.Credentials,
-			UserAgent: s.UserAgent, Forbidden403: s.Forbidden403, NoCompressed: s.NoCompressed, NoPointers: s.NoPointers, MaxBytes: s.Guard.MaxBytes,
+			UserAgent: s.UserAgent, Forbidden403: s.Forbidden403, NoCompressed: s.NoCompressed, NoPointers: s.NoPointers, HasIndex: s.HasIndex, MaxBytes: s.Guard.MaxBytes,
 			Timeouts: s.Timeouts, ServerID: opt.ServerID, Tracer: opt.Tracer, TempDir: opt.TempDir,
 		}, opt.Dialer)
 		if err != nil {
@@ -326,7 +327,7 @@ func (s *Spec) source(opt OpenOptions) (fetch.Source, error) {
 		}
 		st, err := NewStore(b, StoreConfig{
 			Name: s.Name, Layout: s.Layout, Casing: s.Casing, TwoTier: s.TwoTier, Forbidden403: s.Forbidden403, NoCompressed: s.NoCompressed,
-			MaxBytes: s.Guard.MaxBytes, Timeouts: s.Timeouts, TempDir: opt.TempDir,
+			HasIndex: s.HasIndex, MaxBytes: s.Guard.MaxBytes, Timeouts: s.Timeouts, TempDir: opt.TempDir,
 		})
 		if err != nil {
 			return nil, errors.Join(err, b.Close())

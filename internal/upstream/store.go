@@ -31,6 +31,7 @@ type StoreConfig struct {
 	// to clients that may read but not list.
 	Forbidden403 bool
 	NoCompressed bool  // do not request foo.pd_
+	HasIndex     bool  // as in HTTPConfig
 	MaxBytes     int64 // decompressed; 0: 16 GiB
 	Timeouts     Timeouts
 	TempDir      string // for cabinets while they are decompressed. Empty: the system's folder
@@ -42,7 +43,8 @@ type Store struct {
 	cfg     StoreConfig
 	shown   string // the bucket's URL without a query
 	dialect layout.Dialect
-	probe   bool // read index2.txt to detect two tiers
+	probe   bool        // read index2.txt to detect two tiers
+	index   *storeIndex // nil: not used
 	now     func() time.Time
 
 	mu    sync.Mutex
@@ -65,8 +67,14 @@ func NewStore(b bucket.Bucket, cfg StoreConfig) (*Store, error) {
 	if err == nil && o.dialect.Layout == layout.SymCache {
 		err = errors.New("a bucket cannot make SymCache files; choose another layout")
 	}
+	if err == nil {
+		err = checkIndex(cfg.HasIndex, o.dialect.Layout)
+	}
 	if err != nil {
 		return nil, &nameError{cfg.Name, err}
+	}
+	if cfg.HasIndex {
+		s.index = newStoreIndex(s.record, func() time.Time { return s.now() })
 	}
 	s.dialect, s.probe = o.dialect, o.tier.needed
 	s.cfg.MaxBytes, s.cfg.Timeouts = o.cfg.MaxBytes, o.cfg.Timeouts
@@ -90,7 +98,10 @@ func (s *Store) Traits() fetch.Traits {
 const noPlaceInBucket = "a bucket cannot have this kind of file"
 
 // Close ends idle connections.
-func (s *Store) Close() error { return s.b.Close() }
+func (s *Store) Close() error {
+	s.index.close()
+	return s.b.Close()
+}
 
 func (s *Store) failed(class fetch.Class, format string, args ...any) *fetch.Failure {
 	return &fetch.Failure{Source: s.cfg.Name, Class: class, Err: fmt.Errorf(format, args...)}
@@ -117,6 +128,11 @@ func (s *Store) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) 
 	places := dialect.Places(&ask.Request)
 	if len(places) == 0 || ask.Request.Form == layout.FormSection {
 		return nil, s.failed(fetch.ClassSkipped, noPlaceInBucket)
+	}
+	if !ask.Probe {
+		if places = s.index.listed(places, dialect.TwoTier); len(places) == 0 {
+			return nil, s.failed(fetch.ClassSkipped, "%w", errNotListed)
+		}
 	}
 	absent := s.failed(fetch.ClassNotFound, "%w", errNotFound)
 	for _, p := range places {
