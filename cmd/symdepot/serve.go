@@ -42,7 +42,7 @@ type serveCmd struct {
 	Watch        []string      `help:"Index the builds and packages of this folder where they are, and serve them after what was added; repeatable." placeholder:"DIR[=PRODUCT[/VERSION]]" sep:"none"`
 	Rescan       term.Duration `help:"How often watched folders are scanned for changes that the system has not reported. Default: 5m." placeholder:"TIME"`
 	PointerRoot  []string      `help:"Follow the pointers of a store into this folder; with PREFIX=DIR, read pointers that start with PREFIX below DIR (//server/share=/mnt/share); repeatable." placeholder:"[PREFIX=]DIR" sep:"none"`
-	AdminFiles   adminFiles    `help:"Serve 000Admin and refs.ptr of stores too, and refs.ptr of added files, with source paths reduced to file names. With =//SERVER/SHARE, also answer file.ptr, with the path of the file below that UNC path, for clients that open files on a share."`
+	AdminFiles   adminFiles    `help:"Serve 000Admin and refs.ptr of stores too, and refs.ptr of added files, with source paths reduced to file names; without stores, the transactions of the depot as 000Admin, for clients that read it as an index (Symbolicator's has_index). With =//SERVER/SHARE, also answer file.ptr, with the path of the file below that UNC path, for clients that open files on a share."`
 	Transcoder   []string      `help:"Make SymCache files with this program, NAME=COMMAND; repeatable. See symdepot work --help." placeholder:"NAME=COMMAND" sep:"none"`
 	FilePath     string        `help:"What X-DEBUGINFOD-FILE says about the origin of a file: name (default), full path as added, or none." enum:",name,full,none" default:"" placeholder:"name|full|none"`
 	Log          string        `help:"Format of the log: text, json, or auto (text on a terminal)." enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
@@ -184,6 +184,7 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	if err != nil {
 		return err
 	}
+	recorded.Index = recorded.Refs && len(stores) == 0
 	tracer, err := conf.OpenTracer(programVersion(), log)
 	if err != nil {
 		return err

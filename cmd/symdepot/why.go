@@ -107,6 +107,7 @@ func (c whyCmd) tracer(a *app, ws *watchedFolders) (t keeper.Tracer, done func()
 		closeStores()
 		return nil, nil, err
 	}
+	opt.Records.Index = opt.Records.Refs && len(opt.Sources) == 0
 	opt.MustExist, opt.Symbols, opt.MakeCabinets = true, conf.MakeSymbols(), conf.MakeCabinets
 	d, closeDepot, err := openWith(a, conf, opt)
 	if err != nil {

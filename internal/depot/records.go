@@ -25,6 +25,9 @@ type RecordOptions struct {
 	// Share, if set, answers file.ptr: the path of a file below this UNC path, in the
 	// layout of a symbol store of one tier. Somebody else keeps the files there.
 	Share string
+	// Index answers 000Admin/lastid.txt and 000Admin/NNNNNNNNNN, which say what the depot
+	// has.
+	Index bool
 }
 
 // records makes the records of a symbol store about files of the depot, as symstore.exe
@@ -39,13 +42,17 @@ const maxRefs = 1000
 
 // parses reports whether a request is for a record that names its file in the path only:
 // nothing else tells what to look up.
-func (r *records) parses(req layout.Request) bool { return req.Form == layout.FormAdmin && r.opt.Refs }
+func (r *records) parses(req layout.Request) bool {
+	return req.Form == layout.FormAdmin && (r.opt.Refs || r.opt.Index)
+}
 
 func (r *records) open(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
 	switch {
+	case r.opt.Index && isStoreRecord(req):
+		return storeRecord(ctx, r.d, scope, req.Part)
 	case req.Form == layout.FormPointer && r.opt.Share != "":
 		return r.pointer(ctx, scope, req, rec)
-	case r.parses(req):
+	case r.opt.Refs && r.parses(req):
 		return r.refs(ctx, scope, req, rec)
 	}
 	return nil, fs.ErrNotExist

@@ -1,0 +1,64 @@
+package depot
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/symdepot/symdepot/layout"
+)
+
+// TestStoreRecords: the records list what a caller sees, and are an option.
+func TestStoreRecords(t *testing.T) {
+	t.Parallel()
+	pdb, err := os.ReadFile("../../testdata/pdb/hello-x64.pdb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const line = `"hello-x64.pdb\F9EFE0B6AE7500394C4C44205044422E1","hello-x64.pdb"` + "\r\n"
+	for _, on := range []bool{true, false} {
+		d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Records: RecordOptions{Refs: on, Index: on}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = d.Close() })
+		add(t, d, "Game", file{"/home/eve/hello-x64.pdb", pdb})
+		add(t, d, "Secret", file{`C:\secret\hello-x64.pdb`, pdb})
+		all, game := Scope{}, Scope{Products: []string{"Game"}}
+		for _, c := range []struct {
+			name  string
+			scope Scope
+			text  string
+			found bool
+		}{
+			{"lastid.txt", all, "0000000002", true},
+			{"lastid.txt", game, "0000000001", true},
+			{"0000000001", game, line, true},
+			{"0000000002", all, line, true},
+			{"0000000002", game, "", false},
+			{"0000000003", all, "", false},
+			{"server.txt", all, "", false},
+			{"lastid.txt", Scope{Products: []string{}}, "0000000000", true},
+		} {
+			req, err := layout.RouteAdmin([]string{"000Admin", c.name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var text []byte
+			err = fs.ErrNotExist
+			if !d.Excludes(t.Context(), c.scope, req) {
+				var f *File
+				if f, err = d.Get(t.Context(), Question{Scope: c.scope, Request: req}); err == nil {
+					text, err = io.ReadAll(io.NewSectionReader(f, 0, f.Size))
+					err = errors.Join(err, f.Close())
+				}
+			}
+			if found := on && c.found; found && (err != nil || string(text) != c.text) || !found && !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("on %t, scope %v: %s is %q, error %v; want %q, found: %t", on, c.scope.Products, c.name, text, err, c.text, found)
+			}
+		}
+	}
+}
