@@ -183,7 +183,7 @@ func downloaded(f *fetch.File) *File {
 		return &File{Redirect: f.Redirect}
 	}
 	return &File{
-		Object: f.Object, Ref: f.Ref, Size: f.Size, ModTime: f.ModTime, Path: f.Path, ETag: f.ETag, Volatile: f.Growing, Growing: f.Growing,
+		Object: f.Object, Ref: f.Ref, Size: f.Size, ModTime: f.ModTime, Path: f.Path, Signature: f.Signature, ETag: f.ETag, Volatile: f.Growing, Growing: f.Growing,
 		product: f.Product, r: f, plain: f.OSFile(), arrived: f.Arrived, closer: f,
 	}
 }
@@ -264,7 +264,7 @@ func (k fetchDepot) Keep(ctx context.Context, f fetch.Kept) error {
 		return nil
 	}
 	err := k.d.db.Cached.Put(ctx, index.CachedFile{
-		Source: f.Upstream, Name: f.Name, URL: f.URL, Tag: f.Tag, Ref: f.Ref, Size: f.Size, Fetched: f.Fetched, Product: f.Product, Entries: entries,
+		Source: f.Upstream, Name: f.Name, URL: f.URL, Tag: f.Tag, Ref: f.Ref, Size: f.Size, Fetched: f.Fetched, Product: f.Product, Signature: f.Signature, Entries: entries,
 	}, func(ctx context.Context, _ []blob.Ref) error {
 		_, err := k.d.blobs.Stat(ctx, f.Ref)
 		return err

@@ -41,6 +41,10 @@ type File struct {
 	// Path and Archive are the paths that were given to add. They may reveal
 	// details of the build machine.
 	Path, Archive string
+	// Signature is the IMA signature of the whole file in hex, from an RPM package or a
+	// debuginfod server; empty if there is none, and for a part of the file. The client
+	// checks it.
+	Signature string
 	// Redirect is set instead of bytes when the client must learn the
 	// canonical path: a relative path in Breakpad's layout.
 	Redirect string

@@ -248,7 +248,7 @@ func (d *Depot) openHit(ctx context.Context, h index.Hit, rec *recorder) (*File,
 	if err != nil {
 		return nil, err
 	}
-	f := &File{Object: h.Object, Ref: h.Ref, source: h.Ref, Size: h.Size, ModTime: fileTime(h), Path: h.Path, Archive: h.Archive,
+	f := &File{Object: h.Object, Ref: h.Ref, source: h.Ref, Size: h.Size, ModTime: fileTime(h), Path: h.Path, Archive: h.Archive, Signature: h.Signature,
 		ETag: h.Ref.String()[:32], r: b, plain: blob.OSFile(b), closer: b, stored: true, report: d.contents.report, cached: h.Source != ""}
 	if h.Source != "" && rec == nil {
 		f.closer = d.Cache.use(h.Ref, b)
@@ -299,6 +299,7 @@ func (d *Depot) openSection(ctx context.Context, scope Scope, req layout.Request
 			}
 			f.r, f.plain, f.stored, f.Size = io.NewSectionReader(f.r, off, n), nil, false, n
 			f.ETag += "-" + sectionTag(req.Part)
+			f.Signature = ""
 			return f, nil
 		}
 	}

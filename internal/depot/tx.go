@@ -58,8 +58,10 @@ type Source struct {
 	Name    string // base name to identify it by, if it differs from that of Path; or empty
 	Archive string // the outermost archive that contains it, or empty
 	ModTime time.Time
-	Content Content
-	As, ID  string // the kind and id of a file without recognizable format: see objfile.Options
+	// Signature is the IMA signature of the file in hex, or empty.
+	Signature string
+	Content   Content
+	As, ID    string // the kind and id of a file without recognizable format: see objfile.Options
 	// Script opens the script to which a source map belongs; only for As "jsmap".
 	Script func() (io.ReadCloser, error)
 }
@@ -77,6 +79,15 @@ func (s Source) origin() (path, archive string) {
 		archive, path = path[:i], path[i+len(memberSeparator):]
 	}
 	return "/" + strings.TrimLeft(path, "/"), archive
+}
+
+// signatureOf returns the signature that belongs to an object: none for a part of the
+// file.
+func (s Source) signatureOf(o objfile.Object) string {
+	if o.Offset != 0 || o.Deflated != 0 || o.Size != s.Content.Size() {
+		return ""
+	}
+	return s.Signature
 }
 
 // memberSeparator precedes the path of an archive member in paths of package
@@ -180,7 +191,7 @@ func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
 		added = append(added, a)
 		entries = append(entries, index.Entry{
 			Object: o.Object, Arch: o.Arch, Features: o.Features.Words(), DebugSize: o.DebugSize, Ref: a.Ref, Size: o.Size,
-			Aliases: o.Aliases(), Path: path, Archive: archive, ModTime: src.ModTime,
+			Aliases: o.Aliases(), Path: path, Archive: archive, ModTime: src.ModTime, Signature: src.signatureOf(o),
 		})
 	}
 	if src.Content.Changed() {

@@ -204,7 +204,7 @@ func (r watchedReader) ReadAt(p []byte, off int64) (int, error) {
 func watchedFile(folder *watch.Folder, f *watch.File) *File {
 	product, _ := folder.Product()
 	a := &File{
-		Volatile: true, InPlace: true, Object: f.Object, Size: f.Size, ModTime: f.ModTime, Path: f.Path, Archive: f.Archive, ETag: f.ETag,
+		Volatile: true, InPlace: true, Object: f.Object, Size: f.Size, ModTime: f.ModTime, Path: f.Path, Archive: f.Archive, Signature: f.Signature, ETag: f.ETag,
 		product: product, r: watchedReader{f}, closer: f, kept: "in place",
 	}
 	if f.Growing() {

@@ -40,7 +40,7 @@ func (p peerDownloads) OpenForPeer(ctx context.Context, ask fetch.PeerAsk) (*fet
 	if err != nil {
 		return nil, err
 	}
-	return fetch.OtherFile(fetch.File{Object: f.Object, Size: f.Size, ModTime: f.ModTime, Path: f.Path, Archive: f.Archive, ETag: f.ETag, Product: f.product}, f), nil
+	return fetch.OtherFile(fetch.File{Object: f.Object, Size: f.Size, ModTime: f.ModTime, Path: f.Path, Archive: f.Archive, Signature: f.Signature, ETag: f.ETag, Product: f.product}, f), nil
 }
 
 // products returns the products of the folders, each once.
@@ -145,7 +145,7 @@ func (o *otherServers) receive(ctx context.Context, address string, scope Scope,
 	}
 	f := reply.File
 	return &File{
-		Volatile: true, InPlace: true, Object: f.Object, Size: sp.Size(), ModTime: f.ModTime, Path: f.Path, Archive: f.Archive, ETag: f.ETag,
+		Volatile: true, InPlace: true, Object: f.Object, Size: sp.Size(), ModTime: f.ModTime, Path: f.Path, Archive: f.Archive, Signature: f.Signature, ETag: f.ETag,
 		product: f.Product, r: sp, closer: sp, kept: "in place",
 	}, nil
 }

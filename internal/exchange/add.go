@@ -313,7 +313,7 @@ func (ad *adder) once(ctx context.Context, take taker, f *scan.File) ([]depot.Ad
 	defer c.Close()
 	path, archive := absolute(f)
 	got, err := take(ctx, depot.Source{
-		Path: path, Name: f.Name, Archive: archive, ModTime: f.ModTime, As: ad.opt.As, ID: ad.opt.ID, Script: f.Script(),
+		Path: path, Name: f.Name, Archive: archive, ModTime: f.ModTime, Signature: f.Signature, As: ad.opt.As, ID: ad.opt.ID, Script: f.Script(),
 		Content: sourceContent{c},
 	})
 	if err != nil || ad.opt.As != "" {

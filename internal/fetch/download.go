@@ -303,7 +303,7 @@ func (f *Fetcher) receive(ctx context.Context, d *download, a answer) (result, e
 		}
 		return result{}, err
 	}
-	file := File{ModTime: fetched, Object: d.answered(objs), Ref: sp.Sum(), Path: a.reply.Name, Product: a.from.Product}
+	file := File{ModTime: fetched, Object: d.answered(objs), Ref: sp.Sum(), Path: a.reply.Name, Product: a.from.Product, Signature: a.reply.Signature}
 	file.ETag = file.Ref.String()[:32]
 	if _, err := sp.Keep(ctx); err != nil {
 		// The file is correct, so the waiting clients get it anyway.
@@ -335,7 +335,9 @@ func (f *Fetcher) keepSlices(ctx context.Context, d *download, a answer, sp *blo
 			_, err = slice.Keep(ctx)
 		}
 		if err == nil {
-			err = f.depot.Keep(ctx, d.kept(a, ref, o.Size, objs[i:i+1], fetched))
+			k := d.kept(a, ref, o.Size, objs[i:i+1], fetched)
+			k.Signature = "" // that of the whole file
+			err = f.depot.Keep(ctx, k)
 		}
 		slice.Abort()
 		if err = errors.Join(err, slice.Close()); err != nil {
@@ -361,7 +363,7 @@ func (d *download) describe(a answer, fetched time.Time) File {
 	if name == "" {
 		name = d.want.Name
 	}
-	file := File{Object: symfile.Object{Name: name}, ModTime: fetched, Product: a.from.Product}
+	file := File{Object: symfile.Object{Name: name}, ModTime: fetched, Product: a.from.Product, Signature: a.reply.Signature}
 	if wants(d.want, symfile.Symbols) {
 		file.Object.Kind = symfile.Breakpad
 	}
@@ -398,7 +400,7 @@ func (f *Fetcher) redirect(ctx context.Context, d *download, path string) bool {
 func (d *download) kept(a answer, ref blob.Ref, size int64, objs []objfile.Object, fetched time.Time) Kept {
 	k := Kept{
 		Upstream: a.from.Source.Name(), Product: a.from.Product, Name: a.reply.Name, URL: a.reply.Path, Tag: a.reply.Tag,
-		Ref: ref, Size: size, ModTime: a.reply.ModTime, Fetched: fetched,
+		Ref: ref, Size: size, ModTime: a.reply.ModTime, Fetched: fetched, Signature: a.reply.Signature,
 	}
 	for _, o := range objs {
 		e := Object{Object: o, Aliases: append(o.Aliases(), d.requestedAliases(o.Object)...), Path: a.reply.Name}

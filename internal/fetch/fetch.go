@@ -56,7 +56,9 @@ type Kept struct {
 	Size     int64
 	ModTime  time.Time // the upstream's; zero if unknown
 	Fetched  time.Time
-	Objects  []Object // if empty, no lookup finds the file
+	// Signature is the IMA signature of the content in hex, or empty.
+	Signature string
+	Objects   []Object // if empty, no lookup finds the file
 }
 
 // Object is one object of a downloaded file.

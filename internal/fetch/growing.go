@@ -24,8 +24,11 @@ type File struct {
 	ModTime time.Time // when it was downloaded
 	Path    string    // its name as the upstream spells it
 	Archive string    // the package that has it at Path, of another server's watched folder
-	ETag    string    // strong entity tag, without quotes; empty while Growing
-	Growing bool
+	// Signature is the IMA signature of the content in hex, as the upstream or a package
+	// says, or empty.
+	Signature string
+	ETag      string // strong entity tag, without quotes; empty while Growing
+	Growing   bool
 	// Product is the product of the upstream.
 	Product string
 	// Redirect, if not empty, is a relative path in Breakpad's layout with the

@@ -132,6 +132,9 @@ type Reply struct {
 	// Header holds the response fields about the file: its type, and the fields
 	// of debuginfod servers. Nil if there are none.
 	Header http.Header
+	// Signature is the IMA signature of the decompressed file in lower-case hex, as the
+	// server says; nothing has checked it. Empty if there is none.
+	Signature string
 	// CodeInfo is the path in Breakpad's layout, with the debug id, to which the
 	// server redirected a request by code file and code id; else empty.
 	CodeInfo string

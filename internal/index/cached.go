@@ -28,6 +28,8 @@ type CachedFile struct {
 	Tag    string // the upstream's entity tag, or empty
 	Ref    blob.Ref
 	Size   int64
+	// Signature is the IMA signature of the content in hex, or empty.
+	Signature string
 	// Fetched is the time of the download; zero means now.
 	Fetched time.Time
 	// Product is the product for the scope of callers; "" as for a transaction
@@ -93,6 +95,11 @@ func (c *commit) cached(f CachedFile) error {
 	var known []storedObject // with sets, of all entries
 	if sets := c.sets(); sets != nil {
 		if known, err = c.storeObjects(sets, f.Entries, map[blob.Ref]int64{f.Ref: content}); err != nil {
+			return err
+		}
+	}
+	if f.Signature != "" {
+		if _, err := c.exec(putSignature+" DO NOTHING", content, text(f.Signature)); err != nil {
 			return err
 		}
 	}

@@ -193,6 +193,9 @@ func (w *write) productID(name string) (id int64, err error) {
 	return id, err
 }
 
+// putSignature stores the signature of a content; what happens to an older one follows.
+const putSignature = "INSERT INTO content_signature (content_id, ima) VALUES ($1, $2) ON CONFLICT (content_id)"
+
 // entry writes the rows of one file: content and object if they are new, keys,
 // the file of the transaction, and the visibility.
 func (c *commit) entry(seq int, e Entry) error {
@@ -206,6 +209,11 @@ func (c *commit) entry(seq int, e Entry) error {
 	}
 	if c.extend != 0 && object < c.first {
 		c.late = append(c.late, object) // filters read the files of new transactions only
+	}
+	if e.Signature != "" {
+		if _, err := c.exec(putSignature+" DO UPDATE SET ima = excluded.ima", content, text(e.Signature)); err != nil {
+			return err
+		}
 	}
 	if _, err := c.exec("INSERT INTO tx_file (tx_id, seq, object_id, path, archive, mtime, by_path) VALUES ($1, $2, $3, $4, $5, $6, $7)",
 		c.number, seq, object, text(e.Path), text(e.Archive), millis(e.ModTime), searchedByPath(e.Object)); err != nil {

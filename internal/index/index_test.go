@@ -129,7 +129,7 @@ func testEveryFieldComesBack(t *testing.T) {
 	o.DebugID.PDB20 = false
 	e := Entry{
 		Object: o, Arch: "arm64e", Features: []string{"debug", "unwind"}, DebugSize: 1 << 40, Ref: ref(1), Size: 5 << 30,
-		Aliases: []symfile.Alias{{Name: "Näme.PDB", ID: "ABC", Role: 4}}, Path: "/p\xff/x", Archive: "/a.zip", ModTime: time.UnixMilli(5).UTC(),
+		Aliases: []symfile.Alias{{Name: "Näme.PDB", ID: "ABC", Role: 4}}, Path: "/p\xff/x", Archive: "/a.zip", ModTime: time.UnixMilli(5).UTC(), Signature: "0302ab",
 	}
 	origin := &Origin{Store: `\\srv\sym`, Number: "0000000007", Time: time.UnixMilli(99000).UTC()}
 	tx := Tx{Kind: "add", Product: "P", Version: "1", Comment: "a \"c\"\x00", Who: "me", Host: "h", Tool: "symdepot 1", Time: time.UnixMilli(1234567890123), Origin: origin,
@@ -143,7 +143,7 @@ func testEveryFieldComesBack(t *testing.T) {
 		t.Fatalf("Lookup: %v, error %v; want length 1", hits, err)
 	}
 	want := Hit{Stored{Object: o, Arch: "arm64e", Features: e.Features, DebugSize: e.DebugSize, Ref: e.Ref, Size: e.Size,
-		Number: 1, Added: tx.Time.UTC(), ModTime: e.ModTime, Path: "/p\uFFFD/x", Archive: "/a.zip"}, 4}
+		Number: 1, Added: tx.Time.UTC(), ModTime: e.ModTime, Path: "/p\uFFFD/x", Archive: "/a.zip"}, 4, "0302ab"}
 	if d := cmp.Diff(want, hits[0], cmpopts.IgnoreUnexported(Stored{})); d != "" {
 		t.Errorf("hit (-want +got):\n%s", d)
 	}

@@ -29,16 +29,23 @@ const ClassTry = "try"
 const onlyTry = `(t.class = '` + ClassTry + `' AND NOT EXISTS (SELECT 1 FROM tx_file other JOIN tx holder ON holder.id = other.tx_id
  WHERE other.object_id = f.object_id AND holder.id > 0 AND holder.class <> '` + ClassTry + `'))`
 
+// signature is the last column of a hit, of what withSignature adds to a query of object o.
+const (
+	signature     = ", coalesce(sig.ima, '')"
+	withSignature = "LEFT JOIN content_signature sig ON sig.content_id = o.content_id"
+)
+
 // lookupSelect returns a query for the keys that meet a condition, with their
 // visible objects in the scope, each with the newest transaction that holds it.
 func lookupSelect(cond, order string, limit int, scope Scope, args []any) (string, []any) {
 	where, args := scope.where("s.product_id", args)
-	return "SELECT " + objectColumns + ", " + fileColumns + `, l.role
+	return "SELECT " + objectColumns + ", " + fileColumns + `, l.role` + signature + `
  FROM lookup l
  JOIN object o ON o.id = l.object_id
  JOIN content c ON c.id = o.content_id
  JOIN tx_file f ON f.object_id = l.object_id AND f.tx_id = (SELECT max(s.tx_id) FROM seen s WHERE s.object_id = l.object_id` + where + `)
  JOIN tx t ON t.id = f.tx_id
+ ` + withSignature + `
  WHERE ` + cond + " ORDER BY " + order + " LIMIT " + strconv.Itoa(limit), args
 }
 
@@ -128,7 +135,7 @@ func (db *DB) hits(ctx context.Context, constant bool, query string, args []any)
 		hits = nil
 		return r.each(ctx, constant, query, args, func(scan func(...any) error) (bool, error) {
 			var h Hit
-			if err := scanStored(scan, &h.Stored, &h.Role); err != nil {
+			if err := scanStored(scan, &h.Stored, &h.Role, &h.Signature); err != nil {
 				return false, err
 			}
 			if i := slices.IndexFunc(hits, func(o Hit) bool { return o.id == h.id }); i >= 0 {

@@ -38,13 +38,20 @@ func (c *commit) entries(ctx context.Context, s setSession, entries []Entry) err
 			return err
 		}
 		files, ids := make([][]any, len(batch)), make([]int64, len(batch))
+		var signed [][]any
 		for i, e := range batch {
+			if e.Signature != "" {
+				signed = append(signed, []any{contents[e.Ref], text(e.Signature)})
+			}
 			seq++
 			ids[i] = objects[i].id
 			if c.extend != 0 && objects[i].known {
 				c.late = append(c.late, ids[i])
 			}
 			files[i] = []any{seq, objects[i].id, text(e.Path), text(e.Archive), millis(e.ModTime), searchedByPath(e.Object)}
+		}
+		if _, err := c.many(putSignature+" DO UPDATE SET ima = excluded.ima", signed); err != nil {
+			return err
 		}
 		columns, err := transpose(files)
 		if err != nil {

@@ -57,6 +57,8 @@ type Entry struct {
 	Path    string // as given to add
 	Archive string // the archive that contained it, or empty
 	ModTime time.Time
+	// Signature is the IMA signature of the content in hex, or empty.
+	Signature string
 }
 
 // Stored is one object in the index, with the newest transaction in scope that
@@ -100,6 +102,8 @@ type Hit struct {
 	Stored
 	// Role has the roles in which the object answers the looked-up key.
 	Role symfile.Role
+	// Signature is the IMA signature of the content in hex, or empty.
+	Signature string
 }
 
 // Found is one result of a search.

@@ -29,7 +29,7 @@ type Watched struct {
 }
 
 // watchedFormat is the number of the schema. A file with another number is replaced.
-const watchedFormat = 2
+const watchedFormat = 3
 
 // watchedID is stored in the header of the file: "symw".
 const watchedID = 0x73796d77
@@ -63,7 +63,8 @@ CREATE TABLE object (
 	member TEXT,
 	place BLOB,
 	size INTEGER NOT NULL,
-	data BLOB NOT NULL
+	data BLOB NOT NULL,
+	signature TEXT
 ) STRICT;
 CREATE INDEX object_file ON object (file);
 CREATE TABLE key (
@@ -106,6 +107,8 @@ type WatchedObject struct {
 	Place  []byte // where in the file the member is; the caller's
 	Size   int64  // bytes of the member
 	Data   []byte // the object; the caller's
+	// Signature is the IMA signature of the member in hex, or empty.
+	Signature string
 	// Keys are the hashes under which the object is found. Lookups do not return them.
 	Keys []int64
 }
@@ -383,7 +386,7 @@ func (t watchedTx) put(e *WatchedEntry) error {
 	}
 	for i := range e.Objects {
 		o := &e.Objects[i]
-		id, err := t.id("INSERT INTO object (file, member, place, size, data) VALUES (?, ?, ?, ?, ?) RETURNING id", file, orNull(o.Member), o.Place, o.Size, o.Data)
+		id, err := t.id("INSERT INTO object (file, member, place, size, data, signature) VALUES (?, ?, ?, ?, ?, ?) RETURNING id", file, orNull(o.Member), o.Place, o.Size, o.Data, orNull(o.Signature))
 		if err != nil {
 			return err
 		}

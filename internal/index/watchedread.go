@@ -14,9 +14,11 @@ func (f *WatchedFile) columns(inode *int64) []any {
 	return []any{&f.ID, &f.Dir, &f.Name, &f.Size, &f.MTime, &f.CTime, inode, &f.Kind, &f.Seen, &f.Tag, &f.Problem}
 }
 
-const watchedObjectColumns = "o.id, coalesce(o.member, ''), o.place, o.size, o.data"
+const watchedObjectColumns = "o.id, coalesce(o.member, ''), o.place, o.size, o.data, coalesce(o.signature, '')"
 
-func (o *WatchedObject) columns() []any { return []any{&o.ID, &o.Member, &o.Place, &o.Size, &o.Data} }
+func (o *WatchedObject) columns() []any {
+	return []any{&o.ID, &o.Member, &o.Place, &o.Size, &o.Data, &o.Signature}
+}
 
 // files reads the files that a query returns.
 func (w *Watched) files(ctx context.Context, query string, args ...any) (list []WatchedFile, err error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -115,8 +116,8 @@ func (c *cpioReader) readIndexed(start int64) (*cpioMember, error) {
 	return m, c.body(start, m.size)
 }
 
-// cpio reads a cpio archive.
-func (w *walk) cpio(in *input, s *stream, files *rpmFiles) error {
+// cpio reads a cpio archive. files and signatures are those of an RPM package, or nil.
+func (w *walk) cpio(in *input, s *stream, files *rpmFiles, signatures map[string]string) error {
 	c := &cpioReader{s: s, next: s.pos, files: files}
 	return eachMember(w, in, c.header, func(h *cpioMember) error {
 		// Of several hard links only the last one has the bytes.
@@ -125,6 +126,7 @@ func (w *walk) cpio(in *input, s *stream, files *rpmFiles) error {
 		}
 		w.progress(in)
 		m := in.child(h.name, h.size, h.mod)
+		m.signature = signatures[strings.TrimLeft(strings.TrimPrefix(h.name, "."), "/")]
 		s.member(in, m)
 		_ = w.visit(m) // if the stream is damaged, the next header fails
 		return nil

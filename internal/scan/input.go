@@ -24,6 +24,7 @@ type input struct {
 	path, archive, member, name string
 	size                        int64 // -1 if unknown
 	mod                         time.Time
+	signature                   string // see File.Signature
 
 	at     io.ReaderAt                                  // random access, with a known size; or
 	reopen func(context.Context) (io.ReadCloser, error) // from the beginning, any number of times; or
@@ -199,7 +200,7 @@ func (w *walk) leaf(in *input, head []byte, rest func() io.Reader) error {
 			return nil
 		}
 	}
-	f := &File{Path: in.path, Name: in.name, Archive: in.archive, Member: in.member, Size: in.size, ModTime: in.mod}
+	f := &File{Path: in.path, Name: in.name, Archive: in.archive, Member: in.member, Size: in.size, ModTime: in.mod, Signature: in.signature}
 	switch {
 	case in.top:
 		f.open = openPlain(in.path)
@@ -284,7 +285,7 @@ func (w *walk) zlib(in *input, head []byte) bool {
 // unwrap visits the decompressed content of an input.
 func (w *walk) unwrap(in *input, k kind, rest func() io.Reader) {
 	out := *in
-	out.top, out.at, out.once, out.crc, out.sum = false, nil, nil, nil, nil
+	out.top, out.at, out.once, out.crc, out.sum, out.signature = false, nil, nil, nil, nil, ""
 	out.size, out.name, out.wraps = -1, unpackedName(in.name), in.wraps+1
 	out.place = in.place.unwrap(k)
 	if in.streamed() {
@@ -413,7 +414,7 @@ func (w *walk) archive(in *input, k kind, rest func() io.Reader) {
 	case rpmKind:
 		err = w.rpm(in, &stream{r: rest()})
 	case cpioKind:
-		err = w.cpio(in, &stream{r: rest()}, nil)
+		err = w.cpio(in, &stream{r: rest()}, nil, nil)
 	case cabinetKind:
 		err = w.cab(in, rest)
 	}

@@ -3,6 +3,7 @@ package scan
 import (
 	"bufio"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ const (
 	rpmMaxData  = 256 << 20 // RPM's own limit
 	rpmMaxTable = 6 << 20   // our limit for the data of a header that is kept
 	rpmMaxFiles = 1 << 17   // our limit for the files and folders that it lists
+	rpmMaxSigns = 32 << 20  // our limit for the data of a header with signatures of files
 )
 
 // The tags in use.
@@ -33,6 +35,7 @@ const (
 	rpmDirIndexes = 1116
 	rpmBaseNames  = 1117
 	rpmDirNames   = 1118
+	rpmSignatures = 274 // FILESIGNATURES: the IMA signature of each file in hex, in the header with signatures
 )
 
 // rpmTag says where the values of a tag are in the header's data, and how many
@@ -40,7 +43,8 @@ const (
 type rpmTag struct{ off, count uint32 }
 
 // rpmHeader reads one header structure and moves behind it. It keeps the data
-// only if that describes large files, or if the list of files is wanted.
+// only if that describes large files, if the list of files is wanted, or if it has
+// signatures of files.
 func rpmHeader(s *stream, list bool) (*rpmFiles, error) {
 	var intro [16]byte
 	if err := s.full(intro[:]); err != nil {
@@ -58,16 +62,18 @@ func rpmHeader(s *stream, list bool) (*rpmFiles, error) {
 			return nil, rpmError(err)
 		}
 		switch tag := be.Uint32(e[:]); tag {
-		case rpmSizes, rpmModes, rpmTimes, rpmFlags, rpmInodes, rpmDirIndexes, rpmBaseNames, rpmDirNames:
+		case rpmSizes, rpmModes, rpmTimes, rpmFlags, rpmInodes, rpmDirIndexes, rpmBaseNames, rpmDirNames, rpmSignatures:
 			f.tags[tag] = rpmTag{be.Uint32(e[8:]), be.Uint32(e[12:])}
 		}
 	}
 	end := s.pos + int64(size)
 	_, large := f.tags[rpmSizes]
-	if !large && (!list || size > rpmMaxTable) {
+	_, signed := f.tags[rpmSignatures]
+	signed = signed && !list && size <= rpmMaxSigns
+	if !large && !signed && (!list || size > rpmMaxTable) {
 		return nil, s.skipTo(end)
 	}
-	if size > rpmMaxTable {
+	if !signed && size > rpmMaxTable {
 		return nil, fmt.Errorf("rpm: %w: a header of %d bytes", errLimit, size)
 	}
 	var data strings.Builder
@@ -86,37 +92,69 @@ func rpmHeader(s *stream, list bool) (*rpmFiles, error) {
 // regular returns the paths of the regular files that the payload should have, without
 // a slash in front; nil if the header does not say it.
 func (f *rpmFiles) regular() []string {
+	names, _ := f.files()
+	return names
+}
+
+// files is regular with the index of each file in the package.
+func (f *rpmFiles) files() (names []string, indexes []uint32) {
 	const ghost = 1 << 6 // a file that the package owns and does not have
 	n := f.tags[rpmBaseNames].count
 	for tag, width := range map[uint32]uint64{rpmModes: 2, rpmFlags: 4, rpmDirIndexes: 4} {
 		if t, ok := f.tags[tag]; !ok || t.count != n || uint64(t.off)+uint64(n)*width > uint64(len(f.data)) {
-			return nil
+			return nil, nil
 		}
 	}
 	bases, err := f.strings(rpmBaseNames)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	dirs, err := f.strings(rpmDirNames)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	names, left := make([]string, 0, n), 32<<20
 	for i := range n {
 		dir := f.number(rpmDirIndexes, i, 4)
 		if dir >= uint64(len(dirs)) {
-			return nil
+			return nil, nil
 		}
 		if f.number(rpmModes, i, 2)&cpioTypeMask != cpioRegular || f.number(rpmFlags, i, 4)&ghost != 0 {
 			continue
 		}
 		d, b := f.text(dirs[dir]), f.text(bases[i])
 		if left -= len(d) + len(b); left < 0 {
-			return nil // many files that share one very long folder name
+			return nil, nil // many files that share one very long folder name
 		}
-		names = append(names, strings.TrimPrefix(d+b, "/"))
+		names, indexes = append(names, strings.TrimPrefix(d+b, "/")), append(indexes, i)
 	}
-	return names
+	return names, indexes
+}
+
+// maxSignature limits an IMA signature in hex: one of RSA with 16,384 bits fits.
+const maxSignature = 4200
+
+// signatures returns the IMA signatures of regular files, in lower-case hex, by their
+// paths without a slash in front. signs is the header with signatures, f the main one; both may
+// be nil. Values that are damaged are left out: the files are as good without them.
+func (f *rpmFiles) signatures(signs *rpmFiles) map[string]string {
+	if f == nil || signs == nil || signs.tags[rpmSignatures].count != f.tags[rpmBaseNames].count {
+		return nil
+	}
+	at, err := signs.strings(rpmSignatures)
+	if err != nil {
+		return nil
+	}
+	list := map[string]string{}
+	names, indexes := f.files()
+	for i, name := range names {
+		if text := signs.text(at[indexes[i]]); len(text) <= maxSignature {
+			if raw, err := hex.DecodeString(text); err == nil && len(raw) > 0 {
+				list[name] = hex.EncodeToString(raw)
+			}
+		}
+	}
+	return list
 }
 
 func rpmError(err error) error {
@@ -236,14 +274,15 @@ func (w *walk) rpm(in *input, s *stream) error {
 	if err := s.skipTo(lead); err != nil {
 		return rpmError(err)
 	}
-	if _, err := rpmHeader(s, false); err != nil { // signatures
+	signs, err := rpmHeader(s, false)
+	if err != nil {
 		return err
 	}
 	if err := s.skipTo((s.pos + 7) &^ 7); err != nil {
 		return rpmError(err)
 	}
 	listed := w.visitor != nil && in.depth == 0
-	files, err := rpmHeader(s, listed)
+	files, err := rpmHeader(s, listed || signs != nil)
 	if err != nil {
 		return err
 	}
@@ -254,6 +293,7 @@ func (w *walk) rpm(in *input, s *stream) error {
 			}
 		}
 	}
+	signatures := files.signatures(signs)
 	start := s.pos
 	payload := bufio.NewReader(s)
 	head, err := payload.Peek(16)
@@ -268,7 +308,7 @@ func (w *walk) rpm(in *input, s *stream) error {
 			return fmt.Errorf("rpm: the compression of the payload is %w", errUnsupported)
 		}
 		members.place = in.place.member(start, in.size-start)
-		return w.cpio(&members, &stream{r: payload}, files)
+		return w.cpio(&members, &stream{r: payload}, files, signatures)
 	}
 	members.place = in.place.member(start, in.size-start).unwrap(k)
 	var z io.ReadCloser
@@ -283,5 +323,5 @@ func (w *walk) rpm(in *input, s *stream) error {
 		}
 	}
 	defer func() { _ = z.Close() }()
-	return w.cpio(&members, &stream{r: z}, files)
+	return w.cpio(&members, &stream{r: z}, files, signatures)
 }

@@ -3,8 +3,11 @@ package scan
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // rpmField is a tag of a header in the making.
@@ -98,11 +101,56 @@ func TestLargeRPM(t *testing.T) {
 	checkLines(t, walkAll(t, dir, []string{dir}, Options{}), []string{"x.rpm: " + string(ReasonUnsupported)})
 }
 
+// TestRPMSignatures: a file has the IMA signature that the package has of it, and none of
+// other bytes.
+func TestRPMSignatures(t *testing.T) {
+	const rsa = "030204AABBCCDD0008"
+	gone := strings.Repeat("ab", maxSignature/2+1)
+	signed := func(signs ...string) string {
+		return string(symtest.SignRPM(t, []byte(fixture(t, "sample-zstd.rpm")), signs...))
+	}
+	packed := makeRPM(gz(t, makeCPIO(entry{"./lib/a.so.gz", gz(t, "inner")}, entry{"./lib/b.so", "plain"})),
+		rpmField{rpmModes, 2, numbers[uint16](0x81a4, 0x81a4)}, rpmField{rpmFlags, 2, numbers[uint32](0, 0)}, rpmField{rpmDirIndexes, 2, numbers[uint32](0, 0)},
+		rpmField{rpmBaseNames, 2, "a.so.gz\x00b.so\x00"}, rpmField{rpmDirNames, 1, "/lib/\x00"})
+	for name, c := range map[string]struct {
+		rpm  string
+		want map[string]string
+	}{
+		// The files are lib, lib/debug, lib/debug/big.debug, lib/hello.so, lib/hello2.so
+		// and lib/link.so.
+		"each":                 {signed("", "", rsa, "0301", "0302", ""), map[string]string{"big.debug": strings.ToLower(rsa), "hello2.so": "0302"}},
+		"damaged":              {signed("", "", "03020", "0301", "xyz", ""), nil},
+		"too long":             {signed("", "", gone, "", "0302", ""), map[string]string{"hello2.so": "0302"}},
+		"too few":              {signed("", "", rsa, "0301"), nil},
+		"too many":             {signed("", "", rsa, "0301", "0302", "", ""), nil},
+		"none":                 {fixture(t, "sample-zstd.rpm"), nil},
+		"of a compressed file": {string(symtest.SignRPM(t, []byte(packed), "0301", "0302")), map[string]string{"b.so": "0302"}},
+	} {
+		dir := t.TempDir()
+		path := write(t, dir, "x.rpm", c.rpm)
+		got := map[string]string{}
+		for f, err := range Walk(t.Context(), []string{path}, Options{}) {
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if f.Signature != "" {
+				got[f.Name] = f.Signature
+			}
+			f.Discard()
+		}
+		if !maps.Equal(got, c.want) {
+			t.Errorf("%s: signatures %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 func FuzzRPM(f *testing.F) {
 	payload, fields := largeRPM()
 	f.Add([]byte(makeRPM(payload, fields...)))
 	f.Add([]byte(makeRPM(makeCPIO(entry{"a", "a"}))))
 	f.Add([]byte(fixture(f, "sample-zstd.rpm")))
+	const lead = 96
+	f.Add(symtest.SignRPM(f, []byte(fixture(f, "sample-zstd.rpm")), "", "", "0301", "0302", "0303", "")[lead:])
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := &stream{r: strings.NewReader(string(data))}
 		for range 2 {
@@ -114,6 +162,16 @@ func FuzzRPM(f *testing.F) {
 				_ = files.regular()
 				for i := range uint64(len(files.bases)) + 1 {
 					_, _ = files.member(i)
+				}
+			}
+		}
+		s = &stream{r: strings.NewReader(string(data))}
+		if signs, err := rpmHeader(s, false); err == nil && s.skipTo((s.pos+7)&^7) == nil {
+			if files, err := rpmHeader(s, true); err == nil {
+				for name, text := range files.signatures(signs) {
+					if text == "" || len(text) > maxSignature {
+						t.Fatalf("%s has a signature of %d digits, want 1 to %d", name, len(text), maxSignature)
+					}
 				}
 			}
 		}

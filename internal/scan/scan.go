@@ -130,6 +130,9 @@ type File struct {
 	Size int64
 	// ModTime is the modification time, or zero if an archive has none.
 	ModTime time.Time
+	// Signature is the IMA signature of the bytes in lower-case hex, from the RPM package
+	// that the file is a member of; empty if it has none. Nothing has checked it.
+	Signature string
 
 	open func(context.Context) (*Content, error)
 	hold *store // released by Discard; nil for files on disk

@@ -41,6 +41,8 @@ type Entry struct {
 	Place Place
 	// Sum is the CRC-32 that the archive claims for the bytes; nil if it claims none.
 	Sum *uint32
+	// Signature is as in File.
+	Signature string
 
 	head []byte
 	at   io.ReaderAt
@@ -124,7 +126,7 @@ func (w *walk) meets(in *input) bool {
 }
 
 func (in *input) entry() *Entry {
-	return &Entry{Name: in.name, Member: in.member, Size: in.size, ModTime: in.mod, Place: in.place, Sum: in.sum}
+	return &Entry{Name: in.name, Member: in.member, Size: in.size, ModTime: in.mod, Place: in.place, Sum: in.sum, Signature: in.signature}
 }
 
 // give passes a file to the visitor.

@@ -45,6 +45,9 @@ func debuginfodHeaders(h http.Header, r *http.Request, f *depot.File, paths stri
 	if archive != "" {
 		h[wire.DebuginfodArchive] = []string{archive}
 	}
+	if f.Signature != "" {
+		h[wire.DebuginfodSignature] = []string{f.Signature}
+	}
 	return nil
 }
 

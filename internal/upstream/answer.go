@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"net/http"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
@@ -97,7 +99,7 @@ func (x *question) reply(p layout.Place, a *answer) *fetch.Reply {
 	if at, err := http.ParseTime(head.Get("Last-Modified")); err == nil && at.Unix() > 0 {
 		r.ModTime = at
 	}
-	for _, k := range []string{"Content-Type", "X-Debuginfod-Size", "X-Debuginfod-File", "X-Debuginfod-Archive", "X-Debuginfod-Imasignature"} {
+	for _, k := range []string{"Content-Type", "X-Debuginfod-Size", "X-Debuginfod-File", "X-Debuginfod-Archive"} {
 		if v := head.Get(k); v != "" && len(v) <= 4096 {
 			if r.Header == nil {
 				r.Header = http.Header{}
@@ -105,8 +107,14 @@ func (x *question) reply(p layout.Place, a *answer) *fetch.Reply {
 			r.Header.Set(k, v)
 		}
 	}
+	if raw, err := hex.DecodeString(head.Get(wire.DebuginfodSignature)); err == nil && len(raw) <= maxSignature && !p.Packed {
+		r.Signature = hex.EncodeToString(raw)
+	}
 	return r
 }
+
+// maxSignature limits an IMA signature, in bytes: one of RSA with 16,384 bits fits.
+const maxSignature = 2100
 
 // name returns the file's name as the server spells it.
 func (x *question) name(p layout.Place, a *answer) string {

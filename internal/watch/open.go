@@ -33,7 +33,9 @@ type File struct {
 	// Path is the path on disk, or in the package Archive, which is a path on disk.
 	Path, Archive string
 	Object        symfile.Object
-	ETag          string // without quotes: changes with the path, the size and the times
+	// Signature is the IMA signature of the whole file in hex, from its package, or empty.
+	Signature string
+	ETag      string // without quotes: changes with the path, the size and the times
 
 	h     handle
 	grown *grown // set if the member is being unpacked
@@ -289,6 +291,7 @@ func (f *Folder) openSection(ctx context.Context, req *layout.Request) (*File, e
 			if a.grown != nil {
 				a.grown = a.grown.part(off, n)
 			}
+			a.Signature = ""
 			a.ETag += "-" + hex.EncodeToString([]byte(req.Part))
 			return a, nil
 		}
@@ -305,6 +308,7 @@ func (f *Folder) openHit(ctx context.Context, h *hit) (*File, error) {
 	a.Object, a.Name = h.object.Object, h.object.Name
 	o := &h.object
 	if o.Offset == 0 && o.Deflated == 0 && o.Size == a.Size {
+		a.Signature = h.Signature
 		return a, nil
 	}
 	return f.cut(ctx, a, o)

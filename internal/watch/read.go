@@ -304,7 +304,7 @@ func (r *reading) add(e *scan.Entry, objects []objfile.Object, size int64) error
 			return fmt.Errorf("%w: it has more than %d objects", errLies, maxObjects)
 		}
 		name := e.Name
-		r.objects = append(r.objects, index.WatchedObject{Member: e.Member, Place: encodePlace(e.Place), Size: size, Data: encodeObject(o, name, size), Keys: keys})
+		r.objects = append(r.objects, index.WatchedObject{Member: e.Member, Place: encodePlace(e.Place), Size: size, Data: encodeObject(o, name, size), Keys: keys, Signature: e.Signature})
 	}
 	return nil
 }

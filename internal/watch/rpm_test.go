@@ -1,45 +1,11 @@
 package watch
 
 import (
-	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/symtest"
 )
-
-// makeRPM makes a package with rpmbuild.
-func makeRPM(t *testing.T, name, payload string, files map[string][]byte) []byte {
-	t.Helper()
-	tool := symtest.Tool(t, "rpmbuild")
-	top := t.TempDir()
-	var install, list strings.Builder
-	for path, body := range files {
-		from := filepath.Join(top, "in", filepath.FromSlash(path))
-		symtest.Put(t, filepath.Join(top, "in"), path, body)
-		fmt.Fprintf(&install, "install -D -m 644 %s %%{buildroot}/%s\n", from, path)
-		fmt.Fprintf(&list, "/%s\n", path)
-	}
-	spec := "Name: " + name + "\nVersion: 1\nRelease: 1\nSummary: s\nLicense: l\nAutoReqProv: no\n%description\nd\n%install\n" + install.String() + "%files\n" + list.String()
-	symtest.Put(t, top, "p.spec", []byte(spec))
-	cmd := exec.Command(tool, "-bb", "--target", "x86_64", "-D", "_topdir "+top, "-D", "_binary_payload "+payload, "-D", "debug_package %{nil}", "-D", "__os_install_post %{nil}",
-		"-D", "__spec_install_post %{___build_post}", "-D", "_build_id_links none", filepath.Join(top, "p.spec"))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("rpmbuild: %v\n%s", err, out)
-	}
-	found, err := filepath.Glob(filepath.Join(top, "RPMS", "*", "*.rpm"))
-	if err != nil || len(found) != 1 {
-		t.Fatalf("rpmbuild made %v, %v, want one package", found, err)
-	}
-	b, err := os.ReadFile(found[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 // TestRPM: members of RPM packages answer, and the sources of a debugsource package, which
 // is not unpacked at the scan.
@@ -50,8 +16,8 @@ func TestRPM(t *testing.T) {
 		t.Run(payload, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			put(t, dir, "prog-1.rpm", makeRPM(t, "prog", payload, map[string][]byte{"etc/p.conf": []byte("c"), "usr/bin/prog": m.prog, "usr/lib/libprog.so": m.lib, "usr/share/doc/p": []byte("doc")}))
-			put(t, dir, "prog-debugsource-1.rpm", makeRPM(t, "prog-debugsource", payload, map[string][]byte{"usr/src/symdepot-src/prog.c": []byte("the source"), "usr/src/symdepot-src/other.c": make([]byte, 100_000)}))
+			put(t, dir, "prog-1.rpm", symtest.RPM(t, "prog", payload, map[string][]byte{"etc/p.conf": []byte("c"), "usr/bin/prog": m.prog, "usr/lib/libprog.so": m.lib, "usr/share/doc/p": []byte("doc")}))
+			put(t, dir, "prog-debugsource-1.rpm", symtest.RPM(t, "prog-debugsource", payload, map[string][]byte{"usr/src/symdepot-src/prog.c": []byte("the source"), "usr/src/symdepot-src/other.c": make([]byte, 100_000)}))
 			f := open(t, dir, Options{})
 			if s := scanned(t, f); s.Objects != 2 || s.Problems != 0 {
 				t.Fatalf("the scan found %d objects and %d problems, want 2 and none", s.Objects, s.Problems)
@@ -77,8 +43,8 @@ func TestPackagesInAnArchive(t *testing.T) {
 	m := testMaterial(t)
 	dir := t.TempDir()
 	put(t, dir, "all.tar", makeTar(t,
-		entry{"doc-1.rpm", makeRPM(t, "doc", "w3.zstdio", map[string][]byte{"usr/share/doc/p/readme": []byte("doc"), "usr/src/debug/p/gone.c": []byte("text")})},
-		entry{"prog-1.rpm", makeRPM(t, "prog", "w3.zstdio", map[string][]byte{"usr/bin/prog": m.prog})},
+		entry{"doc-1.rpm", symtest.RPM(t, "doc", "w3.zstdio", map[string][]byte{"usr/share/doc/p/readme": []byte("doc"), "usr/src/debug/p/gone.c": []byte("text")})},
+		entry{"prog-1.rpm", symtest.RPM(t, "prog", "w3.zstdio", map[string][]byte{"usr/bin/prog": m.prog})},
 		entry{"usr/lib/libprog.so", m.lib}))
 	f := open(t, dir, Options{})
 	if s := scanned(t, f); s.Objects != 2 || s.Problems != 0 {

@@ -45,6 +45,9 @@ const (
 	DebuginfodSize    = "X-DEBUGINFOD-SIZE"
 	DebuginfodFile    = "X-DEBUGINFOD-FILE"
 	DebuginfodArchive = "X-DEBUGINFOD-ARCHIVE"
+	// DebuginfodSignature is the IMA signature of the file, in hex, from its RPM package.
+	// elfutils' code spells it so on both sides; its manual has one more hyphen.
+	DebuginfodSignature = "X-DEBUGINFOD-IMASIGNATURE"
 )
 
 // JobsPath is the path of the job API below a server's base URL:
