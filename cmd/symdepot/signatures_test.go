@@ -28,7 +28,8 @@ func TestFileSignatures(t *testing.T) {
 	dir := t.TempDir()
 	rpm := symtest.SignRPM(t, symtest.RPM(t, "prog", "w3.zstdio", map[string][]byte{"usr/bin/prog": prog}), strings.ToUpper(sign))
 	symtest.Put(t, dir, "rpms/prog.rpm", rpm)
-	if got := runTool(t, nil, dir, "rpm", "-qp", "--nosignature", "--nodigest", "--qf", "[%{FILENAMES} %{FILESIGNATURES}]", "rpms/prog.rpm"); !strings.EqualFold(got, "/usr/bin/prog "+sign) {
+	got := runTool(t, nil, dir, "rpm", "-qp", "--nosignature", "--nodigest", "--qf", "[%{FILENAMES} %{FILESIGNATURES}]", "rpms/prog.rpm")
+	if !strings.EqualFold(got, "/usr/bin/prog "+sign) {
 		t.Fatalf("rpm reads %q, want the signature", got)
 	}
 	depot := filepath.Join(dir, "depot")
