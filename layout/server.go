@@ -264,9 +264,9 @@ func (w *placeList) image(name string) {
 }
 
 // keys lists the spellings of the id on servers that tell upper from lower case:
-// two if the age of a PDB has letters, else one. Microsoft's tools write the age in
-// lower case, and the page of Sentry that describes the layouts has it in upper case,
-// for SymStore too; for SSQP the page is what Sentry's tools do.
+// two if the age of a PDB has letters, else one. First is that of the page of Sentry that
+// describes the layouts: upper case in symbol stores and SSQP, lower case in the native
+// layout. Microsoft's tools and Symbolicator write it in lower case in symbol stores.
 func (w *placeList) keys() []string {
 	key := w.key()
 	if !strings.HasSuffix(symfile.Fold(w.l.Name), ".pdb") || !debugid.IsHex(key) || strings.HasSuffix(key, symfile.PortableAge) {
@@ -283,7 +283,7 @@ func (w *placeList) keys() []string {
 	switch {
 	case upper == key:
 		return []string{key}
-	case w.Layout == SSQP:
+	case w.Layout.symbolStore():
 		return []string{upper, key}
 	}
 	return []string{key, upper}

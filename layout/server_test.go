@@ -22,13 +22,13 @@ func TestSpelling(t *testing.T) {
 		ask    string
 		want   []string
 	}{
-		{"symstore", nil, "Foo.pdb/" + guid1 + "A/foo.pdb", []string{"Foo.pdb/" + upper + "a/Foo.pdb", "Foo.pdb/" + upper + "a/Foo.pd_", "Foo.pdb/" + upper + "a/file.ptr",
-			"Foo.pdb/" + upper + "A/Foo.pdb", "Foo.pdb/" + upper + "A/Foo.pd_", "Foo.pdb/" + upper + "A/file.ptr"}},
+		{"symstore", nil, "Foo.pdb/" + guid1 + "A/foo.pdb", []string{"Foo.pdb/" + upper + "A/Foo.pdb", "Foo.pdb/" + upper + "A/Foo.pd_", "Foo.pdb/" + upper + "A/file.ptr",
+			"Foo.pdb/" + upper + "a/Foo.pdb", "Foo.pdb/" + upper + "a/Foo.pd_", "Foo.pdb/" + upper + "a/file.ptr"}},
 		{"symstore", nil, "Foo.pdb/" + guid1 + "9/foo.pdb", []string{"Foo.pdb/" + upper + "9/Foo.pdb", "Foo.pdb/" + upper + "9/Foo.pd_", "Foo.pdb/" + upper + "9/file.ptr"}},
 		{"symstore", nil, "Foo.pdb/" + guid1 + "10/foo.pdb", []string{"Foo.pdb/" + upper + "10/Foo.pdb", "Foo.pdb/" + upper + "10/Foo.pd_", "Foo.pdb/" + upper + "10/file.ptr"}},
 		{"symstore", func(d *Dialect) { d.Casing = CasingUpper }, "Foo.pdb/" + guid1 + "A/foo.pdb", []string{"FOO.PDB/" + upper + "A/FOO.PDB", "FOO.PDB/" + upper + "A/FOO.PD_", "FOO.PDB/" + upper + "A/FILE.PTR"}},
-		{"symstore", func(d *Dialect) { d.Cabinets, d.Pointers = false, false }, "calc.pdb/418E89C3b/calc.pdb", []string{"calc.pdb/418E89C3b/calc.pdb", "calc.pdb/418E89C3B/calc.pdb"}},
-		{"symstore", nil, "crash.pdb/" + guid1 + "b/crash.src.zip", []string{"crash.pdb/" + upper + "b/crash.src.zip", "crash.pdb/" + upper + "b/crash.pdb.src.zip", "crash.pdb/" + upper + "B/crash.src.zip", "crash.pdb/" + upper + "B/crash.pdb.src.zip"}},
+		{"symstore", func(d *Dialect) { d.Cabinets, d.Pointers = false, false }, "calc.pdb/418E89C3b/calc.pdb", []string{"calc.pdb/418E89C3B/calc.pdb", "calc.pdb/418E89C3b/calc.pdb"}},
+		{"symstore", nil, "crash.pdb/" + guid1 + "b/crash.src.zip", []string{"crash.pdb/" + upper + "B/crash.src.zip", "crash.pdb/" + upper + "B/crash.pdb.src.zip", "crash.pdb/" + upper + "b/crash.src.zip", "crash.pdb/" + upper + "b/crash.pdb.src.zip"}},
 		{"symstore", func(d *Dialect) { d.TwoTier = true }, "Foo.exe/5ab38077900A/Foo.exe", []string{"Fo/Foo.exe/5AB38077900a/Foo.exe", "Fo/Foo.exe/5AB38077900a/Foo.ex_", "Fo/Foo.exe/5AB38077900a/file.ptr"}},
 		{"symstore", func(d *Dialect) { d.Cabinets, d.Pointers = false, false }, "Foo.exe/5ab3807700009000/Foo.exe", []string{"Foo.exe/5AB380779000/Foo.exe", "Foo.exe/5AB3807700009000/Foo.exe"}[:1]},
 		{"symstore", func(d *Dialect) { d.Casing = CasingLower }, "Foo.exe/5AB38077900A/Foo.exe", []string{"foo.exe/5ab38077900a/foo.exe", "foo.exe/5ab38077900a/foo.ex_", "foo.exe/5ab38077900a/file.ptr"}},

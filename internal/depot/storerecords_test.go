@@ -27,7 +27,7 @@ func TestStoreRecords(t *testing.T) {
 		t.Cleanup(func() { _ = d.Close() })
 		add(t, d, "Game", file{"/home/eve/hello-x64.pdb", pdb})
 		add(t, d, "Secret", file{`C:\secret\hello-x64.pdb`, pdb})
-		all, game := Scope{}, Scope{Products: []string{"Game"}}
+		all, game, secret := Scope{}, Scope{Products: []string{"Game"}}, Scope{Products: []string{"Secret"}}
 		for _, c := range []struct {
 			name  string
 			scope Scope
@@ -39,6 +39,9 @@ func TestStoreRecords(t *testing.T) {
 			{"0000000001", game, line, true},
 			{"0000000002", all, line, true},
 			{"0000000002", game, "", false},
+			{"lastid.txt", secret, "0000000002", true},
+			{"0000000001", secret, "", true},
+			{"0000000002", secret, line, true},
 			{"0000000003", all, "", false},
 			{"server.txt", all, "", false},
 			{"lastid.txt", Scope{Products: []string{}}, "0000000000", true},
