@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -141,7 +143,20 @@ func (c *Checker) Repair(ctx context.Context, fault func(Fault), progress func(b
 // Run is Verify with options.
 func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(Fault), progress func(bytes int64)) (Verified, error) {
 	var v Verified
-	report := func(f Fault) { v.Faults++; fault(f) }
+	suspected, err := c.contents.suspected(ctx)
+	if err != nil {
+		return v, err
+	}
+	report := func(f Fault) {
+		v.Faults++
+		if ref, err := blob.ParseRef(f.Ref); err == nil {
+			delete(suspected, ref)
+			if !opt.Repair { // a later Verify finds what Repair leaves
+				c.contents.note(ref, f.What)
+			}
+		}
+		fault(f)
+	}
 	problems, err := c.db.Check(ctx)
 	if err != nil {
 		return v, err
@@ -184,6 +199,9 @@ func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(Fault), 
 	}
 	if !opt.Rows {
 		if err := c.verifyCold(ctx, opt, lost, report, &v, progress); err != nil {
+			return v, err
+		}
+		if err := c.db.Damages.Clear(ctx, slices.Collect(maps.Keys(suspected))); err != nil && !errors.Is(err, index.ErrReadOnly) {
 			return v, err
 		}
 	}

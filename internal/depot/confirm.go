@@ -59,8 +59,9 @@ func (c *Confirmations) covers(entries, accepted []index.Entry) error {
 	return c.report(0, missing)
 }
 
-// found returns a *stage.LostError if entries of a committed transaction are not found.
-func (c *Confirmations) found(ctx context.Context, number int64, entries []index.Entry) error {
+// found returns a *stage.LostError if entries of a committed transaction are not found, or
+// their contents are lost.
+func (c *Confirmations) found(ctx context.Context, number int64, entries []index.Entry, lost []blob.Ref) error {
 	// The client may leave, but a fault must be noticed.
 	positions, err := c.db.Unfound(context.WithoutCancel(ctx), number, entries)
 	if err != nil {
@@ -70,8 +71,12 @@ func (c *Confirmations) found(ctx context.Context, number int64, entries []index
 	for _, i := range positions {
 		missing = append(missing, entries[i])
 	}
+	isLost := make(map[blob.Ref]bool, len(lost))
+	for _, ref := range lost {
+		isLost[ref] = true
+	}
 	for _, e := range entries {
-		if c.suspect(e.Ref) {
+		if isLost[e.Ref] || c.suspect(e.Ref) {
 			missing = append(missing, e)
 		}
 	}

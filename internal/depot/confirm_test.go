@@ -168,7 +168,7 @@ func TestLost(t *testing.T) {
 		t.Fatalf("add: transaction %d, %v", number, err)
 	}
 	before := d.Confirmed.Lost()
-	err = d.Confirmed.found(t.Context(), done.Transaction, tx.entries)
+	err = d.Confirmed.found(t.Context(), done.Transaction, tx.entries, nil)
 	if lost, ok := errors.AsType[*stage.LostError](err); !ok || lost.Transaction != done.Transaction || d.Confirmed.Lost() != before+1 {
 		t.Errorf("a file that only another transaction has: %v, want that it is lost", err)
 	}
@@ -277,5 +277,34 @@ func TestSameBytesAtOnce(t *testing.T) {
 	_, err := stageDepot{d}.Commit(t.Context(), index.Tx{Product: "both"}, []stage.File{gone}, nil)
 	if m, ok := errors.AsType[*stage.MissingError](err); !ok || len(m.Refs) != 1 || m.Refs[0] != gone.Ref {
 		t.Errorf("commit of a staged file that is gone: %v, want a MissingError that names its content", err)
+	}
+}
+
+// TestDamagedMeanwhile: a content that is damaged between the answer that the depot has it
+// and the commit is not called stored, and stays suspected until its bytes have come.
+func TestDamagedMeanwhile(t *testing.T) {
+	t.Parallel()
+	d, _ := logged(t, Options{})
+	body := symFile(symID, 5000)
+	f := file{"app.sym", body}
+	add(t, d, "P", f)
+	c := pusher("ci")
+	id := openStage(t, d, c, stage.Spec{Labels: stage.Labels{Product: "P"}})
+	if send := check(t, d, c, id, []file{f}); len(send) != 0 {
+		t.Fatalf("the check of a stored file asks for %d files, want none", len(send))
+	}
+	lossy["flipped"](t, d, body)
+	// Another process, as that of the server, found it.
+	if err := d.db.Damages.Note(t.Context(), blob.Sum(body), "other bytes"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.Stages().Commit(t.Context(), c, id, stage.Commit{})
+	wantRefusal(t, "a commit of a content that is damaged meanwhile", err, stage.Lost)
+	if n, err := d.db.Damages.Count(t.Context()); err != nil || n != 1 {
+		t.Errorf("%d suspected contents after it, %v; want 1", n, err)
+	}
+	add(t, d, "P", f)
+	if n, err := d.db.Damages.Count(t.Context()); err != nil || n != 0 {
+		t.Errorf("%d suspected contents after an add, %v; want none", n, err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
 )
@@ -24,13 +26,16 @@ var ErrUnavailable = blob.ErrUnavailable
 
 // contents opens the stored contents that the index lists, and logs damaged ones.
 type contents struct {
-	blobs blob.Backend
-	db    *index.DB
-	log   *slog.Logger
-	now   func() time.Time
+	blobs  blob.Backend
+	placed bool // see Depot
+	db     *index.DB
+	log    *slog.Logger
+	now    func() time.Time
 
 	mu       sync.Mutex
 	reported map[blob.Ref]time.Time // guarded by mu
+	pending  map[blob.Ref]string    // guarded by mu; damage that is not in the index yet
+	noting   sync.WaitGroup         // of the goroutine that brings it there
 }
 
 // open opens a content that the index lists. A damaged or missing one is logged
@@ -89,13 +94,131 @@ func (cs *contents) hash(ctx context.Context, c index.Content, pace func(n int) 
 	return "it is missing", nil
 }
 
+// held reports whether the stored bytes of a content can be read back, so that a writer
+// that has them need not store them: batch knows the content, and no process has found it
+// damaged or missing. If one has, it is read whole here.
+func (cs *contents) held(ctx context.Context, batch blob.Batch, c index.Content) (bool, error) {
+	if !batch.Known(ctx, c.Ref) {
+		return false, ctx.Err()
+	}
+	found, err := cs.db.Damages.Of(ctx, c.Ref)
+	if err != nil || found == "" {
+		return err == nil, err
+	}
+	what, err := cs.hash(ctx, c, nil)
+	if err != nil || what != "" {
+		return false, err
+	}
+	return true, cs.db.Damages.Clear(ctx, []blob.Ref{c.Ref})
+}
+
+const (
+	readBack   = 2  // contents that are hashed at once to find those that cannot be read back
+	askedAbout = 16 // the same in a bucket, whose store is asked
+)
+
+// lost returns those of some contents that the index lists whose bytes cannot be read back:
+// see held.
+func (cs *contents) lost(ctx context.Context, list []index.Content) ([]index.Content, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	batch, err := cs.blobs.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer batch.Abort()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(readBack)
+	if cs.placed {
+		g.SetLimit(askedAbout)
+	}
+	var mu sync.Mutex
+	var lost []index.Content
+	for _, c := range list {
+		g.Go(func() error {
+			is, err := cs.held(ctx, batch, c)
+			if err == nil && !is {
+				mu.Lock()
+				defer mu.Unlock()
+				lost = append(lost, c)
+			}
+			return err
+		})
+	}
+	err = g.Wait()
+	return lost, err
+}
+
+// suspected returns the contents that the index has as damaged or missing.
+func (cs *contents) suspected(ctx context.Context) (map[blob.Ref]bool, error) {
+	list := map[blob.Ref]bool{}
+	for c, err := range cs.db.Damages.All(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		list[c.Ref] = true
+	}
+	return list, nil
+}
+
+// note records in the index, for all processes, that a content was found damaged. It does
+// not wait: a commit of another process may take long.
+func (cs *contents) note(ref blob.Ref, what string) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	running := len(cs.pending) > 0
+	if cs.pending == nil {
+		cs.pending = make(map[blob.Ref]string)
+	}
+	if len(cs.pending) < maxReported { // the others are found again
+		cs.pending[ref] = what
+	}
+	if !running {
+		cs.noting.Go(cs.writeNotes)
+	}
+}
+
+// writeNotes writes what is pending until nothing is.
+func (cs *contents) writeNotes() {
+	for {
+		var ref blob.Ref
+		var what string
+		cs.mu.Lock()
+		for ref, what = range cs.pending {
+			break
+		}
+		cs.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), noteTime)
+		err := cs.db.Damages.Note(ctx, ref, what)
+		cancel()
+		if err != nil && !errors.Is(err, index.ErrReadOnly) {
+			cs.log.Warn("cannot record that a stored file is damaged; other processes find it themselves", "content", ref.String(), "error", err)
+		}
+		cs.mu.Lock()
+		delete(cs.pending, ref)
+		done := len(cs.pending) == 0
+		cs.mu.Unlock()
+		if done {
+			return
+		}
+	}
+}
+
+// noteTime limits the time for recording a damaged content.
+const noteTime = 5 * time.Second
+
+// close waits until what was found is recorded.
+func (cs *contents) close() { cs.noting.Wait() }
+
 // report logs an error that says that a content is damaged, once an hour for
-// each content.
+// each content, and records it for all processes.
 func (cs *contents) report(err error) {
 	e, ok := errors.AsType[*blob.DamageError](err)
 	if !ok {
 		return
 	}
+	cs.note(e.Ref, e.What)
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	now := cs.now()

@@ -438,3 +438,42 @@ func TestRangeOfLargeFile(t *testing.T) {
 		t.Errorf("the whole after a part: %d bytes, %v; want %d", len(got), err, len(body))
 	}
 }
+
+// TestSuspicion: what verify and the background check find is known to all processes, and
+// what they find intact is not suspected any more.
+func TestSuspicion(t *testing.T) {
+	d, _ := logged(t, Options{})
+	d.Check.wait = func(context.Context, time.Duration) error { return nil }
+	good, bad := symFile(symID, 5000), testdata(t, "elf/prog-sha1")
+	add(t, d, "", file{"app.sym", good}, bad)
+	checks := map[string]func(){
+		"verify": func() { verified(t, d, CheckOptions{}) },
+		"background check": func() {
+			if err := d.db.Scrub.Put(t.Context(), ScrubState{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Check.scrubDue(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	want := func(when string, refs ...blob.Ref) {
+		t.Helper()
+		d.contents.close()
+		got, err := d.contents.suspected(t.Context())
+		if err != nil || len(got) != len(refs) || len(refs) > 0 && !got[refs[0]] {
+			t.Errorf("%s: suspected %v, %v; want %v", when, got, err, refs)
+		}
+	}
+	for name, check := range checks {
+		lossy["flipped"](t, d, bad.body)
+		if err := d.db.Damages.Note(t.Context(), blob.Sum(good), "it was unreadable for a while"); err != nil {
+			t.Fatal(err)
+		}
+		check()
+		want(name, blob.Sum(bad.body))
+		overwrite(t, d, bad.body, bad.body)
+		check()
+		want(name + " after the repair")
+	}
+}

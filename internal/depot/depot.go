@@ -224,7 +224,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	d.now = opt.Now
 	var err error
 	d.Cold = newCold(d, &opt)
-	d.contents = &contents{blobs: d.blobs, db: d.db, log: opt.Log, now: opt.Now}
+	d.contents = &contents{blobs: d.blobs, placed: d.placed, db: d.db, log: opt.Log, now: opt.Now}
 	d.Cache = &Cache{db: d.db, blobs: d.blobs, now: opt.Now, limits: opt.Cache, space: d.Cold.disk}
 	d.Missing = &Missing{db: d.db, now: opt.Now}
 	d.Check = &Checker{cold: d.Cold, dir: d.dir, blobs: d.blobs, placed: d.placed, db: d.db, contents: d.contents, log: opt.Log, now: opt.Now}
@@ -289,6 +289,7 @@ func (d *Depot) Close() error {
 	d.filter.stop()
 	d.fetch.Close()
 	d.symcache.Stop()
+	d.contents.close()
 	return errors.Join(left, d.Missing.store(last), d.Cache.storeUses(last), d.reads.store(last), d.Cold.storeReads(last), d.Symbols.Close(), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
 }
 

@@ -66,7 +66,13 @@ func newDatabase(t *testing.T) string {
 // the caller closes.
 func newServers(t *testing.T) (open func(opt Options) *Depot) {
 	t.Helper()
-	where, s3 := newDatabase(t), buckettest.S3(t)
+	return serversOf(t, buckettest.S3(t))
+}
+
+// serversOf is newServers with a store.
+func serversOf(t *testing.T, s3 *buckettest.Peer) (open func(opt Options) *Depot) {
+	t.Helper()
+	where := newDatabase(t)
 	return func(opt Options) *Depot {
 		t.Helper()
 		b, err := upstream.OpenBucket(&bucket.S3Config{Bucket: s3.Bucket, Prefix: "depot", Endpoint: s3.Endpoint, Region: "us-east-1", AccessKey: s3.User, SecretKey: s3.Secret},

@@ -103,6 +103,10 @@ func (c *Checker) scrubPass(ctx context.Context, st ScrubState) error {
 		}
 		return c.wait(ctx, pause)
 	}
+	suspected, err := c.contents.suspected(ctx)
+	if err != nil {
+		return err
+	}
 	// A content that is added meanwhile is read too: the pass ends when none is left.
 	for before := int64(-1); before != st.Contents; {
 		before = st.Contents
@@ -110,7 +114,7 @@ func (c *Checker) scrubPass(ctx context.Context, st ScrubState) error {
 			if err != nil {
 				return err
 			}
-			if err := c.scrubOne(ctx, &st, row, pace); err != nil {
+			if err := c.scrubOne(ctx, &st, row, suspected[row.Ref], pace); err != nil {
 				return err
 			}
 		}
@@ -121,8 +125,9 @@ func (c *Checker) scrubPass(ctx context.Context, st ScrubState) error {
 	return note()
 }
 
-// scrubOne checks a content.
-func (c *Checker) scrubOne(ctx context.Context, st *ScrubState, row index.Numbered, pace func(int) error) error {
+// scrubOne checks a content. One that was suspected and is intact is not suspected any
+// more.
+func (c *Checker) scrubOne(ctx context.Context, st *ScrubState, row index.Numbered, suspected bool, pace func(int) error) error {
 	if err := pace(scrubCost); err != nil {
 		return err
 	}
@@ -133,6 +138,9 @@ func (c *Checker) scrubOne(ctx context.Context, st *ScrubState, row index.Number
 	st.Position = row.Number
 	st.Contents++
 	st.Bytes += row.Size
+	if what == "" && suspected {
+		return c.db.Damages.Clear(ctx, []blob.Ref{row.Ref})
+	}
 	if what != "" {
 		st.Damaged++
 		c.contents.report(&blob.DamageError{Ref: row.Ref, What: what})

@@ -78,11 +78,29 @@ func (s stageDepot) InBucket() bool { return s.d.placed }
 
 // Place implements stage.Depot.
 func (s stageDepot) Place(ctx context.Context, c index.Content, r io.Reader) error {
-	return s.d.blobs.Put(ctx, c.Ref, c.Size, r)
+	batch, err := s.d.blobs.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer batch.Abort()
+	if held, err := s.d.contents.held(ctx, batch, c); held || err != nil {
+		return err
+	}
+	ref, _, err := batch.Put(ctx, c.Size, r)
+	if err == nil && ref != c.Ref {
+		err = fmt.Errorf("place content %s: the bytes have SHA-256 %s: %w", c.Ref, ref, blob.ErrMismatch)
+	}
+	if err != nil {
+		return err
+	}
+	return batch.Commit(ctx)
 }
 
-// Suspect implements stage.Depot.
-func (s stageDepot) Suspect(ref blob.Ref) bool { return s.d.blobs.Suspect(ref) }
+// Lost implements stage.Depot.
+func (s stageDepot) Lost(ctx context.Context, list []index.Content) ([]blob.Ref, error) {
+	lost, err := s.d.contents.lost(ctx, list)
+	return refsOf(lost), err
+}
 
 // OpenStored implements stage.Depot.
 func (s stageDepot) OpenStored(ctx context.Context, c index.Content) (blob.File, error) {
@@ -102,34 +120,35 @@ func (s stageDepot) Commit(ctx context.Context, tx index.Tx, files []stage.File,
 			e.Path, e.Archive = Source{Path: e.Path, Archive: e.Path}.origin()
 		}
 	}
-	linkRuntimes(tx.Entries)
-	var n int64
-	var err error
-	if s.d.placed {
-		n, err = s.commitPlaced(ctx, tx)
-	} else {
-		n, err = s.commitFiles(ctx, tx, files)
-	}
+	n, err := s.commit(ctx, tx, files)
 	if err != nil {
-		return 0, fmt.Errorf("depot %s: %w", s.d.name, err)
+		return n, fmt.Errorf("depot %s: %w", s.d.name, err)
 	}
-	s.d.Symbols.arrived(ctx, tx.Entries)
-	return n, s.d.Confirmed.found(ctx, n, tx.Entries)
+	return n, nil
 }
 
 // Confirm implements stage.Depot.
 func (s stageDepot) Confirm(ctx context.Context, number int64, accepted []index.Entry) error {
-	return s.d.Confirmed.found(ctx, number, accepted)
+	return s.d.Confirmed.found(ctx, number, accepted, nil)
 }
 
-// commitFiles moves the contents of files into the store: all are made durable,
-// then all get their names, then the index refers to them.
-func (s stageDepot) commitFiles(ctx context.Context, tx index.Tx, files []stage.File) (int64, error) {
+func (s stageDepot) commit(ctx context.Context, tx index.Tx, files []stage.File) (int64, error) {
+	if s.d.placed { // the contents are in their places already
+		return s.d.commit(ctx, tx, nil)
+	}
 	batch, err := s.d.blobs.Begin(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer batch.Abort()
+	if err := take(ctx, batch, files); err != nil {
+		return 0, err
+	}
+	return s.d.commit(ctx, tx, batch)
+}
+
+// take puts the contents of staged files into a batch.
+func take(ctx context.Context, batch blob.Batch, files []stage.File) error {
 	var missing []blob.Ref
 	for _, f := range files {
 		if f.Path != "" {
@@ -138,7 +157,7 @@ func (s stageDepot) commitFiles(ctx context.Context, tx index.Tx, files []stage.
 				continue
 			}
 			if !errors.Is(err, fs.ErrNotExist) {
-				return 0, err
+				return err
 			}
 			// A commit of the same bytes has stored and removed the file meanwhile.
 		}
@@ -147,25 +166,9 @@ func (s stageDepot) commitFiles(ctx context.Context, tx index.Tx, files []stage.
 		}
 	}
 	if len(missing) > 0 {
-		return 0, &stage.MissingError{Refs: missing}
+		return &stage.MissingError{Refs: missing}
 	}
-	if err := batch.Commit(ctx); err != nil {
-		return 0, err
-	}
-	return s.d.db.Commit(ctx, tx, func(ctx context.Context, refs []blob.Ref) error {
-		// Garbage collection needs the same lock, so blobs that exist now stay.
-		for _, r := range refs {
-			if _, err := s.d.blobs.Stat(ctx, r); errors.Is(err, fs.ErrNotExist) {
-				missing = append(missing, r)
-			} else if err != nil {
-				return err
-			}
-		}
-		if len(missing) > 0 {
-			return &stage.MissingError{Refs: missing}
-		}
-		return nil
-	})
+	return nil
 }
 
 // adopt puts a staged file into a batch.
@@ -183,39 +186,6 @@ func adopt(ctx context.Context, batch blob.Batch, f stage.File) error {
 		err = &stage.MissingError{Refs: []blob.Ref{f.Ref}}
 	}
 	return err
-}
-
-// commitPlaced commits contents that are in the bucket already.
-func (s stageDepot) commitPlaced(ctx context.Context, tx index.Tx) (int64, error) {
-	n, err := s.d.db.Commit(ctx, tx, nil)
-	if !errors.Is(err, index.ErrNotUploaded) {
-		return n, err
-	}
-	// Uploads were given up, or known contents were collected meanwhile.
-	var missing []blob.Ref
-	looked := make(map[blob.Ref]bool)
-	for _, e := range tx.Entries {
-		if looked[e.Ref] {
-			continue
-		}
-		looked[e.Ref] = true
-		done, ferr := s.d.db.Places.Finished(ctx, index.Content{Ref: e.Ref, Size: e.Size})
-		if ferr != nil {
-			return 0, ferr
-		}
-		if done {
-			continue
-		}
-		if _, _, oerr := s.d.db.Places.Of(ctx, e.Ref); errors.Is(oerr, fs.ErrNotExist) {
-			missing = append(missing, e.Ref)
-		} else if oerr != nil {
-			return 0, oerr
-		}
-	}
-	if len(missing) == 0 {
-		return 0, err
-	}
-	return 0, &stage.MissingError{Refs: missing}
 }
 
 // forwarded is the kind of the questions of stages to other servers.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -113,7 +113,6 @@ type Tx struct {
 	mu      sync.Mutex // guards what follows
 	entries []index.Entry
 	refs    map[blob.Ref]bool // contents added so far
-	healed  []blob.Ref        // those of them that were damaged
 	once    map[entryKey]bool // nil: entries may repeat
 	done    bool
 }
@@ -316,8 +315,11 @@ func (tx *Tx) take(ctx context.Context, c Content, o objfile.Object) (Added, err
 	// to have is hashed instead of written again.
 	if known, err := tx.d.db.HasObject(ctx, o.Object, o.Size); err == nil && known {
 		ref, n, err := blob.Hash(ctx, objectReader(c, o))
-		if err == nil && n == o.Size && tx.batch.Known(ctx, ref) {
-			return Added{Object: o, Ref: ref, Known: true}, nil
+		if err == nil && n == o.Size {
+			held, err := tx.d.contents.held(ctx, tx.batch, index.Content{Ref: ref, Size: n})
+			if err == nil && held {
+				return Added{Object: o, Ref: ref, Known: true}, nil
+			}
 		}
 	}
 	ref, _, err := tx.batch.Put(ctx, o.Size, objectReader(c, o))
@@ -343,9 +345,6 @@ func (tx *Tx) take(ctx context.Context, c Content, o objfile.Object) (Added, err
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
 	a.Known = a.Known || tx.refs[ref]
-	if a.Restored && !tx.refs[ref] {
-		tx.healed = append(tx.healed, ref)
-	}
 	tx.refs[ref] = true
 	return a, nil
 }
@@ -366,16 +365,12 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 		return 0, errors.New("the transaction has ended")
 	}
 	tx.done = true
-	entries, healed := tx.entries, tx.healed
+	entries := tx.entries
 	tx.mu.Unlock()
 	if len(entries) == 0 {
 		tx.batch.Abort()
 		return 0, ErrEmpty
 	}
-	if err := tx.batch.Commit(ctx); err != nil {
-		return 0, fmt.Errorf("depot %s: %w", tx.d.name, err)
-	}
-	linkRuntimes(entries)
 	kind, at := "add", tx.info.Time
 	if tx.info.Origin != nil {
 		kind = "import"
@@ -387,40 +382,14 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 		Kind: kind, Product: tx.info.Product, Version: tx.info.Version, Comment: tx.info.Comment,
 		Branch: tx.info.Branch, Class: tx.info.Class, Who: tx.info.Who, Host: tx.info.Host, Time: at, Origin: tx.info.Origin, Entries: entries,
 	}
-	check := func(ctx context.Context, refs []blob.Ref) error {
-		// Garbage collection needs the same lock, so blobs that exist now stay.
-		for _, r := range refs {
-			if _, err := tx.d.blobs.Stat(ctx, r); err != nil {
-				if errors.Is(err, fs.ErrNotExist) {
-					return fmt.Errorf("garbage collection freed a file while it was being added; add it again: %w", err)
-				}
-				return err
-			}
-		}
-		return nil
-	}
-	n, err := tx.d.db.Commit(ctx, row, check)
-	for range 3 {
-		again, ok := tx.batch.(interface{ Again(context.Context) error })
-		if !ok || !errors.Is(err, index.ErrNotUploaded) {
-			break
-		}
-		// This process stood still for so long that its uploads were given up.
-		if aerr := again.Again(ctx); aerr != nil {
-			err = fmt.Errorf("%w: %w", err, aerr)
-			break
-		}
-		n, err = tx.d.db.Commit(ctx, row, check)
-	}
-	if errors.Is(err, index.ErrNotUploaded) {
-		err = fmt.Errorf("a file was collected while it was being added; add again: %w", err)
+	n, err := tx.d.commit(ctx, row, tx.batch)
+	if _, missing := errors.AsType[*stage.MissingError](err); missing {
+		err = fmt.Errorf("garbage collection freed a file while it was being added; add it again: %w", err)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("depot %s: %w", tx.d.name, err)
+		return n, fmt.Errorf("depot %s: %w", tx.d.name, err)
 	}
-	tx.d.Symbols.arrived(ctx, entries)
-	tx.d.Cold.addedAgain(ctx, healed)
-	return n, tx.d.Confirmed.found(ctx, n, entries)
+	return n, nil
 }
 
 // ErrEmpty is returned by Commit for a transaction without objects. No number is

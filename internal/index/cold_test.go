@@ -48,7 +48,7 @@ func testColds(t *testing.T) {
 		}
 	}
 	put(0, file(10), nil, nil)
-	old := len(db.engine.steps()) - 1
+	old := coldFormat(db.engine.steps()) - 1
 	if _, err := Open(ctx, where, Options{steps: db.engine.steps()[:old]}); !errors.Is(err, ErrNewer) {
 		t.Errorf("a program before cold contents: %v, want ErrNewer", err)
 	}

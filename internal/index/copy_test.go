@@ -186,7 +186,7 @@ func TestCopy(t *testing.T) {
 	t.Run("next transaction in the file that was copied back", func(t *testing.T) { commits(t, back) })
 	t.Run("next transaction in the first index", func(t *testing.T) { commits(t, db) })
 	t.Run("next transaction in PostgreSQL", func(t *testing.T) {
-		if err := there.Places.Begin(ctx, "n", time.Hour, []Upload{{"new", Content{pdb(6).Ref, pdb(6).Size}}}); err != nil {
+		if err := there.Places.Begin(ctx, "n", time.Hour, []Upload{{Place: "new", Content: Content{pdb(6).Ref, pdb(6).Size}}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := there.Places.Done(ctx, []string{"new"}); err != nil {

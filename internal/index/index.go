@@ -78,10 +78,12 @@ type DB struct {
 	Misses Misses
 	Scrub  Scrub
 	Places Places
-	Copies Copies
-	Nodes  Nodes
-	Stages Stages
-	Waits  Waits
+	// Damages are the contents whose stored bytes were found damaged or missing.
+	Damages Damages
+	Copies  Copies
+	Nodes   Nodes
+	Stages  Stages
+	Waits   Waits
 	// Retention and Trash are for the transactions that a policy removes.
 	Retention Retention
 	Trash     Trash
@@ -155,6 +157,7 @@ func newDB(e engine, opt Options) *DB {
 	db.points, db.scans = counted{e.points(), &db.reads}, counted{e.scans(), &db.reads}
 	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub, db.Places, db.Copies = Tokens{db}, WantedKeys{db}, CachedFiles{db}, Misses{db}, Scrub{db}, Places{db}, Copies{db}
 	db.Nodes, db.Stages, db.Retention, db.Trash, db.Catalog, db.Sources, db.Colds = Nodes{db}, Stages{db}, Retention{db}, Trash{db}, Catalog{db}, Sources{db}, Colds{db}
+	db.Damages = Damages{db}
 	return db
 }
 

@@ -37,6 +37,9 @@ var ErrNotUploaded = errors.New("the content has not been uploaded")
 type Upload struct {
 	Place string
 	Content
+	// Damage is what a process has found wrong with the object, see Damages; "" is
+	// nothing. Only Of sets it.
+	Damage string
 }
 
 // Begin records uploads of a node, durably, before they begin. Their leases end
@@ -165,7 +168,7 @@ func (ps Places) Expire(ctx context.Context, before time.Time) (n int, err error
 func (ps Places) Of(ctx context.Context, ref blob.Ref) (u Upload, added time.Time, err error) {
 	u.Ref = ref
 	var at int64
-	err = ps.db.points.row(ctx, "SELECT place, size, added FROM content WHERE sha256 = $1 AND place IS NOT NULL", []any{ref[:]}, &u.Place, &u.Size, &at)
+	err = ps.db.points.row(ctx, "SELECT place, size, added, coalesce(damage, '') FROM content WHERE sha256 = $1 AND place IS NOT NULL", []any{ref[:]}, &u.Place, &u.Size, &at, &u.Damage)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
@@ -198,7 +201,7 @@ func (c *commit) replacePlace(id int64, k Content) error {
 		id, c.now.UnixMilli()); err != nil {
 		return err
 	}
-	if _, err = c.exec("UPDATE content SET place = $2 WHERE id = $1", id, place); err != nil {
+	if _, err = c.exec("UPDATE content SET place = $2, damage = NULL WHERE id = $1", id, place); err != nil {
 		return err
 	}
 	_, err = c.exec("UPDATE cold SET plain_since = $2 WHERE content_id = $1", id, c.now.UnixMilli())

@@ -23,7 +23,7 @@ func testPlaces(t *testing.T) {
 	ctx := t.Context()
 	ps := db.Places
 	entry := pdb(1)
-	up := func(place string, e Entry) Upload { return Upload{place, Content{e.Ref, e.Size}} }
+	up := func(place string, e Entry) Upload { return Upload{Place: place, Content: Content{e.Ref, e.Size}} }
 	commit := func(e Entry) error {
 		_, err := db.Commit(ctx, Tx{Kind: "add", Entries: []Entry{e}}, nil)
 		return err

@@ -237,7 +237,7 @@ func (c *commit) takePlaces(s setSession, sums [][]byte, sizes []int64, first ma
 	if len(moved) == 0 {
 		return nil
 	}
-	_, err := s.set("UPDATE content SET place = k.place FROM unnest($1::bigint[], $2::text[]) AS k(id, place) WHERE content.id = k.id", []any{moved, names}, nil)
+	_, err := s.set("UPDATE content SET place = k.place, damage = NULL FROM unnest($1::bigint[], $2::text[]) AS k(id, place) WHERE content.id = k.id", []any{moved, names}, nil)
 	return err
 }
 

@@ -60,7 +60,7 @@ func TestRoundTrips(t *testing.T) {
 		var places []string
 		for _, r := range distinct(list) {
 			places = append(places, "place of "+r.String())
-			uploads = append(uploads, Upload{places[len(places)-1], Content{r, 0}})
+			uploads = append(uploads, Upload{Place: places[len(places)-1], Content: Content{r, 0}})
 		}
 		for i, e := range list {
 			uploads[i].Size = e.Size

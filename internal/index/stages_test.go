@@ -172,8 +172,8 @@ func TestStageUploads(t *testing.T) { onEngines(t, testStageUploads) }
 func testStageUploads(t *testing.T) {
 	db := openTest(t, Options{Placed: true})
 	ctx := t.Context()
-	u := Upload{"place", Content{ref(1), 1001}}
-	other := Upload{"other", Content{ref(2), 1002}}
+	u := Upload{Place: "place", Content: Content{ref(1), 1001}}
+	other := Upload{Place: "other", Content: Content{ref(2), 1002}}
 	if err := db.Places.Begin(ctx, "node", time.Minute, []Upload{u, other}); err != nil {
 		t.Fatal(err)
 	}

@@ -205,12 +205,15 @@ func (s *Stages) look(ctx context.Context, c Caller, id string, refs []blob.Ref)
 			may = c.Read(o.Product)
 			reads[o.Product] = may
 		}
-		if !may || s.depot.Suspect(o.Ref) || last.Ref == o.Ref && last.Object == o.Object {
+		if !may || last.Ref == o.Ref && last.Object == o.Object {
 			return
 		}
 		last = o.Stored
 		h.objects[o.Ref] = append(h.objects[o.Ref], o.Stored)
 	}); err != nil {
+		return h, err
+	}
+	if err := s.dropLost(ctx, h.objects); err != nil {
 		return h, err
 	}
 	for _, k := range known {
@@ -228,6 +231,20 @@ func (s *Stages) look(ctx context.Context, c Caller, id string, refs []blob.Ref)
 		}
 	}
 	return h, nil
+}
+
+// dropLost drops the contents whose stored bytes cannot be read back: their files are sent
+// again, which heals them.
+func (s *Stages) dropLost(ctx context.Context, objects map[blob.Ref][]index.Stored) error {
+	list := make([]index.Content, 0, len(objects))
+	for ref, of := range objects {
+		list = append(list, index.Content{Ref: ref, Size: of[0].Size})
+	}
+	lost, err := s.depot.Lost(ctx, list)
+	for _, ref := range lost {
+		delete(objects, ref)
+	}
+	return err
 }
 
 // find sets the state of a file by the contents that are held.

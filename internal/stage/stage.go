@@ -207,8 +207,9 @@ type Depot interface {
 	InBucket() bool
 	// Place brings a content to its place in the bucket, where a commit finds it.
 	Place(ctx context.Context, c index.Content, r io.Reader) error
-	// Suspect reports whether a stored content is known to be damaged.
-	Suspect(ref blob.Ref) bool
+	// Lost returns those of some contents that the index lists whose stored bytes cannot be
+	// read back.
+	Lost(ctx context.Context, list []index.Content) ([]blob.Ref, error)
 	// OpenStored opens a content that the index lists.
 	OpenStored(ctx context.Context, c index.Content) (blob.File, error)
 	// Commit makes the contents of files durable, then commits tx. It does not

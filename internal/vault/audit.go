@@ -130,7 +130,7 @@ func (a *audit) part(ctx context.Context, prefix string, first, last byte) error
 		}
 	}
 	for place, c := range named {
-		if err := a.lost(ctx, place, c, "its object is missing in the bucket"); err != nil {
+		if err := a.lost(ctx, place, c, missingObject); err != nil {
 			return err
 		}
 	}

@@ -278,8 +278,8 @@ func (b *batch) uploadOnce(group []spooled) error {
 	return nil
 }
 
-// has reports whether the batch or the index has a content of a size, -1 meaning
-// any.
+// has reports whether the batch has a content of a size, -1 meaning any, or its object
+// is in the bucket.
 func (b *batch) has(ctx context.Context, ref blob.Ref, size int64) (bool, error) {
 	b.mu.Lock()
 	n, ok := b.known[ref]
@@ -291,13 +291,16 @@ func (b *batch) has(ctx context.Context, ref blob.Ref, size int64) (bool, error)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	is := err == nil && (size < 0 || u.Size == size) && b.v.suspected(u) == nil
+	if err != nil {
+		return false, err
+	}
+	is := (size < 0 || u.Size == size) && b.v.there(ctx, u)
 	if is {
 		b.mu.Lock()
 		b.objects[ref] = u
 		b.mu.Unlock()
 	}
-	return is, err
+	return is, nil
 }
 
 // Known implements [blob.Batch].
@@ -406,7 +409,7 @@ func (v *Vault) Spool() (*blob.Spool, error) {
 	return v.local.disk.SpoolThrough(func(ctx context.Context, s *blob.Spool, ref blob.Ref) error {
 		u, _, err := v.places.Of(ctx, ref)
 		switch {
-		case err == nil && u.Size == s.Size() && v.suspected(u) == nil:
+		case err == nil && u.Size == s.Size() && v.there(ctx, u):
 			return nil
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			return err

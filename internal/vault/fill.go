@@ -159,7 +159,7 @@ func (v *Vault) run(ctx context.Context, f *fill) {
 	err := v.get(ctx, f.upload, f)
 	switch {
 	case err != nil && errors.Is(err, fs.ErrNotExist) && !errors.Is(err, bucket.ErrNoBucket):
-		err = v.damaged(ref, f.upload.Place, "its object is missing in the bucket")
+		err = v.damaged(ref, f.upload.Place, missingObject)
 	case errors.Is(err, errSize):
 		err = v.damaged(ref, f.upload.Place, err.Error())
 	case err == nil && f.spool.Sum() != ref:

@@ -104,6 +104,7 @@ type Vault struct {
 	background sync.WaitGroup
 
 	downloaded, uploaded, failures atomic.Int64 // see Status
+	seen                           seen
 
 	mu      sync.Mutex
 	fills   map[string]*fill    // running downloads by place; guarded by mu
@@ -312,6 +313,7 @@ func (v *Vault) suspected(u index.Upload) error {
 
 // damaged remembers a damaged content.
 func (v *Vault) damaged(ref blob.Ref, place, what string) error {
+	v.seen.forget(place)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for r := range v.bad {
@@ -322,6 +324,72 @@ func (v *Vault) damaged(ref blob.Ref, place, what string) error {
 	}
 	v.bad[ref] = damage{place, what}
 	return &blob.DamageError{Ref: ref, What: what}
+}
+
+// there reports whether a writer may rely on the object of a content instead of uploading
+// it again: no process has found it damaged or missing, and the store has an object of
+// this size. Its bytes are not read. A store that does not answer says nothing about the
+// object. The answer for one that is there holds for a while.
+func (v *Vault) there(ctx context.Context, u index.Upload) bool {
+	if u.Damage != "" || v.suspected(u) != nil {
+		return false
+	}
+	if v.isFailing() || v.seen.lately(u.Place, v.now()) {
+		return true
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, small, errSilent)
+	defer cancel()
+	info, err := v.bucket.Head(ctx, keyOf(u))
+	v.note(causeOf(ctx, err))
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, bucket.ErrNoBucket):
+		_ = v.damaged(u.Ref, u.Place, missingObject)
+		return false
+	case err == nil && info.Size >= 0 && info.Size != u.Size:
+		_ = v.damaged(u.Ref, u.Place, fmt.Sprintf("its object has %d bytes instead of %d", info.Size, u.Size))
+		return false
+	case err == nil:
+		v.seen.add(u.Place, v.now())
+	}
+	return true
+}
+
+// missingObject describes the damage of a content without an object.
+const missingObject = "its object is missing in the bucket"
+
+const (
+	seenFor = 10 * time.Minute // how long an object counts as there after it was seen
+	maxSeen = 1 << 16          // places that are remembered
+)
+
+// seen remembers places whose objects the store had lately. The zero value is empty.
+type seen struct {
+	mu     sync.Mutex
+	places map[string]time.Time // guarded by mu
+}
+
+// lately reports whether the object was seen in the last minutes.
+func (s *seen) lately(place string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, ok := s.places[place]
+	return ok && now.Sub(at).Abs() < seenFor
+}
+
+func (s *seen) add(place string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.places == nil || len(s.places) >= maxSeen {
+		s.places = map[string]time.Time{}
+	}
+	s.places[place] = now
+}
+
+// forget is for a place whose object was found damaged.
+func (s *seen) forget(place string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.places, place)
 }
 
 // intact forgets that a content was damaged.
@@ -418,7 +486,7 @@ func (v *Vault) Verify(ctx context.Context, ref blob.Ref, size int64, pace func(
 	err = v.get(ctx, u, sum)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, bucket.ErrNoBucket):
-		return v.damaged(ref, u.Place, "its object is missing in the bucket")
+		return v.damaged(ref, u.Place, missingObject)
 	case errors.Is(err, errSize):
 		return v.damaged(ref, u.Place, err.Error())
 	case err != nil:
