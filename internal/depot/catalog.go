@@ -2,8 +2,6 @@ package depot
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -23,7 +21,10 @@ import (
 // A page begins after the last item of the page before it, by sort key and id: what is
 // added or removed meanwhile neither repeats nor skips other items. The text that says
 // where a page begins is opaque; one that the Catalog did not make is fs.ErrInvalid.
-type Catalog struct{ d *Depot }
+type Catalog struct {
+	d     *Depot
+	pages *pageSeal
+}
 
 // ObjectSort is the order of a list of objects.
 type ObjectSort string
@@ -134,7 +135,7 @@ func (c *Catalog) Objects(ctx context.Context, scope Scope, q ObjectQuery) (Obje
 		return p, fmt.Errorf("search: origin %q: %w", q.Origin, fs.ErrInvalid)
 	}
 	var k pageKey
-	if err := k.parse(q.After, "object "+string(q.Sort)); err != nil {
+	if err := c.pages.open(&k, q.After, "object "+string(q.Sort)); err != nil {
 		return p, err
 	}
 	f.After = index.ObjectKey{Name: string(k.Name), Size: k.Number, ID: k.ID}
@@ -147,7 +148,7 @@ func (c *Catalog) Objects(ctx context.Context, scope Scope, q ObjectQuery) (Obje
 	}
 	p.Objects = list
 	if next != nil {
-		p.Next = pageKey{Name: []byte(next.Name), Number: next.Size, ID: next.ID}.text("object " + string(q.Sort))
+		p.Next = c.pages.seal(pageKey{Name: []byte(next.Name), Number: next.Size, ID: next.ID}, "object "+string(q.Sort))
 	}
 	return p, nil
 }
@@ -207,35 +208,9 @@ func readSearchPath(q string) (ReadAs, index.Query) {
 
 // pageKey is where a page begins, in the text that the depot gives out.
 type pageKey struct {
-	List   string `json:"l"` // the list and its order
 	Name   []byte `json:"n,omitempty"`
 	Number int64  `json:"s,omitempty"`
 	ID     int64  `json:"i,omitempty"`
-}
-
-// text returns the text of the key in a list.
-func (k pageKey) text(list string) string {
-	k.List = list
-	b, err := json.Marshal(k)
-	if err != nil {
-		return "" // impossible
-	}
-	return base64.RawURLEncoding.EncodeToString(b)
-}
-
-// parse reads the text of a key in a list; "" is the begin of the list.
-func (k *pageKey) parse(text, list string) error {
-	if text == "" {
-		return nil
-	}
-	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err == nil {
-		err = json.Unmarshal(b, k)
-	}
-	if err != nil || k.List != list || k.Number < 0 || k.ID < 0 {
-		return fmt.Errorf("the begin of the page is not one of this list: %w", fs.ErrInvalid)
-	}
-	return nil
 }
 
 // FileQuery selects files of a transaction or of a version.
@@ -282,7 +257,7 @@ func (c *Catalog) Files(ctx context.Context, scope Scope, number int64, q FileQu
 	}
 	list := fmt.Sprintf("files %d %s", number, q.Sort)
 	var k pageKey
-	if err := k.parse(q.After, list); err != nil {
+	if err := c.pages.open(&k, q.After, list); err != nil {
 		return p, err
 	}
 	f.After = index.FileKey{Name: string(k.Name), Size: k.Number, Seq: k.ID}
@@ -295,7 +270,7 @@ func (c *Catalog) Files(ctx context.Context, scope Scope, number int64, q FileQu
 	}
 	p.Files = files
 	if next != nil {
-		p.Next = pageKey{Name: []byte(next.Name), Number: next.Size, ID: next.Seq}.text(list)
+		p.Next = c.pages.seal(pageKey{Name: []byte(next.Name), Number: next.Size, ID: next.Seq}, list)
 	}
 	return p, nil
 }

@@ -64,7 +64,7 @@ func TestCatalogQueries(t *testing.T) {
 		t.Errorf("second page: %d objects, next %q, %v; want hello-x86.pdb alone", len(second.Objects), second.Next, err)
 	}
 	for _, q := range []ObjectQuery{
-		{After: "x"}, {After: first.Next + "x"}, {After: first.Next, Sort: SortSize}, {After: "bm90aGluZw"}, {After: pageKey{ID: -1}.text("object ")}, {Sort: "color"}, {Origin: "moon"}, {Feature: "two words"}, {Text: strings.Repeat("x", 5000)},
+		{After: "x"}, {After: first.Next + "x"}, {After: first.Next, Sort: SortSize}, {After: "bm90aGluZw"}, {After: d.Catalog.pages.seal(pageKey{ID: -1}, "object ")}, {Sort: "color"}, {Origin: "moon"}, {Feature: "two words"}, {Text: strings.Repeat("x", 5000)},
 	} {
 		if _, err := d.Catalog.Objects(t.Context(), Scope{}, q); !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("%.80v: %v, want fs.ErrInvalid", q, err)

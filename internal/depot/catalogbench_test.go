@@ -120,8 +120,8 @@ func openPages(t *testing.T, s seeding) *Depot {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	d := &Depot{db: db, now: time.Now, log: slog.New(slog.DiscardHandler)} // no contents are needed
-	d.Retention, d.Catalog = &Retention{d}, &Catalog{d}
+	d := &Depot{dir: t.TempDir(), db: db, now: time.Now, log: slog.New(slog.DiscardHandler)} // no contents are needed
+	d.Retention, d.Catalog = &Retention{d}, &Catalog{d: d, pages: newPageSeal(d)}
 	s.seed(t, d)
 	u, err := url.Parse(where)
 	if err != nil {

@@ -24,35 +24,35 @@ var groupOrders = map[string]index.GroupOrder{"": index.GroupsByName, "name": in
 
 // groups reads the order and the place of a list of products or versions. word is the
 // order by name.
-func groups(list, word, sort, after string) (o index.GroupOrder, k *index.GroupKey, err error) {
+func (c *Catalog) groups(list, word, sort, after string) (o index.GroupOrder, k *index.GroupKey, err error) {
 	o, ok := groupOrders[sort]
 	if !ok || sort != "" && sort != word && o == index.GroupsByName {
 		return o, nil, fmt.Errorf("sort %q: %w", sort, fs.ErrInvalid)
 	}
 	var p pageKey
-	if err := p.parse(after, list); err != nil || after == "" {
+	if err := c.pages.open(&p, after, list); err != nil || after == "" {
 		return o, nil, err
 	}
 	return o, &index.GroupKey{Name: string(p.Name), Number: p.Number}, nil
 }
 
-func groupText(list string, k *index.GroupKey) string {
+func (c *Catalog) groupText(list string, k *index.GroupKey) string {
 	if k == nil {
 		return ""
 	}
-	return pageKey{Name: []byte(k.Name), Number: k.Number}.text(list)
+	return c.pages.seal(pageKey{Name: []byte(k.Name), Number: k.Number}, list)
 }
 
 // Products lists the products in scope that have live transactions, sorted by "name",
 // "newest" or "bytes". after and next are as in ObjectPage.
 func (c *Catalog) Products(ctx context.Context, scope Scope, sort, after string, limit int) (list []ProductFacts, next string, err error) {
 	name := "products " + sort
-	o, k, err := groups(name, "name", sort, after)
+	o, k, err := c.groups(name, "name", sort, after)
 	if err != nil {
 		return nil, "", err
 	}
 	list, more, err := c.d.db.Catalog.Products(ctx, scope.index(), o, k, pageLimit(limit))
-	return list, groupText(name, more), err
+	return list, c.groupText(name, more), err
 }
 
 // VersionQuery selects versions.
@@ -69,12 +69,12 @@ type VersionQuery struct {
 // for VersionQuery.After of the next page. A product outside of the scope has none.
 func (c *Catalog) Versions(ctx context.Context, scope Scope, product string, q VersionQuery) (list []VersionFacts, next string, err error) {
 	name := "versions " + q.Sort
-	o, k, err := groups(name, "version", q.Sort, q.After)
+	o, k, err := c.groups(name, "version", q.Sort, q.After)
 	if err != nil {
 		return nil, "", err
 	}
 	list, more, err := c.d.db.Catalog.Versions(ctx, scope.index(), product, index.VersionFilter{Prefix: q.Prefix, Class: q.Class, Order: o, After: k, Limit: pageLimit(q.Limit)})
-	return list, groupText(name, more), err
+	return list, c.groupText(name, more), err
 }
 
 // txFile is a found object as a file of a transaction.
@@ -106,14 +106,14 @@ func (c *Catalog) VersionFiles(ctx context.Context, scope Scope, product, versio
 	}
 	list := "version " + string(q.Sort)
 	var k pageKey
-	if err := k.parse(q.After, list); err != nil {
+	if err := c.pages.open(&k, q.After, list); err != nil {
 		return FilePage{}, err
 	}
 	f.After = index.ObjectKey{Name: string(k.Name), Size: k.Number, ID: k.ID}
 	found, next, err := c.d.db.Catalog.VersionObjects(ctx, scope.index(), product, version, f)
 	p := FilePage{Files: txFiles(found)}
 	if next != nil {
-		p.Next = pageKey{Name: []byte(next.Name), Number: next.Size, ID: next.ID}.text(list)
+		p.Next = c.pages.seal(pageKey{Name: []byte(next.Name), Number: next.Size, ID: next.ID}, list)
 	}
 	return p, err
 }
@@ -145,7 +145,7 @@ var ErrTooDifferent = fmt.Errorf("the versions differ in too many files to compa
 // name.
 func (c *Catalog) Compare(ctx context.Context, scope Scope, product, here, there, after string, limit int) (list []Difference, next string, err error) {
 	var k pageKey
-	if err := k.parse(after, "compare"); err != nil {
+	if err := c.pages.open(&k, after, "compare"); err != nil {
 		return nil, "", err
 	}
 	type group struct {
@@ -200,7 +200,7 @@ func (c *Catalog) Compare(ctx context.Context, scope Scope, product, here, there
 	slices.SortFunc(list, func(a, b Difference) int { return cmp.Compare(a.key, b.key) })
 	if n := pageLimit(limit); len(list) > n {
 		list = list[:n]
-		next = pageKey{Name: []byte(list[n-1].key)}.text("compare")
+		next = c.pages.seal(pageKey{Name: []byte(list[n-1].key)}, "compare")
 	}
 	return list, next, nil
 }

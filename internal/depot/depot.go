@@ -226,10 +226,10 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	d.Cold = newCold(d, &opt)
 	d.contents = &contents{blobs: d.blobs, placed: d.placed, db: d.db, log: opt.Log, now: opt.Now}
 	d.Cache = &Cache{db: d.db, blobs: d.blobs, now: opt.Now, limits: opt.Cache, space: d.Cold.disk}
-	d.Missing = &Missing{db: d.db, now: opt.Now}
+	d.Missing = &Missing{db: d.db, pages: newPageSeal(d), now: opt.Now}
 	d.Check = &Checker{cold: d.Cold, dir: d.dir, blobs: d.blobs, placed: d.placed, db: d.db, contents: d.contents, log: opt.Log, now: opt.Now}
 	d.Check.init(opt.ScrubRate)
-	d.Tokens, d.Retention, d.Catalog, d.Tracer, d.Remote = d.db.Tokens, &Retention{d}, &Catalog{d}, &Tracer{d}, &Remote{d}
+	d.Tokens, d.Retention, d.Catalog, d.Tracer, d.Remote = d.db.Tokens, &Retention{d}, &Catalog{d: d, pages: d.Missing.pages}, &Tracer{d}, &Remote{d}
 	d.reads = &Reads{db: d.db}
 	d.forms = &forms{dir: d.dir, db: d.db, blobs: d.blobs, contents: d.contents}
 	d.forms.init()

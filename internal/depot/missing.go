@@ -18,8 +18,9 @@ const missingKeys = 16384
 // Missing counts the requests that found no file. Its methods may be called by
 // many goroutines.
 type Missing struct {
-	db  *index.DB
-	now func() time.Time
+	db    *index.DB
+	pages *pageSeal
+	now   func() time.Time
 
 	mu     sync.Mutex
 	counts map[missingKey]*counted // guarded by mu; since the last write
@@ -92,7 +93,7 @@ func (m *Missing) Page(ctx context.Context, f WantedFilter, after string) (list 
 		name = "missing last"
 	}
 	var k pageKey
-	if err := k.parse(after, name); err != nil {
+	if err := m.pages.open(&k, after, name); err != nil {
 		return nil, "", err
 	}
 	if after != "" {
@@ -107,7 +108,7 @@ func (m *Missing) Page(ctx context.Context, f WantedFilter, after string) (list 
 	if len(list) > limit {
 		list = list[:limit]
 		last := list[limit-1].Key(f.Latest)
-		next = pageKey{Number: last.Number, ID: last.No}.text(name)
+		next = m.pages.seal(pageKey{Number: last.Number, ID: last.No}, name)
 	}
 	return list, next, err
 }
