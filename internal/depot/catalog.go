@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,11 +54,14 @@ func pageLimit(n int) int {
 type ObjectQuery struct {
 	// Text is a file name with * and ?, an id in any spelling, a URL or a path as
 	// clients request it, or a SHA-256; empty is any object.
-	Text    string
-	Kind    symfile.Kind // symfile.KindUnknown is any
-	Arch    string
-	Product *string // nil is any
-	Feature string  // one word
+	Text string
+	// Name is a file name with * and ?, ID an id in any spelling. Both hold for each object,
+	// and neither goes with Text; empty is any.
+	Name, ID string
+	Kind     symfile.Kind // symfile.KindUnknown is any
+	Arch     string
+	Product  *string // nil is any
+	Feature  string  // one word
 	// Since selects objects of transactions that are not older, and of files that were
 	// downloaded since.
 	Since  time.Time
@@ -111,10 +115,13 @@ const ListedTransactions = index.ListedTransactions
 func (c *Catalog) Objects(ctx context.Context, scope Scope, q ObjectQuery) (ObjectPage, error) {
 	var p ObjectPage
 	f := index.ObjectFilter{Product: q.Product, Arch: q.Arch, Feature: q.Feature, Since: q.Since, Limit: pageLimit(q.Limit)}
-	if len(q.Text) > maxSearch || strings.ContainsAny(q.Feature, " \t\n") {
+	if len(q.Text)+len(q.Name)+len(q.ID) > maxSearch || strings.ContainsAny(q.Feature, " \t\n") {
 		return p, fmt.Errorf("search: the text is too long, or the feature is not one word: %w", fs.ErrInvalid)
 	}
-	p.ReadAs, f.Query = readSearch(q.Text)
+	var err error
+	if p.ReadAs, f.Query, err = q.read(); err != nil {
+		return p, err
+	}
 	f.Kind = q.Kind
 	switch q.Sort {
 	case SortName, "":
@@ -146,11 +153,39 @@ func (c *Catalog) Objects(ctx context.Context, scope Scope, q ObjectQuery) (Obje
 	if err := markCold(ctx, c.d.db, scope, list); err != nil {
 		return p, err
 	}
+	if q.ID != "" && q.Name != "" { // an id has few objects
+		name := symfile.Fold(q.Name)
+		list = slices.DeleteFunc(list, func(f Found) bool { return !index.NameFits(name, f.Object.Name) })
+	}
 	p.Objects = list
 	if next != nil {
 		p.Next = c.pages.seal(pageKey{Name: []byte(next.Name), Number: next.Size, ID: next.ID}, "object "+string(q.Sort))
 	}
 	return p, nil
+}
+
+// read reads what is searched for.
+func (q ObjectQuery) read() (ReadAs, index.Query, error) {
+	if q.Text != "" && (q.Name != "" || q.ID != "") {
+		return "", index.Query{}, fmt.Errorf("search: a text goes with neither a name nor an id: %w", fs.ErrInvalid)
+	}
+	switch {
+	case q.ID != "":
+		iq := spellings(q.ID)
+		if len(iq.IDs) == 0 || strings.Contains(q.ID, "/") {
+			return "", iq, fmt.Errorf("search: %.80q is no id: %w", q.ID, fs.ErrInvalid)
+		}
+		iq.Name = "" // a file whose name is the id has another id
+		return ReadID, iq, nil
+	case q.Name != "":
+		as := ReadName
+		if strings.ContainsAny(q.Name, "*?") {
+			as = ReadPattern
+		}
+		return as, index.Query{Name: symfile.Fold(q.Name)}, nil
+	}
+	as, iq := readSearch(q.Text)
+	return as, iq, nil
 }
 
 // readSearch reads the text of a search.

@@ -41,6 +41,19 @@ func TestCatalogReads(t *testing.T) {
 			t.Errorf("%q: read as %s, %d objects, next %q, %v; want %s and %d", c.text, p.ReadAs, len(p.Objects), p.Next, err, c.as, c.want)
 		}
 	}
+	for _, c := range []struct {
+		name, id string
+		as       ReadAs
+		want     int
+	}{
+		{"HELLO-X64.pdb", "", ReadName, 1}, {"hello*", "", ReadPattern, 2}, {id, "", ReadName, 0}, {"", "{" + guid + "}", ReadID, 1}, {"", "0x" + id, ReadID, 1}, {"", strings.Repeat("0", 32), ReadID, 0},
+		{"hello-x64.pdb", id, ReadID, 1}, {"*.PDB", guid, ReadID, 1}, {"hello-x86.pdb", id, ReadID, 0},
+	} {
+		p, err := d.Catalog.Objects(t.Context(), Scope{}, ObjectQuery{Name: c.name, ID: c.id})
+		if err != nil || p.ReadAs != c.as || len(p.Objects) != c.want {
+			t.Errorf("name %q, id %q: read as %s, %d objects, %v; want %s and %d", c.name, c.id, p.ReadAs, len(p.Objects), err, c.as, c.want)
+		}
+	}
 	p, err := d.Catalog.Objects(t.Context(), Scope{Products: []string{"Other"}}, ObjectQuery{Text: id})
 	if err != nil || len(p.Objects) != 0 {
 		t.Errorf("outside of the scope: %d objects, %v; want none", len(p.Objects), err)
@@ -65,6 +78,7 @@ func TestCatalogQueries(t *testing.T) {
 	}
 	for _, q := range []ObjectQuery{
 		{After: "x"}, {After: first.Next + "x"}, {After: first.Next, Sort: SortSize}, {After: "bm90aGluZw"}, {After: d.Catalog.pages.seal(pageKey{ID: -1}, "object ")}, {Sort: "color"}, {Origin: "moon"}, {Feature: "two words"}, {Text: strings.Repeat("x", 5000)},
+		{ID: "hello.pdb"}, {ID: "a/b"}, {Text: "hello", Name: "hello"}, {Text: "hello", ID: "34D6745D"},
 	} {
 		if _, err := d.Catalog.Objects(t.Context(), Scope{}, q); !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("%.80v: %v, want fs.ErrInvalid", q, err)

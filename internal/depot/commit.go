@@ -10,6 +10,16 @@ import (
 	"github.com/symdepot/symdepot/internal/stage"
 )
 
+// commits adds transactions to the depot.
+type commits struct {
+	db        *index.DB
+	blobs     blob.Backend
+	contents  *contents
+	cold      *Cold
+	symbols   *Symbols
+	confirmed *Confirmations
+}
+
 // commit makes the contents of a batch durable, then adds a transaction of these and of
 // contents that are stored already. Every way in ends here. What was damaged or could not
 // be restored, and whose bytes the transaction has brought, is healed. batch is nil if all
@@ -18,8 +28,8 @@ import (
 // If a content is not there any more, the error is a *stage.MissingError. A transaction
 // with a content that cannot be read back is committed, and the error is a
 // *stage.LostError.
-func (d *Depot) commit(ctx context.Context, tx index.Tx, batch blob.Batch) (int64, error) {
-	damaged, err := d.damagedIn(ctx, tx)
+func (c *commits) commit(ctx context.Context, tx index.Tx, batch blob.Batch) (int64, error) {
+	damaged, err := c.damagedIn(ctx, tx)
 	if err != nil {
 		return 0, err
 	}
@@ -29,24 +39,24 @@ func (d *Depot) commit(ctx context.Context, tx index.Tx, batch blob.Batch) (int6
 		}
 	}
 	linkRuntimes(tx.Entries)
-	number, err := d.enter(ctx, tx, batch)
+	number, err := c.enter(ctx, tx, batch)
 	if err != nil {
 		return 0, err
 	}
-	d.Symbols.arrived(ctx, tx.Entries)
+	c.symbols.arrived(ctx, tx.Entries)
 	// The client may leave, but what was brought is stored, and a fault must be noticed.
 	ctx = context.WithoutCancel(ctx)
-	d.Cold.addedAgain(ctx, refsOf(damaged))
-	lost, err := d.contents.lost(ctx, damaged)
+	c.cold.addedAgain(ctx, refsOf(damaged))
+	lost, err := c.contents.lost(ctx, damaged)
 	if err != nil {
 		return number, err
 	}
-	return number, d.Confirmed.found(ctx, number, tx.Entries, refsOf(lost))
+	return number, c.confirmed.found(ctx, number, tx.Entries, refsOf(lost))
 }
 
 // damagedIn returns those contents of a transaction that were stored before and cannot be
 // read back.
-func (d *Depot) damagedIn(ctx context.Context, tx index.Tx) ([]index.Content, error) {
+func (c *commits) damagedIn(ctx context.Context, tx index.Tx) ([]index.Content, error) {
 	known := make(map[blob.Ref]bool, len(tx.Entries))
 	var refs []blob.Ref
 	for _, e := range tx.Entries {
@@ -55,17 +65,17 @@ func (d *Depot) damagedIn(ctx context.Context, tx index.Tx) ([]index.Content, er
 			refs = append(refs, e.Ref)
 		}
 	}
-	list, err := d.db.Damages.Among(ctx, refs)
+	list, err := c.db.Damages.Among(ctx, refs)
 	if err != nil {
 		return nil, err
 	}
-	return d.contents.lost(ctx, list)
+	return c.contents.lost(ctx, list)
 }
 
 func refsOf(list []index.Content) []blob.Ref {
 	refs := make([]blob.Ref, len(list))
-	for i, c := range list {
-		refs[i] = c.Ref
+	for i, k := range list {
+		refs[i] = k.Ref
 	}
 	return refs
 }
@@ -74,10 +84,10 @@ func refsOf(list []index.Content) []blob.Ref {
 const commitAttempts = 4
 
 // enter commits a transaction whose contents were made durable by a batch.
-func (d *Depot) enter(ctx context.Context, tx index.Tx, batch blob.Batch) (number int64, err error) {
+func (c *commits) enter(ctx context.Context, tx index.Tx, batch blob.Batch) (number int64, err error) {
 	again, _ := batch.(interface{ Again(context.Context) error })
 	for attempt := 1; ; attempt++ {
-		number, err = d.db.Commit(ctx, tx, d.checkStored)
+		number, err = c.db.Commit(ctx, tx, c.checkStored)
 		if !errors.Is(err, index.ErrNotUploaded) || again == nil || attempt == commitAttempts {
 			break
 		}
@@ -87,17 +97,17 @@ func (d *Depot) enter(ctx context.Context, tx index.Tx, batch blob.Batch) (numbe
 		}
 	}
 	if errors.Is(err, index.ErrNotUploaded) {
-		err = d.notUploaded(ctx, tx, err)
+		err = c.notUploaded(ctx, tx, err)
 	}
 	return number, err
 }
 
 // checkStored returns a *stage.MissingError for the contents that are not stored. Garbage
 // collection needs the lock of the commit that calls it, so contents that exist now stay.
-func (d *Depot) checkStored(ctx context.Context, refs []blob.Ref) error {
+func (c *commits) checkStored(ctx context.Context, refs []blob.Ref) error {
 	var missing []blob.Ref
 	for _, r := range refs {
-		if _, err := d.blobs.Stat(ctx, r); errors.Is(err, fs.ErrNotExist) {
+		if _, err := c.blobs.Stat(ctx, r); errors.Is(err, fs.ErrNotExist) {
 			missing = append(missing, r)
 		} else if err != nil {
 			return err
@@ -112,7 +122,7 @@ func (d *Depot) checkStored(ctx context.Context, refs []blob.Ref) error {
 // notUploaded returns a *stage.MissingError for the contents of a transaction that are
 // neither uploaded nor stored: uploads were given up, or known contents were collected
 // meanwhile. If there are none by now, it returns err.
-func (d *Depot) notUploaded(ctx context.Context, tx index.Tx, err error) error {
+func (c *commits) notUploaded(ctx context.Context, tx index.Tx, err error) error {
 	var missing []blob.Ref
 	looked := make(map[blob.Ref]bool)
 	for _, e := range tx.Entries {
@@ -120,14 +130,14 @@ func (d *Depot) notUploaded(ctx context.Context, tx index.Tx, err error) error {
 			continue
 		}
 		looked[e.Ref] = true
-		done, ferr := d.db.Places.Finished(ctx, index.Content{Ref: e.Ref, Size: e.Size})
+		done, ferr := c.db.Places.Finished(ctx, index.Content{Ref: e.Ref, Size: e.Size})
 		if ferr != nil {
 			return ferr
 		}
 		if done {
 			continue
 		}
-		if _, _, oerr := d.db.Places.Of(ctx, e.Ref); errors.Is(oerr, fs.ErrNotExist) {
+		if _, _, oerr := c.db.Places.Of(ctx, e.Ref); errors.Is(oerr, fs.ErrNotExist) {
 			missing = append(missing, e.Ref)
 		} else if oerr != nil {
 			return oerr

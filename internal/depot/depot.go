@@ -173,6 +173,7 @@ type Depot struct {
 	db    *index.DB
 
 	contents     *contents
+	commits      *commits
 	filter       *keyFilter
 	forms        *forms
 	records      records
@@ -255,6 +256,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	d.Symbols = &Symbols{symbolicate.New(symbolicate.Parts{Depot: symbolsDepot{d}, DB: d.db, Blobs: d.blobs, Queue: d.queue, Log: opt.Log, Now: opt.Now, Scratch: d.dir}, opt.Symbols), d}
 	d.filter = newKeyFilter(d.db, opt.Log, opt.Hooks.Refreshed)
 	d.Confirmed = newConfirmations(d.db, d.blobs.Suspect, opt.Log)
+	d.commits = &commits{db: d.db, blobs: d.blobs, contents: d.contents, cold: d.Cold, symbols: d.Symbols, confirmed: d.Confirmed}
 	if err := openNodes(ctx, d, &opt); err != nil {
 		return nil, errors.Join(fmt.Errorf("depot %s: %w", d.name, err), d.Close())
 	}

@@ -134,7 +134,7 @@ func (s stageDepot) Confirm(ctx context.Context, number int64, accepted []index.
 
 func (s stageDepot) commit(ctx context.Context, tx index.Tx, files []stage.File) (int64, error) {
 	if s.d.placed { // the contents are in their places already
-		return s.d.commit(ctx, tx, nil)
+		return s.d.commits.commit(ctx, tx, nil)
 	}
 	batch, err := s.d.blobs.Begin(ctx)
 	if err != nil {
@@ -144,7 +144,7 @@ func (s stageDepot) commit(ctx context.Context, tx index.Tx, files []stage.File)
 	if err := take(ctx, batch, files); err != nil {
 		return 0, err
 	}
-	return s.d.commit(ctx, tx, batch)
+	return s.d.commits.commit(ctx, tx, batch)
 }
 
 // take puts the contents of staged files into a batch.

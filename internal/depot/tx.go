@@ -382,7 +382,7 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 		Kind: kind, Product: tx.info.Product, Version: tx.info.Version, Comment: tx.info.Comment,
 		Branch: tx.info.Branch, Class: tx.info.Class, Who: tx.info.Who, Host: tx.info.Host, Time: at, Origin: tx.info.Origin, Entries: entries,
 	}
-	n, err := tx.d.commit(ctx, row, tx.batch)
+	n, err := tx.d.commits.commit(ctx, row, tx.batch)
 	if _, missing := errors.AsType[*stage.MissingError](err); missing {
 		err = fmt.Errorf("garbage collection freed a file while it was being added; add it again: %w", err)
 	}

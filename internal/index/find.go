@@ -232,3 +232,6 @@ func (db *DB) ELFPaths(ctx context.Context, scope Scope, q PathQuery, limit int)
 	}
 	return list, complete, db.fail("search paths", err)
 }
+
+// NameFits reports whether a file name fits a folded name or pattern with * and ?.
+func NameFits(pattern, name string) bool { return glob.Match(pattern, symfile.Fold(name)) }

@@ -213,7 +213,7 @@ func (s *Stages) look(ctx context.Context, c Caller, id string, refs []blob.Ref)
 	}); err != nil {
 		return h, err
 	}
-	if err := s.dropLost(ctx, h.objects); err != nil {
+	if err := dropLost(ctx, s.depot, h.objects); err != nil {
 		return h, err
 	}
 	for _, k := range known {
@@ -235,12 +235,12 @@ func (s *Stages) look(ctx context.Context, c Caller, id string, refs []blob.Ref)
 
 // dropLost drops the contents whose stored bytes cannot be read back: their files are sent
 // again, which heals them.
-func (s *Stages) dropLost(ctx context.Context, objects map[blob.Ref][]index.Stored) error {
+func dropLost(ctx context.Context, d Depot, objects map[blob.Ref][]index.Stored) error {
 	list := make([]index.Content, 0, len(objects))
 	for ref, of := range objects {
 		list = append(list, index.Content{Ref: ref, Size: of[0].Size})
 	}
-	lost, err := s.depot.Lost(ctx, list)
+	lost, err := d.Lost(ctx, list)
 	for _, ref := range lost {
 		delete(objects, ref)
 	}

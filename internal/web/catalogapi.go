@@ -133,11 +133,11 @@ func productOf(q url.Values) *string {
 
 // listObjects answers GET objects.
 func listObjects(a *API, w http.ResponseWriter, r *Request, _ []string) error {
-	q, limit, after, err := a.reading(r, "objects", "q", "kind", "arch", "product", "has", "since", "origin", "sort")
+	q, limit, after, err := a.reading(r, "objects", "q", "name", "id", "kind", "arch", "product", "has", "since", "origin", "sort")
 	if err != nil {
 		return err
 	}
-	query := depot.ObjectQuery{Text: q.Get("q"), Arch: q.Get("arch"), Product: productOf(q), Feature: q.Get("has"), After: after, Limit: limit}
+	query := depot.ObjectQuery{Text: q.Get("q"), Name: q.Get("name"), ID: q.Get("id"), Arch: q.Get("arch"), Product: productOf(q), Feature: q.Get("has"), After: after, Limit: limit}
 	if query.Kind, err = kindOf(q); err != nil {
 		return err
 	}
