@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -317,7 +316,7 @@ func (s *Stages) publish(ctx context.Context, row index.StageRow, tx index.Tx, s
 	var lost []blob.Ref
 	if !s.depot.InBucket() {
 		for ref, size := range staged {
-			path := s.path(row.ID, ref)
+			path := s.spool.path(row.ID, ref)
 			info, err := os.Stat(path)
 			switch {
 			case isNotExist(err):
@@ -325,7 +324,7 @@ func (s *Stages) publish(ctx context.Context, row index.StageRow, tx index.Tx, s
 			case err != nil:
 				return 0, err
 			default:
-				intact, err := s.intact(ctx, row.ID, ref, size, info)
+				intact, err := s.spool.intact(ctx, row.ID, ref, size, info)
 				if err != nil && !isNotExist(err) { // a commit of the same bytes may have removed it meanwhile
 					return 0, err
 				}
@@ -351,24 +350,6 @@ func (s *Stages) publish(ctx context.Context, row index.StageRow, tx index.Tx, s
 		return number, err
 	}
 	return 0, s.lose(ctx, row, lost)
-}
-
-// intact reports whether a file has its content. One that was written before this
-// process began is hashed: a power loss may have damaged it.
-func (s *Stages) intact(ctx context.Context, id string, ref blob.Ref, size int64, info fs.FileInfo) (bool, error) {
-	if info.Size() != size || info.ModTime().After(s.began) {
-		return info.Size() == size, nil
-	}
-	f, err := os.Open(s.path(id, ref))
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = f.Close() }() // only read
-	sum := sha256.New()
-	if _, err := s.copy(ctx, id, sum, f); err != nil {
-		return false, err
-	}
-	return blob.Ref(sum.Sum(nil)) == ref, nil
 }
 
 // lose marks the files of contents that are not there any more as awaited.
@@ -404,7 +385,7 @@ func (s *Stages) lose(ctx context.Context, row index.StageRow, objects []blob.Re
 		return err
 	}
 	for _, r := range objects {
-		_ = os.Remove(s.path(row.ID, r)) // if it is damaged
+		_ = os.Remove(s.spool.path(row.ID, r)) // if it is damaged
 	}
 	var list []blob.Ref
 	for r := range refs {

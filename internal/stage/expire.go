@@ -60,7 +60,7 @@ func (s *Stages) Sweep(ctx context.Context) error {
 	if err := s.db.SweepKnown(ctx, s.now().Add(-knownLife)); err != nil {
 		return err
 	}
-	dirs, err := os.ReadDir(s.dir)
+	dirs, err := os.ReadDir(s.spool.dir)
 	if err != nil {
 		if isNotExist(err) {
 			err = nil
@@ -75,7 +75,7 @@ func (s *Stages) Sweep(ctx context.Context) error {
 		switch {
 		case strings.HasPrefix(d.Name(), ".") || !d.IsDir():
 		case open[d.Name()]:
-			sweepTemps(filepath.Join(s.dir, d.Name()))
+			sweepTemps(filepath.Join(s.spool.dir, d.Name()))
 		default:
 			s.dropSpool(d.Name())
 		}
@@ -102,7 +102,7 @@ func sweepTemps(dir string) {
 // dropSpool deletes the files of a stage that has ended.
 func (s *Stages) dropSpool(id string) {
 	s.partials.forgetStage(id)
-	if err := os.RemoveAll(s.folder(id)); err != nil {
+	if err := os.RemoveAll(s.spool.folder(id)); err != nil {
 		s.log.Warn("cannot delete the files of a stage; the next sweep does", "stage", id, "error", err)
 	}
 }
@@ -111,7 +111,7 @@ func (s *Stages) dropSpool(id string) {
 func (s *Stages) collected(ctx context.Context, row index.StageRow, staged map[blob.Ref]int64) error {
 	var refs []blob.Ref
 	for ref := range staged {
-		_ = os.Remove(s.path(row.ID, ref)) // the sweep at the end finds what is left
+		_ = os.Remove(s.spool.path(row.ID, ref)) // the sweep at the end finds what is left
 		refs = append(refs, ref)
 	}
 	if len(refs) == 0 {

@@ -177,7 +177,7 @@ func (s *Stages) putPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 	}
 	if !hasBit(got, n) {
 		if len(got) == 0 {
-			if err := s.room(ctx, row, content.Size); err != nil {
+			if err := s.spool.room(ctx, row, content.Size); err != nil {
 				return err
 			}
 		}
@@ -296,7 +296,7 @@ func (s *Stages) received(ctx context.Context, k partialKey, c index.Content) ([
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(s.path(k.stage, c.Ref) + partSuffix); err != nil {
+	if _, err := os.Stat(s.spool.path(k.stage, c.Ref) + partSuffix); err != nil {
 		if !isNotExist(err) {
 			return nil, err
 		}
@@ -308,10 +308,10 @@ func (s *Stages) received(ctx context.Context, k partialKey, c index.Content) ([
 
 // writePart writes a part to the file of its content.
 func (s *Stages) writePart(ctx context.Context, p *partial, k partialKey, c index.Content, n int, body io.Reader) error {
-	if err := os.MkdirAll(s.folder(k.stage), 0o700); err != nil {
+	if err := os.MkdirAll(s.spool.folder(k.stage), 0o700); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(s.path(k.stage, c.Ref)+partSuffix, os.O_WRONLY|os.O_CREATE, s.perm)
+	f, err := os.OpenFile(s.spool.path(k.stage, c.Ref)+partSuffix, os.O_WRONLY|os.O_CREATE, s.spool.perm)
 	if err != nil {
 		return err
 	}
@@ -328,7 +328,7 @@ func (s *Stages) writePart(ctx context.Context, p *partial, k partialKey, c inde
 	}
 	p.mu.Unlock()
 	// A byte too much would be written over the next part.
-	m, err := s.copy(ctx, k.stage, to, io.LimitReader(body, want))
+	m, err := s.spool.copy(ctx, k.stage, to, io.LimitReader(body, want))
 	if err == nil && m == want {
 		var more [1]byte
 		var extra int
@@ -374,7 +374,7 @@ func (s *Stages) finish(ctx context.Context, row index.StageRow, k partialKey, p
 	if len(files) == 0 {
 		return nil, nil
 	}
-	path := s.path(k.stage, c.Ref) + partSuffix
+	path := s.spool.path(k.stage, c.Ref) + partSuffix
 	ref, err := s.hashParts(ctx, p, path, k, c)
 	if err != nil {
 		return nil, err
@@ -417,7 +417,7 @@ func (s *Stages) hashParts(ctx context.Context, p *partial, path string, k parti
 		return ref, err
 	}
 	defer func() { _ = f.Close() }() // only read
-	if _, err := s.copy(ctx, k.stage, sum, io.NewSectionReader(f, off, c.Size-off)); err != nil {
+	if _, err := s.spool.copy(ctx, k.stage, sum, io.NewSectionReader(f, off, c.Size-off)); err != nil {
 		return ref, err
 	}
 	sum.Sum(ref[:0])

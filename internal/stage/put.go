@@ -1,17 +1,11 @@
 package stage
 
 import (
-	"context"
-	"crypto/rand"
-	"crypto/sha1" //nolint:gosec // an id of a protocol
-	"crypto/sha256"
-	"encoding/hex"
+	"context" //nolint:gosec // an id of a protocol
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -19,17 +13,11 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// tempPrefix begins the names of files that are being written.
-const tempPrefix = "tmp-"
-
 // partSuffix ends the names of contents of which not all parts have arrived.
 const partSuffix = ".part"
-
-var buffers = sync.Pool{New: func() any { return new([128 << 10]byte) }}
 
 // Put receives a whole content: plain bytes. had is true if the stage needs it no
 // more; the body is then not read. Otherwise the content was new to the stage,
@@ -40,12 +28,12 @@ func (s *Stages) Put(ctx context.Context, c Caller, id string, ref blob.Ref, bod
 		return err == nil, err
 	}
 	size := files[0].Size
-	end, err := s.begin(ctx, row, size)
+	end, err := s.spool.begin(ctx, row, size)
 	if err != nil {
 		return false, err
 	}
 	defer end()
-	t, err := s.receive(ctx, id, size, body)
+	t, err := s.spool.receive(ctx, id, size, body)
 	if err != nil {
 		return false, s.explain(err, id)
 	}
@@ -99,160 +87,6 @@ func (s *Stages) awaited(ctx context.Context, c Caller, id string, ref blob.Ref)
 		return row, nil, refusedAll(all)
 	}
 	return row, list, nil
-}
-
-// begin reserves space for a whole content until end is called.
-func (s *Stages) begin(ctx context.Context, row index.StageRow, size int64) (end func(), err error) {
-	if err := s.room(ctx, row, size); err != nil {
-		return nil, err
-	}
-	s.receiving.Add(size)
-	return func() { s.receiving.Add(-size) }, nil
-}
-
-// room returns an error for size more bytes for a stage if the stages hold too many or the disk
-// is full.
-func (s *Stages) room(ctx context.Context, row index.StageRow, size int64) error {
-	total, free, err := s.depot.Space()
-	if err != nil {
-		total, free = 0, 1<<62 // not known
-	}
-	staged, least := s.limits.Staged, s.limits.Free
-	if staged == 0 {
-		staged = 64 << 30
-		if total > 0 {
-			staged = min(staged, total/10)
-		}
-	}
-	if least == 0 && total > 0 {
-		least = min(10<<30, total/20)
-	}
-	if free-size < least {
-		return refuse(NoSpace, "the disk of the server is nearly full: %d bytes do not fit; nothing was lost, try again later", size)
-	}
-	if row.Staged+size > staged {
-		return refuse(NoSpace, "the push holds %d bytes, and this server keeps at most %d for all unfinished pushes: push fewer files at once, or use symdepot add on the server", row.Staged+size, staged)
-	}
-	held, err := s.db.Staged(ctx)
-	held += s.receiving.Load()
-	if err == nil && held+size > staged {
-		err = refuse(Busy, "unfinished pushes hold %d bytes, and the limit is %d; try again later", held, staged)
-	}
-	return err
-}
-
-// temp is a file of a stage that is being written.
-type temp struct {
-	path string
-	file *os.File
-	size int64
-	ref  blob.Ref
-	sha1 string
-}
-
-// remove removes the file, unless it was renamed.
-func (t *temp) remove() { _ = os.Remove(t.path) }
-
-// folder returns the folder of a stage.
-func (s *Stages) folder(id string) string { return filepath.Join(s.dir, id) }
-
-// path returns the name of the file of a whole content.
-func (s *Stages) path(id string, ref blob.Ref) string {
-	return filepath.Join(s.folder(id), ref.String())
-}
-
-func rename(from, to string) error {
-	return durable.RetryRename(func() error { return os.Rename(from, to) })
-}
-
-func (s *Stages) create(id string) (*os.File, error) {
-	if err := os.MkdirAll(s.folder(id), 0o700); err != nil {
-		return nil, err
-	}
-	return os.OpenFile(filepath.Join(s.folder(id), tempPrefix+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, s.perm)
-}
-
-// receive writes a body to a file and hashes it. size is that of the body; -1 is
-// unknown, and the SHA-1 is computed too.
-func (s *Stages) receive(ctx context.Context, id string, size int64, body io.Reader) (*temp, error) {
-	f, err := s.create(id)
-	if err != nil {
-		return nil, err
-	}
-	t := &temp{path: f.Name(), file: f}
-	limit := size
-	sum, old := sha256.New(), hash.Hash(nil)
-	to := io.MultiWriter(f, sum)
-	if size < 0 {
-		limit, old = s.limits.MaxFile, sha1.New() //nolint:gosec // an id of a protocol
-		to = io.MultiWriter(f, sum, old)
-	}
-	t.size, err = s.copy(ctx, id, to, io.LimitReader(body, limit+1))
-	beginWriting(s.depot, f, 0, t.size)
-	err = errors.Join(err, f.Close())
-	switch {
-	case err != nil:
-	case t.size > limit && size < 0:
-		err = refuse(TooLarge, "the file has more than %d bytes, the limit", limit)
-	case t.size > limit:
-		err = refuse(WrongHash, "the content has more than the announced %d bytes", size)
-	case size >= 0 && t.size < size:
-		err = refuse(WrongHash, "the content has %d bytes instead of the announced %d", t.size, size)
-	}
-	if err != nil {
-		t.remove()
-		return nil, err
-	}
-	sum.Sum(t.ref[:0])
-	if old != nil {
-		t.sha1 = hex.EncodeToString(old.Sum(nil))
-	}
-	return t, nil
-}
-
-// beginWriting has the disk begin to write n bytes of a file, so that the commit
-// waits less. In a bucket they are not kept.
-func beginWriting(d Depot, f *os.File, off, n int64) {
-	if !d.InBucket() {
-		durable.StartWriting(f, off, n)
-	}
-}
-
-// touchEvery is the interval at which a slow transfer records that its stage is in use.
-const touchEvery = time.Minute
-
-// copy copies a body and keeps the stage alive meanwhile. It writes whole buffers: a
-// file system keeps aligned blocks in fewer steps than the pieces that a network
-// brings.
-func (s *Stages) copy(ctx context.Context, id string, w io.Writer, r io.Reader) (n int64, err error) {
-	buf := buffers.Get().(*[128 << 10]byte)
-	defer buffers.Put(buf)
-	held := 0 // bytes in buf
-	for touched := s.now(); ; {
-		if err := ctx.Err(); err != nil {
-			return n, err
-		}
-		m, rerr := r.Read(buf[held:])
-		held += m
-		if held == len(buf) || rerr != nil {
-			if _, err := w.Write(buf[:held]); err != nil {
-				return n, err
-			}
-			n, held = n+int64(held), 0
-		}
-		if rerr == io.EOF {
-			return n, nil
-		}
-		if rerr != nil {
-			return n, rerr
-		}
-		if now := s.now(); now.Sub(touched) > touchEvery {
-			touched = now
-			if err := s.db.Touch(ctx, id); err != nil {
-				return n, err
-			}
-		}
-	}
 }
 
 // slice is a part of a file, or an inflated piece of it.
@@ -314,7 +148,7 @@ func (s *Stages) arrive(ctx context.Context, row index.StageRow, c index.Content
 		if s.depot.InBucket() {
 			err = s.depot.Place(ctx, c, io.NewSectionReader(f, 0, c.Size))
 		} else {
-			err = rename(path, s.path(row.ID, c.Ref))
+			err = rename(path, s.spool.path(row.ID, c.Ref))
 		}
 		if err != nil {
 			return nil, err
@@ -365,7 +199,7 @@ func (s *Stages) identify(ctx context.Context, row index.StageRow, f *os.File, c
 		if !ok {
 			content = c
 			if !isWhole(o, c.Size) {
-				if content, err = s.keepObject(ctx, row.ID, f, c.Size, o); err != nil {
+				if content, err = s.spool.keepObject(ctx, row.ID, f, c.Size, o); err != nil {
 					if errors.Is(err, errObjectSize) || s.depot.Refuses(err) {
 						return nil, err.Error(), nil
 					}
@@ -403,30 +237,6 @@ func forcedID(f index.StageFile) string {
 		return ""
 	}
 	return f.ID
-}
-
-var errObjectSize = errors.New("the size of an object in it differs from the recorded one")
-
-// keepObject keeps an object that is a part of a file.
-func (s *Stages) keepObject(ctx context.Context, id string, f *os.File, size int64, o objfile.Object) (index.Content, error) {
-	t, err := s.receive(ctx, id, o.Size, s.depot.ObjectReader(f, size, o))
-	if r, ok := errors.AsType[*Refusal](err); ok && r.Kind == WrongHash {
-		err = fmt.Errorf("%w: %w", objfile.ErrBroken, errObjectSize)
-	}
-	if err != nil {
-		return index.Content{}, err
-	}
-	defer t.remove()
-	c := index.Content{Ref: t.ref, Size: t.size}
-	if !s.depot.InBucket() {
-		return c, rename(t.path, s.path(id, t.ref))
-	}
-	g, err := os.Open(t.path)
-	if err != nil {
-		return c, err
-	}
-	defer func() { _ = g.Close() }() // only read
-	return c, s.depot.Place(ctx, c, g)
 }
 
 // Arrived describes a file of PutNew.
@@ -468,12 +278,12 @@ func (s *Stages) PutClaimed(ctx context.Context, c Caller, id string, e Entry, b
 	if e.Size > s.limits.MaxFile {
 		return a, refuse(TooLarge, "%s has %d bytes, and the limit for a file is %d", e.Path, e.Size, s.limits.MaxFile)
 	}
-	end, err := s.begin(ctx, row, max(e.Size, 0))
+	end, err := s.spool.begin(ctx, row, max(e.Size, 0))
 	if err != nil {
 		return a, err
 	}
 	defer end()
-	t, err := s.receive(ctx, id, -1, body)
+	t, err := s.spool.receive(ctx, id, -1, body)
 	if err != nil {
 		return a, s.explain(err, id)
 	}

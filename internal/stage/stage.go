@@ -25,7 +25,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -287,23 +286,25 @@ type Options struct {
 type Stages struct {
 	db     index.Stages
 	depot  Depot
-	dir    string
 	node   string
 	peers  Peers
 	limits Limits
-	perm   fs.FileMode
-	began  time.Time // files of before may have been damaged by a power loss
 	log    *slog.Logger
 	now    func() time.Time
 
-	marks     marks
-	receiving atomic.Int64 // bytes of whole contents that are being received
-	partials  partials
+	spool    spool
+	marks    marks
+	partials partials
 }
 
 // New returns the stages of a depot.
 func New(db index.Stages, depot Depot, opt Options) *Stages {
-	s := &Stages{db: db, depot: depot, dir: opt.Dir, node: opt.Node, peers: opt.Peers, limits: opt.Limits.withDefaults(), log: opt.Log, now: opt.Now, perm: cmp.Or(opt.Perm, 0o600), began: time.Now(), partials: partials{all: map[partialKey]*partial{}}}
+	limits := opt.Limits.withDefaults()
+	s := &Stages{
+		db: db, depot: depot, node: opt.Node, peers: opt.Peers, limits: limits, log: opt.Log, now: opt.Now,
+		partials: partials{all: map[partialKey]*partial{}},
+		spool:    spool{db: db, depot: depot, dir: opt.Dir, limits: limits, perm: cmp.Or(opt.Perm, 0o600), began: time.Now(), now: opt.Now},
+	}
 	s.marks.write = db.Arrive
 	return s
 }
@@ -333,7 +334,7 @@ const collecting = 32
 
 // UploadDir is a folder of this server beside that of the staged bytes, for bodies
 // of uploads that are not part of a stage yet. It may not exist.
-func (s *Stages) UploadDir() string { return filepath.Join(filepath.Dir(s.dir), "uploads") }
+func (s *Stages) UploadDir() string { return filepath.Join(filepath.Dir(s.spool.dir), "uploads") }
 
 // Limits of the texts of a stage, in bytes.
 const (
