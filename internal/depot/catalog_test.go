@@ -181,7 +181,7 @@ func TestCatalogForms(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := d.db.PutFailure(ctx, failureOfSymCache(ref, c.now().Add(time.Hour))); err != nil {
+	if err := d.db.Jobs.PutFailure(ctx, failureOfSymCache(ref, c.now().Add(time.Hour))); err != nil {
 		t.Fatal(err)
 	}
 	e, err := d.Catalog.Entry(ctx, Scope{}, ref)

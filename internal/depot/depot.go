@@ -244,7 +244,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 		return d.Nodes.do(ctx, chore, every, run)
 	}
 	opt.Jobs.Others = func() []jobs.Worker { return d.Nodes.workers() }
-	d.queue = jobs.New(d.db, opt.Jobs)
+	d.queue = jobs.New(d.db.Jobs, opt.Jobs)
 	d.symcache, err = symcachework.New(ctx, symcachework.Options{
 		Depot: symcacheDepot{d}, DB: d.db, Blobs: d.blobs, Fetch: d.fetch, Queue: d.queue, Servers: servers, Make: opt.Transcode, Folders: opt.SymCache, Log: opt.Log, Now: opt.Now,
 	})

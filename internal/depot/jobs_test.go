@@ -361,7 +361,7 @@ func TestFlakyUpstream(t *testing.T) {
 			p.attempt(t, key, try)
 			p.clock.move(70 * time.Second)
 		}
-		j, err := p.db.LastJob(t.Context(), symCacheJob, jobKey(key), 3)
+		j, err := p.db.Jobs.Last(t.Context(), symCacheJob, jobKey(key), 3)
 		if err != nil || j.State != jobs.Failed || j.Outcome != symcachework.ClassTransient || j.Attempts != 4 {
 			t.Fatalf("LastJob(3): %+v, error %v; want State %v, Outcome %v, Attempts 4", j, err, jobs.Failed, symcachework.ClassTransient)
 		}
@@ -413,7 +413,7 @@ func TestUpgrade(t *testing.T) {
 	if err := p.SymCache().UpgradeSymCache(t.Context(), key, version(t, "3.2.0")); err != nil {
 		t.Fatal(err)
 	}
-	j, err := p.db.LastJob(t.Context(), symCacheJob, jobKey(key), 3)
+	j, err := p.db.Jobs.Last(t.Context(), symCacheJob, jobKey(key), 3)
 	if err != nil || j.Priority != -10 {
 		t.Errorf("LastJob(3): %+v, error %v; want Priority %v", j, err, -10)
 	}

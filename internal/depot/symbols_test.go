@@ -469,15 +469,15 @@ func TestSymbolsFailure(t *testing.T) {
 	}
 	wantJobs(t, d, 1)
 	// As if an earlier version had remembered it.
-	row, err := d.db.Failure(t.Context(), blob.Sum(broken), symbolicate.Kind, fmt.Sprint("sym ", symbolicate.Version))
+	row, err := d.db.Jobs.Failure(t.Context(), blob.Sum(broken), symbolicate.Kind, fmt.Sprint("sym ", symbolicate.Version))
 	if err != nil {
 		t.Fatal(err)
 	}
 	row.Source, row.Tool, row.Version = blob.Sum(broken), symbolicate.Kind, "sym 0"
-	if _, err := d.db.FlushFailures(t.Context(), index.FailureFilter{Tool: symbolicate.Kind}); err != nil {
+	if _, err := d.db.Jobs.FlushFailures(t.Context(), index.FailureFilter{Tool: symbolicate.Kind}); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.db.PutFailure(t.Context(), row); err != nil {
+	if err := d.db.Jobs.PutFailure(t.Context(), row); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := makes(t, d, nil, helloSym); !errors.Is(err, fs.ErrNotExist) {

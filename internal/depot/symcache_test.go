@@ -661,7 +661,7 @@ func TestSymCacheQueueIsBounded(t *testing.T) {
 	}
 	enter := func(n int) {
 		t.Helper()
-		_, _, err := d.db.Enqueue(t.Context(), jobs.Job{Kind: symCacheJob, Key: fmt.Sprintf("filler/%d", n), Variant: 4})
+		_, _, err := d.db.Jobs.Enqueue(t.Context(), jobs.Job{Kind: symCacheJob, Key: fmt.Sprintf("filler/%d", n), Variant: 4})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -97,7 +97,7 @@ func isAway(err error) bool {
 func sweepRows(ctx context.Context, d *Depot, now time.Time) error {
 	_, err1 := d.db.Misses.Sweep(ctx, now)
 	_, err2 := d.db.Wanted.Drop(ctx, now.Add(-wantedLife))
-	_, err3 := d.db.SweepJobs(ctx, now.Add(-jobLife))
-	_, err4 := d.db.FlushFailures(ctx, index.FailureFilter{Ended: now})
+	_, err3 := d.db.Jobs.Sweep(ctx, now.Add(-jobLife))
+	_, err4 := d.db.Jobs.FlushFailures(ctx, index.FailureFilter{Ended: now})
 	return errors.Join(err1, err2, err3, err4, d.db.Nodes.Sweep(ctx), d.Retention.sweep(ctx, now), d.Retention.recordDay(ctx, now))
 }

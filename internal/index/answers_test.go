@@ -510,7 +510,7 @@ func (s *side) enqueue(o operation) error {
 	if o.d%2 == 0 {
 		j.Payload = []byte(fmt.Sprintf(`{"n":%d}`, o.a))
 	}
-	id, existing, err := s.db.Enqueue(s.ctx, j)
+	id, existing, err := s.db.Jobs.Enqueue(s.ctx, j)
 	if err != nil {
 		return err
 	}
@@ -530,7 +530,7 @@ func (s *side) lease(o operation) error {
 	if o.c%3 == 0 {
 		variants = []int{o.d % 3}
 	}
-	jobs, err := s.db.Lease(s.ctx, "worker"+strconv.Itoa(o.b%2), kinds, variants, time.Duration(1+o.d%20)*time.Minute, 1+o.c%3)
+	jobs, err := s.db.Jobs.Lease(s.ctx, "worker"+strconv.Itoa(o.b%2), kinds, variants, time.Duration(1+o.d%20)*time.Minute, 1+o.c%3)
 	for _, j := range jobs {
 		s.say("%s", s.jobText(j))
 		s.noteJob(j)
@@ -547,19 +547,19 @@ func (s *side) finish(o operation) error {
 	out := Outcome{Class: []string{"ok", "bad"}[o.b%2], Detail: answerKey(o.c), Result: &result}
 	switch o.d % 5 {
 	case 0:
-		return s.db.Complete(s.ctx, j.ID, j.Worker, j.Token, out)
+		return s.db.Jobs.Complete(s.ctx, j.ID, j.Worker, j.Token, out)
 	case 1:
 		out.Result = nil
 		if o.c%2 == 0 {
 			out.Retry = s.clock.t.Add(time.Duration(o.c%30) * time.Minute)
 		}
-		return s.db.Fail(s.ctx, j.ID, j.Worker, j.Token, out)
+		return s.db.Jobs.Fail(s.ctx, j.ID, j.Worker, j.Token, out)
 	case 2:
-		return s.db.Release(s.ctx, j.ID, j.Worker, j.Token)
+		return s.db.Jobs.Release(s.ctx, j.ID, j.Worker, j.Token)
 	case 3:
-		return s.db.Complete(s.ctx, j.ID, j.Worker, "wrong", out)
+		return s.db.Jobs.Complete(s.ctx, j.ID, j.Worker, "wrong", out)
 	}
-	return s.db.Heartbeat(s.ctx, j.ID, j.Worker, j.Token, 10*time.Minute)
+	return s.db.Jobs.Heartbeat(s.ctx, j.ID, j.Worker, j.Token, 10*time.Minute)
 }
 
 func (s *side) cancel(o operation) error {
@@ -567,23 +567,23 @@ func (s *side) cancel(o operation) error {
 	if !ok {
 		return nil
 	}
-	was, err := s.db.Cancel(s.ctx, j.ID)
+	was, err := s.db.Jobs.Cancel(s.ctx, j.ID)
 	s.say("%v", was)
 	return err
 }
 
 func (s *side) sweepJobs(o operation) error {
-	n, err := s.db.SweepJobs(s.ctx, s.clock.t.Add(-time.Duration(o.a%20)*time.Hour))
+	n, err := s.db.Jobs.Sweep(s.ctx, s.clock.t.Add(-time.Duration(o.a%20)*time.Hour))
 	s.say("%d", n)
 	return err
 }
 
 func (s *side) putFailure(o operation) error {
-	return s.db.PutFailure(s.ctx, Failure{Source: ref(o.a % 8), Tool: answerSource(o.b), Version: strconv.Itoa(o.c % 2), Class: answerKey(o.c), Detail: answerKey(o.d), Until: s.clock.t.Add(time.Duration(o.d%90) * time.Minute)})
+	return s.db.Jobs.PutFailure(s.ctx, Failure{Source: ref(o.a % 8), Tool: answerSource(o.b), Version: strconv.Itoa(o.c % 2), Class: answerKey(o.c), Detail: answerKey(o.d), Until: s.clock.t.Add(time.Duration(o.d%90) * time.Minute)})
 }
 
 func (s *side) flushFailures(o operation) error {
-	n, err := s.db.FlushFailures(s.ctx, FailureFilter{Tool: answerSource(o.a)})
+	n, err := s.db.Jobs.FlushFailures(s.ctx, FailureFilter{Tool: answerSource(o.a)})
 	s.say("%d", n)
 	return err
 }
@@ -798,24 +798,24 @@ func (s *side) wanted(o operation) error {
 }
 
 func (s *side) listJobs(o operation) error {
-	jobs, err := s.db.Jobs(s.ctx, JobFilter{Kind: []string{"", "msdl"}[o.a%2], States: [][]JobState{nil, {JobQueued, JobRunning}, {JobFailed}}[o.b%3], Limit: o.c % 6})
+	jobs, err := s.db.Jobs.List(s.ctx, JobFilter{Kind: []string{"", "msdl"}[o.a%2], States: [][]JobState{nil, {JobQueued, JobRunning}, {JobFailed}}[o.b%3], Limit: o.c % 6})
 	for _, j := range jobs {
 		s.say("%s", s.jobText(j))
 	}
 	if err != nil {
 		return err
 	}
-	st, err := s.db.JobStats(s.ctx)
+	st, err := s.db.Jobs.Stats(s.ctx)
 	return list(s, plus, st, err)
 }
 
 func (s *side) failures(o operation) error {
-	f, err := s.db.Failure(s.ctx, ref(o.a%8), answerSource(o.b), strconv.Itoa(o.c%2))
+	f, err := s.db.Jobs.Failure(s.ctx, ref(o.a%8), answerSource(o.b), strconv.Itoa(o.c%2))
 	s.say("%+v", f)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	found, err := s.db.Failures(s.ctx, FailureFilter{}, 0)
+	found, err := s.db.Jobs.Failures(s.ctx, FailureFilter{}, 0)
 	return list(s, plus, found, err)
 }
 

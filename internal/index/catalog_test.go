@@ -386,8 +386,8 @@ func testListing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := errors.Join(db.PutDerived(ctx, exe.Ref, Tool{"zstd", 1}, &Content{ref(900), 9}), db.PutDerived(ctx, exe.Ref, Tool{"gzip", 1}, nil),
-		db.PutFailure(ctx, Failure{Source: exe.Ref, Tool: "symcache", Version: "3.1.0", Detail: "no lines", Until: c.t.Add(time.Hour)}),
-		db.PutFailure(ctx, Failure{Source: exe.Ref, Tool: "old", Until: c.t.Add(-time.Hour)})); err != nil {
+		db.Jobs.PutFailure(ctx, Failure{Source: exe.Ref, Tool: "symcache", Version: "3.1.0", Detail: "no lines", Until: c.t.Add(time.Hour)}),
+		db.Jobs.PutFailure(ctx, Failure{Source: exe.Ref, Tool: "old", Until: c.t.Add(-time.Hour)})); err != nil {
 		t.Fatal(err)
 	}
 	type facts struct{ holders, holds, downloads, partners, siblings int }

@@ -60,10 +60,10 @@ func TestCopy(t *testing.T) {
 	if err := db.Wanted.Count(ctx, []Wanted{{Name: "n", ID: "i", Client: "c", Count: 3, Last: c.t}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := db.Enqueue(ctx, Job{Kind: "k", Key: "k", Payload: []byte(`{"a":1}`)}); err != nil {
+	if _, _, err := db.Jobs.Enqueue(ctx, Job{Kind: "k", Key: "k", Payload: []byte(`{"a":1}`)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.PutFailure(ctx, Failure{Source: ref(1), Tool: "t", Until: c.t.Add(time.Hour)}); err != nil {
+	if err := db.Jobs.PutFailure(ctx, Failure{Source: ref(1), Tool: "t", Until: c.t.Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Tokens.Put(ctx, TokenRow{ID: "t", Hash: ref(7), Products: []string{"A"}}); err != nil {

@@ -27,11 +27,11 @@ type Failure struct {
 // PutFailure records a failure. It uses Source, Tool, Version, Class, Detail and
 // Until. A recorded failure gets the new class, detail and end, and one more
 // try. The generation does not change.
-func (db *DB) PutFailure(ctx context.Context, f Failure) error {
-	return db.update(ctx, "record a failure", func(w *write) error {
+func (q Jobs) PutFailure(ctx context.Context, f Failure) error {
+	return q.db.update(ctx, "record a failure", func(w *write) error {
 		_, err := w.exec(`INSERT INTO failure (source, tool, version, class, detail, since, ends, tries) VALUES ($1, $2, $3, $4, $5, $6, $7, 1)
 			ON CONFLICT (source, tool, version) DO UPDATE SET class = excluded.class, detail = excluded.detail, ends = excluded.ends, tries = failure.tries + 1`,
-			f.Source[:], text(f.Tool), text(f.Version), text(f.Class), text(f.Detail), db.now().UnixMilli(), f.Until.UnixMilli())
+			f.Source[:], text(f.Tool), text(f.Version), text(f.Class), text(f.Detail), q.db.now().UnixMilli(), f.Until.UnixMilli())
 		return err
 	})
 }
@@ -50,15 +50,15 @@ func scanFailure(scan func(...any) error) (f Failure, err error) {
 
 // Failure returns the recorded failure for a content and a version of a tool. If
 // there is none, or it has ended, the error is fs.ErrNotExist.
-func (db *DB) Failure(ctx context.Context, source blob.Ref, tool, version string) (Failure, error) {
+func (q Jobs) Failure(ctx context.Context, source blob.Ref, tool, version string) (Failure, error) {
 	f, err := scanFailure(func(dest ...any) error {
-		return db.points.row(ctx, "SELECT "+failureColumns+" FROM failure WHERE source = $1 AND tool = $2 AND version = $3 AND ends > $4",
-			[]any{source[:], text(tool), text(version), db.now().UnixMilli()}, dest...)
+		return q.db.points.row(ctx, "SELECT "+failureColumns+" FROM failure WHERE source = $1 AND tool = $2 AND version = $3 AND ends > $4",
+			[]any{source[:], text(tool), text(version), q.db.now().UnixMilli()}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
-	return f, db.fail("look up a failure", err)
+	return f, q.db.fail("look up a failure", err)
 }
 
 // FailureFilter selects failures; the zero value selects all.
@@ -85,20 +85,20 @@ func (f FailureFilter) args() []any {
 }
 
 // Failures lists failures, at most limit (0: all).
-func (db *DB) Failures(ctx context.Context, f FailureFilter, limit int) ([]Failure, error) {
+func (q Jobs) Failures(ctx context.Context, f FailureFilter, limit int) ([]Failure, error) {
 	if limit <= 0 {
 		limit = math.MaxInt32
 	}
 	list := []Failure{}
-	err := db.scans.each(ctx, true, "SELECT "+failureColumns+" FROM failure WHERE "+failureCond+" LIMIT $1", append([]any{limit}, f.args()...), func(scan func(...any) error) (bool, error) {
+	err := q.db.scans.each(ctx, true, "SELECT "+failureColumns+" FROM failure WHERE "+failureCond+" LIMIT $1", append([]any{limit}, f.args()...), func(scan func(...any) error) (bool, error) {
 		f, err := scanFailure(scan)
 		list = append(list, f)
 		return true, err
 	})
-	return list, db.fail("list failures", err)
+	return list, q.db.fail("list failures", err)
 }
 
 // FlushFailures deletes failures and returns their number.
-func (db *DB) FlushFailures(ctx context.Context, f FailureFilter) (int64, error) {
-	return db.forget(ctx, "failure", "DELETE FROM failure WHERE (source, tool, version) IN (SELECT source, tool, version FROM failure WHERE "+failureCond+" LIMIT $1)", f.args()...)
+func (q Jobs) FlushFailures(ctx context.Context, f FailureFilter) (int64, error) {
+	return q.db.forget(ctx, "failure", "DELETE FROM failure WHERE (source, tool, version) IN (SELECT source, tool, version FROM failure WHERE "+failureCond+" LIMIT $1)", f.args()...)
 }

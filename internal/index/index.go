@@ -80,10 +80,12 @@ type DB struct {
 	Places Places
 	// Damages are the contents whose stored bytes were found damaged or missing.
 	Damages Damages
-	Copies  Copies
-	Nodes   Nodes
-	Stages  Stages
-	Waits   Waits
+	// Jobs is the queue of jobs.
+	Jobs   Jobs
+	Copies Copies
+	Nodes  Nodes
+	Stages Stages
+	Waits  Waits
 	// Retention and Trash are for the transactions that a policy removes.
 	Retention Retention
 	Trash     Trash
@@ -157,7 +159,7 @@ func newDB(e engine, opt Options) *DB {
 	db.points, db.scans = counted{e.points(), &db.reads}, counted{e.scans(), &db.reads}
 	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub, db.Places, db.Copies = Tokens{db}, WantedKeys{db}, CachedFiles{db}, Misses{db}, Scrub{db}, Places{db}, Copies{db}
 	db.Nodes, db.Stages, db.Retention, db.Trash, db.Catalog, db.Sources, db.Colds = Nodes{db}, Stages{db}, Retention{db}, Trash{db}, Catalog{db}, Sources{db}, Colds{db}
-	db.Damages = Damages{db}
+	db.Damages, db.Jobs = Damages{db}, Jobs{db}
 	return db
 }
 

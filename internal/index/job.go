@@ -22,6 +22,9 @@ import (
 // another worker, cancelled or finished. The worker can stop.
 var ErrLeaseLost = errors.New("the worker no longer holds the lease of the job")
 
+// Jobs is the queue of jobs, with the memory of failures. Not found is fs.ErrNotExist.
+type Jobs struct{ db *DB }
+
 // JobState is the state of a job.
 type JobState uint8
 
@@ -135,30 +138,30 @@ func scanJob(scan func(...any) error, more ...any) (j Job, err error) {
 // MaxAttempts and NotBefore of j. If a job with the same Kind, Key and Variant
 // is queued or running, existing is true and Enqueue at most raises its
 // priority. The generation does not change.
-func (db *DB) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err error) {
+func (q Jobs) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err error) {
 	const op = "enqueue a job"
 	if j.Kind == "" || j.Key == "" {
-		return 0, false, db.fail(op, errors.New("the job has no kind or no key"))
+		return 0, false, q.db.fail(op, errors.New("the job has no kind or no key"))
 	}
 	if len(j.Payload) > maxPayload || j.Payload != nil && !json.Valid(j.Payload) {
-		return 0, false, db.fail(op, errors.New("the payload of the job is too long or not JSON"))
+		return 0, false, q.db.fail(op, errors.New("the payload of the job is too long or not JSON"))
 	}
 	const active = "SELECT id, priority FROM job WHERE kind = $1 AND key = $2 AND variant = $3 AND state <= 2"
 	key := []any{text(j.Kind), text(j.Key), j.Variant}
 	priority := 0
 	// Most repeated requests need no write.
-	switch err := db.points.row(ctx, active, key, &id, &priority); {
+	switch err := q.db.points.row(ctx, active, key, &id, &priority); {
 	case err == nil && priority >= j.Priority:
 		return id, true, nil
 	case err != nil && !errors.Is(err, sql.ErrNoRows):
-		return 0, false, db.fail(op, err)
+		return 0, false, q.db.fail(op, err)
 	}
 	var payload any
 	if j.Payload != nil {
 		payload = []byte(j.Payload)
 	}
-	now := db.now()
-	err = db.update(ctx, op, func(w *write) error {
+	now := q.db.now()
+	err = q.db.update(ctx, op, func(w *write) error {
 		err := w.row(active, key, &id, &priority)
 		if existing = err == nil; existing {
 			_, err = w.exec("UPDATE job SET priority = "+larger("priority", "$2")+" WHERE id = $1", id, j.Priority)
@@ -219,23 +222,23 @@ func bothJobs(format string) string {
 // for the duration d, the most urgent first, in one write. It first requeues
 // jobs whose lease has expired; after too many attempts these fail with
 // OutcomeLost. If there are no jobs, it writes nothing.
-func (db *DB) Lease(ctx context.Context, worker string, kinds []string, variants []int, d time.Duration, n int) ([]Job, error) {
+func (q Jobs) Lease(ctx context.Context, worker string, kinds []string, variants []int, d time.Duration, n int) ([]Job, error) {
 	const op = "lease jobs"
 	if worker == "" || n <= 0 || d <= 0 {
-		return nil, db.fail(op, errors.New("the lease request has no worker, number or duration"))
+		return nil, q.db.fail(op, errors.New("the lease request has no worker, number or duration"))
 	}
 	k, v, err := jobLists(kinds, variants)
 	if err != nil {
-		return nil, db.fail(op, err)
+		return nil, q.db.fail(op, err)
 	}
-	now := db.now().UnixMilli()
+	now := q.db.now().UnixMilli()
 	var some bool
-	if err := db.points.row(ctx, someJobs, []any{now, k, v}, &some); err != nil || !some {
-		return nil, db.fail(op, err)
+	if err := q.db.points.row(ctx, someJobs, []any{now, k, v}, &some); err != nil || !some {
+		return nil, q.db.fail(op, err)
 	}
 	token := rand.Text()
 	var jobs []Job
-	err = db.updateUnsynced(ctx, op, func(w *write) error {
+	err = q.db.updateUnsynced(ctx, op, func(w *write) error {
 		jobs = nil
 		if err := w.requeue(now); err != nil {
 			return err
@@ -287,9 +290,9 @@ const heldJob = "id = $1 AND worker = $2 AND token = $3 AND token <> '' AND stat
 
 // Heartbeat extends a lease to d from now. ErrLeaseLost means that the worker no
 // longer holds the job.
-func (db *DB) Heartbeat(ctx context.Context, id int64, worker, token string, d time.Duration) error {
-	until := db.now().Add(d).UnixMilli()
-	return db.updateUnsynced(ctx, "renew a lease", func(w *write) error {
+func (q Jobs) Heartbeat(ctx context.Context, id int64, worker, token string, d time.Duration) error {
+	until := q.db.now().Add(d).UnixMilli()
+	return q.db.updateUnsynced(ctx, "renew a lease", func(w *write) error {
 		n, err := w.exec("UPDATE job SET state = 2, lease_until = $4 WHERE "+heldJob, id, text(worker), token, until)
 		return leased(id, n, err)
 	})
@@ -314,23 +317,23 @@ type Outcome struct {
 
 // Complete ends a job successfully, durably. A repeated call is no error, so
 // that a worker that missed the response can call again.
-func (db *DB) Complete(ctx context.Context, id int64, worker, token string, o Outcome) error {
-	return db.finish(ctx, "complete a job", id, worker, token, JobDone, o)
+func (q Jobs) Complete(ctx context.Context, id int64, worker, token string, o Outcome) error {
+	return q.finish(ctx, "complete a job", id, worker, token, JobDone, o)
 }
 
 // Fail ends an attempt, durably: the job is tried again at o.Retry or has
 // failed. As with Complete, a repeated call is no error.
-func (db *DB) Fail(ctx context.Context, id int64, worker, token string, o Outcome) error {
-	return db.finish(ctx, "fail a job", id, worker, token, JobFailed, o)
+func (q Jobs) Fail(ctx context.Context, id int64, worker, token string, o Outcome) error {
+	return q.finish(ctx, "fail a job", id, worker, token, JobFailed, o)
 }
 
-func (db *DB) finish(ctx context.Context, op string, id int64, worker, token string, state JobState, o Outcome) error {
-	now := db.now().UnixMilli()
+func (q Jobs) finish(ctx context.Context, op string, id int64, worker, token string, state JobState, o Outcome) error {
+	now := q.db.now().UnixMilli()
 	var result any
 	if o.Result != nil {
 		result = o.Result[:]
 	}
-	return db.update(ctx, op, func(w *write) error {
+	return q.db.update(ctx, op, func(w *write) error {
 		if err := w.jobsChanged(); err != nil {
 			return err
 		}
@@ -357,8 +360,8 @@ func (db *DB) finish(ctx context.Context, op string, id int64, worker, token str
 
 // Release returns a job to the queue, for a worker that is about to stop. The
 // attempt does not count.
-func (db *DB) Release(ctx context.Context, id int64, worker, token string) error {
-	return db.updateUnsynced(ctx, "release a job", func(w *write) error {
+func (q Jobs) Release(ctx context.Context, id int64, worker, token string) error {
+	return q.db.updateUnsynced(ctx, "release a job", func(w *write) error {
 		n, err := w.exec("UPDATE job SET state = 1, attempts = attempts - 1, lease_until = NULL, token = '' WHERE "+heldJob, id, text(worker), token)
 		if err == nil && n > 0 {
 			err = w.jobsChanged()
@@ -370,9 +373,9 @@ func (db *DB) Release(ctx context.Context, id int64, worker, token string) error
 // Cancel cancels a queued or running job and reports whether it was queued or
 // running. Its worker learns it from the next Heartbeat. An unknown job is
 // fs.ErrNotExist.
-func (db *DB) Cancel(ctx context.Context, id int64) (was bool, err error) {
-	err = db.update(ctx, "cancel a job", func(w *write) error {
-		n, err := w.exec("UPDATE job SET state = 5, finished = $2, lease_until = NULL WHERE id = $1 AND state <= 2", id, db.now().UnixMilli())
+func (q Jobs) Cancel(ctx context.Context, id int64) (was bool, err error) {
+	err = q.db.update(ctx, "cancel a job", func(w *write) error {
+		n, err := w.exec("UPDATE job SET state = 5, finished = $2, lease_until = NULL WHERE id = $1 AND state <= 2", id, q.db.now().UnixMilli())
 		if was = n > 0; err == nil && was {
 			err = w.jobsChanged()
 		}
@@ -389,26 +392,26 @@ func (db *DB) Cancel(ctx context.Context, id int64) (was bool, err error) {
 }
 
 // Job returns one job. An unknown job is fs.ErrNotExist.
-func (db *DB) Job(ctx context.Context, id int64) (Job, error) {
-	return db.job(ctx, "SELECT "+jobColumns+" FROM job WHERE id = $1", id)
+func (q Jobs) Job(ctx context.Context, id int64) (Job, error) {
+	return q.job(ctx, "SELECT "+jobColumns+" FROM job WHERE id = $1", id)
 }
 
-// LastJob returns the newest job of a kind, key and variant. If there is none,
+// Last returns the newest job of a kind, key and variant. If there is none,
 // the error is fs.ErrNotExist.
-func (db *DB) LastJob(ctx context.Context, kind, key string, variant int) (Job, error) {
-	return db.job(ctx, "SELECT "+jobColumns+" FROM job WHERE kind = $1 AND key = $2 AND variant = $3 ORDER BY id DESC LIMIT 1", text(kind), text(key), variant)
+func (q Jobs) Last(ctx context.Context, kind, key string, variant int) (Job, error) {
+	return q.job(ctx, "SELECT "+jobColumns+" FROM job WHERE kind = $1 AND key = $2 AND variant = $3 ORDER BY id DESC LIMIT 1", text(kind), text(key), variant)
 }
 
-func (db *DB) job(ctx context.Context, query string, args ...any) (j Job, err error) {
+func (q Jobs) job(ctx context.Context, query string, args ...any) (j Job, err error) {
 	if err := ctx.Err(); err != nil {
-		return j, db.fail("look up a job", err)
+		return j, q.db.fail("look up a job", err)
 	}
 	err = fs.ErrNotExist
-	qerr := db.points.each(context.WithoutCancel(ctx), true, query, args, func(scan func(...any) error) (bool, error) {
+	qerr := q.db.points.each(context.WithoutCancel(ctx), true, query, args, func(scan func(...any) error) (bool, error) {
 		j, err = scanJob(scan)
 		return false, err
 	})
-	return j, db.fail("look up a job", cmp.Or(qerr, err))
+	return j, q.db.fail("look up a job", cmp.Or(qerr, err))
 }
 
 // JobFilter selects jobs; the zero value selects all.
@@ -421,8 +424,8 @@ type JobFilter struct {
 	Limit     int   // 0 is all
 }
 
-// Jobs lists jobs, newest first.
-func (db *DB) Jobs(ctx context.Context, f JobFilter) ([]Job, error) {
+// List lists jobs, newest first.
+func (q Jobs) List(ctx context.Context, f JobFilter) ([]Job, error) {
 	query, args := "SELECT "+jobColumns+" FROM job WHERE id < $1", []any{cmp.Or(f.Before, math.MaxInt64)}
 	and := func(cond string, arg any) {
 		args = append(args, arg)
@@ -455,12 +458,12 @@ func (db *DB) Jobs(ctx context.Context, f JobFilter) ([]Job, error) {
 		query += " LIMIT " + strconv.Itoa(f.Limit)
 	}
 	list := []Job{}
-	err := db.scans.each(ctx, false, query, args, func(scan func(...any) error) (bool, error) {
+	err := q.db.scans.each(ctx, false, query, args, func(scan func(...any) error) (bool, error) {
 		j, err := scanJob(scan)
 		list = append(list, j)
 		return true, err
 	})
-	return list, db.fail("list jobs", err)
+	return list, q.db.fail("list jobs", err)
 }
 
 // JobStats summarizes the jobs of one kind.
@@ -485,12 +488,12 @@ type JobOutcome struct {
 	Longest time.Duration `json:"longest"`
 }
 
-// JobStats returns the queue and the outcomes by kind. It takes time
+// Stats returns the queue and the outcomes by kind. It takes time
 // proportional to the number of jobs.
-func (db *DB) JobStats(ctx context.Context) ([]JobStats, error) {
+func (q Jobs) Stats(ctx context.Context) ([]JobStats, error) {
 	list := []JobStats{}
-	now := db.now().UnixMilli()
-	err := db.scans.each(ctx, true, `SELECT kind, state, CASE WHEN state > 2 THEN outcome ELSE '' END AS class, count(*),
+	now := q.db.now().UnixMilli()
+	err := q.db.scans.each(ctx, true, `SELECT kind, state, CASE WHEN state > 2 THEN outcome ELSE '' END AS class, count(*),
 		count(*) FILTER (WHERE state = 1 AND not_before > $1 OR state = 2 AND lease_until <= $1), min(created),
 		coalesce(sum(finished - started), 0), coalesce(max(finished - started), 0)
 		FROM job GROUP BY kind, state, class ORDER BY kind, state, class`, []any{now}, func(scan func(...any) error) (bool, error) {
@@ -515,10 +518,10 @@ func (db *DB) JobStats(ctx context.Context) ([]JobStats, error) {
 		}
 		return true, nil
 	})
-	return list, db.fail("count jobs", err)
+	return list, q.db.fail("count jobs", err)
 }
 
-// SweepJobs deletes the jobs that ended before a time and returns their number.
-func (db *DB) SweepJobs(ctx context.Context, before time.Time) (int64, error) {
-	return db.forget(ctx, "job", "DELETE FROM job WHERE id IN (SELECT id FROM job WHERE finished < $2 ORDER BY finished LIMIT $1)", before.UnixMilli())
+// Sweep deletes the jobs that ended before a time and returns their number.
+func (q Jobs) Sweep(ctx context.Context, before time.Time) (int64, error) {
+	return q.db.forget(ctx, "job", "DELETE FROM job WHERE id IN (SELECT id FROM job WHERE finished < $2 ORDER BY finished LIMIT $1)", before.UnixMilli())
 }

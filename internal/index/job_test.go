@@ -15,7 +15,7 @@ import (
 
 func enqueue(t testing.TB, db *DB, j Job) int64 {
 	t.Helper()
-	id, existing, err := db.Enqueue(t.Context(), j)
+	id, existing, err := db.Jobs.Enqueue(t.Context(), j)
 	if err != nil || existing {
 		t.Fatalf("Enqueue: %v, %v, error %v; want false", id, existing, err)
 	}
@@ -24,7 +24,7 @@ func enqueue(t testing.TB, db *DB, j Job) int64 {
 
 func lease(t testing.TB, db *DB, worker string, n int) []Job {
 	t.Helper()
-	jobs, err := db.Lease(t.Context(), worker, []string{"symcache"}, nil, time.Minute, n)
+	jobs, err := db.Jobs.Lease(t.Context(), worker, []string{"symcache"}, nil, time.Minute, n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,11 +44,11 @@ func testJobs(t *testing.T) {
 	// check compares the stored job with want.
 	check := func(t *testing.T) {
 		t.Helper()
-		got, err := db.Job(t.Context(), id)
+		got, err := db.Jobs.Job(t.Context(), id)
 		if a, b := asJSON(t, got), asJSON(t, want); a != b || err != nil {
 			t.Errorf("Job(%d): error %v and\n%s, want\n%s", id, err, a, b)
 		}
-		if last, err := db.LastJob(t.Context(), "symcache", "k", 3); err != nil || last.ID != id {
+		if last, err := db.Jobs.Last(t.Context(), "symcache", "k", 3); err != nil || last.ID != id {
 			t.Errorf("LastJob: job %d, error %v; want job %d", last.ID, err, id)
 		}
 		clean(t, db)
@@ -56,7 +56,7 @@ func testJobs(t *testing.T) {
 	// enterAgain enters the same job, which exists.
 	enterAgain := func(t *testing.T) {
 		t.Helper()
-		if again, existing, err := db.Enqueue(t.Context(), job); again != id || !existing || err != nil {
+		if again, existing, err := db.Jobs.Enqueue(t.Context(), job); again != id || !existing || err != nil {
 			t.Errorf("Enqueue: job %d, existing %v, error %v; want the existing job %d", again, existing, err, id)
 		}
 	}
@@ -80,7 +80,7 @@ func testJobs(t *testing.T) {
 			"no key": {Kind: "symcache"}, "no kind": {Key: "k"}, "payload that is not JSON": {Kind: "symcache", Key: "x", Payload: json.RawMessage("{")},
 			"large payload": {Kind: "a", Key: "b", Payload: make([]byte, 2<<20)},
 		} {
-			if _, _, err := db.Enqueue(t.Context(), j); err == nil {
+			if _, _, err := db.Jobs.Enqueue(t.Context(), j); err == nil {
 				t.Errorf("Enqueue of a job with %s succeeded, want an error", name)
 			}
 		}
@@ -101,12 +101,12 @@ func testJobs(t *testing.T) {
 		enterAgain(t)
 		for _, bad := range []struct{ worker, token string }{{"w", "x"}, {"w", ""}, {"v", token}} {
 			proof := fmt.Sprintf(" by %q with the token %q", bad.worker, bad.token)
-			lost(t, "Heartbeat"+proof, db.Heartbeat(t.Context(), id, bad.worker, bad.token, time.Hour))
-			lost(t, "Release"+proof, db.Release(t.Context(), id, bad.worker, bad.token))
-			lost(t, "Complete"+proof, db.Complete(t.Context(), id, bad.worker, bad.token, Outcome{}))
-			lost(t, "Fail"+proof, db.Fail(t.Context(), id, bad.worker, bad.token, Outcome{Retry: c.t}))
+			lost(t, "Heartbeat"+proof, db.Jobs.Heartbeat(t.Context(), id, bad.worker, bad.token, time.Hour))
+			lost(t, "Release"+proof, db.Jobs.Release(t.Context(), id, bad.worker, bad.token))
+			lost(t, "Complete"+proof, db.Jobs.Complete(t.Context(), id, bad.worker, bad.token, Outcome{}))
+			lost(t, "Fail"+proof, db.Jobs.Fail(t.Context(), id, bad.worker, bad.token, Outcome{Retry: c.t}))
 		}
-		if err := db.Heartbeat(t.Context(), id, "w", token, time.Hour); err != nil {
+		if err := db.Jobs.Heartbeat(t.Context(), id, "w", token, time.Hour); err != nil {
 			t.Errorf("Heartbeat: %v", err)
 		}
 		want.LeaseUntil = c.t.Add(time.Hour)
@@ -114,12 +114,12 @@ func testJobs(t *testing.T) {
 	})
 	retry := c.t.Add(2 * time.Hour)
 	t.Run("failed, to be tried again", func(t *testing.T) {
-		if err := db.Fail(t.Context(), id, "w", token, Outcome{Class: "busy", Detail: "no room", Retry: retry}); err != nil {
+		if err := db.Jobs.Fail(t.Context(), id, "w", token, Outcome{Class: "busy", Detail: "no room", Retry: retry}); err != nil {
 			t.Errorf("Fail: %v", err)
 		}
 		want.State, want.LeaseUntil, want.Outcome, want.Detail, want.NotBefore = JobQueued, time.Time{}, "busy", "no room", retry
 		check(t)
-		lost(t, "Heartbeat after Fail", db.Heartbeat(t.Context(), id, "w", token, time.Hour))
+		lost(t, "Heartbeat after Fail", db.Jobs.Heartbeat(t.Context(), id, "w", token, time.Hour))
 	})
 	t.Run("done", func(t *testing.T) {
 		c.hours(2)
@@ -130,21 +130,21 @@ func testJobs(t *testing.T) {
 		c.t = c.t.Add(3 * time.Second)
 		r := ref(9)
 		for range 2 { // the first answer may have been lost
-			if err := db.Complete(t.Context(), id, "v", token, Outcome{Class: "ok", Result: &r}); err != nil {
+			if err := db.Jobs.Complete(t.Context(), id, "v", token, Outcome{Class: "ok", Result: &r}); err != nil {
 				t.Errorf("Complete: %v", err)
 			}
 		}
 		want.State, want.Attempts, want.Started, want.Finished, want.Worker, want.Outcome, want.Detail, want.Result = JobDone, 2, retry, c.t, "v", "ok", "", &r
 		check(t)
-		lost(t, "Fail after Complete", db.Fail(t.Context(), id, "v", token, Outcome{}))
-		if was, err := db.Cancel(t.Context(), id); was || err != nil {
+		lost(t, "Fail after Complete", db.Jobs.Fail(t.Context(), id, "v", token, Outcome{}))
+		if was, err := db.Jobs.Cancel(t.Context(), id); was || err != nil {
 			t.Errorf("Cancel of a job that is done: %v, error %v; want false", was, err)
 		}
 	})
 	t.Run("not found", func(t *testing.T) {
-		_, cancel := db.Cancel(t.Context(), 99)
-		_, byID := db.Job(t.Context(), 99)
-		_, byKey := db.LastJob(t.Context(), "symcache", "k", 4)
+		_, cancel := db.Jobs.Cancel(t.Context(), 99)
+		_, byID := db.Jobs.Job(t.Context(), 99)
+		_, byKey := db.Jobs.Last(t.Context(), "symcache", "k", 4)
 		for name, err := range map[string]error{"Cancel": cancel, "Job": byID, "LastJob": byKey} {
 			if !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s of an unknown job: error %v, want %v", name, err, fs.ErrNotExist)
@@ -153,7 +153,7 @@ func testJobs(t *testing.T) {
 	})
 	t.Run("entered again after its end", func(t *testing.T) {
 		second := enqueue(t, db, Job{Kind: "symcache", Key: "k", Variant: 3})
-		if was, err := db.Cancel(t.Context(), second); !was || err != nil {
+		if was, err := db.Jobs.Cancel(t.Context(), second); !was || err != nil {
 			t.Errorf("Cancel of a queued job: %v, error %v; want true", was, err)
 		}
 	})
@@ -181,7 +181,7 @@ func testLeaseOrder(t *testing.T) {
 		enqueue(t, db, Job{Kind: "symcache", Key: strconv.Itoa(i), Variant: i % 2, Priority: p})
 	}
 	enqueue(t, db, Job{Kind: "other", Key: "x", Priority: 9})
-	if _, err := db.Lease(t.Context(), "", nil, nil, time.Minute, 1); err == nil {
+	if _, err := db.Jobs.Lease(t.Context(), "", nil, nil, time.Minute, 1); err == nil {
 		t.Error("Lease by a worker without a name succeeded, want an error")
 	}
 	keys := func(jobs []Job) (keys []string) {
@@ -204,13 +204,13 @@ func testLeaseOrder(t *testing.T) {
 		{"the rest", nil, nil, 9, []string{"2", "4"}},
 	} {
 		t.Run("lease, "+c.name, func(t *testing.T) {
-			jobs, err := db.Lease(t.Context(), "w", c.kinds, c.variants, time.Minute, c.n)
+			jobs, err := db.Jobs.Lease(t.Context(), "w", c.kinds, c.variants, time.Minute, c.n)
 			if got := keys(jobs); err != nil || !slices.Equal(got, c.want) {
 				t.Errorf("Lease of kinds %v, variants %v: %v, error %v; want %v", c.kinds, c.variants, got, err, c.want)
 			}
 		})
 	}
-	newest, err := db.Jobs(t.Context(), JobFilter{Kind: "symcache", Variants: []int{0}, States: []JobState{JobRunning}, Worker: "w", Limit: 2})
+	newest, err := db.Jobs.List(t.Context(), JobFilter{Kind: "symcache", Variants: []int{0}, States: []JobState{JobRunning}, Worker: "w", Limit: 2})
 	if err != nil || len(newest) != 2 {
 		t.Fatalf("Jobs: %d, error %v; want 2", len(newest), err)
 	}
@@ -224,7 +224,7 @@ func testLeaseOrder(t *testing.T) {
 		{"other states", JobFilter{Key: "4", States: []JobState{JobDone, JobQueued}}, nil},
 	} {
 		t.Run("list, "+c.name, func(t *testing.T) {
-			jobs, err := db.Jobs(t.Context(), c.filter)
+			jobs, err := db.Jobs.List(t.Context(), c.filter)
 			if got := keys(jobs); err != nil || !slices.Equal(got, c.want) {
 				t.Errorf("Jobs(%+v): %v, error %v; want %v", c.filter, got, err, c.want)
 			}
@@ -245,26 +245,26 @@ func testLostWorkers(t *testing.T) {
 		t.Fatalf("a leased job was leased again: %+v, want none", jobs)
 	}
 	c.hours(1)
-	stats, err := db.JobStats(t.Context())
+	stats, err := db.Jobs.Stats(t.Context())
 	if err != nil || len(stats) != 1 || stats[0].Running != 1 || stats[0].Lost != 1 {
 		t.Errorf("JobStats: %+v, error %v; want length 1, stats[0].Running 1, stats[0].Lost 1", stats, err)
 	}
 	// Nobody took it yet: a late heartbeat keeps it, a late result counts.
-	if err := db.Heartbeat(t.Context(), id, "a", first.Token, time.Minute); err != nil {
+	if err := db.Jobs.Heartbeat(t.Context(), id, "a", first.Token, time.Minute); err != nil {
 		t.Error(err)
 	}
 	if jobs := lease(t, db, "b", 1); jobs != nil {
 		t.Fatalf("a leased job was leased again: %+v, want none", jobs)
 	}
 	c.hours(1)
-	if jobs, err := db.Lease(t.Context(), "c", []string{"other"}, nil, time.Minute, 1); err != nil || jobs != nil {
+	if jobs, err := db.Jobs.Lease(t.Context(), "c", []string{"other"}, nil, time.Minute, 1); err != nil || jobs != nil {
 		t.Errorf(`Lease("c", 1): %v, error %v; want nil`, jobs, err)
 	}
 	clean(t, db)
-	if j, _ := db.Job(t.Context(), id); j.State != JobQueued || j.Outcome != OutcomeLost || j.Detail != "no heartbeat from a" {
+	if j, _ := db.Jobs.Job(t.Context(), id); j.State != JobQueued || j.Outcome != OutcomeLost || j.Detail != "no heartbeat from a" {
 		t.Errorf(`Job: %+v, want State %v, Outcome %v, Detail "no heartbeat from a"`, j, JobQueued, OutcomeLost)
 	}
-	if err := db.Heartbeat(t.Context(), id, "a", first.Token, time.Minute); err != nil {
+	if err := db.Jobs.Heartbeat(t.Context(), id, "a", first.Token, time.Minute); err != nil {
 		t.Error(err)
 	}
 	c.hours(1)
@@ -272,11 +272,11 @@ func testLostWorkers(t *testing.T) {
 	if len(second) != 1 || second[0].Attempts != 2 {
 		t.Fatalf(`lease("b", 1): %+v, want length 1, second[0].Attempts 2`, second)
 	}
-	if err := db.Complete(t.Context(), id, "a", first.Token, Outcome{}); !errors.Is(err, ErrLeaseLost) {
+	if err := db.Jobs.Complete(t.Context(), id, "a", first.Token, Outcome{}); !errors.Is(err, ErrLeaseLost) {
 		t.Error(err)
 	}
 	// Giving back costs no attempt.
-	if err := db.Release(t.Context(), id, "b", second[0].Token); err != nil {
+	if err := db.Jobs.Release(t.Context(), id, "b", second[0].Token); err != nil {
 		t.Error(err)
 	}
 	for range 2 {
@@ -288,7 +288,7 @@ func testLostWorkers(t *testing.T) {
 	if jobs := lease(t, db, "b", 1); jobs != nil {
 		t.Fatalf("given out too often: %+v", jobs)
 	}
-	if j, _ := db.Job(t.Context(), id); j.State != JobFailed || j.Outcome != OutcomeLost || j.Finished.IsZero() {
+	if j, _ := db.Jobs.Job(t.Context(), id); j.State != JobFailed || j.Outcome != OutcomeLost || j.Finished.IsZero() {
 		t.Errorf("Job: %+v, want State %v, Outcome %v, not j.Finished.IsZero()", j, JobFailed, OutcomeLost)
 	}
 	// With no attempts left, a failure is for good.
@@ -296,20 +296,20 @@ func testLostWorkers(t *testing.T) {
 	last := lease(t, db, "b", 1)[0]
 	c.t = c.t.Add(5 * time.Second)
 	for range 2 {
-		if err := db.Fail(t.Context(), id, "b", last.Token, Outcome{Class: "crash", Retry: c.t}); err != nil {
+		if err := db.Jobs.Fail(t.Context(), id, "b", last.Token, Outcome{Class: "crash", Retry: c.t}); err != nil {
 			t.Error(err)
 		}
 	}
 	enqueue(t, db, Job{Kind: "symcache", Key: "k"})
 	c.hours(1)
 	enqueue(t, db, Job{Kind: "symcache", Key: "l", NotBefore: c.t.Add(time.Second)})
-	stats, err = db.JobStats(t.Context())
+	stats, err = db.Jobs.Stats(t.Context())
 	want := []JobStats{{Kind: "symcache", Queued: 2, Delayed: 1, Oldest: c.t.Add(-time.Hour), Outcomes: []JobOutcome{
 		{JobFailed, "crash", 1, 5 * time.Second, 5 * time.Second}, {JobFailed, OutcomeLost, 1, time.Hour, time.Hour}}}}
 	if a, b := asJSON(t, stats), asJSON(t, want); a != b || err != nil {
 		t.Errorf("%s, %v, want\n%s", a, err, b)
 	}
-	if n, err := db.SweepJobs(t.Context(), c.t); n != 2 || err != nil {
+	if n, err := db.Jobs.Sweep(t.Context(), c.t); n != 2 || err != nil {
 		t.Errorf("SweepJobs: %v, error %v; want 2", n, err)
 	}
 	clean(t, db)
@@ -336,7 +336,7 @@ func testManyWorkers(t *testing.T) {
 	for i := range handles {
 		wg.Go(func() {
 			for k := range keys {
-				_, existing, err := dbs[i].Enqueue(t.Context(), Job{Kind: "symcache", Key: strconv.Itoa((k + i*7) % keys)})
+				_, existing, err := dbs[i].Jobs.Enqueue(t.Context(), Job{Kind: "symcache", Key: strconv.Itoa((k + i*7) % keys)})
 				if err != nil {
 					t.Error(err)
 				}
@@ -356,7 +356,7 @@ func testManyWorkers(t *testing.T) {
 		wg.Go(func() {
 			worker := "w" + strconv.Itoa(i)
 			for {
-				jobs, err := dbs[i%handles].Lease(t.Context(), worker, nil, nil, time.Hour, 3)
+				jobs, err := dbs[i%handles].Jobs.Lease(t.Context(), worker, nil, nil, time.Hour, 3)
 				if err != nil {
 					t.Error(err)
 				}
@@ -367,7 +367,7 @@ func testManyWorkers(t *testing.T) {
 					mu.Lock()
 					done[j.ID]++
 					mu.Unlock()
-					if err := dbs[i%handles].Complete(t.Context(), j.ID, worker, j.Token, Outcome{Class: "ok"}); err != nil {
+					if err := dbs[i%handles].Jobs.Complete(t.Context(), j.ID, worker, j.Token, Outcome{Class: "ok"}); err != nil {
 						t.Error(err)
 					}
 				}

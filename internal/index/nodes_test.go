@@ -364,7 +364,7 @@ func TestJobAtOnce(t *testing.T) {
 	dbs, _ := openNodes(t, 2)
 	right := dbs[0].now
 	dbs[0].now = func() time.Time { return right().Add(900 * time.Millisecond) }
-	if _, _, err := dbs[0].Enqueue(t.Context(), Job{Kind: "symcache", Key: "k"}); err != nil {
+	if _, _, err := dbs[0].Jobs.Enqueue(t.Context(), Job{Kind: "symcache", Key: "k"}); err != nil {
 		t.Fatal(err)
 	}
 	if jobs := lease(t, dbs[1], "w", 1); len(jobs) != 1 || !jobs[0].NotBefore.IsZero() {
@@ -391,7 +391,7 @@ func TestJobNews(t *testing.T) {
 			t.Fatalf("%s: the other process heard nothing", what)
 		}
 	}
-	if _, _, err := dbs[0].Enqueue(t.Context(), Job{Kind: "symcache", Key: "k"}); err != nil {
+	if _, _, err := dbs[0].Jobs.Enqueue(t.Context(), Job{Kind: "symcache", Key: "k"}); err != nil {
 		t.Fatal(err)
 	}
 	await("enqueue")
@@ -399,12 +399,12 @@ func TestJobNews(t *testing.T) {
 	if len(jobs) != 1 {
 		t.Fatalf("%d jobs, want 1", len(jobs))
 	}
-	if err := dbs[0].Release(t.Context(), jobs[0].ID, "w", jobs[0].Token); err != nil {
+	if err := dbs[0].Jobs.Release(t.Context(), jobs[0].ID, "w", jobs[0].Token); err != nil {
 		t.Fatal(err)
 	}
 	await("release")
 	jobs = lease(t, dbs[1], "w", 1)
-	if err := dbs[0].Complete(t.Context(), jobs[0].ID, "w", jobs[0].Token, Outcome{Class: "ok"}); err != nil {
+	if err := dbs[0].Jobs.Complete(t.Context(), jobs[0].ID, "w", jobs[0].Token, Outcome{Class: "ok"}); err != nil {
 		t.Fatal(err)
 	}
 	await("complete")

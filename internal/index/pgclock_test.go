@@ -51,16 +51,16 @@ func TestServerClock(t *testing.T) {
 		}
 	}
 	near("the time", n.now(), time.Now().Add(ahead))
-	if _, _, err := n.Enqueue(t.Context(), Job{Kind: "k", Key: "x"}); err != nil {
+	if _, _, err := n.Jobs.Enqueue(t.Context(), Job{Kind: "k", Key: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	jobs, err := n.Lease(t.Context(), "worker", nil, nil, 2*time.Minute, 1)
+	jobs, err := n.Jobs.Lease(t.Context(), "worker", nil, nil, 2*time.Minute, 1)
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("%d jobs leased, %v, want one", len(jobs), err)
 	}
 	near("the end of the lease", jobs[0].LeaseUntil, time.Now().Add(ahead+2*time.Minute))
 	other := openNode(t, where)
-	if jobs, err = other.Lease(t.Context(), "thief", nil, nil, time.Minute, 1); err != nil || len(jobs) != 0 {
+	if jobs, err = other.Jobs.Lease(t.Context(), "thief", nil, nil, time.Minute, 1); err != nil || len(jobs) != 0 {
 		t.Errorf("another node leases %d jobs, %v, want none: the lease has not ended", len(jobs), err)
 	}
 	s.In(t, name, "DROP FUNCTION public.clock_timestamp()")

@@ -97,15 +97,15 @@ func childCache(path string, _ int) error {
 		if err := db.Wanted.Count(ctx, []Wanted{{Name: "n", Count: 1}}); err != nil {
 			return err
 		}
-		if _, _, err := db.Enqueue(ctx, Job{Kind: "k", Key: strconv.Itoa(pid*1000 + i)}); err != nil {
+		if _, _, err := db.Jobs.Enqueue(ctx, Job{Kind: "k", Key: strconv.Itoa(pid*1000 + i)}); err != nil {
 			return err
 		}
-		jobs, err := db.Lease(ctx, worker, nil, nil, time.Hour, 1)
+		jobs, err := db.Jobs.Lease(ctx, worker, nil, nil, time.Hour, 1)
 		if err != nil {
 			return err
 		}
 		for _, j := range jobs {
-			if err := db.Complete(ctx, j.ID, worker, j.Token, Outcome{Class: "ok", Result: &blob.Ref{}}); err != nil {
+			if err := db.Jobs.Complete(ctx, j.ID, worker, j.Token, Outcome{Class: "ok", Result: &blob.Ref{}}); err != nil {
 				return err
 			}
 		}
@@ -170,7 +170,7 @@ func TestKillCache(t *testing.T) {
 		if n == 0 || n > 4*(round+1) {
 			t.Errorf("round %d: %d fetched files are left", round, n)
 		}
-		stats, err := db.JobStats(t.Context())
+		stats, err := db.Jobs.Stats(t.Context())
 		if err != nil || len(stats) != 1 || len(stats[0].Outcomes) != 1 || stats[0].Outcomes[0].Jobs < rounds-int64(round) {
 			t.Errorf("round %d: %d jobs ended, their figures are %+v, %v; want at least those", round, done, stats, err)
 		}

@@ -93,7 +93,7 @@ func testFailures(t *testing.T) {
 	commitTest(t, db, "", e)
 	put := func(source blob.Ref, tool, version, class string, hours int) {
 		t.Helper()
-		if err := db.PutFailure(t.Context(), Failure{Source: source, Tool: tool, Version: version, Class: class, Detail: "why", Until: c.t.Add(time.Duration(hours) * time.Hour)}); err != nil {
+		if err := db.Jobs.PutFailure(t.Context(), Failure{Source: source, Tool: tool, Version: version, Class: class, Detail: "why", Until: c.t.Add(time.Duration(hours) * time.Hour)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -103,22 +103,22 @@ func testFailures(t *testing.T) {
 	put(ref(5), "gen", "3.1.0", "timeout", 2)
 	c.hours(1)
 	put(e.Ref, "gen", "3.1.0", "timeout", 3)
-	got, err := db.Failure(t.Context(), e.Ref, "gen", "3.1.0")
+	got, err := db.Jobs.Failure(t.Context(), e.Ref, "gen", "3.1.0")
 	want := Failure{e.Ref, "gen", "3.1.0", "timeout", "why", start, start.Add(4 * time.Hour), 2}
 	if got != want || err != nil {
 		t.Errorf("got %+v, error %v; want %v", got, err, want)
 	}
 	for _, k := range []struct{ tool, version string }{{"gen", "3.1.2"}, {"other", "3.1.0"}} {
-		if _, err := db.Failure(t.Context(), e.Ref, k.tool, k.version); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := db.Jobs.Failure(t.Context(), e.Ref, k.tool, k.version); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%v: Failure: error %v, want fs.ErrNotExist", k, err)
 		}
 	}
 	c.hours(1)
-	if _, err := db.Failure(t.Context(), e.Ref, "gen", "3.1.1"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := db.Jobs.Failure(t.Context(), e.Ref, "gen", "3.1.1"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("believed too long", err)
 	}
 	classes := func(f FailureFilter) (list []string) {
-		rows, err := db.Failures(t.Context(), f, 0)
+		rows, err := db.Jobs.Failures(t.Context(), f, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func testFailures(t *testing.T) {
 			t.Errorf("%+v: classes: %q, want %v", q.f, got, q.want)
 		}
 	}
-	if n, err := db.FlushFailures(t.Context(), FailureFilter{Ended: c.t.Add(time.Millisecond), Class: "crash"}); n != 1 || err != nil {
+	if n, err := db.Jobs.FlushFailures(t.Context(), FailureFilter{Ended: c.t.Add(time.Millisecond), Class: "crash"}); n != 1 || err != nil {
 		t.Errorf("FlushFailures: %v, error %v; want 1", n, err)
 	}
 	// A content that goes takes its failures along.

@@ -37,7 +37,7 @@ func (q *Queue) Enqueue(ctx context.Context, e Entry) (Job, State, error) {
 	if err != nil {
 		return none, 0, err
 	}
-	last, err := q.store.LastJob(ctx, e.Kind, e.Key, e.Variant)
+	last, err := q.store.Last(ctx, e.Kind, e.Key, e.Variant)
 	switch {
 	case isNotFound(err):
 	case err != nil:
@@ -176,7 +176,7 @@ const statsFresh = 2 * time.Second
 // recent returns recent statistics. The caller holds mu.
 func (c *statsCache) recent(ctx context.Context, q *Queue) ([]Stats, error) {
 	if now := q.now(); c.counted.IsZero() || now.Sub(c.counted).Abs() > statsFresh {
-		list, err := q.store.JobStats(ctx)
+		list, err := q.store.Stats(ctx)
 		if err != nil {
 			return nil, err
 		}

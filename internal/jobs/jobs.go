@@ -81,7 +81,7 @@ var (
 	ErrNoKind = errors.New("the queue has no kind of job of this worker")
 )
 
-// Store is the storage of a queue. *index.DB implements it. Not found is
+// Store is the storage of a queue. index.Jobs implements it. Not found is
 // fs.ErrNotExist.
 type Store interface {
 	// Enqueue stores a job durably. If one of the same kind, key and variant is
@@ -100,11 +100,11 @@ type Store interface {
 	// Cancel ends a job and reports whether it was queued or running.
 	Cancel(ctx context.Context, id int64) (bool, error)
 	Job(ctx context.Context, id int64) (Job, error)
-	// LastJob returns the newest job of a kind, key and variant.
-	LastJob(ctx context.Context, kind, key string, variant int) (Job, error)
-	Jobs(ctx context.Context, f Filter) ([]Job, error)
-	JobStats(ctx context.Context) ([]Stats, error)
-	SweepJobs(ctx context.Context, before time.Time) (int64, error)
+	// Last returns the newest job of a kind, key and variant.
+	Last(ctx context.Context, kind, key string, variant int) (Job, error)
+	List(ctx context.Context, f Filter) ([]Job, error)
+	Stats(ctx context.Context) ([]Stats, error)
+	Sweep(ctx context.Context, before time.Time) (int64, error)
 
 	// The memory of failures, by content, tool and version.
 	PutFailure(ctx context.Context, f index.Failure) error
@@ -345,12 +345,12 @@ func (q *Queue) Run(ctx context.Context) {
 }
 
 // List lists jobs, newest first.
-func (q *Queue) List(ctx context.Context, f Filter) ([]Job, error) { return q.store.Jobs(ctx, f) }
+func (q *Queue) List(ctx context.Context, f Filter) ([]Job, error) { return q.store.List(ctx, f) }
 
 // Live lists the jobs of a kind and key that are queued or running, one for each
 // variant at most.
 func (q *Queue) Live(ctx context.Context, kind, key string) ([]Job, error) {
-	return q.store.Jobs(ctx, Filter{Kind: kind, Key: key, States: []State{Queued, Running}})
+	return q.store.List(ctx, Filter{Kind: kind, Key: key, States: []State{Queued, Running}})
 }
 
 // Able reports whether this machine or a known worker can do jobs of a kind and
@@ -360,7 +360,7 @@ func (q *Queue) Able(kind string, variant int) bool {
 }
 
 // Stats summarizes the jobs by kind.
-func (q *Queue) Stats(ctx context.Context) ([]Stats, error) { return q.store.JobStats(ctx) }
+func (q *Queue) Stats(ctx context.Context) ([]Stats, error) { return q.store.Stats(ctx) }
 
 // Cancel ends a job and reports whether it was queued or running. An unknown job
 // is fs.ErrNotExist.
@@ -404,7 +404,7 @@ const (
 func (q *Queue) sweep(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := q.opt.Duty(ctx, "jobs", sweepEvery*9/10, func(ctx context.Context) error {
-			_, err := q.store.SweepJobs(ctx, q.now().Add(-keepEnded))
+			_, err := q.store.Sweep(ctx, q.now().Add(-keepEnded))
 			for name := range q.kinds {
 				_, ferr := q.store.FlushFailures(ctx, index.FailureFilter{Tool: name, Ended: q.now()})
 				err = errors.Join(err, ferr)

@@ -108,7 +108,7 @@ func newQueue(t *testing.T, opt Options, l Limits, kinds ...*testKind) *Queue {
 			t.Error(err)
 		}
 	})
-	q := New(db, opt)
+	q := New(db.Jobs, opt)
 	for _, k := range kinds {
 		q.Register(k, l)
 	}

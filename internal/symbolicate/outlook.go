@@ -53,7 +53,7 @@ func (svc *Service) Outlook(ctx context.Context, ask Ask) (o Outlook, err error)
 	case !errors.Is(err, fs.ErrNotExist):
 		return o, err
 	}
-	switch j, err := svc.DB.LastJob(ctx, Kind, key, variant); {
+	switch j, err := svc.DB.Jobs.Last(ctx, Kind, key, variant); {
 	case err == nil && j.State <= jobs.Running:
 		o.Job = j.ID
 	case err != nil && !errors.Is(err, fs.ErrNotExist):

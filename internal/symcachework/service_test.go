@@ -63,7 +63,7 @@ func newWorld(t *testing.T, opt MakeOptions, folders FolderOptions) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{blobs: disk, queue: jobs.New(db, jobs.Options{WorkerSeen: 24 * time.Hour}), key: SymCacheKey{Name: "app.pdb", ID: debugid.ID{GUID: g, Age: 1}}, product: "ours"}
+	w := &world{blobs: disk, queue: jobs.New(db.Jobs, jobs.Options{WorkerSeen: 24 * time.Hour}), key: SymCacheKey{Name: "app.pdb", ID: debugid.ID{GUID: g, Age: 1}}, product: "ours"}
 	log := slog.New(slog.DiscardHandler)
 	f := fetch.New(nobody{}, fetch.Options{Log: log, Now: time.Now})
 	w.Service, err = New(t.Context(), Options{Depot: w, DB: db, Blobs: disk, Fetch: f, Queue: w.queue, Make: opt, Folders: folders, Log: log, Now: time.Now})
@@ -188,7 +188,7 @@ func (w *world) fails(t *testing.T, worker jobs.Worker, v, class string) {
 		if err := w.queue.Fail(t.Context(), list[0].Proof(), jobs.Failure{Class: class, Version: v, Detail: "as asked"}); err != nil {
 			t.Fatal(err)
 		}
-		if last, err := w.db.Job(t.Context(), list[0].ID); err != nil {
+		if last, err := w.db.Jobs.Job(t.Context(), list[0].ID); err != nil {
 			t.Fatal(err)
 		} else if last.State == jobs.Failed {
 			return
