@@ -33,8 +33,7 @@ func tree(t testing.TB) string {
 
 func run(t testing.TB, dir string, args ...string) string {
 	t.Helper()
-	symtest.Tool(t, args[0])
-	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	cmd := exec.CommandContext(t.Context(), symtest.Tool(t, args[0]), args[1:]...)
 	cmd.Dir = dir
 	var errs bytes.Buffer
 	cmd.Stderr = &errs

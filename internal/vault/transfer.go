@@ -241,6 +241,7 @@ func (v *Vault) put(ctx context.Context, u index.Upload, begun time.Time, r io.R
 		v.note(err)
 		if err == nil {
 			v.uploaded.Add(1)
+			v.seen.add(u.Place, v.now())
 			return nil
 		}
 		if attempt == attempts || !again(ctx, err) {

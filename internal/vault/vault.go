@@ -362,7 +362,7 @@ const (
 	maxSeen = 1 << 16          // places that are remembered
 )
 
-// seen remembers places whose objects the store had lately. The zero value is empty.
+// seen remembers places whose objects this process uploaded or the store had lately. The zero value is empty.
 type seen struct {
 	mu     sync.Mutex
 	places map[string]time.Time // guarded by mu
