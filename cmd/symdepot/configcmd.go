@@ -99,21 +99,15 @@ Exit codes: 0 printed, 1 neither the file nor the environment has these settings
 
 // Run prints the configuration.
 func (c configSampleCmd) Run(a *app) error {
-	var s config.SampleSettings
-	if c.File != "" {
-		var err error
-		if s, err = config.ReadSampleSettings(c.File); err != nil {
-			return err
-		}
+	s, err := config.ReadSampleSettings(c.File)
+	if err != nil {
+		return err
 	}
 	if names := s.Override(os.Environ()); len(names) > 0 {
 		fmt.Fprintf(a.stderr, "symdepot: the environment has %s\n", strings.Join(names, ", "))
 	}
 	if s.IsZero() {
-		where := "the environment"
-		if c.File != "" {
-			where = c.File
-		}
+		where := cmp.Or(c.File, "the environment")
 		fmt.Fprintf(a.stderr, "symdepot: %s has none of SymCacheDirectory, SymbolServer, TranscoderPath and TranscoderVersion\n", where)
 		return term.ErrNegative
 	}

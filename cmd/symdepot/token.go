@@ -189,18 +189,12 @@ func (c tokenListCmd) Run(a *app) error {
 }
 
 // madeBy returns the tokens of a principal: those that it made, and those that these made.
-func madeBy(list []tokenLine, principal string) (its []tokenLine) {
-	maker := map[string]string{}
+func madeBy(list []tokenLine, principal string) []tokenLine {
+	makers := make(map[string]string, len(list))
 	for _, l := range list {
-		maker[l.ID] = l.CreatedBy
+		makers[l.ID] = l.CreatedBy
 	}
-	for _, l := range list {
-		if slices.ContainsFunc(auth.Makers(l.CreatedBy, func(id string) (string, bool) { m, ok := maker[id]; return m, ok }),
-			func(m string) bool { return auth.MadeBy(m, principal) }) {
-			its = append(its, l)
-		}
-	}
-	return its
+	return slices.DeleteFunc(list, func(l tokenLine) bool { return !auth.MadeBy(makers, l.ID, principal) })
 }
 
 // tokens returns the tokens of the server or the depot, the oldest first.

@@ -82,11 +82,22 @@ func splitMaker(createdBy string) (m Method, name string) {
 	return MethodNone, createdBy
 }
 
-// MadeBy reports whether a token was made by a principal: METHOD:NAME, or NAME whatever
-// the method was.
-func MadeBy(createdBy, principal string) bool {
-	_, name := splitMaker(createdBy)
-	return createdBy == principal || name == principal
+// MadeBy reports whether the token with an id was made by a principal, METHOD:NAME or NAME
+// whatever the method was, or by a token that the principal made, and so on. makers has
+// TokenRow.CreatedBy of each id.
+func MadeBy(makers map[string]string, id, principal string) bool {
+	for range maxMade + 1 {
+		createdBy, ok := makers[id]
+		method, name := splitMaker(createdBy)
+		if !ok || createdBy == principal || name == principal {
+			return ok
+		}
+		if method != MethodToken {
+			return false
+		}
+		id = name
+	}
+	return false
 }
 
 // rights returns the rights of the maker that CreatedBy names, with the groups of f. The
@@ -286,24 +297,6 @@ func (cfg *Config) Lessened(rows []TokenRow, now time.Time) (list []LessToken, e
 		}
 	}
 	return list, nil
-}
-
-// Makers returns who made a token: TokenRow.CreatedBy, then, if that is a token, who made
-// that one, and so on. makerOf returns CreatedBy of the token with an id.
-func Makers(createdBy string, makerOf func(id string) (createdBy string, ok bool)) []string {
-	list := []string{createdBy}
-	for range maxMade {
-		method, id := splitMaker(list[len(list)-1])
-		if method != MethodToken {
-			break
-		}
-		next, ok := makerOf(id)
-		if !ok {
-			break
-		}
-		list = append(list, next)
-	}
-	return list
 }
 
 // ended reports whether a token is revoked or expired.

@@ -19,8 +19,11 @@ type SampleSettings struct {
 }
 
 // ReadSampleSettings reads the appsettings.json of Microsoft's sample SymCache
-// server.
+// server. Without a file there are no settings.
 func ReadSampleSettings(file string) (SampleSettings, error) {
+	if file == "" {
+		return SampleSettings{}, nil
+	}
 	text, err := readSmall(file, maxFile)
 	if err != nil {
 		return SampleSettings{}, err
