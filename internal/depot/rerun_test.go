@@ -79,8 +79,8 @@ func rerunEntries(t *testing.T, dirs ...string) (entries []stage.Entry, bodies m
 			if err != nil {
 				return err
 			}
-			if _, err := objfile.Identify(bytes.NewReader(body), int64(len(body)), path, objfile.Options{}); err != nil {
-				return nil // no symbol file
+			if !identifies(body, path) {
+				return nil
 			}
 			rel, err := filepath.Rel(dir, path)
 			if err != nil {
@@ -175,4 +175,10 @@ func rerunPush(
 		t.Fatalf("commit: %v", err)
 	}
 	return sent, refused
+}
+
+// identifies reports whether a file is a symbol file.
+func identifies(body []byte, path string) bool {
+	_, err := objfile.Identify(bytes.NewReader(body), int64(len(body)), path, objfile.Options{})
+	return err == nil
 }

@@ -204,7 +204,7 @@ func TestSymCacheHeldLong(t *testing.T) {
 				t.Fatalf("the held request ended after %v: %v; want 404 after the end of the work", time.Since(began), err)
 			}
 			defer resp.Body.Close()
-			if took := time.Since(began); resp.StatusCode != 404 || resp.ProtoMajor != version || took < 10*short {
+			if took := time.Since(began); resp.StatusCode != http.StatusNotFound || resp.ProtoMajor != version || took < 10*short {
 				t.Errorf("HTTP/%d, status %d after %v; want HTTP/%d, 404 after %v", resp.ProtoMajor, resp.StatusCode, took, version, 10*short)
 			}
 		})

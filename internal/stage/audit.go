@@ -51,8 +51,7 @@ func (s *Stages) auditStage(ctx context.Context, row index.StageRow, report func
 		}
 		some, err := entries(f)
 		if err != nil {
-			report(fmt.Sprintf("%s was accepted from %s for product %q, and its record cannot be read", f.Path, row.Caller, row.Product))
-			return nil
+			report(fmt.Sprintf("%s was accepted from %s for product %q, and its record cannot be read: %v", f.Path, row.Caller, row.Product, err))
 		}
 		if batch = append(batch, some...); len(batch) < auditBatch {
 			return nil
