@@ -371,16 +371,13 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 		tx.batch.Abort()
 		return 0, ErrEmpty
 	}
-	kind, at := "add", tx.info.Time
+	kind := "add"
 	if tx.info.Origin != nil {
 		kind = "import"
 	}
-	if at.IsZero() {
-		at = tx.d.now()
-	}
 	row := index.Tx{
 		Kind: kind, Product: tx.info.Product, Version: tx.info.Version, Comment: tx.info.Comment,
-		Branch: tx.info.Branch, Class: tx.info.Class, Who: tx.info.Who, Host: tx.info.Host, Time: at, Origin: tx.info.Origin, Entries: entries,
+		Branch: tx.info.Branch, Class: tx.info.Class, Who: tx.info.Who, Host: tx.info.Host, Time: tx.info.Time, Origin: tx.info.Origin, Entries: entries,
 	}
 	n, err := tx.d.commits.commit(ctx, row, tx.batch)
 	if _, missing := errors.AsType[*stage.MissingError](err); missing {
