@@ -71,7 +71,7 @@ func sumOf(n map[string]int) (sum int) {
 
 // TestNodesStoreRequests counts the requests to the store: one for a cold hit, none
 // for a warm one and for a miss, and one for each new content besides those of the
-// command.
+// command. A content that a command calls stored costs one, which asks for its object.
 func TestNodesStoreRequests(t *testing.T) {
 	t.Parallel()
 	files := 20
@@ -94,6 +94,9 @@ func TestNodesStoreRequests(t *testing.T) {
 	counter.take()
 	c.run(t, "add", first) // nothing new
 	fixed := counter.take()
+	if fixed["HEAD"]--; fixed["HEAD"] < 0 {
+		t.Errorf("a command without new contents asks the store %v, want a HEAD of the content that it calls stored", fixed)
+	}
 	dir := t.TempDir()
 	paths := randomSyms(t, dir, files, 10_000)
 	c.run(t, "add", dir)

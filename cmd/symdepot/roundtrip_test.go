@@ -75,8 +75,8 @@ func TestRoundTrip(t *testing.T) {
 		{layout: "symstore", flags: []string{"--all", "--compress"}, kinds: append(microsoft, symfile.ELF, symfile.MachO, symfile.WASM), auto: "symstore"},
 		{layout: "symstore_index2", flags: []string{"--compress"}, kinds: microsoft, auto: "symstore_index2"},
 		{layout: "symstore_index2", flags: []string{"--lower"}, kinds: microsoft, auto: "symstore_index2"},
-		{layout: "ssqp", auto: "symstore"},
-		{layout: "ssqp", flags: []string{"--compress"}, auto: "symstore"},
+		{layout: "ssqp", auto: "native"}, // with Breakpad files, as the mixed trees of Sentry's servers
+		{layout: "ssqp", flags: []string{"--compress"}, auto: "native"},
 		{layout: "breakpad", auto: "breakpad"},
 		{layout: "unified", auto: "unified"},
 		{layout: "unified", flags: []string{"--compress"}, auto: "unified"},

@@ -347,7 +347,7 @@ func TestWorkUsage(t *testing.T) {
 		{[]string{"--server", "nowhere"}, exitUsage, "--server: \"nowhere\" is not a URL; expected https://"},
 		{[]string{"--server", "http://127.0.0.1:1", "--min-free", "much"}, exitUsage, "a size is expected"},
 		{[]string{"--server", "http://127.0.0.1:1", "--transcoder", "x"}, exitUsage, "NAME[,OPTION"},
-		{[]string{"--server", "http://127.0.0.1:1", "--transcoder", "x=/nowhere/tool.exe -pdb {pdb}"}, exitFailed, "/nowhere/tool.exe -pdb {pdb} cannot be run"},
+		{[]string{"--server", "http://127.0.0.1:1", "--transcoder", "x=/nowhere/tool.exe -pdb {pdb}"}, exitFailed, "/nowhere/tool.exe (with 2 arguments) cannot be run"},
 	} {
 		args := append([]string{"work", "--token-file", tok, "--scratch", t.TempDir()}, c.args...)
 		if len(c.args) < 4 || c.args[2] != "--transcoder" {
