@@ -22,6 +22,7 @@ var mayImport = map[string][]string{
 	"internal/clip":      {},
 	"internal/span":      {"internal/glob"},
 	"internal/durable":   {},
+	"internal/body":      {},
 	"symfile":            {"debugid"},
 	"internal/term":      {},
 	"internal/glob":      {},
@@ -79,7 +80,7 @@ var mayImport = map[string][]string{
 	"internal/peer":    {"internal/fetch"},
 	"internal/wire":    {},
 	"internal/sspi":    {"internal/binding"},
-	"internal/server":  {"internal/span", "internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/intake", "internal/jobs", "internal/report", "internal/stage", "internal/symbolicate", "internal/term", "internal/web", "internal/wire"},
+	"internal/server":  {"internal/body", "internal/span", "internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/intake", "internal/jobs", "internal/report", "internal/stage", "internal/symbolicate", "internal/term", "internal/web", "internal/wire"},
 	"internal/config":  {"internal/glob", "internal/span", "internal/durable", "internal/watch", "symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/index", "internal/oidc", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/transcode", "internal/server"},
 	"internal/manual":  {},
 	"internal/daemon":  {},
@@ -101,10 +102,10 @@ var mayImport = map[string][]string{
 	"internal/jobs":  {"internal/span", "internal/blob", "internal/index", "internal/term", "internal/wire"},
 	"internal/asked": {"debugid", "symfile", "layout", "objfile", "internal/auth", "internal/clip", "internal/durable", "internal/term", "internal/want"},
 	// web is mounted by the server, which authenticates its requests.
-	"internal/web": {"debugid", "dump", "layout", "internal/asked", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire"},
+	"internal/web": {"internal/body", "debugid", "dump", "layout", "internal/asked", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire"},
 
 	// intake drives stages through an interface; the server mounts it.
-	"internal/intake": {"internal/clip", "internal/durable", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},
+	"internal/intake": {"internal/body", "internal/clip", "internal/durable", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},
 
 	// Commands wire everything; test rooms help tests only.
 	"cmd/symdepot":                     nil,

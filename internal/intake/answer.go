@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/stage"
 )
@@ -49,6 +50,10 @@ func (x *exchange) statusOf(err error) (int, string) {
 		return x.t.face.wrong, wrong.text
 	case errors.As(err, &r):
 		return x.t.face.refused(r.Kind), r.Text
+	case errors.Is(err, body.ErrShare):
+		return http.StatusServiceUnavailable, body.ErrShare.Error() // clients repeat it rather than 429
+	case errors.Is(err, body.ErrBusy):
+		return http.StatusServiceUnavailable, body.ErrBusy.Error()
 	case errors.Is(err, errSlow), errors.Is(err, os.ErrDeadlineExceeded):
 		return http.StatusRequestTimeout, "the body arrives too slowly"
 	case errors.Is(err, syscall.ENOSPC):
@@ -174,12 +179,9 @@ func (x *exchange) readAll(max int64) ([]byte, error) {
 		return nil, err
 	}
 	defer r.Close()
-	b, err := io.ReadAll(io.LimitReader(r, max+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(b)) > max {
+	b, err := x.in.Memory.Read(x.r.Context(), r, max)
+	if errors.Is(err, body.ErrLong) {
 		return nil, &failure{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", max)}
 	}
-	return b, nil
+	return b, err
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"net/http"
@@ -126,34 +127,66 @@ func (s *sentryState) has(shelf, sum string) bool {
 	return err == nil
 }
 
-// keep writes a chunk.
-func (s *sentryState) keep(shelf, sum string, b []byte) error {
-	path := chunkPath(shelf, sum)
-	if s.has(shelf, sum) {
-		now := s.h.now()
-		_ = s.root.Chtimes(path, now, now) // it only expires earlier
-		return nil
-	}
-	if err := s.h.reserve(int64(len(b))); err != nil {
-		return err
-	}
+// keep writes a chunk as its bytes arrive, and checks its SHA-1. It returns its size.
+func (s *sentryState) keep(shelf string, sum [sha1.Size]byte, from io.Reader) (int64, error) {
+	path := chunkPath(shelf, hex.EncodeToString(sum[:]))
 	tmp := path + "." + newKey()
 	err := s.root.Mkdir(shelf, 0o700)
-	if err == nil || errors.Is(err, fs.ErrExist) {
-		err = s.root.WriteFile(tmp, b, 0o600)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return 0, err
 	}
-	if err == nil {
-		err = s.root.Link(tmp, path) // fails if another request was first
-		if errors.Is(err, fs.ErrExist) {
-			s.h.spooled.Add(-int64(len(b)))
-			err = nil
-		}
-		_ = s.root.Remove(tmp)
-		return err
+	f, err := s.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return 0, err
 	}
-	_ = s.root.Remove(tmp)
-	s.h.spooled.Add(-int64(len(b)))
-	return err
+	w := &chunkWriter{h: s.h, f: f, sum: sha1.New()} //nolint:gosec // the protocol's
+	n, err := io.Copy(w, io.LimitReader(from, chunkSize+1))
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	var kept bool
+	switch got := w.sum.Sum(nil); {
+	case err != nil:
+	case n > chunkSize:
+		err = &failure{http.StatusBadRequest, "Chunk size too large"}
+	case [sha1.Size]byte(got) != sum:
+		err = &failure{http.StatusBadRequest, fmt.Sprintf("the chunk %x has the SHA-1 %x", sum, got)}
+	default:
+		kept, err = s.link(tmp, path)
+	}
+	_ = s.root.Remove(tmp) // it has its final name, or is not needed
+	if !kept {
+		s.h.spooled.Add(-w.size)
+	}
+	return n, err
+}
+
+// link gives a chunk its final name. It reports whether there was none of this name.
+func (s *sentryState) link(tmp, path string) (bool, error) {
+	err := s.root.Link(tmp, path)
+	if errors.Is(err, fs.ErrExist) {
+		now := s.h.now()
+		_ = s.root.Chtimes(path, now, now) // it only expires earlier
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// chunkWriter counts the bytes of a chunk against the limit for all bodies.
+type chunkWriter struct {
+	h    *Handler
+	f    *os.File
+	sum  hash.Hash
+	size int64
+}
+
+func (w *chunkWriter) Write(b []byte) (int, error) {
+	if err := w.h.reserve(int64(len(b))); err != nil {
+		return 0, err
+	}
+	w.size += int64(len(b))
+	w.sum.Write(b)
+	return w.f.Write(b)
 }
 
 // serveSentryChunks accepts chunks.
@@ -190,36 +223,24 @@ func serveSentryChunks(x *exchange) error {
 		if !ok {
 			return &failure{http.StatusBadRequest, fmt.Sprintf("the file name %q of a chunk is not a SHA-1", clip.Text(p.FileName()))}
 		}
-		b, err := x.readChunk(partReader{p}, coding)
+		size, err := x.keepChunk(where, sum, partReader{p}, coding)
 		if err != nil {
 			return err
 		}
-		if total += int64(len(b)); total > maxChunkRequest {
+		if total += size; total > maxChunkRequest {
 			return &failure{http.StatusBadRequest, "Request too large"}
-		}
-		if got := sha1.Sum(b); got != sum { //nolint:gosec // see above
-			return &failure{http.StatusBadRequest, fmt.Sprintf("the chunk %x has the SHA-1 %x", sum, got)}
-		}
-		if err := x.sentry.keep(where, p.FileName(), b); err != nil {
-			return err
 		}
 	}
 }
 
-func (x *exchange) readChunk(r io.Reader, coding string) ([]byte, error) {
-	body, err := x.decoded(r, coding)
+// keepChunk writes a chunk of a request.
+func (x *exchange) keepChunk(shelf string, sum [sha1.Size]byte, r io.Reader, coding string) (int64, error) {
+	plain, err := x.decoded(r, coding)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	defer body.Close()
-	b, err := io.ReadAll(io.LimitReader(body, chunkSize+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(b) > chunkSize {
-		return nil, &failure{http.StatusBadRequest, "Chunk size too large"}
-	}
-	return b, nil
+	defer plain.Close()
+	return x.sentry.keep(shelf, sum, plain)
 }
 
 // sentryRun is one run of the client.

@@ -19,6 +19,8 @@ import (
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/symdepot/symdepot/internal/body"
+	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/unpack"
@@ -256,7 +258,7 @@ func (f *form) close() {
 
 // Limits of forms.
 const (
-	maxField = 64 << 10
+	maxField = 64 << 10 // bytes of all fields, which are kept until the form has ended
 	maxParts = 128
 )
 
@@ -274,6 +276,7 @@ func (x *exchange) readForm(isFile func(field, filename string) bool, before fun
 			f.close()
 		}
 	}()
+	left := int64(maxField)
 	for n := 0; ; n++ {
 		p, err := m.NextRawPart()
 		if errors.Is(err, io.EOF) {
@@ -288,15 +291,9 @@ func (x *exchange) readForm(isFile func(field, filename string) bool, before fun
 		}
 		field, filename := p.FormName(), p.FileName()
 		if !isFile(field, filename) {
-			b, err := io.ReadAll(io.LimitReader(p, maxField+1))
+			b, err := readField(x, p, &left)
 			if err != nil {
-				return nil, badForm(err)
-			}
-			if filename != "" && len(b) > 0 {
-				return nil, &failure{http.StatusBadRequest, fmt.Sprintf("the form has a file in the unknown part %q, which would not be kept", field)}
-			}
-			if len(b) > maxField {
-				return nil, &failure{http.StatusBadRequest, fmt.Sprintf("the field %q of the form is longer than %d bytes", field, maxField)}
+				return nil, err
 			}
 			if _, ok := f.fields[field]; !ok {
 				f.fields[field] = string(b)
@@ -322,6 +319,27 @@ func (x *exchange) readForm(isFile func(field, filename string) bool, before fun
 			return nil, err
 		}
 	}
+}
+
+// readField reads a part of a form that is no file that is stored. left is how many bytes
+// the fields may still have.
+func readField(x *exchange, p *multipart.Part, left *int64) ([]byte, error) {
+	b, err := x.in.Memory.Read(x.r.Context(), p, *left)
+	switch {
+	case errors.Is(err, body.ErrLong) && p.FileName() == "":
+		return nil, longField(p.FormName())
+	case err == nil && p.FileName() != "" && len(b) > 0, errors.Is(err, body.ErrLong):
+		return nil, &failure{http.StatusBadRequest, fmt.Sprintf("the form has a file in the unknown part %q, which would not be kept", clip.Text(p.FormName()))}
+	case err != nil:
+		return nil, badForm(err)
+	}
+	*left -= int64(len(b))
+	return b, nil
+}
+
+// longField is the error for the field of a form with which its fields have too many bytes.
+func longField(name string) error {
+	return &failure{http.StatusBadRequest, fmt.Sprintf("the fields of the form, up to %q, have more than %d bytes", clip.Text(name), maxField)}
 }
 
 // multipart returns the reader of a multipart body.
@@ -401,7 +419,7 @@ func (r partReader) Read(b []byte) (int, error) {
 
 func badForm(err error) error {
 	var f *failure
-	if errors.As(err, &f) || errors.Is(err, errSlow) || errors.Is(err, errCut) {
+	if errors.As(err, &f) || errors.Is(err, errSlow) || errors.Is(err, errCut) || body.Lacks(err) {
 		return err
 	}
 	return &failure{http.StatusBadRequest, fmt.Sprintf("the multipart form is damaged: %v", err)}

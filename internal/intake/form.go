@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/symfile"
@@ -34,6 +35,8 @@ type Form struct {
 	stage.Caller
 	Body     io.Reader // multipart/form-data, whose reading fails if the bytes come too slowly
 	Boundary string    // of its parts
+	// Memory counts the fields; nil: they are not counted.
+	Memory *body.Account
 	// Spec returns the stage to open for the fields, all of which must come before the
 	// first file. Its error ends the upload and is returned unchanged.
 	Spec func(fields url.Values) (stage.Spec, error)
@@ -112,9 +115,9 @@ func (t *formTaker) closeArchives() {
 // receive reads the form. Files go to the stage as they arrive, archives to files of their
 // own.
 func (t *formTaker) receive(ctx context.Context) error {
-	body := bodyReader{t.form.Body}
-	m := multipart.NewReader(body, t.form.Boundary)
-	files := 0
+	all := bodyReader{t.form.Body}
+	m := multipart.NewReader(all, t.form.Boundary)
+	files, left := 0, int64(maxField)
 	for n := 0; ; n++ {
 		p, err := m.NextRawPart()
 		if errors.Is(err, io.EOF) {
@@ -138,20 +141,21 @@ func (t *formTaker) receive(ctx context.Context) error {
 		case t.taken.Stage != "":
 			return &failure{http.StatusBadRequest, fmt.Sprintf("the field %q comes after a file", clip.Text(field))}
 		default:
-			b, err := io.ReadAll(io.LimitReader(partReader{p}, maxField+1))
+			b, err := t.form.Memory.Read(ctx, partReader{p}, left)
+			if errors.Is(err, body.ErrLong) {
+				return longField(field)
+			}
 			if err != nil {
 				return err
 			}
-			if len(b) > maxField {
-				return &failure{http.StatusBadRequest, fmt.Sprintf("the field %q of the form is longer than %d bytes", clip.Text(field), maxField)}
-			}
+			left -= int64(len(b))
 			t.fields.Add(field, string(b))
 		}
 	}
 	if files == 0 {
 		return &failure{http.StatusBadRequest, "no file was chosen"}
 	}
-	_, err := io.CopyN(io.Discard, body, maxField) // what follows the last part
+	_, err := io.CopyN(io.Discard, all, maxField) // what follows the last part
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}

@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/internal/stage"
 )
@@ -104,6 +105,8 @@ type Request struct {
 	// Origin is the scheme and host of this server as the client wrote them.
 	Origin string
 	Who    Who
+	// Memory counts what is read of the body into memory; nil: it is not counted.
+	Memory *body.Account
 	// Denied is not nil if the usual credentials were rejected.
 	Denied *Denied
 	// Challenge are the values of WWW-Authenticate in a 401 response.

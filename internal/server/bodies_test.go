@@ -1,195 +1,30 @@
 package server
 
 import (
-	"context"
-	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/intake"
+	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
-// unused returns how many parts are free.
-func (s *bodies) unused() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.free
-}
-
-// bodyRead is the result of bodies.read.
-type bodyRead struct {
-	data  []byte
-	leave func()
-	err   error
-	took  time.Duration
-}
-
-// startRead reads a body that the caller writes.
-func startRead(s *bodies, wait time.Duration) (*io.PipeWriter, <-chan bodyRead) {
-	r, w := io.Pipe()
-	done := make(chan bodyRead, 1)
-	go func() {
-		start := time.Now()
-		data, leave, err := s.read(context.Background(), r, start.Add(wait), func() { _ = r.CloseWithError(errors.New("interrupted")) })
-		_ = r.Close()
-		done <- bodyRead{data, leave, err, time.Since(start)}
-	}()
-	return w, done
-}
-
-// sendBlanks writes n bytes, and then waits until the reader has all of them.
-func sendBlanks(t *testing.T, w io.Writer, n int) {
-	t.Helper()
-	if _, err := io.WriteString(w, strings.Repeat(" ", n)); err != nil {
-		t.Errorf("writing %d bytes: %v, want no error", n, err)
-	}
-	synctest.Wait()
-}
-
-// TestBodiesArrive: a body takes memory when its bytes arrive, not before.
-func TestBodiesArrive(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newBodies(2, slowBody)
-		var idle []*io.PipeWriter
-		var dones []<-chan bodyRead
-		for range 5 {
-			w, done := startRead(s, time.Minute)
-			idle, dones = append(idle, w), append(dones, done)
-		}
-		synctest.Wait()
-		if n := s.unused(); n != 2 {
-			t.Errorf("with five clients that have sent nothing, %d parts are free, want 2", n)
-		}
-		w, done := startRead(s, time.Minute)
-		sendBlanks(t, w, 2*bodyPart)
-		_ = w.Close()
-		got := <-done
-		if got.err != nil || len(got.data) != 2*bodyPart || got.took != 0 {
-			t.Errorf("a body of two parts: %d bytes, error %v after %v; want all bytes at once", len(got.data), got.err, got.took)
-		}
-		got.leave()
-		for i, w := range idle {
-			sendBlanks(t, w, 1)
-			_ = w.Close()
-			got := <-dones[i]
-			if got.err != nil || len(got.data) != 1 {
-				t.Errorf("body %d: %d bytes, error %v; want one byte", i, len(got.data), got.err)
-			}
-			got.leave()
-		}
-		if n := s.unused(); n != 2 {
-			t.Errorf("after all, %d parts are free, want 2", n)
-		}
-	})
-}
-
-// TestBodiesGiveWay: when no memory is left, a body of which no part has come for
-// slowBody gives way to one that waits, also if single bytes keep coming; a whole body
-// does not, and nobody does as long as there is memory.
-func TestBodiesGiveWay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newBodies(3, slowBody)
-		whole, wholeDone := startRead(s, time.Minute)
-		sendBlanks(t, whole, bodyPart)
-		_ = whole.Close()
-		slow, slowDone := startRead(s, time.Minute)
-		sendBlanks(t, slow, bodyPart+1)
-		time.Sleep(time.Hour) // of the test's own clock: there was memory for all
-		synctest.Wait()
-		if n := len(slowDone); n != 0 {
-			t.Fatalf("a slow body ended with %v although nobody waited", (<-slowDone).err)
-		}
-		stop := make(chan struct{})
-		go func() { // a byte each second
-			for {
-				if _, err := slow.Write([]byte{' '}); err != nil {
-					return
-				}
-				select {
-				case <-time.After(time.Second):
-				case <-stop:
-					return
-				}
-			}
-		}()
-		w, done := startRead(s, time.Minute)
-		sendBlanks(t, w, 10)
-		_ = w.Close()
-		got := <-done
-		if got.err != nil || len(got.data) != 10 || got.took > slowBody {
-			t.Errorf("the waiting body: %d bytes, error %v after %v; want 10 bytes after %v at most", len(got.data), got.err, got.took, slowBody)
-		}
-		if lost := <-slowDone; !errors.Is(lost.err, errBusy) {
-			t.Errorf("the slow body: error %v, want errBusy", lost.err)
-		} else {
-			lost.leave()
-		}
-		close(stop)
-		ok := <-wholeDone
-		if ok.err != nil || len(ok.data) != bodyPart {
-			t.Errorf("the whole body: %d bytes, error %v; want all", len(ok.data), ok.err)
-		}
-		got.leave()
-		ok.leave()
-		if n := s.unused(); n != 3 {
-			t.Errorf("after all, %d parts are free, want 3", n)
-		}
-	})
-}
-
-// TestBodiesWait: bodies that come as fast as they must do not give way; who waits for
-// memory gets it in the order of arrival, or errBusy at its deadline.
-func TestBodiesWait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newBodies(1, slowBody)
-		holder, holderDone := startRead(s, time.Minute)
-		sendBlanks(t, holder, bodyPart)
-		_ = holder.Close()
-		first := <-holderDone
-		var dones []<-chan bodyRead
-		for _, wait := range []time.Duration{time.Minute, 5 * time.Second, time.Minute} {
-			w, done := startRead(s, wait)
-			sendBlanks(t, w, 1)
-			_ = w.Close()
-			dones = append(dones, done)
-		}
-		if got := <-dones[1]; !errors.Is(got.err, errBusy) || got.took != 5*time.Second {
-			t.Errorf("a body whose time is over: error %v after %v, want errBusy after 5s", got.err, got.took)
-		}
-		first.leave()
-		second := <-dones[0]
-		synctest.Wait()
-		if second.err != nil || len(dones[2]) != 0 {
-			t.Fatalf("the first that waits: error %v, and %d others have ended; want memory for it alone", second.err, len(dones[2]))
-		}
-		second.leave()
-		third := <-dones[2]
-		if third.err != nil {
-			t.Errorf("the second that waits: error %v, want none", third.err)
-		}
-		third.leave()
-		if n := s.unused(); n != 1 {
-			t.Errorf("after all, %d parts are free, want 1", n)
-		}
-	})
-}
-
 // TestBodiesSlowClient: over HTTP, a client that stops in the middle of its body gets
-// 503, and does not hold up the next one.
+// 429, and does not hold up the next one.
 func TestBodiesSlowClient(t *testing.T) {
 	t.Parallel()
 	d := openDepot(t, depot.Options{})
 	s := newServer(t, Config{Depot: d, Symbols: SymbolsConfig{Depot: d.Symbols}, Wait: time.Minute})
-	memory := newBodies(1, time.Millisecond)
+	memory := body.NewMemory(body.Limits{Total: body.Part, Client: body.Part, Slow: time.Millisecond, Wait: time.Minute})
 	s.routes.symbolicate.handler.(*symbolication).bodies = memory
 	ts := httptest.NewServer(s)
 	t.Cleanup(ts.Close)
@@ -210,10 +45,10 @@ func TestBodiesSlowClient(t *testing.T) {
 		_ = resp.Body.Close()
 		answers <- answer{resp.StatusCode, nil}
 	}()
-	if _, err := io.WriteString(pw, strings.Repeat(" ", bodyPart)); err != nil {
+	if _, err := io.WriteString(pw, strings.Repeat(" ", body.Part)); err != nil {
 		t.Fatal(err)
 	}
-	symtest.Await(t, time.Minute, "the part of the slow body", func() bool { return memory.unused() == 0 })
+	symtest.Await(t, time.Minute, "the part of the slow body", func() bool { return memory.Used() == body.Part })
 	const fine = `{"memoryMap":[],"stacks":[[[-1,1]]]}`
 	for range 3 {
 		resp, err := client.Post(ts.URL+"/symbolicate/v5", "application/json", strings.NewReader(fine))
@@ -225,7 +60,77 @@ func TestBodiesSlowClient(t *testing.T) {
 			t.Errorf("a short request beside a slow one: status %d, want 200", resp.StatusCode)
 		}
 	}
-	if a := <-answers; a.err != nil || a.status != http.StatusServiceUnavailable {
-		t.Errorf("the slow request: status %d, error %v; want 503", a.status, a.err)
+	if a := <-answers; a.err != nil || a.status != http.StatusTooManyRequests {
+		t.Errorf("the slow request: status %d, error %v; want 429", a.status, a.err)
+	}
+}
+
+// TestClientBodies: all connections of one client together hold its share of the memory of
+// bodies, however many there are and however slow they are, and others are answered.
+func TestClientBodies(t *testing.T) {
+	t.Parallel()
+	d := openDepot(t, depot.Options{})
+	s := newServer(t, Config{Depot: d, Symbols: SymbolsConfig{Depot: d.Symbols}, Wait: time.Minute})
+	memory := s.routes.symbolicate.handler.(*symbolication).bodies
+	addr := listen(t, s)
+	const clients, size, share = 10, symbolicate.MaxBody, 16 << 20
+	post := fmt.Sprintf("POST /symbolicate/v5 HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", size)
+	for range clients {
+		c := dialFrom(t, "127.0.0.2", addr)
+		go func() { // all but the last byte; the server may take less
+			_, _ = io.WriteString(c.conn, post+strings.Repeat(" ", size-1))
+		}()
+	}
+	symtest.Await(t, time.Minute, "the share of the client", func() bool { return memory.Used() >= share-body.Part })
+	const fine = `{"memoryMap":[],"stacks":[[[-1,1]]]}`
+	for range 3 {
+		c := dialFrom(t, "127.0.0.3", addr)
+		c.send(fmt.Sprintf("POST /symbolicate/v5 HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(fine), fine))
+		if r := c.reply("POST"); r.status != http.StatusOK {
+			t.Errorf("another client beside a greedy one: status %d, want 200", r.status)
+		}
+		if got := memory.Used(); got > share {
+			t.Errorf("one client with %d connections holds %d bytes of bodies, want %d at most", clients, got, share)
+		}
+	}
+}
+
+// TestBodiesCount: what arrives of a body that is read into memory counts, whatever its
+// request is for, until the request has ended.
+func TestBodiesCount(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t, auth.PolicyConfig{}, Config{WorkerToken: workToken})
+	up, err := intake.New(intake.Config{Stages: g.d.Stages(), Dir: g.d.Stages().UploadDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = up.Close() })
+	w := g.s.cfg
+	w.Uploads, w.API = up, web.New(web.Config{
+		Stages: g.d.Stages(), Forms: up, Retention: g.d.Retention, Transactions: g.d, Catalog: g.d.Catalog,
+	})
+	w.Registry = nil
+	s := newServer(t, w)
+	addr := listen(t, s)
+	const form, multi = "application/x-www-form-urlencoded", "multipart/form-data; boundary=b"
+	const field = "--b\r\nContent-Disposition: form-data; name=\"product\"\r\n\r\nGame of the year, whose name is longer than what is held back for the closing boundary"
+	for _, c := range []struct{ method, path, credential, kind, text string }{
+		{"POST", "/-/api/v1/push/stages", g.writes, "application/json", `{"product":`},
+		{"POST", "/-/trace", "", form, "path="},
+		{"POST", "/-/publish", g.writes, multi, field},
+		{"POST", "/-/jobs/lease", workToken, "application/json", `{"worker":`},
+		{"POST", "/v1/uploads:create", g.writes, "application/json", "{"},
+		{"POST", "/in/ours/v1/uploads:create", g.writes, "application/json", "{"},
+		{"POST", "/in/ours", g.writes, multi, field},
+		{"POST", "/api/0/projects/acme/ours/files/difs/assemble/", g.writes, "application/json", "{"},
+	} {
+		if got := s.bodies.Used(); got != 0 {
+			t.Fatalf("before %s: %d bytes are counted, want 0", c.path, got)
+		}
+		con := dial(t, addr)
+		con.send(fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: %s\r\nContent-Length: 1000\r\n\r\n%s", c.method, c.path, bearer(c.credential), c.kind, c.text))
+		symtest.Await(t, 10*time.Second, "the first bytes of "+c.path, func() bool { return s.bodies.Used() == body.Part })
+		_ = con.conn.Close()
+		symtest.Await(t, 10*time.Second, "the end of "+c.path, func() bool { return s.bodies.Used() == 0 })
 	}
 }

@@ -42,6 +42,8 @@ func (s *uploads) serve(x *exchange, r *http.Request, p *place) {
 		in.Denied = &intake.Denied{Status: c.Status, Text: c.Text}
 	}
 	in.Who = s.who(&x.caller.id, x.caller.rights)
+	in.Memory = s.account(s.bodies, x, r)
+	defer in.Memory.Free()
 	if g := s.cfg.Gate; g != nil {
 		in.Challenge = g.NewChallenge().Header
 		in.Token = func(_ context.Context, secret string) (intake.Who, *intake.Denied) {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/wire"
@@ -185,7 +186,7 @@ func seconds(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
 
 func (s *jobAPI) lease(x *exchange, r *http.Request) error {
 	var q wire.LeaseRequest
-	if err := readJSON(r, &q); err != nil {
+	if err := s.readJSON(x, r, &q); err != nil {
 		return err
 	}
 	if q.Worker == "" || len(q.Worker) > maxWorkerName || strings.HasPrefix(q.Worker, jobs.LocalWorker) || q.Slots < 0 || q.Slots > maxSlots {
@@ -226,14 +227,20 @@ func (s *jobAPI) lease(x *exchange, r *http.Request) error {
 }
 
 // readJSON reads a short body.
-func readJSON(r *http.Request, v any) error {
-	b, err := io.ReadAll(io.LimitReader(r.Body, maxJobBody+1))
-	if err != nil {
+func (s *jobAPI) readJSON(x *exchange, r *http.Request, v any) error {
+	from, allow := s.longBody(x, r)
+	memory := s.account(s.bodies, x, r)
+	defer memory.Free()
+	b, err := memory.Read(r.Context(), from, maxJobBody)
+	switch {
+	case errors.Is(err, body.ErrLong):
+		return errJobBody
+	case errors.Is(err, body.ErrBusy), errors.Is(err, body.ErrShare): // workers repeat 503
+		return errBusy
+	case err != nil:
 		return errJobRequest
 	}
-	if len(b) > maxJobBody {
-		return errJobBody
-	}
+	allow(s.cfg.Wait)
 	if json.Unmarshal(b, v) != nil {
 		return errJobRequest
 	}
@@ -262,9 +269,9 @@ func (s *jobAPI) takeResult(x *exchange, r *http.Request, l jobs.Lease) error {
 		return errJobRequest
 	}
 	copy(res.SHA256[:], sum)
-	body := &slowReader{r: r.Body, s: s.service, rc: http.NewResponseController(x.w)}
-	err = s.depot.Jobs().Complete(r.Context(), l, res, body)
-	s.allow(body.rc, 0) // time for the answer
+	result := &slowReader{r: r.Body, s: s.service, rc: http.NewResponseController(x.w)}
+	err = s.depot.Jobs().Complete(r.Context(), l, res, result)
+	s.allow(result.rc, 0) // time for the answer
 	if err != nil {
 		return err
 	}
@@ -294,7 +301,7 @@ func (p *slowReader) Read(b []byte) (int, error) {
 
 func (s *jobAPI) takeFailure(x *exchange, r *http.Request, l jobs.Lease) error {
 	var q wire.Failure
-	if err := readJSON(r, &q); err != nil {
+	if err := s.readJSON(x, r, &q); err != nil {
 		return err
 	}
 	if err := s.depot.Jobs().Fail(r.Context(), l, jobs.Failure{Class: q.Class, Version: q.Version, Detail: q.Detail}); err != nil {

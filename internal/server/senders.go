@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/body"
 )
 
 // senders are the answers of symbolication that are being sent. A request keeps its place
@@ -33,7 +35,7 @@ func newSenders(slow time.Duration) *senders {
 
 // send sends an answer in parts, each with write. allow sets the time in which the next
 // part must be taken, and cut ends a write at once.
-func (s *senders) send(body []byte, write func([]byte) (int, error), allow, cut func()) (sent int, err error) {
+func (s *senders) send(answer []byte, write func([]byte) (int, error), allow, cut func()) (sent int, err error) {
 	d := &sender{cut: cut}
 	defer func() {
 		s.mu.Lock()
@@ -43,11 +45,11 @@ func (s *senders) send(body []byte, write func([]byte) (int, error), allow, cut 
 			err = errSlow
 		}
 	}()
-	for sent < len(body) {
+	for sent < len(answer) {
 		if !s.begin(d, allow) {
 			return sent, errSlow
 		}
-		n, err := write(body[sent:min(len(body), sent+bodyPart)])
+		n, err := write(answer[sent:min(len(answer), sent+body.Part)])
 		if sent += n; err != nil {
 			return sent, err
 		}

@@ -280,6 +280,7 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, depot: cfg.Depot, restricted: isRestricted(cfg.Gate), metrics: m, hot: newHot(cfg.HotBytes),
 		usages: u, lookups: newSemaphore(cfg.MaxInFlight), searches: newSemaphore(maxSearches),
 	}}
+	a.bodies = a.newBodies()
 	a.waits, a.endWaits = context.WithCancel(context.Background())
 	sc, err := newSymCaches(a)
 	if err != nil {

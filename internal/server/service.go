@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/depot"
 )
 
@@ -20,8 +21,9 @@ type service struct {
 	hot        *hot
 	usages     *usages // what takes the space
 
-	lookups  semaphore // lookups in the depot
-	searches semaphore // searches by pattern
+	lookups  semaphore    // lookups in the depot
+	searches semaphore    // searches by pattern
+	bodies   *body.Memory // of requests that are not for symbolication
 
 	// waits ends with Serve's context: requests that wait for an event give up.
 	waits    context.Context

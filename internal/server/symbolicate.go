@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/layout"
@@ -98,7 +100,7 @@ type symbolication struct {
 	making semaphore // requests that are held
 	works  semaphore // requests that are answered
 	sends  *senders
-	bodies *bodies
+	bodies *body.Memory
 }
 
 // maxSymbolications is how many requests for symbolication are answered at once.
@@ -108,7 +110,7 @@ const maxSymbolications = 8
 func newSymbolication(a *access) *symbolication {
 	return &symbolication{
 		access: a, making: newSemaphore(max(1, a.cfg.MaxConns/heldShare)), works: newSemaphore(maxSymbolications),
-		sends: newSenders(slowBody), bodies: newBodies(maxBodies/bodyPart, slowBody),
+		sends: newSenders(slowBody), bodies: a.newBodies(),
 	}
 }
 
@@ -187,20 +189,11 @@ func (s *symbolication) serve(x *exchange, r *http.Request, p *place) {
 	}
 	from, allow := s.longBody(x, r)
 	rc := http.NewResponseController(x.w)
-	body, leave, err := s.bodies.read(r.Context(), from, x.start.Add(s.cfg.Wait), func() { _ = rc.SetReadDeadline(time.Now()) })
-	defer leave()
-	if bad, ok := errors.AsType[unreadable](err); ok {
-		x.err = bad.error
-		s.refuse(x, http.StatusBadRequest, "the body of the request cannot be read")
-		return
-	}
-	switch {
-	case err == errLongBody:
-		s.refuse(x, http.StatusRequestEntityTooLarge, err.Error())
-		return
-	case err != nil:
-		x.Header().Set("Connection", "close") // the rest of the body is not read
-		s.fail(x, err)
+	memory := s.account(s.bodies, x, r)
+	defer memory.Free()
+	text, err := memory.Read(r.Context(), from, symbolicate.MaxBody)
+	if err != nil {
+		s.refuseBody(x, r, err)
 		return
 	}
 	allow(s.cfg.Symbols.Wait)
@@ -212,7 +205,7 @@ func (s *symbolication) serve(x *exchange, r *http.Request, p *place) {
 		s.fail(x, err)
 		return
 	}
-	answer, err := s.answer(ctx, x, r, p.name, body, &work)
+	answer, err := s.answer(ctx, x, r, p.name, text, &work)
 	if bad, ok := errors.AsType[symbolicate.RequestError](err); ok {
 		s.refuse(x, http.StatusBadRequest, bad.Title)
 		return
@@ -230,9 +223,31 @@ func (s *symbolication) serve(x *exchange, r *http.Request, p *place) {
 		return
 	}
 	x.result = resultHit
-	s.jsonBy(x, http.StatusOK, answer, func(body []byte) (int, error) {
-		return s.sends.send(body, x.Write, func() { s.allow(rc, bodyPart) }, func() { _ = rc.SetWriteDeadline(time.Now()) })
+	s.jsonBy(x, http.StatusOK, answer, func(text []byte) (int, error) {
+		return s.sends.send(text, x.Write, func() { s.allow(rc, body.Part) }, func() { _ = rc.SetWriteDeadline(time.Now()) })
 	})
+}
+
+// refuseBody answers a request whose body was not read.
+func (s *symbolication) refuseBody(x *exchange, r *http.Request, err error) {
+	switch {
+	case errors.Is(err, body.ErrLong):
+		s.refuse(x, http.StatusRequestEntityTooLarge, errLongBody.Error())
+	case errors.Is(err, body.ErrShare):
+		x.Header().Set("Retry-After", "5")
+		s.refuse(x, http.StatusTooManyRequests, err.Error())
+	case errors.Is(err, body.ErrBusy):
+		x.Header().Set("Connection", "close") // the rest of the body is not read
+		s.fail(x, errBusy)
+	case r.Context().Err() != nil:
+		s.fail(x, context.Cause(r.Context()))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		x.err = err
+		s.refuse(x, http.StatusRequestTimeout, "the body arrived too slowly")
+	default:
+		x.err = err
+		s.refuse(x, http.StatusBadRequest, "the body of the request cannot be read")
+	}
 }
 
 // refuse answers with an error in the form of the APIs.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/symbolicate"
@@ -314,7 +315,7 @@ func TestSymbolicateWaits(t *testing.T) {
 	stop()
 	all.Wait()
 	symtest.Await(t, time.Minute, "the end of the requests", func() bool {
-		return len(api.making) == 0 && len(api.works) == 0 && api.bodies.unused() == maxBodies/bodyPart
+		return len(api.making) == 0 && len(api.works) == 0 && api.bodies.Used() == 0
 	})
 }
 
@@ -380,19 +381,17 @@ func TestSymbolicateBodies(t *testing.T) {
 	d := openDepot(t, depot.Options{})
 	s := newServer(t, Config{Depot: d, Symbols: SymbolsConfig{Depot: d.Symbols}, Wait: 10 * time.Millisecond})
 	api := s.routes.symbolicate.handler.(*symbolication)
-	if got := api.bodies.unused() * bodyPart; got != 8*symbolicate.MaxBody {
-		t.Errorf("%d bytes of bodies are read at once, want %d", got, 8*symbolicate.MaxBody)
-	}
 	const parts = 6
-	api.bodies = newBodies(parts, time.Hour)
+	api.bodies = body.NewMemory(body.Limits{Total: parts * body.Part, Client: parts * body.Part, Slow: time.Hour, Wait: 10 * time.Millisecond})
 	whole, release := make(chan struct{}, 1), make(chan struct{})
 	type answer struct{ status, retry int }
 	answers := make(chan answer, 1)
 	const clients = 8
-	const size = 2*bodyPart - 1
-	for range clients {
+	const size = 2*body.Part - 1
+	for i := range clients {
 		go func() {
 			r := httptest.NewRequest(http.MethodPost, "/symbolicate/v5", &countedBody{left: size, whole: whole, release: release})
+			r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", i+1)
 			r.ContentLength = size
 			rec := httptest.NewRecorder()
 			s.ServeHTTP(rec, r)
@@ -421,8 +420,8 @@ func TestSymbolicateBodies(t *testing.T) {
 			t.Errorf("a request of blanks: status %d, want 400", a.status)
 		}
 	}
-	if n := api.bodies.unused(); n != parts {
-		t.Errorf("%d parts of bodies are free after all, want %d", n, parts)
+	if n := api.bodies.Used(); n != 0 {
+		t.Errorf("%d bytes of bodies are counted after all, want 0", n)
 	}
 }
 

@@ -70,7 +70,9 @@ func (s *webAPI) foreign(r *http.Request, p *place) *web.Problem {
 
 // serve answers a request.
 func (s *webAPI) serve(x *exchange, r *http.Request, p *place) {
-	s.note(x, s.cfg.API.Serve(x, s.request(x, r, p)))
+	q := s.request(x, r, p)
+	defer q.Memory.Free()
+	s.note(x, s.cfg.API.Serve(x, q))
 }
 
 func (s *webAPI) refuse(x *exchange, r *http.Request, p *place, problem *web.Problem) {
@@ -190,7 +192,9 @@ func (s *webPages) serve(x *exchange, r *http.Request, p *place) {
 		s.missing(x, r, p, missError{notFoundText})
 		return
 	}
-	s.note(x, s.cfg.API.Pages.Serve(x, s.request(x, r, p)))
+	q := s.request(x, r, p)
+	defer q.Memory.Free()
+	s.note(x, s.cfg.API.Pages.Serve(x, q))
 }
 
 // downloads sends symbol files to browsers that are signed in: their cookie does not
@@ -262,6 +266,7 @@ func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 	}
 	q.FileHeaders = (&symbols{access: s.access}).describe
 	q.Body, q.Allow = s.longBody(x, r)
+	q.Memory = s.account(s.bodies, x, r)
 	q.Leave = func() {
 		rc := http.NewResponseController(x.w)
 		// Writers in tests have no deadlines. The rest of a short body is read before

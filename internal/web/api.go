@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -39,6 +40,8 @@ type Request struct {
 	// Body is the body; reading it fails if the bytes come too slowly. The
 	// server sends 100 Continue before the first byte is read.
 	Body io.Reader
+	// Memory counts what is read of the body into memory; nil: it is not counted.
+	Memory *body.Account
 	// Allow allows the answer to begin that much later.
 	Allow func(time.Duration)
 	// Leave prepares for an answer before the whole body was read.
@@ -334,6 +337,10 @@ func (a *API) judge(r *Request, err error) (p *Problem, logged error, gone bool)
 	p = asProblem(err)
 	switch {
 	case p != nil:
+	case errors.Is(err, body.ErrShare):
+		p = &Problem{Word: "rate", Detail: err.Error()}
+	case errors.Is(err, body.ErrBusy):
+		p = &Problem{Word: "busy", Detail: err.Error()}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		p = &Problem{Word: "timeout"}
 	case r.Context().Err() != nil:

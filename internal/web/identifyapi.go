@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/sparse"
 	"github.com/symdepot/symdepot/internal/want"
@@ -92,13 +93,13 @@ func (a *API) receive(r *Request) (*sentFile, error) {
 	defer u.Close()
 	f := &sentFile{name: r.URL.Query().Get("name")}
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == sparse.MediaType {
-		err = f.readParts(u)
+		err = f.readParts(r.Memory.Counted(r.Context(), u))
 	} else if r.ContentLength > maxWhole {
 		err = tooLargeWhole()
 	} else {
 		f.whole, err = readWhole(u, a.cfg.Scratch)
 	}
-	if failed := u.failure(); failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
+	if failed := u.failure(); failed != nil && !errors.Is(failed, io.ErrClosedPipe) && !body.Lacks(err) {
 		err = failed
 	}
 	switch {

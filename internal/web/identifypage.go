@@ -162,7 +162,7 @@ func formProblem(err error) error {
 func (p *Pages) identifyPart(f *frame, r *Request, part *multipart.Part) (v fileView, err error) {
 	sent := &sentFile{name: baseName(part.FileName())}
 	if kind, _, _ := mime.ParseMediaType(part.Header.Get("Content-Type")); kind == sparse.MediaType {
-		err = sent.readParts(part)
+		err = sent.readParts(r.Memory.Counted(r.Context(), part))
 		sent.name = baseName(sent.name)
 	} else {
 		sent.whole, err = readWhole(part, p.api.cfg.Scratch)

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/body"
 )
 
 // answerTime is how long the answer to a request with JSON may take to begin.
@@ -24,22 +26,31 @@ func readSpec(r *Request, v any) error {
 // readJSON decodes a body of at most limit bytes. Unknown members are refused:
 // a misspelled one would be ignored otherwise.
 func readJSON(r *Request, limit int64, v any) error {
-	tooLarge := &Problem{Word: "too-large", Detail: "the body is longer than " + strconv.FormatInt(limit, 10) + " bytes"}
-	if r.ContentLength > limit {
-		return tooLarge
-	}
 	if c := r.Header.Get("Content-Encoding"); c != "" && c != identity {
 		return &Problem{Word: "coding", Detail: "JSON is accepted only without a content coding"}
 	}
-	b, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	b, err := r.readAll(limit, "body")
 	if err != nil {
 		return err
 	}
-	if int64(len(b)) > limit {
-		return tooLarge
-	}
 	r.Allow(answerTime)
 	return decodeJSON(b, v)
+}
+
+// readAll reads the body, which is what, of at most limit bytes.
+func (r *Request) readAll(limit int64, what string) ([]byte, error) {
+	if r.ContentLength > limit {
+		return nil, tooLong(limit, what)
+	}
+	b, err := r.Memory.Read(r.Context(), r.Body, limit)
+	if errors.Is(err, body.ErrLong) {
+		return nil, tooLong(limit, what)
+	}
+	return b, err
+}
+
+func tooLong(limit int64, what string) *Problem {
+	return &Problem{Word: "too-large", Detail: "the " + what + " is longer than " + strconv.FormatInt(limit, 10) + " bytes"}
 }
 
 // decodeJSON decodes one JSON value without unknown members.

@@ -160,7 +160,7 @@ func (r *Request) receiveForm() error {
 	if r.Method != http.MethodPost {
 		return nil
 	}
-	b, err := io.ReadAll(io.LimitReader(r.Body, formLimit+1))
+	b, err := r.Memory.Read(r.Context(), io.LimitReader(r.Body, formLimit+1), formLimit+1)
 	if err != nil {
 		return err
 	}
@@ -447,12 +447,9 @@ func readForm(r *Request) (url.Values, error) { return readLongForm(r, formLimit
 
 // readLongForm reads the fields of a form of at most limit bytes.
 func readLongForm(r *Request, limit int64) (url.Values, error) {
-	b, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	b, err := r.readAll(limit, "form")
 	if err != nil {
 		return nil, err
-	}
-	if int64(len(b)) > limit {
-		return nil, &Problem{Word: "too-large", Detail: "the form is longer than " + strconv.FormatInt(limit, 10) + " bytes"}
 	}
 	r.Allow(answerTime)
 	v, err := url.ParseQuery(string(b))

@@ -178,7 +178,7 @@ func publishForm(p *Pages, w *reply, r *Request, _ []string) error {
 		return unpublished(&Problem{Word: "too-large", Detail: "the files have " + term.Size(r.ContentLength) + ", and the limit is " + term.Size(limits.MaxBytes)})
 	}
 	t, err := p.api.cfg.Forms.TakeForm(r.Context(), intake.Form{
-		Caller: c, Body: r.Body, Boundary: param["boundary"], Received: func() { r.Allow(commitTime) },
+		Caller: c, Body: r.Body, Boundary: param["boundary"], Memory: r.Memory, Received: func() { r.Allow(commitTime) },
 		Spec: func(fields url.Values) (stage.Spec, error) {
 			text := func(name string) string { return strings.TrimSpace(fields.Get(name)) }
 			spec := stage.Spec{Labels: stage.Labels{

@@ -205,7 +205,8 @@ func (a retentionAPI) setRules(w http.ResponseWriter, r *Request, _ []string) er
 	if c := r.Header.Get("Content-Encoding"); c != "" && c != identity {
 		return &Problem{Word: "coding", Detail: "a policy is accepted only without a content coding"}
 	}
-	text, err := io.ReadAll(io.LimitReader(r.Body, retention.MaxPolicyBytes+1))
+	const most = retention.MaxPolicyBytes + 1 // what is too long is refused with the other faults
+	text, err := r.Memory.Read(r.Context(), io.LimitReader(r.Body, most), most)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -247,19 +246,12 @@ func (a traces) tracedLog(r *Request, as, text string) (report.TraceLog, error) 
 
 // readText reads a body that is a text of at most limit bytes.
 func readText(r *Request, limit int64) (string, error) {
-	tooLarge := &Problem{Word: "too-large", Detail: "the body is longer than " + strconv.FormatInt(limit, 10) + " bytes"}
-	if r.ContentLength > limit {
-		return "", tooLarge
-	}
 	if c := r.Header.Get("Content-Encoding"); c != "" && c != identity {
 		return "", &Problem{Word: "coding", Detail: "a text is accepted only without a content coding"}
 	}
-	b, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	b, err := r.readAll(limit, "body")
 	if err != nil {
 		return "", err
-	}
-	if int64(len(b)) > limit {
-		return "", tooLarge
 	}
 	r.Allow(traceTime)
 	return strings.ToValidUTF8(string(b), "\uFFFD"), nil
