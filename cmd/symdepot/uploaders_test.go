@@ -325,3 +325,37 @@ func idField(t *testing.T, s *site, path, field string) string {
 	}
 	return id
 }
+
+// TestSymUploadOtherBytes: Breakpad's sym_upload sends other bytes of an id with both
+// versions of its protocol: they are kept beside the first, and the log of the server tells
+// so, once for each. What is sent again is not told of.
+func TestSymUploadOtherBytes(t *testing.T) {
+	t.Parallel()
+	up := symtest.Tool(t, "sym_upload")
+	s := newSite(t)
+	env := map[string]string{"SYMDEPOT_DEPOT": s.depot, "PATH": os.Getenv("PATH"), "HOME": t.TempDir()}
+	server, err := startServe(func(k string) string { return env[k] }, ".", "--auth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.cmd.Process.Kill() }) // it has ended, unless the test fails
+	for i, version := range [][]string{{"-p", "sym-upload-v2", "-k", s.token}, nil} {
+		product := fmt.Sprintf("Product%d", i)
+		url := server.url + "/in/" + product + "/1"
+		if version == nil {
+			url += "?key=" + s.token
+		}
+		first := putFile(t, t.TempDir(), "two.sym", symOf("two", 11))
+		other := putFile(t, t.TempDir(), "two.sym", append(symOf("two", 11), "PUBLIC 3000 0 more\n"...))
+		for _, file := range []string{first, first, other} {
+			s.run(t, 0, "", nil, up, append(slices.Clone(version), file, url)...)
+		}
+		s.want(t, product, "1 2")
+	}
+	if err := server.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if text := server.log.String(); strings.Count(text, "the product had other bytes with the same id") != 2 {
+		t.Errorf("the log of the server tells %d times of other bytes, want twice:\n%s", strings.Count(text, "the product had other bytes"), text)
+	}
+}

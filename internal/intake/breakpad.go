@@ -107,8 +107,20 @@ func (x *exchange) one(l stage.Labels, path string, body io.Reader, check func(s
 	if err != nil {
 		return err
 	}
-	_, err = x.stages.PutClaimed(x.r.Context(), x.who.Caller, id, stage.Entry{Path: path, Size: -1}, body, check)
+	a, err := x.stages.PutClaimed(x.r.Context(), x.who.Caller, id, stage.Entry{Path: path, Size: -1}, body, check)
+	if err == nil {
+		tellOther(x.w.Header(), &a)
+	}
 	return err
+}
+
+// tellOther tells a client in a Warning header that the product had other bytes with an id
+// of its file; of an archive, the first file. Most protocols have no other place for it:
+// Breakpad's knows OK and DUPLICATE_DATA alone.
+func tellOther(h http.Header, a *stage.Arrived) {
+	if note := a.OtherNote(); note != "" && h.Get("Warning") == "" {
+		h.Set("Warning", `299 - "`+warnText(clip.To(note, 500))+`"`)
+	}
 }
 
 // readRaw reads a body that is the file itself.
@@ -375,7 +387,9 @@ func looseMember(body []byte, name string) string {
 	return s
 }
 
-// serveComplete stores the file of an upload under the name of the request.
+// serveComplete stores the file of an upload under the name of the request. Of other bytes
+// with the id of a file of the product the answer is OK: they are kept beside it, and are
+// no duplicate.
 func serveComplete(x *exchange) error {
 	b, err := x.readAll(maxCompleteLen)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/stage"
@@ -169,6 +170,9 @@ func (s *fakeStages) PutClaimed(_ context.Context, c stage.Caller, id string, e 
 	s.mu.Lock()
 	k, known := s.contents[a.Ref]
 	a.Had = known && s.readable(c, k, nil)
+	if f, err := s.get(c, id); err == nil {
+		a.Other = s.hasOther(f.Product, &a)
+	}
 	s.mu.Unlock()
 	if check != nil {
 		if err := check(a); err != nil {
@@ -191,6 +195,21 @@ func (s *fakeStages) PutClaimed(_ context.Context, c stage.Caller, id string, e 
 		k.products[f.Product] = true
 	}
 	return a, nil
+}
+
+// hasOther reports whether a product has other bytes with the id of an object. The caller
+// holds mu.
+func (s *fakeStages) hasOther(product string, a *stage.Arrived) bool {
+	for _, k := range s.contents {
+		for _, o := range k.Objects {
+			if k.products[product] && k.Ref != a.Ref && slices.ContainsFunc(a.Objects, func(p symfile.Object) bool {
+				return p.Kind == o.Kind && p.Name == o.Name && p.DebugID == o.DebugID && o.DebugID != (debugid.ID{})
+			}) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (s *fakeStages) Find(_ context.Context, c stage.Caller, q stage.Query) ([]stage.Found, error) {

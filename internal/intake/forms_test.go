@@ -307,6 +307,7 @@ func TestBreakpadV2(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	base := s.URL + "/in/Game/1.2"
+	other := false // whether the product has other bytes with the id of what is uploaded next
 	upload := func(key string, b []byte, complete string, status int, text string) {
 		t.Helper()
 		created := s.expect(t, http.MethodPost, base+"/v1/uploads:create?key="+key, nil, 200, `"uploadUrl": "`, "Authorization", "-")
@@ -327,7 +328,13 @@ func TestBreakpadV2(t *testing.T) {
 				t.Errorf("PUT: status %d, want %d", res.StatusCode, status)
 			}
 		}
-		got := s.expect(t, http.MethodPost, base+"/v1/uploads/"+upKey+":complete?key="+key, strings.NewReader(complete), status, text, "Authorization", "-", "Content-Type", "application/son")
+		gotStatus, got, h := s.do(t, http.MethodPost, base+"/v1/uploads/"+upKey+":complete?key="+key, strings.NewReader(complete), "Authorization", "-", "Content-Type", "application/son")
+		if gotStatus != status || !strings.Contains(got, text) {
+			t.Errorf("complete: status %d, %q; want %d with %q", gotStatus, got, status, text)
+		}
+		if warned := strings.HasPrefix(h.Get("Warning"), `299 - "the product had other bytes with the same id`); warned != other {
+			t.Errorf("complete: Warning %q, want one about other bytes: %v", h.Get("Warning"), other)
+		}
 		if status != 200 && strings.Contains(got, `"result"`) {
 			t.Errorf("a refusal has the member result: %s, want none", got)
 		}
@@ -340,13 +347,16 @@ func TestBreakpadV2(t *testing.T) {
 	check("/v1/symbols/prog/"+symID+":checkStatus", `"status": "MISSING"`)
 	upload("good", []byte(symText), loose, 200, `"result": "OK"`)
 	upload("good", []byte(symText), loose, 200, `"result": "DUPLICATE_DATA"`)
+	other = true
+	upload("good", []byte(symText+"PUBLIC 9000 0 another\n"), loose, 200, `"result": "OK"`) // no duplicate: both are kept
+	other = false
 	upload("good", []byte(symText), strings.Replace(loose, symID, "AB120", 1), 400, "its id is "+symID)
 	upload("good", []byte(symText), strings.Replace(loose, `"prog"`, `"other"`, 1), 400, "is of the module prog")
 	upload("good", []byte("text"), loose, 400, "")
 	upload("game", data(t, "pdb/hello-x64.pdb"), `{"symbol_id":{"debug_file":"C:\\build\\hello.pdb","debug_id":"`+object(t, data(t, "pdb/hello-x64.pdb"), "hello.pdb").DebugID.Breakpad()+`"}}`, 200, `"result": "OK"`)
 	// The client may have the file with debug information, which is not there.
 	check("/v1/symbols/prog/"+symID+":checkStatus", `"status": "MISSING"`)
-	s.wantTransactions(t, "Game 1.2: prog", "Game 1.2 nightly: hello.pdb")
+	s.wantTransactions(t, "Game 1.2: prog, prog", "Game 1.2 nightly: hello.pdb")
 	s.expect(t, http.MethodPost, base+"/v1/uploads:create", nil, 401, "", "Authorization", "-")
 	s.expect(t, http.MethodPost, s.URL+"/in/Other/v1/uploads:create?key=game", nil, 403, "", "Authorization", "-")
 	s.expect(t, http.MethodPost, base+"/v1/uploads/nokey:complete?key=good", nil, 404, "no such upload", "Authorization", "-")

@@ -461,6 +461,7 @@ type upload struct {
 	caller   stage.Caller
 	stage    string
 	accepted []stage.Receipt
+	header   http.Header // of the answer; nil: the answer says what the commit says
 }
 
 // put is PutClaimed of the stage.
@@ -468,6 +469,9 @@ func (u *upload) put(ctx context.Context, e stage.Entry, body io.Reader, check f
 	a, err := u.stages.PutClaimed(ctx, u.caller, u.stage, e, body, check)
 	if err == nil {
 		u.accepted = append(u.accepted, a.Receipt)
+		if u.header != nil {
+			tellOther(u.header, &a)
+		}
 	}
 	return a, err
 }
@@ -479,7 +483,7 @@ func (x *exchange) transaction(l stage.Labels, fill func(u *upload) error) (stag
 	if err != nil {
 		return stage.Committed{}, err
 	}
-	u := &upload{stages: x.stages, caller: x.who.Caller, stage: st.ID}
+	u := &upload{stages: x.stages, caller: x.who.Caller, stage: st.ID, header: x.w.Header()}
 	if err := fill(u); err != nil {
 		x.abandon(u.caller, u.stage)
 		return stage.Committed{}, err

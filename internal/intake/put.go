@@ -126,6 +126,7 @@ func servePut(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	tellOther(x.w.Header(), &a)
 	if here {
 		x.w.WriteHeader(http.StatusNoContent)
 		return nil

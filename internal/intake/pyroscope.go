@@ -233,7 +233,7 @@ func (x *exchange) pyroscopeUpload(l stage.Labels, text string) error {
 	if err != nil {
 		return err
 	}
-	_, err = x.stages.PutClaimed(x.r.Context(), x.who.Caller, stageID, stage.Entry{Path: name, Size: -1}, body, func(a stage.Arrived) error {
+	a, err := x.stages.PutClaimed(x.r.Context(), x.who.Caller, stageID, stage.Entry{Path: name, Size: -1}, body, func(a stage.Arrived) error {
 		for _, o := range a.Objects {
 			if strings.EqualFold(string(o.BuildID), string(id)) {
 				return nil
@@ -244,6 +244,7 @@ func (x *exchange) pyroscopeUpload(l stage.Labels, text string) error {
 	if err != nil {
 		return err
 	}
+	tellOther(x.w.Header(), &a)
 	// Another client may have been told to send it, too: its upload stays pending.
 	x.arrived.put(key, true)
 	return x.json(http.StatusOK, struct{}{})

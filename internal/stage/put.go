@@ -251,6 +251,19 @@ type Arrived struct {
 	Transaction int64
 }
 
+// OtherNote tells the uploader that the product had other bytes with an id of the file;
+// empty if it had none.
+func (a *Arrived) OtherNote() string {
+	if !a.Other {
+		return ""
+	}
+	names := make([]string, 0, len(a.Objects))
+	for _, o := range a.Objects[:min(len(a.Objects), 5)] {
+		names = append(names, strings.Join(append([]string{o.Name}, idsOf(o)[:min(len(idsOf(o)), 1)]...), " "))
+	}
+	return "the product had other bytes with the same id; both are kept: " + strings.Join(names, ", ")
+}
+
 // PutNew receives a file whose hash the client has not announced, and adds it to the
 // stage. If the error is a Refusal of the kind
 // NotSymbol, the file is not part of the stage, and the result has the hashes.
@@ -347,6 +360,9 @@ func (s *Stages) PutClaimed(ctx context.Context, c Caller, id string, e Entry, b
 		return a, err // another request has brought other bytes of its id meanwhile
 	}
 	a.Receipt = receiptOf(files[0])
+	if note := a.OtherNote(); note != "" {
+		s.log.Warn(note, "path", e.Path, "product", row.Product, "version", row.Version, "stage", id, "caller", row.Caller)
+	}
 	if row.Collects {
 		a.Transaction, err = s.collect(ctx, row, files)
 	}
