@@ -26,7 +26,32 @@ import (
 // tempPrefix begins the names of files that are being written.
 const tempPrefix = "tmp-"
 
-var buffers = sync.Pool{New: func() any { return new([128 << 10]byte) }}
+// A content is written in steps of a long buffer, as long as few are received at once, and
+// of a short one otherwise: hundreds of long ones would be most of the server's memory.
+const (
+	longBuffer, shortBuffer = 128 << 10, 16 << 10
+	maxLongBuffers          = 32
+)
+
+var (
+	longBuffers  = sync.Pool{New: func() any { return new([longBuffer]byte) }}
+	shortBuffers = sync.Pool{New: func() any { return new([shortBuffer]byte) }}
+	longInUse    atomic.Int32
+)
+
+// takeBuffer returns a buffer to copy with, and a function that takes it back.
+func takeBuffer() (buf []byte, release func()) {
+	if longInUse.Add(1) > maxLongBuffers {
+		longInUse.Add(-1)
+		b := shortBuffers.Get().(*[shortBuffer]byte)
+		return b[:], func() { shortBuffers.Put(b) }
+	}
+	b := longBuffers.Get().(*[longBuffer]byte)
+	return b[:], func() {
+		longBuffers.Put(b)
+		longInUse.Add(-1)
+	}
+}
 
 // spool is the folder of the staged bytes: a folder for each stage, with a file for each
 // content.
@@ -165,8 +190,8 @@ const touchEvery = time.Minute
 // file system keeps aligned blocks in fewer steps than the pieces that a network
 // brings.
 func (s *spool) copy(ctx context.Context, id string, w io.Writer, r io.Reader) (n int64, err error) {
-	buf := buffers.Get().(*[128 << 10]byte)
-	defer buffers.Put(buf)
+	buf, release := takeBuffer()
+	defer release()
 	held := 0 // bytes in buf
 	for touched := s.now(); ; {
 		if err := ctx.Err(); err != nil {
