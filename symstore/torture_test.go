@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -301,6 +302,7 @@ func TestKill(t *testing.T) {
 	}
 	dir := t.TempDir()
 	s := create(t, dir, One, Options{})
+	rng := rand.New(rand.NewPCG(symtest.Seed(t, 0), 1))
 	for i := range kills {
 		live := map[ID]bool{}
 		for tx, err := range s.Transactions(false) {
@@ -309,7 +311,7 @@ func TestKill(t *testing.T) {
 			}
 			live[tx.ID] = true
 		}
-		promised, gone := killOne(t, exe, fmt.Sprintf("endless:%d:%s", i, dir))
+		promised, gone := killOne(t, exe, fmt.Sprintf("endless:%d:%s", i, dir), rng)
 		found, err := s.Check(t.Context(), CheckOptions{Contents: i%10 == 9})
 		if err != nil {
 			t.Fatalf("after kill %d: %v", i, err)
@@ -345,16 +347,18 @@ func TestKill(t *testing.T) {
 	mustBeClean(t, s)
 }
 
-// killOne starts a writer, kills it after a random time that ends within one of
-// its changes, and returns what it had been promised and what it may have
-// deleted.
-func killOne(t *testing.T, exe, job string) (promised, gone map[ID]bool) {
+// killOne starts a writer, kills it at a random time within one of its changes, and
+// returns what it had been promised and what it may have deleted. It waits for up to
+// twelve lines and then for a part of the time that the last whole change took, without
+// sleeping, which would be too coarse.
+func killOne(t *testing.T, exe, job string, rng *rand.Rand) (promised, gone map[ID]bool) {
 	t.Helper()
 	cmd := exec.Command(exe)
 	promised, gone = map[ID]bool{}, map[ID]bool{}
 	lines := symtest.Lines(t, cmd, childEnv+"="+job)
-	left := 1 + rand.IntN(12)
-	spin := rand.IntN(400_000) // some way into the change; sleeping is too coarse
+	left, part := 3+rng.IntN(10), rng.Float64()
+	var began time.Time
+	var took time.Duration
 	for lines.Scan() {
 		word, rest, _ := strings.Cut(lines.Text(), " ")
 		if id, err := ParseID(rest); err == nil {
@@ -363,12 +367,19 @@ func killOne(t *testing.T, exe, job string) (promised, gone map[ID]bool) {
 				gone[id] = true
 			}
 		}
-		if left--; left == 0 {
-			for i := range spin {
-				_ = i * i
-			}
-			_ = cmd.Process.Kill()
+		switch word {
+		case "adding":
+			began = time.Now()
+		case "added":
+			took = time.Since(began)
 		}
+		if left--; left > 0 || word == "added" || took == 0 {
+			continue
+		}
+		for limit := time.Now().Add(time.Duration(part * float64(took))); time.Now().Before(limit); {
+			runtime.Gosched()
+		}
+		_ = cmd.Process.Kill()
 	}
 	if err := lines.Err(); err != nil && err != io.EOF {
 		t.Log(err)

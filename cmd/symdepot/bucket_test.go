@@ -22,6 +22,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/proxytest"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // bucketDepot is a depot in a folder whose contents are in a bucket behind a
@@ -122,7 +123,7 @@ func TestKilledAddsBucket(t *testing.T) {
 	const files = 40
 	b := newBucketDepot(t)
 	src := t.TempDir()
-	rng := rand.New(rand.NewPCG(3, 4))
+	rng := rand.New(rand.NewPCG(symtest.Seed(t, 3), 4))
 	symFiles(t, filepath.Join(src, "0"), 0, files, 4000)
 	start := time.Now()
 	b.must(t, "add", filepath.Join(src, "0"))

@@ -94,6 +94,7 @@ func hasten() {
 type chaos struct {
 	t       *testing.T
 	rng     *rand.Rand // of the goroutine of the test
+	seed    uint64     // of the numbers of all goroutines
 	ctx     context.Context
 	peer    *buckettest.Peer
 	replica *pgtest.Server // nil: none
@@ -138,14 +139,10 @@ type chaosKey struct {
 // proxies of its own in front of them, and one in front of the store. replica, if not nil, answers lookups of the servers.
 func newChaos(t *testing.T, n int, times string, database string, replica *pgtest.Server, hosts ...*pgtest.Server) *chaos {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	if s, err := strconv.ParseUint(os.Getenv("SYMDEPOT_SEED"), 10, 64); err == nil {
-		seed = s
-	}
-	t.Logf("SYMDEPOT_SEED=%d", seed)
+	seed := symtest.Seed(t, 0)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	c := &chaos{t: t, replica: replica, rng: rand.New(rand.NewPCG(seed, 1)), ctx: ctx, peer: buckettest.S3(t), running: map[*exec.Cmd]bool{}, keys: map[string]*chaosKey{},
+	c := &chaos{t: t, replica: replica, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), ctx: ctx, peer: buckettest.S3(t), running: map[*exec.Cmd]bool{}, keys: map[string]*chaosKey{},
 		tags: map[string]int{}, lost: map[string]bool{}}
 	surroundings := func() *chaosNode {
 		s := &chaosNode{s3: []*proxytest.Proxy{proxytest.New(t, strings.TrimPrefix(c.peer.Endpoint, "http://"))}, transport: &http.Transport{MaxIdleConnsPerHost: 8}}
@@ -439,7 +436,7 @@ func (c *chaos) known(rng *rand.Rand) *chaosKey {
 
 // write adds and removes until stop is set.
 func (c *chaos) write(seed uint64, shared string, stop *atomic.Bool) {
-	rng := rand.New(rand.NewPCG(seed, 4))
+	rng := rand.New(rand.NewPCG(c.seed+seed, 4))
 	for !stop.Load() && !c.t.Failed() {
 		dir, err := os.MkdirTemp("", "chaos-*")
 		if err != nil {
@@ -475,7 +472,7 @@ func (c *chaos) write(seed uint64, shared string, stop *atomic.Bool) {
 
 // read requests keys from a node until stop is set.
 func (c *chaos) read(node int, stop *atomic.Bool) {
-	rng := rand.New(rand.NewPCG(uint64(node), 5))
+	rng := rand.New(rand.NewPCG(c.seed+uint64(node), 5))
 	for !stop.Load() && !c.t.Failed() {
 		if k := c.known(rng); k != nil {
 			c.check(node, k)

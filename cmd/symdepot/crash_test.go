@@ -92,7 +92,7 @@ func TestKilledAdds(t *testing.T) {
 	const files = 60
 	depot := filepath.Join(t.TempDir(), "depot")
 	src := t.TempDir()
-	rng := rand.New(rand.NewPCG(1, 2))
+	rng := rand.New(rand.NewPCG(symtest.Seed(t, 1), 2))
 
 	// One undisturbed add tells how long there is to kill.
 	symFiles(t, filepath.Join(src, "0"), 0, files, 4000)

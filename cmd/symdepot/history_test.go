@@ -70,7 +70,7 @@ func (h *history) record(client int, in historyInput, out historyOutput, start, 
 // write adds and removes those of the keys that are this writer's, until stop is
 // set.
 func (h *history) write(writer, writers int, stop *atomic.Bool) {
-	rng := rand.New(rand.NewPCG(uint64(writer), 6))
+	rng := rand.New(rand.NewPCG(h.c.seed+uint64(writer), 6))
 	for !stop.Load() && !h.c.t.Failed() {
 		// A tenth of the keys are changed often.
 		at := rng.IntN(len(h.keys))
@@ -104,7 +104,7 @@ func (h *history) write(writer, writers int, stop *atomic.Bool) {
 
 // read requests keys from a node until stop is set.
 func (h *history) read(node int, stop *atomic.Bool) {
-	rng := rand.New(rand.NewPCG(uint64(node), 7))
+	rng := rand.New(rand.NewPCG(h.c.seed+uint64(node), 7))
 	for !stop.Load() && !h.c.t.Failed() {
 		at := rng.IntN(len(h.keys))
 		if rng.IntN(2) == 0 {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // TestHostileFiles adds damaged copies of every test file: cut at many lengths
@@ -21,7 +23,7 @@ import (
 func TestHostileFiles(t *testing.T) {
 	t.Parallel()
 	src := t.TempDir()
-	rng := rand.New(rand.NewPCG(3, 4))
+	rng := rand.New(rand.NewPCG(symtest.Seed(t, 3), 4))
 	n := 0
 	err := filepath.WalkDir("../../testdata", func(path string, e os.DirEntry, err error) error {
 		if err != nil || e.IsDir() {

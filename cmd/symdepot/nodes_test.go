@@ -18,6 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // cluster is a depot in PostgreSQL and a bucket, with servers on it.
@@ -167,6 +168,7 @@ func TestNodesStorm(t *testing.T) {
 	if os.Getenv("SYMDEPOT_TORTURE") != "" {
 		writers, rounds = 10, 30
 	}
+	seed := symtest.Seed(t, 1)
 	c := newCluster(t, 3)
 	shared := t.TempDir()
 	common := randomSyms(t, shared, 5, 20_000)
@@ -179,7 +181,7 @@ func TestNodesStorm(t *testing.T) {
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(w), 1))
+			rng := rand.New(rand.NewPCG(seed+uint64(w), 1))
 			for r := range rounds {
 				own := t.TempDir()
 				paths := randomSyms(t, own, 2, 30_000+1000*(w*rounds+r))

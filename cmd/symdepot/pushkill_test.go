@@ -149,9 +149,7 @@ func TestKilledPushes(t *testing.T) {
 	const files = 30
 	p := newPushDepot(t)
 	src := t.TempDir()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 1))
+	rng := rand.New(rand.NewPCG(symtest.Seed(t, 0), 1))
 	want := map[int64]int64{1: transactions(t, p.dir)[1]} // objects by transaction
 	push := func(round int) *exec.Cmd {
 		dir := filepath.Join(src, fmt.Sprint(round))

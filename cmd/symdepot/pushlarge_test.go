@@ -122,9 +122,7 @@ func TestNodesKilledClients(t *testing.T) {
 	token, _, _ := strings.Cut(c.run(t, "token", "new", "--name", "ci", "--scope", "write", "--scope", "read", "--product", "app"), "\n")
 	b := newBalancer(t)
 	b.reset(c.nodes)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 1))
+	rng := rand.New(rand.NewPCG(symtest.Seed(t, 0), 1))
 	src := t.TempDir()
 	push := func(round int) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), "symdepot", "push", "--product", "app", "--version", fmt.Sprint(round), "--key", fmt.Sprint(round), "--json", filepath.Join(src, fmt.Sprint(round)))

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/client"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -153,9 +154,7 @@ func TestNodesPush(t *testing.T) {
 		p := &client.Pusher{URL: b.url, Token: func() (string, error) { return token, nil }, HTTP: &http.Client{}, Backoff: 50 * time.Millisecond, RetryFor: 2 * time.Minute}
 		return p.Do(t.Context(), client.PushOptions{PushSpec: wire.PushSpec{Product: "app", Version: fmt.Sprint(n), Key: fmt.Sprint(n)}, Paths: []string{dir}})
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 1))
+	rng := rand.New(rand.NewPCG(symtest.Seed(t, 0), 1))
 	b.reset(c.nodes)
 	start := time.Now()
 	r, err := push(0)

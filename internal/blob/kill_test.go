@@ -87,8 +87,9 @@ func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	d := openDisk(t, dir)
 	const kills = 10
+	rng := rand.New(rand.NewPCG(symtest.Seed(t, 0), 1))
 	for i := range kills {
-		promised := killOne(t, exec.Command(exe), fmt.Sprintf("%d:%s", i, dir), 1+rand.IntN(250))
+		promised := killOne(t, exec.Command(exe), fmt.Sprintf("%d:%s", i, dir), 1+rng.IntN(250))
 		for _, ref := range promised {
 			if _, err := d.Stat(t.Context(), ref); err != nil {
 				t.Errorf("promised and lost: %v", err)

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // rounds is how often a test tries what is random: all of it in the long form.
@@ -41,7 +43,7 @@ func (c *counting) ReadAt(b []byte, at int64) (int, error) {
 // TestTortureRanges: random ranges of a delta, whose base is a key, are equal to those
 // of the content, and no range reads more of the base than its blocks may name.
 func TestTortureRanges(t *testing.T) {
-	r := rand.New(rand.NewPCG(8, 8))
+	r := rand.New(rand.NewPCG(symtest.Seed(t, 8), 8))
 	base := program(1, 9<<20+777)
 	b := edit(r, base, 600)
 	key := open(t, encoded(t, base, nil), nil)
@@ -118,7 +120,7 @@ func TestConcurrentReads(t *testing.T) {
 
 // TestTortureBits: a bit that flips is noticed, or changes nothing.
 func TestTortureBits(t *testing.T) {
-	r := rand.New(rand.NewPCG(10, 10))
+	r := rand.New(rand.NewPCG(symtest.Seed(t, 10), 10))
 	base := program(1, 150_000)
 	b := edit(r, base, 100)
 	key, delta := encoded(t, base, nil), encoded(t, b, base)

@@ -19,6 +19,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // coldChild makes the test binary a process that makes contents of the depot named cold
@@ -166,7 +167,7 @@ func killCooling(t *testing.T, where string, rounds, processes int) {
 		t.Fatal(err)
 	}
 	defer func() { _ = d.Close() }()
-	rng := rand.New(rand.NewPCG(5, 6))
+	rng := rand.New(rand.NewPCG(symtest.Seed(t, 5), 6))
 	var mu sync.Mutex
 	steps := map[string]int{}
 	for round := range rounds {

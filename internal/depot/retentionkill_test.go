@@ -16,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
 
@@ -141,7 +142,7 @@ func killRetaining(t *testing.T, where string, rounds int) {
 		t.Fatal(err)
 	}
 	defer func() { _ = d.Close() }()
-	rng := rand.New(rand.NewPCG(3, 4))
+	rng := rand.New(rand.NewPCG(symtest.Seed(t, 3), 4))
 	steps := map[string]int{}
 	for range rounds {
 		w := startChild(t, retainChild, where, 3+rng.IntN(25), time.Duration(rng.IntN(10))*time.Millisecond)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // stageChild makes the test binary a process that pushes into the depot named, to
@@ -97,7 +98,7 @@ func TestPushKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = d.Close() }()
-	rng := rand.New(rand.NewPCG(1, 2))
+	rng := rand.New(rand.NewPCG(symtest.Seed(t, 1), 2))
 	committed := map[byte]int64{}
 	var last byte // opened by a process that was killed, perhaps while it was open
 	rounds := 12

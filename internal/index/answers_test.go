@@ -40,16 +40,12 @@ func TestSameAnswers(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("SYMDEPOT_OPERATIONS")); err == nil {
 		total = n
 	}
-	seed := uint64(time.Now().UnixNano())
-	if n, err := strconv.ParseUint(os.Getenv("SYMDEPOT_SEED"), 10, 64); err == nil {
-		seed = n
-	}
+	seed := symtest.Seed(t, 0)
 	const length = 5000 // of one history
 	first, end := 0, (total+length-1)/length
 	if n, err := strconv.Atoi(os.Getenv("SYMDEPOT_PART")); err == nil {
 		first, end = n, n+1
 	}
-	t.Logf("SYMDEPOT_SEED=%d", seed)
 	start := time.Now()
 	var next, done atomic.Int64
 	next.Store(int64(first))

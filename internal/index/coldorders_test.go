@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // coldWorld is an index with a store of contents that is only a set of hashes. What a
@@ -225,7 +226,7 @@ func TestColdOrders(t *testing.T) {
 			return [][]coldStep{cooler(0, 2), cooler(2, 0), collector(2), collector(0), warmer(0)}
 		},
 	}
-	rng := rand.New(rand.NewPCG(15, 3))
+	rng := rand.New(rand.NewPCG(symtest.Seed(t, 15), 3))
 	for n := range orders {
 		w := &coldWorld{t: t, store: map[blob.Ref]bool{}, plan: map[blob.Ref]blob.Ref{}}
 		var err error

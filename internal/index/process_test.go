@@ -18,6 +18,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -128,7 +129,7 @@ func TestKillCache(t *testing.T) {
 		kills = 2
 	}
 	path := filepath.Join(t.TempDir(), "index.db")
-	rnd := rand.New(rand.NewPCG(5, 6))
+	rnd := rand.New(rand.NewPCG(symtest.Seed(t, 5), 6))
 	done := int64(0)
 	for round := range kills {
 		c := child(t.Context(), "cache", path, 0)
@@ -269,7 +270,7 @@ func TestKill(t *testing.T) {
 		kills = n
 	}
 	path := filepath.Join(t.TempDir(), "index.db")
-	rnd := rand.New(rand.NewPCG(3, 4))
+	rnd := rand.New(rand.NewPCG(symtest.Seed(t, 3), 4))
 	acked := map[int64]bool{}
 	for round := range kills {
 		// Two at once: one dies right after an acknowledgement, the other
