@@ -16,7 +16,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help build docs release test fresh vet unit race fuzz fuzzday cross windows windowsthere lint man browser screens torture bench setup clean
+.PHONY: help build docs release test fresh vet unit race fuzz fuzzday cross windows windowsthere lint man browser screens torture mutants bench setup clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
@@ -78,8 +78,11 @@ windows: ## all tests of Windows under Wine 10; goes on where it stopped (an hou
 windowsthere: ## a minute of the tests of Windows, if the Wine that make windows builds is there already
 	@scripts/windows -if-there
 
-torture: setup ## the long proofs, in parts; goes on where it stopped (hours)
+torture: setup ## the long proofs, in parts; goes on where it stopped (half a day; scripts/torture -list)
 	@scripts/torture
+
+mutants: setup ## shows that each part of make torture finds a fault that was made for it: test/mutants (half an hour)
+	@scripts/mutants
 
 bench: setup ## the ratios of BENCHMARKS.md, measured side by side; scripts/bench engines and scripts/bench keys are parts of their own
 	@scripts/bench
