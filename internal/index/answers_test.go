@@ -28,14 +28,14 @@ import (
 // TestSameAnswers runs the same random operations on both engines and compares
 // every answer. The operations are divided into histories, each on a new pair of
 // indexes; some run at the same time. SYMDEPOT_SEED repeats a run, SYMDEPOT_PART
-// one history of it, SYMDEPOT_OPERATIONS sets the number; make torture runs a
-// million. A failing history is shortened before it is printed.
+// one history of it, SYMDEPOT_OPERATIONS sets the number; make torture runs half
+// a million. A failing history is shortened before it is printed.
 func TestSameAnswers(t *testing.T) {
 	symtest.Sequential(t)
 	t.Parallel()
 	total := 1500
 	if os.Getenv("SYMDEPOT_TORTURE") != "" {
-		total = 1_000_000
+		total = 500_000
 	}
 	if n, err := strconv.Atoi(os.Getenv("SYMDEPOT_OPERATIONS")); err == nil {
 		total = n
