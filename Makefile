@@ -81,7 +81,7 @@ windowsthere: ## a minute of the tests of Windows, if the Wine that make windows
 torture: setup ## the long proofs, in parts; goes on where it stopped (half a day; scripts/torture -list)
 	@scripts/torture
 
-mutants: setup ## shows that each part of make torture finds a fault that was made for it: test/mutants (half an hour)
+mutants: setup ## shows that each part of make torture finds a fault that was made for it: test/mutants (15 minutes; needs what make torture needs)
 	@scripts/mutants
 
 bench: setup ## the ratios of BENCHMARKS.md, measured side by side; scripts/bench engines and scripts/bench keys are parts of their own
