@@ -143,6 +143,7 @@ func (c *Checker) Repair(ctx context.Context, fault func(Fault), progress func(b
 // Run is Verify with options.
 func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(Fault), progress func(bytes int64)) (Verified, error) {
 	var v Verified
+	began, damaged := c.now(), int64(0)
 	suspected, err := c.contents.suspected(ctx)
 	if err != nil {
 		return v, err
@@ -151,6 +152,7 @@ func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(Fault), 
 		v.Faults++
 		if ref, err := blob.ParseRef(f.Ref); err == nil {
 			delete(suspected, ref)
+			damaged++
 			if !opt.Repair { // a later Verify finds what Repair leaves
 				c.contents.note(ref, f.What)
 			}
@@ -202,6 +204,9 @@ func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(Fault), 
 			return v, err
 		}
 		if err := c.db.Damages.Clear(ctx, slices.Collect(maps.Keys(suspected))); err != nil && !errors.Is(err, index.ErrReadOnly) {
+			return v, err
+		}
+		if err := c.db.Scrub.Finish(ctx, began, c.now().Add(-scrubOthers), v.Contents, v.Bytes, damaged); err != nil && !errors.Is(err, index.ErrReadOnly) {
 			return v, err
 		}
 	}

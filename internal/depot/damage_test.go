@@ -321,7 +321,7 @@ func TestScrub(t *testing.T) {
 }
 
 // TestScrubCoverage: a content counts as read when a pass has read it, and not before; one
-// that is added during a pass is read by this pass.
+// that is added during a pass is read by this pass. Verify counts as a pass.
 func TestScrubCoverage(t *testing.T) {
 	now := time.Now()
 	d, _ := logged(t, Options{ScrubRate: 1, Now: func() time.Time { return now }})
@@ -363,6 +363,23 @@ func TestScrubCoverage(t *testing.T) {
 		t.Fatalf("the pass: %v, want that it stops", err)
 	}
 	covers("in the next pass", 2, 3)
+	verify := func() {
+		t.Helper()
+		if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v, want none", f) }, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verify()
+	covers("after verify, while another process works on a pass", 2, 3)
+	now = now.Add(2 * scrubOthers)
+	verify()
+	covers("after verify", 3, 3)
+	now = now.Add(time.Minute)
+	add(t, d, "", testdata(t, "pdb/hello-x64.pdb"), file{"more.sym", symFile("000000000000000000000000000000019", 1000)})
+	covers("after one more was added", 3, 4)
+	if st, err := d.Check.Progress(t.Context()); err != nil || st.LastContents != 3 || st.LastDamaged != 0 || !st.Started.IsZero() {
+		t.Errorf("state after verify: %+v, %v; want a complete pass of 3 contents", st, err)
+	}
 }
 
 // TestAuditMonthly: a server compares the bucket with the index a month after the

@@ -155,7 +155,7 @@ func ScrubText(st ScrubState) string {
 	case !st.Started.IsZero():
 		return fmt.Sprintf("background check since %s: %d contents checked, %d damaged", day(st.Started), st.Contents, st.Damaged)
 	case !st.Finished.IsZero():
-		return fmt.Sprintf("last background check ended %s: %d contents, %d damaged", day(st.Finished), st.LastContents, st.LastDamaged)
+		return fmt.Sprintf("last complete check %s: %d contents, %d damaged", day(st.Finished), st.LastContents, st.LastDamaged)
 	}
 	return ""
 }

@@ -76,6 +76,18 @@ func (s Scrub) Put(ctx context.Context, st ScrubState) error {
 	})
 }
 
+// Finish records a complete pass at once: all contents that were stored at the time began
+// were read. Nothing is recorded if another process works on a pass, that is, has written
+// since the time alive.
+func (s Scrub) Finish(ctx context.Context, began, alive time.Time, contents, bytes, damaged int64) error {
+	return s.db.updateUnsynced(ctx, "record a complete check", func(w *write) error {
+		_, err := w.exec(`UPDATE scrub SET updated = $1, position = (SELECT coalesce(max(id), 0) FROM content), started = NULL, damaged = $4,
+			last_finished = $1, last_contents = $2, last_bytes = $3, last_damaged = $4 WHERE one = 1 AND (started IS NULL OR updated < $5)`,
+			began.UnixMilli(), contents, bytes, damaged, alive.UnixMilli())
+		return err
+	})
+}
+
 // Numbered is a content with its number in the index.
 type Numbered struct {
 	Number int64
