@@ -49,10 +49,14 @@ func newPushDepotIn(t *testing.T, home string) *pushDepot {
 	return p
 }
 
-// start starts the server.
+// start starts the server, at the address that it had before.
 func (p *pushDepot) start(t *testing.T) {
 	t.Helper()
-	s, err := startServe(func(k string) string { return p.env[k] }, ".", "--auth", "--quiet")
+	args := []string{"--auth", "--quiet"}
+	if p.serving != nil {
+		args = append(args, "--listen", strings.TrimPrefix(p.serving.url, "http://"))
+	}
+	s, err := startServe(func(k string) string { return p.env[k] }, ".", args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +161,11 @@ func TestKilledPushes(t *testing.T) {
 		if round%3 == 0 {
 			bigSym(t, dir, round, 40<<20) // three parts
 		}
-		return p.command(t, "push", "--product", "app", "--version", fmt.Sprint(round), "--key", fmt.Sprint(round), "--json", dir)
+		cmd := p.command(t, "push", "--product", "app", "--version", fmt.Sprint(round), "--key", fmt.Sprint(round), "--json", dir)
+		if rng.IntN(2) == 0 { // no balancer answers while the server is down
+			cmd.Env = append(cmd.Env, "SYMDEPOT_SERVER="+p.serving.url)
+		}
+		return cmd
 	}
 	number := regexp.MustCompile(`"transaction":(\d+)`)
 	finish := func(round int, out []byte, err error) {
