@@ -181,7 +181,7 @@ var errKilled = errors.New("killed instead of interrupted")
 type serving struct {
 	cmd *exec.Cmd
 	url string
-	log strings.Builder // its standard error; read it only after stop
+	log symtest.Output // its standard error
 }
 
 // startServe runs this test binary as `symdepot serve`.

@@ -883,6 +883,9 @@ func TestSymCacheKeepPDB(t *testing.T) {
 				}
 				return s.far.count(name) > before
 			}
+			if !keeps {
+				s.log.Await(t, "dropped a downloaded PDB") // after the answer with the SymCache file
+			}
 			if got := asked("far.pdb", far); got == keeps {
 				t.Errorf("the upstream was asked for the PDB again: %v, want %v", got, !keeps)
 			}
