@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/span"
+	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -41,12 +42,19 @@ type Question struct {
 	// Client is the client's address, under which its downloads from upstreams are
 	// counted; empty: only the limit of all downloads holds.
 	Client string
-	// Local leaves out the upstreams: only what the depot and its trees have is
-	// answered.
+	// Local leaves out the upstreams: only what the depot and its trees have, or what is
+	// made of it, is answered. If there are upstreams, nothing is made: the request came
+	// back to this server, and the first one makes the file.
 	Local bool
-	// Enter, if not nil, is called before the index and the trees are searched,
-	// and what it returns after that. It bounds lookups, not downloads.
+	// CodeFile and CodeID name the program of a module whose symbol file is asked for, if
+	// the client knows them.
+	CodeFile, CodeID string
+	// Enter, if not nil, is called before the index and the trees are searched, and before
+	// a file is made, and what it returns after that. It bounds lookups, not downloads.
 	Enter func(context.Context) (leave func(), err error)
+	// Hold holds the request while a file is made for it; nil: it does not wait, and gets
+	// only what was made before.
+	Hold symbolicate.Hold
 }
 
 func (q Question) download() fetch.Question {
@@ -68,8 +76,9 @@ func (d *Depot) UpstreamMetadata(ctx context.Context, q Question, key, value str
 var errDownloading = fmt.Errorf("the file that it is made of is being downloaded: %w", fs.ErrNotExist)
 
 // Get answers a question: from the depot's contents and what is derived from
-// them, from the served folders, and then from the upstreams, unless q is Local.
-// Not found is fs.ErrNotExist.
+// them, from the watched and the served folders, then from the upstreams, unless q is
+// Local, and at last with a file that is made: a symbol file, or a bundle of sources.
+// Not found is fs.ErrNotExist; see also symbolicate.PendingError and symbolicate.ErrBusy.
 //
 // An id does not always identify one file. If the client names a file and the
 // depot only has a cached file of another name with that id, the upstreams are
@@ -81,11 +90,11 @@ var errDownloading = fmt.Errorf("the file that it is made of is being downloaded
 // one download, which continues when they give up.
 func (d *Depot) Get(ctx context.Context, q Question) (*File, error) {
 	if d.tracer == nil {
-		return lookUp(ctx, d, q)
+		return answer(ctx, d, q)
 	}
 	ctx, s := d.tracer.Start(ctx, "lookup", span.Internal)
 	defer s.End()
-	f, err := lookUp(ctx, d, q)
+	f, err := answer(ctx, d, q)
 	switch {
 	case err == nil:
 		s.Number("symdepot.size", f.Size)
@@ -97,7 +106,43 @@ func (d *Depot) Get(ctx context.Context, q Question) (*File, error) {
 	return f, err
 }
 
-// lookUp is Get without a span.
+// answer is Get without a span.
+func answer(ctx context.Context, d *Depot, q Question) (*File, error) {
+	f, err := lookUp(ctx, d, q)
+	if !errors.Is(err, fs.ErrNotExist) || q.Local && d.Fetches() || ctx.Err() != nil {
+		return f, err
+	}
+	return makeAnswer(ctx, d, q, err)
+}
+
+// makeAnswer answers a question for a file that nobody has with one that is made. If nothing
+// can be made, the error is notFound.
+func makeAnswer(ctx context.Context, d *Depot, q Question, notFound error) (*File, error) {
+	if q.Hold != nil && AsksForBundle(&q.Request) {
+		return d.Sources.Bundle(ctx, q.Scope, q.Request)
+	}
+	format, module, ok := symbolicate.FormatOf(&q.Request)
+	if !ok {
+		return nil, notFound
+	}
+	if q.Enter != nil {
+		leave, err := q.Enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+	}
+	module.CodeFile, module.CodeID = q.CodeFile, q.CodeID
+	f, err := d.Symbols.Make(ctx, SymbolsAsk{
+		Products: q.Scope.Products, Format: format, Module: module, Client: q.Client, Via: q.Via, Local: q.Local, Hold: q.Hold,
+	})
+	if errors.Is(err, fs.ErrNotExist) && !errors.As(err, new(symbolicate.NoWorkerError)) {
+		err = notFound
+	}
+	return f, err
+}
+
+// lookUp is answer without the files that are made.
 func lookUp(ctx context.Context, d *Depot, q Question) (*File, error) {
 	f, err := d.enterAndOpen(ctx, q, !q.Local && d.Fetches(), nil)
 	if q.Local || !errors.Is(err, fs.ErrNotExist) {

@@ -22,6 +22,12 @@ type (
 	SymbolsWork = symbolicate.Service
 )
 
+// AsksForSymbols reports whether a request asks for a symbol file, which may be made.
+func AsksForSymbols(req *layout.Request) bool {
+	_, _, ok := symbolicate.FormatOf(req)
+	return ok
+}
+
 // Symbols is the part of a depot that makes symbol files and looks addresses up.
 type Symbols struct {
 	*SymbolsWork

@@ -130,8 +130,8 @@ func TestMadeSymbolsGo(t *testing.T) {
 			d, c := withUpstreams(t, Options{}, far)
 			works(t, d)
 			add(t, d, "", testdata(t, "pdb/hello-x64.pdb"), testdata(t, "pdb/hello-x64.exe"))
-			if _, err := fetched(t.Context(), t, d, helloSym); !errors.Is(err, fs.ErrNotExist) {
-				t.Fatalf("before: error %v, want not found", err)
+			if _, err := fetched(t.Context(), t, d, helloSym); !errors.As(err, new(symbolicate.PendingError)) {
+				t.Fatalf("before, by a caller that does not wait: error %v, want a PendingError", err)
 			}
 			wantSym(t, d, nil, helloSym, "MODULE windows x86_64 "+helloID, "\nFUNC ")
 			wantSym(t, d, nil, strings.TrimSuffix(helloSym, ".sym")+".gsym", "MYSG")

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -32,32 +33,46 @@ func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (*depo
 	var f *depot.File
 	err := fs.ErrNotExist
 	if !s.depot.Excludes(ctx, x.caller.scope, *req) {
-		via, loop := s.via(r)
-		deadline := x.start.Add(s.cfg.Wait)
-		f, err = s.depot.Get(ctx, depot.Question{
-			Scope: x.caller.scope, Request: *req, Checksum: r.Header.Get("SymbolChecksum"), Via: via, Origin: origin(r), Client: s.limitKey(r), Local: loop,
-			Enter: func(ctx context.Context) (func(), error) {
-				return s.lookups.leave, s.lookups.enter(ctx, deadline)
-			},
-		})
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		case errors.Is(err, fs.ErrNotExist) && loop && s.depot.Fetches():
-			x.Header()[wire.Loop] = []string{"1"}
-			return nil, errLoop
-		case errors.Is(err, fs.ErrNotExist):
-			f, err = s.makeSymbols(x, r, req, loop, via, err)
-			if errors.Is(err, fs.ErrNotExist) && depot.AsksForBundle(req) && s.cfg.Sources != nil && r.Method == http.MethodGet {
-				f, err = s.cfg.Sources.Bundle(ctx, x.caller.scope, *req)
-			}
-			if err != nil && ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-		}
+		f, err = s.ask(x, r, req)
 	}
 	if _, pending := errors.AsType[errPending](err); !pending && errors.Is(err, fs.ErrNotExist) && req.Form == layout.FormFile {
 		s.depot.CountMissing(req, client)
+	}
+	return f, err
+}
+
+// ask asks the depot, and holds the request while a file is made for it.
+func (s *symbols) ask(x *exchange, r *http.Request, req *layout.Request) (*depot.File, error) {
+	ctx := r.Context()
+	h := heldRequest{a: s.access, held: s.making, wait: s.cfg.Symbols.Wait, x: x, r: r}
+	defer h.end()
+	via, loop := s.via(r)
+	q := depot.Question{
+		Scope: x.caller.scope, Request: *req, Checksum: r.Header.Get("SymbolChecksum"), Via: via, Origin: origin(r), Client: s.limitKey(r), Local: loop,
+		Enter: func(context.Context) (func(), error) { return h.leave, h.lookup() },
+	}
+	if r.URL.RawQuery != "" {
+		v := r.URL.Query()
+		q.CodeFile, q.CodeID = v.Get("code_file"), v.Get("code_id")
+	}
+	if r.Method != http.MethodHead {
+		q.Hold = h.hold
+	}
+	f, err := s.depot.Get(ctx, q)
+	switch {
+	case err == nil && f.Made:
+		s.allow(http.NewResponseController(x.w), 0) // the request may have been held for long
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, fs.ErrNotExist) && loop && s.depot.Fetches():
+		x.Header()[wire.Loop] = []string{"1"}
+		return nil, errLoop
+	case errors.As(err, new(symbolicate.PendingError)):
+		return nil, errPending{s.cfg.Symbols.Depot.Retry(ctx)}
+	case errors.Is(err, symbolicate.ErrBusy):
+		return nil, errBusy
+	case errors.As(err, new(symbolicate.NoWorkerError)):
+		return nil, missError{notFoundText + ": " + err.Error()}
 	}
 	return f, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/symdepot/symdepot/internal/depot"
 )
 

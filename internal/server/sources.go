@@ -18,8 +18,6 @@ type Sources interface {
 	OpenContent(ctx context.Context, scope depot.Scope, sum [32]byte) (*depot.File, error)
 	// OpenFiled opens the source file of a product and a version whose path ends in rel.
 	OpenFiled(ctx context.Context, scope depot.Scope, product, version, rel string) (*depot.File, error)
-	// Bundle makes a source bundle for a request; see depot.AsksForBundle.
-	Bundle(ctx context.Context, scope depot.Scope, req layout.Request) (*depot.File, error)
 }
 
 var _ Sources = (*depot.SourceFiles)(nil)

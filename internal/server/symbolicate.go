@@ -13,13 +13,10 @@ import (
 	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/symbolicate"
-	"github.com/symdepot/symdepot/layout"
 )
 
-// Symbols makes Breakpad and GSYM files of the other files of their module, and
-// looks addresses up.
+// Symbols looks addresses up.
 type Symbols interface {
-	Make(ctx context.Context, ask depot.SymbolsAsk) (*depot.File, error)
 	// Source opens modules for lookups, for the client of ask.
 	Source(ask depot.SymbolsAsk) symbolicate.Source
 	// Texts opens the sources that modules name, for the client of ask.
@@ -52,46 +49,6 @@ type errPending struct{ retry time.Duration }
 
 func (errPending) Error() string     { return "the file is being made" }
 func (errPending) Is(err error) bool { return err == fs.ErrNotExist }
-
-// makeSymbols answers a request for a symbol file that Get has not found with one
-// that is made, and holds the request meanwhile. The error is that of Get if nothing
-// can be made.
-func (s *symbols) makeSymbols(x *exchange, r *http.Request, req *layout.Request, local bool, via []string, notFound error) (*depot.File, error) {
-	format, module, ok := symbolicate.FormatOf(req)
-	if !ok || s.cfg.Symbols.Depot == nil {
-		return nil, notFound
-	}
-	if r.URL.RawQuery != "" {
-		q := r.URL.Query()
-		module.CodeFile, module.CodeID = q.Get("code_file"), q.Get("code_id")
-	}
-	h := heldRequest{a: s.access, held: s.making, wait: s.cfg.Symbols.Wait, x: x, r: r}
-	defer h.end()
-	ask := depot.SymbolsAsk{Products: x.caller.scope.Products, Format: format, Module: module, Client: s.limitKey(r), Via: via, Local: local}
-	if r.Method != http.MethodHead {
-		ask.Hold = h.hold
-	}
-	if err := h.lookup(); err != nil {
-		return nil, err
-	}
-	f, err := s.cfg.Symbols.Depot.Make(r.Context(), ask)
-	switch {
-	case err != nil && r.Context().Err() != nil:
-		return nil, context.Cause(r.Context())
-	case errors.As(err, new(symbolicate.PendingError)):
-		return nil, errPending{s.cfg.Symbols.Depot.Retry(r.Context())}
-	case errors.Is(err, symbolicate.ErrBusy):
-		return nil, errBusy
-	case errors.As(err, new(symbolicate.NoWorkerError)):
-		return nil, missError{notFoundText + ": " + err.Error()}
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, notFound
-	}
-	if err == nil {
-		s.allow(http.NewResponseController(x.w), 0) // the request may have been held for long
-	}
-	return f, err
-}
 
 // symbolication answers requests of the symbolication APIs: /symbolicate/v5 and v4
 // of Eliot and samply, /source/v1 of samply, and /symbolicate of Symbolicator.

@@ -181,11 +181,23 @@ type heldRequest struct {
 // lookup makes the request count as a lookup. The time for which it was held does
 // not count.
 func (h *heldRequest) lookup() error {
-	if err := h.a.lookups.enter(h.r.Context(), time.Now().Add(h.a.cfg.Wait)); err != nil {
+	begin := h.x.start
+	if h.holds {
+		begin = time.Now()
+	}
+	if err := h.a.lookups.enter(h.r.Context(), begin.Add(h.a.cfg.Wait)); err != nil {
 		return err
 	}
 	h.looks = true
 	return nil
+}
+
+// leave is called when the lookup has ended.
+func (h *heldRequest) leave() {
+	if h.looks {
+		h.a.lookups.leave()
+		h.looks = false
+	}
 }
 
 // end gives back what the request holds.
@@ -196,9 +208,7 @@ func (h *heldRequest) end() {
 	if h.holds {
 		h.held.leave()
 	}
-	if h.looks {
-		h.a.lookups.leave()
-	}
+	h.leave()
 }
 
 // limited returns a context that ends when the request may be held no longer.

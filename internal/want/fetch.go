@@ -45,20 +45,48 @@ const (
 )
 
 // Open opens the wanted file from the depot, else downloads it. had is true for the depot.
+// It does not wait for files that have to be made: Fetch does.
 func Open(ctx context.Context, d *depot.Depot, w Want) (f *depot.File, had bool, err error) {
+	return open(ctx, d, w, nil)
+}
+
+func open(ctx context.Context, d *depot.Depot, w Want, hold func(context.Context, func(context.Context) error) (bool, error)) (f *depot.File, had bool, err error) {
 	req, err := w.Request()
 	if err != nil {
 		return nil, false, err
 	}
-	f, err = d.Get(ctx, depot.Question{Request: req})
+	f, err = d.Get(ctx, depot.Question{Request: req, Hold: hold})
 	if err != nil {
 		return nil, false, err
 	}
 	if f.Redirect != "" {
 		_ = f.Close()
-		return Open(ctx, d, Want{Path: f.Redirect})
+		return open(ctx, d, Want{Path: f.Redirect}, hold)
 	}
 	return f, !f.Downloaded, nil
+}
+
+// makes does the jobs of a depot until end is called, if a want is for a file that may have
+// to be made: nobody else may be there to do them.
+func makes(ctx context.Context, d *depot.Depot, wants []Want) (end func()) {
+	if !slices.ContainsFunc(wants, func(w Want) bool {
+		req, err := w.Request()
+		return err == nil && depot.AsksForSymbols(&req)
+	}) {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	all.Go(func() { d.Jobs().Run(ctx) })
+	return func() {
+		cancel()
+		all.Wait()
+	}
+}
+
+// wait holds a request for as long as its file is being made.
+func wait(ctx context.Context, made func(context.Context) error) (gaveUp bool, err error) {
+	return false, made(ctx)
 }
 
 // Reader returns a reader of a file of the depot from its beginning. It waits for
@@ -76,11 +104,12 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Fetch makes the depot download the wants that it does not have, at most jobs at
+// Fetch makes the depot download or make the wants that it does not have, at most jobs at
 // once. It calls done for each want, and progress with the number of bytes
 // downloaded so far; calls do not overlap. progress may be nil. The error is that
 // of the context: failures of single wants are outcomes.
 func Fetch(ctx context.Context, d *depot.Depot, wants []Want, jobs int, progress func(int64), done func(Outcome)) error {
+	defer makes(ctx, d, wants)()
 	var mu sync.Mutex // guards sum and the calls
 	var sum int64
 	g, gctx := errgroup.WithContext(ctx)
@@ -112,7 +141,7 @@ func Fetch(ctx context.Context, d *depot.Depot, wants []Want, jobs int, progress
 
 func fetchOne(ctx context.Context, d *depot.Depot, w Want, arrived func(int64)) Outcome {
 	o := Outcome{Want: w}
-	f, had, err := Open(ctx, d, w)
+	f, had, err := open(ctx, d, w, wait)
 	if err == nil {
 		if !had {
 			_, err = io.Copy(counter(arrived), Reader(f))

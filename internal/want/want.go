@@ -14,6 +14,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/dump"
+	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/term"
@@ -84,7 +85,7 @@ func OfPath(path string) (Want, error) {
 	if err != nil {
 		return Want{}, err
 	}
-	if req.Name != "" {
+	if req.Name != "" && !depot.AsksForSymbols(&req) { // a symbol file has the name of its module there
 		w.Name = req.Name
 	}
 	if len(req.Lookups) > 0 {
