@@ -14,7 +14,6 @@ import (
 	"os/user"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -154,9 +153,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		fmt.Fprintln(stderr, "symdepot:", err)
 		return exitFailed
-	}
-	if slices.Contains(args, "cache") {
-		args = term.RenamedFlags(args, map[string]string{"--source": "--upstream"}, stderr)
 	}
 	kctx, err := parser.Parse(args)
 	if exited >= 0 {

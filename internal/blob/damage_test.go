@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -14,21 +13,6 @@ import (
 	"github.com/symdepot/symdepot/internal/blob/blobtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
-
-func TestMemoryDamage(t *testing.T) {
-	t.Parallel()
-	blobtest.RunDamage(t, func(*testing.T) (blob.Store, blobtest.Damage) {
-		m := new(blob.Memory)
-		return m, func(_ testing.TB, ref blob.Ref, stored []byte, unreadable bool) {
-			var fault error
-			if unreadable {
-				fault = syscall.EIO
-			}
-			m.Damage(ref, stored, fault)
-		}
-	})
-	blobtest.RunVerified(t, func(*testing.T) blob.Store { return new(blob.Memory) })
-}
 
 func TestDiskDamage(t *testing.T) {
 	t.Parallel()

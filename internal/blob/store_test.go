@@ -3,15 +3,10 @@ package blob_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/blob/blobtest"
 )
-
-func TestMemory(t *testing.T) {
-	blobtest.Run(t, func(*testing.T) blob.Store { return new(blob.Memory) })
-}
 
 func TestDisk(t *testing.T) {
 	t.Parallel() // waits for the disk, mostly
@@ -26,21 +21,6 @@ func openDisk(t testing.TB, dir string) *blob.Disk {
 	}
 	t.Cleanup(func() { _ = d.Close() })
 	return d
-}
-
-func TestMemoryTime(t *testing.T) {
-	now := time.Unix(1e9, 0)
-	m := &blob.Memory{Now: func() time.Time { return now }}
-	ref := blob.Sum([]byte("x"))
-	for range 2 {
-		if err := m.Put(t.Context(), ref, 1, strings.NewReader("x")); err != nil {
-			t.Fatal(err)
-		}
-		if info, err := m.Stat(t.Context(), ref); err != nil || !info.ModTime.Equal(now) {
-			t.Errorf("stat: %+v, %v; want time %v", info, err, now)
-		}
-		now = now.Add(time.Hour)
-	}
 }
 
 func TestRef(t *testing.T) {

@@ -302,7 +302,7 @@ func (s *Server) Bye(ctx context.Context) error { return s.postJSON(ctx, "bye", 
 // retry starts again from the beginning.
 func (s *Server) Input(ctx context.Context, j Job, f *os.File) error {
 	return s.Try(ctx, "download the input of a job", func(ctx context.Context) error {
-		resp, err := s.call(ctx, http.MethodGet, jobPath(j, j.InputVerb()), leaseHeader(&j), nil, 0)
+		resp, err := s.call(ctx, http.MethodGet, jobPath(j, wire.InputVerb), leaseHeader(&j), nil, 0)
 		if err != nil {
 			return err
 		}

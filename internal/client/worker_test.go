@@ -53,7 +53,7 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"jobs": jobs})
-	case "input", "pdb":
+	case "input":
 		_, _ = io.WriteString(w, "the PDB")
 	default:
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -398,53 +398,6 @@ func TestLocalFailure(t *testing.T) {
 		if n := asked.Load(); n != c.requests {
 			t.Errorf("%s: %d requests, want %d", c.name, n, c.requests)
 		}
-	}
-}
-
-// TestOldServer: a worker does the jobs of a server of the release before, which
-// knows one kind of job, and no field of all kinds.
-func TestOldServer(t *testing.T) {
-	var request []byte
-	f := &fakeServer{do: func(w http.ResponseWriter, r *http.Request, verb string, n int) bool {
-		switch {
-		case verb == "input": // a verb that the server does not know
-			http.NotFound(w, r)
-		case verb == "lease" && n == 1:
-			request, _ = io.ReadAll(r.Body)
-			_, _ = io.WriteString(w, `{"jobs":[{"id":1,"token":"lease","kind":"symcache","name":"app.pdb","guid":"0E7712BEAF064421884B496F833C8EC1","age":26,"major":3,"attempts":2,"lease_seconds":30}]}`+"\n")
-		default:
-			return false
-		}
-		return true
-	}}
-	got := make(chan Job, 1)
-	ok := makeFile(t)
-	log, stop, _ := workingOn(t, f, "symcache", func(ctx context.Context, j Job, input func(context.Context, *os.File) error) (Result, error) {
-		got <- j
-		return ok(ctx, j, input)
-	})
-	j := <-got
-	log.Await(t, `msg="job done"`)
-	stop()
-	if want := `{"name":"app.pdb","guid":"0E7712BEAF064421884B496F833C8EC1","age":26}`; string(j.Input) != want || j.Variant != 3 || j.Attempts != 2 || j.Seconds != 30 {
-		t.Errorf("the worker reads %+v with input %s; want variant 3, attempt 2, 30 seconds and input %s", j, j.Input, want)
-	}
-	if j.Key != "app.pdb/0E7712BEAF064421884B496F833C8EC11A" {
-		t.Errorf("the worker reads the key %q, want one of the name, the GUID and the age", j.Key)
-	}
-	var old struct {
-		Worker   string   `json:"worker"`
-		Kinds    []string `json:"kinds"`
-		Versions []string `json:"versions"`
-		Slots    int      `json:"slots"`
-		Wait     int      `json:"wait_seconds"`
-	}
-	if err := json.Unmarshal(request, &old); err != nil || old.Worker != "w" || !slices.Equal(old.Kinds, []string{"symcache"}) ||
-		!slices.Equal(old.Versions, []string{"3.1.0"}) || old.Slots != 1 || old.Wait != 1 {
-		t.Errorf("the old server reads %+v from %s, error %v; want worker w, kind symcache, version 3.1.0, 1 slot and 1 second", old, request, err)
-	}
-	if want := []string{"/-/jobs/1/pdb", "/-/jobs/1/complete"}; !slices.Contains(f.asked, want[0]) || !slices.Contains(f.asked, want[1]) {
-		t.Errorf("requests %q, want %q among them", f.asked, want)
 	}
 }
 

@@ -149,7 +149,6 @@ func (c *Config) decode(file string, text []byte) error {
 	if err != nil || root == nil {
 		return err
 	}
-	c.warnings = append(c.warnings, migrate(file, root)...)
 	d := decoder{file: file}
 	d.value(root, reflect.ValueOf(c).Elem(), "", reflect.StructField{})
 	return errors.Join(d.errs...)
@@ -190,11 +189,6 @@ func (c *Config) environment() error {
 	for text := range strings.FieldsSeq(c.getenv("SYMDEPOT_UPSTREAMS")) {
 		if err := c.AddUpstream(text); err != nil {
 			fail("SYMDEPOT_UPSTREAMS", err)
-		}
-	}
-	for _, k := range removedKeys {
-		if name := envName(k.path); !strings.Contains(k.path, "[]") && c.getenv(name) != "" {
-			c.warnings = append(c.warnings, "environment: "+name+": this key no longer exists: "+k.hint)
 		}
 	}
 	return errors.Join(errs...)

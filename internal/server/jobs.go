@@ -129,7 +129,7 @@ func (s *jobAPI) request(x *exchange, r *http.Request, path []string) error {
 		return fs.ErrNotExist
 	}
 	method, verb := http.MethodPost, path[len(path)-1]
-	if verb == wire.InputVerb || verb == wire.OldInputVerb {
+	if verb == wire.InputVerb {
 		method = http.MethodGet
 	}
 	if r.Method != method {
@@ -165,7 +165,7 @@ func (s *jobAPI) request(x *exchange, r *http.Request, path []string) error {
 		}
 		s.json(x, http.StatusOK, map[string]int64{"lease_seconds": seconds(d)})
 		return nil
-	case wire.InputVerb, wire.OldInputVerb:
+	case wire.InputVerb:
 		return s.sendInput(x, r, l)
 	case "complete":
 		return s.takeResult(x, r, l)
@@ -189,7 +189,7 @@ func (s *jobAPI) lease(x *exchange, r *http.Request) error {
 	if err := s.readJSON(x, r, &q); err != nil {
 		return err
 	}
-	if q.Worker == "" || len(q.Worker) > maxWorkerName || strings.HasPrefix(q.Worker, jobs.LocalWorker) || q.Slots < 0 || q.Slots > maxSlots {
+	if q.Worker == "" || len(q.Worker) > maxWorkerName || strings.HasPrefix(q.Worker, jobs.LocalWorker) || q.Slots < 0 || q.Slots > maxSlots || len(q.Abilities) > wire.MaxAbilities {
 		return errJobRequest
 	}
 	worker := jobs.Worker{Name: q.Worker, Slots: q.Slots}

@@ -100,7 +100,7 @@ func TestJobAPI(t *testing.T) {
 		}
 		return got
 	}
-	code, body := send(t, "POST", url+"/corp/symbols/-/jobs/lease", `{"worker":"w","versions":["3.1.0"],"slots":2,"wait_seconds":5}`)
+	code, body := send(t, "POST", url+"/corp/symbols/-/jobs/lease", `{"worker":"w","abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}],"slots":2,"wait_seconds":5}`)
 	var got struct{ Jobs []wire.Job }
 	if err := json.Unmarshal([]byte(body), &got); err != nil || code != 200 || len(got.Jobs) != 1 {
 		t.Fatalf("lease: status %d, error %v, body %q; want 200 and one job", code, err, body)
@@ -108,11 +108,6 @@ func TestJobAPI(t *testing.T) {
 	j := got.Jobs[0]
 	if want := fmt.Sprintf(`{"name":%q,"guid":%q,"age":1}`, key.Name, key.ID.GUID.Upper()); string(j.Input) != want || j.Variant != 3 || j.Seconds != 30 || j.Kind != "symcache" {
 		t.Errorf("leased job %+v with input %s, want the one for %v in version 3 with input %s", j, j.Input, key, want)
-	}
-	for _, want := range []string{`"name":"hello-x64.pdb"`, `"guid":"` + key.ID.GUID.Upper() + `"`, `"age":1`, `"major":3`} {
-		if _, fields, _ := strings.Cut(body, `"attempts"`); !strings.Contains(fields, want) {
-			t.Errorf("the answer %s has no %s for workers of earlier versions", body, want)
-		}
 	}
 	base := fmt.Sprintf("%s/-/jobs/%d/", url, j.ID)
 	mine := []string{wire.Worker, "w", wire.Lease, j.Token}
@@ -126,10 +121,8 @@ func TestJobAPI(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, verb := range []string{"input", "pdb"} { // earlier workers ask for pdb
-			if body := answers(t, 200, "GET", base+verb, "", mine...); body != string(want) {
-				t.Errorf("GET %s: %d bytes, want the %d of the PDB", verb, len(body), len(want))
-			}
+		if body := answers(t, 200, "GET", base+"input", "", mine...); body != string(want) {
+			t.Errorf("GET input: %d bytes, want the %d of the PDB", len(body), len(want))
 		}
 	})
 	made := "what a transcoder made"
@@ -149,7 +142,7 @@ func TestJobAPI(t *testing.T) {
 		{"half a sum", "complete", "POST", made, slices.Concat(result, []string{wire.SHA256, "abcd"}), 400},
 		{"another lease", "complete", "POST", made, slices.Concat(result, []string{wire.Lease, "x"}), 409},
 		{"another worker", "complete", "POST", made, slices.Concat(result, []string{wire.Worker, "x"}), 409},
-		{"another lease", "pdb", "GET", "", []string{wire.Worker, "w", wire.Lease, "x"}, 409},
+		{"another lease", "input", "GET", "", []string{wire.Worker, "w", wire.Lease, "x"}, 409},
 		{"another lease", "fail", "POST", `{"class":"exit","detail":"x"}`, []string{wire.Worker, "w", wire.Lease, "x"}, 409},
 		{"another lease", "release", "POST", `{}`, []string{wire.Worker, "w", wire.Lease, "x"}, 409},
 		{"no lease", "heartbeat", "POST", `{}`, nil, 400},
@@ -157,7 +150,7 @@ func TestJobAPI(t *testing.T) {
 		{"no JSON", "fail", "POST", `{`, mine, 400},
 		{"a novel", "fail", "POST", `{"class":"exit","detail":"` + strings.Repeat("x", 70<<10) + `"}`, mine, 413},
 		{"GET", "complete", "GET", "", mine, 405},
-		{"POST", "pdb", "POST", "", mine, 405},
+		{"POST", "input", "POST", "", mine, 405},
 		{"POST", "input", "POST", "", mine, 405},
 		{"a verb", "explode", "POST", "", mine, 404},
 	} {
@@ -194,22 +187,27 @@ func TestJobAPI(t *testing.T) {
 	})
 }
 
-// TestLeaseKinds: a worker gets jobs of the kinds that it names; a worker that
-// names none gets SymCache jobs, the only kind that old workers know.
+// TestLeaseKinds: a worker gets jobs of the kinds that it names, and those that the server
+// does not have are ignored, unless it names no other.
 func TestLeaseKinds(t *testing.T) {
-	for kinds, want := range map[string]int{"": 1, `"kinds":[],`: 1, `"kinds":["symcache"],`: 1, `"kinds":["later","symcache"],`: 1} {
+	const symcacheAbility, later = `{"kind":"symcache","variant":3,"version":"3.1.0"}`, `{"kind":"later"}`
+	for abilities, want := range map[string]int{"": 0, symcacheAbility: 1, later + "," + symcacheAbility: 1} {
 		d, url, key := jobServer(t, workToken)
 		if _, err := d.SymCache().RequestSymCache(t.Context(), key, symcache.Version{Major: 3, Minor: 1}); err != nil {
 			t.Fatal(err)
 		}
-		code, body := send(t, "POST", url+"/-/jobs/lease", `{"worker":"w",`+kinds+`"versions":["3.1.0"],"slots":2,"wait_seconds":5}`)
+		wait := 5
+		if want == 0 {
+			wait = 0
+		}
+		code, body := send(t, "POST", url+"/-/jobs/lease", fmt.Sprintf(`{"worker":"w","abilities":[%s],"slots":2,"wait_seconds":%d}`, abilities, wait))
 		var got wire.LeaseAnswer
 		if err := json.Unmarshal([]byte(body), &got); err != nil || code != 200 || len(got.Jobs) != want {
-			t.Errorf("lease with %s: status %d, %s, %v; want %d jobs", kinds, code, body, err, want)
+			t.Errorf("lease with %s: status %d, %s, %v; want %d jobs", abilities, code, body, err, want)
 		}
 	}
 	_, url, _ := jobServer(t, workToken)
-	code, body := send(t, "POST", url+"/-/jobs/lease", `{"worker":"w","kinds":["later"],"versions":["3.1.0"],"slots":2,"wait_seconds":5}`)
+	code, body := send(t, "POST", url+"/-/jobs/lease", `{"worker":"w","abilities":[`+later+`],"slots":2,"wait_seconds":5}`)
 	if code != 400 || !strings.Contains(body, "kind symbols, symcache") {
 		t.Errorf("lease with an unknown kind only: status %d, %s; want 400 and the kinds that the server has", code, body)
 	}
@@ -222,7 +220,7 @@ func TestJobAPIFails(t *testing.T) {
 	v := symcache.Version{Major: 3, Minor: 1}
 	lease := func() (wire.Job, []string) {
 		t.Helper()
-		code, body := send(t, "POST", url+"/-/jobs/lease", `{"worker":"w","versions":["3.1.0"],"slots":1,"wait_seconds":5}`)
+		code, body := send(t, "POST", url+"/-/jobs/lease", `{"worker":"w","abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}],"slots":1,"wait_seconds":5}`)
 		var got struct{ Jobs []wire.Job }
 		if err := json.Unmarshal([]byte(body), &got); err != nil || code != 200 || len(got.Jobs) != 1 {
 			t.Fatalf("json.Unmarshal: %v, %v, error %v, length %v; want 200, 1", code, body, err, len(got.Jobs))
@@ -235,7 +233,7 @@ func TestJobAPIFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	j, mine := lease()
-	if code, body := send(t, "GET", fmt.Sprintf("%s/-/jobs/%d/pdb", url, j.ID), "", mine...); code != 410 || !strings.Contains(body, `"class":"absent"`) {
+	if code, body := send(t, "GET", fmt.Sprintf("%s/-/jobs/%d/input", url, j.ID), "", mine...); code != 410 || !strings.Contains(body, `"class":"absent"`) {
 		t.Errorf(`send("GET", ""): %v, %q; want 410, one with %q`, code, body, `"class":"absent"`)
 	}
 	if st, err := d.SymCache().RequestSymCache(t.Context(), none, v); err != nil || st != jobs.Failed {
@@ -255,38 +253,38 @@ func TestJobAPIFails(t *testing.T) {
 
 func TestJobAPIRefuses(t *testing.T) {
 	_, url, _ := jobServer(t, workToken)
-	lease := `{"worker":"w","versions":["3.1.0"],"slots":1}`
+	lease := `{"worker":"w","abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}],"slots":1}`
 	for _, auth := range []string{"", "Bearer", "Bearer wrong", "Basic " + workToken, "Bearer " + workToken + "x", workToken} {
-		for _, path := range []string{"lease", "1/pdb", "1/complete", "x/y/z", ""} {
+		for _, path := range []string{"lease", "1/input", "1/complete", "x/y/z", ""} {
 			if code, body := send(t, "POST", url+"/-/jobs/"+path, lease, "Authorization", auth); code != 401 || strings.Contains(body, workToken) {
 				t.Errorf(`%q, %s: send("POST", "Authorization"): %d, %s; want 401, one without %q`, auth, path, code, body, workToken)
 			}
 		}
-		if code, _ := send(t, "GET", url+"/-/jobs/1/pdb", "", "Authorization", auth); code != 401 {
+		if code, _ := send(t, "GET", url+"/-/jobs/1/input", "", "Authorization", auth); code != 401 {
 			t.Errorf(`%q: send("GET", "", "Authorization"): %d, want 401`, auth, code)
 		}
 	}
 	for body, want := range map[string]int{
 		"":   400,
 		"[]": 400,
-		`{"worker":"","versions":["3.1.0"],"slots":1}`:                                                        400,
-		`{"worker":"local:me","versions":["3.1.0"],"slots":1}`:                                                400,
-		`{"worker":"w","versions":["x"],"slots":1}`:                                                           400,
-		`{"worker":"w","versions":["2.0.0"],"slots":1}`:                                                       400,
-		`{"worker":"w","versions":["3.1.0"],"slots":-1}`:                                                      400,
-		`{"worker":"w","versions":["3.1.0"],"slots":99999}`:                                                   400,
-		`{"worker":"` + strings.Repeat("w", 200) + `","versions":["3.1.0"],"slots":1}`:                        400,
-		`{"worker":"w","versions":[],"slots":1,"wait_seconds":-5}`:                                            200,
-		`{"worker":"w","versions":["3.1.0"],"slots":0}`:                                                       200,
-		`{"worker":"w","kinds":["later"],"versions":["3.1.0"],"slots":1}`:                                     400,
-		`{"worker":"w","kinds":["` + strings.Repeat(`symcache","`, 40) + `"],"versions":["3.1.0"],"slots":1}`: 400,
-		strings.Repeat(" ", 70<<10):                                                                           413,
+		`{"worker":"","abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}],"slots":1}`:                                 400,
+		`{"worker":"local:me","abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}],"slots":1}`:                         400,
+		`{"worker":"w","abilities":["x"],"slots":1}`:                                                                              400,
+		`{"worker":"w","abilities":[{"kind":"symcache","variant":2,"version":"2.0.0"}],"slots":1}`:                                400,
+		`{"worker":"w","abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}],"slots":-1}`:                               400,
+		`{"worker":"w","abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}],"slots":99999}`:                            400,
+		`{"worker":"` + strings.Repeat("w", 200) + `","abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}],"slots":1}`: 400,
+		`{"worker":"w","abilities":[],"slots":1,"wait_seconds":-5}`:                                                               200,
+		`{"worker":"w","abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}],"slots":0}`:                                200,
+		`{"worker":"w","abilities":[{"kind":"later"}],"slots":1}`:                                                                 400,
+		`{"worker":"w","abilities":[{}` + strings.Repeat(`,{}`, wire.MaxAbilities) + `],"slots":1}`:                               400,
+		strings.Repeat(" ", 70<<10): 413,
 	} {
 		if code, got := send(t, "POST", url+"/-/jobs/lease", body); code != want {
 			t.Errorf(`%.80s: send("POST"): %d, %s; want %v`, body, code, got, want)
 		}
 	}
-	for _, path := range []string{"/-/jobs", "/-/jobs/", "/-/jobs/0/pdb", "/-/jobs/-1/heartbeat", "/-/jobs/99999999999999999999/heartbeat", "/-/jobs/1/pdb/x", "/-/other/lease"} {
+	for _, path := range []string{"/-/jobs", "/-/jobs/", "/-/jobs/0/input", "/-/jobs/-1/heartbeat", "/-/jobs/99999999999999999999/heartbeat", "/-/jobs/1/input/x", "/-/other/lease"} {
 		if code, _ := send(t, "POST", url+path, "", wire.Worker, "w", wire.Lease, "x"); code/100 != 4 {
 			t.Errorf("POST %s: status %d, want 4xx", path, code)
 		}
@@ -324,7 +322,7 @@ func TestJobAPIStops(t *testing.T) {
 	go func() { served <- s.Serve(ctx, ln) }()
 	answered := make(chan int, 1)
 	go func() {
-		code, _ := send(t, "POST", "http://"+ln.Addr().String()+"/-/jobs/lease", `{"worker":"w","versions":["3.1.0"],"slots":1,"wait_seconds":30}`)
+		code, _ := send(t, "POST", "http://"+ln.Addr().String()+"/-/jobs/lease", `{"worker":"w","abilities":[{"kind":"symcache","variant":3,"version":"3.1.0"}],"slots":1,"wait_seconds":30}`)
 		answered <- code
 	}()
 	<-waiting

@@ -105,9 +105,10 @@ type Job struct {
 	Attempts int `json:"attempts"`
 	// Seconds is the time after which the lease ends unless it is renewed.
 	Seconds int64 `json:"lease_seconds"`
-
-	old bool // the server sent only the fields of oldJob
 }
+
+// InputVerb is the last segment of the path of a job's input file.
+const InputVerb = "input"
 
 // Failure is the body of a failure.
 type Failure struct {
