@@ -33,6 +33,8 @@ type (
 	Filter = index.JobFilter
 	// Stats summarizes the jobs of one kind.
 	Stats = index.JobStats
+	// Ended counts the jobs of a kind that ended in one way.
+	Ended = index.JobOutcome
 	// Outcome is the end of a job.
 	Outcome = index.Outcome
 )

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -52,7 +53,7 @@ type counters struct {
 
 func newMetrics(reg *prometheus.Registry, version string, d Depot) (*metrics, error) {
 	m := &metrics{
-		holdings: &holdings{depot: d},
+		holdings: newHoldings(d),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "symdepot_http_requests_in_flight", Help: "Requests being answered."}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -68,14 +69,39 @@ func newMetrics(reg *prometheus.Registry, version string, d Depot) (*metrics, er
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "symdepot_build_info", Help: "Always 1; the labels describe the build.",
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()}})
 	info.Set(1)
-	for _, c := range []prometheus.Collector{m.inFlight, m.requests, m.seconds, m.bytes, m.lookups, info,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.holdings, upstreams{d}, &jobCounts{depot: d}, scrubs{d}, stores{d}, nodes{d}} {
-		if err := reg.Register(c); err != nil {
-			return nil, err
-		}
+	if err := register(reg, m.inFlight, m.requests, m.seconds, m.bytes, m.lookups, info,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})); err != nil {
+		return nil, err
 	}
 	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, DisableCompression: true, Registry: reg})
 	return m, nil
+}
+
+// stateMetrics are the tables of what the server has.
+func stateMetrics(cfg *Config, h *holdings, u *usages) []prometheus.Collector {
+	d := cfg.Depot
+	list := append(h.metrics(), upstreamMetrics(d.Upstreams), jobMetrics(d), scrubMetrics(d.Scrub), databaseMetrics(d.Stores), bucketMetrics(d.Stores),
+		indexWaits{d.Stores}, nodeMetrics(d.Stores))
+	if cfg.Cold != nil {
+		list = append(list, coldMetrics(cfg.Cold))
+	}
+	if cfg.Watched != nil {
+		list = append(list, watchMetrics(cfg.Watched))
+	}
+	if cfg.Usage != nil {
+		list = append(list, u.metrics()...)
+	}
+	return list
+}
+
+// register adds collectors to a registry.
+func register(reg *prometheus.Registry, list ...prometheus.Collector) error {
+	for _, c := range list {
+		if err := reg.Register(c); err != nil {
+			return fmt.Errorf("metrics: %w", err)
+		}
+	}
+	return nil
 }
 
 // counters returns the counters of a kind of request.
@@ -123,61 +149,42 @@ func methodLabel(m string) string {
 	return "other"
 }
 
-// holdings collects the size of the depot when metrics are read. Counting may
-// take long in a large depot, so a result is used for some seconds.
+// holdings is the size of the depot. Counting may take long in a large depot.
 type holdings struct {
-	depot  Depot
-	mu     sync.Mutex // guards last and when
-	last   depot.Stats
-	when   time.Time
+	kept[depot.Stats]
 	failed atomic.Int64
 }
 
-const (
-	holdingsFresh   = 15 * time.Second
-	holdingsTimeout = 3 * time.Second
-)
-
-var (
-	descObjects      = prometheus.NewDesc("symdepot_depot_objects", "Symbol objects in the depot.", nil, nil)
-	descContents     = prometheus.NewDesc("symdepot_depot_contents", "Distinct file contents in the depot.", nil, nil)
-	descBytes        = prometheus.NewDesc("symdepot_depot_bytes", "Bytes of all contents in the depot.", nil, nil)
-	descTransactions = prometheus.NewDesc("symdepot_depot_transactions", "Transactions in the depot.", nil, nil)
-	descFailed       = prometheus.NewDesc("symdepot_depot_stats_failures_total", "Failures to count the contents of the depot.", nil, nil)
-)
-
-// Describe implements prometheus.Collector.
-func (c *holdings) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descObjects, descContents, descBytes, descTransactions, descFailed} {
-		ch <- d
+func newHoldings(d Depot) *holdings {
+	h := &holdings{}
+	h.fresh = stateFresh
+	h.read = func(ctx context.Context) (depot.Stats, error) {
+		st, err := d.Stats(ctx)
+		if err != nil {
+			h.failed.Add(1)
+		}
+		return st, err
 	}
+	return h
 }
 
-// Collect implements prometheus.Collector.
-func (c *holdings) Collect(ch chan<- prometheus.Metric) {
-	st, ok := c.stats()
-	if ok {
-		ch <- prometheus.MustNewConstMetric(descObjects, prometheus.GaugeValue, float64(st.Objects))
-		ch <- prometheus.MustNewConstMetric(descContents, prometheus.GaugeValue, float64(st.Contents))
-		ch <- prometheus.MustNewConstMetric(descBytes, prometheus.GaugeValue, float64(st.Bytes))
-		ch <- prometheus.MustNewConstMetric(descTransactions, prometheus.GaugeValue, float64(st.Transactions))
-	}
-	ch <- prometheus.MustNewConstMetric(descFailed, prometheus.CounterValue, float64(c.failed.Load()))
-}
-
-func (c *holdings) stats() (depot.Stats, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.when.IsZero() && time.Since(c.when) < holdingsFresh {
-		return c.last, true
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), holdingsTimeout)
+// stats returns the size, for people.
+func (h *holdings) stats() (depot.Stats, bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
 	defer cancel()
-	st, err := c.depot.Stats(ctx)
-	if err != nil {
-		c.failed.Add(1)
-		return depot.Stats{}, false
+	return h.latest(ctx)
+}
+
+func (h *holdings) metrics() []prometheus.Collector {
+	return []prometheus.Collector{
+		newTable(h.latest,
+			gauge("symdepot_depot_objects", "Symbol objects in the depot.", func(s depot.Stats) float64 { return float64(s.Objects) }),
+			gauge("symdepot_depot_contents", "Distinct file contents in the depot.", func(s depot.Stats) float64 { return float64(s.Contents) }),
+			gauge("symdepot_depot_bytes", "Bytes of all contents in the depot.", func(s depot.Stats) float64 { return float64(s.Bytes) }),
+			gauge("symdepot_depot_transactions", "Transactions in the depot.", func(s depot.Stats) float64 { return float64(s.Transactions) }),
+		),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "symdepot_depot_stats_failures_total", Help: "Failures to count the contents of the depot.",
+		}, func() float64 { return float64(h.failed.Load()) }),
 	}
-	c.last, c.when = st, time.Now()
-	return st, true
 }

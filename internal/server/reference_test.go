@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -8,11 +9,15 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -41,6 +46,26 @@ func TestMetricsDocs(t *testing.T) {
 			}
 			return true
 		})
+	}
+	w := newWorld(t, Config{})
+	all := Config{Depot: w.d, Cold: func(context.Context) (st depot.ColdStatus, err error) { return st, nil },
+		Watched: func(context.Context) []depot.WatchStatus { return nil }, Usage: &Usage{}}
+	shown := regexp.MustCompile(`^Desc\{fqName: ("[^"]*"), help: ("(?:[^"\\]|\\.)*"), unit: "", constLabels: \{\}, variableLabels: \{(.*)\}\}$`)
+	descs := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descs)
+		for _, c := range stateMetrics(&all, newHoldings(w.d), newUsages(*all.Usage)) {
+			c.Describe(descs)
+		}
+	}()
+	for d := range descs {
+		m := shown.FindStringSubmatch(d.String())
+		if m == nil {
+			t.Fatalf("%s is not understood", d)
+		}
+		name, _ := strconv.Unquote(m[1])
+		help, _ := strconv.Unquote(m[2])
+		rows[name] = fmt.Sprintf("| `%s` | %s | %s |\n", name, strings.ReplaceAll(m[3], ",", ", "), strings.ReplaceAll(help, "|", `\|`))
 	}
 	if len(rows) < 50 {
 		t.Fatalf("%d metrics found in the code, want at least 50", len(rows))

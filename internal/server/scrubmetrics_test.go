@@ -24,19 +24,19 @@ func (s scrubbed) Scrub(context.Context) (depot.ScrubState, error) { return s.st
 // gauges collects the metrics of a collector that have no labels.
 func gauges(t *testing.T, c prometheus.Collector) map[string]float64 {
 	t.Helper()
-	return collected(t, c, false)
+	return collected(t, false, c)
 }
 
 // gaugesOf is gauges for a collector that has counters too.
-func gaugesOf(t *testing.T, c prometheus.Collector) map[string]float64 {
+func gaugesOf(t *testing.T, list ...prometheus.Collector) map[string]float64 {
 	t.Helper()
-	return collected(t, c, true)
+	return collected(t, true, list...)
 }
 
-func collected(t *testing.T, c prometheus.Collector, counters bool) map[string]float64 {
+func collected(t *testing.T, counters bool, list ...prometheus.Collector) map[string]float64 {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry() // also compares Describe with Collect
-	if err := reg.Register(c); err != nil {
+	if err := register(reg, list...); err != nil {
 		t.Fatal(err)
 	}
 	families, err := reg.Gather()
@@ -76,7 +76,7 @@ func TestScrubMetrics(t *testing.T) {
 		{"the state cannot be read", scrubbed{err: errors.New("disk")}, map[string]float64{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := gauges(t, scrubs{tt.depot}); !maps.Equal(got, tt.want) {
+			if got := gauges(t, scrubMetrics(tt.depot.Scrub)); !maps.Equal(got, tt.want) {
 				t.Errorf("metrics %v, want %v", got, tt.want)
 			}
 		})
@@ -114,7 +114,7 @@ func TestStoreMetrics(t *testing.T) {
 		{"a copy without its store", depot.StoreStatus{Bucket: &depot.BucketStatus{Foreign: true}},
 			map[string]float64{"symdepot_bucket_up": 0, "symdepot_bucket_foreign": 1, "symdepot_bucket_cache_files": 0, "symdepot_bucket_cache_bytes": 0, "symdepot_bucket_cache_limit_bytes": 0}},
 	} {
-		if got := gaugesOf(t, stores{status{tt.st}}); !maps.Equal(got, tt.want) {
+		if got := gaugesOf(t, databaseMetrics(status{tt.st}.Stores), bucketMetrics(status{tt.st}.Stores), indexWaits{status{tt.st}.Stores}); !maps.Equal(got, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
@@ -123,11 +123,11 @@ func TestStoreMetrics(t *testing.T) {
 // TestWatchMetrics: each watched folder has its gauges, those of a scan only after one.
 func TestWatchMetrics(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
-	c := watchedFolders{func(context.Context) []depot.WatchStatus {
+	c := watchMetrics(func(context.Context) []depot.WatchStatus {
 		s := depot.WatchStatus{Where: "/srv/a", Files: 3, Objects: 2, Bytes: 10}
 		s.Last.Started, s.Last.Took = at, 2*time.Second
 		return []depot.WatchStatus{s, {Where: "/srv/b", Failed: "away"}}
-	}}
+	})
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(c)
 	families, err := reg.Gather()

@@ -253,29 +253,18 @@ func New(cfg Config) (*Server, error) {
 	}
 	m, err := newMetrics(cfg.Registry, cfg.Version, cfg.Depot)
 	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
-	}
-	if cfg.Lost != nil {
-		if err := cfg.Registry.Register(lostFiles(cfg.Lost)); err != nil {
-			return nil, err
-		}
-	}
-	if cfg.Cold != nil {
-		if err := cfg.Registry.Register(&coldFiles{status: cfg.Cold}); err != nil {
-			return nil, err
-		}
-	}
-	if cfg.Watched != nil {
-		if err := cfg.Registry.Register(watchedFolders{cfg.Watched}); err != nil {
-			return nil, fmt.Errorf("metrics: %w", err)
-		}
+		return nil, err
 	}
 	u := newUsages(Usage{})
 	if cfg.Usage != nil {
 		u.usage = *cfg.Usage
-		if err := cfg.Registry.Register(u); err != nil {
-			return nil, fmt.Errorf("metrics: %w", err)
-		}
+	}
+	list := stateMetrics(&cfg, m.holdings, u)
+	if cfg.Lost != nil {
+		list = append(list, lostFiles(cfg.Lost))
+	}
+	if err := register(cfg.Registry, list...); err != nil {
+		return nil, err
 	}
 	a := &access{origins: origins, service: &service{
 		cfg: cfg, depot: cfg.Depot, restricted: isRestricted(cfg.Gate), metrics: m, hot: newHot(cfg.HotBytes),

@@ -32,16 +32,6 @@ const (
 	usageRows = 100
 )
 
-var (
-	descUsageProduct = prometheus.NewDesc("symdepot_usage_bytes", "Disk space that live transactions take, by product or class; part is own (nothing else holds it) or shared.", []string{"by", "name", "part"}, nil)
-	descUsageLive    = prometheus.NewDesc("symdepot_usage_live_bytes", "Disk space that live transactions take.", nil, nil)
-	descUsageGarbage = prometheus.NewDesc("symdepot_usage_garbage_bytes", "Disk space that gc frees now, its grace aside.", nil, nil)
-	descUsageTrash   = prometheus.NewDesc("symdepot_usage_trash_bytes", "Disk space that gc frees after the trash.", nil, nil)
-	descUsageTime    = prometheus.NewDesc("symdepot_usage_computed_timestamp_seconds", "Time for which the usage was computed.", nil, nil)
-	descUsageFailed  = prometheus.NewDesc("symdepot_usage_failures_total", "Failures to compute the usage.", nil, nil)
-	descQuota        = prometheus.NewDesc("symdepot_quota_bytes", "Quota of a product.", []string{"product"}, nil)
-)
-
 // usages collects what takes the space of the depot. It is computed in the
 // background after the metrics were read, so that reading them is quick: the first
 // time they have no usage.
@@ -73,47 +63,54 @@ func (c *usages) stop() {
 	c.runs.Wait()
 }
 
-// Describe implements prometheus.Collector.
-func (c *usages) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descUsageProduct, descUsageLive, descUsageGarbage, descUsageTrash, descUsageTime, descUsageFailed, descQuota} {
-		ch <- d
-	}
+// usageState is what the metrics of a usage show. The usage is nil before the first.
+type usageState struct {
+	*depot.Usage
+	quotas map[string]int64
+	failed int
 }
 
-// Collect implements prometheus.Collector.
-func (c *usages) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	u, quotas, failed := c.latest()
-	ch <- prometheus.MustNewConstMetric(descUsageFailed, prometheus.CounterValue, float64(failed))
-	if u == nil {
-		return
-	}
-	gauge(descUsageLive, float64(u.Live))
-	gauge(descUsageGarbage, float64(u.Garbage))
-	gauge(descUsageTrash, float64(u.Trash))
-	gauge(descUsageTime, float64(u.Time.UnixMilli())/1000)
-	shares := func(by string, list []depot.Share, name func(*depot.Share) string) {
+// metrics are those of what takes the space.
+func (c *usages) metrics() []prometheus.Collector {
+	type state = usageState
+	type put = func(float64, ...string)
+	failed := newTable(func(context.Context) (state, bool) { return c.latest(), true },
+		counter("symdepot_usage_failures_total", "Failures to compute the usage.", func(s state) float64 { return float64(s.failed) }))
+	shares := func(put put, by string, list []depot.Share, name func(*depot.Share) string) {
 		for i := range list[:min(len(list), usageRows)] {
 			n := strings.ToValidUTF8(name(&list[i]), "?")
-			gauge(descUsageProduct, float64(list[i].Own), by, n, "own")
-			gauge(descUsageProduct, float64(list[i].Shared), by, n, "shared")
+			put(float64(list[i].Own), by, n, "own")
+			put(float64(list[i].Shared), by, n, "shared")
 		}
 	}
-	shares("product", u.Products, func(s *depot.Share) string { return s.Product })
-	shares("class", u.Classes, func(s *depot.Share) string { return s.Class })
-	for product, n := range quotas {
-		gauge(descQuota, float64(n), strings.ToValidUTF8(product, "?"))
+	read := func(context.Context) (state, bool) {
+		s := c.latest()
+		return s, s.Usage != nil
 	}
+	return []prometheus.Collector{failed, newTable(read,
+		family[state]{"symdepot_usage_bytes", "Disk space that live transactions take, by product or class; part is own (nothing else holds it) or shared.",
+			prometheus.GaugeValue, []string{"by", "name", "part"}, func(s state, put put) {
+				shares(put, "product", s.Products, func(s *depot.Share) string { return s.Product })
+				shares(put, "class", s.Classes, func(s *depot.Share) string { return s.Class })
+			}},
+		gauge("symdepot_usage_live_bytes", "Disk space that live transactions take.", func(s state) float64 { return float64(s.Live) }),
+		gauge("symdepot_usage_garbage_bytes", "Disk space that gc frees now, its grace aside.", func(s state) float64 { return float64(s.Garbage) }),
+		gauge("symdepot_usage_trash_bytes", "Disk space that gc frees after the trash.", func(s state) float64 { return float64(s.Trash) }),
+		moment("symdepot_usage_computed_timestamp_seconds", "Time for which the usage was computed.", func(s state) time.Time { return s.Time }),
+		family[state]{"symdepot_quota_bytes", "Quota of a product.", prometheus.GaugeValue, []string{"product"}, func(s state, put put) {
+			for product, n := range s.quotas {
+				put(float64(n), strings.ToValidUTF8(product, "?"))
+			}
+		}},
+	)}
 }
 
 // latest returns the last usage, and begins to compute another one if it is old.
-func (c *usages) latest() (u *depot.Usage, quotas map[string]int64, failed int) {
+func (c *usages) latest() usageState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.begin()
-	return c.last, c.quotas, c.failed
+	return usageState{c.last, c.quotas, c.failed}
 }
 
 // begin begins to compute the usage if it is old. mu is held.

@@ -34,7 +34,7 @@ func TestUsageMetrics(t *testing.T) {
 		Quotas: func(context.Context) (map[string]int64, error) { return map[string]int64{"Game": 100}, nil },
 	})
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(c)
+	reg.MustRegister(c.metrics()...)
 	gather := func() string {
 		t.Helper()
 		w := httptest.NewRecorder()

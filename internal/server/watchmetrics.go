@@ -8,48 +8,32 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 )
 
-// watchedFolders reports the folders that this server indexes in place.
-type watchedFolders struct {
-	folders func(ctx context.Context) []depot.WatchStatus
-}
-
-var (
-	descWatchObjects  = prometheus.NewDesc("symdepot_watch_objects", "Objects in a watched folder.", []string{"folder"}, nil)
-	descWatchFiles    = prometheus.NewDesc("symdepot_watch_files", "Files in a watched folder that have objects or sources, packages included.", []string{"folder"}, nil)
-	descWatchBytes    = prometheus.NewDesc("symdepot_watch_bytes", "Bytes of these files.", []string{"folder"}, nil)
-	descWatchProblems = prometheus.NewDesc("symdepot_watch_problems", "Files in a watched folder that are left out because they are damaged or too large; the log names them.", []string{"folder"}, nil)
-	descWatchScanned  = prometheus.NewDesc("symdepot_watch_scan_timestamp_seconds", "When the last complete scan of a watched folder began; missing before the first.", []string{"folder"}, nil)
-	descWatchTook     = prometheus.NewDesc("symdepot_watch_scan_seconds", "How long the last complete scan took.", []string{"folder"}, nil)
-	descWatchUp       = prometheus.NewDesc("symdepot_watch_up", "1 if a watched folder can be read; 0: its files are absent.", []string{"folder"}, nil)
-)
-
-// Describe implements prometheus.Collector.
-func (watchedFolders) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descWatchObjects, descWatchFiles, descWatchBytes, descWatchProblems, descWatchScanned, descWatchTook, descWatchUp} {
-		ch <- d
+// watchMetrics are those of the folders that this server indexes in place.
+func watchMetrics(folders func(context.Context) []depot.WatchStatus) *table[[]depot.WatchStatus] {
+	type state = depot.WatchStatus
+	each := func(name, help string, value func(state) (v float64, ok bool)) family[[]state] {
+		return family[[]state]{name, help, prometheus.GaugeValue, []string{"folder"}, func(list []state, put func(float64, ...string)) {
+			for _, s := range list {
+				if v, ok := value(s); ok {
+					put(v, s.Where)
+				}
+			}
+		}}
 	}
-}
-
-// Collect implements prometheus.Collector.
-func (c watchedFolders) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), holdingsTimeout)
-	defer cancel()
-	for _, s := range c.folders(ctx) {
-		value := func(d *prometheus.Desc, v float64) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, s.Where)
-		}
-		value(descWatchObjects, float64(s.Objects))
-		value(descWatchFiles, float64(s.Files))
-		value(descWatchBytes, float64(s.Bytes))
-		value(descWatchProblems, float64(s.Problems))
-		if !s.Last.Started.IsZero() {
-			value(descWatchScanned, float64(s.Last.Started.UnixMilli())/1000)
-			value(descWatchTook, s.Last.Took.Seconds())
-		}
-		up := 1.0
-		if s.Failed != "" {
-			up = 0
-		}
-		value(descWatchUp, up)
-	}
+	return newTable(func(ctx context.Context) ([]state, bool) { return folders(ctx), true },
+		each("symdepot_watch_objects", "Objects in a watched folder.", func(s state) (float64, bool) { return float64(s.Objects), true }),
+		each("symdepot_watch_files", "Files in a watched folder that have objects or sources, packages included.",
+			func(s state) (float64, bool) { return float64(s.Files), true }),
+		each("symdepot_watch_bytes", "Bytes of these files.", func(s state) (float64, bool) { return float64(s.Bytes), true }),
+		each("symdepot_watch_problems", "Files in a watched folder that are left out because they are damaged or too large; the log names them.",
+			func(s state) (float64, bool) { return float64(s.Problems), true }),
+		each("symdepot_watch_scan_timestamp_seconds", "When the last complete scan of a watched folder began; missing before the first.",
+			func(s state) (float64, bool) {
+				return float64(s.Last.Started.UnixMilli()) / 1000, !s.Last.Started.IsZero()
+			}),
+		each("symdepot_watch_scan_seconds", "How long the last complete scan took.",
+			func(s state) (float64, bool) { return s.Last.Took.Seconds(), !s.Last.Started.IsZero() }),
+		each("symdepot_watch_up", "1 if a watched folder can be read; 0: its files are absent.",
+			func(s state) (float64, bool) { return oneIf(s.Failed == ""), true }),
+	)
 }
