@@ -16,7 +16,7 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-.PHONY: help build docs release test fresh vet unit race fuzz fuzzday cross windows windowsthere lint man browser screens torture mutants bench setup clean
+.PHONY: house help build docs release test fresh vet unit race fuzz fuzzday cross windows windowsthere lint man browser screens torture mutants bench setup clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
@@ -80,6 +80,9 @@ windowsthere: ## a minute of the tests of Windows, if the Wine that make windows
 
 torture: setup ## the long proofs, in parts; goes on where it stopped (half a day; scripts/torture -list)
 	@scripts/torture
+
+house: ## the figures of the structure: sizes, arrows that run back up, what reaches the fields of one struct, knots, long lines
+	@$(GO) test -count=1 -run '^TestHouse$$' -v . | grep -vE '^(===|---|PASS|ok)'
 
 mutants: setup ## shows that each part of make torture finds a fault that was made for it: test/mutants (15 minutes; needs what make torture needs)
 	@scripts/mutants

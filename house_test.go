@@ -103,6 +103,37 @@ func (r *room) arrows() (all, back int) {
 	return all, cost(order)
 }
 
+// circles returns how many of the uses between files are part of a circle.
+func (r *room) circles() (n int) {
+	byName := map[string]*roomFile{}
+	for _, f := range r.files {
+		byName[f.name] = f
+	}
+	reaches := func(from, to string) bool {
+		seen, queue := map[string]bool{from: true}, []string{from}
+		for len(queue) > 0 {
+			for use := range byName[queue[0]].uses {
+				if use == to {
+					return true
+				}
+				if !seen[use] {
+					seen[use], queue = true, append(queue, use)
+				}
+			}
+			queue = queue[1:]
+		}
+		return false
+	}
+	for _, f := range r.files {
+		for use := range f.uses {
+			if reaches(use, f.name) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // listed is what go list says of a package.
 type listed struct {
 	ImportPath, Dir, Export string
@@ -359,7 +390,8 @@ func TestHouse(t *testing.T) {
 	for _, r := range house {
 		if r.lines() > largeRoom {
 			all, back := r.arrows()
-			t.Logf("%-24s %6d lines, %4d arrows between %d files, %d %% run back up", r.path, r.lines(), all, len(r.files), 100*back/max(all, 1))
+			t.Logf("%-24s %6d lines, %4d arrows between %d files: %2d %% run back up in the best order, %2d %% are part of a circle",
+				r.path, r.lines(), all, len(r.files), 100*back/max(all, 1), 100*r.circles()/max(all, 1))
 		}
 	}
 	type struc struct {
