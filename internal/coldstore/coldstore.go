@@ -78,9 +78,9 @@ type lost struct {
 	state state
 }
 
-// state is what the store below has of a cold content, by the times of the blobs: its
-// plain bytes, its cold file, and the plain bytes and the cold file of its base. What it
-// does not have is 0.
+// state are the modification times of the blobs that a cold content can be read from: of its
+// plain bytes, of its cold file, of the plain bytes of its base and of the cold file of its
+// base. The time of a blob that is missing is 0.
 type state [4]int64
 
 func (s *Store) state(row index.Cold) (st state) {

@@ -37,7 +37,7 @@ type Config struct {
 	TLS          TLS           `yaml:"tls" help:"TLS of the listener."`
 	Auth         Auth          `yaml:"auth" help:"Who may read and write what; docs/auth.md has examples. Create tokens with symdepot token new."`
 	Push         Push          `yaml:"push" help:"Limits of pushes and of the uploads of other tools."`
-	Sources      SourceLinks   `yaml:"sources" help:"Links to source files in PDBs that are added or pushed. Nothing of them is run or asked for here; debuggers do. docs/sources.md has the rules."`
+	Sources      SourceLinks   `yaml:"sources" help:"Links to source files in PDBs that are added or pushed. symdepot runs no command of a link and requests no address; debuggers do. docs/sources.md has the rules."`
 	NoEgress     bool          `yaml:"no_egress" default:"false" help:"Make no outbound connections, whatever else is configured." example:"true"`
 	AllowNets    []string      `yaml:"allow_networks" help:"Private networks to which redirects of upstreams may lead." example:"[10.20.0.0/16]"`
 	AllowHosts   []string      `yaml:"allow_hosts" help:"Hosts to which redirects of upstreams may lead if an HTTP proxy resolves names; *.domain means all hosts below a domain. Other hosts must resolve to public addresses on this machine." example:"[\"*.blob.core.windows.net\"]"`

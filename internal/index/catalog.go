@@ -375,7 +375,8 @@ func marks(query string, before int) string {
 	return query
 }
 
-// few returns the rows of sources, each once, at most about as many as are sorted.
+// few returns the rows of all sources without duplicates. Of each source it reads at most
+// limits.few rows, which is about as many as are sorted in memory.
 func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKey, err error) {
 	have := make(map[int64]bool)
 	for _, s := range sources {

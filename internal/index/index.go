@@ -1,5 +1,5 @@
-// Package index maps keys to objects. One SQLite database holds the
-// transactions, their objects, every key that finds an object, and the
+// Package index maps keys to objects. A database, an SQLite file or one in PostgreSQL,
+// holds the transactions, their objects, every key that finds an object, and the
 // derivations of contents. It does not hold file contents, which are identified
 // by their SHA-256.
 //

@@ -369,8 +369,8 @@ func checkAssemble(q map[string]*assembleFile) error {
 	return nil
 }
 
-// runOf returns the run of a request: the one that has its files, none of which
-// the client knows to be done, or a new one.
+// runOf returns the run to which a request belongs: a run that has files of the request, if
+// the client was told of none of them yet that it is stored, otherwise a new run.
 func (x *exchange) runOf(l stage.Labels, q map[string]*assembleFile) (*sentryRun, error) {
 	s := x.sentry
 	key := fmt.Sprintf("%q %q %q %v", x.who.ID, x.t.args[0], x.t.args[1], l)

@@ -137,8 +137,9 @@ type clientTimes struct {
 	jobs map[string]clientJob  // guarded by mu; who asked for a job that is not done, by its key
 }
 
-// clientJob is a client who asked for a job, and when. After clientTimes.every it may be
-// another one's: the job has failed, or another process has done it.
+// clientJob says which client asked for a job, and when. It counts against that client
+// until the job ends, and for clientTimes.every at most: a job that another process ends is
+// not noticed here.
 type clientJob struct {
 	client string
 	at     time.Time

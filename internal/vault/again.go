@@ -9,10 +9,11 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 )
 
-// Again uploads the contents of the batch again that the index has neither as
-// contents nor as uploads: the leases ended, or the contents were dropped, while this
-// process stood still. The bytes come from their objects, which are kept for
-// Options.Hold after that. Each gets a new place.
+// Again repeats uploads of the batch. A process that stood still for long may find that its
+// leases have ended, or that garbage collection has dropped its contents: then the index
+// knows some contents of the batch neither as contents nor as uploads. Their bytes are read
+// from the objects of the first upload, which are kept for Options.Hold, and are uploaded
+// to a new place each.
 func (b *batch) Again(ctx context.Context) error {
 	b.mu.Lock()
 	objects := make([]index.Upload, 0, len(b.objects))

@@ -155,7 +155,8 @@ func (s accountPages) readTokenForm(r *Request) (form tokenForm, spec wire.Token
 	return form, spec, nil
 }
 
-// newLife is how long a new token waits for its page.
+// newLife is how long the secret of a new token can be shown: until then the browser must
+// have opened the page of the token.
 const newLife = time.Minute
 
 // makeToken answers POST tokens. The secret goes to the page of the token in a cookie,

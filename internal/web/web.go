@@ -1,6 +1,6 @@
 // Package web answers requests for the server's own addresses below /-/: the
-// JSON API and, later, the pages. The server finds out who sends a request, and
-// hands it over before it reads the body.
+// JSON API and the pages for people. The server authenticates the client of a request
+// before it hands the request over, and before the body is read.
 package web
 
 import "slices"

@@ -1,6 +1,6 @@
-// Package wire holds the HTTP header fields and the job API messages that
-// symdepot servers, workers and upstream requests exchange. Names are in Go's
-// canonical form.
+// Package wire holds the HTTP header fields and the JSON messages that symdepot servers,
+// workers and commands exchange: jobs, pushes, tokens, sign-in, retention, lists. Names of
+// fields are in Go's canonical form.
 package wire
 
 import "encoding/json"
