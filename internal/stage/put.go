@@ -280,16 +280,8 @@ func (s *Stages) PutClaimed(ctx context.Context, c Caller, id string, e Entry, b
 	if err != nil {
 		return a, err
 	}
-	probe := e
-	probe.Size, probe.Ref = 1, blob.Ref{}
-	if err := s.validEntry(probe); err != nil {
+	if err := s.mayArrive(e); err != nil {
 		return a, err
-	}
-	if reason := unwanted(probe); reason != "" {
-		return a, refuse(NotSymbol, "%s: %s", e.Path, reason)
-	}
-	if e.Size > s.limits.MaxFile {
-		return a, refuse(TooLarge, "%s has %d bytes, and the limit for a file is %d", e.Path, e.Size, s.limits.MaxFile)
 	}
 	end, err := s.spool.begin(ctx, row, max(e.Size, 0))
 	if err != nil {
@@ -314,29 +306,8 @@ func (s *Stages) PutClaimed(ctx context.Context, c Caller, id string, e Entry, b
 	}
 	// The file must be in the stage before its content arrives, and must not be if
 	// it is refused.
-	f, err := os.Open(t.path)
-	if err != nil {
+	if err := s.describe(ctx, c, row, file, t.path, &a); err != nil {
 		return a, err
-	}
-	kept := map[slice]index.Content{}
-	facts, reason, err := s.identify(ctx, row, f, a.Content, file, kept)
-	_ = f.Close() // only read
-	if err != nil {
-		return a, s.explain(err, id)
-	}
-	if reason != "" {
-		return a, refuse(NotSymbol, "%s: %s", e.Path, strings.TrimSpace(reason))
-	}
-	h, err := s.look(ctx, c, id, factRefs(facts))
-	if err != nil {
-		return a, err
-	}
-	a.Had = true
-	for _, k := range facts {
-		a.Objects = append(a.Objects, k.Object)
-		o, err := k.content()
-		a.Other = a.Other || k.Other
-		a.Had = a.Had && err == nil && len(h.objects[o.Ref]) > 0
 	}
 	if check != nil {
 		if err := check(a); err != nil {
@@ -367,6 +338,51 @@ func (s *Stages) PutClaimed(ctx context.Context, c Caller, id string, e Entry, b
 		a.Transaction, err = s.collect(ctx, row, files)
 	}
 	return a, err
+}
+
+// mayArrive refuses a file for what the client says of it.
+func (s *Stages) mayArrive(e Entry) error {
+	probe := e
+	probe.Size, probe.Ref = 1, blob.Ref{}
+	if err := s.validEntry(probe); err != nil {
+		return err
+	}
+	if reason := unwanted(probe); reason != "" {
+		return refuse(NotSymbol, "%s: %s", e.Path, reason)
+	}
+	if e.Size > s.limits.MaxFile {
+		return refuse(TooLarge, "%s has %d bytes, and the limit for a file is %d", e.Path, e.Size, s.limits.MaxFile)
+	}
+	return nil
+}
+
+// describe fills in which objects a file that has arrived has, and whether the product and
+// the caller had them. A file without objects is refused.
+func (s *Stages) describe(ctx context.Context, c Caller, row index.StageRow, file index.StageFile, path string, a *Arrived) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // only read
+	facts, reason, err := s.identify(ctx, row, f, a.Content, file, map[slice]index.Content{})
+	if err != nil {
+		return s.explain(err, row.ID)
+	}
+	if reason != "" {
+		return refuse(NotSymbol, "%s: %s", file.Path, strings.TrimSpace(reason))
+	}
+	h, err := s.look(ctx, c, row.ID, factRefs(facts))
+	if err != nil {
+		return err
+	}
+	a.Had = true
+	for _, k := range facts {
+		a.Objects = append(a.Objects, k.Object)
+		o, err := k.content()
+		a.Other = a.Other || k.Other
+		a.Had = a.Had && err == nil && len(h.objects[o.Ref]) > 0
+	}
+	return nil
 }
 
 // Refuse records a file that has arrived and is not wanted, with the reason, so that only a
