@@ -3,6 +3,7 @@ package intake
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/symdepot/symdepot/layout"
@@ -105,75 +106,111 @@ func (t *target) in(labels []string) {
 	}
 }
 
+// route is a row of the table of protocols.
+type route struct {
+	methods []string
+	// path are the words of a path. A word * is any word, which becomes an argument, also
+	// before :NAME. The last word ** stands for one word or more; all become arguments.
+	path   string
+	target target
+
+	words []string // of path
+}
+
+var (
+	gets  = []string{http.MethodGet, http.MethodHead}
+	posts = []string{http.MethodPost}
+	puts  = []string{http.MethodPut}
+)
+
+// routes are the requests of all protocols but those to a product, /in.
+var routes = split([]route{
+	{methods: gets, path: "api/0", target: target{face: sentryFace, serve: serveSentryInfo}},
+	{methods: gets, path: "api/0/organizations/*/chunk-upload", target: target{face: sentryFace, serve: serveSentryOptions}},
+	{methods: posts, path: "api/0/organizations/*/chunk-upload", target: target{face: sentryChunkFace, serve: serveSentryChunks}},
+	{methods: posts, path: "api/0/organizations/*/artifactbundle/assemble", target: target{face: sentryFace,
+		serve: refuse(http.StatusBadRequest, "source maps are not kept here; push .js.map with symdepot push --as jsmap")}},
+	{methods: posts, path: "api/0/projects/*/*/files/difs/assemble", target: target{face: sentryFace, serve: serveSentryAssemble}},
+	{methods: gets, path: "api/0/projects/*/*/files/dsyms/unknown", target: target{face: sentryFace, serve: serveSentryUnknown}},
+	{methods: posts, path: "api/0/projects/*/*/files/dsyms", target: target{face: sentryFace, serve: serveSentryZip}},
+
+	{methods: gets, path: "nuget/v3/index.json", target: target{face: nugetFace, serve: serveNugetIndex, access: accessOpen}},
+
+	{methods: posts, path: "upload", target: target{face: teckenFace, serve: serveTecken}},
+	{methods: posts, path: "upload/auth_info", target: target{face: teckenFace, serve: serveTeckenAuth}},
+	{methods: posts, path: "upload/v2", target: target{face: teckenFace, serve: serveTeckenV2}},
+	{methods: append(posts, puts...), path: "upload/v2/*/*", target: target{face: teckenFace, serve: serveTeckenPut, access: accessOwnKey}},
+
+	{methods: posts, path: "upload/breakpad", target: target{face: breakpadFace, serve: serveForm, access: accessForm}},
+	{methods: posts, path: "upload/backtrace", target: target{face: breakpadFace, serve: serveForm, access: accessForm}},
+	{methods: posts, path: "breakpad-symbol", target: target{face: breakpadFace, serve: serveForm, access: accessForm}},
+	{methods: posts, path: "dsym", target: target{face: breakpadFace, serve: serveForm, access: accessForm}},
+	{methods: posts, path: "ndk-symbol", target: target{face: breakpadFace, serve: serveForm, access: accessForm}},
+
+	{methods: gets, path: "v1/symbols/*/*:checkStatus", target: target{face: breakpad2Face, serve: serveCheckStatus}},
+	{methods: posts, path: "v1/uploads:create", target: target{face: breakpad2Face, serve: serveCreate}},
+	{methods: puts, path: "v1/uploads/*", target: target{face: breakpad2Face, serve: serveUploadData, access: accessOwnKey}},
+	{methods: posts, path: "v1/uploads/*:complete", target: target{face: breakpad2Face, serve: serveComplete}},
+
+	{methods: posts, path: pyroscopeService + "/**", target: target{face: pyroscopeFace, serve: servePyroscope}},
+})
+
+func split(list []route) []route {
+	for i := range list {
+		list[i].words = strings.Split(list[i].path, "/")
+	}
+	return list
+}
+
+// match returns the arguments of a path, if it is that of the route.
+func (r *route) match(segs []string) (args []string, ok bool) {
+	words := r.words
+	if last := len(words) - 1; words[last] == "**" && len(segs) >= len(words) {
+		words, segs, args = words[:last], segs[:last], segs[last:]
+	}
+	if len(words) != len(segs) {
+		return nil, false
+	}
+	for i, w := range words {
+		tail, any := strings.CutPrefix(w, "*")
+		arg, ends := strings.CutSuffix(segs[i], tail)
+		switch {
+		case any && ends:
+			args = append(args, arg)
+		case any || w != segs[i]:
+			return nil, false
+		}
+	}
+	return args, true
+}
+
 // protocol finds the protocol of a path by its fixed words.
 func protocol(method string, s []string) (target, bool) {
 	if len(s) == 0 {
 		return target{}, false
 	}
-	is := func(words ...string) bool {
-		if len(s) != len(words) {
-			return false
+	get, sentry := slices.Contains(gets, method), len(s) >= 2 && s[0] == "api" && s[1] == "0"
+	if sentry && get {
+		if _, err := layout.Route(s); err == nil {
+			return target{}, false
 		}
-		for i, w := range words {
-			if w != "*" && s[i] != w {
-				return false
-			}
-		}
-		return true
 	}
-	post, put, get := method == http.MethodPost, method == http.MethodPut, method == http.MethodGet || method == http.MethodHead
-	switch s[0] {
-	case "api":
-		if len(s) >= 2 && s[1] == "0" {
-			if _, err := layout.Route(s); get && err == nil {
-				return target{}, false
+	for i := range routes {
+		if r := &routes[i]; slices.Contains(r.methods, method) {
+			if args, ok := r.match(s); ok {
+				t := r.target
+				t.args = args
+				return t, true
 			}
-			return sentryTarget(method, s[2:]), true
 		}
-		if is("api", "v2", "package") || is("api", "v2", "symbolpackage") {
-			return nugetTarget(method, s[2:], get)
-		}
-	case "nuget":
-		switch {
-		case get && is("nuget", "v3", "index.json"):
-			return target{face: nugetFace, serve: serveNugetIndex, access: accessOpen}, true
-		case len(s) >= 3 && s[1] == "v2" && (s[2] == "package" || s[2] == "symbolpackage"):
-			return nugetTarget(method, s[2:], get)
-		}
-	case "upload":
-		switch {
-		case post && is("upload"):
-			return target{face: teckenFace, serve: serveTecken}, true
-		case post && is("upload", "auth_info"):
-			return target{face: teckenFace, serve: serveTeckenAuth}, true
-		case post && is("upload", "v2"):
-			return target{face: teckenFace, serve: serveTeckenV2}, true
-		case (post || put) && is("upload", "v2", "*", "*"):
-			return target{face: teckenFace, serve: serveTeckenPut, access: accessOwnKey, args: s[2:]}, true
-		case post && (is("upload", "breakpad") || is("upload", "backtrace")):
-			return target{face: breakpadFace, serve: serveForm, access: accessForm}, true
-		}
-	case "v1":
-		id, checks := strings.CutSuffix(s[len(s)-1], ":checkStatus")
-		key, completes := strings.CutSuffix(s[len(s)-1], ":complete")
-		switch {
-		case get && checks && is("v1", "symbols", "*", "*"):
-			return target{face: breakpad2Face, serve: serveCheckStatus, args: []string{s[2], id}}, true
-		case post && is("v1", "uploads:create"):
-			return target{face: breakpad2Face, serve: serveCreate}, true
-		case put && is("v1", "uploads", "*"):
-			return target{face: breakpad2Face, serve: serveUploadData, access: accessOwnKey, args: s[2:]}, true
-		case post && completes && is("v1", "uploads", "*"):
-			return target{face: breakpad2Face, serve: serveComplete, args: []string{key}}, true
-		}
-	case "breakpad-symbol", "dsym", "ndk-symbol":
-		if post && len(s) == 1 {
-			return target{face: breakpadFace, serve: serveForm, access: accessForm}, true
-		}
-	case pyroscopeService:
-		if post && len(s) >= 2 {
-			return target{face: pyroscopeFace, serve: servePyroscope, args: s[1:]}, true
-		}
+	}
+	switch {
+	case sentry:
+		no := refuse(http.StatusNotFound, "this request is not part of this server; it takes debug information files only")
+		return target{face: sentryFace, serve: no}, true
+	case len(s) < 3 || s[1] != "v2" || s[2] != "package" && s[2] != "symbolpackage":
+	case s[0] == "nuget", s[0] == "api" && len(s) == 3:
+		return nugetTarget(method, s[2:], get)
 	}
 	return target{}, false
 }

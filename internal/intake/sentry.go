@@ -39,30 +39,6 @@ const (
 	chunkConcurrency = 8
 )
 
-// sentryTarget finds the request of a path below /api/0.
-func sentryTarget(method string, s []string) target {
-	t := target{face: sentryFace, serve: refuse(http.StatusNotFound, "this request is not part of this server; it takes debug information files only")}
-	at := func(i int, word string) bool { return i < len(s) && s[i] == word }
-	get, post := method == http.MethodGet || method == http.MethodHead, method == http.MethodPost
-	switch {
-	case len(s) == 0 && get:
-		t.serve = serveSentryInfo
-	case len(s) == 3 && at(0, "organizations") && at(2, "chunk-upload") && get:
-		t.serve, t.args = serveSentryOptions, s[1:2]
-	case len(s) == 3 && at(0, "organizations") && at(2, "chunk-upload") && post:
-		t.face, t.serve, t.args = sentryChunkFace, serveSentryChunks, s[1:2]
-	case len(s) == 4 && at(0, "organizations") && at(2, "artifactbundle") && at(3, "assemble") && post:
-		t.serve = refuse(http.StatusBadRequest, "source maps are not kept here; push .js.map with symdepot push --as jsmap")
-	case len(s) == 6 && at(0, "projects") && at(3, "files") && at(4, "difs") && at(5, "assemble") && post:
-		t.serve, t.args = serveSentryAssemble, s[1:3]
-	case len(s) == 6 && at(0, "projects") && at(3, "files") && at(4, "dsyms") && at(5, "unknown") && get:
-		t.serve, t.args = serveSentryUnknown, s[1:3]
-	case len(s) == 5 && at(0, "projects") && at(3, "files") && at(4, "dsyms") && post:
-		t.serve, t.args = serveSentryZip, s[1:3]
-	}
-	return t
-}
-
 func serveSentryInfo(x *exchange) error {
 	return x.json(http.StatusOK, map[string]any{
 		"version": "0", "user": map[string]any{"id": "0", "name": x.who.Name, "username": x.who.Name, "email": x.who.Name},
