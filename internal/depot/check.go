@@ -179,15 +179,39 @@ func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(Fault), 
 		}
 		v.Objects, v.Unknown, v.Doomed = a.Objects, a.Strays, a.Doomed
 	}
+	if err := c.verifyContents(ctx, opt, lost, report, &v, progress); err != nil || opt.Rows {
+		return v, err
+	}
+	if err := c.verifyCold(ctx, opt, lost, report, &v, progress); err != nil {
+		return v, err
+	}
+	err = c.db.Damages.Clear(ctx, slices.Collect(maps.Keys(suspected)))
+	if err == nil {
+		err = c.db.Scrub.Finish(ctx, began, c.now().Add(-scrubOthers), v.Contents, v.Bytes, damaged)
+	}
+	if err != nil && !errors.Is(err, index.ErrReadOnly) {
+		return v, err
+	}
+	if c.placed {
+		return v, nil // the index knows every object that is not referenced
+	}
+	v.Modes = c.wideModes()
+	err = c.countStrays(ctx, &v)
+	return v, err
+}
+
+// verifyContents reads the contents whose bytes are stored as they are; with opt.Rows it
+// counts them.
+func (c *Checker) verifyContents(ctx context.Context, opt CheckOptions, lost map[blob.Ref]bool, report func(Fault), v *Verified, progress func(int64)) error {
 	for content, err := range c.db.Contents(ctx) {
 		if err != nil {
-			return v, err
+			return err
 		}
 		v.Contents++
 		if !opt.Rows && !lost[content.Ref] {
 			f, gone, err := c.verifyContent(ctx, content, opt.Repair)
 			if err != nil {
-				return v, err
+				return err
 			}
 			if f != nil {
 				lost[content.Ref] = gone
@@ -199,34 +223,24 @@ func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(Fault), 
 			progress(v.Bytes)
 		}
 	}
-	if !opt.Rows {
-		if err := c.verifyCold(ctx, opt, lost, report, &v, progress); err != nil {
-			return v, err
-		}
-		if err := c.db.Damages.Clear(ctx, slices.Collect(maps.Keys(suspected))); err != nil && !errors.Is(err, index.ErrReadOnly) {
-			return v, err
-		}
-		if err := c.db.Scrub.Finish(ctx, began, c.now().Add(-scrubOthers), v.Contents, v.Bytes, damaged); err != nil && !errors.Is(err, index.ErrReadOnly) {
-			return v, err
-		}
-	}
-	if c.placed || opt.Rows {
-		return v, nil // the index knows every object that is not referenced
-	}
+	return nil
+}
+
+// countStrays counts the stored files that the index does not know.
+func (c *Checker) countStrays(ctx context.Context, v *Verified) error {
 	for info, err := range c.blobs.List(ctx) {
 		if err != nil {
-			return v, err
+			return err
 		}
 		known, err := c.db.HasContent(ctx, info.Ref)
 		if err != nil {
-			return v, err
+			return err
 		}
 		if !known {
 			v.Strays++
 		}
 	}
-	v.Modes = c.wideModes()
-	return v, nil
+	return nil
 }
 
 // audit compares the objects of the bucket with the index.
