@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -110,6 +111,7 @@ type soak struct {
 	paths []string
 	mu    sync.Mutex
 	saw   map[string]int
+	log   symtest.Output // the errors of the server
 
 	sources []*upstream.HTTP
 }
@@ -156,7 +158,8 @@ func newSoak(t *testing.T) *soak {
 			t.Error(err)
 		}
 	})
-	k.addr = listen(t, newServer(t, Config{Depot: k.d, ID: "soak"}))
+	log := slog.New(slog.NewTextHandler(&k.log, &slog.HandlerOptions{Level: slog.LevelError}))
+	k.addr = listen(t, newServer(t, Config{Depot: k.d, ID: "soak", Log: log}))
 	return k
 }
 
@@ -236,7 +239,7 @@ func (k *soak) get(ctx context.Context, tr *http.Transport, i int, method, range
 		k.note("range of a wrong file")
 		return
 	default:
-		k.t.Errorf("status %d: %s, want one that this request can have", resp.StatusCode, got)
+		k.t.Errorf("status %d: %q, want one that this request can have; the server's log:\n%s", resp.StatusCode, got, &k.log)
 		return
 	}
 	if !bytes.Equal(got, want) {
@@ -266,7 +269,7 @@ func (k *soak) old(ctx context.Context, i int) {
 	case bytes.Contains(head, []byte(" 404 ")):
 		k.note("404")
 	case !bytes.Contains(head, []byte(" 200 ")):
-		k.t.Errorf("response %q, want status 200", head)
+		k.t.Errorf("response %q, want status 200; the server's log:\n%s", head, &k.log)
 	case bytes.Equal(body, k.files[i]):
 		k.note("right 200")
 	case bytes.Contains(head, []byte("\r\nContent-Length: "+fmt.Sprint(len(body))+"\r\n")) || !bytes.Contains(head, []byte("\r\nContent-Length: ")):
