@@ -320,9 +320,6 @@ func (k *soak) run(d time.Duration, clients int) {
 	wg.Go(func() { k.beside(ctx) })
 	wg.Wait()
 	_, _ = k.quiet()
-	for _, s := range k.sources {
-		_ = s.Close() // lets go of connections that wait, and can be used on
-	}
 }
 
 // quiet waits until no transfer is under way: they outlive their clients. It
@@ -353,10 +350,13 @@ func (u usage) String() string {
 }
 
 // settle waits until no more than most is held, or for a while.
-func settle(ctx context.Context, most usage) (u usage) {
+func (k *soak) settle(ctx context.Context, most usage) (u usage) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	_ = symtest.Poll(ctx, func() bool {
+		for _, s := range k.sources {
+			_ = s.Close() // lets go of connections that wait now, and can be used on
+		}
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
@@ -383,10 +383,10 @@ func TestSoak(t *testing.T) {
 	}
 	k := newSoak(t)
 	k.run(long/4, 12)
-	before := settle(t.Context(), usage{24, 60, 64 << 20})
+	before := k.settle(t.Context(), usage{24, 60, 64 << 20})
 	k.run(long-long/4, 12)
 	most := usage{before.goroutines + 10, before.files + 10, before.heap + before.heap/2 + 8<<20}
-	after := settle(t.Context(), most)
+	after := k.settle(t.Context(), most)
 	t.Logf("before: %v; after: %v; answers: %v", before, after, k.saw)
 	if !after.within(most) {
 		t.Errorf("grown from %v to %v, want no growth", before, after)
