@@ -344,3 +344,12 @@ func (r *reader) close() {
 type BrokenError struct{ err error }
 
 func (e *BrokenError) Error() string { return "the transfer broke off: " + e.err.Error() }
+
+// Unsent returns the error for a client that has received nothing of the file, as Open
+// does: fs.ErrNotExist, unless the depot is closing.
+func (e *BrokenError) Unsent() error {
+	if errors.Is(e.err, errClosing) {
+		return e.err
+	}
+	return notFound([]error{e.err})
+}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -8,13 +9,16 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/internal/wire"
 )
@@ -264,4 +268,36 @@ func TestKnownMiss(t *testing.T) {
 	if got := c.do("GET", path); got.status != http.StatusOK {
 		t.Errorf("added, and status %d; want %d", got.status, http.StatusOK)
 	}
+}
+
+// TestBrokenBeforeFirstByte: a client whose bytes have not arrived when the transfer breaks
+// off has received nothing: the answer is that for a missing file, not an error of the server.
+func TestBrokenBeforeFirstByte(t *testing.T) {
+	a := newArriving(t, true, 600<<10)
+	done := make(chan struct{})
+	first := a.begin(t, "GET "+arrivingPath+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	go func() { defer close(done); _, _ = io.Copy(io.Discard, first) }()
+	a.parts <- a.body[:100<<10]
+	if _, err := a.get(t, "HEAD"); err != nil { // answered once the first bytes are there
+		t.Fatal(err)
+	}
+	spools, err := filepath.Glob(filepath.Join(a.d.Name(), "blobs", "tmp", "*"))
+	if err != nil || len(spools) != 1 {
+		t.Fatalf("temporary files %q, %v; want that of the download", spools, err)
+	}
+	if err := os.Remove(spools[0]); err != nil { // as at the end of a broken transfer
+		if runtime.GOOS == "windows" {
+			t.Skip("needs a system that removes open files: ", err)
+		}
+		t.Fatal(err)
+	}
+	second := a.begin(t, "GET "+arrivingPath+" HTTP/1.1\r\nHost: localhost\r\nRange: bytes=500000-500010\r\nConnection: close\r\n\r\n")
+	symtest.Await(t, 20*time.Second, "a client that waits for its bytes", func() bool {
+		stacks := make([]byte, 4<<20)
+		return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("fetch.(*reader).ReadAt("))
+	})
+	a.fails <- struct{}{}
+	resp, err := http.ReadResponse(bufio.NewReader(second), nil)
+	a.want(t, resp, err, http.StatusNotFound, []byte("not found\n"), "Content-Range: ", "Etag: ")
+	<-done
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/fetch"
 )
 
 // encodeMin is the size in bytes from which a compressed variant is looked for.
@@ -87,6 +88,9 @@ func (s *service) deliver(x *exchange, r *http.Request, d *delivery) {
 		forgetFile(h)
 		delete(h, "Content-Range")
 		x.abort = false
+		if broken, ok := errors.AsType[*fetch.BrokenError](x.err); ok {
+			x.err = broken.Unsent()
+		}
 		s.fail(x, x.err)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -110,6 +111,7 @@ type soak struct {
 	paths []string
 	mu    sync.Mutex
 	saw   map[string]int
+	log   symtest.Output // the errors of the server
 
 	sources []*upstream.HTTP
 }
@@ -156,7 +158,8 @@ func newSoak(t *testing.T) *soak {
 			t.Error(err)
 		}
 	})
-	k.addr = listen(t, newServer(t, Config{Depot: k.d, ID: "soak"}))
+	log := slog.New(slog.NewTextHandler(&k.log, &slog.HandlerOptions{Level: slog.LevelError}))
+	k.addr = listen(t, newServer(t, Config{Depot: k.d, ID: "soak", Log: log}))
 	return k
 }
 
@@ -236,7 +239,7 @@ func (k *soak) get(ctx context.Context, tr *http.Transport, i int, method, range
 		k.note("range of a wrong file")
 		return
 	default:
-		k.t.Errorf("status %d: %s, want one that this request can have", resp.StatusCode, got)
+		k.t.Errorf("status %d: %q, want one that this request can have; the server's log:\n%s", resp.StatusCode, got, &k.log)
 		return
 	}
 	if !bytes.Equal(got, want) {
@@ -266,7 +269,7 @@ func (k *soak) old(ctx context.Context, i int) {
 	case bytes.Contains(head, []byte(" 404 ")):
 		k.note("404")
 	case !bytes.Contains(head, []byte(" 200 ")):
-		k.t.Errorf("response %q, want status 200", head)
+		k.t.Errorf("response %q, want status 200; the server's log:\n%s", head, &k.log)
 	case bytes.Equal(body, k.files[i]):
 		k.note("right 200")
 	case bytes.Contains(head, []byte("\r\nContent-Length: "+fmt.Sprint(len(body))+"\r\n")) || !bytes.Contains(head, []byte("\r\nContent-Length: ")):
@@ -317,9 +320,6 @@ func (k *soak) run(d time.Duration, clients int) {
 	wg.Go(func() { k.beside(ctx) })
 	wg.Wait()
 	_, _ = k.quiet()
-	for _, s := range k.sources {
-		_ = s.Close() // lets go of connections that wait, and can be used on
-	}
 }
 
 // quiet waits until no transfer is under way: they outlive their clients. It
@@ -350,10 +350,13 @@ func (u usage) String() string {
 }
 
 // settle waits until no more than most is held, or for a while.
-func settle(ctx context.Context, most usage) (u usage) {
+func (k *soak) settle(ctx context.Context, most usage) (u usage) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	_ = symtest.Poll(ctx, func() bool {
+		for _, s := range k.sources {
+			_ = s.Close() // lets go of connections that wait now, and can be used on
+		}
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
@@ -380,10 +383,10 @@ func TestSoak(t *testing.T) {
 	}
 	k := newSoak(t)
 	k.run(long/4, 12)
-	before := settle(t.Context(), usage{24, 60, 64 << 20})
+	before := k.settle(t.Context(), usage{24, 60, 64 << 20})
 	k.run(long-long/4, 12)
 	most := usage{before.goroutines + 10, before.files + 10, before.heap + before.heap/2 + 8<<20}
-	after := settle(t.Context(), most)
+	after := k.settle(t.Context(), most)
 	t.Logf("before: %v; after: %v; answers: %v", before, after, k.saw)
 	if !after.within(most) {
 		t.Errorf("grown from %v to %v, want no growth", before, after)
