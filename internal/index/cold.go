@@ -18,13 +18,8 @@ import (
 // ColdTool is the tool by which a cold file is derived from its content.
 var ColdTool = Tool{Name: "cold", Version: 1}
 
-// Errors of Colds.
-var (
-	// ErrColdRefused means that a content must not become cold as it was asked for.
-	ErrColdRefused = errors.New("the content cannot become cold")
-	// ErrOlderNode means that a server of a version without cold contents is running.
-	ErrOlderNode = errors.New("a server of a version that does not know cold contents uses the depot")
-)
+// ErrColdRefused means that a content must not become cold as it was asked for.
+var ErrColdRefused = errors.New("the content cannot become cold")
 
 // Colds keeps the records of cold contents. A cold content is stored as a cold file,
 // which is a content derived from it by [ColdTool]: either a key, which needs nothing
@@ -196,15 +191,9 @@ func (cs Colds) list(ctx context.Context, cond string, args []any) iter.Seq2[Col
 // content that is a base becomes a key only. If the content or the base has changed
 // meanwhile so that this must not be, the error is ErrColdRefused. check is called while
 // no process can collect garbage; its error ends Put.
-//
-// Programs that do not know cold contents cannot open the index from the first record
-// on. If such a program is running, the error is ErrOlderNode.
 func (cs Colds) Put(ctx context.Context, content blob.Ref, file Content, base *blob.Ref, check func() error) error {
 	return cs.db.update(ctx, "record a cold content", func(w *write) error {
 		now := cs.db.now()
-		if err := cs.raiseFloor(w); err != nil {
-			return err
-		}
 		var id int64
 		err := w.row(`SELECT c.id FROM content c WHERE c.sha256 = $1 AND c.unreferenced_since IS NULL AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id)`, []any{content[:]}, &id)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -382,8 +371,7 @@ func (cs Colds) Warm(ctx context.Context, content Content, check func() error) e
 	})
 }
 
-// forget deletes the record of a content, if it is cold, and releases its base. With the
-// last record, programs that do not know cold contents may open the index again.
+// forget deletes the record of a content, if it is cold, and releases its base.
 func (cs Colds) forget(w *write, id int64, now time.Time) error {
 	var base sql.NullInt64
 	err := w.row("DELETE FROM cold WHERE content_id = $1 RETURNING base_id", []any{id}, &base)
@@ -393,10 +381,7 @@ func (cs Colds) forget(w *write, id int64, now time.Time) error {
 	if err == nil && base.Valid {
 		err = w.release(base.Int64, now)
 	}
-	if err != nil {
-		return err
-	}
-	return cs.lowerFloor(w)
+	return err
 }
 
 // forgetAll does forget for many contents.
@@ -405,57 +390,7 @@ func (cs Colds) forgetAll(w *write, s setSession, ids []int64, now time.Time) er
 	if err != nil || len(bases) == 0 {
 		return err
 	}
-	if err := w.releaseAll(s, "SELECT unnest($1::bigint[])", bases, now); err != nil {
-		return err
-	}
-	return cs.lowerFloor(w)
-}
-
-// coldFormat is the format that a program must know to use an index with cold
-// contents.
-func coldFormat(steps []migration) int {
-	return 1 + slices.IndexFunc(steps, func(m migration) bool { return strings.HasSuffix(m.name, "_cold") })
-}
-
-// raiseFloor keeps programs out that do not know cold contents.
-func (cs Colds) raiseFloor(w *write) error {
-	need := coldFormat(cs.db.engine.steps())
-	oldest, err := cs.db.engine.oldestNode(w.session)
-	if err != nil {
-		return err
-	}
-	if oldest < need {
-		return ErrOlderNode
-	}
-	_, err = w.exec(setFloor, need)
-	return err
-}
-
-// keepFloor is raiseFloor if there are cold contents.
-func (cs Colds) keepFloor(w *write) error {
-	var some bool
-	if err := w.row("SELECT EXISTS (SELECT 1 FROM cold)", nil, &some); err != nil || !some {
-		return err
-	}
-	return cs.raiseFloor(w)
-}
-
-// lowerFloor lets older programs in again if nothing is cold.
-func (cs Colds) lowerFloor(w *write) error {
-	var some bool
-	if err := w.row("SELECT EXISTS (SELECT 1 FROM cold)", nil, &some); err != nil || some {
-		return err
-	}
-	steps := cs.db.engine.steps()
-	var applied, floor int
-	if err := w.row("SELECT count(*) FROM migration", nil, &applied); err != nil {
-		return err
-	}
-	for _, m := range steps[:min(applied, len(steps))] {
-		floor = max(floor, m.floor)
-	}
-	_, err := w.exec("UPDATE state SET format_floor = $1 WHERE one = 1 AND format_floor = $2", floor, coldFormat(steps))
-	return err
+	return w.releaseAll(s, "SELECT unnest($1::bigint[])", bases, now)
 }
 
 // Read counts reads of cold contents. It does not change the generation.

@@ -129,9 +129,6 @@ func (w *write) copyFrom(ctx context.Context, r reader, depot string, to *DB) er
 	if err := copyPaused(ctx, w, r); err != nil {
 		return err
 	}
-	if err := to.Colds.keepFloor(w); err != nil {
-		return err
-	}
 	if to.placed {
 		if err := w.placeAll(); err != nil {
 			return err

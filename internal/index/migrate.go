@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-//go:embed migrations/*.sql migrations/postgres/*.sql
+//go:embed migrations/sqlite/*.sql migrations/postgres/*.sql
 var migrationFiles embed.FS
 
 // migration is one numbered step from the empty database to the current format.
@@ -35,10 +35,7 @@ type migration struct {
 }
 
 // migrations are the steps of SQLite, postgresMigrations those of PostgreSQL.
-var migrations, postgresMigrations = readMigrations("migrations"), readMigrations("migrations/postgres")
-
-// formatCurrent is the current format of an SQLite file: the number of migrations.
-var formatCurrent = len(migrations)
+var migrations, postgresMigrations = readMigrations("migrations/sqlite"), readMigrations("migrations/postgres")
 
 // readMigrations returns the embedded steps. Their numbers are 1, 2, 3…, which a
 // test checks.
@@ -49,9 +46,6 @@ func readMigrations(dir string) []migration {
 	}
 	var list []migration
 	for _, e := range entries {
-		if e.IsDir() {
-			continue
-		}
 		b, err := migrationFiles.ReadFile(path.Join(dir, e.Name()))
 		if err != nil {
 			return nil
@@ -94,6 +88,10 @@ func needed(steps []migration) int {
 
 // setFloor raises the floor of the index, and never lowers it.
 var setFloor = "UPDATE state SET format_floor = " + larger("format_floor", "$1") + " WHERE one = 1"
+
+// unreleased asks whether an index is of a program of before release 0.1.0: its first step
+// had another name.
+const unreleased = "SELECT EXISTS (SELECT 1 FROM migration WHERE number = 1 AND name = '0001_initial')"
 
 // errOlder is the error of a reader that cannot upgrade the index.
 func errOlder(format, known int) error {

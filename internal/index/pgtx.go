@@ -155,7 +155,7 @@ func (a *attempt) lock(ctx context.Context, tx pgx.Tx) (committed bool, err erro
 	b := &pgx.Batch{}
 	b.Queue(settings, fmt.Sprint(wait), durability)
 	b.Queue("SELECT pg_advisory_xact_lock($1)", int64(writeLock))
-	if a.durable && a.requests {
+	if a.durable && a.made {
 		if a.doubtful {
 			b.Queue("SELECT EXISTS (SELECT 1 FROM request WHERE id = $1)", a.request).QueryRow(func(row pgx.Row) error { return row.Scan(&committed) })
 		}
@@ -164,15 +164,13 @@ func (a *attempt) lock(ctx context.Context, tx pgx.Tx) (committed bool, err erro
 		if sweep {
 			b.Queue("DELETE FROM request WHERE made < now() - interval '1 hour'")
 		}
-		if a.history {
-			b.Queue(noteServer)
-			if sweep {
-				b.Queue(sweepHistory)
-			}
+		b.Queue(noteServer)
+		if sweep {
+			b.Queue(sweepHistory)
 		}
 		b.Queue("NOTIFY " + channel) // sent by the commit
 	}
-	if a.history {
+	if a.made {
 		b.Queue("SELECT format_floor FROM state WHERE one = 1").QueryRow(func(row pgx.Row) error { return row.Scan(&floor) })
 	}
 	limited, cancel := context.WithTimeout(ctx, lockWait+writeLimit)

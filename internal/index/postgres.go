@@ -39,8 +39,7 @@ type postgres struct {
 
 	writing   chan struct{} // has an element while this process writes or waits for the write lock
 	scanning  chan struct{} // has an element for each running scan
-	requests  bool          // the table of requests exists
-	history   bool          // the columns and tables of historyFormat exist
+	made      bool          // the tables exist
 	writes    atomic.Uint64
 	down      atomic.Bool  // the last statement found no database
 	outdated  atomic.Bool  // a newer version has changed the index so that this one cannot use it
@@ -113,7 +112,7 @@ func openPostgres(ctx context.Context, where string, opt Options) (*postgres, er
 		}
 	}
 	version, err := e.databaseFormat(ctx)
-	e.requests, e.history = version >= requestFormat, version >= historyFormat
+	e.made = version > 0
 	switch {
 	case err != nil:
 		return e, err
@@ -128,7 +127,7 @@ func openPostgres(ctx context.Context, where string, opt Options) (*postgres, er
 		if e.waiting, err = migrate(ctx, e, version, opt.Now); err != nil {
 			return e, err
 		}
-		e.requests, e.history = true, true
+		e.made = true
 	}
 	return e, e.sweepNodes(ctx)
 }
@@ -202,9 +201,6 @@ func (e *postgres) oldestNode(s session) (oldest int, err error) {
 var errOutdated = fmt.Errorf("%w: restart this process with that version: %w", ErrNewer, ErrUnavailable)
 
 const (
-	// requestFormat is the format from which on there is a table of requests,
-	// historyFormat that from which on there are salts and a floor.
-	requestFormat, historyFormat = 2, 5
 	// upgradeEvery is how often a step is tried that waits for older nodes.
 	upgradeEvery = 10 * time.Second
 	// pointLimit is how long a lookup may take, and a connection until it is made.
@@ -225,13 +221,14 @@ func (e *postgres) databaseFormat(ctx context.Context) (version int, err error) 
 	case err != nil:
 		return 0, err
 	case ours:
-		if err := e.pool.QueryRow(ctx, "SELECT count(*) FROM migration").Scan(&version); err != nil || version <= len(e.steps()) {
-			return version, err
-		}
+		var old bool
 		floor := 0
-		err := e.pool.QueryRow(ctx, "SELECT format_floor FROM state WHERE one = 1").Scan(&floor)
-		if code(err) == "42703" { // there is no such column
-			err = nil
+		err := e.pool.QueryRow(ctx, "SELECT (SELECT count(*) FROM migration), ("+unreleased+"), coalesce((SELECT format_floor FROM state WHERE one = 1), 0)").Scan(&version, &old, &floor)
+		switch {
+		case code(err) == "42703": // there is no such column as format_floor
+			return 0, ErrUnreleased
+		case err == nil && old:
+			err = ErrUnreleased
 		}
 		if err != nil {
 			return version, err
@@ -271,9 +268,6 @@ func (e *postgres) format(s session) (version int, err error) {
 // setFormat records the floor: the rows of the table of migrations are the
 // format.
 func (e *postgres) setFormat(s session, m migration) error {
-	if m.number < historyFormat {
-		return nil
-	}
 	_, err := s.exec(setFloor, m.floor)
 	return err
 }

@@ -166,6 +166,13 @@ func fileFormat(ctx context.Context, q rowQuerier, steps []migration) (int, erro
 	if app != applicationID {
 		return 0, fmt.Errorf("%w (application id %#x); use a different folder as depot, or move the file away", ErrForeign, app)
 	}
+	var old bool
+	if err := q.QueryRowContext(ctx, unreleased).Scan(&old); err != nil {
+		return 0, err
+	}
+	if old {
+		return 0, ErrUnreleased
+	}
 	if version <= len(steps) {
 		return version, nil
 	}
@@ -185,14 +192,11 @@ func (e *sqliteFile) format(s session) (version int, err error) {
 	return version, err
 }
 
-// floorFormat is the format from which on the state has a format_floor.
-const floorFormat = 9
-
 func (e *sqliteFile) setFormat(s session, m migration) error {
 	if _, err := s.exec(fmt.Sprintf("PRAGMA application_id = %d", applicationID)); err != nil {
 		return err
 	}
-	if _, err := s.exec(fmt.Sprintf("PRAGMA user_version = %d", m.number)); err != nil || m.number < floorFormat {
+	if _, err := s.exec(fmt.Sprintf("PRAGMA user_version = %d", m.number)); err != nil {
 		return err
 	}
 	_, err := s.exec(setFloor, m.floor)
