@@ -225,10 +225,8 @@ func (cs Colds) Put(ctx context.Context, content blob.Ref, file Content, base *b
 		if _, err := w.exec("INSERT INTO cold (content_id, base_id, made, plain_since) VALUES ($1, $2, $3, $3)", id, onto, now.UnixMilli()); err != nil {
 			return err
 		}
-		for _, o := range old {
-			if err := w.release(o, now); err != nil {
-				return err
-			}
+		if err := w.release(now, old...); err != nil {
+			return err
 		}
 		if !cs.db.placed { // in a bucket the place is the proof
 			if err := check(); err != nil {
@@ -339,7 +337,7 @@ func (cs Colds) Warm(ctx context.Context, content Content, check func() error) e
 			return err
 		}
 		if c.placed {
-			if err := c.replacePlace(id, content); err != nil {
+			if err := c.takePlaces([]Content{content}, map[blob.Ref]int64{content.Ref: id}, nil); err != nil {
 				return err
 			}
 			var place sql.NullString
@@ -359,38 +357,23 @@ func (cs Colds) Warm(ctx context.Context, content Content, check func() error) e
 		if _, err := w.exec("DELETE FROM derived WHERE source_id = $1 AND tool = $2", id, ColdTool.Name); err != nil {
 			return err
 		}
-		if err := cs.forget(w, id, c.now); err != nil {
+		if err := cs.forget(w, c.now, id); err != nil {
 			return err
 		}
-		for _, f := range files {
-			if err := w.release(f, c.now); err != nil {
-				return err
-			}
-		}
-		return nil
+		return w.release(c.now, files...)
 	})
 }
 
-// forget deletes the record of a content, if it is cold, and releases its base.
-func (cs Colds) forget(w *write, id int64, now time.Time) error {
-	var base sql.NullInt64
-	err := w.row("DELETE FROM cold WHERE content_id = $1 RETURNING base_id", []any{id}, &base)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	if err == nil && base.Valid {
-		err = w.release(base.Int64, now)
-	}
-	return err
-}
+var dropColds = over("id number", "DELETE FROM cold WHERE content_id IN (SELECT k.id FROM {k}) RETURNING coalesce(base_id, 0)")
 
-// forgetAll does forget for many contents.
-func (cs Colds) forgetAll(w *write, s setSession, ids []int64, now time.Time) error {
-	bases, err := setIDs(s, "DELETE FROM cold WHERE content_id = ANY($1::bigint[]) RETURNING coalesce(base_id, 0)", ids)
-	if err != nil || len(bases) == 0 {
+// forget deletes the records of those of the contents that are cold, and releases their
+// bases.
+func (cs Colds) forget(w *write, now time.Time, contents ...int64) error {
+	bases, err := w.readNumbers(dropColds, numbers(contents))
+	if err != nil {
 		return err
 	}
-	return w.releaseAll(s, "SELECT unnest($1::bigint[])", bases, now)
+	return w.release(now, bases...)
 }
 
 // Read counts reads of cold contents. It does not change the generation.
@@ -555,10 +538,8 @@ func (cs Colds) DropVariants(ctx context.Context, ref blob.Ref, tools []string) 
 			if _, err := w.exec("DELETE FROM derived WHERE source_id = (SELECT id FROM content WHERE sha256 = $1) AND tool = $2", ref[:], tool); err != nil {
 				return err
 			}
-			for _, m := range made {
-				if err := w.release(m, now); err != nil {
-					return err
-				}
+			if err := w.release(now, made...); err != nil {
+				return err
 			}
 		}
 		return nil

@@ -67,10 +67,8 @@ func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result
 			id, tool.Name, tool.Version, made, c.now.UnixMilli()); err != nil {
 			return err
 		}
-		for _, o := range old {
-			if err := w.release(o, c.now); err != nil {
-				return err
-			}
+		if err := w.release(c.now, old...); err != nil {
+			return err
 		}
 		// Earlier misses may be answered now.
 		if err := w.changed(); err != nil {

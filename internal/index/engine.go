@@ -89,6 +89,12 @@ type session interface {
 	// many runs one statement once for each list of arguments, in order, and
 	// returns the numbers of changed rows. Over a network it takes one round trip.
 	many(text string, rows [][]any) ([]int64, error)
+	// execOver runs a statement once over all rows and returns the number of changed
+	// rows. Without rows it does nothing.
+	execOver(o *overRows, rows [][]any, args ...any) (int64, error)
+	// eachOver runs a statement once over all rows, and calls fn for each row of its
+	// result. Without rows it does nothing.
+	eachOver(o *overRows, rows [][]any, args []any, fn func(scan func(...any) error) error) error
 	// script runs several statements without parameters.
 	script(text string) error
 }
@@ -100,22 +106,6 @@ type transaction interface {
 	// rollback undoes the transaction. One of commit and rollback is called,
 	// once.
 	rollback()
-}
-
-// setSession is a session in which every statement costs a round trip over the
-// network. Its statements accept arrays, so that a transaction over many rows needs
-// few round trips.
-type setSession interface {
-	session
-	// set runs a statement whose arguments may be slices, and calls fn, if not
-	// nil, for each row. It returns the number of affected rows.
-	set(text string, args []any, fn func(scan func(...any) error) error) (int64, error)
-}
-
-// sets returns the session if its statements accept arrays, or nil.
-func (w *write) sets() setSession {
-	s, _ := w.session.(setSession)
-	return s
 }
 
 // watcher notices writes to the database without a query.

@@ -65,7 +65,7 @@ func (db *DB) ForgetDerived(ctx context.Context, result blob.Ref) (n int64, err 
 		if n, err = w.exec("DELETE FROM derived WHERE content_id = $1 AND tool <> $2", id, ColdTool.Name); err != nil || n == 0 {
 			return err
 		}
-		if err := w.release(id, db.now()); err != nil {
+		if err := w.release(db.now(), id); err != nil {
 			return err
 		}
 		return w.changed()

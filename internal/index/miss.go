@@ -29,20 +29,27 @@ type Miss struct {
 func (ms Misses) Put(ctx context.Context, misses []Miss) error {
 	for batch := range slices.Chunk(misses, touchBatch) {
 		if err := ms.db.updateUnsynced(ctx, "store misses", func(w *write) error {
-			if sets := w.sets(); sets != nil {
-				return w.putMisses(sets, batch, ms.db.maxMisses)
+			last := make(map[[2]string]int, len(batch)) // of several with one key and upstream the last one counts
+			for i, m := range batch {
+				last[[2]string{m.Key, m.Source}] = i
 			}
-			var added int64
-			for _, m := range batch {
-				n, err := w.exec("DELETE FROM miss WHERE key = $1 AND source = $2", m.Key, m.Source)
-				if err != nil {
-					return err
+			var keys, rows [][]any
+			for i, m := range batch {
+				if last[[2]string{m.Key, m.Source}] == i {
+					keys = append(keys, []any{m.Key, m.Source})
+					rows = append(rows, []any{m.Key, m.Source, m.Class, m.Until.UnixMilli(), m.Since.UnixMilli(), text(m.Detail)})
 				}
-				if _, err := w.exec("INSERT INTO miss (key, source, class, ends, since, detail) VALUES ($1, $2, $3, $4, $5, $6)",
-					m.Key, m.Source, m.Class, m.Until.UnixMilli(), m.Since.UnixMilli(), text(m.Detail)); err != nil {
-					return err
-				}
-				added += 1 - n
+			}
+			gone, err := w.many("DELETE FROM miss WHERE key = $1 AND source = $2", keys)
+			if err != nil {
+				return err
+			}
+			if _, err := w.many("INSERT INTO miss (key, source, class, ends, since, detail) VALUES ($1, $2, $3, $4, $5, $6)", rows); err != nil {
+				return err
+			}
+			added := int64(len(rows))
+			for _, n := range gone {
+				added -= n
 			}
 			return w.limitRows("miss", added, ms.db.maxMisses, oldestMisses)
 		}); err != nil {

@@ -254,44 +254,41 @@ func (t *pgTx) each(text string, args []any, fn func(scan func(...any) error) er
 	return pgReader{t.tx}.each(ctx, true, text, args, func(scan func(...any) error) (bool, error) { return true, fn(scan) })
 }
 
-func (t *pgTx) set(text string, args []any, fn func(scan func(...any) error) error) (int64, error) {
-	list := make([]any, len(args))
-	for i, a := range args {
-		switch a := a.(type) {
-		case []int64, []*int64, [][]byte:
-			list[i] = a
-		case []string:
-			texts := make([]string, len(a))
-			for j := range a {
-				texts[j] = storable(a[j])
-			}
-			list[i] = texts
-		default:
-			v, err := plain([]any{a})
-			if err != nil {
-				return 0, err
-			}
-			list[i] = v[0]
-		}
+func (t *pgTx) execOver(o *overRows, rows [][]any, args ...any) (int64, error) {
+	if len(rows) == 0 {
+		return 0, nil
 	}
-	ctx, cancel := t.limited()
-	defer cancel()
-	if fn == nil {
-		tag, err := t.tx.Exec(ctx, text, list...)
-		return tag.RowsAffected(), err
-	}
-	rows, err := t.tx.Query(ctx, text, list...)
+	args, err := o.pgArgs(rows, args)
 	if err != nil {
 		return 0, err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := fn(rows.Scan); err != nil {
-			return 0, err
+	ctx, cancel := t.limited()
+	defer cancel()
+	tag, err := t.tx.Exec(ctx, o.postgres, args...)
+	return tag.RowsAffected(), err
+}
+
+func (t *pgTx) eachOver(o *overRows, rows [][]any, args []any, fn func(scan func(...any) error) error) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	args, err := o.pgArgs(rows, args)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := t.limited()
+	defer cancel()
+	result, err := t.tx.Query(ctx, o.postgres, args...)
+	if err != nil {
+		return err
+	}
+	defer result.Close()
+	for result.Next() {
+		if err := fn(result.Scan); err != nil {
+			return err
 		}
 	}
-	rows.Close()
-	return rows.CommandTag().RowsAffected(), rows.Err()
+	return result.Err()
 }
 
 // insert copies rows with the COPY protocol. next returns nil after the last.

@@ -175,46 +175,6 @@ func (ps Places) Of(ctx context.Context, ref blob.Ref) (u Upload, added time.Tim
 	return u, time.UnixMilli(at).UTC(), ps.db.fail("look up a place", err)
 }
 
-// takePlace gives a new content the place of an upload that is done.
-func (c *commit) takePlace(id int64, k Content) error {
-	place, err := c.uploaded(k)
-	if errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("content %s: %w", k.Ref, ErrNotUploaded)
-	}
-	if err == nil {
-		_, err = c.exec("UPDATE content SET place = $2 WHERE id = $1", id, place)
-	}
-	return err
-}
-
-// replacePlace gives a known content the place of an upload that is done, if
-// there is one, and dooms its earlier place: its object may be damaged.
-func (c *commit) replacePlace(id int64, k Content) error {
-	place, err := c.uploaded(k)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if _, err := c.exec("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM content WHERE id = $1 AND place IS NOT NULL",
-		id, c.now.UnixMilli()); err != nil {
-		return err
-	}
-	if _, err = c.exec("UPDATE content SET place = $2, damage = NULL WHERE id = $1", id, place); err != nil {
-		return err
-	}
-	_, err = c.exec("UPDATE cold SET plain_since = $2 WHERE content_id = $1", id, c.now.UnixMilli())
-	return err
-}
-
-// uploaded ends an upload of a content that is done and returns its place.
-func (c *commit) uploaded(k Content) (place string, err error) {
-	err = c.row("DELETE FROM upload WHERE place = (SELECT place FROM upload WHERE sha256 = $1 AND size = $2 AND done = 1 ORDER BY lease_until DESC, place LIMIT 1) RETURNING place",
-		[]any{k.Ref[:], k.Size}, &place)
-	return place, err
-}
-
 // Doomed yields the places that were doomed before a time and are not deleted
 // yet, oldest first. Places that are doomed or deleted meanwhile may or may not
 // be included.

@@ -76,12 +76,10 @@ func DropReplaced(ctx context.Context, db *DB, prefix string, r Replacement) (n 
 			if _, err := w.exec("DELETE FROM derived WHERE source_id = $1 AND tool = $2 AND tool_version = $3", x.source, x.tool, x.version); err != nil {
 				return err
 			}
-			for _, c := range results {
-				if err := w.release(c, now); err != nil {
-					return err
-				}
-				n++
+			if err := w.release(now, results...); err != nil {
+				return err
 			}
+			n += int64(len(results))
 		}
 		return w.changed()
 	})

@@ -557,6 +557,28 @@ func (t *sqliteTx) many(text string, rows [][]any) ([]int64, error) {
 	return changed, nil
 }
 
+func (t *sqliteTx) execOver(o *overRows, rows [][]any, args ...any) (int64, error) {
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	list, err := o.json(rows)
+	if err != nil {
+		return 0, err
+	}
+	return t.exec(o.sqlite, append([]any{list}, args...)...)
+}
+
+func (t *sqliteTx) eachOver(o *overRows, rows [][]any, args []any, fn func(scan func(...any) error) error) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	list, err := o.json(rows)
+	if err != nil {
+		return err
+	}
+	return t.each(o.sqlite, append([]any{list}, args...), fn)
+}
+
 // script runs several statements at once.
 func (t *sqliteTx) script(text string) error {
 	_, err := t.tx.ExecContext(t.ctx, text)

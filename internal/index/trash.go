@@ -242,16 +242,7 @@ func (c *commit) restore(number int64) error {
 	if err != nil {
 		return err
 	}
-	if sets := c.sets(); sets != nil {
-		err = c.replaceAllCached(sets, objects)
-	} else {
-		for _, o := range objects {
-			if err = c.replaceCached(o); err != nil {
-				break
-			}
-		}
-	}
-	if err != nil {
+	if err := c.replaceCached(objects); err != nil {
 		return err
 	}
 	c.late = objects // filters read the files of new transactions only
