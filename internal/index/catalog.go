@@ -238,7 +238,7 @@ func (w *objectWalk) page(ctx context.Context) (rows []ObjectKey, next *ObjectKe
 		}
 		rows, next = w.cut(rows)
 		return rows, next, nil
-	case len(sources) > 0 && (w.within != nil || f.Sort == BySize || f.Sort == ByAdded && isPattern(w.name) || f.Sort == ByName && !exact && !w.seen.all && w.rejects()):
+	case len(sources) > 0 && w.mayBeFew(exact):
 		if few, err := w.isFew(ctx, sources[0]); err != nil {
 			return nil, nil, err
 		} else if few {
@@ -256,6 +256,21 @@ func (w *objectWalk) page(ctx context.Context) (rows []ObjectKey, next *ObjectKe
 		return w.byAddedTo(ctx)
 	}
 	return w.byAdded(ctx)
+}
+
+// mayBeFew reports whether it pays to find out that few objects are selected: a walk in the
+// order of the list could reject many. exact says that one name is selected.
+func (w *objectWalk) mayBeFew(exact bool) bool {
+	if w.within != nil {
+		return true
+	}
+	switch w.f.Sort {
+	case BySize:
+		return true
+	case ByAdded:
+		return isPattern(w.name)
+	}
+	return !exact && !w.seen.all && w.rejects()
 }
 
 // checkPattern returns ErrShortPattern if a pattern would be compared with too many
