@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-const guardDir = "../../testdata/depot-609fd06"
+const guardDir = "../../testdata/depot-format1"
 
-// guardDepot unpacks the depot that commit 609fd06 wrote.
+// guardDepot unpacks the depot of format 1.
 func guardDepot(t *testing.T) string {
 	t.Helper()
 	f, err := os.Open(filepath.Join(guardDir, "depot.tar.gz"))
@@ -95,9 +95,9 @@ func guardGet(t *testing.T, base, path, token string) (int, string) {
 	return resp.StatusCode, hex.EncodeToString(h.Sum(nil))
 }
 
-// TestGuardDepot opens the depot that commit 609fd06 wrote: it verifies, lists
-// its transactions, and answers each path with the same bytes as then.
-// scripts/guard-depot says how it was made.
+// TestGuardDepot opens the depot of format 1, the first one that is promised: it verifies,
+// lists its transactions, answers each path with the same bytes as when it was made, and
+// takes new files. scripts/guard-depot says how it was made.
 func TestGuardDepot(t *testing.T) {
 	t.Parallel()
 	depot := guardDepot(t)
@@ -165,6 +165,31 @@ func TestGuardDepot(t *testing.T) {
 		} {
 			if got, _ := guardGet(t, s.url, q.path, tokens[q.token]); got != q.want {
 				t.Errorf("GET /%s with token %q: status %d, want %d", q.path, q.token, got, q.want)
+			}
+		}
+	})
+	t.Run("add", func(t *testing.T) {
+		for _, args := range [][]string{
+			{"undo", "9"}, // its trash ends in 2036
+			{"add", "--product", "New", "../../testdata/pdb/hello-arm64.pdb", "../../testdata/elf/e-x86"},
+			{"rm", "1"},
+			{"gc", "--grace", "0s"},
+			{"verify", "--restore"},
+		} {
+			if code, stdout, stderr := symdepot(t, depot, args...); code != exitOK {
+				t.Errorf("%q: exit code %d, want 0\n%s%s", args, code, stdout, stderr)
+			}
+		}
+		_, stdout, _ := symdepot(t, depot, "list")
+		if lines := strings.Split(stdout, "\n"); len(lines) < 3 || !strings.HasPrefix(lines[1], "10 ") || !strings.HasPrefix(lines[2], "9 ") {
+			t.Errorf("list begins with %.200q, want transactions 10 and 9", stdout)
+		}
+		s := serveDepot(t, depot)
+		for _, row := range guardTable(t, "paths.tsv", 3) {
+			if strings.HasPrefix(row[2], "cold.so/") {
+				if status, sum := guardGet(t, s.url, row[2], ""); status != http.StatusOK || sum != row[1] {
+					t.Errorf("GET /%s after the add: %d, SHA-256 %s; want 200 and %s", row[2], status, sum, row[1])
+				}
 			}
 		}
 	})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,14 +17,42 @@ import (
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
-// buildVersion builds a program that stands for a later version, and returns a
-// folder with it.
-func buildVersion(t *testing.T, tag string) string {
+// laterSteps are the steps by which programs of later versions would change the index: the
+// next version adds a table, and the one after it deletes something that the present one
+// needs. %d is the number of the present steps, and the next number.
+var laterSteps = []string{
+	"-- format_floor: %d\nCREATE TABLE next_version (n bigint);\n",
+	"-- contract\n-- format_floor: %d\nCOMMENT ON TABLE state IS 'contracted';\n",
+}
+
+// buildVersion builds a program that stands for the version that many versions after this
+// one, with the first of laterSteps, and returns a folder with it.
+func buildVersion(t *testing.T, after int) string {
 	t.Helper()
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags", tag, "-o", filepath.Join(dir, "symdepot"), ".")
+	steps, err := filepath.Abs("../../internal/index/migrations/postgres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	present, err := os.ReadDir(steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := map[string]map[string]string{"Replace": {}}
+	for i, text := range laterSteps[:after] {
+		n := len(present) + i
+		name := fmt.Sprintf("%04d_later.sql", n+1)
+		symtest.Put(t, dir, name, fmt.Appendf(nil, text, n))
+		overlay["Replace"][filepath.Join(steps, name)] = filepath.Join(dir, name)
+	}
+	b, err := json.Marshal(overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	symtest.Put(t, dir, "overlay.json", b)
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", filepath.Join(dir, "symdepot"), ".")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build -tags %s: %v\n%s", tag, err, out)
+		t.Fatalf("go build of a later version: %v\n%s", err, out)
 	}
 	return dir
 }
@@ -37,7 +66,7 @@ func TestNodesUpgrade(t *testing.T) {
 		t.Skip("builds two further programs: runs with make torture (SYMDEPOT_TORTURE=1)")
 	}
 	t.Parallel()
-	next, later := buildVersion(t, "symdepot_next"), buildVersion(t, "symdepot_later")
+	next, later := buildVersion(t, 1), buildVersion(t, 2)
 	pg := pgtest.New(t)
 	pg.Database(t) // test1
 	c := newChaos(t, 3, "10m,1h,168h,168h", "test1", nil, pg)
@@ -169,119 +198,5 @@ func (c *chaos) replace(t *testing.T, node int, dir string) {
 	n.env["PATH"] = dir + string(os.PathListSeparator) + os.Getenv("PATH")
 	if err := n.start(); err != nil {
 		t.Fatalf("node %d: %v", node, err)
-	}
-}
-
-// beforePushes is the commit whose child made the first table of pushes.
-const beforePushes = "34951ac46^"
-
-// buildCommit builds the program of an earlier commit, and returns a folder with it.
-func buildCommit(t *testing.T, commit string) string {
-	t.Helper()
-	if err := exec.CommandContext(t.Context(), "git", "cat-file", "-e", commit+"^{commit}").Run(); err != nil {
-		t.Skipf("needs the history of the repository with the commit %s (git fetch --unshallow): %v", commit, err)
-	}
-	src, dir := t.TempDir(), t.TempDir()
-	for _, args := range [][]string{
-		{"sh", "-c", `git -C "$(git rev-parse --show-toplevel)" archive "$1" | tar -x -C "$2"`, "sh", commit, src},
-		{"go", "-C", src, "build", "-o", filepath.Join(dir, "symdepot"), "./cmd/symdepot"},
-	} {
-		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%q: %v\n%s", args, err, out)
-		}
-	}
-	return dir
-}
-
-// TestNodesBeforePush runs the program before pushes and retention beside this one on
-// one depot in PostgreSQL, whose formats only expand: servers of both answer, commands
-// of both add, remove and verify, and files are pushed meanwhile. A depot that the
-// earlier one has made is upgraded and used by both. In SQLite the earlier one refuses
-// with a sentence.
-func TestNodesBeforePush(t *testing.T) {
-	if os.Getenv("SYMDEPOT_TORTURE") == "" {
-		t.Skip("builds an earlier program: runs with make torture (SYMDEPOT_TORTURE=1)")
-	}
-	t.Parallel()
-	folder := buildCommit(t, beforePushes)
-	old := filepath.Join(folder, "symdepot")
-	pg := pgtest.New(t)
-	pg.Database(t) // test1
-	c := newChaos(t, 2, "10m,1h,168h,168h", "test1", nil, pg)
-	shared, dir := t.TempDir(), t.TempDir()
-	if _, err := c.file(shared); err != nil {
-		t.Fatal(err)
-	}
-	c.both(t, shared, "symdepot", old)
-	c.replace(t, 0, folder)
-	var stop atomic.Bool
-	var wg sync.WaitGroup
-	for i := range c.nodes {
-		wg.Go(func() { c.read(i, &stop) })
-	}
-	c.both(t, shared, "symdepot", old)
-
-	// A push to a server of this version is visible on that of the earlier one.
-	token, _, _ := strings.Cut(c.must("token", "new", "--name", "ci", "--scope", "write", "--scope", "read", "--product", "app"), "\n")
-	pushed, err := startServe(func(k string) string { return c.tools.env[k] }, ".", "--quiet", "--auth")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = pushed.stop() }()
-	k, err := c.file(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	symtest.Put(t, dir, "token", []byte(token))
-	c.must("push", "--server", pushed.url, "--token-file", filepath.Join(dir, "token"), "--product", "app", "--version", "1", dir)
-	c.mu.Lock()
-	c.keys[k.path] = k
-	c.mu.Unlock()
-	c.kept(k)
-	c.both(t, shared, "symdepot", old)
-
-	// The earlier one removes, and collects garbage.
-	gone := t.TempDir()
-	if _, err := c.file(gone); err != nil {
-		t.Fatal(err)
-	}
-	out := c.must("add", gone)
-	number := strings.Fields(out)[1]
-	for _, args := range [][]string{{"rm", number}, {"gc"}, {"list"}} {
-		if out, err := c.commandOf(old, args...); err != nil {
-			t.Errorf("%q of the earlier version: error %v, want none\n%s", args, err, out)
-		}
-	}
-	stop.Store(true)
-	wg.Wait()
-	for _, exe := range []string{old, "symdepot"} {
-		if out, err := c.commandOf(exe, "verify"); err != nil || !strings.HasPrefix(out, "clean: ") {
-			t.Errorf("%s verify: %v, want no error and %q at the beginning\n%s", exe, err, "clean: ", out)
-		}
-	}
-
-	// A depot of the earlier version.
-	pg.Database(t) // test2
-	c.tools.env["SYMDEPOT_DEPOT"] = strings.Replace(c.tools.env["SYMDEPOT_DEPOT"], "/test1?", "/test2?", 1)
-	c.tools.env["SYMDEPOT_DEPOT_BLOBS"] += "2"
-	for i, exe := range []string{old, "symdepot", old, "symdepot"} {
-		dir := t.TempDir()
-		if _, err := c.file(dir); err != nil {
-			t.Fatal(err)
-		}
-		if out, err := c.commandOf(exe, "add", dir); err != nil {
-			t.Errorf("add %d, by %s: error %v, want none\n%s", i, exe, err, out)
-		}
-		if out, err := c.commandOf(exe, "verify"); err != nil || !strings.HasPrefix(out, "clean: ") {
-			t.Errorf("verify %d, by %s: %v, want no error and %q at the beginning\n%s", i, exe, err, "clean: ", out)
-		}
-	}
-
-	// SQLite: the earlier version refuses.
-	delete(c.tools.env, "SYMDEPOT_DEPOT_BLOBS")
-	c.tools.env["SYMDEPOT_DEPOT"] = filepath.Join(t.TempDir(), "depot")
-	c.must("add", shared)
-	if out, err := c.commandOf(old, "list"); err == nil || !strings.Contains(err.Error(), "exit status 4") || !strings.Contains(err.Error(), "this program supports formats up to") {
-		t.Errorf("the earlier version on a depot in SQLite: error %v, %s; want exit status 4 and the formats that it supports", err, out)
 	}
 }

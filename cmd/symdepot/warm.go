@@ -21,8 +21,7 @@ func (warmCmd) Help() string {
 	return `Makes cold files plain again, so that they take their whole size and are read without being restored first. Files that
 are not cold stay as they are. A file that is read three times within a week becomes plain by itself.
 
---all makes every file plain. Then earlier versions of symdepot, which do not know cold files, open the depot again. It changes nothing if the
-disk has too little space. A server with cold.after makes files cold again: set that to 0, or run symdepot cool --pause first.
+--all makes every file plain. It changes nothing if the disk has too little space. A server with cold.after makes files cold again: set that to 0, or run symdepot cool --pause first.
 
 The command works on the depot itself, as verify does, and may run beside serve. After Ctrl-C, what is plain by then stays so.
 
@@ -81,7 +80,7 @@ func (c warmCmd) Run(a *app) error {
 	if c.JSON {
 		err = out.Write(sum)
 	} else {
-		_, err = fmt.Fprintln(a.stdout, report.WarmedText(sum, c.All))
+		_, err = fmt.Fprintln(a.stdout, report.WarmedText(sum))
 	}
 	if err == nil && sum.Failed > 0 {
 		err = term.ErrNegative

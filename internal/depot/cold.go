@@ -53,8 +53,6 @@ const (
 var (
 	// ErrColdRefused means that a content cannot become cold now.
 	ErrColdRefused = index.ErrColdRefused
-	// ErrOlderNode means that a server of an older version uses the depot.
-	ErrOlderNode = index.ErrOlderNode
 	// ErrDiskFull means that too little of the disk is free for cooling.
 	ErrDiskFull = errors.New("less than a tenth of the disk is free, and cooling needs space for both forms of a content for an hour; free some first (symdepot gc, symdepot usage)")
 )

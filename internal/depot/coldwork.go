@@ -142,7 +142,7 @@ func (c *Cold) pass(ctx context.Context, st Cooling, pace func(n int) error) err
 	switch {
 	case errors.Is(err, errPaused):
 		return nil
-	case errors.Is(err, ErrDiskFull), errors.Is(err, ErrOlderNode):
+	case errors.Is(err, ErrDiskFull):
 		c.d.log.Warn("contents stay as they are", "reason", err)
 	case err != nil:
 		if ctx.Err() != nil || isAway(err) {

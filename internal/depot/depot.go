@@ -34,14 +34,17 @@ const Format = 1
 var (
 	ErrNoDepot = errors.New("no depot found")
 	ErrNewer   = errors.New("the depot was made by a newer symdepot")
+	// ErrUnreleased means that a depot was made by a symdepot of before release 0.1.0.
+	ErrUnreleased = index.ErrUnreleased
 )
 
 // IsUnusable reports whether err means that this program cannot use the depot's
-// index: it is damaged, or was written by a newer version or by a different
-// program.
+// index: it is damaged, or was written by a newer version, by one of before release 0.1.0,
+// or by a different program.
 func IsUnusable(err error) bool {
 	_, stamp := errors.AsType[stampError](err)
-	return stamp || errors.Is(err, index.ErrCorrupt) || errors.Is(err, index.ErrForeign) || errors.Is(err, index.ErrNewer)
+	return stamp || errors.Is(err, index.ErrCorrupt) || errors.Is(err, index.ErrForeign) ||
+		errors.Is(err, index.ErrNewer) || errors.Is(err, ErrUnreleased)
 }
 
 // Options of Open. The zero value opens for reading and writing and makes the

@@ -167,7 +167,7 @@ func (e *examiner) depot(ctx context.Context) {
 	case errors.Is(err, depot.ErrOlder):
 		e.add("depot", Warning, err.Error(), "the next symdepot serve or add upgrades it; make a backup first (symdepot depot backup, of the old version)")
 		return
-	case errors.Is(err, depot.ErrNewer), errors.Is(err, depot.ErrMoved):
+	case errors.Is(err, depot.ErrNewer), errors.Is(err, depot.ErrUnreleased), errors.Is(err, depot.ErrMoved):
 		e.add("depot", Fault, err.Error(), "")
 		return
 	case errors.Is(err, fs.ErrPermission):

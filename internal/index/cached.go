@@ -92,28 +92,21 @@ func (c *commit) cached(f CachedFile) error {
 	if err != nil {
 		return err
 	}
-	var known []storedObject // with sets, of all entries
-	if sets := c.sets(); sets != nil {
-		if known, err = c.storeObjects(sets, f.Entries, map[blob.Ref]int64{f.Ref: content}); err != nil {
-			return err
-		}
+	stored, err := c.storeObjects(f.Entries, map[blob.Ref]int64{f.Ref: content})
+	if err != nil {
+		return err
 	}
 	if f.Signature != "" {
-		if _, err := c.exec(putSignature+" DO NOTHING", content, text(f.Signature)); err != nil {
+		if err := c.storeSignatures(addSignatures, map[int64]string{content: text(f.Signature)}); err != nil {
 			return err
 		}
 	}
-	objects := make([]int64, len(f.Entries))
+	objects := make([]int64, len(stored))
 	var old []int64 // objects that were there before
-	for i, e := range f.Entries {
-		before := c.objects
-		if known != nil {
-			objects[i] = known[i].id
-		} else if objects[i], err = c.objectWithKeys(content, e); err != nil {
-			return err
-		}
-		if known != nil && known[i].known || known == nil && c.objects == before {
-			old = append(old, objects[i])
+	for i, o := range stored {
+		objects[i] = o.id
+		if o.known {
+			old = append(old, o.id)
 		}
 	}
 	if err := c.lateOnes(old, product); err != nil {
@@ -123,9 +116,11 @@ func (c *commit) cached(f CachedFile) error {
 		return err
 	}
 	args := []any{content, tx, text(f.Name), text(f.URL), text(f.Tag), f.Fetched.UnixMilli()}
-	n, err := c.exec("UPDATE cached SET name = $3, url = $4, tag = $5, fetched = $6, used = "+larger("used", "$6")+" WHERE content_id = $1 AND tx_id = $2", args...)
+	n, err := c.exec("UPDATE cached SET name = $3, url = $4, tag = $5, fetched = $6, used = "+larger("used", "$6")+" "+
+		"WHERE content_id = $1 AND tx_id = $2", args...)
 	if err == nil && n == 0 {
-		if _, err = c.exec("INSERT INTO cached (content_id, tx_id, name, url, tag, fetched, used) VALUES ($1, $2, $3, $4, $5, $6, $6)", args...); err == nil {
+		if _, err = c.exec("INSERT INTO cached (content_id, tx_id, name, url, tag, fetched, used) VALUES ($1, $2, $3, $4, $5, $6, $6)",
+			args...); err == nil {
 			_, err = c.exec("UPDATE tx SET files = files + 1, bytes = bytes + $2 WHERE id = $1", tx, f.Size)
 		}
 	}
@@ -133,45 +128,33 @@ func (c *commit) cached(f CachedFile) error {
 		return err
 	}
 	// The upstream may have had a different product before.
-	others, err := c.ids("SELECT c.tx_id FROM cached c JOIN tx t ON t.id = c.tx_id WHERE c.content_id = $1 AND t.source = $2 AND t.id <> $3", content, text(f.Source), tx)
+	others, err := c.ids("SELECT c.tx_id FROM cached c JOIN tx t ON t.id = c.tx_id "+
+		"WHERE c.content_id = $1 AND t.source = $2 AND t.id <> $3", content, text(f.Source), tx)
 	if err != nil {
 		return err
 	}
-	for _, o := range others {
-		if err := c.deleteCached(content, f.Size, o, c.now); err != nil {
-			return err
-		}
+	rows := make([]cachedRow, len(others))
+	for i, o := range others {
+		rows[i] = cachedRow{content, f.Size, o}
 	}
-	return nil
+	return c.deleteCached(rows, c.now)
 }
 
 // lateOnes notes those of the objects that the product does not have. A filter reads
 // the keys of new objects and of new transactions, and these are neither.
 func (c *commit) lateOnes(objects []int64, product int64) error {
-	if len(objects) == 0 {
-		return nil
-	}
-	if s := c.sets(); s != nil {
-		list, err := setIDs(s, "SELECT o FROM unnest($1::bigint[]) AS o WHERE NOT EXISTS (SELECT 1 FROM seen WHERE object_id = o AND product_id = $2)", objects, product)
-		c.late = append(c.late, list...)
-		return err
-	}
-	for _, o := range objects {
-		var held bool
-		if err := c.row("SELECT EXISTS (SELECT 1 FROM seen WHERE object_id = $1 AND product_id = $2)", []any{o, product}, &held); err != nil {
-			return err
-		}
-		if !held {
-			c.late = append(c.late, o)
-		}
-	}
-	return nil
+	list, err := c.readNumbers(notSeen, numbers(objects), product)
+	c.late = append(c.late, list...)
+	return err
 }
+
+var notSeen = over("id number", "SELECT k.id FROM {k} WHERE NOT EXISTS (SELECT 1 FROM seen WHERE object_id = k.id AND product_id = $2)")
 
 // cachedEntries writes the files of the objects of a downloaded file, and makes the
 // objects visible. If several entries are one object, the last one describes it.
 func (c *commit) cachedEntries(f CachedFile, objects []int64, tx, product int64) error {
-	var files, missing, visible [][]any
+	var files, missing [][]any
+	var visible []int64
 	last := make(map[int64]int, len(objects))
 	for i, o := range objects {
 		last[o] = i
@@ -179,7 +162,7 @@ func (c *commit) cachedEntries(f CachedFile, objects []int64, tx, product int64)
 	for i, e := range f.Entries {
 		if last[objects[i]] == i {
 			files = append(files, []any{objects[i], tx, text(e.Path), text(e.Archive), f.Fetched.UnixMilli(), millis(e.ModTime)})
-			visible = append(visible, []any{objects[i], product, tx})
+			visible = append(visible, objects[i])
 		}
 	}
 	changed, err := c.many("UPDATE tx_file SET path = $3, archive = $4, mtime = $5, own_mtime = $6 WHERE object_id = $1 AND tx_id = $2", files)
@@ -196,7 +179,7 @@ func (c *commit) cachedEntries(f CachedFile, objects []int64, tx, product int64)
 		SELECT $2, coalesce(max(seq), 0) + 1, $1, $3, $4, $5, 0, $6 FROM tx_file WHERE tx_id = $2`, missing); err != nil {
 		return err
 	}
-	_, err = c.many(makeVisible, visible)
+	_, err = c.execOver(makeVisible, numbers(visible), product, tx)
 	return err
 }
 
@@ -213,33 +196,53 @@ func (c *commit) upstreamTx(source string, product int64) (id int64, err error) 
 	return id, err
 }
 
-// cachedObjects returns the objects of a downloaded file. In SQLite CROSS JOIN
-// fixes the order of the join: an upstream has very many files.
-var cachedObjects = each("SELECT DISTINCT f.object_id FROM object o CROSS JOIN tx_file f ON f.object_id = o.id WHERE o.content_id = $1 AND f.tx_id = $2",
-	"SELECT DISTINCT f.object_id FROM object o JOIN tx_file f ON f.object_id = o.id WHERE o.content_id = $1 AND f.tx_id = $2")
+// cachedRow is a cached file: a content, its size, and the row of its upstream.
+type cachedRow struct{ content, size, tx int64 }
 
-// deleteCached removes a downloaded file and hides its objects that nothing else
-// makes visible.
-func (w *write) deleteCached(content, size, tx int64, now time.Time) error {
-	if sets := w.sets(); sets != nil {
-		return w.deleteAllCached(sets, []cachedRow{{content, size, tx}}, now)
+var (
+	cachedObjects = over("content_id number, tx_id number", `SELECT DISTINCT f.object_id, f.tx_id FROM {k} CROSS JOIN object o
+		CROSS JOIN tx_file f
+		WHERE o.content_id = k.content_id AND f.object_id = o.id AND f.tx_id = k.tx_id`)
+	dropFiles = over("object_id number, tx_id number",
+		"DELETE FROM tx_file WHERE (object_id, tx_id) IN (SELECT k.object_id, k.tx_id FROM {k})")
+	dropCached = over("content_id number, tx_id number",
+		"DELETE FROM cached WHERE (content_id, tx_id) IN (SELECT k.content_id, k.tx_id FROM {k})")
+)
+
+// deleteCached removes downloaded files and hides their objects that nothing else makes
+// visible.
+func (w *write) deleteCached(files []cachedRow, now time.Time) error {
+	rows := make([][]any, len(files))
+	type sum struct{ n, bytes int64 }
+	sums := make(map[int64]sum)
+	for i, f := range files {
+		rows[i] = []any{f.content, f.tx}
+		t := sums[f.tx]
+		sums[f.tx] = sum{t.n + 1, t.bytes + f.size}
 	}
-	objects, err := w.ids(cachedObjects, content, tx)
-	if err != nil {
+	var objects [][]any
+	if err := w.eachOver(cachedObjects, rows, nil, func(scan scanFunc) error {
+		var object, tx int64
+		err := scan(&object, &tx)
+		objects = append(objects, []any{object, tx})
+		return err
+	}); err != nil {
 		return err
 	}
-	for _, o := range objects {
-		if _, err := w.exec("DELETE FROM tx_file WHERE object_id = $1 AND tx_id = $2", o, tx); err != nil {
-			return err
-		}
-		if err := w.updateVisibility(o, tx, now); err != nil {
-			return err
-		}
-	}
-	if _, err := w.exec("DELETE FROM cached WHERE content_id = $1 AND tx_id = $2", content, tx); err != nil {
+	if _, err := w.execOver(dropFiles, objects); err != nil {
 		return err
 	}
-	_, err = w.exec("UPDATE tx SET files = files - 1, bytes = bytes - $2 WHERE id = $1", tx, size)
+	if err := w.updateVisibility(objects, now); err != nil {
+		return err
+	}
+	if _, err := w.execOver(dropCached, rows); err != nil {
+		return err
+	}
+	var fewer [][]any
+	for tx, t := range sums {
+		fewer = append(fewer, []any{tx, t.n, t.bytes})
+	}
+	_, err := w.many("UPDATE tx SET files = files - $2, bytes = bytes - $3 WHERE id = $1", fewer)
 	return err
 }
 
@@ -283,8 +286,9 @@ type CachedStats struct {
 func (cf CachedFiles) Stats(ctx context.Context) ([]CachedStats, error) {
 	list := []CachedStats{}
 	err := cf.db.scans.each(ctx, true, `SELECT source, sum(files), sum(bytes), min(oldest) FROM
-		(SELECT t.source, t.files, t.bytes, (SELECT min(c.used) FROM cached c WHERE c.tx_id = t.id) AS oldest FROM tx t WHERE t.id < 0 AND t.files > 0) AS s
-		GROUP BY source ORDER BY source`, nil, func(scan func(...any) error) (bool, error) {
+		(SELECT t.source, t.files, t.bytes, (SELECT min(c.used) FROM cached c WHERE c.tx_id = t.id) AS oldest FROM tx t
+			WHERE t.id < 0 AND t.files > 0) AS s
+		GROUP BY source ORDER BY source`, nil, func(scan scanFunc) (bool, error) {
 		var s CachedStats
 		var oldest sql.NullInt64
 		err := scan(&s.Source, &s.Files, &s.Bytes, &oldest)
@@ -345,7 +349,7 @@ func (cf CachedFiles) Evictable(ctx context.Context, f CacheFilter) iter.Seq2[Ca
 				return true
 			}
 			return yield(c, err)
-		}, func(scan func(...any) error) (Cached, error) {
+		}, func(scan scanFunc) (Cached, error) {
 			var c Cached
 			var ref []byte
 			var fetched int64
@@ -392,7 +396,8 @@ func (cf CachedFiles) Drop(ctx context.Context, f CacheFilter, deleteBlob func(b
 	}
 }
 
-func (cf CachedFiles) evict(ctx context.Context, refs []blob.Ref, source string, deleteBlob func(blob.Ref) error) (n int, bytes int64, err error) {
+func (cf CachedFiles) evict(ctx context.Context, refs []blob.Ref, source string, deleteBlob func(blob.Ref) error) (n int,
+	bytes int64, err error) {
 	for batch := range slices.Chunk(refs, cf.db.dropBatch()) {
 		var gone []dropped
 		var files int
@@ -401,18 +406,8 @@ func (cf CachedFiles) evict(ctx context.Context, refs []blob.Ref, source string,
 			files, size = 0, 0
 			now := cf.db.now()
 			d := drop{write: w, colds: cf.db.Colds, before: now.UnixMilli(), now: now}
-			if sets := d.sets(); sets != nil {
-				if files, size, err = d.evictAll(sets, batch, text(source)); err != nil {
-					return err
-				}
-			} else {
-				for _, ref := range batch {
-					f, s, err := d.evict(ref, text(source))
-					if err != nil {
-						return err
-					}
-					files, size = files+f, size+s
-				}
+			if files, size, err = d.evict(batch, text(source)); err != nil {
+				return err
 			}
 			gone = d.gone
 			if files == 0 {
@@ -434,22 +429,31 @@ func (cf CachedFiles) evict(ctx context.Context, refs []blob.Ref, source string,
 	return n, bytes, nil
 }
 
-// evict removes the cached files with one content, and drops the content if
-// nothing else refers to it.
-func (d *drop) evict(ref blob.Ref, source string) (files int, bytes int64, err error) {
-	txs, err := d.ids("SELECT c.tx_id FROM content k JOIN cached c ON c.content_id = k.id JOIN tx t ON t.id = c.tx_id WHERE k.sha256 = $1 AND ($2 = '' OR t.source = $2)", ref[:], source)
-	if err != nil || len(txs) == 0 {
-		return 0, 0, err
-	}
-	var id, size int64
-	if err := d.row("SELECT id, size FROM content WHERE sha256 = $1", []any{ref[:]}, &id, &size); err != nil {
-		return 0, 0, err
-	}
-	for _, tx := range txs {
-		if err := d.deleteCached(id, size, tx, d.now); err != nil {
-			return 0, 0, err
+var cachedWith = over("sha256 hash", `SELECT o.sha256, c.content_id, o.size, c.tx_id FROM content o JOIN cached c ON c.content_id = o.id
+	JOIN tx t ON t.id = c.tx_id WHERE o.sha256 IN (SELECT k.sha256 FROM {k}) AND ($2 = '' OR t.source = $2)`)
+
+// evict removes the cached files with some contents, and drops those of the contents to
+// which nothing else refers.
+func (d *drop) evict(refs []blob.Ref, source string) (files int, bytes int64, err error) {
+	var rows []cachedRow
+	evicted := make(map[blob.Ref]bool)
+	if err := d.eachOver(cachedWith, hashes(refs), []any{source}, func(scan scanFunc) error {
+		var r cachedRow
+		var sum []byte
+		var ref blob.Ref
+		if err := scan(&sum, &r.content, &r.size, &r.tx); err != nil {
+			return err
 		}
+		err := scanRef(sum, &ref)
+		rows, evicted[ref] = append(rows, r), true
+		bytes += r.size
+		return err
+	}); err != nil || len(rows) == 0 {
+		return 0, 0, err
 	}
-	dropped := 0
-	return len(txs), size * int64(len(txs)), d.content(ref, &dropped)
+	if err := d.deleteCached(rows, d.now); err != nil {
+		return 0, 0, err
+	}
+	_, err = d.contents(slices.DeleteFunc(slices.Clone(refs), func(r blob.Ref) bool { return !evicted[r] }))
+	return len(rows), bytes, err
 }

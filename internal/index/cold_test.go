@@ -9,27 +9,13 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 )
 
-// TestColds follows a key and two deltas through their life: what may be a base, what
-// stays while something needs it, and which programs may open the index.
+// TestColds follows a key and two deltas through their life: what may be a base, and what
+// stays while something needs it.
 func TestColds(t *testing.T) { onEngines(t, testColds) }
 
 func testColds(t *testing.T) {
-	where := address(t)
-	// As the first program with cold contents: later steps may raise the floor further.
-	db, err := Open(t.Context(), where, Options{steps: stepsOf(t)[:coldFormat(stepsOf(t))]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
+	db := openTest(t, Options{})
 	ctx := t.Context()
-	floor := func() (n int) {
-		t.Helper()
-		if err := db.points.row(ctx, "SELECT format_floor FROM state", nil, &n); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	before := floor()
 	var refs []blob.Ref
 	for n := 1; n <= 3; n++ {
 		commitTest(t, db, "app", pdb(n))
@@ -48,13 +34,6 @@ func testColds(t *testing.T) {
 		}
 	}
 	put(0, file(10), nil, nil)
-	old := coldFormat(db.engine.steps()) - 1
-	if _, err := Open(ctx, where, Options{steps: db.engine.steps()[:old]}); !errors.Is(err, ErrNewer) {
-		t.Errorf("a program before cold contents: %v, want ErrNewer", err)
-	}
-	if got := floor(); got != coldFormat(db.engine.steps()) || got <= before {
-		t.Errorf("floor %d with a cold content, want %d", got, coldFormat(db.engine.steps()))
-	}
 	put(0, file(10), nil, ErrColdRefused)      // cold already
 	put(1, file(11), &refs[1], ErrColdRefused) // its own base
 	put(1, file(11), &refs[0], nil)
@@ -117,21 +96,9 @@ func testColds(t *testing.T) {
 	if s, err := db.Colds.Stats(ctx); s != (ColdStats{}) || err != nil {
 		t.Errorf("sums at the end %+v, %v, want none", s, err)
 	}
-	if got := floor(); got != before {
-		t.Errorf("floor %d after the last cold content was dropped, want %d as before the first", got, before)
-	}
 	put(1, file(13), nil, nil)
 	if err := db.Colds.Warm(ctx, Content{Ref: refs[1], Size: size(2)}, func() error { return nil }); err != nil {
 		t.Fatal(err)
-	}
-	before19, err := Open(ctx, where, Options{steps: db.engine.steps()[:old]})
-	if err != nil {
-		t.Errorf("a program before cold contents: %v, want that it opens the index", err)
-	} else {
-		_ = before19.Close()
-	}
-	if got := floor(); got != before {
-		t.Errorf("floor %d without cold contents, want %d as before", got, before)
 	}
 }
 

@@ -58,7 +58,8 @@ func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result
 			}
 			made = r
 		}
-		old, err := w.ids("SELECT content_id FROM derived WHERE source_id = $1 AND tool = $2 AND tool_version = $3 AND content_id IS NOT NULL", id, tool.Name, tool.Version)
+		old, err := w.ids("SELECT content_id FROM derived "+
+			"WHERE source_id = $1 AND tool = $2 AND tool_version = $3 AND content_id IS NOT NULL", id, tool.Name, tool.Version)
 		if err != nil {
 			return err
 		}
@@ -67,10 +68,8 @@ func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result
 			id, tool.Name, tool.Version, made, c.now.UnixMilli()); err != nil {
 			return err
 		}
-		for _, o := range old {
-			if err := w.release(o, c.now); err != nil {
-				return err
-			}
+		if err := w.release(c.now, old...); err != nil {
+			return err
 		}
 		// Earlier misses may be answered now.
 		if err := w.changed(); err != nil {

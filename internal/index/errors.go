@@ -20,6 +20,9 @@ var (
 	// ErrOlder: the index was written by an older version, and was opened for reading
 	// only, so that it cannot be upgraded.
 	ErrOlder = errors.New("open it once for writing to upgrade it")
+	// ErrUnreleased: the index was written by a program of before release 0.1.0.
+	ErrUnreleased = errors.New("it is of a version before release 0.1.0: write its files to a folder with symdepot export of that version, " +
+		"and add the folder to a new depot with symdepot add of this one")
 	// ErrNewer: the index was written by a newer version of the program.
 	ErrNewer = errors.New("the index was written by a newer version of symdepot")
 	// ErrUnavailable: the database server does not answer, or does not accept

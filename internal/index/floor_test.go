@@ -1,9 +1,11 @@
 package index
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -40,22 +42,6 @@ func openVersion(t *testing.T, where string, steps []migration) *DB {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	return db
-}
-
-// stepsOf returns the steps of the engine of a test of onEngines.
-func stepsOf(t *testing.T) []migration {
-	if strings.Contains(t.Name(), "/postgres") {
-		return postgresMigrations
-	}
-	return migrations
-}
-
-// besides returns the steps of the newest program that may use an index beside one of a format.
-func besides(steps []migration, format int) []migration {
-	if n := slices.IndexFunc(steps, func(m migration) bool { return m.floor > format }); n >= 0 {
-		return steps[:n]
-	}
-	return steps
 }
 
 func formatOf(t *testing.T, db *DB) (n int) {
@@ -278,4 +264,67 @@ func TestFloors(t *testing.T) {
 			floor = m.floor
 		}
 	}
+}
+
+// TestUnreleased: an index of a program of before release 0.1.0 is refused with a sentence
+// that says what to do, however it is opened, and stays as it is.
+func TestUnreleased(t *testing.T) { onEngines(t, testUnreleased) }
+
+func testUnreleased(t *testing.T) {
+	inFile := !strings.Contains(t.Name(), "/postgres")
+	for _, last := range []int{1, 2, len(migrations) + 21} {
+		where := address(t)
+		db := openVersion(t, where, nil)
+		commitTest(t, db, "", pdb(1))
+		statements := []string{
+			"UPDATE migration SET name = '0001_initial', sha256 = 'x'",
+			"WITH RECURSIVE k (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM k WHERE n < " + fmt.Sprint(last) + `)
+				INSERT INTO migration (number, name, sha256, applied) SELECT n, 'step', 'x', 1 FROM k WHERE n > 1`,
+		}
+		if inFile {
+			statements = append(statements, fmt.Sprintf("PRAGMA user_version = %d", last))
+		} else if last < 5 {
+			statements = append(statements, "ALTER TABLE state DROP COLUMN format_floor")
+		}
+		for _, text := range statements {
+			if err := db.update(t.Context(), "test", func(w *write) error { return w.script(text) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var before []byte
+		if inFile {
+			before = fileBytes(t, where)
+		}
+		for _, opt := range []Options{{}, {ReadOnly: true}, {MustExist: true}} {
+			_, err := Open(t.Context(), where, opt)
+			want := "it is of a version before release 0.1.0: write its files to a folder with symdepot export of that version"
+			if !errors.Is(err, ErrUnreleased) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%d steps, %+v: %v, want one line with %q", last, opt, err, want)
+			}
+		}
+		if !inFile {
+			continue
+		}
+		if _, err := OpenTarget(t.Context(), where); !errors.Is(err, ErrUnreleased) {
+			t.Errorf("%d steps, as the target of a restore: %v, want %v", last, err, ErrUnreleased)
+		}
+		if err := SnapshotFile(t.Context(), where, where+".copy", nil); !errors.Is(err, ErrUnreleased) {
+			t.Errorf("%d steps, as the source of a copy: %v, want %v", last, err, ErrUnreleased)
+		}
+		if !bytes.Equal(fileBytes(t, where), before) {
+			t.Errorf("%d steps: the file was changed", last)
+		}
+	}
+}
+
+func fileBytes(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }

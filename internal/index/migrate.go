@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-//go:embed migrations/*.sql migrations/postgres/*.sql
+//go:embed migrations/sqlite/*.sql migrations/postgres/*.sql
 var migrationFiles embed.FS
 
 // migration is one numbered step from the empty database to the current format.
@@ -35,10 +35,7 @@ type migration struct {
 }
 
 // migrations are the steps of SQLite, postgresMigrations those of PostgreSQL.
-var migrations, postgresMigrations = readMigrations("migrations"), readMigrations("migrations/postgres")
-
-// formatCurrent is the current format of an SQLite file: the number of migrations.
-var formatCurrent = len(migrations)
+var migrations, postgresMigrations = readMigrations("migrations/sqlite"), readMigrations("migrations/postgres")
 
 // readMigrations returns the embedded steps. Their numbers are 1, 2, 3…, which a
 // test checks.
@@ -49,9 +46,6 @@ func readMigrations(dir string) []migration {
 	}
 	var list []migration
 	for _, e := range entries {
-		if e.IsDir() {
-			continue
-		}
 		b, err := migrationFiles.ReadFile(path.Join(dir, e.Name()))
 		if err != nil {
 			return nil
@@ -75,7 +69,8 @@ var (
 // know the step can use the index afterwards.
 func newMigration(number int, name, text string) migration {
 	sum := sha256.Sum256([]byte(text))
-	m := migration{number: number, name: name, text: text, sha256: hex.EncodeToString(sum[:]), floor: number, contract: contractComment.MatchString(text)}
+	m := migration{number: number, name: name, text: text, sha256: hex.EncodeToString(sum[:]), floor: number,
+		contract: contractComment.MatchString(text)}
 	if f := floorComment.FindStringSubmatch(text); f != nil {
 		m.floor, _ = strconv.Atoi(f[1]) // digits; a test checks the range
 	}
@@ -95,6 +90,10 @@ func needed(steps []migration) int {
 // setFloor raises the floor of the index, and never lowers it.
 var setFloor = "UPDATE state SET format_floor = " + larger("format_floor", "$1") + " WHERE one = 1"
 
+// unreleased asks whether an index is of a program of before release 0.1.0: its first step
+// had another name.
+const unreleased = "SELECT EXISTS (SELECT 1 FROM migration WHERE number = 1 AND name = '0001_initial')"
+
 // errOlder is the error of a reader that cannot upgrade the index.
 func errOlder(format, known int) error {
 	return fmt.Errorf("it has format %d, and this program reads format %d: %w", format, known, ErrOlder)
@@ -107,7 +106,8 @@ func checkFormat(steps []migration, format, floor int) error {
 		return nil
 	}
 	if floor > 0 {
-		return fmt.Errorf("it has format %d, which needs a program that supports format %d, and this program supports formats up to %d: %w; use that version", format, floor, len(steps), ErrNewer)
+		return fmt.Errorf("it has format %d, which needs a program that supports format %d, and this program supports formats up to "+
+			"%d: %w; use that version", format, floor, len(steps), ErrNewer)
 	}
 	return fmt.Errorf("it has format %d, and this program supports formats up to %d: %w; use that version", format, len(steps), ErrNewer)
 }
@@ -154,7 +154,8 @@ func migrate(ctx context.Context, e engine, version int, now func() time.Time) (
 		}
 	}
 	if waiting != nil && version < needed(e.steps()) {
-		return nil, fmt.Errorf("it has format %d, and processes of a version that needs it still run: stop them or start them with the version before this one first", version)
+		return nil, fmt.Errorf("it has format %d, and processes of a version that needs it still run: stop them or start them with the "+
+			"version before this one first", version)
 	}
 	return waiting, nil
 }
@@ -182,7 +183,8 @@ func (m migration) apply(e engine, s session, now time.Time) error {
 	if err := e.setFormat(s, m); err != nil {
 		return err
 	}
-	_, err := s.exec("INSERT INTO migration (number, name, sha256, applied) VALUES ($1, $2, $3, $4)", m.number, m.name, m.sha256, now.UnixMilli())
+	_, err := s.exec("INSERT INTO migration (number, name, sha256, applied) VALUES ($1, $2, $3, $4)",
+		m.number, m.name, m.sha256, now.UnixMilli())
 	return err
 }
 
@@ -190,7 +192,7 @@ func (m migration) apply(e engine, s session, now time.Time) error {
 // steps, apart from those of newer versions and those that wait.
 func verifyMigrations(ctx context.Context, steps []migration, r reader) error {
 	n := 0
-	err := r.each(ctx, true, "SELECT number, name, sha256 FROM migration ORDER BY number", nil, func(scan func(...any) error) (bool, error) {
+	err := r.each(ctx, true, "SELECT number, name, sha256 FROM migration ORDER BY number", nil, func(scan scanFunc) (bool, error) {
 		var number int
 		var name, sum string
 		if err := scan(&number, &name, &sum); err != nil {

@@ -137,7 +137,8 @@ func (a *attempt) run(ctx context.Context) error {
 
 // noteServer records that another server, or the restored copy of a database,
 // makes the write: see noticed. The first write of all is no change.
-const noteServer = `UPDATE state SET server = this_server(), moved = CASE WHEN server = '' THEN NULL ELSE clock_timestamp() END WHERE server <> this_server()`
+const noteServer = `UPDATE state SET server = this_server(), moved = CASE WHEN server = '' THEN NULL ELSE clock_timestamp() END
+	WHERE server <> this_server()`
 
 // sweepHistory deletes the generations that were succeeded more than a day ago.
 const sweepHistory = `DELETE FROM history WHERE generation < (SELECT max(generation) FROM history WHERE made < now() - interval '1 day')`
@@ -155,24 +156,23 @@ func (a *attempt) lock(ctx context.Context, tx pgx.Tx) (committed bool, err erro
 	b := &pgx.Batch{}
 	b.Queue(settings, fmt.Sprint(wait), durability)
 	b.Queue("SELECT pg_advisory_xact_lock($1)", int64(writeLock))
-	if a.durable && a.requests {
+	if a.durable && a.made {
 		if a.doubtful {
-			b.Queue("SELECT EXISTS (SELECT 1 FROM request WHERE id = $1)", a.request).QueryRow(func(row pgx.Row) error { return row.Scan(&committed) })
+			b.Queue("SELECT EXISTS (SELECT 1 FROM request WHERE id = $1)",
+				a.request).QueryRow(func(row pgx.Row) error { return row.Scan(&committed) })
 		}
 		b.Queue("INSERT INTO request (id) VALUES ($1) ON CONFLICT (id) DO NOTHING", a.request)
 		sweep := a.writes.Add(1)%sweepEvery == 0
 		if sweep {
 			b.Queue("DELETE FROM request WHERE made < now() - interval '1 hour'")
 		}
-		if a.history {
-			b.Queue(noteServer)
-			if sweep {
-				b.Queue(sweepHistory)
-			}
+		b.Queue(noteServer)
+		if sweep {
+			b.Queue(sweepHistory)
 		}
 		b.Queue("NOTIFY " + channel) // sent by the commit
 	}
-	if a.history {
+	if a.made {
 		b.Queue("SELECT format_floor FROM state WHERE one = 1").QueryRow(func(row pgx.Row) error { return row.Scan(&floor) })
 	}
 	limited, cancel := context.WithTimeout(ctx, lockWait+writeLimit)
@@ -250,50 +250,47 @@ func (t *pgTx) row(text string, args []any, dest ...any) error {
 	return pgReader{t.tx}.row(ctx, text, args, dest...)
 }
 
-func (t *pgTx) each(text string, args []any, fn func(scan func(...any) error) error) error {
+func (t *pgTx) each(text string, args []any, fn func(scan scanFunc) error) error {
 	ctx, cancel := t.limited()
 	defer cancel()
-	return pgReader{t.tx}.each(ctx, true, text, args, func(scan func(...any) error) (bool, error) { return true, fn(scan) })
+	return pgReader{t.tx}.each(ctx, true, text, args, func(scan scanFunc) (bool, error) { return true, fn(scan) })
 }
 
-func (t *pgTx) set(text string, args []any, fn func(scan func(...any) error) error) (int64, error) {
-	list := make([]any, len(args))
-	for i, a := range args {
-		switch a := a.(type) {
-		case []int64, []*int64, [][]byte:
-			list[i] = a
-		case []string:
-			texts := make([]string, len(a))
-			for j := range a {
-				texts[j] = storable(a[j])
-			}
-			list[i] = texts
-		default:
-			v, err := plain([]any{a})
-			if err != nil {
-				return 0, err
-			}
-			list[i] = v[0]
-		}
+func (t *pgTx) execOver(o *overRows, rows [][]any, args ...any) (int64, error) {
+	if len(rows) == 0 {
+		return 0, nil
 	}
-	ctx, cancel := t.limited()
-	defer cancel()
-	if fn == nil {
-		tag, err := t.tx.Exec(ctx, text, list...)
-		return tag.RowsAffected(), err
-	}
-	rows, err := t.tx.Query(ctx, text, list...)
+	args, err := o.pgArgs(rows, args)
 	if err != nil {
 		return 0, err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := fn(rows.Scan); err != nil {
-			return 0, err
+	ctx, cancel := t.limited()
+	defer cancel()
+	tag, err := t.tx.Exec(ctx, o.postgres, args...)
+	return tag.RowsAffected(), err
+}
+
+func (t *pgTx) eachOver(o *overRows, rows [][]any, args []any, fn func(scan scanFunc) error) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	args, err := o.pgArgs(rows, args)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := t.limited()
+	defer cancel()
+	result, err := t.tx.Query(ctx, o.postgres, args...)
+	if err != nil {
+		return err
+	}
+	defer result.Close()
+	for result.Next() {
+		if err := fn(result.Scan); err != nil {
+			return err
 		}
 	}
-	rows.Close()
-	return rows.CommandTag().RowsAffected(), rows.Err()
+	return result.Err()
 }
 
 // insert copies rows with the COPY protocol. next returns nil after the last.
@@ -310,8 +307,11 @@ func (t *pgTx) insert(ctx context.Context, table string, columns []string, next 
 
 // copied sets the counters of generated ids after the highest copied one.
 func (t *pgTx) copied() error {
-	for _, c := range []struct{ table, column string }{{"product", "id"}, {"content", "id"}, {"miss", "no"}, {"wanted", "no"}, {"job", "id"}, {"promotion", "no"}, {"policy", "no"}, {"retention_run", "no"}} {
-		if _, err := t.tx.Exec(t.ctx, "SELECT setval(pg_get_serial_sequence('"+c.table+"', '"+c.column+"'), coalesce(max("+c.column+"), 0) + 1, false) FROM "+c.table); err != nil {
+	for _, c := range []struct{ table, column string }{{"product", "id"}, {"content", "id"}, {"miss", "no"}, {"wanted", "no"},
+		{"job", "id"}, {"promotion", "no"}, {"policy", "no"}, {"retention_run", "no"}} {
+		if _, err := t.tx.Exec(t.ctx,
+			"SELECT setval(pg_get_serial_sequence('"+c.table+"', '"+c.column+"'), coalesce(max("+c.column+"), 0) + 1, false) "+
+				"FROM "+c.table); err != nil {
 			return err
 		}
 	}

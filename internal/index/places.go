@@ -72,7 +72,8 @@ func (ps Places) Done(ctx context.Context, places []string) error {
 // Finished reports whether there is an upload of a content that is done and that
 // no commit has taken over.
 func (ps Places) Finished(ctx context.Context, c Content) (is bool, err error) {
-	err = ps.db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM upload WHERE sha256 = $1 AND size = $2 AND done = 1)", []any{c.Ref[:], c.Size}, &is)
+	err = ps.db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM upload WHERE sha256 = $1 AND size = $2 AND done = 1)",
+		[]any{c.Ref[:], c.Size}, &is)
 	return is, ps.db.fail("look up an upload", err)
 }
 
@@ -129,7 +130,8 @@ func argLists(places []string, more ...any) [][]any {
 
 // doom moves those of the places that are uploads to the doomed places.
 func (w *write) doom(places []string, now int64) error {
-	if _, err := w.many("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM upload WHERE place = $1", argLists(places, now)); err != nil {
+	if _, err := w.many("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM upload "+
+		"WHERE place = $1", argLists(places, now)); err != nil {
 		return err
 	}
 	_, err := w.many("DELETE FROM upload WHERE place = $1", argLists(places))
@@ -143,12 +145,13 @@ func (ps Places) Expire(ctx context.Context, before time.Time) (n int, err error
 		var batch []string
 		err := ps.db.update(ctx, "doom expired uploads", func(w *write) error {
 			batch = nil
-			if err := w.each("SELECT place FROM upload WHERE lease_until < $1 ORDER BY lease_until LIMIT $2", []any{before.UnixMilli(), pageRows}, func(scan func(...any) error) error {
-				var p string
-				err := scan(&p)
-				batch = append(batch, p)
-				return err
-			}); err != nil {
+			if err := w.each("SELECT place FROM upload WHERE lease_until < $1 ORDER BY lease_until LIMIT $2",
+				[]any{before.UnixMilli(), pageRows}, func(scan scanFunc) error {
+					var p string
+					err := scan(&p)
+					batch = append(batch, p)
+					return err
+				}); err != nil {
 				return err
 			}
 			return w.doom(batch, ps.db.now().UnixMilli())
@@ -168,51 +171,12 @@ func (ps Places) Expire(ctx context.Context, before time.Time) (n int, err error
 func (ps Places) Of(ctx context.Context, ref blob.Ref) (u Upload, added time.Time, err error) {
 	u.Ref = ref
 	var at int64
-	err = ps.db.points.row(ctx, "SELECT place, size, added, coalesce(damage, '') FROM content WHERE sha256 = $1 AND place IS NOT NULL", []any{ref[:]}, &u.Place, &u.Size, &at, &u.Damage)
+	err = ps.db.points.row(ctx, "SELECT place, size, added, coalesce(damage, '') FROM content "+
+		"WHERE sha256 = $1 AND place IS NOT NULL", []any{ref[:]}, &u.Place, &u.Size, &at, &u.Damage)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
 	return u, time.UnixMilli(at).UTC(), ps.db.fail("look up a place", err)
-}
-
-// takePlace gives a new content the place of an upload that is done.
-func (c *commit) takePlace(id int64, k Content) error {
-	place, err := c.uploaded(k)
-	if errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("content %s: %w", k.Ref, ErrNotUploaded)
-	}
-	if err == nil {
-		_, err = c.exec("UPDATE content SET place = $2 WHERE id = $1", id, place)
-	}
-	return err
-}
-
-// replacePlace gives a known content the place of an upload that is done, if
-// there is one, and dooms its earlier place: its object may be damaged.
-func (c *commit) replacePlace(id int64, k Content) error {
-	place, err := c.uploaded(k)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if _, err := c.exec("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM content WHERE id = $1 AND place IS NOT NULL",
-		id, c.now.UnixMilli()); err != nil {
-		return err
-	}
-	if _, err = c.exec("UPDATE content SET place = $2, damage = NULL WHERE id = $1", id, place); err != nil {
-		return err
-	}
-	_, err = c.exec("UPDATE cold SET plain_since = $2 WHERE content_id = $1", id, c.now.UnixMilli())
-	return err
-}
-
-// uploaded ends an upload of a content that is done and returns its place.
-func (c *commit) uploaded(k Content) (place string, err error) {
-	err = c.row("DELETE FROM upload WHERE place = (SELECT place FROM upload WHERE sha256 = $1 AND size = $2 AND done = 1 ORDER BY lease_until DESC, place LIMIT 1) RETURNING place",
-		[]any{k.Ref[:], k.Size}, &place)
-	return place, err
 }
 
 // Doomed yields the places that were doomed before a time and are not deleted
@@ -221,7 +185,7 @@ func (c *commit) uploaded(k Content) (place string, err error) {
 func (ps Places) Doomed(ctx context.Context, before time.Time) iter.Seq2[Upload, error] {
 	return func(yield func(Upload, error) bool) {
 		since, place := int64(-1)<<62, ""
-		pages(ctx, ps.db, yield, func(scan func(...any) error) (Upload, error) {
+		pages(ctx, ps.db, yield, func(scan scanFunc) (Upload, error) {
 			var u Upload
 			var ref []byte
 			if err := scan(&since, &place, &ref, &u.Size); err != nil {
@@ -261,7 +225,7 @@ func (ps Places) Swept(ctx context.Context, places []string) error {
 func (ps Places) Resweep(ctx context.Context, before time.Time) iter.Seq2[Upload, error] {
 	return func(yield func(Upload, error) bool) {
 		swept, place := int64(-1)<<62, ""
-		pages(ctx, ps.db, yield, func(scan func(...any) error) (Upload, error) {
+		pages(ctx, ps.db, yield, func(scan scanFunc) (Upload, error) {
 			var u Upload
 			var ref []byte
 			if err := scan(&swept, &place, &ref, &u.Size); err != nil {
@@ -321,7 +285,8 @@ func (ps Places) GiveUp(ctx context.Context, u Upload) error {
 		if err != nil || n == 0 {
 			return err
 		}
-		_, err = w.exec("INSERT INTO doomed (place, sha256, size, since) VALUES ($1, $2, $3, $4)", u.Place, u.Ref[:], u.Size, ps.db.now().UnixMilli())
+		_, err = w.exec("INSERT INTO doomed (place, sha256, size, since) VALUES ($1, $2, $3, $4)",
+			u.Place, u.Ref[:], u.Size, ps.db.now().UnixMilli())
 		return err
 	})
 }
@@ -337,7 +302,7 @@ func (ps Places) Count(ctx context.Context) (n int64, err error) {
 func (ps Places) Named(ctx context.Context, low, high blob.Ref) iter.Seq2[Upload, error] {
 	return func(yield func(Upload, error) bool) {
 		from, after := low, false
-		pages(ctx, ps.db, yield, func(scan func(...any) error) (Upload, error) {
+		pages(ctx, ps.db, yield, func(scan scanFunc) (Upload, error) {
 			var u Upload
 			var ref []byte
 			if err := scan(&u.Place, &ref, &u.Size); err != nil {

@@ -3,7 +3,6 @@ package index
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"iter"
 	"slices"
 	"time"
@@ -37,17 +36,15 @@ func (w *write) remove(ctx context.Context, number int64, now time.Time) error {
 	if _, err := w.exec("DELETE FROM tx_file WHERE tx_id = $1", number); err != nil {
 		return err
 	}
-	if sets := w.sets(); sets != nil {
-		if err := w.updateAllVisibility(sets, objects, slices.Repeat([]int64{number}, len(objects)), now); err != nil {
-			return err
-		}
-		objects = nil
+	rows := make([][]any, len(objects))
+	for i, o := range objects {
+		rows[i] = []any{o, number}
 	}
-	for _, object := range objects {
+	for batch := range slices.Chunk(rows, touchBatch) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := w.updateVisibility(object, number, now); err != nil {
+		if err := w.updateVisibility(batch, now); err != nil {
 			return err
 		}
 	}
@@ -57,27 +54,39 @@ func (w *write) remove(ctx context.Context, number int64, now time.Time) error {
 	return w.changed()
 }
 
-// updateVisibility makes an object visible through the next newest transaction of the
-// product, or hides it if there is none.
-func (w *write) updateVisibility(object, gone int64, now time.Time) error {
-	var newest int64
-	err := w.row(`SELECT f.tx_id FROM tx_file f JOIN tx t ON t.id = f.tx_id
-		WHERE f.object_id = $1 AND t.product_id = (SELECT product_id FROM tx WHERE id = $2) ORDER BY f.tx_id DESC LIMIT 1`, []any{object, gone}, &newest)
-	if err == nil {
-		_, err = w.exec("UPDATE seen SET tx_id = $3 WHERE object_id = $1 AND tx_id = $2", object, gone, newest)
+var (
+	seeThrough = over("object_id number, tx_id number", `UPDATE seen SET tx_id = n.newest FROM
+		(SELECT k.object_id, k.tx_id, max(f.tx_id) AS newest FROM {k} JOIN tx g ON g.id = k.tx_id
+		 JOIN tx_file f ON f.object_id = k.object_id JOIN tx t ON t.id = f.tx_id AND t.product_id = g.product_id
+		GROUP BY k.object_id, k.tx_id) AS n
+		WHERE seen.object_id = n.object_id AND seen.tx_id = n.tx_id`)
+	hide = over("object_id number, tx_id number", "DELETE FROM seen WHERE (object_id, tx_id) IN (SELECT k.object_id, k.tx_id FROM {k})")
+
+	releaseContentsOf = over("object_id number, tx_id number",
+		releaseThose("SELECT o.content_id FROM {k} CROSS JOIN object o WHERE o.id = k.object_id"))
+	releaseContents = over("id number", releaseThose("SELECT k.id FROM {k}"))
+)
+
+// releaseThose returns the statement that marks those of the selected contents as
+// unreferenced at $2 that have no references left: from then on, or from the end of the
+// trash that holds them.
+func releaseThose(selected string) string {
+	return "UPDATE content AS c SET unreferenced_since = " + sinceTrash + " WHERE c.id IN (" + selected +
+		") AND c.unreferenced_since IS NULL AND NOT " + referenced
+}
+
+// updateVisibility makes objects, each with the transaction that no longer holds it,
+// visible through the next newest transaction of the product, or hides them if there is
+// none.
+func (w *write) updateVisibility(objects [][]any, now time.Time) error {
+	if _, err := w.execOver(seeThrough, objects); err != nil {
 		return err
 	}
-	if !errors.Is(err, sql.ErrNoRows) {
+	if _, err := w.execOver(hide, objects); err != nil {
 		return err
 	}
-	if _, err := w.exec("DELETE FROM seen WHERE object_id = $1 AND tx_id = $2", object, gone); err != nil {
-		return err
-	}
-	var content int64
-	if err := w.row("SELECT content_id FROM object WHERE id = $1", []any{object}, &content); err != nil {
-		return err
-	}
-	return w.release(content, now)
+	_, err := w.execOver(releaseContentsOf, objects, now.UnixMilli())
+	return err
 }
 
 // referenced is the condition that content c has references: one of its objects
@@ -85,11 +94,9 @@ func (w *write) updateVisibility(object, gone int64, now time.Time) error {
 const referenced = `(EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)
  OR EXISTS (SELECT 1 FROM derived d WHERE d.content_id = c.id) OR EXISTS (SELECT 1 FROM cold k WHERE k.base_id = c.id))`
 
-// release marks a content as unreferenced if it has no references left: from now
-// on, or from the end of the trash that holds it.
-func (w *write) release(content int64, now time.Time) error {
-	_, err := w.exec("UPDATE content AS c SET unreferenced_since = "+sinceTrash+" WHERE c.id = $1 AND c.unreferenced_since IS NULL AND NOT "+referenced,
-		content, now.UnixMilli())
+// release marks those contents as unreferenced that have no references left.
+func (w *write) release(now time.Time, contents ...int64) error {
+	_, err := w.execOver(releaseContents, numbers(contents), now.UnixMilli())
 	return err
 }
 
@@ -97,7 +104,7 @@ func (w *write) release(content int64, now time.Time) error {
 func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Unreferenced, error] {
 	return func(yield func(Unreferenced, error) bool) {
 		since, id := int64(-1)<<62, int64(0)
-		pages(ctx, db, yield, func(scan func(...any) error) (Unreferenced, error) {
+		pages(ctx, db, yield, func(scan scanFunc) (Unreferenced, error) {
 			var c Unreferenced
 			var ref []byte
 			var cold int64
@@ -107,7 +114,9 @@ func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Unre
 			c.Cold = cold != 0
 			c.Since = time.UnixMilli(since)
 			return c, scanRef(ref, &c.Ref)
-		}, `SELECT unreferenced_since, id, sha256, size, (SELECT count(*) FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL), (SELECT coalesce(sum(k.size), 0) FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = c.id), `+storedWithDerived("$5")+`
+		}, `SELECT unreferenced_since, id, sha256, size, (SELECT count(*) FROM cold k
+			WHERE k.content_id = c.id AND k.plain_since IS NULL), (SELECT coalesce(sum(k.size), 0)
+			FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = c.id), `+storedWithDerived("$5")+`
 			FROM content c WHERE unreferenced_since IS NOT NULL AND unreferenced_since <= $1 AND (unreferenced_since, id) > ($2, $3)
 			ORDER BY unreferenced_since, id LIMIT $4`, func() []any { return []any{before.UnixMilli(), since, id, pageRows, db.block} })
 	}
@@ -116,7 +125,9 @@ func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Unre
 // storedWithDerived is the space that content c and what was made from it take, in
 // blocks of an argument.
 func storedWithDerived(block string) string {
-	return `(CASE WHEN EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL) THEN 0 ELSE (c.size + ` + block + ` - 1) / ` + block + ` * ` + block + ` END + (SELECT coalesce(sum((k.size + ` + block + ` - 1) / ` + block + ` * ` + block + `), 0)
+	return `(CASE WHEN EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL) THEN 0 ELSE (c.size + ` +
+		block + ` - 1) / ` + block + ` * ` + block + ` END + (SELECT coalesce(sum((k.size + ` + block + ` - 1) / ` + block + ` * ` +
+		block + `), 0)
 	FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = c.id))`
 }
 
@@ -131,7 +142,7 @@ const storedContents = `SELECT c.id, c.sha256, c.size FROM content c WHERE c.id 
 func (db *DB) Contents(ctx context.Context) iter.Seq2[Content, error] {
 	return func(yield func(Content, error) bool) {
 		var id int64
-		pages(ctx, db, yield, func(scan func(...any) error) (Content, error) {
+		pages(ctx, db, yield, func(scan scanFunc) (Content, error) {
 			var c Content
 			var ref []byte
 			if err := scan(&id, &ref, &c.Size); err != nil {
@@ -148,10 +159,10 @@ const pageRows = 1000
 
 // pages runs query repeatedly until a page is not full. args returns the
 // arguments of the next page, which scan updates.
-func pages[T any](ctx context.Context, db *DB, yield func(T, error) bool, scan func(func(...any) error) (T, error), query string, args func() []any) {
+func pages[T any](ctx context.Context, db *DB, yield func(T, error) bool, scan func(scanFunc) (T, error), query string, args func() []any) {
 	for {
 		var page []T
-		err := db.scans.each(ctx, true, query, args(), func(s func(...any) error) (bool, error) {
+		err := db.scans.each(ctx, true, query, args(), func(s scanFunc) (bool, error) {
 			c, err := scan(s)
 			page = append(page, c)
 			return true, err
@@ -197,7 +208,8 @@ func (db *DB) DropContents(ctx context.Context, refs []blob.Ref, before time.Tim
 // Drop is DB.DropContents, and calls each for every content whose row it has
 // deleted, of refs or derived from one of them. Of several programs that drop a content at
 // the same time, this happens in one.
-func (ts Trash) Drop(ctx context.Context, refs []blob.Ref, before time.Time, deleteBlob func(blob.Ref) error, each func(blob.Ref)) (n int, err error) {
+func (ts Trash) Drop(ctx context.Context, refs []blob.Ref, before time.Time, deleteBlob func(blob.Ref) error,
+	each func(blob.Ref)) (n int, err error) {
 	db := ts.db
 	for batch := range slices.Chunk(refs, db.dropBatch()) {
 		var gone []dropped
@@ -205,16 +217,8 @@ func (ts Trash) Drop(ctx context.Context, refs []blob.Ref, before time.Time, del
 		err := db.update(ctx, "drop contents", func(w *write) error {
 			d := drop{write: w, colds: db.Colds, before: before.UnixMilli(), now: db.now()}
 			count = 0
-			if sets := d.sets(); sets != nil {
-				if count, err = d.dropAll(sets, batch); err != nil {
-					return err
-				}
-			} else {
-				for _, ref := range batch {
-					if err := d.content(ref, &count); err != nil {
-						return err
-					}
-				}
+			if count, err = d.contents(batch); err != nil {
+				return err
 			}
 			if count > 0 {
 				if err := d.changed(); err != nil {
@@ -274,92 +278,115 @@ type dropped struct {
 	ref blob.Ref
 }
 
-// content drops one content if it has had no references for long enough.
-func (d *drop) content(ref blob.Ref, dropped *int) error {
-	var id int64
-	err := d.row("SELECT c.id FROM content c WHERE c.sha256 = $1 AND c.unreferenced_since <= $2 AND NOT "+referenced, []any{ref[:], d.before}, &id)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	results, err := d.ids("SELECT content_id FROM derived WHERE source_id = $1 AND content_id IS NOT NULL", id)
-	if err != nil {
-		return err
-	}
-	if _, err := d.exec("DELETE FROM derived WHERE source_id = $1", id); err != nil {
-		return err
-	}
-	if err := d.colds.forget(d.write, id, d.now); err != nil {
-		return err
-	}
-	if err := d.rows(id); err != nil {
-		return err
-	}
-	*dropped++
-	for _, r := range results {
-		if err := d.result(r); err != nil {
-			return err
+var (
+	unreferencedAmong = over("n number, sha256 hash", `SELECT c.id FROM {k} CROSS JOIN content c WHERE c.sha256 = k.sha256
+		AND c.unreferenced_since <= $2 AND NOT `+referenced+" ORDER BY k.n")
+	dropDerived = over("id number", "DELETE FROM derived WHERE source_id IN (SELECT k.id FROM {k}) RETURNING source_id, content_id")
+	// aloneAmong selects contents that were derived only, never added, and that nothing
+	// refers to.
+	aloneAmong = over("id number", `SELECT DISTINCT c.id FROM {k} CROSS JOIN content c WHERE c.id = k.id AND NOT `+referenced+`
+		AND NOT EXISTS (SELECT 1 FROM object o WHERE o.content_id = c.id) AND NOT EXISTS (SELECT 1 FROM derived d WHERE d.source_id = c.id)`)
+
+	dropKeys = over("id number", "DELETE FROM lookup "+
+		"WHERE object_id IN (SELECT o.id FROM {k} CROSS JOIN object o WHERE o.content_id = k.id)")
+	dropObjects  = over("id number", "DELETE FROM object WHERE content_id IN (SELECT k.id FROM {k})")
+	dropContents = over("id number", "DELETE FROM content WHERE id IN (SELECT k.id FROM {k}) RETURNING id, sha256, size")
+	dropReads    = over("id number", "DELETE FROM content_read WHERE content_id IN (SELECT k.id FROM {k})")
+	dropFailures = over("sha256 hash", "DELETE FROM failure WHERE source IN (SELECT k.sha256 FROM {k})")
+)
+
+// contents drops those of the contents that have had no references for long enough, and
+// returns their number. What was derived from them is dropped too, unless it has other
+// references; if it was once added itself, it is marked as unreferenced instead.
+func (d *drop) contents(refs []blob.Ref) (n int, err error) {
+	order := make(map[int64]int) // of the dropped contents: each is followed by what was made of it
+	defer func() { slices.SortStableFunc(d.gone, func(a, b dropped) int { return order[a.id] - order[b.id] }) }()
+	asked := make([][]any, 0, len(refs))
+	known := make(map[blob.Ref]bool, len(refs))
+	for i, ref := range refs {
+		if !known[ref] {
+			known[ref] = true
+			asked = append(asked, []any{i, ref[:]})
 		}
 	}
-	return nil
-}
-
-// result drops a content derived from a dropped one, unless it has other
-// references. If it was once added itself, it is marked as unreferenced instead.
-func (d *drop) result(id int64) error {
-	var alone bool
-	err := d.row("SELECT NOT "+referenced+" AND NOT EXISTS (SELECT 1 FROM object o WHERE o.content_id = c.id) AND NOT EXISTS (SELECT 1 FROM derived d WHERE d.source_id = c.id) FROM content c WHERE c.id = $1",
-		[]any{id}, &alone)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil // two tools made the same content
-	case err != nil:
-		return err
-	case alone:
-		return d.rows(id)
-	}
-	return d.release(id, d.now)
-}
-
-// rows deletes a content with its objects, their keys, and its recorded
-// failures.
-func (d *drop) rows(id int64) error {
-	objects, err := d.ids("SELECT id FROM object WHERE content_id = $1", id)
-	if err != nil {
-		return err
-	}
-	for _, o := range objects {
-		n, err := d.exec("DELETE FROM lookup WHERE object_id = $1", o)
+	for {
+		ids, err := d.readNumbers(unreferencedAmong, asked, d.before)
+		if err != nil || len(ids) == 0 {
+			return n, err
+		}
+		for i, id := range ids {
+			order[id] = 2 * (n + i)
+		}
+		n += len(ids)
+		var results []int64
+		if err := d.eachOver(dropDerived, numbers(ids), nil, func(scan scanFunc) error {
+			var source int64
+			var result sql.NullInt64
+			err := scan(&source, &result)
+			if result.Valid {
+				results, order[result.Int64] = append(results, result.Int64), order[source]+1
+			}
+			return err
+		}); err != nil {
+			return n, err
+		}
+		if err := d.colds.forget(d.write, d.now, ids...); err != nil {
+			return n, err
+		}
+		if err := d.rows(ids); err != nil {
+			return n, err
+		}
+		alone, err := d.readNumbers(aloneAmong, numbers(results))
 		if err != nil {
+			return n, err
+		}
+		if err := d.rows(alone); err != nil {
+			return n, err
+		}
+		// A result that was added itself may be one of the contents to drop.
+		if err := d.release(d.now, results...); err != nil {
+			return n, err
+		}
+		if len(results) == 0 {
+			return n, nil
+		}
+	}
+}
+
+// rows deletes contents with their objects, the keys of these, and recorded failures.
+func (d *drop) rows(ids []int64) error {
+	list := numbers(ids)
+	n, err := d.execOver(dropKeys, list)
+	if err != nil {
+		return err
+	}
+	d.lookups += n
+	if n, err = d.execOver(dropObjects, list); err != nil {
+		return err
+	}
+	d.objects += n
+	if _, err := d.execOver(doomPlaces, list, d.now.UnixMilli()); err != nil {
+		return err
+	}
+	var sums [][]any
+	if err := d.eachOver(dropContents, list, nil, func(scan scanFunc) error {
+		var c dropped
+		var sum []byte
+		var size int64
+		if err := scan(&c.id, &sum, &size); err != nil {
 			return err
 		}
-		d.lookups += n
-		if _, err := d.exec("DELETE FROM object WHERE id = $1", o); err != nil {
-			return err
-		}
-		d.objects++
-	}
-	if _, err := d.exec("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM content WHERE id = $1 AND place IS NOT NULL",
-		id, d.now.UnixMilli()); err != nil {
+		err := scanRef(sum, &c.ref)
+		sums, d.gone = append(sums, []any{c.ref[:]}), append(d.gone, c)
+		d.bytes += size
+		return err
+	}); err != nil {
 		return err
 	}
-	var sum []byte
-	var size int64
-	if err := d.row("DELETE FROM content WHERE id = $1 RETURNING sha256, size", []any{id}, &sum, &size); err != nil {
+	if _, err := d.execOver(dropReads, list); err != nil {
 		return err
 	}
-	var ref blob.Ref
-	if err := scanRef(sum, &ref); err != nil {
-		return err
-	}
-	d.gone = append(d.gone, dropped{id, ref})
-	d.bytes += size
-	if _, err := d.exec("DELETE FROM content_read WHERE content_id = $1", id); err != nil {
-		return err
-	}
-	_, err = d.exec("DELETE FROM failure WHERE source = $1", sum)
+	_, err = d.execOver(dropFailures, sums)
 	return err
 }
 

@@ -166,6 +166,13 @@ func fileFormat(ctx context.Context, q rowQuerier, steps []migration) (int, erro
 	if app != applicationID {
 		return 0, fmt.Errorf("%w (application id %#x); use a different folder as depot, or move the file away", ErrForeign, app)
 	}
+	var old bool
+	if err := q.QueryRowContext(ctx, unreleased).Scan(&old); err != nil {
+		return 0, err
+	}
+	if old {
+		return 0, ErrUnreleased
+	}
 	if version <= len(steps) {
 		return version, nil
 	}
@@ -185,14 +192,11 @@ func (e *sqliteFile) format(s session) (version int, err error) {
 	return version, err
 }
 
-// floorFormat is the format from which on the state has a format_floor.
-const floorFormat = 9
-
 func (e *sqliteFile) setFormat(s session, m migration) error {
 	if _, err := s.exec(fmt.Sprintf("PRAGMA application_id = %d", applicationID)); err != nil {
 		return err
 	}
-	if _, err := s.exec(fmt.Sprintf("PRAGMA user_version = %d", m.number)); err != nil || m.number < floorFormat {
+	if _, err := s.exec(fmt.Sprintf("PRAGMA user_version = %d", m.number)); err != nil {
 		return err
 	}
 	_, err := s.exec(setFloor, m.floor)
@@ -326,7 +330,7 @@ func (p *pool) row(ctx context.Context, text string, args []any, dest ...any) er
 	return s.QueryRowContext(ctx, args...).Scan(dest...)
 }
 
-func (p *pool) each(ctx context.Context, constant bool, text string, args []any, fn func(scan func(...any) error) (bool, error)) error {
+func (p *pool) each(ctx context.Context, constant bool, text string, args []any, fn func(scan scanFunc) (bool, error)) error {
 	ctx, err := p.context(ctx)
 	if err != nil {
 		return err
@@ -350,7 +354,7 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-func eachRow(ctx context.Context, q querier, text string, args []any, fn func(scan func(...any) error) (bool, error)) error {
+func eachRow(ctx context.Context, q querier, text string, args []any, fn func(scan scanFunc) (bool, error)) error {
 	rows, err := q.QueryContext(ctx, text, args...)
 	if err != nil {
 		return err
@@ -360,7 +364,7 @@ func eachRow(ctx context.Context, q querier, text string, args []any, fn func(sc
 
 // drain calls fn for each row until fn returns false or an error, and closes
 // the rows.
-func drain(rows *sql.Rows, fn func(scan func(...any) error) (bool, error)) error {
+func drain(rows *sql.Rows, fn func(scan scanFunc) (bool, error)) error {
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		if more, err := fn(rows.Scan); err != nil || !more {
@@ -377,7 +381,7 @@ func (c connReader) row(ctx context.Context, text string, args []any, dest ...an
 	return c.conn.QueryRowContext(ctx, text, args...).Scan(dest...)
 }
 
-func (c connReader) each(ctx context.Context, _ bool, text string, args []any, fn func(scan func(...any) error) (bool, error)) error {
+func (c connReader) each(ctx context.Context, _ bool, text string, args []any, fn func(scan scanFunc) (bool, error)) error {
 	return eachRow(ctx, c.conn, text, args, fn)
 }
 
@@ -553,6 +557,28 @@ func (t *sqliteTx) many(text string, rows [][]any) ([]int64, error) {
 	return changed, nil
 }
 
+func (t *sqliteTx) execOver(o *overRows, rows [][]any, args ...any) (int64, error) {
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	list, err := o.json(rows)
+	if err != nil {
+		return 0, err
+	}
+	return t.exec(o.sqlite, append([]any{list}, args...)...)
+}
+
+func (t *sqliteTx) eachOver(o *overRows, rows [][]any, args []any, fn func(scan scanFunc) error) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	list, err := o.json(rows)
+	if err != nil {
+		return err
+	}
+	return t.each(o.sqlite, append([]any{list}, args...), fn)
+}
+
 // script runs several statements at once.
 func (t *sqliteTx) script(text string) error {
 	_, err := t.tx.ExecContext(t.ctx, text)
@@ -567,7 +593,7 @@ func (t *sqliteTx) row(text string, args []any, dest ...any) error {
 	return s.QueryRowContext(t.ctx, args...).Scan(dest...)
 }
 
-func (t *sqliteTx) each(text string, args []any, fn func(scan func(...any) error) error) error {
+func (t *sqliteTx) each(text string, args []any, fn func(scan scanFunc) error) error {
 	s, err := t.stmt(text)
 	if err != nil {
 		return err
@@ -576,7 +602,7 @@ func (t *sqliteTx) each(text string, args []any, fn func(scan func(...any) error
 	if err != nil {
 		return err
 	}
-	return drain(rows, func(scan func(...any) error) (bool, error) { return true, fn(scan) })
+	return drain(rows, func(scan scanFunc) (bool, error) { return true, fn(scan) })
 }
 
 // whileBusy repeats try while other processes hold the lock. SQLite's own wait

@@ -2,7 +2,6 @@ package index
 
 import (
 	"errors"
-	"path/filepath"
 	"testing"
 )
 
@@ -29,37 +28,4 @@ func TestStageOwners(t *testing.T) {
 			t.Errorf("a stage of a third owner of the name: %v, want none", err)
 		}
 	})
-}
-
-// TestStagesOfBefore: an open stage of a program without owners belongs to nobody after
-// the upgrade.
-func TestStagesOfBefore(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "index.db")
-	old := writer(t, path)
-	for _, m := range migrations {
-		if m.name == "0021_owner" {
-			break
-		}
-		step(t, old, m)
-	}
-	err := old.update(t.Context(), "test", func(w *write) error {
-		_, err := w.exec(`INSERT INTO stage (id, caller, key, product, version, branch, class, comment, build, collects, node, opened, used, changes, files, bytes, staged)
-			VALUES ('old', 'token:a', 'key:1', '', '', '', '', '', '', 0, '', $1, $1, 0, 0, 0, 0)`, old.now().UnixMilli())
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := Open(t.Context(), path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if row, err := db.Stages.Get(t.Context(), "old"); err != nil || row.Owner != NamedOwner+"token:a" || row.Caller != "token:a" {
-		t.Errorf("the old stage is %+v (%v), want it to have no owner but its name", row, err)
-	}
-	if row, again, err := db.Stages.Open(t.Context(), StageRow{ID: "new", Caller: "ci", Owner: "token:a", Key: "key:1"}, 1); err != nil || again || row.ID != "new" {
-		t.Errorf("opened is %+v, again %v (%v); want a new stage", row, again, err)
-	}
 }

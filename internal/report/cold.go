@@ -222,9 +222,8 @@ func percent(part, whole int64) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
 }
 
-// WarmedText says what symdepot warm did. all means that every content should have
-// become plain.
-func WarmedText(s depot.Warmed, all bool) string {
+// WarmedText says what symdepot warm did.
+func WarmedText(s depot.Warmed) string {
 	text := fmt.Sprintf("%s made plain: %s", term.Count(s.Contents, "content"), term.Size(s.Bytes))
 	switch {
 	case s.Failed > 0:
@@ -235,8 +234,6 @@ func WarmedText(s depot.Warmed, all bool) string {
 		text += fmt.Sprintf("; %s cannot be restored and %s cold", term.Count(s.Failed, "content"), stay)
 	case s.Again > 0:
 		text += fmt.Sprintf("; servers have made %s cold meanwhile: run symdepot cool --pause first", term.Count(s.Again, "content"))
-	case all:
-		text += "; earlier versions of symdepot can open the depot again"
 	}
 	return text
 }

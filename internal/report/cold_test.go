@@ -28,10 +28,10 @@ func TestColdTexts(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for again, want := range map[int64]string{
-		0: "3 contents made plain: 1.0 MiB; earlier versions of symdepot can open the depot again",
+		0: "3 contents made plain: 1.0 MiB",
 		2: "3 contents made plain: 1.0 MiB; servers have made 2 contents cold meanwhile: run symdepot cool --pause first",
 	} {
-		if got := WarmedText(depot.Warmed{Contents: 3, Bytes: 1 << 20, Again: again}, true); got != want {
+		if got := WarmedText(depot.Warmed{Contents: 3, Bytes: 1 << 20, Again: again}); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -1,5 +1,0 @@
-//go:build symdepot_later
-
-package index
-
-const later = true

@@ -1,0 +1,253 @@
+package index
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// QuotaError is the error of a commit after which a product would hold more
+// bytes than its quota.
+type QuotaError struct{ Used, Quota int64 } // bytes; Used with the refused files
+
+func (e *QuotaError) Error() string {
+	return fmt.Sprintf("the product would hold %d bytes, and its quota is %d", e.Used, e.Quota)
+}
+
+// VisibleObject is an object that is visible in a product.
+type VisibleObject struct {
+	Stored
+	Product string
+}
+
+var visibleObjects = eachHash("SELECT "+objectColumns+`, p.name
+	FROM content c JOIN object o ON o.content_id = c.id JOIN seen s ON s.object_id = o.id
+	JOIN product p ON p.id = s.product_id WHERE `, "c.sha256", "$1", " ORDER BY o.id, p.id")
+
+// Visible calls each for the objects of contents, once for each product in which
+// they are visible.
+func (ss Stages) Visible(ctx context.Context, refs []blob.Ref, each func(VisibleObject)) error {
+	if len(refs) == 0 {
+		return nil
+	}
+	return ss.db.fail("look up contents", ss.db.scans.each(ctx, true, visibleObjects, []any{hashList(refs)},
+		func(scan scanFunc) (bool, error) {
+			var o VisibleObject
+			if err := scanObject(scan, &o.Stored, &o.Product); err != nil {
+				return false, err
+			}
+			each(o)
+			return true, nil
+		}))
+}
+
+// HasOther reports whether a transaction of a product has an object with the key
+// and the kind of o and another content.
+func (ss Stages) HasOther(ctx context.Context, product string, o symfile.Object, ref blob.Ref) (is bool, err error) {
+	aliases := o.Aliases()
+	if len(aliases) == 0 {
+		return false, nil
+	}
+	err = ss.db.points.row(ctx, `SELECT EXISTS (SELECT 1 FROM lookup l JOIN object o ON o.id = l.object_id AND o.kind = $3
+		JOIN content c ON c.id = o.content_id AND c.sha256 <> $5
+		JOIN seen s ON s.object_id = o.id AND s.tx_id > 0 JOIN product p ON p.id = s.product_id AND p.name = $4 WHERE l.id = $1 AND l.name = $2)`,
+		[]any{symfile.Fold(aliases[0].ID), symfile.Fold(aliases[0].Name), o.Kind, text(product), ref[:]}, &is)
+	return is, ss.db.fail("look for another content", err)
+}
+
+// Lookup returns the objects of all products that answer a lookup.
+func (ss Stages) Lookup(ctx context.Context, l symfile.Lookup) ([]Hit, error) {
+	return ss.db.Lookup(ctx, Scope{All: true}, l)
+}
+
+// Same returns the newest transaction with equal labels and manifest that has not
+// been removed; 0 if there is none.
+func (ss Stages) Same(ctx context.Context, s StageRow, manifest blob.Ref) (number int64, err error) {
+	err = ss.db.points.row(ctx, sameTx, []any{manifest[:], s.Product, s.Version, s.Branch, s.Class}, &number)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return number, ss.db.fail("look for an equal transaction", err)
+}
+
+const sameTx = `SELECT t.id FROM tx t JOIN product p ON p.id = t.product_id
+	WHERE t.manifest = $1 AND p.name = $2 AND t.version = $3 AND t.branch = $4 AND t.class = $5
+	AND t.deleted_at IS NULL ORDER BY t.id DESC LIMIT 1`
+
+const productBytes = `SELECT coalesce(sum(c.size), 0) FROM content c WHERE c.id IN
+	(SELECT o.content_id FROM seen s JOIN object o ON o.id = s.object_id
+		WHERE s.product_id = (SELECT id FROM product WHERE name = $1) AND s.tx_id > 0)`
+
+// ProductBytes returns the size of the contents of a product's transactions, each
+// content once.
+func (ss Stages) ProductBytes(ctx context.Context, product string) (n int64, err error) {
+	err = ss.db.scans.row(ctx, productBytes, []any{text(product)}, &n)
+	return n, ss.db.fail("count the bytes of a product", err)
+}
+
+// LabelsOf returns the product and the class of a transaction that has not been
+// removed. Otherwise the error is fs.ErrNotExist.
+func (ss Stages) LabelsOf(ctx context.Context, number int64) (product, class string, err error) {
+	err = ss.db.points.row(ctx, "SELECT p.name, t.class FROM tx t JOIN product p ON p.id = t.product_id "+
+		"WHERE t.id = $1 AND t.id > 0 AND t.deleted_at IS NULL", []any{number}, &product, &class)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = fmt.Errorf("transaction %d: %w", number, fs.ErrNotExist)
+	}
+	return product, class, ss.db.fail("look up a transaction", err)
+}
+
+// SetNeeds is Retention.SetNeeds.
+func (ss Stages) SetNeeds(ctx context.Context, number int64, needs []int64) error {
+	return ss.db.Retention.SetNeeds(ctx, number, needs)
+}
+
+// StageCommit is the commit of a stage, as a part of that of a transaction.
+type StageCommit struct {
+	ID string
+	// Changes are those of the stage whose files the transaction has. If it has
+	// others meanwhile, the error is ErrStageClosed.
+	Changes int64
+	// Collect adds the files to the transaction of the stage, or makes one, and
+	// leaves the stage open.
+	Collect bool
+	// Anew makes a transaction even if there is an equal one. Otherwise the number
+	// of that is returned, and Again set.
+	Anew, Again bool
+	// Result returns what to keep as the result of the commit.
+	Result func(number int64, again bool) string
+	// Needs are transactions that are kept as long as this one. If one does not exist or was
+	// removed, the error is a *NeedError.
+	Needs []int64
+	// Quota limits the bytes of the product; 0 is none. Above it the error is a
+	// *QuotaError.
+	Quota int64
+}
+
+// beginStage checks a stage that is to be committed. done means that an equal
+// transaction exists, and that the stage is committed.
+func (c *commit) beginStage(tx *Tx) (number int64, done bool, err error) {
+	s := tx.Stage
+	s.Again = false
+	var changes int64
+	var old, closed sql.NullInt64
+	err = c.row("SELECT changes, tx_id, closed FROM stage WHERE id = $1", []any{s.ID}, &changes, &old, &closed)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, false, fmt.Errorf("stage %s: %w", s.ID, fs.ErrNotExist)
+	case err != nil:
+		return 0, false, err
+	case closed.Valid || !s.Collect && changes != s.Changes:
+		return 0, false, ErrStageClosed
+	case s.Collect && old.Valid:
+		var live bool
+		if err := c.row("SELECT EXISTS (SELECT 1 FROM tx WHERE id = $1 AND deleted_at IS NULL)", []any{old.Int64}, &live); err != nil {
+			return 0, false, err
+		}
+		if live {
+			c.extend = old.Int64
+			if tx.Entries, err = c.withoutKnown(c.extend, tx.Entries); err != nil || len(tx.Entries) > 0 {
+				return 0, false, err
+			}
+			return c.extend, true, nil
+		}
+		return 0, false, nil
+	case s.Collect || s.Anew || tx.Manifest == blob.Ref{}:
+		return 0, false, nil
+	}
+	err = c.row(sameTx, []any{tx.Manifest[:], text(tx.Product), text(tx.Version), text(tx.Branch), text(tx.Class)}, &number)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	s.Again = true
+	if len(s.Needs) > 0 {
+		if err := c.putNeeds(number, s.Needs); err != nil {
+			return 0, false, err
+		}
+		if err := c.changed(); err != nil {
+			return 0, false, err
+		}
+	}
+	return number, true, c.closeStage(*tx, number)
+}
+
+// endStage records the transaction of a stage.
+func (c *commit) endStage(tx Tx, number int64) error {
+	if q := tx.Stage.Quota; q > 0 {
+		var used int64
+		if err := c.row(productBytes, []any{text(tx.Product)}, &used); err != nil {
+			return err
+		}
+		if used > q {
+			return &QuotaError{used, q}
+		}
+	}
+	if err := c.putNeeds(number, tx.Stage.Needs); err != nil {
+		return err
+	}
+	if tx.Stage.Collect {
+		_, err := c.exec("UPDATE stage SET tx_id = $2, used = $3 WHERE id = $1", tx.Stage.ID, number, c.now.UnixMilli())
+		return err
+	}
+	return c.closeStage(tx, number)
+}
+
+func (c *commit) closeStage(tx Tx, number int64) error {
+	_, err := c.exec("UPDATE stage SET tx_id = $2, closed = $3, manifest = $4, result = $5, staged = 0 WHERE id = $1",
+		tx.Stage.ID, number, c.now.UnixMilli(), tx.Manifest[:], text(tx.Stage.Result(number, tx.Stage.Again)))
+	return err
+}
+
+var filesOfTx = eachHash(`SELECT f.path, c.sha256, o.name, o.kind, o.debug_id, o.hash FROM content c JOIN object o ON o.content_id = c.id
+	JOIN tx_file f ON f.object_id = o.id AND f.tx_id = $1 WHERE `, "c.sha256", "$2", "")
+
+// withoutKnown returns the entries that a transaction does not have yet.
+func (c *commit) withoutKnown(number int64, entries []Entry) ([]Entry, error) {
+	type file struct {
+		path, name string
+		ref        blob.Ref
+		kind       symfile.Kind
+		id, hash   string // of files without recognizable format, the ids that clients claim
+	}
+	has := make(map[file]bool)
+	if err := c.each(filesOfTx, []any{number, hashList(distinct(entries))}, func(scan scanFunc) error {
+		var f file
+		var sum []byte
+		if err := scan(&f.path, &sum, &f.name, &f.kind, &f.id, &f.hash); err != nil {
+			return err
+		}
+		err := scanRef(sum, &f.ref)
+		has[f] = true
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool {
+		return has[file{text(e.Path), e.Object.Name, e.Ref, e.Object.Kind, e.Object.DebugID.Breakpad(), e.Object.Hash}]
+	}), nil
+}
+
+// append adds the files of tx to those of an earlier transaction.
+func (c *commit) append(tx Tx) error {
+	if err := c.changed(); err != nil {
+		return err
+	}
+	var bytes int64
+	for _, e := range tx.Entries {
+		bytes += e.Size
+	}
+	c.number = c.extend
+	if err := c.row("UPDATE tx SET files = files + $2, bytes = bytes + $3 WHERE id = $1 RETURNING product_id",
+		[]any{c.number, len(tx.Entries), bytes}, &c.product); err != nil {
+		return err
+	}
+	return c.row("SELECT coalesce(max(seq), 0) FROM tx_file WHERE tx_id = $1", []any{c.number}, &c.seq)
+}
