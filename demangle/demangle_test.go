@@ -129,10 +129,26 @@ func TestItaniumBombs(t *testing.T) {
 	}
 }
 
+// shapes are names of the shapes of the Itanium ABI.
+var shapes = strings.Fields(`
+_Z1fv _Z1fiz _ZN1a1b1cEPKcRKi _ZNK1a1bEv _ZN1aC1Ev _ZN1aD0Ev _ZN1aIiEC2ERKS0_ _ZL1fPv _ZN12_GLOBAL__N_11fEv
+_ZSt4moveIRN1a1bEEONSt16remove_referenceIT_E4typeEOS4_ _ZSt7forwardI1aEOT_RNSt16remove_referenceIS1_E4typeE
+_ZNSt6vectorIiSaIiEE9push_backERKi _ZNSt6vectorIN1a1bESaIS1_EE12emplace_backIJRjEEERS1_DpOT_
+_ZNSt3mapIySt10unique_ptrI1aSt14default_deleteIS1_EESt4lessIyESaISt4pairIKyS4_EEEixERS8_
+_ZN1aIJEE1fIJiPcEEEvDpT_ _ZN1aplERKS_ _ZN1a1bILi5ELb1ELj3ELm7ELin2EE1fEv _ZN1aILN1b1cE2EE1dEv
+_ZZN1a3runEjENKUlRKS_S1_E_clES1_S1_ _ZZ1fvENUlvE0_4_FUNEv _ZSt6__sortIPiZN1a3runEjEUlRKiS3_E_EvT_S5_T0_
+_ZNSaIcEC1Ev _ZNSbIwSt11char_traitsIwESaIwEEC1Ev _ZN1aIXadL_Z1fvEEE1gEv _Z1fPFivE _Z1fRA3_i _Z1fM1aFivE _Z1fDn _ZN1aB5cxx111fEv
+_ZNKR1a1fEv _ZN1acviEv _ZTV1a _ZThn8_N1a1fEv _ZGVZ1fvE1x _Z1fIiEvT_ _Z1fIJEEvDpT_ _Z1fIRiEvOT_ _Z1fIKiEvRKT_ _Z1fIRiEvOT_S2_ _Z1fIRiEvOT_OS1_ _Z1fIOiEvRT_S2_`)
+
 // FuzzName checks that any name is bounded and does not panic.
 func FuzzName(f *testing.F) {
-	for _, raw := range []string{"_ZNK1A1fIiEEvT_.part.0.cold", "_RINvNtC3std3mem8align_ofNtNtC3std3mem12DiscriminantE", "?f@@YAXXZ", "_f@12", "____Z1fv_block_invoke_2", "x [clone .cold]"} {
+	for _, raw := range []string{
+		"_ZNK1A1fIiEEvT_.part.0.cold", "_RINvNtC3std3mem8align_ofNtNtC3std3mem12DiscriminantE", "?f@@YAXXZ", "_f@12", "____Z1fv_block_invoke_2", "x [clone .cold]",
+	} {
 		f.Add(raw, true, true)
+	}
+	for _, raw := range shapes {
+		f.Add(raw, true, false)
 	}
 	f.Fuzz(func(t *testing.T, raw string, a, b bool) {
 		got := Name(raw, Options{KeepClones: a, Return: b, Arch386: b})

@@ -97,6 +97,7 @@ func (w *worker) abbrevTable(v *view, off uint64, enc encoding) (*abbrevs, error
 	}
 }
 
+// parseAbbrevs reads an abbreviation table (DWARF 5, section 7.5.3).
 func parseAbbrevs(p []byte, enc encoding) (*abbrevs, error) {
 	c := cursor{b: p}
 	t := &abbrevs{enc: enc}
@@ -114,64 +115,98 @@ func parseAbbrevs(p []byte, enc encoding) (*abbrevs, error) {
 		}
 		a := abbrev{tag: uint16(min(c.uleb(), 0xffff)), children: c.u8() != 0, sibling: -1}
 		first := len(arena)
-		var hasCode bool
+		hasCode := false
 		for {
-			name, form := c.uleb(), c.uleb()
-			var implicit int64
-			if form == formImplicitConst {
-				implicit = c.sleb()
+			s, more, err := t.readSpec(&c)
+			if err != nil {
+				return nil, err
 			}
-			if c.short {
-				return nil, errShort
-			}
-			if name == 0 && form == 0 {
+			if !more {
 				break
 			}
-			if t.specs++; t.specs > maxAbbrevSpecs {
-				return nil, fmt.Errorf("%w: more than %d attributes in an abbreviation table", errBad, maxAbbrevSpecs)
-			}
-			s := attrSpec{uint16(min(name, 0xffff)), uint16(min(form, 0xffff)), implicit}
-			switch s.name {
-			case atLowPC, atRanges:
-				hasCode = true
-			case atLinkageName, atMIPSLinkage:
-				a.linkage = true
-			case atName:
-				a.named = true
-			case atSibling:
-				if enc.fixedSize(s.form) > 0 && len(arena)-first < 1<<15 {
-					a.sibling = int16(len(arena) - first)
-				}
-			}
+			hasCode = hasCode || s.name == atLowPC || s.name == atRanges
+			a.note(s, len(arena)-first, enc)
 			arena = append(arena, s)
 		}
 		a.specs = arena[first:len(arena):len(arena)]
-		for _, s := range a.specs {
-			k := enc.fixedSize(s.form)
-			if k < 0 || a.fixed > 1<<28 {
-				a.fixed = -1
-				break
-			}
-			a.fixed += int32(k)
+		a.fixed = enc.fixedSizeOf(a.specs)
+		a.role = tagRole(a.tag, hasCode)
+		t.add(code, a)
+	}
+}
+
+// readSpec reads the next attribute of an abbreviation. more is false at the end of the
+// list.
+func (t *abbrevs) readSpec(c *cursor) (s attrSpec, more bool, err error) {
+	name, form := c.uleb(), c.uleb()
+	var implicit int64
+	if form == formImplicitConst {
+		implicit = c.sleb()
+	}
+	if c.short {
+		return s, false, errShort
+	}
+	if name == 0 && form == 0 {
+		return s, false, nil
+	}
+	if t.specs++; t.specs > maxAbbrevSpecs {
+		return s, false, fmt.Errorf("%w: more than %d attributes in an abbreviation table", errBad, maxAbbrevSpecs)
+	}
+	return attrSpec{uint16(min(name, 0xffff)), uint16(min(form, 0xffff)), implicit}, true, nil
+}
+
+// note records what readers of entries ask of an attribute without reading it. i is its
+// place in the list.
+func (a *abbrev) note(s attrSpec, i int, enc encoding) {
+	switch s.name {
+	case atLinkageName, atMIPSLinkage:
+		a.linkage = true
+	case atName:
+		a.named = true
+	case atSibling:
+		if enc.fixedSize(s.form) > 0 && i < 1<<15 {
+			a.sibling = int16(i)
 		}
-		switch a.tag {
-		case tagSubprogram:
-			a.role = roleDecl
-			if hasCode {
-				a.role = roleFunc
-			}
-		case tagInlined:
-			a.role = roleInlined
-		case tagNamespace, tagModule, tagClass, tagStruct, tagUnion, tagInterface, tagLexical, tagWith, tagCatch, tagTry, tagCompile, tagPartial, tagSkeleton, tagType:
-			a.role = roleScope
+	}
+}
+
+// fixedSizeOf returns the bytes of all attributes together, or -1 if they vary.
+func (enc encoding) fixedSizeOf(specs []attrSpec) (size int32) {
+	for _, s := range specs {
+		k := enc.fixedSize(s.form)
+		if k < 0 || size > 1<<28 {
+			return -1
 		}
-		if code == uint64(len(t.dense))+1 {
-			t.dense = append(t.dense, a)
-		} else if t.get(code) == nil {
-			if t.sparse == nil {
-				t.sparse = map[uint64]*abbrev{}
-			}
-			t.sparse[code] = &a
+		size += int32(k)
+	}
+	return size
+}
+
+// tagRole returns what the walk does with entries of a tag. hasCode: they have addresses.
+func tagRole(tag uint16, hasCode bool) role {
+	switch tag {
+	case tagSubprogram:
+		if hasCode {
+			return roleFunc
 		}
+		return roleDecl
+	case tagInlined:
+		return roleInlined
+	case tagNamespace, tagModule, tagClass, tagStruct, tagUnion, tagInterface, tagLexical, tagWith, tagCatch, tagTry,
+		tagCompile, tagPartial, tagSkeleton, tagType:
+		return roleScope
+	}
+	return roleSkip
+}
+
+// add keeps an abbreviation. Of several with one code, the first counts.
+func (t *abbrevs) add(code uint64, a abbrev) {
+	if code == uint64(len(t.dense))+1 {
+		t.dense = append(t.dense, a)
+	} else if t.get(code) == nil {
+		if t.sparse == nil {
+			t.sparse = map[uint64]*abbrev{}
+		}
+		t.sparse[code] = &a
 	}
 }

@@ -160,18 +160,8 @@ func (t *lineTable) parseHeader(w *worker, p []byte) error {
 		return fmt.Errorf("%w: the line program of %d bytes at %#x exceeds the section of %d bytes", errBad, n, start, size)
 	}
 	t.end = first + n
-	e.version = c.u16()
-	if e.version < 2 || e.version > 5 {
-		return fmt.Errorf("%w: a line program of version %d", errBad, e.version)
-	}
-	if e.version == 5 {
-		e.addrSize = c.u8()
-		if seg := c.u8(); seg != 0 && !c.short {
-			return fmt.Errorf("%w: a line program with segments", errBad)
-		}
-		if e.addrSize != 2 && e.addrSize != 4 && e.addrSize != 8 && !c.short {
-			return fmt.Errorf("%w: a line program with addresses of %d bytes", errBad, e.addrSize)
-		}
+	if err := e.readLineVersion(&c); err != nil {
+		return err
 	}
 	t.enc = e
 	headerLen := c.offset(e.is64)
@@ -183,21 +173,8 @@ func (t *lineTable) parseHeader(w *worker, p []byte) error {
 		return fmt.Errorf("%w: a line program header of %d bytes", errBad, headerLen)
 	}
 	t.program = at + headerLen
-	t.minInst = c.u8()
-	t.maxOps = 1
-	if e.version >= 4 {
-		t.maxOps = max(c.u8(), 1)
-	}
-	t.stmt = c.u8() != 0
-	t.lineBase, t.lineRange, t.opcodeBase = int8(c.u8()), c.u8(), c.u8()
-	if c.short {
-		return errShort
-	}
-	if t.lineRange == 0 || t.opcodeBase == 0 {
-		return fmt.Errorf("%w: a line program with line range %d and opcode base %d", errBad, t.lineRange, t.opcodeBase)
-	}
-	for i := 1; i < int(t.opcodeBase); i++ {
-		t.lengths[i] = c.u8()
+	if err := t.parameters(&c); err != nil {
+		return err
 	}
 	// The tables end where the program begins, whatever they say.
 	if headerLen < uint64(len(p)) {
@@ -214,6 +191,47 @@ func (t *lineTable) parseHeader(w *worker, p []byte) error {
 	}
 	if c.short {
 		return errShort
+	}
+	return nil
+}
+
+// readLineVersion reads the version of a line program, and in version 5 the size of its
+// addresses (DWARF 5, section 6.2.4).
+func (e *encoding) readLineVersion(c *cursor) error {
+	e.version = c.u16()
+	if e.version < 2 || e.version > 5 {
+		return fmt.Errorf("%w: a line program of version %d", errBad, e.version)
+	}
+	if e.version < 5 {
+		return nil
+	}
+	e.addrSize = c.u8()
+	if seg := c.u8(); seg != 0 && !c.short {
+		return fmt.Errorf("%w: a line program with segments", errBad)
+	}
+	if e.addrSize != 2 && e.addrSize != 4 && e.addrSize != 8 && !c.short {
+		return fmt.Errorf("%w: a line program with addresses of %d bytes", errBad, e.addrSize)
+	}
+	return nil
+}
+
+// parameters reads what the program's opcodes depend on.
+func (t *lineTable) parameters(c *cursor) error {
+	t.minInst = c.u8()
+	t.maxOps = 1
+	if t.enc.version >= 4 {
+		t.maxOps = max(c.u8(), 1)
+	}
+	t.stmt = c.u8() != 0
+	t.lineBase, t.lineRange, t.opcodeBase = int8(c.u8()), c.u8(), c.u8()
+	if c.short {
+		return errShort
+	}
+	if t.lineRange == 0 || t.opcodeBase == 0 {
+		return fmt.Errorf("%w: a line program with line range %d and opcode base %d", errBad, t.lineRange, t.opcodeBase)
+	}
+	for i := 1; i < int(t.opcodeBase); i++ {
+		t.lengths[i] = c.u8()
 	}
 	return nil
 }

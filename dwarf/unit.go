@@ -209,15 +209,7 @@ func (w *worker) openUnit(v *view, h header, skeleton *unit, at contribution) (*
 	}
 	u := &unit{header: h, v: v, abbrevs: t, skeleton: skeleton}
 	if v.im.split {
-		u.strOffsets, u.rnglists = at.strOffsets, at.rnglists
-		if h.version >= 5 {
-			hdr := uint64(8)
-			if h.is64 {
-				hdr = 16
-			}
-			u.strOffsets += hdr
-			u.rnglists += hdr + 4
-		}
+		u.strOffsets, u.rnglists = at.bases(h.encoding)
 	}
 	d, err := w.dieAt(u, h.die)
 	if err != nil {
@@ -227,10 +219,31 @@ func (w *worker) openUnit(v *view, h header, skeleton *unit, at contribution) (*
 		return nil, fmt.Errorf("%w: a unit without an entry", errBad)
 	}
 	u.tag = d.ab.tag
-	// Bases first: other attributes depend on them.
-	c := cursor{be: v.im.be}
+	if err := w.readUnit(u); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// bases returns where the string offsets and the range lists of a split unit begin, behind
+// the headers of their contributions (DWARF 5, sections 7.26 and 7.28).
+func (at contribution) bases(enc encoding) (strOffsets, rnglists uint64) {
+	if enc.version < 5 {
+		return at.strOffsets, at.rnglists
+	}
+	header := uint64(8)
+	if enc.is64 {
+		header = 16
+	}
+	return at.strOffsets + header, at.rnglists + header + 4
+}
+
+// readUnit reads the attributes of a unit's first entry. The bases come first: other
+// attributes depend on them.
+func (w *worker) readUnit(u *unit) error {
+	c := cursor{be: u.v.im.be}
 	var low, name, dir, dwo, ranges value
-	if err := w.entry(u, h.die, &c, func(attr uint16, x value) {
+	if err := w.entry(u, u.die, &c, func(attr uint16, x value) {
 		switch attr {
 		case atStrOffsetsBase:
 			u.strOffsets = x.u
@@ -258,17 +271,17 @@ func (w *worker) openUnit(v *view, h header, skeleton *unit, at contribution) (*
 			dwo = x
 		}
 	}); err != nil {
-		return nil, err
+		return err
 	}
 	u.name, u.compDir, u.dwo = string(w.str(u, name)), string(w.str(u, dir)), string(w.str(u, dwo))
-	if skeleton != nil {
-		u.base = skeleton.base
+	if u.skeleton != nil {
+		u.base = u.skeleton.base
 	}
 	u.hasCode = ranges.form != 0
 	if low.form != 0 {
 		u.base, u.hasCode = w.address(u, low), true
 	}
-	return u, nil
+	return nil
 }
 
 // entry reads all attributes of one entry.

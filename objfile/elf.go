@@ -255,7 +255,8 @@ func (f *elfFile) section(h []byte) elfSection {
 		q := f.order.Uint64
 		s.flags, s.addr, s.off, s.size, s.link, s.info, s.entsize = q(h[8:]), q(h[16:]), q(h[24:]), q(h[32:]), u(h[40:]), u(h[44:]), q(h[56:])
 	} else {
-		s.flags, s.addr, s.off, s.size, s.link, s.info, s.entsize = uint64(u(h[8:])), uint64(u(h[12:])), uint64(u(h[16:])), uint64(u(h[20:])), u(h[24:]), u(h[28:]), uint64(u(h[36:]))
+		s.flags, s.addr, s.off, s.size = uint64(u(h[8:])), uint64(u(h[12:])), uint64(u(h[16:])), uint64(u(h[20:]))
+		s.link, s.info, s.entsize = u(h[24:]), u(h[28:]), uint64(u(h[36:]))
 	}
 	return s
 }
@@ -548,19 +549,19 @@ func (f *elfFile) describeSegments(o *Object, image bool) error {
 
 // describeSections sets the features of a file from its sections.
 func (f *elfFile) describeSections(o *Object, image bool) {
-	var code, debug, split, symtab, contents bool
+	var found sectionKinds
 	for _, s := range f.secs {
 		if !s.hasContents() {
 			continue
 		}
 		if s.flags&secAlloc != 0 {
-			code = code || s.typ == secProgbits
-			contents = contents || s.typ != secNote
+			found.code = found.code || s.typ == secProgbits
+			found.contents = found.contents || s.typ != secNote
 		}
 		name := f.name(s)
 		if hasPrefix(name, ".debug_") || hasPrefix(name, ".zdebug_") {
-			debug = true
-			split = split || bytes.HasSuffix(name, []byte(".dwo"))
+			found.debug = true
+			found.split = found.split || bytes.HasSuffix(name, []byte(".dwo"))
 			o.DebugSize = addSize(o.DebugSize, f.inflatedSize(s, name, &o.Features))
 		}
 		switch string(name) {
@@ -572,25 +573,37 @@ func (f *elfFile) describeSections(o *Object, image bool) {
 			o.Features.Symtab = true
 		}
 		if s.typ == secSymtab || s.typ == secDynsym {
-			symtab = symtab || s.typ == secSymtab
+			found.symtab = found.symtab || s.typ == secSymtab
 			if !o.Features.Symtab && !o.Features.Unknown {
-				found, err := f.hasFunctions(s)
-				o.Features.Symtab = found
+				functions, err := f.hasFunctions(s)
+				o.Features.Symtab = functions
 				o.Features.Unknown = err != nil
 			}
 		}
 	}
-	if image && code {
+	f.setRole(o, image, found)
+}
+
+// sectionKinds says which sections a file has.
+type sectionKinds struct {
+	code, contents bool // in memory: code, anything but notes
+	debug, split   bool // DWARF, split DWARF
+	symtab         bool // the full symbol table
+}
+
+// setRole sets the role of a file from the sections that were found.
+func (f *elfFile) setRole(o *Object, image bool, found sectionKinds) {
+	if image && found.code {
 		o.Role |= symfile.Executable
 	}
 	// A separate file may contain the symbol table only.
-	if debug || symtab && !contents {
+	if found.debug || found.symtab && !found.contents {
 		o.Role |= symfile.Debug
 	}
-	if f.typ == elfRel && o.BuildID == "" && !split {
+	if f.typ == elfRel && o.BuildID == "" && !found.split {
 		o.Role = 0 // compiler output before linking: no client asks for it
 	}
-	if split && o.Role == symfile.Debug {
+	if found.split && o.Role == symfile.Debug {
 		o.Hash = f.splitID()
 	}
 }

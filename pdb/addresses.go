@@ -127,6 +127,11 @@ type piece struct {
 	image  uint64 // address of start in the image
 }
 
+// continues reports whether next lies behind p, inside the PDB and in the image.
+func (p piece) continues(next piece) bool {
+	return p.end == next.start && p.image+p.end-p.start == next.image
+}
+
 // pieces appends the parts of e that are in the image to list, in the order of
 // internal addresses.
 func (a *addresses) pieces(list []piece, e extent) []piece {

@@ -89,6 +89,23 @@ func parameters(frames []frameData, addr uint64) (uint32, bool) {
 	return 0, false
 }
 
+// program returns the program of a record, which the names of the PDB have; empty if it is
+// not usable. known has those that were read before.
+func (r *reader) program(known map[uint32]string, offset uint32) string {
+	text, ok := known[offset]
+	if ok {
+		return text
+	}
+	text = strings.TrimSpace(strings.ToValidUTF8(r.names.text(offset, maxProgram), "?"))
+	if strings.ContainsAny(text, "\r\n") || len(text) >= maxProgram {
+		text = ""
+	}
+	if len(known) < 1<<16 {
+		known[offset] = text
+	}
+	return text
+}
+
 // addFrames adds the records to b.
 func (r *reader) addFrames(ctx context.Context, frames []frameData) error {
 	programs := map[uint32]string{}
@@ -110,28 +127,15 @@ func (r *reader) addFrames(ctx context.Context, frames []frameData) error {
 		w := functab.WinFrame{Params: d.param, SavedRegs: uint32(d.saved), Locals: d.locals, MaxStack: d.stack}
 		if d.fpo {
 			w.AllocatesBP = d.usesBP
-		} else {
-			text, ok := programs[d.program]
-			if !ok {
-				text = strings.TrimSpace(strings.ToValidUTF8(r.names.text(d.program, maxProgram), "?"))
-				if strings.ContainsAny(text, "\r\n") || len(text) >= maxProgram {
-					text = ""
-				}
-				if len(programs) < 1<<16 {
-					programs[d.program] = text
-				}
-			}
-			if text == "" {
-				continue
-			}
-			w.Type, w.Program = 4, text
+		} else if w.Type, w.Program = 4, r.program(programs, d.program); w.Program == "" {
+			continue
 		}
 		prolog := min(uint64(d.prolog), uint64(d.code))
 		start := uint64(d.start)
 		body := len(r.addr.pieces(pieces[:0], extent{start, start + prolog}))
 		pieces = r.addr.pieces(pieces[:0], extent{start, start + prolog})
 		pieces = r.addr.pieces(pieces, extent{start + prolog, start + uint64(d.code)})
-		if prolog > 0 && body == 1 && len(pieces) > 1 && pieces[0].end == pieces[1].start && pieces[0].image+pieces[0].end-pieces[0].start == pieces[1].image {
+		if prolog > 0 && body == 1 && len(pieces) > 1 && pieces[0].continues(pieces[1]) {
 			pieces[1].start, pieces[1].image = pieces[0].start, pieces[0].image
 			pieces, body = pieces[1:], 1
 		}

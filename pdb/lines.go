@@ -493,6 +493,13 @@ func (l *moduleLines) annotated(list []row, b []byte, base uint64, from source, 
 	if !sorted {
 		slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(x.start, y.start) })
 	}
+	endRows(rows)
+	return slices.DeleteFunc(list, func(r row) bool { return r.start >= r.end })
+}
+
+// endRows ends each of the rows of an inlined call at the next, and the last one after
+// badInlineEnd bytes if its end is not known.
+func endRows(rows []row) {
 	for i := range rows {
 		r := &rows[i]
 		next := r.start + badInlineEnd
@@ -503,5 +510,4 @@ func (l *moduleLines) annotated(list []row, b []byte, base uint64, from source, 
 			r.end = next
 		}
 	}
-	return slices.DeleteFunc(list, func(r row) bool { return r.start >= r.end })
 }

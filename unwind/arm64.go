@@ -71,22 +71,59 @@ func (o armOp) at(units int64, pre bool) armOp {
 // handling" of Microsoft's documentation, section "Unwind codes".
 func decodeArm(p []byte) (op armOp, size int, err error) {
 	c := p[0]
-	size = 1
-	switch {
-	case c >= 0xc0 && c <= 0xdf || c == 0xe2:
-		size = 2
-	case c == 0xe0:
-		size = 4
-	case c == 0xe7:
-		size = 3
-	}
-	if size > len(p) {
+	if size = armCodeSize(c); size > len(p) {
 		return op, 0, bad("the last unwind code is cut off")
 	}
 	w := int64(c)
 	if size > 1 {
 		w = w<<8 | int64(p[1])
 	}
+	switch {
+	case c < 0xdf:
+		op = decodeArmFrame(c, w)
+	case c == 0xe0:
+		op = armOp{kind: armAlloc, n: 16 * (int64(p[1])<<16 | int64(p[2])<<8 | int64(p[3]))}
+	case c == 0xe1:
+		op.kind = armSetFP
+	case c == 0xe2:
+		op = armOp{kind: armAddFP, n: 8 * int64(p[1])}
+	case c == 0xe3, c == 0xec, c == 0xfc: // nop, a flag of the unwinder, or the return address is signed
+	case c == 0xe4:
+		op.kind = armEnd
+	case c == 0xe5:
+		op.kind = armEndC
+	case c == 0xe6:
+		op.kind = armNext
+	case c == 0xe7:
+		op, err = decodeAnyReg(p)
+	case c == 0xdf, c >= 0xe8 && c <= 0xeb:
+		// An allocation of unknown size, or a frame that the kernel made.
+		op.kind = armStop
+	default:
+		err = bad("unwind code %#x is not known", c)
+	}
+	if op.kind == armSave && !op.vector && (op.regs[0] > armLR || op.regs[1] > armLR) {
+		return op, 0, bad("unwind code %#x saves a register after the last one", c)
+	}
+	return op, size, err
+}
+
+// armCodeSize returns the bytes of the unwind code that begins with c.
+func armCodeSize(c byte) int {
+	switch {
+	case c >= 0xc0 && c <= 0xdf || c == 0xe2:
+		return 2
+	case c == 0xe0:
+		return 4
+	case c == 0xe7:
+		return 3
+	}
+	return 1
+}
+
+// decodeArmFrame decodes a code below 0xdf, which allocates or saves registers. w has the
+// code's first two bytes, or its only one.
+func decodeArmFrame(c byte, w int64) (op armOp) {
 	z5, z6 := w&0x1f, w&0x3f
 	reg := func(bits, base int64) uint8 { return uint8(base + w>>6&(1<<bits-1)) }
 	var fp armOp
@@ -118,33 +155,10 @@ func decodeArm(p []byte) (op armOp, size int, err error) {
 		op = fp.pair(reg(3, 8), reg(3, 9)).at(z6+1, true)
 	case c < 0xde:
 		op = fp.one(reg(3, 8)).at(z6, false)
-	case c == 0xde:
+	default: // 0xde
 		op = fp.one(uint8(8+w>>5&7)).at(z5+1, true)
-	case c == 0xe0:
-		op = armOp{kind: armAlloc, n: 16 * (int64(p[1])<<16 | int64(p[2])<<8 | int64(p[3]))}
-	case c == 0xe1:
-		op.kind = armSetFP
-	case c == 0xe2:
-		op = armOp{kind: armAddFP, n: 8 * int64(p[1])}
-	case c == 0xe3, c == 0xec, c == 0xfc: // nop, a flag of the unwinder, or the return address is signed
-	case c == 0xe4:
-		op.kind = armEnd
-	case c == 0xe5:
-		op.kind = armEndC
-	case c == 0xe6:
-		op.kind = armNext
-	case c == 0xe7:
-		op, err = decodeAnyReg(p)
-	case c == 0xdf, c >= 0xe8 && c <= 0xeb:
-		// An allocation of unknown size, or a frame that the kernel made.
-		op.kind = armStop
-	default:
-		err = bad("unwind code %#x is not known", c)
 	}
-	if op.kind == armSave && !op.vector && (op.regs[0] > armLR || op.regs[1] > armLR) {
-		return op, 0, bad("unwind code %#x saves a register after the last one", c)
-	}
-	return op, size, err
+	return op
 }
 
 // decodeAnyReg decodes save_any_reg.
@@ -344,101 +358,134 @@ func (d *arm64) epilog(body *rules, start uint32) {
 // the documentation's section "Packed unwind data". Compilers leave "mov sp, x29"
 // and the loads of parameters out of the epilog.
 func (d *arm64) canonical(word uint32) (ops, ending []armOp, err error) {
-	regF, regI := int(word>>13&7), int(word>>16&15)
-	home, cr := word>>20&1 != 0, word>>21&3
-	frame := 16 * int64(word>>23)
-	if regI > 10 {
-		return nil, nil, bad("packed unwind data saves %d registers", regI)
-	}
-	ints := 8 * int64(regI)
-	if cr == 1 {
-		ints += 8
-	}
-	floats := 8 * int64(regF)
-	if regF > 0 {
-		floats += 8
-	}
-	saved := ints + floats
-	if home {
-		saved += 64
-	}
-	saved = (saved + 15) &^ 15
-	local := frame - saved
-	if local < 0 || cr >= 2 && local < 16 {
-		return nil, nil, bad("packed unwind data saves more than the frame of %d bytes holds", frame)
+	k, err := parsePacked(word)
+	if err != nil {
+		return nil, nil, err
 	}
 	ops = d.ops[:0]
-	store := func(o armOp, at int64) {
-		o.n = at
-		if at == 0 {
-			o.n, o.pre = saved, true
-		}
-		ops = append(ops, o)
-	}
-	if cr == 2 {
+	if k.cr == 2 {
 		ops = append(ops, armOp{kind: armNop})
 	}
-	var x armOp
-	i := 0
-	for ; i+2 <= regI; i += 2 {
-		store(x.pair(uint8(19+i), uint8(20+i)), 8*int64(i))
-	}
-	switch {
-	case regI == 1 && cr == 1:
-		// No unwind code stores this pair below sp. The documentation does not tell how
-		// compilers store it: they decrement sp first.
-		ops = append(ops, armOp{kind: armAlloc, n: saved}, x.pair(19, armLR))
-	case i < regI && cr == 1:
-		store(x.pair(uint8(19+i), armLR), 8*int64(i))
-	case i < regI:
-		store(x.one(uint8(19+i)), 8*int64(i))
-	case cr == 1:
-		store(x.one(armLR), 8*int64(i))
-	}
-	v := armOp{vector: true}
-	for n := int64(0); n < floats; n += 16 {
-		o := v.pair(0, 0)
-		if floats-n == 8 {
-			o = v.one(0)
-		}
-		store(o, ints+n)
-	}
+	ops = k.saveInts(ops)
+	ops = k.saveFloats(ops)
 	ending = slices.Clone(ops)
-	if home {
+	if k.home {
 		for n := int64(0); n < 64; n += 16 {
-			store(v.pair(0, 0), ints+floats+n)
+			ops = k.store(ops, armOp{vector: true}.pair(0, 0), k.ints+k.floats+n)
 		}
-		if ints+floats == 0 {
-			ending = append(ending, armOp{kind: armAlloc, n: saved})
+		if k.ints+k.floats == 0 {
+			ending = append(ending, armOp{kind: armAlloc, n: k.saved})
 		}
 	}
 	body := len(ops)
-	alloc := func() {
-		const step = 4080
-		left := local
-		if left > 4088 {
-			ops = append(ops, armOp{kind: armAlloc, n: step})
-			left -= step
-		}
-		if left > 0 {
-			ops = append(ops, armOp{kind: armAlloc, n: left})
-		}
-	}
-	switch {
-	case cr < 2:
-		alloc()
-	case local <= 512:
-		ops = append(ops, armOp{n: local, pre: true}.pair(armFP, armLR))
-	default:
-		alloc()
-		ops = append(ops, x.pair(armFP, armLR))
-	}
+	ops = k.saveFrame(ops)
 	ending = append(ending, ops[body:]...)
-	if cr >= 2 {
+	if k.cr >= 2 {
 		ops = append(ops, armOp{kind: armSetFP})
 	}
 	d.ops = ops
 	return ops, ending, nil
+}
+
+// packedArm is packed unwind data: what a prolog of the usual form saves.
+type packedArm struct {
+	regI         int    // registers from x19 on
+	cr           uint32 // CR: 1 saves lr, 2 and 3 save a frame record
+	home         bool   // the parameter registers are stored
+	ints, floats int64  // bytes of saved registers
+	saved, local int64  // bytes of all that is saved, and of the rest of the frame
+}
+
+func parsePacked(word uint32) (k packedArm, err error) {
+	regF := int64(word >> 13 & 7)
+	k.regI = int(word >> 16 & 15)
+	k.home, k.cr = word>>20&1 != 0, word>>21&3
+	frame := 16 * int64(word>>23)
+	if k.regI > 10 {
+		return k, bad("packed unwind data saves %d registers", k.regI)
+	}
+	k.ints = 8 * int64(k.regI)
+	if k.cr == 1 {
+		k.ints += 8
+	}
+	k.floats = 8 * regF
+	if regF > 0 {
+		k.floats += 8
+	}
+	k.saved = k.ints + k.floats
+	if k.home {
+		k.saved += 64
+	}
+	k.saved = (k.saved + 15) &^ 15
+	k.local = frame - k.saved
+	if k.local < 0 || k.cr >= 2 && k.local < 16 {
+		return k, bad("packed unwind data saves more than the frame of %d bytes holds", frame)
+	}
+	return k, nil
+}
+
+// store appends what stores registers at sp + at. The first one makes room for all.
+func (k *packedArm) store(ops []armOp, o armOp, at int64) []armOp {
+	o.n = at
+	if at == 0 {
+		o.n, o.pre = k.saved, true
+	}
+	return append(ops, o)
+}
+
+// saveInts appends what saves x19 and the following registers, and lr beside them.
+func (k *packedArm) saveInts(ops []armOp) []armOp {
+	var x armOp
+	i := 0
+	for ; i+2 <= k.regI; i += 2 {
+		ops = k.store(ops, x.pair(uint8(19+i), uint8(20+i)), 8*int64(i))
+	}
+	switch {
+	case k.regI == 1 && k.cr == 1:
+		// No unwind code stores this pair below sp. The documentation does not tell how
+		// compilers store it: they decrement sp first.
+		return append(ops, armOp{kind: armAlloc, n: k.saved}, x.pair(19, armLR))
+	case i < k.regI && k.cr == 1:
+		return k.store(ops, x.pair(uint8(19+i), armLR), 8*int64(i))
+	case i < k.regI:
+		return k.store(ops, x.one(uint8(19+i)), 8*int64(i))
+	case k.cr == 1:
+		return k.store(ops, x.one(armLR), 8*int64(i))
+	}
+	return ops
+}
+
+// saveFloats appends what saves d8 and the following registers.
+func (k *packedArm) saveFloats(ops []armOp) []armOp {
+	v := armOp{vector: true}
+	for n := int64(0); n < k.floats; n += 16 {
+		o := v.pair(0, 0)
+		if k.floats-n == 8 {
+			o = v.one(0)
+		}
+		ops = k.store(ops, o, k.ints+n)
+	}
+	return ops
+}
+
+// saveFrame appends what makes room for the rest of the frame, and saves the frame record.
+func (k *packedArm) saveFrame(ops []armOp) []armOp {
+	if k.cr >= 2 && k.local <= 512 {
+		return append(ops, armOp{n: k.local, pre: true}.pair(armFP, armLR))
+	}
+	const step = 4080
+	left := k.local
+	if left > 4088 {
+		ops = append(ops, armOp{kind: armAlloc, n: step})
+		left -= step
+	}
+	if left > 0 {
+		ops = append(ops, armOp{kind: armAlloc, n: left})
+	}
+	if k.cr >= 2 {
+		ops = append(ops, armOp{}.pair(armFP, armLR))
+	}
+	return ops
 }
 
 // full adds the frame of an entry with a record in .xdata.

@@ -25,100 +25,131 @@ func constant(n int64) term { return term{text: strconv.FormatInt(n, 10), consta
 // false for an expression that walkers cannot evaluate. first, if not empty, is on
 // the stack at the beginning.
 func (m *machine) translate(p []byte, order binary.ByteOrder, addressSize int, first string) (text string, ok bool) {
-	c := cursor{p: p, order: order}
-	var stack []term
+	x := translation{cursor: cursor{p: p, order: order}, m: m, addressSize: addressSize}
 	if first != "" {
-		stack = append(stack, term{text: first})
+		x.stack = append(x.stack, term{text: first})
 	}
-	pop := func() (t term) {
-		if len(stack) == 0 {
-			c.short = true
-			return t
-		}
-		t = stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		return t
-	}
-	register := func(reg uint64, n int64) term {
-		i, known := m.number(reg)
-		if !known || m.style.names[i] == "" {
-			c.short = true
-			return term{}
-		}
-		name := m.style.names[i]
-		if n != 0 {
-			name += " " + strconv.FormatInt(n, 10) + " +"
-		}
-		return term{text: name}
-	}
-	for len(c.p) > 0 && !c.short {
-		var t term
-		switch op := c.u8(); {
-		case op >= 0x30 && op <= 0x4f: // lit
-			t = constant(int64(op - 0x30))
-		case op >= 0x70 && op <= 0x8f: // breg
-			t = register(uint64(op-0x70), c.sleb())
-		case op == 0x92: // bregx
-			reg := c.uleb()
-			t = register(reg, c.sleb())
-		case op >= 0x08 && op <= 0x0f: // const1u, const1s, const2u …
-			n := 1 << ((op - 0x08) / 2)
-			if op&1 == 0 {
-				t = constant(int64(c.uint(n)))
-			} else {
-				t = constant(c.sint(n))
-			}
-		case op == 0x10:
-			t = constant(int64(c.uleb()))
-		case op == 0x11:
-			t = constant(c.sleb())
-		case op == 0x06: // deref
-			t = term{text: pop().text + " ^"}
-		case op == 0x12: // dup
-			t = pop()
-			stack = append(stack, t)
-		case op == 0x13: // drop
-			pop()
-			continue
-		case op == 0x23: // plus_uconst
-			t = arithmetic(pop(), constant(int64(c.uleb())), "+")
-		case op == 0x22:
-			y := pop()
-			t = arithmetic(pop(), y, "+")
-		case op == 0x1c:
-			y := pop()
-			t = arithmetic(pop(), y, "-")
-		case op == 0x1e:
-			y := pop()
-			t = arithmetic(pop(), y, "*")
-		case op == 0x1a: // and
-			y := pop()
-			x := pop()
-			if x.constant {
-				x, y = y, x
-			}
-			mask := uint64(y.n)
-			if addressSize == 4 {
-				mask = uint64(int64(int32(uint32(mask))))
-			}
-			if !y.constant || x.constant || bits.OnesCount64(-mask) != 1 || -mask > 1<<32 {
-				return "", false
-			}
-			t = term{text: x.text + " " + strconv.FormatUint(-mask, 10) + " @"}
-		case op == 0x96: // nop
-			continue
-		default:
+	for len(x.p) > 0 && !x.short {
+		t, pushed, ok := x.step(x.u8())
+		if !ok {
 			return "", false
 		}
-		if len(t.text) > maxExpressionText || len(stack) >= maxExpressionDepth {
+		if !pushed {
+			continue
+		}
+		if len(t.text) > maxExpressionText || len(x.stack) >= maxExpressionDepth {
 			return "", false
 		}
-		stack = append(stack, t)
+		x.stack = append(x.stack, t)
 	}
-	if c.short || len(stack) == 0 {
+	if x.short || len(x.stack) == 0 {
 		return "", false
 	}
-	return stack[len(stack)-1].text, true
+	return x.stack[len(x.stack)-1].text, true
+}
+
+// translation is the state of one expression: what is left of it, and the stack.
+type translation struct {
+	cursor
+	m           *machine
+	addressSize int
+	stack       []term
+}
+
+// step carries out one operation (DWARF 5, section 2.5), and returns what it pushes. ok is
+// false for those that have no equal in Breakpad's expressions.
+func (x *translation) step(op byte) (t term, pushed, ok bool) {
+	switch {
+	case op >= 0x30 && op <= 0x4f: // lit
+		t = constant(int64(op - 0x30))
+	case op >= 0x70 && op <= 0x8f: // breg
+		t = x.register(uint64(op-0x70), x.sleb())
+	case op == 0x92: // bregx
+		reg := x.uleb()
+		t = x.register(reg, x.sleb())
+	case op >= 0x08 && op <= 0x0f: // const1u, const1s, const2u …
+		n := 1 << ((op - 0x08) / 2)
+		if op&1 == 0 {
+			t = constant(int64(x.uint(n)))
+		} else {
+			t = constant(x.sint(n))
+		}
+	case op == 0x10: // constu
+		t = constant(int64(x.uleb()))
+	case op == 0x11: // consts
+		t = constant(x.sleb())
+	case op == 0x06: // deref
+		t = term{text: x.pop().text + " ^"}
+	case op == 0x12: // dup
+		t = x.pop()
+		x.stack = append(x.stack, t)
+	case op == 0x13: // drop
+		x.pop()
+		return t, false, true
+	case op == 0x23: // plus_uconst
+		t = arithmetic(x.pop(), constant(int64(x.uleb())), "+")
+	case op == 0x22:
+		t = x.binary("+")
+	case op == 0x1c:
+		t = x.binary("-")
+	case op == 0x1e:
+		t = x.binary("*")
+	case op == 0x1a:
+		t, ok = x.and()
+		return t, true, ok
+	case op == 0x96: // nop
+		return t, false, true
+	default:
+		return t, false, false
+	}
+	return t, true, true
+}
+
+func (x *translation) pop() (t term) {
+	if len(x.stack) == 0 {
+		x.short = true
+		return t
+	}
+	t = x.stack[len(x.stack)-1]
+	x.stack = x.stack[:len(x.stack)-1]
+	return t
+}
+
+// register is the value of a register plus n.
+func (x *translation) register(reg uint64, n int64) term {
+	i, known := x.m.number(reg)
+	if !known || x.m.style.names[i] == "" {
+		x.short = true
+		return term{}
+	}
+	name := x.m.style.names[i]
+	if n != 0 {
+		name += " " + strconv.FormatInt(n, 10) + " +"
+	}
+	return term{text: name}
+}
+
+func (x *translation) binary(op string) term {
+	b := x.pop()
+	return arithmetic(x.pop(), b, op)
+}
+
+// and is Breakpad's alignment "@", the only form of and that walkers know: a constant whose
+// low bits alone are zero.
+func (x *translation) and() (t term, ok bool) {
+	b := x.pop()
+	a := x.pop()
+	if a.constant {
+		a, b = b, a
+	}
+	mask := uint64(b.n)
+	if x.addressSize == 4 {
+		mask = uint64(int64(int32(uint32(mask))))
+	}
+	if !b.constant || a.constant || bits.OnesCount64(-mask) != 1 || -mask > 1<<32 {
+		return t, false
+	}
+	return term{text: a.text + " " + strconv.FormatUint(-mask, 10) + " @"}, true
 }
 
 func arithmetic(x, y term, op string) term {

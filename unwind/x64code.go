@@ -124,20 +124,31 @@ func instruction(p []byte) (kind int, arg int64, size int) {
 		return done(insLea, 0, n)
 	case op == 0x8b && modrm>>3 == 3<<3|x64RSP && rex&0x4c == 0x48, op == 0x89 && modrm&0xc7 == 0xc4 && rex&0x49 == 0x48:
 		return done(insLea, 0, 2)
-	case op == 0xc3:
-		return done(insLeave, 0, 1)
-	case op == 0xf3 && modrm == 0xc3, op == 0xeb:
-		return done(insLeave, 0, 2)
-	case op == 0xc2:
-		return done(insLeave, 0, 3)
-	case op == 0xe9:
-		return done(insLeave, 0, 5)
-	case op == 0xff && modrm == 0x25:
-		return done(insLeave, 0, 6)
-	case op == 0xff && modrm&0xf8 == 0xe0:
-		return done(insLeave, 0, 2)
+	default:
+		if n := leaveSize(op, modrm); n > 0 {
+			return done(insLeave, 0, n)
+		}
 	}
 	return insOther, 0, 0
+}
+
+// leaveSize returns the size of an instruction that leaves the function, or 0 for any other.
+func leaveSize(op, modrm byte) int {
+	switch {
+	case op == 0xc3: // ret
+		return 1
+	case op == 0xf3 && modrm == 0xc3, op == 0xeb: // rep ret; jmp to an address nearby
+		return 2
+	case op == 0xc2: // ret n
+		return 3
+	case op == 0xe9: // jmp
+		return 5
+	case op == 0xff && modrm == 0x25: // jmp [rip + n]
+		return 6
+	case op == 0xff && modrm&0xf8 == 0xe0: // jmp register
+		return 2
+	}
+	return 0
 }
 
 // epilogStep is one instruction of an epilog.
