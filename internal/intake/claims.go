@@ -30,6 +30,10 @@ type target struct {
 	prefix  string // the escaped /in/PRODUCT[/VERSION], or ""
 }
 
+// ClaimedBy reports whether a handler answers a request; see Claims. That of None answers
+// none.
+func ClaimedBy(h *Handler, method string, segs []string) bool { return h.stages != nil && Claims(method, segs) }
+
 // Claims reports whether a request is an upload of one of the protocols. segs is
 // the decoded path without a token and a configured prefix. Of GET and HEAD it
 // claims few paths, none of which is that of a symbol file in any layout; of other

@@ -137,6 +137,9 @@ type Handler struct {
 	alone    *alone
 }
 
+// None returns a handler that claims no request.
+func None() *Handler { return &Handler{} }
+
 // New returns a handler. The caller must call Close.
 func New(cfg Config) (*Handler, error) {
 	if cfg.Log == nil {

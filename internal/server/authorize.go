@@ -71,9 +71,6 @@ type access struct {
 
 // isRestricted reports whether some content needs authorization.
 func isRestricted(g *auth.Gate) bool {
-	if g == nil {
-		return false
-	}
 	_, open := g.Open()
 	return !open
 }
@@ -100,9 +97,6 @@ func (s *access) admit(x *exchange, r *http.Request, p *place) bool {
 // authenticate determines the client's identity and rights. It returns a challenge
 // if the client is not admitted.
 func (s *access) authenticate(x *exchange, r *http.Request, p *place) *auth.Challenge {
-	if s.cfg.Gate == nil {
-		return nil
-	}
 	signIn := ""
 	if p.signIn || p.root && p.name == "" {
 		signIn = s.transport(r).SignIn(r)
@@ -178,7 +172,7 @@ const auditTimeout = 2 * time.Second
 // audits reports whether the caller's downloads are recorded. Downloads of
 // anonymous callers are not private.
 func (s *access) audits(x *exchange) bool {
-	return s.cfg.Audit != nil && s.restricted && !x.caller.id.Anonymous()
+	return !s.cfg.Audit.Off() && s.restricted && !x.caller.id.Anonymous()
 }
 
 // audit records a download that needed credentials.

@@ -98,7 +98,11 @@ type metadataAnswer struct {
 }
 
 // metadataSearch answers /metadata, the search of the debuginfod protocol.
-type metadataSearch struct{ *access }
+type metadataSearch struct {
+	*access
+	// search searches the depot; see depot.Depot.Metadata.
+	search func(ctx context.Context, scope depot.Scope, key, value string, limit int) (_ []depot.Metadata, complete bool, err error)
+}
 
 // serve answers a search. Missing parameters and unknown keys are answered 404 with
 // an explanation. elfutils answers 503, which clients would retry in vain.
@@ -122,12 +126,12 @@ func (s *metadataSearch) serve(x *exchange, r *http.Request) {
 	if key == "glob" {
 		limiter = s.searches
 	}
-	if err := limiter.enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
+	if err := limiter.Enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
 		s.fail(x, err)
 		return
 	}
-	list, complete, err := s.depot.Metadata(ctx, x.caller.scope, key, value, offset+limit)
-	limiter.leave()
+	list, complete, err := s.search(ctx, x.caller.scope, key, value, offset+limit)
+	limiter.Leave()
 	switch {
 	case errors.Is(err, fs.ErrInvalid):
 		s.fail(x, missError{"not found: key must be file, glob or buildid"})

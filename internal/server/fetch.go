@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/layout"
@@ -23,18 +24,13 @@ var errLoop = missError{"not found: the request came back to the server that sen
 
 // open looks a request up in the depot and then in the upstreams. Lookups in the
 // depot are limited, and further requests wait; a request that waits for an upstream
-// does not count. Most requests to a symbol server are for keys that do not exist:
-// the depot's filter answers them without a lookup.
+// does not count.
 func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (*depot.File, error) {
 	if s.cfg.ID != "" && r.Header[wire.Hop] != nil {
 		x.Header()[wire.Hop] = []string{s.cfg.ID}
 	}
-	ctx, client := r.Context(), clientKind(r.UserAgent())
-	var f *depot.File
-	err := fs.ErrNotExist
-	if !s.depot.Excludes(ctx, x.caller.scope, *req) {
-		f, err = s.ask(x, r, req)
-	}
+	client := clientKind(r.UserAgent())
+	f, err := s.ask(x, r, req)
 	if _, pending := errors.AsType[errPending](err); !pending && errors.Is(err, fs.ErrNotExist) && req.Form == layout.FormFile {
 		s.depot.CountMissing(req, client)
 	}
@@ -44,21 +40,21 @@ func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (*depo
 // ask asks the depot, and holds the request while a file is made for it.
 func (s *symbols) ask(x *exchange, r *http.Request, req *layout.Request) (*depot.File, error) {
 	ctx := r.Context()
-	h := heldRequest{a: s.access, held: s.making, wait: s.cfg.Symbols.Wait, x: x, r: r}
-	defer h.end()
+	turn := s.turn(x, r, s.making, s.cfg.Symbols.Wait)
+	defer turn.End()
 	via, loop := s.via(r)
 	q := depot.Question{
 		Scope: x.caller.scope, Request: *req, Checksum: r.Header.Get("SymbolChecksum"), Via: via, Origin: origin(r), Client: s.limitKey(r), Local: loop,
-		Enter: func(context.Context) (func(), error) { return h.leave, h.lookup() },
+		Turn: turn,
 	}
 	if r.URL.RawQuery != "" {
 		v := r.URL.Query()
 		q.CodeFile, q.CodeID = v.Get("code_file"), v.Get("code_id")
 	}
 	if r.Method != http.MethodHead {
-		q.Hold = h.hold
+		q.Hold = turn.Hold
 	}
-	f, err := s.depot.Get(ctx, q)
+	f, err := s.files.Get(ctx, q)
 	switch {
 	case err == nil && f.Made:
 		s.allow(http.NewResponseController(x.w), 0) // the request may have been held for long
@@ -68,9 +64,9 @@ func (s *symbols) ask(x *exchange, r *http.Request, req *layout.Request) (*depot
 		x.Header()[wire.Loop] = []string{"1"}
 		return nil, errLoop
 	case errors.As(err, new(symbolicate.PendingError)):
-		return nil, errPending{s.cfg.Symbols.Depot.Retry(ctx)}
+		return nil, errPending{s.depot.Symbols.Retry(ctx)}
 	case errors.Is(err, symbolicate.ErrBusy):
-		return nil, errBusy
+		return nil, limit.ErrBusy
 	case errors.As(err, new(symbolicate.NoWorkerError)):
 		return nil, missError{notFoundText + ": " + err.Error()}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -65,10 +66,10 @@ func (s *jobAPI) admit(x *exchange, r *http.Request, p *place) bool {
 	switch {
 	case s.cfg.WorkerToken != "" && tokenIs(r, s.cfg.WorkerToken):
 		return true
-	case s.cfg.WorkerToken == "" && s.cfg.Gate == nil:
+	case s.cfg.WorkerToken == "" && s.cfg.Gate.Off():
 		s.fail(x, fs.ErrNotExist)
 		return false
-	case s.cfg.Gate == nil:
+	case s.cfg.Gate.Off():
 		x.Header().Set("WWW-Authenticate", `Bearer realm="symdepot"`)
 		s.fail(x, errJobToken)
 		return false
@@ -236,7 +237,7 @@ func (s *jobAPI) readJSON(x *exchange, r *http.Request, v any) error {
 	case errors.Is(err, body.ErrLong):
 		return errJobBody
 	case errors.Is(err, body.ErrBusy), errors.Is(err, body.ErrShare): // workers repeat 503
-		return errBusy
+		return limit.ErrBusy
 	case err != nil:
 		return errJobRequest
 	}

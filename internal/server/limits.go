@@ -1,45 +1,11 @@
 package server
 
 import (
-	"context"
 	"net/http"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/limit"
 )
-
-// semaphore limits how many requests do something at once.
-type semaphore chan struct{}
-
-func newSemaphore(n int) semaphore { return make(semaphore, n) }
-
-// try acquires the semaphore if that takes no waiting.
-func (sem semaphore) try() bool {
-	select {
-	case sem <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-// enter acquires the semaphore. After deadline it returns errBusy.
-func (sem semaphore) enter(ctx context.Context, deadline time.Time) error {
-	if sem.try() {
-		return nil
-	}
-	t := time.NewTimer(time.Until(deadline))
-	defer t.Stop()
-	select {
-	case sem <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return errBusy
-	}
-}
-
-// leave releases the semaphore.
-func (sem semaphore) leave() { <-sem }
 
 // maxSearches is how many searches by pattern may run at once.
 const maxSearches = 3
@@ -52,4 +18,17 @@ func (s *service) allow(rc *http.ResponseController, n int64) {
 	d := s.cfg.WriteTimeout + time.Duration(n/s.cfg.MinRate)*time.Second
 	// Writers in tests have no deadlines.
 	_ = rc.SetWriteDeadline(time.Now().Add(d))
+}
+
+// turn returns the turn of a request at lookups, during which it may be held for longest
+// (zero: as long as the work lasts) as one of held.
+func (s *service) turn(x *exchange, r *http.Request, held limit.Semaphore, longest time.Duration) *limit.Turn {
+	rc := http.NewResponseController(x.w)
+	return &limit.Turn{
+		Lookups: s.lookups, Held: held, Wait: s.cfg.Wait, Start: x.start, Longest: longest, Request: r.Context(), Stopping: s.waits,
+		// Nothing is written to a held request. The kernel's probes (TCP keep-alive) find out
+		// that a client has vanished.
+		Pause:  func() { _ = rc.SetWriteDeadline(time.Time{}) },
+		Resume: func() { _ = rc.SetWriteDeadline(time.Now().Add(s.cfg.Wait + s.cfg.WriteTimeout)) },
+	}
 }

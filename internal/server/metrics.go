@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -51,7 +52,7 @@ type counters struct {
 	seconds                  prometheus.Observer
 }
 
-func newMetrics(reg *prometheus.Registry, version string, d Depot) (*metrics, error) {
+func newMetrics(reg *prometheus.Registry, version string, d *depot.Depot) (*metrics, error) {
 	m := &metrics{
 		holdings: newHoldings(d),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -78,20 +79,12 @@ func newMetrics(reg *prometheus.Registry, version string, d Depot) (*metrics, er
 }
 
 // stateMetrics are the tables of what the server has.
-func stateMetrics(cfg *Config, h *holdings, u *usages) []prometheus.Collector {
-	d := cfg.Depot
-	list := append(h.metrics(), upstreamMetrics(d.Upstreams), jobMetrics(d), scrubMetrics(d.Scrub), databaseMetrics(d.Stores), bucketMetrics(d.Stores),
-		indexWaits{d.Stores}, nodeMetrics(d.Stores))
-	if cfg.Cold != nil {
-		list = append(list, coldMetrics(cfg.Cold))
+func stateMetrics(d *depot.Depot, h *holdings, u *usages) []prometheus.Collector {
+	list := []prometheus.Collector{
+		upstreamMetrics(d.Upstreams), jobMetrics(d.Jobs()), scrubMetrics(d.Scrub), databaseMetrics(d.Stores), bucketMetrics(d.Stores),
+		indexWaits{d.Stores}, nodeMetrics(d.Stores), coldMetrics(d.Cold.Status), watchMetrics(d.Watched.Statuses), lostFiles(d.Confirmed.Lost),
 	}
-	if cfg.Watched != nil {
-		list = append(list, watchMetrics(cfg.Watched))
-	}
-	if cfg.Usage != nil {
-		list = append(list, u.metrics()...)
-	}
-	return list
+	return slices.Concat(list, h.metrics(), u.metrics())
 }
 
 // register adds collectors to a registry.
@@ -155,7 +148,7 @@ type holdings struct {
 	failed atomic.Int64
 }
 
-func newHoldings(d Depot) *holdings {
+func newHoldings(d *depot.Depot) *holdings {
 	h := &holdings{}
 	h.fresh = stateFresh
 	h.read = func(ctx context.Context) (depot.Stats, error) {

@@ -24,6 +24,8 @@ var favicon string
 type ownPaths struct {
 	*access
 	metadata *metadataSearch
+	wanted   missingList
+	ready    func(context.Context) error // returns nil if the depot can answer lookups
 }
 
 // admit authorizes a request; health checks need no credentials.
@@ -47,7 +49,7 @@ func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 	case "healthz":
 		s.text(x, http.StatusOK, "ok\n")
 	case "readyz":
-		err := s.ready(r.Context())
+		err := s.answers(r.Context())
 		if errors.Is(err, depot.ErrUnavailable) {
 			// All servers lose the store at the same moment. A balancer that stopped
 			// asking them would take the cached files away too.
@@ -92,14 +94,14 @@ func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 	}
 }
 
-// ready returns nil if the server can answer lookups.
-func (s *ownPaths) ready(ctx context.Context) error {
+// answers returns nil if the server can answer lookups.
+func (s *ownPaths) answers(ctx context.Context) error {
 	if s.waits.Err() != nil {
 		return errStopped
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	return s.depot.Ready(ctx)
+	return s.ready(ctx)
 }
 
 // root answers the base URL: with a page for browsers, with a text for others, and
@@ -108,7 +110,7 @@ func (s *ownPaths) root(x *exchange, r *http.Request, p *place) {
 	base := p.base
 	h := x.Header()
 	h["Vary"] = []string{"Accept"}
-	url, html := baseURL(r), wantsHTML(r) && s.cfg.API != nil && s.cfg.API.Pages.Exist()
+	url, html := baseURL(r), wantsHTML(r) && s.cfg.API.Pages.Exist()
 	if x.caller.token != "" {
 		url += "/t/TOKEN"
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/web"
 )
@@ -65,7 +66,7 @@ func pageSearch(r *http.Request) (query string, from int) {
 const wildcards = "*?"
 
 // searchLimit returns the semaphore for a query.
-func (s *ownPaths) searchLimit(query string) semaphore {
+func (s *ownPaths) searchLimit(query string) limit.Semaphore {
 	if strings.ContainsAny(query, wildcards) {
 		return s.searches
 	}
@@ -104,12 +105,12 @@ func (s *ownPaths) search(x *exchange, r *http.Request) {
 	defer cancel()
 	query, from := pageSearch(r)
 	limiter := s.searchLimit(query)
-	if err := limiter.enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
+	if err := limiter.Enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
 		s.fail(x, err)
 		return
 	}
 	found, next, more, err := s.find(ctx, x, query, from)
-	limiter.leave()
+	limiter.Leave()
 	if err != nil {
 		s.fail(x, err)
 		return

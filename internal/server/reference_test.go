@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -48,13 +46,11 @@ func TestMetricsDocs(t *testing.T) {
 		})
 	}
 	w := newWorld(t, Config{})
-	all := Config{Depot: w.d, Cold: func(context.Context) (st depot.ColdStatus, err error) { return st, nil },
-		Watched: func(context.Context) []depot.WatchStatus { return nil }, Usage: &Usage{}}
 	shown := regexp.MustCompile(`^Desc\{fqName: ("[^"]*"), help: ("(?:[^"\\]|\\.)*"), unit: "", constLabels: \{\}, variableLabels: \{(.*)\}\}$`)
 	descs := make(chan *prometheus.Desc)
 	go func() {
 		defer close(descs)
-		for _, c := range stateMetrics(&all, newHoldings(w.d), newUsages(*all.Usage)) {
+		for _, c := range stateMetrics(w.d, newHoldings(w.d), newUsages(Usage{})) {
 			c.Describe(descs)
 		}
 	}()

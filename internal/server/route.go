@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -51,7 +52,7 @@ type routes struct {
 	tokens   bool     // a path may begin with a token
 	prefixes []string // configured ones
 
-	uploads      bool // the protocols of other uploaders are answered
+	uploads      *intake.Handler
 	symbolicates bool // the symbolication APIs are answered
 
 	job, api, pages, download, source, upload, own, symbol, symCache, symbolicate, none *endpoint
@@ -60,17 +61,17 @@ type routes struct {
 func newRoutes(a *access, sc *symCaches) *routes {
 	sy := newSymbolication(a)
 	return &routes{
-		symbolicates: a.cfg.Symbols.Depot != nil,
+		symbolicates: a.depot.Symbols.Makes(),
 		symbolicate:  &endpoint{options: true, body: true, origins: true, posts: true, handler: sy},
-		tokens:       a.cfg.Gate != nil, prefixes: a.cfg.Prefixes,
-		uploads:  a.cfg.Uploads != nil,
+		tokens:       !a.cfg.Gate.Off(), prefixes: a.cfg.Prefixes,
+		uploads:  a.cfg.Uploads,
 		job:      &endpoint{body: true, handler: &jobAPI{a}},
 		api:      &endpoint{body: true, judgesSites: true, signIn: true, handler: &webAPI{a}},
 		pages:    &endpoint{body: true, judgesSites: true, links: true, signIn: true, handler: &webPages{webAPI{a}}},
 		download: &endpoint{methods: readMethods, signIn: true, handler: &downloads{webAPI{a}, &symbols{a, sy.making}}},
-		source:   &endpoint{methods: readMethods, options: true, origins: true, handler: &sourceFiles{a}},
+		source:   &endpoint{methods: readMethods, options: true, origins: true, handler: &sourceFiles{a, a.depot.Sources}},
 		upload:   &endpoint{body: true, handler: &uploads{a}},
-		own:      &endpoint{methods: readMethods, options: true, links: true, root: true, handler: &ownPaths{a, &metadataSearch{a}}},
+		own:      &endpoint{methods: readMethods, options: true, links: true, root: true, handler: &ownPaths{a, &metadataSearch{a, a.depot.Metadata}, a.depot.Missing, a.depot.Ready}},
 		symbol:   &endpoint{methods: readMethods, options: true, origins: true, handler: &symbols{a, sy.making}},
 		symCache: &endpoint{methods: "GET, HEAD", options: true, origins: true, handler: sc},
 		none:     &endpoint{methods: readMethods, options: true, origins: true, handler: &unknownPath{a}},

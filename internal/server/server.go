@@ -21,65 +21,18 @@ import (
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/intake"
-	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/internal/web"
-	"github.com/symdepot/symdepot/layout"
 )
-
-// Depot is what the server asks of a depot.
-type Depot interface {
-	// Files.
-	Get(ctx context.Context, q depot.Question) (*depot.File, error)
-	Excludes(ctx context.Context, scope depot.Scope, req layout.Request) bool
-	Fetches() bool
-	CountMissing(req *layout.Request, client string)
-	Reads() *depot.Reads
-	Encoded(ctx context.Context, f *depot.File, codings []string) (*depot.File, error)
-	Products(ctx context.Context, f *depot.File) ([]string, error)
-	Generation(ctx context.Context) (uint64, error)
-
-	// The SymCache protocol and the job API.
-	AnswerSymCache(ctx context.Context, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error)
-	OpenJobInput(ctx context.Context, l jobs.Lease) (*depot.File, error)
-	Jobs() *jobs.Queue
-	Secret(name string) ([]byte, error)
-
-	// The page, the search and the metrics.
-	Metadata(ctx context.Context, scope depot.Scope, key, value string, limit int) ([]depot.Metadata, bool, error)
-	UpstreamMetadata(ctx context.Context, q depot.Question, key, value string) ([]depot.Metadata, bool)
-	Find(ctx context.Context, scope depot.Scope, query string, limit int) ([]depot.Found, error)
-	List(ctx context.Context, scope depot.Scope, f depot.ListFilter) ([]depot.Transaction, error)
-	Stats(ctx context.Context) (depot.Stats, error)
-	Scrub(ctx context.Context) (depot.ScrubState, error)
-	Ready(ctx context.Context) error
-	Stores(ctx context.Context) depot.StoreStatus
-	Upstreams() []depot.UpstreamStatus
-}
-
-var _ Depot = (*depot.Depot)(nil)
 
 // Config says how to serve. The zero value serves on loopback with the
 // limits named below.
 type Config struct {
-	// Depot answers the requests. It is required.
-	Depot Depot
+	// Depot answers the requests. It is required, and so is nothing else.
+	Depot *depot.Depot
 	// API answers the requests below /-/api; nil: with 404.
 	API *web.API
-	// Usage is what takes the space of the depot, for metrics; nil: it is not shown.
-	Usage *Usage
-	// Sources finds source files for /-/src; nil: there are none.
-	Sources Sources
-	// Watched describes the folders that are indexed in place, for metrics; nil: there
-	// are none.
-	Watched func(ctx context.Context) []depot.WatchStatus
-	// Cold describes the contents that are kept cold, for metrics; nil: they are not shown.
-	Cold func(ctx context.Context) (depot.ColdStatus, error)
-	// Lost counts the files that were accepted and not found afterwards, for metrics; nil:
-	// they are not shown.
-	Lost func() uint64
-	// Missing lists the files that clients did not get; nil: they are not listed.
-	Missing Missing
 	// Uploads answers the requests of uploaders that were written for other
 	// servers; nil: they are refused.
 	Uploads *intake.Handler
@@ -208,6 +161,15 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.Uploads == nil {
+		c.Uploads = intake.None()
+	}
+	if c.Gate == nil {
+		c.Gate = auth.Everybody()
+	}
+	if c.Audit == nil {
+		c.Audit = auth.NoAudit()
+	}
 	if c.API == nil {
 		c.API = web.New(web.Config{Log: c.Log})
 	}
@@ -230,8 +192,8 @@ type Server struct {
 	routes   *routes
 	symcache *symCaches
 	conns    *conns
-	slots    semaphore    // requests under way
-	log      slog.Handler // of the access log
+	slots    limit.Semaphore // requests under way
+	log      slog.Handler    // of the access log
 	// inDatabase is set if lookups may wait for a database.
 	inDatabase bool
 
@@ -255,20 +217,15 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := newUsages(Usage{})
-	if cfg.Usage != nil {
-		u.usage = *cfg.Usage
-	}
-	list := stateMetrics(&cfg, m.holdings, u)
-	if cfg.Lost != nil {
-		list = append(list, lostFiles(cfg.Lost))
-	}
-	if err := register(cfg.Registry, list...); err != nil {
+	u := newUsages(Usage{Sum: cfg.Depot.Retention.Usage, Quotas: func(ctx context.Context) (map[string]int64, error) {
+		return web.Quotas(ctx, cfg.Depot.Stages())
+	}})
+	if err := register(cfg.Registry, stateMetrics(cfg.Depot, m.holdings, u)...); err != nil {
 		return nil, err
 	}
 	a := &access{origins: origins, service: &service{
-		cfg: cfg, depot: cfg.Depot, restricted: isRestricted(cfg.Gate), metrics: m, hot: newHot(cfg.HotBytes),
-		usages: u, lookups: newSemaphore(cfg.MaxInFlight), searches: newSemaphore(maxSearches),
+		cfg: cfg, depot: cfg.Depot, files: cfg.Depot, reads: cfg.Depot.Reads(), restricted: isRestricted(cfg.Gate), metrics: m, hot: newHot(cfg.HotBytes),
+		usages: u, lookups: limit.NewSemaphore(cfg.MaxInFlight), searches: limit.NewSemaphore(maxSearches),
 	}}
 	a.bodies = a.newBodies()
 	a.waits, a.endWaits = context.WithCancel(context.Background())
@@ -276,10 +233,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	srv := &Server{access: a, routes: newRoutes(a, sc), symcache: sc, slots: newSemaphore(cfg.MaxConns), log: slog.DiscardHandler}
-	if d, ok := cfg.Depot.(interface{ InDatabase() bool }); ok {
-		srv.inDatabase = d.InDatabase()
-	}
+	srv := &Server{access: a, routes: newRoutes(a, sc), symcache: sc, inDatabase: cfg.Depot.InDatabase(), slots: limit.NewSemaphore(cfg.MaxConns), log: slog.DiscardHandler}
 	srv.conns = newConns(2*cfg.MaxConns, cfg.ProxyNetworks)
 	if cfg.AccessLog {
 		srv.log = cfg.Log.Handler()
@@ -320,10 +274,7 @@ func connOf(r *http.Request) net.Conn {
 // connContext attaches the state of a connection to its requests.
 func (s *Server) connContext(ctx context.Context, nc net.Conn) context.Context {
 	ctx = context.WithValue(ctx, connKey{}, nc)
-	if s.cfg.Gate != nil {
-		ctx = s.cfg.Gate.ConnContext(ctx, nc)
-	}
-	return ctx
+	return s.cfg.Gate.ConnContext(ctx, nc)
 }
 
 // protocols returns the versions of HTTP that the server speaks: version 2 only
@@ -331,7 +282,7 @@ func (s *Server) connContext(ctx context.Context, nc net.Conn) context.Context {
 func (s *Server) protocols() *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(true)
-	p.SetHTTP2(s.cfg.TLS != nil && (s.cfg.Gate == nil || s.cfg.Gate.HTTP2()))
+	p.SetHTTP2(s.cfg.TLS != nil && s.cfg.Gate.HTTP2())
 	return p
 }
 

@@ -9,25 +9,33 @@ import (
 
 	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/limit"
 )
 
 // service is what the handlers of all protocols share: the configuration, the
 // depot, the limits, and the methods that write answers.
 type service struct {
 	cfg        Config
-	depot      Depot
-	restricted bool // some content needs authorization
+	depot      *depot.Depot
+	files      finder
+	reads      *depot.Reads // which content was read on which day
+	restricted bool         // some content needs authorization
 	metrics    *metrics
 	hot        *hot
 	usages     *usages // what takes the space
 
-	lookups  semaphore    // lookups in the depot
-	searches semaphore    // searches by pattern
-	bodies   *body.Memory // of requests that are not for symbolication
+	lookups  limit.Semaphore // lookups in the depot
+	searches limit.Semaphore // searches by pattern
+	bodies   *body.Memory    // of requests that are not for symbolication
 
 	// waits ends with Serve's context: requests that wait for an event give up.
 	waits    context.Context
 	endWaits context.CancelFunc
+}
+
+// finder finds the file that answers a question: a depot. Not found is fs.ErrNotExist.
+type finder interface {
+	Get(ctx context.Context, q depot.Question) (*depot.File, error)
 }
 
 // fail answers with the status of an error. It writes nothing to a client that
@@ -41,7 +49,7 @@ func (s *service) fail(x *exchange, err error) {
 		x.status, x.err = status, err
 		return
 	}
-	if status >= 500 && !errors.Is(err, errBusy) && !errors.Is(err, errStopped) && !errors.Is(err, depot.ErrUnavailable) && !errors.Is(err, depot.ErrNoDatabase) {
+	if status >= 500 && !errors.Is(err, limit.ErrBusy) && !errors.Is(err, errStopped) && !errors.Is(err, depot.ErrUnavailable) && !errors.Is(err, depot.ErrNoDatabase) {
 		s.cfg.Log.Error("a request failed", "error", err)
 	}
 	h := x.Header()

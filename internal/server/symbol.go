@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -14,7 +15,7 @@ import (
 // symbols answers requests for symbol files, in every layout.
 type symbols struct {
 	*access
-	making semaphore // requests that wait for a file to be made
+	making limit.Semaphore // requests that wait for a file to be made
 }
 
 // serve answers a request for a symbol file.

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/limit"
 )
 
 // Limits of this server that end a request for a SymCache file with a plain 404
@@ -22,7 +23,7 @@ const (
 // symCacheLimits counts and logs the requests for SymCache files that a limit has
 // refused: to their clients, the file does not exist.
 type symCacheLimits struct {
-	held semaphore
+	held limit.Semaphore
 	log  *slog.Logger
 
 	mu    sync.Mutex
@@ -37,7 +38,7 @@ type refusals struct {
 	logged time.Time
 }
 
-func newSymCacheLimits(held semaphore, log *slog.Logger) *symCacheLimits {
+func newSymCacheLimits(held limit.Semaphore, log *slog.Logger) *symCacheLimits {
 	return &symCacheLimits{held: held, log: log, kinds: map[string]*refusals{
 		limitHeld:            {hint: strconv.Itoa(cap(held)) + " requests are held already"},
 		limitWait:            {hint: "symcache.wait has passed and the file is still being made"},

@@ -124,9 +124,6 @@ func (c *usages) begin() {
 // forPage returns the last usage. If there is none yet, or computing it is quick, it
 // waits for it shortly.
 func (c *usages) forPage(ctx context.Context) (u *depot.Usage, quotas map[string]int64) {
-	if c.usage.Sum == nil {
-		return nil, nil
-	}
 	c.mu.Lock()
 	c.begin()
 	wait := c.done
