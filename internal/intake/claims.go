@@ -32,7 +32,9 @@ type target struct {
 
 // ClaimedBy reports whether a handler answers a request; see Claims. That of None answers
 // none.
-func ClaimedBy(h *Handler, method string, segs []string) bool { return h.stages != nil && Claims(method, segs) }
+func ClaimedBy(h *Handler, method string, segs []string) bool {
+	return h.stages != nil && Claims(method, segs)
+}
 
 // Claims reports whether a request is an upload of one of the protocols. segs is
 // the decoded path without a token and a configured prefix. Of GET and HEAD it

@@ -49,7 +49,7 @@ func (s *uploads) serve(x *exchange, r *http.Request, p *place) {
 		in.Token = func(_ context.Context, secret string) (intake.Who, *intake.Denied) {
 			id, rights, c := g.Authenticate(s.withoutProxies(r), secret)
 			if c == nil {
-				x.caller.id, x.caller.rights = id, rights
+				x.caller.id, x.caller.rights, x.caller.why = id, rights, ""
 				return s.who(&id, rights), nil
 			}
 			x.caller.why = c.Reason

@@ -40,7 +40,7 @@ func (s *Stages) Check(ctx context.Context, c Caller, id string, list []Entry) (
 		return nil, err
 	}
 	if err := s.db.PutFiles(ctx, id, files, index.StagePut{Most: s.most(), Replace: !row.Joins}); err != nil {
-		return nil, s.explain(err, id)
+		return nil, s.explain(ctx, err, id)
 	}
 	verdicts := make([]Verdict, len(files))
 	var known []index.StageFile
@@ -76,7 +76,7 @@ func (s *Stages) Enter(ctx context.Context, c Caller, id string, e Entry) (r Rec
 		return r, false, err
 	}
 	if err := s.db.PutFiles(ctx, id, files, index.StagePut{Most: s.most()}); err != nil {
-		return r, false, s.explain(err, id)
+		return r, false, s.explain(ctx, err, id)
 	}
 	if row.Collects {
 		_, err = s.collect(ctx, row, files)

@@ -107,7 +107,7 @@ func (s *Stages) Commit(ctx context.Context, c Caller, id string, ask Commit) (C
 			if err == nil {
 				err = s.confirm(ctx, row.Number, ask.Accepted)
 			}
-			return done, s.explain(err, id)
+			return done, s.explain(ctx, err, id)
 		}
 		if row.Collects {
 			return Committed{}, refuse(Conflict, "the files of this stage are visible already; it ends by itself")
@@ -123,7 +123,7 @@ func (s *Stages) Commit(ctx context.Context, c Caller, id string, ask Commit) (C
 		case errors.Is(err, index.ErrStageClosed) && attempt < 5 && ctx.Err() == nil:
 			continue // another call has committed it, or it has received files
 		}
-		return Committed{}, s.explain(err, id)
+		return Committed{}, s.explain(ctx, err, id)
 	}
 }
 
@@ -424,7 +424,7 @@ func (s *Stages) collect(ctx context.Context, row index.StageRow, files []index.
 	tx.Stage = &index.StageCommit{ID: row.ID, Collect: true, Quota: s.limits.Quotas[row.Product]}
 	number, err := s.publish(ctx, row, tx, staged, nil)
 	if err != nil {
-		return 0, s.explain(err, row.ID)
+		return 0, s.explain(ctx, err, row.ID)
 	}
 	return number, s.collected(ctx, row, staged)
 }

@@ -61,7 +61,7 @@ func (s *Stages) owner(ctx context.Context, row index.StageRow) (string, error) 
 		}
 	}
 	if err := s.db.Own(ctx, row.ID, row.Node, s.node); err != nil {
-		return "", s.explain(err, row.ID)
+		return "", s.explain(ctx, err, row.ID)
 	}
 	s.log.Info("took over a push from a server that does not answer", "stage", row.ID, "server", row.Node)
 	s.partials.forgetStage(row.ID)

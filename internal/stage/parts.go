@@ -173,7 +173,7 @@ func (s *Stages) putPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 	}()
 	got, err := s.received(ctx, k, content)
 	if err != nil {
-		return s.explain(err, id)
+		return s.explain(ctx, err, id)
 	}
 	if !hasBit(got, n) {
 		if len(got) == 0 {
@@ -182,10 +182,10 @@ func (s *Stages) putPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 			}
 		}
 		if err := s.writePart(ctx, p, k, content, n, body); err != nil {
-			return s.explain(err, id)
+			return s.explain(ctx, err, id)
 		}
 		if got, err = s.db.PutPart(ctx, id, s.node, content, n, count); err != nil {
-			return s.explain(err, id)
+			return s.explain(ctx, err, id)
 		}
 	}
 	if !isComplete(got, count) {
@@ -193,7 +193,7 @@ func (s *Stages) putPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 	}
 	files, err = s.finish(ctx, row, k, p, content)
 	if err != nil || len(files) == 0 {
-		return s.explain(err, id)
+		return s.explain(ctx, err, id)
 	}
 	return refusedAll(files)
 }
@@ -238,13 +238,13 @@ func (s *Stages) localParts(ctx context.Context, c Caller, id string, ref blob.R
 	var got []byte
 	if awaited {
 		if got, err = s.received(ctx, k, content); err != nil {
-			return list, s.explain(err, id)
+			return list, s.explain(ctx, err, id)
 		}
 		if isComplete(got, count) {
 			p, done := s.partials.use(k)
 			defer done()
 			if _, err := s.finish(ctx, row, k, p, content); err != nil {
-				return list, s.explain(err, id)
+				return list, s.explain(ctx, err, id)
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func (s *Stages) Put(ctx context.Context, c Caller, id string, ref blob.Ref, bod
 	defer end()
 	t, err := s.spool.receive(ctx, id, size, body)
 	if err != nil {
-		return false, s.explain(err, id)
+		return false, s.explain(ctx, err, id)
 	}
 	defer t.remove()
 	if t.ref != ref {
@@ -43,7 +43,7 @@ func (s *Stages) Put(ctx context.Context, c Caller, id string, ref blob.Ref, bod
 	}
 	files, err = s.arrive(ctx, row, index.Content{Ref: ref, Size: size}, files, t.path)
 	if err != nil {
-		return false, s.explain(err, id)
+		return false, s.explain(ctx, err, id)
 	}
 	if err := refusedAll(files); err != nil || !row.Collects {
 		return false, err
@@ -290,7 +290,7 @@ func (s *Stages) PutClaimed(ctx context.Context, c Caller, id string, e Entry, b
 	defer end()
 	t, err := s.spool.receive(ctx, id, -1, body)
 	if err != nil {
-		return a, s.explain(err, id)
+		return a, s.explain(ctx, err, id)
 	}
 	defer t.remove()
 	a.Content, a.SHA1 = index.Content{Ref: t.ref, Size: t.size}, t.sha1
@@ -321,11 +321,11 @@ func (s *Stages) PutClaimed(ctx context.Context, c Caller, id string, e Entry, b
 		return a, err
 	}
 	if err := s.db.PutFiles(ctx, id, []index.StageFile{file}, index.StagePut{Most: s.most()}); err != nil {
-		return a, s.explain(err, id)
+		return a, s.explain(ctx, err, id)
 	}
 	files, err := s.arrive(ctx, row, a.Content, []index.StageFile{file}, t.path)
 	if err != nil {
-		return a, s.explain(err, id)
+		return a, s.explain(ctx, err, id)
 	}
 	if err := refusedAll(files); err != nil {
 		return a, err // another request has brought other bytes of its id meanwhile
@@ -366,7 +366,7 @@ func (s *Stages) describe(ctx context.Context, c Caller, row index.StageRow, fil
 	defer func() { _ = f.Close() }() // only read
 	facts, reason, err := s.identify(ctx, row, f, a.Content, file, map[slice]index.Content{})
 	if err != nil {
-		return s.explain(err, row.ID)
+		return s.explain(ctx, err, row.ID)
 	}
 	if reason != "" {
 		return refuse(NotSymbol, "%s: %s", file.Path, strings.TrimSpace(reason))
@@ -397,7 +397,7 @@ func (s *Stages) Refuse(ctx context.Context, c Caller, id string, e Entry, reaso
 		return err
 	}
 	file := index.StageFile{Path: e.Path, Content: index.Content{Ref: e.Ref, Size: e.Size}, ModTime: e.ModTime, State: index.StageRefused, Reason: reason}
-	return s.explain(s.db.PutFiles(ctx, id, []index.StageFile{file}, index.StagePut{Most: s.most()}), id)
+	return s.explain(ctx, s.db.PutFiles(ctx, id, []index.StageFile{file}, index.StagePut{Most: s.most()}), id)
 }
 
 // Refused lists the files of an open stage that were refused, the first 1,000.

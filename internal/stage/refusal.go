@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -49,9 +50,9 @@ func notFound(id string) *Refusal {
 
 func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// explain returns the Refusal for an error of the index or the disk, if there is
-// one.
-func (s *Stages) explain(err error, id string) error {
+// explain returns the Refusal for an error of the index or the disk, if there is one. A
+// stage is gone only if the index has none: a file or a content may be missing, too.
+func (s *Stages) explain(ctx context.Context, err error, id string) error {
 	_, done := errors.AsType[*Refusal](err)
 	need, needs := errors.AsType[*index.NeedError](err)
 	lost, isLost := errors.AsType[*LostError](err)
@@ -75,7 +76,9 @@ func (s *Stages) explain(err error, id string) error {
 	case errors.Is(err, index.ErrBusy):
 		return refuse(Busy, "other writers hold the index; try again later")
 	case isNotExist(err):
-		return notFound(id)
+		if _, gone := s.db.Get(ctx, id); isNotExist(gone) {
+			return notFound(id)
+		}
 	}
 	return err
 }

@@ -353,6 +353,9 @@ func (s *Stages) Open(ctx context.Context, c Caller, spec Spec) (st State, again
 	if !c.Write(spec.Product) {
 		return State{}, false, refuse(Forbidden, "%s may not add files to product %q", c.Name, spec.Product)
 	}
+	if c.ID == "" { // nobody would find the stage again
+		return State{}, false, refuse(Forbidden, "a stage needs a caller, and nothing identifies this one")
+	}
 	if c.Class != "" && c.Class != spec.Class {
 		return State{}, false, wrongClass(c)
 	}
@@ -519,5 +522,5 @@ func (s *Stages) Abandon(ctx context.Context, c Caller, id string) error {
 		err = s.db.Delete(ctx, id)
 	}
 	s.dropSpool(id)
-	return s.explain(err, id)
+	return s.explain(ctx, err, id)
 }
