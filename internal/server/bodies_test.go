@@ -109,7 +109,6 @@ func TestBodiesCount(t *testing.T) {
 	w.Uploads, w.API = up, web.New(web.Config{
 		Stages: g.d.Stages(), Forms: up, Retention: g.d.Retention, Transactions: g.d, Catalog: g.d.Catalog,
 	})
-	w.Registry = nil
 	s := newServer(t, w)
 	addr := listen(t, s)
 	const form, multi = "application/x-www-form-urlencoded", "multipart/form-data; boundary=b"

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
-	"strconv"
 	"strings"
 	"time"
 
@@ -176,11 +175,15 @@ func literals(glob string) (n int) {
 	return n
 }
 
-// number parses an optional decimal parameter. It returns zero if s is not a
-// number, and at most most.
-func number(s string, zero, most int) int {
-	if n, err := strconv.Atoi(s); err == nil && n >= 0 {
-		return min(n, most)
+// federate searches the debuginfod upstreams. It does not forward a request that
+// has passed this server before, or that has passed too many servers.
+func (s *metadataSearch) federate(ctx context.Context, x *exchange, r *http.Request, key, value string) (list []depot.Metadata, complete bool) {
+	if !s.depot.Fetches() {
+		return nil, true
 	}
-	return zero
+	via, loop := s.via(r)
+	if loop {
+		return nil, true
+	}
+	return s.depot.UpstreamMetadata(ctx, depot.Question{Scope: x.caller.scope, Via: via, Origin: origin(r)}, key, value)
 }

@@ -11,8 +11,8 @@ import (
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.metrics.inFlight.Inc()
-	defer s.metrics.inFlight.Dec()
+	s.metrics.InFlight.Inc()
+	defer s.metrics.InFlight.Dec()
 	if s.inDatabase {
 		r = r.WithContext(depot.OneWait(r.Context()))
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/intake"
@@ -98,15 +97,4 @@ func StillWrites(g *auth.Gate) func(ctx context.Context, credential, product str
 		}
 		return nil
 	}
-}
-
-// uploadPath returns the segments of the path of an upload, and the configured
-// prefix in front of it.
-func (rt *routes) uploadPath(method string, segs []string) (base string, own []string, ok bool) {
-	for _, p := range rt.prefixes {
-		if n, ok := below(segs, p); ok && intake.ClaimedBy(rt.uploads, method, segs[n:]) {
-			return "/" + strings.Join(segs[:n], "/"), segs[n:], true
-		}
-	}
-	return "", segs, intake.ClaimedBy(rt.uploads, method, segs)
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"net/http"
 	"strconv"
@@ -278,26 +277,6 @@ func (s *jobAPI) takeResult(x *exchange, r *http.Request, l jobs.Lease) error {
 	}
 	s.json(x, http.StatusOK, struct{}{})
 	return nil
-}
-
-// slowReader reads a long body as long as bytes keep coming.
-type slowReader struct {
-	r   io.Reader
-	s   *service
-	rc  *http.ResponseController
-	due int64
-}
-
-func (p *slowReader) Read(b []byte) (int, error) {
-	if p.due <= 0 {
-		// Writers in tests have no deadlines.
-		_ = p.rc.SetReadDeadline(time.Now().Add(p.s.cfg.WriteTimeout + time.Duration(copyStep/p.s.cfg.MinRate)*time.Second))
-		p.s.allow(p.rc, 2*copyStep)
-		p.due = copyStep
-	}
-	n, err := p.r.Read(b)
-	p.due -= int64(n)
-	return n, err
 }
 
 func (s *jobAPI) takeFailure(x *exchange, r *http.Request, l jobs.Lease) error {

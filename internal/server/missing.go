@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"time"
 
@@ -65,14 +64,8 @@ func (s *ownPaths) missingFiles(x *exchange, r *http.Request) {
 	}
 }
 
-// longAnswer renews the deadline of an answer whose length is not known.
-type longAnswer struct {
-	io.Writer
-	s  *service
-	rc *http.ResponseController
-}
-
-func (w *longAnswer) Write(p []byte) (int, error) {
-	w.s.allow(w.rc, int64(len(p)))
-	return w.Writer.Write(p)
+// builtIn are the server's own paths of one segment.
+var builtIn = map[string]bool{
+	"healthz": true, "readyz": true, "metrics": true, "metadata": true, missingPath: true, "index2.txt": true, "pingme.txt": true,
+	"favicon.ico": true, "robots.txt": true,
 }

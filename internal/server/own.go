@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -66,7 +65,7 @@ func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 		s.text(x, http.StatusOK, "ready\n")
 	case "metrics":
 		if s.seesAll(x) {
-			s.metrics.handler.ServeHTTP(x, r)
+			s.metrics.ServeHTTP(x, r)
 		}
 	case "metadata":
 		s.metadata.serve(x, r)
@@ -143,27 +142,4 @@ func (s *ownPaths) note(x *exchange, r *http.Request) string {
 		return "Replace TOKEN by your token."
 	}
 	return web.AccessText(baseURL(r))
-}
-
-// baseURL returns the URL of this server as the client wrote it, from the Host
-// field and, behind a proxy that terminates TLS, X-Forwarded-Proto.
-func baseURL(r *http.Request) string {
-	scheme := "http"
-	if r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
-		scheme = "https"
-	}
-	return scheme + "://" + r.Host
-}
-
-// BaseURL is the URL of a listener's address, as a program on this machine
-// would ask it.
-func BaseURL(a net.Addr) string {
-	host, port, err := net.SplitHostPort(a.String())
-	if err != nil {
-		return "http://" + a.String()
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "localhost"
-	}
-	return "http://" + net.JoinHostPort(host, port)
 }

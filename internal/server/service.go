@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/limit"
+	"github.com/symdepot/symdepot/internal/server/metrics"
+	"github.com/symdepot/symdepot/layout"
 )
 
 // service is what the handlers of all protocols share: the configuration, the
@@ -20,9 +23,8 @@ type service struct {
 	files      finder
 	reads      *depot.Reads // which content was read on which day
 	restricted bool         // some content needs authorization
-	metrics    *metrics
+	metrics    *metrics.Metrics
 	hot        *hot
-	usages     *usages // what takes the space
 
 	lookups  limit.Semaphore // lookups in the depot
 	searches limit.Semaphore // searches by pattern
@@ -115,3 +117,16 @@ type jsonAppender interface {
 var answers = sync.Pool{New: func() any { return new([]byte) }}
 
 const maxKept = 1 << 20
+
+// redirect sends a client that knows only a module's code id to the path that
+// has the debug id, which some clients read from the Location itself.
+func (s *service) redirect(x *exchange, r *http.Request, path string) {
+	h := x.Header()
+	loc := layout.Escape(path)
+	if _, query, ok := strings.Cut(r.RequestURI, "?"); ok {
+		loc += "?" + query
+	}
+	h["Location"] = []string{loc}
+	h["Cache-Control"] = noCache
+	s.text(x, http.StatusFound, "found\n")
+}

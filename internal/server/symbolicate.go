@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/body"
@@ -14,26 +13,6 @@ import (
 	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 )
-
-// SymbolsConfig configures the making of symbol files and the symbolication APIs.
-type SymbolsConfig struct {
-	// Wait is how long a request may be held while its file is made; zero is 30
-	// seconds.
-	Wait time.Duration
-}
-
-const (
-	defaultSymbolsWait = 30 * time.Second
-	// protocolSymbolicate is the symbolication APIs, as metrics and the access log
-	// call them.
-	protocolSymbolicate = "symbolicate"
-)
-
-// errPending is the error for a file that is being made.
-type errPending struct{ retry time.Duration }
-
-func (errPending) Error() string     { return "the file is being made" }
-func (errPending) Is(err error) bool { return err == fs.ErrNotExist }
 
 // symbolication answers requests of the symbolication APIs: /symbolicate/v5 and v4
 // of Eliot and samply, /source/v1 of samply, and /symbolicate of Symbolicator.
@@ -54,23 +33,6 @@ func newSymbolication(a *access) *symbolication {
 		access: a, making: limit.NewSemaphore(max(1, a.cfg.MaxConns/heldShare)), works: limit.NewSemaphore(maxSymbolications),
 		sends: limit.NewSenders(slowBody, body.Part), bodies: a.newBodies(),
 	}
-}
-
-// symbolicatePath returns the name of a symbolication API, of which some are only
-// answered with a sentence: v4, v5, source, symbolicator, minidump, applecrashreport or requests.
-// A configured prefix may stand in front.
-func (rt *routes) symbolicatePath(segs []string) (name string, ok bool) {
-	if !rt.symbolicates {
-		return "", false
-	}
-	for _, p := range rt.prefixes {
-		if n, below := below(segs, p); below {
-			if name, ok = symbolicateAPI(segs[n:]); ok {
-				return name, true
-			}
-		}
-	}
-	return symbolicateAPI(segs)
 }
 
 func symbolicateAPI(segs []string) (name string, ok bool) {
@@ -245,21 +207,4 @@ func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request
 		return nil, symbolicate.RequestError{Title: "version 4 takes one job"}
 	}
 	return symbolicate.V4(ctx, src, jobs[0])
-}
-
-// pendingHeader tells the client of a file that is being made when to ask again.
-func pendingHeader(h http.Header, p errPending) {
-	h["Retry-After"] = []string{itoa(max(1, int64((p.retry+time.Second-1)/time.Second)))}
-}
-
-// postMethods are the methods of the symbolication APIs.
-const postMethods = "POST, OPTIONS"
-
-// preflightMethods returns the methods that OPTIONS reports, and those that scripts
-// of other origins may use.
-func (e *endpoint) preflightMethods() (all, scripts string) {
-	if e.posts {
-		return postMethods, "POST"
-	}
-	return readMethods, strings.TrimSuffix(readMethods, ", OPTIONS")
 }

@@ -14,39 +14,10 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/limit"
+	"github.com/symdepot/symdepot/internal/server/metrics"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
-)
-
-// SymCacheConfig configures the SymCache protocol.
-type SymCacheConfig struct {
-	// Wait is how long a request may be held while its file is made, if the
-	// client does not retry by itself; zero is as long as the work lasts and the
-	// client stays.
-	Wait time.Duration
-	// HexAge also reads the age of a request as hex, if there is no SymCache
-	// file for the decimal age.
-	HexAge bool
-	// Redirect answers with 302 to a signed URL of this server, valid for this
-	// file and some minutes, instead of with the file.
-	Redirect bool
-}
-
-const (
-	// signedLife is how long a signed URL is valid.
-	signedLife = 5 * time.Minute
-	// symCacheSecret is the name of the key that signs URLs.
-	symCacheSecret = "symcache-url"
-	// One in heldShare of the requests under way may be held.
-	heldShare = 4
-)
-
-// Header values of the protocol's answers.
-var (
-	noStore     = []string{"no-store"}
-	privateHour = []string{"private, max-age=3600"}
-	zeroLength  = []string{"0"}
 )
 
 const symCacheVary = "Authorization, " + symcache.HeaderExceeds + ", " + symcache.HeaderAllowRetry + ", " + symcache.HeaderAcceptRetry
@@ -57,18 +28,14 @@ type symCaches struct {
 	conf   SymCacheConfig
 	answer func(context.Context, depot.SymCacheAsk) (depot.SymCacheAnswer, error) // see depot.Depot.AnswerSymCache
 	held   limit.Semaphore                                                        // requests that wait for a file
-	limits *symCacheLimits
+	limits *metrics.Refusals
 	secret []byte // for signed URLs; nil without Redirect
 	now    func() time.Time
 }
 
-func newSymCaches(a *access) (s *symCaches, err error) {
-	s = &symCaches{access: a, conf: a.cfg.SymCache, answer: a.depot.AnswerSymCache, held: limit.NewSemaphore(max(1, a.cfg.MaxConns/heldShare))}
+func newSymCaches(a *access, held limit.Semaphore, refused *metrics.Refusals) (s *symCaches, err error) {
+	s = &symCaches{access: a, conf: a.cfg.SymCache, answer: a.depot.AnswerSymCache, held: held, limits: refused}
 	s.now = depot.ClockOf(a.depot) // the servers of a depot accept each other's signatures
-	s.limits = newSymCacheLimits(s.held, a.cfg.Log)
-	if err := a.cfg.Registry.Register(s.limits); err != nil {
-		return nil, err
-	}
 	if s.conf.Redirect {
 		s.secret, err = a.depot.Secret(symCacheSecret)
 	}
@@ -154,7 +121,7 @@ func (s *symCaches) ask(x *exchange, r *http.Request, ask depot.SymCacheAsk) (de
 		err = context.Cause(r.Context())
 	}
 	if err == nil && a.Action == symcache.NotFound {
-		s.limits.refused(limitName(turn, a.Limit))
+		s.limits.Count(limitName(turn, a.Limit))
 	}
 	return a, err
 }
@@ -163,9 +130,9 @@ func (s *symCaches) ask(x *exchange, r *http.Request, ask depot.SymCacheAsk) (de
 func limitName(t *limit.Turn, depotLimit string) string {
 	switch {
 	case t.Full():
-		return limitHeld
+		return metrics.LimitHeld
 	case t.Over():
-		return limitWait
+		return metrics.LimitWait
 	}
 	return depotLimit
 }
