@@ -16,7 +16,6 @@ import (
 	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/span"
-	"github.com/symdepot/symdepot/internal/web"
 )
 
 // running is what a running server needs beside its depot.
@@ -62,13 +61,12 @@ func (s running) run(a *app, d *depot.Depot, add []string, info txFlags) error {
 		return err
 	}
 	defer uploads.Close()
-	quotas := func(ctx context.Context) (map[string]int64, error) { return web.Quotas(ctx, d.Stages()) }
 	srv, err := server.New(server.Config{
-		Usage: &server.Usage{Sum: d.Retention.Usage, Quotas: quotas}, Lost: d.Confirmed.Lost,
-		API: newAPI(d, uploads, guard, log, conf), Uploads: uploads, Missing: d.Missing,
+		Depot: d, API: newAPI(d, uploads, guard, log, conf), Uploads: uploads,
 		Gate: guard.gate, Audit: guard.audit, Tracer: s.tracer, TLS: listenerTLS,
-		Depot: d, ID: s.sources.ID, Log: log, Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: proxies, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
-		Paths: conf.FilePath, AccessLog: conf.Log.Requests, SymCache: conf.SymCacheServer(), Symbols: conf.SymbolsServer(d), Sources: d.Sources, Watched: d.Watched.Statuses, Cold: d.Cold.Status,
+		ID: s.sources.ID, Log: log, AccessLog: conf.Log.Requests,
+		Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: proxies, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
+		Paths: conf.FilePath, SymCache: conf.SymCacheServer(), Symbols: conf.SymbolsServer(),
 	})
 	if err != nil {
 		return err

@@ -226,7 +226,7 @@ func newAPI(d *depot.Depot, uploads *intake.Handler, g *guard, log *slog.Logger,
 		SignIns: tokens, BaseURL: conf.BaseURL,
 		Stages: d.Stages(), Forms: uploads, Retention: d.Retention, Transactions: d, Files: depot.FinderIn(d), Scratch: d.Stages().UploadDir(), Catalog: d.Catalog, Sources: d.Sources, InPlace: d.Watched, Tokens: tokens, Audit: g.audit, Log: log,
 		Tracing: web.Tracing{Depot: d.Tracer, Prefixes: conf.Prefixes, HexAge: conf.SymCacheServer().HexAge, Redirect: conf.SymCacheServer().Redirect, Gate: g.gate},
-		Facts:   aboutServer(d, conf, g), Upstreams: d.Remote, Jobs: d.Jobs(), Missing: d.Missing, Makes: conf.SymbolsServer(d).Depot != nil, Version: programVersion(),
+		Facts:   aboutServer(d, conf, g), Upstreams: d.Remote, Jobs: d.Jobs(), Missing: d.Missing, Makes: d.Symbols.Makes(), Version: programVersion(),
 	})
 }
 

@@ -237,7 +237,7 @@ func (g *Gate) EndSignIn(ctx context.Context, id string) error {
 // signIn is the value of the cookie, or empty. Credentials in the path or the header
 // take precedence over it; it takes precedence over those of the connection.
 func (g *Gate) AuthenticateBrowser(r *http.Request, pathToken, signIn string) (Identity, Rights, *Challenge) {
-	if signIn == "" || pathToken != "" || carriesAny(r.Header) {
+	if g.off || signIn == "" || pathToken != "" || carriesAny(r.Header) {
 		return g.Authenticate(r, pathToken)
 	}
 	id, rights, err := g.bySignIn(r.Context(), signIn, true)

@@ -177,14 +177,9 @@ func (c *Config) MakeSymbols() depot.SymbolsOptions {
 	return depot.SymbolsOptions{Make: symbolicate.Making(c.Symbols.Make), InProcess: int64(c.Symbols.InProcess)}
 }
 
-// SymbolsServer returns the options for answering requests for symbol files that d
-// makes.
-func (c *Config) SymbolsServer(d *depot.Depot) server.SymbolsConfig {
-	s := server.SymbolsConfig{Wait: time.Duration(c.Symbols.Wait)}
-	if d.Symbols.Makes() {
-		s.Depot = d.Symbols
-	}
-	return s
+// SymbolsServer returns the options for answering requests for symbol files that are made.
+func (c *Config) SymbolsServer() server.SymbolsConfig {
+	return server.SymbolsConfig{Wait: time.Duration(c.Symbols.Wait)}
 }
 
 // Programs returns the transcoders of this machine.

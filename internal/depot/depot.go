@@ -320,11 +320,9 @@ func (d *Depot) Generation(ctx context.Context) (uint64, error) {
 	return n, err
 }
 
-// Excludes reports whether certainly no file in the scope answers req, without a
-// query and without waiting. False means that only Open can decide. The answer
-// takes equally long for hidden and for missing files.
-func (d *Depot) Excludes(ctx context.Context, scope Scope, req layout.Request) bool {
-	return !d.servesFolders() && !d.Fetches() && !d.records.parses(req) && d.filter.excludes(ctx, scope.index(), req)
+// onlyIndexed reports whether nothing but the index could answer a request by its keys.
+func onlyIndexed(d *Depot, req *layout.Request) bool {
+	return !d.servesFolders() && !d.Fetches() && !d.records.parses(*req)
 }
 
 // servesFolders reports whether there are folders that are not in the index.

@@ -287,7 +287,7 @@ var cabinets = map[symfile.Kind]bool{symfile.PE: true, symfile.PDB: true, symfil
 // openCabinet opens a cabinet that has been made. If there is none, one may be
 // made for later requests. exact and rec are as for open.
 func (d *Depot) openCabinet(ctx context.Context, scope Scope, req layout.Request, exact bool, rec *recorder) (*File, error) {
-	hits, _, err := d.find(ctx, scope, req, exact, rec)
+	hits, _, err := d.hits(ctx, scope, req, exact, rec)
 	if err != nil {
 		return nil, err
 	}

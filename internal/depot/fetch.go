@@ -10,6 +10,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/layout"
@@ -49,12 +50,15 @@ type Question struct {
 	// CodeFile and CodeID name the program of a module whose symbol file is asked for, if
 	// the client knows them.
 	CodeFile, CodeID string
-	// Enter, if not nil, is called before the index and the trees are searched, and before
-	// a file is made, and what it returns after that. It bounds lookups, not downloads.
-	Enter func(context.Context) (leave func(), err error)
+	// Turn bounds lookups, not downloads: it is entered before the index and the trees are
+	// searched, and before a file is made, and left after that. Nil: nothing is bounded.
+	Turn *limit.Turn
 	// Hold holds the request while a file is made for it; nil: it does not wait, and gets
 	// only what was made before.
 	Hold symbolicate.Hold
+
+	// absent: the filter of keys has excluded the request; see Get.
+	absent bool
 }
 
 func (q Question) download() fetch.Question {
@@ -88,7 +92,14 @@ var errDownloading = fmt.Errorf("the file that it is made of is being downloaded
 // Growing: its end is withheld until the whole file has been checked, so its bytes
 // are right only if the end can be read. Clients that request the same key share
 // one download, which continues when they give up.
+//
+// Most requests to a symbol server are for keys that do not exist. The filter of all keys is
+// asked first, and once: where only the index could have an answer, the request does not
+// wait for its Turn.
 func (d *Depot) Get(ctx context.Context, q Question) (*File, error) {
+	if q.absent = absent(ctx, d, q.Scope, q.Request, nil); q.absent && onlyIndexed(d, &q.Request) {
+		return nil, fs.ErrNotExist
+	}
 	if d.tracer == nil {
 		return answer(ctx, d, q)
 	}
@@ -125,13 +136,10 @@ func makeAnswer(ctx context.Context, d *Depot, q Question, notFound error) (*Fil
 	if !ok {
 		return nil, notFound
 	}
-	if q.Enter != nil {
-		leave, err := q.Enter(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
+	if err := q.Turn.Enter(); err != nil {
+		return nil, err
 	}
+	defer q.Turn.Leave()
 	module.CodeFile, module.CodeID = q.CodeFile, q.CodeID
 	f, err := d.Symbols.Make(ctx, SymbolsAsk{
 		Products: q.Scope.Products, Format: format, Module: module, Client: q.Client, Via: q.Via, Local: q.Local, Hold: q.Hold,
@@ -144,7 +152,7 @@ func makeAnswer(ctx context.Context, d *Depot, q Question, notFound error) (*Fil
 
 // lookUp is answer without the files that are made.
 func lookUp(ctx context.Context, d *Depot, q Question) (*File, error) {
-	f, err := d.enterAndOpen(ctx, q, !q.Local && d.Fetches(), nil)
+	f, err := d.enterAndOpen(ctx, q, !q.Local && d.Fetches())
 	if q.Local || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
@@ -156,22 +164,20 @@ func lookUp(ctx context.Context, d *Depot, q Question) (*File, error) {
 	if !otherName || !errors.Is(err, fs.ErrNotExist) || errors.Is(err, errDownloading) {
 		return f, err
 	}
-	f, err = d.enterAndOpen(ctx, q, false, nil)
+	f, err = d.enterAndOpen(ctx, q, false)
 	if err == nil {
 		f.Substitute = true
 	}
 	return f, err
 }
 
-func (d *Depot) enterAndOpen(ctx context.Context, q Question, exact bool, rec *recorder) (*File, error) {
-	if q.Enter != nil {
-		leave, err := q.Enter(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
+// enterAndOpen opens a file of the depot or of its folders in the turn of a question.
+func (d *Depot) enterAndOpen(ctx context.Context, q Question, exact bool) (*File, error) {
+	if err := q.Turn.Enter(); err != nil {
+		return nil, err
 	}
-	return d.open(ctx, q.Scope, q.Request, exact, rec)
+	defer q.Turn.Leave()
+	return openAfter(ctx, d, q.Scope, q.Request, exact, q.absent, nil)
 }
 
 // download asks the upstreams for a file that Open did not find; see Get.

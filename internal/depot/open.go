@@ -37,7 +37,19 @@ func (d *Depot) Open(ctx context.Context, scope Scope, req layout.Request) (*Fil
 // is not an answer: if there is one, the error is errOtherName. rec notes how the
 // file was looked for; it may be nil.
 func (d *Depot) open(ctx context.Context, scope Scope, req layout.Request, exact bool, rec *recorder) (*File, error) {
-	f, err := d.openOwn(ctx, scope, req, exact, rec)
+	return openAfter(ctx, d, scope, req, exact, absent(ctx, d, scope, req, rec), rec)
+}
+
+// absent asks the filter of all keys whether certainly nothing in the index and the scope
+// answers a request, without a query and without waiting. It takes equally long for hidden
+// and for missing files. With a recorder it does not: the index is asked why.
+func absent(ctx context.Context, d *Depot, scope Scope, req layout.Request, rec *recorder) bool {
+	return rec == nil && d.filter.excludes(ctx, scope.index(), req)
+}
+
+// openAfter is open after the filter was asked.
+func openAfter(ctx context.Context, d *Depot, scope Scope, req layout.Request, exact, excluded bool, rec *recorder) (*File, error) {
+	f, err := d.openOwn(ctx, scope, req, exact, excluded, rec)
 	full := false // a file is there that cannot be unpacked now
 	if d.Watched.exist() && (err == nil && f.cached || errors.Is(err, fs.ErrNotExist)) {
 		// Files in place come after added ones and before downloaded ones.
@@ -74,27 +86,26 @@ func (d *Depot) open(ctx context.Context, scope Scope, req layout.Request, exact
 // unpacked now. A client that was told that there is none would remember that.
 var errManyUnpacked = fmt.Errorf("too many unpacked files are in use: %w", ErrUnavailable)
 
-func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request, exact bool, rec *recorder) (*File, error) {
+// openOwn opens what the index has. excluded is what the filter says of req.
+func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request, exact, excluded bool, rec *recorder) (*File, error) {
 	switch req.Form {
-	case layout.FormFile:
-	case layout.FormSection:
-		return d.openSection(ctx, scope, req, rec)
-	case layout.FormCabinet:
-		return d.openCabinet(ctx, scope, req, exact, rec)
-	case layout.FormSource:
-		if len(req.Lookups) == 0 {
+	case layout.FormFile, layout.FormSection, layout.FormCabinet:
+		if excluded {
 			return nil, fs.ErrNotExist
 		}
-		f, err := d.Sources.open(ctx, scope, req, rec)
-		if errors.Is(err, fs.ErrNotExist) { // a downloaded one
-			return d.openOwn(ctx, scope, fetch.SourceRequest(req), false, rec)
-		}
-		return f, err
+	case layout.FormSource:
+		return openSource(ctx, d, scope, req, excluded, rec)
 	default:
 		// SymCache files have requests of their own.
 		return d.records.open(ctx, scope, req, rec)
 	}
-	hits, role, err := d.find(ctx, scope, req, exact, rec)
+	switch req.Form {
+	case layout.FormSection:
+		return d.openSection(ctx, scope, req, rec)
+	case layout.FormCabinet:
+		return d.openCabinet(ctx, scope, req, exact, rec)
+	}
+	hits, role, err := d.hits(ctx, scope, req, exact, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -114,12 +125,33 @@ func (d *Depot) openOwn(ctx context.Context, scope Scope, req layout.Request, ex
 	return nil, fs.ErrNotExist
 }
 
-// find returns the ranked hits of the first lookup that has any, and the roles
-// that it asked for. exact and rec are as for open.
-func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request, exact bool, rec *recorder) ([]index.Hit, symfile.Role, error) {
-	if rec == nil && d.filter.excludes(ctx, scope.index(), req) {
-		return nil, 0, fs.ErrNotExist // a recorder asks the index why
+// openSource opens a source file that debug information names, or a downloaded one.
+func openSource(ctx context.Context, d *Depot, scope Scope, req layout.Request, excluded bool, rec *recorder) (f *File, err error) {
+	if len(req.Lookups) == 0 {
+		return nil, fs.ErrNotExist
 	}
+	err = fs.ErrNotExist
+	if !excluded {
+		f, err = d.Sources.open(ctx, scope, req, rec)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		cached := fetch.SourceRequest(req)
+		return d.openOwn(ctx, scope, cached, false, absent(ctx, d, scope, cached, rec), rec)
+	}
+	return f, err
+}
+
+// find is hits for who has not asked the filter yet.
+func (d *Depot) find(ctx context.Context, scope Scope, req layout.Request, exact bool, rec *recorder) ([]index.Hit, symfile.Role, error) {
+	if absent(ctx, d, scope, req, rec) {
+		return nil, 0, fs.ErrNotExist
+	}
+	return d.hits(ctx, scope, req, exact, rec)
+}
+
+// hits returns the ranked hits of the first lookup that has any, and the roles
+// that it asked for. exact and rec are as for open.
+func (d *Depot) hits(ctx context.Context, scope Scope, req layout.Request, exact bool, rec *recorder) ([]index.Hit, symfile.Role, error) {
 	notFound := fs.ErrNotExist
 	for _, l := range req.Lookups {
 		hits, err := d.db.Lookup(ctx, scope.index(), l)
@@ -268,9 +300,6 @@ func fileTime(h index.Hit) time.Time {
 // openSection answers with one section's bytes: from debug information first,
 // then from an executable, the first that has contents for it.
 func (d *Depot) openSection(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
-	if rec == nil && d.filter.excludes(ctx, scope.index(), req) {
-		return nil, fs.ErrNotExist
-	}
 	for _, l := range req.Lookups {
 		hits, err := d.db.Lookup(ctx, scope.index(), l)
 		if err != nil {

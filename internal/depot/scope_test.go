@@ -146,7 +146,7 @@ func TestHiddenReadsLikeMissing(t *testing.T) {
 	ours := Scope{Products: []string{"ours"}}
 	const none = "0123456789abcdef0123456789abcdef01234567"
 	const guid = "F9EFE0B6AE7500394C4C44205044422E"
-	for !d.Excludes(t.Context(), ours, request(t, "buildid/"+none+"/executable")) {
+	for !absent(t.Context(), d, ours, request(t, "buildid/"+none+"/executable"), nil) {
 		if t.Context().Err() != nil {
 			t.Fatal("the filter never covers the depot")
 		}

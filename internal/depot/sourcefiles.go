@@ -66,9 +66,6 @@ var errOtherSource = fmt.Errorf("the file has another checksum than the debug in
 // information.
 func (s *SourceFiles) open(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
 	d := s.d
-	if rec == nil && d.filter.excludes(ctx, scope.index(), req) {
-		return nil, fs.ErrNotExist
-	}
 	for _, l := range req.Lookups {
 		hits, err := d.db.Lookup(ctx, scope.index(), l)
 		if err != nil {

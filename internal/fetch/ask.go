@@ -9,15 +9,6 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// answer is what one upstream answered: a file, or the reason why there is none.
-type answer struct {
-	from   Upstream
-	asked  time.Time
-	reply  *Reply
-	cancel context.CancelCauseFunc // cancels the request and its body
-	err    error
-}
-
 // ask asks the upstreams of a plan rank by rank and returns the first file. If
 // no upstream has the file, it remembers the misses and returns fs.ErrNotExist.
 func (f *Fetcher) ask(ctx context.Context, d *download, p *plan) (answer, error) {

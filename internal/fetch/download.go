@@ -15,30 +15,6 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// download is one transfer from an upstream, shared by all clients with the same
-// coalesceKey. One goroutine runs it, and continues when the clients give up.
-type download struct {
-	*growing
-	key       string     // missKey of the request
-	slot      string     // coalesceKey of the client that started it
-	at        string     // its key in the group: slot or, for a download from a peer, forwardKey
-	alias     string     // second coalesceKey, once the debug id is known; used by run only
-	q         Question   // of the client that started it
-	upstreams []Upstream // permitted ones
-	mode      mode
-
-	want layout.Request // the request that the file must answer; used by run only
-}
-
-// mode is how a download regards remembered misses.
-type mode uint8
-
-const (
-	normal  mode = iota
-	renewal      // ask again about a miss that expires soon
-	anew         // ignore all
-)
-
 // join returns the download that answers a question, or fs.ErrNotExist if no
 // upstream has the file.
 func (f *Fetcher) join(ctx context.Context, q Question) (*download, error) {
@@ -58,25 +34,6 @@ func (f *Fetcher) join(ctx context.Context, q Question) (*download, error) {
 		return nil, notFound([]error{errManyDownloads})
 	}
 	return d, nil
-}
-
-// asked returns a question with its checksum if it matters which upstreams are asked.
-func (f *Fetcher) asked(ctx context.Context, q Question) Question {
-	if f.checksums {
-		return f.withChecksum(ctx, q)
-	}
-	return q
-}
-
-// withChecksum returns a question with the checksum of the PDB that it asks for, if the
-// client sent none and the depot has an image that says it. Debuggers of Windows send
-// none, and NuGet's server refuses requests without one.
-func (f *Fetcher) withChecksum(ctx context.Context, q Question) Question {
-	if q.Checksum != "" || q.Request.Form != layout.FormFile && q.Request.Form != layout.FormCabinet || !wants(q.Request, symfile.Debug) {
-		return q
-	}
-	q.Checksum = f.depot.Checksum(ctx, q.Products, q.Request)
-	return q
 }
 
 // knownMiss returns the remembered miss of all upstreams in list. It renews a miss
@@ -182,44 +139,6 @@ func (f *Fetcher) run(d *download) {
 // it. After queueTime the error is fs.ErrNotExist.
 func (f *Fetcher) Enter(ctx context.Context) (leave func(), err error) { return enter(ctx, f.running) }
 
-// plan is the result of the first stage: the upstreams worth asking. It is
-// updated while they are asked.
-type plan struct {
-	left  []Upstream
-	known map[string]Miss // remembered misses by upstream
-	why   []error         // failures so far
-}
-
-// plan selects the upstreams to ask.
-func (f *Fetcher) plan(ctx context.Context, d *download) (*plan, error) {
-	p := &plan{known: map[string]Miss{}}
-	if d.mode == normal {
-		if f.depot.Holds(ctx, d.q.Products, d.q.Request) {
-			return nil, ErrInDepot // added since the client looked
-		}
-		if m, ok := f.misses.lookup(ctx, d.key, d.slot, d.upstreams); ok {
-			// Another download has ended since the client looked. Not all that it
-			// remembered is in the index.
-			return nil, f.missError(ctx, d.key, d.upstreams, m)
-		}
-		if known, err := f.depot.Misses(ctx, d.key); err == nil { // without remembered misses, ask all
-			p.known = known
-		}
-	}
-	p.left = f.misses.withoutMiss(d.upstreams, p.known)
-	return p, nil
-}
-
-// note records an upstream's failure.
-func (p *plan) note(n *negative, name string, err error) {
-	p.why = append(p.why, err)
-	if m, ok := n.missOf(err); ok {
-		p.known[name] = m
-	} else {
-		delete(p.known, name)
-	}
-}
-
 // next decides what follows a file that failed. It returns nil if the remaining
 // upstreams are to be asked, which is possible until clients have received bytes
 // of the file.
@@ -247,27 +166,6 @@ func (f *Fetcher) next(ctx context.Context, d *download, p *plan, from Upstream,
 	}
 	p.left = f.misses.withoutMiss(without(p.left, name), p.known)
 	return nil
-}
-
-func without(list []Upstream, name string) (rest []Upstream) {
-	for _, u := range list {
-		if u.Source.Name() != name {
-			rest = append(rest, u)
-		}
-	}
-	return rest
-}
-
-func (f *Fetcher) remember(ctx context.Context, d *download, p *plan) {
-	if err := f.misses.remember(ctx, d.key, d.slot, d.upstreams, p.known, false); err != nil && ctx.Err() == nil {
-		f.log.Warn("cannot store misses", "error", err)
-	}
-}
-
-// result is a checked and stored file.
-type result struct {
-	size int64
-	file File
 }
 
 // receive runs an upstream's file through the stages spool, check and keep.

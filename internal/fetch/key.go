@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -126,4 +127,23 @@ func sourceAlias(req layout.Request) symfile.Alias {
 func SourceRequest(req layout.Request) layout.Request {
 	a := sourceAlias(req)
 	return layout.Request{Form: layout.FormFile, Layout: req.Layout, Lookups: []symfile.Lookup{{Name: a.Name, ID: a.ID, Role: a.Role}}}
+}
+
+// asked returns a question with its checksum if it matters which upstreams are asked.
+func (f *Fetcher) asked(ctx context.Context, q Question) Question {
+	if f.checksums {
+		return f.withChecksum(ctx, q)
+	}
+	return q
+}
+
+// withChecksum returns a question with the checksum of the PDB that it asks for, if the
+// client sent none and the depot has an image that says it. Debuggers of Windows send
+// none, and NuGet's server refuses requests without one.
+func (f *Fetcher) withChecksum(ctx context.Context, q Question) Question {
+	if q.Checksum != "" || q.Request.Form != layout.FormFile && q.Request.Form != layout.FormCabinet || !wants(q.Request, symfile.Debug) {
+		return q
+	}
+	q.Checksum = f.depot.Checksum(ctx, q.Products, q.Request)
+	return q
 }

@@ -11,23 +11,6 @@ const (
 	metadataSearches = 4               // concurrent searches
 )
 
-// MetadataQuery is a search of the debuginfod protocol (elfutils, debuginfod(8),
-// metadata query).
-type MetadataQuery struct {
-	Key, Value string   // Key is file, glob or buildid
-	Products   []string // the client's scope; nil means everything
-	Via        []string // servers that the request has passed, this one last
-	Origin     Origin
-}
-
-// Metadata is one result of a search: an ELF file on an upstream.
-type Metadata struct {
-	Type    string // "executable" or "debuginfo"
-	BuildID string // in lower case
-	File    string // its path
-	Archive string // the archive that the file is in, or empty
-}
-
 // Metadata asks all permitted upstreams that support searches, at the same time.
 // Results are in the order of the upstreams, unmerged. complete is false if an
 // upstream failed, did not answer in time or has more results, or if too many

@@ -6,108 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"time"
-
-	"github.com/symdepot/symdepot/layout"
 )
-
-// Peers are the other servers of a depot on several machines. Each key has an
-// owner among the servers, which downloads the file for the clients of all.
-type Peers interface {
-	// Owners returns the peers to ask for a key, best first. None means that this
-	// server is the owner, or that it knows no other.
-	Owners(key string) []Peer
-}
-
-// Peer is another server of the depot.
-type Peer interface {
-	// Fetch asks the peer for a file and returns when the first bytes have
-	// arrived. The error is ErrNoPeer if the peer does not answer, ErrInDepot if
-	// the depot has the file now, or fs.ErrNotExist.
-	Fetch(ctx context.Context, ask PeerAsk) (*PeerReply, error)
-	// Run asks the peer to run a download of another kind, and returns its result
-	// when it has ended. The error is ErrNoPeer if the peer does not answer.
-	Run(ctx context.Context, kind string, input []byte) (result []byte, err error)
-}
-
-// PeerAsk is a question to a peer.
-type PeerAsk struct {
-	Question Question
-	Renew    bool // ask again about a miss that expires soon
-	Anew     bool // ignore remembered misses
-	InPlace  bool // only what the peer has in watched folders
-}
-
-// PeerReply is a file that a peer is downloading.
-type PeerReply struct {
-	// File has what is known of the file at the start. If its Redirect is set, there
-	// is no body.
-	File File
-	// Body yields the bytes. It ends with io.EOF only after the peer has checked
-	// the whole file.
-	Body io.ReadCloser
-	// End describes the checked file. It may be called after io.EOF.
-	End func() File
-}
-
-// ErrNoPeer means that a peer cannot download a file: it does not answer, or not
-// any more.
-var ErrNoPeer = errors.New("the server that downloads this file for all does not answer")
-
-// errPeerBroke ends a download that a peer broke off after clients had received
-// bytes. A client that comes later looks again.
-var errPeerBroke = fmt.Errorf("%w: %w", ErrNoPeer, ErrInDepot)
-
-// errOtherBytes means that a peer's file arrived differently than the peer sent
-// it.
-var errOtherBytes = errors.New("the bytes from the other server are not those that it checked")
-
-// NotFound returns the fs.ErrNotExist of a download whose upstreams have failed
-// for these reasons.
-func NotFound(why []error) error { return notFound(why) }
-
-// Why returns the reasons of an fs.ErrNotExist of a download.
-func Why(err error) []error {
-	if n, ok := errors.AsType[*notFoundError](err); ok {
-		return n.why
-	}
-	return nil
-}
 
 // UsePeers sets the other servers of the depot. It must be called before the
 // first download.
 func (f *Fetcher) UsePeers(p Peers) { f.peers = p }
-
-// OpenForPeer is Open, or OpenAnew, for a question of another server: this server
-// downloads the file itself.
-func (f *Fetcher) OpenForPeer(ctx context.Context, ask PeerAsk) (*File, error) {
-	q := ask.Question
-	list := f.permitted(q)
-	if form := q.Request.Form; len(list) == 0 || len(q.Request.Lookups) == 0 || form != layout.FormFile && form != layout.FormSource {
-		return nil, fs.ErrNotExist
-	}
-	key, slot := missKey(q.Request), f.coalesceKey(q, list)
-	how := normal
-	switch {
-	case ask.Anew:
-		how = anew
-	case ask.Renew:
-		how = renewal
-		// Another server may have renewed it.
-		if m, ok := f.misses.lookup(ctx, key, slot, list); ok && !f.now().After(m.renew) {
-			return nil, f.missError(ctx, key, list, m)
-		}
-	default:
-		if m, ok := f.knownMiss(ctx, q, key, slot, list); ok {
-			return nil, f.missError(ctx, key, list, m)
-		}
-	}
-	d, ok := f.startHere(key, slot, list, q, how)
-	if !ok {
-		return nil, notFound([]error{errManyDownloads})
-	}
-	return d.open(ctx, f.coalesceKey(q, d.upstreams) == d.slot)
-}
 
 // missError returns the fs.ErrNotExist for a remembered miss, with its reasons,
 // so that the other server can remember it too.
@@ -280,19 +183,4 @@ func (f *Fetcher) RunForPeer(ctx context.Context, kind string, input []byte) ([]
 		return nil, fmt.Errorf("unknown kind of download %q", kind)
 	}
 	return run(ctx, input)
-}
-
-// enter waits for a semaphore; leave releases it. After queueTime the error is
-// fs.ErrNotExist.
-func enter(ctx context.Context, semaphore chan struct{}) (leave func(), err error) {
-	wait := time.NewTimer(queueTime)
-	defer wait.Stop()
-	select {
-	case semaphore <- struct{}{}:
-		return func() { <-semaphore }, nil
-	case <-ctx.Done():
-		return nil, errClosing
-	case <-wait.C:
-		return nil, notFound([]error{errManyDownloads})
-	}
 }

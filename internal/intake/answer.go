@@ -17,27 +17,6 @@ import (
 	"github.com/symdepot/symdepot/internal/stage"
 )
 
-// failure is an error with the status and the text of its answer.
-type failure struct {
-	status int
-	text   string
-}
-
-func (f *failure) Error() string { return f.text }
-
-// face is how a protocol answers.
-type face struct {
-	name string // for logs
-	// noCredential and badCredential are the statuses for a request without
-	// credentials and with invalid ones.
-	noCredential, badCredential int
-	// quota, unfit and wrong are the statuses for a used-up quota, for a file that
-	// is no symbol file, and for bytes that differ from the request's claims.
-	quota, unfit, wrong int
-	// write writes the body of a failure.
-	write func(x *exchange, status int, text string)
-}
-
 // statusOf returns the status of an error, and its text for the client.
 func (x *exchange) statusOf(err error) (int, string) {
 	var f *failure

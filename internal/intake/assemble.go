@@ -42,7 +42,7 @@ const (
 
 // sentryState has the runs and chunks of a handler.
 type sentryState struct {
-	h    *Handler
+	*service
 	root *os.Root // of the chunks
 
 	waking sync.Mutex // held while runs of earlier processes are loaded
@@ -51,7 +51,7 @@ type sentryState struct {
 	runs []*sentryRun // by last use, newest last
 }
 
-func newSentryState(h *Handler) (*sentryState, error) {
+func newSentryState(h *service) (*sentryState, error) {
 	dir := filepath.Join(h.cfg.Dir, chunkFolder)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("the folder for chunks: %w", err)
@@ -60,7 +60,7 @@ func newSentryState(h *Handler) (*sentryState, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the folder for chunks: %w", err)
 	}
-	s := &sentryState{h: h, root: root}
+	s := &sentryState{service: h, root: root}
 	s.each(func(_ string, info fs.FileInfo) { h.spooled.Add(info.Size()) })
 	return s, nil
 }
@@ -81,7 +81,7 @@ func (s *sentryState) each(visit func(path string, info fs.FileInfo)) {
 // expire removes chunks and runs that were not used for long.
 func (s *sentryState) expire() {
 	s.resume()
-	now := s.h.now()
+	now := s.now()
 	s.each(func(path string, info fs.FileInfo) {
 		if now.Sub(info.ModTime()) > chunkIdle {
 			s.remove(path)
@@ -98,7 +98,7 @@ func (s *sentryState) expire() {
 	})
 	s.mu.Unlock()
 	for _, r := range gone {
-		r.end(s.h)
+		r.end(s)
 	}
 }
 
@@ -109,7 +109,7 @@ func (s *sentryState) remove(path string) {
 		return
 	}
 	if s.root.Remove(path) == nil {
-		s.h.spooled.Add(-info.Size())
+		s.spooled.Add(-info.Size())
 	}
 }
 
@@ -139,7 +139,7 @@ func (s *sentryState) keep(shelf string, sum [sha1.Size]byte, from io.Reader) (i
 	if err != nil {
 		return 0, err
 	}
-	w := &chunkWriter{h: s.h, f: f, sum: sha1.New()} //nolint:gosec // the protocol's
+	w := &chunkWriter{h: s.service, f: f, sum: sha1.New()} //nolint:gosec // the protocol's
 	n, err := io.Copy(w, io.LimitReader(from, chunkSize+1))
 	if cerr := f.Close(); err == nil {
 		err = cerr
@@ -156,7 +156,7 @@ func (s *sentryState) keep(shelf string, sum [sha1.Size]byte, from io.Reader) (i
 	}
 	_ = s.root.Remove(tmp) // it has its final name, or is not needed
 	if !kept {
-		s.h.spooled.Add(-w.size)
+		s.spooled.Add(-w.size)
 	}
 	return n, err
 }
@@ -165,7 +165,7 @@ func (s *sentryState) keep(shelf string, sum [sha1.Size]byte, from io.Reader) (i
 func (s *sentryState) link(tmp, path string) (bool, error) {
 	err := s.root.Link(tmp, path)
 	if errors.Is(err, fs.ErrExist) {
-		now := s.h.now()
+		now := s.now()
 		_ = s.root.Chtimes(path, now, now) // it only expires earlier
 		return false, nil
 	}
@@ -174,7 +174,7 @@ func (s *sentryState) link(tmp, path string) (bool, error) {
 
 // chunkWriter counts the bytes of a chunk against the limit for all bodies.
 type chunkWriter struct {
-	h    *Handler
+	h    *service
 	f    *os.File
 	sum  hash.Hash
 	size int64
@@ -279,19 +279,19 @@ type sentryFile struct {
 
 func (f *sentryFile) final() bool { return f.state == stateOK || f.state == stateError }
 
-func newSentryRun(h *Handler, f *runFacts) *sentryRun {
+func newSentryRun(h *sentryState, f *runFacts) *sentryRun {
 	r := &sentryRun{
 		key: f.Key, shelf: f.Shelf, stage: f.Stage, path: runPath(h, f), used: h.now(),
 		files: map[string]*sentryFile{}, stirred: make(chan struct{}),
 	}
 	r.credential.Store(&f.Credential)
-	r.caller = f.caller(h, f.Product, func() string { return *r.credential.Load() })
+	r.caller = f.caller(h.service, f.Product, func() string { return *r.credential.Load() })
 	return r
 }
 
 // resumed records the credentials of a request for a run: a job that runs again has
 // others than before.
-func (r *sentryRun) resumed(h *Handler, credential string) {
+func (r *sentryRun) resumed(h *sentryState, credential string) {
 	if old := r.credential.Swap(&credential); *old == credential {
 		return
 	}
@@ -301,7 +301,7 @@ func (r *sentryRun) resumed(h *Handler, credential string) {
 }
 
 // end abandons a run that has not ended.
-func (r *sentryRun) end(h *Handler) {
+func (r *sentryRun) end(h *sentryState) {
 	r.mu.Lock()
 	ended := r.ended
 	r.ended = true
@@ -335,9 +335,9 @@ func serveSentryAssemble(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	r.begin(x.Handler, q)
+	r.begin(x.sentry, q)
 	r.wait(x, q)
-	answer := r.answer(x.Handler, q)
+	answer := r.answer(x.sentry, q)
 	x.sentry.forget(r)
 	return x.json(http.StatusOK, answer)
 }
@@ -379,7 +379,7 @@ func (x *exchange) runOf(l stage.Labels, q map[string]*assembleFile) (*sentryRun
 		r = s.find(key, q)
 	}
 	if r != nil {
-		r.resumed(x.Handler, x.who.Credential)
+		r.resumed(x.sentry, x.who.Credential)
 		return r, nil
 	}
 	ctx := x.r.Context()
@@ -388,7 +388,7 @@ func (x *exchange) runOf(l stage.Labels, q map[string]*assembleFile) (*sentryRun
 		return nil, err
 	}
 	facts := &runFacts{Key: key, Shelf: shelf(x.who.ID, x.t.args[0]), keeper: keeperOf(&x.who), Product: l.Product, Stage: st.ID}
-	r = newSentryRun(x.Handler, facts)
+	r = newSentryRun(x.sentry, facts)
 	if err := r.enterKnown(ctx, x, q); err != nil {
 		x.abandon(r.caller, r.stage)
 		return nil, err
@@ -401,7 +401,7 @@ func (x *exchange) runOf(l stage.Labels, q map[string]*assembleFile) (*sentryRun
 		}
 		events = append(events, e)
 	}
-	r.record(x.Handler, events...)
+	r.record(x.sentry, events...)
 	var gone []*sentryRun
 	s.mu.Lock()
 	s.runs = append(s.runs, r)
@@ -414,7 +414,7 @@ func (x *exchange) runOf(l stage.Labels, q map[string]*assembleFile) (*sentryRun
 	}
 	s.mu.Unlock()
 	for _, r := range gone {
-		r.end(x.Handler)
+		r.end(x.sentry)
 	}
 	return r, nil
 }
@@ -425,7 +425,7 @@ func (s *sentryState) find(key string, q map[string]*assembleFile) *sentryRun {
 	defer s.mu.Unlock()
 	for i, r := range slices.Backward(s.runs) {
 		if r.key == key && r.has(q) {
-			r.used = s.h.now()
+			r.used = s.now()
 			s.runs = append(slices.Delete(s.runs, i, i+1), r)
 			return r
 		}
@@ -475,7 +475,7 @@ func (r *sentryRun) enterKnown(ctx context.Context, x *exchange, q map[string]*a
 }
 
 // begin starts the work on the files of a request whose chunks have all arrived.
-func (r *sentryRun) begin(h *Handler, q map[string]*assembleFile) {
+func (r *sentryRun) begin(h *sentryState, q map[string]*assembleFile) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var events []runEvent
@@ -500,11 +500,11 @@ func (r *sentryRun) begin(h *Handler, q map[string]*assembleFile) {
 
 // missing lists the chunks of a file that are not there. A file of no bytes has no
 // chunks.
-func (r *sentryRun) missing(h *Handler, f *sentryFile) []string {
+func (r *sentryRun) missing(h *sentryState, f *sentryFile) []string {
 	list := []string{}
 	seen := map[string]bool{}
 	for _, c := range f.Chunks {
-		if !seen[c] && !h.sentry.has(r.shelf, c) {
+		if !seen[c] && !h.has(r.shelf, c) {
 			list = append(list, c)
 		}
 		seen[c] = true
@@ -524,7 +524,7 @@ func (r *sentryRun) complete() bool {
 
 // assemble works until the queue is empty, and commits the run if that was the
 // last file.
-func (r *sentryRun) assemble(h *Handler) {
+func (r *sentryRun) assemble(h *sentryState) {
 	for {
 		r.mu.Lock()
 		if len(r.queue) == 0 || h.ctx.Err() != nil {
@@ -577,8 +577,8 @@ func (r *sentryRun) stir() {
 }
 
 // detail is the text of an error for the client.
-func (h *Handler) detail(err error) string {
-	x := &exchange{Handler: h, t: &target{face: sentryFace}}
+func (h *service) detail(err error) string {
+	x := &exchange{service: h, t: &target{face: sentryFace}}
 	status, text := x.statusOf(err)
 	if status == http.StatusInternalServerError {
 		h.log.Error("an uploaded file could not be stored", "protocol", "sentry", "error", err)
@@ -587,12 +587,12 @@ func (h *Handler) detail(err error) string {
 }
 
 // store makes a file of its chunks.
-func (r *sentryRun) store(h *Handler, sum string, f *assembleFile) (stage.Arrived, error) {
+func (r *sentryRun) store(h *sentryState, sum string, f *assembleFile) (stage.Arrived, error) {
 	path, err := cleanPath(f.Name)
 	if err != nil {
 		return stage.Arrived{}, err
 	}
-	chunks := &chunkReader{s: h.sentry, shelf: r.shelf, left: f.Chunks}
+	chunks := &chunkReader{s: h, shelf: r.shelf, left: f.Chunks}
 	defer chunks.close()
 	e := stage.Entry{Path: path, Size: -1}
 	if isMapping(path) && f.DebugID == "" {
@@ -641,7 +641,7 @@ func (c *chunkReader) close() {
 
 // commit makes the transaction of a run, whose mutex is held. If that fails, none
 // of its files is kept, and all are wrong.
-func (r *sentryRun) commit(h *Handler) {
+func (r *sentryRun) commit(h *sentryState) {
 	r.ended = true
 	var events []runEvent
 	kept := 0
@@ -673,8 +673,8 @@ func (r *sentryRun) commit(h *Handler) {
 }
 
 // freeChunks removes the chunks of a run that no other run waits for.
-func (r *sentryRun) freeChunks(h *Handler) {
-	s := h.sentry
+func (r *sentryRun) freeChunks(h *sentryState) {
+	s := h
 	s.mu.Lock()
 	others := slices.Clone(s.runs)
 	s.mu.Unlock()
@@ -717,7 +717,7 @@ func (s *sentryState) forget(r *sentryRun) {
 	r.mu.Unlock()
 	if done {
 		r.mu.Lock()
-		r.drop(s.h)
+		r.drop(s)
 		r.mu.Unlock()
 		s.mu.Lock()
 		s.runs = slices.DeleteFunc(s.runs, func(o *sentryRun) bool { return o == r })
@@ -757,7 +757,7 @@ func (r *sentryRun) wait(x *exchange, q map[string]*assembleFile) {
 // answer returns the state of each file. When all files have arrived, they are
 // "assembling" until the transaction is committed, and "ok" then; as long as some are
 // missing, those that have arrived are "ok".
-func (r *sentryRun) answer(h *Handler, q map[string]*assembleFile) map[string]assembled {
+func (r *sentryRun) answer(h *sentryState, q map[string]*assembleFile) map[string]assembled {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := make(map[string]assembled, len(q))

@@ -169,7 +169,7 @@ const spoolPattern = "body-*"
 // spool is a body in a file of its own. It is closed by the last user.
 type spool struct {
 	*os.File
-	h    *Handler
+	h    *service
 	size int64
 }
 
@@ -192,7 +192,7 @@ func (s *spool) moveTo(name string) error {
 }
 
 // spool writes a body to a file. also receive the bytes too.
-func (h *Handler) spool(r io.Reader, limit int64, also ...io.Writer) (*spool, error) {
+func (h *service) spool(r io.Reader, limit int64, also ...io.Writer) (*spool, error) {
 	f, err := os.CreateTemp(h.cfg.Dir, spoolPattern)
 	if err != nil {
 		return nil, err
@@ -222,7 +222,7 @@ func (w spoolWriter) Write(b []byte) (int, error) {
 }
 
 // reserve counts bytes that wait in the folder.
-func (h *Handler) reserve(n int64) error {
+func (h *service) reserve(n int64) error {
 	if h.spooled.Add(n) > h.cfg.MaxSpool {
 		h.spooled.Add(-n)
 		return &stage.Refusal{Kind: stage.Busy, Text: "too many bytes of unfinished uploads; try again later"}

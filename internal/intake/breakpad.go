@@ -168,7 +168,7 @@ type breakpadFacts struct {
 const factsPattern = "upload-*.json"
 
 // newBreakpadUpload returns the upload of a key, which is not written yet.
-func newBreakpadUpload(h *Handler, key string, facts breakpadFacts) *breakpadUpload {
+func newBreakpadUpload(h *service, key string, facts breakpadFacts) *breakpadUpload {
 	in := func(name string) string { return filepath.Join(h.cfg.Dir, name) }
 	return &breakpadUpload{breakpadFacts: facts, facts: in("upload-" + key + ".json"), body: in("body-" + key)}
 }
@@ -184,8 +184,8 @@ func (u *breakpadUpload) write() error {
 
 // findBreakpad returns the upload of a key. One of an earlier process is read from its
 // files.
-func findBreakpad(h *Handler, key string) (*breakpadUpload, bool) {
-	if u, ok := h.breakpad.get(key); ok {
+func findBreakpad(h *service, known *recent[*breakpadUpload], key string) (*breakpadUpload, bool) {
+	if u, ok := known.get(key); ok {
 		return u, true
 	}
 	if b, err := hex.DecodeString(key); err != nil || len(b) != keyBytes || strings.ToLower(key) != key {
@@ -207,9 +207,9 @@ func findBreakpad(h *Handler, key string) (*breakpadUpload, bool) {
 		}
 		h.spooled.Add(u.file.size)
 	}
-	if !h.breakpad.add(key, u) { // another request was faster
+	if !known.add(key, u) { // another request was faster
 		u.leave()
-		return h.breakpad.get(key)
+		return known.get(key)
 	}
 	return u, true
 }
@@ -313,7 +313,7 @@ func serveCreate(x *exchange) error {
 		return err
 	}
 	key := newKey()
-	u := newBreakpadUpload(x.Handler, key, breakpadFacts{keeperOf(&x.who), l, x.limit})
+	u := newBreakpadUpload(x.service, key, breakpadFacts{keeperOf(&x.who), l, x.limit})
 	if err := u.write(); err != nil {
 		return err
 	}
@@ -324,11 +324,11 @@ func serveCreate(x *exchange) error {
 // serveUploadData receives the file. The URL stands for the credentials of the upload, as
 // long as they count.
 func serveUploadData(x *exchange) error {
-	u, ok := findBreakpad(x.Handler, x.t.args[0])
+	u, ok := findBreakpad(x.service, x.breakpad, x.t.args[0])
 	if !ok {
 		return &failure{http.StatusNotFound, "there is no such upload, or it has expired"}
 	}
-	x.who, x.limit = Who{Caller: u.once(x.Handler, u.Labels.Product)}, u.Limit
+	x.who, x.limit = Who{Caller: u.once(x.service, u.Labels.Product)}, u.Limit
 	if err := still(x.r.Context(), x.who.Caller, u.Labels.Product); err != nil {
 		return err
 	}
@@ -396,7 +396,7 @@ func serveComplete(x *exchange) error {
 		return err
 	}
 	key := x.t.args[0]
-	u, ok := findBreakpad(x.Handler, key)
+	u, ok := findBreakpad(x.service, x.breakpad, key)
 	if !ok || u.ID != x.who.ID {
 		return &failure{http.StatusNotFound, "there is no such upload, or it has expired"}
 	}

@@ -9,25 +9,10 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// access is the kind of credentials that a request needs.
-type access uint8
-
-const (
-	accessWrite  access = iota // a principal that may write something
-	accessForm                 // likewise, but a field of the form may have the token
-	accessOpen                 // none
-	accessOwnKey               // the key of an open upload, which is part of the path
-)
-
-// target is the resource that the path of a request names.
-type target struct {
-	face    *face
-	serve   func(x *exchange) error
-	access  access
-	args    []string
-	product string // of a path below /in
-	version string
-	prefix  string // the escaped /in/PRODUCT[/VERSION], or ""
+// ClaimedBy reports whether a handler answers a request; see Claims. That of None answers
+// none.
+func ClaimedBy(h *Handler, method string, segs []string) bool {
+	return h.stages != nil && Claims(method, segs)
 }
 
 // Claims reports whether a request is an upload of one of the protocols. segs is

@@ -71,7 +71,7 @@ func (h *Handler) TakeForm(ctx context.Context, f Form) (Taken, error) {
 		return Taken{}, err
 	}
 	t := &formTaker{
-		x:    &exchange{Handler: h, t: &target{face: formFace}, who: Who{Caller: f.Caller}, limit: limits.MaxFile},
+		x:    &exchange{service: h.service, unfinished: h.unfinished, t: &target{face: formFace}, who: Who{Caller: f.Caller}, limit: limits.MaxFile},
 		form: f, fields: url.Values{},
 	}
 	defer t.closeArchives()

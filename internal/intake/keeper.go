@@ -19,7 +19,7 @@ func keeperOf(who *Who) keeper { return keeper{who.ID, who.Name, who.Credential}
 // caller returns the principal of an upload to a product. It may add files to the
 // product as long as its credentials may, and see nothing. credential returns the latest
 // ones.
-func (k keeper) caller(h *Handler, product string, credential func() string) stage.Caller {
+func (k keeper) caller(h *service, product string, credential func() string) stage.Caller {
 	c := stage.Caller{ID: k.ID, Name: k.Name, Read: func(string) bool { return false }, Write: func(p string) bool { return p == product }}
 	if h.cfg.Still != nil {
 		c.Again = func(ctx context.Context, p string) error { return h.cfg.Still(ctx, credential(), p) }
@@ -28,7 +28,7 @@ func (k keeper) caller(h *Handler, product string, credential func() string) sta
 }
 
 // once is caller for an upload whose credentials stay the same.
-func (k keeper) once(h *Handler, product string) stage.Caller {
+func (k keeper) once(h *service, product string) stage.Caller {
 	return k.caller(h, product, func() string { return k.Credential })
 }
 

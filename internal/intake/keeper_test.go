@@ -45,13 +45,13 @@ func TestRunOfEndedCredentials(t *testing.T) {
 		ended.Store(true)
 		if r := s.h.sentry.runs[0]; restarted { // the process ends when it has begun to assemble
 			r.mu.Lock()
-			r.record(s.h, runEvent{File: sha1Hex(files["tiny.pdb"]), State: stateAssembling})
+			r.record(s.h.sentry, runEvent{File: sha1Hex(files["tiny.pdb"]), State: stateAssembling})
 			r.mu.Unlock()
 			s.restart(t, true)
 			clock.Add(int64(runAsleep) + int64(time.Minute))
 			s.h.Expire()
 		} else { // the request to assemble was the last with valid credentials
-			r.begin(s.h, q)
+			r.begin(s.h.sentry, q)
 		}
 		s.h.sentry.settle(t)
 		s.wantTransactions(t)
@@ -106,8 +106,8 @@ func TestUploadsOfEarlierVersion(t *testing.T) {
 	s := newServer(t)
 	key := strings.Repeat("0a", keyBytes)
 	for path, text := range map[string]string{
-		teckenPath(s.h, key): `{"Name":"good","Product":"Game","Stage":"stage0","Limit":100,"Files":[{"Key":"a/0/a","Size":1,"MD5":""}]}` + "\n",
-		newBreakpadUpload(s.h, key, breakpadFacts{}).facts: `{"Name":"good","Labels":{"Product":"Game"},"Limit":100}`,
+		teckenPath(s.h.service, key):                               `{"Name":"good","Product":"Game","Stage":"stage0","Limit":100,"Files":[{"Key":"a/0/a","Size":1,"MD5":""}]}` + "\n",
+		newBreakpadUpload(s.h.service, key, breakpadFacts{}).facts: `{"Name":"good","Labels":{"Product":"Game"},"Limit":100}`,
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 func (s *server) wantNoState(t *testing.T, patterns ...string) {
 	t.Helper()
 	for _, pattern := range patterns {
-		if list := filesOf(s.h, pattern); len(list) > 0 {
+		if list := filesOf(s.h.service, pattern); len(list) > 0 {
 			t.Errorf("files are left: %q, want none", list)
 		}
 	}
@@ -108,7 +108,7 @@ func TestSentryLeft(t *testing.T) {
 	}
 	r := s.h.sentry.runs[1]
 	r.mu.Lock()
-	r.record(s.h, runEvent{File: sha1Hex(files["tiny.pdb"]), State: stateAssembling})
+	r.record(s.h.sentry, runEvent{File: sha1Hex(files["tiny.pdb"]), State: stateAssembling})
 	r.mu.Unlock()
 	if b, err := os.ReadFile(r.path); err != nil || os.WriteFile(r.path, append(b, `{"file":"`...), 0o600) != nil { // torn
 		t.Fatal(err)

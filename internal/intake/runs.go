@@ -62,13 +62,13 @@ func runName(key string) string {
 	return "run-" + hex.EncodeToString(sum[:12]) + "-"
 }
 
-func runPath(h *Handler, f *runFacts) string {
+func runPath(h *sentryState, f *runFacts) string {
 	return filepath.Join(h.cfg.Dir, runName(f.Key)+f.Stage+".jsonl")
 }
 
 // record appends lines to the file of the run. If that fails, the run does not
 // survive the process. The run's mutex is held, or nobody else has the run yet.
-func (r *sentryRun) record(h *Handler, list ...runEvent) {
+func (r *sentryRun) record(h *sentryState, list ...runEvent) {
 	if r.mute || len(list) == 0 {
 		return
 	}
@@ -114,7 +114,7 @@ func appendTo(path string, b []byte) (int64, error) {
 }
 
 // drop removes the file of the run. The run's mutex is held.
-func (r *sentryRun) drop(h *Handler) {
+func (r *sentryRun) drop(h *sentryState) {
 	if r.logged > 0 {
 		_ = os.Remove(r.path) // otherwise it expires
 	}
@@ -124,7 +124,7 @@ func (r *sentryRun) drop(h *Handler) {
 
 // readRun reads the run in a file. A line that was not written to its end ends the
 // file.
-func readRun(h *Handler, path string) (*sentryRun, error) {
+func readRun(h *sentryState, path string) (*sentryRun, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -198,25 +198,25 @@ func (r *sentryRun) apply(e *runEvent) {
 func (s *sentryState) wake(pattern string, while time.Duration) (n int) {
 	s.waking.Lock()
 	defer s.waking.Unlock()
-	now := s.h.now()
-	for _, path := range filesOf(s.h, pattern) {
+	now := s.now()
+	for _, path := range filesOf(s.service, pattern) {
 		info, err := os.Stat(path)
 		if err != nil || now.Sub(info.ModTime()) < while || s.awake(path) {
 			continue
 		}
-		r, err := readRun(s.h, path)
+		r, err := readRun(s, path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			s.h.log.Warn("the state of an upload cannot be read", "protocol", "sentry", "file", path, "error", err)
+			s.log.Warn("the state of an upload cannot be read", "protocol", "sentry", "file", path, "error", err)
 			_ = os.Remove(path) // it would be read again
 			continue
 		}
-		s.h.spooled.Add(r.logged)
+		s.spooled.Add(r.logged)
 		if r.unowned {
-			r.recheck(s.h)
-			r.close(s.h)
+			r.recheck(s)
+			r.close(s)
 			continue
 		}
 		r.used = info.ModTime()
@@ -224,8 +224,8 @@ func (s *sentryState) wake(pattern string, while time.Duration) (n int) {
 		s.runs = append(s.runs, r)
 		slices.SortStableFunc(s.runs, func(a, b *sentryRun) int { return a.used.Compare(b.used) })
 		s.mu.Unlock()
-		r.recheck(s.h)
-		r.begin(s.h, r.left)
+		r.recheck(s)
+		r.begin(s, r.left)
 		n++
 	}
 	return n
@@ -234,7 +234,7 @@ func (s *sentryState) wake(pattern string, while time.Duration) (n int) {
 // recheck looks for the files that a process before this one has stored and has no
 // receipt of: earlier versions kept one of several files of a name. What the stage does
 // not have is sent again, or ends the run without it.
-func (r *sentryRun) recheck(h *Handler) {
+func (r *sentryRun) recheck(h *sentryState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
@@ -261,7 +261,7 @@ func (r *sentryRun) recheck(h *Handler) {
 
 // close ends a run of an earlier version, which did not keep whose credentials it has: nobody
 // can go on with it. What its client was told to be stored is committed.
-func (r *sentryRun) close(h *Handler) {
+func (r *sentryRun) close(h *sentryState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.ended {
@@ -283,7 +283,7 @@ func (s *sentryState) awake(path string) bool {
 // resume continues runs of processes that have ended, whose clients may have
 // left, and keeps those of this process from being taken over.
 func (s *sentryState) resume() {
-	now := s.h.now()
+	now := s.now()
 	s.mu.Lock()
 	own := slices.Clone(s.runs)
 	s.mu.Unlock()

@@ -229,7 +229,7 @@ const teckenPattern = "tecken-*.json*"
 // maxTeckenState limits the file of an upload, in bytes.
 const maxTeckenState = 16 << 20
 
-func teckenPath(h *Handler, key string) string {
+func teckenPath(h *service, key string) string {
 	return filepath.Join(h.cfg.Dir, "tecken-"+key+".json")
 }
 
@@ -254,7 +254,7 @@ func readTecken(path string) (*teckenUpload, error) {
 }
 
 // findTecken returns the upload of a key.
-func findTecken(h *Handler, key string) (*teckenUpload, error) {
+func findTecken(h *service, key string) (*teckenUpload, error) {
 	missing := &failure{http.StatusNotFound, "there is no such upload, or it has expired"}
 	if b, err := hex.DecodeString(key); err != nil || len(b) != keyBytes || strings.ToLower(key) != key {
 		return nil, missing
@@ -276,10 +276,10 @@ func findTecken(h *Handler, key string) (*teckenUpload, error) {
 }
 
 // caller is the principal of the upload. The URL of a file stands for its credentials.
-func (u *teckenUpload) caller(h *Handler) stage.Caller { return u.once(h, u.Labels.Product) }
+func (u *teckenUpload) caller(h *service) stage.Caller { return u.once(h, u.Labels.Product) }
 
 // expireTecken removes uploads that were not used for long.
-func expireTecken(h *Handler) {
+func expireTecken(h *service) {
 	for _, path := range filesOf(h, teckenPattern) {
 		info, err := os.Stat(path)
 		if err != nil || h.now().Sub(info.ModTime()) <= teckenIdle {
@@ -342,7 +342,7 @@ func serveTeckenV2(x *exchange) error {
 	id, list, gzip := newKey(), []answer{}, "gzip"
 	u := &teckenUpload{
 		teckenFacts: teckenFacts{keeper: keeperOf(&x.who), Labels: l, Build: x.who.Build, Limit: x.limit},
-		path:        teckenPath(x.Handler, id),
+		path:        teckenPath(x.service, id),
 	}
 	for _, f := range q.Files {
 		_, ok := parseTeckenKey(f.Key)
@@ -380,7 +380,7 @@ func serveTeckenV2(x *exchange) error {
 // clients of Google's resumable uploads ask for the URL of the PUT. The URL stands for
 // the credentials of the upload, as long as they count.
 func serveTeckenPut(x *exchange) error {
-	u, err := findTecken(x.Handler, x.t.args[0])
+	u, err := findTecken(x.service, x.t.args[0])
 	if err != nil {
 		return err
 	}
@@ -388,7 +388,7 @@ func serveTeckenPut(x *exchange) error {
 	if err != nil || n < 0 || n >= len(u.Files) {
 		return &failure{http.StatusNotFound, "there is no such upload, or it has expired"}
 	}
-	x.who, x.limit = Who{Caller: u.caller(x.Handler), Build: u.Build}, u.Limit
+	x.who, x.limit = Who{Caller: u.caller(x.service), Build: u.Build}, u.Limit
 	if err := still(x.r.Context(), x.who.Caller, u.Labels.Product); err != nil {
 		return err
 	}

@@ -2,8 +2,9 @@ package server
 
 import (
 	"context"
+	"net"
 	"net/http"
-	"net/url"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -15,54 +16,6 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// caller is the principal that sends a request, and what it may see. The zero
-// caller, on a server without a gate, sees everything.
-type caller struct {
-	id     auth.Identity
-	rights auth.Rights
-	scope  depot.Scope
-	token  string // from the path, or ""
-	why    string // for the log: why the credentials were rejected
-}
-
-// below returns what precedes every path for the caller: nothing, or the token.
-// It is part of redirects only, never of a text or a log.
-func (a *caller) below() string {
-	if a.token == "" {
-		return ""
-	}
-	return "/t/" + a.token
-}
-
-// cutToken removes a path token from an escaped path, as in /t/TOKEN/app.pdb/…,
-// before the path is read. Anything that is not exactly a token stays: a module
-// may be called "t".
-func cutToken(escaped string) (token, rest string) {
-	first, more := firstSegment(escaped)
-	if first != "t" {
-		return "", escaped
-	}
-	second, more := firstSegment(more)
-	if token, _, ok := auth.PathToken([]string{first, second}); ok {
-		return token, more
-	}
-	return "", escaped
-}
-
-// firstSegment returns the first segment of an escaped path that is not empty,
-// decoded, and what follows it.
-func firstSegment(escaped string) (seg, rest string) {
-	escaped = strings.TrimLeft(escaped, "/")
-	if i := strings.IndexByte(escaped, '/'); i >= 0 {
-		escaped, rest = escaped[:i], escaped[i:]
-	}
-	seg, err := url.PathUnescape(escaped)
-	if err != nil {
-		return escaped, rest
-	}
-	return seg, rest
-}
-
 // access decides who may read what. The handlers of all protocols embed it.
 type access struct {
 	*service
@@ -71,9 +24,6 @@ type access struct {
 
 // isRestricted reports whether some content needs authorization.
 func isRestricted(g *auth.Gate) bool {
-	if g == nil {
-		return false
-	}
 	_, open := g.Open()
 	return !open
 }
@@ -100,9 +50,6 @@ func (s *access) admit(x *exchange, r *http.Request, p *place) bool {
 // authenticate determines the client's identity and rights. It returns a challenge
 // if the client is not admitted.
 func (s *access) authenticate(x *exchange, r *http.Request, p *place) *auth.Challenge {
-	if s.cfg.Gate == nil {
-		return nil
-	}
 	signIn := ""
 	if p.signIn || p.root && p.name == "" {
 		signIn = s.transport(r).SignIn(r)
@@ -178,7 +125,7 @@ const auditTimeout = 2 * time.Second
 // audits reports whether the caller's downloads are recorded. Downloads of
 // anonymous callers are not private.
 func (s *access) audits(x *exchange) bool {
-	return s.cfg.Audit != nil && s.restricted && !x.caller.id.Anonymous()
+	return !s.cfg.Audit.Off() && s.restricted && !x.caller.id.Anonymous()
 }
 
 // audit records a download that needed credentials.
@@ -211,4 +158,64 @@ func (s *access) audit(x *exchange, r *http.Request, req *layout.Request, f *dep
 		e.Content = f.Ref.String()
 	}
 	s.cfg.Audit.Record(e)
+}
+
+// originAllowed reports whether scripts of the page that sends a request may
+// read the answer.
+func (s *access) originAllowed(r *http.Request) bool {
+	o := r.Header["Origin"]
+	return len(o) == 1 && (slices.Contains(s.origins, anyOrigin) || slices.Contains(s.origins, strings.ToLower(o[0])))
+}
+
+// allowOrigin lets a configured origin read an answer, and reports whether the
+// request came from one.
+func (s *access) allowOrigin(h http.Header, r *http.Request) bool {
+	if len(s.origins) == 0 {
+		return false
+	}
+	addVary(h, "Origin")
+	if !s.originAllowed(r) {
+		return false
+	}
+	h["Access-Control-Allow-Origin"] = r.Header["Origin"]
+	h["Access-Control-Expose-Headers"] = exposed
+	return true
+}
+
+// crossSite is an error if a browser sends the request for a page of another
+// site whose origin is not configured. Links to the server's own pages work:
+// a page cannot read what a link of it opens.
+func (s *access) crossSite(r *http.Request, p *place) error {
+	if site := r.Header["Sec-Fetch-Site"]; len(site) == 0 || site[0] != "cross-site" {
+		return nil
+	}
+	if p.origins && s.originAllowed(r) {
+		return nil
+	}
+	if p.links && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" {
+		return nil
+	}
+	return errCrossSite
+}
+
+// transport says how the client of a request reaches this server: over TLS, also where a
+// proxy has the certificate, or from the same machine.
+func (s *service) transport(r *http.Request) web.Transport {
+	public := s.cfg.API.Public(r.Host, len(r.Header["X-Forwarded-For"])+len(r.Header["Forwarded"]) > 0)
+	if public || strings.HasPrefix(baseURL(r), "https:") {
+		return web.Secure
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	local := strings.EqualFold(host, "localhost") || hasSuffixFold(host, ".localhost")
+	if a, err := netip.ParseAddr(host); err == nil {
+		local = a.Unmap().IsLoopback()
+	}
+	if peer := s.clientOf(r); local && peer.IsValid() && peer.IsLoopback() && len(r.Header["X-Forwarded-For"])+len(r.Header["Forwarded"]) == 0 {
+		return web.Loopback
+	}
+	return web.Insecure
 }

@@ -23,7 +23,7 @@ import (
 func TestBodiesSlowClient(t *testing.T) {
 	t.Parallel()
 	d := openDepot(t, depot.Options{})
-	s := newServer(t, Config{Depot: d, Symbols: SymbolsConfig{Depot: d.Symbols}, Wait: time.Minute})
+	s := newServer(t, Config{Depot: d, Wait: time.Minute})
 	memory := body.NewMemory(body.Limits{Total: body.Part, Client: body.Part, Slow: time.Millisecond, Wait: time.Minute})
 	s.routes.symbolicate.handler.(*symbolication).bodies = memory
 	ts := httptest.NewServer(s)
@@ -70,7 +70,7 @@ func TestBodiesSlowClient(t *testing.T) {
 func TestClientBodies(t *testing.T) {
 	t.Parallel()
 	d := openDepot(t, depot.Options{})
-	s := newServer(t, Config{Depot: d, Symbols: SymbolsConfig{Depot: d.Symbols}, Wait: time.Minute})
+	s := newServer(t, Config{Depot: d, Wait: time.Minute})
 	memory := s.routes.symbolicate.handler.(*symbolication).bodies
 	addr := listen(t, s)
 	const clients, size, share = 10, symbolicate.MaxBody, 16 << 20
@@ -109,7 +109,6 @@ func TestBodiesCount(t *testing.T) {
 	w.Uploads, w.API = up, web.New(web.Config{
 		Stages: g.d.Stages(), Forms: up, Retention: g.d.Retention, Transactions: g.d, Catalog: g.d.Catalog,
 	})
-	w.Registry = nil
 	s := newServer(t, w)
 	addr := listen(t, s)
 	const form, multi = "application/x-www-form-urlencoded", "multipart/form-data; boundary=b"

@@ -68,7 +68,7 @@ func TestIdleConnections(t *testing.T) {
 		return idle
 	}
 	t.Run("the longest idle one makes room", func(t *testing.T) {
-		s := newServer(t, Config{Depot: fake{open: notFound}, MaxConns: 40, ProxyNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+		s := newFakeServer(t, Config{Depot: newDepot(t), MaxConns: 40, ProxyNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}, notFound)
 		addr := listen(t, s)
 		idle := fill(t, s, addr, "127.0.0.1", 80)
 		used := idle[0]
@@ -83,7 +83,7 @@ func TestIdleConnections(t *testing.T) {
 		}
 	})
 	t.Run("a client's own connections go first", func(t *testing.T) {
-		s := newServer(t, Config{Depot: fake{open: notFound}, MaxConns: 256})
+		s := newFakeServer(t, Config{Depot: newDepot(t), MaxConns: 256}, notFound)
 		addr := listen(t, s)
 		other := fill(t, s, addr, "127.0.0.2", 1)[0]
 		greedy := fill(t, s, addr, "127.0.0.1", clientConns)
@@ -97,7 +97,7 @@ func TestIdleConnections(t *testing.T) {
 	})
 	t.Run("a client that uses all its connections gets no more", func(t *testing.T) {
 		release := make(chan struct{})
-		s := newServer(t, Config{MaxConns: 256, Depot: fake{open: blockUntil(release)}})
+		s := newFakeServer(t, Config{MaxConns: 256, Depot: newDepot(t)}, blockUntil(release))
 		addr := listen(t, s)
 		defer close(release)
 		for range clientConns {
@@ -113,7 +113,7 @@ func TestIdleConnections(t *testing.T) {
 	})
 	t.Run("a full server without idle connections waits", func(t *testing.T) {
 		release := make(chan struct{})
-		s := newServer(t, Config{MaxConns: 2, Depot: fake{open: blockUntil(release)}})
+		s := newFakeServer(t, Config{MaxConns: 2, Depot: newDepot(t)}, blockUntil(release))
 		addr := listen(t, s)
 		var busy []*rawClient
 		for range 4 {

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
-	"strconv"
 	"strings"
 	"time"
 
@@ -98,7 +97,11 @@ type metadataAnswer struct {
 }
 
 // metadataSearch answers /metadata, the search of the debuginfod protocol.
-type metadataSearch struct{ *access }
+type metadataSearch struct {
+	*access
+	// search searches the depot; see depot.Depot.Metadata.
+	search func(ctx context.Context, scope depot.Scope, key, value string, limit int) (_ []depot.Metadata, complete bool, err error)
+}
 
 // serve answers a search. Missing parameters and unknown keys are answered 404 with
 // an explanation. elfutils answers 503, which clients would retry in vain.
@@ -122,12 +125,12 @@ func (s *metadataSearch) serve(x *exchange, r *http.Request) {
 	if key == "glob" {
 		limiter = s.searches
 	}
-	if err := limiter.enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
+	if err := limiter.Enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
 		s.fail(x, err)
 		return
 	}
-	list, complete, err := s.depot.Metadata(ctx, x.caller.scope, key, value, offset+limit)
-	limiter.leave()
+	list, complete, err := s.search(ctx, x.caller.scope, key, value, offset+limit)
+	limiter.Leave()
 	switch {
 	case errors.Is(err, fs.ErrInvalid):
 		s.fail(x, missError{"not found: key must be file, glob or buildid"})
@@ -172,11 +175,15 @@ func literals(glob string) (n int) {
 	return n
 }
 
-// number parses an optional decimal parameter. It returns zero if s is not a
-// number, and at most most.
-func number(s string, zero, most int) int {
-	if n, err := strconv.Atoi(s); err == nil && n >= 0 {
-		return min(n, most)
+// federate searches the debuginfod upstreams. It does not forward a request that
+// has passed this server before, or that has passed too many servers.
+func (s *metadataSearch) federate(ctx context.Context, x *exchange, r *http.Request, key, value string) (list []depot.Metadata, complete bool) {
+	if !s.depot.Fetches() {
+		return nil, true
 	}
-	return zero
+	via, loop := s.via(r)
+	if loop {
+		return nil, true
+	}
+	return s.depot.UpstreamMetadata(ctx, depot.Question{Scope: x.caller.scope, Via: via, Origin: origin(r)}, key, value)
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"strings"
@@ -12,15 +11,13 @@ import (
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.metrics.inFlight.Inc()
-	defer s.metrics.inFlight.Dec()
+	s.metrics.InFlight.Inc()
+	defer s.metrics.InFlight.Dec()
 	if s.inDatabase {
 		r = r.WithContext(depot.OneWait(r.Context()))
 	}
-	var traced *span.Span
-	if s.cfg.Tracer != nil {
-		var ctx context.Context
-		ctx, traced = s.cfg.Tracer.Start(s.cfg.Tracer.Extract(r.Context(), r.RemoteAddr, r.Header), methodLabel(r.Method), span.Server)
+	ctx, traced := s.cfg.Tracer.Start(s.cfg.Tracer.Extract(r.Context(), r.RemoteAddr, r.Header), methodLabel(r.Method), span.Server)
+	if traced != nil {
 		r = r.WithContext(ctx)
 		defer traced.End()
 	}
@@ -63,15 +60,15 @@ func (s *Server) quick(x *exchange, r *http.Request) bool {
 	if r.ContentLength != 0 || r.Header["Sec-Fetch-Site"] != nil || strings.Count(path, "/") < symbolSlashes {
 		return false
 	}
-	if s.cfg.Gate != nil {
+	if !s.cfg.Gate.Off() {
 		if token, _ := cutToken(path); token != "" || !s.cfg.Gate.OpenTo(r) {
 			return false
 		}
 	}
-	if !s.slots.try() {
+	if !s.slots.Try() {
 		return false
 	}
-	defer s.slots.leave()
+	defer s.slots.Leave()
 	return s.fromMemory(x, r, path)
 }
 
@@ -110,11 +107,11 @@ func (s *Server) serve(x *exchange, r *http.Request) {
 	if !e.admit(x, r, p) {
 		return
 	}
-	if err := s.slots.enter(r.Context(), x.start.Add(s.cfg.Wait)); err != nil {
+	if err := s.slots.Enter(r.Context(), x.start.Add(s.cfg.Wait)); err != nil {
 		s.fail(x, err)
 		return
 	}
-	defer s.slots.leave()
+	defer s.slots.Leave()
 	switch {
 	case e.methods != "" && r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions:
 		h.Set("Allow", e.methods)

@@ -75,7 +75,8 @@ func TestOwnPaths(t *testing.T) {
 }
 
 func TestNotReady(t *testing.T) {
-	s := newServer(t, Config{Depot: unready{}})
+	s := newServer(t, Config{Depot: newDepot(t)})
+	s.routes.own.handler.(*ownPaths).ready = func(context.Context) error { return errors.New("the disk is gone") }
 	if r := ask(s, "GET", "/readyz"); r.status != 503 || r.header.Get("Retry-After") == "" {
 		t.Errorf(`ask("GET", "/readyz"): %d, want 503, r.header.Get("Retry-After") not ""`, r.status)
 	}
@@ -87,19 +88,12 @@ func TestNotReady(t *testing.T) {
 // TestReadyWithoutStore: a server whose object store is away still answers lookups and
 // serves its local cache, so a balancer keeps it.
 func TestReadyWithoutStore(t *testing.T) {
-	s := newServer(t, Config{Depot: storeless{}})
+	s := newServer(t, Config{Depot: newDepot(t)})
+	s.routes.own.handler.(*ownPaths).ready = func(context.Context) error { return fmt.Errorf("bucket: %w", depot.ErrUnavailable) }
 	if r := ask(s, "GET", "/readyz"); r.status != 200 || !strings.Contains(r.body, "object store") {
 		t.Errorf("readyz: %d %q, want 200 and the reason", r.status, r.body)
 	}
 }
-
-type storeless struct{ Depot }
-
-func (storeless) Ready(context.Context) error { return fmt.Errorf("bucket: %w", depot.ErrUnavailable) }
-
-type unready struct{ Depot }
-
-func (unready) Ready(context.Context) error { return errors.New("the disk is gone") }
 
 // TestMethods: other methods than GET and HEAD return no file and read no body,
 // and a preflight is answered for symbol paths only.
@@ -337,7 +331,8 @@ func TestMetadataLimits(t *testing.T) {
 		d := newDepot(t)
 		synctest.Test(t, func(t *testing.T) {
 			searching := make(chan struct{}, 100)
-			s := newServer(t, Config{Depot: slowSearch{d, searching}, MaxInFlight: maxSearches, Wait: 20 * time.Second})
+			s := newServer(t, Config{Depot: d, MaxInFlight: maxSearches, Wait: 20 * time.Second})
+			s.routes.own.handler.(*ownPaths).metadata.search = slowSearch(searching)
 			answers := make(chan reply, 2*maxSearches)
 			start := time.Now()
 			for range cap(answers) {
@@ -366,16 +361,13 @@ func TestMetadataLimits(t *testing.T) {
 	})
 }
 
-// slowSearch is a depot whose searches take as long as they may.
-type slowSearch struct {
-	Depot
-	searching chan<- struct{}
-}
-
-func (s slowSearch) Metadata(ctx context.Context, _ depot.Scope, _, _ string, _ int) ([]depot.Metadata, bool, error) {
-	s.searching <- struct{}{}
-	<-ctx.Done()
-	return nil, false, nil
+// slowSearch returns a search that takes as long as it may.
+func slowSearch(searching chan<- struct{}) func(context.Context, depot.Scope, string, string, int) ([]depot.Metadata, bool, error) {
+	return func(ctx context.Context, _ depot.Scope, _, _ string, _ int) ([]depot.Metadata, bool, error) {
+		searching <- struct{}{}
+		<-ctx.Done()
+		return nil, false, nil
+	}
 }
 
 // TestLastModified: Last-Modified is the file's own time, or the time of adding
@@ -397,13 +389,13 @@ func TestLastModified(t *testing.T) {
 
 // TestFailures: an internal failure is not answered as a miss.
 func TestFailures(t *testing.T) {
-	path := "/a.pdb/000000000000000000000000000000001/a.pdb"
+	d, path := newDepot(t), "/a.pdb/000000000000000000000000000000001/a.pdb"
 	for err, want := range map[error]int{
 		fs.ErrNotExist: 404, errors.New("disk"): 500, context.DeadlineExceeded: 503, &os.PathError{Op: "open", Err: fs.ErrNotExist}: 404, fs.ErrPermission: 500,
 		fmt.Errorf("s3://b: %w", depot.ErrUnavailable):        503,
 		fmt.Errorf("postgres://h/d: %w", depot.ErrNoDatabase): 503, fmt.Errorf("%w: %w", fs.ErrNotExist, depot.ErrNoDatabase): 503,
 	} {
-		s := newServer(t, Config{Depot: fake{open: func(context.Context, layout.Request) (*depot.File, error) { return nil, err }}})
+		s := newFakeServer(t, Config{Depot: d}, func(context.Context, layout.Request) (*depot.File, error) { return nil, err })
 		for range 3 {
 			r := ask(s, "GET", path)
 			if r.status != want || strings.Contains(r.body, "disk") || r.header.Get("Cache-Control") != "no-cache" {

@@ -8,12 +8,12 @@ import (
 	"net/http"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/layout"
 )
 
 // Errors of this package that have a status of their own.
 var (
-	errBusy    = errors.New("too many requests are being answered")
 	errMethod  = errors.New("this path supports only GET and HEAD")
 	errBody    = errors.New("a request for this path must not have a body")
 	errHost    = errors.New("the Host header is not a name of this server")
@@ -53,7 +53,7 @@ var classes = []struct {
 	{errCrossSite, http.StatusForbidden, ""},
 	{errMethod, http.StatusMethodNotAllowed, ""},
 	{errBody, http.StatusRequestEntityTooLarge, ""},
-	{errBusy, http.StatusServiceUnavailable, "busy, try again in a few seconds"},
+	{limit.ErrBusy, http.StatusServiceUnavailable, "busy, try again in a few seconds"},
 	{errStopped, http.StatusServiceUnavailable, ""},
 	{context.Canceled, statusGone, "the client went away"},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, "this took too long, try again in a few seconds"},

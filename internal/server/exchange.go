@@ -3,18 +3,14 @@ package server
 import (
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/wire"
-)
-
-// The results of a lookup, as metrics and the access log call them.
-const (
-	resultNone  = ""
-	resultHit   = "hit"
-	resultMiss  = "miss"
-	resultError = "error"
+	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/server/metrics"
+	"github.com/symdepot/symdepot/layout"
 )
 
 // exchange is one request and the state of its answer.
@@ -27,12 +23,12 @@ type exchange struct {
 	head     bool  // the body is omitted
 	protocol string
 	result   string
-	err      error     // why the answer was cut short
-	request  string    // the number of the request in the log; "" is none
-	place    place     // what the path names
-	caller   caller    // who sends the request, and what they may read
-	memory   memory    // what the request has to do with answers in memory
-	counters *counters // of this kind of request, if already known
+	err      error             // why the answer was cut short
+	request  string            // the number of the request in the log; "" is none
+	place    place             // what the path names
+	caller   caller            // who sends the request, and what they may read
+	memory   memory            // what the request has to do with answers in memory
+	counters *metrics.Counters // of this kind of request, if already known
 	// abort breaks the connection, so that a partial file is not taken for the
 	// whole.
 	abort bool
@@ -104,40 +100,87 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.w }
 
 type writerOnly struct{ io.Writer }
 
-// Header values that do not change, ready for use.
-var (
-	nosniff    = []string{"nosniff"}
-	noCache    = []string{"no-cache"}
-	immutable  = []string{"public, max-age=31536000, immutable"}
-	shortLived = []string{"public, max-age=300"}
-	plainText  = []string{"text/plain; charset=utf-8"}
-	// barePlainText is for file.ptr: clients compare the whole field.
-	barePlainText = []string{"text/plain"}
-	octetStream   = []string{"application/octet-stream"}
-	exposed       = []string{"ETag, Content-Encoding, Content-Range, " + wire.DebuginfodSize + ", " + wire.DebuginfodFile + ", " + wire.DebuginfodArchive + ", " + wire.DebuginfodSignature}
-	bytesUnit     = []string{"bytes"}
-)
-
-// lengths are the values of Content-Length for short bodies.
-var lengths = func() (l [256][]string) {
-	for i := range l {
-		l[i] = []string{itoa(int64(i))}
-	}
-	return l
-}()
-
-// contentLength returns the value of Content-Length for n bytes.
-func contentLength(n int64) []string {
-	if n >= 0 && n < int64(len(lengths)) {
-		return lengths[n]
-	}
-	return []string{itoa(n)}
+// place is what the path of a request names. It is found once.
+type place struct {
+	token string // the path token in front, or ""
+	path  string // escaped, without the token
+	*endpoint
+	err        error          // why the path names nothing
+	base, name string         // an own path: the prefix in front, and the name; "" is the root
+	job        []string       // what follows the path of the job API
+	own        []string       // the segments of an address below /-, from "-" on, or of an upload
+	req        layout.Request // a symbol path
 }
 
-// addVary adds request header fields that an answer depends on.
-func addVary(h http.Header, fields string) {
-	if old := h["Vary"]; len(old) > 0 {
-		fields = old[0] + ", " + fields
-	}
-	h["Vary"] = []string{fields}
+// handler answers the requests for one kind of path.
+type handler interface {
+	// admit authorizes a request before anything is looked up. If it returns
+	// false, it has answered.
+	admit(x *exchange, r *http.Request, p *place) bool
+	serve(x *exchange, r *http.Request, p *place)
 }
+
+// endpoint says how the requests for one kind of path are answered.
+type endpoint struct {
+	methods string // for the Allow header; "": serve looks at the method
+	options bool   // OPTIONS is answered for it
+	body    bool   // takes a body
+	origins bool   // scripts of the configured origins may read it
+	links   bool   // links on pages of other sites may open it
+	// judgesSites: the handler judges requests for pages of other sites itself.
+	judgesSites bool
+	posts       bool // the method is POST
+	// signIn: the cookie of a browser that is signed in counts; root: it counts at the
+	// root.
+	signIn, root bool
+	handler
+}
+
+// caller is the principal that sends a request, and what it may see. The zero
+// caller, on a server without a gate, sees everything.
+type caller struct {
+	id     auth.Identity
+	rights auth.Rights
+	scope  depot.Scope
+	token  string // from the path, or ""
+	why    string // for the log: why the credentials were rejected
+}
+
+// below returns what precedes every path for the caller: nothing, or the token.
+// It is part of redirects only, never of a text or a log.
+func (a *caller) below() string {
+	if a.token == "" {
+		return ""
+	}
+	return "/t/" + a.token
+}
+
+// memory is what a request has to do with the answers in memory.
+type memory struct {
+	asked      bool // fromMemory was called
+	keep       bool // the answer may be kept
+	key        hotKey
+	generation uint64
+	longest    int64     // a file up to this size in bytes is to be kept
+	until      time.Time // when it may improve; zero: not known
+}
+
+// hotKey is all of a request that a kept answer depends on.
+type hotKey struct {
+	path   string // escaped, without token and query
+	coding string // Accept-Encoding
+}
+
+// preflightMethods returns the methods that OPTIONS reports, and those that scripts
+// of other origins may use.
+func (e *endpoint) preflightMethods() (all, scripts string) {
+	if e.posts {
+		return postMethods, "POST"
+	}
+	return readMethods, strings.TrimSuffix(readMethods, ", OPTIONS")
+}
+
+// postMethods are the methods of the symbolication APIs.
+const postMethods = "POST, OPTIONS"
+
+const readMethods = "GET, HEAD, OPTIONS"

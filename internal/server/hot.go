@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/server/metrics"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -27,20 +28,14 @@ const (
 	hotOverhead = 1024
 )
 
-// hotKey is all of a request that a kept answer depends on.
-type hotKey struct {
-	path   string // escaped, without token and query
-	coding string // Accept-Encoding
-}
-
 // hotAnswer is a complete file kept in memory. It does not change.
 type hotAnswer struct {
 	generation uint64    // of the depot when the file was found
 	until      time.Time // zero: as long as the generation lasts
 	header     []field
 	body       []byte
-	kind       requestKind
-	counters   *counters
+	kind       metrics.Kind
+	counters   *metrics.Counters
 	reading    *depot.Reading // nil for files that the depot does not keep
 	used       atomic.Bool    // since the hand last passed
 }
@@ -146,16 +141,6 @@ var neutralHeaders = map[string]bool{
 	"X-Real-Ip": true, wire.Token: true,
 }
 
-// memory is what a request has to do with the answers in memory.
-type memory struct {
-	asked      bool // fromMemory was called
-	keep       bool // the answer may be kept
-	key        hotKey
-	generation uint64
-	longest    int64     // a file up to this size in bytes is to be kept
-	until      time.Time // when it may improve; zero: not known
-}
-
 // fromMemory answers a request with a kept file, if there is one. If the answer
 // may be kept, it prepares x for that. Whoever asks must be allowed to read
 // everything: a limited scope might see another file, or none.
@@ -193,7 +178,7 @@ func (s *service) fromMemory(x *exchange, r *http.Request, path string) bool {
 		m.longest = s.hot.longest(path)
 		return false
 	}
-	x.protocol, x.result, x.counters = a.kind.protocol, a.kind.result, a.counters
+	x.protocol, x.result, x.counters = a.kind.Protocol, a.kind.Result, a.counters
 	h := x.Header()
 	for i := range a.header {
 		h[a.header[i].name] = a.header[i].values
@@ -214,13 +199,13 @@ func (s *service) keep(x *exchange, f *depot.File, size int64) error {
 		}
 		return err
 	}
-	k := requestKind{x.protocol, http.MethodGet, resultHit, http.StatusOK}
+	k := metrics.Kind{Protocol: x.protocol, Method: http.MethodGet, Result: resultHit, Status: http.StatusOK}
 	var fields []field
 	for name, values := range x.Header() {
 		fields = append(fields, field{name, values})
 	}
 	s.hot.put(x.memory.key, &hotAnswer{
-		generation: x.memory.generation, until: x.memory.until, header: fields, body: body, kind: k, counters: s.metrics.counters(k), reading: s.depot.Reads().Of(f),
+		generation: x.memory.generation, until: x.memory.until, header: fields, body: body, kind: k, counters: s.metrics.Counters(k), reading: s.reads.Of(f),
 	})
 	x.WriteHeader(http.StatusOK)
 	_, err := x.Write(body)

@@ -3,8 +3,10 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"strings"
@@ -19,13 +21,13 @@ import (
 
 // counting counts the lookups that reach the depot.
 type counting struct {
-	Depot
+	finder
 	opened atomic.Int64
 }
 
 func (c *counting) Get(ctx context.Context, q depot.Question) (*depot.File, error) {
 	c.opened.Add(1)
-	return c.Depot.Get(ctx, q)
+	return c.finder.Get(ctx, q)
 }
 
 // filteredDepot is a depot whose filter of missing keys can be waited for.
@@ -59,7 +61,12 @@ func (d *filteredDepot) waitForFilter(t testing.TB, path string, products ...str
 	}
 	end := time.NewTimer(10 * time.Second)
 	defer end.Stop()
-	for !d.Excludes(t.Context(), depot.Scope{Products: products}, req) {
+	excluded := func() bool {
+		reads := d.IndexReads()
+		_, err := d.Get(t.Context(), depot.Question{Scope: depot.Scope{Products: products}, Request: req})
+		return errors.Is(err, fs.ErrNotExist) && d.IndexReads() == reads
+	}
+	for !excluded() {
 		select {
 		case <-d.refreshed:
 		case <-end.C:
@@ -73,8 +80,9 @@ func (d *filteredDepot) waitForFilter(t testing.TB, path string, products ...str
 func TestFromMemory(t *testing.T) {
 	filtered := newFilteredDepot(t)
 	d := filtered.Depot
-	n := &counting{Depot: d}
-	s := newServer(t, Config{Depot: n})
+	n := &counting{finder: d}
+	s := newServer(t, Config{Depot: d})
+	s.files = n
 	addr := listen(t, s)
 	c, other := dial(t, addr), dial(t, addr)
 	body := sym(smallID, "small.pdb", "", 200<<10)
@@ -83,14 +91,20 @@ func TestFromMemory(t *testing.T) {
 		t.Fatalf("GET %s before add: status %d, want 404", path, r.status)
 	}
 	filtered.waitForFilter(t, path)
-	asked := n.opened.Load()
+	reads := d.IndexReads()
+	for range cap(s.lookups) { // all places are taken
+		s.lookups.Try()
+	}
 	for range 5 {
 		if r := c.do("GET", path); r.status != 404 {
 			t.Fatalf("GET %s before add: status %d, want 404", path, r.status)
 		}
 	}
-	if got := n.opened.Load(); got != asked {
-		t.Errorf("%d lookups of a key that the filter knows to be missing, want none", got-asked)
+	for range cap(s.lookups) {
+		s.lookups.Leave()
+	}
+	if got := d.IndexReads(); got != reads {
+		t.Errorf("%d reads of the index for a key that the filter knows to be missing, want none", got-reads)
 	}
 	tx := add(t, d, depot.Source{Path: "small.sym"}, body)
 	for range 5 {

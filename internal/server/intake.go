@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/intake"
@@ -44,12 +43,12 @@ func (s *uploads) serve(x *exchange, r *http.Request, p *place) {
 	in.Who = s.who(&x.caller.id, x.caller.rights)
 	in.Memory = s.account(s.bodies, x, r)
 	defer in.Memory.Free()
-	if g := s.cfg.Gate; g != nil {
+	if g := s.cfg.Gate; !g.Off() {
 		in.Challenge = g.NewChallenge().Header
 		in.Token = func(_ context.Context, secret string) (intake.Who, *intake.Denied) {
 			id, rights, c := g.Authenticate(s.withoutProxies(r), secret)
 			if c == nil {
-				x.caller.id, x.caller.rights = id, rights
+				x.caller.id, x.caller.rights, x.caller.why = id, rights, ""
 				return s.who(&id, rights), nil
 			}
 			x.caller.why = c.Reason
@@ -70,7 +69,7 @@ func (s *uploads) who(id *auth.Identity, rights auth.Rights) intake.Who {
 		Caller:    stage.Caller{ID: id.Maker(), Name: id.Name, Read: rights.MayRead, Write: rights.MayWrite, Class: id.Uploads.Class},
 		Anonymous: id.Anonymous(), Writer: rights.Write,
 	}
-	if g := s.cfg.Gate; g != nil && rights.Write {
+	if g := s.cfg.Gate; rights.Write {
 		w.Credential = g.Credential(id)
 		w.Again = func(ctx context.Context, product string) error { return StillWrites(g)(ctx, w.Credential, product) }
 	}
@@ -98,18 +97,4 @@ func StillWrites(g *auth.Gate) func(ctx context.Context, credential, product str
 		}
 		return nil
 	}
-}
-
-// uploadPath returns the segments of the path of an upload, and the configured
-// prefix in front of it.
-func (rt *routes) uploadPath(method string, segs []string) (base string, own []string, ok bool) {
-	if !rt.uploads {
-		return "", nil, false
-	}
-	for _, p := range rt.prefixes {
-		if n, ok := below(segs, p); ok && intake.Claims(method, segs[n:]) {
-			return "/" + strings.Join(segs[:n], "/"), segs[n:], true
-		}
-	}
-	return "", segs, intake.Claims(method, segs)
 }

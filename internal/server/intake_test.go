@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -87,6 +88,43 @@ func TestUploads(t *testing.T) {
 		}
 		if test.method == "GET" && status == 200 && strings.HasSuffix(test.path, ".pdb") && text != string(pdb) {
 			t.Errorf("GET %s: %d bytes, want the %d that were sent", test.path, len(text), len(pdb))
+		}
+	}
+}
+
+// TestUploadsAreLogged: the access log says that credentials are missing only where they
+// are, also for those that stand in the query.
+func TestUploadsAreLogged(t *testing.T) {
+	t.Parallel()
+	d := newDepot(t)
+	up, err := intake.New(intake.Config{Stages: d.Stages(), Dir: d.Stages().UploadDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer up.Close()
+	store := &tokenStore{rows: map[[32]byte]auth.TokenRow{}}
+	token := store.add(t, "writes", []string{"Game"}, "read", "write")
+	gate, err := auth.New(auth.Config{Policy: auth.PolicyConfig{Demand: true}}, store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	var log bytes.Buffer
+	s := newServer(t, Config{Depot: d, Gate: gate, Uploads: up, AccessLog: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	for _, c := range []struct {
+		key     string
+		status  int
+		refused string // in the log
+	}{
+		{"", 401, "has no credentials"}, {"?key=" + auth.NewToken(), 401, "refused="}, {"?key=" + token, 200, ""},
+	} {
+		log.Reset()
+		r := httptest.NewRequest("POST", "/in/Game"+c.key, strings.NewReader("MODULE Linux x86_64 000102030405060708090A0B0C0D0E0F0 prog\n"))
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		line := log.String()
+		if w.Code != c.status || !strings.Contains(line, c.refused) || c.refused == "" && strings.Contains(line, "refused=") {
+			t.Errorf("an upload with %s: status %d, log %s; want %d and %q", auth.Redact(c.key), w.Code, line, c.status, c.refused)
 		}
 	}
 }

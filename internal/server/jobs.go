@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"net/http"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -65,10 +65,10 @@ func (s *jobAPI) admit(x *exchange, r *http.Request, p *place) bool {
 	switch {
 	case s.cfg.WorkerToken != "" && tokenIs(r, s.cfg.WorkerToken):
 		return true
-	case s.cfg.WorkerToken == "" && s.cfg.Gate == nil:
+	case s.cfg.WorkerToken == "" && s.cfg.Gate.Off():
 		s.fail(x, fs.ErrNotExist)
 		return false
-	case s.cfg.Gate == nil:
+	case s.cfg.Gate.Off():
 		x.Header().Set("WWW-Authenticate", `Bearer realm="symdepot"`)
 		s.fail(x, errJobToken)
 		return false
@@ -236,7 +236,7 @@ func (s *jobAPI) readJSON(x *exchange, r *http.Request, v any) error {
 	case errors.Is(err, body.ErrLong):
 		return errJobBody
 	case errors.Is(err, body.ErrBusy), errors.Is(err, body.ErrShare): // workers repeat 503
-		return errBusy
+		return limit.ErrBusy
 	case err != nil:
 		return errJobRequest
 	}
@@ -277,26 +277,6 @@ func (s *jobAPI) takeResult(x *exchange, r *http.Request, l jobs.Lease) error {
 	}
 	s.json(x, http.StatusOK, struct{}{})
 	return nil
-}
-
-// slowReader reads a long body as long as bytes keep coming.
-type slowReader struct {
-	r   io.Reader
-	s   *service
-	rc  *http.ResponseController
-	due int64
-}
-
-func (p *slowReader) Read(b []byte) (int, error) {
-	if p.due <= 0 {
-		// Writers in tests have no deadlines.
-		_ = p.rc.SetReadDeadline(time.Now().Add(p.s.cfg.WriteTimeout + time.Duration(copyStep/p.s.cfg.MinRate)*time.Second))
-		p.s.allow(p.rc, 2*copyStep)
-		p.due = copyStep
-	}
-	n, err := p.r.Read(b)
-	p.due -= int64(n)
-	return n, err
 }
 
 func (s *jobAPI) takeFailure(x *exchange, r *http.Request, l jobs.Lease) error {

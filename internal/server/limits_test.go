@@ -51,12 +51,13 @@ const gonePath = "/a.pdb/000000000000000000000000000000001/a.pdb"
 // TestTooManyLookups: lookups beyond the limit wait 20 seconds and are then
 // answered 503, not 404.
 func TestTooManyLookups(t *testing.T) {
+	d := newDepot(t)
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		s := newServer(t, Config{MaxInFlight: 2, Depot: fake{open: func(context.Context, layout.Request) (*depot.File, error) {
+		s := newFakeServer(t, Config{MaxInFlight: 2, Depot: d}, func(context.Context, layout.Request) (*depot.File, error) {
 			<-release
 			return nil, fs.ErrNotExist
-		}}})
+		})
 		results := make(chan reply, 4)
 		start := time.Now()
 		for range 3 {
@@ -80,14 +81,15 @@ func TestTooManyLookups(t *testing.T) {
 // TestTooManyConnections: beyond the limit of concurrent answers, requests on
 // further connections wait until another answer ends.
 func TestTooManyConnections(t *testing.T) {
+	d := newDepot(t)
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		s := newServer(t, Config{MaxConns: 2, Depot: fake{open: func(_ context.Context, r layout.Request) (*depot.File, error) {
+		s := newFakeServer(t, Config{MaxConns: 2, Depot: d}, func(_ context.Context, r layout.Request) (*depot.File, error) {
 			if r.Name == "slow.pdb" {
 				<-release
 			}
 			return nil, fs.ErrNotExist
-		}}})
+		})
 		ln := newPipes()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -139,8 +141,9 @@ func TestTooManyConnections(t *testing.T) {
 // TestSlowClients: an incomplete header, an idle connection and an answer that
 // the client does not read are all ended.
 func TestSlowClients(t *testing.T) {
+	d := newDepot(t)
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, Config{Depot: fake{open: notFound}})
+		s := newFakeServer(t, Config{Depot: d}, notFound)
 		ln := newPipes()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -297,8 +300,9 @@ func TestShutdownGrace(t *testing.T) {
 }
 
 func TestListening(t *testing.T) {
+	d := newDepot(t)
 	for _, public := range []bool{false, true} {
-		s := newServer(t, Config{Depot: fake{open: notFound}, Public: public})
+		s := newFakeServer(t, Config{Depot: d, Public: public}, notFound)
 		for addr, local := range map[string]bool{"127.0.0.1:0": true, "localhost:8080": true, "[::1]:80": true, "127.1.2.3:1": true,
 			":8080": false, "0.0.0.0:80": false, "[::]:80": false, "10.1.2.3:80": false, "symbols.example.com:80": false} {
 			if err := s.CheckListen(addr); (err == nil) != (local || public) {
@@ -315,7 +319,7 @@ func TestListening(t *testing.T) {
 	if err != nil {
 		t.Skip("no address but loopback:", err)
 	}
-	if err := newServer(t, Config{Depot: fake{open: notFound}}).Serve(t.Context(), ln); err == nil {
+	if err := newFakeServer(t, Config{Depot: d}, notFound).Serve(t.Context(), ln); err == nil {
 		t.Error("a public listener is served")
 	}
 	if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {

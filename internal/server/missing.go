@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"time"
 
@@ -16,9 +15,9 @@ import (
 // get.
 const missingPath = "missing.csv"
 
-// Missing lists the files that clients requested and did not get, the most
+// missingList lists the files that clients requested and did not get, the most
 // requested first.
-type Missing interface {
+type missingList interface {
 	List(ctx context.Context, f depot.WantedFilter, each func(depot.Wanted) error) error
 }
 
@@ -26,10 +25,6 @@ type Missing interface {
 // missing files may be those of other products. The parameters since (a duration),
 // client and name (with * and ?) select files, limit their number.
 func (s *ownPaths) missingFiles(x *exchange, r *http.Request) {
-	if s.cfg.Missing == nil {
-		s.fail(x, missError{notFoundText})
-		return
-	}
 	if !s.seesAll(x) {
 		return
 	}
@@ -43,18 +38,18 @@ func (s *ownPaths) missingFiles(x *exchange, r *http.Request) {
 		}
 		f.Since = time.Now().Add(-time.Duration(d))
 	}
-	if err := s.searches.enter(r.Context(), x.start.Add(s.cfg.Wait)); err != nil {
+	if err := s.searches.Enter(r.Context(), x.start.Add(s.cfg.Wait)); err != nil {
 		s.fail(x, err)
 		return
 	}
-	defer s.searches.leave()
+	defer s.searches.Leave()
 	h := x.Header()
 	h["Content-Type"] = []string{"text/csv; charset=utf-8"}
 	h["Cache-Control"] = noStore
 	w := &longAnswer{Writer: x, s: s.service, rc: http.NewResponseController(x.w)}
 	out, err := report.NewMissingCSV(w)
 	if err == nil && !x.head {
-		err = s.cfg.Missing.List(r.Context(), f, out.Write)
+		err = s.wanted.List(r.Context(), f, out.Write)
 	}
 	if err == nil {
 		err = out.Flush()
@@ -69,14 +64,8 @@ func (s *ownPaths) missingFiles(x *exchange, r *http.Request) {
 	}
 }
 
-// longAnswer renews the deadline of an answer whose length is not known.
-type longAnswer struct {
-	io.Writer
-	s  *service
-	rc *http.ResponseController
-}
-
-func (w *longAnswer) Write(p []byte) (int, error) {
-	w.s.allow(w.rc, int64(len(p)))
-	return w.Writer.Write(p)
+// builtIn are the server's own paths of one segment.
+var builtIn = map[string]bool{
+	"healthz": true, "readyz": true, "metrics": true, "metadata": true, missingPath: true, "index2.txt": true, "pingme.txt": true,
+	"favicon.ico": true, "robots.txt": true,
 }

@@ -32,7 +32,7 @@ func (m twoMissing) List(_ context.Context, f depot.WantedFilter, each func(depo
 func TestMissingCSV(t *testing.T) {
 	g := newGuarded(t, demand, Config{Prefixes: []string{"corp"}})
 	var asked depot.WantedFilter
-	g.s.cfg.Missing = twoMissing{&asked}
+	g.s.routes.own.handler.(*ownPaths).wanted = twoMissing{&asked}
 	for _, tt := range []struct {
 		path, token string
 		status      int
@@ -65,7 +65,7 @@ func TestMissingCSV(t *testing.T) {
 	if r := ask(g.s, "HEAD", "/missing.csv", bearer(g.all)); r.status != 200 || r.body != "" {
 		t.Errorf("HEAD: status %d, %q; want 200 without a body", r.status, r.body)
 	}
-	g.s.cfg.Missing = brokenList{}
+	g.s.routes.own.handler.(*ownPaths).wanted = brokenList{}
 	if r := ask(g.s, "GET", "/missing.csv", bearer(g.all)); r.status != 500 {
 		t.Errorf("a list that cannot be read: status %d, want 500", r.status)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -24,6 +23,8 @@ var favicon string
 type ownPaths struct {
 	*access
 	metadata *metadataSearch
+	wanted   missingList
+	ready    func(context.Context) error // returns nil if the depot can answer lookups
 }
 
 // admit authorizes a request; health checks need no credentials.
@@ -47,7 +48,7 @@ func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 	case "healthz":
 		s.text(x, http.StatusOK, "ok\n")
 	case "readyz":
-		err := s.ready(r.Context())
+		err := s.answers(r.Context())
 		if errors.Is(err, depot.ErrUnavailable) {
 			// All servers lose the store at the same moment. A balancer that stopped
 			// asking them would take the cached files away too.
@@ -64,7 +65,7 @@ func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 		s.text(x, http.StatusOK, "ready\n")
 	case "metrics":
 		if s.seesAll(x) {
-			s.metrics.handler.ServeHTTP(x, r)
+			s.metrics.ServeHTTP(x, r)
 		}
 	case "metadata":
 		s.metadata.serve(x, r)
@@ -92,14 +93,14 @@ func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 	}
 }
 
-// ready returns nil if the server can answer lookups.
-func (s *ownPaths) ready(ctx context.Context) error {
+// answers returns nil if the server can answer lookups.
+func (s *ownPaths) answers(ctx context.Context) error {
 	if s.waits.Err() != nil {
 		return errStopped
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	return s.depot.Ready(ctx)
+	return s.ready(ctx)
 }
 
 // root answers the base URL: with a page for browsers, with a text for others, and
@@ -108,7 +109,7 @@ func (s *ownPaths) root(x *exchange, r *http.Request, p *place) {
 	base := p.base
 	h := x.Header()
 	h["Vary"] = []string{"Accept"}
-	url, html := baseURL(r), wantsHTML(r) && s.cfg.API != nil && s.cfg.API.Pages.Exist()
+	url, html := baseURL(r), wantsHTML(r) && s.cfg.API.Pages.Exist()
 	if x.caller.token != "" {
 		url += "/t/TOKEN"
 	}
@@ -141,27 +142,4 @@ func (s *ownPaths) note(x *exchange, r *http.Request) string {
 		return "Replace TOKEN by your token."
 	}
 	return web.AccessText(baseURL(r))
-}
-
-// baseURL returns the URL of this server as the client wrote it, from the Host
-// field and, behind a proxy that terminates TLS, X-Forwarded-Proto.
-func baseURL(r *http.Request) string {
-	scheme := "http"
-	if r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
-		scheme = "https"
-	}
-	return scheme + "://" + r.Host
-}
-
-// BaseURL is the URL of a listener's address, as a program on this machine
-// would ask it.
-func BaseURL(a net.Addr) string {
-	host, port, err := net.SplitHostPort(a.String())
-	if err != nil {
-		return "http://" + a.String()
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "localhost"
-	}
-	return "http://" + net.JoinHostPort(host, port)
 }

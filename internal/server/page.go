@@ -1,36 +1,16 @@
 package server
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	_ "embed" // the page
-	"encoding/base64"
-	"html/template"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/web"
-)
-
-//go:embed page/notfound.html
-var notFoundHTML string
-
-//go:embed page/style.css
-var pageStyle string
-
-var (
-	notFoundTemplate = template.Must(template.New("notfound").Parse(notFoundHTML))
-	// pagePolicy allows only the inline style sheet, images of this server, and
-	// the search form.
-	pagePolicy = func() []string {
-		sum := sha256.Sum256([]byte(pageStyle))
-		return []string{"default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
-			"'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"}
-	}()
 )
 
 // Limits of the page.
@@ -65,7 +45,7 @@ func pageSearch(r *http.Request) (query string, from int) {
 const wildcards = "*?"
 
 // searchLimit returns the semaphore for a query.
-func (s *ownPaths) searchLimit(query string) semaphore {
+func (s *ownPaths) searchLimit(query string) limit.Semaphore {
 	if strings.ContainsAny(query, wildcards) {
 		return s.searches
 	}
@@ -104,12 +84,12 @@ func (s *ownPaths) search(x *exchange, r *http.Request) {
 	defer cancel()
 	query, from := pageSearch(r)
 	limiter := s.searchLimit(query)
-	if err := limiter.enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
+	if err := limiter.Enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
 		s.fail(x, err)
 		return
 	}
 	found, next, more, err := s.find(ctx, x, query, from)
-	limiter.leave()
+	limiter.Leave()
 	if err != nil {
 		s.fail(x, err)
 		return
@@ -120,49 +100,4 @@ func (s *ownPaths) search(x *exchange, r *http.Request) {
 	}
 	x.Header()["Cache-Control"] = noStore
 	s.json(x, http.StatusOK, a)
-}
-
-// missing answers 404 to a path that names nothing: with a page for browsers, with
-// a text for others.
-func (s *service) missing(x *exchange, r *http.Request, p *place, err error) {
-	if status, _ := classify(err); status != http.StatusNotFound || !wantsHTML(r) {
-		s.fail(x, err)
-		return
-	}
-	home := p.base + "/"
-	if p.token != "" {
-		// Relative, so that the page does not show the token.
-		home = "./" + strings.Repeat("../", strings.Count(p.path, "/")-1)
-	}
-	x.Header()["Vary"] = []string{"Accept"}
-	delete(x.Header(), "Content-Disposition") // as in fail
-	s.html(x, http.StatusNotFound, notFoundTemplate, struct {
-		Home  string
-		Style template.CSS
-	}{home, template.CSS(pageStyle)})
-}
-
-// wantsHTML reports whether a request comes from a browser.
-func wantsHTML(r *http.Request) bool { return accepts(r, "text/html") }
-
-// accepts reports whether a request names a media type.
-func accepts(r *http.Request, mediaType string) bool {
-	return strings.Contains(strings.Join(r.Header["Accept"], ","), mediaType)
-}
-
-// html answers with a page.
-func (s *service) html(x *exchange, status int, t *template.Template, data any) {
-	var b bytes.Buffer
-	if err := t.Execute(&b, data); err != nil {
-		s.fail(x, err)
-		return
-	}
-	h := x.Header()
-	h["Content-Type"] = []string{"text/html; charset=utf-8"}
-	h["Content-Security-Policy"] = pagePolicy
-	h["Referrer-Policy"] = []string{"no-referrer"}
-	h["Cache-Control"] = noStore
-	h["Content-Length"] = []string{itoa(int64(b.Len()))}
-	x.WriteHeader(status)
-	_, x.err = x.Write(b.Bytes())
 }

@@ -4,54 +4,17 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 )
-
-// place is what the path of a request names. It is found once.
-type place struct {
-	token string // the path token in front, or ""
-	path  string // escaped, without the token
-	*endpoint
-	err        error          // why the path names nothing
-	base, name string         // an own path: the prefix in front, and the name; "" is the root
-	job        []string       // what follows the path of the job API
-	own        []string       // the segments of an address below /-, from "-" on, or of an upload
-	req        layout.Request // a symbol path
-}
-
-// handler answers the requests for one kind of path.
-type handler interface {
-	// admit authorizes a request before anything is looked up. If it returns
-	// false, it has answered.
-	admit(x *exchange, r *http.Request, p *place) bool
-	serve(x *exchange, r *http.Request, p *place)
-}
-
-// endpoint says how the requests for one kind of path are answered.
-type endpoint struct {
-	methods string // for the Allow header; "": serve looks at the method
-	options bool   // OPTIONS is answered for it
-	body    bool   // takes a body
-	origins bool   // scripts of the configured origins may read it
-	links   bool   // links on pages of other sites may open it
-	// judgesSites: the handler judges requests for pages of other sites itself.
-	judgesSites bool
-	posts       bool // the method is POST
-	// signIn: the cookie of a browser that is signed in counts; root: it counts at the
-	// root.
-	signIn, root bool
-	handler
-}
-
-const readMethods = "GET, HEAD, OPTIONS"
 
 // routes finds the endpoint of a path.
 type routes struct {
 	tokens   bool     // a path may begin with a token
 	prefixes []string // configured ones
 
-	uploads      bool // the protocols of other uploaders are answered
+	uploads      *intake.Handler
 	symbolicates bool // the symbolication APIs are answered
 
 	job, api, pages, download, source, upload, own, symbol, symCache, symbolicate, none *endpoint
@@ -60,17 +23,17 @@ type routes struct {
 func newRoutes(a *access, sc *symCaches) *routes {
 	sy := newSymbolication(a)
 	return &routes{
-		symbolicates: a.cfg.Symbols.Depot != nil,
+		symbolicates: a.depot.Symbols.Makes(),
 		symbolicate:  &endpoint{options: true, body: true, origins: true, posts: true, handler: sy},
-		tokens:       a.cfg.Gate != nil, prefixes: a.cfg.Prefixes,
-		uploads:  a.cfg.Uploads != nil,
+		tokens:       !a.cfg.Gate.Off(), prefixes: a.cfg.Prefixes,
+		uploads:  a.cfg.Uploads,
 		job:      &endpoint{body: true, handler: &jobAPI{a}},
 		api:      &endpoint{body: true, judgesSites: true, signIn: true, handler: &webAPI{a}},
 		pages:    &endpoint{body: true, judgesSites: true, links: true, signIn: true, handler: &webPages{webAPI{a}}},
 		download: &endpoint{methods: readMethods, signIn: true, handler: &downloads{webAPI{a}, &symbols{a, sy.making}}},
-		source:   &endpoint{methods: readMethods, options: true, origins: true, handler: &sourceFiles{a}},
+		source:   &endpoint{methods: readMethods, options: true, origins: true, handler: &sourceFiles{a, a.depot.Sources}},
 		upload:   &endpoint{body: true, handler: &uploads{a}},
-		own:      &endpoint{methods: readMethods, options: true, links: true, root: true, handler: &ownPaths{a, &metadataSearch{a}}},
+		own:      &endpoint{methods: readMethods, options: true, links: true, root: true, handler: &ownPaths{a, &metadataSearch{a, a.depot.Metadata}, a.depot.Missing, a.depot.Ready}},
 		symbol:   &endpoint{methods: readMethods, options: true, origins: true, handler: &symbols{a, sy.making}},
 		symCache: &endpoint{methods: "GET, HEAD", options: true, origins: true, handler: sc},
 		none:     &endpoint{methods: readMethods, options: true, origins: true, handler: &unknownPath{a}},
@@ -137,26 +100,6 @@ func (rt *routes) place(p *place, r *http.Request) {
 	}
 }
 
-// rawPath returns the escaped path of a request as the client sent it: neither
-// cleaned nor decoded, without the query.
-func rawPath(r *http.Request) string {
-	t := r.RequestURI
-	if !strings.HasPrefix(t, "/") {
-		// An absolute URI, or a request that did not come over the wire.
-		return r.URL.EscapedPath()
-	}
-	if i := strings.IndexByte(t, '?'); i >= 0 {
-		t = t[:i]
-	}
-	return t
-}
-
-// builtIn are the server's own paths of one segment.
-var builtIn = map[string]bool{
-	"healthz": true, "readyz": true, "metrics": true, "metadata": true, missingPath: true, "index2.txt": true, "pingme.txt": true,
-	"favicon.ico": true, "robots.txt": true,
-}
-
 // ownPath reports whether a path is the server's own and not a symbol file's:
 // the root, or one segment, with or without a prefix in front. base is that
 // prefix, name is "" for the root.
@@ -185,19 +128,6 @@ func (rt *routes) ownPath(segs []string) (base, name string, ok bool) {
 	return "", "", false
 }
 
-// below reports whether a path begins with a prefix, such as "corp/symbols", in
-// any case. n is the number of the prefix's segments.
-func below(segs []string, prefix string) (n int, ok bool) {
-	for more := true; more; n++ {
-		var seg string
-		seg, prefix, more = strings.Cut(prefix, "/")
-		if n >= len(segs) || !strings.EqualFold(segs[n], seg) {
-			return 0, false
-		}
-	}
-	return n, true
-}
-
 // jobPath returns what follows the path of the job API, which may have a
 // configured prefix in front.
 func (rt *routes) jobPath(segs []string) ([]string, bool) {
@@ -213,3 +143,42 @@ func (rt *routes) jobPath(segs []string) ([]string, bool) {
 }
 
 func isJobs(segs []string) bool { return len(segs) >= 2 && segs[0] == "-" && segs[1] == "jobs" }
+
+// webPath returns the segments of an own address below /-/, which may have a
+// configured prefix in front.
+func (rt *routes) webPath(segs []string) ([]string, bool) {
+	for _, p := range rt.prefixes {
+		if n, ok := below(segs, p); ok && web.Claims(segs[n:]) {
+			return segs[n:], true
+		}
+	}
+	return segs, web.Claims(segs)
+}
+
+// uploadPath returns the segments of the path of an upload, and the configured
+// prefix in front of it.
+func (rt *routes) uploadPath(method string, segs []string) (base string, own []string, ok bool) {
+	for _, p := range rt.prefixes {
+		if n, ok := below(segs, p); ok && intake.ClaimedBy(rt.uploads, method, segs[n:]) {
+			return "/" + strings.Join(segs[:n], "/"), segs[n:], true
+		}
+	}
+	return "", segs, intake.ClaimedBy(rt.uploads, method, segs)
+}
+
+// symbolicatePath returns the name of a symbolication API, of which some are only
+// answered with a sentence: v4, v5, source, symbolicator, minidump, applecrashreport or requests.
+// A configured prefix may stand in front.
+func (rt *routes) symbolicatePath(segs []string) (name string, ok bool) {
+	if !rt.symbolicates {
+		return "", false
+	}
+	for _, p := range rt.prefixes {
+		if n, below := below(segs, p); below {
+			if name, ok = symbolicateAPI(segs[n:]); ok {
+				return name, true
+			}
+		}
+	}
+	return symbolicateAPI(segs)
+}

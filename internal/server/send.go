@@ -51,7 +51,7 @@ func (s *service) deliver(x *exchange, r *http.Request, d *delivery) {
 	if !d.unconditional {
 		switch status := precondition(r.Header, tag, modified); status {
 		case http.StatusNotModified:
-			s.depot.Reads().Count(f, x.start)
+			s.reads.Count(f, x.start)
 			delete(h, "Content-Type")
 			delete(h, "Content-Encoding")
 			x.WriteHeader(status)
@@ -67,7 +67,7 @@ func (s *service) deliver(x *exchange, r *http.Request, d *delivery) {
 		s.refuse(x, d, p.status, "the file has "+itoa(body.Size)+" bytes\n")
 		return
 	}
-	s.depot.Reads().Count(f, x.start)
+	s.reads.Count(f, x.start)
 	if p.contentRange != "" {
 		h["Content-Range"] = []string{p.contentRange}
 	}

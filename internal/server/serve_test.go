@@ -344,10 +344,10 @@ func TestRedirect(t *testing.T) {
 // TestMSFZ: a client that accepts MSFZ containers is recognized by its request.
 func TestMSFZ(t *testing.T) {
 	var got symfile.Role
-	s := newServer(t, Config{Depot: fake{open: func(_ context.Context, r layout.Request) (*depot.File, error) {
+	s := newFakeServer(t, Config{Depot: newDepot(t)}, func(_ context.Context, r layout.Request) (*depot.File, error) {
 		got = r.Lookups[0].Role & symfile.Compressed
 		return nil, fs.ErrNotExist
-	}}})
+	})
 	for accept, want := range map[string]bool{"application/msfz0": true, "*/*, Application/MSFZ0;q=1": true, "application/msfz0;q=0": false, "*/*": false} {
 		ask(s, "GET", "/a.pdb/000000000000000000000000000000001/a.pdb", "Accept: "+accept)
 		if (got != 0) != want {

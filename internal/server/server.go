@@ -5,7 +5,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,212 +15,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/symdepot/symdepot/internal/auth"
-	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/intake"
-	"github.com/symdepot/symdepot/internal/jobs"
-	"github.com/symdepot/symdepot/internal/span"
+	"github.com/symdepot/symdepot/internal/limit"
+	"github.com/symdepot/symdepot/internal/server/metrics"
 	"github.com/symdepot/symdepot/internal/web"
-	"github.com/symdepot/symdepot/layout"
 )
-
-// Depot is what the server asks of a depot.
-type Depot interface {
-	// Files.
-	Get(ctx context.Context, q depot.Question) (*depot.File, error)
-	Excludes(ctx context.Context, scope depot.Scope, req layout.Request) bool
-	Fetches() bool
-	CountMissing(req *layout.Request, client string)
-	Reads() *depot.Reads
-	Encoded(ctx context.Context, f *depot.File, codings []string) (*depot.File, error)
-	Products(ctx context.Context, f *depot.File) ([]string, error)
-	Generation(ctx context.Context) (uint64, error)
-
-	// The SymCache protocol and the job API.
-	AnswerSymCache(ctx context.Context, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error)
-	OpenJobInput(ctx context.Context, l jobs.Lease) (*depot.File, error)
-	Jobs() *jobs.Queue
-	Secret(name string) ([]byte, error)
-
-	// The page, the search and the metrics.
-	Metadata(ctx context.Context, scope depot.Scope, key, value string, limit int) ([]depot.Metadata, bool, error)
-	UpstreamMetadata(ctx context.Context, q depot.Question, key, value string) ([]depot.Metadata, bool)
-	Find(ctx context.Context, scope depot.Scope, query string, limit int) ([]depot.Found, error)
-	List(ctx context.Context, scope depot.Scope, f depot.ListFilter) ([]depot.Transaction, error)
-	Stats(ctx context.Context) (depot.Stats, error)
-	Scrub(ctx context.Context) (depot.ScrubState, error)
-	Ready(ctx context.Context) error
-	Stores(ctx context.Context) depot.StoreStatus
-	Upstreams() []depot.UpstreamStatus
-}
-
-var _ Depot = (*depot.Depot)(nil)
-
-// Config says how to serve. The zero value serves on loopback with the
-// limits named below.
-type Config struct {
-	// Depot answers the requests. It is required.
-	Depot Depot
-	// API answers the requests below /-/api; nil: with 404.
-	API *web.API
-	// Usage is what takes the space of the depot, for metrics; nil: it is not shown.
-	Usage *Usage
-	// Sources finds source files for /-/src; nil: there are none.
-	Sources Sources
-	// Watched describes the folders that are indexed in place, for metrics; nil: there
-	// are none.
-	Watched func(ctx context.Context) []depot.WatchStatus
-	// Cold describes the contents that are kept cold, for metrics; nil: they are not shown.
-	Cold func(ctx context.Context) (depot.ColdStatus, error)
-	// Lost counts the files that were accepted and not found afterwards, for metrics; nil:
-	// they are not shown.
-	Lost func() uint64
-	// Missing lists the files that clients did not get; nil: they are not listed.
-	Missing Missing
-	// Uploads answers the requests of uploaders that were written for other
-	// servers; nil: they are refused.
-	Uploads *intake.Handler
-	// Gate authorizes requests; nil: everybody reads everything. The caller
-	// closes it.
-	Gate *auth.Gate
-	// Audit records downloads that needed credentials; nil: nothing is
-	// recorded. The caller closes it.
-	Audit *auth.Audit
-	// Tracer records requests; nil records nothing.
-	Tracer *span.Tracer
-	// TLS configures the listener; nil: it does not speak TLS.
-	TLS *tls.Config
-	// Public allows a listener on an address that other machines reach. So does a
-	// Gate that restricts reading.
-	Public bool
-	// Hosts are the host names, without ports, that the Host header may hold
-	// besides IP addresses and localhost. Requests with other names get 404,
-	// so that no web page can read symbols by pointing a name of its own at
-	// this server. On a loopback address that holds even if Hosts is empty; on
-	// other addresses an empty list allows all names.
-	Hosts []string
-	// Origins are the origins, such as "https://profiler.firefox.com", whose
-	// scripts may read symbol files in a browser; "*" allows all. Requests that
-	// browsers send for pages of other sites are refused otherwise.
-	Origins []string
-	// Prefixes are further path prefixes, such as "corp/symbols", under
-	// which everything is answered too.
-	Prefixes []string
-	// TwoTier answers index2.txt with 200, which makes Microsoft's clients
-	// request two-tier paths. Those are answered in any case.
-	TwoTier bool
-	// Paths says how much of a file's origin X-DEBUGINFOD-FILE,
-	// X-DEBUGINFOD-ARCHIVE and /metadata report: PathsName (also when empty),
-	// PathsFull or PathsNone.
-	Paths string
-
-	// MaxConns is how many requests may be under way at once, downloads
-	// included; zero is 4096. Further ones wait. Twice as many connections are
-	// accepted. When there are more, the longest idle one is closed; without
-	// an idle one, further connections wait.
-	MaxConns int
-	// ProxyNetworks are the networks of reverse proxies. In their requests, the
-	// last entry of X-Forwarded-For that is no such proxy names the client, by
-	// which wrong passwords, downloads and jobs are counted. The connections of any
-	// other client are limited to an eighth of all connections, but at least
-	// 64; when a client has more, its longest idle one is closed.
-	ProxyNetworks []netip.Prefix
-	// MaxInFlight is how many lookups in the depot may run at once; zero is
-	// 256. Further ones wait.
-	MaxInFlight int
-	// Wait is how long a request waits for these limits before it is answered
-	// with 503; zero is 20 seconds.
-	Wait time.Duration
-	// HeaderTimeout is how long a client may take to send a request's
-	// header; zero is 10 seconds.
-	HeaderTimeout time.Duration
-	// IdleTimeout is how long a connection may stay open between requests;
-	// zero is 2 minutes.
-	IdleTimeout time.Duration
-	// WriteTimeout is how long an answer may take to begin or, if it is a
-	// short one, to be sent; zero is one minute. Long ones go on as long as
-	// MinRate is kept.
-	WriteTimeout time.Duration
-	// MinRate is the slowest download that is not cut off, in bytes per second,
-	// measured over each mebibyte; zero is 8 KiB.
-	MinRate int64
-	// ShutdownGrace is how long running answers may go on after Serve's context
-	// ends; zero is 30 seconds.
-	ShutdownGrace time.Duration
-	// HotBytes is how much memory holds small files that are requested again
-	// and again; zero is 32 MiB, negative none.
-	HotBytes int64
-
-	// SymCache configures the SymCache protocol.
-	SymCache SymCacheConfig
-
-	// Symbols configures the making of symbol files and the symbolication APIs.
-	Symbols SymbolsConfig
-
-	// WorkerToken authorizes workers at the job API; empty: no such token.
-	WorkerToken string
-
-	// ID distinguishes this server from others that a request passes; empty:
-	// none.
-	ID string
-	// Version is shown in metrics and on the page.
-	Version string
-	// Log receives failures; nil discards them.
-	Log *slog.Logger
-	// AccessLog adds one record per request, at level Info. NewLogWriter
-	// makes that cheap.
-	AccessLog bool
-	// Registry receives the metrics that /metrics shows; nil makes a new one.
-	Registry *prometheus.Registry
-}
-
-// The values of Config.Paths. The full path of a file on the machine that ran
-// add may reveal more than strangers should know; its path inside a package is
-// the same on every machine that has the package.
-const (
-	PathsName = "name" // the base name, but the full path inside an archive; archives by their base name
-	PathsFull = "full" // full paths, as they were added
-	PathsNone = "none" // nothing
-)
-
-// withDefaults fills in what zero stands for.
-func (c Config) withDefaults() Config {
-	setInt(&c.MaxConns, 4096)
-	setInt(&c.MaxInFlight, 256)
-	setInt(&c.Wait, 20*time.Second)
-	setInt(&c.HeaderTimeout, 10*time.Second)
-	setInt(&c.IdleTimeout, 2*time.Minute)
-	setInt(&c.WriteTimeout, time.Minute)
-	setInt(&c.MinRate, 8<<10)
-	setInt(&c.ShutdownGrace, 30*time.Second)
-	setInt(&c.HotBytes, 32<<20)
-	setInt(&c.Symbols.Wait, defaultSymbolsWait)
-	prefixes := make([]string, 0, len(c.Prefixes))
-	for _, p := range c.Prefixes {
-		if p = strings.Trim(p, "/"); p != "" {
-			prefixes = append(prefixes, p)
-		}
-	}
-	c.Prefixes = prefixes
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.API == nil {
-		c.API = web.New(web.Config{Log: c.Log})
-	}
-	if c.Registry == nil {
-		c.Registry = prometheus.NewRegistry()
-	}
-	return c
-}
-
-func setInt[T ~int | ~int64](v *T, zero T) {
-	if *v == 0 {
-		*v = zero
-	}
-}
 
 // Server answers requests from one depot. Its methods may be called by many
 // goroutines; Serve may be called once.
@@ -230,8 +27,8 @@ type Server struct {
 	routes   *routes
 	symcache *symCaches
 	conns    *conns
-	slots    semaphore    // requests under way
-	log      slog.Handler // of the access log
+	slots    limit.Semaphore // requests under way
+	log      slog.Handler    // of the access log
 	// inDatabase is set if lookups may wait for a database.
 	inDatabase bool
 
@@ -251,35 +48,26 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(cfg.Registry, cfg.Version, cfg.Depot)
+	held := limit.NewSemaphore(max(1, cfg.MaxConns/heldShare))
+	refused := metrics.NewRefusals(held, cfg.Log)
+	sums := metrics.Usage{Sum: cfg.Depot.Retention.Usage, Quotas: func(ctx context.Context) (map[string]int64, error) {
+		return web.Quotas(ctx, cfg.Depot.Stages())
+	}}
+	m, err := metrics.New(cfg.Version, cfg.Depot, sums, refused)
 	if err != nil {
-		return nil, err
-	}
-	u := newUsages(Usage{})
-	if cfg.Usage != nil {
-		u.usage = *cfg.Usage
-	}
-	list := stateMetrics(&cfg, m.holdings, u)
-	if cfg.Lost != nil {
-		list = append(list, lostFiles(cfg.Lost))
-	}
-	if err := register(cfg.Registry, list...); err != nil {
 		return nil, err
 	}
 	a := &access{origins: origins, service: &service{
-		cfg: cfg, depot: cfg.Depot, restricted: isRestricted(cfg.Gate), metrics: m, hot: newHot(cfg.HotBytes),
-		usages: u, lookups: newSemaphore(cfg.MaxInFlight), searches: newSemaphore(maxSearches),
+		cfg: cfg, depot: cfg.Depot, files: cfg.Depot, reads: cfg.Depot.Reads(), restricted: isRestricted(cfg.Gate), metrics: m, hot: newHot(cfg.HotBytes),
+		lookups: limit.NewSemaphore(cfg.MaxInFlight), searches: limit.NewSemaphore(maxSearches),
 	}}
 	a.bodies = a.newBodies()
 	a.waits, a.endWaits = context.WithCancel(context.Background())
-	sc, err := newSymCaches(a)
+	sc, err := newSymCaches(a, held, refused)
 	if err != nil {
 		return nil, err
 	}
-	srv := &Server{access: a, routes: newRoutes(a, sc), symcache: sc, slots: newSemaphore(cfg.MaxConns), log: slog.DiscardHandler}
-	if d, ok := cfg.Depot.(interface{ InDatabase() bool }); ok {
-		srv.inDatabase = d.InDatabase()
-	}
+	srv := &Server{access: a, routes: newRoutes(a, sc), symcache: sc, inDatabase: cfg.Depot.InDatabase(), slots: limit.NewSemaphore(cfg.MaxConns), log: slog.DiscardHandler}
 	srv.conns = newConns(2*cfg.MaxConns, cfg.ProxyNetworks)
 	if cfg.AccessLog {
 		srv.log = cfg.Log.Handler()
@@ -320,10 +108,7 @@ func connOf(r *http.Request) net.Conn {
 // connContext attaches the state of a connection to its requests.
 func (s *Server) connContext(ctx context.Context, nc net.Conn) context.Context {
 	ctx = context.WithValue(ctx, connKey{}, nc)
-	if s.cfg.Gate != nil {
-		ctx = s.cfg.Gate.ConnContext(ctx, nc)
-	}
-	return ctx
+	return s.cfg.Gate.ConnContext(ctx, nc)
 }
 
 // protocols returns the versions of HTTP that the server speaks: version 2 only
@@ -331,7 +116,7 @@ func (s *Server) connContext(ctx context.Context, nc net.Conn) context.Context {
 func (s *Server) protocols() *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(true)
-	p.SetHTTP2(s.cfg.TLS != nil && (s.cfg.Gate == nil || s.cfg.Gate.HTTP2()))
+	p.SetHTTP2(s.cfg.TLS != nil && s.cfg.Gate.HTTP2())
 	return p
 }
 
@@ -360,7 +145,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		return errors.Join(notPublic(ln.Addr().String()), ln.Close())
 	}
 	s.local.Store(local)
-	defer s.usages.stop()
+	defer s.metrics.Usage.Stop()
 	hs := &http.Server{
 		Handler:                      s,
 		ReadHeaderTimeout:            s.cfg.HeaderTimeout,
@@ -426,8 +211,4 @@ func (s *Server) hostAllowed(host string) bool {
 		}
 	}
 	return false
-}
-
-func hasSuffixFold(s, suffix string) bool {
-	return len(s) > len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix)
 }

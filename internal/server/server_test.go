@@ -156,28 +156,24 @@ func newServer(t testing.TB, cfg Config) *Server {
 	return s
 }
 
-// fake overrides one method of a depot.
-type fake struct {
-	Depot
-	open func(ctx context.Context, req layout.Request) (*depot.File, error)
-}
+// fake is a depot whose files a test opens.
+type fake func(ctx context.Context, req layout.Request) (*depot.File, error)
 
-func (fake) Excludes(context.Context, depot.Scope, layout.Request) bool { return false }
-func (fake) Upstreams() []depot.UpstreamStatus                          { return nil }
-func (fake) Fetches() bool                                              { return false }
-func (fake) CountMissing(req *layout.Request, kind string)              {}
-
-func (f fake) Get(ctx context.Context, q depot.Question) (*depot.File, error) {
-	leave, err := q.Enter(ctx)
-	if err != nil {
+func (open fake) Get(ctx context.Context, q depot.Question) (*depot.File, error) {
+	if err := q.Turn.Enter(); err != nil {
 		return nil, err
 	}
-	defer leave()
-	return f.open(ctx, q.Request)
+	defer q.Turn.Leave()
+	return open(ctx, q.Request)
 }
 
-func (f fake) Generation(context.Context) (uint64, error) { return 1, nil }
-func (f fake) Ready(context.Context) error                { return nil }
+// newFakeServer returns a server for a depot whose files a test opens.
+func newFakeServer(t testing.TB, cfg Config, open fake) *Server {
+	t.Helper()
+	s := newServer(t, cfg)
+	s.files = open
+	return s
+}
 
 func notFound(context.Context, layout.Request) (*depot.File, error) { return nil, fs.ErrNotExist }
 

@@ -5,29 +5,39 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/limit"
+	"github.com/symdepot/symdepot/internal/server/metrics"
+	"github.com/symdepot/symdepot/layout"
 )
 
 // service is what the handlers of all protocols share: the configuration, the
 // depot, the limits, and the methods that write answers.
 type service struct {
 	cfg        Config
-	depot      Depot
-	restricted bool // some content needs authorization
-	metrics    *metrics
+	depot      *depot.Depot
+	files      finder
+	reads      *depot.Reads // which content was read on which day
+	restricted bool         // some content needs authorization
+	metrics    *metrics.Metrics
 	hot        *hot
-	usages     *usages // what takes the space
 
-	lookups  semaphore    // lookups in the depot
-	searches semaphore    // searches by pattern
-	bodies   *body.Memory // of requests that are not for symbolication
+	lookups  limit.Semaphore // lookups in the depot
+	searches limit.Semaphore // searches by pattern
+	bodies   *body.Memory    // of requests that are not for symbolication
 
 	// waits ends with Serve's context: requests that wait for an event give up.
 	waits    context.Context
 	endWaits context.CancelFunc
+}
+
+// finder finds the file that answers a question: a depot. Not found is fs.ErrNotExist.
+type finder interface {
+	Get(ctx context.Context, q depot.Question) (*depot.File, error)
 }
 
 // fail answers with the status of an error. It writes nothing to a client that
@@ -41,7 +51,7 @@ func (s *service) fail(x *exchange, err error) {
 		x.status, x.err = status, err
 		return
 	}
-	if status >= 500 && !errors.Is(err, errBusy) && !errors.Is(err, errStopped) && !errors.Is(err, depot.ErrUnavailable) && !errors.Is(err, depot.ErrNoDatabase) {
+	if status >= 500 && !errors.Is(err, limit.ErrBusy) && !errors.Is(err, errStopped) && !errors.Is(err, depot.ErrUnavailable) && !errors.Is(err, depot.ErrNoDatabase) {
 		s.cfg.Log.Error("a request failed", "error", err)
 	}
 	h := x.Header()
@@ -107,3 +117,16 @@ type jsonAppender interface {
 var answers = sync.Pool{New: func() any { return new([]byte) }}
 
 const maxKept = 1 << 20
+
+// redirect sends a client that knows only a module's code id to the path that
+// has the debug id, which some clients read from the Location itself.
+func (s *service) redirect(x *exchange, r *http.Request, path string) {
+	h := x.Header()
+	loc := layout.Escape(path)
+	if _, query, ok := strings.Cut(r.RequestURI, "?"); ok {
+		loc += "?" + query
+	}
+	h["Location"] = []string{loc}
+	h["Cache-Control"] = noCache
+	s.text(x, http.StatusFound, "found\n")
+}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"encoding/hex"
 	"errors"
 	"io/fs"
@@ -12,19 +11,12 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// Sources opens source files inside a scope. Not found is fs.ErrNotExist.
-type Sources interface {
-	// OpenContent opens a source file by the SHA-256 of its bytes.
-	OpenContent(ctx context.Context, scope depot.Scope, sum [32]byte) (*depot.File, error)
-	// OpenFiled opens the source file of a product and a version whose path ends in rel.
-	OpenFiled(ctx context.Context, scope depot.Scope, product, version, rel string) (*depot.File, error)
-}
-
-var _ Sources = (*depot.SourceFiles)(nil)
-
 // sourceFiles answers requests for source files that SourceLink and srcsrv make:
 // /-/src/sha256/HASH/NAME and /-/src/PRODUCT/VERSION/PATH.
-type sourceFiles struct{ *access }
+type sourceFiles struct {
+	*access
+	sources *depot.SourceFiles
+}
 
 // isSource reports whether an own path is one of source files.
 func isSource(own []string) bool { return len(own) > 1 && own[1] == "src" }
@@ -33,12 +25,12 @@ func isSource(own []string) bool { return len(own) > 1 && own[1] == "src" }
 func (s *sourceFiles) serve(x *exchange, r *http.Request, p *place) {
 	x.protocol = protocolOwn
 	ctx := r.Context()
-	if err := s.lookups.enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
+	if err := s.lookups.Enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
 		s.fail(x, err)
 		return
 	}
 	f, control, err := s.open(r, x, p.own[2:])
-	s.lookups.leave()
+	s.lookups.Leave()
 	if err != nil {
 		x.result = resultError
 		if errors.Is(err, fs.ErrNotExist) {
@@ -64,17 +56,17 @@ func (s *sourceFiles) serve(x *exchange, r *http.Request, p *place) {
 
 // open opens the file that the segments behind /-/src name.
 func (s *sourceFiles) open(r *http.Request, x *exchange, segs []string) (f *depot.File, control []string, err error) {
-	if len(segs) < 3 || s.cfg.Sources == nil {
+	if len(segs) < 3 {
 		return nil, nil, fs.ErrNotExist
 	}
 	if segs[0] == "sha256" && len(segs) == 3 {
 		var sum [32]byte
 		if n, err := hex.Decode(sum[:], []byte(segs[1])); err == nil && n == len(sum) && len(segs[1]) == 2*len(sum) {
-			f, err := s.cfg.Sources.OpenContent(r.Context(), x.caller.scope, sum)
+			f, err := s.sources.OpenContent(r.Context(), x.caller.scope, sum)
 			return f, immutable, err
 		}
 	}
-	f, err = s.cfg.Sources.OpenFiled(r.Context(), x.caller.scope, segs[0], segs[1], strings.Join(segs[2:], "/"))
+	f, err = s.sources.OpenFiled(r.Context(), x.caller.scope, segs[0], segs[1], strings.Join(segs[2:], "/"))
 	return f, shortLived, err // a newer transaction may have another one
 }
 

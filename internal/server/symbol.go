@@ -1,12 +1,15 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"net/http"
-	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/limit"
+	"github.com/symdepot/symdepot/internal/symbolicate"
+	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -14,7 +17,7 @@ import (
 // symbols answers requests for symbol files, in every layout.
 type symbols struct {
 	*access
-	making semaphore // requests that wait for a file to be made
+	making limit.Semaphore // requests that wait for a file to be made
 }
 
 // serve answers a request for a symbol file.
@@ -75,19 +78,6 @@ func (s *symbols) describe(req *layout.Request, f *depot.File) map[string][]stri
 	return h
 }
 
-// redirect sends a client that knows only a module's code id to the path that
-// has the debug id, which some clients read from the Location itself.
-func (s *service) redirect(x *exchange, r *http.Request, path string) {
-	h := x.Header()
-	loc := layout.Escape(path)
-	if _, query, ok := strings.Cut(r.RequestURI, "?"); ok {
-		loc += "?" + query
-	}
-	h["Location"] = []string{loc}
-	h["Cache-Control"] = noCache
-	s.text(x, http.StatusFound, "found\n")
-}
-
 // fileHeaders sets the fields that are the same for every answer of a file.
 func (s *symbols) fileHeaders(h http.Header, req *layout.Request, body *depot.File) {
 	o := &body.Object
@@ -117,4 +107,55 @@ func (s *symbols) fileHeaders(h http.Header, req *layout.Request, body *depot.Fi
 	if req.Name != "" && isPDB {
 		addVary(h, "Accept")
 	}
+}
+
+// open looks a request up in the depot and then in the upstreams. Lookups in the
+// depot are limited, and further requests wait; a request that waits for an upstream
+// does not count.
+func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (*depot.File, error) {
+	if s.cfg.ID != "" && r.Header[wire.Hop] != nil {
+		x.Header()[wire.Hop] = []string{s.cfg.ID}
+	}
+	client := clientKind(r.UserAgent())
+	f, err := s.ask(x, r, req)
+	if _, pending := errors.AsType[errPending](err); !pending && errors.Is(err, fs.ErrNotExist) && req.Form == layout.FormFile {
+		s.depot.CountMissing(req, client)
+	}
+	return f, err
+}
+
+// ask asks the depot, and holds the request while a file is made for it.
+func (s *symbols) ask(x *exchange, r *http.Request, req *layout.Request) (*depot.File, error) {
+	ctx := r.Context()
+	turn := s.turn(x, r, s.making, s.cfg.Symbols.Wait)
+	defer turn.End()
+	via, loop := s.via(r)
+	q := depot.Question{
+		Scope: x.caller.scope, Request: *req, Checksum: r.Header.Get("SymbolChecksum"), Via: via, Origin: origin(r), Client: s.limitKey(r), Local: loop,
+		Turn: turn,
+	}
+	if r.URL.RawQuery != "" {
+		v := r.URL.Query()
+		q.CodeFile, q.CodeID = v.Get("code_file"), v.Get("code_id")
+	}
+	if r.Method != http.MethodHead {
+		q.Hold = turn.Hold
+	}
+	f, err := s.files.Get(ctx, q)
+	switch {
+	case err == nil && f.Made:
+		s.allow(http.NewResponseController(x.w), 0) // the request may have been held for long
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, fs.ErrNotExist) && loop && s.depot.Fetches():
+		x.Header()[wire.Loop] = []string{"1"}
+		return nil, errLoop
+	case errors.As(err, new(symbolicate.PendingError)):
+		return nil, errPending{s.depot.Symbols.Retry(ctx)}
+	case errors.Is(err, symbolicate.ErrBusy):
+		return nil, limit.ErrBusy
+	case errors.As(err, new(symbolicate.NoWorkerError)):
+		return nil, missError{notFoundText + ": " + err.Error()}
+	}
+	return f, err
 }

@@ -6,57 +6,21 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 )
-
-// Symbols looks addresses up.
-type Symbols interface {
-	// Source opens modules for lookups, for the client of ask.
-	Source(ask depot.SymbolsAsk) symbolicate.Source
-	// Texts opens the sources that modules name, for the client of ask.
-	Texts(ask depot.SymbolsAsk) symbolicate.Texts
-	// Retry is after what time a client should ask for a pending file again.
-	Retry(ctx context.Context) time.Duration
-}
-
-var _ Symbols = (*depot.Symbols)(nil)
-
-// SymbolsConfig configures the making of symbol files and the symbolication APIs.
-type SymbolsConfig struct {
-	// Depot makes the files; nil: nothing is made, and the symbolication APIs answer
-	// 404.
-	Depot Symbols
-	// Wait is how long a request may be held while its file is made; zero is 30
-	// seconds.
-	Wait time.Duration
-}
-
-const (
-	defaultSymbolsWait = 30 * time.Second
-	// protocolSymbolicate is the symbolication APIs, as metrics and the access log
-	// call them.
-	protocolSymbolicate = "symbolicate"
-)
-
-// errPending is the error for a file that is being made.
-type errPending struct{ retry time.Duration }
-
-func (errPending) Error() string     { return "the file is being made" }
-func (errPending) Is(err error) bool { return err == fs.ErrNotExist }
 
 // symbolication answers requests of the symbolication APIs: /symbolicate/v5 and v4
 // of Eliot and samply, /source/v1 of samply, and /symbolicate of Symbolicator.
 type symbolication struct {
 	*access
-	making semaphore // requests that are held
-	works  semaphore // requests that are answered
-	sends  *senders
+	making limit.Semaphore // requests that are held
+	works  limit.Semaphore // requests that are answered
+	sends  *limit.Senders
 	bodies *body.Memory
 }
 
@@ -66,26 +30,9 @@ const maxSymbolications = 8
 
 func newSymbolication(a *access) *symbolication {
 	return &symbolication{
-		access: a, making: newSemaphore(max(1, a.cfg.MaxConns/heldShare)), works: newSemaphore(maxSymbolications),
-		sends: newSenders(slowBody), bodies: a.newBodies(),
+		access: a, making: limit.NewSemaphore(max(1, a.cfg.MaxConns/heldShare)), works: limit.NewSemaphore(maxSymbolications),
+		sends: limit.NewSenders(slowBody, body.Part), bodies: a.newBodies(),
 	}
-}
-
-// symbolicatePath returns the name of a symbolication API, of which some are only
-// answered with a sentence: v4, v5, source, symbolicator, minidump, applecrashreport or requests.
-// A configured prefix may stand in front.
-func (rt *routes) symbolicatePath(segs []string) (name string, ok bool) {
-	if !rt.symbolicates {
-		return "", false
-	}
-	for _, p := range rt.prefixes {
-		if n, below := below(segs, p); below {
-			if name, ok = symbolicateAPI(segs[n:]); ok {
-				return name, true
-			}
-		}
-	}
-	return symbolicateAPI(segs)
 }
 
 func symbolicateAPI(segs []string) (name string, ok bool) {
@@ -156,13 +103,13 @@ func (s *symbolication) serve(x *exchange, r *http.Request, p *place) {
 	allow(s.cfg.Symbols.Wait)
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Symbols.Wait+s.cfg.WriteTimeout/2)
 	defer cancel()
-	work := share{sem: s.works, sends: s.sends}
-	defer work.end()
-	if err := work.enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
+	work := limit.NewShare(s.works, s.sends)
+	defer work.End()
+	if err := work.Enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
 		s.fail(x, err)
 		return
 	}
-	answer, err := s.answer(ctx, x, r, p.name, text, &work)
+	answer, err := s.answer(ctx, x, r, p.name, text, work)
 	if bad, ok := errors.AsType[symbolicate.RequestError](err); ok {
 		s.refuse(x, http.StatusBadRequest, bad.Title)
 		return
@@ -181,7 +128,7 @@ func (s *symbolication) serve(x *exchange, r *http.Request, p *place) {
 	}
 	x.result = resultHit
 	s.jsonBy(x, http.StatusOK, answer, func(text []byte) (int, error) {
-		return s.sends.send(text, x.Write, func() { s.allow(rc, body.Part) }, func() { _ = rc.SetWriteDeadline(time.Now()) })
+		return s.sends.Send(text, x.Write, func() { s.allow(rc, body.Part) }, func() { _ = rc.SetWriteDeadline(time.Now()) })
 	})
 }
 
@@ -195,7 +142,7 @@ func (s *symbolication) refuseBody(x *exchange, r *http.Request, err error) {
 		s.refuse(x, http.StatusTooManyRequests, err.Error())
 	case errors.Is(err, body.ErrBusy):
 		x.Header().Set("Connection", "close") // the rest of the body is not read
-		s.fail(x, errBusy)
+		s.fail(x, limit.ErrBusy)
 	case r.Context().Err() != nil:
 		s.fail(x, context.Cause(r.Context()))
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -213,97 +160,28 @@ func (s *symbolication) refuse(x *exchange, status int, text string) {
 	s.json(x, status, title{text})
 }
 
-// share is what one request has of a semaphore. While the request waits for files that
-// are made, it has nothing.
-type share struct {
-	sem   semaphore
-	sends *senders // of the requests that have it
-
-	mu      sync.Mutex
-	has     bool // guarded by mu
-	waiting int  // guarded by mu; goroutines of the request that wait
-}
-
-// enter acquires the semaphore. See semaphore.enter.
-func (h *share) enter(ctx context.Context, deadline time.Time) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.acquire(ctx, deadline)
-}
-
-// acquire acquires the semaphore, for which slow clients give way. The caller holds mu.
-func (h *share) acquire(ctx context.Context, deadline time.Time) error {
-	for !h.sem.try() {
-		h.sends.drop()
-		next := time.Now().Add(h.sends.slow)
-		if next.After(deadline) {
-			next = deadline
-		}
-		err := h.sem.enter(ctx, next)
-		if err == nil {
-			break
-		}
-		if err != errBusy || next.Equal(deadline) {
-			return err
-		}
-	}
-	h.has = true
-	return nil
-}
-
-// wait calls f without the semaphore, and acquires it again when the last goroutine
-// of the request has waited.
-func (h *share) wait(ctx context.Context, longest time.Duration, f func() error) error {
-	h.mu.Lock()
-	if h.waiting++; h.has {
-		h.sem.leave()
-		h.has = false
-	}
-	h.mu.Unlock()
-	err := f()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.waiting--; h.waiting > 0 {
-		return err
-	}
-	if eerr := h.acquire(ctx, time.Now().Add(longest)); err == nil {
-		err = eerr
-	}
-	return err
-}
-
-// end releases the semaphore.
-func (h *share) end() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.has {
-		h.sem.leave()
-		h.has = false
-	}
-}
-
 // answer answers a request of one API.
-func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request, api string, body []byte, work *share) (any, error) {
+func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request, api string, body []byte, work *limit.Share) (any, error) {
 	via, loop := s.via(r)
 	// One limit for all modules of the request.
-	limit, cancel := context.WithTimeout(ctx, s.cfg.Symbols.Wait)
+	hold, cancel := context.WithTimeout(ctx, s.cfg.Symbols.Wait)
 	defer cancel()
 	defer context.AfterFunc(s.waits, cancel)() // the server stops
 	ask := depot.SymbolsAsk{Products: x.caller.scope.Products, Client: s.limitKey(r), Via: via, Local: loop}
-	if s.making.try() {
-		defer s.making.leave()
+	if s.making.Try() {
+		defer s.making.Leave()
 		ask.Hold = func(ctx context.Context, wait func(context.Context) error) (bool, error) {
-			switch err := work.wait(ctx, s.cfg.Wait, func() error { return wait(limit) }); {
-			case err == errBusy && limit.Err() == nil:
+			switch err := work.Wait(ctx, s.cfg.Wait, func() error { return wait(hold) }); {
+			case err == limit.ErrBusy && hold.Err() == nil:
 				return false, symbolicate.ErrBusy // the file is there, and other requests are answered first
-			case err != nil && limit.Err() == nil:
+			case err != nil && hold.Err() == nil:
 				return false, err
 			}
-			return limit.Err() != nil, ctx.Err()
+			return hold.Err() != nil, ctx.Err()
 		}
 	}
-	src := s.cfg.Symbols.Depot.Source(ask)
-	texts := s.cfg.Symbols.Depot.Texts(ask)
+	src := s.depot.Symbols.Source(ask)
+	texts := s.depot.Symbols.Texts(ask)
 	if api == "source" {
 		q, err := symbolicate.ParseSource(body)
 		if err != nil {
@@ -329,21 +207,4 @@ func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request
 		return nil, symbolicate.RequestError{Title: "version 4 takes one job"}
 	}
 	return symbolicate.V4(ctx, src, jobs[0])
-}
-
-// pendingHeader tells the client of a file that is being made when to ask again.
-func pendingHeader(h http.Header, p errPending) {
-	h["Retry-After"] = []string{itoa(max(1, int64((p.retry+time.Second-1)/time.Second)))}
-}
-
-// postMethods are the methods of the symbolication APIs.
-const postMethods = "POST, OPTIONS"
-
-// preflightMethods returns the methods that OPTIONS reports, and those that scripts
-// of other origins may use.
-func (e *endpoint) preflightMethods() (all, scripts string) {
-	if e.posts {
-		return postMethods, "POST"
-	}
-	return readMethods, strings.TrimSuffix(readMethods, ", OPTIONS")
 }

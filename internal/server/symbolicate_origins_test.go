@@ -23,7 +23,7 @@ func TestSymbolicateOrigins(t *testing.T) {
 	const profiler, evil = "https://profiler.example", "https://evil.example"
 	d := openDepot(t, depot.Options{})
 	server := func(origins ...string) *Server {
-		return newServer(t, Config{Depot: d, Symbols: SymbolsConfig{Depot: d.Symbols}, Origins: origins, Prefixes: []string{"/team"}})
+		return newServer(t, Config{Depot: d, Origins: origins, Prefixes: []string{"/team"}})
 	}
 	none, listed, all := server(), server("https://Profiler.example/"), server("*")
 	for path, body := range symbolicatePaths {
@@ -99,7 +99,7 @@ func TestSymbolicateOrigins(t *testing.T) {
 func TestSymbolicateOriginsGuarded(t *testing.T) {
 	const profiler = "https://profiler.example"
 	g := newGuarded(t, auth.PolicyConfig{Demand: true}, Config{Origins: []string{profiler}})
-	s := newServer(t, Config{Depot: g.d, Gate: g.s.cfg.Gate, Symbols: SymbolsConfig{Depot: g.d.Symbols}, Origins: []string{profiler}, Prefixes: []string{"/team"}})
+	s := newServer(t, Config{Depot: g.d, Gate: g.s.cfg.Gate, Origins: []string{profiler}, Prefixes: []string{"/team"}})
 	for path, body := range symbolicatePaths {
 		for _, tt := range []struct {
 			name, before string

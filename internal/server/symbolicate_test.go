@@ -22,6 +22,7 @@ import (
 	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/layout"
@@ -49,7 +50,6 @@ func newSymbolsWorld(t *testing.T, opt depot.SymbolsOptions, cfg SymbolsConfig, 
 // serve starts the server.
 func (w *symbolsWorld) serve(t *testing.T, cfg SymbolsConfig, work bool) {
 	t.Helper()
-	cfg.Depot = w.d.Symbols
 	s := newServer(t, Config{Depot: w.d, Symbols: cfg, Origins: []string{"https://profiler.firefox.com"}})
 	if work {
 		ctx, stop := context.WithCancel(t.Context())
@@ -323,30 +323,25 @@ func TestSymbolicateWaits(t *testing.T) {
 func TestSymbolicateSlowReaders(t *testing.T) {
 	w := newSymbolsWorld(t, depot.SymbolsOptions{}, SymbolsConfig{}, false)
 	api := w.server.routes.symbolicate.handler.(*symbolication)
-	api.sends.slow = 50 * time.Millisecond
+	api.sends = limit.NewSenders(50*time.Millisecond, body.Part)
 	// The name of the module is in every frame of the answer, which no connection can hold.
-	body := `{"memoryMap":[["` + strings.Repeat("n", 1000) + `",""]],"stacks":[[` + strings.Repeat("[0,1],", 12_000) + `[0,1]]]}`
+	text := `{"memoryMap":[["` + strings.Repeat("n", 1000) + `",""]],"stacks":[[` + strings.Repeat("[0,1],", 12_000) + `[0,1]]]}`
 	for range maxSymbolications {
 		c, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if _, err := fmt.Fprintf(c, "POST /symbolicate/v5 HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+		if _, err := fmt.Fprintf(c, "POST /symbolicate/v5 HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(text), text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	sending := func() int {
-		api.sends.mu.Lock()
-		defer api.sends.mu.Unlock()
-		return len(api.sends.list)
-	}
-	symtest.Await(t, time.Minute, "answers that nobody reads", func() bool { return sending() == maxSymbolications })
+	symtest.Await(t, time.Minute, "answers that nobody reads", func() bool { return len(api.works) == maxSymbolications })
 	got := w.send(t, "POST", "/symbolicate/v5", `{"memoryMap":[],"stacks":[[[-1,1]]]}`)
 	if got.status != 200 {
 		t.Errorf("a request after clients that do not read: status %d, body %s; want 200", got.status, got.body)
 	}
-	if n := sending(); n != maxSymbolications-1 {
+	if n := len(api.works); n != maxSymbolications-1 {
 		t.Errorf("%d answers are still being sent, want all but one of %d", n, maxSymbolications)
 	}
 }
@@ -379,7 +374,7 @@ func (c *countedBody) Close() error { return nil }
 // further requests are answered 503 with Retry-After.
 func TestSymbolicateBodies(t *testing.T) {
 	d := openDepot(t, depot.Options{})
-	s := newServer(t, Config{Depot: d, Symbols: SymbolsConfig{Depot: d.Symbols}, Wait: 10 * time.Millisecond})
+	s := newServer(t, Config{Depot: d, Wait: 10 * time.Millisecond})
 	api := s.routes.symbolicate.handler.(*symbolication)
 	const parts = 6
 	api.bodies = body.NewMemory(body.Limits{Total: parts * body.Part, Client: parts * body.Part, Slow: time.Hour, Wait: 10 * time.Millisecond})

@@ -13,39 +13,11 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/limit"
+	"github.com/symdepot/symdepot/internal/server/metrics"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
-)
-
-// SymCacheConfig configures the SymCache protocol.
-type SymCacheConfig struct {
-	// Wait is how long a request may be held while its file is made, if the
-	// client does not retry by itself; zero is as long as the work lasts and the
-	// client stays.
-	Wait time.Duration
-	// HexAge also reads the age of a request as hex, if there is no SymCache
-	// file for the decimal age.
-	HexAge bool
-	// Redirect answers with 302 to a signed URL of this server, valid for this
-	// file and some minutes, instead of with the file.
-	Redirect bool
-}
-
-const (
-	// signedLife is how long a signed URL is valid.
-	signedLife = 5 * time.Minute
-	// symCacheSecret is the name of the key that signs URLs.
-	symCacheSecret = "symcache-url"
-	// One in heldShare of the requests under way may be held.
-	heldShare = 4
-)
-
-// Header values of the protocol's answers.
-var (
-	noStore     = []string{"no-store"}
-	privateHour = []string{"private, max-age=3600"}
-	zeroLength  = []string{"0"}
 )
 
 const symCacheVary = "Authorization, " + symcache.HeaderExceeds + ", " + symcache.HeaderAllowRetry + ", " + symcache.HeaderAcceptRetry
@@ -54,21 +26,16 @@ const symCacheVary = "Authorization, " + symcache.HeaderExceeds + ", " + symcach
 type symCaches struct {
 	*access
 	conf   SymCacheConfig
-	held   semaphore // requests that wait for a file
-	limits *symCacheLimits
+	answer func(context.Context, depot.SymCacheAsk) (depot.SymCacheAnswer, error) // see depot.Depot.AnswerSymCache
+	held   limit.Semaphore                                                        // requests that wait for a file
+	limits *metrics.Refusals
 	secret []byte // for signed URLs; nil without Redirect
 	now    func() time.Time
 }
 
-func newSymCaches(a *access) (s *symCaches, err error) {
-	s = &symCaches{access: a, conf: a.cfg.SymCache, held: newSemaphore(max(1, a.cfg.MaxConns/heldShare)), now: time.Now}
-	s.limits = newSymCacheLimits(s.held, a.cfg.Log)
-	if err := a.cfg.Registry.Register(s.limits); err != nil {
-		return nil, err
-	}
-	if d, ok := a.depot.(*depot.Depot); ok {
-		s.now = depot.ClockOf(d) // the servers of a depot accept each other's signatures
-	}
+func newSymCaches(a *access, held limit.Semaphore, refused *metrics.Refusals) (s *symCaches, err error) {
+	s = &symCaches{access: a, conf: a.cfg.SymCache, answer: a.depot.AnswerSymCache, held: held, limits: refused}
+	s.now = depot.ClockOf(a.depot) // the servers of a depot accept each other's signatures
 	if s.conf.Redirect {
 		s.secret, err = a.depot.Secret(symCacheSecret)
 	}
@@ -142,125 +109,32 @@ func (s *symCaches) miss(x *exchange) { s.text(x, http.StatusNotFound, notFoundL
 // ask asks the depot, and holds the request while its file is made. A request that
 // is held when the server stops gets an error: 404 would say that there is no file.
 func (s *symCaches) ask(x *exchange, r *http.Request, ask depot.SymCacheAsk) (depot.SymCacheAnswer, error) {
-	h := heldRequest{a: s.access, held: s.held, wait: s.conf.Wait, x: x, r: r, stopped: errStopped}
-	defer h.end()
-	ask.Hold = h.hold
-	if err := h.lookup(); err != nil {
+	turn := s.turn(x, r, s.held, s.conf.Wait)
+	turn.Stopped = errStopped
+	defer turn.End()
+	ask.Hold = turn.Hold
+	if err := turn.Enter(); err != nil {
 		return depot.SymCacheAnswer{}, err
 	}
-	a, err := s.depot.AnswerSymCache(r.Context(), ask)
+	a, err := s.answer(r.Context(), ask)
 	if err != nil && r.Context().Err() != nil {
 		err = context.Cause(r.Context())
 	}
 	if err == nil && a.Action == symcache.NotFound {
-		s.limits.refused(h.limitName(a.Limit))
+		s.limits.Count(limitName(turn, a.Limit))
 	}
 	return a, err
 }
 
-// heldRequest is a request that the server may hold while its file is made. While
-// it is held, it does not count as a lookup.
-type heldRequest struct {
-	a    *access
-	held semaphore     // for all requests of its kind
-	wait time.Duration // how long it may be held; zero: as long as the work lasts
-	x    *exchange
-	r    *http.Request
-	// stopped is the error of a request that is held when the server stops; nil: it
-	// gives up.
-	stopped error
-
-	looks bool // it counts as a lookup
-	holds bool // it counts as held
-	full  bool // too many others are held
-	// limit ends when the request may be held no longer; nil before the first hold.
-	limit  context.Context
-	cancel []func()
-}
-
-// lookup makes the request count as a lookup. The time for which it was held does
-// not count.
-func (h *heldRequest) lookup() error {
-	begin := h.x.start
-	if h.holds {
-		begin = time.Now()
-	}
-	if err := h.a.lookups.enter(h.r.Context(), begin.Add(h.a.cfg.Wait)); err != nil {
-		return err
-	}
-	h.looks = true
-	return nil
-}
-
-// leave is called when the lookup has ended.
-func (h *heldRequest) leave() {
-	if h.looks {
-		h.a.lookups.leave()
-		h.looks = false
-	}
-}
-
-// end gives back what the request holds.
-func (h *heldRequest) end() {
-	for _, cancel := range h.cancel {
-		cancel()
-	}
-	if h.holds {
-		h.held.leave()
-	}
-	h.leave()
-}
-
-// limited returns a context that ends when the request may be held no longer.
-func (h *heldRequest) limited() (context.Context, context.CancelFunc) {
-	if h.wait > 0 {
-		return context.WithTimeout(h.r.Context(), h.wait)
-	}
-	return context.WithCancel(h.r.Context())
-}
-
 // limitName returns the limit that refused a request, or depotLimit, that of the depot.
-func (h *heldRequest) limitName(depotLimit string) string {
+func limitName(t *limit.Turn, depotLimit string) string {
 	switch {
-	case h.full:
-		return limitHeld
-	case h.limit != nil && h.limit.Err() != nil:
-		return limitWait
+	case t.Full():
+		return metrics.LimitHeld
+	case t.Over():
+		return metrics.LimitWait
 	}
 	return depotLimit
-}
-
-// hold waits until wait returns, or until the hold time ends, and then returns
-// gaveUp. Too many held requests are refused, because a miss is better than a
-// server that is full of waiting requests; those that came first are kept.
-func (h *heldRequest) hold(_ context.Context, wait func(context.Context) error) (gaveUp bool, err error) {
-	s := h.a
-	if !h.holds {
-		if h.holds = h.held.try(); !h.holds {
-			h.full = true
-			return true, nil
-		}
-		ctx, cancel := h.limited()
-		stop := context.AfterFunc(s.waits, cancel) // the server stops
-		h.limit, h.cancel = ctx, []func(){cancel, func() { stop() }}
-	}
-	s.lookups.leave()
-	h.looks = false
-	// Nothing is written meanwhile. The kernel's probes (TCP keep-alive) find out that
-	// a client has vanished.
-	rc := http.NewResponseController(h.x.w)
-	_ = rc.SetWriteDeadline(time.Time{})
-	err = wait(h.limit)
-	_ = rc.SetWriteDeadline(time.Now().Add(s.cfg.Wait + s.cfg.WriteTimeout))
-	switch {
-	case h.r.Context().Err() != nil:
-		return true, context.Cause(h.r.Context())
-	case s.waits.Err() != nil && h.stopped != nil:
-		return true, h.stopped
-	case err != nil && h.limit.Err() == nil:
-		return false, err
-	}
-	return h.limit.Err() != nil, h.lookup()
 }
 
 // send sends a SymCache file. There is no Last-Modified: a 304 for it

@@ -81,8 +81,10 @@ func (b *busyDepot) AnswerSymCache(ctx context.Context, ask depot.SymCacheAsk) (
 func newBusy(t *testing.T, cfg Config) (*busyDepot, *Server) {
 	t.Helper()
 	b := &busyDepot{Depot: newDepot(t), done: make(chan struct{}), held: make(chan struct{}, 10)}
-	cfg.Depot = b
-	return b, newServer(t, cfg)
+	cfg.Depot = b.Depot
+	s := newServer(t, cfg)
+	s.symcache.answer = b.AnswerSymCache
+	return b, s
 }
 
 // missed checks that a request got a miss, with the Retry-After or without one.

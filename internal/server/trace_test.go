@@ -33,7 +33,7 @@ func traceServer(t testing.TB, d *depot.Depot, cfg Config) *Server {
 	}
 	cfg.Depot, cfg.API = d, web.New(c)
 	if d.Symbols.Makes() {
-		cfg.Symbols = SymbolsConfig{Depot: d.Symbols, Wait: time.Minute}
+		cfg.Symbols = SymbolsConfig{Wait: time.Minute}
 	}
 	return newServer(t, cfg)
 }

@@ -3,16 +3,12 @@ package server
 import (
 	"context"
 	"errors"
-	"io"
 	"mime"
-	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/layout"
@@ -130,7 +126,7 @@ func (s *webAPI) admitLogin(x *exchange, r *http.Request, p *place) bool {
 // admitBrowser authorizes a request of a browser for a page. One without credentials is
 // led to the page for signing in, instead of being asked by a box of the browser.
 func (s *webAPI) admitBrowser(x *exchange, r *http.Request, p *place) bool {
-	if !wantsHTML(r) || s.cfg.API == nil || !s.cfg.API.Pages.SignsIn() {
+	if !wantsHTML(r) || !s.cfg.API.Pages.SignsIn() {
 		return s.access.admit(x, r, p)
 	}
 	c := s.authenticate(x, r, p)
@@ -164,34 +160,8 @@ func (s *service) pageBase(p *place) string {
 	return ""
 }
 
-// transport says how the client of a request reaches this server: over TLS, also where a
-// proxy has the certificate, or from the same machine.
-func (s *service) transport(r *http.Request) web.Transport {
-	public := s.cfg.API != nil && s.cfg.API.Public(r.Host, len(r.Header["X-Forwarded-For"])+len(r.Header["Forwarded"]) > 0)
-	if public || strings.HasPrefix(baseURL(r), "https:") {
-		return web.Secure
-	}
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.Trim(host, "[]")
-	local := strings.EqualFold(host, "localhost") || hasSuffixFold(host, ".localhost")
-	if a, err := netip.ParseAddr(host); err == nil {
-		local = a.Unmap().IsLoopback()
-	}
-	if peer := s.clientOf(r); local && peer.IsValid() && peer.IsLoopback() && len(r.Header["X-Forwarded-For"])+len(r.Header["Forwarded"]) == 0 {
-		return web.Loopback
-	}
-	return web.Insecure
-}
-
 // serve answers a request.
 func (s *webPages) serve(x *exchange, r *http.Request, p *place) {
-	if s.cfg.API == nil {
-		s.missing(x, r, p, missError{notFoundText})
-		return
-	}
 	q := s.request(x, r, p)
 	defer q.Memory.Free()
 	s.note(x, s.cfg.API.Pages.Serve(x, q))
@@ -242,16 +212,13 @@ func (s *webAPI) note(x *exchange, err error) {
 // request describes a request to package web.
 func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 	rights := x.caller.rights // x is reused
-	if s.cfg.Gate == nil {
-		rights = auth.Rights{Admitted: true, All: true}
-	}
 	q := &web.Request{Request: r, Segments: p.own, ID: x.request, Principal: web.Principal{
 		Name: x.caller.id.Name, Anonymous: x.caller.id.Anonymous(), Read: rights.MayRead, Write: rights.MayWrite, WritesAny: rights.Write,
 		Identity: x.caller.id, Rights: rights,
 	}}
 	q.Stopping = s.waits
 	q.Transport, q.Remote, q.PathToken = s.transport(r), s.withoutProxies(r).RemoteAddr, p.token
-	if g := s.cfg.Gate; g != nil {
+	if g := s.cfg.Gate; !g.Off() {
 		client, cookie := s.withoutProxies(r), q.Transport.SignIn(r)
 		if rights.Write {
 			credential := g.Credential(&x.caller.id)
@@ -259,11 +226,9 @@ func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 		}
 		q.Valid = func() bool { return g.Again(client, p.token, cookie, &x.caller.id) }
 	}
-	q.Usage = s.usages.forPage
-	q.Base, q.BaseURL, q.Open, q.Holdings = p.base, baseURL(r), !s.restricted, s.metrics.holdings.stats
-	if s.cfg.Gate != nil {
-		q.Challenges = s.cfg.Gate.NewChallenge().Header
-	}
+	q.Usage = s.metrics.Usage.ForPage
+	q.Base, q.BaseURL, q.Open, q.Holdings = p.base, baseURL(r), !s.restricted, s.metrics.Holdings.Stats
+	q.Challenges = s.cfg.Gate.NewChallenge().Header
 	q.FileHeaders = (&symbols{access: s.access}).describe
 	q.Body, q.Allow = s.longBody(x, r)
 	q.Memory = s.account(s.bodies, x, r)
@@ -275,31 +240,4 @@ func (s *webAPI) request(x *exchange, r *http.Request, p *place) *web.Request {
 		_ = rc.SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout))
 	}
 	return q
-}
-
-// longBody returns the body of a request, which may be long, but must not come
-// more slowly than Config.MinRate. allow lets the answer begin later than
-// usual, once the body has been read.
-func (s *service) longBody(x *exchange, r *http.Request) (body io.Reader, allow func(time.Duration)) {
-	b := &slowReader{r: r.Body, s: s, rc: http.NewResponseController(x.w)}
-	if r.Body == nil {
-		b.r = http.NoBody
-	}
-	return b, func(d time.Duration) {
-		// Writers in tests have no deadlines. The deadline for reading would be
-		// taken for a disconnected client.
-		_ = b.rc.SetReadDeadline(time.Time{})
-		_ = b.rc.SetWriteDeadline(time.Now().Add(s.cfg.WriteTimeout + d))
-	}
-}
-
-// webPath returns the segments of an own address below /-/, which may have a
-// configured prefix in front.
-func (rt *routes) webPath(segs []string) ([]string, bool) {
-	for _, p := range rt.prefixes {
-		if n, ok := below(segs, p); ok && web.Claims(segs[n:]) {
-			return segs[n:], true
-		}
-	}
-	return segs, web.Claims(segs)
 }

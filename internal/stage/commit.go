@@ -6,86 +6,15 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
-	"strconv"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
-// Commit is a request to commit a stage.
-type Commit struct {
-	// Files is the number of files that the stage must have; 0 is any.
-	Files int64
-	// Manifest is the hash that the stage must have, in hex, see Manifest; empty is
-	// any.
-	Manifest string
-	// Partial commits although files were refused; otherwise that is an error.
-	Partial bool
-	// Anew makes a transaction even if there is one with the same labels and
-	// manifest.
-	Anew bool
-	// Needs are the numbers of transactions that are kept as long as this one, at most
-	// MaxNeeds.
-	Needs []int64
-	// Accepted are the files that the answer will call accepted. If the transaction lacks
-	// one, or a request does not find it, the error is a Refusal of the kind Lost.
-	Accepted []Receipt
-}
-
 // MaxNeeds is the number of transactions that a commit can name as needed.
 const MaxNeeds = 100
-
-// Committed is the outcome of a commit.
-type Committed struct {
-	Transaction int64     `json:"transaction"`
-	Files       int64     `json:"files"`       // that are visible now
-	KnownBytes  int64     `json:"known_bytes"` // of files that were not sent
-	NewBytes    int64     `json:"new_bytes"`   // of files that were sent
-	Refused     []Refused `json:"refused"`     // the first 1,000
-	// Flags are what the rules for links to source files note about files, the first
-	// 1,000.
-	Flags []Flag `json:"flags,omitempty"`
-	// Other counts the files with an object of whose id the product had other bytes.
-	Other int64 `json:"other_bytes,omitempty"`
-	// Again means that the transaction existed before: it has the same labels and
-	// files.
-	Again bool `json:"again,omitempty"`
-}
-
-// Flag is a note about a file that was committed.
-type Flag struct {
-	Path string `json:"path"`
-	Note string `json:"note"`
-}
-
-// Refused is a file that was not committed.
-type Refused struct {
-	Path   string `json:"path"`
-	Reason string `json:"reason"`
-}
-
-// Manifest returns the hash of a list of files: the SHA-256 over their lines,
-// sorted by bytes: the SHA-256 in hex, a blank, the size, a blank, the path and a
-// line feed.
-func Manifest(list []Entry) blob.Ref {
-	lines := make([]string, len(list))
-	for i, e := range list {
-		lines[i] = manifestLine(e.Ref, e.Size, e.Path)
-	}
-	slices.Sort(lines)
-	sum := sha256.New()
-	for _, l := range lines {
-		_, _ = sum.Write([]byte(l)) // never fails
-	}
-	return blob.Ref(sum.Sum(nil))
-}
-
-func manifestLine(ref blob.Ref, size int64, path string) string {
-	return ref.String() + " " + strconv.FormatInt(size, 10) + " " + path + "\n"
-}
 
 // Commit makes all files of a stage visible together, as one transaction, and
 // ends the stage. A repeated call has the same outcome. If contents are missing,
@@ -107,7 +36,7 @@ func (s *Stages) Commit(ctx context.Context, c Caller, id string, ask Commit) (C
 			if err == nil {
 				err = s.confirm(ctx, row.Number, ask.Accepted)
 			}
-			return done, s.explain(err, id)
+			return done, s.explain(ctx, err, id)
 		}
 		if row.Collects {
 			return Committed{}, refuse(Conflict, "the files of this stage are visible already; it ends by itself")
@@ -123,7 +52,7 @@ func (s *Stages) Commit(ctx context.Context, c Caller, id string, ask Commit) (C
 		case errors.Is(err, index.ErrStageClosed) && attempt < 5 && ctx.Err() == nil:
 			continue // another call has committed it, or it has received files
 		}
-		return Committed{}, s.explain(err, id)
+		return Committed{}, s.explain(ctx, err, id)
 	}
 }
 
@@ -155,10 +84,6 @@ func (s *Stages) mayNeed(ctx context.Context, c Caller, id string, needs []int64
 		}
 	}
 	return nil
-}
-
-func noSuchNeed(n int64) *Refusal {
-	return refuse(Invalid, "the push needs transaction %d, which does not exist or was removed", n)
 }
 
 // committed returns the outcome of an earlier commit.
@@ -299,10 +224,6 @@ func (s *Stages) confirm(ctx context.Context, number int64, accepted []Receipt) 
 	return s.depot.Confirm(ctx, number, entries)
 }
 
-func missingRefusal(refs []blob.Ref) *Refusal {
-	return &Refusal{Kind: Conflict, Text: fmt.Sprintf("contents are missing, among them %s: send them and commit again", refs[0]), Missing: refs}
-}
-
 // transaction returns the transaction of a stage without its files.
 func (s *Stages) transaction(row index.StageRow) index.Tx {
 	return index.Tx{Kind: "add", Product: row.Product, Version: row.Version, Comment: row.Comment, Branch: row.Branch, Class: row.Class,
@@ -424,7 +345,7 @@ func (s *Stages) collect(ctx context.Context, row index.StageRow, files []index.
 	tx.Stage = &index.StageCommit{ID: row.ID, Collect: true, Quota: s.limits.Quotas[row.Product]}
 	number, err := s.publish(ctx, row, tx, staged, nil)
 	if err != nil {
-		return 0, s.explain(err, row.ID)
+		return 0, s.explain(ctx, err, row.ID)
 	}
 	return number, s.collected(ctx, row, staged)
 }

@@ -99,14 +99,6 @@ func sweepTemps(dir string) {
 	}
 }
 
-// dropSpool deletes the files of a stage that has ended.
-func (s *Stages) dropSpool(id string) {
-	s.partials.forgetStage(id)
-	if err := os.RemoveAll(s.spool.folder(id)); err != nil {
-		s.log.Warn("cannot delete the files of a stage; the next sweep does", "stage", id, "error", err)
-	}
-}
-
 // collected drops the staged bytes that a transaction has now.
 func (s *Stages) collected(ctx context.Context, row index.StageRow, staged map[blob.Ref]int64) error {
 	var refs []blob.Ref

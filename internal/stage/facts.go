@@ -1,8 +1,11 @@
 package stage
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
@@ -148,4 +151,38 @@ func idsOf(o symfile.Object) (ids []string) {
 		ids = append(ids, a.ID)
 	}
 	return ids
+}
+
+// namesItself reports whether an object of a file of a name has that name, or would have
+// its own name in a file of any name.
+func namesItself(o symfile.Object, base string) bool {
+	return o.Name == base || o.Kind == symfile.Breakpad // its name is in the file
+}
+
+// forcedID returns the id that a file of a forced kind is kept under.
+func forcedID(f index.StageFile) string {
+	if f.Kind == "" {
+		return ""
+	}
+	return f.ID
+}
+
+// Manifest returns the hash of a list of files: the SHA-256 over their lines,
+// sorted by bytes: the SHA-256 in hex, a blank, the size, a blank, the path and a
+// line feed.
+func Manifest(list []Entry) blob.Ref {
+	lines := make([]string, len(list))
+	for i, e := range list {
+		lines[i] = manifestLine(e.Ref, e.Size, e.Path)
+	}
+	slices.Sort(lines)
+	sum := sha256.New()
+	for _, l := range lines {
+		_, _ = sum.Write([]byte(l)) // never fails
+	}
+	return blob.Ref(sum.Sum(nil))
+}
+
+func manifestLine(ref blob.Ref, size int64, path string) string {
+	return ref.String() + " " + strconv.FormatInt(size, 10) + " " + path + "\n"
 }

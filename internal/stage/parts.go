@@ -7,107 +7,11 @@ import (
 	"hash"
 	"io"
 	"os"
-	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
 )
-
-// Parts lists which parts of a content have arrived.
-type Parts struct {
-	Part   int64  // bytes of each part but the last
-	Length int64  // of the content
-	Got    string // numbers from 0, in order, as in "0-11,13"
-}
-
-// partialKey names a content of a stage.
-type partialKey struct {
-	stage string
-	ref   blob.Ref
-}
-
-// partial is the state in memory of a content that arrives in parts.
-type partial struct {
-	mu      sync.Mutex
-	writing map[int]bool // parts that are being received; guarded by mu
-	// sum is the hash of the first parts, which this process received in order, and
-	// next their number. Guarded by mu.
-	sum    hash.Hash
-	next   int
-	ending sync.Mutex // held while all parts are hashed and accepted
-	users  int        // guarded by partials.mu
-}
-
-// maxPartials is the number of contents of which the hash of the first parts is
-// remembered.
-const maxPartials = 1024
-
-// partials are the contents that arrive in parts.
-type partials struct {
-	mu  sync.Mutex
-	all map[partialKey]*partial // guarded by mu
-}
-
-// use returns the state in memory of a content. The caller calls done.
-func (l *partials) use(k partialKey) (p *partial, done func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	p = l.all[k]
-	if p == nil {
-		if len(l.all) >= maxPartials {
-			for old, q := range l.all {
-				if q.users == 0 {
-					delete(l.all, old)
-					break
-				}
-			}
-		}
-		p = &partial{writing: map[int]bool{}, sum: sha256.New()}
-		l.all[k] = p
-	}
-	p.users++
-	return p, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		p.users--
-	}
-}
-
-// forget drops the state in memory of a content.
-func (l *partials) forget(k partialKey) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if p := l.all[k]; p != nil {
-		p.restart()
-		if p.users == 0 {
-			delete(l.all, k)
-		}
-	}
-}
-
-// forgetStage drops the state in memory of the contents of a stage.
-func (l *partials) forgetStage(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for k, p := range l.all {
-		if k.stage != id {
-			continue
-		}
-		p.restart()
-		if p.users == 0 {
-			delete(l.all, k)
-		}
-	}
-}
-
-// restart forgets the hash of the first parts.
-func (p *partial) restart() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sum, p.next = sha256.New(), 0
-}
 
 // PutPart receives part n of a content of total bytes. A part that has arrived is
 // not read again. With the last missing part the content is complete: then the
@@ -173,7 +77,7 @@ func (s *Stages) putPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 	}()
 	got, err := s.received(ctx, k, content)
 	if err != nil {
-		return s.explain(err, id)
+		return s.explain(ctx, err, id)
 	}
 	if !hasBit(got, n) {
 		if len(got) == 0 {
@@ -182,10 +86,10 @@ func (s *Stages) putPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 			}
 		}
 		if err := s.writePart(ctx, p, k, content, n, body); err != nil {
-			return s.explain(err, id)
+			return s.explain(ctx, err, id)
 		}
 		if got, err = s.db.PutPart(ctx, id, s.node, content, n, count); err != nil {
-			return s.explain(err, id)
+			return s.explain(ctx, err, id)
 		}
 	}
 	if !isComplete(got, count) {
@@ -193,7 +97,7 @@ func (s *Stages) putPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 	}
 	files, err = s.finish(ctx, row, k, p, content)
 	if err != nil || len(files) == 0 {
-		return s.explain(err, id)
+		return s.explain(ctx, err, id)
 	}
 	return refusedAll(files)
 }
@@ -238,13 +142,13 @@ func (s *Stages) localParts(ctx context.Context, c Caller, id string, ref blob.R
 	var got []byte
 	if awaited {
 		if got, err = s.received(ctx, k, content); err != nil {
-			return list, s.explain(err, id)
+			return list, s.explain(ctx, err, id)
 		}
 		if isComplete(got, count) {
 			p, done := s.partials.use(k)
 			defer done()
 			if _, err := s.finish(ctx, row, k, p, content); err != nil {
-				return list, s.explain(err, id)
+				return list, s.explain(ctx, err, id)
 			}
 		}
 	}
@@ -252,39 +156,8 @@ func (s *Stages) localParts(ctx context.Context, c Caller, id string, ref blob.R
 	return list, nil
 }
 
-// ranges returns the numbers below count that are in a set, as ranges.
-func ranges(count int, has func(n int) bool) string {
-	var list []string
-	for n := 0; n < count; n++ {
-		if !has(n) {
-			continue
-		}
-		first := n
-		for n+1 < count && has(n+1) {
-			n++
-		}
-		r := strconv.Itoa(first)
-		if n > first {
-			r += "-" + strconv.Itoa(n)
-		}
-		list = append(list, r)
-	}
-	return strings.Join(list, ",")
-}
-
 // parts returns the number of parts of a content.
 func (s *Stages) parts(size int64) int { return int((size + s.limits.Part - 1) / s.limits.Part) }
-
-func hasBit(bits []byte, n int) bool { return n/8 < len(bits) && bits[n/8]&(1<<(n%8)) != 0 }
-
-func isComplete(bits []byte, count int) bool {
-	for n := range count {
-		if !hasBit(bits, n) {
-			return false
-		}
-	}
-	return true
-}
 
 // received returns the recorded parts of a content, as bits. Those of another
 // server, or whose file is missing, do not count.

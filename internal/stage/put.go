@@ -3,11 +3,9 @@ package stage
 import (
 	"context" //nolint:gosec // an id of a protocol
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -35,7 +33,7 @@ func (s *Stages) Put(ctx context.Context, c Caller, id string, ref blob.Ref, bod
 	defer end()
 	t, err := s.spool.receive(ctx, id, size, body)
 	if err != nil {
-		return false, s.explain(err, id)
+		return false, s.explain(ctx, err, id)
 	}
 	defer t.remove()
 	if t.ref != ref {
@@ -43,7 +41,7 @@ func (s *Stages) Put(ctx context.Context, c Caller, id string, ref blob.Ref, bod
 	}
 	files, err = s.arrive(ctx, row, index.Content{Ref: ref, Size: size}, files, t.path)
 	if err != nil {
-		return false, s.explain(err, id)
+		return false, s.explain(ctx, err, id)
 	}
 	if err := refusedAll(files); err != nil || !row.Collects {
 		return false, err
@@ -218,52 +216,6 @@ func (s *Stages) identify(ctx context.Context, row index.StageRow, f *os.File, c
 	return facts, "", nil
 }
 
-// judgeOther notes if the product has other bytes with the id of the object, and returns
-// why the object is refused for that; empty if it is not.
-func (k *fact) judgeOther(ctx context.Context, s *Stages, product string, ref blob.Ref) (refused string, err error) {
-	o := k.Object
-	if k.Other, err = s.db.HasOther(ctx, product, o, ref); err != nil {
-		return "", err
-	}
-	if k.Other && s.limits.DenyOther && (o.Kind == symfile.PE || o.Kind == symfile.PDB || o.Kind == symfile.PDB20 || o.Kind == symfile.PortablePDB || o.Kind == symfile.Breakpad) {
-		return fmt.Sprintf("product %q has other bytes for %s with the id %s", product, o.Name, idsOf(o)[0]), nil
-	}
-	return "", nil
-}
-
-// forcedID returns the id that a file of a forced kind is kept under.
-func forcedID(f index.StageFile) string {
-	if f.Kind == "" {
-		return ""
-	}
-	return f.ID
-}
-
-// Arrived describes a file of PutNew.
-type Arrived struct {
-	index.Content
-	SHA1    string           // of the file, in lower-case hex
-	Other   bool             // the product had another object with the same id
-	Had     bool             // the caller could read all objects of the file before
-	Objects []symfile.Object // in the file
-	Receipt Receipt
-	// Transaction is that of a stage that collects, in which the file is visible now.
-	Transaction int64
-}
-
-// OtherNote tells the uploader that the product had other bytes with an id of the file;
-// empty if it had none.
-func (a *Arrived) OtherNote() string {
-	if !a.Other {
-		return ""
-	}
-	names := make([]string, 0, len(a.Objects))
-	for _, o := range a.Objects[:min(len(a.Objects), 5)] {
-		names = append(names, strings.Join(append([]string{o.Name}, idsOf(o)[:min(len(idsOf(o)), 1)]...), " "))
-	}
-	return "the product had other bytes with the same id; both are kept: " + strings.Join(names, ", ")
-}
-
 // PutNew receives a file whose hash the client has not announced, and adds it to the
 // stage. If the error is a Refusal of the kind
 // NotSymbol, the file is not part of the stage, and the result has the hashes.
@@ -290,7 +242,7 @@ func (s *Stages) PutClaimed(ctx context.Context, c Caller, id string, e Entry, b
 	defer end()
 	t, err := s.spool.receive(ctx, id, -1, body)
 	if err != nil {
-		return a, s.explain(err, id)
+		return a, s.explain(ctx, err, id)
 	}
 	defer t.remove()
 	a.Content, a.SHA1 = index.Content{Ref: t.ref, Size: t.size}, t.sha1
@@ -321,11 +273,11 @@ func (s *Stages) PutClaimed(ctx context.Context, c Caller, id string, e Entry, b
 		return a, err
 	}
 	if err := s.db.PutFiles(ctx, id, []index.StageFile{file}, index.StagePut{Most: s.most()}); err != nil {
-		return a, s.explain(err, id)
+		return a, s.explain(ctx, err, id)
 	}
 	files, err := s.arrive(ctx, row, a.Content, []index.StageFile{file}, t.path)
 	if err != nil {
-		return a, s.explain(err, id)
+		return a, s.explain(ctx, err, id)
 	}
 	if err := refusedAll(files); err != nil {
 		return a, err // another request has brought other bytes of its id meanwhile
@@ -366,7 +318,7 @@ func (s *Stages) describe(ctx context.Context, c Caller, row index.StageRow, fil
 	defer func() { _ = f.Close() }() // only read
 	facts, reason, err := s.identify(ctx, row, f, a.Content, file, map[slice]index.Content{})
 	if err != nil {
-		return s.explain(err, row.ID)
+		return s.explain(ctx, err, row.ID)
 	}
 	if reason != "" {
 		return refuse(NotSymbol, "%s: %s", file.Path, strings.TrimSpace(reason))
@@ -397,7 +349,7 @@ func (s *Stages) Refuse(ctx context.Context, c Caller, id string, e Entry, reaso
 		return err
 	}
 	file := index.StageFile{Path: e.Path, Content: index.Content{Ref: e.Ref, Size: e.Size}, ModTime: e.ModTime, State: index.StageRefused, Reason: reason}
-	return s.explain(s.db.PutFiles(ctx, id, []index.StageFile{file}, index.StagePut{Most: s.most()}), id)
+	return s.explain(ctx, s.db.PutFiles(ctx, id, []index.StageFile{file}, index.StagePut{Most: s.most()}), id)
 }
 
 // Refused lists the files of an open stage that were refused, the first 1,000.
@@ -413,76 +365,4 @@ func (s *Stages) Refused(ctx context.Context, c Caller, id string) ([]Refused, e
 		return nil
 	})
 	return list, err
-}
-
-// marks records arrived contents, those of concurrent requests together.
-type marks struct {
-	write func(ctx context.Context, list []index.StageArrival) error
-
-	mu      sync.Mutex
-	waiting []mark // guarded by mu
-	writing bool   // guarded by mu
-}
-
-type mark struct {
-	arrival index.StageArrival
-	done    chan error
-	turn    chan struct{} // it is this caller's turn to write for all that wait
-}
-
-// maxMarks is the number of contents that are recorded in one write.
-const maxMarks = 256
-
-// put records a content. The caller that comes first writes, those that come
-// meanwhile wait, and the first of them writes next, for all.
-func (m *marks) put(ctx context.Context, a index.StageArrival) error {
-	k := mark{a, make(chan error, 1), make(chan struct{}, 1)}
-	m.mu.Lock()
-	m.waiting = append(m.waiting, k)
-	if !m.writing {
-		m.writing = true
-		k.turn <- struct{}{}
-	}
-	m.mu.Unlock()
-	select {
-	case err := <-k.done:
-		return err
-	case <-k.turn:
-		m.run(context.WithoutCancel(ctx))
-		return <-k.done
-	case <-ctx.Done():
-		go func() { // the others still need it if its turn comes
-			select {
-			case <-k.done: //nolint:errcheck // nobody waits for it any more
-			case <-k.turn:
-				m.run(context.WithoutCancel(ctx))
-			}
-		}()
-		return ctx.Err()
-	}
-}
-
-// run writes for all that wait, among them the caller, who is the first, and passes
-// the turn on.
-func (m *marks) run(ctx context.Context) {
-	m.mu.Lock()
-	n := min(len(m.waiting), maxMarks)
-	batch := m.waiting[:n:n]
-	m.waiting = m.waiting[n:]
-	m.mu.Unlock()
-	list := make([]index.StageArrival, n)
-	for i := range batch {
-		list[i] = batch[i].arrival
-	}
-	err := m.write(ctx, list)
-	for _, k := range batch {
-		k.done <- err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.waiting) > 0 {
-		m.waiting[0].turn <- struct{}{}
-	} else {
-		m.waiting, m.writing = nil, false
-	}
 }

@@ -6,8 +6,6 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/durable"
-	"github.com/symdepot/symdepot/internal/index"
 )
 
 // Kind is the kind of a Refusal.
@@ -49,33 +47,22 @@ func notFound(id string) *Refusal {
 
 func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// explain returns the Refusal for an error of the index or the disk, if there is
-// one.
-func (s *Stages) explain(err error, id string) error {
-	_, done := errors.AsType[*Refusal](err)
-	need, needs := errors.AsType[*index.NeedError](err)
-	lost, isLost := errors.AsType[*LostError](err)
-	switch limit, is := errors.AsType[*index.StageLimitError](err); {
-	case err == nil || done:
-		return err
-	case needs:
-		return noSuchNeed(need.Number)
-	case isLost:
-		return refuse(Lost, "%v", lost)
-	case is && limit.Files > s.limits.MaxFiles:
-		return refuse(TooLarge, "the stage would have %d files, and the limit is %d", limit.Files, s.limits.MaxFiles)
-	case is:
-		return refuse(TooLarge, "the files of the stage would have %d bytes, and the limit is %d", limit.Bytes, s.limits.MaxBytes)
-	case errors.Is(err, index.ErrStageClosed):
-		return refuse(Conflict, "the stage is committed, or has changed meanwhile; look at its state")
-	case errors.Is(err, index.ErrStageMoved):
-		return refuse(Busy, "another server has the parts of this push now; try again")
-	case durable.IsNoSpace(err) || errors.Is(err, index.ErrNoSpace):
-		return refuse(NoSpace, "the disk of the server is full; nothing was lost, try again later")
-	case errors.Is(err, index.ErrBusy):
-		return refuse(Busy, "other writers hold the index; try again later")
-	case isNotExist(err):
-		return notFound(id)
+func wrongClass(c Caller) *Refusal {
+	return refuse(Forbidden, "the credentials are for the class %q only", c.Class)
+}
+
+func noSuchNeed(n int64) *Refusal {
+	return refuse(Invalid, "the push needs transaction %d, which does not exist or was removed", n)
+}
+
+func overQuota(product string, sum, most int64) *Refusal {
+	name := fmt.Sprintf("product %q", product)
+	if product == "" {
+		name = "the files without a product"
 	}
-	return err
+	return refuse(Quota, "%s would hold %d bytes: %d more than the quota of %d", name, sum, sum-most, most)
+}
+
+func missingRefusal(refs []blob.Ref) *Refusal {
+	return &Refusal{Kind: Conflict, Text: fmt.Sprintf("contents are missing, among them %s: send them and commit again", refs[0]), Missing: refs}
 }

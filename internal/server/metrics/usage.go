@@ -1,4 +1,4 @@
-package server
+package metrics
 
 import (
 	"context"
@@ -32,10 +32,10 @@ const (
 	usageRows = 100
 )
 
-// usages collects what takes the space of the depot. It is computed in the
+// Usages collects what takes the space of the depot. It is computed in the
 // background after the metrics were read, so that reading them is quick: the first
 // time they have no usage.
-type usages struct {
+type Usages struct {
 	usage Usage
 	ctx   context.Context // ends with the server
 	end   context.CancelFunc
@@ -51,14 +51,14 @@ type usages struct {
 	quotas  map[string]int64
 }
 
-func newUsages(u Usage) *usages {
-	c := &usages{usage: u}
+func newUsages(u Usage) *Usages {
+	c := &Usages{usage: u}
 	c.ctx, c.end = context.WithCancel(context.Background())
 	return c
 }
 
-// stop ends a computation and waits for its end.
-func (c *usages) stop() {
+// Stop ends a computation and waits for its end.
+func (c *Usages) Stop() {
 	c.end()
 	c.runs.Wait()
 }
@@ -71,7 +71,7 @@ type usageState struct {
 }
 
 // metrics are those of what takes the space.
-func (c *usages) metrics() []prometheus.Collector {
+func (c *Usages) metrics() []prometheus.Collector {
 	type state = usageState
 	type put = func(float64, ...string)
 	failed := newTable(func(context.Context) (state, bool) { return c.latest(), true },
@@ -106,7 +106,7 @@ func (c *usages) metrics() []prometheus.Collector {
 }
 
 // latest returns the last usage, and begins to compute another one if it is old.
-func (c *usages) latest() usageState {
+func (c *Usages) latest() usageState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.begin()
@@ -114,19 +114,16 @@ func (c *usages) latest() usageState {
 }
 
 // begin begins to compute the usage if it is old. mu is held.
-func (c *usages) begin() {
+func (c *Usages) begin() {
 	if !c.running && (c.begun.IsZero() || time.Since(c.begun) >= min(usageShare*c.took, usageFresh)) && c.ctx.Err() == nil {
 		c.running, c.begun, c.done = true, time.Now(), make(chan struct{})
 		c.runs.Go(c.compute)
 	}
 }
 
-// forPage returns the last usage. If there is none yet, or computing it is quick, it
+// ForPage returns the last usage. If there is none yet, or computing it is quick, it
 // waits for it shortly.
-func (c *usages) forPage(ctx context.Context) (u *depot.Usage, quotas map[string]int64) {
-	if c.usage.Sum == nil {
-		return nil, nil
-	}
+func (c *Usages) ForPage(ctx context.Context) (u *depot.Usage, quotas map[string]int64) {
 	c.mu.Lock()
 	c.begin()
 	wait := c.done
@@ -148,7 +145,7 @@ func (c *usages) forPage(ctx context.Context) (u *depot.Usage, quotas map[string
 	return c.last, c.quotas
 }
 
-func (c *usages) compute() {
+func (c *Usages) compute() {
 	ctx, cancel := context.WithTimeout(c.ctx, usageTimeout)
 	defer cancel()
 	u, err := c.usage.Sum(ctx)

@@ -1,81 +1,19 @@
 package server
 
 import (
-	"context"
-	"errors"
-	"io/fs"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
 
-	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/symbolicate"
+	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/wire"
-	"github.com/symdepot/symdepot/layout"
 )
 
 // maxHops is how many servers a request may have passed, as elfutils' servers
 // limit it by default.
 const maxHops = 8
-
-var errLoop = missError{"not found: the request came back to the server that sent it; check the upstreams of the servers that it passed"}
-
-// open looks a request up in the depot and then in the upstreams. Lookups in the
-// depot are limited, and further requests wait; a request that waits for an upstream
-// does not count. Most requests to a symbol server are for keys that do not exist:
-// the depot's filter answers them without a lookup.
-func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (*depot.File, error) {
-	if s.cfg.ID != "" && r.Header[wire.Hop] != nil {
-		x.Header()[wire.Hop] = []string{s.cfg.ID}
-	}
-	ctx, client := r.Context(), clientKind(r.UserAgent())
-	var f *depot.File
-	err := fs.ErrNotExist
-	if !s.depot.Excludes(ctx, x.caller.scope, *req) {
-		f, err = s.ask(x, r, req)
-	}
-	if _, pending := errors.AsType[errPending](err); !pending && errors.Is(err, fs.ErrNotExist) && req.Form == layout.FormFile {
-		s.depot.CountMissing(req, client)
-	}
-	return f, err
-}
-
-// ask asks the depot, and holds the request while a file is made for it.
-func (s *symbols) ask(x *exchange, r *http.Request, req *layout.Request) (*depot.File, error) {
-	ctx := r.Context()
-	h := heldRequest{a: s.access, held: s.making, wait: s.cfg.Symbols.Wait, x: x, r: r}
-	defer h.end()
-	via, loop := s.via(r)
-	q := depot.Question{
-		Scope: x.caller.scope, Request: *req, Checksum: r.Header.Get("SymbolChecksum"), Via: via, Origin: origin(r), Client: s.limitKey(r), Local: loop,
-		Enter: func(context.Context) (func(), error) { return h.leave, h.lookup() },
-	}
-	if r.URL.RawQuery != "" {
-		v := r.URL.Query()
-		q.CodeFile, q.CodeID = v.Get("code_file"), v.Get("code_id")
-	}
-	if r.Method != http.MethodHead {
-		q.Hold = h.hold
-	}
-	f, err := s.depot.Get(ctx, q)
-	switch {
-	case err == nil && f.Made:
-		s.allow(http.NewResponseController(x.w), 0) // the request may have been held for long
-	case err != nil && ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case errors.Is(err, fs.ErrNotExist) && loop && s.depot.Fetches():
-		x.Header()[wire.Loop] = []string{"1"}
-		return nil, errLoop
-	case errors.As(err, new(symbolicate.PendingError)):
-		return nil, errPending{s.cfg.Symbols.Depot.Retry(ctx)}
-	case errors.Is(err, symbolicate.ErrBusy):
-		return nil, errBusy
-	case errors.As(err, new(symbolicate.NoWorkerError)):
-		return nil, missError{notFoundText + ": " + err.Error()}
-	}
-	return f, err
-}
 
 // via returns the servers that a request has passed, this one last, and
 // whether it was here before or has passed too many.
@@ -103,6 +41,30 @@ func (s *service) via(r *http.Request) (hops []string, loop bool) {
 	}
 	return append(hops, s.cfg.ID), loop
 }
+
+// origin returns what debuginfod upstreams learn about a client, as from elfutils'
+// servers: its User-Agent, and X-Forwarded-For with its address appended.
+func origin(r *http.Request) fetch.Origin {
+	o := fetch.Origin{Agent: r.UserAgent()}
+	if len(o.Agent) > maxAgent {
+		o.Agent = ""
+	}
+	for _, v := range r.Header["X-Forwarded-For"] {
+		for s := range strings.SplitSeq(v, ",") {
+			if s = strings.TrimSpace(s); s != "" && len(o.Forwarded) < maxHops {
+				o.Forwarded = append(o.Forwarded, s)
+			}
+		}
+	}
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		o.Forwarded = append(o.Forwarded, host)
+	}
+	return o
+}
+
+// maxAgent is how many bytes of a client's User-Agent debuginfod upstreams
+// receive.
+const maxAgent = 256
 
 // clientWords are words in User-Agent by which clients are distinguished.
 var clientWords = []struct{ word, kind string }{

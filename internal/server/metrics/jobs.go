@@ -1,4 +1,4 @@
-package server
+package metrics
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 )
 
 // jobMetrics are those of the queue of jobs and of those who do them.
-func jobMetrics(d Depot) *table[[]jobs.Stats] {
+func jobMetrics(queue *jobs.Queue) *table[[]jobs.Stats] {
 	type put = func(float64, ...string)
-	k := &kept[[]jobs.Stats]{read: func(ctx context.Context) ([]jobs.Stats, error) { return d.Jobs().Stats(ctx) }, fresh: stateFresh / 3}
+	k := &kept[[]jobs.Stats]{read: func(ctx context.Context) ([]jobs.Stats, error) { return queue.Stats(ctx) }, fresh: stateFresh / 3}
 	read := func(ctx context.Context) ([]jobs.Stats, bool) {
 		list, _ := k.latest(ctx) // workers and transcoders are known without the database
 		return list, true
@@ -47,11 +47,11 @@ func jobMetrics(d Depot) *table[[]jobs.Stats] {
 			func(o jobs.Ended) float64 { return o.Total.Seconds() }),
 		ended("symdepot_jobs_ended_duration_seconds_max", "The longest of these times.", func(o jobs.Ended) float64 { return o.Longest.Seconds() }),
 		gauge("symdepot_workers", "Workers on other machines that sent a request in the last minute.",
-			func([]jobs.Stats) float64 { return float64(len(d.Jobs().Workers())) }),
+			func([]jobs.Stats) float64 { return float64(len(queue.Workers())) }),
 		family[[]jobs.Stats]{"symdepot_transcoder_usable",
 			"1 if the last test run of a transcoder of this server succeeded, else 0: the log and the page of jobs say why.",
 			prometheus.GaugeValue, []string{"transcoder"}, func(_ []jobs.Stats, put put) {
-				for _, t := range d.Jobs().Tools() {
+				for _, t := range queue.Tools() {
 					put(oneIf(t.Version != ""), t.Name)
 				}
 			}},

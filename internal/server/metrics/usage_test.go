@@ -1,4 +1,4 @@
-package server
+package metrics
 
 import (
 	"context"
@@ -72,5 +72,5 @@ func TestUsageMetrics(t *testing.T) {
 	c.begun = time.Now().Add(-usageFresh)
 	gather()
 	<-started
-	c.stop() // does not wait for an answer
+	c.Stop() // does not wait for an answer
 }

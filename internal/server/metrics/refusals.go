@@ -1,4 +1,4 @@
-package server
+package metrics
 
 import (
 	"log/slog"
@@ -9,20 +9,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/limit"
 )
 
 // Limits of this server that end a request for a SymCache file with a plain 404
 // although the file is being made. Those of the depot are depot.LimitJobs and
 // depot.LimitDownloads.
 const (
-	limitHeld = "held" // requests that are held at once
-	limitWait = "wait" // the time that a request is held: symcache.wait
+	LimitHeld = "held" // requests that are held at once
+	LimitWait = "wait" // the time that a request is held: symcache.wait
 )
 
-// symCacheLimits counts and logs the requests for SymCache files that a limit has
+// Refusals counts and logs the requests for SymCache files that a limit has
 // refused: to their clients, the file does not exist.
-type symCacheLimits struct {
-	held semaphore
+type Refusals struct {
+	held limit.Semaphore
 	log  *slog.Logger
 
 	mu    sync.Mutex
@@ -37,10 +38,12 @@ type refusals struct {
 	logged time.Time
 }
 
-func newSymCacheLimits(held semaphore, log *slog.Logger) *symCacheLimits {
-	return &symCacheLimits{held: held, log: log, kinds: map[string]*refusals{
-		limitHeld:            {hint: strconv.Itoa(cap(held)) + " requests are held already"},
-		limitWait:            {hint: "symcache.wait has passed and the file is still being made"},
+// NewRefusals returns the counts of the requests that are held as long as they have a place
+// in held. log receives them.
+func NewRefusals(held limit.Semaphore, log *slog.Logger) *Refusals {
+	return &Refusals{held: held, log: log, kinds: map[string]*refusals{
+		LimitHeld:            {hint: strconv.Itoa(cap(held)) + " requests are held already"},
+		LimitWait:            {hint: "symcache.wait has passed and the file is still being made"},
 		depot.LimitJobs:      {hint: "too many jobs are queued, in all or by this client"},
 		depot.LimitDownloads: {hint: "too many downloads from SymCache servers are under way, in all or of this client"},
 	}}
@@ -49,8 +52,8 @@ func newSymCacheLimits(held semaphore, log *slog.Logger) *symCacheLimits {
 // refusedEvery is how often refusals by one limit are logged.
 const refusedEvery = time.Minute
 
-// refused counts a request that a limit has refused; empty: none has.
-func (l *symCacheLimits) refused(limit string) {
+// Count counts a request that a limit has refused; empty: none has.
+func (l *Refusals) Count(limit string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.kinds[limit]
@@ -72,13 +75,13 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (l *symCacheLimits) Describe(ch chan<- *prometheus.Desc) {
+func (l *Refusals) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descSymCacheHeld
 	ch <- descSymCacheRefused
 }
 
 // Collect implements prometheus.Collector.
-func (l *symCacheLimits) Collect(ch chan<- prometheus.Metric) {
+func (l *Refusals) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(descSymCacheHeld, prometheus.GaugeValue, float64(len(l.held)))
 	l.mu.Lock()
 	defer l.mu.Unlock()
