@@ -64,7 +64,9 @@ func WriteSym(w io.Writer, t *functab.Table) error { return SymOptions{}.Write(w
 func (o SymOptions) Write(w io.Writer, t *functab.Table) error {
 	m := t.Module()
 	var top strings.Builder
-	err := WriteHeader(&top, Header{OS: m.OS, Arch: m.Arch, ID: m.ID, Name: m.Name, CodeID: m.CodeID, CodeName: m.CodeFile, Generator: m.Generator})
+	err := WriteHeader(&top, Header{
+		OS: m.OS, Arch: m.Arch, ID: m.ID, Name: m.Name, CodeID: m.CodeID, CodeName: m.CodeFile, Generator: m.Generator,
+	})
 	if err != nil {
 		return err
 	}

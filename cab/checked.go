@@ -23,7 +23,9 @@ type ReadWriter interface {
 // cabinet and the SHA-256 of each source.
 //
 // Reading the sources and reading back stop when ctx ends.
-func CreateChecked(ctx context.Context, out ReadWriter, files []Source, opt WriteOptions) (size int64, sums [][sha256.Size]byte, err error) {
+func CreateChecked(
+	ctx context.Context, out ReadWriter, files []Source, opt WriteOptions,
+) (size int64, sums [][sha256.Size]byte, err error) {
 	base, err := out.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return 0, nil, err

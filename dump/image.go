@@ -106,7 +106,8 @@ func (h *elfHeader) segment(p []byte) segment {
 	s := segment{typ: h.order.Uint32(p)}
 	if h.is64 {
 		s.flags = h.order.Uint32(p[4:])
-		s.off, s.vaddr, s.filesz, s.memsz, s.aligns = h.order.Uint64(p[8:]), h.order.Uint64(p[16:]), h.order.Uint64(p[32:]), h.order.Uint64(p[40:]), h.order.Uint64(p[48:])
+		s.off, s.vaddr = h.order.Uint64(p[8:]), h.order.Uint64(p[16:])
+		s.filesz, s.memsz, s.aligns = h.order.Uint64(p[32:]), h.order.Uint64(p[40:]), h.order.Uint64(p[48:])
 		return s
 	}
 	s.off, s.vaddr, s.filesz, s.memsz, s.aligns = h.word(p[4:]), h.word(p[8:]), h.word(p[16:]), h.word(p[20:]), h.word(p[28:])

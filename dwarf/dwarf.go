@@ -371,7 +371,8 @@ func (w *worker) view(im *image) *view {
 	// Linkers order strings by chance, and references lead to any entry of a unit:
 	// pages of these are short.
 	const page, short = 16 << 10, 2 << 10
-	v.info, v.abbrev, v.str, v.strOffsets = open("debug_info", 1024, short), open("debug_abbrev", 8, page), open("debug_str", 1024, short), open("debug_str_offsets", 32, page)
+	v.info, v.abbrev = open("debug_info", 1024, short), open("debug_abbrev", 8, page)
+	v.str, v.strOffsets = open("debug_str", 1024, short), open("debug_str_offsets", 32, page)
 	v.rnglists = open("debug_rnglists", 32, page)
 	if im.split {
 		v.index = open("debug_cu_index", 8, page)

@@ -467,7 +467,9 @@ func (w *worker) inlinesIn(f *openFunc, r Range) []functab.Inline {
 			dropped = c.depth
 			continue
 		}
-		w.inl = append(w.inl, functab.Inline{Depth: int(c.depth), Name: c.name, CallFile: c.file, CallLine: c.line, Ranges: w.inlRanges[lo:len(w.inlRanges):len(w.inlRanges)]})
+		w.inl = append(w.inl, functab.Inline{
+			Depth: int(c.depth), Name: c.name, CallFile: c.file, CallLine: c.line,
+			Ranges: w.inlRanges[lo:len(w.inlRanges):len(w.inlRanges)]})
 	}
 	return w.inl
 }

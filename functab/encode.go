@@ -369,7 +369,8 @@ func (s *scratch) function(start uint64, rec []byte) *Function {
 	d := decoder{rec[headSize:]}
 	b := d.body()
 	s.f = Function{
-		Start: start, Size: h.size, Name: NameID(h.name), Params: h.params & paramsMask, Multiple: h.params&flagMultiple != 0, Jump: h.params&flagJump != 0,
+		Start: start, Size: h.size, Name: NameID(h.name), Params: h.params & paramsMask,
+		Multiple: h.params&flagMultiple != 0, Jump: h.params&flagJump != 0,
 		Unit: uint32(b.unit), Rows: s.f.Rows[:0], Inlines: s.f.Inlines[:0],
 	}
 	end, clipped := h.end(start), h.params&flagClipped != 0

@@ -122,7 +122,9 @@ func (b *Builder) sortFunctions() error {
 			continue
 		}
 		if c.head.params&flagUnsized != 0 && c.body.rows == 0 {
-			moved = append(moved, Symbol{Address: c.start, Name: NameID(c.head.name), Params: c.head.params & paramsMask, Multiple: c.head.params&flagMultiple != 0})
+			moved = append(moved, Symbol{
+				Address: c.start, Name: NameID(c.head.name), Params: c.head.params & paramsMask,
+				Multiple: c.head.params&flagMultiple != 0})
 			continue
 		}
 		if name == "" {
@@ -132,7 +134,8 @@ func (b *Builder) sortFunctions() error {
 			c.head.name = uint32(unknown)
 		}
 		if last != nil && last.head.end(last.start) > c.start {
-			if end := c.head.end(c.start); c.body.rows == 0 && last.body.rows > 0 && end <= last.head.end(last.start) && last.head.params&flagUnsized == 0 {
+			end, within := c.head.end(c.start), last.head.end(last.start)
+			if c.body.rows == 0 && last.body.rows > 0 && end <= within && last.head.params&flagUnsized == 0 {
 				continue
 			}
 			last.head.size = uint32(min(c.start-last.start, maxSize))
@@ -385,7 +388,8 @@ func (b *Builder) endLast() error {
 	}
 	address, pos := b.symbols.get(k)
 	s := decodeSymbol(address, b.records.at(pos))
-	if next := b.funcs.last(math.MaxUint64); s.Size > 0 || end <= address || end-address > maxSize || next >= 0 && b.candidate(next).start > address {
+	if next := b.funcs.last(math.MaxUint64); s.Size > 0 || end <= address || end-address > maxSize ||
+		next >= 0 && b.candidate(next).start > address {
 		return nil
 	}
 	s.Size = uint32(end - address)

@@ -274,7 +274,9 @@ func (c *places) debuginfod() {
 		return
 	}
 	at := func(leaf string, verify bool) {
-		c.list = append(c.list, Place{Parts: []string{"buildid", c.l.ID, leaf}, Verify: verify}, Place{Parts: []string{c.l.ID, leaf}, Verify: verify})
+		c.list = append(c.list,
+			Place{Parts: []string{"buildid", c.l.ID, leaf}, Verify: verify},
+			Place{Parts: []string{c.l.ID, leaf}, Verify: verify})
 	}
 	if c.l.Role&symfile.Debug != 0 {
 		at("debuginfo", false)

@@ -94,11 +94,13 @@ var buildIDKinds = []symfile.Kind{symfile.ELF}
 var tables = [...]table{
 	None: {},
 	SymStore: {
-		name: "symstore", paths: symstorePaths, parse: parseSymstore, server: (*placeList).microsoft, folder: (*places).microsoft, keys: namedKeys,
+		name: "symstore", paths: symstorePaths, parse: parseSymstore,
+		server: (*placeList).microsoft, folder: (*places).microsoft, keys: namedKeys,
 		records: SymStoreRecords, packing: PackCabinet, tiers: TiersProbed, symsrv: true, rank: 5, mixed: true,
 	},
 	Index2: {
-		name: "symstore_index2", paths: index2Paths, parse: parseIndex2, server: (*placeList).microsoft, folder: (*places).microsoft, keys: namedKeys,
+		name: "symstore_index2", paths: index2Paths, parse: parseIndex2,
+		server: (*placeList).microsoft, folder: (*places).microsoft, keys: namedKeys,
 		records: SymStoreRecords, packing: PackCabinet, tiers: TiersTwo, symsrv: true, rank: 6, marks: []string{"index2.txt"},
 	},
 	SSQP: {
@@ -106,7 +108,8 @@ var tables = [...]table{
 		packing: PackCabinet, tiers: TiersOne, symsrv: true,
 	},
 	BreakpadTree: {
-		name: "breakpad", paths: breakpadPaths, parse: parseBreakpad, server: (*placeList).microsoft, folder: (*places).microsoft, keys: namedKeys,
+		name: "breakpad", paths: breakpadPaths, parse: parseBreakpad,
+		server: (*placeList).microsoft, folder: (*places).microsoft, keys: namedKeys,
 		rank: 7, mixed: true,
 	},
 	Unified: {
@@ -125,7 +128,9 @@ var tables = [...]table{
 		name: "debuginfod", paths: debuginfodPaths, parse: parseDebuginfod, server: (*placeList).debuginfod, folder: (*places).debuginfod,
 		kinds: buildIDKinds, direct: true, rank: 4,
 	},
-	SlashSymbols: {name: "slashsymbols", paths: slashPaths, parse: parseSlash, server: (*placeList).slash, folder: (*places).slash, direct: true},
+	SlashSymbols: {
+		name: "slashsymbols", paths: slashPaths, parse: parseSlash, server: (*placeList).slash, folder: (*places).slash, direct: true,
+	},
 	Native: {
 		name: "native", paths: nativePaths, parse: parseNative, server: (*placeList).native, folder: (*places).native, keys: namedKeys,
 		packing: PackCabinet, tiers: TiersOne, symsrv: true,

@@ -369,7 +369,9 @@ func parseBreakpad(s []string) (Request, bool) {
 
 // unifiedLeaves are the last parts of Sentry's unified layout.
 var unifiedLeaves = []leaf{
-	{symfile.Executable | symfile.Relocatable, "executable"}, {symfile.Debug | symfile.Companion, "debuginfo"}, {symfile.Symbols, "breakpad"}, {symfile.Sources, "sourcebundle"},
+	{symfile.Executable | symfile.Relocatable, "executable"},
+	{symfile.Debug | symfile.Companion, "debuginfo"},
+	{symfile.Symbols, "breakpad"}, {symfile.Sources, "sourcebundle"},
 	{symfile.UUIDs, "uuidmap"}, {symfile.BCSymbols, "bcsymbolmap"}, {symfile.IL2CPPMap, "il2cpp"}, {symfile.Mapping, "proguard"},
 }
 
@@ -473,7 +475,8 @@ func buildIDArtifact(id string, rest []string) (Request, bool) {
 		return r, len(rest) == 1
 	case "section":
 		r.Form, r.Part = FormSection, strings.Join(rest[1:], "/")
-		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Debug, IDKind: symfile.BuildIDs}, {ID: string(b), Role: symfile.Executable, IDKind: symfile.BuildIDs}}
+		r.Lookups = []symfile.Lookup{{ID: string(b), Role: symfile.Debug, IDKind: symfile.BuildIDs},
+			{ID: string(b), Role: symfile.Executable, IDKind: symfile.BuildIDs}}
 		return r, r.Part != ""
 	}
 	return Request{}, false

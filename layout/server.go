@@ -508,5 +508,6 @@ func (w *placeList) symCache() {
 	if err != nil {
 		return
 	}
-	w.put(Place{Parts: []string{w.req.SymCache.Version.Segment(), w.req.Name, id.GUID.Upper(), strconv.FormatUint(uint64(id.Age), 10)}, Exact: true})
+	age := strconv.FormatUint(uint64(id.Age), 10)
+	w.put(Place{Parts: []string{w.req.SymCache.Version.Segment(), w.req.Name, id.GUID.Upper(), age}, Exact: true})
 }

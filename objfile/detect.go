@@ -9,7 +9,8 @@ import (
 
 // symbolMagics are the first bytes of the formats that dispatch supports.
 var symbolMagics = []string{
-	"MZ", "DI", pdb.MagicMSF, pdb.MagicPDB20, pdb.MagicMSFZ, "BSJB", "\x7fELF", "\xfe\xed\xfa\xce", "\xfe\xed\xfa\xcf", "\xce\xfa\xed\xfe", "\xcf\xfa\xed\xfe",
+	"MZ", "DI", pdb.MagicMSF, pdb.MagicPDB20, pdb.MagicMSFZ, "BSJB",
+	"\x7fELF", "\xfe\xed\xfa\xce", "\xfe\xed\xfa\xcf", "\xce\xfa\xed\xfe", "\xcf\xfa\xed\xfe",
 	"\xca\xfe\xba\xbf", "\xca\xfe\xba\xbe", "\x00asm", "MODULE ", "SYSB", "BCSymbolMap",
 }
 

@@ -255,7 +255,8 @@ func (f *elfFile) section(h []byte) elfSection {
 		q := f.order.Uint64
 		s.flags, s.addr, s.off, s.size, s.link, s.info, s.entsize = q(h[8:]), q(h[16:]), q(h[24:]), q(h[32:]), u(h[40:]), u(h[44:]), q(h[56:])
 	} else {
-		s.flags, s.addr, s.off, s.size, s.link, s.info, s.entsize = uint64(u(h[8:])), uint64(u(h[12:])), uint64(u(h[16:])), uint64(u(h[20:])), u(h[24:]), u(h[28:]), uint64(u(h[36:]))
+		s.flags, s.addr, s.off, s.size = uint64(u(h[8:])), uint64(u(h[12:])), uint64(u(h[16:])), uint64(u(h[20:]))
+		s.link, s.info, s.entsize = u(h[24:]), u(h[28:]), uint64(u(h[36:]))
 	}
 	return s
 }

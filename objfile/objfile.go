@@ -65,7 +65,10 @@ func (f Features) Words() []string {
 	for _, p := range []struct {
 		is   bool
 		word string
-	}{{f.Debug, "debug"}, {f.Symtab, "symtab"}, {f.Unwind, "unwind"}, {f.Sources, "sources"}, {f.NoSections, "no-sections"}, {f.PDB != "", f.PDB}, {f.Unknown, "unknown"}} {
+	}{
+		{f.Debug, "debug"}, {f.Symtab, "symtab"}, {f.Unwind, "unwind"}, {f.Sources, "sources"},
+		{f.NoSections, "no-sections"}, {f.PDB != "", f.PDB}, {f.Unknown, "unknown"},
+	} {
 		if p.is {
 			w = append(w, p.word)
 		}

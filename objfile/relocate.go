@@ -31,15 +31,24 @@ const (
 // relocations are the types that debug sections have references to other sections with, by
 // the number of the processor. Others concern addresses of code.
 var relocations = map[uint16]map[uint32]relocation{
-	2:   {3: {4, relocSet}, 23: {4, relocSet}, 54: {8, relocSet}, 32: {8, relocSet}},                                                         // SPARC
-	43:  {3: {4, relocSet}, 23: {4, relocSet}, 54: {8, relocSet}, 32: {8, relocSet}},                                                         // SPARC V9
-	20:  {1: {4, relocSet}, 24: {4, relocSet}},                                                                                               // PowerPC
-	21:  {1: {4, relocSet}, 38: {8, relocSet}, 43: {8, relocSet}},                                                                            // PowerPC 64
-	22:  {4: {4, relocSet}, 22: {8, relocSet}},                                                                                               // S/390
-	62:  {1: {8, relocSet}, 10: {4, relocSet}, 11: {4, relocSet}},                                                                            // x86-64
-	183: {257: {8, relocSet}, 258: {4, relocSet}},                                                                                            // AArch64
-	243: {1: {4, relocSet}, 2: {8, relocSet}, 35: {4, relocAdd}, 36: {8, relocAdd}, 39: {4, relocSub}, 40: {8, relocSub}, 56: {4, relocSet}}, // RISC-V
-	258: {1: {4, relocSet}, 2: {8, relocSet}, 50: {4, relocAdd}, 51: {8, relocAdd}, 55: {4, relocSub}, 56: {8, relocSub}},                    // LoongArch
+	// SPARC
+	2: {3: {4, relocSet}, 23: {4, relocSet}, 54: {8, relocSet}, 32: {8, relocSet}},
+	// SPARC V9
+	43: {3: {4, relocSet}, 23: {4, relocSet}, 54: {8, relocSet}, 32: {8, relocSet}},
+	// PowerPC
+	20: {1: {4, relocSet}, 24: {4, relocSet}},
+	// PowerPC 64
+	21: {1: {4, relocSet}, 38: {8, relocSet}, 43: {8, relocSet}},
+	// S/390
+	22: {4: {4, relocSet}, 22: {8, relocSet}},
+	// x86-64
+	62: {1: {8, relocSet}, 10: {4, relocSet}, 11: {4, relocSet}},
+	// AArch64
+	183: {257: {8, relocSet}, 258: {4, relocSet}},
+	// RISC-V
+	243: {1: {4, relocSet}, 2: {8, relocSet}, 35: {4, relocAdd}, 36: {8, relocAdd}, 39: {4, relocSub}, 40: {8, relocSub}, 56: {4, relocSet}},
+	// LoongArch
+	258: {1: {4, relocSet}, 2: {8, relocSet}, 50: {4, relocAdd}, 51: {8, relocAdd}, 55: {4, relocSub}, 56: {8, relocSub}},
 }
 
 // Relocated returns the content of a section like Section does, with references to other

@@ -126,7 +126,8 @@ func inflate(r io.ReaderAt, off, n int64, c compression, size uint64, opt Sectio
 		defer z.Close()
 		plain = z
 	case zstdSection:
-		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow), zstd.WithDecoderMaxMemory(uint64(limit)))
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(maxZstdWindow), zstd.WithDecoderMaxMemory(uint64(limit)))
 		if err != nil {
 			return nil, sectionError(err)
 		}

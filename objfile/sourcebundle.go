@@ -81,7 +81,9 @@ func findManifest(b *budget) (zipEntry, error) {
 			string(e[zipEntrySize:zipEntrySize+len(manifestName)]) != manifestName {
 			continue
 		}
-		z := zipEntry{method: le.Uint16(e[10:]), packed: int64(le.Uint32(e[20:])), unpacked: int64(le.Uint32(e[24:])), off: int64(le.Uint32(e[42:]))}
+		z := zipEntry{
+			method: le.Uint16(e[10:]), packed: int64(le.Uint32(e[20:])), unpacked: int64(le.Uint32(e[24:])), off: int64(le.Uint32(e[42:])),
+		}
 		extra := e[zipEntrySize+len(manifestName):]
 		return z, z.zip64(extra[:min(len(extra), int(le.Uint16(e[30:])))])
 	}

@@ -40,7 +40,9 @@ func identifySymCache(b *budget, head []byte, path string) ([]Object, error) {
 		return nil, notSymbol("a SymCache file that is not finished")
 	}
 	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '\\' })
-	o := b.whole(symfile.Object{Kind: symfile.SymCache, Role: symfile.SymCacheFile, Name: e.Key.Name, CodeName: parts[len(parts)-1], DebugID: e.Key.ID})
+	o := b.whole(symfile.Object{
+		Kind: symfile.SymCache, Role: symfile.SymCacheFile, Name: e.Key.Name, CodeName: parts[len(parts)-1], DebugID: e.Key.ID,
+	})
 	// What the file holds is unknown, but WPA shows function names from it.
 	o.Features = Features{Symtab: true}
 	return []Object{o}, nil

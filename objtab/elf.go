@@ -139,7 +139,9 @@ func (c *elfModule) identify(files ELFFiles) error {
 		return fmt.Errorf("%w: the program is for %s, its debug file for %s", ErrMismatch, c.program.Arch(), c.debug.Arch())
 	}
 	c.base, c.code = main.Base(), main.Code()
-	m := functab.Module{OS: "Linux", Arch: main.Arch(), Name: files.Name, Base: c.base, Generator: c.opt.Generator, Relocatable: main.Relocatable()}
+	m := functab.Module{
+		OS: "Linux", Arch: main.Arch(), Name: files.Name, Base: c.base, Generator: c.opt.Generator, Relocatable: main.Relocatable(),
+	}
 	if id != "" {
 		m.ID, m.CodeID = id.DebugID(main.Order().String() == "LittleEndian"), strings.ToUpper(string(id))
 		m.UUID, _ = hex.DecodeString(string(id)) // a build-id is hexadecimal
@@ -233,7 +235,8 @@ func (c *elfModule) readMini(mini *objfile.ELFFile, add func(objfile.CodeSymbol)
 // lower rank, shorter, then in alphabetical order.
 func sortSymbols(s []objfile.CodeSymbol) []objfile.CodeSymbol {
 	slices.SortFunc(s, func(a, b objfile.CodeSymbol) int {
-		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Rank, b.Rank), cmp.Compare(len(a.Name), len(b.Name)), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Rank, b.Rank),
+			cmp.Compare(len(a.Name), len(b.Name)), strings.Compare(a.Name, b.Name))
 	})
 	return s
 }
@@ -255,7 +258,8 @@ func addSymbols(b *functab.Builder, symbols []objfile.CodeSymbol, base uint64, s
 		if size > 1<<32-1 {
 			size = 0
 		}
-		if err := b.Symbol(functab.Symbol{Address: x.Address - base, Name: b.Name(shown(x.Name), x.Name), Multiple: multiple, Size: uint32(size)}); err != nil {
+		s := functab.Symbol{Address: x.Address - base, Name: b.Name(shown(x.Name), x.Name), Multiple: multiple, Size: uint32(size)}
+		if err := b.Symbol(s); err != nil {
 			return err
 		}
 	}

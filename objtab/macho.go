@@ -54,7 +54,9 @@ func MachO(ctx context.Context, files MachOFiles, opt Options) (*functab.Builder
 	main := c.files()[len(c.files())-1] // the image if there is one
 	c.base, c.code = main.Base(), main.Code()
 	uuid := main.UUID()
-	m := functab.Module{OS: "mac", Arch: main.Arch(), Name: files.Name, Base: c.base, Generator: opt.Generator, Relocatable: main.Relocatable()}
+	m := functab.Module{
+		OS: "mac", Arch: main.Arch(), Name: files.Name, Base: c.base, Generator: opt.Generator, Relocatable: main.Relocatable(),
+	}
 	if !uuid.IsZero() {
 		m.ID, m.CodeID, m.UUID = debugid.ID{GUID: uuid}, strings.ToUpper(uuid.Lower()), uuid[:]
 	}

@@ -67,7 +67,8 @@ func (f *File) Functions(ctx context.Context, b *functab.Builder, opt FunctionOp
 // result would be different another time.
 func fatal(err error) bool {
 	var p *fs.PathError
-	return errors.Is(err, functab.ErrLimit) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &p)
+	return errors.Is(err, functab.ErrLimit) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &p)
 }
 
 // reader is one call of Functions.

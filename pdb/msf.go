@@ -174,7 +174,8 @@ func openMSF(r io.ReaderAt, size int64) (*msf, error) {
 	// one; files with small pages or many streams have more.
 	mapSize := m.pagesFor(dirSize) * 4
 	if most := (m.page - 52) / 4; m.pagesFor(mapSize) > most {
-		return nil, fmt.Errorf("MSF superblock: the block map of a directory of %d bytes takes %d pages, more than the %d whose numbers fit in the superblock",
+		return nil, fmt.Errorf(
+			"MSF superblock: the block map of a directory of %d bytes takes %d pages, more than the %d whose numbers fit in the superblock",
 			dirSize, m.pagesFor(mapSize), most)
 	}
 	blockMap := &paged{pager: &m.pager, name: "block map", size: mapSize, list: r, at: 52}
@@ -201,7 +202,8 @@ func openJG(r io.ReaderAt, size int64) (*msf, error) {
 		return nil, fmt.Errorf("PDB 2.0 header: a stream directory of %d bytes in a file of %d", dirSize, size)
 	}
 	if most := (m.page - 60) / 2; m.pagesFor(dirSize) > most {
-		return nil, fmt.Errorf("PDB 2.0 header: a stream directory of %d pages, more than the %d whose numbers fit in the header", m.pagesFor(dirSize), most)
+		return nil, fmt.Errorf("PDB 2.0 header: a stream directory of %d pages, more than the %d whose numbers fit in the header",
+			m.pagesFor(dirSize), most)
 	}
 	m.dir = paged{pager: &m.pager, name: "stream directory", size: dirSize, list: r, at: 60}
 	return m, m.readCount(2)

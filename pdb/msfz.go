@@ -84,10 +84,12 @@ func openMSFZ(r io.ReaderAt, size int64) (*msfz, error) {
 	z := &msfz{r: r, end: size, dirSize: u32(68), chunks: u32(72)}
 	method, packed := u32(60), u32(64)
 	if !inFile(u64(40), packed, size) {
-		return nil, fmt.Errorf("MSFZ header: the stream directory, %d bytes at offset %d, lies outside the file of %d bytes", packed, u64(40), size)
+		return nil, fmt.Errorf("MSFZ header: the stream directory, %d bytes at offset %d, lies outside the file of %d bytes",
+			packed, u64(40), size)
 	}
 	if !inFile(u64(48), u32(76), size) || z.chunks*chunkEntry != u32(76) {
-		return nil, fmt.Errorf("MSFZ header: the chunk table, %d entries in %d bytes at offset %d, does not fit a file of %d bytes", z.chunks, u32(76), u64(48), size)
+		return nil, fmt.Errorf("MSFZ header: the chunk table, %d entries in %d bytes at offset %d, does not fit a file of %d bytes",
+			z.chunks, u32(76), u64(48), size)
 	}
 	if z.chunks > maxChunks {
 		return nil, fmt.Errorf("MSFZ header: %d chunks are more than the limit of %d", z.chunks, maxChunks)

@@ -161,7 +161,9 @@ func anonymous(name string) string {
 	if strings.IndexByte(name, '`') < 0 {
 		return name
 	}
-	return strings.NewReplacer("`anonymous namespace'", "(anonymous namespace)", "`anonymous-namespace'", "(anonymous namespace)").Replace(name)
+	return strings.NewReplacer(
+		"`anonymous namespace'", "(anonymous namespace)",
+		"`anonymous-namespace'", "(anonymous namespace)").Replace(name)
 }
 
 // constant reports whether the name is that of a constant that compilers put

@@ -350,7 +350,9 @@ func (f *File) injected(b []byte, names *stringTable) ([]InjectedSource, error) 
 		if name == "" || virtual == "" {
 			continue
 		}
-		list = append(list, InjectedSource{Name: name, Size: int64(u32(v, 12)), Compression: v[28], f: f, stream: injectedPrefix + strings.ToLower(virtual)})
+		list = append(list, InjectedSource{
+			Name: name, Size: int64(u32(v, 12)), Compression: v[28], f: f,
+			stream: injectedPrefix + strings.ToLower(virtual)})
 	}
 	return list, c.err
 }

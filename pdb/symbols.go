@@ -415,7 +415,8 @@ func (w *worker) finish() error {
 	}
 	w.open = false
 	if w.lost {
-		w.r.warn(w.module, "module %d (%s): inlined calls of the function at %#x: more than the limit", w.module, w.r.modules[w.module].name, w.code.start)
+		w.r.warn(w.module, "module %d (%s): inlined calls of the function at %#x: more than the limit",
+			w.module, w.r.modules[w.module].name, w.code.start)
 	}
 	f := functab.Function{Unit: uint32(w.module)}
 	w.title(&f)

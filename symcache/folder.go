@@ -169,7 +169,8 @@ const SniffLen = 16
 var otherContents = []struct{ magic, what string }{
 	{"MZ", "a Windows program"},
 	{"\x7fELF", "an ELF file"},
-	{"\xfe\xed\xfa\xce", "a Mach-O file"}, {"\xfe\xed\xfa\xcf", "a Mach-O file"}, {"\xce\xfa\xed\xfe", "a Mach-O file"}, {"\xcf\xfa\xed\xfe", "a Mach-O file"},
+	{"\xfe\xed\xfa\xce", "a Mach-O file"}, {"\xfe\xed\xfa\xcf", "a Mach-O file"},
+	{"\xce\xfa\xed\xfe", "a Mach-O file"}, {"\xcf\xfa\xed\xfe", "a Mach-O file"},
 	{"\xca\xfe\xba\xbe", "a Mach-O file"},
 	{"Microsoft C/C++ ", "a PDB"}, {"Microsoft MSFZ", "a PDB"}, {"BSJB", "a portable PDB"},
 	{"PK\x03\x04", "a zip archive"}, {"PK\x05\x06", "a zip archive"},

@@ -408,7 +408,8 @@ func (a *adder) repeats(i int, it *item) (bool, error) {
 			return false, err
 		}
 		if !equal {
-			return false, fmt.Errorf("%w: %s has the same key %s and different content", ErrExists, cmp.Or(first.file.Source, first.file.Path), k.Key)
+			return false, fmt.Errorf("%w: %s has the same key %s and different content",
+				ErrExists, cmp.Or(first.file.Source, first.file.Path), k.Key)
 		}
 		same++
 	}

@@ -250,11 +250,13 @@ func (c *checker) notes() {
 		c.add(Finding{Kind: FileStray, Detail: detail, Note: true})
 	}
 	if c.older > 0 {
-		detail := fmt.Sprintf("no transaction has %d of the stored files; they were there before the first transaction, so this is no fault", c.older)
+		detail := fmt.Sprintf(
+			"no transaction has %d of the stored files; they were there before the first transaction, so this is no fault", c.older)
 		c.add(Finding{Kind: FileStray, Detail: detail, Note: true})
 	}
 	if c.unlisted > 0 {
-		detail := fmt.Sprintf("%d of the stored files have no line in refs.ptr: a tool that writes none stored them, so this is no fault. symstore.exe does not count them when it deletes; --repair adds the lines", c.unlisted)
+		detail := fmt.Sprintf("%d of the stored files have no line in refs.ptr: a tool that writes none stored them, so this is no fault. "+
+			"symstore.exe does not count them when it deletes; --repair adds the lines", c.unlisted)
 		c.add(Finding{Kind: RefMissing, Detail: detail, Note: true, Mendable: true})
 	}
 }
@@ -408,7 +410,9 @@ func (c *checker) decide() {
 		case t.deleted:
 		case len(t.refs) > 0:
 			t.live, t.rebuild = true, true
-			c.add(Finding{Kind: TransactionLost, ID: id, Path: txFile(id), Detail: fmt.Sprintf("%d refs.ptr files list it", len(t.refs)), Mendable: true})
+			c.add(Finding{
+				Kind: TransactionLost, ID: id, Path: txFile(id), Detail: fmt.Sprintf("%d refs.ptr files list it", len(t.refs)), Mendable: true,
+			})
 		case t.inServer:
 			c.add(Finding{Kind: TransactionLost, ID: id, Path: txFile(id), Detail: "no refs.ptr lists it either", Mendable: true})
 		}

@@ -168,7 +168,9 @@ func (c *checker) isDeferred(k *keyDir) bool {
 		if !c.defers(k.name, path.Base(k.dir), o.Path) {
 			return false
 		}
-		notes = append(notes, Finding{Kind: FileHeld, Path: o.Path, Detail: "deleted, but another program holds it open: the first writer after that removes it", Note: true})
+		notes = append(notes, Finding{
+			Kind: FileHeld, Path: o.Path, Detail: "deleted, but another program holds it open: the first writer after that removes it", Note: true,
+		})
 	}
 	c.found = append(c.found, notes...)
 	return true

@@ -154,7 +154,8 @@ func (ws *workspace) finishDeferred(l *lock, p *plan) error {
 		list = append(list, e)
 	}
 	if len(list) > cmp.Or(ws.j.opt.maxDeferred, maxDeferred) {
-		return fmt.Errorf("%s lists %d files that other programs hold open, and %d more are too many: close these programs", deferredFile, len(list)-len(held), len(held))
+		return fmt.Errorf("%s lists %d files that other programs hold open, and %d more are too many: close these programs",
+			deferredFile, len(list)-len(held), len(held))
 	}
 	data, err := printDeferred(list)
 	if err != nil {

@@ -144,7 +144,10 @@ func (a *adder) keyOps(dir, name string, id ID, it *item, k stagedKey) ([]op, er
 	}
 	refsToo := !a.noRefs || kd.hasRefs()
 	if refsToo {
-		ops = append(ops, op{Do: opWrite, Path: path.Join(dir, refsLeaf), Data: printRefs(append(kd.junk, refs...)), Had: kd.hasRefs(), New: kd.found == nil && a.opt.Pointer})
+		ops = append(ops, op{
+			Do: opWrite, Path: path.Join(dir, refsLeaf), Data: printRefs(append(kd.junk, refs...)),
+			Had: kd.hasRefs(), New: kd.found == nil && a.opt.Pointer,
+		})
 	}
 	if !wins {
 		return ops, nil
@@ -155,7 +158,9 @@ func (a *adder) keyOps(dir, name string, id ID, it *item, k stagedKey) ([]op, er
 		if old == "" {
 			old = path.Join(dir, pointerLeaf)
 		}
-		ops = append(ops, op{Do: opWrite, Path: old, Data: a.opt.pointerContent(it.source), Had: kd.leaf(pointerLeaf) != "", New: kd.found == nil && !refsToo})
+		ops = append(ops, op{
+			Do: opWrite, Path: old, Data: a.opt.pointerContent(it.source), Had: kd.leaf(pointerLeaf) != "", New: kd.found == nil && !refsToo,
+		})
 	case old != "":
 		ops = append(ops, op{Do: opRemove, Path: old, Had: true})
 	}

@@ -70,7 +70,10 @@ func (s *Store) Find(name, key string) (*Found, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Found{Name: spelled, Dir: dir, Plain: kd.leaf(spelled), Compressed: kd.leaf(layout.CabinetName(spelled)), Pointer: kd.leaf(pointerLeaf), Refs: kd.refs}
+	f := &Found{
+		Name: spelled, Dir: dir, Plain: kd.leaf(spelled),
+		Compressed: kd.leaf(layout.CabinetName(spelled)), Pointer: kd.leaf(pointerLeaf), Refs: kd.refs,
+	}
 	if f.Plain == f.Compressed {
 		f.Compressed = "" // the name ends in an underscore
 	}

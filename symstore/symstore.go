@@ -176,7 +176,8 @@ func checkName(name string) error {
 		return fmt.Errorf("%w: %q", ErrName, clip.Text(name))
 	case symfile.IsDevice(name):
 		return fmt.Errorf("%w: %q is a device name on Windows", ErrName, clip.Text(name))
-	case strings.EqualFold(name, adminDir), strings.EqualFold(name, pingmeFile), strings.EqualFold(name, pingbackFile), strings.EqualFold(name, index2File):
+	case strings.EqualFold(name, adminDir), strings.EqualFold(name, pingmeFile),
+		strings.EqualFold(name, pingbackFile), strings.EqualFold(name, index2File):
 		return fmt.Errorf("%w: %q is reserved for the store's own files", ErrName, clip.Text(name))
 	}
 	return nil
