@@ -114,14 +114,7 @@ func instruction(p []byte) (kind int, arg int64, size int) {
 	case op == 0x81 && modrm == 0xc4 && rex == 0x48:
 		return done(insAdd, int64(int32(uint32(at(2))|uint32(at(3))<<8|uint32(at(4))<<16|uint32(at(5))<<24)), 6)
 	case op == 0x8d && modrm>>3&7 == x64RSP && rex&0x4c == 0x48 && modrm>>6 != 0 && modrm>>6 != 3:
-		n := 3
-		if modrm>>6 == 2 {
-			n = 6
-		}
-		if modrm&7 == 4 {
-			n++
-		}
-		return done(insLea, 0, n)
+		return done(insLea, 0, leaSize(modrm))
 	case op == 0x8b && modrm>>3 == 3<<3|x64RSP && rex&0x4c == 0x48, op == 0x89 && modrm&0xc7 == 0xc4 && rex&0x49 == 0x48:
 		return done(insLea, 0, 2)
 	default:
@@ -130,6 +123,18 @@ func instruction(p []byte) (kind int, arg int64, size int) {
 		}
 	}
 	return insOther, 0, 0
+}
+
+// leaSize returns the size without prefix of a lea with a displacement.
+func leaSize(modrm byte) int {
+	n := 3
+	if modrm>>6 == 2 { // 32 bits
+		n = 6
+	}
+	if modrm&7 == 4 { // a SIB byte
+		n++
+	}
+	return n
 }
 
 // leaveSize returns the size of an instruction that leaves the function, or 0 for any other.

@@ -262,10 +262,9 @@ const (
 	maxParts = 128
 )
 
-// readForm reads a multipart form: fields and the one part that isFile names.
-// before, if not nil, is called with the fields in front of the file before the
-// file is read. The caller closes the form.
-func (x *exchange) readForm(isFile func(field, filename string) bool, before func(*form) error) (_ *form, err error) {
+// readForm reads a multipart form: fields and the one part that isFile names. The caller
+// closes the form.
+func (x *exchange) readForm(isFile func(field, filename string) bool) (_ *form, err error) {
 	m, err := x.multipart()
 	if err != nil {
 		return nil, err
@@ -302,11 +301,6 @@ func (x *exchange) readForm(isFile func(field, filename string) bool, before fun
 		}
 		if f.file != nil {
 			return nil, &failure{http.StatusBadRequest, "the form has more than one file; send one in each request"}
-		}
-		if before != nil {
-			if err := before(f); err != nil {
-				return nil, err
-			}
 		}
 		body, err := x.decoded(partReader{p}, p.Header.Get("Content-Encoding"))
 		if err != nil {

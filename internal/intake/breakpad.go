@@ -24,7 +24,7 @@ import (
 
 // Breakpad's symupload and sym_upload: version 1 is a form, version 2 asks, gets a
 // URL, sends the file there and completes. The form intake also takes those of
-// BugSnag and Backtrace; see vendors.go.
+// bugsnag-cli.
 
 var breakpadFace = &face{
 	name: "breakpad", noCredential: http.StatusUnauthorized, badCredential: http.StatusUnauthorized,
@@ -40,29 +40,21 @@ var breakpad2Face = &face{
 	write: jsonFailure("error"),
 }
 
+// fileFields are the names of a form's file part: symbol_file in Breakpad's protocol, dsym
+// and soFile in the forms of bugsnag-cli, and file for forms by hand.
+var fileFields = map[string]bool{"symbol_file": true, "dsym": true, "soFile": true, "file": true}
+
 // serveForm answers a form upload of version 1: one file, or an archive.
 func serveForm(x *exchange) error {
-	if x.who.Writer {
-		if err := x.take(); err != nil {
-			return err
-		}
+	if err := x.take(); err != nil {
+		return err
 	}
-	var f *form
-	var err error
-	multi := strings.HasPrefix(strings.ToLower(x.r.Header.Get("Content-Type")), "multipart/")
-	if multi {
-		f, err = x.readForm(isVendorFile, x.formCredential)
-	} else {
-		f, err = x.readRaw()
-	}
+	f, err := x.readForm(func(field, _ string) bool { return fileFields[field] })
 	if err != nil {
 		return err
 	}
 	defer f.close()
 	if f.file == nil {
-		if err := x.formCredential(f); err != nil {
-			return err
-		}
 		return &failure{http.StatusBadRequest, "the form has no file; its part is named symbol_file"}
 	}
 	l, err := x.labels(stage.Labels{Product: f.fields["product"], Version: f.fields["version"]})
@@ -95,10 +87,7 @@ func serveForm(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if multi {
-		return x.text(http.StatusOK, "OK")
-	}
-	return x.json(http.StatusOK, map[string]string{"response": "ok", "_rxid": newKey()})
+	return x.text(http.StatusOK, "OK")
 }
 
 // one puts a file into the collecting stage.
@@ -121,24 +110,6 @@ func tellOther(h http.Header, a *stage.Arrived) {
 	if note := a.OtherNote(); note != "" && h.Get("Warning") == "" {
 		h.Set("Warning", `299 - "`+warnText(clip.To(note, 500))+`"`)
 	}
-}
-
-// readRaw reads a body that is the file itself.
-func (x *exchange) readRaw() (*form, error) {
-	if !x.who.Writer {
-		return nil, x.notWriter()
-	}
-	body, err := x.decoded(x.body, x.r.Header.Get("Content-Encoding"))
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	s, err := x.spool(body, x.limit)
-	if err != nil {
-		return nil, err
-	}
-	q := x.r.URL.Query()
-	return &form{fields: map[string]string{}, part: "symbol_file", name: first(q.Get("name"), q.Get("tag")), file: s}, nil
 }
 
 const (

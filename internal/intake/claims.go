@@ -64,7 +64,7 @@ func below(method string, segs []string) (target, bool) {
 	}
 	switch {
 	case method == http.MethodPost && len(segs) <= 3:
-		t := target{face: breakpadFace, serve: serveForm, access: accessForm}
+		t := target{face: breakpadFace, serve: serveForm}
 		t.in(segs[1:])
 		return t, true
 	case method != http.MethodPut || len(segs) < 3:
@@ -126,11 +126,10 @@ var routes = split([]route{
 	{methods: posts, path: "upload/v2", target: target{face: teckenFace, serve: serveTeckenV2}},
 	{methods: append(posts, puts...), path: "upload/v2/*/*", target: target{face: teckenFace, serve: serveTeckenPut, access: accessOwnKey}},
 
-	{methods: posts, path: "upload/breakpad", target: target{face: breakpadFace, serve: serveForm, access: accessForm}},
-	{methods: posts, path: "upload/backtrace", target: target{face: breakpadFace, serve: serveForm, access: accessForm}},
-	{methods: posts, path: "breakpad-symbol", target: target{face: breakpadFace, serve: serveForm, access: accessForm}},
-	{methods: posts, path: "dsym", target: target{face: breakpadFace, serve: serveForm, access: accessForm}},
-	{methods: posts, path: "ndk-symbol", target: target{face: breakpadFace, serve: serveForm, access: accessForm}},
+	{methods: posts, path: "upload/breakpad", target: target{face: breakpadFace, serve: serveForm}},
+	{methods: posts, path: "breakpad-symbol", target: target{face: breakpadFace, serve: serveForm}},
+	{methods: posts, path: "dsym", target: target{face: breakpadFace, serve: serveForm}},
+	{methods: posts, path: "ndk-symbol", target: target{face: breakpadFace, serve: serveForm}},
 
 	{methods: gets, path: "v1/symbols/*/*:checkStatus", target: target{face: breakpad2Face, serve: serveCheckStatus}},
 	{methods: posts, path: "v1/uploads:create", target: target{face: breakpad2Face, serve: serveCreate}},

@@ -260,10 +260,9 @@ func TestBreakpadV1(t *testing.T) {
 		{"a wrong id", "/upload/breakpad", []string{"debug_identifier", "AB0"}, "symbol_file", "prog.sym", []byte(symText), 400, "its id is " + symID, nil},
 		{"no symbols", "/upload/breakpad", nil, "symbol_file", "prog.sym", []byte("text"), 400, "not a symbol file", nil},
 		{"another part", "/upload/breakpad", nil, "picture", "a.png", []byte("text"), 400, `unknown part "picture"`, nil},
-		{"BugSnag dsym", "/dsym", []string{"apiKey", "good"}, "dsym", "a.zip", zipOf(t, zipFile{"a.dSYM/hello.pdb", pdb}), 200, "OK", []string{": a.zip!/a.dSYM/hello.pdb"}},
+		{"BugSnag dsym", "/dsym", nil, "dsym", "a.zip", zipOf(t, zipFile{"a.dSYM/hello.pdb", pdb}), 200, "OK", []string{": a.zip!/a.dSYM/hello.pdb"}},
 		{"BugSnag soFile", "/ndk-symbol?product=App", nil, "soFile", "libprog.so", data(t, "elf/libprog.so"), 200, "OK", []string{"App: libprog.so"}},
 		{"BugSnag breakpad", "/breakpad-symbol?api_key=good", nil, "symbol_file", "prog.sym", []byte(symText), 200, "OK", []string{": prog.sym"}},
-		{"Backtrace", "/upload/backtrace?token=good", nil, "upload_file", "hello.pdb", pdb, 200, "OK", []string{": hello.pdb"}},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			t.Parallel()
@@ -284,9 +283,10 @@ func TestBreakpadV1(t *testing.T) {
 			{"/upload/breakpad", nil, 401},
 			{"/upload/breakpad?key=bad", nil, 401},
 			{"/upload/breakpad?key=good", nil, 200},
-			{"/dsym", []string{"apiKey", "bad"}, 401},
-			{"/dsym", []string{"apiKey", "reader"}, 403},
-			{"/dsym", []string{"apiKey", "good"}, 200},
+			{"/dsym", []string{"apiKey", "good"}, 401}, // bugsnag-cli sends it behind the file, and /t/TOKEN counts
+			{"/breakpad-symbol?api_key=bad", nil, 401},
+			{"/breakpad-symbol?api_key=reader", nil, 403},
+			{"/breakpad-symbol?api_key=good", nil, 200},
 			{"/in/Other?key=game", nil, 403},
 		} {
 			body, kind := fileForm(t, test.fields, "file", "prog.sym", []byte(symText))
@@ -296,10 +296,9 @@ func TestBreakpadV1(t *testing.T) {
 	t.Run("raw", func(t *testing.T) {
 		t.Parallel()
 		s := newServer(t)
-		s.expect(t, http.MethodPost, "/upload/backtrace", bytes.NewReader(gzipped(t, []byte(symText))), 200, `"response":"ok"`, "Content-Encoding", "gzip")
-		s.expect(t, http.MethodPost, "/in/Game/1", bytes.NewReader(zipOf(t, zipFile{"a/prog.sym", []byte(symText)})), 200, `"response":"ok"`)
-		s.expect(t, http.MethodPost, "/in/Game/1", strings.NewReader("nothing"), 400, "not a symbol file")
-		s.wantTransactions(t, ": upload.sym", "Game 1: upload.sym!/a/prog.sym")
+		s.expect(t, http.MethodPost, "/upload/backtrace", strings.NewReader(symText), http.StatusTeapot, "not an upload")
+		s.expect(t, http.MethodPost, "/in/Game/1", strings.NewReader(symText), 400, "multipart")
+		s.wantTransactions(t)
 	})
 }
 

@@ -1,7 +1,7 @@
 // Package intake accepts uploads from clients that were written for other
 // servers: sentry-cli, Mozilla Tecken's clients, Breakpad's sym_upload, NuGet
-// clients, Pyroscope's clients, the form uploads of BugSnag and Backtrace, and
-// any program that sends a file with PUT.
+// clients, Pyroscope's clients, bugsnag-cli, and any program that sends a file
+// with PUT.
 //
 // Each protocol has a file of its own. All of them drive a stage (package stage):
 // a protocol whose upload has an end makes one transaction of it, a protocol that
@@ -166,11 +166,11 @@ func (x *exchange) authenticate() error {
 	if x.t.access == accessOpen {
 		return nil
 	}
-	if denied != nil && (x.t.access != accessForm || x.carriesCredential() || denied.Status != http.StatusUnauthorized) {
+	if denied != nil {
 		return x.deny(denied)
 	}
-	if x.who.Writer || x.t.access == accessForm {
-		return nil // a form may have the credentials in a field
+	if x.who.Writer {
+		return nil
 	}
 	return x.notWriter()
 }
@@ -205,7 +205,7 @@ func (x *exchange) secret() string {
 		return key
 	}
 	q := x.r.URL.Query()
-	for _, name := range []string{"key", "api_key", "token"} {
+	for _, name := range []string{"key", "api_key"} {
 		if key := q.Get(name); key != "" {
 			return key
 		}

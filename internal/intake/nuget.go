@@ -130,7 +130,7 @@ func serveNugetPush(x *exchange) error {
 		isFirst := !seen && filename != ""
 		seen = seen || isFirst
 		return isFirst
-	}, nil)
+	})
 	if err != nil {
 		return err
 	}

@@ -245,7 +245,7 @@ func serveSentryZip(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	f, err := x.readForm(func(field, _ string) bool { return field == "file" }, nil)
+	f, err := x.readForm(func(field, _ string) bool { return field == "file" })
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ type access uint8
 
 const (
 	accessWrite  access = iota // a principal that may write something
-	accessForm                 // likewise, but a field of the form may have the token
 	accessOpen                 // none
 	accessOwnKey               // the key of an open upload, which is part of the path
 )

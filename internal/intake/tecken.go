@@ -88,7 +88,7 @@ func serveTecken(x *exchange) error {
 		return &failure{http.StatusBadRequest, "send the archive as multipart/form-data, as curl -F symbols.zip=@symbols.zip does; an upload by URL is not supported"}
 	}
 	isZip := func(s string) bool { return strings.HasSuffix(strings.ToLower(s), ".zip") }
-	f, err := x.readForm(func(field, filename string) bool { return filename != "" || isZip(field) }, nil)
+	f, err := x.readForm(func(field, filename string) bool { return filename != "" || isZip(field) })
 	if err != nil {
 		return err
 	}

@@ -367,6 +367,52 @@ func symUpload2(r *run, f *file) (answer, error) {
 	return r.clientRefusal(text, code), nil
 }
 
+// bugsnagBreakpad is bugsnag-cli with a file of Breakpad: its key is in the query.
+func bugsnagBreakpad(r *run, f *file) (answer, error) {
+	return r.bugsnag(f, "", "breakpad", "--api-key", r.token)
+}
+
+// bugsnagNDK is bugsnag-cli with what it has made of a library of Android. It sends its key
+// behind the file, so the token is in the address.
+func bugsnagNDK(r *run, f *file) (answer, error) {
+	return r.bugsnag(f, "/t/"+r.token, "android-ndk", "--api-key", "0123456789abcdef0123456789abcdef", "--application-id", "org.example.app")
+}
+
+func (r *run) bugsnag(f *file, prefix, kind string, args ...string) (answer, error) {
+	dir, err := r.write([]file{*f})
+	if err != nil {
+		return answer{}, err
+	}
+	args = append([]string{"upload", kind, "--upload-api-root-url", r.url + prefix + r.below("")}, args...)
+	text, code, err := r.client(nil, r.dir, "bugsnag-cli", append(args, filepath.Join(dir, filepath.FromSlash(f.name)))...)
+	if err != nil || code == 0 && strings.Contains(text, "Uploaded ") {
+		return answer{fate: accepted}, err
+	}
+	return r.clientRefusal(text, code), nil
+}
+
+// symbolSuffix is how bugsnag-cli names what it makes of a library with the NDK's objcopy. It
+// sends files of such names as they are.
+const symbolSuffix = ".so.sym"
+
+// symbolsOfNDK names the ELF files of a build so that bugsnag-cli sends them.
+func symbolsOfNDK(files []file) (out []file) {
+	for _, f := range files {
+		out = append(out, file{name: f.name + symbolSuffix, body: f.body, raw: f.raw})
+	}
+	return out
+}
+
+func extractedByNDK(f *file) string {
+	switch o := f.objects(); {
+	case len(o) == 0 || o[0].Kind != symfile.ELF:
+		return "the client takes libraries"
+	case len(f.wire())+len(symbolSuffix) > 255:
+		return "the name that the client gives is too long for a file"
+	}
+	return ""
+}
+
 // nugetExe is NuGet's client under Mono.
 func nugetExe(r *run, files []file) ([]answer, error) {
 	name := filepath.Join(r.dir, r.product+".1.0.0.nupkg")

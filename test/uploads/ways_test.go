@@ -470,16 +470,21 @@ func symupload1(r *run, f *file) (answer, error) {
 		part{field: "os"}, system, part{field: "product"}, r.product, part{field: "version"}, "1", part{field: "symbol_file", filename: f.wire()}, f.body)
 }
 
-// postRaw is what Backtrace's clients do: the body is the file.
-func postRaw(r *run, f *file) (answer, error) {
-	status, text, _, err := r.do(http.MethodPost, r.below("/upload/backtrace")+"?token="+r.token+"&name="+url.QueryEscape(f.wire()), bytes.NewReader(f.body), "Content-Type", "application/octet-stream", "Authorization", "-")
-	switch {
-	case err != nil:
-		return answer{}, err
-	case status == http.StatusOK && strings.Contains(string(text), `"response":"ok"`):
-		return answer{fate: accepted}, nil
+// bugsnagForm returns what bugsnag-cli sends with the token in its --upload-api-root-url: the
+// file, and behind it the fields, the key of an account among them.
+func bugsnagForm(path, field string) func(r *run, f *file) (answer, error) {
+	return func(r *run, f *file) (answer, error) {
+		body, kind := form(part{field: field, filename: f.wire()}, f.body, part{field: "apiKey"}, "0123456789abcdef0123456789abcdef",
+			part{field: "sharedObjectName"}, f.wire())
+		status, text, _, err := r.do(http.MethodPost, "/t/"+r.token+r.below(path), body, "Content-Type", kind, "Authorization", "-")
+		switch {
+		case err != nil:
+			return answer{}, err
+		case status == http.StatusOK:
+			return answer{fate: accepted}, nil
+		}
+		return r.refusal(f.name, status, text, ""), nil
 	}
-	return r.refusal(f.name, status, text, ""), nil
 }
 
 // postArchive returns what sends a zip archive of the whole build in a form.
@@ -843,11 +848,9 @@ var ways = []way{
 	{name: "Breakpad 2", send: each(symUploadLinux.send)},
 	{name: "Breakpad 2 of Windows", send: each(symUploadWindows.send)},
 	{name: "Breakpad 2 of macOS", send: each(symUploadMac.send)},
-	{name: "BugSnag dsym", send: each(postForm("/dsym", "dsym"))},
+	{name: "BugSnag dsym", send: each(bugsnagForm("/dsym", "dsym"))},
 	{name: "BugSnag dsym, zip", send: postArchive("/dsym", "dsym"), cannot: map[string]string{"resumed by another server": oneRequest}},
-	{name: "BugSnag ndk-symbol", send: each(postForm("/ndk-symbol", "soFile"))},
-	{name: "Backtrace", send: each(postRaw)},
-	{name: "Backtrace, form", send: each(postForm("/upload/backtrace", "upload_file"))},
+	{name: "BugSnag ndk-symbol", send: each(bugsnagForm("/ndk-symbol", "soFile"))},
 	{name: "NuGet", send: sendNuGet, cannot: map[string]string{"resumed by another server": oneRequest}},
 	{name: "PUT of a name", send: each(putName)},
 	{name: "PUT of a path", send: each(putPath), prepare: atPaths},
@@ -863,6 +866,8 @@ var ways = []way{
 	{name: "sentry-cli 2", tool: "sentry-cli-2", send: sentryCLI("sentry-cli-2"), prepare: slicesOf},
 	{name: "sym_upload 1", tool: "sym_upload", send: each(symUpload1), slow: true, takes: breakpadOnly},
 	{name: "sym_upload 2", tool: "sym_upload", send: each(symUpload2), slow: true, takes: withDebugID},
+	{name: "bugsnag-cli breakpad", tool: "bugsnag-cli", send: each(bugsnagBreakpad), slow: true, takes: breakpadOnly},
+	{name: "bugsnag-cli android-ndk", tool: "bugsnag-cli", send: each(bugsnagNDK), prepare: symbolsOfNDK, slow: true, takes: extractedByNDK},
 	{name: "client of Pyroscope", tool: "pyroscope-upload", send: pyroscopeUpload, takes: buildIDsOnly, forgets: true},
 	{name: "nuget.exe", tool: "nuget-mono", send: nugetExe, slow: true, only: []string{"base names in two folders", "a file without symbols", "retried"}},
 	{name: "curl -T", tool: "curl", send: each(curlPut), slow: true},
