@@ -37,7 +37,7 @@ func AboutOf(ctx context.Context, db *DB) (About, error) {
 		return a, db.fail("ask for the version", err)
 	}
 	a.Clock, a.Here = db.now(), time.Now()
-	err = db.scans.each(ctx, true, "SELECT number, name, applied FROM migration ORDER BY number", nil, func(scan func(...any) error) (bool, error) {
+	err = db.scans.each(ctx, true, "SELECT number, name, applied FROM migration ORDER BY number", nil, func(scan scanFunc) (bool, error) {
 		var m Migration
 		var applied int64
 		if err := scan(&m.Number, &m.Name, &applied); err != nil {

@@ -116,9 +116,11 @@ func (c *commit) cached(f CachedFile) error {
 		return err
 	}
 	args := []any{content, tx, text(f.Name), text(f.URL), text(f.Tag), f.Fetched.UnixMilli()}
-	n, err := c.exec("UPDATE cached SET name = $3, url = $4, tag = $5, fetched = $6, used = "+larger("used", "$6")+" WHERE content_id = $1 AND tx_id = $2", args...)
+	n, err := c.exec("UPDATE cached SET name = $3, url = $4, tag = $5, fetched = $6, used = "+larger("used", "$6")+" "+
+		"WHERE content_id = $1 AND tx_id = $2", args...)
 	if err == nil && n == 0 {
-		if _, err = c.exec("INSERT INTO cached (content_id, tx_id, name, url, tag, fetched, used) VALUES ($1, $2, $3, $4, $5, $6, $6)", args...); err == nil {
+		if _, err = c.exec("INSERT INTO cached (content_id, tx_id, name, url, tag, fetched, used) VALUES ($1, $2, $3, $4, $5, $6, $6)",
+			args...); err == nil {
 			_, err = c.exec("UPDATE tx SET files = files + 1, bytes = bytes + $2 WHERE id = $1", tx, f.Size)
 		}
 	}
@@ -126,7 +128,8 @@ func (c *commit) cached(f CachedFile) error {
 		return err
 	}
 	// The upstream may have had a different product before.
-	others, err := c.ids("SELECT c.tx_id FROM cached c JOIN tx t ON t.id = c.tx_id WHERE c.content_id = $1 AND t.source = $2 AND t.id <> $3", content, text(f.Source), tx)
+	others, err := c.ids("SELECT c.tx_id FROM cached c JOIN tx t ON t.id = c.tx_id "+
+		"WHERE c.content_id = $1 AND t.source = $2 AND t.id <> $3", content, text(f.Source), tx)
 	if err != nil {
 		return err
 	}
@@ -197,10 +200,13 @@ func (c *commit) upstreamTx(source string, product int64) (id int64, err error) 
 type cachedRow struct{ content, size, tx int64 }
 
 var (
-	cachedObjects = over("content_id number, tx_id number", `SELECT DISTINCT f.object_id, f.tx_id FROM {k} CROSS JOIN object o CROSS JOIN tx_file f
+	cachedObjects = over("content_id number, tx_id number", `SELECT DISTINCT f.object_id, f.tx_id FROM {k} CROSS JOIN object o
+		CROSS JOIN tx_file f
 		WHERE o.content_id = k.content_id AND f.object_id = o.id AND f.tx_id = k.tx_id`)
-	dropFiles  = over("object_id number, tx_id number", "DELETE FROM tx_file WHERE (object_id, tx_id) IN (SELECT k.object_id, k.tx_id FROM {k})")
-	dropCached = over("content_id number, tx_id number", "DELETE FROM cached WHERE (content_id, tx_id) IN (SELECT k.content_id, k.tx_id FROM {k})")
+	dropFiles = over("object_id number, tx_id number",
+		"DELETE FROM tx_file WHERE (object_id, tx_id) IN (SELECT k.object_id, k.tx_id FROM {k})")
+	dropCached = over("content_id number, tx_id number",
+		"DELETE FROM cached WHERE (content_id, tx_id) IN (SELECT k.content_id, k.tx_id FROM {k})")
 )
 
 // deleteCached removes downloaded files and hides their objects that nothing else makes
@@ -215,7 +221,7 @@ func (w *write) deleteCached(files []cachedRow, now time.Time) error {
 		sums[f.tx] = sum{t.n + 1, t.bytes + f.size}
 	}
 	var objects [][]any
-	if err := w.eachOver(cachedObjects, rows, nil, func(scan func(...any) error) error {
+	if err := w.eachOver(cachedObjects, rows, nil, func(scan scanFunc) error {
 		var object, tx int64
 		err := scan(&object, &tx)
 		objects = append(objects, []any{object, tx})
@@ -280,8 +286,9 @@ type CachedStats struct {
 func (cf CachedFiles) Stats(ctx context.Context) ([]CachedStats, error) {
 	list := []CachedStats{}
 	err := cf.db.scans.each(ctx, true, `SELECT source, sum(files), sum(bytes), min(oldest) FROM
-		(SELECT t.source, t.files, t.bytes, (SELECT min(c.used) FROM cached c WHERE c.tx_id = t.id) AS oldest FROM tx t WHERE t.id < 0 AND t.files > 0) AS s
-		GROUP BY source ORDER BY source`, nil, func(scan func(...any) error) (bool, error) {
+		(SELECT t.source, t.files, t.bytes, (SELECT min(c.used) FROM cached c WHERE c.tx_id = t.id) AS oldest FROM tx t
+			WHERE t.id < 0 AND t.files > 0) AS s
+		GROUP BY source ORDER BY source`, nil, func(scan scanFunc) (bool, error) {
 		var s CachedStats
 		var oldest sql.NullInt64
 		err := scan(&s.Source, &s.Files, &s.Bytes, &oldest)
@@ -342,7 +349,7 @@ func (cf CachedFiles) Evictable(ctx context.Context, f CacheFilter) iter.Seq2[Ca
 				return true
 			}
 			return yield(c, err)
-		}, func(scan func(...any) error) (Cached, error) {
+		}, func(scan scanFunc) (Cached, error) {
 			var c Cached
 			var ref []byte
 			var fetched int64
@@ -389,7 +396,8 @@ func (cf CachedFiles) Drop(ctx context.Context, f CacheFilter, deleteBlob func(b
 	}
 }
 
-func (cf CachedFiles) evict(ctx context.Context, refs []blob.Ref, source string, deleteBlob func(blob.Ref) error) (n int, bytes int64, err error) {
+func (cf CachedFiles) evict(ctx context.Context, refs []blob.Ref, source string, deleteBlob func(blob.Ref) error) (n int,
+	bytes int64, err error) {
 	for batch := range slices.Chunk(refs, cf.db.dropBatch()) {
 		var gone []dropped
 		var files int
@@ -429,7 +437,7 @@ var cachedWith = over("sha256 hash", `SELECT o.sha256, c.content_id, o.size, c.t
 func (d *drop) evict(refs []blob.Ref, source string) (files int, bytes int64, err error) {
 	var rows []cachedRow
 	evicted := make(map[blob.Ref]bool)
-	if err := d.eachOver(cachedWith, hashes(refs), []any{source}, func(scan func(...any) error) error {
+	if err := d.eachOver(cachedWith, hashes(refs), []any{source}, func(scan scanFunc) error {
 		var r cachedRow
 		var sum []byte
 		var ref blob.Ref

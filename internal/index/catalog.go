@@ -75,7 +75,8 @@ const (
 var usualLimits = listLimits{step: 10_000, few: 20_000, names: manyNames}
 
 // ErrShortPattern means that a pattern would be compared with too many names.
-var ErrShortPattern = fmt.Errorf("the depot has more than %d names: a pattern that begins with * or ? needs three other characters in a row", manyNames)
+var ErrShortPattern = fmt.Errorf("the depot has more than %d names: a pattern that begins with * or ? needs three other "+
+	"characters in a row", manyNames)
 
 // Objects returns a page of the objects in the scope that f selects. next is where the
 // next page begins; nil: there is none.
@@ -113,12 +114,13 @@ func (c Catalog) visibility(ctx context.Context, scope Scope, product *string) (
 		return visibility{all: true}, nil
 	}
 	where, args := scope.where("id", nil)
-	err = c.db.scans.each(ctx, scope.few(), "SELECT id FROM product WHERE 1 = 1"+where+" ORDER BY id", args, func(scan func(...any) error) (bool, error) {
-		var id int64
-		err := scan(&id)
-		v.products = append(v.products, id)
-		return true, err
-	})
+	err = c.db.scans.each(ctx, scope.few(), "SELECT id FROM product WHERE 1 = 1"+where+" ORDER BY id", args,
+		func(scan scanFunc) (bool, error) {
+			var id int64
+			err := scan(&id)
+			v.products = append(v.products, id)
+			return true, err
+		})
 	return v, err
 }
 
@@ -203,7 +205,8 @@ func (w *objectWalk) see(ctx context.Context, scope Scope) (err error) {
 	}
 	if !f.Since.IsZero() {
 		w.cond += " AND EXISTS (SELECT 1 FROM seen s JOIN tx t ON t.id = s.tx_id WHERE s.object_id = o.id" + w.seen.in("s.product_id") +
-			" AND CASE WHEN s.tx_id > 0 THEN t.time ELSE (SELECT max(f.mtime) FROM tx_file f WHERE f.object_id = s.object_id AND f.tx_id = s.tx_id) END >= " + w.arg(f.Since.UnixMilli()) + ")"
+			" AND CASE WHEN s.tx_id > 0 THEN t.time ELSE (SELECT max(f.mtime) FROM tx_file f " +
+			"WHERE f.object_id = s.object_id AND f.tx_id = s.tx_id) END >= " + w.arg(f.Since.UnixMilli()) + ")"
 	}
 	return nil
 }
@@ -290,7 +293,8 @@ func (c Catalog) checkPattern(ctx context.Context, pattern string) error {
 	}
 	most := c.db.limits.names
 	var many bool
-	if err := c.db.scans.row(ctx, "SELECT EXISTS (SELECT 1 FROM listed_name WHERE product_id = 0 LIMIT 1 OFFSET $1)", []any{most}, &many); err != nil {
+	if err := c.db.scans.row(ctx, "SELECT EXISTS (SELECT 1 FROM listed_name WHERE product_id = 0 LIMIT 1 OFFSET $1)",
+		[]any{most}, &many); err != nil {
 		return err
 	}
 	if many {
@@ -329,7 +333,8 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 		list = append(list, source{from: "content k JOIN object o ON o.content_id = k.id", cond: "k.sha256 = %s", args: []any{f.Ref[:]}})
 	}
 	if from, to, ok := refRange(f.RefPrefix); ok {
-		list = append(list, source{from: "content k JOIN object o ON o.content_id = k.id", cond: "k.sha256 >= %s AND k.sha256 <= %s", args: []any{from[:], to[:]}})
+		list = append(list, source{from: "content k JOIN object o ON o.content_id = k.id",
+			cond: "k.sha256 >= %s AND k.sha256 <= %s", args: []any{from[:], to[:]}})
 	}
 	if w.within != nil {
 		return []source{w.withName(*w.within)}
@@ -413,7 +418,7 @@ func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKe
 func (w *objectWalk) isFew(ctx context.Context, s source) (few bool, err error) {
 	few = true
 	query := marks(s.ids()+" LIMIT 1 OFFSET %s", 0)
-	err = w.db.scans.each(ctx, false, query, append(slices.Clone(s.args), w.db.limits.few), func(func(...any) error) (bool, error) {
+	err = w.db.scans.each(ctx, false, query, append(slices.Clone(s.args), w.db.limits.few), func(scanFunc) (bool, error) {
 		few = false
 		return false, nil
 	})
@@ -492,7 +497,7 @@ func (w *objectWalk) rows(ctx context.Context, s source, order string, limit int
 		visible = "1 = 1"
 	}
 	query = marks(query, len(w.args)) + visible + w.cond + " ORDER BY " + order + " LIMIT " + strconv.Itoa(limit)
-	err = w.db.scans.each(ctx, false, query, slices.Concat(w.args, s.args), func(scan func(...any) error) (bool, error) {
+	err = w.db.scans.each(ctx, false, query, slices.Concat(w.args, s.args), func(scan scanFunc) (bool, error) {
 		var k ObjectKey
 		err := scan(&k.ID, &k.Name, &k.Size)
 		list = append(list, k)
@@ -503,7 +508,7 @@ func (w *objectWalk) rows(ctx context.Context, s source, order string, limit int
 
 // bound reads the key of the row w.db.limits.step rows on, if there is one.
 func (w *objectWalk) bound(ctx context.Context, query string, from, dest any) (found bool, err error) {
-	err = w.db.scans.each(ctx, true, query, []any{from, w.db.limits.step}, func(scan func(...any) error) (bool, error) {
+	err = w.db.scans.each(ctx, true, query, []any{from, w.db.limits.step}, func(scan scanFunc) (bool, error) {
 		found = true
 		return false, scan(dest)
 	})
@@ -544,7 +549,7 @@ func (w *objectWalk) byName(ctx context.Context) (rows []ObjectKey, next *Object
 		var last string
 		found := false
 		query := marks("SELECT k.name FROM "+names+" CROSS JOIN object o WHERE o.name_fold = k.name ORDER BY k.name LIMIT 1 OFFSET %s", 0)
-		if err := w.db.scans.each(ctx, false, query, append(slices.Clone(args), w.db.limits.step), func(scan func(...any) error) (bool, error) {
+		if err := w.db.scans.each(ctx, false, query, append(slices.Clone(args), w.db.limits.step), func(scan scanFunc) (bool, error) {
 			found = true
 			return false, scan(&last)
 		}); err != nil {
@@ -572,14 +577,15 @@ func (w *objectWalk) nextName(ctx context.Context, after string) (end *ObjectKey
 		return &ObjectKey{Name: after}, nil
 	}
 	for _, product := range w.seen.products {
-		if err := w.db.scans.each(ctx, true, "SELECT name FROM listed_name WHERE product_id = $1 AND name > $2 ORDER BY name LIMIT 1", []any{product, after}, func(scan func(...any) error) (bool, error) {
-			k := ObjectKey{ID: math.MaxInt64} // before all objects of the name
-			err := scan(&k.Name)
-			if end == nil || k.Name < end.Name {
-				end = &k
-			}
-			return false, err
-		}); err != nil {
+		if err := w.db.scans.each(ctx, true, "SELECT name FROM listed_name WHERE product_id = $1 AND name > $2 ORDER BY name LIMIT 1",
+			[]any{product, after}, func(scan scanFunc) (bool, error) {
+				k := ObjectKey{ID: math.MaxInt64} // before all objects of the name
+				err := scan(&k.Name)
+				if end == nil || k.Name < end.Name {
+					end = &k
+				}
+				return false, err
+			}); err != nil {
 			return nil, err
 		}
 	}
@@ -593,7 +599,7 @@ func (w *objectWalk) byNames(ctx context.Context, rows []ObjectKey, lists []int6
 		var list []string
 		names, args := w.names(after, lists)
 		names = marks("SELECT name FROM "+names+" ORDER BY name LIMIT "+strconv.Itoa(w.f.Limit+1), 0)
-		if err := w.db.scans.each(ctx, false, names, args, func(scan func(...any) error) (bool, error) {
+		if err := w.db.scans.each(ctx, false, names, args, func(scan scanFunc) (bool, error) {
 			var name string
 			err := scan(&name)
 			list = append(list, name)
@@ -660,7 +666,8 @@ func (w *objectWalk) byAddedTo(ctx context.Context) (rows []ObjectKey, next *Obj
 		more := false
 		for _, product := range w.seen.products {
 			of := 0
-			if err := w.db.scans.each(ctx, true, "SELECT object_id FROM seen WHERE product_id = $1 AND object_id < $2 ORDER BY object_id DESC LIMIT $3", []any{product, before, n}, func(scan func(...any) error) (bool, error) {
+			if err := w.db.scans.each(ctx, true, "SELECT object_id FROM seen WHERE product_id = $1 AND object_id < $2 "+
+				"ORDER BY object_id DESC LIMIT $3", []any{product, before, n}, func(scan scanFunc) (bool, error) {
 				var id int64
 				err := scan(&id)
 				ids = append(ids, id)
@@ -701,7 +708,8 @@ func (w *objectWalk) bySize(ctx context.Context) (rows []ObjectKey, next *Object
 		after.Size = math.MaxInt64
 	}
 	if after.ID > 0 { // the rest of the objects of this size
-		s := w.withName(source{from: "content k CROSS JOIN object o", cond: "k.size = %s AND o.content_id = k.id AND o.id < %s", args: []any{after.Size, after.ID}})
+		s := w.withName(source{from: "content k CROSS JOIN object o",
+			cond: "k.size = %s AND o.content_id = k.id AND o.id < %s", args: []any{after.Size, after.ID}})
 		if rows, err = w.rows(ctx, s, "o.id DESC", n); err != nil {
 			return nil, nil, err
 		}
@@ -755,16 +763,17 @@ func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []i
 	err := c.db.scans.each(ctx, false, "SELECT "+objectColumns+", "+fileColumns+`, f.seq, p.name
 		FROM object o JOIN content c ON c.id = o.content_id
 		JOIN tx_file f ON f.object_id = o.id AND f.tx_id = (`+newest+`)
-		JOIN tx t ON t.id = f.tx_id JOIN product p ON p.id = t.product_id WHERE o.id IN (`+idList(ids)+")", args, func(scan func(...any) error) (bool, error) {
-		var l loaded
-		if err := scanStored(scan, &l.Stored, &l.seq, &l.Product); err != nil {
-			return false, err
-		}
-		if old, ok := have[l.id]; !ok || l.seq < old.seq {
-			have[l.id] = l
-		}
-		return true, nil
-	})
+		JOIN tx t ON t.id = f.tx_id JOIN product p ON p.id = t.product_id WHERE o.id IN (`+idList(ids)+")", args,
+		func(scan scanFunc) (bool, error) {
+			var l loaded
+			if err := scanStored(scan, &l.Stored, &l.seq, &l.Product); err != nil {
+				return false, err
+			}
+			if old, ok := have[l.id]; !ok || l.seq < old.seq {
+				have[l.id] = l
+			}
+			return true, nil
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -781,7 +790,7 @@ func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []i
 // each.
 func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[int64][]int64, error) {
 	list := make(map[int64][]int64, len(ids))
-	each := func(scan func(...any) error) (bool, error) {
+	each := func(scan scanFunc) (bool, error) {
 		var object, tx int64
 		err := scan(&object, &tx)
 		list[object] = append(list[object], tx)
@@ -793,9 +802,11 @@ func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[in
 	}
 	if c.lateral() {
 		return list, c.db.scans.each(ctx, false, "SELECT k.id, h.tx_id FROM unnest(ARRAY["+idList(ids)+`]::bigint[]) AS k(id)
-			CROSS JOIN LATERAL (SELECT DISTINCT f.tx_id FROM tx_file f`+join+" WHERE f.object_id = k.id AND f.tx_id > 0 ORDER BY f.tx_id DESC LIMIT "+strconv.Itoa(ListedTransactions)+") AS h ORDER BY k.id, h.tx_id DESC", nil, each)
+			CROSS JOIN LATERAL (SELECT DISTINCT f.tx_id FROM tx_file f`+join+" WHERE f.object_id = k.id AND f.tx_id > 0 "+
+			"ORDER BY f.tx_id DESC LIMIT "+strconv.Itoa(ListedTransactions)+") AS h ORDER BY k.id, h.tx_id DESC", nil, each)
 	}
-	query := "SELECT DISTINCT f.object_id, f.tx_id FROM tx_file f" + join + " WHERE f.object_id = $1 AND f.tx_id > 0 ORDER BY f.tx_id DESC LIMIT " + strconv.Itoa(ListedTransactions)
+	query := "SELECT DISTINCT f.object_id, f.tx_id FROM tx_file f" + join + " WHERE f.object_id = $1 AND f.tx_id > 0 " +
+		"ORDER BY f.tx_id DESC LIMIT " + strconv.Itoa(ListedTransactions)
 	for _, id := range ids {
 		if err := c.db.scans.each(ctx, v.all, query, []any{id}, each); err != nil {
 			return nil, err

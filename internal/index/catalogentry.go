@@ -27,7 +27,7 @@ func (c Catalog) Listing(ctx context.Context, scope Scope) (Listing, error) {
 
 // ids reads a column of ids.
 func (l Listing) ids(ctx context.Context, constant bool, query string, args ...any) (list []int64, err error) {
-	err = l.c.db.scans.each(ctx, constant, query, args, func(scan func(...any) error) (bool, error) {
+	err = l.c.db.scans.each(ctx, constant, query, args, func(scan scanFunc) (bool, error) {
 		var id int64
 		err := scan(&id)
 		list = append(list, id)
@@ -43,7 +43,8 @@ func (l Listing) OfContent(ctx context.Context, ref blob.Ref, limit int) (list [
 	if l.seen.none() {
 		return nil, false, fs.ErrNotExist
 	}
-	ids, err := l.ids(ctx, l.seen.all, "SELECT o.id FROM content c JOIN object o ON o.content_id = c.id WHERE c.sha256 = $1 AND "+l.seen.object()+" ORDER BY o.name_fold, o.id LIMIT $2", ref[:], limit+1)
+	ids, err := l.ids(ctx, l.seen.all, "SELECT o.id FROM content c JOIN object o ON o.content_id = c.id "+
+		"WHERE c.sha256 = $1 AND "+l.seen.object()+" ORDER BY o.name_fold, o.id LIMIT $2", ref[:], limit+1)
 	if err != nil {
 		return nil, false, l.c.db.fail(op, err)
 	}
@@ -75,8 +76,9 @@ func (l Listing) Holders(ctx context.Context, o Found, before int64, limit int) 
 	}
 	var numbers []int64
 	at := make(map[int64]int)
-	err = l.c.db.scans.each(ctx, l.seen.all, "SELECT f.tx_id, f.path, f.archive FROM tx_file f JOIN tx t ON t.id = f.tx_id WHERE f.object_id = $1 AND f.tx_id > 0"+l.seen.in("t.product_id")+cond+" ORDER BY f.tx_id DESC, f.seq",
-		args, func(scan func(...any) error) (bool, error) {
+	err = l.c.db.scans.each(ctx, l.seen.all, "SELECT f.tx_id, f.path, f.archive FROM tx_file f JOIN tx t ON t.id = f.tx_id "+
+		"WHERE f.object_id = $1 AND f.tx_id > 0"+l.seen.in("t.product_id")+cond+" ORDER BY f.tx_id DESC, f.seq",
+		args, func(scan scanFunc) (bool, error) {
 			var number int64
 			var h HolderTx
 			err := scan(&number, &h.Path, &h.Archive)
@@ -93,19 +95,20 @@ func (l Listing) Holders(ctx context.Context, o Found, before int64, limit int) 
 	if err != nil || len(list) == 0 {
 		return nil, false, l.c.db.fail(op, err)
 	}
-	err = l.c.db.scans.each(ctx, false, txSelect+" WHERE t.id IN ("+idList(numbers)+")", nil, func(scan func(...any) error) (bool, error) {
+	err = l.c.db.scans.each(ctx, false, txSelect+" WHERE t.id IN ("+idList(numbers)+")", nil, func(scan scanFunc) (bool, error) {
 		t, err := scanTx(scan)
 		list[at[t.Number]].Transaction = t
 		return true, err
 	})
 	if err == nil {
-		err = l.c.db.scans.each(ctx, false, holdSelect+" WHERE tx_id IN ("+idList(numbers)+") ORDER BY placed, name", nil, func(scan func(...any) error) (bool, error) {
-			h, err := scanHold(scan)
-			if i, ok := at[h.Number]; ok {
-				list[i].Holds = append(list[i].Holds, h)
-			}
-			return true, err
-		})
+		err = l.c.db.scans.each(ctx, false, holdSelect+" WHERE tx_id IN ("+idList(numbers)+") ORDER BY placed, name", nil,
+			func(scan scanFunc) (bool, error) {
+				h, err := scanHold(scan)
+				if i, ok := at[h.Number]; ok {
+					list[i].Holds = append(list[i].Holds, h)
+				}
+				return true, err
+			})
 	}
 	// One may have been removed between the statements.
 	return slices.DeleteFunc(list, func(h HolderTx) bool { return h.Number == 0 || !h.Removed.IsZero() }), more, l.c.db.fail(op, err)
@@ -114,8 +117,9 @@ func (l Listing) Holders(ctx context.Context, o Found, before int64, limit int) 
 // Downloads returns the upstreams from which a content was downloaded, the latest
 // first.
 func (l Listing) Downloads(ctx context.Context, ref blob.Ref) (list []CachedFile, err error) {
-	err = l.c.db.scans.each(ctx, l.seen.all, `SELECT t.source, c.name, c.url, c.tag, c.fetched, k.size FROM content k JOIN cached c ON c.content_id = k.id JOIN tx t ON t.id = c.tx_id
-		WHERE k.sha256 = $1`+l.seen.in("t.product_id")+" ORDER BY c.fetched DESC, t.id", []any{ref[:]}, func(scan func(...any) error) (bool, error) {
+	err = l.c.db.scans.each(ctx, l.seen.all, `SELECT t.source, c.name, c.url, c.tag, c.fetched, k.size
+		FROM content k JOIN cached c ON c.content_id = k.id JOIN tx t ON t.id = c.tx_id
+		WHERE k.sha256 = $1`+l.seen.in("t.product_id")+" ORDER BY c.fetched DESC, t.id", []any{ref[:]}, func(scan scanFunc) (bool, error) {
 		f := CachedFile{Ref: ref}
 		var fetched int64
 		err := scan(&f.Source, &f.Name, &f.URL, &f.Tag, &fetched, &f.Size)
@@ -142,7 +146,8 @@ func (l Listing) Partners(ctx context.Context, o Found, ids []string) ([]Found, 
 		args = append(args, text(id))
 		mark[i] = "%s"
 	}
-	list, err := l.ids(ctx, false, marks("SELECT DISTINCT o.id FROM lookup l JOIN object o ON o.id = l.object_id WHERE l.id IN ("+strings.Join(mark, ", ")+") AND o.content_id <> %s AND "+l.seen.object()+" ORDER BY o.id DESC LIMIT %s", 0),
+	list, err := l.ids(ctx, false, marks("SELECT DISTINCT o.id FROM lookup l JOIN object o ON o.id = l.object_id "+
+		"WHERE l.id IN ("+strings.Join(mark, ", ")+") AND o.content_id <> %s AND "+l.seen.object()+" ORDER BY o.id DESC LIMIT %s", 0),
 		append(args, o.contentID, maxPartners)...)
 	if err != nil {
 		return nil, l.c.db.fail(op, err)
@@ -156,7 +161,8 @@ func (l Listing) Partners(ctx context.Context, o Found, ids []string) ([]Found, 
 func (l Listing) Siblings(ctx context.Context, o Found, limit int) (list []Found, more bool, err error) {
 	const op = "list the objects of a name"
 	ids, err := l.ids(ctx, false, `SELECT o.id FROM (SELECT id, content_id FROM object WHERE name_fold = $1 ORDER BY id DESC LIMIT $2) AS o
-		WHERE o.content_id <> $3 AND `+l.seen.object()+" ORDER BY o.id DESC LIMIT $4", text(symfile.Fold(o.Object.Name)), l.c.db.limits.step, o.contentID, limit+1)
+		WHERE o.content_id <> $3 AND `+l.seen.object()+" ORDER BY o.id DESC LIMIT $4",
+		text(symfile.Fold(o.Object.Name)), l.c.db.limits.step, o.contentID, limit+1)
 	if err != nil {
 		return nil, false, l.c.db.fail(op, err)
 	}
@@ -177,22 +183,25 @@ type DerivedForm struct {
 // Forms returns what tools made of a content, and what they could not make of it.
 func (l Listing) Forms(ctx context.Context, ref blob.Ref) (made []DerivedForm, failures []Failure, err error) {
 	const op = "list the forms of a content"
-	err = l.c.db.scans.each(ctx, true, `SELECT d.tool, d.tool_version, d.added, r.sha256, r.size FROM content c JOIN derived d ON d.source_id = c.id
-		LEFT JOIN content r ON r.id = d.content_id WHERE c.sha256 = $1 ORDER BY d.tool, d.tool_version`, []any{ref[:]}, func(scan func(...any) error) (bool, error) {
-		var f DerivedForm
-		var added int64
-		var sum []byte
-		var size sql.NullInt64
-		err := scan(&f.Tool.Name, &f.Tool.Version, &added, &sum, &size)
-		f.Made, f.Size = time.UnixMilli(added).UTC(), size.Int64
-		if err == nil && size.Valid {
-			err = scanRef(sum, &f.Ref)
-		}
-		made = append(made, f)
-		return true, err
-	})
+	err = l.c.db.scans.each(ctx, true, `SELECT d.tool, d.tool_version, d.added, r.sha256, r.size
+		FROM content c JOIN derived d ON d.source_id = c.id
+		LEFT JOIN content r ON r.id = d.content_id WHERE c.sha256 = $1 ORDER BY d.tool, d.tool_version`, []any{ref[:]},
+		func(scan scanFunc) (bool, error) {
+			var f DerivedForm
+			var added int64
+			var sum []byte
+			var size sql.NullInt64
+			err := scan(&f.Tool.Name, &f.Tool.Version, &added, &sum, &size)
+			f.Made, f.Size = time.UnixMilli(added).UTC(), size.Int64
+			if err == nil && size.Valid {
+				err = scanRef(sum, &f.Ref)
+			}
+			made = append(made, f)
+			return true, err
+		})
 	if err == nil {
-		err = l.c.db.scans.each(ctx, true, "SELECT "+failureColumns+" FROM failure WHERE source = $1 AND ends > $2 ORDER BY tool, version", []any{ref[:], l.c.db.now().UnixMilli()}, func(scan func(...any) error) (bool, error) {
+		err = l.c.db.scans.each(ctx, true, "SELECT "+failureColumns+" FROM failure WHERE source = $1 AND ends > $2 "+
+			"ORDER BY tool, version", []any{ref[:], l.c.db.now().UnixMilli()}, func(scan scanFunc) (bool, error) {
 			f, err := scanFailure(scan)
 			failures = append(failures, f)
 			return true, err
@@ -262,7 +271,8 @@ func (c Catalog) FilesOf(ctx context.Context, number int64, f FileFilter) (list 
 	args = append(args, f.Limit+1)
 	keys := make([]FileKey, 0, f.Limit+1)
 	err = c.db.scans.each(ctx, true, marks("SELECT "+objectColumns+`, f.seq, f.path, f.archive, f.mtime, o.name_fold
-		FROM tx_file f JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id WHERE f.tx_id = %s`+cond+" ORDER BY "+order+" LIMIT %s", 0), args, func(scan func(...any) error) (bool, error) {
+		FROM tx_file f JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id
+		WHERE f.tx_id = %s`+cond+" ORDER BY "+order+" LIMIT %s", 0), args, func(scan scanFunc) (bool, error) {
 		var s Stored
 		var k FileKey
 		var mtime sql.NullInt64

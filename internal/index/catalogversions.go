@@ -59,14 +59,16 @@ func (o GroupOrder) after(k *GroupKey, name string) (cond, order string, args []
 	case k == nil:
 		return "1 = 1", number + " DESC, " + name, nil
 	}
-	return "(" + number + " < %s OR " + number + " = %s AND " + name + " > %s)", number + " DESC, " + name, []any{k.Number, k.Number, text(k.Name)}
+	return "(" + number + " < %s OR " + number + " = %s AND " + name + " > %s)", number + " DESC, " + name,
+		[]any{k.Number, k.Number, text(k.Name)}
 }
 
 // live is the condition on transaction t that it can be seen.
 const live = "t.deleted_at IS NULL AND t.id > 0"
 
 // Products returns a page of the products in the scope that have live transactions.
-func (c Catalog) Products(ctx context.Context, scope Scope, o GroupOrder, after *GroupKey, limit int) (list []ProductFacts, next *GroupKey, err error) {
+func (c Catalog) Products(ctx context.Context, scope Scope, o GroupOrder, after *GroupKey, limit int) (list []ProductFacts,
+	next *GroupKey, err error) {
 	const op = "list products"
 	v, err := c.visibility(ctx, scope, nil)
 	if err != nil || v.none() {
@@ -74,12 +76,14 @@ func (c Catalog) Products(ctx context.Context, scope Scope, o GroupOrder, after 
 	}
 	cond, order, args := o.after(after, "p.name")
 	query := marks(`SELECT p.name, g.versions, g.transactions, g.files, g.bytes, g.newest, n.time FROM
-		(SELECT v.product_id, count(*) AS versions, sum(v.transactions) AS transactions, sum(v.files) AS files, sum(v.bytes) AS bytes, max(v.newest) AS newest FROM
-		  (SELECT t.product_id, count(*) AS transactions, sum(t.files) AS files, sum(t.bytes) AS bytes, max(t.id) AS newest FROM tx t WHERE `+live+v.in("t.product_id")+` GROUP BY t.product_id, t.version) AS v
+		(SELECT v.product_id, count(*) AS versions, sum(v.transactions) AS transactions, sum(v.files) AS files,
+		  sum(v.bytes) AS bytes, max(v.newest) AS newest FROM
+		  (SELECT t.product_id, count(*) AS transactions, sum(t.files) AS files, sum(t.bytes) AS bytes, max(t.id) AS newest FROM tx t
+			WHERE `+live+v.in("t.product_id")+` GROUP BY t.product_id, t.version) AS v
 		 GROUP BY v.product_id) AS g
 		JOIN product p ON p.id = g.product_id JOIN tx n ON n.id = g.newest WHERE `+cond+" ORDER BY "+order+" LIMIT %s", 0)
 	var keys []GroupKey
-	err = c.db.scans.each(ctx, false, query, append(args, limit+1), func(scan func(...any) error) (bool, error) {
+	err = c.db.scans.each(ctx, false, query, append(args, limit+1), func(scan scanFunc) (bool, error) {
 		var f ProductFacts
 		var newest, at int64
 		err := scan(&f.Name, &f.Versions, &f.Transactions, &f.Files, &f.Bytes, &newest, &at)
@@ -113,14 +117,16 @@ type VersionFilter struct {
 }
 
 // Versions returns a page of the versions of a product that have live transactions.
-func (c Catalog) Versions(ctx context.Context, scope Scope, product string, f VersionFilter) (list []VersionFacts, next *GroupKey, err error) {
+func (c Catalog) Versions(ctx context.Context, scope Scope, product string, f VersionFilter) (list []VersionFacts,
+	next *GroupKey, err error) {
 	const op = "list versions"
 	v, err := c.visibility(ctx, scope, &product)
 	if err != nil || v.none() {
 		return nil, nil, c.db.fail(op, err)
 	}
 	var args []any
-	groups := "SELECT t.version, count(*) AS transactions, sum(t.files) AS files, sum(t.bytes) AS bytes, max(t.id) AS newest FROM tx t WHERE " + live + v.in("t.product_id")
+	groups := "SELECT t.version, count(*) AS transactions, sum(t.files) AS files, sum(t.bytes) AS bytes, max(t.id) AS newest " +
+		"FROM tx t WHERE " + live + v.in("t.product_id")
 	if p := text(f.Prefix); p != "" {
 		groups, args = groups+" AND t.version >= %s AND t.version < %s", append(args, p, prefixEnd(p))
 	}
@@ -129,9 +135,10 @@ func (c Catalog) Versions(ctx context.Context, scope Scope, product string, f Ve
 	if f.Class != "" {
 		cond, args = cond+" AND n.class = %s", append(args, text(f.Class))
 	}
-	query := marks("SELECT g.version, g.transactions, g.files, g.bytes, g.newest, n.time, n.class FROM ("+groups+" GROUP BY t.version) AS g JOIN tx n ON n.id = g.newest WHERE "+cond+" ORDER BY "+order+" LIMIT %s", 0)
+	query := marks("SELECT g.version, g.transactions, g.files, g.bytes, g.newest, n.time, n.class "+
+		"FROM ("+groups+" GROUP BY t.version) AS g JOIN tx n ON n.id = g.newest WHERE "+cond+" ORDER BY "+order+" LIMIT %s", 0)
 	var keys []GroupKey
-	err = c.db.scans.each(ctx, false, query, append(args, f.Limit+1), func(scan func(...any) error) (bool, error) {
+	err = c.db.scans.each(ctx, false, query, append(args, f.Limit+1), func(scan scanFunc) (bool, error) {
 		var x VersionFacts
 		var at int64
 		err := scan(&x.Version, &x.Transactions, &x.Files, &x.Bytes, &x.NewestNumber, &at, &x.Class)
@@ -154,7 +161,8 @@ func versionTx(v visibility) (from, cond string) {
 // VersionObjects returns a page of the distinct objects of all live transactions of a
 // version. They have the paths of the newest of these, and no list of transactions. f
 // has no Product.
-func (c Catalog) VersionObjects(ctx context.Context, scope Scope, product, version string, f ObjectFilter) (list []Found, next *ObjectKey, err error) {
+func (c Catalog) VersionObjects(ctx context.Context, scope Scope, product, version string, f ObjectFilter) (list []Found,
+	next *ObjectKey, err error) {
 	const op = "list the files of a version"
 	f.Product = &product
 	w := objectWalk{db: c.db, f: f}
@@ -163,7 +171,8 @@ func (c Catalog) VersionObjects(ctx context.Context, scope Scope, product, versi
 	}
 	from, cond := versionTx(w.seen)
 	w.within = &source{from: from + " CROSS JOIN object o", cond: cond + " AND o.id = f.object_id", args: []any{text(version)}}
-	newest := "SELECT max(f.tx_id) FROM tx_file f JOIN tx t ON t.id = f.tx_id WHERE f.object_id = o.id AND " + live + w.seen.in("t.product_id") + " AND t.version = "
+	newest := "SELECT max(f.tx_id) FROM tx_file f JOIN tx t ON t.id = f.tx_id WHERE f.object_id = o.id AND " + live +
+		w.seen.in("t.product_id") + " AND t.version = "
 	w.cond += " AND EXISTS (" + strings.Replace(newest, "max(f.tx_id)", "1", 1) + w.arg(text(version)) + ")"
 	rows, next, err := w.page(ctx)
 	if err != nil {
@@ -178,7 +187,8 @@ func (c Catalog) VersionObjects(ctx context.Context, scope Scope, product, versi
 }
 
 // pdbKinds are the kinds of PDBs.
-var pdbKinds = strings.Join([]string{strconv.Itoa(int(symfile.PDB)), strconv.Itoa(int(symfile.PDB20)), strconv.Itoa(int(symfile.PortablePDB)), strconv.Itoa(int(symfile.MSFZ))}, ", ")
+var pdbKinds = strings.Join([]string{strconv.Itoa(int(symfile.PDB)), strconv.Itoa(int(symfile.PDB20)),
+	strconv.Itoa(int(symfile.PortablePDB)), strconv.Itoa(int(symfile.MSFZ))}, ", ")
 
 // WithoutPDB returns the programs and libraries of a version that refer to a PDB of which
 // none is visible, in the order of their names, at most limit.
@@ -195,17 +205,20 @@ func (c Catalog) WithoutPDB(ctx context.Context, scope Scope, product, version s
 	from, cond := versionTx(v)
 	var rows []ObjectKey
 	have := map[int64]bool{}
-	query := marks("SELECT o.id, o.name_fold FROM "+from+" CROSS JOIN object o WHERE "+cond+" AND o.id = f.object_id AND o.kind = %s AND o.debug_id <> '' AND (o.role & %s) <> 0 AND (o.role & %s) = 0 AND NOT EXISTS (SELECT 1 FROM lookup l JOIN object q ON q.id = l.object_id AND q.kind IN ("+pdbKinds+
+	query := marks("SELECT o.id, o.name_fold FROM "+from+" CROSS JOIN object o "+
+		"WHERE "+cond+" AND o.id = f.object_id AND o.kind = %s AND o.debug_id <> '' AND (o.role & %s) <> 0 AND (o.role & %s) = 0 "+
+		"AND NOT EXISTS (SELECT 1 FROM lookup l JOIN object q ON q.id = l.object_id AND q.kind IN ("+pdbKinds+
 		") WHERE l.id = lower(o.debug_id) AND EXISTS (SELECT 1 FROM seen s WHERE s.object_id = q.id"+all.in("s.product_id")+"))", 0)
-	err = c.db.scans.each(ctx, false, query, []any{text(version), symfile.PE, symfile.Executable, symfile.Debug}, func(scan func(...any) error) (bool, error) {
-		var k ObjectKey
-		err := scan(&k.ID, &k.Name)
-		if !have[k.ID] {
-			have[k.ID] = true
-			rows = append(rows, k)
-		}
-		return true, err
-	})
+	err = c.db.scans.each(ctx, false, query, []any{text(version), symfile.PE, symfile.Executable, symfile.Debug},
+		func(scan scanFunc) (bool, error) {
+			var k ObjectKey
+			err := scan(&k.ID, &k.Name)
+			if !have[k.ID] {
+				have[k.ID] = true
+				rows = append(rows, k)
+			}
+			return true, err
+		})
 	if err != nil {
 		return nil, false, c.db.fail(op, err)
 	}
@@ -217,7 +230,8 @@ func (c Catalog) WithoutPDB(ctx context.Context, scope Scope, product, version s
 	for i, r := range rows {
 		ids[i] = r.ID
 	}
-	newest := "SELECT max(f.tx_id) FROM tx_file f JOIN tx t ON t.id = f.tx_id WHERE f.object_id = o.id AND " + live + v.in("t.product_id") + " AND t.version = $1"
+	newest := "SELECT max(f.tx_id) FROM tx_file f JOIN tx t ON t.id = f.tx_id WHERE f.object_id = o.id AND " + live +
+		v.in("t.product_id") + " AND t.version = $1"
 	list, err = c.loadVia(ctx, newest, []any{text(version)}, ids)
 	return list, more, c.db.fail(op, err)
 }
@@ -242,8 +256,9 @@ func (c Catalog) Differences(ctx context.Context, scope Scope, product, here, th
 	of := "SELECT f.object_id FROM " + from + " WHERE " + cond
 	n := 0
 	for i, versions := range [][2]string{{here, there}, {there, here}} {
-		query := marks("SELECT "+objectColumns+" FROM ("+of+" EXCEPT "+of+") AS d CROSS JOIN object o CROSS JOIN content c WHERE o.id = d.object_id AND c.id = o.content_id LIMIT %s", 0)
-		if err := c.db.scans.each(ctx, false, query, []any{text(versions[0]), text(versions[1]), maxDiff}, func(scan func(...any) error) (bool, error) {
+		query := marks("SELECT "+objectColumns+" FROM ("+of+" EXCEPT "+of+") AS d CROSS JOIN object o CROSS JOIN content c "+
+			"WHERE o.id = d.object_id AND c.id = o.content_id LIMIT %s", 0)
+		if err := c.db.scans.each(ctx, false, query, []any{text(versions[0]), text(versions[1]), maxDiff}, func(scan scanFunc) (bool, error) {
 			var d VersionDiff
 			d.There = i == 1
 			err := scanObject(scan, &d.Stored)

@@ -38,10 +38,12 @@ type Cold struct {
 	PlainSince time.Time
 }
 
-const coldSelect = `SELECT c.sha256, c.size, f.sha256, f.size, b.sha256, b.size, k.made, k.plain_since FROM cold k JOIN content c ON c.id = k.content_id
-	JOIN derived d ON d.source_id = k.content_id AND d.tool = 'cold' JOIN content f ON f.id = d.content_id LEFT JOIN content b ON b.id = k.base_id`
+const coldSelect = `SELECT c.sha256, c.size, f.sha256, f.size, b.sha256, b.size, k.made, k.plain_since
+	FROM cold k JOIN content c ON c.id = k.content_id
+	JOIN derived d ON d.source_id = k.content_id AND d.tool = 'cold' JOIN content f ON f.id = d.content_id
+	LEFT JOIN content b ON b.id = k.base_id`
 
-func scanCold(scan func(...any) error) (c Cold, err error) {
+func scanCold(scan scanFunc) (c Cold, err error) {
 	var sum, file, base []byte
 	var size, plain sql.NullInt64
 	var made int64
@@ -86,7 +88,7 @@ func (cs Colds) Among(ctx context.Context, refs []blob.Ref) (map[blob.Ref]Cold, 
 		for i := range args {
 			args[i] = batch[min(i, len(batch)-1)][:]
 		}
-		err := cs.db.scans.each(ctx, true, coldAmong, args, func(scan func(...any) error) (bool, error) {
+		err := cs.db.scans.each(ctx, true, coldAmong, args, func(scan scanFunc) (bool, error) {
 			c, err := scanCold(scan)
 			found[c.Ref] = c
 			return true, err
@@ -156,7 +158,8 @@ const filesOf = `SELECT o.content_id FROM object o JOIN tx_file f ON f.object_id
 // and that this transaction does not have itself: they must be plain before it is purged.
 func (cs Colds) Purged(ctx context.Context, number int64) iter.Seq2[Cold, error] {
 	return cs.list(ctx, " AND k.base_id IN ("+filesOf+") AND k.content_id NOT IN ("+filesOf+`)
-		AND NOT EXISTS (SELECT 1 FROM object o JOIN tx_file f ON f.object_id = o.id WHERE o.content_id = k.base_id AND f.tx_id <> $3)`, []any{number})
+		AND NOT EXISTS (SELECT 1 FROM object o JOIN tx_file f ON f.object_id = o.id WHERE o.content_id = k.base_id AND f.tx_id <> $3)`,
+		[]any{number})
 }
 
 // Plain yields the records whose plain bytes have been stored too since before a time.
@@ -173,7 +176,7 @@ func (cs Colds) Asked(ctx context.Context, n int, since time.Time) iter.Seq2[Col
 func (cs Colds) list(ctx context.Context, cond string, args []any) iter.Seq2[Cold, error] {
 	return func(yield func(Cold, error) bool) {
 		var last []byte
-		pages(ctx, cs.db, yield, func(scan func(...any) error) (Cold, error) {
+		pages(ctx, cs.db, yield, func(scan scanFunc) (Cold, error) {
 			c, err := scanCold(scan)
 			last = slices.Clone(c.Ref[:])
 			return c, err
@@ -195,7 +198,8 @@ func (cs Colds) Put(ctx context.Context, content blob.Ref, file Content, base *b
 	return cs.db.update(ctx, "record a cold content", func(w *write) error {
 		now := cs.db.now()
 		var id int64
-		err := w.row(`SELECT c.id FROM content c WHERE c.sha256 = $1 AND c.unreferenced_since IS NULL AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id)`, []any{content[:]}, &id)
+		err := w.row(`SELECT c.id FROM content c WHERE c.sha256 = $1 AND c.unreferenced_since IS NULL
+			AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id)`, []any{content[:]}, &id)
 		if errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("content %s: %w: it is cold already, or nothing refers to it", content, ErrColdRefused)
 		}
@@ -213,7 +217,8 @@ func (cs Colds) Put(ctx context.Context, content blob.Ref, file Content, base *b
 		if err != nil {
 			return err
 		}
-		old, err := w.ids("SELECT content_id FROM derived WHERE source_id = $1 AND tool = $2 AND content_id IS NOT NULL AND content_id <> $3", id, ColdTool.Name, made)
+		old, err := w.ids("SELECT content_id FROM derived "+
+			"WHERE source_id = $1 AND tool = $2 AND content_id IS NOT NULL AND content_id <> $3", id, ColdTool.Name, made)
 		if err != nil {
 			return err
 		}
@@ -222,7 +227,8 @@ func (cs Colds) Put(ctx context.Context, content blob.Ref, file Content, base *b
 			id, ColdTool.Name, ColdTool.Version, made, now.UnixMilli()); err != nil {
 			return err
 		}
-		if _, err := w.exec("INSERT INTO cold (content_id, base_id, made, plain_since) VALUES ($1, $2, $3, $3)", id, onto, now.UnixMilli()); err != nil {
+		if _, err := w.exec("INSERT INTO cold (content_id, base_id, made, plain_since) VALUES ($1, $2, $3, $3)",
+			id, onto, now.UnixMilli()); err != nil {
 			return err
 		}
 		if err := w.release(now, old...); err != nil {
@@ -260,14 +266,16 @@ func (cs Colds) Strip(ctx context.Context, refs []blob.Ref, before time.Time, de
 			done = nil
 			now := cs.db.now().UnixMilli()
 			for _, ref := range batch {
-				k, err := w.exec("UPDATE cold SET plain_since = NULL WHERE content_id = (SELECT id FROM content WHERE sha256 = $1) AND plain_since <= $2", ref[:], before.UnixMilli())
+				k, err := w.exec("UPDATE cold SET plain_since = NULL "+
+					"WHERE content_id = (SELECT id FROM content WHERE sha256 = $1) AND plain_since <= $2", ref[:], before.UnixMilli())
 				if err != nil {
 					return err
 				}
 				if k == 0 {
 					continue
 				}
-				if _, err := w.exec("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM content WHERE sha256 = $1 AND place IS NOT NULL", ref[:], now); err != nil {
+				if _, err := w.exec("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM content "+
+					"WHERE sha256 = $1 AND place IS NOT NULL", ref[:], now); err != nil {
 					return err
 				}
 				if _, err := w.exec("UPDATE content SET place = NULL WHERE sha256 = $1 AND place IS NOT NULL", ref[:]); err != nil {
@@ -312,7 +320,8 @@ func (cs Colds) Settle(ctx context.Context) error {
 // content says that its plain bytes are not stored. It reports whether it did.
 func (cs Colds) Leftover(ctx context.Context, ref blob.Ref, deleteBlob func(blob.Ref) error) (is bool, err error) {
 	err = cs.db.update(ctx, "lock", func(w *write) error {
-		err := w.row("SELECT EXISTS (SELECT 1 FROM cold k JOIN content c ON c.id = k.content_id WHERE c.sha256 = $1 AND k.plain_since IS NULL)", []any{ref[:]}, &is)
+		err := w.row("SELECT EXISTS (SELECT 1 FROM cold k JOIN content c ON c.id = k.content_id "+
+			"WHERE c.sha256 = $1 AND k.plain_since IS NULL)", []any{ref[:]}, &is)
 		if err != nil || !is {
 			return err
 		}
@@ -387,7 +396,8 @@ func (cs Colds) Read(ctx context.Context, reads map[blob.Ref]int, window time.Du
 		for ref, n := range reads {
 			rows = append(rows, []any{ref[:], n, now.UnixMilli(), now.Add(-window).UnixMilli()})
 		}
-		_, err := w.many(`UPDATE cold SET reads = CASE WHEN reads_since < $4 OR reads_since > $3 THEN 0 ELSE reads END + $2, reads_since = CASE WHEN reads_since < $4 OR reads_since > $3 THEN $3 ELSE reads_since END
+		_, err := w.many(`UPDATE cold SET reads = CASE WHEN reads_since < $4
+			OR reads_since > $3 THEN 0 ELSE reads END + $2, reads_since = CASE WHEN reads_since < $4 OR reads_since > $3 THEN $3 ELSE reads_since END
 			WHERE content_id = (SELECT id FROM content WHERE sha256 = $1)`, rows)
 		return err
 	})
@@ -412,20 +422,27 @@ type ColdStats struct {
 
 // pinnedBases selects the bases that nothing but deltas refers to, with the bytes that
 // they take: those of the cold file, or the plain ones.
-const pinnedBases = `SELECT c.id, c.sha256, c.size, coalesce((SELECT f.size FROM derived d JOIN content f ON f.id = d.content_id WHERE d.source_id = c.id AND d.tool = 'cold'), 0) AS file,
+const pinnedBases = `SELECT c.id, c.sha256, c.size, coalesce((SELECT f.size FROM derived d JOIN content f ON f.id = d.content_id
+	WHERE d.source_id = c.id AND d.tool = 'cold'), 0) AS file,
 	(SELECT count(*) FROM cold n WHERE n.base_id = c.id) AS deltas
-	FROM content c WHERE c.id IN (SELECT base_id FROM cold WHERE base_id IS NOT NULL) AND NOT EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)`
+	FROM content c WHERE c.id IN (SELECT base_id FROM cold WHERE base_id IS NOT NULL)
+	AND NOT EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)`
 
 // Stats returns the sums.
 func (cs Colds) Stats(ctx context.Context) (s ColdStats, err error) {
 	err = cs.db.engine.snapshot(ctx, func(r reader) error {
-		if err := r.row(ctx, `SELECT count(*), coalesce(CAST(sum(c.size) AS bigint), 0), count(*) - count(k.base_id), coalesce(CAST(sum(CASE WHEN k.base_id IS NULL THEN f.size ELSE 0 END) AS bigint), 0),
-			count(k.base_id), coalesce(CAST(sum(f.size) AS bigint), 0), count(k.plain_since), coalesce(CAST(sum(CASE WHEN k.plain_since IS NULL THEN 0 ELSE c.size END) AS bigint), 0)
-			FROM cold k JOIN content c ON c.id = k.content_id JOIN derived d ON d.source_id = k.content_id AND d.tool = 'cold' JOIN content f ON f.id = d.content_id`, nil,
+		if err := r.row(ctx,
+			`SELECT count(*), coalesce(CAST(sum(c.size) AS bigint), 0), count(*) - count(k.base_id),
+			coalesce(CAST(sum(CASE WHEN k.base_id IS NULL THEN f.size ELSE 0 END) AS bigint), 0),
+			count(k.base_id), coalesce(CAST(sum(f.size) AS bigint), 0), count(k.plain_since),
+			coalesce(CAST(sum(CASE WHEN k.plain_since IS NULL THEN 0 ELSE c.size END) AS bigint), 0)
+			FROM cold k JOIN content c ON c.id = k.content_id JOIN derived d ON d.source_id = k.content_id AND d.tool = 'cold'
+			JOIN content f ON f.id = d.content_id`, nil,
 			&s.Contents, &s.Plain, &s.Keys, &s.KeyBytes, &s.Deltas, &s.Bytes, &s.Both, &s.BothBytes); err != nil {
 			return err
 		}
-		return r.row(ctx, "SELECT count(*), coalesce(CAST(sum(CASE WHEN p.file > 0 THEN p.file ELSE p.size END) AS bigint), 0) FROM ("+pinnedBases+") AS p", nil, &s.Pinned, &s.PinnedBytes)
+		return r.row(ctx, "SELECT count(*), coalesce(CAST(sum(CASE WHEN p.file > 0 THEN p.file ELSE p.size END) AS bigint), 0) "+
+			"FROM ("+pinnedBases+") AS p", nil, &s.Pinned, &s.PinnedBytes)
 	})
 	return s, cs.db.fail("sum up cold contents", err)
 }
@@ -440,7 +457,8 @@ type Pinned struct {
 // Pinned returns the bases that only deltas refer to and that at most that many deltas
 // need.
 func (cs Colds) Pinned(ctx context.Context, deltas int) (list []Pinned, err error) {
-	err = cs.db.scans.each(ctx, true, "SELECT p.sha256, p.size, p.file, p.deltas FROM ("+pinnedBases+") AS p WHERE p.deltas <= $1 ORDER BY p.id", []any{deltas}, func(scan func(...any) error) (bool, error) {
+	err = cs.db.scans.each(ctx, true, "SELECT p.sha256, p.size, p.file, p.deltas FROM ("+pinnedBases+") AS p WHERE p.deltas <= $1 "+
+		"ORDER BY p.id", []any{deltas}, func(scan scanFunc) (bool, error) {
 		var p Pinned
 		var sum []byte
 		if err := scan(&sum, &p.Size, &p.File, &p.Deltas); err != nil {
@@ -474,54 +492,62 @@ type CoolCandidate struct {
 
 // Names returns the next folded names of objects, in order.
 func (cs Colds) Names(ctx context.Context, after string, limit int) (list []string, err error) {
-	err = cs.db.scans.each(ctx, true, "SELECT name FROM listed_name WHERE product_id = 0 AND name > $1 ORDER BY name LIMIT $2", []any{after, limit}, func(scan func(...any) error) (bool, error) {
-		var s string
-		err := scan(&s)
-		list = append(list, s)
-		return true, err
-	})
+	err = cs.db.scans.each(ctx, true, "SELECT name FROM listed_name WHERE product_id = 0 AND name > $1 ORDER BY name LIMIT $2",
+		[]any{after, limit}, func(scan scanFunc) (bool, error) {
+			var s string
+			err := scan(&s)
+			list = append(list, s)
+			return true, err
+		})
 	return list, cs.db.fail("list names", err)
 }
 
 // Series returns the added contents with a folded name, by product, kind and
 // architecture, in the order in which they were first added.
 func (cs Colds) Series(ctx context.Context, name string) (list []CoolCandidate, err error) {
-	err = cs.db.scans.each(ctx, true, `SELECT p.name, o.kind, o.arch, c.id, c.sha256, c.size, c.added, coalesce(r.day, -1), max(s.tx_id), k.made, b.sha256, coalesce(f.size, 0),
+	err = cs.db.scans.each(ctx, true,
+		`SELECT p.name, o.kind, o.arch, c.id, c.sha256, c.size, c.added, coalesce(r.day, -1), max(s.tx_id), k.made, b.sha256, coalesce(f.size, 0),
 		(SELECT count(*) FROM cold n WHERE n.base_id = c.id)
-		FROM object o JOIN seen s ON s.object_id = o.id AND s.tx_id > 0 JOIN product p ON p.id = s.product_id JOIN content c ON c.id = o.content_id
+		FROM object o JOIN seen s ON s.object_id = o.id AND s.tx_id > 0 JOIN product p ON p.id = s.product_id
+		JOIN content c ON c.id = o.content_id
 		LEFT JOIN content_read r ON r.content_id = c.id LEFT JOIN cold k ON k.content_id = c.id LEFT JOIN content b ON b.id = k.base_id
 		LEFT JOIN derived d ON d.source_id = c.id AND d.tool = 'cold' LEFT JOIN content f ON f.id = d.content_id
 		WHERE o.name_fold = $1
-		GROUP BY p.name, o.kind, o.arch, c.id, c.sha256, c.size, c.added, r.day, k.made, b.sha256, f.size ORDER BY p.name, o.kind, o.arch, c.id`, []any{name}, func(scan func(...any) error) (bool, error) {
-		var c CoolCandidate
-		var sum, base []byte
-		var added, day int64
-		var made sql.NullInt64
-		if err := scan(&c.Product, &c.Kind, &c.Arch, &c.Object, &sum, &c.Size, &added, &day, &c.Tx, &made, &base, &c.File, &c.Deltas); err != nil {
-			return false, err
-		}
-		c.Added, c.Cold, c.Made = time.UnixMilli(added).UTC(), made.Valid, fromMillis(made)
-		if day >= 0 {
-			c.Read = timeOfDay(day)
-		}
-		if base != nil {
-			if err := scanRef(base, &c.Base); err != nil {
+		GROUP BY p.name, o.kind, o.arch, c.id, c.sha256, c.size, c.added, r.day, k.made, b.sha256, f.size
+			ORDER BY p.name, o.kind, o.arch, c.id`, []any{name}, func(scan scanFunc) (bool, error) {
+			var c CoolCandidate
+			var sum, base []byte
+			var added, day int64
+			var made sql.NullInt64
+			if err := scan(&c.Product, &c.Kind, &c.Arch, &c.Object, &sum, &c.Size, &added, &day, &c.Tx, &made, &base, &c.File,
+				&c.Deltas); err != nil {
 				return false, err
 			}
-		}
-		err := scanRef(sum, &c.Ref)
-		list = append(list, c)
-		return true, err
-	})
+			c.Added, c.Cold, c.Made = time.UnixMilli(added).UTC(), made.Valid, fromMillis(made)
+			if day >= 0 {
+				c.Read = timeOfDay(day)
+			}
+			if base != nil {
+				if err := scanRef(base, &c.Base); err != nil {
+					return false, err
+				}
+			}
+			err := scanRef(sum, &c.Ref)
+			list = append(list, c)
+			return true, err
+		})
 	return list, cs.db.fail("list contents of a name", err)
 }
 
 // NewestOfAnother reports whether a content is the newest one of a series of another
 // name than the given folded one.
 func (cs Colds) NewestOfAnother(ctx context.Context, ref blob.Ref, name string) (is bool, err error) {
-	err = cs.db.points.row(ctx, `SELECT EXISTS (SELECT 1 FROM content c JOIN object o ON o.content_id = c.id AND o.name_fold <> $2 JOIN seen s ON s.object_id = o.id AND s.tx_id > 0
-		WHERE c.sha256 = $1 AND NOT EXISTS (SELECT 1 FROM object n JOIN seen m ON m.object_id = n.id AND m.product_id = s.product_id AND m.tx_id > 0
-			WHERE n.name_fold = o.name_fold AND n.kind = o.kind AND n.arch = o.arch AND (m.tx_id > s.tx_id OR m.tx_id = s.tx_id AND n.content_id > o.content_id)))`, []any{ref[:], text(name)}, &is)
+	err = cs.db.points.row(ctx, `SELECT EXISTS (SELECT 1 FROM content c JOIN object o ON o.content_id = c.id AND o.name_fold <> $2
+		JOIN seen s ON s.object_id = o.id AND s.tx_id > 0
+		WHERE c.sha256 = $1 AND NOT EXISTS (SELECT 1 FROM object n
+		JOIN seen m ON m.object_id = n.id AND m.product_id = s.product_id AND m.tx_id > 0
+			WHERE n.name_fold = o.name_fold AND n.kind = o.kind AND n.arch = o.arch
+			AND (m.tx_id > s.tx_id OR m.tx_id = s.tx_id AND n.content_id > o.content_id)))`, []any{ref[:], text(name)}, &is)
 	return is, cs.db.fail("look up the other names of a content", err)
 }
 
@@ -531,11 +557,13 @@ func (cs Colds) DropVariants(ctx context.Context, ref blob.Ref, tools []string) 
 	return cs.db.update(ctx, "forget compressed variants", func(w *write) error {
 		now := cs.db.now()
 		for _, tool := range tools {
-			made, err := w.ids(`SELECT content_id FROM derived WHERE source_id = (SELECT id FROM content WHERE sha256 = $1) AND tool = $2 AND content_id IS NOT NULL`, ref[:], tool)
+			made, err := w.ids(`SELECT content_id FROM derived
+				WHERE source_id = (SELECT id FROM content WHERE sha256 = $1) AND tool = $2 AND content_id IS NOT NULL`, ref[:], tool)
 			if err != nil {
 				return err
 			}
-			if _, err := w.exec("DELETE FROM derived WHERE source_id = (SELECT id FROM content WHERE sha256 = $1) AND tool = $2", ref[:], tool); err != nil {
+			if _, err := w.exec("DELETE FROM derived WHERE source_id = (SELECT id FROM content WHERE sha256 = $1) AND tool = $2",
+				ref[:], tool); err != nil {
 				return err
 			}
 			if err := w.release(now, made...); err != nil {
@@ -565,7 +593,8 @@ type Cooling struct {
 func (cs Colds) Progress(ctx context.Context) (c Cooling, err error) {
 	var updated, paused int64
 	var started, finished sql.NullInt64
-	err = cs.db.scans.row(ctx, "SELECT paused, owner, updated, position, started, finished, contents, before, after FROM cooling WHERE one = 1", nil,
+	err = cs.db.scans.row(ctx, "SELECT paused, owner, updated, position, started, finished, contents, before, after FROM cooling "+
+		"WHERE one = 1", nil,
 		&paused, &c.Owner, &updated, &c.Position, &started, &finished, &c.Contents, &c.Before, &c.After)
 	if c.Paused = paused != 0; updated != 0 {
 		c.Updated = time.UnixMilli(updated).UTC()
@@ -577,7 +606,8 @@ func (cs Colds) Progress(ctx context.Context) (c Cooling, err error) {
 // SetProgress writes the progress, except Paused.
 func (cs Colds) SetProgress(ctx context.Context, c Cooling) error {
 	return cs.db.updateUnsynced(ctx, "write the progress of cooling", func(w *write) error {
-		_, err := w.exec("UPDATE cooling SET owner = $1, updated = $2, position = $3, started = $4, finished = $5, contents = $6, before = $7, after = $8 WHERE one = 1",
+		_, err := w.exec("UPDATE cooling "+
+			"SET owner = $1, updated = $2, position = $3, started = $4, finished = $5, contents = $6, before = $7, after = $8 WHERE one = 1",
 			text(c.Owner), c.Updated.UnixMilli(), text(c.Position), millis(c.Started), millis(c.Finished), c.Contents, c.Before, c.After)
 		return err
 	})

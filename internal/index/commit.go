@@ -121,7 +121,8 @@ func (c *commit) header(tx Tx) (int64, error) {
 	if c.extend != 0 {
 		return c.extend, c.append(tx)
 	}
-	if err := c.row("UPDATE state SET last_tx = last_tx + 1, generation = generation + 1 WHERE one = 1 RETURNING last_tx", nil, &c.number); err != nil {
+	if err := c.row("UPDATE state SET last_tx = last_tx + 1, generation = generation + 1 WHERE one = 1 RETURNING last_tx",
+		nil, &c.number); err != nil {
 		return 0, err
 	}
 	product, err := c.productID(tx.Product)
@@ -157,7 +158,8 @@ func (c *commit) header(tx Tx) (int64, error) {
 	if tx.Stage != nil && tx.Stage.Collect {
 		collecting = 1
 	}
-	_, err = c.exec(`INSERT INTO tx (id, kind, product_id, version, comment, who, host, tool, time, files, bytes, origin_store, origin_number, origin_time,
+	_, err = c.exec(`INSERT INTO tx (id, kind, product_id, version, comment, who, host, tool, time, files, bytes,
+		origin_store, origin_number, origin_time,
 		branch, class, build, labels, manifest, arrived, collecting)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
 		c.number, text(tx.Kind), c.product, text(tx.Version), text(tx.Comment), text(tx.Who), text(tx.Host), text(tx.Tool), tx.Time.UnixMilli(),
@@ -190,11 +192,13 @@ func (c *commit) firstObject() error {
 // objectArgs returns the columns of an object without its id.
 func objectArgs(content int64, e Entry) []any {
 	o := e.Object
-	return []any{content, o.Name, o.Kind, symfile.Fold(o.Name), o.Role, o.CodeName, o.CodeID, o.DebugID.Breakpad(), o.InfoAge, string(o.BuildID),
+	return []any{content, o.Name, o.Kind, symfile.Fold(o.Name), o.Role, o.CodeName, o.CodeID, o.DebugID.Breakpad(), o.InfoAge,
+		string(o.BuildID),
 		o.Of, objectFlags(o), o.Version, o.Hash, e.Arch, strings.Join(e.Features, " "), e.DebugSize}
 }
 
-const updateObject = `UPDATE object SET role = $5, code_name = $6, code_id = $7, debug_id = $8, info_age = $9, build_id = $10, of_kind = $11,
+const updateObject = `UPDATE object
+	SET role = $5, code_name = $6, code_id = $7, debug_id = $8, info_age = $9, build_id = $10, of_kind = $11,
 	   flags = $12, version = $13, hash = $14, arch = $15, features = $16, debug_size = $17
 	 WHERE content_id = $1 AND name = $2 AND kind = $3 AND name_fold = $4`
 
@@ -230,7 +234,8 @@ func (c *commit) noteLate() error {
 		return nil
 	}
 	var no, floor int64
-	if err := c.row("UPDATE state SET late_keys = late_keys + $1 WHERE one = 1 RETURNING late_keys, late_floor", []any{len(c.late)}, &no, &floor); err != nil {
+	if err := c.row("UPDATE state SET late_keys = late_keys + $1 WHERE one = 1 RETURNING late_keys, late_floor",
+		[]any{len(c.late)}, &no, &floor); err != nil {
 		return err
 	}
 	rows := make([][]any, len(c.late))
@@ -257,7 +262,8 @@ func (w *write) changed() error {
 }
 
 func (w *write) count(contents, bytes, objects, lookups int64) error {
-	_, err := w.exec("UPDATE state SET contents = contents + $1, bytes = bytes + $2, objects = objects + $3, lookups = lookups + $4 WHERE one = 1",
+	_, err := w.exec("UPDATE state SET contents = contents + $1, bytes = bytes + $2, objects = objects + $3, lookups = lookups + $4 "+
+		"WHERE one = 1",
 		contents, bytes, objects, lookups)
 	return err
 }

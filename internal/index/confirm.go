@@ -62,7 +62,7 @@ func (db *DB) Unfound(ctx context.Context, number int64, entries []Entry) ([]int
 			return err
 		}
 		keys = keys[:0]
-		return db.points.each(ctx, true, unfoundText, []any{string(list), number}, func(scan func(...any) error) (bool, error) {
+		return db.points.each(ctx, true, unfoundText, []any{string(list), number}, func(scan scanFunc) (bool, error) {
 			var n int
 			err := scan(&n)
 			missing[n] = true
@@ -95,7 +95,7 @@ func (db *DB) Unfound(ctx context.Context, number int64, entries []Entry) ([]int
 // recorded still: those that collect, and committed ones that are not cleared yet.
 func (ss Stages) Published(ctx context.Context) (list []StageRow, err error) {
 	err = ss.db.scans.each(ctx, true, "SELECT "+stageColumns+` FROM stage WHERE tx_id IS NOT NULL
-		AND EXISTS (SELECT 1 FROM stage_file f WHERE f.stage_id = stage.id) ORDER BY id`, nil, func(scan func(...any) error) (bool, error) {
+		AND EXISTS (SELECT 1 FROM stage_file f WHERE f.stage_id = stage.id) ORDER BY id`, nil, func(scan scanFunc) (bool, error) {
 		s, err := scanStage(scan)
 		list = append(list, s)
 		return true, err

@@ -15,9 +15,11 @@ import (
 // places, the identity and keys of the depot.
 var copied = []struct{ name, columns, key string }{
 	{"product", "id, name", "id"},
-	{"tx", "id, kind, product_id, version, comment, who, host, tool, time, files, bytes, origin_store, origin_number, origin_time, deleted_at, source, branch, class, build, labels, manifest, arrived, trash_until", "id"},
+	{"tx", "id, kind, product_id, version, comment, who, host, tool, time, files, bytes, origin_store, origin_number, origin_time, " +
+		"deleted_at, source, branch, class, build, labels, manifest, arrived, trash_until", "id"},
 	{"content", "id, sha256, size, added, unreferenced_since", "id"},
-	{"object", "id, content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id, of_kind, flags, version, hash, arch, features, debug_size", "id"},
+	{"object", "id, content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id, of_kind, flags, " +
+		"version, hash, arch, features, debug_size", "id"},
 	{"lookup", "id, name, object_id, role, form", "id, name, object_id"},
 	{"tx_file", "tx_id, seq, object_id, path, archive, mtime, by_path, own_mtime", "object_id, tx_id, seq"},
 	{"seen", "object_id, product_id, tx_id", "object_id, product_id"},
@@ -27,7 +29,8 @@ var copied = []struct{ name, columns, key string }{
 	{"cached", "content_id, tx_id, name, url, tag, fetched, used", "content_id, tx_id"},
 	{"miss", "no, key, source, class, ends, since, detail", "no"},
 	{"wanted", "no, name, id, client, kind, count, first, last", "no"},
-	{"job", "id, kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, started, finished, lease_until, worker, token, outcome, detail, result", "id"},
+	{"job", "id, kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, started, finished, " +
+		"lease_until, worker, token, outcome, detail, result", "id"},
 	{"failure", "source, tool, version, class, detail, since, ends, tries", "source, tool, version"},
 	{"trash_file", fileColumnsOfTx, "tx_id, seq"},
 	{"content_read", "content_id, day", "content_id"},
@@ -41,7 +44,8 @@ var copied = []struct{ name, columns, key string }{
 	{"removed_file", "tx_id, no, name, folded, kind, id, size, sha256", "tx_id, no"},
 	{"removed_key", "id, tx_id, no", "id, tx_id, no"},
 	{"usage_day", "day, product_id, transactions, files, bytes, own, cached, garbage, trash", "day, product_id"},
-	{"token", "id, hash, name, scopes, products, created, expires, last_used, revoked, created_by, uploads, origin, keep, kind, parent, facts", "id"},
+	{"token", "id, hash, name, scopes, products, created, expires, last_used, revoked, created_by, uploads, origin, keep, kind, " +
+		"parent, facts", "id"},
 }
 
 // ErrNotEmpty means that an index to copy into has transactions already.
@@ -57,7 +61,8 @@ type bulk interface {
 // Copy copies everything of an index into an empty one: numbers, ids, tokens and
 // jobs stay the same. Meanwhile writers of both wait, and readers do not. last is
 // called before the rows are read, while no process can write to db. It uploads the
-// contents that the target's store lacks; its error ends the copy. If the target keeps contents in a bucket, each content takes over a finished
+// contents that the target's store lacks; its error ends the copy. If the target keeps contents in
+// a bucket, each content takes over a finished
 // upload; a missing one is ErrNotUploaded. On an error the target stays empty.
 //
 // Afterwards no process can add to db any more, not even one that had it open;
@@ -134,7 +139,8 @@ func (w *write) copyFrom(ctx context.Context, r reader, depot string, to *DB) er
 			return err
 		}
 	}
-	if _, err := w.exec("UPDATE identity SET copied_from = $1, copied_generation = (SELECT generation FROM state WHERE one = 1) WHERE one = 1", depot); err != nil {
+	if _, err := w.exec("UPDATE identity SET copied_from = $1, copied_generation = (SELECT generation FROM state WHERE one = 1) "+
+		"WHERE one = 1", depot); err != nil {
 		return err
 	}
 	if b, ok := w.session.(bulk); ok {
@@ -146,7 +152,8 @@ func (w *write) copyFrom(ctx context.Context, r reader, depot string, to *DB) er
 // CopyOf reports whether the index is a copy, by [DB.Copy], of the index of a depot
 // with an id, and has not changed since.
 func (cs Copies) CopyOf(ctx context.Context, depot string) (is bool, err error) {
-	err = cs.db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM identity, state WHERE copied_from = $1 AND copied_generation = generation)", []any{depot}, &is)
+	err = cs.db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM identity, state "+
+		"WHERE copied_from = $1 AND copied_generation = generation)", []any{depot}, &is)
 	return is, cs.db.fail("look up what the index is a copy of", err)
 }
 
@@ -164,7 +171,9 @@ func (cs Copies) Undo(ctx context.Context, d time.Duration) error {
 				return fmt.Errorf("table %s: %w", t.name, err)
 			}
 		}
-		if _, err := w.exec(`UPDATE state SET last_tx = 0, generation = generation + 1, contents = 0, bytes = 0, objects = 0, lookups = 0, last_object = 0 WHERE one = 1`); err != nil {
+		if _, err := w.exec(`UPDATE state
+			SET last_tx = 0, generation = generation + 1, contents = 0, bytes = 0, objects = 0, lookups = 0, last_object = 0
+				WHERE one = 1`); err != nil {
 			return err
 		}
 		if _, err := w.exec("UPDATE tally SET n = 0"); err != nil {
@@ -181,7 +190,7 @@ func (cs Copies) Undo(ctx context.Context, d time.Duration) error {
 // copyTable copies the rows of a table in the order of its key.
 func (w *write) copyTable(ctx context.Context, r reader, table, columns, key string) error {
 	names := strings.Split(columns, ", ")
-	scan := func(scan func(...any) error) ([]any, error) {
+	scan := func(scan scanFunc) ([]any, error) {
 		row, dest := make([]any, len(names)), make([]any, len(names))
 		for i := range row {
 			dest[i] = &row[i]
@@ -196,7 +205,7 @@ func (w *write) copyTable(ctx context.Context, r reader, table, columns, key str
 		defer cancel()
 		go func() {
 			defer close(rows)
-			read <- r.each(ctx, false, query, nil, func(s func(...any) error) (bool, error) {
+			read <- r.each(ctx, false, query, nil, func(s scanFunc) (bool, error) {
 				row, err := scan(s)
 				if err != nil {
 					return false, err
@@ -228,7 +237,7 @@ func (w *write) copyTable(ctx context.Context, r reader, table, columns, key str
 		marks[i] = "$" + strconv.Itoa(i+1)
 	}
 	insert := "INSERT INTO " + table + " (" + columns + ") VALUES (" + strings.Join(marks, ", ") + ")"
-	return r.each(ctx, false, query, nil, func(s func(...any) error) (bool, error) {
+	return r.each(ctx, false, query, nil, func(s scanFunc) (bool, error) {
 		row, err := scan(s)
 		if err == nil {
 			_, err = w.exec(insert, row...)
@@ -246,7 +255,8 @@ func (w *write) copyCounters(ctx context.Context, r reader) error {
 		return err
 	}
 	if _, err := w.exec(`UPDATE state SET last_tx = $1, generation = generation + $2, contents = $3, bytes = $4, objects = $5, lookups = $6,
-		last_object = $7, late_keys = late_keys + $8 + 1, late_floor = late_keys + $8 + 1 WHERE one = 1`, tx, generation+1, contents, bytes, objects, lookups, object, late); err != nil {
+		last_object = $7, late_keys = late_keys + $8 + 1, late_floor = late_keys + $8 + 1 WHERE one = 1`,
+		tx, generation+1, contents, bytes, objects, lookups, object, late); err != nil {
 		return err
 	}
 	for _, t := range []string{"miss", "wanted"} {
@@ -277,7 +287,8 @@ const strippedContent = "SELECT 1 FROM cold k WHERE k.content_id = content.id AN
 // placeAll gives each content the place of a finished upload. Plain bytes of a content
 // that became cold while the contents were copied are an upload that expires.
 func (w *write) placeAll() error {
-	if _, err := w.exec(`UPDATE content SET place = (SELECT max(u.place) FROM upload u WHERE u.sha256 = content.sha256 AND u.size = content.size AND u.done = 1)
+	if _, err := w.exec(`UPDATE content SET place = (SELECT max(u.place) FROM upload u
+		WHERE u.sha256 = content.sha256 AND u.size = content.size AND u.done = 1)
 		WHERE NOT EXISTS (` + strippedContent + ")"); err != nil {
 		return err
 	}

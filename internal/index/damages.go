@@ -46,7 +46,7 @@ func (d Damages) Of(ctx context.Context, ref blob.Ref) (what string, err error) 
 // or that are cold, in no order: those that a transaction may heal.
 func (d Damages) Among(ctx context.Context, refs []blob.Ref) (list []Content, err error) {
 	for batch := range slices.Chunk(refs, touchBatch) {
-		if err := d.db.points.each(ctx, true, damagedAmong, []any{hashList(batch)}, func(scan func(...any) error) (bool, error) {
+		if err := d.db.points.each(ctx, true, damagedAmong, []any{hashList(batch)}, func(scan scanFunc) (bool, error) {
 			var sum []byte
 			var c Content
 			if err := scan(&sum, &c.Size); err != nil {
@@ -62,7 +62,8 @@ func (d Damages) Among(ctx context.Context, refs []blob.Ref) (list []Content, er
 	return list, nil
 }
 
-var damagedAmong = eachHash("SELECT sha256, size FROM content WHERE (damage IS NOT NULL OR EXISTS (SELECT 1 FROM cold k WHERE k.content_id = content.id)) AND ", "sha256", "$1", "")
+var damagedAmong = eachHash("SELECT sha256, size FROM content "+
+	"WHERE (damage IS NOT NULL OR EXISTS (SELECT 1 FROM cold k WHERE k.content_id = content.id)) AND ", "sha256", "$1", "")
 
 // Clear records that the stored bytes of contents are intact: they were stored again, or
 // read whole.
@@ -86,14 +87,15 @@ func (d Damages) Clear(ctx context.Context, refs []blob.Ref) error {
 func (d Damages) All(ctx context.Context) iter.Seq2[Content, error] {
 	return func(yield func(Content, error) bool) {
 		var id int64
-		pages(ctx, d.db, yield, func(scan func(...any) error) (Content, error) {
+		pages(ctx, d.db, yield, func(scan scanFunc) (Content, error) {
 			var c Content
 			var ref []byte
 			if err := scan(&id, &ref, &c.Size); err != nil {
 				return c, err
 			}
 			return c, scanRef(ref, &c.Ref)
-		}, "SELECT id, sha256, size FROM content WHERE damage IS NOT NULL AND id > $1 ORDER BY id LIMIT $2", func() []any { return []any{id, pageRows} })
+		}, "SELECT id, sha256, size FROM content WHERE damage IS NOT NULL AND id > $1 ORDER BY id LIMIT $2",
+			func() []any { return []any{id, pageRows} })
 	}
 }
 

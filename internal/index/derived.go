@@ -58,7 +58,8 @@ func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result
 			}
 			made = r
 		}
-		old, err := w.ids("SELECT content_id FROM derived WHERE source_id = $1 AND tool = $2 AND tool_version = $3 AND content_id IS NOT NULL", id, tool.Name, tool.Version)
+		old, err := w.ids("SELECT content_id FROM derived "+
+			"WHERE source_id = $1 AND tool = $2 AND tool_version = $3 AND content_id IS NOT NULL", id, tool.Name, tool.Version)
 		if err != nil {
 			return err
 		}

@@ -70,6 +70,9 @@ type transactor interface {
 	transact(ctx context.Context, durable bool, fn func(s session) error) error
 }
 
+// scanFunc reads the columns of a row, as (*sql.Rows).Scan does.
+type scanFunc = func(...any) error
+
 // reader reads from the database. Its methods may be called by several
 // goroutines, except those of a snapshot.
 type reader interface {
@@ -77,7 +80,7 @@ type reader interface {
 	row(ctx context.Context, text string, args []any, dest ...any) error
 	// each runs a statement and calls fn for each row until fn returns false or
 	// an error. Statements marked constant are prepared and kept.
-	each(ctx context.Context, constant bool, text string, args []any, fn func(scan func(...any) error) (bool, error)) error
+	each(ctx context.Context, constant bool, text string, args []any, fn func(scan scanFunc) (bool, error)) error
 }
 
 // session is one write transaction. Its statements are constant.
@@ -85,7 +88,7 @@ type session interface {
 	// exec returns the number of rows that a statement changed.
 	exec(text string, args ...any) (int64, error)
 	row(text string, args []any, dest ...any) error
-	each(text string, args []any, fn func(scan func(...any) error) error) error
+	each(text string, args []any, fn func(scan scanFunc) error) error
 	// many runs one statement once for each list of arguments, in order, and
 	// returns the numbers of changed rows. Over a network it takes one round trip.
 	many(text string, rows [][]any) ([]int64, error)
@@ -94,7 +97,7 @@ type session interface {
 	execOver(o *overRows, rows [][]any, args ...any) (int64, error)
 	// eachOver runs a statement once over all rows, and calls fn for each row of its
 	// result. Without rows it does nothing.
-	eachOver(o *overRows, rows [][]any, args []any, fn func(scan func(...any) error) error) error
+	eachOver(o *overRows, rows [][]any, args []any, fn func(scan scanFunc) error) error
 	// script runs several statements without parameters.
 	script(text string) error
 }
@@ -127,7 +130,7 @@ func (c counted) row(ctx context.Context, text string, args []any, dest ...any) 
 	return c.reader.row(ctx, text, args, dest...)
 }
 
-func (c counted) each(ctx context.Context, constant bool, text string, args []any, fn func(scan func(...any) error) (bool, error)) error {
+func (c counted) each(ctx context.Context, constant bool, text string, args []any, fn func(scan scanFunc) (bool, error)) error {
 	c.n.Add(1)
 	return c.reader.each(ctx, constant, text, args, fn)
 }

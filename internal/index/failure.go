@@ -30,7 +30,8 @@ type Failure struct {
 func (q Jobs) PutFailure(ctx context.Context, f Failure) error {
 	return q.db.update(ctx, "record a failure", func(w *write) error {
 		_, err := w.exec(`INSERT INTO failure (source, tool, version, class, detail, since, ends, tries) VALUES ($1, $2, $3, $4, $5, $6, $7, 1)
-			ON CONFLICT (source, tool, version) DO UPDATE SET class = excluded.class, detail = excluded.detail, ends = excluded.ends, tries = failure.tries + 1`,
+			ON CONFLICT (source, tool, version) DO UPDATE
+				SET class = excluded.class, detail = excluded.detail, ends = excluded.ends, tries = failure.tries + 1`,
 			f.Source[:], text(f.Tool), text(f.Version), text(f.Class), text(f.Detail), q.db.now().UnixMilli(), f.Until.UnixMilli())
 		return err
 	})
@@ -38,7 +39,7 @@ func (q Jobs) PutFailure(ctx context.Context, f Failure) error {
 
 const failureColumns = "source, tool, version, class, detail, since, ends, tries"
 
-func scanFailure(scan func(...any) error) (f Failure, err error) {
+func scanFailure(scan scanFunc) (f Failure, err error) {
 	var ref []byte
 	var since, ends int64
 	if err := scan(&ref, &f.Tool, &f.Version, &f.Class, &f.Detail, &since, &ends, &f.Tries); err != nil {
@@ -70,7 +71,8 @@ type FailureFilter struct {
 	Ended   time.Time // only those that end before; zero is any
 }
 
-const failureCond = "coalesce(source = $2, TRUE) AND ($3 = '' OR tool = $3) AND ($4 = '' OR version = $4) AND ($5 = '' OR class = $5) AND ends < $6"
+const failureCond = "coalesce(source = $2, TRUE) AND ($3 = '' OR tool = $3) AND ($4 = '' OR version = $4) " +
+	"AND ($5 = '' OR class = $5) AND ends < $6"
 
 func (f FailureFilter) args() []any {
 	var source any
@@ -90,15 +92,17 @@ func (q Jobs) Failures(ctx context.Context, f FailureFilter, limit int) ([]Failu
 		limit = math.MaxInt32
 	}
 	list := []Failure{}
-	err := q.db.scans.each(ctx, true, "SELECT "+failureColumns+" FROM failure WHERE "+failureCond+" LIMIT $1", append([]any{limit}, f.args()...), func(scan func(...any) error) (bool, error) {
-		f, err := scanFailure(scan)
-		list = append(list, f)
-		return true, err
-	})
+	err := q.db.scans.each(ctx, true, "SELECT "+failureColumns+" FROM failure WHERE "+failureCond+" LIMIT $1",
+		append([]any{limit}, f.args()...), func(scan scanFunc) (bool, error) {
+			f, err := scanFailure(scan)
+			list = append(list, f)
+			return true, err
+		})
 	return list, q.db.fail("list failures", err)
 }
 
 // FlushFailures deletes failures and returns their number.
 func (q Jobs) FlushFailures(ctx context.Context, f FailureFilter) (int64, error) {
-	return q.db.forget(ctx, "failure", "DELETE FROM failure WHERE (source, tool, version) IN (SELECT source, tool, version FROM failure WHERE "+failureCond+" LIMIT $1)", f.args()...)
+	return q.db.forget(ctx, "failure", "DELETE FROM failure "+
+		"WHERE (source, tool, version) IN (SELECT source, tool, version FROM failure WHERE "+failureCond+" LIMIT $1)", f.args()...)
 }

@@ -55,12 +55,14 @@ var allProducts = &filterQueries{
 }
 
 var eachProduct = &filterQueries{
-	kind:       2,
-	products:   true,
-	count:      "SELECT count(*) FROM lookup l JOIN seen s ON s.object_id = l.object_id",
-	all:        "SELECT p.name, l.id FROM lookup l JOIN seen s ON s.object_id = l.object_id JOIN product p ON p.id = s.product_id",
-	newObjects: "SELECT p.name, l.id FROM lookup l JOIN seen s ON s.object_id = l.object_id JOIN product p ON p.id = s.product_id WHERE l.object_id > $1",
-	late:       "SELECT p.name, l.id FROM late_object k JOIN lookup l ON l.object_id = k.object_id JOIN seen s ON s.object_id = l.object_id JOIN product p ON p.id = s.product_id WHERE k.no > $1",
+	kind:     2,
+	products: true,
+	count:    "SELECT count(*) FROM lookup l JOIN seen s ON s.object_id = l.object_id",
+	all:      "SELECT p.name, l.id FROM lookup l JOIN seen s ON s.object_id = l.object_id JOIN product p ON p.id = s.product_id",
+	newObjects: "SELECT p.name, l.id FROM lookup l JOIN seen s ON s.object_id = l.object_id JOIN product p ON p.id = s.product_id " +
+		"WHERE l.object_id > $1",
+	late: "SELECT p.name, l.id FROM late_object k JOIN lookup l ON l.object_id = k.object_id " +
+		"JOIN seen s ON s.object_id = l.object_id JOIN product p ON p.id = s.product_id WHERE k.no > $1",
 	newTransactions: `SELECT p.name, l.id FROM tx t JOIN product p ON p.id = t.product_id JOIN tx_file f ON f.tx_id = t.id
 		JOIN lookup l ON l.object_id = f.object_id WHERE t.id > $2 AND f.object_id + 0 <= $1`,
 }
@@ -314,7 +316,7 @@ func (f *Filter) extend(ctx context.Context, r reader, next *bloom, old bloom) e
 
 // each calls add with the hashes of the keys that a query returns.
 func (f *Filter) each(ctx context.Context, r reader, query string, args []any, add func(h uint64) error, keys *int64) error {
-	return r.each(ctx, false, query, args, func(scan func(...any) error) (bool, error) {
+	return r.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
 		var product, id string
 		if err := scan(&product, &id); err != nil {
 			return false, err

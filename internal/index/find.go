@@ -55,7 +55,8 @@ func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
 		}
 	}
 	if q.Prefix != "" {
-		if err := f.collect(ctx, "lookup l JOIN object o ON o.id = l.object_id", "l.id >= $1 AND l.id < $2", nil, q.Prefix, prefixEnd(q.Prefix)); err != nil {
+		if err := f.collect(ctx, "lookup l JOIN object o ON o.id = l.object_id", "l.id >= $1 AND l.id < $2",
+			nil, q.Prefix, prefixEnd(q.Prefix)); err != nil {
 			return nil, err
 		}
 	}
@@ -65,14 +66,16 @@ func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
 		}
 	}
 	if from, to, ok := refRange(q.RefPrefix); ok {
-		if err := f.collect(ctx, "content c JOIN object o ON o.content_id = c.id", "c.sha256 >= $1 AND c.sha256 <= $2", nil, from[:], to[:]); err != nil {
+		if err := f.collect(ctx, "content c JOIN object o ON o.content_id = c.id", "c.sha256 >= $1 AND c.sha256 <= $2",
+			nil, from[:], to[:]); err != nil {
 			return nil, err
 		}
 	}
 	if name := text(q.Name); isPattern(name) {
 		p := literalPrefix(name, "*?")
 		// The distinct names are fewer than the objects.
-		if err := f.collect(ctx, "listed_name k CROSS JOIN object o", `k.product_id = 0 AND k.name >= $1 AND k.name < $2 AND k.name LIKE $3 ESCAPE '\' AND o.name_fold = k.name`,
+		if err := f.collect(ctx, "listed_name k CROSS JOIN object o",
+			`k.product_id = 0 AND k.name >= $1 AND k.name < $2 AND k.name LIKE $3 ESCAPE '\' AND o.name_fold = k.name`,
 			func(name string) bool { return glob.Match(q.Name, name) }, p, prefixEnd(p), likeEscaper.Replace(name)); err != nil {
 			return nil, err
 		}
@@ -93,7 +96,8 @@ func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
 		found = append(found, o)
 	}
 	slices.SortStableFunc(found, func(a, b Found) int {
-		return cmp.Or(cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name)), cmp.Compare(b.Number, a.Number), cmp.Compare(a.id, b.id))
+		return cmp.Or(cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name)), cmp.Compare(b.Number, a.Number),
+			cmp.Compare(a.id, b.id))
 	})
 	return found, nil
 }
@@ -120,7 +124,7 @@ func (f *finder) collect(ctx context.Context, from, cond string, match func(stri
 	}
 	query := "SELECT o.id, o.name_fold FROM " + from + " WHERE " + cond +
 		" AND EXISTS (SELECT 1 FROM seen s WHERE s.object_id = o.id" + where + ")"
-	return f.db.scans.each(ctx, false, query, args, func(scan func(...any) error) (bool, error) {
+	return f.db.scans.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
 		if f.limit > 0 && len(f.ids) >= f.limit {
 			return false, nil
 		}
@@ -144,7 +148,7 @@ func (f *finder) load(ctx context.Context, id int64) (Found, error) {
 	where, args := f.scope.where("t.product_id", []any{id})
 	err := f.db.scans.each(ctx, f.scope.All, "SELECT "+objectColumns+", "+fileColumns+`
 		FROM object o JOIN content c ON c.id = o.content_id JOIN tx_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id
-		WHERE o.id = $1`+where+" ORDER BY f.tx_id DESC, f.seq", args, func(scan func(...any) error) (bool, error) {
+		WHERE o.id = $1`+where+" ORDER BY f.tx_id DESC, f.seq", args, func(scan scanFunc) (bool, error) {
 		var s Stored
 		if err := scanStored(scan, &s); err != nil {
 			return false, err
@@ -210,8 +214,9 @@ func (db *DB) ELFPaths(ctx context.Context, scope Scope, q PathQuery, limit int)
 	where, args := scope.where("t.product_id", args)
 	seen := make(map[ELFPath]bool)
 	complete = true
-	err = db.scans.each(ctx, false, "SELECT o.role, o.build_id, f.path, f.archive FROM "+from+" JOIN tx t ON t.id = f.tx_id WHERE f.by_path = 1 AND "+cond+where, args,
-		func(scan func(...any) error) (bool, error) {
+	err = db.scans.each(ctx, false, "SELECT o.role, o.build_id, f.path, f.archive FROM "+from+" JOIN tx t ON t.id = f.tx_id "+
+		"WHERE f.by_path = 1 AND "+cond+where, args,
+		func(scan scanFunc) (bool, error) {
 			var e ELFPath
 			if err := scan(&e.Role, &e.BuildID, &e.Path, &e.Archive); err != nil {
 				return false, err

@@ -29,11 +29,12 @@ const maxHolders = 20
 func (db *DB) Holders(ctx context.Context, ref blob.Ref) ([]Holder, error) {
 	var list []Holder
 	err := db.scans.each(ctx, true, `SELECT o.name, f.path, p.name, t.version, `+larger("t.id", "0")+`, coalesce(t.source, ''), NULL, ''
-		  FROM content c JOIN object o ON o.content_id = c.id JOIN tx_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id JOIN product p ON p.id = t.product_id
+		  FROM content c JOIN object o ON o.content_id = c.id JOIN tx_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id
+		JOIN product p ON p.id = t.product_id
 		  WHERE c.sha256 = $1
 		UNION ALL SELECT '', '', '', '', 0, '', s.sha256, d.tool
 		  FROM content c JOIN derived d ON d.content_id = c.id JOIN content s ON s.id = d.source_id WHERE c.sha256 = $1
-		ORDER BY 5 DESC LIMIT $2`, []any{ref[:], maxHolders}, func(scan func(...any) error) (bool, error) {
+		ORDER BY 5 DESC LIMIT $2`, []any{ref[:], maxHolders}, func(scan scanFunc) (bool, error) {
 		var h Holder
 		var of []byte
 		if err := scan(&h.File, &h.Path, &h.Product, &h.Version, &h.Transaction, &h.Source, &of, &h.Tool); err != nil {

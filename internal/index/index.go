@@ -155,10 +155,13 @@ func openEngine(ctx context.Context, where string, opt Options) (engine, error) 
 
 // newDB returns the index in an engine.
 func newDB(e engine, opt Options) *DB {
-	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000), placed: opt.Placed, tempDir: opt.TempDir, block: max(opt.Block, 1), dutyLife: dutyLife, limits: usualLimits}
+	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000),
+		placed: opt.Placed, tempDir: opt.TempDir, block: max(opt.Block, 1), dutyLife: dutyLife, limits: usualLimits}
 	db.points, db.scans = counted{e.points(), &db.reads}, counted{e.scans(), &db.reads}
-	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub, db.Places, db.Copies = Tokens{db}, WantedKeys{db}, CachedFiles{db}, Misses{db}, Scrub{db}, Places{db}, Copies{db}
-	db.Nodes, db.Stages, db.Retention, db.Trash, db.Catalog, db.Sources, db.Colds = Nodes{db}, Stages{db}, Retention{db}, Trash{db}, Catalog{db}, Sources{db}, Colds{db}
+	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub, db.Places, db.Copies = Tokens{db}, WantedKeys{db}, CachedFiles{db},
+		Misses{db}, Scrub{db}, Places{db}, Copies{db}
+	db.Nodes, db.Stages, db.Retention, db.Trash, db.Catalog, db.Sources, db.Colds = Nodes{db}, Stages{db}, Retention{db}, Trash{db},
+		Catalog{db}, Sources{db}, Colds{db}
 	db.Damages, db.Jobs = Damages{db}, Jobs{db}
 	return db
 }

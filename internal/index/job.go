@@ -110,14 +110,16 @@ const (
 	OutcomeLost = "lost"
 )
 
-const jobColumns = `id, kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, started, finished, lease_until,
+const jobColumns = `id, kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, started, finished,
+ lease_until,
  worker, outcome, detail, result`
 
-func scanJob(scan func(...any) error, more ...any) (j Job, err error) {
+func scanJob(scan scanFunc, more ...any) (j Job, err error) {
 	var created, notBefore int64
 	var started, finished, lease sql.NullInt64
 	var payload, result []byte
-	err = scan(append([]any{&j.ID, &j.Kind, &j.Key, &j.Variant, &payload, &j.State, &j.Priority, &j.Attempts, &j.MaxAttempts, &created, &notBefore,
+	err = scan(append([]any{&j.ID, &j.Kind, &j.Key, &j.Variant, &payload, &j.State, &j.Priority, &j.Attempts, &j.MaxAttempts,
+		&created, &notBefore,
 		&started, &finished, &lease, &j.Worker, &j.Outcome, &j.Detail, &result}, more...)...)
 	if err != nil {
 		return j, err
@@ -172,7 +174,8 @@ func (q Jobs) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err 
 		}
 		if j.MaxQueued > 0 {
 			queued := 0
-			if err := w.row("SELECT count(*) FROM job WHERE state = 1 AND kind = $1 AND priority >= $2", []any{text(j.Kind), j.Priority}, &queued); err != nil {
+			if err := w.row("SELECT count(*) FROM job WHERE state = 1 AND kind = $1 AND priority >= $2",
+				[]any{text(j.Kind), j.Priority}, &queued); err != nil {
 				return err
 			}
 			if queued >= j.MaxQueued {
@@ -186,7 +189,8 @@ func (q Jobs) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err 
 		if err := w.jobsChanged(); err != nil {
 			return err
 		}
-		return w.row(`INSERT INTO job (kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, worker, token, outcome, detail)
+		return w.row(`INSERT INTO job
+			(kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, worker, token, outcome, detail)
 			VALUES ($1, $2, $3, $4, 1, $5, 0, $6, $7, $8, '', '', '', '') RETURNING id`,
 			append(key, payload, j.Priority, cmp.Or(j.MaxAttempts, maxAttempts), now.UnixMilli(), after), &id)
 	})
@@ -200,7 +204,8 @@ func (q Jobs) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err 
 // lists; an empty list means all.
 const (
 	wantedJobs   = `($2 = '[]' OR kind IN (SELECT value FROM json_each($2))) AND ($3 = '[]' OR variant IN (SELECT value FROM json_each($3)))`
-	pgWantedJobs = `($2 = '[]' OR kind IN (SELECT jsonb_array_elements_text($2::jsonb))) AND ($3 = '[]' OR variant IN (SELECT jsonb_array_elements_text($3::jsonb)::bigint))`
+	pgWantedJobs = `($2 = '[]' OR kind IN (SELECT jsonb_array_elements_text($2::jsonb)))
+		AND ($3 = '[]' OR variant IN (SELECT jsonb_array_elements_text($3::jsonb)::bigint))`
 )
 
 const nextJobs = "SELECT id FROM job WHERE state = 1 AND not_before <= $1 AND %s ORDER BY priority DESC, id LIMIT $4"
@@ -243,7 +248,7 @@ func (q Jobs) Lease(ctx context.Context, worker string, kinds []string, variants
 		if err := w.requeue(now); err != nil {
 			return err
 		}
-		return w.each(leaseJobs, []any{now, k, v, n, now + d.Milliseconds(), text(worker), token}, func(scan func(...any) error) error {
+		return w.each(leaseJobs, []any{now, k, v, n, now + d.Milliseconds(), text(worker), token}, func(scan scanFunc) error {
 			j, err := scanJob(scan)
 			j.Token = token
 			jobs = append(jobs, j)
@@ -339,7 +344,8 @@ func (q Jobs) finish(ctx context.Context, op string, id int64, worker, token str
 		}
 		args := []any{id, text(worker), token, text(o.Class), text(o.Detail)}
 		if state == JobFailed && !o.Retry.IsZero() {
-			n, err := w.exec("UPDATE job SET state = 1, outcome = $4, detail = $5, not_before = $6, lease_until = NULL, token = '' WHERE attempts < max_attempts AND "+heldJob,
+			n, err := w.exec("UPDATE job SET state = 1, outcome = $4, detail = $5, not_before = $6, lease_until = NULL, token = '' "+
+				"WHERE attempts < max_attempts AND "+heldJob,
 				append(args, o.Retry.UnixMilli())...)
 			if err != nil || n > 0 {
 				return err
@@ -351,7 +357,9 @@ func (q Jobs) finish(ctx context.Context, op string, id int64, worker, token str
 			return err
 		}
 		var reported bool
-		if err := w.row("SELECT EXISTS (SELECT 1 FROM job WHERE id = $1 AND worker = $2 AND token = $3 AND token <> '' AND state = $4)", []any{id, text(worker), token, state}, &reported); err != nil || reported {
+		if err := w.row("SELECT EXISTS (SELECT 1 FROM job "+
+			"WHERE id = $1 AND worker = $2 AND token = $3 AND token <> '' AND state = $4)",
+			[]any{id, text(worker), token, state}, &reported); err != nil || reported {
 			return err
 		}
 		return leased(id, 0, nil)
@@ -362,7 +370,8 @@ func (q Jobs) finish(ctx context.Context, op string, id int64, worker, token str
 // attempt does not count.
 func (q Jobs) Release(ctx context.Context, id int64, worker, token string) error {
 	return q.db.updateUnsynced(ctx, "release a job", func(w *write) error {
-		n, err := w.exec("UPDATE job SET state = 1, attempts = attempts - 1, lease_until = NULL, token = '' WHERE "+heldJob, id, text(worker), token)
+		n, err := w.exec("UPDATE job SET state = 1, attempts = attempts - 1, lease_until = NULL, token = '' WHERE "+heldJob, id,
+			text(worker), token)
 		if err == nil && n > 0 {
 			err = w.jobsChanged()
 		}
@@ -399,7 +408,8 @@ func (q Jobs) Job(ctx context.Context, id int64) (Job, error) {
 // Last returns the newest job of a kind, key and variant. If there is none,
 // the error is fs.ErrNotExist.
 func (q Jobs) Last(ctx context.Context, kind, key string, variant int) (Job, error) {
-	return q.job(ctx, "SELECT "+jobColumns+" FROM job WHERE kind = $1 AND key = $2 AND variant = $3 ORDER BY id DESC LIMIT 1", text(kind), text(key), variant)
+	return q.job(ctx, "SELECT "+jobColumns+" FROM job WHERE kind = $1 AND key = $2 AND variant = $3 ORDER BY id DESC LIMIT 1",
+		text(kind), text(key), variant)
 }
 
 func (q Jobs) job(ctx context.Context, query string, args ...any) (j Job, err error) {
@@ -407,7 +417,7 @@ func (q Jobs) job(ctx context.Context, query string, args ...any) (j Job, err er
 		return j, q.db.fail("look up a job", err)
 	}
 	err = fs.ErrNotExist
-	qerr := q.db.points.each(context.WithoutCancel(ctx), true, query, args, func(scan func(...any) error) (bool, error) {
+	qerr := q.db.points.each(context.WithoutCancel(ctx), true, query, args, func(scan scanFunc) (bool, error) {
 		j, err = scanJob(scan)
 		return false, err
 	})
@@ -458,7 +468,7 @@ func (q Jobs) List(ctx context.Context, f JobFilter) ([]Job, error) {
 		query += " LIMIT " + strconv.Itoa(f.Limit)
 	}
 	list := []Job{}
-	err := q.db.scans.each(ctx, false, query, args, func(scan func(...any) error) (bool, error) {
+	err := q.db.scans.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
 		j, err := scanJob(scan)
 		list = append(list, j)
 		return true, err
@@ -496,7 +506,7 @@ func (q Jobs) Stats(ctx context.Context) ([]JobStats, error) {
 	err := q.db.scans.each(ctx, true, `SELECT kind, state, CASE WHEN state > 2 THEN outcome ELSE '' END AS class, count(*),
 		count(*) FILTER (WHERE state = 1 AND not_before > $1 OR state = 2 AND lease_until <= $1), min(created),
 		coalesce(sum(finished - started), 0), coalesce(max(finished - started), 0)
-		FROM job GROUP BY kind, state, class ORDER BY kind, state, class`, []any{now}, func(scan func(...any) error) (bool, error) {
+		FROM job GROUP BY kind, state, class ORDER BY kind, state, class`, []any{now}, func(scan scanFunc) (bool, error) {
 		var kind string
 		var o JobOutcome
 		var apart, created, total, longest int64
@@ -523,5 +533,6 @@ func (q Jobs) Stats(ctx context.Context) ([]JobStats, error) {
 
 // Sweep deletes the jobs that ended before a time and returns their number.
 func (q Jobs) Sweep(ctx context.Context, before time.Time) (int64, error) {
-	return q.db.forget(ctx, "job", "DELETE FROM job WHERE id IN (SELECT id FROM job WHERE finished < $2 ORDER BY finished LIMIT $1)", before.UnixMilli())
+	return q.db.forget(ctx, "job", "DELETE FROM job "+
+		"WHERE id IN (SELECT id FROM job WHERE finished < $2 ORDER BY finished LIMIT $1)", before.UnixMilli())
 }

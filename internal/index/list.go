@@ -16,9 +16,10 @@ import (
 )
 
 const txSelect = `SELECT t.id, t.kind, p.name, t.version, t.comment, t.who, t.host, t.tool, t.time, t.files, t.bytes,
- t.origin_store, t.origin_number, t.origin_time, t.deleted_at, t.branch, t.class, t.build, t.labels, t.arrived, t.collecting, t.trash_until FROM tx t JOIN product p ON p.id = t.product_id`
+ t.origin_store, t.origin_number, t.origin_time, t.deleted_at, t.branch, t.class, t.build, t.labels, t.arrived, t.collecting, t.trash_until
+ FROM tx t JOIN product p ON p.id = t.product_id`
 
-func scanTx(scan func(...any) error) (Transaction, error) {
+func scanTx(scan scanFunc) (Transaction, error) {
 	var t Transaction
 	var at int64
 	var store, number, build, labels sql.NullString
@@ -76,8 +77,9 @@ func (db *DB) List(ctx context.Context, scope Scope, f ListFilter) ([]Transactio
 		where += " AND lower(t.who) LIKE $" + strconv.Itoa(len(args)) + ` ESCAPE '\'`
 	}
 	list := []Transaction{}
-	err := db.scans.each(ctx, scope.All, txSelect+` WHERE t.id < $1 AND t.id > 0 AND ($2 = '' OR t.version = $2) AND ($4 OR t.deleted_at IS NULL) AND t.time >= $5`+
-		where+" ORDER BY t.id DESC LIMIT $3", args, func(scan func(...any) error) (bool, error) {
+	err := db.scans.each(ctx, scope.All, txSelect+`
+		WHERE t.id < $1 AND t.id > 0 AND ($2 = '' OR t.version = $2) AND ($4 OR t.deleted_at IS NULL) AND t.time >= $5`+
+		where+" ORDER BY t.id DESC LIMIT $3", args, func(scan scanFunc) (bool, error) {
 		t, err := scanTx(scan)
 		list = append(list, t)
 		return true, err
@@ -90,7 +92,7 @@ func (db *DB) List(ctx context.Context, scope Scope, f ListFilter) ([]Transactio
 // unknown number is fs.ErrNotExist.
 func (db *DB) Show(ctx context.Context, number int64, each func(TxFile) error) (Transaction, error) {
 	var t Transaction
-	err := db.scans.each(ctx, true, txSelect+" WHERE t.id = $1 AND t.id > 0", []any{number}, func(scan func(...any) error) (more bool, err error) {
+	err := db.scans.each(ctx, true, txSelect+" WHERE t.id = $1 AND t.id > 0", []any{number}, func(scan scanFunc) (more bool, err error) {
 		t, err = scanTx(scan)
 		return false, err
 	})
@@ -105,7 +107,7 @@ func (db *DB) Show(ctx context.Context, number int64, each func(TxFile) error) (
 		var page []TxFile
 		err := db.scans.each(ctx, true, "SELECT "+objectColumns+`, f.seq, f.path, f.archive, f.mtime
 			FROM tx_file f JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id
-			WHERE f.tx_id = $1 AND f.seq > $2 ORDER BY f.seq LIMIT $3`, []any{number, seq, pageRows}, func(scan func(...any) error) (bool, error) {
+			WHERE f.tx_id = $1 AND f.seq > $2 ORDER BY f.seq LIMIT $3`, []any{number, seq, pageRows}, func(scan scanFunc) (bool, error) {
 			var s Stored
 			var mtime sql.NullInt64
 			err := scanObject(scan, &s, &seq, &s.Path, &s.Archive, &mtime)
@@ -159,17 +161,21 @@ type ProductStats struct {
 // Stats returns the counters of the index.
 func (db *DB) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
-	err := db.scans.row(ctx, "SELECT contents, bytes, objects, lookups FROM state WHERE one = 1", nil, &s.Contents, &s.Bytes, &s.Objects, &s.Lookups)
+	err := db.scans.row(ctx, "SELECT contents, bytes, objects, lookups FROM state WHERE one = 1",
+		nil, &s.Contents, &s.Bytes, &s.Objects, &s.Lookups)
 	if err == nil {
-		err = db.scans.row(ctx, "SELECT count(*), coalesce(sum(size), 0) FROM content WHERE unreferenced_since IS NOT NULL", nil, &s.UnreferencedContents, &s.UnreferencedBytes)
+		err = db.scans.row(ctx, "SELECT count(*), coalesce(sum(size), 0) FROM content WHERE unreferenced_since IS NOT NULL",
+			nil, &s.UnreferencedContents, &s.UnreferencedBytes)
 	}
 	if err == nil {
-		err = db.scans.row(ctx, "SELECT coalesce(sum(files), 0), coalesce(sum(bytes), 0) FROM tx WHERE id < 0", nil, &s.CachedFiles, &s.CachedBytes)
+		err = db.scans.row(ctx, "SELECT coalesce(sum(files), 0), coalesce(sum(bytes), 0) FROM tx WHERE id < 0",
+			nil, &s.CachedFiles, &s.CachedBytes)
 	}
 	if err == nil {
 		s.Products = []ProductStats{}
-		err = db.scans.each(ctx, true, `SELECT p.name, count(*), sum(t.files), sum(t.bytes), max(t.time) FROM tx t JOIN product p ON p.id = t.product_id
-			WHERE t.deleted_at IS NULL AND t.id > 0 GROUP BY p.name ORDER BY p.name`, nil, func(scan func(...any) error) (bool, error) {
+		err = db.scans.each(ctx, true, `SELECT p.name, count(*), sum(t.files), sum(t.bytes), max(t.time)
+			FROM tx t JOIN product p ON p.id = t.product_id
+			WHERE t.deleted_at IS NULL AND t.id > 0 GROUP BY p.name ORDER BY p.name`, nil, func(scan scanFunc) (bool, error) {
 			var p ProductStats
 			var newest sql.NullInt64
 			if err := scan(&p.Name, &p.Transactions, &p.Files, &p.Bytes, &newest); err != nil {

@@ -133,7 +133,7 @@ func (db *DB) hits(ctx context.Context, constant bool, query string, args []any)
 	var hits []Hit
 	read := func(r reader) error {
 		hits = nil
-		return r.each(ctx, constant, query, args, func(scan func(...any) error) (bool, error) {
+		return r.each(ctx, constant, query, args, func(scan scanFunc) (bool, error) {
 			var h Hit
 			if err := scanStored(scan, &h.Stored, &h.Role, &h.Signature); err != nil {
 				return false, err
@@ -158,7 +158,7 @@ func (db *DB) hits(ctx context.Context, constant bool, query string, args []any)
 
 // scanStored reads objectColumns and fileColumns into s, and the columns after
 // them into more.
-func scanStored(scan func(...any) error, s *Stored, more ...any) error {
+func scanStored(scan scanFunc, s *Stored, more ...any) error {
 	var added int64
 	var own sql.NullInt64
 	if err := scanObject(scan, s, append([]any{&s.Number, &added, &own, &s.Path, &s.Archive, &s.Source, &s.Try}, more...)...); err != nil {

@@ -69,7 +69,8 @@ var (
 // know the step can use the index afterwards.
 func newMigration(number int, name, text string) migration {
 	sum := sha256.Sum256([]byte(text))
-	m := migration{number: number, name: name, text: text, sha256: hex.EncodeToString(sum[:]), floor: number, contract: contractComment.MatchString(text)}
+	m := migration{number: number, name: name, text: text, sha256: hex.EncodeToString(sum[:]), floor: number,
+		contract: contractComment.MatchString(text)}
 	if f := floorComment.FindStringSubmatch(text); f != nil {
 		m.floor, _ = strconv.Atoi(f[1]) // digits; a test checks the range
 	}
@@ -105,7 +106,8 @@ func checkFormat(steps []migration, format, floor int) error {
 		return nil
 	}
 	if floor > 0 {
-		return fmt.Errorf("it has format %d, which needs a program that supports format %d, and this program supports formats up to %d: %w; use that version", format, floor, len(steps), ErrNewer)
+		return fmt.Errorf("it has format %d, which needs a program that supports format %d, and this program supports formats up to "+
+			"%d: %w; use that version", format, floor, len(steps), ErrNewer)
 	}
 	return fmt.Errorf("it has format %d, and this program supports formats up to %d: %w; use that version", format, len(steps), ErrNewer)
 }
@@ -152,7 +154,8 @@ func migrate(ctx context.Context, e engine, version int, now func() time.Time) (
 		}
 	}
 	if waiting != nil && version < needed(e.steps()) {
-		return nil, fmt.Errorf("it has format %d, and processes of a version that needs it still run: stop them or start them with the version before this one first", version)
+		return nil, fmt.Errorf("it has format %d, and processes of a version that needs it still run: stop them or start them with the "+
+			"version before this one first", version)
 	}
 	return waiting, nil
 }
@@ -180,7 +183,8 @@ func (m migration) apply(e engine, s session, now time.Time) error {
 	if err := e.setFormat(s, m); err != nil {
 		return err
 	}
-	_, err := s.exec("INSERT INTO migration (number, name, sha256, applied) VALUES ($1, $2, $3, $4)", m.number, m.name, m.sha256, now.UnixMilli())
+	_, err := s.exec("INSERT INTO migration (number, name, sha256, applied) VALUES ($1, $2, $3, $4)",
+		m.number, m.name, m.sha256, now.UnixMilli())
 	return err
 }
 
@@ -188,7 +192,7 @@ func (m migration) apply(e engine, s session, now time.Time) error {
 // steps, apart from those of newer versions and those that wait.
 func verifyMigrations(ctx context.Context, steps []migration, r reader) error {
 	n := 0
-	err := r.each(ctx, true, "SELECT number, name, sha256 FROM migration ORDER BY number", nil, func(scan func(...any) error) (bool, error) {
+	err := r.each(ctx, true, "SELECT number, name, sha256 FROM migration ORDER BY number", nil, func(scan scanFunc) (bool, error) {
 		var number int
 		var name, sum string
 		if err := scan(&number, &name, &sum); err != nil {

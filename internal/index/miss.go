@@ -93,8 +93,9 @@ func (ms Misses) Of(ctx context.Context, key string) ([]Miss, error) {
 	}
 	var list []Miss
 	// See hits for why the query is not cancellable.
-	err := ms.db.points.each(context.WithoutCancel(ctx), true, "SELECT source, class, ends, since, detail FROM miss WHERE key = $1 ORDER BY source", []any{key},
-		func(scan func(...any) error) (bool, error) {
+	err := ms.db.points.each(context.WithoutCancel(ctx), true,
+		"SELECT source, class, ends, since, detail FROM miss WHERE key = $1 ORDER BY source", []any{key},
+		func(scan scanFunc) (bool, error) {
 			m := Miss{Key: key}
 			var ends, since int64
 			err := scan(&m.Source, &m.Class, &ends, &since, &m.Detail)
@@ -142,12 +143,14 @@ func (ms Misses) flush(ctx context.Context, f MissFilter) (int64, error) {
 	const rest = "($3 = '' OR source = $3) AND ($4 = 0 OR class = $4) AND since < $5"
 	switch {
 	case f.Key != "":
-		return ms.db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key = $2 AND "+rest+" LIMIT $1)", f.Key, f.Source, f.Class, before)
+		return ms.db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key = $2 AND "+rest+" LIMIT $1)",
+			f.Key, f.Source, f.Class, before)
 	case f.KeyPrefix != "":
 		return ms.db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key >= $2 AND key < $6 AND "+rest+" LIMIT $1)",
 			f.KeyPrefix, f.Source, f.Class, before, prefixEnd(f.KeyPrefix))
 	}
-	return ms.flushAll(ctx, "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE no > $2 AND "+rest+" ORDER BY no LIMIT $1) RETURNING no", f.Source, f.Class, before)
+	return ms.flushAll(ctx, "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE no > $2 AND "+rest+" ORDER BY no LIMIT $1) "+
+		"RETURNING no", f.Source, f.Class, before)
 }
 
 // flushAll runs a statement that deletes up to $1 misses with a number above $2,
@@ -158,7 +161,7 @@ func (ms Misses) flushAll(ctx context.Context, statement string, args ...any) (s
 		var n, next int64
 		err := ms.db.updateUnsynced(ctx, "delete misses", func(w *write) error {
 			n, next = 0, last
-			err := w.each(statement, append([]any{touchBatch, last}, args...), func(scan func(...any) error) error {
+			err := w.each(statement, append([]any{touchBatch, last}, args...), func(scan scanFunc) error {
 				var no int64
 				err := scan(&no)
 				next = max(next, no)
@@ -182,7 +185,8 @@ func (ms Misses) flushAll(ctx context.Context, statement string, args ...any) (s
 
 // Sweep deletes the misses that expired before a time and returns their number.
 func (ms Misses) Sweep(ctx context.Context, before time.Time) (int64, error) {
-	return ms.db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE ends < $2 ORDER BY ends LIMIT $1)", before.UnixMilli())
+	return ms.db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE ends < $2 ORDER BY ends LIMIT $1)",
+		before.UnixMilli())
 }
 
 // forget runs a statement that deletes up to $1 rows of a limited table, until
@@ -216,8 +220,9 @@ type MissStats struct {
 // to their number: up to a second for two million.
 func (ms Misses) Stats(ctx context.Context) ([]MissStats, error) {
 	list := []MissStats{}
-	err := ms.db.scans.each(ctx, true, "SELECT class, count(*), count(*) FILTER (WHERE ends <= $1) FROM miss GROUP BY class ORDER BY class", []any{ms.db.now().UnixMilli()},
-		func(scan func(...any) error) (bool, error) {
+	err := ms.db.scans.each(ctx, true, "SELECT class, count(*), count(*) FILTER (WHERE ends <= $1) FROM miss GROUP BY class "+
+		"ORDER BY class", []any{ms.db.now().UnixMilli()},
+		func(scan scanFunc) (bool, error) {
 			var s MissStats
 			err := scan(&s.Class, &s.Misses, &s.Expired)
 			list = append(list, s)

@@ -20,7 +20,7 @@ func NamedIn(ctx context.Context, db *DB, scope Scope, name string) (n Named, er
 	}
 	exists := func(table, column, cond string, args ...any) (is bool, err error) {
 		where, args := scope.where(column, append([]any{name}, args...))
-		err = db.points.each(ctx, scope.few(), "SELECT 1 FROM "+table+" WHERE "+cond+where+" LIMIT 1", args, func(func(...any) error) (bool, error) {
+		err = db.points.each(ctx, scope.few(), "SELECT 1 FROM "+table+" WHERE "+cond+where+" LIMIT 1", args, func(scanFunc) (bool, error) {
 			is = true
 			return false, nil
 		})

@@ -30,7 +30,8 @@ const (
 		ON CONFLICT (name) DO UPDATE SET node = excluded.node, until = excluded.until
 		WHERE duty.until < now() AND (duty.done IS NULL OR duty.done <= now() - make_interval(secs => $4)) RETURNING true`
 	renewDuty = `UPDATE duty SET until = now() + make_interval(secs => $3) WHERE name = $1 AND node = $2 RETURNING true`
-	endDuty   = `UPDATE duty SET until = now() - interval '1 microsecond', done = CASE WHEN $3 THEN now() ELSE done END WHERE name = $1 AND node = $2 RETURNING true`
+	endDuty   = `UPDATE duty SET until = now() - interval '1 microsecond', done = CASE WHEN $3 THEN now() ELSE done END
+		WHERE name = $1 AND node = $2 RETURNING true`
 	// dropDuty is for work that is done once.
 	dropDuty = `DELETE FROM duty WHERE name = $1 AND node = $2 RETURNING true`
 )
@@ -49,7 +50,8 @@ func (n Nodes) Once(ctx context.Context, work string, run func(ctx context.Conte
 	return n.lease(ctx, work, 0, dropDuty, run)
 }
 
-func (n Nodes) lease(ctx context.Context, name string, every time.Duration, end string, run func(ctx context.Context) error) (ran bool, err error) {
+func (n Nodes) lease(ctx context.Context, name string, every time.Duration, end string,
+	run func(ctx context.Context) error) (ran bool, err error) {
 	if !n.Shared() {
 		return true, run(ctx)
 	}
@@ -127,7 +129,8 @@ func (n Nodes) Pause(ctx context.Context, upstream string, d time.Duration, why 
 	if !n.Shared() {
 		return nil
 	}
-	_, err := n.row(ctx, "record a pause", `WITH put AS (INSERT INTO pause (source, until, why) VALUES ($1, now() + make_interval(secs => $2), $3)
+	_, err := n.row(ctx, "record a pause", `WITH put AS (INSERT INTO pause (source, until, why)
+		VALUES ($1, now() + make_interval(secs => $2), $3)
 		ON CONFLICT (source) DO UPDATE SET until = greatest(pause.until, excluded.until), why = excluded.why RETURNING true)
 		SELECT true FROM put, pg_notify('`+channel+`', '')`, text(upstream), d.Seconds(), text(why))
 	return err

@@ -15,8 +15,9 @@ var ErrImported = errors.New("the transaction has been imported already")
 // been removed: their numbers here by their numbers in the store.
 func (db *DB) Origins(ctx context.Context, store string) (map[string]int64, error) {
 	list := map[string]int64{}
-	err := db.scans.each(ctx, true, "SELECT origin_number, id FROM tx WHERE origin_store = $1 AND deleted_at IS NULL ORDER BY id", []any{text(store)},
-		func(scan func(...any) error) (bool, error) {
+	err := db.scans.each(ctx, true, "SELECT origin_number, id FROM tx WHERE origin_store = $1 AND deleted_at IS NULL ORDER BY id",
+		[]any{text(store)},
+		func(scan scanFunc) (bool, error) {
 			var number string
 			var id int64
 			err := scan(&number, &id)
@@ -30,7 +31,8 @@ func (db *DB) Origins(ctx context.Context, store string) (map[string]int64, erro
 // been removed.
 func (w *write) checkOrigin(o Origin) error {
 	var id int64
-	err := w.row("SELECT id FROM tx WHERE origin_store = $1 AND origin_number = $2 AND deleted_at IS NULL", []any{text(o.Store), text(o.Number)}, &id)
+	err := w.row("SELECT id FROM tx WHERE origin_store = $1 AND origin_number = $2 AND deleted_at IS NULL",
+		[]any{text(o.Store), text(o.Number)}, &id)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil

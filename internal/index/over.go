@@ -161,7 +161,7 @@ func hashes(refs []blob.Ref) [][]any {
 
 // readNumbers runs a statement over rows and returns its column of numbers.
 func (w *write) readNumbers(o *overRows, rows [][]any, args ...any) (list []int64, err error) {
-	err = w.eachOver(o, rows, args, func(scan func(...any) error) error {
+	err = w.eachOver(o, rows, args, func(scan scanFunc) error {
 		var n int64
 		err := scan(&n)
 		list = append(list, n)

@@ -50,7 +50,8 @@ func broken(err error) bool {
 	var connect *pgconn.ConnectError
 	var network net.Error
 	var number syscall.Errno
-	return errors.As(err, &connect) || errors.As(err, &network) || errors.As(err, &number) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	return errors.As(err, &connect) || errors.As(err, &network) || errors.As(err, &number) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errNoAnswer) || pgconn.SafeToRetry(err)
 }
 
@@ -65,7 +66,8 @@ func (e *postgres) classify(err error) error {
 	case strings.HasPrefix(c, "XX00"):
 		return ErrCorrupt
 	case c == "42501":
-		return fmt.Errorf("the role %q lacks a right in the database: grant it, or let the owner of the tables make or upgrade them first (docs/scale-out.md, the least rights)", e.user)
+		return fmt.Errorf("the role %q lacks a right in the database: grant it, or let the owner of the tables make or upgrade them "+
+			"first (docs/scale-out.md, the least rights)", e.user)
 	}
 	return nil
 }
@@ -123,7 +125,8 @@ func (e *postgres) refusal(err error) error {
 	if errors.As(err, &pe) {
 		switch pe.Code {
 		case "28P01", "28000":
-			return &ConnectError{fmt.Sprintf("the server refuses user %q", e.user), "set PGPASSWORD or a line of the password file ~/.pgpass, or change the user in the URL", pe.Message}
+			return &ConnectError{fmt.Sprintf("the server refuses user %q", e.user),
+				"set PGPASSWORD or a line of the password file ~/.pgpass, or change the user in the URL", pe.Message}
 		case "3D000":
 			return &ConnectError{What: fmt.Sprintf("database %q does not exist", e.database), Do: "create it with createdb, or change the URL"}
 		case "57P03":
@@ -152,8 +155,10 @@ type server struct {
 func (e *postgres) checkServer(ctx context.Context) error {
 	var s server
 	before, sent := wallClock(), time.Now()
-	err := e.pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::integer, current_setting('server_version'), current_setting('server_encoding'),
-		clock_timestamp(), current_setting('transaction_read_only') = 'on', pg_is_in_recovery()`).Scan(&s.version, &s.release, &s.encoding, &s.now, &s.readOnly, &s.recovery)
+	err := e.pool.QueryRow(ctx,
+		`SELECT current_setting('server_version_num')::integer, current_setting('server_version'), current_setting('server_encoding'),
+		clock_timestamp(), current_setting('transaction_read_only') = 'on', pg_is_in_recovery()`).Scan(&s.version, &s.release,
+		&s.encoding, &s.now, &s.readOnly, &s.recovery)
 	if err != nil {
 		return e.refusal(err)
 	}
@@ -164,7 +169,8 @@ func (e *postgres) checkServer(ctx context.Context) error {
 		return err
 	}
 	if skew > skewWarned {
-		e.log.Warn("the clock of this machine differs from the database server's: synchronize both", "database", e.host, "difference", skew.Round(time.Second).String())
+		e.log.Warn("the clock of this machine differs from the database server's: synchronize both", "database", e.host, "difference",
+			skew.Round(time.Second).String())
 	}
 	return nil
 }
@@ -181,7 +187,8 @@ func (s server) fault(reads bool, skew time.Duration) error {
 	case reads:
 		return nil
 	case s.recovery:
-		return errors.New("the server is a standby, which only reads: name the primary, or all hosts and target_session_attrs=read-write in the URL")
+		return errors.New("the server is a standby, which only reads: name the primary, or all hosts and " +
+			"target_session_attrs=read-write in the URL")
 	case s.readOnly:
 		return errors.New("transactions only read there: set default_transaction_read_only to off for this user and database")
 	}

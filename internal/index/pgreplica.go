@@ -135,7 +135,7 @@ const hasMoment = "SELECT EXISTS (SELECT 1 FROM history WHERE generation = $1 AN
 
 // each sends both statements at once. The replica takes the snapshot of the second
 // one after that of the first, so the rows are not older than the moment.
-func (p pgReplica) each(_ context.Context, _ bool, text string, args []any, fn func(scan func(...any) error) (bool, error)) (err error) {
+func (p pgReplica) each(_ context.Context, _ bool, text string, args []any, fn func(scan scanFunc) (bool, error)) (err error) {
 	args, err = plain(args)
 	if err != nil {
 		return err

@@ -137,7 +137,8 @@ func (a *attempt) run(ctx context.Context) error {
 
 // noteServer records that another server, or the restored copy of a database,
 // makes the write: see noticed. The first write of all is no change.
-const noteServer = `UPDATE state SET server = this_server(), moved = CASE WHEN server = '' THEN NULL ELSE clock_timestamp() END WHERE server <> this_server()`
+const noteServer = `UPDATE state SET server = this_server(), moved = CASE WHEN server = '' THEN NULL ELSE clock_timestamp() END
+	WHERE server <> this_server()`
 
 // sweepHistory deletes the generations that were succeeded more than a day ago.
 const sweepHistory = `DELETE FROM history WHERE generation < (SELECT max(generation) FROM history WHERE made < now() - interval '1 day')`
@@ -157,7 +158,8 @@ func (a *attempt) lock(ctx context.Context, tx pgx.Tx) (committed bool, err erro
 	b.Queue("SELECT pg_advisory_xact_lock($1)", int64(writeLock))
 	if a.durable && a.made {
 		if a.doubtful {
-			b.Queue("SELECT EXISTS (SELECT 1 FROM request WHERE id = $1)", a.request).QueryRow(func(row pgx.Row) error { return row.Scan(&committed) })
+			b.Queue("SELECT EXISTS (SELECT 1 FROM request WHERE id = $1)",
+				a.request).QueryRow(func(row pgx.Row) error { return row.Scan(&committed) })
 		}
 		b.Queue("INSERT INTO request (id) VALUES ($1) ON CONFLICT (id) DO NOTHING", a.request)
 		sweep := a.writes.Add(1)%sweepEvery == 0
@@ -248,10 +250,10 @@ func (t *pgTx) row(text string, args []any, dest ...any) error {
 	return pgReader{t.tx}.row(ctx, text, args, dest...)
 }
 
-func (t *pgTx) each(text string, args []any, fn func(scan func(...any) error) error) error {
+func (t *pgTx) each(text string, args []any, fn func(scan scanFunc) error) error {
 	ctx, cancel := t.limited()
 	defer cancel()
-	return pgReader{t.tx}.each(ctx, true, text, args, func(scan func(...any) error) (bool, error) { return true, fn(scan) })
+	return pgReader{t.tx}.each(ctx, true, text, args, func(scan scanFunc) (bool, error) { return true, fn(scan) })
 }
 
 func (t *pgTx) execOver(o *overRows, rows [][]any, args ...any) (int64, error) {
@@ -268,7 +270,7 @@ func (t *pgTx) execOver(o *overRows, rows [][]any, args ...any) (int64, error) {
 	return tag.RowsAffected(), err
 }
 
-func (t *pgTx) eachOver(o *overRows, rows [][]any, args []any, fn func(scan func(...any) error) error) error {
+func (t *pgTx) eachOver(o *overRows, rows [][]any, args []any, fn func(scan scanFunc) error) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -305,8 +307,11 @@ func (t *pgTx) insert(ctx context.Context, table string, columns []string, next 
 
 // copied sets the counters of generated ids after the highest copied one.
 func (t *pgTx) copied() error {
-	for _, c := range []struct{ table, column string }{{"product", "id"}, {"content", "id"}, {"miss", "no"}, {"wanted", "no"}, {"job", "id"}, {"promotion", "no"}, {"policy", "no"}, {"retention_run", "no"}} {
-		if _, err := t.tx.Exec(t.ctx, "SELECT setval(pg_get_serial_sequence('"+c.table+"', '"+c.column+"'), coalesce(max("+c.column+"), 0) + 1, false) FROM "+c.table); err != nil {
+	for _, c := range []struct{ table, column string }{{"product", "id"}, {"content", "id"}, {"miss", "no"}, {"wanted", "no"},
+		{"job", "id"}, {"promotion", "no"}, {"policy", "no"}, {"retention_run", "no"}} {
+		if _, err := t.tx.Exec(t.ctx,
+			"SELECT setval(pg_get_serial_sequence('"+c.table+"', '"+c.column+"'), coalesce(max("+c.column+"), 0) + 1, false) "+
+				"FROM "+c.table); err != nil {
 			return err
 		}
 	}

@@ -142,13 +142,15 @@ func (w *pgWatch) askOnce(ctx context.Context) (equal bool, err error) {
 	var told, toldEpoch, currentEpoch int64
 	var nodes, pauses string
 	var server time.Time
-	if err := w.e.pool.QueryRow(ctx, askText, w.id, generation, salt, silent, len(w.e.steps()), epoch, address, staleAfter.Seconds(), peerAfter.Seconds(), w.question, facts).Scan(
+	if err := w.e.pool.QueryRow(ctx, askText, w.id, generation, salt, silent, len(w.e.steps()), epoch, address,
+		staleAfter.Seconds(), peerAfter.Seconds(), w.question, facts).Scan(
 		&told, &kept, &current.generation, &current.salt, &floor, &toldEpoch, &currentEpoch, &nodes, &pauses, &server); err != nil {
 		return false, err
 	}
 	w.e.clock.set(server, sent, time.Now())
 	if floor > len(w.e.steps()) && w.e.outdated.CompareAndSwap(false, true) {
-		w.e.log.Error("a newer version has changed the database so that this one cannot use it: restart this process with that version", "database", w.e.host)
+		w.e.log.Error("a newer version has changed the database so that this one cannot use it: restart this process with that "+
+			"version", "database", w.e.host)
 	}
 	if w.e.outdated.Load() {
 		return false, errOutdated
@@ -195,20 +197,27 @@ func (w *pgWatch) askOnce(ctx context.Context) (equal bool, err error) {
 // A question that arrives after a later one ($10) changes nothing and has no answer:
 // the node no longer waits for it.
 const askText = `WITH s AS (
-	  SELECT generation, salt, format_floor, $2::bigint IS NULL OR EXISTS (SELECT 1 FROM history WHERE generation = $2 AND salt = $3) AS kept FROM state WHERE one = 1
+	  SELECT generation, salt, format_floor, $2::bigint IS NULL
+		OR EXISTS (SELECT 1 FROM history WHERE generation = $2 AND salt = $3) AS kept FROM state WHERE one = 1
 	), e AS (SELECT n FROM epoch WHERE name = 'miss'),
-	known AS (SELECT *, asked > now() - make_interval(secs => $8) AS is_live FROM node WHERE id <> $1 AND asked > now() - make_interval(secs => $9))
+	known AS (SELECT *, asked > now() - make_interval(secs => $8) AS is_live FROM node
+		WHERE id <> $1 AND asked > now() - make_interval(secs => $9))
 	INSERT INTO node (id, generation, asked, format, epoch, address, question, facts)
-	SELECT $1, CASE WHEN $4 OR $2::bigint IS NULL THEN generation WHEN kept THEN $2 ELSE 0 END, now(), $5, coalesce($6, n), $7, $10, $11 FROM s, e
-	ON CONFLICT (id) DO UPDATE SET generation = excluded.generation, asked = excluded.asked, format = excluded.format, epoch = excluded.epoch, address = excluded.address,
+	SELECT $1, CASE WHEN $4 OR $2::bigint IS NULL THEN generation WHEN kept THEN $2 ELSE 0 END,
+		now(), $5, coalesce($6, n), $7, $10, $11 FROM s, e
+	ON CONFLICT (id)
+		DO UPDATE SET generation = excluded.generation, asked = excluded.asked, format = excluded.format, epoch = excluded.epoch,
+		address = excluded.address,
 		question = excluded.question, facts = excluded.facts
 	WHERE node.question < excluded.question
 	RETURNING generation, (SELECT kept FROM s), (SELECT generation FROM s), (SELECT salt FROM s), (SELECT format_floor FROM s),
 	epoch, (SELECT n FROM e),
-	(SELECT json_build_array(count(*) FILTER (WHERE is_live), coalesce(max((SELECT generation FROM s) - known.generation) FILTER (WHERE is_live), 0),
+	(SELECT json_build_array(count(*) FILTER (WHERE is_live), coalesce(max((SELECT generation
+		FROM s) - known.generation) FILTER (WHERE is_live), 0),
 		coalesce(json_agg(json_build_array(known.id, known.address)) FILTER (WHERE known.address <> ''), '[]'),
 		coalesce(json_agg(known.facts) FILTER (WHERE known.facts <> ''), '[]'))::text FROM known),
-	(SELECT coalesce(json_agg(json_build_array(source, why, extract(epoch FROM until - now())::double precision)), '[]')::text FROM pause WHERE until > now()), clock_timestamp()`
+	(SELECT coalesce(json_agg(json_build_array(source, why, extract(epoch FROM until - now())::double precision)), '[]')::text
+		FROM pause WHERE until > now()), clock_timestamp()`
 
 // noteRewound reports that the memory of lost writes was dropped.
 func (e *postgres) noteRewound(known, now int64) {
@@ -408,7 +417,9 @@ func unmigrated(err error) bool {
 	return c == "42P01" || c == "42703"
 }
 
-const behindText = `SELECT (SELECT count(*) FROM node, epoch WHERE epoch.name = 'miss' AND (node.generation < state.generation OR node.epoch < epoch.n) AND node.asked > now() - make_interval(secs => $1))
+const behindText = `SELECT (SELECT count(*) FROM node, epoch
+	WHERE epoch.name = 'miss' AND (node.generation < state.generation OR node.epoch < epoch.n)
+	AND node.asked > now() - make_interval(secs => $1))
 	+ CASE WHEN state.moved > now() - make_interval(secs => $1) THEN 1 ELSE 0 END FROM state WHERE one = 1`
 
 // sweepNodes deletes the rows of processes that ended, and old rows that

@@ -72,7 +72,8 @@ func (ps Places) Done(ctx context.Context, places []string) error {
 // Finished reports whether there is an upload of a content that is done and that
 // no commit has taken over.
 func (ps Places) Finished(ctx context.Context, c Content) (is bool, err error) {
-	err = ps.db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM upload WHERE sha256 = $1 AND size = $2 AND done = 1)", []any{c.Ref[:], c.Size}, &is)
+	err = ps.db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM upload WHERE sha256 = $1 AND size = $2 AND done = 1)",
+		[]any{c.Ref[:], c.Size}, &is)
 	return is, ps.db.fail("look up an upload", err)
 }
 
@@ -129,7 +130,8 @@ func argLists(places []string, more ...any) [][]any {
 
 // doom moves those of the places that are uploads to the doomed places.
 func (w *write) doom(places []string, now int64) error {
-	if _, err := w.many("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM upload WHERE place = $1", argLists(places, now)); err != nil {
+	if _, err := w.many("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM upload "+
+		"WHERE place = $1", argLists(places, now)); err != nil {
 		return err
 	}
 	_, err := w.many("DELETE FROM upload WHERE place = $1", argLists(places))
@@ -143,12 +145,13 @@ func (ps Places) Expire(ctx context.Context, before time.Time) (n int, err error
 		var batch []string
 		err := ps.db.update(ctx, "doom expired uploads", func(w *write) error {
 			batch = nil
-			if err := w.each("SELECT place FROM upload WHERE lease_until < $1 ORDER BY lease_until LIMIT $2", []any{before.UnixMilli(), pageRows}, func(scan func(...any) error) error {
-				var p string
-				err := scan(&p)
-				batch = append(batch, p)
-				return err
-			}); err != nil {
+			if err := w.each("SELECT place FROM upload WHERE lease_until < $1 ORDER BY lease_until LIMIT $2",
+				[]any{before.UnixMilli(), pageRows}, func(scan scanFunc) error {
+					var p string
+					err := scan(&p)
+					batch = append(batch, p)
+					return err
+				}); err != nil {
 				return err
 			}
 			return w.doom(batch, ps.db.now().UnixMilli())
@@ -168,7 +171,8 @@ func (ps Places) Expire(ctx context.Context, before time.Time) (n int, err error
 func (ps Places) Of(ctx context.Context, ref blob.Ref) (u Upload, added time.Time, err error) {
 	u.Ref = ref
 	var at int64
-	err = ps.db.points.row(ctx, "SELECT place, size, added, coalesce(damage, '') FROM content WHERE sha256 = $1 AND place IS NOT NULL", []any{ref[:]}, &u.Place, &u.Size, &at, &u.Damage)
+	err = ps.db.points.row(ctx, "SELECT place, size, added, coalesce(damage, '') FROM content "+
+		"WHERE sha256 = $1 AND place IS NOT NULL", []any{ref[:]}, &u.Place, &u.Size, &at, &u.Damage)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
@@ -181,7 +185,7 @@ func (ps Places) Of(ctx context.Context, ref blob.Ref) (u Upload, added time.Tim
 func (ps Places) Doomed(ctx context.Context, before time.Time) iter.Seq2[Upload, error] {
 	return func(yield func(Upload, error) bool) {
 		since, place := int64(-1)<<62, ""
-		pages(ctx, ps.db, yield, func(scan func(...any) error) (Upload, error) {
+		pages(ctx, ps.db, yield, func(scan scanFunc) (Upload, error) {
 			var u Upload
 			var ref []byte
 			if err := scan(&since, &place, &ref, &u.Size); err != nil {
@@ -221,7 +225,7 @@ func (ps Places) Swept(ctx context.Context, places []string) error {
 func (ps Places) Resweep(ctx context.Context, before time.Time) iter.Seq2[Upload, error] {
 	return func(yield func(Upload, error) bool) {
 		swept, place := int64(-1)<<62, ""
-		pages(ctx, ps.db, yield, func(scan func(...any) error) (Upload, error) {
+		pages(ctx, ps.db, yield, func(scan scanFunc) (Upload, error) {
 			var u Upload
 			var ref []byte
 			if err := scan(&swept, &place, &ref, &u.Size); err != nil {
@@ -281,7 +285,8 @@ func (ps Places) GiveUp(ctx context.Context, u Upload) error {
 		if err != nil || n == 0 {
 			return err
 		}
-		_, err = w.exec("INSERT INTO doomed (place, sha256, size, since) VALUES ($1, $2, $3, $4)", u.Place, u.Ref[:], u.Size, ps.db.now().UnixMilli())
+		_, err = w.exec("INSERT INTO doomed (place, sha256, size, since) VALUES ($1, $2, $3, $4)",
+			u.Place, u.Ref[:], u.Size, ps.db.now().UnixMilli())
 		return err
 	})
 }
@@ -297,7 +302,7 @@ func (ps Places) Count(ctx context.Context) (n int64, err error) {
 func (ps Places) Named(ctx context.Context, low, high blob.Ref) iter.Seq2[Upload, error] {
 	return func(yield func(Upload, error) bool) {
 		from, after := low, false
-		pages(ctx, ps.db, yield, func(scan func(...any) error) (Upload, error) {
+		pages(ctx, ps.db, yield, func(scan scanFunc) (Upload, error) {
 			var u Upload
 			var ref []byte
 			if err := scan(&u.Place, &ref, &u.Size); err != nil {

@@ -80,7 +80,8 @@ func Name(where string) string {
 func openPostgres(ctx context.Context, where string, opt Options) (*postgres, error) {
 	cfg, err := pgxpool.ParseConfig(where)
 	if err != nil {
-		return &postgres{host: "of the given URL", log: opt.Log}, errors.New("the URL is not valid; it has the form postgres://USER@HOST:PORT/DATABASE")
+		return &postgres{host: "of the given URL", log: opt.Log},
+			errors.New("the URL is not valid; it has the form postgres://USER@HOST:PORT/DATABASE")
 	}
 	c := cfg.ConnConfig
 	hosts := hostsOf(c)
@@ -223,7 +224,8 @@ func (e *postgres) databaseFormat(ctx context.Context) (version int, err error) 
 	case ours:
 		var old bool
 		floor := 0
-		err := e.pool.QueryRow(ctx, "SELECT (SELECT count(*) FROM migration), ("+unreleased+"), coalesce((SELECT format_floor FROM state WHERE one = 1), 0)").Scan(&version, &old, &floor)
+		err := e.pool.QueryRow(ctx, "SELECT (SELECT count(*) "+
+			"FROM migration), ("+unreleased+"), coalesce((SELECT format_floor FROM state WHERE one = 1), 0)").Scan(&version, &old, &floor)
 		switch {
 		case code(err) == "42703": // there is no such column as format_floor
 			return 0, ErrUnreleased
@@ -297,18 +299,21 @@ func (e *postgres) fingerprint(ctx context.Context) (string, error) {
 func (e *postgres) integrity(ctx context.Context, _ reader) (problems []string, err error) {
 	var allowed bool
 	if err := e.pool.QueryRow(ctx, `SELECT coalesce((SELECT has_function_privilege(p.oid, 'EXECUTE') FROM pg_extension x
-		JOIN pg_depend d ON d.refobjid = x.oid AND d.deptype = 'e' JOIN pg_proc p ON p.oid = d.objid AND p.proname = 'bt_index_check' AND p.pronargs = 2
+		JOIN pg_depend d ON d.refobjid = x.oid AND d.deptype = 'e'
+		JOIN pg_proc p ON p.oid = d.objid AND p.proname = 'bt_index_check' AND p.pronargs = 2
 		WHERE x.extname = 'amcheck' LIMIT 1), false)`).Scan(&allowed); err != nil || !allowed {
 		return nil, err
 	}
 	var indexes []string
-	if err := (pgScans{e}).each(ctx, true, `SELECT i.indexrelid::regclass::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
-		WHERE a.amname = 'btree' AND c.relnamespace = current_schema()::regnamespace AND i.indisvalid ORDER BY 1`, nil, func(scan func(...any) error) (bool, error) {
-		var name string
-		err := scan(&name)
-		indexes = append(indexes, name)
-		return true, err
-	}); err != nil {
+	if err := (pgScans{e}).each(ctx, true, `SELECT i.indexrelid::regclass::text FROM pg_index i
+		JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
+		WHERE a.amname = 'btree' AND c.relnamespace = current_schema()::regnamespace AND i.indisvalid ORDER BY 1`, nil,
+		func(scan scanFunc) (bool, error) {
+			var name string
+			err := scan(&name)
+			indexes = append(indexes, name)
+			return true, err
+		}); err != nil {
 		return nil, err
 	}
 	for _, name := range indexes {
@@ -331,10 +336,10 @@ func (p pgPoints) row(ctx context.Context, text string, args []any, dest ...any)
 	return p.try(ctx, func(ctx context.Context) (bool, error) { return true, pgReader{p.e.pool}.row(ctx, text, args, dest...) })
 }
 
-func (p pgPoints) each(ctx context.Context, constant bool, text string, args []any, fn func(scan func(...any) error) (bool, error)) error {
+func (p pgPoints) each(ctx context.Context, constant bool, text string, args []any, fn func(scan scanFunc) (bool, error)) error {
 	return p.try(ctx, func(ctx context.Context) (bool, error) {
 		untouched := true
-		err := pgReader{p.e.pool}.each(ctx, constant, text, args, func(scan func(...any) error) (bool, error) {
+		err := pgReader{p.e.pool}.each(ctx, constant, text, args, func(scan scanFunc) (bool, error) {
 			untouched = false
 			return fn(scan)
 		})
@@ -408,7 +413,7 @@ func (s pgScans) row(ctx context.Context, text string, args []any, dest ...any) 
 	return err
 }
 
-func (s pgScans) each(ctx context.Context, constant bool, text string, args []any, fn func(scan func(...any) error) (bool, error)) error {
+func (s pgScans) each(ctx context.Context, constant bool, text string, args []any, fn func(scan scanFunc) (bool, error)) error {
 	end, err := s.start(ctx)
 	if err != nil {
 		return err
@@ -416,7 +421,7 @@ func (s pgScans) each(ctx context.Context, constant bool, text string, args []an
 	defer end()
 	untouched := true
 	read := func() error {
-		return pgReader{s.e.pool}.each(ctx, constant, text, args, func(scan func(...any) error) (bool, error) {
+		return pgReader{s.e.pool}.each(ctx, constant, text, args, func(scan scanFunc) (bool, error) {
 			untouched = false
 			return fn(scan)
 		})
@@ -447,7 +452,7 @@ func (r pgReader) row(ctx context.Context, text string, args []any, dest ...any)
 	return noRows(r.q.QueryRow(ctx, inPostgres(text), args...).Scan(dest...))
 }
 
-func (r pgReader) each(ctx context.Context, constant bool, text string, args []any, fn func(scan func(...any) error) (bool, error)) error {
+func (r pgReader) each(ctx context.Context, constant bool, text string, args []any, fn func(scan scanFunc) (bool, error)) error {
 	args, err := plain(args)
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ func (db *DB) ContentProducts(ctx context.Context, ref blob.Ref) ([]string, erro
 	var list []string
 	err := db.points.each(ctx, true, `SELECT DISTINCT p.name FROM content c JOIN object o ON o.content_id = c.id
 		JOIN seen s ON s.object_id = o.id JOIN product p ON p.id = s.product_id WHERE c.sha256 = $1 ORDER BY p.name`, []any{ref[:]},
-		func(scan func(...any) error) (bool, error) {
+		func(scan scanFunc) (bool, error) {
 			var name string
 			err := scan(&name)
 			list = append(list, name)

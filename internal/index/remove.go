@@ -57,19 +57,22 @@ func (w *write) remove(ctx context.Context, number int64, now time.Time) error {
 var (
 	seeThrough = over("object_id number, tx_id number", `UPDATE seen SET tx_id = n.newest FROM
 		(SELECT k.object_id, k.tx_id, max(f.tx_id) AS newest FROM {k} JOIN tx g ON g.id = k.tx_id
-		 JOIN tx_file f ON f.object_id = k.object_id JOIN tx t ON t.id = f.tx_id AND t.product_id = g.product_id GROUP BY k.object_id, k.tx_id) AS n
+		 JOIN tx_file f ON f.object_id = k.object_id JOIN tx t ON t.id = f.tx_id AND t.product_id = g.product_id
+		GROUP BY k.object_id, k.tx_id) AS n
 		WHERE seen.object_id = n.object_id AND seen.tx_id = n.tx_id`)
 	hide = over("object_id number, tx_id number", "DELETE FROM seen WHERE (object_id, tx_id) IN (SELECT k.object_id, k.tx_id FROM {k})")
 
-	releaseContentsOf = over("object_id number, tx_id number", releaseThose("SELECT o.content_id FROM {k} CROSS JOIN object o WHERE o.id = k.object_id"))
-	releaseContents   = over("id number", releaseThose("SELECT k.id FROM {k}"))
+	releaseContentsOf = over("object_id number, tx_id number",
+		releaseThose("SELECT o.content_id FROM {k} CROSS JOIN object o WHERE o.id = k.object_id"))
+	releaseContents = over("id number", releaseThose("SELECT k.id FROM {k}"))
 )
 
 // releaseThose returns the statement that marks those of the selected contents as
 // unreferenced at $2 that have no references left: from then on, or from the end of the
 // trash that holds them.
 func releaseThose(selected string) string {
-	return "UPDATE content AS c SET unreferenced_since = " + sinceTrash + " WHERE c.id IN (" + selected + ") AND c.unreferenced_since IS NULL AND NOT " + referenced
+	return "UPDATE content AS c SET unreferenced_since = " + sinceTrash + " WHERE c.id IN (" + selected +
+		") AND c.unreferenced_since IS NULL AND NOT " + referenced
 }
 
 // updateVisibility makes objects, each with the transaction that no longer holds it,
@@ -101,7 +104,7 @@ func (w *write) release(now time.Time, contents ...int64) error {
 func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Unreferenced, error] {
 	return func(yield func(Unreferenced, error) bool) {
 		since, id := int64(-1)<<62, int64(0)
-		pages(ctx, db, yield, func(scan func(...any) error) (Unreferenced, error) {
+		pages(ctx, db, yield, func(scan scanFunc) (Unreferenced, error) {
 			var c Unreferenced
 			var ref []byte
 			var cold int64
@@ -111,7 +114,9 @@ func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Unre
 			c.Cold = cold != 0
 			c.Since = time.UnixMilli(since)
 			return c, scanRef(ref, &c.Ref)
-		}, `SELECT unreferenced_since, id, sha256, size, (SELECT count(*) FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL), (SELECT coalesce(sum(k.size), 0) FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = c.id), `+storedWithDerived("$5")+`
+		}, `SELECT unreferenced_since, id, sha256, size, (SELECT count(*) FROM cold k
+			WHERE k.content_id = c.id AND k.plain_since IS NULL), (SELECT coalesce(sum(k.size), 0)
+			FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = c.id), `+storedWithDerived("$5")+`
 			FROM content c WHERE unreferenced_since IS NOT NULL AND unreferenced_since <= $1 AND (unreferenced_since, id) > ($2, $3)
 			ORDER BY unreferenced_since, id LIMIT $4`, func() []any { return []any{before.UnixMilli(), since, id, pageRows, db.block} })
 	}
@@ -120,7 +125,9 @@ func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Unre
 // storedWithDerived is the space that content c and what was made from it take, in
 // blocks of an argument.
 func storedWithDerived(block string) string {
-	return `(CASE WHEN EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL) THEN 0 ELSE (c.size + ` + block + ` - 1) / ` + block + ` * ` + block + ` END + (SELECT coalesce(sum((k.size + ` + block + ` - 1) / ` + block + ` * ` + block + `), 0)
+	return `(CASE WHEN EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL) THEN 0 ELSE (c.size + ` +
+		block + ` - 1) / ` + block + ` * ` + block + ` END + (SELECT coalesce(sum((k.size + ` + block + ` - 1) / ` + block + ` * ` +
+		block + `), 0)
 	FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = c.id))`
 }
 
@@ -135,7 +142,7 @@ const storedContents = `SELECT c.id, c.sha256, c.size FROM content c WHERE c.id 
 func (db *DB) Contents(ctx context.Context) iter.Seq2[Content, error] {
 	return func(yield func(Content, error) bool) {
 		var id int64
-		pages(ctx, db, yield, func(scan func(...any) error) (Content, error) {
+		pages(ctx, db, yield, func(scan scanFunc) (Content, error) {
 			var c Content
 			var ref []byte
 			if err := scan(&id, &ref, &c.Size); err != nil {
@@ -152,10 +159,10 @@ const pageRows = 1000
 
 // pages runs query repeatedly until a page is not full. args returns the
 // arguments of the next page, which scan updates.
-func pages[T any](ctx context.Context, db *DB, yield func(T, error) bool, scan func(func(...any) error) (T, error), query string, args func() []any) {
+func pages[T any](ctx context.Context, db *DB, yield func(T, error) bool, scan func(scanFunc) (T, error), query string, args func() []any) {
 	for {
 		var page []T
-		err := db.scans.each(ctx, true, query, args(), func(s func(...any) error) (bool, error) {
+		err := db.scans.each(ctx, true, query, args(), func(s scanFunc) (bool, error) {
 			c, err := scan(s)
 			page = append(page, c)
 			return true, err
@@ -201,7 +208,8 @@ func (db *DB) DropContents(ctx context.Context, refs []blob.Ref, before time.Tim
 // Drop is DB.DropContents, and calls each for every content whose row it has
 // deleted, of refs or derived from one of them. Of several programs that drop a content at
 // the same time, this happens in one.
-func (ts Trash) Drop(ctx context.Context, refs []blob.Ref, before time.Time, deleteBlob func(blob.Ref) error, each func(blob.Ref)) (n int, err error) {
+func (ts Trash) Drop(ctx context.Context, refs []blob.Ref, before time.Time, deleteBlob func(blob.Ref) error,
+	each func(blob.Ref)) (n int, err error) {
 	db := ts.db
 	for batch := range slices.Chunk(refs, db.dropBatch()) {
 		var gone []dropped
@@ -279,7 +287,8 @@ var (
 	aloneAmong = over("id number", `SELECT DISTINCT c.id FROM {k} CROSS JOIN content c WHERE c.id = k.id AND NOT `+referenced+`
 		AND NOT EXISTS (SELECT 1 FROM object o WHERE o.content_id = c.id) AND NOT EXISTS (SELECT 1 FROM derived d WHERE d.source_id = c.id)`)
 
-	dropKeys     = over("id number", "DELETE FROM lookup WHERE object_id IN (SELECT o.id FROM {k} CROSS JOIN object o WHERE o.content_id = k.id)")
+	dropKeys = over("id number", "DELETE FROM lookup "+
+		"WHERE object_id IN (SELECT o.id FROM {k} CROSS JOIN object o WHERE o.content_id = k.id)")
 	dropObjects  = over("id number", "DELETE FROM object WHERE content_id IN (SELECT k.id FROM {k})")
 	dropContents = over("id number", "DELETE FROM content WHERE id IN (SELECT k.id FROM {k}) RETURNING id, sha256, size")
 	dropReads    = over("id number", "DELETE FROM content_read WHERE content_id IN (SELECT k.id FROM {k})")
@@ -310,7 +319,7 @@ func (d *drop) contents(refs []blob.Ref) (n int, err error) {
 		}
 		n += len(ids)
 		var results []int64
-		if err := d.eachOver(dropDerived, numbers(ids), nil, func(scan func(...any) error) error {
+		if err := d.eachOver(dropDerived, numbers(ids), nil, func(scan scanFunc) error {
 			var source int64
 			var result sql.NullInt64
 			err := scan(&source, &result)
@@ -360,7 +369,7 @@ func (d *drop) rows(ids []int64) error {
 		return err
 	}
 	var sums [][]any
-	if err := d.eachOver(dropContents, list, nil, func(scan func(...any) error) error {
+	if err := d.eachOver(dropContents, list, nil, func(scan scanFunc) error {
 		var c dropped
 		var sum []byte
 		var size int64

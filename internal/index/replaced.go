@@ -57,7 +57,7 @@ func DropReplaced(ctx context.Context, db *DB, prefix string, r Replacement) (n 
 		version int
 	}
 	var rows []row
-	if err := db.scans.each(ctx, true, replacedText, []any{string(ids), r.Kind, prefix, r.Role}, func(scan func(...any) error) (bool, error) {
+	if err := db.scans.each(ctx, true, replacedText, []any{string(ids), r.Kind, prefix, r.Role}, func(scan scanFunc) (bool, error) {
 		var x row
 		err := scan(&x.source, &x.tool, &x.version)
 		rows = append(rows, x)
@@ -69,11 +69,13 @@ func DropReplaced(ctx context.Context, db *DB, prefix string, r Replacement) (n 
 		n = 0
 		now := db.now()
 		for _, x := range rows {
-			results, err := w.ids("SELECT content_id FROM derived WHERE source_id = $1 AND tool = $2 AND tool_version = $3 AND content_id IS NOT NULL", x.source, x.tool, x.version)
+			results, err := w.ids("SELECT content_id FROM derived "+
+				"WHERE source_id = $1 AND tool = $2 AND tool_version = $3 AND content_id IS NOT NULL", x.source, x.tool, x.version)
 			if err != nil {
 				return err
 			}
-			if _, err := w.exec("DELETE FROM derived WHERE source_id = $1 AND tool = $2 AND tool_version = $3", x.source, x.tool, x.version); err != nil {
+			if _, err := w.exec("DELETE FROM derived WHERE source_id = $1 AND tool = $2 AND tool_version = $3",
+				x.source, x.tool, x.version); err != nil {
 				return err
 			}
 			if err := w.release(now, results...); err != nil {
@@ -93,8 +95,10 @@ var replacedCachedText = each(replacedCached("json_each($1) j CROSS JOIN lookup 
 // prefix $3, for which the files without a product have one of kind $2.
 func replacedCached(keys string) string {
 	return `SELECT DISTINCT k.sha256 FROM ` + keys + `
- JOIN object o ON o.id = l.object_id JOIN cached c ON c.content_id = o.content_id JOIN tx t ON t.id = c.tx_id AND t.source = $5 JOIN content k ON k.id = o.content_id
- WHERE EXISTS (SELECT 1 FROM lookup m JOIN object q ON q.id = m.object_id AND q.kind = $2 JOIN seen r ON r.object_id = q.id JOIN product p ON p.id = r.product_id AND p.name = ''
+ JOIN object o ON o.id = l.object_id JOIN cached c ON c.content_id = o.content_id JOIN tx t ON t.id = c.tx_id AND t.source = $5
+JOIN content k ON k.id = o.content_id
+ WHERE EXISTS (SELECT 1 FROM lookup m JOIN object q ON q.id = m.object_id AND q.kind = $2 JOIN seen r ON r.object_id = q.id
+JOIN product p ON p.id = r.product_id AND p.name = ''
    WHERE m.id = j.value AND (m.role & $4) <> 0)`
 }
 
@@ -108,15 +112,16 @@ func (cf CachedFiles) Replaced(ctx context.Context, source, prefix string, r Rep
 	if err != nil {
 		return nil, err
 	}
-	err = cf.db.scans.each(ctx, true, replacedCachedText, []any{string(ids), r.Kind, prefix, r.Role, text(source)}, func(scan func(...any) error) (bool, error) {
-		var b []byte
-		var ref blob.Ref
-		if err := scan(&b); err != nil {
-			return false, err
-		}
-		err := scanRef(b, &ref)
-		refs = append(refs, ref)
-		return true, err
-	})
+	err = cf.db.scans.each(ctx, true, replacedCachedText, []any{string(ids), r.Kind, prefix, r.Role, text(source)},
+		func(scan scanFunc) (bool, error) {
+			var b []byte
+			var ref blob.Ref
+			if err := scan(&b); err != nil {
+				return false, err
+			}
+			err := scanRef(b, &ref)
+			refs = append(refs, ref)
+			return true, err
+		})
 	return refs, cf.db.fail("look up replaced files", err)
 }

@@ -54,12 +54,12 @@ type RetainedContent struct {
 }
 
 // queryRows runs a constant statement and calls fn for each row.
-type queryRows func(text string, args []any, fn func(scan func(...any) error) error) error
+type queryRows func(text string, args []any, fn func(scan scanFunc) error) error
 
 // queriesOf returns the queryRows of a snapshot.
 func queriesOf(ctx context.Context, r reader) queryRows {
-	return func(text string, args []any, fn func(scan func(...any) error) error) error {
-		return r.each(ctx, true, text, args, func(scan func(...any) error) (bool, error) { return true, fn(scan) })
+	return func(text string, args []any, fn func(scan scanFunc) error) error {
+		return r.each(ctx, true, text, args, func(scan scanFunc) (bool, error) { return true, fn(scan) })
 	}
 }
 
@@ -76,19 +76,21 @@ func (rs Retention) State(ctx context.Context, now time.Time) (s *RetainedState,
 // The statements of readState. Files are read by object, with the numbers of all
 // transactions that have it in one row: most objects are shared by many.
 var (
-	liveFiles = each("SELECT o.content_id, group_concat(f.tx_id) FROM tx_file f JOIN object o ON o.id = f.object_id WHERE f.tx_id > 0 GROUP BY f.object_id",
+	liveFiles = each("SELECT o.content_id, group_concat(f.tx_id) FROM tx_file f JOIN object o ON o.id = f.object_id "+
+		"WHERE f.tx_id > 0 GROUP BY f.object_id",
 		"SELECT o.content_id, string_agg(f.tx_id::text, ',') FROM tx_file f JOIN object o ON o.id = f.object_id WHERE f.tx_id > 0 GROUP BY o.id")
 	trashFiles = each("SELECT o.content_id, group_concat(f.tx_id) FROM trash_file f JOIN object o ON o.id = f.object_id GROUP BY f.object_id",
 		"SELECT o.content_id, string_agg(f.tx_id::text, ',') FROM trash_file f JOIN object o ON o.id = f.object_id GROUP BY o.id")
 )
 
 // stagePins are the contents that an open stage relies on.
-const stagePins = `SELECT DISTINCT c.id, c.sha256 FROM stage s JOIN stage_file f ON f.stage_id = s.id AND f.state IN (1, 2) JOIN content c ON c.sha256 = f.sha256
+const stagePins = `SELECT DISTINCT c.id, c.sha256
+	FROM stage s JOIN stage_file f ON f.stage_id = s.id AND f.state IN (1, 2) JOIN content c ON c.sha256 = f.sha256
 	WHERE s.closed IS NULL`
 
 func readState(each queryRows, now time.Time) (*RetainedState, error) {
 	s := &RetainedState{}
-	if err := each("SELECT generation FROM state WHERE one = 1", nil, func(scan func(...any) error) error { return scan(&s.Generation) }); err != nil {
+	if err := each("SELECT generation FROM state WHERE one = 1", nil, func(scan scanFunc) error { return scan(&s.Generation) }); err != nil {
 		return nil, err
 	}
 	if err := s.readContents(each); err != nil {
@@ -102,7 +104,7 @@ func readState(each queryRows, now time.Time) (*RetainedState, error) {
 		at[s.Transactions[i].Number] = i
 	}
 	for i, text := range []string{liveFiles, trashFiles} {
-		if err := each(text, nil, func(scan func(...any) error) error {
+		if err := each(text, nil, func(scan scanFunc) error {
 			var content int64
 			var numbers string
 			if err := scan(&content, &numbers); err != nil {
@@ -132,7 +134,8 @@ func readState(each queryRows, now time.Time) (*RetainedState, error) {
 		t.Contents = slices.Clip(slices.Compact(t.Contents))
 	}
 	// A base is kept as long as a content that needs it, just as what was made from one.
-	return s, each("SELECT source_id, content_id FROM derived WHERE content_id IS NOT NULL UNION ALL SELECT content_id, base_id FROM cold WHERE base_id IS NOT NULL", nil, func(scan func(...any) error) error {
+	return s, each("SELECT source_id, content_id FROM derived WHERE content_id IS NOT NULL UNION ALL SELECT content_id, base_id "+
+		"FROM cold WHERE base_id IS NOT NULL", nil, func(scan scanFunc) error {
 		var source, result int64
 		if err := scan(&source, &result); err != nil {
 			return err
@@ -162,7 +165,7 @@ func (s *RetainedState) Position(id int64) (uint32, bool) {
 
 func (s *RetainedState) readContents(each queryRows) error {
 	if err := each(`SELECT c.id, c.size, r.day, CASE WHEN k.content_id IS NOT NULL AND k.plain_since IS NULL THEN 1 ELSE 0 END FROM content c
-		LEFT JOIN content_read r ON r.content_id = c.id LEFT JOIN cold k ON k.content_id = c.id ORDER BY c.id`, nil, func(scan func(...any) error) error {
+		LEFT JOIN content_read r ON r.content_id = c.id LEFT JOIN cold k ON k.content_id = c.id ORDER BY c.id`, nil, func(scan scanFunc) error {
 		var c RetainedContent
 		var day sql.NullInt64
 		var cold int64
@@ -177,7 +180,7 @@ func (s *RetainedState) readContents(each queryRows) error {
 		"SELECT DISTINCT content_id, NULL FROM cached": func(c *RetainedContent) { c.Pinned = true },
 		stagePins + " AND s.collects = 0":              func(c *RetainedContent) { c.Pushed = true },
 	} {
-		if err := each(text, nil, func(scan func(...any) error) error {
+		if err := each(text, nil, func(scan scanFunc) error {
 			var id int64
 			var unused []byte
 			if err := scan(&id, &unused); err != nil {
@@ -196,14 +199,14 @@ func (s *RetainedState) readContents(each queryRows) error {
 
 func (s *RetainedState) readTransactions(each queryRows, now time.Time) error {
 	holds, needs := make(map[int64][]Hold), make(map[int64][]int64)
-	if err := each(holdSelect+" ORDER BY tx_id, placed, name", nil, func(scan func(...any) error) error {
+	if err := each(holdSelect+" ORDER BY tx_id, placed, name", nil, func(scan scanFunc) error {
 		h, err := scanHold(scan)
 		holds[h.Number] = append(holds[h.Number], h)
 		return err
 	}); err != nil {
 		return err
 	}
-	if err := each("SELECT tx_id, needs FROM tx_needs ORDER BY tx_id, needs", nil, func(scan func(...any) error) error {
+	if err := each("SELECT tx_id, needs FROM tx_needs ORDER BY tx_id, needs", nil, func(scan scanFunc) error {
 		var tx, other int64
 		err := scan(&tx, &other)
 		needs[tx] = append(needs[tx], other)
@@ -211,22 +214,24 @@ func (s *RetainedState) readTransactions(each queryRows, now time.Time) error {
 	}); err != nil {
 		return err
 	}
-	return each(txSelect+" WHERE t.id > 0 AND (t.deleted_at IS NULL OR t.trash_until > $1) ORDER BY t.id", []any{now.UnixMilli()}, func(scan func(...any) error) error {
-		t, err := scanTx(scan)
-		s.Transactions = append(s.Transactions, RetainedTx{Transaction: t, Holds: holds[t.Number], Needs: needs[t.Number]})
-		return err
-	})
+	return each(txSelect+" WHERE t.id > 0 AND (t.deleted_at IS NULL OR t.trash_until > $1) ORDER BY t.id", []any{now.UnixMilli()},
+		func(scan scanFunc) error {
+			t, err := scanTx(scan)
+			s.Transactions = append(s.Transactions, RetainedTx{Transaction: t, Holds: holds[t.Number], Needs: needs[t.Number]})
+			return err
+		})
 }
 
 // Kinds calls each for the objects of all contents: with the id of the content and
 // the kind of the object.
 func (rs Retention) Kinds(ctx context.Context, each func(content, kind int64)) error {
-	return rs.db.fail("read the kinds", rs.db.scans.each(ctx, true, "SELECT content_id, kind FROM object", nil, func(scan func(...any) error) (bool, error) {
-		var content, kind int64
-		err := scan(&content, &kind)
-		each(content, kind)
-		return true, err
-	}))
+	return rs.db.fail("read the kinds", rs.db.scans.each(ctx, true, "SELECT content_id, kind FROM object", nil,
+		func(scan scanFunc) (bool, error) {
+			var content, kind int64
+			err := scan(&content, &kind)
+			each(content, kind)
+			return true, err
+		}))
 }
 
 // Hold protects a transaction from removal.
@@ -243,7 +248,7 @@ type Hold struct {
 
 const holdSelect = "SELECT tx_id, name, who, reason, placed, ends FROM hold"
 
-func scanHold(scan func(...any) error) (h Hold, err error) {
+func scanHold(scan scanFunc) (h Hold, err error) {
 	var placed int64
 	var ends sql.NullInt64
 	if err := scan(&h.Number, &h.Name, &h.Who, &h.Reason, &placed, &ends); err != nil {
@@ -288,7 +293,7 @@ func (e *ErrHeld) Error() string {
 // heldBy returns an *ErrHeld if a hold on a transaction is in force.
 func heldBy(w *write, number int64, now time.Time) error {
 	var found *Hold
-	if err := w.each(holdSelect+" WHERE tx_id = $1 ORDER BY placed, name", []any{number}, func(scan func(...any) error) error {
+	if err := w.each(holdSelect+" WHERE tx_id = $1 ORDER BY placed, name", []any{number}, func(scan scanFunc) error {
 		h, err := scanHold(scan)
 		if err == nil && found == nil && h.active(now) {
 			found = &h
@@ -352,11 +357,12 @@ func (rs Retention) Unhold(ctx context.Context, number int64, name string) (list
 		if _, err := txOf(w, number); err != nil {
 			return err
 		}
-		if err := w.each(holdSelect+" WHERE tx_id = $1 AND ($2 = '' OR name = $2) ORDER BY placed, name", []any{number, text(name)}, func(scan func(...any) error) error {
-			h, err := scanHold(scan)
-			list = append(list, h)
-			return err
-		}); err != nil || len(list) == 0 {
+		if err := w.each(holdSelect+" WHERE tx_id = $1 AND ($2 = '' OR name = $2) ORDER BY placed, name", []any{number, text(name)},
+			func(scan scanFunc) error {
+				h, err := scanHold(scan)
+				list = append(list, h)
+				return err
+			}); err != nil || len(list) == 0 {
 			return err
 		}
 		for _, h := range list {
@@ -372,11 +378,12 @@ func (rs Retention) Unhold(ctx context.Context, number int64, name string) (list
 // Holds returns the holds on a transaction, ended ones included; 0 means those on
 // all transactions.
 func (rs Retention) Holds(ctx context.Context, number int64) (list []Hold, err error) {
-	err = rs.db.scans.each(ctx, true, holdSelect+" WHERE $1 = 0 OR tx_id = $1 ORDER BY tx_id, placed, name", []any{number}, func(scan func(...any) error) (bool, error) {
-		h, err := scanHold(scan)
-		list = append(list, h)
-		return true, err
-	})
+	err = rs.db.scans.each(ctx, true, holdSelect+" WHERE $1 = 0 OR tx_id = $1 ORDER BY tx_id, placed, name", []any{number},
+		func(scan scanFunc) (bool, error) {
+			h, err := scanHold(scan)
+			list = append(list, h)
+			return true, err
+		})
 	return list, rs.db.fail("list holds", err)
 }
 
@@ -427,14 +434,15 @@ func (rs Retention) SetComment(ctx context.Context, number int64, comment string
 
 // Promotions returns the changes of a transaction's class, oldest first.
 func (rs Retention) Promotions(ctx context.Context, number int64) (list []Promotion, err error) {
-	err = rs.db.scans.each(ctx, true, "SELECT tx_id, at, who, from_class, to_class FROM promotion WHERE tx_id = $1 ORDER BY no", []any{number}, func(scan func(...any) error) (bool, error) {
-		var p Promotion
-		var at int64
-		err := scan(&p.Number, &at, &p.Who, &p.From, &p.To)
-		p.At = time.UnixMilli(at).UTC()
-		list = append(list, p)
-		return true, err
-	})
+	err = rs.db.scans.each(ctx, true, "SELECT tx_id, at, who, from_class, to_class FROM promotion WHERE tx_id = $1 ORDER BY no",
+		[]any{number}, func(scan scanFunc) (bool, error) {
+			var p Promotion
+			var at int64
+			err := scan(&p.Number, &at, &p.Who, &p.From, &p.To)
+			p.At = time.UnixMilli(at).UTC()
+			list = append(list, p)
+			return true, err
+		})
 	return list, rs.db.fail("list promotions", err)
 }
 
@@ -480,12 +488,13 @@ func (w *write) putNeeds(number int64, needs []int64) error {
 
 // Needs returns the numbers of the transactions that a transaction needs.
 func (rs Retention) Needs(ctx context.Context, number int64) (list []int64, err error) {
-	err = rs.db.scans.each(ctx, true, "SELECT needs FROM tx_needs WHERE tx_id = $1 ORDER BY needs", []any{number}, func(scan func(...any) error) (bool, error) {
-		var n int64
-		err := scan(&n)
-		list = append(list, n)
-		return true, err
-	})
+	err = rs.db.scans.each(ctx, true, "SELECT needs FROM tx_needs WHERE tx_id = $1 ORDER BY needs", []any{number},
+		func(scan scanFunc) (bool, error) {
+			var n int64
+			err := scan(&n)
+			list = append(list, n)
+			return true, err
+		})
 	return list, rs.db.fail("list needed transactions", err)
 }
 
@@ -503,10 +512,12 @@ func (rs Retention) Touch(ctx context.Context, refs [][]byte, at time.Time) erro
 			for i := range batch {
 				rows[i] = []any{batch[i], day}
 			}
-			if _, err := w.many("INSERT INTO content_read (content_id, day) SELECT id, CAST($2 AS bigint) FROM content WHERE sha256 = $1 ON CONFLICT (content_id) DO "+later, rows); err != nil {
+			if _, err := w.many("INSERT INTO content_read (content_id, day) SELECT id, CAST($2 AS bigint) FROM content "+
+				"WHERE sha256 = $1 ON CONFLICT (content_id) DO "+later, rows); err != nil {
 				return err
 			}
-			_, err := w.many(`INSERT INTO content_read (content_id, day) SELECT DISTINCT d.source_id, CAST($2 AS bigint) FROM content c JOIN derived d ON d.content_id = c.id
+			_, err := w.many(`INSERT INTO content_read (content_id, day) SELECT DISTINCT d.source_id, CAST($2 AS bigint)
+				FROM content c JOIN derived d ON d.content_id = c.id
 				WHERE c.sha256 = $1 ON CONFLICT (content_id) DO `+later, rows)
 			return err
 		}); err != nil {

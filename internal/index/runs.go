@@ -28,7 +28,7 @@ const (
 	keptPolicies, keptRuns, keptPlans = 100, 1000, 1000
 )
 
-func scanPolicy(scan func(...any) error) (p PolicyRow, err error) {
+func scanPolicy(scan scanFunc) (p PolicyRow, err error) {
 	var at int64
 	err = scan(&p.No, &p.Text, &p.Hash, &at, &p.Who)
 	p.At = time.UnixMilli(at).UTC()
@@ -48,7 +48,7 @@ func (rs Retention) Policy(ctx context.Context) (PolicyRow, error) {
 
 // Policies returns the policies so far, the one in force first, at most 100.
 func (rs Retention) Policies(ctx context.Context) (list []PolicyRow, err error) {
-	err = rs.db.scans.each(ctx, true, policySelect+" ORDER BY no DESC", nil, func(scan func(...any) error) (bool, error) {
+	err = rs.db.scans.each(ctx, true, policySelect+" ORDER BY no DESC", nil, func(scan scanFunc) (bool, error) {
 		p, err := scanPolicy(scan)
 		list = append(list, p)
 		return true, err
@@ -72,7 +72,8 @@ func (rs Retention) SetPolicy(ctx context.Context, p PolicyRow, before int64) (P
 			return fmt.Errorf("the policy: %w", ErrChanged)
 		}
 		p.No = last + 1
-		if _, err := w.exec("INSERT INTO policy (no, text, hash, at, who) VALUES ($1, $2, $3, $4, $5)", p.No, text(p.Text), p.Hash, p.At.UnixMilli(), text(p.Who)); err != nil {
+		if _, err := w.exec("INSERT INTO policy (no, text, hash, at, who) VALUES ($1, $2, $3, $4, $5)",
+			p.No, text(p.Text), p.Hash, p.At.UnixMilli(), text(p.Who)); err != nil {
 			return err
 		}
 		_, err := w.exec("DELETE FROM policy WHERE no <= $1", p.No-keptPolicies)
@@ -97,7 +98,8 @@ func (rs Retention) PutPlan(ctx context.Context, p PlanRow) error {
 		if _, err := w.exec("DELETE FROM plan WHERE ends < $1", rs.db.now().UnixMilli()); err != nil {
 			return err
 		}
-		if _, err := w.exec("DELETE FROM plan WHERE number IN (SELECT number FROM plan ORDER BY made DESC, number LIMIT 1000000 OFFSET $1)", keptPlans-1); err != nil {
+		if _, err := w.exec("DELETE FROM plan WHERE number IN (SELECT number FROM plan "+
+			"ORDER BY made DESC, number LIMIT 1000000 OFFSET $1)", keptPlans-1); err != nil {
 			return err
 		}
 		_, err := w.exec(`INSERT INTO plan (number, ticket, who, made, ends) VALUES ($1, $2, $3, $4, $5)
@@ -110,7 +112,8 @@ func (rs Retention) PutPlan(ctx context.Context, p PlanRow) error {
 // Plan returns a stored plan. An unknown or ended one is fs.ErrNotExist.
 func (rs Retention) Plan(ctx context.Context, number string) (p PlanRow, err error) {
 	var made, ends int64
-	err = rs.db.points.row(ctx, "SELECT number, ticket, who, made, ends FROM plan WHERE number = $1 AND ends >= $2", []any{text(number), rs.db.now().UnixMilli()},
+	err = rs.db.points.row(ctx, "SELECT number, ticket, who, made, ends FROM plan WHERE number = $1 AND ends >= $2",
+		[]any{text(number), rs.db.now().UnixMilli()},
 		&p.Number, &p.Ticket, &p.Who, &made, &ends)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
@@ -146,7 +149,7 @@ type Run struct {
 
 const runSelect = "SELECT no, plan, kind, outcome, who, begun, ended, policy, hash, removed, until, facts FROM retention_run"
 
-func scanRun(scan func(...any) error) (r Run, err error) {
+func scanRun(scan scanFunc) (r Run, err error) {
 	var begun int64
 	var ended, until sql.NullInt64
 	err = scan(&r.No, &r.Plan, &r.Kind, &r.Outcome, &r.Who, &begun, &ended, &r.Policy, &r.Hash, &r.Removed, &until, &r.Facts)
@@ -160,22 +163,24 @@ func (rs Retention) Runs(ctx context.Context, before int64, limit int) (list []R
 	if before <= 0 {
 		before = math.MaxInt64
 	}
-	err = rs.db.scans.each(ctx, true, runSelect+" WHERE no < $1 ORDER BY no DESC LIMIT $2", []any{before, limit}, func(scan func(...any) error) (bool, error) {
-		r, err := scanRun(scan)
-		list = append(list, r)
-		return true, err
-	})
+	err = rs.db.scans.each(ctx, true, runSelect+" WHERE no < $1 ORDER BY no DESC LIMIT $2", []any{before, limit},
+		func(scan scanFunc) (bool, error) {
+			r, err := scanRun(scan)
+			list = append(list, r)
+			return true, err
+		})
 	return list, rs.db.fail("list runs", err)
 }
 
 // Unfinished returns the runs that remove transactions, or were interrupted, oldest
 // first; with a plan's number, only those of that plan.
 func (rs Retention) Unfinished(ctx context.Context, plan string) (list []Run, err error) {
-	err = rs.db.scans.each(ctx, true, runSelect+" WHERE outcome = 'running' AND ($1 = '' OR plan = $1) ORDER BY no", []any{text(plan)}, func(scan func(...any) error) (bool, error) {
-		r, err := scanRun(scan)
-		list = append(list, r)
-		return true, err
-	})
+	err = rs.db.scans.each(ctx, true, runSelect+" WHERE outcome = 'running' AND ($1 = '' OR plan = $1) ORDER BY no",
+		[]any{text(plan)}, func(scan scanFunc) (bool, error) {
+			r, err := scanRun(scan)
+			list = append(list, r)
+			return true, err
+		})
 	return list, rs.db.fail("list runs", err)
 }
 
@@ -184,7 +189,8 @@ func insertRun(w *write, r *Run) error {
 		return err
 	}
 	if _, err := w.exec(`INSERT INTO retention_run (no, plan, kind, outcome, who, begun, ended, policy, hash, removed, until, facts)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, r.No, text(r.Plan), r.Kind, r.Outcome, text(r.Who), r.Begun.UnixMilli(), millis(r.Ended),
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+		r.No, text(r.Plan), r.Kind, r.Outcome, text(r.Who), r.Begun.UnixMilli(), millis(r.Ended),
 		text(r.Policy), r.Hash, r.Removed, millis(r.Until), text(r.Facts)); err != nil {
 		return err
 	}
@@ -215,7 +221,8 @@ type Decision struct {
 // state at a time. Its error ends the run, and nothing is recorded. With a negative
 // generation decide always gets the state; otherwise, if the index has changed and
 // again is set, the error is ErrChanged and decide is not called.
-func (rs Retention) Begin(ctx context.Context, generation int64, again bool, now time.Time, decide func(*RetainedState) (Decision, error)) (r Run, err error) {
+func (rs Retention) Begin(ctx context.Context, generation int64, again bool, now time.Time,
+	decide func(*RetainedState) (Decision, error)) (r Run, err error) {
 	err = rs.db.update(ctx, "apply a plan", func(w *write) error {
 		var s *RetainedState
 		var current int64
@@ -285,8 +292,9 @@ func continueRun(ctx context.Context, w *write, r *Run, now time.Time) error {
 	var list []Removal
 	var files int64
 	more := false
-	if err := w.each("SELECT m.tx_id, m.class, m.reason, m.detail, t.files FROM run_removal m JOIN tx t ON t.id = m.tx_id WHERE m.run = $1 AND "+removable+" ORDER BY m.tx_id LIMIT 1000",
-		[]any{r.No, dayOf(now), r.Begun.UnixMilli()}, func(scan func(...any) error) error {
+	if err := w.each("SELECT m.tx_id, m.class, m.reason, m.detail, t.files FROM run_removal m JOIN tx t ON t.id = m.tx_id "+
+		"WHERE m.run = $1 AND "+removable+" ORDER BY m.tx_id LIMIT 1000",
+		[]any{r.No, dayOf(now), r.Begun.UnixMilli()}, func(scan scanFunc) error {
 			x := Removal{At: r.Begun, Who: r.Who, Plan: r.Plan, Until: r.Until}
 			var n int64
 			if err := scan(&x.Number, &x.Class, &x.Reason, &x.Detail, &n); err != nil {
@@ -312,18 +320,20 @@ func continueRun(ctx context.Context, w *write, r *Run, now time.Time) error {
 	if !more {
 		r.Outcome, r.Ended = RunDone, now.UTC().Truncate(time.Millisecond)
 	}
-	_, err := w.exec("UPDATE retention_run SET removed = $2, outcome = $3, ended = $4 WHERE no = $1", r.No, r.Removed, r.Outcome, millis(r.Ended))
+	_, err := w.exec("UPDATE retention_run SET removed = $2, outcome = $3, ended = $4 WHERE no = $1",
+		r.No, r.Removed, r.Outcome, millis(r.Ended))
 	return err
 }
 
 // RemovalsOf returns what a run was to remove.
 func (rs Retention) RemovalsOf(ctx context.Context, no int64) (list []Removal, err error) {
-	err = rs.db.scans.each(ctx, true, "SELECT tx_id, class, reason, detail FROM run_removal WHERE run = $1 ORDER BY tx_id", []any{no}, func(scan func(...any) error) (bool, error) {
-		var x Removal
-		err := scan(&x.Number, &x.Class, &x.Reason, &x.Detail)
-		list = append(list, x)
-		return true, err
-	})
+	err = rs.db.scans.each(ctx, true, "SELECT tx_id, class, reason, detail FROM run_removal WHERE run = $1 ORDER BY tx_id",
+		[]any{no}, func(scan scanFunc) (bool, error) {
+			var x Removal
+			err := scan(&x.Number, &x.Class, &x.Reason, &x.Detail)
+			list = append(list, x)
+			return true, err
+		})
 	return list, rs.db.fail("list the removals of a run", err)
 }
 
@@ -331,7 +341,7 @@ func (rs Retention) RemovalsOf(ctx context.Context, no int64) (list []Removal, e
 // them.
 func (rs Retention) StagePins(ctx context.Context) (pins map[[32]byte]bool, err error) {
 	pins = make(map[[32]byte]bool)
-	err = rs.db.scans.each(ctx, true, stagePins, nil, func(scan func(...any) error) (bool, error) {
+	err = rs.db.scans.each(ctx, true, stagePins, nil, func(scan scanFunc) (bool, error) {
 		var id int64
 		var sum []byte
 		err := scan(&id, &sum)

@@ -37,7 +37,8 @@ func (s Scrub) State(ctx context.Context) (ScrubState, error) {
 	var st ScrubState
 	var updated int64
 	var started, finished sql.NullInt64
-	err := s.db.scans.row(ctx, `SELECT owner, updated, position, started, contents, bytes, damaged, last_finished, last_contents, last_bytes, last_damaged
+	err := s.db.scans.row(ctx,
+		`SELECT owner, updated, position, started, contents, bytes, damaged, last_finished, last_contents, last_bytes, last_damaged
 		FROM scrub WHERE one = 1`, nil, &st.Owner, &updated, &st.Position, &started, &st.Contents, &st.Bytes, &st.Damaged,
 		&finished, &st.LastContents, &st.LastBytes, &st.LastDamaged)
 	if updated != 0 {
@@ -99,7 +100,7 @@ type Numbered struct {
 func (s Scrub) Contents(ctx context.Context, after int64) iter.Seq2[Numbered, error] {
 	return func(yield func(Numbered, error) bool) {
 		id := after
-		pages(ctx, s.db, yield, func(scan func(...any) error) (Numbered, error) {
+		pages(ctx, s.db, yield, func(scan scanFunc) (Numbered, error) {
 			var n Numbered
 			var ref []byte
 			if err := scan(&id, &ref, &n.Size); err != nil {

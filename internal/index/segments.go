@@ -49,21 +49,22 @@ func loadSegments(ctx context.Context, r reader, kind, floor int64) (*segments, 
 		return nil, nil
 	}
 	n := 0
-	err := r.each(ctx, false, "SELECT part, body FROM filter_segment WHERE kind = $1 AND build = $2", []any{kind, build}, func(scan func(...any) error) (bool, error) {
-		var part int
-		var body []byte
-		if err := scan(&part, &body); err != nil {
-			return false, err
-		}
-		if part < 0 || part >= segmentCount {
-			return false, nil
-		}
-		if damaged := s.part[part].UnmarshalBinary(body); damaged != nil {
-			return false, nil //nolint:nilerr // a new build replaces it
-		}
-		n++
-		return true, nil
-	})
+	err := r.each(ctx, false, "SELECT part, body FROM filter_segment WHERE kind = $1 AND build = $2", []any{kind, build},
+		func(scan scanFunc) (bool, error) {
+			var part int
+			var body []byte
+			if err := scan(&part, &body); err != nil {
+				return false, err
+			}
+			if part < 0 || part >= segmentCount {
+				return false, nil
+			}
+			if damaged := s.part[part].UnmarshalBinary(body); damaged != nil {
+				return false, nil //nolint:nilerr // a new build replaces it
+			}
+			n++
+			return true, nil
+		})
 	if err != nil || n != segmentCount {
 		return nil, err
 	}
@@ -75,7 +76,8 @@ func (f *Filter) lease(ctx context.Context) (is bool, err error) {
 	db, kind := f.db, f.queries.kind
 	err = db.updateUnsynced(ctx, "lease a build of the filter", func(w *write) error {
 		now := db.now()
-		n, err := w.exec("UPDATE filter SET lease_until = $2 WHERE kind = $1 AND lease_until <= $3", kind, now.Add(buildLease).UnixMicro(), now.UnixMicro())
+		n, err := w.exec("UPDATE filter SET lease_until = $2 WHERE kind = $1 AND lease_until <= $3",
+			kind, now.Add(buildLease).UnixMicro(), now.UnixMicro())
 		is = n == 1
 		return err
 	})
@@ -110,7 +112,8 @@ func (f *Filter) store(ctx context.Context, s *segments) error {
 			_, err := w.exec("DELETE FROM filter_segment WHERE kind = $1 AND build = $2", kind, build)
 			return err
 		}
-		if _, err := w.exec(`UPDATE filter SET build = $2, last_object = $3, last_tx = $4, late_keys = $5, keys = $6, lease_until = 0 WHERE kind = $1`,
+		if _, err := w.exec(`UPDATE filter SET build = $2, last_object = $3, last_tx = $4, late_keys = $5, keys = $6, lease_until = 0
+			WHERE kind = $1`,
 			kind, build, s.last, s.tx, s.late, s.keys); err != nil {
 			return err
 		}

@@ -59,11 +59,12 @@ func (s Sources) Holding(ctx context.Context, scope Scope, ref blob.Ref) ([]File
 func (s Sources) FiledAs(ctx context.Context, scope Scope, product, version string) ([]Filed, error) {
 	where, args := scope.where("t.product_id", []any{text(product), text(version)})
 	return s.filed(ctx, `SELECT t.id, p.name, t.version FROM product p JOIN tx t ON t.product_id = p.id
-		WHERE p.name = $1 AND t.version = $2 AND t.deleted_at IS NULL AND t.id > 0`+where+" ORDER BY t.id DESC LIMIT "+strconv.Itoa(maxFiled), args)
+		WHERE p.name = $1 AND t.version = $2 AND t.deleted_at IS NULL
+		AND t.id > 0`+where+" ORDER BY t.id DESC LIMIT "+strconv.Itoa(maxFiled), args)
 }
 
 func (s Sources) filed(ctx context.Context, query string, args []any) (list []Filed, err error) {
-	err = s.db.points.each(ctx, false, query, args, func(scan func(...any) error) (bool, error) {
+	err = s.db.points.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
 		var f Filed
 		err := scan(&f.Number, &f.Product, &f.Version)
 		list = append(list, f)
@@ -102,7 +103,7 @@ func (s Sources) files(ctx context.Context, cond string, args []any, limit int) 
 	if limit > 0 {
 		query += " LIMIT " + strconv.Itoa(limit)
 	}
-	err = s.db.points.each(ctx, false, query, args, func(scan func(...any) error) (bool, error) {
+	err = s.db.points.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
 		var f SourceFile
 		err := scanStored(scan, &f.Stored)
 		f.Transaction = f.Number

@@ -330,7 +330,7 @@ func (p *pool) row(ctx context.Context, text string, args []any, dest ...any) er
 	return s.QueryRowContext(ctx, args...).Scan(dest...)
 }
 
-func (p *pool) each(ctx context.Context, constant bool, text string, args []any, fn func(scan func(...any) error) (bool, error)) error {
+func (p *pool) each(ctx context.Context, constant bool, text string, args []any, fn func(scan scanFunc) (bool, error)) error {
 	ctx, err := p.context(ctx)
 	if err != nil {
 		return err
@@ -354,7 +354,7 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-func eachRow(ctx context.Context, q querier, text string, args []any, fn func(scan func(...any) error) (bool, error)) error {
+func eachRow(ctx context.Context, q querier, text string, args []any, fn func(scan scanFunc) (bool, error)) error {
 	rows, err := q.QueryContext(ctx, text, args...)
 	if err != nil {
 		return err
@@ -364,7 +364,7 @@ func eachRow(ctx context.Context, q querier, text string, args []any, fn func(sc
 
 // drain calls fn for each row until fn returns false or an error, and closes
 // the rows.
-func drain(rows *sql.Rows, fn func(scan func(...any) error) (bool, error)) error {
+func drain(rows *sql.Rows, fn func(scan scanFunc) (bool, error)) error {
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		if more, err := fn(rows.Scan); err != nil || !more {
@@ -381,7 +381,7 @@ func (c connReader) row(ctx context.Context, text string, args []any, dest ...an
 	return c.conn.QueryRowContext(ctx, text, args...).Scan(dest...)
 }
 
-func (c connReader) each(ctx context.Context, _ bool, text string, args []any, fn func(scan func(...any) error) (bool, error)) error {
+func (c connReader) each(ctx context.Context, _ bool, text string, args []any, fn func(scan scanFunc) (bool, error)) error {
 	return eachRow(ctx, c.conn, text, args, fn)
 }
 
@@ -568,7 +568,7 @@ func (t *sqliteTx) execOver(o *overRows, rows [][]any, args ...any) (int64, erro
 	return t.exec(o.sqlite, append([]any{list}, args...)...)
 }
 
-func (t *sqliteTx) eachOver(o *overRows, rows [][]any, args []any, fn func(scan func(...any) error) error) error {
+func (t *sqliteTx) eachOver(o *overRows, rows [][]any, args []any, fn func(scan scanFunc) error) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -593,7 +593,7 @@ func (t *sqliteTx) row(text string, args []any, dest ...any) error {
 	return s.QueryRowContext(t.ctx, args...).Scan(dest...)
 }
 
-func (t *sqliteTx) each(text string, args []any, fn func(scan func(...any) error) error) error {
+func (t *sqliteTx) each(text string, args []any, fn func(scan scanFunc) error) error {
 	s, err := t.stmt(text)
 	if err != nil {
 		return err
@@ -602,7 +602,7 @@ func (t *sqliteTx) each(text string, args []any, fn func(scan func(...any) error
 	if err != nil {
 		return err
 	}
-	return drain(rows, func(scan func(...any) error) (bool, error) { return true, fn(scan) })
+	return drain(rows, func(scan scanFunc) (bool, error) { return true, fn(scan) })
 }
 
 // whileBusy repeats try while other processes hold the lock. SQLite's own wait

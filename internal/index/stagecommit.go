@@ -26,7 +26,8 @@ type VisibleObject struct {
 	Product string
 }
 
-var visibleObjects = eachHash("SELECT "+objectColumns+`, p.name FROM content c JOIN object o ON o.content_id = c.id JOIN seen s ON s.object_id = o.id
+var visibleObjects = eachHash("SELECT "+objectColumns+`, p.name
+	FROM content c JOIN object o ON o.content_id = c.id JOIN seen s ON s.object_id = o.id
 	JOIN product p ON p.id = s.product_id WHERE `, "c.sha256", "$1", " ORDER BY o.id, p.id")
 
 // Visible calls each for the objects of contents, once for each product in which
@@ -35,14 +36,15 @@ func (ss Stages) Visible(ctx context.Context, refs []blob.Ref, each func(Visible
 	if len(refs) == 0 {
 		return nil
 	}
-	return ss.db.fail("look up contents", ss.db.scans.each(ctx, true, visibleObjects, []any{hashList(refs)}, func(scan func(...any) error) (bool, error) {
-		var o VisibleObject
-		if err := scanObject(scan, &o.Stored, &o.Product); err != nil {
-			return false, err
-		}
-		each(o)
-		return true, nil
-	}))
+	return ss.db.fail("look up contents", ss.db.scans.each(ctx, true, visibleObjects, []any{hashList(refs)},
+		func(scan scanFunc) (bool, error) {
+			var o VisibleObject
+			if err := scanObject(scan, &o.Stored, &o.Product); err != nil {
+				return false, err
+			}
+			each(o)
+			return true, nil
+		}))
 }
 
 // HasOther reports whether a transaction of a product has an object with the key
@@ -52,7 +54,8 @@ func (ss Stages) HasOther(ctx context.Context, product string, o symfile.Object,
 	if len(aliases) == 0 {
 		return false, nil
 	}
-	err = ss.db.points.row(ctx, `SELECT EXISTS (SELECT 1 FROM lookup l JOIN object o ON o.id = l.object_id AND o.kind = $3 JOIN content c ON c.id = o.content_id AND c.sha256 <> $5
+	err = ss.db.points.row(ctx, `SELECT EXISTS (SELECT 1 FROM lookup l JOIN object o ON o.id = l.object_id AND o.kind = $3
+		JOIN content c ON c.id = o.content_id AND c.sha256 <> $5
 		JOIN seen s ON s.object_id = o.id AND s.tx_id > 0 JOIN product p ON p.id = s.product_id AND p.name = $4 WHERE l.id = $1 AND l.name = $2)`,
 		[]any{symfile.Fold(aliases[0].ID), symfile.Fold(aliases[0].Name), o.Kind, text(product), ref[:]}, &is)
 	return is, ss.db.fail("look for another content", err)
@@ -73,11 +76,13 @@ func (ss Stages) Same(ctx context.Context, s StageRow, manifest blob.Ref) (numbe
 	return number, ss.db.fail("look for an equal transaction", err)
 }
 
-const sameTx = `SELECT t.id FROM tx t JOIN product p ON p.id = t.product_id WHERE t.manifest = $1 AND p.name = $2 AND t.version = $3 AND t.branch = $4 AND t.class = $5
+const sameTx = `SELECT t.id FROM tx t JOIN product p ON p.id = t.product_id
+	WHERE t.manifest = $1 AND p.name = $2 AND t.version = $3 AND t.branch = $4 AND t.class = $5
 	AND t.deleted_at IS NULL ORDER BY t.id DESC LIMIT 1`
 
 const productBytes = `SELECT coalesce(sum(c.size), 0) FROM content c WHERE c.id IN
-	(SELECT o.content_id FROM seen s JOIN object o ON o.id = s.object_id WHERE s.product_id = (SELECT id FROM product WHERE name = $1) AND s.tx_id > 0)`
+	(SELECT o.content_id FROM seen s JOIN object o ON o.id = s.object_id
+		WHERE s.product_id = (SELECT id FROM product WHERE name = $1) AND s.tx_id > 0)`
 
 // ProductBytes returns the size of the contents of a product's transactions, each
 // content once.
@@ -89,7 +94,8 @@ func (ss Stages) ProductBytes(ctx context.Context, product string) (n int64, err
 // LabelsOf returns the product and the class of a transaction that has not been
 // removed. Otherwise the error is fs.ErrNotExist.
 func (ss Stages) LabelsOf(ctx context.Context, number int64) (product, class string, err error) {
-	err = ss.db.points.row(ctx, "SELECT p.name, t.class FROM tx t JOIN product p ON p.id = t.product_id WHERE t.id = $1 AND t.id > 0 AND t.deleted_at IS NULL", []any{number}, &product, &class)
+	err = ss.db.points.row(ctx, "SELECT p.name, t.class FROM tx t JOIN product p ON p.id = t.product_id "+
+		"WHERE t.id = $1 AND t.id > 0 AND t.deleted_at IS NULL", []any{number}, &product, &class)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("transaction %d: %w", number, fs.ErrNotExist)
 	}
@@ -212,7 +218,7 @@ func (c *commit) withoutKnown(number int64, entries []Entry) ([]Entry, error) {
 		id, hash   string // of files without recognizable format, the ids that clients claim
 	}
 	has := make(map[file]bool)
-	if err := c.each(filesOfTx, []any{number, hashList(distinct(entries))}, func(scan func(...any) error) error {
+	if err := c.each(filesOfTx, []any{number, hashList(distinct(entries))}, func(scan scanFunc) error {
 		var f file
 		var sum []byte
 		if err := scan(&f.path, &sum, &f.name, &f.kind, &f.id, &f.hash); err != nil {
@@ -239,7 +245,8 @@ func (c *commit) append(tx Tx) error {
 		bytes += e.Size
 	}
 	c.number = c.extend
-	if err := c.row("UPDATE tx SET files = files + $2, bytes = bytes + $3 WHERE id = $1 RETURNING product_id", []any{c.number, len(tx.Entries), bytes}, &c.product); err != nil {
+	if err := c.row("UPDATE tx SET files = files + $2, bytes = bytes + $3 WHERE id = $1 RETURNING product_id",
+		[]any{c.number, len(tx.Entries), bytes}, &c.product); err != nil {
 		return err
 	}
 	return c.row("SELECT coalesce(max(seq), 0) FROM tx_file WHERE tx_id = $1", []any{c.number}, &c.seq)

@@ -23,7 +23,8 @@ type StageContent struct {
 func (ss Stages) Content(ctx context.Context, id string, ref blob.Ref) (c StageContent, err error) {
 	c.Ref = ref
 	var state int
-	err = ss.db.points.row(ctx, "SELECT size, state, node, parts FROM stage_content WHERE stage_id = $1 AND sha256 = $2", []any{id, ref[:]}, &c.Size, &state, &c.Node, &c.Parts)
+	err = ss.db.points.row(ctx, "SELECT size, state, node, parts FROM stage_content WHERE stage_id = $1 AND sha256 = $2",
+		[]any{id, ref[:]}, &c.Size, &state, &c.Node, &c.Parts)
 	c.Whole = state == 1
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
@@ -70,7 +71,7 @@ func (ss Stages) Arrive(ctx context.Context, arrivals []StageArrival) error {
 	}
 	return ss.db.updateUnsynced(ctx, "record arrived contents", func(w *write) error {
 		open := make(map[string]bool)
-		if err := w.each(which, []any{arg}, func(scan func(...any) error) error {
+		if err := w.each(which, []any{arg}, func(scan scanFunc) error {
 			var id string
 			err := scan(&id)
 			open[id] = true
@@ -111,7 +112,8 @@ func (ss Stages) Arrive(ctx context.Context, arrivals []StageArrival) error {
 				i++
 			}
 		}
-		added, err := w.many("INSERT INTO stage_content (stage_id, sha256, size, state, node) VALUES ($1, $2, $3, 1, '') ON CONFLICT (stage_id, sha256) DO NOTHING", kept)
+		added, err := w.many("INSERT INTO stage_content (stage_id, sha256, size, state, node) "+
+			"VALUES ($1, $2, $3, 1, '') ON CONFLICT (stage_id, sha256) DO NOTHING", kept)
 		if err != nil {
 			return err
 		}
@@ -152,11 +154,13 @@ func (ss Stages) PutPart(ctx context.Context, id, node string, c Content, n, par
 		if at != node {
 			return ErrStageMoved
 		}
-		err := w.row("SELECT size, state, node, parts FROM stage_content WHERE stage_id = $1 AND sha256 = $2", []any{id, c.Ref[:]}, &size, &state, &at, &got)
+		err := w.row("SELECT size, state, node, parts FROM stage_content WHERE stage_id = $1 AND sha256 = $2",
+			[]any{id, c.Ref[:]}, &size, &state, &at, &got)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			got = make([]byte, (parts+7)/8)
-			if _, err := w.exec("INSERT INTO stage_content (stage_id, sha256, size, state, node) VALUES ($1, $2, $3, 0, $4)", id, c.Ref[:], c.Size, node); err != nil {
+			if _, err := w.exec("INSERT INTO stage_content (stage_id, sha256, size, state, node) VALUES ($1, $2, $3, 0, $4)",
+				id, c.Ref[:], c.Size, node); err != nil {
 				return err
 			}
 			if _, err := w.exec("UPDATE stage SET staged = staged + $2 WHERE id = $1", id, c.Size); err != nil {
@@ -191,13 +195,15 @@ func (ss Stages) Forget(ctx context.Context, id string, refs []blob.Ref) error {
 		for i := range refs {
 			rows[i] = []any{id, refs[i][:]}
 		}
-		if _, err := w.many("UPDATE stage SET staged = staged - coalesce((SELECT size FROM stage_content WHERE stage_id = $1 AND sha256 = $2), 0) WHERE id = $1", rows); err != nil {
+		if _, err := w.many("UPDATE stage SET staged = staged - coalesce((SELECT size FROM stage_content "+
+			"WHERE stage_id = $1 AND sha256 = $2), 0) WHERE id = $1", rows); err != nil {
 			return err
 		}
 		if _, err := w.many("DELETE FROM stage_content WHERE stage_id = $1 AND sha256 = $2", rows); err != nil {
 			return err
 		}
-		if _, err := w.many("UPDATE stage_file SET state = 0, facts = NULL WHERE stage_id = $1 AND sha256 = $2 AND state IN (1, 2)", rows); err != nil {
+		if _, err := w.many("UPDATE stage_file SET state = 0, facts = NULL WHERE stage_id = $1 AND sha256 = $2 AND state IN (1, 2)",
+			rows); err != nil {
 			return err
 		}
 		_, err := w.exec("UPDATE stage SET changes = changes + 1 WHERE id = $1", id)
@@ -225,7 +231,7 @@ func (ss Stages) Known(ctx context.Context, refs []blob.Ref) (list []KnownFile, 
 	if len(refs) == 0 {
 		return nil, nil
 	}
-	err = ss.db.points.each(ctx, true, knownFiles, []any{hashList(refs)}, func(scan func(...any) error) (bool, error) {
+	err = ss.db.points.each(ctx, true, knownFiles, []any{hashList(refs)}, func(scan scanFunc) (bool, error) {
 		var k KnownFile
 		var sum []byte
 		if err := scan(&sum, &k.Name, &k.Size, &k.Facts); err != nil {
@@ -259,7 +265,8 @@ func (ss Stages) PutKnown(ctx context.Context, files []KnownFile) error {
 func (ss Stages) PutSHA1(ctx context.Context, sha1 string, c Content) error {
 	return ss.db.updateUnsynced(ctx, "record a SHA-1", func(w *write) error {
 		_, err := w.exec(`INSERT INTO stage_sha1 (sha1, sha256, size, used) VALUES ($1, $2, $3, $4)
-			ON CONFLICT (sha1) DO UPDATE SET sha256 = excluded.sha256, size = excluded.size, used = excluded.used`, sha1, c.Ref[:], c.Size, ss.db.now().UnixMilli())
+			ON CONFLICT (sha1) DO UPDATE SET sha256 = excluded.sha256, size = excluded.size, used = excluded.used`,
+			sha1, c.Ref[:], c.Size, ss.db.now().UnixMilli())
 		return err
 	})
 }

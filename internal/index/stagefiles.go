@@ -34,7 +34,7 @@ type StageFile struct {
 
 const stageFileColumns = "f.path, f.sha256, f.size, f.mtime, f.kind, f.claim, f.state, f.reason, f.facts"
 
-func scanStageFile(scan func(...any) error) (f StageFile, err error) {
+func scanStageFile(scan scanFunc) (f StageFile, err error) {
 	var sum []byte
 	var mtime sql.NullInt64
 	var facts sql.NullString
@@ -89,7 +89,7 @@ func (ss Stages) PutFiles(ctx context.Context, id string, files []StageFile, how
 		}
 		old := make(map[StageKey]StageFile, len(files))
 		var gone [][]any
-		if err := w.each(stagedPaths, []any{id, string(list)}, func(scan func(...any) error) error {
+		if err := w.each(stagedPaths, []any{id, string(list)}, func(scan scanFunc) error {
 			var f StageFile
 			var ref []byte
 			if err := scan(&f.Path, &ref, &f.Size, &f.Kind, &f.ID, &f.State); err != nil {
@@ -137,12 +137,14 @@ func (ss Stages) PutFiles(ctx context.Context, id string, files []StageFile, how
 		if _, err := w.many("DELETE FROM stage_file WHERE "+isStageFile, gone); err != nil {
 			return err
 		}
-		if _, err := w.many(`INSERT INTO stage_file (stage_id, path, sha256, kind, claim, size, mtime, state, reason, facts) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+		if _, err := w.many(`INSERT INTO stage_file (stage_id, path, sha256, kind, claim, size, mtime, state, reason, facts)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 			ON CONFLICT (stage_id, path, sha256, kind, claim) DO UPDATE SET size = excluded.size, mtime = excluded.mtime,
 			state = excluded.state, reason = excluded.reason, facts = excluded.facts`, rows); err != nil {
 			return err
 		}
-		_, err = w.exec("UPDATE stage SET files = $2, bytes = $3, changes = changes + 1, used = $4 WHERE id = $1", id, sum.Files, sum.Bytes, ss.db.now().UnixMilli())
+		_, err = w.exec("UPDATE stage SET files = $2, bytes = $3, changes = changes + 1, used = $4 WHERE id = $1",
+			id, sum.Files, sum.Bytes, ss.db.now().UnixMilli())
 		return err
 	})
 }
@@ -176,7 +178,7 @@ func (ss Stages) FilesOf(ctx context.Context, id string, refs []blob.Ref) ([]Sta
 	if len(refs) == 1 {
 		text, args = filesByOneHash, []any{id, refs[0][:]}
 	}
-	err := ss.db.points.each(ctx, true, text, args, func(scan func(...any) error) (bool, error) {
+	err := ss.db.points.each(ctx, true, text, args, func(scan scanFunc) (bool, error) {
 		f, err := scanStageFile(scan)
 		list = append(list, f)
 		return true, err
@@ -191,12 +193,14 @@ func (ss Stages) Files(ctx context.Context, id string, each func(StageFile) erro
 	ref := []byte{} // before the first one
 	for {
 		var page []StageFile
-		if err := ss.db.scans.each(ctx, true, "SELECT "+stageFileColumns+` FROM stage_file f WHERE f.stage_id = $1 AND (f.sha256, f.path, f.kind, f.claim) > ($2, $3, $4, $5)
-			ORDER BY f.sha256, f.path, f.kind, f.claim LIMIT $6`, []any{id, ref, after.Path, after.Kind, after.ID, pageRows}, func(scan func(...any) error) (bool, error) {
-			f, err := scanStageFile(scan)
-			page = append(page, f)
-			return true, err
-		}); err != nil {
+		if err := ss.db.scans.each(ctx, true, "SELECT "+stageFileColumns+` FROM stage_file f
+			WHERE f.stage_id = $1 AND (f.sha256, f.path, f.kind, f.claim) > ($2, $3, $4, $5)
+			ORDER BY f.sha256, f.path, f.kind, f.claim LIMIT $6`, []any{id, ref, after.Path, after.Kind, after.ID, pageRows},
+			func(scan scanFunc) (bool, error) {
+				f, err := scanStageFile(scan)
+				page = append(page, f)
+				return true, err
+			}); err != nil {
 			return ss.db.fail("list files of a stage", err)
 		}
 		for _, f := range page {
@@ -217,7 +221,8 @@ type StageCount [4]struct{ Files, Bytes int64 }
 
 // Count counts the files of a stage by their state.
 func (ss Stages) Count(ctx context.Context, id string) (n StageCount, err error) {
-	err = ss.db.scans.each(ctx, true, "SELECT state, count(*), coalesce(sum(size), 0) FROM stage_file WHERE stage_id = $1 GROUP BY state", []any{id}, func(scan func(...any) error) (bool, error) {
+	err = ss.db.scans.each(ctx, true, "SELECT state, count(*), coalesce(sum(size), 0) FROM stage_file WHERE stage_id = $1 "+
+		"GROUP BY state", []any{id}, func(scan scanFunc) (bool, error) {
 		var state int
 		var files, bytes int64
 		err := scan(&state, &files, &bytes)
@@ -235,7 +240,8 @@ func (ss Stages) Count(ctx context.Context, id string) (n StageCount, err error)
 // Missing returns the first contents of a stage, in their order, that have not
 // arrived, at most limit.
 func (ss Stages) Missing(ctx context.Context, id string, limit int) (refs []blob.Ref, err error) {
-	err = ss.db.scans.each(ctx, true, "SELECT DISTINCT sha256 FROM stage_file WHERE stage_id = $1 AND state = 0 ORDER BY sha256 LIMIT $2", []any{id, limit}, func(scan func(...any) error) (bool, error) {
+	err = ss.db.scans.each(ctx, true, "SELECT DISTINCT sha256 FROM stage_file WHERE stage_id = $1 AND state = 0 "+
+		"ORDER BY sha256 LIMIT $2", []any{id, limit}, func(scan scanFunc) (bool, error) {
 		var sum []byte
 		var ref blob.Ref
 		err := scan(&sum)
@@ -250,7 +256,8 @@ func (ss Stages) Missing(ctx context.Context, id string, limit int) (refs []blob
 
 // AwaitedBytes returns the size of the contents of a stage that have not arrived.
 func (ss Stages) AwaitedBytes(ctx context.Context, id string) (n int64, err error) {
-	err = ss.db.scans.row(ctx, "SELECT coalesce(sum(k.size), 0) FROM (SELECT DISTINCT sha256, size FROM stage_file WHERE stage_id = $1 AND state = 0) AS k", []any{id}, &n)
+	err = ss.db.scans.row(ctx, "SELECT coalesce(sum(k.size), 0) "+
+		"FROM (SELECT DISTINCT sha256, size FROM stage_file WHERE stage_id = $1 AND state = 0) AS k", []any{id}, &n)
 	return n, ss.db.fail("count missing bytes of a stage", err)
 }
 

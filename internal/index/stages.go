@@ -68,16 +68,18 @@ type StageRow struct {
 // NamedOwner begins StageRow.Owner of the stages of before there were owners.
 const NamedOwner = "name:"
 
-const stageColumns = `id, caller, owner, key, product, version, branch, class, comment, build, collects, joins, node, opened, used, changes, files, bytes, staged,
+const stageColumns = `id, caller, owner, key, product, version, branch, class, comment, build, collects, joins, node, opened, used, changes,
+	files, bytes, staged,
 	tx_id, closed, manifest, result`
 
-func scanStage(scan func(...any) error) (s StageRow, err error) {
+func scanStage(scan scanFunc) (s StageRow, err error) {
 	var collects, joins int
 	var opened, used int64
 	var number, closed sql.NullInt64
 	var manifest []byte
 	var result sql.NullString
-	if err := scan(&s.ID, &s.Caller, &s.Owner, &s.Key, &s.Product, &s.Version, &s.Branch, &s.Class, &s.Comment, &s.Build, &collects, &joins, &s.Node,
+	if err := scan(&s.ID, &s.Caller, &s.Owner, &s.Key, &s.Product, &s.Version, &s.Branch, &s.Class, &s.Comment, &s.Build, &collects,
+		&joins, &s.Node,
 		&opened, &used, &s.Changes, &s.Files, &s.Bytes, &s.Staged, &number, &closed, &manifest, &result); err != nil {
 		return s, err
 	}
@@ -98,7 +100,8 @@ func (ss Stages) Open(ctx context.Context, s StageRow, most int) (row StageRow, 
 		row.Opened, row.Used = now, now
 		if s.Key != "" {
 			old, err := scanStage(func(dest ...any) error {
-				return w.row("SELECT "+stageColumns+" FROM stage WHERE owner = $1 AND key = $2 AND key <> '' AND owner <> ''", []any{text(s.Owner), text(s.Key)}, dest...)
+				return w.row("SELECT "+stageColumns+" FROM stage WHERE owner = $1 AND key = $2 AND key <> '' AND owner <> ''",
+					[]any{text(s.Owner), text(s.Key)}, dest...)
 			})
 			switch {
 			case errors.Is(err, sql.ErrNoRows):
@@ -124,14 +127,17 @@ func (ss Stages) Open(ctx context.Context, s StageRow, most int) (row StageRow, 
 			}
 		}
 		var open int
-		if err := w.row("SELECT count(*) FROM stage WHERE owner = $1 AND collects = $2 AND closed IS NULL", []any{text(s.Owner), bit(s.Collects)}, &open); err != nil {
+		if err := w.row("SELECT count(*) FROM stage WHERE owner = $1 AND collects = $2 AND closed IS NULL",
+			[]any{text(s.Owner), bit(s.Collects)}, &open); err != nil {
 			return err
 		}
 		if open >= most {
 			return ErrTooManyStages
 		}
-		_, err := w.exec(`INSERT INTO stage (id, caller, owner, key, product, version, branch, class, comment, build, collects, node, opened, used, changes, files, bytes, staged, joins)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, 0, 0, 0, 0, $14)`, s.ID, text(s.Caller), text(s.Owner), text(s.Key), text(s.Product), text(s.Version),
+		_, err := w.exec(`INSERT INTO stage (id, caller, owner, key, product, version, branch, class, comment, build, collects, node,
+			opened, used, changes, files, bytes, staged, joins)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, 0, 0, 0, 0, $14)`,
+			s.ID, text(s.Caller), text(s.Owner), text(s.Key), text(s.Product), text(s.Version),
 			text(s.Branch), text(s.Class), text(s.Comment), text(s.Build), bit(s.Collects), s.Node, now.UnixMilli(), bit(s.Joins))
 		return err
 	})

@@ -61,12 +61,14 @@ func (ss Stages) Delete(ctx context.Context, id string) error {
 // longest, and the committed ones that were closed before longest. Stages that
 // collect are returned if they were last used before quiet.
 func (ss Stages) Expired(ctx context.Context, idle, longest, quiet time.Time) (list []StageRow, err error) {
-	err = ss.db.scans.each(ctx, true, "SELECT "+stageColumns+` FROM stage WHERE CASE WHEN closed IS NOT NULL THEN closed < $2 WHEN collects = 1 THEN used < $3
-		ELSE used < $1 OR opened < $2 END ORDER BY id LIMIT 10000`, []any{idle.UnixMilli(), longest.UnixMilli(), quiet.UnixMilli()}, func(scan func(...any) error) (bool, error) {
-		s, err := scanStage(scan)
-		list = append(list, s)
-		return true, err
-	})
+	err = ss.db.scans.each(ctx, true, "SELECT "+stageColumns+` FROM stage
+		WHERE CASE WHEN closed IS NOT NULL THEN closed < $2 WHEN collects = 1 THEN used < $3
+		ELSE used < $1 OR opened < $2 END ORDER BY id LIMIT 10000`, []any{idle.UnixMilli(), longest.UnixMilli(), quiet.UnixMilli()},
+		func(scan scanFunc) (bool, error) {
+			s, err := scanStage(scan)
+			list = append(list, s)
+			return true, err
+		})
 	return list, ss.db.fail("look for expired stages", err)
 }
 
@@ -92,7 +94,8 @@ func (ss Stages) Clear(ctx context.Context, id string) error {
 	for _, text := range []string{
 		`DELETE FROM stage_file WHERE stage_id = $1 AND (path, sha256, kind, claim) IN
 			(SELECT path, sha256, kind, claim FROM stage_file WHERE stage_id = $1 ORDER BY path, sha256, kind, claim LIMIT $2)`,
-		"DELETE FROM stage_content WHERE stage_id = $1 AND sha256 IN (SELECT sha256 FROM stage_content WHERE stage_id = $1 ORDER BY sha256 LIMIT $2)",
+		"DELETE FROM stage_content WHERE stage_id = $1 " +
+			"AND sha256 IN (SELECT sha256 FROM stage_content WHERE stage_id = $1 ORDER BY sha256 LIMIT $2)",
 	} {
 		for n := int64(clearRows); n == clearRows; {
 			if err := ss.db.updateUnsynced(ctx, "delete the files of a stage", func(w *write) (err error) {
@@ -140,7 +143,7 @@ func (ss Stages) Leftovers(ctx context.Context) error {
 // IDs returns the ids of all open stages.
 func (ss Stages) IDs(ctx context.Context) (ids map[string]bool, err error) {
 	ids = make(map[string]bool)
-	err = ss.db.scans.each(ctx, true, "SELECT id FROM stage WHERE closed IS NULL", nil, func(scan func(...any) error) (bool, error) {
+	err = ss.db.scans.each(ctx, true, "SELECT id FROM stage WHERE closed IS NULL", nil, func(scan scanFunc) (bool, error) {
 		var id string
 		err := scan(&id)
 		ids[id] = true
@@ -154,7 +157,8 @@ func (ss Stages) KeepUploads(ctx context.Context, d time.Duration) error {
 	until := ss.db.now().Add(d).UnixMilli()
 	return ss.db.updateUnsynced(ctx, "extend uploads", func(w *write) error {
 		_, err := w.exec(`UPDATE upload SET lease_until = $1 WHERE done = 1 AND lease_until < $1 AND EXISTS
-			(SELECT 1 FROM stage_content k JOIN stage s ON s.id = k.stage_id WHERE k.sha256 = upload.sha256 AND k.state = 1 AND s.closed IS NULL)`, until)
+			(SELECT 1 FROM stage_content k JOIN stage s ON s.id = k.stage_id
+				WHERE k.sha256 = upload.sha256 AND k.state = 1 AND s.closed IS NULL)`, until)
 		return err
 	})
 }
@@ -167,7 +171,8 @@ func (ss Stages) Taken(ctx context.Context, id string, refs []blob.Ref) error {
 		rows[i] = []any{id, refs[i][:]}
 	}
 	return ss.db.updateUnsynced(ctx, "forget contents of a stage", func(w *write) error {
-		if _, err := w.many("UPDATE stage SET staged = staged - coalesce((SELECT size FROM stage_content WHERE stage_id = $1 AND sha256 = $2), 0) WHERE id = $1", rows); err != nil {
+		if _, err := w.many("UPDATE stage SET staged = staged - coalesce((SELECT size FROM stage_content "+
+			"WHERE stage_id = $1 AND sha256 = $2), 0) WHERE id = $1", rows); err != nil {
 			return err
 		}
 		_, err := w.many("DELETE FROM stage_content WHERE stage_id = $1 AND sha256 = $2", rows)

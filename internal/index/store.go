@@ -130,7 +130,7 @@ func (c *commit) storeContents(list []Content) (map[blob.Ref]int64, error) {
 		rows[i] = []any{k.Ref[:], k.Size}
 	}
 	ids, fresh := make(map[blob.Ref]int64, len(distinct)), make(map[blob.Ref]bool, len(distinct))
-	if err := c.eachOver(newContents, rows, []any{c.now.UnixMilli()}, func(scan func(...any) error) error {
+	if err := c.eachOver(newContents, rows, []any{c.now.UnixMilli()}, func(scan scanFunc) error {
 		var id, size int64
 		var sum []byte
 		var ref blob.Ref
@@ -165,7 +165,7 @@ func (c *commit) knownContents(list []Content, sizes, ids map[blob.Ref]int64, fr
 		}
 	}
 	var revived []int64
-	if err := c.eachOver(knownContents, known, nil, func(scan func(...any) error) error {
+	if err := c.eachOver(knownContents, known, nil, func(scan scanFunc) error {
 		var id, size int64
 		var sum []byte
 		var ref blob.Ref
@@ -207,7 +207,7 @@ func (c *commit) takePlaces(list []Content, ids map[blob.Ref]int64, fresh map[bl
 		rows[i] = []any{k.Ref[:], k.Size}
 	}
 	places := make(map[blob.Ref]string, len(list))
-	if err := c.eachOver(endUploads, rows, nil, func(scan func(...any) error) error {
+	if err := c.eachOver(endUploads, rows, nil, func(scan scanFunc) error {
 		var place string
 		var sum []byte
 		var ref blob.Ref
@@ -251,9 +251,11 @@ type objectKey struct {
 }
 
 var (
-	knownObjects = over("n number, content_id number, name text, kind number", "SELECT "+objectColumns+`, k.n FROM {k} CROSS JOIN object o JOIN content c ON c.id = o.content_id
+	knownObjects = over("n number, content_id number, name text, kind number", "SELECT "+objectColumns+`, k.n FROM {k}
+		CROSS JOIN object o JOIN content c ON c.id = o.content_id
 		WHERE o.content_id = k.content_id AND o.name = k.name AND o.kind = k.kind`)
-	newObjects = over("content_id number, name text, kind number, name_fold text, role number, code_name text, code_id text, debug_id text, info_age number, "+
+	newObjects = over("content_id number, name text, kind number, name_fold text, role number, code_name text, code_id text, "+
+		"debug_id text, info_age number, "+
 		"build_id text, of_kind number, flags number, version number, hash text, arch text, features text, debug_size number, id number",
 		`INSERT INTO object (content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id,
 		  of_kind, flags, version, hash, arch, features, debug_size, id)
@@ -278,7 +280,7 @@ func (c *commit) storeObjects(entries []Entry, contents map[blob.Ref]int64) ([]s
 		last[keys[i]] = i
 	}
 	known := make(map[objectKey]Stored)
-	if err := c.eachOver(knownObjects, asked, nil, func(scan func(...any) error) error {
+	if err := c.eachOver(knownObjects, asked, nil, func(scan scanFunc) error {
 		var o Stored
 		var n int64
 		err := scanObject(scan, &o, &n)
@@ -363,7 +365,8 @@ func (c *commit) storeKeys(entries []Entry, objects []storedObject) error {
 	return err
 }
 
-var replacedByAdded = over("id number", `SELECT DISTINCT c.id, c.size, f.tx_id FROM {k} CROSS JOIN lookup l JOIN object a ON a.id = l.object_id
+var replacedByAdded = over("id number", `SELECT DISTINCT c.id, c.size, f.tx_id FROM {k}
+	CROSS JOIN lookup l JOIN object a ON a.id = l.object_id
 	JOIN lookup m ON m.id = l.id AND m.object_id <> l.object_id AND (m.role & l.role) <> 0
 	JOIN object o ON o.id = m.object_id AND (m.name = l.name OR o.kind NOT IN ($2, $3, $4))
 	JOIN content c ON c.id = o.content_id AND c.id <> a.content_id
@@ -379,7 +382,7 @@ func (c *commit) replaceCached(objects []int64) error {
 		return err
 	}
 	var files []cachedRow
-	if err := c.eachOver(replacedByAdded, numbers(objects), []any{symfile.PE, symfile.DBG, symfile.PDB20}, func(scan func(...any) error) error {
+	if err := c.eachOver(replacedByAdded, numbers(objects), []any{symfile.PE, symfile.DBG, symfile.PDB20}, func(scan scanFunc) error {
 		var f cachedRow
 		err := scan(&f.content, &f.size, &f.tx)
 		files = append(files, f)

@@ -62,14 +62,16 @@ var ErrManyTokens = errors.New("too many exchanged tokens are valid")
 // maxExchanged limits the exchanged tokens.
 const maxExchanged = 10_000
 
-const tokenColumns = "id, hash, name, scopes, products, created, expires, last_used, revoked, created_by, uploads, origin, keep, kind, parent, facts"
+const tokenColumns = "id, hash, name, scopes, products, created, expires, last_used, revoked, created_by, uploads, origin, keep, " +
+	"kind, parent, facts"
 
-func scanToken(scan func(...any) error) (t TokenRow, err error) {
+func scanToken(scan scanFunc) (t TokenRow, err error) {
 	var hash, origin []byte
 	var scopes string
 	var products, uploads, kind, parent, facts sql.NullString
 	var created, expires, used, revoked, keep sql.NullInt64
-	if err := scan(&t.ID, &hash, &t.Name, &scopes, &products, &created, &expires, &used, &revoked, &t.CreatedBy, &uploads, &origin, &keep, &kind, &parent, &facts); err != nil {
+	if err := scan(&t.ID, &hash, &t.Name, &scopes, &products, &created, &expires, &used, &revoked, &t.CreatedBy, &uploads, &origin,
+		&keep, &kind, &parent, &facts); err != nil {
 		return t, err
 	}
 	t.Uploads, t.Keep = uploads.String, fromMillis(keep)
@@ -166,7 +168,8 @@ func (ts Tokens) row(t *TokenRow) ([]any, error) {
 		}
 		return text(s)
 	}
-	return []any{text(t.ID), t.Hash[:], text(t.Name), string(scopes), products, t.Created.UnixMilli(), millis(t.Expires), millis(t.LastUsed), millis(t.Revoked),
+	return []any{text(t.ID), t.Hash[:], text(t.Name), string(scopes), products, t.Created.UnixMilli(), millis(t.Expires),
+		millis(t.LastUsed), millis(t.Revoked),
 		text(t.CreatedBy), orNull(t.Uploads), origin, millis(t.Keep), orNull(t.Kind), orNull(t.Parent), orNull(t.Facts)}, nil
 }
 
@@ -181,7 +184,8 @@ func (w *write) insertToken(args []any) error {
 
 // signIn makes room for a sign-in.
 func (w *write) signIn(t *TokenRow, l SignInLimits, now time.Time) error {
-	if _, err := w.exec("DELETE FROM token WHERE kind = $1 AND (expires <= $2 OR coalesce(last_used, created) <= $3)", KindSignIn, now.UnixMilli(), now.Add(-l.Idle).UnixMilli()); err != nil {
+	if _, err := w.exec("DELETE FROM token WHERE kind = $1 AND (expires <= $2 OR coalesce(last_used, created) <= $3)",
+		KindSignIn, now.UnixMilli(), now.Add(-l.Idle).UnixMilli()); err != nil {
 		return err
 	}
 	n, err := w.exec(`DELETE FROM token WHERE kind = $1 AND id IN (SELECT id FROM token WHERE kind = $1 AND created_by = $2
@@ -257,11 +261,12 @@ func (ts Tokens) SignIns(ctx context.Context) ([]TokenRow, error) {
 
 func (ts Tokens) list(ctx context.Context, op, where string) ([]TokenRow, error) {
 	list := []TokenRow{}
-	err := ts.db.scans.each(ctx, true, "SELECT "+tokenColumns+" FROM token WHERE "+where+" ORDER BY created, id", nil, func(scan func(...any) error) (bool, error) {
-		t, err := scanToken(scan)
-		list = append(list, t)
-		return true, err
-	})
+	err := ts.db.scans.each(ctx, true, "SELECT "+tokenColumns+" FROM token WHERE "+where+" ORDER BY created, id", nil,
+		func(scan scanFunc) (bool, error) {
+			t, err := scanToken(scan)
+			list = append(list, t)
+			return true, err
+		})
 	return list, ts.db.fail(op, err)
 }
 

@@ -85,7 +85,9 @@ func removeTx(ctx context.Context, w *write, r Removal) (t Transaction, err erro
 		t.TrashUntil = r.Until.UTC().Truncate(time.Millisecond)
 	}
 	_, err = w.exec(`INSERT INTO removal (tx_id, at, who, class, reason, detail, plan) VALUES ($1, $2, $3, $4, $5, $6, $7)
-		ON CONFLICT (tx_id) DO UPDATE SET at = excluded.at, who = excluded.who, class = excluded.class, reason = excluded.reason, detail = excluded.detail, plan = excluded.plan`,
+		ON CONFLICT (tx_id)
+			DO UPDATE SET at = excluded.at, who = excluded.who, class = excluded.class,
+			reason = excluded.reason, detail = excluded.detail, plan = excluded.plan`,
 		r.Number, r.At.UnixMilli(), text(r.Who), text(r.Class), text(r.Reason), text(r.Detail), text(r.Plan))
 	return t, err
 }
@@ -107,7 +109,8 @@ func letGo(w *write, number int64) error {
 
 // toTrash keeps the list of files of a live transaction until a time.
 func toTrash(w *write, number int64, until time.Time) error {
-	if _, err := w.exec("INSERT INTO trash_file ("+fileColumnsOfTx+") SELECT "+fileColumnsOfTx+" FROM tx_file WHERE tx_id = $1", number); err != nil {
+	if _, err := w.exec("INSERT INTO trash_file ("+fileColumnsOfTx+") SELECT "+fileColumnsOfTx+" FROM tx_file WHERE tx_id = $1",
+		number); err != nil {
 		return err
 	}
 	_, err := w.exec("UPDATE tx SET trash_until = $2 WHERE id = $1", number, until.UnixMilli())
@@ -119,20 +122,24 @@ func toTrash(w *write, number int64, until time.Time) error {
 func tombstones(w *write, number int64) error {
 	if _, err := w.exec(`INSERT INTO removed_file (tx_id, no, name, folded, kind, id, size, sha256)
 		SELECT f.tx_id, f.seq, o.name, o.name_fold, o.kind,
-		  CASE WHEN o.build_id <> '' THEN o.build_id WHEN o.kind IN ($2, $3) OR o.debug_id = '' THEN o.code_id ELSE o.debug_id END, c.size, c.sha256
+		  CASE WHEN o.build_id <> '' THEN o.build_id WHEN o.kind IN ($2, $3)
+			OR o.debug_id = '' THEN o.code_id ELSE o.debug_id END, c.size, c.sha256
 		FROM tx_file f JOIN tx t ON t.id = f.tx_id JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id
 		WHERE f.tx_id = $1 AND NOT EXISTS (SELECT 1 FROM tx_file e WHERE e.object_id = f.object_id AND e.tx_id = f.tx_id AND e.seq < f.seq)
-		  AND NOT EXISTS (SELECT 1 FROM tx_file g JOIN tx u ON u.id = g.tx_id WHERE g.object_id = f.object_id AND g.tx_id <> f.tx_id AND u.product_id = t.product_id)`,
+		  AND NOT EXISTS (SELECT 1 FROM tx_file g JOIN tx u ON u.id = g.tx_id
+		WHERE g.object_id = f.object_id AND g.tx_id <> f.tx_id AND u.product_id = t.product_id)`,
 		number, symfile.PE, symfile.DBG); err != nil {
 		return err
 	}
 	if _, err := w.exec(`INSERT INTO removed_key (id, tx_id, no) SELECT DISTINCT l.id, f.tx_id, f.seq
-		FROM removed_file r JOIN tx_file f ON f.tx_id = r.tx_id AND f.seq = r.no JOIN lookup l ON l.object_id = f.object_id WHERE r.tx_id = $1`, number); err != nil {
+		FROM removed_file r JOIN tx_file f ON f.tx_id = r.tx_id AND f.seq = r.no JOIN lookup l ON l.object_id = f.object_id
+		WHERE r.tx_id = $1`, number); err != nil {
 		return err
 	}
 	// A file may have another name than its object: people know that name too.
 	var rows [][]any
-	if err := w.each("SELECT r.no, r.folded, f.path FROM removed_file r JOIN tx_file f ON f.tx_id = r.tx_id AND f.seq = r.no WHERE r.tx_id = $1", []any{number}, func(scan func(...any) error) error {
+	if err := w.each("SELECT r.no, r.folded, f.path FROM removed_file r JOIN tx_file f ON f.tx_id = r.tx_id AND f.seq = r.no "+
+		"WHERE r.tx_id = $1", []any{number}, func(scan scanFunc) error {
 		var no int64
 		var name, path string
 		if err := scan(&no, &name, &path); err != nil {
@@ -176,16 +183,20 @@ func (e *NotInTrashError) Error() string {
 	case e.Removed.IsZero():
 		return fmt.Sprintf("transaction %d was not removed", e.Number)
 	case e.Freed > 0:
-		return fmt.Sprintf("transaction %d cannot be restored: an older version of symdepot has freed %d of its files; push the build again", e.Number, e.Freed)
+		return fmt.Sprintf("transaction %d cannot be restored: an older version of symdepot has freed %d of its files; push the build "+
+			"again", e.Number, e.Freed)
 	case e.Ended.IsZero():
-		return fmt.Sprintf("transaction %d was removed on %s and is not in the trash: its list of files is gone; push the build again", e.Number, e.Removed.Format(time.DateOnly))
+		return fmt.Sprintf("transaction %d was removed on %s and is not in the trash: its list of files is gone; push the build again",
+			e.Number, e.Removed.Format(time.DateOnly))
 	}
-	return fmt.Sprintf("transaction %d was in the trash until %s: its list of files is gone; push the build again", e.Number, e.Ended.Format(time.DateTime))
+	return fmt.Sprintf("transaction %d was in the trash until %s: its list of files is gone; push the build again",
+		e.Number, e.Ended.Format(time.DateTime))
 }
 
 // makeAllVisible makes the objects of a transaction visible through the newest
 // transaction.
-var makeAllVisible = `INSERT INTO seen (object_id, product_id, tx_id) SELECT DISTINCT f.object_id, t.product_id, t.id FROM tx_file f JOIN tx t ON t.id = f.tx_id
+var makeAllVisible = `INSERT INTO seen (object_id, product_id, tx_id) SELECT DISTINCT f.object_id, t.product_id, t.id
+	FROM tx_file f JOIN tx t ON t.id = f.tx_id
 	WHERE f.tx_id = $1 ON CONFLICT (object_id, product_id) DO UPDATE SET tx_id = ` + larger("seen.tx_id", "excluded.tx_id")
 
 // Undo restores a transaction from the trash with all its files, and returns it. If
@@ -207,7 +218,8 @@ func (ts Trash) Undo(ctx context.Context, number int64) (t Transaction, err erro
 			}
 		}
 		var freed int64
-		if err := w.row("SELECT count(*) FROM trash_file f WHERE f.tx_id = $1 AND NOT EXISTS (SELECT 1 FROM object o WHERE o.id = f.object_id)", []any{number}, &freed); err != nil {
+		if err := w.row("SELECT count(*) FROM trash_file f "+
+			"WHERE f.tx_id = $1 AND NOT EXISTS (SELECT 1 FROM object o WHERE o.id = f.object_id)", []any{number}, &freed); err != nil {
 			return err
 		}
 		if freed > 0 {
@@ -229,7 +241,9 @@ func (c *commit) restore(number int64) error {
 		"DELETE FROM trash_file WHERE tx_id = $1",
 		"UPDATE tx SET deleted_at = NULL, trash_until = NULL WHERE id = $1",
 		makeAllVisible,
-		"UPDATE content SET unreferenced_since = NULL WHERE unreferenced_since IS NOT NULL AND id IN (SELECT o.content_id FROM tx_file f JOIN object o ON o.id = f.object_id WHERE f.tx_id = $1)",
+		"UPDATE content SET unreferenced_since = NULL " +
+			"WHERE unreferenced_since IS NOT NULL AND id IN (SELECT o.content_id FROM tx_file f JOIN object o ON o.id = f.object_id " +
+			"WHERE f.tx_id = $1)",
 	} {
 		if _, err := c.exec(text, number); err != nil {
 			return err
@@ -261,21 +275,25 @@ func giveUp(w *write, number int64, now time.Time) (refs []blob.Ref, err error) 
 		return nil, err
 	}
 	const held = "SELECT o.content_id FROM trash_file f JOIN object o ON o.id = f.object_id WHERE f.tx_id = $1"
-	if _, err := w.exec(`UPDATE content AS c SET unreferenced_since = coalesce((SELECT max(t.trash_until) FROM object o JOIN trash_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id
-		WHERE o.content_id = c.id AND t.trash_until > $2), 0) WHERE c.unreferenced_since IS NOT NULL AND c.id IN (`+held+")", number, now.UnixMilli()); err != nil {
+	if _, err := w.exec(`UPDATE content AS c SET unreferenced_since = coalesce((SELECT max(t.trash_until) FROM object o
+		JOIN trash_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id
+		WHERE o.content_id = c.id AND t.trash_until > $2), 0) WHERE c.unreferenced_since IS NOT NULL AND c.id IN (`+held+")",
+		number, now.UnixMilli()); err != nil {
 		return nil, err
 	}
-	if err := w.each(`SELECT DISTINCT c.sha256 FROM content c WHERE (c.unreferenced_since = 0 OR EXISTS (SELECT 1 FROM cold k WHERE k.base_id = c.id)
-		AND NOT EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)) AND c.id IN (`+held+")", []any{number}, func(scan func(...any) error) error {
-		var sum []byte
-		var ref blob.Ref
-		if err := scan(&sum); err != nil {
+	if err := w.each(`SELECT DISTINCT c.sha256 FROM content c
+		WHERE (c.unreferenced_since = 0 OR EXISTS (SELECT 1 FROM cold k WHERE k.base_id = c.id)
+		AND NOT EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)) AND c.id IN (`+held+")",
+		[]any{number}, func(scan scanFunc) error {
+			var sum []byte
+			var ref blob.Ref
+			if err := scan(&sum); err != nil {
+				return err
+			}
+			err := scanRef(sum, &ref)
+			refs = append(refs, ref)
 			return err
-		}
-		err := scanRef(sum, &ref)
-		refs = append(refs, ref)
-		return err
-	}); err != nil {
+		}); err != nil {
 		return nil, err
 	}
 	_, err = w.exec("DELETE FROM trash_file WHERE tx_id = $1", number)
@@ -287,8 +305,9 @@ func giveUp(w *write, number int64, now time.Time) (refs []blob.Ref, err error) 
 func (ts Trash) Empty(ctx context.Context, until time.Time) (n int, err error) {
 	for {
 		var list []int64
-		if err := ts.db.scans.each(ctx, true, "SELECT DISTINCT f.tx_id FROM trash_file f JOIN tx t ON t.id = f.tx_id WHERE t.trash_until IS NULL OR t.trash_until <= $1 ORDER BY f.tx_id LIMIT 100",
-			[]any{until.UnixMilli()}, func(scan func(...any) error) (bool, error) {
+		if err := ts.db.scans.each(ctx, true, "SELECT DISTINCT f.tx_id FROM trash_file f JOIN tx t ON t.id = f.tx_id "+
+			"WHERE t.trash_until IS NULL OR t.trash_until <= $1 ORDER BY f.tx_id LIMIT 100",
+			[]any{until.UnixMilli()}, func(scan scanFunc) (bool, error) {
 				var number int64
 				err := scan(&number)
 				list = append(list, number)
@@ -328,11 +347,12 @@ func (ts Trash) GiveUp(ctx context.Context, numbers []int64, until time.Time) er
 // transactions hold back that were removed by then, and whose trash ends until a time.
 func (ts Trash) Ended(ctx context.Context, at, until time.Time) (map[blob.Ref]bool, error) {
 	refs := make(map[blob.Ref]bool)
-	err := ts.db.scans.each(ctx, true, `SELECT DISTINCT c.sha256 FROM trash_file f JOIN tx t ON t.id = f.tx_id JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id
+	err := ts.db.scans.each(ctx, true, `SELECT DISTINCT c.sha256 FROM trash_file f JOIN tx t ON t.id = f.tx_id
+		JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id
 		WHERE c.unreferenced_since IS NOT NULL AND (t.trash_until IS NULL OR t.trash_until <= $1) AND t.deleted_at <= $2
 		  AND NOT EXISTS (SELECT 1 FROM object p JOIN trash_file g ON g.object_id = p.id JOIN tx u ON u.id = g.tx_id
 		    WHERE p.content_id = c.id AND (u.trash_until > $1 OR u.deleted_at > $2))`,
-		[]any{until.UnixMilli(), at.UnixMilli()}, func(scan func(...any) error) (bool, error) {
+		[]any{until.UnixMilli(), at.UnixMilli()}, func(scan scanFunc) (bool, error) {
 			var sum []byte
 			var ref blob.Ref
 			if err := scan(&sum); err != nil {
@@ -398,20 +418,24 @@ type Trashed struct {
 func (ts Trash) List(ctx context.Context, now time.Time) (list []Trashed, contents, stored int64, err error) {
 	err = ts.db.engine.snapshot(ctx, func(r reader) error {
 		list = nil
-		if err := r.each(ctx, true, txSelect+" WHERE t.trash_until > $1 AND t.deleted_at IS NOT NULL ORDER BY t.id", []any{now.UnixMilli()}, func(scan func(...any) error) (bool, error) {
-			t, err := scanTx(scan)
-			list = append(list, Trashed{Transaction: t})
-			return true, err
-		}); err != nil || len(list) == 0 {
+		if err := r.each(ctx, true, txSelect+" WHERE t.trash_until > $1 AND t.deleted_at IS NOT NULL ORDER BY t.id",
+			[]any{now.UnixMilli()}, func(scan scanFunc) (bool, error) {
+				t, err := scanTx(scan)
+				list = append(list, Trashed{Transaction: t})
+				return true, err
+			}); err != nil || len(list) == 0 {
 			return err
 		}
 		for i := range list {
-			if err := r.row(ctx, "SELECT count(*), coalesce(sum("+storedWithDerived("$2")+`), 0) FROM content c WHERE c.unreferenced_since IS NOT NULL AND c.id IN
-				(SELECT o.content_id FROM trash_file f JOIN object o ON o.id = f.object_id WHERE f.tx_id = $1)`, []any{list[i].Number, ts.db.block}, &list[i].Contents, &list[i].Stored); err != nil {
+			if err := r.row(ctx, "SELECT count(*), coalesce(sum("+storedWithDerived("$2")+`), 0) FROM content c
+				WHERE c.unreferenced_since IS NOT NULL AND c.id IN
+				(SELECT o.content_id FROM trash_file f JOIN object o ON o.id = f.object_id WHERE f.tx_id = $1)`,
+				[]any{list[i].Number, ts.db.block}, &list[i].Contents, &list[i].Stored); err != nil {
 				return err
 			}
 		}
-		return r.row(ctx, "SELECT count(*), coalesce(sum("+storedWithDerived("$2")+"), 0) FROM content c WHERE c.unreferenced_since > $1", []any{now.UnixMilli(), ts.db.block}, &contents, &stored)
+		return r.row(ctx, "SELECT count(*), coalesce(sum("+storedWithDerived("$2")+"), 0) FROM content c "+
+			"WHERE c.unreferenced_since > $1", []any{now.UnixMilli(), ts.db.block}, &contents, &stored)
 	})
 	return list, contents, stored, ts.db.fail("list the trash", err)
 }
@@ -436,8 +460,9 @@ func (ts Trash) Find(ctx context.Context, scope Scope, q Query, limit int) ([]Re
 	known := make(map[place]bool)
 	collect := func(from, cond string, match func(string) bool, args ...any) error {
 		where, args := scope.where("t.product_id", args)
-		return ts.db.scans.each(ctx, false, removedSelect+from+" JOIN tx t ON t.id = r.tx_id WHERE "+cond+where+" ORDER BY r.tx_id DESC, r.no", args,
-			func(scan func(...any) error) (bool, error) {
+		return ts.db.scans.each(ctx, false, removedSelect+from+" JOIN tx t ON t.id = r.tx_id WHERE "+cond+where+" "+
+			"ORDER BY r.tx_id DESC, r.no", args,
+			func(scan scanFunc) (bool, error) {
 				var f RemovedFile
 				var no int64
 				var sum []byte
@@ -461,7 +486,8 @@ func (ts Trash) Find(ctx context.Context, scope Scope, q Query, limit int) ([]Re
 			}
 		}
 		if q.Prefix != "" {
-			if err := collect(" JOIN removed_key k ON k.tx_id = r.tx_id AND k.no = r.no", "k.id >= $1 AND k.id < $2", nil, q.Prefix, prefixEnd(q.Prefix)); err != nil {
+			if err := collect(" JOIN removed_key k ON k.tx_id = r.tx_id AND k.no = r.no", "k.id >= $1 AND k.id < $2",
+				nil, q.Prefix, prefixEnd(q.Prefix)); err != nil {
 				return err
 			}
 		}
@@ -529,7 +555,8 @@ func (ts Trash) Forget(ctx context.Context, before time.Time) (n int, err error)
 	for {
 		var list []int64
 		err := ts.db.update(ctx, "forget removed files", func(w *write) (err error) {
-			list, err = w.ids("SELECT DISTINCT r.tx_id FROM removed_file r JOIN removal v ON v.tx_id = r.tx_id WHERE v.at < $1 LIMIT 10", before.UnixMilli())
+			list, err = w.ids("SELECT DISTINCT r.tx_id FROM removed_file r JOIN removal v ON v.tx_id = r.tx_id WHERE v.at < $1 LIMIT 10",
+				before.UnixMilli())
 			for _, number := range list {
 				if err == nil {
 					err = forgetRemoval(w, number)

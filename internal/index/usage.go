@@ -35,7 +35,7 @@ func (rs Retention) PutUsage(ctx context.Context, day, oldest time.Time, list []
 			return err
 		}
 		ids := map[string]int64{}
-		if err := w.each("SELECT id, name FROM product", nil, func(scan func(...any) error) error {
+		if err := w.each("SELECT id, name FROM product", nil, func(scan scanFunc) error {
 			var id int64
 			var name string
 			err := scan(&id, &name)
@@ -45,7 +45,8 @@ func (rs Retention) PutUsage(ctx context.Context, day, oldest time.Time, list []
 			return err
 		}
 		files, sum := map[int64]int64{}, int64(0)
-		if err := w.each("SELECT product_id, CAST(sum(files) AS bigint) FROM tx WHERE id > 0 AND deleted_at IS NULL GROUP BY product_id", nil, func(scan func(...any) error) error {
+		if err := w.each("SELECT product_id, CAST(sum(files) AS bigint) FROM tx WHERE id > 0 AND deleted_at IS NULL "+
+			"GROUP BY product_id", nil, func(scan scanFunc) error {
 			var id, n int64
 			err := scan(&id, &n)
 			files[id] = n
@@ -65,7 +66,8 @@ func (rs Retention) PutUsage(ctx context.Context, day, oldest time.Time, list []
 				rows = append(rows, []any{dayOf(day), id, u.Transactions, files[id], u.Bytes, u.Own, u.Cached, u.Garbage, u.Trash})
 			}
 		}
-		_, err := w.many("INSERT INTO usage_day (day, product_id, transactions, files, bytes, own, cached, garbage, trash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)", rows)
+		_, err := w.many("INSERT INTO usage_day (day, product_id, transactions, files, bytes, own, cached, garbage, trash) "+
+			"VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)", rows)
 		return err
 	})
 }
@@ -97,7 +99,7 @@ func (rs Retention) UsageDays(ctx context.Context, f UsageFilter) (list []UsageD
 	changes := map[place]*[2]int64{}
 	from, to := dayOf(f.From), dayOf(f.To)
 	count := func(r reader, text string, which int) error {
-		return r.each(ctx, true, text, []any{from * millisPerDay, (to + 1) * millisPerDay}, func(scan func(...any) error) (bool, error) {
+		return r.each(ctx, true, text, []any{from * millisPerDay, (to + 1) * millisPerDay}, func(scan scanFunc) (bool, error) {
 			var p place
 			var n int64
 			err := scan(&p.day, &p.product, &n)
@@ -121,13 +123,15 @@ func (rs Retention) UsageDays(ctx context.Context, f UsageFilter) (list []UsageD
 			WHERE id > 0 AND coalesce(arrived, time) >= $1 AND coalesce(arrived, time) < $2 GROUP BY 1, 2`, 0); err != nil {
 			return err
 		}
-		if err := count(r, "SELECT deleted_at / 86400000, product_id, CAST(sum(bytes) AS bigint) FROM tx WHERE id > 0 AND deleted_at >= $1 AND deleted_at < $2 GROUP BY 1, 2", 1); err != nil {
+		if err := count(r, "SELECT deleted_at / 86400000, product_id, CAST(sum(bytes) AS bigint) FROM tx "+
+			"WHERE id > 0 AND deleted_at >= $1 AND deleted_at < $2 GROUP BY 1, 2", 1); err != nil {
 			return err
 		}
-		return r.each(ctx, true, `SELECT u.day, u.product_id, coalesce(p.name, ''), u.transactions, u.files, u.bytes, u.own, u.cached, u.garbage, u.trash
+		return r.each(ctx, true,
+			`SELECT u.day, u.product_id, coalesce(p.name, ''), u.transactions, u.files, u.bytes, u.own, u.cached, u.garbage, u.trash
 			FROM usage_day u LEFT JOIN product p ON p.id = u.product_id
 			WHERE u.day >= $1 AND u.day <= $2 AND (u.product_id = 0) = $3 AND ($4 OR p.name = $5) ORDER BY u.day, p.name`,
-			[]any{from, to, f.All, every || f.All, text(name)}, func(scan func(...any) error) (bool, error) {
+			[]any{from, to, f.All, every || f.All, text(name)}, func(scan scanFunc) (bool, error) {
 				u := UsageDay{All: f.All}
 				var p place
 				err := scan(&p.day, &p.product, &u.Product, &u.Transactions, &u.Files, &u.Bytes, &u.Own, &u.Cached, &u.Garbage, &u.Trash)

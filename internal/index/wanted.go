@@ -49,7 +49,8 @@ func (ws WantedKeys) Count(ctx context.Context, list []Wanted) error {
 	for batch := range slices.Chunk(list, touchBatch) {
 		if err := ws.db.updateUnsynced(ctx, "count unanswered requests", func(w *write) error {
 			rows := mergeWanted(batch)
-			changed, err := w.many(`UPDATE wanted SET count = count + $5, last = `+larger("last", "$6")+`, kind = CASE WHEN $4 = '' THEN kind ELSE $4 END
+			changed, err := w.many(`UPDATE wanted SET count = count + $5, last = `+larger("last", "$6")+`, kind =
+				CASE WHEN $4 = '' THEN kind ELSE $4 END
 				WHERE name = $1 AND id = $2 AND client = $3`, rows)
 			if err != nil {
 				return err
@@ -60,7 +61,8 @@ func (ws WantedKeys) Count(ctx context.Context, list []Wanted) error {
 					fresh = append(fresh, rows[i])
 				}
 			}
-			if _, err := w.many("INSERT INTO wanted (name, id, client, kind, count, first, last) VALUES ($1, $2, $3, $4, $5, $6, $6)", fresh); err != nil {
+			if _, err := w.many("INSERT INTO wanted (name, id, client, kind, count, first, last) VALUES ($1, $2, $3, $4, $5, $6, $6)",
+				fresh); err != nil {
 				return err
 			}
 			added := int64(len(fresh))
@@ -130,7 +132,7 @@ func (ws WantedKeys) List(ctx context.Context, f WantedFilter) iter.Seq2[Wanted,
 			}
 			n++
 			return yield(w, err) && n != f.Limit
-		}, func(scan func(...any) error) (w Wanted, err error) {
+		}, func(scan scanFunc) (w Wanted, err error) {
 			var first, last int64
 			err = scan(&w.Count, &w.no, &w.Name, &w.ID, &w.Kind, &w.Client, &first, &last)
 			w.First, w.Last = time.UnixMilli(first).UTC(), time.UnixMilli(last).UTC()
@@ -145,5 +147,6 @@ func (ws WantedKeys) List(ctx context.Context, f WantedFilter) iter.Seq2[Wanted,
 // Drop deletes the rows that were last requested before a time and returns their
 // number.
 func (ws WantedKeys) Drop(ctx context.Context, before time.Time) (int64, error) {
-	return ws.db.forget(ctx, "wanted", "DELETE FROM wanted WHERE no IN (SELECT no FROM wanted WHERE last < $2 ORDER BY last LIMIT $1)", before.UnixMilli())
+	return ws.db.forget(ctx, "wanted", "DELETE FROM wanted "+
+		"WHERE no IN (SELECT no FROM wanted WHERE last < $2 ORDER BY last LIMIT $1)", before.UnixMilli())
 }

@@ -211,7 +211,8 @@ func ReadWatched(ctx context.Context, path string) (*Watched, error) {
 		return nil, w.fail("open", err)
 	}
 	var app, version int
-	err = w.reads.row(ctx, "SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version)", nil, &app, &version)
+	err = w.reads.row(ctx, "SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version "+
+		"FROM pragma_user_version)", nil, &app, &version)
 	switch {
 	case err != nil:
 		err = w.fail("open", err)
@@ -230,19 +231,22 @@ func (w *Watched) open(ctx context.Context) (fresh bool, err error) {
 		return false, err
 	}
 	w.stmts = map[string]*sql.Stmt{}
-	w.writer, err = openPool(w.path, "rwc", 1, 2<<10, time.Second, "page_size(4096)", "journal_mode(WAL)", "synchronous(OFF)", "journal_size_limit(4194304)")
+	w.writer, err = openPool(w.path, "rwc", 1, 2<<10, time.Second, "page_size(4096)", "journal_mode(WAL)", "synchronous(OFF)",
+		"journal_size_limit(4194304)")
 	if err != nil {
 		return false, err
 	}
 	var version, app, tables int
-	err = w.writer.QueryRowContext(ctx, `SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id),
+	err = w.writer.QueryRowContext(ctx, `SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id
+		FROM pragma_application_id),
 		(SELECT count(*) FROM sqlite_schema)`).Scan(&version, &app, &tables)
 	switch {
 	case err != nil:
 		return false, w.fail("open", err)
 	case tables == 0:
 		fresh = true
-		_, err = w.writer.ExecContext(ctx, "BEGIN;"+watchedSchema+fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT;", watchedID, watchedFormat))
+		_, err = w.writer.ExecContext(ctx, "BEGIN;"+watchedSchema+fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d; "+
+			"COMMIT;", watchedID, watchedFormat))
 	case app != watchedID:
 		return false, fmt.Errorf("%s: %w (application id %#x)", w.path, ErrForeign, app)
 	case version != watchedFormat:
@@ -340,7 +344,8 @@ func (t watchedTx) apply(c WatchedChange) error {
 		}
 	}
 	for _, d := range c.Dirs {
-		if err := t.exec("INSERT INTO dir (path, dull) VALUES (?, ?) ON CONFLICT (path) DO UPDATE SET dull = excluded.dull", d.Path, d.Dull); err != nil {
+		if err := t.exec("INSERT INTO dir (path, dull) VALUES (?, ?) ON CONFLICT (path) DO UPDATE SET dull = excluded.dull",
+			d.Path, d.Dull); err != nil {
 			return err
 		}
 	}
@@ -355,7 +360,8 @@ func (t watchedTx) apply(c WatchedChange) error {
 		}
 	}
 	for name, value := range c.Notes {
-		if err := t.exec("INSERT INTO note (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", name, value); err != nil {
+		if err := t.exec("INSERT INTO note (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+			name, value); err != nil {
 			return err
 		}
 	}
@@ -379,14 +385,16 @@ func (t watchedTx) put(e *WatchedEntry) error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	file, err := t.id("INSERT INTO file (dir, name, size, mtime, ctime, inode, kind, seen, tag, problem, names) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+	file, err := t.id("INSERT INTO file (dir, name, size, mtime, ctime, inode, kind, seen, tag, problem, names) "+
+		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
 		dir, f.Name, f.Size, f.MTime, f.CTime, int64(f.Inode), f.Kind, f.Seen, orNull(f.Tag), orNull(f.Problem), e.Names)
 	if err != nil {
 		return err
 	}
 	for i := range e.Objects {
 		o := &e.Objects[i]
-		id, err := t.id("INSERT INTO object (file, member, place, size, data, signature) VALUES (?, ?, ?, ?, ?, ?) RETURNING id", file, orNull(o.Member), o.Place, o.Size, o.Data, orNull(o.Signature))
+		id, err := t.id("INSERT INTO object (file, member, place, size, data, signature) VALUES (?, ?, ?, ?, ?, ?) RETURNING id",
+			file, orNull(o.Member), o.Place, o.Size, o.Data, orNull(o.Signature))
 		if err != nil {
 			return err
 		}
@@ -445,6 +453,7 @@ func (w *Watched) Groom(ctx context.Context) (rows int64, err error) {
 func (w *Watched) Clear(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, err := w.writer.ExecContext(ctx, "DELETE FROM key; DELETE FROM source; DELETE FROM object; DELETE FROM file; DELETE FROM dir; DELETE FROM note")
+	_, err := w.writer.ExecContext(ctx, "DELETE FROM key; DELETE FROM source; DELETE FROM object; DELETE FROM file; "+
+		"DELETE FROM dir; DELETE FROM note")
 	return w.fail("clear", err)
 }

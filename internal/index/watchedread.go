@@ -8,7 +8,8 @@ import (
 	"strconv"
 )
 
-const watchedFileColumns = "f.id, d.path, f.name, f.size, f.mtime, f.ctime, f.inode, f.kind, f.seen, coalesce(f.tag, ''), coalesce(f.problem, '')"
+const watchedFileColumns = "f.id, d.path, f.name, f.size, f.mtime, f.ctime, f.inode, f.kind, f.seen, coalesce(f.tag, ''), " +
+	"coalesce(f.problem, '')"
 
 func (f *WatchedFile) columns(inode *int64) []any {
 	return []any{&f.ID, &f.Dir, &f.Name, &f.Size, &f.MTime, &f.CTime, inode, &f.Kind, &f.Seen, &f.Tag, &f.Problem}
@@ -22,7 +23,7 @@ func (o *WatchedObject) columns() []any {
 
 // files reads the files that a query returns.
 func (w *Watched) files(ctx context.Context, query string, args ...any) (list []WatchedFile, err error) {
-	err = w.reads.each(ctx, true, "SELECT "+watchedFileColumns+" FROM "+query, args, func(scan func(...any) error) (bool, error) {
+	err = w.reads.each(ctx, true, "SELECT "+watchedFileColumns+" FROM "+query, args, func(scan scanFunc) (bool, error) {
 		var f WatchedFile
 		var inode int64
 		err := scan(f.columns(&inode)...)
@@ -35,14 +36,15 @@ func (w *Watched) files(ctx context.Context, query string, args ...any) (list []
 
 // hits reads the objects that a query returns, with their files.
 func (w *Watched) hits(ctx context.Context, query string, args ...any) (list []WatchedHit, err error) {
-	err = w.reads.each(ctx, true, "SELECT "+watchedObjectColumns+", "+watchedFileColumns+" FROM "+query, args, func(scan func(...any) error) (bool, error) {
-		var h WatchedHit
-		var inode int64
-		err := scan(append(h.columns(), h.File.columns(&inode)...)...)
-		h.File.Inode = uint64(inode)
-		list = append(list, h)
-		return true, err
-	})
+	err = w.reads.each(ctx, true, "SELECT "+watchedObjectColumns+", "+watchedFileColumns+" FROM "+query, args,
+		func(scan scanFunc) (bool, error) {
+			var h WatchedHit
+			var inode int64
+			err := scan(append(h.columns(), h.File.columns(&inode)...)...)
+			h.File.Inode = uint64(inode)
+			list = append(list, h)
+			return true, err
+		})
 	return list, w.fail("read", err)
 }
 
@@ -62,25 +64,28 @@ func (w *Watched) Dir(ctx context.Context, path string) (dull []byte, files []Wa
 
 // Dirs returns the recorded folders after a path, in order, at most limit.
 func (w *Watched) Dirs(ctx context.Context, after string, limit int) (list []string, err error) {
-	err = w.reads.each(ctx, true, "SELECT path FROM dir WHERE path > $1 ORDER BY path LIMIT $2", []any{after, limit}, func(scan func(...any) error) (bool, error) {
-		var p string
-		err := scan(&p)
-		list = append(list, p)
-		return true, err
-	})
+	err = w.reads.each(ctx, true, "SELECT path FROM dir WHERE path > $1 ORDER BY path LIMIT $2", []any{after, limit},
+		func(scan scanFunc) (bool, error) {
+			var p string
+			err := scan(&p)
+			list = append(list, p)
+			return true, err
+		})
 	return list, w.fail("read", err)
 }
 
 // ByKey returns the objects that were entered under a hash, at most 256. The caller
 // checks that they have what the hash was made of.
 func (w *Watched) ByKey(ctx context.Context, hash int64) ([]WatchedHit, error) {
-	return w.hits(ctx, "key k JOIN object o ON o.id = k.object JOIN file f ON f.id = o.file JOIN dir d ON d.id = f.dir WHERE k.hash = $1 ORDER BY k.object DESC LIMIT "+strconv.Itoa(maxRows), hash)
+	return w.hits(ctx, "key k JOIN object o ON o.id = k.object JOIN file f ON f.id = o.file JOIN dir d ON d.id = f.dir "+
+		"WHERE k.hash = $1 ORDER BY k.object DESC LIMIT "+strconv.Itoa(maxRows), hash)
 }
 
 // BySource returns the packages that may have a member with the hash of a name, at most
 // 256.
 func (w *Watched) BySource(ctx context.Context, hash int64) ([]WatchedFile, error) {
-	return w.files(ctx, "source s JOIN file f ON f.id = s.file JOIN dir d ON d.id = f.dir WHERE s.hash = $1 ORDER BY s.file DESC LIMIT "+strconv.Itoa(maxRows), hash)
+	return w.files(ctx, "source s JOIN file f ON f.id = s.file JOIN dir d ON d.id = f.dir WHERE s.hash = $1 "+
+		"ORDER BY s.file DESC LIMIT "+strconv.Itoa(maxRows), hash)
 }
 
 // Names returns the list of source names of a package.
@@ -103,7 +108,8 @@ func (w *Watched) File(ctx context.Context, dir, name string) (WatchedFile, bool
 
 // After returns the objects of a file that follow an object, at most limit.
 func (w *Watched) After(ctx context.Context, file, object int64, limit int) ([]WatchedHit, error) {
-	return w.hits(ctx, "object o JOIN file f ON f.id = o.file JOIN dir d ON d.id = f.dir WHERE o.file = $1 AND o.id > $2 ORDER BY o.id LIMIT $3", file, object, limit)
+	return w.hits(ctx, "object o JOIN file f ON f.id = o.file JOIN dir d ON d.id = f.dir WHERE o.file = $1 AND o.id > $2 "+
+		"ORDER BY o.id LIMIT $3", file, object, limit)
 }
 
 // Objects returns the objects after one, in the order of their ids, at most limit.
@@ -128,7 +134,9 @@ func (w *Watched) Note(ctx context.Context, name string) (value string, err erro
 
 // Totals counts the rows. Files of kind packages or above are packages.
 func (w *Watched) Totals(ctx context.Context, packages int) (t WatchedTotals, err error) {
-	err = w.reads.row(ctx, `SELECT count(*), coalesce(sum(kind >= $1), 0), coalesce(sum(size), 0), coalesce(sum(problem IS NOT NULL), 0), (SELECT count(*) FROM object) FROM file`,
+	err = w.reads.row(ctx,
+		`SELECT count(*), coalesce(sum(kind >= $1), 0), coalesce(sum(size), 0), coalesce(sum(problem IS NOT NULL), 0),
+		(SELECT count(*) FROM object) FROM file`,
 		[]any{packages}, &t.Files, &t.Packages, &t.Bytes, &t.Problems, &t.Objects)
 	return t, w.fail("count", err)
 }

@@ -63,7 +63,7 @@ func inTransaction(ctx context.Context, e engine, waits *Waits, durable bool, fn
 // ids reads one integer column of a constant statement.
 func (w *write) ids(text string, args ...any) ([]int64, error) {
 	var list []int64
-	err := w.each(text, args, func(scan func(...any) error) error {
+	err := w.each(text, args, func(scan scanFunc) error {
 		var id int64
 		err := scan(&id)
 		list = append(list, id)
