@@ -204,8 +204,8 @@ func (q Jobs) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err 
 // lists; an empty list means all.
 const (
 	wantedJobs   = `($2 = '[]' OR kind IN (SELECT value FROM json_each($2))) AND ($3 = '[]' OR variant IN (SELECT value FROM json_each($3)))`
-	pgWantedJobs = `($2 = '[]' OR kind IN (SELECT jsonb_array_elements_text($2::jsonb))) AND ($3 = '[]'
-		OR variant IN (SELECT jsonb_array_elements_text($3::jsonb)::bigint))`
+	pgWantedJobs = `($2 = '[]' OR kind IN (SELECT jsonb_array_elements_text($2::jsonb)))
+		AND ($3 = '[]' OR variant IN (SELECT jsonb_array_elements_text($3::jsonb)::bigint))`
 )
 
 const nextJobs = "SELECT id FROM job WHERE state = 1 AND not_before <= $1 AND %s ORDER BY priority DESC, id LIMIT $4"
