@@ -14,14 +14,6 @@ import (
 	"github.com/symdepot/symdepot/internal/durable"
 )
 
-// Archive keeps closed audit files at a place that outlives this machine.
-type Archive interface {
-	// Names returns the names of this server's files in the archive.
-	Names(ctx context.Context) (map[string]bool, error)
-	// Put stores a file. Storing the same file twice is no error.
-	Put(ctx context.Context, name string, size int64, r io.ReaderAt) error
-}
-
 const (
 	// archiveRetry is the time between two attempts to store closed files.
 	archiveRetry = 10 * time.Minute

@@ -3,6 +3,7 @@ package auth
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -620,4 +621,12 @@ func readRecords(f io.Reader, name string, filter *AuditFilter, yield func(Event
 		return yield(Event{}, fmt.Errorf("%s: %w", name, err))
 	}
 	return true
+}
+
+// Archive keeps closed audit files at a place that outlives this machine.
+type Archive interface {
+	// Names returns the names of this server's files in the archive.
+	Names(ctx context.Context) (map[string]bool, error)
+	// Put stores a file. Storing the same file twice is no error.
+	Put(ctx context.Context, name string, size int64, r io.ReaderAt) error
 }

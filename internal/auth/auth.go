@@ -153,3 +153,12 @@ func (noStore) TouchToken(context.Context, map[string]time.Time) error { return 
 func (noStore) PutSignIn(context.Context, TokenRow, SignInLimits) error { return errStore }
 
 func (noStore) EndSignIn(context.Context, string) error { return errStore }
+
+// SignInLimits bound the sign-ins that are stored.
+type SignInLimits struct {
+	// Idle is the time without a use after which a sign-in has ended.
+	Idle time.Duration
+	// Each is how many one principal (TokenRow.CreatedBy) may have; a new one ends the
+	// one that was not used for the longest time. All is how many there may be.
+	Each, All int
+}

@@ -6,17 +6,13 @@ import (
 	"crypto/x509"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/jcmturner/gokrb5/v8/iana/chksumtype"
-	"github.com/jcmturner/gokrb5/v8/iana/flags"
-	"github.com/jcmturner/gokrb5/v8/messages"
 	"github.com/jcmturner/gokrb5/v8/types"
 
 	"github.com/symdepot/symdepot/internal/binding"
-	"github.com/symdepot/symdepot/internal/glob"
 )
 
 // A client may bind its Kerberos proof to its TLS connection, by a hash of the
@@ -109,41 +105,3 @@ var (
 	errBinding   = errors.New("the ticket is bound to a different TLS connection: a proxy between the client and this server terminates TLS")
 	errNoBinding = errors.New("the ticket is not bound to the TLS connection, which auth.negotiate.channel_binding requires")
 )
-
-// checkBinding compares the channel binding of a proof with this server's
-// certificates if this server terminates TLS.
-func (k *krb5) checkBinding(ap *messages.APReq, overTLS bool) error {
-	h, sent := sentBinding(&ap.Authenticator)
-	switch {
-	case sent && overTLS:
-		ours, known := k.ends.has(h)
-		if !ours && (known || k.binding) {
-			return errBinding
-		}
-		return nil
-	case k.binding:
-		return errNoBinding
-	}
-	return nil
-}
-
-// checkRealm decides whether clients of a ticket's realm are accepted. Accepted
-// are the service's own realm and the realms that the operator lists. Without a
-// list, other realms are accepted if the KDC has checked the transited realms
-// (RFC 4120 section 2.7).
-func (k *krb5) checkRealm(ap *messages.APReq) error {
-	part := &ap.Ticket.DecryptedEncPart
-	switch {
-	case part.CRealm == ap.Ticket.Realm:
-		return nil
-	case len(k.realms) > 0:
-		if slices.ContainsFunc(k.realms, func(realm string) bool { return glob.MatchAccount(realm, part.CRealm) }) {
-			return nil
-		}
-	case types.IsFlagSet(&part.Flags, flags.TransitedPolicyChecked):
-		return nil
-	default:
-		return fmt.Errorf("the ticket comes from realm %.100q, and its KDC did not check the transited realms; to accept it, add the realm to auth.negotiate.realms", part.CRealm)
-	}
-	return fmt.Errorf("the ticket comes from realm %.100q, which auth.negotiate.realms does not list", part.CRealm)
-}

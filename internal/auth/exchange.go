@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -180,9 +179,3 @@ func MakeFor(id *Identity, rights *Rights, spec TokenSpec, now time.Time) (secre
 func MayManage(id *Identity, rights *Rights, row *TokenRow) bool {
 	return rights.Admin || !id.Anonymous() && (row.CreatedBy == id.Maker() || id.TokenID != "" && row.ID == id.TokenID)
 }
-
-// TokenID returns the id of a token.
-func TokenID(secret string) string { return shortID(HashToken(secret)) }
-
-// shortID returns the id of a token for lists and logs.
-func shortID(hash [32]byte) string { return hex.EncodeToString(hash[:6]) }

@@ -32,6 +32,7 @@ import (
 	"github.com/jcmturner/gokrb5/v8/messages"
 	"github.com/jcmturner/gokrb5/v8/spnego"
 	"github.com/jcmturner/gokrb5/v8/types"
+	"github.com/symdepot/symdepot/internal/glob"
 )
 
 // The library parses and decrypts tickets. This file verifies them, because the
@@ -457,4 +458,42 @@ func (r *replays) add(sum [32]byte, principal string, now time.Time) replay {
 	r.cur[key] = struct{}{}
 	r.by[who]++
 	return replayNew
+}
+
+// checkBinding compares the channel binding of a proof with this server's
+// certificates if this server terminates TLS.
+func (k *krb5) checkBinding(ap *messages.APReq, overTLS bool) error {
+	h, sent := sentBinding(&ap.Authenticator)
+	switch {
+	case sent && overTLS:
+		ours, known := k.ends.has(h)
+		if !ours && (known || k.binding) {
+			return errBinding
+		}
+		return nil
+	case k.binding:
+		return errNoBinding
+	}
+	return nil
+}
+
+// checkRealm decides whether clients of a ticket's realm are accepted. Accepted
+// are the service's own realm and the realms that the operator lists. Without a
+// list, other realms are accepted if the KDC has checked the transited realms
+// (RFC 4120 section 2.7).
+func (k *krb5) checkRealm(ap *messages.APReq) error {
+	part := &ap.Ticket.DecryptedEncPart
+	switch {
+	case part.CRealm == ap.Ticket.Realm:
+		return nil
+	case len(k.realms) > 0:
+		if slices.ContainsFunc(k.realms, func(realm string) bool { return glob.MatchAccount(realm, part.CRealm) }) {
+			return nil
+		}
+	case types.IsFlagSet(&part.Flags, flags.TransitedPolicyChecked):
+		return nil
+	default:
+		return fmt.Errorf("the ticket comes from realm %.100q, and its KDC did not check the transited realms; to accept it, add the realm to auth.negotiate.realms", part.CRealm)
+	}
+	return fmt.Errorf("the ticket comes from realm %.100q, which auth.negotiate.realms does not list", part.CRealm)
 }

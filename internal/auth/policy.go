@@ -327,3 +327,42 @@ func matches(list []pattern, id *Identity) bool {
 		return p.glob == "*" || glob.MatchAccount(p.glob, id.Name)
 	})
 }
+
+// namedFirst returns at most maxSignInGroups of some groups, those that a pattern of
+// the policy names first.
+func (p *Policy) namedFirst(groups []string, kind func(*pattern) bool, equal func(a, b string) bool) []string {
+	named := func(s string) bool {
+		match := func(q pattern) bool { return kind(&q) && equal(q.glob, s) }
+		return slices.ContainsFunc(p.openTo, match) || slices.ContainsFunc(p.grants, func(g grant) bool { return slices.ContainsFunc(g.who, match) })
+	}
+	if len(groups) <= maxSignInGroups {
+		return groups
+	}
+	out := slices.Clone(groups)
+	slices.SortStableFunc(out, func(a, b string) int {
+		switch x, y := named(a), named(b); {
+		case x == y:
+			return 0
+		case x:
+			return -1
+		}
+		return 1
+	})
+	return out[:maxSignInGroups]
+}
+
+// namedSIDs and namedGroups return the groups that a pattern of the policy may name, the
+// first 256 of them.
+func (p *Policy) namedSIDs(sids []string) []string {
+	return p.namedFirst(sids, func(q *pattern) bool { return q.sid }, strings.EqualFold)
+}
+
+func (p *Policy) namedGroups(groups []string) []string {
+	return p.namedFirst(groups, func(q *pattern) bool { return q.claim }, func(a, b string) bool { return a == b })
+}
+
+// admits reports whether the policy names a principal, so that it is more than an
+// anonymous client.
+func (p *Policy) admits(id *Identity) bool {
+	return matches(p.openTo, id) || slices.ContainsFunc(p.grants, func(g grant) bool { return matches(g.who, id) })
+}

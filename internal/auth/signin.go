@@ -10,7 +10,6 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -40,22 +39,8 @@ const (
 	maxAgent        = 200
 )
 
-// SignInLimits bound the sign-ins that are stored.
-type SignInLimits struct {
-	// Idle is the time without a use after which a sign-in has ended.
-	Idle time.Duration
-	// Each is how many one principal (TokenRow.CreatedBy) may have; a new one ends the
-	// one that was not used for the longest time. All is how many there may be.
-	Each, All int
-}
-
 // ErrManySignIns means that the store has as many sign-ins as it may.
 var ErrManySignIns = errors.New("too many browsers are signed in")
-
-var (
-	errSignIn    = errors.New("the sign-in has ended")
-	errLoginGone = errors.New("the sign-in has ended: its credentials are not valid any more")
-)
 
 // SignIn is a new sign-in.
 type SignIn struct {
@@ -65,20 +50,6 @@ type SignIn struct {
 	Expires time.Time
 	// Reply, if not empty, must be sent as WWW-Authenticate.
 	Reply string
-}
-
-// signInFacts are stored with a sign-in.
-type signInFacts struct {
-	Method Method `json:"method"`
-	// Token is the hash of the token that it was begun with, in hex.
-	Token string `json:"token,omitempty"`
-	// Password identifies the stored password of the user: another one ends the sign-in.
-	Password string   `json:"password,omitempty"`
-	SIDs     []string `json:"sids,omitempty"`
-	Issuer   string   `json:"issuer,omitempty"`
-	Groups   []string `json:"groups,omitempty"`
-	Remote   string   `json:"remote,omitempty"` // address at the beginning
-	Agent    string   `json:"agent,omitempty"`  // of the browser
 }
 
 // hashSignIn returns the hash under which a sign-in is stored. It differs from that of
@@ -312,43 +283,6 @@ func (g *Gate) bySignIn(ctx context.Context, secret string, use bool) (Identity,
 	return id, rights, nil
 }
 
-// judge returns who a sign-in is of and what it may do now. It returns an error if the
-// credentials that it was begun with have ended.
-func (g *Gate) judge(ctx context.Context, row *TokenRow, facts *signInFacts) (Identity, Rights, error) {
-	id := Identity{Name: row.Name, Method: facts.Method}
-	switch facts.Method {
-	case MethodToken:
-		var hash [32]byte
-		if n, err := hex.Decode(hash[:], []byte(facts.Token)); err != nil || n != len(hash) {
-			return Identity{}, Rights{}, errLoginGone
-		}
-		id, rights, err := g.tokens.findHash(ctx, hash, "")
-		if errors.Is(err, errNoToken) {
-			err = errLoginGone
-		}
-		return id, rights, err
-	case MethodBasic:
-		if g.users == nil || facts.Password == "" || g.users.fingerprint(row.Name) != facts.Password {
-			return Identity{}, Rights{}, errLoginGone
-		}
-	case MethodNegotiate:
-		if id.SIDs = facts.SIDs; g.tickets == nil {
-			return Identity{}, Rights{}, errLoginGone
-		}
-	case MethodCertificate:
-		if len(g.rules) == 0 {
-			return Identity{}, Rights{}, errLoginGone
-		}
-	case MethodOIDC:
-		if id.Groups = facts.Groups; g.login == nil || g.login.Issuer() != facts.Issuer {
-			return Identity{}, Rights{}, errLoginGone
-		}
-	default:
-		return Identity{}, Rights{}, errLoginGone
-	}
-	return id, g.policy.Decide(&id), nil
-}
-
 // SignInInfo describes a sign-in for lists.
 type SignInInfo struct {
 	ID       string
@@ -380,27 +314,4 @@ func DescribeSignIn(row *TokenRow, now time.Time) (info SignInInfo, ok bool) {
 		info.Expires = idle
 	}
 	return info, now.Before(info.Expires)
-}
-
-// namedFirst returns at most maxSignInGroups of some groups, those that a pattern of
-// the policy names first.
-func (p *Policy) namedFirst(groups []string, kind func(*pattern) bool, equal func(a, b string) bool) []string {
-	named := func(s string) bool {
-		match := func(q pattern) bool { return kind(&q) && equal(q.glob, s) }
-		return slices.ContainsFunc(p.openTo, match) || slices.ContainsFunc(p.grants, func(g grant) bool { return slices.ContainsFunc(g.who, match) })
-	}
-	if len(groups) <= maxSignInGroups {
-		return groups
-	}
-	out := slices.Clone(groups)
-	slices.SortStableFunc(out, func(a, b string) int {
-		switch x, y := named(a), named(b); {
-		case x == y:
-			return 0
-		case x:
-			return -1
-		}
-		return 1
-	})
-	return out[:maxSignInGroups]
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -180,3 +181,9 @@ func checkName(s string) error {
 	}
 	return nil
 }
+
+// TokenID returns the id of a token.
+func TokenID(secret string) string { return shortID(HashToken(secret)) }
+
+// shortID returns the id of a token for lists and logs.
+func shortID(hash [32]byte) string { return hex.EncodeToString(hash[:6]) }

@@ -58,11 +58,6 @@ type tokenEntry struct {
 	job    string // of an exchanged token
 }
 
-var (
-	errNoToken = errors.New("the token is unknown, revoked or expired")
-	errStore   = errors.New("cannot read the tokens")
-)
-
 func newTokens(s Store, p *Policy, now func() time.Time, generation func() (uint64, bool)) *tokens {
 	return &tokens{
 		store: s, policy: p, now: now, generation: generation,

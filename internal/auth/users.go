@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -30,11 +29,6 @@ const (
 	maxCost = 14
 	// passwordWait is how long a comparison waits in the queue.
 	passwordWait = 5 * time.Second
-)
-
-var (
-	errPassword = errors.New("the user name or the password is wrong")
-	errBusy     = errors.New("too many credentials are being verified")
 )
 
 // passwords compares passwords with a file of user:bcrypt lines, as

@@ -56,6 +56,8 @@ type Question struct {
 	// Hold holds the request while a file is made for it; nil: it does not wait, and gets
 	// only what was made before.
 	Hold symbolicate.Hold
+	// Held stands for the Hold of Turn.
+	Held bool
 
 	// absent: the filter of keys has excluded the request; see Get.
 	absent bool
@@ -129,6 +131,9 @@ func answer(ctx context.Context, d *Depot, q Question) (*File, error) {
 // makeAnswer answers a question for a file that nobody has with one that is made. If nothing
 // can be made, the error is notFound.
 func makeAnswer(ctx context.Context, d *Depot, q Question, notFound error) (*File, error) {
+	if q.Held {
+		q.Hold = q.Turn.Hold
+	}
 	if q.Hold != nil && AsksForBundle(&q.Request) {
 		return d.Sources.Bundle(ctx, q.Scope, q.Request)
 	}

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"net/http"
 	"time"
 )
 
@@ -19,8 +20,10 @@ type Turn struct {
 	// up, with the error Stopped if it is not nil.
 	Request, Stopping context.Context
 	Stopped           error
-	// Held requests are not written to: Pause and Resume say when one is.
-	Pause, Resume func()
+	// Writer is that of the answer. It has no write deadline while the request is held, and
+	// Resume to begin after it.
+	Writer http.ResponseWriter
+	Resume time.Duration
 
 	looks bool // it counts as a lookup
 	holds bool // it counts as held
@@ -94,9 +97,12 @@ func (t *Turn) Hold(_ context.Context, wait func(context.Context) error) (gaveUp
 		t.limit, t.cancel = ctx, []func(){cancel, func() { stop() }}
 	}
 	t.Leave()
-	t.Pause()
+	// Nothing is written to a held request. The kernel's probes (TCP keep-alive) find out that
+	// a client has vanished.
+	rc := http.NewResponseController(t.Writer)
+	_ = rc.SetWriteDeadline(time.Time{})
 	err = wait(t.limit)
-	t.Resume()
+	_ = rc.SetWriteDeadline(time.Now().Add(t.Resume))
 	switch {
 	case t.Request.Err() != nil:
 		return true, context.Cause(t.Request)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/server/metrics"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -27,6 +28,7 @@ type exchange struct {
 	request  string            // the number of the request in the log; "" is none
 	place    place             // what the path names
 	caller   caller            // who sends the request, and what they may read
+	turn     limit.Turn        // at lookups, while it has one
 	memory   memory            // what the request has to do with answers in memory
 	counters *metrics.Counters // of this kind of request, if already known
 	// abort breaks the connection, so that a partial file is not taken for the

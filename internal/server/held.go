@@ -11,14 +11,11 @@ import (
 // turn returns the turn of a request at lookups, during which it may be held for longest
 // (zero: as long as the work lasts) as one of held.
 func (s *service) turn(x *exchange, r *http.Request, held limit.Semaphore, longest time.Duration) *limit.Turn {
-	rc := http.NewResponseController(x.w)
-	return &limit.Turn{
+	x.turn = limit.Turn{
 		Lookups: s.lookups, Held: held, Wait: s.cfg.Wait, Start: x.start, Longest: longest, Request: r.Context(), Stopping: s.waits,
-		// Nothing is written to a held request. The kernel's probes (TCP keep-alive) find out
-		// that a client has vanished.
-		Pause:  func() { _ = rc.SetWriteDeadline(time.Time{}) },
-		Resume: func() { _ = rc.SetWriteDeadline(time.Now().Add(s.cfg.Wait + s.cfg.WriteTimeout)) },
+		Writer: x.w, Resume: s.cfg.Wait + s.cfg.WriteTimeout,
 	}
+	return &x.turn
 }
 
 const (

@@ -39,6 +39,9 @@ func (s *service) via(r *http.Request) (hops []string, loop bool) {
 	if s.cfg.ID != "" && strings.Contains(r.UserAgent(), s.cfg.ID) {
 		loop = true
 	}
+	if len(hops) == 0 {
+		return s.ownHop, loop
+	}
 	return append(hops, s.cfg.ID), loop
 }
 

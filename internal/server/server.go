@@ -58,7 +58,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	a := &access{origins: origins, service: &service{
-		cfg: cfg, depot: cfg.Depot, files: cfg.Depot, reads: cfg.Depot.Reads(), restricted: isRestricted(cfg.Gate), metrics: m, hot: newHot(cfg.HotBytes),
+		cfg: cfg, depot: cfg.Depot, files: cfg.Depot, reads: cfg.Depot.Reads(), ownHop: []string{cfg.ID}, restricted: isRestricted(cfg.Gate), metrics: m, hot: newHot(cfg.HotBytes),
 		lookups: limit.NewSemaphore(cfg.MaxInFlight), searches: limit.NewSemaphore(maxSearches),
 	}}
 	a.bodies = a.newBodies()

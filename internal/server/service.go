@@ -22,6 +22,7 @@ type service struct {
 	depot      *depot.Depot
 	files      finder
 	reads      *depot.Reads // which content was read on which day
+	ownHop     []string     // the hops of a request that has passed no other server
 	restricted bool         // some content needs authorization
 	metrics    *metrics.Metrics
 	hot        *hot

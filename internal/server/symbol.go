@@ -131,15 +131,15 @@ func (s *symbols) ask(x *exchange, r *http.Request, req *layout.Request) (*depot
 	defer turn.End()
 	via, loop := s.via(r)
 	q := depot.Question{
-		Scope: x.caller.scope, Request: *req, Checksum: r.Header.Get("SymbolChecksum"), Via: via, Origin: origin(r), Client: s.limitKey(r), Local: loop,
-		Turn: turn,
+		Scope: x.caller.scope, Request: *req, Checksum: r.Header.Get("SymbolChecksum"), Via: via, Client: s.limitKey(r), Local: loop,
+		Turn: turn, Held: r.Method != http.MethodHead,
+	}
+	if s.depot.Fetches() {
+		q.Origin = origin(r)
 	}
 	if r.URL.RawQuery != "" {
 		v := r.URL.Query()
 		q.CodeFile, q.CodeID = v.Get("code_file"), v.Get("code_id")
-	}
-	if r.Method != http.MethodHead {
-		q.Hold = turn.Hold
 	}
 	f, err := s.files.Get(ctx, q)
 	switch {
