@@ -200,20 +200,6 @@ func (c *Cost) Text() string {
 	return fmt.Sprintf("in a bucket: %s cost about %.2f USD per month, at %g USD per GB (an estimate, without requests and transfers)", term.Size(c.Bytes), c.Month, c.Price)
 }
 
-// coldStep says that the file that answers is restored when it is read.
-func coldStep(t *depot.Trace) *TraceStep {
-	if t.File == nil || t.File.Cold == nil {
-		return nil
-	}
-	c := NewColdFile(t.File.Cold)
-	s := &TraceStep{Step: "cold", Mark: MarkInfo, Says: "The file is cold: it is restored from a cold file, and kept for the next reads. No other form of it is made meanwhile."}
-	s.Items = append(s.Items, TraceItem{Mark: MarkInfo, What: "stored", Says: fmt.Sprintf("stored as %s of %s", term.Size(c.Bytes), term.Size(t.File.Size))})
-	if c.Base != "" {
-		s.Items = append(s.Items, TraceItem{Mark: MarkInfo, What: "base", Says: "differences from " + c.Base})
-	}
-	return s
-}
-
 // percent is a part of a whole for people.
 func percent(part, whole int64) string {
 	if whole == 0 {
