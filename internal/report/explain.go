@@ -12,14 +12,6 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Traced is a request that was traced.
-type Traced struct {
-	Asked string // as it was written, without secrets
-	Path  string // escaped
-	Token bool   // a token was removed from it
-	Who   string // who asks, and what they see, in one sentence
-}
-
 // NewTrace describes a trace.
 func NewTrace(q Traced, t *depot.Trace) Trace {
 	l := Trace{Asked: q.Asked, Path: q.Path, Verdict: string(t.Verdict), Status: t.Status}

@@ -151,3 +151,11 @@ func PrintTraces(w io.Writer, list []Trace) error {
 	_, err := io.WriteString(w, b.String())
 	return err
 }
+
+// Traced is a request that was traced.
+type Traced struct {
+	Asked string // as it was written, without secrets
+	Path  string // escaped
+	Token bool   // a token was removed from it
+	Who   string // who asks, and what they see, in one sentence
+}

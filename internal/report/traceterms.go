@@ -21,12 +21,6 @@ func watchedName(f *depot.TracedFolder) string {
 	return "watched folder " + term.Printable(symfile.BaseName(f.Dir))
 }
 
-// tombstone says when, by whom and why a file was removed.
-func tombstone(r RemovedFile) string {
-	r.Until = time.Time{}
-	return r.Why()
-}
-
 // word quotes a text for a shell. Texts come from clients.
 func word(s string) string {
 	s = term.Printable(s)
