@@ -95,12 +95,13 @@ var mayImport = map[string][]string{
 	"internal/report":     {"internal/clip", "internal/srclink", "dump", "layout", "objfile", "symfile", "internal/depot", "internal/retention", "internal/scan", "internal/term", "internal/want"},
 	"internal/bundle":     {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/term", "internal/want"},
 	// symcachework knows the depot as an interface.
-	"internal/symcachework": {"internal/ctxio", "debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/client", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode", "internal/wire"},
+	"internal/symcachework": {"internal/ctxio", "debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/jobs/worker", "internal/transcode", "internal/wire"},
 	// symbolicate knows the depot as an interface.
-	"internal/symbolicate": {"breakpad", "debugid", "functab", "gsym", "demangle", "dwarf", "objtab", "pdb", "ppdb", "unwind", "internal/ctxio", "internal/durable", "internal/blob", "internal/client", "internal/index", "internal/jobs", "internal/term", "internal/wire", "layout", "objfile", "symfile"},
+	"internal/symbolicate": {"breakpad", "debugid", "functab", "gsym", "demangle", "dwarf", "objtab", "pdb", "ppdb", "unwind", "internal/ctxio", "internal/durable", "internal/blob", "internal/index", "internal/jobs", "internal/jobs/worker", "internal/term", "internal/wire", "layout", "objfile", "symfile"},
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
-	"internal/jobs":  {"internal/span", "internal/blob", "internal/index", "internal/term", "internal/wire"},
-	"internal/asked": {"debugid", "symfile", "layout", "objfile", "internal/auth", "internal/clip", "internal/durable", "internal/term", "internal/want"},
+	"internal/jobs":        {"internal/span", "internal/blob", "internal/index", "internal/term", "internal/wire"},
+	"internal/jobs/worker": {"internal/ctxio", "internal/wire"},
+	"internal/asked":       {"debugid", "symfile", "layout", "objfile", "internal/auth", "internal/clip", "internal/durable", "internal/term", "internal/want"},
 	// web is mounted by the server, which authenticates its requests.
 	"internal/web": {"internal/body", "debugid", "dump", "layout", "internal/asked", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire"},
 
@@ -114,7 +115,7 @@ var mayImport = map[string][]string{
 	"internal/blob/blobtest":           {"internal/blob"},
 	"internal/index/pgtest":            {"internal/symtest"},
 	"internal/bucket/buckettest":       {"internal/bucket", "internal/symtest"},
-	"internal/client":                  {"internal/ctxio", "internal/sources", "internal/blob", "internal/scan", "internal/sparse", "internal/term", "internal/wire", "objfile", "symfile"},
+	"internal/client":                  {"internal/ctxio", "internal/jobs/worker", "internal/sources", "internal/blob", "internal/scan", "internal/sparse", "internal/term", "internal/wire", "objfile", "symfile"},
 	"internal/oidc/oidctest":           {},
 	"internal/index/indextest":         {"internal/index"},
 	"internal/transcode/transcodetest": {"debugid", "pdb"},

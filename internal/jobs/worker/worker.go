@@ -1,4 +1,6 @@
-package client
+// Package worker does jobs: it leases them from a server, runs those of its kinds, and
+// reports what came of them. internal/client is the server that it speaks to.
+package worker
 
 import (
 	"cmp"
@@ -23,12 +25,51 @@ type Kind interface {
 	// Do runs one job. input downloads its input file to a file. An error that is
 	// not a Failure is reported with class infra. The context ends with the cause
 	// ErrLeaseLost when the lease is lost.
-	Do(ctx context.Context, j Job, input func(context.Context, *os.File) error) (Result, error)
+	Do(ctx context.Context, j wire.Job, input func(context.Context, *os.File) error) (Result, error)
+}
+
+// Errors of a Server that end a job.
+var (
+	// ErrLeaseLost means that the worker no longer holds the lease of the job.
+	ErrLeaseLost = errors.New("the worker no longer holds the lease of the job")
+	// ErrJobEnded means that the server has ended the job because its input file
+	// cannot be obtained.
+	ErrJobEnded = errors.New("the server has ended the job")
+)
+
+// Failure is the reason why a job failed.
+type Failure struct {
+	Class   string // as in wire.Failure
+	Version string // version of the tool, or empty
+	Detail  string // for people, at most 8 KiB
+}
+
+func (f Failure) Error() string { return f.Detail }
+
+// Server has the jobs. Its methods may be called by many goroutines.
+type Server interface {
+	// Lease leases up to slots jobs that a worker with these abilities can do. If there is
+	// no job, the server waits for one for up to wait, in whole seconds. A request that
+	// fails is repeated until ctx ends.
+	Lease(ctx context.Context, abilities []wire.Ability, slots int, wait time.Duration) ([]wire.Job, error)
+	// Heartbeat renews the lease of the job. It does not retry.
+	Heartbeat(ctx context.Context, j wire.Job) error
+	// Input downloads the job's input file and replaces the content of f by it.
+	Input(ctx context.Context, j wire.Job, f *os.File) error
+	// Complete uploads a result, the file called name. version is that of the tool,
+	// detail its output.
+	Complete(ctx context.Context, j wire.Job, version, name, detail string) error
+	// Fail reports that a job failed, and why.
+	Fail(ctx context.Context, j wire.Job, f Failure) error
+	// Release returns the job to the server unfinished. It does not retry.
+	Release(ctx context.Context, j wire.Job) error
+	// Bye reports that the worker stops. It does not retry.
+	Bye(ctx context.Context) error
 }
 
 // Worker leases jobs from a server and runs them.
 type Worker struct {
-	Server *Server
+	Server Server
 	// Slots is the number of concurrent jobs; zero means one.
 	Slots int
 	// Kinds are the kinds of jobs that it does.
@@ -112,7 +153,7 @@ func (w *Worker) abilities(ctx context.Context) (list []wire.Ability) {
 }
 
 // do runs a job of any kind.
-func (w *Worker) do(ctx context.Context, j Job) (Result, error) {
+func (w *Worker) do(ctx context.Context, j wire.Job) (Result, error) {
 	for _, k := range w.Kinds {
 		if k.Name() == j.Kind {
 			return k.Do(ctx, j, func(ctx context.Context, f *os.File) error { return w.Server.Input(ctx, j, f) })
@@ -125,7 +166,7 @@ func (w *Worker) do(ctx context.Context, j Job) (Result, error) {
 const spaceRetry = 15 * time.Second
 
 // lease waits for jobs without a time limit. It returns none if ctx has ended.
-func (w *Worker) lease(ctx context.Context, free int) (jobs []Job) {
+func (w *Worker) lease(ctx context.Context, free int) (jobs []wire.Job) {
 	said := ""
 	for ctx.Err() == nil && len(jobs) == 0 {
 		var lack error
@@ -144,13 +185,8 @@ func (w *Worker) lease(ctx context.Context, free int) (jobs []Job) {
 			continue
 		}
 		said = ""
-		err := w.Server.Try(ctx, "lease jobs", func(ctx context.Context) (err error) {
-			jobs, err = w.Server.Lease(ctx, abilities, free, cmp.Or(w.Poll, 20*time.Second))
-			if errors.Is(err, ErrRefused) { // not final: the server may be replaced or reconfigured
-				err = errors.New(err.Error())
-			}
-			return err
-		})
+		var err error
+		jobs, err = w.Server.Lease(ctx, abilities, free, cmp.Or(w.Poll, 20*time.Second))
 		if err != nil && ctx.Err() == nil {
 			w.Log.Error("cannot lease jobs", "error", err)
 		}
@@ -159,7 +195,7 @@ func (w *Worker) lease(ctx context.Context, free int) (jobs []Job) {
 }
 
 // one runs a job and reports the outcome to the server.
-func (w *Worker) one(hurry context.Context, j Job) {
+func (w *Worker) one(hurry context.Context, j wire.Job) {
 	log := w.Log.With("job", j.ID, "kind", j.Kind, "key", j.Key)
 	ctx, cancel := context.WithCancelCause(hurry)
 	beat := make(chan struct{})
@@ -207,7 +243,7 @@ func (w *Worker) one(hurry context.Context, j Job) {
 // heartbeats renews the lease until ctx ends. If the lease is lost, it cancels the
 // job with ErrLeaseLost. Other errors are only logged: the server may be reachable
 // again before the lease ends.
-func (w *Worker) heartbeats(ctx context.Context, j Job, cancel context.CancelCauseFunc) {
+func (w *Worker) heartbeats(ctx context.Context, j wire.Job, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(max(time.Duration(j.Seconds)*time.Second/3, 100*time.Millisecond))
 	defer tick.Stop()
 	for {

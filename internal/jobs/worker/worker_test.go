@@ -1,4 +1,4 @@
-package client
+package worker_test
 
 import (
 	"context"
@@ -14,10 +14,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/client"
+	"github.com/symdepot/symdepot/internal/jobs/worker"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/wire"
 )
@@ -27,7 +28,7 @@ import (
 type fakeServer struct {
 	mu    sync.Mutex
 	asked []string
-	jobs  []Job
+	jobs  []wire.Job
 	do    func(w http.ResponseWriter, r *http.Request, verb string, n int) bool // returns true if it has answered
 	seen  map[string]int
 }
@@ -66,12 +67,12 @@ func (f *fakeServer) count(verb string) int {
 	return f.seen[verb]
 }
 
-func job(id int64) Job {
-	return Job{ID: id, Token: "lease", Kind: "k", Key: "app.pdb", Variant: 3, Input: json.RawMessage(`"for the kind"`), Seconds: 1}
+func job(id int64) wire.Job {
+	return wire.Job{ID: id, Token: "lease", Kind: "k", Key: "app.pdb", Variant: 3, Input: json.RawMessage(`"for the kind"`), Seconds: 1}
 }
 
 // doFunc runs a job of a test.
-type doFunc func(ctx context.Context, j Job, input func(context.Context, *os.File) error) (Result, error)
+type doFunc func(ctx context.Context, j wire.Job, input func(context.Context, *os.File) error) (worker.Result, error)
 
 // testKind is a kind of job that a test decides.
 type testKind struct {
@@ -85,7 +86,7 @@ func (k testKind) Abilities(context.Context) []wire.Ability {
 	return []wire.Ability{{Kind: k.name, Variant: 3, Version: "3.1.0"}}
 }
 
-func (k testKind) Do(ctx context.Context, j Job, input func(context.Context, *os.File) error) (Result, error) {
+func (k testKind) Do(ctx context.Context, j wire.Job, input func(context.Context, *os.File) error) (worker.Result, error) {
 	return k.do(ctx, j, input)
 }
 
@@ -102,9 +103,9 @@ func workingOn(t *testing.T, f *fakeServer, kind string, do doFunc) (log *symtes
 	ts := httptest.NewServer(f)
 	log = &symtest.Output{}
 	l := slog.New(slog.NewTextHandler(log, nil))
-	w := &Worker{
-		Server: &Server{HTTP: ts.Client(), URL: ts.URL + "/", Worker: "w", Token: func() (string, error) { return "secret", nil }, Backoff: time.Millisecond, Log: l},
-		Kinds:  []Kind{testKind{kind, do}}, Log: l, Poll: time.Second,
+	w := &worker.Worker{
+		Server: &client.Server{HTTP: ts.Client(), URL: ts.URL + "/", Worker: "w", Token: func() (string, error) { return "secret", nil }, Backoff: time.Millisecond, Log: l},
+		Kinds:  []worker.Kind{testKind{kind, do}}, Log: l, Poll: time.Second,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	hctx, hcancel := context.WithCancel(context.Background())
@@ -125,20 +126,20 @@ func workingOn(t *testing.T, f *fakeServer, kind string, do doFunc) (log *symtes
 // makeFile returns a function that downloads the PDB and returns it as result.
 func makeFile(t *testing.T) doFunc {
 	dir := t.TempDir()
-	return func(ctx context.Context, j Job, pdb func(context.Context, *os.File) error) (Result, error) {
+	return func(ctx context.Context, j wire.Job, pdb func(context.Context, *os.File) error) (worker.Result, error) {
 		f, err := os.Create(filepath.Join(dir, fmt.Sprint(j.ID)))
 		if err != nil {
-			return Result{}, err
+			return worker.Result{}, err
 		}
 		defer f.Close()
 		if err := pdb(ctx, f); err != nil {
-			return Result{}, err
+			return worker.Result{}, err
 		}
 		b, err := os.ReadFile(f.Name())
 		if err != nil || string(b) != "the PDB" {
-			return Result{}, fmt.Errorf("%q, %w", b, err)
+			return worker.Result{}, fmt.Errorf("%q, %w", b, err)
 		}
-		return Result{Path: f.Name(), Version: "3.1.0", Detail: "made\nby a test"}, nil
+		return worker.Result{Path: f.Name(), Version: "3.1.0", Detail: "made\nby a test"}, nil
 	}
 }
 
@@ -228,7 +229,7 @@ func TestUploadRetries(t *testing.T) {
 		}, "request to the server failed"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			f := &fakeServer{jobs: []Job{job(1)}, do: c.do}
+			f := &fakeServer{jobs: []wire.Job{job(1)}, do: c.do}
 			log, stop, _ := working(t, f, makeFile(t))
 			log.Await(t, `msg="job done"`)
 			stop()
@@ -258,18 +259,18 @@ func TestJobOutcomes(t *testing.T) {
 		log  string
 		fail int
 	}{
-		"failure":       {nil, Failure{Class: "exit", Version: "3.1.0", Detail: "bad"}, "class=exit", 1},
+		"failure":       {nil, worker.Failure{Class: "exit", Version: "3.1.0", Detail: "bad"}, "class=exit", 1},
 		"our own fault": {nil, errors.New("disk"), "class=infra", 1},
 		"lost":          {status("complete", 409), nil, "the lease was lost", 0},
 		"gone":          {status("input", 410), nil, "the server ended the job", 0},
 		"refused":       {status("complete", 422), nil, "class=infra", 1},
 	} {
 		t.Run(what, func(t *testing.T) {
-			f := &fakeServer{jobs: []Job{job(1)}, do: c.do}
+			f := &fakeServer{jobs: []wire.Job{job(1)}, do: c.do}
 			ok := makeFile(t)
-			log, stop, _ := working(t, f, func(ctx context.Context, j Job, pdb func(context.Context, *os.File) error) (Result, error) {
+			log, stop, _ := working(t, f, func(ctx context.Context, j wire.Job, pdb func(context.Context, *os.File) error) (worker.Result, error) {
 				if c.err != nil {
-					return Result{}, c.err
+					return worker.Result{}, c.err
 				}
 				return ok(ctx, j, pdb)
 			})
@@ -284,7 +285,7 @@ func TestJobOutcomes(t *testing.T) {
 
 // TestLostLeaseCancels checks that a heartbeat answered with a lost lease cancels the job.
 func TestLostLeaseCancels(t *testing.T) {
-	f := &fakeServer{jobs: []Job{job(1)}}
+	f := &fakeServer{jobs: []wire.Job{job(1)}}
 	f.do = func(w http.ResponseWriter, _ *http.Request, verb string, n int) bool {
 		if verb != "heartbeat" {
 			return false
@@ -293,12 +294,12 @@ func TestLostLeaseCancels(t *testing.T) {
 		return true
 	}
 	ended := make(chan error, 1)
-	log, _, _ := working(t, f, func(ctx context.Context, _ Job, _ func(context.Context, *os.File) error) (Result, error) {
+	log, _, _ := working(t, f, func(ctx context.Context, _ wire.Job, _ func(context.Context, *os.File) error) (worker.Result, error) {
 		<-ctx.Done()
 		ended <- context.Cause(ctx)
-		return Result{}, ctx.Err()
+		return worker.Result{}, ctx.Err()
 	})
-	if err := <-ended; !errors.Is(err, ErrLeaseLost) || f.count("heartbeat") != 2 {
+	if err := <-ended; !errors.Is(err, worker.ErrLeaseLost) || f.count("heartbeat") != 2 {
 		t.Error(err, f.asked)
 	}
 	log.Await(t, "the lease was lost")
@@ -308,16 +309,16 @@ func TestLostLeaseCancels(t *testing.T) {
 // hurry, and leases no more.
 func TestDrain(t *testing.T) {
 	for _, hasty := range []bool{false, true} {
-		f := &fakeServer{jobs: []Job{job(1)}}
+		f := &fakeServer{jobs: []wire.Job{job(1)}}
 		begun, finish := make(chan bool), make(chan bool)
 		ok := makeFile(t)
-		_, stop, hurry := working(t, f, func(ctx context.Context, j Job, pdb func(context.Context, *os.File) error) (Result, error) {
+		_, stop, hurry := working(t, f, func(ctx context.Context, j wire.Job, pdb func(context.Context, *os.File) error) (worker.Result, error) {
 			close(begun)
 			select {
 			case <-finish:
 				return ok(ctx, j, pdb)
 			case <-ctx.Done():
-				return Result{}, ctx.Err()
+				return worker.Result{}, ctx.Err()
 			}
 		})
 		<-begun
@@ -342,9 +343,9 @@ func TestBackPressure(t *testing.T) {
 	ts := httptest.NewServer(f)
 	defer ts.Close()
 	log := &symtest.Output{}
-	w := &Worker{
-		Server: &Server{HTTP: ts.Client(), URL: ts.URL, Worker: "w", Token: func() (string, error) { return "secret", nil }},
-		Kinds:  []Kind{testKind{"k", nil}}, Log: slog.New(slog.NewTextHandler(log, nil)),
+	w := &worker.Worker{
+		Server: &client.Server{HTTP: ts.Client(), URL: ts.URL, Worker: "w", Token: func() (string, error) { return "secret", nil }},
+		Kinds:  []worker.Kind{testKind{"k", nil}}, Log: slog.New(slog.NewTextHandler(log, nil)),
 		Room: func() error { return errors.New("the disk is full") },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -358,55 +359,12 @@ func TestBackPressure(t *testing.T) {
 	}
 }
 
-// TestLocalFailure: a failure of this machine is not attributed to the server,
-// and the request is not repeated.
-func TestLocalFailure(t *testing.T) {
-	var asked atomic.Int32
-	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
-		_, _ = io.WriteString(w, "the PDB")
-	}))
-	defer ts.Close()
-	s := &Server{HTTP: ts.Client(), URL: ts.URL, Worker: "w", Token: func() (string, error) { return "secret", nil }, Backoff: time.Millisecond}
-	closed, err := os.Create(filepath.Join(t.TempDir(), "closed"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
-	unwritable, err := os.Open(closed.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unwritable.Close()
-	for _, c := range []struct {
-		name, want string
-		requests   int32
-		do         func() error
-	}{
-		{"closed file", "this machine cannot write the input of a job: ", 1, func() error { return s.Input(t.Context(), job(1), closed) }},
-		{"file opened for reading", "this machine cannot write the input of a job: ", 1, func() error { return s.Input(t.Context(), job(1), unwritable) }},
-		{"missing result", "this machine cannot read the result: ", 0, func() error {
-			return s.Complete(t.Context(), job(1), "3.1.0", closed.Name()+".missing", "")
-		}},
-	} {
-		asked.Store(0)
-		if err := c.do(); err == nil || !strings.HasPrefix(err.Error(), c.want) || errors.Is(err, ErrRefused) {
-			t.Errorf("%s: error %v, want one that begins with %q", c.name, err, c.want)
-		}
-		if n := asked.Load(); n != c.requests {
-			t.Errorf("%s: %d requests, want %d", c.name, n, c.requests)
-		}
-	}
-}
-
 // TestUnknownKind: a worker reports a job of a kind that it does not know.
 func TestUnknownKind(t *testing.T) {
 	j := job(1)
 	j.Kind = "later"
 	reported := make(chan string, 1)
-	f := &fakeServer{jobs: []Job{j}, do: func(_ http.ResponseWriter, r *http.Request, verb string, _ int) bool {
+	f := &fakeServer{jobs: []wire.Job{j}, do: func(_ http.ResponseWriter, r *http.Request, verb string, _ int) bool {
 		if verb == "fail" {
 			b, _ := io.ReadAll(r.Body)
 			reported <- string(b)
