@@ -1,6 +1,4 @@
-// Package srcindex reads, makes and changes the source index of a PDB: what tells a
-// debugger where the source files are. It runs no command and asks no server.
-package srcindex
+package srclink
 
 import (
 	"bytes"
@@ -17,25 +15,24 @@ import (
 
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/sources"
-	"github.com/symdepot/symdepot/internal/srclink"
 	"github.com/symdepot/symdepot/pdb"
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// ErrNotPDB is wrapped by the error of Open for other files.
+// ErrNotPDB is wrapped by the error of OpenIndex for other files.
 var ErrNotPDB = errors.New("not a PDB")
 
-// File is an open PDB.
-type File struct {
+// Index is the source index of an open PDB: its links and the names that they are for.
+type Index struct {
 	Path string
 	ID   string // as debuggers spell it; empty for portable PDBs
 	// Names are the source files that the PDB names, in its own spellings.
 	Names []string
 	// Script is the source server stream, and Text its text; nil without one.
-	Script *srclink.Script
+	Script *Script
 	Text   []byte
 	// Map is Source Link; without any it has no rules.
-	Map *srclink.Map
+	Map *Map
 	// Faults say what could not be read.
 	Faults []string
 
@@ -45,14 +42,14 @@ type File struct {
 	list []sources.Name
 }
 
-// Open reads the links and the names of a PDB or a portable PDB. The error is that of the
-// disk or of ctx, or wraps ErrNotPDB.
-func Open(ctx context.Context, path string) (*File, error) {
+// OpenIndex reads the links and the names of a PDB or a portable PDB. The error is that of
+// the disk or of ctx, or wraps ErrNotPDB.
+func OpenIndex(ctx context.Context, path string) (*Index, error) {
 	f, err := durable.OpenShared(path)
 	if err != nil {
 		return nil, err
 	}
-	x := &File{Path: path, file: f}
+	x := &Index{Path: path, file: f}
 	if err := x.read(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
 	}
@@ -60,9 +57,9 @@ func Open(ctx context.Context, path string) (*File, error) {
 }
 
 // Close closes the file.
-func (x *File) Close() error { return x.file.Close() }
+func (x *Index) Close() error { return x.file.Close() }
 
-func (x *File) read(ctx context.Context) error {
+func (x *Index) read(ctx context.Context) error {
 	info, err := x.file.Stat()
 	if err != nil {
 		return err
@@ -87,7 +84,7 @@ func (x *File) read(ctx context.Context) error {
 		return err
 	}
 	l, err := sources.List(ctx, x.file, x.size, o, sources.Options{})
-	x.Map = &srclink.Map{}
+	x.Map = &Map{}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -103,13 +100,13 @@ func (x *File) read(ctx context.Context) error {
 		x.fault("%s", l.Incomplete)
 	}
 	if l.Links != nil {
-		if x.Map, err = srclink.ParseMap(l.Links); err != nil {
+		if x.Map, err = ParseMap(l.Links); err != nil {
 			x.fault("%v", err)
 		}
 	}
 	if l.Srcsrv != nil {
 		x.Text = l.Srcsrv
-		if x.Script, err = srclink.ReadScript(bytes.NewReader(x.Text), int64(len(x.Text))); err != nil {
+		if x.Script, err = ReadScript(bytes.NewReader(x.Text), int64(len(x.Text))); err != nil {
 			x.fault("%v", err)
 		}
 	}
@@ -117,7 +114,7 @@ func (x *File) read(ctx context.Context) error {
 }
 
 // isPortable reports whether the file begins as portable PDBs do.
-func (x *File) isPortable() bool {
+func (x *Index) isPortable() bool {
 	var magic [4]byte
 	_, err := x.file.ReadAt(magic[:], 0)
 	return err == nil && string(magic[:]) == "BSJB"
@@ -125,7 +122,7 @@ func (x *File) isPortable() bool {
 
 // spellings collects all spellings of names. Debuggers compare a name with the source
 // server stream as it stands in the PDB.
-func (x *File) spellings(ctx context.Context) error {
+func (x *Index) spellings(ctx context.Context) error {
 	seen := map[string]bool{}
 	_, err := x.pdb.SourceFiles(ctx, func(s pdb.SourceFile) error {
 		if !seen[s.Name] && len(seen) < sources.MaxNames {
@@ -141,7 +138,7 @@ func (x *File) spellings(ctx context.Context) error {
 	return err
 }
 
-func (x *File) fault(format string, args ...any) {
+func (x *Index) fault(format string, args ...any) {
 	x.Faults = append(x.Faults, fmt.Sprintf(format, args...))
 }
 
@@ -150,14 +147,14 @@ type Link struct {
 	Name string `json:"name"`
 	// Via is srcsrv or sourcelink, empty if the PDB has no link for the file.
 	Via string `json:"via,omitempty"`
-	srclink.Resolution
+	Resolution
 }
 
 // Links resolves the links of all names. A source server stream may have lines for files
 // that the PDB does not name, which come last.
-func (x *File) Links() ([]Link, error) {
+func (x *Index) Links() ([]Link, error) {
 	// By the name, and by the name without letter case.
-	lines, folded := map[string]srclink.Entry{}, map[string]srclink.Entry{}
+	lines, folded := map[string]Entry{}, map[string]Entry{}
 	var order []string
 	if x.Script != nil {
 		for e, err := range x.Script.Entries() {
@@ -186,7 +183,7 @@ func (x *File) Links() ([]Link, error) {
 			l.Via, l.Resolution = "srcsrv", x.Script.Resolve(e)
 			used[e.Name] = true
 		} else if u, ok := x.Map.URL(name); ok {
-			l.Via, l.Resolution = "sourcelink", srclink.Resolution{Class: srclink.HTTP, Target: u}
+			l.Via, l.Resolution = "sourcelink", Resolution{Class: HTTP, Target: u}
 		}
 		all = append(all, l)
 	}
@@ -199,7 +196,7 @@ func (x *File) Links() ([]Link, error) {
 }
 
 // writable returns an error for a PDB that cannot be changed.
-func (x *File) writable() error {
+func (x *Index) writable() error {
 	switch {
 	case x.pdb == nil:
 		return fmt.Errorf("%s: a portable PDB has no source server stream; its compiler writes Source Link: %w", x.Path, errors.ErrUnsupported)
@@ -211,7 +208,7 @@ func (x *File) writable() error {
 
 // Rebase returns the streams in which URLs that begin with old begin with to instead, by
 // name, and the number of URLs that change.
-func (x *File) Rebase(old, to string) (map[string][]byte, int, error) {
+func (x *Index) Rebase(old, to string) (map[string][]byte, int, error) {
 	if err := x.writable(); err != nil {
 		return nil, 0, err
 	}
@@ -223,7 +220,7 @@ func (x *File) Rebase(old, to string) (map[string][]byte, int, error) {
 			return nil, 0, fmt.Errorf("%s: %w", x.Path, err)
 		}
 		if n > 0 {
-			changed[srclink.StreamName] = b.Bytes()
+			changed[StreamName] = b.Bytes()
 		}
 		sum += n
 	}
@@ -236,14 +233,14 @@ func (x *File) Rebase(old, to string) (map[string][]byte, int, error) {
 			continue
 		}
 		s, err := x.pdb.Stream(names[name])
-		if err != nil || s.Size() > srclink.MaxMap {
+		if err != nil || s.Size() > MaxMap {
 			continue
 		}
 		text, err := io.ReadAll(s)
 		if err != nil {
 			return nil, 0, fmt.Errorf("%s: %w", x.Path, err)
 		}
-		moved, n, err := srclink.RebaseMap(text, old, to)
+		moved, n, err := RebaseMap(text, old, to)
 		if err == nil && n > 0 {
 			changed[name] = moved
 			sum += n
@@ -255,7 +252,7 @@ func (x *File) Rebase(old, to string) (map[string][]byte, int, error) {
 // Save writes a copy of the PDB with the streams to a file, which may be the PDB itself. It
 // writes a temporary file, reads it back and renames it; after an error, no file has
 // changed. The PDB is closed.
-func (x *File) Save(out string, streams map[string][]byte) (err error) {
+func (x *Index) Save(out string, streams map[string][]byte) (err error) {
 	if err := x.writable(); err != nil {
 		return err
 	}

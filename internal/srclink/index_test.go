@@ -1,4 +1,4 @@
-package srcindex
+package srclink
 
 import (
 	"bytes"
@@ -15,13 +15,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/symdepot/symdepot/internal/sources"
-	"github.com/symdepot/symdepot/internal/srclink"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/pdb"
 )
 
 // fixture copies a PDB of the fixtures, with the streams, and opens it.
-func fixture(t testing.TB, name string, streams map[string][]byte) *File {
+func fixture(t testing.TB, name string, streams map[string][]byte) *Index {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "..", "testdata", "pdb", name))
 	if err != nil {
@@ -42,9 +41,9 @@ func fixture(t testing.TB, name string, streams map[string][]byte) *File {
 	return open(t, path)
 }
 
-func open(t testing.TB, path string) *File {
+func open(t testing.TB, path string) *Index {
 	t.Helper()
-	x, err := Open(t.Context(), path)
+	x, err := OpenIndex(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,9 +63,9 @@ func TestLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Link{
-		{"/tmp/hello/hello.c", "srcsrv", srclink.Resolution{Class: srclink.Command, Target: `%targ%\//depot/hello.c`,
+		{"/tmp/hello/hello.c", "srcsrv", Resolution{Class: Command, Target: `%targ%\//depot/hello.c`,
 			Command: `p4.exe print -o %targ%\//depot/hello.c //depot/hello.c`, Reason: "its target is no URL"}},
-		{`c:\more.c`, "srcsrv", srclink.Resolution{Class: srclink.Command, Target: `%targ%\x`, Command: `p4.exe print -o %targ%\x x`, Reason: "its target is no URL"}},
+		{`c:\more.c`, "srcsrv", Resolution{Class: Command, Target: `%targ%\x`, Command: `p4.exe print -o %targ%\x x`, Reason: "its target is no URL"}},
 	}
 	if diff := cmp.Diff(want, links); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -162,7 +161,7 @@ func TestMakeMaterial(t *testing.T) {
 	}
 	for _, path := range paths {
 		x := open(t, path)
-		text, made, err := x.Make(t.Context(), Options{Base: "https://s.example", Product: "P", Version: "1"})
+		text, made, err := x.Make(t.Context(), StreamOptions{Base: "https://s.example", Product: "P", Version: "1"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +174,7 @@ func TestMakeMaterial(t *testing.T) {
 			t.Fatalf("%s: %d links, error %v; want %d, which are hundreds", path, len(links), err, len(made))
 		}
 		for i, l := range links {
-			if l.Name != made[i].Name || l.Target != made[i].URL || l.Class == srclink.Command || l.Class == srclink.Broken {
+			if l.Name != made[i].Name || l.Target != made[i].URL || l.Class == Command || l.Class == Broken {
 				t.Errorf("%s: %+v, want %+v", path, l, made[i])
 			}
 		}
@@ -186,7 +185,7 @@ func TestMakeMaterial(t *testing.T) {
 func TestMakePrefix(t *testing.T) {
 	for prefix, want := range map[string]int{"": 1, "/tmp/hello": 1, "/TMP": 1, "/tmp/hell": 0, `\tmp\hello\`: 1} {
 		x := fixture(t, "hello-x86.pdb", nil)
-		text, made, err := x.Make(t.Context(), Options{Base: "https://s.example", Product: "P", Version: "1", Roots: []sources.Root{{Dir: t.TempDir(), Prefix: prefix}}})
+		text, made, err := x.Make(t.Context(), StreamOptions{Base: "https://s.example", Product: "P", Version: "1", Roots: []sources.Root{{Dir: t.TempDir(), Prefix: prefix}}})
 		if n, _ := Counts(made); err != nil || n != want || (text != nil) != (n > 0) {
 			t.Errorf("prefix %q: %d URLs, error %v; want %d", prefix, n, err, want)
 		}
@@ -200,17 +199,17 @@ func TestOpenRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]error{text: ErrNotPDB, dir: ErrNotPDB, filepath.Join(dir, "none"): fs.ErrNotExist} {
-		if x, err := Open(t.Context(), path); !errors.Is(err, want) {
+		if x, err := OpenIndex(t.Context(), path); !errors.Is(err, want) {
 			t.Errorf("%s: %v, error %v; want %v", path, x, err, want)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	x := fixture(t, "hello-x86.pdb", nil)
-	if _, _, err := x.Make(ctx, Options{Base: "https://s.example", Roots: []sources.Root{{Dir: dir}}}); !errors.Is(err, context.Canceled) {
+	if _, _, err := x.Make(ctx, StreamOptions{Base: "https://s.example", Roots: []sources.Root{{Dir: dir}}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want that of the context", err)
 	}
-	task := Task{Options: Options{Base: "https://user:secret@s.example"}}
+	task := Task{StreamOptions: StreamOptions{Base: "https://user:secret@s.example"}}
 	if _, usage := errors.AsType[term.UsageError](task.Check(1)); !usage {
 		t.Error("credentials in a URL are no wrong command line")
 	}

@@ -1,4 +1,4 @@
-package srcindex
+package srclink
 
 import (
 	"context"
@@ -7,18 +7,17 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/sources"
-	"github.com/symdepot/symdepot/internal/srclink"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
 // Task is what the command srcsrv does with each PDB.
 type Task struct {
-	Options        // makes a new stream if Base is set
-	Rebase  string // OLD=NEW; empty for none
-	Write   bool   // into the PDB itself
-	Output  string // into a copy; empty for none
-	Raw     bool   // prints the text of the stream
-	JSON    bool
+	StreamOptions        // makes a new stream if Base is set
+	Rebase        string // OLD=NEW; empty for none
+	Write         bool   // into the PDB itself
+	Output        string // into a copy; empty for none
+	Raw           bool   // prints the text of the stream
+	JSON          bool
 
 	old, to string // of Rebase
 }
@@ -42,9 +41,9 @@ func (t *Task) Check(pdbs int) error {
 	if t.Base == "" {
 		return nil
 	}
-	_, err := srclink.CheckBase(t.Base)
+	_, err := CheckBase(t.Base)
 	if err == nil && t.Product != "" {
-		_, err = srclink.LabelPath(t.Product, t.Version, "file")
+		_, err = LabelPath(t.Product, t.Version, "file")
 	}
 	if err != nil {
 		return term.UsageError(err.Error())
@@ -55,7 +54,7 @@ func (t *Task) Check(pdbs int) error {
 // Do does the task with one PDB. It returns false, and says why on stderr, if there is
 // nothing to print or to write.
 func (t *Task) Do(ctx context.Context, path string, stdout, stderr io.Writer) (bool, error) {
-	x, err := Open(ctx, path)
+	x, err := OpenIndex(ctx, path)
 	if err != nil {
 		return false, err
 	}
@@ -85,7 +84,7 @@ func (t *Task) Do(ctx context.Context, path string, stdout, stderr io.Writer) (b
 }
 
 // out is the file that is written; empty for none.
-func (t *Task) out(x *File) string {
+func (t *Task) out(x *Index) string {
 	if t.Write {
 		return x.Path
 	}
@@ -93,8 +92,8 @@ func (t *Task) out(x *File) string {
 }
 
 // make makes a stream, and writes or prints it.
-func (t *Task) make(ctx context.Context, x *File, stdout, stderr io.Writer) (bool, error) {
-	text, made, err := x.Make(ctx, t.Options)
+func (t *Task) make(ctx context.Context, x *Index, stdout, stderr io.Writer) (bool, error) {
+	text, made, err := x.Make(ctx, t.StreamOptions)
 	if err != nil {
 		return false, err
 	}
@@ -110,7 +109,7 @@ func (t *Task) make(ctx context.Context, x *File, stdout, stderr io.Writer) (boo
 		return false, err
 	}
 	if out != "" {
-		return true, x.Save(out, map[string][]byte{srclink.StreamName: text})
+		return true, x.Save(out, map[string][]byte{StreamName: text})
 	}
 	if !t.JSON {
 		_, err = stdout.Write(text)
@@ -119,7 +118,7 @@ func (t *Task) make(ctx context.Context, x *File, stdout, stderr io.Writer) (boo
 }
 
 // rebase changes URLs.
-func (t *Task) rebase(x *File, stdout io.Writer) (bool, error) {
+func (t *Task) rebase(x *Index, stdout io.Writer) (bool, error) {
 	streams, n, err := x.Rebase(t.old, t.to)
 	if err != nil || n == 0 {
 		return false, err

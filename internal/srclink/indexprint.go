@@ -1,4 +1,4 @@
-package srcindex
+package srclink
 
 import (
 	"fmt"
@@ -6,17 +6,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/srclink"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
 // Print prints the links of a PDB, and reports whether any of them leads somewhere.
-func Print(w io.Writer, x *File, asJSON bool) (bool, error) {
+func Print(w io.Writer, x *Index, asJSON bool) (bool, error) {
 	links, err := x.Links()
 	if err != nil {
 		return false, err
 	}
-	leads := slices.ContainsFunc(links, func(l Link) bool { return l.Via != "" && l.Class != srclink.Broken })
+	leads := slices.ContainsFunc(links, func(l Link) bool { return l.Via != "" && l.Class != Broken })
 	if asJSON {
 		out := term.NewJSONLines(w)
 		for _, l := range links {
@@ -38,7 +37,8 @@ func Print(w io.Writer, x *File, asJSON bool) (bool, error) {
 		if err != nil {
 			return leads, err
 		}
-		parts = append(parts, fmt.Sprintf("source server stream of version %d with %s, class %s", x.Script.Version, term.Count(int64(sum.Files), "line"), sum.Class))
+		parts = append(parts,
+			fmt.Sprintf("source server stream of version %d with %s, class %s", x.Script.Version, term.Count(int64(sum.Files), "line"), sum.Class))
 	}
 	if n := x.Map.Rules(); n > 0 {
 		parts = append(parts, "Source Link with "+term.Count(int64(n), "rule"))
@@ -54,7 +54,7 @@ func Print(w io.Writer, x *File, asJSON bool) (bool, error) {
 // leadsTo says in one line what a debugger does.
 func leadsTo(l Link) string {
 	switch {
-	case l.Class == srclink.Command && l.Command != "":
+	case l.Class == Command && l.Command != "":
 		return "runs: " + l.Command
 	case l.Target == "":
 		return l.Reason
@@ -63,7 +63,7 @@ func leadsTo(l Link) string {
 }
 
 // PrintMade prints what became of the names.
-func PrintMade(w io.Writer, x *File, made []Made, asJSON bool) error {
+func PrintMade(w io.Writer, x *Index, made []Made, asJSON bool) error {
 	if asJSON {
 		out := term.NewJSONLines(w)
 		for _, m := range made {

@@ -1,4 +1,4 @@
-package srcindex
+package srclink
 
 import (
 	"bytes"
@@ -14,11 +14,10 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/sources"
-	"github.com/symdepot/symdepot/internal/srclink"
 )
 
-// Options say what URLs a new stream has.
-type Options struct {
+// StreamOptions say what URLs a new stream has.
+type StreamOptions struct {
 	Base string // URL of the server
 	// Roots are the folders with the source files. A file that is found there gets a
 	// URL with the hash of its content.
@@ -43,11 +42,11 @@ type Made struct {
 
 // Make makes a source server stream. made has all names of the PDB; the text is nil if
 // none of them gets a URL.
-func (x *File) Make(ctx context.Context, opt Options) (text []byte, made []Made, err error) {
+func (x *Index) Make(ctx context.Context, opt StreamOptions) (text []byte, made []Made, err error) {
 	if err := x.writable(); err != nil {
 		return nil, nil, err
 	}
-	base, err := srclink.CheckBase(opt.Base)
+	base, err := CheckBase(opt.Base)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -55,7 +54,7 @@ func (x *File) Make(ctx context.Context, opt Options) (text []byte, made []Made,
 	if err != nil {
 		return nil, nil, err
 	}
-	var lines []srclink.Line
+	var lines []Line
 	for _, name := range x.Names {
 		m := Made{Name: name}
 		f, listed := byPath[sources.Canonical(name)]
@@ -63,11 +62,11 @@ func (x *File) Make(ctx context.Context, opt Options) (text []byte, made []Made,
 		switch {
 		case !listed:
 			m.Reason = "not a source file"
-		case !srclink.Fits(name):
+		case !Fits(name):
 			m.Reason = "the name has characters that a source server stream cannot hold"
 		case f.path != "":
 			m.Path, m.SHA256, m.Verified = f.path, fmt.Sprintf("%x", f.sum), f.verified
-			path = srclink.HashPath(f.sum, name)
+			path = HashPath(f.sum, name)
 		case f.reason != "":
 			m.Path, m.Reason = "", f.reason
 		case opt.Product == "":
@@ -75,13 +74,13 @@ func (x *File) Make(ctx context.Context, opt Options) (text []byte, made []Made,
 		case !below(name, opt.Roots):
 			m.Reason = "not below a prefix"
 		default:
-			if path, err = srclink.LabelPath(opt.Product, opt.Version, sources.Canonical(name)); err != nil {
+			if path, err = LabelPath(opt.Product, opt.Version, sources.Canonical(name)); err != nil {
 				m.Reason = err.Error()
 			}
 		}
 		if path != "" {
 			m.URL = base + "/-/src/" + path
-			lines = append(lines, srclink.Line{Name: name, Path: path})
+			lines = append(lines, Line{Name: name, Path: path})
 		}
 		made = append(made, m)
 	}
@@ -89,7 +88,7 @@ func (x *File) Make(ctx context.Context, opt Options) (text []byte, made []Made,
 		return nil, made, nil
 	}
 	var b bytes.Buffer
-	if err := srclink.WriteScript(&b, base, lines); err != nil {
+	if err := WriteScript(&b, base, lines); err != nil {
 		return nil, nil, err
 	}
 	return b.Bytes(), made, nil
@@ -121,7 +120,7 @@ type located struct {
 
 // find looks for the source files below the roots. The result has an entry for each
 // name, by its canonical path.
-func (x *File) find(ctx context.Context, roots []sources.Root) (map[string]located, error) {
+func (x *Index) find(ctx context.Context, roots []sources.Root) (map[string]located, error) {
 	all := map[string]located{}
 	for _, n := range x.list {
 		all[sources.Canonical(n.Name)] = located{}
