@@ -51,13 +51,15 @@ func open(t testing.TB, path string) *Index {
 	return x
 }
 
-const commands = "SRCSRV: ini\r\nVERSION=1\r\nSRCSRV: variables\r\nSRCSRVTRG=%targ%\\%var2%\r\nSRCSRVCMD=p4.exe print -o %srcsrvtrg% %var2%\r\n" +
+const commands = "SRCSRV: ini\r\nVERSION=1\r\nSRCSRV: variables\r\nSRCSRVTRG=%targ%\\%var2%\r\nSRCSRVCMD=p4.exe print -o " +
+	"%srcsrvtrg% %var2%\r\n" +
 	"SRCSRV: source files\r\n/TMP/hello/HELLO.c*//depot/hello.c\r\nc:\\more.c*x\r\nSRCSRV: end\r\n"
 
 // TestLinks: the source server stream counts before Source Link, as for debuggers; lines for
 // files that the PDB does not name come last.
 func TestLinks(t *testing.T) {
-	both := fixture(t, "hello-x86.pdb", map[string][]byte{"srcsrv": []byte(commands), "sourcelink": []byte(`{"documents": {"/tmp/*": "https://x.example/*"}}`)})
+	both := fixture(t, "hello-x86.pdb",
+		map[string][]byte{"srcsrv": []byte(commands), "sourcelink": []byte(`{"documents": {"/tmp/*": "https://x.example/*"}}`)})
 	links, err := both.Links()
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +67,10 @@ func TestLinks(t *testing.T) {
 	want := []Link{
 		{"/tmp/hello/hello.c", "srcsrv", Resolution{Class: Command, Target: `%targ%\//depot/hello.c`,
 			Command: `p4.exe print -o %targ%\//depot/hello.c //depot/hello.c`, Reason: "its target is no URL"}},
-		{`c:\more.c`, "srcsrv", Resolution{Class: Command, Target: `%targ%\x`, Command: `p4.exe print -o %targ%\x x`, Reason: "its target is no URL"}},
+		{
+			`c:\more.c`, "srcsrv",
+			Resolution{Class: Command, Target: `%targ%\x`, Command: `p4.exe print -o %targ%\x x`, Reason: "its target is no URL"},
+		},
 	}
 	if diff := cmp.Diff(want, links); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -142,7 +147,10 @@ func TestRebaseBoth(t *testing.T) {
 		"sourcelink":   []byte(`{"documents": {"/tmp/*": "http://old.example/*"}}`),
 		"sourcelink$9": []byte(`{"documents": {"/a/*": "http://old.example:80/*"}}`), "other": []byte("http://old.example")})
 	streams, n, err := x.Rebase("http://old.example", "https://new.example")
-	want := map[string][]byte{"srcsrv": []byte("SRCSRV: variables\nA=https://new.example/x\nSRCSRV: end\n"), "sourcelink": []byte(`{"documents": {"/tmp/*": "https://new.example/*"}}`)}
+	want := map[string][]byte{
+		"srcsrv":     []byte("SRCSRV: variables\nA=https://new.example/x\nSRCSRV: end\n"),
+		"sourcelink": []byte(`{"documents": {"/tmp/*": "https://new.example/*"}}`),
+	}
 	if err != nil || n != 2 {
 		t.Errorf("%d URLs, error %v; want 2", n, err)
 	}
@@ -185,7 +193,8 @@ func TestMakeMaterial(t *testing.T) {
 func TestMakePrefix(t *testing.T) {
 	for prefix, want := range map[string]int{"": 1, "/tmp/hello": 1, "/TMP": 1, "/tmp/hell": 0, `\tmp\hello\`: 1} {
 		x := fixture(t, "hello-x86.pdb", nil)
-		text, made, err := x.Make(t.Context(), StreamOptions{Base: "https://s.example", Product: "P", Version: "1", Roots: []sources.Root{{Dir: t.TempDir(), Prefix: prefix}}})
+		text, made, err := x.Make(t.Context(),
+			StreamOptions{Base: "https://s.example", Product: "P", Version: "1", Roots: []sources.Root{{Dir: t.TempDir(), Prefix: prefix}}})
 		if n, _ := Counts(made); err != nil || n != want || (text != nil) != (n > 0) {
 			t.Errorf("prefix %q: %d URLs, error %v; want %d", prefix, n, err, want)
 		}

@@ -39,8 +39,8 @@ func HashPath(sha256 [32]byte, name string) string {
 // take their percent signs for variables.
 func LabelPath(product, version, rel string) (string, error) {
 	for what, s := range map[string]string{"product": product, "version": version} {
-		if s == "" || strings.Trim(s, ".") == "" || strings.ContainsFunc(s,
-			func(c rune) bool { return c > 0x7E || !isPlain(byte(c)) && !strings.ContainsRune("+@!,", c) }) {
+		if s == "" || strings.Trim(s, ".") == "" ||
+			strings.ContainsFunc(s, func(c rune) bool { return c > 0x7E || !isPlain(byte(c)) && !strings.ContainsRune("+@!,", c) }) {
 			return "", fmt.Errorf("the %s %q cannot stand in a source server stream: letters, digits and -._~+@!, can", what, s)
 		}
 	}
@@ -89,8 +89,8 @@ func WriteScript(w io.Writer, base string, lines []Line) error {
 		b.WriteString(s + "\r\n")
 	}
 	for _, l := range lines {
-		if l.Name == "" || strings.ContainsAny(l.Name,
-			"*\r\n\x00") || strings.ContainsAny(l.Path, "*\r\n\x00") || len(l.Name)+len(l.Path) > maxResult {
+		if l.Name == "" || strings.ContainsAny(l.Name, "*\r\n\x00") || strings.ContainsAny(l.Path, "*\r\n\x00") ||
+			len(l.Name)+len(l.Path) > maxResult {
 			return fmt.Errorf("the name %.200q cannot stand in a source server stream", l.Name)
 		}
 		b.WriteString(l.Name + "*" + l.Path + "\r\n")
