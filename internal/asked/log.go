@@ -26,8 +26,10 @@ var (
 	inDisk    = regexp.MustCompile(`(?i)(?:\b[a-z]:|\\)\\[^*?"<>|\t]+`)
 	inFind    = regexp.MustCompile(`(?i)debuginfod[-_]find(?:[-_]| )(debuginfo|executable)\s+([0-9a-f]{16,128})\b`)
 	inBuildID = regexp.MustCompile(`(?i)\bbuild[- ]?id(?:\[[a-z0-9/]+\])?\s*[=:]?\s*([0-9a-f]{16,128})\b`)
-	inPairID  = regexp.MustCompile(`(?i)(?:^|[\s("\[{,=:])\{?([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\}?(?:-?[0-9a-f]{1,8})?|[0-9a-f]{32,64})(?:$|[\s)"\]},;:])`)
-	inName    = regexp.MustCompile(`[^\s"'()\[\]{}<>,;|]+`)
+	inPairID  = regexp.MustCompile(`(?i)(?:^|[\s("\[{,=:])\{?` +
+		`([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\}?(?:-?[0-9a-f]{1,8})?|[0-9a-f]{32,64})` +
+		`(?:$|[\s)"\]},;:])`)
+	inName = regexp.MustCompile(`[^\s"'()\[\]{}<>,;|]+`)
 )
 
 // Words by which logs say whether a file was found; the first that a line has counts.
@@ -35,9 +37,12 @@ var outcomes = []struct {
 	word string
 	is   Outcome
 }{
-	{"not found", Missing}, {"not_found", Missing}, {"80190194", Missing}, {"no such file", Missing}, {"mismatched", Missing}, {"failed", Missing},
-	{"cannot find", Missing}, {"could not find", Missing}, {"unable to locate", Missing}, {" 404", Missing}, {"missing", Missing}, {"symnone", Missing},
-	{"http_status_ok", Got}, {"result: 0x00000000", Got}, {" 200 ", Got}, {"passed", Got}, {"from symsrv", Got}, {"- ok", Got}, {"pdb matched:  true", Got},
+	{"not found", Missing}, {"not_found", Missing}, {"80190194", Missing}, {"no such file", Missing},
+	{"mismatched", Missing}, {"failed", Missing},
+	{"cannot find", Missing}, {"could not find", Missing}, {"unable to locate", Missing}, {" 404", Missing},
+	{"missing", Missing}, {"symnone", Missing},
+	{"http_status_ok", Got}, {"result: 0x00000000", Got}, {" 200 ", Got}, {"passed", Got}, {"from symsrv", Got},
+	{"- ok", Got}, {"pdb matched:  true", Got},
 }
 
 // ParseLog reads the log of a debugger: what !sym noisy prints in WinDbg, symchk /v,
@@ -80,7 +85,9 @@ func (l *log) line(line string) {
 		if !strings.Contains(lower, o.word) {
 			continue
 		}
-		if l.last >= 0 && (found || strings.Contains(lower, "result") || strings.Contains(lower, "response") || strings.Contains(lower, "status") || strings.HasPrefix(lower, "not found")) {
+		if l.last >= 0 &&
+			(found || strings.Contains(lower, "result") || strings.Contains(lower, "response") ||
+				strings.Contains(lower, "status") || strings.HasPrefix(lower, "not found")) {
 			if a := &l.list[l.last]; a.Outcome != Got {
 				a.Outcome = o.is
 			}

@@ -121,7 +121,8 @@ func (ex *exporter) progress(done, total int64) {
 func (ex *exporter) countOmitted(tx depot.Transaction, f depot.TxFile) {
 	ex.result.LeftOut++
 	ex.result.LeftOutKinds[f.Object.Kind.String()]++
-	ex.event(EventLeftOut, f.Path, fmt.Sprintf("layout %s has no path for %s in transaction %d", ex.layout.Name(), f.Object.Kind, tx.Number), false)
+	ex.event(EventLeftOut, f.Path,
+		fmt.Sprintf("layout %s has no path for %s in transaction %d", ex.layout.Name(), f.Object.Kind, tx.Number), false)
 }
 
 // place is a file to write.

@@ -207,7 +207,8 @@ func (im *importer) entry(ctx context.Context, st *symstore.Store, take taker, i
 	f, err := openEntry(st, id, e)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, symstore.ErrPointer) || errors.Is(err, symstore.ErrDamaged) {
-			im.countSkipped(im.store+"/"+place, "transaction "+id.String()+" lists a file that the store does not have: "+err.Error()+pointerHint(err), true)
+			im.countSkipped(im.store+"/"+place,
+				"transaction "+id.String()+" lists a file that the store does not have: "+err.Error()+pointerHint(err), true)
 			return nil
 		}
 		return scan.ReadError{Err: err}
@@ -418,7 +419,8 @@ func (im *importer) judge(ctx context.Context, path string, err error) error {
 		im.mu.Unlock()
 	case errors.Is(err, objfile.ErrNotSymbolFile):
 		im.countSkipped(path, notSymbolText(err), false)
-	case errors.Is(err, objfile.ErrBroken), errors.Is(err, depot.ErrNoID), errors.Is(err, depot.ErrLinks), errors.Is(err, depot.ErrChanged), errors.Is(err, unpack.ErrPacked):
+	case errors.Is(err, objfile.ErrBroken), errors.Is(err, depot.ErrNoID), errors.Is(err, depot.ErrLinks),
+		errors.Is(err, depot.ErrChanged), errors.Is(err, unpack.ErrPacked):
 		im.countSkipped(path, err.Error(), true)
 	default:
 		return err

@@ -253,7 +253,8 @@ func (c *copier) object(ctx context.Context, root *os.Root, i bucket.Info) error
 	pause := firstPause
 	for try := 1; ; try++ {
 		err = c.content(ctx, f, i)
-		if err == nil || try == attempts || ctx.Err() != nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, bucket.ErrPrecondition) {
+		if err == nil || try == attempts || ctx.Err() != nil || errors.Is(err, fs.ErrNotExist) ||
+			errors.Is(err, fs.ErrPermission) || errors.Is(err, bucket.ErrPrecondition) {
 			break
 		}
 		if err := ctxio.Pause(ctx, pause); err != nil {
@@ -265,7 +266,8 @@ func (c *copier) object(ctx context.Context, root *os.Root, i bucket.Info) error
 	if err == nil && !i.ModTime.IsZero() {
 		err = root.Chtimes(name, i.ModTime, i.ModTime)
 	}
-	if err != nil && ctx.Err() == nil && !errors.Is(err, bucket.ErrNoBucket) && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, bucket.ErrPrecondition)) {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, bucket.ErrNoBucket) &&
+		(errors.Is(err, fs.ErrNotExist) || errors.Is(err, bucket.ErrPrecondition)) {
 		return errors.Join(root.Remove(name), skip(fmt.Errorf("it was changed or deleted meanwhile: %w", err)))
 	}
 	return err

@@ -456,7 +456,8 @@ func (im *importer) filesOf(id string) []looseFile {
 		if err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		files = append(files, looseFile{rel: rel, src: depot.Source{Path: im.store + "/" + rel, Name: im.nameOf(rel, leaf), ModTime: info.ModTime()}})
+		files = append(files,
+			looseFile{rel: rel, src: depot.Source{Path: im.store + "/" + rel, Name: im.nameOf(rel, leaf), ModTime: info.ModTime()}})
 	}
 	return files
 }

@@ -186,7 +186,9 @@ func (ex *exporter) choose(tx depot.Transaction, known bool) error {
 				ex.shadow(at, have.TxFile, chosen{r, tx.Number})
 			default:
 				ex.result.Replaced++
-				ex.event(EventReplaced, at, fmt.Sprintf("%s of transaction %d replaces the different content of %s of transaction %d", f.Path, tx.Number, have.Path, have.tx), true)
+				ex.event(EventReplaced, at,
+					fmt.Sprintf("%s of transaction %d replaces the different content of %s of transaction %d", f.Path, tx.Number, have.Path, have.tx),
+					true)
 			}
 		}
 		return nil
@@ -196,7 +198,9 @@ func (ex *exporter) choose(tx depot.Transaction, known bool) error {
 // shadow counts a file that is not written under a key because of a better one.
 func (ex *exporter) shadow(at string, f depot.TxFile, better chosen) {
 	ex.result.Shadowed++
-	ex.event(EventShadowed, at, fmt.Sprintf("%s is not written: %s of transaction %d is the better file for this key", f.Path, better.Path, better.tx), false)
+	ex.event(EventShadowed, at,
+		fmt.Sprintf("%s is not written: %s of transaction %d is the better file for this key", f.Path, better.Path, better.tx),
+		false)
 }
 
 // best returns the keys for which a file was chosen.

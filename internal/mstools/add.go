@@ -123,7 +123,8 @@ func (r *symstoreRun) compression() (symstore.Compression, error) {
 	case "none", "plain":
 		return symstore.Plain, nil
 	case "zip":
-		return 0, term.UsageError("/compress ZIP is not written: no debugger but Microsoft's newest reads it. /compress writes cabinets that all read, --method lzx smaller ones")
+		return 0, term.UsageError("/compress ZIP is not written: no debugger but Microsoft's newest reads it. " +
+			"/compress writes cabinets that all read, --method lzx smaller ones")
 	}
 	return 0, term.UsageError("--method is mszip, lzx or none, not " + word)
 }

@@ -72,7 +72,8 @@ func (r *symstoreRun) age() error {
 	}
 	reporting := r.args.has("size") && r.args.get("size") == ""
 	if g.byTime() && !r.args.has("-by") && !reporting && !symstore.RecordsLastUse(g.dir) {
-		return errors.New("this file system does not record the last read of files.\nMount it without noatime, or use the time of storing: --by age")
+		return errors.New("this file system does not record the last read of files.\nMount it without noatime, " +
+			"or use the time of storing: --by age")
 	}
 	var doomed []expired
 	var kept []retention.Verdict
@@ -355,7 +356,8 @@ func (r *symstoreRun) ageOut(g aging, admin bool, list []expired, kept []retenti
 		r.line(ageLine{Event: "done", Bytes: freed})
 		return r.ageCode()
 	}
-	if len(list) > 0 && !r.args.has("y") && !r.confirm(fmt.Sprintf("This deletes %s, which frees %s.", term.Count(int64(len(list)), noun), summary)) {
+	if len(list) > 0 && !r.args.has("y") &&
+		!r.confirm(fmt.Sprintf("This deletes %s, which frees %s.", term.Count(int64(len(list)), noun), summary)) {
 		r.print("nothing was deleted\n")
 		return term.Exit(ssFailed)
 	}

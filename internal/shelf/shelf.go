@@ -201,7 +201,8 @@ func (s *Shelf) Waiting() bool { return s.queue.Load() > 0 }
 // returns false.
 func (s *Shelf) Add(ctx context.Context, key string, size int64, r io.Reader) (added bool, err error) {
 	s.mu.Lock()
-	if s.items[key] != nil || s.life.Err() != nil || size > s.opt.KeptBytes-s.bytes || size > s.opt.HeldBytes-s.held || len(s.idle) >= s.opt.KeptFiles {
+	if s.items[key] != nil || s.life.Err() != nil || size > s.opt.KeptBytes-s.bytes || size > s.opt.HeldBytes-s.held ||
+		len(s.idle) >= s.opt.KeptFiles {
 		s.mu.Unlock()
 		return false, nil //nolint:nilerr // a closed shelf keeps nothing
 	}

@@ -243,7 +243,8 @@ func (w work) Make(ctx context.Context, j jobs.Job) (jobs.Outcome, error) {
 		return none, err
 	}
 	w.noteDerived(ctx, ref, m.Version, c)
-	w.svc.log.Info("a PDB was transcoded", "job", j.ID, "pdb", jobKey(key), "version", m.Version.String(), "wanted", want.String(), "transcoder", m.Program, "took", m.Took)
+	w.svc.log.Info("a PDB was transcoded", "job", j.ID, "pdb", jobKey(key), "version", m.Version.String(),
+		"wanted", want.String(), "transcoder", m.Program, "took", m.Took)
 	return jobs.Outcome{Class: "ok", Detail: madeBy(m), Result: &c.Ref}, nil
 }
 
@@ -366,13 +367,16 @@ func (w work) Keep(ctx context.Context, j jobs.Job, r jobs.Result, body io.Reade
 	if h, err := svc.FindPDB(ctx, key); err == nil {
 		w.noteDerived(ctx, h.Ref, v, c)
 	}
-	svc.log.Info("a worker made a SymCache file", "job", j.ID, "pdb", jobKey(key), "version", v.String(), "worker", j.Worker, "sha256", c.Ref.String(), "bytes", c.Size)
+	svc.log.Info("a worker made a SymCache file", "job", j.ID, "pdb", jobKey(key), "version", v.String(),
+		"worker", j.Worker, "sha256", c.Ref.String(), "bytes", c.Size)
 	return jobs.Outcome{Class: "ok", Detail: r.Detail, Result: &c.Ref}, nil
 }
 
 // keep stores a result and enters it into the index. claimed, if not nil, is the
 // SHA-256 that the content must have.
-func (w work) keep(ctx context.Context, key SymCacheKey, v symcache.Version, size int64, claimed *blob.Ref, r io.Reader) (index.Content, error) {
+func (w work) keep(
+	ctx context.Context, key SymCacheKey, v symcache.Version, size int64, claimed *blob.Ref, r io.Reader,
+) (index.Content, error) {
 	none := index.Content{}
 	batch, err := w.svc.blobs.Begin(ctx)
 	if err != nil {
@@ -422,13 +426,16 @@ func (w work) enterResult(ctx context.Context, key SymCacheKey, v symcache.Versi
 	}
 	var entries []index.Entry
 	for _, o := range objs {
-		entries = append(entries, index.Entry{Object: o.Object, Features: o.Features.Words(), Ref: c.Ref, Size: c.Size, Aliases: o.Aliases(), Path: leaf})
+		entries = append(entries,
+			index.Entry{Object: o.Object, Features: o.Features.Words(), Ref: c.Ref, Size: c.Size, Aliases: o.Aliases(), Path: leaf})
 	}
-	err = svc.db.Cached.Put(ctx, index.CachedFile{Source: transcoderSource, Product: Product, Name: leaf, Ref: c.Ref, Size: c.Size, Fetched: svc.now(), Entries: entries},
-		func(ctx context.Context, _ []blob.Ref) error {
-			_, err := svc.blobs.Stat(ctx, c.Ref)
-			return err
-		})
+	err = svc.db.Cached.Put(ctx, index.CachedFile{
+		Source: transcoderSource, Product: Product, Name: leaf, Ref: c.Ref, Size: c.Size, Fetched: svc.now(),
+		Entries: entries,
+	}, func(ctx context.Context, _ []blob.Ref) error {
+		_, err := svc.blobs.Stat(ctx, c.Ref)
+		return err
+	})
 	if err == nil {
 		svc.writeStore(ctx, key, v, c)
 	}
@@ -508,7 +515,10 @@ func (w work) Rule(class string) jobs.Rule {
 	case transcode.ClassTimeout, transcode.ClassMemory, transcode.ClassTooLarge:
 		return jobs.Rule{Retries: 1, Backoff: []time.Duration{2 * time.Second}, ByContent: 30 * day, ByKey: day, Versioned: true}
 	case transcode.ClassExit, transcode.ClassNoOutput, transcode.ClassBadOutput:
-		return jobs.Rule{Retries: 1, Backoff: []time.Duration{2 * time.Second}, NeedsOther: true, ByContent: 30 * day, ByKey: day, Versioned: true}
+		return jobs.Rule{
+			Retries: 1, Backoff: []time.Duration{2 * time.Second}, NeedsOther: true, ByContent: 30 * day, ByKey: day,
+			Versioned: true,
+		}
 	}
 	return jobs.Rule{Retries: 8, Backoff: []time.Duration{5 * time.Second, 15 * time.Second, 45 * time.Second}}
 }

@@ -115,7 +115,8 @@ type Service struct {
 // called.
 func New(ctx context.Context, opt Options) (*Service, error) {
 	svc := &Service{
-		depot: opt.Depot, db: opt.DB, blobs: opt.Blobs, fetch: opt.Fetch, queue: opt.Queue, make: opt.Make.withDefaults(), log: opt.Log, now: opt.Now,
+		depot: opt.Depot, db: opt.DB, blobs: opt.Blobs, fetch: opt.Fetch, queue: opt.Queue, make: opt.Make.withDefaults(),
+		log: opt.Log, now: opt.Now,
 	}
 	svc.servers.init(opt.Servers)
 	svc.fetch.Serve(peerKind, svc.downloadForPeer)

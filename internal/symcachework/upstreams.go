@@ -133,7 +133,9 @@ func (svc *Service) askServers(key symcache.Key, v symcache.Version, ask Ask) *s
 }
 
 // startDownload joins the download with a key, or starts it.
-func (svc *Service) startDownload(at string, want *serverDownload, run func(ctx context.Context, f *serverDownload, name string)) *serverDownload {
+func (svc *Service) startDownload(
+	at string, want *serverDownload, run func(ctx context.Context, f *serverDownload, name string),
+) *serverDownload {
 	s := &svc.servers
 	f, ok := s.downloads.Join(at, func() (*serverDownload, bool) {
 		want.ended, want.asked = make(chan struct{}), svc.now()
@@ -194,7 +196,9 @@ func (svc *Service) pollServer(ctx context.Context, u fetch.Upstream, f *serverD
 			return symcache.Version{}, err
 		}
 		if now := svc.now(); now.After(end) || f.sinceRequest(now) > mostUnasked {
-			return symcache.Version{}, &fetch.Failure{Source: u.Source.Name(), Class: fetch.ClassTimeout, Err: errors.New("the server is still making the file")}
+			return symcache.Version{}, &fetch.Failure{
+				Source: u.Source.Name(), Class: fetch.ClassTimeout, Err: errors.New("the server is still making the file"),
+			}
 		}
 		if err := ctxio.Pause(ctx, min(max(fail.Retry.Sub(svc.now()), leastPause), mostPause)); err != nil {
 			return symcache.Version{}, err
@@ -219,8 +223,12 @@ func (svc *Service) askOnce(ctx context.Context, u fetch.Upstream, f *serverDown
 	}
 	o := symfile.Object{Kind: symfile.SymCache, Role: symfile.SymCacheFile, Name: f.key.Name, CodeName: f.key.FileName(v), DebugID: f.key.ID}
 	err = svc.db.Cached.Put(ctx, index.CachedFile{
-		Source: u.Source.Name(), Name: o.CodeName, URL: reply.Path, Tag: reply.Tag, Ref: c.Ref, Size: c.Size, Fetched: svc.now(), Product: u.Product,
-		Entries: []index.Entry{{Object: o, Features: objfile.Features{Symtab: true}.Words(), Ref: c.Ref, Size: c.Size, Aliases: o.Aliases(), Path: o.CodeName}},
+		Source: u.Source.Name(), Name: o.CodeName, URL: reply.Path, Tag: reply.Tag, Ref: c.Ref, Size: c.Size,
+		Fetched: svc.now(), Product: u.Product,
+		Entries: []index.Entry{{
+			Object: o, Features: objfile.Features{Symtab: true}.Words(), Ref: c.Ref, Size: c.Size, Aliases: o.Aliases(),
+			Path: o.CodeName,
+		}},
 	}, func(ctx context.Context, _ []blob.Ref) error {
 		_, err := svc.blobs.Stat(ctx, c.Ref)
 		return err

@@ -196,7 +196,10 @@ func (f *Folder) try(ctx context.Context, req *layout.Request, l symfile.Lookup,
 	if err != nil {
 		return nil, err
 	}
-	a := &File{ReaderAt: file, Size: info.Size(), ModTime: info.ModTime(), Path: filepath.Join(f.dir, filepath.FromSlash(name)), Name: path.Base(name), Plain: file, close: file.Close}
+	a := &File{
+		ReaderAt: file, Size: info.Size(), ModTime: info.ModTime(), Path: filepath.Join(f.dir, filepath.FromSlash(name)),
+		Name: path.Base(name), Plain: file, close: file.Close,
+	}
 	if c.Pointer {
 		a.Path, a.Name = file.Name(), c.Parts[len(c.Parts)-3]
 	} else if c.Packed && req.Form == layout.FormFile {

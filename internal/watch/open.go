@@ -255,7 +255,8 @@ func (f *Folder) openFirst(ctx context.Context, hits []hit) (*File, error) {
 		case errors.Is(err, shelf.ErrFull):
 			absent = err
 		case !errors.Is(err, fs.ErrNotExist):
-			f.opt.Log.Warn("a file in a watched folder cannot be served", "folder", f.where, "path", within(hits[i].File.Dir, hits[i].File.Name), "member", hits[i].Member, "error", err)
+			f.opt.Log.Warn("a file in a watched folder cannot be served", "folder", f.where,
+				"path", within(hits[i].File.Dir, hits[i].File.Name), "member", hits[i].Member, "error", err)
 		}
 	}
 	return nil, absent

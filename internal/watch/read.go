@@ -81,7 +81,10 @@ func nested(name string) bool { return strings.Contains(name, scan.Separator) }
 func (f *Folder) readFile(ctx context.Context, h handle, dir, name string, spare chan struct{}) (*index.WatchedEntry, error) {
 	p := within(dir, name)
 	s := h.stamp()
-	e := &index.WatchedEntry{File: index.WatchedFile{Dir: dir, Name: name, Size: s.size, MTime: s.mtime, CTime: s.ctime, Inode: s.inode, Tag: s.tag, Seen: f.opt.Now().UnixNano()}}
+	e := &index.WatchedEntry{File: index.WatchedFile{
+		Dir: dir, Name: name, Size: s.size, MTime: s.mtime, CTime: s.ctime, Inode: s.inode, Tag: s.tag,
+		Seen: f.opt.Now().UnixNano(),
+	}}
 	buf, _ := buffers.Get().(*[]byte)
 	if buf == nil {
 		buf = new([]byte)
@@ -304,7 +307,11 @@ func (r *reading) add(e *scan.Entry, objects []objfile.Object, size int64) error
 			return fmt.Errorf("%w: it has more than %d objects", errLies, maxObjects)
 		}
 		name := e.Name
-		r.objects = append(r.objects, index.WatchedObject{Member: e.Member, Place: encodePlace(e.Place), Size: size, Data: encodeObject(o, name, size), Keys: keys, Signature: e.Signature})
+		r.objects = append(r.objects,
+			index.WatchedObject{
+				Member: e.Member, Place: encodePlace(e.Place), Size: size, Data: encodeObject(o, name, size), Keys: keys,
+				Signature: e.Signature,
+			})
 	}
 	return nil
 }
@@ -456,20 +463,25 @@ func (r *reading) md5sums(e *scan.Entry) error {
 // dullFolders are folders of packages without symbol files, and sourceFolders those with
 // source files only.
 var (
-	dullFolders = []string{"usr/share/doc/", "usr/share/man/", "usr/share/info/", "usr/share/locale/", "usr/share/licenses/", "usr/share/help/",
+	dullFolders = []string{"usr/share/doc/", "usr/share/man/", "usr/share/info/", "usr/share/locale/",
+		"usr/share/licenses/", "usr/share/help/",
 		"usr/share/icons/", "usr/share/zoneinfo/", "usr/share/fonts/", "usr/share/lintian/", "usr/share/bash-completion/"}
 	sourceFolders = []string{"usr/src/debug/", "usr/include/"}
 )
 
 // dullSuffixes are the suffixes of files that are no symbol files, besides those of
 // source files.
-var dullSuffixes = suffixes(`html htm css txt md rst tex texi pdf ps svg png jpg jpeg gif ico bmp webp xpm ttf otf woff woff2 ogg wav mp3 mp4
-	a o lo gir typelib pod ph al ix pri prl prf qml qmltypes json yaml yml toml ini conf cfg service desktop xml xsl xsd dtd rng csv tsv po pot mo qm ts in am ac m4 cmake mk la pc sh bash csh zsh fish pl pm py pyc pyi rb tcl lua el elc
-	php sql awk sed bat cmd ps1 diff patch list policy rules pem crt`)
+var dullSuffixes = suffixes(`
+	html htm css txt md rst tex texi pdf ps svg png jpg jpeg gif ico bmp webp xpm ttf otf woff woff2 ogg wav mp3
+	mp4 a o lo gir typelib pod ph al ix pri prl prf qml qmltypes json yaml yml toml ini conf cfg service desktop
+	xml xsl xsd dtd rng csv tsv po pot mo qm ts in am ac m4 cmake mk la pc sh bash csh zsh fish pl pm py pyc pyi
+	rb tcl lua el elc php sql awk sed bat cmd ps1 diff patch list policy rules pem crt`)
 
 // sourceSuffixes are the suffixes of files that debug information names.
-var sourceSuffixes = suffixes(`c h cc cpp cxx c++ hh hpp hxx h++ inl inc ipp tcc tpp def s asm sx m mm rs go d f f77 f90 f95 f03 f08 for ftn ada adb ads pas pp vala
-	y l yy ll ypp lpp cs vb fs fsi java kt kts scala swift zig nim cr ml mli hs cu cuh cl glsl hlsl proto gperf re x td v sv jl idl`)
+var sourceSuffixes = suffixes(`
+	c h cc cpp cxx c++ hh hpp hxx h++ inl inc ipp tcc tpp def s asm sx m mm rs go d f f77 f90 f95 f03 f08 for ftn
+	ada adb ads pas pp vala y l yy ll ypp lpp cs vb fs fsi java kt kts scala swift zig nim cr ml mli hs cu cuh cl
+	glsl hlsl proto gperf re x td v sv jl idl`)
 
 func suffixes(list string) map[string]bool {
 	m := map[string]bool{}

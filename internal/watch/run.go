@@ -80,7 +80,8 @@ func (f *Folder) scanSome(ctx context.Context, dirs []string) time.Duration {
 			f.opt.Log.Error("a watched folder cannot be scanned; its files are absent until it can", "folder", f.where, "error", err)
 		}
 	case dirs == nil && (s.Read > 0 || s.Gone > 0):
-		f.opt.Log.Info("scanned a watched folder", "folder", f.where, "files", s.Files, "read", s.Read, "gone", s.Gone, "problems", s.Problems, "took", s.Took)
+		f.opt.Log.Info("scanned a watched folder", "folder", f.where, "files", s.Files, "read", s.Read, "gone", s.Gone,
+			"problems", s.Problems, "took", s.Took)
 	}
 	return f.opt.Rescan
 }
@@ -149,7 +150,8 @@ func (f *Folder) watchFolder(dir string) {
 		return
 	}
 	if err := n.add(dir); errors.Is(err, errTooMany) {
-		f.opt.Log.Warn("a watched folder has more folders than the system watches; changes are found by rescans", "folder", f.where, "every", f.opt.Rescan, "error", err)
+		f.opt.Log.Warn("a watched folder has more folders than the system watches; changes are found by rescans",
+			"folder", f.where, "every", f.opt.Rescan, "error", err)
 		f.dropNotifier()
 	}
 }
