@@ -423,44 +423,12 @@ func (u *suite) badKeys(t *testing.T) {
 func (u *suite) list(t *testing.T) {
 	const many = 1100
 	b := u.open(t)
-	var wg sync.WaitGroup
-	next := make(chan int)
-	for range 8 {
-		wg.Go(func() {
-			for i := range next {
-				content := []byte(fmt.Sprint(i))
-				if _, err := b.Put(t.Context(), fmt.Sprintf("many/%04d", i), int64(len(content)), bytes.NewReader(content),
-					bucket.PutOptions{}); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	for i := range many {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
+	putMany(t, b, many)
 	put(t, b, "other", []byte("x"))
 	put(t, b, "many.not", []byte("x"))
-
-	seen := map[string]bool{}
-	for info, err := range b.List(t.Context(), "many/") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if seen[info.Key] {
-			t.Errorf("%q twice", info.Key)
-		}
-		seen[info.Key] = true
-		if info.ETag == "" || info.ModTime.IsZero() || info.Size < 1 || info.Size > 4 {
-			t.Fatalf("%+v", info)
-		}
-	}
-	if len(seen) != many || !seen["many/0000"] || !seen[fmt.Sprintf("many/%04d", many-1)] {
-		t.Errorf("%d keys", len(seen))
-	}
-	for prefix, want := range map[string]int{"": many + 2, "many": many + 1, "many/10": 100, "many/1000": 1, "nothing": 0, "man\xff": 0} {
+	listsOnce(t, b, many)
+	prefixes := map[string]int{"": many + 2, "many": many + 1, "many/10": 100, "many/1000": 1, "nothing": 0, "man\xff": 0}
+	for prefix, want := range prefixes {
 		n := 0
 		for _, err := range b.List(t.Context(), prefix) {
 			if err != nil {
@@ -483,6 +451,55 @@ func (u *suite) list(t *testing.T) {
 		}
 		o.Body.Close()
 	}
+	u.listsEnd(t, b)
+}
+
+// putMany puts n contents with keys below many/, eight at a time.
+func putMany(t *testing.T, b bucket.Bucket, n int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	next := make(chan int)
+	for range 8 {
+		wg.Go(func() {
+			for i := range next {
+				key, content := fmt.Sprintf("many/%04d", i), []byte(fmt.Sprint(i))
+				if _, err := b.Put(t.Context(), key, int64(len(content)), bytes.NewReader(content), bucket.PutOptions{}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+}
+
+// listsOnce checks that each of the contents of putMany is listed once, with all its facts.
+func listsOnce(t *testing.T, b bucket.Bucket, many int) {
+	t.Helper()
+	seen := map[string]bool{}
+	for info, err := range b.List(t.Context(), "many/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[info.Key] {
+			t.Errorf("%q twice", info.Key)
+		}
+		seen[info.Key] = true
+		if info.ETag == "" || info.ModTime.IsZero() || info.Size < 1 || info.Size > 4 {
+			t.Fatalf("%+v", info)
+		}
+	}
+	if len(seen) != many || !seen["many/0000"] || !seen[fmt.Sprintf("many/%04d", many-1)] {
+		t.Errorf("%d keys", len(seen))
+	}
+}
+
+// listsEnd checks that a list ends when its reader stops, and when its context ends.
+func (u *suite) listsEnd(t *testing.T, b bucket.Bucket) {
+	t.Helper()
 	for _, err := range b.List(t.Context(), "many/") { // stop after the first
 		if err != nil {
 			t.Error(err)
