@@ -13,11 +13,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -26,60 +23,6 @@ import (
 	"github.com/symdepot/symdepot/internal/sources"
 	"github.com/symdepot/symdepot/objfile"
 )
-
-// EventKind says what happened to a file or a transaction.
-type EventKind string
-
-// The kinds of events. Their texts are part of the commands' JSON output.
-const (
-	EventAdded      EventKind = "added"        // an object with new content
-	EventKnown      EventKind = "known"        // an object whose content was stored before
-	EventSkipped    EventKind = "skipped"      // a file that was not added
-	EventMisplaced  EventKind = "misplaced"    // a file under a path that its ids do not belong to
-	EventImported   EventKind = "imported"     // a transaction
-	EventEmpty      EventKind = "empty"        // a transaction without symbol files
-	EventBefore     EventKind = "here already" // a transaction that was imported earlier
-	EventWritten    EventKind = "written"      // a file of an export
-	EventReplaced   EventKind = "replaced"     // a file of an export that had different content
-	EventLeftOut    EventKind = "left out"     // an object that an export has no path for
-	EventShadowed   EventKind = "shadowed"     // an object whose path a better object has
-	EventCollision  EventKind = "collision"    // a path that differs from a different path in case only
-	EventFailedFile EventKind = "failed"       // a file that could not be written
-)
-
-// Event is reported for each file and each transaction.
-type Event struct {
-	Kind   EventKind
-	Path   string          // of the file
-	Object *objfile.Object // for EventAdded and EventKnown
-	// Restored: the stored bytes of the object were damaged or missing, and the
-	// transaction replaces them.
-	Restored bool
-	// Detail is the reason, for the kinds that have one.
-	Detail string
-	// Own are the paths that a misplaced file belongs to.
-	Own []string
-	// Origin is the number of the foreign transaction, Number that in the
-	// depot, for events of transactions; so are Product and Version.
-	Origin           string
-	Number           int64
-	Product, Version string
-	// Notable: the file is named in summaries.
-	Notable bool
-	// Unreadable: the file could not be read.
-	Unreadable bool
-	// noID: the file is intact and has no id, as object files of a build have none.
-	noID bool
-}
-
-// Progress is called with the bytes done so far and their sum, -1 if unknown.
-type Progress func(done, total int64)
-
-// Tally counts objects or files and their bytes.
-type Tally struct {
-	Files int64 `json:"objects"`
-	Bytes int64 `json:"bytes"`
-}
 
 // Counts sum up the files that were offered to the depot.
 type Counts struct {
@@ -106,25 +49,6 @@ type Counts struct {
 
 // maxNotable bounds lists of files in results.
 const maxNotable = 20
-
-// AddOptions are the options of Add.
-type AddOptions struct {
-	Info depot.TxInfo
-	// As and ID force a kind; see objfile.Options.
-	As, ID string
-	// DryRun adds nothing and only reports what would be added.
-	DryRun bool
-	// SkipUnreadable skips files and folders that cannot be read. Otherwise
-	// one of them makes Add fail, and nothing is added.
-	SkipUnreadable bool
-	// Strict makes Add fail, and add nothing, if a file is left out because it is
-	// damaged, encrypted, too large, refused, or not the one of the build.
-	Strict bool
-	// Sources are folders with the sources of the added objects.
-	Sources  []sources.Root
-	Event    func(Event)
-	Progress Progress
-}
 
 // AddResult is the result of Add.
 type AddResult struct {
@@ -157,24 +81,6 @@ func Add(ctx context.Context, d *depot.Depot, paths []string, opt AddOptions) (A
 	return AddResult{ad.counts, n}, err
 }
 
-// adder offers files to a depot with a few workers, and counts them.
-type adder struct {
-	d      *depot.Depot
-	opt    AddOptions
-	bytes  atomic.Int64
-	wanted *sources.Collector
-
-	mu     sync.Mutex // guards the fields below, and calls of opt.Event
-	counts Counts
-	unread []string // the first files that could not be read
-	faulty []string // the first files that Strict does not leave out
-	faults int64    // their number
-}
-
-func newAdder(d *depot.Depot, opt AddOptions) *adder {
-	return &adder{d: d, opt: opt, wanted: &sources.Collector{Roots: opt.Sources}, counts: Counts{Reasons: map[string]int64{}}}
-}
-
 func (ad *adder) add(ctx context.Context, paths []string) (int64, error) {
 	if ad.opt.DryRun {
 		take := func(ctx context.Context, src depot.Source) ([]depot.Added, error) {
@@ -198,9 +104,6 @@ func (ad *adder) add(ctx context.Context, paths []string) (int64, error) {
 	}
 	return tx.Commit(ctx)
 }
-
-// taker is Tx.Add, or its replacement in a dry run.
-type taker func(context.Context, depot.Source) ([]depot.Added, error)
 
 func (ad *adder) walk(ctx context.Context, take taker, paths []string) error {
 	g, walking := errgroup.WithContext(ctx)
@@ -248,12 +151,6 @@ func firstOf(files []string, n int64) string {
 	return text
 }
 
-func (ad *adder) progress() {
-	if ad.opt.Progress != nil {
-		ad.opt.Progress(ad.bytes.Load(), -1)
-	}
-}
-
 // file adds one file. It returns only errors that end the transaction.
 func (ad *adder) file(ctx context.Context, take taker, f *scan.File) error {
 	for try := 0; ; try++ {
@@ -280,13 +177,6 @@ func (ad *adder) file(ctx context.Context, take taker, f *scan.File) error {
 			return err
 		}
 	}
-}
-
-// FromDisk reports whether the operating system refused to read a file, in
-// contrast to an archive that is damaged.
-func FromDisk(err error) bool {
-	var path *fs.PathError
-	return errors.As(err, &path) && !errors.Is(err, fs.ErrNotExist)
 }
 
 // notSymbolText is why a file is no symbol file.
@@ -327,22 +217,6 @@ func (ad *adder) once(ctx context.Context, take taker, f *scan.File) ([]depot.Ad
 	return got, nil
 }
 
-// absolute returns the path and the archive of a file with the path on disk made
-// absolute, so that recorded paths do not depend on the current folder.
-func absolute(f *scan.File) (path, archive string) {
-	if f.Archive == "" {
-		if abs, err := filepath.Abs(f.Path); err == nil {
-			return abs, ""
-		}
-		return f.Path, ""
-	}
-	abs, err := filepath.Abs(f.Archive)
-	if err != nil {
-		return f.Path, f.Archive
-	}
-	return abs + strings.TrimPrefix(f.Path, f.Archive), abs
-}
-
 // sourceContent marks errors in reading the source, which are not the depot's.
 type sourceContent struct{ *scan.Content }
 
@@ -378,71 +252,10 @@ func SkipText(s *scan.Skip) string {
 	return fmt.Sprintf("%s: %v", s.Reason, s.Err)
 }
 
-// countAdded counts an object that the depot has added.
-func (ad *adder) countAdded(path string, g depot.Added) {
-	ad.bytes.Add(g.Object.Size)
-	ad.mu.Lock()
-	defer ad.mu.Unlock()
-	t, kind := &ad.counts.Added, EventAdded
-	if g.Known {
-		t, kind = &ad.counts.Known, EventKnown
-	}
-	t.Files++
-	t.Bytes += g.Object.Size
-	if g.Restored {
-		ad.counts.Restored++
-	}
-	for _, flag := range g.Flags {
-		if len(ad.counts.Flags) < maxNotable {
-			ad.counts.Flags = append(ad.counts.Flags, path+": "+flag)
-		}
-	}
-	ad.event(Event{Kind: kind, Path: path, Object: &g.Object, Restored: g.Restored})
-}
-
-// event reports an event; mu is held.
-func (ad *adder) event(e Event) {
-	if ad.opt.Event != nil {
-		ad.opt.Event(e)
-	}
-}
-
 // skipped counts a file that the walk skipped.
 func (ad *adder) skipped(path string, s *scan.Skip) {
 	if s.Reason == scan.ReasonUnwanted {
 		ad.wanted.Member(path)
 	}
 	ad.skip(Event{Path: path, Detail: SkipText(s), Notable: s.Reason.Notable(), Unreadable: s.Reason.Unreadable()})
-}
-
-// skip counts a file that is not added.
-func (ad *adder) skip(e Event) {
-	e.Kind = EventSkipped
-	ad.mu.Lock()
-	defer ad.mu.Unlock()
-	c := &ad.counts
-	c.Skipped++
-	ad.event(e)
-	if !e.Notable {
-		c.NotSymbols++
-		c.Reasons[e.Detail]++
-		return
-	}
-	text := e.Path + ": " + e.Detail
-	if !e.noID {
-		if ad.faults++; len(ad.faulty) < 3 {
-			ad.faulty = append(ad.faulty, text)
-		}
-	}
-	if e.Unreadable {
-		c.Unreadable++
-		if len(ad.unread) < 3 {
-			ad.unread = append(ad.unread, text)
-		}
-	}
-	if len(c.Notable) < maxNotable {
-		c.Notable = append(c.Notable, text)
-	} else {
-		c.More++
-	}
 }

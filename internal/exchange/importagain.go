@@ -3,12 +3,10 @@ package exchange
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/symstore"
 )
 
 // What a later import of a tree adds.
@@ -53,36 +51,4 @@ func (im *importer) newOnly(take taker, earlier earlierObjects) taker {
 		}
 		return take(ctx, src)
 	}
-}
-
-// complete imports, as a transaction of their own, the files of a transaction of a symbol
-// store that the earlier imports of the transaction skipped: the store did not have them,
-// or they were damaged.
-func (im *importer) complete(u symstore.Upload, info depot.TxInfo) error {
-	have, paths := newEarlierObjects(), map[string]bool{}
-	name := info.Origin.Number
-	for n := 1; im.taken[name] != 0; n++ {
-		err := im.d.Files(im.ctx, im.taken[name], func(f depot.TxFile) error {
-			paths[f.Path] = true
-			have.add(f)
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		name = fmt.Sprintf("%s rest %d", info.Origin.Number, n)
-	}
-	done := map[string]bool{}
-	for _, e := range u.Entries {
-		if paths[im.sourceOf(e)] {
-			done[foldedKey(e)] = true
-		}
-	}
-	if !slices.ContainsFunc(u.Entries, func(e symstore.Entry) bool { return !done[foldedKey(e)] }) {
-		return nil
-	}
-	info.Origin.Number = name
-	return im.transaction(info, func(take taker) error {
-		return im.listed(im.newOnly(take, have), u.ID, u.Entries, done)
-	})
 }

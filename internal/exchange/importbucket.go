@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/layout"
@@ -31,23 +30,6 @@ const (
 
 // firstPause is the pause after the first attempt; later ones are longer.
 var firstPause = 500 * time.Millisecond
-
-// NewBucketImport prepares to import a bucket, or the part of it below a prefix. Objects
-// are copied to a temporary folder, and leave it when they are imported: up to 5000 of
-// them at once, or 4 GiB, and eight times as much of one folder. The records of a symbol store or of symsorter name files
-// anywhere, so a bucket that has some is copied as a whole. The bucket stays open.
-func NewBucketImport(ctx context.Context, b bucket.Bucket, opt ImportOptions) (*Import, error) {
-	im := &importer{
-		adder: newAdder(nil, AddOptions{DryRun: opt.DryRun, SkipUnreadable: true, Event: opt.Event, Progress: opt.Progress}),
-		iopt:  opt, ctx: ctx, store: opt.Origin, layout: opt.Layout, covered: map[string]bool{}, tried: map[blob.Ref]bool{},
-	}
-	if im.store == "" {
-		im.store, _, _ = strings.Cut(b.Name(), "?")
-	}
-	im.store = strings.TrimRight(im.store, "/")
-	c := &copier{im: im, b: b, most: looseFiles}
-	return &Import{im: im, bucket: c}, c.detect()
-}
 
 // copier copies objects of a bucket into the folder of an importer.
 type copier struct {

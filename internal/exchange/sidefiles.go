@@ -153,12 +153,6 @@ func (ex *exporter) oneTransaction(st *symstore.Store, tx depot.Transaction) err
 	return err
 }
 
-// chosen is the best file for a key of a symbol store, and its transaction.
-type chosen struct {
-	depot.Ranked
-	tx int64
-}
-
 // choose finds the best file for each key of a transaction, among its own files and
 // those of the transactions before it. A store has one file under a key; the depot
 // answers with the same one. known means that the store already has the transaction.

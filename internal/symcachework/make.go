@@ -24,12 +24,6 @@ const (
 	unknownPriority = -1
 )
 
-// SymCacheKey names the PDB that a SymCache file is made of.
-type SymCacheKey = symcache.Key
-
-// jobKey is the same for all spellings of a key.
-func jobKey(k SymCacheKey) string { return symfile.Fold(k.Name) + "/" + symfile.Fold(k.ID.Breakpad()) }
-
 // Producible returns the SymCache versions that the transcoders of this machine
 // and the known workers can make: the newest of each major one, ascending.
 func (svc *Service) Producible() []symcache.Version {
