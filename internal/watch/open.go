@@ -323,7 +323,7 @@ func (f *Folder) openFile(ctx context.Context, row *index.WatchedFile) (handle, 
 	}
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			f.touched(row.Dir)
+			f.dirty.touch(row.Dir)
 		}
 		if ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)

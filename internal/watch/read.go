@@ -40,7 +40,7 @@ var errLies = errors.New("the package is damaged")
 // reading reads one file, as the visitor of it.
 type reading struct {
 	ctx    context.Context
-	f      *Folder
+	opt    *Options
 	path   string
 	at     io.ReaderAt
 	size   int64
@@ -90,8 +90,8 @@ func (f *Folder) readFile(ctx context.Context, h handle, dir, name string, spare
 		buf = new([]byte)
 	}
 	defer buffers.Put(buf)
-	r := &reading{ctx: ctx, f: f, path: p, at: h, size: s.size, buf: buf}
-	opt := f.scanOptions()
+	r := &reading{ctx: ctx, opt: &f.opt, path: p, at: h, size: s.size, buf: buf}
+	opt := f.opt.scanOptions()
 	opt.Spare = spare
 	for {
 		r.objects, r.sources, r.again, r.target, r.text = nil, map[string]member{}, map[string]bool{}, nil, 0
@@ -129,9 +129,9 @@ func (f *Folder) readFile(ctx context.Context, h handle, dir, name string, spare
 	return e, nil
 }
 
-func (f *Folder) scanOptions() scan.Options {
-	opt := scan.Options{TempDir: f.opt.TempDir, MemberMemory: memberMemory, TotalMemory: 64 << 20, MaxRatio: f.opt.unpackRatio}
-	if f.opt.unpackRatio > 0 {
+func (o *Options) scanOptions() scan.Options {
+	opt := scan.Options{TempDir: o.TempDir, MemberMemory: memberMemory, TotalMemory: 64 << 20, MaxRatio: o.unpackRatio}
+	if o.unpackRatio > 0 {
 		opt.MaxTotal = 1 << 20
 	}
 	return opt
@@ -260,7 +260,7 @@ func (r *reading) File(e *scan.Entry) error {
 	case errors.Is(err, objfile.ErrNotSymbolFile):
 		return nil
 	case errors.Is(err, objfile.ErrBroken):
-		r.f.opt.Log.Debug("a file in a watched folder is damaged", "file", r.path, "member", e.Member, "error", err)
+		r.opt.Log.Debug("a file in a watched folder is damaged", "file", r.path, "member", e.Member, "error", err)
 		return nil
 	case err != nil:
 		return r.unreadable(e, err)
@@ -275,7 +275,7 @@ func (r *reading) readAgain(e *scan.Entry) error {
 		r.again[e.Member] = true
 		return nil
 	}
-	src, err := scan.OpenPlace(r.ctx, r.at, r.size, e.Place, r.f.scanOptions())
+	src, err := scan.OpenPlace(r.ctx, r.at, r.size, e.Place, r.opt.scanOptions())
 	if err != nil {
 		return r.unreadable(e, err)
 	}
@@ -376,7 +376,7 @@ func (r *reading) spool(src io.Reader, want int64) (at io.ReaderAt, size int64, 
 		}
 		return &memory{p}, int64(len(p)), func() {}, nil
 	}
-	t, err := os.CreateTemp(r.f.opt.TempDir, "symdepot-*")
+	t, err := os.CreateTemp(r.opt.TempDir, "symdepot-*")
 	if err != nil {
 		return nil, 0, nil, err
 	}

@@ -454,7 +454,7 @@ func (f *Folder) openSmall(ctx context.Context, row *index.WatchedFile, file sou
 		return nil, err
 	}
 	text := bytes.NewBuffer(make([]byte, 0, file.size+bytes.MinRead))
-	r, err := scan.OpenPlace(ctx, h, row.Size, file.place, f.scanOptions())
+	r, err := scan.OpenPlace(ctx, h, row.Size, file.place, f.opt.scanOptions())
 	if err == nil {
 		_, err = text.ReadFrom(scan.CheckSum(r, file.size, *file.sum))
 		err = errors.Join(err, r.Close())

@@ -85,7 +85,7 @@ func (a *File) use(r *shelf.Reader) {
 func (f *Folder) extract(ctx context.Context, h handle, row *index.WatchedHit, place scan.Place, w io.Writer) error {
 	x := &extraction{ctx: ctx, f: f, h: h, row: row, w: w}
 	if place.Method != scan.Nested {
-		rc, err := scan.OpenPlace(ctx, h, row.File.Size, place, f.scanOptions())
+		rc, err := scan.OpenPlace(ctx, h, row.File.Size, place, f.opt.scanOptions())
 		if err == nil {
 			defer rc.Close()
 			return x.copy(rc, place)
@@ -95,7 +95,7 @@ func (f *Folder) extract(ctx context.Context, h handle, row *index.WatchedHit, p
 		}
 		return err
 	}
-	err := scan.Visit(ctx, scan.Source{Path: within(row.File.Dir, row.File.Name), At: h, Size: row.File.Size}, f.scanOptions(), x)
+	err := scan.Visit(ctx, scan.Source{Path: within(row.File.Dir, row.File.Name), At: h, Size: row.File.Size}, f.opt.scanOptions(), x)
 	if err == nil && !x.done {
 		err = fmt.Errorf("%w: it has no member %s", errLies, row.Member)
 	}
