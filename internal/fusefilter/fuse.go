@@ -1,9 +1,9 @@
-// Package fuse implements binary fuse filters with fingerprints of 8 bits: a set
+// Package fusefilter implements binary fuse filters with fingerprints of 8 bits: a set
 // of 64-bit keys in about 9 bits a key that cannot change. A key of the set is
 // always found; another key is found with a probability of 1/256. The method is
 // that of Graf and Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor
 // Filters" (2022).
-package fuse
+package fusefilter
 
 import (
 	"encoding/binary"
