@@ -63,15 +63,15 @@ var mayImport = map[string][]string{
 	"internal/binding":    {},
 	"internal/unpack":     {"cab", "objfile", "internal/ctxio"},
 	// upstream and tree implement the interface of sources, and do not know each other.
-	"internal/upstream": {"internal/span", "internal/clip", "debugid", "symfile", "layout", "objfile", "cab", "symstore", "symcache", "internal/bucket", "internal/fetch", "internal/glob", "internal/sspi", "internal/unpack", "internal/wire"},
-	"internal/tree":     {"debugid", "symfile", "layout", "objfile", "pdb", "symstore", "internal/fetch", "internal/shelf", "internal/unpack"},
-	"internal/shelf":    {},
-	"internal/watch":    {"internal/ctxio", "debugid", "internal/bucket", "internal/glob", "internal/index", "internal/scan", "internal/shelf", "internal/sources", "layout", "objfile", "objtab", "symfile"},
-	"internal/sympath":  {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream", "internal/wire"},
-	"internal/fetch":    {"internal/span", "layout", "objfile", "symfile", "internal/blob"},
-	"internal/depot":    {"symstore", "internal/ctxio", "internal/shelf", "internal/span", "internal/cold", "internal/coldstore", "internal/cooling", "internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "objtab", "symcache", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/retention", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault"},
+	"internal/upstream":    {"internal/span", "internal/clip", "debugid", "symfile", "layout", "objfile", "cab", "symstore", "symcache", "internal/bucket", "internal/fetch", "internal/glob", "internal/sspi", "internal/unpack", "internal/wire"},
+	"internal/tree":        {"debugid", "symfile", "layout", "objfile", "pdb", "symstore", "internal/fetch", "internal/unpackcache", "internal/unpack"},
+	"internal/unpackcache": {},
+	"internal/watch":       {"internal/ctxio", "debugid", "internal/bucket", "internal/glob", "internal/index", "internal/scan", "internal/unpackcache", "internal/sources", "layout", "objfile", "objtab", "symfile"},
+	"internal/sympath":     {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream", "internal/wire"},
+	"internal/fetch":       {"internal/span", "layout", "objfile", "symfile", "internal/blob"},
+	"internal/depot":       {"symstore", "internal/ctxio", "internal/unpackcache", "internal/span", "internal/cold", "internal/coldstore", "internal/cooling", "internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "objtab", "symcache", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/retention", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault"},
 	// cold and cooling know no store; coldstore reads the records of the index.
-	"internal/coldstore": {"internal/blob", "internal/cold", "internal/durable", "internal/index", "internal/shelf"},
+	"internal/coldstore": {"internal/blob", "internal/cold", "internal/durable", "internal/index", "internal/unpackcache"},
 	"internal/cooling":   {"internal/blob", "symfile"},
 	// stage knows the depot as an interface.
 	"internal/stage":   {"debugid", "symfile", "objfile", "internal/blob", "internal/durable", "internal/index"},

@@ -14,7 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/shelf"
+	"github.com/symdepot/symdepot/internal/unpackcache"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -46,7 +46,7 @@ func (d *Depot) open(ctx context.Context, scope Scope, req layout.Request, exact
 				_ = f.Close() // not used
 			}
 			return w, nil
-		} else if errors.Is(werr, shelf.ErrFull) {
+		} else if errors.Is(werr, unpackcache.ErrFull) {
 			full = true
 		}
 	}
@@ -56,7 +56,7 @@ func (d *Depot) open(ctx context.Context, scope Scope, req layout.Request, exact
 	if len(d.trees.list) > 0 && scope.sees("") {
 		f, treeErr := d.trees.open(ctx, req, rec)
 		switch {
-		case errors.Is(treeErr, shelf.ErrFull):
+		case errors.Is(treeErr, unpackcache.ErrFull):
 			full = true
 		case !errors.Is(treeErr, fs.ErrNotExist):
 			return f, treeErr

@@ -22,7 +22,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/shelf"
+	"github.com/symdepot/symdepot/internal/unpackcache"
 )
 
 // Options of a watched folder.
@@ -71,7 +71,7 @@ type Folder struct {
 	opt   Options
 	src   origin
 	db    *index.Watched
-	shelf *shelf.Shelf
+	shelf *unpackcache.Cache
 
 	scanning chan struct{} // holds one element during a scan
 	dirty    *dirtyFolders
@@ -153,7 +153,7 @@ func newFolder(where string, opt Options) (*Folder, error) {
 	}
 	return &Folder{
 		where: src.name(), opt: opt, src: src,
-		shelf:    shelf.New(shelf.Options{Dir: opt.TempDir, KeptBytes: opt.CacheBytes, KeptFiles: 512, AtOnce: 2}),
+		shelf:    unpackcache.New(unpackcache.Options{Dir: opt.TempDir, KeptBytes: opt.CacheBytes, KeptFiles: 512, AtOnce: 2}),
 		scanning: make(chan struct{}, 1), dirty: newDirtyFolders(), unreadable: map[string]bool{},
 		listing: make(chan struct{}, listsAtOnce),
 	}, nil

@@ -1,4 +1,4 @@
-package shelf_test
+package unpackcache_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/shelf"
+	"github.com/symdepot/symdepot/internal/unpackcache"
 )
 
 // TestGrowing: a reader gets the first bytes while the file is still being filled, and a
@@ -24,7 +24,7 @@ func TestGrowing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			s := shelf.New(shelf.Options{Dir: dir})
+			s := unpackcache.New(unpackcache.Options{Dir: dir})
 			goOn, given := make(chan struct{}), make(chan struct{})
 			r, err := s.Open("key", func(_ context.Context, w io.Writer) error {
 				_, _ = io.WriteString(w, "first ")
@@ -76,7 +76,7 @@ func TestGrowing(t *testing.T) {
 // TestAdd: a file that nobody asked for displaces no other.
 func TestAdd(t *testing.T) {
 	t.Parallel()
-	s := shelf.New(shelf.Options{Dir: t.TempDir(), KeptBytes: 10})
+	s := unpackcache.New(unpackcache.Options{Dir: t.TempDir(), KeptBytes: 10})
 	defer s.Close()
 	add := func(key, text string) (bool, error) {
 		return s.Add(t.Context(), key, int64(len(text)), strings.NewReader(text))
@@ -105,7 +105,7 @@ func TestAdd(t *testing.T) {
 // TestClosed: a closed shelf opens nothing, and gives back what fill would have used.
 func TestClosed(t *testing.T) {
 	t.Parallel()
-	s := shelf.New(shelf.Options{Dir: t.TempDir(), HeldFiles: 1})
+	s := unpackcache.New(unpackcache.Options{Dir: t.TempDir(), HeldFiles: 1})
 	wait := make(chan struct{})
 	fill := func(ctx context.Context, _ io.Writer) error {
 		close(wait)
@@ -117,8 +117,8 @@ func TestClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-wait
-	if _, err := s.Open("b", fill, func() {}); !errors.Is(err, shelf.ErrFull) || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("beyond the limit: %v, want %v", err, shelf.ErrFull)
+	if _, err := s.Open("b", fill, func() {}); !errors.Is(err, unpackcache.ErrFull) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("beyond the limit: %v, want %v", err, unpackcache.ErrFull)
 	}
 	s.Close()
 	if err := r.Ready(t.Context()); !errors.Is(err, context.Canceled) {
@@ -134,10 +134,10 @@ func TestClosed(t *testing.T) {
 // TestForget: a forgotten file stays readable for those who have it, and is filled again
 // for others.
 func TestForget(t *testing.T) {
-	s := shelf.New(shelf.Options{Dir: t.TempDir()})
+	s := unpackcache.New(unpackcache.Options{Dir: t.TempDir()})
 	defer s.Close()
 	fills := 0
-	open := func() *shelf.Reader {
+	open := func() *unpackcache.Reader {
 		t.Helper()
 		r, err := s.Open("key", func(_ context.Context, w io.Writer) error { fills++; _, err := io.WriteString(w, "text"); return err }, func() {})
 		if err != nil {

@@ -1,6 +1,6 @@
-// Package shelf keeps unpacked files for a while in temporary files, within limits:
+// Package unpackcache keeps unpacked files for a while in temporary files, within limits:
 // clients that read by ranges request a file many times.
-package shelf
+package unpackcache
 
 import (
 	"context"
@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// ErrFull means that the limits of a shelf are reached. It is fs.ErrNotExist: other places
+// ErrFull means that the limits of a cache are reached. It is fs.ErrNotExist: other places
 // are searched for the file.
 var ErrFull = fmt.Errorf("too many unpacked files are in use: %w", fs.ErrNotExist)
 
-// Options of a shelf. A value of zero means the default named at its field.
+// Options of a cache. A value of zero means the default named at its field.
 type Options struct {
 	// Dir is the folder of the temporary files. Empty: that of the system.
 	Dir string
@@ -41,13 +41,13 @@ type Options struct {
 	Create func() (*os.File, error)
 }
 
-// Shelf is a set of temporary files. Its methods may be called by many goroutines.
-type Shelf struct {
+// Cache is a set of temporary files. Its methods may be called by many goroutines.
+type Cache struct {
 	opt   Options
 	slots chan struct{} // one for each file that is being filled
 	queue atomic.Int64  // files that wait for a slot
 
-	life  context.Context // ends with the shelf
+	life  context.Context // ends with the cache
 	end   context.CancelFunc
 	under sync.WaitGroup
 
@@ -66,8 +66,8 @@ type item struct {
 	f    *os.File // set before the first byte is written
 	gone bool     // its name has been removed
 
-	readers int   // guarded by the shelf's mu
-	held    int64 // guarded by the shelf's mu; bytes counted so far
+	readers int   // guarded by the cache's mu
+	held    int64 // guarded by the cache's mu; bytes counted so far
 
 	mu   sync.Mutex
 	more *sync.Cond // signals size and done
@@ -76,7 +76,7 @@ type item struct {
 }
 
 // New returns an empty shelf.
-func New(opt Options) *Shelf {
+func New(opt Options) *Cache {
 	defaults := func(p *int64, v int64) {
 		if *p <= 0 {
 			*p = v
@@ -95,13 +95,13 @@ func New(opt Options) *Shelf {
 	if opt.Timeout <= 0 {
 		opt.Timeout = 10 * time.Minute
 	}
-	s := &Shelf{opt: opt, slots: make(chan struct{}, opt.AtOnce), items: map[string]*item{}}
+	s := &Cache{opt: opt, slots: make(chan struct{}, opt.AtOnce), items: map[string]*item{}}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }
 
 // Limit changes HeldBytes and HeldFiles, where they are positive.
-func (s *Shelf) Limit(bytes int64, files int) {
+func (s *Cache) Limit(bytes int64, files int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if bytes > 0 {
@@ -113,28 +113,28 @@ func (s *Shelf) Limit(bytes int64, files int) {
 }
 
 // Held returns the bytes of all files.
-func (s *Shelf) Held() int64 {
+func (s *Cache) Held() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.held
 }
 
-// Reader reads a file of a shelf. It must be closed.
+// Reader reads a file of a cache. It must be closed.
 type Reader struct {
-	s    *Shelf
+	s    *Cache
 	it   *item
 	once sync.Once
 	own  *os.File // of OSFile; nil until it is asked for
 }
 
-// Fill writes the content of a file. It runs in a goroutine of the shelf, and ends when
+// Fill writes the content of a file. It runs in a goroutine of the cache, and ends when
 // ctx does.
 type Fill func(ctx context.Context, w io.Writer) error
 
 // Open returns the file with a key, which names its content. If there is none, fill
 // makes it; give is called when fill is not needed any more, or was not. The file may
 // still be growing: ReadAt waits for the bytes.
-func (s *Shelf) Open(key string, fill Fill, give func()) (*Reader, error) {
+func (s *Cache) Open(key string, fill Fill, give func()) (*Reader, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.life.Err() != nil {
@@ -169,7 +169,7 @@ func newItem(key string) *item {
 }
 
 // Has reports whether there is a file with a key, complete or growing.
-func (s *Shelf) Has(key string) bool {
+func (s *Cache) Has(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.items[key] != nil
@@ -177,7 +177,7 @@ func (s *Shelf) Has(key string) bool {
 
 // Forget removes the file with a key: at once if nobody reads it, otherwise when its last
 // reader closes it. The next Open fills a new one.
-func (s *Shelf) Forget(key string) {
+func (s *Cache) Forget(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	it := s.items[key]
@@ -194,12 +194,12 @@ func (s *Shelf) Forget(key string) {
 
 // Waiting reports whether requests wait until another file is filled. Who fills a file
 // should do nothing then that nobody has asked for.
-func (s *Shelf) Waiting() bool { return s.queue.Load() > 0 }
+func (s *Cache) Waiting() bool { return s.queue.Load() > 0 }
 
 // Add makes a file of r that nobody has asked for yet. It never displaces others: if
 // size bytes more are not free, or if there is a file with the key, it does nothing and
 // returns false.
-func (s *Shelf) Add(ctx context.Context, key string, size int64, r io.Reader) (added bool, err error) {
+func (s *Cache) Add(ctx context.Context, key string, size int64, r io.Reader) (added bool, err error) {
 	s.mu.Lock()
 	if s.items[key] != nil || s.life.Err() != nil || size > s.opt.KeptBytes-s.bytes || size > s.opt.HeldBytes-s.held ||
 		len(s.idle) >= s.opt.KeptFiles {
@@ -344,7 +344,7 @@ func (r *Reader) Close() error {
 }
 
 // fill waits for its turn and fills an item.
-func (s *Shelf) fill(it *item, fill Fill) {
+func (s *Cache) fill(it *item, fill Fill) {
 	ctx, cancel := context.WithTimeout(s.life, s.opt.Timeout)
 	defer cancel()
 	s.queue.Add(1)
@@ -361,7 +361,7 @@ func (s *Shelf) fill(it *item, fill Fill) {
 }
 
 // create returns an empty file; gone reports whether it has no name any more.
-func (s *Shelf) create() (f *os.File, gone bool, err error) {
+func (s *Cache) create() (f *os.File, gone bool, err error) {
 	if s.opt.Create != nil {
 		f, err = s.opt.Create()
 		return f, true, err
@@ -373,7 +373,7 @@ func (s *Shelf) create() (f *os.File, gone bool, err error) {
 }
 
 // write makes the file of an item.
-func (s *Shelf) write(ctx context.Context, it *item, fill Fill) {
+func (s *Cache) write(ctx context.Context, it *item, fill Fill) {
 	f, gone, err := s.create()
 	if err != nil {
 		it.finish(err)
@@ -401,7 +401,7 @@ func (it *item) finish(err error) {
 
 // cacheWriter writes an item and counts its bytes.
 type cacheWriter struct {
-	s  *Shelf
+	s  *Cache
 	it *item
 }
 
@@ -418,7 +418,7 @@ func (w cacheWriter) Write(p []byte) (int, error) {
 }
 
 // reserve counts n more bytes of an item. It evicts files without readers.
-func (s *Shelf) reserve(it *item, n int64) error {
+func (s *Cache) reserve(it *item, n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.held+n > s.opt.HeldBytes {
@@ -433,7 +433,7 @@ func (s *Shelf) reserve(it *item, n int64) error {
 }
 
 // wake removes an item from the idle ones. mu is held.
-func (s *Shelf) wake(it *item) {
+func (s *Cache) wake(it *item) {
 	if i := slices.Index(s.idle, it); i >= 0 {
 		s.idle = slices.Delete(s.idle, i, i+1)
 		s.bytes -= it.size
@@ -441,7 +441,7 @@ func (s *Shelf) wake(it *item) {
 }
 
 // put gives an item back.
-func (s *Shelf) put(it *item) {
+func (s *Cache) put(it *item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if it.readers--; it.readers > 0 {
@@ -456,7 +456,7 @@ func (s *Shelf) put(it *item) {
 }
 
 // endRead makes an item idle that was completed after its last reader left.
-func (s *Shelf) endRead(it *item) {
+func (s *Cache) endRead(it *item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if it.err != nil && s.items[it.key] == it {
@@ -473,7 +473,7 @@ func (s *Shelf) endRead(it *item) {
 }
 
 // keepIdle keeps an item without readers, within the limits. mu is held.
-func (s *Shelf) keepIdle(it *item) {
+func (s *Cache) keepIdle(it *item) {
 	if it.err != nil || s.life.Err() != nil || s.items[it.key] != it {
 		if s.items[it.key] == it {
 			delete(s.items, it.key)
@@ -489,7 +489,7 @@ func (s *Shelf) keepIdle(it *item) {
 }
 
 // dropOldest removes the longest unused file. mu is held.
-func (s *Shelf) dropOldest() {
+func (s *Cache) dropOldest() {
 	old := s.idle[0]
 	s.idle, s.bytes = s.idle[1:], s.bytes-old.size
 	delete(s.items, old.key)
@@ -497,7 +497,7 @@ func (s *Shelf) dropOldest() {
 }
 
 // drop removes an item's file. mu is held.
-func (s *Shelf) drop(it *item) {
+func (s *Cache) drop(it *item) {
 	s.held -= it.held
 	it.held = 0
 	if it.f == nil {
@@ -512,7 +512,7 @@ func (s *Shelf) drop(it *item) {
 
 // Close ends running work and removes files without readers. Files in use are removed
 // when they are closed.
-func (s *Shelf) Close() {
+func (s *Cache) Close() {
 	s.mu.Lock()
 	s.end()
 	for _, it := range s.idle {
