@@ -90,7 +90,7 @@ var mayImport = map[string][]string{
 	"internal/winservice": {"internal/daemon"},
 	"internal/exchange":   {"internal/sources", "debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/bucket", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
 	"internal/want":       {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
-	"internal/keeper":     {"internal/jobs", "symfile", "internal/asked", "internal/client", "internal/depot", "internal/report", "internal/retention", "internal/wire"},
+	"internal/keeper":     {"internal/jobs", "symfile", "internal/userquery", "internal/client", "internal/depot", "internal/report", "internal/retention", "internal/wire"},
 	"internal/report":     {"internal/clip", "internal/srclink", "dump", "layout", "objfile", "symfile", "internal/depot", "internal/retention", "internal/scan", "internal/term", "internal/want"},
 	"internal/bundle":     {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/term", "internal/want"},
 	// symcachework knows the depot as an interface.
@@ -100,9 +100,9 @@ var mayImport = map[string][]string{
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
 	"internal/jobs":        {"internal/span", "internal/blob", "internal/index", "internal/term", "internal/wire"},
 	"internal/jobs/worker": {"internal/ctxio", "internal/wire"},
-	"internal/asked":       {"debugid", "symfile", "layout", "objfile", "internal/auth", "internal/clip", "internal/durable", "internal/term", "internal/want"},
+	"internal/userquery":   {"debugid", "symfile", "layout", "objfile", "internal/auth", "internal/clip", "internal/durable", "internal/term", "internal/want"},
 	// web is mounted by the server, which authenticates its requests.
-	"internal/web": {"internal/body", "debugid", "dump", "layout", "internal/asked", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire"},
+	"internal/web": {"internal/body", "debugid", "dump", "layout", "internal/userquery", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire"},
 
 	// intake drives stages through an interface; the server mounts it.
 	"internal/intake": {"internal/body", "internal/clip", "internal/durable", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},

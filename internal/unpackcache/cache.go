@@ -75,7 +75,7 @@ type item struct {
 	over bool       // guarded by mu; done is closed
 }
 
-// New returns an empty shelf.
+// New returns an empty cache.
 func New(opt Options) *Cache {
 	defaults := func(p *int64, v int64) {
 		if *p <= 0 {
@@ -204,7 +204,7 @@ func (s *Cache) Add(ctx context.Context, key string, size int64, r io.Reader) (a
 	if s.items[key] != nil || s.life.Err() != nil || size > s.opt.KeptBytes-s.bytes || size > s.opt.HeldBytes-s.held ||
 		len(s.idle) >= s.opt.KeptFiles {
 		s.mu.Unlock()
-		return false, nil //nolint:nilerr // a closed shelf keeps nothing
+		return false, nil //nolint:nilerr // a closed cache keeps nothing
 	}
 	it := newItem(key)
 	s.items[key] = it

@@ -102,7 +102,7 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// TestClosed: a closed shelf opens nothing, and gives back what fill would have used.
+// TestClosed: a closed cache opens nothing, and gives back what fill would have used.
 func TestClosed(t *testing.T) {
 	t.Parallel()
 	s := unpackcache.New(unpackcache.Options{Dir: t.TempDir(), HeldFiles: 1})
@@ -122,12 +122,12 @@ func TestClosed(t *testing.T) {
 	}
 	s.Close()
 	if err := r.Ready(t.Context()); !errors.Is(err, context.Canceled) {
-		t.Errorf("a file whose shelf was closed: %v, want %v", err, context.Canceled)
+		t.Errorf("a file whose cache was closed: %v, want %v", err, context.Canceled)
 	}
 	_ = r.Close()
 	given := false
 	if _, err := s.Open("c", fill, func() { given = true }); !errors.Is(err, os.ErrClosed) || !given {
-		t.Errorf("a closed shelf: %v, given %v, want %v, true", err, given, os.ErrClosed)
+		t.Errorf("a closed cache: %v, given %v, want %v, true", err, given, os.ErrClosed)
 	}
 }
 

@@ -1,6 +1,6 @@
-// Package asked finds out what a debugger has asked for, from what a person types or
+// Package userquery finds out what a debugger has asked for, from what a person types or
 // pastes: a URL, a path, a name and an id, or the log of a debugger.
-package asked
+package userquery
 
 import (
 	"net/url"
