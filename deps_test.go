@@ -87,12 +87,12 @@ var mayImport = map[string][]string{
 	"internal/dsym":    {"debugid", "internal/depot", "internal/durable", "internal/want"},
 	"internal/support": {"internal/auth", "internal/doctor"},
 	// Linked on Windows only.
-	"internal/winservice": {"internal/daemon"},
-	"internal/exchange":   {"internal/sources", "debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/bucket", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
-	"internal/want":       {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
-	"internal/keeper":     {"internal/jobs", "symfile", "internal/userquery", "internal/client", "internal/depot", "internal/report", "internal/retention", "internal/wire"},
-	"internal/report":     {"internal/clip", "internal/srclink", "dump", "layout", "objfile", "symfile", "internal/depot", "internal/retention", "internal/scan", "internal/term", "internal/want"},
-	"internal/bundle":     {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/term", "internal/want"},
+	"internal/winservice":   {"internal/daemon"},
+	"internal/importexport": {"internal/sources", "debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/bucket", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
+	"internal/want":         {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
+	"internal/keeper":       {"internal/jobs", "symfile", "internal/userquery", "internal/client", "internal/depot", "internal/report", "internal/retention", "internal/wire"},
+	"internal/report":       {"internal/clip", "internal/srclink", "dump", "layout", "objfile", "symfile", "internal/depot", "internal/retention", "internal/scan", "internal/term", "internal/want"},
+	"internal/bundle":       {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/term", "internal/want"},
 	// symcachework knows the depot as an interface.
 	"internal/symcachework": {"internal/ctxio", "debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/jobs/worker", "internal/transcode", "internal/wire"},
 	// symbolicate knows the depot as an interface.

@@ -1,10 +1,10 @@
-// Package exchange moves symbol files between trees of files and a depot: it adds
+// Package importexport moves symbol files between trees of files and a depot: it adds
 // build trees and archives, imports the trees of other tools with their
 // transactions, and exports a depot as a tree of any layout.
 //
 // The functions print nothing. They report each file to a callback and return the
 // sums.
-package exchange
+package importexport
 
 import (
 	"context"
