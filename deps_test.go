@@ -47,11 +47,9 @@ var mayImport = map[string][]string{
 	"symstore":           {"internal/clip", "debugid", "symfile", "layout", "objfile", "pdb", "cab", "internal/durable", "internal/ctxio"},
 	"internal/blob":      {"internal/durable"},
 	"internal/cold":      {},
-	"internal/fuse":      {},
 	"internal/sparse":    {},
-	"internal/srcindex":  {"internal/durable", "internal/sources", "internal/srclink", "internal/term", "pdb", "symfile"},
-	"internal/srclink":   {"internal/clip", "internal/glob", "pdb", "ppdb", "symfile"},
-	"internal/index":     {"internal/ctxio", "debugid", "symfile", "internal/blob", "internal/durable", "internal/fuse", "internal/glob"},
+	"internal/srclink":   {"internal/clip", "internal/glob", "pdb", "ppdb", "symfile", "internal/durable", "internal/sources", "internal/term"},
+	"internal/index":     {"internal/ctxio", "debugid", "symfile", "internal/blob", "internal/durable", "internal/glob", "internal/fusefilter"},
 	"internal/scan":      {"internal/clip", "objfile", "symfile", "cab", "internal/durable", "internal/xz"},
 	"internal/xz":        {},
 	"internal/paged":     {},
@@ -66,14 +64,13 @@ var mayImport = map[string][]string{
 	"internal/unpack":    {"cab", "objfile", "internal/ctxio"},
 	// upstream and tree implement the interface of sources, and do not know each other.
 	"internal/upstream": {"internal/span", "internal/clip", "debugid", "symfile", "layout", "objfile", "cab", "symstore", "symcache", "internal/bucket", "internal/fetch", "internal/glob", "internal/sspi", "internal/unpack", "internal/wire"},
-	"internal/tree":     {"debugid", "symfile", "layout", "objfile", "pdb", "symstore", "internal/fetch", "internal/shelf", "internal/unpack"},
-	"internal/shelf":    {},
-	"internal/watch":    {"internal/ctxio", "debugid", "internal/bucket", "internal/glob", "internal/index", "internal/scan", "internal/shelf", "internal/sources", "layout", "objfile", "objtab", "symfile"},
+	"internal/tree":     {"debugid", "symfile", "layout", "objfile", "pdb", "symstore", "internal/fetch", "internal/unpack", "internal/unpackcache"},
+	"internal/watch":    {"internal/ctxio", "debugid", "internal/bucket", "internal/glob", "internal/index", "internal/scan", "internal/sources", "layout", "objfile", "objtab", "symfile", "internal/unpackcache"},
 	"internal/sympath":  {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream", "internal/wire"},
 	"internal/fetch":    {"internal/span", "layout", "objfile", "symfile", "internal/blob"},
-	"internal/depot":    {"symstore", "internal/ctxio", "internal/shelf", "internal/span", "internal/cold", "internal/coldstore", "internal/cooling", "internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "objtab", "symcache", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/limit", "internal/peer", "internal/retention", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault"},
+	"internal/depot":    {"symstore", "internal/ctxio", "internal/span", "internal/cold", "internal/coldstore", "internal/cooling", "internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "objtab", "symcache", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/limit", "internal/peer", "internal/retention", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault", "internal/unpackcache"},
 	// cold and cooling know no store; coldstore reads the records of the index.
-	"internal/coldstore": {"internal/blob", "internal/cold", "internal/durable", "internal/index", "internal/shelf"},
+	"internal/coldstore": {"internal/blob", "internal/cold", "internal/durable", "internal/index", "internal/unpackcache"},
 	"internal/cooling":   {"internal/blob", "symfile"},
 	// stage knows the depot as an interface.
 	"internal/stage":          {"debugid", "symfile", "objfile", "internal/blob", "internal/durable", "internal/index"},
@@ -91,20 +88,18 @@ var mayImport = map[string][]string{
 	"internal/support":        {"internal/auth", "internal/doctor"},
 	// Linked on Windows only.
 	"internal/winservice": {"internal/daemon"},
-	"internal/exchange":   {"internal/sources", "debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/bucket", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
 	"internal/want":       {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
-	"internal/keeper":     {"internal/jobs", "symfile", "internal/asked", "internal/client", "internal/depot", "internal/report", "internal/retention", "internal/wire"},
+	"internal/keeper":     {"internal/jobs", "symfile", "internal/client", "internal/depot", "internal/report", "internal/retention", "internal/wire", "internal/userquery"},
 	"internal/report":     {"internal/clip", "internal/srclink", "dump", "layout", "objfile", "symfile", "internal/depot", "internal/retention", "internal/scan", "internal/term", "internal/want"},
 	"internal/bundle":     {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/term", "internal/want"},
 	// symcachework knows the depot as an interface.
-	"internal/symcachework": {"internal/ctxio", "debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/client", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode", "internal/wire"},
+	"internal/symcachework": {"internal/ctxio", "debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode", "internal/wire", "internal/jobs/worker"},
 	// symbolicate knows the depot as an interface.
-	"internal/symbolicate": {"breakpad", "debugid", "functab", "gsym", "demangle", "dwarf", "objtab", "pdb", "ppdb", "unwind", "internal/ctxio", "internal/durable", "internal/blob", "internal/client", "internal/index", "internal/jobs", "internal/term", "internal/wire", "layout", "objfile", "symfile"},
+	"internal/symbolicate": {"breakpad", "debugid", "functab", "gsym", "demangle", "dwarf", "objtab", "pdb", "ppdb", "unwind", "internal/ctxio", "internal/durable", "internal/blob", "internal/index", "internal/jobs", "internal/term", "internal/wire", "layout", "objfile", "symfile", "internal/jobs/worker"},
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
-	"internal/jobs":  {"internal/span", "internal/blob", "internal/index", "internal/term", "internal/wire"},
-	"internal/asked": {"debugid", "symfile", "layout", "objfile", "internal/auth", "internal/clip", "internal/durable", "internal/term", "internal/want"},
+	"internal/jobs": {"internal/span", "internal/blob", "internal/index", "internal/term", "internal/wire"},
 	// web is mounted by the server, which authenticates its requests.
-	"internal/web": {"internal/body", "debugid", "dump", "layout", "internal/asked", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire"},
+	"internal/web": {"internal/body", "debugid", "dump", "layout", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire", "internal/userquery"},
 
 	// intake drives stages through an interface; the server mounts it.
 	"internal/intake": {"internal/body", "internal/clip", "internal/durable", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},
@@ -116,7 +111,7 @@ var mayImport = map[string][]string{
 	"internal/blob/blobtest":           {"internal/blob"},
 	"internal/index/pgtest":            {"internal/symtest"},
 	"internal/bucket/buckettest":       {"internal/bucket", "internal/symtest"},
-	"internal/client":                  {"internal/ctxio", "internal/sources", "internal/blob", "internal/scan", "internal/sparse", "internal/term", "internal/wire", "objfile", "symfile"},
+	"internal/client":                  {"internal/ctxio", "internal/sources", "internal/blob", "internal/scan", "internal/sparse", "internal/term", "internal/wire", "objfile", "symfile", "internal/jobs/worker"},
 	"internal/oidc/oidctest":           {},
 	"internal/index/indextest":         {"internal/index"},
 	"internal/transcode/transcodetest": {"debugid", "pdb"},
@@ -129,6 +124,11 @@ var mayImport = map[string][]string{
 	"packaging/release":                {"packaging/internal/oci"},
 	"internal/proxytest":               {},
 	"test/uploads":                     {},
+	"internal/fusefilter":              {},
+	"internal/importexport":            {"internal/sources", "debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/bucket", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
+	"internal/jobs/worker":             {"internal/ctxio", "internal/wire"},
+	"internal/unpackcache":             {},
+	"internal/userquery":               {"debugid", "symfile", "layout", "objfile", "internal/auth", "internal/clip", "internal/durable", "internal/term", "internal/want"},
 }
 
 // soleImporter names the one room that may link a heavy module.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/exchange"
+	"github.com/symdepot/symdepot/internal/importexport"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/sources"
 	"github.com/symdepot/symdepot/internal/term"
@@ -64,21 +64,21 @@ func (c addCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	opt := exchange.AddOptions{Info: c.info(), As: c.As, ID: c.ID, DryRun: c.DryRun, SkipUnreadable: c.SkipUnreadable, Strict: c.Strict, Sources: roots}
+	opt := importexport.AddOptions{Info: c.info(), As: c.As, ID: c.ID, DryRun: c.DryRun, SkipUnreadable: c.SkipUnreadable, Strict: c.Strict, Sources: roots}
 	opt.Info.Branch, opt.Info.Class = c.Branch, c.Class
 	return runAdd(a, d, c.Paths, opt, c.JSON)
 }
 
 // runAdd adds paths to a depot and prints the result.
-func runAdd(a *app, d *depot.Depot, paths []string, opt exchange.AddOptions, asJSON bool) error {
+func runAdd(a *app, d *depot.Depot, paths []string, opt importexport.AddOptions, asJSON bool) error {
 	lines := term.NewJSONLines(a.stdout)
 	if asJSON {
-		opt.Event = func(e exchange.Event) { _ = lines.Write(fileEvent(e)) }
+		opt.Event = func(e importexport.Event) { _ = lines.Write(fileEvent(e)) }
 	}
 	bar := term.NewProgress(a.stderr, "adding", -1)
 	defer bar.Done()
 	opt.Progress = func(done, _ int64) { bar.Set(done) }
-	r, err := exchange.Add(a.ctx, d, paths, opt)
+	r, err := importexport.Add(a.ctx, d, paths, opt)
 	bar.Done()
 	if err != nil && !errors.Is(err, depot.ErrEmpty) {
 		return err
@@ -86,12 +86,12 @@ func runAdd(a *app, d *depot.Depot, paths []string, opt exchange.AddOptions, asJ
 	a.warn(r.SourceWarnings)
 	if asJSON {
 		return errors.Join(err, lines.Write(struct {
-			Event       string         `json:"event"`
-			Transaction int64          `json:"transaction,omitempty"`
-			DryRun      bool           `json:"dry_run,omitempty"`
-			Added       exchange.Tally `json:"added"`
-			Known       exchange.Tally `json:"known"`
-			Restored    int64          `json:"restored,omitempty"`
+			Event       string             `json:"event"`
+			Transaction int64              `json:"transaction,omitempty"`
+			DryRun      bool               `json:"dry_run,omitempty"`
+			Added       importexport.Tally `json:"added"`
+			Known       importexport.Tally `json:"known"`
+			Restored    int64              `json:"restored,omitempty"`
 			sources.Tally
 			Skipped int64 `json:"skipped"`
 		}{"done", r.Transaction, opt.DryRun, r.Added, r.Known, r.Restored, r.Tally, r.Skipped}))
@@ -120,40 +120,40 @@ func (f txFlags) info() depot.TxInfo {
 }
 
 // fileEvent is the line of JSON output for an event of a file or a transaction.
-func fileEvent(e exchange.Event) any {
+func fileEvent(e importexport.Event) any {
 	switch e.Kind {
-	case exchange.EventAdded, exchange.EventKnown:
+	case importexport.EventAdded, importexport.EventKnown:
 		return struct {
-			Event    exchange.EventKind `json:"event"`
-			Restored bool               `json:"restored,omitempty"`
+			Event    importexport.EventKind `json:"event"`
+			Restored bool                   `json:"restored,omitempty"`
 			report.Identified
 		}{e.Kind, e.Restored, report.NewIdentified(e.Path, *e.Object)}
-	case exchange.EventSkipped:
+	case importexport.EventSkipped:
 		return struct {
-			Event      exchange.EventKind `json:"event"`
-			Path       string             `json:"path"`
-			Reason     string             `json:"reason"`
-			Unreadable bool               `json:"unreadable,omitempty"`
-			NotSymbols bool               `json:"not_symbols,omitempty"`
+			Event      importexport.EventKind `json:"event"`
+			Path       string                 `json:"path"`
+			Reason     string                 `json:"reason"`
+			Unreadable bool                   `json:"unreadable,omitempty"`
+			NotSymbols bool                   `json:"not_symbols,omitempty"`
 		}{e.Kind, e.Path, e.Detail, e.Unreadable, !e.Notable}
-	case exchange.EventMisplaced:
+	case importexport.EventMisplaced:
 		return struct {
-			Event exchange.EventKind `json:"event"`
-			Path  string             `json:"path"`
-			Own   []string           `json:"own"`
+			Event importexport.EventKind `json:"event"`
+			Path  string                 `json:"path"`
+			Own   []string               `json:"own"`
 		}{e.Kind, e.Path, e.Own}
-	case exchange.EventImported, exchange.EventEmpty, exchange.EventBefore:
+	case importexport.EventImported, importexport.EventEmpty, importexport.EventBefore:
 		return struct {
-			Event       exchange.EventKind `json:"event"`
-			Origin      string             `json:"origin"`
-			Transaction int64              `json:"transaction,omitempty"`
-			Product     string             `json:"product,omitempty"`
-			Version     string             `json:"version,omitempty"`
+			Event       importexport.EventKind `json:"event"`
+			Origin      string                 `json:"origin"`
+			Transaction int64                  `json:"transaction,omitempty"`
+			Product     string                 `json:"product,omitempty"`
+			Version     string                 `json:"version,omitempty"`
 		}{e.Kind, e.Origin, e.Number, e.Product, e.Version}
 	}
 	return struct {
-		Event  exchange.EventKind `json:"event"`
-		Path   string             `json:"path"`
-		Detail string             `json:"detail,omitempty"`
+		Event  importexport.EventKind `json:"event"`
+		Path   string                 `json:"path"`
+		Detail string                 `json:"detail,omitempty"`
 	}{e.Kind, e.Path, e.Detail}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/exchange"
+	"github.com/symdepot/symdepot/internal/importexport"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -45,7 +45,7 @@ func (c exportCmd) Run(a *app) error {
 	if !ok {
 		return term.UsageError(fmt.Sprintf("no layout %q; there are %s", c.Layout, strings.Join(layout.Names(layout.All()), ", ")))
 	}
-	if c.Compress && !exchange.Compresses(l) {
+	if c.Compress && !importexport.Compresses(l) {
 		return term.UsageError("files of layout " + c.Layout + " cannot be compressed: its clients do not expect it")
 	}
 	d, err := a.open(depot.Options{MustExist: true})
@@ -61,15 +61,15 @@ func (c exportCmd) Run(a *app) error {
 		fmt.Fprintln(a.stderr, "symdepot: the depot has no transaction to export")
 		return term.ErrNegative
 	}
-	opt := exchange.ExportOptions{Layout: l, Compress: c.Compress, All: c.All, Lower: c.Lower, DryRun: c.DryRun}
+	opt := importexport.ExportOptions{Layout: l, Compress: c.Compress, All: c.All, Lower: c.Lower, DryRun: c.DryRun}
 	lines := term.NewJSONLines(a.stdout)
 	if c.JSON {
-		opt.Event = func(e exchange.Event) { _ = lines.Write(fileEvent(e)) }
+		opt.Event = func(e importexport.Event) { _ = lines.Write(fileEvent(e)) }
 	}
 	bar := term.NewProgress(a.stderr, "exporting", -1)
 	defer bar.Done()
 	opt.Progress = func(done, _ int64) { bar.Set(done) }
-	r, err := exchange.Export(a.ctx, d, txs, c.Dir, opt)
+	r, err := importexport.Export(a.ctx, d, txs, c.Dir, opt)
 	bar.Done()
 	if err != nil {
 		return err
@@ -125,22 +125,22 @@ func liveTransaction(a *app, d *depot.Depot, number int64) error {
 }
 
 // print prints what was written.
-func (c exportCmd) print(a *app, r *exchange.ExportResult, lines term.JSONLines) error {
+func (c exportCmd) print(a *app, r *importexport.ExportResult, lines term.JSONLines) error {
 	if c.JSON {
 		return lines.Write(struct {
-			Event        string           `json:"event"`
-			DryRun       bool             `json:"dry_run,omitempty"`
-			Transactions int              `json:"transactions"`
-			Before       int64            `json:"there_already,omitempty"`
-			Wrote        exchange.Tally   `json:"written"`
-			Same         exchange.Tally   `json:"same"`
-			Plain        int64            `json:"plain_bytes"`
-			Replaced     int64            `json:"replaced"`
-			Ignored      int64            `json:"ignored"`
-			Kinds        map[string]int64 `json:"ignored_kinds,omitempty"`
-			Shadowed     int64            `json:"shadowed"`
-			Collisions   int64            `json:"collisions"`
-			Failed       int64            `json:"failed"`
+			Event        string             `json:"event"`
+			DryRun       bool               `json:"dry_run,omitempty"`
+			Transactions int                `json:"transactions"`
+			Before       int64              `json:"there_already,omitempty"`
+			Wrote        importexport.Tally `json:"written"`
+			Same         importexport.Tally `json:"same"`
+			Plain        int64              `json:"plain_bytes"`
+			Replaced     int64              `json:"replaced"`
+			Ignored      int64              `json:"ignored"`
+			Kinds        map[string]int64   `json:"ignored_kinds,omitempty"`
+			Shadowed     int64              `json:"shadowed"`
+			Collisions   int64              `json:"collisions"`
+			Failed       int64              `json:"failed"`
 		}{"done", c.DryRun, r.Transactions, r.Before, r.Written, r.Same, r.Plain, r.Replaced, r.LeftOut, r.LeftOutKinds, r.Shadowed, r.Collisions, r.Failed})
 	}
 	word := "exported"
@@ -178,7 +178,7 @@ func (c exportCmd) print(a *app, r *exchange.ExportResult, lines term.JSONLines)
 
 // printOmitted says which kinds of files a layout has no path for, and what writes
 // them.
-func (c exportCmd) printOmitted(r *exchange.ExportResult) string {
+func (c exportCmd) printOmitted(r *importexport.ExportResult) string {
 	kinds := slices.Sorted(maps.Keys(r.LeftOutKinds))
 	text := strings.Join(kinds, ", ")
 	if l, _ := layout.ByName(c.Layout); l.Records() == layout.SymStoreRecords && !c.All && slices.ContainsFunc(kinds, func(k string) bool { return k == "elf" || k == "macho" || k == "wasm" }) {

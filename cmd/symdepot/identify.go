@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/symdepot/symdepot/internal/exchange"
+	"github.com/symdepot/symdepot/internal/importexport"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/want"
@@ -109,7 +109,7 @@ func (c identifyCmd) Run(a *app) error {
 			if skip.Reason.Unreadable() || skip.Reason == scan.ReasonVanished && slices.Contains(c.Paths, skip.Path) {
 				unreadable = skip
 			}
-			if err := fail(skip.Path, exchange.SkipText(skip), skip.Reason != scan.ReasonUnwanted || slices.Contains(c.Paths, skip.Path)); err != nil {
+			if err := fail(skip.Path, importexport.SkipText(skip), skip.Reason != scan.ReasonUnwanted || slices.Contains(c.Paths, skip.Path)); err != nil {
 				return err
 			}
 			continue
@@ -118,7 +118,7 @@ func (c identifyCmd) Run(a *app) error {
 		switch _, refused := errors.AsType[*fileError](err); {
 		case err == nil:
 		case refused:
-			if exchange.FromDisk(err) {
+			if importexport.FromDisk(err) {
 				unreadable = fmt.Errorf("%s: %w", f.Path, err)
 			}
 			if err := fail(f.Path, err.Error(), !errors.Is(err, objfile.ErrNotSymbolFile) || slices.Contains(c.Paths, f.Path)); err != nil {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/symdepot/symdepot/internal/bundle"
-	"github.com/symdepot/symdepot/internal/exchange"
+	"github.com/symdepot/symdepot/internal/importexport"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -59,13 +59,13 @@ func (c importCmd) Run(a *app) error {
 	if err != nil {
 		return term.UsageError(err.Error())
 	}
-	opt := exchange.ImportOptions{Info: c.info(), Layout: lay, Origin: c.Origin, DryRun: c.DryRun}
+	opt := importexport.ImportOptions{Info: c.info(), Layout: lay, Origin: c.Origin, DryRun: c.DryRun}
 	if opt.PointerRoots, err = pointerRoots(c.PointerRoot); err != nil {
 		return err
 	}
 	lines := term.NewJSONLines(a.stdout)
 	if c.JSON {
-		opt.Event = func(e exchange.Event) { _ = lines.Write(fileEvent(e)) }
+		opt.Event = func(e importexport.Event) { _ = lines.Write(fileEvent(e)) }
 	}
 	bar := term.NewProgress(a.stderr, "importing", -1)
 	defer bar.Done()
@@ -100,20 +100,20 @@ func (c importCmd) Run(a *app) error {
 }
 
 // print prints what was imported.
-func (c importCmd) print(a *app, r *exchange.ImportResult, lines term.JSONLines) error {
+func (c importCmd) print(a *app, r *importexport.ImportResult, lines term.JSONLines) error {
 	if c.JSON {
 		return lines.Write(struct {
-			Event     string         `json:"event"`
-			Tree      string         `json:"tree"`
-			Layout    string         `json:"layout"`
-			DryRun    bool           `json:"dry_run,omitempty"`
-			Imported  int64          `json:"transactions"`
-			Before    int64          `json:"here_already"`
-			LeftOut   int64          `json:"left_out"`
-			Added     exchange.Tally `json:"added"`
-			Known     exchange.Tally `json:"known"`
-			Skipped   int64          `json:"skipped"`
-			Misplaced int64          `json:"misplaced"`
+			Event     string             `json:"event"`
+			Tree      string             `json:"tree"`
+			Layout    string             `json:"layout"`
+			DryRun    bool               `json:"dry_run,omitempty"`
+			Imported  int64              `json:"transactions"`
+			Before    int64              `json:"here_already"`
+			LeftOut   int64              `json:"left_out"`
+			Added     importexport.Tally `json:"added"`
+			Known     importexport.Tally `json:"known"`
+			Skipped   int64              `json:"skipped"`
+			Misplaced int64              `json:"misplaced"`
 		}{"done", r.Store, r.Layout.Name(), c.DryRun, r.Imported, r.Before, r.LeftOut, r.Added, r.Known, r.Skipped, r.Misplaced})
 	}
 	word := "imported"

@@ -5,14 +5,14 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/config"
-	"github.com/symdepot/symdepot/internal/exchange"
+	"github.com/symdepot/symdepot/internal/importexport"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
 // prepare prepares the import of the folder or bucket.
-func (c importCmd) prepare(a *app, opt exchange.ImportOptions) (im *exchange.Import, done func(), err error) {
+func (c importCmd) prepare(a *app, opt importexport.ImportOptions) (im *importexport.Import, done func(), err error) {
 	if !config.IsBucket(c.Tree) {
-		im, err = exchange.NewImport(a.ctx, c.Tree, opt)
+		im, err = importexport.NewImport(a.ctx, c.Tree, opt)
 		return im, func() {}, err
 	}
 	if len(opt.PointerRoots) > 0 {
@@ -29,7 +29,7 @@ func (c importCmd) prepare(a *app, opt exchange.ImportOptions) (im *exchange.Imp
 	if err != nil {
 		return nil, nil, err
 	}
-	if im, err = exchange.NewBucketImport(a.ctx, b, opt); err != nil {
+	if im, err = importexport.NewBucketImport(a.ctx, b, opt); err != nil {
 		_ = b.Close()
 		return nil, nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/daemon"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/exchange"
+	"github.com/symdepot/symdepot/internal/importexport"
 	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/span"
@@ -47,7 +47,7 @@ func (s running) run(a *app, d *depot.Depot, add []string, info txFlags) error {
 		listenerTLS = guard.tls.Config()
 	}
 	if len(add) > 0 {
-		err := runAdd(a, d, add, exchange.AddOptions{Info: info.info()}, false)
+		err := runAdd(a, d, add, importexport.AddOptions{Info: info.info()}, false)
 		if err != nil && !errors.Is(err, depot.ErrEmpty) {
 			return err
 		}

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"github.com/symdepot/symdepot/internal/srcindex"
+	"github.com/symdepot/symdepot/internal/srclink"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -44,7 +44,7 @@ read or written, or is no PDB.`
 
 // Run works on one PDB after the other.
 func (c srcsrvCmd) Run(a *app) error {
-	task := srcindex.Task{Options: srcindex.Options{Base: c.Base, Product: c.Product, Version: c.Version},
+	task := srclink.Task{StreamOptions: srclink.StreamOptions{Base: c.Base, Product: c.Product, Version: c.Version},
 		Rebase: c.Rebase, Write: c.Write, Output: c.Output, Raw: c.Raw, JSON: c.JSON}
 	var err error
 	if task.Roots, err = (sourceFlags{c.Sources}).roots(); err != nil {

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/symdepot/symdepot/internal/asked"
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/userquery"
 )
 
 type whyCmd struct {
@@ -40,15 +40,15 @@ Exit codes: 0 found, 1 something is not found, 2 wrong command line, 3 failed, 4
 
 // Run explains requests.
 func (c whyCmd) Run(a *app) error {
-	list, complete, err := asked.Arguments(a.ctx, c.What, os.Stdin)
-	if wrong, ok := errors.AsType[asked.TextError](err); ok {
+	list, complete, err := userquery.Arguments(a.ctx, c.What, os.Stdin)
+	if wrong, ok := errors.AsType[userquery.TextError](err); ok {
 		return term.UsageError(wrong.Error())
 	}
 	if err != nil {
 		return err
 	}
 	if !complete {
-		fmt.Fprintf(a.stderr, "symdepot: only the first %s of the log and the first %d requests in it are read\n", term.Size(asked.MaxLog), asked.MaxAsks)
+		fmt.Fprintf(a.stderr, "symdepot: only the first %s of the log and the first %d requests in it are read\n", term.Size(userquery.MaxLog), userquery.MaxAsks)
 	}
 	if len(list) == 0 {
 		return a.nothing("there is no request in it for a symbol file")

@@ -94,7 +94,9 @@ func openAzure(cfg AzureConfig, via http.RoundTripper, now func() time.Time) (*f
 }
 
 // azureHosts are the host suffixes of the public and the national clouds.
-var azureHosts = []string{".blob.core.windows.net", ".blob.storage.azure.net", ".blob.core.usgovcloudapi.net", ".blob.core.chinacloudapi.cn"}
+var azureHosts = []string{
+	".blob.core.windows.net", ".blob.storage.azure.net", ".blob.core.usgovcloudapi.net", ".blob.core.chinacloudapi.cn",
+}
 
 func azureAccountName(s string) bool {
 	return len(s) >= 3 && len(s) <= 63 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
@@ -105,7 +107,9 @@ func azureContainerName(s string) bool {
 }
 
 // do sends a request for the container or, if key is not empty, for that blob.
-func (a *azure) do(ctx context.Context, method, key string, query url.Values, body io.Reader, size int64, header http.Header) (*http.Response, error) {
+func (a *azure) do(
+	ctx context.Context, method, key string, query url.Values, body io.Reader, size int64, header http.Header,
+) (*http.Response, error) {
 	u := *a.base
 	if key != "" {
 		u.RawPath = u.EscapedPath() + "/" + escapeKey(key, "/")

@@ -117,7 +117,8 @@ func (g *gcs) rules(ctx context.Context) ([]lifecycleRule, error) {
 	var list []lifecycleRule
 	for i, r := range answer.Lifecycle.Rule {
 		c := r.Condition
-		if r.Action.Type != "Delete" || c.IsLive != nil && !*c.IsLive || c.NumNewerVersions > 0 || c.DaysNoncurrent > 0 || len(c.MatchesSuffix) > 0 {
+		if r.Action.Type != "Delete" || c.IsLive != nil && !*c.IsLive || c.NumNewerVersions > 0 || c.DaysNoncurrent > 0 ||
+			len(c.MatchesSuffix) > 0 {
 			continue // it concerns earlier versions, or names that we do not use
 		}
 		if len(c.MatchesPrefix) == 0 {

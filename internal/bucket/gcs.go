@@ -94,7 +94,9 @@ func gcsBucketName(s string) bool {
 }
 
 // do sends a request for the bucket or, if key is not empty, for that object.
-func (g *gcs) do(ctx context.Context, method, root, key string, query url.Values, body io.Reader, prepare func(*http.Request)) (*http.Response, error) {
+func (g *gcs) do(
+	ctx context.Context, method, root, key string, query url.Values, body io.Reader, prepare func(*http.Request),
+) (*http.Response, error) {
 	path := g.base.Path + root + "/b/" + g.bucket + "/o"
 	u := *g.base
 	u.Path, u.RawPath = path, path
@@ -174,7 +176,10 @@ func (g *gcs) get(ctx context.Context, key, rng, ifMatch string) (*reply, error)
 	}
 	if stored != encoding && h.Get("X-Goog-Stored-Content-Encoding") != "" {
 		resp.Body.Close()
-		return nil, &Error{Status: resp.StatusCode, Err: fmt.Errorf("the store sent the content with coding %q but stores it with coding %q", encoding, stored)}
+		return nil, &Error{
+			Status: resp.StatusCode,
+			Err:    fmt.Errorf("the store sent the content with coding %q but stores it with coding %q", encoding, stored),
+		}
 	}
 	return &reply{status: resp.StatusCode, header: h, body: resp.Body, info: Info{
 		Key: key, Size: resp.ContentLength, ETag: h.Get("X-Goog-Generation"),
@@ -199,7 +204,9 @@ func (o *gcsObject) info() Info {
 }
 
 // ask sends a request and parses the JSON response.
-func (g *gcs) ask(ctx context.Context, method, root, key string, query url.Values, body io.Reader, prepare func(*http.Request), into any) error {
+func (g *gcs) ask(
+	ctx context.Context, method, root, key string, query url.Values, body io.Reader, prepare func(*http.Request), into any,
+) error {
 	resp, err := g.do(ctx, method, root, key, query, body, prepare)
 	if err != nil {
 		return err

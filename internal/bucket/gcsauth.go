@@ -148,7 +148,10 @@ func serviceAccount(text, file string, client *http.Client) func(context.Context
 		if err := mayCarrySecret(u); err != nil {
 			return token{}, err
 		}
-		cfg := jwt.Config{Email: key.ClientEmail, PrivateKey: []byte(key.PrivateKey), PrivateKeyID: key.PrivateKeyID, TokenURL: key.TokenURI, Scopes: []string{gcsScope}}
+		cfg := jwt.Config{
+			Email: key.ClientEmail, PrivateKey: []byte(key.PrivateKey), PrivateKeyID: key.PrivateKeyID, TokenURL: key.TokenURI,
+			Scopes: []string{gcsScope},
+		}
 		t, err := cfg.TokenSource(context.WithValue(ctx, oauth2.HTTPClient, client)).Token()
 		if e := (*oauth2.RetrieveError)(nil); errors.As(err, &e) {
 			return token{}, tokenStatus(&http.Request{URL: u}, e.Response.StatusCode, e.ErrorCode)

@@ -30,7 +30,10 @@ const parallelParts = 4
 // inParts calls send for all parts of a content, numbered from 0. Several are
 // sent at once if at is not nil; otherwise r yields them one after the other.
 // The error is that of the first part that failed.
-func inParts(ctx context.Context, size, part int64, r io.Reader, at io.ReaderAt, send func(ctx context.Context, i int, n int64, body io.Reader) error) error {
+func inParts(
+	ctx context.Context, size, part int64, r io.Reader, at io.ReaderAt,
+	send func(ctx context.Context, i int, n int64, body io.Reader) error,
+) error {
 	if at == nil {
 		for i, off := 0, int64(0); off < size; i, off = i+1, off+part {
 			n := min(part, size-off)

@@ -104,7 +104,9 @@ func openS3(cfg S3Config, via http.RoundTripper) (*front, error) {
 	if err != nil {
 		return nil, err
 	}
-	lookup, ok := map[string]minio.BucketLookupType{"": minio.BucketLookupAuto, "path": minio.BucketLookupPath, "virtual": minio.BucketLookupDNS}[cfg.Style]
+	lookup, ok := map[string]minio.BucketLookupType{
+		"": minio.BucketLookupAuto, "path": minio.BucketLookupPath, "virtual": minio.BucketLookupDNS,
+	}[cfg.Style]
 	if !ok {
 		return nil, fmt.Errorf("bucket: unknown style %q; use path or virtual", cfg.Style)
 	}
@@ -184,7 +186,8 @@ func (b *s3) fail(err error, s *seen) error {
 		e.Err = ErrNoBucket
 	case "KeyTooLongError":
 		e.Err = fs.ErrNotExist
-	case "SlowDown", "SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestThrottled", "TooManyRequests":
+	case "SlowDown", "SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException",
+		"RequestLimitExceeded", "RequestThrottled", "TooManyRequests":
 		e.Err, e.Retry = ErrThrottled, retryTime(s.retry, b.now())
 	case "RequestTimeTooSkewed":
 		e.Err = ErrClock
@@ -192,7 +195,8 @@ func (b *s3) fail(err error, s *seen) error {
 		e.Err = ErrPrecondition
 	case "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "XAdminUserNotFound": // the last is versitygw's, with 404
 		e.Err = fs.ErrPermission
-	case "PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301 Moved Permanently":
+	case "PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed",
+		"IllegalLocationConstraintException", "301 Moved Permanently":
 		region := answer.Region
 		if region == "" {
 			region = s.region
@@ -284,7 +288,9 @@ const checksumHeader = "X-Amz-Checksum-Sha256"
 // putParts writes in several requests, each streamed. The
 // upload function of minio-go would buffer every part and omit the condition from
 // the request that completes the upload.
-func (b *s3) putParts(ctx context.Context, key string, size int64, r io.Reader, opts minio.PutObjectOptions, opt PutOptions) (tag string, err error) {
+func (b *s3) putParts(
+	ctx context.Context, key string, size int64, r io.Reader, opts minio.PutObjectOptions, opt PutOptions,
+) (tag string, err error) {
 	const maxParts = 10000
 	part := max(b.part, (size+maxParts-1)/maxParts)
 	checked := opt.at != nil && !b.unchecked.Load()
@@ -381,7 +387,8 @@ func (b *s3) list(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		ctx, s := watch(ctx)
 		owner := false
-		for o := range b.core.ListObjectsIter(ctx, b.bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true, MaxKeys: pageKeys, FetchOwner: &owner}) {
+		for o := range b.core.ListObjectsIter(ctx, b.bucket,
+			minio.ListObjectsOptions{Prefix: prefix, Recursive: true, MaxKeys: pageKeys, FetchOwner: &owner}) {
 			if o.Err != nil {
 				yield(Info{}, b.fail(o.Err, s))
 				return

@@ -79,10 +79,14 @@ func s3Credentials(cfg S3Config, endpoint *url.URL, via http.RoundTripper) (*cre
 		if err = need(tokenFile != "", "auth web-identity needs a token file"); err == nil {
 			err = checkSTS(sts)
 		}
-		p = &credentials.STSWebIdentity{STSEndpoint: sts, RoleARN: firstOf(cfg.RoleARN, "AWS_ROLE_ARN", ""), GetWebIDTokenExpiry: func() (*credentials.WebIdentityToken, error) {
-			b, err := readSmall(tokenFile)
-			return &credentials.WebIdentityToken{Token: strings.TrimSpace(string(b))}, err
-		}}
+		p = &credentials.STSWebIdentity{
+			STSEndpoint: sts,
+			RoleARN:     firstOf(cfg.RoleARN, "AWS_ROLE_ARN", ""),
+			GetWebIDTokenExpiry: func() (*credentials.WebIdentityToken, error) {
+				b, err := readSmall(tokenFile)
+				return &credentials.WebIdentityToken{Token: strings.TrimSpace(string(b))}, err
+			},
+		}
 	case "file":
 		p = &credentials.FileAWSCredentials{Filename: cfg.CredentialsFile, Profile: cfg.Profile}
 	case "role":
@@ -155,7 +159,8 @@ func machineRole(cfg S3Config) (credentials.Provider, error) {
 		// that it is a loopback address.
 		u, err := url.Parse(full)
 		if err != nil || !loopback(u.Hostname()) {
-			return nil, errors.New("bucket: AWS_CONTAINER_CREDENTIALS_FULL_URI must name a loopback address unless AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE is set")
+			return nil, errors.New("bucket: AWS_CONTAINER_CREDENTIALS_FULL_URI must name a loopback address unless " +
+				"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE is set")
 		}
 		p.Endpoint = full
 	case full == "":

@@ -63,7 +63,8 @@ func ParseURL(s string) (Config, error) {
 		return nil, fmt.Errorf("%w: want s3://, gs://, az:// or https://ACCOUNT%s", ErrNotBucket, azureHosts[0])
 	}
 	if err == nil && (u.User != nil || u.Fragment != "" || u.Opaque != "") {
-		err = errors.New("bucket: the URL of a bucket must not have a user name, password or fragment; credentials are read from the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and the like)")
+		err = errors.New("bucket: the URL of a bucket must not have a user name, password or fragment; " +
+			"credentials are read from the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and the like)")
 	}
 	if err != nil {
 		return nil, err

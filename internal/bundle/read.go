@@ -269,7 +269,8 @@ func (b *Bundle) Import(ctx context.Context, d *depot.Depot, info depot.TxInfo) 
 			return sum, err
 		}
 	}
-	info.Product, info.Version, info.Comment = cmp.Or(info.Product, m.Product), cmp.Or(info.Version, m.Version), cmp.Or(info.Comment, m.Comment)
+	info.Product, info.Version = cmp.Or(info.Product, m.Product), cmp.Or(info.Version, m.Version)
+	info.Comment = cmp.Or(info.Comment, m.Comment)
 	part := 0
 	for files := range slices.Chunk(single, partFiles) {
 		part++

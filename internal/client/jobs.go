@@ -1,5 +1,5 @@
 // Package client implements the other side of the server's own APIs: that of a
-// worker, which does jobs, and that of a push.
+// worker, which does jobs (jobs/worker), and that of a push.
 package client
 
 import (
@@ -24,11 +24,12 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/jobs/worker"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
-// Server is a client of one server's job API. URL, Worker, Token and HTTP are
-// required. The methods are safe for concurrent use.
+// Server is a client of one server's job API, for a worker.Worker. URL, Worker, Token and
+// HTTP are required. The methods are safe for concurrent use.
 type Server struct {
 	// URL is the server's base URL.
 	URL string
@@ -48,19 +49,8 @@ type Server struct {
 	Backoff time.Duration
 }
 
-// Job is a job leased to the worker.
-type Job = wire.Job
-
-// Errors that are not retried.
-var (
-	// ErrLeaseLost means that the worker no longer holds the lease of the job.
-	ErrLeaseLost = errors.New("the worker no longer holds the lease of the job")
-	// ErrJobEnded means that the server has ended the job because its input file
-	// cannot be obtained.
-	ErrJobEnded = errors.New("the server has ended the job")
-	// ErrRefused means that the same request will never succeed.
-	ErrRefused = errors.New("the server refuses the request")
-)
+// ErrRefused means that the same request will never succeed.
+var ErrRefused = errors.New("the server refuses the request")
 
 // statusError is a response with a status other than 2xx.
 type statusError struct {
@@ -97,9 +87,9 @@ func (e *statusError) Error() string {
 func (e *statusError) Unwrap() error {
 	switch e.status {
 	case http.StatusConflict:
-		return ErrLeaseLost
+		return worker.ErrLeaseLost
 	case http.StatusGone:
-		return ErrJobEnded
+		return worker.ErrJobEnded
 	case http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge, http.StatusBadRequest:
 		return ErrRefused
 	}
@@ -109,7 +99,7 @@ func (e *statusError) Unwrap() error {
 // final reports whether err is not retried.
 func final(err error) bool {
 	_, local := errors.AsType[*localError](err)
-	return local || errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrJobEnded) || errors.Is(err, ErrRefused)
+	return local || errors.Is(err, worker.ErrLeaseLost) || errors.Is(err, worker.ErrJobEnded) || errors.Is(err, ErrRefused)
 }
 
 // call sends one request. The error is a statusError unless the status is 2xx.
@@ -232,7 +222,7 @@ func (s *Server) Try(ctx context.Context, what string, do func(ctx context.Conte
 }
 
 // postJSON sends body as JSON and decodes the response into v unless v is nil.
-func (s *Server) postJSON(ctx context.Context, path string, j *Job, body, v any) error {
+func (s *Server) postJSON(ctx context.Context, path string, j *wire.Job, body, v any) error {
 	b, err := json.Marshal(body)
 	if err != nil {
 		return err
@@ -255,7 +245,7 @@ func (s *Server) postJSON(ctx context.Context, path string, j *Job, body, v any)
 }
 
 // leaseHeader returns the header with the lease of a job; j may be nil.
-func leaseHeader(j *Job) http.Header {
+func leaseHeader(j *wire.Job) http.Header {
 	h := http.Header{}
 	if j != nil {
 		h.Set(wire.Lease, j.Token)
@@ -264,12 +254,24 @@ func leaseHeader(j *Job) http.Header {
 }
 
 // jobPath returns the path of a request for a job, below wire.JobsPath.
-func jobPath(j Job, verb string) string { return strconv.FormatInt(j.ID, 10) + "/" + verb }
+func jobPath(j wire.Job, verb string) string { return strconv.FormatInt(j.ID, 10) + "/" + verb }
 
-// Lease requests up to slots jobs that a worker with these abilities can do. If
-// there is no job, the server waits for one for up to wait, in whole seconds.
-// It does not retry.
-func (s *Server) Lease(ctx context.Context, abilities []wire.Ability, slots int, wait time.Duration) ([]Job, error) {
+// Lease implements worker.Server. A refusal is not final, because the server may be
+// replaced or reconfigured.
+func (s *Server) Lease(ctx context.Context, abilities []wire.Ability, slots int, wait time.Duration) (jobs []wire.Job, err error) {
+	err = s.Try(ctx, "lease jobs", func(ctx context.Context) (err error) {
+		jobs, err = s.lease(ctx, abilities, slots, wait)
+		if errors.Is(err, ErrRefused) {
+			err = errors.New(err.Error())
+		}
+		return err
+	})
+	return jobs, err
+}
+
+// lease requests up to slots jobs. If there is no job, the server waits for one for up to
+// wait, in whole seconds. It does not retry.
+func (s *Server) lease(ctx context.Context, abilities []wire.Ability, slots int, wait time.Duration) ([]wire.Job, error) {
 	var got wire.LeaseAnswer
 	err := s.postJSON(ctx, "lease", nil, wire.LeaseRequest{Worker: s.Worker, Abilities: abilities, Slots: slots, Wait: int(wait / time.Second)}, &got)
 	if err == nil && len(got.Jobs) > slots {
@@ -284,14 +286,14 @@ func (s *Server) Lease(ctx context.Context, abilities []wire.Ability, slots int,
 }
 
 // Heartbeat renews the lease of the job. It does not retry.
-func (s *Server) Heartbeat(ctx context.Context, j Job) error {
+func (s *Server) Heartbeat(ctx context.Context, j wire.Job) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(j.Seconds)*time.Second/2)
 	defer cancel()
 	return s.postJSON(ctx, jobPath(j, "heartbeat"), &j, struct{}{}, nil)
 }
 
 // Release returns the job to the server unfinished. It does not retry.
-func (s *Server) Release(ctx context.Context, j Job) error {
+func (s *Server) Release(ctx context.Context, j wire.Job) error {
 	return s.postJSON(ctx, jobPath(j, "release"), &j, struct{}{}, nil)
 }
 
@@ -300,7 +302,7 @@ func (s *Server) Bye(ctx context.Context) error { return s.postJSON(ctx, "bye", 
 
 // Input downloads the job's input file and replaces the content of f by it. A
 // retry starts again from the beginning.
-func (s *Server) Input(ctx context.Context, j Job, f *os.File) error {
+func (s *Server) Input(ctx context.Context, j wire.Job, f *os.File) error {
 	return s.Try(ctx, "download the input of a job", func(ctx context.Context) error {
 		resp, err := s.call(ctx, http.MethodGet, jobPath(j, wire.InputVerb), leaseHeader(&j), nil, 0)
 		if err != nil {
@@ -344,7 +346,7 @@ func (e *localError) Unwrap() error { return e.err }
 
 // Complete uploads a result, the file called name. version is that of the tool,
 // detail its output.
-func (s *Server) Complete(ctx context.Context, j Job, version, name, detail string) error {
+func (s *Server) Complete(ctx context.Context, j wire.Job, version, name, detail string) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return &localError{"read the result", err}
@@ -369,17 +371,8 @@ func (s *Server) Complete(ctx context.Context, j Job, version, name, detail stri
 }
 
 // Fail reports that a job failed, and why.
-func (s *Server) Fail(ctx context.Context, j Job, f Failure) error {
+func (s *Server) Fail(ctx context.Context, j wire.Job, f worker.Failure) error {
 	return s.Try(ctx, "report a failed job", func(ctx context.Context) error {
 		return s.postJSON(ctx, jobPath(j, "fail"), &j, wire.Failure{Class: f.Class, Version: f.Version, Detail: f.Detail}, nil)
 	})
 }
-
-// Failure is the reason why a job failed.
-type Failure struct {
-	Class   string // as in wire.Failure
-	Version string // version of the tool, or empty
-	Detail  string // for people, at most 8 KiB
-}
-
-func (f Failure) Error() string { return f.Detail }

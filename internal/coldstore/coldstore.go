@@ -22,7 +22,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/cold"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/shelf"
+	"github.com/symdepot/symdepot/internal/unpackcache"
 )
 
 const (
@@ -58,7 +58,7 @@ type Options struct {
 type Store struct {
 	blob.Backend
 	opt  Options
-	near *shelf.Shelf
+	near *unpackcache.Cache
 	most int64 // length of the contents that fit into near
 	lent *lender
 
@@ -107,7 +107,7 @@ func New(below blob.Backend, opt Options) *Store {
 	most := keep + keep/2
 	return &Store{
 		Backend: below, opt: opt, most: most,
-		near: shelf.New(shelf.Options{Dir: opt.Dir, KeptBytes: keep, KeptFiles: nearFiles, HeldBytes: most, HeldFiles: nearFiles, AtOnce: restoring, Timeout: 6 * time.Hour}),
+		near: unpackcache.New(unpackcache.Options{Dir: opt.Dir, KeptBytes: keep, KeptFiles: nearFiles, HeldBytes: most, HeldFiles: nearFiles, AtOnce: restoring, Timeout: 6 * time.Hour}),
 		lent: newLender(),
 		lost: map[blob.Ref]lost{}, ranged: map[blob.Ref]struct{}{},
 	}

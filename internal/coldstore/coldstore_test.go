@@ -16,7 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/cold"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/shelf"
+	"github.com/symdepot/symdepot/internal/unpackcache"
 )
 
 // records are records of cold contents in memory.
@@ -256,7 +256,7 @@ func TestFullDisk(t *testing.T) {
 	w := newWorld(t, 1<<30)
 	body := text(5<<20, 1)
 	ref := w.chill(body, nil)
-	w.near = shelf.New(shelf.Options{Dir: dir, Create: func() (*os.File, error) { return os.OpenFile("/dev/full", os.O_RDWR, 0) }})
+	w.near = unpackcache.New(unpackcache.Options{Dir: dir, Create: func() (*os.File, error) { return os.OpenFile("/dev/full", os.O_RDWR, 0) }})
 	f, err := w.Open(t.Context(), ref)
 	if err != nil {
 		t.Fatal(err)

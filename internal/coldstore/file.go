@@ -10,7 +10,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/shelf"
+	"github.com/symdepot/symdepot/internal/unpackcache"
 )
 
 // unkept reports whether the near cache, or its disk, is the reason that a content cannot
@@ -82,9 +82,9 @@ type file struct {
 
 	opening sync.Mutex // held while parts are opened
 	mu      sync.Mutex
-	near    *shelf.Reader // guarded by mu; nil before the first byte is read
-	asked   bool          // guarded by mu
-	lone    bool          // guarded by mu; see alone
+	near    *unpackcache.Reader // guarded by mu; nil before the first byte is read
+	asked   bool                // guarded by mu
+	lone    bool                // guarded by mu; see alone
 	// ahead are bytes at aheadAt that were decoded with others: another reader may get the
 	// decoder before the next read.
 	ahead   []byte // guarded by mu
@@ -105,7 +105,7 @@ func (f *file) closed() bool {
 }
 
 // reader returns the file of the near cache, which may still be growing.
-func (f *file) reader() (*shelf.Reader, error) {
+func (f *file) reader() (*unpackcache.Reader, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed() {
@@ -116,7 +116,7 @@ func (f *file) reader() (*shelf.Reader, error) {
 		return f.near, nil
 	}
 	if f.row.Size > f.s.most { // it would push out all others in vain
-		return nil, shelf.ErrFull
+		return nil, unpackcache.ErrFull
 	}
 	r, err := f.s.near.Open(f.row.Ref.String(), f.restore, func() {})
 	if err == nil {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/shelf"
+	"github.com/symdepot/symdepot/internal/unpackcache"
 )
 
 // TestMoreReaders: without a near cache, more readers than hold decoders at the same time
@@ -67,7 +67,7 @@ func TestNearUnusable(t *testing.T) {
 		"not permitted":  func() (*os.File, error) { return nil, fs.ErrPermission },
 		"read only":      func() (*os.File, error) { return os.Open(os.DevNull) }, // the first write fails
 	} {
-		w.near = shelf.New(shelf.Options{Create: create})
+		w.near = unpackcache.New(unpackcache.Options{Create: create})
 		for _, body := range bodies {
 			for what, open := range map[string]func(context.Context, blob.Ref) (blob.File, error){"Open": w.Open, "OpenWhole": w.OpenWhole} {
 				f, err := open(t.Context(), blob.Sum(body))

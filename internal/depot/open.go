@@ -14,7 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/shelf"
+	"github.com/symdepot/symdepot/internal/unpackcache"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -58,7 +58,7 @@ func openAfter(ctx context.Context, d *Depot, scope Scope, req layout.Request, e
 				_ = f.Close() // not used
 			}
 			return w, nil
-		} else if errors.Is(werr, shelf.ErrFull) {
+		} else if errors.Is(werr, unpackcache.ErrFull) {
 			full = true
 		}
 	}
@@ -68,7 +68,7 @@ func openAfter(ctx context.Context, d *Depot, scope Scope, req layout.Request, e
 	if len(d.trees.list) > 0 && scope.sees("") {
 		f, treeErr := d.trees.open(ctx, req, rec)
 		switch {
-		case errors.Is(treeErr, shelf.ErrFull):
+		case errors.Is(treeErr, unpackcache.ErrFull):
 			full = true
 		case !errors.Is(treeErr, fs.ErrNotExist):
 			return f, treeErr

@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"log/slog"
 
-	"github.com/symdepot/symdepot/internal/shelf"
 	"github.com/symdepot/symdepot/internal/tree"
+	"github.com/symdepot/symdepot/internal/unpackcache"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -31,7 +31,7 @@ func (ts trees) open(ctx context.Context, req layout.Request, rec *recorder) (*F
 			return f, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case errors.Is(err, shelf.ErrFull):
+		case errors.Is(err, unpackcache.ErrFull):
 			full = err
 		case !errors.Is(err, fs.ErrNotExist):
 			failed = errors.Join(failed, err)

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/shelf"
+	"github.com/symdepot/symdepot/internal/unpackcache"
 	"github.com/symdepot/symdepot/internal/watch"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
@@ -36,7 +36,7 @@ func (ws *Watched) answer(ctx context.Context, scope Scope, req layout.Request, 
 		return f, err
 	}
 	f, otherErr := ws.others.open(ctx, scope, req, rec)
-	if errors.Is(err, shelf.ErrFull) && errors.Is(otherErr, fs.ErrNotExist) {
+	if errors.Is(err, unpackcache.ErrFull) && errors.Is(otherErr, fs.ErrNotExist) {
 		return nil, err
 	}
 	return f, otherErr
@@ -74,7 +74,7 @@ func (ws *Watched) open(ctx context.Context, scope Scope, req layout.Request, re
 			return watchedFile(f, file), nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case errors.Is(err, shelf.ErrFull):
+		case errors.Is(err, unpackcache.ErrFull):
 			full = err
 		case !errors.Is(err, fs.ErrNotExist):
 			failed = errors.Join(failed, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bundle"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/exchange"
+	"github.com/symdepot/symdepot/internal/importexport"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
@@ -57,7 +57,7 @@ var waysIn = map[string]func(t *testing.T, d *depot.Depot, f depot.DamagedFile){
 		if err := os.WriteFile(path, f.Body, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		im, err := exchange.NewImport(t.Context(), dir, exchange.ImportOptions{Info: depot.TxInfo{Product: "app", Version: "imported"}})
+		im, err := importexport.NewImport(t.Context(), dir, importexport.ImportOptions{Info: depot.TxInfo{Product: "app", Version: "imported"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,8 +41,13 @@ func Places(dir, uuid string) (bundle, dwarf string) {
 
 // InfoPlist is the Info.plist of a bundle.
 func InfoPlist(uuid string) string {
-	return list(pair("CFBundleDevelopmentRegion", "English") + pair("CFBundleIdentifier", "com.apple.xcode.dsym."+uuid) + pair("CFBundleInfoDictionaryVersion", "6.0") +
-		pair("CFBundlePackageType", "dSYM") + pair("CFBundleSignature", "????") + pair("CFBundleShortVersionString", "1.0") + pair("CFBundleVersion", "1"))
+	return list(pair("CFBundleDevelopmentRegion", "English") +
+		pair("CFBundleIdentifier", "com.apple.xcode.dsym."+uuid) +
+		pair("CFBundleInfoDictionaryVersion", "6.0") +
+		pair("CFBundlePackageType", "dSYM") +
+		pair("CFBundleSignature", "????") +
+		pair("CFBundleShortVersionString", "1.0") +
+		pair("CFBundleVersion", "1"))
 }
 
 // PropertyList returns the answers as a property list: a dictionary of dictionaries by UUID.
@@ -50,7 +55,10 @@ func PropertyList(answers []Answer) string {
 	var b strings.Builder
 	for _, a := range answers {
 		b.WriteString("<key>" + escape(a.UUID) + "</key>\n<dict>\n")
-		for _, p := range [][2]string{{"DBGArchitecture", a.Arch}, {"DBGDSYMPath", a.DWARF}, {"DBGSymbolRichExecutable", a.Executable}, {"DBGError", a.Error}} {
+		for _, p := range [][2]string{
+			{"DBGArchitecture", a.Arch}, {"DBGDSYMPath", a.DWARF}, {"DBGSymbolRichExecutable", a.Executable},
+			{"DBGError", a.Error},
+		} {
 			if p[1] != "" {
 				b.WriteString(pair(p[0], p[1]))
 			}

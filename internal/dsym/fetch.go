@@ -49,7 +49,8 @@ func Fetch(ctx context.Context, d *depot.Depot, dir, text string) Answer {
 
 // archs are the processors by their numbers in Mach-O headers, as lipo names them.
 var archs = map[[2]uint32]string{
-	{0x01000007, 3}: "x86_64", {0x01000007, 8}: "x86_64h", {7, 3}: "i386", {0x0100000c, 0}: "arm64", {0x0100000c, 2}: "arm64e", {0x0200000c, 1}: "arm64_32",
+	{0x01000007, 3}: "x86_64", {0x01000007, 8}: "x86_64h", {7, 3}: "i386", {0x0100000c, 0}: "arm64",
+	{0x0100000c, 2}: "arm64e", {0x0200000c, 1}: "arm64_32",
 	{12, 9}: "armv7", {12, 11}: "armv7s", {12, 12}: "armv7k",
 }
 

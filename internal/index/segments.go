@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/fuse"
+	"github.com/symdepot/symdepot/internal/fusefilter"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 // segments are an immutable filter of all keys up to a point. Their build is
 // stored in the index, so that a process that starts need not read all keys.
 type segments struct {
-	part           [segmentCount]fuse.Filter
+	part           [segmentCount]fusefilter.Filter
 	last, tx, late int64 // as of bloom
 	keys           int64
 	at             int64 // state of the index that was read; 0 if they were loaded
@@ -188,7 +188,7 @@ func (s *spool) build(into *segments) error {
 				keys = append(keys, binary.LittleEndian.Uint64(raw))
 			}
 		}
-		f, err := fuse.Build(keys)
+		f, err := fusefilter.Build(keys)
 		if err != nil {
 			return err
 		}

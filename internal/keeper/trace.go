@@ -3,15 +3,15 @@ package keeper
 import (
 	"context"
 
-	"github.com/symdepot/symdepot/internal/asked"
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/userquery"
 )
 
 // Tracer explains why a request finds a file or does not.
 type Tracer interface {
-	Trace(ctx context.Context, a asked.Ask) (report.Trace, error)
+	Trace(ctx context.Context, a userquery.Ask) (report.Trace, error)
 }
 
 // TracerOf explains requests for the files of a depot on this machine. as has the
@@ -26,7 +26,7 @@ type localTracer struct {
 	as depot.TraceAsk
 }
 
-func (l localTracer) Trace(ctx context.Context, a asked.Ask) (report.Trace, error) {
+func (l localTracer) Trace(ctx context.Context, a userquery.Ask) (report.Trace, error) {
 	ask := l.as
 	ask.Segments = a.Segments
 	t, err := l.t.Trace(ctx, ask)
@@ -38,7 +38,7 @@ func (l localTracer) Trace(ctx context.Context, a asked.Ask) (report.Trace, erro
 
 type serverTracer struct{ c *client.Retention }
 
-func (s serverTracer) Trace(ctx context.Context, a asked.Ask) (t report.Trace, err error) {
+func (s serverTracer) Trace(ctx context.Context, a userquery.Ask) (t report.Trace, err error) {
 	err = s.c.Trace(ctx, a.Path(), &t)
 	t.Asked = a.Text // as it was written here
 	return t, err

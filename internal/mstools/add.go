@@ -55,6 +55,17 @@ var delSyntax = slashSyntax{flags: append([]slashFlag{
 
 // addForm checks that the options of add can be combined.
 func (r *symstoreRun) addForm() error {
+	if err := r.inputForm(); err != nil {
+		return err
+	}
+	if err := r.outputForm(); err != nil {
+		return err
+	}
+	return r.pointerForm()
+}
+
+// inputForm checks the options that say where the files are.
+func (r *symstoreRun) inputForm() error {
 	s := r.args
 	indexed := s.has("y") || s.get("yi") != ""
 	switch {
@@ -66,6 +77,14 @@ func (r *symstoreRun) addForm() error {
 		return term.UsageError("/y reads the names of files from the index: omit /f and /x")
 	case !indexed && !s.has("f"):
 		return term.UsageError("the files are missing: give /f FILES")
+	}
+	return nil
+}
+
+// outputForm checks the options that say where the files, or the index of them, go.
+func (r *symstoreRun) outputForm() error {
+	s := r.args
+	switch {
 	case s.has("x") && s.has("s"):
 		return term.UsageError("/x writes an index and stores nothing: leave out /s")
 	case s.has("x") && (s.has("m") || s.has("h")):
@@ -84,7 +103,7 @@ func (r *symstoreRun) addForm() error {
 	case s.has("-force") && !s.has("x"):
 		return term.UsageError("--force is about an index file: it goes with /x")
 	}
-	return r.pointerForm()
+	return nil
 }
 
 // pointerForm checks the options of pointers.
@@ -123,7 +142,8 @@ func (r *symstoreRun) compression() (symstore.Compression, error) {
 	case "none", "plain":
 		return symstore.Plain, nil
 	case "zip":
-		return 0, term.UsageError("/compress ZIP is not written: no debugger but Microsoft's newest reads it. /compress writes cabinets that all read, --method lzx smaller ones")
+		return 0, term.UsageError("/compress ZIP is not written: no debugger but Microsoft's newest reads it. " +
+			"/compress writes cabinets that all read, --method lzx smaller ones")
 	}
 	return 0, term.UsageError("--method is mszip, lzx or none, not " + word)
 }

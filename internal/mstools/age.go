@@ -72,7 +72,8 @@ func (r *symstoreRun) age() error {
 	}
 	reporting := r.args.has("size") && r.args.get("size") == ""
 	if g.byTime() && !r.args.has("-by") && !reporting && !symstore.RecordsLastUse(g.dir) {
-		return errors.New("this file system does not record the last read of files.\nMount it without noatime, or use the time of storing: --by age")
+		return errors.New("this file system does not record the last read of files.\nMount it without noatime, " +
+			"or use the time of storing: --by age")
 	}
 	var doomed []expired
 	var kept []retention.Verdict
@@ -106,50 +107,77 @@ func (r *symstoreRun) aging() (aging, error) {
 			return g, fmt.Errorf("%w: %w", errNoStore, err)
 		}
 	}
-	if r.args.has("days") && r.args.has("date") {
-		return g, term.UsageError("-days or -date, not both")
+	if g.before, err = r.before(); err != nil {
+		return g, err
 	}
-	if v := r.args.get("days"); r.args.has("days") {
-		n, err := strconv.ParseUint(v, 10, 16)
-		if err != nil {
-			return g, term.UsageError("-days=N wants a number")
-		}
-		g.before = time.Now().Add(-time.Duration(n) * 24 * time.Hour)
-	}
-	if r.args.has("date") {
-		if g.before, err = parseDate(r.args.get("date")); err != nil {
-			return g, err
-		}
-	}
-	if v := r.args.get("size"); v != "" {
-		if g.limit, err = strconv.ParseInt(v, 10, 64); err != nil || g.limit < 0 {
-			return g, term.UsageError("-size=BYTES wants a number of bytes")
-		}
-	}
-	if v := r.args.get("-keep"); r.args.has("-keep") {
-		if g.keep, err = strconv.Atoi(v); err != nil || g.keep < 0 {
-			return g, term.UsageError("--keep wants a number of transactions")
-		}
+	if err := r.agingLimits(&g); err != nil {
+		return g, err
 	}
 	if g.rules, err = r.keepRules(); err != nil {
 		return g, err
 	}
 	if g.gone != "" {
-		if g.goneRoot, err = r.paths.local(g.gone); err != nil {
+		if g.goneRoot, err = r.builds(g.gone); err != nil {
 			return g, err
 		}
-		// If the share is not mounted, no build folder exists.
-		if entries, err := os.ReadDir(g.goneRoot); err != nil || len(entries) == 0 {
-			return g, fmt.Errorf("the folder of the builds %s is missing or empty, perhaps not mounted: nothing is deleted", g.goneRoot)
+	}
+	return g, r.selects(g)
+}
+
+// before is the time that -days or -date names; zero without them.
+func (r *symstoreRun) before() (time.Time, error) {
+	switch {
+	case r.args.has("days") && r.args.has("date"):
+		return time.Time{}, term.UsageError("-days or -date, not both")
+	case r.args.has("days"):
+		n, err := strconv.ParseUint(r.args.get("days"), 10, 16)
+		if err != nil {
+			return time.Time{}, term.UsageError("-days=N wants a number")
+		}
+		return time.Now().Add(-time.Duration(n) * 24 * time.Hour), nil
+	case r.args.has("date"):
+		return parseDate(r.args.get("date"))
+	}
+	return time.Time{}, nil
+}
+
+// agingLimits reads -size and --keep.
+func (r *symstoreRun) agingLimits(g *aging) (err error) {
+	if v := r.args.get("size"); v != "" {
+		if g.limit, err = strconv.ParseInt(v, 10, 64); err != nil || g.limit < 0 {
+			return term.UsageError("-size=BYTES wants a number of bytes")
 		}
 	}
-	if !g.byTime() && !r.args.has("size") && g.product == "" && g.version == "" && g.gone == "" && g.keep == 0 && !g.rules.choose() {
-		if len(g.rules.holds) > 0 {
-			return g, term.UsageError("--hold only keeps transactions: select others with -days=N, --keep-last, --keep-within or another option")
+	if v := r.args.get("-keep"); r.args.has("-keep") {
+		if g.keep, err = strconv.Atoi(v); err != nil || g.keep < 0 {
+			return term.UsageError("--keep wants a number of transactions")
 		}
-		return g, term.UsageError("select transactions or files with -days=N, -date=M-D-Y, -size=BYTES, --product, --version, --gone or --keep")
 	}
-	return g, nil
+	return nil
+}
+
+// builds opens the folder of --gone. If its share is not mounted, no build folder exists.
+func (r *symstoreRun) builds(dir string) (root string, err error) {
+	if root, err = r.paths.local(dir); err != nil {
+		return root, err
+	}
+	if entries, err := os.ReadDir(root); err != nil || len(entries) == 0 {
+		return root, fmt.Errorf("the folder of the builds %s is missing or empty, perhaps not mounted: nothing is deleted", root)
+	}
+	return root, nil
+}
+
+// selects checks that the options select something.
+func (r *symstoreRun) selects(g aging) error {
+	switch {
+	case g.byTime() || r.args.has("size") || g.product != "" || g.version != "" || g.gone != "" || g.keep != 0 || g.rules.choose():
+		return nil
+	case len(g.rules.holds) > 0:
+		return term.UsageError("--hold only keeps transactions: " +
+			"select others with -days=N, --keep-last, --keep-within or another option")
+	}
+	return term.UsageError("select transactions or files with -days=N, -date=M-D-Y, -size=BYTES, " +
+		"--product, --version, --gone or --keep")
 }
 
 // parseDate parses M-D-Y, with a year of two or four digits, and Y-M-D.
@@ -355,7 +383,8 @@ func (r *symstoreRun) ageOut(g aging, admin bool, list []expired, kept []retenti
 		r.line(ageLine{Event: "done", Bytes: freed})
 		return r.ageCode()
 	}
-	if len(list) > 0 && !r.args.has("y") && !r.confirm(fmt.Sprintf("This deletes %s, which frees %s.", term.Count(int64(len(list)), noun), summary)) {
+	if len(list) > 0 && !r.args.has("y") &&
+		!r.confirm(fmt.Sprintf("This deletes %s, which frees %s.", term.Count(int64(len(list)), noun), summary)) {
 		r.print("nothing was deleted\n")
 		return term.Exit(ssFailed)
 	}

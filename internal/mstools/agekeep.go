@@ -61,7 +61,8 @@ func (k keepRules) keeps(s *symstore.Store, now time.Time) ([]retention.Verdict,
 			continue // Age reports unreadable records
 		}
 		at[t.ID] = len(state.Transactions)
-		state.Transactions = append(state.Transactions, retention.Transaction{Number: int64(t.ID), Product: t.Product, Version: t.Version, Class: class, Time: t.Time})
+		state.Transactions = append(state.Transactions,
+			retention.Transaction{Number: int64(t.ID), Product: t.Product, Version: t.Version, Class: class, Time: t.Time})
 	}
 	for _, id := range k.holds {
 		i, ok := at[id]
@@ -89,7 +90,10 @@ func (r *symstoreRun) printKept(kept []retention.Verdict) {
 	count := map[retention.Reason]int{}
 	for _, v := range kept {
 		count[v.Reason]++
-		r.line(ageLine{Event: "kept", ID: symstore.ID(v.Number).String(), What: strings.TrimSpace(v.Product + " " + v.Version), Reason: v.Reason.String()})
+		r.line(ageLine{
+			Event: "kept", ID: symstore.ID(v.Number).String(), What: strings.TrimSpace(v.Product + " " + v.Version),
+			Reason: v.Reason.String(),
+		})
 	}
 	if len(kept) == 0 {
 		return

@@ -67,7 +67,8 @@ func (m pathMap) local(p string) (string, error) {
 		return p, nil
 	}
 	if isWindowsPath(p) {
-		return "", fmt.Errorf("%s is a Windows path, which this machine cannot open; mount the share and name the folder: --map '%s=/mnt/…': %w", p, windowsRoot(p), fs.ErrNotExist)
+		return "", fmt.Errorf("%s is a Windows path, which this machine cannot open; mount the share and name the folder: --map '%s=/mnt/…': %w",
+			p, windowsRoot(p), fs.ErrNotExist)
 	}
 	return strings.ReplaceAll(p, `\`, "/"), nil
 }

@@ -42,7 +42,10 @@ func (r *symstoreRun) openHTTPStore(name string) (*httpStore, error) {
 	if err != nil || u.Host == "" {
 		return nil, term.UsageError(name + " is not a URL with a host")
 	}
-	return &httpStore{base: u, client: upstream.NewDialer(upstream.DialerOptions{Connect: connectTimeout}).ClientFor(name), version: r.env.Version}, nil
+	return &httpStore{
+		base: u, client: upstream.NewDialer(upstream.DialerOptions{Connect: connectTimeout}).ClientFor(name),
+		version: r.env.Version,
+	}, nil
 }
 
 func (h *httpStore) where(stored string) string { return stored }

@@ -24,7 +24,9 @@ func (r *symstoreRun) indexAllowed(name string) error {
 	case err != nil:
 		return err
 	case dir != "":
-		return term.UsageError(fmt.Sprintf("%s lies in the store %s, which another tool wrote last, and %s: give /x a path outside, or add --force", name, dir, form))
+		return term.UsageError(fmt.Sprintf("%s lies in the store %s, which another tool wrote last, and %s: "+
+			"give /x a path outside, or add --force",
+			name, dir, form))
 	case !r.args.has("a"):
 		return nil
 	}

@@ -90,7 +90,8 @@ func symstoreAdvice(err error) string {
 	case ssLocked:
 		return err.Error() + ". Try again, or wait longer with --lock-wait 10m; nothing was stored."
 	case ssNoLocks:
-		return err.Error() + ". If all writers of this store use it, --locking file works on any file system; --locking none is for a store with a single writer."
+		return err.Error() + ". If all writers of this store use it, --locking file works on any file system; " +
+			"--locking none is for a store with a single writer."
 	case ssDiskFull:
 		return err.Error() + ". The store is as it was before."
 	case ssDamaged:
@@ -426,7 +427,8 @@ func (r *symstoreRun) del() (err error) {
 // deferred reports the files that a deletion had to leave.
 func (r *symstoreRun) deferred(result symstore.DelResult) {
 	if result.Deferred > 0 {
-		r.print("SYMSTORE: another program holds %s open. The next command that writes to the store after that program removes it\n", term.Count(int64(result.Deferred), "deleted file"))
+		r.print("SYMSTORE: another program holds %s open. The next command that writes to the store after that program removes it\n",
+			term.Count(int64(result.Deferred), "deleted file"))
 	}
 }
 

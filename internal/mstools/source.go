@@ -71,7 +71,8 @@ func (r *symstoreRun) parseSymbolPath(text string) ([]symbolChain, error) {
 		chains = append(chains, c)
 	}
 	if len(chains) == 0 {
-		return nil, term.UsageError("the stores are missing: give /s PATH, such as srv*/srv/cache*https://symbols.example.com, or set _NT_SYMBOL_PATH")
+		return nil, term.UsageError("the stores are missing: give /s PATH, such as srv*/srv/cache*https://symbols.example.com, " +
+			"or set _NT_SYMBOL_PATH")
 	}
 	return chains, nil
 }

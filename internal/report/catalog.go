@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -94,11 +93,18 @@ type EntryForm struct {
 
 // NewEntry describes a content.
 func NewEntry(e *depot.Entry) Entry {
-	l := Entry{SHA256: e.Ref.String(), Size: e.Size, Objects: []EntryObject{}, MoreObjects: e.MoreObjects, Forms: NewForms(e.Forms), Cold: NewColdFile(e.Cold)}
+	l := Entry{
+		SHA256: e.Ref.String(), Size: e.Size, Objects: []EntryObject{}, MoreObjects: e.MoreObjects,
+		Forms: NewForms(e.Forms), Cold: NewColdFile(e.Cold),
+	}
 	for i := range e.Objects {
 		o := &e.Objects[i]
-		x := EntryObject{Listed: NewListed(o.Found), Paths: NewPaths(o.Object), Holders: NewHolders(o.Holders), MoreHolders: o.MoreHolders, Downloads: []Download{}, Partners: []Partner{},
-			Siblings: NewListedAll(o.Siblings), MoreSiblings: o.MoreSiblings}
+		x := EntryObject{
+			Listed: NewListed(o.Found), Paths: NewPaths(o.Object),
+			Holders: NewHolders(o.Holders), MoreHolders: o.MoreHolders,
+			Downloads: []Download{}, Partners: []Partner{},
+			Siblings: NewListedAll(o.Siblings), MoreSiblings: o.MoreSiblings,
+		}
 		for _, d := range o.Downloads {
 			x.Downloads = append(x.Downloads, Download{d.Upstream, d.URL, d.Tag, d.Fetched.UTC()})
 		}
@@ -122,17 +128,6 @@ func roleWord(r symfile.Role) string {
 		return "sources"
 	}
 	return "other"
-}
-
-// NewPaths returns the paths of an object in each layout, by its name.
-func NewPaths(o symfile.Object) map[string][]string {
-	paths := map[string][]string{}
-	for _, l := range layout.All() {
-		if ps := l.Paths(o); len(ps) > 0 {
-			paths[l.Name()] = ps
-		}
-	}
-	return paths
 }
 
 // NewHolders describes the transactions that hold an object.

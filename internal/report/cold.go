@@ -122,7 +122,8 @@ func (l *Cooled) Print(w io.Writer, now bool) error {
 		fmt.Fprintf(w, "the plain bytes of %s were deleted\n", term.Count(int64(l.Stripped), "cold content"))
 	}
 	if !l.DryRun && !now && l.Contents > 0 {
-		fmt.Fprintln(w, "the plain bytes are deleted in an hour, by a server or by the next symdepot cool; symdepot cool --now deletes them at once")
+		fmt.Fprintln(w, "the plain bytes are deleted in an hour, by a server or by the next symdepot cool; "+
+			"symdepot cool --now deletes them at once")
 	}
 	return nil
 }
@@ -171,7 +172,8 @@ func (c *ColdFile) Text() string {
 
 // ColdText describes the sums of cold contents in one line.
 func ColdText(s depot.ColdStats) string {
-	text := fmt.Sprintf("%s, %s kept in %s (%s): %s (%s), %s", term.Count(s.Contents, "content"), term.Size(s.Plain), term.Size(s.Bytes), percent(s.Bytes, s.Plain),
+	text := fmt.Sprintf("%s, %s kept in %s (%s): %s (%s), %s", term.Count(s.Contents, "content"), term.Size(s.Plain),
+		term.Size(s.Bytes), percent(s.Bytes, s.Plain),
 		term.Count(s.Keys, "key"), term.Size(s.KeyBytes), term.Count(s.Deltas, "delta"))
 	if s.Pinned > 0 {
 		text += fmt.Sprintf("; %s only for deltas: %s", term.Count(s.Pinned, "base"), term.Size(s.PinnedBytes))
@@ -197,21 +199,8 @@ func (c *Cost) At(price float64) { c.Price, c.Month = price, float64(c.Bytes)/1e
 
 // Text describes the cost in one line.
 func (c *Cost) Text() string {
-	return fmt.Sprintf("in a bucket: %s cost about %.2f USD per month, at %g USD per GB (an estimate, without requests and transfers)", term.Size(c.Bytes), c.Month, c.Price)
-}
-
-// coldStep says that the file that answers is restored when it is read.
-func coldStep(t *depot.Trace) *TraceStep {
-	if t.File == nil || t.File.Cold == nil {
-		return nil
-	}
-	c := NewColdFile(t.File.Cold)
-	s := &TraceStep{Step: "cold", Mark: MarkInfo, Says: "The file is cold: it is restored from a cold file, and kept for the next reads. No other form of it is made meanwhile."}
-	s.Items = append(s.Items, TraceItem{Mark: MarkInfo, What: "stored", Says: fmt.Sprintf("stored as %s of %s", term.Size(c.Bytes), term.Size(t.File.Size))})
-	if c.Base != "" {
-		s.Items = append(s.Items, TraceItem{Mark: MarkInfo, What: "base", Says: "differences from " + c.Base})
-	}
-	return s
+	return fmt.Sprintf("in a bucket: %s cost about %.2f USD per month, at %g USD per GB (an estimate, without requests and transfers)",
+		term.Size(c.Bytes), c.Month, c.Price)
 }
 
 // percent is a part of a whole for people.

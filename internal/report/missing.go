@@ -31,7 +31,8 @@ func NewMissingCSV(w io.Writer) (*MissingCSV, error) {
 
 // Write writes one file.
 func (m *MissingCSV) Write(f depot.Wanted) error {
-	return m.w.Write([]string{strconv.FormatInt(f.Count, 10), Cell(f.Name), Cell(f.ID), Cell(f.Client), f.First.UTC().Format(time.RFC3339), f.Last.UTC().Format(time.RFC3339)})
+	first, last := f.First.UTC().Format(time.RFC3339), f.Last.UTC().Format(time.RFC3339)
+	return m.w.Write([]string{strconv.FormatInt(f.Count, 10), Cell(f.Name), Cell(f.ID), Cell(f.Client), first, last})
 }
 
 // Flush writes the buffered rows.

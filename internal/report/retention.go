@@ -125,12 +125,15 @@ type Group struct {
 func NewPlan(p *depot.Preview) Plan {
 	l := Plan{
 		Plan: p.Ticket.Number, Now: p.Now, Ends: p.Ends, Policy: p.PolicyHash, Builds: p.Builds(), Listed: p.Listed, Shared: p.Shared(),
-		Frees: p.Frees.Stored, FreesNow: p.FreesNow.Stored, FreesSize: p.Frees.Size, Live: p.Live.Stored, Trash: int64(time.Duration(p.Trash) / time.Second),
-		Removes: []Removes{}, Kept: map[string]int{}, Groups: []Group{}, Caps: append([]retention.CapUse{}, p.Caps...), Brake: append([]retention.Braked{}, p.Brake...),
+		Frees: p.Frees.Stored, FreesNow: p.FreesNow.Stored, FreesSize: p.Frees.Size, Live: p.Live.Stored,
+		Trash:   int64(time.Duration(p.Trash) / time.Second),
+		Removes: []Removes{}, Kept: map[string]int{}, Groups: []Group{}, Caps: append([]retention.CapUse{}, p.Caps...),
+		Brake:    append([]retention.Braked{}, p.Brake...),
 		Warnings: append([]string{}, p.Warnings...), Unfinished: p.Unfinished,
 	}
 	for v := range p.Removed() {
-		l.Removes = append(l.Removes, Removes{v.Number, v.Time.UTC(), v.Product, v.Version, v.Branch, v.Class, v.Reason.String(), p.Detail(v), v.Listed, v.Alone.Stored})
+		l.Removes = append(l.Removes,
+			Removes{v.Number, v.Time.UTC(), v.Product, v.Version, v.Branch, v.Class, v.Reason.String(), p.Detail(v), v.Listed, v.Alone.Stored})
 	}
 	for r, n := range p.Count {
 		if reason := retention.Reason(r); n > 0 && reason.Keeps() {
@@ -154,12 +157,14 @@ func (l Plan) Unmet() bool {
 
 // Print prints the plan for people, with the command that applies it.
 func (l Plan) Print(w io.Writer) error {
-	fmt.Fprintf(w, "plan %s removes %s and frees %s of %s%s\n", l.Plan, term.Count(int64(l.Builds), "transaction"), term.Size(l.Frees), term.Size(l.Live), l.after())
+	fmt.Fprintf(w, "plan %s removes %s and frees %s of %s%s\n", l.Plan, term.Count(int64(l.Builds), "transaction"),
+		term.Size(l.Frees), term.Size(l.Live), l.after())
 	for _, text := range l.Warnings {
 		fmt.Fprintln(w, "warning:", text)
 	}
 	for _, r := range l.Unfinished {
-		fmt.Fprintf(w, "plan %s was applied in part: %s removed so far; symdepot policy apply %s removes the others\n", r.Plan, term.Count(r.Removed, "transaction"), r.Plan)
+		fmt.Fprintf(w, "plan %s was applied in part: %s removed so far; symdepot policy apply %s removes the others\n",
+			r.Plan, term.Count(r.Removed, "transaction"), r.Plan)
 	}
 	fmt.Fprintln(w)
 	t := term.NewTable(w, "CLASS", "PRODUCT", "BRANCH", "KEPT", "REMOVED", "LISTED", "FREES")
@@ -174,7 +179,8 @@ func (l Plan) Print(w io.Writer) error {
 	}
 	t = term.NewTable(w, "TX", "DATE", "CLASS", "PRODUCT", "VERSION", "ALONE", "REASON")
 	for _, r := range l.Removes {
-		t.Row(strconv.FormatInt(r.Transaction, 10), r.Time.Format(time.DateOnly), r.Class, r.Product, r.Version, term.Size(r.Alone), r.Reason+": "+r.Detail)
+		t.Row(strconv.FormatInt(r.Transaction, 10), r.Time.Format(time.DateOnly), r.Class, r.Product, r.Version,
+			term.Size(r.Alone), r.Reason+": "+r.Detail)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -225,7 +231,8 @@ func (l Plan) limits(w io.Writer) {
 		fmt.Fprintln(w)
 	}
 	for _, b := range l.Brake {
-		fmt.Fprintf(w, "above the brake: %d of %s and %s of %s of product %q\n", b.Removed, term.Count(int64(b.Live), "transaction"), term.Size(b.Bytes), term.Size(b.Total), b.Product)
+		fmt.Fprintf(w, "above the brake: %d of %s and %s of %s of product %q\n",
+			b.Removed, term.Count(int64(b.Live), "transaction"), term.Size(b.Bytes), term.Size(b.Total), b.Product)
 	}
 }
 
@@ -259,199 +266,4 @@ func (l Run) Print(w io.Writer) {
 	if l.Unmet {
 		fmt.Fprintln(w, "a cap is not met; the preview says by how much")
 	}
-}
-
-// Held is a hold in JSON.
-type Held struct {
-	Transaction int64     `json:"transaction"`
-	Name        string    `json:"name"`
-	Reason      string    `json:"reason"`
-	By          string    `json:"by"`
-	Placed      time.Time `json:"placed"`
-	Until       string    `json:"until,omitempty"` // the last day
-}
-
-// NewHeld describes a hold.
-func NewHeld(h depot.Hold) Held {
-	l := Held{h.Number, h.Name, h.Reason, h.Who, h.Placed.UTC(), ""}
-	if !h.Until.IsZero() {
-		l.Until = h.Until.UTC().Format(time.DateOnly)
-	}
-	return l
-}
-
-// Promoted is a change of a class in JSON.
-type Promoted struct {
-	Transaction int64     `json:"transaction"`
-	From        string    `json:"from"`
-	To          string    `json:"to"`
-	By          string    `json:"by"`
-	At          time.Time `json:"at"`
-}
-
-// NewPromoted describes a change of a class.
-func NewPromoted(p depot.Promotion) Promoted { return Promoted{p.Number, p.From, p.To, p.Who, p.At} }
-
-// RemovedFile is a file that a removal hid, in JSON.
-type RemovedFile struct {
-	Query       string    `json:"query"`
-	Name        string    `json:"name"`
-	Kind        string    `json:"kind"`
-	ID          string    `json:"id"`
-	Size        int64     `json:"size"`
-	SHA256      string    `json:"sha256"`
-	Transaction int64     `json:"transaction"`
-	Product     string    `json:"product"`
-	Version     string    `json:"version"`
-	Removed     time.Time `json:"removed"`
-	By          string    `json:"by"`
-	Class       string    `json:"class"`
-	Reason      string    `json:"reason"`
-	Detail      string    `json:"detail"`
-	Plan        string    `json:"plan,omitempty"`
-	Until       time.Time `json:"until,omitzero"` // it can be restored until then
-}
-
-// NewRemovedFile describes a file that a removal hid.
-func NewRemovedFile(query string, f depot.RemovedFile) RemovedFile {
-	r := f.Removal
-	return RemovedFile{query, f.Name, f.Kind.String(), f.ID, f.Size, f.Ref.String(), r.Number, f.Transaction.Product, f.Transaction.Version,
-		f.Transaction.Removed.UTC(), r.Who, r.Class, r.Reason, r.Detail, r.Plan, r.Until}
-}
-
-// Why describes in one sentence when, by whom and why the file was removed.
-func (l RemovedFile) Why() string {
-	text := retention.Tombstone{Class: l.Class, Removed: l.Removed, By: l.By, Reason: l.Reason, Detail: l.Detail}.String()
-	if !l.Until.IsZero() {
-		text += fmt.Sprintf("; symdepot undo %d restores it until %s", l.Transaction, l.Until.Local().Format("2006-01-02 15:04"))
-	}
-	return text
-}
-
-// Purged is the result of a purge in JSON.
-type Purged struct {
-	Transaction int64 `json:"transaction"`
-	Contents    int64 `json:"contents"` // freed
-	Frees       int64 `json:"frees"`    // disk space
-	Shared      int64 `json:"shared"`   // bytes that others still need
-	// Holders are other transactions that need some of these, the newest, at most 20;
-	// Pinned means that cached files do.
-	Holders []int64 `json:"holders"`
-	Pinned  bool    `json:"pinned,omitempty"`
-	InUse   int64   `json:"in_use,omitempty"`
-	Pending bool    `json:"pending,omitempty"` // the bucket's objects are deleted after days
-	// Collecting means that files were still added to it: further ones are another
-	// transaction.
-	Collecting bool `json:"collecting,omitempty"`
-}
-
-// NewPurged describes a purge.
-func NewPurged(p depot.Purged) Purged {
-	l := Purged{Transaction: p.Transaction.Number, Contents: p.Contents, InUse: p.InUse, Pending: p.Pending, Holders: []int64{}}
-	if r := p.Removal; r != nil {
-		l.Frees, l.Shared, l.Pinned, l.Holders, l.Collecting = r.Frees.Stored, r.Shared, r.Pinned, append(l.Holders, r.Holders...), r.Open
-	}
-	return l
-}
-
-// Print prints the result for people.
-func (l Purged) Print(w io.Writer) {
-	fmt.Fprintf(w, "purged transaction %d: %s (%s) freed\n", l.Transaction, term.Count(l.Contents, "content"), term.Size(l.Frees))
-	printNeeded(w, l.Shared, l.Holders, l.Pinned, "cached files")
-	if l.Collecting {
-		fmt.Fprintln(w, "files were still being added to it: those that come from now on, the same again too, are another transaction; see symdepot list")
-	}
-	if l.InUse > 0 {
-		fmt.Fprintf(w, "%s in use by other programs: the next gc frees them\n", term.Count(l.InUse, "blob"))
-	}
-	if l.Pending {
-		fmt.Fprintln(w, "the objects in the bucket are deleted by a gc that runs seven days later")
-	}
-}
-
-// printNeeded prints who still needs bytes of a transaction. pinned says that these
-// are not only other transactions, but pins.
-func printNeeded(w io.Writer, shared int64, holders []int64, pinned bool, pins string) {
-	if shared <= 0 {
-		return
-	}
-	var needed []string
-	for _, n := range holders {
-		needed = append(needed, strconv.FormatInt(n, 10))
-	}
-	by := "transactions " + strings.Join(needed, ", ")
-	switch {
-	case len(needed) == 0:
-		by = pins
-	case pinned:
-		by += ", " + pins
-	}
-	fmt.Fprintf(w, "%s of it are still needed by %s and stay\n", term.Size(shared), by)
-}
-
-// Print prints the class of a transaction and its history, the holds on it, and who
-// removed it, as lines of an indented list.
-func (s State) Print(w io.Writer) {
-	line := func(key, format string, args ...any) {
-		fmt.Fprintf(w, "  %-8s %s\n", key, fmt.Sprintf(format, args...))
-	}
-	if s.Branch != "" {
-		line("branch", "%s", term.Printable(s.Branch))
-	}
-	if s.Class != "" {
-		line("class", "%s", term.Printable(s.Class))
-	}
-	for _, p := range s.Promotions {
-		from := "none given"
-		if p.From != "" {
-			from = p.From
-		}
-		line("promoted", "from %s to %s by %s on %s", term.Printable(from), term.Printable(p.To), term.Printable(p.By), p.At.Local().Format(time.DateOnly))
-	}
-	for _, h := range s.Holds {
-		until := ""
-		if h.Until != "" {
-			until = " until " + h.Until
-		}
-		line("held", "by %s%s: %s", term.Printable(h.By), until, term.Printable(h.Reason))
-	}
-	for _, n := range s.Needs {
-		line("needs", "transaction %d", n)
-	}
-	if s.Removed.IsZero() {
-		return
-	}
-	removed := s.Removed.Local().Format(time.RFC3339)
-	if r := s.Removal; r != nil && r.Reason != "" {
-		removed = retention.Tombstone{Class: r.Class, Removed: s.Removed, By: r.By, Reason: r.Reason, Detail: r.Detail}.String()
-		removed = strings.TrimPrefix(removed, "removed on ")
-	}
-	line("removed", "%s%s", term.Printable(removed), s.Restorable())
-}
-
-// Restorable describes until when a removed transaction can be restored, as the end of a
-// sentence.
-func (t Transaction) Restorable() string {
-	if t.Until.IsZero() {
-		return ""
-	}
-	return fmt.Sprintf("; symdepot undo %d restores it until %s", t.Transaction, t.Until.Local().Format("2006-01-02 15:04"))
-}
-
-// Trashed is a transaction in the trash in JSON.
-type Trashed struct {
-	Transaction int64     `json:"transaction"`
-	Product     string    `json:"product"`
-	Version     string    `json:"version"`
-	Until       time.Time `json:"until"`
-	Bytes       int64     `json:"bytes"` // disk space of contents that no live transaction holds
-}
-
-// NewTrash describes the trash.
-func NewTrash(list []depot.Trashed) []Trashed {
-	out := make([]Trashed, len(list))
-	for i, t := range list {
-		out[i] = Trashed{t.Number, t.Product, t.Version, t.TrashUntil, t.Stored}
-	}
-	return out
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"time"
 
+	"strings"
+
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/term"
@@ -45,15 +47,6 @@ func NewState(t depot.Transaction, holds []depot.Hold, promotions []depot.Promot
 		s.Removal = &Removal{r.Who, r.Class, r.Reason, r.Detail, r.Plan, t.TrashUntil}
 	}
 	return s
-}
-
-// NewHolds describes holds.
-func NewHolds(list []depot.Hold) []Held {
-	out := make([]Held, len(list))
-	for i, h := range list {
-		out[i] = NewHeld(h)
-	}
-	return out
 }
 
 // Changed is the result of a change of a transaction, in JSON.
@@ -102,4 +95,45 @@ func (l RemovePlan) Print(w io.Writer, purge bool) {
 		return
 	}
 	fmt.Fprintf(w, "plan %s: symdepot rm --plan %s %d removes it if that is still so\n", l.Plan, l.Plan, l.Transaction)
+}
+
+// Print prints the class of a transaction and its history, the holds on it, and who
+// removed it, as lines of an indented list.
+func (s State) Print(w io.Writer) {
+	line := func(key, format string, args ...any) {
+		fmt.Fprintf(w, "  %-8s %s\n", key, fmt.Sprintf(format, args...))
+	}
+	if s.Branch != "" {
+		line("branch", "%s", term.Printable(s.Branch))
+	}
+	if s.Class != "" {
+		line("class", "%s", term.Printable(s.Class))
+	}
+	for _, p := range s.Promotions {
+		from := "none given"
+		if p.From != "" {
+			from = p.From
+		}
+		line("promoted", "from %s to %s by %s on %s", term.Printable(from), term.Printable(p.To), term.Printable(p.By),
+			p.At.Local().Format(time.DateOnly))
+	}
+	for _, h := range s.Holds {
+		until := ""
+		if h.Until != "" {
+			until = " until " + h.Until
+		}
+		line("held", "by %s%s: %s", term.Printable(h.By), until, term.Printable(h.Reason))
+	}
+	for _, n := range s.Needs {
+		line("needs", "transaction %d", n)
+	}
+	if s.Removed.IsZero() {
+		return
+	}
+	removed := s.Removed.Local().Format(time.RFC3339)
+	if r := s.Removal; r != nil && r.Reason != "" {
+		removed = retention.Tombstone{Class: r.Class, Removed: s.Removed, By: r.By, Reason: r.Reason, Detail: r.Detail}.String()
+		removed = strings.TrimPrefix(removed, "removed on ")
+	}
+	line("removed", "%s%s", term.Printable(removed), s.Restorable())
 }

@@ -52,7 +52,8 @@ type InPlace struct {
 func newInPlace(s *depot.WatchStatus) InPlace {
 	return InPlace{
 		Folder: symfile.BaseName(s.Where), Product: s.Product, Version: s.Version, Files: s.Files, Packages: s.Packages, Objects: s.Objects,
-		Bytes: s.Bytes, Problems: s.Problems, Index: s.Index, Cache: s.Cache, Away: s.Away, Scanning: s.Scanning && s.Last.Started.IsZero(), Failed: s.Failed,
+		Bytes: s.Bytes, Problems: s.Problems, Index: s.Index, Cache: s.Cache, Away: s.Away,
+		Scanning: s.Scanning && s.Last.Started.IsZero(), Failed: s.Failed,
 	}
 }
 
@@ -122,7 +123,8 @@ func (l Usage) Print(w io.Writer, by string, limit int) error {
 	fmt.Fprintf(w, "live transactions %s, cached files %s, in the trash %s (%s), free after gc %s\n", term.Size(l.Live), term.Size(l.Cached),
 		term.Size(l.Trash), term.Count(int64(l.InTrash), "transaction"), term.Size(l.Garbage))
 	if l.Plan != nil {
-		fmt.Fprintf(w, "the policy would remove %s and free %s; symdepot policy preview shows which\n", term.Count(int64(l.Plan.Transactions), "transaction"), term.Size(l.Plan.Frees))
+		fmt.Fprintf(w, "the policy would remove %s and free %s; symdepot policy preview shows which\n",
+			term.Count(int64(l.Plan.Transactions), "transaction"), term.Size(l.Plan.Frees))
 	}
 	if l.Cold != nil {
 		fmt.Fprintln(w, "cold files: "+l.ColdText())
@@ -180,7 +182,8 @@ func printInPlace(w io.Writer, list []InPlace) error {
 		if note == "" && p.Scanning {
 			note = "being scanned for the first time"
 		}
-		t.Row(p.Folder, p.Product, strconv.FormatInt(p.Files, 10), strconv.FormatInt(p.Objects, 10), term.Size(p.Bytes), strconv.FormatInt(p.Problems, 10), term.Size(p.Index), note)
+		t.Row(p.Folder, p.Product, strconv.FormatInt(p.Files, 10), strconv.FormatInt(p.Objects, 10), term.Size(p.Bytes),
+			strconv.FormatInt(p.Problems, 10), term.Size(p.Index), note)
 	}
 	return t.Flush()
 }
@@ -207,7 +210,10 @@ func NewUsageDays(list []depot.UsageDay) []UsageDay {
 	out := make([]UsageDay, len(list))
 	for i := range list {
 		u := &list[i]
-		out[i] = UsageDay{u.Day.Format(time.DateOnly), &u.Product, u.Transactions, u.Files, u.Bytes, u.Own, u.Cached, u.Garbage, u.Trash, u.Added, u.Removed}
+		out[i] = UsageDay{
+			u.Day.Format(time.DateOnly), &u.Product, u.Transactions, u.Files, u.Bytes, u.Own, u.Cached, u.Garbage, u.Trash,
+			u.Added, u.Removed,
+		}
 		if u.All {
 			out[i].Product = nil
 		}

@@ -89,7 +89,8 @@ func (p *Plan) Allowed(policy *Policy, yesRemove int) error {
 	if n := len(p.Brake) - len(list); n > 0 {
 		list = append(list, fmt.Sprintf("%d more products", n))
 	}
-	return fmt.Errorf("plan %s: %w: it removes %s, and the brake is %s; nothing was removed. To remove them, run symdepot policy apply %s --yes-remove %d",
+	return fmt.Errorf("plan %s: %w: it removes %s, and the brake is %s; "+
+		"nothing was removed. To remove them, run symdepot policy apply %s --yes-remove %d",
 		number, ErrBrake, strings.Join(list, ", "), policy.Brake, number, builds)
 }
 

@@ -16,12 +16,14 @@ func (e *evaluation) caps() {
 	var scopes []scope
 	for _, c := range e.policy.Classes {
 		if c.Cap > 0 {
-			scopes = append(scopes, scope{CapUse{Scope: ClassScope, Name: c.Name, Limit: int64(c.Cap)}, func(v *Verdict) bool { return v.Class == c.Name }})
+			scopes = append(scopes,
+				scope{CapUse{Scope: ClassScope, Name: c.Name, Limit: int64(c.Cap)}, func(v *Verdict) bool { return v.Class == c.Name }})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.policy.ProductCaps)) {
 		if size := e.policy.ProductCaps[name]; size > 0 {
-			scopes = append(scopes, scope{CapUse{Scope: ProductScope, Name: name, Limit: int64(size)}, func(v *Verdict) bool { return v.Product == name }})
+			scopes = append(scopes,
+				scope{CapUse{Scope: ProductScope, Name: name, Limit: int64(size)}, func(v *Verdict) bool { return v.Product == name }})
 		}
 	}
 	if e.policy.Cap > 0 {

@@ -224,7 +224,8 @@ func (d *decoder) policy(n *yaml.Node, at string, p *Policy) {
 	})
 	if def != nil && p.Default != Forever && lines[p.Default] == 0 {
 		known := append([]string{Forever}, slices.Sorted(maps.Keys(lines))...)
-		d.fail(def.Line, join(at, "default"), "no class is called %q%s; known are %s", clip(p.Default), nearest(p.Default, known), clip(strings.Join(known, ", ")))
+		d.fail(def.Line, join(at, "default"), "no class is called %q%s; known are %s",
+			clip(p.Default), nearest(p.Default, known), clip(strings.Join(known, ", ")))
 	}
 }
 
@@ -264,7 +265,9 @@ func (d *decoder) class(n *yaml.Node, at string) (c Class, ok bool) {
 	d.keys(n, at, []key{
 		{"name", func(n *yaml.Node, at string) {
 			if c.Name = d.text(n, at); !validName(c.Name) {
-				d.fail(n.Line, at, "a name of up to %d letters, digits, dots, hyphens and underscores is expected, other than %s, not %q", maxName, Forever, clip(c.Name))
+				d.fail(n.Line, at,
+					"a name of up to %d letters, digits, dots, hyphens and underscores is expected, other than %s, not %q", maxName,
+					Forever, clip(c.Name))
 				c.Name = ""
 			} else {
 				ok = true
@@ -300,7 +303,8 @@ func (d *decoder) class(n *yaml.Node, at string) (c Class, ok bool) {
 
 // validName reports whether a text can name a class.
 func validName(s string) bool {
-	return s != "" && len(s) <= maxName && s != Forever && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" && s[0] != '-'
+	return s != "" && len(s) <= maxName && s != Forever &&
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" && s[0] != '-'
 }
 
 // products reads the caps of products.
@@ -487,7 +491,8 @@ func NewClass(file string, text []byte, class string) string {
 // they do not exist. Comments and order stay.
 func SetRules(file string, text []byte, class string, rules Rules, size term.ByteSize) ([]byte, error) {
 	if !validName(class) {
-		return nil, fmt.Errorf("%q cannot name a class: up to %d letters, digits, dots, hyphens and underscores are expected, other than %s", class, maxName, Forever)
+		return nil, fmt.Errorf("%q cannot name a class: up to %d letters, digits, dots, hyphens and underscores are expected, other than %s",
+			class, maxName, Forever)
 	}
 	if rules.forever() && size == 0 {
 		return nil, fmt.Errorf("class %s: no rule is given; give at least one", class)

@@ -179,9 +179,11 @@ func (p *Policy) Warnings() []string {
 	for _, c := range p.Classes {
 		switch {
 		case c.forever() && c.Cap > 0:
-			list = append(list, fmt.Sprintf("class %s has a cap but no keep rule: it is kept forever, so the cap can remove nothing; add a keep rule", c.Name))
+			list = append(list,
+				fmt.Sprintf("class %s has a cap but no keep rule: it is kept forever, so the cap can remove nothing; add a keep rule", c.Name))
 		case c.KeepLast > 0 && c.KeepWithin == 0:
-			list = append(list, fmt.Sprintf("class %s has keep_last but no keep_within: many pushes in a short time remove everything older; add keep_within", c.Name))
+			list = append(list,
+				fmt.Sprintf("class %s has keep_last but no keep_within: many pushes in a short time remove everything older; add keep_within", c.Name))
 		}
 	}
 	if p.Brake == AllShare && p.removes() {
@@ -227,9 +229,11 @@ func CheckClock(last, now time.Time) error {
 	case last.IsZero():
 		return nil
 	case now.Before(last):
-		return fmt.Errorf("%w: it is %s, before the last run at %s; check the clock, then apply a plan by hand", ErrClock, stamp(now), stamp(last))
+		return fmt.Errorf("%w: it is %s, before the last run at %s; check the clock, then apply a plan by hand",
+			ErrClock, stamp(now), stamp(last))
 	case now.Sub(last) > maxPause:
-		return fmt.Errorf("%w: it is %s, more than 30 days after the last run at %s; check the clock, then apply a plan by hand", ErrClock, stamp(now), stamp(last))
+		return fmt.Errorf("%w: it is %s, more than 30 days after the last run at %s; check the clock, then apply a plan by hand",
+			ErrClock, stamp(now), stamp(last))
 	}
 	return nil
 }

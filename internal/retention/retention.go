@@ -110,7 +110,8 @@ func (h Hold) lasts(other Hold) int {
 		}
 		return day(h.Until).Unix()
 	}
-	return cmp.Or(cmp.Compare(end(h), end(other)), cmp.Compare(other.Name, h.Name), cmp.Compare(other.Reason, h.Reason), cmp.Compare(other.By, h.By))
+	return cmp.Or(cmp.Compare(end(h), end(other)), cmp.Compare(other.Name, h.Name), cmp.Compare(other.Reason, h.Reason),
+		cmp.Compare(other.By, h.By))
 }
 
 func day(t time.Time) time.Time {

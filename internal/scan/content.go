@@ -53,7 +53,8 @@ func (c *Content) Reopen() *os.File {
 	if err != nil {
 		return nil
 	}
-	if now, err := f.Stat(); err != nil || !os.SameFile(now, was.info) || now.Size() != was.info.Size() || !now.ModTime().Equal(was.info.ModTime()) {
+	if now, err := f.Stat(); err != nil || !os.SameFile(now, was.info) || now.Size() != was.info.Size() ||
+		!now.ModTime().Equal(was.info.ModTime()) {
 		_ = f.Close() // only read
 		return nil
 	}

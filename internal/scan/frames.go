@@ -129,7 +129,8 @@ func (f *frames) open(i int) error {
 	l := f.list[i]
 	r := bufio.NewReaderSize(io.NewSectionReader(f.at, l.at, l.packed), int(min(max(l.packed, 16), 64<<10)))
 	if f.z == nil {
-		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(f.window), zstd.WithDecodeBuffersBelow(0))
+		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(f.window), zstd.WithDecodeBuffersBelow(0))
 		if err != nil {
 			return err
 		}

@@ -8,9 +8,6 @@ import (
 	"strings"
 )
 
-// errIrregular means that a path does not lead to a regular file.
-var errIrregular = errors.New("not a regular file")
-
 // root walks one of the given paths. It follows a symbolic link.
 func (w *walk) root(path string) {
 	path = filepath.Clean(path)

@@ -19,6 +19,7 @@ import (
 	workers "github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/internal/jobs/worker"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -87,27 +88,27 @@ func (shouter) Abilities(context.Context) []wire.Ability {
 	return []wire.Ability{{Kind: "shout", Variant: 1, Version: "loud"}}
 }
 
-func (s shouter) Do(ctx context.Context, j workers.Job, input func(context.Context, *os.File) error) (workers.Result, error) {
+func (s shouter) Do(ctx context.Context, j wire.Job, input func(context.Context, *os.File) error) (worker.Result, error) {
 	var m struct{ Mark string }
 	if err := json.Unmarshal(j.Input, &m); err != nil {
-		return workers.Result{}, err
+		return worker.Result{}, err
 	}
 	f, err := os.Create(filepath.Join(s.dir, fmt.Sprint(j.ID)))
 	if err != nil {
-		return workers.Result{}, err
+		return worker.Result{}, err
 	}
 	defer f.Close()
 	if err := input(ctx, f); err != nil {
-		return workers.Result{}, err
+		return worker.Result{}, err
 	}
 	b, err := os.ReadFile(f.Name())
 	if err != nil {
-		return workers.Result{}, err
+		return worker.Result{}, err
 	}
 	if bytes.Contains(b, []byte("cannot")) {
-		return workers.Result{}, workers.Failure{Class: "hoarse", Version: "loud", Detail: "no voice"}
+		return worker.Result{}, worker.Failure{Class: "hoarse", Version: "loud", Detail: "no voice"}
 	}
-	res := workers.Result{Path: f.Name() + ".out", Version: "loud", Detail: "by a test"}
+	res := worker.Result{Path: f.Name() + ".out", Version: "loud", Detail: "by a test"}
 	return res, os.WriteFile(res.Path, append(bytes.ToUpper(b), m.Mark...), 0o600)
 }
 
@@ -127,9 +128,9 @@ func TestSecondKind(t *testing.T) {
 	}
 	ts := httptest.NewServer(s)
 	t.Cleanup(ts.Close)
-	w := workers.Worker{
+	w := worker.Worker{
 		Server: &workers.Server{URL: ts.URL, Worker: "w", HTTP: ts.Client(), Token: func() (string, error) { return workToken, nil }},
-		Kinds:  []workers.Kind{shouter{t.TempDir()}}, Poll: time.Second,
+		Kinds:  []worker.Kind{shouter{t.TempDir()}}, Poll: time.Second,
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})

@@ -227,7 +227,8 @@ func (w *bundleWriter) write(name string, fill func(io.Writer) error) error {
 	const unix, regular, version, firstDay, utf8Name = 3, 0o100644, 20, 1<<5 | 1, 0x800
 	h := &zip.FileHeader{
 		Name: name, Method: zip.Deflate, CRC32: plain.crc, CompressedSize64: uint64(w.packed.Len()), UncompressedSize64: plain.n,
-		CreatorVersion: unix<<8 | version, ReaderVersion: version, ExternalAttrs: regular << 16, ModifiedDate: firstDay, //nolint:staticcheck // raw headers have this
+		CreatorVersion: unix<<8 | version, ReaderVersion: version, ExternalAttrs: regular << 16,
+		ModifiedDate: firstDay, //nolint:staticcheck // raw headers have this
 	}
 	if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		h.Flags |= utf8Name

@@ -90,7 +90,8 @@ func (l *lister) incomplete(format string, args ...any) {
 func skip(name string) bool {
 	base := symfile.BaseName(name)
 	return base == "" || base == "?" || len(name) > maxNameSize || strings.HasPrefix(base, "<") && strings.HasSuffix(base, ">") ||
-		strings.HasSuffix(base, "(compiler internal)") || strings.HasSuffix(strings.ToLower(base), ".pch") || strings.ContainsAny(name, "\x00\n\r")
+		strings.HasSuffix(base, "(compiler internal)") || strings.HasSuffix(strings.ToLower(base), ".pch") ||
+		strings.ContainsAny(name, "\x00\n\r")
 }
 
 // add adds a name, or completes one that is there.

@@ -348,7 +348,9 @@ func (m *Matcher) alike(i, j int) bool {
 // one that a sum proves is taken. open opens a file by its path; one with an error that
 // wraps ErrTooLarge or fs.ErrNotExist is refused. The error is another one of open or of
 // reading, or that of ctx.
-func (m *Matcher) Resolve(ctx context.Context, paths iter.Seq[string], open func(path string) (io.ReadCloser, error)) ([]Found, []Refusal, error) {
+func (m *Matcher) Resolve(
+	ctx context.Context, paths iter.Seq[string], open func(path string) (io.ReadCloser, error),
+) ([]Found, []Refusal, error) {
 	found, refused := m.Match(paths)
 	kept := found[:0]
 	for _, f := range found {

@@ -92,7 +92,8 @@ func Unmatched(roots []Root, names []Name) (warnings []string) {
 			_, ok := newWantedName(n.Name).cutPrefix(prefix)
 			return ok
 		}) {
-			warnings = append(warnings, fmt.Sprintf("--sources %s=%s: no name in the debug information begins with %[2]s; one of them is %s", r.Dir, r.Prefix, example))
+			warnings = append(warnings,
+				fmt.Sprintf("--sources %s=%s: no name in the debug information begins with %[2]s; one of them is %s", r.Dir, r.Prefix, example))
 		}
 	}
 	return warnings

@@ -2,6 +2,7 @@
 // servers: Source Link, a JSON map from names to URLs, and source server
 // streams (srcsrv), which tell a debugger for each file a URL or a command. It
 // reads, resolves and writes them, and never follows a link or runs a command.
+// The Index of a PDB has all its links, and the names of source files that they are for.
 package srclink
 
 import (

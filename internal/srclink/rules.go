@@ -69,7 +69,8 @@ func (r *Rules) Judge(product string, kind symfile.Kind, f io.ReaderAt, size int
 	if runs := l.Runs(); runs != "" {
 		switch r.For(product) {
 		case Refuse:
-			v.Refused = fmt.Sprintf("its source server stream would run a command on the machines of developers, which product %q does not permit: %s", product, clip.Text(runs))
+			v.Refused = fmt.Sprintf("its source server stream would run a command on the machines of developers, "+
+				"which product %q does not permit: %s", product, clip.Text(runs))
 			return v, nil
 		case Flag:
 			v.Flags = append(v.Flags, "its source server stream runs a command on the machines of developers: "+clip.Text(runs))

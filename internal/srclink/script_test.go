@@ -225,7 +225,9 @@ var errFailing = errors.New("the disk is gone")
 func (failing) ReadAt([]byte, int64) (int, error) { return 0, errFailing }
 
 func FuzzScript(f *testing.F) {
-	for _, s := range []string{httpScript, tfsScript, uncScript, script("SRCSRVTRG=%fnvar%(%fnfile%(a/%var2%))%%%\nX=%y%\nY=%x%", "a*x", "b*")} {
+	for _, s := range []string{
+		httpScript, tfsScript, uncScript, script("SRCSRVTRG=%fnvar%(%fnfile%(a/%var2%))%%%\nX=%y%\nY=%x%", "a*x", "b*"),
+	} {
 		f.Add(s, "https://symbols.example.com", "http://new/")
 	}
 	f.Fuzz(func(t *testing.T, text, old, to string) {

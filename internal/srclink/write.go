@@ -39,7 +39,8 @@ func HashPath(sha256 [32]byte, name string) string {
 // take their percent signs for variables.
 func LabelPath(product, version, rel string) (string, error) {
 	for what, s := range map[string]string{"product": product, "version": version} {
-		if s == "" || strings.Trim(s, ".") == "" || strings.ContainsFunc(s, func(c rune) bool { return c > 0x7E || !isPlain(byte(c)) && !strings.ContainsRune("+@!,", c) }) {
+		if s == "" || strings.Trim(s, ".") == "" ||
+			strings.ContainsFunc(s, func(c rune) bool { return c > 0x7E || !isPlain(byte(c)) && !strings.ContainsRune("+@!,", c) }) {
 			return "", fmt.Errorf("the %s %q cannot stand in a source server stream: letters, digits and -._~+@!, can", what, s)
 		}
 	}
@@ -60,7 +61,8 @@ func CheckBase(base string) (string, error) {
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return "", fmt.Errorf("%q is not the URL of a server: https://symbols.example.com", base)
 	case u.User != nil || strings.Contains(u.Path, "/t/"): // also behind a prefix of a proxy
-		return "", errors.New("the URL has credentials, which all who have the PDB could read: leave them out, and let symdepot proxy add them on the developers' machines")
+		return "", errors.New("the URL has credentials, which all who have the PDB could read: " +
+			"leave them out, and let symdepot proxy add them on the developers' machines")
 	case u.RawQuery != "" || u.Fragment != "" || strings.ContainsAny(base, "%*?#\r\n"):
 		return "", fmt.Errorf("the URL %q cannot stand in a source server stream", base)
 	}
@@ -87,7 +89,8 @@ func WriteScript(w io.Writer, base string, lines []Line) error {
 		b.WriteString(s + "\r\n")
 	}
 	for _, l := range lines {
-		if l.Name == "" || strings.ContainsAny(l.Name, "*\r\n\x00") || strings.ContainsAny(l.Path, "*\r\n\x00") || len(l.Name)+len(l.Path) > maxResult {
+		if l.Name == "" || strings.ContainsAny(l.Name, "*\r\n\x00") || strings.ContainsAny(l.Path, "*\r\n\x00") ||
+			len(l.Name)+len(l.Path) > maxResult {
 			return fmt.Errorf("the name %.200q cannot stand in a source server stream", l.Name)
 		}
 		b.WriteString(l.Name + "*" + l.Path + "\r\n")

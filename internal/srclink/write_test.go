@@ -16,7 +16,8 @@ func TestWriteScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	if err := WriteScript(&b, "https://symbols.example.com:8443/base/", []Line{{`c:\build\a b#c%.cpp`, HashPath(sum, `c:\build\a b#c%.cpp`)}, {`C:\src\ütil.h`, label}}); err != nil {
+	if err := WriteScript(&b, "https://symbols.example.com:8443/base/",
+		[]Line{{`c:\build\a b#c%.cpp`, HashPath(sum, `c:\build\a b#c%.cpp`)}, {`C:\src\ütil.h`, label}}); err != nil {
 		t.Fatal(err)
 	}
 	s := readScript(t, b.String())
@@ -41,7 +42,10 @@ func TestWriteScript(t *testing.T) {
 }
 
 func TestWriteRefused(t *testing.T) {
-	for _, base := range []string{"", "symbols.example.com", "ftp://x/", "https://", "https://user:secret@x/", "https://x/t/sdt_123/", "https://x/symbols/t/sdt_123", "https://x/?a=b", "https://x/#a", "https://x/%20", "https://x/*"} {
+	for _, base := range []string{
+		"", "symbols.example.com", "ftp://x/", "https://", "https://user:secret@x/", "https://x/t/sdt_123/",
+		"https://x/symbols/t/sdt_123", "https://x/?a=b", "https://x/#a", "https://x/%20", "https://x/*",
+	} {
 		err := WriteScript(io.Discard, base, nil)
 		if err == nil {
 			t.Errorf("base %q was taken", base)
@@ -54,7 +58,10 @@ func TestWriteRefused(t *testing.T) {
 			t.Errorf("%.40q was written", l)
 		}
 	}
-	for _, c := range [][3]string{{"", "1", "a"}, {"a b", "1", "a"}, {"a", "1/2", "a"}, {"a", "..", "a"}, {"a", "1", ""}, {"a", "1", "C#/a"}, {"a", "1", "%x%"}, {"ä", "1", "a"}} {
+	for _, c := range [][3]string{
+		{"", "1", "a"}, {"a b", "1", "a"}, {"a", "1/2", "a"}, {"a", "..", "a"}, {"a", "1", ""}, {"a", "1", "C#/a"},
+		{"a", "1", "%x%"}, {"ä", "1", "a"},
+	} {
 		if p, err := LabelPath(c[0], c[1], c[2]); err == nil {
 			t.Errorf("LabelPath(%q) = %q, want an error", c, p)
 		}
@@ -67,14 +74,16 @@ func TestWriteRefused(t *testing.T) {
 }
 
 func TestRebase(t *testing.T) {
-	text := script("HTTP_ALIAS=https://old.example.com/-/src\r\nOTHER=https://old.example.community/x\r\nX=see https://old.example.com\r\nSRCSRVTRG=%var2%\r\nY=https://old.example.com",
+	text := script("HTTP_ALIAS=https://old.example.com/-/src\r\nOTHER=https://old.example.community/x\r\nX=see "+
+		"https://old.example.com\r\nSRCSRVTRG=%var2%\r\nY=https://old.example.com",
 		"https://old.example.com/a*https://old.example.com/b*https://old.example.com", strings.Repeat("x", 3*maxLine)+"*https://old.example.com")
 	var b strings.Builder
 	n, err := readScript(t, text).Rebase(&b, "https://old.example.com/", "https://new.net/sub/")
 	if err != nil || n != 4 {
 		t.Fatalf("%d values, error %v; want 4", n, err)
 	}
-	want := strings.NewReplacer("ALIAS=https://old.example.com", "ALIAS=https://new.net/sub", "Y=https://old.example.com", "Y=https://new.net/sub",
+	want := strings.NewReplacer("ALIAS=https://old.example.com", "ALIAS=https://new.net/sub",
+		"Y=https://old.example.com", "Y=https://new.net/sub",
 		"*https://old.example.com/b*https://old.example.com\r\n", "*https://new.net/sub/b*https://new.net/sub\r\n").Replace(text)
 	if b.String() != want {
 		t.Errorf("got\n%.900s\nwant\n%.900s", b.String(), want)
@@ -82,9 +91,11 @@ func TestRebase(t *testing.T) {
 }
 
 func TestRebaseMap(t *testing.T) {
-	text := "\xEF\xBB\xBF{ \"documents\": {\n \"C:\\\\src\\\\*\" : \"https://old/x/*\", \"b\": \"https:\\/\\/old\", \"c\": \"https://older/\" }, \"n\": [1.50, \"https://old\"] }\n"
+	text := "\xEF\xBB\xBF{ \"documents\": {\n \"C:\\\\src\\\\*\" : \"https://old/x/*\", \"b\": \"https:\\/\\/old\", \"c\": " +
+		"\"https://older/\" }, \"n\": [1.50, \"https://old\"] }\n"
 	got, n, err := RebaseMap([]byte(text), "https://old", "https://new/y")
-	want := strings.NewReplacer(`"https://old/x/*"`, `"https://new/y/x/*"`, `"https:\/\/old"`, `"https://new/y"`, `"https://old"]`, `"https://new/y"]`).Replace(text)
+	want := strings.NewReplacer(`"https://old/x/*"`, `"https://new/y/x/*"`, `"https:\/\/old"`, `"https://new/y"`,
+		`"https://old"]`, `"https://new/y"]`).Replace(text)
 	if err != nil || n != 3 || string(got) != want {
 		t.Errorf("%d, error %v, got\n%s\nwant\n%s", n, err, got, want)
 	}

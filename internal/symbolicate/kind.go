@@ -249,7 +249,10 @@ func (k kind) Make(ctx context.Context, j jobs.Job) (_ jobs.Outcome, err error) 
 		return none, k.readFailure(ctx, f, format, err)
 	}
 	k.logMade(j, f, c, table, svc.Now().Sub(start))
-	return jobs.Outcome{Class: "ok", Detail: fmt.Sprintf("%s of %s in %s", format, f.from(), svc.Now().Sub(start).Round(time.Millisecond)), Result: &c.Ref}, nil
+	return jobs.Outcome{
+		Class: "ok", Detail: fmt.Sprintf("%s of %s in %s", format, f.from(), svc.Now().Sub(start).Round(time.Millisecond)),
+		Result: &c.Ref,
+	}, nil
 }
 
 // inputs returns the opened files as inputs of Read.
@@ -263,7 +266,8 @@ func (f *files) inputs(list []File) []Input {
 
 func (k kind) logMade(j jobs.Job, f *files, c index.Content, table *functab.Table, took time.Duration) {
 	n := table.Counts()
-	k.svc.Log.Info("a symbol file was made", "job", j.ID, "module", j.Key, "of", f.from(), "functions", n.Functions, "bytes", c.Size, "took", took)
+	k.svc.Log.Info("a symbol file was made", "job", j.ID, "module", j.Key, "of", f.from(), "functions", n.Functions,
+		"bytes", c.Size, "took", took)
 	for i, w := range table.Warnings() {
 		if i == 10 {
 			break
@@ -408,17 +412,21 @@ func (k kind) record(ctx context.Context, f *files, format Format, c index.Conte
 	}
 	leaf := f.name + format.Ext()
 	entry := index.Entry{
-		Object: symfile.Object{Kind: symfile.Breakpad, Role: symfile.Other, Name: leaf}, Ref: c.Ref, Size: c.Size, Path: leaf, ModTime: k.svc.Now(),
+		Object: symfile.Object{Kind: symfile.Breakpad, Role: symfile.Other, Name: leaf},
+		Ref:    c.Ref, Size: c.Size, Path: leaf, ModTime: k.svc.Now(),
 		Aliases: []symfile.Alias{{Name: symfile.Fold(leaf), ID: madeID(f, format), Role: symfile.Other}},
 	}
 	if !f.id.IsZero() {
-		entry.Aliases = append(entry.Aliases, symfile.Alias{Name: symfile.Fold(leaf), ID: madeOf + symfile.Fold(f.id.Breakpad()), Role: symfile.Other})
+		entry.Aliases = append(entry.Aliases,
+			symfile.Alias{Name: symfile.Fold(leaf), ID: madeOf + symfile.Fold(f.id.Breakpad()), Role: symfile.Other})
 	}
-	return k.svc.DB.Cached.Put(ctx, index.CachedFile{Source: madeSource, Product: madeProduct, Name: leaf, Ref: c.Ref, Size: c.Size, Fetched: k.svc.Now(), Entries: []index.Entry{entry}},
-		func(ctx context.Context, _ []blob.Ref) error {
-			_, err := k.svc.Blobs.Stat(ctx, c.Ref)
-			return err
-		})
+	return k.svc.DB.Cached.Put(ctx, index.CachedFile{
+		Source: madeSource, Product: madeProduct, Name: leaf, Ref: c.Ref, Size: c.Size, Fetched: k.svc.Now(),
+		Entries: []index.Entry{entry},
+	}, func(ctx context.Context, _ []blob.Ref) error {
+		_, err := k.svc.Blobs.Stat(ctx, c.Ref)
+		return err
+	})
 }
 
 // CheckAbility implements jobs.Kind.

@@ -110,14 +110,17 @@ func openAndGroup(ctx context.Context, paths []string) (int, error) {
 // Dump reads the modules of local files and writes a symbol file of each: to w, or
 // below the folder store in Breakpad's layout. done, if not nil, is called with each
 // file that was written, and warn with each part that is missing in it.
-func Dump(ctx context.Context, paths []string, format Format, w io.Writer, store string, done func(path string), warn func(text string)) error {
+func Dump(
+	ctx context.Context, paths []string, format Format, w io.Writer, store string, done func(path string), warn func(text string),
+) error {
 	files, err := OpenFiles(ctx, paths)
 	if err != nil {
 		return err
 	}
 	defer files.Close()
 	if len(files.Modules) > 1 && store == "" {
-		return fmt.Errorf("the files belong to %d modules; write them with --store DIR, or give the files of one module: %s", len(files.Modules), files.ids())
+		return fmt.Errorf("the files belong to %d modules; write them with --store DIR, or give the files of one module: %s",
+			len(files.Modules), files.ids())
 	}
 	if err := files.complete(ctx); err != nil {
 		return err
@@ -218,7 +221,10 @@ func OpenLocal(ctx context.Context, path, arch string) (m *Module, base uint64, 
 			return nil, 0, errors.Join(err, files.Close())
 		}
 		d := table.Module()
-		return &Module{Looker: table, Name: d.Name, CodeFile: d.CodeFile, Arch: d.Arch, Missing: append(files.Warnings, table.Warnings()...), Done: func() {}}, d.Base, files.Close()
+		return &Module{
+			Looker: table, Name: d.Name, CodeFile: d.CodeFile, Arch: d.Arch,
+			Missing: append(files.Warnings, table.Warnings()...), Done: func() {},
+		}, d.Base, files.Close()
 	}
 	return nil, 0, errors.Join(fmt.Errorf("%s: %w for the processor %s", path, fs.ErrNotExist, arch), files.Close())
 }
@@ -238,7 +244,8 @@ func ParsePlace(text string) (q ModuleQuery, offset uint64, err error) {
 	where, off, ok := cutLast(text, "+")
 	name, id, slash := cutLast(where, "/")
 	if !ok || !slash || name == "" || id == "" {
-		return q, 0, fmt.Errorf("%q is not an address; want MODULE/DEBUGID+OFFSET, such as app.pdb/0123456789ABCDEF0123456789ABCDEF1+0x1040", text)
+		return q, 0, fmt.Errorf("%q is not an address; want MODULE/DEBUGID+OFFSET, such as app.pdb/0123456789ABCDEF0123456789ABCDEF1+0x1040",
+			text)
 	}
 	offset, err = ParseAddress(off)
 	return ModuleQuery{DebugFile: name, DebugID: id}, offset, err

@@ -55,7 +55,10 @@ func PrintedOf(places []Place, a V5Answer) ([]Printed, error) {
 	}
 	list := make([]Printed, len(places))
 	for i, f := range a.Results[0].Stacks[0] {
-		p := Printed{Address: fmt.Sprintf("0x%x", places[i].Offset), ModuleName: places[i].Module.DebugFile + "/" + places[i].Module.DebugID, Symbol: []PrintedSymbol{{}}}
+		p := Printed{
+			Address:    fmt.Sprintf("0x%x", places[i].Offset),
+			ModuleName: places[i].Module.DebugFile + "/" + places[i].Module.DebugID, Symbol: []PrintedSymbol{{}},
+		}
 		if why := a.Results[0].ModuleErrors[p.ModuleName]; len(why) > 0 {
 			p.Symbol, p.Error = nil, &PrintedError{why[0].Message}
 		} else if f.Function != "" || f.File != "" {

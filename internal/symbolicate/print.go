@@ -48,7 +48,8 @@ func Print(m *Module, module, address string, rva, base uint64) Printed {
 	}
 	for _, l := range a.Frames {
 		file, line := position(l)
-		p.Symbol = append(p.Symbol, PrintedSymbol{FileName: file, FunctionName: l.Function, Line: line, StartAddress: fmt.Sprintf("0x%x", a.FunctionStart+base)})
+		p.Symbol = append(p.Symbol,
+			PrintedSymbol{FileName: file, FunctionName: l.Function, Line: line, StartAddress: fmt.Sprintf("0x%x", a.FunctionStart+base)})
 	}
 	return p
 }

@@ -36,7 +36,8 @@ func (e badSource) Unwrap() error { return e.err }
 
 // isBadSource reports whether an error will repeat with the same files.
 func isBadSource(err error) bool {
-	return errors.As(err, new(badSource)) || errors.Is(err, ErrNoFunctions) || errors.Is(err, breakpad.ErrSyntax) || errors.Is(err, objfile.ErrNotSymbolFile) || errors.Is(err, objfile.ErrBroken)
+	return errors.As(err, new(badSource)) || errors.Is(err, ErrNoFunctions) || errors.Is(err, breakpad.ErrSyntax) ||
+		errors.Is(err, objfile.ErrNotSymbolFile) || errors.Is(err, objfile.ErrBroken)
 }
 
 // Part is one object of a file.
@@ -61,7 +62,8 @@ func (p Part) refersTo(o Part) bool {
 		return false
 	}
 	if o.isSplit() {
-		return slices.ContainsFunc(p.links.Splits, func(s dwarf.Split) bool { return o.Hash == symfile.SplitID(s.ID) || o.Hash == symfile.PackageID(s.ID) })
+		return slices.ContainsFunc(p.links.Splits,
+			func(s dwarf.Split) bool { return o.Hash == symfile.SplitID(s.ID) || o.Hash == symfile.PackageID(s.ID) })
 	}
 	return o.Kind == symfile.ELF && o.BuildID != "" && o.BuildID == p.links.AlternateID && o.BuildID != p.BuildID
 }
@@ -105,7 +107,8 @@ func Identify(in Input) ([]Part, error) {
 		parts = append(parts, p)
 	}
 	if len(parts) == 0 && slices.ContainsFunc(objects, func(o objfile.Object) bool { return o.Kind == symfile.PortablePDB }) {
-		return nil, fmt.Errorf("%s: %w: a portable PDB has positions in IL, and no Breakpad or GSYM form; symdepot symbolicate -e reads it", in.Name, ErrNoFunctions)
+		return nil, fmt.Errorf("%s: %w: a portable PDB has positions in IL, and no Breakpad or GSYM form; symdepot symbolicate -e reads it",
+			in.Name, ErrNoFunctions)
 	}
 	if len(parts) == 0 {
 		return nil, fmt.Errorf("%s: %w", in.Name, ErrNoFunctions)
@@ -231,7 +234,8 @@ func readParts(ctx context.Context, dir string, parts []Part, format Format) (_ 
 	}
 	slices.SortStableFunc(parts, func(a, b Part) int { return a.rank() - b.rank() })
 	if parts[0].addition {
-		return nil, badSource{fmt.Errorf("%s: %w: the file has only a part of the debug information of a program; name the program too", parts[0].Name, ErrNoFunctions)}
+		return nil, badSource{fmt.Errorf("%s: %w: the file has only a part of the debug information of a program; name the program too",
+			parts[0].Name, ErrNoFunctions)}
 	}
 	r := reader{ctx: ctx, parts: parts, shownOnly: format == Breakpad, scratch: &scratch{dir: dir, left: maxScratch}}
 	defer func() { err = errors.Join(err, r.scratch.close()) }()
@@ -284,7 +288,8 @@ func (r *reader) read() (*functab.Builder, error) {
 	case symfile.Breakpad:
 		return r.readSym(first)
 	}
-	return nil, badSource{fmt.Errorf("%s: %w: functions cannot be read of a file of the kind %s", r.parts[0].Name, ErrNoFunctions, r.parts[0].Kind)}
+	return nil, badSource{fmt.Errorf("%s: %w: functions cannot be read of a file of the kind %s",
+		r.parts[0].Name, ErrNoFunctions, r.parts[0].Kind)}
 }
 
 // workers is how many parts of a file are read at once: several files are read at
@@ -323,7 +328,8 @@ func (r *reader) readPE(p *Part) (*functab.Builder, error) {
 		return nil, badIfFormat(err)
 	}
 	m := functab.Module{
-		OS: "windows", Arch: img.Arch(), ID: p.DebugID, Name: p.Object.Name, CodeID: strings.ToUpper(p.CodeID), CodeFile: p.Object.Name, Base: img.Base(), Generator: Generator,
+		OS: "windows", Arch: img.Arch(), ID: p.DebugID, Name: p.Object.Name, CodeID: strings.ToUpper(p.CodeID),
+		CodeFile: p.Object.Name, Base: img.Base(), Generator: Generator,
 	}
 	if len(p.PDBs) > 0 {
 		m.Name = p.PDBs[0].Name // clients ask for the symbols under the name of the PDB
@@ -391,7 +397,8 @@ func (r *reader) readELF() (*functab.Builder, error) {
 			return objtab.File{}, fs.ErrNotExist
 		}
 	}
-	b, err := objtab.ELF(r.ctx, files, objtab.Options{Workers: workers, Generator: Generator, Demangle: shown, ShownOnly: r.shownOnly, Sections: r.scratch.sections()})
+	b, err := objtab.ELF(r.ctx, files,
+		objtab.Options{Workers: workers, Generator: Generator, Demangle: shown, ShownOnly: r.shownOnly, Sections: r.scratch.sections()})
 	return b, badIfFormat(err)
 }
 
@@ -410,7 +417,8 @@ func (r *reader) readMachO() (*functab.Builder, error) {
 			files.Image, files.Name = f, p.Object.Name
 		}
 	}
-	b, err := objtab.MachO(r.ctx, files, objtab.Options{Workers: workers, Generator: Generator, Demangle: shown, ShownOnly: r.shownOnly, Sections: r.scratch.sections()})
+	b, err := objtab.MachO(r.ctx, files,
+		objtab.Options{Workers: workers, Generator: Generator, Demangle: shown, ShownOnly: r.shownOnly, Sections: r.scratch.sections()})
 	return b, badIfFormat(err)
 }
 
@@ -422,7 +430,8 @@ func (r *reader) readSym(p *Part) (*functab.Builder, error) {
 
 // badIfFormat marks an error of the contents of a file.
 func badIfFormat(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, functab.ErrLimit) || errors.As(err, new(*fs.PathError)) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, functab.ErrLimit) || errors.As(err, new(*fs.PathError)) {
 		return err
 	}
 	return badSource{err}

@@ -79,7 +79,9 @@ func (PendingError) Error() string { return "the file is being made; ask again l
 type NoWorkerError struct{ Size, Limit int64 } // bytes
 
 func (e NoWorkerError) Error() string {
-	return fmt.Sprintf("the files of the module have %s, and this server reads up to %s (symbols.in_process) without a worker (symdepot work --symbols)", term.Size(e.Size), term.Size(e.Limit))
+	return fmt.Sprintf("the files of the module have %s, and this server reads up to %s (symbols.in_process) without a worker "+
+		"(symdepot work --symbols)",
+		term.Size(e.Size), term.Size(e.Limit))
 }
 
 // Is makes the error an fs.ErrNotExist.
@@ -90,7 +92,8 @@ func (NoWorkerError) Is(err error) bool { return err == fs.ErrNotExist }
 type PortableError struct{}
 
 func (PortableError) Error() string {
-	return "the depot has its portable PDB, which has positions in IL instead of addresses: ask POST /symbolicate, or get the PDB and use symdepot symbolicate -e"
+	return "the depot has its portable PDB, which has positions in IL instead of addresses: " +
+		"ask POST /symbolicate, or get the PDB and use symdepot symbolicate -e"
 }
 
 // Is makes the error an fs.ErrNotExist.

@@ -329,7 +329,8 @@ func (m *NativeModule) note(used bool, o opened, candidates bool) {
 		if candidates && o.From != "" {
 			m.Candidates = []NativeCandidate{{Source: "symdepot", Location: o.From, Download: map[string]string{"status": "ok"}}}
 			for _, what := range o.Missing {
-				m.Candidates = append(m.Candidates, NativeCandidate{Source: "symdepot", Location: what, Download: map[string]string{"status": "notfound"}})
+				m.Candidates = append(m.Candidates,
+					NativeCandidate{Source: "symdepot", Location: what, Download: map[string]string{"status": "notfound"}})
 			}
 		}
 	default:

@@ -7,39 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
-	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
-	"github.com/symdepot/symdepot/symfile"
 )
-
-// Ask is a request for a SymCache file.
-type Ask struct {
-	Products []string // that the client may see; nil is all
-	Request  symcache.Request
-	// Exceeds is the version that the client has; zero: none.
-	Exceeds symcache.Version
-	// AllowsRetry means that the client prefers to retry later than to wait; Head,
-	// that it wants no content and never waits.
-	AllowsRetry, Head bool
-	// HexAge also looks for the age read as hex, if no file of the decimal age is
-	// held.
-	HexAge bool
-	// Only, if not zero, is the version of the one file that is wanted.
-	Only symcache.Version
-	// HeldOnly answers with held files only: nothing is made and nobody is asked.
-	HeldOnly bool
-	// Via are the servers that the request has passed, this one last.
-	Via []string
-	// Client is the address of the client, without the port. It bounds the work of
-	// one client. Empty: no client in particular.
-	Client string
-	// Hold holds the request while its file is made or downloaded: it calls wait,
-	// which returns when the work has ended or its context ends. gaveUp means that
-	// the client cannot wait any longer. If Hold is nil, it cannot wait at all.
-	Hold func(ctx context.Context, wait func(ctx context.Context) error) (gaveUp bool, err error)
-}
 
 // Answer is the answer to a request.
 type Answer struct {
@@ -60,68 +30,6 @@ const (
 	LimitJobs      = "jobs"      // queued jobs, in all or of one client
 	LimitDownloads = "downloads" // downloads from SymCache servers, in all or of one client
 )
-
-// heldFile is a file that can be sent at once: a row of the index or a file of a
-// folder.
-type heldFile struct {
-	version symcache.Version
-	hit     *index.Hit
-	file    folderFile
-}
-
-func versionsOf(held []heldFile) (list []symcache.Version) {
-	for _, h := range held {
-		list = append(list, h.version)
-	}
-	return list
-}
-
-// heldFiles returns the files of a key, the best copy of each version first. all
-// means that the client may see everything of the key.
-func (svc *Service) heldFiles(ctx context.Context, products []string, key symcache.Key, all bool) ([]heldFile, error) {
-	if key.ID.IsZero() {
-		return nil, nil
-	}
-	if all {
-		products = nil
-	}
-	list, err := svc.indexed(ctx, products, key)
-	if err != nil {
-		return nil, err
-	}
-	if all {
-		for _, f := range svc.folders.list {
-			for _, h := range f.held(key) {
-				list = append(list, heldFile{version: h.version, file: h})
-			}
-		}
-	}
-	return list, nil
-}
-
-// indexed returns the files of a key that the index has.
-func (svc *Service) indexed(ctx context.Context, products []string, key symcache.Key) (list []heldFile, err error) {
-	l := symfile.Lookup{Name: symfile.Fold(key.Name), ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile}
-	if svc.depot.NotIndexed(ctx, products, layout.Request{Lookups: []symfile.Lookup{l}}) {
-		return nil, nil
-	}
-	hits, err := svc.db.Lookup(ctx, scopeOf(products), l)
-	for i := range hits {
-		if _, v, err := symcache.ParseFileName(hits[i].Object.CodeName); err == nil {
-			list = append(list, heldFile{version: v, hit: &hits[i]})
-		}
-	}
-	return list, err
-}
-
-// seesPDB reports whether a caller sees the PDB of a key, and so everything that
-// was or can be made of it.
-func (svc *Service) seesPDB(ctx context.Context, products []string, key symcache.Key) (bool, error) {
-	if products == nil {
-		return true, nil
-	}
-	return found(svc.depot.Find(ctx, products, pdbRequest(key)))
-}
 
 const (
 	// maxRounds is how often a question is decided without a wait. Each round learns

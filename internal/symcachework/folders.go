@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -13,32 +12,6 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/symcache"
 )
-
-// FolderOptions name the SymCache folders beside the depot itself. The zero value
-// names none.
-type FolderOptions struct {
-	// Folders are SymCache folders that other programs fill. They are only read,
-	// and visible to the scope that sees everything.
-	Folders []string
-	// Store is a SymCache folder that also gets each file that is made or
-	// downloaded, so that clients can read it over SMB. It is read like Folders.
-	Store string
-	// StoreBytes and StoreUnused limit the Store; zero is no limit. The least
-	// recently used files are deleted first, and only those that the depot has or
-	// can make again.
-	StoreBytes  int64
-	StoreUnused time.Duration
-}
-
-// folders are the SymCache folders.
-type folders struct {
-	list   []*folder
-	store  *folder // one of list, or nil
-	limits FolderOptions
-
-	mu      sync.Mutex
-	touched map[string]time.Time // guarded by mu; files of the store
-}
 
 // openFolders opens the folders.
 func (svc *Service) openFolders(ctx context.Context, opt FolderOptions) error {

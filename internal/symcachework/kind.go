@@ -14,7 +14,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
@@ -25,25 +24,6 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-const (
-	// Kind is the kind of the jobs that make SymCache files, and the tool in the
-	// records of derived contents and failures.
-	Kind = "symcache"
-	// transcoderSource is the source of results in the index. Like cached files,
-	// they can be evicted and made again.
-	transcoderSource = "transcoder"
-	// Product is the product of results. No grant can name it: a caller sees a result
-	// if and only if it sees the PDB.
-	Product = "\x01transcoded"
-)
-
-// Classes of failures that are not the fault of a transcoder.
-const (
-	ClassNotFound  = "absent"    // the PDB is not found
-	ClassForbidden = "forbidden" // an upstream denies access to the PDB
-	ClassTransient = "transient" // an upstream cannot answer now
-)
-
 // Ability returns the ability to make a version of SymCache files.
 func Ability(v symcache.Version) jobs.Ability {
 	return jobs.Ability{Kind: Kind, Variant: int(v.Major), Version: v.String()}
@@ -51,43 +31,6 @@ func Ability(v symcache.Version) jobs.Ability {
 
 // work is the kind of job that makes SymCache files. It implements jobs.Kind.
 type work struct{ svc *Service }
-
-// message is the input of a job for workers, as JSON.
-type message struct {
-	Name string `json:"name"` // file name of the PDB
-	GUID string `json:"guid"` // 32 upper-case hex digits
-	Age  uint32 `json:"age"`
-}
-
-func messageOf(key SymCacheKey) message {
-	return message{Name: key.Name, GUID: key.ID.GUID.Upper(), Age: key.ID.Age}
-}
-
-func (m message) key() (SymCacheKey, error) {
-	g, err := debugid.ParseGUID(m.GUID)
-	return SymCacheKey{Name: m.Name, ID: debugid.ID{GUID: g, Age: m.Age}}, err
-}
-
-// payload is stored with a job.
-type payload struct {
-	message
-	// Want is the version that could be made when the job was entered. A held file
-	// of the same major version, but older, does not end the job.
-	Want string `json:"want"`
-}
-
-func readPayload(j jobs.Job) (SymCacheKey, symcache.Version, error) {
-	var p payload
-	if err := json.Unmarshal(j.Payload, &p); err != nil {
-		return SymCacheKey{}, symcache.Version{}, fmt.Errorf("job %d: %w", j.ID, err)
-	}
-	k, err := p.key()
-	if err != nil {
-		return k, symcache.Version{}, fmt.Errorf("job %d: %w", j.ID, err)
-	}
-	v, err := symcache.ParseVersion(p.Want)
-	return k, v, err
-}
 
 func defaultSlots() int { return max(1, runtime.NumCPU()/2) }
 
@@ -243,7 +186,8 @@ func (w work) Make(ctx context.Context, j jobs.Job) (jobs.Outcome, error) {
 		return none, err
 	}
 	w.noteDerived(ctx, ref, m.Version, c)
-	w.svc.log.Info("a PDB was transcoded", "job", j.ID, "pdb", jobKey(key), "version", m.Version.String(), "wanted", want.String(), "transcoder", m.Program, "took", m.Took)
+	w.svc.log.Info("a PDB was transcoded", "job", j.ID, "pdb", jobKey(key), "version", m.Version.String(),
+		"wanted", want.String(), "transcoder", m.Program, "took", m.Took)
 	return jobs.Outcome{Class: "ok", Detail: madeBy(m), Result: &c.Ref}, nil
 }
 
@@ -366,13 +310,16 @@ func (w work) Keep(ctx context.Context, j jobs.Job, r jobs.Result, body io.Reade
 	if h, err := svc.FindPDB(ctx, key); err == nil {
 		w.noteDerived(ctx, h.Ref, v, c)
 	}
-	svc.log.Info("a worker made a SymCache file", "job", j.ID, "pdb", jobKey(key), "version", v.String(), "worker", j.Worker, "sha256", c.Ref.String(), "bytes", c.Size)
+	svc.log.Info("a worker made a SymCache file", "job", j.ID, "pdb", jobKey(key), "version", v.String(),
+		"worker", j.Worker, "sha256", c.Ref.String(), "bytes", c.Size)
 	return jobs.Outcome{Class: "ok", Detail: r.Detail, Result: &c.Ref}, nil
 }
 
 // keep stores a result and enters it into the index. claimed, if not nil, is the
 // SHA-256 that the content must have.
-func (w work) keep(ctx context.Context, key SymCacheKey, v symcache.Version, size int64, claimed *blob.Ref, r io.Reader) (index.Content, error) {
+func (w work) keep(
+	ctx context.Context, key SymCacheKey, v symcache.Version, size int64, claimed *blob.Ref, r io.Reader,
+) (index.Content, error) {
 	none := index.Content{}
 	batch, err := w.svc.blobs.Begin(ctx)
 	if err != nil {
@@ -422,13 +369,16 @@ func (w work) enterResult(ctx context.Context, key SymCacheKey, v symcache.Versi
 	}
 	var entries []index.Entry
 	for _, o := range objs {
-		entries = append(entries, index.Entry{Object: o.Object, Features: o.Features.Words(), Ref: c.Ref, Size: c.Size, Aliases: o.Aliases(), Path: leaf})
+		entries = append(entries,
+			index.Entry{Object: o.Object, Features: o.Features.Words(), Ref: c.Ref, Size: c.Size, Aliases: o.Aliases(), Path: leaf})
 	}
-	err = svc.db.Cached.Put(ctx, index.CachedFile{Source: transcoderSource, Product: Product, Name: leaf, Ref: c.Ref, Size: c.Size, Fetched: svc.now(), Entries: entries},
-		func(ctx context.Context, _ []blob.Ref) error {
-			_, err := svc.blobs.Stat(ctx, c.Ref)
-			return err
-		})
+	err = svc.db.Cached.Put(ctx, index.CachedFile{
+		Source: transcoderSource, Product: Product, Name: leaf, Ref: c.Ref, Size: c.Size, Fetched: svc.now(),
+		Entries: entries,
+	}, func(ctx context.Context, _ []blob.Ref) error {
+		_, err := svc.blobs.Stat(ctx, c.Ref)
+		return err
+	})
 	if err == nil {
 		svc.writeStore(ctx, key, v, c)
 	}
@@ -508,7 +458,10 @@ func (w work) Rule(class string) jobs.Rule {
 	case transcode.ClassTimeout, transcode.ClassMemory, transcode.ClassTooLarge:
 		return jobs.Rule{Retries: 1, Backoff: []time.Duration{2 * time.Second}, ByContent: 30 * day, ByKey: day, Versioned: true}
 	case transcode.ClassExit, transcode.ClassNoOutput, transcode.ClassBadOutput:
-		return jobs.Rule{Retries: 1, Backoff: []time.Duration{2 * time.Second}, NeedsOther: true, ByContent: 30 * day, ByKey: day, Versioned: true}
+		return jobs.Rule{
+			Retries: 1, Backoff: []time.Duration{2 * time.Second}, NeedsOther: true, ByContent: 30 * day, ByKey: day,
+			Versioned: true,
+		}
 	}
 	return jobs.Rule{Retries: 8, Backoff: []time.Duration{5 * time.Second, 15 * time.Second, 45 * time.Second}}
 }

@@ -24,12 +24,6 @@ const (
 	unknownPriority = -1
 )
 
-// SymCacheKey names the PDB that a SymCache file is made of.
-type SymCacheKey = symcache.Key
-
-// jobKey is the same for all spellings of a key.
-func jobKey(k SymCacheKey) string { return symfile.Fold(k.Name) + "/" + symfile.Fold(k.ID.Breakpad()) }
-
 // Producible returns the SymCache versions that the transcoders of this machine
 // and the known workers can make: the newest of each major one, ascending.
 func (svc *Service) Producible() []symcache.Version {
@@ -87,7 +81,9 @@ func (svc *Service) UpgradeSymCache(ctx context.Context, key SymCacheKey, want s
 
 // enqueue enters a job for a version that is Producible. fs.ErrNotExist means that
 // no PDB can have such a name or id.
-func (svc *Service) enqueue(ctx context.Context, pdb *pdbRow, want symcache.Version, priority int, client string) (jobs.Job, jobs.State, error) {
+func (svc *Service) enqueue(
+	ctx context.Context, pdb *pdbRow, want symcache.Version, priority int, client string,
+) (jobs.Job, jobs.State, error) {
 	key := pdb.key
 	if !symcache.ValidName(key.Name) || !symfile.ValidName(key.Name) || key.ID.GUID.IsZero() {
 		return jobs.Job{}, 0, fs.ErrNotExist
@@ -245,7 +241,10 @@ func (svc *Service) openPDB(ctx context.Context, key SymCacheKey) (File, error) 
 	case err == nil || !errors.Is(err, fs.ErrNotExist) && !fetch.IsFailure(err):
 		return f, err
 	case packed:
-		return nil, jobs.Failure{Class: string(transcode.ClassBadSource), Source: &h.Ref, Detail: "the depot has the PDB only in compressed form (MSFZ), which cannot be unpacked"}
+		return nil, jobs.Failure{
+			Class: string(transcode.ClassBadSource), Source: &h.Ref,
+			Detail: "the depot has the PDB only in compressed form (MSFZ), which cannot be unpacked",
+		}
 	}
 	if len(q.Request.Lookups) == 0 || !svc.fetch.Enabled() {
 		return nil, jobs.Failure{Class: ClassNotFound, Detail: "the depot does not have the PDB"}

@@ -35,7 +35,8 @@ func (svc *Service) Outlook(ctx context.Context, ask Ask) (o Outlook, err error)
 		return o, err
 	}
 	o = Outlook{
-		Decision: symcache.Decide(ask.Request.Version, q.state), Key: q.key, Held: q.state.Held, Producible: q.state.Producible, Failed: q.state.Failed, FromServers: q.fromServers,
+		Decision: symcache.Decide(ask.Request.Version, q.state), Key: q.key, Held: q.state.Held,
+		Producible: q.state.Producible, Failed: q.state.Failed, FromServers: q.fromServers,
 	}
 	hits, err := svc.depot.Find(ctx, ask.Products, pdbRequest(q.key))
 	switch {

@@ -8,16 +8,19 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"sync"
 	"time"
 
+	"github.com/maypok86/otter/v2"
+
+	"sync"
+
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symcache"
 )
 
 // Depot is what this package needs of the depot. Not found is fs.ErrNotExist.
@@ -111,60 +114,57 @@ type Service struct {
 	end  context.CancelFunc
 }
 
-// New opens the SymCache folders and registers the kind of job. Close must be
-// called.
-func New(ctx context.Context, opt Options) (*Service, error) {
-	svc := &Service{
-		depot: opt.Depot, db: opt.DB, blobs: opt.Blobs, fetch: opt.Fetch, queue: opt.Queue, make: opt.Make.withDefaults(), log: opt.Log, now: opt.Now,
-	}
-	svc.servers.init(opt.Servers)
-	svc.fetch.Serve(peerKind, svc.downloadForPeer)
-	limits := jobs.Limits{}
-	if svc.make.Transcoders != nil {
-		limits.Slots = svc.make.Slots
-	}
-	svc.queue.Register(work{svc}, limits)
-	svc.life, svc.end = context.WithCancel(context.Background())
-	return svc, svc.openFolders(ctx, opt.Folders)
-}
-
-// Stop cancels the downloads and waits for their end.
-func (svc *Service) Stop() {
-	svc.servers.downloads.Close()
-	svc.end()
-	svc.servers.downloads.Wait()
-}
-
-// Close stops the downloads and closes the folders.
-func (svc *Service) Close() error {
-	svc.Stop()
-	return svc.folders.close()
-}
-
-// Wait waits until no SymCache file is being downloaded.
-func (svc *Service) Wait() { svc.servers.downloads.Wait() }
-
 // Servers returns the SymCache servers that are asked.
 func (svc *Service) Servers() []fetch.Upstream { return svc.servers.sources }
 
 // refreshEvery is how often the files of the transcoders are checked for changes.
 const refreshEvery = 15 * time.Second
 
-// Run keeps the store within its limits, and the versions of the transcoders up
-// to date, until ctx ends. The jobs run in the queue.
-func (svc *Service) Run(ctx context.Context) {
-	var side sync.WaitGroup
-	defer side.Wait()
-	side.Go(func() { svc.keepFolders(ctx) })
-	if svc.make.Transcoders == nil {
-		return
-	}
-	for ctxio.Pause(ctx, refreshEvery) == nil {
-		svc.make.Transcoders.Refresh(ctx)
-	}
-}
-
 // scopeOf is the scope of a caller who sees these products; nil is all.
 func scopeOf(products []string) index.Scope {
 	return index.Scope{Products: products, All: products == nil}
+}
+
+// servers are the SymCache servers that are asked before anything is made here. All
+// clients share one download, which runs in the background. The version that a
+// server has is unknown before the answer. Answers are remembered, and further
+// requests ask no server.
+type servers struct {
+	sources []fetch.Upstream
+	// got are recent answers, by key and version.
+	got *otter.Cache[string, serverAnswer]
+
+	downloads *fetch.Group[string, *serverDownload] // by downloadKey
+	clients   fetch.Clients
+}
+
+type serverAnswer struct {
+	version symcache.Version
+	until   time.Time
+}
+
+// FolderOptions name the SymCache folders beside the depot itself. The zero value
+// names none.
+type FolderOptions struct {
+	// Folders are SymCache folders that other programs fill. They are only read,
+	// and visible to the scope that sees everything.
+	Folders []string
+	// Store is a SymCache folder that also gets each file that is made or
+	// downloaded, so that clients can read it over SMB. It is read like Folders.
+	Store string
+	// StoreBytes and StoreUnused limit the Store; zero is no limit. The least
+	// recently used files are deleted first, and only those that the depot has or
+	// can make again.
+	StoreBytes  int64
+	StoreUnused time.Duration
+}
+
+// folders are the SymCache folders.
+type folders struct {
+	list   []*folder
+	store  *folder // one of list, or nil
+	limits FolderOptions
+
+	mu      sync.Mutex
+	touched map[string]time.Time // guarded by mu; files of the store
 }

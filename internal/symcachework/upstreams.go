@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/maypok86/otter/v2"
@@ -19,24 +18,6 @@ import (
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
 )
-
-// servers are the SymCache servers that are asked before anything is made here. All
-// clients share one download, which runs in the background. The version that a
-// server has is unknown before the answer. Answers are remembered, and further
-// requests ask no server.
-type servers struct {
-	sources []fetch.Upstream
-	// got are recent answers, by key and version.
-	got *otter.Cache[string, serverAnswer]
-
-	downloads *fetch.Group[string, *serverDownload] // by downloadKey
-	clients   fetch.Clients
-}
-
-type serverAnswer struct {
-	version symcache.Version
-	until   time.Time
-}
 
 const (
 	answersKnown    = 50_000          // remembered answers
@@ -58,48 +39,6 @@ func (s *servers) init(sources []fetch.Upstream) {
 
 // speaksSymCache reports whether an upstream is a SymCache server.
 func speaksSymCache(u fetch.Upstream) bool { return u.Source.Traits().SymCacheServer }
-
-// serverDownload is the download of one key and version from other servers.
-type serverDownload struct {
-	key     symcache.Key
-	version symcache.Version
-	via     []string
-	client  string // that started it
-	ended   chan struct{}
-	done    bool             // a server has sent a file; set before ended is closed
-	got     symcache.Version // its version; set likewise
-
-	mu    sync.Mutex
-	asked time.Time // guarded by mu; last request of a client
-}
-
-// wait waits until the download has ended or ctx ends.
-func (f *serverDownload) wait(ctx context.Context) error {
-	select {
-	case <-f.ended:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// touch notes a request of a client.
-func (f *serverDownload) touch(now time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.asked = now
-}
-
-// sinceRequest returns how long ago a client asked for the file.
-func (f *serverDownload) sinceRequest(now time.Time) time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return now.Sub(f.asked)
-}
-
-func downloadKey(key symcache.Key, v symcache.Version) string {
-	return "symcache/" + jobKey(key) + "/" + v.String()
-}
 
 // serversMayHave reports whether another server may have a version that is not
 // held.
@@ -133,7 +72,9 @@ func (svc *Service) askServers(key symcache.Key, v symcache.Version, ask Ask) *s
 }
 
 // startDownload joins the download with a key, or starts it.
-func (svc *Service) startDownload(at string, want *serverDownload, run func(ctx context.Context, f *serverDownload, name string)) *serverDownload {
+func (svc *Service) startDownload(
+	at string, want *serverDownload, run func(ctx context.Context, f *serverDownload, name string),
+) *serverDownload {
 	s := &svc.servers
 	f, ok := s.downloads.Join(at, func() (*serverDownload, bool) {
 		want.ended, want.asked = make(chan struct{}), svc.now()
@@ -194,7 +135,9 @@ func (svc *Service) pollServer(ctx context.Context, u fetch.Upstream, f *serverD
 			return symcache.Version{}, err
 		}
 		if now := svc.now(); now.After(end) || f.sinceRequest(now) > mostUnasked {
-			return symcache.Version{}, &fetch.Failure{Source: u.Source.Name(), Class: fetch.ClassTimeout, Err: errors.New("the server is still making the file")}
+			return symcache.Version{}, &fetch.Failure{
+				Source: u.Source.Name(), Class: fetch.ClassTimeout, Err: errors.New("the server is still making the file"),
+			}
 		}
 		if err := ctxio.Pause(ctx, min(max(fail.Retry.Sub(svc.now()), leastPause), mostPause)); err != nil {
 			return symcache.Version{}, err
@@ -219,8 +162,12 @@ func (svc *Service) askOnce(ctx context.Context, u fetch.Upstream, f *serverDown
 	}
 	o := symfile.Object{Kind: symfile.SymCache, Role: symfile.SymCacheFile, Name: f.key.Name, CodeName: f.key.FileName(v), DebugID: f.key.ID}
 	err = svc.db.Cached.Put(ctx, index.CachedFile{
-		Source: u.Source.Name(), Name: o.CodeName, URL: reply.Path, Tag: reply.Tag, Ref: c.Ref, Size: c.Size, Fetched: svc.now(), Product: u.Product,
-		Entries: []index.Entry{{Object: o, Features: objfile.Features{Symtab: true}.Words(), Ref: c.Ref, Size: c.Size, Aliases: o.Aliases(), Path: o.CodeName}},
+		Source: u.Source.Name(), Name: o.CodeName, URL: reply.Path, Tag: reply.Tag, Ref: c.Ref, Size: c.Size,
+		Fetched: svc.now(), Product: u.Product,
+		Entries: []index.Entry{{
+			Object: o, Features: objfile.Features{Symtab: true}.Words(), Ref: c.Ref, Size: c.Size, Aliases: o.Aliases(),
+			Path: o.CodeName,
+		}},
 	}, func(ctx context.Context, _ []blob.Ref) error {
 		_, err := svc.blobs.Stat(ctx, c.Ref)
 		return err

@@ -54,7 +54,8 @@ func ParseSymbolPath(path string, self []string) []Element {
 	parts, quoted := Split(path)
 	if quoted {
 		list = append(list, Element{Text: `"`, Kind: "unknown", Rule: `"..."`, Means: "quotes around the whole path",
-			Warnings: []string{"the quotes are part of the variable; debuggers read them as part of the first and the last element. In cmd, write: set \"_NT_SYMBOL_PATH=...\""}})
+			Warnings: []string{"the quotes are part of the variable; debuggers read them as part of the first and the last element. " +
+				"In cmd, write: set \"_NT_SYMBOL_PATH=...\""}})
 	}
 	for _, part := range parts {
 		e := parseElement(part, self, &cached)
@@ -201,7 +202,10 @@ func (e *Element) meaning(cached bool) {
 	for _, s := range e.Stores[:len(e.Stores)-1] {
 		caches = append(caches, s.Address)
 	}
-	what := map[string]string{"server": "the symbol server ", "folder": "the symbol store in ", "share": "the symbol store on ", "default": "the default store, ", "unknown": "an unknown kind of address, "}[at.Kind]
+	what := map[string]string{
+		"server": "the symbol server ", "folder": "the symbol store in ", "share": "the symbol store on ",
+		"default": "the default store, ", "unknown": "an unknown kind of address, ",
+	}[at.Kind]
 	e.Means = what + at.Address
 	switch {
 	case len(caches) > 0:

@@ -24,9 +24,11 @@ func RPM(t testing.TB, name, payload string, files map[string][]byte) []byte {
 		fmt.Fprintf(&install, "install -D -m 644 %s %%{buildroot}/%s\n", from, path)
 		fmt.Fprintf(&list, "/%s\n", path)
 	}
-	spec := "Name: " + name + "\nVersion: 1\nRelease: 1\nSummary: s\nLicense: l\nAutoReqProv: no\n%description\nd\n%install\n" + install.String() + "%files\n" + list.String()
+	spec := "Name: " + name + "\nVersion: 1\nRelease: 1\nSummary: s\nLicense: l\nAutoReqProv: " +
+		"no\n%description\nd\n%install\n" + install.String() + "%files\n" + list.String()
 	Put(t, top, "p.spec", []byte(spec))
-	cmd := exec.CommandContext(t.Context(), tool, "-bb", "--target", "x86_64", "-D", "_topdir "+top, "-D", "_binary_payload "+payload, "-D", "debug_package %{nil}", "-D", "__os_install_post %{nil}",
+	cmd := exec.CommandContext(t.Context(), tool, "-bb", "--target", "x86_64", "-D", "_topdir "+top,
+		"-D", "_binary_payload "+payload, "-D", "debug_package %{nil}", "-D", "__os_install_post %{nil}",
 		"-D", "__spec_install_post %{___build_post}", "-D", "_build_id_links none", filepath.Join(top, "p.spec"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("rpmbuild: %v\n%s", err, out)

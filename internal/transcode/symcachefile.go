@@ -68,7 +68,8 @@ func CheckPDB(name string, guid debugid.GUID) (ages []uint32, err error) {
 		return nil, fault(ClassBadSource, "the PDB is truncated: %d bytes are missing", p.Truncated)
 	}
 	if fast, err := p.FastLink(); err == nil && fast {
-		return nil, fault(ClassBadSource, "the PDB was linked with /DEBUG:FASTLINK and refers to object files of its build machine; convert it with mspdbcmf")
+		return nil, fault(ClassBadSource,
+			"the PDB was linked with /DEBUG:FASTLINK and refers to object files of its build machine; convert it with mspdbcmf")
 	}
 	return []uint32{p.DBIAge, p.InfoAge}, nil
 }
@@ -112,7 +113,8 @@ func accept(path string, guid debugid.GUID, ages []uint32) (*Made, error) {
 		return nil, fault(ClassBadOutput, "the .symcache file that the program wrote is empty")
 	}
 	if _, m.Version, err = symcache.ParseFileName(filepath.Base(path)); err != nil || m.Version.Compare(symcache.MinVersion) < 0 {
-		return nil, fault(ClassBadOutput, "the name of the .symcache file that the program wrote has no known version: %s", Printable(filepath.Base(path)))
+		return nil, fault(ClassBadOutput, "the name of the .symcache file that the program wrote has no known version: %s",
+			Printable(filepath.Base(path)))
 	}
 	folder := filepath.Base(filepath.Dir(path))
 	got, err := symcache.ParseFolder(folder)

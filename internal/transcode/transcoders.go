@@ -27,7 +27,10 @@ var probePDB []byte
 
 const probeName = "hello-x64.pdb"
 
-var probeID = debugid.ID{GUID: debugid.GUID{0xf9, 0xef, 0xe0, 0xb6, 0xae, 0x75, 0x00, 0x39, 0x4c, 0x4c, 0x44, 0x20, 0x50, 0x44, 0x42, 0x2e}, Age: 1}
+var probeID = debugid.ID{
+	GUID: debugid.GUID{0xf9, 0xef, 0xe0, 0xb6, 0xae, 0x75, 0x00, 0x39, 0x4c, 0x4c, 0x44, 0x20, 0x50, 0x44, 0x42, 0x2e},
+	Age:  1,
+}
 
 // Transcoders are the programs of one machine. Their methods may be called by
 // many goroutines.
@@ -343,7 +346,8 @@ func (t *Transcoders) Transcode(ctx context.Context, sc *Scratch, job Job) (*Mad
 		return nil, err
 	}
 	if m.Age != job.ID.Age {
-		t.log.Warn("the result of a transcoder has a different age", "transcoder", best.p.Name, "pdb", job.Name, "age", job.ID.Age, "result", m.Age)
+		t.log.Warn("the result of a transcoder has a different age", "transcoder", best.p.Name, "pdb", job.Name,
+			"age", job.ID.Age, "result", m.Age)
 	}
 	return m, nil
 }

@@ -35,7 +35,8 @@ func newTree(cmd *exec.Cmd, l treeLimits) (*tree, error) {
 		info.BasicLimitInformation.LimitFlags |= windows.JOB_OBJECT_LIMIT_JOB_MEMORY
 		info.JobMemoryLimit = uintptr(l.memory)
 	}
-	if _, err := windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation, uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info))); err != nil {
+	if _, err := windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info))); err != nil {
 		return nil, errors.Join(fmt.Errorf("limit a job object: %w", err), windows.CloseHandle(job))
 	}
 	// The process must be in the job object before its first instruction.
@@ -98,7 +99,8 @@ func (t *tree) close() { _ = windows.CloseHandle(t.job) }
 // none.
 func (t *tree) why(*os.ProcessState) Class {
 	var info windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
-	err := windows.QueryInformationJobObject(t.job, windows.JobObjectExtendedLimitInformation, uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)), nil)
+	err := windows.QueryInformationJobObject(t.job, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)), nil)
 	if err == nil && t.limits.memory > 0 && int64(info.PeakJobMemoryUsed) > t.limits.memory/2 {
 		return ClassMemory
 	}

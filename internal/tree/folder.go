@@ -17,8 +17,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/shelf"
 	"github.com/symdepot/symdepot/internal/unpack"
+	"github.com/symdepot/symdepot/internal/unpackcache"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/pdb"
@@ -147,7 +147,7 @@ func (f *Folder) OpenTold(ctx context.Context, req layout.Request, told func(pla
 			switch {
 			case err == nil:
 				return found, nil
-			case errors.Is(err, shelf.ErrFull):
+			case errors.Is(err, unpackcache.ErrFull):
 				return nil, err
 			case errors.Is(err, fs.ErrNotExist):
 				continue
@@ -196,7 +196,10 @@ func (f *Folder) try(ctx context.Context, req *layout.Request, l symfile.Lookup,
 	if err != nil {
 		return nil, err
 	}
-	a := &File{ReaderAt: file, Size: info.Size(), ModTime: info.ModTime(), Path: filepath.Join(f.dir, filepath.FromSlash(name)), Name: path.Base(name), Plain: file, close: file.Close}
+	a := &File{
+		ReaderAt: file, Size: info.Size(), ModTime: info.ModTime(), Path: filepath.Join(f.dir, filepath.FromSlash(name)),
+		Name: path.Base(name), Plain: file, close: file.Close,
+	}
 	if c.Pointer {
 		a.Path, a.Name = file.Name(), c.Parts[len(c.Parts)-3]
 	} else if c.Packed && req.Form == layout.FormFile {

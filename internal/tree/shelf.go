@@ -5,15 +5,15 @@ import (
 	"io"
 	"os"
 
-	"github.com/symdepot/symdepot/internal/shelf"
 	"github.com/symdepot/symdepot/internal/unpack"
+	"github.com/symdepot/symdepot/internal/unpackcache"
 )
 
 const defaultUnpacked = 4 << 30 // bytes of one file that is unpacked for a request
 
 // unpackCache keeps unpacked files for a while.
 type unpackCache struct {
-	*shelf.Shelf
+	*unpackcache.Cache
 	limit int64
 }
 
@@ -21,12 +21,12 @@ func newUnpackCache(dir string, limit int64) *unpackCache {
 	if limit <= 0 {
 		limit = defaultUnpacked
 	}
-	return &unpackCache{shelf.New(shelf.Options{Dir: dir, HeldBytes: max(8<<30, limit)}), limit}
+	return &unpackCache{unpackcache.New(unpackcache.Options{Dir: dir, HeldBytes: max(8<<30, limit)}), limit}
 }
 
 // get returns the unpacked content of the compressed file f, and closes f. key names
 // the content. The caller must close the reader.
-func (s *unpackCache) get(ctx context.Context, key string, f *os.File, size int64) (*shelf.Reader, int64, error) {
+func (s *unpackCache) get(ctx context.Context, key string, f *os.File, size int64) (*unpackcache.Reader, int64, error) {
 	r, err := s.Open(key, func(ctx context.Context, w io.Writer) error {
 		_, err := unpack.File(ctx, w, f, size, s.limit)
 		return err

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/fetch"
-	"github.com/symdepot/symdepot/internal/shelf"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/unpack/unpacktest"
+	"github.com/symdepot/symdepot/internal/unpackcache"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -51,8 +51,8 @@ func TestShelfBounded(t *testing.T) {
 				t.Fatalf("a second reader of a file in use: %v", err)
 			}
 			for range 3 {
-				if _, err := f.Open(t.Context(), ask("b.pdb")); !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, shelf.ErrFull) {
-					t.Fatalf("beyond the limit: %v, want %v", err, shelf.ErrFull)
+				if _, err := f.Open(t.Context(), ask("b.pdb")); !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, unpackcache.ErrFull) {
+					t.Fatalf("beyond the limit: %v, want %v", err, unpackcache.ErrFull)
 				}
 			}
 			if err := errors.Join(first.Close(), again.Close()); err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/fetch"
-	"github.com/symdepot/symdepot/internal/shelf"
+	"github.com/symdepot/symdepot/internal/unpackcache"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -147,7 +147,7 @@ func (s *Source) failure(ctx context.Context, err error) *fetch.Failure {
 	switch {
 	case ctx.Err() != nil:
 		class, err = fetch.ClassTimeout, context.Cause(ctx)
-	case errors.Is(err, shelf.ErrFull):
+	case errors.Is(err, unpackcache.ErrFull):
 		class = fetch.ClassBusy
 	case errors.Is(err, fs.ErrNotExist):
 		class = fetch.ClassNotFound

@@ -42,7 +42,10 @@ func packingOf(f io.ReaderAt) packing {
 	for _, m := range []struct {
 		magic string
 		p     packing
-	}{{"MSCF\x00\x00\x00\x00", cabinet}, {"\x1f\x8b\x08", gzipped}, {"\x28\xb5\x2f\xfd", zstandard}, {"SZDD\x88\xf0\x27\x33", unsupported}, {"KWAJ\x88\xf0\x27\xd1", unsupported}} {
+	}{
+		{"MSCF\x00\x00\x00\x00", cabinet}, {"\x1f\x8b\x08", gzipped}, {"\x28\xb5\x2f\xfd", zstandard},
+		{"SZDD\x88\xf0\x27\x33", unsupported}, {"KWAJ\x88\xf0\x27\xd1", unsupported},
+	} {
 		if bytes.HasPrefix(head[:n], []byte(m.magic)) {
 			return m.p
 		}

@@ -50,7 +50,9 @@ func Open(ctx context.Context, d *depot.Depot, w Want) (f *depot.File, had bool,
 	return open(ctx, d, w, nil)
 }
 
-func open(ctx context.Context, d *depot.Depot, w Want, hold func(context.Context, func(context.Context) error) (bool, error)) (f *depot.File, had bool, err error) {
+func open(
+	ctx context.Context, d *depot.Depot, w Want, hold func(context.Context, func(context.Context) error) (bool, error),
+) (f *depot.File, had bool, err error) {
 	req, err := w.Request()
 	if err != nil {
 		return nil, false, err

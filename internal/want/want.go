@@ -106,7 +106,9 @@ func ofObjects(objs []objfile.Object, from string) []Want {
 			}
 		case symfile.ELF:
 			if o.Role&symfile.Debug == 0 || !o.Features.Debug {
-				list = appendPath(list, layout.Debuginfod, symfile.Object{Kind: symfile.ELF, Role: symfile.Debug, DebugCompanion: true, Name: o.Name, BuildID: o.BuildID, DebugID: o.DebugID}, from)
+				list = appendPath(list, layout.Debuginfod,
+					symfile.Object{Kind: symfile.ELF, Role: symfile.Debug, DebugCompanion: true, Name: o.Name, BuildID: o.BuildID, DebugID: o.DebugID},
+					from)
 			}
 		case symfile.MachO:
 			if o.Role&symfile.Debug == 0 {
@@ -252,7 +254,8 @@ func (l *List) Local(ctx context.Context, path string) error {
 func ofModule(m *dump.Module, from string) []Want {
 	var list []Want
 	if m.Code != (debugid.PE{}) {
-		list = appendPath(list, layout.SymStore, symfile.Object{Kind: symfile.PE, Role: symfile.Executable, Name: m.Name, CodeID: m.Code.String()}, from)
+		list = appendPath(list, layout.SymStore,
+			symfile.Object{Kind: symfile.PE, Role: symfile.Executable, Name: m.Name, CodeID: m.Code.String()}, from)
 	}
 	for _, d := range m.Debug {
 		o := symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: d.Name, DebugID: d.ID}
@@ -263,11 +266,14 @@ func ofModule(m *dump.Module, from string) []Want {
 	}
 	if m.BuildID != "" {
 		for _, role := range []symfile.Role{symfile.Debug, symfile.Executable} {
-			list = appendPath(list, layout.Debuginfod, symfile.Object{Kind: symfile.ELF, Role: role, DebugCompanion: role == symfile.Debug, Name: m.Name, BuildID: m.BuildID}, from)
+			list = appendPath(list, layout.Debuginfod,
+				symfile.Object{Kind: symfile.ELF, Role: role, DebugCompanion: role == symfile.Debug, Name: m.Name, BuildID: m.BuildID},
+				from)
 		}
 	}
 	if m.UUID != (debugid.GUID{}) {
-		list = appendPath(list, layout.LLDB, symfile.Object{Kind: symfile.MachO, Role: symfile.Debug, Name: m.Name, DebugID: debugid.ID{GUID: m.UUID}}, from)
+		list = appendPath(list, layout.LLDB,
+			symfile.Object{Kind: symfile.MachO, Role: symfile.Debug, Name: m.Name, DebugID: debugid.ID{GUID: m.UUID}}, from)
 	}
 	return list
 }

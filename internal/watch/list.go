@@ -84,7 +84,8 @@ func (f *Folder) Find(ctx context.Context, q Query, limit int) ([]Entry, error) 
 	add := func(rows []index.WatchedHit, match func(o symfile.Object) bool) {
 		for _, row := range rows {
 			h, err := decode(row)
-			if err != nil || have[h.ID] || q.Kind != symfile.KindUnknown && h.object.Kind != q.Kind || !match(h.object.Object) || limit > 0 && len(found) >= limit {
+			if err != nil || have[h.ID] || q.Kind != symfile.KindUnknown && h.object.Kind != q.Kind ||
+				!match(h.object.Object) || limit > 0 && len(found) >= limit {
 				continue
 			}
 			have[h.ID] = true
@@ -126,7 +127,8 @@ func (f *Folder) Find(ctx context.Context, q Query, limit int) ([]Entry, error) 
 		}
 	}
 	slices.SortStableFunc(found, func(a, b Entry) int {
-		return cmp.Or(strings.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name)), strings.Compare(a.Archive, b.Archive), strings.Compare(a.Path, b.Path), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(strings.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name)),
+			strings.Compare(a.Archive, b.Archive), strings.Compare(a.Path, b.Path), cmp.Compare(a.ID, b.ID))
 	})
 	return found, nil
 }

@@ -15,22 +15,22 @@ import (
 
 // inotify reports changes in the folders of this machine.
 type inotify struct {
-	f   *Folder
-	dir string
-	fd  *os.File
-	end sync.WaitGroup
+	dirty *dirtyFolders
+	dir   string
+	fd    *os.File
+	end   sync.WaitGroup
 
 	mu    sync.Mutex
 	paths map[int32]string // guarded by mu
 	ids   map[string]int32 // guarded by mu
 }
 
-func (l *local) notify(f *Folder) (notifier, error) {
+func (l *local) notify(dirty *dirtyFolders) (notifier, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}
-	n := &inotify{f: f, dir: l.dir, fd: os.NewFile(uintptr(fd), "inotify"), paths: map[int32]string{}, ids: map[string]int32{}}
+	n := &inotify{dirty: dirty, dir: l.dir, fd: os.NewFile(uintptr(fd), "inotify"), paths: map[int32]string{}, ids: map[string]int32{}}
 	n.end.Go(n.read)
 	l.mu.Lock()
 	l.moved = n.again
@@ -89,7 +89,7 @@ func (n *inotify) again() {
 	clear(n.ids)
 	n.mu.Unlock()
 	n.remove(old)
-	n.f.touchedAll()
+	n.dirty.touchAll()
 }
 
 // forget forgets a folder and those in it, which are elsewhere now: others may get their
@@ -137,7 +137,7 @@ func (n *inotify) read() {
 		size, err := n.fd.Read(buf)
 		if err != nil {
 			if !errors.Is(err, os.ErrClosed) {
-				n.f.touchedAll()
+				n.dirty.touchAll()
 			}
 			return
 		}
@@ -156,7 +156,7 @@ func (n *inotify) read() {
 
 func (n *inotify) event(id int32, mask uint32, name string) {
 	if mask&unix.IN_Q_OVERFLOW != 0 {
-		n.f.touchedAll()
+		n.dirty.touchAll()
 		return
 	}
 	n.mu.Lock()
@@ -176,16 +176,16 @@ func (n *inotify) event(id int32, mask uint32, name string) {
 	n.mu.Unlock()
 	n.remove(ids) // a scan watches them again if they are still in the tree
 	for _, path := range moved {
-		n.f.touched(path)
+		n.dirty.touch(path)
 	}
 	switch {
 	case !ok:
 	case mask&unix.IN_CREATE != 0 && mask&unix.IN_ISDIR == 0:
 		// A new file is reported when it is closed. A hard link is never opened.
 		if info, err := os.Lstat(filepath.Join(n.dir, filepath.FromSlash(dir), name)); err == nil && info.Size() > 0 {
-			n.f.touched(dir)
+			n.dirty.touch(dir)
 		}
 	default:
-		n.f.touched(dir)
+		n.dirty.touch(dir)
 	}
 }

@@ -4,6 +4,6 @@ package watch
 
 import "errors"
 
-func (l *local) notify(*Folder) (notifier, error) {
+func (l *local) notify(*dirtyFolders) (notifier, error) {
 	return nil, errors.New("this system reports no changes to us")
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/scan"
-	"github.com/symdepot/symdepot/internal/shelf"
+	"github.com/symdepot/symdepot/internal/unpackcache"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -206,7 +206,7 @@ func oneContent(hits []hit) bool {
 }
 
 // Open opens the file for req: a whole file or a section. A miss is fs.ErrNotExist. So
-// is a file that has changed since it was indexed; it is indexed again. shelf.ErrFull
+// is a file that has changed since it was indexed; it is indexed again. unpackcache.ErrFull
 // means that the file cannot be unpacked now.
 func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 	switch req.Form {
@@ -227,7 +227,7 @@ func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 			continue
 		}
 		a, err := f.openFirst(ctx, hits)
-		if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, shelf.ErrFull) {
+		if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, unpackcache.ErrFull) {
 			return a, err
 		}
 	}
@@ -242,7 +242,7 @@ func (f *Folder) Open(ctx context.Context, req layout.Request) (*File, error) {
 }
 
 // openFirst opens the first object that can be. If there is none because too many
-// unpacked files are in use, the error is shelf.ErrFull.
+// unpacked files are in use, the error is unpackcache.ErrFull.
 func (f *Folder) openFirst(ctx context.Context, hits []hit) (*File, error) {
 	absent := fs.ErrNotExist
 	for i := range hits {
@@ -252,10 +252,11 @@ func (f *Folder) openFirst(ctx context.Context, hits []hit) (*File, error) {
 			return a, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case errors.Is(err, shelf.ErrFull):
+		case errors.Is(err, unpackcache.ErrFull):
 			absent = err
 		case !errors.Is(err, fs.ErrNotExist):
-			f.opt.Log.Warn("a file in a watched folder cannot be served", "folder", f.where, "path", within(hits[i].File.Dir, hits[i].File.Name), "member", hits[i].Member, "error", err)
+			f.opt.Log.Warn("a file in a watched folder cannot be served", "folder", f.where,
+				"path", within(hits[i].File.Dir, hits[i].File.Name), "member", hits[i].Member, "error", err)
 		}
 	}
 	return nil, absent
@@ -273,7 +274,7 @@ func (f *Folder) openSection(ctx context.Context, req *layout.Request) (*File, e
 				continue
 			}
 			a, err := f.openFirst(ctx, hits[i:i+1])
-			if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, shelf.ErrFull) {
+			if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unpackcache.ErrFull) {
 				continue
 			}
 			if err != nil {
@@ -322,7 +323,7 @@ func (f *Folder) openFile(ctx context.Context, row *index.WatchedFile) (handle, 
 	}
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			f.touched(row.Dir)
+			f.dirty.touch(row.Dir)
 		}
 		if ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)

@@ -62,8 +62,8 @@ type origin interface {
 	folder(ctx context.Context, dir string) (files []found, dirs []string, err error)
 	// open opens a regular file.
 	open(ctx context.Context, path string) (handle, error)
-	// notify starts to report changes to f.
-	notify(f *Folder) (notifier, error)
+	// notify starts to report changed folders.
+	notify(dirty *dirtyFolders) (notifier, error)
 	close() error
 }
 

@@ -40,7 +40,7 @@ var errLies = errors.New("the package is damaged")
 // reading reads one file, as the visitor of it.
 type reading struct {
 	ctx    context.Context
-	f      *Folder
+	opt    *Options
 	path   string
 	at     io.ReaderAt
 	size   int64
@@ -81,14 +81,17 @@ func nested(name string) bool { return strings.Contains(name, scan.Separator) }
 func (f *Folder) readFile(ctx context.Context, h handle, dir, name string, spare chan struct{}) (*index.WatchedEntry, error) {
 	p := within(dir, name)
 	s := h.stamp()
-	e := &index.WatchedEntry{File: index.WatchedFile{Dir: dir, Name: name, Size: s.size, MTime: s.mtime, CTime: s.ctime, Inode: s.inode, Tag: s.tag, Seen: f.opt.Now().UnixNano()}}
+	e := &index.WatchedEntry{File: index.WatchedFile{
+		Dir: dir, Name: name, Size: s.size, MTime: s.mtime, CTime: s.ctime, Inode: s.inode, Tag: s.tag,
+		Seen: f.opt.Now().UnixNano(),
+	}}
 	buf, _ := buffers.Get().(*[]byte)
 	if buf == nil {
 		buf = new([]byte)
 	}
 	defer buffers.Put(buf)
-	r := &reading{ctx: ctx, f: f, path: p, at: h, size: s.size, buf: buf}
-	opt := f.scanOptions()
+	r := &reading{ctx: ctx, opt: &f.opt, path: p, at: h, size: s.size, buf: buf}
+	opt := f.opt.scanOptions()
 	opt.Spare = spare
 	for {
 		r.objects, r.sources, r.again, r.target, r.text = nil, map[string]member{}, map[string]bool{}, nil, 0
@@ -126,9 +129,9 @@ func (f *Folder) readFile(ctx context.Context, h handle, dir, name string, spare
 	return e, nil
 }
 
-func (f *Folder) scanOptions() scan.Options {
-	opt := scan.Options{TempDir: f.opt.TempDir, MemberMemory: memberMemory, TotalMemory: 64 << 20, MaxRatio: f.opt.unpackRatio}
-	if f.opt.unpackRatio > 0 {
+func (o *Options) scanOptions() scan.Options {
+	opt := scan.Options{TempDir: o.TempDir, MemberMemory: memberMemory, TotalMemory: 64 << 20, MaxRatio: o.unpackRatio}
+	if o.unpackRatio > 0 {
 		opt.MaxTotal = 1 << 20
 	}
 	return opt
@@ -257,7 +260,7 @@ func (r *reading) File(e *scan.Entry) error {
 	case errors.Is(err, objfile.ErrNotSymbolFile):
 		return nil
 	case errors.Is(err, objfile.ErrBroken):
-		r.f.opt.Log.Debug("a file in a watched folder is damaged", "file", r.path, "member", e.Member, "error", err)
+		r.opt.Log.Debug("a file in a watched folder is damaged", "file", r.path, "member", e.Member, "error", err)
 		return nil
 	case err != nil:
 		return r.unreadable(e, err)
@@ -272,7 +275,7 @@ func (r *reading) readAgain(e *scan.Entry) error {
 		r.again[e.Member] = true
 		return nil
 	}
-	src, err := scan.OpenPlace(r.ctx, r.at, r.size, e.Place, r.f.scanOptions())
+	src, err := scan.OpenPlace(r.ctx, r.at, r.size, e.Place, r.opt.scanOptions())
 	if err != nil {
 		return r.unreadable(e, err)
 	}
@@ -304,7 +307,11 @@ func (r *reading) add(e *scan.Entry, objects []objfile.Object, size int64) error
 			return fmt.Errorf("%w: it has more than %d objects", errLies, maxObjects)
 		}
 		name := e.Name
-		r.objects = append(r.objects, index.WatchedObject{Member: e.Member, Place: encodePlace(e.Place), Size: size, Data: encodeObject(o, name, size), Keys: keys, Signature: e.Signature})
+		r.objects = append(r.objects,
+			index.WatchedObject{
+				Member: e.Member, Place: encodePlace(e.Place), Size: size, Data: encodeObject(o, name, size), Keys: keys,
+				Signature: e.Signature,
+			})
 	}
 	return nil
 }
@@ -369,7 +376,7 @@ func (r *reading) spool(src io.Reader, want int64) (at io.ReaderAt, size int64, 
 		}
 		return &memory{p}, int64(len(p)), func() {}, nil
 	}
-	t, err := os.CreateTemp(r.f.opt.TempDir, "symdepot-*")
+	t, err := os.CreateTemp(r.opt.TempDir, "symdepot-*")
 	if err != nil {
 		return nil, 0, nil, err
 	}
@@ -456,20 +463,25 @@ func (r *reading) md5sums(e *scan.Entry) error {
 // dullFolders are folders of packages without symbol files, and sourceFolders those with
 // source files only.
 var (
-	dullFolders = []string{"usr/share/doc/", "usr/share/man/", "usr/share/info/", "usr/share/locale/", "usr/share/licenses/", "usr/share/help/",
+	dullFolders = []string{"usr/share/doc/", "usr/share/man/", "usr/share/info/", "usr/share/locale/",
+		"usr/share/licenses/", "usr/share/help/",
 		"usr/share/icons/", "usr/share/zoneinfo/", "usr/share/fonts/", "usr/share/lintian/", "usr/share/bash-completion/"}
 	sourceFolders = []string{"usr/src/debug/", "usr/include/"}
 )
 
 // dullSuffixes are the suffixes of files that are no symbol files, besides those of
 // source files.
-var dullSuffixes = suffixes(`html htm css txt md rst tex texi pdf ps svg png jpg jpeg gif ico bmp webp xpm ttf otf woff woff2 ogg wav mp3 mp4
-	a o lo gir typelib pod ph al ix pri prl prf qml qmltypes json yaml yml toml ini conf cfg service desktop xml xsl xsd dtd rng csv tsv po pot mo qm ts in am ac m4 cmake mk la pc sh bash csh zsh fish pl pm py pyc pyi rb tcl lua el elc
-	php sql awk sed bat cmd ps1 diff patch list policy rules pem crt`)
+var dullSuffixes = suffixes(`
+	html htm css txt md rst tex texi pdf ps svg png jpg jpeg gif ico bmp webp xpm ttf otf woff woff2 ogg wav mp3
+	mp4 a o lo gir typelib pod ph al ix pri prl prf qml qmltypes json yaml yml toml ini conf cfg service desktop
+	xml xsl xsd dtd rng csv tsv po pot mo qm ts in am ac m4 cmake mk la pc sh bash csh zsh fish pl pm py pyc pyi
+	rb tcl lua el elc php sql awk sed bat cmd ps1 diff patch list policy rules pem crt`)
 
 // sourceSuffixes are the suffixes of files that debug information names.
-var sourceSuffixes = suffixes(`c h cc cpp cxx c++ hh hpp hxx h++ inl inc ipp tcc tpp def s asm sx m mm rs go d f f77 f90 f95 f03 f08 for ftn ada adb ads pas pp vala
-	y l yy ll ypp lpp cs vb fs fsi java kt kts scala swift zig nim cr ml mli hs cu cuh cl glsl hlsl proto gperf re x td v sv jl idl`)
+var sourceSuffixes = suffixes(`
+	c h cc cpp cxx c++ hh hpp hxx h++ inl inc ipp tcc tpp def s asm sx m mm rs go d f f77 f90 f95 f03 f08 for ftn
+	ada adb ads pas pp vala y l yy ll ypp lpp cs vb fs fsi java kt kts scala swift zig nim cr ml mli hs cu cuh cl
+	glsl hlsl proto gperf re x td v sv jl idl`)
 
 func suffixes(list string) map[string]bool {
 	m := map[string]bool{}

@@ -30,7 +30,7 @@ func (r *remote) here(context.Context) (id string, empty bool, err error) { retu
 // close leaves the bucket to the caller, who has opened it.
 func (r *remote) close() error { return nil }
 
-func (r *remote) notify(*Folder) (notifier, error) {
+func (r *remote) notify(*dirtyFolders) (notifier, error) {
 	return nil, errors.New("a bucket reports no changes")
 }
 

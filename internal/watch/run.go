@@ -31,7 +31,7 @@ const burst = 250 * time.Millisecond
 // not report is found by a scan every Options.Rescan. A scan that fails is logged and
 // repeated. The error is that of ctx.
 func (f *Folder) Run(ctx context.Context) error {
-	n, err := f.src.notify(f)
+	n, err := f.src.notify(f.dirty)
 	if err != nil {
 		f.opt.Log.Info("changes in a watched folder are found by rescans only", "folder", f.where, "every", f.opt.Rescan, "reason", err)
 	}
@@ -47,11 +47,11 @@ func (f *Folder) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-timer.C:
 			timer.Reset(f.scanSome(ctx, nil))
-		case <-f.wake:
+		case <-f.dirty.wake:
 			if ctxio.Pause(ctx, burst) != nil {
 				continue
 			}
-			dirs, all := f.takeDirty()
+			dirs, all := f.dirty.take()
 			if all {
 				dirs = nil
 			} else if len(dirs) == 0 {
@@ -80,47 +80,10 @@ func (f *Folder) scanSome(ctx context.Context, dirs []string) time.Duration {
 			f.opt.Log.Error("a watched folder cannot be scanned; its files are absent until it can", "folder", f.where, "error", err)
 		}
 	case dirs == nil && (s.Read > 0 || s.Gone > 0):
-		f.opt.Log.Info("scanned a watched folder", "folder", f.where, "files", s.Files, "read", s.Read, "gone", s.Gone, "problems", s.Problems, "took", s.Took)
+		f.opt.Log.Info("scanned a watched folder", "folder", f.where, "files", s.Files, "read", s.Read, "gone", s.Gone,
+			"problems", s.Problems, "took", s.Took)
 	}
 	return f.opt.Rescan
-}
-
-// takeDirty returns the folders that are to be scanned, and whether that is all of them.
-func (f *Folder) takeDirty() (dirs []string, all bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for dir := range f.dirty {
-		dirs = append(dirs, dir)
-	}
-	slices.Sort(dirs)
-	all, f.dirtyAll = f.dirtyAll, false
-	clear(f.dirty)
-	return dirs, all
-}
-
-// maxDirty is the number of folders from which on the whole folder is scanned.
-const maxDirty = 10_000
-
-// touched asks for a scan of a folder, in which something has changed.
-func (f *Folder) touched(dir string) {
-	f.mu.Lock()
-	if f.dirty[dir] = struct{}{}; len(f.dirty) > maxDirty {
-		f.dirtyAll = true
-		clear(f.dirty)
-	}
-	f.mu.Unlock()
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
-}
-
-// touchedAll asks for a scan of everything.
-func (f *Folder) touchedAll() {
-	f.mu.Lock()
-	f.dirtyAll = true
-	f.mu.Unlock()
-	f.touched("")
 }
 
 func (f *Folder) setNotifier(n notifier) {
@@ -149,7 +112,8 @@ func (f *Folder) watchFolder(dir string) {
 		return
 	}
 	if err := n.add(dir); errors.Is(err, errTooMany) {
-		f.opt.Log.Warn("a watched folder has more folders than the system watches; changes are found by rescans", "folder", f.where, "every", f.opt.Rescan, "error", err)
+		f.opt.Log.Warn("a watched folder has more folders than the system watches; changes are found by rescans",
+			"folder", f.where, "every", f.opt.Rescan, "error", err)
 		f.dropNotifier()
 	}
 }

@@ -45,7 +45,7 @@ func TestRun(t *testing.T) {
 			f := open(t, dir, Options{Rescan: c.rescan})
 			if c.deaf {
 				f.src = &deaf{f.src}
-			} else if n, err := f.src.notify(f); err != nil {
+			} else if n, err := f.src.notify(f.dirty); err != nil {
 				t.Skipf("this system reports no changes: %v", err)
 			} else {
 				_ = n.close()
@@ -109,7 +109,7 @@ func TestReplacedFolder(t *testing.T) {
 			f := open(t, dir, Options{Rescan: c.rescan})
 			if c.deaf {
 				f.src = &deaf{f.src}
-			} else if n, err := f.src.notify(f); err != nil {
+			} else if n, err := f.src.notify(f.dirty); err != nil {
 				t.Skipf("this system reports no changes: %v", err)
 			} else {
 				_ = n.close()
@@ -144,7 +144,7 @@ func TestMovedFolders(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "watched")
 			put(t, dir, "build/now/bin/prog", m.stripped)
 			f := open(t, dir, Options{Rescan: time.Hour})
-			if n, err := f.src.notify(f); err != nil {
+			if n, err := f.src.notify(f.dirty); err != nil {
 				t.Skipf("this system reports no changes: %v", err)
 			} else {
 				_ = n.close()
@@ -196,7 +196,7 @@ func rename(t *testing.T, from, to string) {
 // deaf is a folder whose changes the system does not report.
 type deaf struct{ origin }
 
-func (*deaf) notify(*Folder) (notifier, error) { return nil, errors.New("deaf") }
+func (*deaf) notify(*dirtyFolders) (notifier, error) { return nil, errors.New("deaf") }
 
 // TestTooManyFolders: if the system watches no more folders, changes are found by
 // rescans.
@@ -222,7 +222,7 @@ func TestTooManyFolders(t *testing.T) {
 // few is a folder of a system that watches one folder.
 type few struct{ origin }
 
-func (*few) notify(*Folder) (notifier, error) { return &fewNotifier{}, nil }
+func (*few) notify(*dirtyFolders) (notifier, error) { return &fewNotifier{}, nil }
 
 type fewNotifier struct{ n int }
 

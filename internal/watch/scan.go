@@ -22,17 +22,19 @@ type ScanStats struct {
 	Started  time.Time     `json:"started"`
 	Took     time.Duration `json:"took"`
 	Folders  int64         `json:"folders"`
-	Files    int64         `json:"files"`           // that were seen
-	Read     int64         `json:"read"`            // of them, new or changed
-	Bytes    int64         `json:"bytes"`           // of the files that were read
-	Objects  int64         `json:"objects"`         // in the files that were read
-	Gone     int64         `json:"gone"`            // files that are no longer there
-	Problems int64         `json:"problems"`        // files that were read and left out
-	LeftOut  int64         `json:"left_out"`        // files that are left out, also by earlier scans, or cannot be opened; of complete scans only
-	Unlisted int64         `json:"unlisted"`        // folders that cannot be listed
-	Changing int64         `json:"changing"`        // files that changed while they were read; the next scan reads them
-	Unopened int64         `json:"unopened"`        // files that cannot be opened; each scan tries again
-	FirstErr string        `json:"error,omitempty"` // of the first folder that cannot be listed
+	Files    int64         `json:"files"`    // that were seen
+	Read     int64         `json:"read"`     // of them, new or changed
+	Bytes    int64         `json:"bytes"`    // of the files that were read
+	Objects  int64         `json:"objects"`  // in the files that were read
+	Gone     int64         `json:"gone"`     // files that are no longer there
+	Problems int64         `json:"problems"` // files that were read and left out
+	// LeftOut are the files that are left out, also by earlier scans, or cannot be opened;
+	// of complete scans only.
+	LeftOut  int64  `json:"left_out"`
+	Unlisted int64  `json:"unlisted"`        // folders that cannot be listed
+	Changing int64  `json:"changing"`        // files that changed while they were read; the next scan reads them
+	Unopened int64  `json:"unopened"`        // files that cannot be opened; each scan tries again
+	FirstErr string `json:"error,omitempty"` // of the first folder that cannot be listed
 }
 
 // Scan looks at the whole folder once, and reads the files that are new or have changed.
@@ -118,7 +120,10 @@ type result struct {
 }
 
 func newPass(ctx context.Context, f *Folder) *pass {
-	p := &pass{f: f, list: f.src.folder, spare: make(chan struct{}, f.opt.Workers), seen: map[string]bool{}, lost: map[string]bool{}, work: make(chan job, 64), results: make(chan result, 64)}
+	p := &pass{
+		f: f, list: f.src.folder, spare: make(chan struct{}, f.opt.Workers), seen: map[string]bool{},
+		lost: map[string]bool{}, work: make(chan job, 64), results: make(chan result, 64),
+	}
 	p.ctx, p.stop = context.WithCancelCause(ctx)
 	p.stats.Started = f.opt.Now()
 	return p
@@ -230,7 +235,8 @@ func (p *pass) unlisted(dir string, err error) {
 		p.stats.FirstErr = err.Error()
 	}
 	if p.f.noteReadable(dir, false) {
-		p.f.opt.Log.Warn("a folder in a watched folder cannot be listed; its files are absent until it can", "folder", p.f.where, "path", dir, "error", err)
+		p.f.opt.Log.Warn("a folder in a watched folder cannot be listed; its files are absent until it can",
+			"folder", p.f.where, "path", dir, "error", err)
 	}
 }
 
@@ -335,7 +341,10 @@ func (p *pass) release(l *listing, print *uint64, drop []int64) {
 	if l.left--; l.left > 0 || l.same {
 		return
 	}
-	p.send(result{rows: len(l.drop) + 1, change: index.WatchedChange{Drop: l.drop, Dirs: []index.WatchedDir{{Path: l.path, Dull: packPrints(l.dull)}}}})
+	p.send(result{
+		rows:   len(l.drop) + 1,
+		change: index.WatchedChange{Drop: l.drop, Dirs: []index.WatchedDir{{Path: l.path, Dull: packPrints(l.dull)}}},
+	})
 }
 
 func (p *pass) send(r result) {

@@ -105,7 +105,8 @@ func (f *Folder) namesOf(ctx context.Context, h *hit) (*nameList, error) {
 		return made, nil
 	}
 	// What could not be read now may be readable later: an empty list must not be remembered.
-	f.opt.Log.Info("the names of source files cannot be read", "folder", f.where, "path", within(h.File.Dir, h.File.Name), "member", h.Member, "error", err)
+	f.opt.Log.Info("the names of source files cannot be read", "folder", f.where,
+		"path", within(h.File.Dir, h.File.Name), "member", h.Member, "error", err)
 	return nil, fs.ErrNotExist
 }
 
@@ -221,7 +222,10 @@ func (s *seeker) inside(ctx context.Context) (*File, error) {
 		return nil, errors.Join(fs.ErrNotExist, err)
 	}
 	disk := s.f.path(&s.h.File)
-	a := &File{ReaderAt: &memory{text}, Size: int64(len(text)), ModTime: time.Unix(0, s.h.File.MTime), Path: s.name, Archive: disk, close: func() error { return nil }}
+	a := &File{
+		ReaderAt: &memory{text}, Size: int64(len(text)), ModTime: time.Unix(0, s.h.File.MTime), Path: s.name, Archive: disk,
+		close: func() error { return nil },
+	}
 	a.ETag = etag(disk, s.name, stampOf(s.h.File))
 	return s.label(a), nil
 }
@@ -416,7 +420,8 @@ func (s *seeker) member(ctx context.Context, row *index.WatchedFile, file source
 		if ctx.Err() != nil {
 			return nil, false, ctx.Err()
 		}
-		s.f.opt.Log.Info("a source file in a watched folder cannot be served", "folder", s.f.where, "path", within(row.Dir, row.Name), "member", file.name, "error", err)
+		s.f.opt.Log.Info("a source file in a watched folder cannot be served", "folder", s.f.where,
+			"path", within(row.Dir, row.Name), "member", file.name, "error", err)
 		return nil, false, errors.Join(fs.ErrNotExist, err)
 	}
 	ok, sum, err := s.fits(ctx, a)
@@ -449,7 +454,7 @@ func (f *Folder) openSmall(ctx context.Context, row *index.WatchedFile, file sou
 		return nil, err
 	}
 	text := bytes.NewBuffer(make([]byte, 0, file.size+bytes.MinRead))
-	r, err := scan.OpenPlace(ctx, h, row.Size, file.place, f.scanOptions())
+	r, err := scan.OpenPlace(ctx, h, row.Size, file.place, f.opt.scanOptions())
 	if err == nil {
 		_, err = text.ReadFrom(scan.CheckSum(r, file.size, *file.sum))
 		err = errors.Join(err, r.Close())
@@ -458,7 +463,10 @@ func (f *Folder) openSmall(ctx context.Context, row *index.WatchedFile, file sou
 		return nil, errors.Join(fmt.Errorf("%w: %s: %w", errLies, file.name, err), h.Close())
 	}
 	disk := f.path(row)
-	a := &File{ReaderAt: &memory{text.Bytes()}, Size: file.size, ModTime: time.Unix(0, row.MTime), Path: "/" + trimSlash(memberName(file.name)), Archive: disk, h: h, close: h.Close}
+	a := &File{
+		ReaderAt: &memory{text.Bytes()}, Size: file.size, ModTime: time.Unix(0, row.MTime),
+		Path: "/" + trimSlash(memberName(file.name)), Archive: disk, h: h, close: h.Close,
+	}
 	a.ETag = etag(disk, file.name, stampOf(*row))
 	return a, nil
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/scan"
-	"github.com/symdepot/symdepot/internal/shelf"
 	"github.com/symdepot/symdepot/internal/sources"
+	"github.com/symdepot/symdepot/internal/unpackcache"
 	"github.com/symdepot/symdepot/objfile"
 )
 
@@ -28,7 +28,7 @@ var errChanged = errors.New("the file changed while it was read")
 
 // grown is a part of an unpacked file that may still be growing.
 type grown struct {
-	r       *shelf.Reader
+	r       *unpackcache.Reader
 	off, to int64
 }
 
@@ -75,7 +75,7 @@ func (f *Folder) unpack(ctx context.Context, a *File, row *index.WatchedHit, pla
 }
 
 // use makes the bytes of r the answer.
-func (a *File) use(r *shelf.Reader) {
+func (a *File) use(r *unpackcache.Reader) {
 	old := a.close
 	a.ReaderAt, a.grown = io.NewSectionReader(r, 0, a.Size), &grown{r, 0, a.Size}
 	a.close = func() error { return errors.Join(r.Close(), old()) }
@@ -85,7 +85,7 @@ func (a *File) use(r *shelf.Reader) {
 func (f *Folder) extract(ctx context.Context, h handle, row *index.WatchedHit, place scan.Place, w io.Writer) error {
 	x := &extraction{ctx: ctx, f: f, h: h, row: row, w: w}
 	if place.Method != scan.Nested {
-		rc, err := scan.OpenPlace(ctx, h, row.File.Size, place, f.scanOptions())
+		rc, err := scan.OpenPlace(ctx, h, row.File.Size, place, f.opt.scanOptions())
 		if err == nil {
 			defer rc.Close()
 			return x.copy(rc, place)
@@ -95,7 +95,7 @@ func (f *Folder) extract(ctx context.Context, h handle, row *index.WatchedHit, p
 		}
 		return err
 	}
-	err := scan.Visit(ctx, scan.Source{Path: within(row.File.Dir, row.File.Name), At: h, Size: row.File.Size}, f.scanOptions(), x)
+	err := scan.Visit(ctx, scan.Source{Path: within(row.File.Dir, row.File.Name), At: h, Size: row.File.Size}, f.opt.scanOptions(), x)
 	if err == nil && !x.done {
 		err = fmt.Errorf("%w: it has no member %s", errLies, row.Member)
 	}

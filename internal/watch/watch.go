@@ -22,7 +22,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/shelf"
+	"github.com/symdepot/symdepot/internal/unpackcache"
 )
 
 // Options of a watched folder.
@@ -71,18 +71,15 @@ type Folder struct {
 	opt   Options
 	src   origin
 	db    *index.Watched
-	shelf *shelf.Shelf
+	shelf *unpackcache.Cache
 
 	scanning chan struct{} // holds one element during a scan
+	dirty    *dirtyFolders
 
-	mu     sync.Mutex
-	last   ScanStats           // guarded by mu; of the last complete scan
-	failed error               // guarded by mu; why the last scan ended early
-	dirty  map[string]struct{} // guarded by mu; folders with files that were found changed
-	wake   chan struct{}       // has one element if dirty grew
-
-	dirtyAll bool     // guarded by mu; all folders may have changed
-	notifier notifier // guarded by mu; nil: changes are found by scans
+	mu       sync.Mutex
+	last     ScanStats // guarded by mu; of the last complete scan
+	failed   error     // guarded by mu; why the last scan ended early
+	notifier notifier  // guarded by mu; nil: changes are found by scans
 	// unreadable has the folders and files that could not be read last, for the log.
 	unreadable map[string]bool // guarded by mu
 
@@ -156,8 +153,8 @@ func newFolder(where string, opt Options) (*Folder, error) {
 	}
 	return &Folder{
 		where: src.name(), opt: opt, src: src,
-		shelf:    shelf.New(shelf.Options{Dir: opt.TempDir, KeptBytes: opt.CacheBytes, KeptFiles: 512, AtOnce: 2}),
-		scanning: make(chan struct{}, 1), dirty: map[string]struct{}{}, unreadable: map[string]bool{}, wake: make(chan struct{}, 1),
+		shelf:    unpackcache.New(unpackcache.Options{Dir: opt.TempDir, KeptBytes: opt.CacheBytes, KeptFiles: 512, AtOnce: 2}),
+		scanning: make(chan struct{}, 1), dirty: newDirtyFolders(), unreadable: map[string]bool{},
 		listing: make(chan struct{}, listsAtOnce),
 	}, nil
 }

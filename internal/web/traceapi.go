@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/asked"
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/userquery"
 	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -144,14 +144,14 @@ func productsText(s depot.Scope) string {
 }
 
 // askOf reads the parameters that name a request: path, or name and id.
-func askOf(path, name, id string) (asked.Ask, error) {
+func askOf(path, name, id string) (userquery.Ask, error) {
 	if path == "" && name != "" && id != "" {
-		if a, ok := asked.Pair(name, id); ok {
+		if a, ok := userquery.Pair(name, id); ok {
 			return a, nil
 		}
-		return asked.Ask{}, &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"id": "this is no id of a file of that name"}}
+		return userquery.Ask{}, &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"id": "this is no id of a file of that name"}}
 	}
-	a, err := asked.Parse(path)
+	a, err := userquery.Parse(path)
 	if err != nil {
 		return a, &Problem{Word: "query", Detail: err.Error(), Fields: map[string]string{"path": "a URL, a path, or name and id are expected"}}
 	}
@@ -159,7 +159,7 @@ func askOf(path, name, id string) (asked.Ask, error) {
 }
 
 // trace explains one request.
-func (a traces) trace(ctx context.Context, v *viewer, q *asked.Ask, headers func(*layout.Request, *depot.File) map[string][]string) (report.Trace, error) {
+func (a traces) trace(ctx context.Context, v *viewer, q *userquery.Ask, headers func(*layout.Request, *depot.File) map[string][]string) (report.Trace, error) {
 	t, err := a.api.cfg.Tracing.Depot.Trace(ctx, depot.TraceAsk{Scope: v.scope, Segments: q.Segments, Prefixes: a.api.cfg.Tracing.Prefixes, HexAge: a.api.cfg.Tracing.HexAge, Redirect: a.api.cfg.Tracing.Redirect, Beyond: v.beyond, Headers: headers})
 	if err != nil {
 		return report.Trace{}, err
@@ -202,7 +202,7 @@ func (a traces) log(w http.ResponseWriter, r *Request, _ []string) error {
 	if err := only(r, "as"); err != nil {
 		return err
 	}
-	text, err := readText(r, asked.MaxLog)
+	text, err := readText(r, userquery.MaxLog)
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (a traces) tracedLog(r *Request, as, text string) (report.TraceLog, error) 
 	defer done()
 	ctx, cancel := context.WithTimeout(r.Context(), traceTime)
 	defer cancel()
-	list, complete := asked.ParseLog(text)
+	list, complete := userquery.ParseLog(text)
 	out.Complete = complete
 	for i := range list {
 		l, err := a.trace(ctx, &v, &list[i], r.FileHeaders)

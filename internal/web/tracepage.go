@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/asked"
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/userquery"
 )
 
 // tracePages are the pages that explain why a request finds a file or does not.
@@ -24,7 +24,7 @@ const (
 	// askWait is how long the page waits for upstreams. A download goes on after that.
 	askWait = 4 * time.Second
 	// maxLogForm is the longest form with a log: each byte may take three.
-	maxLogForm = 3*asked.MaxLog + 1024
+	maxLogForm = 3*userquery.MaxLog + 1024
 )
 
 // traceView is what the page of a trace shows.
@@ -134,11 +134,11 @@ func (f *frame) tracedItem(i report.TraceItem) itemView {
 func (p *Pages) tracePage(w *reply, r *Request, _ []string) error {
 	q := r.URL.Query()
 	t := traces{p.api}
-	v := traceView{Text: strings.TrimSpace(q.Get("path")), As: q.Get("as"), MayAs: r.Rights.Admin, MaxLog: asked.MaxLog}
+	v := traceView{Text: strings.TrimSpace(q.Get("path")), As: q.Get("as"), MayAs: r.Rights.Admin, MaxLog: userquery.MaxLog}
 	if v.Text == "" && q.Get("name") != "" {
 		v.Text = strings.TrimSpace(q.Get("name") + " " + q.Get("id"))
 	}
-	if a, err := asked.Parse(v.Text); err == nil && a.Secret {
+	if a, err := userquery.Parse(v.Text); err == nil && a.Secret {
 		return seeOther(w, r, link(r.Base, "trace", nil, values("path", a.Path(), "as", v.As))) // an address that can be passed on
 	}
 	v.Text = auth.Redact(v.Text)
@@ -170,7 +170,7 @@ func (p *Pages) traceLogPage(w *reply, r *Request, _ []string) error {
 		return err
 	}
 	f := p.frame(r, "Why not?", nil)
-	v := traceView{As: form.Get("as"), MayAs: r.Rights.Admin, MaxLog: asked.MaxLog, Log: &logView{}}
+	v := traceView{As: form.Get("as"), MayAs: r.Rights.Admin, MaxLog: userquery.MaxLog, Log: &logView{}}
 	text := strings.ToValidUTF8(form.Get("log"), "\uFFFD")
 	l, err := traces{p.api}.tracedLog(r, v.As, text)
 	if problem := asProblem(err); problem != nil && problem.Word == "query" {

@@ -32,7 +32,8 @@ func checkName(name string) error {
 	switch {
 	case name == "" || len(name) > maxServiceName || strings.ContainsFunc(name, func(r rune) bool { return !fits(r) }),
 		strings.ContainsAny(name[:1], " .") || strings.ContainsAny(name[len(name)-1:], " ."):
-		return fmt.Errorf("the name of a service is 1 to %d letters, digits and . _ -, and does not begin or end with a dot; %.100q is not", maxServiceName, name)
+		return fmt.Errorf("the name of a service is 1 to %d letters, digits and . _ -, and does not begin or end with a dot; %.100q is not",
+			maxServiceName, name)
 	}
 	return nil
 }

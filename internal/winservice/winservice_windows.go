@@ -115,7 +115,8 @@ func takeOver(dir, name, config string, rights *windows.SECURITY_DESCRIPTOR) err
 
 // refused is the error for a folder that a service does not use.
 func refused(dir string, why error) error {
-	return fmt.Errorf("%w. Whoever may write in the folder of a service decides what the service runs. Look at what is in %s, then move it away; or keep it with "+
+	return fmt.Errorf("%w. Whoever may write in the folder of a service decides what the service runs. "+
+		"Look at what is in %s, then move it away; or keep it with "+
 		`takeown /a /r /f "%s" and icacls "%s" /reset /t, and try again`, why, dir, dir, dir)
 }
 
@@ -154,7 +155,8 @@ func look(path string) (found, error) {
 	if err != nil {
 		return f, err
 	}
-	h, err := windows.CreateFile(name, windows.READ_CONTROL|windows.FILE_READ_ATTRIBUTES, windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE|windows.FILE_SHARE_DELETE,
+	h, err := windows.CreateFile(name, windows.READ_CONTROL|windows.FILE_READ_ATTRIBUTES,
+		windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE|windows.FILE_SHARE_DELETE,
 		nil, windows.OPEN_EXISTING, windows.FILE_FLAG_BACKUP_SEMANTICS|windows.FILE_FLAG_OPEN_REPARSE_POINT, 0)
 	if err != nil {
 		return f, fmt.Errorf("%s: %w", path, err)
@@ -195,7 +197,9 @@ func Install(name string, args []string) error {
 	}
 	defer s.Close()
 	again := []mgr.RecoveryAction{{Type: mgr.ServiceRestart, Delay: 2 * time.Second}, {Type: mgr.ServiceRestart, Delay: time.Minute}}
-	for _, err := range []error{s.SetRecoveryActions(again, uint32((24*time.Hour)/time.Second)), s.SetRecoveryActionsOnNonCrashFailures(true)} {
+	for _, err := range []error{
+		s.SetRecoveryActions(again, uint32((24*time.Hour)/time.Second)), s.SetRecoveryActionsOnNonCrashFailures(true),
+	} {
 		if err == nil || errors.Is(err, windows.ERROR_INVALID_LEVEL) { // Wine's service manager knows none
 			continue
 		}
@@ -263,7 +267,8 @@ func await(ctx context.Context, s *mgr.Service, want svc.State) error {
 		case now.State == want:
 			return nil
 		case now.State == svc.Stopped:
-			return fmt.Errorf("the service has stopped with the exit code %d; the event log (Application) and its log say why", max(now.Win32ExitCode, now.ServiceSpecificExitCode))
+			return fmt.Errorf("the service has stopped with the exit code %d; the event log (Application) and its log say why",
+				max(now.Win32ExitCode, now.ServiceSpecificExitCode))
 		}
 		select {
 		case <-ctx.Done():

@@ -54,7 +54,8 @@ func RunShort(t *testing.T, s Store) {
 	u := &suite{s}
 	for _, c := range []step{
 		{"objects", u.objects}, {"big", u.big}, {"if absent", u.ifAbsent}, {"keys", u.keys}, {"prefix", u.prefix},
-		{"lengths", u.lengths}, {"encoding", u.encoding}, {"no bucket", u.noBucket}, {"bad credentials", u.badCredentials}, {"cancelled", u.cancelled},
+		{"lengths", u.lengths}, {"encoding", u.encoding}, {"no bucket", u.noBucket}, {"bad credentials", u.badCredentials},
+		{"cancelled", u.cancelled},
 	} {
 		t.Run(c.name, c.test)
 	}
@@ -352,7 +353,8 @@ func (u *suite) race(t *testing.T) {
 var oddKeys = []string{
 	"plain", "with space/a b  c.pdb", "unicode/ü/日本語/\U0001F600.pdb", "decomposed/u\u0308", "plus+plus/a+b", "percent/%41%2F%zz/100%",
 	"hash#1/a#b", "query?x=1&y=2", "quotes'\"", "brackets/()[]{}<>", "signs/;:,@!$*=|^`", "tilde~/under_score",
-	"UPPER/lower/MiXed", "dots/a..b/...c/.hidden", "long/" + strings.Repeat("segment of 200 bytes", 10) + "/" + strings.Repeat(strings.Repeat("x", 199)+"/", 3) + "end",
+	"UPPER/lower/MiXed", "dots/a..b/...c/.hidden",
+	"long/" + strings.Repeat("segment of 200 bytes", 10) + "/" + strings.Repeat(strings.Repeat("x", 199)+"/", 3) + "end",
 }
 
 func (u *suite) keys(t *testing.T) {
@@ -400,7 +402,8 @@ func (u *suite) keys(t *testing.T) {
 func (u *suite) badKeys(t *testing.T) {
 	b := u.open(t)
 	for _, key := range []string{
-		"", "/", "a//b", "/a", "a/", ".", "..", "a/../b", "a/./b", "../../etc/passwd", "nul\x00", "back\\slash", "line\nbreak", "\xff\xfe", strings.Repeat("a/", 600) + "a",
+		"", "/", "a//b", "/a", "a/", ".", "..", "a/../b", "a/./b", "../../etc/passwd", "nul\x00", "back\\slash",
+		"line\nbreak", "\xff\xfe", strings.Repeat("a/", 600) + "a",
 	} {
 		_, err := b.Get(t.Context(), key, 0, -1, "")
 		u.fails(t, err, fs.ErrNotExist)
@@ -420,43 +423,12 @@ func (u *suite) badKeys(t *testing.T) {
 func (u *suite) list(t *testing.T) {
 	const many = 1100
 	b := u.open(t)
-	var wg sync.WaitGroup
-	next := make(chan int)
-	for range 8 {
-		wg.Go(func() {
-			for i := range next {
-				content := []byte(fmt.Sprint(i))
-				if _, err := b.Put(t.Context(), fmt.Sprintf("many/%04d", i), int64(len(content)), bytes.NewReader(content), bucket.PutOptions{}); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	for i := range many {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
+	putMany(t, b, many)
 	put(t, b, "other", []byte("x"))
 	put(t, b, "many.not", []byte("x"))
-
-	seen := map[string]bool{}
-	for info, err := range b.List(t.Context(), "many/") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if seen[info.Key] {
-			t.Errorf("%q twice", info.Key)
-		}
-		seen[info.Key] = true
-		if info.ETag == "" || info.ModTime.IsZero() || info.Size < 1 || info.Size > 4 {
-			t.Fatalf("%+v", info)
-		}
-	}
-	if len(seen) != many || !seen["many/0000"] || !seen[fmt.Sprintf("many/%04d", many-1)] {
-		t.Errorf("%d keys", len(seen))
-	}
-	for prefix, want := range map[string]int{"": many + 2, "many": many + 1, "many/10": 100, "many/1000": 1, "nothing": 0, "man\xff": 0} {
+	listsOnce(t, b, many)
+	prefixes := map[string]int{"": many + 2, "many": many + 1, "many/10": 100, "many/1000": 1, "nothing": 0, "man\xff": 0}
+	for prefix, want := range prefixes {
 		n := 0
 		for _, err := range b.List(t.Context(), prefix) {
 			if err != nil {
@@ -479,6 +451,55 @@ func (u *suite) list(t *testing.T) {
 		}
 		o.Body.Close()
 	}
+	u.listsEnd(t, b)
+}
+
+// putMany puts n contents with keys below many/, eight at a time.
+func putMany(t *testing.T, b bucket.Bucket, n int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	next := make(chan int)
+	for range 8 {
+		wg.Go(func() {
+			for i := range next {
+				key, content := fmt.Sprintf("many/%04d", i), []byte(fmt.Sprint(i))
+				if _, err := b.Put(t.Context(), key, int64(len(content)), bytes.NewReader(content), bucket.PutOptions{}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+}
+
+// listsOnce checks that each of the contents of putMany is listed once, with all its facts.
+func listsOnce(t *testing.T, b bucket.Bucket, many int) {
+	t.Helper()
+	seen := map[string]bool{}
+	for info, err := range b.List(t.Context(), "many/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[info.Key] {
+			t.Errorf("%q twice", info.Key)
+		}
+		seen[info.Key] = true
+		if info.ETag == "" || info.ModTime.IsZero() || info.Size < 1 || info.Size > 4 {
+			t.Fatalf("%+v", info)
+		}
+	}
+	if len(seen) != many || !seen["many/0000"] || !seen[fmt.Sprintf("many/%04d", many-1)] {
+		t.Errorf("%d keys", len(seen))
+	}
+}
+
+// listsEnd checks that a list ends when its reader stops, and when its context ends.
+func (u *suite) listsEnd(t *testing.T, b bucket.Bucket) {
+	t.Helper()
 	for _, err := range b.List(t.Context(), "many/") { // stop after the first
 		if err != nil {
 			t.Error(err)
@@ -539,7 +560,8 @@ func (u *suite) lengths(t *testing.T) {
 			_, err = b.Head(t.Context(), "k")
 			u.fails(t, err, fs.ErrNotExist)
 		}
-		if _, err := b.Put(t.Context(), "slow", int64(size), iotest.DataErrReader(iotest.HalfReader(bytes.NewReader(content))), bucket.PutOptions{}); err != nil {
+		if _, err := b.Put(t.Context(), "slow", int64(size),
+			iotest.DataErrReader(iotest.HalfReader(bytes.NewReader(content))), bucket.PutOptions{}); err != nil {
 			t.Error(err)
 		}
 		if _, data := get(t, b, "slow", 0, -1); !bytes.Equal(data, content) {
@@ -558,7 +580,8 @@ func (u *suite) encoding(t *testing.T) {
 	gz := []byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\xcaH\xcd\xc9\xc9\x07\x04\x00\x00\xff\xff\x86\xa6\x106\x05\x00\x00\x00")
 	for _, coding := range []string{"gzip", "zstd", ""} {
 		key := "coded/" + coding + "x"
-		info, err := b.Put(t.Context(), key, int64(len(gz)), bytes.NewReader(gz), bucket.PutOptions{ContentEncoding: coding, ContentType: "text/plain"})
+		info, err := b.Put(t.Context(), key, int64(len(gz)), bytes.NewReader(gz),
+			bucket.PutOptions{ContentEncoding: coding, ContentType: "text/plain"})
 		if err != nil || info.ContentEncoding != coding {
 			t.Fatal(info, err)
 		}

@@ -144,9 +144,11 @@ func GCS(t testing.TB) *Peer {
 		t.Fatal(err)
 	}
 	target, _ := url.Parse(inner)
-	proxy := &httputil.ReverseProxy{Transport: Transport(nil), Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
-		w.WriteHeader(http.StatusBadGateway)
-	}}
+	proxy := &httputil.ReverseProxy{
+		Transport:    Transport(nil),
+		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
 	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+p.Secret {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -197,7 +199,8 @@ func send(req *http.Request) error {
 func makeContainer(ctx context.Context, p *Peer) error {
 	const version = "2021-12-02"
 	date := time.Now().UTC().Format(http.TimeFormat)
-	text := "PUT" + strings.Repeat("\n", 12) + "x-ms-date:" + date + "\nx-ms-version:" + version + "\n/" + p.User + "/" + p.User + "/" + p.Bucket + "\nrestype:container"
+	text := "PUT" + strings.Repeat("\n", 12) + "x-ms-date:" + date + "\nx-ms-version:" + version +
+		"\n/" + p.User + "/" + p.User + "/" + p.Bucket + "\nrestype:container"
 	key, err := base64.StdEncoding.DecodeString(p.Secret)
 	if err != nil {
 		return err

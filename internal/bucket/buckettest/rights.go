@@ -21,13 +21,16 @@ import (
 func (p *Peer) Reader(t testing.TB) (user, secret string) {
 	t.Helper()
 	user, secret = "readinguser", "S3cretOfTheReader/+="
-	cmd := exec.CommandContext(t.Context(), symtest.Tool(t, "versitygw"), "admin", "--access", p.User, "--secret", p.Secret, "--endpoint-url", p.Endpoint,
+	cmd := exec.CommandContext(t.Context(), symtest.Tool(t, "versitygw"), "admin", "--access", p.User,
+		"--secret", p.Secret, "--endpoint-url", p.Endpoint,
 		"create-user", "--access", user, "--secret", secret, "--role", "user")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("versitygw makes no user: %v\n%s", err, out)
 	}
-	policy := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":["` + user + `"],"Action":["s3:GetObject"],"Resource":["arn:aws:s3:::` + p.Bucket + `/*"]},` +
-		`{"Effect":"Allow","Principal":["` + user + `"],"Action":["s3:ListBucket"],"Resource":["arn:aws:s3:::` + p.Bucket + `"]}]}`
+	who, what := `{"Effect":"Allow","Principal":["`+user+`"],`, `"Resource":["arn:aws:s3:::`+p.Bucket
+	policy := `{"Version":"2012-10-17","Statement":[` +
+		who + `"Action":["s3:GetObject"],` + what + `/*"]},` +
+		who + `"Action":["s3:ListBucket"],` + what + `"]}]}`
 	if err := send(p.signed(t, http.MethodPut, "policy=", []byte(policy))); err != nil {
 		t.Fatal(err)
 	}
@@ -48,16 +51,23 @@ func (p *Peer) signed(t testing.TB, method, query string, body []byte) *http.Req
 	req.Header.Set("X-Amz-Date", at)
 	req.Header.Set("X-Amz-Content-Sha256", digest)
 	const names = "host;x-amz-content-sha256;x-amz-date"
-	canonical := strings.Join([]string{method, "/" + p.Bucket, query, "host:" + req.URL.Host, "x-amz-content-sha256:" + digest, "x-amz-date:" + at, "", names, digest}, "\n")
+	canonical := strings.Join([]string{
+		method, "/" + p.Bucket, query, "host:" + req.URL.Host, "x-amz-content-sha256:" + digest, "x-amz-date:" + at, "",
+		names, digest,
+	}, "\n")
 	scope := at[:8] + "/us-east-1/s3/aws4_request"
 	hashed := sha256.Sum256([]byte(canonical))
 	key := []byte("AWS4" + p.Secret)
-	for _, part := range []string{at[:8], "us-east-1", "s3", "aws4_request", "AWS4-HMAC-SHA256\n" + at + "\n" + scope + "\n" + hex.EncodeToString(hashed[:])} {
+	for _, part := range []string{
+		at[:8], "us-east-1", "s3", "aws4_request",
+		"AWS4-HMAC-SHA256\n" + at + "\n" + scope + "\n" + hex.EncodeToString(hashed[:]),
+	} {
 		mac := hmac.New(sha256.New, key)
 		mac.Write([]byte(part))
 		key = mac.Sum(nil)
 	}
-	req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+p.User+"/"+scope+", SignedHeaders="+names+", Signature="+hex.EncodeToString(key))
+	req.Header.Set("Authorization",
+		"AWS4-HMAC-SHA256 Credential="+p.User+"/"+scope+", SignedHeaders="+names+", Signature="+hex.EncodeToString(key))
 	return req
 }
 
@@ -73,5 +83,8 @@ func (p *Peer) SAS(t testing.TB, permissions string, until time.Time) string {
 	}
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(strings.Join(fields, "\n")))
-	return url.Values{"sp": {permissions}, "se": {expiry}, "sv": {"2021-12-02"}, "sr": {"c"}, "sig": {base64.StdEncoding.EncodeToString(mac.Sum(nil))}}.Encode()
+	return url.Values{
+		"sp": {permissions}, "se": {expiry}, "sv": {"2021-12-02"}, "sr": {"c"},
+		"sig": {base64.StdEncoding.EncodeToString(mac.Sum(nil))},
+	}.Encode()
 }

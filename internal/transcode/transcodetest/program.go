@@ -179,24 +179,16 @@ func (o options) make(name string, id debugid.ID) error {
 	case "slow":
 		time.Sleep(slow)
 	case "hang":
-		for {
-			time.Sleep(time.Hour)
-		}
+		hang()
 	case "hang-with-child":
-		cmd := exec.CommandContext(context.Background(), os.Args[0], append([]string{Word, "-mode", "hang"}, "-pdb", o.pdb)...)
-		if err := detached(cmd); err != nil {
+		if err := o.child(); err != nil {
 			return err
 		}
-		fmt.Println("child", cmd.Process.Pid)
-		for {
-			time.Sleep(time.Hour)
-		}
+		hang()
 	case "leave-child":
-		cmd := exec.CommandContext(context.Background(), os.Args[0], append([]string{Word, "-mode", "hang"}, "-pdb", o.pdb)...)
-		if err := detached(cmd); err != nil {
+		if err := o.child(); err != nil {
 			return err
 		}
-		fmt.Println("child", cmd.Process.Pid)
 	case "two":
 		if err := write(out, "other.pdb", id, o.version, body); err != nil {
 			return err
@@ -213,29 +205,62 @@ func (o options) make(name string, id debugid.ID) error {
 		body = append([]byte("SYMC"), body...)
 	case "huge", "fill":
 		body = bytes.Repeat([]byte{'x'}, 1<<20)
-		for i := range 1 << 20 {
-			if err := os.WriteFile(filepath.Join(out, fmt.Sprintf("part%d", i)), body, 0o600); err != nil {
-				return err
-			}
+		if err := fill(out, body); err != nil {
+			return err
 		}
 	case "onehuge":
 		return write(out, name, id, o.version, bytes.Repeat([]byte{'x'}, 64<<20))
 	case "memory":
-		var all [][]byte
-		for len(all) >= 0 {
-			all = append(all, bytes.Repeat([]byte{1}, 1<<20))
-		}
+		exhaust()
 	case "crash":
 		if err := write(out, name, id, o.version, body[:len(body)/2]); err != nil {
 			return err
 		}
 		os.Exit(3)
 	case "chatty":
-		for i := range 10_000 {
-			fmt.Println("line", i)
-		}
+		chat()
 	}
 	return write(out, name, id, o.version, body)
+}
+
+func hang() {
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
+// child starts a process that hangs, and prints its id.
+func (o options) child() error {
+	cmd := exec.CommandContext(context.Background(), os.Args[0], Word, "-mode", "hang", "-pdb", o.pdb)
+	if err := detached(cmd); err != nil {
+		return err
+	}
+	fmt.Println("child", cmd.Process.Pid)
+	return nil
+}
+
+func chat() {
+	for i := range 10_000 {
+		fmt.Println("line", i)
+	}
+}
+
+// fill writes files until there is no space.
+func fill(dir string, body []byte) error {
+	for i := range 1 << 20 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("part%d", i)), body, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exhaust takes memory until there is none.
+func exhaust() {
+	var all [][]byte
+	for len(all) >= 0 {
+		all = append(all, bytes.Repeat([]byte{1}, 1<<20))
+	}
 }
 
 func write(out, name string, id debugid.ID, version string, body []byte) error {
