@@ -20,6 +20,7 @@ import (
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/worker"
 )
 
 type workCmd struct {
@@ -79,7 +80,7 @@ func (c workCmd) Run(a *app) error {
 		return err
 	}
 	defer room.Close()
-	var kinds []client.Kind
+	var kinds []worker.Kind
 	if len(programs) > 0 {
 		ts := transcode.NewTranscoders(room, log, programs...)
 		if err := ts.Probe(a.ctx); err != nil && len(ts.Versions()) == 0 {
@@ -105,7 +106,7 @@ func second(first context.Context) context.Context {
 	return ctx
 }
 
-func (c workCmd) worker(log *slog.Logger, room *transcode.Workspace, kinds []client.Kind) *client.Worker {
+func (c workCmd) worker(log *slog.Logger, room *transcode.Workspace, kinds []worker.Kind) *worker.Worker {
 	host, err := os.Hostname()
 	if err != nil {
 		host = runtime.GOOS
@@ -114,7 +115,7 @@ func (c workCmd) worker(log *slog.Logger, room *transcode.Workspace, kinds []cli
 	if c.Negotiate {
 		requests.Transport = upstream.WithTicket(requests.Transport, c.Server)
 	}
-	srv := &client.Server{
+	srv := &worker.Server{
 		URL: c.Server, Log: log,
 		HTTP: requests,
 		// The suffix tells several workers of one machine apart.
@@ -130,7 +131,7 @@ func (c workCmd) worker(log *slog.Logger, room *transcode.Workspace, kinds []cli
 			return strings.TrimSpace(string(b)), err
 		},
 	}
-	return &client.Worker{
+	return &worker.Worker{
 		Server: srv, Slots: cmp.Or(c.Jobs, max(1, runtime.NumCPU()/2)), Log: log,
 		Kinds: kinds,
 		Room: func() error {

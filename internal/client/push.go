@@ -1,3 +1,5 @@
+// Package client is the other side of a server's own APIs: pushes, and the API that commands
+// use.
 package client
 
 import (
@@ -21,6 +23,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/endpoint"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/wire"
 )
@@ -79,12 +82,12 @@ func (e *pushError) Error() string {
 	if e.Detail != "" && e.Title != "" {
 		s = e.Title + ": " + e.Detail
 	}
-	s = "the server answers " + strconv.Itoa(e.Status) + ": " + printable(s)
+	s = "the server answers " + strconv.Itoa(e.Status) + ": " + endpoint.Printable(s)
 	for name, why := range e.Fields {
-		s += "; " + printable(name) + " " + printable(why)
+		s += "; " + endpoint.Printable(name) + " " + endpoint.Printable(why)
 	}
 	if e.Request != "" {
-		s += " (request " + printable(e.Request) + ")"
+		s += " (request " + endpoint.Printable(e.Request) + ")"
 	}
 	return s
 }
@@ -105,7 +108,7 @@ func (e *pushError) Unwrap() error {
 	if e.transient() {
 		return ErrUnreachable
 	}
-	return ErrRefused
+	return endpoint.ErrRefused
 }
 
 // transient reports whether the request may succeed later.
@@ -191,7 +194,7 @@ func isReadError(err error) bool {
 }
 
 func isLocal(err error) bool {
-	_, ok := errors.AsType[*localError](err)
+	_, ok := errors.AsType[*endpoint.LocalError](err)
 	return ok
 }
 
@@ -223,12 +226,12 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 			body = source
 		}
 	}
-	resp, err := request{p.HTTP, p.URL, p.Token}.send(ctx, x.method, cmp.Or(x.base, wire.PushPath)+x.path, h, body, x.size)
+	resp, err := endpoint.Endpoint{HTTP: p.HTTP, URL: p.URL, Token: p.Token}.Send(ctx, x.method, cmp.Or(x.base, wire.PushPath)+x.path, h, body, x.size)
 	if source != nil && source.err() != nil {
 		return 0, source.err()
 	}
 	if err != nil && source == nil && isReadError(err) {
-		err = &localError{"read a file", err}
+		err = &endpoint.LocalError{What: "read a file", Err: err}
 	}
 	if err != nil {
 		return 0, err
@@ -247,7 +250,7 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 	}
 	if x.into != nil {
 		if err := json.Unmarshal(b, x.into); err != nil {
-			return 0, &localError{"read the answer, which is not that of a symdepot server", err}
+			return 0, &endpoint.LocalError{What: "read the answer, which is not that of a symdepot server", Err: err}
 		}
 	}
 	return resp.StatusCode, nil
@@ -257,10 +260,10 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 func problemOf(resp *http.Response, body []byte) error {
 	e := &pushError{}
 	if json.Unmarshal(body, &e.Problem) != nil || !strings.HasPrefix(e.Type, wire.ProblemType) {
-		e.Problem = wire.Problem{Detail: printable(strings.TrimSpace(string(body[:min(len(body), 500)])))}
+		e.Problem = wire.Problem{Detail: endpoint.Printable(strings.TrimSpace(string(body[:min(len(body), 500)])))}
 		switch {
 		case resp.StatusCode/100 == 3:
-			e.Detail = redirected(resp)
+			e.Detail = endpoint.Redirected(resp)
 		case resp.StatusCode == http.StatusNotFound:
 			e.Detail = "the URL is not that of a symdepot server with this API"
 		}
@@ -290,7 +293,7 @@ func (p *Pusher) Limits(ctx context.Context) (l wire.PushLimits, err error) {
 		return l, err
 	}
 	if l.Version != 1 || l.CheckBatch < 1 || l.Part < 1 {
-		return l, &localError{"read the limits of the server; update this program", errors.New("unknown protocol version " + strconv.Itoa(l.Version))}
+		return l, &endpoint.LocalError{What: "read the limits of the server; update this program", Err: errors.New("unknown protocol version " + strconv.Itoa(l.Version))}
 	}
 	return l, nil
 }

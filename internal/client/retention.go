@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/endpoint"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -52,7 +53,7 @@ func ProblemWord(err error) string {
 // title; the whole text for other errors.
 func ProblemText(err error) string {
 	if e, ok := errors.AsType[*pushError](err); ok && e.Detail != "" {
-		return printable(e.Detail)
+		return endpoint.Printable(e.Detail)
 	}
 	return err.Error()
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/endpoint"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -117,7 +118,7 @@ func TestRetentionProblems(t *testing.T) {
 	}{
 		{409, `{"type":"urn:symdepot:problem:brake","title":"the brake holds the plan","status":409,"detail":"plan 1\u0007"}`, "brake", "plan 1 ", errConflict},
 		{403, `{"type":"urn:symdepot:problem:forbidden","title":"no"}`, "forbidden", "the server answers 403: no", ErrCredentials},
-		{404, `<html>not here</html>`, "", "the URL is not that of a symdepot server with this API", ErrRefused},
+		{404, `<html>not here</html>`, "", "the URL is not that of a symdepot server with this API", endpoint.ErrRefused},
 	} {
 		answer, status = tt.body, tt.status
 		err := c.Rules(t.Context(), &struct{}{})

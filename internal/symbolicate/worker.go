@@ -12,22 +12,22 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/functab"
-	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/wire"
+	"github.com/symdepot/symdepot/internal/worker"
 )
 
 // Worker makes symbol files on a machine without a depot. It implements
-// client.Kind.
+// worker.Kind.
 type Worker struct {
 	// Dir is the working folder.
 	Dir string
 }
 
-// Name implements client.Kind.
+// Name implements worker.Kind.
 func (Worker) Name() string { return Kind }
 
-// Abilities implements client.Kind.
+// Abilities implements worker.Kind.
 func (Worker) Abilities(context.Context) (list []wire.Ability) {
 	for _, v := range variants {
 		list = append(list, wire.Ability(ability(v)))
@@ -35,17 +35,17 @@ func (Worker) Abilities(context.Context) (list []wire.Ability) {
 	return list
 }
 
-// Do implements client.Kind: it makes one symbol file.
-func (w Worker) Do(ctx context.Context, j client.Job, input func(context.Context, *os.File) error) (client.Result, error) {
+// Do implements worker.Kind: it makes one symbol file.
+func (w Worker) Do(ctx context.Context, j worker.Job, input func(context.Context, *os.File) error) (worker.Result, error) {
 	var m message
 	if err := json.Unmarshal(j.Input, &m); err != nil || len(m.Files) == 0 || m.Format != Breakpad && m.Format != GSYM {
-		return client.Result{}, client.Failure{Class: jobs.ClassInfra, Detail: "this worker cannot read the input of the job; update it to the version of the server"}
+		return worker.Result{}, worker.Failure{Class: jobs.ClassInfra, Detail: "this worker cannot read the input of the job; update it to the version of the server"}
 	}
 	dir, err := os.MkdirTemp(w.Dir, "symbols-*")
 	if err != nil {
-		return client.Result{}, err
+		return worker.Result{}, err
 	}
-	res := client.Result{Drop: func() { _ = os.RemoveAll(dir) }}
+	res := worker.Result{Drop: func() { _ = os.RemoveAll(dir) }}
 	in, err := os.Create(filepath.Join(dir, "input"))
 	if err != nil {
 		return res, err
@@ -76,7 +76,7 @@ func (w Worker) Do(ctx context.Context, j client.Job, input func(context.Context
 		return res, context.Cause(ctx)
 	}
 	if class := classOf(err); class != "" {
-		return res, client.Failure{Class: class, Detail: err.Error()}
+		return res, worker.Failure{Class: class, Detail: err.Error()}
 	}
 	return res, err
 }

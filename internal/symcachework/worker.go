@@ -6,19 +6,19 @@ import (
 	"errors"
 	"os"
 
-	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/wire"
+	"github.com/symdepot/symdepot/internal/worker"
 )
 
 // Worker makes SymCache files on a machine without a depot. It implements
-// client.Kind.
+// worker.Kind.
 type Worker struct{ Transcoders *transcode.Transcoders }
 
-// Name implements client.Kind.
+// Name implements worker.Kind.
 func (Worker) Name() string { return Kind }
 
-// Abilities implements client.Kind.
+// Abilities implements worker.Kind.
 func (w Worker) Abilities(ctx context.Context) (list []wire.Ability) {
 	w.Transcoders.Refresh(ctx)
 	for _, a := range abilities(w.Transcoders) {
@@ -27,8 +27,8 @@ func (w Worker) Abilities(ctx context.Context) (list []wire.Ability) {
 	return list
 }
 
-// Do implements client.Kind: it transcodes one PDB.
-func (w Worker) Do(ctx context.Context, j client.Job, input func(context.Context, *os.File) error) (client.Result, error) {
+// Do implements worker.Kind: it transcodes one PDB.
+func (w Worker) Do(ctx context.Context, j worker.Job, input func(context.Context, *os.File) error) (worker.Result, error) {
 	var m message
 	var key SymCacheKey
 	err := json.Unmarshal(j.Input, &m)
@@ -36,13 +36,13 @@ func (w Worker) Do(ctx context.Context, j client.Job, input func(context.Context
 		key, err = m.key()
 	}
 	if err != nil {
-		return client.Result{}, client.Failure{Class: wire.ClassInfra, Detail: "this worker cannot read the input of the job: " + err.Error() + "; update it to the version of the server"}
+		return worker.Result{}, worker.Failure{Class: wire.ClassInfra, Detail: "this worker cannot read the input of the job: " + err.Error() + "; update it to the version of the server"}
 	}
 	sc, err := w.Transcoders.Workspace().New(key.Name)
 	if err != nil {
-		return client.Result{}, err
+		return worker.Result{}, err
 	}
-	res := client.Result{Drop: sc.Remove}
+	res := worker.Result{Drop: sc.Remove}
 	f, err := sc.Create()
 	if err != nil {
 		return res, err
@@ -56,7 +56,7 @@ func (w Worker) Do(ctx context.Context, j client.Job, input func(context.Context
 		return res, context.Cause(ctx)
 	case err != nil:
 		f := programFailure(err)
-		return res, client.Failure{Class: f.Class, Version: f.Version, Detail: transcode.Printable(f.Detail)}
+		return res, worker.Failure{Class: f.Class, Version: f.Version, Detail: transcode.Printable(f.Detail)}
 	}
 	res.Path, res.Version, res.Detail = made.Path, made.Version.String(), madeBy(made)
 	return res, nil

@@ -1,4 +1,4 @@
-package client
+package endpoint
 
 import (
 	"net/http"
@@ -22,13 +22,13 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 				w.WriteHeader(status)
 			}))
 			for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} {
-				q := request{http: front.Client(), url: front.URL, token: func() (string, error) { return "planted-token", nil }}
-				resp, err := q.send(t.Context(), method, "/-/api/v1/jobs/lease", nil, strings.NewReader("planted body"), 12)
+				q := Endpoint{HTTP: front.Client(), URL: front.URL, Token: func() (string, error) { return "planted-token", nil }}
+				resp, err := q.Send(t.Context(), method, "/-/api/v1/jobs/lease", nil, strings.NewReader("planted body"), 12)
 				if err != nil {
 					t.Fatalf("%s, %d: %v, want the redirect as the answer", method, status, err)
 				}
 				_ = resp.Body.Close()
-				if text := redirected(resp); resp.StatusCode != status || !strings.Contains(text, to) {
+				if text := Redirected(resp); resp.StatusCode != status || !strings.Contains(text, to) {
 					t.Errorf("%s, %d: status %d, %q; want the redirect and its address", method, status, resp.StatusCode, text)
 				}
 			}

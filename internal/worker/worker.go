@@ -1,4 +1,4 @@
-package client
+package worker
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/endpoint"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -146,7 +147,7 @@ func (w *Worker) lease(ctx context.Context, free int) (jobs []Job) {
 		said = ""
 		err := w.Server.Try(ctx, "lease jobs", func(ctx context.Context) (err error) {
 			jobs, err = w.Server.Lease(ctx, abilities, free, cmp.Or(w.Poll, 20*time.Second))
-			if errors.Is(err, ErrRefused) { // not final: the server may be replaced or reconfigured
+			if errors.Is(err, endpoint.ErrRefused) { // not final: the server may be replaced or reconfigured
 				err = errors.New(err.Error())
 			}
 			return err

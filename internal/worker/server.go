@@ -1,12 +1,11 @@
-// Package client implements the other side of the server's own APIs: that of a
-// worker, which does jobs, and that of a push.
-package client
+// Package worker does jobs of a server: it leases them, runs them with the programs of this
+// machine, and uploads the results.
+package worker
 
 import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -16,7 +15,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -24,6 +22,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/endpoint"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -58,8 +57,6 @@ var (
 	// ErrJobEnded means that the server has ended the job because its input file
 	// cannot be obtained.
 	ErrJobEnded = errors.New("the server has ended the job")
-	// ErrRefused means that the same request will never succeed.
-	ErrRefused = errors.New("the server refuses the request")
 )
 
 // statusError is a response with a status other than 2xx.
@@ -101,22 +98,22 @@ func (e *statusError) Unwrap() error {
 	case http.StatusGone:
 		return ErrJobEnded
 	case http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge, http.StatusBadRequest:
-		return ErrRefused
+		return endpoint.ErrRefused
 	}
 	return nil
 }
 
 // final reports whether err is not retried.
 func final(err error) bool {
-	_, local := errors.AsType[*localError](err)
-	return local || errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrJobEnded) || errors.Is(err, ErrRefused)
+	_, local := errors.AsType[*endpoint.LocalError](err)
+	return local || errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrJobEnded) || errors.Is(err, endpoint.ErrRefused)
 }
 
 // call sends one request. The error is a statusError unless the status is 2xx.
 func (s *Server) call(ctx context.Context, method, path string, header http.Header, body io.Reader, size int64) (*http.Response, error) {
 	h := http.Header{wire.Worker: {s.Worker}, "User-Agent": {"symdepot-worker"}}
 	maps.Copy(h, header)
-	resp, err := request{s.HTTP, s.URL, s.Token}.send(ctx, method, wire.JobsPath+path, h, body, size)
+	resp, err := endpoint.Endpoint{HTTP: s.HTTP, URL: s.URL, Token: s.Token}.Send(ctx, method, wire.JobsPath+path, h, body, size)
 	if err != nil {
 		return nil, err
 	}
@@ -125,77 +122,14 @@ func (s *Server) call(ctx context.Context, method, path string, header http.Head
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
-	e := &statusError{status: resp.StatusCode, text: printable(string(text))}
+	e := &statusError{status: resp.StatusCode, text: endpoint.Printable(string(text))}
 	if t, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 		e.skew = time.Until(t)
 	}
 	if resp.StatusCode/100 == 3 {
-		e.text = redirected(resp)
+		e.text = endpoint.Redirected(resp)
 	}
 	return nil, e
-}
-
-// request sends requests to one server.
-type request struct {
-	http  *http.Client
-	url   string
-	token func() (string, error)
-}
-
-// send sends one request with the token. It does not follow redirects, because
-// the token is for this server only.
-func (q request) send(ctx context.Context, method, path string, header http.Header, body io.Reader, size int64) (*http.Response, error) {
-	base, err := url.Parse(strings.TrimRight(q.url, "/"))
-	if err != nil {
-		return nil, err
-	}
-	token, err := q.token()
-	if err != nil {
-		return nil, fmt.Errorf("cannot get the token: %w", err)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, base.String()+path, body)
-	if err != nil {
-		return nil, err
-	}
-	for k, v := range header {
-		req.Header[k] = v
-	}
-	if size > 0 {
-		req.ContentLength = size
-	}
-	if token = strings.TrimSpace(token); token != "" {
-		req.Header.Set("Authorization", wire.Bearer+" "+token)
-	}
-	direct := *q.http
-	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	resp, err := direct.Do(req)
-	if err != nil {
-		return nil, describe(err)
-	}
-	return resp, nil
-}
-
-// redirected describes a redirect, which is not followed.
-func redirected(resp *http.Response) string {
-	return "redirect to " + printable(resp.Header.Get("Location")) + "; if that URL is right, pass it to --server"
-}
-
-// printable replaces control characters and invalid UTF-8 by spaces.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r >= 0x7f && r < 0xa0 || r == '\ufffd' {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, " "))
-}
-
-// describe adds a hint to certificate errors that a wrong clock can cause.
-func describe(err error) error {
-	if inv, ok := errors.AsType[x509.CertificateInvalidError](err); ok && inv.Reason == x509.Expired {
-		return fmt.Errorf("%w; check this machine's clock, which shows %s", err, time.Now().Format(time.RFC3339))
-	}
-	return err
 }
 
 // Try calls do until it succeeds, returns a final error, or ctx ends. what
@@ -308,10 +242,10 @@ func (s *Server) Input(ctx context.Context, j Job, f *os.File) error {
 		}
 		defer resp.Body.Close()
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
-			return &localError{"write the input of a job", err}
+			return &endpoint.LocalError{What: "write the input of a job", Err: err}
 		}
 		if err := f.Truncate(0); err != nil {
-			return &localError{"write the input of a job", err}
+			return &endpoint.LocalError{What: "write the input of a job", Err: err}
 		}
 		n, err := io.Copy(diskWriter{f}, resp.Body)
 		if err == nil && resp.ContentLength >= 0 && n != resp.ContentLength {
@@ -327,37 +261,27 @@ type diskWriter struct{ f *os.File }
 func (d diskWriter) Write(p []byte) (int, error) {
 	n, err := d.f.Write(p)
 	if err != nil {
-		err = &localError{"write the input of a job", err}
+		err = &endpoint.LocalError{What: "write the input of a job", Err: err}
 	}
 	return n, err
 }
-
-// localError is a failure of this machine, such as a full disk. Requests are not
-// repeated after it.
-type localError struct {
-	what string // the action that failed
-	err  error
-}
-
-func (e *localError) Error() string { return "this machine cannot " + e.what + ": " + e.err.Error() }
-func (e *localError) Unwrap() error { return e.err }
 
 // Complete uploads a result, the file called name. version is that of the tool,
 // detail its output.
 func (s *Server) Complete(ctx context.Context, j Job, version, name, detail string) error {
 	f, err := os.Open(name)
 	if err != nil {
-		return &localError{"read the result", err}
+		return &endpoint.LocalError{What: "read the result", Err: err}
 	}
 	defer f.Close()
 	ref, size, err := blob.Hash(ctx, f)
 	if err != nil {
-		return &localError{"read the result", err}
+		return &endpoint.LocalError{What: "read the result", Err: err}
 	}
 	h := leaseHeader(&j)
 	h.Set(wire.Version, version)
 	h.Set(wire.SHA256, hex.EncodeToString(ref[:]))
-	h.Set(wire.Detail, printable(detail))
+	h.Set(wire.Detail, endpoint.Printable(detail))
 	h.Set("Content-Type", "application/octet-stream")
 	return s.Try(ctx, "upload a result", func(ctx context.Context) error {
 		resp, err := s.call(ctx, http.MethodPost, jobPath(j, "complete"), h, io.NewSectionReader(f, 0, size), size)

@@ -1,4 +1,4 @@
-package client
+package worker
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/endpoint"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/wire"
 )
@@ -392,7 +393,7 @@ func TestLocalFailure(t *testing.T) {
 		}},
 	} {
 		asked.Store(0)
-		if err := c.do(); err == nil || !strings.HasPrefix(err.Error(), c.want) || errors.Is(err, ErrRefused) {
+		if err := c.do(); err == nil || !strings.HasPrefix(err.Error(), c.want) || errors.Is(err, endpoint.ErrRefused) {
 			t.Errorf("%s: error %v, want one that begins with %q", c.name, err, c.want)
 		}
 		if n := asked.Load(); n != c.requests {
