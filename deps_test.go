@@ -93,7 +93,6 @@ var mayImport = map[string][]string{
 	"internal/winservice": {"internal/daemon"},
 	"internal/exchange":   {"internal/sources", "debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/bucket", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
 	"internal/want":       {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
-	"internal/keeper":     {"internal/jobs", "symfile", "internal/asked", "internal/client", "internal/depot", "internal/report", "internal/retention", "internal/wire"},
 	"internal/report":     {"internal/clip", "internal/srclink", "dump", "layout", "objfile", "symfile", "internal/depot", "internal/retention", "internal/scan", "internal/term", "internal/want"},
 	"internal/bundle":     {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/term", "internal/want"},
 	// symcachework knows the depot as an interface.
@@ -116,7 +115,7 @@ var mayImport = map[string][]string{
 	"internal/blob/blobtest":           {"internal/blob"},
 	"internal/index/pgtest":            {"internal/symtest"},
 	"internal/bucket/buckettest":       {"internal/bucket", "internal/symtest"},
-	"internal/client":                  {"internal/endpoint", "internal/ctxio", "internal/sources", "internal/blob", "internal/scan", "internal/sparse", "internal/term", "internal/wire", "objfile", "symfile"},
+	"internal/client":                  {"internal/endpoint", "internal/ctxio", "internal/sources", "internal/blob", "internal/depot", "internal/jobs", "internal/report", "internal/retention", "internal/scan", "internal/sparse", "internal/term", "internal/wire", "objfile", "symfile"},
 	"internal/oidc/oidctest":           {},
 	"internal/index/indextest":         {"internal/index"},
 	"internal/transcode/transcodetest": {"debugid", "pdb"},

@@ -71,55 +71,6 @@ type Pusher struct {
 	Progress func(bytes int64)
 }
 
-// pushError is an answer of the server with a status other than 2xx.
-type pushError struct {
-	wire.Problem
-	after time.Duration // of Retry-After
-}
-
-func (e *pushError) Error() string {
-	s := cmp.Or(e.Detail, e.Title, "no reason given")
-	if e.Detail != "" && e.Title != "" {
-		s = e.Title + ": " + e.Detail
-	}
-	s = "the server answers " + strconv.Itoa(e.Status) + ": " + endpoint.Printable(s)
-	for name, why := range e.Fields {
-		s += "; " + endpoint.Printable(name) + " " + endpoint.Printable(why)
-	}
-	if e.Request != "" {
-		s += " (request " + endpoint.Printable(e.Request) + ")"
-	}
-	return s
-}
-
-// is reports whether the problem has this word.
-func (e *pushError) is(word string) bool { return e.Type == wire.ProblemType+word }
-
-// Unwrap returns the class of the error.
-func (e *pushError) Unwrap() error {
-	switch e.Status {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return ErrCredentials
-	case http.StatusRequestEntityTooLarge, http.StatusInsufficientStorage:
-		return ErrTooLarge
-	case http.StatusConflict:
-		return errConflict
-	}
-	if e.transient() {
-		return ErrUnreachable
-	}
-	return endpoint.ErrRefused
-}
-
-// transient reports whether the request may succeed later.
-func (e *pushError) transient() bool {
-	switch e.Status {
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return false
-}
-
 // maxPushAnswer bounds the body of an answer.
 const maxPushAnswer = 64 << 20
 
@@ -159,7 +110,7 @@ func (p *Pusher) do(ctx context.Context, x exchange) (status int, err error) {
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
-		answer, answered := errors.AsType[*pushError](err)
+		answer, answered := errors.AsType[*answerError](err)
 		switch {
 		case answered && !answer.transient():
 			return status, err
@@ -242,7 +193,7 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 		return 0, err
 	}
 	if resp.StatusCode/100 != 2 {
-		err := problemOf(resp, b)
+		var err error = problemOf(resp, b)
 		if resp.StatusCode == http.StatusUnauthorized && p.Hint != "" {
 			err = fmt.Errorf("%w; %s", err, p.Hint)
 		}
@@ -257,8 +208,8 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 }
 
 // problemOf reads the answer to a request that was refused.
-func problemOf(resp *http.Response, body []byte) error {
-	e := &pushError{}
+func problemOf(resp *http.Response, body []byte) *answerError {
+	e := &answerError{}
 	if json.Unmarshal(body, &e.Problem) != nil || !strings.HasPrefix(e.Type, wire.ProblemType) {
 		e.Problem = wire.Problem{Detail: endpoint.Printable(strings.TrimSpace(string(body[:min(len(body), 500)])))}
 		switch {

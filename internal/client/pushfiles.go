@@ -204,7 +204,7 @@ func (p *Pusher) push(ctx context.Context, opt PushOptions, limits wire.PushLimi
 		r.res.PushCommitted, err = p.Commit(ctx, r.res.Stage, wire.PushCommit{
 			Files: int64(len(r.entries)), Manifest: r.manifest(), Partial: opt.Partial, Anew: opt.Anew, Needs: opt.Needs,
 		})
-		answer, _ := errors.AsType[*pushError](err)
+		answer, _ := errors.AsType[*answerError](err)
 		switch {
 		case err == nil && len(r.res.Refused) > 0:
 			return r.res, fmt.Errorf("%w: %d of %d", ErrPartial, len(r.res.Refused), len(r.entries))

@@ -80,7 +80,7 @@ func (u *uploads) work(ctx context.Context) error {
 	for f := range u.queue {
 		err := u.send(ctx, f)
 		f.file.Discard()
-		if answer, ok := errors.AsType[*pushError](err); ok && answer.is("not-symbol") {
+		if answer, ok := errors.AsType[*answerError](err); ok && answer.is("not-symbol") {
 			u.r.answered(f, wire.PushVerdict{Answer: wire.PushRefuse, Reason: answer.Detail})
 			continue
 		}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -26,6 +27,8 @@ type Principal struct {
 	Read      func(product string) bool
 	Write     func(product string) bool
 	WritesAny bool // it may write to at least one product
+	// Says is who it is and what it sees, in a sentence; empty: the name says it.
+	Says string
 	// Identity and Rights describe the principal.
 	Identity auth.Identity
 	Rights   auth.Rights
@@ -114,8 +117,12 @@ type Config struct {
 	Scratch string
 	// Tracing explains requests; the zero value explains none.
 	Tracing Tracing
-	// Audit records purges, and is read by administrators; nil: nothing is recorded.
+	// Audit is the log that administrators read; nil: there is none.
 	Audit *auth.Audit
+	// Purged records a purge; nil: Audit does.
+	Purged func(auth.Event) error
+	// FoundInPlace is how many files of watched folders a search lists at most; 0 is 50.
+	FoundInPlace int
 	// Catalog lists what the depot holds; nil: there are no pages.
 	Catalog Catalog
 	// InPlace searches watched folders; nil: there are none.
@@ -170,6 +177,16 @@ func New(cfg Config) *API {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	cfg.FoundInPlace = cmp.Or(cfg.FoundInPlace, maxInPlace)
+	if cfg.Purged == nil {
+		cfg.Purged = func(e auth.Event) error {
+			if cfg.Audit != nil {
+				cfg.Audit.Record(e)
+				cfg.Audit.Flush()
+			}
+			return nil
+		}
 	}
 	a := &API{
 		cfg: cfg, unpack: make(chan struct{}, maxUnpacking), compute: make(chan struct{}, maxComputing),

@@ -158,7 +158,7 @@ func listObjects(a *API, w http.ResponseWriter, r *Request, _ []string) error {
 	}
 	if p.Next == "" && a.cfg.InPlace != nil && query.Text != "" && query == (depot.ObjectQuery{Text: query.Text, Kind: query.Kind, After: after, Limit: limit, Sort: query.Sort}) {
 		// The files of watched folders come last. They have no other filter than the kind.
-		found, err := a.cfg.InPlace.Search(r.Context(), r.scope(), query.Text, query.Kind, max(1, min(maxInPlace, limit-len(p.Objects))))
+		found, err := a.cfg.InPlace.Search(r.Context(), r.scope(), query.Text, query.Kind, max(1, min(a.cfg.FoundInPlace, limit-len(p.Objects))))
 		if err != nil {
 			return err
 		}

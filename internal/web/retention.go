@@ -342,13 +342,21 @@ func (a retentionAPI) applyPlan(w http.ResponseWriter, r *Request, args []string
 	if q.YesRemove < 0 {
 		return &Problem{Word: "query", Detail: "the number is not valid", Fields: map[string]string{"yes_remove": "is below 0"}}
 	}
+	if q.Kind != "" && q.Kind != wire.PlanRetention && q.Kind != wire.PlanGC {
+		return &Problem{Word: "query", Detail: "the kind of plan is not valid", Fields: map[string]string{"kind": "retention or gc is expected"}}
+	}
 	done, err := a.computing(r)
 	if err != nil {
 		return err
 	}
 	defer done()
-	kind, err := a.cfg.Retention.KindOfPlan(r.Context(), args[0])
-	if err == nil && kind == depot.PlanOfCollection {
+	if q.Kind == "" {
+		kind, err := a.cfg.Retention.KindOfPlan(r.Context(), args[0])
+		if err == nil && kind == depot.PlanOfCollection {
+			q.Kind = wire.PlanGC
+		}
+	}
+	if q.Kind == wire.PlanGC {
 		return a.applyCollection(w, r, args[0], q)
 	}
 	applied, err := a.cfg.Retention.Apply(r.Context(), args[0], q.YesRemove, r.Name)

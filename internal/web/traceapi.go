@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,7 +93,7 @@ func (a traces) viewer(r *Request, as string) (v viewer, err error) {
 		if r.Anonymous {
 			name = "You have sent no credentials"
 		}
-		v = viewer{r.scope(), r.Rights.Admin, name + ", and see " + productsText(r.scope()) + "."}
+		v = viewer{r.scope(), r.Rights.Admin, cmp.Or(r.Says, name+", and see "+productsText(r.scope())+".")}
 		return v, nil
 	case !r.Rights.Admin:
 		return v, &Problem{Word: "forbidden", Detail: "only a token with the scope admin traces for others"}

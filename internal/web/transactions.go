@@ -343,12 +343,13 @@ func (a *API) purge(r *Request, t depot.Transaction, plan, reason string) (depot
 		return depot.Purged{}, err
 	}
 	p, err := a.cfg.Retention.Purge(r.Context(), t.Number, r.Name, reason)
-	if a.cfg.Audit != nil && p.Transaction.Number > 0 { // also if bytes could not be freed
+	if p.Transaction.Number > 0 { // also if bytes could not be freed
 		e := auth.PurgeEvent(t.Number, t.Product, reason, report.NewPurged(p).Frees)
 		e.By(&r.Identity)
 		e.Remote, e.Agent = r.RemoteAddr, r.UserAgent()
-		a.cfg.Audit.Record(e)
-		a.cfg.Audit.Flush()
+		if record := a.cfg.Purged(e); record != nil {
+			return p, errors.Join(err, record)
+		}
 	}
 	return p, kept(err)
 }

@@ -2,14 +2,16 @@ package main
 
 import (
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/keeper"
+	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
 // serverFlags let a command work on the depot of a server. The environment does not
@@ -19,15 +21,20 @@ type serverFlags struct {
 	TokenFile string `help:"With --server: file with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
 }
 
-// workOn calls fn with a part of the server's depot, or else of the depot, which is
-// opened with opt.
-func workOn[T any](a *app, f serverFlags, opt depot.Options, remote func(*client.Retention) T, local func(*depot.Depot) T, fn func(T) error) error {
+// api calls fn with the API of the server, or else with that of the depot, which is opened
+// with opt: both are asked the same, and answer the same.
+func (a *app) api(f serverFlags, opt depot.Options, fn func(*client.API) error) error {
+	return a.apiWith(f, opt, nil, fn)
+}
+
+// apiWith is api that also prepares the opened depot and the configuration of its API.
+func (a *app) apiWith(f serverFlags, opt depot.Options, prepare func(*depot.Depot, *web.Config) error, fn func(*client.API) error) error {
 	if f.Server != "" {
-		c, err := client.NewRetention(f.Server, f.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+		c, err := f.client()
 		if err != nil {
 			return err
 		}
-		return fn(remote(c))
+		return fn(c)
 	}
 	opt.MustExist = true
 	d, err := a.open(opt)
@@ -35,23 +42,26 @@ func workOn[T any](a *app, f serverFlags, opt depot.Options, remote func(*client
 		return err
 	}
 	defer d.Close()
-	return fn(local(d))
+	var conf web.Config
+	if prepare != nil {
+		if err := prepare(d, &conf); err != nil {
+			return err
+		}
+	}
+	return fn(apiOf(d, conf))
 }
 
-// keeper calls fn with the retention of the server, or else of the depot, which is
-// opened with opt.
-func (a *app) keeper(f serverFlags, opt depot.Options, fn func(keeper.Keeper) error) error {
-	return workOn(a, f, opt, keeper.OfServer, func(d *depot.Depot) keeper.Keeper { return keeper.Local(d, localUser(), a.quotas) }, fn)
+// client returns a client of the API of the server.
+func (f serverFlags) client() (*client.API, error) {
+	return client.NewAPI(f.Server, f.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
 }
 
-// catalog calls fn with what the server's depot holds, or else the depot.
-func (a *app) catalog(f serverFlags, fn func(keeper.Catalog) error) error {
-	return workOn(a, f, depot.Options{}, keeper.ServerCatalog, keeper.LocalCatalog, fn)
-}
-
-// jobs calls fn with the jobs of the server's depot, or else of the depot.
-func (a *app) jobs(f serverFlags, fn func(keeper.Jobs) error) error {
-	return workOn(a, f, depot.Options{}, keeper.ServerJobs, keeper.LocalJobs, fn)
+// apiOf returns a client of the API of an open depot, for the administrator of this machine.
+func apiOf(d *depot.Depot, conf web.Config) *client.API {
+	conf.Stages, conf.Retention, conf.Transactions, conf.Files, conf.Catalog = d.Stages(), d.Retention, d, depot.FinderIn(d), d.Catalog
+	conf.Sources, conf.InPlace, conf.Jobs, conf.Missing, conf.Tracing.Depot = d.Sources, d.Watched, d.Jobs(), d.Missing, d.Tracer
+	conf.FoundInPlace = math.MaxInt
+	return client.Within(web.New(conf).Within(localUser()))
 }
 
 // emptyDepot opens an empty depot, for the time of a command, with the server as its
@@ -88,16 +98,12 @@ func (f serverFlags) emptyDepot(a *app, opt depot.Options) (*depot.Depot, func()
 	}, nil
 }
 
-// quotas returns the configured quotas of products. A mistake in the configuration
-// does not keep a command from working that only prints them.
-func (a *app) quotas() map[string]int64 {
+// pushLimits returns the configured limits, with the quotas of products. A mistake in the
+// configuration does not keep a command from working that only prints them.
+func (a *app) pushLimits() stage.Limits {
 	conf, err := a.config("")
 	if err != nil {
-		return nil
+		return stage.Limits{}
 	}
-	list := map[string]int64{}
-	for product, n := range conf.Push.Quotas {
-		list[product] = int64(n)
-	}
-	return list
+	return conf.PushLimits()
 }
