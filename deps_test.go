@@ -82,7 +82,7 @@ var mayImport = map[string][]string{
 	"internal/endpoint": {"internal/wire"},
 	"internal/worker":   {"internal/blob", "internal/ctxio", "internal/endpoint", "internal/wire"},
 	"internal/sspi":     {"internal/binding"},
-	"internal/server":   {"internal/body", "internal/span", "internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/intake", "internal/jobs", "internal/report", "internal/stage", "internal/symbolicate", "internal/term", "internal/web", "internal/wire"},
+	"internal/server":   {"internal/body", "internal/span", "internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/intake", "internal/jobs", "internal/report", "internal/stage", "internal/symbolicate", "internal/term", "internal/web", "internal/web/api", "internal/web/pages", "internal/wire"},
 	"internal/config":   {"internal/glob", "internal/span", "internal/durable", "internal/watch", "symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/index", "internal/oidc", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/transcode", "internal/server"},
 	"internal/manual":   {},
 	"internal/daemon":   {},
@@ -103,7 +103,10 @@ var mayImport = map[string][]string{
 	"internal/jobs":  {"internal/span", "internal/blob", "internal/index", "internal/term", "internal/wire"},
 	"internal/asked": {"debugid", "symfile", "layout", "objfile", "internal/auth", "internal/clip", "internal/durable", "internal/term", "internal/want"},
 	// web is mounted by the server, which authenticates its requests.
-	"internal/web": {"internal/body", "debugid", "dump", "layout", "internal/asked", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire"},
+	"internal/web":         {"internal/body", "dump", "layout", "internal/asked", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire"},
+	"internal/web/api":     {"internal/web", "layout", "internal/asked", "symfile", "internal/auth", "internal/blob", "internal/depot", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/stage", "internal/want", "internal/wire"},
+	"internal/web/pages":   {"internal/web", "debugid", "layout", "internal/asked", "symfile", "internal/auth", "internal/blob", "internal/depot", "internal/intake", "internal/jobs", "internal/report", "internal/sparse", "internal/srclink", "internal/stage", "internal/term", "internal/want", "internal/wire"},
+	"internal/web/webtest": {"internal/web", "internal/auth", "internal/depot"},
 
 	// intake drives stages through an interface; the server mounts it.
 	"internal/intake": {"internal/body", "internal/clip", "internal/durable", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},

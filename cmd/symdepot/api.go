@@ -12,6 +12,7 @@ import (
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/internal/web"
+	"github.com/symdepot/symdepot/internal/web/api"
 )
 
 // serverFlags let a command work on the depot of a server. The environment does not
@@ -58,10 +59,9 @@ func (f serverFlags) client() (*client.API, error) {
 
 // apiOf returns a client of the API of an open depot, for the administrator of this machine.
 func apiOf(d *depot.Depot, conf web.Config) *client.API {
-	conf.Stages, conf.Retention, conf.Transactions, conf.Files, conf.Catalog = d.Stages(), d.Retention, d, depot.FinderIn(d), d.Catalog
-	conf.Sources, conf.InPlace, conf.Jobs, conf.Missing, conf.Tracing.Depot = d.Sources, d.Watched, d.Jobs(), d.Missing, d.Tracer
+	conf.Use(d)
 	conf.FoundInPlace = math.MaxInt
-	return client.Within(web.New(conf).Within(localUser()))
+	return client.Within(api.New(web.New(conf)).Within(localUser()))
 }
 
 // emptyDepot opens an empty depot, for the time of a command, with the server as its

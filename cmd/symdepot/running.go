@@ -17,6 +17,8 @@ import (
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/internal/web"
+	"github.com/symdepot/symdepot/internal/web/api"
+	"github.com/symdepot/symdepot/internal/web/pages"
 )
 
 // running is what a running server needs beside its depot.
@@ -63,9 +65,10 @@ func (s running) run(a *app, d *depot.Depot, add []string, info txFlags) error {
 	}
 	defer uploads.Close()
 	quotas := func(ctx context.Context) (map[string]int64, error) { return web.Quotas(ctx, d.Stages()) }
+	acts := newWeb(d, uploads, guard, log, conf)
 	srv, err := server.New(server.Config{
 		Usage: &server.Usage{Sum: d.Retention.Usage, Quotas: quotas}, Lost: d.Confirmed.Lost,
-		API: newAPI(d, uploads, guard, log, conf), Uploads: uploads, Missing: d.Missing,
+		API: api.New(acts), Pages: pages.New(acts), Uploads: uploads, Missing: d.Missing,
 		Gate: guard.gate, Audit: guard.audit, Tracer: s.tracer, TLS: listenerTLS,
 		Depot: d, ID: s.sources.ID, Log: log, Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: proxies, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,
 		Paths: conf.FilePath, AccessLog: conf.Log.Requests, SymCache: conf.SymCacheServer(), Symbols: conf.SymbolsServer(d), Sources: d.Sources, Watched: d.Watched.Statuses, Cold: d.Cold.Status,

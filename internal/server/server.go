@@ -23,7 +23,8 @@ import (
 	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/span"
-	"github.com/symdepot/symdepot/internal/web"
+	"github.com/symdepot/symdepot/internal/web/api"
+	"github.com/symdepot/symdepot/internal/web/pages"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -65,7 +66,9 @@ type Config struct {
 	// Depot answers the requests. It is required.
 	Depot Depot
 	// API answers the requests below /-/api; nil: with 404.
-	API *web.API
+	API *api.API
+	// Pages answers browsers; nil: there are no pages.
+	Pages *pages.Pages
 	// Usage is what takes the space of the depot, for metrics; nil: it is not shown.
 	Usage *Usage
 	// Sources finds source files for /-/src; nil: there are none.
@@ -209,7 +212,7 @@ func (c Config) withDefaults() Config {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.API == nil {
-		c.API = web.New(web.Config{Log: c.Log})
+		c.API = api.Off(c.Log)
 	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
