@@ -16,15 +16,17 @@ type API struct {
 	// Origin knows which pages are those of this server.
 	Origin *web.Origin
 
-	routes []route
-	log    *slog.Logger
+	table []route
+	log   *slog.Logger
 }
 
 // New returns the API of what New returned.
 func New(a *web.Acts) *API {
-	return &API{Origin: a.Origin, log: a.Log, routes: slices.Concat(
-		accountAPI{a.Accounts, a.Tokens, a.Log}.routes(),
-		retentionAPI{a.Retention, a.Transactions, a.Stages, a.InPlace, a.Computing, a.Now, a.Log}.routes(),
+	return &API{Origin: a.Origin, log: a.Log, table: slices.Concat(
+		tokenAPI{a.Accounts, a.Tokens, a.Log}.routes(),
+		signInAPI{a.Accounts, a.Log}.routes(),
+		retentionAPI{a.Retention, a.Transactions, a.Computing, a.Log}.routes(),
+		usageAPI{a.Retention, a.Stages, a.InPlace, a.Computing, a.Now}.routes(),
 		transactionAPI{a.Transactions, a.Depot, a.Retention}.routes(),
 		traceAPI{a.Traces}.routes(),
 		catalogAPI{a.Catalog, a.InPlace, a.Transactions, a.SourceLists, a.Computing, a.FoundInPlace}.routes(),
@@ -38,47 +40,21 @@ func New(a *web.Acts) *API {
 // Off returns an API without addresses, of a server that has none.
 func Off(log *slog.Logger) *API { return &API{Origin: web.NewOrigin("", log), log: log} }
 
-// answerFunc answers a request; args are the segments in place of "*".
-type answerFunc func(w http.ResponseWriter, r *web.Request, args []string) error
-
-// route is one method of one address.
-type route struct {
-	method string
-	path   []string // below /-/api; "*" is any segment
-	answer answerFunc
-}
-
-func on(method, path string, answer answerFunc) route {
-	return route{method, strings.Split(path, "/"), answer}
-}
-
-// bare refuses all parameters in the query of a route.
-func bare(rt route) route {
-	answer := rt.answer
-	rt.answer = func(w http.ResponseWriter, r *web.Request, args []string) error {
-		if err := web.OnlyParameters(r); err != nil {
-			return err
-		}
-		return answer(w, r, args)
-	}
-	return rt
-}
-
 // find returns the route of a request. If the address has no such method,
 // allow lists those that it has.
 func (a *API) find(method string, segs []string) (rt *route, args []string, allow []string) {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
-	for i := range a.routes {
-		at, ok := web.MatchPath(a.routes[i].path, segs)
+	for i := range a.table {
+		at, ok := web.MatchPath(a.table[i].path, segs)
 		if !ok {
 			continue
 		}
-		if a.routes[i].method == method {
-			return &a.routes[i], at, nil
+		if a.table[i].method == method {
+			return &a.table[i], at, nil
 		}
-		if allow = append(allow, a.routes[i].method); a.routes[i].method == http.MethodGet {
+		if allow = append(allow, a.table[i].method); a.table[i].method == http.MethodGet {
 			allow = append(allow, http.MethodHead)
 		}
 	}

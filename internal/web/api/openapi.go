@@ -26,7 +26,7 @@ var Description = sync.OnceValues(func() (json.RawMessage, error) {
 })
 
 // describe answers GET openapi.json.
-func (a serverAPI) describe(w http.ResponseWriter, r *web.Request, _ []string) error {
+func describe(w http.ResponseWriter, r *web.Request, _ []string) error {
 	if err := errors.Join(web.OnlyParameters(r), r.MayRead()); err != nil {
 		return err
 	}

@@ -179,7 +179,7 @@ func TestDescriptionHasAllRoutes(t *testing.T) {
 			t.Errorf("%s %s: the parameters in its path are %q, described are %q", op.Method, op.Path, names, in)
 		}
 	}
-	for _, r := range New(web.New(web.Config{})).routes {
+	for _, r := range New(web.New(web.Config{})).table {
 		want = append(want, r.method+" "+strings.Join(r.path, "/"))
 	}
 	for _, r := range want {

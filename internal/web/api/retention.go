@@ -17,14 +17,11 @@ import (
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
-// retentionAPI answers requests about the policy, its plans, and the space.
+// retentionAPI answers requests about the policy, and about plans.
 type retentionAPI struct {
 	retention web.Retention
 	acts      *web.Transactions
-	stages    web.Stages
-	inPlace   *depot.Watched
 	computing *web.Gate
-	now       func() time.Time
 	log       *slog.Logger
 }
 
@@ -36,7 +33,6 @@ func (a retentionAPI) routes() []route {
 		bare(on(http.MethodPost, "v1/plans", a.makePlan)),
 		bare(on(http.MethodGet, "v1/plans/*", a.showPlan)),
 		bare(on(http.MethodPost, "v1/plans/*/apply", a.applyPlan)),
-		on(http.MethodGet, "v1/usage", a.usage),
 	}
 }
 
@@ -230,31 +226,6 @@ func (a retentionAPI) applyPlan(w http.ResponseWriter, r *web.Request, args []st
 	return web.WriteJSON(w, http.StatusOK, report.NewRun(applied))
 }
 
-// usage answers GET usage.
-func (a retentionAPI) usage(w http.ResponseWriter, r *web.Request, _ []string) error {
-	if err := errors.Join(r.May(web.ReadAll), web.OnlyParameters(r, "from", "to", "by", "product")); err != nil {
-		return err
-	}
-	if r.URL.RawQuery != "" {
-		return a.usageDays(w, r)
-	}
-	done, err := a.computing.Enter(r)
-	if err != nil {
-		return err
-	}
-	defer done()
-	u, err := a.retention.Usage(r.Context())
-	if err != nil {
-		return err
-	}
-	quotas, err := web.Quotas(r.Context(), a.stages)
-	if err != nil {
-		return err
-	}
-	done()
-	return web.WriteJSON(w, http.StatusOK, report.NewUsage(u, quotas, web.WatchedFolders(r.Context(), a.inPlace)))
-}
-
 // makeRemovePlan answers POST plans of the kind remove.
 func (a retentionAPI) makeRemovePlan(w http.ResponseWriter, r *web.Request, number int64) error {
 	t, err := a.acts.Writable(r, strconv.FormatInt(number, 10))
@@ -272,4 +243,40 @@ func (a retentionAPI) makeRemovePlan(w http.ResponseWriter, r *web.Request, numb
 		return err
 	}
 	return web.WriteJSON(w, http.StatusCreated, l)
+}
+
+// maxGrace limits the grace period of a garbage collection, in seconds: a year.
+const maxGrace = 366 * 24 * 60 * 60
+
+// makeCollectionPlan answers POST plans of the kind gc.
+func (a retentionAPI) makeCollectionPlan(w http.ResponseWriter, r *web.Request, q wire.PlanSpec) error {
+	opt := depot.CollectOptions{Grace: depot.DefaultGrace, EmptyTrash: q.EmptyTrash}
+	if q.Grace != nil {
+		if *q.Grace < 0 || *q.Grace > maxGrace {
+			return &web.Problem{Word: "query", Detail: "the grace period is not valid", Fields: map[string]string{"grace": "a number of seconds from 0 to " + strconv.Itoa(maxGrace) + " is expected"}}
+		}
+		opt.Grace = time.Duration(*q.Grace) * time.Second
+	}
+	p, err := a.retention.PlanCollection(r.Context(), opt, r.Name)
+	if err == nil {
+		err = p.Unstored
+	}
+	if err != nil {
+		return web.RetentionProblem(err)
+	}
+	w.Header().Set("Location", r.URL.EscapedPath()+"/"+p.Number)
+	return web.WriteJSON(w, http.StatusCreated, report.NewCollectionPlan(p))
+}
+
+// applyCollection answers POST plans/ID/apply of the kind gc.
+func (a retentionAPI) applyCollection(w http.ResponseWriter, r *web.Request, number string, q wire.PlanApply) error {
+	if q.YesRemove != 0 {
+		return &web.Problem{Word: "query", Detail: "the number is not valid", Fields: map[string]string{"yes_remove": "belongs to a plan of the retention policy"}}
+	}
+	c, err := a.retention.ApplyCollection(r.Context(), number)
+	if err != nil {
+		return web.RetentionProblem(err)
+	}
+	a.log.Info("garbage was collected", "request", r.ID, "by", r.Name, "plan", number, "frees", c.Frees)
+	return web.WriteJSON(w, http.StatusOK, report.NewCollected(c, false))
 }

@@ -27,7 +27,7 @@ type serverAPI struct {
 
 func (a serverAPI) routes() []route {
 	return []route{
-		on(http.MethodGet, "v1/openapi.json", a.describe),
+		on(http.MethodGet, "v1/openapi.json", describe),
 		on(http.MethodGet, "v1/about", a.about),
 		on(http.MethodGet, "v1/connect", a.connectTools),
 		on(http.MethodGet, "v1/stats", a.stats),

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/csv"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -15,13 +16,28 @@ import (
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
+// signInAPI answers requests about who the client is, sign-ins and the audit log.
+type signInAPI struct {
+	*web.Accounts
+	log *slog.Logger
+}
+
+func (s signInAPI) routes() []route {
+	return []route{
+		bare(on(http.MethodGet, "v1/me", s.me)),
+		on(http.MethodGet, "v1/signins", s.listSignIns),          //nolint:misspell // a word of addresses
+		bare(on(http.MethodDelete, "v1/signins/*", s.endSignIn)), //nolint:misspell // as above
+		on(http.MethodGet, "v1/audit", s.listAudit),
+	}
+}
+
 // me answers GET me.
-func (s accountAPI) me(w http.ResponseWriter, r *web.Request, _ []string) error {
+func (s signInAPI) me(w http.ResponseWriter, r *web.Request, _ []string) error {
 	return web.WriteJSON(w, http.StatusOK, web.Whoami(&r.Principal))
 }
 
 // listSignIns answers the GET request for the list of sign-ins.
-func (s accountAPI) listSignIns(w http.ResponseWriter, r *web.Request, _ []string) error {
+func (s signInAPI) listSignIns(w http.ResponseWriter, r *web.Request, _ []string) error {
 	if err := web.OnlyParameters(r, "limit", "cursor"); err != nil {
 		return err
 	}
@@ -37,7 +53,7 @@ func (s accountAPI) listSignIns(w http.ResponseWriter, r *web.Request, _ []strin
 }
 
 // endSignIn answers the DELETE request for a sign-in.
-func (s accountAPI) endSignIn(w http.ResponseWriter, r *web.Request, args []string) error {
+func (s signInAPI) endSignIn(w http.ResponseWriter, r *web.Request, args []string) error {
 	if err := s.FinishSignIn(r, args[0]); err != nil {
 		return err
 	}
@@ -56,7 +72,7 @@ type auditPart struct {
 }
 
 // audit answers GET audit.
-func (s accountAPI) listAudit(w http.ResponseWriter, r *web.Request, _ []string) error {
+func (s signInAPI) listAudit(w http.ResponseWriter, r *web.Request, _ []string) error {
 	if err := web.OnlyParameters(r, "since", "until", "who", "product", "file", "id", "action", "remote", "node", "order", "format", "limit", "cursor"); err != nil {
 		return err
 	}
@@ -100,7 +116,7 @@ func (s accountAPI) listAudit(w http.ResponseWriter, r *web.Request, _ []string)
 var auditColumns = []string{"time", "who", "method", "token", "address", "action", "protocol", "status", "bytes", "products", "name", "id", "server", "detail"}
 
 // auditWhole answers with all records, as comma-separated values or as lines of JSON.
-func (s accountAPI) auditWhole(w http.ResponseWriter, r *web.Request, form string, step auth.AuditStep) error {
+func (s signInAPI) auditWhole(w http.ResponseWriter, r *web.Request, form string, step auth.AuditStep) error {
 	step.Limit = web.MaxListRows
 	page, err := s.AuditStep(r, step)
 	if err != nil {

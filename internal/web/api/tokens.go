@@ -12,24 +12,20 @@ import (
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
-// accountAPI answers requests about tokens, sign-ins and the audit log.
-type accountAPI struct {
+// tokenAPI answers requests about tokens.
+type tokenAPI struct {
 	*web.Accounts
 	gate web.Tokens
 	log  *slog.Logger
 }
 
-func (s accountAPI) routes() []route {
+func (s tokenAPI) routes() []route {
 	return []route{
 		bare(on(http.MethodPost, "v1/token", s.exchangeToken)),
 		on(http.MethodGet, "v1/tokens", s.listTokens),
 		bare(on(http.MethodPost, "v1/tokens", s.makeToken)),
 		bare(on(http.MethodGet, "v1/tokens/*", s.showToken)),
 		bare(on(http.MethodDelete, "v1/tokens/*", s.revokeToken)),
-		bare(on(http.MethodGet, "v1/me", s.me)),
-		on(http.MethodGet, "v1/signins", s.listSignIns),          //nolint:misspell // a word of addresses
-		bare(on(http.MethodDelete, "v1/signins/*", s.endSignIn)), //nolint:misspell // as above
-		on(http.MethodGet, "v1/audit", s.listAudit),
 	}
 }
 
@@ -41,7 +37,7 @@ func Unauthenticated(method string, segs []string) bool {
 
 // exchangeToken answers POST token: the id token of a CI job, as a bearer token, is
 // exchanged for a token of this server.
-func (s accountAPI) exchangeToken(w http.ResponseWriter, r *web.Request, _ []string) error {
+func (s tokenAPI) exchangeToken(w http.ResponseWriter, r *web.Request, _ []string) error {
 	scheme, idToken, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, wire.Bearer) || strings.TrimSpace(idToken) == "" || len(r.Header.Values("Authorization")) != 1 {
 		return &web.Problem{Word: "credentials", Detail: "the id token of a CI job is expected as a bearer token. Jobs of pull requests from forks have none"}
@@ -57,7 +53,7 @@ func (s accountAPI) exchangeToken(w http.ResponseWriter, r *web.Request, _ []str
 }
 
 // listTokens answers GET tokens: those that the client may manage, oldest first.
-func (s accountAPI) listTokens(w http.ResponseWriter, r *web.Request, _ []string) error {
+func (s tokenAPI) listTokens(w http.ResponseWriter, r *web.Request, _ []string) error {
 	if err := web.OnlyParameters(r, "limit", "cursor"); err != nil {
 		return err
 	}
@@ -73,7 +69,7 @@ func (s accountAPI) listTokens(w http.ResponseWriter, r *web.Request, _ []string
 }
 
 // showToken answers GET tokens/ID.
-func (s accountAPI) showToken(w http.ResponseWriter, r *web.Request, args []string) error {
+func (s tokenAPI) showToken(w http.ResponseWriter, r *web.Request, args []string) error {
 	row, err := s.Token(r, args[0])
 	if err != nil {
 		return err
@@ -82,7 +78,7 @@ func (s accountAPI) showToken(w http.ResponseWriter, r *web.Request, args []stri
 }
 
 // makeToken answers POST tokens. The secret is part of this answer only.
-func (s accountAPI) makeToken(w http.ResponseWriter, r *web.Request, _ []string) error {
+func (s tokenAPI) makeToken(w http.ResponseWriter, r *web.Request, _ []string) error {
 	if err := s.MayMakeTokens(r); err != nil {
 		return err
 	}
@@ -101,7 +97,7 @@ func (s accountAPI) makeToken(w http.ResponseWriter, r *web.Request, _ []string)
 }
 
 // revokeToken answers DELETE tokens/ID.
-func (s accountAPI) revokeToken(w http.ResponseWriter, r *web.Request, args []string) error {
+func (s tokenAPI) revokeToken(w http.ResponseWriter, r *web.Request, args []string) error {
 	if err := s.Revoke(r, args[0]); err != nil {
 		return err
 	}

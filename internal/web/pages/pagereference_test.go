@@ -18,7 +18,7 @@ func TestPageDocs(t *testing.T) {
 	b.WriteString("| Page | For |\n|---|---|\n")
 	who := map[web.Need]string{web.Anyone: "everybody", web.SeesAll: "who may read everything", web.MayPush: "who may add files", web.MayChange: "who may change something", web.IsAdmin: "administrators"}
 	var pages []string
-	for _, rt := range New(web.New(web.Config{})).routes {
+	for _, rt := range New(web.New(web.Config{})).table {
 		if who[rt.need] == "" {
 			t.Errorf("the page %v is for people of whom this test has no word", rt.path)
 		}

@@ -1,20 +1,56 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
+// usageAPI answers requests for what takes the space.
+type usageAPI struct {
+	retention web.Retention
+	stages    web.Stages
+	inPlace   *depot.Watched
+	computing *web.Gate
+	now       func() time.Time
+}
+
+func (a usageAPI) routes() []route { return []route{on(http.MethodGet, "v1/usage", a.usage)} }
+
+// usage answers GET usage.
+func (a usageAPI) usage(w http.ResponseWriter, r *web.Request, _ []string) error {
+	if err := errors.Join(r.May(web.ReadAll), web.OnlyParameters(r, "from", "to", "by", "product")); err != nil {
+		return err
+	}
+	if r.URL.RawQuery != "" {
+		return a.usageDays(w, r)
+	}
+	done, err := a.computing.Enter(r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	u, err := a.retention.Usage(r.Context())
+	if err != nil {
+		return err
+	}
+	quotas, err := web.Quotas(r.Context(), a.stages)
+	if err != nil {
+		return err
+	}
+	done()
+	return web.WriteJSON(w, http.StatusOK, report.NewUsage(u, quotas, web.WatchedFolders(r.Context(), a.inPlace)))
+}
+
 // usageFilter reads the parameters of a request for the usage of days.
-func (a retentionAPI) usageFilter(q url.Values) (f depot.UsageFilter, err error) {
+func (a usageAPI) usageFilter(q url.Values) (f depot.UsageFilter, err error) {
 	wrong := func(field, why string) error {
 		return &web.Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{field: why}}
 	}
@@ -56,7 +92,7 @@ func (a retentionAPI) usageFilter(q url.Values) (f depot.UsageFilter, err error)
 }
 
 // usageDays answers GET usage with parameters.
-func (a retentionAPI) usageDays(w http.ResponseWriter, r *web.Request) error {
+func (a usageAPI) usageDays(w http.ResponseWriter, r *web.Request) error {
 	f, err := a.usageFilter(r.URL.Query())
 	if err != nil {
 		return err
