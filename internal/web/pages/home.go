@@ -25,8 +25,6 @@ type homePages struct {
 func (p homePages) routes() []pageRoute {
 	return []pageRoute{
 		page(http.MethodGet, "connect", web.Anyone, "Connect", p.connect),
-		page(http.MethodGet, "prefs", web.Anyone, "", p.showPrefs),
-		page(http.MethodPost, "prefs", web.Anyone, "", p.setPrefs),
 	}
 }
 

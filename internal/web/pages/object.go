@@ -15,6 +15,23 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
+// objectPages are the pages about a content.
+type objectPages struct {
+	*printer
+	catalog *depot.Catalog
+	lists   *web.SourceLists
+	tracing web.Tracing
+	makes   bool // Breakpad files are made on request
+	now     func() time.Time
+}
+
+func (p objectPages) routes() []pageRoute {
+	return []pageRoute{
+		page(http.MethodGet, "object/*", web.Anyone, "", p.showObject),
+		page(http.MethodGet, "object/*/sources", web.Anyone, "", sourcePages{p.printer, p.catalog, p.lists}.showSources),
+	}
+}
+
 // objectView is what the page of a content shows.
 type objectView struct {
 	SHA256  string
@@ -77,7 +94,7 @@ var featureText = map[string]string{
 }
 
 // showObject answers GET object/SHA256.
-func (p catalogPages) showObject(w *reply, r *web.Request, args []string) error {
+func (p objectPages) showObject(w *reply, r *web.Request, args []string) error {
 	missing := &web.Problem{Word: "not-found", Detail: "there is no file with this SHA-256"}
 	ref, err := blob.ParseRef(args[0])
 	if err != nil {
@@ -112,7 +129,7 @@ func (p catalogPages) showObject(w *reply, r *web.Request, args []string) error 
 	return p.print(w, r, http.StatusOK, "object", f)
 }
 
-func (p catalogPages) objectSection(f *frame, r *web.Request, o *depot.EntryObject) (objectSection, error) {
+func (p objectPages) objectSection(f *frame, r *web.Request, o *depot.EntryObject) (objectSection, error) {
 	s := objectSection{Name: o.Object.Name, Kind: o.Object.Kind.String(), Arch: o.Arch, Size: o.Size, IDs: web.Spellings(o.Object), Path: o.Path, Archive: o.Archive, Downloads: o.Downloads, More: o.MoreHolders}
 	var err error
 	if s.Paths, err = p.askedUnder(f, r, o); err != nil {
@@ -172,7 +189,7 @@ const maxPaths = 24
 
 // askedUnder lists the addresses under which clients ask for an object, with what this
 // client gets there.
-func (p catalogPages) askedUnder(f *frame, r *web.Request, o *depot.EntryObject) ([]askedPath, error) {
+func (p objectPages) askedUnder(f *frame, r *web.Request, o *depot.EntryObject) ([]askedPath, error) {
 	var list []askedPath
 	add := func(obj symfile.Object) error {
 		for _, l := range layout.All() {
@@ -201,7 +218,7 @@ func (p catalogPages) askedUnder(f *frame, r *web.Request, o *depot.EntryObject)
 }
 
 // answerTo says what a request for a path gets, by the lookup that the server does.
-func (p catalogPages) answerTo(f *frame, r *web.Request, path string, ref blob.Ref, a *askedPath) error {
+func (p objectPages) answerTo(f *frame, r *web.Request, path string, ref blob.Ref, a *askedPath) error {
 	tracing := p.tracing
 	if tracing.Depot == nil {
 		a.What = "served"

@@ -39,8 +39,9 @@ func New(a *web.Acts) *Pages {
 	plots := usagePlots{a.Retention, a.Now}
 	home := homePages{p, a.Depot, a.Catalog, a.Upstreams, a.Log}
 	all := slices.Concat(
-		catalogPages{p, a.Catalog, a.InPlace, a.SourceLists, a.Tracing, a.Makes, a.Now}.routes(),
+		catalogPages{p, a.Catalog, a.InPlace}.routes(),
 		txPages{p, a.Transactions, a.Depot, a.Retention, a.Catalog, a.Computing, a.Now}.routes(),
+		objectPages{p, a.Catalog, a.SourceLists, a.Tracing, a.Makes, a.Now}.routes(),
 		productPages{p, a.Catalog, a.Depot, a.Retention, plots, a.Forms, a.Computing}.routes(),
 		serverPages{p, a.Missing, a.Files, a.Jobs, a.JobActs, a.Upstreams, a.UpstreamActs, a.Now}.routes(),
 		usagePages{p, plots, a.InPlace}.routes(),
@@ -49,7 +50,9 @@ func New(a *web.Acts) *Pages {
 		tracePages{p, a.Traces}.routes(),
 		publishPages{p, a.Stages, a.Forms, a.Catalog, a.Retention}.routes(),
 		home.routes(),
-		accountPages{p, a.Accounts, a.SignIns, a.BaseURL, a.Now, a.Log}.routes(),
+		prefPages{p}.routes(),
+		loginPages{p, a.SignIns, a.BaseURL, a.Now, a.Log}.routes(),
+		accountPages{p, a.Accounts, a.Now}.routes(),
 		aboutPages{p, a.Facts}.routes(),
 	)
 	p.navigation = all

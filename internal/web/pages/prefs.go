@@ -34,6 +34,16 @@ func prefsOf(r *web.Request) (theme string, dense, keys bool) {
 	return theme, dense, keys
 }
 
+// prefPages are the pages of preferences.
+type prefPages struct{ *printer }
+
+func (p prefPages) routes() []pageRoute {
+	return []pageRoute{
+		page(http.MethodGet, "prefs", web.Anyone, "", p.showPrefs),
+		page(http.MethodPost, "prefs", web.Anyone, "", p.setPrefs),
+	}
+}
+
 // prefsView is what the page of preferences shows.
 type prefsView struct {
 	Themes []string
@@ -41,12 +51,12 @@ type prefsView struct {
 }
 
 // showPrefs answers GET prefs.
-func (p homePages) showPrefs(w *reply, r *web.Request, _ []string) error {
+func (p prefPages) showPrefs(w *reply, r *web.Request, _ []string) error {
 	return p.show(w, r, http.StatusOK, "prefs", "Preferences", prefsView{themes, local(r.URL.Query().Get("next"), r.Base+"/")})
 }
 
 // setPrefs answers POST prefs.
-func (p homePages) setPrefs(w *reply, r *web.Request, _ []string) error {
+func (p prefPages) setPrefs(w *reply, r *web.Request, _ []string) error {
 	form, err := readForm(r)
 	if err != nil {
 		return err

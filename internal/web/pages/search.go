@@ -19,22 +19,16 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// catalogPages are the pages that show what the depot holds.
+// catalogPages are the pages that search the depot.
 type catalogPages struct {
 	*printer
 	catalog *depot.Catalog
 	inPlace *depot.Watched
-	lists   *web.SourceLists
-	tracing web.Tracing
-	makes   bool // Breakpad files are made on request
-	now     func() time.Time
 }
 
 func (p catalogPages) routes() []pageRoute {
 	return []pageRoute{
 		page(http.MethodGet, "search", web.Anyone, "Search", p.search),
-		page(http.MethodGet, "object/*", web.Anyone, "", p.showObject),
-		page(http.MethodGet, "object/*/sources", web.Anyone, "", p.showSources),
 	}
 }
 

@@ -3,6 +3,7 @@ package pages
 import (
 	"errors"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -11,11 +12,32 @@ import (
 	"github.com/symdepot/symdepot/internal/auth"
 )
 
+// loginPages are the pages for signing in and out. Checks of credentials take long and have
+// limits of their own.
+type loginPages struct {
+	*printer
+	gate    *auth.Gate // nil: browsers cannot sign in
+	baseURL string     // of the configuration; or ""
+	now     func() time.Time
+	log     *slog.Logger
+}
+
+func (s loginPages) routes() []pageRoute {
+	return []pageRoute{
+		page(http.MethodGet, "login", web.Anyone, "", s.showLogin),
+		longPage(http.MethodPost, "login", web.Anyone, s.doLogin),
+		longPage(http.MethodGet, "login/ticket", web.Anyone, s.ticketLogin),
+		longPage(http.MethodGet, "login/oidc", web.Anyone, s.oidcLogin),
+		longPage(http.MethodGet, "login/oidc/callback", web.Anyone, s.oidcBack),
+		page(http.MethodPost, "logout", web.Anyone, "", s.logout),
+	}
+}
+
 // errInsecure says why nobody can sign in without TLS.
 var errInsecure = &web.Problem{Word: "forbidden", Detail: "browsers sign in over HTTPS only: set a certificate (tls), or base_url if a proxy has one"}
 
 // signIns returns the ways to sign in, or a problem if there are none here.
-func (s accountPages) signIns(r *web.Request) (*auth.Gate, error) {
+func (s loginPages) signIns(r *web.Request) (*auth.Gate, error) {
 	switch {
 	case s.gate == nil || len(r.Challenges) == 0:
 		return nil, &web.Problem{Word: "not-found", Detail: "nobody needs to sign in here"}
@@ -37,7 +59,7 @@ type loginView struct {
 }
 
 // showLogin answers GET login.
-func (s accountPages) showLogin(w *reply, r *web.Request, _ []string) error {
+func (s loginPages) showLogin(w *reply, r *web.Request, _ []string) error {
 	if _, err := s.signIns(r); err != nil && !errors.Is(err, errInsecure) {
 		return err
 	}
@@ -45,7 +67,7 @@ func (s accountPages) showLogin(w *reply, r *web.Request, _ []string) error {
 }
 
 // login shows the page for signing in.
-func (s accountPages) login(w *reply, r *web.Request, status int, next string, v loginView) error {
+func (s loginPages) login(w *reply, r *web.Request, status int, next string, v loginView) error {
 	v.Next = local(next, r.Base+"/")
 	v.SignInOffers, v.Insecure = s.gate.SignInOffers(), r.Transport == web.Insecure
 	if v.SignInOffers.Ticket {
@@ -62,7 +84,7 @@ func (s accountPages) login(w *reply, r *web.Request, status int, next string, v
 }
 
 // refused shows the page for signing in again, with the reason.
-func (s accountPages) refused(w *reply, r *web.Request, next string, c *auth.Challenge, v loginView) error {
+func (s loginPages) refused(w *reply, r *web.Request, next string, c *auth.Challenge, v loginView) error {
 	v.Error = c.Text
 	switch c.Status {
 	case http.StatusNotFound:
@@ -75,7 +97,7 @@ func (s accountPages) refused(w *reply, r *web.Request, next string, c *auth.Cha
 }
 
 // signedIn gives the browser the cookie and leads it to the page that it wants.
-func (s accountPages) signedIn(w *reply, r *web.Request, in auth.SignIn, next string) error {
+func (s loginPages) signedIn(w *reply, r *web.Request, in auth.SignIn, next string) error {
 	if in.Reply != "" {
 		w.Header()["Www-Authenticate"] = []string{in.Reply}
 	}
@@ -84,7 +106,7 @@ func (s accountPages) signedIn(w *reply, r *web.Request, in auth.SignIn, next st
 }
 
 // doLogin answers POST login: a user name and a password, or a token.
-func (s accountPages) doLogin(w *reply, r *web.Request, _ []string) error {
+func (s loginPages) doLogin(w *reply, r *web.Request, _ []string) error {
 	gate, err := s.signIns(r)
 	if err != nil {
 		return err
@@ -108,7 +130,7 @@ func (s accountPages) doLogin(w *reply, r *web.Request, _ []string) error {
 }
 
 // ticketLogin answers GET login/ticket: the browser is asked for its Kerberos ticket.
-func (s accountPages) ticketLogin(w *reply, r *web.Request, _ []string) error {
+func (s loginPages) ticketLogin(w *reply, r *web.Request, _ []string) error {
 	gate, err := s.signIns(r)
 	if err != nil {
 		return err
@@ -126,7 +148,7 @@ func (s accountPages) ticketLogin(w *reply, r *web.Request, _ []string) error {
 }
 
 // oidcLogin answers GET login/oidc: it leads the browser to the OpenID provider.
-func (s accountPages) oidcLogin(w *reply, r *web.Request, _ []string) error {
+func (s loginPages) oidcLogin(w *reply, r *web.Request, _ []string) error {
 	gate, err := s.signIns(r)
 	if err != nil {
 		return err
@@ -146,7 +168,7 @@ func (s accountPages) oidcLogin(w *reply, r *web.Request, _ []string) error {
 
 // oidcBack answers GET login/oidc/callback, to which the OpenID provider sends the
 // browser back.
-func (s accountPages) oidcBack(w *reply, r *web.Request, _ []string) error {
+func (s loginPages) oidcBack(w *reply, r *web.Request, _ []string) error {
 	gate, err := s.signIns(r)
 	if err != nil {
 		return err
@@ -161,7 +183,7 @@ func (s accountPages) oidcBack(w *reply, r *web.Request, _ []string) error {
 }
 
 // logout answers POST logout.
-func (s accountPages) logout(w *reply, r *web.Request, _ []string) error {
+func (s loginPages) logout(w *reply, r *web.Request, _ []string) error {
 	gate, err := s.signIns(r)
 	if err != nil {
 		return err

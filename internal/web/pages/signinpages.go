@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,21 +19,11 @@ import (
 type accountPages struct {
 	*printer
 	accounts *web.Accounts
-	gate     *auth.Gate // nil: browsers cannot sign in
-	baseURL  string     // of the configuration; or ""
 	now      func() time.Time
-	log      *slog.Logger
 }
 
-// Checks of credentials take long and have limits of their own.
 func (s accountPages) routes() []pageRoute {
 	return []pageRoute{
-		page(http.MethodGet, "login", web.Anyone, "", s.showLogin),
-		longPage(http.MethodPost, "login", web.Anyone, s.doLogin),
-		longPage(http.MethodGet, "login/ticket", web.Anyone, s.ticketLogin),
-		longPage(http.MethodGet, "login/oidc", web.Anyone, s.oidcLogin),
-		longPage(http.MethodGet, "login/oidc/callback", web.Anyone, s.oidcBack),
-		page(http.MethodPost, "logout", web.Anyone, "", s.logout),
 		page(http.MethodGet, "tokens", web.Anyone, "", s.listTokens),
 		page(http.MethodPost, "tokens", web.Anyone, "", s.makeToken),
 		page(http.MethodGet, "tokens/*", web.Anyone, "", s.showToken),

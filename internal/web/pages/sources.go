@@ -14,6 +14,13 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
+// sourcePages are the pages about the source files that a content names.
+type sourcePages struct {
+	*printer
+	catalog *depot.Catalog
+	lists   *web.SourceLists
+}
+
 // sourcesView is what the page of the sources of a content shows.
 type sourcesView struct {
 	Name, Object string // of the file, and the address of its page
@@ -36,7 +43,7 @@ type sourceRow struct {
 var stateClass = map[string]string{"held": "ok", "bundle": "ok", "embedded": "ok", "missing": "warn"}
 
 // showSources answers GET object/SHA256/sources.
-func (p catalogPages) showSources(w *reply, r *web.Request, args []string) error {
+func (p sourcePages) showSources(w *reply, r *web.Request, args []string) error {
 	limit, after, err := web.ReadPage(r.URL.Query(), "sources")
 	if err != nil {
 		return err
