@@ -78,7 +78,7 @@ var mayImport = map[string][]string{
 	"internal/peer":           {"internal/fetch"},
 	"internal/wire":           {},
 	"internal/sspi":           {"internal/binding"},
-	"internal/server":         {"internal/server/metrics", "internal/body", "internal/limit", "internal/span", "internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/intake", "internal/jobs", "internal/report", "internal/stage", "internal/symbolicate", "internal/term", "internal/web", "internal/wire"},
+	"internal/server":         {"internal/server/metrics", "internal/body", "internal/limit", "internal/span", "internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/intake", "internal/jobs", "internal/report", "internal/stage", "internal/symbolicate", "internal/term", "internal/web", "internal/wire", "internal/web/api", "internal/web/pages"},
 	"internal/server/metrics": {"internal/depot", "internal/jobs", "internal/limit"},
 	"internal/config":         {"internal/glob", "internal/span", "internal/durable", "internal/watch", "symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/fetch", "internal/sympath", "internal/tree", "internal/upstream", "internal/depot", "internal/index", "internal/oidc", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/transcode", "internal/server"},
 	"internal/manual":         {},
@@ -89,17 +89,16 @@ var mayImport = map[string][]string{
 	// Linked on Windows only.
 	"internal/winservice": {"internal/daemon"},
 	"internal/want":       {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
-	"internal/keeper":     {"internal/jobs", "symfile", "internal/client", "internal/depot", "internal/report", "internal/retention", "internal/wire", "internal/userquery"},
 	"internal/report":     {"internal/clip", "internal/srclink", "dump", "layout", "objfile", "symfile", "internal/depot", "internal/retention", "internal/scan", "internal/term", "internal/want"},
 	"internal/bundle":     {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/term", "internal/want"},
 	// symcachework knows the depot as an interface.
-	"internal/symcachework": {"internal/ctxio", "debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode", "internal/wire", "internal/jobs/worker"},
+	"internal/symcachework": {"internal/ctxio", "debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode", "internal/wire", "internal/worker"},
 	// symbolicate knows the depot as an interface.
-	"internal/symbolicate": {"breakpad", "debugid", "functab", "gsym", "demangle", "dwarf", "objtab", "pdb", "ppdb", "unwind", "internal/ctxio", "internal/durable", "internal/blob", "internal/index", "internal/jobs", "internal/term", "internal/wire", "layout", "objfile", "symfile", "internal/jobs/worker"},
+	"internal/symbolicate": {"breakpad", "debugid", "functab", "gsym", "demangle", "dwarf", "objtab", "pdb", "ppdb", "unwind", "internal/ctxio", "internal/durable", "internal/blob", "internal/index", "internal/jobs", "internal/term", "internal/wire", "layout", "objfile", "symfile", "internal/worker"},
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
 	"internal/jobs": {"internal/span", "internal/blob", "internal/index", "internal/term", "internal/wire"},
 	// web is mounted by the server, which authenticates its requests.
-	"internal/web": {"internal/body", "debugid", "dump", "layout", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire", "internal/userquery"},
+	"internal/web": {"internal/body", "dump", "layout", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire", "internal/userquery"},
 
 	// intake drives stages through an interface; the server mounts it.
 	"internal/intake": {"internal/body", "internal/clip", "internal/durable", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},
@@ -111,7 +110,7 @@ var mayImport = map[string][]string{
 	"internal/blob/blobtest":           {"internal/blob"},
 	"internal/index/pgtest":            {"internal/symtest"},
 	"internal/bucket/buckettest":       {"internal/bucket", "internal/symtest"},
-	"internal/client":                  {"internal/ctxio", "internal/sources", "internal/blob", "internal/scan", "internal/sparse", "internal/term", "internal/wire", "objfile", "symfile", "internal/jobs/worker"},
+	"internal/client":                  {"internal/ctxio", "internal/sources", "internal/blob", "internal/scan", "internal/sparse", "internal/term", "internal/wire", "objfile", "symfile", "internal/endpoint", "internal/depot", "internal/jobs", "internal/report", "internal/retention"},
 	"internal/oidc/oidctest":           {},
 	"internal/index/indextest":         {"internal/index"},
 	"internal/transcode/transcodetest": {"debugid", "pdb"},
@@ -126,9 +125,13 @@ var mayImport = map[string][]string{
 	"test/uploads":                     {},
 	"internal/fusefilter":              {},
 	"internal/importexport":            {"internal/sources", "debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/bucket", "internal/ctxio", "internal/depot", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
-	"internal/jobs/worker":             {"internal/ctxio", "internal/wire"},
 	"internal/unpackcache":             {},
 	"internal/userquery":               {"debugid", "symfile", "layout", "objfile", "internal/auth", "internal/clip", "internal/durable", "internal/term", "internal/want"},
+	"internal/endpoint":                {"internal/wire"},
+	"internal/web/api":                 {"internal/web", "layout", "internal/userquery", "symfile", "internal/auth", "internal/blob", "internal/depot", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/stage", "internal/want", "internal/wire"},
+	"internal/web/pages":               {"internal/web", "debugid", "layout", "internal/userquery", "symfile", "internal/auth", "internal/blob", "internal/depot", "internal/intake", "internal/jobs", "internal/report", "internal/sparse", "internal/srclink", "internal/stage", "internal/term", "internal/want", "internal/wire"},
+	"internal/web/webtest":             {"internal/web", "internal/auth", "internal/depot"},
+	"internal/worker":                  {"internal/blob", "internal/ctxio", "internal/endpoint", "internal/wire"},
 }
 
 // soleImporter names the one room that may link a heavy module.

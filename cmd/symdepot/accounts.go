@@ -7,19 +7,17 @@ import (
 	"fmt"
 	"iter"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/oidc"
-	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
 // atServer makes a token of a server.
 func (c tokenNewCmd) atServer(a *app, spec auth.TokenSpec) error {
-	s, err := a.accounts(c.serverFlags)
+	s, err := c.client()
 	if err != nil {
 		return err
 	}
@@ -37,11 +35,6 @@ func (c tokenNewCmd) atServer(a *app, spec auth.TokenSpec) error {
 	line := lineOf(t)
 	line.Token = t.Token
 	return c.print(a, line)
-}
-
-// accounts returns a client for the tokens and the audit log of a server.
-func (a *app) accounts(f serverFlags) (*client.Accounts, error) {
-	return client.NewAccounts(f.Server, f.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
 }
 
 // lineOf is newTokenLine for a token of a server.
@@ -62,7 +55,7 @@ func lineOf(t wire.TokenInfo) tokenLine {
 var errDamaged = errors.New("lines of the server's log are not audit records")
 
 // ofServer are the records of the log of a server, which does the filtering.
-func ofServer(ctx context.Context, s *client.Accounts, f auth.AuditFilter) iter.Seq2[auth.Event, error] {
+func ofServer(ctx context.Context, s *client.API, f auth.AuditFilter) iter.Seq2[auth.Event, error] {
 	q := url.Values{}
 	for name, text := range map[string]string{"who": f.Who, "node": f.Node, "product": f.Product, "file": f.Name, "id": f.ID, "remote": f.Remote, "action": f.Action} {
 		if text != "" {

@@ -115,7 +115,7 @@ func (c auditCmd) logs(a *app, f auth.AuditFilter) (logs []iter.Seq2[auth.Event,
 		if len(files) > 0 || c.File != "" || c.Config != "" || c.Stored {
 			return nil, done, term.UsageError("--server excludes files, --file, --config and --stored")
 		}
-		s, err := a.accounts(c.serverFlags)
+		s, err := c.client()
 		return []iter.Seq2[auth.Event, error]{ofServer(a.ctx, s, f)}, done, err
 	}
 	switch {

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/keeper"
 )
 
 type commentCmd struct {
@@ -24,7 +24,7 @@ Exit codes: 0 done, 1 no such transaction, 2 wrong command line, 3 failed, 4 no 
 
 // Run changes the comment.
 func (c commentCmd) Run(a *app) error {
-	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
+	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
 		l, err := k.Comment(a.ctx, c.Number, c.Text)
 		if err != nil {
 			return noSuchTx(a.stderr, c.Number, err)

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
 )
@@ -52,33 +52,57 @@ func (c gcCmd) Run(a *app) error {
 			return err
 		}
 	}
-	return a.keeper(c.serverFlags, depot.Options{Probe: true}, func(k keeper.Keeper) error {
-		l, err := c.collect(a, k)
-		switch {
-		case keeper.IsNo(err):
-			return a.nothing(err.Error())
-		case err != nil:
-			return err
-		case c.DryRun && l.Plan == "":
-			fmt.Fprintln(a.stderr, "symdepot: the plan could not be stored; gc without --plan works nevertheless")
-		}
-		if c.JSON {
-			return term.NewJSONLines(a.stdout).Write(l)
-		}
-		l.Print(a.stdout)
-		return nil
-	})
+	l, err := c.collect(a)
+	switch {
+	case client.IsNo(err):
+		return a.nothing(err.Error())
+	case err != nil:
+		return err
+	case c.DryRun && l.Plan == "":
+		fmt.Fprintln(a.stderr, "symdepot: the plan could not be stored; gc without --plan works nevertheless")
+	}
+	if c.JSON {
+		return term.NewJSONLines(a.stdout).Write(l)
+	}
+	l.Print(a.stdout)
+	return nil
 }
 
-func (c gcCmd) collect(a *app, k keeper.Keeper) (report.Collected, error) {
-	opt := depot.CollectOptions{Grace: time.Duration(c.Grace), EmptyTrash: c.EmptyTrash}
-	switch {
-	case c.Plan != "":
-		return k.ApplyCollection(a.ctx, c.Plan)
-	case c.DryRun:
-		return k.PlanCollection(a.ctx, opt)
+// collect collects garbage, or plans to. At a server, what is collected was planned just
+// before; a depot of this machine is collected without a plan, because others may change it
+// all the time, and a dry run of one that cannot be written has a plan without a number.
+func (c gcCmd) collect(a *app) (l report.Collected, err error) {
+	grace := time.Duration(c.Grace)
+	if c.Server == "" && c.Plan == "" {
+		return c.here(a, depot.CollectOptions{Grace: grace, EmptyTrash: c.EmptyTrash})
 	}
-	return k.Collect(a.ctx, opt)
+	err = a.api(c.serverFlags, depot.Options{Probe: true}, func(k *client.API) (err error) {
+		switch {
+		case c.Plan != "":
+			l, err = k.ApplyCollection(a.ctx, c.Plan)
+		case c.DryRun:
+			l, err = k.PlanCollection(a.ctx, grace, c.EmptyTrash)
+		default:
+			l, err = k.Collect(a.ctx, grace, c.EmptyTrash)
+		}
+		return err
+	})
+	return l, err
+}
+
+// here collects garbage of the depot of this machine.
+func (c gcCmd) here(a *app, opt depot.CollectOptions) (report.Collected, error) {
+	d, err := a.open(depot.Options{MustExist: true, Probe: true})
+	if err != nil {
+		return report.Collected{}, err
+	}
+	defer d.Close()
+	if c.DryRun {
+		p, err := d.Retention.PlanCollection(a.ctx, opt, localUser())
+		return report.NewCollectionPlan(p), err
+	}
+	done, err := d.Retention.Collect(a.ctx, opt)
+	return report.NewCollected(done, false), err
 }
 
 // claim gives the depot the right to delete the objects of its bucket.

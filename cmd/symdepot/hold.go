@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -30,7 +30,7 @@ Exit codes: 0 done, 1 no such transaction, 2 wrong command line, 3 failed or no 
 
 // Run changes the class.
 func (c promoteCmd) Run(a *app) error {
-	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
+	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
 		p, err := k.Promote(a.ctx, c.Number, c.Class, c.Hold)
 		if err != nil {
 			return noSuchTx(a.stderr, c.Number, err)
@@ -60,20 +60,21 @@ Exit codes: 0 held, 1 no such transaction, 2 wrong command line, 3 failed, 4 no 
 
 // Run places a hold.
 func (c holdCmd) Run(a *app) error {
-	h := depot.Hold{Number: c.Number, Name: c.Reason, Reason: c.Reason}
+	var day time.Time // the zero time: it does not end
 	until := ""
 	if c.Until != "" {
-		day, err := time.Parse(time.DateOnly, c.Until)
+		var err error
+		day, err = time.Parse(time.DateOnly, c.Until)
 		if err != nil || !time.Now().Before(day.AddDate(0, 0, 1)) { // days are those of UTC
 			return term.UsageError("--until: a day that is not past is expected, such as " + time.Now().AddDate(1, 0, 0).Format(time.DateOnly))
 		}
-		h.Until, until = day, " until "+c.Until
+		until = " until " + c.Until
 	}
 	if c.Reason == "" {
 		return term.UsageError("the reason is empty")
 	}
-	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
-		l, err := k.Hold(a.ctx, h)
+	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
+		l, err := k.Hold(a.ctx, c.Number, c.Reason, day)
 		if err != nil {
 			return noSuchTx(a.stderr, c.Number, err)
 		}
@@ -101,7 +102,7 @@ Exit codes: 0 released, 1 no such transaction or hold, 2 wrong command line, 3 f
 
 // Run releases holds.
 func (c unholdCmd) Run(a *app) error {
-	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
+	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
 		list, err := k.Unhold(a.ctx, c.Number, c.Reason)
 		if err != nil {
 			return noSuchTx(a.stderr, c.Number, err)

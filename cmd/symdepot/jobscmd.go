@@ -8,8 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/client"
+	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/jobs"
-	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -57,8 +58,8 @@ func (c jobsListCmd) Run(a *app) error {
 		f.States = append(f.States, st)
 	}
 	var list []jobs.Shown
-	err := a.jobs(c.serverFlags, func(k keeper.Jobs) error {
-		return k.List(a.ctx, f, func(j jobs.Shown) error {
+	err := a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
+		return k.Jobs(a.ctx, f, func(j jobs.Shown) error {
 			list = append(list, j)
 			return nil
 		})
@@ -111,8 +112,8 @@ type jobsStatsCmd struct {
 // Run prints the statistics.
 func (c jobsStatsCmd) Run(a *app) error {
 	var stats []jobs.Stats
-	err := a.jobs(c.serverFlags, func(k keeper.Jobs) (err error) {
-		stats, err = k.Stats(a.ctx)
+	err := a.api(c.serverFlags, depot.Options{}, func(k *client.API) (err error) {
+		stats, err = k.JobStats(a.ctx)
 		return err
 	})
 	if err != nil {
@@ -151,8 +152,8 @@ type jobsCancelCmd struct {
 
 // Run ends jobs.
 func (c jobsCancelCmd) Run(a *app) error {
-	return eachJob(a, c.serverFlags, c.ID, func(k keeper.Jobs, id int64) (string, error) {
-		was, err := k.Cancel(a.ctx, id)
+	return eachJob(a, c.serverFlags, c.ID, func(k *client.API, id int64) (string, error) {
+		was, err := k.CancelJob(a.ctx, id)
 		if err == nil && !was {
 			return "had ended", nil
 		}
@@ -167,8 +168,8 @@ type jobsRetryCmd struct {
 
 // Run enters jobs again.
 func (c jobsRetryCmd) Run(a *app) error {
-	return eachJob(a, c.serverFlags, c.ID, func(k keeper.Jobs, id int64) (string, error) {
-		n, err := k.Retry(a.ctx, id)
+	return eachJob(a, c.serverFlags, c.ID, func(k *client.API, id int64) (string, error) {
+		n, err := k.RetryJob(a.ctx, id)
 		if n == id {
 			return "has not ended", err
 		}
@@ -177,9 +178,9 @@ func (c jobsRetryCmd) Run(a *app) error {
 }
 
 // eachJob calls do for each job and prints the outcome.
-func eachJob(a *app, f serverFlags, ids []int64, do func(k keeper.Jobs, id int64) (string, error)) error {
+func eachJob(a *app, f serverFlags, ids []int64, do func(k *client.API, id int64) (string, error)) error {
 	missing := false
-	err := a.jobs(f, func(k keeper.Jobs) error {
+	err := a.api(f, depot.Options{}, func(k *client.API) error {
 		for _, id := range ids {
 			what, err := do(k, id)
 			if errors.Is(err, fs.ErrNotExist) {

@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symfile"
@@ -52,7 +52,7 @@ func (c missingCmd) Run(a *app) error {
 		return err
 	}
 	n := 0
-	err = a.catalog(c.serverFlags, func(k keeper.Catalog) error {
+	err = a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
 		return k.Missing(a.ctx, f, func(m depot.Wanted) error {
 			n++
 			switch {

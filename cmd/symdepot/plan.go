@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/term"
@@ -48,9 +48,9 @@ type policyPreviewCmd struct {
 
 // Run prints the plan of the policy in force.
 func (c policyPreviewCmd) Run(a *app) error {
-	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
+	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
 		l, err := k.Preview(a.ctx)
-		if keeper.IsNo(err) {
+		if client.IsNo(err) {
 			return a.nothing(err.Error())
 		}
 		if err != nil {
@@ -77,9 +77,9 @@ type policyApplyCmd struct {
 
 // Run applies a plan.
 func (c policyApplyCmd) Run(a *app) error {
-	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
+	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
 		l, err := k.Apply(a.ctx, c.Plan, c.YesRemove)
-		if keeper.IsNo(err) {
+		if client.IsNo(err) {
 			return a.nothing(err.Error())
 		}
 		if err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/term"
@@ -46,7 +46,7 @@ type policyShowCmd struct {
 
 // Run prints the policy.
 func (c policyShowCmd) Run(a *app) error {
-	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
+	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
 		p, err := k.Policy(a.ctx)
 		if err != nil {
 			return err
@@ -72,7 +72,7 @@ type policySetCmd struct {
 // Run sets the policy.
 func (c policySetCmd) Run(a *app) error {
 	rules := retention.Rules{KeepLast: c.KeepLast, KeepWithin: c.KeepWithin + term.Duration(c.KeepDays)*term.Duration(24*time.Hour), KeepUsed: c.KeepUsed}
-	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
+	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
 		before, file := int64(-1), c.File
 		var text []byte
 		var err error

@@ -10,7 +10,7 @@ import (
 // configuration, if it has one. A server records them itself.
 func (c rmCmd) recorder(a *app) (record func(auth.Event) error, done func(), err error) {
 	record, done = func(auth.Event) error { return nil }, func() {}
-	if !c.Purge || c.Server != "" {
+	if !c.Purge {
 		return record, done, nil
 	}
 	conf, err := a.config("")
@@ -19,7 +19,7 @@ func (c rmCmd) recorder(a *app) (record func(auth.Event) error, done func(), err
 	}
 	log, err := auth.AppendAudit(conf.AuditOptions().File)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w; nothing was purged", err)
+		return nil, done, fmt.Errorf("%w; nothing was purged", err)
 	}
 	return log.Record, func() { _ = log.Close() }, nil // each record is durable
 }

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/term"
@@ -72,11 +72,7 @@ func (c findCmd) Run(a *app) error {
 		p.t = term.NewTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "TRANSACTIONS", "NAME", "")
 	}
 	missing := 0
-	local := func(d *depot.Depot) keeper.Catalog {
-		ws.use(d)
-		return keeper.LocalCatalog(d)
-	}
-	if err := workOn(a, c.serverFlags, depot.Options{}, keeper.ServerCatalog, local, func(k keeper.Catalog) error {
+	if err := a.apiWith(c.serverFlags, depot.Options{}, ws.use, func(k *client.API) error {
 		defer ws.close()
 		for _, q := range c.Query {
 			n, err := c.one(a, k, q, &p)
@@ -106,7 +102,7 @@ func (c findCmd) Run(a *app) error {
 	return nil
 }
 
-func (c findCmd) one(a *app, k keeper.Catalog, q string, p *findPrinter) (int, error) {
+func (c findCmd) one(a *app, k *client.API, q string, p *findPrinter) (int, error) {
 	if fi, err := os.Stat(q); c.File || err == nil && fi.Mode().IsRegular() {
 		return c.localFile(a, k, q, p)
 	}
@@ -115,7 +111,7 @@ func (c findCmd) one(a *app, k keeper.Catalog, q string, p *findPrinter) (int, e
 
 // localFile looks for the objects of a file on this machine, or of the files in
 // it when it is an archive.
-func (c findCmd) localFile(a *app, k keeper.Catalog, path string, p *findPrinter) (int, error) {
+func (c findCmd) localFile(a *app, k *client.API, path string, p *findPrinter) (int, error) {
 	n := 0
 	for f, err := range scan.Walk(a.ctx, []string{path}, scan.Options{}) {
 		if err != nil {
@@ -212,7 +208,7 @@ func anyOr(product string) *string {
 // Run lists transactions.
 func (c listCmd) Run(a *app) error {
 	f := depot.ListFilter{Product: anyOr(c.Product), Version: c.Version, Who: c.Who, Limit: c.Limit, Removed: c.All}
-	return a.catalog(c.serverFlags, func(k keeper.Catalog) error {
+	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
 		if c.JSON {
 			out := term.NewJSONLines(a.stdout)
 			return k.Transactions(a.ctx, f, func(t report.Transaction) error { return out.Write(t) })
@@ -256,7 +252,7 @@ Exit codes: 0 shown, 1 no such transaction, 2 wrong command line, 3 failed, 4 no
 
 // Run shows one transaction.
 func (c showCmd) Run(a *app) error {
-	return a.catalog(c.serverFlags, func(k keeper.Catalog) error {
+	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
 		s, err := k.State(a.ctx, c.Number)
 		if err != nil {
 			return noSuchTx(a.stderr, c.Number, err)

@@ -1,14 +1,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
 type rmCmd struct {
@@ -47,12 +46,13 @@ func (c rmCmd) Run(a *app) error {
 	if c.Plan != "" && len(c.Numbers) != 1 {
 		return term.UsageError("--plan is that of one transaction")
 	}
-	return a.keeper(c.serverFlags, depot.Options{Probe: c.Purge}, func(k keeper.Keeper) error {
-		record, done, err := c.recorder(a)
-		if err != nil {
-			return err
-		}
-		defer done()
+	done := func() {}
+	defer func() { done() }()
+	recorded := func(_ *depot.Depot, conf *web.Config) (err error) {
+		conf.Purged, done, err = c.recorder(a)
+		return err
+	}
+	return a.apiWith(c.serverFlags, depot.Options{Probe: c.Purge}, recorded, func(k *client.API) error {
 		for _, n := range c.Numbers {
 			tx, err := k.Transaction(a.ctx, n)
 			if err != nil {
@@ -63,7 +63,7 @@ func (c rmCmd) Run(a *app) error {
 			}
 		}
 		for _, n := range c.Numbers {
-			if err := c.remove(a, k, n, record); err != nil {
+			if err := c.remove(a, k, n); err != nil {
 				return noSuchTx(a.stderr, n, err)
 			}
 		}
@@ -71,7 +71,7 @@ func (c rmCmd) Run(a *app) error {
 	})
 }
 
-func (c rmCmd) remove(a *app, k keeper.Keeper, n int64, record func(auth.Event) error) error {
+func (c rmCmd) remove(a *app, k *client.API, n int64) error {
 	if c.DryRun {
 		l, err := k.PlanRemoval(a.ctx, n)
 		switch {
@@ -84,16 +84,7 @@ func (c rmCmd) remove(a *app, k keeper.Keeper, n int64, record func(auth.Event) 
 		return nil
 	}
 	if c.Purge {
-		tx, err := k.Transaction(a.ctx, n)
-		if err != nil {
-			return err
-		}
 		l, err := k.Purge(a.ctx, n, c.Reason)
-		if l.Transaction > 0 {
-			e := auth.PurgeEvent(n, tx.Product, c.Reason, l.Frees)
-			e.Who = localUser()
-			err = errors.Join(err, record(e))
-		}
 		switch {
 		case err != nil:
 			return err

@@ -16,6 +16,8 @@ import (
 	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/span"
+	"github.com/symdepot/symdepot/internal/web/api"
+	"github.com/symdepot/symdepot/internal/web/pages"
 )
 
 // running is what a running server needs beside its depot.
@@ -61,8 +63,9 @@ func (s running) run(a *app, d *depot.Depot, add []string, info txFlags) error {
 		return err
 	}
 	defer uploads.Close()
+	acts := newWeb(d, uploads, guard, log, conf)
 	srv, err := server.New(server.Config{
-		Depot: d, API: newAPI(d, uploads, guard, log, conf), Uploads: uploads,
+		Depot: d, API: api.New(acts), Pages: pages.New(acts), Uploads: uploads,
 		Gate: guard.gate, Audit: guard.audit, Tracer: s.tracer, TLS: listenerTLS,
 		ID: s.sources.ID, Log: log, AccessLog: conf.Log.Requests,
 		Public: conf.Public, Hosts: conf.Hosts, Origins: conf.Origins, ProxyNetworks: proxies, Prefixes: conf.Prefixes, TwoTier: conf.TwoTier,

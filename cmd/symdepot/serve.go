@@ -219,15 +219,16 @@ func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, inf
 	return running{conf: conf, log: log, tracer: tracer, sources: sources, reloads: reloads}.run(a, d, add, info)
 }
 
-// newAPI returns the API and the pages below /-/.
-func newAPI(d *depot.Depot, uploads *intake.Handler, g *guard, log *slog.Logger, conf *config.Config) *web.API {
-	tokens := tokenAPI{g.gate, tokenStore{d}}
-	return web.New(web.Config{
-		SignIns: tokens, BaseURL: conf.BaseURL,
-		Stages: d.Stages(), Forms: uploads, Retention: d.Retention, Transactions: d, Files: depot.FinderIn(d), Scratch: d.Stages().UploadDir(), Catalog: d.Catalog, Sources: d.Sources, InPlace: d.Watched, Tokens: tokens, Audit: g.audit, Log: log,
-		Tracing: web.Tracing{Depot: d.Tracer, Prefixes: conf.Prefixes, HexAge: conf.SymCacheServer().HexAge, Redirect: conf.SymCacheServer().Redirect, Gate: g.gate},
-		Facts:   aboutServer(d, conf, g), Upstreams: d.Remote, Jobs: d.Jobs(), Missing: d.Missing, Makes: d.Symbols.Makes(), Version: programVersion(),
-	})
+// newWeb returns what the API and the pages below /-/ do.
+func newWeb(d *depot.Depot, uploads *intake.Handler, g *guard, log *slog.Logger, conf *config.Config) *web.Acts {
+	sc := conf.SymCacheServer()
+	c := web.Config{
+		Tokens: tokenAPI{g.gate, tokenStore{d}}, SignIns: g.gate, Audit: g.audit, Forms: uploads, Scratch: d.Stages().UploadDir(),
+		Tracing: web.Tracing{Prefixes: conf.Prefixes, HexAge: sc.HexAge, Redirect: sc.Redirect, Gate: g.gate},
+		Facts:   aboutServer(d, conf, g), Makes: d.Symbols.Makes(), Version: programVersion(), BaseURL: conf.BaseURL, Log: log,
+	}
+	c.Use(d)
+	return web.New(c)
 }
 
 // printStart prints the server's address and the settings of each client.

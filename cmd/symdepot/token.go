@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/auth"
-	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/wire"
@@ -200,7 +199,7 @@ func madeBy(list []tokenLine, principal string) []tokenLine {
 // tokens returns the tokens of the server or the depot, the oldest first.
 func (c tokenListCmd) tokens(a *app) (list []tokenLine, err error) {
 	if c.Server != "" {
-		s, err := a.accounts(c.serverFlags)
+		s, err := c.client()
 		if err != nil {
 			return nil, err
 		}
@@ -259,7 +258,7 @@ func (c tokenRevokeCmd) Run(a *app) error {
 		}
 		err := revoke(id)
 		switch {
-		case errors.Is(err, fs.ErrNotExist), client.ProblemWord(err) == wire.ProblemNotFound:
+		case errors.Is(err, fs.ErrNotExist):
 			fmt.Fprintln(a.stderr, "symdepot: there is no such token:", term.Printable(auth.Redact(id)))
 			unknown = term.ErrNegative
 		case err != nil:
@@ -274,7 +273,7 @@ func (c tokenRevokeCmd) Run(a *app) error {
 // revoker returns what revokes a token of the server or the depot.
 func (c tokenRevokeCmd) revoker(a *app) (revoke func(id string) error, done func(), err error) {
 	if c.Server != "" {
-		s, err := a.accounts(c.serverFlags)
+		s, err := c.client()
 		return func(id string) error { return s.RevokeToken(a.ctx, id) }, func() {}, err
 	}
 	d, err := a.open(depot.Options{MustExist: true})

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -24,11 +24,11 @@ Exit codes: 0 restored, 1 no such transaction, or it is not in the trash, 2 wron
 
 // Run restores transactions.
 func (c undoCmd) Run(a *app) error {
-	return a.keeper(c.serverFlags, depot.Options{}, func(k keeper.Keeper) error {
+	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
 		for _, n := range c.Numbers {
 			l, err := k.Undo(a.ctx, n)
 			switch {
-			case keeper.IsNo(err):
+			case client.IsNo(err):
 				return a.nothing(err.Error())
 			case err != nil:
 				return noSuchTx(a.stderr, n, err)

@@ -3,8 +3,8 @@ package main
 import (
 	"time"
 
+	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
 )
@@ -55,11 +55,7 @@ func (c usageCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	local := func(d *depot.Depot) keeper.Keeper {
-		ws.use(d)
-		return keeper.Local(d, localUser(), a.quotas)
-	}
-	return workOn(a, c.serverFlags, depot.Options{}, keeper.OfServer, local, func(k keeper.Keeper) error {
+	return a.apiWith(c.serverFlags, depot.Options{Stages: a.pushLimits()}, ws.use, func(k *client.API) error {
 		defer ws.close()
 		if c.OverTime {
 			return c.overTime(a, k)
@@ -79,9 +75,9 @@ func (c usageCmd) Run(a *app) error {
 	})
 }
 
-func (c usageCmd) overTime(a *app, k keeper.Keeper) error {
+func (c usageCmd) overTime(a *app, k *client.API) error {
 	today := time.Now().UTC().Truncate(24 * time.Hour)
-	list, err := k.UsageDays(a.ctx, depot.UsageFilter{From: today.AddDate(0, 0, 1-c.Days), To: today, Product: c.Product, All: c.Product == nil})
+	list, err := k.UsageDays(a.ctx, today.AddDate(0, 0, 1-c.Days), today, c.Product)
 	switch {
 	case err != nil:
 		return err

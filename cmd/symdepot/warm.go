@@ -5,9 +5,9 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
 type warmCmd struct {
@@ -95,7 +95,7 @@ func (c warmCmd) warm(a *app, d *depot.Depot, w depot.Warming) (depot.Warmed, er
 	}
 	var refs []blob.Ref
 	for _, text := range c.What {
-		n, err := keeper.LocalCatalog(d).Find(a.ctx, text, 0, func(f report.Found) error {
+		n, err := apiOf(d, web.Config{}).Find(a.ctx, text, 0, func(f report.Found) error {
 			ref, err := blob.ParseRef(f.SHA256)
 			refs = append(refs, ref)
 			return err

@@ -6,6 +6,7 @@ import (
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
 // watchFlags let a command that reads the depot of this machine know the folders that a
@@ -51,10 +52,11 @@ func (f watchFlags) addTo(conf *config.Config) error {
 }
 
 // use makes a depot search the folders until close is called.
-func (ws *watchedFolders) use(d *depot.Depot) {
+func (ws *watchedFolders) use(d *depot.Depot, _ *web.Config) error {
 	list, notes, done := ws.conf.ReadWatched(ws.a.ctx, d.Watched.Dir())
 	d.Watched.Use(list)
 	ws.notes, ws.done = append(ws.notes, notes...), done
+	return nil
 }
 
 // close releases the folders. It is called before the depot is closed.

@@ -6,12 +6,10 @@ import (
 	"os"
 
 	"github.com/symdepot/symdepot/internal/client"
-	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
-	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/internal/userquery"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
 type whyCmd struct {
@@ -64,10 +62,11 @@ func (c whyCmd) Run(a *app) error {
 	defer done()
 	all, found := []report.Trace{}, true
 	for _, q := range list {
-		l, err := t.Trace(a.ctx, q)
+		l, err := t.Trace(a.ctx, q.Path())
 		if err != nil {
 			return err
 		}
+		l.AskedAs(q.Text, q.Token)
 		l.Line, l.Times, l.Log = q.Line, q.Times, string(q.Outcome)
 		all, found = append(all, l), found && l.Found()
 	}
@@ -90,10 +89,10 @@ func (c whyCmd) Run(a *app) error {
 }
 
 // tracer returns what explains requests. The function releases it.
-func (c whyCmd) tracer(a *app, ws *watchedFolders) (t keeper.Tracer, done func(), err error) {
+func (c whyCmd) tracer(a *app, ws *watchedFolders) (t *client.API, done func(), err error) {
 	if c.Server != "" {
-		s, err := client.NewRetention(c.Server, c.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
-		return keeper.ServerTracer(s), func() {}, err
+		t, err = c.client()
+		return t, func() {}, err
 	}
 	conf, err := c.load(a)
 	if err != nil {
@@ -114,7 +113,8 @@ func (c whyCmd) tracer(a *app, ws *watchedFolders) (t keeper.Tracer, done func()
 		closeStores()
 		return nil, nil, err
 	}
-	ws.use(d)
-	as := depot.TraceAsk{Prefixes: conf.Prefixes, HexAge: conf.SymCacheServer().HexAge, Redirect: conf.SymCacheServer().Redirect}
-	return keeper.TracerOf(d, as), func() { ws.close(); closeDepot(); closeStores() }, nil
+	sc := conf.SymCacheServer()
+	api := web.Config{Tracing: web.Tracing{Prefixes: conf.Prefixes, HexAge: sc.HexAge, Redirect: sc.Redirect}}
+	err = ws.use(d, &api)
+	return apiOf(d, api), func() { ws.close(); closeDepot(); closeStores() }, err
 }

@@ -14,13 +14,13 @@ import (
 
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/config"
-	"github.com/symdepot/symdepot/internal/jobs/worker"
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/worker"
 )
 
 type workCmd struct {
@@ -115,7 +115,7 @@ func (c workCmd) worker(log *slog.Logger, room *transcode.Workspace, kinds []wor
 	if c.Negotiate {
 		requests.Transport = upstream.WithTicket(requests.Transport, c.Server)
 	}
-	srv := &client.Server{
+	srv := &worker.Server{
 		URL: c.Server, Log: log,
 		HTTP: requests,
 		// The suffix tells several workers of one machine apart.

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -10,27 +11,15 @@ import (
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
-// Accounts is a client of the tokens and the audit log of one server.
-type Accounts struct{ *Retention }
-
-// NewAccounts returns a client that has the credentials of NewPusher.
-func NewAccounts(server, tokenFile string, getenv func(string) string, clientFor func(server string) *http.Client) (*Accounts, error) {
-	r, err := NewRetention(server, tokenFile, getenv, clientFor)
-	if err != nil {
-		return nil, err
-	}
-	return &Accounts{r}, nil
-}
-
 // listPart is how many items a request for a part of a list asks for.
 const listPart = 1000
 
 // Tokens calls each for every token that the client may see, the oldest first.
-func (a *Accounts) Tokens(ctx context.Context, each func(wire.TokenInfo) error) error {
+func (a *API) Tokens(ctx context.Context, each func(wire.TokenInfo) error) error {
 	q := url.Values{"limit": {strconv.Itoa(listPart)}}
 	for {
-		var part wire.TokenList
-		if err := a.send(ctx, http.MethodGet, wire.TokensPath+"?"+q.Encode(), nil, &part); err != nil {
+		part, err := call[wire.TokenList](ctx, a, request{method: http.MethodGet, path: wire.TokensPath, query: q})
+		if err != nil {
 			return err
 		}
 		for _, t := range part.Items {
@@ -46,19 +35,19 @@ func (a *Accounts) Tokens(ctx context.Context, each func(wire.TokenInfo) error) 
 }
 
 // MakeToken makes a token. Only this answer has its secret.
-func (a *Accounts) MakeToken(ctx context.Context, spec wire.TokenSpec) (t wire.TokenInfo, err error) {
-	err = a.send(ctx, http.MethodPost, wire.TokensPath, spec, &t)
-	return t, err
+func (a *API) MakeToken(ctx context.Context, spec wire.TokenSpec) (wire.TokenInfo, error) {
+	return send[wire.TokenInfo](ctx, a, http.MethodPost, wire.TokensPath, spec, nil)
 }
 
-// RevokeToken revokes a token.
-func (a *Accounts) RevokeToken(ctx context.Context, id string) error {
-	return a.send(ctx, http.MethodDelete, wire.TokensPath+"/"+url.PathEscape(id), nil, nil)
+// RevokeToken revokes a token. An unknown one is fs.ErrNotExist.
+func (a *API) RevokeToken(ctx context.Context, id string) error {
+	q := request{method: http.MethodDelete, path: wire.TokensPath + "/" + url.PathEscape(id), missing: fs.ErrNotExist}
+	return order(ctx, a, q)
 }
 
 // Audit calls each for every record that the filters select, the oldest first.
 // damaged is the number of lines of the log that are no records.
-func (a *Accounts) Audit(ctx context.Context, filters url.Values, each func(record json.RawMessage) error) (damaged int, err error) {
+func (a *API) Audit(ctx context.Context, filters url.Values, each func(record json.RawMessage) error) (damaged int, err error) {
 	q := url.Values{}
 	for name, list := range filters {
 		q[name] = list
@@ -66,12 +55,12 @@ func (a *Accounts) Audit(ctx context.Context, filters url.Values, each func(reco
 	q.Set("limit", strconv.Itoa(listPart))
 	q.Set("order", "oldest")
 	for {
-		var part struct {
+		part, err := call[struct {
 			Items   []json.RawMessage `json:"items"`
 			Next    string            `json:"next"`
 			Damaged int               `json:"damaged"`
-		}
-		if err := a.send(ctx, http.MethodGet, wire.AuditPath+"?"+q.Encode(), nil, &part); err != nil {
+		}](ctx, a, request{method: http.MethodGet, path: wire.AuditPath, query: q})
+		if err != nil {
 			return damaged, err
 		}
 		damaged += part.Damaged

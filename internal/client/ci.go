@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/endpoint"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -73,7 +74,7 @@ func (c CI) Key(spec wire.PushSpec, paths []string) string {
 
 // Failed writes an error as the system marks errors in its log.
 func (c CI) Failed(w io.Writer, err error) {
-	text := printable(err.Error())
+	text := endpoint.Printable(err.Error())
 	switch c.CI {
 	case "github":
 		fmt.Fprintln(w, "::error::"+strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(text))

@@ -18,7 +18,7 @@ const identifyTime = 5 * time.Minute
 
 // Identify asks the server what a file is and what its depot has of it. It sends the
 // beginning of the file, and then the ranges that the server asks for. The answer is
-// decoded into into. ErrRefused means that the file is of no kind that has symbols.
+// decoded into into. endpoint.ErrRefused means that the file is of no kind that has symbols.
 func (p *Pusher) Identify(ctx context.Context, name string, file io.ReaderAt, size int64, into any) error {
 	h := sparse.Header{Name: name, Size: size, Slices: []sparse.Range{}}
 	if size > 0 {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/endpoint"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -90,7 +91,7 @@ func (j *jobToken) get() (string, error) {
 		return "", err
 	}
 	if done.Token == "" {
-		return "", &localError{"read the answer, which is not that of a symdepot server", errors.New("it has no token")}
+		return "", &endpoint.LocalError{What: "read the answer, which is not that of a symdepot server", Err: errors.New("it has no token")}
 	}
 	j.token, j.expires = done.Token, done.Expires
 	return j.token, nil
@@ -99,7 +100,7 @@ func (j *jobToken) get() (string, error) {
 func (j *jobToken) exchange(ctx context.Context, id string, done *wire.Exchanged) error {
 	token := func() (string, error) { return id, nil }
 	h := http.Header{"User-Agent": {"symdepot-push"}, "Accept": {"application/json"}}
-	resp, err := request{j.http, j.server, token}.send(ctx, http.MethodPost, wire.TokenPath, h, nil, 0)
+	resp, err := endpoint.Endpoint{HTTP: j.http, URL: j.server, Token: token}.Send(ctx, http.MethodPost, wire.TokenPath, h, nil, 0)
 	if err != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ func (j *jobToken) exchange(ctx context.Context, id string, done *wire.Exchanged
 		return problemOf(resp, b)
 	}
 	if err := json.Unmarshal(b, done); err != nil {
-		return &localError{"read the answer, which is not that of a symdepot server", err}
+		return &endpoint.LocalError{What: "read the answer, which is not that of a symdepot server", Err: err}
 	}
 	return nil
 }
@@ -122,7 +123,7 @@ func (j *jobToken) exchange(ctx context.Context, id string, done *wire.Exchanged
 func githubToken(ctx context.Context, requests *http.Client, from, secret, audience string) (string, error) {
 	u, err := url.Parse(from)
 	if err != nil || u.Host == "" {
-		return "", &localError{"ask GitHub for an id token", errors.New(requestURL + " is no URL")}
+		return "", &endpoint.LocalError{What: "ask GitHub for an id token", Err: errors.New(requestURL + " is no URL")}
 	}
 	q := u.Query()
 	q.Set("audience", audience)
@@ -135,7 +136,7 @@ func githubToken(ctx context.Context, requests *http.Client, from, secret, audie
 	r.Header.Set("Accept", "application/json")
 	resp, err := requests.Do(r)
 	if err != nil {
-		return "", describe(err)
+		return "", endpoint.Describe(err)
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxIDToken))
@@ -149,7 +150,7 @@ func githubToken(ctx context.Context, requests *http.Client, from, secret, audie
 		return "", fmt.Errorf("GitHub answers the request for an id token with status %d", resp.StatusCode)
 	}
 	if resp.StatusCode != http.StatusOK || json.Unmarshal(b, &answer) != nil || !isIDToken(answer.Value) {
-		return "", &localError{"ask GitHub for an id token", fmt.Errorf("status %d: %s", resp.StatusCode, cmp.Or(printable(string(b[:min(len(b), 200)])), "no answer"))}
+		return "", &endpoint.LocalError{What: "ask GitHub for an id token", Err: fmt.Errorf("status %d: %s", resp.StatusCode, cmp.Or(endpoint.Printable(string(b[:min(len(b), 200)])), "no answer"))}
 	}
 	return answer.Value, nil
 }

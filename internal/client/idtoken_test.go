@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/endpoint"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -92,7 +93,7 @@ func TestIDToken(t *testing.T) {
 	}
 	// What the server does not accept is not tried again.
 	exchanges.Store(0)
-	for code, want := range map[int]error{401: ErrCredentials, 403: ErrCredentials, 404: ErrRefused, 503: ErrUnreachable} {
+	for code, want := range map[int]error{401: ErrCredentials, 403: ErrCredentials, 404: endpoint.ErrRefused, 503: ErrUnreachable} {
 		status.Store(int64(code))
 		exchanges.Store(0)
 		_, err := pusher(github, "").Limits(t.Context())

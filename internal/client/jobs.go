@@ -1,378 +1,60 @@
-// Package client implements the other side of the server's own APIs: that of a
-// worker, which does jobs (jobs/worker), and that of a push.
 package client
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"crypto/x509"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"log/slog"
-	"maps"
-	"math/rand/v2"
+	"io/fs"
 	"net/http"
 	"net/url"
-	"os"
-	"strconv"
-	"strings"
-	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/ctxio"
-	"github.com/symdepot/symdepot/internal/jobs/worker"
+	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
-// Server is a client of one server's job API, for a worker.Worker. URL, Worker, Token and
-// HTTP are required. The methods are safe for concurrent use.
-type Server struct {
-	// URL is the server's base URL.
-	URL string
-	// Worker is the worker's name, unique among the workers of the server.
-	Worker string
-	// Token returns the bearer token, or an empty string if HTTP logs in itself. It
-	// is called for every request, so that the token can be replaced while the
-	// worker runs.
-	Token func() (string, error)
-	// HTTP sends the requests. Redirects are not followed, because the token is
-	// for this server only.
-	HTTP *http.Client
-	// Log receives failed requests that will be retried; nil discards them.
-	Log *slog.Logger
-	// Backoff is the pause after the first failure; zero means one second. Each
-	// further failure doubles it, up to 60 times the first pause.
-	Backoff time.Duration
-}
-
-// ErrRefused means that the same request will never succeed.
-var ErrRefused = errors.New("the server refuses the request")
-
-// statusError is a response with a status other than 2xx.
-type statusError struct {
-	status int
-	text   string
-	skew   time.Duration // how far the server's clock is ahead
-}
-
-func (e *statusError) Error() string {
-	s := "the server answers " + strconv.Itoa(e.status)
-	if t := strings.TrimSpace(e.text); t != "" {
-		s += ": " + t
+// Jobs calls each for background jobs, newest first.
+func (a *API) Jobs(ctx context.Context, f jobs.Filter, each func(jobs.Shown) error) error {
+	q := url.Values{}
+	for _, s := range f.States {
+		q.Add("state", s.String())
 	}
-	switch e.status {
-	case http.StatusUnauthorized:
-		s += "; the token is wrong, expired or revoked"
-	case http.StatusForbidden:
-		s += "; the token does not allow this"
-	case http.StatusNotFound:
-		s += "; the URL is not that of a symdepot server, or the server accepts no workers"
-	}
-	if e.skew.Abs() > 2*time.Minute {
-		s += "; the server's clock is "
-		if e.skew < 0 {
-			s += e.skew.Abs().Round(time.Second).String() + " behind this machine's"
-		} else {
-			s += e.skew.Round(time.Second).String() + " ahead of this machine's"
-		}
-	}
-	return s
-}
-
-// Unwrap returns the error for a status that is not retried, else nil.
-func (e *statusError) Unwrap() error {
-	switch e.status {
-	case http.StatusConflict:
-		return worker.ErrLeaseLost
-	case http.StatusGone:
-		return worker.ErrJobEnded
-	case http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge, http.StatusBadRequest:
-		return ErrRefused
-	}
-	return nil
-}
-
-// final reports whether err is not retried.
-func final(err error) bool {
-	_, local := errors.AsType[*localError](err)
-	return local || errors.Is(err, worker.ErrLeaseLost) || errors.Is(err, worker.ErrJobEnded) || errors.Is(err, ErrRefused)
-}
-
-// call sends one request. The error is a statusError unless the status is 2xx.
-func (s *Server) call(ctx context.Context, method, path string, header http.Header, body io.Reader, size int64) (*http.Response, error) {
-	h := http.Header{wire.Worker: {s.Worker}, "User-Agent": {"symdepot-worker"}}
-	maps.Copy(h, header)
-	resp, err := request{s.HTTP, s.URL, s.Token}.send(ctx, method, wire.JobsPath+path, h, body, size)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode/100 == 2 {
-		return resp, nil
-	}
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
-	e := &statusError{status: resp.StatusCode, text: printable(string(text))}
-	if t, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-		e.skew = time.Until(t)
-	}
-	if resp.StatusCode/100 == 3 {
-		e.text = redirected(resp)
-	}
-	return nil, e
-}
-
-// request sends requests to one server.
-type request struct {
-	http  *http.Client
-	url   string
-	token func() (string, error)
-}
-
-// send sends one request with the token. It does not follow redirects, because
-// the token is for this server only.
-func (q request) send(ctx context.Context, method, path string, header http.Header, body io.Reader, size int64) (*http.Response, error) {
-	base, err := url.Parse(strings.TrimRight(q.url, "/"))
-	if err != nil {
-		return nil, err
-	}
-	token, err := q.token()
-	if err != nil {
-		return nil, fmt.Errorf("cannot get the token: %w", err)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, base.String()+path, body)
-	if err != nil {
-		return nil, err
-	}
-	for k, v := range header {
-		req.Header[k] = v
-	}
-	if size > 0 {
-		req.ContentLength = size
-	}
-	if token = strings.TrimSpace(token); token != "" {
-		req.Header.Set("Authorization", wire.Bearer+" "+token)
-	}
-	direct := *q.http
-	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	resp, err := direct.Do(req)
-	if err != nil {
-		return nil, describe(err)
-	}
-	return resp, nil
-}
-
-// redirected describes a redirect, which is not followed.
-func redirected(resp *http.Response) string {
-	return "redirect to " + printable(resp.Header.Get("Location")) + "; if that URL is right, pass it to --server"
-}
-
-// printable replaces control characters and invalid UTF-8 by spaces.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r >= 0x7f && r < 0xa0 || r == '\ufffd' {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, " "))
-}
-
-// describe adds a hint to certificate errors that a wrong clock can cause.
-func describe(err error) error {
-	if inv, ok := errors.AsType[x509.CertificateInvalidError](err); ok && inv.Reason == x509.Expired {
-		return fmt.Errorf("%w; check this machine's clock, which shows %s", err, time.Now().Format(time.RFC3339))
-	}
+	_, err := list(ctx, a, wire.JobsListPath, q, f.Limit, each)
 	return err
 }
 
-// Try calls do until it succeeds, returns a final error, or ctx ends. what
-// names the action in the log.
-func (s *Server) Try(ctx context.Context, what string, do func(ctx context.Context) error) error {
-	log := s.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	first := cmp.Or(s.Backoff, time.Second)
-	said := ""
-	for pause := first; ; pause = min(2*pause, 60*first) {
-		err := do(ctx)
-		switch {
-		case err == nil:
-			if said != "" {
-				log.Info("the server is reachable again", "server", s.URL)
-			}
-			return nil
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case final(err):
-			return err
-		}
-		wait := pause/2 + rand.N(pause) // so that the workers do not retry all at once
-		if said != err.Error() || pause == 60*first {
-			said = err.Error()
-			log.Warn("request to the server failed, retrying", "to", what, "server", s.URL, "in", wait.Round(time.Millisecond), "error", said)
-		}
-		if err := ctxio.Pause(ctx, wait); err != nil {
-			return err
-		}
-	}
+// JobStats returns how many jobs wait, run and have ended.
+func (a *API) JobStats(ctx context.Context) ([]jobs.Stats, error) {
+	s, err := call[struct {
+		Items []jobs.Stats `json:"items"`
+	}](ctx, a, request{method: http.MethodGet, path: wire.JobsListPath + "/stats"})
+	return s.Items, err
 }
 
-// postJSON sends body as JSON and decodes the response into v unless v is nil.
-func (s *Server) postJSON(ctx context.Context, path string, j *wire.Job, body, v any) error {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	resp, err := s.call(ctx, http.MethodPost, path, leaseHeader(j), bytes.NewReader(b), 0)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil || v == nil {
-		return err
-	}
-	if err := json.Unmarshal(answer, v); err != nil {
-		return fmt.Errorf("the response is not valid JSON: %w", err)
-	}
-	return nil
+// job returns a job.
+func (a *API) job(ctx context.Context, id int64) (jobs.Shown, error) {
+	return get[jobs.Shown](ctx, a, numbered(wire.JobsListPath, id), nil)
 }
 
-// leaseHeader returns the header with the lease of a job; j may be nil.
-func leaseHeader(j *wire.Job) http.Header {
-	h := http.Header{}
-	if j != nil {
-		h.Set(wire.Lease, j.Token)
+// act carries out an act on a job, and returns it as it is then.
+func (a *API) act(ctx context.Context, id int64, act string) (jobs.Shown, error) {
+	return call[jobs.Shown](ctx, a, request{method: http.MethodPost, path: numbered(wire.JobsListPath, id) + "/" + act, missing: fs.ErrNotExist})
+}
+
+// CancelJob ends a job, and reports whether it had not ended.
+func (a *API) CancelJob(ctx context.Context, id int64) (bool, error) {
+	j, err := a.job(ctx, id)
+	if err != nil || j.State != jobs.Queued && j.State != jobs.Running {
+		return false, err
 	}
-	return h
+	_, err = a.act(ctx, id, "cancel")
+	return err == nil, err
 }
 
-// jobPath returns the path of a request for a job, below wire.JobsPath.
-func jobPath(j wire.Job, verb string) string { return strconv.FormatInt(j.ID, 10) + "/" + verb }
-
-// Lease implements worker.Server. A refusal is not final, because the server may be
-// replaced or reconfigured.
-func (s *Server) Lease(ctx context.Context, abilities []wire.Ability, slots int, wait time.Duration) (jobs []wire.Job, err error) {
-	err = s.Try(ctx, "lease jobs", func(ctx context.Context) (err error) {
-		jobs, err = s.lease(ctx, abilities, slots, wait)
-		if errors.Is(err, ErrRefused) {
-			err = errors.New(err.Error())
-		}
-		return err
-	})
-	return jobs, err
-}
-
-// lease requests up to slots jobs. If there is no job, the server waits for one for up to
-// wait, in whole seconds. It does not retry.
-func (s *Server) lease(ctx context.Context, abilities []wire.Ability, slots int, wait time.Duration) ([]wire.Job, error) {
-	var got wire.LeaseAnswer
-	err := s.postJSON(ctx, "lease", nil, wire.LeaseRequest{Worker: s.Worker, Abilities: abilities, Slots: slots, Wait: int(wait / time.Second)}, &got)
-	if err == nil && len(got.Jobs) > slots {
-		return nil, errors.New("the server returned more jobs than requested")
+// RetryJob runs a job that has ended again, and returns the number of the new one; that of a
+// job that has not ended is its own.
+func (a *API) RetryJob(ctx context.Context, id int64) (int64, error) {
+	j, err := a.job(ctx, id)
+	if err != nil || j.State == jobs.Queued || j.State == jobs.Running {
+		return id, err
 	}
-	for _, j := range got.Jobs {
-		if j.ID <= 0 || j.Token == "" || j.Seconds <= 0 {
-			return nil, errors.New("the server returned a job without an id, a lease or a lease time")
-		}
-	}
-	return got.Jobs, err
-}
-
-// Heartbeat renews the lease of the job. It does not retry.
-func (s *Server) Heartbeat(ctx context.Context, j wire.Job) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(j.Seconds)*time.Second/2)
-	defer cancel()
-	return s.postJSON(ctx, jobPath(j, "heartbeat"), &j, struct{}{}, nil)
-}
-
-// Release returns the job to the server unfinished. It does not retry.
-func (s *Server) Release(ctx context.Context, j wire.Job) error {
-	return s.postJSON(ctx, jobPath(j, "release"), &j, struct{}{}, nil)
-}
-
-// Bye reports that the worker stops. It does not retry.
-func (s *Server) Bye(ctx context.Context) error { return s.postJSON(ctx, "bye", nil, struct{}{}, nil) }
-
-// Input downloads the job's input file and replaces the content of f by it. A
-// retry starts again from the beginning.
-func (s *Server) Input(ctx context.Context, j wire.Job, f *os.File) error {
-	return s.Try(ctx, "download the input of a job", func(ctx context.Context) error {
-		resp, err := s.call(ctx, http.MethodGet, jobPath(j, wire.InputVerb), leaseHeader(&j), nil, 0)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if _, err := f.Seek(0, io.SeekStart); err != nil {
-			return &localError{"write the input of a job", err}
-		}
-		if err := f.Truncate(0); err != nil {
-			return &localError{"write the input of a job", err}
-		}
-		n, err := io.Copy(diskWriter{f}, resp.Body)
-		if err == nil && resp.ContentLength >= 0 && n != resp.ContentLength {
-			err = io.ErrUnexpectedEOF
-		}
-		return err
-	})
-}
-
-// diskWriter makes write errors of the local disk final for the job.
-type diskWriter struct{ f *os.File }
-
-func (d diskWriter) Write(p []byte) (int, error) {
-	n, err := d.f.Write(p)
-	if err != nil {
-		err = &localError{"write the input of a job", err}
-	}
-	return n, err
-}
-
-// localError is a failure of this machine, such as a full disk. Requests are not
-// repeated after it.
-type localError struct {
-	what string // the action that failed
-	err  error
-}
-
-func (e *localError) Error() string { return "this machine cannot " + e.what + ": " + e.err.Error() }
-func (e *localError) Unwrap() error { return e.err }
-
-// Complete uploads a result, the file called name. version is that of the tool,
-// detail its output.
-func (s *Server) Complete(ctx context.Context, j wire.Job, version, name, detail string) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return &localError{"read the result", err}
-	}
-	defer f.Close()
-	ref, size, err := blob.Hash(ctx, f)
-	if err != nil {
-		return &localError{"read the result", err}
-	}
-	h := leaseHeader(&j)
-	h.Set(wire.Version, version)
-	h.Set(wire.SHA256, hex.EncodeToString(ref[:]))
-	h.Set(wire.Detail, printable(detail))
-	h.Set("Content-Type", "application/octet-stream")
-	return s.Try(ctx, "upload a result", func(ctx context.Context) error {
-		resp, err := s.call(ctx, http.MethodPost, jobPath(j, "complete"), h, io.NewSectionReader(f, 0, size), size)
-		if err != nil {
-			return err
-		}
-		return resp.Body.Close()
-	})
-}
-
-// Fail reports that a job failed, and why.
-func (s *Server) Fail(ctx context.Context, j wire.Job, f worker.Failure) error {
-	return s.Try(ctx, "report a failed job", func(ctx context.Context) error {
-		return s.postJSON(ctx, jobPath(j, "fail"), &j, wire.Failure{Class: f.Class, Version: f.Version, Detail: f.Detail}, nil)
-	})
+	j, err = a.act(ctx, id, "retry")
+	return j.ID, err
 }

@@ -1,3 +1,5 @@
+// Package client is the other side of a server's own APIs: pushes, and the API that commands
+// use.
 package client
 
 import (
@@ -21,6 +23,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/endpoint"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/wire"
 )
@@ -68,55 +71,6 @@ type Pusher struct {
 	Progress func(bytes int64)
 }
 
-// pushError is an answer of the server with a status other than 2xx.
-type pushError struct {
-	wire.Problem
-	after time.Duration // of Retry-After
-}
-
-func (e *pushError) Error() string {
-	s := cmp.Or(e.Detail, e.Title, "no reason given")
-	if e.Detail != "" && e.Title != "" {
-		s = e.Title + ": " + e.Detail
-	}
-	s = "the server answers " + strconv.Itoa(e.Status) + ": " + printable(s)
-	for name, why := range e.Fields {
-		s += "; " + printable(name) + " " + printable(why)
-	}
-	if e.Request != "" {
-		s += " (request " + printable(e.Request) + ")"
-	}
-	return s
-}
-
-// is reports whether the problem has this word.
-func (e *pushError) is(word string) bool { return e.Type == wire.ProblemType+word }
-
-// Unwrap returns the class of the error.
-func (e *pushError) Unwrap() error {
-	switch e.Status {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return ErrCredentials
-	case http.StatusRequestEntityTooLarge, http.StatusInsufficientStorage:
-		return ErrTooLarge
-	case http.StatusConflict:
-		return errConflict
-	}
-	if e.transient() {
-		return ErrUnreachable
-	}
-	return ErrRefused
-}
-
-// transient reports whether the request may succeed later.
-func (e *pushError) transient() bool {
-	switch e.Status {
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return false
-}
-
 // maxPushAnswer bounds the body of an answer.
 const maxPushAnswer = 64 << 20
 
@@ -156,7 +110,7 @@ func (p *Pusher) do(ctx context.Context, x exchange) (status int, err error) {
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
-		answer, answered := errors.AsType[*pushError](err)
+		answer, answered := errors.AsType[*answerError](err)
 		switch {
 		case answered && !answer.transient():
 			return status, err
@@ -191,7 +145,7 @@ func isReadError(err error) bool {
 }
 
 func isLocal(err error) bool {
-	_, ok := errors.AsType[*localError](err)
+	_, ok := errors.AsType[*endpoint.LocalError](err)
 	return ok
 }
 
@@ -223,12 +177,12 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 			body = source
 		}
 	}
-	resp, err := request{p.HTTP, p.URL, p.Token}.send(ctx, x.method, cmp.Or(x.base, wire.PushPath)+x.path, h, body, x.size)
+	resp, err := endpoint.Endpoint{HTTP: p.HTTP, URL: p.URL, Token: p.Token}.Send(ctx, x.method, cmp.Or(x.base, wire.PushPath)+x.path, h, body, x.size)
 	if source != nil && source.err() != nil {
 		return 0, source.err()
 	}
 	if err != nil && source == nil && isReadError(err) {
-		err = &localError{"read a file", err}
+		err = &endpoint.LocalError{What: "read a file", Err: err}
 	}
 	if err != nil {
 		return 0, err
@@ -239,7 +193,7 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 		return 0, err
 	}
 	if resp.StatusCode/100 != 2 {
-		err := problemOf(resp, b)
+		var err error = problemOf(resp, b)
 		if resp.StatusCode == http.StatusUnauthorized && p.Hint != "" {
 			err = fmt.Errorf("%w; %s", err, p.Hint)
 		}
@@ -247,20 +201,20 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 	}
 	if x.into != nil {
 		if err := json.Unmarshal(b, x.into); err != nil {
-			return 0, &localError{"read the answer, which is not that of a symdepot server", err}
+			return 0, &endpoint.LocalError{What: "read the answer, which is not that of a symdepot server", Err: err}
 		}
 	}
 	return resp.StatusCode, nil
 }
 
 // problemOf reads the answer to a request that was refused.
-func problemOf(resp *http.Response, body []byte) error {
-	e := &pushError{}
+func problemOf(resp *http.Response, body []byte) *answerError {
+	e := &answerError{}
 	if json.Unmarshal(body, &e.Problem) != nil || !strings.HasPrefix(e.Type, wire.ProblemType) {
-		e.Problem = wire.Problem{Detail: printable(strings.TrimSpace(string(body[:min(len(body), 500)])))}
+		e.Problem = wire.Problem{Detail: endpoint.Printable(strings.TrimSpace(string(body[:min(len(body), 500)])))}
 		switch {
 		case resp.StatusCode/100 == 3:
-			e.Detail = redirected(resp)
+			e.Detail = endpoint.Redirected(resp)
 		case resp.StatusCode == http.StatusNotFound:
 			e.Detail = "the URL is not that of a symdepot server with this API"
 		}
@@ -290,7 +244,7 @@ func (p *Pusher) Limits(ctx context.Context) (l wire.PushLimits, err error) {
 		return l, err
 	}
 	if l.Version != 1 || l.CheckBatch < 1 || l.Part < 1 {
-		return l, &localError{"read the limits of the server; update this program", errors.New("unknown protocol version " + strconv.Itoa(l.Version))}
+		return l, &endpoint.LocalError{What: "read the limits of the server; update this program", Err: errors.New("unknown protocol version " + strconv.Itoa(l.Version))}
 	}
 	return l, nil
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/endpoint"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -306,7 +307,7 @@ func TestPushRefused(t *testing.T) {
 	s := newPushServer()
 	p := newTestPusher(t, s)
 	s.refuse = "out/large.sym"
-	if _, err := p.Push(t.Context(), PushOptions{Paths: []string{dir}}); !errors.Is(err, ErrRefused) || len(s.tx) != 0 || s.requests["DELETE S"] != 1 {
+	if _, err := p.Push(t.Context(), PushOptions{Paths: []string{dir}}); !errors.Is(err, endpoint.ErrRefused) || len(s.tx) != 0 || s.requests["DELETE S"] != 1 {
 		t.Errorf("a refused file: %v, %d transactions, %v; want ErrRefused, none, and the stage deleted", err, len(s.tx), s.requests)
 	}
 	r, err := p.Push(t.Context(), PushOptions{Paths: []string{dir}, Partial: true})
@@ -317,7 +318,7 @@ func TestPushRefused(t *testing.T) {
 		status int
 		word   string
 		want   error
-	}{{403, "forbidden", ErrCredentials}, {413, "too-large", ErrTooLarge}, {507, "quota", ErrTooLarge}, {400, "query", ErrRefused}, {404, "not-found", ErrRefused}} {
+	}{{403, "forbidden", ErrCredentials}, {413, "too-large", ErrTooLarge}, {507, "quota", ErrTooLarge}, {400, "query", endpoint.ErrRefused}, {404, "not-found", endpoint.ErrRefused}} {
 		s.status, s.word = tt.status, tt.word
 		if _, err := p.Push(t.Context(), PushOptions{Paths: []string{dir}}); !errors.Is(err, tt.want) {
 			t.Errorf("status %d: %v, want %v", tt.status, err, tt.want)

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/endpoint"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/sources"
 	"github.com/symdepot/symdepot/internal/term"
@@ -157,7 +158,7 @@ func (p *Pusher) Do(ctx context.Context, opt PushOptions) (r PushResult, err err
 func (p *Pusher) Push(ctx context.Context, opt PushOptions) (PushResult, error) {
 	for _, path := range opt.Paths {
 		if _, err := os.Lstat(path); err != nil {
-			return PushResult{}, &localError{"read " + path, err}
+			return PushResult{}, &endpoint.LocalError{What: "read " + path, Err: err}
 		}
 	}
 	limits, err := p.Limits(ctx)
@@ -195,7 +196,7 @@ func (p *Pusher) push(ctx context.Context, opt PushOptions, limits wire.PushLimi
 		}
 		if r.refused > 0 && !opt.Partial {
 			r.abandon(ctx)
-			return r.res, fmt.Errorf("%w: the server refuses %d of %d files; nothing was committed (--partial commits the rest)", ErrRefused, r.refused, len(r.entries))
+			return r.res, fmt.Errorf("%w: the server refuses %d of %d files; nothing was committed (--partial commits the rest)", endpoint.ErrRefused, r.refused, len(r.entries))
 		}
 		if opt.Stage != "" {
 			return r.res, nil
@@ -203,7 +204,7 @@ func (p *Pusher) push(ctx context.Context, opt PushOptions, limits wire.PushLimi
 		r.res.PushCommitted, err = p.Commit(ctx, r.res.Stage, wire.PushCommit{
 			Files: int64(len(r.entries)), Manifest: r.manifest(), Partial: opt.Partial, Anew: opt.Anew, Needs: opt.Needs,
 		})
-		answer, _ := errors.AsType[*pushError](err)
+		answer, _ := errors.AsType[*answerError](err)
 		switch {
 		case err == nil && len(r.res.Refused) > 0:
 			return r.res, fmt.Errorf("%w: %d of %d", ErrPartial, len(r.res.Refused), len(r.entries))
@@ -406,7 +407,7 @@ func (r *run) walk(ctx context.Context) error {
 		return err
 	}
 	if n := r.res.Unreadable; n > 0 && !r.opt.SkipUnreadable {
-		return &localError{"read part of the input (--skip-unreadable pushes the rest)", errors.New(strings.Join(r.unread, "; "))}
+		return &endpoint.LocalError{What: "read part of the input (--skip-unreadable pushes the rest)", Err: errors.New(strings.Join(r.unread, "; "))}
 	}
 	if r.opt.Strict && len(r.faulty) > 0 {
 		return fmt.Errorf("files would be left out: %s; nothing was committed (without --strict the rest is)", strings.Join(r.faulty, "; "))
@@ -696,7 +697,7 @@ func (r *run) check(ctx context.Context, batch []*found) error {
 		return err
 	}
 	if len(verdicts) != len(batch) {
-		return &localError{"use the answer of the server", fmt.Errorf("%d verdicts for %d files", len(verdicts), len(batch))}
+		return &endpoint.LocalError{What: "use the answer of the server", Err: fmt.Errorf("%d verdicts for %d files", len(verdicts), len(batch))}
 	}
 	for i, f := range batch {
 		v := verdicts[i]
@@ -718,7 +719,7 @@ func (r *run) answered(f *found, v wire.PushVerdict) {
 	defer r.mu.Unlock()
 	e := PushEvent{Event: "found", Path: f.Path, Size: f.Size, SHA256: f.SHA256, Answer: v.Answer}
 	if v.Answer != wire.PushHave && v.Answer != wire.PushSend {
-		e.Event, e.Answer, e.Reason = "refused", "", printable(v.Reason)
+		e.Event, e.Answer, e.Reason = "refused", "", endpoint.Printable(v.Reason)
 		r.refused++
 		r.note(f.Path, "refused: "+e.Reason)
 	}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/endpoint"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/wire"
 )
@@ -79,7 +80,7 @@ func (u *uploads) work(ctx context.Context) error {
 	for f := range u.queue {
 		err := u.send(ctx, f)
 		f.file.Discard()
-		if answer, ok := errors.AsType[*pushError](err); ok && answer.is("not-symbol") {
+		if answer, ok := errors.AsType[*answerError](err); ok && answer.is("not-symbol") {
 			u.r.answered(f, wire.PushVerdict{Answer: wire.PushRefuse, Reason: answer.Detail})
 			continue
 		}
@@ -94,11 +95,11 @@ func (u *uploads) work(ctx context.Context) error {
 func (u *uploads) send(ctx context.Context, f *found) error {
 	c, err := f.file.Open(ctx)
 	if err != nil {
-		return &localError{"read " + f.file.Path, err}
+		return &endpoint.LocalError{What: "read " + f.file.Path, Err: err}
 	}
 	defer c.Close()
 	if c.Size() != f.Size {
-		return &localError{"read " + f.file.Path, errChanged}
+		return &endpoint.LocalError{What: "read " + f.file.Path, Err: errChanged}
 	}
 	encode := !u.r.p.Plain && slices.Contains(u.r.limits.Encodings, "zstd") && compressible(c, f.Size)
 	path := stagePath(u.r.res.Stage) + "/contents/" + f.SHA256
@@ -176,7 +177,7 @@ func (u *uploads) send1(ctx context.Context, path string, c *scan.Content, off, 
 		// Not reused: the transport may still read it when the server has answered.
 		buf := bytes.NewBuffer(make([]byte, 0, n/2))
 		if err := compress(buf, plain()); err != nil {
-			return &localError{"read a file", err}
+			return &endpoint.LocalError{What: "read a file", Err: err}
 		}
 		if int64(buf.Len()) < n {
 			body, size = func() io.Reader { return bytes.NewReader(buf.Bytes()) }, int64(buf.Len())
@@ -191,7 +192,7 @@ func (u *uploads) send1(ctx context.Context, path string, c *scan.Content, off, 
 			_ = f.Close() // only read
 		}
 		if err != nil {
-			return &localError{"read a file", err}
+			return &endpoint.LocalError{What: "read a file", Err: err}
 		}
 		header.Set("Content-Digest", digest(blob.Ref(h.Sum(nil))))
 	}
@@ -273,7 +274,7 @@ func (s *sourceReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	if err != nil && err != io.EOF {
 		s.mu.Lock()
-		s.failed = &localError{"read a file", err}
+		s.failed = &endpoint.LocalError{What: "read a file", Err: err}
 		s.mu.Unlock()
 	}
 	return n, err

@@ -1,211 +1,115 @@
 package client
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
-// Retention is a client of the retention API of one server. Its methods decode the
-// answer into a value of the caller, whose JSON is documented with the API.
-type Retention struct {
-	p *Pusher
-	// RetryFor is how long a request is retried that the server has not seen, or
-	// was too busy for; zero is 5 seconds.
-	RetryFor time.Duration
+// Policy returns the policy in force.
+func (a *API) Policy(ctx context.Context) (report.Policy, error) {
+	return call[report.Policy](ctx, a, request{method: http.MethodGet, path: wire.RulesPath})
 }
 
-// NewRetention returns a client that has the credentials of NewPusher.
-func NewRetention(server, tokenFile string, getenv func(string) string, clientFor func(server string) *http.Client) (*Retention, error) {
-	p, err := NewPusher(server, tokenFile, getenv, clientFor)
-	if err != nil {
-		return nil, err
+// SetPolicy sets a policy. file names it in errors, which are a *retention.Fault if the text
+// is wrong. before is the number of the policy that must be in force; negative: any.
+func (a *API) SetPolicy(ctx context.Context, file string, text []byte, before int64) (report.Policy, error) {
+	if _, err := retention.Parse(file, text); err != nil {
+		return report.Policy{}, err // with the name of the file
 	}
-	return &Retention{p: p}, nil
-}
-
-// ProblemWord returns the word of the problem that a server has answered with, such
-// as wire.ProblemHeld; empty for other errors.
-func ProblemWord(err error) string {
-	e, ok := errors.AsType[*pushError](err)
-	if !ok {
-		return ""
-	}
-	word, _ := strings.CutPrefix(e.Type, wire.ProblemType)
-	return word
-}
-
-// ProblemText returns what is wrong according to the server, without status and
-// title; the whole text for other errors.
-func ProblemText(err error) string {
-	if e, ok := errors.AsType[*pushError](err); ok && e.Detail != "" {
-		return printable(e.Detail)
-	}
-	return err.Error()
-}
-
-// computeTime is how long an answer may take for which a server computes a plan.
-const computeTime = 35 * time.Minute
-
-// do sends a request. Requests change something and are not repeated once the server
-// may have seen them, unless they only read.
-func (r *Retention) do(ctx context.Context, method, path string, header http.Header, body []byte, into any) error {
-	x := exchange{method: method, base: path, header: header, into: into, timeout: computeTime}
-	if body != nil {
-		x.body, x.size = func() io.Reader { return bytes.NewReader(body) }, int64(len(body))
-	}
-	until := time.Now().Add(cmp.Or(r.RetryFor, 5*time.Second))
-	first := cmp.Or(r.p.Backoff, time.Second)
-	for pause := first; ; pause = min(2*pause, 8*first) {
-		_, err := r.p.once(ctx, x)
-		if err == nil || ctx.Err() != nil {
-			return cmp.Or(ctx.Err(), err)
-		}
-		answer, answered := errors.AsType[*pushError](err)
-		if answered && !answer.transient() || isLocal(err) {
-			return err
-		}
-		again := answered || method == http.MethodGet
-		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-			again = true
-		}
-		if !again || isFinal(err) || time.Now().Add(pause).After(until) {
-			if answered {
-				return err
-			}
-			return fmt.Errorf("%w: %w", ErrUnreachable, err)
-		}
-		if err := ctxio.Pause(ctx, pause); err != nil {
-			return err
-		}
-	}
-}
-
-// send sends a request with a JSON body; nil: none.
-func (r *Retention) send(ctx context.Context, method, path string, body, into any) error {
-	if body == nil {
-		return r.do(ctx, method, path, nil, nil, into)
-	}
-	b, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	return r.do(ctx, method, path, http.Header{"Content-Type": {"application/json"}}, b, into)
-}
-
-// Get reads what an address of the API has; q are the parameters.
-func (r *Retention) Get(ctx context.Context, path string, q url.Values, into any) error {
-	if e := q.Encode(); e != "" {
-		path += "?" + e
-	}
-	return r.send(ctx, http.MethodGet, path, nil, into)
-}
-
-// Post sends a body to an address of the API.
-func (r *Retention) Post(ctx context.Context, path string, body, into any) error {
-	return r.send(ctx, http.MethodPost, path, body, into)
-}
-
-// Rules reads the policy in force.
-func (r *Retention) Rules(ctx context.Context, into any) error {
-	return r.send(ctx, http.MethodGet, wire.RulesPath, nil, into)
-}
-
-// SetRules sets the policy. before is the number of the policy that must be in force;
-// negative: any.
-func (r *Retention) SetRules(ctx context.Context, text []byte, before int64, into any) error {
 	match := "*"
 	if before >= 0 {
 		match = strconv.Quote(strconv.FormatInt(before, 10))
 	}
-	if text == nil {
-		text = []byte{}
-	}
-	return r.do(ctx, http.MethodPut, wire.RulesPath, http.Header{"Content-Type": {"application/yaml"}, "If-Match": {match}}, text, into)
+	header := http.Header{"Content-Type": {"application/yaml"}, "If-Match": {match}}
+	return call[report.Policy](ctx, a, request{method: http.MethodPut, path: wire.RulesPath, header: header, body: append([]byte{}, text...)})
+}
+
+// plan makes a plan.
+func plan[T any](ctx context.Context, a *API, q wire.PlanSpec) (T, error) {
+	return send[T](ctx, a, http.MethodPost, wire.PlansPath, q, nil)
+}
+
+// apply applies a plan.
+func apply[T any](ctx context.Context, a *API, number string, q wire.PlanApply) (T, error) {
+	return send[T](ctx, a, http.MethodPost, wire.PlansPath+"/"+url.PathEscape(number)+"/apply", q, depot.ErrNoPlan)
 }
 
 // Preview makes a plan of the policy in force.
-func (r *Retention) Preview(ctx context.Context, into any) error {
-	return r.send(ctx, http.MethodPost, wire.PlansPath, wire.PlanSpec{Kind: wire.PlanRetention}, into)
+func (a *API) Preview(ctx context.Context) (report.Plan, error) {
+	return plan[report.Plan](ctx, a, wire.PlanSpec{Kind: wire.PlanRetention})
 }
 
-// PlanCollection makes a plan of a garbage collection.
-func (r *Retention) PlanCollection(ctx context.Context, grace time.Duration, emptyTrash bool, into any) error {
+// Apply applies a plan of the policy. yesRemove is the number of transactions in a plan that
+// the brake holds, or 0.
+func (a *API) Apply(ctx context.Context, number string, yesRemove int) (report.Run, error) {
+	return apply[report.Run](ctx, a, number, wire.PlanApply{Kind: wire.PlanRetention, YesRemove: yesRemove})
+}
+
+// PlanCollection computes the garbage that a collection would free, as a plan. The grace is
+// rounded up to seconds.
+func (a *API) PlanCollection(ctx context.Context, grace time.Duration, emptyTrash bool) (report.Collected, error) {
 	seconds := int64((grace + time.Second - 1) / time.Second)
-	return r.send(ctx, http.MethodPost, wire.PlansPath, wire.PlanSpec{Kind: wire.PlanGC, Grace: &seconds, EmptyTrash: emptyTrash}, into)
+	return plan[report.Collected](ctx, a, wire.PlanSpec{Kind: wire.PlanGC, Grace: &seconds, EmptyTrash: emptyTrash})
 }
 
-// Apply applies a plan.
-func (r *Retention) Apply(ctx context.Context, plan string, q wire.PlanApply, into any) error {
-	return r.send(ctx, http.MethodPost, wire.PlansPath+"/"+url.PathEscape(plan)+"/apply", q, into)
+// ApplyCollection applies a plan of a collection.
+func (a *API) ApplyCollection(ctx context.Context, number string) (report.Collected, error) {
+	return apply[report.Collected](ctx, a, number, wire.PlanApply{Kind: wire.PlanGC})
 }
 
-func transactionPath(number int64) string {
-	return wire.TransactionsPath + "/" + strconv.FormatInt(number, 10)
-}
+// collectTries is how often a collection is planned again because the depot has
+// changed before it was applied.
+const collectTries = 5
 
-// Transaction reads a transaction.
-func (r *Retention) Transaction(ctx context.Context, number int64, into any) error {
-	return r.send(ctx, http.MethodGet, transactionPath(number), nil, into)
-}
-
-// Change changes a transaction.
-func (r *Retention) Change(ctx context.Context, number int64, q wire.TransactionChange, into any) error {
-	return r.send(ctx, http.MethodPatch, transactionPath(number), q, into)
-}
-
-// PlanRemoval makes a plan of the removal of a transaction.
-func (r *Retention) PlanRemoval(ctx context.Context, number int64, into any) error {
-	return r.send(ctx, http.MethodPost, wire.PlansPath, wire.PlanSpec{Kind: wire.PlanRemove, Transaction: number}, into)
-}
-
-// Remove removes a transaction, if plan is empty or still the plan of its removal.
-func (r *Retention) Remove(ctx context.Context, number int64, plan string, into any) error {
-	path := transactionPath(number)
-	if plan != "" {
-		path += "?" + url.Values{"plan": {plan}}.Encode()
+// Collect collects garbage without a plan that was shown.
+func (a *API) Collect(ctx context.Context, grace time.Duration, emptyTrash bool) (c report.Collected, err error) {
+	for range collectTries {
+		if c, err = a.PlanCollection(ctx, grace, emptyTrash); err != nil {
+			return c, err
+		}
+		if c, err = a.ApplyCollection(ctx, c.Plan); !errors.Is(err, retention.ErrStale) {
+			break
+		}
 	}
-	return r.send(ctx, http.MethodDelete, path, nil, into)
+	return c, err
 }
 
-// Purge removes a transaction and frees its bytes at once.
-func (r *Retention) Purge(ctx context.Context, number int64, reason string, into any) error {
-	q := url.Values{"purge": {"true"}}
-	if reason != "" {
-		q.Set("reason", reason)
+// Usage returns what takes the space of the depot.
+func (a *API) Usage(ctx context.Context) (report.Usage, error) {
+	return call[report.Usage](ctx, a, request{method: http.MethodGet, path: wire.UsagePath})
+}
+
+// maxUsageDays is how many days one request is answered for.
+const maxUsageDays = 3 * 366
+
+// UsageDays returns what took the space day by day: the whole depot, or one product. Long
+// times take several requests.
+func (a *API) UsageDays(ctx context.Context, from, to time.Time, product *string) (days []report.UsageDay, err error) {
+	for ; !from.After(to); from = from.AddDate(0, 0, maxUsageDays) {
+		last := from.AddDate(0, 0, maxUsageDays-1)
+		if last.After(to) {
+			last = to
+		}
+		q := url.Values{"from": {from.UTC().Format(time.DateOnly)}, "to": {last.UTC().Format(time.DateOnly)}, "by": {wire.UsageByTotal}}
+		if product != nil {
+			q["by"], q["product"] = []string{wire.UsageByProduct}, []string{*product}
+		}
+		part, err := call[struct {
+			Items []report.UsageDay `json:"items"`
+		}](ctx, a, request{method: http.MethodGet, path: wire.UsagePath, query: q})
+		if err != nil {
+			return nil, err
+		}
+		days = append(days, part.Items...)
 	}
-	return r.send(ctx, http.MethodDelete, transactionPath(number)+"?"+q.Encode(), nil, into)
-}
-
-// Undo restores a transaction from the trash.
-func (r *Retention) Undo(ctx context.Context, number int64, into any) error {
-	return r.send(ctx, http.MethodPost, transactionPath(number)+"/undo", nil, into)
-}
-
-// Usage reads what takes the space.
-func (r *Retention) Usage(ctx context.Context, into any) error {
-	return r.send(ctx, http.MethodGet, wire.UsagePath, nil, into)
-}
-
-// UsageDays reads what a product took day by day; with a nil product all of them, or
-// the whole depot.
-func (r *Retention) UsageDays(ctx context.Context, from, to time.Time, by string, product *string, into any) error {
-	q := url.Values{"from": {from.UTC().Format(time.DateOnly)}, "to": {to.UTC().Format(time.DateOnly)}, "by": {by}}
-	if product != nil {
-		q.Set("product", *product)
-	}
-	return r.send(ctx, http.MethodGet, wire.UsagePath+"?"+q.Encode(), nil, into)
+	return days, nil
 }

@@ -33,7 +33,7 @@ func Symbolicate(ctx context.Context, server, tokenFile string, getenv func(stri
 		method: http.MethodPost, base: symbolicatePath, timeout: symbolicateTime, header: http.Header{"Content-Type": {"application/json"}},
 		body: func() io.Reader { return bytes.NewReader(b) }, size: int64(len(b)), into: into,
 	})
-	if _, answered := errors.AsType[*pushError](err); err != nil && !answered && ctx.Err() == nil {
+	if _, answered := errors.AsType[*answerError](err); err != nil && !answered && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	return err

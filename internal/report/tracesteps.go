@@ -26,6 +26,30 @@ var formNames = map[layout.Form]string{
 	layout.FormGSYM:     "a GSYM file",
 }
 
+// removedFront begins what a path step says of the front of a path that was removed.
+const removedFront = " Removed from its front: "
+
+// AskedAs sets the text of the request as it was written. token says that an access token
+// stood in front of its path, which the path step then says too.
+func (l *Trace) AskedAs(text string, token bool) {
+	l.Asked = text
+	if !token {
+		return
+	}
+	const says = "an access token"
+	for i := range l.Steps {
+		s := &l.Steps[i]
+		if s.Step != "path" {
+			continue
+		}
+		if before, removed, ok := strings.Cut(s.Says, removedFront); ok {
+			s.Says = before + removedFront + says + " and " + removed
+		} else {
+			s.Says += removedFront + says + "."
+		}
+	}
+}
+
 func pathStep(q Traced, t *depot.Trace) TraceStep {
 	s := TraceStep{Step: "path", Mark: MarkOK}
 	var removed []string
@@ -51,7 +75,7 @@ func pathStep(q Traced, t *depot.Trace) TraceStep {
 		s.Says = fmt.Sprintf("The path has the form %s; wanted is %s.", t.Tries[len(t.Tries)-1].Shape, formNames[t.Request.Form])
 	}
 	if len(removed) > 0 {
-		s.Says += " Removed from its front: " + strings.Join(removed, " and ") + "."
+		s.Says += removedFront + strings.Join(removed, " and ") + "."
 	}
 	return s
 }

@@ -201,7 +201,7 @@ func (s *access) crossSite(r *http.Request, p *place) error {
 // transport says how the client of a request reaches this server: over TLS, also where a
 // proxy has the certificate, or from the same machine.
 func (s *service) transport(r *http.Request) web.Transport {
-	public := s.cfg.API.Public(r.Host, len(r.Header["X-Forwarded-For"])+len(r.Header["Forwarded"]) > 0)
+	public := s.cfg.API.Origin.Public(r.Host, len(r.Header["X-Forwarded-For"])+len(r.Header["Forwarded"]) > 0)
 	if public || strings.HasPrefix(baseURL(r), "https:") {
 		return web.Secure
 	}

@@ -29,6 +29,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -147,7 +148,7 @@ func newGuarded(t testing.TB, policy auth.PolicyConfig, cfg Config) *guarded {
 	t.Cleanup(func() { _ = gate.Close() })
 	cfg.Gate, cfg.Depot, cfg.AccessLog = gate, g.d, true
 	if cfg.API == nil {
-		cfg.API = newAPI(g.d)
+		cfg.API, cfg.Pages = webOf(g.d, web.Config{Version: "v1.2.3"})
 	}
 	cfg.Log = slog.New(slog.NewJSONHandler(g.log, nil))
 	g.s = newServer(t, cfg)

@@ -106,9 +106,8 @@ func TestBodiesCount(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = up.Close() })
 	w := g.s.cfg
-	w.Uploads, w.API = up, web.New(web.Config{
-		Stages: g.d.Stages(), Forms: up, Retention: g.d.Retention, Transactions: g.d, Catalog: g.d.Catalog,
-	})
+	w.Uploads = up
+	w.API, w.Pages = webOf(g.d, web.Config{Forms: up})
 	s := newServer(t, w)
 	addr := listen(t, s)
 	const form, multi = "application/x-www-form-urlencoded", "multipart/form-data; boundary=b"

@@ -152,7 +152,7 @@ func TestColdAPI(t *testing.T) {
 func TestColdRead(t *testing.T) {
 	t.Parallel()
 	d := newDepot(t)
-	s := newServer(t, Config{Depot: d, API: newAPI(d)})
+	s := newServer(t, withWeb(d, Config{}))
 	list := chill(t, d, blob.HashedAtOpen+100<<10) // a smaller one is restored when it is opened
 	body, path := list[0].body, list[0].path(t, layout.SymStore)
 	head := ask(s, "HEAD", path)
@@ -188,7 +188,7 @@ func TestColdDamageAtStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = d.Close() })
-	s := newServer(t, Config{Depot: d, API: newAPI(d)})
+	s := newServer(t, withWeb(d, Config{}))
 	list := chill(t, d, blob.HashedAtOpen+1<<20)
 	row, err := d.Cold.Of(t.Context(), blob.Sum(list[0].body))
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/span"
-	"github.com/symdepot/symdepot/internal/web"
+	"github.com/symdepot/symdepot/internal/web/api"
+	"github.com/symdepot/symdepot/internal/web/pages"
 )
 
 // Config says how to serve. The zero value serves on loopback with the
@@ -20,7 +21,9 @@ type Config struct {
 	// Depot answers the requests. It is required, and so is nothing else.
 	Depot *depot.Depot
 	// API answers the requests below /-/api; nil: with 404.
-	API *web.API
+	API *api.API
+	// Pages answers browsers; nil: there are no pages.
+	Pages *pages.Pages
 	// Uploads answers the requests of uploaders that were written for other
 	// servers; nil: they are refused.
 	Uploads *intake.Handler
@@ -157,7 +160,7 @@ func (c Config) withDefaults() Config {
 		c.Audit = auth.NoAudit()
 	}
 	if c.API == nil {
-		c.API = web.New(web.Config{Log: c.Log})
+		c.API = api.Off(c.Log)
 	}
 	return c
 }

@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	workers "github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/jobs"
-	"github.com/symdepot/symdepot/internal/jobs/worker"
 	"github.com/symdepot/symdepot/internal/wire"
+	"github.com/symdepot/symdepot/internal/worker"
+	workers "github.com/symdepot/symdepot/internal/worker"
 )
 
 // shout is a kind of job that only this test knows: its worker turns a text into

@@ -29,6 +29,7 @@ import (
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/internal/web"
+	"github.com/symdepot/symdepot/internal/web/api"
 	"github.com/symdepot/symdepot/internal/web/apitest"
 	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/layout"
@@ -36,7 +37,7 @@ import (
 
 // described is the description of the API.
 var described = sync.OnceValues(func() (*apitest.Description, error) {
-	text, err := web.Description()
+	text, err := api.Description()
 	if err != nil {
 		return nil, err
 	}
@@ -101,9 +102,8 @@ func newAPIWorld(t *testing.T, policy auth.PolicyConfig) *apiWorld {
 	gate := w.s.cfg.Gate
 	tokens := apiTokens{gate, w.store}
 	w.s.cfg.Audit = audit
-	w.s.cfg.API = web.New(web.Config{
-		Stages: w.d.Stages(), Retention: w.d.Retention, Transactions: w.d, Files: depot.FinderIn(w.d), Scratch: t.TempDir(), Catalog: w.d.Catalog, Sources: w.d.Sources, Tokens: tokens, Audit: audit,
-		Tracing: web.Tracing{Depot: w.d.Tracer, Gate: gate}, Upstreams: remote.Remote, Jobs: w.d.Jobs(), Missing: remote.Missing, Version: "v1.2.3",
+	w.s.cfg.API, w.s.cfg.Pages = webOf(w.d, web.Config{
+		Scratch: t.TempDir(), Tokens: tokens, Audit: audit, Tracing: web.Tracing{Gate: gate}, Upstreams: remote.Remote, Missing: remote.Missing, Version: "v1.2.3",
 	})
 	w.sha, w.number = sha256Hex(w.oursPDB.body), 1
 	for range 3 { // records of downloads

@@ -109,7 +109,7 @@ func (s *ownPaths) root(x *exchange, r *http.Request, p *place) {
 	base := p.base
 	h := x.Header()
 	h["Vary"] = []string{"Accept"}
-	url, html := baseURL(r), wantsHTML(r) && s.cfg.API.Pages.Exist()
+	url, html := baseURL(r), wantsHTML(r) && s.cfg.Pages != nil
 	if x.caller.token != "" {
 		url += "/t/TOKEN"
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/web"
+	"github.com/symdepot/symdepot/internal/web/pages"
 )
 
 // Limits of the page.
@@ -28,7 +29,7 @@ func (s *ownPaths) page(x *exchange, r *http.Request, p *place, url, below strin
 	x.request = web.NewRequestID()
 	q := (&webAPI{s.access}).request(x, r, p)
 	q.Base = s.pageBase(p)
-	x.err = s.cfg.API.Pages.Home(x, q, web.Home{URL: url, Note: s.note(x, r), Restricted: s.restricted && x.caller.token == "", Below: below})
+	x.err = s.cfg.Pages.Home(x, q, pages.Home{URL: url, Note: s.note(x, r), Restricted: s.restricted && x.caller.token == "", Below: below})
 }
 
 // pageSearch returns the query of a request for the page, and the number of results

@@ -44,11 +44,8 @@ func scopeWorld(t *testing.T, theirs bool) (*Server, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = gate.Close() })
-	api := web.New(web.Config{
-		Stages: d.Stages(), Retention: d.Retention, Transactions: d, Catalog: d.Catalog, Sources: d.Sources, Files: depot.FinderIn(d), Missing: d.Missing, Jobs: d.Jobs(), Upstreams: d.Remote,
-		Tracing: web.Tracing{Depot: d.Tracer, Gate: gate}, Makes: true, Now: now, Version: "v1",
-	})
-	return newServer(t, Config{Depot: d, Gate: gate, API: api}), token
+	a, p := webOf(d, web.Config{Tracing: web.Tracing{Gate: gate}, Makes: true, Now: now, Version: "v1"})
+	return newServer(t, Config{Depot: d, Gate: gate, API: a, Pages: p}), token
 }
 
 // TestPagesKeepScope: who reads one product gets the same bytes, on every page and from
@@ -147,6 +144,6 @@ func differ(a, b string) string {
 // askAll is a search by who reads everything.
 func askAll(t *testing.T, s *Server, q string) string {
 	t.Helper()
-	open := newServer(t, Config{Depot: s.depot, API: s.cfg.API})
+	open := newServer(t, Config{Depot: s.depot, API: s.cfg.API, Pages: s.cfg.Pages})
 	return ask(open, "GET", "/-/search?q="+url.QueryEscape(q), browser).body
 }

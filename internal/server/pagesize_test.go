@@ -30,7 +30,7 @@ func TestPageSize(t *testing.T) {
 	if _, err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s := newServer(t, Config{Depot: d, API: newAPI(d)})
+	s := newServer(t, withWeb(d, Config{}))
 	for _, path := range []string{"/-/search?q=module*", "/-/tx/1"} {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
 		r.Header.Set("Accept-Encoding", "gzip")

@@ -23,7 +23,7 @@ func TestPublishConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = forms.Close() })
-	g.s.cfg.API = web.New(web.Config{Stages: g.d.Stages(), Forms: forms, Retention: g.d.Retention, Transactions: g.d, Catalog: g.d.Catalog})
+	g.s.cfg.API, g.s.cfg.Pages = webOf(g.d, web.Config{Forms: forms})
 	addr := listen(t, g.s)
 	count := func() int {
 		list, err := g.d.List(t.Context(), depot.Scope{}, depot.ListFilter{Limit: 1000})

@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/web"
+	"github.com/symdepot/symdepot/internal/web/api"
+	"github.com/symdepot/symdepot/internal/web/pages"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -135,15 +138,26 @@ func newWorld(t testing.TB, cfg Config) *world {
 		cfg.Depot = w.d
 	}
 	if cfg.API == nil {
-		cfg.API = newAPI(w.d)
+		cfg.API, cfg.Pages = webOf(w.d, web.Config{Version: "v1.2.3"})
 	}
 	w.s = newServer(t, cfg)
 	return w
 }
 
-// newAPI returns the API and the pages of a depot.
-func newAPI(d *depot.Depot) *web.API {
-	return web.New(web.Config{Stages: d.Stages(), Retention: d.Retention, Transactions: d, Catalog: d.Catalog, Version: "v1.2.3"})
+// withWeb is a configuration with a depot, its API and its pages.
+func withWeb(d *depot.Depot, cfg Config) Config {
+	cfg.Depot = d
+	cfg.API, cfg.Pages = webOf(d, web.Config{Version: "v1.2.3"})
+	return cfg
+}
+
+// webOf returns the API and the pages of a depot. What c has of another depot stays.
+func webOf(d *depot.Depot, c web.Config) (*api.API, *pages.Pages) {
+	given := c
+	c.Use(d)
+	c.Upstreams, c.Missing = cmp.Or(given.Upstreams, c.Upstreams), cmp.Or(given.Missing, c.Missing)
+	acts := web.New(c)
+	return api.New(acts), pages.New(acts)
 }
 
 func newServer(t testing.TB, cfg Config) *Server {

@@ -423,7 +423,7 @@ func TestSymbolicateBodies(t *testing.T) {
 // TestMakeNothing: without the making of files everything is as before.
 func TestMakeNothing(t *testing.T) {
 	d := openDepot(t, depot.Options{Symbols: depot.SymbolsOptions{Make: symbolicate.MakeNothing}})
-	pdb, s := addFile(t, d, "pdb/hello-x64.pdb"), newServer(t, Config{Depot: d, API: newAPI(d)})
+	pdb, s := addFile(t, d, "pdb/hello-x64.pdb"), newServer(t, withWeb(d, Config{}))
 	for _, p := range []string{pdb.symPath(t), "/symbolicate/v5", "/minidump"} {
 		if got := ask(s, "GET", p); got.status != 404 || got.body != "not found\n" {
 			t.Errorf("GET %s: status %d, body %q; want 404", p, got.status, got.body)

@@ -108,7 +108,7 @@ func decoded[T any](t *testing.T, r reply, status int) (v T) {
 // sees those of others, and nobody makes one beyond its own rights.
 func TestTokenAPI(t *testing.T) {
 	g := newGuarded(t, demand, Config{})
-	g.s.cfg.API = web.New(web.Config{Stages: g.d.Stages(), Tokens: apiTokens{g.s.cfg.Gate, g.store}})
+	g.s.cfg.API, g.s.cfg.Pages = webOf(g.d, web.Config{Tokens: apiTokens{g.s.cfg.Gate, g.store}})
 	admin := g.store.add(t, "admin", nil, "admin")
 	const path = wire.TokensPath
 	send := func(method, path, token, body string) reply {
@@ -196,7 +196,7 @@ func TestExchangeAPI(t *testing.T) {
 	}
 	defer gate.Close()
 	g.s.cfg.Gate = gate
-	g.s.cfg.API = web.New(web.Config{Stages: g.d.Stages(), Tokens: apiTokens{gate, g.store}})
+	g.s.cfg.API, g.s.cfg.Pages = webOf(g.d, web.Config{Tokens: apiTokens{gate, g.store}})
 	idToken := issuer.Sign(issuer.GitHub(audience, time.Now(), nil))
 	done := decoded[wire.Exchanged](t, askBody(g.s, "POST", wire.TokenPath, "", bearer(idToken)), 201)
 	if !auth.IsToken(done.Token) || time.Until(done.Expires) > time.Hour || !slices.Equal(done.Products, []string{"ours"}) {

@@ -27,11 +27,8 @@ import (
 // traceServer is a server for a depot that explains requests.
 func traceServer(t testing.TB, d *depot.Depot, cfg Config) *Server {
 	t.Helper()
-	c := web.Config{Stages: d.Stages(), Retention: d.Retention, Transactions: d, Catalog: d.Catalog, Tracing: web.Tracing{Depot: d.Tracer, Prefixes: cfg.Prefixes}}
-	if cfg.Gate != nil {
-		c.Tracing.Gate = cfg.Gate
-	}
-	cfg.Depot, cfg.API = d, web.New(c)
+	cfg.Depot = d
+	cfg.API, cfg.Pages = webOf(d, web.Config{Tracing: web.Tracing{Prefixes: cfg.Prefixes, Gate: cfg.Gate}})
 	if d.Symbols.Makes() {
 		cfg.Symbols = SymbolsConfig{Wait: time.Minute}
 	}
@@ -544,7 +541,8 @@ func TestTracePage(t *testing.T) {
 func TestTraceAsToken(t *testing.T) {
 	g := newGuarded(t, demand, Config{})
 	gate := g.s.cfg.Gate
-	s := newServer(t, Config{Gate: gate, Depot: g.d, API: web.New(web.Config{Tokens: apiTokens{gate, g.store}, Tracing: web.Tracing{Depot: g.d.Tracer, Gate: gate}})})
+	a, _ := webOf(g.d, web.Config{Tokens: apiTokens{gate, g.store}, Tracing: web.Tracing{Gate: gate}})
+	s := newServer(t, Config{Gate: gate, Depot: g.d, API: a})
 	admin := g.store.add(t, "root", nil, "admin", "read")
 	row := g.store.rows[auth.HashToken(g.ours)]
 	for path, want := range map[string]string{g.oursPDB.path(t, layout.SymStore): "", g.theirsPDB.path(t, layout.SymStore): "other-product"} {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/web"
+	"github.com/symdepot/symdepot/internal/web/api"
+	"github.com/symdepot/symdepot/internal/web/pages"
 	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -33,7 +35,7 @@ func (s *webAPI) admit(x *exchange, r *http.Request, p *place) bool {
 		s.refuse(x, r, p, err)
 		return false
 	}
-	if web.Unauthenticated(r.Method, p.own) {
+	if api.Unauthenticated(r.Method, p.own) {
 		return true
 	}
 	c := s.authenticate(x, r, p)
@@ -61,7 +63,7 @@ func (s *webAPI) foreign(r *http.Request, p *place) *web.Problem {
 	if err := s.crossSite(r, p); err != nil {
 		return &web.Problem{Word: "forbidden", Detail: err.Error()}
 	}
-	return s.cfg.API.CheckOrigin(r)
+	return s.cfg.API.Origin.Check(r)
 }
 
 // serve answers a request.
@@ -83,16 +85,26 @@ const protocolPages = "pages"
 // webPages answers the pages below /-/, with errors in HTML.
 type webPages struct{ webAPI }
 
+// refusePage answers with a page that says what is wrong, or with a problem where there are
+// no pages.
+func (s *webAPI) refusePage(x *exchange, q *web.Request, problem *web.Problem) {
+	if s.cfg.Pages == nil {
+		s.note(x, s.cfg.API.Refuse(x, q, problem))
+		return
+	}
+	s.note(x, s.cfg.Pages.Refuse(x, q, problem))
+}
+
 // admit authorizes a request. Assets need no credentials.
 func (s *webPages) admit(x *exchange, r *http.Request, p *place) bool {
 	x.protocol = protocolPages
 	x.request = web.NewRequestID()
 	if err := s.foreign(r, p); err != nil {
-		s.note(x, s.cfg.API.Pages.Refuse(x, s.request(x, r, p), err))
+		s.refusePage(x, s.request(x, r, p), err)
 		return false
 	}
 	switch login := web.IsSignIn(p.own); {
-	case web.IsAsset(p.own):
+	case pages.IsAsset(p.own):
 		return true
 	case p.token != "" && (!login || r.Method != http.MethodPost || len(p.own) != 2):
 		// Pages show their address, and so the token: there is only the button of the root
@@ -126,7 +138,7 @@ func (s *webAPI) admitLogin(x *exchange, r *http.Request, p *place) bool {
 // admitBrowser authorizes a request of a browser for a page. One without credentials is
 // led to the page for signing in, instead of being asked by a box of the browser.
 func (s *webAPI) admitBrowser(x *exchange, r *http.Request, p *place) bool {
-	if !wantsHTML(r) || !s.cfg.API.Pages.SignsIn() {
+	if !wantsHTML(r) || s.cfg.Pages == nil || !s.cfg.Pages.SignsIn() {
 		return s.access.admit(x, r, p)
 	}
 	c := s.authenticate(x, r, p)
@@ -148,7 +160,7 @@ func (s *webAPI) admitBrowser(x *exchange, r *http.Request, p *place) bool {
 	}
 	q := s.request(x, r, p)
 	q.Base = s.pageBase(p)
-	s.note(x, s.cfg.API.Pages.Refuse(x, q, problem))
+	s.refusePage(x, q, problem)
 	return false
 }
 
@@ -162,9 +174,13 @@ func (s *service) pageBase(p *place) string {
 
 // serve answers a request.
 func (s *webPages) serve(x *exchange, r *http.Request, p *place) {
+	if s.cfg.Pages == nil {
+		s.missing(x, r, p, missError{notFoundText})
+		return
+	}
 	q := s.request(x, r, p)
 	defer q.Memory.Free()
-	s.note(x, s.cfg.API.Pages.Serve(x, q))
+	s.note(x, s.cfg.Pages.Serve(x, q))
 }
 
 // downloads sends symbol files to browsers that are signed in: their cookie does not

@@ -106,7 +106,7 @@ func TestAPIRefusedBody(t *testing.T) {
 // that stops leaves nothing behind.
 func TestAPISlowBody(t *testing.T) {
 	g := newGuarded(t, auth.PolicyConfig{}, Config{MinRate: 1 << 30, WriteTimeout: 2 * time.Second})
-	g.s.cfg.API = web.New(web.Config{Stages: g.d.Stages()})
+	g.s.cfg.API, g.s.cfg.Pages = webOf(g.d, web.Config{})
 	addr := listen(t, g.s)
 	body := sym(bigID, "slow.pdb", "", 3000)
 	ref := blob.Sum(body).String()

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"os"
 
-	"github.com/symdepot/symdepot/internal/jobs/worker"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/internal/wire"
+	"github.com/symdepot/symdepot/internal/worker"
 )
 
 // Worker makes SymCache files on a machine without a depot. It implements
@@ -28,7 +28,7 @@ func (w Worker) Abilities(ctx context.Context) (list []wire.Ability) {
 }
 
 // Do implements worker.Kind: it transcodes one PDB.
-func (w Worker) Do(ctx context.Context, j wire.Job, input func(context.Context, *os.File) error) (worker.Result, error) {
+func (w Worker) Do(ctx context.Context, j worker.Job, input func(context.Context, *os.File) error) (worker.Result, error) {
 	var m message
 	var key SymCacheKey
 	err := json.Unmarshal(j.Input, &m)
@@ -36,10 +36,7 @@ func (w Worker) Do(ctx context.Context, j wire.Job, input func(context.Context, 
 		key, err = m.key()
 	}
 	if err != nil {
-		return worker.Result{}, worker.Failure{
-			Class:  wire.ClassInfra,
-			Detail: "this worker cannot read the input of the job: " + err.Error() + "; update it to the version of the server",
-		}
+		return worker.Result{}, worker.Failure{Class: wire.ClassInfra, Detail: "this worker cannot read the input of the job: " + err.Error() + "; update it to the version of the server"}
 	}
 	sc, err := w.Transcoders.Workspace().New(key.Name)
 	if err != nil {

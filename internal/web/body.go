@@ -21,12 +21,12 @@ import (
 
 // Content codings of uploads.
 const (
-	identity  = "identity"
+	Identity  = "identity"
 	zstdCoded = "zstd"
-	gzipCoded = "gzip"
+	GzipCoded = "gzip"
 )
 
-var codings = []string{zstdCoded, gzipCoded}
+var Codings = []string{zstdCoded, GzipCoded}
 
 const (
 	// maxWindow is the largest window of a zstd body, which takes that much
@@ -36,9 +36,16 @@ const (
 	maxUnpacking = 16
 )
 
-// upload is the body of an upload. It checks the digest of the bytes as they
+// Uploads opens the bodies of uploads.
+type Uploads struct {
+	Unpack chan struct{} // a semaphore: bodies that are decompressed at the same time
+}
+
+func NewUploads() *Uploads { return &Uploads{make(chan struct{}, maxUnpacking)} }
+
+// Upload is the body of an upload. It checks the digest of the bytes as they
 // arrived, and decompresses them. It reads nothing before the first Read.
-type upload struct {
+type Upload struct {
 	ctx    context.Context
 	raw    io.Reader
 	coding string
@@ -50,24 +57,24 @@ type upload struct {
 	err     error // why reading failed; io.EOF is no failure
 }
 
-// newUpload checks the header of an upload. demand means that Content-Digest must
+// Open checks the header of an upload. demand means that Content-Digest must
 // be there. The caller closes the upload.
-func (a *API) newUpload(r *Request, demand bool) (*upload, error) {
+func (a *Uploads) Open(r *Request, demand bool) (*Upload, error) {
 	coding := strings.ToLower(strings.TrimSpace(strings.Join(r.Header.Values("Content-Encoding"), ",")))
 	if coding == "" {
-		coding = identity
+		coding = Identity
 	}
-	if coding != identity && !slices.Contains(codings, coding) {
-		return nil, &Problem{Word: "coding", Detail: fmt.Sprintf("the content coding %.50q is not one of %s", coding, strings.Join(codings, ", "))}
+	if coding != Identity && !slices.Contains(Codings, coding) {
+		return nil, &Problem{Word: "coding", Detail: fmt.Sprintf("the content coding %.50q is not one of %s", coding, strings.Join(Codings, ", "))}
 	}
-	want, ok, err := digestOf(r.Header, "Content-Digest")
+	want, ok, err := DigestOf(r.Header, "Content-Digest")
 	if err != nil {
 		return nil, err
 	}
 	if !ok && demand {
 		return nil, &Problem{Word: "query", Detail: "the header field Content-Digest with sha-256 is missing"}
 	}
-	u := &upload{ctx: r.Context(), raw: r.Body, coding: coding, sem: a.unpack, allow: r.Allow, release: func() {}}
+	u := &Upload{ctx: r.Context(), raw: r.Body, coding: coding, sem: a.Unpack, allow: r.Allow, release: func() {}}
 	if ok {
 		u.raw = &digestReader{from: r.Body, want: want, sum: sha256.New()}
 	}
@@ -75,7 +82,7 @@ func (a *API) newUpload(r *Request, demand bool) (*upload, error) {
 }
 
 // Read reads the decompressed bytes.
-func (u *upload) Read(p []byte) (int, error) {
+func (u *Upload) Read(p []byte) (int, error) {
 	if u.err != nil {
 		return 0, u.err
 	}
@@ -90,15 +97,15 @@ func (u *upload) Read(p []byte) (int, error) {
 		err = u.broken(err)
 	}
 	if err == io.EOF {
-		u.allow(commitTime) // the content is identified, and brought to a bucket
+		u.allow(CommitTime) // the content is identified, and brought to a bucket
 	}
 	u.err = err
 	return n, err
 }
 
-// failure returns why reading failed, or nil. It matters more than the error
+// Failure returns why reading failed, or nil. It matters more than the error
 // of the reader's caller.
-func (u *upload) failure() error {
+func (u *Upload) Failure() error {
 	if u.err == io.EOF {
 		return nil
 	}
@@ -106,16 +113,16 @@ func (u *upload) failure() error {
 }
 
 // broken returns the problem that an error of decompression is.
-func (u *upload) broken(err error) error {
-	if u.coding == identity || asProblem(err) != nil || isTransport(err) {
+func (u *Upload) broken(err error) error {
+	if u.coding == Identity || AsProblem(err) != nil || isTransport(err) {
 		return err
 	}
 	return &Problem{Word: "query", Detail: "the body is not valid " + u.coding + ": " + err.Error()}
 }
 
 // open begins to decompress.
-func (u *upload) open() error {
-	if u.coding == identity {
+func (u *Upload) open() error {
+	if u.coding == Identity {
 		u.plain = u.raw
 		return nil
 	}
@@ -125,7 +132,7 @@ func (u *upload) open() error {
 		return u.ctx.Err()
 	}
 	raw := &markReader{from: u.raw}
-	if u.coding == gzipCoded {
+	if u.coding == GzipCoded {
 		u.release = func() { <-u.sem }
 		z, err := gzip.NewReader(raw)
 		u.plain = z
@@ -153,7 +160,7 @@ func (u *upload) open() error {
 var decoders sync.Pool
 
 // Close releases the memory of the decompressor.
-func (u *upload) Close() {
+func (u *Upload) Close() {
 	u.release()
 	u.release = func() {}
 	if u.err == nil {
@@ -212,9 +219,9 @@ func (r *digestReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// digestOf returns the SHA-256 in a digest field (RFC 9530), and whether there
+// DigestOf returns the SHA-256 in a digest field (RFC 9530), and whether there
 // is one. Digests of other algorithms are ignored.
-func digestOf(h http.Header, field string) (sum [sha256.Size]byte, ok bool, err error) {
+func DigestOf(h http.Header, field string) (sum [sha256.Size]byte, ok bool, err error) {
 	for _, line := range h.Values(field) {
 		for member := range strings.SplitSeq(line, ",") {
 			name, value, _ := strings.Cut(strings.TrimSpace(member), "=")

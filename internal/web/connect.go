@@ -67,3 +67,20 @@ func AccessText(url string) string {
 func TokenText(url string) string {
 	return "A token is also the password of any user name, or a bearer token. Tools that know only addresses take it as a part of the address: " + withToken(url)
 }
+
+// connectView is what the page about tools shows.
+type connectView struct {
+	URL, Note string
+	Clients   []Client
+}
+
+// Connection describes how tools connect to the server.
+func Connection(r *Request) connectView {
+	v := connectView{URL: r.BaseURL + r.Base}
+	restricted := len(r.Challenges) > 0 && !r.Open
+	if restricted {
+		v.Note = AccessText(v.URL)
+	}
+	v.Clients = Clients(v.URL, restricted)
+	return v
+}

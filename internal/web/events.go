@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"reflect"
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/term"
 )
@@ -26,7 +28,7 @@ const (
 	eventsAlive      = 15 * time.Second // between two signs of life
 	eventsWrite      = time.Minute      // how long a client may take to read an event
 	eventsLife       = 15 * time.Minute // of a stream: then the browser asks again, with its credentials
-	eventJobs        = listRows         // jobs whose state is sent
+	eventJobs        = ListRows         // jobs whose state is sent
 	eventsRetryAfter = 5000             // milliseconds after which a browser asks again
 )
 
@@ -62,23 +64,33 @@ func (s *streams) begin(who string) (end func(), ok bool) {
 	}, true
 }
 
-// topics are the things of which events tell, by the word of a topic.
-var topics = map[string]func(*API, context.Context) (map[string]fields, error){
-	"queue": (*API).jobFields, "upstreams": (*API).upstreamFields,
+// Events tells pages what changes.
+type Events struct {
+	// topics are the things of which events tell, by the word of a topic.
+	topics  map[string]func(context.Context) (map[string]fields, error)
+	streams streams
+	log     *slog.Logger
 }
 
-// events answers GET events?topics=…: a stream of server-sent events. Each is an object
+func newEvents(queue *jobs.Queue, remote *depot.Remote, log *slog.Logger) *Events {
+	return &Events{log: log, topics: map[string]func(context.Context) (map[string]fields, error){
+		"queue":     func(ctx context.Context) (map[string]fields, error) { return jobFields(ctx, queue) },
+		"upstreams": func(context.Context) (map[string]fields, error) { return upstreamFields(remote.Upstreams()), nil },
+	}}
+}
+
+// Serve answers GET events?topics=…: a stream of server-sent events. Each is an object
 // of what changed since the one before; the first has everything, so that a page that
 // was cut off catches up.
-func (a *API) events(w http.ResponseWriter, r *Request) error {
-	if err := r.mayOpen(seesAll); err != nil {
+func (a *Events) Serve(w http.ResponseWriter, r *Request) error {
+	if err := r.MayOpen(SeesAll); err != nil {
 		return err
 	}
-	names := strings.SplitN(r.URL.Query().Get("topics"), ",", len(topics)+1)
+	names := strings.SplitN(r.URL.Query().Get("topics"), ",", len(a.topics)+1)
 	slices.Sort(names)
 	names = slices.Compact(names) // each is looked up again and again
 	for _, n := range names {
-		if topics[n] == nil {
+		if a.topics[n] == nil {
 			return &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"topics": "queue or upstreams is expected"}}
 		}
 	}
@@ -91,7 +103,7 @@ func (a *API) events(w http.ResponseWriter, r *Request) error {
 		return &Problem{Word: "busy", Detail: "too many pages are kept current"}
 	}
 	defer end()
-	finish(w, r)
+	Finish(w, r)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
@@ -105,12 +117,12 @@ func (a *API) events(w http.ResponseWriter, r *Request) error {
 }
 
 // stream writes events until the client or the server ends.
-func (a *API) stream(w http.ResponseWriter, r *Request, names []string) error {
+func (a *Events) stream(w http.ResponseWriter, r *Request, names []string) error {
 	rc := http.NewResponseController(w)
 	write := func(format string, args ...any) error {
 		r.Allow(eventsWrite)
 		if _, err := fmt.Fprintf(w, format, args...); err != nil {
-			return writeError{err}
+			return NotSent(err)
 		}
 		return rc.Flush()
 	}
@@ -129,10 +141,10 @@ func (a *API) stream(w http.ResponseWriter, r *Request, names []string) error {
 	for n := 1; ; n++ {
 		now := map[string]fields{}
 		for _, name := range names {
-			part, err := topics[name](a, r.Context())
+			part, err := a.topics[name](r.Context())
 			if err != nil {
 				if r.Context().Err() == nil {
-					a.cfg.Log.Warn("events of a page ended", "request", r.ID, "error", err)
+					a.log.Warn("events of a page ended", "request", r.ID, "error", err)
 				}
 				return nil // the browser asks again
 			}
@@ -175,11 +187,8 @@ func (a *API) stream(w http.ResponseWriter, r *Request, names []string) error {
 }
 
 // jobFields are the texts of the newest jobs.
-func (a *API) jobFields(ctx context.Context) (map[string]fields, error) {
-	if a.cfg.Jobs == nil {
-		return nil, nil
-	}
-	list, err := a.cfg.Jobs.List(ctx, jobs.Filter{Limit: eventJobs})
+func jobFields(ctx context.Context, queue *jobs.Queue) (map[string]fields, error) {
+	list, err := queue.List(ctx, jobs.Filter{Limit: eventJobs})
 	if err != nil {
 		return nil, err
 	}
@@ -195,14 +204,11 @@ func (a *API) jobFields(ctx context.Context) (map[string]fields, error) {
 }
 
 // upstreamFields are the texts of the upstreams.
-func (a *API) upstreamFields(context.Context) (map[string]fields, error) {
+func upstreamFields(list []depot.UpstreamStatus) map[string]fields {
 	m := map[string]fields{}
-	if a.cfg.Upstreams == nil {
-		return m, nil
+	for _, u := range list {
+		row := NewUpstreamRow(u)
+		m["upstream:"+u.Name] = fields{"state": row.State, "requests": Number(u.Requests), "hits": Number(u.Hits), "misses": Number(u.Misses), "errors": Number(u.Errors), "bytes": term.Size(u.Bytes)}
 	}
-	for _, u := range a.cfg.Upstreams.Upstreams() {
-		row := newUpstreamRow(u)
-		m["upstream:"+u.Name] = fields{"state": row.State, "requests": number(u.Requests), "hits": number(u.Hits), "misses": number(u.Misses), "errors": number(u.Errors), "bytes": term.Size(u.Bytes)}
-	}
-	return m, nil
+	return m
 }

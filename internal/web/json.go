@@ -8,45 +8,31 @@ import (
 	"net/http"
 	"strconv"
 	"time"
-
-	"github.com/symdepot/symdepot/internal/body"
 )
 
-// answerTime is how long the answer to a request with JSON may take to begin.
-const answerTime = 5 * time.Minute
+// AnswerTime is how long the answer to a request with JSON may take to begin.
+const AnswerTime = 5 * time.Minute
 
-// readSpec decodes a body that may be missing: v is unchanged then.
-func readSpec(r *Request, v any) error {
+// ReadSpec decodes a body that may be missing: v is unchanged then.
+func ReadSpec(r *Request, v any) error {
 	if r.ContentLength == 0 {
 		return nil
 	}
-	return readJSON(r, maxSpecBody, v)
+	return ReadJSON(r, MaxSpecBody, v)
 }
 
-// readJSON decodes a body of at most limit bytes. Unknown members are refused:
+// ReadJSON decodes a body of at most limit bytes. Unknown members are refused:
 // a misspelled one would be ignored otherwise.
-func readJSON(r *Request, limit int64, v any) error {
-	if c := r.Header.Get("Content-Encoding"); c != "" && c != identity {
+func ReadJSON(r *Request, limit int64, v any) error {
+	if c := r.Header.Get("Content-Encoding"); c != "" && c != Identity {
 		return &Problem{Word: "coding", Detail: "JSON is accepted only without a content coding"}
 	}
-	b, err := r.readAll(limit, "body")
+	b, err := r.ReadAll(limit, "body")
 	if err != nil {
 		return err
 	}
-	r.Allow(answerTime)
+	r.Allow(AnswerTime)
 	return decodeJSON(b, v)
-}
-
-// readAll reads the body, which is what, of at most limit bytes.
-func (r *Request) readAll(limit int64, what string) ([]byte, error) {
-	if r.ContentLength > limit {
-		return nil, tooLong(limit, what)
-	}
-	b, err := r.Memory.Read(r.Context(), r.Body, limit)
-	if errors.Is(err, body.ErrLong) {
-		return nil, tooLong(limit, what)
-	}
-	return b, err
 }
 
 func tooLong(limit int64, what string) *Problem {
@@ -75,8 +61,8 @@ func decodeJSON(b []byte, v any) error {
 	return nil
 }
 
-// writeJSON answers with JSON.
-func writeJSON(w http.ResponseWriter, status int, v any) error {
+// WriteJSON answers with JSON.
+func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -87,17 +73,18 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, err = w.Write(append(b, '\n'))
-	return writeError{err}.orNil()
+	return NotSent(err)
 }
 
-// writeError is a failure of the connection after the answer has begun.
-type writeError struct{ error }
-
-func (e writeError) Unwrap() error { return e.error }
-
-func (e writeError) orNil() error {
-	if e.error == nil {
+// NotSent marks an error as a failure of the connection after the answer has begun; nil
+// stays nil.
+func NotSent(err error) error {
+	if err == nil {
 		return nil
 	}
-	return e
+	return notSent{err}
 }
+
+type notSent struct{ error }
+
+func (e notSent) Unwrap() error { return e.error }

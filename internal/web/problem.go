@@ -3,7 +3,9 @@ package web
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -58,6 +60,12 @@ func (p *Problem) Error() string {
 	return kinds[p.Word].title
 }
 
+// Title says what is wrong in every case of the problem's word.
+func (p *Problem) Title() string { return kinds[p.Word].title }
+
+// Words returns the words of all problems.
+func Words() []string { return slices.Sorted(maps.Keys(kinds)) }
+
 // Status returns the status code of the problem.
 func (p *Problem) Status() int { return kinds[p.Word].status }
 
@@ -80,7 +88,7 @@ func WriteProblem(w http.ResponseWriter, p *Problem, request string) error {
 	case p.Word == "method":
 		h.Set("Allow", p.Allow)
 	case p.Word == "coding":
-		h.Set("Accept-Encoding", strings.Join(codings, ", "))
+		h.Set("Accept-Encoding", strings.Join(Codings, ", "))
 	case kind.status == http.StatusServiceUnavailable || kind.status == http.StatusTooManyRequests:
 		h.Set("Retry-After", "5")
 	}
@@ -89,8 +97,8 @@ func WriteProblem(w http.ResponseWriter, p *Problem, request string) error {
 	return err
 }
 
-// asProblem returns the problem that an error is, or nil.
-func asProblem(err error) *Problem {
+// AsProblem returns the problem that an error is, or nil.
+func AsProblem(err error) *Problem {
 	p, _ := errors.AsType[*Problem](err)
 	return p
 }

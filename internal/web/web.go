@@ -30,3 +30,21 @@ func Claims(segs []string) bool {
 // IsAPI reports whether a claimed path is one of the JSON API, which API.Serve
 // answers.
 func IsAPI(segs []string) bool { return Claims(segs) && len(segs) > 1 && segs[1] == "api" }
+
+// MatchPath compares segments with a path in which "*" is any segment, and returns the
+// segments in place of "*".
+func MatchPath(path, segs []string) (args []string, ok bool) {
+	if len(segs) != len(path) {
+		return nil, false
+	}
+	for i, s := range path {
+		switch s {
+		case "*":
+			args = append(args, segs[i])
+		case segs[i]:
+		default:
+			return nil, false
+		}
+	}
+	return args, true
+}

@@ -80,19 +80,19 @@ func FuzzPage(f *testing.F) {
 	f.Add("cursor=%zz&limit=9999999999999999999", "x")
 	f.Fuzz(func(t *testing.T, query, last string) {
 		q, _ := url.ParseQuery(query)
-		if limit, _, err := readPage(q, "tokens"); err == nil && (limit < 1 || limit > maxListRows) {
+		if limit, _, err := ReadPage(q, "tokens"); err == nil && (limit < 1 || limit > MaxListRows) {
 			t.Errorf("%q: limit %d", query, limit)
 		}
 		q.Del("limit")
-		q.Set("cursor", cursor("tokens", q, last))
-		if _, after, err := readPage(q, "tokens"); err != nil || after != last {
+		q.Set("cursor", Cursor("tokens", q, last))
+		if _, after, err := ReadPage(q, "tokens"); err != nil || after != last {
 			t.Errorf("%q: the cursor after %q is read as %q, %v; want the same", query, last, after, err)
 		}
-		if _, _, err := readPage(q, "others"); last != "" && err == nil {
+		if _, _, err := ReadPage(q, "others"); last != "" && err == nil {
 			t.Errorf("%q: the cursor of another list is accepted", query)
 		}
 		q.Set("filter", q.Get("filter")+"x")
-		if _, _, err := readPage(q, "tokens"); err == nil {
+		if _, _, err := ReadPage(q, "tokens"); err == nil {
 			t.Errorf("%q: the cursor of other filters is accepted", query)
 		}
 	})

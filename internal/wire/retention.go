@@ -53,6 +53,9 @@ type PlanSpec struct {
 
 // PlanApply applies a plan.
 type PlanApply struct {
+	// Kind is PlanRetention or PlanGC: a plan of another kind does not exist then. Empty:
+	// whichever it is.
+	Kind string `json:"kind,omitempty"`
 	// YesRemove is the number of transactions in the plan, if the brake holds it.
 	YesRemove int `json:"yes_remove,omitempty"`
 }

@@ -1,0 +1,81 @@
+package web
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/retention"
+	"github.com/symdepot/symdepot/internal/stage"
+)
+
+// Depot are the transactions of a depot, and what depot.Depot has to say of them.
+type Depot interface {
+	List(ctx context.Context, scope depot.Scope, f depot.ListFilter) ([]depot.Transaction, error)
+	Transaction(ctx context.Context, number int64) (depot.Transaction, error)
+}
+
+// Retention is the part of the retention of a depot that the API uses.
+type Retention interface {
+	Policy(ctx context.Context) (depot.PolicyInForce, error)
+	SetPolicy(ctx context.Context, file string, text []byte, who string, before int64) (depot.PolicyInForce, error)
+	Preview(ctx context.Context, who string) (*depot.Preview, error)
+	Planned(ctx context.Context, number string) (*depot.Preview, error)
+	Apply(ctx context.Context, number string, yesRemove int, who string) (depot.Applied, error)
+	Runs(ctx context.Context, before int64, limit int) ([]depot.RetentionRun, error)
+	KindOfPlan(ctx context.Context, number string) (depot.PlanKind, error)
+	PlanCollection(ctx context.Context, opt depot.CollectOptions, who string) (depot.CollectionPlan, error)
+	PlannedCollection(ctx context.Context, number string) (depot.CollectionPlan, error)
+	ApplyCollection(ctx context.Context, number string) (depot.Collected, error)
+	Snapshot(ctx context.Context) (*retention.State, int64, error)
+	Usage(ctx context.Context) (*depot.Usage, error)
+	UsageOverTime(ctx context.Context, f depot.UsageFilter) ([]depot.UsageDay, error)
+
+	Hold(ctx context.Context, h depot.Hold) error
+	Unhold(ctx context.Context, number int64, name string) ([]depot.Hold, error)
+	Holds(ctx context.Context, number int64) ([]depot.Hold, error)
+	Promote(ctx context.Context, number int64, class, who string) (depot.Promotion, error)
+	Promotions(ctx context.Context, number int64) ([]depot.Promotion, error)
+	Needs(ctx context.Context, number int64) ([]int64, error)
+	PushKey(ctx context.Context, number int64) (string, error)
+	SetComment(ctx context.Context, number int64, comment string) (depot.Transaction, error)
+	Remove(ctx context.Context, number int64, who string) (depot.Transaction, error)
+	Purge(ctx context.Context, number int64, who, detail string) (depot.Purged, error)
+	Undo(ctx context.Context, number int64, who string) (depot.Transaction, error)
+	Why(ctx context.Context, number int64) (depot.Removal, error)
+}
+
+// Stages is the part of the depot's stages that pushes use.
+type Stages interface {
+	Limits(ctx context.Context, c stage.Caller) (stage.Limits, error)
+	Open(ctx context.Context, c stage.Caller, spec stage.Spec) (st stage.State, again bool, err error)
+	State(ctx context.Context, c stage.Caller, id string) (stage.State, error)
+	Check(ctx context.Context, c stage.Caller, id string, list []stage.Entry) ([]stage.Verdict, error)
+	Put(ctx context.Context, c stage.Caller, id string, ref blob.Ref, body io.Reader) (had bool, err error)
+	PutPart(ctx context.Context, c stage.Caller, id string, ref blob.Ref, total int64, n int, body io.Reader) error
+	Parts(ctx context.Context, c stage.Caller, id string, ref blob.Ref) (stage.Parts, error)
+	Commit(ctx context.Context, c stage.Caller, id string, ask stage.Commit) (stage.Committed, error)
+	Abandon(ctx context.Context, c stage.Caller, id string) error
+	Refused(ctx context.Context, c stage.Caller, id string) ([]stage.Refused, error)
+}
+
+// Tokens is the part of the gate and the depot's tokens that the API uses.
+type Tokens interface {
+	// Exchange is Gate.Exchange of package auth.
+	Exchange(ctx context.Context, idToken string) (secret string, row auth.TokenRow, c *auth.Challenge)
+	// MakeFor is Gate.MakeFor of package auth.
+	MakeFor(id *auth.Identity, rights *auth.Rights, spec auth.TokenSpec, now time.Time) (secret string, row auth.TokenRow, err error)
+	// List returns all tokens, oldest first.
+	List(ctx context.Context) ([]auth.TokenRow, error)
+	// PutToken adds a token.
+	PutToken(ctx context.Context, row auth.TokenRow) error
+	// Revoke revokes a token; an unknown one is fs.ErrNotExist.
+	Revoke(ctx context.Context, id string) error
+	// SignIns returns the sign-ins of browsers, oldest first.
+	SignIns(ctx context.Context) ([]auth.TokenRow, error)
+	// EndSignIn is Gate.EndSignIn of package auth.
+	EndSignIn(ctx context.Context, id string) error
+}
