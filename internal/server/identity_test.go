@@ -304,18 +304,20 @@ func TestURLOfRevokedToken(t *testing.T) {
 // TestRevokedMeanwhile: a token that is revoked while the body of its request comes adds
 // nothing.
 func TestRevokedMeanwhile(t *testing.T) {
-	for _, path := range []string{"/one.so/" + bigID + "/one.so.sym", "/in/theirs"} {
+	for path, method := range map[string]string{"/one.so/" + bigID + "/one.so.sym": "PUT", "/in/theirs": "POST"} {
 		n := newNamed(t, auth.Config{Policy: demand})
 		secret := n.store.add(t, "ci", []string{"theirs"}, "write")
 		b := sym(bigID, "one.so", "", 300)
-		method := map[bool]string{true: "PUT", false: "POST"}[strings.HasSuffix(path, ".sym")]
+		if method == "POST" {
+			b = []byte(symbolForm)
+		}
 		n.srv.Client().Transport.(*http.Transport).ExpectContinueTimeout = time.Minute
 		late := io.MultiReader(readerFunc(func([]byte) (int, error) { // the server has read the header
 			n.store.revoke(secret)
 			n.later()
 			return 0, io.EOF
 		}), bytes.NewReader(b))
-		n.send(bearer(secret), method, path, late, 403, "Expect: 100-continue")
+		n.send(bearer(secret), method, path, late, 403, "Expect: 100-continue", "Content-Type: "+formType)
 		if got := transactions(t, n.d); got != 0 {
 			t.Errorf("%s %s: %d transactions, want none", method, path, got)
 		}

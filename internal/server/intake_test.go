@@ -52,6 +52,9 @@ func TestUploads(t *testing.T) {
 		if token != "" {
 			r.Header.Set("Authorization", "Bearer "+token)
 		}
+		if method == "POST" {
+			r.Header.Set("Content-Type", formType)
+		}
 		res, err := srv.Client().Do(r)
 		if err != nil {
 			t.Fatal(err)
@@ -78,7 +81,7 @@ func TestUploads(t *testing.T) {
 		{"PUT", "/corp" + path, tokens["writes"], pdb, 201},
 		{"GET", path, "", nil, 200},
 		{"PUT", "/t/" + tokens["writes"] + path, "", pdb, 204},
-		{"POST", "/in/Game?key=" + tokens["writes"], "", []byte("MODULE Linux x86_64 000102030405060708090A0B0C0D0E0F0 prog\n"), 200},
+		{"POST", "/in/Game?key=" + tokens["writes"], "", []byte(symbolForm), 200},
 		{"GET", "/prog/000102030405060708090A0B0C0D0E0F0/prog.sym", "", nil, 200},
 		{"POST", path, tokens["writes"], pdb, 405},
 	} {
@@ -119,7 +122,8 @@ func TestUploadsAreLogged(t *testing.T) {
 		{"", 401, "has no credentials"}, {"?key=" + auth.NewToken(), 401, "refused="}, {"?key=" + token, 200, ""},
 	} {
 		log.Reset()
-		r := httptest.NewRequest("POST", "/in/Game"+c.key, strings.NewReader("MODULE Linux x86_64 000102030405060708090A0B0C0D0E0F0 prog\n"))
+		r := httptest.NewRequest("POST", "/in/Game"+c.key, strings.NewReader(symbolForm))
+		r.Header.Set("Content-Type", formType)
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
 		line := log.String()
@@ -128,3 +132,10 @@ func TestUploadsAreLogged(t *testing.T) {
 		}
 	}
 }
+
+// symbolForm is an upload of a Breakpad file as a form, of the type formType.
+const (
+	formType   = "multipart/form-data; boundary=b"
+	symbolForm = "--b\r\nContent-Disposition: form-data; name=\"symbol_file\"; filename=\"prog.sym\"\r\n\r\n" +
+		"MODULE Linux x86_64 000102030405060708090A0B0C0D0E0F0 prog\n\r\n--b--\r\n"
+)
