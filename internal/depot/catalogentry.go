@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/symbolicate"
@@ -101,8 +102,8 @@ const (
 
 // Entry returns a content. If the scope includes no object of it, the error is
 // fs.ErrNotExist.
-func (c *Catalog) Entry(ctx context.Context, scope Scope, ref blob.Ref) (*Entry, error) {
-	l, err := c.d.db.Catalog.Listing(ctx, scope.index())
+func (c *Catalog) Entry(ctx context.Context, scope answer.Scope, ref blob.Ref) (*Entry, error) {
+	l, err := c.d.db.Catalog.Listing(ctx, scope.Index())
 	if err != nil {
 		return nil, err
 	}
@@ -154,8 +155,8 @@ func (c *Catalog) Entry(ctx context.Context, scope Scope, ref blob.Ref) (*Entry,
 
 // Holders lists the live transactions in scope that hold an object of a content,
 // newest first. after is the number of the last one of the page before; 0: none.
-func (c *Catalog) Holders(ctx context.Context, scope Scope, ref blob.Ref, after int64, limit int) (list []Holder, more bool, err error) {
-	l, err := c.d.db.Catalog.Listing(ctx, scope.index())
+func (c *Catalog) Holders(ctx context.Context, scope answer.Scope, ref blob.Ref, after int64, limit int) (list []Holder, more bool, err error) {
+	l, err := c.d.db.Catalog.Listing(ctx, scope.Index())
 	if err != nil {
 		return nil, false, err
 	}

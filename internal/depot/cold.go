@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/coldstore"
 	"github.com/symdepot/symdepot/internal/cooling"
 	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/transcode"
@@ -369,7 +370,7 @@ func seriesOf(rows []index.CoolCandidate, products []string) (list []coolSeries)
 	var last *index.CoolCandidate
 	for i := range rows {
 		r := &rows[i]
-		if seen[r.Ref] || !cooling.Repeats(r.Kind) || !(Scope{products}).sees(r.Product) {
+		if seen[r.Ref] || !cooling.Repeats(r.Kind) || !(answer.Scope{Products: products}).Sees(r.Product) {
 			continue
 		}
 		seen[r.Ref] = true

@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/cooling"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -89,7 +90,7 @@ func bucketDepot(t *testing.T, c *clock) *Depot {
 func answers(t *testing.T, d *Depot, want map[string][]byte) {
 	t.Helper()
 	for path, body := range want {
-		_, b, err := get(t, d, Scope{}, path)
+		_, b, err := get(t, d, answer.Scope{}, path)
 		if err != nil || !bytes.Equal(b, body) {
 			t.Fatalf("%s: %d bytes, %v; want the %d bytes that were added", path, len(b), err, len(body))
 		}
@@ -285,7 +286,7 @@ func TestColdDamage(t *testing.T) {
 		t.Fatalf("%d faults %+v, want the key's file and the three contents that need it", len(faults), faults)
 	}
 	for _, p := range paths[:3] {
-		if f, b, err := get(t, d, Scope{}, p); !errors.Is(err, fs.ErrNotExist) {
+		if f, b, err := get(t, d, answer.Scope{}, p); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %+v, %d bytes, %v, want fs.ErrNotExist", p, f, len(b), err)
 		}
 	}
@@ -354,7 +355,7 @@ func TestColdHealsInBucket(t *testing.T) {
 	}
 	lost := 0
 	for path := range want {
-		if _, _, err := get(t, d, Scope{}, path); errors.Is(err, fs.ErrNotExist) {
+		if _, _, err := get(t, d, answer.Scope{}, path); errors.Is(err, fs.ErrNotExist) {
 			lost++
 		} else if err != nil {
 			t.Errorf("%s: %v, want fs.ErrNotExist", path, err)

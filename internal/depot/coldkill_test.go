@@ -18,6 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
@@ -102,7 +103,7 @@ func addNightly(ctx context.Context, d *Depot, no int) error {
 	if _, err := tx.Commit(ctx); err != nil {
 		return err
 	}
-	list, err := d.List(ctx, Scope{}, ListFilter{})
+	list, err := d.List(ctx, answer.Scope{}, ListFilter{})
 	if err != nil {
 		return err
 	}
@@ -229,7 +230,7 @@ func killCooling(t *testing.T, where string, rounds, processes int) {
 // wantAllBytes reads the files of all builds and compares their hashes.
 func wantAllBytes(t *testing.T, d *Depot) {
 	t.Helper()
-	list, err := d.List(t.Context(), Scope{}, ListFilter{})
+	list, err := d.List(t.Context(), answer.Scope{}, ListFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}

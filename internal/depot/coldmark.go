@@ -6,12 +6,13 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
 // markCold sets how the cold ones of a list of objects are stored, as far as a scope may
 // know it.
-func markCold(ctx context.Context, db *index.DB, scope Scope, list []Found) error {
+func markCold(ctx context.Context, db *index.DB, scope answer.Scope, list []Found) error {
 	if err := index.MarkCold(ctx, db, list, func(f *Found) (blob.Ref, **ColdContent) { return f.Ref, &f.Cold }); err != nil {
 		return err
 	}
@@ -21,7 +22,7 @@ func markCold(ctx context.Context, db *index.DB, scope Scope, list []Found) erro
 // hideBases clears the bases of cold contents that are not in the scope. A content of
 // several products may be restored with one that belongs to another of them alone. of
 // returns the record of a row; nil: it has none.
-func hideBases[T any](ctx context.Context, db *index.DB, scope Scope, list []T, of func(*T) *ColdContent) error {
+func hideBases[T any](ctx context.Context, db *index.DB, scope answer.Scope, list []T, of func(*T) *ColdContent) error {
 	if scope.Products == nil {
 		return nil
 	}
@@ -33,7 +34,7 @@ func hideBases[T any](ctx context.Context, db *index.DB, scope Scope, list []T, 
 		}
 		sees, known := visible[c.Base.Ref]
 		if !known {
-			found, err := db.Find(ctx, scope.index(), index.Query{Ref: &c.Base.Ref}, 1)
+			found, err := db.Find(ctx, scope.Index(), index.Query{Ref: &c.Base.Ref}, 1)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -49,7 +50,7 @@ func hideBases[T any](ctx context.Context, db *index.DB, scope Scope, list []T, 
 
 // trace says of a file how it is stored, if it is cold and its plain bytes are not
 // stored too.
-func (c *Cold) trace(ctx context.Context, scope Scope, f *TracedFile) error {
+func (c *Cold) trace(ctx context.Context, scope answer.Scope, f *TracedFile) error {
 	row, err := c.Of(ctx, f.Ref)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && !row.PlainSince.IsZero():

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 )
 
 // chilled returns a depot with four builds of a module, of which the first three are
@@ -410,7 +411,7 @@ func TestWarmNoRoom(t *testing.T) {
 func TestColdShown(t *testing.T) {
 	d, _, files, paths := chilled(t)
 	ctx := t.Context()
-	p, err := d.Catalog.Objects(ctx, Scope{}, ObjectQuery{Text: "app.so"})
+	p, err := d.Catalog.Objects(ctx, answer.Scope{}, ObjectQuery{Text: "app.so"})
 	if err != nil || len(p.Objects) != 4 {
 		t.Fatalf("%d objects, %v, want 4", len(p.Objects), err)
 	}
@@ -423,7 +424,7 @@ func TestColdShown(t *testing.T) {
 	if cold != 3 {
 		t.Errorf("%d objects of the list are cold, want 3", cold)
 	}
-	e, err := d.Catalog.Entry(ctx, Scope{}, blob.Sum(files[1].body))
+	e, err := d.Catalog.Entry(ctx, answer.Scope{}, blob.Sum(files[1].body))
 	if err != nil || e.Cold == nil || e.Cold.Base == nil || e.Cold.Base.Ref != blob.Sum(files[3].body) {
 		t.Errorf("the entry of the second build: %+v, %v, want a delta of the newest", e, err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 )
 
 // blobPath returns the file of a content on disk.
@@ -69,7 +70,7 @@ func logged(t *testing.T, opt Options) (*Depot, *bytes.Buffer) {
 // whole reads an answer in order, as a server does.
 func whole(t *testing.T, d *Depot, path string) ([]byte, error) {
 	t.Helper()
-	f, err := d.Open(t.Context(), Scope{}, request(t, path))
+	f, err := d.Open(t.Context(), answer.Scope{}, request(t, path))
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +198,7 @@ func TestRepair(t *testing.T) {
 	}
 	own := testdata(t, "elf/prog-sha1")
 	n := add(t, d, "game", own)
-	plain, err := d.Open(t.Context(), Scope{}, request(t, "buildid/"+progID+"/executable"))
+	plain, err := d.Open(t.Context(), answer.Scope{}, request(t, "buildid/"+progID+"/executable"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -439,7 +440,7 @@ func TestRangeOfLargeFile(t *testing.T) {
 	d, _ := logged(t, Options{})
 	body := symFile(symID, blob.HashedAtOpen+100_000)
 	add(t, d, "", file{"app.sym", body})
-	f, err := d.Open(t.Context(), Scope{}, request(t, symPath))
+	f, err := d.Open(t.Context(), answer.Scope{}, request(t, symPath))
 	if err != nil {
 		t.Fatal(err)
 	}

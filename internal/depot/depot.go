@@ -14,6 +14,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
@@ -320,8 +321,8 @@ func (d *Depot) Generation(ctx context.Context) (uint64, error) {
 // Excludes reports whether certainly no file in the scope answers req, without a
 // query and without waiting. False means that only Open can decide. The answer
 // takes equally long for hidden and for missing files.
-func (d *Depot) Excludes(ctx context.Context, scope Scope, req layout.Request) bool {
-	return !d.servesFolders() && !d.Fetches() && !d.records.parses(req) && d.filter.excludes(ctx, scope.index(), req)
+func (d *Depot) Excludes(ctx context.Context, scope answer.Scope, req layout.Request) bool {
+	return !d.servesFolders() && !d.Fetches() && !d.records.parses(req) && d.filter.excludes(ctx, scope.Index(), req)
 }
 
 // servesFolders reports whether there are folders that are not in the index.

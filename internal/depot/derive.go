@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/transcode"
@@ -239,8 +240,8 @@ func (f *forms) scratch() (file *os.File, drop func(), err error) {
 // Encoded returns f in the first of the content codings that has been made. If
 // there is none, the file is nil and the request counts towards making one. f must
 // be a whole plain file; the caller closes it.
-func (d *Depot) Encoded(ctx context.Context, f *File, codingNames []string) (*File, error) {
-	if !f.stored || f.packed || f.Volatile || f.Size < variantMin || f.Size > variantMax {
+func (d *Depot) Encoded(ctx context.Context, f *answer.File, codingNames []string) (*answer.File, error) {
+	if !f.Whole || f.Packed || f.Volatile || f.Size < variantMin || f.Size > variantMax {
 		return nil, nil
 	}
 	var first *Form
@@ -272,7 +273,7 @@ func (d *Depot) Encoded(ctx context.Context, f *File, codingNames []string) (*Fi
 		}
 		e := *f
 		e.Encoding, e.Size, e.ETag = tool.Name, b.Size(), f.ETag+"-"+tool.Name
-		e.r, e.plain, e.closer = b, blob.OSFile(b), b
+		e.Bytes, e.Disk, e.Closer = b, blob.OSFile(b), b
 		return &e, nil
 	}
 	if first != nil {
@@ -286,7 +287,7 @@ var cabinets = map[symfile.Kind]bool{symfile.PE: true, symfile.PDB: true, symfil
 
 // openCabinet opens a cabinet that has been made. If there is none, one may be
 // made for later requests. exact and rec are as for open.
-func (d *Depot) openCabinet(ctx context.Context, scope Scope, req layout.Request, exact bool, rec *recorder) (*File, error) {
+func (d *Depot) openCabinet(ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder) (*answer.File, error) {
 	hits, _, err := d.find(ctx, scope, req, exact, rec)
 	if err != nil {
 		return nil, err
@@ -312,7 +313,7 @@ func (d *Depot) openCabinet(ctx context.Context, scope Scope, req layout.Request
 	h.Ref, h.Size = c.Ref, c.Size
 	f, err := d.openHit(ctx, h, rec)
 	if err == nil {
-		f.packed, f.source = true, source
+		f.Packed, f.Source = true, source
 	}
 	return f, err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/span"
@@ -29,41 +30,9 @@ type (
 	MissFilter = index.MissFilter
 )
 
-// Question is a request with what is known of its client.
-type Question struct {
-	Scope   Scope
-	Request layout.Request
-	// Checksum is the value of a SymbolChecksum header, or empty.
-	Checksum string
-	// Via are the servers that the request has passed, this one last.
-	Via []string
-	// Origin describes the client to debuginfod upstreams.
-	Origin fetch.Origin
-	// Client is the client's address, under which its downloads from upstreams are
-	// counted; empty: only the limit of all downloads holds.
-	Client string
-	// Local leaves out the upstreams: only what the depot and its trees have, or what is
-	// made of it, is answered. If there are upstreams, nothing is made: the request came
-	// back to this server, and the first one makes the file.
-	Local bool
-	// CodeFile and CodeID name the program of a module whose symbol file is asked for, if
-	// the client knows them.
-	CodeFile, CodeID string
-	// Enter, if not nil, is called before the index and the trees are searched, and before
-	// a file is made, and what it returns after that. It bounds lookups, not downloads.
-	Enter func(context.Context) (leave func(), err error)
-	// Hold holds the request while a file is made for it; nil: it does not wait, and gets
-	// only what was made before.
-	Hold symbolicate.Hold
-}
-
-func (q Question) download() fetch.Question {
-	return fetch.Question{Products: q.Scope.Products, Request: q.Request, Checksum: q.Checksum, Via: q.Via, Origin: q.Origin, Client: q.Client}
-}
-
 // UpstreamMetadata searches on the upstreams that speak debuginfod; see
 // fetch.Fetcher.Metadata.
-func (d *Depot) UpstreamMetadata(ctx context.Context, q Question, key, value string) (list []Metadata, complete bool) {
+func (d *Depot) UpstreamMetadata(ctx context.Context, q answer.Question, key, value string) (list []Metadata, complete bool) {
 	found, complete := d.fetch.Metadata(ctx, fetch.MetadataQuery{Key: key, Value: value, Products: q.Scope.Products, Via: q.Via, Origin: q.Origin})
 	for _, m := range found {
 		list = append(list, Metadata(m))
@@ -88,13 +57,13 @@ var errDownloading = fmt.Errorf("the file that it is made of is being downloaded
 // Growing: its end is withheld until the whole file has been checked, so its bytes
 // are right only if the end can be read. Clients that request the same key share
 // one download, which continues when they give up.
-func (d *Depot) Get(ctx context.Context, q Question) (*File, error) {
+func (d *Depot) Get(ctx context.Context, q answer.Question) (*answer.File, error) {
 	if d.tracer == nil {
-		return answer(ctx, d, q)
+		return answered(ctx, d, q)
 	}
 	ctx, s := d.tracer.Start(ctx, "lookup", span.Internal)
 	defer s.End()
-	f, err := answer(ctx, d, q)
+	f, err := answered(ctx, d, q)
 	switch {
 	case err == nil:
 		s.Number("symdepot.size", f.Size)
@@ -106,8 +75,8 @@ func (d *Depot) Get(ctx context.Context, q Question) (*File, error) {
 	return f, err
 }
 
-// answer is Get without a span.
-func answer(ctx context.Context, d *Depot, q Question) (*File, error) {
+// answered is Get without a span.
+func answered(ctx context.Context, d *Depot, q answer.Question) (*answer.File, error) {
 	f, err := lookUp(ctx, d, q)
 	if !errors.Is(err, fs.ErrNotExist) || q.Local && d.Fetches() || ctx.Err() != nil {
 		return f, err
@@ -117,7 +86,7 @@ func answer(ctx context.Context, d *Depot, q Question) (*File, error) {
 
 // makeAnswer answers a question for a file that nobody has with one that is made. If nothing
 // can be made, the error is notFound.
-func makeAnswer(ctx context.Context, d *Depot, q Question, notFound error) (*File, error) {
+func makeAnswer(ctx context.Context, d *Depot, q answer.Question, notFound error) (*answer.File, error) {
 	if q.Hold != nil && AsksForBundle(&q.Request) {
 		return d.Sources.Bundle(ctx, q.Scope, q.Request)
 	}
@@ -142,8 +111,8 @@ func makeAnswer(ctx context.Context, d *Depot, q Question, notFound error) (*Fil
 	return f, err
 }
 
-// lookUp is answer without the files that are made.
-func lookUp(ctx context.Context, d *Depot, q Question) (*File, error) {
+// lookUp is answered without the files that are made.
+func lookUp(ctx context.Context, d *Depot, q answer.Question) (*answer.File, error) {
 	f, err := d.enterAndOpen(ctx, q, !q.Local && d.Fetches(), nil)
 	if q.Local || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
@@ -163,7 +132,7 @@ func lookUp(ctx context.Context, d *Depot, q Question) (*File, error) {
 	return f, err
 }
 
-func (d *Depot) enterAndOpen(ctx context.Context, q Question, exact bool, rec *recorder) (*File, error) {
+func (d *Depot) enterAndOpen(ctx context.Context, q answer.Question, exact bool, rec *answer.Recorder) (*answer.File, error) {
 	if q.Enter != nil {
 		leave, err := q.Enter(ctx)
 		if err != nil {
@@ -175,7 +144,7 @@ func (d *Depot) enterAndOpen(ctx context.Context, q Question, exact bool, rec *r
 }
 
 // download asks the upstreams for a file that Open did not find; see Get.
-func (d *Depot) download(ctx context.Context, q Question) (*File, error) {
+func (d *Depot) download(ctx context.Context, q answer.Question) (*answer.File, error) {
 	if !d.fetch.Enabled() || len(q.Request.Lookups) == 0 {
 		return nil, fs.ErrNotExist
 	}
@@ -185,7 +154,7 @@ func (d *Depot) download(ctx context.Context, q Question) (*File, error) {
 		return d.downloadSection(ctx, q)
 	case layout.FormCabinet:
 		// Clients do not wait for a cabinet: they ask for the plain file next.
-		_, err := d.fetch.Start(ctx, q.download())
+		_, err := d.fetch.Start(ctx, q.Download())
 		if err == nil {
 			err = errDownloading
 		}
@@ -194,7 +163,7 @@ func (d *Depot) download(ctx context.Context, q Question) (*File, error) {
 		return nil, fs.ErrNotExist
 	}
 	for range 3 {
-		question := q.download()
+		question := q.Download()
 		if d.tracer != nil {
 			question.Span = span.From(ctx)
 		}
@@ -211,8 +180,8 @@ func (d *Depot) download(ctx context.Context, q Question) (*File, error) {
 }
 
 // downloadAnew is download without regard to remembered misses.
-func (d *Depot) downloadAnew(ctx context.Context, q Question) (*File, error) {
-	f, err := d.fetch.OpenAnew(ctx, q.download())
+func (d *Depot) downloadAnew(ctx context.Context, q answer.Question) (*answer.File, error) {
+	f, err := d.fetch.OpenAnew(ctx, q.Download())
 	if errors.Is(err, fetch.ErrInDepot) {
 		return d.Open(ctx, q.Scope, q.Request)
 	}
@@ -220,16 +189,16 @@ func (d *Depot) downloadAnew(ctx context.Context, q Question) (*File, error) {
 }
 
 // downloaded makes a download an answer.
-func downloaded(f *fetch.File) *File {
+func downloaded(f *fetch.File) *answer.File {
 	switch {
 	case f == nil:
 		return nil
 	case f.Redirect != "":
-		return &File{Redirect: f.Redirect}
+		return &answer.File{Redirect: f.Redirect}
 	}
-	return &File{
+	return &answer.File{
 		Object: f.Object, Ref: f.Ref, Size: f.Size, ModTime: f.ModTime, Path: f.Path, Signature: f.Signature, ETag: f.ETag, Volatile: f.Growing, Growing: f.Growing,
-		product: f.Product, r: f, plain: f.OSFile(), arrived: f.Arrived, closer: f,
+		Product: f.Product, Bytes: f, Disk: f.OSFile(), Await: f.Arrived, Closer: f,
 	}
 }
 
@@ -239,7 +208,7 @@ const sectionWait = 3 * time.Second
 
 // downloadSection answers with a section of debug information that has to be
 // downloaded first: a section alone cannot be checked.
-func (d *Depot) downloadSection(ctx context.Context, q Question) (*File, error) {
+func (d *Depot) downloadSection(ctx context.Context, q answer.Question) (*answer.File, error) {
 	wait := time.NewTimer(d.sectionWait)
 	defer wait.Stop()
 	for _, l := range q.Request.Lookups {
@@ -248,7 +217,7 @@ func (d *Depot) downloadSection(ctx context.Context, q Question) (*File, error) 
 		if _, _, err := d.find(ctx, q.Scope, whole.Request, false, nil); err == nil {
 			return nil, fs.ErrNotExist // it is here, and Open has found no such section
 		}
-		ended, err := d.fetch.Start(ctx, whole.download())
+		ended, err := d.fetch.Start(ctx, whole.Download())
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -271,8 +240,8 @@ func (d *Depot) downloadSection(ctx context.Context, q Question) (*File, error) 
 
 // Remembered returns the remembered misses of the upstreams that may be asked, by
 // their names.
-func (d *Depot) Remembered(ctx context.Context, q Question) (map[string]fetch.Miss, error) {
-	return d.fetch.Remembered(ctx, q.download())
+func (d *Depot) Remembered(ctx context.Context, q answer.Question) (map[string]fetch.Miss, error) {
+	return d.fetch.Remembered(ctx, q.Download())
 }
 
 // Fetches reports whether there are upstreams for what the depot lacks.
@@ -289,7 +258,7 @@ func (k fetchDepot) Holds(ctx context.Context, products []string, req layout.Req
 	if req.Form == layout.FormSource {
 		req = fetch.SourceRequest(req)
 	}
-	_, _, err := k.d.find(ctx, Scope{Products: products}, req, true, nil)
+	_, _, err := k.d.find(ctx, answer.Scope{Products: products}, req, true, nil)
 	return err == nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
@@ -37,20 +38,11 @@ type Reading struct {
 }
 
 // Of returns the content of a file; nil for one that the depot does not keep.
-func (r *Reads) Of(f *File) *Reading {
-	if ref := f.readRef(); r != nil && ref != (blob.Ref{}) {
+func (r *Reads) Of(f *answer.File) *Reading {
+	if ref := f.ReadRef(); r != nil && ref != (blob.Ref{}) {
 		return &Reading{reads: r, ref: ref}
 	}
 	return nil
-}
-
-// readRef is the content whose read a read of the file is: that from which it was
-// made, if it is derived.
-func (f *File) readRef() blob.Ref {
-	if f.source != (blob.Ref{}) {
-		return f.source
-	}
-	return f.Ref
 }
 
 // Count counts a read at a time. It takes nanoseconds if the content was counted on
@@ -66,8 +58,8 @@ func (x *Reading) Count(at time.Time) {
 }
 
 // Count counts a read of a file at a time.
-func (r *Reads) Count(f *File, at time.Time) {
-	if ref := f.readRef(); r != nil && ref != (blob.Ref{}) {
+func (r *Reads) Count(f *answer.File, at time.Time) {
+	if ref := f.ReadRef(); r != nil && ref != (blob.Ref{}) {
 		r.count(ref, at.Unix()/secondsPerDay)
 	}
 }

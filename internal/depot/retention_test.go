@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/stage"
@@ -171,7 +172,7 @@ func TestRetention(t *testing.T) {
 		if err != nil || got.Contents != 0 || len(got.Trash) != 2 || got.TrashBytes == 0 {
 			t.Errorf("gc during the trash: %+v, %v; want that 2 transactions wait", got, err)
 		}
-		removed, err := d.Retention.Removed(ctx, Scope{}, "app0.pdb", 10)
+		removed, err := d.Retention.Removed(ctx, answer.Scope{}, "app0.pdb", 10)
 		if err != nil || len(removed) != 2 || removed[0].Removal.Class != "nightly" || removed[0].Removal.Who != "anna" {
 			t.Errorf("removed files: %+v, %v; want two of class nightly, removed by anna", removed, err)
 		}
@@ -242,7 +243,7 @@ func TestFreesAsPreviewed(t *testing.T) {
 			}
 			c.move(day)
 			pushBuild(t, d, stage.Labels{Product: "G", Version: fmt.Sprint(v), Branch: "main", Class: "nightly"}, append(own, shared[2*v:]...))
-			f, _, err := get(t, d, Scope{}, paths[0])
+			f, _, err := get(t, d, answer.Scope{}, paths[0])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -371,7 +372,7 @@ func TestScheduledRun(t *testing.T) {
 		if got := outcomes(); !slices.Equal(got, []string{"brake", "done"}) {
 			t.Fatalf("runs: %q, want that the second one was done", got)
 		}
-		if txs, err := d.List(ctx, Scope{}, ListFilter{}); err != nil || len(txs) != 2 {
+		if txs, err := d.List(ctx, answer.Scope{}, ListFilter{}); err != nil || len(txs) != 2 {
 			t.Errorf("%d transactions are left, %v; want 2", len(txs), err)
 		}
 		c.move(31 * day)
@@ -407,7 +408,7 @@ func TestLastReads(t *testing.T) {
 		}
 		setPolicy(t, d, "classes: [{name: nightly, keep_used: 30d}]", "brake: 100%")
 		c.move(40 * day)
-		f, _, err := get(t, d, Scope{}, paths[1][0])
+		f, _, err := get(t, d, answer.Scope{}, paths[1][0])
 		if err != nil {
 			t.Fatal(err)
 		}

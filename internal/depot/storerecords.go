@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -31,7 +32,7 @@ const storeAdmin = "000Admin/"
 // the index of a source (has_index) and asks for nothing else. A transaction that is
 // removed, out of the scope or not there yet has an empty record, because readers take
 // a missing one for a fault.
-func storeRecord(ctx context.Context, d *Depot, scope Scope, part string) (*File, error) {
+func storeRecord(ctx context.Context, d *Depot, scope answer.Scope, part string) (*answer.File, error) {
 	name := part[len(storeAdmin):]
 	newest, err := d.List(ctx, scope, ListFilter{Limit: 1, Removed: true})
 	if err != nil {
@@ -43,7 +44,7 @@ func storeRecord(ctx context.Context, d *Depot, scope Scope, part string) (*File
 		last, changed = newest[0].Number, newest[0].Time
 	}
 	if strings.EqualFold(name, "lastid.txt") {
-		return record(fmt.Appendf(nil, "%010d", last), changed), nil
+		return answer.Text(fmt.Appendf(nil, "%010d", last), changed), nil
 	}
 	n, err := strconv.ParseInt(name, 10, 64)
 	if err != nil || len(name) != 10 || n <= 0 || n > last {
@@ -51,8 +52,8 @@ func storeRecord(ctx context.Context, d *Depot, scope Scope, part string) (*File
 	}
 	t, err := d.Transaction(ctx, n)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), err == nil && !scope.sees(t.Product):
-		return record(nil, changed), nil
+	case errors.Is(err, fs.ErrNotExist), err == nil && !scope.Sees(t.Product):
+		return answer.Text(nil, changed), nil
 	case err != nil:
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func storeRecord(ctx context.Context, d *Depot, scope Scope, part string) (*File
 	if err != nil {
 		return nil, err
 	}
-	return record(text.Bytes(), t.Time), nil
+	return answer.Text(text.Bytes(), t.Time), nil
 }
 
 // storeKeys lists the names and keys of an object in a symbol store. A portable PDB has

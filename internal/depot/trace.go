@@ -1,28 +1,24 @@
 package depot
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
 	"io/fs"
 	"math"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/internal/transcode"
-	"github.com/symdepot/symdepot/internal/tree"
-	"github.com/symdepot/symdepot/internal/watch"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
@@ -35,7 +31,7 @@ type Tracer struct{ d *Depot }
 
 // TraceAsk is a request to explain.
 type TraceAsk struct {
-	Scope    Scope
+	Scope    answer.Scope
 	Segments []string // of the decoded path, without a token
 	Prefixes []string // configured ones; see layout.Route
 	// Beyond also says what the scope hides: for administrators.
@@ -43,7 +39,7 @@ type TraceAsk struct {
 	// HexAge and Redirect are those of the server's configuration of SymCache files.
 	HexAge, Redirect bool
 	// Headers returns the header fields of the answer with a file; may be nil.
-	Headers func(*layout.Request, *File) map[string][]string
+	Headers func(*layout.Request, *answer.File) map[string][]string
 }
 
 // Verdict is the result of a Trace.
@@ -69,20 +65,20 @@ type Trace struct {
 
 	Request layout.Request
 	Tries   []layout.Try
-	Lookups []TracedLookup
+	Lookups []answer.TracedLookup
 	// Namesakes have the requested name and other ids, OtherAges the requested GUID
 	// and another age. Removed were removed. Hidden exist outside of the scope.
-	Namesakes []LookupHit
-	OtherAges []LookupHit
+	Namesakes []answer.LookupHit
+	OtherAges []answer.LookupHit
 	// Ageless is set if the request has a GUID without an age; OtherAges are then the
 	// PDBs of the GUID.
 	Ageless bool
 	// Portable are the portable PDBs of the module of which a Breakpad or GSYM file is
 	// requested: they have no such form.
-	Portable []LookupHit
+	Portable []answer.LookupHit
 	Removed  []RemovedFile
 	Hidden   []HiddenFile
-	Folders  []TracedFolder
+	Folders  []answer.TracedFolder
 	// Fetches is set if there are upstreams; Sources are those that the caller may
 	// use. Known: all of them are known to lack the file, until KnownUntil.
 	Fetches    bool
@@ -101,65 +97,10 @@ type Trace struct {
 	Err error
 }
 
-// LookupOutcome is the result of one lookup.
-type LookupOutcome string
-
-// The outcomes.
-const (
-	Hit             LookupOutcome = "found"
-	HigherAge       LookupOutcome = "higher-age"        // a PDB of equal GUID and higher age answers
-	NoHit           LookupOutcome = "no-such-id"        // nothing has the id
-	OtherRole       LookupOutcome = "other-role"        // name and id are right, the file is no such part of a program
-	OtherName       LookupOutcome = "other-name"        // a file of another name has the id
-	Ambiguous       LookupOutcome = "ambiguous"         // several files have the id
-	Damaged         LookupOutcome = "damaged"           // the stored bytes are damaged
-	CachedOtherName LookupOutcome = "cached-other-name" // a cached file of another name, for which upstreams are asked first
-	NoSection       LookupOutcome = "no-section"        // the file has no such section
-	NotNamed        LookupOutcome = "not-named"         // its debug information names no such source
-	NoText          LookupOutcome = "no-text"           // it names the source, and no text of it is held
-	Away            LookupOutcome = "away"              // it is in a watched folder that is away
-	Changed         LookupOutcome = "changed"           // it has changed or gone since the watched folder was indexed
-)
-
-// LookupHit is an object that a lookup has found.
-type LookupHit = index.Hit
-
-// TracedLookup is one lookup with its result. Hits are what was found, or what comes
-// near.
-type TracedLookup struct {
-	symfile.Lookup
-	Outcome LookupOutcome
-	Hits    []LookupHit
-}
-
 // HiddenFile is a file that answers a lookup outside of the scope.
 type HiddenFile struct {
-	LookupHit
+	answer.LookupHit
 	Products []string
-}
-
-// TracedFolder is the search in one served folder.
-type TracedFolder struct {
-	Dir     string
-	Watched bool          // indexed in place; else it has a layout
-	Other   bool          // another server of the depot watches it; Dir is empty
-	Layout  layout.Layout // zero for a watched folder
-	Places  []TracedPlace
-}
-
-// TracedPlace is a path below a served folder. Why is why it is no answer; nil: it is.
-type TracedPlace struct {
-	Path string
-	Why  error
-	// Outcome says the same of what comes near in the index of a watched folder, and
-	// Object what that is; otherwise it is empty.
-	Outcome LookupOutcome
-	Object  symfile.Object
-}
-
-// Found reports whether the folder has the file.
-func (f *TracedFolder) Found() bool {
-	return slices.ContainsFunc(f.Places, func(p TracedPlace) bool { return p.Why == nil })
 }
 
 // FormState is the state of a form of a content.
@@ -204,99 +145,6 @@ type TracedFile struct {
 	Cold *ColdContent
 }
 
-// recorder notes how a lookup goes. All its methods may be called on nil, which notes
-// nothing.
-type recorder struct {
-	lookups []TracedLookup
-	folders []TracedFolder
-}
-
-// recorderKey is the key of a recorder in a context, where no parameter can carry it.
-type recorderKey struct{}
-
-func (r *recorder) looked(l symfile.Lookup, o LookupOutcome, hits []LookupHit) {
-	if r == nil {
-		return
-	}
-	if id, ok := fetch.StoredSource(l); ok {
-		if o == NoHit {
-			return // it was not downloaded either, which the upstreams tell
-		}
-		l.Name, l.ID = "", id
-	}
-	r.lookups = append(r.lookups, TracedLookup{l, o, slices.Clone(hits)})
-}
-
-// section notes a lookup for a section: whether the file has it is known later.
-func (r *recorder) section(l symfile.Lookup, hits []LookupHit) {
-	switch {
-	case r == nil:
-	case len(hits) == 0:
-		r.looked(l, NoHit, nil)
-	default:
-		r.looked(l, NoSection, hits)
-	}
-}
-
-// folder begins the search in a folder. It returns nil if nothing is noted.
-func (r *recorder) folder(ctx context.Context, s *tree.Folder) func(string, error) {
-	if r == nil {
-		return nil
-	}
-	r.folders = append(r.folders, TracedFolder{Dir: s.Dir(), Layout: s.Layout(ctx)})
-	at := len(r.folders) - 1
-	return func(place string, why error) {
-		r.folders[at].Places = append(r.folders[at].Places, TracedPlace{Path: place, Why: why})
-	}
-}
-
-// nearOutcomes are the reasons of watch.Near.
-var nearOutcomes = map[error]LookupOutcome{
-	watch.ErrAway: Away, watch.ErrChanged: Changed, watch.ErrOtherRole: OtherRole, watch.ErrNotNamed: NotNamed, watch.ErrNoText: NoText,
-}
-
-// watched notes the search in a watched folder. Without a file, it looks for what comes
-// near.
-func (r *recorder) watched(ctx context.Context, folder *watch.Folder, req layout.Request, f *watch.File, err error) {
-	if r == nil {
-		return
-	}
-	where := folder.Where()
-	t := TracedFolder{Dir: where, Watched: true}
-	below := func(archive, path string) string {
-		return strings.TrimPrefix(cmp.Or(archive, path), where+string(filepath.Separator))
-	}
-	var near *watch.Near
-	if f == nil && errors.Is(err, fs.ErrNotExist) {
-		var nerr error
-		if near, nerr = folder.Near(ctx, req); nerr != nil {
-			err = nerr
-		}
-	}
-	if near != nil {
-		t.Places = append(t.Places, TracedPlace{Path: below(near.Entry.Archive, near.Entry.Path), Why: fs.ErrNotExist, Outcome: nearOutcomes[near.Why], Object: near.Entry.Object})
-	} else if f != nil {
-		t.Places = append(t.Places, TracedPlace{Path: below(f.Archive, f.Path)})
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		t.Places = append(t.Places, TracedPlace{Why: err})
-	}
-	r.folders = append(r.folders, t)
-}
-
-// watchedByOther notes the question to another server for its watched folders.
-func (r *recorder) watchedByOther(f *File, err error) {
-	if r == nil {
-		return
-	}
-	t := TracedFolder{Watched: true, Other: true}
-	if f != nil {
-		t.Places = append(t.Places, TracedPlace{Path: symfile.BaseName(f.Path)})
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		t.Places = append(t.Places, TracedPlace{Why: err})
-	}
-	r.folders = append(r.folders, t)
-}
-
 // Limits of what a trace lists.
 const (
 	maxNear    = 10
@@ -338,9 +186,9 @@ func (t *Tracer) Trace(ctx context.Context, ask TraceAsk) (*Trace, error) {
 // served folders, then from upstreams, then with a file that is made.
 func (t *Tracer) file(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 	d, req := t.d, tr.Request
-	rec := &recorder{}
+	rec := &answer.Recorder{}
 	f, err := d.open(ctx, ask.Scope, req, tr.Fetches, rec)
-	tr.Lookups, tr.Folders = rec.lookups, rec.folders
+	tr.Lookups, tr.Folders = rec.Lookups, rec.Folders
 	if err == nil {
 		return t.found(ctx, ask, tr, f)
 	}
@@ -356,8 +204,8 @@ func (t *Tracer) file(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 			return err
 		}
 	}
-	if !asks && slices.ContainsFunc(tr.Lookups, func(l TracedLookup) bool { return l.Outcome == CachedOtherName }) {
-		f, err := d.open(ctx, ask.Scope, req, false, &recorder{})
+	if !asks && slices.ContainsFunc(tr.Lookups, func(l answer.TracedLookup) bool { return l.Outcome == answer.CachedOtherName }) {
+		f, err := d.open(ctx, ask.Scope, req, false, &answer.Recorder{})
 		if err == nil {
 			f.Substitute = true
 			return t.found(ctx, ask, tr, f)
@@ -374,7 +222,7 @@ func (t *Tracer) file(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 }
 
 // found describes the file that answers, and closes it.
-func (t *Tracer) found(ctx context.Context, ask *TraceAsk, tr *Trace, f *File) error {
+func (t *Tracer) found(ctx context.Context, ask *TraceAsk, tr *Trace, f *answer.File) error {
 	defer func() { _ = f.Close() }()
 	if f.Redirect != "" {
 		tr.Verdict, tr.Status, tr.Redirect = VerdictRedirect, 302, f.Redirect
@@ -395,9 +243,9 @@ func (t *Tracer) found(ctx context.Context, ask *TraceAsk, tr *Trace, f *File) e
 	for i := range tr.Lookups {
 		l := &tr.Lookups[i]
 		for _, h := range l.Hits {
-			if h.Ref == f.source || h.Ref == f.Ref {
-				if l.Outcome == NoSection {
-					l.Outcome = Hit
+			if h.Ref == f.Source || h.Ref == f.Ref {
+				if l.Outcome == answer.NoSection {
+					l.Outcome = answer.Hit
 				}
 				tr.File.Number, tr.File.Upstream, tr.File.Added = h.Number, h.Source, h.Added
 			}
@@ -410,8 +258,8 @@ func (t *Tracer) found(ctx context.Context, ask *TraceAsk, tr *Trace, f *File) e
 }
 
 // forms lists the forms of a stored file.
-func (t *Tracer) forms(ctx context.Context, tr *Trace, f *File) error {
-	if !f.stored || f.packed || f.Made {
+func (t *Tracer) forms(ctx context.Context, tr *Trace, f *answer.File) error {
+	if !f.Whole || f.Packed || f.Made {
 		return nil
 	}
 	add := func(name string, tool transcode.Tool, can bool) error {
@@ -440,10 +288,10 @@ func (t *Tracer) forms(ctx context.Context, tr *Trace, f *File) error {
 
 // explain finds out why lookups have found nothing.
 func (t *Tracer) explain(ctx context.Context, ask *TraceAsk, tr *Trace) error {
-	db, scope := t.d.db, ask.Scope.index()
+	db, scope := t.d.db, ask.Scope.Index()
 	for i := range tr.Lookups {
 		l := &tr.Lookups[i]
-		if l.Outcome != NoHit {
+		if l.Outcome != answer.NoHit {
 			continue
 		}
 		wide := symfile.Lookup{Name: l.Name, ID: l.ID, Role: ^symfile.Role(0)}
@@ -452,7 +300,7 @@ func (t *Tracer) explain(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 			return err
 		}
 		if len(hits) > 0 {
-			l.Outcome, l.Hits = OtherRole, hits
+			l.Outcome, l.Hits = answer.OtherRole, hits
 			continue
 		}
 		if wide.Name = ""; l.Name != "" {
@@ -460,7 +308,7 @@ func (t *Tracer) explain(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 				return err
 			}
 			if len(hits) > 0 {
-				l.Outcome, l.Hits = OtherName, hits
+				l.Outcome, l.Hits = answer.OtherName, hits
 			}
 		}
 	}
@@ -477,7 +325,7 @@ func (t *Tracer) outlook(ctx context.Context, ask *TraceAsk, tr *Trace) (asks bo
 		for _, l := range req.Lookups {
 			list = append(list, layout.Request{Form: layout.FormFile, Layout: req.Layout, Lookups: []symfile.Lookup{l}})
 		}
-		if slices.ContainsFunc(tr.Lookups, func(l TracedLookup) bool { return l.Outcome == NoSection }) {
+		if slices.ContainsFunc(tr.Lookups, func(l answer.TracedLookup) bool { return l.Outcome == answer.NoSection }) {
 			return false, nil // the file is here
 		}
 	}
@@ -508,8 +356,8 @@ func (t *Tracer) made(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 			tr.Forms = append(tr.Forms, form)
 		}
 	}()
-	rec := &recorder{}
-	o, err := t.d.Symbols.Outlook(context.WithValue(ctx, recorderKey{}, rec), SymbolsAsk{Products: ask.Scope.Products, Format: format, Module: module})
+	rec := &answer.Recorder{}
+	o, err := t.d.Symbols.Outlook(answer.WithRecorder(ctx, rec), SymbolsAsk{Products: ask.Scope.Products, Format: format, Module: module})
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -519,7 +367,7 @@ func (t *Tracer) made(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 	form.From = o.From
 	switch {
 	case o.Made:
-		f, err := t.d.Symbols.open(context.WithValue(ctx, recorderKey{}, rec), o.Answer)
+		f, err := t.d.Symbols.open(answer.WithRecorder(ctx, rec), o.Answer)
 		if errors.Is(err, fs.ErrNotExist) {
 			form.State = FormPossible // it was damaged or evicted, and is made again
 			break
@@ -620,20 +468,20 @@ func (t *Tracer) symCacheSources(ctx context.Context, ask *TraceAsk, tr *Trace, 
 }
 
 // pdbLookup is the lookup of the PDB of a SymCache file.
-func (t *Tracer) pdbLookup(o *symcachework.Outlook) []TracedLookup {
-	l := TracedLookup{Lookup: symfile.Lookup{Name: symfile.Fold(o.Key.Name), ID: symfile.Fold(o.Key.ID.Breakpad()), Role: symfile.Debug}, Outcome: NoHit}
+func (t *Tracer) pdbLookup(o *symcachework.Outlook) []answer.TracedLookup {
+	l := answer.TracedLookup{Lookup: symfile.Lookup{Name: symfile.Fold(o.Key.Name), ID: symfile.Fold(o.Key.ID.Breakpad()), Role: symfile.Debug}, Outcome: answer.NoHit}
 	switch {
 	case o.PDB != nil:
-		l.Outcome, l.Hits = Hit, []index.Hit{*o.PDB}
+		l.Outcome, l.Hits = answer.Hit, []index.Hit{*o.PDB}
 	case o.InTree:
-		l.Outcome = Hit
+		l.Outcome = answer.Hit
 	}
-	return []TracedLookup{l}
+	return []answer.TracedLookup{l}
 }
 
 // near lists what comes near the file that was not found.
 func (t *Tracer) near(ctx context.Context, ask *TraceAsk, tr *Trace) (err error) {
-	db, scope, req := t.d.db, ask.Scope.index(), &tr.Request
+	db, scope, req := t.d.db, ask.Scope.Index(), &tr.Request
 	if name := symfile.Fold(req.Name); name != "" {
 		if tr.Namesakes, err = index.Namesakes(ctx, db, scope, name, maxNear); err != nil {
 			return err
@@ -691,8 +539,8 @@ func (t *Tracer) relatives(ctx context.Context, scope index.Scope, tr *Trace) er
 			tr.OtherAges = append(tr.OtherAges, h)
 		}
 	}
-	tr.Namesakes = slices.DeleteFunc(tr.Namesakes, func(h LookupHit) bool {
-		return slices.ContainsFunc(append(slices.Clip(tr.OtherAges), tr.Portable...), func(o LookupHit) bool { return o.Ref == h.Ref })
+	tr.Namesakes = slices.DeleteFunc(tr.Namesakes, func(h answer.LookupHit) bool {
+		return slices.ContainsFunc(append(slices.Clip(tr.OtherAges), tr.Portable...), func(o answer.LookupHit) bool { return o.Ref == h.Ref })
 	})
 	return nil
 }
@@ -737,7 +585,7 @@ func (t *Tracer) hidden(ctx context.Context, lookups []symfile.Lookup, tr *Trace
 // Ask asks the upstreams for the file of a request once, also those that are
 // remembered to lack it, and waits for the download. The error says nothing to
 // clients: Trace explains what is there now.
-func (t *Tracer) Ask(ctx context.Context, q Question, prefixes []string, segs []string) error {
+func (t *Tracer) Ask(ctx context.Context, q answer.Question, prefixes []string, segs []string) error {
 	var err error
 	if q.Request, err = layout.Route(segs, prefixes...); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/retention"
 )
@@ -111,8 +112,8 @@ func (r *Retention) Trash(ctx context.Context) (list []Trashed, contents, space 
 
 // Removed returns files in the scope that removals have hidden, for a query as that
 // of Find, the latest removals first.
-func (r *Retention) Removed(ctx context.Context, scope Scope, query string, limit int) ([]RemovedFile, error) {
-	return r.d.db.Trash.Find(ctx, scope.index(), spellings(query), limit)
+func (r *Retention) Removed(ctx context.Context, scope answer.Scope, query string, limit int) ([]RemovedFile, error) {
+	return r.d.db.Trash.Find(ctx, scope.Index(), answer.Spellings(query), limit)
 }
 
 // Why returns who removed a transaction, and why; fs.ErrNotExist if that is not known.

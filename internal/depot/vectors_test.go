@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
@@ -179,7 +180,7 @@ func testVector(t *testing.T, cell []string) {
 		t.Fatalf("plan %q, want %q", got, cell[5:8])
 	}
 	applyPlan(t, d, p)
-	live, err := d.List(ctx, Scope{}, ListFilter{})
+	live, err := d.List(ctx, answer.Scope{}, ListFilter{})
 	check1(t, err)
 	if len(live) != len(kept) {
 		t.Errorf("%d transactions are live after the plan, want %d", len(live), len(kept))
