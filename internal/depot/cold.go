@@ -18,6 +18,7 @@ import (
 	"github.com/symdepot/symdepot/internal/cooling"
 	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/transcode"
@@ -583,7 +584,7 @@ func (c *Cold) renewing(ctx context.Context, pace func(n int) error) func(n int)
 // deletePlain returns the function that deletes the plain bytes of cold contents. A
 // file in use stays, and is deleted later.
 func (c *Cold) deletePlain(ctx context.Context) func(blob.Ref) error {
-	return deleteBlobs(ctx, c.store.Below(), nil)
+	return content.Deleter(ctx, c.store.Below(), nil)
 }
 
 // warm makes a content plain again. Its bytes are stored before its record ends. If the

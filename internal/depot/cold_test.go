@@ -18,6 +18,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/cooling"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -97,10 +98,10 @@ func answers(t *testing.T, d *Depot, want map[string][]byte) {
 	}
 }
 
-func verified(t *testing.T, d *Depot, opt CheckOptions) (Verified, []Fault) {
+func verified(t *testing.T, d *Depot, opt CheckOptions) (Verified, []content.Fault) {
 	t.Helper()
-	var faults []Fault
-	v, err := d.Check.Run(t.Context(), opt, func(f Fault) { faults = append(faults, f) }, nil)
+	var faults []content.Fault
+	v, err := d.Check.Run(t.Context(), opt, func(f content.Fault) { faults = append(faults, f) }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

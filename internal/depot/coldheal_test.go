@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/cooling"
+	"github.com/symdepot/symdepot/internal/depot/content"
 )
 
 // spoiled damages the cold file of a content and returns its record.
@@ -87,7 +88,7 @@ func TestWarmHealed(t *testing.T) {
 	if err := d.Cold.store.Below().Put(ctx, ref, row.Size, bytes.NewReader(files[1].body)); err != nil {
 		t.Fatal(err)
 	}
-	w, err := d.Cold.WarmAll(ctx, Warming{Failed: func(f Fault) { t.Errorf("fault %+v, want none", f) }})
+	w, err := d.Cold.WarmAll(ctx, Warming{Failed: func(f content.Fault) { t.Errorf("fault %+v, want none", f) }})
 	if err != nil || w.Contents != 3 || w.Failed != 0 {
 		t.Errorf("warm all: %+v, %v, want 3 contents", w, err)
 	}
@@ -154,7 +155,7 @@ func TestBackupOneForm(t *testing.T) {
 				}
 			}
 			fresh := filepath.Join(t.TempDir(), "fresh")
-			if b, err := Restore(t.Context(), dir, fresh, CopyOptions{Fault: func(f Fault) { t.Errorf("fault %+v, want none", f) }}); err != nil || b.Faults > 0 {
+			if b, err := Restore(t.Context(), dir, fresh, CopyOptions{Fault: func(f content.Fault) { t.Errorf("fault %+v, want none", f) }}); err != nil || b.Faults > 0 {
 				t.Fatalf("restore: %+v, %v, want a depot without faults", b, err)
 			}
 			again := openAt(t, fresh)
@@ -171,8 +172,8 @@ func TestBackupOneForm(t *testing.T) {
 func TestBackupAdvice(t *testing.T) {
 	d, _, files, _ := chilled(t)
 	spoiled(t, d, blob.Sum(files[1].body))
-	var faults []Fault
-	b := backUp(t, d, filepath.Join(t.TempDir(), "backup"), CopyOptions{Fault: func(f Fault) { faults = append(faults, f) }})
+	var faults []content.Fault
+	b := backUp(t, d, filepath.Join(t.TempDir(), "backup"), CopyOptions{Fault: func(f content.Fault) { faults = append(faults, f) }})
 	if b.Faults != 1 || len(faults) != 1 || !strings.Contains(faults[0].Remedy, "symdepot add") || strings.Contains(faults[0].Remedy, "--repair") {
 		t.Errorf("%d faults %+v, want one with the advice to add the file again", b.Faults, faults)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
@@ -81,7 +82,7 @@ func coolForever(where string) error {
 		if err := say("exchanged", d.Cold.unpin(ctx, nil)); err != nil {
 			return err
 		}
-		if _, err := d.Check.Repair(ctx, func(f Fault) { fmt.Fprintln(os.Stderr, "fault:", f.Ref, f.What) }, nil); say("repaired", err) != nil {
+		if _, err := d.Check.Repair(ctx, func(f content.Fault) { fmt.Fprintln(os.Stderr, "fault:", f.Ref, f.What) }, nil); say("repaired", err) != nil {
 			return err
 		}
 	}
@@ -200,7 +201,7 @@ func killCooling(t *testing.T, where string, rounds, processes int) {
 		}
 		wantAllBytes(t, d)
 		wantClean(t, d)
-		if _, err := d.Check.Run(t.Context(), CheckOptions{Restore: true}, func(f Fault) { t.Errorf("verify: %s %s, want no fault", f.Ref, f.What) }, nil); err != nil {
+		if _, err := d.Check.Run(t.Context(), CheckOptions{Restore: true}, func(f content.Fault) { t.Errorf("verify: %s %s, want no fault", f.Ref, f.What) }, nil); err != nil {
 			t.Fatal(err)
 		}
 		if t.Failed() {

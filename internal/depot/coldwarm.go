@@ -8,6 +8,7 @@ import (
 	"iter"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/content"
 )
 
 // ErrNoRoom means that the disk has too little space for the plain bytes of all cold
@@ -29,7 +30,7 @@ type Warmed struct {
 type Warming struct {
 	Each func(ColdContent) error // afterwards; its error ends the work
 	// Failed gets the contents that cannot be restored, as faults.
-	Failed func(Fault)
+	Failed func(content.Fault)
 	// Pace is called with the number of bytes of each read; its error ends the work.
 	Pace func(n int) error
 }
@@ -91,7 +92,7 @@ func (c *Cold) warmEach(ctx context.Context, list iter.Seq2[ColdContent, error],
 		}
 		if errors.Is(err, blob.ErrDamaged) {
 			sum.Failed++
-			f, ferr := c.d.Check.describe(ctx, row.Ref, "the content cannot be restored: "+damageText(err), false)
+			f, _, ferr := content.Faults{DB: c.d.db, Placed: c.d.placed}.Describe(ctx, row.Ref, "the content cannot be restored: "+damageText(err), false)
 			if ferr != nil {
 				return sum, ferr
 			}

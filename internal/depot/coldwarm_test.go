@@ -15,6 +15,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 )
 
 // chilled returns a depot with four builds of a module, of which the first three are
@@ -54,8 +55,8 @@ func TestWarmFailures(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var faults []Fault
-	w, err := d.Cold.WarmAll(ctx, Warming{Failed: func(f Fault) { faults = append(faults, f) }})
+	var faults []content.Fault
+	w, err := d.Cold.WarmAll(ctx, Warming{Failed: func(f content.Fault) { faults = append(faults, f) }})
 	if err != nil || w.Contents != 2 || w.Failed != 1 || len(faults) != 1 {
 		t.Fatalf("warm all: %+v, faults %+v, %v, want 2 contents and one that failed", w, faults, err)
 	}
@@ -240,7 +241,7 @@ func TestWarmAsked(t *testing.T) {
 func TestVerifyWhileRemoved(t *testing.T) {
 	d, _, _, _ := chilled(t)
 	steps, purged := 0, 0
-	v, err := d.Check.Run(t.Context(), CheckOptions{Restore: true}, func(f Fault) { t.Errorf("fault %+v, want none", f) }, func(int64) {
+	v, err := d.Check.Run(t.Context(), CheckOptions{Restore: true}, func(f content.Fault) { t.Errorf("fault %+v, want none", f) }, func(int64) {
 		if steps++; steps != 5 { // after four stored contents and the first that is restored
 			return
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/cooling"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
@@ -23,7 +24,7 @@ func (c *Cold) run(ctx context.Context) {
 		if err == nil {
 			_, err = c.d.db.Nodes.Do(ctx, "cool", 0, c.due)
 		}
-		if err != nil && ctx.Err() == nil && !isAway(err) {
+		if err != nil && ctx.Err() == nil && !content.IsAway(err) {
 			c.d.log.Warn("keeping contents cold failed", "error", err)
 		}
 	}
@@ -37,7 +38,7 @@ func (c *Cold) due(ctx context.Context) error {
 	now := c.d.now()
 	_, failed := c.Strip(ctx, coolGrace)
 	for _, step := range []func(ctx context.Context, now time.Time, pace func(n int) error) error{c.warmAsked, c.coolDue} {
-		if ctx.Err() != nil || isAway(failed) {
+		if ctx.Err() != nil || content.IsAway(failed) {
 			break
 		}
 		failed = errors.Join(failed, step(ctx, now, pace))
@@ -87,7 +88,7 @@ func (c *Cold) warmAsked(ctx context.Context, now time.Time, pace func(n int) er
 		if failed == nil {
 			failed = err
 		}
-		if ctx.Err() != nil || isAway(err) {
+		if ctx.Err() != nil || content.IsAway(err) {
 			break
 		}
 	}
@@ -134,7 +135,7 @@ func (c *Cold) pass(ctx context.Context, st Cooling, pace func(n int) error) err
 			return note()
 		},
 		Failed: func(name string, err error) {
-			if !errors.Is(err, errPaused) && ctx.Err() == nil && !isAway(err) {
+			if !errors.Is(err, errPaused) && ctx.Err() == nil && !content.IsAway(err) {
 				st.Position = name // the next attempt goes on after it
 			}
 		},
@@ -145,7 +146,7 @@ func (c *Cold) pass(ctx context.Context, st Cooling, pace func(n int) error) err
 	case errors.Is(err, ErrDiskFull), errors.Is(err, ErrOlderNode):
 		c.d.log.Warn("contents stay as they are", "reason", err)
 	case err != nil:
-		if ctx.Err() != nil || isAway(err) {
+		if ctx.Err() != nil || content.IsAway(err) {
 			return err
 		}
 		return errors.Join(err, note())

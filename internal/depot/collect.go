@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/vault"
 )
 
@@ -215,7 +216,7 @@ func (r *Retention) free(ctx context.Context, g garbage, grace time.Duration, no
 	for i := range g.dead {
 		dead[g.dead[i].ref] = &g.dead[i]
 	}
-	_, err := d.db.Trash.Drop(ctx, g.refs(), before, deleteBlobs(ctx, d.blobs, func(ref blob.Ref) {
+	_, err := d.db.Trash.Drop(ctx, g.refs(), before, content.Deleter(ctx, d.blobs, func(ref blob.Ref) {
 		c.InUse++
 		if info, err := d.Cold.store.Below().Stat(ctx, ref); err == nil {
 			freed(-info.Size, -r.space(info.Size))
@@ -257,24 +258,6 @@ func (r *Retention) free(ctx context.Context, g garbage, grace time.Duration, no
 
 // space is the disk space of a number of bytes.
 func (r *Retention) space(size int64) int64 { return (size + r.d.block - 1) / r.d.block * r.d.block }
-
-// deleteBlobs returns the function that deletes the blobs of deleted records. A
-// blob in use stays without a record, as an interrupted add leaves it: the next
-// Collect finds it in the store. inUse, if not nil, is called for it.
-func deleteBlobs(ctx context.Context, blobs interface {
-	Delete(context.Context, blob.Ref) error
-}, inUse func(blob.Ref)) func(blob.Ref) error {
-	return func(ref blob.Ref) error {
-		err := blobs.Delete(ctx, ref)
-		if errors.Is(err, blob.ErrInUse) {
-			if inUse != nil {
-				inUse(ref)
-			}
-			return nil
-		}
-		return err
-	}
-}
 
 // dropStray deletes a blob that has no row in the index. It holds the index's
 // write lock, so that no commit can refer to the blob meanwhile.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/stage"
 )
@@ -14,7 +15,7 @@ import (
 type commits struct {
 	db        *index.DB
 	blobs     blob.Backend
-	contents  *contents
+	contents  *content.Contents
 	cold      *Cold
 	symbols   *Symbols
 	confirmed *Confirmations
@@ -47,7 +48,7 @@ func (c *commits) commit(ctx context.Context, tx index.Tx, batch blob.Batch) (in
 	// The client may leave, but what was brought is stored, and a fault must be noticed.
 	ctx = context.WithoutCancel(ctx)
 	c.cold.addedAgain(ctx, refsOf(damaged))
-	lost, err := c.contents.lost(ctx, damaged)
+	lost, err := c.contents.Lost(ctx, damaged)
 	if err != nil {
 		return number, err
 	}
@@ -69,7 +70,7 @@ func (c *commits) damagedIn(ctx context.Context, tx index.Tx) ([]index.Content, 
 	if err != nil {
 		return nil, err
 	}
-	return c.contents.lost(ctx, list)
+	return c.contents.Lost(ctx, list)
 }
 
 func refsOf(list []index.Content) []blob.Ref {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/stage"
 )
@@ -192,7 +193,7 @@ func TestAudit(t *testing.T) {
 	}
 	faults := func() (list []string) {
 		t.Helper()
-		if _, err := d.Check.Verify(t.Context(), func(f Fault) { list = append(list, f.What) }, nil); err != nil {
+		if _, err := d.Check.Verify(t.Context(), func(f content.Fault) { list = append(list, f.What) }, nil); err != nil {
 			t.Fatal(err)
 		}
 		return list

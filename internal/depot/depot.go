@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
@@ -173,7 +174,7 @@ type Depot struct {
 	block int64
 	db    *index.DB
 
-	contents     *contents
+	contents     *content.Contents
 	commits      *commits
 	filter       *keyFilter
 	forms        *forms
@@ -226,7 +227,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	d.now = opt.Now
 	var err error
 	d.Cold = newCold(d, &opt)
-	d.contents = &contents{blobs: d.blobs, placed: d.placed, db: d.db, log: opt.Log, now: opt.Now}
+	d.contents = content.New(d.blobs, d.placed, d.db, opt.Log, opt.Now)
 	d.Cache = &Cache{db: d.db, blobs: d.blobs, now: opt.Now, limits: opt.Cache, space: d.Cold.disk}
 	d.Missing = &Missing{db: d.db, pages: newPageSeal(d), now: opt.Now}
 	d.Check = &Checker{cold: d.Cold, dir: d.dir, blobs: d.blobs, placed: d.placed, db: d.db, contents: d.contents, log: opt.Log, now: opt.Now}
@@ -292,7 +293,7 @@ func (d *Depot) Close() error {
 	d.filter.stop()
 	d.fetch.Close()
 	d.symcache.Stop()
-	d.contents.close()
+	d.contents.Close()
 	return errors.Join(left, d.Missing.store(last), d.Cache.storeUses(last), d.reads.store(last), d.Cold.storeReads(last), d.Symbols.Close(), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -316,7 +317,7 @@ func TestRollbackAndEmpty(t *testing.T) {
 	if err := d.blobs.Put(t.Context(), blob.Sum(stray), int64(len(stray)), bytes.NewReader(stray)); err != nil {
 		t.Fatal(err)
 	}
-	v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("Verify reports %+v, want no fault", f) }, nil)
+	v, err := d.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("Verify reports %+v, want no fault", f) }, nil)
 	if err != nil || v.Strays != 1 {
 		t.Errorf("Verify: %+v, error %v; want Strays 1", v, err)
 	}
@@ -373,7 +374,7 @@ func TestVerifyFinds(t *testing.T) {
 		}
 	}
 	var faults []string
-	v, err := d.Check.Verify(t.Context(), func(f Fault) { faults = append(faults, f.What) }, nil)
+	v, err := d.Check.Verify(t.Context(), func(f content.Fault) { faults = append(faults, f.What) }, nil)
 	if err != nil || v.Faults != 3 || len(faults) != 3 {
 		t.Fatalf("Verify: %+v, error %v, %q; want Faults 3, length 3", v, err, faults)
 	}
@@ -414,7 +415,7 @@ func TestVariants(t *testing.T) {
 		t.Fatalf(`Encoded: %+v, error %v; want not nil, Encoding "zstd", Size less than f.Size / 10, ETag not %v`, e, err, f.ETag)
 	}
 	defer e.Close()
-	if v, err := d.Check.Verify(ctx, func(f Fault) { t.Errorf("Verify reports %+v, want no fault", f) }, nil); err != nil || v.Strays != 0 {
+	if v, err := d.Check.Verify(ctx, func(f content.Fault) { t.Errorf("Verify reports %+v, want no fault", f) }, nil); err != nil || v.Strays != 0 {
 		t.Errorf("Verify: %+v, error %v; want Strays 0", v, err)
 	}
 	// It goes with its source.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/transcode"
@@ -56,7 +57,7 @@ type forms struct {
 	dir      string // of the depot, for temporary files
 	db       *index.DB
 	blobs    blob.Backend
-	contents *contents
+	contents *content.Contents
 
 	queue  chan Form
 	making *fetch.Group[formKey, *making]
@@ -264,7 +265,7 @@ func (d *Depot) Encoded(ctx context.Context, f *answer.File, codingNames []strin
 		if v.Size == 0 {
 			return nil, nil // was tried: it would not be smaller
 		}
-		b, err := d.contents.open(ctx, v)
+		b, err := d.contents.Open(ctx, v)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the plain bytes are right
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
@@ -256,7 +257,7 @@ func TestSourceTexts(t *testing.T) {
 	if s.asked.Load() != 3 {
 		t.Errorf("asked %d times, want 3", s.asked.Load())
 	}
-	if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("Verify reports %+v, want no fault", f) }, nil); err != nil {
+	if _, err := d.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("Verify reports %+v, want no fault", f) }, nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
@@ -530,7 +531,7 @@ func TestEviction(t *testing.T) {
 		t.Fatalf("added: %v", err)
 	}
 	_ = f.Close()
-	if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("verify: %+v, want no fault", f) }, nil); err != nil {
+	if _, err := d.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("verify: %+v, want no fault", f) }, nil); err != nil {
 		t.Error(err)
 	}
 }

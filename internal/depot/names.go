@@ -2,6 +2,7 @@ package depot
 
 import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 )
 
 // The names under which callers know what the parts of a depot take and return. The packages
@@ -39,4 +40,14 @@ const (
 var (
 	Better   = answer.Better
 	RankedIn = answer.RankedIn
+)
+
+// Of package content: stored contents.
+type (
+	Fault     = content.Fault
+	FaultFile = content.FaultFile
+)
+
+var (
+	ErrUnavailable = content.ErrUnavailable
 )

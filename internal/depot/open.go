@@ -10,6 +10,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/shelf"
@@ -68,7 +69,7 @@ func (d *Depot) open(ctx context.Context, scope answer.Scope, req layout.Request
 
 // errManyUnpacked means that a file is there, in a package or compressed, and cannot be
 // unpacked now. A client that was told that there is none would remember that.
-var errManyUnpacked = fmt.Errorf("too many unpacked files are in use: %w", ErrUnavailable)
+var errManyUnpacked = fmt.Errorf("too many unpacked files are in use: %w", content.ErrUnavailable)
 
 func (d *Depot) openOwn(ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder) (*answer.File, error) {
 	switch req.Form {
@@ -173,12 +174,12 @@ func wants(req layout.Request, role symfile.Role) bool {
 // openHit opens the content of a hit. For a recorder, the use of a cached file is not
 // noted.
 func (d *Depot) openHit(ctx context.Context, h index.Hit, rec *answer.Recorder) (*answer.File, error) {
-	b, err := d.contents.open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
+	b, err := d.contents.Open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
 	if err != nil {
 		return nil, err
 	}
 	f := &answer.File{Object: h.Object, Ref: h.Ref, Source: h.Ref, Size: h.Size, ModTime: answer.FileTime(h), Path: h.Path, Archive: h.Archive, Signature: h.Signature,
-		ETag: h.Ref.String()[:32], Bytes: b, Disk: blob.OSFile(b), Closer: b, Whole: true, OnDamage: d.contents.report, Cached: h.Source != ""}
+		ETag: h.Ref.String()[:32], Bytes: b, Disk: blob.OSFile(b), Closer: b, Whole: true, OnDamage: d.contents.Report, Cached: h.Source != ""}
 	if h.Source != "" && rec == nil {
 		f.Closer = d.Cache.use(h.Ref, b)
 	}

@@ -105,7 +105,7 @@ func (d *Depot) Files(ctx context.Context, number int64, each func(TxFile) error
 // Content opens a content in any scope and verifies its hash first. A missing or
 // damaged content is fs.ErrNotExist.
 func (d *Depot) Content(ctx context.Context, ref blob.Ref) (*answer.File, error) {
-	b, err := d.contents.openHashed(ctx, ref)
+	b, err := d.contents.OpenHashed(ctx, ref)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
@@ -226,8 +227,7 @@ func (r *restore) run(ctx context.Context) (err error) {
 
 // lost reports a content that the backup does not have intact.
 func (r *restore) lost(ctx context.Context, c index.Content, cause error) error {
-	check := &Checker{db: r.copy}
-	f, _, err := check.lost(ctx, c.Ref, "damaged in the backup: "+cause.Error())
+	f, _, err := content.Faults{DB: r.copy}.Of(ctx, c.Ref, "damaged in the backup: "+cause.Error())
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/stage"
@@ -592,7 +593,7 @@ func TestYearOfNightliesPostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	v, err := d.Check.Run(t.Context(), CheckOptions{Rows: true, Deep: true}, func(f Fault) { t.Errorf("verify: %s, want no fault", f.What) }, nil)
+	v, err := d.Check.Run(t.Context(), CheckOptions{Rows: true, Deep: true}, func(f content.Fault) { t.Errorf("verify: %s, want no fault", f.What) }, nil)
 	if err != nil || v.Objects != v.Contents || v.Unknown != 0 {
 		t.Errorf("%d objects for %d contents, %d of them unknown, %v; want one for each content", v.Objects, v.Contents, v.Unknown, err)
 	}
@@ -655,7 +656,7 @@ func yearOfNightlies(t *testing.T, d *Depot, c *movable, builds, size int) {
 		wantVisible(t, d, b[0].([]file), b[1].([]string), true)
 	}
 	faults := 0
-	if _, err := d.Check.Verify(t.Context(), func(f Fault) { faults++; t.Errorf("verify: %s, want no fault", f.What) }, nil); err != nil {
+	if _, err := d.Check.Verify(t.Context(), func(f content.Fault) { faults++; t.Errorf("verify: %s, want no fault", f.What) }, nil); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%d builds of %d files in %.1f s: %d bytes freed, %d predicted, %d faults", builds, size, time.Since(begin).Seconds(), freed, predicted, faults)

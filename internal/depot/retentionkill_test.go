@@ -14,6 +14,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/symtest"
@@ -152,7 +153,7 @@ func killRetaining(t *testing.T, where string, rounds int) {
 			return true
 		})
 		wantClean(t, d)
-		if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("verify: %s, want no fault", f.What) }, nil); err != nil {
+		if _, err := d.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("verify: %s, want no fault", f.What) }, nil); err != nil {
 			t.Fatal(err)
 		}
 		if t.Failed() {

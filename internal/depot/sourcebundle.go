@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/sources"
 	"github.com/symdepot/symdepot/layout"
@@ -55,7 +56,7 @@ func (s *SourceFiles) Bundle(ctx context.Context, scope answer.Scope, req layout
 }
 
 // errManyBundles means that too many source bundles are made and sent.
-var errManyBundles = fmt.Errorf("too many source bundles are being made: %w", ErrUnavailable)
+var errManyBundles = fmt.Errorf("too many source bundles are being made: %w", content.ErrUnavailable)
 
 // closeOnce is a Closer of a function that counts once.
 type closeOnce func()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/sources"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/layout"
@@ -468,8 +469,8 @@ func TestManyBundles(t *testing.T) {
 		}
 		open = append(open, f)
 	}
-	if _, err := d.Sources.Bundle(t.Context(), answer.Scope{}, bundleRequest(t, progID)); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("one more: %v, want %v", err, ErrUnavailable)
+	if _, err := d.Sources.Bundle(t.Context(), answer.Scope{}, bundleRequest(t, progID)); !errors.Is(err, content.ErrUnavailable) {
+		t.Errorf("one more: %v, want %v", err, content.ErrUnavailable)
 	}
 	for _, f := range open {
 		_ = f.Close()

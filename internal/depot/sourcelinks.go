@@ -22,7 +22,7 @@ func (s *SourceFiles) Links(ctx context.Context, scope answer.Scope, ref blob.Re
 		return nil, orNotFound(err)
 	}
 	h := found[0].Stored
-	b, err := s.d.contents.open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
+	b, err := s.d.contents.Open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
 	if err != nil {
 		return nil, err
 	}

@@ -91,7 +91,7 @@ func (o *sourceObject) readOwn(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	b, err := o.files.d.contents.open(ctx, index.Content{Ref: o.hit.Ref, Size: o.hit.Size})
+	b, err := o.files.d.contents.Open(ctx, index.Content{Ref: o.hit.Ref, Size: o.hit.Size})
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (o *sourceObject) readBundle(ctx context.Context, h index.Hit) error {
 		return err
 	}
 	defer release()
-	b, err := o.files.d.contents.open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
+	b, err := o.files.d.contents.Open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/internal/unpack/unpacktest"
 	"github.com/symdepot/symdepot/layout"
@@ -210,8 +211,8 @@ func TestManyUnpacked(t *testing.T) {
 		}
 		files = append(files, f)
 	}
-	if _, err := d.Open(t.Context(), answer.Scope{}, request(most)); !errors.Is(err, ErrUnavailable) || errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file too many: %v, want %v", err, ErrUnavailable)
+	if _, err := d.Open(t.Context(), answer.Scope{}, request(most)); !errors.Is(err, content.ErrUnavailable) || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file too many: %v, want %v", err, content.ErrUnavailable)
 	}
 	if _, err := d.Open(t.Context(), answer.Scope{}, request(most+1)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there: %v, want %v", err, fs.ErrNotExist)

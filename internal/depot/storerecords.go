@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -63,7 +64,7 @@ func storeRecord(ctx context.Context, d *Depot, scope answer.Scope, part string)
 			fmt.Fprintf(&text, "\"%s\\%s\",\"%s\"\r\n", key[0], key[1], strings.ReplaceAll(symfile.BaseName(f.Path), `"`, "'"))
 		}
 		if text.Len() > maxStoreRecord {
-			return fmt.Errorf("the record of transaction %d has more than %d bytes: %w", n, maxStoreRecord, ErrUnavailable)
+			return fmt.Errorf("the record of transaction %d has more than %d bytes: %w", n, maxStoreRecord, content.ErrUnavailable)
 		}
 		return nil
 	})

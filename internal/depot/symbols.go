@@ -72,13 +72,13 @@ func (s *Symbols) open(ctx context.Context, a symbolicate.Answer) (*answer.File,
 		}
 		return f, err
 	}
-	b, err := d.contents.open(ctx, a.Content)
+	b, err := d.contents.Open(ctx, a.Content)
 	if err != nil {
 		return nil, err
 	}
 	return &answer.File{
 		Object: a.Object, Ref: a.Content.Ref, Source: a.Source, Size: a.Content.Size, ModTime: b.ModTime(), Made: true,
-		ETag: a.Content.Ref.String()[:32], Bytes: b, Disk: blob.OSFile(b), Closer: b, Whole: true, OnDamage: d.contents.report,
+		ETag: a.Content.Ref.String()[:32], Bytes: b, Disk: blob.OSFile(b), Closer: b, Whole: true, OnDamage: d.contents.Report,
 	}, nil
 }
 
@@ -131,11 +131,11 @@ func (p symbolsDepot) OpenHit(ctx context.Context, h index.Hit) (symbolicate.Fil
 
 // OpenContent implements symbolicate.Depot.
 func (p symbolsDepot) OpenContent(ctx context.Context, c index.Content) (symbolicate.File, error) {
-	b, err := p.d.contents.open(ctx, c)
+	b, err := p.d.contents.Open(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return symbolsFile{&answer.File{Ref: c.Ref, Size: c.Size, Bytes: b, Closer: b, OnDamage: p.d.contents.report}}, nil
+	return symbolsFile{&answer.File{Ref: c.Ref, Size: c.Size, Bytes: b, Closer: b, OnDamage: p.d.contents.Report}}, nil
 }
 
 // InTrees implements symbolicate.Depot.

@@ -14,6 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symbolicate"
@@ -175,7 +176,7 @@ func (t *Tracer) Trace(ctx context.Context, ask TraceAsk) (*Trace, error) {
 	}
 	if err != nil {
 		tr.Verdict, tr.Status, tr.Err = VerdictFails, 500, err
-		if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNoDatabase) {
+		if errors.Is(err, content.ErrUnavailable) || errors.Is(err, ErrNoDatabase) {
 			tr.Status = 503
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/retention"
 )
@@ -78,7 +79,7 @@ func (r *Retention) Purge(ctx context.Context, number int64, who, detail string)
 	p.Transaction = t
 	r.d.log.Warn("a transaction was purged", "transaction", number, "by", who, "detail", detail)
 	drop := func() error {
-		n, err := r.d.db.DropContents(ctx, refs, r.d.now(), deleteBlobs(ctx, r.d.blobs, func(blob.Ref) { p.InUse++ }))
+		n, err := r.d.db.DropContents(ctx, refs, r.d.now(), content.Deleter(ctx, r.d.blobs, func(blob.Ref) { p.InUse++ }))
 		p.Contents += int64(n)
 		return err
 	}
