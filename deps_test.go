@@ -70,13 +70,12 @@ var mayImport = map[string][]string{
 	"internal/watch":    {"internal/ctxio", "debugid", "internal/bucket", "internal/glob", "internal/index", "internal/scan", "internal/shelf", "internal/sources", "layout", "objfile", "objtab", "symfile"},
 	"internal/sympath":  {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream", "internal/wire"},
 	"internal/fetch":    {"internal/span", "layout", "objfile", "symfile", "internal/blob"},
-	"internal/depot":    {"debugid", "internal/blob", "internal/bucket", "internal/cold", "internal/coldstore", "internal/cooling", "internal/ctxio", "internal/depot/answer", "internal/depot/content", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/retention", "internal/shelf", "internal/sources", "internal/span", "internal/srclink", "internal/stage", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/vault", "internal/watch", "layout", "objfile", "objtab", "symcache", "symfile", "symstore"},
+	"internal/depot":    {"debugid", "internal/blob", "internal/bucket", "internal/ctxio", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/retention", "internal/shelf", "internal/sources", "internal/span", "internal/srclink", "internal/stage", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/vault", "internal/watch", "layout", "objfile", "objtab", "symcache", "symfile", "symstore"},
 	// What a depot consists of, from the bottom; none knows the depot.
-	"internal/depot/answer":  {"debugid", "internal/blob", "internal/fetch", "internal/index", "internal/symbolicate", "internal/tree", "internal/watch", "layout", "objfile", "symcache", "symfile"},
-	"internal/depot/content": {"internal/blob", "internal/index"},
-	// cold and cooling know no store; coldstore reads the records of the index.
-	"internal/coldstore": {"internal/blob", "internal/cold", "internal/index", "internal/shelf"},
-	"internal/cooling":   {"internal/blob", "symfile"},
+	"internal/depot/answer":    {"debugid", "internal/blob", "internal/fetch", "internal/index", "internal/symbolicate", "internal/tree", "internal/watch", "layout", "objfile", "symcache", "symfile"},
+	"internal/depot/content":   {"internal/blob", "internal/index"},
+	"internal/depot/lifecycle": {"internal/blob", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/index", "internal/retention", "symfile"},
+	"internal/depot/coldstore": {"internal/blob", "internal/cold", "internal/ctxio", "internal/depot/content", "internal/durable", "internal/index", "internal/shelf", "internal/transcode", "internal/vault", "symfile"},
 	// stage knows the depot as an interface.
 	"internal/stage":   {"debugid", "symfile", "objfile", "internal/blob", "internal/durable", "internal/index"},
 	"internal/vault":   {"internal/ctxio", "internal/blob", "internal/bucket", "internal/index"},

@@ -357,10 +357,10 @@ func (b *backup) round(ctx context.Context, gone *int64) (err error) {
 	if b.opt.afterSnapshot != nil {
 		b.opt.afterSnapshot()
 	}
-	t := &transfer{from: d.Cold.store, to: b.blobs, hash: b.opt.Verify}
+	t := &transfer{from: d.Cold.Store(), to: b.blobs, hash: b.opt.Verify}
 	t.lost = func(ctx context.Context, c index.Content, cause error) error {
 		// The plain bytes may be those of the depot, or those of an earlier backup.
-		k, ok, err := plainInstead(ctx, b.copy, c.Ref, d.now, d.Cold.store.Below(), b.blobs)
+		k, ok, err := plainInstead(ctx, b.copy, c.Ref, d.now, d.Cold.Store().Below(), b.blobs)
 		if ok {
 			t.plain = append(t.plain, k)
 			d.contents.Report(cause)

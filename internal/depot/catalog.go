@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -151,7 +152,7 @@ func (c *Catalog) Objects(ctx context.Context, scope answer.Scope, q ObjectQuery
 	if err != nil {
 		return p, err
 	}
-	if err := markCold(ctx, c.d.db, scope, list); err != nil {
+	if err := coldstore.Mark(ctx, c.d.db, scope.Index(), list); err != nil {
 		return p, err
 	}
 	if q.ID != "" && q.Name != "" { // an id has few objects
@@ -301,7 +302,7 @@ func (c *Catalog) Files(ctx context.Context, scope answer.Scope, number int64, q
 	if err != nil {
 		return p, err
 	}
-	if err := hideBases(ctx, c.d.db, scope, files, func(f *TxFile) *ColdContent { return f.Cold }); err != nil {
+	if err := coldstore.HideBases(ctx, c.d.db, scope.Index(), files, func(f *TxFile) *coldstore.ColdContent { return f.Cold }); err != nil {
 		return p, err
 	}
 	p.Files = files

@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/symfile"
@@ -110,7 +111,7 @@ func TestCatalogEntry(t *testing.T) {
 		add(t, d, "Game", pdb)
 		add(t, d, "Tool", pdb, testdata(t, "elf/prog-sha1.stripped"))
 		setPolicy(t, d, "default: nightly", "classes:", "  - name: nightly", "    keep_within: 14d")
-		if err := d.Retention.Hold(ctx, Hold{Number: 2, Name: "h", Reason: "why"}); err != nil {
+		if err := d.Retention.Hold(ctx, lifecycle.Hold{Number: 2, Name: "h", Reason: "why"}); err != nil {
 			t.Fatal(err)
 		}
 		ref := blob.Sum(pdb.body)

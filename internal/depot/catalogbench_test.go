@@ -18,6 +18,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/symfile"
@@ -122,7 +123,7 @@ func openPages(t *testing.T, s seeding) *Depot {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	d := &Depot{dir: t.TempDir(), db: db, now: time.Now, log: slog.New(slog.DiscardHandler)} // no contents are needed
-	d.Retention, d.Catalog = &Retention{d}, &Catalog{d: d, pages: newPageSeal(d)}
+	d.Retention, d.Catalog = lifecycle.NewRetention(lifecycle.Home{DB: db, Block: 1}, d.log, d.now), &Catalog{d: d, pages: newPageSeal(d)}
 	s.seed(t, d)
 	u, err := url.Parse(where)
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/symbolicate"
@@ -28,7 +30,7 @@ type Entry struct {
 	MoreObjects bool
 	Forms       []EntryForm
 	// Cold is how a cold content is stored; nil: it is plain.
-	Cold *ColdContent
+	Cold *coldstore.ColdContent
 }
 
 // EntryObject is an object in a content.
@@ -54,7 +56,7 @@ type Holder struct {
 	Transaction Transaction
 	Path        string // from which it was added; may reveal details of the build machine
 	Archive     string
-	Holds       []Hold // ended ones included
+	Holds       []lifecycle.Hold // ended ones included
 	// Ends is the earliest time at which the retention policy removes the transaction
 	// because of its age, and Rule the class that says so; zero if it does not. Other
 	// rules of the class may keep it for longer.
@@ -111,7 +113,7 @@ func (c *Catalog) Entry(ctx context.Context, scope answer.Scope, ref blob.Ref) (
 	if err != nil {
 		return nil, err
 	}
-	if err := markCold(ctx, c.d.db, scope, found); err != nil {
+	if err := coldstore.Mark(ctx, c.d.db, scope.Index(), found); err != nil {
 		return nil, err
 	}
 	e := &Entry{Ref: ref, Size: found[0].Size, MoreObjects: more, Cold: found[0].Cold}
@@ -196,7 +198,7 @@ func newHolder(h index.HolderTx, p *retention.Policy) Holder {
 	if p == nil || h.Collecting {
 		return x
 	}
-	t := retainedTx(&h.Transaction)
+	t := lifecycle.AsRetained(&h.Transaction)
 	class := p.ClassOf(&t)
 	rules, some := p.Rules(class)
 	age := max(rules.KeepWithin, rules.KeepUsed)

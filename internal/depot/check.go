@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
@@ -19,7 +20,7 @@ import (
 // Checker checks the stored contents: on demand, with Verify and Repair, and in
 // the background, see ScrubState.
 type Checker struct {
-	cold     *Cold
+	cold     *coldstore.Cold
 	dir      string // of the depot, or of this machine
 	placed   bool   // see Depot
 	blobs    blob.Backend
@@ -191,7 +192,7 @@ func (c *Checker) countStrays(ctx context.Context, v *Verified) error {
 
 // audit compares the objects of the bucket with the index.
 func (c *Checker) audit(ctx context.Context, repair bool, lost func(content.Fault, blob.Ref)) (vault.Audited, error) {
-	store, ok := vaultOf(c.blobs)
+	store, ok := coldstore.VaultOf(c.blobs)
 	if !ok {
 		return vault.Audited{}, errors.ErrUnsupported
 	}
@@ -264,7 +265,7 @@ func (c *Checker) verifyContent(ctx context.Context, content index.Content, repa
 	case what != "":
 		f, err = c.describe(ctx, content.Ref, "the blob is damaged: "+what, repair)
 		return f, true, err
-	case c.cold.store.Below().Suspect(content.Ref):
+	case c.cold.Store().Below().Suspect(content.Ref):
 		f, err = c.plainDamaged(ctx, content, repair)
 	}
 	return f, false, err
@@ -309,3 +310,17 @@ func (c *Checker) repair(ctx context.Context, ref blob.Ref, f *content.Fault, ad
 // Space returns the size in bytes of the file system that the depot writes to on this
 // machine, and how much of it is free.
 func (c *Checker) Space() (total, free int64, err error) { return durable.Space(c.dir) }
+
+// ErrCopy means that another copy of the depot's database deletes the objects of its
+// bucket, and this one does not.
+var ErrCopy = vault.ErrCopy
+
+// Claim makes this database the one that deletes objects of the bucket, instead of
+// another copy of it.
+func (c *Checker) Claim(ctx context.Context) error {
+	v, ok := coldstore.VaultOf(c.blobs)
+	if !ok {
+		return errors.New("the depot keeps its contents in its folder: there is nothing to claim")
+	}
+	return v.Claim(ctx)
+}

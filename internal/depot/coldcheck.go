@@ -42,7 +42,7 @@ func (c *Checker) verifyCold(ctx context.Context, opt CheckOptions, lost map[blo
 		}
 		what := damageOf(row, lost, keys)
 		if what == "" && opt.Restore {
-			err := c.cold.store.Restore(ctx, row, io.Discard, nil)
+			err := c.cold.Store().Restore(ctx, row, io.Discard, nil)
 			if d, ok := errors.AsType[*blob.DamageError](err); ok {
 				what = d.What
 			} else if errors.Is(err, fs.ErrNotExist) {
@@ -92,7 +92,7 @@ func damageOf(row index.Cold, lost map[blob.Ref]bool, keys map[blob.Ref]blob.Ref
 // leftoverDamaged returns the fault of plain bytes that are stored although the record
 // of a cold content says that they are not: see Cold.leftover.
 func (c *Checker) leftoverDamaged(ctx context.Context, content index.Content, repair bool) (*content.Fault, error) {
-	err := c.cold.store.Below().Verify(ctx, content.Ref, content.Size, nil)
+	err := c.cold.Store().Below().Verify(ctx, content.Ref, content.Size, nil)
 	switch {
 	case errors.Is(err, blob.ErrDamaged):
 		return c.plainDamaged(ctx, content, repair)
@@ -115,13 +115,13 @@ func (c *Checker) plainDamaged(ctx context.Context, content index.Content, repai
 	}
 	row, err := c.cold.Of(ctx, content.Ref)
 	if err == nil {
-		err = c.cold.store.Restore(ctx, row, io.Discard, nil)
+		err = c.cold.Store().Restore(ctx, row, io.Discard, nil)
 	}
 	if err == nil {
-		f.MovedTo, err = c.cold.store.Below().SetAside(content.Ref)
+		f.MovedTo, err = c.cold.Store().Below().SetAside(content.Ref)
 	}
 	if err == nil {
-		err = c.cold.warm(ctx, row, nil)
+		err = c.cold.Warm(ctx, row, nil)
 	}
 	switch {
 	case err == nil:
@@ -138,11 +138,11 @@ func (c *Checker) plainDamaged(ctx context.Context, content index.Content, repai
 // heal makes a content plain whose plain bytes are stored although its cold file is
 // damaged, if repairs are demanded, and says so.
 func (c *Checker) heal(ctx context.Context, opt CheckOptions, row index.Cold, what string, f *content.Fault) error {
-	err := c.cold.store.Below().Verify(ctx, row.Ref, row.Size, nil)
+	err := c.cold.Store().Below().Verify(ctx, row.Ref, row.Size, nil)
 	switch {
 	case err == nil && opt.Repair:
 		f.What, f.Remedy = what+"; its plain bytes are stored and served", "it is plain again"
-		return c.cold.discard(ctx, row)
+		return c.cold.Discard(ctx, row)
 	case err == nil:
 		f.What, f.Remedy = what+"; its plain bytes are stored and served", "--repair, or a later gc, makes it plain again"
 	case !errors.Is(err, fs.ErrNotExist): // else they are damaged too, or not stored

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/stage"
@@ -16,7 +17,7 @@ type commits struct {
 	db        *index.DB
 	blobs     blob.Backend
 	contents  *content.Contents
-	cold      *Cold
+	cold      *coldstore.Cold
 	symbols   *Symbols
 	confirmed *Confirmations
 }
@@ -47,7 +48,7 @@ func (c *commits) commit(ctx context.Context, tx index.Tx, batch blob.Batch) (in
 	c.symbols.arrived(ctx, tx.Entries)
 	// The client may leave, but what was brought is stored, and a fault must be noticed.
 	ctx = context.WithoutCancel(ctx)
-	c.cold.addedAgain(ctx, refsOf(damaged))
+	c.cold.AddedAgain(ctx, refsOf(damaged))
 	lost, err := c.contents.Lost(ctx, damaged)
 	if err != nil {
 		return number, err

@@ -21,7 +21,7 @@ import (
 )
 
 // blobPath returns the file of a content on disk.
-func blobPath(d *Depot, ref blob.Ref) string { return d.Cold.store.Below().(*blob.Disk).Path(ref) }
+func blobPath(d *Depot, ref blob.Ref) string { return d.Cold.Store().Below().(*blob.Disk).Path(ref) }
 
 // overwrite changes the stored bytes of a content behind the depot's back.
 func overwrite(t *testing.T, d *Depot, content, stored []byte) {

@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -322,7 +323,7 @@ func TestRollbackAndEmpty(t *testing.T) {
 		t.Errorf("Verify: %+v, error %v; want Strays 1", v, err)
 	}
 	c.t = c.t.Add(48 * time.Hour)
-	if got, err := d.Collect(t.Context(), DefaultGrace, false); err != nil || got.Strays != 1 || got.Contents != 0 {
+	if got, err := d.Collect(t.Context(), lifecycle.DefaultGrace, false); err != nil || got.Strays != 1 || got.Contents != 0 {
 		t.Errorf("Collect: %+v, error %v; want Strays 1, Contents 0", got, err)
 	}
 }

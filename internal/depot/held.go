@@ -7,6 +7,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
@@ -57,7 +58,7 @@ func (f Finder) Alike(ctx context.Context, scope answer.Scope, o objfile.Object,
 	}
 	list, err := f.d.db.Find(ctx, scope.Index(), q, 100)
 	if err == nil {
-		err = markCold(ctx, f.d.db, scope, list)
+		err = coldstore.Mark(ctx, f.d.db, scope.Index(), list)
 	}
 	return list, err
 }

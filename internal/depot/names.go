@@ -2,7 +2,9 @@ package depot
 
 import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 )
 
 // The names under which callers know what the parts of a depot take and return. The packages
@@ -50,4 +52,65 @@ type (
 
 var (
 	ErrUnavailable = content.ErrUnavailable
+)
+
+// Of package lifecycle: what is kept, and what is freed.
+type (
+	Applied         = lifecycle.Applied
+	CollectOptions  = lifecycle.CollectOptions
+	Collected       = lifecycle.Collected
+	CollectionPlan  = lifecycle.CollectionPlan
+	ErrHeld         = lifecycle.ErrHeld
+	Hold            = lifecycle.Hold
+	NotInTrashError = lifecycle.NotInTrashError
+	PlanKind        = lifecycle.PlanKind
+	PolicyInForce   = lifecycle.PolicyInForce
+	Preview         = lifecycle.Preview
+	Promotion       = lifecycle.Promotion
+	Purged          = lifecycle.Purged
+	Removal         = lifecycle.Removal
+	RemovedFile     = lifecycle.RemovedFile
+	Retention       = lifecycle.Retention
+	RetentionRun    = lifecycle.RetentionRun
+	Share           = lifecycle.Share
+	Trashed         = lifecycle.Trashed
+	UnfinishedError = lifecycle.UnfinishedError
+	Usage           = lifecycle.Usage
+	UsageDay        = lifecycle.UsageDay
+	UsageFilter     = lifecycle.UsageFilter
+)
+
+const (
+	DefaultGrace     = lifecycle.DefaultGrace
+	PlanOfCollection = lifecycle.PlanOfCollection
+	PlanOfPolicy     = lifecycle.PlanOfPolicy
+)
+
+var (
+	ErrNoPlan        = lifecycle.ErrNoPlan
+	ErrNoPolicy      = lifecycle.ErrNoPolicy
+	ErrPolicyChanged = lifecycle.ErrPolicyChanged
+)
+
+// Of package coldstore: cold contents.
+type (
+	ColdContent = coldstore.ColdContent
+	ColdOptions = coldstore.ColdOptions
+	ColdStats   = coldstore.ColdStats
+	ColdStatus  = coldstore.ColdStatus
+	CoolOptions = coldstore.CoolOptions
+	CoolOutlook = coldstore.CoolOutlook
+	CoolSum     = coldstore.CoolSum
+	Cooled      = coldstore.Cooled
+	Cooling     = coldstore.Cooling
+	Warmed      = coldstore.Warmed
+	Warming     = coldstore.Warming
+)
+
+const (
+	CoolGrace = coldstore.CoolGrace
+)
+
+var (
+	ErrDiskFull = coldstore.ErrDiskFull
 )

@@ -15,6 +15,8 @@ import (
 // forgotten, and their next reads are recorded once more.
 const readsKept = 1 << 18
 
+const secondsOfDay = 24 * 60 * 60
+
 // Reads records on which day each content was last read by a client. A content is
 // recorded once a day, in batches. Its methods may be called by many goroutines; nil
 // records nothing.
@@ -51,7 +53,7 @@ func (x *Reading) Count(at time.Time) {
 	if x == nil {
 		return
 	}
-	if day := at.Unix() / secondsPerDay; x.day.Load() != day {
+	if day := at.Unix() / secondsOfDay; x.day.Load() != day {
 		x.day.Store(day)
 		x.reads.count(x.ref, day)
 	}
@@ -60,7 +62,7 @@ func (x *Reading) Count(at time.Time) {
 // Count counts a read of a file at a time.
 func (r *Reads) Count(f *answer.File, at time.Time) {
 	if ref := f.ReadRef(); r != nil && ref != (blob.Ref{}) {
-		r.count(ref, at.Unix()/secondsPerDay)
+		r.count(ref, at.Unix()/secondsOfDay)
 	}
 }
 
@@ -94,7 +96,7 @@ func (r *Reads) store(ctx context.Context) error {
 	if len(pending) == 0 {
 		return nil
 	}
-	err := r.db.Retention.Touch(ctx, pending, time.Unix(day*secondsPerDay, 0))
+	err := r.db.Retention.Touch(ctx, pending, time.Unix(day*secondsOfDay, 0))
 	if err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()

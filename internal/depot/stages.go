@@ -70,7 +70,7 @@ func (s stageDepot) ObjectReader(f io.ReaderAt, size int64, o objfile.Object) io
 
 // CheckClass implements stage.Depot.
 func (s stageDepot) CheckClass(ctx context.Context, class string) error {
-	return s.d.Retention.checkClass(ctx, class)
+	return s.d.Retention.CheckClass(ctx, class)
 }
 
 // InBucket implements stage.Depot.

@@ -12,9 +12,10 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symbolicate"
@@ -77,7 +78,7 @@ type Trace struct {
 	// Portable are the portable PDBs of the module of which a Breakpad or GSYM file is
 	// requested: they have no such form.
 	Portable []answer.LookupHit
-	Removed  []RemovedFile
+	Removed  []lifecycle.RemovedFile
 	Hidden   []HiddenFile
 	Folders  []answer.TracedFolder
 	// Fetches is set if there are upstreams; Sources are those that the caller may
@@ -143,7 +144,7 @@ type TracedFile struct {
 	Made       bool
 	Substitute bool
 	// Cold is how the content is stored if its plain bytes are not.
-	Cold *ColdContent
+	Cold *coldstore.ColdContent
 }
 
 // Limits of what a trace lists.
@@ -238,8 +239,11 @@ func (t *Tracer) found(ctx context.Context, ask *TraceAsk, tr *Trace, f *answer.
 				tr.File.Folder = tr.Folders[i].Dir
 			}
 		}
-	} else if err := t.d.Cold.trace(ctx, ask.Scope, tr.File); err != nil {
-		return err
+	} else {
+		var err error
+		if tr.File.Cold, err = t.d.Cold.Traced(ctx, ask.Scope.Index(), f.Ref); err != nil {
+			return err
+		}
 	}
 	for i := range tr.Lookups {
 		l := &tr.Lookups[i]

@@ -126,7 +126,7 @@ type entryKey struct {
 // Begin opens a transaction. Its number is given at Commit.
 func (d *Depot) Begin(ctx context.Context, info TxInfo) (*Tx, error) {
 	if info.Class != "" {
-		if err := d.Retention.checkClass(ctx, info.Class); err != nil {
+		if err := d.Retention.CheckClass(ctx, info.Class); err != nil {
 			return nil, err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
@@ -91,7 +92,7 @@ func testVector(t *testing.T, cell []string) {
 				tx.Product = value
 			case key == "hold":
 				for i, end := range strings.Split(value, ",") {
-					h := Hold{Name: strconv.Itoa(i)}
+					h := lifecycle.Hold{Name: strconv.Itoa(i)}
 					if end != "∞" {
 						h.Until = vectorDay(t, end)
 					}

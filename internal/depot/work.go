@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 )
@@ -30,7 +31,7 @@ func (d *Depot) Work(ctx context.Context) error {
 	side.Go(func() { d.symcache.Run(ctx) })
 	side.Go(func() { d.Check.scrub(ctx) })
 	side.Go(func() { d.Check.auditMonthly(ctx) })
-	side.Go(func() { d.Cold.run(ctx) })
+	side.Go(func() { d.Cold.Run(ctx) })
 	side.Go(func() { d.Nodes.work(ctx) })
 	for _, f := range d.Watched.list {
 		side.Go(func() { d.Watched.run(ctx, f) })
@@ -78,7 +79,7 @@ func (d *Depot) tidy(ctx context.Context) {
 			d.log.Warn("cannot delete files of ended pushes", "error", err)
 		}
 		err := d.Nodes.do(ctx, "sweep", sweepEvery*9/10, func(ctx context.Context) error { return sweepRows(ctx, d, now) })
-		if v, ok := vaultOf(d.blobs); ok {
+		if v, ok := coldstore.VaultOf(d.blobs); ok {
 			err = errors.Join(err, v.CheckOwner(ctx))
 		}
 		if err != nil && ctx.Err() == nil && !content.IsAway(err) {
@@ -94,5 +95,5 @@ func sweepRows(ctx context.Context, d *Depot, now time.Time) error {
 	_, err2 := d.db.Wanted.Drop(ctx, now.Add(-wantedLife))
 	_, err3 := d.db.Jobs.Sweep(ctx, now.Add(-jobLife))
 	_, err4 := d.db.Jobs.FlushFailures(ctx, index.FailureFilter{Ended: now})
-	return errors.Join(err1, err2, err3, err4, d.db.Nodes.Sweep(ctx), d.Retention.sweep(ctx, now), d.Retention.recordDay(ctx, now))
+	return errors.Join(err1, err2, err3, err4, d.db.Nodes.Sweep(ctx), d.Retention.Sweep(ctx, now), d.Retention.RecordDay(ctx, now))
 }

@@ -1,4 +1,4 @@
-package depot
+package coldstore
 
 import (
 	"context"
@@ -46,7 +46,7 @@ func (c *Cold) WarmAll(ctx context.Context, w Warming) (Warmed, error) {
 	if err := c.hasRoom(s.Plain - s.BothBytes); err != nil {
 		return Warmed{}, err
 	}
-	sum, err := c.warmEach(ctx, c.d.db.Colds.All(ctx), w)
+	sum, err := c.warmEach(ctx, c.db.Colds.All(ctx), w)
 	if err == nil {
 		s, err = c.Stats(ctx)
 		sum.Again = max(0, s.Contents-sum.Failed)
@@ -71,10 +71,10 @@ func (c *Cold) WarmThese(ctx context.Context, refs []blob.Ref, w Warming) (Warme
 
 // hasRoom returns an error if the disk has no space for that many bytes.
 func (c *Cold) hasRoom(bytes int64) error {
-	if c.space == nil {
+	if c.Space == nil {
 		return nil
 	}
-	_, free, err := c.space()
+	_, free, err := c.Space()
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	}
@@ -88,11 +88,11 @@ func (c *Cold) hasRoom(bytes int64) error {
 func (c *Cold) warmEach(ctx context.Context, list iter.Seq2[ColdContent, error], w Warming) (sum Warmed, err error) {
 	for row, err := range list {
 		if err == nil {
-			err = c.warm(ctx, row, w.Pace)
+			err = c.Warm(ctx, row, w.Pace)
 		}
 		if errors.Is(err, blob.ErrDamaged) {
 			sum.Failed++
-			f, _, ferr := content.Faults{DB: c.d.db, Placed: c.d.placed}.Describe(ctx, row.Ref, "the content cannot be restored: "+damageText(err), false)
+			f, _, ferr := content.Faults{DB: c.db, Placed: c.placed}.Describe(ctx, row.Ref, "the content cannot be restored: "+damageText(err), false)
 			if ferr != nil {
 				return sum, ferr
 			}
