@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/why"
 )
 
 // chilled returns a depot with four builds of a module, of which the first three are
@@ -445,7 +446,7 @@ func TestColdShown(t *testing.T) {
 		t.Errorf("usage %+v, %v, want 3 cold contents on a disk", u, err)
 	}
 	for i, want := range []bool{true, true, true, false} {
-		tr, err := d.Tracer.Trace(ctx, TraceAsk{Segments: strings.Split(paths[i], "/")})
+		tr, err := d.Tracer.Trace(ctx, why.TraceAsk{Segments: strings.Split(paths[i], "/")})
 		if err != nil || tr.File == nil || (tr.File.Cold != nil) != want {
 			t.Errorf("trace of build %d: %+v, %v, want a file, cold: %t", i, tr, err, want)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
+	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
@@ -149,7 +150,7 @@ type Depot struct {
 	// Retention decides which transactions are kept.
 	Retention *lifecycle.Retention
 	// Tracer explains how requests are answered.
-	Tracer *Tracer
+	Tracer *why.Tracer
 	// Tokens is the part that keeps access tokens, without their secrets.
 	Tokens index.Tokens
 	// Remote is what administrators do with the upstreams.
@@ -235,7 +236,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	d.Missing = &Missing{db: d.db, pages: newPageSeal(d), now: opt.Now}
 	d.Check = &Checker{cold: d.Cold, dir: d.dir, blobs: d.blobs, placed: d.placed, db: d.db, contents: d.contents, log: opt.Log, now: opt.Now}
 	d.Check.init(opt.ScrubRate)
-	d.Tokens, d.Retention, d.Catalog, d.Tracer, d.Remote = d.db.Tokens, lifecycle.NewRetention(lifecycle.Home{DB: d.db, Blobs: d.blobs, Placed: d.placed, Block: d.block, Cold: d.Cold, Audit: d.Check.auditDue}, opt.Log, opt.Now), &Catalog{d: d, pages: d.Missing.pages}, &Tracer{d}, &Remote{d}
+	d.Tokens, d.Retention, d.Catalog, d.Remote = d.db.Tokens, lifecycle.NewRetention(lifecycle.Home{DB: d.db, Blobs: d.blobs, Placed: d.placed, Block: d.block, Cold: d.Cold, Audit: d.Check.auditDue}, opt.Log, opt.Now), &Catalog{d: d, pages: d.Missing.pages}, &Remote{d}
 	d.reads = &Reads{db: d.db}
 	d.forms = &forms{dir: d.dir, db: d.db, blobs: d.blobs, contents: d.contents}
 	d.forms.init()
@@ -266,6 +267,11 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 		return nil, errors.Join(fmt.Errorf("depot %s: %w", d.name, err), d.Close())
 	}
 	d.Check.accepted = d.stages.Audit
+	d.Tracer = why.New(why.Parts{
+		DB: d.db, Fetch: d.fetch, Cold: d.Cold, Symbols: d.Symbols.SymbolsWork, SymCache: d.symcache,
+		Open: d.open, OpenMade: d.Symbols.open, Get: d.Get, DownloadAnew: d.downloadAnew,
+		Form: d.forms.made, Compresses: compresses, HasCabinets: hasCabinets, MakesCabinets: d.makeCabinets,
+	})
 	return d, nil
 }
 

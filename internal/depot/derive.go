@@ -116,6 +116,17 @@ func (f *forms) known(ctx context.Context, want Form) (index.Content, error) {
 	return f.db.Derived(ctx, want.Ref, want.index())
 }
 
+// made is known of a content and a tool.
+func (f *forms) made(ctx context.Context, ref blob.Ref, tool transcode.Tool) (index.Content, error) {
+	return f.known(ctx, Form{Ref: ref, Tool: tool})
+}
+
+// compresses reports whether variants are made of contents of a size.
+func compresses(size int64) bool { return size >= variantMin && size <= variantMax }
+
+// hasCabinets reports whether Windows clients ask for files of a kind in cabinets.
+func hasCabinets(k symfile.Kind) bool { return cabinets[k] }
+
 // derive returns a form of a content, and makes it if it has not been made. A
 // zero Content means that it is not worth storing. Concurrent calls for one form
 // share one making, which goes on when they give up.

@@ -5,6 +5,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
+	"github.com/symdepot/symdepot/internal/depot/why"
 )
 
 // The names under which callers know what the parts of a depot take and return. The packages
@@ -52,6 +53,35 @@ type (
 
 var (
 	ErrUnavailable = content.ErrUnavailable
+)
+
+// Of package why: why a request finds a file or does not.
+type (
+	FormState  = why.FormState
+	HiddenFile = why.HiddenFile
+	Trace      = why.Trace
+	TraceAsk   = why.TraceAsk
+	TracedFile = why.TracedFile
+	TracedForm = why.TracedForm
+	Tracer     = why.Tracer
+	Verdict    = why.Verdict
+)
+
+const (
+	FormBeingMade   = why.FormBeingMade
+	FormFailed      = why.FormFailed
+	FormHeld        = why.FormHeld
+	FormNever       = why.FormNever
+	FormNoWorker    = why.FormNoWorker
+	FormPossible    = why.FormPossible
+	FormUseless     = why.FormUseless
+	VerdictAbsent   = why.VerdictAbsent
+	VerdictFails    = why.VerdictFails
+	VerdictFound    = why.VerdictFound
+	VerdictMakes    = why.VerdictMakes
+	VerdictNotPath  = why.VerdictNotPath
+	VerdictRedirect = why.VerdictRedirect
+	VerdictSources  = why.VerdictSources
 )
 
 // Of package lifecycle: what is kept, and what is freed.

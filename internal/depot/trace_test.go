@@ -7,6 +7,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -36,9 +37,9 @@ func TestTraceRecordsNoUse(t *testing.T) {
 		return list
 	}
 	before := used()
-	tr, err := d.Tracer.Trace(t.Context(), TraceAsk{Segments: segs})
+	tr, err := d.Tracer.Trace(t.Context(), why.TraceAsk{Segments: segs})
 	check1(t, err)
-	if tr.Verdict != VerdictFound || tr.File.Upstream != "up" || tr.File.Ref != ref {
+	if tr.Verdict != why.VerdictFound || tr.File.Upstream != "up" || tr.File.Ref != ref {
 		t.Fatalf("the trace is %+v, want the cached file of up", tr)
 	}
 	if !maps.Equal(used(), before) {
@@ -66,7 +67,7 @@ func TestTraceLookups(t *testing.T) {
 	check1(t, err)
 	id := a.Object.DebugID.Breakpad()
 	outcomes := func(segs ...string) (list []answer.LookupOutcome) {
-		tr, err := d.Tracer.Trace(t.Context(), TraceAsk{Segments: segs})
+		tr, err := d.Tracer.Trace(t.Context(), why.TraceAsk{Segments: segs})
 		check1(t, err)
 		for _, l := range tr.Lookups {
 			list = append(list, l.Outcome)

@@ -1,4 +1,5 @@
-package depot
+// Package why explains why a request finds a file or does not.
+package why
 
 import (
 	"context"
@@ -29,7 +30,32 @@ import (
 // Tracer explains why a request finds a file or does not. It runs the lookup itself
 // with a recorder. It asks no upstream, counts and makes nothing, and changes neither
 // remembered misses nor the times of use.
-type Tracer struct{ d *Depot }
+type Tracer struct{ p Parts }
+
+// Parts are what a Tracer looks into. The functions are those with which the depot answers
+// requests.
+type Parts struct {
+	DB       *index.DB
+	Fetch    *fetch.Fetcher
+	Cold     *coldstore.Cold
+	Symbols  *symbolicate.Service
+	SymCache *symcachework.Service
+
+	Open         func(ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder) (*answer.File, error)
+	OpenMade     func(context.Context, symbolicate.Answer) (*answer.File, error)
+	Get          func(context.Context, answer.Question) (*answer.File, error)
+	DownloadAnew func(context.Context, answer.Question) (*answer.File, error)
+	// Form returns what a tool has made of a content; fs.ErrNotExist: nothing yet.
+	Form func(ctx context.Context, ref blob.Ref, tool transcode.Tool) (index.Content, error)
+	// Compresses reports whether contents of a size are compressed, HasCabinets whether
+	// files of a kind are asked for in cabinets, and MakesCabinets whether these are made.
+	Compresses    func(size int64) bool
+	HasCabinets   func(symfile.Kind) bool
+	MakesCabinets bool
+}
+
+// New returns a Tracer.
+func New(p Parts) *Tracer { return &Tracer{p} }
 
 // TraceAsk is a request to explain.
 type TraceAsk struct {
@@ -156,7 +182,7 @@ const (
 // Trace explains a request. The error is that of ctx: failures of the depot are part
 // of the result.
 func (t *Tracer) Trace(ctx context.Context, ask TraceAsk) (*Trace, error) {
-	tr := &Trace{Fetches: t.d.Fetches()}
+	tr := &Trace{Fetches: t.p.Fetch.Enabled()}
 	ctx = coldstore.Uncounted(ctx) // looking is not using
 	var err error
 	tr.Request, tr.Tries, err = layout.Explain(ask.Segments, ask.Prefixes...)
@@ -177,7 +203,7 @@ func (t *Tracer) Trace(ctx context.Context, ask TraceAsk) (*Trace, error) {
 	}
 	if err != nil {
 		tr.Verdict, tr.Status, tr.Err = VerdictFails, 500, err
-		if errors.Is(err, content.ErrUnavailable) || errors.Is(err, ErrNoDatabase) {
+		if content.IsAway(err) {
 			tr.Status = 503
 		}
 	}
@@ -187,9 +213,9 @@ func (t *Tracer) Trace(ctx context.Context, ask TraceAsk) (*Trace, error) {
 // file traces a request for a file, as a server answers it: from the depot and the
 // served folders, then from upstreams, then with a file that is made.
 func (t *Tracer) file(ctx context.Context, ask *TraceAsk, tr *Trace) error {
-	d, req := t.d, tr.Request
+	req := tr.Request
 	rec := &answer.Recorder{}
-	f, err := d.open(ctx, ask.Scope, req, tr.Fetches, rec)
+	f, err := t.p.Open(ctx, ask.Scope, req, tr.Fetches, rec)
 	tr.Lookups, tr.Folders = rec.Lookups, rec.Folders
 	if err == nil {
 		return t.found(ctx, ask, tr, f)
@@ -207,7 +233,7 @@ func (t *Tracer) file(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 		}
 	}
 	if !asks && slices.ContainsFunc(tr.Lookups, func(l answer.TracedLookup) bool { return l.Outcome == answer.CachedOtherName }) {
-		f, err := d.open(ctx, ask.Scope, req, false, &answer.Recorder{})
+		f, err := t.p.Open(ctx, ask.Scope, req, false, &answer.Recorder{})
 		if err == nil {
 			f.Substitute = true
 			return t.found(ctx, ask, tr, f)
@@ -241,7 +267,7 @@ func (t *Tracer) found(ctx context.Context, ask *TraceAsk, tr *Trace, f *answer.
 		}
 	} else {
 		var err error
-		if tr.File.Cold, err = t.d.Cold.Traced(ctx, ask.Scope.Index(), f.Ref); err != nil {
+		if tr.File.Cold, err = t.p.Cold.Traced(ctx, ask.Scope.Index(), f.Ref); err != nil {
 			return err
 		}
 	}
@@ -268,7 +294,7 @@ func (t *Tracer) forms(ctx context.Context, tr *Trace, f *answer.File) error {
 		return nil
 	}
 	add := func(name string, tool transcode.Tool, can bool) error {
-		c, err := t.d.forms.known(ctx, Form{Ref: f.Ref, Tool: tool})
+		c, err := t.p.Form(ctx, f.Ref, tool)
 		l := TracedForm{Name: name, State: FormHeld, Size: c.Size}
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && can && tr.File.Cold == nil: // see forms.produce
@@ -283,17 +309,17 @@ func (t *Tracer) forms(ctx context.Context, tr *Trace, f *answer.File) error {
 		tr.Forms = append(tr.Forms, l)
 		return nil
 	}
-	fits := f.Size >= variantMin && f.Size <= variantMax
+	fits := t.p.Compresses(f.Size)
 	err := errors.Join(add("zstd", transcode.Zstd, fits), add("gzip", transcode.Gzip, fits))
-	if cabinets[f.Object.Kind] {
-		err = errors.Join(err, add("cabinet", transcode.Cab, t.d.makeCabinets))
+	if t.p.HasCabinets(f.Object.Kind) {
+		err = errors.Join(err, add("cabinet", transcode.Cab, t.p.MakesCabinets))
 	}
 	return err
 }
 
 // explain finds out why lookups have found nothing.
 func (t *Tracer) explain(ctx context.Context, ask *TraceAsk, tr *Trace) error {
-	db, scope := t.d.db, ask.Scope.Index()
+	db, scope := t.p.DB, ask.Scope.Index()
 	for i := range tr.Lookups {
 		l := &tr.Lookups[i]
 		if l.Outcome != answer.NoHit {
@@ -336,7 +362,7 @@ func (t *Tracer) outlook(ctx context.Context, ask *TraceAsk, tr *Trace) (asks bo
 	}
 	tr.Known = len(list) > 0
 	for _, req := range list {
-		o, err := t.d.fetch.Outlook(ctx, fetch.Question{Products: ask.Scope.Products, Request: req})
+		o, err := t.p.Fetch.Outlook(ctx, fetch.Question{Products: ask.Scope.Products, Request: req})
 		if err != nil {
 			return false, err
 		}
@@ -352,7 +378,7 @@ func (t *Tracer) outlook(ctx context.Context, ask *TraceAsk, tr *Trace) (asks bo
 // made finds out whether the file can be made of other files of its module.
 func (t *Tracer) made(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 	format, module, ok := symbolicate.FormatOf(&tr.Request)
-	if !ok || !t.d.Symbols.Makes() {
+	if !ok || !t.p.Symbols.Makes() {
 		return nil
 	}
 	form := TracedForm{Name: format.String()}
@@ -362,7 +388,7 @@ func (t *Tracer) made(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 		}
 	}()
 	rec := &answer.Recorder{}
-	o, err := t.d.Symbols.Outlook(answer.WithRecorder(ctx, rec), SymbolsAsk{Products: ask.Scope.Products, Format: format, Module: module})
+	o, err := t.p.Symbols.Outlook(answer.WithRecorder(ctx, rec), symbolicate.Ask{Products: ask.Scope.Products, Format: format, Module: module})
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -372,7 +398,7 @@ func (t *Tracer) made(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 	form.From = o.From
 	switch {
 	case o.Made:
-		f, err := t.d.Symbols.open(answer.WithRecorder(ctx, rec), o.Answer)
+		f, err := t.p.OpenMade(answer.WithRecorder(ctx, rec), o.Answer)
 		if errors.Is(err, fs.ErrNotExist) {
 			form.State = FormPossible // it was damaged or evicted, and is made again
 			break
@@ -406,7 +432,7 @@ func (t *Tracer) made(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 // symCache traces a request of the SymCache protocol.
 func (t *Tracer) symCache(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 	req := tr.Request.SymCache
-	o, err := t.d.symcache.Outlook(ctx, SymCacheAsk{Products: ask.Scope.Products, Request: req, HexAge: ask.HexAge})
+	o, err := t.p.SymCache.Outlook(ctx, symcachework.Ask{Products: ask.Scope.Products, Request: req, HexAge: ask.HexAge})
 	if err != nil {
 		return err
 	}
@@ -447,7 +473,7 @@ func (t *Tracer) symCache(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 // which it would be made.
 func (t *Tracer) symCacheSources(ctx context.Context, ask *TraceAsk, tr *Trace, o *symcachework.Outlook) error {
 	if o.FromServers {
-		for _, u := range t.d.symcache.Servers() {
+		for _, u := range t.p.SymCache.Servers() {
 			l := fetch.UpstreamOutlook{Name: u.Source.Name(), Rank: u.Rank}
 			if status := u.Source.Traits().Status; status != nil {
 				s := status()
@@ -460,7 +486,7 @@ func (t *Tracer) symCacheSources(ctx context.Context, ask *TraceAsk, tr *Trace, 
 		if err != nil {
 			return nil //nolint:nilerr // no upstream can have it
 		}
-		l, err := t.d.fetch.Outlook(ctx, fetch.Question{Products: ask.Scope.Products, Request: pdb})
+		l, err := t.p.Fetch.Outlook(ctx, fetch.Question{Products: ask.Scope.Products, Request: pdb})
 		if err != nil {
 			return err
 		}
@@ -486,7 +512,7 @@ func (t *Tracer) pdbLookup(o *symcachework.Outlook) []answer.TracedLookup {
 
 // near lists what comes near the file that was not found.
 func (t *Tracer) near(ctx context.Context, ask *TraceAsk, tr *Trace) (err error) {
-	db, scope, req := t.d.db, ask.Scope.Index(), &tr.Request
+	db, scope, req := t.p.DB, ask.Scope.Index(), &tr.Request
 	if name := symfile.Fold(req.Name); name != "" {
 		if tr.Namesakes, err = index.Namesakes(ctx, db, scope, name, maxNear); err != nil {
 			return err
@@ -523,7 +549,7 @@ func (t *Tracer) relatives(ctx context.Context, scope index.Scope, tr *Trace) er
 	if !ok {
 		return nil
 	}
-	found, err := t.d.db.Find(ctx, scope, index.Query{Prefix: key.GUID.Lower()}, 4*maxNear)
+	found, err := t.p.DB.Find(ctx, scope, index.Query{Prefix: key.GUID.Lower()}, 4*maxNear)
 	if err != nil {
 		return err
 	}
@@ -569,7 +595,7 @@ func moduleKey(req *layout.Request) (key layout.PDBAge, ageless, ok bool) {
 // hidden lists the files that answer in other products.
 func (t *Tracer) hidden(ctx context.Context, lookups []symfile.Lookup, tr *Trace) error {
 	for _, l := range lookups {
-		hits, err := t.d.db.Lookup(ctx, index.Scope{All: true}, l)
+		hits, err := t.p.DB.Lookup(ctx, index.Scope{All: true}, l)
 		if err != nil {
 			return err
 		}
@@ -577,7 +603,7 @@ func (t *Tracer) hidden(ctx context.Context, lookups []symfile.Lookup, tr *Trace
 			if len(tr.Hidden) == maxNear || slices.ContainsFunc(tr.Hidden, func(o HiddenFile) bool { return o.Ref == h.Ref }) {
 				continue
 			}
-			products, err := t.d.db.ContentProducts(ctx, h.Ref)
+			products, err := t.p.DB.ContentProducts(ctx, h.Ref)
 			if err != nil {
 				return err
 			}
@@ -598,7 +624,7 @@ func (t *Tracer) Ask(ctx context.Context, q answer.Question, prefixes []string, 
 	if q.Request.Form == layout.FormSymCache {
 		return fs.ErrNotExist // such files are made by their own protocol
 	}
-	get := t.d.Get
+	get := t.p.Get
 	if q.Request.Form == layout.FormFile {
 		before, err := t.Trace(ctx, TraceAsk{Scope: q.Scope, Segments: segs, Prefixes: prefixes})
 		if err != nil {
@@ -606,7 +632,7 @@ func (t *Tracer) Ask(ctx context.Context, q answer.Question, prefixes []string, 
 		}
 		remembers := before.Known || slices.ContainsFunc(before.Sources, func(u fetch.UpstreamOutlook) bool { return u.Miss != nil })
 		if before.File == nil && remembers {
-			get = t.d.downloadAnew
+			get = t.p.DownloadAnew
 		}
 	}
 	f, err := get(ctx, q)
