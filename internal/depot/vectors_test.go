@@ -65,7 +65,7 @@ func TestRetentionVectors(t *testing.T) {
 func testVector(t *testing.T, cell []string) {
 	ctx := t.Context()
 	d, c := newDepot(t)
-	d.block = 1 // as the specification counts
+	d.Retention.Block = 1 // as the specification counts
 	numbers := map[string]int64{}
 	items := strings.Split(cell[4], " · ")
 	slices.SortFunc(items, func(a, b string) int {

@@ -258,7 +258,7 @@ func (r *Retention) free(ctx context.Context, g garbage, grace time.Duration, no
 }
 
 // space is the disk space of a number of bytes.
-func (r *Retention) space(size int64) int64 { return (size + r.block - 1) / r.block * r.block }
+func (r *Retention) space(size int64) int64 { return (size + r.Block - 1) / r.Block * r.Block }
 
 // dropStray deletes a blob that has no row in the index. It holds the index's
 // write lock, so that no commit can refer to the blob meanwhile.

@@ -23,8 +23,8 @@ type Retention struct {
 	db     *index.DB
 	blobs  blob.Backend
 	placed bool // the contents are in a bucket
-	// block is the unit in bytes in which the store allocates space; in a bucket 1.
-	block int64
+	// Block is the unit in bytes in which the store allocates space; in a bucket 1.
+	Block int64
 	cold  *coldstore.Cold
 	audit func(context.Context) error
 	log   *slog.Logger
@@ -46,7 +46,7 @@ type Home struct {
 
 // NewRetention returns what decides which transactions of a depot are kept.
 func NewRetention(h Home, log *slog.Logger, now func() time.Time) *Retention {
-	return &Retention{db: h.DB, blobs: h.Blobs, placed: h.Placed, block: h.Block, cold: h.Cold, audit: h.Audit, log: log, now: now}
+	return &Retention{db: h.DB, blobs: h.Blobs, placed: h.Placed, Block: h.Block, cold: h.Cold, audit: h.Audit, log: log, now: now}
 }
 
 // Records of the index for retention.
@@ -139,7 +139,7 @@ const secondsPerDay = 24 * 60 * 60
 // stateOf converts a state of the index. The space of a content is that of whole
 // blocks of the file system; in a bucket it is the length.
 func (r *Retention) stateOf(s *index.RetainedState) *retention.State {
-	block := r.block
+	block := r.Block
 	out := &retention.State{Transactions: make([]retention.Transaction, len(s.Transactions)), Contents: make([]retention.Content, len(s.Contents))}
 	for i := range s.Transactions {
 		t := &s.Transactions[i]
