@@ -68,10 +68,8 @@ var mayImport = map[string][]string{
 	"internal/watch":    {"internal/ctxio", "debugid", "internal/bucket", "internal/glob", "internal/index", "internal/scan", "internal/sources", "layout", "objfile", "objtab", "symfile", "internal/unpackcache"},
 	"internal/sympath":  {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream", "internal/wire"},
 	"internal/fetch":    {"internal/span", "layout", "objfile", "symfile", "internal/blob"},
-	"internal/depot":    {"symstore", "internal/ctxio", "internal/span", "internal/cold", "internal/coldstore", "internal/cooling", "internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "objtab", "symcache", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/limit", "internal/peer", "internal/retention", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault", "internal/unpackcache"},
+	"internal/depot":    {"symstore", "internal/ctxio", "internal/span", "internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "objtab", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/limit", "internal/peer", "internal/retention", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault", "internal/unpackcache", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/depot/why"},
 	// cold and cooling know no store; coldstore reads the records of the index.
-	"internal/coldstore": {"internal/blob", "internal/cold", "internal/durable", "internal/index", "internal/unpackcache"},
-	"internal/cooling":   {"internal/blob", "symfile"},
 	// stage knows the depot as an interface.
 	"internal/stage":          {"debugid", "symfile", "objfile", "internal/blob", "internal/durable", "internal/index"},
 	"internal/vault":          {"internal/ctxio", "internal/blob", "internal/bucket", "internal/index"},
@@ -132,6 +130,11 @@ var mayImport = map[string][]string{
 	"internal/web/pages":               {"internal/web", "debugid", "layout", "internal/userquery", "symfile", "internal/auth", "internal/blob", "internal/depot", "internal/intake", "internal/jobs", "internal/report", "internal/sparse", "internal/srclink", "internal/stage", "internal/term", "internal/want", "internal/wire"},
 	"internal/web/webtest":             {"internal/web", "internal/auth", "internal/depot"},
 	"internal/worker":                  {"internal/blob", "internal/ctxio", "internal/endpoint", "internal/wire"},
+	"internal/depot/answer":            {"debugid", "internal/blob", "internal/fetch", "internal/index", "internal/limit", "internal/symbolicate", "internal/tree", "internal/watch", "layout", "objfile", "symcache", "symfile"},
+	"internal/depot/coldstore":         {"internal/blob", "internal/cold", "internal/ctxio", "internal/depot/content", "internal/durable", "internal/index", "internal/unpackcache", "internal/transcode", "internal/vault", "symfile"},
+	"internal/depot/content":           {"internal/blob", "internal/index"},
+	"internal/depot/lifecycle":         {"internal/blob", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/index", "internal/retention", "symfile"},
+	"internal/depot/why":               {"debugid", "internal/blob", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/fetch", "internal/index", "internal/symbolicate", "internal/symcachework", "internal/transcode", "layout", "symcache", "symfile"},
 }
 
 // soleImporter names the one room that may link a heavy module.

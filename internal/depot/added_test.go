@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -41,7 +42,7 @@ func TestAddedOutranksFetched(t *testing.T) {
 			wantCached(t, d, 1)
 			clock.t = clock.t.Add(time.Hour)
 			add(t, d, "own", c.added)
-			_, got, err := get(t, d, Scope{}, c.path)
+			_, got, err := get(t, d, answer.Scope{}, c.path)
 			if err != nil || !bytes.Equal(got, c.added.body) {
 				t.Errorf("after the add: %d bytes, %v; want the %d bytes that were added", len(got), err, len(c.added.body))
 			}
@@ -61,7 +62,7 @@ func TestFetchedAfterAdded(t *testing.T) {
 		role := symfile.Role(1) << bit
 		for _, role := range []symfile.Role{role, role | symfile.Debug, role | symfile.Companion, symfile.AnyRole} {
 			list := []index.Hit{hits[0], hits[1]}
-			rank(list, role)
+			answer.Rank(list, role)
 			if list[0].Source != "" {
 				t.Errorf("rank for role %#x: the fetched file is first, want the added one", role)
 			}

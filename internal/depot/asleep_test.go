@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/depot/content"
 )
 
 // TestAsleepPastLease: an add stands still between its last upload and its commit,
@@ -60,7 +61,7 @@ func TestAsleepPastLease(t *testing.T) {
 	if n, err := tx.Commit(t.Context()); n != 1 || err != nil {
 		t.Fatalf("commit: transaction %d, %v; want 1", n, err)
 	}
-	v, err := other.Check.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v, want none", f) }, nil)
+	v, err := other.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("fault: %+v, want none", f) }, nil)
 	if err != nil || v.Contents != 2 {
 		t.Errorf("verify: %+v, %v; want 2 contents", v, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/vault"
 )
 
@@ -23,7 +24,7 @@ type AuditArchive struct {
 
 // AuditArchive returns the archive of a depot with a bucket, nil for other depots.
 func (n *Nodes) AuditArchive() *AuditArchive {
-	v, ok := vaultOf(n.blobs)
+	v, ok := coldstore.VaultOf(n.blobs)
 	if !ok {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
 )
@@ -86,7 +87,7 @@ type CopyOptions struct {
 	// Incomplete permits Restore to restore a backup with damaged contents.
 	Incomplete bool
 	// Fault is called for each content that cannot be copied.
-	Fault func(Fault)
+	Fault func(content.Fault)
 	// Progress is called with the bytes of the contents that the copy has, and the
 	// bytes of all. nil is not called.
 	Progress func(done, all int64)
@@ -356,13 +357,13 @@ func (b *backup) round(ctx context.Context, gone *int64) (err error) {
 	if b.opt.afterSnapshot != nil {
 		b.opt.afterSnapshot()
 	}
-	t := &transfer{from: d.Cold.store, to: b.blobs, hash: b.opt.Verify}
+	t := &transfer{from: d.Cold.Store(), to: b.blobs, hash: b.opt.Verify}
 	t.lost = func(ctx context.Context, c index.Content, cause error) error {
 		// The plain bytes may be those of the depot, or those of an earlier backup.
-		k, ok, err := plainInstead(ctx, b.copy, c.Ref, d.now, d.Cold.store.Below(), b.blobs)
+		k, ok, err := plainInstead(ctx, b.copy, c.Ref, d.now, d.Cold.Store().Below(), b.blobs)
 		if ok {
 			t.plain = append(t.plain, k)
-			d.contents.report(cause)
+			d.contents.Report(cause)
 			return nil
 		}
 		if err != nil {
@@ -405,15 +406,15 @@ func (b *backup) lost(ctx context.Context, c index.Content, cause error, gone *i
 		return nil // reported in an earlier round
 	}
 	b.faults[c.Ref] = true
-	b.depot.contents.report(cause)
-	f, h, err := b.depot.Check.lost(ctx, c.Ref, "not in the backup: "+cause.Error())
+	b.depot.contents.Report(cause)
+	f, h, err := b.depot.Check.faults().Of(ctx, c.Ref, "not in the backup: "+cause.Error())
 	if err != nil {
 		return err
 	}
 	switch {
-	case h.added, h.needed:
+	case h.Added, h.Needed:
 		f.Remedy = "add a file with the same bytes again (symdepot add), then back up again"
-	case h.chilled:
+	case h.Chilled:
 		f.Remedy = "symdepot verify names the files that cannot be restored without it: add these again (symdepot add), then back up again"
 	default:
 		f.Remedy = "symdepot verify --repair, then back up again"

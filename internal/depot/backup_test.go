@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
@@ -52,7 +53,7 @@ func wantWhole(t *testing.T, dir string, transactions, contents int64) {
 	t.Helper()
 	d := openAt(t, dir)
 	defer d.Close()
-	v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("%s: fault: %+v, want none", dir, f) }, nil)
+	v, err := d.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("%s: fault: %+v, want none", dir, f) }, nil)
 	if err != nil || v.Contents != contents || v.Strays != 0 {
 		t.Errorf("%s: %d contents and %d strays, %v; want %d", dir, v.Contents, v.Strays, err, contents)
 	}
@@ -64,7 +65,7 @@ func wantWhole(t *testing.T, dir string, transactions, contents int64) {
 func backUp(t *testing.T, d *Depot, dir string, opt CopyOptions) BackedUp {
 	t.Helper()
 	if opt.Fault == nil {
-		opt.Fault = func(f Fault) { t.Errorf("fault: %+v, want none", f) }
+		opt.Fault = func(f content.Fault) { t.Errorf("fault: %+v, want none", f) }
 	}
 	b, err := d.Backup(t.Context(), dir, opt)
 	if err != nil {
@@ -265,8 +266,8 @@ func TestBackupOfDamage(t *testing.T) {
 			add(t, d, "app", young, numbered(3, 100))
 			damage(t, d, old.body)
 			damage(t, d, young.body)
-			var faults []Fault
-			b := backUp(t, d, dir, CopyOptions{Fault: func(f Fault) { faults = append(faults, f) }})
+			var faults []content.Fault
+			b := backUp(t, d, dir, CopyOptions{Fault: func(f content.Fault) { faults = append(faults, f) }})
 			if b.Faults != 1 || len(faults) != 1 || faults[0].Ref != blob.Sum(young.body).String() || len(faults[0].Files) != 1 || faults[0].Files[0].Transaction != 2 || faults[0].Remedy == "" {
 				t.Errorf("backup: %+v with faults %+v; want the damaged new file with its transaction", b, faults)
 			}
@@ -393,7 +394,7 @@ func TestRestore(t *testing.T) {
 		t.Errorf("restored with Replace: %+v, %v; want the damaged content copied", r, err)
 	}
 	again := openAt(t, d.dir)
-	v, err := again.Check.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v, want none", f) }, nil)
+	v, err := again.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("fault: %+v, want none", f) }, nil)
 	if err != nil || v.Contents != 2 || v.Strays != 1 {
 		t.Errorf("restored depot: %+v, %v; want 2 contents, and 1 that waits for gc", v, err)
 	}
@@ -475,7 +476,7 @@ func TestRestoreRefuses(t *testing.T) {
 	from := made(func(dir string) { must(os.Remove(blobOf(dir, 2))) })
 	to := filepath.Join(t.TempDir(), "new")
 	var faults int
-	r, err := Restore(t.Context(), from, to, CopyOptions{Incomplete: true, Fault: func(Fault) { faults++ }})
+	r, err := Restore(t.Context(), from, to, CopyOptions{Incomplete: true, Fault: func(content.Fault) { faults++ }})
 	if err != nil || r.Faults != 1 || faults != 1 || r.Copied != 1 {
 		t.Errorf("incomplete: %+v, %v, %d faults; want one of each", r, err, faults)
 	}

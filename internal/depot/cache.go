@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
@@ -177,7 +178,7 @@ func (c *Cache) evictUntil(ctx context.Context, f index.CacheFilter, bytes int64
 	for len(refs) > 0 {
 		some := refs[:min(len(refs), 200)]
 		refs = refs[len(some):]
-		files, size, err := c.db.Cached.Evict(ctx, some, deleteBlobs(ctx, c.blobs, nil))
+		files, size, err := c.db.Cached.Evict(ctx, some, content.Deleter(ctx, c.blobs, nil))
 		sum.Files += int64(files)
 		sum.Bytes += size
 		if err != nil {
@@ -206,7 +207,7 @@ func (c *Cache) dropContent(ctx context.Context, f CacheFilter, ref blob.Ref) (b
 	if !is {
 		return false, nil
 	}
-	n, _, err := c.db.Cached.Evict(ctx, []blob.Ref{ref}, deleteBlobs(ctx, c.blobs, nil))
+	n, _, err := c.db.Cached.Evict(ctx, []blob.Ref{ref}, content.Deleter(ctx, c.blobs, nil))
 	return n > 0, err
 }
 
@@ -230,6 +231,6 @@ func (c *Cache) Stats(ctx context.Context) ([]index.CachedStats, []index.MissSta
 
 // Drop evicts cached files, even those that are being read.
 func (c *Cache) Drop(ctx context.Context, f CacheFilter) (Evicted, error) {
-	n, bytes, err := c.db.Cached.Drop(ctx, f, deleteBlobs(ctx, c.blobs, nil))
+	n, bytes, err := c.db.Cached.Drop(ctx, f, content.Deleter(ctx, c.blobs, nil))
 	return Evicted{int64(n), bytes}, err
 }

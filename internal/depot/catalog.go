@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -112,7 +114,7 @@ const maxSearch = 4096
 const ListedTransactions = index.ListedTransactions
 
 // Objects lists objects. A wrong query is fs.ErrInvalid or ErrShortPattern.
-func (c *Catalog) Objects(ctx context.Context, scope Scope, q ObjectQuery) (ObjectPage, error) {
+func (c *Catalog) Objects(ctx context.Context, scope answer.Scope, q ObjectQuery) (ObjectPage, error) {
 	var p ObjectPage
 	f := index.ObjectFilter{Product: q.Product, Arch: q.Arch, Feature: q.Feature, Since: q.Since, Limit: pageLimit(q.Limit)}
 	if len(q.Text)+len(q.Name)+len(q.ID) > maxSearch || strings.ContainsAny(q.Feature, " \t\n") {
@@ -146,11 +148,11 @@ func (c *Catalog) Objects(ctx context.Context, scope Scope, q ObjectQuery) (Obje
 		return p, err
 	}
 	f.After = index.ObjectKey{Name: string(k.Name), Size: k.Number, ID: k.ID}
-	list, next, err := c.d.db.Catalog.Objects(ctx, scope.index(), f)
+	list, next, err := c.d.db.Catalog.Objects(ctx, scope.Index(), f)
 	if err != nil {
 		return p, err
 	}
-	if err := markCold(ctx, c.d.db, scope, list); err != nil {
+	if err := coldstore.Mark(ctx, c.d.db, scope.Index(), list); err != nil {
 		return p, err
 	}
 	if q.ID != "" && q.Name != "" { // an id has few objects
@@ -171,7 +173,7 @@ func (q ObjectQuery) read() (ReadAs, index.Query, error) {
 	}
 	switch {
 	case q.ID != "":
-		iq := spellings(q.ID)
+		iq := answer.Spellings(q.ID)
 		if len(iq.IDs) == 0 || strings.Contains(q.ID, "/") {
 			return "", iq, fmt.Errorf("search: %.80q is no id: %w", q.ID, fs.ErrInvalid)
 		}
@@ -197,7 +199,7 @@ func readSearch(q string) (ReadAs, index.Query) {
 	if strings.ContainsAny(q, `/\`) {
 		return readSearchPath(q)
 	}
-	iq := spellings(q)
+	iq := answer.Spellings(q)
 	switch {
 	case iq.Ref != nil:
 		return ReadContent, iq
@@ -284,7 +286,7 @@ func (q FileQuery) filter() (f index.FileFilter, err error) {
 // Files lists the files of a transaction in the order in which they were added, or
 // by name or size. A removed transaction has none. Whether the transaction is in the scope
 // is the caller's to know; the scope decides what is said of other contents.
-func (c *Catalog) Files(ctx context.Context, scope Scope, number int64, q FileQuery) (FilePage, error) {
+func (c *Catalog) Files(ctx context.Context, scope answer.Scope, number int64, q FileQuery) (FilePage, error) {
 	var p FilePage
 	f, err := q.filter()
 	if err != nil {
@@ -300,7 +302,7 @@ func (c *Catalog) Files(ctx context.Context, scope Scope, number int64, q FileQu
 	if err != nil {
 		return p, err
 	}
-	if err := hideBases(ctx, c.d.db, scope, files, func(f *TxFile) *ColdContent { return f.Cold }); err != nil {
+	if err := coldstore.HideBases(ctx, c.d.db, scope.Index(), files, func(f *TxFile) *coldstore.ColdContent { return f.Cold }); err != nil {
 		return p, err
 	}
 	p.Files = files

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/symfile"
@@ -36,7 +38,7 @@ func TestCatalogReads(t *testing.T) {
 		{"https://sym.corp/t/sd_secret/hello-x64.pdb/" + id + "/hello-x64.pdb?x=1", ReadPath, 1}, {`\\server\share\hello-x64.pdb\` + id + `\hello-x64.pdb`, ReadPath, 1},
 		{"/buildid/adac45aa231bba3143d7af433767c61f31021c16/debuginfo", ReadPath, 1}, {`C:\build\hello-x64.pdb`, ReadName, 1},
 	} {
-		p, err := d.Catalog.Objects(t.Context(), Scope{}, ObjectQuery{Text: c.text})
+		p, err := d.Catalog.Objects(t.Context(), answer.Scope{}, ObjectQuery{Text: c.text})
 		if err != nil || p.ReadAs != c.as || len(p.Objects) != c.want || p.Next != "" {
 			t.Errorf("%q: read as %s, %d objects, next %q, %v; want %s and %d", c.text, p.ReadAs, len(p.Objects), p.Next, err, c.as, c.want)
 		}
@@ -49,16 +51,16 @@ func TestCatalogReads(t *testing.T) {
 		{"HELLO-X64.pdb", "", ReadName, 1}, {"hello*", "", ReadPattern, 2}, {id, "", ReadName, 0}, {"", "{" + guid + "}", ReadID, 1}, {"", "0x" + id, ReadID, 1}, {"", strings.Repeat("0", 32), ReadID, 0},
 		{"hello-x64.pdb", id, ReadID, 1}, {"*.PDB", guid, ReadID, 1}, {"hello-x86.pdb", id, ReadID, 0},
 	} {
-		p, err := d.Catalog.Objects(t.Context(), Scope{}, ObjectQuery{Name: c.name, ID: c.id})
+		p, err := d.Catalog.Objects(t.Context(), answer.Scope{}, ObjectQuery{Name: c.name, ID: c.id})
 		if err != nil || p.ReadAs != c.as || len(p.Objects) != c.want {
 			t.Errorf("name %q, id %q: read as %s, %d objects, %v; want %s and %d", c.name, c.id, p.ReadAs, len(p.Objects), err, c.as, c.want)
 		}
 	}
-	p, err := d.Catalog.Objects(t.Context(), Scope{Products: []string{"Other"}}, ObjectQuery{Text: id})
+	p, err := d.Catalog.Objects(t.Context(), answer.Scope{Products: []string{"Other"}}, ObjectQuery{Text: id})
 	if err != nil || len(p.Objects) != 0 {
 		t.Errorf("outside of the scope: %d objects, %v; want none", len(p.Objects), err)
 	}
-	p, err = d.Catalog.Objects(t.Context(), Scope{}, ObjectQuery{Text: id})
+	p, err = d.Catalog.Objects(t.Context(), answer.Scope{}, ObjectQuery{Text: id})
 	if err != nil || len(p.Objects) != 1 || p.Objects[0].Product != "Game" || !slices.Equal(p.Objects[0].Transactions, []int64{1}) {
 		t.Errorf("the object: %+v, %v; want one of Game in transaction 1", p.Objects, err)
 	}
@@ -68,11 +70,11 @@ func TestCatalogReads(t *testing.T) {
 func TestCatalogQueries(t *testing.T) {
 	d, _ := newDepot(t)
 	add(t, d, "Game", testdata(t, "pdb/hello-x64.pdb"), testdata(t, "pdb/hello-x86.pdb"), testdata(t, "pdb/hello-arm64.pdb"), testdata(t, "pdb/hello-x64.exe"))
-	first, err := d.Catalog.Objects(t.Context(), Scope{}, ObjectQuery{Limit: 3})
+	first, err := d.Catalog.Objects(t.Context(), answer.Scope{}, ObjectQuery{Limit: 3})
 	if err != nil || len(first.Objects) != 3 || first.Next == "" {
 		t.Fatalf("first page: %d objects, next %q, %v; want 3 and more", len(first.Objects), first.Next, err)
 	}
-	second, err := d.Catalog.Objects(t.Context(), Scope{}, ObjectQuery{Limit: 3, After: first.Next})
+	second, err := d.Catalog.Objects(t.Context(), answer.Scope{}, ObjectQuery{Limit: 3, After: first.Next})
 	if err != nil || len(second.Objects) != 1 || second.Next != "" || second.Objects[0].Object.Name != "hello-x86.pdb" {
 		t.Errorf("second page: %d objects, next %q, %v; want hello-x86.pdb alone", len(second.Objects), second.Next, err)
 	}
@@ -80,20 +82,20 @@ func TestCatalogQueries(t *testing.T) {
 		{After: "x"}, {After: first.Next + "x"}, {After: first.Next, Sort: SortSize}, {After: "bm90aGluZw"}, {After: d.Catalog.pages.seal(pageKey{ID: -1}, "object ")}, {Sort: "color"}, {Origin: "moon"}, {Feature: "two words"}, {Text: strings.Repeat("x", 5000)},
 		{ID: "hello.pdb"}, {ID: "a/b"}, {Text: "hello", Name: "hello"}, {Text: "hello", ID: "34D6745D"},
 	} {
-		if _, err := d.Catalog.Objects(t.Context(), Scope{}, q); !errors.Is(err, fs.ErrInvalid) {
+		if _, err := d.Catalog.Objects(t.Context(), answer.Scope{}, q); !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("%.80v: %v, want fs.ErrInvalid", q, err)
 		}
 	}
-	files, err := d.Catalog.Files(t.Context(), Scope{}, 1, FileQuery{Sort: SortSize, Limit: 1})
+	files, err := d.Catalog.Files(t.Context(), answer.Scope{}, 1, FileQuery{Sort: SortSize, Limit: 1})
 	if err != nil || len(files.Files) != 1 || files.Files[0].Object.Kind != symfile.PDB || files.Next == "" {
 		t.Fatalf("the largest file: %+v, %v; want a PDB and more", files, err)
 	}
 	for _, q := range []FileQuery{{After: files.Next}, {After: "x"}, {Sort: "color"}} {
-		if _, err := d.Catalog.Files(t.Context(), Scope{}, 1, q); !errors.Is(err, fs.ErrInvalid) {
+		if _, err := d.Catalog.Files(t.Context(), answer.Scope{}, 1, q); !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("%+v: %v, want fs.ErrInvalid", q, err)
 		}
 	}
-	if _, err := d.Catalog.Files(t.Context(), Scope{}, 2, FileQuery{Sort: SortSize, After: files.Next}); !errors.Is(err, fs.ErrInvalid) {
+	if _, err := d.Catalog.Files(t.Context(), answer.Scope{}, 2, FileQuery{Sort: SortSize, After: files.Next}); !errors.Is(err, fs.ErrInvalid) {
 		t.Errorf("the place in another transaction: %v, want fs.ErrInvalid", err)
 	}
 }
@@ -109,11 +111,11 @@ func TestCatalogEntry(t *testing.T) {
 		add(t, d, "Game", pdb)
 		add(t, d, "Tool", pdb, testdata(t, "elf/prog-sha1.stripped"))
 		setPolicy(t, d, "default: nightly", "classes:", "  - name: nightly", "    keep_within: 14d")
-		if err := d.Retention.Hold(ctx, Hold{Number: 2, Name: "h", Reason: "why"}); err != nil {
+		if err := d.Retention.Hold(ctx, lifecycle.Hold{Number: 2, Name: "h", Reason: "why"}); err != nil {
 			t.Fatal(err)
 		}
 		ref := blob.Sum(pdb.body)
-		e, err := d.Catalog.Entry(ctx, Scope{}, ref)
+		e, err := d.Catalog.Entry(ctx, answer.Scope{}, ref)
 		if err != nil || len(e.Objects) != 1 || e.Size != int64(len(pdb.body)) {
 			t.Fatalf("entry: %+v, %v; want one object", e, err)
 		}
@@ -135,7 +137,7 @@ func TestCatalogEntry(t *testing.T) {
 			t.Errorf("partners %+v, want the program", o.Partners)
 		}
 		// Outside of the product the program is missing.
-		e, err = d.Catalog.Entry(ctx, Scope{Products: []string{"Tool"}}, ref)
+		e, err = d.Catalog.Entry(ctx, answer.Scope{Products: []string{"Tool"}}, ref)
 		if err != nil || len(e.Objects) != 1 {
 			t.Fatalf("entry: %+v, %v; want one object", e, err)
 		}
@@ -149,20 +151,20 @@ func TestCatalogEntry(t *testing.T) {
 			copies = append(copies, file{fmt.Sprintf("copy%03d.exe", i), x86.body})
 		}
 		add(t, d, "Copies", copies...)
-		if e, err := d.Catalog.Entry(ctx, Scope{}, blob.Sum(x86.body)); err != nil || len(e.Objects) != maxObjects || !e.MoreObjects || e.Objects[99].Object.Name != "copy099.exe" {
+		if e, err := d.Catalog.Entry(ctx, answer.Scope{}, blob.Sum(x86.body)); err != nil || len(e.Objects) != maxObjects || !e.MoreObjects || e.Objects[99].Object.Name != "copy099.exe" {
 			t.Errorf("a content with %d names: %v, want %d of them and more", len(copies), err, maxObjects)
 		}
-		if _, err := d.Catalog.Entry(ctx, Scope{Products: []string{"Tool"}}, blob.Sum(exe.body)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := d.Catalog.Entry(ctx, answer.Scope{Products: []string{"Tool"}}, blob.Sum(exe.body)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("a content outside of the scope: %v, want fs.ErrNotExist", err)
 		}
-		e, err = d.Catalog.Entry(ctx, Scope{}, blob.Sum(testdata(t, "elf/prog-sha1.stripped").body))
+		e, err = d.Catalog.Entry(ctx, answer.Scope{}, blob.Sum(testdata(t, "elf/prog-sha1.stripped").body))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if p := e.Objects[0].Partners; len(p) != 1 || p[0].Kind != symfile.ELF || p[0].Role != symfile.Debug || p[0].ID != "adac45aa231bba3143d7af433767c61f31021c16" || len(p[0].Held) != 0 {
 			t.Errorf("partners of a stripped program %+v, want a missing debug file", p)
 		}
-		holders, more, err := d.Catalog.Holders(ctx, Scope{}, ref, 3, 1)
+		holders, more, err := d.Catalog.Holders(ctx, answer.Scope{}, ref, 3, 1)
 		if err != nil || len(holders) != 1 || holders[0].Transaction.Number != 2 || !more {
 			t.Errorf("holders after 3: %+v, more %v, %v; want 2 and more", holders, more, err)
 		}
@@ -184,7 +186,7 @@ func TestCatalogForms(t *testing.T) {
 	if err := d.db.Jobs.PutFailure(ctx, failureOfSymCache(ref, c.now().Add(time.Hour))); err != nil {
 		t.Fatal(err)
 	}
-	e, err := d.Catalog.Entry(ctx, Scope{}, ref)
+	e, err := d.Catalog.Entry(ctx, answer.Scope{}, ref)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +241,7 @@ func TestCatalogVersions(t *testing.T) {
 		names := func(sort string, products ...string) (list []string) {
 			after := ""
 			for range 5 {
-				page, next, err := d.Catalog.Products(ctx, Scope{Products: products}, sort, after, 1)
+				page, next, err := d.Catalog.Products(ctx, answer.Scope{Products: products}, sort, after, 1)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -273,7 +275,7 @@ func TestCatalogVersions(t *testing.T) {
 			got := []string{}
 			q := k.q
 			for q.Limit = 1; ; {
-				page, next, err := d.Catalog.Versions(ctx, Scope{}, "Game", q)
+				page, next, err := d.Catalog.Versions(ctx, answer.Scope{}, "Game", q)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -288,26 +290,26 @@ func TestCatalogVersions(t *testing.T) {
 				t.Errorf("versions %+v: %s, want %s", k.q, got, k.want)
 			}
 		}
-		versions, _, err := d.Catalog.Versions(ctx, Scope{}, "Game", VersionQuery{})
+		versions, _, err := d.Catalog.Versions(ctx, answer.Scope{}, "Game", VersionQuery{})
 		if err != nil || len(versions) != 2 || versions[0].Transactions != 2 || versions[0].Files != 3 || versions[0].NewestNumber != 2 || versions[0].Newest.IsZero() {
 			t.Errorf("versions %+v, %v; want version 1 with two transactions first", versions, err)
 		}
-		if l, _, err := d.Catalog.Versions(ctx, Scope{Products: []string{""}}, "Game", VersionQuery{}); err != nil || len(l) > 0 {
+		if l, _, err := d.Catalog.Versions(ctx, answer.Scope{Products: []string{""}}, "Game", VersionQuery{}); err != nil || len(l) > 0 {
 			t.Errorf("versions outside of the scope: %v, %v; want none", l, err)
 		}
-		p, err := d.Catalog.VersionFiles(ctx, Scope{}, "Game", "1", FileQuery{Limit: 1})
+		p, err := d.Catalog.VersionFiles(ctx, answer.Scope{}, "Game", "1", FileQuery{Limit: 1})
 		if err != nil || len(p.Files) != 1 || p.Files[0].Object.Name != "hello-x64.exe" || p.Next == "" {
 			t.Fatalf("files of version 1: %+v, %v; want hello-x64.exe and more", p, err)
 		}
-		p, err = d.Catalog.VersionFiles(ctx, Scope{}, "Game", "1", FileQuery{Limit: 1, After: p.Next})
+		p, err = d.Catalog.VersionFiles(ctx, answer.Scope{}, "Game", "1", FileQuery{Limit: 1, After: p.Next})
 		if err != nil || len(p.Files) != 1 || p.Files[0].Object.Name != "hello-x64.pdb" || p.Next != "" || p.Files[0].Path != "pdb/hello-x64.pdb" {
 			t.Errorf("the rest: %+v, %v; want hello-x64.pdb", p, err)
 		}
-		if p, err := d.Catalog.VersionFiles(ctx, Scope{}, "Game", "2", FileQuery{Kind: symfile.PE, Sort: SortSize}); err != nil || len(p.Files) != 2 || p.Files[0].Object.Name != "hello-x86.exe" {
+		if p, err := d.Catalog.VersionFiles(ctx, answer.Scope{}, "Game", "2", FileQuery{Kind: symfile.PE, Sort: SortSize}); err != nil || len(p.Files) != 2 || p.Files[0].Object.Name != "hello-x86.exe" {
 			t.Errorf("programs of version 2: %+v, %v; want the larger hello-x86.exe first", p, err)
 		}
 		without := func(version string, products ...string) (list []string) {
-			files, _, err := d.Catalog.WithoutPDB(ctx, Scope{Products: products}, "Game", version, 10)
+			files, _, err := d.Catalog.WithoutPDB(ctx, answer.Scope{Products: products}, "Game", version, 10)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -332,7 +334,7 @@ func TestCatalogVersions(t *testing.T) {
 		diff := func(limit int) (list []string) {
 			after := ""
 			for {
-				page, next, err := d.Catalog.Compare(ctx, Scope{}, "Game", "1", "2", after, limit)
+				page, next, err := d.Catalog.Compare(ctx, answer.Scope{}, "Game", "1", "2", after, limit)
 				if err != nil {
 					t.Fatal(err)
 				}

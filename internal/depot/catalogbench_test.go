@@ -17,6 +17,8 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/symfile"
@@ -121,7 +123,7 @@ func openPages(t *testing.T, s seeding) *Depot {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	d := &Depot{dir: t.TempDir(), db: db, now: time.Now, log: slog.New(slog.DiscardHandler)} // no contents are needed
-	d.Retention, d.Catalog = &Retention{d}, &Catalog{d: d, pages: newPageSeal(d)}
+	d.Retention, d.Catalog = lifecycle.NewRetention(lifecycle.Home{DB: db, Block: 1}, d.log, d.now), &Catalog{d: d, pages: newPageSeal(d)}
 	s.seed(t, d)
 	u, err := url.Parse(where)
 	if err != nil {
@@ -181,18 +183,18 @@ type question struct {
 func (s seeding) questions(d *Depot) []question {
 	const short, list, inner = 25 * time.Millisecond, 50 * time.Millisecond, 150 * time.Millisecond
 	c := d.Catalog
-	objects := func(ctx context.Context, scope Scope, q ObjectQuery) (int, error) {
+	objects := func(ctx context.Context, scope answer.Scope, q ObjectQuery) (int, error) {
 		p, err := c.Objects(ctx, scope, q)
 		return len(p.Objects), err
 	}
 	search := func(what string, limit time.Duration, q func(product, build, n int) ObjectQuery) question {
 		return question{what, limit, false, func(ctx context.Context, product, build, n int) (int, error) {
-			return objects(ctx, Scope{}, q(product, build, n))
+			return objects(ctx, answer.Scope{}, q(product, build, n))
 		}}
 	}
 	scoped := func(what string, limit time.Duration, q func(product, build, n int) ObjectQuery) question {
 		return question{what + ", a reader of 3 products", limit, true, func(ctx context.Context, product, build, n int) (int, error) {
-			return objects(ctx, Scope{Products: []string{s.product(product), s.product((product + 1) % s.products), s.product((product + 2) % s.products)}}, q(product, build, n))
+			return objects(ctx, answer.Scope{Products: []string{s.product(product), s.product((product + 1) % s.products), s.product((product + 2) % s.products)}}, q(product, build, n))
 		}}
 	}
 	all := []question{
@@ -207,7 +209,7 @@ func (s seeding) questions(d *Depot) []question {
 		}),
 		search("inner wildcard, newest", inner, func(int, int, int) ObjectQuery { return ObjectQuery{Text: "*render*", Sort: SortAdded} }),
 		{"inner wildcard, none", inner, true, func(ctx context.Context, _, _, n int) (int, error) {
-			return objects(ctx, Scope{}, ObjectQuery{Text: fmt.Sprintf("*nothing%d*", n)})
+			return objects(ctx, answer.Scope{}, ObjectQuery{Text: fmt.Sprintf("*nothing%d*", n)})
 		}},
 		search("all by name", list, func(int, int, int) ObjectQuery { return ObjectQuery{} }),
 		search("all, newest", list, func(int, int, int) ObjectQuery { return ObjectQuery{Sort: SortAdded} }),
@@ -226,14 +228,14 @@ func (s seeding) questions(d *Depot) []question {
 		scoped("all, largest", list, func(int, int, int) ObjectQuery { return ObjectQuery{Sort: SortSize} }),
 		scoped("inner wildcard", inner, func(int, int, int) ObjectQuery { return ObjectQuery{Text: "*render*"} }),
 		{"a kind that there is not", list, true, func(ctx context.Context, _, _, _ int) (int, error) {
-			return objects(ctx, Scope{}, ObjectQuery{Kind: symfile.ELF})
+			return objects(ctx, answer.Scope{}, ObjectQuery{Kind: symfile.ELF})
 		}},
 		{"second page of all by name", list, false, func(ctx context.Context, _, _, _ int) (int, error) {
-			p, err := c.Objects(ctx, Scope{}, ObjectQuery{})
+			p, err := c.Objects(ctx, answer.Scope{}, ObjectQuery{})
 			if err != nil {
 				return 0, err
 			}
-			return objects(ctx, Scope{}, ObjectQuery{After: p.Next})
+			return objects(ctx, answer.Scope{}, ObjectQuery{After: p.Next})
 		}},
 	}
 	return append(all, s.entryQuestions(d)...)
@@ -244,7 +246,7 @@ func (s seeding) entryQuestions(d *Depot) []question {
 	c := d.Catalog
 	entry := func(pick func(product, build, n int) blob.Ref) func(ctx context.Context, product, build, n int) (int, error) {
 		return func(ctx context.Context, product, build, n int) (int, error) {
-			e, err := c.Entry(ctx, Scope{}, pick(product, build, n))
+			e, err := c.Entry(ctx, answer.Scope{}, pick(product, build, n))
 			if err != nil {
 				return 0, err
 			}
@@ -262,39 +264,39 @@ func (s seeding) entryQuestions(d *Depot) []question {
 			return int(t.Files), err
 		}},
 		{"files of a tx", short, false, func(ctx context.Context, product, build, _ int) (int, error) {
-			p, err := c.Files(ctx, Scope{}, int64(build*s.products+product+1), FileQuery{})
+			p, err := c.Files(ctx, answer.Scope{}, int64(build*s.products+product+1), FileQuery{})
 			return len(p.Files), err
 		}},
 		{"files of a tx by name", short, false, func(ctx context.Context, product, build, _ int) (int, error) {
-			p, err := c.Files(ctx, Scope{}, int64(build*s.products+product+1), FileQuery{Sort: SortName})
+			p, err := c.Files(ctx, answer.Scope{}, int64(build*s.products+product+1), FileQuery{Sort: SortName})
 			return len(p.Files), err
 		}},
 		{"transactions", list, false, func(ctx context.Context, _, _, _ int) (int, error) {
-			l, err := d.List(ctx, Scope{}, ListFilter{Limit: 101})
+			l, err := d.List(ctx, answer.Scope{}, ListFilter{Limit: 101})
 			return len(l), err
 		}},
 		{"transactions of a product", list, false, func(ctx context.Context, product, _, _ int) (int, error) {
-			l, err := d.List(ctx, Scope{}, ListFilter{Limit: 101, Product: new(s.product(product))})
+			l, err := d.List(ctx, answer.Scope{}, ListFilter{Limit: 101, Product: new(s.product(product))})
 			return len(l), err
 		}},
 		{"products", list, false, func(ctx context.Context, _, _, _ int) (int, error) {
-			l, _, err := c.Products(ctx, Scope{}, "newest", "", 0)
+			l, _, err := c.Products(ctx, answer.Scope{}, "newest", "", 0)
 			return len(l), err
 		}},
 		{"versions", list, false, func(ctx context.Context, product, _, _ int) (int, error) {
-			l, _, err := c.Versions(ctx, Scope{}, s.product(product), VersionQuery{Sort: "newest"})
+			l, _, err := c.Versions(ctx, answer.Scope{}, s.product(product), VersionQuery{Sort: "newest"})
 			return len(l), err
 		}},
 		{"files of a version", list, false, func(ctx context.Context, product, build, _ int) (int, error) {
-			p, err := c.VersionFiles(ctx, Scope{}, s.product(product), s.version(build), FileQuery{})
+			p, err := c.VersionFiles(ctx, answer.Scope{}, s.product(product), s.version(build), FileQuery{})
 			return len(p.Files), err
 		}},
 		{"without a PDB", list, false, func(ctx context.Context, product, build, _ int) (int, error) {
-			l, _, err := c.WithoutPDB(ctx, Scope{}, s.product(product), s.version(build), 20)
+			l, _, err := c.WithoutPDB(ctx, answer.Scope{}, s.product(product), s.version(build), 20)
 			return len(l), err
 		}},
 		{"two versions compared", list, false, func(ctx context.Context, product, build, _ int) (int, error) {
-			l, _, err := c.Compare(ctx, Scope{}, s.product(product), s.version(build), s.version((build+1)%s.builds), "", 0)
+			l, _, err := c.Compare(ctx, answer.Scope{}, s.product(product), s.version(build), s.version((build+1)%s.builds), "", 0)
 			return len(l), err
 		}},
 	}

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/symbolicate"
@@ -27,7 +30,7 @@ type Entry struct {
 	MoreObjects bool
 	Forms       []EntryForm
 	// Cold is how a cold content is stored; nil: it is plain.
-	Cold *ColdContent
+	Cold *coldstore.ColdContent
 }
 
 // EntryObject is an object in a content.
@@ -53,7 +56,7 @@ type Holder struct {
 	Transaction Transaction
 	Path        string // from which it was added; may reveal details of the build machine
 	Archive     string
-	Holds       []Hold // ended ones included
+	Holds       []lifecycle.Hold // ended ones included
 	// Ends is the earliest time at which the retention policy removes the transaction
 	// because of its age, and Rule the class that says so; zero if it does not. Other
 	// rules of the class may keep it for longer.
@@ -101,8 +104,8 @@ const (
 
 // Entry returns a content. If the scope includes no object of it, the error is
 // fs.ErrNotExist.
-func (c *Catalog) Entry(ctx context.Context, scope Scope, ref blob.Ref) (*Entry, error) {
-	l, err := c.d.db.Catalog.Listing(ctx, scope.index())
+func (c *Catalog) Entry(ctx context.Context, scope answer.Scope, ref blob.Ref) (*Entry, error) {
+	l, err := c.d.db.Catalog.Listing(ctx, scope.Index())
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +113,7 @@ func (c *Catalog) Entry(ctx context.Context, scope Scope, ref blob.Ref) (*Entry,
 	if err != nil {
 		return nil, err
 	}
-	if err := markCold(ctx, c.d.db, scope, found); err != nil {
+	if err := coldstore.Mark(ctx, c.d.db, scope.Index(), found); err != nil {
 		return nil, err
 	}
 	e := &Entry{Ref: ref, Size: found[0].Size, MoreObjects: more, Cold: found[0].Cold}
@@ -154,8 +157,8 @@ func (c *Catalog) Entry(ctx context.Context, scope Scope, ref blob.Ref) (*Entry,
 
 // Holders lists the live transactions in scope that hold an object of a content,
 // newest first. after is the number of the last one of the page before; 0: none.
-func (c *Catalog) Holders(ctx context.Context, scope Scope, ref blob.Ref, after int64, limit int) (list []Holder, more bool, err error) {
-	l, err := c.d.db.Catalog.Listing(ctx, scope.index())
+func (c *Catalog) Holders(ctx context.Context, scope answer.Scope, ref blob.Ref, after int64, limit int) (list []Holder, more bool, err error) {
+	l, err := c.d.db.Catalog.Listing(ctx, scope.Index())
 	if err != nil {
 		return nil, false, err
 	}
@@ -195,7 +198,7 @@ func newHolder(h index.HolderTx, p *retention.Policy) Holder {
 	if p == nil || h.Collecting {
 		return x
 	}
-	t := retainedTx(&h.Transaction)
+	t := lifecycle.AsRetained(&h.Transaction)
 	class := p.ClassOf(&t)
 	rules, some := p.Rules(class)
 	age := max(rules.KeepWithin, rules.KeepUsed)

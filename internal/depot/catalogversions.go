@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -45,13 +46,13 @@ func (c *Catalog) groupText(list string, k *index.GroupKey) string {
 
 // Products lists the products in scope that have live transactions, sorted by "name",
 // "newest" or "bytes". after and next are as in ObjectPage.
-func (c *Catalog) Products(ctx context.Context, scope Scope, sort, after string, limit int) (list []ProductFacts, next string, err error) {
+func (c *Catalog) Products(ctx context.Context, scope answer.Scope, sort, after string, limit int) (list []ProductFacts, next string, err error) {
 	name := "products " + sort
 	o, k, err := c.groups(name, "name", sort, after)
 	if err != nil {
 		return nil, "", err
 	}
-	list, more, err := c.d.db.Catalog.Products(ctx, scope.index(), o, k, pageLimit(limit))
+	list, more, err := c.d.db.Catalog.Products(ctx, scope.Index(), o, k, pageLimit(limit))
 	return list, c.groupText(name, more), err
 }
 
@@ -67,13 +68,13 @@ type VersionQuery struct {
 
 // Versions lists the versions of a product that have live transactions, and the text
 // for VersionQuery.After of the next page. A product outside of the scope has none.
-func (c *Catalog) Versions(ctx context.Context, scope Scope, product string, q VersionQuery) (list []VersionFacts, next string, err error) {
+func (c *Catalog) Versions(ctx context.Context, scope answer.Scope, product string, q VersionQuery) (list []VersionFacts, next string, err error) {
 	name := "versions " + q.Sort
 	o, k, err := c.groups(name, "version", q.Sort, q.After)
 	if err != nil {
 		return nil, "", err
 	}
-	list, more, err := c.d.db.Catalog.Versions(ctx, scope.index(), product, index.VersionFilter{Prefix: q.Prefix, Class: q.Class, Order: o, After: k, Limit: pageLimit(q.Limit)})
+	list, more, err := c.d.db.Catalog.Versions(ctx, scope.Index(), product, index.VersionFilter{Prefix: q.Prefix, Class: q.Class, Order: o, After: k, Limit: pageLimit(q.Limit)})
 	return list, c.groupText(name, more), err
 }
 
@@ -92,7 +93,7 @@ func txFiles(list []Found) (files []TxFile) {
 // VersionFiles lists the distinct objects of all live transactions of a version, by name
 // if the query has no order. As in ObjectPage, a page may be short although there are
 // more.
-func (c *Catalog) VersionFiles(ctx context.Context, scope Scope, product, version string, q FileQuery) (FilePage, error) {
+func (c *Catalog) VersionFiles(ctx context.Context, scope answer.Scope, product, version string, q FileQuery) (FilePage, error) {
 	f := index.ObjectFilter{Limit: pageLimit(q.Limit)}
 	f.Name, f.Kind = symfile.Fold(q.Name), q.Kind
 	if _, err := q.filter(); err != nil {
@@ -110,7 +111,7 @@ func (c *Catalog) VersionFiles(ctx context.Context, scope Scope, product, versio
 		return FilePage{}, err
 	}
 	f.After = index.ObjectKey{Name: string(k.Name), Size: k.Number, ID: k.ID}
-	found, next, err := c.d.db.Catalog.VersionObjects(ctx, scope.index(), product, version, f)
+	found, next, err := c.d.db.Catalog.VersionObjects(ctx, scope.Index(), product, version, f)
 	p := FilePage{Files: txFiles(found)}
 	if next != nil {
 		p.Next = c.pages.seal(pageKey{Name: []byte(next.Name), Number: next.Size, ID: next.ID}, list)
@@ -120,8 +121,8 @@ func (c *Catalog) VersionFiles(ctx context.Context, scope Scope, product, versio
 
 // WithoutPDB lists the programs and libraries of a version that refer to a PDB that is
 // not in the scope, at most limit. more says that there are others.
-func (c *Catalog) WithoutPDB(ctx context.Context, scope Scope, product, version string, limit int) (list []TxFile, more bool, err error) {
-	found, more, err := c.d.db.Catalog.WithoutPDB(ctx, scope.index(), product, version, pageLimit(limit))
+func (c *Catalog) WithoutPDB(ctx context.Context, scope answer.Scope, product, version string, limit int) (list []TxFile, more bool, err error) {
+	found, more, err := c.d.db.Catalog.WithoutPDB(ctx, scope.Index(), product, version, pageLimit(limit))
 	return txFiles(found), more, err
 }
 
@@ -143,7 +144,7 @@ var ErrTooDifferent = fmt.Errorf("the versions differ in too many files to compa
 
 // Compare lists the files that only one of two versions has, or that have other ids, by
 // name.
-func (c *Catalog) Compare(ctx context.Context, scope Scope, product, here, there, after string, limit int) (list []Difference, next string, err error) {
+func (c *Catalog) Compare(ctx context.Context, scope answer.Scope, product, here, there, after string, limit int) (list []Difference, next string, err error) {
 	var k pageKey
 	if err := c.pages.open(&k, after, "compare"); err != nil {
 		return nil, "", err
@@ -157,7 +158,7 @@ func (c *Catalog) Compare(ctx context.Context, scope Scope, product, here, there
 		size     int64
 	}
 	sides := map[group]*[2][]side{}
-	more, err := c.d.db.Catalog.Differences(ctx, scope.index(), product, here, there, func(d index.VersionDiff) {
+	more, err := c.d.db.Catalog.Differences(ctx, scope.Index(), product, here, there, func(d index.VersionDiff) {
 		g := group{symfile.Fold(d.Object.Name), d.Arch, d.Object.Kind}
 		s := sides[g]
 		if s == nil {

@@ -3,15 +3,15 @@ package depot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/vault"
@@ -20,12 +20,12 @@ import (
 // Checker checks the stored contents: on demand, with Verify and Repair, and in
 // the background, see ScrubState.
 type Checker struct {
-	cold     *Cold
+	cold     *coldstore.Cold
 	dir      string // of the depot, or of this machine
 	placed   bool   // see Depot
 	blobs    blob.Backend
 	db       *index.DB
-	contents *contents
+	contents *content.Contents
 	// accepted reports the files of stages that do not stand in their transactions; nil for
 	// a copy, which has no stages.
 	accepted func(ctx context.Context, report func(text string)) error
@@ -36,59 +36,6 @@ type Checker struct {
 	owner string // names this process in the state of the background check
 	// wait waits; tests replace it.
 	wait func(ctx context.Context, d time.Duration) error
-}
-
-// Fault is one fault that Verify found.
-type Fault struct {
-	Ref  string `json:"ref,omitempty"` // SHA-256 of the content, if it is one
-	What string `json:"what"`
-	// Files are the files that were stored with this content, newest
-	// transactions first, at most 20.
-	Files []FaultFile `json:"files,omitempty"`
-	// MovedTo is where Verify moved the damaged bytes.
-	MovedTo string `json:"moved_to,omitempty"`
-	// Remedy says how to get the content back.
-	Remedy string `json:"remedy,omitempty"`
-}
-
-// FaultFile is a file that is lost with a content.
-type FaultFile struct {
-	File        string `json:"file,omitempty"`
-	Path        string `json:"path,omitempty"` // as it was added or downloaded
-	Product     string `json:"product,omitempty"`
-	Version     string `json:"version,omitempty"`
-	Transaction int64  `json:"transaction,omitempty"`
-	FetchedFrom string `json:"fetched_from,omitempty"` // the upstream of a cached file
-	// MadeFrom and Tool are set for derived content: the SHA-256 of its source
-	// and the tool that made it.
-	MadeFrom string `json:"made_from,omitempty"`
-	Tool     string `json:"tool,omitempty"`
-	// BuiltFrom is set for a file with another content, which is cold and built from
-	// this one.
-	BuiltFrom bool `json:"built_from,omitempty"`
-}
-
-// String describes the file in a few words, for people.
-func (f FaultFile) String() string {
-	switch {
-	case f.MadeFrom != "":
-		return fmt.Sprintf("derived by %s from content %s", f.Tool, f.MadeFrom)
-	case f.BuiltFrom && f.Transaction == 0: // of no transaction now
-		return fmt.Sprintf("content %s, is built from it", f.File)
-	case f.FetchedFrom != "":
-		return fmt.Sprintf("%s, fetched from %s", f.File, f.FetchedFrom)
-	}
-	s := fmt.Sprintf("%s of transaction %d", f.File, f.Transaction)
-	if p := strings.TrimSpace(f.Product + " " + f.Version); p != "" {
-		s += " (" + p + ")"
-	}
-	if f.Path != "" {
-		s += ", added as " + f.Path
-	}
-	if f.BuiltFrom {
-		s += ", is built from it"
-	}
-	return s
 }
 
 // Verified counts what Verify checked.
@@ -131,30 +78,30 @@ type CheckOptions struct {
 // Verify hashes every blob and checks that rows and blobs match. It calls fault
 // for each fault and progress, if not nil, repeatedly with the number of bytes
 // read.
-func (c *Checker) Verify(ctx context.Context, fault func(Fault), progress func(bytes int64)) (Verified, error) {
+func (c *Checker) Verify(ctx context.Context, fault func(content.Fault), progress func(bytes int64)) (Verified, error) {
 	return c.Run(ctx, CheckOptions{}, fault, progress)
 }
 
 // Repair is Verify, and repairs: see CheckOptions.
-func (c *Checker) Repair(ctx context.Context, fault func(Fault), progress func(bytes int64)) (Verified, error) {
+func (c *Checker) Repair(ctx context.Context, fault func(content.Fault), progress func(bytes int64)) (Verified, error) {
 	return c.Run(ctx, CheckOptions{Repair: true}, fault, progress)
 }
 
 // Run is Verify with options.
-func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(Fault), progress func(bytes int64)) (Verified, error) {
+func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(content.Fault), progress func(bytes int64)) (Verified, error) {
 	var v Verified
 	began, damaged := c.now(), int64(0)
-	suspected, err := c.contents.suspected(ctx)
+	suspected, err := c.contents.Suspected(ctx)
 	if err != nil {
 		return v, err
 	}
-	report := func(f Fault) {
+	report := func(f content.Fault) {
 		v.Faults++
 		if ref, err := blob.ParseRef(f.Ref); err == nil {
 			delete(suspected, ref)
 			damaged++
 			if !opt.Repair { // a later Verify finds what Repair leaves
-				c.contents.note(ref, f.What)
+				c.contents.Note(ref, f.What)
 			}
 		}
 		fault(f)
@@ -164,16 +111,16 @@ func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(Fault), 
 		return v, err
 	}
 	for _, p := range problems {
-		report(Fault{What: p})
+		report(content.Fault{What: p})
 	}
 	if c.accepted != nil {
-		if err := c.accepted(ctx, func(text string) { report(Fault{What: text, Remedy: "add or push this file again"}) }); err != nil {
+		if err := c.accepted(ctx, func(text string) { report(content.Fault{What: text, Remedy: "add or push this file again"}) }); err != nil {
 			return v, err
 		}
 	}
 	lost := map[blob.Ref]bool{} // and reported already
 	if opt.Deep && c.placed {
-		a, err := c.audit(ctx, opt.Repair, func(f Fault, ref blob.Ref) { lost[ref] = true; report(f) })
+		a, err := c.audit(ctx, opt.Repair, func(f content.Fault, ref blob.Ref) { lost[ref] = true; report(f) })
 		if err != nil {
 			return v, err
 		}
@@ -202,7 +149,7 @@ func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(Fault), 
 
 // verifyContents reads the contents whose bytes are stored as they are; with opt.Rows it
 // counts them.
-func (c *Checker) verifyContents(ctx context.Context, opt CheckOptions, lost map[blob.Ref]bool, report func(Fault), v *Verified, progress func(int64)) error {
+func (c *Checker) verifyContents(ctx context.Context, opt CheckOptions, lost map[blob.Ref]bool, report func(content.Fault), v *Verified, progress func(int64)) error {
 	for content, err := range c.db.Contents(ctx) {
 		if err != nil {
 			return err
@@ -244,8 +191,8 @@ func (c *Checker) countStrays(ctx context.Context, v *Verified) error {
 }
 
 // audit compares the objects of the bucket with the index.
-func (c *Checker) audit(ctx context.Context, repair bool, lost func(Fault, blob.Ref)) (vault.Audited, error) {
-	store, ok := vaultOf(c.blobs)
+func (c *Checker) audit(ctx context.Context, repair bool, lost func(content.Fault, blob.Ref)) (vault.Audited, error) {
+	store, ok := coldstore.VaultOf(c.blobs)
 	if !ok {
 		return vault.Audited{}, errors.ErrUnsupported
 	}
@@ -274,7 +221,7 @@ func (c *Checker) auditMonthly(ctx context.Context) {
 		return
 	}
 	for c.wait(ctx, auditRest) == nil {
-		if err := c.auditDue(ctx); err != nil && ctx.Err() == nil && !isAway(err) {
+		if err := c.auditDue(ctx); err != nil && ctx.Err() == nil && !content.IsAway(err) {
 			c.log.Warn("the monthly comparison of the bucket with the index failed", "error", err)
 		}
 	}
@@ -298,8 +245,8 @@ func (c *Checker) auditIfDue(ctx context.Context) error {
 	if c.now().Sub(last) < auditEvery {
 		return nil
 	}
-	a, err := c.audit(ctx, false, func(f Fault, ref blob.Ref) {
-		c.contents.report(&blob.DamageError{Ref: ref, What: f.What})
+	a, err := c.audit(ctx, false, func(f content.Fault, ref blob.Ref) {
+		c.contents.Report(&blob.DamageError{Ref: ref, What: f.What})
 	})
 	if err == nil {
 		c.log.Info("all objects of the bucket were compared with the index", "objects", a.Objects, "missing", a.Missing, "unknown", a.Strays)
@@ -310,15 +257,15 @@ func (c *Checker) auditIfDue(ctx context.Context) error {
 // verifyContent hashes one content and returns its fault, or nil. gone says that the
 // content is lost: of one that is plain and cold, the other form may be intact. An error
 // means that the check could not continue.
-func (c *Checker) verifyContent(ctx context.Context, content index.Content, repair bool) (f *Fault, gone bool, err error) {
-	what, err := c.contents.hash(ctx, content, nil)
+func (c *Checker) verifyContent(ctx context.Context, content index.Content, repair bool) (f *content.Fault, gone bool, err error) {
+	what, err := c.contents.Hash(ctx, content, nil)
 	switch {
 	case err != nil:
 		return nil, false, err
 	case what != "":
 		f, err = c.describe(ctx, content.Ref, "the blob is damaged: "+what, repair)
 		return f, true, err
-	case c.cold.store.Below().Suspect(content.Ref):
+	case c.cold.Store().Below().Suspect(content.Ref):
 		f, err = c.plainDamaged(ctx, content, repair)
 	}
 	return f, false, err
@@ -326,74 +273,20 @@ func (c *Checker) verifyContent(ctx context.Context, content index.Content, repa
 
 // describe describes a damaged content with its remedy, and repairs it if that is
 // demanded.
-func (c *Checker) describe(ctx context.Context, ref blob.Ref, what string, repair bool) (*Fault, error) {
-	f, h, err := c.lost(ctx, ref, what)
-	if err != nil {
-		return nil, err
-	}
-	added, cached, derived := h.added, h.cached, h.derived
-	switch {
-	case h.chilled:
-		f.Remedy = "the contents that cannot be restored without it are named too"
-	case h.needed:
-		f.Remedy = "the cold contents that are built from it are named too; a file with the same bytes, if it is added again (symdepot add), heals them"
-	case added && c.placed && !repair:
-		f.Remedy = "symdepot verify --repair, then add a file with the same bytes again (symdepot add), or remove its transactions (symdepot rm)"
-	case added:
-		f.Remedy = "add a file with the same bytes again (symdepot add), or remove its transactions (symdepot rm)"
-	case cached && repair:
-		f.Remedy = "it was removed from the cache; the next request downloads it again"
-	case cached:
-		f.Remedy = "the next request downloads it again; --repair removes it from the cache"
-	case derived && repair:
-		f.Remedy = "its record was removed; it is made again when it is needed"
-	case derived:
-		f.Remedy = "--repair removes its record, so that it is made again when it is needed"
-	case repair:
-		f.Remedy = "nothing referred to it; its record was removed"
-	default:
-		f.Remedy = "nothing refers to it; --repair or symdepot gc removes its record"
-	}
-	if repair {
-		err = c.repair(ctx, ref, f, added, cached, h.chilled || h.needed)
+func (c *Checker) describe(ctx context.Context, ref blob.Ref, what string, repair bool) (*content.Fault, error) {
+	f, h, err := c.faults().Describe(ctx, ref, what, repair)
+	if err == nil && repair {
+		err = c.repair(ctx, ref, f, h.Added, h.Cached, h.Chilled || h.Needed)
 	}
 	return f, err
 }
 
-// held are the kinds of references to a content: chilled is that of a cold file, and
-// needed is a base that only cold contents need.
-type held struct{ added, cached, derived, chilled, needed bool }
-
-// lost describes a content that is lost, with the files that were stored with it.
-func (c *Checker) lost(ctx context.Context, ref blob.Ref, what string) (*Fault, held, error) {
-	f, h := &Fault{Ref: ref.String(), What: what}, held{}
-	holders, err := c.db.Holders(ctx, ref)
-	if err != nil {
-		return nil, h, err
-	}
-	for _, o := range holders {
-		l := faultFile(o)
-		if o.Of != (blob.Ref{}) {
-			l.MadeFrom = o.Of.String()
-		}
-		f.Files = append(f.Files, l)
-		h.chilled = h.chilled || o.Tool == index.ColdTool.Name
-		h.added, h.cached, h.derived = h.added || o.Transaction > 0, h.cached || o.Source != "", h.derived || l.MadeFrom != ""
-	}
-	if len(holders) == 0 {
-		f.Files, err = c.builtFrom(ctx, ref)
-		h.needed = len(f.Files) > 0
-	}
-	return f, h, err
-}
-
-func faultFile(o index.Holder) FaultFile {
-	return FaultFile{File: o.File, Path: o.Path, Product: o.Product, Version: o.Version, Transaction: o.Transaction, FetchedFrom: o.Source, Tool: o.Tool}
-}
+// faults describes what is lost.
+func (c *Checker) faults() content.Faults { return content.Faults{DB: c.db, Placed: c.placed} }
 
 // repair moves the damaged bytes of a content aside and deletes the record of a
 // content that can be downloaded or made again.
-func (c *Checker) repair(ctx context.Context, ref blob.Ref, f *Fault, added, cached, needed bool) error {
+func (c *Checker) repair(ctx context.Context, ref blob.Ref, f *content.Fault, added, cached, needed bool) error {
 	path, err := c.blobs.SetAside(ref)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -405,7 +298,7 @@ func (c *Checker) repair(ctx context.Context, ref blob.Ref, f *Fault, added, cac
 	if added || needed {
 		return nil
 	}
-	drop := deleteBlobs(ctx, c.blobs, nil)
+	drop := content.Deleter(ctx, c.blobs, nil)
 	if cached {
 		_, _, err := c.db.Cached.Evict(ctx, []blob.Ref{ref}, drop)
 		return err
@@ -417,3 +310,17 @@ func (c *Checker) repair(ctx context.Context, ref blob.Ref, f *Fault, added, cac
 // Space returns the size in bytes of the file system that the depot writes to on this
 // machine, and how much of it is free.
 func (c *Checker) Space() (total, free int64, err error) { return durable.Space(c.dir) }
+
+// ErrCopy means that another copy of the depot's database deletes the objects of its
+// bucket, and this one does not.
+var ErrCopy = vault.ErrCopy
+
+// Claim makes this database the one that deletes objects of the bucket, instead of
+// another copy of it.
+func (c *Checker) Claim(ctx context.Context) error {
+	v, ok := coldstore.VaultOf(c.blobs)
+	if !ok {
+		return errors.New("the depot keeps its contents in its folder: there is nothing to claim")
+	}
+	return v.Claim(ctx)
+}

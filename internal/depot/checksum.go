@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
@@ -21,7 +22,7 @@ func (k fetchDepot) Checksum(ctx context.Context, products []string, req layout.
 		if !strings.HasSuffix(l.Name, ".pdb") || len(l.ID) <= 32 || !debugid.IsHex(l.ID) {
 			continue
 		}
-		hits, err := index.ImagesOf(ctx, k.d.db, Scope{Products: products}.index(), l.ID[:32], maxChecksumImages)
+		hits, err := index.ImagesOf(ctx, k.d.db, answer.Scope{Products: products}.Index(), l.ID[:32], maxChecksumImages)
 		if err != nil {
 			k.d.log.Warn("cannot look for the image of a PDB; upstreams are asked without its checksum", "pdb", l.Name, "error", err)
 			return ""

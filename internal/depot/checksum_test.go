@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/objfile"
@@ -66,7 +67,7 @@ func TestChecksumFromImage(t *testing.T) {
 			}
 			guarded := upstream.Guard(src, upstream.GuardOptions{Kinds: []symfile.Kind{symfile.PortablePDB}, RequiresChecksum: strict})
 			d, _ := withUpstreams(t, Options{Upstreams: []Upstream{{Source: guarded}}})
-			q := Question{Request: request(t, "Fable.Cli.pdb/"+c.key+"/Fable.Cli.pdb"), Scope: Scope{Products: c.products}}
+			q := answer.Question{Request: request(t, "Fable.Cli.pdb/"+c.key+"/Fable.Cli.pdb"), Scope: answer.Scope{Products: c.products}}
 			if strict {
 				refused.Store(0)
 				if _, err := ask(t.Context(), d, q); !errors.Is(err, fs.ErrNotExist) || refused.Load() != 0 {

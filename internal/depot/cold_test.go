@@ -16,7 +16,9 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
-	"github.com/symdepot/symdepot/internal/cooling"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -54,11 +56,11 @@ func (n *nightly) build(no int) (file, string) {
 	return file{"build/" + n.name + ".sym", b.Bytes()}, n.name + "/" + id + "/" + n.name + ".sym"
 }
 
-// roomyDepot returns a new depot on a disk with enough space for cooling.
+// roomyDepot returns a new depot on a disk with enough space for coldstore.
 func roomyDepot(t *testing.T) (*Depot, *clock) {
 	t.Helper()
 	d, c := newDepot(t)
-	d.Cold.space = func() (total, free int64, err error) { return 1 << 40, 1 << 39, nil }
+	d.Cold.Space = func() (total, free int64, err error) { return 1 << 40, 1 << 39, nil }
 	return d, c
 }
 
@@ -89,17 +91,17 @@ func bucketDepot(t *testing.T, c *clock) *Depot {
 func answers(t *testing.T, d *Depot, want map[string][]byte) {
 	t.Helper()
 	for path, body := range want {
-		_, b, err := get(t, d, Scope{}, path)
+		_, b, err := get(t, d, answer.Scope{}, path)
 		if err != nil || !bytes.Equal(b, body) {
 			t.Fatalf("%s: %d bytes, %v; want the %d bytes that were added", path, len(b), err, len(body))
 		}
 	}
 }
 
-func verified(t *testing.T, d *Depot, opt CheckOptions) (Verified, []Fault) {
+func verified(t *testing.T, d *Depot, opt CheckOptions) (Verified, []content.Fault) {
 	t.Helper()
-	var faults []Fault
-	v, err := d.Check.Run(t.Context(), opt, func(f Fault) { faults = append(faults, f) }, nil)
+	var faults []content.Fault
+	v, err := d.Check.Run(t.Context(), opt, func(f content.Fault) { faults = append(faults, f) }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,11 +127,11 @@ func TestCold(t *testing.T) {
 		for _, b := range want {
 			plain += int64(len(b))
 		}
-		dry, err := d.Cold.Cool(ctx, CoolOptions{After: 12 * time.Hour, DryRun: true})
+		dry, err := d.Cold.Cool(ctx, coldstore.CoolOptions{After: 12 * time.Hour, DryRun: true})
 		if err != nil || dry.Contents != 5 {
 			t.Fatalf("dry run: %+v, %v, want 5 contents: all but the newest", dry, err)
 		}
-		sum, err := d.Cold.Cool(ctx, CoolOptions{After: 12 * time.Hour, Grace: CoolGrace})
+		sum, err := d.Cold.Cool(ctx, coldstore.CoolOptions{After: 12 * time.Hour, Grace: coldstore.CoolGrace})
 		if err != nil || sum.Contents != 5 || sum.After*8 > sum.Before {
 			t.Fatalf("cool: %+v, %v, want 5 contents and less than an eighth of the bytes", sum, err)
 		}
@@ -143,7 +145,7 @@ func TestCold(t *testing.T) {
 		refs = append(refs, blob.Sum(f.body))
 		add(t, d, "app", f)
 		c.advance(24 * time.Hour)
-		if sum, err := d.Cold.Cool(ctx, CoolOptions{After: 12 * time.Hour, Grace: CoolGrace}); err != nil || sum.Contents != 1 {
+		if sum, err := d.Cold.Cool(ctx, coldstore.CoolOptions{After: 12 * time.Hour, Grace: coldstore.CoolGrace}); err != nil || sum.Contents != 1 {
 			t.Fatalf("cool: %+v, %v, want 1 content", sum, err)
 		}
 		if s, err = d.Cold.Stats(ctx); err != nil || s.Contents != 6 || s.Keys != 1 || s.Both != 6 {
@@ -154,11 +156,11 @@ func TestCold(t *testing.T) {
 			t.Errorf("strip within the grace: %d, %v, want 0", n, err)
 		}
 		c.advance(2 * time.Hour)
-		if n, err := d.Cold.Strip(ctx, CoolGrace); n != 6 || err != nil {
+		if n, err := d.Cold.Strip(ctx, coldstore.CoolGrace); n != 6 || err != nil {
 			t.Errorf("strip after the grace: %d, %v, want 6", n, err)
 		}
 		for _, ref := range refs[:6] {
-			if _, err := d.Cold.store.Below().Stat(ctx, ref); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := d.Cold.Store().Below().Stat(ctx, ref); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("plain bytes of a cold content: %v, want fs.ErrNotExist", err)
 			}
 		}
@@ -172,7 +174,7 @@ func TestCold(t *testing.T) {
 		c.advance(time.Hour)
 		f, _ = newNightly("app.so", 1, 9000).build(0)
 		add(t, d, "app", f)
-		if _, err := d.Cold.store.Below().Stat(ctx, refs[0]); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := d.Cold.Store().Below().Stat(ctx, refs[0]); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("plain bytes after the file was added again: %v, want fs.ErrNotExist", err)
 		}
 
@@ -200,7 +202,7 @@ func TestCold(t *testing.T) {
 			f3, path3 = m.build(i)
 		}
 		answers(t, d, map[string][]byte{path3: f3.body})
-		if err := d.Cold.unpin(ctx, nil); err != nil {
+		if err := d.Cold.Unpin(ctx, nil); err != nil {
 			t.Fatal(err)
 		}
 		c.advance(48 * time.Hour)
@@ -209,7 +211,7 @@ func TestCold(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if s, err = d.Cold.Stats(ctx); err != nil || s != (ColdStats{}) {
+		if s, err = d.Cold.Stats(ctx); err != nil || s != (coldstore.ColdStats{}) {
 			t.Fatalf("sums after the exchange %+v, %v, want none", s, err)
 		}
 		answers(t, d, map[string][]byte{path3: f3.body})
@@ -233,10 +235,10 @@ func TestWarmAll(t *testing.T) {
 			add(t, d, "lib", f)
 			c.advance(24 * time.Hour)
 		}
-		if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
+		if sum, err := d.Cold.Cool(t.Context(), coldstore.CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
 			t.Fatalf("cool: %+v, %v, want 3 contents", sum, err)
 		}
-		if w, err := d.Cold.WarmAll(t.Context(), Warming{}); err != nil || w.Contents != 3 || w.Bytes == 0 || w.Failed != 0 {
+		if w, err := d.Cold.WarmAll(t.Context(), coldstore.Warming{}); err != nil || w.Contents != 3 || w.Bytes == 0 || w.Failed != 0 {
 			t.Fatalf("warm: %+v, %v; want 3 contents", w, err)
 		}
 		answers(t, d, want)
@@ -259,7 +261,7 @@ func TestColdDamage(t *testing.T) {
 		files, paths = append(files, f), append(paths, path)
 		add(t, d, "app", f)
 		c.advance(24 * time.Hour)
-		if sum, err := d.Cold.Cool(ctx, CoolOptions{After: time.Hour}); err != nil || sum.Contents != int64(min(i, 1)) {
+		if sum, err := d.Cold.Cool(ctx, coldstore.CoolOptions{After: time.Hour}); err != nil || sum.Contents != int64(min(i, 1)) {
 			t.Fatalf("cool: %+v, %v, want the content before the newest", sum, err)
 		}
 	}
@@ -285,7 +287,7 @@ func TestColdDamage(t *testing.T) {
 		t.Fatalf("%d faults %+v, want the key's file and the three contents that need it", len(faults), faults)
 	}
 	for _, p := range paths[:3] {
-		if f, b, err := get(t, d, Scope{}, p); !errors.Is(err, fs.ErrNotExist) {
+		if f, b, err := get(t, d, answer.Scope{}, p); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %+v, %d bytes, %v, want fs.ErrNotExist", p, f, len(b), err)
 		}
 	}
@@ -313,7 +315,7 @@ func TestColdDamage(t *testing.T) {
 func TestColdHealsInBucket(t *testing.T) {
 	c := &clock{t: time.Now()}
 	b := bucketOf(t, buckettest.S3(t))
-	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Bucket: b, Now: c.now, Cold: ColdOptions{Near: 1}}) // nothing is kept near
+	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Bucket: b, Now: c.now, Cold: coldstore.ColdOptions{Near: 1}}) // nothing is kept near
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +329,7 @@ func TestColdHealsInBucket(t *testing.T) {
 		files, want[path] = append(files, f), f.body
 		add(t, d, "app", f)
 		c.advance(24 * time.Hour)
-		if sum, err := d.Cold.Cool(ctx, CoolOptions{After: time.Hour}); err != nil || sum.Contents != int64(min(i, 1)) {
+		if sum, err := d.Cold.Cool(ctx, coldstore.CoolOptions{After: time.Hour}); err != nil || sum.Contents != int64(min(i, 1)) {
 			t.Fatalf("cool: %+v, %v, want the content before the newest", sum, err)
 		}
 	}
@@ -348,13 +350,13 @@ func TestColdHealsInBucket(t *testing.T) {
 		local = append(local, blob.Sum(f.body))
 	}
 	for _, ref := range local {
-		if err := d.Cold.store.Below().Delete(ctx, ref); err != nil { // from the local cache
+		if err := d.Cold.Store().Below().Delete(ctx, ref); err != nil { // from the local cache
 			t.Fatal(err)
 		}
 	}
 	lost := 0
 	for path := range want {
-		if _, _, err := get(t, d, Scope{}, path); errors.Is(err, fs.ErrNotExist) {
+		if _, _, err := get(t, d, answer.Scope{}, path); errors.Is(err, fs.ErrNotExist) {
 			lost++
 		} else if err != nil {
 			t.Errorf("%s: %v, want fs.ErrNotExist", path, err)
@@ -382,7 +384,7 @@ func TestColdPurge(t *testing.T) {
 			}
 			add(t, d, "app", f)
 			c.advance(24 * time.Hour)
-			if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour}); err != nil || sum.Contents != int64(min(i, 1)) {
+			if sum, err := d.Cold.Cool(t.Context(), coldstore.CoolOptions{After: time.Hour}); err != nil || sum.Contents != int64(min(i, 1)) {
 				t.Fatalf("cool: %+v, %v, want the content before the newest", sum, err)
 			}
 		}
@@ -419,7 +421,7 @@ func TestColdPurgeRefused(t *testing.T) {
 		add(t, d, "app", f)
 		c.advance(24 * time.Hour)
 	}
-	if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
+	if sum, err := d.Cold.Cool(t.Context(), coldstore.CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
 		t.Fatalf("cool: %+v, %v, want 3 contents", sum, err)
 	}
 	delta := blob.Sum(files[1].body)
@@ -427,7 +429,7 @@ func TestColdPurgeRefused(t *testing.T) {
 	if err != nil || row.Base == nil || row.Base.Ref != blob.Sum(files[3].body) {
 		t.Fatalf("the second build: %+v, %v, want a delta to the last one", row, err)
 	}
-	if err := d.Cold.store.Below().Delete(t.Context(), row.File.Ref); err != nil {
+	if err := d.Cold.Store().Below().Delete(t.Context(), row.File.Ref); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -465,7 +467,7 @@ func TestPinnedPlain(t *testing.T) {
 		add(t, d, "app", f)
 		c.advance(24 * time.Hour)
 	}
-	if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
+	if sum, err := d.Cold.Cool(t.Context(), coldstore.CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
 		t.Fatalf("cool: %+v, %v, want 3 contents", sum, err)
 	}
 	if _, err := d.Retention.Remove(t.Context(), 4, ""); err != nil {
@@ -475,7 +477,7 @@ func TestPinnedPlain(t *testing.T) {
 	if err != nil || before.Pinned != 1 || before.Keys != 0 {
 		t.Fatalf("sums %+v, %v, want a pinned base that is plain", before, err)
 	}
-	if err := d.Cold.unpin(t.Context(), nil); err != nil {
+	if err := d.Cold.Unpin(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := d.Cold.Stats(t.Context()); err != nil || s.Pinned != 1 || s.Keys != 1 || s.PinnedBytes >= before.PinnedBytes/2 {
@@ -498,7 +500,7 @@ func TestPinnedByRemoved(t *testing.T) {
 	if s, err := d.Cold.Stats(t.Context()); err != nil || s.Deltas != 2 || s.Pinned != 1 {
 		t.Fatalf("sums %+v, %v, want two deltas and their pinned base", s, err)
 	}
-	if err := d.Cold.unpin(t.Context(), nil); err != nil {
+	if err := d.Cold.Unpin(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Cold.Of(t.Context(), blob.Sum(files[0].body)); err != nil {
@@ -506,33 +508,6 @@ func TestPinnedByRemoved(t *testing.T) {
 	}
 	if row, err := d.Cold.Of(t.Context(), blob.Sum(files[1].body)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the other delta: %+v, %v, want that it is plain", row, err)
-	}
-}
-
-// TestNewestOfEachProduct: a content that is the newest one of any product stays plain,
-// although another product has newer ones.
-func TestNewestOfEachProduct(t *testing.T) {
-	row := func(product string, object, tx int64) index.CoolCandidate {
-		return index.CoolCandidate{Content: index.Content{Ref: blob.Sum([]byte{byte(object)}), Size: 1 << 20}, Object: object, Product: product, Kind: symfile.PDB, Tx: tx}
-	}
-	rows := []index.CoolCandidate{row("a", 1, 1), row("a", 2, 2), row("a", 3, 3), row("b", 1, 9), row("b", 2, 8)}
-	for products, want := range map[string]int{"": 1, "a": 1, "b": 1} { // only content 2
-		var only []string
-		if products != "" {
-			only = []string{products}
-		}
-		due := 0
-		for _, s := range seriesOf(rows, only) {
-			for _, i := range cooling.Due(s.contents, time.Now()) {
-				due++
-				if s.contents[i].Order != 2 {
-					t.Errorf("products %q: content %d is due, and is the newest of a product", products, s.contents[i].Order)
-				}
-			}
-		}
-		if due != want {
-			t.Errorf("products %q: %d contents are due, want %d", products, due, want)
-		}
 	}
 }
 
@@ -558,7 +533,7 @@ func TestNewestOfEachName(t *testing.T) {
 			}
 			c.advance(24 * time.Hour)
 		}
-		sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour})
+		sum, err := d.Cold.Cool(t.Context(), coldstore.CoolOptions{After: time.Hour})
 		if err != nil || sum.Contents != 2 {
 			t.Fatalf("cool: %+v, %v, want 2 contents: not the newest one of a name", sum, err)
 		}
@@ -574,7 +549,7 @@ func TestNewestOfEachName(t *testing.T) {
 // as usual, and not all of them.
 func TestClockSetBack(t *testing.T) {
 	d, c := roomyDepot(t)
-	d.Cold.opt.After = 48 * time.Hour
+	d.Cold.Options.After = 48 * time.Hour
 	ctx := t.Context()
 	n := newNightly("app.so", 4, 9000)
 	builds := 0
@@ -583,11 +558,11 @@ func TestClockSetBack(t *testing.T) {
 		builds++
 		add(t, d, "app", f)
 		c.advance(24 * time.Hour)
-		if err := d.Cold.due(ctx); err != nil {
+		if err := d.Cold.Due(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
-	sums := func() ColdStats {
+	sums := func() coldstore.ColdStats {
 		s, err := d.Cold.Stats(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -628,17 +603,17 @@ func TestCoolGoesOn(t *testing.T) {
 			c.advance(time.Hour)
 		}
 	}
-	d.Cold.opt.After = time.Hour
+	d.Cold.Options.After = time.Hour
 	c.advance(48 * time.Hour)
 	broken := errors.New("the disk has a bad block")
-	if err := d.Cold.pass(t.Context(), Cooling{}, func(int) error { return broken }); !errors.Is(err, broken) {
+	if err := d.Cold.Pass(t.Context(), coldstore.Cooling{}, func(int) error { return broken }); !errors.Is(err, broken) {
 		t.Fatalf("first pass: %v, want the error of the read", err)
 	}
 	st, err := d.Cold.Progress(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Cold.pass(t.Context(), st, nil); err != nil {
+	if err := d.Cold.Pass(t.Context(), st, nil); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := d.Cold.Stats(t.Context()); err != nil || s.Contents != 1 {

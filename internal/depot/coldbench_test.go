@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 )
 
 // TestBenchCold measures how long the first reader of a cold file of 50 MB waits, for
@@ -28,14 +29,14 @@ func TestBenchCold(t *testing.T) {
 		add(t, d, "app", f)
 		c.advance(24 * time.Hour)
 	}
-	sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour})
+	sum, err := d.Cold.Cool(t.Context(), coldstore.CoolOptions{After: time.Hour})
 	if err != nil || sum.Contents != 8 {
 		t.Fatalf("cool: %+v, %v, want 8 contents", sum, err)
 	}
 	f, _ := n.build(9) // the content before it becomes a key
 	add(t, d, "app", f)
 	c.advance(24 * time.Hour)
-	if sum, err = d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour}); err != nil || sum.Contents != 1 {
+	if sum, err = d.Cold.Cool(t.Context(), coldstore.CoolOptions{After: time.Hour}); err != nil || sum.Contents != 1 {
 		t.Fatalf("cool: %+v, %v, want a key", sum, err)
 	}
 	rng := rand.New(rand.NewPCG(1, 2))

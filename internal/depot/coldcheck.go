@@ -8,6 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
@@ -15,7 +16,7 @@ import (
 // the contents that were reported already: those whose cold file or base is among them,
 // and with opt.Restore all that it cannot restore. With opt.Repair, a content whose plain
 // bytes are stored too becomes plain.
-func (c *Checker) verifyCold(ctx context.Context, opt CheckOptions, lost map[blob.Ref]bool, report func(Fault), v *Verified, progress func(int64)) error {
+func (c *Checker) verifyCold(ctx context.Context, opt CheckOptions, lost map[blob.Ref]bool, report func(content.Fault), v *Verified, progress func(int64)) error {
 	keys := map[blob.Ref]blob.Ref{} // the files of the lost ones, by the content
 	if len(lost) > 0 {
 		for row, err := range c.db.Colds.All(ctx) {
@@ -41,7 +42,7 @@ func (c *Checker) verifyCold(ctx context.Context, opt CheckOptions, lost map[blo
 		}
 		what := damageOf(row, lost, keys)
 		if what == "" && opt.Restore {
-			err := c.cold.store.Restore(ctx, row, io.Discard, nil)
+			err := c.cold.Store().Restore(ctx, row, io.Discard, nil)
 			if d, ok := errors.AsType[*blob.DamageError](err); ok {
 				what = d.What
 			} else if errors.Is(err, fs.ErrNotExist) {
@@ -54,7 +55,7 @@ func (c *Checker) verifyCold(ctx context.Context, opt CheckOptions, lost map[blo
 		if progress != nil {
 			progress(v.Bytes)
 		}
-		var f *Fault
+		var f *content.Fault
 		if what != "" {
 			if f, err = c.describe(ctx, row.Ref, "the content cannot be restored: "+what, false); err == nil {
 				err = c.heal(ctx, opt, row, what, f)
@@ -90,8 +91,8 @@ func damageOf(row index.Cold, lost map[blob.Ref]bool, keys map[blob.Ref]blob.Ref
 
 // leftoverDamaged returns the fault of plain bytes that are stored although the record
 // of a cold content says that they are not: see Cold.leftover.
-func (c *Checker) leftoverDamaged(ctx context.Context, content index.Content, repair bool) (*Fault, error) {
-	err := c.cold.store.Below().Verify(ctx, content.Ref, content.Size, nil)
+func (c *Checker) leftoverDamaged(ctx context.Context, content index.Content, repair bool) (*content.Fault, error) {
+	err := c.cold.Store().Below().Verify(ctx, content.Ref, content.Size, nil)
 	switch {
 	case errors.Is(err, blob.ErrDamaged):
 		return c.plainDamaged(ctx, content, repair)
@@ -103,8 +104,8 @@ func (c *Checker) leftoverDamaged(ctx context.Context, content index.Content, re
 
 // plainDamaged describes the damage of the plain bytes of a cold content that can be
 // restored, and restores them if repairs are demanded. The content is plain then.
-func (c *Checker) plainDamaged(ctx context.Context, content index.Content, repair bool) (*Fault, error) {
-	f, _, err := c.lost(ctx, content.Ref, "its plain bytes are damaged, and its cold file is stored too: the content is served from that")
+func (c *Checker) plainDamaged(ctx context.Context, content index.Content, repair bool) (*content.Fault, error) {
+	f, _, err := c.faults().Of(ctx, content.Ref, "its plain bytes are damaged, and its cold file is stored too: the content is served from that")
 	if err != nil {
 		return nil, err
 	}
@@ -114,13 +115,13 @@ func (c *Checker) plainDamaged(ctx context.Context, content index.Content, repai
 	}
 	row, err := c.cold.Of(ctx, content.Ref)
 	if err == nil {
-		err = c.cold.store.Restore(ctx, row, io.Discard, nil)
+		err = c.cold.Store().Restore(ctx, row, io.Discard, nil)
 	}
 	if err == nil {
-		f.MovedTo, err = c.cold.store.Below().SetAside(content.Ref)
+		f.MovedTo, err = c.cold.Store().Below().SetAside(content.Ref)
 	}
 	if err == nil {
-		err = c.cold.warm(ctx, row, nil)
+		err = c.cold.Warm(ctx, row, nil)
 	}
 	switch {
 	case err == nil:
@@ -134,42 +135,14 @@ func (c *Checker) plainDamaged(ctx context.Context, content index.Content, repai
 	return f, err
 }
 
-// maxBuiltFrom limits the files that a fault names of contents that are built from it.
-const maxBuiltFrom = 20
-
-// builtFrom returns files whose contents are cold and built from another content.
-func (c *Checker) builtFrom(ctx context.Context, base blob.Ref) (list []FaultFile, err error) {
-	for row, err := range c.db.Colds.Needing(ctx, base) {
-		if err != nil {
-			return nil, err
-		}
-		holders, err := c.db.Holders(ctx, row.Ref)
-		if err != nil {
-			return nil, err
-		}
-		if len(holders) == 0 { // it is in the trash, or the next gc takes it
-			holders = append(holders, index.Holder{File: row.Ref.String()})
-		}
-		for _, o := range holders {
-			if len(list) == maxBuiltFrom {
-				return list, nil
-			}
-			l := faultFile(o)
-			l.BuiltFrom = true
-			list = append(list, l)
-		}
-	}
-	return list, nil
-}
-
 // heal makes a content plain whose plain bytes are stored although its cold file is
 // damaged, if repairs are demanded, and says so.
-func (c *Checker) heal(ctx context.Context, opt CheckOptions, row index.Cold, what string, f *Fault) error {
-	err := c.cold.store.Below().Verify(ctx, row.Ref, row.Size, nil)
+func (c *Checker) heal(ctx context.Context, opt CheckOptions, row index.Cold, what string, f *content.Fault) error {
+	err := c.cold.Store().Below().Verify(ctx, row.Ref, row.Size, nil)
 	switch {
 	case err == nil && opt.Repair:
 		f.What, f.Remedy = what+"; its plain bytes are stored and served", "it is plain again"
-		return c.cold.discard(ctx, row)
+		return c.cold.Discard(ctx, row)
 	case err == nil:
 		f.What, f.Remedy = what+"; its plain bytes are stored and served", "--repair, or a later gc, makes it plain again"
 	case !errors.Is(err, fs.ErrNotExist): // else they are damaged too, or not stored

@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/cooling"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/content"
 )
 
 // spoiled damages the cold file of a content and returns its record.
-func spoiled(t *testing.T, d *Depot, ref blob.Ref) ColdContent {
+func spoiled(t *testing.T, d *Depot, ref blob.Ref) coldstore.ColdContent {
 	t.Helper()
 	row, err := d.Cold.Of(t.Context(), ref)
 	if err != nil {
@@ -40,8 +41,8 @@ func spoil(t *testing.T, d *Depot, ref blob.Ref) {
 }
 
 // coolAlone is the series of a content that others are built from.
-func coolAlone(body []byte) []cooling.Content {
-	return []cooling.Content{{Ref: blob.Sum(body), Size: int64(len(body)), Needed: 3}}
+func coolAlone(body []byte) []coldstore.Candidate {
+	return []coldstore.Candidate{{Ref: blob.Sum(body), Size: int64(len(body)), Needed: 3}}
 }
 
 // TestAddHealsCold: a file that is added again while its cold file, or the key from which
@@ -53,7 +54,7 @@ func TestAddHealsCold(t *testing.T) {
 			again := files[1]
 			if form == "key" {
 				again = files[3]
-				if _, err := d.Cold.coolOne(t.Context(), coolAlone(again.body), 0, CoolOptions{}); err != nil {
+				if _, err := d.Cold.CoolOne(t.Context(), coolAlone(again.body), 0, coldstore.CoolOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -84,10 +85,10 @@ func TestWarmHealed(t *testing.T) {
 	d, _, files, paths := chilled(t)
 	ctx, ref := t.Context(), blob.Sum(files[1].body)
 	row := spoiled(t, d, ref)
-	if err := d.Cold.store.Below().Put(ctx, ref, row.Size, bytes.NewReader(files[1].body)); err != nil {
+	if err := d.Cold.Store().Below().Put(ctx, ref, row.Size, bytes.NewReader(files[1].body)); err != nil {
 		t.Fatal(err)
 	}
-	w, err := d.Cold.WarmAll(ctx, Warming{Failed: func(f Fault) { t.Errorf("fault %+v, want none", f) }})
+	w, err := d.Cold.WarmAll(ctx, coldstore.Warming{Failed: func(f content.Fault) { t.Errorf("fault %+v, want none", f) }})
 	if err != nil || w.Contents != 3 || w.Failed != 0 {
 		t.Errorf("warm all: %+v, %v, want 3 contents", w, err)
 	}
@@ -115,7 +116,7 @@ func twoForms(t *testing.T) (d *Depot, files []file, want map[string][]byte) {
 		add(t, d, "app", f)
 		c.advance(24 * time.Hour)
 	}
-	if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour, Grace: CoolGrace}); err != nil || sum.Contents != 2 {
+	if sum, err := d.Cold.Cool(t.Context(), coldstore.CoolOptions{After: time.Hour, Grace: coldstore.CoolGrace}); err != nil || sum.Contents != 2 {
 		t.Fatalf("cool: %+v, %v, want 2 contents", sum, err)
 	}
 	return d, files, want
@@ -154,7 +155,7 @@ func TestBackupOneForm(t *testing.T) {
 				}
 			}
 			fresh := filepath.Join(t.TempDir(), "fresh")
-			if b, err := Restore(t.Context(), dir, fresh, CopyOptions{Fault: func(f Fault) { t.Errorf("fault %+v, want none", f) }}); err != nil || b.Faults > 0 {
+			if b, err := Restore(t.Context(), dir, fresh, CopyOptions{Fault: func(f content.Fault) { t.Errorf("fault %+v, want none", f) }}); err != nil || b.Faults > 0 {
 				t.Fatalf("restore: %+v, %v, want a depot without faults", b, err)
 			}
 			again := openAt(t, fresh)
@@ -171,8 +172,8 @@ func TestBackupOneForm(t *testing.T) {
 func TestBackupAdvice(t *testing.T) {
 	d, _, files, _ := chilled(t)
 	spoiled(t, d, blob.Sum(files[1].body))
-	var faults []Fault
-	b := backUp(t, d, filepath.Join(t.TempDir(), "backup"), CopyOptions{Fault: func(f Fault) { faults = append(faults, f) }})
+	var faults []content.Fault
+	b := backUp(t, d, filepath.Join(t.TempDir(), "backup"), CopyOptions{Fault: func(f content.Fault) { faults = append(faults, f) }})
 	if b.Faults != 1 || len(faults) != 1 || !strings.Contains(faults[0].Remedy, "symdepot add") || strings.Contains(faults[0].Remedy, "--repair") {
 		t.Errorf("%d faults %+v, want one with the advice to add the file again", b.Faults, faults)
 	}

@@ -18,6 +18,10 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
@@ -41,10 +45,10 @@ func coolForever(where string) error {
 	if err != nil {
 		return err
 	}
-	d.Cold.space = func() (total, free int64, err error) { return 1 << 40, 1 << 39, nil }
+	d.Cold.Space = func() (total, free int64, err error) { return 1 << 40, 1 << 39, nil }
 	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 1))
 	say := func(step string, err error) error {
-		if errors.Is(err, ErrColdRefused) || errors.Is(err, fs.ErrNotExist) && !errors.Is(err, blob.ErrDamaged) {
+		if errors.Is(err, coldstore.ErrColdRefused) || errors.Is(err, fs.ErrNotExist) && !errors.Is(err, blob.ErrDamaged) {
 			err = nil // another process was faster
 		}
 		if err == nil {
@@ -56,11 +60,11 @@ func coolForever(where string) error {
 		if err := say("added", addNightly(ctx, d, n)); err != nil {
 			return err
 		}
-		after := CoolGrace
+		after := coldstore.CoolGrace
 		if rng.IntN(2) == 0 {
 			after = 0
 		}
-		if _, err := d.Cold.Cool(ctx, CoolOptions{After: -time.Hour, Grace: after}); say("cooled", err) != nil {
+		if _, err := d.Cold.Cool(ctx, coldstore.CoolOptions{After: -time.Hour, Grace: after}); say("cooled", err) != nil {
 			return err
 		}
 		if _, err := d.Cold.Strip(ctx, 0); say("stripped", err) != nil {
@@ -68,19 +72,19 @@ func coolForever(where string) error {
 		}
 		for row, err := range d.db.Colds.All(ctx) {
 			if err == nil && rng.IntN(3) == 0 {
-				err = d.Cold.warm(ctx, row, nil)
+				err = d.Cold.Warm(ctx, row, nil)
 			}
 			if say("warmed", err) != nil {
 				return err
 			}
 		}
-		if _, err := d.Retention.Collect(ctx, CollectOptions{Grace: grace, EmptyTrash: true}); say("collected", err) != nil {
+		if _, err := d.Retention.Collect(ctx, lifecycle.CollectOptions{Grace: grace, EmptyTrash: true}); say("collected", err) != nil {
 			return err
 		}
-		if err := say("exchanged", d.Cold.unpin(ctx, nil)); err != nil {
+		if err := say("exchanged", d.Cold.Unpin(ctx, nil)); err != nil {
 			return err
 		}
-		if _, err := d.Check.Repair(ctx, func(f Fault) { fmt.Fprintln(os.Stderr, "fault:", f.Ref, f.What) }, nil); say("repaired", err) != nil {
+		if _, err := d.Check.Repair(ctx, func(f content.Fault) { fmt.Fprintln(os.Stderr, "fault:", f.Ref, f.What) }, nil); say("repaired", err) != nil {
 			return err
 		}
 	}
@@ -102,7 +106,7 @@ func addNightly(ctx context.Context, d *Depot, no int) error {
 	if _, err := tx.Commit(ctx); err != nil {
 		return err
 	}
-	list, err := d.List(ctx, Scope{}, ListFilter{})
+	list, err := d.List(ctx, answer.Scope{}, ListFilter{})
 	if err != nil {
 		return err
 	}
@@ -115,7 +119,7 @@ func addNightly(ctx context.Context, d *Depot, no int) error {
 		} else {
 			_, err = d.Retention.Remove(ctx, list[i].Number, "")
 		}
-		if _, faster := errors.AsType[*NotInTrashError](err); err != nil && !faster && !errors.Is(err, fs.ErrNotExist) {
+		if _, faster := errors.AsType[*lifecycle.NotInTrashError](err); err != nil && !faster && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -199,7 +203,7 @@ func killCooling(t *testing.T, where string, rounds, processes int) {
 		}
 		wantAllBytes(t, d)
 		wantClean(t, d)
-		if _, err := d.Check.Run(t.Context(), CheckOptions{Restore: true}, func(f Fault) { t.Errorf("verify: %s %s, want no fault", f.Ref, f.What) }, nil); err != nil {
+		if _, err := d.Check.Run(t.Context(), CheckOptions{Restore: true}, func(f content.Fault) { t.Errorf("verify: %s %s, want no fault", f.Ref, f.What) }, nil); err != nil {
 			t.Fatal(err)
 		}
 		if t.Failed() {
@@ -212,12 +216,12 @@ func killCooling(t *testing.T, where string, rounds, processes int) {
 		}
 	}
 	t.Logf("steps: %v", steps)
-	d.Cold.space = func() (total, free int64, err error) { return 1 << 40, 1 << 39, nil }
-	if w, err := d.Cold.WarmAll(t.Context(), Warming{}); err != nil {
+	d.Cold.Space = func() (total, free int64, err error) { return 1 << 40, 1 << 39, nil }
+	if w, err := d.Cold.WarmAll(t.Context(), coldstore.Warming{}); err != nil {
 		t.Errorf("warm: %+v, %v", w, err)
 	}
 	// What kills have left without a row is garbage, and goes.
-	if _, err := d.Retention.Collect(t.Context(), CollectOptions{Grace: -time.Hour, EmptyTrash: true}); err != nil {
+	if _, err := d.Retention.Collect(t.Context(), lifecycle.CollectOptions{Grace: -time.Hour, EmptyTrash: true}); err != nil {
 		t.Fatal(err)
 	}
 	v, faults := verified(t, d, CheckOptions{})
@@ -229,7 +233,7 @@ func killCooling(t *testing.T, where string, rounds, processes int) {
 // wantAllBytes reads the files of all builds and compares their hashes.
 func wantAllBytes(t *testing.T, d *Depot) {
 	t.Helper()
-	list, err := d.List(t.Context(), Scope{}, ListFilter{})
+	list, err := d.List(t.Context(), answer.Scope{}, ListFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +263,7 @@ func hasBytes(ctx context.Context, d *Depot, ref blob.Ref) error {
 	hash := sha256.New()
 	switch {
 	case err == nil:
-		err = d.Cold.store.Restore(ctx, row, hash, nil) // not from the near cache
+		err = d.Cold.Store().Restore(ctx, row, hash, nil) // not from the near cache
 	case errors.Is(err, fs.ErrNotExist):
 		var f blob.File
 		if f, err = d.blobs.Open(ctx, ref); err == nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 )
 
 // TestMigrateWhileCooling migrates a depot to another folder and to a bucket. While its
@@ -34,7 +35,7 @@ func TestMigrateWhileCooling(t *testing.T) {
 				for range 4 {
 					night()
 				}
-				if sum, err := d.Cold.Cool(ctx, CoolOptions{After: time.Hour, Grace: CoolGrace}); err != nil || sum.Contents != 3 {
+				if sum, err := d.Cold.Cool(ctx, coldstore.CoolOptions{After: time.Hour, Grace: coldstore.CoolGrace}); err != nil || sum.Contents != 3 {
 					t.Fatalf("cool: %+v, %v, want 3 contents", sum, err)
 				}
 				night()
@@ -51,11 +52,11 @@ func TestMigrateWhileCooling(t *testing.T) {
 					if steps++; steps != copied+1 {
 						return
 					}
-					if sum, err := d.Cold.Cool(ctx, CoolOptions{After: time.Hour, Grace: CoolGrace}); err != nil || sum.Contents != 1 {
+					if sum, err := d.Cold.Cool(ctx, coldstore.CoolOptions{After: time.Hour, Grace: coldstore.CoolGrace}); err != nil || sum.Contents != 1 {
 						t.Errorf("cool meanwhile: %+v, %v, want 1 content", sum, err)
 					}
 					c.advance(2 * time.Hour)
-					if n, err := d.Cold.Strip(ctx, CoolGrace); err != nil || n != 4 {
+					if n, err := d.Cold.Strip(ctx, coldstore.CoolGrace); err != nil || n != 4 {
 						t.Errorf("strip meanwhile: %d, %v, want 4 contents", n, err)
 					}
 				})

@@ -14,6 +14,10 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/why"
 )
 
 // chilled returns a depot with four builds of a module, of which the first three are
@@ -28,7 +32,7 @@ func chilled(t *testing.T) (d *Depot, c *clock, files []file, paths []string) {
 		add(t, d, "app", f)
 		c.advance(24 * time.Hour)
 	}
-	if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
+	if sum, err := d.Cold.Cool(t.Context(), coldstore.CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
 		t.Fatalf("cool: %+v, %v, want 3 contents", sum, err)
 	}
 	return d, c, files, paths
@@ -53,8 +57,8 @@ func TestWarmFailures(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var faults []Fault
-	w, err := d.Cold.WarmAll(ctx, Warming{Failed: func(f Fault) { faults = append(faults, f) }})
+	var faults []content.Fault
+	w, err := d.Cold.WarmAll(ctx, coldstore.Warming{Failed: func(f content.Fault) { faults = append(faults, f) }})
 	if err != nil || w.Contents != 2 || w.Failed != 1 || len(faults) != 1 {
 		t.Fatalf("warm all: %+v, faults %+v, %v, want 2 contents and one that failed", w, faults, err)
 	}
@@ -75,10 +79,10 @@ func TestPlainBesideCold(t *testing.T) {
 			ctx := t.Context()
 			ref := blob.Sum(files[1].body)
 			if known { // the plain bytes have not been deleted yet
-				if _, err := d.Cold.WarmThese(ctx, []blob.Ref{ref}, Warming{}); err != nil {
+				if _, err := d.Cold.WarmThese(ctx, []blob.Ref{ref}, coldstore.Warming{}); err != nil {
 					t.Fatal(err)
 				}
-				if sum, err := d.Cold.Cool(ctx, CoolOptions{After: time.Hour, Grace: CoolGrace}); err != nil || sum.Contents != 1 {
+				if sum, err := d.Cold.Cool(ctx, coldstore.CoolOptions{After: time.Hour, Grace: coldstore.CoolGrace}); err != nil || sum.Contents != 1 {
 					t.Fatalf("cool: %+v, %v, want 1 content", sum, err)
 				}
 			}
@@ -94,7 +98,7 @@ func TestPlainBesideCold(t *testing.T) {
 			if b, err := os.ReadFile(faults[0].MovedTo); err != nil || len(b) != len(files[1].body) {
 				t.Errorf("the damaged bytes: %d, %v, want %d that were moved aside", len(b), err, len(files[1].body))
 			}
-			if err := d.Cold.store.Below().Verify(ctx, ref, int64(len(files[1].body)), nil); err != nil {
+			if err := d.Cold.Store().Below().Verify(ctx, ref, int64(len(files[1].body)), nil); err != nil {
 				t.Errorf("the plain bytes after the repair: %v, want that they are intact", err)
 			}
 			if _, faults := verified(t, d, CheckOptions{Restore: true}); len(faults) > 0 {
@@ -143,7 +147,7 @@ func TestPinnedDamaged(t *testing.T) {
 			}
 			base := blob.Sum(files[3].body)
 			if form == "key" {
-				if err := d.Cold.unpin(ctx, nil); err != nil {
+				if err := d.Cold.Unpin(ctx, nil); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := d.Cold.Strip(ctx, 0); err != nil {
@@ -191,14 +195,14 @@ func TestWarmAsked(t *testing.T) {
 	for i, p := range paths {
 		want[p] = files[i].body
 	}
-	for i := range warmReads {
-		if err := d.Cold.warmAsked(ctx, c.now(), nil); err != nil {
+	for i := range coldstore.WarmReads {
+		if err := d.Cold.WarmAsked(ctx, c.now(), nil); err != nil {
 			t.Fatal(err)
 		}
 		if s, err := d.Cold.Stats(ctx); err != nil || s.Contents != 3 {
 			t.Fatalf("sums %+v, %v after %d reads, want three cold contents", s, err, i)
 		}
-		for range 1 + warmReads*min(i, 1) { // the third content only in the first interval
+		for range 1 + coldstore.WarmReads*min(i, 1) { // the third content only in the first interval
 			answers(t, d, map[string][]byte{paths[0]: files[0].body, paths[1]: files[1].body})
 		}
 		if i == 0 {
@@ -206,13 +210,13 @@ func TestWarmAsked(t *testing.T) {
 			answers(t, d, want)
 			answers(t, d, want)
 		}
-		if err := d.Cold.storeReads(ctx); err != nil {
+		if err := d.Cold.StoreReads(ctx); err != nil {
 			t.Fatal(err)
 		}
 		c.advance(day)
 	}
 	broken, first := errors.New("the disk has a bad block"), true
-	err := d.Cold.warmAsked(ctx, c.now(), func(int) error {
+	err := d.Cold.WarmAsked(ctx, c.now(), func(int) error {
 		if first {
 			first = false
 			return broken
@@ -222,7 +226,7 @@ func TestWarmAsked(t *testing.T) {
 	if s, serr := d.Cold.Stats(ctx); !errors.Is(err, broken) || serr != nil || s.Contents != 2 {
 		t.Errorf("the first of two cannot be read: %v; sums %+v, %v, want that error and two cold contents", err, s, serr)
 	}
-	if err := d.Cold.warmAsked(ctx, c.now(), nil); err != nil {
+	if err := d.Cold.WarmAsked(ctx, c.now(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Cold.Of(ctx, blob.Sum(files[2].body)); err != nil {
@@ -239,7 +243,7 @@ func TestWarmAsked(t *testing.T) {
 func TestVerifyWhileRemoved(t *testing.T) {
 	d, _, _, _ := chilled(t)
 	steps, purged := 0, 0
-	v, err := d.Check.Run(t.Context(), CheckOptions{Restore: true}, func(f Fault) { t.Errorf("fault %+v, want none", f) }, func(int64) {
+	v, err := d.Check.Run(t.Context(), CheckOptions{Restore: true}, func(f content.Fault) { t.Errorf("fault %+v, want none", f) }, func(int64) {
 		if steps++; steps != 5 { // after four stored contents and the first that is restored
 			return
 		}
@@ -267,7 +271,7 @@ func TestPlainBaseDamaged(t *testing.T) {
 		}
 	}
 	c.advance(24 * time.Hour)
-	if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour, Grace: CoolGrace}); err != nil || sum.Contents != 1 {
+	if sum, err := d.Cold.Cool(t.Context(), coldstore.CoolOptions{After: time.Hour, Grace: coldstore.CoolGrace}); err != nil || sum.Contents != 1 {
 		t.Fatalf("cool: %+v, %v, want 1 content: the key", sum, err)
 	}
 	lossy["swapped"](t, d, files[3].body)
@@ -286,13 +290,13 @@ func TestPlainBaseDamaged(t *testing.T) {
 // TestStripKeepsLast: the plain bytes of a content whose cold file, or whose base, is gone
 // before they are deleted stay, and the content is plain again.
 func TestStripKeepsLast(t *testing.T) {
-	for name, lose := range map[string]func(t *testing.T, d *Depot, row ColdContent){
-		"the cold file is gone": func(t *testing.T, d *Depot, row ColdContent) {
+	for name, lose := range map[string]func(t *testing.T, d *Depot, row coldstore.ColdContent){
+		"the cold file is gone": func(t *testing.T, d *Depot, row coldstore.ColdContent) {
 			if err := os.Remove(blobPath(d, row.File.Ref)); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"the cold file was found damaged": func(t *testing.T, d *Depot, row ColdContent) {
+		"the cold file was found damaged": func(t *testing.T, d *Depot, row coldstore.ColdContent) {
 			if err := os.Truncate(blobPath(d, row.File.Ref), row.File.Size-1); err != nil {
 				t.Fatal(err)
 			}
@@ -300,7 +304,7 @@ func TestStripKeepsLast(t *testing.T) {
 				t.Fatalf("verify: %v, want ErrDamaged", err)
 			}
 		},
-		"the base is gone": func(t *testing.T, d *Depot, row ColdContent) {
+		"the base is gone": func(t *testing.T, d *Depot, row coldstore.ColdContent) {
 			if err := os.Remove(blobPath(d, row.Base.Ref)); err != nil {
 				t.Fatal(err)
 			}
@@ -309,10 +313,10 @@ func TestStripKeepsLast(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, c, files, paths := chilled(t)
 			ctx, ref := t.Context(), blob.Sum(files[1].body)
-			if _, err := d.Cold.WarmThese(ctx, []blob.Ref{ref}, Warming{}); err != nil {
+			if _, err := d.Cold.WarmThese(ctx, []blob.Ref{ref}, coldstore.Warming{}); err != nil {
 				t.Fatal(err)
 			}
-			if sum, err := d.Cold.Cool(ctx, CoolOptions{After: time.Hour, Grace: CoolGrace}); err != nil || sum.Contents != 1 {
+			if sum, err := d.Cold.Cool(ctx, coldstore.CoolOptions{After: time.Hour, Grace: coldstore.CoolGrace}); err != nil || sum.Contents != 1 {
 				t.Fatalf("cool: %+v, %v, want 1 content", sum, err)
 			}
 			row, err := d.Cold.Of(ctx, ref)
@@ -321,7 +325,7 @@ func TestStripKeepsLast(t *testing.T) {
 			}
 			lose(t, d, row)
 			c.advance(2 * time.Hour)
-			if n, err := d.Cold.Strip(ctx, CoolGrace); n != 0 || err != nil {
+			if n, err := d.Cold.Strip(ctx, coldstore.CoolGrace); n != 0 || err != nil {
 				t.Errorf("strip: %d, %v, want that the plain bytes stay", n, err)
 			}
 			if row, err := d.Cold.Of(ctx, ref); !errors.Is(err, fs.ErrNotExist) {
@@ -337,10 +341,10 @@ func TestStripKeepsLast(t *testing.T) {
 func TestBothDamaged(t *testing.T) {
 	d, _, files, _ := chilled(t)
 	ref := blob.Sum(files[1].body)
-	if _, err := d.Cold.WarmThese(t.Context(), []blob.Ref{ref}, Warming{}); err != nil {
+	if _, err := d.Cold.WarmThese(t.Context(), []blob.Ref{ref}, coldstore.Warming{}); err != nil {
 		t.Fatal(err)
 	}
-	if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour, Grace: CoolGrace}); err != nil || sum.Contents != 1 {
+	if sum, err := d.Cold.Cool(t.Context(), coldstore.CoolOptions{After: time.Hour, Grace: coldstore.CoolGrace}); err != nil || sum.Contents != 1 {
 		t.Fatalf("cool: %+v, %v, want 1 content", sum, err)
 	}
 	row, err := d.Cold.Of(t.Context(), ref)
@@ -359,7 +363,7 @@ func TestBothDamaged(t *testing.T) {
 // TestWarmThese makes single contents plain; others and plain ones stay as they are.
 func TestWarmThese(t *testing.T) {
 	d, _, files, paths := chilled(t)
-	w, err := d.Cold.WarmThese(t.Context(), []blob.Ref{blob.Sum(files[1].body), blob.Sum(files[3].body)}, Warming{})
+	w, err := d.Cold.WarmThese(t.Context(), []blob.Ref{blob.Sum(files[1].body), blob.Sum(files[3].body)}, coldstore.Warming{})
 	if err != nil || w.Contents != 1 || w.Bytes != int64(len(files[1].body)) {
 		t.Fatalf("warm: %+v, %v, want the one content that is cold", w, err)
 	}
@@ -378,17 +382,17 @@ func TestWarmThese(t *testing.T) {
 func TestWarmAllAgain(t *testing.T) {
 	d, _, _, _ := chilled(t)
 	steps := 0
-	w, err := d.Cold.WarmAll(t.Context(), Warming{Each: func(ColdContent) error {
+	w, err := d.Cold.WarmAll(t.Context(), coldstore.Warming{Each: func(coldstore.ColdContent) error {
 		if steps++; steps < 3 {
 			return nil
 		}
-		_, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour})
+		_, err := d.Cold.Cool(t.Context(), coldstore.CoolOptions{After: time.Hour})
 		return err
 	}})
 	if err != nil || w.Contents != 3 || w.Again != 3 {
 		t.Errorf("warm all: %+v, %v, want 3 contents, and 3 that are cold again", w, err)
 	}
-	if w, err := d.Cold.WarmAll(t.Context(), Warming{}); err != nil || w.Contents != 3 || w.Again != 0 {
+	if w, err := d.Cold.WarmAll(t.Context(), coldstore.Warming{}); err != nil || w.Contents != 3 || w.Again != 0 {
 		t.Errorf("warm all again: %+v, %v, want 3 contents", w, err)
 	}
 }
@@ -396,8 +400,8 @@ func TestWarmAllAgain(t *testing.T) {
 // TestWarmNoRoom: if the disk has too little space, nothing is changed.
 func TestWarmNoRoom(t *testing.T) {
 	d, _, files, _ := chilled(t)
-	d.Cold.space = func() (total, free int64, err error) { return 1 << 40, 2 * int64(len(files[0].body)), nil }
-	if w, err := d.Cold.WarmAll(t.Context(), Warming{}); !errors.Is(err, ErrNoRoom) || w.Contents != 0 {
+	d.Cold.Space = func() (total, free int64, err error) { return 1 << 40, 2 * int64(len(files[0].body)), nil }
+	if w, err := d.Cold.WarmAll(t.Context(), coldstore.Warming{}); !errors.Is(err, coldstore.ErrNoRoom) || w.Contents != 0 {
 		t.Fatalf("warm all: %+v, %v, want ErrNoRoom", w, err)
 	}
 	if s, err := d.Cold.Stats(t.Context()); err != nil || s.Contents != 3 {
@@ -410,7 +414,7 @@ func TestWarmNoRoom(t *testing.T) {
 func TestColdShown(t *testing.T) {
 	d, _, files, paths := chilled(t)
 	ctx := t.Context()
-	p, err := d.Catalog.Objects(ctx, Scope{}, ObjectQuery{Text: "app.so"})
+	p, err := d.Catalog.Objects(ctx, answer.Scope{}, ObjectQuery{Text: "app.so"})
 	if err != nil || len(p.Objects) != 4 {
 		t.Fatalf("%d objects, %v, want 4", len(p.Objects), err)
 	}
@@ -423,7 +427,7 @@ func TestColdShown(t *testing.T) {
 	if cold != 3 {
 		t.Errorf("%d objects of the list are cold, want 3", cold)
 	}
-	e, err := d.Catalog.Entry(ctx, Scope{}, blob.Sum(files[1].body))
+	e, err := d.Catalog.Entry(ctx, answer.Scope{}, blob.Sum(files[1].body))
 	if err != nil || e.Cold == nil || e.Cold.Base == nil || e.Cold.Base.Ref != blob.Sum(files[3].body) {
 		t.Errorf("the entry of the second build: %+v, %v, want a delta of the newest", e, err)
 	}
@@ -442,17 +446,17 @@ func TestColdShown(t *testing.T) {
 		t.Errorf("usage %+v, %v, want 3 cold contents on a disk", u, err)
 	}
 	for i, want := range []bool{true, true, true, false} {
-		tr, err := d.Tracer.Trace(ctx, TraceAsk{Segments: strings.Split(paths[i], "/")})
+		tr, err := d.Tracer.Trace(ctx, why.TraceAsk{Segments: strings.Split(paths[i], "/")})
 		if err != nil || tr.File == nil || (tr.File.Cold != nil) != want {
 			t.Errorf("trace of build %d: %+v, %v, want a file, cold: %t", i, tr, err, want)
 		}
 	}
-	if n := len(d.Cold.reads); n != 0 {
+	if n := d.Cold.ReadsNoted(); n != 0 {
 		t.Errorf("%d contents count as read after they were shown, want 0", n)
 	}
 	answers(t, d, map[string][]byte{paths[0]: files[0].body})
 	s, err := d.Cold.Status(ctx)
-	if n := len(d.Cold.reads); n != 1 || err != nil || s.Restored == 0 || s.RestoredBytes < uint64(len(files[0].body)) || s.Failures != 0 || s.Near == 0 || s.Sums.Contents != 3 {
+	if n := d.Cold.ReadsNoted(); n != 1 || err != nil || s.Restored == 0 || s.RestoredBytes < uint64(len(files[0].body)) || s.Failures != 0 || s.Near == 0 || s.Sums.Contents != 3 {
 		t.Errorf("after a read %d contents count as read and the status is %+v, %v; want 1, and a restored content", n, s, err)
 	}
 }
@@ -477,12 +481,12 @@ func TestColdShares(t *testing.T) {
 		}
 		c.advance(24 * time.Hour)
 		if i == 2 {
-			if sum, err := d.Cold.Cool(ctx, CoolOptions{After: time.Hour}); err != nil || sum.Contents != 2 {
+			if sum, err := d.Cold.Cool(ctx, coldstore.CoolOptions{After: time.Hour}); err != nil || sum.Contents != 2 {
 				t.Fatalf("cool: %+v, %v, want 2 contents", sum, err)
 			}
 		}
 	}
-	if sum, err := d.Cold.Cool(ctx, CoolOptions{After: time.Hour}); err != nil || sum.Contents != 1 {
+	if sum, err := d.Cold.Cool(ctx, coldstore.CoolOptions{After: time.Hour}); err != nil || sum.Contents != 1 {
 		t.Fatalf("cool: %+v, %v, want 1 content: the key", sum, err)
 	}
 	u, err := d.Retention.Usage(ctx)
@@ -535,7 +539,7 @@ func TestColdReadersApart(t *testing.T) {
 	body := files[1].body
 	var readers []*os.File
 	for range 2 {
-		f, err := d.Cold.store.OpenWhole(t.Context(), blob.Sum(body))
+		f, err := d.Cold.Store().OpenWhole(t.Context(), blob.Sum(body))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
@@ -53,12 +55,12 @@ func TestColdYear(t *testing.T) {
 		t.Skip("adds 20 builds for some seconds: run it without -short")
 	}
 	c := &movable{}
-	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Now: c.now, Cold: ColdOptions{After: 14 * day, Rate: -1}})
+	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Now: c.now, Cold: coldstore.ColdOptions{After: 14 * day, Rate: -1}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = d.Close() }()
-	d.Cold.space = func() (total, free int64, err error) { return 1 << 40, 1 << 39, nil }
+	d.Cold.Space = func() (total, free int64, err error) { return 1 << 40, 1 << 39, nil }
 	begin, most := time.Now(), int64(0)
 	n := newNightlies(modules)
 	var sums [][]blob.Ref
@@ -77,17 +79,17 @@ func TestColdYear(t *testing.T) {
 		sums = append(sums, refs)
 		add(t, d, "Game", files...)
 		c.move(day)
-		if err := d.Cold.due(t.Context()); err != nil {
+		if err := d.Cold.Due(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		most = max(most, storedBytes(t, d))
 	}
 	c.move(30 * day)
-	if err := d.Cold.due(t.Context()); err != nil {
+	if err := d.Cold.Due(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	c.move(2 * time.Hour)
-	if _, err := d.Cold.Strip(t.Context(), CoolGrace); err != nil {
+	if _, err := d.Cold.Strip(t.Context(), coldstore.CoolGrace); err != nil {
 		t.Fatal(err)
 	}
 	s, err := d.Cold.Stats(t.Context())
@@ -101,7 +103,7 @@ func TestColdYear(t *testing.T) {
 		for i, ref := range refs {
 			hash := sha256.New()
 			if row, err := d.Cold.Of(t.Context(), ref); err == nil {
-				err = d.Cold.store.Restore(t.Context(), row, hash, nil)
+				err = d.Cold.Store().Restore(t.Context(), row, hash, nil)
 				if err != nil {
 					t.Fatalf("module %d of build %d: %v", i, no, err)
 				}
@@ -135,19 +137,19 @@ func TestColdYearKept(t *testing.T) {
 		t.Skip("adds 22 builds for some seconds: run it without -short")
 	}
 	c := &movable{}
-	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Now: c.now, Cold: ColdOptions{After: 3 * day, Rate: -1}})
+	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Now: c.now, Cold: coldstore.ColdOptions{After: 3 * day, Rate: -1}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = d.Close() }()
-	d.Cold.space = func() (total, free int64, err error) { return 1 << 40, 1 << 39, nil }
+	d.Cold.Space = func() (total, free int64, err error) { return 1 << 40, 1 << 39, nil }
 	setPolicy(t, d, fmt.Sprintf("classes: [{name: nightly, keep_last: %d}]", keep), "default: nightly", "min_age: 0s", "brake: 100%")
 	n := newNightlies(modules)
 	var pinned, cold, predicted int64
 	for no := range days {
 		add(t, d, "Game", n.build(no)...)
 		c.move(day)
-		if err := d.Cold.due(t.Context()); err != nil {
+		if err := d.Cold.Due(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if p := preview(t, d); p.Builds() > 0 {
@@ -155,7 +157,7 @@ func TestColdYearKept(t *testing.T) {
 			applyPlan(t, d, p)
 		}
 		for range 2 { // the second takes bases whose last deltas the first has taken
-			if _, err := d.Retention.Collect(t.Context(), CollectOptions{}); err != nil {
+			if _, err := d.Retention.Collect(t.Context(), lifecycle.CollectOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -193,7 +195,7 @@ func TestColdMoved(t *testing.T) {
 		add(t, d, "app", f)
 		c.advance(24 * time.Hour)
 	}
-	if sum, err := d.Cold.Cool(t.Context(), CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
+	if sum, err := d.Cold.Cool(t.Context(), coldstore.CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
 		t.Fatalf("cool: %+v, %v, want 3 contents", sum, err)
 	}
 	cold, err := d.Cold.Stats(t.Context())
@@ -222,7 +224,7 @@ func TestColdMoved(t *testing.T) {
 			t.Errorf("%s: faults %+v, want none", name, faults)
 		}
 		var row index.Cold
-		if _, err := copied.Cold.WarmAll(t.Context(), Warming{Each: func(r ColdContent) error { row = r; return nil }}); err != nil || row.Size == 0 {
+		if _, err := copied.Cold.WarmAll(t.Context(), coldstore.Warming{Each: func(r coldstore.ColdContent) error { row = r; return nil }}); err != nil || row.Size == 0 {
 			t.Errorf("%s: warm: %v", name, err)
 		}
 		answers(t, copied, want)

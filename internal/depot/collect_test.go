@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/content"
 )
 
 // deleteFails is a blob store whose deletions fail.
@@ -30,13 +31,13 @@ func TestDeleteBlobs(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			inUse := 0
-			if err := deleteBlobs(t.Context(), deleteFails{c.err}, func(blob.Ref) { inUse++ })(blob.Ref{}); !errors.Is(err, c.want) {
+			if err := content.Deleter(t.Context(), deleteFails{c.err}, func(blob.Ref) { inUse++ })(blob.Ref{}); !errors.Is(err, c.want) {
 				t.Errorf("error %v, want %v", err, c.want)
 			}
 			if inUse != c.inUse {
 				t.Errorf("%d blobs in use, want %d", inUse, c.inUse)
 			}
-			if err := deleteBlobs(t.Context(), deleteFails{c.err}, nil)(blob.Ref{}); !errors.Is(err, c.want) {
+			if err := content.Deleter(t.Context(), deleteFails{c.err}, nil)(blob.Ref{}); !errors.Is(err, c.want) {
 				t.Errorf("without a callback: error %v, want %v", err, c.want)
 			}
 		})

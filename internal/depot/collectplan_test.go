@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/stage"
 )
 
 // planCollect makes a plan of a garbage collection.
-func planCollect(t *testing.T, d *Depot, opt CollectOptions) CollectionPlan {
+func planCollect(t *testing.T, d *Depot, opt lifecycle.CollectOptions) lifecycle.CollectionPlan {
 	t.Helper()
 	p, err := d.Retention.PlanCollection(t.Context(), opt, "anna")
 	if err != nil || p.Unstored != nil || len(p.Number) != 8 {
@@ -47,12 +48,12 @@ func TestCollectionPlan(t *testing.T) {
 			}
 		}
 		remove(1)
-		p := planCollect(t, d, CollectOptions{Grace: time.Hour})
+		p := planCollect(t, d, lifecycle.CollectOptions{Grace: time.Hour})
 		if p.Contents != 0 || len(p.Trash) != 1 {
 			t.Errorf("plan during the trash: %+v, want no content and 1 transaction in the trash", p.Collected)
 		}
 		c.move(8 * day) // the trash of 1 has ended; its grace would not have
-		opt := CollectOptions{Grace: 30 * day}
+		opt := lifecycle.CollectOptions{Grace: 30 * day}
 		p = planCollect(t, d, opt)
 		if p.Contents != 2 || p.Frees == 0 {
 			t.Fatalf("plan after the trash: %+v, want 2 contents whatever the grace", p.Collected)
@@ -104,22 +105,22 @@ func TestCollectionPlan(t *testing.T) {
 
 		// Each kind of plan has its own command.
 		policy := preview(t, d)
-		if _, err := d.Retention.ApplyCollection(ctx, policy.Ticket.Number); !errors.Is(err, ErrNoPlan) || !strings.Contains(err.Error(), "policy apply") {
+		if _, err := d.Retention.ApplyCollection(ctx, policy.Ticket.Number); !errors.Is(err, lifecycle.ErrNoPlan) || !strings.Contains(err.Error(), "policy apply") {
 			t.Errorf("a plan of the policy is collected: %v, want the command policy apply", err)
 		}
 		p = planCollect(t, d, opt)
-		if _, err := d.Retention.Apply(ctx, p.Number, 0, "anna"); !errors.Is(err, ErrNoPlan) || !strings.Contains(err.Error(), "gc --plan") {
+		if _, err := d.Retention.Apply(ctx, p.Number, 0, "anna"); !errors.Is(err, lifecycle.ErrNoPlan) || !strings.Contains(err.Error(), "gc --plan") {
 			t.Errorf("a plan of a collection is applied as a policy: %v, want the command gc --plan", err)
 		}
-		if _, err := d.Retention.ApplyCollection(ctx, "00000000"); !errors.Is(err, ErrNoPlan) {
-			t.Errorf("an unknown plan: %v, want %v", err, ErrNoPlan)
+		if _, err := d.Retention.ApplyCollection(ctx, "00000000"); !errors.Is(err, lifecycle.ErrNoPlan) {
+			t.Errorf("an unknown plan: %v, want %v", err, lifecycle.ErrNoPlan)
 		}
-		if kind, err := d.Retention.KindOfPlan(ctx, p.Number); err != nil || kind != PlanOfCollection {
-			t.Errorf("kind of plan %s: %d, %v; want %d", p.Number, kind, err, PlanOfCollection)
+		if kind, err := d.Retention.KindOfPlan(ctx, p.Number); err != nil || kind != lifecycle.PlanOfCollection {
+			t.Errorf("kind of plan %s: %d, %v; want %d", p.Number, kind, err, lifecycle.PlanOfCollection)
 		}
 		c.move(8 * day)
-		if _, err := d.Retention.ApplyCollection(ctx, p.Number); !errors.Is(err, ErrNoPlan) {
-			t.Errorf("a plan that has ended: %v, want %v", err, ErrNoPlan)
+		if _, err := d.Retention.ApplyCollection(ctx, p.Number); !errors.Is(err, lifecycle.ErrNoPlan) {
+			t.Errorf("a plan that has ended: %v, want %v", err, lifecycle.ErrNoPlan)
 		}
 	})
 }
@@ -138,7 +139,7 @@ func TestCollectionPlanOfStrays(t *testing.T) {
 		}
 		refs = append(refs, ref)
 	}
-	opt := CollectOptions{Grace: -24 * 365 * 100 * time.Hour}
+	opt := lifecycle.CollectOptions{Grace: -24 * 365 * 100 * time.Hour}
 	p := planCollect(t, d, opt)
 	if p.Strays != 2 || p.Frees == 0 {
 		t.Fatalf("plan: %+v, want 2 blobs", p.Collected)
@@ -170,7 +171,7 @@ func TestUsageOverTime(t *testing.T) {
 		b, _ := symbols(2, 2)
 		one := pushBuild(t, d, stage.Labels{Product: "A", Version: "1"}, append(slices.Clone(a), b...))
 		pushBuild(t, d, stage.Labels{Product: "B", Version: "1"}, b)
-		read := func(f UsageFilter) []UsageDay {
+		read := func(f lifecycle.UsageFilter) []lifecycle.UsageDay {
 			t.Helper()
 			f.From, f.To = first, first.Add(10*day)
 			list, err := d.Retention.UsageOverTime(ctx, f)
@@ -183,14 +184,14 @@ func TestUsageOverTime(t *testing.T) {
 		for _, f := range append(slices.Clone(a), b...) {
 			added += int64(len(f.body))
 		}
-		if err := d.Retention.recordDay(ctx, d.now()); err != nil {
+		if err := d.Retention.RecordDay(ctx, d.now()); err != nil {
 			t.Fatal(err)
 		}
 		block := d.block
 		if block < 4096 {
 			block = 0 // in a bucket: lengths
 		}
-		check := func(what string, u UsageDay, want UsageDay) {
+		check := func(what string, u lifecycle.UsageDay, want lifecycle.UsageDay) {
 			t.Helper()
 			if block == 0 {
 				want.Bytes, want.Own, want.Garbage = u.Bytes, u.Own, u.Garbage
@@ -199,31 +200,31 @@ func TestUsageOverTime(t *testing.T) {
 				t.Errorf("%s: %+v, want %+v", what, u, want)
 			}
 		}
-		list := read(UsageFilter{})
+		list := read(lifecycle.UsageFilter{})
 		if len(list) != 2 {
 			t.Fatalf("usage by product: %+v, want A and B", list)
 		}
-		check("A on the first day", list[0], UsageDay{Day: first, Product: "A", Transactions: 1, Files: 5, Bytes: 5 * block, Own: 3 * block, Added: added})
+		check("A on the first day", list[0], lifecycle.UsageDay{Day: first, Product: "A", Transactions: 1, Files: 5, Bytes: 5 * block, Own: 3 * block, Added: added})
 		// A second look on the same day records nothing; the next day does.
 		pushBuild(t, d, stage.Labels{Product: "B", Version: "2"}, b)
-		if err := d.Retention.recordDay(ctx, d.now()); err != nil {
+		if err := d.Retention.RecordDay(ctx, d.now()); err != nil {
 			t.Fatal(err)
 		}
 		name := "B"
-		if list = read(UsageFilter{Product: &name}); len(list) != 1 || list[0].Transactions != 1 || list[0].Own != 0 {
+		if list = read(lifecycle.UsageFilter{Product: &name}); len(list) != 1 || list[0].Transactions != 1 || list[0].Own != 0 {
 			t.Errorf("usage of B after a second look on the day: %+v, want 1 transaction", list)
 		}
 		c.move(day)
 		if _, err := d.Retention.Remove(ctx, one, "anna"); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Retention.recordDay(ctx, d.now()); err != nil {
+		if err := d.Retention.RecordDay(ctx, d.now()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Retention.Collect(ctx, CollectOptions{Grace: time.Hour}); err != nil {
+		if _, err := d.Retention.Collect(ctx, lifecycle.CollectOptions{Grace: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
-		list = read(UsageFilter{All: true})
+		list = read(lifecycle.UsageFilter{All: true})
 		if len(list) != 2 {
 			t.Fatalf("usage of the depot: %+v, want 2 days", list)
 		}
@@ -231,14 +232,14 @@ func TestUsageOverTime(t *testing.T) {
 		for _, f := range b {
 			bytesOfB += int64(len(f.body))
 		}
-		check("the depot on the first day", list[0], UsageDay{Day: first, All: true, Transactions: 2, Files: 7, Bytes: 5 * block, Own: 5 * block, Added: added + 2*bytesOfB})
-		check("the depot on the second day", list[1], UsageDay{Day: first.Add(day), All: true, Transactions: 2, Files: 4, Bytes: 2 * block, Own: 2 * block, Garbage: 3 * block, Removed: added})
-		c.move(usageLife)
+		check("the depot on the first day", list[0], lifecycle.UsageDay{Day: first, All: true, Transactions: 2, Files: 7, Bytes: 5 * block, Own: 5 * block, Added: added + 2*bytesOfB})
+		check("the depot on the second day", list[1], lifecycle.UsageDay{Day: first.Add(day), All: true, Transactions: 2, Files: 4, Bytes: 2 * block, Own: 2 * block, Garbage: 3 * block, Removed: added})
+		c.move(lifecycle.UsageLife)
 		if err := d.Retention.RecordUsage(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if list = read(UsageFilter{All: true}); len(list) != 1 || !list[0].Day.Equal(first.Add(day)) {
-			t.Errorf("usage after %s: %+v, want that the first day is forgotten", usageLife, list)
+		if list = read(lifecycle.UsageFilter{All: true}); len(list) != 1 || !list[0].Day.Equal(first.Add(day)) {
+			t.Errorf("usage after %s: %+v, want that the first day is forgotten", lifecycle.UsageLife, list)
 		}
 	})
 }
@@ -248,7 +249,7 @@ func TestComment(t *testing.T) {
 	onRetained(t, func(t *testing.T, d *Depot, _ *movable) {
 		f, _ := symbols(1, 1)
 		one := pushBuild(t, d, stage.Labels{Product: "G", Version: "1", Comment: "first"}, f)
-		p := planCollect(t, d, CollectOptions{})
+		p := planCollect(t, d, lifecycle.CollectOptions{})
 		if tx, err := d.Retention.SetComment(t.Context(), one, "shipped\x00 \xff"); err != nil || tx.Number != one {
 			t.Fatalf("comment: %+v, %v; want transaction %d", tx, err, one)
 		}
@@ -291,7 +292,7 @@ func TestUnfinishedApplication(t *testing.T) {
 	}
 	// As if 1 of the 3 transactions had been removed before the interruption.
 	run, err := d.db.Retention.Begin(t.Context(), generation, true, d.now(), func(*index.RetainedState) (index.Decision, error) {
-		x, err := d.Retention.decision(plan, policy, "apply", "anna")
+		x, err := d.Retention.Decision(plan, policy, "apply", "anna")
 		x.Removals = x.Removals[:1]
 		return x, err
 	})
@@ -301,8 +302,8 @@ func TestUnfinishedApplication(t *testing.T) {
 	run.Outcome = index.RunUnfinished
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = d.Retention.finish(ctx, Applied{Run: run})
-	var unfinished *UnfinishedError
+	_, err = d.Retention.Finish(ctx, lifecycle.Applied{Run: run})
+	var unfinished *lifecycle.UnfinishedError
 	if !errors.As(err, &unfinished) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 of 3 transactions were removed; symdepot policy apply "+p.Ticket.Number) {
 		t.Errorf("interrupted application: %v, want that 1 of 3 transactions was removed, and the command that goes on", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/stage"
 )
@@ -14,8 +16,8 @@ import (
 type commits struct {
 	db        *index.DB
 	blobs     blob.Backend
-	contents  *contents
-	cold      *Cold
+	contents  *content.Contents
+	cold      *coldstore.Cold
 	symbols   *Symbols
 	confirmed *Confirmations
 }
@@ -46,8 +48,8 @@ func (c *commits) commit(ctx context.Context, tx index.Tx, batch blob.Batch) (in
 	c.symbols.arrived(ctx, tx.Entries)
 	// The client may leave, but what was brought is stored, and a fault must be noticed.
 	ctx = context.WithoutCancel(ctx)
-	c.cold.addedAgain(ctx, refsOf(damaged))
-	lost, err := c.contents.lost(ctx, damaged)
+	c.cold.AddedAgain(ctx, refsOf(damaged))
+	lost, err := c.contents.Lost(ctx, damaged)
 	if err != nil {
 		return number, err
 	}
@@ -69,7 +71,7 @@ func (c *commits) damagedIn(ctx context.Context, tx index.Tx) ([]index.Content, 
 	if err != nil {
 		return nil, err
 	}
-	return c.contents.lost(ctx, list)
+	return c.contents.Lost(ctx, list)
 }
 
 func refsOf(list []index.Content) []blob.Ref {

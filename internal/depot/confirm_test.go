@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/stage"
 )
@@ -65,7 +67,7 @@ func testSamePaths(t *testing.T, d *Depot) {
 			}
 		}
 		for i, p := range paths {
-			if _, body, err := get(t, d, Scope{Products: []string{name}}, p); err != nil || !bytes.Equal(body, files[i].body) {
+			if _, body, err := get(t, d, answer.Scope{Products: []string{name}}, p); err != nil || !bytes.Equal(body, files[i].body) {
 				t.Errorf("%s: %s: %d bytes, %v; want those that were sent", name, p, len(body), err)
 			}
 		}
@@ -114,7 +116,7 @@ func testJoinedPaths(t *testing.T, d *Depot) {
 		if err != nil || done.Files != int64(want) {
 			t.Fatalf("%s: %+v, %v; want %d files", product, done, err, want)
 		}
-		wantIn := Scope{Products: []string{product}}
+		wantIn := answer.Scope{Products: []string{product}}
 		for i, p := range paths {
 			_, body, err := get(t, d, wantIn, p)
 			if is := err == nil && bytes.Equal(body, files[i].body); is != (i >= 3-want) {
@@ -191,7 +193,7 @@ func TestAudit(t *testing.T) {
 	}
 	faults := func() (list []string) {
 		t.Helper()
-		if _, err := d.Check.Verify(t.Context(), func(f Fault) { list = append(list, f.What) }, nil); err != nil {
+		if _, err := d.Check.Verify(t.Context(), func(f content.Fault) { list = append(list, f.What) }, nil); err != nil {
 			t.Fatal(err)
 		}
 		return list
@@ -268,7 +270,7 @@ func TestSameBytesAtOnce(t *testing.T) {
 			})
 		}
 		both.Wait()
-		if _, body, err := get(t, d, Scope{Products: []string{"both"}}, paths[i]); err != nil || !bytes.Equal(body, f.body) {
+		if _, body, err := get(t, d, answer.Scope{Products: []string{"both"}}, paths[i]); err != nil || !bytes.Equal(body, f.body) {
 			t.Errorf("%s: %d bytes, %v; want those that were sent", paths[i], len(body), err)
 		}
 	}

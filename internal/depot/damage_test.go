@@ -16,10 +16,12 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 )
 
 // blobPath returns the file of a content on disk.
-func blobPath(d *Depot, ref blob.Ref) string { return d.Cold.store.Below().(*blob.Disk).Path(ref) }
+func blobPath(d *Depot, ref blob.Ref) string { return d.Cold.Store().Below().(*blob.Disk).Path(ref) }
 
 // overwrite changes the stored bytes of a content behind the depot's back.
 func overwrite(t *testing.T, d *Depot, content, stored []byte) {
@@ -69,7 +71,7 @@ func logged(t *testing.T, opt Options) (*Depot, *bytes.Buffer) {
 // whole reads an answer in order, as a server does.
 func whole(t *testing.T, d *Depot, path string) ([]byte, error) {
 	t.Helper()
-	f, err := d.Open(t.Context(), Scope{}, request(t, path))
+	f, err := d.Open(t.Context(), answer.Scope{}, request(t, path))
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +120,7 @@ func TestAddHealsDamage(t *testing.T) {
 			if got, err := whole(t, d, symPath); err != nil || !bytes.Equal(got, body) {
 				t.Errorf("after adding it again: %d bytes, %v; want %d", len(got), err, len(body))
 			}
-			if v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v", f) }, nil); err != nil || v.Faults != 0 {
+			if v, err := d.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("fault: %+v", f) }, nil); err != nil || v.Faults != 0 {
 				t.Errorf("verify after adding it again: %d faults, %v; want no error and 0", v.Faults, err)
 			}
 		})
@@ -180,7 +182,7 @@ func TestUpstreamHealsDamage(t *testing.T) {
 			if n := s.asked.Load(); n != 1 {
 				t.Errorf("the upstream was asked %d times, want once", n)
 			}
-			if v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v", f) }, nil); err != nil || v.Faults != 0 {
+			if v, err := d.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("fault: %+v", f) }, nil); err != nil || v.Faults != 0 {
 				t.Errorf("verify after the download: %d faults, %v; want no error and 0", v.Faults, err)
 			}
 		})
@@ -197,7 +199,7 @@ func TestRepair(t *testing.T) {
 	}
 	own := testdata(t, "elf/prog-sha1")
 	n := add(t, d, "game", own)
-	plain, err := d.Open(t.Context(), Scope{}, request(t, "buildid/"+progID+"/executable"))
+	plain, err := d.Open(t.Context(), answer.Scope{}, request(t, "buildid/"+progID+"/executable"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,19 +213,19 @@ func TestRepair(t *testing.T) {
 	if err := os.Truncate(blobPath(d, made.Ref), 10); err != nil {
 		t.Fatal(err)
 	}
-	faults := map[string]Fault{}
-	v, err := d.Check.Repair(t.Context(), func(f Fault) { faults[f.Ref] = f }, nil)
+	faults := map[string]content.Fault{}
+	v, err := d.Check.Repair(t.Context(), func(f content.Fault) { faults[f.Ref] = f }, nil)
 	if err != nil || v.Faults != 3 {
 		t.Fatalf("repair: %d faults, %v; want 3", v.Faults, err)
 	}
 	for _, c := range []struct {
 		what, ref string
-		lost      FaultFile
+		lost      content.FaultFile
 		remedy    string
 	}{
-		{"added", blob.Sum(own.body).String(), FaultFile{File: "prog-sha1", Path: own.path, Product: "game", Transaction: n}, "symdepot add"},
-		{"cached", blob.Sum(cached).String(), FaultFile{File: "app.pdb", Path: "app.sym", FetchedFrom: "far.example"}, "downloads it again"},
-		{"derived", made.Ref.String(), FaultFile{MadeFrom: plain.Ref.String(), Tool: codings["zstd"].Name}, "made again"},
+		{"added", blob.Sum(own.body).String(), content.FaultFile{File: "prog-sha1", Path: own.path, Product: "game", Transaction: n}, "symdepot add"},
+		{"cached", blob.Sum(cached).String(), content.FaultFile{File: "app.pdb", Path: "app.sym", FetchedFrom: "far.example"}, "downloads it again"},
+		{"derived", made.Ref.String(), content.FaultFile{MadeFrom: plain.Ref.String(), Tool: codings["zstd"].Name}, "made again"},
 	} {
 		f := faults[c.ref]
 		if len(f.Files) != 1 || f.Files[0] != c.lost {
@@ -237,7 +239,7 @@ func TestRepair(t *testing.T) {
 		}
 	}
 	// Cached and derived contents need nothing; the added one is added again.
-	v, err = d.Check.Verify(t.Context(), func(f Fault) {
+	v, err = d.Check.Verify(t.Context(), func(f content.Fault) {
 		if f.Ref != blob.Sum(own.body).String() {
 			t.Errorf("fault after the repair: %+v, want one of the damaged content only", f)
 		}
@@ -252,7 +254,7 @@ func TestRepair(t *testing.T) {
 	if again, err := d.forms.derive(t.Context(), Form{Ref: plain.Ref, Tool: codings["zstd"]}); err != nil || again != made {
 		t.Errorf("derive after the repair: %+v, %v; want %+v", again, err, made)
 	}
-	if v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("fault at the end: %+v", f) }, nil); err != nil || v.Faults != 0 {
+	if v, err := d.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("fault at the end: %+v", f) }, nil); err != nil || v.Faults != 0 {
 		t.Errorf("verify at the end: %d faults, %v; want no error and 0", v.Faults, err)
 	}
 }
@@ -365,7 +367,7 @@ func TestScrubCoverage(t *testing.T) {
 	covers("in the next pass", 2, 3)
 	verify := func() {
 		t.Helper()
-		if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v, want none", f) }, nil); err != nil {
+		if _, err := d.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("fault: %+v, want none", f) }, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -439,7 +441,7 @@ func TestRangeOfLargeFile(t *testing.T) {
 	d, _ := logged(t, Options{})
 	body := symFile(symID, blob.HashedAtOpen+100_000)
 	add(t, d, "", file{"app.sym", body})
-	f, err := d.Open(t.Context(), Scope{}, request(t, symPath))
+	f, err := d.Open(t.Context(), answer.Scope{}, request(t, symPath))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -476,8 +478,8 @@ func TestSuspicion(t *testing.T) {
 	}
 	want := func(when string, refs ...blob.Ref) {
 		t.Helper()
-		d.contents.close()
-		got, err := d.contents.suspected(t.Context())
+		d.contents.Close()
+		got, err := d.contents.Suspected(t.Context())
 		if err != nil || len(got) != len(refs) || len(refs) > 0 && !got[refs[0]] {
 			t.Errorf("%s: suspected %v, %v; want %v", when, got, err, refs)
 		}

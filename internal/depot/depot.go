@@ -14,6 +14,10 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
+	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
@@ -100,7 +104,7 @@ type Options struct {
 	// contents in the background; zero is 8 MiB, negative disables the check.
 	ScrubRate int64
 	// Cold configures how contents become cold.
-	Cold ColdOptions
+	Cold coldstore.ColdOptions
 	// Tracer records lookups, downloads and jobs; nil records nothing.
 	Tracer *span.Tracer
 	// Log receives events of the background; nil discards them.
@@ -146,9 +150,9 @@ type Depot struct {
 	// searched after the depot, and before its downloaded files.
 	Watched *Watched
 	// Retention decides which transactions are kept.
-	Retention *Retention
+	Retention *lifecycle.Retention
 	// Tracer explains how requests are answered.
-	Tracer *Tracer
+	Tracer *why.Tracer
 	// Tokens is the part that keeps access tokens, without their secrets.
 	Tokens index.Tokens
 	// Remote is what administrators do with the upstreams.
@@ -156,7 +160,7 @@ type Depot struct {
 	// Catalog shows people what the depot holds.
 	Catalog *Catalog
 	// Cold keeps contents as differences from similar ones.
-	Cold *Cold
+	Cold *coldstore.Cold
 	// Confirmed checks what was added before anybody is told that it is there.
 	Confirmed *Confirmations
 
@@ -175,7 +179,7 @@ type Depot struct {
 	block int64
 	db    *index.DB
 
-	contents     *contents
+	contents     *content.Contents
 	commits      *commits
 	filter       *keyFilter
 	forms        *forms
@@ -227,13 +231,14 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	}
 	d.now = opt.Now
 	var err error
-	d.Cold = newCold(d, &opt)
-	d.contents = &contents{blobs: d.blobs, placed: d.placed, db: d.db, log: opt.Log, now: opt.Now}
-	d.Cache = &Cache{db: d.db, blobs: d.blobs, now: opt.Now, limits: opt.Cache, space: d.Cold.disk}
+	d.Cold = coldstore.NewCold(coldstore.Home{DB: d.db, Below: d.blobs, Placed: d.placed, Dir: d.dir, Local: d.localDir(&opt)}, opt.Cold, opt.Log, opt.Now)
+	d.blobs = d.Cold.Store()
+	d.contents = content.New(d.blobs, d.placed, d.db, opt.Log, opt.Now)
+	d.Cache = &Cache{db: d.db, blobs: d.blobs, now: opt.Now, limits: opt.Cache, space: d.Cold.Disk}
 	d.Missing = &Missing{db: d.db, pages: newPageSeal(d), now: opt.Now}
 	d.Check = &Checker{cold: d.Cold, dir: d.dir, blobs: d.blobs, placed: d.placed, db: d.db, contents: d.contents, log: opt.Log, now: opt.Now}
 	d.Check.init(opt.ScrubRate)
-	d.Tokens, d.Retention, d.Catalog, d.Tracer, d.Remote = d.db.Tokens, &Retention{d}, &Catalog{d: d, pages: d.Missing.pages}, &Tracer{d}, &Remote{d}
+	d.Tokens, d.Retention, d.Catalog, d.Remote = d.db.Tokens, lifecycle.NewRetention(lifecycle.Home{DB: d.db, Blobs: d.blobs, Placed: d.placed, Block: d.block, Cold: d.Cold, Audit: d.Check.auditDue}, opt.Log, opt.Now), &Catalog{d: d, pages: d.Missing.pages}, &Remote{d}
 	d.reads = &Reads{db: d.db}
 	d.forms = &forms{dir: d.dir, db: d.db, blobs: d.blobs, contents: d.contents}
 	d.forms.init()
@@ -264,7 +269,18 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 		return nil, errors.Join(fmt.Errorf("depot %s: %w", d.name, err), d.Close())
 	}
 	d.Check.accepted = d.stages.Audit
+	d.Tracer = why.New(why.Parts{
+		DB: d.db, Fetch: d.fetch, Cold: d.Cold, Symbols: d.Symbols.SymbolsWork, SymCache: d.symcache,
+		Open: d.open, OpenMade: d.Symbols.open, Get: d.Get, DownloadAnew: d.downloadAnew,
+		Form: d.forms.made, Compresses: compresses, HasCabinets: hasCabinets, MakesCabinets: d.makeCabinets,
+	})
 	return d, nil
+}
+
+// Collect frees contents that have had no references for longer than grace, and
+// blobs of that age that were never committed. With dryRun it only counts.
+func (d *Depot) Collect(ctx context.Context, grace time.Duration, dryRun bool) (lifecycle.Collected, error) {
+	return d.Retention.Collect(ctx, lifecycle.CollectOptions{Grace: grace, DryRun: dryRun})
 }
 
 // Jobs returns the queue of background jobs.
@@ -294,8 +310,8 @@ func (d *Depot) Close() error {
 	d.filter.stop()
 	d.fetch.Close()
 	d.symcache.Stop()
-	d.contents.close()
-	return errors.Join(left, d.Missing.store(last), d.Cache.storeUses(last), d.reads.store(last), d.Cold.storeReads(last), d.Symbols.Close(), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
+	d.contents.Close()
+	return errors.Join(left, d.Missing.store(last), d.Cache.storeUses(last), d.reads.store(last), d.Cold.StoreReads(last), d.Symbols.Close(), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
 }
 
 // Ready reports whether the depot can answer. If only the bucket of its contents

@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -97,7 +100,7 @@ func add(t *testing.T, d *Depot, product string, files ...file) int64 {
 	return n
 }
 
-func get(t *testing.T, d *Depot, scope Scope, path string) (*File, []byte, error) {
+func get(t *testing.T, d *Depot, scope answer.Scope, path string) (*answer.File, []byte, error) {
 	t.Helper()
 	req, err := layout.Route(strings.Split(path, "/"))
 	if err != nil {
@@ -131,25 +134,25 @@ func TestBestOfOneBuildID(t *testing.T) {
 			add(t, d, "", files[(i+shift)%len(files)])
 			c.t = c.t.Add(time.Hour)
 		}
-		_, b, err := get(t, d, Scope{}, "buildid/"+progID+"/debuginfo")
+		_, b, err := get(t, d, answer.Scope{}, "buildid/"+progID+"/debuginfo")
 		if err != nil || !bytes.Equal(b, files[2].body) {
 			t.Errorf("shift %d: debuginfo has %d bytes, %v; want the separate debug file", shift, len(b), err)
 		}
-		_, b, err = get(t, d, Scope{}, "buildid/"+progID+"/executable")
+		_, b, err = get(t, d, answer.Scope{}, "buildid/"+progID+"/executable")
 		if err != nil || !bytes.Equal(b, files[1].body) {
 			t.Errorf("shift %d: executable has %d bytes, %v; want the smallest with section headers, of %d bytes", shift, len(b), err, len(files[1].body))
 		}
-		_, b, err = get(t, d, Scope{}, "prog-sha1/elf-buildid-"+progID+"/prog-sha1")
+		_, b, err = get(t, d, answer.Scope{}, "prog-sha1/elf-buildid-"+progID+"/prog-sha1")
 		if err != nil || !bytes.Equal(b, files[0].body) {
 			t.Errorf("shift %d: by name: %d bytes, %v; want the first file", shift, len(b), err)
 		}
-		if _, b, err = get(t, d, Scope{}, "buildid/"+progID+"/section/.debug_line"); err != nil || len(b) == 0 {
+		if _, b, err = get(t, d, answer.Scope{}, "buildid/"+progID+"/section/.debug_line"); err != nil || len(b) == 0 {
 			t.Errorf("section: %d bytes, %v; want the section", len(b), err)
 		}
-		if _, b, err = get(t, d, Scope{}, "buildid/"+progID+"/section/.text"); err != nil || len(b) == 0 {
+		if _, b, err = get(t, d, answer.Scope{}, "buildid/"+progID+"/section/.text"); err != nil || len(b) == 0 {
 			t.Errorf(".text, which the debug file has no contents for: %d bytes, %v", len(b), err)
 		}
-		if _, _, err = get(t, d, Scope{}, "buildid/"+progID+"/section/.nope"); !errors.Is(err, fs.ErrNotExist) {
+		if _, _, err = get(t, d, answer.Scope{}, "buildid/"+progID+"/section/.nope"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("a missing section: %v, want the error %v", err, fs.ErrNotExist)
 		}
 	}
@@ -162,13 +165,13 @@ func sym(id, name, code string) file {
 func TestCodeInfoRedirect(t *testing.T) {
 	d, _ := newDepot(t)
 	add(t, d, "", sym("3198517245D844EDB92B943840F8C3D81", "winpty.pdb", "69485E8C45000"))
-	f, _, err := get(t, d, Scope{}, "winpty.dll/69485E8C45000/winpty.sym")
+	f, _, err := get(t, d, answer.Scope{}, "winpty.dll/69485E8C45000/winpty.sym")
 	if err != nil || f.Redirect != "winpty.pdb/3198517245D844EDB92B943840F8C3D81/winpty.sym" {
 		t.Errorf(`get("winpty.dll/69485E8C45000/winpty.sym"): %+v, error %v; want Redirect "winpty.pdb/3198517245D844EDB92B943840F8C3D81/winpty.sym"`, f, err)
 	}
 	// Under its own key it is answered, also where the client asks by the code file.
 	for _, p := range []string{"winpty.pdb/3198517245d844edb92b943840f8c3d81/winpty.sym", "winpty.dll/3198517245D844EDB92B943840F8C3D81/winpty.dll.sym"} {
-		if f, b, err := get(t, d, Scope{}, p); err != nil || f.Redirect != "" || len(b) == 0 {
+		if f, b, err := get(t, d, answer.Scope{}, p); err != nil || f.Redirect != "" || len(b) == 0 {
 			t.Errorf(`%s: get: error %v, %q, length %v; want "", not 0`, p, err, f.Redirect, len(b))
 		}
 	}
@@ -180,30 +183,30 @@ func TestLookupByIDOnly(t *testing.T) {
 	d, c := newDepot(t)
 	x64 := testdata(t, "pdb/hello-x64.pdb")
 	add(t, d, "", x64)
-	found, err := d.Find(t.Context(), Scope{}, "hello-x64.pdb", 10)
+	found, err := d.Find(t.Context(), answer.Scope{}, "hello-x64.pdb", 10)
 	if err != nil || len(found) != 1 {
 		t.Fatalf(`Find("hello-x64.pdb", 10): %v, error %v; want length 1`, found, err)
 	}
 	id := found[0].Object.DebugID.Breakpad()
 	renamed := "renamed.pdb/" + id + "/renamed.pdb"
-	if _, b, err := get(t, d, Scope{}, renamed); err != nil || !bytes.Equal(b, x64.body) {
+	if _, b, err := get(t, d, answer.Scope{}, renamed); err != nil || !bytes.Equal(b, x64.body) {
 		t.Errorf("by id alone: %d bytes, %v; want those of hello-x64.pdb", err, len(b))
 	}
 	other := bytes.Clone(x64.body)
 	other[len(other)-1] ^= 1 // the same id, another content
 	c.t = c.t.Add(time.Hour)
 	add(t, d, "", file{"other.pdb", other})
-	if _, _, err := get(t, d, Scope{}, renamed); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := get(t, d, answer.Scope{}, renamed); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an ambiguous id was answered: %v, want the error %v", err, fs.ErrNotExist)
 	}
-	if _, b, err := get(t, d, Scope{}, "other.pdb/"+id+"/other.pdb"); err != nil || !bytes.Equal(b, other) {
+	if _, b, err := get(t, d, answer.Scope{}, "other.pdb/"+id+"/other.pdb"); err != nil || !bytes.Equal(b, other) {
 		t.Errorf("by name and id: %d bytes, %v; want those of other.pdb", err, len(b))
 	}
 	// A lower age is answered by this file, a higher one is not.
-	if _, b, err := get(t, d, Scope{}, "hello-x64.pdb/"+id[:32]+"0/hello-x64.pdb"); err != nil || !bytes.Equal(b, x64.body) {
+	if _, b, err := get(t, d, answer.Scope{}, "hello-x64.pdb/"+id[:32]+"0/hello-x64.pdb"); err != nil || !bytes.Equal(b, x64.body) {
 		t.Errorf("a lower age: %d bytes, %v; want those of hello-x64.pdb", err, len(b))
 	}
-	if _, _, err := get(t, d, Scope{}, "hello-x64.pdb/"+id[:32]+"99/hello-x64.pdb"); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := get(t, d, answer.Scope{}, "hello-x64.pdb/"+id[:32]+"99/hello-x64.pdb"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a higher age than there is: %v, want the error %v", err, fs.ErrNotExist)
 	}
 }
@@ -211,15 +214,15 @@ func TestLookupByIDOnly(t *testing.T) {
 func TestImageNeverAnswersForItsPDB(t *testing.T) {
 	d, _ := newDepot(t)
 	add(t, d, "", testdata(t, "pdb/hello-x64.exe"))
-	found, err := d.Find(t.Context(), Scope{}, "hello-x64.exe", 10)
+	found, err := d.Find(t.Context(), answer.Scope{}, "hello-x64.exe", 10)
 	if err != nil || len(found) != 1 {
 		t.Fatalf(`Find("hello-x64.exe", 10): %v, error %v; want length 1`, found, err)
 	}
 	id := found[0].Object.DebugID.Breakpad()
-	if _, _, err := get(t, d, Scope{}, "hello-x64.pdb/"+id+"/hello-x64.pdb"); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := get(t, d, answer.Scope{}, "hello-x64.pdb/"+id+"/hello-x64.pdb"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the image was answered for the PDB: %v, want the error %v", err, fs.ErrNotExist)
 	}
-	if _, _, err := get(t, d, Scope{}, strings.ToLower(id[:2]+"/"+id[2:])+"/executable"); err != nil {
+	if _, _, err := get(t, d, answer.Scope{}, strings.ToLower(id[:2]+"/"+id[2:])+"/executable"); err != nil {
 		t.Errorf("unified, by debug id: %v", err)
 	}
 }
@@ -232,15 +235,15 @@ func TestScope(t *testing.T) {
 	add(t, d, "open", testdata(t, "elf/prog-sha1"))
 	path := "buildid/" + progID + "/debuginfo"
 	for _, c := range []struct {
-		scope Scope
+		scope answer.Scope
 		want  string
-	}{{Scope{}, "elf/prog-sha1.debug"}, {Scope{Products: []string{"secret"}}, "elf/prog-sha1.debug"}, {Scope{Products: []string{"open"}}, "elf/prog-sha1"}} {
+	}{{answer.Scope{}, "elf/prog-sha1.debug"}, {answer.Scope{Products: []string{"secret"}}, "elf/prog-sha1.debug"}, {answer.Scope{Products: []string{"open"}}, "elf/prog-sha1"}} {
 		_, b, err := get(t, d, c.scope, path)
 		if err != nil || !bytes.Equal(b, testdata(t, c.want).body) {
 			t.Errorf("%v: %d bytes, %v, want %s", c.scope, len(b), err, c.want)
 		}
 	}
-	if _, _, err := get(t, d, Scope{Products: []string{"neither"}}, path); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := get(t, d, answer.Scope{Products: []string{"neither"}}, path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("outside the scope: %v, want the error %v", err, fs.ErrNotExist)
 	}
 }
@@ -258,14 +261,14 @@ func TestVisibleUntilLastRemoval(t *testing.T) {
 	}
 	path := "buildid/" + progID + "/debuginfo"
 	for n := int64(1); n <= 30; n++ {
-		if _, _, err := get(t, d, Scope{}, path); err != nil {
+		if _, _, err := get(t, d, answer.Scope{}, path); err != nil {
 			t.Fatalf("before transaction %d goes: %v", n, err)
 		}
 		if _, err := d.Retention.Remove(t.Context(), n, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := get(t, d, Scope{}, path); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := get(t, d, answer.Scope{}, path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after the last: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	if got, err := d.Collect(t.Context(), time.Hour, false); err != nil || got.Contents != 0 {
@@ -293,7 +296,7 @@ func TestRollbackAndEmpty(t *testing.T) {
 	if _, err := tx.Add(t.Context(), Source{Path: f.path, Content: bytesContent{Reader: bytes.NewReader(f.body)}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := get(t, d, Scope{}, "buildid/"+progID+"/debuginfo"); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := get(t, d, answer.Scope{}, "buildid/"+progID+"/debuginfo"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("visible before the commit: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	tx.Rollback()
@@ -315,12 +318,12 @@ func TestRollbackAndEmpty(t *testing.T) {
 	if err := d.blobs.Put(t.Context(), blob.Sum(stray), int64(len(stray)), bytes.NewReader(stray)); err != nil {
 		t.Fatal(err)
 	}
-	v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("Verify reports %+v, want no fault", f) }, nil)
+	v, err := d.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("Verify reports %+v, want no fault", f) }, nil)
 	if err != nil || v.Strays != 1 {
 		t.Errorf("Verify: %+v, error %v; want Strays 1", v, err)
 	}
 	c.t = c.t.Add(48 * time.Hour)
-	if got, err := d.Collect(t.Context(), DefaultGrace, false); err != nil || got.Strays != 1 || got.Contents != 0 {
+	if got, err := d.Collect(t.Context(), lifecycle.DefaultGrace, false); err != nil || got.Strays != 1 || got.Contents != 0 {
 		t.Errorf("Collect: %+v, error %v; want Strays 1, Contents 0", got, err)
 	}
 }
@@ -372,7 +375,7 @@ func TestVerifyFinds(t *testing.T) {
 		}
 	}
 	var faults []string
-	v, err := d.Check.Verify(t.Context(), func(f Fault) { faults = append(faults, f.What) }, nil)
+	v, err := d.Check.Verify(t.Context(), func(f content.Fault) { faults = append(faults, f.What) }, nil)
 	if err != nil || v.Faults != 3 || len(faults) != 3 {
 		t.Fatalf("Verify: %+v, error %v, %q; want Faults 3, length 3", v, err, faults)
 	}
@@ -382,7 +385,7 @@ func TestVerifyFinds(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"prog-sha1", "prog-zlib", "prog-zstd"} {
-		if _, _, err := get(t, d, Scope{}, name+"/elf-buildid-"+progID+"/"+name); !errors.Is(err, fs.ErrNotExist) {
+		if _, _, err := get(t, d, answer.Scope{}, name+"/elf-buildid-"+progID+"/"+name); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("open %s, whose content is lost: %v, want fs.ErrNotExist", name, err)
 		}
 	}
@@ -396,7 +399,7 @@ func TestVariants(t *testing.T) {
 	add(t, d, "", file{"a.so.sym", body})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	f, _, err := get(t, d, Scope{}, "a.so/3198517245D844EDB92B943840F8C3D80/a.so.sym")
+	f, _, err := get(t, d, answer.Scope{}, "a.so/3198517245D844EDB92B943840F8C3D80/a.so.sym")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -413,7 +416,7 @@ func TestVariants(t *testing.T) {
 		t.Fatalf(`Encoded: %+v, error %v; want not nil, Encoding "zstd", Size less than f.Size / 10, ETag not %v`, e, err, f.ETag)
 	}
 	defer e.Close()
-	if v, err := d.Check.Verify(ctx, func(f Fault) { t.Errorf("Verify reports %+v, want no fault", f) }, nil); err != nil || v.Strays != 0 {
+	if v, err := d.Check.Verify(ctx, func(f content.Fault) { t.Errorf("Verify reports %+v, want no fault", f) }, nil); err != nil || v.Strays != 0 {
 		t.Errorf("Verify: %+v, error %v; want Strays 0", v, err)
 	}
 	// It goes with its source.
@@ -443,13 +446,13 @@ func TestRuntimeHelpersFromOneFolder(t *testing.T) {
 	exe := testdata(t, "pdb/hello-x64.exe")
 	helper := bytes.Clone(exe.body)
 	add(t, d, "", file{"net/coreclr.dll", exe.body}, file{"net/mscordaccore.dll", append(helper, 0)}, file{"elsewhere/mscordbi.dll", append(bytes.Clone(exe.body), 0, 0)})
-	found, err := d.Find(t.Context(), Scope{}, "coreclr.dll", 1)
+	found, err := d.Find(t.Context(), answer.Scope{}, "coreclr.dll", 1)
 	if err != nil || len(found) != 1 {
 		t.Fatalf(`Find("coreclr.dll", 1): %v, error %v; want length 1`, found, err)
 	}
 	id := found[0].Object.CodeID
 	// All three carry one header here, so only the folder can tell them apart.
-	if _, _, err := get(t, d, Scope{}, "mscordaccore.dll/"+id+"/mscordaccore.dll"); err != nil {
+	if _, _, err := get(t, d, answer.Scope{}, "mscordaccore.dll/"+id+"/mscordaccore.dll"); err != nil {
 		t.Errorf("the helper beside its runtime: %v", err)
 	}
 }
@@ -493,7 +496,7 @@ func TestFormat(t *testing.T) {
 func TestFindSpellings(t *testing.T) {
 	d, _ := newDepot(t)
 	add(t, d, "", testdata(t, "pdb/hello-x64.pdb"), testdata(t, "elf/prog-sha1"))
-	found, err := d.Find(t.Context(), Scope{}, "hello-*.pdb", 10)
+	found, err := d.Find(t.Context(), answer.Scope{}, "hello-*.pdb", 10)
 	if err != nil || len(found) != 1 {
 		t.Fatalf(`Find("hello-*.pdb", 10): %v, error %v; want length 1`, found, err)
 	}
@@ -503,16 +506,16 @@ func TestFindSpellings(t *testing.T) {
 		fmt.Sprintf("{%s}, %d", o.DebugID.GUID.String(), o.DebugID.Age), // as dumpbin prints it
 		"HELLO-X64.PDB", layout.SymStore.Paths(o)[0], found[0].Ref.String(),
 	} {
-		if got, err := d.Find(t.Context(), Scope{}, q, 10); err != nil || len(got) != 1 || got[0].Ref != found[0].Ref {
+		if got, err := d.Find(t.Context(), answer.Scope{}, q, 10); err != nil || len(got) != 1 || got[0].Ref != found[0].Ref {
 			t.Errorf("%q: %d objects, %v; want the one object", q, len(got), err)
 		}
 	}
 	for _, q := range []string{progID, strings.ToUpper(progID), "elf-buildid-" + progID, "/buildid/" + progID + "/debuginfo"} {
-		if got, err := d.Find(t.Context(), Scope{}, q, 10); err != nil || len(got) != 1 || got[0].Object.Kind != symfile.ELF {
+		if got, err := d.Find(t.Context(), answer.Scope{}, q, 10); err != nil || len(got) != 1 || got[0].Object.Kind != symfile.ELF {
 			t.Errorf("%q: %d objects, %v; want one ELF object", q, len(got), err)
 		}
 	}
-	if got, err := d.Find(t.Context(), Scope{}, "nothing", 10); err != nil || len(got) != 0 {
+	if got, err := d.Find(t.Context(), answer.Scope{}, "nothing", 10); err != nil || len(got) != 0 {
 		t.Errorf(`Find("nothing", 10): %v, error %v; want none`, got, err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/transcode"
@@ -55,7 +57,7 @@ type forms struct {
 	dir      string // of the depot, for temporary files
 	db       *index.DB
 	blobs    blob.Backend
-	contents *contents
+	contents *content.Contents
 
 	queue  chan Form
 	making *fetch.Group[formKey, *making]
@@ -113,6 +115,17 @@ func (f *forms) ask(want Form, worth int) {
 func (f *forms) known(ctx context.Context, want Form) (index.Content, error) {
 	return f.db.Derived(ctx, want.Ref, want.index())
 }
+
+// made is known of a content and a tool.
+func (f *forms) made(ctx context.Context, ref blob.Ref, tool transcode.Tool) (index.Content, error) {
+	return f.known(ctx, Form{Ref: ref, Tool: tool})
+}
+
+// compresses reports whether variants are made of contents of a size.
+func compresses(size int64) bool { return size >= variantMin && size <= variantMax }
+
+// hasCabinets reports whether Windows clients ask for files of a kind in cabinets.
+func hasCabinets(k symfile.Kind) bool { return cabinets[k] }
 
 // derive returns a form of a content, and makes it if it has not been made. A
 // zero Content means that it is not worth storing. Concurrent calls for one form
@@ -239,8 +252,8 @@ func (f *forms) scratch() (file *os.File, drop func(), err error) {
 // Encoded returns f in the first of the content codings that has been made. If
 // there is none, the file is nil and the request counts towards making one. f must
 // be a whole plain file; the caller closes it.
-func (d *Depot) Encoded(ctx context.Context, f *File, codingNames []string) (*File, error) {
-	if !f.stored || f.packed || f.Volatile || f.Size < variantMin || f.Size > variantMax {
+func (d *Depot) Encoded(ctx context.Context, f *answer.File, codingNames []string) (*answer.File, error) {
+	if !f.Whole || f.Packed || f.Volatile || f.Size < variantMin || f.Size > variantMax {
 		return nil, nil
 	}
 	var first *Form
@@ -263,7 +276,7 @@ func (d *Depot) Encoded(ctx context.Context, f *File, codingNames []string) (*Fi
 		if v.Size == 0 {
 			return nil, nil // was tried: it would not be smaller
 		}
-		b, err := d.contents.open(ctx, v)
+		b, err := d.contents.Open(ctx, v)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the plain bytes are right
 		}
@@ -272,7 +285,7 @@ func (d *Depot) Encoded(ctx context.Context, f *File, codingNames []string) (*Fi
 		}
 		e := *f
 		e.Encoding, e.Size, e.ETag = tool.Name, b.Size(), f.ETag+"-"+tool.Name
-		e.r, e.plain, e.closer = b, blob.OSFile(b), b
+		e.Bytes, e.Disk, e.Closer = b, blob.OSFile(b), b
 		return &e, nil
 	}
 	if first != nil {
@@ -286,7 +299,7 @@ var cabinets = map[symfile.Kind]bool{symfile.PE: true, symfile.PDB: true, symfil
 
 // openCabinet opens a cabinet that has been made. If there is none, one may be
 // made for later requests. exact and rec are as for open.
-func (d *Depot) openCabinet(ctx context.Context, scope Scope, req layout.Request, exact bool, rec *recorder) (*File, error) {
+func (d *Depot) openCabinet(ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder) (*answer.File, error) {
 	hits, _, err := d.hits(ctx, scope, req, exact, rec)
 	if err != nil {
 		return nil, err
@@ -312,7 +325,7 @@ func (d *Depot) openCabinet(ctx context.Context, scope Scope, req layout.Request
 	h.Ref, h.Size = c.Ref, c.Size
 	f, err := d.openHit(ctx, h, rec)
 	if err == nil {
-		f.packed, f.source = true, source
+		f.Packed, f.Source = true, source
 	}
 	return f, err
 }

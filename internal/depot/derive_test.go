@@ -13,6 +13,7 @@ import (
 
 	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/layout"
@@ -59,7 +60,7 @@ func TestCabinets(t *testing.T) {
 		for _, name := range []string{"pdb/hello-x64.pdb", "pe/x64.exe", "ppdb/tiny.pdb"} {
 			body := testdata(t, name)
 			_, packed := cabinetPath(t, d, add(t, d, "", body))
-			if _, _, err := get(t, d, Scope{}, packed); !errors.Is(err, fs.ErrNotExist) {
+			if _, _, err := get(t, d, answer.Scope{}, packed); !errors.Is(err, fs.ErrNotExist) {
 				t.Fatalf("%s before it was made: %v, want the error %v", packed, err, fs.ErrNotExist)
 			}
 			if n := len(d.forms.queue); n != map[bool]int{false: 0, true: 1}[make] {
@@ -78,7 +79,7 @@ func TestCabinets(t *testing.T) {
 			if after, err := d.db.Generation(t.Context()); err != nil || after == before {
 				t.Errorf("the generation stays %d and the miss would be remembered, want a new one; %v", after, err)
 			}
-			f, b, err := get(t, d, Scope{}, packed)
+			f, b, err := get(t, d, answer.Scope{}, packed)
 			if err != nil || !bytes.Equal(unpack(t, b), body.body) {
 				t.Fatalf("get(%s): %d bytes that are not the packed content, error %v; want a cabinet of it", packed, len(b), err)
 			}
@@ -91,7 +92,7 @@ func TestCabinets(t *testing.T) {
 		}
 		if make {
 			if _, packed := cabinetPath(t, d, add(t, d, "", testdata(t, "elf/prog-sha1"))); packed != "" {
-				if _, _, err := get(t, d, Scope{}, packed); !errors.Is(err, fs.ErrNotExist) || len(d.forms.queue) != 0 {
+				if _, _, err := get(t, d, answer.Scope{}, packed); !errors.Is(err, fs.ErrNotExist) || len(d.forms.queue) != 0 {
 					t.Errorf("a cabinet of an ELF file: %v; want not found and no job", err)
 				}
 			}
@@ -115,7 +116,7 @@ func TestCabinetTooLarge(t *testing.T) {
 	if err := d.db.PutDerived(t.Context(), blob.Sum(body.body), index.Tool{Name: transcode.Cab.Name, Version: transcode.Cab.Version}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := get(t, d, Scope{}, packed); !errors.Is(err, fs.ErrNotExist) || len(d.forms.queue) != 0 {
+	if _, _, err := get(t, d, answer.Scope{}, packed); !errors.Is(err, fs.ErrNotExist) || len(d.forms.queue) != 0 {
 		t.Errorf("%v, %d jobs; want the error %v and 0 in queue", err, len(d.forms.queue), fs.ErrNotExist)
 	}
 }

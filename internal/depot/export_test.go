@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -87,7 +88,7 @@ func NewDamagedWorld(t *testing.T, home, state string, n int) *DamagedWorld {
 func (w *DamagedWorld) Process(t *testing.T) *Depot {
 	t.Helper()
 	d := w.open()
-	d.Cold.space = func() (total, free int64, err error) { return 1 << 40, 1 << 39, nil }
+	d.Cold.Space = func() (total, free int64, err error) { return 1 << 40, 1 << 39, nil }
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
@@ -115,11 +116,11 @@ func (w *DamagedWorld) store(t *testing.T, c *clock, i int) {
 		c.advance(24 * time.Hour)
 	}
 	if len(builds) > 1 {
-		if sum, err := w.Server.Cold.Cool(t.Context(), CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
+		if sum, err := w.Server.Cold.Cool(t.Context(), coldstore.CoolOptions{After: time.Hour}); err != nil || sum.Contents != 3 {
 			t.Fatalf("cool: %+v, %v, want 3 contents", sum, err)
 		}
 		if at == 3 {
-			if _, err := w.Server.Cold.coolOne(t.Context(), coolAlone(builds[3].body), 0, CoolOptions{}); err != nil {
+			if _, err := w.Server.Cold.CoolOne(t.Context(), coolAlone(builds[3].body), 0, coldstore.CoolOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/layout"
@@ -30,46 +30,9 @@ type (
 	MissFilter = index.MissFilter
 )
 
-// Question is a request with what is known of its client.
-type Question struct {
-	Scope   Scope
-	Request layout.Request
-	// Checksum is the value of a SymbolChecksum header, or empty.
-	Checksum string
-	// Via are the servers that the request has passed, this one last.
-	Via []string
-	// Origin describes the client to debuginfod upstreams.
-	Origin fetch.Origin
-	// Client is the client's address, under which its downloads from upstreams are
-	// counted; empty: only the limit of all downloads holds.
-	Client string
-	// Local leaves out the upstreams: only what the depot and its trees have, or what is
-	// made of it, is answered. If there are upstreams, nothing is made: the request came
-	// back to this server, and the first one makes the file.
-	Local bool
-	// CodeFile and CodeID name the program of a module whose symbol file is asked for, if
-	// the client knows them.
-	CodeFile, CodeID string
-	// Turn bounds lookups, not downloads: it is entered before the index and the trees are
-	// searched, and before a file is made, and left after that. Nil: nothing is bounded.
-	Turn *limit.Turn
-	// Hold holds the request while a file is made for it; nil: it does not wait, and gets
-	// only what was made before.
-	Hold symbolicate.Hold
-	// Held stands for the Hold of Turn.
-	Held bool
-
-	// absent: the filter of keys has excluded the request; see Get.
-	absent bool
-}
-
-func (q Question) download() fetch.Question {
-	return fetch.Question{Products: q.Scope.Products, Request: q.Request, Checksum: q.Checksum, Via: q.Via, Origin: q.Origin, Client: q.Client}
-}
-
 // UpstreamMetadata searches on the upstreams that speak debuginfod; see
 // fetch.Fetcher.Metadata.
-func (d *Depot) UpstreamMetadata(ctx context.Context, q Question, key, value string) (list []Metadata, complete bool) {
+func (d *Depot) UpstreamMetadata(ctx context.Context, q answer.Question, key, value string) (list []Metadata, complete bool) {
 	found, complete := d.fetch.Metadata(ctx, fetch.MetadataQuery{Key: key, Value: value, Products: q.Scope.Products, Via: q.Via, Origin: q.Origin})
 	for _, m := range found {
 		list = append(list, Metadata(m))
@@ -98,16 +61,17 @@ var errDownloading = fmt.Errorf("the file that it is made of is being downloaded
 // Most requests to a symbol server are for keys that do not exist. The filter of all keys is
 // asked first, and once: where only the index could have an answer, the request does not
 // wait for its Turn.
-func (d *Depot) Get(ctx context.Context, q Question) (*File, error) {
-	if q.absent = absent(ctx, d, q.Scope, q.Request, nil); q.absent && onlyIndexed(d, &q.Request) {
+func (d *Depot) Get(ctx context.Context, q answer.Question) (*answer.File, error) {
+	a := asked{q, absent(ctx, d, q.Scope, q.Request, nil)}
+	if a.absent && onlyIndexed(d, &q.Request) {
 		return nil, fs.ErrNotExist
 	}
 	if d.tracer == nil {
-		return answer(ctx, d, q)
+		return answered(ctx, d, a)
 	}
 	ctx, s := d.tracer.Start(ctx, "lookup", span.Internal)
 	defer s.End()
-	f, err := answer(ctx, d, q)
+	f, err := answered(ctx, d, a)
 	switch {
 	case err == nil:
 		s.Number("symdepot.size", f.Size)
@@ -119,8 +83,14 @@ func (d *Depot) Get(ctx context.Context, q Question) (*File, error) {
 	return f, err
 }
 
-// answer is Get without a span.
-func answer(ctx context.Context, d *Depot, q Question) (*File, error) {
+// asked is a question with what the filter of all keys says of it.
+type asked struct {
+	answer.Question
+	absent bool
+}
+
+// answered is Get without a span.
+func answered(ctx context.Context, d *Depot, q asked) (*answer.File, error) {
 	f, err := lookUp(ctx, d, q)
 	if !errors.Is(err, fs.ErrNotExist) || q.Local && d.Fetches() || ctx.Err() != nil {
 		return f, err
@@ -130,7 +100,7 @@ func answer(ctx context.Context, d *Depot, q Question) (*File, error) {
 
 // makeAnswer answers a question for a file that nobody has with one that is made. If nothing
 // can be made, the error is notFound.
-func makeAnswer(ctx context.Context, d *Depot, q Question, notFound error) (*File, error) {
+func makeAnswer(ctx context.Context, d *Depot, q asked, notFound error) (*answer.File, error) {
 	if q.Held {
 		q.Hold = q.Turn.Hold
 	}
@@ -155,14 +125,14 @@ func makeAnswer(ctx context.Context, d *Depot, q Question, notFound error) (*Fil
 	return f, err
 }
 
-// lookUp is answer without the files that are made.
-func lookUp(ctx context.Context, d *Depot, q Question) (*File, error) {
+// lookUp is answered without the files that are made.
+func lookUp(ctx context.Context, d *Depot, q asked) (*answer.File, error) {
 	f, err := d.enterAndOpen(ctx, q, !q.Local && d.Fetches())
 	if q.Local || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
 	otherName := errors.Is(err, errOtherName)
-	f, err = d.download(ctx, q)
+	f, err = d.download(ctx, q.Question)
 	if f != nil {
 		f.Downloaded = true
 	}
@@ -177,7 +147,7 @@ func lookUp(ctx context.Context, d *Depot, q Question) (*File, error) {
 }
 
 // enterAndOpen opens a file of the depot or of its folders in the turn of a question.
-func (d *Depot) enterAndOpen(ctx context.Context, q Question, exact bool) (*File, error) {
+func (d *Depot) enterAndOpen(ctx context.Context, q asked, exact bool) (*answer.File, error) {
 	if err := q.Turn.Enter(); err != nil {
 		return nil, err
 	}
@@ -186,7 +156,7 @@ func (d *Depot) enterAndOpen(ctx context.Context, q Question, exact bool) (*File
 }
 
 // download asks the upstreams for a file that Open did not find; see Get.
-func (d *Depot) download(ctx context.Context, q Question) (*File, error) {
+func (d *Depot) download(ctx context.Context, q answer.Question) (*answer.File, error) {
 	if !d.fetch.Enabled() || len(q.Request.Lookups) == 0 {
 		return nil, fs.ErrNotExist
 	}
@@ -196,7 +166,7 @@ func (d *Depot) download(ctx context.Context, q Question) (*File, error) {
 		return d.downloadSection(ctx, q)
 	case layout.FormCabinet:
 		// Clients do not wait for a cabinet: they ask for the plain file next.
-		_, err := d.fetch.Start(ctx, q.download())
+		_, err := d.fetch.Start(ctx, q.Download())
 		if err == nil {
 			err = errDownloading
 		}
@@ -205,7 +175,7 @@ func (d *Depot) download(ctx context.Context, q Question) (*File, error) {
 		return nil, fs.ErrNotExist
 	}
 	for range 3 {
-		question := q.download()
+		question := q.Download()
 		if d.tracer != nil {
 			question.Span = span.From(ctx)
 		}
@@ -222,8 +192,8 @@ func (d *Depot) download(ctx context.Context, q Question) (*File, error) {
 }
 
 // downloadAnew is download without regard to remembered misses.
-func (d *Depot) downloadAnew(ctx context.Context, q Question) (*File, error) {
-	f, err := d.fetch.OpenAnew(ctx, q.download())
+func (d *Depot) downloadAnew(ctx context.Context, q answer.Question) (*answer.File, error) {
+	f, err := d.fetch.OpenAnew(ctx, q.Download())
 	if errors.Is(err, fetch.ErrInDepot) {
 		return d.Open(ctx, q.Scope, q.Request)
 	}
@@ -231,16 +201,16 @@ func (d *Depot) downloadAnew(ctx context.Context, q Question) (*File, error) {
 }
 
 // downloaded makes a download an answer.
-func downloaded(f *fetch.File) *File {
+func downloaded(f *fetch.File) *answer.File {
 	switch {
 	case f == nil:
 		return nil
 	case f.Redirect != "":
-		return &File{Redirect: f.Redirect}
+		return &answer.File{Redirect: f.Redirect}
 	}
-	return &File{
+	return &answer.File{
 		Object: f.Object, Ref: f.Ref, Size: f.Size, ModTime: f.ModTime, Path: f.Path, Signature: f.Signature, ETag: f.ETag, Volatile: f.Growing, Growing: f.Growing,
-		product: f.Product, r: f, plain: f.OSFile(), arrived: f.Arrived, closer: f,
+		Product: f.Product, Bytes: f, Disk: f.OSFile(), Await: f.Arrived, Closer: f,
 	}
 }
 
@@ -250,7 +220,7 @@ const sectionWait = 3 * time.Second
 
 // downloadSection answers with a section of debug information that has to be
 // downloaded first: a section alone cannot be checked.
-func (d *Depot) downloadSection(ctx context.Context, q Question) (*File, error) {
+func (d *Depot) downloadSection(ctx context.Context, q answer.Question) (*answer.File, error) {
 	wait := time.NewTimer(d.sectionWait)
 	defer wait.Stop()
 	for _, l := range q.Request.Lookups {
@@ -259,7 +229,7 @@ func (d *Depot) downloadSection(ctx context.Context, q Question) (*File, error) 
 		if _, _, err := d.find(ctx, q.Scope, whole.Request, false, nil); err == nil {
 			return nil, fs.ErrNotExist // it is here, and Open has found no such section
 		}
-		ended, err := d.fetch.Start(ctx, whole.download())
+		ended, err := d.fetch.Start(ctx, whole.Download())
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -282,8 +252,8 @@ func (d *Depot) downloadSection(ctx context.Context, q Question) (*File, error) 
 
 // Remembered returns the remembered misses of the upstreams that may be asked, by
 // their names.
-func (d *Depot) Remembered(ctx context.Context, q Question) (map[string]fetch.Miss, error) {
-	return d.fetch.Remembered(ctx, q.download())
+func (d *Depot) Remembered(ctx context.Context, q answer.Question) (map[string]fetch.Miss, error) {
+	return d.fetch.Remembered(ctx, q.Download())
 }
 
 // Fetches reports whether there are upstreams for what the depot lacks.
@@ -300,7 +270,7 @@ func (k fetchDepot) Holds(ctx context.Context, products []string, req layout.Req
 	if req.Form == layout.FormSource {
 		req = fetch.SourceRequest(req)
 	}
-	_, _, err := k.d.find(ctx, Scope{Products: products}, req, true, nil)
+	_, _, err := k.d.find(ctx, answer.Scope{Products: products}, req, true, nil)
 	return err == nil
 }
 

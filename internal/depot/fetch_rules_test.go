@@ -13,13 +13,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
 
-func ask(ctx context.Context, d *Depot, q Question) ([]byte, error) {
+func ask(ctx context.Context, d *Depot, q answer.Question) ([]byte, error) {
 	f, err := d.download(ctx, q)
 	if err != nil {
 		return nil, err
@@ -45,7 +47,7 @@ func TestChecksumIsPartOfTheQuestion(t *testing.T) {
 		return &fetch.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: "app.sym", Path: "p"}, nil
 	}
 	d, _ := withUpstreams(t, Options{Upstreams: []Upstream{{Source: picky{s}}}})
-	q := Question{Request: request(t, symPath)}
+	q := answer.Question{Request: request(t, symPath)}
 	for range 2 {
 		if _, err := ask(t.Context(), d, q); !errors.Is(err, fs.ErrNotExist) {
 			t.Error(err)
@@ -71,8 +73,8 @@ func TestMSFZIsAnotherQuestion(t *testing.T) {
 		return nil, &fetch.Failure{Source: "s", Class: fetch.ClassNotFound}
 	}
 	d, _ := withUpstreams(t, Options{}, s)
-	req := func(id string, msfz bool) Question {
-		q := Question{Request: request(t, "app.pdb/"+id+"/app.pdb")}
+	req := func(id string, msfz bool) answer.Question {
+		q := answer.Question{Request: request(t, "app.pdb/"+id+"/app.pdb")}
 		if msfz {
 			q.Request.AcceptMSFZ()
 		}
@@ -80,7 +82,7 @@ func TestMSFZIsAnotherQuestion(t *testing.T) {
 	}
 	// Plain first: the other question is asked too.
 	one, two := symID, "11111111111111111111111111111111A"
-	for _, q := range []Question{req(one, false), req(one, true), req(two, true), req(two, false), req(one, false)} {
+	for _, q := range []answer.Question{req(one, false), req(one, true), req(two, true), req(two, false), req(one, false)} {
 		if _, err := ask(t.Context(), d, q); !errors.Is(err, fs.ErrNotExist) {
 			t.Error(err)
 		}
@@ -150,7 +152,7 @@ func (w twin) Name() string         { return w.id }
 func (w twin) Traits() fetch.Traits { return fetch.Traits{ServerID: w.id} }
 func (w twin) Close() error         { return nil }
 func (w twin) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
-	f, err := w.of().download(ctx, Question{Request: ask.Request, Via: append(ask.Via[:len(ask.Via):len(ask.Via)], w.id)})
+	f, err := w.of().download(ctx, answer.Question{Request: ask.Request, Via: append(ask.Via[:len(ask.Via):len(ask.Via)], w.id)})
 	if err != nil {
 		return nil, &fetch.Failure{Source: w.id, Class: fetch.ClassNotFound, Err: err}
 	}
@@ -181,7 +183,7 @@ func TestMutualUpstreams(t *testing.T) {
 		for id, d := range map[string]*Depot{"A": a, "B": b} {
 			for range 4 {
 				wg.Go(func() {
-					got, err := ask(t.Context(), d, Question{Request: request(t, path), Via: []string{id}})
+					got, err := ask(t.Context(), d, answer.Question{Request: request(t, path), Via: []string{id}})
 					if path == symPath && (err != nil || !bytes.Equal(got, body)) {
 						t.Errorf("%s: %d bytes, %v; want the file", id, len(got), err)
 					}
@@ -255,7 +257,7 @@ func TestSourceTexts(t *testing.T) {
 	if s.asked.Load() != 3 {
 		t.Errorf("asked %d times, want 3", s.asked.Load())
 	}
-	if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("Verify reports %+v, want no fault", f) }, nil); err != nil {
+	if _, err := d.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("Verify reports %+v, want no fault", f) }, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -296,7 +298,7 @@ func TestCodeInfoRedirects(t *testing.T) {
 	}
 	d, _ := withUpstreams(t, Options{}, s)
 	for range 2 {
-		f, err := d.download(t.Context(), Question{Request: request(t, "app.exe/5B2AC3D71E000/app.sym")})
+		f, err := d.download(t.Context(), answer.Question{Request: request(t, "app.exe/5B2AC3D71E000/app.sym")})
 		if err != nil || f.Redirect != symPath {
 			t.Fatalf("download: %+v, error %v; want Redirect %v", f, err, symPath)
 		}
@@ -319,7 +321,7 @@ func TestCodeInfoRedirects(t *testing.T) {
 		reply.CodeInfo = symPath
 		return reply, err
 	}
-	g, err := d.download(t.Context(), Question{Request: request(t, "app.exe/5B2AC3D71E000/app.sym")})
+	g, err := d.download(t.Context(), answer.Question{Request: request(t, "app.exe/5B2AC3D71E000/app.sym")})
 	if err != nil || g.Redirect != symPath || s.asked.Load() != 2 {
 		t.Errorf("download: %+v, error %v; want Redirect %v, s.asked.Load() 2", g, err, symPath)
 	}
@@ -332,7 +334,7 @@ func TestFatFile(t *testing.T) {
 	fat := testdata(t, "macho/app-fat")
 	d0, _ := newDepot(t)
 	add(t, d0, "", fat)
-	found, err := d0.Find(t.Context(), Scope{}, "app-fat", 10)
+	found, err := d0.Find(t.Context(), answer.Scope{}, "app-fat", 10)
 	if err != nil || len(found) < 2 {
 		t.Fatalf(`Find("app-fat", 10): %v, error %v; want length at least 2`, found, err)
 	}

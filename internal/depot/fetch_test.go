@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
@@ -110,7 +112,7 @@ func request(t *testing.T, path string) layout.Request {
 func fetched(ctx context.Context, t *testing.T, d *Depot, path string) ([]byte, error) {
 	t.Helper()
 	req := request(t, path)
-	f, err := d.Get(ctx, Question{Request: req})
+	f, err := d.Get(ctx, answer.Question{Request: req})
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +120,7 @@ func fetched(ctx context.Context, t *testing.T, d *Depot, path string) ([]byte, 
 	return readAll(f)
 }
 
-func readAll(f *File) ([]byte, error) {
+func readAll(f *answer.File) ([]byte, error) {
 	var b []byte
 	buf := make([]byte, 32<<10)
 	for {
@@ -178,7 +180,7 @@ func TestEndIsWithheld(t *testing.T) {
 			_, _ = w.Write(body)
 			close(written)
 		}()
-		f, err := d.download(t.Context(), Question{Request: request(t, symPath)})
+		f, err := d.download(t.Context(), answer.Question{Request: request(t, symPath)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +193,7 @@ func TestEndIsWithheld(t *testing.T) {
 			t.Fatalf("size %d: read %d: %v, want the first bytes", size, n, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		g, err := d.download(ctx, Question{Request: request(t, symPath)})
+		g, err := d.download(ctx, answer.Question{Request: request(t, symPath)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +211,7 @@ func TestEndIsWithheld(t *testing.T) {
 	}
 }
 
-func readFull(f *File, p []byte) (n int, err error) {
+func readFull(f *answer.File, p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		var m int
 		m, err = f.ReadAt(p[n:], int64(n))
@@ -455,7 +457,7 @@ func TestHigherAgeIsTaken(t *testing.T) {
 	pdb := testdata(t, "pdb/hello-x64.pdb")
 	d0, _ := newDepot(t)
 	add(t, d0, "", pdb)
-	found, err := d0.Find(t.Context(), Scope{}, "hello-x64.pdb", 1)
+	found, err := d0.Find(t.Context(), answer.Scope{}, "hello-x64.pdb", 1)
 	if err != nil || len(found) != 1 {
 		t.Fatalf(`Find("hello-x64.pdb", 1): %v, error %v; want length 1`, found, err)
 	}
@@ -490,7 +492,7 @@ func TestEviction(t *testing.T) {
 	}
 	add(t, d, "", file{"app.sym", symFile(fmt.Sprintf("%032X1", 2), 100<<10)}) // one of them is added too
 	// Opened, and used since: it stays, though it is the oldest.
-	f, err := d.Open(t.Context(), Scope{}, request(t, path(0)))
+	f, err := d.Open(t.Context(), answer.Scope{}, request(t, path(0)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -507,7 +509,7 @@ func TestEviction(t *testing.T) {
 	_ = f.Close()
 	asked := s.asked.Load()
 	for i, want := range []bool{true, true, false, false} {
-		f, err := d.Open(t.Context(), Scope{}, request(t, path(i)))
+		f, err := d.Open(t.Context(), answer.Scope{}, request(t, path(i)))
 		if (err == nil) != want {
 			t.Errorf("file %d: %v, want it there: %v", i, err, want)
 		}
@@ -522,14 +524,14 @@ func TestEviction(t *testing.T) {
 	if _, err := d.Cache.Evict(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Open(t.Context(), Scope{}, request(t, path(0))); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := d.Open(t.Context(), answer.Scope{}, request(t, path(0))); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("unused for two days: %v, want the error %v", err, fs.ErrNotExist)
 	}
-	if f, err = d.Open(t.Context(), Scope{}, request(t, path(1))); err != nil {
+	if f, err = d.Open(t.Context(), answer.Scope{}, request(t, path(1))); err != nil {
 		t.Fatalf("added: %v", err)
 	}
 	_ = f.Close()
-	if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("verify: %+v, want no fault", f) }, nil); err != nil {
+	if _, err := d.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("verify: %+v, want no fault", f) }, nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
@@ -24,7 +26,7 @@ type Finder struct{ d *Depot }
 func FinderIn(d *Depot) Finder { return Finder{d} }
 
 // Held returns the file with which Open answers a request. Not found is fs.ErrNotExist.
-func (f Finder) Held(ctx context.Context, scope Scope, req layout.Request) (Found, error) {
+func (f Finder) Held(ctx context.Context, scope answer.Scope, req layout.Request) (Found, error) {
 	if req.Form == layout.FormFile {
 		hits, _, err := f.d.find(ctx, scope, req, false, nil)
 		if err == nil {
@@ -43,25 +45,25 @@ func (f Finder) Held(ctx context.Context, scope Scope, req layout.Request) (Foun
 }
 
 // Named looks up a file name.
-func (f Finder) Named(ctx context.Context, scope Scope, name string) (Named, error) {
-	return index.NamedIn(ctx, f.d.db, scope.index(), symfile.Fold(name))
+func (f Finder) Named(ctx context.Context, scope answer.Scope, name string) (Named, error) {
+	return index.NamedIn(ctx, f.d.db, scope.Index(), symfile.Fold(name))
 }
 
 // Alike returns the files in the scope that have an id of an object of a local file,
 // and those that have its content, if that is known.
-func (f Finder) Alike(ctx context.Context, scope Scope, o objfile.Object, ref *blob.Ref) ([]Found, error) {
+func (f Finder) Alike(ctx context.Context, scope answer.Scope, o objfile.Object, ref *blob.Ref) ([]Found, error) {
 	q := index.Query{Kind: o.Kind, Ref: ref}
 	for _, a := range o.Aliases() {
 		q.IDs = append(q.IDs, a.ID)
 	}
-	list, err := f.d.db.Find(ctx, scope.index(), q, 100)
+	list, err := f.d.db.Find(ctx, scope.Index(), q, 100)
 	if err == nil {
-		err = markCold(ctx, f.d.db, scope, list)
+		err = coldstore.Mark(ctx, f.d.db, scope.Index(), list)
 	}
 	return list, err
 }
 
 // Same is that of the depot.
-func (f Finder) Same(ctx context.Context, scope Scope, c Content, name string) ([]Same, error) {
+func (f Finder) Same(ctx context.Context, scope answer.Scope, c Content, name string) ([]Same, error) {
 	return f.d.Same(ctx, scope, c, name)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
@@ -152,7 +153,7 @@ func (p *plant) runs(t *testing.T, name string) int {
 // held returns the bytes of the files that are held for a key, by version.
 func (p *plant) held(t *testing.T, key SymCacheKey) map[string]string {
 	t.Helper()
-	hits, err := p.db.Lookup(t.Context(), Scope{}.index(), symfile.Lookup{Name: symfile.Fold(key.Name), ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile})
+	hits, err := p.db.Lookup(t.Context(), answer.Scope{}.Index(), symfile.Lookup{Name: symfile.Fold(key.Name), ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +229,7 @@ func TestTranscodedOnce(t *testing.T) {
 		t.Errorf("%d runs of other.pdb, want none and one held", p.runs(t, "other.pdb"))
 	}
 	// Its result is found by whoever may see everything, and by no other.
-	if hits, err := p.db.Lookup(t.Context(), Scope{Products: []string{"Product"}}.index(), symfile.Lookup{Name: "app.pdb", ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile}); err != nil || len(hits) != 0 {
+	if hits, err := p.db.Lookup(t.Context(), answer.Scope{Products: []string{"Product"}}.Index(), symfile.Lookup{Name: "app.pdb", ID: symfile.Fold(key.ID.Breakpad()), Role: symfile.SymCacheFile}); err != nil || len(hits) != 0 {
 		t.Errorf("Lookup: %v, error %v; want none", hits, err)
 	}
 }
@@ -393,7 +394,7 @@ func (p *plant) attempt(t *testing.T, key SymCacheKey, number int) {
 func TestBadInputsRefused(t *testing.T) {
 	p := newPlant(t, Options{})
 	add(t, p.Depot, "", file{"packed.pdb", testdata(t, "rare/packed.pdb").body})
-	hits, err := p.Find(t.Context(), Scope{}, "packed.pdb", 1)
+	hits, err := p.Find(t.Context(), answer.Scope{}, "packed.pdb", 1)
 	if err != nil || len(hits) != 1 {
 		t.Fatalf(`Find("packed.pdb", 1): %v, error %v; want length 1`, hits, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -123,7 +124,7 @@ func (m *Missing) List(ctx context.Context, f WantedFilter, each func(Wanted) er
 		if err != nil {
 			return err
 		}
-		hits, err := m.db.Lookup(ctx, Scope{}.index(), symfile.Lookup{Name: w.Name, ID: w.ID, Role: symfile.AnyRole})
+		hits, err := m.db.Lookup(ctx, answer.Scope{}.Index(), symfile.Lookup{Name: w.Name, ID: w.ID, Role: symfile.AnyRole})
 		if err != nil {
 			return err
 		}

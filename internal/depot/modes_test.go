@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/depot/content"
 )
 
 // modesBelow checks the modes of everything in a depot but the folder itself.
@@ -51,7 +53,7 @@ func TestModes(t *testing.T) {
 	}
 	verified := func(t *testing.T, d *Depot) string {
 		t.Helper()
-		v, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("fault: %+v, want none", f) }, nil)
+		v, err := d.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("fault: %+v, want none", f) }, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

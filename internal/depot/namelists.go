@@ -13,6 +13,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/sources"
 	"github.com/symdepot/symdepot/internal/srclink"
@@ -66,9 +67,9 @@ type nameLists struct {
 // read with; zero for none.
 type listKey struct{ object, alternate blob.Ref }
 
-func newNameLists(cs *contents, log *slog.Logger) *nameLists {
+func newNameLists(cs *content.Contents, log *slog.Logger) *nameLists {
 	return &nameLists{
-		open: cs.open, log: log, slots: make(chan struct{}, listsRead), reading: map[listKey]chan struct{}{},
+		open: cs.Open, log: log, slots: make(chan struct{}, listsRead), reading: map[listKey]chan struct{}{},
 		lists: otter.Must(&otter.Options[listKey, *nameList]{MaximumWeight: listBytes, Weigher: func(_ listKey, l *nameList) uint32 { return l.bytes }}),
 	}
 }
@@ -137,7 +138,7 @@ func (s *nameLists) end(key listKey) {
 }
 
 // errManyLists means that too many requests wait for lists of source names.
-var errManyLists = fmt.Errorf("too many lists of source files are being read: %w", ErrUnavailable)
+var errManyLists = fmt.Errorf("too many lists of source files are being read: %w", content.ErrUnavailable)
 
 // enter waits until a list may be read. The requests that wait hold back others of the
 // server, so there are few of them: the next one is refused.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
@@ -20,7 +21,7 @@ import (
 func slowLists() (s *nameLists, opened *atomic.Int32, open func()) {
 	gate := make(chan struct{})
 	opened = &atomic.Int32{}
-	s = newNameLists(&contents{}, slog.New(slog.DiscardHandler))
+	s = newNameLists(&content.Contents{}, slog.New(slog.DiscardHandler))
 	s.open = func(ctx context.Context, _ index.Content) (blob.File, error) {
 		opened.Add(1)
 		select {
@@ -49,8 +50,8 @@ func TestManyLists(t *testing.T) {
 		})
 	}
 	symtest.Await(t, time.Minute, "all wait", func() bool { return s.waiting.Load() == listsWait && opened.Load() == listsRead })
-	if _, err := s.get(t.Context(), hitOf(255), nil); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("one more: %v, want %v", err, ErrUnavailable)
+	if _, err := s.get(t.Context(), hitOf(255), nil); !errors.Is(err, content.ErrUnavailable) {
+		t.Errorf("one more: %v, want %v", err, content.ErrUnavailable)
 	}
 	if n := opened.Load(); n != listsRead {
 		t.Errorf("%d contents are read at once, want %d", n, listsRead)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/fetch"
 )
 
@@ -65,7 +66,7 @@ func TestOtherName(t *testing.T) {
 		wantFile(t, d, s, pathA, a, 1)
 		wantFile(t, d, s, pathB, a, 2)
 		wantFile(t, d, s, pathB, a, 2)
-		f, err := d.Get(t.Context(), Question{Request: request(t, pathB)})
+		f, err := d.Get(t.Context(), answer.Question{Request: request(t, pathB)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +103,7 @@ func TestOtherName(t *testing.T) {
 		s.byName(map[string][]byte{"a.pdb": a, "b.pdb": b})
 		d, _ := withUpstreams(t, Options{MakeCabinets: true}, s)
 		wantFile(t, d, s, pathA, a, 1)
-		cabinetA, cabinetB := Question{Request: request(t, "a.pdb/"+key+"/a.pd_")}, Question{Request: request(t, "b.pdb/"+key+"/b.pd_")}
+		cabinetA, cabinetB := answer.Question{Request: request(t, "a.pdb/"+key+"/a.pd_")}, answer.Question{Request: request(t, "b.pdb/"+key+"/b.pd_")}
 		if _, err := d.Get(t.Context(), cabinetA); !errors.Is(err, fs.ErrNotExist) {
 			t.Fatalf("the first request for a cabinet: %v, want fs.ErrNotExist", err)
 		}

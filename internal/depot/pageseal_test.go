@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/depot/answer"
 )
 
 // TestPagesTellNothing: the text of the begin of a page tells neither ids nor names nor sizes,
@@ -31,15 +33,15 @@ func TestPagesTellNothing(t *testing.T) {
 	}
 	lists := map[string]func(d *Depot, after string) (n int, next string, err error){
 		"objects by size": func(d *Depot, after string) (int, string, error) {
-			p, err := d.Catalog.Objects(t.Context(), Scope{}, ObjectQuery{Sort: SortSize, Limit: 1, After: after})
+			p, err := d.Catalog.Objects(t.Context(), answer.Scope{}, ObjectQuery{Sort: SortSize, Limit: 1, After: after})
 			return len(p.Objects), p.Next, err
 		},
 		"objects by name": func(d *Depot, after string) (int, string, error) {
-			p, err := d.Catalog.Objects(t.Context(), Scope{}, ObjectQuery{Sort: SortName, Limit: 1, After: after})
+			p, err := d.Catalog.Objects(t.Context(), answer.Scope{}, ObjectQuery{Sort: SortName, Limit: 1, After: after})
 			return len(p.Objects), p.Next, err
 		},
 		"files": func(d *Depot, after string) (int, string, error) {
-			p, err := d.Catalog.VersionFiles(t.Context(), Scope{}, "app", "", FileQuery{Sort: SortName, Limit: 1, After: after})
+			p, err := d.Catalog.VersionFiles(t.Context(), answer.Scope{}, "app", "", FileQuery{Sort: SortName, Limit: 1, After: after})
 			return len(p.Files), p.Next, err
 		},
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/symtest"
@@ -70,7 +71,7 @@ func TestCollectionPlanRace(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.move(8 * day)
-			p := planCollect(t, d, CollectOptions{Grace: time.Hour})
+			p := planCollect(t, d, lifecycle.CollectOptions{Grace: time.Hour})
 			if p.Contents != 3 {
 				t.Fatalf("round %d: the plan frees %d contents, want 3", v, p.Contents)
 			}
@@ -81,7 +82,7 @@ func TestCollectionPlanRace(t *testing.T) {
 				again()
 				again = func() {}
 			}
-			var got [2]Collected
+			var got [2]lifecycle.Collected
 			var errs [2]error
 			twice(func(n int) { got[n], errs[n] = d.Retention.ApplyCollection(ctx, p.Number) }, again)
 			for n, err := range errs {
@@ -129,7 +130,7 @@ func TestPolicyPlanRace(t *testing.T) {
 			if len(planned) == 0 {
 				t.Fatalf("the plan removes nothing, want the builds above two")
 			}
-			var got [2]Applied
+			var got [2]lifecycle.Applied
 			var errs [2]error
 			var files []file
 			var paths []string
@@ -138,8 +139,8 @@ func TestPolicyPlanRace(t *testing.T) {
 			next++
 			var removed int64
 			for n, err := range errs {
-				if err != nil && !errors.Is(err, retention.ErrStale) && !errors.Is(err, ErrNoPlan) {
-					t.Errorf("apply: %v, want success, %v or %v", err, retention.ErrStale, ErrNoPlan)
+				if err != nil && !errors.Is(err, retention.ErrStale) && !errors.Is(err, lifecycle.ErrNoPlan) {
+					t.Errorf("apply: %v, want success, %v or %v", err, retention.ErrStale, lifecycle.ErrNoPlan)
 				}
 				removed += got[n].Run.Removed
 			}

@@ -3,14 +3,12 @@ package depot
 import (
 	"context"
 	"io/fs"
-	"strings"
-	"time"
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/watch"
-	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -31,9 +29,9 @@ type (
 
 // Find looks for objects by name (with * and ?), by any spelling of an id, or
 // by the SHA-256 of the content. Those in watched folders come last.
-func (d *Depot) Find(ctx context.Context, scope Scope, query string, limit int) ([]Found, error) {
-	q := spellings(query)
-	list, err := d.db.Find(ctx, scope.index(), q, limit)
+func (d *Depot) Find(ctx context.Context, scope answer.Scope, query string, limit int) ([]Found, error) {
+	q := answer.Spellings(query)
+	list, err := d.db.Find(ctx, scope.Index(), q, limit)
 	if err != nil || limit > 0 && len(list) >= limit {
 		return list, err
 	}
@@ -43,51 +41,6 @@ func (d *Depot) Find(ctx context.Context, scope Scope, query string, limit int) 
 	}
 	more, err := d.Watched.Find(ctx, scope, watch.Query{Name: q.Name, IDs: q.IDs, Prefix: q.Prefix}, rest)
 	return append(list, more...), err
-}
-
-// shortRef is from how many of its first hex digits on a content is found by its SHA-256:
-// lists print the base of a cold file so.
-const shortRef = 12
-
-// spellings returns the spellings that a user's query may have in the index.
-func spellings(q string) index.Query {
-	q = strings.TrimSpace(q)
-	iq := index.Query{Name: symfile.Fold(q)}
-	if strings.Contains(q, ",") {
-		if id, err := debugid.Parse(q); err == nil { // as dumpbin prints it
-			q = id.Breakpad()
-		}
-	}
-	f := symfile.Fold(q)
-	if r, err := layout.Route(strings.FieldsFunc(q, func(r rune) bool { return r == '/' })); err == nil && strings.Contains(q, "/") {
-		for _, l := range r.Lookups {
-			iq.IDs = append(iq.IDs, l.ID)
-		}
-		return iq
-	}
-	for _, p := range []string{"0x", "elf-buildid-sym-", "elf-buildid-", "mach-uuid-sym-", "mach-uuid-", "{"} {
-		f = strings.TrimPrefix(f, p)
-	}
-	f = strings.TrimSuffix(f, "}")
-	bare := strings.ReplaceAll(f, "-", "")
-	if debugid.IsHex(bare) && len(bare) >= 8 {
-		iq.IDs = append(iq.IDs, bare)
-		if id, err := debugid.Parse(f); err == nil {
-			iq.IDs = append(iq.IDs, symfile.Fold(id.Breakpad()))
-		}
-		if ref, err := blob.ParseRef(bare); err == nil {
-			iq.Ref = &ref
-		}
-		if len(bare) == 32 {
-			iq.Prefix = bare // a GUID without its age
-		}
-		if len(bare) >= shortRef && len(bare) < 32 { // longer ones are other ids, or all of it
-			iq.RefPrefix = bare
-		}
-	} else if strings.HasPrefix(f, "sha1-") || strings.HasPrefix(f, "r2rmap-") {
-		iq.IDs = append(iq.IDs, f)
-	}
-	return iq
 }
 
 // Same is an object of a local file, with the objects of the depot that have its
@@ -116,7 +69,7 @@ func ObjectsOf(ctx context.Context, c Content, name string) ([]Same, error) {
 
 // Same searches for the objects of a local file, by their ids and by their
 // content.
-func (d *Depot) Same(ctx context.Context, scope Scope, c Content, name string) ([]Same, error) {
+func (d *Depot) Same(ctx context.Context, scope answer.Scope, c Content, name string) ([]Same, error) {
 	objs, err := ObjectsOf(ctx, c, name)
 	if err != nil {
 		return nil, err
@@ -132,8 +85,8 @@ func (d *Depot) Same(ctx context.Context, scope Scope, c Content, name string) (
 }
 
 // List returns transactions, newest first.
-func (d *Depot) List(ctx context.Context, scope Scope, f ListFilter) ([]Transaction, error) {
-	return d.db.List(ctx, scope.index(), f)
+func (d *Depot) List(ctx context.Context, scope answer.Scope, f ListFilter) ([]Transaction, error) {
+	return d.db.List(ctx, scope.Index(), f)
 }
 
 // Transaction returns one transaction, removed or not. An unknown number is
@@ -151,35 +104,12 @@ func (d *Depot) Files(ctx context.Context, number int64, each func(TxFile) error
 
 // Content opens a content in any scope and verifies its hash first. A missing or
 // damaged content is fs.ErrNotExist.
-func (d *Depot) Content(ctx context.Context, ref blob.Ref) (*File, error) {
-	b, err := d.contents.openHashed(ctx, ref)
+func (d *Depot) Content(ctx context.Context, ref blob.Ref) (*answer.File, error) {
+	b, err := d.contents.OpenHashed(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	return &File{Ref: ref, Size: b.Size(), ModTime: b.ModTime(), ETag: ref.String()[:32], r: b, plain: blob.OSFile(b), closer: b}, nil
-}
-
-// Ranked is a file that may answer a request, with the time of its transaction.
-type Ranked struct {
-	TxFile
-	Added time.Time
-	Try   bool // of a try build, and of no other
-}
-
-// RankedIn returns a file of a transaction.
-func RankedIn(tx Transaction, f TxFile) Ranked {
-	return Ranked{TxFile: f, Added: tx.Time, Try: tx.Class == index.ClassTry}
-}
-
-// Better reports whether the depot prefers a to b as the answer to a request for
-// the roles.
-func Better(a, b Ranked, role symfile.Role) bool {
-	hit := func(r Ranked) index.Hit {
-		return index.Hit{Role: r.Object.Role, Stored: index.Stored{Object: r.Object, Features: r.Features, DebugSize: r.DebugSize, Ref: r.Ref, Size: r.Size, Added: r.Added, Try: r.Try}}
-	}
-	hits := []index.Hit{hit(b), hit(a)}
-	rank(hits, role)
-	return hits[0].Ref != b.Ref
+	return &answer.File{Ref: ref, Size: b.Size(), ModTime: b.ModTime(), ETag: ref.String()[:32], Bytes: b, Disk: blob.OSFile(b), Closer: b}, nil
 }
 
 // Origins returns the transactions that were imported from a store and not
@@ -202,7 +132,7 @@ type Metadata struct {
 // Metadata searches ELF objects by exact path ("file"), by a path pattern in
 // which * does not match a slash ("glob"), or by build-id ("buildid"). complete
 // is false if limit cut the list. Any other key is fs.ErrInvalid.
-func (d *Depot) Metadata(ctx context.Context, scope Scope, key, value string, limit int) (list []Metadata, complete bool, err error) {
+func (d *Depot) Metadata(ctx context.Context, scope answer.Scope, key, value string, limit int) (list []Metadata, complete bool, err error) {
 	var q index.PathQuery
 	switch key {
 	case "file":
@@ -218,7 +148,7 @@ func (d *Depot) Metadata(ctx context.Context, scope Scope, key, value string, li
 	default:
 		return nil, false, fs.ErrInvalid
 	}
-	files, complete, err := d.db.ELFPaths(ctx, scope.index(), q, limit)
+	files, complete, err := d.db.ELFPaths(ctx, scope.Index(), q, limit)
 	if err != nil {
 		return nil, false, err
 	}

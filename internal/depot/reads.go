@@ -7,12 +7,15 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
 // readsKept limits the contents that are remembered as read today. Above it they are
 // forgotten, and their next reads are recorded once more.
 const readsKept = 1 << 18
+
+const secondsOfDay = 24 * 60 * 60
 
 // Reads records on which day each content was last read by a client. A content is
 // recorded once a day, in batches. Its methods may be called by many goroutines; nil
@@ -37,20 +40,11 @@ type Reading struct {
 }
 
 // Of returns the content of a file; nil for one that the depot does not keep.
-func (r *Reads) Of(f *File) *Reading {
-	if ref := f.readRef(); r != nil && ref != (blob.Ref{}) {
+func (r *Reads) Of(f *answer.File) *Reading {
+	if ref := f.ReadRef(); r != nil && ref != (blob.Ref{}) {
 		return &Reading{reads: r, ref: ref}
 	}
 	return nil
-}
-
-// readRef is the content whose read a read of the file is: that from which it was
-// made, if it is derived.
-func (f *File) readRef() blob.Ref {
-	if f.source != (blob.Ref{}) {
-		return f.source
-	}
-	return f.Ref
 }
 
 // Count counts a read at a time. It takes nanoseconds if the content was counted on
@@ -59,16 +53,16 @@ func (x *Reading) Count(at time.Time) {
 	if x == nil {
 		return
 	}
-	if day := at.Unix() / secondsPerDay; x.day.Load() != day {
+	if day := at.Unix() / secondsOfDay; x.day.Load() != day {
 		x.day.Store(day)
 		x.reads.count(x.ref, day)
 	}
 }
 
 // Count counts a read of a file at a time.
-func (r *Reads) Count(f *File, at time.Time) {
-	if ref := f.readRef(); r != nil && ref != (blob.Ref{}) {
-		r.count(ref, at.Unix()/secondsPerDay)
+func (r *Reads) Count(f *answer.File, at time.Time) {
+	if ref := f.ReadRef(); r != nil && ref != (blob.Ref{}) {
+		r.count(ref, at.Unix()/secondsOfDay)
 	}
 }
 
@@ -102,7 +96,7 @@ func (r *Reads) store(ctx context.Context) error {
 	if len(pending) == 0 {
 		return nil
 	}
-	err := r.db.Retention.Touch(ctx, pending, time.Unix(day*secondsPerDay, 0))
+	err := r.db.Retention.Touch(ctx, pending, time.Unix(day*secondsOfDay, 0))
 	if err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -1,7 +1,6 @@
 package depot
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"io/fs"
@@ -9,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -46,7 +45,7 @@ func (r *records) parses(req layout.Request) bool {
 	return req.Form == layout.FormAdmin && (r.opt.Refs || r.opt.Index)
 }
 
-func (r *records) open(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
+func (r *records) open(ctx context.Context, scope answer.Scope, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
 	switch {
 	case r.opt.Index && isStoreRecord(req):
 		return storeRecord(ctx, r.d, scope, req.Part)
@@ -60,7 +59,7 @@ func (r *records) open(ctx context.Context, scope Scope, req layout.Request, rec
 
 // pointer makes a file.ptr. Its text is that of Microsoft's symbol server: PATH: and
 // the path, without a line end, which clients do not cut off.
-func (r *records) pointer(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
+func (r *records) pointer(ctx context.Context, scope answer.Scope, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
 	req.Form = layout.FormFile
 	hits, _, err := r.d.find(ctx, scope, req, true, rec)
 	if err != nil {
@@ -68,7 +67,7 @@ func (r *records) pointer(ctx context.Context, scope Scope, req layout.Request, 
 	}
 	for _, h := range hits {
 		if p := storePath(h.Object, req); p != "" {
-			return record([]byte("PATH:"+r.opt.Share+`\`+strings.ReplaceAll(p, "/", `\`)), h.Added), nil
+			return answer.Text([]byte("PATH:"+r.opt.Share+`\`+strings.ReplaceAll(p, "/", `\`)), h.Added), nil
 		}
 	}
 	return nil, fs.ErrNotExist
@@ -91,7 +90,7 @@ func storePath(o symfile.Object, req layout.Request) string {
 }
 
 // refs makes a refs.ptr: a line for each transaction that has the file, oldest first.
-func (r *records) refs(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
+func (r *records) refs(ctx context.Context, scope answer.Scope, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
 	parts := strings.Split(req.Part, "/")
 	if len(parts) != 3 {
 		return nil, fs.ErrNotExist // of 000Admin
@@ -104,7 +103,7 @@ func (r *records) refs(ctx context.Context, scope Scope, req layout.Request, rec
 	if err != nil {
 		return nil, err
 	}
-	listing, err := r.d.db.Catalog.Listing(ctx, scope.index())
+	listing, err := r.d.db.Catalog.Listing(ctx, scope.Index())
 	if err != nil {
 		return nil, err
 	}
@@ -129,10 +128,5 @@ func (r *records) refs(ctx context.Context, scope Scope, req layout.Request, rec
 	}
 	slices.SortStableFunc(list, func(a, b symstore.Ref) int { return cmp.Compare(a.ID, b.ID) })
 	list = slices.CompactFunc(list, func(a, b symstore.Ref) bool { return a.ID == b.ID })
-	return record(symstore.FormatRefs(list[max(0, len(list)-maxRefs):]), newest), nil
-}
-
-// record is the answer with a small text.
-func record(text []byte, changed time.Time) *File {
-	return &File{Volatile: true, Size: int64(len(text)), ModTime: changed, ETag: "a-" + blob.Sum(text).String()[:30], r: bytes.NewReader(text)}
+	return answer.Text(symstore.FormatRefs(list[max(0, len(list)-maxRefs):]), newest), nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -22,7 +23,7 @@ func TestRecords(t *testing.T) {
 		line = `%010d,file,"hello-x64.pdb",pri,,N,,`
 		to   = `PATH:\\server\symbols\hello-x64.pdb\F9EFE0B6AE7500394C4C44205044422E1\hello-x64.pdb`
 	)
-	all, game, none := Scope{}, Scope{Products: []string{"Game"}}, Scope{Products: []string{}}
+	all, game, none := answer.Scope{}, answer.Scope{Products: []string{"Game"}}, answer.Scope{Products: []string{}}
 	pdb, err := os.ReadFile("../../testdata/pdb/hello-x64.pdb")
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +49,7 @@ func TestRecords(t *testing.T) {
 			if _, err := d.Retention.Remove(t.Context(), gone, "eve"); err != nil {
 				t.Fatal(err)
 			}
-			ask := func(what string, scope Scope, leaf string, want string) {
+			ask := func(what string, scope answer.Scope, leaf string, want string) {
 				t.Helper()
 				segs := strings.Split(strings.Trim(key, "/")+"/"+leaf, "/")
 				req, err := layout.Route(segs)
@@ -59,7 +60,7 @@ func TestRecords(t *testing.T) {
 					t.Fatal(err)
 				}
 				var text []byte
-				f, err := d.Get(t.Context(), Question{Scope: scope, Request: req})
+				f, err := d.Get(t.Context(), answer.Question{Scope: scope, Request: req})
 				if err == nil {
 					defer f.Close()
 					text, err = io.ReadAll(io.NewSectionReader(f, 0, f.Size))

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/pdb"
 )
 
@@ -35,34 +36,34 @@ func TestRelayedSources(t *testing.T) {
 	const id, path, url = "f37c719627168ba94c4c44205044422e1", "/tmp/hello/hello.c", "https://src.example.com/v1/hello.c"
 	d, _ := newDepot(t)
 	number := filed{files: []file{{"hello-arm64.pdb", linked.Bytes()}}}.file(t, d)
-	wantSource(t, d, "without a relay", Scope{}, id, path, "")
+	wantSource(t, d, "without a relay", answer.Scope{}, id, path, "")
 
-	answer := text
+	reply := text
 	var asked []string
 	d.Sources.UseRelay(func(_ context.Context, url string, _ int64) ([]byte, error) {
 		asked = append(asked, url)
-		if answer == nil {
+		if reply == nil {
 			return nil, fs.ErrNotExist
 		}
-		return answer, nil
+		return reply, nil
 	})
-	wantSource(t, d, "from the relay", Scope{}, id, path, string(text))
+	wantSource(t, d, "from the relay", answer.Scope{}, id, path, string(text))
 	if !slices.Equal(asked, []string{url}) {
 		t.Errorf("asked for %q, want %s", asked, url)
 	}
-	wantSource(t, d, "that nothing names", Scope{}, id, "/etc/passwd", "")
-	wantSource(t, d, "out of the scope", Scope{Products: []string{"other"}}, id, path, "")
-	answer = []byte("int other;")
-	wantSource(t, d, "with another checksum", Scope{}, id, path, "")
-	answer = nil
-	wantSource(t, d, "that is not there", Scope{}, id, path, "")
+	wantSource(t, d, "that nothing names", answer.Scope{}, id, "/etc/passwd", "")
+	wantSource(t, d, "out of the scope", answer.Scope{Products: []string{"other"}}, id, path, "")
+	reply = []byte("int other;")
+	wantSource(t, d, "with another checksum", answer.Scope{}, id, path, "")
+	reply = nil
+	wantSource(t, d, "that is not there", answer.Scope{}, id, path, "")
 	filed{sources: []file{{path, text}}}.file(t, d)
 	if _, err := d.Retention.Remove(t.Context(), number, ""); err != nil {
 		t.Fatal(err)
 	}
 	filed{files: []file{{"hello-arm64.pdb", linked.Bytes()}}, sources: []file{{path, text}}}.file(t, d)
 	asked = nil
-	wantSource(t, d, "that is held", Scope{}, id, path, string(text))
+	wantSource(t, d, "that is held", answer.Scope{}, id, path, string(text))
 	if len(asked) > 0 {
 		t.Errorf("asked for %q although the depot has it, want no request", asked)
 	}

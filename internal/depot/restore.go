@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
@@ -196,7 +197,7 @@ func (r *restore) run(ctx context.Context) (err error) {
 		return err
 	}
 	r.sum = BackedUp{To: r.dir, Taken: r.record.Taken, Transactions: stats.Transactions, Contents: stats.Contents, Bytes: stats.Bytes}
-	from := coldstore.New(r.source, coldstore.Options{Records: r.copy.Colds, Dir: r.dir, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	from := coldstore.New(r.source, coldstore.StoreOptions{Records: r.copy.Colds, Dir: r.dir, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	r.source = nil // from closes it
 	defer func() { err = errors.Join(err, from.Close()) }()
 	t := &transfer{from: from, to: r.blobs, hash: true}
@@ -226,8 +227,7 @@ func (r *restore) run(ctx context.Context) (err error) {
 
 // lost reports a content that the backup does not have intact.
 func (r *restore) lost(ctx context.Context, c index.Content, cause error) error {
-	check := &Checker{db: r.copy}
-	f, _, err := check.lost(ctx, c.Ref, "damaged in the backup: "+cause.Error())
+	f, _, err := content.Faults{DB: r.copy}.Of(ctx, c.Ref, "damaged in the backup: "+cause.Error())
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/stage"
@@ -54,7 +57,7 @@ func setPolicy(t *testing.T, d *Depot, lines ...string) {
 	}
 }
 
-func preview(t *testing.T, d *Depot) *Preview {
+func preview(t *testing.T, d *Depot) *lifecycle.Preview {
 	t.Helper()
 	p, err := d.Retention.Preview(t.Context(), "anna")
 	if err != nil {
@@ -63,14 +66,14 @@ func preview(t *testing.T, d *Depot) *Preview {
 	return p
 }
 
-func numbersOf(p *Preview) (list []int64) {
+func numbersOf(p *lifecycle.Preview) (list []int64) {
 	for v := range p.Removed() {
 		list = append(list, v.Number)
 	}
 	return list
 }
 
-func applyPlan(t *testing.T, d *Depot, p *Preview) Applied {
+func applyPlan(t *testing.T, d *Depot, p *lifecycle.Preview) lifecycle.Applied {
 	t.Helper()
 	a, err := d.Retention.Apply(t.Context(), p.Ticket.Number, p.Builds(), "anna")
 	if err != nil {
@@ -141,8 +144,8 @@ func TestRetention(t *testing.T) {
 	symtest.Sequential(t)
 	onRetained(t, func(t *testing.T, d *Depot, c *movable) {
 		ctx := t.Context()
-		if _, err := d.Retention.Preview(ctx, "anna"); !errors.Is(err, ErrNoPolicy) {
-			t.Errorf("preview without a policy: %v, want the error %v", err, ErrNoPolicy)
+		if _, err := d.Retention.Preview(ctx, "anna"); !errors.Is(err, lifecycle.ErrNoPolicy) {
+			t.Errorf("preview without a policy: %v, want the error %v", err, lifecycle.ErrNoPolicy)
 		}
 		var files [][]file
 		var paths [][]string
@@ -167,11 +170,11 @@ func TestRetention(t *testing.T) {
 		if _, err := d.Retention.Apply(ctx, p.Ticket.Number, 2, "anna"); !errors.Is(err, retention.ErrStale) {
 			t.Errorf("a plan is applied twice: %v, want the error %v", err, retention.ErrStale)
 		}
-		got, err := d.Retention.Collect(ctx, CollectOptions{})
+		got, err := d.Retention.Collect(ctx, lifecycle.CollectOptions{})
 		if err != nil || got.Contents != 0 || len(got.Trash) != 2 || got.TrashBytes == 0 {
 			t.Errorf("gc during the trash: %+v, %v; want that 2 transactions wait", got, err)
 		}
-		removed, err := d.Retention.Removed(ctx, Scope{}, "app0.pdb", 10)
+		removed, err := d.Retention.Removed(ctx, answer.Scope{}, "app0.pdb", 10)
 		if err != nil || len(removed) != 2 || removed[0].Removal.Class != "nightly" || removed[0].Removal.Who != "anna" {
 			t.Errorf("removed files: %+v, %v; want two of class nightly, removed by anna", removed, err)
 		}
@@ -183,13 +186,13 @@ func TestRetention(t *testing.T) {
 
 		// A hold and a change of the policy make a plan stale; reads do not.
 		p = preview(t, d)
-		if err := d.Retention.Hold(ctx, Hold{Number: 1, Name: "GA", Who: "anna", Reason: "GA"}); err != nil {
+		if err := d.Retention.Hold(ctx, lifecycle.Hold{Number: 1, Name: "GA", Who: "anna", Reason: "GA"}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := d.Retention.Apply(ctx, p.Ticket.Number, 0, "anna"); !errors.Is(err, retention.ErrStale) {
 			t.Errorf("a plan that removes a held transaction: %v, want the error %v", err, retention.ErrStale)
 		}
-		var held *ErrHeld
+		var held *lifecycle.ErrHeld
 		if _, err := d.Retention.Remove(ctx, 1, "eve"); !errors.As(err, &held) {
 			t.Errorf("removal of a held transaction: %v, want one that names the hold", err)
 		}
@@ -211,11 +214,11 @@ func TestRetention(t *testing.T) {
 			t.Errorf("a plan removes %d transactions after the promotion, want 0", p.Builds())
 		}
 		c.move(8 * day) // the trash has ended
-		var gone *NotInTrashError
+		var gone *lifecycle.NotInTrashError
 		if _, err := d.Retention.Undo(ctx, 2, "anna"); !errors.As(err, &gone) {
 			t.Errorf("undo after the trash: %v, want one that says so", err)
 		}
-		if got, err = d.Retention.Collect(ctx, CollectOptions{Grace: 100 * day}); err != nil || got.Contents != 3 || len(got.Trash) != 0 {
+		if got, err = d.Retention.Collect(ctx, lifecycle.CollectOptions{Grace: 100 * day}); err != nil || got.Contents != 3 || len(got.Trash) != 0 {
 			t.Errorf("gc after the trash: %+v, %v; want 3 contents, whatever the grace", got, err)
 		}
 		wantClean(t, d)
@@ -242,7 +245,7 @@ func TestFreesAsPreviewed(t *testing.T) {
 			}
 			c.move(day)
 			pushBuild(t, d, stage.Labels{Product: "G", Version: fmt.Sprint(v), Branch: "main", Class: "nightly"}, append(own, shared[2*v:]...))
-			f, _, err := get(t, d, Scope{}, paths[0])
+			f, _, err := get(t, d, answer.Scope{}, paths[0])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -268,7 +271,7 @@ func TestFreesAsPreviewed(t *testing.T) {
 		if _, _, space, err := d.Retention.Trash(t.Context()); err != nil || trash && !within1(space, p.Frees.Stored) {
 			t.Errorf("the trash holds %d bytes back, %v; want %d, as in the preview", space, err, p.Frees.Stored)
 		}
-		got, err := d.Retention.Collect(t.Context(), CollectOptions{EmptyTrash: trash})
+		got, err := d.Retention.Collect(t.Context(), lifecycle.CollectOptions{EmptyTrash: trash})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -371,7 +374,7 @@ func TestScheduledRun(t *testing.T) {
 		if got := outcomes(); !slices.Equal(got, []string{"brake", "done"}) {
 			t.Fatalf("runs: %q, want that the second one was done", got)
 		}
-		if txs, err := d.List(ctx, Scope{}, ListFilter{}); err != nil || len(txs) != 2 {
+		if txs, err := d.List(ctx, answer.Scope{}, ListFilter{}); err != nil || len(txs) != 2 {
 			t.Errorf("%d transactions are left, %v; want 2", len(txs), err)
 		}
 		c.move(31 * day)
@@ -407,7 +410,7 @@ func TestLastReads(t *testing.T) {
 		}
 		setPolicy(t, d, "classes: [{name: nightly, keep_used: 30d}]", "brake: 100%")
 		c.move(40 * day)
-		f, _, err := get(t, d, Scope{}, paths[1][0])
+		f, _, err := get(t, d, answer.Scope{}, paths[1][0])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -493,7 +496,7 @@ func TestRemoveCollecting(t *testing.T) {
 				check(t, d, who, other, files[:1]) // it relies on the file
 				var err error
 				if purge {
-					var p Purged
+					var p lifecycle.Purged
 					p, err = d.Retention.Purge(t.Context(), one, "eve", "a leak")
 					if err == nil && (p.Contents != 2 || p.Removal.Frees.Size != size || p.Removal.Shared != 0 || p.Removal.Pinned || !p.Removal.Open) {
 						t.Errorf("purge: %d contents, %+v; want 2 contents of %d bytes that nothing needs", p.Contents, p.Removal, size)
@@ -540,11 +543,11 @@ func TestUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	const block = 4096
-	want := []Share{{Product: "A", Transactions: 2, Own: 4 * block, Shared: block}, {Product: "B", Transactions: 1, Shared: block}}
+	want := []lifecycle.Share{{Product: "A", Transactions: 2, Own: 4 * block, Shared: block}, {Product: "B", Transactions: 1, Shared: block}}
 	if !slices.Equal(u.Products, want) || u.Live != 5*block || u.Garbage != 0 || u.Plan != nil {
 		t.Errorf("usage: %+v, live %d, garbage %d; want %+v", u.Products, u.Live, u.Garbage, want)
 	}
-	want = []Share{{Class: "nightly", Transactions: 2, Own: 2 * block, Shared: 3 * block}, {Class: "release", Transactions: 1, Shared: 3 * block}}
+	want = []lifecycle.Share{{Class: "nightly", Transactions: 2, Own: 2 * block, Shared: 3 * block}, {Class: "release", Transactions: 1, Shared: 3 * block}}
 	if !slices.Equal(u.Classes, want) {
 		t.Errorf("usage by class: %+v, want %+v", u.Classes, want)
 	}
@@ -587,11 +590,11 @@ func TestYearOfNightliesPostgres(t *testing.T) {
 	yearOfNightlies(t, d, c, 365, 200)
 	c.move(9 * day)
 	for range 2 { // the objects were marked before, and are deleted days later
-		if _, err := d.Retention.Collect(t.Context(), CollectOptions{}); err != nil {
+		if _, err := d.Retention.Collect(t.Context(), lifecycle.CollectOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	v, err := d.Check.Run(t.Context(), CheckOptions{Rows: true, Deep: true}, func(f Fault) { t.Errorf("verify: %s, want no fault", f.What) }, nil)
+	v, err := d.Check.Run(t.Context(), CheckOptions{Rows: true, Deep: true}, func(f content.Fault) { t.Errorf("verify: %s, want no fault", f.What) }, nil)
 	if err != nil || v.Objects != v.Contents || v.Unknown != 0 {
 		t.Errorf("%d objects for %d contents, %d of them unknown, %v; want one for each content", v.Objects, v.Contents, v.Unknown, err)
 	}
@@ -620,7 +623,7 @@ func yearOfNightlies(t *testing.T, d *Depot, c *movable, builds, size int) {
 		number := pushBuild(t, d, l, files)
 		switch {
 		case n%20 == 5:
-			if err := d.Retention.Hold(t.Context(), Hold{Number: number, Name: "crash", Reason: "crash"}); err != nil {
+			if err := d.Retention.Hold(t.Context(), lifecycle.Hold{Number: number, Name: "crash", Reason: "crash"}); err != nil {
 				t.Fatal(err)
 			}
 			fallthrough
@@ -634,7 +637,7 @@ func yearOfNightlies(t *testing.T, d *Depot, c *movable, builds, size int) {
 		}
 		if n%7 == 0 || n == builds-1 {
 			before := keptBytes(t, d)
-			if _, err := d.Retention.Collect(t.Context(), CollectOptions{EmptyTrash: n == builds-1}); err != nil {
+			if _, err := d.Retention.Collect(t.Context(), lifecycle.CollectOptions{EmptyTrash: n == builds-1}); err != nil {
 				t.Fatal(err)
 			}
 			freed += before - keptBytes(t, d)
@@ -654,7 +657,7 @@ func yearOfNightlies(t *testing.T, d *Depot, c *movable, builds, size int) {
 		wantVisible(t, d, b[0].([]file), b[1].([]string), true)
 	}
 	faults := 0
-	if _, err := d.Check.Verify(t.Context(), func(f Fault) { faults++; t.Errorf("verify: %s, want no fault", f.What) }, nil); err != nil {
+	if _, err := d.Check.Verify(t.Context(), func(f content.Fault) { faults++; t.Errorf("verify: %s, want no fault", f.What) }, nil); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%d builds of %d files in %.1f s: %d bytes freed, %d predicted, %d faults", builds, size, time.Since(begin).Seconds(), freed, predicted, faults)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/symtest"
@@ -75,7 +77,7 @@ func retainForever(where string) error {
 				fmt.Println("not purged:", err)
 			}
 		}
-		if _, err := d.Retention.Collect(ctx, CollectOptions{EmptyTrash: n%2 == 0}); err != nil {
+		if _, err := d.Retention.Collect(ctx, lifecycle.CollectOptions{EmptyTrash: n%2 == 0}); err != nil {
 			return err
 		}
 		fmt.Println("collected")
@@ -152,7 +154,7 @@ func killRetaining(t *testing.T, where string, rounds int) {
 			return true
 		})
 		wantClean(t, d)
-		if _, err := d.Check.Verify(t.Context(), func(f Fault) { t.Errorf("verify: %s, want no fault", f.What) }, nil); err != nil {
+		if _, err := d.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("verify: %s, want no fault", f.What) }, nil); err != nil {
 			t.Fatal(err)
 		}
 		if t.Failed() {
@@ -164,12 +166,12 @@ func killRetaining(t *testing.T, where string, rounds int) {
 		t.Fatal(err)
 	}
 	for _, r := range runs {
-		if _, err := d.Retention.finish(t.Context(), Applied{Run: r}); err != nil {
+		if _, err := d.Retention.Finish(t.Context(), lifecycle.Applied{Run: r}); err != nil {
 			t.Errorf("run %d: %v", r.No, err)
 		}
 	}
 	// Blobs of killed pushes and purges have no rows: gc frees them after its grace.
-	if _, err := d.Retention.Collect(t.Context(), CollectOptions{Grace: -time.Hour, EmptyTrash: true}); err != nil {
+	if _, err := d.Retention.Collect(t.Context(), lifecycle.CollectOptions{Grace: -time.Hour, EmptyTrash: true}); err != nil {
 		t.Fatal(err)
 	}
 	// The temporary files of killed writers go when they are an hour old.

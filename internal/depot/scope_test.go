@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/internal/transcode"
@@ -23,7 +24,7 @@ func TestDerivedFollowsItsSource(t *testing.T) {
 	d, _ := newDepot(t)
 	add(t, d, "theirs", testdata(t, "pdb/hello-x86.pdb"))
 	add(t, d, "", testdata(t, "pdb/hello-x64.pdb"))
-	found, err := d.Find(t.Context(), Scope{}, "hello-x86.pdb", 1)
+	found, err := d.Find(t.Context(), answer.Scope{}, "hello-x86.pdb", 1)
 	if err != nil || len(found) != 1 {
 		t.Fatalf(`Find("hello-x86.pdb", 1): %v, error %v; want length 1`, found, err)
 	}
@@ -54,7 +55,7 @@ func TestDerivedFollowsItsSource(t *testing.T) {
 		if got := told(t, d, ask); got != c.want {
 			t.Errorf("%q: %s, want %s", c.products, got, c.want)
 		}
-		f, err := d.Find(t.Context(), Scope{Products: c.products}, "hello-x86.pdb", 10)
+		f, err := d.Find(t.Context(), answer.Scope{Products: c.products}, "hello-x86.pdb", 10)
 		if err != nil || len(f) != c.finds {
 			t.Errorf("%q: %d found, want %d (%v)", c.products, len(f), c.finds, err)
 		}
@@ -78,10 +79,10 @@ func TestDerivedFollowsItsSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := "hello-x86.pdb/" + id.Breakpad() + "/hello-x86.pd_"
-	if _, _, err := get(t, d, Scope{Products: []string{""}}, path); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := get(t, d, answer.Scope{Products: []string{""}}, path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a cabinet for others: %v, want the error %v", err, fs.ErrNotExist)
 	}
-	f, _, err := get(t, d, Scope{Products: []string{"theirs"}}, path)
+	f, _, err := get(t, d, answer.Scope{Products: []string{"theirs"}}, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,11 +106,11 @@ func TestFetchInsideTheScope(t *testing.T) {
 		src := &elsewhere{name: "e"}
 		src.sends("hello-x64.pdb", pdb.body)
 		d := openWith(t, Options{Upstreams: []Upstream{{Source: src, Product: c.of}}})
-		objs, err := d.Same(t.Context(), Scope{}, bytesContent{Reader: bytes.NewReader(pdb.body)}, "hello-x64.pdb")
+		objs, err := d.Same(t.Context(), answer.Scope{}, bytesContent{Reader: bytes.NewReader(pdb.body)}, "hello-x64.pdb")
 		if err != nil {
 			t.Fatal(err)
 		}
-		q := Question{Scope: Scope{Products: c.products}, Request: request(t, "hello-x64.pdb/"+objs[0].Object.DebugID.Breakpad()+"/hello-x64.pdb")}
+		q := answer.Question{Scope: answer.Scope{Products: c.products}, Request: request(t, "hello-x64.pdb/"+objs[0].Object.DebugID.Breakpad()+"/hello-x64.pdb")}
 		f, err := d.download(t.Context(), q)
 		if c.gets != (err == nil) || c.gets != (src.asked.Load() > 0) {
 			t.Errorf("a reader of %q and an upstream of %q: %v, asked %d times; want a download: %v", c.products, c.of, err, src.asked.Load(), c.gets)
@@ -128,7 +129,7 @@ func TestFetchInsideTheScope(t *testing.T) {
 		}
 		d.fetch.Wait()
 		for _, products := range [][]string{{"far"}, {"near"}, {""}, {}} {
-			_, err := d.Open(t.Context(), Scope{Products: products}, q.Request)
+			_, err := d.Open(t.Context(), answer.Scope{Products: products}, q.Request)
 			if sees := slices.Contains(products, c.of); sees != (err == nil) {
 				t.Errorf("cached from an upstream of %q, opened by a reader of %q: %v; want success: %v", c.of, products, err, sees)
 			}
@@ -143,7 +144,7 @@ func TestHiddenReadsLikeMissing(t *testing.T) {
 	d, _ := newDepot(t)
 	add(t, d, "theirs", testdata(t, "elf/prog-sha1"), testdata(t, "pdb/hello-x64.pdb"), file{"app.sym", symFile(symID, 1000)})
 	add(t, d, "ours", file{"o.sym", symFile("11111111111111111111111111111111A", 500)})
-	ours := Scope{Products: []string{"ours"}}
+	ours := answer.Scope{Products: []string{"ours"}}
 	const none = "0123456789abcdef0123456789abcdef01234567"
 	const guid = "F9EFE0B6AE7500394C4C44205044422E"
 	for !absent(t.Context(), d, ours, request(t, "buildid/"+none+"/executable"), nil) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
@@ -53,7 +54,7 @@ func (c *Checker) scrub(ctx context.Context) {
 	}
 	for c.wait(ctx, scrubRest) == nil {
 		// While one server checks, the others do nothing.
-		if _, err := c.db.Nodes.Do(ctx, "scrub", 0, c.scrubDue); err != nil && ctx.Err() == nil && !isAway(err) {
+		if _, err := c.db.Nodes.Do(ctx, "scrub", 0, c.scrubDue); err != nil && ctx.Err() == nil && !content.IsAway(err) {
 			c.log.Warn("the background check of stored files failed", "error", err)
 		}
 	}
@@ -103,7 +104,7 @@ func (c *Checker) scrubPass(ctx context.Context, st ScrubState) error {
 		}
 		return c.wait(ctx, pause)
 	}
-	suspected, err := c.contents.suspected(ctx)
+	suspected, err := c.contents.Suspected(ctx)
 	if err != nil {
 		return err
 	}
@@ -131,7 +132,7 @@ func (c *Checker) scrubOne(ctx context.Context, st *ScrubState, row index.Number
 	if err := pace(scrubCost); err != nil {
 		return err
 	}
-	what, err := c.contents.hash(ctx, row.Content, pace)
+	what, err := c.contents.Hash(ctx, row.Content, pace)
 	if err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func (c *Checker) scrubOne(ctx context.Context, st *ScrubState, row index.Number
 	}
 	if what != "" {
 		st.Damaged++
-		c.contents.report(&blob.DamageError{Ref: row.Ref, What: what})
+		c.contents.Report(&blob.DamageError{Ref: row.Ref, What: what})
 	}
 	return nil
 }

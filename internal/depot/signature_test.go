@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
 
@@ -48,7 +49,7 @@ func TestSignatureWhileDownloading(t *testing.T) {
 			t.Fatal(err)
 		}
 		d, _ := withUpstreams(t, Options{Upstreams: []Upstream{{Source: src}}})
-		q := Question{Request: request(t, path)}
+		q := answer.Question{Request: request(t, path)}
 		f, err := d.download(t.Context(), q)
 		if err != nil {
 			close(end)
@@ -62,7 +63,7 @@ func TestSignatureWhileDownloading(t *testing.T) {
 			t.Errorf("%.20q: %d bytes, error %v; want the file", sent, len(got), err)
 		}
 		_ = f.Close()
-		held, err := d.Open(t.Context(), Scope{}, q.Request)
+		held, err := d.Open(t.Context(), answer.Scope{}, q.Request)
 		if err != nil {
 			t.Fatal(err)
 		}

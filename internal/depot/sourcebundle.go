@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/sources"
 	"github.com/symdepot/symdepot/layout"
@@ -35,7 +37,7 @@ func AsksForBundle(req *layout.Request) bool {
 // Bundle makes a source bundle of the sources that the depot has of a module, for a
 // request that Get did not find. If it has none, the error is fs.ErrNotExist; if too many
 // are being made and sent, ErrUnavailable.
-func (s *SourceFiles) Bundle(ctx context.Context, scope Scope, req layout.Request) (*File, error) {
+func (s *SourceFiles) Bundle(ctx context.Context, scope answer.Scope, req layout.Request) (*answer.File, error) {
 	h, list, err := s.module(ctx, scope, req.Lookups)
 	if err != nil {
 		return nil, err
@@ -49,12 +51,12 @@ func (s *SourceFiles) Bundle(ctx context.Context, scope Scope, req layout.Reques
 		s.made.Add(-1)
 		return nil, err
 	}
-	f.closer = closers{f.closer, closeOnce(sync.OnceFunc(func() { s.made.Add(-1) }))}
+	f.Closer = closers{f.Closer, closeOnce(sync.OnceFunc(func() { s.made.Add(-1) }))}
 	return f, nil
 }
 
 // errManyBundles means that too many source bundles are made and sent.
-var errManyBundles = fmt.Errorf("too many source bundles are being made: %w", ErrUnavailable)
+var errManyBundles = fmt.Errorf("too many source bundles are being made: %w", content.ErrUnavailable)
 
 // closeOnce is a Closer of a function that counts once.
 type closeOnce func()
@@ -66,7 +68,7 @@ func (c closeOnce) Close() error {
 }
 
 // makeBundle makes the source bundle of an object.
-func (s *SourceFiles) makeBundle(ctx context.Context, scope Scope, h index.Hit, list *nameList) (*File, error) {
+func (s *SourceFiles) makeBundle(ctx context.Context, scope answer.Scope, h index.Hit, list *nameList) (*answer.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, bundleTime)
 	defer cancel()
 	select {
@@ -88,12 +90,12 @@ func (s *SourceFiles) makeBundle(ctx context.Context, scope Scope, h index.Hit, 
 		return nil, errors.Join(err, sp.Close())
 	}
 	ref := sp.Sum()
-	f := &File{
+	f := &answer.File{
 		Object: symfile.Object{Kind: symfile.SourceBundle, Role: symfile.Sources, Name: h.Object.Name, DebugID: h.Object.DebugID, Of: h.Object.Kind},
-		source: h.Ref, Made: true, Size: sp.Size(), ModTime: fileTime(h), ETag: ref.String()[:32], r: sp, packed: true, closer: sp,
+		Source: h.Ref, Made: true, Size: sp.Size(), ModTime: answer.FileTime(h), ETag: ref.String()[:32], Bytes: sp, Packed: true, Closer: sp,
 	}
 	if plain, err := sp.File(); err == nil {
-		f.plain, f.closer = plain, closers{plain, sp}
+		f.Disk, f.Closer = plain, closers{plain, sp}
 	}
 	return f, nil
 }
@@ -108,19 +110,19 @@ func (c closers) Close() (err error) {
 }
 
 // module returns the object of a module that names sources, and its names.
-func (s *SourceFiles) module(ctx context.Context, scope Scope, lookups []symfile.Lookup) (index.Hit, *nameList, error) {
+func (s *SourceFiles) module(ctx context.Context, scope answer.Scope, lookups []symfile.Lookup) (index.Hit, *nameList, error) {
 	for _, l := range lookups {
 		l.Role, l.Unique = symfile.Debug|symfile.Executable, false
-		hits, err := s.d.db.Lookup(ctx, scope.index(), l)
+		hits, err := s.d.db.Lookup(ctx, scope.Index(), l)
 		if err == nil && len(hits) == 0 && l.Name != "" {
 			l.Name = "" // the request names the bundle or the program, not the debug file
-			hits, err = s.d.db.Lookup(ctx, scope.index(), l)
+			hits, err = s.d.db.Lookup(ctx, scope.Index(), l)
 		}
 		if err != nil {
 			return index.Hit{}, nil, err
 		}
 		hits = s.d.intact(hits)
-		rank(hits, symfile.Debug)
+		answer.Rank(hits, symfile.Debug)
 		for _, h := range hits[:min(len(hits), maxSourceObjects)] {
 			list, err := s.list(ctx, scope, h)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -135,7 +137,7 @@ func (s *SourceFiles) module(ctx context.Context, scope Scope, lookups []symfile
 }
 
 // writeBundle writes the bundle of an object and returns the number of its sources.
-func (s *SourceFiles) writeBundle(ctx context.Context, scope Scope, w io.Writer, h index.Hit, list *nameList) (n int, err error) {
+func (s *SourceFiles) writeBundle(ctx context.Context, scope answer.Scope, w io.Writer, h index.Hit, list *nameList) (n int, err error) {
 	var bytes int64
 	var failed error
 	o := s.object(scope, h)
@@ -180,8 +182,8 @@ type SourceName struct {
 // Names returns the sources that an object names, in their order in the debug
 // information, from number after on, at most limit, and their number. why says why
 // names may be missing.
-func (s *SourceFiles) Names(ctx context.Context, scope Scope, ref blob.Ref, after, limit int) (list []SourceName, total int, why string, err error) {
-	found, err := s.d.db.Find(ctx, scope.index(), index.Query{Ref: &ref}, 1)
+func (s *SourceFiles) Names(ctx context.Context, scope answer.Scope, ref blob.Ref, after, limit int) (list []SourceName, total int, why string, err error) {
+	found, err := s.d.db.Find(ctx, scope.Index(), index.Query{Ref: &ref}, 1)
 	if err != nil || len(found) == 0 {
 		return nil, 0, "", orNotFound(err)
 	}
@@ -198,7 +200,7 @@ func (s *SourceFiles) Names(ctx context.Context, scope Scope, ref blob.Ref, afte
 		f, err := o.named(ctx, n)
 		switch {
 		case err == nil:
-			e.State, e.Ref, e.Size = f.kept, f.Ref, f.Size
+			e.State, e.Ref, e.Size = f.Kept, f.Ref, f.Size
 			_ = f.Close() // only looked at
 		case !errors.Is(err, fs.ErrNotExist):
 			return nil, 0, "", err

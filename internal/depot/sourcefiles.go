@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/sources"
 	"github.com/symdepot/symdepot/internal/symbolicate"
@@ -40,7 +41,7 @@ type RelayFunc func(ctx context.Context, url string, limit int64) ([]byte, error
 func (s *SourceFiles) UseRelay(fetch RelayFunc) { s.relay = fetch }
 
 // relayed fetches a source from where the Source Link of an object has it.
-func (s *SourceFiles) relayed(ctx context.Context, h index.Hit, list *nameList, n sources.Name) (*File, error) {
+func (s *SourceFiles) relayed(ctx context.Context, h index.Hit, list *nameList, n sources.Name) (*answer.File, error) {
 	if s.relay == nil || list.links == nil {
 		return nil, fs.ErrNotExist
 	}
@@ -64,31 +65,31 @@ var errOtherSource = fmt.Errorf("the file has another checksum than the debug in
 
 // open answers a request for a source by an id and the path in the debug
 // information.
-func (s *SourceFiles) open(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
+func (s *SourceFiles) open(ctx context.Context, scope answer.Scope, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
 	d := s.d
 	for _, l := range req.Lookups {
-		hits, err := d.db.Lookup(ctx, scope.index(), l)
+		hits, err := d.db.Lookup(ctx, scope.Index(), l)
 		if err != nil {
 			return nil, err
 		}
 		hits = d.intact(hits)
-		rank(hits, symfile.Debug)
-		outcome := NoHit
+		answer.Rank(hits, symfile.Debug)
+		outcome := answer.NoHit
 		for _, h := range hits[:min(len(hits), maxSourceObjects)] {
 			f, err := s.ofObject(ctx, scope, h, req.Part)
 			switch {
 			case err == nil:
-				rec.looked(l, Hit, hits)
+				rec.Looked(l, answer.Hit, hits)
 				return f, nil
 			case !errors.Is(err, fs.ErrNotExist):
 				return nil, err
 			case !errors.Is(err, errNotNamed):
-				outcome = NoText
-			case outcome == NoHit:
-				outcome = NotNamed
+				outcome = answer.NoText
+			case outcome == answer.NoHit:
+				outcome = answer.NotNamed
 			}
 		}
-		rec.looked(l, outcome, hits)
+		rec.Looked(l, outcome, hits)
 	}
 	return nil, fs.ErrNotExist
 }
@@ -100,7 +101,7 @@ var errNotNamed = fmt.Errorf("the debug information does not name this file: %w"
 const maxSourceObjects = 8
 
 // ofObject opens a source that an object names.
-func (s *SourceFiles) ofObject(ctx context.Context, scope Scope, h index.Hit, path string) (*File, error) {
+func (s *SourceFiles) ofObject(ctx context.Context, scope answer.Scope, h index.Hit, path string) (*answer.File, error) {
 	list, err := s.list(ctx, scope, h)
 	if err != nil {
 		return nil, err
@@ -122,17 +123,17 @@ func (s *SourceFiles) ofObject(ctx context.Context, scope Scope, h index.Hit, pa
 
 // list returns the names of an object. Those that need the supplementary file of dwz are
 // read with it if the caller may read it: parts of its text are in the names.
-func (s *SourceFiles) list(ctx context.Context, scope Scope, h index.Hit) (*nameList, error) {
+func (s *SourceFiles) list(ctx context.Context, scope answer.Scope, h index.Hit) (*nameList, error) {
 	l, err := s.lists.get(ctx, h, nil)
 	if err != nil || l.alternate == "" {
 		return l, err
 	}
-	hits, err := s.d.db.Lookup(ctx, scope.index(), symfile.Lookup{ID: symfile.Fold(string(l.alternate)), Role: symfile.Debug, IDKind: symfile.BuildIDs})
+	hits, err := s.d.db.Lookup(ctx, scope.Index(), symfile.Lookup{ID: symfile.Fold(string(l.alternate)), Role: symfile.Debug, IDKind: symfile.BuildIDs})
 	if err != nil {
 		return nil, err
 	}
 	hits = s.d.intact(hits)
-	rank(hits, symfile.Debug)
+	answer.Rank(hits, symfile.Debug)
 	if len(hits) == 0 {
 		return l, nil
 	}
@@ -145,13 +146,13 @@ const maxLooked = 128
 
 // filed opens a source in the transactions that hold an object, then in others of the
 // same products and versions.
-func (s *SourceFiles) filed(ctx context.Context, scope Scope, h index.Hit, n sources.Name) (*File, error) {
-	holding, err := s.d.db.Sources.Holding(ctx, scope.index(), h.Ref)
+func (s *SourceFiles) filed(ctx context.Context, scope answer.Scope, h index.Hit, n sources.Name) (*answer.File, error) {
+	holding, err := s.d.db.Sources.Holding(ctx, scope.Index(), h.Ref)
 	if err != nil {
 		return nil, err
 	}
 	looked := map[int64]bool{}
-	try := func(list []index.Filed) (*File, error) {
+	try := func(list []index.Filed) (*answer.File, error) {
 		for _, t := range list {
 			if looked[t.Number] {
 				continue
@@ -178,7 +179,7 @@ func (s *SourceFiles) filed(ctx context.Context, scope Scope, h index.Hit, n sou
 			continue
 		}
 		builds[k] = true
-		others, err := s.d.db.Sources.FiledAs(ctx, scope.index(), t.Product, t.Version)
+		others, err := s.d.db.Sources.FiledAs(ctx, scope.Index(), t.Product, t.Version)
 		if err != nil {
 			return nil, err
 		}
@@ -191,7 +192,7 @@ func (s *SourceFiles) filed(ctx context.Context, scope Scope, h index.Hit, n sou
 
 // inTransaction opens a source in one transaction: the file with the path of the name,
 // else the only one whose path ends like it.
-func (s *SourceFiles) inTransaction(ctx context.Context, tx int64, n sources.Name) (*File, error) {
+func (s *SourceFiles) inTransaction(ctx context.Context, tx int64, n sources.Name) (*answer.File, error) {
 	files, err := s.d.db.Sources.At(ctx, tx, sourcePaths(n.Name)...)
 	if err != nil {
 		return nil, err
@@ -240,7 +241,7 @@ func sourcePaths(name string) []string {
 
 // fitting opens a source file unless its checksum is another one than that of the
 // debug information.
-func (s *SourceFiles) fitting(ctx context.Context, f index.SourceFile, n sources.Name) (*File, error) {
+func (s *SourceFiles) fitting(ctx context.Context, f index.SourceFile, n sources.Name) (*answer.File, error) {
 	if f.Size > maxSource {
 		return nil, fs.ErrNotExist
 	}
@@ -248,7 +249,7 @@ func (s *SourceFiles) fitting(ctx context.Context, f index.SourceFile, n sources
 	if err != nil {
 		return nil, err
 	}
-	file.kept = "held"
+	file.Kept = "held"
 	if n.Alg == "" {
 		return file, nil
 	}
@@ -272,9 +273,9 @@ func contradicts(n sources.Name, text []byte) bool {
 }
 
 // OpenContent opens a source file by the SHA-256 of its bytes.
-func (s *SourceFiles) OpenContent(ctx context.Context, scope Scope, sum [32]byte) (*File, error) {
+func (s *SourceFiles) OpenContent(ctx context.Context, scope answer.Scope, sum [32]byte) (*answer.File, error) {
 	ref := blob.Ref(sum)
-	found, err := s.d.db.Find(ctx, scope.index(), index.Query{Ref: &ref, Kind: symfile.SHA1}, 1)
+	found, err := s.d.db.Find(ctx, scope.Index(), index.Query{Ref: &ref, Kind: symfile.SHA1}, 1)
 	if err != nil || len(found) == 0 {
 		return nil, orNotFound(err)
 	}
@@ -283,11 +284,11 @@ func (s *SourceFiles) OpenContent(ctx context.Context, scope Scope, sum [32]byte
 
 // OpenFiled opens the source file of a product and a version whose path ends in rel,
 // in the newest transaction that has one. Several different ones are not found.
-func (s *SourceFiles) OpenFiled(ctx context.Context, scope Scope, product, version, rel string) (*File, error) {
-	if !scope.sees(product) {
+func (s *SourceFiles) OpenFiled(ctx context.Context, scope answer.Scope, product, version, rel string) (*answer.File, error) {
+	if !scope.Sees(product) {
 		return nil, fs.ErrNotExist
 	}
-	list, err := s.d.db.Sources.FiledAs(ctx, scope.index(), product, version)
+	list, err := s.d.db.Sources.FiledAs(ctx, scope.Index(), product, version)
 	if err != nil {
 		return nil, err
 	}
@@ -340,7 +341,7 @@ type sourceTexts struct {
 
 // Text implements symbolicate.Texts.
 func (t sourceTexts) Text(ctx context.Context, q symbolicate.ModuleQuery, file string) ([]byte, error) {
-	scope := Scope{Products: t.ask.Products}
+	scope := answer.Scope{Products: t.ask.Products}
 	var req layout.Request
 	for _, id := range []string{q.DebugID, q.CodeID} {
 		if id != "" {

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/sources"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/layout"
@@ -58,7 +60,7 @@ func (x filed) file(t *testing.T, d *Depot) int64 {
 func source(path, text string) file { return file{path, []byte(text)} }
 
 // wantSource gets a source of an object; want is its text, or "" for not found.
-func wantSource(t *testing.T, d *Depot, what string, scope Scope, id, path, want string) {
+func wantSource(t *testing.T, d *Depot, what string, scope answer.Scope, id, path, want string) {
 	t.Helper()
 	_, b, err := get(t, d, scope, "buildid/"+id+"/source/"+strings.TrimPrefix(path, "/"))
 	switch {
@@ -108,25 +110,25 @@ func TestEmbeddedSources(t *testing.T) {
 		filed{product: "P", files: []file{testdata(t, "elf/embedded"), testdata(t, "ppdb/embedded.pdb")}}.file(t, d)
 		const text = "#include \"x.h\"\nint twice(int n)\n{\n    return 2 * n; // embedded\n}\nvoid _start(void) { twice(3); }\n"
 		for _, path := range []string{embeddedPath, "/usr/src/embedded/../embedded/./prog.c", "usr//src/embedded/prog.c"} {
-			wantSource(t, d, "spelling", Scope{}, embeddedID, path, text)
+			wantSource(t, d, "spelling", answer.Scope{}, embeddedID, path, text)
 		}
 		for _, path := range []string{"/usr/src/embedded/x.h", "/etc/passwd", "/usr/src/embedded/PROG.C", "/prog.c", "/usr/src/embedded/../../../../etc/passwd", "/usr/src/embedded/"} {
-			wantSource(t, d, "not named", Scope{}, embeddedID, path, "")
+			wantSource(t, d, "not named", answer.Scope{}, embeddedID, path, "")
 		}
-		wantSource(t, d, "another product", Scope{Products: []string{"Q"}}, embeddedID, embeddedPath, "")
-		wantSource(t, d, "the product", Scope{Products: []string{"P"}}, embeddedID, embeddedPath, text)
+		wantSource(t, d, "another product", answer.Scope{Products: []string{"Q"}}, embeddedID, embeddedPath, "")
+		wantSource(t, d, "the product", answer.Scope{Products: []string{"P"}}, embeddedID, embeddedPath, text)
 
-		found, err := d.Find(t.Context(), Scope{}, "embedded.pdb", 1)
+		found, err := d.Find(t.Context(), answer.Scope{}, "embedded.pdb", 1)
 		if err != nil || len(found) != 1 {
 			t.Fatalf("Find embedded.pdb: %d, %v; want one", len(found), err)
 		}
 		id := found[0].Object.DebugID.Breakpad()
-		wantSource(t, d, "a portable PDB", Scope{}, id, "/src/a.cs", "plain")
-		list, n, _, err := d.Sources.Names(t.Context(), Scope{}, found[0].Ref, 0, 10)
+		wantSource(t, d, "a portable PDB", answer.Scope{}, id, "/src/a.cs", "plain")
+		list, n, _, err := d.Sources.Names(t.Context(), answer.Scope{}, found[0].Ref, 0, 10)
 		if err != nil || n != 2 || len(list) != 2 || list[0].State != "embedded" || list[0].Size != 5 {
 			t.Errorf("names of the portable PDB: %+v of %d, %v; want two, the first embedded", list, n, err)
 		}
-		wantSource(t, d, "a portable PDB", Scope{}, id, list[1].Name, strings.Repeat("text\n", 100))
+		wantSource(t, d, "a portable PDB", answer.Scope{}, id, list[1].Name, strings.Repeat("text\n", 100))
 	})
 }
 
@@ -161,9 +163,9 @@ func TestSourceOfTransactions(t *testing.T) {
 				for _, f := range c.filed {
 					f.file(t, d)
 				}
-				wantSource(t, d, c.what, Scope{}, progID, progSource, c.want)
+				wantSource(t, d, c.what, answer.Scope{}, progID, progSource, c.want)
 				for _, path := range []string{"/etc/passwd", "/usr/src/symdepot-src/other.c"} {
-					wantSource(t, d, "not named", Scope{}, progID, path, "")
+					wantSource(t, d, "not named", answer.Scope{}, progID, path, "")
 				}
 			})
 		})
@@ -178,20 +180,20 @@ func TestSourceScope(t *testing.T) {
 		prog := testdata(t, "elf/prog-sha1")
 		filed{"Theirs", "1", []file{prog, bundleOf(t, progID, source("/x.c", "x"))}, []file{source(progSource, "secret")}}.file(t, d)
 		filed{"Ours", "1", []file{prog}, nil}.file(t, d)
-		ours, theirs := Scope{Products: []string{"Ours"}}, Scope{Products: []string{"Theirs"}}
+		ours, theirs := answer.Scope{Products: []string{"Ours"}}, answer.Scope{Products: []string{"Theirs"}}
 		wantSource(t, d, "a reader of the other product", ours, progID, progSource, "")
 		wantSource(t, d, "a reader of the product", theirs, progID, progSource, "secret")
-		wantSource(t, d, "a reader of both", Scope{Products: []string{"Ours", "Theirs"}}, progID, progSource, "secret")
-		wantSource(t, d, "a reader of nothing", Scope{Products: []string{}}, progID, progSource, "")
+		wantSource(t, d, "a reader of both", answer.Scope{Products: []string{"Ours", "Theirs"}}, progID, progSource, "secret")
+		wantSource(t, d, "a reader of nothing", answer.Scope{Products: []string{}}, progID, progSource, "")
 		sum, prg := blob.Sum([]byte("secret")), blob.Sum(prog.body)
 		for _, c := range []struct {
 			what  string
-			scope Scope
+			scope answer.Scope
 			sum   blob.Ref
 			found bool
 		}{
-			{"the product", theirs, sum, true}, {"everything", Scope{}, sum, true}, {"another product", ours, sum, false},
-			{"a program", Scope{}, prg, false}, {"an unknown content", Scope{}, blob.Sum(nil), false},
+			{"the product", theirs, sum, true}, {"everything", answer.Scope{}, sum, true}, {"another product", ours, sum, false},
+			{"a program", answer.Scope{}, prg, false}, {"an unknown content", answer.Scope{}, blob.Sum(nil), false},
 		} {
 			f, err := d.Sources.OpenContent(t.Context(), c.scope, c.sum)
 			if c.found != (err == nil) || err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -204,7 +206,7 @@ func TestSourceScope(t *testing.T) {
 		wantFiled(t, d, theirs, "Theirs", "1", "prog.c", "secret")
 		wantFiled(t, d, ours, "Theirs", "1", "prog.c", "")
 		wantFiled(t, d, ours, "Ours", "1", "prog.c", "")
-		if _, err := d.Sources.Bundle(t.Context(), Scope{Products: []string{}}, bundleRequest(t, progID)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := d.Sources.Bundle(t.Context(), answer.Scope{Products: []string{}}, bundleRequest(t, progID)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("a bundle for a reader of nothing: %v, want not found", err)
 		}
 		if _, err := d.Sources.Bundle(t.Context(), ours, bundleRequest(t, progID)); !errors.Is(err, fs.ErrNotExist) {
@@ -218,7 +220,7 @@ func TestSourceScope(t *testing.T) {
 }
 
 // wantFiled opens a file by product, version and the end of its path.
-func wantFiled(t *testing.T, d *Depot, scope Scope, product, version, rel, want string) {
+func wantFiled(t *testing.T, d *Depot, scope answer.Scope, product, version, rel, want string) {
 	t.Helper()
 	f, err := d.Sources.OpenFiled(t.Context(), scope, product, version, rel)
 	if err != nil {
@@ -244,14 +246,14 @@ func TestOpenFiled(t *testing.T) {
 			{"src/main.c", "new"}, {"/src/main.c", "new"}, {"b/src/../src/main.c", "new"}, {"main.c", "new"}, {"only.c", "only"}, {"ain.c", ""},
 			{"tie/a.c", ""}, {"b/tie/a.c", "a"}, {"same/s.c", "s"}, {"Main.c", "case"}, {"", ""}, {"/", ""}, {"..", ""}, {"src/", ""}, {"%", ""}, {"../../etc/passwd", ""},
 		} {
-			wantFiled(t, d, Scope{}, "P", "1", c.rel, c.want)
+			wantFiled(t, d, answer.Scope{}, "P", "1", c.rel, c.want)
 		}
-		wantFiled(t, d, Scope{}, "P", "2", "main.c", "")
-		wantFiled(t, d, Scope{}, "Q", "1", "main.c", "")
+		wantFiled(t, d, answer.Scope{}, "P", "2", "main.c", "")
+		wantFiled(t, d, answer.Scope{}, "Q", "1", "main.c", "")
 		if _, err := d.Retention.Remove(t.Context(), newest, "anna"); err != nil {
 			t.Fatal(err)
 		}
-		wantFiled(t, d, Scope{}, "P", "1", "src/main.c", "old")
+		wantFiled(t, d, answer.Scope{}, "P", "1", "src/main.c", "old")
 	})
 }
 
@@ -265,9 +267,9 @@ func TestSourceRemoved(t *testing.T) {
 		n := filed{"P", "1", nil, []file{source(progSource, "text")}}.file(t, d)
 		there := func(what, want string) {
 			t.Helper()
-			wantSource(t, d, what, Scope{}, progID, progSource, want)
-			wantFiled(t, d, Scope{}, "P", "1", "prog.c", want)
-			f, err := d.Sources.OpenContent(t.Context(), Scope{}, blob.Sum([]byte("text")))
+			wantSource(t, d, what, answer.Scope{}, progID, progSource, want)
+			wantFiled(t, d, answer.Scope{}, "P", "1", "prog.c", want)
+			f, err := d.Sources.OpenContent(t.Context(), answer.Scope{}, blob.Sum([]byte("text")))
 			if (want != "") != (err == nil) {
 				t.Errorf("%s: OpenContent: %v, want found: %t", what, err, want != "")
 			}
@@ -294,7 +296,7 @@ func summedProgram(t *testing.T, d *Depot) (prog file, text []byte) {
 	t.Helper()
 	prog = testdata(t, "elf/embedded")
 	filed{"Other", "1", []file{prog}, nil}.file(t, d)
-	_, text, err := get(t, d, Scope{}, "buildid/"+embeddedID+"/source"+embeddedPath)
+	_, text, err := get(t, d, answer.Scope{}, "buildid/"+embeddedID+"/source"+embeddedPath)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,14 +311,14 @@ func TestSourceChecksum(t *testing.T) {
 		_, text := summedProgram(t, d)
 		sum := md5.Sum(text) //nolint:gosec // as above
 		n := sources.Name{Name: "/usr/src/embedded/prog.c", Alg: "md5", Sum: sum[:]}
-		hit, err := d.db.Lookup(t.Context(), Scope{}.index(), request(t, "buildid/"+embeddedID+"/executable").Lookups[0])
+		hit, err := d.db.Lookup(t.Context(), answer.Scope{}.Index(), request(t, "buildid/"+embeddedID+"/executable").Lookups[0])
 		if err != nil || len(hit) != 1 {
 			t.Fatalf("lookup: %d, %v; want one", len(hit), err)
 		}
 		tx := func(files ...file) { filed{"Other", "1", nil, files}.file(t, d) }
 		want := func(what, want string) {
 			t.Helper()
-			o := d.Sources.object(Scope{}, hit[0])
+			o := d.Sources.object(answer.Scope{}, hit[0])
 			defer o.close()
 			f, err := o.named(t.Context(), n)
 			if err != nil {
@@ -356,7 +358,7 @@ func TestMadeBundle(t *testing.T) {
 		filed{"P", "1", []file{testdata(t, "elf/prog-sha1")}, []file{source(progSource, "text")}}.file(t, d)
 		var first []byte
 		for i := range 2 {
-			f, err := d.Sources.Bundle(t.Context(), Scope{}, bundleRequest(t, progID))
+			f, err := d.Sources.Bundle(t.Context(), answer.Scope{}, bundleRequest(t, progID))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -376,7 +378,7 @@ func TestMadeBundle(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := d.Sources.Bundle(ctx, Scope{}, bundleRequest(t, progID)); err == nil {
+		if _, err := d.Sources.Bundle(ctx, answer.Scope{}, bundleRequest(t, progID)); err == nil {
 			t.Error("a bundle after the end of the request: no error, want one")
 		}
 	})
@@ -390,13 +392,13 @@ func TestSourceNames(t *testing.T) {
 		prog := testdata(t, "elf/prog-sha1")
 		filed{"P", "1", []file{prog}, []file{source(progSource, "text")}}.file(t, d)
 		ref := blob.Sum(prog.body)
-		all, n, _, err := d.Sources.Names(t.Context(), Scope{}, ref, 0, 1000)
+		all, n, _, err := d.Sources.Names(t.Context(), answer.Scope{}, ref, 0, 1000)
 		if err != nil || n == 0 || len(all) != n {
 			t.Fatalf("all names: %d of %d, %v; want all", len(all), n, err)
 		}
 		var paged []SourceName
 		for i := range n {
-			list, total, _, err := d.Sources.Names(t.Context(), Scope{}, ref, i, 1)
+			list, total, _, err := d.Sources.Names(t.Context(), answer.Scope{}, ref, i, 1)
 			if err != nil || total != n || len(list) != 1 {
 				t.Fatalf("page %d: %d of %d, %v; want one of %d", i, len(list), total, err, n)
 			}
@@ -410,11 +412,11 @@ func TestSourceNames(t *testing.T) {
 			t.Errorf("names %+v, want prog.c held with 4 bytes", all)
 		}
 		for _, c := range [][2]int{{n, 10}, {n + 100, 10}, {0, 0}} {
-			if list, total, _, err := d.Sources.Names(t.Context(), Scope{}, ref, c[0], c[1]); err != nil || len(list) != 0 || total != n {
+			if list, total, _, err := d.Sources.Names(t.Context(), answer.Scope{}, ref, c[0], c[1]); err != nil || len(list) != 0 || total != n {
 				t.Errorf("%d names from %d: %d of %d, %v; want none of %d", c[1], c[0], len(list), total, err, n)
 			}
 		}
-		if _, _, _, err := d.Sources.Names(t.Context(), Scope{}, blob.Sum(nil), 0, 1); !errors.Is(err, fs.ErrNotExist) {
+		if _, _, _, err := d.Sources.Names(t.Context(), answer.Scope{}, blob.Sum(nil), 0, 1); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("an unknown content: %v, want not found", err)
 		}
 	})
@@ -433,15 +435,15 @@ func TestHostileNames(t *testing.T) {
 			evil.body = bytes.ReplaceAll(evil.body, []byte(c[0]), []byte(c[1]))
 		}
 		filed{"P", "1", []file{evil}, nil}.file(t, d)
-		list, _, _, err := d.Sources.Names(t.Context(), Scope{}, blob.Sum(evil.body), 0, 10)
+		list, _, _, err := d.Sources.Names(t.Context(), answer.Scope{}, blob.Sum(evil.body), 0, 10)
 		if err != nil || !slices.ContainsFunc(list, func(s SourceName) bool { return s.Name == "/etc/passwd" && s.State == "missing" }) {
 			t.Fatalf("names %+v, %v; want /etc/passwd, missing", list, err)
 		}
 		for _, path := range []string{"/etc/passwd", "etc/passwd", "../../../../etc/passwd", "/etc/./passwd", "//etc//passwd"} {
-			wantSource(t, d, "hostile", Scope{}, progID, path, "")
+			wantSource(t, d, "hostile", answer.Scope{}, progID, path, "")
 		}
 		filed{"P", "1", nil, []file{source("/etc/passwd", "pushed")}}.file(t, d)
-		wantSource(t, d, "pushed", Scope{}, progID, "/etc/passwd", "pushed")
+		wantSource(t, d, "pushed", answer.Scope{}, progID, "/etc/passwd", "pushed")
 	})
 }
 
@@ -450,7 +452,7 @@ func TestLongSource(t *testing.T) {
 	t.Parallel()
 	d, _ := newDepot(t)
 	filed{"P", "1", []file{testdata(t, "elf/prog-sha1")}, []file{{progSource, bytes.Repeat([]byte{'x'}, maxSource+1)}}}.file(t, d)
-	wantSource(t, d, "10 MiB and a byte", Scope{}, progID, progSource, "")
+	wantSource(t, d, "10 MiB and a byte", answer.Scope{}, progID, progSource, "")
 }
 
 // TestManyBundles: of bundles that are being sent there is a limit, because each is a
@@ -459,16 +461,16 @@ func TestManyBundles(t *testing.T) {
 	t.Parallel()
 	d, _ := newDepot(t)
 	filed{"P", "1", []file{testdata(t, "elf/prog-sha1")}, []file{source(progSource, "text")}}.file(t, d)
-	var open []*File
+	var open []*answer.File
 	for range bundlesOpen {
-		f, err := d.Sources.Bundle(t.Context(), Scope{}, bundleRequest(t, progID))
+		f, err := d.Sources.Bundle(t.Context(), answer.Scope{}, bundleRequest(t, progID))
 		if err != nil {
 			t.Fatal(err)
 		}
 		open = append(open, f)
 	}
-	if _, err := d.Sources.Bundle(t.Context(), Scope{}, bundleRequest(t, progID)); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("one more: %v, want %v", err, ErrUnavailable)
+	if _, err := d.Sources.Bundle(t.Context(), answer.Scope{}, bundleRequest(t, progID)); !errors.Is(err, content.ErrUnavailable) {
+		t.Errorf("one more: %v, want %v", err, content.ErrUnavailable)
 	}
 	for _, f := range open {
 		_ = f.Close()
@@ -477,7 +479,7 @@ func TestManyBundles(t *testing.T) {
 	if n := d.Sources.made.Load(); n != 0 {
 		t.Errorf("%d bundles are open after all were closed, want none", n)
 	}
-	f, err := d.Sources.Bundle(t.Context(), Scope{}, bundleRequest(t, progID))
+	f, err := d.Sources.Bundle(t.Context(), answer.Scope{}, bundleRequest(t, progID))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/sources"
 	"github.com/symdepot/symdepot/symfile"
@@ -18,7 +19,7 @@ import (
 // uses it.
 type sourceObject struct {
 	files   *SourceFiles
-	scope   Scope
+	scope   answer.Scope
 	hit     index.Hit
 	own     map[string]func() (io.ReadCloser, error) // embedded texts by name; nil: not read
 	bundles []sourceBundle
@@ -33,7 +34,7 @@ type sourceBundle struct {
 }
 
 // object returns an object for the caller to close.
-func (s *SourceFiles) object(scope Scope, h index.Hit) *sourceObject {
+func (s *SourceFiles) object(scope answer.Scope, h index.Hit) *sourceObject {
 	return &sourceObject{files: s, scope: scope, hit: h}
 }
 
@@ -46,11 +47,11 @@ func (o *sourceObject) close() {
 // named opens the source that a name in the debug information of an object means:
 // from the object itself, from a source bundle, from a transaction that holds the
 // object, or from one of the same product and version.
-func (o *sourceObject) named(ctx context.Context, n sources.Name) (*File, error) {
-	for _, look := range []func() (*File, error){
-		func() (*File, error) { return o.embedded(ctx, n) },
-		func() (*File, error) { return o.bundled(ctx, n) },
-		func() (*File, error) { return o.files.filed(ctx, o.scope, o.hit, n) },
+func (o *sourceObject) named(ctx context.Context, n sources.Name) (*answer.File, error) {
+	for _, look := range []func() (*answer.File, error){
+		func() (*answer.File, error) { return o.embedded(ctx, n) },
+		func() (*answer.File, error) { return o.bundled(ctx, n) },
+		func() (*answer.File, error) { return o.files.filed(ctx, o.scope, o.hit, n) },
 	} {
 		f, err := look()
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +62,7 @@ func (o *sourceObject) named(ctx context.Context, n sources.Name) (*File, error)
 }
 
 // embedded opens a source that the debug information has itself.
-func (o *sourceObject) embedded(ctx context.Context, n sources.Name) (*File, error) {
+func (o *sourceObject) embedded(ctx context.Context, n sources.Name) (*answer.File, error) {
 	if n.Embedded == nil {
 		return nil, fs.ErrNotExist
 	}
@@ -79,7 +80,7 @@ func (o *sourceObject) embedded(ctx context.Context, n sources.Name) (*File, err
 		return nil, notFoundUnlessCanceled(ctx, err)
 	}
 	f := inMemory(o.hit, n.Name, text)
-	f.kept = "embedded"
+	f.Kept = "embedded"
 	return f, nil
 }
 
@@ -90,7 +91,7 @@ func (o *sourceObject) readOwn(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	b, err := o.files.d.contents.open(ctx, index.Content{Ref: o.hit.Ref, Size: o.hit.Size})
+	b, err := o.files.d.contents.Open(ctx, index.Content{Ref: o.hit.Ref, Size: o.hit.Size})
 	if err != nil {
 		return err
 	}
@@ -123,7 +124,7 @@ func readText(open func() (io.ReadCloser, error)) ([]byte, error) {
 }
 
 // bundled opens a source in a source bundle with an id of the object.
-func (o *sourceObject) bundled(ctx context.Context, n sources.Name) (*File, error) {
+func (o *sourceObject) bundled(ctx context.Context, n sources.Name) (*answer.File, error) {
 	if !o.listed {
 		if err := o.readBundles(ctx); err != nil {
 			return nil, err
@@ -143,7 +144,7 @@ func (o *sourceObject) bundled(ctx context.Context, n sources.Name) (*File, erro
 			continue
 		}
 		f := inMemory(b.hit, n.Name, text)
-		f.kept = "bundle"
+		f.Kept = "bundle"
 		return f, nil
 	}
 	return nil, fs.ErrNotExist
@@ -158,7 +159,7 @@ func (o *sourceObject) readBundles(ctx context.Context) error {
 			continue
 		}
 		asked[a.ID] = true
-		hits, err := o.files.d.db.Lookup(ctx, o.scope.index(), symfile.Lookup{ID: a.ID, Role: symfile.Sources})
+		hits, err := o.files.d.db.Lookup(ctx, o.scope.Index(), symfile.Lookup{ID: a.ID, Role: symfile.Sources})
 		if err != nil {
 			return err
 		}
@@ -187,7 +188,7 @@ func (o *sourceObject) readBundle(ctx context.Context, h index.Hit) error {
 		return err
 	}
 	defer release()
-	b, err := o.files.d.contents.open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
+	b, err := o.files.d.contents.Open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
 	if err != nil {
 		return err
 	}
@@ -207,10 +208,10 @@ func (o *sourceObject) readBundle(ctx context.Context, h index.Hit) error {
 }
 
 // inMemory returns a file of bytes that are part of an object.
-func inMemory(h index.Hit, name string, text []byte) *File {
+func inMemory(h index.Hit, name string, text []byte) *answer.File {
 	ref := blob.Sum(text)
-	return &File{
-		Object: symfile.Object{Kind: symfile.SHA1, Role: symfile.Other, Name: symfile.BaseName(name)}, source: h.Ref,
-		Size: int64(len(text)), ModTime: fileTime(h), Path: name, ETag: ref.String()[:32], r: bytes.NewReader(text), closer: io.NopCloser(nil),
+	return &answer.File{
+		Object: symfile.Object{Kind: symfile.SHA1, Role: symfile.Other, Name: symfile.BaseName(name)}, Source: h.Ref,
+		Size: int64(len(text)), ModTime: answer.FileTime(h), Path: name, ETag: ref.String()[:32], Bytes: bytes.NewReader(text), Closer: io.NopCloser(nil),
 	}
 }

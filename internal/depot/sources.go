@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/internal/unpackcache"
 	"github.com/symdepot/symdepot/layout"
@@ -22,7 +23,7 @@ type trees struct {
 
 // open searches the folders in order. A folder that fails does not hide the next
 // one. rec notes where they were searched; it may be nil.
-func (ts trees) open(ctx context.Context, req layout.Request, rec *recorder) (*File, error) {
+func (ts trees) open(ctx context.Context, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
 	var failed, full error
 	for _, s := range ts.list {
 		f, err := openInTree(ctx, s, req, rec)
@@ -48,8 +49,8 @@ func (ts trees) open(ctx context.Context, req layout.Request, rec *recorder) (*F
 	return nil, fs.ErrNotExist
 }
 
-func openInTree(ctx context.Context, s *tree.Folder, req layout.Request, rec *recorder) (*File, error) {
-	told := rec.folder(ctx, s)
+func openInTree(ctx context.Context, s *tree.Folder, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
+	told := rec.Folder(ctx, s)
 	switch req.Form {
 	case layout.FormFile, layout.FormCabinet:
 		f, err := s.OpenTold(ctx, req, told)
@@ -64,17 +65,17 @@ func openInTree(ctx context.Context, s *tree.Folder, req layout.Request, rec *re
 		if err != nil {
 			return nil, err
 		}
-		return record(text, changed), nil
+		return answer.Text(text, changed), nil
 	}
 	return nil, fs.ErrNotExist
 }
 
-func treeFile(f *tree.File) *File {
-	return &File{Volatile: true, Object: symfile.Object{Name: f.Name, Kind: f.Kind}, Size: f.Size, ModTime: f.ModTime, Path: f.Path, ETag: f.ETag, r: f, plain: f.Plain, closer: f}
+func treeFile(f *tree.File) *answer.File {
+	return &answer.File{Volatile: true, Object: symfile.Object{Name: f.Name, Kind: f.Kind}, Size: f.Size, ModTime: f.ModTime, Path: f.Path, ETag: f.ETag, Bytes: f, Disk: f.Plain, Closer: f}
 }
 
 // treeSection opens a section of a file in a folder.
-func treeSection(ctx context.Context, s *tree.Folder, req layout.Request, told func(string, error)) (*File, error) {
+func treeSection(ctx context.Context, s *tree.Folder, req layout.Request, told func(string, error)) (*answer.File, error) {
 	for _, l := range req.Lookups {
 		f, err := s.OpenTold(ctx, layout.Request{Form: layout.FormFile, Lookups: []symfile.Lookup{l}, Layout: req.Layout}, told)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -92,7 +93,7 @@ func treeSection(ctx context.Context, s *tree.Folder, req layout.Request, told f
 			return nil, err
 		}
 		a := treeFile(f)
-		a.r, a.plain, a.Size, a.ETag = io.NewSectionReader(f, off, n), nil, n, a.ETag+"-"+sectionTag(req.Part)
+		a.Bytes, a.Disk, a.Size, a.ETag = io.NewSectionReader(f, off, n), nil, n, a.ETag+"-"+answer.SectionTag(req.Part)
 		return a, nil
 	}
 	return nil, fs.ErrNotExist

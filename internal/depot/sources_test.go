@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/internal/unpack/unpacktest"
 	"github.com/symdepot/symdepot/layout"
@@ -63,7 +65,7 @@ func TestServedFolders(t *testing.T) {
 	c := &clock{t: time.Now()}
 	d := withSources(t, c, store, gdb)
 
-	f, b, err := get(t, d, Scope{}, path)
+	f, b, err := get(t, d, answer.Scope{}, path)
 	if err != nil || string(b) != "of the store" || !f.Volatile || f.ETag == "" || f.OSFile() == nil {
 		t.Fatalf(`get: %+v, %q, error %v; want "of the store", Volatile true, ETag not "", OSFile() not nil`, f, b, err)
 	}
@@ -72,26 +74,26 @@ func TestServedFolders(t *testing.T) {
 			t.Fatalf("a compressed variant of a file of a served tree: %+v %v, want none", e, err)
 		}
 	}
-	if _, _, err := get(t, d, Scope{}, path[:len(path)-1]+"_"); !errors.Is(err, fs.ErrNotExist) || len(d.forms.queue) != 0 {
+	if _, _, err := get(t, d, answer.Scope{}, path[:len(path)-1]+"_"); !errors.Is(err, fs.ErrNotExist) || len(d.forms.queue) != 0 {
 		t.Errorf("a cabinet of a file of a served tree: %v, want not found", err)
 	}
-	if _, _, err := get(t, d, Scope{Products: []string{"P"}}, path); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := get(t, d, answer.Scope{Products: []string{"P"}}, path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a scope of products sees the store: %v, want the error %v", err, fs.ErrNotExist)
 	}
-	if _, b, err := get(t, d, Scope{}, "buildid/"+progID+"/debuginfo"); err != nil || !bytes.Equal(b, elf.body) {
+	if _, b, err := get(t, d, answer.Scope{}, "buildid/"+progID+"/debuginfo"); err != nil || !bytes.Equal(b, elf.body) {
 		t.Errorf("from the second: %d bytes, %v; want the file", len(b), err)
 	}
-	f, b, err = get(t, d, Scope{}, "buildid/"+progID+"/section/.text")
+	f, b, err = get(t, d, answer.Scope{}, "buildid/"+progID+"/section/.text")
 	if err != nil || len(b) == 0 || int64(len(b)) != f.Size || f.OSFile() != nil || !strings.HasSuffix(f.ETag, "-.text") {
 		t.Errorf("a section: %+v %v; want the section .text with a tag of its own", f, err)
 	}
-	if _, _, err := get(t, d, Scope{}, "buildid/"+progID+"/section/.nothing"); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := get(t, d, answer.Scope{}, "buildid/"+progID+"/section/.nothing"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a section that is not there: %v, want the error %v", err, fs.ErrNotExist)
 	}
 
 	// The depot's own comes first.
 	add(t, d, "", pdb)
-	if f, b, err := get(t, d, Scope{}, path); err != nil || !bytes.Equal(b, pdb.body) || f.Volatile {
+	if f, b, err := get(t, d, answer.Scope{}, path); err != nil || !bytes.Equal(b, pdb.body) || f.Volatile {
 		t.Errorf("%d bytes, %v; want the added file", len(b), err)
 	}
 
@@ -99,7 +101,7 @@ func TestServedFolders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := d.Open(t.Context(), Scope{}, req)
+	a, err := d.Open(t.Context(), answer.Scope{}, req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,14 +171,14 @@ func TestImportedTransaction(t *testing.T) {
 
 // TestBetter: Better prefers the file that Open returns.
 func TestBetter(t *testing.T) {
-	small := Ranked{TxFile: TxFile{Object: symfile.Object{Kind: symfile.ELF, Role: symfile.Debug}, DebugSize: 1, Ref: [32]byte{1}}}
-	large := Ranked{TxFile: TxFile{Object: symfile.Object{Kind: symfile.ELF, Role: symfile.Debug}, DebugSize: 2, Ref: [32]byte{2}}}
-	if !Better(large, small, symfile.Debug) || Better(small, large, symfile.Debug) {
+	small := answer.Ranked{TxFile: TxFile{Object: symfile.Object{Kind: symfile.ELF, Role: symfile.Debug}, DebugSize: 1, Ref: [32]byte{1}}}
+	large := answer.Ranked{TxFile: TxFile{Object: symfile.Object{Kind: symfile.ELF, Role: symfile.Debug}, DebugSize: 2, Ref: [32]byte{2}}}
+	if !answer.Better(large, small, symfile.Debug) || answer.Better(small, large, symfile.Debug) {
 		t.Error("more debug information is better")
 	}
-	older := Ranked{TxFile: TxFile{Object: symfile.Object{Kind: symfile.PE, Role: symfile.Executable}, Ref: [32]byte{1}}, Added: time.Unix(1, 0)}
-	newer := Ranked{TxFile: TxFile{Object: symfile.Object{Kind: symfile.PE, Role: symfile.Executable}, Ref: [32]byte{2}}, Added: time.Unix(2, 0)}
-	if !Better(newer, older, symfile.Executable) || Better(older, newer, symfile.Executable) {
+	older := answer.Ranked{TxFile: TxFile{Object: symfile.Object{Kind: symfile.PE, Role: symfile.Executable}, Ref: [32]byte{1}}, Added: time.Unix(1, 0)}
+	newer := answer.Ranked{TxFile: TxFile{Object: symfile.Object{Kind: symfile.PE, Role: symfile.Executable}, Ref: [32]byte{2}}, Added: time.Unix(2, 0)}
+	if !answer.Better(newer, older, symfile.Executable) || answer.Better(older, newer, symfile.Executable) {
 		t.Error("newer is better")
 	}
 }
@@ -201,18 +203,18 @@ func TestManyUnpacked(t *testing.T) {
 		place(t, store, name+"/"+guid+"/"+name[:len(name)-1]+"_", unpacktest.Cabinet(t, name, []byte("a text")))
 	}
 	d := withSources(t, &clock{t: time.Now()}, store)
-	var files []*File
+	var files []*answer.File
 	for i := range most {
-		f, err := d.Open(t.Context(), Scope{}, request(i))
+		f, err := d.Open(t.Context(), answer.Scope{}, request(i))
 		if err != nil {
 			t.Fatalf("file %d: %v, want no error", i, err)
 		}
 		files = append(files, f)
 	}
-	if _, err := d.Open(t.Context(), Scope{}, request(most)); !errors.Is(err, ErrUnavailable) || errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file too many: %v, want %v", err, ErrUnavailable)
+	if _, err := d.Open(t.Context(), answer.Scope{}, request(most)); !errors.Is(err, content.ErrUnavailable) || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file too many: %v, want %v", err, content.ErrUnavailable)
 	}
-	if _, err := d.Open(t.Context(), Scope{}, request(most+1)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := d.Open(t.Context(), answer.Scope{}, request(most+1)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there: %v, want %v", err, fs.ErrNotExist)
 	}
 	for _, f := range files {
@@ -220,7 +222,7 @@ func TestManyUnpacked(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	f, err := d.Open(t.Context(), Scope{}, request(most))
+	f, err := d.Open(t.Context(), answer.Scope{}, request(most))
 	if err != nil {
 		t.Fatalf("after the others were closed: %v, want no error", err)
 	}

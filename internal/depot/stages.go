@@ -70,7 +70,7 @@ func (s stageDepot) ObjectReader(f io.ReaderAt, size int64, o objfile.Object) io
 
 // CheckClass implements stage.Depot.
 func (s stageDepot) CheckClass(ctx context.Context, class string) error {
-	return s.d.Retention.checkClass(ctx, class)
+	return s.d.Retention.CheckClass(ctx, class)
 }
 
 // InBucket implements stage.Depot.
@@ -83,7 +83,7 @@ func (s stageDepot) Place(ctx context.Context, c index.Content, r io.Reader) err
 		return err
 	}
 	defer batch.Abort()
-	if held, err := s.d.contents.held(ctx, batch, c); held || err != nil {
+	if held, err := s.d.contents.Held(ctx, batch, c); held || err != nil {
 		return err
 	}
 	ref, _, err := batch.Put(ctx, c.Size, r)
@@ -98,13 +98,13 @@ func (s stageDepot) Place(ctx context.Context, c index.Content, r io.Reader) err
 
 // Lost implements stage.Depot.
 func (s stageDepot) Lost(ctx context.Context, list []index.Content) ([]blob.Ref, error) {
-	lost, err := s.d.contents.lost(ctx, list)
+	lost, err := s.d.contents.Lost(ctx, list)
 	return refsOf(lost), err
 }
 
 // OpenStored implements stage.Depot.
 func (s stageDepot) OpenStored(ctx context.Context, c index.Content) (blob.File, error) {
-	return s.d.contents.open(ctx, c)
+	return s.d.contents.Open(ctx, c)
 }
 
 // Space implements stage.Depot.

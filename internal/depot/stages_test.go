@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/stage"
@@ -98,7 +99,7 @@ func wantRefusal(t *testing.T, what string, err error, kind stage.Kind) *stage.R
 func wantVisible(t *testing.T, d *Depot, files []file, paths []string, want bool) {
 	t.Helper()
 	for i, p := range paths {
-		_, body, err := get(t, d, Scope{}, p)
+		_, body, err := get(t, d, answer.Scope{}, p)
 		switch {
 		case want && (err != nil || !bytes.Equal(body, files[i].body)):
 			t.Fatalf("%s: %d bytes, %v; want those that were pushed", p, len(body), err)
@@ -695,7 +696,7 @@ func TestCollect(t *testing.T) {
 				t.Errorf("file %d: %+v; want transaction 2", i, a)
 			}
 			wantVisible(t, d, files[i:i+1], paths[i:i+1], true)
-			if f, _, err := get(t, d, Scope{Products: []string{"P"}}, paths[i]); err != nil {
+			if f, _, err := get(t, d, answer.Scope{Products: []string{"P"}}, paths[i]); err != nil {
 				t.Errorf("file %d in its product: %v, %v", i, f, err)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
@@ -120,7 +121,7 @@ func TestPushKilled(t *testing.T) {
 			own, paths := symbols(6, v)
 			seen := 0
 			for i := range own {
-				if _, _, err := get(t, d, Scope{}, paths[i]); err == nil {
+				if _, _, err := get(t, d, answer.Scope{}, paths[i]); err == nil {
 					seen++
 				}
 			}

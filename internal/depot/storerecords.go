@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -31,7 +33,7 @@ const storeAdmin = "000Admin/"
 // the index of a source (has_index) and asks for nothing else. A transaction that is
 // removed, out of the scope or not there yet has an empty record, because readers take
 // a missing one for a fault.
-func storeRecord(ctx context.Context, d *Depot, scope Scope, part string) (*File, error) {
+func storeRecord(ctx context.Context, d *Depot, scope answer.Scope, part string) (*answer.File, error) {
 	name := part[len(storeAdmin):]
 	newest, err := d.List(ctx, scope, ListFilter{Limit: 1, Removed: true})
 	if err != nil {
@@ -43,7 +45,7 @@ func storeRecord(ctx context.Context, d *Depot, scope Scope, part string) (*File
 		last, changed = newest[0].Number, newest[0].Time
 	}
 	if strings.EqualFold(name, "lastid.txt") {
-		return record(fmt.Appendf(nil, "%010d", last), changed), nil
+		return answer.Text(fmt.Appendf(nil, "%010d", last), changed), nil
 	}
 	n, err := strconv.ParseInt(name, 10, 64)
 	if err != nil || len(name) != 10 || n <= 0 || n > last {
@@ -51,8 +53,8 @@ func storeRecord(ctx context.Context, d *Depot, scope Scope, part string) (*File
 	}
 	t, err := d.Transaction(ctx, n)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), err == nil && !scope.sees(t.Product):
-		return record(nil, changed), nil
+	case errors.Is(err, fs.ErrNotExist), err == nil && !scope.Sees(t.Product):
+		return answer.Text(nil, changed), nil
 	case err != nil:
 		return nil, err
 	}
@@ -62,14 +64,14 @@ func storeRecord(ctx context.Context, d *Depot, scope Scope, part string) (*File
 			fmt.Fprintf(&text, "\"%s\\%s\",\"%s\"\r\n", key[0], key[1], strings.ReplaceAll(symfile.BaseName(f.Path), `"`, "'"))
 		}
 		if text.Len() > maxStoreRecord {
-			return fmt.Errorf("the record of transaction %d has more than %d bytes: %w", n, maxStoreRecord, ErrUnavailable)
+			return fmt.Errorf("the record of transaction %d has more than %d bytes: %w", n, maxStoreRecord, content.ErrUnavailable)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return record(text.Bytes(), t.Time), nil
+	return answer.Text(text.Bytes(), t.Time), nil
 }
 
 // storeKeys lists the names and keys of an object in a symbol store. A portable PDB has

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -27,10 +28,10 @@ func TestStoreRecords(t *testing.T) {
 		t.Cleanup(func() { _ = d.Close() })
 		add(t, d, "Game", file{"/home/eve/hello-x64.pdb", pdb})
 		add(t, d, "Secret", file{`C:\secret\hello-x64.pdb`, pdb})
-		all, game, secret := Scope{}, Scope{Products: []string{"Game"}}, Scope{Products: []string{"Secret"}}
+		all, game, secret := answer.Scope{}, answer.Scope{Products: []string{"Game"}}, answer.Scope{Products: []string{"Secret"}}
 		for _, c := range []struct {
 			name  string
-			scope Scope
+			scope answer.Scope
 			text  string
 			found bool
 		}{
@@ -44,14 +45,14 @@ func TestStoreRecords(t *testing.T) {
 			{"0000000002", secret, line, true},
 			{"0000000003", all, "", false},
 			{"server.txt", all, "", false},
-			{"lastid.txt", Scope{Products: []string{}}, "0000000000", true},
+			{"lastid.txt", answer.Scope{Products: []string{}}, "0000000000", true},
 		} {
 			req, err := layout.RouteAdmin([]string{"000Admin", c.name})
 			if err != nil {
 				t.Fatal(err)
 			}
 			var text []byte
-			f, err := d.Get(t.Context(), Question{Scope: c.scope, Request: req})
+			f, err := d.Get(t.Context(), answer.Question{Scope: c.scope, Request: req})
 			if err == nil {
 				text, err = io.ReadAll(io.NewSectionReader(f, 0, f.Size))
 				err = errors.Join(err, f.Close())

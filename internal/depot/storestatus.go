@@ -3,6 +3,7 @@ package depot
 import (
 	"context"
 
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/vault"
 )
@@ -52,7 +53,7 @@ func (d *Depot) Stores(ctx context.Context) StoreStatus {
 	if n, ok := d.Nodes.Status(); ok {
 		s.Nodes = &n
 	}
-	if v, ok := vaultOf(d.blobs); ok {
+	if v, ok := coldstore.VaultOf(d.blobs); ok {
 		st := v.Status()
 		s.Bucket = &st
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symbolicate"
@@ -37,7 +38,7 @@ type Symbols struct {
 // Make answers a request for a Breakpad or GSYM file that Get did not find,
 // with one that is made of the other files of the module. Not found is
 // fs.ErrNotExist; see also symbolicate.PendingError and symbolicate.ErrBusy.
-func (s *Symbols) Make(ctx context.Context, ask SymbolsAsk) (*File, error) {
+func (s *Symbols) Make(ctx context.Context, ask SymbolsAsk) (*answer.File, error) {
 	f, a, err := s.make(ctx, ask)
 	if errors.Is(err, fs.ErrNotExist) && a.Content.Ref != (blob.Ref{}) {
 		// Its bytes are damaged, or were evicted since.
@@ -48,7 +49,7 @@ func (s *Symbols) Make(ctx context.Context, ask SymbolsAsk) (*File, error) {
 	return f, err
 }
 
-func (s *Symbols) make(ctx context.Context, ask SymbolsAsk) (*File, symbolicate.Answer, error) {
+func (s *Symbols) make(ctx context.Context, ask SymbolsAsk) (*answer.File, symbolicate.Answer, error) {
 	a, err := s.Answer(ctx, ask)
 	if err != nil {
 		return nil, symbolicate.Answer{}, err
@@ -58,26 +59,26 @@ func (s *Symbols) make(ctx context.Context, ask SymbolsAsk) (*File, symbolicate.
 }
 
 // open opens an answer.
-func (s *Symbols) open(ctx context.Context, a symbolicate.Answer) (*File, error) {
+func (s *Symbols) open(ctx context.Context, a symbolicate.Answer) (*answer.File, error) {
 	d := s.d
 	switch {
 	case a.Redirect != "":
-		return &File{Object: a.Object, Redirect: a.Redirect}, nil
+		return &answer.File{Object: a.Object, Redirect: a.Redirect}, nil
 	case a.Cached != nil:
-		rec, _ := ctx.Value(recorderKey{}).(*recorder)
+		rec := answer.RecorderIn(ctx)
 		f, err := d.openHit(ctx, *a.Cached, rec)
 		if err == nil {
 			f.Object, f.Made = a.Object, true
 		}
 		return f, err
 	}
-	b, err := d.contents.open(ctx, a.Content)
+	b, err := d.contents.Open(ctx, a.Content)
 	if err != nil {
 		return nil, err
 	}
-	return &File{
-		Object: a.Object, Ref: a.Content.Ref, source: a.Source, Size: a.Content.Size, ModTime: b.ModTime(), Made: true,
-		ETag: a.Content.Ref.String()[:32], r: b, plain: blob.OSFile(b), closer: b, stored: true, report: d.contents.report,
+	return &answer.File{
+		Object: a.Object, Ref: a.Content.Ref, Source: a.Source, Size: a.Content.Size, ModTime: b.ModTime(), Made: true,
+		ETag: a.Content.Ref.String()[:32], Bytes: b, Disk: blob.OSFile(b), Closer: b, Whole: true, OnDamage: d.contents.Report,
 	}, nil
 }
 
@@ -94,28 +95,28 @@ type symbolsDepot struct{ d *Depot }
 
 // NotIndexed implements symbolicate.Depot.
 func (p symbolsDepot) NotIndexed(ctx context.Context, products []string, id string) bool {
-	return p.d.filter.excludes(ctx, Scope{Products: products}.index(), layout.Request{Lookups: []symfile.Lookup{{ID: id}}})
+	return p.d.filter.excludes(ctx, answer.Scope{Products: products}.Index(), layout.Request{Lookups: []symfile.Lookup{{ID: id}}})
 }
 
 // Lookup implements symbolicate.Depot.
 func (p symbolsDepot) Lookup(ctx context.Context, products []string, l symfile.Lookup) ([]index.Hit, error) {
-	hits, err := p.d.db.Lookup(ctx, Scope{Products: products}.index(), l)
+	hits, err := p.d.db.Lookup(ctx, answer.Scope{Products: products}.Index(), l)
 	return p.d.intact(hits), err
 }
 
 // symbolsFile is an open file of the depot.
-type symbolsFile struct{ *File }
+type symbolsFile struct{ *answer.File }
 
 // Named implements symbolicate.Depot.
 func (p symbolsDepot) Named(ctx context.Context, products []string, name string, kind symfile.Kind, number int64, limit int) ([]index.Hit, error) {
-	hits, err := index.NamedNear(ctx, p.d.db, Scope{Products: products}.index(), name, kind, number, limit)
+	hits, err := index.NamedNear(ctx, p.d.db, answer.Scope{Products: products}.Index(), name, kind, number, limit)
 	return p.d.intact(hits), err
 }
 
 // Tag implements symbolicate.File.
 func (f symbolsFile) Tag() string { return f.ETag }
 
-func symbolsFileOf(f *File, err error) (symbolicate.File, error) {
+func symbolsFileOf(f *answer.File, err error) (symbolicate.File, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -124,24 +125,24 @@ func symbolsFileOf(f *File, err error) (symbolicate.File, error) {
 
 // OpenHit implements symbolicate.Depot.
 func (p symbolsDepot) OpenHit(ctx context.Context, h index.Hit) (symbolicate.File, error) {
-	rec, _ := ctx.Value(recorderKey{}).(*recorder)
+	rec := answer.RecorderIn(ctx)
 	return symbolsFileOf(p.d.openHit(ctx, h, rec))
 }
 
 // OpenContent implements symbolicate.Depot.
 func (p symbolsDepot) OpenContent(ctx context.Context, c index.Content) (symbolicate.File, error) {
-	b, err := p.d.contents.open(ctx, c)
+	b, err := p.d.contents.Open(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return symbolsFile{&File{Ref: c.Ref, Size: c.Size, r: b, closer: b, report: p.d.contents.report}}, nil
+	return symbolsFile{&answer.File{Ref: c.Ref, Size: c.Size, Bytes: b, Closer: b, OnDamage: p.d.contents.Report}}, nil
 }
 
 // InTrees implements symbolicate.Depot.
 func (p symbolsDepot) InTrees(ctx context.Context, products []string, req layout.Request) (symbolicate.File, error) {
-	scope := Scope{Products: products}
+	scope := answer.Scope{Products: products}
 	f, err := p.d.Watched.answer(ctx, scope, req, nil)
-	if errors.Is(err, fs.ErrNotExist) && len(p.d.trees.list) > 0 && scope.sees("") {
+	if errors.Is(err, fs.ErrNotExist) && len(p.d.trees.list) > 0 && scope.Sees("") {
 		f, err = p.d.trees.open(ctx, req, nil)
 	}
 	return symbolsFileOf(f, err)

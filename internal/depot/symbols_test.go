@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
@@ -356,7 +357,7 @@ func TestManagedLost(t *testing.T) {
 			d, _ := withUpstreams(t, Options{Symbols: SymbolsOptions{Make: symbolicate.MakeUpstream}}, far)
 			if added {
 				add(t, d, "", pdb)
-			} else if f, err := d.Get(t.Context(), Question{Request: request(t, "lines.pdb/"+id.GUID.Lower()+"ffffffff/lines.pdb")}); err != nil {
+			} else if f, err := d.Get(t.Context(), answer.Question{Request: request(t, "lines.pdb/"+id.GUID.Lower()+"ffffffff/lines.pdb")}); err != nil {
 				t.Fatal(err)
 			} else if _, err := readAll(f); err != nil || f.Close() != nil {
 				t.Fatal(err)
@@ -557,7 +558,7 @@ func TestSymbolsOfMachO(t *testing.T) {
 	works(t, d)
 	dsym := testdata(t, "macho/app-arm64.dSYM/Contents/Resources/DWARF/app-arm64")
 	add(t, d, "", testdata(t, "macho/app-arm64"), dsym)
-	found, err := d.Find(t.Context(), Scope{}, "app-arm64", 10)
+	found, err := d.Find(t.Context(), answer.Scope{}, "app-arm64", 10)
 	if err != nil || len(found) < 2 {
 		t.Fatalf("%d objects, error %v; want the image and the dSYM", len(found), err)
 	}

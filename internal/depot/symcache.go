@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/symcachework"
@@ -37,7 +38,7 @@ const (
 type SymCacheAnswer struct {
 	symcachework.Answer
 	// File is what to send; it must be closed.
-	File *File
+	File *answer.File
 }
 
 // AnswerSymCache answers a request for a SymCache file, and begins the work that the
@@ -47,15 +48,15 @@ func (d *Depot) AnswerSymCache(ctx context.Context, ask SymCacheAsk) (SymCacheAn
 	return SymCacheAnswer{a, symCacheFile(a)}, err
 }
 
-func symCacheFile(a symcachework.Answer) *File {
+func symCacheFile(a symcachework.Answer) *answer.File {
 	switch f := a.File.(type) {
-	case *File:
-		f.made = &a.Key
+	case *answer.File:
+		f.SymCacheOf = &a.Key
 		return f
 	case *symcachework.FolderFile:
-		return &File{
+		return &answer.File{
 			Object:   symfile.Object{Kind: symfile.SymCache, Role: symfile.SymCacheFile, Name: f.Path},
-			Volatile: true, Size: f.Size, ModTime: f.ModTime, Path: f.Path, ETag: f.ETag, made: &a.Key, r: f.File, plain: f.File, closer: f.File,
+			Volatile: true, Size: f.Size, ModTime: f.ModTime, Path: f.Path, ETag: f.ETag, SymCacheOf: &a.Key, Bytes: f.File, Disk: f.File, Closer: f.File,
 		}
 	}
 	return nil
@@ -63,12 +64,12 @@ func symCacheFile(a symcachework.Answer) *File {
 
 // OpenJobInput opens the input file of a worker's job. If it cannot be obtained,
 // the attempt has failed and the error is a jobs.Failure.
-func (d *Depot) OpenJobInput(ctx context.Context, l jobs.Lease) (*File, error) {
+func (d *Depot) OpenJobInput(ctx context.Context, l jobs.Lease) (*answer.File, error) {
 	in, err := d.queue.OpenInput(ctx, l)
 	if err != nil {
 		return nil, err
 	}
-	if f, ok := in.(*File); ok {
+	if f, ok := in.(*answer.File); ok {
 		return f, nil
 	}
 	// A file that the kind made for its workers.
@@ -76,7 +77,7 @@ func (d *Depot) OpenJobInput(ctx context.Context, l jobs.Lease) (*File, error) {
 	if size < 0 {
 		return nil, errors.Join(fmt.Errorf("the input file %s of job %d has no size", name, l.ID), in.Close())
 	}
-	return &File{Object: symfile.Object{Name: name}, Ref: ref, Volatile: true, Size: size, ETag: fmt.Sprintf("job-%d", l.ID), r: in, closer: in}, nil
+	return &answer.File{Object: symfile.Object{Name: name}, Ref: ref, Volatile: true, Size: size, ETag: fmt.Sprintf("job-%d", l.ID), Bytes: in, Closer: in}, nil
 }
 
 // symcacheDepot is what the making of SymCache files needs of the depot.
@@ -84,12 +85,12 @@ type symcacheDepot struct{ d *Depot }
 
 // NotIndexed implements symcachework.Depot.
 func (p symcacheDepot) NotIndexed(ctx context.Context, products []string, req layout.Request) bool {
-	return p.d.filter.excludes(ctx, Scope{Products: products}.index(), req)
+	return p.d.filter.excludes(ctx, answer.Scope{Products: products}.Index(), req)
 }
 
 // Find implements symcachework.Depot.
 func (p symcacheDepot) Find(ctx context.Context, products []string, req layout.Request) ([]index.Hit, error) {
-	hits, _, err := p.d.find(ctx, Scope{Products: products}, req, false, nil)
+	hits, _, err := p.d.find(ctx, answer.Scope{Products: products}, req, false, nil)
 	return hits, err
 }
 
@@ -100,7 +101,7 @@ func (p symcacheDepot) OpenHit(ctx context.Context, h index.Hit) (symcachework.F
 
 // InTrees implements symcachework.Depot.
 func (p symcacheDepot) InTrees(ctx context.Context, req layout.Request) error {
-	f, err := p.d.Watched.answer(ctx, Scope{}, req, nil)
+	f, err := p.d.Watched.answer(ctx, answer.Scope{}, req, nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		f, err = p.d.trees.open(ctx, req, nil)
 	}
@@ -117,16 +118,16 @@ func (p symcacheDepot) DropCached(ctx context.Context, id string, ref blob.Ref) 
 
 // Open implements symcachework.Depot.
 func (p symcacheDepot) Open(ctx context.Context, req layout.Request, local bool) (symcachework.File, error) {
-	return answerOrNil(p.d.Get(ctx, Question{Request: req, Local: local}))
+	return answerOrNil(p.d.Get(ctx, answer.Question{Request: req, Local: local}))
 }
 
 // Download implements symcachework.Depot.
 func (p symcacheDepot) Download(ctx context.Context, req layout.Request) (symcachework.File, error) {
-	return answerOrNil(p.d.downloadAnew(ctx, Question{Request: req}))
+	return answerOrNil(p.d.downloadAnew(ctx, answer.Question{Request: req}))
 }
 
 // answerOrNil makes a nil file a nil interface.
-func answerOrNil(f *File, err error) (symcachework.File, error) {
+func answerOrNil(f *answer.File, err error) (symcachework.File, error) {
 	if err != nil || f == nil {
 		return nil, err
 	}

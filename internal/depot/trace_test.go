@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -35,15 +37,15 @@ func TestTraceRecordsNoUse(t *testing.T) {
 		return list
 	}
 	before := used()
-	tr, err := d.Tracer.Trace(t.Context(), TraceAsk{Segments: segs})
+	tr, err := d.Tracer.Trace(t.Context(), why.TraceAsk{Segments: segs})
 	check1(t, err)
-	if tr.Verdict != VerdictFound || tr.File.Upstream != "up" || tr.File.Ref != ref {
+	if tr.Verdict != why.VerdictFound || tr.File.Upstream != "up" || tr.File.Ref != ref {
 		t.Fatalf("the trace is %+v, want the cached file of up", tr)
 	}
 	if !maps.Equal(used(), before) {
 		t.Errorf("a trace has recorded a use: %v, want %v", used(), before)
 	}
-	f, err := d.Get(t.Context(), Question{Request: tr.Request})
+	f, err := d.Get(t.Context(), answer.Question{Request: tr.Request})
 	check1(t, err)
 	check1(t, f.Close())
 	if !used()[ref] {
@@ -64,8 +66,8 @@ func TestTraceLookups(t *testing.T) {
 	_, err := d.db.Commit(t.Context(), index.Tx{Kind: "add", Product: "P", Entries: []index.Entry{a, b}}, nil)
 	check1(t, err)
 	id := a.Object.DebugID.Breakpad()
-	outcomes := func(segs ...string) (list []LookupOutcome) {
-		tr, err := d.Tracer.Trace(t.Context(), TraceAsk{Segments: segs})
+	outcomes := func(segs ...string) (list []answer.LookupOutcome) {
+		tr, err := d.Tracer.Trace(t.Context(), why.TraceAsk{Segments: segs})
 		check1(t, err)
 		for _, l := range tr.Lookups {
 			list = append(list, l.Outcome)
@@ -74,14 +76,14 @@ func TestTraceLookups(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		segs []string
-		want []LookupOutcome
+		want []answer.LookupOutcome
 	}{
-		{[]string{"three.pdb", id, "three.pdb"}, []LookupOutcome{OtherName, Ambiguous}},
-		{[]string{"three.pdb", strings.Repeat("ab", 16) + "1", "three.pdb"}, []LookupOutcome{NoHit, NoHit}},
-		{[]string{"one.pdb", id, "one.sym"}, []LookupOutcome{OtherRole, OtherRole, OtherRole}},
-		{[]string{"one.pdb", id[:32] + "0", "one.pdb"}, []LookupOutcome{NoHit, NoHit, HigherAge}},
+		{[]string{"three.pdb", id, "three.pdb"}, []answer.LookupOutcome{answer.OtherName, answer.Ambiguous}},
+		{[]string{"three.pdb", strings.Repeat("ab", 16) + "1", "three.pdb"}, []answer.LookupOutcome{answer.NoHit, answer.NoHit}},
+		{[]string{"one.pdb", id, "one.sym"}, []answer.LookupOutcome{answer.OtherRole, answer.OtherRole, answer.OtherRole}},
+		{[]string{"one.pdb", id[:32] + "0", "one.pdb"}, []answer.LookupOutcome{answer.NoHit, answer.NoHit, answer.HigherAge}},
 		// Its bytes were not found at the trace before.
-		{[]string{"one.pdb", id, "one.pdb"}, []LookupOutcome{Damaged, Ambiguous}},
+		{[]string{"one.pdb", id, "one.pdb"}, []answer.LookupOutcome{answer.Damaged, answer.Ambiguous}},
 	} {
 		got := outcomes(tt.segs...)
 		if strings.Join(outcomeWords(got), " ") != strings.Join(outcomeWords(tt.want), " ") {
@@ -90,7 +92,7 @@ func TestTraceLookups(t *testing.T) {
 	}
 }
 
-func outcomeWords(list []LookupOutcome) (out []string) {
+func outcomeWords(list []answer.LookupOutcome) (out []string) {
 	for _, o := range list {
 		out = append(out, string(o))
 	}

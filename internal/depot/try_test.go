@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 )
@@ -19,7 +20,7 @@ func TestTryOutranksNothing(t *testing.T) {
 	regular, try := symFile(symID, 300), symFile(symID, 900)
 	want := func(what string, content []byte) {
 		t.Helper()
-		_, got, err := get(t, d, Scope{}, symPath)
+		_, got, err := get(t, d, answer.Scope{}, symPath)
 		if err != nil || !bytes.Equal(got, content) {
 			t.Errorf("%s: a lookup answers %d bytes, error %v; want the %d bytes", what, len(got), err, len(content))
 		}

@@ -126,7 +126,7 @@ type entryKey struct {
 // Begin opens a transaction. Its number is given at Commit.
 func (d *Depot) Begin(ctx context.Context, info TxInfo) (*Tx, error) {
 	if info.Class != "" {
-		if err := d.Retention.checkClass(ctx, info.Class); err != nil {
+		if err := d.Retention.CheckClass(ctx, info.Class); err != nil {
 			return nil, err
 		}
 	}
@@ -316,7 +316,7 @@ func (tx *Tx) take(ctx context.Context, c Content, o objfile.Object) (Added, err
 	if known, err := tx.d.db.HasObject(ctx, o.Object, o.Size); err == nil && known {
 		ref, n, err := blob.Hash(ctx, objectReader(c, o))
 		if err == nil && n == o.Size {
-			held, err := tx.d.contents.held(ctx, tx.batch, index.Content{Ref: ref, Size: n})
+			held, err := tx.d.contents.Held(ctx, tx.batch, index.Content{Ref: ref, Size: n})
 			if err == nil && held {
 				return Added{Object: o, Ref: ref, Known: true}, nil
 			}
@@ -339,7 +339,7 @@ func (tx *Tx) take(ctx context.Context, c Content, o objfile.Object) (Added, err
 	a := Added{Object: o, Ref: ref, Known: known}
 	if known && !tx.has(ref) {
 		// Nearly always the stored bytes are damaged: intact ones were found above.
-		what, err := tx.d.contents.hash(ctx, index.Content{Ref: ref, Size: o.Size}, nil)
+		what, err := tx.d.contents.Hash(ctx, index.Content{Ref: ref, Size: o.Size}, nil)
 		a.Restored = what != "" || err != nil && ctx.Err() == nil
 	}
 	tx.mu.Lock()

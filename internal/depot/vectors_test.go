@@ -12,6 +12,8 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
@@ -63,7 +65,7 @@ func TestRetentionVectors(t *testing.T) {
 func testVector(t *testing.T, cell []string) {
 	ctx := t.Context()
 	d, c := newDepot(t)
-	d.block = 1 // as the specification counts
+	d.Retention.Block = 1 // as the specification counts
 	numbers := map[string]int64{}
 	items := strings.Split(cell[4], " · ")
 	slices.SortFunc(items, func(a, b string) int {
@@ -90,7 +92,7 @@ func testVector(t *testing.T, cell []string) {
 				tx.Product = value
 			case key == "hold":
 				for i, end := range strings.Split(value, ",") {
-					h := Hold{Name: strconv.Itoa(i)}
+					h := lifecycle.Hold{Name: strconv.Itoa(i)}
 					if end != "∞" {
 						h.Until = vectorDay(t, end)
 					}
@@ -179,7 +181,7 @@ func testVector(t *testing.T, cell []string) {
 		t.Fatalf("plan %q, want %q", got, cell[5:8])
 	}
 	applyPlan(t, d, p)
-	live, err := d.List(ctx, Scope{}, ListFilter{})
+	live, err := d.List(ctx, answer.Scope{}, ListFilter{})
 	check1(t, err)
 	if len(live) != len(kept) {
 		t.Errorf("%d transactions are live after the plan, want %d", len(live), len(kept))

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/unpackcache"
 	"github.com/symdepot/symdepot/internal/watch"
@@ -30,7 +31,7 @@ type Watched struct {
 func (ws *Watched) exist() bool { return len(ws.list) > 0 || ws.others.exist() }
 
 // answer searches the folders of this server, then those of the others.
-func (ws *Watched) answer(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
+func (ws *Watched) answer(ctx context.Context, scope answer.Scope, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
 	f, err := ws.open(ctx, scope, req, rec)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return f, err
@@ -52,23 +53,23 @@ func (ws *Watched) Use(list []*watch.Folder) { ws.list = list }
 // Folders returns the folders.
 func (ws *Watched) Folders() []*watch.Folder { return ws.list }
 
-// sees reports whether the scope contains a watched folder. One without a product is
+// seesWatched reports whether a scope contains a watched folder. One without a product is
 // only for callers that see everything.
-func (s Scope) seesWatched(f *watch.Folder) bool {
+func seesWatched(s answer.Scope, f *watch.Folder) bool {
 	product, _ := f.Product()
-	return s.Products == nil || product != "" && s.sees(product)
+	return s.Products == nil || product != "" && s.Sees(product)
 }
 
 // open searches the folders in order. A folder that fails does not hide the next one.
 // rec notes where they were searched; it may be nil.
-func (ws *Watched) open(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
+func (ws *Watched) open(ctx context.Context, scope answer.Scope, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
 	var failed, full error
 	for _, f := range ws.list {
-		if !scope.seesWatched(f) {
+		if !seesWatched(scope, f) {
 			continue
 		}
 		file, err := f.Open(ctx, req)
-		rec.watched(ctx, f, req, file, err)
+		rec.Watched(ctx, f, req, file, err)
 		switch {
 		case err == nil:
 			return watchedFile(f, file), nil
@@ -107,12 +108,12 @@ func (ws *Watched) Statuses(ctx context.Context) (list []WatchStatus) {
 }
 
 // Find looks for objects in the folders of the scope, at most limit (0: a thousand).
-func (ws *Watched) Find(ctx context.Context, scope Scope, q watch.Query, limit int) (list []Found, err error) {
+func (ws *Watched) Find(ctx context.Context, scope answer.Scope, q watch.Query, limit int) (list []Found, err error) {
 	if limit <= 0 {
 		limit = 1000
 	}
 	for _, f := range ws.list {
-		if !scope.seesWatched(f) || len(list) >= limit {
+		if !seesWatched(scope, f) || len(list) >= limit {
 			continue
 		}
 		entries, err := f.Find(ctx, q, limit-len(list))
@@ -141,7 +142,7 @@ func (ws *Watched) Find(ctx context.Context, scope Scope, q watch.Query, limit i
 // Search looks for what a text means, read as Catalog.Objects reads it, in the folders of
 // the scope, at most limit objects. An empty text means nothing. kind may be
 // symfile.KindUnknown, which is any.
-func (ws *Watched) Search(ctx context.Context, scope Scope, text string, kind symfile.Kind, limit int) ([]Found, error) {
+func (ws *Watched) Search(ctx context.Context, scope answer.Scope, text string, kind symfile.Kind, limit int) ([]Found, error) {
 	as, q := readSearch(text)
 	if as == ReadAll || len(text) > maxSearch {
 		return nil, nil
@@ -150,7 +151,7 @@ func (ws *Watched) Search(ctx context.Context, scope Scope, text string, kind sy
 }
 
 // Alike looks for objects of the same kind that have one of the ids of an object.
-func (ws *Watched) Alike(ctx context.Context, scope Scope, o objfile.Object, limit int) ([]Found, error) {
+func (ws *Watched) Alike(ctx context.Context, scope answer.Scope, o objfile.Object, limit int) ([]Found, error) {
 	q := watch.Query{Kind: o.Kind}
 	for _, a := range o.Aliases() {
 		q.IDs = append(q.IDs, a.ID)
@@ -159,10 +160,10 @@ func (ws *Watched) Alike(ctx context.Context, scope Scope, o objfile.Object, lim
 }
 
 // metadata is Depot.Metadata for the folders of the scope.
-func (ws *Watched) metadata(ctx context.Context, scope Scope, key, value string, limit int) (list []Metadata, complete bool, err error) {
+func (ws *Watched) metadata(ctx context.Context, scope answer.Scope, key, value string, limit int) (list []Metadata, complete bool, err error) {
 	complete = true
 	for _, f := range ws.list {
-		if !scope.seesWatched(f) {
+		if !seesWatched(scope, f) {
 			continue
 		}
 		found, all, err := f.Metadata(ctx, key, value, limit)
@@ -201,14 +202,14 @@ func (r watchedReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-func watchedFile(folder *watch.Folder, f *watch.File) *File {
+func watchedFile(folder *watch.Folder, f *watch.File) *answer.File {
 	product, _ := folder.Product()
-	a := &File{
+	a := &answer.File{
 		Volatile: true, InPlace: true, Object: f.Object, Size: f.Size, ModTime: f.ModTime, Path: f.Path, Archive: f.Archive, Signature: f.Signature, ETag: f.ETag,
-		product: product, r: watchedReader{f}, closer: f, kept: "in place",
+		Product: product, Bytes: watchedReader{f}, Closer: f, ChangedSince: f.Changed, Kept: "in place",
 	}
 	if f.Growing() {
-		a.Growing, a.arrived = true, f.Arrived
+		a.Growing, a.Await = true, f.Arrived
 	}
 	return a
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -36,11 +37,11 @@ func (p peerDownloads) OpenForPeer(ctx context.Context, ask fetch.PeerAsk) (*fet
 	if !ask.InPlace {
 		return p.Fetcher.OpenForPeer(ctx, ask)
 	}
-	f, err := p.watched.open(ctx, Scope{Products: ask.Question.Products}, ask.Question.Request, nil)
+	f, err := p.watched.open(ctx, answer.Scope{Products: ask.Question.Products}, ask.Question.Request, nil)
 	if err != nil {
 		return nil, err
 	}
-	return fetch.OtherFile(fetch.File{Object: f.Object, Size: f.Size, ModTime: f.ModTime, Path: f.Path, Archive: f.Archive, Signature: f.Signature, ETag: f.ETag, Product: f.product}, f), nil
+	return fetch.OtherFile(fetch.File{Object: f.Object, Size: f.Size, ModTime: f.ModTime, Path: f.Path, Archive: f.Archive, Signature: f.Signature, ETag: f.ETag, Product: f.Product}, f), nil
 }
 
 // products returns the products of the folders, each once.
@@ -80,18 +81,18 @@ func (o *otherServers) list() map[string][]string {
 
 // open asks the servers whose folders the scope contains. A server that does not answer
 // has nothing. rec notes who was asked; it may be nil.
-func (o *otherServers) open(ctx context.Context, scope Scope, req layout.Request, rec *recorder) (*File, error) {
+func (o *otherServers) open(ctx context.Context, scope answer.Scope, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
 	for address, products := range o.list() {
-		if !slices.ContainsFunc(products, func(p string) bool { return scope.Products == nil || p != "" && scope.sees(p) }) {
+		if !slices.ContainsFunc(products, func(p string) bool { return scope.Products == nil || p != "" && scope.Sees(p) }) {
 			continue
 		}
 		key := fmt.Sprintf("%s %d %v %s %q", address, req.Form, req.Lookups, req.Part, scope.Products)
 		if until, ok := o.misses.GetIfPresent(key); ok && o.d.now().Before(until) {
-			rec.watchedByOther(nil, fs.ErrNotExist)
+			rec.WatchedByOther(nil, fs.ErrNotExist)
 			continue
 		}
 		f, err := o.receive(ctx, address, scope, req)
-		rec.watchedByOther(f, err)
+		rec.WatchedByOther(f, err)
 		switch {
 		case err == nil:
 			return f, nil
@@ -110,7 +111,7 @@ func (o *otherServers) open(ctx context.Context, scope Scope, req layout.Request
 var errManyReceived = errors.New("too many files of other servers are being received")
 
 // receive reads a file from another server.
-func (o *otherServers) receive(ctx context.Context, address string, scope Scope, req layout.Request) (*File, error) {
+func (o *otherServers) receive(ctx context.Context, address string, scope answer.Scope, req layout.Request) (*answer.File, error) {
 	wait := time.NewTimer(askWait)
 	defer wait.Stop()
 	select {
@@ -144,8 +145,8 @@ func (o *otherServers) receive(ctx context.Context, address string, scope Scope,
 		return nil, errors.Join(err, sp.Close())
 	}
 	f := reply.File
-	return &File{
+	return &answer.File{
 		Volatile: true, InPlace: true, Object: f.Object, Size: sp.Size(), ModTime: f.ModTime, Path: f.Path, Archive: f.Archive, Signature: f.Signature, ETag: f.ETag,
-		product: f.Product, r: sp, closer: sp, kept: "in place",
+		Product: f.Product, Bytes: sp, Closer: sp, Kept: "in place",
 	}, nil
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
@@ -29,7 +31,7 @@ func (d *Depot) Work(ctx context.Context) error {
 	side.Go(func() { d.symcache.Run(ctx) })
 	side.Go(func() { d.Check.scrub(ctx) })
 	side.Go(func() { d.Check.auditMonthly(ctx) })
-	side.Go(func() { d.Cold.run(ctx) })
+	side.Go(func() { d.Cold.Run(ctx) })
 	side.Go(func() { d.Nodes.work(ctx) })
 	for _, f := range d.Watched.list {
 		side.Go(func() { d.Watched.run(ctx, f) })
@@ -43,7 +45,7 @@ func (d *Depot) Work(ctx context.Context) error {
 		case <-tidy.C:
 			d.tidy(ctx)
 		case want := <-d.forms.queue:
-			if _, err := d.forms.derive(ctx, want); err != nil && !errors.Is(err, errMadeElsewhere) && ctx.Err() == nil && !isAway(err) {
+			if _, err := d.forms.derive(ctx, want); err != nil && !errors.Is(err, errMadeElsewhere) && ctx.Err() == nil && !content.IsAway(err) {
 				d.log.Warn("cannot make derived content", "content", want.Ref.String(), "tool", want.Tool.Name, "error", err)
 			}
 			if d.hooks.Derived != nil {
@@ -55,41 +57,35 @@ func (d *Depot) Work(ctx context.Context) error {
 
 // tidy stores counts, evicts what exceeds the limits and deletes old rows.
 func (d *Depot) tidy(ctx context.Context) {
-	if err := errors.Join(d.Missing.store(ctx), d.Cache.storeUses(ctx), d.reads.store(ctx)); err != nil && ctx.Err() == nil && !isAway(err) {
+	if err := errors.Join(d.Missing.store(ctx), d.Cache.storeUses(ctx), d.reads.store(ctx)); err != nil && ctx.Err() == nil && !content.IsAway(err) {
 		d.log.Warn("cannot store counts", "error", err)
 	}
 	// Shortly before the next look of another server.
 	if err := d.Nodes.do(ctx, "evict", tidyEvery*3/4, func(ctx context.Context) error {
 		_, err := d.Cache.Evict(ctx)
 		return err
-	}); err != nil && ctx.Err() == nil && !isAway(err) {
+	}); err != nil && ctx.Err() == nil && !content.IsAway(err) {
 		d.log.Warn("cannot evict cached files", "error", err)
 	}
-	if err := d.Nodes.do(ctx, "stages", stagesEvery*3/4, d.stages.Expire); err != nil && ctx.Err() == nil && !isAway(err) {
+	if err := d.Nodes.do(ctx, "stages", stagesEvery*3/4, d.stages.Expire); err != nil && ctx.Err() == nil && !content.IsAway(err) {
 		d.log.Warn("cannot end expired pushes", "error", err)
 	}
-	if err := d.Nodes.do(ctx, "retention", retentionEvery*3/4, d.Retention.Scheduled); err != nil && ctx.Err() == nil && !isAway(err) {
+	if err := d.Nodes.do(ctx, "retention", retentionEvery*3/4, d.Retention.Scheduled); err != nil && ctx.Err() == nil && !content.IsAway(err) {
 		d.log.Error("cannot apply the retention policy", "error", err)
 	}
 	if now := d.now(); now.Sub(d.swept) > sweepEvery {
 		d.swept = now
-		if err := d.stages.Sweep(ctx); err != nil && ctx.Err() == nil && !isAway(err) {
+		if err := d.stages.Sweep(ctx); err != nil && ctx.Err() == nil && !content.IsAway(err) {
 			d.log.Warn("cannot delete files of ended pushes", "error", err)
 		}
 		err := d.Nodes.do(ctx, "sweep", sweepEvery*9/10, func(ctx context.Context) error { return sweepRows(ctx, d, now) })
-		if v, ok := vaultOf(d.blobs); ok {
+		if v, ok := coldstore.VaultOf(d.blobs); ok {
 			err = errors.Join(err, v.CheckOwner(ctx))
 		}
-		if err != nil && ctx.Err() == nil && !isAway(err) {
+		if err != nil && ctx.Err() == nil && !content.IsAway(err) {
 			d.log.Warn("cannot delete old rows of the index", "error", err)
 		}
 	}
-}
-
-// isAway reports whether an error says only that the database or the bucket does not
-// answer, which is logged when it begins and when it ends.
-func isAway(err error) bool {
-	return errors.Is(err, ErrNoDatabase) || errors.Is(err, ErrUnavailable)
 }
 
 // sweepRows deletes misses and failures that have expired, old requests for missing
@@ -99,5 +95,5 @@ func sweepRows(ctx context.Context, d *Depot, now time.Time) error {
 	_, err2 := d.db.Wanted.Drop(ctx, now.Add(-wantedLife))
 	_, err3 := d.db.Jobs.Sweep(ctx, now.Add(-jobLife))
 	_, err4 := d.db.Jobs.FlushFailures(ctx, index.FailureFilter{Ended: now})
-	return errors.Join(err1, err2, err3, err4, d.db.Nodes.Sweep(ctx), d.Retention.sweep(ctx, now), d.Retention.recordDay(ctx, now))
+	return errors.Join(err1, err2, err3, err4, d.db.Nodes.Sweep(ctx), d.Retention.Sweep(ctx, now), d.Retention.RecordDay(ctx, now))
 }

@@ -1,4 +1,4 @@
-package depot
+package lifecycle
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/vault"
+	"github.com/symdepot/symdepot/internal/depot/content"
 )
 
 // DefaultGrace is how long Collect keeps contents without references: long
@@ -58,17 +58,12 @@ func (c *Collected) wait(size int64, since time.Time, grace time.Duration) {
 	}
 }
 
-// Collect frees contents that have had no references for longer than grace, and
-// blobs of that age that were never committed. With dryRun it only counts.
-func (d *Depot) Collect(ctx context.Context, grace time.Duration, dryRun bool) (Collected, error) {
-	return d.Retention.Collect(ctx, CollectOptions{Grace: grace, DryRun: dryRun})
-}
-
-// Collect is Depot.Collect with options.
+// Collect frees contents that have had no references for longer than a grace, and blobs of
+// that age that were never committed.
 func (r *Retention) Collect(ctx context.Context, opt CollectOptions) (Collected, error) {
-	now := r.d.now()
+	now := r.now()
 	if !opt.DryRun {
-		if _, err := r.d.db.Trash.Empty(ctx, opt.trashEnd(now)); err != nil {
+		if _, err := r.db.Trash.Empty(ctx, opt.trashEnd(now)); err != nil {
 			return Collected{}, err
 		}
 	}
@@ -117,7 +112,7 @@ func (g *garbage) refs() []blob.Ref {
 
 // survey finds what Collect frees at a time, and changes nothing.
 func (r *Retention) survey(ctx context.Context, opt CollectOptions, now time.Time) (garbage, error) {
-	d, grace := r.d, opt.Grace
+	grace := opt.Grace
 	var g garbage
 	before := now.Add(-grace)
 	latest := now.Add(max(0, -grace))
@@ -126,7 +121,7 @@ func (r *Retention) survey(ctx context.Context, opt CollectOptions, now time.Tim
 		listed = opt.trashEnd(now)
 	}
 	var err error
-	if g.Trash, _, g.TrashBytes, err = d.db.Trash.List(ctx, now); err != nil {
+	if g.Trash, _, g.TrashBytes, err = r.db.Trash.List(ctx, now); err != nil {
 		return g, err
 	}
 	if opt.EmptyTrash {
@@ -137,15 +132,15 @@ func (r *Retention) survey(ctx context.Context, opt CollectOptions, now time.Tim
 		}
 		g.Trash, g.TrashBytes = nil, 0 // they are counted below
 	}
-	ended, err := d.db.Trash.Ended(ctx, now, opt.trashEnd(now))
+	ended, err := r.db.Trash.Ended(ctx, now, opt.trashEnd(now))
 	if err != nil {
 		return g, err
 	}
-	pinned, err := d.db.Retention.StagePins(ctx)
+	pinned, err := r.db.Retention.StagePins(ctx)
 	if err != nil {
 		return g, err
 	}
-	for content, err := range d.db.Unreferenced(ctx, listed) {
+	for content, err := range r.db.Unreferenced(ctx, listed) {
 		if err != nil {
 			return g, err
 		}
@@ -165,33 +160,40 @@ func (r *Retention) survey(ctx context.Context, opt CollectOptions, now time.Tim
 		g.Bytes += dead.bytes
 		g.Frees += dead.frees
 	}
-	if d.placed {
-		g.Pending, g.PendingBytes, err = d.db.Places.Pending(ctx)
+	if r.placed {
+		g.Pending, g.PendingBytes, err = r.db.Places.Pending(ctx)
 		return g, err
 	}
-	stats, err := d.Cold.Stats(ctx)
+	err = r.surveyBlobs(ctx, opt, before, &g)
+	return g, err
+}
+
+// surveyBlobs finds the blobs without a row that are older than before. Unless it only
+// counts, it deletes plain bytes of cold contents that an addition has left.
+func (r *Retention) surveyBlobs(ctx context.Context, opt CollectOptions, before time.Time, g *garbage) error {
+	stats, err := r.cold.Stats(ctx)
 	if err != nil {
-		return g, err
+		return err
 	}
 	cold := stats.Contents > 0
-	for info, err := range d.blobs.List(ctx) {
+	for info, err := range r.blobs.List(ctx) {
 		if err != nil {
-			return g, err
+			return err
 		}
-		known, err := d.db.HasContent(ctx, info.Ref)
+		known, err := r.db.HasContent(ctx, info.Ref)
 		if err != nil {
-			return g, err
+			return err
 		}
 		if known {
 			if cold && !info.ModTime.After(before) && !opt.DryRun {
-				if _, err := d.Cold.leftover(ctx, info); err != nil {
-					return g, err
+				if _, err := r.cold.Leftover(ctx, info); err != nil {
+					return err
 				}
 			}
 			continue
 		}
 		if info.ModTime.After(before) {
-			g.wait(info.Size, info.ModTime, grace)
+			g.wait(info.Size, info.ModTime, opt.Grace)
 			continue
 		}
 		g.strays = append(g.strays, info)
@@ -199,13 +201,13 @@ func (r *Retention) survey(ctx context.Context, opt CollectOptions, now time.Tim
 		g.Bytes += info.Size
 		g.Frees += r.space(info.Size)
 	}
-	return g, nil
+	return nil
 }
 
 // free frees what survey found, as far as nothing refers to it meanwhile. It counts what
 // it has freed itself: another program may free the same at the same time.
 func (r *Retention) free(ctx context.Context, g garbage, grace time.Duration, now time.Time) (Collected, error) {
-	d, c, before := r.d, g.Collected, now.Add(-grace)
+	c, before := g.Collected, now.Add(-grace)
 	c.Contents, c.Strays, c.Bytes, c.Frees = 0, 0, 0, 0
 	freed := func(bytes, space int64) {
 		c.Bytes += bytes
@@ -215,9 +217,9 @@ func (r *Retention) free(ctx context.Context, g garbage, grace time.Duration, no
 	for i := range g.dead {
 		dead[g.dead[i].ref] = &g.dead[i]
 	}
-	_, err := d.db.Trash.Drop(ctx, g.refs(), before, deleteBlobs(ctx, d.blobs, func(ref blob.Ref) {
+	_, err := r.db.Trash.Drop(ctx, g.refs(), before, content.Deleter(ctx, r.blobs, func(ref blob.Ref) {
 		c.InUse++
-		if info, err := d.Cold.store.Below().Stat(ctx, ref); err == nil {
+		if info, err := r.cold.Store().Below().Stat(ctx, ref); err == nil {
 			freed(-info.Size, -r.space(info.Size))
 		}
 	}), func(ref blob.Ref) {
@@ -229,13 +231,13 @@ func (r *Retention) free(ctx context.Context, g garbage, grace time.Duration, no
 	if err != nil {
 		return c, err
 	}
-	if d.placed {
-		if err := d.Check.auditDue(ctx); err != nil {
+	if r.placed {
+		if err := r.audit(ctx); err != nil {
 			return c, err
 		}
 	}
 	for _, info := range g.strays {
-		dropped, err := d.dropStray(ctx, info.Ref, before)
+		dropped, err := r.dropStray(ctx, info.Ref, before)
 		switch {
 		case errors.Is(err, blob.ErrInUse):
 			c.InUse++
@@ -246,45 +248,27 @@ func (r *Retention) free(ctx context.Context, g garbage, grace time.Duration, no
 			freed(info.Size, r.space(info.Size))
 		}
 	}
-	if _, err := d.blobs.Sweep(ctx, max(grace, time.Hour)); err != nil {
+	if _, err := r.blobs.Sweep(ctx, max(grace, time.Hour)); err != nil {
 		return c, err
 	}
-	if d.placed {
-		c.Pending, c.PendingBytes, err = d.db.Places.Pending(ctx)
+	if r.placed {
+		c.Pending, c.PendingBytes, err = r.db.Places.Pending(ctx)
 	}
 	return c, err
 }
 
 // space is the disk space of a number of bytes.
-func (r *Retention) space(size int64) int64 { return (size + r.d.block - 1) / r.d.block * r.d.block }
-
-// deleteBlobs returns the function that deletes the blobs of deleted records. A
-// blob in use stays without a record, as an interrupted add leaves it: the next
-// Collect finds it in the store. inUse, if not nil, is called for it.
-func deleteBlobs(ctx context.Context, blobs interface {
-	Delete(context.Context, blob.Ref) error
-}, inUse func(blob.Ref)) func(blob.Ref) error {
-	return func(ref blob.Ref) error {
-		err := blobs.Delete(ctx, ref)
-		if errors.Is(err, blob.ErrInUse) {
-			if inUse != nil {
-				inUse(ref)
-			}
-			return nil
-		}
-		return err
-	}
-}
+func (r *Retention) space(size int64) int64 { return (size + r.Block - 1) / r.Block * r.Block }
 
 // dropStray deletes a blob that has no row in the index. It holds the index's
 // write lock, so that no commit can refer to the blob meanwhile.
-func (d *Depot) dropStray(ctx context.Context, ref blob.Ref, before time.Time) (dropped bool, err error) {
-	err = d.db.Locked(ctx, func(known func(blob.Ref) (bool, error)) error {
+func (r *Retention) dropStray(ctx context.Context, ref blob.Ref, before time.Time) (dropped bool, err error) {
+	err = r.db.Locked(ctx, func(known func(blob.Ref) (bool, error)) error {
 		is, err := known(ref)
 		if err != nil || is {
 			return err
 		}
-		info, err := d.blobs.Stat(ctx, ref)
+		info, err := r.blobs.Stat(ctx, ref)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && info.ModTime.After(before) {
 			return nil
 		}
@@ -292,21 +276,7 @@ func (d *Depot) dropStray(ctx context.Context, ref blob.Ref, before time.Time) (
 			return err
 		}
 		dropped = true
-		return d.blobs.Delete(ctx, ref)
+		return r.blobs.Delete(ctx, ref)
 	})
 	return dropped, err
-}
-
-// ErrCopy means that another copy of the depot's database deletes the objects of its
-// bucket, and this one does not.
-var ErrCopy = vault.ErrCopy
-
-// Claim makes this database the one that deletes objects of the bucket, instead of
-// another copy of it.
-func (c *Checker) Claim(ctx context.Context) error {
-	v, ok := vaultOf(c.blobs)
-	if !ok {
-		return errors.New("the depot keeps its contents in its folder: there is nothing to claim")
-	}
-	return v.Claim(ctx)
 }

@@ -1,4 +1,4 @@
-package depot
+package coldstore
 
 import (
 	"cmp"
@@ -11,33 +11,33 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/cooling"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
-// run makes contents cold and plain again in the background until ctx ends. Of several
+// Run makes contents cold and plain again in the background until ctx ends. Of several
 // servers one does it.
-func (c *Cold) run(ctx context.Context) {
+func (c *Cold) Run(ctx context.Context) {
 	for c.wait(ctx, coolRest) == nil {
-		err := c.storeReads(ctx)
+		err := c.StoreReads(ctx)
 		if err == nil {
-			_, err = c.d.db.Nodes.Do(ctx, "cool", 0, c.due)
+			_, err = c.db.Nodes.Do(ctx, "cool", 0, c.Due)
 		}
-		if err != nil && ctx.Err() == nil && !isAway(err) {
-			c.d.log.Warn("keeping contents cold failed", "error", err)
+		if err != nil && ctx.Err() == nil && !content.IsAway(err) {
+			c.log.Warn("keeping contents cold failed", "error", err)
 		}
 	}
 }
 
-// due does what is due: the plain bytes of cold contents are deleted after the grace,
+// Due does what is due: the plain bytes of cold contents are deleted after the grace,
 // which frees space, contents that are read often become plain, and contents that are
 // not used become cold. If one of these fails, the others are done all the same.
-func (c *Cold) due(ctx context.Context) error {
+func (c *Cold) Due(ctx context.Context) error {
 	pace := c.pacer(ctx)
-	now := c.d.now()
+	now := c.now()
 	_, failed := c.Strip(ctx, coolGrace)
-	for _, step := range []func(ctx context.Context, now time.Time, pace func(n int) error) error{c.warmAsked, c.coolDue} {
-		if ctx.Err() != nil || isAway(failed) {
+	for _, step := range []func(ctx context.Context, now time.Time, pace func(n int) error) error{c.WarmAsked, c.coolDue} {
+		if ctx.Err() != nil || content.IsAway(failed) {
 			break
 		}
 		failed = errors.Join(failed, step(ctx, now, pace))
@@ -48,27 +48,27 @@ func (c *Cold) due(ctx context.Context) error {
 // coolDue makes contents cold if a pass is due, or goes on with one.
 func (c *Cold) coolDue(ctx context.Context, now time.Time, pace func(n int) error) error {
 	st, err := c.Progress(ctx)
-	if err != nil || st.Paused || c.opt.After <= 0 {
+	if err != nil || st.Paused || c.Options.After <= 0 {
 		return err
 	}
 	if st.Started.IsZero() && lately(st.Finished, now, coolEvery) {
 		return nil
 	}
-	if st.Owner != c.owner && lately(st.Updated, now, scrubOthers) && !st.Started.IsZero() && !c.d.db.Nodes.Shared() {
+	if st.Owner != c.owner && lately(st.Updated, now, passOthers) && !st.Started.IsZero() && !c.db.Nodes.Shared() {
 		return nil // another process of this machine is at it
 	}
-	return c.pass(ctx, st, pace)
+	return c.Pass(ctx, st, pace)
 }
 
 // lately reports whether a time is at most d ago. One that is farther ahead is not: it
 // was noted by a clock that has been set back since.
 func lately(t, now time.Time, d time.Duration) bool { return now.Sub(t).Abs() < d }
 
-// warmAsked makes the contents plain that are read often. One that was found damaged
+// WarmAsked makes the contents plain that are read often. One that was found damaged
 // lately stays as it is, and so do all while too little of the disk is free. One that
 // cannot be read does not keep the others from it.
-func (c *Cold) warmAsked(ctx context.Context, now time.Time, pace func(n int) error) (failed error) {
-	for row, err := range c.d.db.Colds.Asked(ctx, warmReads, now.Add(-warmWindow)) {
+func (c *Cold) WarmAsked(ctx context.Context, now time.Time, pace func(n int) error) (failed error) {
+	for row, err := range c.db.Colds.Asked(ctx, WarmReads, now.Add(-warmWindow)) {
 		if err == nil {
 			err = c.hasSpace(row.Size)
 		}
@@ -79,7 +79,7 @@ func (c *Cold) warmAsked(ctx context.Context, now time.Time, pace func(n int) er
 			err = c.store.Complete(ctx, row)
 		}
 		if err == nil {
-			err = c.warm(ctx, row, pace)
+			err = c.Warm(ctx, row, pace)
 		}
 		if errors.Is(err, fs.ErrNotExist) { // damaged, or it changed meanwhile
 			continue
@@ -87,7 +87,7 @@ func (c *Cold) warmAsked(ctx context.Context, now time.Time, pace func(n int) er
 		if failed == nil {
 			failed = err
 		}
-		if ctx.Err() != nil || isAway(err) {
+		if ctx.Err() != nil || content.IsAway(err) {
 			break
 		}
 	}
@@ -97,19 +97,19 @@ func (c *Cold) warmAsked(ctx context.Context, now time.Time, pace func(n int) er
 // errPaused ends a pass.
 var errPaused = errors.New("cooling was paused")
 
-// pass makes contents cold, from the name of st on.
-func (c *Cold) pass(ctx context.Context, st Cooling, pace func(n int) error) error {
+// Pass makes contents cold, from the name of st on.
+func (c *Cold) Pass(ctx context.Context, st Cooling, pace func(n int) error) error {
 	st.Owner = c.owner
 	if st.Started.IsZero() {
-		st.Started, st.Position, st.Contents, st.Before, st.After = c.d.now(), "", 0, 0, 0
+		st.Started, st.Position, st.Contents, st.Before, st.After = c.now(), "", 0, 0, 0
 	}
 	note := func() error {
 		now, err := c.Progress(ctx)
 		if err != nil {
 			return err
 		}
-		st.Updated = c.d.now()
-		if err := c.d.db.Colds.SetProgress(ctx, st); err != nil {
+		st.Updated = c.now()
+		if err := c.db.Colds.SetProgress(ctx, st); err != nil {
 			return err
 		}
 		if now.Paused {
@@ -117,8 +117,8 @@ func (c *Cold) pass(ctx context.Context, st Cooling, pace func(n int) error) err
 		}
 		return nil
 	}
-	noted := c.d.now()
-	_, err := c.Cool(ctx, CoolOptions{After: c.opt.After, Grace: coolGrace, Pace: pace, Position: st.Position,
+	noted := c.now()
+	_, err := c.Cool(ctx, CoolOptions{After: c.Options.After, Grace: coolGrace, Pace: pace, Position: st.Position,
 		Each: func(done Cooled) error {
 			if done.Skipped == "" {
 				st.Contents, st.Before, st.After = st.Contents+1, st.Before+done.Size, st.After+done.File
@@ -127,14 +127,14 @@ func (c *Cold) pass(ctx context.Context, st Cooling, pace func(n int) error) err
 		},
 		Named: func(name string) error {
 			st.Position = name
-			if c.d.now().Sub(noted) < scrubNote {
+			if c.now().Sub(noted) < passNote {
 				return nil
 			}
-			noted = c.d.now()
+			noted = c.now()
 			return note()
 		},
 		Failed: func(name string, err error) {
-			if !errors.Is(err, errPaused) && ctx.Err() == nil && !isAway(err) {
+			if !errors.Is(err, errPaused) && ctx.Err() == nil && !content.IsAway(err) {
 				st.Position = name // the next attempt goes on after it
 			}
 		},
@@ -143,19 +143,19 @@ func (c *Cold) pass(ctx context.Context, st Cooling, pace func(n int) error) err
 	case errors.Is(err, errPaused):
 		return nil
 	case errors.Is(err, ErrDiskFull):
-		c.d.log.Warn("contents stay as they are", "reason", err)
+		c.log.Warn("contents stay as they are", "reason", err)
 	case err != nil:
-		if ctx.Err() != nil || isAway(err) {
+		if ctx.Err() != nil || content.IsAway(err) {
 			return err
 		}
 		return errors.Join(err, note())
 	}
-	if err := c.unpin(ctx, pace); err != nil {
+	if err := c.Unpin(ctx, pace); err != nil {
 		return err
 	}
-	st.Finished, st.Started, st.Position = c.d.now(), time.Time{}, ""
+	st.Finished, st.Started, st.Position = c.now(), time.Time{}, ""
 	if st.Contents > 0 {
-		c.d.log.Info("contents that are not used became cold", "contents", st.Contents, "bytes_before", st.Before, "bytes_after", st.After)
+		c.log.Info("contents that are not used became cold", "contents", st.Contents, "bytes_before", st.Before, "bytes_after", st.After)
 	}
 	if err := note(); !errors.Is(err, errPaused) {
 		return err
@@ -166,7 +166,7 @@ func (c *Cold) pass(ctx context.Context, st Cooling, pace func(n int) error) err
 // pacer returns a function that waits so that at most the configured number of bytes
 // is read per second.
 func (c *Cold) pacer(ctx context.Context) func(n int) error {
-	rate := cmp.Or(c.opt.Rate, coolRate)
+	rate := cmp.Or(c.Options.Rate, coolRate)
 	if rate < 0 {
 		return func(int) error { return ctx.Err() }
 	}
@@ -186,12 +186,12 @@ func (c *Cold) pacer(ctx context.Context) func(n int) error {
 // and those of a content whose cold file or base seems to be lost by now, are deleted only
 // after the content was restored; if it cannot be, it becomes plain.
 func (c *Cold) Strip(ctx context.Context, grace time.Duration) (n int, err error) {
-	now := c.d.now()
+	now := c.now()
 	before := now.Add(-grace)
-	if err := c.d.db.Colds.Settle(ctx); err != nil {
+	if err := c.db.Colds.Settle(ctx); err != nil {
 		return 0, err
 	}
-	for row, err := range c.d.db.Colds.Plain(ctx, before) {
+	for row, err := range c.db.Colds.Plain(ctx, before) {
 		if err != nil {
 			return n, err
 		}
@@ -207,10 +207,10 @@ func (c *Cold) Strip(ctx context.Context, grace time.Duration) (n int, err error
 		}
 		// Whoever adds a file that the depot has refreshes its time, and relies on it
 		// until the end of the addition. A file from the future is not of one.
-		if info, err := c.store.Below().Stat(ctx, row.Ref); err == nil && !c.d.placed && info.ModTime.After(before) && info.ModTime.Before(now.Add(coolGrace)) {
+		if info, err := c.store.Below().Stat(ctx, row.Ref); err == nil && !c.placed && info.ModTime.After(before) && info.ModTime.Before(now.Add(coolGrace)) {
 			continue
 		}
-		k, err := c.d.db.Colds.Strip(ctx, []blob.Ref{row.Ref}, before, c.deletePlain(ctx))
+		k, err := c.db.Colds.Strip(ctx, []blob.Ref{row.Ref}, before, c.deletePlain(ctx))
 		if err != nil {
 			return n, err
 		}
@@ -238,17 +238,17 @@ func (c *Cold) proven(ctx context.Context, row ColdContent) (bool, error) {
 	verr := c.store.Below().Verify(ctx, row.Ref, row.Size, nil)
 	switch {
 	case verr == nil:
-		c.d.log.Warn("a cold file is damaged, and its content is stored plain: the content is plain again", "content", row.Ref.String(), "damage", err)
-		return false, c.discard(ctx, row)
+		c.log.Warn("a cold file is damaged, and its content is stored plain: the content is plain again", "content", row.Ref.String(), "damage", err)
+		return false, c.Discard(ctx, row)
 	case errors.Is(verr, fs.ErrNotExist):
 		return false, nil // verify names it
 	}
 	return false, verr
 }
 
-// addedAgain ends the records of cold contents that could not be restored and have just
+// AddedAgain ends the records of cold contents that could not be restored and have just
 // been added again: they are plain now, and their damaged cold files are deleted.
-func (c *Cold) addedAgain(ctx context.Context, refs []blob.Ref) {
+func (c *Cold) AddedAgain(ctx context.Context, refs []blob.Ref) {
 	for _, ref := range refs {
 		row, err := c.Of(ctx, ref)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -258,25 +258,25 @@ func (c *Cold) addedAgain(ctx context.Context, refs []blob.Ref) {
 			_, err = c.proven(ctx, row)
 		}
 		if err != nil && ctx.Err() == nil { // the files are stored: the next gc, verify --repair or warm does the same
-			c.d.log.Warn("a damaged cold content was added again, and its damaged cold file stays for now", "content", ref.String(), "error", err)
+			c.log.Warn("a damaged cold content was added again, and its damaged cold file stays for now", "content", ref.String(), "error", err)
 		}
 	}
 }
 
-// discard ends the record of a content whose plain bytes are stored, and deletes its
+// Discard ends the record of a content whose plain bytes are stored, and deletes its
 // damaged cold file.
-func (c *Cold) discard(ctx context.Context, row ColdContent) error {
+func (c *Cold) Discard(ctx context.Context, row ColdContent) error {
 	if err := c.isPlain(ctx, row); err != nil {
 		return err
 	}
-	_, err := c.d.db.DropContents(ctx, []blob.Ref{row.File.Ref}, c.d.now(), c.deletePlain(ctx))
+	_, err := c.db.DropContents(ctx, []blob.Ref{row.File.Ref}, c.now(), c.deletePlain(ctx))
 	return err
 }
 
-// leftover deletes the plain bytes of a content whose record says that they are not
+// Leftover deletes the plain bytes of a content whose record says that they are not
 // stored: those of a file that was added again, or that a crash has left. They heal a
 // damaged cold content instead.
-func (c *Cold) leftover(ctx context.Context, info blob.Info) (deleted bool, err error) {
+func (c *Cold) Leftover(ctx context.Context, info blob.Info) (deleted bool, err error) {
 	row, err := c.Of(ctx, info.Ref)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !row.PlainSince.IsZero() {
 		return false, nil
@@ -287,28 +287,28 @@ func (c *Cold) leftover(ctx context.Context, info blob.Info) (deleted bool, err 
 	if intact, err := c.proven(ctx, row); err != nil || !intact {
 		return false, err
 	}
-	return c.d.db.Colds.Leftover(ctx, info.Ref, c.deletePlain(ctx))
+	return c.db.Colds.Leftover(ctx, info.Ref, c.deletePlain(ctx))
 }
 
 // chillPinned makes a base a key that is plain and that only deltas need: no series has
 // it any more.
 func (c *Cold) chillPinned(ctx context.Context, base index.Pinned, pace func(n int) error) error {
-	if base.File > 0 || base.Size < cooling.MinSize {
+	if base.File > 0 || base.Size < MinSize {
 		return nil
 	}
-	alone := []cooling.Content{{Ref: base.Ref, Size: base.Size, Needed: base.Deltas}}
-	_, err := c.coolOne(ctx, alone, 0, CoolOptions{Grace: coolGrace, Pace: pace})
+	alone := []Candidate{{Ref: base.Ref, Size: base.Size, Needed: base.Deltas}}
+	_, err := c.CoolOne(ctx, alone, 0, CoolOptions{Grace: coolGrace, Pace: pace})
 	if errors.Is(err, ErrColdRefused) || errors.Is(err, fs.ErrNotExist) {
 		return nil // it changed meanwhile, or verify names it
 	}
 	return err
 }
 
-// unpin makes the contents plain that are built from a base which nothing else needs,
+// Unpin makes the contents plain that are built from a base which nothing else needs,
 // if they are few: they become cold again with another base. Those in the trash stay as
 // they are, because they would not. If they are many, the base becomes a key.
-func (c *Cold) unpin(ctx context.Context, pace func(n int) error) error {
-	list, err := c.d.db.Colds.Pinned(ctx, math.MaxInt32)
+func (c *Cold) Unpin(ctx context.Context, pace func(n int) error) error {
+	list, err := c.db.Colds.Pinned(ctx, math.MaxInt32)
 	if err != nil {
 		return err
 	}
@@ -321,12 +321,12 @@ func (c *Cold) unpin(ctx context.Context, pace func(n int) error) error {
 			}
 			continue
 		}
-		for row, err := range c.d.db.Colds.Wanted(ctx, base.Ref) {
+		for row, err := range c.db.Colds.Wanted(ctx, base.Ref) {
 			if err == nil {
 				err = c.hasSpace(row.Size)
 			}
 			if err == nil {
-				err = c.warm(ctx, row, pace)
+				err = c.Warm(ctx, row, pace)
 			}
 			if errors.Is(err, ErrDiskFull) {
 				return nil

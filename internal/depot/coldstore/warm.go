@@ -1,4 +1,4 @@
-package depot
+package coldstore
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"iter"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/content"
 )
 
 // ErrNoRoom means that the disk has too little space for the plain bytes of all cold
@@ -29,7 +30,7 @@ type Warmed struct {
 type Warming struct {
 	Each func(ColdContent) error // afterwards; its error ends the work
 	// Failed gets the contents that cannot be restored, as faults.
-	Failed func(Fault)
+	Failed func(content.Fault)
 	// Pace is called with the number of bytes of each read; its error ends the work.
 	Pace func(n int) error
 }
@@ -45,7 +46,7 @@ func (c *Cold) WarmAll(ctx context.Context, w Warming) (Warmed, error) {
 	if err := c.hasRoom(s.Plain - s.BothBytes); err != nil {
 		return Warmed{}, err
 	}
-	sum, err := c.warmEach(ctx, c.d.db.Colds.All(ctx), w)
+	sum, err := c.warmEach(ctx, c.db.Colds.All(ctx), w)
 	if err == nil {
 		s, err = c.Stats(ctx)
 		sum.Again = max(0, s.Contents-sum.Failed)
@@ -70,10 +71,10 @@ func (c *Cold) WarmThese(ctx context.Context, refs []blob.Ref, w Warming) (Warme
 
 // hasRoom returns an error if the disk has no space for that many bytes.
 func (c *Cold) hasRoom(bytes int64) error {
-	if c.space == nil {
+	if c.Space == nil {
 		return nil
 	}
-	_, free, err := c.space()
+	_, free, err := c.Space()
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	}
@@ -87,11 +88,11 @@ func (c *Cold) hasRoom(bytes int64) error {
 func (c *Cold) warmEach(ctx context.Context, list iter.Seq2[ColdContent, error], w Warming) (sum Warmed, err error) {
 	for row, err := range list {
 		if err == nil {
-			err = c.warm(ctx, row, w.Pace)
+			err = c.Warm(ctx, row, w.Pace)
 		}
 		if errors.Is(err, blob.ErrDamaged) {
 			sum.Failed++
-			f, ferr := c.d.Check.describe(ctx, row.Ref, "the content cannot be restored: "+damageText(err), false)
+			f, _, ferr := content.Faults{DB: c.db, Placed: c.placed}.Describe(ctx, row.Ref, "the content cannot be restored: "+damageText(err), false)
 			if ferr != nil {
 				return sum, ferr
 			}

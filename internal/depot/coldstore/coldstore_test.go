@@ -55,7 +55,7 @@ func newWorld(t *testing.T, near int64) *world {
 		t.Fatal(err)
 	}
 	rec := &records{rows: map[blob.Ref]index.Cold{}}
-	s := New(disk, Options{Records: rec, Dir: t.TempDir(), NearBytes: near, Now: time.Now})
+	s := New(disk, StoreOptions{Records: rec, Dir: t.TempDir(), NearBytes: near, Now: time.Now})
 	t.Cleanup(func() { _ = s.Close() })
 	return &world{s, t, disk, rec}
 }

@@ -1,4 +1,4 @@
-package cooling
+package coldstore
 
 import (
 	"slices"
@@ -12,17 +12,17 @@ var now = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
 func days(n int) time.Time { return now.AddDate(0, 0, -n) }
 
-func plain(n int64, used int) Content {
-	return Content{Ref: blob.Sum([]byte{byte(n)}), Size: 1 << 20, Order: n, Tx: n, Used: days(used)}
+func plain(n int64, used int) Candidate {
+	return Candidate{Ref: blob.Sum([]byte{byte(n)}), Size: 1 << 20, Order: n, Tx: n, Used: days(used)}
 }
 
-func key(n, file int64, made int) Content {
+func key(n, file int64, made int) Candidate {
 	c := plain(n, 100)
 	c.Cold, c.File, c.Made = true, file, days(made)
 	return c
 }
 
-func delta(n, base, file int64) Content {
+func delta(n, base, file int64) Candidate {
 	c := key(n, file, 1)
 	c.Base = blob.Sum([]byte{byte(base)})
 	return c
@@ -35,17 +35,17 @@ func TestDue(t *testing.T) {
 	again.Tx = 99
 	for _, c := range []struct {
 		name   string
-		series []Content
+		series []Candidate
 		want   []int
 	}{
 		{"none", nil, nil},
-		{"one content is the newest", []Content{plain(1, 90)}, nil},
-		{"all but the newest", []Content{plain(1, 90), plain(2, 80), plain(3, 70)}, []int{0, 1}},
-		{"oldest first", []Content{plain(2, 80), plain(1, 90), plain(3, 70)}, []int{1, 0}},
-		{"read lately", []Content{plain(1, 90), plain(2, 3), plain(3, 70)}, []int{0}},
-		{"cold already", []Content{key(1, 10, 1), plain(2, 80), plain(3, 70)}, []int{1}},
-		{"too small", []Content{plain(1, 90), small, plain(5, 70)}, []int{0}},
-		{"the newest build has an old content", []Content{again, plain(2, 80), plain(3, 80)}, []int{1, 2}},
+		{"one content is the newest", []Candidate{plain(1, 90)}, nil},
+		{"all but the newest", []Candidate{plain(1, 90), plain(2, 80), plain(3, 70)}, []int{0, 1}},
+		{"oldest first", []Candidate{plain(2, 80), plain(1, 90), plain(3, 70)}, []int{1, 0}},
+		{"read lately", []Candidate{plain(1, 90), plain(2, 3), plain(3, 70)}, []int{0}},
+		{"cold already", []Candidate{key(1, 10, 1), plain(2, 80), plain(3, 70)}, []int{1}},
+		{"too small", []Candidate{plain(1, 90), small, plain(5, 70)}, []int{0}},
+		{"the newest build has an old content", []Candidate{again, plain(2, 80), plain(3, 80)}, []int{1, 2}},
 	} {
 		if got := Due(c.series, days(14)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: due %v, want %v", c.name, got, c.want)
@@ -58,14 +58,14 @@ func TestDue(t *testing.T) {
 func TestSettle(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		series []Content
+		series []Candidate
 		want   []int // days ago
 	}{
 		{"none", nil, nil},
-		{"none is ahead", []Content{plain(1, 90), plain(2, 3)}, []int{90, 3}},
-		{"as the next one", []Content{plain(1, 90), plain(2, -400), plain(3, -399), plain(4, 20)}, []int{90, 20, 20, 20}},
-		{"in another order", []Content{plain(4, 20), plain(3, -399), plain(1, 90)}, []int{20, 20, 90}},
-		{"the last ones are as now", []Content{plain(1, 90), plain(2, -400), plain(3, -1)}, []int{90, 0, 0}},
+		{"none is ahead", []Candidate{plain(1, 90), plain(2, 3)}, []int{90, 3}},
+		{"as the next one", []Candidate{plain(1, 90), plain(2, -400), plain(3, -399), plain(4, 20)}, []int{90, 20, 20, 20}},
+		{"in another order", []Candidate{plain(4, 20), plain(3, -399), plain(1, 90)}, []int{20, 20, 90}},
+		{"the last ones are as now", []Candidate{plain(1, 90), plain(2, -400), plain(3, -1)}, []int{90, 0, 0}},
 	} {
 		Settle(c.series, now)
 		for i, d := range c.want {
@@ -81,25 +81,25 @@ func TestBases(t *testing.T) {
 	full.Needed = MaxDeltas
 	needed := plain(5, 80)
 	needed.Needed = 1
-	var many []Content
+	var many []Candidate
 	for n := range int64(40) {
 		many = append(many, plain(n+1, 90))
 	}
 	for _, c := range []struct {
 		name   string
-		series []Content
+		series []Candidate
 		i      int
 		want   []int
 	}{
-		{"no key, the last content", []Content{plain(1, 90), plain(2, 90)}, 1, nil},
-		{"no key, a later content is plain", []Content{plain(1, 90), plain(2, 90), plain(3, 90)}, 0, []int{2}},
+		{"no key, the last content", []Candidate{plain(1, 90), plain(2, 90)}, 1, nil},
+		{"no key, a later content is plain", []Candidate{plain(1, 90), plain(2, 90), plain(3, 90)}, 0, []int{2}},
 		{"no key, many later ones", many, 0, []int{16}},
-		{"a plain content that others need counts as a key", []Content{plain(1, 90), needed, plain(9, 90)}, 0, []int{1}},
-		{"nearest earlier, nearest later", []Content{key(1, 1000, 1), key(3, 1000, 1), plain(5, 90), key(7, 1000, 1), key(9, 1000, 1)}, 2, []int{1, 3}},
-		{"a delta is no base", []Content{key(1, 1000, 1), delta(2, 1, 10), plain(3, 90)}, 2, []int{0}},
-		{"enough deltas", []Content{full, plain(2, 90)}, 1, nil},
-		{"an old key", []Content{key(1, 1000, 91), plain(2, 90)}, 1, nil},
-		{"a content that others need", []Content{key(1, 1000, 1), needed}, 1, nil},
+		{"a plain content that others need counts as a key", []Candidate{plain(1, 90), needed, plain(9, 90)}, 0, []int{1}},
+		{"nearest earlier, nearest later", []Candidate{key(1, 1000, 1), key(3, 1000, 1), plain(5, 90), key(7, 1000, 1), key(9, 1000, 1)}, 2, []int{1, 3}},
+		{"a delta is no base", []Candidate{key(1, 1000, 1), delta(2, 1, 10), plain(3, 90)}, 2, []int{0}},
+		{"enough deltas", []Candidate{full, plain(2, 90)}, 1, nil},
+		{"an old key", []Candidate{key(1, 1000, 91), plain(2, 90)}, 1, nil},
+		{"a content that others need", []Candidate{key(1, 1000, 1), needed}, 1, nil},
 	} {
 		if got := Bases(c.series, c.i, now); !slices.Equal(got, c.want) {
 			t.Errorf("%s: bases %v, want %v", c.name, got, c.want)
@@ -110,7 +110,7 @@ func TestBases(t *testing.T) {
 // TestWorn lets deltas grow until what they take more than a twentieth of the key is a
 // key.
 func TestWorn(t *testing.T) {
-	series := []Content{key(1, 1000, 1)}
+	series := []Candidate{key(1, 1000, 1)}
 	grow := func(order, file int64) {
 		d := delta(order, 1, file)
 		d.Made = days(1).Add(time.Duration(order) * time.Minute)

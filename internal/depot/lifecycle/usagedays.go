@@ -1,4 +1,4 @@
-package depot
+package lifecycle
 
 import (
 	"context"
@@ -14,8 +14,8 @@ type UsageDay = index.UsageDay
 type UsageFilter = index.UsageFilter
 
 const (
-	// usageLife is how long the usage of a day is kept.
-	usageLife = 3 * 366 * 24 * time.Hour
+	// UsageLife is how long the usage of a day is kept.
+	UsageLife = 3 * 366 * 24 * time.Hour
 	// usageProducts limits the products whose usage of a day is kept, the largest first.
 	usageProducts = 1000
 )
@@ -24,7 +24,7 @@ const (
 // records it when a day begins; garbage collection and the application of a plan
 // replace the figures of their day. Days without a record are omitted.
 func (r *Retention) UsageOverTime(ctx context.Context, f UsageFilter) ([]UsageDay, error) {
-	return r.d.db.Retention.UsageDays(ctx, f)
+	return r.db.Retention.UsageDays(ctx, f)
 }
 
 // RecordUsage records the usage of today. Its cost is that of Usage.
@@ -41,12 +41,12 @@ func (r *Retention) RecordUsage(ctx context.Context) error {
 			rows = append(rows, UsageDay{Product: s.Product, Transactions: int64(s.Transactions), Bytes: s.Own + s.Shared, Own: s.Own})
 		}
 	}
-	return r.d.db.Retention.PutUsage(ctx, u.Time, u.Time.Add(-usageLife), rows)
+	return r.db.Retention.PutUsage(ctx, u.Time, u.Time.Add(-UsageLife), rows)
 }
 
-// recordDay records the usage of today unless that was done.
-func (r *Retention) recordDay(ctx context.Context, now time.Time) error {
-	last, ok, err := r.d.db.Retention.LastUsage(ctx)
+// RecordDay records the usage of today unless that was done.
+func (r *Retention) RecordDay(ctx context.Context, now time.Time) error {
+	last, ok, err := r.db.Retention.LastUsage(ctx)
 	if err != nil || ok && last.Add(24*time.Hour).After(now) {
 		return err
 	}
@@ -57,6 +57,6 @@ func (r *Retention) recordDay(ctx context.Context, now time.Time) error {
 // done.
 func (r *Retention) recordAfter(ctx context.Context, change string) {
 	if err := r.RecordUsage(ctx); err != nil && ctx.Err() == nil {
-		r.d.log.Warn("cannot record the usage", "after", change, "error", err)
+		r.log.Warn("cannot record the usage", "after", change, "error", err)
 	}
 }

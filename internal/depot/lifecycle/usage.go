@@ -1,4 +1,4 @@
-package depot
+package lifecycle
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -27,7 +28,7 @@ type Usage struct {
 	// Plan is what the policy would remove now; nil if none was set.
 	Plan *PlanSum
 	// Cold are the sums of cold contents. Bucket is set if the contents are in a bucket.
-	Cold   ColdStats
+	Cold   coldstore.ColdStats
 	Bucket bool
 }
 
@@ -53,13 +54,13 @@ func (r *Retention) Usage(ctx context.Context) (*Usage, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := r.d.now()
-	s, err := r.d.db.Retention.State(ctx, now)
+	now := r.now()
+	s, err := r.db.Retention.State(ctx, now)
 	if err != nil {
 		return nil, err
 	}
 	kinds := make([]symfile.Kind, len(s.Contents))
-	if err := r.d.db.Retention.Kinds(ctx, func(content, kind int64) {
+	if err := r.db.Retention.Kinds(ctx, func(content, kind int64) {
 		if i, ok := s.Position(content); ok && kinds[i] == symfile.KindUnknown {
 			kinds[i] = symfile.Kind(kind)
 		}
@@ -67,8 +68,8 @@ func (r *Retention) Usage(ctx context.Context) (*Usage, error) {
 		return nil, err
 	}
 	state := r.stateOf(s)
-	u := &Usage{Time: now, Bucket: r.d.placed}
-	if u.Cold, err = r.d.Cold.Stats(ctx); err != nil {
+	u := &Usage{Time: now, Bucket: r.placed}
+	if u.Cold, err = r.cold.Stats(ctx); err != nil {
 		return nil, err
 	}
 	w := newWeights(state)

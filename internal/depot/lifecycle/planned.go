@@ -1,4 +1,4 @@
-package depot
+package lifecycle
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // error is ErrNoPlan if there is none of this number, or it has ended, and
 // retention.ErrStale if it is no longer what the preview printed.
 func (r *Retention) Planned(ctx context.Context, number string) (*Preview, error) {
-	row, err := r.d.db.Retention.Plan(ctx, number)
+	row, err := r.db.Retention.Plan(ctx, number)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("plan %s: %w", number, ErrNoPlan)
 	}

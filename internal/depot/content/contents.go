@@ -1,4 +1,6 @@
-package depot
+// Package content opens the stored contents of a depot that its index lists, and finds out,
+// records and describes which of them are damaged or missing.
+package content
 
 import (
 	"context"
@@ -24,10 +26,40 @@ const (
 // all requests. The store logs when that begins and ends.
 var ErrUnavailable = blob.ErrUnavailable
 
-// contents opens the stored contents that the index lists, and logs damaged ones.
-type contents struct {
+// IsAway reports whether an error says only that the database or the bucket does not
+// answer, which is logged when it begins and when it ends.
+func IsAway(err error) bool {
+	return errors.Is(err, index.ErrUnavailable) || errors.Is(err, ErrUnavailable)
+}
+
+// Deleter returns the function that deletes the blobs of deleted records. A
+// blob in use stays without a record, as an interrupted add leaves it: the next
+// Collect finds it in the store. inUse, if not nil, is called for it.
+func Deleter(ctx context.Context, blobs interface {
+	Delete(context.Context, blob.Ref) error
+}, inUse func(blob.Ref)) func(blob.Ref) error {
+	return func(ref blob.Ref) error {
+		err := blobs.Delete(ctx, ref)
+		if errors.Is(err, blob.ErrInUse) {
+			if inUse != nil {
+				inUse(ref)
+			}
+			return nil
+		}
+		return err
+	}
+}
+
+// New returns what opens the contents of a store that an index lists. placed is set if they
+// are in a bucket. Close must be called in the end.
+func New(blobs blob.Backend, placed bool, db *index.DB, log *slog.Logger, now func() time.Time) *Contents {
+	return &Contents{blobs: blobs, placed: placed, db: db, log: log, now: now}
+}
+
+// Contents opens the stored contents that the index lists, and logs damaged ones.
+type Contents struct {
 	blobs  blob.Backend
-	placed bool // see Depot
+	placed bool // they are in a bucket
 	db     *index.DB
 	log    *slog.Logger
 	now    func() time.Time
@@ -38,9 +70,9 @@ type contents struct {
 	noting   sync.WaitGroup         // of the goroutine that brings it there
 }
 
-// open opens a content that the index lists. A damaged or missing one is logged
+// Open opens a content that the index lists. A damaged or missing one is logged
 // and is fs.ErrNotExist.
-func (cs *contents) open(ctx context.Context, c index.Content) (blob.File, error) {
+func (cs *Contents) Open(ctx context.Context, c index.Content) (blob.File, error) {
 	b, err := cs.blobs.Open(ctx, c.Ref)
 	switch {
 	case err == nil && b.Size() != c.Size:
@@ -58,24 +90,24 @@ func (cs *contents) open(ctx context.Context, c index.Content) (blob.File, error
 			err = cs.blobs.Missing(c.Ref)
 		}
 	}
-	cs.report(err)
+	cs.Report(err)
 	return nil, err
 }
 
-// openHashed opens a content, whether or not the index lists it, after hashing
+// OpenHashed opens a content, whether or not the index lists it, after hashing
 // it. A damaged or missing one is fs.ErrNotExist.
-func (cs *contents) openHashed(ctx context.Context, ref blob.Ref) (blob.File, error) {
+func (cs *Contents) OpenHashed(ctx context.Context, ref blob.Ref) (blob.File, error) {
 	b, err := cs.blobs.OpenWhole(ctx, ref)
 	if err != nil {
-		cs.report(err)
+		cs.Report(err)
 		return nil, err
 	}
 	return b, nil
 }
 
-// hash hashes the stored bytes of a content and returns what is wrong with them,
+// Hash hashes the stored bytes of a content and returns what is wrong with them,
 // or "". pace is as for blob.Store.Verify.
-func (cs *contents) hash(ctx context.Context, c index.Content, pace func(n int) error) (what string, err error) {
+func (cs *Contents) Hash(ctx context.Context, c index.Content, pace func(n int) error) (what string, err error) {
 	err = cs.blobs.Verify(ctx, c.Ref, c.Size, pace)
 	if ctx.Err() != nil {
 		return "", ctx.Err()
@@ -94,10 +126,10 @@ func (cs *contents) hash(ctx context.Context, c index.Content, pace func(n int) 
 	return "it is missing", nil
 }
 
-// held reports whether the stored bytes of a content can be read back, so that a writer
+// Held reports whether the stored bytes of a content can be read back, so that a writer
 // that has them need not store them: batch knows the content, and no process has found it
 // damaged or missing. If one has, it is read whole here.
-func (cs *contents) held(ctx context.Context, batch blob.Batch, c index.Content) (bool, error) {
+func (cs *Contents) Held(ctx context.Context, batch blob.Batch, c index.Content) (bool, error) {
 	if !batch.Known(ctx, c.Ref) {
 		return false, ctx.Err()
 	}
@@ -105,7 +137,7 @@ func (cs *contents) held(ctx context.Context, batch blob.Batch, c index.Content)
 	if err != nil || found == "" {
 		return err == nil, err
 	}
-	what, err := cs.hash(ctx, c, nil)
+	what, err := cs.Hash(ctx, c, nil)
 	if err != nil || what != "" {
 		return false, err
 	}
@@ -117,9 +149,9 @@ const (
 	askedAbout = 16 // the same in a bucket, whose store is asked
 )
 
-// lost returns those of some contents that the index lists whose bytes cannot be read back:
+// Lost returns those of some contents that the index lists whose bytes cannot be read back:
 // see held.
-func (cs *contents) lost(ctx context.Context, list []index.Content) ([]index.Content, error) {
+func (cs *Contents) Lost(ctx context.Context, list []index.Content) ([]index.Content, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -137,7 +169,7 @@ func (cs *contents) lost(ctx context.Context, list []index.Content) ([]index.Con
 	var lost []index.Content
 	for _, c := range list {
 		g.Go(func() error {
-			is, err := cs.held(ctx, batch, c)
+			is, err := cs.Held(ctx, batch, c)
 			if err == nil && !is {
 				mu.Lock()
 				defer mu.Unlock()
@@ -150,8 +182,8 @@ func (cs *contents) lost(ctx context.Context, list []index.Content) ([]index.Con
 	return lost, err
 }
 
-// suspected returns the contents that the index has as damaged or missing.
-func (cs *contents) suspected(ctx context.Context) (map[blob.Ref]bool, error) {
+// Suspected returns the contents that the index has as damaged or missing.
+func (cs *Contents) Suspected(ctx context.Context) (map[blob.Ref]bool, error) {
 	list := map[blob.Ref]bool{}
 	for c, err := range cs.db.Damages.All(ctx) {
 		if err != nil {
@@ -162,9 +194,9 @@ func (cs *contents) suspected(ctx context.Context) (map[blob.Ref]bool, error) {
 	return list, nil
 }
 
-// note records in the index, for all processes, that a content was found damaged. It does
+// Note records in the index, for all processes, that a content was found damaged. It does
 // not wait: a commit of another process may take long.
-func (cs *contents) note(ref blob.Ref, what string) {
+func (cs *Contents) Note(ref blob.Ref, what string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	running := len(cs.pending) > 0
@@ -180,7 +212,7 @@ func (cs *contents) note(ref blob.Ref, what string) {
 }
 
 // writeNotes writes what is pending until nothing is.
-func (cs *contents) writeNotes() {
+func (cs *Contents) writeNotes() {
 	for {
 		var ref blob.Ref
 		var what string
@@ -208,17 +240,17 @@ func (cs *contents) writeNotes() {
 // noteTime limits the time for recording a damaged content.
 const noteTime = 5 * time.Second
 
-// close waits until what was found is recorded.
-func (cs *contents) close() { cs.noting.Wait() }
+// Close waits until what was found is recorded.
+func (cs *Contents) Close() { cs.noting.Wait() }
 
-// report logs an error that says that a content is damaged, once an hour for
+// Report logs an error that says that a content is damaged, once an hour for
 // each content, and records it for all processes.
-func (cs *contents) report(err error) {
+func (cs *Contents) Report(err error) {
 	e, ok := errors.AsType[*blob.DamageError](err)
 	if !ok {
 		return
 	}
-	cs.note(e.Ref, e.What)
+	cs.Note(e.Ref, e.What)
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	now := cs.now()

@@ -1,33 +1,17 @@
-package depot
+package answer
 
 import (
-	"context"
+	"bytes"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
 )
-
-// Scope is the set of products that a caller may see. Objects outside the scope
-// are reported as not found, and only objects inside it are ranked. The zero
-// Scope contains everything.
-type Scope struct {
-	// Products are the visible products; nil means all. "" stands for files that
-	// were added, downloaded or found in a served folder without a product.
-	Products []string
-}
-
-// sees reports whether the scope contains a product.
-func (s Scope) sees(product string) bool {
-	return s.Products == nil || slices.Contains(s.Products, product)
-}
 
 // File is an answer. It must be closed.
 //
@@ -70,57 +54,36 @@ type File struct {
 	// encoding and the part of it that is answered.
 	ETag string
 
-	source  blob.Ref      // the content itself, or the one from which it was derived
-	product string        // of the upstream, while the file is being downloaded
-	kept    string        // of a source: "embedded", "bundle", "held" or "in place"
-	cached  bool          // no transaction holds it
-	made    *symcache.Key // of a SymCache file: the PDB from which it was made
+	// What follows is for the packages of the depot.
 
-	r      io.ReaderAt
-	packed bool        // a form that cannot be compressed further
-	plain  *os.File    // set when r is a whole plain file on disk
-	stored bool        // r is a whole blob
-	report func(error) // receives the damage found while r is read; may be nil
-	// arrived waits for the bytes of a growing file at an offset.
-	arrived func(off int64) (int64, error)
-	closer  io.Closer
+	Source     blob.Ref      // the content itself, or the one from which it was derived
+	Product    string        // of the upstream, while the file is being downloaded
+	Kept       string        // of a source: "embedded", "bundle", "held" or "in place"
+	Cached     bool          // no transaction holds it
+	SymCacheOf *symcache.Key // of a SymCache file: the PDB from which it was made
+	Packed     bool          // it cannot be compressed further
+
+	// Bytes are what ReadAt reads. Whole: they are a whole content. Disk is the file on
+	// disk if they are all of it; else nil.
+	Bytes io.ReaderAt
+	Whole bool
+	Disk  *os.File
+	// OnDamage receives the damage that is found while Bytes are read; may be nil.
+	OnDamage func(error)
+	// Await waits for the bytes of a growing file at an offset.
+	Await func(off int64) (int64, error)
+	// ChangedSince reports that a file in place has changed since it was opened; may be nil.
+	ChangedSince func() bool
+	Closer       io.Closer
 }
 
-// Products returns, in order, the products that contain a file's content; for
-// derived content, those of its source. The list is empty if the content was
-// removed meanwhile, or is visible to callers of all products only.
-func (d *Depot) Products(ctx context.Context, f *File) ([]string, error) {
-	if f.made != nil {
-		return d.symCacheProducts(ctx, f)
+// ReadRef returns the content whose read a read of the file is: that from which it was
+// made, if it is derived.
+func (f *File) ReadRef() blob.Ref {
+	if f.Source != (blob.Ref{}) {
+		return f.Source
 	}
-	ref := f.source
-	if ref == (blob.Ref{}) {
-		ref = f.Ref
-	}
-	if ref == (blob.Ref{}) {
-		return []string{f.product}, nil // being downloaded, or in a served folder
-	}
-	return d.db.ContentProducts(ctx, ref)
-}
-
-// symCacheProducts is Products for a SymCache file: the products of its PDB, and
-// those of the file itself.
-func (d *Depot) symCacheProducts(ctx context.Context, f *File) (list []string, err error) {
-	if f.Ref != (blob.Ref{}) {
-		if list, err = d.db.ContentProducts(ctx, f.Ref); err != nil {
-			return nil, err
-		}
-	}
-	list = slices.DeleteFunc(list, func(p string) bool { return p == symcachework.Product })
-	pdb, err := d.symcache.FindPDB(ctx, *f.made)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return list, nil
-	case err != nil:
-		return nil, err
-	}
-	of, err := d.db.ContentProducts(ctx, pdb.Ref)
-	return slices.Compact(slices.Sorted(slices.Values(append(list, of...)))), err
+	return f.Ref
 }
 
 // ReadAt reads the answer's bytes. The bytes of a large file that the depot did
@@ -128,9 +91,9 @@ func (d *Depot) symCacheProducts(ctx context.Context, f *File) (list []string, e
 // if the hash is wrong, the end is not returned, and the error is a
 // blob.ErrDamaged.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
-	n, err := f.r.ReadAt(p, off)
-	if err != nil && err != io.EOF && f.report != nil && errors.Is(err, blob.ErrDamaged) {
-		f.report(err)
+	n, err := f.Bytes.ReadAt(p, off)
+	if err != nil && err != io.EOF && f.OnDamage != nil && errors.Is(err, blob.ErrDamaged) {
+		f.OnDamage(err)
 	}
 	return n, err
 }
@@ -139,8 +102,8 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 // read from there without waiting; io.EOF if off is the end. Only a Growing file
 // needs it.
 func (f *File) Arrived(off int64) (int64, error) {
-	if f.arrived != nil {
-		return f.arrived(off)
+	if f.Await != nil {
+		return f.Await(off)
 	}
 	if off >= f.Size {
 		return 0, io.EOF
@@ -152,14 +115,13 @@ func (f *File) Arrived(off int64) (int64, error) {
 // file and its hash has been verified, so that a server can let the kernel copy
 // it; else nil. The file of a Growing file may contain more bytes than Arrived
 // has reported; they must not be sent yet.
-func (f *File) OSFile() *os.File { return f.plain }
+func (f *File) OSFile() *os.File { return f.Disk }
 
 // Changed reports whether the file lies in a watched folder and has changed since it was
 // opened: bytes that were read may be wrong. ReadAt finds that out only at the end of the
 // file, so who sends a part asks after its last byte.
 func (f *File) Changed() bool {
-	w, ok := f.r.(watchedReader)
-	return ok && w.f.Changed()
+	return f.ChangedSince != nil && f.ChangedSince()
 }
 
 // Content returns the name of the file, its SHA-256 (zero if unknown) and its
@@ -168,8 +130,23 @@ func (f *File) Content() (name string, ref blob.Ref, size int64) { return f.Obje
 
 // Close releases the file.
 func (f *File) Close() error {
-	if f.closer == nil {
+	if f.Closer == nil {
 		return nil
 	}
-	return f.closer.Close()
+	return f.Closer.Close()
+}
+
+// SectionTag returns a section's name, made fit for an entity tag.
+func SectionTag(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x21 || r == '"' || r > 0x7e {
+			return '_'
+		}
+		return r
+	}, name)
+}
+
+// Text returns the answer with a small text.
+func Text(text []byte, changed time.Time) *File {
+	return &File{Volatile: true, Size: int64(len(text)), ModTime: changed, ETag: "a-" + blob.Sum(text).String()[:30], Bytes: bytes.NewReader(text)}
 }

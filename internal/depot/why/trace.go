@@ -1,28 +1,27 @@
-package depot
+// Package why explains why a request finds a file or does not.
+package why
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
 	"io/fs"
 	"math"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/internal/transcode"
-	"github.com/symdepot/symdepot/internal/tree"
-	"github.com/symdepot/symdepot/internal/watch"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
@@ -31,11 +30,36 @@ import (
 // Tracer explains why a request finds a file or does not. It runs the lookup itself
 // with a recorder. It asks no upstream, counts and makes nothing, and changes neither
 // remembered misses nor the times of use.
-type Tracer struct{ d *Depot }
+type Tracer struct{ p Parts }
+
+// Parts are what a Tracer looks into. The functions are those with which the depot answers
+// requests.
+type Parts struct {
+	DB       *index.DB
+	Fetch    *fetch.Fetcher
+	Cold     *coldstore.Cold
+	Symbols  *symbolicate.Service
+	SymCache *symcachework.Service
+
+	Open         func(ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder) (*answer.File, error)
+	OpenMade     func(context.Context, symbolicate.Answer) (*answer.File, error)
+	Get          func(context.Context, answer.Question) (*answer.File, error)
+	DownloadAnew func(context.Context, answer.Question) (*answer.File, error)
+	// Form returns what a tool has made of a content; fs.ErrNotExist: nothing yet.
+	Form func(ctx context.Context, ref blob.Ref, tool transcode.Tool) (index.Content, error)
+	// Compresses reports whether contents of a size are compressed, HasCabinets whether
+	// files of a kind are asked for in cabinets, and MakesCabinets whether these are made.
+	Compresses    func(size int64) bool
+	HasCabinets   func(symfile.Kind) bool
+	MakesCabinets bool
+}
+
+// New returns a Tracer.
+func New(p Parts) *Tracer { return &Tracer{p} }
 
 // TraceAsk is a request to explain.
 type TraceAsk struct {
-	Scope    Scope
+	Scope    answer.Scope
 	Segments []string // of the decoded path, without a token
 	Prefixes []string // configured ones; see layout.Route
 	// Beyond also says what the scope hides: for administrators.
@@ -43,7 +67,7 @@ type TraceAsk struct {
 	// HexAge and Redirect are those of the server's configuration of SymCache files.
 	HexAge, Redirect bool
 	// Headers returns the header fields of the answer with a file; may be nil.
-	Headers func(*layout.Request, *File) map[string][]string
+	Headers func(*layout.Request, *answer.File) map[string][]string
 }
 
 // Verdict is the result of a Trace.
@@ -69,20 +93,20 @@ type Trace struct {
 
 	Request layout.Request
 	Tries   []layout.Try
-	Lookups []TracedLookup
+	Lookups []answer.TracedLookup
 	// Namesakes have the requested name and other ids, OtherAges the requested GUID
 	// and another age. Removed were removed. Hidden exist outside of the scope.
-	Namesakes []LookupHit
-	OtherAges []LookupHit
+	Namesakes []answer.LookupHit
+	OtherAges []answer.LookupHit
 	// Ageless is set if the request has a GUID without an age; OtherAges are then the
 	// PDBs of the GUID.
 	Ageless bool
 	// Portable are the portable PDBs of the module of which a Breakpad or GSYM file is
 	// requested: they have no such form.
-	Portable []LookupHit
-	Removed  []RemovedFile
+	Portable []answer.LookupHit
+	Removed  []lifecycle.RemovedFile
 	Hidden   []HiddenFile
-	Folders  []TracedFolder
+	Folders  []answer.TracedFolder
 	// Fetches is set if there are upstreams; Sources are those that the caller may
 	// use. Known: all of them are known to lack the file, until KnownUntil.
 	Fetches    bool
@@ -101,65 +125,10 @@ type Trace struct {
 	Err error
 }
 
-// LookupOutcome is the result of one lookup.
-type LookupOutcome string
-
-// The outcomes.
-const (
-	Hit             LookupOutcome = "found"
-	HigherAge       LookupOutcome = "higher-age"        // a PDB of equal GUID and higher age answers
-	NoHit           LookupOutcome = "no-such-id"        // nothing has the id
-	OtherRole       LookupOutcome = "other-role"        // name and id are right, the file is no such part of a program
-	OtherName       LookupOutcome = "other-name"        // a file of another name has the id
-	Ambiguous       LookupOutcome = "ambiguous"         // several files have the id
-	Damaged         LookupOutcome = "damaged"           // the stored bytes are damaged
-	CachedOtherName LookupOutcome = "cached-other-name" // a cached file of another name, for which upstreams are asked first
-	NoSection       LookupOutcome = "no-section"        // the file has no such section
-	NotNamed        LookupOutcome = "not-named"         // its debug information names no such source
-	NoText          LookupOutcome = "no-text"           // it names the source, and no text of it is held
-	Away            LookupOutcome = "away"              // it is in a watched folder that is away
-	Changed         LookupOutcome = "changed"           // it has changed or gone since the watched folder was indexed
-)
-
-// LookupHit is an object that a lookup has found.
-type LookupHit = index.Hit
-
-// TracedLookup is one lookup with its result. Hits are what was found, or what comes
-// near.
-type TracedLookup struct {
-	symfile.Lookup
-	Outcome LookupOutcome
-	Hits    []LookupHit
-}
-
 // HiddenFile is a file that answers a lookup outside of the scope.
 type HiddenFile struct {
-	LookupHit
+	answer.LookupHit
 	Products []string
-}
-
-// TracedFolder is the search in one served folder.
-type TracedFolder struct {
-	Dir     string
-	Watched bool          // indexed in place; else it has a layout
-	Other   bool          // another server of the depot watches it; Dir is empty
-	Layout  layout.Layout // zero for a watched folder
-	Places  []TracedPlace
-}
-
-// TracedPlace is a path below a served folder. Why is why it is no answer; nil: it is.
-type TracedPlace struct {
-	Path string
-	Why  error
-	// Outcome says the same of what comes near in the index of a watched folder, and
-	// Object what that is; otherwise it is empty.
-	Outcome LookupOutcome
-	Object  symfile.Object
-}
-
-// Found reports whether the folder has the file.
-func (f *TracedFolder) Found() bool {
-	return slices.ContainsFunc(f.Places, func(p TracedPlace) bool { return p.Why == nil })
 }
 
 // FormState is the state of a form of a content.
@@ -201,100 +170,7 @@ type TracedFile struct {
 	Made       bool
 	Substitute bool
 	// Cold is how the content is stored if its plain bytes are not.
-	Cold *ColdContent
-}
-
-// recorder notes how a lookup goes. All its methods may be called on nil, which notes
-// nothing.
-type recorder struct {
-	lookups []TracedLookup
-	folders []TracedFolder
-}
-
-// recorderKey is the key of a recorder in a context, where no parameter can carry it.
-type recorderKey struct{}
-
-func (r *recorder) looked(l symfile.Lookup, o LookupOutcome, hits []LookupHit) {
-	if r == nil {
-		return
-	}
-	if id, ok := fetch.StoredSource(l); ok {
-		if o == NoHit {
-			return // it was not downloaded either, which the upstreams tell
-		}
-		l.Name, l.ID = "", id
-	}
-	r.lookups = append(r.lookups, TracedLookup{l, o, slices.Clone(hits)})
-}
-
-// section notes a lookup for a section: whether the file has it is known later.
-func (r *recorder) section(l symfile.Lookup, hits []LookupHit) {
-	switch {
-	case r == nil:
-	case len(hits) == 0:
-		r.looked(l, NoHit, nil)
-	default:
-		r.looked(l, NoSection, hits)
-	}
-}
-
-// folder begins the search in a folder. It returns nil if nothing is noted.
-func (r *recorder) folder(ctx context.Context, s *tree.Folder) func(string, error) {
-	if r == nil {
-		return nil
-	}
-	r.folders = append(r.folders, TracedFolder{Dir: s.Dir(), Layout: s.Layout(ctx)})
-	at := len(r.folders) - 1
-	return func(place string, why error) {
-		r.folders[at].Places = append(r.folders[at].Places, TracedPlace{Path: place, Why: why})
-	}
-}
-
-// nearOutcomes are the reasons of watch.Near.
-var nearOutcomes = map[error]LookupOutcome{
-	watch.ErrAway: Away, watch.ErrChanged: Changed, watch.ErrOtherRole: OtherRole, watch.ErrNotNamed: NotNamed, watch.ErrNoText: NoText,
-}
-
-// watched notes the search in a watched folder. Without a file, it looks for what comes
-// near.
-func (r *recorder) watched(ctx context.Context, folder *watch.Folder, req layout.Request, f *watch.File, err error) {
-	if r == nil {
-		return
-	}
-	where := folder.Where()
-	t := TracedFolder{Dir: where, Watched: true}
-	below := func(archive, path string) string {
-		return strings.TrimPrefix(cmp.Or(archive, path), where+string(filepath.Separator))
-	}
-	var near *watch.Near
-	if f == nil && errors.Is(err, fs.ErrNotExist) {
-		var nerr error
-		if near, nerr = folder.Near(ctx, req); nerr != nil {
-			err = nerr
-		}
-	}
-	if near != nil {
-		t.Places = append(t.Places, TracedPlace{Path: below(near.Entry.Archive, near.Entry.Path), Why: fs.ErrNotExist, Outcome: nearOutcomes[near.Why], Object: near.Entry.Object})
-	} else if f != nil {
-		t.Places = append(t.Places, TracedPlace{Path: below(f.Archive, f.Path)})
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		t.Places = append(t.Places, TracedPlace{Why: err})
-	}
-	r.folders = append(r.folders, t)
-}
-
-// watchedByOther notes the question to another server for its watched folders.
-func (r *recorder) watchedByOther(f *File, err error) {
-	if r == nil {
-		return
-	}
-	t := TracedFolder{Watched: true, Other: true}
-	if f != nil {
-		t.Places = append(t.Places, TracedPlace{Path: symfile.BaseName(f.Path)})
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		t.Places = append(t.Places, TracedPlace{Why: err})
-	}
-	r.folders = append(r.folders, t)
+	Cold *coldstore.ColdContent
 }
 
 // Limits of what a trace lists.
@@ -306,7 +182,7 @@ const (
 // Trace explains a request. The error is that of ctx: failures of the depot are part
 // of the result.
 func (t *Tracer) Trace(ctx context.Context, ask TraceAsk) (*Trace, error) {
-	tr := &Trace{Fetches: t.d.Fetches()}
+	tr := &Trace{Fetches: t.p.Fetch.Enabled()}
 	ctx = coldstore.Uncounted(ctx) // looking is not using
 	var err error
 	tr.Request, tr.Tries, err = layout.Explain(ask.Segments, ask.Prefixes...)
@@ -327,7 +203,7 @@ func (t *Tracer) Trace(ctx context.Context, ask TraceAsk) (*Trace, error) {
 	}
 	if err != nil {
 		tr.Verdict, tr.Status, tr.Err = VerdictFails, 500, err
-		if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNoDatabase) {
+		if content.IsAway(err) {
 			tr.Status = 503
 		}
 	}
@@ -337,10 +213,10 @@ func (t *Tracer) Trace(ctx context.Context, ask TraceAsk) (*Trace, error) {
 // file traces a request for a file, as a server answers it: from the depot and the
 // served folders, then from upstreams, then with a file that is made.
 func (t *Tracer) file(ctx context.Context, ask *TraceAsk, tr *Trace) error {
-	d, req := t.d, tr.Request
-	rec := &recorder{}
-	f, err := d.open(ctx, ask.Scope, req, tr.Fetches, rec)
-	tr.Lookups, tr.Folders = rec.lookups, rec.folders
+	req := tr.Request
+	rec := &answer.Recorder{}
+	f, err := t.p.Open(ctx, ask.Scope, req, tr.Fetches, rec)
+	tr.Lookups, tr.Folders = rec.Lookups, rec.Folders
 	if err == nil {
 		return t.found(ctx, ask, tr, f)
 	}
@@ -356,8 +232,8 @@ func (t *Tracer) file(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 			return err
 		}
 	}
-	if !asks && slices.ContainsFunc(tr.Lookups, func(l TracedLookup) bool { return l.Outcome == CachedOtherName }) {
-		f, err := d.open(ctx, ask.Scope, req, false, &recorder{})
+	if !asks && slices.ContainsFunc(tr.Lookups, func(l answer.TracedLookup) bool { return l.Outcome == answer.CachedOtherName }) {
+		f, err := t.p.Open(ctx, ask.Scope, req, false, &answer.Recorder{})
 		if err == nil {
 			f.Substitute = true
 			return t.found(ctx, ask, tr, f)
@@ -374,7 +250,7 @@ func (t *Tracer) file(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 }
 
 // found describes the file that answers, and closes it.
-func (t *Tracer) found(ctx context.Context, ask *TraceAsk, tr *Trace, f *File) error {
+func (t *Tracer) found(ctx context.Context, ask *TraceAsk, tr *Trace, f *answer.File) error {
 	defer func() { _ = f.Close() }()
 	if f.Redirect != "" {
 		tr.Verdict, tr.Status, tr.Redirect = VerdictRedirect, 302, f.Redirect
@@ -389,15 +265,18 @@ func (t *Tracer) found(ctx context.Context, ask *TraceAsk, tr *Trace, f *File) e
 				tr.File.Folder = tr.Folders[i].Dir
 			}
 		}
-	} else if err := t.d.Cold.trace(ctx, ask.Scope, tr.File); err != nil {
-		return err
+	} else {
+		var err error
+		if tr.File.Cold, err = t.p.Cold.Traced(ctx, ask.Scope.Index(), f.Ref); err != nil {
+			return err
+		}
 	}
 	for i := range tr.Lookups {
 		l := &tr.Lookups[i]
 		for _, h := range l.Hits {
-			if h.Ref == f.source || h.Ref == f.Ref {
-				if l.Outcome == NoSection {
-					l.Outcome = Hit
+			if h.Ref == f.Source || h.Ref == f.Ref {
+				if l.Outcome == answer.NoSection {
+					l.Outcome = answer.Hit
 				}
 				tr.File.Number, tr.File.Upstream, tr.File.Added = h.Number, h.Source, h.Added
 			}
@@ -410,12 +289,12 @@ func (t *Tracer) found(ctx context.Context, ask *TraceAsk, tr *Trace, f *File) e
 }
 
 // forms lists the forms of a stored file.
-func (t *Tracer) forms(ctx context.Context, tr *Trace, f *File) error {
-	if !f.stored || f.packed || f.Made {
+func (t *Tracer) forms(ctx context.Context, tr *Trace, f *answer.File) error {
+	if !f.Whole || f.Packed || f.Made {
 		return nil
 	}
 	add := func(name string, tool transcode.Tool, can bool) error {
-		c, err := t.d.forms.known(ctx, Form{Ref: f.Ref, Tool: tool})
+		c, err := t.p.Form(ctx, f.Ref, tool)
 		l := TracedForm{Name: name, State: FormHeld, Size: c.Size}
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && can && tr.File.Cold == nil: // see forms.produce
@@ -430,20 +309,20 @@ func (t *Tracer) forms(ctx context.Context, tr *Trace, f *File) error {
 		tr.Forms = append(tr.Forms, l)
 		return nil
 	}
-	fits := f.Size >= variantMin && f.Size <= variantMax
+	fits := t.p.Compresses(f.Size)
 	err := errors.Join(add("zstd", transcode.Zstd, fits), add("gzip", transcode.Gzip, fits))
-	if cabinets[f.Object.Kind] {
-		err = errors.Join(err, add("cabinet", transcode.Cab, t.d.makeCabinets))
+	if t.p.HasCabinets(f.Object.Kind) {
+		err = errors.Join(err, add("cabinet", transcode.Cab, t.p.MakesCabinets))
 	}
 	return err
 }
 
 // explain finds out why lookups have found nothing.
 func (t *Tracer) explain(ctx context.Context, ask *TraceAsk, tr *Trace) error {
-	db, scope := t.d.db, ask.Scope.index()
+	db, scope := t.p.DB, ask.Scope.Index()
 	for i := range tr.Lookups {
 		l := &tr.Lookups[i]
-		if l.Outcome != NoHit {
+		if l.Outcome != answer.NoHit {
 			continue
 		}
 		wide := symfile.Lookup{Name: l.Name, ID: l.ID, Role: ^symfile.Role(0)}
@@ -452,7 +331,7 @@ func (t *Tracer) explain(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 			return err
 		}
 		if len(hits) > 0 {
-			l.Outcome, l.Hits = OtherRole, hits
+			l.Outcome, l.Hits = answer.OtherRole, hits
 			continue
 		}
 		if wide.Name = ""; l.Name != "" {
@@ -460,7 +339,7 @@ func (t *Tracer) explain(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 				return err
 			}
 			if len(hits) > 0 {
-				l.Outcome, l.Hits = OtherName, hits
+				l.Outcome, l.Hits = answer.OtherName, hits
 			}
 		}
 	}
@@ -477,13 +356,13 @@ func (t *Tracer) outlook(ctx context.Context, ask *TraceAsk, tr *Trace) (asks bo
 		for _, l := range req.Lookups {
 			list = append(list, layout.Request{Form: layout.FormFile, Layout: req.Layout, Lookups: []symfile.Lookup{l}})
 		}
-		if slices.ContainsFunc(tr.Lookups, func(l TracedLookup) bool { return l.Outcome == NoSection }) {
+		if slices.ContainsFunc(tr.Lookups, func(l answer.TracedLookup) bool { return l.Outcome == answer.NoSection }) {
 			return false, nil // the file is here
 		}
 	}
 	tr.Known = len(list) > 0
 	for _, req := range list {
-		o, err := t.d.fetch.Outlook(ctx, fetch.Question{Products: ask.Scope.Products, Request: req})
+		o, err := t.p.Fetch.Outlook(ctx, fetch.Question{Products: ask.Scope.Products, Request: req})
 		if err != nil {
 			return false, err
 		}
@@ -499,7 +378,7 @@ func (t *Tracer) outlook(ctx context.Context, ask *TraceAsk, tr *Trace) (asks bo
 // made finds out whether the file can be made of other files of its module.
 func (t *Tracer) made(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 	format, module, ok := symbolicate.FormatOf(&tr.Request)
-	if !ok || !t.d.Symbols.Makes() {
+	if !ok || !t.p.Symbols.Makes() {
 		return nil
 	}
 	form := TracedForm{Name: format.String()}
@@ -508,8 +387,8 @@ func (t *Tracer) made(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 			tr.Forms = append(tr.Forms, form)
 		}
 	}()
-	rec := &recorder{}
-	o, err := t.d.Symbols.Outlook(context.WithValue(ctx, recorderKey{}, rec), SymbolsAsk{Products: ask.Scope.Products, Format: format, Module: module})
+	rec := &answer.Recorder{}
+	o, err := t.p.Symbols.Outlook(answer.WithRecorder(ctx, rec), symbolicate.Ask{Products: ask.Scope.Products, Format: format, Module: module})
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -519,7 +398,7 @@ func (t *Tracer) made(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 	form.From = o.From
 	switch {
 	case o.Made:
-		f, err := t.d.Symbols.open(context.WithValue(ctx, recorderKey{}, rec), o.Answer)
+		f, err := t.p.OpenMade(answer.WithRecorder(ctx, rec), o.Answer)
 		if errors.Is(err, fs.ErrNotExist) {
 			form.State = FormPossible // it was damaged or evicted, and is made again
 			break
@@ -553,7 +432,7 @@ func (t *Tracer) made(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 // symCache traces a request of the SymCache protocol.
 func (t *Tracer) symCache(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 	req := tr.Request.SymCache
-	o, err := t.d.symcache.Outlook(ctx, SymCacheAsk{Products: ask.Scope.Products, Request: req, HexAge: ask.HexAge})
+	o, err := t.p.SymCache.Outlook(ctx, symcachework.Ask{Products: ask.Scope.Products, Request: req, HexAge: ask.HexAge})
 	if err != nil {
 		return err
 	}
@@ -594,7 +473,7 @@ func (t *Tracer) symCache(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 // which it would be made.
 func (t *Tracer) symCacheSources(ctx context.Context, ask *TraceAsk, tr *Trace, o *symcachework.Outlook) error {
 	if o.FromServers {
-		for _, u := range t.d.symcache.Servers() {
+		for _, u := range t.p.SymCache.Servers() {
 			l := fetch.UpstreamOutlook{Name: u.Source.Name(), Rank: u.Rank}
 			if status := u.Source.Traits().Status; status != nil {
 				s := status()
@@ -607,7 +486,7 @@ func (t *Tracer) symCacheSources(ctx context.Context, ask *TraceAsk, tr *Trace, 
 		if err != nil {
 			return nil //nolint:nilerr // no upstream can have it
 		}
-		l, err := t.d.fetch.Outlook(ctx, fetch.Question{Products: ask.Scope.Products, Request: pdb})
+		l, err := t.p.Fetch.Outlook(ctx, fetch.Question{Products: ask.Scope.Products, Request: pdb})
 		if err != nil {
 			return err
 		}
@@ -620,20 +499,20 @@ func (t *Tracer) symCacheSources(ctx context.Context, ask *TraceAsk, tr *Trace, 
 }
 
 // pdbLookup is the lookup of the PDB of a SymCache file.
-func (t *Tracer) pdbLookup(o *symcachework.Outlook) []TracedLookup {
-	l := TracedLookup{Lookup: symfile.Lookup{Name: symfile.Fold(o.Key.Name), ID: symfile.Fold(o.Key.ID.Breakpad()), Role: symfile.Debug}, Outcome: NoHit}
+func (t *Tracer) pdbLookup(o *symcachework.Outlook) []answer.TracedLookup {
+	l := answer.TracedLookup{Lookup: symfile.Lookup{Name: symfile.Fold(o.Key.Name), ID: symfile.Fold(o.Key.ID.Breakpad()), Role: symfile.Debug}, Outcome: answer.NoHit}
 	switch {
 	case o.PDB != nil:
-		l.Outcome, l.Hits = Hit, []index.Hit{*o.PDB}
+		l.Outcome, l.Hits = answer.Hit, []index.Hit{*o.PDB}
 	case o.InTree:
-		l.Outcome = Hit
+		l.Outcome = answer.Hit
 	}
-	return []TracedLookup{l}
+	return []answer.TracedLookup{l}
 }
 
 // near lists what comes near the file that was not found.
 func (t *Tracer) near(ctx context.Context, ask *TraceAsk, tr *Trace) (err error) {
-	db, scope, req := t.d.db, ask.Scope.index(), &tr.Request
+	db, scope, req := t.p.DB, ask.Scope.Index(), &tr.Request
 	if name := symfile.Fold(req.Name); name != "" {
 		if tr.Namesakes, err = index.Namesakes(ctx, db, scope, name, maxNear); err != nil {
 			return err
@@ -670,7 +549,7 @@ func (t *Tracer) relatives(ctx context.Context, scope index.Scope, tr *Trace) er
 	if !ok {
 		return nil
 	}
-	found, err := t.d.db.Find(ctx, scope, index.Query{Prefix: key.GUID.Lower()}, 4*maxNear)
+	found, err := t.p.DB.Find(ctx, scope, index.Query{Prefix: key.GUID.Lower()}, 4*maxNear)
 	if err != nil {
 		return err
 	}
@@ -691,8 +570,8 @@ func (t *Tracer) relatives(ctx context.Context, scope index.Scope, tr *Trace) er
 			tr.OtherAges = append(tr.OtherAges, h)
 		}
 	}
-	tr.Namesakes = slices.DeleteFunc(tr.Namesakes, func(h LookupHit) bool {
-		return slices.ContainsFunc(append(slices.Clip(tr.OtherAges), tr.Portable...), func(o LookupHit) bool { return o.Ref == h.Ref })
+	tr.Namesakes = slices.DeleteFunc(tr.Namesakes, func(h answer.LookupHit) bool {
+		return slices.ContainsFunc(append(slices.Clip(tr.OtherAges), tr.Portable...), func(o answer.LookupHit) bool { return o.Ref == h.Ref })
 	})
 	return nil
 }
@@ -716,7 +595,7 @@ func moduleKey(req *layout.Request) (key layout.PDBAge, ageless, ok bool) {
 // hidden lists the files that answer in other products.
 func (t *Tracer) hidden(ctx context.Context, lookups []symfile.Lookup, tr *Trace) error {
 	for _, l := range lookups {
-		hits, err := t.d.db.Lookup(ctx, index.Scope{All: true}, l)
+		hits, err := t.p.DB.Lookup(ctx, index.Scope{All: true}, l)
 		if err != nil {
 			return err
 		}
@@ -724,7 +603,7 @@ func (t *Tracer) hidden(ctx context.Context, lookups []symfile.Lookup, tr *Trace
 			if len(tr.Hidden) == maxNear || slices.ContainsFunc(tr.Hidden, func(o HiddenFile) bool { return o.Ref == h.Ref }) {
 				continue
 			}
-			products, err := t.d.db.ContentProducts(ctx, h.Ref)
+			products, err := t.p.DB.ContentProducts(ctx, h.Ref)
 			if err != nil {
 				return err
 			}
@@ -737,7 +616,7 @@ func (t *Tracer) hidden(ctx context.Context, lookups []symfile.Lookup, tr *Trace
 // Ask asks the upstreams for the file of a request once, also those that are
 // remembered to lack it, and waits for the download. The error says nothing to
 // clients: Trace explains what is there now.
-func (t *Tracer) Ask(ctx context.Context, q Question, prefixes []string, segs []string) error {
+func (t *Tracer) Ask(ctx context.Context, q answer.Question, prefixes []string, segs []string) error {
 	var err error
 	if q.Request, err = layout.Route(segs, prefixes...); err != nil {
 		return err
@@ -745,7 +624,7 @@ func (t *Tracer) Ask(ctx context.Context, q Question, prefixes []string, segs []
 	if q.Request.Form == layout.FormSymCache {
 		return fs.ErrNotExist // such files are made by their own protocol
 	}
-	get := t.d.Get
+	get := t.p.Get
 	if q.Request.Form == layout.FormFile {
 		before, err := t.Trace(ctx, TraceAsk{Scope: q.Scope, Segments: segs, Prefixes: prefixes})
 		if err != nil {
@@ -753,7 +632,7 @@ func (t *Tracer) Ask(ctx context.Context, q Question, prefixes []string, segs []
 		}
 		remembers := before.Known || slices.ContainsFunc(before.Sources, func(u fetch.UpstreamOutlook) bool { return u.Miss != nil })
 		if before.File == nil && remembers {
-			get = t.d.downloadAnew
+			get = t.p.DownloadAnew
 		}
 	}
 	f, err := get(ctx, q)

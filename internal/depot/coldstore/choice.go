@@ -1,10 +1,4 @@
-// Package cooling decides which contents become cold, and from which others they are
-// built. It is pure: the contents of a series and a time in, choices out.
-//
-// A series is the contents that one product has under one name, kind and architecture:
-// the builds of one file, in the order in which they were added. Contents of different
-// products are never built from each other.
-package cooling
+package coldstore
 
 import (
 	"cmp"
@@ -34,8 +28,11 @@ func Repeats(k symfile.Kind) bool {
 	return false
 }
 
-// Content is one content of a series.
-type Content struct {
+// Candidate is one content of a series: the contents that one product has under one name,
+// kind and architecture, the builds of one file, in the order in which they were added.
+// Contents of different products are never built from each other. What follows decides from
+// a series and a time which of them become cold, and from which others they are built.
+type Candidate struct {
 	Ref  blob.Ref
 	Size int64
 	// Order grows with the time of the first adding; Tx is the newest transaction that
@@ -58,12 +55,12 @@ type Content struct {
 
 // Settle corrects the times of a series that are ahead of now, because a clock was: such
 // a content counts as used when the next one was, or now.
-func Settle(series []Content, now time.Time) {
-	order := make([]*Content, len(series))
+func Settle(series []Candidate, now time.Time) {
+	order := make([]*Candidate, len(series))
 	for i := range series {
 		order[i] = &series[i]
 	}
-	slices.SortFunc(order, func(a, b *Content) int { return cmp.Compare(b.Order, a.Order) })
+	slices.SortFunc(order, func(a, b *Candidate) int { return cmp.Compare(b.Order, a.Order) })
 	next := now
 	for _, c := range order {
 		if c.Used.After(now) {
@@ -76,7 +73,7 @@ func Settle(series []Content, now time.Time) {
 // Due returns the positions of the contents of a series that are to become cold,
 // oldest first: those that are long enough and were not used since a time, but not the
 // newest content of this series or another one.
-func Due(series []Content, unusedSince time.Time) (list []int) {
+func Due(series []Candidate, unusedSince time.Time) (list []int) {
 	newest := 0
 	for i := range series {
 		if c := cmp.Compare(series[i].Tx, series[newest].Tx); c > 0 || c == 0 && series[i].Order > series[newest].Order {
@@ -96,10 +93,10 @@ func Due(series []Content, unusedSince time.Time) (list []int) {
 // content i: the nearest earlier key that is not worn, and the nearest later one. A
 // content that is plain and that others are built from counts as a key, because it
 // becomes one. If there is none, a later content that is still plain is the base: the
-// builds between them, and those after it, are nearer to it than to content i. Content
+// builds between them, and those after it, are nearer to it than to content i. Candidate
 // i has no base if others are built from it, because nothing is built from a content
 // that needs a base.
-func Bases(series []Content, i int, now time.Time) (list []int) {
+func Bases(series []Candidate, i int, now time.Time) (list []int) {
 	if series[i].Needed > 0 {
 		return nil
 	}
@@ -137,7 +134,7 @@ func Bases(series []Content, i int, now time.Time) (list []int) {
 // Worn reports whether no more contents are to be built from key j: it has enough of
 // them, it is old, or what they take more than usual would pay for a new key. Usual is
 // the length of the first one, at most a twentieth of the key.
-func Worn(series []Content, j int, now time.Time) bool {
+func Worn(series []Candidate, j int, now time.Time) bool {
 	key := series[j]
 	if key.Needed >= MaxDeltas || key.Cold && now.Sub(key.Made) > MaxAge {
 		return true
@@ -145,7 +142,7 @@ func Worn(series []Content, j int, now time.Time) bool {
 	if !key.Cold {
 		key.File = key.Size / 3 // as a key, about
 	}
-	var built []Content
+	var built []Candidate
 	for _, c := range series {
 		if c.Cold && c.Base == key.Ref {
 			built = append(built, c)
@@ -154,7 +151,7 @@ func Worn(series []Content, j int, now time.Time) bool {
 	if len(built) < 2 {
 		return false
 	}
-	slices.SortFunc(built, func(a, b Content) int { return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.Order, b.Order)) })
+	slices.SortFunc(built, func(a, b Candidate) int { return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.Order, b.Order)) })
 	usual, excess := min(built[0].File, key.File/20), int64(0)
 	for _, c := range built {
 		excess += max(0, c.File-usual)

@@ -1,4 +1,4 @@
-package depot
+package lifecycle
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/retention"
 )
@@ -19,21 +21,21 @@ type NotInTrashError = index.NotInTrashError
 // Remove removes a transaction: into the trash if the policy has one. Objects that no
 // other transaction contains become hidden at once; Collect frees them. An unknown or
 // removed transaction is fs.ErrNotExist, a held one an *ErrHeld.
-func (r *Retention) Remove(ctx context.Context, number int64, who string) (Transaction, error) {
+func (r *Retention) Remove(ctx context.Context, number int64, who string) (index.Transaction, error) {
 	p, err := r.Policy(ctx)
 	if err != nil {
-		return Transaction{}, err
+		return index.Transaction{}, err
 	}
-	x := index.Removal{Number: number, At: r.d.now(), Who: who, Reason: "rm"}
+	x := index.Removal{Number: number, At: r.now(), Who: who, Reason: "rm"}
 	if p.Policy.Trash > 0 {
 		x.Until = x.At.Add(time.Duration(p.Policy.Trash))
 	}
-	return r.d.db.Trash.Remove(ctx, x)
+	return r.db.Trash.Remove(ctx, x)
 }
 
 // Purged is the result of a purge.
 type Purged struct {
-	Transaction Transaction
+	Transaction index.Transaction
 	// Removal says what was freed, and what others still need.
 	Removal *retention.Removal
 	// Contents were freed.
@@ -49,11 +51,11 @@ type Purged struct {
 // those of Remove; a removal whose files are not known any more is a
 // *NotInTrashError.
 func (r *Retention) Purge(ctx context.Context, number int64, who, detail string) (Purged, error) {
-	p := Purged{Pending: r.d.placed}
+	p := Purged{Pending: r.placed}
 	// If they cannot become plain, nothing has happened yet, and the command can be repeated.
-	for row, err := range r.d.db.Colds.Purged(ctx, number) {
+	for row, err := range r.db.Colds.Purged(ctx, number) {
 		if err == nil {
-			err = r.d.Cold.warm(ctx, row, nil)
+			err = r.cold.Warm(ctx, row, nil)
 		}
 		if err != nil {
 			return p, fmt.Errorf("transaction %d stays, because other contents are built from its contents and cannot be made plain now: %w", number, err)
@@ -70,14 +72,14 @@ func (r *Retention) Purge(ctx context.Context, number int64, who, detail string)
 			}
 		}
 	}
-	t, refs, err := r.d.db.Trash.Purge(ctx, index.Removal{Number: number, At: r.d.now(), Who: who, Reason: "purge", Detail: detail})
+	t, refs, err := r.db.Trash.Purge(ctx, index.Removal{Number: number, At: r.now(), Who: who, Reason: "purge", Detail: detail})
 	if err != nil {
 		return p, err
 	}
 	p.Transaction = t
-	r.d.log.Warn("a transaction was purged", "transaction", number, "by", who, "detail", detail)
+	r.log.Warn("a transaction was purged", "transaction", number, "by", who, "detail", detail)
 	drop := func() error {
-		n, err := r.d.db.DropContents(ctx, refs, r.d.now(), deleteBlobs(ctx, r.d.blobs, func(blob.Ref) { p.InUse++ }))
+		n, err := r.db.DropContents(ctx, refs, r.now(), content.Deleter(ctx, r.blobs, func(blob.Ref) { p.InUse++ }))
 		p.Contents += int64(n)
 		return err
 	}
@@ -85,8 +87,8 @@ func (r *Retention) Purge(ctx context.Context, number int64, who, detail string)
 		return p, err
 	}
 	for _, ref := range refs {
-		r.d.Cold.store.Forget(ref)
-		if err := r.d.Cold.free(ctx, ref); err != nil {
+		r.cold.Store().Forget(ref)
+		if err := r.cold.Free(ctx, ref); err != nil {
 			return p, fmt.Errorf("transaction %d is removed, and content %s stays as long as cold contents are built from it: %w", number, ref, err)
 		}
 	}
@@ -95,10 +97,10 @@ func (r *Retention) Purge(ctx context.Context, number int64, who, detail string)
 
 // Undo restores a transaction from the trash. One that is not there is a
 // *NotInTrashError; an unknown number is fs.ErrNotExist.
-func (r *Retention) Undo(ctx context.Context, number int64, who string) (Transaction, error) {
-	t, err := r.d.db.Trash.Undo(ctx, number)
+func (r *Retention) Undo(ctx context.Context, number int64, who string) (index.Transaction, error) {
+	t, err := r.db.Trash.Undo(ctx, number)
 	if err == nil {
-		r.d.log.Info("a transaction was restored", "transaction", number, "by", who)
+		r.log.Info("a transaction was restored", "transaction", number, "by", who)
 	}
 	return t, err
 }
@@ -106,25 +108,25 @@ func (r *Retention) Undo(ctx context.Context, number int64, who string) (Transac
 // Trash returns the transactions in the trash, and the number and the disk space
 // of the contents that they hold back together.
 func (r *Retention) Trash(ctx context.Context) (list []Trashed, contents, space int64, err error) {
-	return r.d.db.Trash.List(ctx, r.d.now())
+	return r.db.Trash.List(ctx, r.now())
 }
 
 // Removed returns files in the scope that removals have hidden, for a query as that
 // of Find, the latest removals first.
-func (r *Retention) Removed(ctx context.Context, scope Scope, query string, limit int) ([]RemovedFile, error) {
-	return r.d.db.Trash.Find(ctx, scope.index(), spellings(query), limit)
+func (r *Retention) Removed(ctx context.Context, scope answer.Scope, query string, limit int) ([]RemovedFile, error) {
+	return r.db.Trash.Find(ctx, scope.Index(), answer.Spellings(query), limit)
 }
 
 // Why returns who removed a transaction, and why; fs.ErrNotExist if that is not known.
 func (r *Retention) Why(ctx context.Context, number int64) (Removal, error) {
-	return r.d.db.Trash.Why(ctx, number)
+	return r.db.Trash.Why(ctx, number)
 }
 
 // tombstoneLife is how long the names and ids of removed files are kept.
 const tombstoneLife = 400 * 24 * time.Hour
 
-// sweep deletes what is known of old removals.
-func (r *Retention) sweep(ctx context.Context, now time.Time) error {
-	_, err := r.d.db.Trash.Forget(ctx, now.Add(-tombstoneLife))
+// Sweep deletes what is known of old removals.
+func (r *Retention) Sweep(ctx context.Context, now time.Time) error {
+	_, err := r.db.Trash.Forget(ctx, now.Add(-tombstoneLife))
 	return err
 }

@@ -1,4 +1,6 @@
-package depot
+// Package lifecycle is the lifecycle of transactions and contents: the retention policy with
+// its plans, holds and promotions; the trash; garbage collection; what takes the space.
+package lifecycle
 
 import (
 	"context"
@@ -6,15 +8,46 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/retention"
 )
 
 // Retention is the part of a depot that decides which transactions are kept: the
 // policy, its plans and their application, holds, promotions and the trash.
-type Retention struct{ d *Depot }
+type Retention struct {
+	db     *index.DB
+	blobs  blob.Backend
+	placed bool // the contents are in a bucket
+	// Block is the unit in bytes in which the store allocates space; in a bucket 1.
+	Block int64
+	cold  *coldstore.Cold
+	audit func(context.Context) error
+	log   *slog.Logger
+	now   func() time.Time
+}
+
+// Home is what the contents of a depot are kept in.
+type Home struct {
+	DB    *index.DB
+	Blobs blob.Backend
+	// Placed is set if the contents are in a bucket. Block is the unit in bytes in which
+	// the store allocates space; in a bucket 1.
+	Placed bool
+	Block  int64
+	Cold   *coldstore.Cold
+	// Audit compares a bucket with the index if that is due.
+	Audit func(context.Context) error
+}
+
+// NewRetention returns what decides which transactions of a depot are kept.
+func NewRetention(h Home, log *slog.Logger, now func() time.Time) *Retention {
+	return &Retention{db: h.DB, blobs: h.Blobs, placed: h.Placed, Block: h.Block, cold: h.Cold, audit: h.Audit, log: log, now: now}
+}
 
 // Records of the index for retention.
 type (
@@ -57,7 +90,7 @@ type PolicyInForce struct {
 
 // Policy returns the policy in force.
 func (r *Retention) Policy(ctx context.Context) (PolicyInForce, error) {
-	row, err := r.d.db.Retention.Policy(ctx)
+	row, err := r.db.Retention.Policy(ctx)
 	if err != nil {
 		return PolicyInForce{}, err
 	}
@@ -84,7 +117,7 @@ func (r *Retention) SetPolicy(ctx context.Context, file string, text []byte, who
 	if err != nil {
 		return PolicyInForce{}, err
 	}
-	row, err := r.d.db.Retention.SetPolicy(ctx, index.PolicyRow{Text: string(text), Hash: p.Hash(), Who: who}, before)
+	row, err := r.db.Retention.SetPolicy(ctx, index.PolicyRow{Text: string(text), Hash: p.Hash(), Who: who}, before)
 	if err != nil {
 		return PolicyInForce{}, err
 	}
@@ -93,7 +126,7 @@ func (r *Retention) SetPolicy(ctx context.Context, file string, text []byte, who
 
 // Snapshot returns what a plan is computed from, and the generation of the index.
 func (r *Retention) Snapshot(ctx context.Context) (*retention.State, int64, error) {
-	s, err := r.d.db.Retention.State(ctx, r.d.now())
+	s, err := r.db.Retention.State(ctx, r.now())
 	if err != nil {
 		return nil, 0, err
 	}
@@ -106,11 +139,11 @@ const secondsPerDay = 24 * 60 * 60
 // stateOf converts a state of the index. The space of a content is that of whole
 // blocks of the file system; in a bucket it is the length.
 func (r *Retention) stateOf(s *index.RetainedState) *retention.State {
-	block := r.d.block
+	block := r.Block
 	out := &retention.State{Transactions: make([]retention.Transaction, len(s.Transactions)), Contents: make([]retention.Content, len(s.Contents))}
 	for i := range s.Transactions {
 		t := &s.Transactions[i]
-		x := retainedTx(&t.Transaction)
+		x := AsRetained(&t.Transaction)
 		x.Needs, x.Contents = t.Needs, t.Contents
 		for _, h := range t.Holds {
 			x.Holds = append(x.Holds, retention.Hold{Name: h.Name, By: h.Who, Reason: h.Reason, Until: h.Until})
@@ -130,9 +163,9 @@ func (r *Retention) stateOf(s *index.RetainedState) *retention.State {
 	return out
 }
 
-// retainedTx is a transaction as policies see it, without its holds, needs and
+// AsRetained is a transaction as policies see it, without its holds, needs and
 // contents.
-func retainedTx(t *Transaction) retention.Transaction {
+func AsRetained(t *index.Transaction) retention.Transaction {
 	x := retention.Transaction{Number: t.Number, Product: t.Product, Version: t.Version, Branch: t.Branch, Class: t.Class, Time: t.Time, Arrived: t.Arrived,
 		Open: t.Collecting, Removed: t.Removed, TrashUntil: t.TrashUntil}
 	if o := t.Origin; o != nil && !o.Time.IsZero() {
@@ -169,7 +202,7 @@ func (r *Retention) plan(ctx context.Context) (*Preview, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := p.Policy.Plan(s, r.d.now())
+	plan, err := p.Policy.Plan(s, r.now())
 	if err != nil {
 		return nil, err
 	}
@@ -184,14 +217,14 @@ func (r *Retention) Preview(ctx context.Context, who string) (*Preview, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.Unfinished, err = r.d.db.Retention.Unfinished(ctx, ""); err != nil {
+	if p.Unfinished, err = r.db.Retention.Unfinished(ctx, ""); err != nil {
 		return nil, err
 	}
 	ticket, err := json.Marshal(p.Ticket)
 	if err != nil {
 		return nil, err
 	}
-	return p, r.d.db.Retention.PutPlan(ctx, index.PlanRow{Number: p.Ticket.Number, Ticket: string(ticket), Who: who, Made: p.Now, Ends: p.Ends})
+	return p, r.db.Retention.PutPlan(ctx, index.PlanRow{Number: p.Ticket.Number, Ticket: string(ticket), Who: who, Made: p.Now, Ends: p.Ends})
 }
 
 // Applied is the result of an application of a plan.
@@ -225,14 +258,14 @@ func (e *UnfinishedError) Unwrap() error { return e.Cause }
 // interrupted application goes on. The errors are ErrNoPlan, retention.ErrStale and
 // retention.ErrBrake.
 func (r *Retention) Apply(ctx context.Context, number string, yesRemove int, who string) (Applied, error) {
-	unfinished, err := r.d.db.Retention.Unfinished(ctx, number)
+	unfinished, err := r.db.Retention.Unfinished(ctx, number)
 	if err != nil {
 		return Applied{}, err
 	}
 	if len(unfinished) > 0 {
-		return r.finish(ctx, Applied{Run: unfinished[0]})
+		return r.Finish(ctx, Applied{Run: unfinished[0]})
 	}
-	row, err := r.d.db.Retention.Plan(ctx, number)
+	row, err := r.db.Retention.Plan(ctx, number)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Applied{}, fmt.Errorf("plan %s: %w", number, ErrNoPlan)
 	}
@@ -267,13 +300,13 @@ func (r *Retention) apply(ctx context.Context, p PolicyInForce, kind, who string
 		if err != nil {
 			return a, err
 		}
-		a.Run, err = r.d.db.Retention.Begin(ctx, generation, i < attempts-1, r.d.now(), func(changed *index.RetainedState) (index.Decision, error) {
+		a.Run, err = r.db.Retention.Begin(ctx, generation, i < attempts-1, r.now(), func(changed *index.RetainedState) (index.Decision, error) {
 			if changed != nil {
 				if plan, err = decide(r.stateOf(changed)); err != nil {
 					return index.Decision{}, err
 				}
 			}
-			return r.decision(plan, p, kind, who)
+			return r.Decision(plan, p, kind, who)
 		})
 		if errors.Is(err, index.ErrChanged) {
 			continue
@@ -284,7 +317,7 @@ func (r *Retention) apply(ctx context.Context, p PolicyInForce, kind, who string
 		a.Preview = &Preview{Plan: plan, Ticket: plan.Ticket(), Policy: p}
 		break
 	}
-	return r.finish(ctx, a)
+	return r.Finish(ctx, a)
 }
 
 // runFacts are the sums of a run.
@@ -295,12 +328,13 @@ type runFacts struct {
 	Error  string          `json:"error,omitempty"`
 }
 
-func (r *Retention) decision(plan *retention.Plan, p PolicyInForce, kind, who string) (index.Decision, error) {
+// Decision returns what the index records of a plan that is applied.
+func (r *Retention) Decision(plan *retention.Plan, p PolicyInForce, kind, who string) (index.Decision, error) {
 	facts, err := json.Marshal(runFacts{Plan: plan.Builds(), Listed: plan.Listed, Frees: plan.Frees})
 	if err != nil {
 		return index.Decision{}, err
 	}
-	d := index.Decision{Run: index.Run{Plan: plan.Ticket().Number, Kind: kind, Who: who, Begun: r.d.now().UTC().Truncate(time.Millisecond), Policy: p.Text, Hash: plan.PolicyHash, Facts: string(facts)}}
+	d := index.Decision{Run: index.Run{Plan: plan.Ticket().Number, Kind: kind, Who: who, Begun: r.now().UTC().Truncate(time.Millisecond), Policy: p.Text, Hash: plan.PolicyHash, Facts: string(facts)}}
 	for _, t := range plan.Tombstones(who, d.Run.Begun) {
 		d.Run.Until = t.Until
 		d.Removals = append(d.Removals, index.Removal{Number: t.Number, Class: t.Class, Reason: t.Reason, Detail: t.Detail})
@@ -308,15 +342,15 @@ func (r *Retention) decision(plan *retention.Plan, p PolicyInForce, kind, who st
 	return d, nil
 }
 
-// finish removes what a run has not removed yet.
-func (r *Retention) finish(ctx context.Context, a Applied) (Applied, error) {
+// Finish removes what a run has not removed yet.
+func (r *Retention) Finish(ctx context.Context, a Applied) (Applied, error) {
 	var facts runFacts
 	known := json.Unmarshal([]byte(a.Run.Facts), &facts) == nil
 	for a.Run.Outcome == index.RunUnfinished {
 		err := ctx.Err()
 		if err == nil {
 			var run RetentionRun
-			if run, err = r.d.db.Retention.Continue(ctx, a.Run.No); err == nil {
+			if run, err = r.db.Retention.Continue(ctx, a.Run.No); err == nil {
 				a.Run = run
 			}
 		}
@@ -336,36 +370,36 @@ func (r *Retention) finish(ctx context.Context, a Applied) (Applied, error) {
 // Runs returns the runs of the policy with numbers below before, newest first, at most
 // limit. A before of 0 is any number.
 func (r *Retention) Runs(ctx context.Context, before int64, limit int) ([]RetentionRun, error) {
-	return r.d.db.Retention.Runs(ctx, before, limit)
+	return r.db.Retention.Runs(ctx, before, limit)
 }
 
 // Hold protects a transaction from removal. A hold of the same name on it is
 // replaced. A transaction that does not exist or was removed is fs.ErrNotExist.
-func (r *Retention) Hold(ctx context.Context, h Hold) error { return r.d.db.Retention.Hold(ctx, h) }
+func (r *Retention) Hold(ctx context.Context, h Hold) error { return r.db.Retention.Hold(ctx, h) }
 
 // Unhold releases the hold of a name on a transaction, or all of them if name is
 // empty, and returns these.
 func (r *Retention) Unhold(ctx context.Context, number int64, name string) ([]Hold, error) {
-	return r.d.db.Retention.Unhold(ctx, number, name)
+	return r.db.Retention.Unhold(ctx, number, name)
 }
 
 // Holds returns the holds on a transaction, ended ones included; 0: on all.
 func (r *Retention) Holds(ctx context.Context, number int64) ([]Hold, error) {
-	return r.d.db.Retention.Holds(ctx, number)
+	return r.db.Retention.Holds(ctx, number)
 }
 
 // Promote moves a transaction to another class. If a policy was set, it must have
 // the class.
 func (r *Retention) Promote(ctx context.Context, number int64, class, who string) (Promotion, error) {
-	if err := r.checkClass(ctx, class); err != nil {
+	if err := r.CheckClass(ctx, class); err != nil {
 		return Promotion{}, err
 	}
-	return r.d.db.Retention.Promote(ctx, number, class, who)
+	return r.db.Retention.Promote(ctx, number, class, who)
 }
 
-// checkClass returns an error if a policy was set that does not have the class. Without
+// CheckClass returns an error if a policy was set that does not have the class. Without
 // a policy every class is permitted.
-func (r *Retention) checkClass(ctx context.Context, class string) error {
+func (r *Retention) CheckClass(ctx context.Context, class string) error {
 	p, err := r.Policy(ctx)
 	if err != nil || p.Number == 0 {
 		return err
@@ -375,29 +409,29 @@ func (r *Retention) checkClass(ctx context.Context, class string) error {
 
 // Promotions returns the changes of a transaction's class, oldest first.
 func (r *Retention) Promotions(ctx context.Context, number int64) ([]Promotion, error) {
-	return r.d.db.Retention.Promotions(ctx, number)
+	return r.db.Retention.Promotions(ctx, number)
 }
 
 // PushKey returns the key of the push that made a transaction; empty if it had none,
 // or if the depot does not remember the push any more.
 func (r *Retention) PushKey(ctx context.Context, number int64) (string, error) {
-	return r.d.db.Stages.KeyOf(ctx, number)
+	return r.db.Stages.KeyOf(ctx, number)
 }
 
 // SetComment replaces the comment of a transaction and returns it. A transaction that
 // does not exist or was removed is fs.ErrNotExist.
-func (r *Retention) SetComment(ctx context.Context, number int64, comment string) (Transaction, error) {
-	return r.d.db.Retention.SetComment(ctx, number, comment)
+func (r *Retention) SetComment(ctx context.Context, number int64, comment string) (index.Transaction, error) {
+	return r.db.Retention.SetComment(ctx, number, comment)
 }
 
 // SetNeeds records that a transaction needs others, which are kept as long as it is.
 func (r *Retention) SetNeeds(ctx context.Context, number int64, needs []int64) error {
-	return r.d.db.Retention.SetNeeds(ctx, number, needs)
+	return r.db.Retention.SetNeeds(ctx, number, needs)
 }
 
 // Needs returns the numbers of the transactions that a transaction needs.
 func (r *Retention) Needs(ctx context.Context, number int64) ([]int64, error) {
-	return r.d.db.Retention.Needs(ctx, number)
+	return r.db.Retention.Needs(ctx, number)
 }
 
 // Scheduled applies the policy if it has a schedule and its time has come since the
@@ -405,15 +439,15 @@ func (r *Retention) Needs(ctx context.Context, number int64) ([]int64, error) {
 // above the brake, and a clock that has jumped, are recorded and reported once a
 // day. It finishes interrupted runs first.
 func (r *Retention) Scheduled(ctx context.Context) error {
-	unfinished, err := r.d.db.Retention.Unfinished(ctx, "")
+	unfinished, err := r.db.Retention.Unfinished(ctx, "")
 	if err != nil {
 		return err
 	}
 	for _, run := range unfinished {
-		if r.d.now().Sub(run.Begun) < runLife {
+		if r.now().Sub(run.Begun) < runLife {
 			continue // a command may be at it
 		}
-		if _, err := r.finish(ctx, Applied{Run: run}); err != nil {
+		if _, err := r.Finish(ctx, Applied{Run: run}); err != nil {
 			return err
 		}
 	}
@@ -429,7 +463,7 @@ func (r *Retention) Scheduled(ctx context.Context) error {
 	if last.After(after) {
 		after = last
 	}
-	now := r.d.now()
+	now := r.now()
 	if next, ok := p.Policy.Next(after); !ok || next.After(now) {
 		return nil
 	}
@@ -449,7 +483,7 @@ func (r *Retention) Scheduled(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	r.d.log.Info("the retention policy was applied", "plan", a.Run.Plan, "removed", a.Run.Removed, "frees", a.Preview.Frees.Stored, "restorable_until", a.Run.Until)
+	r.log.Info("the retention policy was applied", "plan", a.Run.Plan, "removed", a.Run.Removed, "frees", a.Preview.Frees.Stored, "restorable_until", a.Run.Until)
 	return nil
 }
 
@@ -462,16 +496,16 @@ func (r *Retention) refused(ctx context.Context, p PolicyInForce, outcome string
 	if err != nil {
 		return err
 	}
-	now := r.d.now()
-	r.d.log.Warn("the retention policy was not applied", "error", cause)
-	_, err = r.d.db.Retention.RecordRun(ctx, index.Run{Kind: "schedule", Outcome: outcome, Who: "schedule", Begun: now, Ended: now, Policy: p.Text, Hash: p.Policy.Hash(), Facts: string(facts)})
+	now := r.now()
+	r.log.Warn("the retention policy was not applied", "error", cause)
+	_, err = r.db.Retention.RecordRun(ctx, index.Run{Kind: "schedule", Outcome: outcome, Who: "schedule", Begun: now, Ended: now, Policy: p.Text, Hash: p.Policy.Hash(), Facts: string(facts)})
 	return err
 }
 
 // lastRuns returns the times of the last scheduled run, and of the last run whose
 // clock was not in doubt.
 func (r *Retention) lastRuns(ctx context.Context) (scheduled, proven time.Time, err error) {
-	runs, err := r.d.db.Retention.Runs(ctx, 0, 100)
+	runs, err := r.db.Retention.Runs(ctx, 0, 100)
 	for _, run := range runs {
 		if run.Kind == "schedule" && scheduled.IsZero() {
 			scheduled = run.Begun

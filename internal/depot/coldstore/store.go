@@ -1,5 +1,6 @@
 // Package coldstore lets a store of contents keep some of them cold: as differences
-// from a similar content, in a file of package cold.
+// from a similar content, in a file of package cold. Cold decides which contents become
+// cold and makes them cold or plain again; Store reads them.
 //
 // Who opens a cold content gets its plain bytes. They are restored into a file of a
 // shelf, the near cache, while they are read, and the last of them are returned only
@@ -41,8 +42,8 @@ type Records interface {
 	Of(ctx context.Context, ref blob.Ref) (index.Cold, error)
 }
 
-// Options of New.
-type Options struct {
+// StoreOptions of New.
+type StoreOptions struct {
 	Records Records
 	// Dir is the folder of the near cache on this machine, NearBytes its size; zero is 8 GiB.
 	Dir       string
@@ -57,7 +58,7 @@ type Options struct {
 // below, which keeps the cold files too.
 type Store struct {
 	blob.Backend
-	opt  Options
+	opt  StoreOptions
 	near *unpackcache.Cache
 	most int64 // length of the contents that fit into near
 	lent *lender
@@ -102,7 +103,7 @@ func (s *Store) state(row index.Cold) (st state) {
 }
 
 // New returns the store over another one, which it closes.
-func New(below blob.Backend, opt Options) *Store {
+func New(below blob.Backend, opt StoreOptions) *Store {
 	keep := cmp.Or(opt.NearBytes, nearBytes)
 	most := keep + keep/2
 	return &Store{
@@ -138,7 +139,7 @@ func (s *Store) Counts() Counts {
 // uncounted is the key of a context whose reads are not counted.
 type uncounted struct{}
 
-// Uncounted returns a context in which opening a content is no use of it: Options.Asked
+// Uncounted returns a context in which opening a content is no use of it: StoreOptions.Asked
 // is not called.
 func Uncounted(ctx context.Context) context.Context {
 	return context.WithValue(ctx, uncounted{}, true)

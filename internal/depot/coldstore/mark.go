@@ -1,4 +1,4 @@
-package depot
+package coldstore
 
 import (
 	"context"
@@ -9,20 +9,20 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 )
 
-// markCold sets how the cold ones of a list of objects are stored, as far as a scope may
+// Mark sets how the cold ones of a list of objects are stored, as far as a scope may
 // know it.
-func markCold(ctx context.Context, db *index.DB, scope Scope, list []Found) error {
-	if err := index.MarkCold(ctx, db, list, func(f *Found) (blob.Ref, **ColdContent) { return f.Ref, &f.Cold }); err != nil {
+func Mark(ctx context.Context, db *index.DB, scope index.Scope, list []index.Found) error {
+	if err := index.MarkCold(ctx, db, list, func(f *index.Found) (blob.Ref, **ColdContent) { return f.Ref, &f.Cold }); err != nil {
 		return err
 	}
-	return hideBases(ctx, db, scope, list, func(f *Found) *ColdContent { return f.Cold })
+	return HideBases(ctx, db, scope, list, func(f *index.Found) *ColdContent { return f.Cold })
 }
 
-// hideBases clears the bases of cold contents that are not in the scope. A content of
+// HideBases clears the bases of cold contents that are not in the scope. A content of
 // several products may be restored with one that belongs to another of them alone. of
 // returns the record of a row; nil: it has none.
-func hideBases[T any](ctx context.Context, db *index.DB, scope Scope, list []T, of func(*T) *ColdContent) error {
-	if scope.Products == nil {
+func HideBases[T any](ctx context.Context, db *index.DB, scope index.Scope, list []T, of func(*T) *ColdContent) error {
+	if scope.All {
 		return nil
 	}
 	visible := make(map[blob.Ref]bool)
@@ -33,7 +33,7 @@ func hideBases[T any](ctx context.Context, db *index.DB, scope Scope, list []T, 
 		}
 		sees, known := visible[c.Base.Ref]
 		if !known {
-			found, err := db.Find(ctx, scope.index(), index.Query{Ref: &c.Base.Ref}, 1)
+			found, err := db.Find(ctx, scope, index.Query{Ref: &c.Base.Ref}, 1)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -47,20 +47,22 @@ func hideBases[T any](ctx context.Context, db *index.DB, scope Scope, list []T, 
 	return nil
 }
 
-// trace says of a file how it is stored, if it is cold and its plain bytes are not
-// stored too.
-func (c *Cold) trace(ctx context.Context, scope Scope, f *TracedFile) error {
-	row, err := c.Of(ctx, f.Ref)
+// Traced returns how a content is stored, as far as a scope may know it; nil: it is not cold,
+// or its plain bytes are stored too.
+func (c *Cold) Traced(ctx context.Context, scope index.Scope, ref blob.Ref) (*ColdContent, error) {
+	row, err := c.Of(ctx, ref)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && !row.PlainSince.IsZero():
-		return nil
+		return nil, nil
 	case err != nil:
-		return err
+		return nil, err
 	}
 	list := []ColdContent{row}
-	f.Cold = &list[0]
-	return hideBases(ctx, c.d.db, scope, list, func(c *ColdContent) *ColdContent { return c })
+	return &list[0], HideBases(ctx, c.db, scope, list, func(c *ColdContent) *ColdContent { return c })
 }
+
+// Store returns the store that knows cold contents.
+func (c *Cold) Store() *Store { return c.store }
 
 // ColdStatus is the state of the cold contents, for metrics.
 type ColdStatus struct {

@@ -1,4 +1,4 @@
-package depot
+package lifecycle
 
 import (
 	"bytes"
@@ -61,7 +61,7 @@ const (
 // KindOfPlan returns the kind of a stored plan. The error is ErrNoPlan if there is
 // none.
 func (r *Retention) KindOfPlan(ctx context.Context, number string) (PlanKind, error) {
-	row, err := r.d.db.Retention.Plan(ctx, number)
+	row, err := r.db.Retention.Plan(ctx, number)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, fmt.Errorf("plan %s: %w", number, ErrNoPlan)
 	}
@@ -99,7 +99,7 @@ func (g *garbage) digest(t collectTicket) string {
 // PlanCollection computes what a garbage collection would free now, and stores the
 // plan so that ApplyCollection can apply it. It frees nothing.
 func (r *Retention) PlanCollection(ctx context.Context, opt CollectOptions, who string) (CollectionPlan, error) {
-	now := r.d.now().UTC().Truncate(time.Millisecond)
+	now := r.now().UTC().Truncate(time.Millisecond)
 	t := collectTicket{Kind: planCollection, Now: now, Grace: opt.Grace, EmptyTrash: opt.EmptyTrash}
 	g, err := r.survey(ctx, t.options(), now)
 	if err != nil {
@@ -111,7 +111,7 @@ func (r *Retention) PlanCollection(ctx context.Context, opt CollectOptions, who 
 		return CollectionPlan{}, err
 	}
 	p := CollectionPlan{Collected: g.Collected, Number: t.Digest[:8], Ends: now.Add(planLife)}
-	if err := r.d.db.Retention.PutPlan(ctx, index.PlanRow{Number: p.Number, Ticket: string(ticket), Who: who, Made: now, Ends: p.Ends}); err != nil {
+	if err := r.db.Retention.PutPlan(ctx, index.PlanRow{Number: p.Number, Ticket: string(ticket), Who: who, Made: now, Ends: p.Ends}); err != nil {
 		if ctx.Err() != nil {
 			return p, err
 		}
@@ -129,7 +129,7 @@ func (r *Retention) PlannedCollection(ctx context.Context, number string) (Colle
 }
 
 func (r *Retention) confirmCollection(ctx context.Context, number string) (g garbage, t collectTicket, p CollectionPlan, err error) {
-	row, err := r.d.db.Retention.Plan(ctx, number)
+	row, err := r.db.Retention.Plan(ctx, number)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return g, t, p, planError("plan " + number + ": there is no such plan; run symdepot gc --dry-run again")
@@ -158,10 +158,10 @@ func (r *Retention) ApplyCollection(ctx context.Context, number string) (Collect
 		return Collected{}, err
 	}
 	end := t.options().trashEnd(t.Now)
-	if err := r.d.db.Trash.GiveUp(ctx, g.trash, end); err != nil {
+	if err := r.db.Trash.GiveUp(ctx, g.trash, end); err != nil {
 		return Collected{}, err
 	}
-	if _, err := r.d.db.Trash.Empty(ctx, t.Now); err != nil {
+	if _, err := r.db.Trash.Empty(ctx, t.Now); err != nil {
 		return Collected{}, err
 	}
 	c, err := r.free(ctx, g, t.Grace, t.Now)

@@ -1,4 +1,4 @@
-package depot
+package coldstore
 
 import (
 	"cmp"
@@ -8,15 +8,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/cold"
-	"github.com/symdepot/symdepot/internal/coldstore"
-	"github.com/symdepot/symdepot/internal/cooling"
 	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/transcode"
@@ -31,9 +31,9 @@ const (
 	// coolEvery after the last one.
 	coolRest  = time.Minute
 	coolEvery = 6 * time.Hour
-	// A content that was read in warmReads intervals of coolRest within warmWindow becomes
+	// A content that was read in WarmReads intervals of coolRest within warmWindow becomes
 	// plain again.
-	warmReads  = 3
+	WarmReads  = 3
 	warmWindow = 7 * 24 * time.Hour
 	// keptFree is the part of a disk below which nothing becomes cold: for a while both
 	// forms of a content are on it.
@@ -47,6 +47,10 @@ const (
 	renewEvery = 2 * time.Minute
 	// fewDeltas is how many deltas are too few to keep a base that nothing else needs.
 	fewDeltas = 2
+	// coldReadsKept limits the cold contents whose reads are noted and not stored yet.
+	coldReadsKept = 1 << 18
+	passNote      = 20 * time.Second // between two writes of the progress
+	passOthers    = 5 * time.Minute  // without a write by another process until this one takes over
 )
 
 // Errors of Cold.
@@ -83,37 +87,53 @@ type (
 // Cold is the part of a depot that keeps contents as differences from similar ones.
 // Its methods may be called by many goroutines.
 type Cold struct {
-	d     *Depot
-	store *coldstore.Store
-	opt   ColdOptions
-	owner string // names this process in the progress
-	wait  func(ctx context.Context, d time.Duration) error
-	// space returns the size of the disk with the contents, and how much of it is free;
+	db     *index.DB
+	dir    string // of the depot, on this machine
+	placed bool   // the contents are in a bucket
+	now    func() time.Time
+	log    *slog.Logger
+
+	store   *Store
+	Options ColdOptions
+	owner   string // names this process in the progress
+	wait    func(ctx context.Context, d time.Duration) error
+	// Space returns the size of the disk with the contents, and how much of it is free;
 	// nil for a bucket.
-	space func() (total, free int64, err error)
+	Space func() (total, free int64, err error)
 
 	mu    sync.Mutex
 	reads map[blob.Ref]int // guarded by mu; noted by asked and not stored yet
 }
 
-// newCold puts the store that knows cold contents over the one of the depot.
-func newCold(d *Depot, opt *Options) *Cold {
-	c := &Cold{d: d, opt: opt.Cold, owner: rand.Text(), wait: ctxio.Pause}
-	if !d.placed {
-		c.space = c.disk
+// Home is where the contents of a depot are.
+type Home struct {
+	DB *index.DB
+	// Below keeps the plain contents and the cold files. Placed is set if it is a bucket.
+	Below  blob.Backend
+	Placed bool
+	// Dir is the folder of the depot on this machine, and Local the one of the contents
+	// that are restored.
+	Dir, Local string
+}
+
+// NewCold returns what keeps contents cold: over the store of h, the one that knows cold
+// contents.
+func NewCold(h Home, opt ColdOptions, log *slog.Logger, now func() time.Time) *Cold {
+	c := &Cold{db: h.DB, dir: h.Dir, placed: h.Placed, now: now, log: log, Options: opt, owner: rand.Text(), wait: ctxio.Pause}
+	if !h.Placed {
+		c.Space = c.Disk
 	}
-	c.store = coldstore.New(d.blobs, coldstore.Options{Records: d.db.Colds, Dir: d.localDir(opt), NearBytes: opt.Cold.Near, Log: opt.Log, Now: opt.Now, Asked: c.asked})
-	d.blobs = c.store
+	c.store = New(h.Below, StoreOptions{Records: h.DB.Colds, Dir: h.Local, NearBytes: opt.Near, Log: log, Now: now, Asked: c.asked})
 	return c
 }
 
-// disk returns the size in bytes of the file system of the depot on this machine, and
+// Disk returns the size in bytes of the file system of the depot on this machine, and
 // how much of it is free.
-func (c *Cold) disk() (total, free int64, err error) { return durable.Space(c.d.dir) }
+func (c *Cold) Disk() (total, free int64, err error) { return durable.Space(c.dir) }
 
-// vaultOf returns the store of a depot with its contents in a bucket.
-func vaultOf(b blob.Backend) (*vault.Vault, bool) {
-	if s, ok := b.(*coldstore.Store); ok {
+// VaultOf returns the store of a depot with its contents in a bucket.
+func VaultOf(b blob.Backend) (*vault.Vault, bool) {
+	if s, ok := b.(*Store); ok {
 		b = s.Below()
 	}
 	v, ok := b.(*vault.Vault)
@@ -125,38 +145,45 @@ func vaultOf(b blob.Backend) (*vault.Vault, bool) {
 func (c *Cold) asked(ref blob.Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.reads == nil || len(c.reads) >= readsKept {
+	if c.reads == nil || len(c.reads) >= coldReadsKept {
 		c.reads = make(map[blob.Ref]int)
 	}
 	c.reads[ref] = 1
 }
 
-// storeReads writes the noted reads to the index. It is called every coolRest.
-func (c *Cold) storeReads(ctx context.Context) error {
+// ReadsNoted returns how many contents were read since the last StoreReads.
+func (c *Cold) ReadsNoted() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.reads)
+}
+
+// StoreReads writes the noted reads to the index. It is called every coolRest.
+func (c *Cold) StoreReads(ctx context.Context) error {
 	c.mu.Lock()
 	reads := c.reads
 	c.reads = nil
 	c.mu.Unlock()
-	return c.d.db.Colds.Read(ctx, reads, warmWindow)
+	return c.db.Colds.Read(ctx, reads, warmWindow)
 }
 
 // Of returns the record of a cold content; fs.ErrNotExist for any other one.
 func (c *Cold) Of(ctx context.Context, ref blob.Ref) (ColdContent, error) {
-	return c.d.db.Colds.Of(ctx, ref)
+	return c.db.Colds.Of(ctx, ref)
 }
 
 // Stats returns the sums of all cold contents.
-func (c *Cold) Stats(ctx context.Context) (ColdStats, error) { return c.d.db.Colds.Stats(ctx) }
+func (c *Cold) Stats(ctx context.Context) (ColdStats, error) { return c.db.Colds.Stats(ctx) }
 
 // Progress returns how far the background has come, in whichever process.
-func (c *Cold) Progress(ctx context.Context) (Cooling, error) { return c.d.db.Colds.Progress(ctx) }
+func (c *Cold) Progress(ctx context.Context) (Cooling, error) { return c.db.Colds.Progress(ctx) }
 
 // Pause stops the background of all servers from making contents cold, or lets it go on.
-func (c *Cold) Pause(ctx context.Context, paused bool) error { return c.d.db.Colds.Pause(ctx, paused) }
+func (c *Cold) Pause(ctx context.Context, paused bool) error { return c.db.Colds.Pause(ctx, paused) }
 
 // After returns how long contents must not have been used; zero: the background makes
 // none cold.
-func (c *Cold) After() time.Duration { return c.opt.After }
+func (c *Cold) After() time.Duration { return c.Options.After }
 
 // NearBytes returns the bytes of the restored contents that are kept on this machine.
 func (c *Cold) NearBytes() int64 { return c.store.NearBytes() }
@@ -210,9 +237,9 @@ type CoolSum struct {
 // Cool makes the contents cold that have not been used for a while, and returns their
 // number and bytes. What it did so far is kept if it ends with an error.
 func (c *Cold) Cool(ctx context.Context, opt CoolOptions) (sum CoolSum, err error) {
-	unused := c.d.now().Add(-opt.After)
+	unused := c.now().Add(-opt.After)
 	for position := opt.Position; ; {
-		names, err := c.d.db.Colds.Names(ctx, position, 256)
+		names, err := c.db.Colds.Names(ctx, position, 256)
 		if err != nil || len(names) == 0 {
 			return sum, err
 		}
@@ -244,7 +271,7 @@ func (c *Cold) coolName(ctx context.Context, name string, unused time.Time, opt 
 	}
 	for _, s := range list {
 		for _, i := range s.due {
-			done, err := c.coolOne(ctx, s.contents, i, opt)
+			done, err := c.CoolOne(ctx, s.contents, i, opt)
 			if errors.Is(err, ErrColdRefused) || errors.Is(err, fs.ErrNotExist) {
 				done.Skipped = err.Error() // it changed meanwhile, or is damaged
 			} else if err != nil {
@@ -266,25 +293,25 @@ func (c *Cold) coolName(ctx context.Context, name string, unused time.Time, opt 
 	return nil
 }
 
-// coolSeries is a series of package cooling.
+// coolSeries is a series of package
 type coolSeries struct {
 	product  string
-	contents []cooling.Content
+	contents []Candidate
 	due      []int // positions of the contents that are to become cold
 }
 
 // dueOf returns the series of a name, with what is due in them.
 func (c *Cold) dueOf(ctx context.Context, name string, unused time.Time, products []string) ([]coolSeries, error) {
-	rows, err := c.d.db.Colds.Series(ctx, name)
+	rows, err := c.db.Colds.Series(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	list := seriesOf(rows, products)
 	for k := range list {
 		s := &list[k]
-		cooling.Settle(s.contents, c.d.now())
-		for _, i := range cooling.Due(s.contents, unused) {
-			newest, err := c.d.db.Colds.NewestOfAnother(ctx, s.contents[i].Ref, name)
+		Settle(s.contents, c.now())
+		for _, i := range Due(s.contents, unused) {
+			newest, err := c.db.Colds.NewestOfAnother(ctx, s.contents[i].Ref, name)
 			if err != nil {
 				return nil, err
 			}
@@ -308,9 +335,9 @@ type CoolOutlook struct {
 // Outlook counts what Cool would make cold with the same options, as far as that is known
 // without reading it.
 func (c *Cold) Outlook(ctx context.Context, opt CoolOptions) (o CoolOutlook, err error) {
-	unused := c.d.now().Add(-opt.After)
+	unused := c.now().Add(-opt.After)
 	for position := ""; ; {
-		names, err := c.d.db.Colds.Names(ctx, position, 256)
+		names, err := c.db.Colds.Names(ctx, position, 256)
 		if err != nil || len(names) == 0 {
 			return o, err
 		}
@@ -326,7 +353,7 @@ func (c *Cold) Outlook(ctx context.Context, opt CoolOptions) (o CoolOutlook, err
 						o.Due, o.Bytes = o.Due+1, o.Bytes+k.Size
 					case k.Cold:
 						o.Cold++
-					case k.Size < cooling.MinSize:
+					case k.Size < MinSize:
 					case k.Used.After(unused):
 						o.Used++
 					default:
@@ -367,7 +394,7 @@ func seriesOf(rows []index.CoolCandidate, products []string) (list []coolSeries)
 	var last *index.CoolCandidate
 	for i := range rows {
 		r := &rows[i]
-		if seen[r.Ref] || !cooling.Repeats(r.Kind) || !(Scope{products}).sees(r.Product) {
+		if seen[r.Ref] || !Repeats(r.Kind) || products != nil && !slices.Contains(products, r.Product) {
 			continue
 		}
 		seen[r.Ref] = true
@@ -375,7 +402,7 @@ func seriesOf(rows []index.CoolCandidate, products []string) (list []coolSeries)
 			list = append(list, coolSeries{product: r.Product})
 			last = r
 		}
-		k := cooling.Content{Ref: r.Ref, Size: r.Size, Order: r.Object, Tx: r.Tx, Newest: newest[r.Ref], Used: r.Added, Cold: r.Cold, Base: r.Base, File: r.File, Made: r.Made, Needed: r.Deltas}
+		k := Candidate{Ref: r.Ref, Size: r.Size, Order: r.Object, Tx: r.Tx, Newest: newest[r.Ref], Used: r.Added, Cold: r.Cold, Base: r.Base, File: r.File, Made: r.Made, Needed: r.Deltas}
 		if read := r.Read.AddDate(0, 0, 1); !r.Read.IsZero() && read.After(k.Used) { // some time on that day
 			k.Used = read
 		}
@@ -395,8 +422,8 @@ func (o opened) source() cold.Source {
 	return cold.Source{ReaderAt: o.File, Size: o.Size(), Sum: o.ref}
 }
 
-// coolOne makes content i of a series cold.
-func (c *Cold) coolOne(ctx context.Context, series []cooling.Content, i int, opt CoolOptions) (done Cooled, err error) {
+// CoolOne makes content i of a series cold.
+func (c *Cold) CoolOne(ctx context.Context, series []Candidate, i int, opt CoolOptions) (done Cooled, err error) {
 	k := &series[i]
 	done = Cooled{Ref: k.Ref, Size: k.Size}
 	if err := c.hasSpace(k.Size); err != nil && !opt.DryRun {
@@ -429,11 +456,11 @@ func (c *Cold) coolOne(ctx context.Context, series []cooling.Content, i int, opt
 		done.File = key
 	}
 	if opt.DryRun {
-		cooled(series, k, done, c.d.now())
+		cooled(series, k, done, c.now())
 		return done, nil
 	}
 	file, err := c.encode(ctx, src, base, opt.Pace)
-	if err == nil && base != nil && !cooling.WorthDelta(file.Size, key) {
+	if err == nil && base != nil && !WorthDelta(file.Size, key) {
 		base, done.Base = nil, blob.Ref{}
 		file, err = c.encode(ctx, src, nil, opt.Pace)
 	}
@@ -444,12 +471,12 @@ func (c *Cold) coolOne(ctx context.Context, series []cooling.Content, i int, opt
 		return done, err
 	}
 	done.File = file.Size
-	cooled(series, k, done, c.d.now())
+	cooled(series, k, done, c.now())
 	return done, nil
 }
 
 // cooled notes in a series that its content k became cold.
-func cooled(series []cooling.Content, k *cooling.Content, done Cooled, now time.Time) {
+func cooled(series []Candidate, k *Candidate, done Cooled, now time.Time) {
 	k.Cold, k.Base, k.File, k.Made = true, done.Base, done.File, now
 	for j := range series {
 		if series[j].Ref == k.Base {
@@ -460,10 +487,10 @@ func cooled(series []cooling.Content, k *cooling.Content, done Cooled, now time.
 
 // hasSpace returns an error if too little of the disk is free to make a content cold.
 func (c *Cold) hasSpace(size int64) error {
-	if c.space == nil {
+	if c.Space == nil {
 		return nil
 	}
-	total, free, err := c.space()
+	total, free, err := c.Space()
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	}
@@ -475,8 +502,8 @@ func (c *Cold) hasSpace(size int64) error {
 
 // chooseBase returns the key from which a content is built best, opened, and the
 // estimated length of the delta; nil if a key of its own is better.
-func (c *Cold) chooseBase(ctx context.Context, series []cooling.Content, i int, src opened, key int64) (best int64, base *opened, err error) {
-	for _, j := range cooling.Bases(series, i, c.d.now()) {
+func (c *Cold) chooseBase(ctx context.Context, series []Candidate, i int, src opened, key int64) (best int64, base *opened, err error) {
+	for _, j := range Bases(series, i, c.now()) {
 		f, err := c.store.OpenBase(ctx, series[j].Ref)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // damaged: verify names it
@@ -495,7 +522,7 @@ func (c *Cold) chooseBase(ctx context.Context, series []cooling.Content, i int, 
 			}
 			return 0, nil, err
 		}
-		if !cooling.WorthDelta(n, key) || base != nil && n >= best {
+		if !WorthDelta(n, key) || base != nil && n >= best {
 			_ = b.Close() // opened for reading
 			continue
 		}
@@ -539,33 +566,33 @@ func (c *Cold) commit(ctx context.Context, src opened, file index.Content, base 
 	if err := c.store.Restore(ctx, row, io.Discard, c.renewing(ctx, opt.Pace)); err != nil {
 		return fmt.Errorf("the cold file of content %s was made and cannot be read back, so that the content stays as it is: %w", src.ref, err)
 	}
-	err := c.d.db.Colds.Put(ctx, src.ref, file, onto, func() error { return c.store.Complete(ctx, row) })
+	err := c.db.Colds.Put(ctx, src.ref, file, onto, func() error { return c.store.Complete(ctx, row) })
 	if errors.Is(err, index.ErrNotUploaded) { // its upload, or its earlier record, is gone by now
 		err = fmt.Errorf("%w: %w", ErrColdRefused, err)
 	}
 	if err != nil {
 		return err
 	}
-	if err := c.d.db.Colds.DropVariants(ctx, src.ref, []string{transcode.Zstd.Name, transcode.Gzip.Name, transcode.Cab.Name}); err != nil {
+	if err := c.db.Colds.DropVariants(ctx, src.ref, []string{transcode.Zstd.Name, transcode.Gzip.Name, transcode.Cab.Name}); err != nil {
 		return err
 	}
 	if opt.Grace > 0 {
 		return nil
 	}
-	_, err = c.d.db.Colds.Strip(ctx, []blob.Ref{src.ref}, c.d.now(), c.deletePlain(ctx))
+	_, err = c.db.Colds.Strip(ctx, []blob.Ref{src.ref}, c.now(), c.deletePlain(ctx))
 	return err
 }
 
 // renewing returns a pace that renews the leases of finished uploads too: the reading of
 // a large cold file may take longer than a lease.
 func (c *Cold) renewing(ctx context.Context, pace func(n int) error) func(n int) error {
-	if !c.d.placed {
+	if !c.placed {
 		return pace
 	}
-	last := c.d.now()
+	last := c.now()
 	return func(n int) error {
-		if now := c.d.now(); now.Sub(last) >= renewEvery {
-			if err := c.d.db.Places.Extend(ctx, renewFor); err != nil {
+		if now := c.now(); now.Sub(last) >= renewEvery {
+			if err := c.db.Places.Extend(ctx, renewFor); err != nil {
 				return err
 			}
 			last = now
@@ -580,12 +607,12 @@ func (c *Cold) renewing(ctx context.Context, pace func(n int) error) func(n int)
 // deletePlain returns the function that deletes the plain bytes of cold contents. A
 // file in use stays, and is deleted later.
 func (c *Cold) deletePlain(ctx context.Context) func(blob.Ref) error {
-	return deleteBlobs(ctx, c.store.Below(), nil)
+	return content.Deleter(ctx, c.store.Below(), nil)
 }
 
-// warm makes a content plain again. Its bytes are stored before its record ends. If the
+// Warm makes a content plain again. Its bytes are stored before its record ends. If the
 // record or the stored bytes change meanwhile, it begins again.
-func (c *Cold) warm(ctx context.Context, row ColdContent, pace func(n int) error) (err error) {
+func (c *Cold) Warm(ctx context.Context, row ColdContent, pace func(n int) error) (err error) {
 	for range 3 {
 		err = c.warmOnce(ctx, row, pace)
 		if errors.Is(err, blob.ErrDamaged) || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, index.ErrNotUploaded) {
@@ -640,25 +667,25 @@ func (c *Cold) keepPlain(ctx context.Context, row ColdContent) error {
 	case err == nil:
 		return c.isPlain(ctx, row)
 	case errors.Is(err, fs.ErrNotExist):
-		return c.discard(ctx, row)
+		return c.Discard(ctx, row)
 	}
 	return err
 }
 
 // isPlain ends the record of a cold content whose plain bytes are stored.
 func (c *Cold) isPlain(ctx context.Context, row ColdContent) error {
-	return c.d.db.Colds.Warm(ctx, row.Content, func() error {
+	return c.db.Colds.Warm(ctx, row.Content, func() error {
 		_, err := c.store.Below().Stat(ctx, row.Ref)
 		return err
 	})
 }
 
-// free makes the contents plain that are built from a base which only they need, so
+// Free makes the contents plain that are built from a base which only they need, so
 // that the base can be deleted.
-func (c *Cold) free(ctx context.Context, base blob.Ref) error {
-	for row, err := range c.d.db.Colds.Needing(ctx, base) {
+func (c *Cold) Free(ctx context.Context, base blob.Ref) error {
+	for row, err := range c.db.Colds.Needing(ctx, base) {
 		if err == nil {
-			err = c.warm(ctx, row, nil)
+			err = c.Warm(ctx, row, nil)
 		}
 		if err != nil {
 			return err
