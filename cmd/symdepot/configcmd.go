@@ -40,9 +40,7 @@ Exit codes: 0 the configuration is valid, 1 it has faults (printed with file, li
 
 // Run checks a configuration.
 func (c configCheckCmd) Run(a *app) error {
-	path := config.Find(cmp.Or(c.File, c.Config), os.Getenv)
-	a.noteIgnored(path)
-	conf, err := config.LoadForCheck(path, os.Getenv)
+	conf, err := config.LoadForCheck(a.site.ConfigFile(cmp.Or(c.File, c.Config)), os.Getenv)
 	if fault := (*config.Error)(nil); errors.As(err, &fault) {
 		fmt.Fprintln(a.stderr, err)
 		return term.ErrNegative
@@ -50,11 +48,11 @@ func (c configCheckCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if a.depotDir != "" {
-		if err := config.CheckDepot(a.depotDir); err != nil {
+	if a.site.Depot != "" {
+		if err := config.CheckDepot(a.site.Depot); err != nil {
 			return term.UsageError(err.Error())
 		}
-		conf.Depot.Dir = a.depotDir
+		conf.Depot.Dir = a.site.Depot
 	}
 	dir, err := conf.DepotDir()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -66,7 +67,7 @@ func (c coolCmd) Run(a *app) error {
 		if err != nil {
 			return err
 		}
-		after = cmp.Or(conf.ColdOptions().After, coolAfter)
+		after = cmp.Or(setup.ColdOptions(conf).After, coolAfter)
 	}
 	opt := depot.CoolOptions{After: after, DryRun: c.DryRun, Grace: depot.CoolGrace, Products: c.Product}
 	if c.Now {

@@ -51,7 +51,7 @@ func (c doctorCmd) Run(a *app) error {
 
 // doctorCase says what is examined.
 func (a *app) doctorCase(configFile string) doctor.Case {
-	return doctor.Case{ConfigFile: config.Find(configFile, os.Getenv), Getenv: os.Getenv, DepotDir: a.depotDir, Blobs: a.blobs, Version: programVersion()}
+	return doctor.Case{ConfigFile: config.Find(configFile, os.Getenv), Getenv: os.Getenv, DepotDir: a.site.Depot, Blobs: a.site.Blobs, Version: programVersion()}
 }
 
 func printFindings(a *app, asJSON bool, list []doctor.Finding) error {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"os/user"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -25,6 +23,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/mstools"
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/term"
 )
@@ -68,10 +67,7 @@ func exitCode(err error) int {
 type app struct {
 	ctx            context.Context
 	stdout, stderr io.Writer
-	depotDir       string // of --depot or SYMDEPOT_DEPOT; empty: the configured one
-	blobs          string // of --blobs or SYMDEPOT_DEPOT_BLOBS; empty: the configured or recorded one
-	conf           *config.Config
-	opened         string // folder of the opened depot
+	site           *setup.Site
 }
 
 type cli struct {
@@ -158,7 +154,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if exited >= 0 {
 		return exited // --help or --version was printed
 	}
-	a := &app{ctx: ctx, stdout: output{stdout}, stderr: stderr, depotDir: c.Depot, blobs: c.Blobs}
+	a := &app{ctx: ctx, stdout: output{stdout}, stderr: stderr, site: &setup.Site{Depot: c.Depot, Blobs: c.Blobs}}
+	a.site.Note = func(text string) { fmt.Fprintln(stderr, "symdepot:", text) }
 	var file *fs.PathError
 	switch {
 	case err == nil:
@@ -226,8 +223,8 @@ func (a *app) describe(err error) string {
 		return fmt.Sprintf("cannot write to standard output: %v", out.error)
 	case durable.IsNoSpace(err):
 		return fmt.Sprintf("%v\nThe disk is full; the depot is unchanged. Free space there, for instance with `symdepot rm` and `symdepot gc`, and run the command again.", err)
-	case errors.Is(err, fs.ErrPermission) && a.opened != "" && !writable(a.opened):
-		return fmt.Sprintf("%v\nThis user may not use the depot %s. Run the command as its owner, name a group of users with depot.group, or name another depot with --depot.", err, a.opened)
+	case errors.Is(err, fs.ErrPermission) && a.site.Opened() != "" && !writable(a.site.Opened()):
+		return fmt.Sprintf("%v\nThis user may not use the depot %s. Run the command as its owner, name a group of users with depot.group, or name another depot with --depot.", err, a.site.Opened())
 	case errors.Is(err, fs.ErrPermission) && errors.As(err, new(*bucket.Error)):
 		return fmt.Sprintf("%v\nCheck the credentials of the bucket (AWS_ACCESS_KEY_ID and the like) and their rights.", err)
 	case errors.Is(err, fs.ErrPermission):
@@ -248,97 +245,16 @@ func writable(dir string) bool {
 }
 
 // open opens the depot for a command.
-func (a *app) open(opt depot.Options) (*depot.Depot, error) {
-	where, err := a.dir()
-	if err != nil {
-		return nil, err
-	}
-	conf, err := a.configFor(where, opt.MustExist)
-	if err != nil {
-		return nil, err
-	}
-	blobs := a.blobs
-	if blobs == "" && where == conf.Depot.Dir {
-		blobs = conf.Depot.Blobs
-	}
-	a.opened = where
-	var unreadable *fs.PathError
-	if err := conf.UseDepot(where, blobs, &opt); errors.As(err, &unreadable) {
-		return nil, err
-	} else if err != nil {
-		return nil, term.UsageError(err.Error())
-	}
-	opt.Group = cmp.Or(opt.Group, conf.Depot.Group)
-	return depot.Open(a.ctx, where, opt)
-}
+func (a *app) open(opt depot.Options) (*depot.Depot, error) { return a.site.Open(a.ctx, opt) }
 
-// configFor returns the configuration for opening a depot. An existing one in a
-// folder is opened without reading the file, so that a mistake there does not
-// keep a command from working.
-func (a *app) configFor(where string, mustExist bool) (*config.Config, error) {
-	_, err := os.Stat(where)
-	recorded, rerr := depot.BucketOf(where)
-	if a.conf == nil && rerr == nil && recorded == "" && a.blobs == "" && (err == nil || mustExist && !strings.Contains(where, "://")) {
-		return config.Default(), nil
-	}
-	return a.config("")
-}
+// openFor opens the depot for a command that adds files; nil: a dry run found none.
+func (a *app) openFor(dryRun bool) (*depot.Depot, error) { return a.site.OpenFor(a.ctx, dryRun) }
 
-// openFor opens the depot for a command that adds files. A dry run makes no depot:
-// it gets nil if there is none.
-func (a *app) openFor(dryRun bool) (*depot.Depot, error) {
-	conf, err := a.config("")
-	if err != nil {
-		return nil, err // its rules say what may be added
-	}
-	d, err := a.open(depot.Options{MustExist: dryRun, Probe: !dryRun, Links: conf.LinkRules()})
-	if dryRun && errors.Is(err, depot.ErrNoDepot) {
-		return nil, nil
-	}
-	return d, err
-}
-
-// dir returns the depot's folder: that of --depot or SYMDEPOT_DEPOT, else the
-// configured one, else the platform's.
-func (a *app) dir() (string, error) {
-	if a.depotDir != "" {
-		return a.depotDir, nil
-	}
-	conf, err := a.config("")
-	if err != nil {
-		return "", err
-	}
-	dir, err := conf.DepotDir()
-	if err != nil {
-		return "", term.UsageError(err.Error())
-	}
-	return dir, nil
-}
+// dir returns the address of the depot.
+func (a *app) dir() (string, error) { return a.site.Dir() }
 
 // config reads the configuration once. named is the file of --config.
-func (a *app) config(named string) (*config.Config, error) {
-	if a.conf != nil {
-		return a.conf, nil
-	}
-	path := config.Find(named, os.Getenv)
-	a.noteIgnored(path)
-	conf, err := config.Load(path, os.Getenv)
-	if fault := (*config.Error)(nil); errors.As(err, &fault) {
-		return nil, term.UsageError(err.Error())
-	}
-	if err != nil {
-		return nil, err
-	}
-	a.conf = conf
-	return conf, nil
-}
-
-// noteIgnored reports a configuration in the current folder, which is not read.
-func (a *app) noteIgnored(used string) {
-	if w := config.IgnoredHere(used); w != "" {
-		fmt.Fprintln(a.stderr, "symdepot:", w)
-	}
-}
+func (a *app) config(named string) (*config.Config, error) { return a.site.Config(named) }
 
 type versionCmd struct{}
 

@@ -65,7 +65,7 @@ func (c proxyCmd) Run(a *app) error {
 	for _, s := range specs {
 		fmt.Fprintf(a.stdout, "Upstream: %s (%s).\n", term.Printable(s.Name), s.Layout)
 	}
-	return serve(a, conf, specs, nil, txFlags{})
+	return serve(a, conf, specs, nil)
 }
 
 // credentials gives the secrets of the environment or of files to the only

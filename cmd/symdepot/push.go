@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/client"
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/internal/wire"
@@ -88,7 +89,7 @@ func (c pushCmd) Run(a *app) error {
 }
 
 func (c pushCmd) push(a *app, ci client.CI) (r client.PushResult, err error) {
-	spareCollections(16<<20, 100)
+	setup.CollectAt(100, 16<<20)
 	p, err := client.NewPusher(c.Server, c.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
 	if err != nil {
 		return r, err

@@ -1,19 +1,19 @@
 package main
 
 import (
+	"context"
+
+	program "github.com/symdepot/symdepot/internal/app"
+	"github.com/symdepot/symdepot/internal/exchange"
+	"github.com/symdepot/symdepot/internal/setup"
+
 	"cmp"
 	"fmt"
-	"log/slog"
 	"net"
-	"path/filepath"
-	"runtime/debug"
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/config"
-	"github.com/symdepot/symdepot/internal/daemon"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/server"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
@@ -92,7 +92,7 @@ func (c serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	return serve(a, conf, specs, c.Add, c.txFlags)
+	return serve(a, conf, specs, c.fill(a))
 }
 
 // apply overrides the configuration with the flags.
@@ -116,7 +116,7 @@ func (c serveCmd) apply(conf *config.Config) error {
 	if err := conf.CheckAuth(); err != nil {
 		return term.UsageError(err.Error())
 	}
-	if _, err := conf.Records(); err != nil {
+	if _, _, err := conf.Records(); err != nil {
 		return term.UsageError("--admin-files: " + err.Error())
 	}
 	conf.Log.Requests = conf.Log.Requests && !c.Quiet
@@ -149,104 +149,36 @@ func (c serveCmd) apply(conf *config.Config) error {
 	return nil
 }
 
-// serve answers requests as a configuration says until it is interrupted.
-func serve(a *app, conf *config.Config, specs []upstream.Spec, add []string, info txFlags) error {
-	defer daemon.EndAtSecond(a.ctx)()
-	reloads := daemon.Reloads()
-	// The heap of a file server is small: collect it early rather than let it
-	// grow with the load, but not for every few MiB.
-	debug.SetGCPercent(50)
-	spareCollections(8<<20, 50)
-	logs := server.NewLogWriter(a.stderr)
-	defer logs.Close()
-	log := newLogger(conf.Log.Format, a.stderr, logs)
-	for _, w := range conf.Warnings(specs) {
-		log.Warn(w)
+// fill returns what adds the files of --add to the depot.
+func (c serveCmd) fill(a *app) func(context.Context, *depot.Depot) error {
+	if len(c.Add) == 0 {
+		return nil
 	}
-	stores, err := conf.OpenStores(a.ctx)
-	defer func() {
-		for _, s := range stores {
-			_ = s.Close()
-		}
-	}()
-	if err != nil {
-		return err
+	return func(_ context.Context, d *depot.Depot) error {
+		return runAdd(a, d, c.Add, exchange.AddOptions{Info: c.info()}, false)
 	}
-	dir, err := a.dir()
-	if err != nil {
-		return err
-	}
-	shared := ""
-	if index.IsURL(dir) {
-		shared = dir + "\n" + cmp.Or(a.blobs, conf.Depot.Blobs)
-	}
-	recorded, err := conf.Records()
-	if err != nil {
-		return err
-	}
-	recorded.Index = recorded.Refs && len(stores) == 0
-	tracer, err := conf.OpenTracer(programVersion(), log)
-	if err != nil {
-		return err
-	}
-	defer tracer.Close()
-	sources, err := conf.Open(a.ctx, specs, shared, tracer)
-	if err != nil {
-		return err
-	}
-	defer sources.Close()
-	transcode, endTranscode, err := conf.OpenTranscoders(a.ctx, filepath.Join(dir, ".scratch"), log)
-	if err != nil {
-		return err
-	}
-	defer endTranscode()
-	nodes, err := conf.Depot.ListenForPeers(a.ctx)
-	if err != nil {
-		return err
-	}
-	d, err := a.open(depot.Options{
-		Probe: true, Tracer: tracer, Nodes: nodes, Transcode: transcode, SymCache: conf.SymCacheFolders(), Symbols: conf.MakeSymbols(), Log: log, MakeCabinets: conf.MakeCabinets, Records: recorded, Sources: stores,
-		Upstreams: sources.List, Limits: conf.Limits(), Lifetimes: conf.Lifetimes(), Cache: conf.CacheLimits(), ScrubRate: conf.ScrubRate(),
-		Stages: conf.PushLimits(), Links: conf.LinkRules(), Cold: conf.ColdOptions(),
-	})
-	if err != nil {
-		if nodes.Listener != nil {
-			_ = nodes.Listener.Close()
-		}
-		return err
-	}
-	defer d.Close()
-	return running{conf: conf, log: log, tracer: tracer, sources: sources, reloads: reloads}.run(a, d, add, info)
 }
 
-// newAPI returns the API and the pages below /-/.
-func newAPI(d *depot.Depot, uploads *intake.Handler, g *guard, log *slog.Logger, conf *config.Config) *web.API {
-	tokens := tokenAPI{g.gate, tokenStore{d}}
-	return web.New(web.Config{
-		SignIns: tokens, BaseURL: conf.BaseURL,
-		Stages: d.Stages(), Forms: uploads, Retention: d.Retention, Transactions: d, Files: depot.FinderIn(d), Scratch: d.Stages().UploadDir(), Catalog: d.Catalog, Sources: d.Sources, InPlace: d.Watched, Tokens: tokens, Audit: g.audit, Log: log,
-		Tracing: web.Tracing{Depot: d.Tracer, Prefixes: conf.Prefixes, HexAge: conf.SymCacheServer().HexAge, Redirect: conf.SymCacheServer().Redirect, Gate: g.gate},
-		Facts:   aboutServer(d, conf, g), Upstreams: d.Remote, Jobs: d.Jobs(), Missing: d.Missing, Makes: conf.SymbolsServer(d).Depot != nil, Version: programVersion(),
+// serve answers requests as a configuration says until it is interrupted.
+func serve(a *app, conf *config.Config, specs []upstream.Spec, fill func(context.Context, *depot.Depot) error) error {
+	return program.Serve(a.ctx, program.Options{
+		Site: a.site, Config: conf, Specs: specs, Version: programVersion(), Stderr: a.stderr, Fill: fill,
+		Started: func(at program.Address) { printStart(a, conf.File(), at) },
 	})
 }
 
 // printStart prints the server's address and the settings of each client.
-func printStart(a *app, conf *config.Config, addr net.Addr, g *guard, log *slog.Logger) {
-	if f := conf.File(); f != "" {
-		fmt.Fprintf(a.stdout, "Configuration: %s\n", term.Printable(f))
+func printStart(a *app, configFile string, at program.Address) {
+	if configFile != "" {
+		fmt.Fprintf(a.stdout, "Configuration: %s\n", term.Printable(configFile))
 	}
-	base := server.BaseURL(addr)
-	if g.tls != nil {
+	base := server.BaseURL(at.Addr)
+	if at.TLS {
 		base = "https" + strings.TrimPrefix(base, "http")
 	}
-	_, open := g.gate.Open()
-	fmt.Fprint(a.stdout, web.StartText(base, !open))
-	if open {
-		return
-	}
-	fmt.Fprint(a.stdout, "\n", web.AccessText(base), "\n")
-	if tcp, ok := addr.(*net.TCPAddr); ok && g.tls == nil && !tcp.IP.IsLoopback() {
-		log.Warn("credentials are sent over plain HTTP, which anybody on the network path can read; set a certificate (tls), or put a TLS proxy in front")
+	fmt.Fprint(a.stdout, web.StartText(base, !at.Open))
+	if !at.Open {
+		fmt.Fprint(a.stdout, "\n", web.AccessText(base), "\n")
 	}
 }
 
@@ -256,5 +188,5 @@ func pointerRoots(flags []string) ([]symstore.PointerRoot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return roots, config.CheckPointerFolders(roots)
+	return roots, setup.CheckPointerFolders(roots)
 }

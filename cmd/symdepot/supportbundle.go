@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/doctor"
-	"github.com/symdepot/symdepot/internal/support"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -50,7 +49,8 @@ func (c supportBundleCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	err = support.Write(f, support.Contents{Version: versionText(), Findings: list, Patient: patient, Log: c.Log, Environ: os.Environ(), Now: now})
+	bundle := doctor.Bundle{Version: versionText(), Findings: list, Patient: patient, Log: c.Log, Environ: os.Environ(), Now: now}
+	err = bundle.Write(f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(c.Output))
 	}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
@@ -41,26 +39,5 @@ func (f upstreamFlags) open(a *app, opt depot.Options) (*depot.Depot, func(), er
 	if err != nil {
 		return nil, nil, err
 	}
-	return openWith(a, conf, opt)
-}
-
-// openWith is open with a configuration to which the flags have been applied.
-func openWith(a *app, conf *config.Config, opt depot.Options) (*depot.Depot, func(), error) {
-	specs, err := conf.Specs()
-	if err != nil {
-		return nil, nil, err
-	}
-	sources, err := conf.Open(a.ctx, specs, "", nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	opt.Upstreams, opt.Limits, opt.Lifetimes, opt.Cache = sources.List, conf.Limits(), conf.Lifetimes(), conf.CacheLimits()
-	d, err := a.open(opt)
-	if err != nil {
-		return nil, nil, errors.Join(err, sources.Close())
-	}
-	return d, func() {
-		_ = d.Close()
-		_ = sources.Close()
-	}, nil
+	return a.site.OpenWith(a.ctx, conf, opt)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/watch"
 )
@@ -56,7 +57,7 @@ func (c watchCmd) Run(a *app) error {
 			opt.Log.Error("the report cannot be printed", "error", err)
 		}
 	}
-	f, done, err := conf.OpenWatch(a.ctx, c.Dir, dir, opt)
+	f, done, err := setup.OpenWatch(a.ctx, conf, c.Dir, dir, opt)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -52,7 +53,7 @@ func (f watchFlags) addTo(conf *config.Config) error {
 
 // use makes a depot search the folders until close is called.
 func (ws *watchedFolders) use(d *depot.Depot) {
-	list, notes, done := ws.conf.ReadWatched(ws.a.ctx, d.Watched.Dir())
+	list, notes, done := setup.ReadWatched(ws.a.ctx, ws.conf, d.Watched.Dir())
 	d.Watched.Use(list)
 	ws.notes, ws.done = append(ws.notes, notes...), done
 }
@@ -75,7 +76,7 @@ func withStores(a *app, conf *config.Config, flags []string) (opt depot.Options,
 			return opt, nil, term.UsageError("--store " + v + ": " + err.Error())
 		}
 	}
-	stores, err := conf.OpenStores(a.ctx)
+	stores, err := setup.OpenStores(a.ctx, conf)
 	done = func() {
 		for _, s := range stores {
 			_ = s.Close()

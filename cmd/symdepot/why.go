@@ -10,6 +10,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/keeper"
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
@@ -103,18 +104,18 @@ func (c whyCmd) tracer(a *app, ws *watchedFolders) (t keeper.Tracer, done func()
 	if err != nil {
 		return nil, nil, err
 	}
-	if opt.Records, err = conf.Records(); err != nil {
+	if opt.Records, err = setup.Records(conf); err != nil {
 		closeStores()
 		return nil, nil, err
 	}
 	opt.Records.Index = opt.Records.Refs && len(opt.Sources) == 0
-	opt.MustExist, opt.Symbols, opt.MakeCabinets = true, conf.MakeSymbols(), conf.MakeCabinets
-	d, closeDepot, err := openWith(a, conf, opt)
+	opt.MustExist, opt.Symbols, opt.MakeCabinets = true, setup.MakeSymbols(conf), conf.MakeCabinets
+	d, closeDepot, err := a.site.OpenWith(a.ctx, conf, opt)
 	if err != nil {
 		closeStores()
 		return nil, nil, err
 	}
 	ws.use(d)
-	as := depot.TraceAsk{Prefixes: conf.Prefixes, HexAge: conf.SymCacheServer().HexAge, Redirect: conf.SymCacheServer().Redirect}
+	as := depot.TraceAsk{Prefixes: conf.Prefixes, HexAge: conf.SymCache.AgeRadix == "auto", Redirect: conf.SymCache.Redirect}
 	return keeper.TracerOf(d, as), func() { ws.close(); closeDepot(); closeStores() }, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/server"
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/internal/term"
@@ -73,7 +74,7 @@ func (c workCmd) Run(a *app) error {
 	}
 	logs := server.NewLogWriter(a.stderr)
 	defer logs.Close()
-	log := newLogger(c.Log, a.stderr, logs)
+	log := setup.Logger(c.Log, a.stderr, logs)
 	room, err := transcode.OpenWorkspace(cmp.Or(c.Scratch, transcode.DefaultRoot()))
 	if err != nil {
 		return err

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/bucket"
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
@@ -43,12 +42,6 @@ func TestConfigDefaults(t *testing.T) {
 		}
 		if c.Listen != "127.0.0.1:8080" || !c.Log.Requests || c.Log.Format != "auto" || c.FilePath != "name" || c.Public || len(c.Upstreams) != 0 {
 			t.Errorf(`%q: got %+v, want Listen "127.0.0.1:8080", Log.Requests true, Log.Format "auto", FilePath "name", Public false, Upstreams of length 0`, text, c)
-		}
-		if got, want := c.Lifetimes(), (depot.Lifetimes{NotFound: time.Hour, Forbidden: 24 * time.Hour}); got != want {
-			t.Errorf("got %+v, want %v", got, want)
-		}
-		if got, want := c.Limits(), (depot.Limits{NextRank: 300 * time.Millisecond, FirstByte: 3 * time.Second, Stall: 10 * time.Second, MaxBytes: 16 << 30, Fetches: 64}); got != want {
-			t.Errorf("got %+v, want %v", got, want)
 		}
 	}
 	c, err := Load("", noEnv)
@@ -119,35 +112,16 @@ func TestConfigFull(t *testing.T) {
 	if !c.Public || c.Stores[0].Layout != "unified" || c.Stores[1].Dir != "/srv/b" || c.PointerRoots[0] != `\\server\share=/mnt/share` {
 		t.Errorf(`got %+v, want Public true, Stores[0].Layout "unified", Stores[1].Dir "/srv/b", PointerRoots[0] %q`, c, `\\server\share=/mnt/share`)
 	}
-	if l := c.Lifetimes(); l.NotFound >= 0 || l.Forbidden != 48*time.Hour {
-		t.Errorf("Lifetimes: %+v, want NotFound less than 0, Forbidden %v", l, 48*time.Hour)
-	}
-	if l := c.CacheLimits(); l.MaxBytes != 1e11 || l.MaxUnused != 90*24*time.Hour || l.PerUpstream["microsoft"] != 50<<30 {
-		t.Errorf(`CacheLimits: %+v, want MaxBytes 1e11, MaxUnused %v, PerUpstream["microsoft"] 50 << 30`, l, 90*24*time.Hour)
-	}
-	if n := c.ScrubRate(); n != 8<<20 {
-		t.Errorf("depot.scrub_rate is %d by default, want 8 MiB", n)
-	}
-	c.Depot.ScrubRate = 0
-	if n := c.ScrubRate(); n >= 0 {
-		t.Errorf("depot.scrub_rate 0 is %d in the depot's options, want a negative number: no check", n)
-	}
 	all, err := c.Specs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	far, err := c.Open(t.Context(), all, "", nil)
-	if err != nil {
-		t.Fatal(err)
+	var names []string
+	for _, u := range all {
+		names = append(names, fmt.Sprintf("%s %d %s", u.Name, u.Guard.Rank, c.Products()[u.Name]))
 	}
-	defer far.Close()
-	var got []string
-	for _, u := range far.List {
-		got = append(got, fmt.Sprintf("%s %d %s", u.Source.Name(), u.Rank, u.Product))
-	}
-	want := []string{"microsoft 0 ", "x 2 ", "nuget 1 ", "corp 0 windows", "s3 0 ", "disk 0 "}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %v", got, want)
+	if want := []string{"microsoft 0 ", "x 2 ", "nuget 1 ", "corp 0 windows", "s3 0 ", "disk 0 "}; !slices.Equal(names, want) {
+		t.Errorf("upstreams %q, want %q", names, want)
 	}
 	if w := strings.Join(c.Warnings(all), "\n"); !strings.Contains(w, "disk:") {
 		t.Errorf("no warning of a folder that is not there: %s, want %q in it", w, "disk:")
@@ -287,11 +261,11 @@ func TestSignIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := c.Gate().SignIn
+		l := c.Access().SignIn
 		if l == nil || l.Issuer != "https://login.example.com" || l.ClientID != "depot" || l.ClientSecret != what || l.Name != "email" || l.Groups != "groups" || c.BaseURL != "https://symbols.example.com" {
 			t.Errorf("with %v: %+v, want the provider with the secret %q", env, l, what)
 		}
-		gate := c.Gate()
+		gate := c.Access()
 		if rights, err := gate.Anonymous(); err != nil || rights.Admitted {
 			t.Errorf("anonymous rights: %+v, %v; want none, because people sign in", rights, err)
 		}
@@ -346,15 +320,7 @@ auth:
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := c.PushLimits()
-	if l.MaxFile != 1<<30 || l.MaxFiles != 1_000_000 || l.MaxBytes != 256<<30 || l.Idle != 2*time.Hour || l.Longest != 7*24*time.Hour || l.Quotas["Game"] != 500<<30 || !l.DenyOther ||
-		l.Open != 100 || l.Staged != 200<<30 || l.Free != 50<<30 || l.Quiet != 15*time.Minute {
-		t.Errorf("the limits are %+v; want those of the file", l)
-	}
-	if r := c.LinkRules(); r.For("Game") != "refuse-commands" || r.For("Other") != "flag" || len(r.Hosts) != 1 {
-		t.Errorf("the rules for links are %+v; want those of the file", r)
-	}
-	rules := c.Gate().OIDC
+	rules := c.Access().OIDC
 	if len(rules) != 1 || rules[0].Match["project_id"] != "20" || rules[0].Match["ref_protected"] != "true" || !rules[0].Read || rules[0].Class != "nightly" || rules[0].Write[0] != "tool" {
 		t.Errorf("the rules are %+v; want one with two matches, read, class nightly and write tool", rules)
 	}
@@ -575,42 +541,4 @@ func FuzzConfig(f *testing.F) {
 			}
 		}
 	})
-}
-
-// The servers of one depot have one id for upstreams, others have different ones.
-func TestServerID(t *testing.T) {
-	t.Parallel()
-	const depot = "postgres://symdepot@db/symdepot\ns3://symbols/depot"
-	a, b := serverID(depot), serverID(depot)
-	if a != b || len(a) != len("symdepot-")+12 {
-		t.Errorf("ids %q and %q of one depot, want equal ones", a, b)
-	}
-	for _, other := range []string{serverID(""), serverID(""), serverID(depot + "2")} {
-		if other == a || len(other) != len(a) {
-			t.Errorf("id %q of another depot, want one that differs from %q", other, a)
-		}
-	}
-}
-
-// TestCold: nothing becomes cold by default, and values with which files would be
-// restored all the time are refused.
-func TestCold(t *testing.T) {
-	c, err := conf(t, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o := c.ColdOptions(); o.After != 0 || o.Rate != 32<<20 || o.Near != 8<<30 {
-		t.Errorf("by default %+v, want no time, 32 MiB per second and 8 GiB", o)
-	}
-	if c, err = conf(t, "cold: {after: 14d, rate: 0, near: 50GiB}", nil); err != nil {
-		t.Fatal(err)
-	}
-	if o := c.ColdOptions(); o.After != 14*24*time.Hour || o.Rate >= 0 || o.Near != 50<<30 {
-		t.Errorf("configured %+v, want 14 days, no limit of the rate and 50 GiB", o)
-	}
-	for _, text := range []string{"cold: {after: 10m}", "cold: {after: -1d}", "cold: {near: 0}"} {
-		if _, err := conf(t, text, nil); err == nil {
-			t.Errorf("%s was accepted, want an error", text)
-		}
-	}
 }

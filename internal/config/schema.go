@@ -4,7 +4,9 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/address"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/upstream"
 )
 
 // Config is the configuration file. docs/config.md and `symdepot config print`
@@ -106,7 +108,9 @@ type Watch struct {
 	Product string `yaml:"product" help:"Who may read the product sees the folder; empty: only who may read everything." example:"Game"`
 	Version string `yaml:"version" help:"Version of the product, for lists." example:"1.2.3"`
 
-	typed bool // on the command line
+	// Typed means that a person has just named the folder on the command line, so that it
+	// must exist.
+	Typed bool
 }
 
 func (w *Watch) fromText(text string) error {
@@ -125,7 +129,7 @@ func (w *Watch) fromText(text string) error {
 // s3://BUCKET/PREFIX?endpoint, whose value follows.
 func isParameter(text string) bool {
 	_, query, ok := strings.Cut(text, "?")
-	if !ok || !IsBucket(text) {
+	if !ok || !address.IsBucket(text) {
 		return false
 	}
 	return !strings.Contains(query[strings.LastIndexByte(query, '&')+1:], "=")
@@ -212,6 +216,13 @@ type Cache struct {
 	PerUpstream map[string]term.ByteSize `yaml:"per_upstream" help:"Size limit of the files of one upstream, by its name." example:"{microsoft: 100GiB}"`
 }
 
+// Cold configures the files that are kept as differences from similar ones.
+type Cold struct {
+	After term.Duration `yaml:"after" default:"0s" help:"How long a file must not have been added or read before a server keeps it as differences from a similar one (docs/cold.md); 0: none becomes cold." example:"14d"`
+	Rate  term.ByteSize `yaml:"rate" default:"32MiB" help:"How much a server reads per second for that; 0: without limit." example:"100MiB"`
+	Near  term.ByteSize `yaml:"near" default:"8GiB" help:"Size limit of the restored files that each machine keeps, so that the next reads are as fast as those of other files." example:"50GiB"`
+}
+
 // Upstream is one remote server, bucket or folder. Keys that are not set have
 // the preset's value, or the default of the type of upstream.
 type Upstream struct {
@@ -255,7 +266,7 @@ type Upstream struct {
 
 func (u *Upstream) fromText(text string) error {
 	u.text = text
-	_, err := parseUpstream(text)
+	_, err := upstream.ParseUpstream(text)
 	return err
 }
 

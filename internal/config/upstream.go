@@ -1,39 +1,23 @@
 package config
 
 import (
-	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base32"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
-	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/bucket"
-	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/fetch"
-	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/internal/sympath"
-	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/symfile"
+	"github.com/symdepot/symdepot/symstore"
 )
-
-func parseUpstream(text string) (upstream.Spec, error) { return upstream.ParseUpstream(text) }
-
-// Dialer returns a dialer for the outbound connections that the configuration
-// permits.
-func (c *Config) Dialer() *upstream.Dialer {
-	nets, _ := c.allowed() // checked by Load
-	return upstream.NewDialer(upstream.DialerOptions{NoEgress: c.NoEgress, AllowCIDRs: nets, AllowHosts: c.AllowHosts})
-}
 
 // Self lists the addresses of this server, which must not be its own upstream.
 func (c *Config) Self() []string {
@@ -80,72 +64,11 @@ func (c *Config) Specs() ([]upstream.Spec, error) {
 	return list, errors.Join(errs...)
 }
 
-// Sources are opened upstreams.
-type Sources struct {
-	ID   string // the id of this server in requests, to detect loops
-	List []depot.Upstream
-
-	guarded []*upstream.Guarded
-}
-
-// Open opens upstreams. It does not connect. shared identifies the depot if it has
-// several servers; empty: it has one.
-func (c *Config) Open(ctx context.Context, specs []upstream.Spec, shared string, tracer *span.Tracer) (*Sources, error) {
-	products := map[string]string{}
-	for i := range c.Upstreams {
-		if s, _, err := c.Upstreams[i].spec(c); err == nil {
-			products[s.Name] = c.Upstreams[i].Product
-		}
-	}
-	s := &Sources{ID: serverID(shared)}
-	d := c.Dialer()
-	for _, spec := range specs {
-		g, err := spec.Open(ctx, upstream.OpenOptions{Dialer: d, ServerID: s.ID, Tracer: tracer, Folder: openFolder})
-		if err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
-		s.guarded = append(s.guarded, g)
-		s.List = append(s.List, depot.Upstream{Source: g, Rank: g.Rank(), Product: products[g.Name()]})
-	}
-	return s, nil
-}
-
-// serverID returns the id of this server in requests to upstreams, by which a
-// server finds that a request has come back to it. The servers of one depot have
-// the same: a request that comes back to another one of them would wait for its
-// own download.
-func serverID(shared string) string {
-	text := rand.Text()
-	if shared != "" {
-		sum := sha256.Sum256([]byte(shared))
-		text = base32.StdEncoding.EncodeToString(sum[:])
-	}
-	return "symdepot-" + strings.ToLower(text[:12])
-}
-
-// openFolder opens a folder as an upstream.
-func openFolder(s *upstream.Spec) (fetch.Source, error) {
-	l, err := s.FolderLayout()
-	if err != nil {
-		return nil, err
-	}
-	return tree.NewSource(s.Name, s.URL, tree.Options{Layout: l, PointerRoots: s.PointerRoots, MaxUnpacked: s.Guard.MaxBytes}), nil
-}
-
-// Close closes the upstreams. Close the depot first.
-func (s *Sources) Close() error {
-	var errs []error
-	for _, g := range s.guarded {
-		errs = append(errs, g.Close())
-	}
-	return errors.Join(errs...)
-}
-
 // spec describes the upstream. An error is returned with the key that caused it.
 func (u *Upstream) spec(c *Config) (s upstream.Spec, key string, err error) {
 	switch {
 	case u.text != "":
-		if s, err = parseUpstream(u.text); err != nil {
+		if s, err = upstream.ParseUpstream(u.text); err != nil {
 			return s, "", err
 		}
 	case u.Folder != "" && (u.URL != "" || u.Preset != ""):
@@ -385,18 +308,33 @@ func (u *Upstream) bucketCredentials(s *upstream.Spec, got map[string]string) (s
 	return "", nil
 }
 
-// folderWarning returns why an upstream that is a folder cannot be read now, or
-// "".
-func folderWarning(s upstream.Spec) string {
-	if s.Type != upstream.TypeFolder {
-		return ""
+// PointerFolders returns the pointer roots with absolute folders.
+func (c *Config) PointerFolders() ([]symstore.PointerRoot, error) {
+	return PointerFolders(c.PointerRoots)
+}
+
+// PointerFolders parses pointer roots, [PREFIX=]DIR each, and makes their
+// folders absolute.
+func PointerFolders(texts []string) ([]symstore.PointerRoot, error) {
+	var list []symstore.PointerRoot
+	for _, text := range texts {
+		prefix, dir := splitPointerRoot(text)
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, symstore.PointerRoot{Prefix: prefix, Dir: abs})
 	}
-	info, err := os.Stat(s.URL)
-	switch {
-	case err != nil:
-		return fmt.Sprintf("%s: %v; it will be tried again later", s.Name, err)
-	case !info.IsDir():
-		return s.Name + ": " + s.URL + " is not a folder"
+	return list, nil
+}
+
+// Products returns the products of the files of upstreams, by the names of these.
+func (c *Config) Products() map[string]string {
+	products := map[string]string{}
+	for i := range c.Upstreams {
+		if s, _, err := c.Upstreams[i].spec(c); err == nil {
+			products[s.Name] = c.Upstreams[i].Product
+		}
 	}
-	return ""
+	return products
 }

@@ -1,0 +1,25 @@
+package app
+
+import (
+	"time"
+
+	"github.com/symdepot/symdepot/internal/config"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/server"
+)
+
+// symCacheConfig returns the options for answering SymCache requests.
+func symCacheConfig(c *config.Config) server.SymCacheConfig {
+	s := c.SymCache
+	return server.SymCacheConfig{Wait: time.Duration(s.Wait), HexAge: s.AgeRadix == "auto", Redirect: s.Redirect}
+}
+
+// symbolsConfig returns the options for answering requests for symbol files that d
+// makes.
+func symbolsConfig(c *config.Config, d *depot.Depot) server.SymbolsConfig {
+	s := server.SymbolsConfig{Wait: time.Duration(c.Symbols.Wait)}
+	if d.Symbols.Makes() {
+		s.Depot = d.Symbols
+	}
+	return s
+}
