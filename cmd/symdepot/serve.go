@@ -102,7 +102,7 @@ func (c serveCmd) apply(conf *config.Config) error {
 		flag string
 	}{{&conf.Listen, c.Listen}, {&conf.FilePath, c.FilePath}, {&conf.Log.Format, c.Log},
 		{&conf.TLS.Cert, c.TLSCert}, {&conf.TLS.Key, c.TLSKey}, {&conf.TLS.ClientCA, c.ClientCA}, {&conf.Auth.Audit.File, c.AuditFile},
-		{&conf.AdminFiles, string(c.AdminFiles)}, {&conf.SymCache.Store, c.SymcacheStore}, {&conf.SymCache.AgeRadix, c.SymcacheAge}, {&conf.Symbols.Make, c.MakeSym}} {
+		{&conf.AdminFiles, string(c.AdminFiles)}, {&conf.SymCache.Store, c.SymcacheStore}, {&conf.Symbols.Make, c.MakeSym}} {
 		if v.flag != "" {
 			*v.to = v.flag
 		}
@@ -110,7 +110,7 @@ func (c serveCmd) apply(conf *config.Config) error {
 	for _, v := range []struct {
 		to   *bool
 		flag bool
-	}{{&conf.Public, c.Public}, {&conf.Auth.Demand, c.Auth}, {&conf.TwoTier, c.TwoTier}, {&conf.MakeCabinets, c.MakeCabinets}, {&conf.SymCache.Redirect, c.SymcacheRedirect}} {
+	}{{&conf.Public, c.Public}, {&conf.Auth.Demand, c.Auth}, {&conf.TwoTier, c.TwoTier}, {&conf.MakeCabinets, c.MakeCabinets}, {&conf.SymCache.Redirect, c.SymcacheRedirect}, {&conf.SymCache.HexAge, c.SymcacheAge == "auto"}} {
 		*v.to = *v.to || v.flag
 	}
 	if err := conf.CheckAuth(); err != nil {
@@ -159,10 +159,13 @@ func (c serveCmd) fill(a *app) func(context.Context, *depot.Depot) error {
 	}
 }
 
+// downloadLimits are the limits of downloads of a server; tests wait longer.
+var downloadLimits = setup.Limits()
+
 // serve answers requests as a configuration says until it is interrupted.
 func serve(a *app, conf *config.Config, specs []upstream.Spec, fill func(context.Context, *depot.Depot) error) error {
 	return program.Serve(a.ctx, program.Options{
-		Site: a.site, Config: conf, Specs: specs, Version: programVersion(), Stderr: a.stderr, Fill: fill,
+		Site: a.site, Config: conf, Specs: specs, Limits: downloadLimits, Version: programVersion(), Stderr: a.stderr, Fill: fill,
 		Started: func(at program.Address) { printStart(a, conf.File(), at) },
 	})
 }

@@ -116,6 +116,6 @@ func (c whyCmd) tracer(a *app, ws *watchedFolders) (t keeper.Tracer, done func()
 		return nil, nil, err
 	}
 	ws.use(d)
-	as := depot.TraceAsk{Prefixes: conf.Prefixes, HexAge: conf.SymCache.AgeRadix == "auto", Redirect: conf.SymCache.Redirect}
+	as := depot.TraceAsk{Prefixes: conf.Prefixes, HexAge: conf.SymCache.HexAge, Redirect: conf.SymCache.Redirect}
 	return keeper.TracerOf(d, as), func() { ws.close(); closeDepot(); closeStores() }, nil
 }

@@ -33,6 +33,7 @@ type Options struct {
 	Site    *setup.Site
 	Config  *config.Config
 	Specs   []upstream.Spec // the upstreams
+	Limits  depot.Limits    // of downloads
 	Version string          // of the program
 	Stderr  io.Writer       // receives the log
 	// Fill adds files to the depot before anybody is answered; nil: nothing is added.
@@ -133,6 +134,7 @@ func (s *program) openDepot(ctx context.Context) error {
 	}
 	opt := setup.DepotOptions(conf)
 	opt.Probe, opt.Tracer, opt.Log, opt.Nodes, opt.Transcode = true, s.tracer, s.log, nodes, transcode
+	opt.Limits = s.Limits
 	opt.Records, opt.Sources, opt.Upstreams = records, stores, s.upstreams.List
 	if s.depot, err = s.Site.Open(ctx, opt); err != nil {
 		if nodes.Listener != nil {

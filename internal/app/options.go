@@ -11,7 +11,7 @@ import (
 // symCacheConfig returns the options for answering SymCache requests.
 func symCacheConfig(c *config.Config) server.SymCacheConfig {
 	s := c.SymCache
-	return server.SymCacheConfig{Wait: time.Duration(s.Wait), HexAge: s.AgeRadix == "auto", Redirect: s.Redirect}
+	return server.SymCacheConfig{Wait: time.Duration(s.Wait), HexAge: s.HexAge, Redirect: s.Redirect}
 }
 
 // symbolsConfig returns the options for answering requests for symbol files that d

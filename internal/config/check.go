@@ -13,7 +13,6 @@ import (
 	"github.com/symdepot/symdepot/internal/address"
 	"github.com/symdepot/symdepot/internal/glob"
 	"github.com/symdepot/symdepot/internal/srclink"
-	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -135,18 +134,13 @@ func (s *SourceLinks) check(fail fail) {
 
 // check refuses limits that would refuse every push.
 func (p *Push) check(fail fail) {
-	for key, n := range map[string]int64{"max_file": int64(p.MaxFile), "max_files": int64(p.MaxFiles), "max_bytes": int64(p.MaxBytes), "max_open": int64(p.MaxOpen)} {
+	for key, n := range map[string]int64{"max_file": int64(p.MaxFile), "max_open": int64(p.MaxOpen)} {
 		if n < 1 {
 			fail("push."+key, "at least 1 is expected, not %d", n)
 		}
 	}
-	for key, d := range map[string]term.Duration{"idle": p.Idle, "longest": p.Longest, "collect": p.Collect} {
-		if time.Duration(d) < time.Second {
-			fail("push."+key, "at least a second is expected, not %v", time.Duration(d))
-		}
-	}
-	if p.Idle > p.Longest {
-		fail("push.idle", "%v is longer than push.longest (%v)", time.Duration(p.Idle), time.Duration(p.Longest))
+	if d := time.Duration(p.Collect); d < time.Second {
+		fail("push.collect", "at least a second is expected, not %v", d)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 
 // Default returns the configuration without a file.
 func Default() *Config {
-	c := &Config{getenv: os.Getenv}
+	c := &Config{getenv: os.Getenv, FilePath: "name"}
 	eachScalar(reflect.ValueOf(c).Elem(), "", func(_ string, v reflect.Value, f reflect.StructField) {
 		if d := f.Tag.Get("default"); d != "" {
 			// A test checks that every default can be read.

@@ -8,10 +8,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -246,18 +245,8 @@ func products(all bool, list []string) string {
 	return strings.Join(words, ", ")
 }
 
-// orDefault returns shown if value is set, else the default in the tag of an
-// upstream's key.
-func orDefault[T comparable](value T, shown string, key string) string {
-	var zero T
-	if value != zero {
-		return shown
-	}
-	if f, ok := fieldNamed(reflect.TypeFor[Upstream](), key); ok {
-		return f.Tag.Get("default")
-	}
-	return shown
-}
+// defaultTimeout is that of package upstream, and of the tag of the key timeout.
+const defaultTimeout = term.Duration(10 * time.Second)
 
 func resolve(s upstream.Spec) resolved {
 	g := s.Guard
@@ -265,10 +254,10 @@ func resolve(s upstream.Spec) resolved {
 		Name: s.Name, Preset: s.Preset, Type: s.Type, Address: s.Shown(), Rank: g.Rank, Executables: g.Executables, Checksum: g.RequiresChecksum,
 		Forbidden: s.Forbidden403, HasIndex: s.HasIndex, Compressed: !s.NoCompressed, Pointers: !s.NoPointers && s.Type != upstream.TypeBucket, UserAgent: s.UserAgent,
 		Names: g.NamePatterns, NeverAsk: g.NeverAsk,
-		Layout: orDefault(s.Layout, s.Layout, "layout"), Casing: orDefault(s.Casing, s.Casing, "casing"), TwoTier: orDefault(s.TwoTier, s.TwoTier, "two_tier"),
-		Timeout: orDefault(s.Timeouts.Header, term.Duration(s.Timeouts.Header).String(), "timeout"), Credentials: credentialWords(s),
+		Layout: cmp.Or(s.Layout, "auto"), Casing: cmp.Or(s.Casing, "default"), TwoTier: cmp.Or(s.TwoTier, "auto"),
+		Timeout: cmp.Or(term.Duration(s.Timeouts.Header), defaultTimeout).String(), Credentials: credentialWords(s),
+		Concurrency: cmp.Or(g.Concurrency, upstream.DefaultConcurrency),
 	}
-	r.Concurrency, _ = strconv.Atoi(orDefault(g.Concurrency, strconv.Itoa(g.Concurrency), "concurrency"))
 	for _, k := range g.Kinds {
 		r.Kinds = append(r.Kinds, k.String())
 	}

@@ -26,9 +26,7 @@ type Config struct {
 	Origins      []string      `yaml:"origins" help:"Origins of web pages whose scripts may read symbol files in a browser; * allows all. Empty: none." example:"['https://profiler.firefox.com']"`
 	Proxies      []string      `yaml:"proxies" help:"Addresses or networks of reverse proxies. They may open any number of connections, and their X-Forwarded-For names the client." example:"[10.0.0.5, 10.1.0.0/16]"`
 	Prefixes     []string      `yaml:"prefixes" help:"Path prefixes that the server strips from request paths." example:"[corp/symbols]"`
-	TwoTier      bool          `yaml:"two_tier" default:"false" help:"Serve index2.txt, so that Microsoft's clients use two-tier paths." example:"true"`
 	MakeCabinets bool          `yaml:"make_cabinets" default:"false" help:"Make the cabinet (foo.pd_) of an added or cached PE, PDB or DBG file in the background, after the first request for it. Files in stores are not compressed." example:"true"`
-	FilePath     string        `yaml:"file_path" default:"name" enum:"name,full,none" help:"What X-DEBUGINFOD-FILE says about the origin of a file: its name, the full path as added, or nothing." example:"full"`
 	Stores       []Store       `yaml:"stores" help:"Folders of symbol files that the server reads in place, after the depot. An item may also be one text: DIR[,layout=L]."`
 	Watch        []Watch       `yaml:"watch" help:"Folders of builds and packages that are indexed where they are, and answered in all layouts after what was added. Nothing is copied. An item may also be one text: DIR[=PRODUCT[/VERSION]]."`
 	Rescan       term.Duration `yaml:"rescan" default:"5m" help:"How often watched folders are scanned for changes that the system has not reported." example:"1h"`
@@ -43,15 +41,21 @@ type Config struct {
 	NoEgress     bool          `yaml:"no_egress" default:"false" help:"Make no outbound connections, whatever else is configured." example:"true"`
 	AllowNets    []string      `yaml:"allow_networks" help:"Private networks to which redirects of upstreams may lead." example:"[10.20.0.0/16]"`
 	AllowHosts   []string      `yaml:"allow_hosts" help:"Hosts to which redirects of upstreams may lead if an HTTP proxy resolves names; *.domain means all hosts below a domain. Other hosts must resolve to public addresses on this machine." example:"[\"*.blob.core.windows.net\"]"`
-	FromEnv      bool          `yaml:"from_env" default:"false" help:"Use the servers of _NT_SYMBOL_PATH and DEBUGINFOD_URLS as upstreams too, except this server." example:"true"`
 	Upstreams    []Upstream    `yaml:"upstreams" help:"Remote servers, buckets and folders from which missing files are downloaded. An item may also be one text, as for --upstream: PRESET or URL[,layout=L][,rank=N]."`
-	Fetch        Fetch         `yaml:"fetch" help:"Limits of downloads."`
 	Misses       Misses        `yaml:"misses" help:"How long the negative cache remembers that an upstream has no file. 0: not at all."`
 	Transcoding  Transcoding   `yaml:"transcoding" help:"Programs on this machine that make SymCache files for Windows Performance Analyzer. Workers on other machines do not need them: symdepot work --help."`
 	SymCache     SymCache      `yaml:"symcache" help:"Folders of SymCache files for Windows Performance Analyzer, and how its requests are answered."`
 	Symbols      Symbols       `yaml:"symbols" help:"Breakpad symbol files (.sym) and GSYM files that the server makes of PDBs, ELF files and Mach-O images, and symbolication."`
 	Cache        Cache         `yaml:"cache" help:"When cached files are evicted. Added files are never evicted."`
 	Cold         Cold          `yaml:"cold" help:"Added files that nobody uses, kept in a few per cent of their size."`
+
+	// FilePath is what X-DEBUGINFOD-FILE says about the origin of a file: its name, the full
+	// path as added (full), or nothing (none). FromEnv uses the servers of _NT_SYMBOL_PATH and
+	// DEBUGINFOD_URLS as upstreams too, except this server. TwoTier serves index2.txt, so that
+	// Microsoft's clients use two-tier paths. Flags set them.
+	FilePath string
+	FromEnv  bool
+	TwoTier  bool
 
 	file     string   // empty: no file was read
 	sum      [32]byte // of the file
@@ -143,22 +147,9 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// Fetch configures the limits of downloads.
-type Fetch struct {
-	NextRank  term.Duration `yaml:"next_rank" default:"300ms" help:"How long to wait for the upstreams of one rank before the next rank is asked too." example:"1s"`
-	FirstByte term.Duration `yaml:"first_byte" default:"3s" help:"How long a client waits for the first bytes of a slow upstream." example:"10s"`
-	Stall     term.Duration `yaml:"stall" default:"10s" help:"How long a download may stay below 16 KiB per second." example:"30s"`
-	MaxBytes  term.ByteSize `yaml:"max_bytes" default:"16GiB" help:"Size limit of a downloaded file." example:"4GiB"`
-	AtOnce    int           `yaml:"at_once" default:"64" help:"How many downloads may run at the same time." example:"16"`
-}
-
 // Push configures the limits of pushes.
 type Push struct {
 	MaxFile   term.ByteSize            `yaml:"max_file" default:"16GiB" help:"Size limit of a pushed file." example:"4GiB"`
-	MaxFiles  int                      `yaml:"max_files" default:"1000000" help:"Most files of one push." example:"50000"`
-	MaxBytes  term.ByteSize            `yaml:"max_bytes" default:"256GiB" help:"Size limit of all files of one push together." example:"64GiB"`
-	Idle      term.Duration            `yaml:"idle" default:"24h" help:"When an unfinished push without a request expires." example:"2h"`
-	Longest   term.Duration            `yaml:"longest" default:"7d" help:"When an unfinished push expires in any case." example:"2d"`
 	MaxOpen   int                      `yaml:"max_open" default:"32" help:"Most unfinished pushes of one principal. Protocols that send each file alone have 32 times as many." example:"100"`
 	MaxStaged term.ByteSize            `yaml:"max_staged" default:"0" help:"Size limit of all unfinished pushes together; 0: a tenth of the disk, at most 64 GiB." example:"200GiB"`
 	MinFree   term.ByteSize            `yaml:"min_free" default:"0" help:"Free space of the disk below which pushes are refused; 0: a twentieth of the disk, at most 10 GiB. Reading is not affected." example:"50GiB"`
@@ -197,8 +188,12 @@ type SymCache struct {
 	StoreUnused term.Duration `yaml:"store_unused" default:"0s" help:"How long an unused file stays in the store; 0: without limit." example:"90d"`
 	Wait        term.Duration `yaml:"wait" default:"0s" help:"How long a request of a client that does not retry is held while its file is made; then it gets 404. 0: as long as the file is being made and the client stays. A proxy in front must wait as long." example:"55s"`
 	KeepPDB     bool          `yaml:"keep_pdb" default:"true" help:"Keep the PDBs that were downloaded from upstreams. false: drop one as soon as its SymCache files are made, in the newest version of each major one that can be made, or cannot be made. For servers that only Windows Performance Analyzer uses. Added PDBs are never dropped." example:"false"`
-	AgeRadix    string        `yaml:"age_radix" default:"decimal" enum:"decimal,auto" help:"How the age in a request is read. auto also reads it as hex among the files of the folders, if no file has the decimal age." example:"auto"`
-	Redirect    bool          `yaml:"redirect" default:"false" help:"Answer with a 302 redirect to a signed address of this server, valid for five minutes, instead of with the file." example:"true"`
+
+	// HexAge reads the age in a request as hex too, among the files of the folders, if no file
+	// has the decimal age. Redirect answers with a 302 redirect to a signed address of this
+	// server, valid for five minutes, instead of with the file. Flags set them.
+	HexAge   bool
+	Redirect bool
 }
 
 // Symbols configures the making of symbol files and symbolication.
@@ -228,37 +223,28 @@ type Cold struct {
 type Upstream struct {
 	Name     string   `yaml:"name" help:"Name in logs, metrics and other keys. Default: the preset's name, or the address without its scheme." example:"corp"`
 	Preset   string   `yaml:"preset" help:"A well-known server; see the list of presets. Other keys override the preset's values." example:"microsoft"`
-	URL      string   `yaml:"url" help:"Address of the server (http, https) or bucket (s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://ACCOUNT/CONTAINER/PREFIX)." example:"https://symbols.example.com/download/symbols"`
+	URL      string   `yaml:"url" help:"Address of the server (http, https) or bucket: s3://BUCKET/PREFIX?region=R&endpoint=URL&style=path|virtual&auth=A, gs://BUCKET/PREFIX or az://ACCOUNT/CONTAINER/PREFIX, with endpoint and auth. auth says where credentials come from; S3: keys, env, web-identity, file, role, anonymous; Google: token, service-account, metadata, anonymous; Azure: key, sas, token, workload-identity, managed-identity, anonymous. What is not said is taken from the environment, as the vendors' own tools do (AWS_PROFILE, AWS_ROLE_ARN, AZURE_CLIENT_ID and so on)." example:"https://symbols.example.com/download/symbols"`
 	Folder   string   `yaml:"folder" help:"A folder of this machine from which files are copied into the cache, instead of being served in place: a slow disk, or one that is not always mounted." example:"/mnt/archive"`
 	Layout   string   `yaml:"layout" default:"auto" help:"Layout: {layouts}. auto uses the layout of the client's request." example:"ssqp"`
-	Casing   string   `yaml:"casing" default:"default" enum:"default,uppercase,lowercase" help:"Case of the letters in request paths; default is that of the layout." example:"lowercase"`
-	TwoTier  string   `yaml:"two_tier" default:"auto" enum:"auto,yes,no" help:"Whether paths have two tiers; auto asks for index2.txt." example:"no"`
 	Rank     *int     `yaml:"rank" default:"0" help:"Lower ranks are asked first; upstreams of one rank are asked at the same time." example:"1"`
 	Product  string   `yaml:"product" help:"Product of the downloaded files. Empty: none, as for files that were added without a product." example:"windows"`
 	Kinds    []string `yaml:"kinds" help:"Only these kinds of files are requested: pe, pdb, pdb2, portablepdb, msfz, dbg, elf, macho, wasm, breakpad, sourcebundle, symcache, r2rmap, bcsymbolmap, uuidmap, sha1, jsmap, il2cpp, proguard. Empty: all." example:"[pdb, pe]"`
 	Names    []string `yaml:"names" help:"Only file names that match one of these patterns are requested; * matches any text, ? one character, case is ignored. Empty: all." example:"['app*', '*.node']"`
 	NeverAsk []string `yaml:"never_ask" help:"Patterns of file names and ids that are never sent to this upstream, such as those of unannounced products." example:"['oursecret*']"`
 
-	Executables      *bool `yaml:"executables" default:"true" help:"Whether executables may be downloaded: debuggers load and trust some of them." example:"false"`
-	RequiresChecksum *bool `yaml:"requires_checksum" default:"false" help:"Skip this upstream unless the client sends a SymbolChecksum or an image in the depot has it." example:"true"`
-	Forbidden403     *bool `yaml:"forbidden_is_absent" default:"false" help:"Treat status 403 as not found: buckets that can be read but not listed answer 403 for missing files." example:"true"`
-	Compressed       *bool `yaml:"compressed" default:"true" help:"Also request foo.pd_ if foo.pdb is not found." example:"false"`
-	Pointers         *bool `yaml:"pointers" default:"true" help:"Also request file.ptr if neither is found, and follow it to http addresses." example:"false"`
+	Executables  *bool `yaml:"executables" default:"true" help:"Whether executables may be downloaded: debuggers load and trust some of them." example:"false"`
+	Forbidden403 *bool `yaml:"forbidden_is_absent" default:"false" help:"Treat status 403 as not found: buckets that can be read but not listed answer 403 for missing files." example:"true"`
 
 	HasIndex *bool `yaml:"has_index" default:"false" help:"Read the records of a symbol store (000Admin), and send no requests for what they do not list. For layout symstore and symstore_index2." example:"true"`
 
 	Headers      map[string]string `yaml:"headers" secret:"true" help:"Header fields of every request to this upstream, including User-Agent; they are not sent to redirect targets." example:"{X-Team: tools}"`
 	HeadersFile  string            `yaml:"headers_file" help:"A file of such header fields, one \"Name: value\" per line, read again when it changes." example:"/etc/symdepot/headers"`
 	User         string            `yaml:"user" private:"true" help:"User of Basic authentication. S3: the access key." example:"reader"`
-	Password     string            `yaml:"password" secret:"true" help:"Its password; with an empty user it may be a personal access token. S3: the secret key. Azure: the account key." example:"secret"`
-	PasswordFile string            `yaml:"password_file" help:"A file that holds the password." example:"/run/secrets/password"`
-	Token        string            `yaml:"token" secret:"true" help:"Bearer token, also for gs:// and az://. S3: the session token of temporary keys. Azure with bucket.auth sas: the shared access signature." example:"secret"`
-	TokenFile    string            `yaml:"token_file" help:"A file that holds the token." example:"/run/secrets/token"`
+	PasswordFile string            `yaml:"password_file" help:"A file that holds its password; with an empty user it may be a personal access token. S3: the secret key. Azure: the account key. Or the variable SYMDEPOT_UPSTREAM_NAME_PASSWORD." example:"/run/secrets/password"`
+	TokenFile    string            `yaml:"token_file" help:"A file that holds the bearer token, also for gs:// and az://. S3: the session token of temporary keys. Azure with ?auth=sas: the shared access signature. Or the variable SYMDEPOT_UPSTREAM_NAME_TOKEN." example:"/run/secrets/token"`
 	Negotiate    *bool             `yaml:"negotiate" default:"false" help:"On Windows, log in to this server with the Kerberos ticket of the user that symdepot runs as." example:"true"`
 
-	Concurrency int           `yaml:"concurrency" default:"16" help:"Number of concurrent requests to this upstream." example:"4"`
-	Timeout     term.Duration `yaml:"timeout" default:"10s" help:"Time limit from the connection to the first bytes of the file." example:"30s"`
-	Bucket      Bucket        `yaml:"bucket" help:"For s3://, gs:// and az://. Keys that are empty are taken from the environment, as the vendors' own tools do (AWS_PROFILE, AWS_ROLE_ARN, AZURE_CLIENT_ID and so on)."`
+	Timeout term.Duration `yaml:"timeout" default:"10s" help:"Time limit from the connection to the first bytes of the file." example:"30s"`
 
 	text string // not empty: the item is this text
 	line int    // first line of the item
@@ -271,15 +257,6 @@ func (u *Upstream) fromText(text string) error {
 }
 
 func (u *Upstream) setLine(line int) { u.line = line }
-
-// Bucket configures the access to a bucket.
-type Bucket struct {
-	Auth            string `yaml:"auth" help:"Where credentials come from. S3: keys, env, web-identity, file, role, anonymous. Google: token, service-account, metadata, anonymous. Azure: key, sas, token, workload-identity, managed-identity, anonymous. Empty: the first that is configured." example:"anonymous"`
-	Endpoint        string `yaml:"endpoint" help:"URL of a compatible service instead of the vendor's own." example:"https://minio.example.com:9000"`
-	Region          string `yaml:"region" help:"S3: region of the bucket." example:"eu-central-1"`
-	Style           string `yaml:"style" help:"S3: path, or virtual for the bucket as a part of the host name. Empty: virtual at Amazon, path at other services." example:"path"`
-	CredentialsFile string `yaml:"credentials_file" help:"S3: a file of profiles. Google: the key of a service account." example:"/etc/symdepot/key.json"`
-}
 
 // TLS configures the TLS of the listener.
 type TLS struct {
@@ -364,9 +341,8 @@ type SignIn struct {
 
 // Audit configures the audit log.
 type Audit struct {
-	File     string        `yaml:"file" help:"File that receives one JSON object per download; older files stay in the same folder with a time in their names. Empty: no audit log." example:"/var/log/symdepot/audit.jsonl"`
-	MaxBytes term.ByteSize `yaml:"max_bytes" default:"64MiB" help:"Size at which a new file is started; a new file is started every day in any case." example:"1GiB"`
-	Keep     int           `yaml:"keep" default:"90" help:"Number of older files that are kept; -1: all." example:"365"`
+	File string `yaml:"file" help:"File that receives one JSON object per download; older files stay in the same folder with a time in their names. Empty: no audit log." example:"/var/log/symdepot/audit.jsonl"`
+	Keep int    `yaml:"keep" default:"90" help:"Number of older files that are kept; -1: all." example:"365"`
 }
 
 var errFolder = errors.New("a folder is expected")

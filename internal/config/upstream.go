@@ -1,14 +1,13 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -110,28 +109,14 @@ func (u *Upstream) spec(c *Config) (s upstream.Spec, key string, err error) {
 
 // describe applies the keys other than credentials.
 func (u *Upstream) describe(s *upstream.Spec) (string, error) {
-	for _, t := range []struct {
-		to   *string
-		from string
-	}{{&s.Name, u.Name}, {&s.Layout, u.Layout}, {&s.Casing, u.Casing}, {&s.TwoTier, u.TwoTier}} {
-		if t.from != "" {
-			*t.to = t.from
-		}
-	}
+	s.Name, s.Layout = cmp.Or(u.Name, s.Name), cmp.Or(u.Layout, s.Layout)
 	g := &s.Guard
 	if u.Rank != nil {
 		g.Rank = *u.Rank
 	}
-	for _, t := range []struct {
-		to   *bool
-		from *bool
-		not  bool
-	}{
-		{&g.Executables, u.Executables, false}, {&g.RequiresChecksum, u.RequiresChecksum, false}, {&s.Forbidden403, u.Forbidden403, false},
-		{&s.NoCompressed, u.Compressed, true}, {&s.NoPointers, u.Pointers, true}, {&s.HasIndex, u.HasIndex, false},
-	} {
-		if t.from != nil {
-			*t.to = *t.from != t.not
+	for to, from := range map[*bool]*bool{&g.Executables: u.Executables, &s.Forbidden403: u.Forbidden403, &s.HasIndex: u.HasIndex} {
+		if from != nil {
+			*to = *from
 		}
 	}
 	if len(u.Kinds) > 0 {
@@ -148,12 +133,6 @@ func (u *Upstream) describe(s *upstream.Spec) (string, error) {
 		g.NamePatterns = u.Names
 	}
 	g.NeverAsk = append(g.NeverAsk, u.NeverAsk...)
-	if u.Concurrency < 0 {
-		return "concurrency", errors.New("at least 1 is expected")
-	}
-	if u.Concurrency > 0 {
-		g.Concurrency = u.Concurrency
-	}
 	s.Timeouts.Header = time.Duration(u.Timeout)
 	return u.headers(s)
 }
@@ -176,12 +155,9 @@ func (u *Upstream) headers(s *upstream.Spec) (string, error) {
 	return "", nil
 }
 
-// secret is a credential of an upstream, with the key of the file that may hold
-// it. removed are earlier names of its environment variable.
-type secret struct {
-	key, value, file string
-	removed          []string
-}
+// secret is a credential: the key that is its variable, below that of its owner, the value
+// that is no secret, and the file that may hold it.
+type secret struct{ key, value, file string }
 
 // credentials reads the credentials from the environment, from files or from the
 // keys.
@@ -189,9 +165,7 @@ func (u *Upstream) credentials(s *upstream.Spec, c *Config) (string, error) {
 	prefix := "upstream_" + s.Name + "_"
 	got := map[string]string{}
 	for _, k := range []secret{
-		{"user", u.User, "", []string{"access_key"}},
-		{"password", u.Password, u.PasswordFile, []string{"secret_key", "account_key"}},
-		{"token", u.Token, u.TokenFile, []string{"session_token", "sas"}},
+		{"user", u.User, ""}, {"password", "", u.PasswordFile}, {"token", "", u.TokenFile},
 	} {
 		value, key, err := k.read(c.getenv, prefix)
 		if c.lenient && errors.Is(err, fs.ErrNotExist) {
@@ -215,27 +189,22 @@ func (u *Upstream) credentials(s *upstream.Spec, c *Config) (string, error) {
 	if got["token"] != "" && (got["user"] != "" || got["password"] != "") && !s3 {
 		return "token", errors.New("token excludes user and password; remove one of them")
 	}
-	return u.bucketCredentials(s, got)
+	u.bucketCredentials(s, got)
+	return "", nil
 }
 
 // read returns the value of the credential. An error is returned with its key.
 func (k secret) read(getenv func(string) string, prefix string) (value, key string, err error) {
 	file, value := k.file, k.value
-	for _, name := range append([]string{k.key}, k.removed...) {
-		name = envName(prefix + name)
-		if v := getenv(name); v != "" {
-			return v, "", nil
-		}
-		if f := getenv(name + "_FILE"); f != "" {
-			file, value = f, ""
-			break
-		}
+	name := envName(prefix + k.key)
+	if v := getenv(name); v != "" {
+		return v, "", nil
+	}
+	if f := getenv(name + "_FILE"); f != "" {
+		file, value = f, ""
 	}
 	if file == "" {
 		return value, "", nil
-	}
-	if value != "" {
-		return "", k.key, fmt.Errorf("%s and %s_file exclude each other", k.key, k.key)
 	}
 	if value, err = readSecret(file); err != nil {
 		return "", k.key + "_file", err
@@ -263,49 +232,26 @@ func readSecret(path string) (string, error) {
 	return value, nil
 }
 
-// bucketCredentials passes the keys and credentials to a bucket.
-func (u *Upstream) bucketCredentials(s *upstream.Spec, got map[string]string) (string, error) {
-	b := &u.Bucket
-	type assignment struct {
-		to   *string
-		from string
-	}
-	var list []assignment
-	known := []string{"auth", "endpoint"}
+// bucketCredentials passes credentials to a bucket. The URL says the rest.
+func (u *Upstream) bucketCredentials(s *upstream.Spec, got map[string]string) {
+	set := func(to *string, from string) { *to = cmp.Or(from, *to) }
 	switch c := s.Bucket.(type) {
 	case *bucket.S3Config:
-		known = append(known, "region", "style", "credentials_file")
-		list = []assignment{{&c.Auth, b.Auth}, {&c.Endpoint, b.Endpoint}, {&c.Region, b.Region}, {&c.Style, b.Style}, {&c.AccessKey, got["user"]},
-			{&c.SecretKey, got["password"]}, {&c.SessionToken, got["token"]}, {&c.CredentialsFile, b.CredentialsFile}}
+		set(&c.AccessKey, got["user"])
+		set(&c.SecretKey, got["password"])
+		set(&c.SessionToken, got["token"])
 		s.Credentials = upstream.Credentials{HeadersFile: u.HeadersFile}
 	case *bucket.GCSConfig:
-		known = append(known, "credentials_file")
-		list = []assignment{{&c.Auth, b.Auth}, {&c.Endpoint, b.Endpoint}, {&c.CredentialsFile, b.CredentialsFile}, {&c.Token, got["token"]}}
+		set(&c.Token, got["token"])
 	case *bucket.AzureConfig:
-		sas, token := "", got["token"]
-		if b.Auth == "sas" {
-			sas, token = token, ""
+		set(&c.AccountKey, got["password"])
+		if c.Auth == "sas" {
+			set(&c.SAS, got["token"])
+		} else {
+			set(&c.Token, got["token"])
 		}
-		list = []assignment{{&c.Auth, b.Auth}, {&c.Endpoint, b.Endpoint}, {&c.AccountKey, got["password"]}, {&c.SAS, sas}, {&c.Token, token}}
 		s.Credentials = upstream.Credentials{HeadersFile: u.HeadersFile}
-	default:
-		known = nil
 	}
-	for _, a := range list {
-		if a.from != "" {
-			*a.to = a.from
-		}
-	}
-	v := reflect.ValueOf(b).Elem()
-	for f := range v.Type().Fields() {
-		if name := yamlName(f); v.FieldByIndex(f.Index).String() != "" && !slices.Contains(known, name) {
-			if known == nil {
-				return "bucket." + name, errors.New("this key is for buckets only: s3://, gs://, az://")
-			}
-			return "bucket." + name, fmt.Errorf("this kind of bucket does not have this key; known are %s", strings.Join(known, ", "))
-		}
-	}
-	return "", nil
 }
 
 // PointerFolders returns the pointer roots with absolute folders.

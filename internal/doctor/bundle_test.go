@@ -27,8 +27,8 @@ depot: DIR/depot
 no_egress: true
 base_url: https://symbols.example.com
 upstreams:
-  - {name: one, url: 'https://one.example.com/x?sig=planted-query', user: planted-userinfo, password: planted-password, headers: {X-Team: planted-header}}
-  - {name: two, url: 'https://two.example.com', token: planted-token}
+  - {name: one, url: 'https://one.example.com/x?sig=planted-query', user: planted-userinfo, password_file: DIR/password1, headers: {X-Team: planted-header}}
+  - {name: two, url: 'https://two.example.com', token_file: DIR/token}
   - {name: three, url: 'https://planted-bob:planted-urlpass@three.example.com/y'}
   - {name: four, url: 'https://four.example.com', user: reader, password_file: DIR/password}
   - https://planted-carol:planted-short@five.example.com/z
@@ -62,6 +62,8 @@ func TestBundleHasNoSecrets(t *testing.T) {
 		return path
 	}
 	write("password", "planted-file\n")
+	write("password1", "planted-password\n")
+	write("token", "planted-token\n")
 	write("audit.jsonl", "planted-audit")
 	file := write("config.yaml", strings.ReplaceAll(plantedConfig, "DIR", dir))
 	env := map[string]string{

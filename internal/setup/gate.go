@@ -36,5 +36,5 @@ func AuditOptions(c *config.Config) *auth.AuditConfig {
 	if f.File == "" {
 		return nil
 	}
-	return &auth.AuditConfig{File: f.File, MaxBytes: int64(f.MaxBytes), Keep: f.Keep}
+	return &auth.AuditConfig{File: f.File, MaxBytes: auditFileBytes, Keep: f.Keep}
 }

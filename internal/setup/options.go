@@ -10,11 +10,37 @@ import (
 	"github.com/symdepot/symdepot/internal/symbolicate"
 )
 
+// The limits of downloads.
+const (
+	// nextRank is how long the upstreams of one rank have until the next rank is asked too.
+	nextRank = 300 * time.Millisecond
+	// firstByte is how long a client waits for the first bytes of a slow upstream.
+	firstByte = 3 * time.Second
+	// stall is how long a download may stay below 16 KiB per second.
+	stall = 10 * time.Second
+	// maxDownload is the size limit of a downloaded file, in bytes.
+	maxDownload = 16 << 30
+	// downloads is how many downloads may run at the same time.
+	downloads = 64
+)
+
+// The limits of pushes.
+const (
+	maxPushFiles = 1_000_000
+	// maxPushBytes is the size limit of all files of one push together, in bytes.
+	maxPushBytes = 256 << 30
+	// An unfinished push expires pushIdle after its last request, and pushLongest after it
+	// was begun in any case.
+	pushIdle    = 24 * time.Hour
+	pushLongest = 7 * 24 * time.Hour
+)
+
+// auditFileBytes is the size at which the audit log starts a new file.
+const auditFileBytes = 64 << 20
+
 // Limits returns the limits of downloads.
-func Limits(c *config.Config) depot.Limits {
-	f := c.Fetch
-	return depot.Limits{NextRank: time.Duration(f.NextRank), FirstByte: time.Duration(f.FirstByte), Stall: time.Duration(f.Stall),
-		MaxBytes: int64(f.MaxBytes), Fetches: f.AtOnce}
+func Limits() depot.Limits {
+	return depot.Limits{NextRank: nextRank, FirstByte: firstByte, Stall: stall, MaxBytes: maxDownload, Fetches: downloads}
 }
 
 // Lifetimes returns the lifetimes of the negative cache.
@@ -32,9 +58,9 @@ func Lifetimes(c *config.Config) depot.Lifetimes {
 func PushLimits(c *config.Config) stage.Limits {
 	p := c.Push
 	l := stage.Limits{
-		MaxFile: int64(p.MaxFile), MaxFiles: int64(p.MaxFiles), MaxBytes: int64(p.MaxBytes),
+		MaxFile: int64(p.MaxFile), MaxFiles: maxPushFiles, MaxBytes: maxPushBytes,
 		Open: p.MaxOpen, Staged: int64(p.MaxStaged), Free: int64(p.MinFree),
-		Idle: time.Duration(p.Idle), Longest: time.Duration(p.Longest), Quiet: time.Duration(p.Collect), DenyOther: p.DenyOther,
+		Idle: pushIdle, Longest: pushLongest, Quiet: time.Duration(p.Collect), DenyOther: p.DenyOther,
 	}
 	for product, n := range p.Quotas {
 		if l.Quotas == nil {
@@ -107,11 +133,11 @@ func Records(c *config.Config) (depot.RecordOptions, error) {
 }
 
 // DepotOptions returns the options of the depot of a server, without the parts that must be
-// opened.
+// opened and the limits of downloads.
 func DepotOptions(c *config.Config) depot.Options {
 	return depot.Options{
 		MakeCabinets: c.MakeCabinets, SymCache: SymCacheFolders(c), Symbols: MakeSymbols(c),
-		Limits: Limits(c), Lifetimes: Lifetimes(c), Cache: CacheLimits(c), ScrubRate: ScrubRate(c),
+		Lifetimes: Lifetimes(c), Cache: CacheLimits(c), ScrubRate: ScrubRate(c),
 		Stages: PushLimits(c), Links: LinkRules(c), Cold: ColdOptions(c),
 	}
 }

@@ -32,7 +32,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("lifetimes %+v, want %+v", got, want)
 	}
 	want := depot.Limits{NextRank: 300 * time.Millisecond, FirstByte: 3 * time.Second, Stall: 10 * time.Second, MaxBytes: 16 << 30, Fetches: 64}
-	if got := Limits(c); got != want {
+	if got := Limits(); got != want {
 		t.Errorf("limits %+v, want %+v", got, want)
 	}
 }

@@ -167,7 +167,7 @@ func (s *Site) OpenWith(ctx context.Context, conf *config.Config, opt depot.Opti
 	if err != nil {
 		return nil, nil, err
 	}
-	opt.Upstreams, opt.Limits, opt.Lifetimes, opt.Cache = sources.List, Limits(conf), Lifetimes(conf), CacheLimits(conf)
+	opt.Upstreams, opt.Limits, opt.Lifetimes, opt.Cache = sources.List, Limits(), Lifetimes(conf), CacheLimits(conf)
 	d, err := s.Open(ctx, opt)
 	if err != nil {
 		return nil, nil, errors.Join(err, sources.Close())
