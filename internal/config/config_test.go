@@ -428,7 +428,7 @@ func TestConfigEnvironment(t *testing.T) {
 func TestConfigTags(t *testing.T) {
 	for _, k := range allKeys(reflect.TypeFor[Config](), "") {
 		f := k.field
-		if f.Tag.Get("help") == "" || k.hasValue() && f.Tag.Get("example") == "" && f.Type.Kind() != reflect.Slice {
+		if help()[k.path] == "" || k.hasValue() && f.Tag.Get("example") == "" && f.Type.Kind() != reflect.Slice {
 			t.Errorf("%s: no help or no example", k.path)
 		}
 		if !regexp.MustCompile(`^[a-z][a-z0-9_]*$`).MatchString(yamlName(f)) {
@@ -445,6 +445,11 @@ func TestConfigTags(t *testing.T) {
 					t.Errorf("%s, %s: setScalar: %q, error %v; want no error", k.path, tag, text, err)
 				}
 			}
+		}
+	}
+	for path := range help() {
+		if !slices.ContainsFunc(allKeys(reflect.TypeFor[Config](), ""), func(k key) bool { return k.path == path }) {
+			t.Errorf("help.txt explains %s, which is no key", path)
 		}
 	}
 	if f, ok := fieldNamed(reflect.TypeFor[Upstream](), "timeout"); !ok || f.Tag.Get("default") != defaultTimeout.String() {
