@@ -81,7 +81,7 @@ var mayImport = map[string][]string{
 	"internal/wire":    {},
 	"internal/sspi":    {"internal/binding"},
 	"internal/server":  {"internal/body", "internal/span", "internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/fetch", "internal/auth", "internal/intake", "internal/jobs", "internal/report", "internal/stage", "internal/symbolicate", "internal/term", "internal/web", "internal/wire"},
-	"internal/config":  {"internal/address", "internal/auth", "internal/bucket", "internal/glob", "internal/oidc", "internal/srclink", "internal/sympath", "internal/term", "internal/transcode", "internal/upstream", "layout", "symcache", "symfile", "symstore"},
+	"internal/config":  {"internal/address", "internal/auth", "internal/bucket", "internal/glob", "internal/manual", "internal/oidc", "internal/srclink", "internal/sympath", "internal/term", "internal/transcode", "internal/upstream", "layout", "symcache", "symfile", "symstore"},
 	"internal/manual":  {},
 	"internal/daemon":  {},
 	"internal/doctor":  {"internal/address", "internal/auth", "internal/bucket", "internal/client", "internal/config", "internal/daemon", "internal/depot", "internal/setup", "internal/sympath", "internal/term", "internal/upstream", "internal/wire"},

@@ -30,7 +30,7 @@ type auditCmd struct {
 	Action  string   `help:"Only this: read or purge." enum:",read,purge" default:"" placeholder:"read|purge"`
 	Remote  string   `help:"Only from addresses that start with this text." placeholder:"ADDRESS"`
 	JSON    bool     `help:"Print one JSON object per record."`
-	Files   []string `arg:"" optional:"" name:"file" help:"The audit logs of several servers, merged by time, with the older files beside each."`
+	Files   []string `arg:"" optional:"" name:"file" help:"${audit_files}"`
 }
 
 // Help is the long help text.

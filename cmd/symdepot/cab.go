@@ -20,7 +20,7 @@ type cabCmd struct {
 }
 
 type cabCreateCmd struct {
-	Method string   `help:"Compression: mszip, lzx (smaller and slower, as in Microsoft's own stores) or none." enum:"mszip,lzx,none" default:"mszip"`
+	Method string   `help:"${cab_create_method}" enum:"mszip,lzx,none" default:"mszip"`
 	Out    string   `arg:"" name:"cabinet" help:"The cabinet to write; an existing file is replaced."`
 	Files  []string `arg:"" name:"file" help:"Files to put in, under their base names."`
 }

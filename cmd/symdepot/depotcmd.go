@@ -19,7 +19,7 @@ type depotCmd struct {
 
 type migrateCmd struct {
 	To      string `help:"The new depot: a folder, or postgres://USER@HOST/DATABASE." required:"" placeholder:"DIR|URL"`
-	ToBlobs string `help:"Bucket for the contents of the new depot: s3://BUCKET/PREFIX, gs:// or az://. Required for PostgreSQL." placeholder:"URL"`
+	ToBlobs string `help:"${migrate_to_blobs}" placeholder:"URL"`
 	JSON    bool   `help:"Print one JSON object."`
 }
 

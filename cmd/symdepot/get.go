@@ -18,11 +18,11 @@ type getCmd struct {
 	upstreamFlags
 	serverFlags
 	Output string   `help:"File to write to; with several files, the folder. Default: the current folder." short:"o" placeholder:"PATH"`
-	Layout string   `help:"Layout of the folder: flat for files beside each other, gdb for build-ids, symstore for WinDbg, or another layout." enum:"${get_layouts}" default:"flat" placeholder:"LAYOUT"`
+	Layout string   `help:"${get_layout}" enum:"${get_layouts}" default:"flat" placeholder:"LAYOUT"`
 	Force  bool     `help:"Replace existing files that differ."`
 	Jobs   int      `help:"How many files to download at once." default:"8" short:"j"`
 	JSON   bool     `help:"Print one JSON object per file."`
-	What   []string `arg:"" name:"what" help:"A name and an id; or a program, library, core file or minidump on this machine; or the path of a debugger's request."`
+	What   []string `arg:"" name:"what" help:"${get_what}"`
 }
 
 // Help is the long help text.

@@ -71,8 +71,8 @@ type app struct {
 }
 
 type cli struct {
-	Depot string `help:"Folder of the depot, or postgres://USER@HOST/DATABASE. Default: the key depot of the configuration file (symdepot config check shows it), else the platform's data folder." env:"SYMDEPOT_DEPOT" placeholder:"DIR"`
-	Blobs string `help:"Bucket that keeps the contents of a new depot: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://ACCOUNT/CONTAINER. Default: its folder." env:"SYMDEPOT_DEPOT_BLOBS" placeholder:"URL"`
+	Depot string `help:"${cli_depot}" env:"SYMDEPOT_DEPOT" placeholder:"DIR"`
+	Blobs string `help:"${cli_blobs}" env:"SYMDEPOT_DEPOT_BLOBS" placeholder:"URL"`
 
 	Identify identifyCmd `cmd:"" nodepot:"" help:"Print what files are and under which paths debuggers request them."`
 	Add      addCmd      `cmd:"" help:"Add files, folders and archives to the depot as one transaction."`
@@ -114,7 +114,7 @@ type cli struct {
 	Work     workCmd     `cmd:"" nodepot:"" help:"Do the jobs of a server on this machine: make SymCache files and Breakpad symbol files."`
 	Jobs     jobsCmd     `cmd:"" help:"List, cancel and retry background jobs."`
 	daemonCommands
-	Symstore   symstoreCmd   `cmd:"" nodepot:"" passthrough:"" help:"Work as symstore.exe and its companions: add, del, query, check, convert, age, chk."`
+	Symstore   symstoreCmd   `cmd:"" nodepot:"" passthrough:"" help:"${cli_symstore}"`
 	Help       helpCmd       `cmd:"" nodepot:"" help:"Print the help of a command."`
 	Completion completionCmd `cmd:"" nodepot:"" help:"Print a completion script for bash, zsh, fish or PowerShell."`
 	Man        manCmd        `cmd:"" nodepot:"" hidden:"" help:"Write man pages."`
@@ -141,7 +141,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		kong.Name("symdepot"),
 		kong.Description("symdepot stores the debug symbols of every build of every platform and serves each debugger in the protocol that it speaks.\n\nFirst steps:\n\n  symdepot serve --add build/     add a build and serve it\n  symdepot identify build/        only look\n  symdepot --version\n\nExit codes: 0 done, 1 the answer is no, 2 wrong command line, 3 failed, 4 depot missing, damaged or newer, 5 credentials refused, 7 server not reachable, 130 interrupted."),
 		kong.Writers(stdout, stderr),
-		layoutWords(),
+		helpWords(),
 		kong.Exit(func(code int) { exited = code }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.Help(printHelp),

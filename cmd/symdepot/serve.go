@@ -28,7 +28,7 @@ type serveCmd struct {
 	Add          []string      `help:"First add this file, folder or archive to the depot; repeatable." placeholder:"PATH" sep:"none"`
 	Listen       string        `help:"Address and port; port 0 picks a free port. Default: 127.0.0.1:8080." placeholder:"ADDR:PORT"`
 	Public       bool          `help:"Allow an address that other machines can reach although everybody may read everything."`
-	Auth         bool          `help:"Ask every client for credentials: tokens (symdepot token new), and what the configuration sets under auth."`
+	Auth         bool          `help:"${serve_auth}"`
 	TLSCert      string        `help:"Serve HTTPS with this certificate; it is read again when it changes." placeholder:"FILE"`
 	TLSKey       string        `help:"Private key of the certificate." placeholder:"FILE"`
 	ClientCA     string        `help:"Authorities that issue client certificates." placeholder:"FILE"`
@@ -36,25 +36,25 @@ type serveCmd struct {
 	Host         []string      `help:"Another host name under which clients reach this server; repeatable." placeholder:"NAME"`
 	Prefix       []string      `help:"Strip this prefix from request paths; repeatable." placeholder:"PATH"`
 	TwoTier      bool          `help:"Serve index2.txt, so that Microsoft's clients use two-tier paths."`
-	MakeCabinets bool          `help:"Make the cabinet (foo.pd_) of an added or cached PE, PDB or DBG file in the background, after the first request for it."`
-	MakeSym      string        `help:"Make Breakpad symbol files (.sym) of files that are held (default), of files at upstreams too, or not at all." enum:",off,held,upstreams" default:"" placeholder:"off|held|upstreams"`
-	Store        []string      `help:"Serve the symbol files of this folder in place, after the depot; its layout is detected, or named; repeatable." placeholder:"DIR[,layout=L]" sep:"none"`
-	Watch        []string      `help:"Index the builds and packages of this folder where they are, and serve them after what was added; repeatable." placeholder:"DIR[=PRODUCT[/VERSION]]" sep:"none"`
-	Rescan       term.Duration `help:"How often watched folders are scanned for changes that the system has not reported. Default: 5m." placeholder:"TIME"`
-	PointerRoot  []string      `help:"Follow the pointers of a store into this folder; with PREFIX=DIR, read pointers that start with PREFIX below DIR (//server/share=/mnt/share); repeatable." placeholder:"[PREFIX=]DIR" sep:"none"`
-	AdminFiles   adminFiles    `help:"Serve 000Admin and refs.ptr of stores too, and refs.ptr of added files, with source paths reduced to file names; without stores, the transactions of the depot as 000Admin, for clients that read it as an index (Symbolicator's has_index). With =//SERVER/SHARE, also answer file.ptr, with the path of the file below that UNC path, for clients that open files on a share."`
-	Transcoder   []string      `help:"Make SymCache files with this program, NAME=COMMAND; repeatable. See symdepot work --help." placeholder:"NAME=COMMAND" sep:"none"`
-	FilePath     string        `help:"What X-DEBUGINFOD-FILE says about the origin of a file: name (default), full path as added, or none." enum:",name,full,none" default:"" placeholder:"name|full|none"`
-	Log          string        `help:"Format of the log: text, json, or auto (text on a terminal)." enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
+	MakeCabinets bool          `help:"${serve_make_cabinets}"`
+	MakeSym      string        `help:"${serve_make_sym}" enum:",off,held,upstreams" default:"" placeholder:"off|held|upstreams"`
+	Store        []string      `help:"${serve_store}" placeholder:"DIR[,layout=L]" sep:"none"`
+	Watch        []string      `help:"${serve_watch}" placeholder:"DIR[=PRODUCT[/VERSION]]" sep:"none"`
+	Rescan       term.Duration `help:"${serve_rescan}" placeholder:"TIME"`
+	PointerRoot  []string      `help:"${serve_pointer_root}" placeholder:"[PREFIX=]DIR" sep:"none"`
+	AdminFiles   adminFiles    `help:"${serve_admin_files}"`
+	Transcoder   []string      `help:"${serve_transcoder}" placeholder:"NAME=COMMAND" sep:"none"`
+	FilePath     string        `help:"${serve_file_path}" enum:",name,full,none" default:"" placeholder:"name|full|none"`
+	Log          string        `help:"${serve_log}" enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
 	Quiet        bool          `help:"Log failures only, not every request." short:"q"`
 }
 
 // symCacheFlags are the flags for Windows Performance Analyzer.
 type symCacheFlags struct {
-	SymcacheDir      []string       `name:"symcache-dir" help:"Serve the SymCache files of this folder in place; repeatable." placeholder:"DIR" sep:"none"`
-	SymcacheStore    string         `name:"symcache-store" help:"Serve the SymCache files of this folder, and write there every SymCache file that is made or downloaded." placeholder:"DIR"`
-	SymcacheWait     *term.Duration `name:"symcache-wait" help:"Hold requests for SymCache files at most this long while the files are made; 0: as long as that lasts (the default)." placeholder:"TIME"`
-	SymcacheAge      string         `name:"symcache-age" help:"Read the age in such requests as decimal (default), or also as hex." enum:",decimal,auto" default:"" placeholder:"decimal|auto"`
+	SymcacheDir      []string       `name:"symcache-dir" help:"${sym_cache_symcache_dir}" placeholder:"DIR" sep:"none"`
+	SymcacheStore    string         `name:"symcache-store" help:"${sym_cache_symcache_store}" placeholder:"DIR"`
+	SymcacheWait     *term.Duration `name:"symcache-wait" help:"${sym_cache_symcache_wait}" placeholder:"TIME"`
+	SymcacheAge      string         `name:"symcache-age" help:"${sym_cache_symcache_age}" enum:",decimal,auto" default:"" placeholder:"decimal|auto"`
 	SymcacheRedirect bool           `name:"symcache-redirect" help:"Answer such requests with a 302 redirect to a signed address."`
 }
 

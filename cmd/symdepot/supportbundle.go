@@ -13,7 +13,7 @@ import (
 
 type supportBundleCmd struct {
 	Config string `help:"Configuration file of the server." placeholder:"FILE" type:"path"`
-	Output string `help:"The file to write; it must not exist. Default: symdepot-support-TIME.zip in the current folder." short:"o" placeholder:"FILE"`
+	Output string `help:"${support_bundle_output}" short:"o" placeholder:"FILE"`
 	Log    string `help:"File that the log of the server goes to; its last lines are added." placeholder:"FILE"`
 }
 

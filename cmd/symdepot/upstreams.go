@@ -8,8 +8,8 @@ import (
 
 // upstreamFlags name the upstreams of a command.
 type upstreamFlags struct {
-	Config   string   `help:"Configuration file. Default: SYMDEPOT_CONFIG, symdepot/config.yaml in your configuration folder, or /etc/symdepot/symdepot.yaml." placeholder:"FILE"`
-	Upstream []string `help:"Download files that the depot does not have from this server and cache them: a preset such as microsoft, or URL[,layout=L][,rank=N]; repeatable." placeholder:"PRESET|URL" sep:"none"`
+	Config   string   `help:"${upstream_config}" placeholder:"FILE"`
+	Upstream []string `help:"${upstream_upstream}" placeholder:"PRESET|URL" sep:"none"`
 	FromEnv  bool     `help:"Use the servers of _NT_SYMBOL_PATH and DEBUGINFOD_URLS as upstreams."`
 	NoEgress bool     `help:"Make no outgoing connection, whatever else is configured."`
 }

@@ -12,7 +12,7 @@ import (
 // watchFlags let a command that reads the depot of this machine know the folders that a
 // server watches.
 type watchFlags struct {
-	Watch []string `help:"Also look into this folder, which a server of this machine watches, by its index in the depot; those of the configuration need no flag; repeatable." placeholder:"DIR[=PRODUCT[/VERSION]]" sep:"none"`
+	Watch []string `help:"${watch_watch}" placeholder:"DIR[=PRODUCT[/VERSION]]" sep:"none"`
 }
 
 // watchedFolders are the watched folders of the configuration and of the flags.

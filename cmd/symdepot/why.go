@@ -21,7 +21,7 @@ type whyCmd struct {
 	watchFlags
 	Store []string `help:"Also search this folder, as serve does: DIR[,layout=L]; repeatable." placeholder:"DIR" sep:"none"`
 	JSON  bool     `help:"Print one JSON object per request."`
-	What  []string `arg:"" name:"what" help:"A path or a URL, a name and an id, or a program, symbol file or dump on this machine; - reads the log of a debugger."`
+	What  []string `arg:"" name:"what" help:"${why_what}"`
 }
 
 // Help is the long help text.

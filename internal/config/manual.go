@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/symdepot/symdepot/internal/manual"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -65,25 +66,13 @@ func manualKeys(b *strings.Builder, t reflect.Type, path, indent, hyphen string)
 	}
 }
 
-// helpText says what each key means: the key at the beginning of a line, its meaning in
-// indented lines below it.
+// helpText says what each key means; see manual.Texts.
 //
 //go:embed help.txt
 var helpText string
 
 // help has the meaning of each key by its path.
-var help = sync.OnceValue(func() map[string]string {
-	meanings := map[string]string{}
-	at := ""
-	for line := range strings.Lines(helpText) {
-		if text := strings.TrimSpace(line); line[0] != ' ' {
-			at = text
-		} else {
-			meanings[at] = strings.TrimSpace(meanings[at] + " " + text)
-		}
-	}
-	return meanings
-})
+var help = sync.OnceValue(func() map[string]string { return manual.Texts(helpText) })
 
 // helpOf returns the meaning of a key. In the text, {layouts} stands for the known layouts.
 func helpOf(path string) string {
