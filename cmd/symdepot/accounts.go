@@ -36,7 +36,7 @@ func (c tokenNewCmd) atServer(a *app, spec auth.TokenSpec) error {
 	}
 	line := lineOf(t)
 	line.Token = t.Token
-	return c.print(a, line)
+	return c.print(a.console, line)
 }
 
 // accounts returns a client for the tokens and the audit log of a server.

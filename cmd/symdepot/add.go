@@ -66,11 +66,11 @@ func (c addCmd) Run(a *app) error {
 	}
 	opt := exchange.AddOptions{Info: c.info(), As: c.As, ID: c.ID, DryRun: c.DryRun, SkipUnreadable: c.SkipUnreadable, Strict: c.Strict, Sources: roots}
 	opt.Info.Branch, opt.Info.Class = c.Branch, c.Class
-	return runAdd(a, d, c.Paths, opt, c.JSON)
+	return runAdd(a.console, d, c.Paths, opt, c.JSON)
 }
 
 // runAdd adds paths to a depot and prints the result.
-func runAdd(a *app, d *depot.Depot, paths []string, opt exchange.AddOptions, asJSON bool) error {
+func runAdd(a *console, d *depot.Depot, paths []string, opt exchange.AddOptions, asJSON bool) error {
 	lines := term.NewJSONLines(a.stdout)
 	if asJSON {
 		opt.Event = func(e exchange.Event) { _ = lines.Write(fileEvent(e)) }

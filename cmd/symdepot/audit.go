@@ -63,11 +63,11 @@ func (c auditCmd) Run(a *app) error {
 		return err
 	}
 	defer done()
-	return c.print(a, logs)
+	return c.print(a.console, logs)
 }
 
 // print prints the records of logs, merged by time.
-func (c auditCmd) print(a *app, logs []iter.Seq2[auth.Event, error]) error {
+func (c auditCmd) print(a *console, logs []iter.Seq2[auth.Event, error]) error {
 	columns := []string{"TIME", "WHO", "BY", "FROM", "PROTOCOL", "STATUS", "SENT", "PRODUCTS", "NAME", "ID"}
 	if len(logs) > 1 {
 		columns = append(columns, "SERVER")

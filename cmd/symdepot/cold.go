@@ -45,7 +45,7 @@ func (c coldInspectCmd) Run(a *app) error {
 		if c.JSON {
 			err = term.NewJSONLines(a.stdout).Write(r)
 		} else {
-			err = r.print(a)
+			err = r.print(a.console)
 		}
 		if err != nil {
 			return err

@@ -73,7 +73,7 @@ Exit codes: 0 printed, 3 failed.`
 }
 
 // Run prints the documented file.
-func (configPrintCmd) Run(a *app) error {
+func (configPrintCmd) Run(a *console) error {
 	_, err := io.WriteString(a.stdout, config.Manual())
 	return err
 }
@@ -96,7 +96,7 @@ Exit codes: 0 printed, 1 neither the file nor the environment has these settings
 }
 
 // Run prints the configuration.
-func (c configSampleCmd) Run(a *app) error {
+func (c configSampleCmd) Run(a *console) error {
 	s, err := config.ReadSampleSettings(c.File)
 	if err != nil {
 		return err

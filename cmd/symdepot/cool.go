@@ -57,7 +57,7 @@ func (c coolCmd) Run(a *app) error {
 	}
 	defer d.Close()
 	if c.Pause || c.Resume {
-		return c.pause(a, d)
+		return c.pause(a.console, d)
 	}
 	var after time.Duration
 	if c.After != nil {
@@ -103,7 +103,7 @@ func (c coolCmd) Run(a *app) error {
 }
 
 // pause stops the background of servers, or lets it go on.
-func (c coolCmd) pause(a *app, d *depot.Depot) error {
+func (c coolCmd) pause(a *console, d *depot.Depot) error {
 	if err := d.Cold.Pause(a.ctx, c.Pause); err != nil {
 		return err
 	}

@@ -204,7 +204,7 @@ func copiedContents(b depot.BackedUp) string {
 }
 
 // copyDepot runs a backup or a restoration with its progress and its output.
-func (a *app) copyDepot(what string, asJSON bool, run func(depot.CopyOptions) (depot.BackedUp, error), printed func(depot.BackedUp)) error {
+func (a *console) copyDepot(what string, asJSON bool, run func(depot.CopyOptions) (depot.BackedUp, error), printed func(depot.BackedUp)) error {
 	out := term.NewJSONLines(a.stdout)
 	var p *term.Progress
 	b, err := run(depot.CopyOptions{

@@ -18,7 +18,7 @@ type helpCmd struct {
 }
 
 // Run prints the help of a command.
-func (c helpCmd) Run(a *app) error {
+func (c helpCmd) Run(a *console) error {
 	return term.Exit(run(append(c.Command, "--help"), a.stdout, a.stderr))
 }
 
@@ -39,7 +39,7 @@ Exit codes: 0 printed, 2 wrong command line.`
 }
 
 // Run prints the script.
-func (c completionCmd) Run(a *app, app *kong.Kong) error {
+func (c completionCmd) Run(a *console, app *kong.Kong) error {
 	root := describeNode(app.Model.Node)
 	_, err := io.WriteString(a.stdout, manual.Completion(c.Shell, &root))
 	return err

@@ -90,7 +90,7 @@ func (c identifyCmd) Run(a *app) error {
 	case c.Sources && c.Server != "":
 		return term.UsageError("--sources does not go with --server")
 	case c.Sources:
-		examine = p.sources(a, objfile.Options{Kind: forced, ID: c.ID})
+		examine = p.sources(a.console, objfile.Options{Kind: forced, ID: c.ID})
 	case c.Server != "":
 		opt.Want = mayBeSent
 		if examine, err = c.remote(a, p); err != nil {

@@ -87,7 +87,7 @@ func (c importCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := c.print(a, &r, lines); err != nil {
+	if err := c.print(a.console, &r, lines); err != nil {
 		return err
 	}
 	switch {
@@ -100,7 +100,7 @@ func (c importCmd) Run(a *app) error {
 }
 
 // print prints what was imported.
-func (c importCmd) print(a *app, r *exchange.ImportResult, lines term.JSONLines) error {
+func (c importCmd) print(a *console, r *exchange.ImportResult, lines term.JSONLines) error {
 	if c.JSON {
 		return lines.Write(struct {
 			Event     string         `json:"event"`

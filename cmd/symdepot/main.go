@@ -63,11 +63,16 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// app is what a command needs of the world.
-type app struct {
+// console is where a command prints, and ctx ends at Ctrl-C.
+type console struct {
 	ctx            context.Context
 	stdout, stderr io.Writer
-	site           *setup.Site
+}
+
+// app is what a command needs that works on a depot.
+type app struct {
+	*console
+	site *setup.Site
 }
 
 type cli struct {
@@ -154,12 +159,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if exited >= 0 {
 		return exited // --help or --version was printed
 	}
-	a := &app{ctx: ctx, stdout: output{stdout}, stderr: stderr, site: &setup.Site{Depot: c.Depot, Blobs: c.Blobs}}
+	a := &app{console: &console{ctx, output{stdout}, stderr}, site: &setup.Site{Depot: c.Depot, Blobs: c.Blobs}}
 	a.site.Note = func(text string) { fmt.Fprintln(stderr, "symdepot:", text) }
 	var file *fs.PathError
 	switch {
 	case err == nil:
-		err = kctx.Run(a, parser)
+		err = kctx.Run(a, a.console, parser)
 	case errors.As(err, &file) && file.Op == "write": // the help could not be printed
 		err = outputError{file}
 	}
@@ -262,7 +267,7 @@ type versionCmd struct{}
 var version = "devel"
 
 // Run prints the version.
-func (versionCmd) Run(a *app) error {
+func (versionCmd) Run(a *console) error {
 	_, err := fmt.Fprintln(a.stdout, versionText())
 	return err
 }
@@ -283,13 +288,13 @@ func programVersion() string {
 func init() { symbolicate.Generator = "symdepot " + programVersion() }
 
 // nothing reports on standard error that a list is empty. The answer is no.
-func (a *app) nothing(what string) error {
+func (a *console) nothing(what string) error {
 	fmt.Fprintln(a.stderr, "symdepot:", what)
 	return term.ErrNegative
 }
 
 // print prints a line of JSON or a text.
-func (a *app) print(asJSON bool, object any, format string, args ...any) error {
+func (a *console) print(asJSON bool, object any, format string, args ...any) error {
 	if asJSON {
 		return term.NewJSONLines(a.stdout).Write(object)
 	}
@@ -306,7 +311,7 @@ func localUser() string {
 }
 
 // warn prints warnings.
-func (a *app) warn(list []string) {
+func (a *console) warn(list []string) {
 	for _, text := range list {
 		fmt.Fprintln(a.stderr, "symdepot: warning:", text)
 	}

@@ -87,7 +87,7 @@ func (c pathCheckCmd) Run(a *app) error {
 			}
 			continue
 		}
-		e.print(a, i+1)
+		e.print(a.console, i+1)
 	}
 	if bad {
 		return term.ErrNegative
@@ -108,7 +108,7 @@ func (c pathCheckCmd) elements(self []string) []sympath.Element {
 }
 
 // print prints the element as text.
-func (e *checkedElement) print(a *app, n int) {
+func (e *checkedElement) print(a *console, n int) {
 	text := e.Text
 	if strings.TrimSpace(text) == "" {
 		text = "(empty)"

@@ -63,7 +63,7 @@ func (c pushCmd) Run(a *app) error {
 	if c.JSON {
 		log = a.stderr
 	}
-	r, err := c.push(a, ci)
+	r, err := c.push(a.console, ci)
 	if r.Transaction > 0 {
 		err = errors.Join(err, ci.Done(log, c.EnvFile, r))
 	}
@@ -88,7 +88,7 @@ func (c pushCmd) Run(a *app) error {
 	return term.Exit(code)
 }
 
-func (c pushCmd) push(a *app, ci client.CI) (r client.PushResult, err error) {
+func (c pushCmd) push(a *console, ci client.CI) (r client.PushResult, err error) {
 	setup.CollectAt(100, 16<<20)
 	p, err := client.NewPusher(c.Server, c.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
 	if err != nil {

@@ -155,7 +155,7 @@ func (c serveCmd) fill(a *app) func(context.Context, *depot.Depot) error {
 		return nil
 	}
 	return func(_ context.Context, d *depot.Depot) error {
-		return runAdd(a, d, c.Add, exchange.AddOptions{Info: c.info()}, false)
+		return runAdd(a.console, d, c.Add, exchange.AddOptions{Info: c.info()}, false)
 	}
 }
 
@@ -166,12 +166,12 @@ var downloadLimits = setup.Limits()
 func serve(a *app, conf *config.Config, specs []upstream.Spec, fill func(context.Context, *depot.Depot) error) error {
 	return program.Serve(a.ctx, program.Options{
 		Site: a.site, Config: conf, Specs: specs, Limits: downloadLimits, Version: programVersion(), Stderr: a.stderr, Fill: fill,
-		Started: func(at program.Address) { printStart(a, conf.File(), at) },
+		Started: func(at program.Address) { printStart(a.console, conf.File(), at) },
 	})
 }
 
 // printStart prints the server's address and the settings of each client.
-func printStart(a *app, configFile string, at program.Address) {
+func printStart(a *console, configFile string, at program.Address) {
 	if configFile != "" {
 		fmt.Fprintf(a.stdout, "Configuration: %s\n", term.Printable(configFile))
 	}

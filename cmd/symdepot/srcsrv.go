@@ -43,7 +43,7 @@ read or written, or is no PDB.`
 }
 
 // Run works on one PDB after the other.
-func (c srcsrvCmd) Run(a *app) error {
+func (c srcsrvCmd) Run(a *console) error {
 	task := srcindex.Task{Options: srcindex.Options{Base: c.Base, Product: c.Product, Version: c.Version},
 		Rebase: c.Rebase, Write: c.Write, Output: c.Output, Raw: c.Raw, JSON: c.JSON}
 	var err error

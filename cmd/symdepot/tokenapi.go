@@ -14,7 +14,7 @@ type tokenExchangeCmd struct {
 }
 
 // Run exchanges the id token of the running CI job.
-func (c tokenExchangeCmd) Run(a *app) error {
+func (c tokenExchangeCmd) Run(a *console) error {
 	p, err := client.NewPusher(c.Server, "", os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
 	if err != nil {
 		return err

@@ -70,7 +70,7 @@ func (ws *watchedFolders) tell() {
 
 // withStores returns options for a depot with the stores of a configuration, and those of
 // the flags --store. The function closes them.
-func withStores(a *app, conf *config.Config, flags []string) (opt depot.Options, done func(), err error) {
+func withStores(a *console, conf *config.Config, flags []string) (opt depot.Options, done func(), err error) {
 	for _, v := range flags {
 		if err := conf.AddStore(v); err != nil {
 			return opt, nil, term.UsageError("--store " + v + ": " + err.Error())

@@ -100,7 +100,7 @@ func (c whyCmd) tracer(a *app, ws *watchedFolders) (t keeper.Tracer, done func()
 	if err != nil {
 		return nil, nil, err
 	}
-	opt, closeStores, err := withStores(a, conf, c.Store)
+	opt, closeStores, err := withStores(a.console, conf, c.Store)
 	if err != nil {
 		return nil, nil, err
 	}

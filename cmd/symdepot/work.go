@@ -54,7 +54,7 @@ Exit codes: 0 stopped, 2 wrong command line, 3 no transcoder can be used, 130 in
 }
 
 // Run works until it is interrupted.
-func (c workCmd) Run(a *app) error {
+func (c workCmd) Run(a *console) error {
 	if err := client.CheckURL(c.Server); err != nil {
 		return term.UsageError("--server: " + err.Error())
 	}
