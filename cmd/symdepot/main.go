@@ -126,6 +126,19 @@ type cli struct {
 	Version    versionCmd    `cmd:"" nodepot:"" help:"Print the version."`
 }
 
+// description is what symdepot --help begins with.
+const description = "" +
+	"symdepot stores the debug symbols of every build of every platform and serves each debugger in the protocol that it speaks.\n" +
+	"\n" +
+	"First steps:\n" +
+	"\n" +
+	"  symdepot serve --add build/     add a build and serve it\n" +
+	"  symdepot identify build/        only look\n" +
+	"  symdepot --version\n" +
+	"\n" +
+	"Exit codes: 0 done, 1 the answer is no, 2 wrong command line, 3 failed, 4 depot missing, " +
+	"damaged or newer, 5 credentials refused, 7 server not reachable, 130 interrupted."
+
 func main() {
 	os.Exit(run(mstools.CommandLine(os.Args), os.Stdout, os.Stderr))
 }
@@ -144,7 +157,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	exited := -1
 	parser, err := kong.New(&c,
 		kong.Name("symdepot"),
-		kong.Description("symdepot stores the debug symbols of every build of every platform and serves each debugger in the protocol that it speaks.\n\nFirst steps:\n\n  symdepot serve --add build/     add a build and serve it\n  symdepot identify build/        only look\n  symdepot --version\n\nExit codes: 0 done, 1 the answer is no, 2 wrong command line, 3 failed, 4 depot missing, damaged or newer, 5 credentials refused, 7 server not reachable, 130 interrupted."),
+		kong.Description(description),
 		kong.Writers(stdout, stderr),
 		helpWords(),
 		kong.Exit(func(code int) { exited = code }),
@@ -227,9 +240,11 @@ func (a *app) describe(err error) string {
 	case errors.As(err, &out):
 		return fmt.Sprintf("cannot write to standard output: %v", out.error)
 	case durable.IsNoSpace(err):
-		return fmt.Sprintf("%v\nThe disk is full; the depot is unchanged. Free space there, for instance with `symdepot rm` and `symdepot gc`, and run the command again.", err)
+		return fmt.Sprintf("%v\nThe disk is full; the depot is unchanged. "+
+			"Free space there, for instance with `symdepot rm` and `symdepot gc`, and run the command again.", err)
 	case errors.Is(err, fs.ErrPermission) && a.site.Opened() != "" && !writable(a.site.Opened()):
-		return fmt.Sprintf("%v\nThis user may not use the depot %s. Run the command as its owner, name a group of users with depot.group, or name another depot with --depot.", err, a.site.Opened())
+		return fmt.Sprintf("%v\nThis user may not use the depot %s. Run the command as its owner, "+
+			"name a group of users with depot.group, or name another depot with --depot.", err, a.site.Opened())
 	case errors.Is(err, fs.ErrPermission) && errors.As(err, new(*bucket.Error)):
 		return fmt.Sprintf("%v\nCheck the credentials of the bucket (AWS_ACCESS_KEY_ID and the like) and their rights.", err)
 	case errors.Is(err, fs.ErrPermission):

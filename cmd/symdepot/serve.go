@@ -110,7 +110,10 @@ func (c serveCmd) apply(conf *config.Config) error {
 	for _, v := range []struct {
 		to   *bool
 		flag bool
-	}{{&conf.Public, c.Public}, {&conf.Auth.Demand, c.Auth}, {&conf.TwoTier, c.TwoTier}, {&conf.MakeCabinets, c.MakeCabinets}, {&conf.SymCache.Redirect, c.SymcacheRedirect}, {&conf.SymCache.HexAge, c.SymcacheAge == "auto"}} {
+	}{
+		{&conf.Public, c.Public}, {&conf.Auth.Demand, c.Auth}, {&conf.TwoTier, c.TwoTier}, {&conf.MakeCabinets, c.MakeCabinets},
+		{&conf.SymCache.Redirect, c.SymcacheRedirect}, {&conf.SymCache.HexAge, c.SymcacheAge == "auto"},
+	} {
 		*v.to = *v.to || v.flag
 	}
 	if err := conf.CheckAuth(); err != nil {
@@ -126,7 +129,10 @@ func (c serveCmd) apply(conf *config.Config) error {
 	for _, v := range []struct {
 		to   *[]string
 		flag []string
-	}{{&conf.Hosts, c.Host}, {&conf.Prefixes, c.Prefix}, {&conf.PointerRoots, c.PointerRoot}, {&conf.SymCache.Folders, c.SymcacheDir}, {&conf.Transcoding.Programs, c.Transcoder}} {
+	}{
+		{&conf.Hosts, c.Host}, {&conf.Prefixes, c.Prefix}, {&conf.PointerRoots, c.PointerRoot},
+		{&conf.SymCache.Folders, c.SymcacheDir}, {&conf.Transcoding.Programs, c.Transcoder},
+	} {
 		*v.to = append(*v.to, v.flag...)
 	}
 	if _, err := conf.Programs(); err != nil {

@@ -95,10 +95,14 @@ func (c serviceRunCmd) Run(a *app, all *cli) error {
 }
 
 // Run starts the service.
-func (serviceStartCmd) Run(a *console, all *cli) error { return winservice.Start(a.ctx, all.Service.Name) }
+func (serviceStartCmd) Run(a *console, all *cli) error {
+	return winservice.Start(a.ctx, all.Service.Name)
+}
 
 // Run stops the service.
-func (serviceStopCmd) Run(a *console, all *cli) error { return winservice.Stop(a.ctx, all.Service.Name) }
+func (serviceStopCmd) Run(a *console, all *cli) error {
+	return winservice.Stop(a.ctx, all.Service.Name)
+}
 
 // Run removes the service.
 func (serviceRemoveCmd) Run(a *console, all *cli) error {
