@@ -34,7 +34,7 @@ func (c tokenNewCmd) atServer(a *app, spec auth.TokenSpec) error {
 	}
 	line := lineOf(t)
 	line.Token = t.Token
-	return c.print(a, line)
+	return c.print(a.console, line)
 }
 
 // lineOf is newTokenLine for a token of a server.

@@ -23,7 +23,7 @@ type txFlags struct {
 type addCmd struct {
 	txFlags
 	classFlags
-	As string `help:"Take the files for a kind that cannot be recognized: sha1, jsmap, il2cpp or proguard." enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
+	As string `help:"${add_as}" enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
 	ID string `help:"The debug id that an il2cpp mapping belongs to." placeholder:"ID"`
 	sourceFlags
 	readFlags
@@ -66,11 +66,11 @@ func (c addCmd) Run(a *app) error {
 	}
 	opt := importexport.AddOptions{Info: c.info(), As: c.As, ID: c.ID, DryRun: c.DryRun, SkipUnreadable: c.SkipUnreadable, Strict: c.Strict, Sources: roots}
 	opt.Info.Branch, opt.Info.Class = c.Branch, c.Class
-	return runAdd(a, d, c.Paths, opt, c.JSON)
+	return runAdd(a.console, d, c.Paths, opt, c.JSON)
 }
 
 // runAdd adds paths to a depot and prints the result.
-func runAdd(a *app, d *depot.Depot, paths []string, opt importexport.AddOptions, asJSON bool) error {
+func runAdd(a *console, d *depot.Depot, paths []string, opt importexport.AddOptions, asJSON bool) error {
 	lines := term.NewJSONLines(a.stdout)
 	if asJSON {
 		opt.Event = func(e importexport.Event) { _ = lines.Write(fileEvent(e)) }

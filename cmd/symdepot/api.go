@@ -9,6 +9,7 @@ import (
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/internal/web"
@@ -78,7 +79,7 @@ func (f serverFlags) emptyDepot(a *app, opt depot.Options) (*depot.Depot, func()
 	if spec.Credentials.Token, err = p.Token(); err != nil {
 		return nil, nil, err
 	}
-	sources, err := (&config.Config{}).Open(a.ctx, []upstream.Spec{spec}, "", nil)
+	sources, err := setup.OpenUpstreams(a.ctx, &config.Config{}, []upstream.Spec{spec}, "", nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -105,5 +106,5 @@ func (a *app) pushLimits() stage.Limits {
 	if err != nil {
 		return stage.Limits{}
 	}
-	return conf.PushLimits()
+	return setup.PushLimits(conf)
 }

@@ -30,7 +30,7 @@ type auditCmd struct {
 	Action  string   `help:"Only this: read or purge." enum:",read,purge" default:"" placeholder:"read|purge"`
 	Remote  string   `help:"Only from addresses that start with this text." placeholder:"ADDRESS"`
 	JSON    bool     `help:"Print one JSON object per record."`
-	Files   []string `arg:"" optional:"" name:"file" help:"The audit logs of several servers, merged by time, with the older files beside each."`
+	Files   []string `arg:"" optional:"" name:"file" help:"${audit_files}"`
 }
 
 // Help is the long help text.
@@ -63,11 +63,11 @@ func (c auditCmd) Run(a *app) error {
 		return err
 	}
 	defer done()
-	return c.print(a, logs)
+	return c.print(a.console, logs)
 }
 
 // print prints the records of logs, merged by time.
-func (c auditCmd) print(a *app, logs []iter.Seq2[auth.Event, error]) error {
+func (c auditCmd) print(a *console, logs []iter.Seq2[auth.Event, error]) error {
 	columns := []string{"TIME", "WHO", "BY", "FROM", "PROTOCOL", "STATUS", "SENT", "PRODUCTS", "NAME", "ID"}
 	if len(logs) > 1 {
 		columns = append(columns, "SERVER")

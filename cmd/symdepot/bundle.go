@@ -53,7 +53,7 @@ func (c bundleCmd) Run(a *app) error {
 		}
 		key = k
 	}
-	l, err := c.wants(a)
+	l, err := c.wants(a.console)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (c bundleCmd) Run(a *app) error {
 	}
 	defer done()
 	for _, n := range c.Tx {
-		if err := liveTransaction(a, d, n); err != nil {
+		if err := liveTransaction(a.console, d, n); err != nil {
 			return err
 		}
 	}
@@ -84,7 +84,7 @@ func (c bundleCmd) Run(a *app) error {
 		opt.Missing = append(opt.Missing, m.Want)
 	}
 	if n := report.Counts[want.Failed]; n > 0 {
-		printMissing(a, &report, l.Bad)
+		printMissing(a.console, &report, l.Bad)
 		return fmt.Errorf("%s failed; nothing was written", term.Count(n, "file"))
 	}
 	var result bundle.Result
@@ -98,8 +98,8 @@ func (c bundleCmd) Run(a *app) error {
 		err = term.NewJSONLines(a.stdout).Write(map[string]any{"files": result.Files, "bytes": result.Bytes, "missing": opt.Missing, "bad_lines": l.Bad, "signed": key != nil})
 	} else {
 		if !c.empty() {
-			printMissing(a, &report, l.Bad)
-			printFetched(a, &report)
+			printMissing(a.console, &report, l.Bad)
+			printFetched(a.console, &report)
 		}
 		fmt.Fprintf(a.stdout, "wrote %s with %s, %s\n", c.Out, term.Count(int64(result.Files), "file"), term.Size(result.Bytes))
 	}
@@ -124,7 +124,7 @@ Exit codes: 0 made, 2 wrong command line, 3 failed, or a file exists already.`
 }
 
 // Run writes a new pair of keys.
-func (c keygenCmd) Run(a *app) error {
+func (c keygenCmd) Run(a *console) error {
 	if err := bundle.NewKeys(c.File); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ type cabCmd struct {
 }
 
 type cabCreateCmd struct {
-	Method string   `help:"Compression: mszip, lzx (smaller and slower, as in Microsoft's own stores) or none." enum:"mszip,lzx,none" default:"mszip"`
+	Method string   `help:"${cab_create_method}" enum:"mszip,lzx,none" default:"mszip"`
 	Out    string   `arg:"" name:"cabinet" help:"The cabinet to write; an existing file is replaced."`
 	Files  []string `arg:"" name:"file" help:"Files to put in, under their base names."`
 }
@@ -40,7 +40,7 @@ Exit codes: 0 written, 2 wrong command line, 3 failed or too large (nothing was 
 }
 
 // Run writes a cabinet.
-func (c cabCreateCmd) Run(a *app) (err error) {
+func (c cabCreateCmd) Run(a *console) (err error) {
 	opt := cab.WriteOptions{Method: map[string]cab.Method{"mszip": cab.MSZIP, "lzx": cab.LZX, "none": cab.None}[c.Method], Workers: runtime.GOMAXPROCS(0)}
 	var sources []cab.Source
 	for _, path := range c.Files {
@@ -118,7 +118,7 @@ func openCab(path string) (*cab.Reader, io.Closer, error) {
 }
 
 // Run lists a cabinet.
-func (c cabListCmd) Run(a *app) error {
+func (c cabListCmd) Run(a *console) error {
 	r, closer, err := openCab(c.File)
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ Exit codes: 0 extracted, 1 a member is not in it, 2 wrong command line, 3 damage
 }
 
 // Run extracts a cabinet.
-func (c cabExtractCmd) Run(a *app) error {
+func (c cabExtractCmd) Run(a *console) error {
 	r, closer, err := openCab(c.File)
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 )
 
 type cacheCmd struct {
-	Stats  cacheStatsCmd  `cmd:"" default:"withargs" help:"Print the size of the cache by upstream, and the number of remembered misses. The default."`
+	Stats  cacheStatsCmd  `cmd:"" default:"withargs" help:"${cache_stats}"`
 	List   cacheListCmd   `cmd:"" help:"List cached files, the longest unused first."`
 	Drop   cacheDropCmd   `cmd:"" help:"Evict cached files."`
 	Forget cacheForgetCmd `cmd:"" help:"Forget remembered misses, so that the upstreams are asked again."`
@@ -165,7 +165,7 @@ func (c cacheDropCmd) Run(a *app) error {
 
 type cacheForgetCmd struct {
 	Upstream string `help:"Only misses of this upstream." placeholder:"NAME"`
-	Class    string `help:"Only misses of this class: absent, forbidden, timeout, broken or too_large." enum:",absent,forbidden,timeout,broken,too_large" default:"" placeholder:"CLASS"`
+	Class    string `help:"${cache_forget_class}" enum:",absent,forbidden,timeout,broken,too_large" default:"" placeholder:"CLASS"`
 	JSON     bool   `help:"Print one JSON object."`
 }
 

@@ -68,11 +68,14 @@ var clockTurns = sync.OnceValue(func() bool {
 // the start.
 var nodeClocks = []time.Duration{0, 290 * time.Second, -290 * time.Second}
 
-// hasten shortens the waiting times of the depot in this process, if the test that
+// hasten changes the waiting times of the depot in this process, if the test that
 // has started it says so.
 func hasten() {
 	if d, err := time.ParseDuration(os.Getenv("SYMDEPOT_TEST_REACH")); err == nil {
 		nodes.SetReach(d)
+	}
+	if d, err := time.ParseDuration(os.Getenv("SYMDEPOT_TEST_PATIENCE")); err == nil {
+		downloadLimits.FirstByte, downloadLimits.Stall = d, d
 	}
 	text := os.Getenv("SYMDEPOT_TEST_TIMES")
 	if text == "" {

@@ -18,7 +18,7 @@ type coldCmd struct {
 type coldInspectCmd struct {
 	Blocks bool     `help:"Print each block."`
 	JSON   bool     `help:"Print one JSON object per file."`
-	Files  []string `arg:"" name:"file" help:"Cold files: blobs/HH/REST in a depot on disk, where HHREST is the sha256 under cold that symdepot find --json prints."`
+	Files  []string `arg:"" name:"file" help:"${cold_inspect_files}"`
 }
 
 // Help is the long help text.
@@ -45,7 +45,7 @@ func (c coldInspectCmd) Run(a *app) error {
 		if c.JSON {
 			err = term.NewJSONLines(a.stdout).Write(r)
 		} else {
-			err = r.print(a)
+			err = r.print(a.console)
 		}
 		if err != nil {
 			return err

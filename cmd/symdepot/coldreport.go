@@ -27,7 +27,7 @@ type coldReport struct {
 	Each       []cold.Block     `json:"each_block,omitempty"`
 }
 
-func (r coldReport) print(a *app) error {
+func (r coldReport) print(a *console) error {
 	fmt.Fprintf(a.stdout, "%s: %s, version %d, %s of %s (%.2f %%)\n", r.Path, r.Form, r.Version, term.Size(r.Bytes), term.Size(r.Size), 100*r.Share)
 	fmt.Fprintf(a.stdout, "  content %s\n", r.SHA256)
 	if r.BaseSHA256 != "" {

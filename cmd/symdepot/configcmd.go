@@ -16,7 +16,7 @@ type configCmd struct {
 	Check configCheckCmd `cmd:"" help:"Check a configuration file and print the effective settings."`
 	Print configPrintCmd `cmd:"" nodepot:"" help:"Print a configuration file with every key, its default and its meaning."`
 
-	FromSymcacheSample configSampleCmd `cmd:"" nodepot:"" name:"from-symcache-sample" help:"Convert the settings of Microsoft's sample SymCache server into a configuration."`
+	FromSymcacheSample configSampleCmd `cmd:"" nodepot:"" name:"from-symcache-sample" help:"${config_from_symcache_sample}"`
 }
 
 type configCheckCmd struct {
@@ -40,9 +40,7 @@ Exit codes: 0 the configuration is valid, 1 it has faults (printed with file, li
 
 // Run checks a configuration.
 func (c configCheckCmd) Run(a *app) error {
-	path := config.Find(cmp.Or(c.File, c.Config), os.Getenv)
-	a.noteIgnored(path)
-	conf, err := config.LoadForCheck(path, os.Getenv)
+	conf, err := config.LoadForCheck(a.site.ConfigFile(cmp.Or(c.File, c.Config)), os.Getenv)
 	if fault := (*config.Error)(nil); errors.As(err, &fault) {
 		fmt.Fprintln(a.stderr, err)
 		return term.ErrNegative
@@ -50,11 +48,11 @@ func (c configCheckCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if a.depotDir != "" {
-		if err := config.CheckDepot(a.depotDir); err != nil {
+	if a.site.Depot != "" {
+		if err := config.CheckDepot(a.site.Depot); err != nil {
 			return term.UsageError(err.Error())
 		}
-		conf.Depot.Dir = a.depotDir
+		conf.Depot.Dir = a.site.Depot
 	}
 	dir, err := conf.DepotDir()
 	if err != nil {
@@ -75,7 +73,7 @@ Exit codes: 0 printed, 3 failed.`
 }
 
 // Run prints the documented file.
-func (configPrintCmd) Run(a *app) error {
+func (configPrintCmd) Run(a *console) error {
 	_, err := io.WriteString(a.stdout, config.Manual())
 	return err
 }
@@ -98,7 +96,7 @@ Exit codes: 0 printed, 1 neither the file nor the environment has these settings
 }
 
 // Run prints the configuration.
-func (c configSampleCmd) Run(a *app) error {
+func (c configSampleCmd) Run(a *console) error {
 	s, err := config.ReadSampleSettings(c.File)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -22,7 +23,7 @@ type coldCommands struct {
 
 type coolCmd struct {
 	DryRun  bool           `help:"Only print what would become cold, with estimated sizes." short:"n" xor:"what"`
-	After   *term.Duration `help:"How long a file must not have been added or read. Default: cold.after of the configuration, or 14d." placeholder:"TIME"`
+	After   *term.Duration `help:"${cool_after}" placeholder:"TIME"`
 	Product []string       `help:"Only files of this product; repeatable." short:"p" placeholder:"NAME" sep:"none"`
 	Now     bool           `help:"Delete the plain bytes of cold files at once, instead of an hour after they became cold."`
 	Pause   bool           `help:"Stop the servers of this depot from making files cold; what is cold stays so." xor:"what"`
@@ -56,7 +57,7 @@ func (c coolCmd) Run(a *app) error {
 	}
 	defer d.Close()
 	if c.Pause || c.Resume {
-		return c.pause(a, d)
+		return c.pause(a.console, d)
 	}
 	var after time.Duration
 	if c.After != nil {
@@ -66,7 +67,7 @@ func (c coolCmd) Run(a *app) error {
 		if err != nil {
 			return err
 		}
-		after = cmp.Or(conf.ColdOptions().After, coolAfter)
+		after = cmp.Or(setup.ColdOptions(conf).After, coolAfter)
 	}
 	opt := depot.CoolOptions{After: after, DryRun: c.DryRun, Grace: depot.CoolGrace, Products: c.Product}
 	if c.Now {
@@ -102,7 +103,7 @@ func (c coolCmd) Run(a *app) error {
 }
 
 // pause stops the background of servers, or lets it go on.
-func (c coolCmd) pause(a *app, d *depot.Depot) error {
+func (c coolCmd) pause(a *console, d *depot.Depot) error {
 	if err := d.Cold.Pause(a.ctx, c.Pause); err != nil {
 		return err
 	}

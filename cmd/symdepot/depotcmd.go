@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -19,7 +19,7 @@ type depotCmd struct {
 
 type migrateCmd struct {
 	To      string `help:"The new depot: a folder, or postgres://USER@HOST/DATABASE." required:"" placeholder:"DIR|URL"`
-	ToBlobs string `help:"Bucket for the contents of the new depot: s3://BUCKET/PREFIX, gs:// or az://. Required for PostgreSQL." placeholder:"URL"`
+	ToBlobs string `help:"${migrate_to_blobs}" placeholder:"URL"`
 	JSON    bool   `help:"Print one JSON object."`
 }
 
@@ -48,7 +48,7 @@ func (c migrateCmd) Run(a *app) error {
 		return err
 	}
 	opt := depot.Options{Probe: true}
-	if err := conf.UseDepot(c.To, c.ToBlobs, &opt); err != nil {
+	if err := setup.UseDepot(conf, c.To, c.ToBlobs, &opt); err != nil {
 		return term.UsageError(err.Error())
 	}
 	to, err := depot.Open(a.ctx, c.To, opt)
@@ -102,7 +102,7 @@ func (unmoveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	opt.Dial = conf.Dialer().Dial
+	opt.Dial = setup.Dialer(conf).Dial
 	if err := depot.Unmove(a.ctx, where, opt); err != nil {
 		return err
 	}
@@ -137,11 +137,11 @@ Exit codes: 0 done, 1 damaged contents are not in the backup (they are printed),
 
 // Run copies the depot.
 func (c backupCmd) Run(a *app) error {
-	where, err := a.onDisk()
+	where, err := a.site.OnDisk()
 	if err != nil {
 		return err
 	}
-	a.depotDir = where
+	a.site.Depot = where
 	d, err := a.open(depot.Options{MustExist: true})
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ Exit codes: 0 restored, 1 restored without damaged contents (--incomplete), 2 wr
 
 // Run restores the depot.
 func (c restoreCmd) Run(a *app) error {
-	where, err := a.onDisk()
+	where, err := a.site.OnDisk()
 	if err != nil {
 		return err
 	}
@@ -203,32 +203,8 @@ func copiedContents(b depot.BackedUp) string {
 	return term.Count(b.Contents, "content")
 }
 
-// onDisk returns the folder of the depot. A depot in a database or with a bucket is
-// refused.
-func (a *app) onDisk() (string, error) {
-	where, err := a.dir()
-	if err != nil {
-		return "", err
-	}
-	conf, err := a.configFor(where, true)
-	if err != nil {
-		return "", err
-	}
-	if err := config.CheckDepot(where); err != nil {
-		return "", term.UsageError(err.Error())
-	}
-	recorded, err := depot.BucketOf(where)
-	if err != nil {
-		return "", err
-	}
-	if depot.IsURL(where) || recorded != "" || a.blobs != "" || where == conf.Depot.Dir && conf.Depot.Blobs != "" {
-		return "", fmt.Errorf("depot %s: %w", depot.NameOf(where), depot.ErrOnDiskOnly)
-	}
-	return where, nil
-}
-
 // copyDepot runs a backup or a restoration with its progress and its output.
-func (a *app) copyDepot(what string, asJSON bool, run func(depot.CopyOptions) (depot.BackedUp, error), printed func(depot.BackedUp)) error {
+func (a *console) copyDepot(what string, asJSON bool, run func(depot.CopyOptions) (depot.BackedUp, error), printed func(depot.BackedUp)) error {
 	out := term.NewJSONLines(a.stdout)
 	var p *term.Progress
 	b, err := run(depot.CopyOptions{

@@ -37,7 +37,7 @@ func (c doctorCmd) Run(a *app) error {
 	if err := a.ctx.Err(); err != nil {
 		return err
 	}
-	if err := printFindings(a, c.JSON, list); err != nil {
+	if err := printFindings(a.console, c.JSON, list); err != nil {
 		return err
 	}
 	switch doctor.Worst(list) {
@@ -51,10 +51,10 @@ func (c doctorCmd) Run(a *app) error {
 
 // doctorCase says what is examined.
 func (a *app) doctorCase(configFile string) doctor.Case {
-	return doctor.Case{ConfigFile: config.Find(configFile, os.Getenv), Getenv: os.Getenv, DepotDir: a.depotDir, Blobs: a.blobs, Version: programVersion()}
+	return doctor.Case{ConfigFile: config.Find(configFile, os.Getenv), Getenv: os.Getenv, DepotDir: a.site.Depot, Blobs: a.site.Blobs, Version: programVersion()}
 }
 
-func printFindings(a *app, asJSON bool, list []doctor.Finding) error {
+func printFindings(a *console, asJSON bool, list []doctor.Finding) error {
 	if !asJSON {
 		return doctor.Print(a.stdout, list)
 	}

@@ -11,7 +11,7 @@ import (
 
 // appleCommands are the commands for Apple's debuggers.
 type appleCommands struct {
-	DsymForUUID dsymCmd `cmd:"" name:"dsymforuuid" help:"Get the debug information of UUIDs as dSYM bundles, and answer as LLDB on macOS wants it."`
+	DsymForUUID dsymCmd `cmd:"" name:"dsymforuuid" help:"${apple_commands_dsym_for_uuid}"`
 }
 
 type dsymCmd struct {

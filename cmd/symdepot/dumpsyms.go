@@ -28,7 +28,7 @@ Exit codes: 0 done, 2 wrong command line, 3 a file cannot be read or holds no fu
 }
 
 // Run writes the symbol files.
-func (c dumpSymsCmd) Run(a *app) error {
+func (c dumpSymsCmd) Run(a *console) error {
 	format := symbolicate.Breakpad
 	if c.Format == "gsym" {
 		format = symbolicate.GSYM

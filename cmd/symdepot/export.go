@@ -74,7 +74,7 @@ func (c exportCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := c.print(a, &r, lines); err != nil {
+	if err := c.print(a.console, &r, lines); err != nil {
 		return err
 	}
 	switch {
@@ -96,7 +96,7 @@ func (c exportCmd) transactions(a *app, d *depot.Depot) ([]depot.Transaction, er
 	}
 	var list []depot.Transaction
 	for _, n := range slices.Compact(slices.Sorted(slices.Values(c.Tx))) {
-		if err := liveTransaction(a, d, n); err != nil {
+		if err := liveTransaction(a.console, d, n); err != nil {
 			return nil, err
 		}
 		tx, err := d.Transaction(a.ctx, n)
@@ -112,7 +112,7 @@ func (c exportCmd) transactions(a *app, d *depot.Depot) ([]depot.Transaction, er
 
 // liveTransaction returns term.ErrNegative, and prints why, if there is no such
 // transaction or it was removed.
-func liveTransaction(a *app, d *depot.Depot, number int64) error {
+func liveTransaction(a *console, d *depot.Depot, number int64) error {
 	tx, err := d.Transaction(a.ctx, number)
 	if err != nil {
 		return noSuchTx(a.stderr, number, err)
@@ -125,7 +125,7 @@ func liveTransaction(a *app, d *depot.Depot, number int64) error {
 }
 
 // print prints what was written.
-func (c exportCmd) print(a *app, r *importexport.ExportResult, lines term.JSONLines) error {
+func (c exportCmd) print(a *console, r *importexport.ExportResult, lines term.JSONLines) error {
 	if c.JSON {
 		return lines.Write(struct {
 			Event        string             `json:"event"`

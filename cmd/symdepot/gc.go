@@ -13,10 +13,10 @@ import (
 type gcCmd struct {
 	serverFlags
 	DryRun     bool          `help:"Only print what would be freed, and the number of the plan." short:"n" xor:"plan"`
-	Plan       string        `help:"Free exactly what this plan of a dry run says, or nothing if the depot was changed." placeholder:"PLAN" xor:"plan,trash"`
-	Grace      term.Duration `help:"Keep contents that lost their last transaction less than this long ago; a running add may still refer to them." default:"24h"`
+	Plan       string        `help:"${gc_plan}" placeholder:"PLAN" xor:"plan,trash"`
+	Grace      term.Duration `help:"${gc_grace}" default:"24h"`
 	EmptyTrash bool          `help:"Free now what is in the trash, too: its transactions cannot be restored any more." xor:"trash"`
-	Claim      bool          `help:"Let this database delete the objects of the bucket, instead of another copy of it that is not used any more."`
+	Claim      bool          `help:"${gc_claim}"`
 	JSON       bool          `help:"Print one JSON object."`
 }
 

@@ -18,11 +18,11 @@ type getCmd struct {
 	upstreamFlags
 	serverFlags
 	Output string   `help:"File to write to; with several files, the folder. Default: the current folder." short:"o" placeholder:"PATH"`
-	Layout string   `help:"Layout of the folder: flat for files beside each other, gdb for build-ids, symstore for WinDbg, or another layout." enum:"${get_layouts}" default:"flat" placeholder:"LAYOUT"`
+	Layout string   `help:"${get_layout}" enum:"${get_layouts}" default:"flat" placeholder:"LAYOUT"`
 	Force  bool     `help:"Replace existing files that differ."`
 	Jobs   int      `help:"How many files to download at once." default:"8" short:"j"`
 	JSON   bool     `help:"Print one JSON object per file."`
-	What   []string `arg:"" name:"what" help:"A name and an id; or a program, library, core file or minidump on this machine; or the path of a debugger's request."`
+	What   []string `arg:"" name:"what" help:"${get_what}"`
 }
 
 // Help is the long help text.
@@ -46,7 +46,7 @@ Exit codes: 0 wrote everything, 1 a file was not found, 2 wrong command line, 3 
 
 // Run gets the files.
 func (c getCmd) Run(a *app) error {
-	l, dump, err := c.wants(a)
+	l, dump, err := c.wants(a.console)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (c getCmd) Run(a *app) error {
 	err = want.Fetch(a.ctx, d, l.Wants, c.Jobs, bar.Set, func(o want.Outcome) {
 		path := ""
 		if o.Result == want.InDepot || o.Result == want.Fetched {
-			if path, err = c.write(a, d, o.Want, place); err != nil {
+			if path, err = c.write(a.console, d, o.Want, place); err != nil {
 				o.Result, o.Error = want.Failed, err.Error()
 			} else {
 				wrote, program[o.Path] = append(wrote, o.Want), path
@@ -111,7 +111,7 @@ func (c getCmd) Run(a *app) error {
 		return err
 	}
 	if !c.JSON {
-		printMissing(a, &report, l.Bad)
+		printMissing(a.console, &report, l.Bad)
 		if hint := c.hint(wrote, lay, single, dump, firstProgram(l.Wants, program)); hint != "" {
 			fmt.Fprintln(a.stderr, "now:", hint)
 		}
@@ -140,7 +140,7 @@ func firstProgram(wants []want.Want, paths map[string]string) string {
 }
 
 // printMissing reports what was not found and the input that was not understood.
-func printMissing(a *app, r *want.Report, bad []string) {
+func printMissing(a *console, r *want.Report, bad []string) {
 	for _, b := range bad {
 		fmt.Fprintln(a.stderr, "symdepot: left out:", term.Printable(b))
 	}
@@ -150,7 +150,7 @@ func printMissing(a *app, r *want.Report, bad []string) {
 }
 
 // wants reads the command line. dump is the first dump, or program, in it.
-func (c getCmd) wants(a *app) (l *want.List, dump string, err error) {
+func (c getCmd) wants(a *console) (l *want.List, dump string, err error) {
 	l = &want.List{}
 	if len(c.What) == 2 && !isFile(c.What[1]) {
 		w, err := want.Of(c.What[0], c.What[1], "")
@@ -180,7 +180,7 @@ func (c getCmd) wants(a *app) (l *want.List, dump string, err error) {
 }
 
 // write writes a file, unless the same content is there.
-func (c getCmd) write(a *app, d *depot.Depot, w want.Want, place func(want.Want) (string, error)) (string, error) {
+func (c getCmd) write(a *console, d *depot.Depot, w want.Want, place func(want.Want) (string, error)) (string, error) {
 	path, err := place(w)
 	if err == nil {
 		err = want.Save(a.ctx, d, w, path, c.Force)

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/client"
-	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/daemon"
 	"github.com/symdepot/symdepot/internal/doctor"
 	"github.com/symdepot/symdepot/internal/term"
@@ -19,7 +15,7 @@ import (
 type serverCommands struct {
 	coldCommands
 	Health        healthCmd        `cmd:"" nodepot:"" help:"Ask a running server whether it is ready."`
-	Doctor        doctorCmd        `cmd:"" help:"Examine configuration, depot, disk, clock, certificates, upstreams and server, and say what is wrong and what to do."`
+	Doctor        doctorCmd        `cmd:"" help:"${server_commands_doctor}"`
 	SupportBundle supportBundleCmd `cmd:"" help:"Write what a report of a problem needs into one zip file, without secrets."`
 	Cold          coldCmd          `cmd:"" help:"Examine cold files."`
 }
@@ -57,7 +53,7 @@ func (c healthCmd) Run(a *app) error {
 		if err != nil {
 			return term.UsageError(err.Error())
 		}
-		if base, err = daemon.LocalURL(conf.Listen, conf.TLSOptions() != nil); err != nil {
+		if base, err = daemon.LocalURL(conf.Listen, conf.TLS.Enabled()); err != nil {
 			return term.UsageError(err.Error())
 		}
 		server = doctor.LocalClient(base)
@@ -74,40 +70,4 @@ func asUsage(err error) error {
 		return term.UsageError(err.Error())
 	}
 	return nil
-}
-
-// manage tells the service manager that the server listens, and later that it
-// stops, and reloads files when it is asked to.
-func manage(ctx context.Context, conf *config.Config, g *guard, reloads func(context.Context, func()), log *slog.Logger) error {
-	notify := func(state string) {
-		if err := daemon.Notify(state); err != nil {
-			log.Warn("the service manager was not told the state", "state", state, "error", err)
-		}
-	}
-	notify("READY=1")
-	reloads(ctx, func() {
-		g.gate.Reload()
-		if g.tls != nil {
-			g.tls.Reload()
-		}
-		changed, err := conf.Changed()
-		switch {
-		case err != nil:
-			log.Error("the configuration could not be used at the next start", "error", err)
-		case changed:
-			log.Warn("the configuration has changed; restart the server to use it", "file", conf.File())
-		}
-		log.Info("reloaded certificates, users and keys")
-	})
-	notify("STOPPING=1")
-	return nil
-}
-
-// newLogger logs to w; auto chooses the format by stderr.
-func newLogger(format string, stderr, w io.Writer) *slog.Logger {
-	opt := &slog.HandlerOptions{Level: slog.LevelInfo}
-	if format == "json" || format == "auto" && !term.IsTerminal(stderr) {
-		return slog.New(slog.NewJSONHandler(w, opt))
-	}
-	return slog.New(slog.NewTextHandler(w, opt))
 }

@@ -11,7 +11,7 @@ import (
 // The help of each command: text before the first example, since an example
 // that comes first loses its indentation, and its exit codes.
 func TestHelpTexts(t *testing.T) {
-	parser, err := kong.New(&cli{}, kong.Name("symdepot"), layoutWords(), kong.Writers(io.Discard, io.Discard))
+	parser, err := kong.New(&cli{}, kong.Name("symdepot"), helpWords(), kong.Writers(io.Discard, io.Discard))
 	if err != nil {
 		t.Fatal(err)
 	}

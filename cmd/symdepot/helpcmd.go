@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"io"
 	"slices"
 	"strings"
@@ -17,7 +18,7 @@ type helpCmd struct {
 }
 
 // Run prints the help of a command.
-func (c helpCmd) Run(a *app) error {
+func (c helpCmd) Run(a *console) error {
 	return term.Exit(run(append(c.Command, "--help"), a.stdout, a.stderr))
 }
 
@@ -38,7 +39,7 @@ Exit codes: 0 printed, 2 wrong command line.`
 }
 
 // Run prints the script.
-func (c completionCmd) Run(a *app, app *kong.Kong) error {
+func (c completionCmd) Run(a *console, app *kong.Kong) error {
 	root := describeNode(app.Model.Node)
 	_, err := io.WriteString(a.stdout, manual.Completion(c.Shell, &root))
 	return err
@@ -63,16 +64,23 @@ func (c manCmd) Run(app *kong.Kong) error {
 	return manual.WritePages(c.Dir, &root)
 }
 
-// layoutWords are the lists of layouts in help texts and enums.
-func layoutWords() kong.Vars {
+// flagTexts are the meanings of flags that are too long for their tags; see manual.Texts.
+//
+//go:embed flags.txt
+var flagTexts string
+
+// helpWords are what ${NAME} stands for in help texts and enums: the long texts, and lists
+// of layouts.
+func helpWords() kong.Vars {
 	names := func(list []layout.Layout) string { return strings.Join(layout.Names(list), ", ") }
 	packed := func(how layout.Packing) string {
 		return names(slices.DeleteFunc(layout.All(), func(l layout.Layout) bool { return l.Packing() != how }))
 	}
-	return kong.Vars{
-		"layouts": names(layout.All()), "folder_layouts": names(layout.Folders()), "get_layouts": strings.Join(layout.Names(layout.Folders()), ","),
+	return kong.Vars(manual.Texts(flagTexts)).CloneWith(kong.Vars{
+		"layouts": names(layout.All()), "folder_layouts": names(layout.Folders()),
+		"get_layouts":     strings.Join(layout.Names(layout.Folders()), ","),
 		"cabinet_layouts": packed(layout.PackCabinet), "zstd_layouts": packed(layout.PackZstd),
-	}
+	})
 }
 
 // describeNode describes a command and those below it.

@@ -89,12 +89,12 @@ func (c identifyCmd) remote(a *app, p *identified) (func(context.Context, *scan.
 		} else if err != nil {
 			return err
 		}
-		return c.print(a, p, f.Path, &answer)
+		return c.print(a.console, p, f.Path, &answer)
 	}, nil
 }
 
 // print prints the answer of a server.
-func (c identifyCmd) print(a *app, p *identified, path string, answer *report.FileAnswer) error {
+func (c identifyCmd) print(a *console, p *identified, path string, answer *report.FileAnswer) error {
 	for i := range answer.Objects {
 		p.found++
 		o := &answer.Objects[i]

@@ -17,7 +17,7 @@ type identifyCmd struct {
 	TokenFile string   `help:"With --server: file with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
 	JSON      bool     `help:"Print one JSON object per line and per contained object."`
 	Sources   bool     `help:"List the source files that the debug information names."`
-	As        string   `help:"Kind of files that cannot be recognized: sha1, jsmap, il2cpp or proguard." enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
+	As        string   `help:"${identify_as}" enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
 	ID        string   `help:"Debug id of an il2cpp mapping." placeholder:"ID"`
 	Paths     []string `arg:"" name:"path" help:"Files, folders and archives."`
 }
@@ -90,7 +90,7 @@ func (c identifyCmd) Run(a *app) error {
 	case c.Sources && c.Server != "":
 		return term.UsageError("--sources does not go with --server")
 	case c.Sources:
-		examine = p.sources(a, objfile.Options{Kind: forced, ID: c.ID})
+		examine = p.sources(a.console, objfile.Options{Kind: forced, ID: c.ID})
 	case c.Server != "":
 		opt.Want = mayBeSent
 		if examine, err = c.remote(a, p); err != nil {

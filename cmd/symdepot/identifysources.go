@@ -27,7 +27,7 @@ var sourceColumns = []string{"ID", "CHECKSUM", "TEXT", "SOURCE FILE", "PATH"}
 var errNoSources = fmt.Errorf("%w: it names no source files", objfile.ErrNotSymbolFile)
 
 // sources lists the source files that a file names.
-func (p *identified) sources(a *app, opt objfile.Options) func(context.Context, *scan.File) error {
+func (p *identified) sources(a *console, opt objfile.Options) func(context.Context, *scan.File) error {
 	return func(ctx context.Context, f *scan.File) error {
 		defer f.Discard()
 		content, err := f.Open(ctx)

@@ -13,7 +13,7 @@ import (
 type importCmd struct {
 	txFlags
 	Layout      string   `help:"Layout of the tree: auto, ${folder_layouts}." default:"auto" placeholder:"LAYOUT"`
-	PointerRoot []string `help:"Follow pointers of a symbol store into this folder; with PREFIX=DIR, map pointers that start with PREFIX (//server/share) to DIR; repeatable." placeholder:"[PREFIX=]DIR" sep:"none"`
+	PointerRoot []string `help:"${import_pointer_root}" placeholder:"[PREFIX=]DIR" sep:"none"`
 	Origin      string   `help:"Address under which the depot remembers the tree. Default: its path." placeholder:"ADDRESS"`
 	DryRun      bool     `help:"Print what would be imported, and store nothing." short:"n"`
 	JSON        bool     `help:"Print one JSON object per file and transaction and a last one with the sums."`
@@ -87,7 +87,7 @@ func (c importCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := c.print(a, &r, lines); err != nil {
+	if err := c.print(a.console, &r, lines); err != nil {
 		return err
 	}
 	switch {
@@ -100,7 +100,7 @@ func (c importCmd) Run(a *app) error {
 }
 
 // print prints what was imported.
-func (c importCmd) print(a *app, r *importexport.ImportResult, lines term.JSONLines) error {
+func (c importCmd) print(a *console, r *importexport.ImportResult, lines term.JSONLines) error {
 	if c.JSON {
 		return lines.Write(struct {
 			Event     string             `json:"event"`

@@ -3,15 +3,16 @@ package main
 import (
 	"errors"
 
+	"github.com/symdepot/symdepot/internal/address"
 	"github.com/symdepot/symdepot/internal/bucket"
-	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/importexport"
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
 // prepare prepares the import of the folder or bucket.
 func (c importCmd) prepare(a *app, opt importexport.ImportOptions) (im *importexport.Import, done func(), err error) {
-	if !config.IsBucket(c.Tree) {
+	if !address.IsBucket(c.Tree) {
 		im, err = importexport.NewImport(a.ctx, c.Tree, opt)
 		return im, func() {}, err
 	}
@@ -22,7 +23,7 @@ func (c importCmd) prepare(a *app, opt importexport.ImportOptions) (im *importex
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := conf.OpenBucket(c.Tree)
+	b, err := setup.OpenBucket(conf, c.Tree)
 	if errors.Is(err, bucket.ErrNotBucket) {
 		return nil, nil, term.UsageError(c.Tree + ": " + err.Error())
 	}

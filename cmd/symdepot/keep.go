@@ -11,7 +11,7 @@ type verifyCmd struct {
 	Repair  bool `help:"Move damaged files aside, so that adding or downloading them again restores them."`
 	Restore bool `help:"Restore and hash every cold file too; otherwise the bytes that they are stored as are hashed." xor:"bytes"`
 	Rows    bool `help:"Check the index only, not the stored bytes." xor:"bytes"`
-	Deep    bool `help:"Compare all objects of a bucket with the index. Unknown ones that are older than a month are deleted seven days later, by symdepot gc."`
+	Deep    bool `help:"${verify_deep}"`
 }
 
 // Help is the long help text.

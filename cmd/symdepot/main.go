@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"os/user"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -25,6 +23,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/mstools"
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/term"
 )
@@ -64,19 +63,21 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// app is what a command needs of the world.
-type app struct {
+// console is where a command prints, and ctx ends at Ctrl-C.
+type console struct {
 	ctx            context.Context
 	stdout, stderr io.Writer
-	depotDir       string // of --depot or SYMDEPOT_DEPOT; empty: the configured one
-	blobs          string // of --blobs or SYMDEPOT_DEPOT_BLOBS; empty: the configured or recorded one
-	conf           *config.Config
-	opened         string // folder of the opened depot
+}
+
+// app is what a command needs that works on a depot.
+type app struct {
+	*console
+	site *setup.Site
 }
 
 type cli struct {
-	Depot string `help:"Folder of the depot, or postgres://USER@HOST/DATABASE. Default: the key depot of the configuration file (symdepot config check shows it), else the platform's data folder." env:"SYMDEPOT_DEPOT" placeholder:"DIR"`
-	Blobs string `help:"Bucket that keeps the contents of a new depot: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://ACCOUNT/CONTAINER. Default: its folder." env:"SYMDEPOT_DEPOT_BLOBS" placeholder:"URL"`
+	Depot string `help:"${cli_depot}" env:"SYMDEPOT_DEPOT" placeholder:"DIR"`
+	Blobs string `help:"${cli_blobs}" env:"SYMDEPOT_DEPOT_BLOBS" placeholder:"URL"`
 
 	Identify identifyCmd `cmd:"" nodepot:"" help:"Print what files are and under which paths debuggers request them."`
 	Add      addCmd      `cmd:"" help:"Add files, folders and archives to the depot as one transaction."`
@@ -118,12 +119,25 @@ type cli struct {
 	Work     workCmd     `cmd:"" nodepot:"" help:"Do the jobs of a server on this machine: make SymCache files and Breakpad symbol files."`
 	Jobs     jobsCmd     `cmd:"" help:"List, cancel and retry background jobs."`
 	daemonCommands
-	Symstore   symstoreCmd   `cmd:"" nodepot:"" passthrough:"" help:"Work as symstore.exe and its companions: add, del, query, check, convert, age, chk."`
+	Symstore   symstoreCmd   `cmd:"" nodepot:"" passthrough:"" help:"${cli_symstore}"`
 	Help       helpCmd       `cmd:"" nodepot:"" help:"Print the help of a command."`
 	Completion completionCmd `cmd:"" nodepot:"" help:"Print a completion script for bash, zsh, fish or PowerShell."`
 	Man        manCmd        `cmd:"" nodepot:"" hidden:"" help:"Write man pages."`
 	Version    versionCmd    `cmd:"" nodepot:"" help:"Print the version."`
 }
+
+// description is what symdepot --help begins with.
+const description = "" +
+	"symdepot stores the debug symbols of every build of every platform and serves each debugger in the protocol that it speaks.\n" +
+	"\n" +
+	"First steps:\n" +
+	"\n" +
+	"  symdepot serve --add build/     add a build and serve it\n" +
+	"  symdepot identify build/        only look\n" +
+	"  symdepot --version\n" +
+	"\n" +
+	"Exit codes: 0 done, 1 the answer is no, 2 wrong command line, 3 failed, 4 depot missing, " +
+	"damaged or newer, 5 credentials refused, 7 server not reachable, 130 interrupted."
 
 func main() {
 	os.Exit(run(mstools.CommandLine(os.Args), os.Stdout, os.Stderr))
@@ -143,9 +157,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	exited := -1
 	parser, err := kong.New(&c,
 		kong.Name("symdepot"),
-		kong.Description("symdepot stores the debug symbols of every build of every platform and serves each debugger in the protocol that it speaks.\n\nFirst steps:\n\n  symdepot serve --add build/     add a build and serve it\n  symdepot identify build/        only look\n  symdepot --version\n\nExit codes: 0 done, 1 the answer is no, 2 wrong command line, 3 failed, 4 depot missing, damaged or newer, 5 credentials refused, 7 server not reachable, 130 interrupted."),
+		kong.Description(description),
 		kong.Writers(stdout, stderr),
-		layoutWords(),
+		helpWords(),
 		kong.Exit(func(code int) { exited = code }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.Help(printHelp),
@@ -158,11 +172,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if exited >= 0 {
 		return exited // --help or --version was printed
 	}
-	a := &app{ctx: ctx, stdout: output{stdout}, stderr: stderr, depotDir: c.Depot, blobs: c.Blobs}
+	a := &app{console: &console{ctx, output{stdout}, stderr}, site: &setup.Site{Depot: c.Depot, Blobs: c.Blobs}}
+	a.site.Note = func(text string) { fmt.Fprintln(stderr, "symdepot:", text) }
 	var file *fs.PathError
 	switch {
 	case err == nil:
-		err = kctx.Run(a, parser)
+		err = kctx.Run(a, a.console, parser)
 	case errors.As(err, &file) && file.Op == "write": // the help could not be printed
 		err = outputError{file}
 	}
@@ -225,9 +240,11 @@ func (a *app) describe(err error) string {
 	case errors.As(err, &out):
 		return fmt.Sprintf("cannot write to standard output: %v", out.error)
 	case durable.IsNoSpace(err):
-		return fmt.Sprintf("%v\nThe disk is full; the depot is unchanged. Free space there, for instance with `symdepot rm` and `symdepot gc`, and run the command again.", err)
-	case errors.Is(err, fs.ErrPermission) && a.opened != "" && !writable(a.opened):
-		return fmt.Sprintf("%v\nThis user may not use the depot %s. Run the command as its owner, name a group of users with depot.group, or name another depot with --depot.", err, a.opened)
+		return fmt.Sprintf("%v\nThe disk is full; the depot is unchanged. "+
+			"Free space there, for instance with `symdepot rm` and `symdepot gc`, and run the command again.", err)
+	case errors.Is(err, fs.ErrPermission) && a.site.Opened() != "" && !writable(a.site.Opened()):
+		return fmt.Sprintf("%v\nThis user may not use the depot %s. Run the command as its owner, "+
+			"name a group of users with depot.group, or name another depot with --depot.", err, a.site.Opened())
 	case errors.Is(err, fs.ErrPermission) && errors.As(err, new(*bucket.Error)):
 		return fmt.Sprintf("%v\nCheck the credentials of the bucket (AWS_ACCESS_KEY_ID and the like) and their rights.", err)
 	case errors.Is(err, fs.ErrPermission):
@@ -248,97 +265,16 @@ func writable(dir string) bool {
 }
 
 // open opens the depot for a command.
-func (a *app) open(opt depot.Options) (*depot.Depot, error) {
-	where, err := a.dir()
-	if err != nil {
-		return nil, err
-	}
-	conf, err := a.configFor(where, opt.MustExist)
-	if err != nil {
-		return nil, err
-	}
-	blobs := a.blobs
-	if blobs == "" && where == conf.Depot.Dir {
-		blobs = conf.Depot.Blobs
-	}
-	a.opened = where
-	var unreadable *fs.PathError
-	if err := conf.UseDepot(where, blobs, &opt); errors.As(err, &unreadable) {
-		return nil, err
-	} else if err != nil {
-		return nil, term.UsageError(err.Error())
-	}
-	opt.Group = cmp.Or(opt.Group, conf.Depot.Group)
-	return depot.Open(a.ctx, where, opt)
-}
+func (a *app) open(opt depot.Options) (*depot.Depot, error) { return a.site.Open(a.ctx, opt) }
 
-// configFor returns the configuration for opening a depot. An existing one in a
-// folder is opened without reading the file, so that a mistake there does not
-// keep a command from working.
-func (a *app) configFor(where string, mustExist bool) (*config.Config, error) {
-	_, err := os.Stat(where)
-	recorded, rerr := depot.BucketOf(where)
-	if a.conf == nil && rerr == nil && recorded == "" && a.blobs == "" && (err == nil || mustExist && !strings.Contains(where, "://")) {
-		return config.Default(), nil
-	}
-	return a.config("")
-}
+// openFor opens the depot for a command that adds files; nil: a dry run found none.
+func (a *app) openFor(dryRun bool) (*depot.Depot, error) { return a.site.OpenFor(a.ctx, dryRun) }
 
-// openFor opens the depot for a command that adds files. A dry run makes no depot:
-// it gets nil if there is none.
-func (a *app) openFor(dryRun bool) (*depot.Depot, error) {
-	conf, err := a.config("")
-	if err != nil {
-		return nil, err // its rules say what may be added
-	}
-	d, err := a.open(depot.Options{MustExist: dryRun, Probe: !dryRun, Links: conf.LinkRules()})
-	if dryRun && errors.Is(err, depot.ErrNoDepot) {
-		return nil, nil
-	}
-	return d, err
-}
-
-// dir returns the depot's folder: that of --depot or SYMDEPOT_DEPOT, else the
-// configured one, else the platform's.
-func (a *app) dir() (string, error) {
-	if a.depotDir != "" {
-		return a.depotDir, nil
-	}
-	conf, err := a.config("")
-	if err != nil {
-		return "", err
-	}
-	dir, err := conf.DepotDir()
-	if err != nil {
-		return "", term.UsageError(err.Error())
-	}
-	return dir, nil
-}
+// dir returns the address of the depot.
+func (a *app) dir() (string, error) { return a.site.Dir() }
 
 // config reads the configuration once. named is the file of --config.
-func (a *app) config(named string) (*config.Config, error) {
-	if a.conf != nil {
-		return a.conf, nil
-	}
-	path := config.Find(named, os.Getenv)
-	a.noteIgnored(path)
-	conf, err := config.Load(path, os.Getenv)
-	if fault := (*config.Error)(nil); errors.As(err, &fault) {
-		return nil, term.UsageError(err.Error())
-	}
-	if err != nil {
-		return nil, err
-	}
-	a.conf = conf
-	return conf, nil
-}
-
-// noteIgnored reports a configuration in the current folder, which is not read.
-func (a *app) noteIgnored(used string) {
-	if w := config.IgnoredHere(used); w != "" {
-		fmt.Fprintln(a.stderr, "symdepot:", w)
-	}
-}
+func (a *app) config(named string) (*config.Config, error) { return a.site.Config(named) }
 
 type versionCmd struct{}
 
@@ -346,7 +282,7 @@ type versionCmd struct{}
 var version = "devel"
 
 // Run prints the version.
-func (versionCmd) Run(a *app) error {
+func (versionCmd) Run(a *console) error {
 	_, err := fmt.Fprintln(a.stdout, versionText())
 	return err
 }
@@ -367,13 +303,13 @@ func programVersion() string {
 func init() { symbolicate.Generator = "symdepot " + programVersion() }
 
 // nothing reports on standard error that a list is empty. The answer is no.
-func (a *app) nothing(what string) error {
+func (a *console) nothing(what string) error {
 	fmt.Fprintln(a.stderr, "symdepot:", what)
 	return term.ErrNegative
 }
 
 // print prints a line of JSON or a text.
-func (a *app) print(asJSON bool, object any, format string, args ...any) error {
+func (a *console) print(asJSON bool, object any, format string, args ...any) error {
 	if asJSON {
 		return term.NewJSONLines(a.stdout).Write(object)
 	}
@@ -390,7 +326,7 @@ func localUser() string {
 }
 
 // warn prints warnings.
-func (a *app) warn(list []string) {
+func (a *console) warn(list []string) {
 	for _, text := range list {
 		fmt.Fprintln(a.stderr, "symdepot: warning:", text)
 	}

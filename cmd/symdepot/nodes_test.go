@@ -40,7 +40,8 @@ func newClusterWith(t *testing.T, n int, args func(i int) []string) *cluster {
 	pg := pgtest.Shared(t)
 	s3 := buckettest.S3(t)
 	env := map[string]string{
-		"PATH": os.Getenv("PATH"), "SYMDEPOT_DEPOT": pg.Database(t), "SYMDEPOT_DEPOT_BLOBS": "s3://" + s3.Bucket + "/depot",
+		"PATH": os.Getenv("PATH"), "SYMDEPOT_TEST_PATIENCE": "120s", // a busy machine: see hasten
+		"SYMDEPOT_DEPOT": pg.Database(t), "SYMDEPOT_DEPOT_BLOBS": "s3://" + s3.Bucket + "/depot",
 		"AWS_ENDPOINT_URL": s3.Endpoint, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": s3.User, "AWS_SECRET_ACCESS_KEY": s3.Secret,
 	}
 	env["SYMDEPOT_TEST_REACH"] = "60s" // of a busy machine

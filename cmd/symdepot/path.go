@@ -17,10 +17,10 @@ type pathCmd struct {
 }
 
 type pathCheckCmd struct {
-	Path       string   `arg:"" optional:"" help:"A symbol path, as in _NT_SYMBOL_PATH, or a list of servers, as in DEBUGINFOD_URLS." placeholder:"STRING"`
+	Path       string   `arg:"" optional:"" help:"${path_check_path}" placeholder:"STRING"`
 	FromEnv    bool     `help:"Check _NT_ALT_SYMBOL_PATH, _NT_SYMBOL_PATH and DEBUGINFOD_URLS of the environment."`
 	Debuginfod bool     `help:"Read the text as DEBUGINFOD_URLS, even if it looks like a symbol path."`
-	Self       []string `help:"Address of your own symdepot server; repeatable. Default: SYMDEPOT_LISTEN, or 127.0.0.1:8080." placeholder:"URL" sep:"none"`
+	Self       []string `help:"${path_check_self}" placeholder:"URL" sep:"none"`
 	NoProbe    bool     `help:"Only explain; make no connection."`
 	JSON       bool     `help:"Print one JSON object per element."`
 }
@@ -87,7 +87,7 @@ func (c pathCheckCmd) Run(a *app) error {
 			}
 			continue
 		}
-		e.print(a, i+1)
+		e.print(a.console, i+1)
 	}
 	if bad {
 		return term.ErrNegative
@@ -108,7 +108,7 @@ func (c pathCheckCmd) elements(self []string) []sympath.Element {
 }
 
 // print prints the element as text.
-func (e *checkedElement) print(a *app, n int) {
+func (e *checkedElement) print(a *console, n int) {
 	text := e.Text
 	if strings.TrimSpace(text) == "" {
 		text = "(empty)"

@@ -97,16 +97,14 @@ func (u *heldUpstream) total(paths []string) (n int) {
 	return n
 }
 
-// configs returns the arguments of servers that download for each other. Their
-// limits are those of a busy machine. more is added to the configuration of each.
+// configs returns the arguments of servers that download for each other. more is added to the configuration of each.
 func configs(t *testing.T, u *heldUpstream, more func(i int) string) func(i int) []string {
 	t.Helper()
 	dir := t.TempDir()
 	return func(i int) []string {
 		file := filepath.Join(dir, fmt.Sprint("config", i, ".yaml"))
 		text := `depot: {peer_listen: "127.0.0.1:0"}
-fetch: {first_byte: 120s, stall: 120s}
-upstreams: [{name: up, url: "` + u.url + `", layout: breakpad, two_tier: no, compressed: false, pointers: false, timeout: 60s}]
+upstreams: [{name: up, url: "` + u.url + `", layout: breakpad, timeout: 60s}]
 `
 		if more != nil {
 			text += more(i)

@@ -18,7 +18,7 @@ type wantFlags struct {
 }
 
 // wants reads manifests, folders and dumps.
-func (f wantFlags) wants(a *app) (*want.List, error) {
+func (f wantFlags) wants(a *console) (*want.List, error) {
 	l := &want.List{}
 	for _, m := range f.Manifest {
 		if err := readManifest(l, m); err != nil {
@@ -84,7 +84,7 @@ func (c prefetchCmd) Run(a *app) error {
 	if c.empty() {
 		return term.UsageError("select the files with --manifest, --folder or --dump")
 	}
-	l, err := c.wants(a)
+	l, err := c.wants(a.console)
 	if err != nil {
 		return err
 	}
@@ -113,8 +113,8 @@ func (c prefetchCmd) Run(a *app) error {
 			return err
 		}
 	} else {
-		printMissing(a, &report, l.Bad)
-		printFetched(a, &report)
+		printMissing(a.console, &report, l.Bad)
+		printFetched(a.console, &report)
 	}
 	switch {
 	case report.Counts[want.Failed] > 0 || len(l.Bad) > 0:
@@ -126,7 +126,7 @@ func (c prefetchCmd) Run(a *app) error {
 }
 
 // printFetched prints the sums of downloads.
-func printFetched(a *app, r *want.Report) {
+func printFetched(a *console, r *want.Report) {
 	fmt.Fprintf(a.stdout, "%d downloaded (%s), %d already in the depot, %d not found, %d failed\n",
 		r.Counts[want.Fetched], term.Size(r.Bytes), r.Counts[want.InDepot], r.Counts[want.Missing], r.Counts[want.Failed])
 }

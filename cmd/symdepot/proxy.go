@@ -16,9 +16,9 @@ type proxyCmd struct {
 	PatFile     string `help:"File with a personal access token, sent as the password of Basic; or SYMDEPOT_PAT." placeholder:"FILE"`
 	BasicFile   string `help:"File with user:password; or SYMDEPOT_BASIC." placeholder:"FILE"`
 	BearerFile  string `help:"File with a bearer token; or SYMDEPOT_BEARER." placeholder:"FILE"`
-	HeadersFile string `help:"File with one \"Name: value\" per line, read again when it changes; or SYMDEPOT_HEADERS_FILE." placeholder:"FILE"`
+	HeadersFile string `help:"${proxy_headers_file}" placeholder:"FILE"`
 	Negotiate   bool   `help:"On Windows, log in with the Kerberos ticket of the current user."`
-	Log         string `help:"Format of the log: text, json, or auto (text on a terminal)." enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
+	Log         string `help:"${proxy_log}" enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
 	Quiet       bool   `help:"Log failures only, not every request." short:"q"`
 }
 
@@ -65,7 +65,7 @@ func (c proxyCmd) Run(a *app) error {
 	for _, s := range specs {
 		fmt.Fprintf(a.stdout, "Upstream: %s (%s).\n", term.Printable(s.Name), s.Layout)
 	}
-	return serve(a, conf, specs, nil, txFlags{})
+	return serve(a, conf, specs, nil)
 }
 
 // credentials gives the secrets of the environment or of files to the only

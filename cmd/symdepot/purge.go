@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/setup"
 )
 
 // recorder returns the function that records purges in the audit log of the
@@ -14,10 +15,10 @@ func (c rmCmd) recorder(a *app) (record func(auth.Event) error, done func(), err
 		return record, done, nil
 	}
 	conf, err := a.config("")
-	if err != nil || conf.AuditOptions() == nil {
+	if err != nil || setup.AuditOptions(conf) == nil {
 		return record, done, err
 	}
-	log, err := auth.AppendAudit(conf.AuditOptions().File)
+	log, err := auth.AppendAudit(setup.AuditOptions(conf).File)
 	if err != nil {
 		return nil, done, fmt.Errorf("%w; nothing was purged", err)
 	}

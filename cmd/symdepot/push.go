@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/client"
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/internal/wire"
@@ -17,18 +18,18 @@ type pushCmd struct {
 	Server    string `help:"Base URL of the server." required:"" env:"SYMDEPOT_SERVER" placeholder:"URL"`
 	TokenFile string `help:"File with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
 	classFlags
-	Key         string  `help:"Name of the push: a push with the same key continues where the first was interrupted. Default in CI: run and job."`
+	Key         string  `help:"${push_key}"`
 	Open        bool    `help:"Only open a stage that several jobs push into, and print its id; needs --key."`
 	Stage       string  `help:"Push into this open stage, and do not commit it." placeholder:"ID"`
 	Commit      string  `help:"Only commit this stage." placeholder:"ID"`
 	ExpectFiles int64   `help:"With --commit: fail unless the stage has this many files." placeholder:"N"`
 	Partial     bool    `help:"Commit without the files that the server refuses."`
 	Anew        bool    `help:"Make a transaction even if one with the same files and labels exists."`
-	Needs       []int64 `help:"Number of a transaction that is kept as long as this one, such as the build that this one patches; repeatable." placeholder:"NUMBER"`
+	Needs       []int64 `help:"${push_needs}" placeholder:"NUMBER"`
 	AllowEmpty  bool    `help:"Succeed if there are no symbol files."`
 	sourceFlags
 	readFlags
-	Encoding string        `help:"Compress contents for the transfer: zstd (default) or none." enum:"zstd,none" default:"zstd" placeholder:"zstd|none"`
+	Encoding string        `help:"${push_encoding}" enum:"zstd,none" default:"zstd" placeholder:"zstd|none"`
 	Parallel int           `help:"How many uploads run at the same time." default:"4" placeholder:"N"`
 	Retry    term.Duration `help:"How long a server that does not answer is tried again." default:"10m" placeholder:"TIME"`
 	EnvFile  string        `help:"Append SYMDEPOT_TRANSACTION=NUMBER to this file, for later jobs." placeholder:"FILE"`
@@ -62,7 +63,7 @@ func (c pushCmd) Run(a *app) error {
 	if c.JSON {
 		log = a.stderr
 	}
-	r, err := c.push(a, ci)
+	r, err := c.push(a.console, ci)
 	if r.Transaction > 0 {
 		err = errors.Join(err, ci.Done(log, c.EnvFile, r))
 	}
@@ -87,8 +88,8 @@ func (c pushCmd) Run(a *app) error {
 	return term.Exit(code)
 }
 
-func (c pushCmd) push(a *app, ci client.CI) (r client.PushResult, err error) {
-	spareCollections(16<<20, 100)
+func (c pushCmd) push(a *console, ci client.CI) (r client.PushResult, err error) {
+	setup.CollectAt(100, 16<<20)
 	p, err := client.NewPusher(c.Server, c.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
 	if err != nil {
 		return r, err

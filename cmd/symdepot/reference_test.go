@@ -18,7 +18,7 @@ func TestCommandDocs(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the reference has the commands of all systems; docs/install.md describes symdepot service")
 	}
-	parser, err := kong.New(&cli{}, kong.Name("symdepot"), layoutWords())
+	parser, err := kong.New(&cli{}, kong.Name("symdepot"), helpWords())
 	if err != nil {
 		t.Fatal(err)
 	}

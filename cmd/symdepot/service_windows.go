@@ -90,25 +90,27 @@ func (c serviceInstallCmd) Run(a *app, ctx *kong.Context, all *cli) error {
 // Run is the process of the service.
 func (c serviceRunCmd) Run(a *app, all *cli) error {
 	return winservice.Run(all.Service.Name, func(ctx context.Context, logs *winservice.Logs) error {
-		own := *a
-		own.ctx, own.stdout, own.stderr = ctx, io.Discard, logs
-		return c.serveCmd.Run(&own)
+		return c.serveCmd.Run(&app{console: &console{ctx, io.Discard, logs}, site: a.site})
 	})
 }
 
 // Run starts the service.
-func (serviceStartCmd) Run(a *app, all *cli) error { return winservice.Start(a.ctx, all.Service.Name) }
+func (serviceStartCmd) Run(a *console, all *cli) error {
+	return winservice.Start(a.ctx, all.Service.Name)
+}
 
 // Run stops the service.
-func (serviceStopCmd) Run(a *app, all *cli) error { return winservice.Stop(a.ctx, all.Service.Name) }
+func (serviceStopCmd) Run(a *console, all *cli) error {
+	return winservice.Stop(a.ctx, all.Service.Name)
+}
 
 // Run removes the service.
-func (serviceRemoveCmd) Run(a *app, all *cli) error {
+func (serviceRemoveCmd) Run(a *console, all *cli) error {
 	return winservice.Remove(a.ctx, all.Service.Name)
 }
 
 // Run prints the state of the service.
-func (serviceStatusCmd) Run(a *app, all *cli) error {
+func (serviceStatusCmd) Run(a *console, all *cli) error {
 	text, running, err := winservice.Status(all.Service.Name)
 	if err != nil {
 		return err

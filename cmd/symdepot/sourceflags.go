@@ -7,7 +7,7 @@ import (
 
 // sourceFlags name the folders with sources.
 type sourceFlags struct {
-	Sources []string `help:"Also take the source files that debug information names from this folder; PREFIX is how the names begin, if the build ran elsewhere; repeatable." placeholder:"DIR[=PREFIX]" sep:"none"`
+	Sources []string `help:"${source_sources}" placeholder:"DIR[=PREFIX]" sep:"none"`
 }
 
 // classFlags say by which rules of the retention policy a build is kept.
@@ -19,7 +19,7 @@ type classFlags struct {
 // readFlags say what happens to files that cannot be taken.
 type readFlags struct {
 	SkipUnreadable bool `help:"Go on with the rest if a file or folder cannot be read."`
-	Strict         bool `help:"Fail, and take nothing, if a file or an archive is damaged, encrypted or too large, or a source file was changed after the build. Otherwise such files are named and left out."`
+	Strict         bool `help:"${read_strict}"`
 }
 
 // roots reads the folders.

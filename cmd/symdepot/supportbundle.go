@@ -8,13 +8,12 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/doctor"
-	"github.com/symdepot/symdepot/internal/support"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
 type supportBundleCmd struct {
 	Config string `help:"Configuration file of the server." placeholder:"FILE" type:"path"`
-	Output string `help:"The file to write; it must not exist. Default: symdepot-support-TIME.zip in the current folder." short:"o" placeholder:"FILE"`
+	Output string `help:"${support_bundle_output}" short:"o" placeholder:"FILE"`
 	Log    string `help:"File that the log of the server goes to; its last lines are added." placeholder:"FILE"`
 }
 
@@ -50,7 +49,8 @@ func (c supportBundleCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	err = support.Write(f, support.Contents{Version: versionText(), Findings: list, Patient: patient, Log: c.Log, Environ: os.Environ(), Now: now})
+	bundle := doctor.Bundle{Version: versionText(), Findings: list, Patient: patient, Log: c.Log, Environ: os.Environ(), Now: now}
+	err = bundle.Write(f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(c.Output))
 	}

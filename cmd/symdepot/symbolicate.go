@@ -17,11 +17,11 @@ import (
 
 type lookupCmd struct {
 	serverFlags
-	Obj       string   `help:"File with the functions: a PDB, a program, a debug file or a .sym. A file of the same module beside it is read too." short:"e" placeholder:"FILE"`
+	Obj       string   `help:"${lookup_obj}" short:"e" placeholder:"FILE"`
 	JSON      bool     `help:"Print JSON in the form of llvm-symbolizer."`
-	Relative  bool     `name:"relative-address" help:"Addresses are relative to the base of the image, instead of those that the linker assigned."`
+	Relative  bool     `name:"relative-address" help:"${lookup_relative}"`
 	Arch      string   `help:"Processor of the slice of a fat file, such as arm64." placeholder:"ARCH"`
-	Addresses []string `arg:"" optional:"" name:"address" help:"Addresses in hex, with -e; MODULE/DEBUGID+OFFSET for modules of the depot or of --server. Default: one a line on standard input."`
+	Addresses []string `arg:"" optional:"" name:"address" help:"${lookup_addresses}"`
 }
 
 // Help is the long help text.

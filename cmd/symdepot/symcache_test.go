@@ -689,8 +689,8 @@ func TestSymCacheConfigured(t *testing.T) {
 	writeTree(t, folder, symHeld())
 	symPDBs(t, pdbs)
 	conf := filepath.Join(dir, "symdepot.yaml")
-	writeTree(t, dir, map[string]string{"symdepot.yaml": "transcoding: {upgrades: false, jobs: 2}\nsymcache:\n  wait: 1s\n  redirect: true\n  folders: ['" + folder + "']\n"})
-	s := newSymServer(t, dir, []string{"3.1.0"}, "--config", conf, "--add", pdbs)
+	writeTree(t, dir, map[string]string{"symdepot.yaml": "transcoding: {upgrades: false, jobs: 2}\nsymcache:\n  wait: 1s\n  folders: ['" + folder + "']\n"})
+	s := newSymServer(t, dir, []string{"3.1.0"}, "--config", conf, "--symcache-redirect", "--add", pdbs)
 	follow := func(path, first, then string) {
 		t.Helper()
 		a := s.ask(t, "GET", path)

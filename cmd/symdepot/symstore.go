@@ -14,7 +14,7 @@ type symstoreCmd struct {
 }
 
 // Run runs one of the symstore commands.
-func (c symstoreCmd) Run(a *app) error {
+func (c symstoreCmd) Run(a *console) error {
 	if code := runSymstore(a.ctx, c.Args, a.stdout, a.stderr); code != 0 {
 		return term.Exit(code)
 	}

@@ -80,7 +80,7 @@ func (c tokenNewCmd) Run(a *app) error {
 		return err
 	}
 	defer d.Close()
-	if err := noteUnknownProducts(a, d, spec.Products); err != nil {
+	if err := noteUnknownProducts(a.console, d, spec.Products); err != nil {
 		return err
 	}
 	if err := d.Tokens.Put(a.ctx, depot.Token(row)); err != nil {
@@ -88,11 +88,11 @@ func (c tokenNewCmd) Run(a *app) error {
 	}
 	line := newTokenLine(depot.Token(row), time.Now())
 	line.Token = secret
-	return c.print(a, line)
+	return c.print(a.console, line)
 }
 
 // print prints a new token, once.
-func (c tokenNewCmd) print(a *app, line tokenLine) error {
+func (c tokenNewCmd) print(a *console, line tokenLine) error {
 	if c.JSON {
 		return term.NewJSONLines(a.stdout).Write(line)
 	}
@@ -282,7 +282,7 @@ func (c tokenRevokeCmd) revoker(a *app) (revoke func(id string) error, done func
 
 // noteUnknownProducts warns of products that no transaction has: a token for
 // such a product reads nothing, and a server does not say why.
-func noteUnknownProducts(a *app, d *depot.Depot, products []string) error {
+func noteUnknownProducts(a *console, d *depot.Depot, products []string) error {
 	if len(products) == 0 {
 		return nil
 	}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
@@ -10,8 +8,8 @@ import (
 
 // upstreamFlags name the upstreams of a command.
 type upstreamFlags struct {
-	Config   string   `help:"Configuration file. Default: SYMDEPOT_CONFIG, symdepot/config.yaml in your configuration folder, or /etc/symdepot/symdepot.yaml." placeholder:"FILE"`
-	Upstream []string `help:"Download files that the depot does not have from this server and cache them: a preset such as microsoft, or URL[,layout=L][,rank=N]; repeatable." placeholder:"PRESET|URL" sep:"none"`
+	Config   string   `help:"${upstream_config}" placeholder:"FILE"`
+	Upstream []string `help:"${upstream_upstream}" placeholder:"PRESET|URL" sep:"none"`
 	FromEnv  bool     `help:"Use the servers of _NT_SYMBOL_PATH and DEBUGINFOD_URLS as upstreams."`
 	NoEgress bool     `help:"Make no outgoing connection, whatever else is configured."`
 }
@@ -41,26 +39,5 @@ func (f upstreamFlags) open(a *app, opt depot.Options) (*depot.Depot, func(), er
 	if err != nil {
 		return nil, nil, err
 	}
-	return openWith(a, conf, opt)
-}
-
-// openWith is open with a configuration to which the flags have been applied.
-func openWith(a *app, conf *config.Config, opt depot.Options) (*depot.Depot, func(), error) {
-	specs, err := conf.Specs()
-	if err != nil {
-		return nil, nil, err
-	}
-	sources, err := conf.Open(a.ctx, specs, "", nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	opt.Upstreams, opt.Limits, opt.Lifetimes, opt.Cache = sources.List, conf.Limits(), conf.Lifetimes(), conf.CacheLimits()
-	d, err := a.open(opt)
-	if err != nil {
-		return nil, nil, errors.Join(err, sources.Close())
-	}
-	return d, func() {
-		_ = d.Close()
-		_ = sources.Close()
-	}, nil
+	return a.site.OpenWith(a.ctx, conf, opt)
 }

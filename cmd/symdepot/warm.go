@@ -72,7 +72,7 @@ func (c warmCmd) Run(a *app) error {
 			}
 		},
 	}
-	sum, err := c.warm(a, d, w)
+	sum, err := c.warm(a.console, d, w)
 	bar.Done()
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (c warmCmd) Run(a *app) error {
 }
 
 // warm makes what the command line names plain.
-func (c warmCmd) warm(a *app, d *depot.Depot, w depot.Warming) (depot.Warmed, error) {
+func (c warmCmd) warm(a *console, d *depot.Depot, w depot.Warming) (depot.Warmed, error) {
 	if c.All {
 		return d.Cold.WarmAll(a.ctx, w)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/watch"
 )
@@ -52,11 +53,11 @@ func (c watchCmd) Run(a *app) error {
 	opt.Progress = func(p watch.Progress) { bar.Set(p.Bytes) }
 	opt.Scanned = func(s watch.ScanStats) {
 		bar.Done()
-		if err := c.report(a, s); err != nil {
+		if err := c.report(a.console, s); err != nil {
 			opt.Log.Error("the report cannot be printed", "error", err)
 		}
 	}
-	f, done, err := conf.OpenWatch(a.ctx, c.Dir, dir, opt)
+	f, done, err := setup.OpenWatch(a.ctx, conf, c.Dir, dir, opt)
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func (c watchCmd) Run(a *app) error {
 }
 
 // report prints what a scan has done.
-func (c watchCmd) report(a *app, s watch.ScanStats) error {
+func (c watchCmd) report(a *console, s watch.ScanStats) error {
 	return a.print(c.JSON, s, "%s in %s: %s read (%s), %s, %d gone, %d left out, %s\n", term.Count(s.Files, "file"), term.Count(s.Folders, "folder"),
 		term.Count(s.Read, "file"), term.Size(s.Bytes), term.Count(s.Objects, "object"), s.Gone, s.LeftOut+s.Unlisted, s.Took.Round(time.Millisecond))
 }

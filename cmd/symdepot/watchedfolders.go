@@ -5,6 +5,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/web"
 )
@@ -12,7 +13,7 @@ import (
 // watchFlags let a command that reads the depot of this machine know the folders that a
 // server watches.
 type watchFlags struct {
-	Watch []string `help:"Also look into this folder, which a server of this machine watches, by its index in the depot; those of the configuration need no flag; repeatable." placeholder:"DIR[=PRODUCT[/VERSION]]" sep:"none"`
+	Watch []string `help:"${watch_watch}" placeholder:"DIR[=PRODUCT[/VERSION]]" sep:"none"`
 }
 
 // watchedFolders are the watched folders of the configuration and of the flags.
@@ -53,7 +54,7 @@ func (f watchFlags) addTo(conf *config.Config) error {
 
 // use makes a depot search the folders until close is called.
 func (ws *watchedFolders) use(d *depot.Depot, _ *web.Config) error {
-	list, notes, done := ws.conf.ReadWatched(ws.a.ctx, d.Watched.Dir())
+	list, notes, done := setup.ReadWatched(ws.a.ctx, ws.conf, d.Watched.Dir())
 	d.Watched.Use(list)
 	ws.notes, ws.done = append(ws.notes, notes...), done
 	return nil
@@ -71,13 +72,13 @@ func (ws *watchedFolders) tell() {
 
 // withStores returns options for a depot with the stores of a configuration, and those of
 // the flags --store. The function closes them.
-func withStores(a *app, conf *config.Config, flags []string) (opt depot.Options, done func(), err error) {
+func withStores(a *console, conf *config.Config, flags []string) (opt depot.Options, done func(), err error) {
 	for _, v := range flags {
 		if err := conf.AddStore(v); err != nil {
 			return opt, nil, term.UsageError("--store " + v + ": " + err.Error())
 		}
 	}
-	stores, err := conf.OpenStores(a.ctx)
+	stores, err := setup.OpenStores(a.ctx, conf)
 	done = func() {
 		for _, s := range stores {
 			_ = s.Close()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/userquery"
 	"github.com/symdepot/symdepot/internal/web"
@@ -18,7 +19,7 @@ type whyCmd struct {
 	watchFlags
 	Store []string `help:"Also search this folder, as serve does: DIR[,layout=L]; repeatable." placeholder:"DIR" sep:"none"`
 	JSON  bool     `help:"Print one JSON object per request."`
-	What  []string `arg:"" name:"what" help:"A path or a URL, a name and an id, or a program, symbol file or dump on this machine; - reads the log of a debugger."`
+	What  []string `arg:"" name:"what" help:"${why_what}"`
 }
 
 // Help is the long help text.
@@ -98,23 +99,22 @@ func (c whyCmd) tracer(a *app, ws *watchedFolders) (t *client.API, done func(), 
 	if err != nil {
 		return nil, nil, err
 	}
-	opt, closeStores, err := withStores(a, conf, c.Store)
+	opt, closeStores, err := withStores(a.console, conf, c.Store)
 	if err != nil {
 		return nil, nil, err
 	}
-	if opt.Records, err = conf.Records(); err != nil {
+	if opt.Records, err = setup.Records(conf); err != nil {
 		closeStores()
 		return nil, nil, err
 	}
 	opt.Records.Index = opt.Records.Refs && len(opt.Sources) == 0
-	opt.MustExist, opt.Symbols, opt.MakeCabinets = true, conf.MakeSymbols(), conf.MakeCabinets
-	d, closeDepot, err := openWith(a, conf, opt)
+	opt.MustExist, opt.Symbols, opt.MakeCabinets = true, setup.MakeSymbols(conf), conf.MakeCabinets
+	d, closeDepot, err := a.site.OpenWith(a.ctx, conf, opt)
 	if err != nil {
 		closeStores()
 		return nil, nil, err
 	}
-	sc := conf.SymCacheServer()
-	api := web.Config{Tracing: web.Tracing{Prefixes: conf.Prefixes, HexAge: sc.HexAge, Redirect: sc.Redirect}}
+	api := web.Config{Tracing: web.Tracing{Prefixes: conf.Prefixes, HexAge: conf.SymCache.HexAge, Redirect: conf.SymCache.Redirect}}
 	err = ws.use(d, &api)
 	return apiOf(d, api), func() { ws.close(); closeDepot(); closeStores() }, err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/server"
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/symcachework"
 	"github.com/symdepot/symdepot/internal/term"
@@ -27,10 +28,10 @@ type workCmd struct {
 	Server     string        `help:"Base URL of the server." required:"" placeholder:"URL"`
 	TokenFile  string        `help:"File with the token; read again for every request." xor:"login" placeholder:"FILE"`
 	Negotiate  bool          `help:"On Windows, log in with the Kerberos ticket of the current user instead of a token." xor:"login"`
-	Transcoder []string      `help:"A program that makes SymCache files, as NAME=COMMAND; repeatable. The text above has the syntax." placeholder:"NAME=COMMAND" sep:"none"`
+	Transcoder []string      `help:"${work_transcoder}" placeholder:"NAME=COMMAND" sep:"none"`
 	Symbols    bool          `help:"Make Breakpad symbol files and GSYM files; no program is needed."`
 	Jobs       int           `help:"How many jobs run at the same time. Default: half of the processors." short:"j" placeholder:"N"`
-	Scratch    string        `help:"Working folder; keep its path short. Default: sd in XDG_RUNTIME_DIR if that is large, else a folder of your own below the system's temporary folder." placeholder:"DIR"`
+	Scratch    string        `help:"${work_scratch}" placeholder:"DIR"`
 	MinFree    term.ByteSize `help:"Take no jobs while the disk of the working folder has less free space." default:"2GiB" placeholder:"SIZE"`
 	Name       string        `help:"Name of this worker in lists. Default: the host name." placeholder:"NAME"`
 	Log        string        `help:"Format of the log: text, json, or auto (text on a terminal)." enum:"auto,text,json" default:"auto"`
@@ -54,7 +55,7 @@ Exit codes: 0 stopped, 2 wrong command line, 3 no transcoder can be used, 130 in
 }
 
 // Run works until it is interrupted.
-func (c workCmd) Run(a *app) error {
+func (c workCmd) Run(a *console) error {
 	if err := client.CheckURL(c.Server); err != nil {
 		return term.UsageError("--server: " + err.Error())
 	}
@@ -74,7 +75,7 @@ func (c workCmd) Run(a *app) error {
 	}
 	logs := server.NewLogWriter(a.stderr)
 	defer logs.Close()
-	log := newLogger(c.Log, a.stderr, logs)
+	log := setup.Logger(c.Log, a.stderr, logs)
 	room, err := transcode.OpenWorkspace(cmp.Or(c.Scratch, transcode.DefaultRoot()))
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,8 +32,8 @@ func (r Certificate) rule() (auth.CertRule, error) {
 	return rule, nil
 }
 
-// Gate returns the options for the authorization of requests.
-func (c *Config) Gate() auth.Config {
+// Access returns who may read and write what, and by which credentials.
+func (c *Config) Access() auth.Config {
 	a, n := &c.Auth, &c.Auth.Negotiate
 	cfg := auth.Config{
 		Policy: a.policy(), Users: a.UsersFile, Basic: a.Basic,
@@ -49,7 +48,6 @@ func (c *Config) Gate() auth.Config {
 	for i := range a.OIDC {
 		cfg.OIDC = append(cfg.OIDC, a.OIDC[i].rule())
 	}
-	cfg.OIDCClient = c.Dialer().ClientFor
 	cfg.SignIn, _, _ = c.signIn() // CheckAuth reports the error
 	return cfg
 }
@@ -97,28 +95,6 @@ func (r *OIDC) rule() oidc.Rule {
 		Name: r.Name, Product: r.Product, Branch: r.Branch, Class: r.Class}
 }
 
-// TLSOptions returns the options of the listener's TLS, nil for plain HTTP.
-func (c *Config) TLSOptions() *auth.TLSConfig {
-	t := &c.TLS
-	if !t.enabled() {
-		return nil
-	}
-	cfg := &auth.TLSConfig{Cert: t.Cert, Key: t.Key, ClientCA: t.ClientCA, RequireClientCert: t.RequireClientCert}
-	if a := t.ACME; len(a.Domains) > 0 {
-		cfg.ACME = &auth.ACMEConfig{Client: c.Dialer().ClientFor(cmp.Or(a.Directory, auth.LetsEncrypt)), Domains: a.Domains, Dir: a.Dir, Directory: a.Directory, AcceptTerms: a.AcceptTerms}
-	}
-	return cfg
-}
-
-// AuditOptions returns the options of the audit log, nil without an audit log.
-func (c *Config) AuditOptions() *auth.AuditConfig {
-	f := c.Auth.Audit
-	if f.File == "" {
-		return nil
-	}
-	return &auth.AuditConfig{File: f.File, MaxBytes: int64(f.MaxBytes), Keep: f.Keep}
-}
-
 // CheckAuth checks the keys auth and tls without opening files.
 func (c *Config) CheckAuth() error {
 	var errs []error
@@ -145,13 +121,13 @@ func (c *Config) CheckAuth() error {
 	switch {
 	case acme && (t.Cert != "" || t.Key != ""):
 		errs = append(errs, c.fault(0, "tls", "cert and key exclude acme; remove either"))
-	case t.enabled() && !acme && (t.Cert == "" || t.Key == ""):
+	case t.Enabled() && !acme && (t.Cert == "" || t.Key == ""):
 		errs = append(errs, c.fault(0, "tls", "cert and key must both be set"))
-	case !t.enabled() && (t.ClientCA != "" || t.RequireClientCert):
+	case !t.Enabled() && (t.ClientCA != "" || t.RequireClientCert):
 		errs = append(errs, c.fault(0, "tls", "client certificates need TLS: set cert and key, or acme"))
 	}
 	return errors.Join(errs...)
 }
 
-// enabled reports whether the listener uses TLS.
-func (t *TLS) enabled() bool { return t.Cert != "" || t.Key != "" || len(t.ACME.Domains) > 0 }
+// Enabled reports whether the listener uses TLS.
+func (t *TLS) Enabled() bool { return t.Cert != "" || t.Key != "" || len(t.ACME.Domains) > 0 }

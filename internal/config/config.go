@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -17,16 +15,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/bucket"
-	"github.com/symdepot/symdepot/internal/glob"
-	"github.com/symdepot/symdepot/internal/server"
-	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 )
 
 // Default returns the configuration without a file.
 func Default() *Config {
-	c := &Config{getenv: os.Getenv}
+	c := &Config{getenv: os.Getenv, FilePath: "name"}
 	eachScalar(reflect.ValueOf(c).Elem(), "", func(_ string, v reflect.Value, f reflect.StructField) {
 		if d := f.Tag.Get("default"); d != "" {
 			// A test checks that every default can be read.
@@ -130,6 +124,9 @@ func (c *Config) warn(text string) {
 	}
 }
 
+// Getenv returns a variable of the environment that the configuration was read with.
+func (c *Config) Getenv(name string) string { return c.getenv(name) }
+
 // File returns the path of the configuration file, or "" if none was read.
 func (c *Config) File() string { return c.file }
 
@@ -218,7 +215,7 @@ func (c *Config) AddStore(text string) error {
 // AddWatch adds a watched folder in the syntax of --watch: DIR[=PRODUCT[/VERSION]]. It
 // must exist when OpenWatched is called: a person has just typed the name.
 func (c *Config) AddWatch(text string) error {
-	w := Watch{typed: true}
+	w := Watch{Typed: true}
 	if err := w.fromText(text); err != nil {
 		return err
 	}
@@ -247,106 +244,6 @@ func (c *Config) fault(line int, key, format string, args ...any) error {
 	return &Error{file, line, key, fmt.Sprintf(format, args...)}
 }
 
-// check checks the values beyond their types.
-func (c *Config) check() error {
-	var errs []error
-	fail := func(key, format string, args ...any) { errs = append(errs, c.fault(0, key, format, args...)) }
-	if err := CheckDepot(c.Depot.Dir); err != nil {
-		fail("depot.dir", "%v", err)
-	}
-	if c.Depot.Blobs != "" {
-		if _, err := bucket.ParseURL(c.Depot.Blobs); err != nil {
-			fail("depot.blobs", "%v", err)
-		}
-	}
-	for i, s := range c.Stores {
-		at := fmt.Sprintf("stores[%d]", i)
-		if s.Dir == "" {
-			fail(at+".dir", "%v", errFolder)
-		}
-		if _, err := layout.ParseFolder(s.Layout); err != nil {
-			fail(at+".layout", "%v", err)
-		}
-	}
-	for i, w := range c.Watch {
-		if w.Dir == "" {
-			fail(fmt.Sprintf("watch[%d].dir", i), "%v", errFolder)
-		}
-		if w.Version != "" && w.Product == "" {
-			fail(fmt.Sprintf("watch[%d].version", i), "a version needs a product")
-		}
-	}
-	for i, text := range c.PointerRoots {
-		if _, dir := splitPointerRoot(text); dir == "" {
-			fail(fmt.Sprintf("pointer_roots[%d]", i), "%v", errFolder)
-		}
-	}
-	if _, err := c.Records(); err != nil {
-		fail("admin_files", "%v", err)
-	}
-	for i, text := range c.Transcoding.Programs {
-		if _, err := ParseProgram(text); err != nil {
-			fail(fmt.Sprintf("transcoding.programs[%d]", i), "%v", err)
-		}
-	}
-	if s := c.SymCache; s.Store != "" && slices.Contains(s.Folders, s.Store) {
-		fail("symcache.store", "the folder is also listed in symcache.folders, which are never written to")
-	}
-	if _, err := c.allowed(); err != nil {
-		errs = append(errs, err)
-	}
-	for i, h := range c.AllowHosts {
-		if !glob.IsHost(h) || strings.Contains(h, ":") {
-			fail(fmt.Sprintf("allow_hosts[%d]", i), "a host is expected, such as files.example.com or *.example.com, not %q", h)
-		}
-	}
-	if _, err := server.ParseNetworks(c.Proxies); err != nil {
-		fail("proxies", "%v", err)
-	}
-	c.Push.check(fail)
-	c.Sources.check(fail)
-	c.Cold.check(fail)
-	c.Traces.check(c.NoEgress, fail)
-	errs = append(errs, c.CheckAuth())
-	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		fail("listen", "an address and a port are expected, such as 127.0.0.1:8080, not %q", c.Listen)
-	}
-	for i, where := range c.Depot.Replicas {
-		if err := checkReplica(c.Depot.Dir, where); err != nil {
-			fail(fmt.Sprintf("depot.replicas[%d]", i), "%v", err)
-		}
-	}
-	if key, err := c.Depot.checkPeers(); err != nil {
-		errs = append(errs, c.fault(0, key, "%v", err))
-	}
-	specs, err := c.Specs()
-	errs = append(errs, err)
-	if err == nil {
-		for name := range c.Cache.PerUpstream {
-			if !slices.ContainsFunc(specs, func(s upstream.Spec) bool { return s.Name == name }) {
-				fail("cache.per_upstream."+name, "no upstream has this name")
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// allowed parses allow_networks.
-func (c *Config) allowed() ([]netip.Prefix, error) {
-	var list []netip.Prefix
-	for i, s := range c.AllowNets {
-		p, err := netip.ParsePrefix(s)
-		if a, aerr := netip.ParseAddr(s); aerr == nil {
-			p, err = netip.PrefixFrom(a, a.BitLen()), nil
-		}
-		if err != nil {
-			return nil, c.fault(0, fmt.Sprintf("allow_networks[%d]", i), "a network is expected, such as 10.20.0.0/16, not %q", s)
-		}
-		list = append(list, p.Masked())
-	}
-	return list, nil
-}
-
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
@@ -355,29 +252,4 @@ func isDir(path string) bool {
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
-}
-
-// DepotDir returns the folder of the depot: the configured one, or the
-// platform's folder for user data.
-func (c *Config) DepotDir() (string, error) {
-	if c.Depot.Dir != "" {
-		return c.Depot.Dir, nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", errors.New("cannot find a home folder for the depot; set the depot with --depot, SYMDEPOT_DEPOT or the key depot of a configuration file")
-	}
-	switch runtime.GOOS {
-	case "windows":
-		if d := c.getenv("LOCALAPPDATA"); d != "" {
-			return filepath.Join(d, "symdepot"), nil
-		}
-		return filepath.Join(home, "AppData", "Local", "symdepot"), nil
-	case "darwin":
-		return filepath.Join(home, "Library", "Application Support", "symdepot"), nil
-	}
-	if d := c.getenv("XDG_DATA_HOME"); d != "" {
-		return filepath.Join(d, "symdepot"), nil
-	}
-	return filepath.Join(home, ".local", "share", "symdepot"), nil
 }

@@ -1,13 +1,16 @@
 package config
 
 import (
+	_ "embed"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/symdepot/symdepot/internal/manual"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -16,9 +19,12 @@ import (
 // begin with "# " are text, all others are keys.
 func Manual() string {
 	var b strings.Builder
-	b.WriteString("# Configuration of symdepot. Each key is commented out and shows its default, or an example if it has\n# no default. Remove the # of the keys to change. Flags override SYMDEPOT_* of the environment, which\n# override this file.\n")
+	b.WriteString(`# Configuration of symdepot. Each key is commented out and shows its default, or an example if it has
+# no default. Remove the # of the keys to change. Flags override SYMDEPOT_* of the environment, which
+# override this file.
+`)
 	b.WriteString("# Sizes: 500MB, 20GiB. Durations: 300ms, 10s, 5m, 24h, 7d.\n")
-	manualKeys(&b, reflect.TypeFor[Config](), "", "")
+	manualKeys(&b, reflect.TypeFor[Config](), "", "", "")
 	b.WriteString("\n# Presets:\n")
 	for _, p := range upstream.Presets {
 		fmt.Fprintf(&b, "# - %s, %s\n", p.Preset, p.URL)
@@ -26,7 +32,8 @@ func Manual() string {
 	return b.String()
 }
 
-func manualKeys(b *strings.Builder, t reflect.Type, indent, hyphen string) {
+// manualKeys writes the keys of a struct, which are below path.
+func manualKeys(b *strings.Builder, t reflect.Type, path, indent, hyphen string) {
 	for f := range t.Fields() {
 		name := yamlName(f)
 		if name == "" {
@@ -35,7 +42,7 @@ func manualKeys(b *strings.Builder, t reflect.Type, indent, hyphen string) {
 		if indent == "" {
 			b.WriteString("\n")
 		}
-		for _, line := range wrapText(helpOf(f), 100) {
+		for _, line := range wrapText(helpOf(joinKey(path, name)), 100) {
 			b.WriteString("# " + line + "\n")
 		}
 		at := "#" + indent
@@ -45,10 +52,10 @@ func manualKeys(b *strings.Builder, t reflect.Type, indent, hyphen string) {
 		switch {
 		case f.Type.Kind() == reflect.Struct:
 			b.WriteString(at + name + ":\n")
-			manualKeys(b, f.Type, indent+"  ", "")
+			manualKeys(b, f.Type, joinKey(path, name), indent+"  ", "")
 		case f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct:
 			b.WriteString(at + name + ":\n")
-			manualKeys(b, f.Type.Elem(), indent+"    ", "- ")
+			manualKeys(b, f.Type.Elem(), joinKey(path, name)+"[]", indent+"    ", "- ")
 		default:
 			value := f.Tag.Get("default")
 			if value == "" {
@@ -59,10 +66,17 @@ func manualKeys(b *strings.Builder, t reflect.Type, indent, hyphen string) {
 	}
 }
 
-// helpOf returns the meaning of a key. In the tag, {layouts} stands for the known
-// layouts.
-func helpOf(f reflect.StructField) string {
-	return strings.ReplaceAll(f.Tag.Get("help"), "{layouts}", layoutNames())
+// helpText says what each key means; see manual.Texts.
+//
+//go:embed help.txt
+var helpText string
+
+// help has the meaning of each key by its path.
+var help = sync.OnceValue(func() map[string]string { return manual.Texts(helpText) })
+
+// helpOf returns the meaning of a key. In the text, {layouts} stands for the known layouts.
+func helpOf(path string) string {
+	return strings.ReplaceAll(help()[path], "{layouts}", layoutNames())
 }
 
 // layoutNames lists the layouts that an upstream may have.

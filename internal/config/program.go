@@ -149,3 +149,16 @@ func splitCommand(s string) (words []string, err error) {
 	}
 	return words, nil
 }
+
+// Programs returns the transcoders of this machine.
+func (c *Config) Programs() ([]transcode.Program, error) {
+	var list []transcode.Program
+	for _, text := range c.Transcoding.Programs {
+		p, err := ParseProgram(text)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -13,16 +12,16 @@ var errAdminFiles = errors.New(`want true, false or a UNC path of a server and a
 
 // Records returns which records of a symbol store are answered about files of the
 // depot. Refs is also true if those of stores are served.
-func (c *Config) Records() (opt depot.RecordOptions, err error) {
+func (c *Config) Records() (refs bool, share string, err error) {
 	on, isTruth := truths[strings.ToLower(c.AdminFiles)]
 	if isTruth || c.AdminFiles == "" {
-		return depot.RecordOptions{Refs: on}, nil
+		return on, "", nil
 	}
-	share := strings.TrimRight(strings.ReplaceAll(c.AdminFiles, "/", `\`), `\`)
+	share = strings.TrimRight(strings.ReplaceAll(c.AdminFiles, "/", `\`), `\`)
 	rest, unc := strings.CutPrefix(share, `\\`)
 	server, below, _ := strings.Cut(rest, `\`)
 	if !unc || server == "" || below == "" || strings.Contains(rest, `\\`) || strings.ContainsAny(rest, `<>:"|?*`) || term.Printable(share) != share {
-		return opt, errAdminFiles
+		return false, "", errAdminFiles
 	}
-	return depot.RecordOptions{Refs: true, Share: share}, nil
+	return true, share, nil
 }

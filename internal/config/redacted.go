@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/address"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
 
@@ -32,7 +32,7 @@ func (c *Config) Redacted() (text []byte, hidden []string) {
 			h.hide(values...)
 		}
 	}
-	if l := c.Gate().SignIn; l != nil {
+	if l := c.Access().SignIn; l != nil {
 		h.hide(l.ClientSecret)
 	}
 	programs, _ := c.Programs() // likewise
@@ -156,8 +156,8 @@ func (h *hider) value(v, usual reflect.Value) *yaml.Node {
 	case reflect.String:
 		text := v.String()
 		h.address(text)
-		if index.IsURL(text) {
-			return shownText(index.Name(text))
+		if address.IsDatabase(text) {
+			return shownText(address.Shown(text))
 		}
 		if strings.Contains(text, "://") {
 			text = upstream.MaskAddresses(text)

@@ -6,17 +6,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/symdepot/symdepot/internal/address"
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/bucket"
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
@@ -143,7 +143,7 @@ func (c *Config) MissingStores() (warnings []string) {
 }
 
 func (c *Config) general(depotDir string) general {
-	if abs, err := filepath.Abs(depotDir); err == nil && !depot.IsURL(depotDir) {
+	if abs, err := filepath.Abs(depotDir); err == nil && !address.IsDatabase(depotDir) {
 		depotDir = abs
 	}
 	g := general{File: c.file, Depot: depotDir, DepotGroup: c.Depot.Group, Listen: c.Listen, Public: c.Public, TLS: c.TLS.words(),
@@ -164,7 +164,7 @@ func (c *Config) general(depotDir string) general {
 func (t *TLS) words() string {
 	var words string
 	switch {
-	case !t.enabled():
+	case !t.Enabled():
 		return "off: plain HTTP"
 	case len(t.ACME.Domains) > 0:
 		words = "ACME certificate for " + strings.Join(t.ACME.Domains, ", ")
@@ -182,7 +182,7 @@ func (t *TLS) words() string {
 
 // access describes who may read and write which products.
 func (c *Config) access() (access, error) {
-	gate := c.Gate()
+	gate := c.Access()
 	anonymous, err := gate.Anonymous()
 	if err != nil {
 		return access{}, err
@@ -245,18 +245,8 @@ func products(all bool, list []string) string {
 	return strings.Join(words, ", ")
 }
 
-// orDefault returns shown if value is set, else the default in the tag of an
-// upstream's key.
-func orDefault[T comparable](value T, shown string, key string) string {
-	var zero T
-	if value != zero {
-		return shown
-	}
-	if f, ok := fieldNamed(reflect.TypeFor[Upstream](), key); ok {
-		return f.Tag.Get("default")
-	}
-	return shown
-}
+// defaultTimeout is that of package upstream, and of the tag of the key timeout.
+const defaultTimeout = term.Duration(10 * time.Second)
 
 func resolve(s upstream.Spec) resolved {
 	g := s.Guard
@@ -264,10 +254,10 @@ func resolve(s upstream.Spec) resolved {
 		Name: s.Name, Preset: s.Preset, Type: s.Type, Address: s.Shown(), Rank: g.Rank, Executables: g.Executables, Checksum: g.RequiresChecksum,
 		Forbidden: s.Forbidden403, HasIndex: s.HasIndex, Compressed: !s.NoCompressed, Pointers: !s.NoPointers && s.Type != upstream.TypeBucket, UserAgent: s.UserAgent,
 		Names: g.NamePatterns, NeverAsk: g.NeverAsk,
-		Layout: orDefault(s.Layout, s.Layout, "layout"), Casing: orDefault(s.Casing, s.Casing, "casing"), TwoTier: orDefault(s.TwoTier, s.TwoTier, "two_tier"),
-		Timeout: orDefault(s.Timeouts.Header, term.Duration(s.Timeouts.Header).String(), "timeout"), Credentials: credentialWords(s),
+		Layout: cmp.Or(s.Layout, "auto"), Casing: cmp.Or(s.Casing, "default"), TwoTier: cmp.Or(s.TwoTier, "auto"),
+		Timeout: cmp.Or(term.Duration(s.Timeouts.Header), defaultTimeout).String(), Credentials: credentialWords(s),
+		Concurrency: cmp.Or(g.Concurrency, upstream.DefaultConcurrency),
 	}
-	r.Concurrency, _ = strconv.Atoi(orDefault(g.Concurrency, strconv.Itoa(g.Concurrency), "concurrency"))
 	for _, k := range g.Kinds {
 		r.Kinds = append(r.Kinds, k.String())
 	}
@@ -305,4 +295,37 @@ func credentialWords(s upstream.Spec) string {
 		return "headers of " + k.HeadersFile
 	}
 	return "none"
+}
+
+// Warnings lists probable mistakes: removed keys, credentials sent in clear
+// text, missing folders.
+func (c *Config) Warnings(specs []upstream.Spec) []string {
+	list := append([]string(nil), c.warnings...)
+	for _, s := range specs {
+		k := s.Credentials
+		secret := k.Token != "" || k.Password != "" || k.User != "" || k.HeadersFile != "" || k.Negotiate || strings.Contains(s.URL, "@")
+		if secret && strings.HasPrefix(strings.ToLower(s.URL), "http://") {
+			list = append(list, s.Name+": credentials are sent over plain HTTP, which anyone on the network path can read; use https")
+		}
+		if w := folderWarning(s); w != "" {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// folderWarning returns why an upstream that is a folder cannot be read now, or
+// "".
+func folderWarning(s upstream.Spec) string {
+	if s.Type != upstream.TypeFolder {
+		return ""
+	}
+	info, err := os.Stat(s.URL)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%s: %v; it will be tried again later", s.Name, err)
+	case !info.IsDir():
+		return s.Name + ": " + s.URL + " is not a folder"
+	}
+	return ""
 }

@@ -23,7 +23,7 @@ func manualTables() string {
 				continue
 			}
 			k := key{joinKey(path, yamlName(f)), f}
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", k.path, k.typeWords(), code(f.Tag.Get("default")), code(exampleText(f)), strings.ReplaceAll(helpOf(f), "|", `\|`))
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", k.path, k.typeWords(), code(f.Tag.Get("default")), code(exampleText(f)), strings.ReplaceAll(helpOf(k.path), "|", `\|`))
 		}
 		b.WriteString("\n")
 	}
@@ -32,9 +32,9 @@ func manualTables() string {
 		t := k.field.Type
 		switch {
 		case t.Kind() == reflect.Struct:
-			section("`"+k.path+"`", helpOf(k.field), t, k.path)
+			section("`"+k.path+"`", helpOf(k.path), t, k.path)
 		case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
-			section("`"+k.path+"`", helpOf(k.field), t.Elem(), k.path+"[]")
+			section("`"+k.path+"`", helpOf(k.path), t.Elem(), k.path+"[]")
 		}
 	}
 	b.WriteString("### Presets\n\n| Preset | Address | Layout | Rank | Requested | Executables |\n|---|---|---|---|---|---|\n")

@@ -1,39 +1,22 @@
 package config
 
 import (
-	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base32"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
-	"os"
-	"reflect"
-	"slices"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/bucket"
-	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/fetch"
-	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/internal/sympath"
-	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/symfile"
+	"github.com/symdepot/symdepot/symstore"
 )
-
-func parseUpstream(text string) (upstream.Spec, error) { return upstream.ParseUpstream(text) }
-
-// Dialer returns a dialer for the outbound connections that the configuration
-// permits.
-func (c *Config) Dialer() *upstream.Dialer {
-	nets, _ := c.allowed() // checked by Load
-	return upstream.NewDialer(upstream.DialerOptions{NoEgress: c.NoEgress, AllowCIDRs: nets, AllowHosts: c.AllowHosts})
-}
 
 // Self lists the addresses of this server, which must not be its own upstream.
 func (c *Config) Self() []string {
@@ -80,72 +63,11 @@ func (c *Config) Specs() ([]upstream.Spec, error) {
 	return list, errors.Join(errs...)
 }
 
-// Sources are opened upstreams.
-type Sources struct {
-	ID   string // the id of this server in requests, to detect loops
-	List []depot.Upstream
-
-	guarded []*upstream.Guarded
-}
-
-// Open opens upstreams. It does not connect. shared identifies the depot if it has
-// several servers; empty: it has one.
-func (c *Config) Open(ctx context.Context, specs []upstream.Spec, shared string, tracer *span.Tracer) (*Sources, error) {
-	products := map[string]string{}
-	for i := range c.Upstreams {
-		if s, _, err := c.Upstreams[i].spec(c); err == nil {
-			products[s.Name] = c.Upstreams[i].Product
-		}
-	}
-	s := &Sources{ID: serverID(shared)}
-	d := c.Dialer()
-	for _, spec := range specs {
-		g, err := spec.Open(ctx, upstream.OpenOptions{Dialer: d, ServerID: s.ID, Tracer: tracer, Folder: openFolder})
-		if err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
-		s.guarded = append(s.guarded, g)
-		s.List = append(s.List, depot.Upstream{Source: g, Rank: g.Rank(), Product: products[g.Name()]})
-	}
-	return s, nil
-}
-
-// serverID returns the id of this server in requests to upstreams, by which a
-// server finds that a request has come back to it. The servers of one depot have
-// the same: a request that comes back to another one of them would wait for its
-// own download.
-func serverID(shared string) string {
-	text := rand.Text()
-	if shared != "" {
-		sum := sha256.Sum256([]byte(shared))
-		text = base32.StdEncoding.EncodeToString(sum[:])
-	}
-	return "symdepot-" + strings.ToLower(text[:12])
-}
-
-// openFolder opens a folder as an upstream.
-func openFolder(s *upstream.Spec) (fetch.Source, error) {
-	l, err := s.FolderLayout()
-	if err != nil {
-		return nil, err
-	}
-	return tree.NewSource(s.Name, s.URL, tree.Options{Layout: l, PointerRoots: s.PointerRoots, MaxUnpacked: s.Guard.MaxBytes}), nil
-}
-
-// Close closes the upstreams. Close the depot first.
-func (s *Sources) Close() error {
-	var errs []error
-	for _, g := range s.guarded {
-		errs = append(errs, g.Close())
-	}
-	return errors.Join(errs...)
-}
-
 // spec describes the upstream. An error is returned with the key that caused it.
 func (u *Upstream) spec(c *Config) (s upstream.Spec, key string, err error) {
 	switch {
 	case u.text != "":
-		if s, err = parseUpstream(u.text); err != nil {
+		if s, err = upstream.ParseUpstream(u.text); err != nil {
 			return s, "", err
 		}
 	case u.Folder != "" && (u.URL != "" || u.Preset != ""):
@@ -187,28 +109,14 @@ func (u *Upstream) spec(c *Config) (s upstream.Spec, key string, err error) {
 
 // describe applies the keys other than credentials.
 func (u *Upstream) describe(s *upstream.Spec) (string, error) {
-	for _, t := range []struct {
-		to   *string
-		from string
-	}{{&s.Name, u.Name}, {&s.Layout, u.Layout}, {&s.Casing, u.Casing}, {&s.TwoTier, u.TwoTier}} {
-		if t.from != "" {
-			*t.to = t.from
-		}
-	}
+	s.Name, s.Layout = cmp.Or(u.Name, s.Name), cmp.Or(u.Layout, s.Layout)
 	g := &s.Guard
 	if u.Rank != nil {
 		g.Rank = *u.Rank
 	}
-	for _, t := range []struct {
-		to   *bool
-		from *bool
-		not  bool
-	}{
-		{&g.Executables, u.Executables, false}, {&g.RequiresChecksum, u.RequiresChecksum, false}, {&s.Forbidden403, u.Forbidden403, false},
-		{&s.NoCompressed, u.Compressed, true}, {&s.NoPointers, u.Pointers, true}, {&s.HasIndex, u.HasIndex, false},
-	} {
-		if t.from != nil {
-			*t.to = *t.from != t.not
+	for to, from := range map[*bool]*bool{&g.Executables: u.Executables, &s.Forbidden403: u.Forbidden403, &s.HasIndex: u.HasIndex} {
+		if from != nil {
+			*to = *from
 		}
 	}
 	if len(u.Kinds) > 0 {
@@ -225,12 +133,6 @@ func (u *Upstream) describe(s *upstream.Spec) (string, error) {
 		g.NamePatterns = u.Names
 	}
 	g.NeverAsk = append(g.NeverAsk, u.NeverAsk...)
-	if u.Concurrency < 0 {
-		return "concurrency", errors.New("at least 1 is expected")
-	}
-	if u.Concurrency > 0 {
-		g.Concurrency = u.Concurrency
-	}
 	s.Timeouts.Header = time.Duration(u.Timeout)
 	return u.headers(s)
 }
@@ -253,12 +155,9 @@ func (u *Upstream) headers(s *upstream.Spec) (string, error) {
 	return "", nil
 }
 
-// secret is a credential of an upstream, with the key of the file that may hold
-// it. removed are earlier names of its environment variable.
-type secret struct {
-	key, value, file string
-	removed          []string
-}
+// secret is a credential: the key that is its variable, below that of its owner, the value
+// that is no secret, and the file that may hold it.
+type secret struct{ key, value, file string }
 
 // credentials reads the credentials from the environment, from files or from the
 // keys.
@@ -266,9 +165,7 @@ func (u *Upstream) credentials(s *upstream.Spec, c *Config) (string, error) {
 	prefix := "upstream_" + s.Name + "_"
 	got := map[string]string{}
 	for _, k := range []secret{
-		{"user", u.User, "", []string{"access_key"}},
-		{"password", u.Password, u.PasswordFile, []string{"secret_key", "account_key"}},
-		{"token", u.Token, u.TokenFile, []string{"session_token", "sas"}},
+		{"user", u.User, ""}, {"password", "", u.PasswordFile}, {"token", "", u.TokenFile},
 	} {
 		value, key, err := k.read(c.getenv, prefix)
 		if c.lenient && errors.Is(err, fs.ErrNotExist) {
@@ -292,27 +189,22 @@ func (u *Upstream) credentials(s *upstream.Spec, c *Config) (string, error) {
 	if got["token"] != "" && (got["user"] != "" || got["password"] != "") && !s3 {
 		return "token", errors.New("token excludes user and password; remove one of them")
 	}
-	return u.bucketCredentials(s, got)
+	u.bucketCredentials(s, got)
+	return "", nil
 }
 
 // read returns the value of the credential. An error is returned with its key.
 func (k secret) read(getenv func(string) string, prefix string) (value, key string, err error) {
 	file, value := k.file, k.value
-	for _, name := range append([]string{k.key}, k.removed...) {
-		name = envName(prefix + name)
-		if v := getenv(name); v != "" {
-			return v, "", nil
-		}
-		if f := getenv(name + "_FILE"); f != "" {
-			file, value = f, ""
-			break
-		}
+	name := envName(prefix + k.key)
+	if v := getenv(name); v != "" {
+		return v, "", nil
+	}
+	if f := getenv(name + "_FILE"); f != "" {
+		file, value = f, ""
 	}
 	if file == "" {
 		return value, "", nil
-	}
-	if value != "" {
-		return "", k.key, fmt.Errorf("%s and %s_file exclude each other", k.key, k.key)
 	}
 	if value, err = readSecret(file); err != nil {
 		return "", k.key + "_file", err
@@ -340,63 +232,55 @@ func readSecret(path string) (string, error) {
 	return value, nil
 }
 
-// bucketCredentials passes the keys and credentials to a bucket.
-func (u *Upstream) bucketCredentials(s *upstream.Spec, got map[string]string) (string, error) {
-	b := &u.Bucket
-	type assignment struct {
-		to   *string
-		from string
-	}
-	var list []assignment
-	known := []string{"auth", "endpoint"}
+// bucketCredentials passes credentials to a bucket. The URL says the rest.
+func (u *Upstream) bucketCredentials(s *upstream.Spec, got map[string]string) {
+	set := func(to *string, from string) { *to = cmp.Or(from, *to) }
 	switch c := s.Bucket.(type) {
 	case *bucket.S3Config:
-		known = append(known, "region", "style", "credentials_file")
-		list = []assignment{{&c.Auth, b.Auth}, {&c.Endpoint, b.Endpoint}, {&c.Region, b.Region}, {&c.Style, b.Style}, {&c.AccessKey, got["user"]},
-			{&c.SecretKey, got["password"]}, {&c.SessionToken, got["token"]}, {&c.CredentialsFile, b.CredentialsFile}}
+		set(&c.AccessKey, got["user"])
+		set(&c.SecretKey, got["password"])
+		set(&c.SessionToken, got["token"])
 		s.Credentials = upstream.Credentials{HeadersFile: u.HeadersFile}
 	case *bucket.GCSConfig:
-		known = append(known, "credentials_file")
-		list = []assignment{{&c.Auth, b.Auth}, {&c.Endpoint, b.Endpoint}, {&c.CredentialsFile, b.CredentialsFile}, {&c.Token, got["token"]}}
+		set(&c.Token, got["token"])
 	case *bucket.AzureConfig:
-		sas, token := "", got["token"]
-		if b.Auth == "sas" {
-			sas, token = token, ""
+		set(&c.AccountKey, got["password"])
+		if c.Auth == "sas" {
+			set(&c.SAS, got["token"])
+		} else {
+			set(&c.Token, got["token"])
 		}
-		list = []assignment{{&c.Auth, b.Auth}, {&c.Endpoint, b.Endpoint}, {&c.AccountKey, got["password"]}, {&c.SAS, sas}, {&c.Token, token}}
 		s.Credentials = upstream.Credentials{HeadersFile: u.HeadersFile}
-	default:
-		known = nil
 	}
-	for _, a := range list {
-		if a.from != "" {
-			*a.to = a.from
-		}
-	}
-	v := reflect.ValueOf(b).Elem()
-	for f := range v.Type().Fields() {
-		if name := yamlName(f); v.FieldByIndex(f.Index).String() != "" && !slices.Contains(known, name) {
-			if known == nil {
-				return "bucket." + name, errors.New("this key is for buckets only: s3://, gs://, az://")
-			}
-			return "bucket." + name, fmt.Errorf("this kind of bucket does not have this key; known are %s", strings.Join(known, ", "))
-		}
-	}
-	return "", nil
 }
 
-// folderWarning returns why an upstream that is a folder cannot be read now, or
-// "".
-func folderWarning(s upstream.Spec) string {
-	if s.Type != upstream.TypeFolder {
-		return ""
+// PointerFolders returns the pointer roots with absolute folders.
+func (c *Config) PointerFolders() ([]symstore.PointerRoot, error) {
+	return PointerFolders(c.PointerRoots)
+}
+
+// PointerFolders parses pointer roots, [PREFIX=]DIR each, and makes their
+// folders absolute.
+func PointerFolders(texts []string) ([]symstore.PointerRoot, error) {
+	var list []symstore.PointerRoot
+	for _, text := range texts {
+		prefix, dir := splitPointerRoot(text)
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, symstore.PointerRoot{Prefix: prefix, Dir: abs})
 	}
-	info, err := os.Stat(s.URL)
-	switch {
-	case err != nil:
-		return fmt.Sprintf("%s: %v; it will be tried again later", s.Name, err)
-	case !info.IsDir():
-		return s.Name + ": " + s.URL + " is not a folder"
+	return list, nil
+}
+
+// Products returns the products of the files of upstreams, by the names of these.
+func (c *Config) Products() map[string]string {
+	products := map[string]string{}
+	for i := range c.Upstreams {
+		if s, _, err := c.Upstreams[i].spec(c); err == nil {
+			products[s.Name] = c.Upstreams[i].Product
+		}
 	}
-	return ""
+	return products
 }

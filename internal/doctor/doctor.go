@@ -15,9 +15,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/address"
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/sympath"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/upstream"
@@ -107,7 +109,7 @@ func (e *examiner) configuration() bool {
 		e.add("configuration", Fault, w, "mount it, or remove it from the key stores")
 	}
 	for _, w := range conf.Watch {
-		if info, err := os.Stat(w.Dir); !config.IsBucket(w.Dir) && (err != nil || !info.IsDir()) {
+		if info, err := os.Stat(w.Dir); !address.IsBucket(w.Dir) && (err != nil || !info.IsDir()) {
 			e.add("watched folder", Warning, w.Dir+" is not there, or is no folder: its files are answered with 404", "mount it, or remove it from the key watch")
 		}
 	}
@@ -137,7 +139,7 @@ func (e *examiner) depot(ctx context.Context) {
 		blobs = e.Config.Depot.Blobs
 	}
 	var opt depot.Options
-	if err := e.Config.UseDepot(where, blobs, &opt); err != nil {
+	if err := setup.UseDepot(e.Config, where, blobs, &opt); err != nil {
 		do := "check the address and the credentials of the bucket"
 		if blobs == "" {
 			do = "name the folder or the database of the depot, with --depot or the key depot.dir"
@@ -161,7 +163,7 @@ func (e *examiner) depot(ctx context.Context) {
 	case errors.Is(err, depot.ErrNoDepot):
 		e.add("depot", Warning, err.Error(), "that is fine before the first symdepot add or serve; else name it with --depot or the key depot")
 		return
-	case depot.IsURL(i.Name) && errors.Is(err, fs.ErrNotExist):
+	case address.IsDatabase(i.Name) && errors.Is(err, fs.ErrNotExist):
 		e.add("depot", Warning, i.Name+" has no tables yet", "that is fine before the first symdepot add or serve, which make them; else name the right database")
 		return
 	case errors.Is(err, depot.ErrOlder):
@@ -173,7 +175,7 @@ func (e *examiner) depot(ctx context.Context) {
 	case errors.Is(err, fs.ErrPermission):
 		e.add("depot", Fault, err.Error(), "run the command as the owner of the depot, or share the depot with a group (depot.group)")
 		return
-	case depot.IsURL(i.Name) && err != nil:
+	case address.IsDatabase(i.Name) && err != nil:
 		e.list = append(e.list, databaseAway(i.Name, err))
 		return
 	case err != nil:
@@ -215,14 +217,14 @@ func (e *examiner) database(i *depot.Inspection) {
 	default:
 		e.add("database", OK, text, "")
 	}
-	if depot.IsURL(i.Name) {
+	if address.IsDatabase(i.Name) {
 		e.list = append(e.list, clock("the database", db.Clock.Sub(db.Here)))
 	}
 }
 
 // certificates examines those of the listener.
 func (e *examiner) certificates() {
-	opt := e.Config.TLSOptions()
+	opt := setup.TLSOptions(e.Config)
 	if opt == nil {
 		return
 	}
@@ -290,7 +292,7 @@ const transcoderTime = 2 * time.Minute
 func (e *examiner) transcoders(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, transcoderTime)
 	defer cancel()
-	list, err := e.Config.TestTranscoders(ctx)
+	list, err := setup.TestTranscoders(ctx, e.Config)
 	if err != nil {
 		e.add("transcoder", Fault, err.Error(), "correct the keys below transcoding")
 	}
@@ -316,7 +318,7 @@ func (e *examiner) upstreams(ctx context.Context) {
 	if err != nil || len(specs) == 0 {
 		return
 	}
-	d := e.Config.Dialer()
+	d := setup.Dialer(e.Config)
 	probes := make([]sympath.Probed, len(specs))
 	var asked sync.WaitGroup
 	for i, s := range specs {

@@ -168,7 +168,11 @@ func TestServerAndUpstream(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 	}))
 	defer far.Close()
-	list := examine(t, "listen: "+s.Listener.Addr().String()+"\ndepot: /nowhere/at/all\nupstreams: [{name: far, url: '"+far.URL+"', token: x}]")
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list := examine(t, "listen: "+s.Listener.Addr().String()+"\ndepot: /nowhere/at/all\nupstreams: [{name: far, url: '"+far.URL+"', token_file: '"+token+"'}]")
 	expect(t, list, "server", Warning, "is version v2; this program is version v1")
 	expect(t, list, "upstream", Warning, "5 failures")
 	expect(t, list, "upstream", Warning, "answers 403")

@@ -43,7 +43,7 @@ const maxAnswer = 16 << 20
 
 // server asks the running server, if there is one.
 func (e *examiner) server(ctx context.Context) {
-	base, err := daemon.LocalURL(e.Config.Listen, e.Config.TLSOptions() != nil)
+	base, err := daemon.LocalURL(e.Config.Listen, e.Config.TLS.Enabled())
 	if err != nil {
 		e.add("server", OK, "not asked: "+err.Error(), "")
 		return

@@ -19,7 +19,7 @@ func (e *examiner) tokens(rows []depot.Token) {
 	for i := range rows {
 		list[i] = auth.TokenRow(rows[i])
 	}
-	gate := e.Config.Gate()
+	gate := e.Config.Access()
 	less, err := gate.Lessened(list, time.Now())
 	if err != nil {
 		e.add("tokens", Warning, "what their makers may do is not known: "+err.Error(), "correct the configuration of auth")

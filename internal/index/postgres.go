@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"net/url"
 	"runtime"
 	"strings"
 	"sync"
@@ -21,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	addresses "github.com/symdepot/symdepot/internal/address"
 )
 
 // postgres is the engine of several machines: a PostgreSQL database that holds
@@ -60,19 +60,11 @@ type postgres struct {
 const writeLock = applicationID
 
 // isPostgres reports whether an address of an index names a PostgreSQL database.
-func isPostgres(where string) bool {
-	return strings.HasPrefix(where, "postgres://") || strings.HasPrefix(where, "postgresql://")
-}
+func isPostgres(where string) bool { return addresses.IsDatabase(where) }
 
 // Name returns the address of an index for messages: without a password, user
 // and options.
-func Name(where string) string {
-	u, err := url.Parse(where)
-	if !isPostgres(where) || err != nil {
-		return where
-	}
-	return u.Scheme + "://" + u.Host + u.Path
-}
+func Name(where string) string { return addresses.Shown(where) }
 
 // openPostgres connects to the database at a URL and brings it to the current
 // format. Passwords and certificates come from the PG* variables of the

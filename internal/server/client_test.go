@@ -58,10 +58,7 @@ func TestGuessesBehindProxy(t *testing.T) {
 // X-Forwarded-For that is not a proxy's; without one the header is ignored.
 func TestClientOf(t *testing.T) {
 	t.Parallel()
-	proxies, err := ParseNetworks([]string{"127.0.0.1", "10.1.0.0/16", "fd00::/8"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxies := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}
 	for _, c := range []struct {
 		name, remote string
 		forwarded    []string

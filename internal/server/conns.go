@@ -2,7 +2,6 @@ package server
 
 import (
 	"crypto/tls"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -85,25 +84,6 @@ func (l *idleList) remove(t *tracked) {
 	}
 	t.links[l.link] = idleLink{}
 	l.n--
-}
-
-// ParseNetworks reads IP addresses and networks, such as 10.0.0.5 and
-// 10.1.0.0/16.
-func ParseNetworks(list []string) ([]netip.Prefix, error) {
-	var out []netip.Prefix
-	for _, text := range list {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			a, aerr := netip.ParseAddr(text)
-			if aerr != nil {
-				return nil, fmt.Errorf("%q is neither an IP address nor a network such as 10.1.0.0/16", text)
-			}
-			a = a.Unmap().WithZone("")
-			p = netip.PrefixFrom(a, a.BitLen())
-		}
-		out = append(out, p.Masked())
-	}
-	return out, nil
 }
 
 func newConns(limit int, proxies []netip.Prefix) *conns {

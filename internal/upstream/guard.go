@@ -53,7 +53,8 @@ type BreakerOptions struct {
 }
 
 const (
-	defaultConcurrency = 16
+	// DefaultConcurrency is the number of requests to one upstream at the same time.
+	DefaultConcurrency = 16
 	politePause        = 10 * time.Second // after a 429 without Retry-After
 	// The breaker opens after maxWrong wrong files within wrongWindow, if at
 	// least half of the upstream's files were wrong.
@@ -98,7 +99,7 @@ func Guard(src fetch.Source, opt GuardOptions) *Guarded {
 		opt.Now = time.Now
 	}
 	if opt.Concurrency <= 0 {
-		opt.Concurrency = defaultConcurrency
+		opt.Concurrency = DefaultConcurrency
 	}
 	b := &opt.Breaker
 	for _, o := range []struct {

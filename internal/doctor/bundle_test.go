@@ -1,4 +1,4 @@
-package support
+package doctor
 
 import (
 	"archive/zip"
@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/doctor"
 )
 
 // planted are secrets and names, each where somebody might put one.
@@ -22,14 +21,14 @@ var planted = []string{
 	"sd_AAAABBBBCCCCDDDDEEEEFFFFGGGGHHHHIIIIJJJJKKKKLLLL", "planted-audit", "planted-tlskey", "planted-metric", "planted-who",
 }
 
-const config = `
+const plantedConfig = `
 listen: 127.0.0.1:1
 depot: DIR/depot
 no_egress: true
 base_url: https://symbols.example.com
 upstreams:
-  - {name: one, url: 'https://one.example.com/x?sig=planted-query', user: planted-userinfo, password: planted-password, headers: {X-Team: planted-header}}
-  - {name: two, url: 'https://two.example.com', token: planted-token}
+  - {name: one, url: 'https://one.example.com/x?sig=planted-query', user: planted-userinfo, password_file: DIR/password1, headers: {X-Team: planted-header}}
+  - {name: two, url: 'https://two.example.com', token_file: DIR/token}
   - {name: three, url: 'https://planted-bob:planted-urlpass@three.example.com/y'}
   - {name: four, url: 'https://four.example.com', user: reader, password_file: DIR/password}
   - https://planted-carol:planted-short@five.example.com/z
@@ -42,7 +41,7 @@ auth:
 transcoding: {programs: ['wpt=tool --key planted-command --licence=planted-licence -pdb {pdb}']}
 `
 
-const log = `{"time":"2026-01-01T00:00:00Z","level":"INFO","msg":"request","path":"/t/sd_AAAABBBBCCCCDDDDEEEEFFFFGGGGHHHHIIIIJJJJKKKKLLLL/foo.pdb","who":"planted-who","remote":"planted-remote:1","agent":"x"}
+const plantedLog = `{"time":"2026-01-01T00:00:00Z","level":"INFO","msg":"request","path":"/t/sd_AAAABBBBCCCCDDDDEEEEFFFFGGGGHHHHIIIIJJJJKKKKLLLL/foo.pdb","who":"planted-who","remote":"planted-remote:1","agent":"x"}
 time=2026-01-01T00:00:00Z level=INFO msg=request who="planted-who x" remote=planted-remote:1 status=200
 level=ERROR msg="Get \"https://x:planted-urlpass@three.example.com/\": Authorization: Bearer planted-logtoken"
 level=ERROR msg="Cookie: planted-cookie; password=planted-agentpass"
@@ -63,8 +62,10 @@ func TestBundleHasNoSecrets(t *testing.T) {
 		return path
 	}
 	write("password", "planted-file\n")
+	write("password1", "planted-password\n")
+	write("token", "planted-token\n")
 	write("audit.jsonl", "planted-audit")
-	file := write("config.yaml", strings.ReplaceAll(config, "DIR", dir))
+	file := write("config.yaml", strings.ReplaceAll(plantedConfig, "DIR", dir))
 	env := map[string]string{
 		"SYMDEPOT_TOKEN": "planted-env", "OTEL_EXPORTER_OTLP_HEADERS": "api-key=planted-otel", "SYMDEPOT_AUTH_SIGN_IN_CLIENT_SECRET": "planted-client",
 		"HTTPS_PROXY": "http://u:planted-proxy@proxy:3128",
@@ -80,14 +81,15 @@ func TestBundleHasNoSecrets(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	list, patient := doctor.Examine(t.Context(), doctor.Case{ConfigFile: file, Getenv: func(k string) string { return env[k] }, Version: "v1"})
+	list, patient := Examine(t.Context(), Case{ConfigFile: file, Getenv: func(k string) string { return env[k] }, Version: "v1"})
 	if patient.Config == nil {
 		t.Fatalf("the configuration is not valid: %+v", list)
 	}
 	patient.Server.Metrics = []byte("symdepot_upstream_requests_total{upstream=\"https://x:planted-metric@one\"} 1\n")
-	list = append(list, doctor.Finding{Area: "x", State: doctor.Fault, Text: "cannot connect to https://u:planted-urlpass@h with planted-env and planted-otel; -----BEGIN PRIVATE KEY----- planted-tlskey -----END PRIVATE KEY----- end"})
+	list = append(list, Finding{Area: "x", State: Fault, Text: "cannot connect to https://u:planted-urlpass@h with planted-env and planted-otel; -----BEGIN PRIVATE KEY----- planted-tlskey -----END PRIVATE KEY----- end"})
 	var b bytes.Buffer
-	err = Write(&b, Contents{Version: "symdepot v1", Findings: list, Patient: patient, Log: write("log", log), Environ: environ, Now: time.Now()})
+	bundle := Bundle{Version: "symdepot v1", Findings: list, Patient: patient, Log: write("log", plantedLog), Environ: environ, Now: time.Now()}
+	err = bundle.Write(&b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +128,7 @@ func TestBundleHasNoSecrets(t *testing.T) {
 // TestScrubber: what the configuration does not name is removed by its form, also from
 // JSON, and from the errors of a configuration that cannot be used.
 func TestScrubber(t *testing.T) {
-	s := NewScrubber(nil, []string{`SYMDEPOT_X_PASSWORD=planted"quoted"`})
+	s := newScrubber(nil, []string{`SYMDEPOT_X_PASSWORD=planted"quoted"`})
 	for _, tt := range []struct{ text, want string }{
 		{`parse "https://user:planted/x@host/db": invalid port ":planted" after host`, `://***@host/db`},
 		{`depot: postgres://user:planted@x@host/db`, `://***@host/db`},
@@ -137,7 +139,7 @@ func TestScrubber(t *testing.T) {
 		{`{"error":"planted\"quoted\" is wrong"}`, `{"error":"*** is wrong"}`},
 		{`see https://one.example.com/x and https://two.example.com/y`, `see https://one.example.com/x and https://two.example.com/y`},
 	} {
-		if got := s.Text(tt.text); strings.Contains(got, "planted") || !strings.Contains(got, tt.want) {
+		if got := s.text(tt.text); strings.Contains(got, "planted") || !strings.Contains(got, tt.want) {
 			t.Errorf("%s became %s, want %s in it", tt.text, got, tt.want)
 		}
 	}
@@ -145,7 +147,7 @@ func TestScrubber(t *testing.T) {
 		`{"level":"INFO","msg":"request","error":"read tcp 10.0.0.1:8080->192.0.2.7:51234: connection reset by peer"}`,
 		`level=INFO msg=request error="write tcp [fd00::1]:8080->[2001:db8::192.0.2.7]:51234: broken pipe"`,
 	} {
-		if got := s.LogLine(line); strings.Contains(got, "192.0.2.7") || !strings.Contains(got, ":8080-") {
+		if got := s.logLine(line); strings.Contains(got, "192.0.2.7") || !strings.Contains(got, ":8080-") {
 			t.Errorf("%s became %s, want it without the address of the client", line, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package config
+package setup
 
 import (
 	"bytes"
@@ -52,7 +52,7 @@ func TestTraces(t *testing.T) {
 				}
 				return
 			}
-			tracer, err := conf.OpenTracer("v1", slog.New(slog.NewTextHandler(&log, nil)))
+			tracer, err := OpenTracer(conf, "v1", slog.New(slog.NewTextHandler(&log, nil)))
 			if err != nil || c.fail != "" {
 				t.Fatalf("error %v, want %q", err, c.fail)
 			}

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/setup"
 )
 
 // guard authorizes the requests of a server.
@@ -21,7 +22,7 @@ type guard struct {
 func openGuard(conf *config.Config, d *depot.Depot, log *slog.Logger) (*guard, error) {
 	g := &guard{}
 	var err error
-	gate := conf.Gate()
+	gate := setup.Gate(conf)
 	if d.Nodes.Shared() {
 		gate.Generation, gate.FirstUse = d.Nodes.TokenGeneration, d.Nodes.FirstUse
 	}
@@ -29,12 +30,12 @@ func openGuard(conf *config.Config, d *depot.Depot, log *slog.Logger) (*guard, e
 		return nil, fmt.Errorf("auth: %w", err)
 	}
 	d.Nodes.UsePolicy(g.gate.PolicyHash)
-	if t := conf.TLSOptions(); t != nil {
+	if t := setup.TLSOptions(conf); t != nil {
 		if g.tls, err = auth.NewTLS(*t, g.gate, log); err != nil {
 			return nil, errors.Join(fmt.Errorf("tls: %w", err), g.Close())
 		}
 	}
-	if f := conf.AuditOptions(); f != nil {
+	if f := setup.AuditOptions(conf); f != nil {
 		f.Node = d.Nodes.Name()
 		if to := d.Nodes.AuditArchive(); to != nil {
 			f.Archive = to

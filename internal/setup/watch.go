@@ -1,4 +1,4 @@
-package config
+package setup
 
 import (
 	"cmp"
@@ -10,9 +10,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/address"
+	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/watch"
@@ -25,12 +26,12 @@ const forgetWatched = 24 * time.Hour
 // OpenWatched opens the folders and bucket prefixes that are indexed in place. Their
 // indexes are in dir. A folder of the configuration file may be missing: it is absent until
 // it is there. done closes them; it is called after an error too.
-func (c *Config) OpenWatched(ctx context.Context, dir string, log *slog.Logger) (list []*watch.Folder, done func(), err error) {
+func OpenWatched(ctx context.Context, c *config.Config, dir string, log *slog.Logger) (list []*watch.Folder, done func(), err error) {
 	var buckets []io.Closer
 	done = func() { closeWatched(list, buckets) }
 	names := map[string]bool{}
 	for _, w := range c.Watch {
-		where, opt, b, err := c.watchOptions(w, dir)
+		where, opt, b, err := watchOptions(c, w, dir)
 		fail := func(err error) ([]*watch.Folder, func(), error) {
 			return list, done, fmt.Errorf("%s cannot be watched: %w", where, err)
 		}
@@ -69,16 +70,16 @@ func closeWatched(list []*watch.Folder, buckets []io.Closer) {
 
 // watchOptions returns where a folder or prefix of a bucket is, and how it is opened with
 // an index in dir. The bucket is nil for a folder; the caller closes it.
-func (c *Config) watchOptions(w Watch, dir string) (where string, opt watch.Options, b io.Closer, err error) {
+func watchOptions(c *config.Config, w config.Watch, dir string) (where string, opt watch.Options, b io.Closer, err error) {
 	where = w.Dir
 	opt = watch.Options{Product: w.Product, Version: w.Version, Rescan: time.Duration(c.Rescan), TempDir: dir}
-	if IsBucket(where) {
-		open, err := c.OpenBucket(where)
+	if address.IsBucket(where) {
+		open, err := OpenBucket(c, where)
 		if err != nil {
 			return where, opt, nil, err
 		}
 		opt.Bucket, b = open, open
-	} else if where, err = folderOf(where); err != nil && (w.typed || errors.Is(err, errNoFolder)) {
+	} else if where, err = folderOf(where); err != nil && (w.Typed || errors.Is(err, errNoFolder)) {
 		return where, opt, nil, err
 	}
 	opt.Index, err = watch.IndexFile(dir, where)
@@ -87,8 +88,8 @@ func (c *Config) watchOptions(w Watch, dir string) (where string, opt watch.Opti
 
 // OpenWatch opens one folder or prefix of a bucket to index it, with the index opt.Index;
 // if that is empty, with a file in dir.
-func (c *Config) OpenWatch(ctx context.Context, where, dir string, opt watch.Options) (f *watch.Folder, done func(), err error) {
-	where, o, b, err := c.watchOptions(Watch{Dir: where, typed: true}, dir)
+func OpenWatch(ctx context.Context, c *config.Config, where, dir string, opt watch.Options) (f *watch.Folder, done func(), err error) {
+	where, o, b, err := watchOptions(c, config.Watch{Dir: where, Typed: true}, dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s cannot be watched: %w", where, err)
 	}
@@ -107,12 +108,12 @@ func (c *Config) OpenWatch(ctx context.Context, where, dir string, opt watch.Opt
 // ReadWatched opens the watched folders by the indexes in dir that a server keeps, to
 // read them only. notes says which folders cannot be searched, and which others have an
 // index.
-func (c *Config) ReadWatched(ctx context.Context, dir string) (list []*watch.Folder, notes []string, done func()) {
+func ReadWatched(ctx context.Context, c *config.Config, dir string) (list []*watch.Folder, notes []string, done func()) {
 	var buckets []io.Closer
 	known := map[string]bool{}
 	for _, w := range c.Watch {
-		w.typed = false // its index may be there, also if the folder is away
-		where, opt, b, err := c.watchOptions(w, dir)
+		w.Typed = false // its index may be there, also if the folder is away
+		where, opt, b, err := watchOptions(c, w, dir)
 		if b != nil {
 			buckets = append(buckets, b)
 		}
@@ -139,9 +140,6 @@ func (c *Config) ReadWatched(ctx context.Context, dir string) (list []*watch.Fol
 	}
 	return list, notes, func() { closeWatched(list, buckets) }
 }
-
-// IsBucket reports whether an address is that of a bucket, or of a part of it, and not a path.
-func IsBucket(where string) bool { return strings.Contains(where, "://") }
 
 // errNoFolder means that something else than a folder has the path.
 var errNoFolder = errors.New("it is not a folder")

@@ -1,6 +1,4 @@
-// Package support collects what a report of a problem needs into one file, without
-// secrets, names of people and contents of symbol files.
-package support
+package doctor
 
 import (
 	"encoding/json"
@@ -12,8 +10,8 @@ import (
 	"github.com/symdepot/symdepot/internal/auth"
 )
 
-// Scrubber removes secrets and names of people from texts.
-type Scrubber struct{ replace *strings.Replacer }
+// scrubber removes secrets and names of people from texts.
+type scrubber struct{ replace *strings.Replacer }
 
 // hiddenMark stands for what was removed.
 const hiddenMark = "***"
@@ -25,9 +23,9 @@ const shortSecret = 4
 // secretName matches the names of variables whose values are secrets.
 var secretName = regexp.MustCompile(`(?i)pass|secret|token|_key|credential|cookie|headers`)
 
-// NewScrubber returns a Scrubber for the secrets of a configuration and of an
+// newScrubber returns a scrubber for the secrets of a configuration and of an
 // environment, "NAME=VALUE" each.
-func NewScrubber(hidden, environ []string) *Scrubber {
+func newScrubber(hidden, environ []string) *scrubber {
 	list := slices.Clone(hidden)
 	for _, e := range environ {
 		if name, value, _ := strings.Cut(e, "="); secretName.MatchString(name) && !strings.HasSuffix(strings.ToUpper(name), "_FILE") {
@@ -45,7 +43,7 @@ func NewScrubber(hidden, environ []string) *Scrubber {
 	for _, s := range list {
 		pairs = append(pairs, s, hiddenMark, inJSON(s), hiddenMark)
 	}
-	return &Scrubber{strings.NewReplacer(pairs...)}
+	return &scrubber{strings.NewReplacer(pairs...)}
 }
 
 // inJSON returns a text as it stands in JSON, without the quotation marks.
@@ -73,8 +71,8 @@ var rules = []struct {
 	{regexp.MustCompile(`[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+`), "NAME@HOST"},
 }
 
-// Text returns a text without secrets and names of people.
-func (s *Scrubber) Text(text string) string {
+// text returns a text without secrets and names of people.
+func (s *scrubber) text(text string) string {
 	text = s.replace.Replace(text)
 	for _, r := range rules {
 		text = r.what.ReplaceAllString(text, r.by)
@@ -96,9 +94,9 @@ var personalText = regexp.MustCompile(`\b(` + strings.Join(personal, "|") + `)=(
 // it is a client. In JSON the > may be escaped.
 var connection = regexp.MustCompile(`-(>|\\u003e)(?:[0-9.]+|\[[0-9A-Fa-f:.%a-z]+\]):[0-9]+`)
 
-// LogLine returns a line of the log without secrets, names of people and addresses of
+// logLine returns a line of the log without secrets, names of people and addresses of
 // clients.
-func (s *Scrubber) LogLine(line string) string {
+func (s *scrubber) logLine(line string) string {
 	var record map[string]any
 	if json.Unmarshal([]byte(line), &record) == nil {
 		for _, key := range personal {
@@ -110,5 +108,5 @@ func (s *Scrubber) LogLine(line string) string {
 	} else {
 		line = personalText.ReplaceAllString(line, "$1="+hiddenMark)
 	}
-	return s.Text(connection.ReplaceAllString(line, "-$1"+hiddenMark))
+	return s.text(connection.ReplaceAllString(line, "-$1"+hiddenMark))
 }

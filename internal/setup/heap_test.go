@@ -1,19 +1,24 @@
-package main
+package setup
 
 import (
 	"runtime"
+	"runtime/debug"
 	"testing"
 )
 
-// TestSpareCollections: a small heap grows by the given bytes between two collections.
-func TestSpareCollections(t *testing.T) {
+// TestCollectAt: a small heap grows by the given bytes between two collections.
+func TestCollectAt(t *testing.T) {
 	const room = 16 << 20
-	t.Cleanup(func() { spare = nil })
-	spareCollections(room, 50)
+	usual := debug.SetGCPercent(100)
+	t.Cleanup(func() {
+		spare = nil
+		debug.SetGCPercent(usual)
+	})
+	CollectAt(50, room)
 	if len(spare) != 2*room {
 		t.Errorf("%d bytes are spare for collections at 50 percent, want %d", len(spare), 2*room)
 	}
-	spareCollections(room, 100)
+	CollectAt(100, room)
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -1,4 +1,4 @@
-package config
+package setup
 
 import (
 	"log/slog"

@@ -1,4 +1,4 @@
-package support
+package doctor
 
 import (
 	"archive/zip"
@@ -11,15 +11,14 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/symdepot/symdepot/internal/doctor"
 )
 
-// Contents is what a bundle is made of.
-type Contents struct {
+// Bundle is what a support bundle is made of: the file that a report of a problem needs,
+// without secrets, names of people and contents of symbol files.
+type Bundle struct {
 	Version  string // the program with its version and platform
-	Findings []doctor.Finding
-	Patient  doctor.Patient
+	Findings []Finding
+	Patient  Patient
 	Log      string // file of the log; empty: there is none
 	Environ  []string
 	Now      time.Time
@@ -43,24 +42,24 @@ Left out: passwords, tokens, keys and other secrets, user names, addresses of cl
 sign-ins of the database, and symbol files. Names of products, versions, upstreams and folders are in it.
 `
 
-// Write writes a bundle as a zip file.
-func Write(w io.Writer, c Contents) error {
+// Write writes the bundle as a zip file.
+func (c *Bundle) Write(w io.Writer) error {
 	var hidden []string
 	config := []byte("# the configuration cannot be used; doctor.txt says why\n")
 	if c.Patient.Config != nil {
 		config, hidden = c.Patient.Config.Redacted()
 	}
-	s := NewScrubber(hidden, c.Environ)
+	s := newScrubber(hidden, c.Environ)
 	var report bytes.Buffer
-	if err := doctor.Print(&report, c.Findings); err != nil {
+	if err := Print(&report, c.Findings); err != nil {
 		return err
 	}
-	numbers, err := depotNumbers(&c)
+	numbers, err := c.depotNumbers()
 	if err != nil {
 		return err
 	}
 	files := []struct{ name, text string }{
-		{"README.txt", readme}, {"versions.txt", versions(&c)}, {"config.yaml", string(config)}, {"environment.txt", environment(c.Environ)},
+		{"README.txt", readme}, {"versions.txt", c.versions()}, {"config.yaml", string(config)}, {"environment.txt", environment(c.Environ)},
 		{"doctor.txt", report.String()}, {"depot.json", numbers}, {"metrics.txt", string(c.Patient.Server.Metrics)},
 	}
 	z := zip.NewWriter(w)
@@ -75,7 +74,7 @@ func Write(w io.Writer, c Contents) error {
 		if f.text == "" {
 			continue
 		}
-		if err := put(f.name, s.Text(f.text)); err != nil {
+		if err := put(f.name, s.text(f.text)); err != nil {
 			return err
 		}
 	}
@@ -85,7 +84,7 @@ func Write(w io.Writer, c Contents) error {
 			return err
 		}
 		for i, l := range lines {
-			lines[i] = s.LogLine(l)
+			lines[i] = s.logLine(l)
 		}
 		if err := put("log.txt", strings.Join(lines, "\n")+"\n"); err != nil {
 			return err
@@ -95,7 +94,7 @@ func Write(w io.Writer, c Contents) error {
 }
 
 // versions lists the program and its modules.
-func versions(c *Contents) string {
+func (c *Bundle) versions() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\nmade %s\n", c.Version, c.Now.UTC().Format(time.RFC3339))
 	if v := c.Patient.Server.Version; v != "" {
@@ -131,7 +130,7 @@ func environment(environ []string) string {
 }
 
 // depotNumbers describes the depot.
-func depotNumbers(c *Contents) (string, error) {
+func (c *Bundle) depotNumbers() (string, error) {
 	i := &c.Patient.Depot
 	b, err := json.MarshalIndent(map[string]any{
 		"depot": i.Name, "contents": i.Contents, "database": i.Database.Database, "round_trip_microseconds": i.Database.RoundTrip.Microseconds(),
