@@ -161,7 +161,7 @@ auth:
     - who: ["cert:build-*"]
       read: [ours]
   certificates:
-    - cn: build-*
+    - match: cn:build-*
   audit: {file: DIR/AUDIT}
 `
 

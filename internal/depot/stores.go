@@ -31,27 +31,9 @@ type ConnectError = index.ConnectError
 // also if it fails.
 func (d *Depot) openStores(ctx context.Context, where string, opt *Options) (err error) {
 	d.name, d.placed = where, opt.Bucket != nil
-	at, fresh := where, false
-	switch {
-	case index.IsURL(where):
-		d.name, d.dir = index.Name(where), opt.Local
-		if opt.Bucket == nil {
-			return ErrNeedsBucket
-		}
-		if d.dir == "" {
-			return errors.New("it needs a folder of this machine (depot.local)")
-		}
-		if err := durable.MkdirAll(d.dir, 0o700); err != nil {
-			return err
-		}
-	default:
-		if d.dir, err = filepath.Abs(where); err != nil {
-			return err
-		}
-		d.name, at = d.dir, filepath.Join(d.dir, "index.db")
-		if fresh, err = prepare(d.dir, *opt); err != nil {
-			return err
-		}
+	at, fresh, err := d.prepareFolder(where, opt)
+	if err != nil {
+		return err
 	}
 	d.block = 1
 	if !d.placed {
@@ -60,25 +42,9 @@ func (d *Depot) openStores(ctx context.Context, where string, opt *Options) (err
 			return err
 		}
 	}
-	d.db, err = index.Open(ctx, at, index.Options{Log: opt.Log, Now: opt.Now, Dial: opt.Dial, Replicas: opt.Replicas, Placed: d.placed, TempDir: d.dir, Block: d.block, MustExist: opt.MustExist && index.IsURL(where)})
-	if err == nil && opt.Now == nil {
-		opt.Now = index.ClockOf(d.db)
-	}
-	if errors.Is(err, fs.ErrNotExist) && index.IsURL(where) {
-		err = fmt.Errorf("%w; `symdepot add` makes one", ErrNoDepot)
-	}
-	if err == nil && index.IsURL(where) {
-		var closed bool
-		if closed, err = d.db.Closed(ctx); err == nil && closed {
-			err = movedError("another place")
-		}
-	}
+	err = d.openIndex(ctx, at, opt)
 	if err == nil && d.placed {
-		var v *vault.Vault
-		if v, err = vault.Open(ctx, vault.Options{Bucket: opt.Bucket, Places: d.db.Places, Dir: filepath.Join(d.localDir(opt), "cache"),
-			CacheBytes: opt.LocalSize, Probe: opt.Probe, Log: opt.Log, Now: opt.Now}); err == nil {
-			d.blobs = v
-		}
+		err = d.openVault(ctx, opt)
 	}
 	if err == nil && fresh {
 		err = stampNew(d.dir, *opt)
@@ -93,6 +59,67 @@ func (d *Depot) openStores(ctx context.Context, where string, opt *Options) (err
 		err = errors.Join(err, d.blobs.Close())
 	} else if opt.Bucket != nil {
 		err = errors.Join(err, opt.Bucket.Close())
+	}
+	return err
+}
+
+// prepareFolder makes the folder of a depot, or that of this machine for a depot in a
+// database, and sets name and dir. It returns the address of the index, and whether the depot
+// is new.
+func (d *Depot) prepareFolder(where string, opt *Options) (at string, fresh bool, err error) {
+	if !index.IsURL(where) {
+		if d.dir, err = filepath.Abs(where); err != nil {
+			return "", false, err
+		}
+		d.name = d.dir
+		fresh, err = prepare(d.dir, *opt)
+		return filepath.Join(d.dir, "index.db"), fresh, err
+	}
+	d.name, d.dir = index.Name(where), opt.Local
+	switch {
+	case opt.Bucket == nil:
+		return "", false, ErrNeedsBucket
+	case d.dir == "":
+		return "", false, errors.New("it needs a folder of this machine (depot.local)")
+	}
+	return where, false, durable.MkdirAll(d.dir, 0o700)
+}
+
+// openIndex opens the index, and sets the clock that all processes share if the options name
+// none.
+func (d *Depot) openIndex(ctx context.Context, at string, opt *Options) (err error) {
+	shared := index.IsURL(at)
+	d.db, err = index.Open(ctx, at, index.Options{
+		Log: opt.Log, Now: opt.Now, Dial: opt.Dial, Replicas: opt.Replicas,
+		Placed: d.placed, TempDir: d.dir, Block: d.block, MustExist: opt.MustExist && shared,
+	})
+	switch {
+	case shared && errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w; `symdepot add` makes one", ErrNoDepot)
+	case err != nil:
+		return err
+	}
+	if opt.Now == nil {
+		opt.Now = index.ClockOf(d.db)
+	}
+	if !shared {
+		return nil
+	}
+	closed, err := d.db.Closed(ctx)
+	if err == nil && closed {
+		err = movedError("another place")
+	}
+	return err
+}
+
+// openVault opens the store of contents in a bucket.
+func (d *Depot) openVault(ctx context.Context, opt *Options) error {
+	v, err := vault.Open(ctx, vault.Options{
+		Bucket: opt.Bucket, Places: d.db.Places, Dir: filepath.Join(d.localDir(opt), "cache"),
+		CacheBytes: opt.LocalSize, Probe: opt.Probe, Log: opt.Log, Now: opt.Now,
+	})
+	if err == nil {
+		d.blobs = v
 	}
 	return err
 }

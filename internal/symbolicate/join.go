@@ -255,19 +255,12 @@ func origin(h *index.Hit) int {
 	return 2
 }
 
-// findHeld finds the files of a module in the index.
+// findHeld finds the files of a module in the index: those of Windows, or else those of other
+// systems.
 func (svc *Service) findHeld(ctx context.Context, products []string, q ModuleQuery) (*files, error) {
 	hits, byCode, err := svc.lookup(ctx, products, q)
 	if err != nil {
 		return nil, err
-	}
-	isPDB := func(h *index.Hit) bool { return h.Object.Kind == symfile.PDB && !h.Object.NoDBI }
-	isPE := func(h *index.Hit) bool { return h.Object.Kind == symfile.PE && h.Object.Role&symfile.Executable != 0 }
-	isDebugPE := func(h *index.Hit) bool { return h.Object.Kind == symfile.PE && h.Object.Role == symfile.Debug }
-	image := func(role symfile.Role) func(h *index.Hit) bool {
-		return func(h *index.Hit) bool {
-			return (h.Object.Kind == symfile.ELF || h.Object.Kind == symfile.MachO) && h.Object.Role&role != 0 && h.Object.Hash == ""
-		}
 	}
 	pdb, pe := best(hits, isPDB, q.DebugFile), best(hits, isPE, q.CodeFile)
 	if pdb == nil && pe != nil && !pe.Object.DebugID.IsZero() && byCode {
@@ -278,34 +271,60 @@ func (svc *Service) findHeld(ctx context.Context, products []string, q ModuleQue
 		}
 		pdb = best(more, isPDB, q.DebugFile)
 	}
+	f := &files{byCode: byCode}
 	if pdb != nil || pe != nil {
-		f := &files{byCode: byCode}
-		if pdb != nil {
-			f.name, f.id, f.list = pdb.Object.Name, pdb.Object.DebugID, append(f.list, pieceOf(pdb))
-		}
-		if pe != nil {
-			f.code = pe.Object.Name
-			f.list = append(f.list, pieceOf(pe))
-			if pdb == nil {
-				f.name, f.id = cmp.Or(symfile.BaseName(q.DebugFile), pe.Object.Name), pe.Object.DebugID
-				if byCode {
-					f.name = pe.Object.Name
-				}
-				if debug := best(hits, isDebugPE, q.DebugFile); debug != nil {
-					f.list = append(f.list, pieceOf(debug)) // of MinGW
-				}
-			}
-		}
+		f.windows(q, hits, pdb, pe)
 		return f, nil
 	}
-	debug := best(hits, image(symfile.Debug), "")
-	code := best(hits, func(h *index.Hit) bool {
-		return image(symfile.Executable)(h) && (debug == nil || h.Object.Kind == debug.Object.Kind && h.Object.CodeID == debug.Object.CodeID && h.Object.BuildID == debug.Object.BuildID)
-	}, q.CodeFile)
-	if debug == nil && code == nil {
+	if !f.images(q, hits) {
 		return nil, fs.ErrNotExist
 	}
-	f := &files{byCode: byCode}
+	return f, nil
+}
+
+func isPDB(h *index.Hit) bool { return h.Object.Kind == symfile.PDB && !h.Object.NoDBI }
+func isPE(h *index.Hit) bool {
+	return h.Object.Kind == symfile.PE && h.Object.Role&symfile.Executable != 0
+}
+func isDebugPE(h *index.Hit) bool {
+	return h.Object.Kind == symfile.PE && h.Object.Role == symfile.Debug
+}
+
+// isImage reports whether a file is an ELF or Mach-O file with one of some roles.
+func isImage(h *index.Hit, role symfile.Role) bool {
+	return (h.Object.Kind == symfile.ELF || h.Object.Kind == symfile.MachO) && h.Object.Role&role != 0 && h.Object.Hash == ""
+}
+
+// windows takes the PDB and the program of a module, of which one may be nil. Without a PDB it
+// takes the debug file of MinGW.
+func (f *files) windows(q ModuleQuery, hits []index.Hit, pdb, pe *index.Hit) {
+	if pdb != nil {
+		f.name, f.id, f.list = pdb.Object.Name, pdb.Object.DebugID, append(f.list, pieceOf(pdb))
+	}
+	if pe == nil {
+		return
+	}
+	f.code = pe.Object.Name
+	f.list = append(f.list, pieceOf(pe))
+	if pdb != nil {
+		return
+	}
+	f.name, f.id = cmp.Or(symfile.BaseName(q.DebugFile), pe.Object.Name), pe.Object.DebugID
+	if f.byCode {
+		f.name = pe.Object.Name
+	}
+	if debug := best(hits, isDebugPE, q.DebugFile); debug != nil {
+		f.list = append(f.list, pieceOf(debug))
+	}
+}
+
+// images takes the debug file and the program of a module of ELF or Mach-O. It reports whether
+// there is any.
+func (f *files) images(q ModuleQuery, hits []index.Hit) bool {
+	debug := best(hits, func(h *index.Hit) bool { return isImage(h, symfile.Debug) }, "")
+	code := best(hits, func(h *index.Hit) bool {
+		return isImage(h, symfile.Executable) && (debug == nil || sameModule(h, debug))
+	}, q.CodeFile)
 	if debug != nil {
 		f.list, f.name, f.id = append(f.list, pieceOf(debug)), debug.Object.Name, debug.Object.DebugID
 	}
@@ -315,7 +334,11 @@ func (svc *Service) findHeld(ctx context.Context, products []string, q ModuleQue
 			f.list = append(f.list, pieceOf(code))
 		}
 	}
-	return f, nil
+	return debug != nil || code != nil
+}
+
+func sameModule(a, b *index.Hit) bool {
+	return a.Object.Kind == b.Object.Kind && a.Object.CodeID == b.Object.CodeID && a.Object.BuildID == b.Object.BuildID
 }
 
 // lookup returns the objects of a module. byCode means that they were found by
@@ -360,13 +383,35 @@ func lookups(q ModuleQuery) (list []symfile.Lookup) {
 // program that the index has.
 func (svc *Service) findInTrees(ctx context.Context, products []string, q ModuleQuery, held *files) (*files, error) {
 	f := &files{}
+	debugID := q.DebugID
 	if held != nil {
 		f = &files{name: held.name, id: held.id, code: held.code, byCode: held.byCode}
+		if !held.id.IsZero() {
+			debugID = held.id.Breakpad()
+		}
 	}
-	debugFile, debugID := symfile.BaseName(q.DebugFile), q.DebugID
-	if held != nil && !held.id.IsZero() {
-		debugID = held.id.Breakpad()
+	if err := svc.debugInTrees(ctx, products, q, debugID, f); err != nil {
+		return nil, err
 	}
+	// A code id looks like the id of a PDB 2.0.
+	isCode := f.byCode || len(f.list) > 0 && f.list[0].kind == symfile.PE
+	if id, err := debugid.ParseBreakpad(debugID); err == nil && f.id.IsZero() && !(id.PDB20 && isCode) {
+		f.id = id
+	}
+	if held != nil {
+		f.list = append(f.list, held.list...)
+	} else if err := svc.codeInTrees(ctx, products, q, f); err != nil {
+		return nil, err
+	}
+	if len(f.list) == 0 {
+		return nil, fs.ErrNotExist
+	}
+	return f, nil
+}
+
+// debugInTrees takes the debug file of a module from the trees, if one has it.
+func (svc *Service) debugInTrees(ctx context.Context, products []string, q ModuleQuery, debugID string, f *files) error {
+	debugFile := symfile.BaseName(q.DebugFile)
 	var paths [][]string
 	if debugFile != "" && debugID != "" {
 		paths = append(paths, []string{debugFile, debugID, debugFile})
@@ -380,39 +425,41 @@ func (svc *Service) findInTrees(ctx context.Context, products []string, q Module
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		f.list = append(f.list, p)
 		if f.name == "" || p.kind == symfile.PDB {
 			f.name = cmp.Or(p.name, debugFile)
 		}
-		break
+		return nil
 	}
-	// A code id looks like the id of a PDB 2.0.
-	isCode := f.byCode || len(f.list) > 0 && f.list[0].kind == symfile.PE
-	if id, err := debugid.ParseBreakpad(debugID); err == nil && f.id.IsZero() && !(id.PDB20 && isCode) {
-		f.id = id
+	return nil
+}
+
+// codeInTrees takes the program of a module from the trees, if one has it and it is not the
+// debug file.
+func (svc *Service) codeInTrees(ctx context.Context, products []string, q ModuleQuery, f *files) error {
+	code := symfile.BaseName(q.CodeFile)
+	if code == "" || q.CodeID == "" {
+		return nil
 	}
-	if held != nil {
-		f.list = append(f.list, held.list...)
-	} else if code := symfile.BaseName(q.CodeFile); code != "" && q.CodeID != "" {
-		path := []string{code, q.CodeID, code}
-		if len(q.CodeID) >= 32 {
-			path = []string{"buildid", q.CodeID, "executable"}
-		}
-		p, err := svc.inTree(ctx, products, path)
-		if err == nil && (len(f.list) == 0 || p.tag != f.list[0].tag) {
-			f.code = cmp.Or(p.name, code)
-			f.name = cmp.Or(f.name, f.code)
-			f.list = append(f.list, p)
-		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
+	path := []string{code, q.CodeID, code}
+	if len(q.CodeID) >= 32 {
+		path = []string{"buildid", q.CodeID, "executable"}
 	}
-	if len(f.list) == 0 {
-		return nil, fs.ErrNotExist
+	p, err := svc.inTree(ctx, products, path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case len(f.list) > 0 && p.tag == f.list[0].tag:
+		return nil
 	}
-	return f, nil
+	f.code = cmp.Or(p.name, code)
+	f.name = cmp.Or(f.name, f.code)
+	f.list = append(f.list, p)
+	return nil
 }
 
 // request is the request for a file at a path of a known form.
