@@ -25,8 +25,8 @@ var ownProtocol = map[string][]string{
 	"cmd/symdepot/main.go":              {"symstore"},     // the name of a command
 	"internal/intake/put.go":            {"BreakpadTree"}, // the last segment is the file's own name
 	"internal/tree/folder.go":           {"None", "Flat"},
-	"internal/exchange/import.go":       {"None"},
-	"internal/exchange/importbucket.go": {"None"}, // whether it is to be detected
+	"internal/importexport/import.go":       {"None"},
+	"internal/importexport/importbucket.go": {"None"}, // whether it is to be detected
 	"cmd/symdepot/getplace.go":          {"Flat"},
 	"internal/config/manual.go":         {"Auto"},
 }
