@@ -15,20 +15,20 @@ import (
 // ownProtocol lists the files of other packages that may ask whether a layout is
 // this one: they speak its protocol, which a server of no other layout speaks.
 var ownProtocol = map[string][]string{
-	"internal/server/symbol.go":         {"Debuginfod"}, // headers of the protocol
-	"internal/upstream/request.go":      {"Debuginfod"}, // headers of the protocol
-	"internal/upstream/http.go":         {"Debuginfod", "SymCache"},
-	"internal/upstream/store.go":        {"SymCache"},
-	"internal/sympath/probe.go":         {"Debuginfod"},   // has no index2.txt to ask for
-	"internal/sympath/sympath.go":       {"debuginfod"},   // a word of Microsoft's symbol paths
-	"internal/mstools/mstools.go":       {"symstore"},     // the name of a program
-	"cmd/symdepot/main.go":              {"symstore"},     // the name of a command
-	"internal/intake/put.go":            {"BreakpadTree"}, // the last segment is the file's own name
-	"internal/tree/folder.go":           {"None", "Flat"},
+	"internal/server/symbol.go":             {"Debuginfod"}, // headers of the protocol
+	"internal/upstream/request.go":          {"Debuginfod"}, // headers of the protocol
+	"internal/upstream/http.go":             {"Debuginfod", "SymCache"},
+	"internal/upstream/store.go":            {"SymCache"},
+	"internal/sympath/probe.go":             {"Debuginfod"},   // has no index2.txt to ask for
+	"internal/sympath/sympath.go":           {"debuginfod"},   // a word of Microsoft's symbol paths
+	"internal/mstools/mstools.go":           {"symstore"},     // the name of a program
+	"cmd/symdepot/main.go":                  {"symstore"},     // the name of a command
+	"internal/intake/put.go":                {"BreakpadTree"}, // the last segment is the file's own name
+	"internal/tree/folder.go":               {"None", "Flat"},
 	"internal/importexport/import.go":       {"None"},
 	"internal/importexport/importbucket.go": {"None"}, // whether it is to be detected
-	"cmd/symdepot/getplace.go":          {"Flat"},
-	"internal/config/manual.go":         {"Auto"},
+	"cmd/symdepot/getplace.go":              {"Flat"},
+	"internal/config/manual.go":             {"Auto"},
 }
 
 // TestLayoutsAreData: no other package switches by layout, compares layouts or

@@ -63,11 +63,3 @@ func (c healthCmd) Run(a *app) error {
 	}
 	return nil
 }
-
-// asUsage makes an error one of the command line.
-func asUsage(err error) error {
-	if err != nil {
-		return term.UsageError(err.Error())
-	}
-	return nil
-}

@@ -279,12 +279,12 @@ func TestHereFailsAsTheDepot(t *testing.T) {
 	broken := errors.New("the disk is full")
 	a := Within(failing{broken})
 	for _, v := range verbs() {
-		if _, err := v.do(t.Context(), a); err != broken { //nolint:errorlint // not even wrapped
+		if _, err := v.do(t.Context(), a); err != broken {
 			t.Errorf("%s: %v, want %v", v.name, err, broken)
 		}
 	}
 	a = Within(handler(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(400)
+		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, `{"type":"`+wire.ProblemType+`query","title":"not valid","detail":"the change is not valid","fields":{"class":"is too long"}}`)
 	}))
 	if _, err := a.Promote(t.Context(), 1, "c", ""); err == nil || err.Error() != "the change is not valid; class: is too long" {

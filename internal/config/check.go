@@ -163,7 +163,8 @@ func (c *Cold) check(fail fail) {
 
 var (
 	errCollector = errors.New("the http or https URL of a collector is expected, such as http://collector.example.com:4318")
-	ErrNoTraces  = errors.New("no_egress forbids to send traces; remove one of the two")
+	// ErrNoTraces means that the configuration wants traces sent and forbids to connect anywhere.
+	ErrNoTraces = errors.New("no_egress forbids to send traces; remove one of the two")
 )
 
 // check refuses an endpoint that cannot be used, and texts that name no host.

@@ -122,7 +122,7 @@ func TestUploadsAreLogged(t *testing.T) {
 		{"", 401, "has no credentials"}, {"?key=" + auth.NewToken(), 401, "refused="}, {"?key=" + token, 200, ""},
 	} {
 		log.Reset()
-		r := httptest.NewRequest("POST", "/in/Game"+c.key, strings.NewReader(symbolForm))
+		r := httptest.NewRequest(http.MethodPost, "/in/Game"+c.key, strings.NewReader(symbolForm))
 		r.Header.Set("Content-Type", formType)
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)

@@ -20,7 +20,6 @@ import (
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/internal/worker"
-	workers "github.com/symdepot/symdepot/internal/worker"
 )
 
 // shout is a kind of job that only this test knows: its worker turns a text into
@@ -129,7 +128,7 @@ func TestSecondKind(t *testing.T) {
 	ts := httptest.NewServer(s)
 	t.Cleanup(ts.Close)
 	w := worker.Worker{
-		Server: &workers.Server{URL: ts.URL, Worker: "w", HTTP: ts.Client(), Token: func() (string, error) { return workToken, nil }},
+		Server: &worker.Server{URL: ts.URL, Worker: "w", HTTP: ts.Client(), Token: func() (string, error) { return workToken, nil }},
 		Kinds:  []worker.Kind{shouter{t.TempDir()}}, Poll: time.Second,
 	}
 	ctx, stop := context.WithCancel(t.Context())

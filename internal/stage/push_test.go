@@ -181,7 +181,7 @@ func (d *testDepot) found(f testFile) bool {
 	if err != nil || len(objects) != 1 {
 		d.t.Fatalf("%s: %d objects, %v; want one", f.path, len(objects), err)
 	}
-	a := objects[0].Object.Aliases()[0]
+	a := objects[0].Aliases()[0]
 	hits, err := d.db.Lookup(d.t.Context(), index.Scope{All: true}, symfile.Lookup{Name: a.Name, ID: a.ID, Role: a.Role})
 	if err != nil {
 		d.t.Fatal(err)

@@ -151,6 +151,7 @@ type UpstreamRow struct {
 	P50, P95    string // how long the first byte took, or ""
 }
 
+// NewUpstreamRow describes an upstream by its counters.
 func NewUpstreamRow(u depot.UpstreamStatus) UpstreamRow {
 	row := UpstreamRow{UpstreamStatus: u, State: "answers", Mark: "ok"}
 	switch {

@@ -26,6 +26,7 @@ const (
 	GzipCoded = "gzip"
 )
 
+// Codings are the content codings in which bodies of uploads may come.
 var Codings = []string{zstdCoded, GzipCoded}
 
 const (
@@ -41,6 +42,7 @@ type Uploads struct {
 	Unpack chan struct{} // a semaphore: bodies that are decompressed at the same time
 }
 
+// NewUploads returns the limits that all uploads of a server share.
 func NewUploads() *Uploads { return &Uploads{make(chan struct{}, maxUnpacking)} }
 
 // Upload is the body of an upload. It checks the digest of the bytes as they

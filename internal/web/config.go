@@ -121,6 +121,7 @@ type Origin struct {
 	protect *http.CrossOriginProtection
 }
 
+// NewOrigin returns the origins of a server with a base URL, which may be empty.
 func NewOrigin(base string, log *slog.Logger) *Origin {
 	o := &Origin{origin(base), http.NewCrossOriginProtection()}
 	if o.base != "" {

@@ -44,13 +44,14 @@ func newExaminer(cfg *Config, uploads *Uploads) *Examiner {
 }
 
 const (
-	// maxWhole is the size of the largest file that is taken whole.
+	// MaxWhole is the size of the largest file that is taken whole.
 	MaxWhole = 256 << 20
-	// wholeInMemory is how much of it is kept in memory.
+	// WholeInMemory is how much of it is kept in memory.
 	WholeInMemory = 1 << 20
-	// maxArriving and maxExamining are how many files arrive, and are read, at the same
-	// time.
-	maxArriving, MaxExamining = 8, 2
+	// maxArriving is how many files arrive at the same time.
+	maxArriving = 8
+	// MaxExamining is how many files are read at the same time.
+	MaxExamining = 2
 	// examineTime is how long it may take to read a file and to look its ids up.
 	examineTime = 30 * time.Second
 )
@@ -244,6 +245,7 @@ func ReadWhole(r io.Reader, dir string) (*wholeFile, error) {
 	return w, nil
 }
 
+// TooLargeWhole is the error for a file that is too large to be taken whole.
 func TooLargeWhole() error {
 	return &Problem{Word: "too-large", Detail: fmt.Sprintf("a whole file has at most %d MiB; of a larger one, send parts, as the command symdepot identify --server does", MaxWhole>>20)}
 }
@@ -260,8 +262,9 @@ func (w *wholeFile) Close() {
 }
 
 const (
-	// maxMatch is how many names and ids a request of match has at most.
-	MaxMatch     = 1000
+	// MaxMatch is how many names and ids a request of match has at most.
+	MaxMatch = 1000
+	// MaxMatchBody limits the body of such a request, in bytes.
 	MaxMatchBody = 1 << 20
 	// maxFileName is the length of the longest name of a file.
 	maxFileName = 1024

@@ -135,10 +135,12 @@ func NeedProduct(q url.Values) (string, error) {
 }
 
 const (
+	// MaxTokenBody limits the body of a request for a token, in bytes.
 	MaxTokenBody = 64 << 10
-	// listRows is how many items a list has without a limit, maxListRows the largest
-	// limit.
-	ListRows, MaxListRows = 100, 1000
+	// ListRows is how many items a list has without a limit.
+	ListRows = 100
+	// MaxListRows is the largest limit of a list.
+	MaxListRows = 1000
 )
 
 // LinkNext names the next part of a list in the header, and returns its cursor. last is the

@@ -87,11 +87,12 @@ func applyToken(spec *stage.Spec, u *auth.Uploads, sole string) error {
 }
 
 const (
-	// usageDays is how many days a request without from gets.
+	// UsageDays is how many days a request without from gets.
 	UsageDays = 30
-	// maxUsageDays limits the days of a request for the whole depot or one product,
-	// maxProductDays those of a request for all products.
-	MaxUsageDays, MaxProductDays = 3 * 366, 31
+	// MaxUsageDays limits the days of a request for the whole depot or one product.
+	MaxUsageDays = 3 * 366
+	// MaxProductDays limits the days of a request for all products.
+	MaxProductDays = 31
 )
 
 // Quotas returns the quotas of all products, in bytes.

@@ -153,6 +153,7 @@ func drain(r *Request) bool {
 // Need says who may open a page.
 type Need uint8
 
+// The needs of pages.
 const (
 	Anyone    Need = iota
 	SeesAll        // who reads all products
@@ -219,16 +220,17 @@ func (r *Request) ReadAll(limit int64, what string) ([]byte, error) {
 }
 
 const (
-	// maxComputing is how many plans and sums are computed at the same time: each
+	// MaxComputing is how many plans and sums are computed at the same time: each
 	// reads the facts about all transactions into memory.
 	MaxComputing = 2
-	// computeWait is how long a request waits for that.
+	// ComputeWait is how long a request waits for that.
 	ComputeWait = time.Minute
 )
 
 // needs returns the right that a request needs.
 type needs uint8
 
+// The rights of requests.
 const (
 	ReadAll   needs = iota // reading all products
 	ChangeAny              // changing something: the handler asks for the product
@@ -298,6 +300,7 @@ func (r *Request) tookLonger(err error) error {
 	return err
 }
 
+// Totals returns the numbers of objects and bytes of the depot, if they are known.
 func (r *Request) Totals() (depot.Stats, bool) {
 	if r.Holdings == nil {
 		return depot.Stats{}, false

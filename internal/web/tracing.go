@@ -33,7 +33,7 @@ type Tracing struct {
 }
 
 const (
-	// traceTime is how long the traces of one request may take, askTime a download.
+	// TraceTime is how long the traces of one request may take, askTime a download.
 	TraceTime = 20 * time.Second
 	askTime   = 2 * time.Minute
 	// maxLogs is how many logs are traced at the same time: each has many requests.

@@ -31,8 +31,8 @@ const (
 	// coolEvery after the last one.
 	coolRest  = time.Minute
 	coolEvery = 6 * time.Hour
-	// A content that was read in WarmReads intervals of coolRest within warmWindow becomes
-	// plain again.
+	// WarmReads is in how many intervals of coolRest within warmWindow a content was read
+	// that becomes plain again.
 	WarmReads  = 3
 	warmWindow = 7 * 24 * time.Hour
 	// keptFree is the part of a disk below which nothing becomes cold: for a while both

@@ -129,6 +129,7 @@ func (x Faults) Of(ctx context.Context, ref blob.Ref, what string) (*Fault, Hold
 	return f, h, err
 }
 
+// FileOf describes a file that holds a content, for a fault of it.
 func FileOf(o index.Holder) FaultFile {
 	return FaultFile{File: o.File, Path: o.Path, Product: o.Product, Version: o.Version, Transaction: o.Transaction, FetchedFrom: o.Source, Tool: o.Tool}
 }

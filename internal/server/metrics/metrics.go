@@ -33,7 +33,7 @@ func New(version string, d *depot.Depot, sums Usage, refused *Refusals) (*Metric
 	list := []prometheus.Collector{
 		info, refused, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	}
-	if err := register(reg, slices.Concat(list, m.Requests.list(), states(d, m.Holdings, m.Usage))...); err != nil {
+	if err := register(reg, slices.Concat(list, m.list(), states(d, m.Holdings, m.Usage))...); err != nil {
 		return nil, err
 	}
 	m.Handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, DisableCompression: true, Registry: reg})

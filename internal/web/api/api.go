@@ -1,3 +1,5 @@
+// Package api is the JSON API below /-/api: one type of handlers for each subject, with its
+// addresses. Within answers commands in the same process.
 package api
 
 import (

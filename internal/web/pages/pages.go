@@ -1,3 +1,5 @@
+// Package pages is the pages for people: views of data, printed by templates, and the acts of
+// forms.
 package pages
 
 import (
