@@ -237,7 +237,7 @@ func TestDelHeldCrash(t *testing.T) {
 				}
 			}
 			want(t, third, "b.dll/000000011000/b.dll", string(peImage(1, 0x1000, "first")))
-			wantNoLeftovers(t, third)
+			awaitNoLeftovers(t, third, func() { notes(t, third) })
 			h.open.Store(false)
 			mustBeClean(t, third)
 			if _, err := third.Entries(1); deleted != errors.Is(err, ErrNoTransaction) {

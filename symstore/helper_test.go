@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // peImage is a small PE image with the given key parts, filled with content.
@@ -139,6 +140,19 @@ func wantNoLeftovers(t testing.TB, s *Store) {
 	if left := leftovers(t, s); len(left) > 0 {
 		t.Errorf("files of writers are left: %q, want none", left)
 	}
+}
+
+// awaitNoLeftovers calls write until nothing of a stopped writer is left. A program that
+// another test starts has the lock of that writer, too, between fork and exec: the writer
+// seems to live, and a later one removes what it left.
+func awaitNoLeftovers(t *testing.T, s *Store, write func()) {
+	t.Helper()
+	symtest.Await(t, 20*time.Second, "a writer that removes what the stopped one left", func() bool {
+		if len(leftovers(t, s)) > 0 {
+			write()
+		}
+		return len(leftovers(t, s)) == 0
+	})
 }
 
 // mustFind returns what the store has under a key.

@@ -243,7 +243,7 @@ func (c *crashTest) recover(t *testing.T, dir string) (got map[string]string, co
 	next := c.open(t, dir, nil)
 	r := mustAdd(t, next, AddOptions{}, paths(c.third))
 	mustDel(t, next, r.ID)
-	wantNoLeftovers(t, next)
+	awaitNoLeftovers(t, next, func() { mustDel(t, next, mustAdd(t, next, AddOptions{}, paths(c.third)).ID) })
 	return tree(t, dir), r.ID == 3
 }
 

@@ -35,7 +35,7 @@ type curlOptions struct {
 	etagSave, etagCompare        string
 	forms                        []string // -F NAME=VALUE or NAME=@FILE
 	headers, outputs, urls       []string
-	fail, head                   bool
+	fail, head, follow           bool
 	retries                      int
 }
 
@@ -91,6 +91,8 @@ func curl(args []string) int {
 				case 's', 'S', 'g':
 				case 'f':
 					o.fail = true
+				case 'L':
+					o.follow = true
 				case 'I':
 					o.head, o.method = true, http.MethodHead
 				case 'o':
@@ -236,6 +238,15 @@ func (o *curlOptions) fetch(url, output string) (failed bool, err error) {
 		return recorded{c, &raw}, err
 	}}
 	resp, err := transport.RoundTrip(req)
+	for hops := 0; err == nil && o.follow && resp.Header.Get("Location") != "" && hops < 10; hops++ {
+		_ = resp.Body.Close()
+		raw.Reset()
+		req = req.Clone(req.Context())
+		if req.URL, err = resp.Location(); err == nil {
+			req.Host, req.Method, req.Body = "", http.MethodGet, nil
+			resp, err = transport.RoundTrip(req)
+		}
+	}
 	if err != nil {
 		return false, err
 	}
