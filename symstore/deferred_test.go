@@ -228,6 +228,7 @@ func TestDelHeldCrash(t *testing.T) {
 			if found, err := next.Check(t.Context(), CheckOptions{}); err != nil && !errors.Is(err, killed) {
 				t.Errorf("stopped at %d: the next writer: %v, %v, want nothing found", stop, found, err)
 			}
+			awaitForks()
 			third := create(t, dir, One, Options{removeFault: h.fault})
 			got := notes(t, third)
 			deleted := len(got) > 0
@@ -237,7 +238,7 @@ func TestDelHeldCrash(t *testing.T) {
 				}
 			}
 			want(t, third, "b.dll/000000011000/b.dll", string(peImage(1, 0x1000, "first")))
-			awaitNoLeftovers(t, third, func() { notes(t, third) })
+			wantNoLeftovers(t, third)
 			h.open.Store(false)
 			mustBeClean(t, third)
 			if _, err := third.Entries(1); deleted != errors.Is(err, ErrNoTransaction) {

@@ -11,11 +11,11 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/durable"
-	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // peImage is a small PE image with the given key parts, filled with content.
@@ -142,17 +142,11 @@ func wantNoLeftovers(t testing.TB, s *Store) {
 	}
 }
 
-// awaitNoLeftovers calls write until nothing of a stopped writer is left. A program that
-// another test starts has the lock of that writer, too, between fork and exec: the writer
-// seems to live, and a later one removes what it left.
-func awaitNoLeftovers(t *testing.T, s *Store, write func()) {
-	t.Helper()
-	symtest.Await(t, 20*time.Second, "a writer that removes what the stopped one left", func() bool {
-		if len(leftovers(t, s)) > 0 {
-			write()
-		}
-		return len(leftovers(t, s)) == 0
-	})
+// awaitForks waits until no program is between fork and exec. There it has the files of this
+// process, and with them the lock of a writer that was stopped: the writer seems to live.
+func awaitForks() {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 }
 
 // mustFind returns what the store has under a key.
