@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/term"
@@ -69,7 +70,7 @@ func (c coolCmd) Run(a *app) error {
 		}
 		after = cmp.Or(setup.ColdOptions(conf).After, coolAfter)
 	}
-	opt := depot.CoolOptions{After: after, DryRun: c.DryRun, Grace: depot.CoolGrace, Products: c.Product}
+	opt := coldstore.CoolOptions{After: after, DryRun: c.DryRun, Grace: coldstore.CoolGrace, Products: c.Product}
 	if c.Now {
 		opt.Grace = 0
 	}
@@ -83,7 +84,7 @@ func (c coolCmd) Run(a *app) error {
 		bar.Set(sum.Read(n))
 		return nil
 	}
-	opt.Each = func(done depot.Cooled) error {
+	opt.Each = func(done coldstore.Cooled) error {
 		bar.Set(sum.Count(done))
 		if c.JSON {
 			return term.NewJSONLines(a.stdout).Write(report.NewCooledContent(done))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/term"
@@ -208,7 +209,7 @@ func (a *console) copyDepot(what string, asJSON bool, run func(depot.CopyOptions
 	out := term.NewJSONLines(a.stdout)
 	var p *term.Progress
 	b, err := run(depot.CopyOptions{
-		Fault: func(f depot.Fault) {
+		Fault: func(f content.Fault) {
 			if asJSON {
 				_ = out.Write(f)
 			} else {

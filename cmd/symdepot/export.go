@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/importexport"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
@@ -90,7 +91,7 @@ func (c exportCmd) Run(a *app) error {
 // transactions returns the transactions to export, the oldest first.
 func (c exportCmd) transactions(a *app, d *depot.Depot) ([]depot.Transaction, error) {
 	if len(c.Tx) == 0 {
-		list, err := d.List(a.ctx, depot.Scope{}, depot.ListFilter{Product: anyOr(c.Product)})
+		list, err := d.List(a.ctx, answer.Scope{}, depot.ListFilter{Product: anyOr(c.Product)})
 		slices.Reverse(list)
 		return list, err
 	}

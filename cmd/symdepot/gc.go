@@ -6,6 +6,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
 )
@@ -74,7 +75,7 @@ func (c gcCmd) Run(a *app) error {
 func (c gcCmd) collect(a *app) (l report.Collected, err error) {
 	grace := time.Duration(c.Grace)
 	if c.Server == "" && c.Plan == "" {
-		return c.here(a, depot.CollectOptions{Grace: grace, EmptyTrash: c.EmptyTrash})
+		return c.here(a, lifecycle.CollectOptions{Grace: grace, EmptyTrash: c.EmptyTrash})
 	}
 	err = a.api(c.serverFlags, depot.Options{Probe: true}, func(k *client.API) (err error) {
 		switch {
@@ -91,7 +92,7 @@ func (c gcCmd) collect(a *app) (l report.Collected, err error) {
 }
 
 // here collects garbage of the depot of this machine.
-func (c gcCmd) here(a *app, opt depot.CollectOptions) (report.Collected, error) {
+func (c gcCmd) here(a *app, opt lifecycle.CollectOptions) (report.Collected, error) {
 	d, err := a.open(depot.Options{MustExist: true, Probe: true})
 	if err != nil {
 		return report.Collected{}, err

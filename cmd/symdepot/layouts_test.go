@@ -225,10 +225,10 @@ func checkExpected(t *testing.T, base, material string) {
 	t.Logf("%d paths that independent tools name", len(list))
 }
 
-type answer struct{ code, sha string }
+type curlAnswer struct{ code, sha string }
 
 // curlAll fetches paths with one curl process and hashes the answers.
-func curlAll(t *testing.T, base string, paths []string) map[string]answer {
+func curlAll(t *testing.T, base string, paths []string) map[string]curlAnswer {
 	t.Helper()
 	dir := t.TempDir()
 	var cfg bytes.Buffer
@@ -254,9 +254,9 @@ func curlAll(t *testing.T, base string, paths []string) map[string]answer {
 	if len(codes) != len(paths) {
 		t.Fatalf("curl: %d answers to %d requests: %v; want one for each", len(codes), len(paths), err)
 	}
-	got := map[string]answer{}
+	got := map[string]curlAnswer{}
 	for i, p := range paths {
-		a := answer{code: codes[i]}
+		a := curlAnswer{code: codes[i]}
 		if b, err := os.ReadFile(name(i)); err == nil {
 			sum := sha256.Sum256(b)
 			a.sha = hex.EncodeToString(sum[:])

@@ -21,6 +21,7 @@ import (
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/mstools"
 	"github.com/symdepot/symdepot/internal/setup"
@@ -229,7 +230,7 @@ func (o output) Write(p []byte) (int, error) {
 func (a *app) describe(err error) string {
 	var out outputError
 	var parse *kong.ParseError
-	var unfinished *depot.UnfinishedError
+	var unfinished *lifecycle.UnfinishedError
 	switch {
 	case errors.As(err, &parse):
 		return term.FlagText(err.Error())

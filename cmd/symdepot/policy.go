@@ -8,6 +8,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/term"
@@ -52,7 +53,7 @@ func (c policyShowCmd) Run(a *app) error {
 			return err
 		}
 		if p.Number == 0 && !c.JSON {
-			return a.nothing(depot.ErrNoPolicy.Error())
+			return a.nothing(lifecycle.ErrNoPolicy.Error())
 		}
 		return a.print(c.JSON, p, "%s\n", strings.TrimRight(p.Text, "\n"))
 	})

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
 )
@@ -14,7 +15,7 @@ func (c findCmd) removed(a *app, d *depot.Depot) error {
 	out, t := term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "KIND", "ID", "SIZE", "TX", "PRODUCT", "VERSION", "NAME", "")
 	missing := 0
 	for _, q := range c.Query {
-		list, err := d.Retention.Removed(a.ctx, depot.Scope{}, q, c.Limit)
+		list, err := d.Retention.Removed(a.ctx, answer.Scope{}, q, c.Limit)
 		if err != nil {
 			return err
 		}

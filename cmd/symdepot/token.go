@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/wire"
 )
@@ -286,7 +287,7 @@ func noteUnknownProducts(a *console, d *depot.Depot, products []string) error {
 	if len(products) == 0 {
 		return nil
 	}
-	txs, err := d.List(a.ctx, depot.Scope{}, depot.ListFilter{})
+	txs, err := d.List(a.ctx, answer.Scope{}, depot.ListFilter{})
 	if err != nil {
 		return err
 	}

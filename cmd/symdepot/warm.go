@@ -5,6 +5,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/web"
@@ -53,18 +55,18 @@ func (c warmCmd) Run(a *app) error {
 		total = s.Plain
 	}
 	bar, ended, read := term.NewProgress(a.stderr, "restored", total), int64(0), int64(0)
-	w := depot.Warming{
+	w := coldstore.Warming{
 		Pace: func(n int) error {
 			read += int64(n)
 			bar.Set(ended + read)
 			return nil
 		},
-		Each: func(row depot.ColdContent) error {
+		Each: func(row coldstore.ColdContent) error {
 			ended, read = ended+row.Size, 0
 			bar.Set(ended)
 			return nil
 		},
-		Failed: func(f depot.Fault) {
+		Failed: func(f content.Fault) {
 			if c.JSON {
 				_ = out.Write(f)
 			} else {
@@ -89,7 +91,7 @@ func (c warmCmd) Run(a *app) error {
 }
 
 // warm makes what the command line names plain.
-func (c warmCmd) warm(a *console, d *depot.Depot, w depot.Warming) (depot.Warmed, error) {
+func (c warmCmd) warm(a *console, d *depot.Depot, w coldstore.Warming) (coldstore.Warmed, error) {
 	if c.All {
 		return d.Cold.WarmAll(a.ctx, w)
 	}
@@ -101,10 +103,10 @@ func (c warmCmd) warm(a *console, d *depot.Depot, w depot.Warming) (depot.Warmed
 			return err
 		})
 		if err != nil {
-			return depot.Warmed{}, err
+			return coldstore.Warmed{}, err
 		}
 		if n == 0 {
-			return depot.Warmed{}, a.nothing("nothing found: " + term.Printable(text))
+			return coldstore.Warmed{}, a.nothing("nothing found: " + term.Printable(text))
 		}
 	}
 	return d.Cold.WarmThese(a.ctx, refs, w)

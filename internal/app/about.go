@@ -10,6 +10,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/doctor"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/web"
@@ -40,7 +41,7 @@ func aboutServer(d *depot.Depot, conf *config.Config, g *guard) func(context.Con
 func readyCheck(ctx context.Context, d *depot.Depot) web.Check {
 	c := web.Check{Name: "Depot", State: web.CheckOK, Text: "the index and the stored files can be read"}
 	switch err := d.Ready(ctx); {
-	case errors.Is(err, depot.ErrUnavailable):
+	case errors.Is(err, content.ErrUnavailable):
 		c.State, c.Text = web.CheckWarn, "the object store does not answer; only files of the local cache are served"
 	case err != nil:
 		c.State, c.Text = web.CheckBad, err.Error()

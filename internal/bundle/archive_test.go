@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 )
 
 // member is a member of an archive that a test writes.
@@ -164,7 +165,7 @@ func TestMalformedImport(t *testing.T) {
 	if sum, err := b.Import(t.Context(), d, depot.TxInfo{}); err == nil || !strings.Contains(err.Error(), "has changed") || !reflect.DeepEqual(sum, Imported{}) {
 		t.Errorf("import: %+v, error %v; want nothing, and that the file has changed", sum, err)
 	}
-	if txs, err := d.List(t.Context(), depot.Scope{}, depot.ListFilter{}); err != nil || len(txs) != 0 {
+	if txs, err := d.List(t.Context(), answer.Scope{}, depot.ListFilter{}); err != nil || len(txs) != 0 {
 		t.Errorf("%d transactions, error %v; want none", len(txs), err)
 	}
 	blobs := 0

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/want"
 )
 
@@ -146,7 +147,7 @@ func TestRoundTrip(t *testing.T) {
 	if r, err := b.Import(t.Context(), d, depot.TxInfo{}); err != nil || !reflect.DeepEqual(r, Imported{Before: 4}) {
 		t.Errorf("second import: %+v, error %v; want 4 files before", r, err)
 	}
-	txs, err := d.List(t.Context(), depot.Scope{}, depot.ListFilter{})
+	txs, err := d.List(t.Context(), answer.Scope{}, depot.ListFilter{})
 	if err != nil || len(txs) != 3 {
 		t.Fatalf("%d transactions, error %v; want 3", len(txs), err)
 	}

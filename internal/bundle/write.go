@@ -18,6 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/want"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -153,7 +154,7 @@ func (b *writer) freePath(path string, number int64) string {
 }
 
 // file adds the content of a file.
-func (b *writer) file(path, name string, f *depot.File) error {
+func (b *writer) file(path, name string, f *answer.File) error {
 	b.paths[symfile.Fold(path)] = true
 	w, err := b.z.CreateHeader(&zip.FileHeader{Name: filesDir + path, Method: zip.Deflate, Modified: f.ModTime})
 	if err != nil {

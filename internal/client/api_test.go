@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/endpoint"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/report"
@@ -233,7 +234,7 @@ func TestVerbsMean(t *testing.T) {
 	t.Parallel()
 	noThing := map[string]error{ // what a missing thing means, if it is not fs.ErrNotExist
 		"Policy": nil, "SetPolicy": nil, "Preview": nil, "PlanCollection": nil, "Usage": nil, "UsageDays": nil, "JobStats": nil, "MakeToken": nil,
-		"Tokens": nil, "Apply": depot.ErrNoPlan, "ApplyCollection": depot.ErrNoPlan,
+		"Tokens": nil, "Apply": lifecycle.ErrNoPlan, "ApplyCollection": lifecycle.ErrNoPlan,
 	}
 	for _, tt := range []struct {
 		word    string
@@ -242,10 +243,10 @@ func TestVerbsMean(t *testing.T) {
 		no      bool // it is an answer
 	}{
 		{wire.ProblemNotFound, 404, fs.ErrNotExist, false},
-		{wire.ProblemNoPolicy, 409, depot.ErrNoPolicy, true},
+		{wire.ProblemNoPolicy, 409, lifecycle.ErrNoPolicy, true},
 		{wire.ProblemBrake, 409, retention.ErrBrake, true},
 		{wire.ProblemPlanChanged, 409, retention.ErrStale, false},
-		{wire.ProblemChanged, 412, depot.ErrPolicyChanged, false},
+		{wire.ProblemChanged, 412, lifecycle.ErrPolicyChanged, false},
 		{wire.ProblemNotInTrash, 409, errNotInTrash, true},
 		{wire.ProblemHeld, 409, nil, false},
 		{"query", 400, nil, false},

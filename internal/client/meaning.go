@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/endpoint"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/wire"
@@ -104,10 +104,10 @@ var errNotInTrash = errors.New("the transaction is not in the trash")
 // meanings is the table of what the words of problems mean: the errors that the depot itself
 // returns. What a word means that stands for a missing thing depends on the request.
 var meanings = map[string]error{
-	wire.ProblemNoPolicy:    depot.ErrNoPolicy,
+	wire.ProblemNoPolicy:    lifecycle.ErrNoPolicy,
 	wire.ProblemBrake:       retention.ErrBrake,
 	wire.ProblemPlanChanged: retention.ErrStale,
-	wire.ProblemChanged:     depot.ErrPolicyChanged,
+	wire.ProblemChanged:     lifecycle.ErrPolicyChanged,
 	wire.ProblemNotInTrash:  errNotInTrash,
 }
 
@@ -141,8 +141,8 @@ func meant(err, missing error) error {
 // IsNo reports whether an error is an answer, and no failure: there is no policy or no such
 // plan, the brake holds the plan, or a transaction is not in the trash.
 func IsNo(err error) bool {
-	_, outside := errors.AsType[*depot.NotInTrashError](err)
-	for _, no := range []error{errNotInTrash, depot.ErrNoPolicy, depot.ErrNoPlan, retention.ErrBrake} {
+	_, outside := errors.AsType[*lifecycle.NotInTrashError](err)
+	for _, no := range []error{errNotInTrash, lifecycle.ErrNoPolicy, lifecycle.ErrNoPlan, retention.ErrBrake} {
 		outside = outside || errors.Is(err, no)
 	}
 	return outside

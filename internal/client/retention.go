@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/wire"
@@ -40,7 +40,7 @@ func plan[T any](ctx context.Context, a *API, q wire.PlanSpec) (T, error) {
 
 // apply applies a plan.
 func apply[T any](ctx context.Context, a *API, number string, q wire.PlanApply) (T, error) {
-	return send[T](ctx, a, http.MethodPost, wire.PlansPath+"/"+url.PathEscape(number)+"/apply", q, depot.ErrNoPlan)
+	return send[T](ctx, a, http.MethodPost, wire.PlansPath+"/"+url.PathEscape(number)+"/apply", q, lifecycle.ErrNoPlan)
 }
 
 // Preview makes a plan of the policy in force.

@@ -47,6 +47,7 @@ func (d *Depot) Migrate(ctx context.Context, to *Depot, progress func(done, all 
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
+	g := migration{from: d, to: to}
 	stats, err := d.db.Stats(ctx)
 	if err != nil {
 		return m, err
@@ -54,15 +55,14 @@ func (d *Depot) Migrate(ctx context.Context, to *Depot, progress func(done, all 
 	if there, err := to.db.Stats(ctx); err != nil {
 		return m, err
 	} else if there.Contents > 0 || there.Transactions > 0 {
-		if ended, err := resumeMigration(ctx, d, to); err != nil || ended {
+		if ended, err := g.resume(ctx); err != nil || ended {
 			m.Contents, m.Bytes = there.Contents, there.Bytes
 			return m, err
 		}
 	}
 	contents := func() error {
-		copied := m.Copied
-		m = Migrated{Copied: copied}
-		return d.copyContents(ctx, to, &m, func() { progress(m.Bytes, max(stats.Bytes, m.Bytes)) })
+		m = Migrated{Copied: m.Copied}
+		return g.contents(ctx, &m, func() { progress(m.Bytes, max(stats.Bytes, m.Bytes)) })
 	}
 	if err := contents(); err != nil {
 		return m, err
@@ -71,64 +71,66 @@ func (d *Depot) Migrate(ctx context.Context, to *Depot, progress func(done, all 
 	if err := d.db.Copy(ctx, to.db, contents); err != nil {
 		return m, err
 	}
-	return m, finishMigration(ctx, d, to)
+	return m, g.finish(ctx)
 }
 
-// finishMigration checks the copied index and records in the folder of the depot where it is
-// now.
-func finishMigration(ctx context.Context, d, to *Depot) error {
-	problems, err := to.db.Check(ctx)
+// migration copies one depot to another.
+type migration struct{ from, to *Depot }
+
+// finish checks the copied index and records in the folder of the depot where it is now.
+func (g migration) finish(ctx context.Context) error {
+	problems, err := g.to.db.Check(ctx)
 	if err == nil && len(problems) > 0 {
-		err = fmt.Errorf("depot %s: the copied index has faults: %s", to.name, problems[0])
+		err = fmt.Errorf("depot %s: the copied index has faults: %s", g.to.name, problems[0])
 	}
 	if err != nil {
-		return errors.Join(err, d.db.Reopen(ctx))
+		return errors.Join(err, g.from.db.Reopen(ctx))
 	}
-	return d.writeMoved(to.name)
+	return g.record()
 }
 
-// resumeMigration continues a Migrate that was interrupted after it had copied the rows. If
+// resume continues a Migrate that was interrupted after it had copied the rows. If
 // the depot refuses additions already, only the end is missing; ended is true then.
 // Otherwise the rows are copied again, because there may be more now.
-func resumeMigration(ctx context.Context, d, to *Depot) (ended bool, err error) {
-	id, err := d.db.Places.Depot(ctx)
+func (g migration) resume(ctx context.Context) (ended bool, err error) {
+	id, err := g.from.db.Places.Depot(ctx)
 	if err != nil {
 		return false, err
 	}
-	ours, err := to.db.Copies.CopyOf(ctx, id)
+	ours, err := g.to.db.Copies.CopyOf(ctx, id)
 	if err != nil {
 		return false, err
 	}
 	if !ours {
-		return false, fmt.Errorf("depot %s: %w; name a new one", to.name, index.ErrNotEmpty)
+		return false, fmt.Errorf("depot %s: %w; name a new one", g.to.name, index.ErrNotEmpty)
 	}
-	closed, err := d.db.Closed(ctx)
+	closed, err := g.from.db.Closed(ctx)
 	if err != nil {
 		return false, err
 	}
 	if closed {
-		return true, finishMigration(ctx, d, to)
+		return true, g.finish(ctx)
 	}
-	return false, to.db.Copies.Undo(ctx, migrateLease)
+	return false, g.to.db.Copies.Undo(ctx, migrateLease)
 }
 
-// copyContents stores all contents of the depot in the store of another one.
-func (d *Depot) copyContents(ctx context.Context, to *Depot, m *Migrated, step func()) error {
+// contents copies all contents, and counts them in m.
+func (g migration) contents(ctx context.Context, m *Migrated, step func()) error {
 	var batch []index.Content
 	flush := func() error {
 		if len(batch) == 0 {
 			return nil
 		}
 		defer func() { batch = batch[:0] }()
-		return d.copyBatch(ctx, to, batch)
+		return g.batch(ctx, batch)
 	}
-	for c, err := range d.db.Contents(ctx) {
+	for c, err := range g.from.db.Contents(ctx) {
 		if err != nil {
 			return err
 		}
 		m.Contents++
 		m.Bytes += c.Size
-		there, err := to.storesContent(ctx, c)
+		there, err := g.stored(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -145,33 +147,38 @@ func (d *Depot) copyContents(ctx context.Context, to *Depot, m *Migrated, step f
 	if err := flush(); err != nil {
 		return err
 	}
-	if to.placed {
-		return to.db.Places.Extend(ctx, migrateLease)
-	}
-	return nil
+	return g.keep(ctx)
 }
 
-// storesContent reports whether the store of a depot has a content, although its
-// index may not.
-func (d *Depot) storesContent(ctx context.Context, c index.Content) (bool, error) {
-	if d.placed {
-		return d.db.Places.Finished(ctx, c)
+// keep extends the lease of the copied contents if they are in a bucket.
+func (g migration) keep(ctx context.Context) error {
+	if !g.to.placed {
+		return nil
 	}
-	info, err := d.blobs.Stat(ctx, c.Ref)
+	return g.to.db.Places.Extend(ctx, migrateLease)
+}
+
+// stored reports whether the store of the target has a content, although its index may not.
+func (g migration) stored(ctx context.Context, c index.Content) (bool, error) {
+	if g.to.placed {
+		return g.to.db.Places.Finished(ctx, c)
+	}
+	info, err := g.to.blobs.Stat(ctx, c.Ref)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil && info.Size == c.Size, err
 }
 
-func (d *Depot) copyBatch(ctx context.Context, to *Depot, list []index.Content) error {
-	b, err := to.blobs.Begin(ctx)
+// batch copies some contents.
+func (g migration) batch(ctx context.Context, list []index.Content) error {
+	b, err := g.to.blobs.Begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer b.Abort()
 	for _, c := range list {
-		f, err := d.blobs.Open(ctx, c.Ref)
+		f, err := g.from.blobs.Open(ctx, c.Ref)
 		if err != nil {
 			return fmt.Errorf("a content cannot be copied; symdepot verify --repair names the files that are lost: %w", err)
 		}
@@ -187,19 +194,15 @@ func (d *Depot) copyBatch(ctx context.Context, to *Depot, list []index.Content) 
 	if err := b.Commit(ctx); err != nil {
 		return err
 	}
-	if to.placed {
-		return to.db.Places.Extend(ctx, migrateLease)
-	}
-	return nil
+	return g.keep(ctx)
 }
 
-// writeMoved records in the folder of the depot where it is now. A database
-// records it by itself.
-func (d *Depot) writeMoved(to string) error {
-	if index.IsURL(d.name) {
+// record records in the folder of the depot where it is now. A database records it by itself.
+func (g migration) record() error {
+	if index.IsURL(g.from.name) {
 		return nil
 	}
-	return changeStamp(d.name, func(s *stamp) { s.Format, s.Moved = movedFormat, to })
+	return changeStamp(g.from.name, func(s *stamp) { s.Format, s.Moved = movedFormat, g.to.name })
 }
 
 // Unmove makes a migrated depot usable again. The caller makes sure that the target

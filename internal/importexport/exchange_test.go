@@ -17,6 +17,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -64,9 +66,9 @@ func add(t *testing.T, d *depot.Depot, info depot.TxInfo, paths ...string) AddRe
 	return r
 }
 
-// answer returns the SHA-256 of what a depot answers to a path of a layout; false
+// depotAnswer returns the SHA-256 of what a depot answers to a path of a layout; false
 // if it has nothing. A request for a cabinet is one for the file inside.
-func answer(t *testing.T, d *depot.Depot, l layout.Layout, path string) (sum blob.Ref, ok bool) {
+func depotAnswer(t *testing.T, d *depot.Depot, l layout.Layout, path string) (sum blob.Ref, ok bool) {
 	t.Helper()
 	req, err := l.ParseFile(path)
 	if err != nil {
@@ -75,9 +77,9 @@ func answer(t *testing.T, d *depot.Depot, l layout.Layout, path string) (sum blo
 	if req.Form == layout.FormCabinet {
 		req.Form = layout.FormFile
 	}
-	f, err := d.Get(t.Context(), depot.Question{Request: req, Local: true})
+	f, err := d.Get(t.Context(), answer.Question{Request: req, Local: true})
 	if errors.Is(err, fs.ErrNotExist) && depot.AsksForBundle(&req) {
-		f, err = d.Sources.Bundle(t.Context(), depot.Scope{}, req) // as the server does
+		f, err = d.Sources.Bundle(t.Context(), answer.Scope{}, req) // as the server does
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return sum, false
@@ -130,7 +132,7 @@ func TestRoundTrip(t *testing.T) {
 		add(t, d, depot.TxInfo{Product: path, Version: fmt.Sprint(i)}, filepath.Join(testdata, filepath.FromSlash(path)))
 	}
 	add(t, d, depot.TxInfo{Product: "Spiel ä", Version: "Ω", Comment: "名前"}, build)
-	txs, err := d.List(t.Context(), depot.Scope{}, depot.ListFilter{})
+	txs, err := d.List(t.Context(), answer.Scope{}, depot.ListFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,12 +155,12 @@ func TestRoundTrip(t *testing.T) {
 				copied := newDepot(t)
 				importAll(t, copied, dir, l, int64(len(files)))
 				for _, path := range files {
-					want, ok := answer(t, d, l, path)
+					want, ok := depotAnswer(t, d, l, path)
 					if !ok {
 						t.Errorf("%s was exported, but the depot does not answer it", path)
 						continue
 					}
-					if got, ok := answer(t, copied, l, path); !ok {
+					if got, ok := depotAnswer(t, copied, l, path); !ok {
 						t.Errorf("%s: not found after the import", path)
 					} else if got != want {
 						t.Errorf("%s: the depot answers content %s, want the same after export and import, which is %s", path, want, got)
@@ -230,7 +232,7 @@ func TestExportBest(t *testing.T) {
 				for i, paths := range c.adds {
 					add(t, d, depot.TxInfo{Product: fmt.Sprint(i)}, paths...)
 				}
-				txs, err := d.List(t.Context(), depot.Scope{}, depot.ListFilter{})
+				txs, err := d.List(t.Context(), answer.Scope{}, depot.ListFilter{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -265,8 +267,8 @@ func TestExportBest(t *testing.T) {
 				}
 				copied := newDepot(t)
 				importTree(t, copied, dir, layout.SSQP)
-				want, _ := answer(t, d, layout.SSQP, key+"/_.debug")
-				if got, ok := answer(t, copied, layout.SSQP, key+"/_.debug"); !ok || got != want {
+				want, _ := depotAnswer(t, d, layout.SSQP, key+"/_.debug")
+				if got, ok := depotAnswer(t, copied, layout.SSQP, key+"/_.debug"); !ok || got != want {
 					t.Errorf("%s: the store has content %s, want %s, which the depot answers with", key, got, want)
 				}
 				if r, err := Export(t.Context(), d, txs, dir, opt); err != nil || r.Before != int64(len(txs)) || r.Written.Files+r.Shadowed+r.Replaced != 0 {
@@ -285,7 +287,7 @@ func TestExportTransactions(t *testing.T) {
 	at := time.Date(2024, 2, 29, 12, 30, 0, 0, time.UTC)
 	add(t, d, depot.TxInfo{Product: "Game", Version: "1", Comment: "first", Time: at}, filepath.Join(testdata, "pdb", "hello-x64.pdb"))
 	add(t, d, depot.TxInfo{Product: "Game", Version: "2", Time: at.Add(time.Hour)}, filepath.Join(testdata, "pdb", "hello-x64.exe"))
-	txs, err := d.List(t.Context(), depot.Scope{}, depot.ListFilter{})
+	txs, err := d.List(t.Context(), answer.Scope{}, depot.ListFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +307,7 @@ func TestExportTransactions(t *testing.T) {
 			}
 			copied := newDepot(t)
 			importTree(t, copied, dir, l)
-			got, err := copied.List(t.Context(), depot.Scope{}, depot.ListFilter{})
+			got, err := copied.List(t.Context(), answer.Scope{}, depot.ListFilter{})
 			if err != nil || len(got) != 2 {
 				t.Fatalf("after the import: %d transactions, error %v; want 2", len(got), err)
 			}
@@ -344,7 +346,7 @@ func TestImportMisplaced(t *testing.T) {
 			if r.Misplaced != c.misplaced || r.Added.Files != 1 {
 				t.Errorf("%d files added, %d misplaced; want 1, %d", r.Added.Files, r.Misplaced, c.misplaced)
 			}
-			if _, ok := answer(t, d, layout.Unified, "f9/efe0b6ae7500394c4c44205044422e1/debuginfo"); !ok {
+			if _, ok := depotAnswer(t, d, layout.Unified, "f9/efe0b6ae7500394c4c44205044422e1/debuginfo"); !ok {
 				t.Error("not found under its own id after the import")
 			}
 		})
@@ -405,7 +407,7 @@ func TestImportInterrupted(t *testing.T) {
 	if _, err := im.Run(d); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted import: error %v, want %v", err, context.Canceled)
 	}
-	if txs, err := d.List(t.Context(), depot.Scope{}, depot.ListFilter{}); err != nil || len(txs) != 0 {
+	if txs, err := d.List(t.Context(), answer.Scope{}, depot.ListFilter{}); err != nil || len(txs) != 0 {
 		t.Errorf("interrupted import: %d transactions, error %v; want none", len(txs), err)
 	}
 	if r := importTree(t, d, dir, layout.SymStore); r.Added.Files != 1 {
@@ -474,7 +476,7 @@ func TestExportShadowed(t *testing.T) {
 	d := newDepot(t)
 	add(t, d, depot.TxInfo{}, filepath.Join(testdata, "elf", "prog-sha1.stripped"))
 	add(t, d, depot.TxInfo{}, filepath.Join(testdata, "elf", "prog-sha1"), filepath.Join(testdata, "elf", "prog-sha1.debug"))
-	txs, err := d.List(t.Context(), depot.Scope{}, depot.ListFilter{})
+	txs, err := d.List(t.Context(), answer.Scope{}, depot.ListFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -491,7 +493,7 @@ func TestExportShadowed(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if want, ok := answer(t, d, l, path); !ok || blob.Ref(sha256.Sum256(b)) != want {
+				if want, ok := depotAnswer(t, d, l, path); !ok || blob.Ref(sha256.Sum256(b)) != want {
 					t.Errorf("%s: the exported file differs from the answer of the depot", path)
 				}
 			}
@@ -553,14 +555,14 @@ func TestExportCold(t *testing.T) {
 		}
 		add(t, d, depot.TxInfo{Product: "Game"}, path)
 	}
-	sum, err := d.Cold.Cool(t.Context(), depot.CoolOptions{After: -48 * time.Hour})
-	if errors.Is(err, depot.ErrDiskFull) {
+	sum, err := d.Cold.Cool(t.Context(), coldstore.CoolOptions{After: -48 * time.Hour})
+	if errors.Is(err, coldstore.ErrDiskFull) {
 		t.Skip("needs a tenth of the disk: ", err)
 	}
 	if err != nil || sum.Contents != 1 {
 		t.Fatalf("cool: %+v, %v, want the older content", sum, err)
 	}
-	txs, err := d.List(t.Context(), depot.Scope{}, depot.ListFilter{})
+	txs, err := d.List(t.Context(), answer.Scope{}, depot.ListFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}

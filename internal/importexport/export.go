@@ -9,6 +9,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -48,7 +49,7 @@ func (ex *exporter) plan() ([]*place, error) {
 			if len(paths) == 0 {
 				ex.countOmitted(tx, f)
 			}
-			r := depot.RankedIn(tx, f)
+			r := answer.RankedIn(tx, f)
 			for _, p := range paths {
 				if ex.opt.Lower {
 					p = symfile.Fold(p)
@@ -65,7 +66,7 @@ func (ex *exporter) plan() ([]*place, error) {
 				}
 				ex.result.Shadowed++
 				ex.event(EventShadowed, p, "a different file has this path", false)
-				if depot.Better(r, have.file, ex.role(p)) {
+				if answer.Better(r, have.file, ex.role(p)) {
 					have.file = r
 				}
 			}
@@ -102,7 +103,7 @@ func (ex *exporter) caseSafe(list []*place) ([]*place, error) {
 		}
 		if !caseless {
 			keep = append(keep, p)
-		} else if have.file.Ref != p.file.Ref && depot.Better(p.file, have.file, ex.role(p.path)) {
+		} else if have.file.Ref != p.file.Ref && answer.Better(p.file, have.file, ex.role(p.path)) {
 			have.file = p.file
 		}
 	}

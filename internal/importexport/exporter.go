@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -90,7 +91,7 @@ func (ex *exporter) countOmitted(tx depot.Transaction, f depot.TxFile) {
 // place is a file to write.
 type place struct {
 	path string
-	file depot.Ranked
+	file answer.Ranked
 }
 
 func (ex *exporter) role(p string) symfile.Role { return roleOf(ex.layout, p) }
@@ -105,6 +106,6 @@ func roleOf(l layout.Layout, p string) symfile.Role {
 
 // chosen is the best file for a key of a symbol store, and its transaction.
 type chosen struct {
-	depot.Ranked
+	answer.Ranked
 	tx int64
 }

@@ -7,7 +7,7 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -27,7 +27,7 @@ func (ex *exporter) file(w *treeWriter, p *place) error {
 }
 
 // write writes a file with the bytes of src, unless the tree has it.
-func (ex *exporter) write(w *treeWriter, p *place, src *depot.File) error {
+func (ex *exporter) write(w *treeWriter, p *place, src *answer.File) error {
 	name, how := p.path, layout.PackNone
 	if ex.opt.Compress {
 		how = ex.layout.Packing()
@@ -108,7 +108,7 @@ func (ex *exporter) link(w *treeWriter, target string, p *place) error {
 }
 
 // pack returns the bytes to write.
-func (ex *exporter) pack(src *depot.File, p *place, how layout.Packing) (io.Reader, func(), error) {
+func (ex *exporter) pack(src *answer.File, p *place, how layout.Packing) (io.Reader, func(), error) {
 	plain := io.NewSectionReader(src, 0, src.Size)
 	switch how {
 	case layout.PackZstd:

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symstore"
 )
@@ -81,13 +82,13 @@ func TestImportRest(t *testing.T) {
 			if r := importTree(t, d, share, layout.SymStore); r.Imported != 1 || r.Before != 1 || r.Added.Files+r.Known.Files != 1 || r.Skipped != 0 {
 				t.Errorf("import with the file: %d transactions, %d before, %d files, %d skipped %v; want 1, 1, 1, 0", r.Imported, r.Before, r.Added.Files+r.Known.Files, r.Skipped, r.Notable)
 			}
-			if _, ok := answer(t, d, layout.SymStore, key+"b.pdb"); !ok {
+			if _, ok := depotAnswer(t, d, layout.SymStore, key+"b.pdb"); !ok {
 				t.Error("the file that was missing in the first import is not in the depot after the last")
 			}
 			if r := importTree(t, d, share, layout.SymStore); r.Imported != 0 || r.Before != 1 || r.Skipped != 0 {
 				t.Errorf("import after that: %d transactions, %d before, %d skipped; want 0, 1, 0", r.Imported, r.Before, r.Skipped)
 			}
-			txs, err := d.List(t.Context(), depot.Scope{}, depot.ListFilter{})
+			txs, err := d.List(t.Context(), answer.Scope{}, depot.ListFilter{})
 			if err != nil || len(txs) != 2 {
 				t.Fatalf("%d transactions, error %v; want 2", len(txs), err)
 			}

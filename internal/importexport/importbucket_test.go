@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -125,7 +126,7 @@ func TestImportBucket(t *testing.T) {
 		t.Errorf("the second import: %+v, want 1 transaction and file, 1 before, 4 names skipped, the address without the endpoint", r)
 	}
 	for _, path := range []string{bucketPDB, bucketEXE} {
-		if _, ok := answer(t, d, layout.SymStore, path); !ok {
+		if _, ok := depotAnswer(t, d, layout.SymStore, path); !ok {
 			t.Errorf("%s is not found after the import", path)
 		}
 	}
@@ -147,7 +148,7 @@ func TestImportBucketRecords(t *testing.T) {
 	put(t, src, "a/hello-x64.pdb", "pdb/hello-x64.pdb")
 	put(t, src, "a/hello-x64.exe", "pdb/hello-x64.exe")
 	add(t, first, depot.TxInfo{Product: "Game", Version: "1.2"}, filepath.Join(src, "a"))
-	txs, err := first.List(t.Context(), depot.Scope{}, depot.ListFilter{})
+	txs, err := first.List(t.Context(), answer.Scope{}, depot.ListFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -158,7 +159,7 @@ func (ex *exporter) oneTransaction(st *symstore.Store, tx depot.Transaction) err
 // answers with the same one. known means that the store already has the transaction.
 func (ex *exporter) choose(tx depot.Transaction, known bool) error {
 	return ex.d.Files(ex.ctx, tx.Number, func(f depot.TxFile) error {
-		r := depot.RankedIn(tx, f)
+		r := answer.RankedIn(tx, f)
 		for _, k := range ex.keys(f) {
 			at := keyPath(k)
 			have, ok := ex.stored[symfile.Fold(at)]
@@ -167,7 +168,7 @@ func (ex *exporter) choose(tx depot.Transaction, known bool) error {
 				ex.stored[symfile.Fold(at)] = have
 				continue
 			}
-			if ok && !depot.Better(r, have.Ranked, roleOf(keyLayout(f.Object.Kind), at+"/"+k.Name)) {
+			if ok && !answer.Better(r, have.Ranked, roleOf(keyLayout(f.Object.Kind), at+"/"+k.Name)) {
 				if !known {
 					ex.shadow(at, f, have)
 				}
@@ -252,7 +253,7 @@ func (ex *exporter) blobPath(f depot.TxFile) (path string, copied bool, err erro
 }
 
 // copyOf writes a content to a temporary file and returns its name.
-func copyOf(c *depot.File) (path string, err error) {
+func copyOf(c *answer.File) (path string, err error) {
 	temp, err := os.CreateTemp("", "symdepot-*")
 	if err != nil {
 		return "", err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/ctxio"
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -26,7 +26,7 @@ func (ex *exporter) sourceBundles(w *treeWriter, list []*place) (made []*place, 
 	for _, p := range list {
 		taken[p.path] = true
 	}
-	scope := depot.Scope{Products: []string{}}
+	scope := answer.Scope{Products: []string{}}
 	for _, tx := range ex.txs {
 		if !slices.Contains(scope.Products, tx.Product) {
 			scope.Products = append(scope.Products, tx.Product)
@@ -61,7 +61,7 @@ func (ex *exporter) sourceBundles(w *treeWriter, list []*place) (made []*place, 
 
 // sourceBundle makes a source bundle and writes it, and reports whether there is one. One
 // that cannot be made is a failed file.
-func (ex *exporter) sourceBundle(w *treeWriter, scope depot.Scope, p *place) (bool, error) {
+func (ex *exporter) sourceBundle(w *treeWriter, scope answer.Scope, p *place) (bool, error) {
 	req, err := ex.layout.Parse(p.path)
 	if err != nil {
 		return false, nil // the layout has no such path: nobody asks for it
@@ -94,7 +94,7 @@ func (ex *exporter) sourceBundle(w *treeWriter, scope depot.Scope, p *place) (bo
 }
 
 // sumOf returns the hash of a file that was made.
-func sumOf(ctx context.Context, f *depot.File) (ref blob.Ref, err error) {
+func sumOf(ctx context.Context, f *answer.File) (ref blob.Ref, err error) {
 	h := sha256.New()
 	_, err = io.Copy(h, ctxio.NewReader(ctx, io.NewSectionReader(f, 0, f.Size)))
 	return blob.Ref(h.Sum(nil)), err

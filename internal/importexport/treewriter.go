@@ -12,7 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/ctxio"
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/unpack"
 	"github.com/symdepot/symdepot/layout"
@@ -50,7 +50,7 @@ func (w *treeWriter) flush() error {
 
 // has reports whether a file exists, and whether its content, unpacked, is that of
 // src.
-func (w *treeWriter) has(ctx context.Context, name string, src *depot.File, how layout.Packing) (there, equal bool) {
+func (w *treeWriter) has(ctx context.Context, name string, src *answer.File, how layout.Packing) (there, equal bool) {
 	info, err := w.tree.Root().Lstat(name)
 	if err != nil {
 		return false, false

@@ -6,21 +6,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
 // CooledContent is a content that became cold, or would, in JSON.
 type CooledContent struct {
 	SHA256 string `json:"sha256"`
-	depot.Cooled
+	coldstore.Cooled
 	Base string `json:"base_sha256,omitempty"` // missing: it is a key
 }
 
 // NewCooledContent describes a content that became cold, or would.
-func NewCooledContent(c depot.Cooled) CooledContent {
+func NewCooledContent(c coldstore.Cooled) CooledContent {
 	l := CooledContent{SHA256: c.Ref.String(), Cooled: c}
-	if c.Base != (depot.Cooled{}).Base {
+	if c.Base != (coldstore.Cooled{}).Base {
 		l.Base = c.Base.String()
 	}
 	return l
@@ -29,12 +29,12 @@ func NewCooledContent(c depot.Cooled) CooledContent {
 // Cooled is the result of symdepot cool, or of its dry run, in JSON.
 type Cooled struct {
 	DryRun bool `json:"dry_run,omitempty"` // nothing was done; After is an estimate
-	depot.CoolSum
+	coldstore.CoolSum
 	// Stripped is of how many contents the plain bytes were deleted.
 	Stripped int `json:"plain_deleted"`
 
-	ask     depot.CoolOptions
-	outlook depot.CoolOutlook
+	ask     coldstore.CoolOptions
+	outlook coldstore.CoolOutlook
 	rows    []cooledRow
 	read    int64 // of the content that is under way
 }
@@ -47,14 +47,14 @@ func (l *Cooled) Read(n int) int64 {
 }
 
 // NewCooled is the result before anything was done.
-func NewCooled(ask depot.CoolOptions, outlook depot.CoolOutlook) *Cooled {
+func NewCooled(ask coldstore.CoolOptions, outlook coldstore.CoolOutlook) *Cooled {
 	return &Cooled{DryRun: ask.DryRun, ask: ask, outlook: outlook}
 }
 
 // why says why nothing was due.
 func (l *Cooled) why() string {
 	o := l.outlook
-	if o == (depot.CoolOutlook{}) && len(l.ask.Products) > 0 {
+	if o == (coldstore.CoolOutlook{}) && len(l.ask.Products) > 0 {
 		return "no file of " + term.Printable(strings.Join(l.ask.Products, ", ")) + " can become cold: symdepot usage lists the products"
 	}
 	text := term.Count(o.Newest, "content") + " newest of a file, "
@@ -68,13 +68,13 @@ func (l *Cooled) why() string {
 // cooledRow are the contents of a name in a product.
 type cooledRow struct {
 	product, name string
-	depot.CoolSum
+	coldstore.CoolSum
 	reason string // why the last one that was skipped stays as it is
 }
 
 // Count adds a content to the lines that Print prints, and returns the bytes that were
 // read so far.
-func (l *Cooled) Count(c depot.Cooled) int64 {
+func (l *Cooled) Count(c coldstore.Cooled) int64 {
 	l.read = 0
 	n := len(l.rows)
 	if n == 0 || l.rows[n-1].product != c.Product || l.rows[n-1].name != c.Name {
@@ -140,14 +140,14 @@ type ColdFile struct {
 }
 
 // NewColdFile describes how a content is stored; nil if it is not cold.
-func NewColdFile(c *depot.ColdContent) *ColdFile {
+func NewColdFile(c *coldstore.ColdContent) *ColdFile {
 	if c == nil {
 		return nil
 	}
 	l := &ColdFile{Bytes: c.File.Size, SHA256: c.File.Ref.String(), PlainToo: !c.PlainSince.IsZero()}
 	if c.Base != nil {
 		l.Delta = true
-		if hidden := (depot.ColdContent{}).Ref; c.Base.Ref != hidden {
+		if hidden := (coldstore.ColdContent{}).Ref; c.Base.Ref != hidden {
 			l.Base = c.Base.Ref.String()
 		}
 	}
@@ -171,7 +171,7 @@ func (c *ColdFile) Text() string {
 }
 
 // ColdText describes the sums of cold contents in one line.
-func ColdText(s depot.ColdStats) string {
+func ColdText(s coldstore.ColdStats) string {
 	text := fmt.Sprintf("%s, %s kept in %s (%s): %s (%s), %s", term.Count(s.Contents, "content"), term.Size(s.Plain),
 		term.Size(s.Bytes), percent(s.Bytes, s.Plain),
 		term.Count(s.Keys, "key"), term.Size(s.KeyBytes), term.Count(s.Deltas, "delta"))
@@ -212,7 +212,7 @@ func percent(part, whole int64) string {
 }
 
 // WarmedText says what symdepot warm did.
-func WarmedText(s depot.Warmed) string {
+func WarmedText(s coldstore.Warmed) string {
 	text := fmt.Sprintf("%s made plain: %s", term.Count(s.Contents, "content"), term.Size(s.Bytes))
 	switch {
 	case s.Failed > 0:
@@ -229,7 +229,7 @@ func WarmedText(s depot.Warmed) string {
 
 // ColdAbout says in a sentence how many files are cold, and how far the background has
 // come. after is how long files must not have been used; zero: none becomes cold.
-func ColdAbout(s depot.ColdStatus, after time.Duration) string {
+func ColdAbout(s coldstore.ColdStatus, after time.Duration) string {
 	text := "none becomes cold, because cold.after is not set"
 	if after > 0 {
 		text = "files that were not used for " + term.Duration(after).String() + " become cold"
@@ -245,7 +245,7 @@ func ColdAbout(s depot.ColdStatus, after time.Duration) string {
 
 // CoolingText says in one line, for people, how far the background has come; empty if
 // it has done nothing.
-func CoolingText(st depot.Cooling) string {
+func CoolingText(st coldstore.Cooling) string {
 	day := func(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }
 	text := ""
 	sums := fmt.Sprintf("%s became cold, %s before, %s after", term.Count(st.Contents, "content"), term.Size(st.Before), term.Size(st.After))

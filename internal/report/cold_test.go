@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 )
 
 // TestColdTexts: what people read about cold files.
 func TestColdTexts(t *testing.T) {
-	s := depot.ColdStats{Contents: 6, Plain: 6 << 20, Keys: 1, KeyBytes: 300 << 10, Deltas: 5, Bytes: 360 << 10}
+	s := coldstore.ColdStats{Contents: 6, Plain: 6 << 20, Keys: 1, KeyBytes: 300 << 10, Deltas: 5, Bytes: 360 << 10}
 	if got, want := ColdText(s), "6 contents, 6.0 MiB kept in 360.0 KiB (5.9 %): 1 key (300.0 KiB), 5 deltas"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -31,11 +31,11 @@ func TestColdTexts(t *testing.T) {
 		0: "3 contents made plain: 1.0 MiB",
 		2: "3 contents made plain: 1.0 MiB; servers have made 2 contents cold meanwhile: run symdepot cool --pause first",
 	} {
-		if got := WarmedText(depot.Warmed{Contents: 3, Bytes: 1 << 20, Again: again}); got != want {
+		if got := WarmedText(coldstore.Warmed{Contents: 3, Bytes: 1 << 20, Again: again}); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	var st depot.ColdStatus
+	var st coldstore.ColdStatus
 	if got, want := ColdAbout(st, 0), "none becomes cold, because cold.after is not set"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

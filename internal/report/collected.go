@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -34,7 +34,7 @@ type Collected struct {
 }
 
 // NewCollected describes the result of gc, or of its dry run.
-func NewCollected(c depot.Collected, dryRun bool) Collected {
+func NewCollected(c lifecycle.Collected, dryRun bool) Collected {
 	l := Collected{DryRun: dryRun, Contents: c.Contents, Strays: c.Strays, Bytes: c.Bytes, Frees: c.Frees, InUse: c.InUse, Pending: c.Pending,
 		PendingBytes: c.PendingBytes, Waiting: c.Waiting, WaitingUntil: c.WaitingUntil, Trash: NewTrash(c.Trash), TrashBytes: c.TrashBytes}
 	if !l.WaitingUntil.IsZero() {
@@ -44,7 +44,7 @@ func NewCollected(c depot.Collected, dryRun bool) Collected {
 }
 
 // NewCollectionPlan describes the result of a dry run of gc, and the plan for it.
-func NewCollectionPlan(p depot.CollectionPlan) Collected {
+func NewCollectionPlan(p lifecycle.CollectionPlan) Collected {
 	l := NewCollected(p.Collected, true)
 	l.Plan, l.Ends = p.Number, p.Ends
 	return l

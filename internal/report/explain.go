@@ -7,13 +7,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // NewTrace describes a trace.
-func NewTrace(q Traced, t *depot.Trace) Trace {
+func NewTrace(q Traced, t *why.Trace) Trace {
 	l := Trace{Asked: q.Asked, Path: q.Path, Verdict: string(t.Verdict), Status: t.Status}
 	for name, values := range t.Headers {
 		if l.Headers == nil {
@@ -32,9 +32,9 @@ func NewTrace(q Traced, t *depot.Trace) Trace {
 		l.Cause, l.Says = c.word, missText(t, c)
 		l.Remedy, l.Command = c.remedy(q, t)
 		switch {
-		case t.Verdict == depot.VerdictSources:
+		case t.Verdict == why.VerdictSources:
 			l.Remedy, l.Command = "Ask for it: the download is kept here.", get(strings.TrimPrefix(q.Path, "/"))
-		case t.Verdict == depot.VerdictAbsent && t.NoMaker && c.word != causeForm:
+		case t.Verdict == why.VerdictAbsent && t.NoMaker && c.word != causeForm:
 			l.Remedy += " SymCache files are made by a transcoder: none is configured here, and no worker with one is connected."
 		}
 	}
@@ -57,19 +57,19 @@ func NewTrace(q Traced, t *depot.Trace) Trace {
 }
 
 // foundText says in one sentence what answers the request.
-func foundText(t *depot.Trace) string {
+func foundText(t *why.Trace) string {
 	switch t.Verdict {
-	case depot.VerdictRedirect:
+	case why.VerdictRedirect:
 		return "Found, 302: the client is sent to " + term.Printable(t.Redirect) + ", the path with the debug id."
-	case depot.VerdictMakes:
+	case why.VerdictMakes:
 		return "Found, 200, after a wait: the file is made when it is asked for."
 	}
 	return "Found, " + strconv.Itoa(t.Status) + ": " + fileText(t.File) + "."
 }
 
 // foundRemedy says what to do about a request that finds a file.
-func foundRemedy(v depot.Verdict) string {
-	if v == depot.VerdictMakes {
+func foundRemedy(v why.Verdict) string {
+	if v == why.VerdictMakes {
 		return "Ask for it: the request waits until it is made."
 	}
 	return "If the debugger still does not find it, it asks another server or a stale local copy: " +
@@ -77,9 +77,9 @@ func foundRemedy(v depot.Verdict) string {
 }
 
 // missText says in one sentence why nothing that is here answers the request.
-func missText(t *depot.Trace, c *cause) string {
+func missText(t *why.Trace, c *cause) string {
 	switch t.Verdict {
-	case depot.VerdictSources:
+	case why.VerdictSources:
 		names := strings.Join(askedNames(t), ", ")
 		switch {
 		case t.Status == 200:
@@ -88,14 +88,14 @@ func missText(t *depot.Trace, c *cause) string {
 			return "Not here yet: a request would ask " + names + "."
 		}
 		return "Not here: " + c.text(t) + ". A request would ask " + names + "."
-	case depot.VerdictFails:
+	case why.VerdictFails:
 		return fmt.Sprintf("No answer, %d: %s.", t.Status, c.text(t))
 	}
 	return "Not found, 404: " + c.text(t) + "."
 }
 
 // fileText describes the file that answers.
-func fileText(f *depot.TracedFile) string {
+func fileText(f *why.TracedFile) string {
 	text := term.Printable(f.Object.Name)
 	if f.Size >= 0 {
 		text += ", " + term.Size(f.Size)
@@ -123,7 +123,7 @@ func fileText(f *depot.TracedFile) string {
 	return text
 }
 
-func askedNames(t *depot.Trace) (names []string) {
+func askedNames(t *why.Trace) (names []string) {
 	for i := range t.Sources {
 		if s := &t.Sources[i]; s.Asked() {
 			names = append(names, term.Printable(s.Name))

@@ -3,7 +3,7 @@ package report
 import (
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 )
 
 // Held is a hold in JSON.
@@ -17,7 +17,7 @@ type Held struct {
 }
 
 // NewHeld describes a hold.
-func NewHeld(h depot.Hold) Held {
+func NewHeld(h lifecycle.Hold) Held {
 	l := Held{h.Number, h.Name, h.Reason, h.Who, h.Placed.UTC(), ""}
 	if !h.Until.IsZero() {
 		l.Until = h.Until.UTC().Format(time.DateOnly)
@@ -35,10 +35,12 @@ type Promoted struct {
 }
 
 // NewPromoted describes a change of a class.
-func NewPromoted(p depot.Promotion) Promoted { return Promoted{p.Number, p.From, p.To, p.Who, p.At} }
+func NewPromoted(p lifecycle.Promotion) Promoted {
+	return Promoted{p.Number, p.From, p.To, p.Who, p.At}
+}
 
 // NewHolds describes holds.
-func NewHolds(list []depot.Hold) []Held {
+func NewHolds(list []lifecycle.Hold) []Held {
 	out := make([]Held, len(list))
 	for i, h := range list {
 		out[i] = NewHeld(h)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/term"
 )
@@ -33,7 +33,7 @@ type RemovedFile struct {
 }
 
 // NewRemovedFile describes a file that a removal hid.
-func NewRemovedFile(query string, f depot.RemovedFile) RemovedFile {
+func NewRemovedFile(query string, f lifecycle.RemovedFile) RemovedFile {
 	r := f.Removal
 	return RemovedFile{query, f.Name, f.Kind.String(), f.ID, f.Size, f.Ref.String(), r.Number, f.Transaction.Product, f.Transaction.Version,
 		f.Transaction.Removed.UTC(), r.Who, r.Class, r.Reason, r.Detail, r.Plan, r.Until}
@@ -66,7 +66,7 @@ type Purged struct {
 }
 
 // NewPurged describes a purge.
-func NewPurged(p depot.Purged) Purged {
+func NewPurged(p lifecycle.Purged) Purged {
 	l := Purged{Transaction: p.Transaction.Number, Contents: p.Contents, InUse: p.InUse, Pending: p.Pending, Holders: []int64{}}
 	if r := p.Removal; r != nil {
 		l.Frees, l.Shared, l.Pinned, l.Holders, l.Collecting = r.Frees.Stored, r.Shared, r.Pinned, append(l.Holders, r.Holders...), r.Open
@@ -120,7 +120,7 @@ type Trashed struct {
 }
 
 // NewTrash describes the trash.
-func NewTrash(list []depot.Trashed) []Trashed {
+func NewTrash(list []lifecycle.Trashed) []Trashed {
 	out := make([]Trashed, len(list))
 	for i, t := range list {
 		out[i] = Trashed{t.Number, t.Product, t.Version, t.TrashUntil, t.Stored}

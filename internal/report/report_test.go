@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/srclink"
 )
@@ -90,7 +92,7 @@ func TestTexts(t *testing.T) {
 		print      func(*strings.Builder)
 	}{
 		{"fault", "fault: ab: is cut\n  app.pdb of transaction 3 (Game 1)\n  to get it back: add it again\n", func(w *strings.Builder) {
-			Fault(w, depot.Fault{Ref: "ab", What: "is cut", Files: []depot.FaultFile{{File: "app.pdb", Transaction: 3, Product: "Game", Version: "1"}}, Remedy: "add it again"})
+			Fault(w, content.Fault{Ref: "ab", What: "is cut", Files: []content.FaultFile{{File: "app.pdb", Transaction: 3, Product: "Game", Version: "1"}}, Remedy: "add it again"})
 		}},
 		{"clean", "clean: 2 contents, 1.0 KiB, every byte read\n", func(w *strings.Builder) {
 			Verified(w, depot.Verified{Contents: 2, Bytes: 1024}, depot.ScrubState{}, false)
@@ -99,10 +101,10 @@ func TestTexts(t *testing.T) {
 			Verified(w, depot.Verified{Contents: 2, Bytes: 1024, Faults: 1, Objects: 9, Unknown: 4, Doomed: true}, depot.ScrubState{}, true)
 		}},
 		{"freed", "would free 1.0 KiB: 1 content without a transaction, 0 blobs left by an interrupted add\n2.0 KiB more wait for --grace; all of it can be freed from 2026-11-23 01:20 on\n", func(w *strings.Builder) {
-			NewCollected(depot.Collected{Contents: 1, Frees: 1024, Waiting: 2048, WaitingUntil: time.Date(2026, 11, 23, 1, 20, 0, 0, time.Local)}, true).Print(w)
+			NewCollected(lifecycle.Collected{Contents: 1, Frees: 1024, Waiting: 2048, WaitingUntil: time.Date(2026, 11, 23, 1, 20, 0, 0, time.Local)}, true).Print(w)
 		}},
 		{"plan of gc", "would free 1.0 KiB: 1 content without a transaction, 0 blobs left by an interrupted add\nplan 8c1f2a90: symdepot gc --plan 8c1f2a90 frees exactly this, until 2026-11-23 01:20\n", func(w *strings.Builder) {
-			NewCollectionPlan(depot.CollectionPlan{Collected: depot.Collected{Contents: 1, Frees: 1024}, Number: "8c1f2a90", Ends: time.Date(2026, 11, 23, 1, 20, 0, 0, time.Local)}).Print(w)
+			NewCollectionPlan(lifecycle.CollectionPlan{Collected: lifecycle.Collected{Contents: 1, Frees: 1024}, Number: "8c1f2a90", Ends: time.Date(2026, 11, 23, 1, 20, 0, 0, time.Local)}).Print(w)
 		}},
 	} {
 		var w strings.Builder

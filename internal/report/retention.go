@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/term"
 )
@@ -25,7 +25,7 @@ type Policy struct {
 }
 
 // NewPolicy describes a policy.
-func NewPolicy(p depot.PolicyInForce) Policy {
+func NewPolicy(p lifecycle.PolicyInForce) Policy {
 	l := Policy{p.Number, p.Set, p.By, "", p.Text, []string{}}
 	if p.Number > 0 {
 		l.Hash, l.Warnings = p.Policy.Hash(), append(l.Warnings, p.Policy.Warnings()...)
@@ -93,7 +93,7 @@ type Plan struct {
 	Brake    []retention.Braked `json:"brake"`
 	Warnings []string           `json:"warnings"`
 	// Unfinished are applications of earlier plans that were interrupted.
-	Unfinished []depot.RetentionRun `json:"unfinished,omitempty"`
+	Unfinished []lifecycle.RetentionRun `json:"unfinished,omitempty"`
 }
 
 // Removes is a transaction that a plan removes, in JSON.
@@ -122,7 +122,7 @@ type Group struct {
 }
 
 // NewPlan describes a plan.
-func NewPlan(p *depot.Preview) Plan {
+func NewPlan(p *lifecycle.Preview) Plan {
 	l := Plan{
 		Plan: p.Ticket.Number, Now: p.Now, Ends: p.Ends, Policy: p.PolicyHash, Builds: p.Builds(), Listed: p.Listed, Shared: p.Shared(),
 		Frees: p.Frees.Stored, FreesNow: p.FreesNow.Stored, FreesSize: p.Frees.Size, Live: p.Live.Stored,
@@ -238,14 +238,14 @@ func (l Plan) limits(w io.Writer) {
 
 // Run is an application of a plan in JSON.
 type Run struct {
-	depot.RetentionRun
+	lifecycle.RetentionRun
 	Frees   int64 `json:"frees"`
 	Skipped int64 `json:"skipped,omitempty"`
 	Unmet   bool  `json:"cap_not_met,omitempty"`
 }
 
 // NewRun describes the application of a plan.
-func NewRun(a depot.Applied) Run {
+func NewRun(a lifecycle.Applied) Run {
 	l := Run{RetentionRun: a.Run, Skipped: a.Skipped}
 	if a.Preview != nil {
 		l.Frees, l.Unmet = a.Preview.Frees.Stored, a.Preview.Unmet()

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/term"
 )
@@ -38,7 +39,7 @@ type Removal struct {
 
 // NewState describes a transaction. removal is nil if it is live, or if nothing is
 // known of its removal.
-func NewState(t depot.Transaction, holds []depot.Hold, promotions []depot.Promotion, removal *depot.Removal) State {
+func NewState(t depot.Transaction, holds []lifecycle.Hold, promotions []lifecycle.Promotion, removal *lifecycle.Removal) State {
 	s := State{Transaction: NewTransaction(t), Holds: NewHolds(holds), Promotions: make([]Promoted, len(promotions))}
 	for i, p := range promotions {
 		s.Promotions[i] = NewPromoted(p)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -75,10 +75,10 @@ type TraceLog struct {
 
 // Mark is the mark of the whole trace.
 func (l *Trace) Mark() string {
-	switch depot.Verdict(l.Verdict) {
-	case depot.VerdictFound, depot.VerdictRedirect, depot.VerdictMakes:
+	switch why.Verdict(l.Verdict) {
+	case why.VerdictFound, why.VerdictRedirect, why.VerdictMakes:
 		return MarkOK
-	case depot.VerdictSources:
+	case why.VerdictSources:
 		return MarkWarn
 	}
 	return MarkNo

@@ -10,6 +10,11 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
+	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -18,7 +23,7 @@ import (
 // traceCase is an explained request, and the cause that is said of it.
 type traceCase struct {
 	name  string
-	trace depot.Trace
+	trace why.Trace
 	cause string
 }
 
@@ -31,7 +36,7 @@ func traceCases(t *testing.T) []traceCase {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hit := func(kind symfile.Kind, name string) (h depot.LookupHit) {
+	hit := func(kind symfile.Kind, name string) (h answer.LookupHit) {
 		h.Object = symfile.Object{Kind: kind, Name: name, DebugID: id}
 		h.Size, h.Ref = 4096, blob.Ref{0xab}
 		h.Number, h.Added = 12, day
@@ -40,21 +45,21 @@ func traceCases(t *testing.T) []traceCase {
 	pdb, pe := hit(symfile.PDB, "app.pdb"), hit(symfile.PE, "app.exe")
 	cached := hit(symfile.PDB, "app.pdb")
 	cached.Source = "microsoft"
-	removed := depot.RemovedFile{Name: "app.pdb", Kind: symfile.PDB, ID: "0123"}
+	removed := lifecycle.RemovedFile{Name: "app.pdb", Kind: symfile.PDB, ID: "0123"}
 	removed.Transaction.Product, removed.Transaction.Removed = "Game", day
 	removed.Removal.Number, removed.Removal.Class, removed.Removal.Who, removed.Removal.Until = 17, "nightly", "eve", day.Add(time.Hour)
 	gone := removed
 	gone.Removal.Until = time.Time{}
 
 	request := layout.Request{Name: "app.pdb", Lookups: []symfile.Lookup{{Name: "app.pdb", ID: id.Breakpad(), Role: symfile.Debug}}}
-	lookup := func(o depot.LookupOutcome, hits ...depot.LookupHit) []depot.TracedLookup {
-		return []depot.TracedLookup{{Lookup: request.Lookups[0], Outcome: o, Hits: hits}}
+	lookup := func(o answer.LookupOutcome, hits ...answer.LookupHit) []answer.TracedLookup {
+		return []answer.TracedLookup{{Lookup: request.Lookups[0], Outcome: o, Hits: hits}}
 	}
-	watched := func(places ...depot.TracedPlace) []depot.TracedFolder {
-		return []depot.TracedFolder{{Dir: "/builds/game", Watched: true, Places: places}}
+	watched := func(places ...answer.TracedPlace) []answer.TracedFolder {
+		return []answer.TracedFolder{{Dir: "/builds/game", Watched: true, Places: places}}
 	}
-	near := func(o depot.LookupOutcome) []depot.TracedFolder {
-		return watched(depot.TracedPlace{Path: "out/app.pdb", Why: fs.ErrNotExist, Outcome: o, Object: pe.Object})
+	near := func(o answer.LookupOutcome) []answer.TracedFolder {
+		return watched(answer.TracedPlace{Path: "out/app.pdb", Why: fs.ErrNotExist, Outcome: o, Object: pe.Object})
 	}
 	form := func(f layout.Form) layout.Request { r := request; r.Form = f; return r }
 	part := func(f layout.Form, name string) layout.Request { r := form(f); r.Part = name; return r }
@@ -66,115 +71,115 @@ func traceCases(t *testing.T) []traceCase {
 	ask := func(list ...fetch.UpstreamOutlook) []fetch.UpstreamOutlook { return list }
 
 	return []traceCase{
-		{"found", depot.Trace{
-			Verdict: depot.VerdictFound, Status: 200, Lookups: lookup(depot.Hit, pdb),
+		{"found", why.Trace{
+			Verdict: why.VerdictFound, Status: 200, Lookups: lookup(answer.Hit, pdb),
 			Headers: map[string][]string{"Etag": {`"ab"`}},
-			File:    &depot.TracedFile{Object: pdb.Object, Ref: pdb.Ref, Size: 4096, Number: 12, Added: day, Cold: &depot.ColdContent{}},
+			File:    &why.TracedFile{Object: pdb.Object, Ref: pdb.Ref, Size: 4096, Number: 12, Added: day, Cold: &coldstore.ColdContent{}},
 		}, ""},
-		{"found, downloaded", depot.Trace{
-			Verdict: depot.VerdictFound, Status: 200, Lookups: lookup(depot.Hit, cached),
-			File: &depot.TracedFile{Object: pdb.Object, Ref: pdb.Ref, Size: 4096, Upstream: "microsoft", Added: day, Substitute: true},
+		{"found, downloaded", why.Trace{
+			Verdict: why.VerdictFound, Status: 200, Lookups: lookup(answer.Hit, cached),
+			File: &why.TracedFile{Object: pdb.Object, Ref: pdb.Ref, Size: 4096, Upstream: "microsoft", Added: day, Substitute: true},
 		}, ""},
-		{"found, made", depot.Trace{
-			Verdict: depot.VerdictFound, Status: 200, File: &depot.TracedFile{Object: pdb.Object, Size: -1, Made: true},
+		{"found, made", why.Trace{
+			Verdict: why.VerdictFound, Status: 200, File: &why.TracedFile{Object: pdb.Object, Size: -1, Made: true},
 		}, ""},
-		{"found in a served folder", depot.Trace{
-			Verdict: depot.VerdictFound, Status: 200,
-			Folders: []depot.TracedFolder{{Dir: "/srv/sym", Layout: layout.SymStore, Places: []depot.TracedPlace{
+		{"found in a served folder", why.Trace{
+			Verdict: why.VerdictFound, Status: 200,
+			Folders: []answer.TracedFolder{{Dir: "/srv/sym", Layout: layout.SymStore, Places: []answer.TracedPlace{
 				{Path: "app.pdb/1/app.pdb"}, {Path: "app.pdb/1/app.pd_", Why: fs.ErrNotExist}, {Path: "app.pdb/1/file.ptr", Why: fs.ErrPermission},
 			}}},
-			File: &depot.TracedFile{Object: pdb.Object, Size: 4096, Served: true, Folder: "/srv/sym"},
+			File: &why.TracedFile{Object: pdb.Object, Size: 4096, Served: true, Folder: "/srv/sym"},
 		}, ""},
-		{"found in a watched folder", depot.Trace{
-			Verdict: depot.VerdictFound, Status: 200, Folders: watched(depot.TracedPlace{Path: "out/app.pdb"}),
-			File: &depot.TracedFile{Object: pdb.Object, Size: 4096, Served: true, InPlace: true, Folder: "/builds/game"},
+		{"found in a watched folder", why.Trace{
+			Verdict: why.VerdictFound, Status: 200, Folders: watched(answer.TracedPlace{Path: "out/app.pdb"}),
+			File: &why.TracedFile{Object: pdb.Object, Size: 4096, Served: true, InPlace: true, Folder: "/builds/game"},
 		}, ""},
-		{"found in a watched folder of another server", depot.Trace{
-			Verdict: depot.VerdictFound, Status: 200,
-			File: &depot.TracedFile{Object: pdb.Object, Size: 4096, Served: true, InPlace: true},
+		{"found in a watched folder of another server", why.Trace{
+			Verdict: why.VerdictFound, Status: 200,
+			File: &why.TracedFile{Object: pdb.Object, Size: 4096, Served: true, InPlace: true},
 		}, ""},
-		{"redirect", depot.Trace{Verdict: depot.VerdictRedirect, Status: 302, Redirect: "/app.pdb/0123/app.pdb"}, ""},
-		{"made", depot.Trace{
-			Verdict: depot.VerdictMakes, Status: 200,
-			Forms: []depot.TracedForm{{Name: "breakpad", State: depot.FormPossible, From: "app.pdb"}},
+		{"redirect", why.Trace{Verdict: why.VerdictRedirect, Status: 302, Redirect: "/app.pdb/0123/app.pdb"}, ""},
+		{"made", why.Trace{
+			Verdict: why.VerdictMakes, Status: 200,
+			Forms: []why.TracedForm{{Name: "breakpad", State: why.FormPossible, From: "app.pdb"}},
 		}, ""},
-		{"an upstream decides", depot.Trace{Verdict: depot.VerdictSources, Sources: ask(free, excluded)}, "excluded"},
-		{"an upstream decides after a near miss", depot.Trace{
-			Verdict: depot.VerdictSources, Sources: ask(free), Lookups: lookup(depot.OtherName, pe),
+		{"an upstream decides", why.Trace{Verdict: why.VerdictSources, Sources: ask(free, excluded)}, "excluded"},
+		{"an upstream decides after a near miss", why.Trace{
+			Verdict: why.VerdictSources, Sources: ask(free), Lookups: lookup(answer.OtherName, pe),
 		}, "other-name"},
-		{"an upstream is asked before a substitute answers", depot.Trace{
-			Verdict: depot.VerdictSources, Status: 200, Sources: ask(free), Lookups: lookup(depot.CachedOtherName, cached),
+		{"an upstream is asked before a substitute answers", why.Trace{
+			Verdict: why.VerdictSources, Status: 200, Sources: ask(free), Lookups: lookup(answer.CachedOtherName, cached),
 		}, "unknown"},
-		{"the index fails", depot.Trace{Verdict: depot.VerdictFails, Status: 503, Err: depot.ErrNoDatabase}, "unavailable"},
-		{"the store fails", depot.Trace{Verdict: depot.VerdictFails, Status: 503, Err: depot.ErrUnavailable}, "unavailable"},
-		{"fails", depot.Trace{
-			Verdict: depot.VerdictFails, Status: 500, Err: fs.ErrInvalid, Lookups: lookup(depot.Hit, pdb),
+		{"the index fails", why.Trace{Verdict: why.VerdictFails, Status: 503, Err: depot.ErrNoDatabase}, "unavailable"},
+		{"the store fails", why.Trace{Verdict: why.VerdictFails, Status: 503, Err: content.ErrUnavailable}, "unavailable"},
+		{"fails", why.Trace{
+			Verdict: why.VerdictFails, Status: 500, Err: fs.ErrInvalid, Lookups: lookup(answer.Hit, pdb),
 		}, "unavailable"},
-		{"no path", depot.Trace{
-			Verdict: depot.VerdictNotPath,
+		{"no path", why.Trace{
+			Verdict: why.VerdictNotPath,
 			Tries:   []layout.Try{{Shape: "symstore", Why: "the first and the last part differ"}},
 		}, "not-path"},
-		{"the form failed", depot.Trace{
-			Request: form(layout.FormSymCache), Lookups: lookup(depot.Hit, pdb),
-			Forms: []depot.TracedForm{
-				{Name: "symcache 3.1.0", State: depot.FormFailed, Job: 7, Detail: "exit 1", Until: day},
-				{Name: "zstd", State: depot.FormHeld, Size: 512},
+		{"the form failed", why.Trace{
+			Request: form(layout.FormSymCache), Lookups: lookup(answer.Hit, pdb),
+			Forms: []why.TracedForm{
+				{Name: "symcache 3.1.0", State: why.FormFailed, Job: 7, Detail: "exit 1", Until: day},
+				{Name: "zstd", State: why.FormHeld, Size: 512},
 			},
 		}, "failed"},
-		{"no worker", depot.Trace{
+		{"no worker", why.Trace{
 			Request: form(layout.FormFile),
-			Forms:   []depot.TracedForm{{Name: "breakpad", State: depot.FormNoWorker}, {Name: "gsym", State: depot.FormBeingMade, Job: 8}},
+			Forms:   []why.TracedForm{{Name: "breakpad", State: why.FormNoWorker}, {Name: "gsym", State: why.FormBeingMade, Job: 8}},
 		}, "no-worker"},
-		{"no cabinet", depot.Trace{
-			Request: form(layout.FormCabinet), Lookups: lookup(depot.HigherAge, pdb),
-			Forms: []depot.TracedForm{{Name: "cabinet", State: depot.FormUseless}},
+		{"no cabinet", why.Trace{
+			Request: form(layout.FormCabinet), Lookups: lookup(answer.HigherAge, pdb),
+			Forms: []why.TracedForm{{Name: "cabinet", State: why.FormUseless}},
 		}, "form"},
-		{"no GSYM file", depot.Trace{
-			Request: form(layout.FormGSYM), Lookups: lookup(depot.Hit, pdb),
-			Forms: []depot.TracedForm{{Name: "gsym", State: depot.FormNever}},
+		{"no GSYM file", why.Trace{
+			Request: form(layout.FormGSYM), Lookups: lookup(answer.Hit, pdb),
+			Forms: []why.TracedForm{{Name: "gsym", State: why.FormNever}},
 		}, "form"},
-		{"nothing makes SymCache files", depot.Trace{
-			Request: form(layout.FormSymCache), Lookups: lookup(depot.Hit, pdb), NoMaker: true,
+		{"nothing makes SymCache files", why.Trace{
+			Request: form(layout.FormSymCache), Lookups: lookup(answer.Hit, pdb), NoMaker: true,
 		}, "form"},
-		{"no SymCache file and no PDB", depot.Trace{Request: form(layout.FormSymCache), NoMaker: true}, "unknown"},
-		{"a pointer", depot.Trace{Request: layout.Request{Form: layout.FormPointer}}, "form"},
-		{"a record", depot.Trace{Request: form(layout.FormAdmin)}, "form"},
-		{"the file cannot be read", depot.Trace{Lookups: lookup(depot.Hit, pdb, pdb, pdb, pdb)}, "form"},
-		{"damaged", depot.Trace{Lookups: lookup(depot.Damaged, pdb), Removed: []depot.RemovedFile{removed}}, "damaged"},
-		{"no section", depot.Trace{Request: part(layout.FormSection, ".debug_x"), Lookups: lookup(depot.NoSection, pdb)}, "no-section"},
-		{"no text", depot.Trace{Request: part(layout.FormSource, "/b/a.c"), Lookups: lookup(depot.NoText, pdb)}, "no-text"},
-		{"not named", depot.Trace{
-			Request: part(layout.FormSource, "/b/a.c"), Lookups: lookup(depot.NotNamed, pdb), Folders: near(depot.Away),
+		{"no SymCache file and no PDB", why.Trace{Request: form(layout.FormSymCache), NoMaker: true}, "unknown"},
+		{"a pointer", why.Trace{Request: layout.Request{Form: layout.FormPointer}}, "form"},
+		{"a record", why.Trace{Request: form(layout.FormAdmin)}, "form"},
+		{"the file cannot be read", why.Trace{Lookups: lookup(answer.Hit, pdb, pdb, pdb, pdb)}, "form"},
+		{"damaged", why.Trace{Lookups: lookup(answer.Damaged, pdb), Removed: []lifecycle.RemovedFile{removed}}, "damaged"},
+		{"no section", why.Trace{Request: part(layout.FormSection, ".debug_x"), Lookups: lookup(answer.NoSection, pdb)}, "no-section"},
+		{"no text", why.Trace{Request: part(layout.FormSource, "/b/a.c"), Lookups: lookup(answer.NoText, pdb)}, "no-text"},
+		{"not named", why.Trace{
+			Request: part(layout.FormSource, "/b/a.c"), Lookups: lookup(answer.NotNamed, pdb), Folders: near(answer.Away),
 		}, "not-named"},
-		{"away", depot.Trace{Folders: append(near(depot.NoText), near(depot.Away)...)}, "away"},
-		{"no text in a watched folder", depot.Trace{Folders: append(near(depot.NotNamed), near(depot.NoText)...)}, "no-text"},
-		{"not named in a watched folder", depot.Trace{
-			Request: part(layout.FormSource, "/b/a.c"), Folders: append(near(depot.Changed), near(depot.NotNamed)...),
+		{"away", why.Trace{Folders: append(near(answer.NoText), near(answer.Away)...)}, "away"},
+		{"no text in a watched folder", why.Trace{Folders: append(near(answer.NotNamed), near(answer.NoText)...)}, "no-text"},
+		{"not named in a watched folder", why.Trace{
+			Request: part(layout.FormSource, "/b/a.c"), Folders: append(near(answer.Changed), near(answer.NotNamed)...),
 		}, "not-named"},
-		{"changed", depot.Trace{Folders: near(depot.Changed), Removed: []depot.RemovedFile{removed}}, "changed"},
-		{"removed", depot.Trace{Removed: []depot.RemovedFile{removed}, OtherAges: []depot.LookupHit{pdb}}, "removed"},
-		{"removed for good", depot.Trace{Removed: []depot.RemovedFile{gone}}, "removed"},
-		{"a portable PDB", depot.Trace{
-			Request: form(layout.FormGSYM), Portable: []depot.LookupHit{hit(symfile.PortablePDB, "lib.pdb")},
+		{"changed", why.Trace{Folders: near(answer.Changed), Removed: []lifecycle.RemovedFile{removed}}, "changed"},
+		{"removed", why.Trace{Removed: []lifecycle.RemovedFile{removed}, OtherAges: []answer.LookupHit{pdb}}, "removed"},
+		{"removed for good", why.Trace{Removed: []lifecycle.RemovedFile{gone}}, "removed"},
+		{"a portable PDB", why.Trace{
+			Request: form(layout.FormGSYM), Portable: []answer.LookupHit{hit(symfile.PortablePDB, "lib.pdb")},
 		}, "portable"},
-		{"no age", depot.Trace{OtherAges: []depot.LookupHit{pdb}, Ageless: true}, "no-age"},
-		{"another age", depot.Trace{OtherAges: []depot.LookupHit{pdb}}, "other-age"},
-		{"another age of a portable PDB", depot.Trace{OtherAges: []depot.LookupHit{hit(symfile.PortablePDB, "lib.pdb")}}, "other-age"},
-		{"another role", depot.Trace{Lookups: lookup(depot.OtherRole, pe)}, "other-role"},
-		{"another role in a watched folder", depot.Trace{Folders: near(depot.OtherRole)}, "other-role"},
-		{"ambiguous", depot.Trace{Lookups: lookup(depot.Ambiguous, pdb, pe)}, "ambiguous"},
-		{"another name", depot.Trace{Lookups: lookup(depot.OtherName, pe)}, "other-name"},
-		{"another product", depot.Trace{
-			Hidden: []depot.HiddenFile{{LookupHit: pdb, Products: []string{"B; C"}}}, Namesakes: []depot.LookupHit{pe},
+		{"no age", why.Trace{OtherAges: []answer.LookupHit{pdb}, Ageless: true}, "no-age"},
+		{"another age", why.Trace{OtherAges: []answer.LookupHit{pdb}}, "other-age"},
+		{"another age of a portable PDB", why.Trace{OtherAges: []answer.LookupHit{hit(symfile.PortablePDB, "lib.pdb")}}, "other-age"},
+		{"another role", why.Trace{Lookups: lookup(answer.OtherRole, pe)}, "other-role"},
+		{"another role in a watched folder", why.Trace{Folders: near(answer.OtherRole)}, "other-role"},
+		{"ambiguous", why.Trace{Lookups: lookup(answer.Ambiguous, pdb, pe)}, "ambiguous"},
+		{"another name", why.Trace{Lookups: lookup(answer.OtherName, pe)}, "other-name"},
+		{"another product", why.Trace{
+			Hidden: []why.HiddenFile{{LookupHit: pdb, Products: []string{"B; C"}}}, Namesakes: []answer.LookupHit{pe},
 		}, "other-product"},
-		{"another id", depot.Trace{Namesakes: []depot.LookupHit{pdb}, Sources: ask(miss)}, "other-id"},
-		{"paused", depot.Trace{Sources: ask(miss, excluded, paused)}, "paused"},
-		{"remembered", depot.Trace{Sources: ask(miss, excluded), Known: true, KnownUntil: day}, "remembered"},
-		{"excluded", depot.Trace{Sources: ask(excluded)}, "excluded"},
-		{"unknown", depot.Trace{Lookups: lookup(depot.NoHit), Folders: watched()}, "unknown"},
-		{"unknown, without a name", depot.Trace{Request: layout.Request{Lookups: []symfile.Lookup{{ID: "0123"}}}}, "unknown"},
-		{"a folder that is away", depot.Trace{
-			Folders: []depot.TracedFolder{{Watched: true, Other: true, Places: []depot.TracedPlace{{Why: fs.ErrNotExist}}}},
+		{"another id", why.Trace{Namesakes: []answer.LookupHit{pdb}, Sources: ask(miss)}, "other-id"},
+		{"paused", why.Trace{Sources: ask(miss, excluded, paused)}, "paused"},
+		{"remembered", why.Trace{Sources: ask(miss, excluded), Known: true, KnownUntil: day}, "remembered"},
+		{"excluded", why.Trace{Sources: ask(excluded)}, "excluded"},
+		{"unknown", why.Trace{Lookups: lookup(answer.NoHit), Folders: watched()}, "unknown"},
+		{"unknown, without a name", why.Trace{Request: layout.Request{Lookups: []symfile.Lookup{{ID: "0123"}}}}, "unknown"},
+		{"a folder that is away", why.Trace{
+			Folders: []answer.TracedFolder{{Watched: true, Other: true, Places: []answer.TracedPlace{{Why: fs.ErrNotExist}}}},
 		}, "unknown"},
 	}
 }
@@ -188,12 +193,12 @@ func TestTraces(t *testing.T) {
 	var all []Trace
 	for _, c := range traceCases(t) {
 		if c.trace.Verdict == "" {
-			c.trace.Verdict, c.trace.Status = depot.VerdictAbsent, 404
+			c.trace.Verdict, c.trace.Status = why.VerdictAbsent, 404
 		}
 		if c.trace.Request.Name == "" && c.trace.Request.Form == layout.FormFile && c.trace.Request.Lookups == nil {
 			c.trace.Request = layout.Request{Name: "app.pdb", Lookups: []symfile.Lookup{{Name: "app.pdb", ID: id.Breakpad(), Role: symfile.Debug}}}
 		}
-		if c.trace.Tries == nil && c.trace.Verdict != depot.VerdictNotPath {
+		if c.trace.Tries == nil && c.trace.Verdict != why.VerdictNotPath {
 			c.trace.Tries = []layout.Try{{Shape: "symstore", Looks: "a name, an id and the name again"}}
 		}
 		q := Traced{Asked: "http://x/app.pdb/1/app.pdb", Path: "/app.pdb/1/app.pdb", Token: c.name == "no path", Who: "You read all products."}
@@ -225,8 +230,8 @@ func TestTraces(t *testing.T) {
 // clients have asked for.
 func TestTraceRemedies(t *testing.T) {
 	t.Parallel()
-	tr := depot.Trace{Verdict: depot.VerdictAbsent, Status: 404, Request: layout.Request{Name: "a'$(rm).pdb"}}
-	tr.Tries, tr.Namesakes = []layout.Try{{Shape: "symstore"}}, make([]depot.LookupHit, 1)
+	tr := why.Trace{Verdict: why.VerdictAbsent, Status: 404, Request: layout.Request{Name: "a'$(rm).pdb"}}
+	tr.Tries, tr.Namesakes = []layout.Try{{Shape: "symstore"}}, make([]answer.LookupHit, 1)
 	l := NewTrace(Traced{Asked: "x", Path: "/x"}, &tr)
 	if want := `symdepot find 'a'\''$(rm).pdb'`; l.Command != want {
 		t.Errorf("command %q, want %q", l.Command, want)

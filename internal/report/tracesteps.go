@@ -8,7 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -50,7 +51,7 @@ func (l *Trace) AskedAs(text string, token bool) {
 	}
 }
 
-func pathStep(q Traced, t *depot.Trace) TraceStep {
+func pathStep(q Traced, t *why.Trace) TraceStep {
 	s := TraceStep{Step: "path", Mark: MarkOK}
 	var removed []string
 	if q.Token {
@@ -67,9 +68,9 @@ func pathStep(q Traced, t *depot.Trace) TraceStep {
 		s.Items = append(s.Items, i)
 	}
 	switch {
-	case t.Verdict == depot.VerdictNotPath && len(t.Tries) == 0:
+	case t.Verdict == why.VerdictNotPath && len(t.Tries) == 0:
 		s.Mark, s.Says = MarkNo, "A path of one part is the server's own, or names nothing."
-	case t.Verdict == depot.VerdictNotPath:
+	case t.Verdict == why.VerdictNotPath:
 		s.Mark, s.Says = MarkNo, "The path has none of the forms that debuggers use."
 	default:
 		s.Says = fmt.Sprintf("The path has the form %s; wanted is %s.", t.Tries[len(t.Tries)-1].Shape, formNames[t.Request.Form])
@@ -81,23 +82,23 @@ func pathStep(q Traced, t *depot.Trace) TraceStep {
 }
 
 // outcomeTexts say what a lookup has found.
-var outcomeTexts = map[depot.LookupOutcome]string{
-	depot.Hit:             "found",
-	depot.HigherAge:       "a PDB of equal GUID and higher age answers",
-	depot.NoHit:           "no such id",
-	depot.OtherRole:       "the file is of another kind",
-	depot.OtherName:       "a file of another name has the id",
-	depot.Ambiguous:       "several files have the id, so it does not answer without the name",
-	depot.Damaged:         "the stored bytes are damaged",
-	depot.CachedOtherName: "only a downloaded file of another name has the id; upstreams are asked first",
-	depot.NoSection:       "the file has no such section",
-	depot.NotNamed:        "its debug information does not name the source",
-	depot.NoText:          "its debug information names the source, but no text is held",
-	depot.Away:            "it is in the index, but the folder is away",
-	depot.Changed:         "it has changed or gone since it was indexed",
+var outcomeTexts = map[answer.LookupOutcome]string{
+	answer.Hit:             "found",
+	answer.HigherAge:       "a PDB of equal GUID and higher age answers",
+	answer.NoHit:           "no such id",
+	answer.OtherRole:       "the file is of another kind",
+	answer.OtherName:       "a file of another name has the id",
+	answer.Ambiguous:       "several files have the id, so it does not answer without the name",
+	answer.Damaged:         "the stored bytes are damaged",
+	answer.CachedOtherName: "only a downloaded file of another name has the id; upstreams are asked first",
+	answer.NoSection:       "the file has no such section",
+	answer.NotNamed:        "its debug information does not name the source",
+	answer.NoText:          "its debug information names the source, but no text is held",
+	answer.Away:            "it is in the index, but the folder is away",
+	answer.Changed:         "it has changed or gone since it was indexed",
 }
 
-func lookupStep(t *depot.Trace) *TraceStep {
+func lookupStep(t *why.Trace) *TraceStep {
 	if len(t.Lookups) == 0 {
 		return nil
 	}
@@ -113,9 +114,9 @@ func lookupStep(t *depot.Trace) *TraceStep {
 		}
 		i.Says = target + ": " + outcomeTexts[l.Outcome]
 		switch l.Outcome {
-		case depot.Hit, depot.HigherAge:
+		case answer.Hit, answer.HigherAge:
 			i.Mark, s.Mark, s.Says = MarkOK, MarkOK, "The depot has a file for them."
-		case depot.NoHit:
+		case answer.NoHit:
 		default:
 			i.Mark = MarkWarn
 		}
@@ -150,7 +151,7 @@ func roleNames(r symfile.Role) string {
 	return strings.Join(list, " or ")
 }
 
-func objectItem(h depot.LookupHit, what string) TraceItem {
+func objectItem(h answer.LookupHit, what string) TraceItem {
 	o := newObject(h.Object, h.Arch, h.Size, h.Features)
 	i := TraceItem{
 		Mark: MarkInfo, What: what, Name: term.Printable(h.Object.Name), ID: o.ID(), Kind: o.Kind,
@@ -166,7 +167,7 @@ func objectItem(h depot.LookupHit, what string) TraceItem {
 	return i
 }
 
-func nearStep(t *depot.Trace) *TraceStep {
+func nearStep(t *why.Trace) *TraceStep {
 	s := &TraceStep{Step: "near", Mark: MarkWarn}
 	var says []string
 	for _, f := range t.Removed {
@@ -216,8 +217,8 @@ func nearStep(t *depot.Trace) *TraceStep {
 	switch {
 	case len(says) > 0:
 		s.Says = capital(strings.Join(says, "; ")) + "."
-	case t.Verdict == depot.VerdictAbsent && !slices.ContainsFunc(t.Folders, func(f depot.TracedFolder) bool {
-		return slices.ContainsFunc(f.Places, func(p depot.TracedPlace) bool { return p.Outcome != "" })
+	case t.Verdict == why.VerdictAbsent && !slices.ContainsFunc(t.Folders, func(f answer.TracedFolder) bool {
+		return slices.ContainsFunc(f.Places, func(p answer.TracedPlace) bool { return p.Outcome != "" })
 	}):
 		s.Mark, s.Says = MarkInfo, "Nothing here has the name or the id."
 	default:
@@ -228,12 +229,12 @@ func nearStep(t *depot.Trace) *TraceStep {
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-func folderStep(t *depot.Trace) *TraceStep {
+func folderStep(t *why.Trace) *TraceStep {
 	if len(t.Folders) == 0 {
 		return nil
 	}
 	s := &TraceStep{Step: "folders", Mark: MarkNo, Says: "The served folders do not have it."}
-	if !slices.ContainsFunc(t.Folders, func(f depot.TracedFolder) bool { return !f.Watched }) {
+	if !slices.ContainsFunc(t.Folders, func(f answer.TracedFolder) bool { return !f.Watched }) {
 		s.Says = "The watched folders do not have it."
 	}
 	for _, f := range t.Folders {
@@ -273,7 +274,7 @@ func folderStep(t *depot.Trace) *TraceStep {
 	return s
 }
 
-func memoryStep(t *depot.Trace) *TraceStep {
+func memoryStep(t *why.Trace) *TraceStep {
 	s := &TraceStep{Step: "memory", Mark: MarkWarn, Says: "Remembered of upstreams:"}
 	for _, u := range t.Sources {
 		name := term.Printable(u.Name)
@@ -292,7 +293,7 @@ func memoryStep(t *depot.Trace) *TraceStep {
 	return s
 }
 
-func sourceStep(t *depot.Trace) *TraceStep {
+func sourceStep(t *why.Trace) *TraceStep {
 	if len(t.Sources) == 0 {
 		return nil
 	}
@@ -318,7 +319,7 @@ func sourceStep(t *depot.Trace) *TraceStep {
 }
 
 // coldStep says that the file that answers is restored when it is read.
-func coldStep(t *depot.Trace) *TraceStep {
+func coldStep(t *why.Trace) *TraceStep {
 	if t.File == nil || t.File.Cold == nil {
 		return nil
 	}
@@ -336,16 +337,16 @@ func coldStep(t *depot.Trace) *TraceStep {
 }
 
 // formStates say how far a form is.
-var formStates = map[depot.FormState]string{
-	depot.FormHeld:     "is here",
-	depot.FormPossible: "can be made",
-	depot.FormFailed:   "could not be made",
-	depot.FormUseless:  "was tried and is not worth keeping",
-	depot.FormNever:    "is not made here",
-	depot.FormNoWorker: "needs a worker",
+var formStates = map[why.FormState]string{
+	why.FormHeld:     "is here",
+	why.FormPossible: "can be made",
+	why.FormFailed:   "could not be made",
+	why.FormUseless:  "was tried and is not worth keeping",
+	why.FormNever:    "is not made here",
+	why.FormNoWorker: "needs a worker",
 }
 
-func formStep(t *depot.Trace) *TraceStep {
+func formStep(t *why.Trace) *TraceStep {
 	if len(t.Forms) == 0 {
 		return nil
 	}
@@ -354,17 +355,17 @@ func formStep(t *depot.Trace) *TraceStep {
 		i := TraceItem{Mark: MarkInfo, What: string(f.State), Name: f.Name, Job: f.Job, Until: f.Until}
 		text := formStates[f.State]
 		switch f.State {
-		case depot.FormBeingMade:
+		case why.FormBeingMade:
 			text = fmt.Sprintf("job %d makes it", f.Job)
-		case depot.FormHeld:
+		case why.FormHeld:
 			i.Mark = MarkOK
 			if f.Size > 0 {
 				text += ", " + term.Size(f.Size)
 			}
-		case depot.FormFailed, depot.FormNoWorker:
+		case why.FormFailed, why.FormNoWorker:
 			i.Mark = MarkNo
 		}
-		if f.From != "" && f.State != depot.FormHeld {
+		if f.From != "" && f.State != why.FormHeld {
 			text += ", of " + term.Printable(f.From)
 		}
 		if f.Detail != "" {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -14,7 +14,7 @@ func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 // watchedName names a watched folder for people: nobody needs to know where it is.
-func watchedName(f *depot.TracedFolder) string {
+func watchedName(f *answer.TracedFolder) string {
 	if f.Other {
 		return "watched folders of another server"
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -27,7 +29,7 @@ type Usage struct {
 	// InPlace are the watched folders. Their files are in none of the sums.
 	InPlace []InPlace `json:"in_place,omitempty"`
 	// Cold are the sums of cold files; missing: there are none.
-	Cold *depot.ColdStats `json:"cold,omitempty"`
+	Cold *coldstore.ColdStats `json:"cold,omitempty"`
 	// Cost is what a bucket costs; missing: the contents are on a disk.
 	Cost *Cost `json:"cost,omitempty"`
 }
@@ -78,7 +80,7 @@ type Share struct {
 
 // NewUsage describes the use of the space. quotas are those of products, watched the
 // folders that are indexed in place.
-func NewUsage(u *depot.Usage, quotas map[string]int64, watched []depot.WatchStatus) Usage {
+func NewUsage(u *lifecycle.Usage, quotas map[string]int64, watched []depot.WatchStatus) Usage {
 	l := Usage{Time: u.Time.UTC(), Live: u.Live, Cached: u.Cached, Garbage: u.Garbage, Trash: u.Trash, InTrash: u.InTrash}
 	if u.Plan != nil {
 		l.Plan = &PlanSum{u.Plan.Transactions, u.Plan.Frees}
@@ -90,10 +92,10 @@ func NewUsage(u *depot.Usage, quotas map[string]int64, watched []depot.WatchStat
 		l.Cost = &Cost{Bytes: l.Live + l.Cached + l.Trash + l.Garbage}
 		l.Cost.At(BucketPrice)
 	}
-	l.Products = shares(u.Products, func(s *depot.Share, l *Share) { l.Product, l.Quota = &s.Product, quotas[s.Product] })
-	l.Versions = shares(u.Versions, func(s *depot.Share, l *Share) { l.Product, l.Version = &s.Product, &s.Version })
-	l.Classes = shares(u.Classes, func(s *depot.Share, l *Share) { l.Class = &s.Class })
-	l.Kinds = shares(u.Kinds, func(s *depot.Share, l *Share) { l.Kind = &s.Kind })
+	l.Products = shares(u.Products, func(s *lifecycle.Share, l *Share) { l.Product, l.Quota = &s.Product, quotas[s.Product] })
+	l.Versions = shares(u.Versions, func(s *lifecycle.Share, l *Share) { l.Product, l.Version = &s.Product, &s.Version })
+	l.Classes = shares(u.Classes, func(s *lifecycle.Share, l *Share) { l.Class = &s.Class })
+	l.Kinds = shares(u.Kinds, func(s *lifecycle.Share, l *Share) { l.Kind = &s.Kind })
 	for i := range watched {
 		l.InPlace = append(l.InPlace, newInPlace(&watched[i]))
 	}
@@ -108,7 +110,7 @@ func (l *Usage) ColdText() string {
 	return ColdText(*l.Cold)
 }
 
-func shares(list []depot.Share, key func(*depot.Share, *Share)) []Share {
+func shares(list []lifecycle.Share, key func(*lifecycle.Share, *Share)) []Share {
 	out := make([]Share, len(list))
 	for i := range list {
 		out[i] = Share{Transactions: list[i].Transactions, Own: list[i].Own, Shared: list[i].Shared}
@@ -206,7 +208,7 @@ type UsageDay struct {
 }
 
 // NewUsageDays describes the usage of days.
-func NewUsageDays(list []depot.UsageDay) []UsageDay {
+func NewUsageDays(list []lifecycle.UsageDay) []UsageDay {
 	out := make([]UsageDay, len(list))
 	for i := range list {
 		u := &list[i]

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
 // Fault prints a fault with the files that are lost by it.
-func Fault(w io.Writer, f depot.Fault) {
+func Fault(w io.Writer, f content.Fault) {
 	what := f.What
 	if f.Ref != "" {
 		what = f.Ref + ": " + what

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/auth"
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
@@ -66,12 +66,12 @@ func (s *access) authenticate(x *exchange, r *http.Request, p *place) *auth.Chal
 }
 
 // scopeOf returns the scope of a caller with these rights.
-func scopeOf(r *auth.Rights) depot.Scope {
+func scopeOf(r *auth.Rights) answer.Scope {
 	if r.All {
-		return depot.Scope{}
+		return answer.Scope{}
 	}
 	// Never nil, which stands for all products.
-	return depot.Scope{Products: append([]string{}, r.Products...)}
+	return answer.Scope{Products: append([]string{}, r.Products...)}
 }
 
 // challenge refuses a request.
@@ -129,7 +129,7 @@ func (s *access) audits(x *exchange) bool {
 }
 
 // audit records a download that needed credentials.
-func (s *access) audit(x *exchange, r *http.Request, req *layout.Request, f *depot.File) {
+func (s *access) audit(x *exchange, r *http.Request, req *layout.Request, f *answer.File) {
 	if !s.audits(x) {
 		return
 	}

@@ -109,7 +109,7 @@ func addAs(t testing.TB, d *depot.Depot, product, path string, body []byte) held
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	added, err := tx.Add(t.Context(), depot.Source{Path: path, Content: content{bytes.NewReader(body)}})
+	added, err := tx.Add(t.Context(), depot.Source{Path: path, Content: memFile{bytes.NewReader(body)}})
 	if err != nil {
 		t.Fatal(err)
 	}

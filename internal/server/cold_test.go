@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -34,8 +35,8 @@ func chill(t *testing.T, d *depot.Depot, size int) []held {
 	for no := range 3 {
 		list = append(list, add(t, d, depot.Source{Path: "nightly.sym"}, build(no, size)))
 	}
-	sum, err := d.Cold.Cool(t.Context(), depot.CoolOptions{})
-	if errors.Is(err, depot.ErrDiskFull) {
+	sum, err := d.Cold.Cool(t.Context(), coldstore.CoolOptions{})
+	if errors.Is(err, coldstore.ErrDiskFull) {
 		t.Skip("nothing becomes cold on this disk: ", err)
 	}
 	if err != nil || sum.Contents < 2 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -39,7 +39,7 @@ func TestColdRights(t *testing.T) {
 	}
 	addAs(t, w.d, "ours", "nightly.sym", theirs[0].body) // the oldest belongs to both, and is the newest of none
 	newest := addAs(t, w.d, "ours", "nightly.sym", series("nightly.pdb", 9))
-	sum, err := w.d.Cold.Cool(t.Context(), depot.CoolOptions{})
+	sum, err := w.d.Cold.Cool(t.Context(), coldstore.CoolOptions{})
 	if err != nil || sum.Contents < 2 {
 		t.Fatalf("cool: %+v, %v; want two contents", sum, err)
 	}

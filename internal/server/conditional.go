@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 )
 
 // precondition evaluates the conditional headers in the order of RFC 9110,
@@ -128,7 +128,7 @@ func parseRange(v string, size int64) (off, n int64, kind rangeKind) {
 // arrivingRange reads a Range header for a file of unknown size that is still
 // being downloaded, and waits for the end of the range. ok is false if the whole
 // file is the answer.
-func arrivingRange(v string, f *depot.File) (off, n int64, ok bool) {
+func arrivingRange(v string, f *answer.File) (off, n int64, ok bool) {
 	const longest = 1 << 62
 	off, n, kind := parseRange(v, longest)
 	if kind != rangeOne || n <= 0 || off+n == longest {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -44,8 +45,8 @@ func isTimeout(err error) bool {
 }
 
 // blockUntil returns a lookup that ends, with a miss, when a channel is closed.
-func blockUntil(release <-chan struct{}) func(context.Context, layout.Request) (*depot.File, error) {
-	return func(context.Context, layout.Request) (*depot.File, error) {
+func blockUntil(release <-chan struct{}) func(context.Context, layout.Request) (*answer.File, error) {
+	return func(context.Context, layout.Request) (*answer.File, error) {
 		<-release
 		return nil, fs.ErrNotExist
 	}

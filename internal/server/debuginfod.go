@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -27,7 +28,7 @@ const (
 
 // debuginfodHeaders sets the header fields of the debuginfod protocol. The error
 // is a tooLargeError if the file exceeds the client's X-DEBUGINFOD-MAXSIZE.
-func debuginfodHeaders(h http.Header, r *http.Request, f *depot.File, paths string) error {
+func debuginfodHeaders(h http.Header, r *http.Request, f *answer.File, paths string) error {
 	if v := r.Header["X-Debuginfod-Maxsize"]; len(v) == 1 {
 		if limit, ok := digits(strings.TrimSpace(v[0])); ok && limit > 0 && f.Size > limit {
 			return tooLargeError{limit}
@@ -100,7 +101,7 @@ type metadataAnswer struct {
 type metadataSearch struct {
 	*access
 	// search searches the depot; see depot.Depot.Metadata.
-	search func(ctx context.Context, scope depot.Scope, key, value string, limit int) (_ []depot.Metadata, complete bool, err error)
+	search func(ctx context.Context, scope answer.Scope, key, value string, limit int) (_ []depot.Metadata, complete bool, err error)
 }
 
 // serve answers a search. Missing parameters and unknown keys are answered 404 with
@@ -185,5 +186,5 @@ func (s *metadataSearch) federate(ctx context.Context, x *exchange, r *http.Requ
 	if loop {
 		return nil, true
 	}
-	return s.depot.UpstreamMetadata(ctx, depot.Question{Scope: x.caller.scope, Via: via, Origin: origin(r)}, key, value)
+	return s.depot.UpstreamMetadata(ctx, answer.Question{Scope: x.caller.scope, Via: via, Origin: origin(r)}, key, value)
 }

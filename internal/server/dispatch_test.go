@@ -18,6 +18,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -89,7 +91,7 @@ func TestNotReady(t *testing.T) {
 // serves its local cache, so a balancer keeps it.
 func TestReadyWithoutStore(t *testing.T) {
 	s := newServer(t, Config{Depot: newDepot(t)})
-	s.routes.own.handler.(*ownPaths).ready = func(context.Context) error { return fmt.Errorf("bucket: %w", depot.ErrUnavailable) }
+	s.routes.own.handler.(*ownPaths).ready = func(context.Context) error { return fmt.Errorf("bucket: %w", content.ErrUnavailable) }
 	if r := ask(s, "GET", "/readyz"); r.status != 200 || !strings.Contains(r.body, "object store") {
 		t.Errorf("readyz: %d %q, want 200 and the reason", r.status, r.body)
 	}
@@ -362,8 +364,8 @@ func TestMetadataLimits(t *testing.T) {
 }
 
 // slowSearch returns a search that takes as long as it may.
-func slowSearch(searching chan<- struct{}) func(context.Context, depot.Scope, string, string, int) ([]depot.Metadata, bool, error) {
-	return func(ctx context.Context, _ depot.Scope, _, _ string, _ int) ([]depot.Metadata, bool, error) {
+func slowSearch(searching chan<- struct{}) func(context.Context, answer.Scope, string, string, int) ([]depot.Metadata, bool, error) {
+	return func(ctx context.Context, _ answer.Scope, _, _ string, _ int) ([]depot.Metadata, bool, error) {
 		searching <- struct{}{}
 		<-ctx.Done()
 		return nil, false, nil
@@ -392,10 +394,10 @@ func TestFailures(t *testing.T) {
 	d, path := newDepot(t), "/a.pdb/000000000000000000000000000000001/a.pdb"
 	for err, want := range map[error]int{
 		fs.ErrNotExist: 404, errors.New("disk"): 500, context.DeadlineExceeded: 503, &os.PathError{Op: "open", Err: fs.ErrNotExist}: 404, fs.ErrPermission: 500,
-		fmt.Errorf("s3://b: %w", depot.ErrUnavailable):        503,
+		fmt.Errorf("s3://b: %w", content.ErrUnavailable):      503,
 		fmt.Errorf("postgres://h/d: %w", depot.ErrNoDatabase): 503, fmt.Errorf("%w: %w", fs.ErrNotExist, depot.ErrNoDatabase): 503,
 	} {
-		s := newFakeServer(t, Config{Depot: d}, func(context.Context, layout.Request) (*depot.File, error) { return nil, err })
+		s := newFakeServer(t, Config{Depot: d}, func(context.Context, layout.Request) (*answer.File, error) { return nil, err })
 		for range 3 {
 			r := ask(s, "GET", path)
 			if r.status != want || strings.Contains(r.body, "disk") || r.header.Get("Cache-Control") != "no-cache" {

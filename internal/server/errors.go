@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -45,7 +46,7 @@ var classes = []struct {
 	text   string // body; "" means the error's own text
 }{
 	// These come first, so that an unknown answer is never a miss.
-	{depot.ErrUnavailable, http.StatusServiceUnavailable, "the file cannot be read now, try again in a few seconds"},
+	{content.ErrUnavailable, http.StatusServiceUnavailable, "the file cannot be read now, try again in a few seconds"},
 	{depot.ErrNoDatabase, http.StatusServiceUnavailable, "the index cannot be read now, try again in a few seconds"},
 	{fs.ErrNotExist, http.StatusNotFound, notFoundText},
 	{layout.ErrNoPath, http.StatusNotFound, notFoundText},

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/auth"
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/server/metrics"
 	"github.com/symdepot/symdepot/layout"
@@ -143,7 +143,7 @@ type endpoint struct {
 type caller struct {
 	id     auth.Identity
 	rights auth.Rights
-	scope  depot.Scope
+	scope  answer.Scope
 	token  string // from the path, or ""
 	why    string // for the log: why the credentials were rejected
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/server/metrics"
 	"github.com/symdepot/symdepot/internal/wire"
 )
@@ -191,7 +192,7 @@ func (s *service) fromMemory(x *exchange, r *http.Request, path string) bool {
 
 // keep reads a whole file of size bytes into memory, sends it and keeps the
 // answer. The header must be complete.
-func (s *service) keep(x *exchange, f *depot.File, size int64) error {
+func (s *service) keep(x *exchange, f *answer.File, size int64) error {
 	body := make([]byte, size)
 	if n, err := f.ReadAt(body, 0); n < len(body) {
 		if err == nil || err == io.EOF {

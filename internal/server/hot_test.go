@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -25,7 +26,7 @@ type counting struct {
 	opened atomic.Int64
 }
 
-func (c *counting) Get(ctx context.Context, q depot.Question) (*depot.File, error) {
+func (c *counting) Get(ctx context.Context, q answer.Question) (*answer.File, error) {
 	c.opened.Add(1)
 	return c.finder.Get(ctx, q)
 }
@@ -63,7 +64,7 @@ func (d *filteredDepot) waitForFilter(t testing.TB, path string, products ...str
 	defer end.Stop()
 	excluded := func() bool {
 		reads := d.IndexReads()
-		_, err := d.Get(t.Context(), depot.Question{Scope: depot.Scope{Products: products}, Request: req})
+		_, err := d.Get(t.Context(), answer.Question{Scope: answer.Scope{Products: products}, Request: req})
 		return errors.Is(err, fs.ErrNotExist) && d.IndexReads() == reads
 	}
 	for !excluded() {

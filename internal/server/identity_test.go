@@ -21,6 +21,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/oidc"
 	"github.com/symdepot/symdepot/internal/oidc/oidctest"
@@ -209,7 +210,7 @@ const thirdID = "11112222333344445555666677778888A"
 
 func transactions(t *testing.T, d *depot.Depot) int {
 	t.Helper()
-	list, err := d.List(t.Context(), depot.Scope{}, depot.ListFilter{})
+	list, err := d.List(t.Context(), answer.Scope{}, depot.ListFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/body"
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/wire"
@@ -256,7 +256,7 @@ func (s *jobAPI) sendInput(x *exchange, r *http.Request, l jobs.Lease) error {
 	defer func() { _ = f.Close() }()
 	s.deliver(x, r, &delivery{
 		file: f, modified: true, refusal: noStore,
-		header: func(h http.Header, _ *depot.File) { h["Content-Type"] = octetStream },
+		header: func(h http.Header, _ *answer.File) { h["Content-Type"] = octetStream },
 	})
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -54,7 +55,7 @@ func TestTooManyLookups(t *testing.T) {
 	d := newDepot(t)
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		s := newFakeServer(t, Config{MaxInFlight: 2, Depot: d}, func(context.Context, layout.Request) (*depot.File, error) {
+		s := newFakeServer(t, Config{MaxInFlight: 2, Depot: d}, func(context.Context, layout.Request) (*answer.File, error) {
 			<-release
 			return nil, fs.ErrNotExist
 		})
@@ -84,7 +85,7 @@ func TestTooManyConnections(t *testing.T) {
 	d := newDepot(t)
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		s := newFakeServer(t, Config{MaxConns: 2, Depot: d}, func(_ context.Context, r layout.Request) (*depot.File, error) {
+		s := newFakeServer(t, Config{MaxConns: 2, Depot: d}, func(_ context.Context, r layout.Request) (*answer.File, error) {
 			if r.Name == "slow.pdb" {
 				<-release
 			}

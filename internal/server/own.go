@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/web"
 )
 
@@ -49,7 +50,7 @@ func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 		s.text(x, http.StatusOK, "ok\n")
 	case "readyz":
 		err := s.answers(r.Context())
-		if errors.Is(err, depot.ErrUnavailable) {
+		if errors.Is(err, content.ErrUnavailable) {
 			// All servers lose the store at the same moment. A balancer that stopped
 			// asking them would take the cached files away too.
 			s.text(x, http.StatusOK, "ready; the object store does not answer, so only files of the local cache are served\n")

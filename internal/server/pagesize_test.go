@@ -23,7 +23,7 @@ func TestPageSize(t *testing.T) {
 	defer tx.Rollback()
 	for i := range 120 {
 		name := fmt.Sprintf("module_of_a_usual_length%03d.pdb", i)
-		if _, err := tx.Add(t.Context(), depot.Source{Path: "build/out/" + name, Content: content{bytes.NewReader(sym(fmt.Sprintf("%032X1", uint64(i+1)*0x9e3779b97f4a7c15), name, "", 200))}}); err != nil {
+		if _, err := tx.Add(t.Context(), depot.Source{Path: "build/out/" + name, Content: memFile{bytes.NewReader(sym(fmt.Sprintf("%032X1", uint64(i+1)*0x9e3779b97f4a7c15), name, "", 200))}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/web"
 )
@@ -26,7 +27,7 @@ func TestPublishConnection(t *testing.T) {
 	g.s.cfg.API, g.s.cfg.Pages = webOf(g.d, web.Config{Forms: forms})
 	addr := listen(t, g.s)
 	count := func() int {
-		list, err := g.d.List(t.Context(), depot.Scope{}, depot.ListFilter{Limit: 1000})
+		list, err := g.d.List(t.Context(), answer.Scope{}, depot.ListFilter{Limit: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}

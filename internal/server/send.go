@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/fetch"
 )
 
@@ -19,7 +19,7 @@ const encodeMin = 1 << 10
 
 // delivery is a file that is sent, with what the protocols do differently.
 type delivery struct {
-	file *depot.File
+	file *answer.File
 	// encode allows a content coding.
 	encode bool
 	// modified allows Last-Modified and the conditions that compare with it.
@@ -28,7 +28,7 @@ type delivery struct {
 	unconditional bool
 	// header sets the fields of a successful answer. body is the file, or its
 	// compressed variant; its ETag is set already.
-	header func(h http.Header, body *depot.File)
+	header func(h http.Header, body *answer.File)
 	// refusal is the Cache-Control of 412 and 416.
 	refusal []string
 	// keep lets the answer be kept in memory.
@@ -101,7 +101,7 @@ func (s *service) deliver(x *exchange, r *http.Request, d *delivery) {
 
 // describe sets the fields of a successful answer that do not depend on the request's
 // range, and returns what conditions compare with.
-func (d *delivery) describe(h http.Header, body *depot.File) (tag string, modified time.Time) {
+func (d *delivery) describe(h http.Header, body *answer.File) (tag string, modified time.Time) {
 	if !body.Growing { // else it is not known before the end
 		tag = `"` + body.ETag + `"`
 		h["Etag"] = []string{tag}
@@ -132,7 +132,7 @@ func forgetFile(h http.Header) {
 
 // encoded returns a compressed variant of a delivery's file in a content coding
 // that the client accepts, or nil.
-func (s *service) encoded(x *exchange, r *http.Request, d *delivery) *depot.File {
+func (s *service) encoded(x *exchange, r *http.Request, d *delivery) *answer.File {
 	if !d.encode || r.Header["Accept-Encoding"] == nil || r.Header["Range"] != nil || d.file.Size < encodeMin {
 		return nil
 	}
@@ -158,7 +158,7 @@ type part struct {
 }
 
 // partOf evaluates the Range header.
-func partOf(h http.Header, body *depot.File, tag string, modified time.Time) part {
+func partOf(h http.Header, body *answer.File, tag string, modified time.Time) part {
 	size, ranges := body.Size, h["Range"]
 	whole := part{0, size, http.StatusOK, ""}
 	if len(ranges) != 1 || !ifRange(h, tag, modified) {
@@ -181,7 +181,7 @@ func partOf(h http.Header, body *depot.File, tag string, modified time.Time) par
 
 // copyBody sends the status and a part of f. If the first bytes cannot be read, nothing is
 // sent. A client that receives too slowly is cut off.
-func (s *service) copyBody(x *exchange, f *depot.File, p part) error {
+func (s *service) copyBody(x *exchange, f *answer.File, p part) error {
 	off, n := p.off, p.n
 	var rc *http.ResponseController
 	if n < 0 || n > copyStep/4 {
@@ -235,7 +235,7 @@ func (s *service) copyBody(x *exchange, f *depot.File, p part) error {
 }
 
 // sendFile lets the kernel copy the bytes of a file on disk to the connection.
-func (s *service) sendFile(x *exchange, rc *http.ResponseController, f *depot.File, file *os.File, off, n int64) error {
+func (s *service) sendFile(x *exchange, rc *http.ResponseController, f *answer.File, file *os.File, off, n int64) error {
 	if off > 0 {
 		if _, err := file.Seek(off, io.SeekStart); err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -344,7 +344,7 @@ func TestRedirect(t *testing.T) {
 // TestMSFZ: a client that accepts MSFZ containers is recognized by its request.
 func TestMSFZ(t *testing.T) {
 	var got symfile.Role
-	s := newFakeServer(t, Config{Depot: newDepot(t)}, func(_ context.Context, r layout.Request) (*depot.File, error) {
+	s := newFakeServer(t, Config{Depot: newDepot(t)}, func(_ context.Context, r layout.Request) (*answer.File, error) {
 		got = r.Lookups[0].Role & symfile.Compressed
 		return nil, fs.ErrNotExist
 	})

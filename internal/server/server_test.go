@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/internal/web/api"
 	"github.com/symdepot/symdepot/internal/web/pages"
@@ -25,11 +26,11 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// content is a file in memory.
-type content struct{ *bytes.Reader }
+// memFile is a file in memory.
+type memFile struct{ *bytes.Reader }
 
-func (c content) Size() int64   { return c.Reader.Size() }
-func (c content) Changed() bool { return false }
+func (c memFile) Size() int64   { return c.Reader.Size() }
+func (c memFile) Changed() bool { return false }
 
 // held is a file that the test's depot holds.
 type held struct {
@@ -75,7 +76,7 @@ func add(t testing.TB, d *depot.Depot, src depot.Source, body []byte) held {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	src.Content = content{bytes.NewReader(body)}
+	src.Content = memFile{bytes.NewReader(body)}
 	added, err := tx.Add(t.Context(), src)
 	if err != nil {
 		t.Fatalf("Add: %s, error %v; want no error", src.Path, err)
@@ -171,9 +172,9 @@ func newServer(t testing.TB, cfg Config) *Server {
 }
 
 // fake is a depot whose files a test opens.
-type fake func(ctx context.Context, req layout.Request) (*depot.File, error)
+type fake func(ctx context.Context, req layout.Request) (*answer.File, error)
 
-func (open fake) Get(ctx context.Context, q depot.Question) (*depot.File, error) {
+func (open fake) Get(ctx context.Context, q answer.Question) (*answer.File, error) {
 	if err := q.Turn.Enter(); err != nil {
 		return nil, err
 	}
@@ -189,7 +190,7 @@ func newFakeServer(t testing.TB, cfg Config, open fake) *Server {
 	return s
 }
 
-func notFound(context.Context, layout.Request) (*depot.File, error) { return nil, fs.ErrNotExist }
+func notFound(context.Context, layout.Request) (*answer.File, error) { return nil, fs.ErrNotExist }
 
 // listen serves on a free port of this machine until the test ends.
 func listen(t testing.TB, s *Server) (addr string) {

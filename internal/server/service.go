@@ -10,6 +10,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/server/metrics"
 	"github.com/symdepot/symdepot/layout"
@@ -38,7 +40,7 @@ type service struct {
 
 // finder finds the file that answers a question: a depot. Not found is fs.ErrNotExist.
 type finder interface {
-	Get(ctx context.Context, q depot.Question) (*depot.File, error)
+	Get(ctx context.Context, q answer.Question) (*answer.File, error)
 }
 
 // fail answers with the status of an error. It writes nothing to a client that
@@ -52,7 +54,7 @@ func (s *service) fail(x *exchange, err error) {
 		x.status, x.err = status, err
 		return
 	}
-	if status >= 500 && !errors.Is(err, limit.ErrBusy) && !errors.Is(err, errStopped) && !errors.Is(err, depot.ErrUnavailable) && !errors.Is(err, depot.ErrNoDatabase) {
+	if status >= 500 && !errors.Is(err, limit.ErrBusy) && !errors.Is(err, errStopped) && !errors.Is(err, content.ErrUnavailable) && !errors.Is(err, depot.ErrNoDatabase) {
 		s.cfg.Log.Error("a request failed", "error", err)
 	}
 	h := x.Header()

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
@@ -284,7 +285,7 @@ func (k *soak) beside(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
 		i := rand.IntN(soakKeys)
 		if tx, err := k.d.Begin(ctx, depot.TxInfo{Product: "soak"}); err == nil {
-			_, err = tx.Add(ctx, depot.Source{Path: "app.sym", Content: content{bytes.NewReader(k.files[i])}})
+			_, err = tx.Add(ctx, depot.Source{Path: "app.sym", Content: memFile{bytes.NewReader(k.files[i])}})
 			if err == nil {
 				if number, err := tx.Commit(ctx); err == nil && rand.IntN(4) > 0 {
 					_, _ = k.d.Retention.Remove(ctx, number, "")
@@ -398,7 +399,7 @@ func TestSoak(t *testing.T) {
 	if k.saw["right 200"] == 0 || k.saw["404"] == 0 || k.saw["broken"] == 0 {
 		t.Error("not all happened that should")
 	}
-	if _, err := k.d.Check.Verify(t.Context(), func(f depot.Fault) { t.Errorf("verify: %+v, want no fault", f) }, nil); err != nil {
+	if _, err := k.d.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("verify: %+v, want no fault", f) }, nil); err != nil {
 		t.Error(err)
 	}
 	left, err := k.quiet()

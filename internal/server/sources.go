@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -44,7 +45,7 @@ func (s *sourceFiles) serve(x *exchange, r *http.Request, p *place) {
 	x.result = resultHit
 	s.deliver(x, r, &delivery{
 		file: f, encode: true, modified: true, refusal: noCache,
-		header: func(h http.Header, _ *depot.File) {
+		header: func(h http.Header, _ *answer.File) {
 			// Never HTML: the text of a source must not become a page of this site.
 			h["Content-Type"] = plainText
 			h["Cache-Control"] = s.cacheControl(control)
@@ -55,7 +56,7 @@ func (s *sourceFiles) serve(x *exchange, r *http.Request, p *place) {
 }
 
 // open opens the file that the segments behind /-/src name.
-func (s *sourceFiles) open(r *http.Request, x *exchange, segs []string) (f *depot.File, control []string, err error) {
+func (s *sourceFiles) open(r *http.Request, x *exchange, segs []string) (f *answer.File, control []string, err error) {
 	if len(segs) < 3 {
 		return nil, nil, fs.ErrNotExist
 	}

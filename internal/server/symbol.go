@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"net/http"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/wire"
@@ -58,19 +58,19 @@ func (s *symbols) serve(x *exchange, r *http.Request, p *place) {
 	}
 	s.deliver(x, r, &delivery{
 		file: f, encode: req.Form != layout.FormCabinet, modified: true, refusal: noCache, keep: !f.Substitute && !f.Made && !f.InPlace,
-		header: func(h http.Header, body *depot.File) { s.fileHeaders(h, req, body) },
+		header: func(h http.Header, body *answer.File) { s.fileHeaders(h, req, body) },
 		sent:   func() { s.audit(x, r, req, f) },
 	})
 }
 
 // describe returns the header fields of the answer with a file to a request without
 // conditions, ranges and content codings.
-func (s *symbols) describe(req *layout.Request, f *depot.File) map[string][]string {
+func (s *symbols) describe(req *layout.Request, f *answer.File) map[string][]string {
 	h := http.Header{}
 	if req.Layout == layout.Debuginfod {
 		_ = debuginfodHeaders(h, &http.Request{}, f, s.cfg.Paths) // it fails only for a request with a limit
 	}
-	d := delivery{file: f, modified: true, header: func(h http.Header, body *depot.File) { s.fileHeaders(h, req, body) }}
+	d := delivery{file: f, modified: true, header: func(h http.Header, body *answer.File) { s.fileHeaders(h, req, body) }}
 	d.describe(h, f)
 	if f.Size >= 0 {
 		h["Content-Length"] = contentLength(f.Size)
@@ -79,7 +79,7 @@ func (s *symbols) describe(req *layout.Request, f *depot.File) map[string][]stri
 }
 
 // fileHeaders sets the fields that are the same for every answer of a file.
-func (s *symbols) fileHeaders(h http.Header, req *layout.Request, body *depot.File) {
+func (s *symbols) fileHeaders(h http.Header, req *layout.Request, body *answer.File) {
 	o := &body.Object
 	isPDB := o.Kind == symfile.PDB || o.Kind == symfile.MSFZ
 	h["Content-Type"] = octetStream
@@ -112,7 +112,7 @@ func (s *symbols) fileHeaders(h http.Header, req *layout.Request, body *depot.Fi
 // open looks a request up in the depot and then in the upstreams. Lookups in the
 // depot are limited, and further requests wait; a request that waits for an upstream
 // does not count.
-func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (*depot.File, error) {
+func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (*answer.File, error) {
 	if s.cfg.ID != "" && r.Header[wire.Hop] != nil {
 		x.Header()[wire.Hop] = []string{s.cfg.ID}
 	}
@@ -125,12 +125,12 @@ func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (*depo
 }
 
 // ask asks the depot, and holds the request while a file is made for it.
-func (s *symbols) ask(x *exchange, r *http.Request, req *layout.Request) (*depot.File, error) {
+func (s *symbols) ask(x *exchange, r *http.Request, req *layout.Request) (*answer.File, error) {
 	ctx := r.Context()
 	turn := s.turn(x, r, s.making, s.cfg.Symbols.Wait)
 	defer turn.End()
 	via, loop := s.via(r)
-	q := depot.Question{
+	q := answer.Question{
 		Scope: x.caller.scope, Request: *req, Checksum: r.Header.Get("SymbolChecksum"), Via: via, Client: s.limitKey(r), Local: loop,
 		Turn: turn, Held: r.Method != http.MethodHead,
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/server/metrics"
 	"github.com/symdepot/symdepot/layout"
@@ -139,11 +140,11 @@ func limitName(t *limit.Turn, depotLimit string) string {
 
 // send sends a SymCache file. There is no Last-Modified: a 304 for it
 // could be taken for the protocol's own.
-func (s *symCaches) send(x *exchange, r *http.Request, f *depot.File, v symcache.Version, ask depot.SymCacheAsk) {
+func (s *symCaches) send(x *exchange, r *http.Request, f *answer.File, v symcache.Version, ask depot.SymCacheAsk) {
 	s.allow(http.NewResponseController(x.w), 0) // the request may have been held for long
 	s.deliver(x, r, &delivery{
 		file: f, encode: true, unconditional: !ask.Exceeds.IsZero(), refusal: noStore,
-		header: func(h http.Header, _ *depot.File) {
+		header: func(h http.Header, _ *answer.File) {
 			h["Content-Type"] = []string{symcache.ContentType(v)}
 			h["Cache-Control"] = privateHour // there may be a newer version later
 			addVary(h, "Accept-Encoding")

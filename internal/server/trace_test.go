@@ -17,6 +17,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/internal/upstream"
@@ -54,14 +56,14 @@ func agrees(t testing.TB, s *Server, path string, headers ...string) report.Trac
 	answer := ask(s, "GET", path, headers...)
 	after := trace(t, s, path, headers...)
 	for when, l := range map[string]report.Trace{"before": before, "after": after} {
-		depends := l.Status == 0 && l.Verdict == string(depot.VerdictSources) && (answer.status == 200 || answer.status == 404)
+		depends := l.Status == 0 && l.Verdict == string(why.VerdictSources) && (answer.status == 200 || answer.status == 404)
 		if l.Status != answer.status && !depends {
 			t.Errorf("%s: the trace %s says %d (%s: %s), the answer is %d", path, when, l.Status, l.Verdict, l.Says, answer.status)
 		}
 		if (l.Mark() == report.MarkOK) != (answer.status < 400) && !depends {
 			t.Errorf("%s: the trace %s has the verdict %s, the answer is %d", path, when, l.Verdict, answer.status)
 		}
-		if l.Verdict != string(depot.VerdictFound) {
+		if l.Verdict != string(why.VerdictFound) {
 			continue
 		}
 		for name, want := range l.Headers {
@@ -119,7 +121,7 @@ func TestTraceAgrees(t *testing.T) {
 		verdicts[agrees(t, s, p).Verdict]++
 	}
 	t.Logf("%d paths: %v", len(list), verdicts)
-	for v, least := range map[depot.Verdict]int{depot.VerdictFound: 50, depot.VerdictRedirect: 1, depot.VerdictAbsent: 100, depot.VerdictNotPath: 5} {
+	for v, least := range map[why.Verdict]int{why.VerdictFound: 50, why.VerdictRedirect: 1, why.VerdictAbsent: 100, why.VerdictNotPath: 5} {
 		if verdicts[string(v)] < least {
 			t.Errorf("%d paths have the verdict %s, want at least %d: the list proves too little", verdicts[string(v)], v, least)
 		}
@@ -133,7 +135,7 @@ func TestTraceCauses(t *testing.T) {
 	guid := w.pdb.obj.DebugID.GUID.Upper()
 	portable := addFile(t, w.d, "ppdb/lines.pdb").obj.DebugID.GUID.Upper()
 	removed := add(t, w.d, depot.Source{Path: "gone.sym"}, sym("AAAABBBBCCCCDDDDEEEEFFFF000011111", "gone.pdb", "", 400))
-	list, err := w.d.List(t.Context(), depot.Scope{}, depot.ListFilter{Limit: 1})
+	list, err := w.d.List(t.Context(), answer.Scope{}, depot.ListFilter{Limit: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,14 +182,14 @@ func TestTraceMade(t *testing.T) {
 	w := newSymbolsWorld(t, depot.SymbolsOptions{}, SymbolsConfig{}, true)
 	s := traceServer(t, w.d, Config{})
 	path := w.pdb.symPath(t)
-	if l := agrees(t, s, path); l.Verdict != string(depot.VerdictMakes) || l.Status != 200 {
+	if l := agrees(t, s, path); l.Verdict != string(why.VerdictMakes) || l.Status != 200 {
 		t.Errorf("before: verdict %s, status %d, want made and 200", l.Verdict, l.Status)
 	}
-	if l := agrees(t, s, path); l.Verdict != string(depot.VerdictFound) || !strings.Contains(l.Says, "made of other files of its module") {
+	if l := agrees(t, s, path); l.Verdict != string(why.VerdictFound) || !strings.Contains(l.Says, "made of other files of its module") {
 		t.Errorf("after: verdict %s, %q; want found, and that it was made", l.Verdict, l.Says)
 	}
 	gsym := strings.TrimSuffix(w.pdb.symPath(t), ".sym") + ".gsym"
-	if l := agrees(t, s, gsym); l.Verdict != string(depot.VerdictMakes) {
+	if l := agrees(t, s, gsym); l.Verdict != string(why.VerdictMakes) {
 		t.Errorf("GSYM: verdict %s, want made", l.Verdict)
 	}
 	agrees(t, s, "/other.pdb/00000000000000000000000000000DEF1/other.sym")
@@ -215,7 +217,7 @@ func TestTraceFolders(t *testing.T) {
 	t.Cleanup(func() { _ = folder.Close() })
 	s := traceServer(t, openDepot(t, depot.Options{Sources: []*tree.Folder{folder}}), Config{})
 	l := agrees(t, s, "/hello-x64.pdb/"+strings.ToLower(id)+"/hello-x64.pdb")
-	if l.Verdict != string(depot.VerdictFound) || !strings.Contains(l.Says, "in a served folder") || strings.Contains(l.Says, dir) {
+	if l.Verdict != string(why.VerdictFound) || !strings.Contains(l.Says, "in a served folder") || strings.Contains(l.Says, dir) {
 		t.Errorf("verdict %s, %q; want found in a served folder, without its path", l.Verdict, l.Says)
 	}
 	l = agrees(t, s, "/hello-x64.pdb/00000000000000000000000000000DEF1/hello-x64.pdb")
@@ -275,7 +277,7 @@ func TestTraceUpstreams(t *testing.T) {
 	t.Cleanup(func() { _ = f.src.Close() })
 	s := traceServer(t, d, Config{})
 	const path = "/app.pdb/44E4EC8C2F41492B9369D6B9A059577C2/app.sym"
-	if l := trace(t, s, path); l.Verdict != string(depot.VerdictSources) || l.Status != 0 || !strings.Contains(l.Says, "far") {
+	if l := trace(t, s, path); l.Verdict != string(why.VerdictSources) || l.Status != 0 || !strings.Contains(l.Says, "far") {
 		t.Errorf("before: verdict %s, status %d, %q; want sources, 0 and the name", l.Verdict, l.Status, l.Says)
 	}
 	if l := trace(t, s, "/private.pdb/44E4EC8C2F41492B9369D6B9A059577C2/private.sym"); l.Cause != "excluded" || l.Status != 404 {
@@ -300,7 +302,7 @@ func TestTraceUpstreams(t *testing.T) {
 	// Now the upstream has the file: asking it finds it.
 	f.has.Store(&map[string][]byte{path: sym("44E4EC8C2F41492B9369D6B9A059577C2", "app.pdb", "", 5000)})
 	r := askBody(s, "POST", "/-/api/v1/trace/ask", `{"path":"`+path+`"}`)
-	if err := json.Unmarshal([]byte(r.body), &l); err != nil || r.status != 200 || l.Verdict != string(depot.VerdictFound) {
+	if err := json.Unmarshal([]byte(r.body), &l); err != nil || r.status != 200 || l.Verdict != string(why.VerdictFound) {
 		t.Errorf("asking: status %d, verdict %s, %v; want 200 and found: %s", r.status, l.Verdict, err, r.body)
 	}
 	agrees(t, s, path)
@@ -319,10 +321,10 @@ func TestTraceSubstitute(t *testing.T) {
 		t.Fatalf("the download: status %d, want 200", r.status)
 	}
 	const other = "/other.pdb/" + id + "/other.sym"
-	if l := agrees(t, s, other); l.Verdict != string(depot.VerdictSources) {
+	if l := agrees(t, s, other); l.Verdict != string(why.VerdictSources) {
 		t.Errorf("before: verdict %s, want sources", l.Verdict)
 	}
-	if l := agrees(t, s, other); l.Verdict != string(depot.VerdictFound) || !strings.Contains(l.Says, "but another name") {
+	if l := agrees(t, s, other); l.Verdict != string(why.VerdictFound) || !strings.Contains(l.Says, "but another name") {
 		t.Errorf("after: verdict %s, %q; want found, under another name", l.Verdict, l.Says)
 	}
 }
@@ -439,7 +441,7 @@ func TestTraceHidesProducts(t *testing.T) {
 			addAs(t, d, "theirs", "hello-x64.sym", sym(guid+"2", "hello-x64.pdb", "", 500))
 			addAs(t, d, "theirs", "hello-x64.exe", read("pdb/hello-x64.exe"))
 			gone := addAs(t, d, "theirs", "gone.sym", sym("AAAABBBBCCCCDDDDEEEEFFFF000011111", "gone.pdb", "", 400))
-			list, err := d.List(t.Context(), depot.Scope{}, depot.ListFilter{Limit: 1})
+			list, err := d.List(t.Context(), answer.Scope{}, depot.ListFilter{Limit: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

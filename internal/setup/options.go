@@ -5,6 +5,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/srclink"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/symbolicate"
@@ -117,8 +118,8 @@ func MakeSymbols(c *config.Config) depot.SymbolsOptions {
 }
 
 // ColdOptions returns how a server makes files cold.
-func ColdOptions(c *config.Config) depot.ColdOptions {
-	o := depot.ColdOptions{After: time.Duration(c.Cold.After), Rate: int64(c.Cold.Rate), Near: int64(c.Cold.Near)}
+func ColdOptions(c *config.Config) coldstore.ColdOptions {
+	o := coldstore.ColdOptions{After: time.Duration(c.Cold.After), Rate: int64(c.Cold.Rate), Near: int64(c.Cold.Near)}
 	if o.Rate == 0 {
 		o.Rate = -1
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/term"
 )
@@ -46,18 +47,18 @@ const (
 
 // Open opens the wanted file from the depot, else downloads it. had is true for the depot.
 // It does not wait for files that have to be made: Fetch does.
-func Open(ctx context.Context, d *depot.Depot, w Want) (f *depot.File, had bool, err error) {
+func Open(ctx context.Context, d *depot.Depot, w Want) (f *answer.File, had bool, err error) {
 	return open(ctx, d, w, nil)
 }
 
 func open(
 	ctx context.Context, d *depot.Depot, w Want, hold func(context.Context, func(context.Context) error) (bool, error),
-) (f *depot.File, had bool, err error) {
+) (f *answer.File, had bool, err error) {
 	req, err := w.Request()
 	if err != nil {
 		return nil, false, err
 	}
-	f, err = d.Get(ctx, depot.Question{Request: req, Hold: hold})
+	f, err = d.Get(ctx, answer.Question{Request: req, Hold: hold})
 	if err != nil {
 		return nil, false, err
 	}
@@ -93,10 +94,10 @@ func wait(ctx context.Context, made func(context.Context) error) (gaveUp bool, e
 
 // Reader returns a reader of a file of the depot from its beginning. It waits for
 // the rest of a file that is still being downloaded.
-func Reader(f *depot.File) io.Reader { return &reader{f: f} }
+func Reader(f *answer.File) io.Reader { return &reader{f: f} }
 
 type reader struct {
-	f   *depot.File
+	f   *answer.File
 	off int64
 }
 
@@ -172,7 +173,7 @@ func (o *Outcome) remembered(ctx context.Context, d *depot.Depot) {
 	if err != nil {
 		return
 	}
-	misses, err := d.Remembered(ctx, depot.Question{Request: req})
+	misses, err := d.Remembered(ctx, answer.Question{Request: req})
 	if err != nil {
 		return // a detail of a message
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/symdepot/symdepot/dump"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -60,8 +61,8 @@ func (v Verdict) Text() string {
 
 // Depot is the part of a depot that judges modules.
 type Depot interface {
-	Held(ctx context.Context, scope depot.Scope, req layout.Request) (depot.Found, error)
-	Named(ctx context.Context, scope depot.Scope, name string) (depot.Named, error)
+	Held(ctx context.Context, scope answer.Scope, req layout.Request) (depot.Found, error)
+	Named(ctx context.Context, scope answer.Scope, name string) (depot.Named, error)
 }
 
 var _ Depot = depot.Finder{}
@@ -103,7 +104,7 @@ func (m *Module) Missing() []FileState {
 
 // Judge says of each module of a dump what the depot has of it in the scope. It looks
 // for the files that Fetch would get, in the same way, but asks no upstream.
-func Judge(ctx context.Context, d Depot, scope depot.Scope, crash *dump.Dump) ([]Module, error) {
+func Judge(ctx context.Context, d Depot, scope answer.Scope, crash *dump.Dump) ([]Module, error) {
 	list := make([]Module, 0, len(crash.Modules))
 	for i := range crash.Modules {
 		m := &crash.Modules[i]
@@ -118,11 +119,11 @@ func Judge(ctx context.Context, d Depot, scope depot.Scope, crash *dump.Dump) ([
 }
 
 // JudgeWant says what the depot has of a single file.
-func JudgeWant(ctx context.Context, d Depot, scope depot.Scope, w Want) (Module, error) {
+func JudgeWant(ctx context.Context, d Depot, scope answer.Scope, w Want) (Module, error) {
 	return judge(ctx, d, scope, w.Name, []Want{w})
 }
 
-func judge(ctx context.Context, d Depot, scope depot.Scope, name string, wants []Want) (m Module, err error) {
+func judge(ctx context.Context, d Depot, scope answer.Scope, name string, wants []Want) (m Module, err error) {
 	m = Module{Name: name, Verdict: VerdictNoID, Files: make([]FileState, 0, len(wants))}
 	held, needsMore, program := false, false, false
 	for _, w := range wants {
@@ -154,7 +155,7 @@ func judge(ctx context.Context, d Depot, scope depot.Scope, name string, wants [
 }
 
 // state looks for a file.
-func state(ctx context.Context, d Depot, scope depot.Scope, w Want) (FileState, error) {
+func state(ctx context.Context, d Depot, scope answer.Scope, w Want) (FileState, error) {
 	s := FileState{Want: w, Part: w.What()}
 	req, noPath := w.Request()
 	if noPath != nil {
@@ -175,7 +176,7 @@ func state(ctx context.Context, d Depot, scope depot.Scope, w Want) (FileState, 
 }
 
 // unheld returns the verdict for a module of which the depot has nothing.
-func unheld(ctx context.Context, d Depot, scope depot.Scope, name string, files []FileState) (Verdict, error) {
+func unheld(ctx context.Context, d Depot, scope answer.Scope, name string, files []FileState) (Verdict, error) {
 	names, needsDebug := []string{name}, false
 	for _, f := range files {
 		names = append(names, f.Name)

@@ -12,6 +12,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/dump"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -68,11 +69,11 @@ func TestVerdicts(t *testing.T) {
 		{"the dSYM of another build", []string{"macho/app-arm64.dSYM/Contents/Resources/DWARF/app-arm64"}, dump.Module{Name: "app-arm64", UUID: guid}, VerdictOtherBuild},
 	} {
 		d := openDepot(t, c.files...)
-		list, err := Judge(t.Context(), depot.FinderIn(d), depot.Scope{}, &dump.Dump{Modules: []dump.Module{c.m}})
+		list, err := Judge(t.Context(), depot.FinderIn(d), answer.Scope{}, &dump.Dump{Modules: []dump.Module{c.m}})
 		if err != nil || len(list) != 1 || list[0].Verdict != c.want {
 			t.Errorf("%s: %+v, %v; want the verdict %s", c.name, list, err, c.want)
 		}
-		hidden, err := Judge(t.Context(), depot.FinderIn(d), depot.Scope{Products: []string{"other"}}, &dump.Dump{Modules: []dump.Module{c.m}})
+		hidden, err := Judge(t.Context(), depot.FinderIn(d), answer.Scope{Products: []string{"other"}}, &dump.Dump{Modules: []dump.Module{c.m}})
 		if want := map[bool]Verdict{true: VerdictNoID, false: VerdictOthers}[c.want == VerdictNoID]; err != nil || len(hidden) != 1 || hidden[0].Verdict != want {
 			t.Errorf("%s, in the scope of another product: %+v, %v; want the verdict %s", c.name, hidden, err, want)
 		}
@@ -90,7 +91,7 @@ func TestVerdictOfRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := JudgeWant(t.Context(), depot.FinderIn(d), depot.Scope{}, w)
+	m, err := JudgeWant(t.Context(), depot.FinderIn(d), answer.Scope{}, w)
 	if err != nil || m.Verdict != VerdictOurs {
 		t.Errorf("a removed PDB: %+v, %v; want the verdict %s", m, err, VerdictOurs)
 	}
@@ -125,11 +126,11 @@ func TestVerdictOfTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := JudgeWant(t.Context(), depot.FinderIn(d), depot.Scope{}, w)
+	m, err := JudgeWant(t.Context(), depot.FinderIn(d), answer.Scope{}, w)
 	if err != nil || m.Verdict != VerdictHeld || m.Files[0].Size != int64(len(b)) || m.Files[0].SHA256 != "" {
 		t.Errorf("a PDB of a served folder: %+v, %v; want it held, without SHA-256", m, err)
 	}
-	if m, err = JudgeWant(t.Context(), depot.FinderIn(d), depot.Scope{Products: []string{"app"}}, w); err != nil || m.Verdict != VerdictOthers {
+	if m, err = JudgeWant(t.Context(), depot.FinderIn(d), answer.Scope{Products: []string{"app"}}, w); err != nil || m.Verdict != VerdictOthers {
 		t.Errorf("outside of the scope: %+v, %v; want the verdict %s", m, err, VerdictOthers)
 	}
 }
@@ -147,7 +148,7 @@ func TestJudgeIsFetch(t *testing.T) {
 		t.Fatal(err)
 	}
 	crash.Modules = append(crash.Modules, dump.Module{Name: "prog-sha1", BuildID: elf}, dump.Module{Name: "libc.so.6", BuildID: "00112233445566778899aabbccddeeff00112233"})
-	modules, err := Judge(t.Context(), depot.FinderIn(d), depot.Scope{}, crash)
+	modules, err := Judge(t.Context(), depot.FinderIn(d), answer.Scope{}, crash)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/sparse"
 	"github.com/symdepot/symdepot/internal/want"
@@ -112,7 +113,7 @@ func (a *Examiner) Examine(r *Request, f *SentFile) (e examined, err error) {
 type examination struct {
 	files   depot.Finder
 	inPlace *depot.Watched
-	scope   depot.Scope
+	scope   answer.Scope
 	f       *SentFile
 
 	crash   *dump.Dump // set for a dump

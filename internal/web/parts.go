@@ -8,44 +8,46 @@ import (
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/stage"
 )
 
 // Depot are the transactions of a depot, and what depot.Depot has to say of them.
 type Depot interface {
-	List(ctx context.Context, scope depot.Scope, f depot.ListFilter) ([]depot.Transaction, error)
+	List(ctx context.Context, scope answer.Scope, f depot.ListFilter) ([]depot.Transaction, error)
 	Transaction(ctx context.Context, number int64) (depot.Transaction, error)
 }
 
 // Retention is the part of the retention of a depot that the API uses.
 type Retention interface {
-	Policy(ctx context.Context) (depot.PolicyInForce, error)
-	SetPolicy(ctx context.Context, file string, text []byte, who string, before int64) (depot.PolicyInForce, error)
-	Preview(ctx context.Context, who string) (*depot.Preview, error)
-	Planned(ctx context.Context, number string) (*depot.Preview, error)
-	Apply(ctx context.Context, number string, yesRemove int, who string) (depot.Applied, error)
-	Runs(ctx context.Context, before int64, limit int) ([]depot.RetentionRun, error)
-	KindOfPlan(ctx context.Context, number string) (depot.PlanKind, error)
-	PlanCollection(ctx context.Context, opt depot.CollectOptions, who string) (depot.CollectionPlan, error)
-	PlannedCollection(ctx context.Context, number string) (depot.CollectionPlan, error)
-	ApplyCollection(ctx context.Context, number string) (depot.Collected, error)
+	Policy(ctx context.Context) (lifecycle.PolicyInForce, error)
+	SetPolicy(ctx context.Context, file string, text []byte, who string, before int64) (lifecycle.PolicyInForce, error)
+	Preview(ctx context.Context, who string) (*lifecycle.Preview, error)
+	Planned(ctx context.Context, number string) (*lifecycle.Preview, error)
+	Apply(ctx context.Context, number string, yesRemove int, who string) (lifecycle.Applied, error)
+	Runs(ctx context.Context, before int64, limit int) ([]lifecycle.RetentionRun, error)
+	KindOfPlan(ctx context.Context, number string) (lifecycle.PlanKind, error)
+	PlanCollection(ctx context.Context, opt lifecycle.CollectOptions, who string) (lifecycle.CollectionPlan, error)
+	PlannedCollection(ctx context.Context, number string) (lifecycle.CollectionPlan, error)
+	ApplyCollection(ctx context.Context, number string) (lifecycle.Collected, error)
 	Snapshot(ctx context.Context) (*retention.State, int64, error)
-	Usage(ctx context.Context) (*depot.Usage, error)
-	UsageOverTime(ctx context.Context, f depot.UsageFilter) ([]depot.UsageDay, error)
+	Usage(ctx context.Context) (*lifecycle.Usage, error)
+	UsageOverTime(ctx context.Context, f lifecycle.UsageFilter) ([]lifecycle.UsageDay, error)
 
-	Hold(ctx context.Context, h depot.Hold) error
-	Unhold(ctx context.Context, number int64, name string) ([]depot.Hold, error)
-	Holds(ctx context.Context, number int64) ([]depot.Hold, error)
-	Promote(ctx context.Context, number int64, class, who string) (depot.Promotion, error)
-	Promotions(ctx context.Context, number int64) ([]depot.Promotion, error)
+	Hold(ctx context.Context, h lifecycle.Hold) error
+	Unhold(ctx context.Context, number int64, name string) ([]lifecycle.Hold, error)
+	Holds(ctx context.Context, number int64) ([]lifecycle.Hold, error)
+	Promote(ctx context.Context, number int64, class, who string) (lifecycle.Promotion, error)
+	Promotions(ctx context.Context, number int64) ([]lifecycle.Promotion, error)
 	Needs(ctx context.Context, number int64) ([]int64, error)
 	PushKey(ctx context.Context, number int64) (string, error)
 	SetComment(ctx context.Context, number int64, comment string) (depot.Transaction, error)
 	Remove(ctx context.Context, number int64, who string) (depot.Transaction, error)
-	Purge(ctx context.Context, number int64, who, detail string) (depot.Purged, error)
+	Purge(ctx context.Context, number int64, who, detail string) (lifecycle.Purged, error)
 	Undo(ctx context.Context, number int64, who string) (depot.Transaction, error)
-	Why(ctx context.Context, number int64) (depot.Removal, error)
+	Why(ctx context.Context, number int64) (lifecycle.Removal, error)
 }
 
 // Stages is the part of the depot's stages that pushes use.

@@ -15,6 +15,8 @@ import (
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/body"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -48,7 +50,7 @@ type Request struct {
 	// Leave prepares for an answer before the whole body was read.
 	Leave func()
 	// FileHeaders returns the header fields of the answer with a file; may be nil.
-	FileHeaders func(*layout.Request, *depot.File) map[string][]string
+	FileHeaders func(*layout.Request, *answer.File) map[string][]string
 	// ID is the number of the request in the log.
 	ID string
 	// Challenges are the values of WWW-Authenticate for anonymous clients.
@@ -76,7 +78,7 @@ type Request struct {
 	Open bool
 	// Usage returns what takes the space of the depot, computed some time ago, and the
 	// quotas of products; nil as long as it is not known. It waits shortly.
-	Usage func(context.Context) (*depot.Usage, map[string]int64)
+	Usage func(context.Context) (*lifecycle.Usage, map[string]int64)
 	// Holdings returns the totals of the depot, if they are known.
 	Holdings func() (depot.Stats, bool)
 
@@ -261,11 +263,11 @@ func (r *Request) May(need needs) error {
 }
 
 // Scope returns the scope of a client.
-func (r *Request) Scope() depot.Scope {
+func (r *Request) Scope() answer.Scope {
 	if r.Rights.All {
-		return depot.Scope{}
+		return answer.Scope{}
 	}
-	return depot.Scope{Products: append([]string{}, r.Rights.Products...)} // nil would stand for all
+	return answer.Scope{Products: append([]string{}, r.Rights.Products...)} // nil would stand for all
 }
 
 // MayRead returns a problem for an anonymous client that can read nothing, if it could

@@ -15,7 +15,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/auth"
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/userquery"
 	"github.com/symdepot/symdepot/layout"
@@ -23,7 +24,7 @@ import (
 
 // Tracing is what explains requests.
 type Tracing struct {
-	Depot *depot.Tracer
+	Depot *why.Tracer
 	// Prefixes are the configured ones in front of the paths of symbol files.
 	Prefixes []string
 	// HexAge and Redirect are those of the configuration of SymCache files.
@@ -54,7 +55,7 @@ func newTraces(t Tracing, accounts *Accounts, log *slog.Logger) *Traces {
 
 // viewer is the one for whom a request is traced.
 type viewer struct {
-	scope  depot.Scope
+	scope  answer.Scope
 	beyond bool   // also say what the scope hides
 	who    string // in one sentence
 }
@@ -100,7 +101,7 @@ func (a *Traces) Viewer(r *Request, as string) (v viewer, err error) {
 }
 
 // productsText describes a scope.
-func productsText(s depot.Scope) string {
+func productsText(s answer.Scope) string {
 	switch {
 	case s.Products == nil:
 		return "all products"
@@ -137,8 +138,8 @@ func askOf(path, name, id string) (userquery.Ask, error) {
 }
 
 // trace explains one request.
-func (a *Traces) trace(ctx context.Context, v *viewer, q *userquery.Ask, headers func(*layout.Request, *depot.File) map[string][]string) (report.Trace, error) {
-	t, err := a.Depot.Trace(ctx, depot.TraceAsk{Scope: v.scope, Segments: q.Segments, Prefixes: a.Prefixes, HexAge: a.HexAge, Redirect: a.Redirect, Beyond: v.beyond, Headers: headers})
+func (a *Traces) trace(ctx context.Context, v *viewer, q *userquery.Ask, headers func(*layout.Request, *answer.File) map[string][]string) (report.Trace, error) {
+	t, err := a.Depot.Trace(ctx, why.TraceAsk{Scope: v.scope, Segments: q.Segments, Prefixes: a.Prefixes, HexAge: a.HexAge, Redirect: a.Redirect, Beyond: v.beyond, Headers: headers})
 	if err != nil {
 		return report.Trace{}, err
 	}
@@ -216,7 +217,7 @@ func (a *Traces) AskNow(r *Request, p url.Values) (report.Trace, error) {
 	r.Allow(askTime)
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
-	err = a.Depot.Ask(ctx, depot.Question{Scope: v.scope, Client: hostOf(r.RemoteAddr)}, a.Prefixes, slices.Clone(q.Segments))
+	err = a.Depot.Ask(ctx, answer.Question{Scope: v.scope, Client: hostOf(r.RemoteAddr)}, a.Prefixes, slices.Clone(q.Segments))
 	if r.Context().Err() != nil {
 		return report.Trace{}, r.Context().Err()
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/wire"
@@ -124,7 +125,7 @@ func (a *Transactions) Change(r *Request, t depot.Transaction, q *wire.Transacti
 	ctx, k := r.Context(), a.retention
 	// The hold comes first: if the rest fails, the transaction is kept.
 	if q.Hold != nil {
-		h := depot.Hold{Number: t.Number, Name: q.Hold.Reason, Who: r.Name, Reason: q.Hold.Reason, Until: until, Placed: a.now().UTC().Truncate(time.Millisecond)}
+		h := lifecycle.Hold{Number: t.Number, Name: q.Hold.Reason, Who: r.Name, Reason: q.Hold.Reason, Until: until, Placed: a.now().UTC().Truncate(time.Millisecond)}
 		if err := k.Hold(ctx, h); err != nil {
 			return out, RetentionProblem(err)
 		}
@@ -193,14 +194,14 @@ func (a *Transactions) Remove(r *Request, t depot.Transaction, plan string) (dep
 }
 
 // Purge frees the bytes of a transaction at once, and records that.
-func (a *Transactions) Purge(r *Request, t depot.Transaction, plan, reason string) (depot.Purged, error) {
+func (a *Transactions) Purge(r *Request, t depot.Transaction, plan, reason string) (lifecycle.Purged, error) {
 	done, err := a.computing.Enter(r)
 	if err != nil {
-		return depot.Purged{}, err
+		return lifecycle.Purged{}, err
 	}
 	defer done()
 	if err := a.planned(r, t, plan); err != nil {
-		return depot.Purged{}, err
+		return lifecycle.Purged{}, err
 	}
 	p, err := a.retention.Purge(r.Context(), t.Number, r.Name, reason)
 	if p.Transaction.Number > 0 { // also if bytes could not be freed
@@ -248,19 +249,19 @@ func RetentionProblem(err error) error {
 	}
 	var word string
 	detail := err.Error()
-	hold, held := errors.AsType[*depot.ErrHeld](err)
-	trash, outside := errors.AsType[*depot.NotInTrashError](err)
+	hold, held := errors.AsType[*lifecycle.ErrHeld](err)
+	trash, outside := errors.AsType[*lifecycle.NotInTrashError](err)
 	_, fault := errors.AsType[*retention.Fault](err)
 	switch {
-	case errors.Is(err, depot.ErrNoPolicy):
+	case errors.Is(err, lifecycle.ErrNoPolicy):
 		word = wire.ProblemNoPolicy
-	case errors.Is(err, depot.ErrNoPlan):
+	case errors.Is(err, lifecycle.ErrNoPlan):
 		word = wire.ProblemNotFound
 	case errors.Is(err, retention.ErrStale):
 		word = wire.ProblemPlanChanged
 	case errors.Is(err, retention.ErrBrake):
 		word = wire.ProblemBrake
-	case errors.Is(err, depot.ErrPolicyChanged):
+	case errors.Is(err, lifecycle.ErrPolicyChanged):
 		return &Problem{Word: wire.ProblemChanged, Detail: "the policy was changed meanwhile; read it again"}
 	case held: // without the path of the index
 		word, detail = wire.ProblemHeld, hold.Error()

@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 )
 
 // coldMetrics are those of the contents that are kept cold. Their sums take longer to read
 // the more there are.
-func coldMetrics(status func(context.Context) (depot.ColdStatus, error)) *table[depot.ColdStatus] {
-	type state = depot.ColdStatus
+func coldMetrics(status func(context.Context) (coldstore.ColdStatus, error)) *table[coldstore.ColdStatus] {
+	type state = coldstore.ColdStatus
 	k := &kept[state]{read: status, fresh: stateFresh}
 	return newTable(k.latest,
 		gauge("symdepot_cold_contents", "Contents that are kept cold.", func(s state) float64 { return float64(s.Sums.Contents) }),

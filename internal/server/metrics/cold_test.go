@@ -6,17 +6,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 )
 
 // TestColdMetrics: the metrics say what is cold and how far the background has come, and
 // are omitted where that cannot be read.
 func TestColdMetrics(t *testing.T) {
 	t.Parallel()
-	st := depot.ColdStatus{Near: 9, Restored: 3, RestoredBytes: 300}
-	st.Sums = depot.ColdStats{Contents: 6, Plain: 1000, Keys: 2, Deltas: 4, Bytes: 60, PinnedBytes: 5, BothBytes: 7}
-	st.Work = depot.Cooling{Paused: true, Contents: 4, Before: 800, After: 40, Finished: time.Unix(1_690_000_000, 0)}
-	got := gaugesOf(t, coldMetrics(func(context.Context) (depot.ColdStatus, error) { return st, nil }))
+	st := coldstore.ColdStatus{Near: 9, Restored: 3, RestoredBytes: 300}
+	st.Sums = coldstore.ColdStats{Contents: 6, Plain: 1000, Keys: 2, Deltas: 4, Bytes: 60, PinnedBytes: 5, BothBytes: 7}
+	st.Work = coldstore.Cooling{Paused: true, Contents: 4, Before: 800, After: 40, Finished: time.Unix(1_690_000_000, 0)}
+	got := gaugesOf(t, coldMetrics(func(context.Context) (coldstore.ColdStatus, error) { return st, nil }))
 	for name, want := range map[string]float64{
 		"symdepot_cold_contents": 6, "symdepot_cold_plain_bytes": 1000, "symdepot_cold_bytes": 60, "symdepot_cold_keys": 2, "symdepot_cold_pinned_bytes": 5,
 		"symdepot_cold_plain_too_bytes": 7, "symdepot_cold_near_cache_bytes": 9, "symdepot_cold_running": 0, "symdepot_cold_paused": 1,
@@ -26,7 +26,7 @@ func TestColdMetrics(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, v, want)
 		}
 	}
-	c := coldMetrics(func(context.Context) (depot.ColdStatus, error) { return depot.ColdStatus{}, errors.New("disk") })
+	c := coldMetrics(func(context.Context) (coldstore.ColdStatus, error) { return coldstore.ColdStatus{}, errors.New("disk") })
 	if got := gaugesOf(t, c); len(got) != 0 {
 		t.Errorf("metrics of a depot that cannot be read: %v, want none", got)
 	}

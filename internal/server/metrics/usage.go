@@ -8,13 +8,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 )
 
 // Usage says what takes the space of a depot. Its functions must not be nil.
 type Usage struct {
 	// Sum computes the usage, which takes long in a large depot.
-	Sum func(ctx context.Context) (*depot.Usage, error)
+	Sum func(ctx context.Context) (*lifecycle.Usage, error)
 	// Quotas returns the quotas of products in bytes.
 	Quotas func(ctx context.Context) (map[string]int64, error)
 }
@@ -47,7 +47,7 @@ type Usages struct {
 	took    time.Duration // the last computation
 	done    chan struct{} // closed when the running computation ends
 	failed  int
-	last    *depot.Usage
+	last    *lifecycle.Usage
 	quotas  map[string]int64
 }
 
@@ -65,7 +65,7 @@ func (c *Usages) Stop() {
 
 // usageState is what the metrics of a usage show. The usage is nil before the first.
 type usageState struct {
-	*depot.Usage
+	*lifecycle.Usage
 	quotas map[string]int64
 	failed int
 }
@@ -76,7 +76,7 @@ func (c *Usages) metrics() []prometheus.Collector {
 	type put = func(float64, ...string)
 	failed := newTable(func(context.Context) (state, bool) { return c.latest(), true },
 		counter("symdepot_usage_failures_total", "Failures to compute the usage.", func(s state) float64 { return float64(s.failed) }))
-	shares := func(put put, by string, list []depot.Share, name func(*depot.Share) string) {
+	shares := func(put put, by string, list []lifecycle.Share, name func(*lifecycle.Share) string) {
 		for i := range list[:min(len(list), usageRows)] {
 			n := strings.ToValidUTF8(name(&list[i]), "?")
 			put(float64(list[i].Own), by, n, "own")
@@ -90,8 +90,8 @@ func (c *Usages) metrics() []prometheus.Collector {
 	return []prometheus.Collector{failed, newTable(read,
 		family[state]{"symdepot_usage_bytes", "Disk space that live transactions take, by product or class; part is own (nothing else holds it) or shared.",
 			prometheus.GaugeValue, []string{"by", "name", "part"}, func(s state, put put) {
-				shares(put, "product", s.Products, func(s *depot.Share) string { return s.Product })
-				shares(put, "class", s.Classes, func(s *depot.Share) string { return s.Class })
+				shares(put, "product", s.Products, func(s *lifecycle.Share) string { return s.Product })
+				shares(put, "class", s.Classes, func(s *lifecycle.Share) string { return s.Class })
 			}},
 		gauge("symdepot_usage_live_bytes", "Disk space that live transactions take.", func(s state) float64 { return float64(s.Live) }),
 		gauge("symdepot_usage_garbage_bytes", "Disk space that gc frees now, its grace aside.", func(s state) float64 { return float64(s.Garbage) }),
@@ -123,7 +123,7 @@ func (c *Usages) begin() {
 
 // ForPage returns the last usage. If there is none yet, or computing it is quick, it
 // waits for it shortly.
-func (c *Usages) ForPage(ctx context.Context) (u *depot.Usage, quotas map[string]int64) {
+func (c *Usages) ForPage(ctx context.Context) (u *lifecycle.Usage, quotas map[string]int64) {
 	c.mu.Lock()
 	c.begin()
 	wait := c.done

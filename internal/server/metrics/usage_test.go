@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 )
 
 // TestUsageMetrics: reading the metrics begins to compute the usage and never waits
@@ -21,12 +21,12 @@ func TestUsageMetrics(t *testing.T) {
 	t.Parallel()
 	started, answer := make(chan struct{}), make(chan error)
 	c := newUsages(Usage{
-		Sum: func(ctx context.Context) (*depot.Usage, error) {
+		Sum: func(ctx context.Context) (*lifecycle.Usage, error) {
 			started <- struct{}{}
 			select {
 			case err := <-answer:
-				return &depot.Usage{Time: time.Unix(1000, 0), Live: 30, Garbage: 2, Trash: 3,
-					Products: []depot.Share{{Product: "Game", Own: 20, Shared: 4}}, Classes: []depot.Share{{Class: "nightly", Own: 24}}}, err
+				return &lifecycle.Usage{Time: time.Unix(1000, 0), Live: 30, Garbage: 2, Trash: 3,
+					Products: []lifecycle.Share{{Product: "Game", Own: 20, Shared: 4}}, Classes: []lifecycle.Share{{Class: "nightly", Own: 24}}}, err
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}

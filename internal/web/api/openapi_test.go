@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/web"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -250,9 +252,9 @@ var answers = map[string]reflect.Type{
 	"Changed": reflect.TypeFor[report.Changed](), "Purged": reflect.TypeFor[report.Purged](),
 	"Policy": reflect.TypeFor[report.Policy](), "Plan": reflect.TypeFor[report.Plan](), "PlannedRemoval": reflect.TypeFor[report.Removes](),
 	"PlanGroup": reflect.TypeFor[report.Group](), "CapUse": reflect.TypeFor[retention.CapUse](), "Braked": reflect.TypeFor[retention.Braked](),
-	"RetentionRun": reflect.TypeFor[depot.RetentionRun](), "Run": reflect.TypeFor[report.Run](), "RemovePlan": reflect.TypeFor[report.RemovePlan](),
+	"RetentionRun": reflect.TypeFor[lifecycle.RetentionRun](), "Run": reflect.TypeFor[report.Run](), "RemovePlan": reflect.TypeFor[report.RemovePlan](),
 	"Collected": reflect.TypeFor[report.Collected](), "Trashed": reflect.TypeFor[report.Trashed](),
-	"ColdSums": reflect.TypeFor[depot.ColdStats](), "ColdFile": reflect.TypeFor[report.ColdFile](), "Cost": reflect.TypeFor[report.Cost](),
+	"ColdSums": reflect.TypeFor[coldstore.ColdStats](), "ColdFile": reflect.TypeFor[report.ColdFile](), "Cost": reflect.TypeFor[report.Cost](),
 	"Usage": reflect.TypeFor[report.Usage](), "PlanSum": reflect.TypeFor[report.PlanSum](), "InPlace": reflect.TypeFor[report.InPlace](), "Share": reflect.TypeFor[report.Share](), "UsageDay": reflect.TypeFor[report.UsageDay](),
 	"FileAnswer": reflect.TypeFor[report.FileAnswer](), "Identified": reflect.TypeFor[report.Identified](), "ObjectAnswer": reflect.TypeFor[report.ObjectAnswer](),
 	"Spelling": reflect.TypeFor[report.Spelling](), "DumpAnswer": reflect.TypeFor[report.DumpAnswer](), "Module": reflect.TypeFor[want.Module](),

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/web"
 
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/wire"
@@ -37,7 +37,7 @@ func (a retentionAPI) routes() []route {
 }
 
 // etag is the entity tag of a policy: its number.
-func etag(p depot.PolicyInForce) string { return `"` + strconv.FormatInt(p.Number, 10) + `"` }
+func etag(p lifecycle.PolicyInForce) string { return `"` + strconv.FormatInt(p.Number, 10) + `"` }
 
 // showRules answers GET retention/rules.
 func (a retentionAPI) showRules(w http.ResponseWriter, r *web.Request, _ []string) error {
@@ -173,7 +173,7 @@ func (a retentionAPI) showPlan(w http.ResponseWriter, r *web.Request, args []str
 	if err != nil {
 		return web.RetentionProblem(err)
 	}
-	if kind == depot.PlanOfCollection {
+	if kind == lifecycle.PlanOfCollection {
 		p, err := a.retention.PlannedCollection(r.Context(), args[0])
 		if err != nil {
 			return web.RetentionProblem(err)
@@ -211,7 +211,7 @@ func (a retentionAPI) applyPlan(w http.ResponseWriter, r *web.Request, args []st
 	defer done()
 	if q.Kind == "" {
 		kind, err := a.retention.KindOfPlan(r.Context(), args[0])
-		if err == nil && kind == depot.PlanOfCollection {
+		if err == nil && kind == lifecycle.PlanOfCollection {
 			q.Kind = wire.PlanGC
 		}
 	}
@@ -250,7 +250,7 @@ const maxGrace = 366 * 24 * 60 * 60
 
 // makeCollectionPlan answers POST plans of the kind gc.
 func (a retentionAPI) makeCollectionPlan(w http.ResponseWriter, r *web.Request, q wire.PlanSpec) error {
-	opt := depot.CollectOptions{Grace: depot.DefaultGrace, EmptyTrash: q.EmptyTrash}
+	opt := lifecycle.CollectOptions{Grace: lifecycle.DefaultGrace, EmptyTrash: q.EmptyTrash}
 	if q.Grace != nil {
 		if *q.Grace < 0 || *q.Grace > maxGrace {
 			return &web.Problem{Word: "query", Detail: "the grace period is not valid", Fields: map[string]string{"grace": "a number of seconds from 0 to " + strconv.Itoa(maxGrace) + " is expected"}}

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/web"
 
 	"github.com/symdepot/symdepot/internal/auth"
@@ -36,91 +38,91 @@ func (f *fakeRetention) call(format string, args ...any) error {
 	return f.err
 }
 
-func (f *fakeRetention) Policy(context.Context) (depot.PolicyInForce, error) {
+func (f *fakeRetention) Policy(context.Context) (lifecycle.PolicyInForce, error) {
 	p, err := retention.Parse("policy", []byte("retention:\n  classes:\n    - {name: release}\n    - {name: nightly, keep_last: 1}\n"))
-	return depot.PolicyInForce{Policy: p, Number: 7, Text: "text"}, err
+	return lifecycle.PolicyInForce{Policy: p, Number: 7, Text: "text"}, err
 }
 
 func (f *fakeRetention) PushKey(context.Context, int64) (string, error) { return "", nil }
 
-func (f *fakeRetention) SetPolicy(_ context.Context, file string, text []byte, who string, before int64) (depot.PolicyInForce, error) {
+func (f *fakeRetention) SetPolicy(_ context.Context, file string, text []byte, who string, before int64) (lifecycle.PolicyInForce, error) {
 	p, err := retention.Parse(file, text)
 	if err != nil {
-		return depot.PolicyInForce{}, err
+		return lifecycle.PolicyInForce{}, err
 	}
-	return depot.PolicyInForce{Policy: p, Number: 8}, f.call("set by %s before %d", who, before)
+	return lifecycle.PolicyInForce{Policy: p, Number: 8}, f.call("set by %s before %d", who, before)
 }
 
-func (f *fakeRetention) Apply(_ context.Context, plan string, yes int, who string) (depot.Applied, error) {
-	return depot.Applied{Run: depot.RetentionRun{Plan: plan, Kind: "apply"}}, f.call("apply %s %d %s", plan, yes, who)
+func (f *fakeRetention) Apply(_ context.Context, plan string, yes int, who string) (lifecycle.Applied, error) {
+	return lifecycle.Applied{Run: lifecycle.RetentionRun{Plan: plan, Kind: "apply"}}, f.call("apply %s %d %s", plan, yes, who)
 }
 
-func (f *fakeRetention) KindOfPlan(_ context.Context, number string) (depot.PlanKind, error) {
+func (f *fakeRetention) KindOfPlan(_ context.Context, number string) (lifecycle.PlanKind, error) {
 	if number == "0000000c" {
-		return depot.PlanOfCollection, nil
+		return lifecycle.PlanOfCollection, nil
 	}
-	return depot.PlanOfPolicy, nil
+	return lifecycle.PlanOfPolicy, nil
 }
 
-func (f *fakeRetention) PlanCollection(_ context.Context, opt depot.CollectOptions, who string) (depot.CollectionPlan, error) {
-	return depot.CollectionPlan{Number: "0000000c", Collected: depot.Collected{Frees: 7}}, f.call("plan gc %s %t by %s", opt.Grace, opt.EmptyTrash, who)
+func (f *fakeRetention) PlanCollection(_ context.Context, opt lifecycle.CollectOptions, who string) (lifecycle.CollectionPlan, error) {
+	return lifecycle.CollectionPlan{Number: "0000000c", Collected: lifecycle.Collected{Frees: 7}}, f.call("plan gc %s %t by %s", opt.Grace, opt.EmptyTrash, who)
 }
 
-func (f *fakeRetention) PlannedCollection(_ context.Context, number string) (depot.CollectionPlan, error) {
-	return depot.CollectionPlan{Number: number}, f.call("planned gc %s", number)
+func (f *fakeRetention) PlannedCollection(_ context.Context, number string) (lifecycle.CollectionPlan, error) {
+	return lifecycle.CollectionPlan{Number: number}, f.call("planned gc %s", number)
 }
 
-func (f *fakeRetention) ApplyCollection(_ context.Context, number string) (depot.Collected, error) {
-	return depot.Collected{Frees: 7}, f.call("apply gc %s", number)
+func (f *fakeRetention) ApplyCollection(_ context.Context, number string) (lifecycle.Collected, error) {
+	return lifecycle.Collected{Frees: 7}, f.call("apply gc %s", number)
 }
 
-func (f *fakeRetention) UsageOverTime(_ context.Context, q depot.UsageFilter) ([]depot.UsageDay, error) {
+func (f *fakeRetention) UsageOverTime(_ context.Context, q lifecycle.UsageFilter) ([]lifecycle.UsageDay, error) {
 	product := "all"
 	if q.Product != nil {
 		product = strconv.Quote(*q.Product)
 	}
-	u := depot.UsageDay{Day: q.From, Product: "ours", All: q.All, Bytes: 7}
-	return []depot.UsageDay{u}, f.call("usage %s to %s of %s %t", q.From.Format(time.DateOnly), q.To.Format(time.DateOnly), product, q.All)
+	u := lifecycle.UsageDay{Day: q.From, Product: "ours", All: q.All, Bytes: 7}
+	return []lifecycle.UsageDay{u}, f.call("usage %s to %s of %s %t", q.From.Format(time.DateOnly), q.To.Format(time.DateOnly), product, q.All)
 }
 
 func (f *fakeRetention) SetComment(_ context.Context, number int64, comment string) (depot.Transaction, error) {
 	return depot.Transaction{Number: number, Comment: comment}, f.call("comment %d %q", number, comment)
 }
 
-func (f *fakeRetention) Hold(_ context.Context, h depot.Hold) error {
+func (f *fakeRetention) Hold(_ context.Context, h lifecycle.Hold) error {
 	return f.call("hold %d %s by %s", h.Number, h.Reason, h.Who)
 }
 
-func (f *fakeRetention) Unhold(_ context.Context, number int64, name string) ([]depot.Hold, error) {
+func (f *fakeRetention) Unhold(_ context.Context, number int64, name string) ([]lifecycle.Hold, error) {
 	return nil, f.call("unhold %d %q", number, name)
 }
 
-func (f *fakeRetention) Promote(_ context.Context, number int64, class, who string) (depot.Promotion, error) {
-	return depot.Promotion{Number: number, From: "nightly", To: class, Who: who}, f.call("promote %d %s", number, class)
+func (f *fakeRetention) Promote(_ context.Context, number int64, class, who string) (lifecycle.Promotion, error) {
+	return lifecycle.Promotion{Number: number, From: "nightly", To: class, Who: who}, f.call("promote %d %s", number, class)
 }
 
 func (f *fakeRetention) Remove(_ context.Context, number int64, who string) (depot.Transaction, error) {
 	return depot.Transaction{Number: number}, f.call("remove %d by %s", number, who)
 }
 
-func (f *fakeRetention) Purge(_ context.Context, number int64, who, detail string) (depot.Purged, error) {
-	return depot.Purged{Transaction: depot.Transaction{Number: number}}, f.call("purge %d by %s: %s", number, who, detail)
+func (f *fakeRetention) Purge(_ context.Context, number int64, who, detail string) (lifecycle.Purged, error) {
+	return lifecycle.Purged{Transaction: depot.Transaction{Number: number}}, f.call("purge %d by %s: %s", number, who, detail)
 }
 
 func (f *fakeRetention) Undo(_ context.Context, number int64, who string) (depot.Transaction, error) {
 	return depot.Transaction{Number: number}, f.call("undo %d by %s", number, who)
 }
 
-func (f *fakeRetention) Holds(context.Context, int64) ([]depot.Hold, error) { return nil, nil }
-func (f *fakeRetention) Promotions(context.Context, int64) ([]depot.Promotion, error) {
+func (f *fakeRetention) Holds(context.Context, int64) ([]lifecycle.Hold, error) { return nil, nil }
+func (f *fakeRetention) Promotions(context.Context, int64) ([]lifecycle.Promotion, error) {
 	return nil, nil
 }
 func (f *fakeRetention) Needs(context.Context, int64) ([]int64, error) { return []int64{2, 4}, nil }
-func (f *fakeRetention) Why(context.Context, int64) (depot.Removal, error) {
-	return depot.Removal{Who: "ci", Reason: "expired"}, nil
+func (f *fakeRetention) Why(context.Context, int64) (lifecycle.Removal, error) {
+	return lifecycle.Removal{Who: "ci", Reason: "expired"}, nil
 }
 
-func (f *fakeRetention) Runs(_ context.Context, before int64, limit int) ([]depot.RetentionRun, error) {
+func (f *fakeRetention) Runs(_ context.Context, before int64, limit int) ([]lifecycle.RetentionRun, error) {
 	return nil, f.call("runs before %d: %d", before, limit)
 }
 
@@ -139,7 +141,7 @@ func (f *fakeRetention) Transaction(_ context.Context, number int64) (depot.Tran
 	return t, nil
 }
 
-func (f *fakeRetention) List(ctx context.Context, scope depot.Scope, q depot.ListFilter) ([]depot.Transaction, error) {
+func (f *fakeRetention) List(ctx context.Context, scope answer.Scope, q depot.ListFilter) ([]depot.Transaction, error) {
 	var list []depot.Transaction
 	for n := int64(5); n > 0 && len(list) < q.Limit; n-- {
 		t, err := f.Transaction(ctx, n)
@@ -315,13 +317,13 @@ func TestRetentionErrors(t *testing.T) {
 		status int
 		word   string
 	}{
-		{depot.ErrNoPolicy, 409, "no-policy"},
-		{fmt.Errorf("plan 1: %w", depot.ErrNoPlan), 404, "not-found"},
+		{lifecycle.ErrNoPolicy, 409, "no-policy"},
+		{fmt.Errorf("plan 1: %w", lifecycle.ErrNoPlan), 404, "not-found"},
 		{fmt.Errorf("plan 1: %w", retention.ErrStale), 409, "plan-changed"},
 		{fmt.Errorf("plan 1: %w", retention.ErrBrake), 409, "brake"},
-		{depot.ErrPolicyChanged, 412, "changed"},
-		{&depot.ErrHeld{}, 409, "held"},
-		{&depot.NotInTrashError{}, 409, "not-in-trash"},
+		{lifecycle.ErrPolicyChanged, 412, "changed"},
+		{&lifecycle.ErrHeld{}, 409, "held"},
+		{&lifecycle.NotInTrashError{}, 409, "not-in-trash"},
 		{fs.ErrNotExist, 404, "not-found"},
 		{io.ErrClosedPipe, 500, "internal"},
 	} {

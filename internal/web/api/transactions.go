@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/web"
 
 	"github.com/symdepot/symdepot/internal/depot"
@@ -90,7 +91,7 @@ func (a transactionAPI) showTransaction(w http.ResponseWriter, r *web.Request, a
 	if err != nil {
 		return err
 	}
-	var removal *depot.Removal
+	var removal *lifecycle.Removal
 	if !t.Removed.IsZero() {
 		switch x, err := a.retention.Why(ctx, t.Number); {
 		case err == nil:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/internal/wire"
@@ -50,7 +51,7 @@ func (a usageAPI) usage(w http.ResponseWriter, r *web.Request, _ []string) error
 }
 
 // usageFilter reads the parameters of a request for the usage of days.
-func (a usageAPI) usageFilter(q url.Values) (f depot.UsageFilter, err error) {
+func (a usageAPI) usageFilter(q url.Values) (f lifecycle.UsageFilter, err error) {
 	wrong := func(field, why string) error {
 		return &web.Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{field: why}}
 	}

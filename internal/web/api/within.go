@@ -36,7 +36,7 @@ func (t within) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &answer{header: http.Header{}}
+	w := &recorder{header: http.Header{}}
 	r := &web.Request{
 		Request: req, Segments: segs, Principal: t.who, Body: http.NoBody, ID: web.NewRequestID(), Transport: web.Loopback,
 		Allow: func(time.Duration) {}, Leave: func() {},
@@ -56,24 +56,24 @@ func (t within) RoundTrip(req *http.Request) (*http.Response, error) {
 	return w.response(req), nil
 }
 
-// answer is an answer in memory.
-type answer struct {
+// recorder is an answer in memory.
+type recorder struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
 // Header implements http.ResponseWriter.
-func (w *answer) Header() http.Header { return w.header }
+func (w *recorder) Header() http.Header { return w.header }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *answer) WriteHeader(status int) { w.status = status }
+func (w *recorder) WriteHeader(status int) { w.status = status }
 
 // Write implements http.ResponseWriter.
-func (w *answer) Write(b []byte) (int, error) { return w.body.Write(b) }
+func (w *recorder) Write(b []byte) (int, error) { return w.body.Write(b) }
 
 // response is the answer as a client receives it.
-func (w *answer) response(req *http.Request) *http.Response {
+func (w *recorder) response(req *http.Request) *http.Response {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/web"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -224,12 +225,12 @@ func (p objectPages) answerTo(f *frame, r *web.Request, path string, ref blob.Re
 		a.What = "served"
 		return nil
 	}
-	t, err := tracing.Depot.Trace(r.Context(), depot.TraceAsk{Scope: r.Scope(), Segments: strings.Split(path, "/"), Prefixes: tracing.Prefixes})
+	t, err := tracing.Depot.Trace(r.Context(), why.TraceAsk{Scope: r.Scope(), Segments: strings.Split(path, "/"), Prefixes: tracing.Prefixes})
 	if err != nil {
 		return err
 	}
 	switch t.Verdict {
-	case depot.VerdictFound:
+	case why.VerdictFound:
 		switch {
 		case t.File.Ref == ref:
 			a.What = "served"
@@ -241,13 +242,13 @@ func (p objectPages) answerTo(f *frame, r *web.Request, path string, ref blob.Re
 				a.Other = f.To("object", t.File.Ref.String())
 			}
 		}
-	case depot.VerdictMakes:
+	case why.VerdictMakes:
 		a.What = "Breakpad symbols, made on request"
-	case depot.VerdictRedirect:
+	case why.VerdictRedirect:
 		a.What = "redirected"
-	case depot.VerdictSources:
+	case why.VerdictSources:
 		a.What = "asked of upstreams"
-	case depot.VerdictFails:
+	case why.VerdictFails:
 		a.What = "not known: the depot does not answer"
 	default:
 		a.What = "not found"

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 )
 
 // TestPlot: a plot is whole XML without styles, has at most 400 points, and its series
@@ -16,11 +16,11 @@ func TestPlot(t *testing.T) {
 	t.Parallel()
 	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, days := range []int{0, 1, 2, 30, 1098} {
-		var list []depot.UsageDay
+		var list []lifecycle.UsageDay
 		for i := range days {
-			list = append(list, depot.UsageDay{Day: day.AddDate(0, 0, i), All: true, Bytes: int64(i) << 30, Cached: 5 << 30, Trash: 1, Garbage: 0})
+			list = append(list, lifecycle.UsageDay{Day: day.AddDate(0, 0, i), All: true, Bytes: int64(i) << 30, Cached: 5 << 30, Trash: 1, Garbage: 0})
 		}
-		p := plotOf([][]depot.UsageDay{list}, true)
+		p := plotOf([][]lifecycle.UsageDay{list}, true)
 		p.Title = `<script>"&`
 		svg := string(p.SVG())
 		if days < 2 {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/web"
 
 	"github.com/symdepot/symdepot/internal/depot"
@@ -173,7 +174,7 @@ type versionView struct {
 	ProductLink      string
 	Transactions     []txRow
 	Files, Bytes     int64
-	Holds            []depot.Hold
+	Holds            []lifecycle.Hold
 	Table            fileTable
 	Unpaired         []fileRow // programs without their PDB
 	MoreUnpaired     bool

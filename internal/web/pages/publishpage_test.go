@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/web"
 
 	"github.com/symdepot/symdepot/internal/auth"
@@ -139,12 +140,12 @@ func zipOf(t *testing.T, files ...any) []byte {
 // a path once for each content.
 func (s *publishing) held() (list []string) {
 	s.t.Helper()
-	txs, err := s.List(s.t.Context(), depot.Scope{}, depot.ListFilter{Limit: 100})
+	txs, err := s.List(s.t.Context(), answer.Scope{}, depot.ListFilter{Limit: 100})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	for _, tx := range txs {
-		page, err := s.Catalog.Files(s.t.Context(), depot.Scope{}, tx.Number, depot.FileQuery{Limit: 100})
+		page, err := s.Catalog.Files(s.t.Context(), answer.Scope{}, tx.Number, depot.FileQuery{Limit: 100})
 		if err != nil {
 			s.t.Fatal(err)
 		}

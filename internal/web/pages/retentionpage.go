@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/web"
 
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/report"
 )
 
@@ -33,7 +33,7 @@ func (p retentionPages) routes() []pageRoute {
 type retentionView struct {
 	Policy     report.Policy
 	Set        bool
-	Runs       []depot.RetentionRun
+	Runs       []lifecycle.RetentionRun
 	MayPreview bool
 }
 

@@ -13,11 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
+	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/web"
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/auth"
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/layout"
@@ -25,30 +27,30 @@ import (
 )
 
 // fullTrace is a trace with every kind of step, and a name that somebody gave.
-func fullTrace(name string) *depot.Trace {
+func fullTrace(name string) *why.Trace {
 	at := time.Date(2026, 11, 20, 10, 11, 0, 0, time.UTC)
-	hit := depot.LookupHit{Role: symfile.Debug}
+	hit := answer.LookupHit{Role: symfile.Debug}
 	hit.Object = symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: name, DebugID: debugid.ID{GUID: debugid.GUID{1, 15: 2}, Age: 1}}
 	hit.Number, hit.Added, hit.Source, hit.Size = 17, at, name, 5000
-	removed := depot.RemovedFile{Name: name, Kind: symfile.PDB, ID: name}
+	removed := lifecycle.RemovedFile{Name: name, Kind: symfile.PDB, ID: name}
 	removed.Removal.Number, removed.Removal.Who, removed.Removal.Detail, removed.Removal.Until = 16, name, name, at
 	l := symfile.Lookup{Name: name, ID: "ab", Role: symfile.Debug | symfile.Executable}
-	t := &depot.Trace{
-		Verdict: depot.VerdictAbsent, Status: 404, Headers: map[string][]string{"X-Debuginfod-File": {name}},
+	t := &why.Trace{
+		Verdict: why.VerdictAbsent, Status: 404, Headers: map[string][]string{"X-Debuginfod-File": {name}},
 		Request: layout.Request{Name: name, Prefix: "/" + name, Age: &layout.PDBAge{Age: 2}, Lookups: []symfile.Lookup{l}},
 		Tries:   []layout.Try{{Shape: "gdb", Looks: "x", Why: name}, {Shape: "symstore", Looks: "x", Prefix: "/" + name}},
-		Removed: []depot.RemovedFile{removed}, OtherAges: []depot.LookupHit{hit}, Namesakes: []depot.LookupHit{hit}, Hidden: []depot.HiddenFile{{LookupHit: hit, Products: []string{name}}},
-		Folders: []depot.TracedFolder{{Dir: name, Layout: layout.SymStore, Places: []depot.TracedPlace{{Path: name, Why: fs.ErrNotExist}, {Path: name, Why: errors.New(name)}, {Path: name}}}},
+		Removed: []lifecycle.RemovedFile{removed}, OtherAges: []answer.LookupHit{hit}, Namesakes: []answer.LookupHit{hit}, Hidden: []why.HiddenFile{{LookupHit: hit, Products: []string{name}}},
+		Folders: []answer.TracedFolder{{Dir: name, Layout: layout.SymStore, Places: []answer.TracedPlace{{Path: name, Why: fs.ErrNotExist}, {Path: name, Why: errors.New(name)}, {Path: name}}}},
 		Fetches: true, Known: true, KnownUntil: at,
 		Sources: []fetch.UpstreamOutlook{
 			{Name: name, Miss: &fetch.Miss{Class: fetch.ClassNotFound, Since: at, Until: at, Detail: name}}, {Name: name, Excluded: name}, {Name: name, Open: true, Until: at, Why: name}, {Name: name},
 		},
 	}
-	for _, o := range []depot.LookupOutcome{depot.NoHit, depot.OtherRole, depot.OtherName, depot.Ambiguous, depot.Damaged, depot.CachedOtherName, depot.NoSection} {
-		t.Lookups = append(t.Lookups, depot.TracedLookup{Lookup: l, Outcome: o, Hits: []depot.LookupHit{hit}})
+	for _, o := range []answer.LookupOutcome{answer.NoHit, answer.OtherRole, answer.OtherName, answer.Ambiguous, answer.Damaged, answer.CachedOtherName, answer.NoSection} {
+		t.Lookups = append(t.Lookups, answer.TracedLookup{Lookup: l, Outcome: o, Hits: []answer.LookupHit{hit}})
 	}
-	for _, s := range []depot.FormState{depot.FormHeld, depot.FormPossible, depot.FormBeingMade, depot.FormUseless, depot.FormNever} {
-		t.Forms = append(t.Forms, depot.TracedForm{Name: "zstd", State: s, Size: 17, From: name, Job: 12, Detail: name, Until: at})
+	for _, s := range []why.FormState{why.FormHeld, why.FormPossible, why.FormBeingMade, why.FormUseless, why.FormNever} {
+		t.Forms = append(t.Forms, why.TracedForm{Name: "zstd", State: s, Size: 17, From: name, Job: 12, Detail: name, Until: at})
 	}
 	return t
 }
@@ -118,11 +120,11 @@ func TestTraceTemplate(t *testing.T) {
 // TestTraceVerdicts: each verdict has a sentence and a mark, and each miss a remedy.
 func TestTraceVerdicts(t *testing.T) {
 	t.Parallel()
-	for v, mark := range map[depot.Verdict]string{
-		depot.VerdictFound: report.MarkOK, depot.VerdictRedirect: report.MarkOK, depot.VerdictMakes: report.MarkOK, depot.VerdictSources: report.MarkWarn,
-		depot.VerdictAbsent: report.MarkNo, depot.VerdictNotPath: report.MarkNo, depot.VerdictFails: report.MarkNo,
+	for v, mark := range map[why.Verdict]string{
+		why.VerdictFound: report.MarkOK, why.VerdictRedirect: report.MarkOK, why.VerdictMakes: report.MarkOK, why.VerdictSources: report.MarkWarn,
+		why.VerdictAbsent: report.MarkNo, why.VerdictNotPath: report.MarkNo, why.VerdictFails: report.MarkNo,
 	} {
-		tr := &depot.Trace{Verdict: v, Status: 200, File: &depot.TracedFile{}, Err: errors.New("x"), Tries: []layout.Try{{Shape: "symstore"}}}
+		tr := &why.Trace{Verdict: v, Status: 200, File: &why.TracedFile{}, Err: errors.New("x"), Tries: []layout.Try{{Shape: "symstore"}}}
 		l := report.NewTrace(report.Traced{}, tr)
 		if l.Mark() != mark || l.Says == "" || l.Remedy == "" || len(l.Steps) < 2 {
 			t.Errorf("%s: mark %s, %q, %q, %d steps; want %s, and texts", v, l.Mark(), l.Says, l.Remedy, len(l.Steps), mark)

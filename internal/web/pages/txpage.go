@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/web"
 
 	"github.com/symdepot/symdepot/internal/depot"
@@ -99,9 +100,9 @@ func (p txPages) listTx(w *reply, r *web.Request, _ []string) error {
 // txView is what the page of a transaction shows.
 type txView struct {
 	txRow
-	Holds      []depot.Hold
-	Promotions []depot.Promotion
-	Removal    *depot.Removal
+	Holds      []lifecycle.Hold
+	Promotions []lifecycle.Promotion
+	Removal    *lifecycle.Removal
 	Needs      []txLink
 	Build      *wire.PushBuild
 	BuildURL   string // of the build, if it is a web address

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/web"
 
 	"github.com/symdepot/symdepot/internal/depot"
@@ -111,15 +112,15 @@ type usagePlots struct {
 func (p usagePlots) read(r *web.Request, v *usageView, products ...string) error {
 	to := p.now().UTC().Truncate(24 * time.Hour)
 	from := to.AddDate(0, 0, 1-v.Days)
-	var lists [][]depot.UsageDay
-	filters := []depot.UsageFilter{{From: from, To: to, All: true}}
+	var lists [][]lifecycle.UsageDay
+	filters := []lifecycle.UsageFilter{{From: from, To: to, All: true}}
 	if !r.Rights.All && len(products) == 0 {
 		products = r.Rights.Products[:min(maxSeries, len(r.Rights.Products))]
 	}
 	if len(products) > 0 || !r.Rights.All {
 		filters = nil
 		for _, name := range products {
-			filters = append(filters, depot.UsageFilter{From: from, To: to, Product: &name})
+			filters = append(filters, lifecycle.UsageFilter{From: from, To: to, Product: &name})
 		}
 	}
 	for _, f := range filters {
@@ -161,7 +162,7 @@ func (p usagePlots) read(r *web.Request, v *usageView, products ...string) error
 
 // plotOf makes a plot of recorded days. Of the whole depot, its uses are the series;
 // otherwise the products are.
-func plotOf(lists [][]depot.UsageDay, whole bool) plot {
+func plotOf(lists [][]lifecycle.UsageDay, whole bool) plot {
 	var p plot
 	for _, list := range lists {
 		for _, u := range list {
@@ -175,7 +176,7 @@ func plotOf(lists [][]depot.UsageDay, whole bool) plot {
 		i, _ := slices.BinarySearchFunc(p.Days, day, time.Time.Compare)
 		return i
 	}
-	add := func(name string, list []depot.UsageDay, of func(depot.UsageDay) int64) {
+	add := func(name string, list []lifecycle.UsageDay, of func(lifecycle.UsageDay) int64) {
 		s := series{Name: name, Values: make([]int64, len(p.Days))}
 		for _, u := range list {
 			s.Values[at(u.Day)] = of(u)
@@ -185,12 +186,12 @@ func plotOf(lists [][]depot.UsageDay, whole bool) plot {
 	for _, list := range lists {
 		switch {
 		case whole:
-			add("transactions", list, func(u depot.UsageDay) int64 { return u.Bytes })
-			add("cached files", list, func(u depot.UsageDay) int64 { return u.Cached })
-			add("trash", list, func(u depot.UsageDay) int64 { return u.Trash })
-			add("freed by gc", list, func(u depot.UsageDay) int64 { return u.Garbage })
+			add("transactions", list, func(u lifecycle.UsageDay) int64 { return u.Bytes })
+			add("cached files", list, func(u lifecycle.UsageDay) int64 { return u.Cached })
+			add("trash", list, func(u lifecycle.UsageDay) int64 { return u.Trash })
+			add("freed by gc", list, func(u lifecycle.UsageDay) int64 { return u.Garbage })
 		case len(list) > 0:
-			add(list[0].Product, list, func(u depot.UsageDay) int64 { return u.Bytes })
+			add(list[0].Product, list, func(u lifecycle.UsageDay) int64 { return u.Bytes })
 		}
 	}
 	return p
