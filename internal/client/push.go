@@ -15,6 +15,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"os"
 	"strconv"
@@ -82,7 +83,8 @@ type exchange struct {
 	body         func() io.Reader // begins the body again; nil: none
 	size         int64            // of the body
 	timeout      time.Duration
-	into         any // the answer is decoded into it; nil: ignored
+	answer       time.Duration // from the last byte of the body to the answer; zero: as timeout
+	into         any           // the answer is decoded into it; nil: ignored
 }
 
 // usualRetry is how long requests are repeated if RetryFor is zero.
@@ -163,6 +165,11 @@ func isFinal(err error) bool {
 func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(x.timeout, 2*time.Minute))
 	defer cancel()
+	if x.answer > 0 {
+		var stop func()
+		ctx, stop = awaitAnswer(ctx, x.answer)
+		defer stop()
+	}
 	h := http.Header{"User-Agent": {"symdepot-push"}, "Accept": {"application/json"}}
 	for k, v := range x.header {
 		h[k] = v
@@ -180,6 +187,9 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 	resp, err := endpoint.Endpoint{HTTP: p.HTTP, URL: p.URL, Token: p.Token}.Send(ctx, x.method, cmp.Or(x.base, wire.PushPath)+x.path, h, body, x.size)
 	if source != nil && source.err() != nil {
 		return 0, source.err()
+	}
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errNoAnswer) {
+		err = cause
 	}
 	if err != nil && source == nil && isReadError(err) {
 		err = &endpoint.LocalError{What: "read a file", Err: err}
@@ -205,6 +215,22 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 		}
 	}
 	return resp.StatusCode, nil
+}
+
+// errNoAnswer means that a request was sent, and its answer did not come in time.
+var errNoAnswer = errors.New("the server does not answer")
+
+// awaitAnswer returns a context for one request. It ends with errNoAnswer if stop was not
+// called within a time after the request was sent whole.
+func awaitAnswer(ctx context.Context, within time.Duration) (waiting context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(within, func() { cancel(fmt.Errorf("%w within %v", errNoAnswer, within)) })
+	timer.Stop()
+	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { timer.Reset(within) }}
+	return httptrace.WithClientTrace(ctx, trace), func() {
+		timer.Stop()
+		cancel(nil)
+	}
 }
 
 // problemOf reads the answer to a request that was refused.

@@ -37,6 +37,8 @@ const (
 	window = 1 << 20
 	// uploadTime is how long an upload of a part or of a whole content may take.
 	uploadTime = 20 * time.Minute
+	// answerTime is how long the answer to an upload may take after the last byte was sent.
+	answerTime = 2 * time.Minute
 )
 
 // uploads are the contents of a run that are sent.
@@ -199,7 +201,8 @@ func (u *uploads) send1(ctx context.Context, path string, c *scan.Content, off, 
 	if size >= askFirst {
 		header.Set("Expect", "100-continue")
 	}
-	if _, err := u.r.p.do(ctx, exchange{method: http.MethodPut, path: path, header: header, body: body, size: size, timeout: uploadTime}); err != nil {
+	put := exchange{method: http.MethodPut, path: path, header: header, body: body, size: size, timeout: uploadTime, answer: answerTime}
+	if _, err := u.r.p.do(ctx, put); err != nil {
 		return err
 	}
 	u.r.mu.Lock()
