@@ -149,7 +149,7 @@ const maxOffered = 200
 // nextSteps say what to do about a refusal, by the word of the problem.
 var nextSteps = map[string]string{
 	"quota":     "Nothing was published. Remove transactions that nobody needs, or ask an administrator to raise the quota of the product (push.quotas).",
-	"too-large": "Nothing was published. Send fewer files at once, or ask an administrator to raise the limit (push.max_file, push.max_bytes).",
+	"too-large": "Nothing was published. Send fewer files at once, or ask an administrator to raise the limit of a file (push.max_file).",
 	"no-space":  "Nothing was published. An administrator must free space, for instance with symdepot gc.",
 	"busy":      "Nothing was published. Send the files again in a minute.",
 	"timeout":   "Nothing was published. symdepot push continues after an interruption.",
