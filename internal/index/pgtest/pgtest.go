@@ -299,10 +299,12 @@ func (s *Server) Restored(tb testing.TB, address string) string {
 	return to.String()
 }
 
-// User makes a user who needs a password, and who may do everything.
+// User makes a user who needs a password, and who may do everything. A user of that name
+// whom another test has made stays, with the new password.
 func (s *Server) User(tb testing.TB, name, password string) {
 	tb.Helper()
-	s.SQL(tb, fmt.Sprintf("CREATE ROLE %s SUPERUSER LOGIN PASSWORD '%s'", name, password))
+	s.SQL(tb, fmt.Sprintf("DO $$ BEGIN CREATE ROLE %s SUPERUSER LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$", name))
+	s.SQL(tb, fmt.Sprintf("ALTER ROLE %s PASSWORD '%s'", name, password))
 	path := filepath.Join(s.data, "pg_hba.conf")
 	before, err := os.ReadFile(path)
 	if err == nil {
