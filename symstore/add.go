@@ -261,7 +261,7 @@ func (a *adder) stageFiles(ctx context.Context, files iter.Seq2[File, error]) er
 			break
 		}
 		wg.Go(func() {
-			defer w.dirs.close()
+			defer w.dirs.Close()
 			for j := range jobs {
 				it := g.stageFile(ctx, a, w, j.i, j.file)
 				if it.fatal {

@@ -2,6 +2,7 @@ package symstore
 
 import (
 	"errors"
+	"github.com/symdepot/symdepot/symstore/internal/lockfile"
 	"io/fs"
 	"os"
 	"path"
@@ -107,11 +108,11 @@ func (s *Store) undoCreate() {
 			return
 		}
 		for _, n := range names {
-			if !strings.EqualFold(n, path.Base(lockName)) {
+			if !strings.EqualFold(n, path.Base(lockfile.Name)) {
 				return
 			}
 		}
-		if ignoreNotExist(s.root.Remove(lockName)) != nil || s.root.Remove(adminDir) != nil {
+		if ignoreNotExist(s.root.Remove(lockfile.Name)) != nil || s.root.Remove(adminDir) != nil {
 			return
 		}
 	}

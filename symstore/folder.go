@@ -180,7 +180,7 @@ func (ws *workspace) number(id ID) error {
 }
 
 func (ws *workspace) renumber(name string, id ID) error {
-	return ws.dirs.patch(ws.path(name), []byte(id.String()))
+	return ws.dirs.Patch(ws.path(name), []byte(id.String()))
 }
 
 // flushRefs adds the rewritten refs.ptr to a group to be flushed.

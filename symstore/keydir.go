@@ -6,6 +6,7 @@ import (
 
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
+	"github.com/symdepot/symdepot/symstore/internal/dircache"
 )
 
 // keyDir is the content of the folder of a key.
@@ -38,21 +39,21 @@ func (k *keyDir) stored() string {
 
 // readKeyDir lists a folder and reads its refs.ptr. A missing folder counts as
 // empty.
-func (s *Store) readKeyDir(dir, name string) (*keyDir, error) {
-	n := &dirCache{root: s.root}
-	defer n.close()
-	return n.readKeyDir(dir, name)
+func (d *disk) readKeyDir(dir, name string) (*keyDir, error) {
+	n := dircache.New(d.root)
+	defer n.Close()
+	return readKeyDir(n, dir, name)
 }
 
-func (n *dirCache) readKeyDir(dir, name string) (*keyDir, error) {
+func readKeyDir(n *dircache.Cache, dir, name string) (*keyDir, error) {
 	k := &keyDir{dir: dir, name: name}
-	names, err := n.names(dir)
+	names, err := n.Names(dir)
 	if err != nil {
 		return k, ignoreNotExist(wrapError(err))
 	}
 	k.found = byFolded(names)
 	if refs := k.leaf(refsLeaf); refs != "" {
-		data, err := n.read(refs, maxText)
+		data, err := n.Read(refs, maxText)
 		if data, err = checkText(refs, data, err); err != nil {
 			return nil, err
 		}
@@ -137,7 +138,7 @@ type place struct {
 
 // newTargets returns targets that list folders with n, which they do not close.
 // Without n, for targets of a long life, they use the root of the store.
-func (s *Store) newTargets(n *dirCache) *targets {
+func (s *Store) newTargets(n *dircache.Cache) *targets {
 	return &targets{
 		s: s, tiers: s.Tiers(),
 		names: listings{caseless: s.names.caseless, frozen: true, from: &s.names, cache: n},

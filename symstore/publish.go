@@ -124,7 +124,7 @@ func (sp *spot) ops(at place, whole map[*group]bool) []op {
 
 // keyOps lists the steps in the folder of one key.
 func (a *adder) keyOps(dir, name string, id ID, it *item, k stagedKey) ([]op, error) {
-	kd, err := a.ws.dirs.readKeyDir(dir, name)
+	kd, err := readKeyDir(a.ws.dirs, dir, name)
 	if err != nil {
 		return nil, err
 	}

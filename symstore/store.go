@@ -14,6 +14,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symstore/internal/lockfile"
 )
 
 // Tiers is the number of folder levels of a store.
@@ -144,13 +145,13 @@ func openDir(dir string, opt Options) (*Store, error) {
 		opt.Now = time.Now
 	}
 	if opt.osLock == nil {
-		opt.osLock = tryLock
+		opt.osLock = lockfile.TryByte
 	}
 	if opt.Token == nil {
 		opt.Token = randomToken
 	}
 	s := &Store{disk: disk{tree.Root(), tree, &opt}, dir: abs}
-	s.journal = &journal{disk: s.disk, process: processLockOf(abs), restore: s.recreate, resume: s.resumeConversion}
+	s.journal = &journal{disk: s.disk, path: abs, restore: s.recreate, resume: s.resumeConversion}
 	s.journal.removeDeferred = func(ctx context.Context, l *lock) error { return remover{s, l}.run(ctx) }
 	s.names.caseless = isCaseless(s.root)
 	return s, nil
