@@ -2,13 +2,14 @@ package symstore
 
 import (
 	"errors"
-	"github.com/symdepot/symdepot/symstore/internal/lockfile"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/symdepot/symdepot/symstore/internal/lockfile"
 )
 
 // maker records that this Store created the store on disk. After a failure, a store

@@ -112,6 +112,16 @@ func (d *disk) subdirs(dir string, limit int) ([]string, error) {
 	}
 }
 
+// readDir returns the entries of a folder, with an error those that it could read.
+func (d *disk) readDir(dir string) ([]fs.DirEntry, error) {
+	f, err := d.root.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.ReadDir(-1)
+}
+
 // writeDurably replaces a small file.
 func (d *disk) writeDurably(name string, data []byte) error {
 	f, err := d.tree.Create(path.Dir(name), 0o666)

@@ -91,8 +91,9 @@ type spots struct {
 	groups  map[string]*group // by folded name; guarded by mu
 }
 
-func newSpots(s *Store) *spots {
-	return &spots{hint: s.newTargets(nil), claimed: map[string]bool{}, groups: map[string]*group{}}
+// newSpots returns spots for changes of the store in which hint finds folders.
+func newSpots(hint *targets) *spots {
+	return &spots{hint: hint, claimed: map[string]bool{}, groups: map[string]*group{}}
 }
 
 // claim returns the staging folder for a key. It returns nil if the store

@@ -2,6 +2,7 @@ package symstore
 
 import (
 	"cmp"
+	"os"
 	"path"
 
 	"github.com/symdepot/symdepot/layout"
@@ -117,7 +118,7 @@ func (s *Store) locateIn(tiers Tiers, name, key string) (dir, spelled string, ok
 // their spelling. It caches what it finds, so it is used under the lock, or for
 // a guess that is checked under the lock.
 type targets struct {
-	s     *Store
+	root  *os.Root
 	tiers Tiers
 	names listings
 	known map[string]foundDir // by folded path
@@ -140,7 +141,7 @@ type place struct {
 // Without n, for targets of a long life, they use the root of the store.
 func (s *Store) newTargets(n *dircache.Cache) *targets {
 	return &targets{
-		s: s, tiers: s.Tiers(),
+		root: s.root, tiers: s.Tiers(),
 		names: listings{caseless: s.names.caseless, frozen: true, from: &s.names, cache: n},
 		known: map[string]foundDir{},
 	}
@@ -169,13 +170,13 @@ func (t *targets) join(dir foundDir, name string) foundDir {
 	}
 	found := ""
 	if dir.there {
-		found = t.names.find(t.s.root, dir.path, name)
+		found = t.names.find(t.root, dir.path, name)
 	}
 	d := foundDir{path.Join(dir.path, name), found != ""}
 	if d.there {
-		if t.s.names.caseless {
+		if t.names.caseless {
 			// The file system ignores case: use the spelling that the folder lists.
-			found = cmp.Or(t.names.list(t.s.root, dir.path)[symfile.Fold(name)], found)
+			found = cmp.Or(t.names.list(t.root, dir.path)[symfile.Fold(name)], found)
 		}
 		d.path = path.Join(dir.path, found)
 	}

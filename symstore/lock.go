@@ -2,6 +2,7 @@ package symstore
 
 import (
 	"context"
+
 	"github.com/symdepot/symdepot/symstore/internal/lockfile"
 )
 

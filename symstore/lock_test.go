@@ -2,13 +2,14 @@ package symstore
 
 import (
 	"errors"
-	"github.com/symdepot/symdepot/symstore/internal/lockfile"
 	"os"
 	"path/filepath"
 	"runtime"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/symstore/internal/lockfile"
 )
 
 // TestLostWhilePublishing loses the lock in the middle of publishing.

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/symdepot/symdepot/symstore/internal/dircache"
-	"github.com/symdepot/symdepot/symstore/internal/lockfile"
 	"io"
 	"io/fs"
 	"os"
@@ -15,6 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/symdepot/symdepot/symstore/internal/dircache"
+	"github.com/symdepot/symdepot/symstore/internal/lockfile"
 )
 
 // recoverAll completes or undoes the changes of writers that died. It runs

@@ -219,13 +219,13 @@ const guessed = 200
 
 // guess looks for a folder name/key that holds name, at the root or below a
 // folder of two characters.
-func (s *Store) guess(ctx context.Context) (Tiers, error) {
-	dirs, err := s.subdirs(".", guessed)
+func (d *disk) guess(ctx context.Context) (Tiers, error) {
+	dirs, err := d.subdirs(".", guessed)
 	if err != nil {
 		return Flat, err
 	}
 	for _, name := range dirs {
-		if ok, err := s.looksLikeName(name, name); ok || err != nil {
+		if ok, err := d.looksLikeName(name, name); ok || err != nil {
 			return One, err
 		}
 	}
@@ -233,7 +233,7 @@ func (s *Store) guess(ctx context.Context) (Tiers, error) {
 		if len([]rune(bucket)) > 2 {
 			continue
 		}
-		names, err := s.subdirs(bucket, guessed)
+		names, err := d.subdirs(bucket, guessed)
 		if err != nil {
 			return Flat, err
 		}
@@ -241,7 +241,7 @@ func (s *Store) guess(ctx context.Context) (Tiers, error) {
 			if !strings.HasPrefix(strings.ToLower(name), strings.ToLower(strings.TrimRight(bucket, "."))) {
 				continue
 			}
-			if ok, err := s.looksLikeName(path.Join(bucket, name), name); ok || err != nil {
+			if ok, err := d.looksLikeName(path.Join(bucket, name), name); ok || err != nil {
 				return Two, err
 			}
 		}
@@ -254,13 +254,13 @@ func (s *Store) guess(ctx context.Context) (Tiers, error) {
 
 // looksLikeName reports whether dir has a key folder that holds a file called
 // name.
-func (s *Store) looksLikeName(dir, name string) (bool, error) {
-	keys, err := s.subdirs(dir, 8)
+func (d *disk) looksLikeName(dir, name string) (bool, error) {
+	keys, err := d.subdirs(dir, 8)
 	if err != nil {
 		return false, err
 	}
 	for _, key := range keys {
-		if looksLikeKey(key) && (s.exists(path.Join(dir, key, name)) || s.exists(path.Join(dir, key, layout.CabinetName(name)))) {
+		if looksLikeKey(key) && (d.exists(path.Join(dir, key, name)) || d.exists(path.Join(dir, key, layout.CabinetName(name)))) {
 			return true, nil
 		}
 	}

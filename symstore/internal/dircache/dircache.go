@@ -23,8 +23,8 @@ func ReadSmall(root *os.Root, name string, limit int) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, int64(limit)+1))
 }
 
-// readNames lists a folder.
-func readNames(root *os.Root, name string) ([]string, error) {
+// ReadNames lists a folder.
+func ReadNames(root *os.Root, name string) ([]string, error) {
 	d, err := root.Open(name)
 	if err != nil {
 		return nil, err

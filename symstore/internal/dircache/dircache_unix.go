@@ -177,7 +177,7 @@ func (n *Cache) Names(name string) ([]string, error) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
 	n.closeAll()
-	return readNames(n.root, name)
+	return ReadNames(n.root, name)
 }
 
 // Read reads a regular file of up to limit bytes, and one byte more of a longer

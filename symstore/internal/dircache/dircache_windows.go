@@ -36,7 +36,7 @@ func (n *Cache) Exists(name string) bool {
 	return err == nil
 }
 
-func (n *Cache) Names(name string) ([]string, error) { return readNames(n.root, name) }
+func (n *Cache) Names(name string) ([]string, error) { return ReadNames(n.root, name) }
 
 func (n *Cache) Read(name string, limit int) ([]byte, error) {
 	return ReadSmall(n.root, name, limit)
