@@ -17,6 +17,13 @@ var ErrFormat = errors.New("not a PDB")
 // Format is the container of a PDB's streams. The zero Format means "none".
 type Format uint8
 
+// The containers of PDBs.
+const (
+	MSF   Format = iota + 1 // PDB 7.0, pages of 512 bytes and more
+	PDB20                   // PDB 2.0, up to 65535 pages
+	MSFZ                    // compressed ("PDZ"); same streams, same ids as MSF
+)
+
 // String returns the name of the format: MSF, PDB20, MSFZ, none.
 func (f Format) String() string {
 	switch f {
@@ -203,11 +210,4 @@ const (
 	MagicMSF   = "Microsoft C/C++ MSF 7.00\r\n\x1aDS\x00\x00\x00"
 	MagicPDB20 = "Microsoft C/C++ program database 2.00\r\n\x1aJG\x00\x00"
 	MagicMSFZ  = "Microsoft MSFZ Container\r\n\x1aALD\x00\x00"
-)
-
-// The containers of PDBs.
-const (
-	MSF   Format = iota + 1 // PDB 7.0, pages of 512 bytes and more
-	PDB20                   // PDB 2.0, up to 65535 pages
-	MSFZ                    // compressed ("PDZ"); same streams, same ids as MSF
 )
