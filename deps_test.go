@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"cab/lzx":            {},
 	"internal/mstools":   {"layout", "symfile", "objfile", "dump", "symstore", "internal/durable", "internal/retention", "internal/scan", "internal/term", "internal/upstream", "internal/glob", "internal/ctxio", "internal/sympath", "internal/unpack"},
 	"objfile":            {"dwarf", "internal/clip", "internal/paged", "internal/xz", "debugid", "symfile", "pdb", "ppdb", "breakpad", "symcache"},
-	"symstore":           {"internal/clip", "debugid", "symfile", "layout", "objfile", "pdb", "cab", "internal/durable", "internal/ctxio"},
+	"symstore":           {"internal/clip", "debugid", "symfile", "layout", "objfile", "pdb", "cab", "internal/durable", "internal/ctxio", "symstore/internal/dircache", "symstore/internal/lockfile"},
 	"internal/blob":      {"internal/durable"},
 	"internal/cold":      {},
 	"internal/sparse":    {},
@@ -135,6 +135,8 @@ var mayImport = map[string][]string{
 	"internal/depot/lifecycle":         {"internal/blob", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/index", "internal/retention", "symfile"},
 	"internal/depot/why":               {"debugid", "internal/blob", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/fetch", "internal/index", "internal/symbolicate", "internal/symcachework", "internal/transcode", "layout", "symcache", "symfile"},
 	"internal/address":                 {},
+	"symstore/internal/dircache":       {"internal/durable"},
+	"symstore/internal/lockfile":       {"internal/durable"},
 	"internal/app":                     {"internal/address", "internal/auth", "internal/config", "internal/daemon", "internal/depot", "internal/depot/content", "internal/doctor", "internal/index", "internal/intake", "internal/report", "internal/server", "internal/setup", "internal/span", "internal/term", "internal/upstream", "internal/web", "internal/web/api", "internal/web/pages"},
 	"internal/setup":                   {"internal/address", "internal/auth", "internal/bucket", "internal/config", "internal/depot", "internal/depot/coldstore", "internal/durable", "internal/fetch", "internal/index", "internal/span", "internal/srclink", "internal/stage", "internal/symbolicate", "internal/term", "internal/transcode", "internal/tree", "internal/upstream", "internal/watch", "layout", "symstore"},
 }

@@ -9,20 +9,6 @@ package demangle
 
 import "strings"
 
-// Options choose the form of Name. The zero value is the form of names in Breakpad
-// symbol files.
-type Options struct {
-	// KeepClones keeps suffixes such as ".cold.1", which compilers add to the name of
-	// a copy or part of a function. Suffixes of demangled names appear as
-	// "[clone .cold.1]".
-	KeepClones bool
-	// Return shows the types that functions return, where the name has them.
-	Return bool
-	// Arch386 means that the name is from a Windows module for 32-bit x86, whose C names
-	// start with an underscore and can end in the size of the parameters.
-	Arch386 bool
-}
-
 // Name returns the readable form of raw. It decides by the shape of the name how
 // it was mangled. A name of another shape, or one that is malformed, is returned
 // without its clone suffix.

@@ -7,16 +7,6 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Candidates lists where in a folder of this layout the answer to one lookup of
-// a request may be, best first. Names and ids are folded.
-func (l Layout) Candidates(req *Request, lk symfile.Lookup) []Place {
-	c := &places{req: req, l: lk}
-	if folder := l.table().folder; folder != nil {
-		folder(c)
-	}
-	return c.list
-}
-
 func (c *places) native() {
 	c.microsoft()
 	c.gdb()
@@ -43,17 +33,6 @@ type KeyFolder struct {
 	Own bool
 	// Places returns where the file of an id of the folder may be.
 	Places func(id string) []Place
-}
-
-// KeyFolders lists where in a folder of this layout the other keys of the PDB
-// are that a lookup of req asks for, those of higher ages among them.
-func (l Layout) KeyFolders(req *Request, lk symfile.Lookup) []KeyFolder {
-	keys := l.table().keys
-	if keys == nil || req.Age == nil || req.Form != FormFile || lk.Role&symfile.Debug == 0 {
-		return nil
-	}
-	lk.Role &= symfile.Debug | symfile.Compressed
-	return keys(req, lk)
 }
 
 func namedKeys(req *Request, lk symfile.Lookup) []KeyFolder {
@@ -181,28 +160,6 @@ func (c *places) file(name, key string) {
 	}
 }
 
-// elfSpellings returns an id and the form of 20 bytes that SSQP gives it.
-func elfSpellings(id string) []string {
-	list := []string{id}
-	if b, err := debugid.ParseBuildID(id); err == nil {
-		if p := b.Padded(); p != "" && p != id {
-			list = append(list, p)
-		}
-	}
-	return list
-}
-
-// stems are what tools leave of a name before .sym and .src.zip.
-func stems(name string) []string {
-	list := []string{Stem(name)}
-	for _, s := range []string{name, cutExt(name)} {
-		if s != list[0] && s != list[len(list)-1] {
-			list = append(list, s)
-		}
-	}
-	return list
-}
-
 func (c *places) unified() {
 	id := c.l.ID
 	if len(id) < 3 || !debugid.IsHex(id) {
@@ -258,14 +215,11 @@ func (c *places) gdb() {
 }
 
 func (c *places) lldb() {
-	g, err := debugid.ParseGUID(c.l.ID)
-	if err != nil || c.req.Form != FormFile {
+	if c.req.Form != FormFile {
 		return
 	}
-	for _, leaf := range lldbLeaves {
-		if c.l.Role&leaf.role != 0 {
-			c.add(strings.Split(g.LLDB()+leaf.name, "/")...)
-		}
+	for _, parts := range lldbParts(c.l) {
+		c.add(parts...)
 	}
 }
 

@@ -3,21 +3,9 @@ package layout
 import (
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/symfile"
-)
-
-// Names and words of the SSQP key conventions: symbols of ELF and Mach-O files
-// have a constant name, and a word in front of an id says which kind it is.
-const (
-	elfSymName  = "_.debug"
-	machSymName = "_.dwarf"
-	elfWord     = "elf-buildid-"
-	elfSymWord  = "elf-buildid-sym-"
-	machWord    = "mach-uuid-"
-	machSymWord = "mach-uuid-sym-"
 )
 
 // list collects paths without duplicates.
@@ -141,21 +129,6 @@ func index2Paths(o symfile.Object) []string {
 	return l
 }
 
-// Bucket returns the directory of a two-tier store that holds name: its first
-// two characters, or the first alone when the second is a dot or blank, which
-// Windows drops from the end of a folder's name.
-func Bucket(name string) string {
-	end := 0
-	for range 2 {
-		_, n := utf8.DecodeRuneInString(name[end:])
-		end += n
-	}
-	if b := strings.TrimRight(name[:end], ". "); b != "" {
-		return b
-	}
-	return "_"
-}
-
 // breakpadPaths files under DEBUGFILE/ID/STEM.sym; only .pdb leaves the stem,
 // whatever its case.
 func breakpadPaths(o symfile.Object) []string {
@@ -168,32 +141,6 @@ func breakpadPaths(o symfile.Object) []string {
 			l.add(o.Name, o.DebugID.Breakpad(), Stem(o.Name)+".src.zip")
 		}
 	}
-	return l
-}
-
-// Stem removes a final .pdb of any case, as Breakpad does.
-func Stem(name string) string {
-	if len(name) > 4 && strings.EqualFold(name[len(name)-4:], ".pdb") {
-		return name[:len(name)-4]
-	}
-	return name
-}
-
-// cutExt removes the extension: the last dot and what follows, unless the name
-// begins with that dot.
-func cutExt(name string) string {
-	if i := strings.LastIndexByte(name, '.'); i > 0 {
-		return name[:i]
-	}
-	return name
-}
-
-// bundleNames lists the names of the source bundle of a PDB in a symbol store:
-// Symbolicator's code cuts the extension, the page of Sentry that describes the
-// layouts keeps it.
-func bundleNames(name string) []string {
-	l := list{cutExt(name) + ".src.zip"}
-	l.add(name + ".src.zip")
 	return l
 }
 

@@ -9,29 +9,6 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Place is where below the address of a server, in a bucket or in a folder an
-// answer to a request may be.
-type Place struct {
-	Parts []string
-	// Packed: a cabinet of the file.
-	Packed bool
-	// Pointer: a file.ptr, which holds the path of the file.
-	Pointer bool
-	// Exact: the bytes are the answer whatever they look like.
-	Exact bool
-	// Text: only a Breakpad file is an answer; others may have that name too.
-	Text bool
-	// MSFZ: only an MSFZ container is an answer.
-	MSFZ bool
-	// Verify: only a file whose own ids match the lookup is an answer.
-	Verify bool
-	// HigherAge: likewise, or a PDB of equal GUID and higher age.
-	HigherAge bool
-}
-
-// Key is the path of the place, with slashes.
-func (p Place) Key() string { return strings.Join(p.Parts, "/") }
-
 // maxPlaces bounds the requests to a server for one file.
 const maxPlaces = 12
 
@@ -66,33 +43,6 @@ type placeList struct {
 	req  *Request
 	l    symfile.Lookup
 	list []Place
-}
-
-// Places lists where on the server the answer to a request may be, best first.
-func (d Dialect) Places(req *Request) []Place {
-	w := &placeList{Dialect: d, req: req}
-	if d.Layout == Auto || d.Layout == None {
-		w.Layout = SymStore
-		if req.Layout.table().direct {
-			w.Layout = req.Layout
-		}
-	}
-	switch req.Form {
-	case FormFile:
-		if server := w.Layout.table().server; server != nil {
-			for _, w.l = range req.Lookups {
-				server(w)
-			}
-		}
-	case FormSource, FormSection:
-		w.sectionOrSource()
-	case FormSymCache:
-		w.symCache()
-	}
-	if len(w.list) > maxPlaces {
-		w.list = w.list[:maxPlaces]
-	}
-	return w.list
 }
 
 func (w *placeList) put(p Place) {
@@ -452,10 +402,8 @@ func (w *placeList) gdb(folder bool) {
 }
 
 func (w *placeList) lldb() {
-	c := &places{req: w.req, l: w.l}
-	c.lldb()
-	for _, p := range c.list {
-		w.add(p.Parts...)
+	for _, parts := range lldbParts(w.l) {
+		w.add(parts...)
 	}
 }
 

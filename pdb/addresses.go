@@ -13,9 +13,6 @@ const (
 	maxOMAP     = 1 << 24 // records
 )
 
-// extent is a range of addresses relative to the image base.
-type extent struct{ start, end uint64 }
-
 // header is a section header.
 type header struct {
 	name string

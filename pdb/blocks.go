@@ -11,6 +11,8 @@ const (
 	blockSize = 8 << 10 // a block of a stream that is read at random places
 	spanSize  = 1 << 20 // a block of an MSFZ stream, which is slow at random places
 	winSize   = 256 << 10
+	// maxMSFZTypes is the limit of a stream of an MSFZ file that is read at random places.
+	maxMSFZTypes = 256 << 20
 )
 
 // blocks reads a stream at random places. It keeps the blocks that were read
@@ -104,16 +106,6 @@ func (b *blocks) text(off, most int64) ([]byte, error) {
 			return s, nil
 		}
 	}
-}
-
-// untilNUL returns the bytes of p before its first NUL, and whether it has one.
-func untilNUL(p []byte) ([]byte, bool) {
-	for i, c := range p {
-		if c == 0 {
-			return p[:i], true
-		}
-	}
-	return p, false
 }
 
 // window reads a range of a stream from front to back.

@@ -26,30 +26,6 @@ const maxModules = 32 << 20
 // 32767 characters.
 const maxFileName = 1 << 17
 
-// dbiV60 is the first version of the DBI stream with module records of the
-// current format.
-const dbiV60 = 19970606
-
-// Indexes in the optional debug header.
-const (
-	optFPO      = 0
-	optOMAP     = 4 // from internal addresses to those in the image
-	optSections = 5
-	optNewFPO   = 9
-	optOriginal = 10 // section headers before the image was reordered
-)
-
-// dbiHeader is the header of the DBI stream.
-type dbiHeader struct {
-	version                  uint32
-	globals, publics, record int   // stream numbers
-	modules                  int64 // bytes of module records, at offset 64
-	contributions            int64 // bytes of section contributions, after the module records
-	files, filesSize         int64 // position of the names of source files
-	optional, optionalSize   int64 // position of the optional debug header
-	incremental              bool  // linked incrementally: calls go through trampolines
-}
-
 // readDBI reads the header of the DBI stream.
 func (f *File) readDBI() error {
 	if f.c.count() <= DBIStream {
@@ -251,9 +227,6 @@ func (f *File) HasUnwind() (bool, error) {
 	}
 	return false, nil
 }
-
-// noStream is the number that means no stream.
-const noStream = 0xFFFF
 
 // optionalNumber returns the stream in entry i of the optional debug header of
 // the DBI stream s, or noStream.

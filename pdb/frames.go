@@ -2,13 +2,8 @@ package pdb
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"slices"
 	"sort"
-	"strings"
-
-	"github.com/symdepot/symdepot/functab"
 )
 
 // maxFrames limits the records of a stream of frame data.
@@ -87,67 +82,4 @@ func parameters(frames []frameData, addr uint64) (uint32, bool) {
 		return frames[i].param, true
 	}
 	return 0, false
-}
-
-// program returns the program of a record, which the names of the PDB have; empty if it is
-// not usable. known has those that were read before.
-func (r *reader) program(known map[uint32]string, offset uint32) string {
-	text, ok := known[offset]
-	if ok {
-		return text
-	}
-	text = strings.TrimSpace(strings.ToValidUTF8(r.names.text(offset, maxProgram), "?"))
-	if strings.ContainsAny(text, "\r\n") || len(text) >= maxProgram {
-		text = ""
-	}
-	if len(known) < 1<<16 {
-		known[offset] = text
-	}
-	return text
-}
-
-// addFrames adds the records to b.
-func (r *reader) addFrames(ctx context.Context, frames []frameData) error {
-	programs := map[uint32]string{}
-	var last frameData
-	var pieces []piece
-	for i, d := range frames {
-		if i%(1<<14) == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		// Walkers know the records with a program, and those of functions
-		// without a frame pointer.
-		if d.code == 0 || d.code > 1<<31 || d.fpo && d.kind != 0 {
-			continue
-		}
-		if d.start == last.start && d.code == last.code && d.prolog == last.prolog && d.fpo == last.fpo {
-			continue
-		}
-		last = d
-		w := functab.WinFrame{Params: d.param, SavedRegs: uint32(d.saved), Locals: d.locals, MaxStack: d.stack}
-		if d.fpo {
-			w.AllocatesBP = d.usesBP
-		} else if w.Type, w.Program = 4, r.program(programs, d.program); w.Program == "" {
-			continue
-		}
-		prolog := min(uint64(d.prolog), uint64(d.code))
-		start := uint64(d.start)
-		body := len(r.addr.pieces(pieces[:0], extent{start, start + prolog}))
-		pieces = r.addr.pieces(pieces[:0], extent{start, start + prolog})
-		pieces = r.addr.pieces(pieces, extent{start + prolog, start + uint64(d.code)})
-		if prolog > 0 && body == 1 && len(pieces) > 1 && pieces[0].continues(pieces[1]) {
-			pieces[1].start, pieces[1].image = pieces[0].start, pieces[0].image
-			pieces, body = pieces[1:], 1
-		}
-		for i, p := range pieces {
-			w.Prolog = 0
-			if i < body {
-				w.Prolog = uint32(min(prolog, p.end-p.start))
-			}
-			if err := r.b.Frame(functab.Frame{Start: p.image, Size: uint32(p.end - p.start), Win: &w}); err != nil {
-				return fmt.Errorf("frame data: %w", err)
-			}
-		}
-	}
-	return nil
 }

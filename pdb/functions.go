@@ -3,29 +3,13 @@ package pdb
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"runtime"
 	"slices"
-	"sort"
+	"strings"
 	"sync"
 
 	"github.com/symdepot/symdepot/functab"
-)
-
-// FunctionOptions are the options of Functions. The zero value is good.
-type FunctionOptions struct {
-	// Workers is the number of modules that are read at once; 0 means one for
-	// each processor. MSFZ files are read by one.
-	Workers int
-}
-
-// Limits of Functions.
-const (
-	maxWorkers     = 16
-	maxWarnings    = 200
-	maxTrampolines = 16 << 20
 )
 
 // Module returns the description of the module that the PDB belongs to, with the
@@ -61,59 +45,6 @@ func (f *File) Functions(ctx context.Context, b *functab.Builder, opt FunctionOp
 		return fmt.Errorf("pdb: %w", err)
 	}
 	return nil
-}
-
-// fatal reports whether err is not about the bytes of the file, so that the
-// result would be different another time.
-func fatal(err error) bool {
-	var p *fs.PathError
-	return errors.Is(err, functab.ErrLimit) || errors.Is(err, context.Canceled) ||
-		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &p)
-}
-
-// reader is one call of Functions.
-type reader struct {
-	f        *File
-	b        *functab.Builder
-	addr     *addresses
-	names    *stringTable
-	publics  *publics
-	frames   []frameData
-	contribs []extent
-	modules  []compiland
-	exports  exports
-	types    *typeStream
-	ids      *typeStream
-	unknown  functab.NameID
-
-	fileMu sync.Mutex
-	files  map[uint32]functab.FileID // by offset in the string table; guarded by fileMu
-
-	warnMu   sync.Mutex
-	warnings []warning // guarded by warnMu
-	unsaid   int       // guarded by warnMu
-
-	targetMu sync.Mutex
-	jumps    []jump           // guarded by targetMu
-	starts   map[uint64]start // if linked incrementally; guarded by targetMu
-}
-
-// warning is about the module; -1 is the file itself.
-type warning struct {
-	module int
-	text   string
-}
-
-// start is the name of the function that starts at an address, and its module.
-type start struct {
-	name   functab.NameID
-	module int
-}
-
-// jump is a trampoline of the linker.
-type jump struct {
-	extent
-	target uint64
 }
 
 func (f *File) functions(ctx context.Context, b *functab.Builder, opt FunctionOptions) error {
@@ -273,93 +204,6 @@ func (r *reader) readModules(ctx context.Context, workers int) error {
 	return context.Cause(ctx)
 }
 
-// file returns the number of the source file whose path has an offset in the
-// string table.
-func (r *reader) file(off uint32) functab.FileID {
-	r.fileMu.Lock()
-	defer r.fileMu.Unlock()
-	id, ok := r.files[off]
-	if !ok {
-		if path := r.names.text(off, maxStringLength); path != "" {
-			id = r.b.File(functab.JoinPath(cleanName(path)))
-		}
-		if len(r.files) >= maxInlineIDs {
-			clear(r.files)
-		}
-		r.files[off] = id
-	}
-	return id
-}
-
-// warn records a warning about a module, or about the file if module is -1.
-func (r *reader) warn(module int, format string, args ...any) {
-	r.warnMu.Lock()
-	defer r.warnMu.Unlock()
-	if len(r.warnings) >= maxWarnings {
-		r.unsaid++
-		return
-	}
-	r.warnings = append(r.warnings, warning{module, cleanName(fmt.Sprintf(format, args...))})
-}
-
-// say gives the warnings to the Builder in the order of modules.
-func (r *reader) say() {
-	slices.SortStableFunc(r.warnings, func(x, y warning) int { return cmp.Compare(x.module, y.module) })
-	for _, w := range r.warnings {
-		r.b.Warn("%s", w.text)
-	}
-	if r.unsaid > 0 {
-		r.b.Warn("%d more modules are damaged", r.unsaid)
-	}
-}
-
-// contributionStart returns the start of the contribution of an object file
-// that has the address; the address itself if there is none.
-func (r *reader) contributionStart(addr uint64) uint64 {
-	i := sort.Search(len(r.contribs), func(i int) bool { return r.contribs[i].start > addr })
-	if i > 0 && r.contribs[i-1].end > addr {
-		return r.contribs[i-1].start
-	}
-	return addr
-}
-
-// contributionEnd returns the end of the contribution that has the address, or
-// 0 if there is none.
-func (r *reader) contributionEnd(addr uint64) uint64 {
-	i := sort.Search(len(r.contribs), func(i int) bool { return r.contribs[i].start > addr })
-	if i > 0 && r.contribs[i-1].end > addr {
-		return r.contribs[i-1].end
-	}
-	return 0
-}
-
-// trampoline notes a jump that an incremental linker put before a function.
-func (r *reader) trampoline(b []byte) {
-	e, ok := r.addr.codeRange(u16(b, 12), u32(b, 4), uint32(u16(b, 2)))
-	if !ok {
-		return
-	}
-	target, _ := r.addr.code(u16(b, 14), u32(b, 8))
-	r.targetMu.Lock()
-	defer r.targetMu.Unlock()
-	if len(r.jumps) < maxTrampolines {
-		r.jumps = append(r.jumps, jump{e, target})
-	}
-}
-
-// reached notes that a function starts at an address, for the names of
-// trampolines.
-func (r *reader) reached(addr uint64, s start) {
-	if r.starts == nil {
-		return
-	}
-	r.targetMu.Lock()
-	defer r.targetMu.Unlock()
-	if old, ok := r.starts[addr]; !ok || s.module < old.module {
-		r.starts[addr] = s
-	}
-}
-
 // addTrampolines adds the trampolines. Each has the name of its target.
 func (r *reader) addTrampolines() error {
 	var pieces []piece
@@ -421,4 +265,74 @@ func (r *reader) addPublics(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// program returns the program of a record, which the names of the PDB have; empty if it is
+// not usable. known has those that were read before.
+func (r *reader) program(known map[uint32]string, offset uint32) string {
+	text, ok := known[offset]
+	if ok {
+		return text
+	}
+	text = strings.TrimSpace(strings.ToValidUTF8(r.names.text(offset, maxProgram), "?"))
+	if strings.ContainsAny(text, "\r\n") || len(text) >= maxProgram {
+		text = ""
+	}
+	if len(known) < 1<<16 {
+		known[offset] = text
+	}
+	return text
+}
+
+// addFrames adds the records to b.
+func (r *reader) addFrames(ctx context.Context, frames []frameData) error {
+	programs := map[uint32]string{}
+	var last frameData
+	var pieces []piece
+	for i, d := range frames {
+		if i%(1<<14) == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		// Walkers know the records with a program, and those of functions
+		// without a frame pointer.
+		if d.code == 0 || d.code > 1<<31 || d.fpo && d.kind != 0 {
+			continue
+		}
+		if d.start == last.start && d.code == last.code && d.prolog == last.prolog && d.fpo == last.fpo {
+			continue
+		}
+		last = d
+		w := functab.WinFrame{Params: d.param, SavedRegs: uint32(d.saved), Locals: d.locals, MaxStack: d.stack}
+		if d.fpo {
+			w.AllocatesBP = d.usesBP
+		} else if w.Type, w.Program = 4, r.program(programs, d.program); w.Program == "" {
+			continue
+		}
+		prolog := min(uint64(d.prolog), uint64(d.code))
+		start := uint64(d.start)
+		body := len(r.addr.pieces(pieces[:0], extent{start, start + prolog}))
+		pieces = r.addr.pieces(pieces[:0], extent{start, start + prolog})
+		pieces = r.addr.pieces(pieces, extent{start + prolog, start + uint64(d.code)})
+		if prolog > 0 && body == 1 && len(pieces) > 1 && pieces[0].continues(pieces[1]) {
+			pieces[1].start, pieces[1].image = pieces[0].start, pieces[0].image
+			pieces, body = pieces[1:], 1
+		}
+		for i, p := range pieces {
+			w.Prolog = 0
+			if i < body {
+				w.Prolog = uint32(min(prolog, p.end-p.start))
+			}
+			if err := r.b.Frame(functab.Frame{Start: p.image, Size: uint32(p.end - p.start), Win: &w}); err != nil {
+				return fmt.Errorf("frame data: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// FunctionOptions are the options of Functions. The zero value is good.
+type FunctionOptions struct {
+	// Workers is the number of modules that are read at once; 0 means one for
+	// each processor. MSFZ files are read by one.
+	Workers int
 }

@@ -1,11 +1,7 @@
 package pdb
 
 import (
-	"encoding/binary"
 	"fmt"
-	"io"
-	"maps"
-	"slices"
 	"strings"
 )
 
@@ -18,12 +14,6 @@ const (
 // FeatureMinimal is the feature code of a PDB made with /DEBUG:FASTLINK. It
 // refers to object files on the build machine and is useless on other machines.
 const FeatureMinimal = 0x494E494D // "MINI"
-
-// infoTail is the part of the info stream after the GUID.
-type infoTail struct {
-	names map[string]int
-	codes []uint32
-}
 
 // Names returns the numbers of the named streams: /names, /LinkInfo, srcsrv and
 // so on. The map must not be changed.
@@ -55,29 +45,6 @@ func (f *File) FastLink() (bool, error) {
 		}
 	}
 	return false, err
-}
-
-// HasSources reports whether the PDB has source text or links to it: a srcsrv
-// stream, Source Link, or injected files.
-func (f *File) HasSources() (bool, error) {
-	names, err := f.Names()
-	if err != nil {
-		return false, err
-	}
-	looked := 0
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if low := strings.ToLower(name); low != streamSrcsrv && low != streamInjected && !isSourceLink(low) {
-			continue
-		}
-		if has, err := f.hasBytes(names[name]); err != nil || has {
-			return has, err
-		}
-		// Do not search through many names of empty streams.
-		if looked++; looked == 16 {
-			break
-		}
-	}
-	return false, nil
 }
 
 // tail reads the rest of the info stream, once. An error is not cached, because
@@ -136,32 +103,6 @@ func (f *File) readTail() (*infoTail, error) {
 		t.codes = append(t.codes, c.u32())
 	}
 	return t, nil
-}
-
-// cursor reads bytes in order and keeps its first error.
-type cursor struct {
-	b   []byte
-	err error
-}
-
-// take returns the next n bytes, or nil after an error.
-func (c *cursor) take(n uint64) []byte {
-	if c.err == nil && n > uint64(len(c.b)) {
-		c.err = fmt.Errorf("%d bytes needed, %d left: %w", n, len(c.b), io.ErrUnexpectedEOF)
-	}
-	if c.err != nil {
-		return nil
-	}
-	p := c.b[:n]
-	c.b = c.b[n:]
-	return p
-}
-
-func (c *cursor) u32() uint32 {
-	if p := c.take(4); p != nil {
-		return binary.LittleEndian.Uint32(p)
-	}
-	return 0
 }
 
 // readNames reads the names, and the hash table that maps their offsets to

@@ -9,15 +9,6 @@ import (
 	"github.com/symdepot/symdepot/functab"
 )
 
-// The kinds of subsections with line numbers, as cvinfo.h numbers them.
-const (
-	c13Lines     = 0xF2
-	c13Checksums = 0xF4
-	c13Inlinees  = 0xF6
-	c13Imports   = 0xF7
-	c13Exports   = 0xF8
-)
-
 // Limits of line numbers.
 const (
 	maxC13Whole  = 4 << 20 // bytes of line numbers of a module that are read at once

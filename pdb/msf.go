@@ -2,7 +2,6 @@ package pdb
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -122,19 +121,6 @@ func (p *paged) readRun(b []byte, start, in int64) error {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}
 	return nil
-}
-
-// readFull reads exactly len(b) bytes. It returns errors of r, wrapped or
-// unchanged, and io.ErrUnexpectedEOF at the end of r.
-func readFull(r io.ReaderAt, b []byte, off int64) error {
-	n, err := r.ReadAt(b, off)
-	if n == len(b) {
-		return nil
-	}
-	if err == nil || errors.Is(err, io.EOF) {
-		return fmt.Errorf("%d bytes at offset %d: %w", len(b), off, io.ErrUnexpectedEOF)
-	}
-	return err
 }
 
 // msf is a container of pages: MSF 7.0 or the older JG. These differ in the

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -355,4 +356,27 @@ func (f *File) injected(b []byte, names *stringTable) ([]InjectedSource, error) 
 			stream: injectedPrefix + strings.ToLower(virtual)})
 	}
 	return list, c.err
+}
+
+// HasSources reports whether the PDB has source text or links to it: a srcsrv
+// stream, Source Link, or injected files.
+func (f *File) HasSources() (bool, error) {
+	names, err := f.Names()
+	if err != nil {
+		return false, err
+	}
+	looked := 0
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if low := strings.ToLower(name); low != streamSrcsrv && low != streamInjected && !isSourceLink(low) {
+			continue
+		}
+		if has, err := f.hasBytes(names[name]); err != nil || has {
+			return has, err
+		}
+		// Do not search through many names of empty streams.
+		if looked++; looked == 16 {
+			break
+		}
+	}
+	return false, nil
 }

@@ -160,7 +160,7 @@ func (s *Store) add(ctx context.Context, opt AddOptions, files iter.Seq2[File, e
 	if err != nil {
 		return AddResult{}, err
 	}
-	a := &adder{s: s, ws: ws, tiers: s.Tiers(), opt: opt, seen: map[string]int{}, start: opt.Time, guess: guessID(s)}
+	a := &adder{s: s, ws: ws, tiers: s.Tiers(), opt: opt, seen: map[string]int{}, start: opt.Time, guess: s.guessID()}
 	if opt.Time.IsZero() {
 		a.start = s.opt.Now()
 	}
@@ -245,7 +245,7 @@ func (a *adder) stageFiles(ctx context.Context, files iter.Seq2[File, error]) er
 			workers += 4 // copying often waits for the disk
 		}
 	}
-	g := newStager(a.ws, newSpots(a.s), a.opt.Compress)
+	g := newStager(a.ws, newSpots(a.s.newTargets(nil)), a.opt.Compress)
 	a.g = g
 	defer g.abort()
 	type job struct {
@@ -261,7 +261,7 @@ func (a *adder) stageFiles(ctx context.Context, files iter.Seq2[File, error]) er
 			break
 		}
 		wg.Go(func() {
-			defer w.dirs.close()
+			defer w.dirs.Close()
 			for j := range jobs {
 				it := g.stageFile(ctx, a, w, j.i, j.file)
 				if it.fatal {

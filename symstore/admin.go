@@ -8,6 +8,8 @@ import (
 	"iter"
 	"path"
 	"strings"
+
+	"github.com/symdepot/symdepot/symstore/internal/dircache"
 )
 
 // admin has the parsed records of a store, read under the lock.
@@ -21,9 +23,9 @@ type admin struct {
 
 // readAdmin reads 000Admin. It omits damaged records, but max includes every
 // number in any record, so that no number is used twice.
-func (s *Store) readAdmin() (*admin, error) {
+func (d *disk) readAdmin() (*admin, error) {
 	a := &admin{files: map[ID]string{}}
-	text, err := s.readText(lastIDFile)
+	text, err := d.readText(lastIDFile)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +36,7 @@ func (s *Store) readAdmin() (*admin, error) {
 		name string
 		list *[]record
 	}{{serverFile, &a.server}, {historyFile, &a.history}} {
-		data, err := s.readText(f.name)
+		data, err := d.readText(f.name)
 		if err != nil {
 			return nil, err
 		}
@@ -43,12 +45,7 @@ func (s *Store) readAdmin() (*admin, error) {
 			a.max = max(a.max, r.ID)
 		}
 	}
-	d, err := s.root.Open(adminDir)
-	if err != nil {
-		return a, ignoreNotExist(err)
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
+	names, err := dircache.ReadNames(d.root, adminDir)
 	for _, n := range names {
 		digits, ext := n, ""
 		if i := strings.IndexByte(n, '.'); i >= 0 {
@@ -61,7 +58,7 @@ func (s *Store) readAdmin() (*admin, error) {
 			}
 		}
 	}
-	return a, err
+	return a, ignoreNotExist(err)
 }
 
 // next returns the number of the next transaction.
@@ -74,8 +71,8 @@ func (a *admin) next() (ID, error) {
 
 // guessID returns the number of the next transaction, provided that no other writer
 // commits first.
-func guessID(s *Store) ID {
-	text, err := s.readText(lastIDFile)
+func (d *disk) guessID() ID {
+	text, err := d.readText(lastIDFile)
 	if err != nil {
 		return 1
 	}
@@ -89,13 +86,13 @@ func guessID(s *Store) ID {
 func txFile(id ID) string { return path.Join(adminDir, id.String()) }
 
 // readEntries reads the file of a live transaction.
-func (s *Store) readEntries(id ID) (list []Entry, bad []error, cut bool, err error) {
-	f, err := s.root.Open(txFile(id))
+func (d *disk) readEntries(id ID) (list []Entry, bad []error, cut bool, err error) {
+	f, err := d.root.Open(txFile(id))
 	if err != nil {
 		return nil, nil, false, err
 	}
 	f.Close()
-	data, err := s.readText(txFile(id))
+	data, err := d.readText(txFile(id))
 	if err != nil {
 		return nil, nil, false, err
 	}
@@ -107,12 +104,17 @@ func (s *Store) readEntries(id ID) (list []Entry, bad []error, cut bool, err err
 // history, all transactions of history.txt, including deletions. It yields an
 // error for each unreadable line.
 func (s *Store) Transactions(history bool) iter.Seq2[Transaction, error] {
+	return s.transactions(history)
+}
+
+// transactions is Transactions of the Store.
+func (d *disk) transactions(history bool) iter.Seq2[Transaction, error] {
 	return func(yield func(Transaction, error) bool) {
 		name := serverFile
 		if history {
 			name = historyFile
 		}
-		data, err := s.readText(name)
+		data, err := d.readText(name)
 		if err != nil {
 			yield(Transaction{}, err)
 			return

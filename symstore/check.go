@@ -605,7 +605,7 @@ func (c *checker) rewriteLists() {
 	switch {
 	case c.adm.last == c.adm.max:
 	case c.adm.last == c.before && c.before > 0:
-		c.ops = append(c.ops, numberOps(c.s, c.adm.max)...) // assigned during the check
+		c.ops = append(c.ops, c.s.numberOps(c.adm.max)...) // assigned during the check
 	default:
 		c.add(Finding{Kind: LastIDWrong, ID: c.adm.max, Path: lastIDFile, Detail: fmt.Sprintf("it has the number %s", c.adm.last)}, write)
 	}

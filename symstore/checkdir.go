@@ -255,7 +255,7 @@ func (c *checker) lostClaims() {
 }
 
 // typeOfStored returns the type of a stored file, for a new line of refs.ptr.
-func (s *Store) typeOfStored(k *keyDir) Type {
+func (d *disk) typeOfStored(k *keyDir) Type {
 	for _, r := range k.refs {
 		if r.Type != "" {
 			return r.Type
@@ -265,7 +265,7 @@ func (s *Store) typeOfStored(k *keyDir) Type {
 	if leaf == "" {
 		return guessType(k.name)
 	}
-	f, err := s.openRegular(leaf)
+	f, err := d.openRegular(leaf)
 	if err != nil {
 		return guessType(k.name)
 	}
@@ -283,8 +283,8 @@ func (s *Store) typeOfStored(k *keyDir) Type {
 
 // verify reads a stored file. The kind is empty if the content is right, or if
 // err is not about the content.
-func (s *Store) verify(leaf, name, key string) (FindingKind, error) {
-	f, err := s.openRegular(leaf)
+func (d *disk) verify(leaf, name, key string) (FindingKind, error) {
+	f, err := d.openRegular(leaf)
 	if err != nil {
 		return "", err
 	}

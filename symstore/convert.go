@@ -64,26 +64,41 @@ func (s *Store) Convert(ctx context.Context, to Tiers, opt ConvertOptions) error
 	return s.convert(ctx, l, c, opt.Progress)
 }
 
-func (s *Store) writeConversion(c conversion) error {
+func (d *disk) writeConversion(c conversion) error {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
-	if err := s.checkpoint("conversion"); err != nil {
+	if err := d.checkpoint("conversion"); err != nil {
 		return err
 	}
-	return wrapError(s.writeDurably(convertFile, data))
+	return wrapError(d.writeDurably(convertFile, data))
+}
+
+// readConversion reads convertFile. ok is false if there is none.
+func (d *disk) readConversion() (c conversion, ok bool, err error) {
+	data, err := d.readText(convertFile)
+	if data == nil || err != nil {
+		return conversion{}, false, err
+	}
+	if err := json.Unmarshal(bytes.TrimSpace(data), &c); err != nil || c.To != One && c.To != Two {
+		return conversion{}, false, fmt.Errorf("%w: %s is unreadable", ErrDamaged, convertFile)
+	}
+	return c, true, nil
+}
+
+// Converting returns the tiers that an interrupted conversion leads to. The next
+// writer completes it. ok is false if there is no such conversion.
+func (s *Store) Converting() (to Tiers, ok bool, err error) {
+	c, ok, err := s.readConversion()
+	return c.To, ok, err
 }
 
 // resumeConversion completes a conversion that was interrupted.
 func (s *Store) resumeConversion(ctx context.Context, l *lock) error {
-	data, err := s.readText(convertFile)
-	if data == nil || err != nil {
+	c, ok, err := s.readConversion()
+	if !ok || err != nil {
 		return err
-	}
-	var c conversion
-	if err := json.Unmarshal(bytes.TrimSpace(data), &c); err != nil || c.To != One && c.To != Two {
-		return fmt.Errorf("%w: %s is unreadable", ErrDamaged, convertFile)
 	}
 	return s.convert(ctx, l, c, nil)
 }
@@ -186,32 +201,27 @@ func (s *Store) createDirs(ctx context.Context, l *lock, c conversion, progress 
 }
 
 // linkDir creates a folder with links to the files of another folder.
-func (s *Store) linkDir(from, to string) error {
-	if err := s.root.MkdirAll(to, 0o777); err != nil {
+func (d *disk) linkDir(from, to string) error {
+	if err := d.root.MkdirAll(to, 0o777); err != nil {
 		return wrapError(err)
 	}
-	d, err := s.root.Open(from)
-	if err != nil {
-		return err
-	}
-	entries, err := d.ReadDir(-1)
-	d.Close()
+	entries, err := d.readDir(from)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		a, b := path.Join(from, e.Name()), path.Join(to, e.Name())
 		if e.IsDir() {
-			if err := s.linkDir(a, b); err != nil {
+			if err := d.linkDir(a, b); err != nil {
 				return err
 			}
 			continue
 		}
-		err := s.root.Link(a, b)
-		if errors.Is(err, fs.ErrExist) && !s.sameFile(a, b) {
+		err := d.root.Link(a, b)
+		if errors.Is(err, fs.ErrExist) && !d.sameFile(a, b) {
 			// A writer that takes no lock has replaced the old file since.
-			if err = s.root.Remove(b); err == nil {
-				err = s.root.Link(a, b)
+			if err = d.root.Remove(b); err == nil {
+				err = d.root.Link(a, b)
 			}
 		} else if errors.Is(err, fs.ErrExist) {
 			err = nil
@@ -227,28 +237,28 @@ func (s *Store) linkDir(from, to string) error {
 }
 
 // switchTiers makes readers use the folders of the new tiers.
-func (s *Store) switchTiers(to Tiers) error {
-	if err := s.checkpoint("switch"); err != nil {
+func (d *disk) switchTiers(to Tiers) error {
+	if err := d.checkpoint("switch"); err != nil {
 		return err
 	}
 	if to == Two {
-		return wrapError(s.writeDurably(index2File, nil))
+		return wrapError(d.writeDurably(index2File, nil))
 	}
-	return wrapError(ignoreNotExist(s.tree.Remove(index2File)))
+	return wrapError(ignoreNotExist(d.tree.Remove(index2File)))
 }
 
 // eachKeyDir visits the key folders of a store with these tiers. During a
 // conversion folders of both kinds exist. ab/KEY is a key folder of one tier if it
 // holds the file ab or its records.
-func (s *Store) eachKeyDir(tiers Tiers, visit func(name, key, dir string) error) error {
-	tops, err := s.subdirs(".", 0)
+func (d *disk) eachKeyDir(tiers Tiers, visit func(name, key, dir string) error) error {
+	tops, err := d.subdirs(".", 0)
 	if err != nil {
 		return err
 	}
 	for _, top := range tops {
 		names := []string{top}
 		if tiers == Two {
-			if names, err = s.subdirs(top, 0); err != nil {
+			if names, err = d.subdirs(top, 0); err != nil {
 				return err
 			}
 		}
@@ -257,13 +267,13 @@ func (s *Store) eachKeyDir(tiers Tiers, visit func(name, key, dir string) error)
 			if tiers == Two {
 				dir = path.Join(top, name)
 			}
-			keys, err := s.subdirs(dir, 0)
+			keys, err := d.subdirs(dir, 0)
 			if err != nil {
 				return err
 			}
 			for _, key := range keys {
 				at := path.Join(dir, key)
-				is, err := s.isKeyDir(at, name)
+				is, err := d.isKeyDir(at, name)
 				if err != nil {
 					return err
 				}
@@ -279,13 +289,8 @@ func (s *Store) eachKeyDir(tiers Tiers, visit func(name, key, dir string) error)
 }
 
 // isKeyDir reports whether a folder has a stored file of that name, or records.
-func (s *Store) isKeyDir(dir, name string) (bool, error) {
-	d, err := s.root.Open(dir)
-	if err != nil {
-		return false, err
-	}
-	defer d.Close()
-	entries, err := d.ReadDir(-1)
+func (d *disk) isKeyDir(dir, name string) (bool, error) {
+	entries, err := d.readDir(dir)
 	for _, e := range entries {
 		switch leaf := symfile.Fold(e.Name()); {
 		case e.IsDir():

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/symdepot/symdepot/symstore/internal/lockfile"
 )
 
 // maker records that this Store created the store on disk. After a failure, a store
@@ -107,11 +109,11 @@ func (s *Store) undoCreate() {
 			return
 		}
 		for _, n := range names {
-			if !strings.EqualFold(n, path.Base(lockName)) {
+			if !strings.EqualFold(n, path.Base(lockfile.Name)) {
 				return
 			}
 		}
-		if ignoreNotExist(s.root.Remove(lockName)) != nil || s.root.Remove(adminDir) != nil {
+		if ignoreNotExist(s.root.Remove(lockfile.Name)) != nil || s.root.Remove(adminDir) != nil {
 			return
 		}
 	}

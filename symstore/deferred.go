@@ -113,7 +113,7 @@ func (ws *workspace) setAside(name, undo string) error {
 	if err := ws.j.removeFault(name); err != nil {
 		return err
 	}
-	return durable.BusyError(ws.j.root, name, ws.dirs.renameNow(name, ws.path(undo)))
+	return durable.BusyError(ws.j.root, name, ws.dirs.RenameNow(name, ws.path(undo)))
 }
 
 // finishDeferred waits for the programs that hold files open, and lists the files

@@ -52,7 +52,7 @@ func (s *Store) Del(ctx context.Context, id ID) (DelResult, error) {
 	}
 	// Reading all transactions may take long. It is done before the lock, and
 	// under the lock only for newer transactions.
-	own := &owners{s: s, id: id, keys: keySet(entries), seen: map[ID]bool{}}
+	own := &owners{disk: &s.disk, id: id, keys: keySet(entries), seen: map[ID]bool{}}
 	if err := own.scan(ctx); err != nil {
 		return result, err
 	}
@@ -84,7 +84,7 @@ func keySet(entries []Entry) map[string]bool {
 
 // owners finds the other live transactions that list the same keys.
 type owners struct {
-	s    *Store
+	disk *disk
 	id   ID // the transaction to be deleted
 	keys map[string]bool
 	seen map[ID]bool     // transactions that were read
@@ -96,14 +96,14 @@ func (o *owners) scan(ctx context.Context) error {
 	if o.of == nil {
 		o.of = map[string][]ID{}
 	}
-	for t, err := range o.s.Transactions(false) {
+	for t, err := range o.disk.transactions(false) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil || t.Deletes != 0 || t.Pointer || t.ID == o.id || o.seen[t.ID] {
 			continue // an unreadable line has no transaction
 		}
-		entries, _, _, err := o.s.readEntries(t.ID)
+		entries, _, _, err := o.disk.readEntries(t.ID)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -193,7 +193,7 @@ func (d *deleter) makePlan(adm *admin) (*plan, error) {
 		{Do: opWrite, Path: serverFile, Data: printServer(rest), Had: d.s.exists(serverFile)},
 		{Do: opAppend, Path: historyFile, Data: []byte(line), Had: d.s.exists(historyFile)},
 	}}
-	p.Ops = append(p.Ops, numberOps(d.s, id)...)
+	p.Ops = append(p.Ops, d.s.numberOps(id)...)
 	p.Ops = append(p.Ops, op{Do: opMove, From: txFile(d.id), Path: txFile(d.id) + deletedExt})
 	done := map[string]bool{}
 	for _, e := range d.entries {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/symstore/internal/dircache"
 )
 
 // disk is the folder of a store, with the small operations that all parts of the
@@ -57,7 +58,7 @@ func (d *disk) touch(name string) error {
 
 // readText reads a small file. It returns nil if the file does not exist.
 func (d *disk) readText(name string) ([]byte, error) {
-	data, err := readSmall(d.root, name, maxText)
+	data, err := dircache.ReadSmall(d.root, name, maxText)
 	return checkText(name, data, err)
 }
 
@@ -111,6 +112,16 @@ func (d *disk) subdirs(dir string, limit int) ([]string, error) {
 	}
 }
 
+// readDir returns the entries of a folder, with an error those that it could read.
+func (d *disk) readDir(dir string) ([]fs.DirEntry, error) {
+	f, err := d.root.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.ReadDir(-1)
+}
+
 // writeDurably replaces a small file.
 func (d *disk) writeDurably(name string, data []byte) error {
 	f, err := d.tree.Create(path.Dir(name), 0o666)
@@ -157,36 +168,6 @@ func (d *disk) removeEmpty(dir string) {
 		}
 		dir = path.Dir(dir)
 	}
-}
-
-// readSmall reads a file of up to limit bytes, and one byte more of a longer
-// one.
-func readSmall(root *os.Root, name string, limit int) ([]byte, error) {
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, int64(limit)+1))
-}
-
-// readNames lists a folder.
-func readNames(root *os.Root, name string) ([]string, error) {
-	d, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	return d.Readdirnames(-1)
-}
-
-// mkdir makes a folder. An existing one is no error.
-func mkdir(root *os.Root, name string) error {
-	err := root.Mkdir(name, 0o777)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	return err
 }
 
 func fileEnd(err error) bool { return errors.Is(err, io.EOF) }

@@ -91,8 +91,9 @@ type spots struct {
 	groups  map[string]*group // by folded name; guarded by mu
 }
 
-func newSpots(s *Store) *spots {
-	return &spots{hint: s.newTargets(nil), claimed: map[string]bool{}, groups: map[string]*group{}}
+// newSpots returns spots for changes of the store in which hint finds folders.
+func newSpots(hint *targets) *spots {
+	return &spots{hint: hint, claimed: map[string]bool{}, groups: map[string]*group{}}
 }
 
 // claim returns the staging folder for a key. It returns nil if the store
@@ -180,7 +181,7 @@ func (ws *workspace) number(id ID) error {
 }
 
 func (ws *workspace) renumber(name string, id ID) error {
-	return ws.dirs.patch(ws.path(name), []byte(id.String()))
+	return ws.dirs.Patch(ws.path(name), []byte(id.String()))
 }
 
 // flushRefs adds the rewritten refs.ptr to a group to be flushed.

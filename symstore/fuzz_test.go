@@ -99,8 +99,3 @@ func FuzzIndex(f *testing.F) {
 		}
 	})
 }
-
-func FuzzLockRecord(f *testing.F) {
-	f.Add(lockRecord{token: "x", owner: "y"}.String())
-	f.Fuzz(func(_ *testing.T, s string) { _ = parseLockRecord([]byte(s)).describe() })
-}

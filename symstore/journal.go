@@ -55,7 +55,7 @@ import (
 // ErrLockLost it calls neither: the new owner of the lock decides.
 type journal struct {
 	disk
-	process *processLock
+	path string // absolute, of the store
 	// restore makes the markers of the store again if they were removed.
 	restore func() error
 	// resume completes a conversion that was interrupted. It is called under

@@ -2,10 +2,12 @@ package symstore
 
 import (
 	"cmp"
+	"os"
 	"path"
 
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
+	"github.com/symdepot/symdepot/symstore/internal/dircache"
 )
 
 // keyDir is the content of the folder of a key.
@@ -38,21 +40,21 @@ func (k *keyDir) stored() string {
 
 // readKeyDir lists a folder and reads its refs.ptr. A missing folder counts as
 // empty.
-func (s *Store) readKeyDir(dir, name string) (*keyDir, error) {
-	n := &dirCache{root: s.root}
-	defer n.close()
-	return n.readKeyDir(dir, name)
+func (d *disk) readKeyDir(dir, name string) (*keyDir, error) {
+	n := dircache.New(d.root)
+	defer n.Close()
+	return readKeyDir(n, dir, name)
 }
 
-func (n *dirCache) readKeyDir(dir, name string) (*keyDir, error) {
+func readKeyDir(n *dircache.Cache, dir, name string) (*keyDir, error) {
 	k := &keyDir{dir: dir, name: name}
-	names, err := n.names(dir)
+	names, err := n.Names(dir)
 	if err != nil {
 		return k, ignoreNotExist(wrapError(err))
 	}
 	k.found = byFolded(names)
 	if refs := k.leaf(refsLeaf); refs != "" {
-		data, err := n.read(refs, maxText)
+		data, err := n.Read(refs, maxText)
 		if data, err = checkText(refs, data, err); err != nil {
 			return nil, err
 		}
@@ -116,7 +118,7 @@ func (s *Store) locateIn(tiers Tiers, name, key string) (dir, spelled string, ok
 // their spelling. It caches what it finds, so it is used under the lock, or for
 // a guess that is checked under the lock.
 type targets struct {
-	s     *Store
+	root  *os.Root
 	tiers Tiers
 	names listings
 	known map[string]foundDir // by folded path
@@ -137,9 +139,9 @@ type place struct {
 
 // newTargets returns targets that list folders with n, which they do not close.
 // Without n, for targets of a long life, they use the root of the store.
-func (s *Store) newTargets(n *dirCache) *targets {
+func (s *Store) newTargets(n *dircache.Cache) *targets {
 	return &targets{
-		s: s, tiers: s.Tiers(),
+		root: s.root, tiers: s.Tiers(),
 		names: listings{caseless: s.names.caseless, frozen: true, from: &s.names, cache: n},
 		known: map[string]foundDir{},
 	}
@@ -168,13 +170,13 @@ func (t *targets) join(dir foundDir, name string) foundDir {
 	}
 	found := ""
 	if dir.there {
-		found = t.names.find(t.s.root, dir.path, name)
+		found = t.names.find(t.root, dir.path, name)
 	}
 	d := foundDir{path.Join(dir.path, name), found != ""}
 	if d.there {
-		if t.s.names.caseless {
+		if t.names.caseless {
 			// The file system ignores case: use the spelling that the folder lists.
-			found = cmp.Or(t.names.list(t.s.root, dir.path)[symfile.Fold(name)], found)
+			found = cmp.Or(t.names.list(t.root, dir.path)[symfile.Fold(name)], found)
 		}
 		d.path = path.Join(dir.path, found)
 	}

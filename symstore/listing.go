@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/symfile"
+	"github.com/symdepot/symdepot/symstore/internal/dircache"
 )
 
 // maxListed limits the number of cached names in all folders. A name takes
@@ -25,8 +26,8 @@ type listings struct {
 	// frozen trusts every cached listing, because the store does not change
 	// meanwhile.
 	frozen bool
-	from   *listings // its listings are used too, if set
-	cache  *dirCache // used for listing folders, if set
+	from   *listings       // its listings are used too, if set
+	cache  *dircache.Cache // used for listing folders, if set
 
 	mu    sync.Mutex
 	dirs  map[string]*listing // guarded by mu
@@ -56,7 +57,7 @@ func isCaseless(root *os.Root) bool {
 // folder only if that fails.
 func (l *listings) find(root *os.Root, dir, name string) string {
 	if l.cache != nil {
-		if l.cache.exists(path.Join(dir, name)) {
+		if l.cache.Exists(path.Join(dir, name)) {
 			return name
 		}
 	} else if _, err := root.Lstat(path.Join(dir, name)); err == nil {
@@ -86,7 +87,7 @@ func (l *listings) list(root *os.Root, dir string) map[string]string {
 	if l.from != nil {
 		var next *listing
 		if l.cache != nil && !l.from.settled(dir) {
-			found, _ := l.cache.names(dir) // a folder that cannot be listed counts as empty
+			found, _ := l.cache.Names(dir) // a folder that cannot be listed counts as empty
 			next = &listing{names: byFolded(found)}
 		} else {
 			next = &listing{names: l.from.list(root, dir)}

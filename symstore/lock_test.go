@@ -1,144 +1,16 @@
 package symstore
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/symdepot/symdepot/symstore/internal/lockfile"
 )
-
-// lockedByOther makes a store whose lock another open file holds, as another
-// process would, with a record by that name.
-func lockedByOther(t *testing.T, dir string) (*os.File, lockRecord) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Join(dir, adminDir), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(filepath.Join(dir, filepath.FromSlash(lockName)), os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	if ok, err := tryLock(f, firstByte); err != nil || !ok {
-		t.Skip("no locks here", err)
-	}
-	r := lockRecord{token: "theirs", owner: "elsewhere process 7", since: time.Now(), renewed: time.Now()}
-	if _, err := f.WriteAt([]byte(r.String()), 0); err != nil {
-		t.Fatal(err)
-	}
-	return f, r
-}
-
-// TestTakeOver waits for a silent owner, with a clock that does not wait, and
-// then keeps that owner from publishing.
-func TestTakeOver(t *testing.T) {
-	dir := t.TempDir()
-	other, _ := lockedByOther(t, dir)
-	s := create(t, dir, One, Options{})
-	p := writeFile(t, filepath.Join(t.TempDir(), "x.dll"), peImage(1, 0x1000, "a"))
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		l, err := s.journal.lock(context.Background())
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		if waited := time.Since(began); waited < silence || waited > silence+time.Second {
-			t.Errorf("taken over after %v, want %v", waited, silence)
-		}
-		if l.record.generation != 1 {
-			t.Errorf("generation %d, want 1", l.record.generation)
-		}
-		theirs := &lock{j: s.journal, mode: LockOS, token: "theirs", file: other}
-		if err := theirs.check(); !errors.Is(err, ErrLockLost) {
-			t.Errorf("the old owner: %v, want ErrLockLost", err)
-		}
-		l.unlock()
-	})
-	mustAdd(t, s, AddOptions{}, paths(p))
-}
-
-// TestRenewed does not take over from an owner that shows that it lives.
-func TestRenewed(t *testing.T) {
-	dir := t.TempDir()
-	other, record := lockedByOther(t, dir)
-	s := create(t, dir, One, Options{LockWait: 2 * time.Minute})
-	synctest.Test(t, func(t *testing.T) {
-		stop := make(chan struct{})
-		defer close(stop)
-		go func() {
-			tick := time.NewTicker(renewEvery)
-			defer tick.Stop()
-			for {
-				select {
-				case <-stop:
-					return
-				case <-tick.C:
-					record.renewed = time.Now()
-					_, _ = other.WriteAt([]byte(record.String()), 0)
-				}
-			}
-		}()
-		began := time.Now()
-		_, err := s.journal.lock(context.Background())
-		if !errors.Is(err, ErrLocked) || time.Since(began) < 2*time.Minute {
-			t.Errorf("%v after %v, want ErrLocked after 2 minutes", err, time.Since(began))
-		}
-	})
-}
-
-// TestRenewal holds the lock for long and looks at the record.
-func TestRenewal(t *testing.T) {
-	for _, mode := range []Locking{LockOS, LockFile} {
-		s := create(t, t.TempDir(), One, Options{Locking: mode})
-		name := map[Locking]string{LockOS: lockName, LockFile: lockFileName}[mode]
-		synctest.Test(t, func(t *testing.T) {
-			l, err := s.journal.lock(context.Background())
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			first := parseLockRecord([]byte(read(t, s, name)))
-			time.Sleep(renewEvery + time.Second) // of a bubble: nobody waits
-			second := parseLockRecord([]byte(read(t, s, name)))
-			if first.token != l.token || second.token != l.token || second.renewed.Sub(first.renewed) != renewEvery {
-				t.Errorf("%+v then %+v; want one token and a renewal after %v", first, second, renewEvery)
-			}
-			l.unlock()
-		})
-		if mode == LockFile && s.exists(lockFileName) {
-			t.Error("the lock file is still there")
-		}
-	}
-}
-
-// TestLockFile takes over from a writer that left its file behind, and keeps
-// out a second one.
-func TestLockFile(t *testing.T) {
-	s := create(t, t.TempDir(), One, Options{Locking: LockFile, LockWait: 5 * time.Second})
-	writeFile(t, filepath.Join(s.Dir(), filepath.FromSlash(lockFileName)), []byte(lockRecord{token: "dead", owner: "crashed"}.String()))
-	synctest.Test(t, func(t *testing.T) {
-		if _, err := s.journal.lock(context.Background()); !errors.Is(err, ErrLocked) {
-			t.Error(err)
-		}
-		s.opt.LockWait = time.Minute
-		l, err := s.journal.lock(context.Background())
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		_ = s.root.Remove(lockFileName)
-		if err := l.check(); !errors.Is(err, ErrLockLost) {
-			t.Error(err)
-		}
-		l.unlock()
-	})
-}
 
 // TestLostWhilePublishing loses the lock in the middle of publishing.
 func TestLostWhilePublishing(t *testing.T) {
@@ -146,7 +18,7 @@ func TestLostWhilePublishing(t *testing.T) {
 	dir := t.TempDir()
 	s := create(t, dir, One, Options{step: func(what string) error {
 		if what == "create 000Admin/0000000001" {
-			writeFile(t, filepath.Join(dir, filepath.FromSlash(lockName)), []byte(lockRecord{token: "another"}.String()))
+			writeFile(t, filepath.Join(dir, filepath.FromSlash(lockfile.Name)), []byte("symdepot lock\r\ntoken another\r\n"))
 		}
 		return nil
 	}})
@@ -164,7 +36,7 @@ func TestLostWhilePublishing(t *testing.T) {
 
 func TestForeignLocks(t *testing.T) {
 	p := writeFile(t, filepath.Join(t.TempDir(), "x.dll"), peImage(1, 0x1000, "a"))
-	for _, name := range append(foreignLocks, lockFileName) {
+	for _, name := range []string{"_lockfile.sem", "SymStoreAdapter.lock", lockfile.FileName} {
 		s := create(t, t.TempDir(), One, Options{LockWait: time.Millisecond})
 		f := writeFile(t, filepath.Join(s.Dir(), filepath.FromSlash(name)), nil)
 		if _, err := s.Add(t.Context(), AddOptions{}, paths(p)); !errors.Is(err, ErrLocked) {
@@ -184,7 +56,7 @@ func TestLockNone(t *testing.T) {
 	s := create(t, t.TempDir(), One, Options{Locking: LockNone})
 	mustAdd(t, s, AddOptions{}, paths(p))
 	mustDel(t, s, 1)
-	if s.exists(lockName) || s.exists(lockFileName) {
+	if s.exists(lockfile.Name) || s.exists(lockfile.FileName) {
 		t.Error("a lock was made")
 	}
 }

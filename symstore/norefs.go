@@ -87,10 +87,10 @@ func sampleRefs(s *Store) (bool, error) {
 }
 
 // numberOps lists the steps that record the number of a transaction of this package.
-func numberOps(s *Store, id ID) []op {
+func (d *disk) numberOps(id ID) []op {
 	return []op{
-		{Do: opWrite, Path: lastIDFile, Data: []byte(id.String()), Had: s.exists(lastIDFile)},
-		{Do: opWrite, Path: lastOwnFile, Data: []byte(id.String()), Had: s.exists(lastOwnFile)},
+		{Do: opWrite, Path: lastIDFile, Data: []byte(id.String()), Had: d.exists(lastIDFile)},
+		{Do: opWrite, Path: lastOwnFile, Data: []byte(id.String()), Had: d.exists(lastOwnFile)},
 	}
 }
 

@@ -104,7 +104,7 @@ func (a *adder) makePlan(ctx context.Context, adm *admin, id ID) (*plan, error) 
 	p.Ops = append(p.Ops,
 		op{Do: opAppend, Path: historyFile, Data: []byte(line), Had: a.s.exists(historyFile)},
 		op{Do: opAppend, Path: serverFile, Data: []byte(line), Had: a.s.exists(serverFile)})
-	p.Ops = append(p.Ops, numberOps(a.s, id)...)
+	p.Ops = append(p.Ops, a.s.numberOps(id)...)
 	return p, nil
 }
 
@@ -124,7 +124,7 @@ func (sp *spot) ops(at place, whole map[*group]bool) []op {
 
 // keyOps lists the steps in the folder of one key.
 func (a *adder) keyOps(dir, name string, id ID, it *item, k stagedKey) ([]op, error) {
-	kd, err := a.ws.dirs.readKeyDir(dir, name)
+	kd, err := readKeyDir(a.ws.dirs, dir, name)
 	if err != nil {
 		return nil, err
 	}
@@ -219,8 +219,8 @@ func (a *adder) replaces(kd *keyDir, have string, it *item) error {
 
 // storedIs reports whether a stored file, plain or compressed, has a content of
 // this hash. A cabinet that cannot be decoded does not.
-func (s *Store) storedIs(leaf, name string, sum [32]byte) (bool, error) {
-	f, err := s.openRegular(leaf)
+func (d *disk) storedIs(leaf, name string, sum [32]byte) (bool, error) {
+	f, err := d.openRegular(leaf)
 	if err != nil {
 		return false, err
 	}

@@ -13,6 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/symdepot/symdepot/symstore/internal/dircache"
+	"github.com/symdepot/symdepot/symstore/internal/lockfile"
 )
 
 // recoverAll completes or undoes the changes of writers that died. It runs
@@ -57,7 +60,7 @@ func (j *journal) redoAll(l *lock) error {
 			}
 			continue
 		}
-		ws := &workspace{j: j, token: name, dir: path.Join(journalDir, name), again: true, renumbered: true, dirs: &dirCache{root: j.root}}
+		ws := &workspace{j: j, token: name, dir: path.Join(journalDir, name), again: true, renumbered: true, dirs: dircache.New(j.root)}
 		p, err := ws.examine(journal, l)
 		if err != nil {
 			return err
@@ -276,7 +279,7 @@ func (ws *workspace) isDead(journal *os.Root) bool {
 	}
 	defer f.Close()
 	if ws.j.opt.Locking == LockOS {
-		ok, err := tryLock(f, 0)
+		ok, err := lockfile.TryByte(f, 0)
 		if ok && !ws.j.exists(ws.dir) {
 			// An owner that is about to lock the file notices its removal.
 			_ = ws.j.root.Remove(ws.dir + ownerExt)

@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symstore/internal/dircache"
 )
 
 // copyBuffer is the size in bytes of one read.
@@ -53,15 +54,15 @@ func (g *stager) abort() { g.group.Abort() }
 // own folder in the workspace, because the file system lets one process at a
 // time change a folder.
 type worker struct {
-	dirs *dirCache
+	dirs *dircache.Cache
 	dir  string
 }
 
 func (g *stager) newWorker(dir string) (*worker, error) {
-	w := &worker{dirs: &dirCache{root: g.ws.j.root}, dir: dir}
+	w := &worker{dirs: dircache.New(g.ws.j.root), dir: dir}
 	g.flush(dir)
-	if err := w.dirs.mkdir(g.ws.path(dir)); err != nil {
-		w.dirs.close()
+	if err := w.dirs.Mkdir(g.ws.path(dir)); err != nil {
+		w.dirs.Close()
 		return nil, err
 	}
 	return w, nil
@@ -244,17 +245,17 @@ func (g *stager) stageKeys(ctx context.Context, a *adder, w *worker, it *item, i
 func (g *stager) stageDir(ctx context.Context, a *adder, w *worker, it *item, in source, k *stagedKey) error {
 	sp := k.spot
 	if sp.group != nil {
-		if err := w.dirs.mkdir(g.ws.path(sp.group.rel)); err != nil {
+		if err := w.dirs.Mkdir(g.ws.path(sp.group.rel)); err != nil {
 			return asStoreError(err)
 		}
 		g.flush(sp.group.rel)
-		defer w.dirs.closeDir(g.ws.path(sp.group.rel))
+		defer w.dirs.CloseDir(g.ws.path(sp.group.rel))
 	}
-	if err := w.dirs.mkdir(g.ws.path(sp.Rel)); err != nil {
+	if err := w.dirs.Mkdir(g.ws.path(sp.Rel)); err != nil {
 		return asStoreError(err)
 	}
 	g.flush(sp.Rel)
-	defer w.dirs.closeDir(g.ws.path(sp.Rel))
+	defer w.dirs.CloseDir(g.ws.path(sp.Rel))
 	var err error
 	if a.opt.Pointer {
 		sp.Leaf = pointerLeaf
@@ -274,7 +275,7 @@ func (g *stager) stageDir(ctx context.Context, a *adder, w *worker, it *item, in
 // writeSmall writes a small file.
 func (g *stager) writeSmall(w *worker, name string, data []byte) error {
 	g.flush(name)
-	return asStoreError(w.dirs.write(g.ws.path(name), data))
+	return asStoreError(w.dirs.Write(g.ws.path(name), data))
 }
 
 // stageContent stages the file of a key, compressed if that was asked for.
@@ -309,7 +310,7 @@ func (g *stager) create(w *worker, k *stagedKey) (*os.File, error) {
 			return nil, asStoreError(err)
 		}
 	}
-	f, err := w.dirs.create(g.ws.path(k.staged))
+	f, err := w.dirs.Create(g.ws.path(k.staged))
 	return f, asStoreError(err)
 }
 
@@ -328,7 +329,7 @@ func (g *stager) finishFile(w *worker, f *os.File, in source, k *stagedKey) erro
 	}
 	g.flush(k.staged)
 	// Some shares refuse to set a time.
-	_ = w.dirs.chtimes(g.ws.path(k.staged), in.info.ModTime())
+	_ = w.dirs.Chtimes(g.ws.path(k.staged), in.info.ModTime())
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symstore/internal/lockfile"
 )
 
 // Tiers is the number of folder levels of a store.
@@ -144,13 +145,13 @@ func openDir(dir string, opt Options) (*Store, error) {
 		opt.Now = time.Now
 	}
 	if opt.osLock == nil {
-		opt.osLock = tryLock
+		opt.osLock = lockfile.TryByte
 	}
 	if opt.Token == nil {
 		opt.Token = randomToken
 	}
 	s := &Store{disk: disk{tree.Root(), tree, &opt}, dir: abs}
-	s.journal = &journal{disk: s.disk, process: processLockOf(abs), restore: s.recreate, resume: s.resumeConversion}
+	s.journal = &journal{disk: s.disk, path: abs, restore: s.recreate, resume: s.resumeConversion}
 	s.journal.removeDeferred = func(ctx context.Context, l *lock) error { return remover{s, l}.run(ctx) }
 	s.names.caseless = isCaseless(s.root)
 	return s, nil
@@ -218,13 +219,13 @@ const guessed = 200
 
 // guess looks for a folder name/key that holds name, at the root or below a
 // folder of two characters.
-func (s *Store) guess(ctx context.Context) (Tiers, error) {
-	dirs, err := s.subdirs(".", guessed)
+func (d *disk) guess(ctx context.Context) (Tiers, error) {
+	dirs, err := d.subdirs(".", guessed)
 	if err != nil {
 		return Flat, err
 	}
 	for _, name := range dirs {
-		if ok, err := s.looksLikeName(name, name); ok || err != nil {
+		if ok, err := d.looksLikeName(name, name); ok || err != nil {
 			return One, err
 		}
 	}
@@ -232,7 +233,7 @@ func (s *Store) guess(ctx context.Context) (Tiers, error) {
 		if len([]rune(bucket)) > 2 {
 			continue
 		}
-		names, err := s.subdirs(bucket, guessed)
+		names, err := d.subdirs(bucket, guessed)
 		if err != nil {
 			return Flat, err
 		}
@@ -240,7 +241,7 @@ func (s *Store) guess(ctx context.Context) (Tiers, error) {
 			if !strings.HasPrefix(strings.ToLower(name), strings.ToLower(strings.TrimRight(bucket, "."))) {
 				continue
 			}
-			if ok, err := s.looksLikeName(path.Join(bucket, name), name); ok || err != nil {
+			if ok, err := d.looksLikeName(path.Join(bucket, name), name); ok || err != nil {
 				return Two, err
 			}
 		}
@@ -253,13 +254,13 @@ func (s *Store) guess(ctx context.Context) (Tiers, error) {
 
 // looksLikeName reports whether dir has a key folder that holds a file called
 // name.
-func (s *Store) looksLikeName(dir, name string) (bool, error) {
-	keys, err := s.subdirs(dir, 8)
+func (d *disk) looksLikeName(dir, name string) (bool, error) {
+	keys, err := d.subdirs(dir, 8)
 	if err != nil {
 		return false, err
 	}
 	for _, key := range keys {
-		if looksLikeKey(key) && (s.exists(path.Join(dir, key, name)) || s.exists(path.Join(dir, key, layout.CabinetName(name)))) {
+		if looksLikeKey(key) && (d.exists(path.Join(dir, key, name)) || d.exists(path.Join(dir, key, layout.CabinetName(name)))) {
 			return true, nil
 		}
 	}

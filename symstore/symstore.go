@@ -47,6 +47,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/clip"
 	"github.com/symdepot/symdepot/symfile"
+	"github.com/symdepot/symdepot/symstore/internal/lockfile"
 )
 
 // The names of a store's own files.
@@ -76,14 +77,14 @@ const maxText = 16 << 20
 var (
 	// ErrLocked is wrapped when the store stays locked by another writer for
 	// longer than Options.LockWait.
-	ErrLocked = errors.New("the store is locked")
+	ErrLocked = lockfile.ErrLocked
 	// ErrLockLost is wrapped when this writer failed to renew its lock and
 	// another writer took it over. That writer has completed or undone the
 	// change.
-	ErrLockLost = errors.New("the lock was taken over by another writer")
+	ErrLockLost = lockfile.ErrLost
 	// ErrNoLocks is wrapped when the file system does not support locks; see
 	// Locking.
-	ErrNoLocks = errors.New("the file system does not support locks")
+	ErrNoLocks = lockfile.ErrNoLocks
 	// ErrExists is wrapped when a path is occupied: by a folder, by a file that
 	// is not regular, or, with AddOptions.NoReplace or within one transaction,
 	// by different content under the same key.

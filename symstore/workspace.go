@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/symstore/internal/dircache"
+	"github.com/symdepot/symdepot/symstore/internal/lockfile"
 )
 
 // workspace is the folder of one writer. One goroutine uses it. The workers of
@@ -23,7 +25,7 @@ type workspace struct {
 	// root is the opened folder. Paths from here are shorter than those from
 	// the root of the store.
 	root *os.Root
-	dirs *dirCache // for small operations under the lock
+	dirs *dircache.Cache // for small operations under the lock
 	// again means that another writer has already taken some of the steps.
 	again bool
 	// folders are complete and ready to be published.
@@ -53,7 +55,7 @@ func (ws *workspace) own() (ours bool, err error) {
 	_, err = fmt.Fprintf(f, "%d %s\r\n", os.Getpid(), host)
 	ours = true
 	if err == nil && j.opt.Locking == LockOS {
-		if ours, err = j.opt.osLock(f, 0); err != nil && refusesLocks(err) {
+		if ours, err = j.opt.osLock(f, 0); err != nil && lockfile.RefusesLocks(err) {
 			err = fmt.Errorf("%w: %w", ErrNoLocks, err)
 		}
 	}
@@ -61,7 +63,7 @@ func (ws *workspace) own() (ours bool, err error) {
 		// The folder is flushed together with its content.
 		if err = j.root.Mkdir(ws.dir, 0o777); err == nil && j.exists(ws.dir+ownerExt) {
 			if ws.root, err = j.root.OpenRoot(ws.dir); err == nil {
-				ws.dirs = &dirCache{root: j.root}
+				ws.dirs = dircache.New(j.root)
 				return true, nil
 			}
 		}
@@ -92,7 +94,7 @@ func (ws *workspace) discard() {
 // close closes the folder, because Windows cannot remove an open one.
 func (ws *workspace) close() {
 	if ws.dirs != nil {
-		ws.dirs.close()
+		ws.dirs.Close()
 	}
 	if ws.root != nil {
 		ws.root.Close()
@@ -105,7 +107,7 @@ func (ws *workspace) close() {
 func (ws *workspace) path(name string) string { return ws.dir + "/" + name }
 
 // has reports whether the workspace has a file of that name.
-func (ws *workspace) has(name string) bool { return ws.dirs.exists(ws.path(name)) }
+func (ws *workspace) has(name string) bool { return ws.dirs.Exists(ws.path(name)) }
 
 // commit writes the plan and takes its steps, under the lock. It undoes the
 // steps if one fails, also with errNumberTaken.
@@ -146,7 +148,7 @@ func (ws *workspace) finish(l *lock, p *plan) error {
 	if err := ws.j.checkpoint("applied"); err != nil {
 		return err
 	}
-	return ws.dirs.rename(ws.path(planLeaf), ws.path(appliedLeaf))
+	return ws.dirs.Rename(ws.path(planLeaf), ws.path(appliedLeaf))
 }
 
 // failed undoes the steps before step i, or all steps. If the lock was lost, the new owner of
@@ -177,11 +179,11 @@ func (ws *workspace) writePlan(p *plan) error {
 	if err := ws.write(whole, data); err != nil {
 		return err
 	}
-	return ws.dirs.rename(ws.path(whole), ws.path(planLeaf))
+	return ws.dirs.Rename(ws.path(whole), ws.path(planLeaf))
 }
 
 // write creates a small file in the workspace.
-func (ws *workspace) write(name string, data []byte) error { return ws.dirs.write(ws.path(name), data) }
+func (ws *workspace) write(name string, data []byte) error { return ws.dirs.Write(ws.path(name), data) }
 
 // prepare writes new contents into the workspace.
 func (ws *workspace) prepare(p *plan) error {
@@ -314,7 +316,7 @@ func (ws *workspace) create(from string, o *op) error {
 // keep saves the existing file under a second name until the change is
 // complete.
 func (ws *workspace) keep(name, undo string) error {
-	err := ws.dirs.link(name, undo)
+	err := ws.dirs.Link(name, undo)
 	if err == nil || errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -326,14 +328,14 @@ func (ws *workspace) keep(name, undo string) error {
 
 // rename renames a file within the store and makes missing folders.
 func (ws *workspace) rename(from, to string) error {
-	err := retried(func() error { return ws.dirs.rename(from, to) })
+	err := retried(func() error { return ws.dirs.Rename(from, to) })
 	if !errors.Is(err, fs.ErrNotExist) || !ws.j.exists(from) {
 		return err
 	}
 	if err := ws.j.root.MkdirAll(path.Dir(to), 0o777); err != nil {
 		return err
 	}
-	return retried(func() error { return ws.dirs.rename(from, to) })
+	return retried(func() error { return ws.dirs.Rename(from, to) })
 }
 
 // rollback undoes the steps before n, last one first. It needs no disk space.

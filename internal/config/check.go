@@ -17,9 +17,6 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-// fail reports a fault of a key.
-type fail func(key, format string, args ...any)
-
 // check checks the values beyond their types.
 func (c *Config) check() error {
 	var errs []error

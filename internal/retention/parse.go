@@ -120,12 +120,6 @@ type key struct {
 	read func(n *yaml.Node, at string)
 }
 
-// synonyms are words of other tools and of commands for our keys.
-var synonyms = map[string]string{
-	"keep_days": "keep_within", "days": "keep_within", "keep_unused": "keep_used", "keep": "keep_last", "max_bytes": "cap", "quota": "cap",
-	"size": "cap", "hold": "keep_last", "min_keep": "floor", "grace": "trash", "rules": "classes", "caps": "products",
-}
-
 // keys reads the keys of a map.
 func (d *decoder) keys(n *yaml.Node, at string, known []key) {
 	var names []string
@@ -380,91 +374,6 @@ func (d *decoder) cap(n *yaml.Node, at string, size *term.ByteSize) {
 	if *size == 0 {
 		d.fail(n.Line, at, "a cap of 0 would remove all that it may; leave the key out for no cap")
 	}
-}
-
-// String prints the policy in YAML with all keys that Parse would not assume.
-// Parse reads it back.
-func (p *Policy) String() string {
-	var b strings.Builder
-	b.WriteString("retention:\n")
-	line := func(indent, key, value string) { fmt.Fprintf(&b, "%s%s: %s\n", indent, key, value) }
-	if len(p.Classes) > 0 {
-		b.WriteString("  classes:\n")
-	}
-	for _, c := range p.Classes {
-		line("    - ", "name", quote(c.Name))
-		var match []string
-		for _, m := range [][2]string{{"product", c.Match.Product}, {"version", c.Match.Version}, {"branch", c.Match.Branch}} {
-			if m[1] != "" {
-				match = append(match, m[0]+": "+quote(m[1]))
-			}
-		}
-		const in = "      "
-		if len(match) > 0 {
-			line(in, "match", "{"+strings.Join(match, ", ")+"}")
-		}
-		if c.KeepLast > 0 {
-			line(in, "keep_last", strconv.Itoa(c.KeepLast))
-		}
-		if c.KeepWithin > 0 {
-			line(in, "keep_within", c.KeepWithin.String())
-		}
-		if c.KeepUsed > 0 {
-			line(in, "keep_used", c.KeepUsed.String())
-		}
-		if c.Cap > 0 {
-			line(in, "cap", c.Cap.String())
-		}
-	}
-	if p.Default == "" {
-		line("  ", "default", Forever)
-	} else {
-		line("  ", "default", quote(p.Default))
-	}
-	if len(p.ProductCaps) > 0 {
-		b.WriteString("  products:\n")
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.ProductCaps)) {
-		if size := p.ProductCaps[name]; size > 0 {
-			line("    ", quote(name), "{cap: "+size.String()+"}")
-		} else {
-			line("    ", quote(name), "{}")
-		}
-	}
-	if p.Cap > 0 {
-		line("  ", "cap", p.Cap.String())
-	}
-	line("  ", "min_age", p.MinAge.String())
-	line("  ", "floor", strconv.Itoa(p.Floor))
-	if p.Trash > 0 {
-		line("  ", "trash", p.Trash.String())
-	}
-	line("  ", "brake", p.Brake.String())
-	if p.Schedule != "" {
-		line("  ", "schedule", quote(p.Schedule))
-	}
-	return b.String()
-}
-
-// quote prints a text so that YAML reads exactly this text.
-func quote(s string) string {
-	out, err := yaml.Marshal(&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: s})
-	if err != nil {
-		return strconv.Quote(s)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// nearest names the nearest of several words for an error message; it is empty
-// if none is near.
-func nearest(word string, known []string) string {
-	if s := synonyms[word]; s != "" && slices.Contains(known, s) {
-		return "; the nearest is " + s
-	}
-	if s := term.Nearest(word, known); s != "" {
-		return "; the nearest is " + s
-	}
-	return ""
 }
 
 // NewClass says that a policy does not have a class, with the class that was probably

@@ -1,8 +1,6 @@
 package retention
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -239,10 +237,3 @@ func CheckClock(last, now time.Time) error {
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-// Hash identifies the meaning of the policy: comments and the order of keys do not
-// count.
-func (p *Policy) Hash() string {
-	sum := sha256.Sum256([]byte(p.String()))
-	return hex.EncodeToString(sum[:])
-}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/objtab"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -251,4 +252,45 @@ func systemFile(id debugid.BuildID) []string {
 		return nil
 	}
 	return []string{filepath.Join(systemDebug, ".build-id", string(id[:2]), string(id[2:])+".debug")}
+}
+
+// Files are open local files and the modules that they make up.
+type Files struct {
+	Modules [][]Part
+	// Warnings are about files that were found and not used.
+	Warnings []string
+	open     []*os.File
+}
+
+// openFile opens a file and identifies its objects.
+func (f *Files) openFile(path string) ([]Part, error) {
+	file, err := durable.OpenShared(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	list, err := Identify(Input{file, info.Size(), filepath.Base(path)})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
+	}
+	f.open = append(f.open, file)
+	for i := range list {
+		list[i].path = path
+	}
+	return list, nil
+}
+
+// Close closes the files.
+func (f *Files) Close() error {
+	var errs []error
+	for _, o := range f.open {
+		errs = append(errs, o.Close())
+	}
+	return errors.Join(errs...)
 }

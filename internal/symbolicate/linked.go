@@ -78,32 +78,6 @@ func (svc *Service) links(ctx context.Context, p *piece) (objtab.Links, error) {
 	return l, nil
 }
 
-// linksOf returns the links that keepLinks has kept.
-func (ms *modules) linksOf(tag string) (objtab.Links, bool) {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	l, ok := ms.links[tag]
-	return l, ok
-}
-
-// keepLinks keeps the links of a content. At a limit it forgets all others.
-func (ms *modules) keepLinks(tag string, l objtab.Links) {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	n := len(l.Debug) + len(l.Alternate)
-	for _, s := range l.Splits {
-		n += len(s.Name) + len(s.Dir)
-	}
-	if len(ms.links) >= maxLinks || ms.linkText+n > maxLinkText || ms.links == nil {
-		ms.links, ms.linkText = map[string]objtab.Links{}, 0
-	}
-	if n > maxLinkText {
-		return
-	}
-	ms.linkText += n
-	ms.links[tag] = l
-}
-
 // findAlternate finds the supplementary file by its build-id.
 func (svc *Service) findAlternate(ctx context.Context, products []string, f *files, l objtab.Links) error {
 	if l.AlternateID == "" {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,14 +16,6 @@ import (
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
-
-// Files are open local files and the modules that they make up.
-type Files struct {
-	Modules [][]Part
-	// Warnings are about files that were found and not used.
-	Warnings []string
-	open     []*os.File
-}
 
 // OpenFiles opens local files. Files with one debug id make up one module, with the
 // files to which their debug information refers. The caller closes the Files.
@@ -43,39 +34,6 @@ func OpenFiles(ctx context.Context, paths []string) (*Files, error) {
 		return nil, errors.Join(err, files.Close())
 	}
 	return files, nil
-}
-
-// openFile opens a file and identifies its objects.
-func (f *Files) openFile(path string) ([]Part, error) {
-	file, err := durable.OpenShared(path)
-	if err != nil {
-		return nil, err
-	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", path)
-	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	list, err := Identify(Input{file, info.Size(), filepath.Base(path)})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
-	}
-	f.open = append(f.open, file)
-	for i := range list {
-		list[i].path = path
-	}
-	return list, nil
-}
-
-// Close closes the files.
-func (f *Files) Close() error {
-	var errs []error
-	for _, o := range f.open {
-		errs = append(errs, o.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // Companions returns path, and the file beside it that belongs to the same module:

@@ -3,12 +3,10 @@ package symbolicate
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/objtab"
 )
 
@@ -154,50 +152,46 @@ func (ms *modules) close() error {
 	return closeAll(files)
 }
 
-// lookups opens modules for one client.
-type clientLookups struct {
-	svc *Service
-	ask Ask
+// linksOf returns the links that keepLinks has kept.
+func (ms *modules) linksOf(tag string) (objtab.Links, bool) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	l, ok := ms.links[tag]
+	return l, ok
 }
 
-// Source returns what opens modules for a client. Of ask, Products, Client, Via,
-// Local and Hold count.
-func (svc *Service) Source(ask Ask) Source { return clientLookups{svc, ask} }
-
-// Module implements Source.
-func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, error) {
-	if q.IL {
-		return c.managedModule(ctx, q)
+// keepLinks keeps the links of a content. At a limit it forgets all others.
+func (ms *modules) keepLinks(tag string, l objtab.Links) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	n := len(l.Debug) + len(l.Alternate)
+	for _, s := range l.Splits {
+		n += len(s.Name) + len(s.Dir)
 	}
-	ask := c.ask
-	ask.Format, ask.Module = lookupFormat, q
-	a, m, err := c.open(ctx, ask)
-	if errors.Is(err, fs.ErrNotExist) && a.Content.Ref != (blob.Ref{}) {
-		if err = c.svc.Lost(ctx, a); err == nil {
-			a, m, err = c.open(ctx, ask)
-		}
+	if len(ms.links) >= maxLinks || ms.linkText+n > maxLinkText || ms.links == nil {
+		ms.links, ms.linkText = map[string]objtab.Links{}, 0
 	}
-	if err != nil {
-		return nil, c.svc.orPortable(ctx, ask.Products, q, err)
+	if n > maxLinkText {
+		return
 	}
-	var once sync.Once
-	return &Module{
-		Looker: m.looker, Name: a.Object.Name, CodeFile: a.Code, From: a.From, Missing: a.Missing, Arch: a.Arch,
-		Done: func() { once.Do(func() { c.svc.modules.put(a.Content.Ref, m) }) },
-	}, nil
+	ms.linkText += n
+	ms.links[tag] = l
 }
 
-// open finds or makes the GSYM file of a module, and opens it.
-func (c clientLookups) open(ctx context.Context, ask Ask) (Answer, *openModule, error) {
-	a, err := c.svc.answer(ctx, ask, true)
-	if err != nil {
-		return Answer{}, nil, err
+// sumOf returns the checksum that keepSum has kept.
+func (ms *modules) sumOf(tag string) (uint32, bool) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	sum, ok := ms.sums[tag]
+	return sum, ok
+}
+
+// keepSum keeps the checksum of a content. At a limit it forgets all others.
+func (ms *modules) keepSum(tag string, sum uint32) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	if len(ms.sums) >= maxSums || ms.sums == nil {
+		ms.sums = map[string]uint32{}
 	}
-	m, err := c.svc.modules.get(ctx, a.Content.Ref, func(ctx context.Context) (File, error) {
-		if a.Cached != nil {
-			return c.svc.Depot.OpenHit(ctx, *a.Cached)
-		}
-		return c.svc.Depot.OpenContent(ctx, index.Content{Ref: a.Content.Ref, Size: a.Content.Size})
-	})
-	return a, m, err
+	ms.sums[tag] = sum
 }

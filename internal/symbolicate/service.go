@@ -3,10 +3,7 @@ package symbolicate
 import (
 	"cmp"
 	"context"
-	"errors"
-	"io"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -36,13 +33,6 @@ type Depot interface {
 	// Fetch has the file of a request downloaded from the upstreams, and returns when
 	// the download has ended.
 	Fetch(ctx context.Context, ask Ask, req layout.Request) error
-}
-
-// File is an open file.
-type File interface {
-	jobs.File
-	// Tag changes whenever the content does.
-	Tag() string
 }
 
 // Making is the choice of the files of which symbol files are made.
@@ -84,9 +74,6 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// perClientJobs is how many symbol files one client can have made at once.
-const perClientJobs = 16
-
 // Parts that New needs.
 type Parts struct {
 	Depot Depot
@@ -108,174 +95,11 @@ type Service struct {
 	modules modules
 }
 
-// New registers the kind of job. Close must be called.
-func New(p Parts, opt Options) *Service {
-	svc := &Service{Parts: p, opt: opt.withDefaults()}
-	svc.clients = clientTimes{
-		limit: svc.opt.PerClient, every: svc.opt.PerClientEvery, now: p.Now, of: map[string]clientTime{},
-		jobs: map[string]clientJob{},
-	}
-	svc.modules.max = svc.opt.Open
-	limits := jobs.Limits{Queued: svc.opt.Queued, PerClient: perClientJobs, Attempts: 3}
-	if svc.opt.Make != MakeNothing {
-		limits.Slots = svc.opt.Slots
-	}
-	svc.Queue.Register(kind{svc}, limits)
-	return svc
-}
-
 // Close closes the open modules.
 func (svc *Service) Close() error { return svc.modules.close() }
 
 // Makes reports whether anything is made.
 func (svc *Service) Makes() bool { return svc.opt.Make != MakeNothing }
 
-// clientTimes is how long this machine has worked for each client lately.
-type clientTimes struct {
-	limit, every time.Duration
-	now          func() time.Time
-
-	mu   sync.Mutex
-	of   map[string]clientTime // guarded by mu; by address
-	jobs map[string]clientJob  // guarded by mu; who asked for a job that is not done, by its key
-}
-
-// clientJob says which client asked for a job, and when. It counts against that client
-// until the job ends, and for clientTimes.every at most: a job that another process ends is
-// not noticed here.
-type clientJob struct {
-	client string
-	at     time.Time
-}
-
-// clientTime is the time spent for a client. It falls by limit/every each second.
-type clientTime struct {
-	spent time.Duration
-	at    time.Time
-}
-
 // mostClients is for how many clients times are kept.
 const mostClients = 10_000
-
-func (c *clientTimes) left(t clientTime, now time.Time) time.Duration {
-	gone := time.Duration(float64(now.Sub(t.at)) * float64(c.limit) / float64(c.every))
-	return max(0, t.spent-gone)
-}
-
-// admit reports whether more work may be done for a client.
-func (c *clientTimes) admit(client string) bool {
-	if client == "" {
-		return true
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.left(c.of[client], c.now()) < c.limit
-}
-
-// began records that a job is entered for a client, unless it was entered for one
-// before. forget takes that back.
-func (c *clientTimes) began(key, client string) (forget func()) {
-	if client == "" {
-		return func() {}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.now()
-	if j, ok := c.jobs[key]; ok && now.Sub(j.at) < c.every {
-		return func() {}
-	}
-	if len(c.jobs) >= mostClients {
-		clear(c.jobs)
-	}
-	c.jobs[key] = clientJob{client, now}
-	return func() { c.done(key) }
-}
-
-// charge charges the time that an attempt at a job took to its client.
-func (c *clientTimes) charge(key string, took time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	j, ok := c.jobs[key]
-	if !ok || took <= 0 {
-		return
-	}
-	if len(c.of) >= mostClients {
-		clear(c.of)
-	}
-	now := c.now()
-	c.of[j.client] = clientTime{c.left(c.of[j.client], now) + took, now}
-}
-
-// done forgets the client of a job that is done.
-func (c *clientTimes) done(key string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.jobs, key)
-}
-
-// concat is a list of files as one.
-type concat struct {
-	files []File
-	size  int64
-}
-
-// newConcat joins files of known sizes. It closes them on Close.
-func newConcat(files []File) (*concat, error) {
-	c := &concat{files: files}
-	for _, f := range files {
-		_, _, n := f.Content()
-		if n < 0 {
-			return nil, errors.New("a file of unknown size")
-		}
-		c.size += n
-	}
-	return c, nil
-}
-
-// Content implements jobs.File.
-func (c *concat) Content() (name string, ref blob.Ref, size int64) {
-	if len(c.files) == 1 {
-		return c.files[0].Content()
-	}
-	name, _, _ = c.files[0].Content()
-	return name, blob.Ref{}, c.size
-}
-
-// ReadAt implements io.ReaderAt.
-func (c *concat) ReadAt(p []byte, off int64) (n int, err error) {
-	for _, f := range c.files {
-		_, _, size := f.Content()
-		if off >= size {
-			off -= size
-			continue
-		}
-		want := p[n:]
-		if int64(len(want)) > size-off {
-			want = want[:size-off]
-		}
-		m, err := f.ReadAt(want, off)
-		n += m
-		if m < len(want) {
-			if err == nil || err == io.EOF {
-				err = io.ErrUnexpectedEOF
-			}
-			return n, err
-		}
-		if n == len(p) {
-			return n, nil
-		}
-		off = 0
-	}
-	return n, io.EOF
-}
-
-// Close implements io.Closer.
-func (c *concat) Close() error { return closeAll(c.files) }
-
-func closeAll(files []File) error {
-	var errs []error
-	for _, f := range files {
-		errs = append(errs, f.Close())
-	}
-	return errors.Join(errs...)
-}

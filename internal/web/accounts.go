@@ -139,12 +139,12 @@ func (s *Accounts) NewToken(r *Request, q *wire.TokenSpec) (secret string, row a
 	if u := q.Uploads; u != nil {
 		spec.Uploads = auth.Uploads{Product: u.Product, Version: u.Version, Branch: u.Branch, Class: u.Class}
 		if u.URL != "" {
-			return "", row, &Problem{Word: "query", Detail: "the token is not valid", Fields: map[string]string{"uploads.url": "only the server sets it"}}
+			return "", row, BadMember("the token is not valid", "uploads.url", "only the server sets it")
 		}
 	}
 	if !q.Expires.IsZero() {
 		if spec.Lifetime = q.Expires.Sub(now); spec.Lifetime <= 0 {
-			return "", row, &Problem{Word: "query", Detail: "the token is not valid", Fields: map[string]string{"expires": "is in the past"}}
+			return "", row, BadMember("the token is not valid", "expires", "is in the past")
 		}
 	}
 	secret, row, err = s.store.MakeFor(&r.Identity, &r.Rights, spec, now)

@@ -39,7 +39,7 @@ func (a *JobActs) Page(r *Request) (items []jobs.Job, next string, err error) {
 		}
 		s, err := jobs.ParseState(word)
 		if err != nil {
-			return nil, "", &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"state": err.Error()}}
+			return nil, "", BadParameter("state", err.Error())
 		}
 		f.States = append(f.States, s)
 	}

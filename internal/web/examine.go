@@ -301,7 +301,7 @@ func (a *Examiner) Receive(r *Request) (*SentFile, error) {
 		return nil, unreadable(err)
 	case f.Name == "" || len(f.Name) > maxFileName:
 		f.Whole.Close()
-		return nil, &Problem{Word: "query", Detail: "the name of the file is expected", Fields: map[string]string{"name": "is empty or longer than " + strconv.Itoa(maxFileName) + " bytes"}}
+		return nil, BadMember("the name of the file is expected", "name", "is empty or longer than "+strconv.Itoa(maxFileName)+" bytes")
 	}
 	return f, nil
 }

@@ -45,7 +45,7 @@ func decodeJSON(b []byte, v any) error {
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
-			return &Problem{Word: "query", Detail: "a member of the body has the wrong type", Fields: map[string]string{wrong.Field: "is a " + wrong.Value}}
+			return BadMember("a member of the body has the wrong type", wrong.Field, "is a "+wrong.Value)
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return &Problem{Word: "query", Detail: "the body is not whole JSON"}

@@ -18,7 +18,7 @@ import (
 
 // WrongParameter is the problem of a parameter.
 func WrongParameter(name, why string) error {
-	return &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{name: why}}
+	return BadParameter(name, why)
 }
 
 // TimeOf reads a parameter that is a time or a day; the zero time if it is missing.
@@ -178,7 +178,7 @@ func ReadPage(q url.Values, list string) (limit int, after string, err error) {
 	limit = ListRows
 	if text := q.Get("limit"); text != "" {
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > MaxListRows {
-			return 0, "", &Problem{Word: "query", Detail: "the limit is not valid", Fields: map[string]string{"limit": "a number from 1 to " + strconv.Itoa(MaxListRows) + " is expected"}}
+			return 0, "", BadMember("the limit is not valid", "limit", "a number from 1 to "+strconv.Itoa(MaxListRows)+" is expected")
 		}
 	}
 	text := q.Get("cursor")
@@ -203,7 +203,7 @@ next:
 				continue next
 			}
 		}
-		return &Problem{Word: "query", Detail: "the query has an unknown parameter", Fields: map[string]string{Clip(name): "is unknown"}}
+		return BadMember("the query has an unknown parameter", Clip(name), "is unknown")
 	}
 	return nil
 }

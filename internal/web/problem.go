@@ -53,6 +53,17 @@ type Problem struct {
 	Next    string            // what to do next, for pages; may be empty
 }
 
+// BadMember is the problem of a request of which the member name is wrong. detail says what
+// is wrong, reason what is expected of the member.
+func BadMember(detail, name, reason string) *Problem {
+	return &Problem{Word: "query", Detail: detail, Fields: map[string]string{name: reason}}
+}
+
+// BadParameter is BadMember for a parameter of the query.
+func BadParameter(name, reason string) *Problem {
+	return BadMember("a parameter is not valid", name, reason)
+}
+
 func (p *Problem) Error() string {
 	if p.Detail != "" {
 		return p.Detail

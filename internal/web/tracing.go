@@ -94,7 +94,7 @@ func (a *Traces) Viewer(r *Request, as string) (v viewer, err error) {
 		}
 		name = "with the token " + strconv.Quote(Clip(row.Name))
 	default:
-		return v, &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"as": "anonymous or token:ID is expected"}}
+		return v, BadParameter("as", "anonymous or token:ID is expected")
 	}
 	scope := (&Request{Principal: Principal{Rights: rights}}).Scope()
 	return viewer{scope, true, "Traced for a client " + name + ", which sees " + productsText(scope) + "."}, nil
@@ -128,11 +128,11 @@ func askOf(path, name, id string) (userquery.Ask, error) {
 		if a, ok := userquery.Pair(name, id); ok {
 			return a, nil
 		}
-		return userquery.Ask{}, &Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"id": "this is no id of a file of that name"}}
+		return userquery.Ask{}, BadParameter("id", "this is no id of a file of that name")
 	}
 	a, err := userquery.Parse(path)
 	if err != nil {
-		return a, &Problem{Word: "query", Detail: err.Error(), Fields: map[string]string{"path": "a URL, a path, or name and id are expected"}}
+		return a, BadMember(err.Error(), "path", "a URL, a path, or name and id are expected")
 	}
 	return a, nil
 }

@@ -75,7 +75,7 @@ func isControl(r rune) bool { return r < 0x20 && r != '\n' && r != '\t' || r == 
 // its hold.
 func (a *Transactions) checkChange(r *Request, q *wire.TransactionChange) (until time.Time, err error) {
 	wrong := func(field, why string) error {
-		return &Problem{Word: "query", Detail: "the change is not valid", Fields: map[string]string{field: why}}
+		return BadMember("the change is not valid", field, why)
 	}
 	if q.Class == "" && q.Hold == nil && q.Unhold == nil && q.Comment == nil {
 		return until, &Problem{Word: "query", Detail: "the body changes nothing; expected are class, hold, unhold or comment"}

@@ -26,7 +26,7 @@ func (a identifyAPI) identify(w http.ResponseWriter, r *web.Request, _ []string)
 		return err
 	}
 	wrong := func(field, why string) error {
-		return &web.Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{field: why}}
+		return web.BadParameter(field, why)
 	}
 	q := r.URL.Query()
 	missing, onlyNeed := q.Get("missing"), q.Get("only") == onlyWhatIsNeeded
@@ -54,7 +54,7 @@ func (a identifyAPI) identify(w http.ResponseWriter, r *web.Request, _ []string)
 	case onlyNeed:
 		return web.WriteJSON(w, http.StatusOK, sparse.Need{Need: []sparse.Range{}})
 	case missing != "" && x.Answer.Dump == nil:
-		return &web.Problem{Word: "query", Detail: "the parameter missing is for dumps", Fields: map[string]string{"missing": "the file is not a dump"}}
+		return web.BadMember("the parameter missing is for dumps", "missing", "the file is not a dump")
 	case missing != "":
 		return web.WriteMissing(w, missing, x.Answer.Dump.Modules)
 	}
@@ -78,7 +78,7 @@ func (a identifyAPI) matchFiles(w http.ResponseWriter, r *web.Request, _ []strin
 		return err
 	}
 	if len(q.Files) == 0 || len(q.Files) > web.MaxMatch {
-		return &web.Problem{Word: "query", Detail: "the list of files is not valid", Fields: map[string]string{"files": "1 to " + strconv.Itoa(web.MaxMatch) + " are expected"}}
+		return web.BadMember("the list of files is not valid", "files", "1 to "+strconv.Itoa(web.MaxMatch)+" are expected")
 	}
 	out, err := a.Match(r, q.Files)
 	if err != nil {

@@ -131,7 +131,7 @@ func (a pushAPI) checkEntries(w http.ResponseWriter, r *web.Request, args []stri
 	for i, e := range list {
 		ref, err := parseRef(e.SHA256)
 		if err != nil || e.Size < 0 {
-			return &web.Problem{Word: "query", Detail: "an entry has no valid sha256 or size", Fields: map[string]string{strconv.Itoa(i): strconv.Quote(web.Clip(e.Path))}}
+			return web.BadMember("an entry has no valid sha256 or size", strconv.Itoa(i), strconv.Quote(web.Clip(e.Path)))
 		}
 		entries[i] = stage.Entry{Path: e.Path, Size: e.Size, Ref: ref, As: e.As, ID: e.ID, ModTime: e.MTime}
 	}
@@ -248,7 +248,7 @@ func (a pushAPI) commitStage(w http.ResponseWriter, r *web.Request, args []strin
 	}
 	if q.Manifest != "" {
 		if _, err := parseRef(q.Manifest); err != nil {
-			return &web.Problem{Word: "query", Detail: "the manifest is not valid", Fields: map[string]string{"manifest": "expected 64 lower-case hex digits"}}
+			return web.BadMember("the manifest is not valid", "manifest", "expected 64 lower-case hex digits")
 		}
 	}
 	r.Allow(web.CommitTime)

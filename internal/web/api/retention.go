@@ -137,7 +137,7 @@ func (a retentionAPI) makePlan(w http.ResponseWriter, r *web.Request, _ []string
 	case q.Kind == wire.PlanRemove:
 		return a.makeRemovePlan(w, r, q.Transaction)
 	case q.Kind != "" && q.Kind != wire.PlanRetention && !gc || q.Transaction != 0:
-		return &web.Problem{Word: "query", Detail: "the kind of plan is not valid", Fields: map[string]string{"kind": "retention, gc, or remove with a transaction, is expected"}}
+		return web.BadMember("the kind of plan is not valid", "kind", "retention, gc, or remove with a transaction, is expected")
 	}
 	if err := r.May(web.ReadAll); err != nil {
 		return err
@@ -199,10 +199,10 @@ func (a retentionAPI) applyPlan(w http.ResponseWriter, r *web.Request, args []st
 		return err
 	}
 	if q.YesRemove < 0 {
-		return &web.Problem{Word: "query", Detail: "the number is not valid", Fields: map[string]string{"yes_remove": "is below 0"}}
+		return web.BadMember("the number is not valid", "yes_remove", "is below 0")
 	}
 	if q.Kind != "" && q.Kind != wire.PlanRetention && q.Kind != wire.PlanGC {
-		return &web.Problem{Word: "query", Detail: "the kind of plan is not valid", Fields: map[string]string{"kind": "retention or gc is expected"}}
+		return web.BadMember("the kind of plan is not valid", "kind", "retention or gc is expected")
 	}
 	done, err := a.computing.Enter(r)
 	if err != nil {
@@ -253,7 +253,7 @@ func (a retentionAPI) makeCollectionPlan(w http.ResponseWriter, r *web.Request, 
 	opt := lifecycle.CollectOptions{Grace: lifecycle.DefaultGrace, EmptyTrash: q.EmptyTrash}
 	if q.Grace != nil {
 		if *q.Grace < 0 || *q.Grace > maxGrace {
-			return &web.Problem{Word: "query", Detail: "the grace period is not valid", Fields: map[string]string{"grace": "a number of seconds from 0 to " + strconv.Itoa(maxGrace) + " is expected"}}
+			return web.BadMember("the grace period is not valid", "grace", "a number of seconds from 0 to "+strconv.Itoa(maxGrace)+" is expected")
 		}
 		opt.Grace = time.Duration(*q.Grace) * time.Second
 	}
@@ -271,7 +271,7 @@ func (a retentionAPI) makeCollectionPlan(w http.ResponseWriter, r *web.Request, 
 // applyCollection answers POST plans/ID/apply of the kind gc.
 func (a retentionAPI) applyCollection(w http.ResponseWriter, r *web.Request, number string, q wire.PlanApply) error {
 	if q.YesRemove != 0 {
-		return &web.Problem{Word: "query", Detail: "the number is not valid", Fields: map[string]string{"yes_remove": "belongs to a plan of the retention policy"}}
+		return web.BadMember("the number is not valid", "yes_remove", "belongs to a plan of the retention policy")
 	}
 	c, err := a.retention.ApplyCollection(r.Context(), number)
 	if err != nil {

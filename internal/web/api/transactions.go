@@ -56,7 +56,7 @@ func (a transactionAPI) listTransactions(w http.ResponseWriter, r *web.Request, 
 	}
 	if text := q.Get("removed"); text != "" {
 		if f.Removed, err = strconv.ParseBool(text); err != nil {
-			return &web.Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"removed": "true or false is expected"}}
+			return web.BadParameter("removed", "true or false is expected")
 		}
 	}
 	if after != "" {
@@ -145,11 +145,11 @@ func (a transactionAPI) removeTransaction(w http.ResponseWriter, r *web.Request,
 	purge := false
 	if text := q.Get("purge"); text != "" {
 		if purge, err = strconv.ParseBool(text); err != nil {
-			return &web.Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"purge": "true or false is expected"}}
+			return web.BadParameter("purge", "true or false is expected")
 		}
 	}
 	if reason := q.Get("reason"); len(reason) > web.MaxReason || reason != "" && !purge {
-		return &web.Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"reason": fmt.Sprintf("belongs to a purge and has at most %d bytes", web.MaxReason)}}
+		return web.BadParameter("reason", fmt.Sprintf("belongs to a purge and has at most %d bytes", web.MaxReason))
 	}
 	if purge && !r.Rights.Admin {
 		return &web.Problem{Word: "forbidden", Detail: "only a token with the scope admin purges"}

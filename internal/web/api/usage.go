@@ -53,7 +53,7 @@ func (a usageAPI) usage(w http.ResponseWriter, r *web.Request, _ []string) error
 // usageFilter reads the parameters of a request for the usage of days.
 func (a usageAPI) usageFilter(q url.Values) (f lifecycle.UsageFilter, err error) {
 	wrong := func(field, why string) error {
-		return &web.Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{field: why}}
+		return web.BadParameter(field, why)
 	}
 	day := func(field string, otherwise time.Time) (time.Time, error) {
 		text := q.Get(field)

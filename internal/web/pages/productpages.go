@@ -39,7 +39,7 @@ func sorted(r *web.Request, keys ...string) (string, error) {
 		return keys[0], nil
 	}
 	if !slices.Contains(keys, key) {
-		return "", &web.Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"sort": "is unknown"}}
+		return "", web.BadParameter("sort", "is unknown")
 	}
 	return key, nil
 }

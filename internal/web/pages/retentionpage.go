@@ -125,12 +125,12 @@ func (p retentionPages) applyPlanned(w *reply, r *web.Request, args []string) er
 		return err
 	}
 	if form.Get("plan") != args[0] {
-		return &web.Problem{Word: "query", Detail: "type the number of the plan to apply it", Fields: map[string]string{"plan": "is not " + web.Clip(args[0])}}
+		return web.BadMember("type the number of the plan to apply it", "plan", "is not "+web.Clip(args[0]))
 	}
 	yes := 0
 	if text := form.Get("yes"); text != "" {
 		if yes, err = strconv.Atoi(text); err != nil || yes < 0 {
-			return &web.Problem{Word: "query", Detail: "the number of transactions is not valid", Fields: map[string]string{"yes": "a number is expected"}}
+			return web.BadMember("the number of transactions is not valid", "yes", "a number is expected")
 		}
 	}
 	done, err := p.computing.Enter(r)

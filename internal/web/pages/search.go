@@ -176,7 +176,7 @@ var kindWords = func() (words []string) {
 func objectQuery(q url.Values) (depot.ObjectQuery, error) {
 	o := depot.ObjectQuery{Text: strings.TrimSpace(q.Get("q")), Arch: q.Get("arch"), Feature: q.Get("has"), Origin: q.Get("origin"), Sort: depot.ObjectSort(q.Get("sort"))}
 	bad := func(name, why string) (depot.ObjectQuery, error) {
-		return o, &web.Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{name: why}}
+		return o, web.BadParameter(name, why)
 	}
 	if len(o.Text) > maxSearch {
 		return bad("q", "is longer than "+strconv.Itoa(maxSearch)+" bytes")

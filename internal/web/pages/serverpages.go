@@ -81,7 +81,7 @@ func (p serverPages) misses(w *reply, r *web.Request, _ []string) error {
 	if v.Days != "" {
 		n, err := strconv.Atoi(v.Days)
 		if err != nil || n < 1 || n > 366 {
-			return &web.Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"days": "a number from 1 to 366 is expected"}}
+			return web.BadParameter("days", "a number from 1 to 366 is expected")
 		}
 		f.Since = p.now().AddDate(0, 0, -n)
 		csv.Set("since", f.Since.UTC().Format(time.RFC3339))
@@ -263,7 +263,7 @@ func (p serverPages) actUpstream(w *reply, r *web.Request, _ []string) error {
 	}
 	act := form.Get("act")
 	if act != "reset" && act != "probe" && act != "forget" {
-		return &web.Problem{Word: "query", Detail: "the act is not valid", Fields: map[string]string{"act": "reset, probe or forget is expected"}}
+		return web.BadMember("the act is not valid", "act", "reset, probe or forget is expected")
 	}
 	if err := p.upstreamActs.Act(r, form.Get("name"), act); err != nil {
 		if web.AsProblem(err) != nil {

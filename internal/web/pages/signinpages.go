@@ -128,7 +128,7 @@ func (s accountPages) readTokenForm(r *web.Request) (form tokenForm, spec wire.T
 	}
 	slices.Sort(spec.Scopes)
 	if len(spec.Scopes) == 0 {
-		return form, spec, &web.Problem{Word: "query", Detail: "choose what the token may do", Fields: map[string]string{"scopes": "at least one is expected"}}
+		return form, spec, web.BadMember("choose what the token may do", "scopes", "at least one is expected")
 	}
 	for line := range strings.Lines(form.Products) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -138,7 +138,7 @@ func (s accountPages) readTokenForm(r *web.Request) (form tokenForm, spec wire.T
 	if form.Days != "" {
 		n, err := strconv.Atoi(form.Days)
 		if err != nil || n < 1 || n > 36500 {
-			return form, spec, &web.Problem{Word: "query", Detail: "the end is not valid", Fields: map[string]string{"days": "a number of days is expected, or nothing"}}
+			return form, spec, web.BadMember("the end is not valid", "days", "a number of days is expected, or nothing")
 		}
 		spec.Expires = s.now().Add(time.Duration(n) * 24 * time.Hour)
 	}

@@ -67,7 +67,7 @@ func (p txPages) listTx(w *reply, r *web.Request, _ []string) error {
 	lf := depot.ListFilter{Version: q.Get("version"), Who: q.Get("who"), Limit: limit + 1, Removed: q.Get("removed") != ""}
 	if text := q.Get("since"); text != "" {
 		if lf.Since, err = time.Parse(time.DateOnly, text); err != nil {
-			return &web.Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"since": "a day is expected, such as 2026-11-23"}}
+			return web.BadParameter("since", "a day is expected, such as 2026-11-23")
 		}
 	}
 	if product := q.Get("product"); product != "" {
@@ -145,7 +145,7 @@ func fileQuery(r *web.Request, list string, sort depot.ObjectSort) (q depot.File
 	}
 	if k := v.Get("kind"); k != "" {
 		if q.Kind = symfile.ParseKind(k); q.Kind == symfile.KindUnknown {
-			return q, &web.Problem{Word: "query", Detail: "a parameter is not valid", Fields: map[string]string{"kind": "expected is one of " + strings.Join(kindWords, ", ")}}
+			return q, web.BadParameter("kind", "expected is one of "+strings.Join(kindWords, ", "))
 		}
 	}
 	if q.Name != "" && !strings.ContainsAny(q.Name, "*?") {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package symstore
+package lockfile
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 // systems do not define) belongs to the open file, so it keeps out other open
 // files of the same process as well. Elsewhere a lock belongs to the process and
 // ends when the process closes any file of that name. The callers therefore open
-// a lock file once in a process; see processLock.
+// a lock file once in a process; see turns.
 var lockCommand = func() int {
 	const ofdSetLock = 37
 	if runtime.GOOS == "linux" || runtime.GOOS == "android" {
@@ -23,13 +23,13 @@ var lockCommand = func() int {
 	return unix.F_SETLK
 }()
 
-// tryLock locks one byte of a file if no other owner has locked it. The lock also
+// TryByte locks one byte of a file if no other owner has locked it. The lock also
 // ends with the process.
-func tryLock(f *os.File, offset int64) (bool, error) {
+func TryByte(f *os.File, offset int64) (bool, error) {
 	return setLock(f, offset, unix.F_WRLCK)
 }
 
-func unlock(f *os.File, offset int64) error {
+func unlockByte(f *os.File, offset int64) error {
 	_, err := setLock(f, offset, unix.F_UNLCK)
 	return err
 }
@@ -49,8 +49,8 @@ func setLock(f *os.File, offset int64, kind int16) (bool, error) {
 	}
 }
 
-// refusesLocks reports whether an error means that a file system has no locks.
-func refusesLocks(err error) bool {
+// RefusesLocks reports whether an error means that a file system has no locks.
+func RefusesLocks(err error) bool {
 	refusals := []error{unix.ENOLCK, unix.ENOSYS, unix.EOPNOTSUPP, unix.EINVAL, unix.ENOTSUP}
 	if lockCommand != unix.F_SETLK {
 		refusals = append(refusals, unix.EBADF)

@@ -1,4 +1,4 @@
-package symstore
+package lockfile
 
 import (
 	"errors"
@@ -7,11 +7,12 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// tryLock locks one byte of a file if no other owner has locked it. The byte is beyond
+// TryByte locks one byte of a file if no other owner has locked it. The byte is beyond
 // the content, which stays readable. The lock ends when the file is closed.
-func tryLock(f *os.File, offset int64) (bool, error) {
+func TryByte(f *os.File, offset int64) (bool, error) {
 	at := windows.Overlapped{Offset: uint32(offset), OffsetHigh: uint32(offset >> 32)}
-	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at)
+	const alone = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
+	err := windows.LockFileEx(windows.Handle(f.Fd()), alone, 0, 1, 0, &at)
 	switch {
 	case err == nil:
 		return true, nil
@@ -21,12 +22,12 @@ func tryLock(f *os.File, offset int64) (bool, error) {
 	return false, os.NewSyscallError("LockFileEx", err)
 }
 
-func unlock(f *os.File, offset int64) error {
+func unlockByte(f *os.File, offset int64) error {
 	at := windows.Overlapped{Offset: uint32(offset), OffsetHigh: uint32(offset >> 32)}
 	return os.NewSyscallError("UnlockFileEx", windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, &at))
 }
 
-// refusesLocks reports whether an error means that a file system has no locks.
-func refusesLocks(err error) bool {
+// RefusesLocks reports whether an error means that a file system has no locks.
+func RefusesLocks(err error) bool {
 	return errors.Is(err, windows.ERROR_NOT_SUPPORTED) || errors.Is(err, windows.ERROR_INVALID_FUNCTION)
 }

@@ -2,6 +2,7 @@ package symbolicate
 
 import (
 	"context"
+	"io/fs"
 	"slices"
 
 	"github.com/symdepot/symdepot/internal/blob"
@@ -83,3 +84,38 @@ func (svc *Service) replaceMade(ctx context.Context, f *files) {
 		svc.Log.Warn("cannot look for symbol files that replace a made one", "module", f.name, "error", err)
 	}
 }
+
+// made returns a result that was made before.
+func (svc *Service) made(ctx context.Context, f *files, format Format) (Answer, error) {
+	a := Answer{Source: f.source(), From: f.from(), Code: f.code, Arch: f.arch(), Missing: f.missing}
+	a.Object = symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: f.name, DebugID: f.id, CodeName: f.code}
+	if format == GSYM {
+		a.Object.Kind, a.Object.Role = symfile.KindUnknown, symfile.Debug
+	}
+	if a.Source != (blob.Ref{}) {
+		c, err := svc.DB.Derived(ctx, a.Source, f.tool(format))
+		if err == nil && c.Size == 0 {
+			err = fs.ErrNotExist // it was removed meanwhile
+		}
+		a.Content = c
+		return a, err
+	}
+	hits, err := svc.DB.Lookup(ctx, index.Scope{All: true}, symfile.Lookup{ID: madeID(f, format), Role: symfile.Other})
+	if err != nil {
+		return a, err
+	}
+	if len(hits) == 0 {
+		return a, fs.ErrNotExist
+	}
+	a.Cached, a.Content = &hits[0], index.Content{Ref: hits[0].Ref, Size: hits[0].Size}
+	return a, nil
+}
+
+// failure returns the remembered failure of making a format of the files. None is
+// fs.ErrNotExist.
+func (svc *Service) failure(ctx context.Context, f *files, format Format) (index.Failure, error) {
+	return svc.Queue.Failure(ctx, Kind, f.key(format), f.content(), f.version(format))
+}
+
+// madeID is the id under which a result of files in trees is found.
+func madeID(f *files, format Format) string { return "made-" + f.recipe(format) }

@@ -1,8 +1,6 @@
 package symstore
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"path"
@@ -27,14 +25,9 @@ func (s *Store) StoredFiles(name, key string) ([]StoredFile, error) {
 	if !ok {
 		return nil, nil
 	}
-	d, err := s.root.Open(dir)
+	entries, err := s.readDir(dir)
 	if err != nil {
 		return nil, ignoreNotExist(wrapError(err))
-	}
-	defer d.Close()
-	entries, err := d.ReadDir(-1)
-	if err != nil {
-		return nil, wrapError(err)
 	}
 	var list []StoredFile
 	for _, e := range entries {
@@ -52,18 +45,4 @@ func (s *Store) StoredFiles(name, key string) ([]StoredFile, error) {
 		list = append(list, StoredFile{Path: path.Join(dir, e.Name()), Info: info, Pointer: leaf == pointerLeaf})
 	}
 	return list, nil
-}
-
-// Converting returns the tiers that an interrupted conversion leads to. The next
-// writer completes it. ok is false if there is no such conversion.
-func (s *Store) Converting() (to Tiers, ok bool, err error) {
-	data, err := s.readText(convertFile)
-	if data == nil || err != nil {
-		return Flat, false, err
-	}
-	var c conversion
-	if err := json.Unmarshal(bytes.TrimSpace(data), &c); err != nil || c.To != One && c.To != Two {
-		return Flat, false, ErrDamaged
-	}
-	return c.To, true, nil
 }

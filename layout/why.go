@@ -11,66 +11,6 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// shape is one form of path that Route knows.
-type shape struct {
-	name  string
-	looks string // an example, for people
-	parse func(segments []string) (Request, bool)
-	// why says why parse has refused a path. Only parse decides.
-	why func(segments []string) string
-}
-
-// shapes are tried in this order.
-var shapes = [...]shape{
-	{"symcache", "v3.1.0/app.pdb/GUID/1", parseSymCache, whySymCache},
-	{"debuginfod", "buildid/BUILDID/debuginfo", parseDebuginfod, whyDebuginfod},
-	{"lldb", "4F2A/…/UUID in six parts", parseLLDB, whyLLDB},
-	{"gdb", ".build-id/ab/cdef….debug", parseGDB, whyGDB},
-	{"unified", "ab/cdef…/debuginfo", parseUnified, whyUnified},
-	{"symstore", "app.pdb/GUIDAGE/app.pdb", parseSymstore, whySymstore},
-	{"symstore_index2", "ap/app.pdb/GUIDAGE/app.pdb", parseIndex2, whyIndex2},
-	{"breakpad", "FOLDERS/app.pdb/GUIDAGE/app.sym", parseBreakpad, whyBreakpad},
-}
-
-// Try is one form of path that Route has compared a path with.
-type Try struct {
-	Shape  string // the name of the form
-	Looks  string // an example of it
-	Prefix string // what was removed from the front of the path, as in Request.Prefix
-	Why    string // why the path has not this form; empty: it has
-}
-
-// Explain is Route and, if that finds nothing, RouteAdmin. It also lists the forms
-// that were tried, in order: the last one fits if the error is nil.
-func Explain(segs []string, extra ...string) (Request, []Try, error) {
-	var tries []Try
-	add := func(s []string, sh *shape, fits bool) {
-		t := Try{Shape: sh.name, Looks: sh.looks}
-		if n := len(segs) - len(s); n > 0 {
-			t.Prefix = "/" + strings.Join(segs[:n], "/")
-		}
-		if !fits {
-			t.Why = sh.why(s)
-		}
-		tries = append(tries, t)
-	}
-	r, err := route(func(s []string) (Request, bool) {
-		return matchShapes(s, func(sh *shape, fits bool) { add(s, sh, fits) })
-	}, segs, extra)
-	if err == nil {
-		return r, tries, nil
-	}
-	admin := shape{name: "symstore_admin", looks: "000Admin/server.txt", why: func([]string) string {
-		return "it is neither below 000Admin nor the refs.ptr of a key"
-	}}
-	r, err = route(func(s []string) (Request, bool) {
-		r, ok := matchAdmin(s)
-		add(s, &admin, ok)
-		return r, ok
-	}, segs, extra)
-	return r, tries, err
-}
-
 func parts(s []string, want string) string {
 	if len(s) == 1 {
 		return "it has one part, not " + want

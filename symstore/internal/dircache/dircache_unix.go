@@ -1,6 +1,6 @@
 //go:build unix
 
-package symstore
+package dircache
 
 import (
 	"errors"
@@ -15,11 +15,11 @@ import (
 // maxOpenDirs limits the number of open folders.
 const maxOpenDirs = 200
 
-// dirCache keeps directory handles open, so that many small file operations avoid
+// Cache keeps directory handles open, so that many small file operations avoid
 // the walk from the root to each file. Without it the walks take two thirds of the
 // time under the store's lock. It never follows links: for paths with links, and
 // after errors, it uses the os.Root instead. It is used by one goroutine.
-type dirCache struct {
+type Cache struct {
 	root *os.Root
 	top  *os.File
 	open map[string]int // descriptors of open folders
@@ -28,7 +28,7 @@ type dirCache struct {
 var errNotPlain = errors.New("not a plain name")
 
 // dir returns the descriptor of a folder. It belongs to the cache.
-func (n *dirCache) dir(name string) (int, error) {
+func (n *Cache) dir(name string) (int, error) {
 	if name == "." {
 		if n.top == nil {
 			top, err := n.root.Open(".")
@@ -57,7 +57,7 @@ func (n *dirCache) dir(name string) (int, error) {
 	return fd, nil
 }
 
-func (n *dirCache) split(name string) (parent int, base string, err error) {
+func (n *Cache) split(name string) (parent int, base string, err error) {
 	if base = path.Base(name); base == "." || base == ".." || base == "/" || path.IsAbs(name) {
 		return -1, "", errNotPlain
 	}
@@ -82,21 +82,21 @@ func maybeSymlink(err error) bool {
 
 // evict closes all folders if the limit is reached, so that the next few
 // opened ones stay open together.
-func (n *dirCache) evict() {
+func (n *Cache) evict() {
 	if len(n.open) > maxOpenDirs {
 		n.closeAll()
 	}
 }
 
 // closeAll closes all folders.
-func (n *dirCache) closeAll() {
+func (n *Cache) closeAll() {
 	for _, fd := range n.open {
 		_ = unix.Close(fd) // opened for reading
 	}
 	clear(n.open)
 }
 
-func (n *dirCache) close() {
+func (n *Cache) Close() {
 	n.closeAll()
 	if n.top != nil {
 		n.top.Close()
@@ -105,7 +105,7 @@ func (n *dirCache) close() {
 }
 
 // inBoth calls do with the folder and base name of both paths.
-func (n *dirCache) inBoth(from, to string, do func(int, string, int, string) error) error {
+func (n *Cache) inBoth(from, to string, do func(int, string, int, string) error) error {
 	n.evict()
 	a, x, err := n.split(from)
 	if err != nil {
@@ -118,8 +118,8 @@ func (n *dirCache) inBoth(from, to string, do func(int, string, int, string) err
 	return do(a, x, b, y)
 }
 
-// rename works like os.Root.Rename.
-func (n *dirCache) rename(from, to string) error {
+// Rename works like os.Root.Rename.
+func (n *Cache) Rename(from, to string) error {
 	if n.inBoth(from, to, unix.Renameat) == nil {
 		return nil
 	}
@@ -127,11 +127,11 @@ func (n *dirCache) rename(from, to string) error {
 	return n.root.Rename(from, to)
 }
 
-// renameNow is rename: here a rename never waits.
-func (n *dirCache) renameNow(from, to string) error { return n.rename(from, to) }
+// RenameNow is Rename: here a rename never waits.
+func (n *Cache) RenameNow(from, to string) error { return n.Rename(from, to) }
 
-// link works like os.Root.Link.
-func (n *dirCache) link(from, to string) error {
+// Link works like os.Root.Link.
+func (n *Cache) Link(from, to string) error {
 	err := n.inBoth(from, to, func(a int, x string, b int, y string) error { return unix.Linkat(a, x, b, y, 0) })
 	if err == nil {
 		return nil
@@ -140,8 +140,8 @@ func (n *dirCache) link(from, to string) error {
 	return n.root.Link(from, to)
 }
 
-// exists reports whether a file or folder exists.
-func (n *dirCache) exists(name string) bool {
+// Exists reports whether a file or folder exists.
+func (n *Cache) Exists(name string) bool {
 	n.evict()
 	parent, base, err := n.split(name)
 	if err == nil {
@@ -155,8 +155,8 @@ func (n *dirCache) exists(name string) bool {
 	return err == nil
 }
 
-// names lists a folder.
-func (n *dirCache) names(name string) ([]string, error) {
+// Names lists a folder.
+func (n *Cache) Names(name string) ([]string, error) {
 	n.evict()
 	fd, err := n.dir(name)
 	if err == nil {
@@ -177,23 +177,23 @@ func (n *dirCache) names(name string) ([]string, error) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
 	n.closeAll()
-	return readNames(n.root, name)
+	return ReadNames(n.root, name)
 }
 
-// read reads a regular file of up to limit bytes, and one byte more of a longer
+// Read reads a regular file of up to limit bytes, and one byte more of a longer
 // one.
-func (n *dirCache) read(name string, limit int) ([]byte, error) {
+func (n *Cache) Read(name string, limit int) ([]byte, error) {
 	n.evict()
 	parent, base, err := n.split(name)
 	if err != nil {
-		return readSmall(n.root, name, limit)
+		return ReadSmall(n.root, name, limit)
 	}
 	fd, err := openAt(parent, base, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err == unix.ENOENT {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
 	if err != nil {
-		return readSmall(n.root, name, limit)
+		return ReadSmall(n.root, name, limit)
 	}
 	defer func() { _ = unix.Close(fd) }() // opened for reading
 	data := make([]byte, 0, 1024)
@@ -215,8 +215,8 @@ func (n *dirCache) read(name string, limit int) ([]byte, error) {
 	return data[:limit+1], nil
 }
 
-// mkdir makes a folder. An existing one is no error.
-func (n *dirCache) mkdir(name string) error {
+// Mkdir makes a folder. An existing one is no error.
+func (n *Cache) Mkdir(name string) error {
 	n.evict()
 	parent, base, err := n.split(name)
 	if err == nil {
@@ -231,8 +231,8 @@ func (n *dirCache) mkdir(name string) error {
 	return &fs.PathError{Op: "mkdir", Path: name, Err: err}
 }
 
-// create creates a file that must not exist.
-func (n *dirCache) create(name string) (*os.File, error) {
+// Create creates a file that must not exist.
+func (n *Cache) Create(name string) (*os.File, error) {
 	n.evict()
 	parent, base, err := n.split(name)
 	if err == nil {
@@ -247,8 +247,8 @@ func (n *dirCache) create(name string) (*os.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 }
 
-// chtimes sets the time of a file.
-func (n *dirCache) chtimes(name string, t time.Time) error {
+// Chtimes sets the time of a file.
+func (n *Cache) Chtimes(name string, t time.Time) error {
 	n.evict()
 	parent, base, err := n.split(name)
 	if err != nil {
@@ -258,25 +258,25 @@ func (n *dirCache) chtimes(name string, t time.Time) error {
 	return unix.UtimesNanoAt(parent, base, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// closeDir closes a folder that is not needed any more.
-func (n *dirCache) closeDir(name string) {
+// CloseDir closes a folder that is not needed any more.
+func (n *Cache) CloseDir(name string) {
 	if fd, ok := n.open[name]; ok {
 		_ = unix.Close(fd) // opened for reading
 		delete(n.open, name)
 	}
 }
 
-// write creates or replaces a small file. It does not flush it.
-func (n *dirCache) write(name string, data []byte) error {
+// Write creates or replaces a small file. It does not flush it.
+func (n *Cache) Write(name string, data []byte) error {
 	return n.writeAt(name, data, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 }
 
-// patch overwrites the first bytes of a file.
-func (n *dirCache) patch(name string, data []byte) error {
+// Patch overwrites the first bytes of a file.
+func (n *Cache) Patch(name string, data []byte) error {
 	return n.writeAt(name, data, os.O_WRONLY)
 }
 
-func (n *dirCache) writeAt(name string, data []byte, flags int) error {
+func (n *Cache) writeAt(name string, data []byte, flags int) error {
 	n.evict()
 	parent, base, err := n.split(name)
 	if err == nil {
