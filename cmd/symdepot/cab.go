@@ -3,11 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"runtime"
-	"strings"
 
 	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/internal/term"
@@ -39,51 +36,20 @@ is refused.
 Exit codes: 0 written, 2 wrong command line, 3 failed or too large (nothing was written).`
 }
 
-// Run writes a cabinet.
-func (c cabCreateCmd) Run(a *console) (err error) {
-	opt := cab.WriteOptions{Method: map[string]cab.Method{"mszip": cab.MSZIP, "lzx": cab.LZX, "none": cab.None}[c.Method], Workers: runtime.GOMAXPROCS(0)}
-	var sources []cab.Source
-	for _, path := range c.Files {
-		src, err := cabSource(path)
-		if err != nil {
-			return err
-		}
-		sources = append(sources, src)
-	}
-	out, err := os.CreateTemp(filepath.Dir(c.Out), ".symdepot-cab-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, out.Close(), os.Remove(out.Name()))
-		}
-	}()
-	size, _, err := cab.CreateChecked(a.ctx, out, sources, opt)
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.Out, err)
-	}
-	if err := errors.Join(out.Chmod(0o644), out.Sync(), out.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(out.Name(), c.Out); err != nil {
-		return err
-	}
-	fmt.Fprintf(a.stdout, "%s: %s, %s\n", term.Printable(c.Out), term.Count(int64(len(sources)), "file"), term.Size(size))
-	return nil
-}
+// cabMethods are the methods of compression by their names on the command line.
+var cabMethods = map[string]cab.Method{"mszip": cab.MSZIP, "lzx": cab.LZX, "none": cab.None}
 
-// cabSource describes a file to put into the cabinet.
-func cabSource(path string) (cab.Source, error) {
-	fi, err := os.Stat(path)
+// Run writes a cabinet.
+func (c cabCreateCmd) Run(a *console) error {
+	size, err := cab.CreateFile(a.ctx, c.Out, c.Files, cab.WriteOptions{Method: cabMethods[c.Method], Workers: runtime.GOMAXPROCS(0)})
+	if errors.Is(err, cab.ErrNotFile) {
+		return term.UsageError(err.Error())
+	}
 	if err != nil {
-		return cab.Source{}, err
+		return err
 	}
-	if !fi.Mode().IsRegular() {
-		return cab.Source{}, term.UsageError(path + " is not a file")
-	}
-	return cab.Source{Name: filepath.Base(path), Size: fi.Size(), Modified: fi.ModTime(), Attributes: cab.AttrArchive,
-		Open: func() (io.ReadCloser, error) { return os.Open(path) }}, nil
+	fmt.Fprintf(a.stdout, "%s: %s, %s\n", term.Printable(c.Out), term.Count(int64(len(c.Files)), "file"), term.Size(size))
+	return nil
 }
 
 type cabListCmd struct {
@@ -100,26 +66,9 @@ func (cabListCmd) Help() string {
 Exit codes: 0 listed, 2 wrong command line, 3 no cabinet, or a damaged one.`
 }
 
-// openCab opens a cabinet on disk.
-func openCab(path string) (*cab.Reader, io.Closer, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	fi, err := f.Stat()
-	if err == nil {
-		var r *cab.Reader
-		if r, err = cab.Open(f, fi.Size(), cab.Options{}); err == nil {
-			return r, f, nil
-		}
-	}
-	_ = f.Close()
-	return nil, nil, fmt.Errorf("%s: %w", path, err)
-}
-
 // Run lists a cabinet.
 func (c cabListCmd) Run(a *console) error {
-	r, closer, err := openCab(c.File)
+	r, closer, err := cab.OpenFile(c.File)
 	if err != nil {
 		return err
 	}
@@ -176,91 +125,28 @@ Exit codes: 0 extracted, 1 a member is not in it, 2 wrong command line, 3 damage
 
 // Run extracts a cabinet.
 func (c cabExtractCmd) Run(a *console) error {
-	r, closer, err := openCab(c.File)
+	r, closer, err := cab.OpenFile(c.File)
 	if err != nil {
 		return err
 	}
 	defer closer.Close()
-	want := map[string]bool{}
-	for _, m := range c.Members {
-		want[strings.ToLower(filepath.ToSlash(m))] = true
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return err
 	}
-	root, err := openRoot(c.Dir)
+	dir, err := os.OpenRoot(c.Dir)
 	if err != nil {
 		return err
 	}
-	defer root.Close()
-	err = r.Walk(func(f *cab.File, content io.Reader) error {
-		if a.ctx.Err() != nil {
-			return a.ctx.Err()
-		}
-		path, ok := f.Path()
-		if len(c.Members) > 0 {
-			key := strings.ToLower(strings.ReplaceAll(f.Name, `\`, "/"))
-			if !want[key] {
-				return nil
-			}
-			delete(want, key)
-		}
-		if !ok {
-			return fmt.Errorf("%q would leave the output folder; extraction stopped", f.Name)
-		}
-		if err := extractOne(root, path, f, content); err != nil {
-			return err
-		}
-		fmt.Fprintln(a.stdout, term.Printable(path))
-		return nil
-	})
+	defer dir.Close()
+	missing, err := r.Extract(a.ctx, dir, c.Members, func(path string) { fmt.Fprintln(a.stdout, term.Printable(path)) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
-	if len(want) > 0 {
-		for m := range want {
-			fmt.Fprintf(a.stderr, "symdepot: not in %s: %s\n", c.File, term.Printable(m))
-		}
-		return term.ErrNegative
+	if len(missing) == 0 {
+		return nil
 	}
-	return nil
-}
-
-// openRoot makes a folder if need be and opens it.
-func openRoot(dir string) (*os.Root, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
+	for _, m := range missing {
+		fmt.Fprintf(a.stderr, "symdepot: not in %s: %s\n", c.File, term.Printable(m))
 	}
-	return os.OpenRoot(dir)
-}
-
-// extractOne writes a file under a temporary name and renames it when it is
-// whole.
-func extractOne(root *os.Root, path string, f *cab.File, content io.Reader) error {
-	if err := root.MkdirAll(filepath.FromSlash(parent(path)), 0o755); err != nil {
-		return err
-	}
-	name := filepath.FromSlash(path)
-	temp := name + ".symdepot-part"
-	w, err := root.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(w, content)
-	err = errors.Join(err, w.Close())
-	if err == nil && !f.Modified.IsZero() {
-		err = root.Chtimes(temp, f.Modified, f.Modified)
-	}
-	if err == nil {
-		err = root.Rename(temp, name)
-	}
-	if err != nil {
-		return errors.Join(err, root.Remove(temp))
-	}
-	return nil
-}
-
-// parent is the folder part of a slash path, "." if there is none.
-func parent(path string) string {
-	if i := strings.LastIndexByte(path, '/'); i > 0 {
-		return path[:i]
-	}
-	return "."
+	return term.ErrNegative
 }
