@@ -27,7 +27,7 @@ var ownProtocol = map[string][]string{
 	"internal/tree/folder.go":               {"None", "Flat"},
 	"internal/importexport/import.go":       {"None"},
 	"internal/importexport/importbucket.go": {"None"}, // whether it is to be detected
-	"cmd/symdepot/getplace.go":              {"Flat"},
+	"internal/want/get.go":                  {"Flat"},
 	"internal/config/manual.go":             {"Auto"},
 }
 

@@ -1,11 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"time"
 
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
@@ -46,7 +42,8 @@ Exit codes: 0 wrote everything, 1 a file was not found, 2 wrong command line, 3 
 
 // Run gets the files.
 func (c getCmd) Run(a *app) error {
-	l, dump, err := c.wants(a.console)
+	l := &want.List{}
+	file, err := l.Named(a.ctx, c.What)
 	if err != nil {
 		return err
 	}
@@ -72,30 +69,15 @@ func (c getCmd) Run(a *app) error {
 	}
 	defer done()
 	lay, _ := layout.FolderByName(c.Layout) // the flag's enum has no other
-	single := c.oneFile(l.Wants, lay)
-	place, err := c.place(l.Wants, lay)
+	target, err := want.NewTarget(l.Wants, c.Output, lay, c.Force)
 	if err != nil {
 		return err
 	}
-	var report want.Report
-	var wrote []want.Want
-	program := map[string]string{} // paths of programs by their request
 	lines := term.NewJSONLines(a.stdout)
 	bar := term.NewProgress(a.stderr, "downloading", -1)
 	defer bar.Done()
-	err = want.Fetch(a.ctx, d, l.Wants, c.Jobs, bar.Set, func(o want.Outcome) {
-		path := ""
-		if o.Result == want.InDepot || o.Result == want.Fetched {
-			if path, err = c.write(a.console, d, o.Want, place); err != nil {
-				o.Result, o.Error = want.Failed, err.Error()
-			} else {
-				wrote, program[o.Path] = append(wrote, o.Want), path
-			}
-		}
-		if c.Server != "" {
-			o.Until = time.Time{} // the depot that remembers it goes with the command
-		}
-		report.Add(o)
+	// The depot of --server goes with the command.
+	report, err := want.Get(a.ctx, d, target, c.Jobs, c.Server != "", bar.Set, func(o want.Outcome, path string) {
 		switch {
 		case c.JSON:
 			_ = lines.Write(struct {
@@ -111,91 +93,25 @@ func (c getCmd) Run(a *app) error {
 		return err
 	}
 	if !c.JSON {
-		printMissing(a.console, &report, l.Bad)
-		if hint := c.hint(wrote, lay, single, dump, firstProgram(l.Wants, program)); hint != "" {
+		printMissing(a.console, report, l.Bad)
+		if hint := target.Hint(file); hint != "" {
 			fmt.Fprintln(a.stderr, "now:", hint)
 		}
 	}
+	return c.result(report)
+}
+
+// result is the error of what was not written.
+func (c getCmd) result(r *want.Report) error {
 	switch {
-	case c.Server != "" && report.Denied:
+	case c.Server != "" && r.Denied:
 		return client.ErrCredentials
-	case c.Server != "" && report.Unanswered:
+	case c.Server != "" && r.Unanswered:
 		return client.ErrUnreachable
-	case report.Counts[want.Failed] > 0:
-		return fmt.Errorf("%s failed", term.Count(report.Counts[want.Failed], "file"))
-	case report.Counts[want.Missing] > 0:
+	case r.Counts[want.Failed] > 0:
+		return fmt.Errorf("%s failed", term.Count(r.Counts[want.Failed], "file"))
+	case r.Counts[want.Missing] > 0:
 		return term.ErrNegative
 	}
 	return nil
-}
-
-// firstProgram is where the first program of a dump was written, or "".
-func firstProgram(wants []want.Want, paths map[string]string) string {
-	for _, w := range wants {
-		if p := paths[w.Path]; p != "" && w.What() == "program" {
-			return p
-		}
-	}
-	return ""
-}
-
-// printMissing reports what was not found and the input that was not understood.
-func printMissing(a *console, r *want.Report, bad []string) {
-	for _, b := range bad {
-		fmt.Fprintln(a.stderr, "symdepot: left out:", term.Printable(b))
-	}
-	for _, line := range r.MissingLines(time.Now()) {
-		fmt.Fprintln(a.stderr, "symdepot:", line)
-	}
-}
-
-// wants reads the command line. dump is the first dump, or program, in it.
-func (c getCmd) wants(a *console) (l *want.List, dump string, err error) {
-	l = &want.List{}
-	if len(c.What) == 2 && !isFile(c.What[1]) {
-		w, err := want.Of(c.What[0], c.What[1], "")
-		if err != nil {
-			return nil, "", term.UsageError(err.Error())
-		}
-		l.Add(w)
-		return l, "", nil
-	}
-	for _, what := range c.What {
-		if isFile(what) {
-			if err := l.Local(a.ctx, what); err != nil {
-				return nil, "", err
-			}
-			if dump == "" {
-				dump = what
-			}
-			continue
-		}
-		w, err := want.OfPath(filepath.ToSlash(what))
-		if err != nil {
-			return nil, "", term.UsageError(fmt.Sprintf("%s is neither a file here nor the path of a debugger's request; give a name and an id, such as: symdepot get ntdll.pdb 3BD8C3C3B1544CE9AB8D71A9F3E9A4D31", term.Printable(what)))
-		}
-		l.Add(w)
-	}
-	return l, dump, nil
-}
-
-// write writes a file, unless the same content is there.
-func (c getCmd) write(a *console, d *depot.Depot, w want.Want, place func(want.Want) (string, error)) (string, error) {
-	path, err := place(w)
-	if err == nil {
-		err = want.Save(a.ctx, d, w, path, c.Force)
-	}
-	if errors.Is(err, want.ErrDiffers) {
-		err = fmt.Errorf("%w; --force replaces it, --output names another place", err)
-	}
-	if err != nil {
-		return "", err
-	}
-	return path, nil
-}
-
-// isFile reports whether a path is that of a regular file.
-func isFile(path string) bool {
-	fi, err := os.Stat(path)
-	return err == nil && fi.Mode().IsRegular()
 }

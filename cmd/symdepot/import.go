@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/ed25519"
 	"fmt"
+	"os"
 
 	"github.com/symdepot/symdepot/internal/bundle"
 	"github.com/symdepot/symdepot/internal/importexport"
@@ -184,4 +185,10 @@ func (c importCmd) importBundle(a *app) error {
 		fmt.Fprintf(a.stdout, "%s had not been found when the bundle was made\n", term.Count(int64(n), "wanted file"))
 	}
 	return nil
+}
+
+// isFile reports whether a path is that of a regular file.
+func isFile(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.Mode().IsRegular()
 }
