@@ -1,104 +1,100 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/symdepot/symdepot/dump"
-	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/report"
-	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/term"
-	"github.com/symdepot/symdepot/internal/upstream"
-	"github.com/symdepot/symdepot/objfile"
 )
 
 // identified prints what files are.
 type identified struct {
-	json  bool
-	out   term.JSONLines
-	t     *term.Table
-	named []string // the paths of the command line
-	paths string   // the paths under which debuggers request these files
-	found int      // objects and dumps
+	*console
+	json    bool
+	sources bool     // the names of source files are printed, not objects
+	named   []string // the paths of the command line
+	out     term.JSONLines
+	table   *term.Table // unless json is set
+	paths   string      // the paths under which debuggers request these files
+	found   int         // objects and dumps, or names
+}
+
+// begin prints the head of the table.
+func (p *identified) begin(held bool) {
+	columns := []string{"KIND", "ARCH", "ID", "SIZE", "FEATURES", "ANSWERS", "PATH"}
+	switch {
+	case p.json:
+		return
+	case p.sources:
+		columns = []string{"ID", "CHECKSUM", "TEXT", "SOURCE FILE", "PATH"}
+	case held:
+		columns = append(columns, "HELD")
+	}
+	p.table = term.NewTable(p.stdout, columns...)
+}
+
+// end prints what is left.
+func (p *identified) end() error {
+	if p.json {
+		return nil
+	}
+	if err := p.table.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprint(p.stdout, p.paths)
+	return err
+}
+
+// left prints a file that is no symbol file, or cannot be read. The table has no plain ones.
+func (p *identified) left(path, reason string, plain bool) error {
+	switch {
+	case p.json:
+		return p.out.Write(struct {
+			Path  string `json:"path"`
+			Error string `json:"error"`
+		}{path, reason})
+	case plain:
+	case p.sources:
+		p.table.Row("-", "", "", reason, path)
+	default:
+		p.table.Row("-", "", "", "", reason, "", path)
+	}
+	return nil
 }
 
 // row prints an object.
 func (p *identified) row(id *report.Identified, more ...string) {
-	p.t.Row(append([]string{id.Kind, id.Arch, id.ID(), term.Size(id.Size), strings.Join(id.Features, ","), strings.Join(id.Answers, ","), id.Path}, more...)...)
+	features, answers := strings.Join(id.Features, ","), strings.Join(id.Answers, ",")
+	p.table.Row(append([]string{id.Kind, id.Arch, id.ID(), term.Size(id.Size), features, answers, id.Path}, more...)...)
 	for _, line := range id.Lines() {
-		p.t.Row("", "", "", "", "", "", "  "+line)
+		p.table.Row("", "", "", "", "", "", "  "+line)
 	}
 	if slices.Contains(p.named, id.Path) {
 		p.paths += id.PathText()
 	}
 }
 
-// local identifies a file on this machine.
-func (p *identified) local(opt objfile.Options) func(context.Context, *scan.File) error {
-	return func(ctx context.Context, f *scan.File) error {
-		list, err := report.Identify(ctx, f, opt)
-		if err != nil {
-			return &fileError{err}
-		}
-		for i := range list {
-			p.found++
-			if !p.json {
-				p.row(&list[i])
-			} else if err := p.out.Write(list[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
-// mayBeSent refuses files that are neither symbol files nor dumps: nothing of them is
-// sent to a server.
-func mayBeSent(head []byte, name string) error {
-	if dump.Detect(head) != "" {
-		return nil
-	}
-	return objfile.Detect(head, name)
-}
-
-// remote asks a server about a file.
-func (c identifyCmd) remote(a *app, p *identified) (func(context.Context, *scan.File) error, error) {
-	if c.As != "" {
-		return nil, term.UsageError("--as does not go with --server")
-	}
-	server, err := client.NewPusher(c.Server, c.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
-	if err != nil {
-		return nil, err
-	}
-	server.RetryAndTell(time.Minute, a.stderr)
-	return func(ctx context.Context, f *scan.File) error {
-		content, err := f.Open(ctx)
-		if err != nil {
-			return &fileError{err}
-		}
-		defer f.Discard()
-		defer content.Close()
-		var answer report.FileAnswer
-		if err := server.Identify(ctx, f.Name, content, content.Size(), &answer); client.ProblemWord(err) == "not-symbol" {
-			return &fileError{fmt.Errorf("%w: %s", objfile.ErrNotSymbolFile, client.ProblemText(err))}
-		} else if err != nil {
+// objects prints the objects of a file.
+func (p *identified) objects(list []report.Identified) error {
+	for i := range list {
+		p.found++
+		if !p.json {
+			p.row(&list[i])
+		} else if err := p.out.Write(list[i]); err != nil {
 			return err
 		}
-		return c.print(a.console, p, f.Path, &answer)
-	}, nil
+	}
+	return nil
 }
 
-// print prints the answer of a server.
-func (c identifyCmd) print(a *console, p *identified, path string, answer *report.FileAnswer) error {
+// answer prints the answer of a server.
+func (p *identified) answer(path string, answer *report.FileAnswer) error {
 	for i := range answer.Objects {
 		p.found++
 		o := &answer.Objects[i]
-		if o.Path = path; !c.JSON {
+		if o.Path = path; !p.json {
 			p.row(&o.Identified, o.HeldText())
 		} else if err := p.out.Write(o); err != nil {
 			return err
@@ -108,13 +104,30 @@ func (c identifyCmd) print(a *console, p *identified, path string, answer *repor
 		return nil
 	}
 	p.found++
-	if c.JSON {
+	if p.json {
 		answer.Name = path
 		return p.out.Write(answer)
 	}
-	if err := p.t.Flush(); err != nil {
+	if err := p.table.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stdout, "%s: %s\n", term.Printable(path), answer.Dump.Kind)
-	return answer.Dump.Table(a.stdout)
+	fmt.Fprintf(p.stdout, "%s: %s\n", term.Printable(path), answer.Dump.Kind)
+	return answer.Dump.Table(p.stdout)
+}
+
+// incomplete warns that names of source files are missing.
+func (p *identified) incomplete(text string) { p.warn([]string{term.Printable(text)}) }
+
+// source prints a source file that an object names.
+func (p *identified) source(s report.NamedSource) error {
+	p.found++
+	if p.json {
+		return p.out.Write(s)
+	}
+	text := ""
+	if s.Embedded {
+		text = "embedded"
+	}
+	p.table.Row(s.ID, s.Checksum, text, s.Name, s.Path)
+	return nil
 }

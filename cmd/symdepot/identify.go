@@ -1,13 +1,16 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"slices"
+	"os"
+	"time"
 
-	"github.com/symdepot/symdepot/internal/importexport"
+	"github.com/symdepot/symdepot/internal/client"
+	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/upstream"
 	"github.com/symdepot/symdepot/internal/want"
 	"github.com/symdepot/symdepot/objfile"
 )
@@ -55,99 +58,73 @@ others were), 5 credentials refused, 7 server not reachable.`
 
 // Run identifies every file below the paths.
 func (c identifyCmd) Run(a *app) error {
-	var unreadable error
-	out := term.NewJSONLines(a.stdout)
-	var t *term.Table
-	if !c.JSON {
-		columns := []string{"KIND", "ARCH", "ID", "SIZE", "FEATURES", "ANSWERS", "PATH"}
-		switch {
-		case c.Sources:
-			columns = sourceColumns
-		case c.Server != "":
-			columns = append(columns, "HELD")
-		}
-		t = term.NewTable(a.stdout, columns...)
+	p := &identified{console: a.console, json: c.JSON, sources: c.Sources, named: c.Paths, out: term.NewJSONLines(a.stdout)}
+	files := &report.Files{Paths: c.Paths, Left: p.left}
+	if err := c.examiner(p, files); err != nil {
+		return err
 	}
-	fail := func(path, reason string, named bool) error {
-		if c.JSON {
-			return out.Write(struct {
-				Path  string `json:"path"`
-				Error string `json:"error"`
-			}{path, reason})
-		}
-		if named {
-			t.Row(c.faultRow(reason, path)...)
-		}
-		return nil
+	p.begin(c.Server != "")
+	unreadable, err := files.Each(a.ctx)
+	if err != nil {
+		return err
 	}
+	if err := p.end(); err != nil {
+		return err
+	}
+	if p.found > 0 || unreadable != nil {
+		return unreadable
+	}
+	switch {
+	case c.JSON:
+		return term.ErrNegative
+	case c.Sources:
+		return a.nothing("no symbol file here names source files")
+	}
+	fmt.Fprintln(a.stderr, "symdepot: there is no symbol file")
+	for _, path := range want.Dumps(c.Paths) {
+		fmt.Fprintf(a.stderr, "symdepot: %s is a dump; symdepot why %[1]s says which files of its modules are here\n", term.Printable(path))
+	}
+	return term.ErrNegative
+}
+
+// examiner sets what examines the files: this machine, or the server.
+func (c identifyCmd) examiner(p *identified, files *report.Files) error {
 	forced, err := objfile.ParseForced(c.As)
 	if err != nil {
 		return err
 	}
-	p := &identified{json: c.JSON, out: out, t: t, named: c.Paths}
-	examine, opt := p.local(objfile.Options{Kind: forced, ID: c.ID}), scan.Options{}
+	opt := objfile.Options{Kind: forced, ID: c.ID}
 	switch {
 	case c.Sources && c.Server != "":
 		return term.UsageError("--sources does not go with --server")
+	case c.As != "" && c.Server != "":
+		return term.UsageError("--as does not go with --server")
 	case c.Sources:
-		examine = p.sources(a.console, objfile.Options{Kind: forced, ID: c.ID})
+		files.Examine = func(ctx context.Context, f *scan.File) error {
+			return report.IdentifySources(ctx, f, opt, p.incomplete, p.source)
+		}
 	case c.Server != "":
-		opt.Want = mayBeSent
-		if examine, err = c.remote(a, p); err != nil {
-			return err
-		}
-	}
-	for f, err := range scan.Walk(a.ctx, c.Paths, opt) {
+		server, err := client.NewPusher(c.Server, c.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
 		if err != nil {
-			if a.ctx.Err() != nil {
-				return a.ctx.Err()
-			}
-			var skip *scan.Skip
-			if !errors.As(err, &skip) {
-				return err
-			}
-			if skip.Reason.Unreadable() || skip.Reason == scan.ReasonVanished && slices.Contains(c.Paths, skip.Path) {
-				unreadable = skip
-			}
-			if err := fail(skip.Path, importexport.SkipText(skip), skip.Reason != scan.ReasonUnwanted || slices.Contains(c.Paths, skip.Path)); err != nil {
-				return err
-			}
-			continue
-		}
-		err := examine(a.ctx, f)
-		switch _, refused := errors.AsType[*fileError](err); {
-		case err == nil:
-		case refused:
-			if importexport.FromDisk(err) {
-				unreadable = fmt.Errorf("%s: %w", f.Path, err)
-			}
-			if err := fail(f.Path, err.Error(), !errors.Is(err, objfile.ErrNotSymbolFile) || slices.Contains(c.Paths, f.Path)); err != nil {
-				return err
-			}
-		default:
 			return err
 		}
-	}
-	if !c.JSON {
-		if err := t.Flush(); err != nil {
-			return err
-		}
-		fmt.Fprint(a.stdout, p.paths)
-	}
-	if p.found == 0 && unreadable == nil {
-		if !c.JSON {
-			if c.Sources {
-				return a.nothing("no symbol file here names source files")
+		server.RetryAndTell(time.Minute, p.stderr)
+		files.Scan.Want = client.MayIdentify
+		files.Examine = func(ctx context.Context, f *scan.File) error {
+			answer, err := server.Identify(ctx, f)
+			if err != nil {
+				return err
 			}
-			fmt.Fprintln(a.stderr, "symdepot: there is no symbol file")
-			for _, path := range want.Dumps(c.Paths) {
-				fmt.Fprintf(a.stderr, "symdepot: %s is a dump; symdepot why %[1]s says which files of its modules are here\n", term.Printable(path))
-			}
+			return p.answer(f.Path, answer)
 		}
-		return term.ErrNegative
-	}
-	if unreadable != nil {
-		return unreadable
+	default:
+		files.Examine = func(ctx context.Context, f *scan.File) error {
+			list, err := report.Identify(ctx, f, opt)
+			if err != nil {
+				return err
+			}
+			return p.objects(list)
+		}
 	}
 	return nil
 }
