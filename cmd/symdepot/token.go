@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	program "github.com/symdepot/symdepot/internal/app"
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
@@ -84,10 +85,10 @@ func (c tokenNewCmd) Run(a *app) error {
 	if err := noteUnknownProducts(a.console, d, spec.Products); err != nil {
 		return err
 	}
-	if err := d.Tokens.Put(a.ctx, depot.Token(row)); err != nil {
+	if err := program.TokensOf(d).PutToken(a.ctx, row); err != nil {
 		return err
 	}
-	line := newTokenLine(depot.Token(row), time.Now())
+	line := newTokenLine(row, time.Now())
 	line.Token = secret
 	return c.print(a.console, line)
 }
@@ -128,12 +129,11 @@ func inSeconds(t time.Time) *time.Time {
 	return &u
 }
 
-func newTokenLine(t depot.Token, now time.Time) tokenLine {
+func newTokenLine(t auth.TokenRow, now time.Time) tokenLine {
 	at := inSeconds
 	l := tokenLine{ID: t.ID, Name: t.Name, Scopes: t.Scopes, Products: t.Products, State: "valid", Created: *at(t.Created), CreatedBy: t.CreatedBy,
 		Expires: at(t.Expires), LastUsed: at(t.LastUsed), Revoked: at(t.Revoked)}
-	row := auth.TokenRow(t)
-	if u := row.UploadDefaults(); u != (auth.Uploads{}) {
+	if u := t.UploadDefaults(); u != (auth.Uploads{}) {
 		l.Uploads = &u
 	}
 	switch {
@@ -215,7 +215,7 @@ func (c tokenListCmd) tokens(a *app) (list []tokenLine, err error) {
 		return nil, err
 	}
 	defer d.Close()
-	rows, err := d.Tokens.List(a.ctx)
+	rows, err := program.TokensOf(d).List(a.ctx)
 	for _, row := range rows {
 		list = append(list, newTokenLine(row, time.Now()))
 	}
@@ -278,7 +278,7 @@ func (c tokenRevokeCmd) revoker(a *app) (revoke func(id string) error, done func
 		return func(id string) error { return s.RevokeToken(a.ctx, id) }, func() {}, err
 	}
 	d, err := a.open(depot.Options{MustExist: true})
-	return func(id string) error { return d.Tokens.Revoke(a.ctx, id) }, func() { _ = d.Close() }, err
+	return func(id string) error { return program.TokensOf(d).Revoke(a.ctx, id) }, func() { _ = d.Close() }, err
 }
 
 // noteUnknownProducts warns of products that no transaction has: a token for
