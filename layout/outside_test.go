@@ -22,7 +22,7 @@ var ownProtocol = map[string][]string{
 	"internal/sympath/probe.go":             {"Debuginfod"},   // has no index2.txt to ask for
 	"internal/sympath/sympath.go":           {"debuginfod"},   // a word of Microsoft's symbol paths
 	"internal/mstools/mstools.go":           {"symstore"},     // the name of a program
-	"cmd/symdepot/main.go":                  {"symstore"},     // the name of a command
+	"internal/command/run.go":               {"symstore"},     // the name of a command
 	"internal/intake/put.go":                {"BreakpadTree"}, // the last segment is the file's own name
 	"internal/tree/folder.go":               {"None", "Flat"},
 	"internal/importexport/import.go":       {"None"},

@@ -20,6 +20,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/command"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/proxytest"
 	"github.com/symdepot/symdepot/internal/symtest"
@@ -289,8 +290,8 @@ func TestCopiedDepot(t *testing.T) {
 	}
 	stopped := func(d *bucketDepot, what string) {
 		t.Helper()
-		if code, out := d.run(t, "gc", "--grace", "0s"); code != exitFailed || !strings.Contains(out, "gc --claim") {
-			t.Errorf("gc of %s: exit %d\n%swant exit %d and the way to claim", what, code, out, exitFailed)
+		if code, out := d.run(t, "gc", "--grace", "0s"); code != command.ExitFailed || !strings.Contains(out, "gc --claim") {
+			t.Errorf("gc of %s: exit %d\n%swant exit %d and the way to claim", what, code, out, command.ExitFailed)
 		}
 	}
 	c.must(t, "rm", "1")
@@ -301,8 +302,8 @@ func TestCopiedDepot(t *testing.T) {
 	}
 	b.must(t, "gc", "--grace", "0s")
 	b.must(t, "verify")
-	if code, out := b.run(t, "gc", "--claim", "--dry-run"); code != exitUsage {
-		t.Errorf("gc --claim --dry-run: exit %d, want %d\n%s", code, exitUsage, out)
+	if code, out := b.run(t, "gc", "--claim", "--dry-run"); code != command.ExitUsage {
+		t.Errorf("gc --claim --dry-run: exit %d, want %d\n%s", code, command.ExitUsage, out)
 	}
 	c.must(t, "gc", "--claim", "--grace", "0s")
 	if n := b.objects(t); n != 0 {
@@ -315,8 +316,8 @@ func TestCopiedDepot(t *testing.T) {
 	if code, _, errs := symdepot(t, disk, "add", src); code != 0 {
 		t.Fatalf(`symdepot("add"): %v, %v; want 0`, errs, code)
 	}
-	if code, _, errs := symdepot(t, disk, "gc", "--claim"); code != exitFailed || !strings.Contains(errs, "nothing to claim") {
-		t.Errorf("gc --claim on disk: exit %d, want %d and %q in the messages: %s", code, exitFailed, "nothing to claim", errs)
+	if code, _, errs := symdepot(t, disk, "gc", "--claim"); code != command.ExitFailed || !strings.Contains(errs, "nothing to claim") {
+		t.Errorf("gc --claim on disk: exit %d, want %d and %q in the messages: %s", code, command.ExitFailed, "nothing to claim", errs)
 	}
 }
 
@@ -349,14 +350,14 @@ func TestVerifyDeep(t *testing.T) {
 	}
 	for _, args := range [][]string{{"verify", "--deep", "--rows"}, {"verify", "--deep"}, {"verify"}} {
 		code, out := b.run(t, args...)
-		if code != exitNo || strings.Count("\n"+out, "\nfault:") != 1 || !strings.Contains(out, "of transaction 1 (Game 1.2)") || !strings.Contains(out, "verify --repair, then add") {
+		if code != command.ExitNo || strings.Count("\n"+out, "\nfault:") != 1 || !strings.Contains(out, "of transaction 1 (Game 1.2)") || !strings.Contains(out, "verify --repair, then add") {
 			t.Errorf("%v: exit %d\n%swant one fault with the product and the transaction", args, code, out)
 		}
 	}
-	if code, out := b.run(t, "verify", "--repair", "--rows", "--deep"); code != exitNo || !strings.Contains(out, "to get it back: add a file") {
+	if code, out := b.run(t, "verify", "--repair", "--rows", "--deep"); code != command.ExitNo || !strings.Contains(out, "to get it back: add a file") {
 		t.Errorf("verify --repair: exit %d\n%swant the fault and the remedy", code, out)
 	}
-	if code, out := b.run(t, "verify"); code != exitNo || strings.Count("\n"+out, "\nfault:") != 1 {
+	if code, out := b.run(t, "verify"); code != command.ExitNo || strings.Count("\n"+out, "\nfault:") != 1 {
 		t.Errorf("verify after the repair: exit %d\n%swant one fault", code, out)
 	}
 	if out := b.must(t, "add", src); !strings.Contains(out, "restored       1 object") {

@@ -25,9 +25,11 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/command"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	nodes "github.com/symdepot/symdepot/internal/peer"
 	"github.com/symdepot/symdepot/internal/proxytest"
+	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/vault"
 )
@@ -69,17 +71,18 @@ var clockTurns = sync.OnceValue(func() bool {
 var nodeClocks = []time.Duration{0, 290 * time.Second, -290 * time.Second}
 
 // hasten changes the waiting times of the depot in this process, if the test that
-// has started it says so.
-func hasten() {
+// has started it says so, and returns the options of its commands.
+func hasten() (opt command.Options) {
 	if d, err := time.ParseDuration(os.Getenv("SYMDEPOT_TEST_REACH")); err == nil {
 		nodes.SetReach(d)
 	}
 	if d, err := time.ParseDuration(os.Getenv("SYMDEPOT_TEST_PATIENCE")); err == nil {
-		downloadLimits.FirstByte, downloadLimits.Stall = d, d
+		opt.Downloads = setup.Limits()
+		opt.Downloads.FirstByte, opt.Downloads.Stall = d, d
 	}
 	text := os.Getenv("SYMDEPOT_TEST_TIMES")
 	if text == "" {
-		return
+		return opt
 	}
 	var t vault.Times
 	for i, word := range strings.Split(text, ",") {
@@ -90,6 +93,7 @@ func hasten() {
 		*[]*time.Duration{&t.Lease, &t.Expired, &t.Hold, &t.Resweep}[i] = d
 	}
 	vault.SetTimes(t)
+	return opt
 }
 
 // chaos is a depot in PostgreSQL and a bucket whose servers and commands run while

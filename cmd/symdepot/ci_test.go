@@ -16,6 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/symdepot/symdepot/internal/command"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -33,7 +34,7 @@ func newCIServer(t *testing.T) *ciServer {
 	s := &ciServer{dir: t.TempDir()}
 	s.depot = filepath.Join(s.dir, "depot")
 	code, token, errs := symdepot(t, s.depot, "token", "new", "--name", "ci", "--scope", "write", "--scope", "read")
-	if code != exitOK {
+	if code != command.ExitOK {
 		t.Fatalf("token new: exit code %d, want 0: %s", code, errs)
 	}
 	env := map[string]string{"SYMDEPOT_DEPOT": s.depot, "PATH": os.Getenv("PATH"), "HOME": s.dir}
@@ -87,7 +88,7 @@ func (s *ciServer) pushed(t *testing.T, product, version string, files int) {
 		Objects          int
 	}
 	// The newest one comes first.
-	if err := json.Unmarshal([]byte(lines[0]), &tx); code != exitOK || err != nil {
+	if err := json.Unmarshal([]byte(lines[0]), &tx); code != command.ExitOK || err != nil {
 		t.Fatalf("list: exit code %d, %v, %s%s; want a transaction", code, err, out, errs)
 	}
 	if tx.Product != product || tx.Version != version || tx.Objects != files {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/command"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
@@ -58,7 +59,7 @@ func symID(series, i int) string { return fmt.Sprintf("%08X%024X0", series+1, i+
 func transactions(t *testing.T, depot string) map[int64]int64 {
 	t.Helper()
 	code, out, errs := symdepot(t, depot, "list", "--json")
-	if code == exitDepot {
+	if code == command.ExitDepot {
 		return nil // killed before there was one
 	}
 	if code != 0 {

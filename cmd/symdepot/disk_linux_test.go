@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/client"
+	"github.com/symdepot/symdepot/internal/command"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 
@@ -32,8 +33,8 @@ func TestFullDisk(t *testing.T) {
 	_, before, _ := symdepot(t, depot, "list", "--json")
 	symFiles(t, filepath.Join(src, "big"), 2, 60, 200_000)
 	code, _, errs := symdepot(t, depot, "add", filepath.Join(src, "big"))
-	if code != exitFailed || !strings.Contains(errs, "disk is full") || !strings.Contains(errs, "symdepot gc") {
-		t.Errorf("exit %d, want %d, %q in the messages and %q in the messages: %s", code, exitFailed, "disk is full", "symdepot gc", errs)
+	if code != command.ExitFailed || !strings.Contains(errs, "disk is full") || !strings.Contains(errs, "symdepot gc") {
+		t.Errorf("exit %d, want %d, %q in the messages and %q in the messages: %s", code, command.ExitFailed, "disk is full", "symdepot gc", errs)
 	}
 	if _, after, _ := symdepot(t, depot, "list", "--json"); after != before {
 		t.Errorf("the depot changed: %s, want %v", after, before)

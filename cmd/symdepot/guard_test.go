@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/command"
 )
 
 const guardDir = "../../testdata/depot-format1"
@@ -102,7 +104,7 @@ func TestGuardDepot(t *testing.T) {
 	t.Parallel()
 	depot := guardDepot(t)
 	t.Run("verify", func(t *testing.T) {
-		if code, stdout, stderr := symdepot(t, depot, "verify"); code != exitOK {
+		if code, stdout, stderr := symdepot(t, depot, "verify"); code != command.ExitOK {
 			t.Errorf("verify: exit code %d, want 0\n%s%s", code, stdout, stderr)
 		}
 	})
@@ -176,7 +178,7 @@ func TestGuardDepot(t *testing.T) {
 			{"gc", "--grace", "0s"},
 			{"verify", "--restore"},
 		} {
-			if code, stdout, stderr := symdepot(t, depot, args...); code != exitOK {
+			if code, stdout, stderr := symdepot(t, depot, args...); code != command.ExitOK {
 				t.Errorf("%q: exit code %d, want 0\n%s%s", args, code, stdout, stderr)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/command"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
@@ -208,8 +209,8 @@ func TestHeldInPlan(t *testing.T) {
 	if got, err := os.ReadFile(blobs[0]); err != nil || string(got) != string(content) {
 		t.Errorf("the blob that is held open: %d bytes, %v, want the content", len(got), err)
 	}
-	if code, out, errs := symdepot(t, depot, "undo", "1"); code != exitNo {
-		t.Errorf("undo after the collection: exit code %d, %s%s, want %d", code, out, errs, exitNo)
+	if code, out, errs := symdepot(t, depot, "undo", "1"); code != command.ExitNo {
+		t.Errorf("undo after the collection: exit code %d, %s%s, want %d", code, out, errs, command.ExitNo)
 	}
 	release()
 	run("", "gc", "--grace", "0s")

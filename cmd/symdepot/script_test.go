@@ -21,6 +21,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/symdepot/symdepot/internal/command"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
@@ -30,13 +31,15 @@ import (
 func TestMain(m *testing.M) {
 	transcodetest.Main() // what some tests use as a transcoder
 	setClock()
-	hasten()
+	opt := hasten()
+	opt.Version = version
+	program := func() { command.Main(opt) }
 	commands := map[string]func(){
-		"symdepot":     main,
-		"symstore":     main,
-		"convertstore": main,
-		"agestore":     main,
-		"symchk":       main,
+		"symdepot":     program,
+		"symstore":     program,
+		"convertstore": program,
+		"agestore":     program,
+		"symchk":       program,
 		"loadgen":      loadgen,
 	}
 	maps.Copy(commands, systemCommands())

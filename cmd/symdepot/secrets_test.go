@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/command"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
@@ -176,8 +177,8 @@ func TestSecretsStayInside(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "symdepot", "config", "check", bad)
 		out, _ := cmd.CombinedOutput()
 		look(t, "config check", out)
-		if code := cmd.ProcessState.ExitCode(); !bytes.Contains(out, []byte("PGPASSWORD")) || code != exitNo {
-			t.Errorf("config check: exit code %d, want %d and the name of the variable PGPASSWORD\n%s", code, exitNo, out)
+		if code := cmd.ProcessState.ExitCode(); !bytes.Contains(out, []byte("PGPASSWORD")) || code != command.ExitNo {
+			t.Errorf("config check: exit code %d, want %d and the name of the variable PGPASSWORD\n%s", code, command.ExitNo, out)
 		}
 	})
 }

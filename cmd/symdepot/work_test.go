@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/command"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/server"
@@ -298,7 +299,7 @@ func TestWorkerDrains(t *testing.T) {
 		{"cancel again", []string{"jobs", "cancel", id}, 0, []string{"had ended"}, 0, ""},
 		{"retry", []string{"jobs", "retry", id}, 0, []string{"is tried again as job"}, 0, ""},
 		{"cancel an unknown job", []string{"jobs", "cancel", "999"}, 1, []string{"job 999 does not exist"}, 0, ""},
-		{"unknown state", []string{"jobs", "--state", "lazy"}, exitUsage, nil, 0, "is not a job state"},
+		{"unknown state", []string{"jobs", "--state", "lazy"}, command.ExitUsage, nil, 0, "is not a job state"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, out, errs := symdepot(t, w.Name(), c.args...)
@@ -344,10 +345,10 @@ func TestWorkUsage(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--server", "nowhere"}, exitUsage, "--server: \"nowhere\" is not a URL; expected https://"},
-		{[]string{"--server", "http://127.0.0.1:1", "--min-free", "much"}, exitUsage, "a size is expected"},
-		{[]string{"--server", "http://127.0.0.1:1", "--transcoder", "x"}, exitUsage, "NAME[,OPTION"},
-		{[]string{"--server", "http://127.0.0.1:1", "--transcoder", "x=/nowhere/tool.exe -pdb {pdb}"}, exitFailed, "/nowhere/tool.exe (with 2 arguments) cannot be run"},
+		{[]string{"--server", "nowhere"}, command.ExitUsage, "--server: \"nowhere\" is not a URL; expected https://"},
+		{[]string{"--server", "http://127.0.0.1:1", "--min-free", "much"}, command.ExitUsage, "a size is expected"},
+		{[]string{"--server", "http://127.0.0.1:1", "--transcoder", "x"}, command.ExitUsage, "NAME[,OPTION"},
+		{[]string{"--server", "http://127.0.0.1:1", "--transcoder", "x=/nowhere/tool.exe -pdb {pdb}"}, command.ExitFailed, "/nowhere/tool.exe (with 2 arguments) cannot be run"},
 	} {
 		args := append([]string{"work", "--token-file", tok, "--scratch", t.TempDir()}, c.args...)
 		if len(c.args) < 4 || c.args[2] != "--transcoder" {
