@@ -102,6 +102,7 @@ var mayImport = map[string][]string{
 
 	// Commands wire everything; test rooms help tests only.
 	"internal/command":                 nil,
+	"internal/command/commandtest":     nil,
 	"cmd/symdepot":                     {"internal/command"},
 	"cab/internal/blocktest":           {},
 	"internal/auth/kdctest":            {"internal/symtest"},
@@ -120,6 +121,9 @@ var mayImport = map[string][]string{
 	"packaging/internal/oci":           {},
 	"packaging/release":                {"packaging/internal/oci"},
 	"internal/proxytest":               {},
+	"test/bench":                       {},
+	"test/cluster":                     {},
+	"test/symcache":                    {},
 	"test/uploads":                     {},
 	"internal/fusefilter":              {},
 	"internal/importexport":            {"internal/sources", "debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/bucket", "internal/ctxio", "internal/depot", "internal/depot/answer", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
