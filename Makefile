@@ -30,7 +30,7 @@ man: ## man pages of all commands in dist/man
 	$(GO) run ./cmd/symdepot man dist/man
 
 docs: ## write the generated parts of docs anew; needs only Go
-	$(GO) test -p 1 -count=1 -run 'Docs$$|^TestLinks$$' ./layout ./internal/config ./internal/server ./internal/web/api ./internal/web/pages ./cmd/symdepot . -args -update-docs
+	$(GO) test -p 1 -count=1 -run 'Docs$$|^TestLinks$$' ./layout ./internal/config ./internal/server ./internal/web/api ./internal/web/pages ./internal/command . -args -update-docs
 
 setup: ## install the clients the tests use and fetch real files (needs a Debian-like system and root; elsewhere says what is missing)
 	@scripts/setup

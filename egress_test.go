@@ -16,10 +16,15 @@ import (
 // --no-egress and the rules for addresses.
 var mayConnect = []string{
 	"internal/upstream/dialer.go",
-	"internal/bucket/buckettest/line.go",  // tests only
-	"internal/bucket/buckettest/peers.go", // tests only
-	"internal/proxytest/proxytest.go",     // tests only
-	"test/uploads/pyroscope/main.go",      // tests only
+	"internal/bucket/buckettest/line.go",           // tests only
+	"internal/bucket/buckettest/peers.go",          // tests only
+	"internal/command/commandtest/cluster.go",      // tests only
+	"internal/command/commandtest/curl_windows.go", // tests only
+	"internal/command/commandtest/pushdepot.go",    // tests only
+	"internal/command/commandtest/requests.go",     // tests only
+	"internal/command/commandtest/upstream.go",     // tests only
+	"internal/proxytest/proxytest.go",              // tests only
+	"test/uploads/pyroscope/main.go",               // tests only
 }
 
 // TestEgressThroughDialer: every way out to the network goes through the Dialer.

@@ -14,11 +14,14 @@ import (
 
 // maySleep are the test files that may wait for time to pass, with the reasons.
 var maySleep = map[string]string{
-	"cmd/symdepot/pagesbench_test.go":  "a load of fixed requests per second is made of time",
-	"cmd/symdepot/proxy_bench_test.go": "a slow upstream, and a load of fixed requests per second, are made of time",
-	"internal/server/conns_test.go":    "a network with a delay is made of time",
-	"internal/symtest/await.go":        "the only place that polls: other processes report no events",
+	"test/bench/pagesbench_test.go":            "a load of fixed requests per second is made of time",
+	"internal/command/commandtest/upstream.go": "a slow upstream, and a load of fixed requests per second, are made of time",
+	"internal/server/conns_test.go":            "a network with a delay is made of time",
+	"internal/symtest/await.go":                "the only place that polls: other processes report no events",
 }
+
+// helperRooms are packages of which all files are code of tests.
+var helperRooms = []string{"internal/symtest", "internal/command/commandtest"}
 
 // sleeps are the calls that wait for time to pass.
 var sleeps = []string{"Sleep", "After", "Tick"}
@@ -47,7 +50,7 @@ func TestNoSleeping(t *testing.T) {
 			return err
 		case e.IsDir() && name != "." && (strings.HasPrefix(e.Name(), ".") || e.Name() == "testdata"):
 			return fs.SkipDir
-		case e.IsDir() || !strings.HasSuffix(name, "_test.go") && (path.Dir(name) != "internal/symtest" || path.Ext(name) != ".go"):
+		case e.IsDir() || !strings.HasSuffix(name, "_test.go") && (!slices.Contains(helperRooms, path.Dir(name)) || path.Ext(name) != ".go"):
 			return nil
 		}
 		p := packages[path.Dir(name)]

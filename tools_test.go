@@ -17,7 +17,7 @@ import (
 // ownLookups are the tests that look for programs by themselves, with the reason.
 var ownLookups = map[string]string{
 	"cmd/symdepot/auth_test.go":          "its own symdepot",
-	"cmd/symdepot/symbolsbench_test.go":  "its own symdepot",
+	"test/bench/symbolsbench_test.go":    "its own symdepot",
 	"cmd/symdepot/script_test.go":        "its own symdepot, and programs that Windows lacks",
 	"internal/transcode/program_test.go": "Wine, of which there are several names: make windows builds one",
 	"test/browser/rig_test.go":           "Chromium, of which there are several names",

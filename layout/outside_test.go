@@ -22,12 +22,12 @@ var ownProtocol = map[string][]string{
 	"internal/sympath/probe.go":             {"Debuginfod"},   // has no index2.txt to ask for
 	"internal/sympath/sympath.go":           {"debuginfod"},   // a word of Microsoft's symbol paths
 	"internal/mstools/mstools.go":           {"symstore"},     // the name of a program
-	"cmd/symdepot/main.go":                  {"symstore"},     // the name of a command
+	"internal/command/run.go":               {"symstore"},     // the name of a command
 	"internal/intake/put.go":                {"BreakpadTree"}, // the last segment is the file's own name
 	"internal/tree/folder.go":               {"None", "Flat"},
 	"internal/importexport/import.go":       {"None"},
 	"internal/importexport/importbucket.go": {"None"}, // whether it is to be detected
-	"cmd/symdepot/getplace.go":              {"Flat"},
+	"internal/want/get.go":                  {"Flat"},
 	"internal/config/manual.go":             {"Auto"},
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -65,7 +66,7 @@ func TestAPIExamples(t *testing.T) {
 	if len(list) < 20 || !strings.Contains(list[0].command, "api() {") {
 		t.Fatalf("%d commands in docs/api.md, the first is %q; want at least 20, and the definition of api", len(list), list[0].command)
 	}
-	define := list[0].command + "\nURL=" + srv.url + " TOKEN=" + token + "\n"
+	define := list[0].command + "\nURL=" + srv.URL + " TOKEN=" + token + "\n"
 	was := map[string]string{} // what the server says in place of what the document says
 	for _, e := range list[1:] {
 		command := e.command
@@ -91,12 +92,12 @@ func TestAPIExamples(t *testing.T) {
 }
 
 // serveExamples serves a depot with what docs/api.md tells of.
-func serveExamples(t *testing.T, dir string) (*serving, string) {
+func serveExamples(t *testing.T, dir string) (*commandtest.Serving, string) {
 	t.Helper()
 	env := map[string]string{"SYMDEPOT_DEPOT": filepath.Join(dir, "depot"), "PATH": os.Getenv("PATH"), "HOME": dir}
 	run := func(args ...string) string {
 		t.Helper()
-		code, out, errs := symdepot(t, env["SYMDEPOT_DEPOT"], args...)
+		code, out, errs := commandtest.Symdepot(t, env["SYMDEPOT_DEPOT"], args...)
 		if code != 0 {
 			t.Fatalf("symdepot %s: exit %d, want 0: %s", args[0], code, errs)
 		}
@@ -115,9 +116,9 @@ func serveExamples(t *testing.T, dir string) (*serving, string) {
 			t.Fatal(err)
 		}
 	}
-	start := func() *serving {
+	start := func() *commandtest.Serving {
 		t.Helper()
-		srv, err := startServe(func(k string) string { return env[k] }, dir, "--auth")
+		srv, err := commandtest.StartServe(func(k string) string { return env[k] }, dir, "--auth")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,15 +127,15 @@ func serveExamples(t *testing.T, dir string) (*serving, string) {
 	// A server that stops stores what clients did not get.
 	srv := start()
 	for range 2 {
-		sends(t, "GET", srv.url+"/missing.pdb/0123456789ABCDEF0123456789ABCDEF1/missing.pdb", token, "", nil, 404, "")
+		commandtest.Sends(t, "GET", srv.URL+"/missing.pdb/0123456789ABCDEF0123456789ABCDEF1/missing.pdb", token, "", nil, 404, "")
 	}
-	if err := srv.stop(); err != nil {
-		t.Fatalf("serve: %v\n%s", err, srv.log.String())
+	if err := srv.Stop(); err != nil {
+		t.Fatalf("serve: %v\n%s", err, srv.Log.String())
 	}
 	srv = start()
 	t.Cleanup(func() {
-		if err := srv.stop(); err != nil {
-			t.Errorf("serve: %v\n%s", err, srv.log.String())
+		if err := srv.Stop(); err != nil {
+			t.Errorf("serve: %v\n%s", err, srv.Log.String())
 		}
 	})
 	return srv, token

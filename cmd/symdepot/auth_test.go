@@ -28,21 +28,12 @@ import (
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/auth/kdctest"
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
-
-func write(t testing.TB, name, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // authority makes certificates.
 type authority struct {
@@ -90,8 +81,8 @@ func (a *authority) pair(t testing.TB, stem string, c *x509.Certificate) tls.Cer
 		t.Fatal(err)
 	}
 	keyPEM := string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
-	write(t, stem+".crt", certPEM)
-	write(t, stem+".key", keyPEM)
+	commandtest.Write(t, stem+".crt", certPEM)
+	commandtest.Write(t, stem+".key", keyPEM)
 	pair, err := tls.X509KeyPair([]byte(certPEM), []byte(keyPEM))
 	if err != nil {
 		t.Fatal(err)
@@ -107,8 +98,8 @@ type guardedRun struct {
 	env     map[string]string
 	kdc     *kdctest.KDC // nil: none is installed
 	roots   *x509.CertPool
-	plain   *serving
-	secure  *serving
+	plain   *commandtest.Serving
+	secure  *commandtest.Serving
 	secrets []string
 	pages   strings.Builder // all that was answered and is no file
 }
@@ -185,23 +176,23 @@ func newGuardedRun(t *testing.T) *guardedRun {
 		users += user + ":" + string(hash) + "\n"
 		g.secrets = append(g.secrets, password, string(hash), base64.StdEncoding.EncodeToString([]byte(user+":"+password)))
 	}
-	write(t, g.path("users"), users)
+	commandtest.Write(t, g.path("users"), users)
 	keytab := ""
 	if g.kdc != nil {
 		keytab = "keytab: " + g.kdc.Keytab()
 	}
 	ca := newAuthority(t)
 	g.roots.AddCert(ca.cert)
-	write(t, g.path("ca.crt"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})))
+	commandtest.Write(t, g.path("ca.crt"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})))
 	server := &x509.Certificate{Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"}}
 	ca.pair(t, g.path("server"), server)
 	for _, name := range []string{"build-7", "other"} {
 		ca.pair(t, g.path(name), &x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	}
-	start := func(name, cert, audit string) *serving {
+	start := func(name, cert, audit string) *commandtest.Serving {
 		text := strings.NewReplacer("DIR", g.dir, "{KEYTAB}", "{"+keytab+"}", "{CERT}", "{"+cert+"}", "AUDIT", audit).Replace(guardedPolicy)
-		write(t, g.path(name), text)
-		s, err := startServe(func(k string) string { return g.env[k] }, g.dir, "--config", g.path(name), "--two-tier")
+		commandtest.Write(t, g.path(name), text)
+		s, err := commandtest.StartServe(func(k string) string { return g.env[k] }, g.dir, "--config", g.path(name), "--two-tier")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,13 +253,13 @@ func (g *guardedRun) probes() []question {
 			}
 			if o.Kind == symfile.PDB {
 				made := "made of " + o.Name
-				write(t, filepath.Join(g.dir, "cache-"+product, o.Name, o.DebugID.Breakpad(), o.Name+"-v3.1.0.symcache"), made)
+				commandtest.Write(t, filepath.Join(g.dir, "cache-"+product, o.Name, o.DebugID.Breakpad(), o.Name+"-v3.1.0.symcache"), made)
 				list = append(list, question{what: "SymCache", path: "/v3.1.0/" + o.Name + "/" + o.DebugID.GUID.Upper() + "/1", product: product, file: []byte(made)},
 					question{what: "search", path: "/?q=" + o.Name, accept: "text/html", has: map[string]string{"ours": "OURS", "theirs": "THEIRS"}[product] + o.DebugID.Breakpad()})
 			}
 		}
 		sym := "MODULE Linux x86_64 0123456789ABCDEF0123456789ABCDEF" + map[string]string{"ours": "1", "theirs": "2"}[product] + " " + product + "\nINFO CODE_ID 1234ABCD9000\nPUBLIC 1000 0 f\n"
-		write(t, g.path(product+".sym"), sym)
+		commandtest.Write(t, g.path(product+".sym"), sym)
 		list = append(list, question{what: "Breakpad", path: "/" + product + "/" + strings.Fields(sym)[3] + "/" + product + ".sym", product: product, file: []byte(sym)})
 		g.symdepot(append(args, g.path(product+".sym"), filepath.Join(g.dir, "cache-"+product))...)
 	}
@@ -345,9 +336,9 @@ type gotBack struct {
 func (g *guardedRun) do(c *http.Client, a *asker, p *question) gotBack {
 	t := g.t
 	t.Helper()
-	base := g.plain.url
+	base := g.plain.URL
 	if a.client != "" {
-		base = strings.Replace(g.secure.url, "127.0.0.1", "localhost", 1)
+		base = strings.Replace(g.secure.URL, "127.0.0.1", "localhost", 1)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+a.prefix+p.path, nil)
 	if err != nil {
@@ -479,7 +470,7 @@ func (g *guardedRun) judge(t *testing.T, a *asker, p *question, got gotBack) {
 func (g *guardedRun) tickets(t *testing.T, a *asker, probes []question) {
 	t.Helper()
 	user := g.kdc.As(t, a.ticket)
-	base := strings.Replace(g.plain.url, "127.0.0.1", "localhost", 1)
+	base := strings.Replace(g.plain.URL, "127.0.0.1", "localhost", 1)
 	done := map[string]bool{}
 	for _, p := range probes {
 		if done[p.what+p.product] || p.accept != "" {
@@ -520,11 +511,11 @@ func (g *guardedRun) afterwards(askers []asker) {
 		}
 	}
 	texts := map[string]string{"pages, metrics and commands": g.pages.String(), "list of tokens": g.symdepot("token", "list") + g.symdepot("token", "list", "--json")}
-	for name, s := range map[string]*serving{"plain server's log": g.plain, "secure server's log": g.secure} {
-		if err := s.stop(); err != nil {
+	for name, s := range map[string]*commandtest.Serving{"plain server's log": g.plain, "secure server's log": g.secure} {
+		if err := s.Stop(); err != nil {
 			t.Errorf("%s: stop: error %v, want no error", name, err)
 		}
-		texts[name] = s.log.String()
+		texts[name] = s.Log.String()
 	}
 	for _, name := range []string{"audit.jsonl", "audit-tls.jsonl"} {
 		b, err := os.ReadFile(g.path(name))
@@ -612,16 +603,16 @@ func TestCertificateIsReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := map[string]string{"REPO": repo, "PATH": os.Getenv("PATH"), "HOME": dir, "SYMDEPOT_DEPOT": filepath.Join(dir, "depot"), "TMPDIR": dir}
-	s, err := startServe(func(k string) string { return env[k] }, dir, "--tls-cert", stem+".crt", "--tls-key", stem+".key")
+	s, err := commandtest.StartServe(func(k string) string { return env[k] }, dir, "--tls-cert", stem+".crt", "--tls-key", stem+".key")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.stop(); err != nil {
+		if err := s.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	url := strings.Replace(s.url, "127.0.0.1", "localhost", 1)
+	url := strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
 	ask := func() (serial int64, major int) {
 		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
 		defer tr.CloseIdleConnections()
@@ -670,7 +661,7 @@ func TestGDBWithHeaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, g.path("app.c"), "int secret_step(int q)\n{\n  return q + 1;\n}\nint main(int argc, char **argv)\n{\n  return secret_step(argc) - 2;\n}\n")
+	commandtest.Write(t, g.path("app.c"), "int secret_step(int q)\n{\n  return q + 1;\n}\nint main(int argc, char **argv)\n{\n  return secret_step(argc) - 2;\n}\n")
 	sh := func(line string, env ...string) string {
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
 		cmd.Dir, cmd.Env = g.dir, append(os.Environ(), env...)
@@ -682,15 +673,15 @@ func TestGDBWithHeaders(t *testing.T) {
 	}
 	g.symdepot("add", "--product", "secret", g.path("app.debug"))
 	env := map[string]string{"REPO": repo, "PATH": os.Getenv("PATH"), "HOME": g.dir, "SYMDEPOT_DEPOT": g.path("depot"), "TMPDIR": t.TempDir()}
-	s, err := startServe(func(k string) string { return env[k] }, g.dir, "--auth")
+	s, err := commandtest.StartServe(func(k string) string { return env[k] }, g.dir, "--auth")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.stop(); err != nil {
+		if err := s.Stop(); err != nil {
 			t.Error(err)
 		}
-		if strings.Contains(s.log.String(), g.secrets[0][3:]) {
+		if strings.Contains(s.Log.String(), g.secrets[0][3:]) {
 			t.Error("the log shows a token")
 		}
 	})
@@ -711,8 +702,8 @@ func TestGDBWithHeaders(t *testing.T) {
 		{"another product's path", "", "/t/" + other, false},
 	} {
 		headers := g.path("headers" + string(rune('0'+i)))
-		write(t, headers, c.header+"\n")
-		env := []string{"DEBUGINFOD_URLS=" + s.url + c.prefix, "DEBUGINFOD_HEADERS_FILE=" + headers, "DEBUGINFOD_CACHE_PATH=" + t.TempDir()}
+		commandtest.Write(t, headers, c.header+"\n")
+		env := []string{"DEBUGINFOD_URLS=" + s.URL + c.prefix, "DEBUGINFOD_HEADERS_FILE=" + headers, "DEBUGINFOD_CACHE_PATH=" + t.TempDir()}
 		out := sh("debuginfod-find debuginfo "+id[1], env...)
 		if found := strings.Contains(out, "debuginfo"); found != c.works {
 			t.Errorf("%s: debuginfod-find: %s; want the file found: %v", c.name, out, c.works)

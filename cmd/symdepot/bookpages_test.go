@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -142,19 +143,19 @@ func runPage(t *testing.T, page string) {
 			if len(args) < 2 || args[0] != "symdepot" || strings.Contains(script, "\n") {
 				t.Fatalf("%s:%d: %q is not one command that starts a server", page, s.line, script)
 			}
-			srv, err := startServer(func(k string) string { return env[k] }, dir, args[1:]...)
+			srv, err := commandtest.StartServer(func(k string) string { return env[k] }, dir, args[1:]...)
 			if err != nil {
 				t.Fatalf("%s:%d: %v", page, s.line, err)
 			}
 			t.Cleanup(func() {
-				if err := srv.stop(); err != nil {
-					t.Errorf("%s:%d: %v\n%s", page, s.line, err, srv.log.String())
+				if err := srv.Stop(); err != nil {
+					t.Errorf("%s:%d: %v\n%s", page, s.line, err, srv.Log.String())
 				}
 			})
 			if s.kind == "old" {
-				old = srv.url
+				old = srv.URL
 			} else {
-				url = srv.url
+				url = srv.URL
 			}
 		case "run", "setup":
 			cmd := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-euo", "pipefail", "-c", strings.Join(append(slices.Clone(exports), script), "\n"))

@@ -10,21 +10,22 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 )
 
 // serveFrom runs a server with an upstream and the environment of a store.
-func serveFrom(t *testing.T, source string, env map[string]string) *serving {
+func serveFrom(t *testing.T, source string, env map[string]string) *commandtest.Serving {
 	t.Helper()
 	dir := t.TempDir()
 	all := map[string]string{"SYMDEPOT_DEPOT": filepath.Join(dir, "depot"), "PATH": os.Getenv("PATH"), "HOME": dir, "AWS_REGION": "us-east-1"}
 	for k, v := range env {
 		all[k] = v
 	}
-	s, err := startServe(func(k string) string { return all[k] }, dir, "--upstream", source)
+	s, err := commandtest.StartServe(func(k string) string { return all[k] }, dir, "--upstream", source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = stopCommand(s.cmd) })
+	t.Cleanup(func() { _ = stopCommand(s.Cmd) })
 	return s
 }
 
@@ -46,7 +47,7 @@ func TestBucketUpstreamEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := serveFrom(t, "s3://"+p.Bucket+"/deep,layout=symstore", map[string]string{"AWS_ENDPOINT_URL": p.Endpoint, "AWS_ACCESS_KEY_ID": p.User, "AWS_SECRET_ACCESS_KEY": p.Secret})
-	if status, got := answerOf(t, s.url+farPDB); status != http.StatusOK || !bytes.Equal(got, want) {
+	if status, got := answerOf(t, s.URL+farPDB); status != http.StatusOK || !bytes.Equal(got, want) {
 		t.Errorf("status %d, %d bytes; want 200 and the %d bytes of the PDB", status, len(got), len(want))
 	}
 }
@@ -68,20 +69,20 @@ func TestBucketUpstreamFails(t *testing.T) {
 			t.Parallel()
 			s := serveFrom(t, c.source+",name=far,layout=symstore", map[string]string{"AWS_ENDPOINT_URL": c.endpoint, "AWS_ACCESS_KEY_ID": p.User, "AWS_SECRET_ACCESS_KEY": c.secret})
 			for _, path := range []string{farPDB, strings.Replace(farPDB, "F9EF", "F9EE", 1)} {
-				if status, _ := answerOf(t, s.url+path); status != http.StatusNotFound {
+				if status, _ := answerOf(t, s.URL+path); status != http.StatusNotFound {
 					t.Errorf("%s: status %d, want 404", path, status)
 				}
 			}
-			_, metrics := answerOf(t, s.url+"/metrics")
+			_, metrics := answerOf(t, s.URL+"/metrics")
 			for _, want := range []string{`{result="error",upstream="far"} 2`, `{result="miss",upstream="far"} 0`} {
 				if !strings.Contains(string(metrics), "symdepot_upstream_requests_total"+want) {
 					t.Errorf("the metrics lack %s", want)
 				}
 			}
-			if err := s.stop(); err != nil {
+			if err := s.Stop(); err != nil {
 				t.Error(err)
 			}
-			log := s.log.String()
+			log := s.Log.String()
 			if strings.Count(log, "an upstream fails") != 1 || !strings.Contains(log, c.says) || strings.Contains(log, c.secret) {
 				t.Errorf("the log is\n%s\nwant one line that an upstream fails, with %q, without the secret", log, c.says)
 			}

@@ -16,6 +16,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/symdepot/symdepot/internal/command"
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -32,21 +34,21 @@ func newCIServer(t *testing.T) *ciServer {
 	symtest.Tool(t, "bash")
 	s := &ciServer{dir: t.TempDir()}
 	s.depot = filepath.Join(s.dir, "depot")
-	code, token, errs := symdepot(t, s.depot, "token", "new", "--name", "ci", "--scope", "write", "--scope", "read")
-	if code != exitOK {
+	code, token, errs := commandtest.Symdepot(t, s.depot, "token", "new", "--name", "ci", "--scope", "write", "--scope", "read")
+	if code != command.ExitOK {
 		t.Fatalf("token new: exit code %d, want 0: %s", code, errs)
 	}
 	env := map[string]string{"SYMDEPOT_DEPOT": s.depot, "PATH": os.Getenv("PATH"), "HOME": s.dir}
-	srv, err := startServe(func(k string) string { return env[k] }, s.dir, "--auth")
+	srv, err := commandtest.StartServe(func(k string) string { return env[k] }, s.dir, "--auth")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := srv.stop(); err != nil {
-			t.Errorf("serve: %v\n%s", err, srv.log.String())
+		if err := srv.Stop(); err != nil {
+			t.Errorf("serve: %v\n%s", err, srv.Log.String())
 		}
 	})
-	s.url = srv.url
+	s.url = srv.URL
 	s.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "SYMDEPOT_SERVER=" + s.url, "SYMDEPOT_TOKEN=" + strings.TrimSpace(token)}
 	s.write(t, "out/hello.exe", symtest.Testdata(t, "pdb/hello-x64.exe"))
 	s.write(t, "out/hello.pdb", symtest.Testdata(t, "pdb/hello-x64.pdb"))
@@ -80,14 +82,14 @@ func (s *ciServer) run(t *testing.T, script string, env ...string) string {
 // pushed checks that the newest transaction has a product, a version and a number of objects.
 func (s *ciServer) pushed(t *testing.T, product, version string, files int) {
 	t.Helper()
-	code, out, errs := symdepot(t, s.depot, "list", "--json")
+	code, out, errs := commandtest.Symdepot(t, s.depot, "list", "--json")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	var tx struct {
 		Product, Version string
 		Objects          int
 	}
 	// The newest one comes first.
-	if err := json.Unmarshal([]byte(lines[0]), &tx); code != exitOK || err != nil {
+	if err := json.Unmarshal([]byte(lines[0]), &tx); code != command.ExitOK || err != nil {
 		t.Fatalf("list: exit code %d, %v, %s%s; want a transaction", code, err, out, errs)
 	}
 	if tx.Product != product || tx.Version != version || tx.Objects != files {

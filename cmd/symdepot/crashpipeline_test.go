@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -27,17 +28,17 @@ func TestCrashPipeline(t *testing.T) {
 	dir := t.TempDir()
 	depot := filepath.Join(dir, "depot")
 	env := map[string]string{"SYMDEPOT_DEPOT": depot, "PATH": os.Getenv("PATH"), "HOME": dir}
-	if code, _, errs := symdepot(t, depot, "add", "--product", "other", "../../testdata/pe"); code != 0 {
+	if code, _, errs := commandtest.Symdepot(t, depot, "add", "--product", "other", "../../testdata/pe"); code != 0 {
 		t.Fatalf("add: exit %d, want 0: %s", code, errs)
 	}
 	secret := func(args ...string) string {
-		_, out, _ := symdepot(t, depot, append([]string{"token", "new"}, args...)...)
+		_, out, _ := commandtest.Symdepot(t, depot, append([]string{"token", "new"}, args...)...)
 		return strings.TrimSpace(out)
 	}
 	ci, sentry, narrow := secret("--name", "ci", "--scope", "write", "--product", "app", "--version", "3.1"), secret("--name", "sentry"), secret("--name", "narrow", "--product", "app")
-	start := func() *serving {
+	start := func() *commandtest.Serving {
 		t.Helper()
-		s, err := startServe(func(k string) string { return env[k] }, dir, "--auth")
+		s, err := commandtest.StartServe(func(k string) string { return env[k] }, dir, "--auth")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +47,7 @@ func TestCrashPipeline(t *testing.T) {
 	srv := start()
 	get := func(path, token string) (int, string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.url+path, nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,16 +67,16 @@ func TestCrashPipeline(t *testing.T) {
 	if err != nil || m.Close() != nil {
 		t.Fatal(err)
 	}
-	sends(t, "POST", srv.url+"/upload/", ci, m.FormDataContentType(), form.Bytes(), 201, "")
-	token := putFile(t, dir, "token", []byte(ci))
-	if code, out, errs := symdepot(t, depot, "push", "--server", srv.url, "--token-file", token, "../../testdata/pdb/hello-x64.pdb"); code != 0 {
+	commandtest.Sends(t, "POST", srv.URL+"/upload/", ci, m.FormDataContentType(), form.Bytes(), 201, "")
+	token := commandtest.PutFile(t, dir, "token", []byte(ci))
+	if code, out, errs := commandtest.Symdepot(t, depot, "push", "--server", srv.URL, "--token-file", token, "../../testdata/pdb/hello-x64.pdb"); code != 0 {
 		t.Fatalf("push: exit code %d: %s%s, want 0", code, out, errs)
 	}
-	_, list, _ := symdepot(t, depot, "list", "--product", "app")
+	_, list, _ := commandtest.Symdepot(t, depot, "list", "--product", "app")
 	if strings.Count(list, "3.1") != 2 {
 		t.Errorf("the transactions of app:\n%s\nwant two of version 3.1", list)
 	}
-	pdb := testFile(t, "pdb/hello-x64.pdb")
+	pdb := commandtest.Testdata(t, "pdb/hello-x64.pdb")
 	const pdbID = "F9EFE0B6AE7500394C4C44205044422E1"
 	for path, want := range map[string][]byte{
 		"/crashy/" + id + "/crashy.sym": body, "/hello-x64.pdb/" + pdbID + "/hello-x64.pdb": pdb,
@@ -115,13 +116,13 @@ func TestCrashPipeline(t *testing.T) {
 			return strings.Contains(text, "gone.pdb")
 		})
 	}
-	if err := srv.stop(); err != nil { // the counts are stored
-		t.Errorf("serve: %v\n%s", err, srv.log.String())
+	if err := srv.Stop(); err != nil { // the counts are stored
+		t.Errorf("serve: %v\n%s", err, srv.Log.String())
 	}
 	srv = start()
 	defer func() {
-		if err := srv.stop(); err != nil {
-			t.Errorf("serve: %v\n%s", err, srv.log.String())
+		if err := srv.Stop(); err != nil {
+			t.Errorf("serve: %v\n%s", err, srv.Log.String())
 		}
 	}()
 	if status, _ := get("/missing.csv", narrow); status != 404 {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -76,7 +77,7 @@ func TestSocketActivation(t *testing.T) {
 		if err := <-answered; err != nil {
 			t.Errorf("a request while the server started: %v\n%s", err, log.String())
 		}
-		if err := interrupt(cmd); err != nil {
+		if err := commandtest.Interrupt(cmd); err != nil {
 			t.Fatal(err)
 		}
 		told("STOPPING=1")
@@ -136,7 +137,7 @@ func TestReload(t *testing.T) {
 	symtest.Put(t, dir, "symdepot.yaml", []byte("lisen: 127.0.0.1:0\n"))
 	hangup()
 	log.Await(t, "lisen: no such key")
-	if err := interrupt(cmd); err != nil {
+	if err := commandtest.Interrupt(cmd); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {

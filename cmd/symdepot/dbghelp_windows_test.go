@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -157,7 +158,7 @@ func TestDbghelpFind(t *testing.T) {
 	dir := t.TempDir()
 	run := func(args ...string) {
 		t.Helper()
-		if code, out, errs := symdepot(t, filepath.Join(dir, "depot"), args...); code != 0 {
+		if code, out, errs := commandtest.Symdepot(t, filepath.Join(dir, "depot"), args...); code != 0 {
 			t.Fatalf("symdepot %s: exit code %d, %s%s; want 0", args, code, out, errs)
 		}
 	}
@@ -215,7 +216,7 @@ func TestDbghelp(t *testing.T) {
 	depot := filepath.Join(dir, "depot")
 	run := func(args ...string) {
 		t.Helper()
-		if code, out, errs := symdepot(t, depot, args...); code != 0 {
+		if code, out, errs := commandtest.Symdepot(t, depot, args...); code != 0 {
 			t.Fatalf("symdepot %s: exit code %d, %s%s; want 0", args, code, out, errs)
 		}
 	}
@@ -275,7 +276,7 @@ func TestDbghelp(t *testing.T) {
 		if strings.EqualFold(filepath.Ext(name), ".pdb") {
 			key = guidKey(i.guid) + fmt.Sprintf("%X", i.age)
 		}
-		_, out, errs := symdepot(t, depot, "identify", "--json", name)
+		_, out, errs := commandtest.Symdepot(t, depot, "identify", "--json", name)
 		if !strings.Contains(strings.ToLower(out), strings.ToLower("/"+key+"/")) {
 			t.Errorf("%s: dbghelp computes the key %s, want it among the paths that symdepot prints:\n%s%s", name, key, out, errs)
 		}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 )
 
 // TestDebuginfodChecklist: what docs/debuginfod.md promises, over real HTTP, with
@@ -79,7 +81,7 @@ func newChecklist(t *testing.T) *checklist {
 		runTool(t, nil, ".", "cp", "../../testdata/join/"+f, out)
 	}
 	runTool(t, nil, c.dir, "symdepot", "add", "--depot", c.depot, "--sources", src, out)
-	c.url = serveDepot(t, c.depot).url
+	c.url = commandtest.ServeDepot(t, c.depot).URL
 	return c
 }
 
@@ -268,8 +270,8 @@ func (c *checklist) trees(t *testing.T) {
 	}
 	other := filepath.Join(t.TempDir(), "depot")
 	runTool(t, nil, c.dir, "symdepot", "add", "--depot", other, cache)
-	s := serveDepot(t, other)
-	if status, body := answerOf(t, s.url+"/buildid/"+c.id+"/debuginfo"); status != http.StatusOK || string(body) != string(c.program) {
+	s := commandtest.ServeDepot(t, other)
+	if status, body := answerOf(t, s.URL+"/buildid/"+c.id+"/debuginfo"); status != http.StatusOK || string(body) != string(c.program) {
 		t.Errorf("after adding a client's cache: status %d, %d bytes; want the program", status, len(body))
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/dump"
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -100,7 +101,7 @@ func TestGetMinidump(t *testing.T) {
 
 	depot, out := filepath.Join(t.TempDir(), "depot"), filepath.Join(t.TempDir(), "symbols")
 	crash := filepath.Join("../../testdata/minidump/test_app.dmp")
-	code, stdout, stderr := symdepot(t, depot, "get", crash, "--upstream", server.URL, "-o", out, "--layout", "symstore")
+	code, stdout, stderr := commandtest.Symdepot(t, depot, "get", crash, "--upstream", server.URL, "-o", out, "--layout", "symstore")
 	if code != 1 || !strings.Contains(stderr, "missing: "+lacking+" ") || strings.Count(stderr, "missing: ") != 1 || strings.Contains(stderr, "failed") {
 		t.Errorf("get: exit %d, want 1 and only %s missing\n%s", code, lacking, stderr)
 	}
@@ -122,7 +123,7 @@ func TestGetMinidump(t *testing.T) {
 
 	server.Close()
 	flat := filepath.Join(t.TempDir(), "flat")
-	code, _, stderr = symdepot(t, depot, "get", crash, "-o", flat)
+	code, _, stderr = commandtest.Symdepot(t, depot, "get", crash, "-o", flat)
 	if code != 1 || !strings.Contains(stderr, "missing: "+lacking+" ") || !strings.Contains(stderr, "now: WinDbg: .sympath "+flat) {
 		t.Errorf("get without the server: exit %d, want 1 and only %s missing\n%s", code, lacking, stderr)
 	}

@@ -12,6 +12,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/command"
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 )
 
 const guardDir = "../../testdata/depot-format1"
@@ -102,12 +105,12 @@ func TestGuardDepot(t *testing.T) {
 	t.Parallel()
 	depot := guardDepot(t)
 	t.Run("verify", func(t *testing.T) {
-		if code, stdout, stderr := symdepot(t, depot, "verify"); code != exitOK {
+		if code, stdout, stderr := commandtest.Symdepot(t, depot, "verify"); code != command.ExitOK {
 			t.Errorf("verify: exit code %d, want 0\n%s%s", code, stdout, stderr)
 		}
 	})
 	t.Run("list", func(t *testing.T) {
-		_, stdout, _ := symdepot(t, depot, "list")
+		_, stdout, _ := commandtest.Symdepot(t, depot, "list")
 		want, err := os.ReadFile(filepath.Join(guardDir, "list.txt"))
 		if err != nil {
 			t.Fatal(err)
@@ -125,9 +128,9 @@ func TestGuardDepot(t *testing.T) {
 		}
 	})
 	t.Run("paths", func(t *testing.T) {
-		s := serveDepot(t, depot)
+		s := commandtest.ServeDepot(t, depot)
 		for _, row := range guardTable(t, "paths.tsv", 3) {
-			status, sum := guardGet(t, s.url, row[2], "")
+			status, sum := guardGet(t, s.URL, row[2], "")
 			if got := http.StatusText(status); status == http.StatusNotFound && row[0] != "404" || status != http.StatusNotFound && row[0] == "404" {
 				t.Errorf("GET /%s: %d %s, want %s", row[2], status, got, row[0])
 			} else if row[1] != "-" && sum != row[1] {
@@ -149,7 +152,7 @@ func TestGuardDepot(t *testing.T) {
 		if gamePath == "" {
 			t.Fatalf("paths.tsv has no path that begins with %s", game)
 		}
-		s := serveDepot(t, depot, "--auth")
+		s := commandtest.ServeDepot(t, depot, "--auth")
 		tokens := map[string]string{}
 		for _, row := range guardTable(t, "tokens.tsv", 2) {
 			tokens[row[0]] = row[1]
@@ -163,7 +166,7 @@ func TestGuardDepot(t *testing.T) {
 			{"ended", gamePath, http.StatusUnauthorized},
 			{"", gamePath, http.StatusUnauthorized},
 		} {
-			if got, _ := guardGet(t, s.url, q.path, tokens[q.token]); got != q.want {
+			if got, _ := guardGet(t, s.URL, q.path, tokens[q.token]); got != q.want {
 				t.Errorf("GET /%s with token %q: status %d, want %d", q.path, q.token, got, q.want)
 			}
 		}
@@ -176,18 +179,18 @@ func TestGuardDepot(t *testing.T) {
 			{"gc", "--grace", "0s"},
 			{"verify", "--restore"},
 		} {
-			if code, stdout, stderr := symdepot(t, depot, args...); code != exitOK {
+			if code, stdout, stderr := commandtest.Symdepot(t, depot, args...); code != command.ExitOK {
 				t.Errorf("%q: exit code %d, want 0\n%s%s", args, code, stdout, stderr)
 			}
 		}
-		_, stdout, _ := symdepot(t, depot, "list")
+		_, stdout, _ := commandtest.Symdepot(t, depot, "list")
 		if lines := strings.Split(stdout, "\n"); len(lines) < 3 || !strings.HasPrefix(lines[1], "10 ") || !strings.HasPrefix(lines[2], "9 ") {
 			t.Errorf("list begins with %.200q, want transactions 10 and 9", stdout)
 		}
-		s := serveDepot(t, depot)
+		s := commandtest.ServeDepot(t, depot)
 		for _, row := range guardTable(t, "paths.tsv", 3) {
 			if strings.HasPrefix(row[2], "cold.so/") {
-				if status, sum := guardGet(t, s.url, row[2], ""); status != http.StatusOK || sum != row[1] {
+				if status, sum := guardGet(t, s.URL, row[2], ""); status != http.StatusOK || sum != row[1] {
 					t.Errorf("GET /%s after the add: %d, SHA-256 %s; want 200 and %s", row[2], status, sum, row[1])
 				}
 			}

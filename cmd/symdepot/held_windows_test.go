@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/command"
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
@@ -37,14 +39,14 @@ func storedFile(t *testing.T, dir string, content []byte) (list []string) {
 func TestHeldInDepot(t *testing.T) {
 	t.Parallel()
 	depot, src := filepath.Join(t.TempDir(), "depot"), t.TempDir()
-	symFiles(t, src, 1, 2, 4000)
+	commandtest.SymFiles(t, src, 1, 2, 4000)
 	content, err := os.ReadFile(filepath.Join(src, "lib1-1.so.sym"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	run := func(want string, args ...string) {
 		t.Helper()
-		if code, out, errs := symdepot(t, depot, args...); code != 0 || !strings.Contains(out, want) {
+		if code, out, errs := commandtest.Symdepot(t, depot, args...); code != 0 || !strings.Contains(out, want) {
 			t.Errorf("%s: exit code %d, output %s%s, want 0 and %q", args, code, out, errs, want)
 		}
 	}
@@ -75,15 +77,15 @@ func TestHeldInBackup(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	depot, backup := filepath.Join(dir, "depot"), filepath.Join(dir, "backup")
-	symFiles(t, filepath.Join(dir, "1"), 1, 1, 4000)
-	symFiles(t, filepath.Join(dir, "2"), 2, 1, 4000)
+	commandtest.SymFiles(t, filepath.Join(dir, "1"), 1, 1, 4000)
+	commandtest.SymFiles(t, filepath.Join(dir, "2"), 2, 1, 4000)
 	content, err := os.ReadFile(filepath.Join(dir, "1", "lib1-0.so.sym"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	run := func(want string, args ...string) {
 		t.Helper()
-		if code, out, errs := symdepot(t, depot, args...); code != 0 || !strings.Contains(out, want) {
+		if code, out, errs := commandtest.Symdepot(t, depot, args...); code != 0 || !strings.Contains(out, want) {
 			t.Errorf("%s: exit code %d, output %s%s, want 0 and %q", args, code, out, errs, want)
 		}
 	}
@@ -98,7 +100,7 @@ func TestHeldInBackup(t *testing.T) {
 	run("", "rm", "1")
 	run("freed", "gc", "--grace", "0s")
 	run("1 content", "depot", "backup", "--to", backup)
-	if code, out, errs := symdepot(t, backup, "verify"); code != 0 || !strings.Contains(out, "clean: 1 content") {
+	if code, out, errs := commandtest.Symdepot(t, backup, "verify"); code != 0 || !strings.Contains(out, "clean: 1 content") {
 		t.Errorf("verify of the backup: exit code %d, %s%s, want it clean", code, out, errs)
 	}
 	release()
@@ -171,7 +173,7 @@ func TestHeldInStore(t *testing.T) {
 func TestHeldInPlan(t *testing.T) {
 	t.Parallel()
 	depot, src := filepath.Join(t.TempDir(), "depot"), t.TempDir()
-	symFiles(t, src, 1, 2, 4000)
+	commandtest.SymFiles(t, src, 1, 2, 4000)
 	content, err := os.ReadFile(filepath.Join(src, "lib1-1.so.sym"))
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +184,7 @@ func TestHeldInPlan(t *testing.T) {
 	}
 	run := func(want string, args ...string) string {
 		t.Helper()
-		code, out, errs := symdepot(t, depot, args...)
+		code, out, errs := commandtest.Symdepot(t, depot, args...)
 		if code != 0 || !strings.Contains(out, want) {
 			t.Errorf("%s: exit code %d, output %s%s, want 0 and %q", args, code, out, errs, want)
 		}
@@ -208,8 +210,8 @@ func TestHeldInPlan(t *testing.T) {
 	if got, err := os.ReadFile(blobs[0]); err != nil || string(got) != string(content) {
 		t.Errorf("the blob that is held open: %d bytes, %v, want the content", len(got), err)
 	}
-	if code, out, errs := symdepot(t, depot, "undo", "1"); code != exitNo {
-		t.Errorf("undo after the collection: exit code %d, %s%s, want %d", code, out, errs, exitNo)
+	if code, out, errs := commandtest.Symdepot(t, depot, "undo", "1"); code != command.ExitNo {
+		t.Errorf("undo after the collection: exit code %d, %s%s, want %d", code, out, errs, command.ExitNo)
 	}
 	release()
 	run("", "gc", "--grace", "0s")
@@ -223,12 +225,12 @@ func TestHeldInPlan(t *testing.T) {
 // that a debugger has open is pushed, one that a linker writes is reported.
 func TestHeldInPush(t *testing.T) {
 	t.Parallel()
-	p := newPushDepot(t)
+	p := commandtest.NewPushDepot(t)
 	dir := t.TempDir()
-	symFiles(t, dir, 1, 3, 400)
+	commandtest.SymFiles(t, dir, 1, 3, 400)
 	push := func(code int, want string, args ...string) {
 		t.Helper()
-		cmd := p.command(t, append([]string{"push", "--product", "app"}, args...)...)
+		cmd := p.Command(t, append([]string{"push", "--product", "app"}, args...)...)
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil {
 			t.Fatal(err)
@@ -240,7 +242,7 @@ func TestHeldInPush(t *testing.T) {
 	symtest.Hold(t, filepath.Join(dir, "lib1-0.so.sym"))
 	release := symtest.HoldAlone(t, filepath.Join(dir, "lib1-1.so.sym"))
 	push(3, "lib1-1.so.sym", "--version", "1", dir)
-	if out := p.must(t, "list", "--product", "app"); strings.Contains(out, "app") {
+	if out := p.Must(t, "list", "--product", "app"); strings.Contains(out, "app") {
 		t.Errorf("transactions after a push that failed:\n%s\nwant none", out)
 	}
 	push(0, ": 2 files", "--version", "1", "--skip-unreadable", dir)
@@ -260,7 +262,7 @@ func TestHeldInDump(t *testing.T) {
 	}
 	run := func(code int, want string, args ...string) {
 		t.Helper()
-		if got, out, errs := symdepot(t, depot, args...); got != code || !strings.Contains(out+errs, want) {
+		if got, out, errs := commandtest.Symdepot(t, depot, args...); got != code || !strings.Contains(out+errs, want) {
 			t.Errorf("%s: exit code %d, output %s%s, want %d and %q", args, got, out, errs, code, want)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -71,10 +72,10 @@ func TestHostileFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	symFiles(t, filepath.Join(src, "zz"), 9, 1, 0)
+	commandtest.SymFiles(t, filepath.Join(src, "zz"), 9, 1, 0)
 
 	depot := filepath.Join(t.TempDir(), "depot")
-	code, out, errs := symdepot(t, depot, "add", "--json", src)
+	code, out, errs := commandtest.Symdepot(t, depot, "add", "--json", src)
 	if code != 0 {
 		t.Fatalf("exit %d, want 0: %s", code, errs)
 	}
@@ -99,10 +100,10 @@ func TestHostileFiles(t *testing.T) {
 	if skipped < len(lies) {
 		t.Errorf("only %d files were skipped", skipped)
 	}
-	if code, _, _ := symdepot(t, depot, "find", symID(9, 0)); code != 0 {
+	if code, _, _ := commandtest.Symdepot(t, depot, "find", commandtest.SymID(9, 0)); code != 0 {
 		t.Error("the good file behind the bad ones was not added")
 	}
-	if code, out, _ := symdepot(t, depot, "verify"); code != 0 {
+	if code, out, _ := commandtest.Symdepot(t, depot, "verify"); code != 0 {
 		t.Errorf("verify: %s, want exit code 0", out)
 	}
 	t.Logf("%d damaged files, %d skipped", n+len(lies), skipped)
@@ -113,12 +114,12 @@ func TestHostileFiles(t *testing.T) {
 func TestHostileRequests(t *testing.T) {
 	t.Parallel()
 	src := t.TempDir()
-	symFiles(t, src, 1, 3, 0)
+	commandtest.SymFiles(t, src, 1, 3, 0)
 	depot := filepath.Join(t.TempDir(), "depot")
-	if code, _, errs := symdepot(t, depot, "add", src); code != 0 {
+	if code, _, errs := commandtest.Symdepot(t, depot, "add", src); code != 0 {
 		t.Fatalf(`symdepot("add"): %v, %v; want 0`, errs, code)
 	}
-	s := serveDepot(t, depot)
+	s := commandtest.ServeDepot(t, depot)
 	const g = "497B72F6390A44FC878E5A2D63B6CC4B1"
 	for _, p := range []string{
 		"/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/..%2f..%2fetc%2fpasswd/" + g + "/x", "/a%00b/" + g + "/a%00b",
@@ -127,7 +128,7 @@ func TestHostileRequests(t *testing.T) {
 		"/000Admin/lastid.txt", "/foo.pdb/" + g + "/refs.ptr", "/foo.pdb/" + g + "/file.ptr", "//////", "/%ff%fe/" + g + "/%ff%fe", "/a/b/c/d/e/f/g/h",
 		"/buildid/abcd/section/" + strings.Repeat("%2e", 2000), "/metadata?key=glob&value=" + strings.Repeat("[", 1000),
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url, nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +148,7 @@ func TestHostileRequests(t *testing.T) {
 			t.Errorf("%.60s: status %d, want less than 500", p, resp.StatusCode)
 		}
 	}
-	resp, err := http.Get(s.url + "/lib1-0.so/" + symID(1, 0) + "/lib1-0.so.sym")
+	resp, err := http.Get(s.URL + "/lib1-0.so/" + commandtest.SymID(1, 0) + "/lib1-0.so.sym")
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Errorf("after all that: %v %v; want status 200 as before", resp, err)
 	}

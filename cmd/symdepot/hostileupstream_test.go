@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/flate"
+
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 )
 
 const (
@@ -182,7 +184,7 @@ func TestHostileUpstream(t *testing.T) {
 	var cabinet []byte
 	{
 		dir := t.TempDir()
-		if code, _, errs := symdepot(t, dir, "cab", "create", filepath.Join(dir, "a.cab"), "../../testdata/pdb/hello-x64.pdb"); code != 0 {
+		if code, _, errs := commandtest.Symdepot(t, dir, "cab", "create", filepath.Join(dir, "a.cab"), "../../testdata/pdb/hello-x64.pdb"); code != 0 {
 			t.Fatalf(`symdepot("cab", "create", "../../testdata/pdb/hello-x64.pdb"): %v, %v; want 0`, errs, code)
 		}
 		if cabinet, err = os.ReadFile(filepath.Join(dir, "a.cab")); err != nil {
@@ -229,18 +231,18 @@ func TestHostileUpstream(t *testing.T) {
 					args = append(args, "--upstream", good.URL+",layout=native,rank=2")
 				}
 				depot := filepath.Join(t.TempDir(), "depot")
-				s := serveDepot(t, depot, args...)
+				s := commandtest.ServeDepot(t, depot, args...)
 				within := f.within
 				if within == 0 {
 					within = 6 * time.Second
 				}
 				for range 2 {
-					askHostile(t, s.url+f.path, sums[f.path], within)
+					askHostile(t, s.URL+f.path, sums[f.path], within)
 				}
-				if peak, _ := resident(t, s.cmd.Process.Pid); peak > 256 {
+				if peak, _ := commandtest.Resident(t, s.Cmd.Process.Pid); peak > 256 {
 					t.Errorf("%.0f MiB of memory, want at most 256", peak)
 				}
-				_, list, _ := symdepot(t, depot, "cache", "list", "--json")
+				_, list, _ := commandtest.Symdepot(t, depot, "cache", "list", "--json")
 				for line := range strings.Lines(list) {
 					if !strings.Contains(line, sums[f.path]) {
 						t.Errorf("kept a wrong file: %s", line)

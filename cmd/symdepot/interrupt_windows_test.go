@@ -14,27 +14,8 @@ import (
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
-// prepareInterrupt gives a process a group of its own, so that a Ctrl-Break
-// reaches it alone.
-func prepareInterrupt(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP}
-}
-
-// Windows has no signals that suspend and resume a process. The tests that use
-// them need a PostgreSQL server, which is not tested on Windows.
-const signalStop, signalContinue = syscall.Signal(19), syscall.Signal(18)
-
 // endTogether does nothing: only tests of other systems need it.
 func endTogether(*exec.Cmd) {}
-
-// interrupt sends a Ctrl-Break: a group of its own takes no Ctrl-C. Wine 10 ends one
-// thread of a process that gets a Ctrl-Break, so there it is killed.
-func interrupt(cmd *exec.Cmd) error {
-	if symtest.Wine() != "" {
-		return errKilled
-	}
-	return windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(cmd.Process.Pid))
-}
 
 // TestCtrlBreak stops a server with Ctrl-Break.
 func TestCtrlBreak(t *testing.T) {

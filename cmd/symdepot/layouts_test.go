@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
@@ -38,12 +39,12 @@ func TestEveryLayout(t *testing.T) {
 		}
 	}
 	depot := filepath.Join(t.TempDir(), "depot")
-	if code, out, errs := symdepot(t, depot, append([]string{"add"}, roots...)...); code != 0 {
+	if code, out, errs := commandtest.Symdepot(t, depot, append([]string{"add"}, roots...)...); code != 0 {
 		t.Fatalf("exit %d, want 0\n%s%s", code, out, errs)
 	}
-	s := serveDepot(t, depot)
+	s := commandtest.ServeDepot(t, depot)
 
-	code, out, errs := symdepot(t, depot, append([]string{"identify", "--json"}, roots...)...)
+	code, out, errs := commandtest.Symdepot(t, depot, append([]string{"identify", "--json"}, roots...)...)
 	if code != 0 {
 		t.Fatalf("identify: exit %d, want 0: %s", code, errs)
 	}
@@ -77,7 +78,7 @@ func TestEveryLayout(t *testing.T) {
 	}
 	slices.Sort(list)
 	list = slices.Compact(list)
-	got := curlAll(t, s.url, list)
+	got := curlAll(t, s.URL, list)
 	for _, p := range list {
 		r := got[p]
 		if r.code != "200" {
@@ -91,7 +92,7 @@ func TestEveryLayout(t *testing.T) {
 	for _, p := range list {
 		traces = append(traces, "-/api/v1/trace?path="+url.QueryEscape("/"+escapeSegments(p)))
 	}
-	for p, l := range curlTraces(t, s.url, traces) {
+	for p, l := range curlTraces(t, s.URL, traces) {
 		if l.Status != 200 || l.Verdict != "found" {
 			t.Errorf("%s: status %d, verdict %s, want 200 and found: %s", p, l.Status, l.Verdict, l.Says)
 		}
@@ -104,7 +105,7 @@ func TestEveryLayout(t *testing.T) {
 		t.Errorf("only %d objects and %d requests", objects, len(list))
 	}
 	if material != "" {
-		checkExpected(t, s.url, material)
+		checkExpected(t, s.URL, material)
 	}
 }
 
@@ -151,7 +152,7 @@ func curlTraces(t *testing.T, base string, addresses []string) map[string]report
 // contents lists the SHA-256 of everything that the depot holds.
 func contents(t *testing.T, depot string) map[string]bool {
 	t.Helper()
-	code, out, errs := symdepot(t, depot, "show", "--json", "1")
+	code, out, errs := commandtest.Symdepot(t, depot, "show", "--json", "1")
 	if code != 0 {
 		t.Fatalf("show: %s, want exit code 0", errs)
 	}
@@ -265,20 +266,4 @@ func curlAll(t *testing.T, base string, paths []string) map[string]curlAnswer {
 		got[p] = a
 	}
 	return got
-}
-
-// serveDepot runs the real server on a depot for the length of the test.
-func serveDepot(t *testing.T, depot string, args ...string) *serving {
-	t.Helper()
-	env := map[string]string{"SYMDEPOT_DEPOT": depot, "PATH": os.Getenv("PATH"), "HOME": t.TempDir()}
-	s, err := startServe(func(k string) string { return env[k] }, ".", args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.stop(); err != nil {
-			t.Errorf("serve: %v\n%s", err, s.log.String())
-		}
-	})
-	return s
 }

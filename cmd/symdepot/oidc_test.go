@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/oidc/oidctest"
 )
 
@@ -73,7 +74,7 @@ push:
 	if out, code := run(nil, "add", "--product", "other", "../../testdata/pe"); code != 0 {
 		t.Fatalf("add --product other: exit code %d, want 0\n%s", code, out)
 	}
-	srv, err := startServe(func(k string) string {
+	srv, err := commandtest.StartServe(func(k string) string {
 		for _, kv := range base {
 			if v, ok := strings.CutPrefix(kv, k+"="); ok {
 				return v
@@ -85,11 +86,11 @@ push:
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := srv.stop(); err != nil || strings.Contains(srv.log.String(), "sd_") && !strings.Contains(srv.log.String(), "sd_***") {
-			t.Errorf("serve: %v\n%s\nwant a clean end and no token in the log", err, srv.log.String())
+		if err := srv.Stop(); err != nil || strings.Contains(srv.Log.String(), "sd_") && !strings.Contains(srv.Log.String(), "sd_***") {
+			t.Errorf("serve: %v\n%s\nwant a clean end and no token in the log", err, srv.Log.String())
 		}
 	}()
-	u, err := url.Parse(srv.url)
+	u, err := url.Parse(srv.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 )
 
 // startProxy runs `symdepot proxy` with an environment of its own and returns
@@ -20,7 +22,7 @@ func startProxy(t *testing.T, env []string, args ...string) (url, said string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	cmd := exec.CommandContext(ctx, "symdepot", append([]string{"--depot", filepath.Join(t.TempDir(), "depot"), "proxy", "--listen", "127.0.0.1:0"}, args...)...)
-	prepareInterrupt(cmd)
+	commandtest.PrepareInterrupt(cmd)
 	cmd.Cancel = func() error { return stopCommand(cmd) }
 	cmd.Dir = t.TempDir()
 	for _, k := range []string{"PATH", "TESTSCRIPT_COMMAND", "TMPDIR"} {
@@ -86,7 +88,7 @@ func TestProxy(t *testing.T) {
 		if !strings.Contains(said, "Upstream: ") || strings.Contains(said, "microsoft") {
 			t.Errorf("said %q, want %q in it and no %q in it", said, "Upstream: ", "microsoft")
 		}
-		if status, n, _, err := fetchURL(t.Context(), c, url+farSym); err != nil || status != 200 || n != int64(len(sym)) {
+		if status, n, _, err := commandtest.FetchURL(t.Context(), c, url+farSym); err != nil || status != 200 || n != int64(len(sym)) {
 			t.Errorf("GET %s: status %d, %d bytes, %v; want 200 and %d bytes", farSym, status, n, err, len(sym))
 		}
 	})
@@ -95,13 +97,13 @@ func TestProxy(t *testing.T) {
 		if !strings.Contains(said, "using microsoft") {
 			t.Errorf("said %q, want %q in it", said, "using microsoft")
 		}
-		if status, _, _, err := fetchURL(t.Context(), c, url+farPDB); err != nil || status != 404 {
+		if status, _, _, err := commandtest.FetchURL(t.Context(), c, url+farPDB); err != nil || status != 404 {
 			t.Errorf("fetchURL: %d, error %v; want 404", status, err)
 		}
 	})
 	t.Run("private", func(t *testing.T) {
 		url, _ := startProxy(t, []string{"SYMDEPOT_PAT=the-pat"}, "--upstream", private.URL+",layout=breakpad")
-		if status, n, _, err := fetchURL(t.Context(), c, url+farSym); err != nil || status != 200 || n != int64(len(sym)) {
+		if status, n, _, err := commandtest.FetchURL(t.Context(), c, url+farSym); err != nil || status != 200 || n != int64(len(sym)) {
 			t.Errorf("GET %s: status %d, %d bytes, %v; want 200 and %d bytes", farSym, status, n, err, len(sym))
 		}
 	})

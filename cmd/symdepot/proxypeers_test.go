@@ -19,6 +19,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -155,9 +156,9 @@ func TestElfutilsUpstream(t *testing.T) {
 	_, id, _ := strings.Cut(runTool(t, nil, dir, "readelf", "-n", "app"), "Build ID: ")
 	id = strings.Fields(id)[0]
 	far, stop := startElfutils(t, dir, id, "")
-	s := serveDepot(t, filepath.Join(t.TempDir(), "depot"), "--upstream", far+",layout=debuginfod,executables=true")
+	s := commandtest.ServeDepot(t, filepath.Join(t.TempDir(), "depot"), "--upstream", far+",layout=debuginfod,executables=true")
 	find := func(args ...string) string {
-		env := []string{"DEBUGINFOD_URLS=" + s.url, "DEBUGINFOD_CACHE_PATH=" + t.TempDir()}
+		env := []string{"DEBUGINFOD_URLS=" + s.URL, "DEBUGINFOD_CACHE_PATH=" + t.TempDir()}
 		path := strings.TrimSpace(runTool(t, env, dir, "debuginfod-find", args...))
 		b, err := os.ReadFile(path)
 		if err != nil {
@@ -179,7 +180,7 @@ func TestElfutilsUpstream(t *testing.T) {
 		if got := find("source", id, dir+"/app.c"); got != elfutilsSource {
 			t.Errorf("source: %q, want %v", got, elfutilsSource)
 		}
-		env := []string{"DEBUGINFOD_URLS=" + s.url, "DEBUGINFOD_CACHE_PATH=" + t.TempDir(), "HOME=" + t.TempDir()}
+		env := []string{"DEBUGINFOD_URLS=" + s.URL, "DEBUGINFOD_CACHE_PATH=" + t.TempDir(), "HOME=" + t.TempDir()}
 		out := runTool(t, env, t.TempDir(), "gdb", "-nx", "-batch", "-iex", "set debuginfod enabled on", "-ex", "info line crash_here", "-ex", "list crash_here", stripped)
 		if !strings.Contains(out, "Line 3 of") || !strings.Contains(out, "return *q + 1") {
 			t.Errorf("gdb: %s, want %q in the output and %q in the output", out, "Line 3 of", "return *q + 1")
@@ -270,7 +271,7 @@ func TestNginxUpstream(t *testing.T) {
 	needTools(t, "nginx")
 	dir := t.TempDir()
 	store := filepath.Join(dir, "store")
-	if code, out, errs := symdepot(t, filepath.Join(dir, "none"), "symstore", "add", "/r", "/f", "../../testdata/pdb/*.*", "/s", store, "/t", "Product", "/compress", "/3"); code != 0 {
+	if code, out, errs := commandtest.Symdepot(t, filepath.Join(dir, "none"), "symstore", "add", "/r", "/f", "../../testdata/pdb/*.*", "/s", store, "/t", "Product", "/compress", "/3"); code != 0 {
 		t.Fatalf("symdepot: %v, %v, %v; want 0", out, errs, code)
 	}
 	if err := os.WriteFile(filepath.Join(store, "index2.txt"), nil, 0o644); err != nil {
@@ -288,16 +289,16 @@ func TestNginxUpstream(t *testing.T) {
 	}
 	far := "http://127.0.0.1:" + port
 	peer(t, nil, func() bool { status, _ := answerOf(t, far+"/index2.txt"); return status == http.StatusOK }, "nginx", "-c", filepath.Join(dir, "nginx.conf"), "-e", filepath.Join(dir, "error.log"))
-	s := serveDepot(t, filepath.Join(t.TempDir(), "depot"), "--upstream", far+",layout=symstore")
+	s := commandtest.ServeDepot(t, filepath.Join(t.TempDir(), "depot"), "--upstream", far+",layout=symstore")
 	want, err := os.ReadFile("../../testdata/pdb/hello-x64.pdb")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if status, got := answerOf(t, s.url+farPDB); status != http.StatusOK || !bytes.Equal(got, want) {
+		if status, got := answerOf(t, s.URL+farPDB); status != http.StatusOK || !bytes.Equal(got, want) {
 			t.Errorf("status %d, %d bytes; want 200 and the %d bytes of the PDB", status, len(got), len(want))
 		}
-		if status, _ := answerOf(t, s.url+strings.Replace(farPDB, "F9EF", "F9EE", 1)); status != http.StatusNotFound {
+		if status, _ := answerOf(t, s.URL+strings.Replace(farPDB, "F9EF", "F9EE", 1)); status != http.StatusNotFound {
 			t.Errorf("what is not there: %d, want %d", status, http.StatusNotFound)
 		}
 	}
@@ -337,7 +338,7 @@ func TestBucketUpstream(t *testing.T) {
 				t.Errorf("what is not there: %d, want %d", status, http.StatusNotFound)
 			}
 		}
-		if _, list, _ := symdepot(t, depot, "cache", "list", "--json"); strings.Count(list, "\n") != 1 || !strings.Contains(list, sum(want)) {
+		if _, list, _ := commandtest.Symdepot(t, depot, "cache", "list", "--json"); strings.Count(list, "\n") != 1 || !strings.Contains(list, sum(want)) {
 			t.Errorf("kept: %s, want the PDB once", list)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 )
 
@@ -70,7 +71,7 @@ func TestRefusedAtStart(t *testing.T) {
 	pg, s3 := pgtest.New(t), buckettest.S3(t)
 	pg.User(t, "guarded", "right")
 	src := t.TempDir()
-	symFiles(t, src, 1, 2, 100)
+	commandtest.SymFiles(t, src, 1, 2, 100)
 	home := t.TempDir()
 	env := func(endpoint string, more ...string) []string {
 		return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "AWS_ENDPOINT_URL=" + endpoint, "AWS_REGION=us-east-1",
@@ -216,24 +217,6 @@ func TestRefusedAtStart(t *testing.T) {
 	}
 }
 
-// TestNodesClockRefused starts servers on machines whose clocks are wrong by more
-// than five minutes.
-func TestNodesClockRefused(t *testing.T) {
-	t.Parallel()
-	if !clockTurns() {
-		t.Skip("needs Linux on amd64, where a test can change the clock of one process")
-	}
-	c := newCluster(t, 1)
-	for _, by := range []string{"6m", "-6m"} {
-		cmd := c.command(t.Context(), "serve", "--listen", "127.0.0.1:0", "--quiet")
-		cmd.Env = append(cmd.Env, "SYMDEPOT_TEST_CLOCK="+by)
-		out, _ := cmd.CombinedOutput()
-		if code := cmd.ProcessState.ExitCode(); code != 3 || !strings.Contains(string(out), "differs from the server's by 6m0s: synchronize both clocks") {
-			t.Errorf("the clock is ahead by %s: exit %d, want 3 and what to do\n%s", by, code, out)
-		}
-	}
-}
-
 // startsWithWarning starts a server and stops it.
 func startsWithWarning(t *testing.T, env, args []string, warns bool) {
 	t.Helper()
@@ -243,14 +226,14 @@ func startsWithWarning(t *testing.T, env, args []string, warns bool) {
 		vars[k] = v
 	}
 	vars["SYMDEPOT_DEPOT"], vars["SYMDEPOT_DEPOT_BLOBS"] = args[1], args[3]
-	s, err := startServe(func(k string) string { return vars[k] }, ".", "--quiet")
+	s, err := commandtest.StartServe(func(k string) string { return vars[k] }, ".", "--quiet")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.stop(); err != nil {
+	if err := s.Stop(); err != nil {
 		t.Error(err)
 	}
-	if n := strings.Count(s.log.String(), "synchronize both"); n != 0 != warns || n > 1 {
-		t.Errorf("%d warnings about the clock, want %v:\n%s", n, warns, s.log.String())
+	if n := strings.Count(s.Log.String(), "synchronize both"); n != 0 != warns || n > 1 {
+		t.Errorf("%d warnings about the clock, want %v:\n%s", n, warns, s.Log.String())
 	}
 }

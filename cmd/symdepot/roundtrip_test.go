@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -57,7 +58,7 @@ func TestRoundTrip(t *testing.T) {
 		objects[tripKey(o.Kind.String(), o.CodeID, o.DebugID.Breakpad(), hex.EncodeToString(sum[:]))] = o
 	}
 	depot := filepath.Join(work, "depot")
-	if code, out, errs := symdepot(t, depot, append([]string{"add", "-p", "Game", "-v", "1"}, files...)...); code != 0 {
+	if code, out, errs := commandtest.Symdepot(t, depot, append([]string{"add", "-p", "Game", "-v", "1"}, files...)...); code != 0 {
 		t.Fatalf("add: %d, want 0\n%s%s", code, out, errs)
 	}
 	if got := depotObjects(t, depot); !slices.Equal(got, slices.Sorted(maps.Keys(objects))) {
@@ -103,12 +104,12 @@ func TestRoundTrip(t *testing.T) {
 				t.Fatal("nothing goes into it")
 			}
 			dir := filepath.Join(t.TempDir(), "tree")
-			if code, out, errs := symdepot(t, depot, append([]string{"export", "--layout", c.layout, dir}, c.flags...)...); code != 0 {
+			if code, out, errs := commandtest.Symdepot(t, depot, append([]string{"export", "--layout", c.layout, dir}, c.flags...)...); code != 0 {
 				t.Fatalf("export: %d, want 0\n%s%s", code, out, errs)
 			}
 			for _, named := range []string{c.layout, "auto"} {
 				back := filepath.Join(t.TempDir(), "depot")
-				code, out, errs := symdepot(t, back, "import", "--layout", named, dir)
+				code, out, errs := commandtest.Symdepot(t, back, "import", "--layout", named, dir)
 				if code != 0 || strings.Contains(out, "misplaced") || !strings.Contains(out, "skipped        0 files") {
 					t.Errorf("import --layout %s: %d, want 0, no %q in the output and %q in the output\n%s%s", named, code, "misplaced", "skipped        0 files", out, errs)
 				}
@@ -134,7 +135,7 @@ func depotObjects(t *testing.T, depot string) []string {
 	t.Helper()
 	set := map[string]bool{}
 	for n := 1; ; n++ {
-		code, out, errs := symdepot(t, depot, "show", "--json", fmt.Sprint(n))
+		code, out, errs := commandtest.Symdepot(t, depot, "show", "--json", fmt.Sprint(n))
 		if code == 1 && n > 1 {
 			return slices.Sorted(maps.Keys(set))
 		}

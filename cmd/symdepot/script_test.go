@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,39 +13,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/symtest"
-	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
 )
 
 // TestMain makes the test binary the real command when a script calls it.
-func TestMain(m *testing.M) {
-	transcodetest.Main() // what some tests use as a transcoder
-	setClock()
-	hasten()
-	commands := map[string]func(){
-		"symdepot":     main,
-		"symstore":     main,
-		"convertstore": main,
-		"agestore":     main,
-		"symchk":       main,
-		"loadgen":      loadgen,
-	}
-	maps.Copy(commands, systemCommands())
-	testscript.Main(tests{m}, commands)
-}
-
-// tests ends what the tests of this process share.
-type tests struct{ *testing.M }
-
-func (t tests) Run() int {
-	defer pgtest.End()
-	return t.M.Run()
-}
+func TestMain(m *testing.M) { commandtest.Main(m) }
 
 // TestScripts runs testdata/script: the real binary, real files, and the real
 // clients that are installed. A script that needs a missing one skips.
@@ -163,102 +135,22 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("serve cannot be negated")
 	}
-	s, err := startServe(ts.Getenv, ts.MkAbs("."), args...)
+	s, err := commandtest.StartServe(ts.Getenv, ts.MkAbs("."), args...)
 	ts.Check(err)
-	ts.Setenv("URL", s.url)
-	ts.Setenv("DEBUGINFOD_URLS", s.url)
+	ts.Setenv("URL", s.URL)
+	ts.Setenv("DEBUGINFOD_URLS", s.URL)
 	ts.Defer(func() {
-		if err := s.stop(); err != nil {
-			ts.Fatalf("serve: %v\n%s", err, s.log.String())
+		if err := s.Stop(); err != nil {
+			ts.Fatalf("serve: %v\n%s", err, s.Log.String())
 		}
 	})
 }
 
-// errKilled says that this system cannot interrupt one process of a test.
-var errKilled = errors.New("killed instead of interrupted")
-
-// serving is a running server process.
-type serving struct {
-	cmd *exec.Cmd
-	url string
-	log symtest.Output // its standard error
-}
-
-// startServe runs this test binary as `symdepot serve`.
-func startServe(getenv func(string) string, dir string, args ...string) (*serving, error) {
-	return startServer(getenv, dir, append([]string{"serve"}, args...)...)
-}
-
-// startServer runs this test binary with a command that serves, on a free port.
-func startServer(getenv func(string) string, dir string, args ...string) (*serving, error) {
-	exe := filepath.Join(getenv("REPO"), "symdepot")
-	if p, err := exec.LookPath("symdepot"); err == nil {
-		exe = p
-	}
-	for _, d := range filepath.SplitList(getenv("PATH")) {
-		if p, err := exec.LookPath(filepath.Join(d, "symdepot")); err == nil {
-			exe = p
-			break
-		}
-	}
-	s := &serving{cmd: exec.CommandContext(context.Background(), exe, slices.Concat(args[:1], []string{"--listen", "127.0.0.1:0"}, args[1:])...)}
-	s.cmd.Dir = dir
-	prepareInterrupt(s.cmd)
-	for _, k := range []string{"PATH", "HOME", "SYMDEPOT_DEPOT", "TMPDIR", "TESTSCRIPT_COMMAND", "LOCALAPPDATA", "TEMP", "TMP",
-		"SYMDEPOT_DEPOT_BLOBS", "SYMDEPOT_TEST_TIMES", "SYMDEPOT_TEST_REACH", "SYMDEPOT_TEST_CLOCK", "PGPASSWORD", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
-		s.cmd.Env = append(s.cmd.Env, k+"="+getenv(k))
-	}
-	for _, k := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
-		if v := getenv(k); v != "" {
-			s.cmd.Env = append(s.cmd.Env, k+"="+v)
-		}
-	}
-	s.cmd.Stderr = &s.log
-	out, err := s.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.cmd.Start(); err != nil {
-		return nil, err
-	}
-	timer := time.AfterFunc(time.Minute, func() { _ = s.cmd.Process.Kill() })
-	defer timer.Stop()
-	sc := bufio.NewScanner(out)
-	for sc.Scan() {
-		if _, at, ok := strings.Cut(sc.Text(), "://127.0.0.1:"); ok {
-			s.url = "http://127.0.0.1:" + strings.TrimRight(strings.Fields(at)[0], "/.,")
-			if strings.Contains(sc.Text(), "https:") {
-				s.url = "https" + strings.TrimPrefix(s.url, "http")
-			}
-			go func() { _, _ = io.Copy(io.Discard, out) }()
-			return s, nil
-		}
-	}
-	_ = s.cmd.Wait()
-	return nil, fmt.Errorf("serve did not say its base URL: %s", s.log.String())
-}
-
 // stopCommand interrupts a process, or kills it where that is not possible.
 func stopCommand(cmd *exec.Cmd) error {
-	err := interrupt(cmd)
-	if errors.Is(err, errKilled) {
+	err := commandtest.Interrupt(cmd)
+	if errors.Is(err, commandtest.ErrKilled) {
 		return cmd.Process.Kill()
 	}
 	return err
-}
-
-// stop interrupts the server and waits for its end.
-func (s *serving) stop() error {
-	err := interrupt(s.cmd)
-	if errors.Is(err, errKilled) {
-		_ = s.cmd.Process.Kill()
-		_ = s.cmd.Wait()
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	timer := time.AfterFunc(40*time.Second, func() { _ = s.cmd.Process.Kill() })
-	defer timer.Stop()
-	return s.cmd.Wait()
 }

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/command"
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
@@ -69,7 +71,7 @@ func TestSecretsStayInside(t *testing.T) {
 		look(t, "symdepot "+strings.Join(args, " "), out)
 	}
 	src := t.TempDir()
-	symFiles(t, src, 1, 3, 1000)
+	commandtest.SymFiles(t, src, 1, 3, 1000)
 	run(t, "add", "-p", "P", src)
 
 	vars := map[string]string{}
@@ -77,9 +79,9 @@ func TestSecretsStayInside(t *testing.T) {
 		k, v, _ := strings.Cut(kv, "=")
 		vars[k] = v
 	}
-	serve := func(t *testing.T, args ...string) *serving {
+	serve := func(t *testing.T, args ...string) *commandtest.Serving {
 		t.Helper()
-		s, err := startServe(func(k string) string { return vars[k] }, home, args...)
+		s, err := commandtest.StartServe(func(k string) string { return vars[k] }, home, args...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +90,7 @@ func TestSecretsStayInside(t *testing.T) {
 	export, disk := filepath.Join(home, "export"), filepath.Join(home, "moved")
 	// With --symcache-redirect the server signs links.
 	s := serve(t, "--symcache-redirect", "--symcache-store", filepath.Join(home, "symcache"))
-	defer func() { _ = s.cmd.Process.Kill() }()
+	defer func() { _ = s.Cmd.Process.Kill() }()
 
 	symtest.Step(t, "the keys of the depot are in the database", func(t *testing.T) {
 		for value := range strings.Lines(pg.In(t, "test1", "SELECT encode(value, 'hex') FROM secret")) {
@@ -104,7 +106,7 @@ func TestSecretsStayInside(t *testing.T) {
 	})
 	for _, path := range []string{"/", "/metrics", "/readyz", "/healthz", "/metadata?key=glob&value=*", "/none/ABC/none"} {
 		t.Run("GET "+path, func(t *testing.T) {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, nil)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,10 +121,10 @@ func TestSecretsStayInside(t *testing.T) {
 	}
 	t.Run("commands", func(t *testing.T) {
 		for _, args := range [][]string{
-			{"list", "--json"}, {"list"}, {"show", "1", "--json"}, {"find", symID(1, 0), "--json"}, {"verify", "--json"}, {"verify", "--deep", "--rows", "--json"},
+			{"list", "--json"}, {"list"}, {"show", "1", "--json"}, {"find", commandtest.SymID(1, 0), "--json"}, {"verify", "--json"}, {"verify", "--deep", "--rows", "--json"},
 			{"gc", "--json"}, {"gc", "--claim"}, {"jobs", "--json"}, {"token", "new", "--name", "x", "--json"}, {"token", "list", "--json"}, {"cache", "stats", "--json"},
 			{"cache", "list", "--json"}, {"missing", "--json"}, {"config", "check"}, {"config", "check", "--json"}, {"config", "print"}, {"help"},
-			{"export", "--layout", "breakpad", export, "--json"}, {"depot", "backup", "--to", filepath.Join(home, "none")}, {"get", "lib1-0.so", symID(1, 0), "-o", filepath.Join(home, "got")},
+			{"export", "--layout", "breakpad", export, "--json"}, {"depot", "backup", "--to", filepath.Join(home, "none")}, {"get", "lib1-0.so", commandtest.SymID(1, 0), "-o", filepath.Join(home, "got")},
 			{"--depot", "postgres://guarded:" + password + "@127.0.0.1/db", "list"}, {"--depot", "postgres://guarded:" + password + "@127.0.0.1/db", "config", "check"},
 			{"--depot", "postgres://guarded@127.0.0.1/db?password=" + password, "serve"}, {"--blobs", "s3://" + s3.User + ":" + url.QueryEscape(s3.Secret) + "@symbols/x", "--depot", filepath.Join(home, "d"), "add", src},
 			{"depot", "migrate", "--to", disk},
@@ -131,10 +133,10 @@ func TestSecretsStayInside(t *testing.T) {
 		}
 	})
 	t.Run("the log of serve", func(t *testing.T) {
-		if err := s.stop(); err != nil {
+		if err := s.Stop(); err != nil {
 			t.Errorf("serve ended with %v, want no error", err)
 		}
-		look(t, "the log", []byte(s.log.String()))
+		look(t, "the log", []byte(s.Log.String()))
 	})
 	t.Run("export", func(t *testing.T) { lookIn(t, "the export", export) })
 	t.Run("migrate", func(t *testing.T) { lookIn(t, "the copy in a folder", disk) })
@@ -143,8 +145,8 @@ func TestSecretsStayInside(t *testing.T) {
 	symtest.Step(t, "serve from a folder", func(t *testing.T) {
 		vars["SYMDEPOT_DEPOT"], vars["SYMDEPOT_DEPOT_BLOBS"] = disk, ""
 		s := serve(t, "--symcache-redirect", "--symcache-store", filepath.Join(home, "symcache2"))
-		defer func() { _ = s.cmd.Process.Kill() }()
-		if err := s.stop(); err != nil {
+		defer func() { _ = s.Cmd.Process.Kill() }()
+		if err := s.Stop(); err != nil {
 			t.Errorf("serve ended with %v, want no error", err)
 		}
 		keys, err := filepath.Glob(filepath.Join(disk, "*.key"))
@@ -158,7 +160,7 @@ func TestSecretsStayInside(t *testing.T) {
 			}
 			secrets["a key of the folder"] = append(secrets["a key of the folder"], spellings(b)...)
 		}
-		look(t, "the log", []byte(s.log.String()))
+		look(t, "the log", []byte(s.Log.String()))
 	})
 	t.Run("commands on a folder", func(t *testing.T) {
 		backup := filepath.Join(home, "backup")
@@ -176,8 +178,8 @@ func TestSecretsStayInside(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "symdepot", "config", "check", bad)
 		out, _ := cmd.CombinedOutput()
 		look(t, "config check", out)
-		if code := cmd.ProcessState.ExitCode(); !bytes.Contains(out, []byte("PGPASSWORD")) || code != exitNo {
-			t.Errorf("config check: exit code %d, want %d and the name of the variable PGPASSWORD\n%s", code, exitNo, out)
+		if code := cmd.ProcessState.ExitCode(); !bytes.Contains(out, []byte("PGPASSWORD")) || code != command.ExitNo {
+			t.Errorf("config check: exit code %d, want %d and the name of the variable PGPASSWORD\n%s", code, command.ExitNo, out)
 		}
 	})
 }

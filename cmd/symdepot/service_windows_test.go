@@ -105,11 +105,3 @@ func TestService(t *testing.T) {
 		t.Errorf("the log lacks the request for /readyz (Wine: %q):\n%s", symtest.Wine(), out)
 	}
 }
-
-// TestServiceRunByHand: the command of the service manager says who may run it.
-func TestServiceRunByHand(t *testing.T) {
-	var out strings.Builder
-	if code := run([]string{"service", "run"}, io.Discard, &out); code != exitFailed || !strings.Contains(out.String(), "symdepot service start") {
-		t.Errorf("symdepot service run: exit code %d, %q; want %d and the command to use", code, out.String(), exitFailed)
-	}
-}

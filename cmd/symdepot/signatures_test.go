@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -34,9 +35,9 @@ func TestFileSignatures(t *testing.T) {
 	}
 	depot := filepath.Join(dir, "depot")
 	runTool(t, nil, dir, "symdepot", "add", "--depot", depot, "rpms")
-	added := serveDepot(t, depot)
+	added := commandtest.ServeDepot(t, depot)
 	near := filepath.Join(dir, "near")
-	through := serveDepot(t, near, "--upstream", added.url)
+	through := commandtest.ServeDepot(t, near, "--upstream", added.URL)
 	ask := func(what, url, path, want string) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/buildid/"+id+"/"+path, nil)
@@ -58,20 +59,20 @@ func TestFileSignatures(t *testing.T) {
 			t.Errorf("%s, %s: X-DEBUGINFOD-IMASIGNATURE %q, want %q", what, path, got, want)
 		}
 	}
-	ask("added", added.url, "executable", sign)
-	ask("added", added.url, "section/.text", "")
-	ask("being downloaded", through.url, "executable", sign)
-	ask("downloaded", through.url, "executable", sign)
-	ask("downloaded", through.url, "section/.text", "")
-	watching := serveDepot(t, filepath.Join(dir, "empty"), "--watch", filepath.Join(dir, "rpms"))
+	ask("added", added.URL, "executable", sign)
+	ask("added", added.URL, "section/.text", "")
+	ask("being downloaded", through.URL, "executable", sign)
+	ask("downloaded", through.URL, "executable", sign)
+	ask("downloaded", through.URL, "section/.text", "")
+	watching := commandtest.ServeDepot(t, filepath.Join(dir, "empty"), "--watch", filepath.Join(dir, "rpms"))
 	symtest.Await(t, time.Minute, "the scan of the watched folder", func() bool {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodHead, watching.url+"/buildid/"+id+"/executable", nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodHead, watching.URL+"/buildid/"+id+"/executable", nil)
 		if err != nil {
 			return false
 		}
 		r, err := http.DefaultClient.Do(req)
 		return err == nil && r.Body.Close() == nil && r.StatusCode == http.StatusOK
 	})
-	ask("watched", watching.url, "executable", sign)
-	ask("watched", watching.url, "section/.text", "")
+	ask("watched", watching.URL, "executable", sign)
+	ask("watched", watching.URL, "section/.text", "")
 }

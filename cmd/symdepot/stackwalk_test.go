@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -258,17 +259,17 @@ func TestStackwalk(t *testing.T) {
 		t.Run(filepath.Base(set), func(t *testing.T) {
 			dir := t.TempDir()
 			depot := filepath.Join(dir, "depot")
-			if code, _, errs := symdepot(t, depot, "add", "--product", "app", filepath.Join(set, "depot")); code != 0 {
+			if code, _, errs := commandtest.Symdepot(t, depot, "add", "--product", "app", filepath.Join(set, "depot")); code != 0 {
 				t.Fatalf("add: exit code %d, want 0: %s", code, errs)
 			}
 			env := map[string]string{"SYMDEPOT_DEPOT": depot, "PATH": os.Getenv("PATH"), "HOME": dir}
-			srv, err := startServe(func(k string) string { return env[k] }, dir)
+			srv, err := commandtest.StartServe(func(k string) string { return env[k] }, dir)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
-				if err := srv.stop(); err != nil {
-					t.Errorf("serve: %v\n%s", err, srv.log.String())
+				if err := srv.Stop(); err != nil {
+					t.Errorf("serve: %v\n%s", err, srv.Log.String())
 				}
 			})
 			from := filepath.Join(set, "oracle")
@@ -289,7 +290,7 @@ func TestStackwalk(t *testing.T) {
 			}
 			var all walkCounts
 			for _, dump := range dumps {
-				ours := stackwalk(t, walker, dump, "--symbols-url", srv.url, "--symbols-cache", cache, "--symbols-tmp", tmp)
+				ours := stackwalk(t, walker, dump, "--symbols-url", srv.URL, "--symbols-cache", cache, "--symbols-tmp", tmp)
 				theirs := stackwalk(t, walker, dump, "--symbols-path", store)
 				all.compare(t, dump, ours, theirs)
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/auth/kdctest"
 	"github.com/symdepot/symdepot/internal/binding"
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
 )
@@ -36,7 +37,7 @@ func windowsBuilt(t *testing.T) windowsPrograms {
 
 // ticketServer is a server that demands tickets of a real KDC.
 type ticketServer struct {
-	*serving
+	*commandtest.Serving
 	kdc  *kdctest.KDC
 	dir  string
 	repo string
@@ -55,23 +56,23 @@ func newTicketServer(t *testing.T, negotiate, more string) *ticketServer {
 		t.Fatal(err)
 	}
 	depot := filepath.Join(s.dir, "depot")
-	if code, _, errs := symdepot(t, depot, "add", filepath.Join(s.repo, "testdata/pdb/hello-x64.pdb")); code != 0 {
+	if code, _, errs := commandtest.Symdepot(t, depot, "add", filepath.Join(s.repo, "testdata/pdb/hello-x64.pdb")); code != 0 {
 		t.Fatalf("add: exit code %d, %s; want 0", code, errs)
 	}
 	conf, audit := filepath.Join(s.dir, "server.yaml"), filepath.Join(s.dir, "audit.jsonl")
-	write(t, conf, fmt.Sprintf("hosts: [localhost]\n%sauth:\n  negotiate: {keytab: %s%s}\n  grants:\n    - {who: [alice@%s], read: ['*'], write: ['*']}\n  audit: {file: %s}\n",
+	commandtest.Write(t, conf, fmt.Sprintf("hosts: [localhost]\n%sauth:\n  negotiate: {keytab: %s%s}\n  grants:\n    - {who: [alice@%s], read: ['*'], write: ['*']}\n  audit: {file: %s}\n",
 		more, k.Keytab(), negotiate, kdctest.Realm, audit))
 	env := map[string]string{"REPO": s.repo, "PATH": os.Getenv("PATH"), "HOME": s.dir, "SYMDEPOT_DEPOT": depot, "TMPDIR": t.TempDir()}
-	if s.serving, err = startServe(func(name string) string { return env[name] }, s.dir, "--config", conf); err != nil {
+	if s.Serving, err = commandtest.StartServe(func(name string) string { return env[name] }, s.dir, "--config", conf); err != nil {
 		t.Fatal(err)
 	}
-	s.url = strings.Replace(s.url, "127.0.0.1", "localhost", 1)
+	s.URL = strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
 	t.Cleanup(func() {
-		_ = s.cmd.Process.Kill()
-		_ = s.cmd.Wait()
+		_ = s.Cmd.Process.Kill()
+		_ = s.Cmd.Wait()
 		if t.Failed() {
 			b, _ := os.ReadFile(audit)
-			t.Logf("the server's log:\n%s\naudit:\n%s", s.log.String(), b)
+			t.Logf("the server's log:\n%s\naudit:\n%s", s.Log.String(), b)
 		}
 	})
 	return s
@@ -98,11 +99,11 @@ const (
 func TestWindowsTicket(t *testing.T) {
 	built := windowsBuilt(t)
 	s := newTicketServer(t, "", "")
-	if resp, err := http.Get(s.url + helloPDB); err != nil || resp.StatusCode != http.StatusUnauthorized {
+	if resp, err := http.Get(s.URL + helloPDB); err != nil || resp.StatusCode != http.StatusUnauthorized {
 		t.Fatalf("without a ticket: %+v, %v; want the status 401", resp, err)
 	}
 	client := filepath.Join(s.dir, "client.yaml")
-	write(t, client, fmt.Sprintf("upstreams:\n  - {name: corp, url: %q, negotiate: true}\n", s.url))
+	commandtest.Write(t, client, fmt.Sprintf("upstreams:\n  - {name: corp, url: %q, negotiate: true}\n", s.URL))
 	for _, c := range []struct {
 		user, text string
 		ok         bool
@@ -131,7 +132,7 @@ func TestWindowsTicketProxy(t *testing.T) {
 	built := windowsBuilt(t)
 	s := newTicketServer(t, "", "")
 	for user, status := range map[string]int{"alice": http.StatusOK, "mallory": http.StatusNotFound} {
-		cmd := s.wine(t, user, built.symdepot, "--depot", windowsPath(filepath.Join(s.dir, "proxy-"+user)), "proxy", "--negotiate", "--upstream", s.url, "--listen", "127.0.0.1:0")
+		cmd := s.wine(t, user, built.symdepot, "--depot", windowsPath(filepath.Join(s.dir, "proxy-"+user)), "proxy", "--negotiate", "--upstream", s.URL, "--listen", "127.0.0.1:0")
 		out := &symtest.Output{}
 		cmd.Stdout, cmd.Stderr = out, out
 		stop := startWine(t, cmd)
@@ -156,7 +157,7 @@ func TestWindowsTicketProxy(t *testing.T) {
 func TestWindowsTicketWorker(t *testing.T) {
 	built := windowsBuilt(t)
 	s := newTicketServer(t, "", "")
-	cmd := s.wine(t, "alice", built.symdepot, "work", "--negotiate", "--server", s.url, "--min-free", "1MiB",
+	cmd := s.wine(t, "alice", built.symdepot, "work", "--negotiate", "--server", s.URL, "--min-free", "1MiB",
 		"--scratch", windowsPath(t.TempDir()), "--transcoder", fmt.Sprintf(`test="%s" "%s" "-pdb" "{pdb}"`, windowsPath(built.tests), transcodetest.Word))
 	out := &symtest.Output{}
 	cmd.Stdout, cmd.Stderr = out, out
@@ -169,7 +170,7 @@ func TestWindowsTicketWorker(t *testing.T) {
 	alice := s.kdc.As(t, "alice")
 	var got kdctest.Response
 	symtest.Await(t, 3*time.Minute, "the SymCache file of the worker", func() bool {
-		got = alice.Curl(t, "--negotiate", "-u", ":", s.url+"/v3.1.0/hello-x64.pdb/"+helloID[:32]+"/1")
+		got = alice.Curl(t, "--negotiate", "-u", ":", s.URL+"/v3.1.0/hello-x64.pdb/"+helloID[:32]+"/1")
 		return got.Status == "200"
 	})
 	if !strings.Contains(got.Body, "hello-x64.pdb") || !strings.Contains(got.Body, "3.1.0") {
@@ -196,7 +197,7 @@ func TestWindowsTicketBound(t *testing.T) {
 		if err != nil {
 			t.Fatalf("the token: %v, %s", err, token)
 		}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+helloPDB, nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+helloPDB, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"syscall"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/command"
 )
 
 // nobody is a user without rights, as whom root runs a program.
@@ -116,21 +118,21 @@ func TestUnreadable(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.Chmod(closed, 0o755) })
 
-	o.run(exitFailed, "", "part of the input cannot be read: build.sub: .*permission denied; nothing was added", "add", "-p", "Game", "build")
-	o.run(exitFailed, "", "part of the input cannot be read: secret.pdb: .*permission denied; nothing was added", "add", "-p", "Game", "secret.pdb")
-	o.run(exitOK, "^$", "no transactions", "list")
-	o.run(exitOK, `"event":"skipped","path":"build.sub".*"unreadable":true`, "", "add", "-p", "Game", "--skip-unreadable", "--json", "build")
-	o.run(exitOK, "Game", "", "list")
-	o.run(exitFailed, "elf", "build.sub: cannot be read", "identify", "build")
-	o.run(exitFailed, "pdb", "secret.pdb: .*permission denied", "identify", "secret.pdb", "open.pdb")
-	o.run(exitFailed, "pdb", "nofile: no such file", "identify", "open.pdb", "nofile")
-	o.run(exitFailed, "", "permission denied", "get", "secret.pdb")
-	o.run(exitFailed, "", "permission denied", "import", "build/sub")
+	o.run(command.ExitFailed, "", "part of the input cannot be read: build.sub: .*permission denied; nothing was added", "add", "-p", "Game", "build")
+	o.run(command.ExitFailed, "", "part of the input cannot be read: secret.pdb: .*permission denied; nothing was added", "add", "-p", "Game", "secret.pdb")
+	o.run(command.ExitOK, "^$", "no transactions", "list")
+	o.run(command.ExitOK, `"event":"skipped","path":"build.sub".*"unreadable":true`, "", "add", "-p", "Game", "--skip-unreadable", "--json", "build")
+	o.run(command.ExitOK, "Game", "", "list")
+	o.run(command.ExitFailed, "elf", "build.sub: cannot be read", "identify", "build")
+	o.run(command.ExitFailed, "pdb", "secret.pdb: .*permission denied", "identify", "secret.pdb", "open.pdb")
+	o.run(command.ExitFailed, "pdb", "nofile: no such file", "identify", "open.pdb", "nofile")
+	o.run(command.ExitFailed, "", "permission denied", "get", "secret.pdb")
+	o.run(command.ExitFailed, "", "permission denied", "import", "build/sub")
 	if err := os.Chmod(closed, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	o.run(exitOK, "added +1 object", "", "add", "-p", "Game", "build")
-	o.run(exitOK, "already stored +1 object, .*same bytes", "", "add", "-p", "Game", "build/prog")
+	o.run(command.ExitOK, "added +1 object", "", "add", "-p", "Game", "build")
+	o.run(command.ExitOK, "already stored +1 object, .*same bytes", "", "add", "-p", "Game", "build/prog")
 }
 
 // TestDepotOfOthers: a command on the depot of another user names the depot and
@@ -140,13 +142,13 @@ func TestDepotOfOthers(t *testing.T) {
 	t.Parallel()
 	o := newOrdinary(t)
 	copyFile(t, "../../testdata/pdb/hello-x64.pdb", filepath.Join(o.dir, "hello.pdb"), 0o644)
-	o.run(exitOK, "", "", "add", "hello.pdb")
+	o.run(command.ExitOK, "", "", "add", "hello.pdb")
 	depot := filepath.Join(o.dir, "depot")
 	if err := os.Chmod(depot, 0); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Chmod(depot, 0o700) })
 	for _, args := range [][]string{{"list"}, {"add", "hello.pdb"}, {"find", "hello.pdb"}, {"serve", "--listen", "127.0.0.1:0"}, {"gc"}, {"verify"}} {
-		o.run(exitFailed, "^$", "permission denied\nThis user may not use the depot .*depot. Run the command as its owner", args...)
+		o.run(command.ExitFailed, "^$", "permission denied\nThis user may not use the depot .*depot. Run the command as its owner", args...)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -28,17 +29,17 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{t: t, depot: filepath.Join(t.TempDir(), "depot")}
-	if code, _, errs := symdepot(t, s.depot, "add", "--product", "other", "../../testdata/pe"); code != 0 {
+	if code, _, errs := commandtest.Symdepot(t, s.depot, "add", "--product", "other", "../../testdata/pe"); code != 0 {
 		t.Fatalf("add: exit %d, want 0: %s", code, errs)
 	}
 	s.token = s.newToken("--name", "ci", "--scope", "read", "--scope", "write")
-	s.url = serveDepot(t, s.depot, "--auth").url
+	s.url = commandtest.ServeDepot(t, s.depot, "--auth").URL
 	return s
 }
 
 func (s *site) newToken(args ...string) string {
 	s.t.Helper()
-	code, out, errs := symdepot(s.t, s.depot, append([]string{"token", "new"}, args...)...)
+	code, out, errs := commandtest.Symdepot(s.t, s.depot, append([]string{"token", "new"}, args...)...)
 	if code != 0 {
 		s.t.Fatalf("token new: exit %d, want 0: %s", code, errs)
 	}
@@ -64,7 +65,7 @@ func (s *site) run(t *testing.T, code int, words string, env []string, program s
 // transactions returns "VERSION CLASS OBJECTS" of the transactions of a product.
 func (s *site) transactions(t *testing.T, product string) (list []string) {
 	t.Helper()
-	_, out, _ := symdepot(t, s.depot, "list", "--json", "--product", product)
+	_, out, _ := commandtest.Symdepot(t, s.depot, "list", "--json", "--product", product)
 	for dec := json.NewDecoder(strings.NewReader(out)); dec.More(); {
 		var tx struct {
 			Version, Class string
@@ -95,7 +96,7 @@ func (s *site) comesBack(t *testing.T, files ...string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, out, errs := symdepot(t, s.depot, "identify", "--json", file)
+		_, out, errs := commandtest.Symdepot(t, s.depot, "identify", "--json", file)
 		var o struct{ Paths map[string][]string }
 		if err := json.NewDecoder(strings.NewReader(out)).Decode(&o); err != nil || len(o.Paths) == 0 {
 			t.Fatalf("identify %s: %v, %s%s; want at least one path", file, err, out, errs)
@@ -113,23 +114,6 @@ func (s *site) comesBack(t *testing.T, files ...string) {
 			}
 		}
 	}
-}
-
-// putFile writes a file and returns its path.
-func putFile(t *testing.T, dir, name string, b []byte) string {
-	t.Helper()
-	p := filepath.Join(dir, filepath.FromSlash(name))
-	symtest.Put(t, dir, name, b)
-	return p
-}
-
-func testFile(t *testing.T, name string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join("../../testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
 
 // zipped returns a zip archive with these members.
@@ -166,7 +150,7 @@ func TestUploaders(t *testing.T) {
 	files := func(t *testing.T, names ...string) (dir string, paths []string) {
 		dir = t.TempDir()
 		for _, n := range names {
-			paths = append(paths, putFile(t, dir, filepath.Base(n), testFile(t, n)))
+			paths = append(paths, commandtest.PutFile(t, dir, filepath.Base(n), commandtest.Testdata(t, n)))
 		}
 		return dir, paths
 	}
@@ -176,8 +160,8 @@ func TestUploaders(t *testing.T) {
 			cli := symtest.Tool(t, name)
 			product := name
 			dir, paths := files(t, "pdb/hello-x64.pdb", "elf/prog-sha1.debug", "elf/libprog.so")
-			paths = append(paths, putFile(t, dir, "prog.sym", symOf("prog", 1)))
-			putFile(t, dir, "notes.txt", []byte("not a symbol file"))
+			paths = append(paths, commandtest.PutFile(t, dir, "prog.sym", symOf("prog", 1)))
+			commandtest.PutFile(t, dir, "notes.txt", []byte("not a symbol file"))
 			upload := func(code int, words, token string, more ...string) string {
 				return s.run(t, code, words, nil, cli, append([]string{"--url", s.url, "--auth-token", token, "debug-files", "upload", "-o", "acme", "-p", product, dir}, more...)...)
 			}
@@ -190,7 +174,7 @@ func TestUploaders(t *testing.T) {
 			upload(1, "403", s.newToken("--name", "reader"))
 			upload(1, "403", s.newToken("--name", "elsewhere", "--scope", "write", "--product", "none", "--product", "nothing"))
 			s.run(t, 1, "not on URL root", nil, cli, "--url", s.url+"/corp", "--auth-token", s.token, "debug-files", "upload", "-o", "acme", "-p", product, dir)
-			mapping := putFile(t, t.TempDir(), "mapping.txt", []byte("com.example.A -> a:\n    1:1:void f():7:7 -> b\n"))
+			mapping := commandtest.PutFile(t, t.TempDir(), "mapping.txt", []byte("com.example.A -> a:\n    1:1:void f():7:7 -> b\n"))
 			s.run(t, 0, "", nil, cli, "--url", s.url, "--auth-token", s.token, "upload-proguard", "-o", "acme", "-p", product, mapping)
 			s.want(t, product, "1", "4")
 		})
@@ -199,10 +183,10 @@ func TestUploaders(t *testing.T) {
 		t.Parallel()
 		curl := symtest.Tool(t, "curl")
 		dir := t.TempDir()
-		sym := putFile(t, dir, "xul.sym", symOf("libxul.so", 2))
-		pdb := testFile(t, "pdb/hello-x86.pdb")
+		sym := commandtest.PutFile(t, dir, "xul.sym", symOf("libxul.so", 2))
+		pdb := commandtest.Testdata(t, "pdb/hello-x86.pdb")
 		// A zip archive as Mozilla's scripts send it: module/ID/file, and a list of them.
-		archive := putFile(t, dir, "symbols.zip", zipped(t, "libxul.so/"+fmt.Sprintf("%030X000", 3)+"/libxul.so.sym", symOf("libxul.so", 2),
+		archive := commandtest.PutFile(t, dir, "symbols.zip", zipped(t, "libxul.so/"+fmt.Sprintf("%030X000", 3)+"/libxul.so.sym", symOf("libxul.so", 2),
 			"hello-x86.pdb/"+breakpadID(t, s, "pdb/hello-x86.pdb")+"/hello-x86.pdb", pdb, "firefox-140.0-symbols.txt", []byte("libxul.so\n")))
 		send := func(words string, args ...string) {
 			t.Helper()
@@ -213,8 +197,8 @@ func TestUploaders(t *testing.T) {
 		send(`"skipped_keys":["`, "-H", "auth-token: "+s.token+"-uploadtry-2026", "--form", "try=1", "--form", "symbols.zip=@"+archive, s.url+"/in/Firefox/140.0/upload/")
 		s.want(t, "Firefox", "140.0 2", "140.0 try 2")
 		send(" 403", "-H", "Auth-Token: "+strings.Repeat("0", 32), "--form", "symbols.zip=@"+archive, s.url+"/upload/")
-		send("unrecognized file pattern", "-H", "Auth-Token: "+s.token, "--form", "a.zip=@"+putFile(t, dir, "a.zip", zipped(t, "readme.txt", []byte("x"))), s.url+"/upload/")
-		send(" 400", "-H", "Auth-Token: "+s.token, "--form", "a.zip=@"+putFile(t, dir, "b.zip", []byte("PK no archive")), s.url+"/upload/")
+		send("unrecognized file pattern", "-H", "Auth-Token: "+s.token, "--form", "a.zip=@"+commandtest.PutFile(t, dir, "a.zip", zipped(t, "readme.txt", []byte("x"))), s.url+"/upload/")
+		send(" 400", "-H", "Auth-Token: "+s.token, "--form", "a.zip=@"+commandtest.PutFile(t, dir, "b.zip", []byte("PK no archive")), s.url+"/upload/")
 		send(" 400", "-H", "Auth-Token: "+s.token, "--data", "url=https://example.com/a.zip", s.url+"/upload/")
 		s.want(t, "Firefox", "140.0 2", "140.0 try 2")
 	})
@@ -222,7 +206,7 @@ func TestUploaders(t *testing.T) {
 		t.Parallel()
 		up := symtest.Tool(t, "sym_upload")
 		dir := t.TempDir()
-		one, two := putFile(t, dir, "one.sym", symOf("one", 10)), putFile(t, dir, "two.sym", symOf("two", 11))
+		one, two := commandtest.PutFile(t, dir, "one.sym", symOf("one", 10)), commandtest.PutFile(t, dir, "two.sym", symOf("two", 11))
 		s.run(t, 0, "Successfully sent", nil, up, "-v", "1.2", one, s.url+"/in/Crashy/1.2?key="+s.token)
 		s.run(t, 0, "Successfully sent", nil, up, "-p", "sym-upload-v2", "-k", s.token, two, s.url+"/in/Crashy/1.2")
 		s.want(t, "Crashy", "1.2 2") // one transaction collects both
@@ -241,27 +225,27 @@ func TestUploaders(t *testing.T) {
 		dir := t.TempDir()
 		pkg := func(name, version string, members ...any) string {
 			spec := fmt.Sprintf(`<?xml version="1.0"?><package xmlns="http://schemas.microsoft.com/packaging/2010/07/nuspec.xsd"><metadata><id>%s</id><version>%s</version><authors>a</authors><description>d</description></metadata></package>`, name, version)
-			return putFile(t, dir, name+"."+version+".nupkg", zipped(t, append([]any{"[Content_Types].xml", []byte(`<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="nuspec" ContentType="application/octet"/><Default Extension="dll" ContentType="application/octet"/><Default Extension="pdb" ContentType="application/octet"/><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/></Types>`),
+			return commandtest.PutFile(t, dir, name+"."+version+".nupkg", zipped(t, append([]any{"[Content_Types].xml", []byte(`<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="nuspec" ContentType="application/octet"/><Default Extension="dll" ContentType="application/octet"/><Default Extension="pdb" ContentType="application/octet"/><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/></Types>`),
 				"_rels/.rels", []byte(`<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Type="http://schemas.microsoft.com/packaging/2010/07/manifest" Target="/` + name + `.nuspec" Id="R1"/></Relationships>`),
 				name + ".nuspec", []byte(spec)}, members...)...))
 		}
-		lib := pkg("Lib", "1.0.0", "lib/net48/hello-x64.exe", testFile(t, "pdb/hello-x64.exe"), "lib/net48/hello-x64.pdb", testFile(t, "pdb/hello-x64.pdb"))
+		lib := pkg("Lib", "1.0.0", "lib/net48/hello-x64.exe", commandtest.Testdata(t, "pdb/hello-x64.exe"), "lib/net48/hello-x64.pdb", commandtest.Testdata(t, "pdb/hello-x64.pdb"))
 		s.run(t, 0, "was pushed", nil, nuget, "push", lib, s.token, "-Source", s.url+"/nuget/v3/index.json", "-NonInteractive")
 		s.want(t, "Lib", "1.0.0 2")
 		s.comesBack(t, "../../testdata/pdb/hello-x64.pdb")
 		s.run(t, 0, "was pushed", nil, nuget, "push", lib, s.token, "-Source", s.url+"/nuget/v3/index.json", "-NonInteractive")
 		s.want(t, "Lib", "1.0.0 2")
 		// A7: the symbol package beside a package follows by itself.
-		symbols := pkg("Two", "1.0.0", "lib/net48/hello-arm64.pdb", testFile(t, "pdb/hello-arm64.pdb"))
+		symbols := pkg("Two", "1.0.0", "lib/net48/hello-arm64.pdb", commandtest.Testdata(t, "pdb/hello-arm64.pdb"))
 		if err := os.Rename(symbols, strings.TrimSuffix(symbols, ".nupkg")+".snupkg"); err != nil {
 			t.Fatal(err)
 		}
-		two := pkg("Two", "1.0.0", "lib/net48/hello-arm64.exe", testFile(t, "pdb/hello-arm64.exe"))
+		two := pkg("Two", "1.0.0", "lib/net48/hello-arm64.exe", commandtest.Testdata(t, "pdb/hello-arm64.exe"))
 		s.run(t, 0, "Two.1.0.0.snupkg", nil, nuget, "push", two, s.token, "-Source", s.url+"/nuget/v3/index.json", "-NonInteractive")
 		s.want(t, "Two", "1.0.0 1", "1.0.0 1")
 		s.comesBack(t, "../../testdata/pdb/hello-arm64.pdb")
 		// The PDB of another build beside the image.
-		wrong := pkg("Lib", "1.0.1", "lib/net48/hello-x64.exe", testFile(t, "pdb/hello-x64.exe"), "lib/net48/hello-x64.pdb", testFile(t, "pdb/hello-x86.pdb"))
+		wrong := pkg("Lib", "1.0.1", "lib/net48/hello-x64.exe", commandtest.Testdata(t, "pdb/hello-x64.exe"), "lib/net48/hello-x64.pdb", commandtest.Testdata(t, "pdb/hello-x86.pdb"))
 		s.run(t, 1, "400", nil, nuget, "push", wrong, s.token, "-Source", s.url+"/nuget/v3/index.json", "-NonInteractive")
 		s.run(t, 1, "403", nil, nuget, "push", lib, "bad", "-Source", s.url+"/nuget/v3/index.json", "-NonInteractive")
 		s.want(t, "Lib", "1.0.0 2")
@@ -295,7 +279,7 @@ func TestUploaders(t *testing.T) {
 		s.want(t, "Profiles", "1")
 		s.comesBack(t, paths[1])
 		if find := symtest.Judge(t, "debuginfod-find"); find != "" {
-			headers := putFile(t, t.TempDir(), "headers", []byte(bearer+"\n"))
+			headers := commandtest.PutFile(t, t.TempDir(), "headers", []byte(bearer+"\n"))
 			s.run(t, 0, "", []string{"DEBUGINFOD_URLS=" + s.url, "DEBUGINFOD_HEADERS_FILE=" + headers, "DEBUGINFOD_CACHE_PATH=" + t.TempDir()}, find, "executable", id)
 		}
 	})
@@ -314,7 +298,7 @@ func buildIDOf(t *testing.T, s *site, path string) string {
 
 func idField(t *testing.T, s *site, path, field string) string {
 	t.Helper()
-	_, out, errs := symdepot(t, s.depot, "identify", "--json", path)
+	_, out, errs := commandtest.Symdepot(t, s.depot, "identify", "--json", path)
 	var o map[string]any
 	if err := json.NewDecoder(strings.NewReader(out)).Decode(&o); err != nil {
 		t.Fatalf("identify %s: %v %s%s", path, err, out, errs)
@@ -334,28 +318,28 @@ func TestSymUploadOtherBytes(t *testing.T) {
 	up := symtest.Tool(t, "sym_upload")
 	s := newSite(t)
 	env := map[string]string{"SYMDEPOT_DEPOT": s.depot, "PATH": os.Getenv("PATH"), "HOME": t.TempDir()}
-	server, err := startServe(func(k string) string { return env[k] }, ".", "--auth")
+	server, err := commandtest.StartServe(func(k string) string { return env[k] }, ".", "--auth")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = server.cmd.Process.Kill() }) // it has ended, unless the test fails
+	t.Cleanup(func() { _ = server.Cmd.Process.Kill() }) // it has ended, unless the test fails
 	for i, version := range [][]string{{"-p", "sym-upload-v2", "-k", s.token}, nil} {
 		product := fmt.Sprintf("Product%d", i)
-		url := server.url + "/in/" + product + "/1"
+		url := server.URL + "/in/" + product + "/1"
 		if version == nil {
 			url += "?key=" + s.token
 		}
-		first := putFile(t, t.TempDir(), "two.sym", symOf("two", 11))
-		other := putFile(t, t.TempDir(), "two.sym", append(symOf("two", 11), "PUBLIC 3000 0 more\n"...))
+		first := commandtest.PutFile(t, t.TempDir(), "two.sym", symOf("two", 11))
+		other := commandtest.PutFile(t, t.TempDir(), "two.sym", append(symOf("two", 11), "PUBLIC 3000 0 more\n"...))
 		for _, file := range []string{first, first, other} {
 			s.run(t, 0, "", nil, up, append(slices.Clone(version), file, url)...)
 		}
 		s.want(t, product, "1 2")
 	}
-	if err := server.stop(); err != nil {
+	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if text := server.log.String(); strings.Count(text, "the product had other bytes with the same id") != 2 {
+	if text := server.Log.String(); strings.Count(text, "the product had other bytes with the same id") != 2 {
 		t.Errorf("the log of the server tells %d times of other bytes, want twice:\n%s", strings.Count(text, "the product had other bytes"), text)
 	}
 }

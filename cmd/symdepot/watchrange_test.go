@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -17,13 +18,13 @@ func TestWatchedRangeChanges(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 20 // more than the system keeps for a connection
 	dir := t.TempDir()
-	path := randomSyms(t, dir, 1, size)[0]
-	s := serveDepot(t, filepath.Join(t.TempDir(), "depot"), "--watch", dir)
+	path := commandtest.RandomSyms(t, dir, 1, size)[0]
+	s := commandtest.ServeDepot(t, filepath.Join(t.TempDir(), "depot"), "--watch", dir)
 	symtest.Await(t, time.Minute, "the first scan", func() bool {
-		res, err := http.Head(s.url + path)
+		res, err := http.Head(s.URL + path)
 		return err == nil && res.Body.Close() == nil && res.StatusCode == http.StatusOK
 	})
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

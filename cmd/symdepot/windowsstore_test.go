@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/command/commandtest"
 )
 
 // TestWindowsStore lets the program for Windows, under Wine, and that of this system
@@ -65,7 +67,7 @@ func TestWindowsStore(t *testing.T) {
 			t.Errorf("%s in the store: %v, want found %v", name, err, found)
 		}
 	}
-	if code, out, errs := symdepot(t, depot, "verify"); code != 0 || !strings.Contains(out, "clean: 2 contents") {
+	if code, out, errs := commandtest.Symdepot(t, depot, "verify"); code != 0 || !strings.Contains(out, "clean: 2 contents") {
 		t.Errorf("verify: exit code %d, %s%s, want 2 contents", code, out, errs)
 	}
 }

@@ -10,24 +10,28 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 )
 
-// tokenStore is the gate's view of the depot's tokens.
-type tokenStore struct{ d *depot.Depot }
+// Tokens are those of a depot as the gate, the API and commands see them: here alone rows of
+// the index become tokens, and back.
+type Tokens struct{ rows index.Tokens }
+
+// TokensOf returns the tokens of a depot.
+func TokensOf(d *depot.Depot) Tokens { return Tokens{d.Tokens} }
 
 // TokenByHash implements auth.Store.
-func (s tokenStore) TokenByHash(ctx context.Context, hash [32]byte) (auth.TokenRow, error) {
-	row, err := s.d.Tokens.ByHash(ctx, hash)
+func (s Tokens) TokenByHash(ctx context.Context, hash [32]byte) (auth.TokenRow, error) {
+	row, err := s.rows.ByHash(ctx, hash)
 	return auth.TokenRow(row), err
 }
 
 // TokenByID implements auth.Store.
-func (s tokenStore) TokenByID(ctx context.Context, id string) (auth.TokenRow, error) {
-	row, err := s.d.Tokens.ByID(ctx, id)
+func (s Tokens) TokenByID(ctx context.Context, id string) (auth.TokenRow, error) {
+	row, err := s.rows.ByID(ctx, id)
 	return auth.TokenRow(row), err
 }
 
 // PutToken implements auth.Store.
-func (s tokenStore) PutToken(ctx context.Context, row auth.TokenRow) error {
-	err := s.d.Tokens.Put(ctx, depot.Token(row))
+func (s Tokens) PutToken(ctx context.Context, row auth.TokenRow) error {
+	err := s.rows.Put(ctx, depot.Token(row))
 	if errors.Is(err, index.ErrManyTokens) {
 		err = auth.ErrManyTokens
 	}
@@ -35,13 +39,13 @@ func (s tokenStore) PutToken(ctx context.Context, row auth.TokenRow) error {
 }
 
 // TouchToken implements auth.Store.
-func (s tokenStore) TouchToken(ctx context.Context, used map[string]time.Time) error {
-	return s.d.Tokens.Touch(ctx, used)
+func (s Tokens) TouchToken(ctx context.Context, used map[string]time.Time) error {
+	return s.rows.Touch(ctx, used)
 }
 
 // PutSignIn implements auth.Store.
-func (s tokenStore) PutSignIn(ctx context.Context, row auth.TokenRow, limits auth.SignInLimits) error {
-	err := s.d.Tokens.PutSignIn(ctx, depot.Token(row), index.SignInLimits(limits))
+func (s Tokens) PutSignIn(ctx context.Context, row auth.TokenRow, limits auth.SignInLimits) error {
+	err := s.rows.PutSignIn(ctx, depot.Token(row), index.SignInLimits(limits))
 	if errors.Is(err, index.ErrManySignIns) {
 		err = auth.ErrManySignIns
 	}
@@ -49,25 +53,19 @@ func (s tokenStore) PutSignIn(ctx context.Context, row auth.TokenRow, limits aut
 }
 
 // EndSignIn implements auth.Store.
-func (s tokenStore) EndSignIn(ctx context.Context, id string) error {
-	return s.d.Tokens.EndSignIn(ctx, id)
-}
-
-// tokenAPI is the API's view of the gate and the depot's tokens.
-type tokenAPI struct {
-	*auth.Gate
-	tokenStore
+func (s Tokens) EndSignIn(ctx context.Context, id string) error {
+	return s.rows.EndSignIn(ctx, id)
 }
 
 // List implements web.Tokens.
-func (s tokenAPI) List(ctx context.Context) ([]auth.TokenRow, error) {
-	rows, err := s.d.Tokens.List(ctx)
+func (s Tokens) List(ctx context.Context) ([]auth.TokenRow, error) {
+	rows, err := s.rows.List(ctx)
 	return tokenRows(rows), err
 }
 
 // SignIns implements web.Tokens.
-func (s tokenAPI) SignIns(ctx context.Context) ([]auth.TokenRow, error) {
-	rows, err := s.d.Tokens.SignIns(ctx)
+func (s Tokens) SignIns(ctx context.Context) ([]auth.TokenRow, error) {
+	rows, err := s.rows.SignIns(ctx)
 	return tokenRows(rows), err
 }
 
@@ -79,8 +77,14 @@ func tokenRows(rows []depot.Token) []auth.TokenRow {
 	return list
 }
 
+// Revoke implements web.Tokens.
+func (s Tokens) Revoke(ctx context.Context, id string) error { return s.rows.Revoke(ctx, id) }
+
+// tokenAPI is the API's view of the gate and the depot's tokens.
+type tokenAPI struct {
+	*auth.Gate
+	Tokens
+}
+
 // EndSignIn implements web.Tokens.
 func (s tokenAPI) EndSignIn(ctx context.Context, id string) error { return s.Gate.EndSignIn(ctx, id) }
-
-// Revoke implements web.Tokens.
-func (s tokenAPI) Revoke(ctx context.Context, id string) error { return s.d.Tokens.Revoke(ctx, id) }

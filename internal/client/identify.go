@@ -9,17 +9,48 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/symdepot/symdepot/dump"
+	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/scan"
 	"github.com/symdepot/symdepot/internal/sparse"
 	"github.com/symdepot/symdepot/internal/wire"
+	"github.com/symdepot/symdepot/objfile"
 )
 
 // identifyTime is how long an answer may take: a server examines few files at once.
 const identifyTime = 5 * time.Minute
 
-// Identify asks the server what a file is and what its depot has of it. It sends the
-// beginning of the file, and then the ranges that the server asks for. The answer is
-// decoded into into. endpoint.ErrRefused means that the file is of no kind that has symbols.
-func (p *Pusher) Identify(ctx context.Context, name string, file io.ReaderAt, size int64, into any) error {
+// MayIdentify refuses files that are neither symbol files nor dumps: nothing of them is sent
+// to a server. The error wraps objfile.ErrNotSymbolFile.
+func MayIdentify(head []byte, name string) error {
+	if dump.Detect(head) != "" {
+		return nil
+	}
+	return objfile.Detect(head, name)
+}
+
+// Identify asks the server what a file is and what its depot has of it, and discards the
+// file. An error of the file, or that it is of no kind that has symbols, is a
+// report.FileError.
+func (p *Pusher) Identify(ctx context.Context, f *scan.File) (*report.FileAnswer, error) {
+	content, err := f.Open(ctx)
+	if err != nil {
+		return nil, &report.FileError{Err: err}
+	}
+	defer f.Discard()
+	defer content.Close()
+	var answer report.FileAnswer
+	if err := p.identify(ctx, f.Name, content, content.Size(), &answer); ProblemWord(err) == "not-symbol" {
+		return nil, &report.FileError{Err: fmt.Errorf("%w: %s", objfile.ErrNotSymbolFile, ProblemText(err))}
+	} else if err != nil {
+		return nil, err
+	}
+	return &answer, nil
+}
+
+// identify sends the beginning of a file, and then the ranges that the server asks for. The
+// answer is decoded into into.
+func (p *Pusher) identify(ctx context.Context, name string, file io.ReaderAt, size int64, into any) error {
 	h := sparse.Header{Name: name, Size: size, Slices: []sparse.Range{}}
 	if size > 0 {
 		h.Slices = append(h.Slices, sparse.Range{At: 0, Len: min(size, sparse.Head)})

@@ -32,7 +32,7 @@ type Identified struct {
 }
 
 // Identify describes the objects in a file, with their links to source files, and discards
-// the file.
+// the file. The error is of the type FileError.
 func Identify(ctx context.Context, f *scan.File, opt objfile.Options) (list []Identified, err error) {
 	err = f.Examine(ctx, opt, func(c *scan.Content, objs []objfile.Object) error {
 		for _, o := range objs {
@@ -44,7 +44,10 @@ func Identify(ctx context.Context, f *scan.File, opt objfile.Options) (list []Id
 		}
 		return nil
 	})
-	return list, err
+	if err != nil {
+		return nil, &FileError{err}
+	}
+	return list, nil
 }
 
 // ReadLinks reads the links of o, which f has, to source files. The error is that of f.

@@ -20,11 +20,10 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	cdplog "github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
-
-	cdplog "github.com/chromedp/cdproto/log"
 
 	"github.com/symdepot/symdepot/internal/symtest"
 )

@@ -1,9 +1,0 @@
-//go:build !windows
-
-package main
-
-// daemonCommands are the commands for those who run a server.
-type daemonCommands struct {
-	appleCommands
-	serverCommands
-}

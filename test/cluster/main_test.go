@@ -1,0 +1,10 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/symdepot/symdepot/internal/command/commandtest"
+)
+
+// TestMain makes the test binary the program when a test runs it.
+func TestMain(m *testing.M) { commandtest.Main(m) }
