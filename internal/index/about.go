@@ -29,15 +29,15 @@ var versionQuery = each("SELECT 'SQLite ' || sqlite_version()", "SELECT 'Postgre
 
 // AboutOf asks the database of an index what it is.
 func AboutOf(ctx context.Context, db *DB) (About, error) {
-	a := About{Known: len(db.engine.steps())}
+	a := About{Known: db.base.Format()}
 	began := time.Now()
-	err := db.scans.row(ctx, versionQuery, nil, &a.Database)
+	err := db.base.Scans.row(ctx, versionQuery, nil, &a.Database)
 	a.RoundTrip = time.Since(began)
 	if err != nil {
-		return a, db.fail("ask for the version", err)
+		return a, db.base.Fail("ask for the version", err)
 	}
-	a.Clock, a.Here = db.now(), time.Now()
-	err = db.scans.each(ctx, true, "SELECT number, name, applied FROM migration ORDER BY number", nil, func(scan scanFunc) (bool, error) {
+	a.Clock, a.Here = db.base.Now(), time.Now()
+	err = db.base.Scans.each(ctx, true, "SELECT number, name, applied FROM migration ORDER BY number", nil, func(scan scanFunc) (bool, error) {
 		var m Migration
 		var applied int64
 		if err := scan(&m.Number, &m.Name, &applied); err != nil {
@@ -47,5 +47,5 @@ func AboutOf(ctx context.Context, db *DB) (About, error) {
 		a.Migrations, a.Format = append(a.Migrations, m), m.Number
 		return true, nil
 	})
-	return a, db.fail("list the migrations", err)
+	return a, db.base.Fail("list the migrations", err)
 }

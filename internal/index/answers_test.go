@@ -216,7 +216,7 @@ func (s *side) run(fn func(*side, operation) error, writes bool, o operation) st
 		}
 	}
 	if err != nil {
-		s.say("error %s", strings.ReplaceAll(err.Error(), s.db.engine.name(), "INDEX"))
+		s.say("error %s", strings.ReplaceAll(err.Error(), s.db.base.engine.name(), "INDEX"))
 	}
 	if writes {
 		after, _ := s.db.Generation(s.ctx)

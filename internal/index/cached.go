@@ -56,22 +56,22 @@ func (cf CachedFiles) Put(ctx context.Context, f CachedFile, check func(ctx cont
 		err = errors.New("an object of a downloaded file has a different content")
 	}
 	if err != nil {
-		return cf.db.fail(op, err)
+		return cf.db.base.Fail(op, err)
 	}
 	if f.Fetched.IsZero() {
-		f.Fetched = cf.db.now()
+		f.Fetched = cf.db.base.Now()
 	}
-	return cf.db.update(ctx, op, func(w *write) error {
+	return cf.db.base.Update(ctx, op, func(w *write) error {
 		if check != nil && !cf.db.placed {
 			if err := check(ctx, []blob.Ref{f.Ref}); err != nil {
 				return err
 			}
 		}
-		c := commit{write: w, now: cf.db.now(), placed: cf.db.placed}
+		c := commit{write: w, now: cf.db.base.Now(), placed: cf.db.placed}
 		if err := c.cached(f); err != nil {
 			return fmt.Errorf("%s of %s: %w", f.Name, f.Source, err)
 		}
-		if err := c.changed(); err != nil {
+		if err := nextGeneration(c.write); err != nil {
 			return err
 		}
 		return c.count()
@@ -80,7 +80,7 @@ func (cf CachedFiles) Put(ctx context.Context, f CachedFile, check func(ctx cont
 
 // cached writes the rows of a downloaded file.
 func (c *commit) cached(f CachedFile) error {
-	product, err := c.productID(f.Product)
+	product, err := productID(c.write, f.Product)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (c *commit) cached(f CachedFile) error {
 	for i, o := range others {
 		rows[i] = cachedRow{content, f.Size, o}
 	}
-	return c.deleteCached(rows, c.now)
+	return deleteCached(c.write, rows, c.now)
 }
 
 // lateOnes notes those of the objects that the product does not have. A filter reads
@@ -211,7 +211,7 @@ var (
 
 // deleteCached removes downloaded files and hides their objects that nothing else makes
 // visible.
-func (w *write) deleteCached(files []cachedRow, now time.Time) error {
+func deleteCached(w *write, files []cachedRow, now time.Time) error {
 	rows := make([][]any, len(files))
 	type sum struct{ n, bytes int64 }
 	sums := make(map[int64]sum)
@@ -232,7 +232,7 @@ func (w *write) deleteCached(files []cachedRow, now time.Time) error {
 	if _, err := w.execOver(dropFiles, objects); err != nil {
 		return err
 	}
-	if err := w.updateVisibility(objects, now); err != nil {
+	if err := updateVisibility(w, objects, now); err != nil {
 		return err
 	}
 	if _, err := w.execOver(dropCached, rows); err != nil {
@@ -259,7 +259,7 @@ func (cf CachedFiles) Touch(ctx context.Context, used map[blob.Ref]time.Time) er
 		refs = append(refs, r)
 	}
 	for batch := range slices.Chunk(refs, touchBatch) {
-		if err := cf.db.updateUnsynced(ctx, "record last uses", func(w *write) error {
+		if err := cf.db.base.UpdateUnsynced(ctx, "record last uses", func(w *write) error {
 			rows := make([][]any, len(batch))
 			for i, r := range batch {
 				rows[i] = []any{r[:], used[r].UnixMilli()}
@@ -285,7 +285,7 @@ type CachedStats struct {
 // cheap.
 func (cf CachedFiles) Stats(ctx context.Context) ([]CachedStats, error) {
 	list := []CachedStats{}
-	err := cf.db.scans.each(ctx, true, `SELECT source, sum(files), sum(bytes), min(oldest) FROM
+	err := cf.db.base.Scans.each(ctx, true, `SELECT source, sum(files), sum(bytes), min(oldest) FROM
 		(SELECT t.source, t.files, t.bytes, (SELECT min(c.used) FROM cached c WHERE c.tx_id = t.id) AS oldest FROM tx t
 			WHERE t.id < 0 AND t.files > 0) AS s
 		GROUP BY source ORDER BY source`, nil, func(scan scanFunc) (bool, error) {
@@ -296,7 +296,7 @@ func (cf CachedFiles) Stats(ctx context.Context) ([]CachedStats, error) {
 		list = append(list, s)
 		return true, err
 	})
-	return list, cf.db.fail("count cached files", err)
+	return list, cf.db.base.Fail("count cached files", err)
 }
 
 // CacheFilter selects cached files; the zero value selects all.
@@ -402,9 +402,9 @@ func (cf CachedFiles) evict(ctx context.Context, refs []blob.Ref, source string,
 		var gone []dropped
 		var files int
 		var size int64
-		err := cf.db.update(ctx, "evict", func(w *write) error {
+		err := cf.db.base.Update(ctx, "evict", func(w *write) error {
 			files, size = 0, 0
-			now := cf.db.now()
+			now := cf.db.base.Now()
 			d := drop{write: w, colds: cf.db.Colds, before: now.UnixMilli(), now: now}
 			if files, size, err = d.evict(batch, text(source)); err != nil {
 				return err
@@ -413,10 +413,10 @@ func (cf CachedFiles) evict(ctx context.Context, refs []blob.Ref, source string,
 			if files == 0 {
 				return nil
 			}
-			if err := d.changed(); err != nil {
+			if err := nextGeneration(d.write); err != nil {
 				return err
 			}
-			return d.count(-int64(len(d.gone)), -d.bytes, -d.objects, -d.lookups)
+			return addCounts(d.write, -int64(len(d.gone)), -d.bytes, -d.objects, -d.lookups)
 		})
 		if err != nil {
 			return n, bytes, err
@@ -451,7 +451,7 @@ func (d *drop) evict(refs []blob.Ref, source string) (files int, bytes int64, er
 	}); err != nil || len(rows) == 0 {
 		return 0, 0, err
 	}
-	if err := d.deleteCached(rows, d.now); err != nil {
+	if err := deleteCached(d.write, rows, d.now); err != nil {
 		return 0, 0, err
 	}
 	_, err = d.contents(slices.DeleteFunc(slices.Clone(refs), func(r blob.Ref) bool { return !evicted[r] }))

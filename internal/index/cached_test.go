@@ -287,9 +287,9 @@ func BenchmarkCached(b *testing.B) {
 		db := openTest(b, Options{})
 		for n := range many {
 			e := figureEntry(n)
-			if err := db.updateUnsynced(b.Context(), "fill", func(w *write) error {
-				c := commit{write: w, now: db.now()}
-				if err := c.cached(CachedFile{Source: "s", Name: "n", Ref: e.Ref, Size: e.Size, Fetched: db.now(), Entries: []Entry{e}}); err != nil {
+			if err := db.base.UpdateUnsynced(b.Context(), "fill", func(w *write) error {
+				c := commit{write: w, now: db.base.Now()}
+				if err := c.cached(CachedFile{Source: "s", Name: "n", Ref: e.Ref, Size: e.Size, Fetched: db.base.Now(), Entries: []Entry{e}}); err != nil {
 					return err
 				}
 				return c.count()

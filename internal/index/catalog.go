@@ -83,7 +83,7 @@ var ErrShortPattern = fmt.Errorf("the depot has more than %d names: a pattern th
 func (c Catalog) Objects(ctx context.Context, scope Scope, f ObjectFilter) (list []Found, next *ObjectKey, err error) {
 	w := objectWalk{db: c.db, f: f}
 	if err := w.see(ctx, scope); err != nil || w.none {
-		return nil, nil, c.db.fail("list objects", err)
+		return nil, nil, c.db.base.Fail("list objects", err)
 	}
 	rows, next, err := w.page(ctx)
 	if err == nil {
@@ -93,7 +93,7 @@ func (c Catalog) Objects(ctx context.Context, scope Scope, f ObjectFilter) (list
 		}
 		list, err = c.load(ctx, w.seen, ids)
 	}
-	return list, next, c.db.fail("list objects", err)
+	return list, next, c.db.base.Fail("list objects", err)
 }
 
 // visibility is a scope as ids of products. Its texts are conditions without
@@ -114,7 +114,7 @@ func (c Catalog) visibility(ctx context.Context, scope Scope, product *string) (
 		return visibility{all: true}, nil
 	}
 	where, args := scope.where("id", nil)
-	err = c.db.scans.each(ctx, scope.few(), "SELECT id FROM product WHERE 1 = 1"+where+" ORDER BY id", args,
+	err = c.db.base.Scans.each(ctx, scope.few(), "SELECT id FROM product WHERE 1 = 1"+where+" ORDER BY id", args,
 		func(scan scanFunc) (bool, error) {
 			var id int64
 			err := scan(&id)
@@ -293,7 +293,7 @@ func (c Catalog) checkPattern(ctx context.Context, pattern string) error {
 	}
 	most := c.db.limits.names
 	var many bool
-	if err := c.db.scans.row(ctx, "SELECT EXISTS (SELECT 1 FROM listed_name WHERE product_id = 0 LIMIT 1 OFFSET $1)",
+	if err := c.db.base.Scans.row(ctx, "SELECT EXISTS (SELECT 1 FROM listed_name WHERE product_id = 0 LIMIT 1 OFFSET $1)",
 		[]any{most}, &many); err != nil {
 		return err
 	}
@@ -418,7 +418,7 @@ func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKe
 func (w *objectWalk) isFew(ctx context.Context, s source) (few bool, err error) {
 	few = true
 	query := marks(s.ids()+" LIMIT 1 OFFSET %s", 0)
-	err = w.db.scans.each(ctx, false, query, append(slices.Clone(s.args), w.db.limits.few), func(scanFunc) (bool, error) {
+	err = w.db.base.Scans.each(ctx, false, query, append(slices.Clone(s.args), w.db.limits.few), func(scanFunc) (bool, error) {
 		few = false
 		return false, nil
 	})
@@ -497,7 +497,7 @@ func (w *objectWalk) rows(ctx context.Context, s source, order string, limit int
 		visible = "1 = 1"
 	}
 	query = marks(query, len(w.args)) + visible + w.cond + " ORDER BY " + order + " LIMIT " + strconv.Itoa(limit)
-	err = w.db.scans.each(ctx, false, query, slices.Concat(w.args, s.args), func(scan scanFunc) (bool, error) {
+	err = w.db.base.Scans.each(ctx, false, query, slices.Concat(w.args, s.args), func(scan scanFunc) (bool, error) {
 		var k ObjectKey
 		err := scan(&k.ID, &k.Name, &k.Size)
 		list = append(list, k)
@@ -508,7 +508,7 @@ func (w *objectWalk) rows(ctx context.Context, s source, order string, limit int
 
 // bound reads the key of the row w.db.limits.step rows on, if there is one.
 func (w *objectWalk) bound(ctx context.Context, query string, from, dest any) (found bool, err error) {
-	err = w.db.scans.each(ctx, true, query, []any{from, w.db.limits.step}, func(scan scanFunc) (bool, error) {
+	err = w.db.base.Scans.each(ctx, true, query, []any{from, w.db.limits.step}, func(scan scanFunc) (bool, error) {
 		found = true
 		return false, scan(dest)
 	})
@@ -549,7 +549,7 @@ func (w *objectWalk) byName(ctx context.Context) (rows []ObjectKey, next *Object
 		var last string
 		found := false
 		query := marks("SELECT k.name FROM "+names+" CROSS JOIN object o WHERE o.name_fold = k.name ORDER BY k.name LIMIT 1 OFFSET %s", 0)
-		if err := w.db.scans.each(ctx, false, query, append(slices.Clone(args), w.db.limits.step), func(scan scanFunc) (bool, error) {
+		if err := w.db.base.Scans.each(ctx, false, query, append(slices.Clone(args), w.db.limits.step), func(scan scanFunc) (bool, error) {
 			found = true
 			return false, scan(&last)
 		}); err != nil {
@@ -577,7 +577,7 @@ func (w *objectWalk) nextName(ctx context.Context, after string) (end *ObjectKey
 		return &ObjectKey{Name: after}, nil
 	}
 	for _, product := range w.seen.products {
-		if err := w.db.scans.each(ctx, true, "SELECT name FROM listed_name WHERE product_id = $1 AND name > $2 ORDER BY name LIMIT 1",
+		if err := w.db.base.Scans.each(ctx, true, "SELECT name FROM listed_name WHERE product_id = $1 AND name > $2 ORDER BY name LIMIT 1",
 			[]any{product, after}, func(scan scanFunc) (bool, error) {
 				k := ObjectKey{ID: math.MaxInt64} // before all objects of the name
 				err := scan(&k.Name)
@@ -599,7 +599,7 @@ func (w *objectWalk) byNames(ctx context.Context, rows []ObjectKey, lists []int6
 		var list []string
 		names, args := w.names(after, lists)
 		names = marks("SELECT name FROM "+names+" ORDER BY name LIMIT "+strconv.Itoa(w.f.Limit+1), 0)
-		if err := w.db.scans.each(ctx, false, names, args, func(scan scanFunc) (bool, error) {
+		if err := w.db.base.Scans.each(ctx, false, names, args, func(scan scanFunc) (bool, error) {
 			var name string
 			err := scan(&name)
 			list = append(list, name)
@@ -666,7 +666,7 @@ func (w *objectWalk) byAddedTo(ctx context.Context) (rows []ObjectKey, next *Obj
 		more := false
 		for _, product := range w.seen.products {
 			of := 0
-			if err := w.db.scans.each(ctx, true, "SELECT object_id FROM seen WHERE product_id = $1 AND object_id < $2 "+
+			if err := w.db.base.Scans.each(ctx, true, "SELECT object_id FROM seen WHERE product_id = $1 AND object_id < $2 "+
 				"ORDER BY object_id DESC LIMIT $3", []any{product, before, n}, func(scan scanFunc) (bool, error) {
 				var id int64
 				err := scan(&id)
@@ -760,7 +760,7 @@ func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []i
 		seq int64
 	}
 	have := make(map[int64]loaded, len(ids))
-	err := c.db.scans.each(ctx, false, "SELECT "+objectColumns+", "+fileColumns+`, f.seq, p.name
+	err := c.db.base.Scans.each(ctx, false, "SELECT "+objectColumns+", "+fileColumns+`, f.seq, p.name
 		FROM object o JOIN content c ON c.id = o.content_id
 		JOIN tx_file f ON f.object_id = o.id AND f.tx_id = (`+newest+`)
 		JOIN tx t ON t.id = f.tx_id JOIN product p ON p.id = t.product_id WHERE o.id IN (`+idList(ids)+")", args,
@@ -801,14 +801,14 @@ func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[in
 		join = " JOIN tx t ON t.id = f.tx_id" + v.in("t.product_id")
 	}
 	if c.lateral() {
-		return list, c.db.scans.each(ctx, false, "SELECT k.id, h.tx_id FROM unnest(ARRAY["+idList(ids)+`]::bigint[]) AS k(id)
+		return list, c.db.base.Scans.each(ctx, false, "SELECT k.id, h.tx_id FROM unnest(ARRAY["+idList(ids)+`]::bigint[]) AS k(id)
 			CROSS JOIN LATERAL (SELECT DISTINCT f.tx_id FROM tx_file f`+join+" WHERE f.object_id = k.id AND f.tx_id > 0 "+
 			"ORDER BY f.tx_id DESC LIMIT "+strconv.Itoa(ListedTransactions)+") AS h ORDER BY k.id, h.tx_id DESC", nil, each)
 	}
 	query := "SELECT DISTINCT f.object_id, f.tx_id FROM tx_file f" + join + " WHERE f.object_id = $1 AND f.tx_id > 0 " +
 		"ORDER BY f.tx_id DESC LIMIT " + strconv.Itoa(ListedTransactions)
 	for _, id := range ids {
-		if err := c.db.scans.each(ctx, v.all, query, []any{id}, each); err != nil {
+		if err := c.db.base.Scans.each(ctx, v.all, query, []any{id}, each); err != nil {
 			return nil, err
 		}
 	}
@@ -817,6 +817,5 @@ func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[in
 
 // lateral reports whether a join can depend on the row before it.
 func (c Catalog) lateral() bool {
-	_, is := c.db.engine.(*postgres)
-	return is
+	return c.db.base.Shared()
 }

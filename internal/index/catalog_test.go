@@ -314,7 +314,7 @@ func testShortPattern(t *testing.T) {
 // listedNames returns the rows of the table of names.
 func listedNames(t *testing.T, db *DB) (list []string) {
 	t.Helper()
-	if err := db.scans.each(t.Context(), true, "SELECT coalesce(p.name, '*'), k.name FROM listed_name k LEFT JOIN product p ON p.id = k.product_id ORDER BY 1, 2", nil, func(scan func(...any) error) (bool, error) {
+	if err := db.base.Scans.each(t.Context(), true, "SELECT coalesce(p.name, '*'), k.name FROM listed_name k LEFT JOIN product p ON p.id = k.product_id ORDER BY 1, 2", nil, func(scan func(...any) error) (bool, error) {
 		var product, name string
 		err := scan(&product, &name)
 		list = append(list, product+" "+name)

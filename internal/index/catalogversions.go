@@ -72,7 +72,7 @@ func (c Catalog) Products(ctx context.Context, scope Scope, o GroupOrder, after 
 	const op = "list products"
 	v, err := c.visibility(ctx, scope, nil)
 	if err != nil || v.none() {
-		return nil, nil, c.db.fail(op, err)
+		return nil, nil, c.db.base.Fail(op, err)
 	}
 	cond, order, args := o.after(after, "p.name")
 	query := marks(`SELECT p.name, g.versions, g.transactions, g.files, g.bytes, g.newest, n.time FROM
@@ -83,7 +83,7 @@ func (c Catalog) Products(ctx context.Context, scope Scope, o GroupOrder, after 
 		 GROUP BY v.product_id) AS g
 		JOIN product p ON p.id = g.product_id JOIN tx n ON n.id = g.newest WHERE `+cond+" ORDER BY "+order+" LIMIT %s", 0)
 	var keys []GroupKey
-	err = c.db.scans.each(ctx, false, query, append(args, limit+1), func(scan scanFunc) (bool, error) {
+	err = c.db.base.Scans.each(ctx, false, query, append(args, limit+1), func(scan scanFunc) (bool, error) {
 		var f ProductFacts
 		var newest, at int64
 		err := scan(&f.Name, &f.Versions, &f.Transactions, &f.Files, &f.Bytes, &newest, &at)
@@ -94,7 +94,7 @@ func (c Catalog) Products(ctx context.Context, scope Scope, o GroupOrder, after 
 	if len(list) > limit {
 		list, next = list[:limit], &keys[limit-1]
 	}
-	return list, next, c.db.fail(op, err)
+	return list, next, c.db.base.Fail(op, err)
 }
 
 func (o GroupOrder) key(name string, newest, bytes int64) GroupKey {
@@ -122,7 +122,7 @@ func (c Catalog) Versions(ctx context.Context, scope Scope, product string, f Ve
 	const op = "list versions"
 	v, err := c.visibility(ctx, scope, &product)
 	if err != nil || v.none() {
-		return nil, nil, c.db.fail(op, err)
+		return nil, nil, c.db.base.Fail(op, err)
 	}
 	var args []any
 	groups := "SELECT t.version, count(*) AS transactions, sum(t.files) AS files, sum(t.bytes) AS bytes, max(t.id) AS newest " +
@@ -138,7 +138,7 @@ func (c Catalog) Versions(ctx context.Context, scope Scope, product string, f Ve
 	query := marks("SELECT g.version, g.transactions, g.files, g.bytes, g.newest, n.time, n.class "+
 		"FROM ("+groups+" GROUP BY t.version) AS g JOIN tx n ON n.id = g.newest WHERE "+cond+" ORDER BY "+order+" LIMIT %s", 0)
 	var keys []GroupKey
-	err = c.db.scans.each(ctx, false, query, append(args, f.Limit+1), func(scan scanFunc) (bool, error) {
+	err = c.db.base.Scans.each(ctx, false, query, append(args, f.Limit+1), func(scan scanFunc) (bool, error) {
 		var x VersionFacts
 		var at int64
 		err := scan(&x.Version, &x.Transactions, &x.Files, &x.Bytes, &x.NewestNumber, &at, &x.Class)
@@ -149,7 +149,7 @@ func (c Catalog) Versions(ctx context.Context, scope Scope, product string, f Ve
 	if len(list) > f.Limit {
 		list, next = list[:f.Limit], &keys[f.Limit-1]
 	}
-	return list, next, c.db.fail(op, err)
+	return list, next, c.db.base.Fail(op, err)
 }
 
 // versionTx returns the tables and the condition of the files f of the live
@@ -167,7 +167,7 @@ func (c Catalog) VersionObjects(ctx context.Context, scope Scope, product, versi
 	f.Product = &product
 	w := objectWalk{db: c.db, f: f}
 	if err := w.see(ctx, scope); err != nil || w.none {
-		return nil, nil, c.db.fail(op, err)
+		return nil, nil, c.db.base.Fail(op, err)
 	}
 	from, cond := versionTx(w.seen)
 	w.within = &source{from: from + " CROSS JOIN object o", cond: cond + " AND o.id = f.object_id", args: []any{text(version)}}
@@ -176,14 +176,14 @@ func (c Catalog) VersionObjects(ctx context.Context, scope Scope, product, versi
 	w.cond += " AND EXISTS (" + strings.Replace(newest, "max(f.tx_id)", "1", 1) + w.arg(text(version)) + ")"
 	rows, next, err := w.page(ctx)
 	if err != nil {
-		return nil, nil, c.db.fail(op, err)
+		return nil, nil, c.db.base.Fail(op, err)
 	}
 	ids := make([]int64, len(rows))
 	for i, r := range rows {
 		ids[i] = r.ID
 	}
 	list, err = c.loadVia(ctx, newest+"$1", []any{text(version)}, ids)
-	return list, next, c.db.fail(op, err)
+	return list, next, c.db.base.Fail(op, err)
 }
 
 // pdbKinds are the kinds of PDBs.
@@ -196,11 +196,11 @@ func (c Catalog) WithoutPDB(ctx context.Context, scope Scope, product, version s
 	const op = "list programs without a PDB"
 	v, err := c.visibility(ctx, scope, &product)
 	if err != nil || v.none() {
-		return nil, false, c.db.fail(op, err)
+		return nil, false, c.db.base.Fail(op, err)
 	}
 	all, err := c.visibility(ctx, scope, nil)
 	if err != nil {
-		return nil, false, c.db.fail(op, err)
+		return nil, false, c.db.base.Fail(op, err)
 	}
 	from, cond := versionTx(v)
 	var rows []ObjectKey
@@ -209,7 +209,7 @@ func (c Catalog) WithoutPDB(ctx context.Context, scope Scope, product, version s
 		"WHERE "+cond+" AND o.id = f.object_id AND o.kind = %s AND o.debug_id <> '' AND (o.role & %s) <> 0 AND (o.role & %s) = 0 "+
 		"AND NOT EXISTS (SELECT 1 FROM lookup l JOIN object q ON q.id = l.object_id AND q.kind IN ("+pdbKinds+
 		") WHERE l.id = lower(o.debug_id) AND EXISTS (SELECT 1 FROM seen s WHERE s.object_id = q.id"+all.in("s.product_id")+"))", 0)
-	err = c.db.scans.each(ctx, false, query, []any{text(version), symfile.PE, symfile.Executable, symfile.Debug},
+	err = c.db.base.Scans.each(ctx, false, query, []any{text(version), symfile.PE, symfile.Executable, symfile.Debug},
 		func(scan scanFunc) (bool, error) {
 			var k ObjectKey
 			err := scan(&k.ID, &k.Name)
@@ -220,7 +220,7 @@ func (c Catalog) WithoutPDB(ctx context.Context, scope Scope, product, version s
 			return true, err
 		})
 	if err != nil {
-		return nil, false, c.db.fail(op, err)
+		return nil, false, c.db.base.Fail(op, err)
 	}
 	slices.SortFunc(rows, func(a, b ObjectKey) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.ID, a.ID)) })
 	if more = len(rows) > limit; more {
@@ -233,7 +233,7 @@ func (c Catalog) WithoutPDB(ctx context.Context, scope Scope, product, version s
 	newest := "SELECT max(f.tx_id) FROM tx_file f JOIN tx t ON t.id = f.tx_id WHERE f.object_id = o.id AND " + live +
 		v.in("t.product_id") + " AND t.version = $1"
 	list, err = c.loadVia(ctx, newest, []any{text(version)}, ids)
-	return list, more, c.db.fail(op, err)
+	return list, more, c.db.base.Fail(op, err)
 }
 
 // VersionDiff is an object that only one of two versions has.
@@ -250,7 +250,7 @@ const maxDiff = 200_000
 func (c Catalog) Differences(ctx context.Context, scope Scope, product, here, there string, each func(VersionDiff)) (more bool, err error) {
 	v, err := c.visibility(ctx, scope, &product)
 	if err != nil || v.none() {
-		return false, c.db.fail("compare versions", err)
+		return false, c.db.base.Fail("compare versions", err)
 	}
 	from, cond := versionTx(v)
 	of := "SELECT f.object_id FROM " + from + " WHERE " + cond
@@ -258,7 +258,7 @@ func (c Catalog) Differences(ctx context.Context, scope Scope, product, here, th
 	for i, versions := range [][2]string{{here, there}, {there, here}} {
 		query := marks("SELECT "+objectColumns+" FROM ("+of+" EXCEPT "+of+") AS d CROSS JOIN object o CROSS JOIN content c "+
 			"WHERE o.id = d.object_id AND c.id = o.content_id LIMIT %s", 0)
-		if err := c.db.scans.each(ctx, false, query, []any{text(versions[0]), text(versions[1]), maxDiff}, func(scan scanFunc) (bool, error) {
+		if err := c.db.base.Scans.each(ctx, false, query, []any{text(versions[0]), text(versions[1]), maxDiff}, func(scan scanFunc) (bool, error) {
 			var d VersionDiff
 			d.There = i == 1
 			err := scanObject(scan, &d.Stored)
@@ -268,7 +268,7 @@ func (c Catalog) Differences(ctx context.Context, scope Scope, product, here, th
 			n++
 			return true, err
 		}); err != nil {
-			return false, c.db.fail("compare versions", err)
+			return false, c.db.base.Fail("compare versions", err)
 		}
 	}
 	return n >= maxDiff, nil

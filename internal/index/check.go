@@ -2,7 +2,6 @@ package index
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 )
@@ -83,15 +82,15 @@ var faults = []struct{ what, query string }{
 // out.
 func (db *DB) Check(ctx context.Context) ([]string, error) {
 	problems, err := db.check(ctx)
-	if errors.Is(db.engine.classify(err), ErrCorrupt) {
+	if errors.Is(db.base.Classify(err), ErrCorrupt) {
 		return append(problems, err.Error()), nil
 	}
-	return problems, db.fail("check", err)
+	return problems, db.base.Fail("check", err)
 }
 
 func (db *DB) check(ctx context.Context) (problems []string, err error) {
-	err = db.engine.snapshot(ctx, func(r reader) error {
-		problems, err = db.engine.integrity(ctx, r)
+	err = db.base.Snapshot(ctx, func(r reader) error {
+		problems, err = db.base.Integrity(ctx, r)
 		if err != nil {
 			return err
 		}
@@ -112,16 +111,4 @@ func (db *DB) check(ctx context.Context) (problems []string, err error) {
 		return nil
 	})
 	return problems, err
-}
-
-// column returns up to limit values of one column as text.
-func column(ctx context.Context, r reader, query string, limit int) ([]string, error) {
-	var list []string
-	err := r.each(ctx, false, query, nil, func(scan scanFunc) (bool, error) {
-		var v sql.NullString
-		err := scan(&v)
-		list = append(list, v.String)
-		return len(list) < limit, err
-	})
-	return list, err
 }

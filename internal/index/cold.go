@@ -63,12 +63,12 @@ func scanCold(scan scanFunc) (c Cold, err error) {
 // Of returns the record of a cold content. One that is not cold is fs.ErrNotExist.
 func (cs Colds) Of(ctx context.Context, ref blob.Ref) (c Cold, err error) {
 	c, err = scanCold(func(dest ...any) error {
-		return cs.db.points.row(ctx, coldSelect+" WHERE c.sha256 = $1", []any{ref[:]}, dest...)
+		return cs.db.base.Points.row(ctx, coldSelect+" WHERE c.sha256 = $1", []any{ref[:]}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, fs.ErrNotExist
 	}
-	return c, cs.db.fail("look up a cold content", err)
+	return c, cs.db.base.Fail("look up a cold content", err)
 }
 
 // coldsAtOnce is how many contents Among looks up in one query.
@@ -78,8 +78,8 @@ const coldsAtOnce = 50
 func (cs Colds) Among(ctx context.Context, refs []blob.Ref) (map[blob.Ref]Cold, error) {
 	if len(refs) > coldsAtOnce {
 		var some bool
-		if err := cs.db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM cold)", nil, &some); err != nil || !some {
-			return nil, cs.db.fail("look up cold contents", err)
+		if err := cs.db.base.Points.row(ctx, "SELECT EXISTS (SELECT 1 FROM cold)", nil, &some); err != nil || !some {
+			return nil, cs.db.base.Fail("look up cold contents", err)
 		}
 	}
 	found := make(map[blob.Ref]Cold)
@@ -88,13 +88,13 @@ func (cs Colds) Among(ctx context.Context, refs []blob.Ref) (map[blob.Ref]Cold, 
 		for i := range args {
 			args[i] = batch[min(i, len(batch)-1)][:]
 		}
-		err := cs.db.scans.each(ctx, true, coldAmong, args, func(scan scanFunc) (bool, error) {
+		err := cs.db.base.Scans.each(ctx, true, coldAmong, args, func(scan scanFunc) (bool, error) {
 			c, err := scanCold(scan)
 			found[c.Ref] = c
 			return true, err
 		})
 		if err != nil {
-			return nil, cs.db.fail("look up cold contents", err)
+			return nil, cs.db.base.Fail("look up cold contents", err)
 		}
 	}
 	return found, nil
@@ -195,8 +195,8 @@ func (cs Colds) list(ctx context.Context, cond string, args []any) iter.Seq2[Col
 // meanwhile so that this must not be, the error is ErrColdRefused. check is called while
 // no process can collect garbage; its error ends Put.
 func (cs Colds) Put(ctx context.Context, content blob.Ref, file Content, base *blob.Ref, check func() error) error {
-	return cs.db.update(ctx, "record a cold content", func(w *write) error {
-		now := cs.db.now()
+	return cs.db.base.Update(ctx, "record a cold content", func(w *write) error {
+		now := cs.db.base.Now()
 		var id int64
 		err := w.row(`SELECT c.id FROM content c WHERE c.sha256 = $1 AND c.unreferenced_since IS NULL
 			AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id)`, []any{content[:]}, &id)
@@ -231,7 +231,7 @@ func (cs Colds) Put(ctx context.Context, content blob.Ref, file Content, base *b
 			id, onto, now.UnixMilli()); err != nil {
 			return err
 		}
-		if err := w.release(now, old...); err != nil {
+		if err := releaseUnused(w, now, old...); err != nil {
 			return err
 		}
 		if !cs.db.placed { // in a bucket the place is the proof
@@ -262,9 +262,9 @@ func baseOf(w *write, id int64, content, base blob.Ref) (onto int64, err error) 
 func (cs Colds) Strip(ctx context.Context, refs []blob.Ref, before time.Time, deleteBlob func(blob.Ref) error) (n int, err error) {
 	for batch := range slices.Chunk(refs, 32) {
 		var done []blob.Ref
-		err := cs.db.update(ctx, "delete the plain bytes of cold contents", func(w *write) error {
+		err := cs.db.base.Update(ctx, "delete the plain bytes of cold contents", func(w *write) error {
 			done = nil
-			now := cs.db.now().UnixMilli()
+			now := cs.db.base.Now().UnixMilli()
 			for _, ref := range batch {
 				k, err := w.exec("UPDATE cold SET plain_since = NULL "+
 					"WHERE content_id = (SELECT id FROM content WHERE sha256 = $1) AND plain_since <= $2", ref[:], before.UnixMilli())
@@ -304,13 +304,13 @@ func (cs Colds) Strip(ctx context.Context, refs []blob.Ref, before time.Time, de
 // Settle corrects times that are ahead of the clock, because it was set back: they become
 // now. Made stays, and is how others know that PlainSince was changed.
 func (cs Colds) Settle(ctx context.Context) error {
-	now := cs.db.now().UnixMilli()
+	now := cs.db.base.Now().UnixMilli()
 	var ahead bool
-	err := cs.db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM cold WHERE plain_since > $1)", []any{now}, &ahead)
+	err := cs.db.base.Points.row(ctx, "SELECT EXISTS (SELECT 1 FROM cold WHERE plain_since > $1)", []any{now}, &ahead)
 	if err != nil || !ahead {
-		return cs.db.fail("look for times that are ahead", err)
+		return cs.db.base.Fail("look for times that are ahead", err)
 	}
-	return cs.db.update(ctx, "correct times that are ahead", func(w *write) error {
+	return cs.db.base.Update(ctx, "correct times that are ahead", func(w *write) error {
 		_, err := w.exec("UPDATE cold SET plain_since = $1 WHERE plain_since > $1", now)
 		return err
 	})
@@ -319,7 +319,7 @@ func (cs Colds) Settle(ctx context.Context) error {
 // Leftover calls deleteBlob, while the write lock is held, if the record of a cold
 // content says that its plain bytes are not stored. It reports whether it did.
 func (cs Colds) Leftover(ctx context.Context, ref blob.Ref, deleteBlob func(blob.Ref) error) (is bool, err error) {
-	err = cs.db.update(ctx, "lock", func(w *write) error {
+	err = cs.db.base.Update(ctx, "lock", func(w *write) error {
 		err := w.row("SELECT EXISTS (SELECT 1 FROM cold k JOIN content c ON c.id = k.content_id "+
 			"WHERE c.sha256 = $1 AND k.plain_since IS NULL)", []any{ref[:]}, &is)
 		if err != nil || !is {
@@ -335,8 +335,8 @@ func (cs Colds) Leftover(ctx context.Context, ref blob.Ref, deleteBlob func(blob
 // needs it, lose a reference. One that is not cold is no error. check is called while
 // nobody can delete the plain bytes, if they are on disk; its error ends Warm.
 func (cs Colds) Warm(ctx context.Context, content Content, check func() error) error {
-	return cs.db.update(ctx, "warm a cold content", func(w *write) error {
-		c := commit{write: w, now: cs.db.now(), placed: cs.db.placed}
+	return cs.db.base.Update(ctx, "warm a cold content", func(w *write) error {
+		c := commit{write: w, now: cs.db.base.Now(), placed: cs.db.placed}
 		var id int64
 		err := w.row("SELECT k.content_id FROM cold k JOIN content c ON c.id = k.content_id WHERE c.sha256 = $1", []any{content.Ref[:]}, &id)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -369,7 +369,7 @@ func (cs Colds) Warm(ctx context.Context, content Content, check func() error) e
 		if err := cs.forget(w, c.now, id); err != nil {
 			return err
 		}
-		return w.release(c.now, files...)
+		return releaseUnused(w, c.now, files...)
 	})
 }
 
@@ -382,7 +382,7 @@ func (cs Colds) forget(w *write, now time.Time, contents ...int64) error {
 	if err != nil {
 		return err
 	}
-	return w.release(now, bases...)
+	return releaseUnused(w, now, bases...)
 }
 
 // Read counts reads of cold contents. It does not change the generation.
@@ -390,8 +390,8 @@ func (cs Colds) Read(ctx context.Context, reads map[blob.Ref]int, window time.Du
 	if len(reads) == 0 {
 		return nil
 	}
-	now := cs.db.now()
-	return cs.db.updateUnsynced(ctx, "count reads of cold contents", func(w *write) error {
+	now := cs.db.base.Now()
+	return cs.db.base.UpdateUnsynced(ctx, "count reads of cold contents", func(w *write) error {
 		rows := make([][]any, 0, len(reads))
 		for ref, n := range reads {
 			rows = append(rows, []any{ref[:], n, now.UnixMilli(), now.Add(-window).UnixMilli()})
@@ -430,7 +430,7 @@ const pinnedBases = `SELECT c.id, c.sha256, c.size, coalesce((SELECT f.size FROM
 
 // Stats returns the sums.
 func (cs Colds) Stats(ctx context.Context) (s ColdStats, err error) {
-	err = cs.db.engine.snapshot(ctx, func(r reader) error {
+	err = cs.db.base.Snapshot(ctx, func(r reader) error {
 		if err := r.row(ctx,
 			`SELECT count(*), coalesce(CAST(sum(c.size) AS bigint), 0), count(*) - count(k.base_id),
 			coalesce(CAST(sum(CASE WHEN k.base_id IS NULL THEN f.size ELSE 0 END) AS bigint), 0),
@@ -444,7 +444,7 @@ func (cs Colds) Stats(ctx context.Context) (s ColdStats, err error) {
 		return r.row(ctx, "SELECT count(*), coalesce(CAST(sum(CASE WHEN p.file > 0 THEN p.file ELSE p.size END) AS bigint), 0) "+
 			"FROM ("+pinnedBases+") AS p", nil, &s.Pinned, &s.PinnedBytes)
 	})
-	return s, cs.db.fail("sum up cold contents", err)
+	return s, cs.db.base.Fail("sum up cold contents", err)
 }
 
 // Pinned is a base that only deltas refer to.
@@ -457,7 +457,7 @@ type Pinned struct {
 // Pinned returns the bases that only deltas refer to and that at most that many deltas
 // need.
 func (cs Colds) Pinned(ctx context.Context, deltas int) (list []Pinned, err error) {
-	err = cs.db.scans.each(ctx, true, "SELECT p.sha256, p.size, p.file, p.deltas FROM ("+pinnedBases+") AS p WHERE p.deltas <= $1 "+
+	err = cs.db.base.Scans.each(ctx, true, "SELECT p.sha256, p.size, p.file, p.deltas FROM ("+pinnedBases+") AS p WHERE p.deltas <= $1 "+
 		"ORDER BY p.id", []any{deltas}, func(scan scanFunc) (bool, error) {
 		var p Pinned
 		var sum []byte
@@ -467,7 +467,7 @@ func (cs Colds) Pinned(ctx context.Context, deltas int) (list []Pinned, err erro
 		list = append(list, p)
 		return true, scanRef(sum, &list[len(list)-1].Ref)
 	})
-	return list, cs.db.fail("list bases", err)
+	return list, cs.db.base.Fail("list bases", err)
 }
 
 // CoolCandidate is a content in a series: the contents of one name, kind and
@@ -492,20 +492,20 @@ type CoolCandidate struct {
 
 // Names returns the next folded names of objects, in order.
 func (cs Colds) Names(ctx context.Context, after string, limit int) (list []string, err error) {
-	err = cs.db.scans.each(ctx, true, "SELECT name FROM listed_name WHERE product_id = 0 AND name > $1 ORDER BY name LIMIT $2",
+	err = cs.db.base.Scans.each(ctx, true, "SELECT name FROM listed_name WHERE product_id = 0 AND name > $1 ORDER BY name LIMIT $2",
 		[]any{after, limit}, func(scan scanFunc) (bool, error) {
 			var s string
 			err := scan(&s)
 			list = append(list, s)
 			return true, err
 		})
-	return list, cs.db.fail("list names", err)
+	return list, cs.db.base.Fail("list names", err)
 }
 
 // Series returns the added contents with a folded name, by product, kind and
 // architecture, in the order in which they were first added.
 func (cs Colds) Series(ctx context.Context, name string) (list []CoolCandidate, err error) {
-	err = cs.db.scans.each(ctx, true,
+	err = cs.db.base.Scans.each(ctx, true,
 		`SELECT p.name, o.kind, o.arch, c.id, c.sha256, c.size, c.added, coalesce(r.day, -1), max(s.tx_id), k.made, b.sha256, coalesce(f.size, 0),
 		(SELECT count(*) FROM cold n WHERE n.base_id = c.id)
 		FROM object o JOIN seen s ON s.object_id = o.id AND s.tx_id > 0 JOIN product p ON p.id = s.product_id
@@ -536,26 +536,26 @@ func (cs Colds) Series(ctx context.Context, name string) (list []CoolCandidate, 
 			list = append(list, c)
 			return true, err
 		})
-	return list, cs.db.fail("list contents of a name", err)
+	return list, cs.db.base.Fail("list contents of a name", err)
 }
 
 // NewestOfAnother reports whether a content is the newest one of a series of another
 // name than the given folded one.
 func (cs Colds) NewestOfAnother(ctx context.Context, ref blob.Ref, name string) (is bool, err error) {
-	err = cs.db.points.row(ctx, `SELECT EXISTS (SELECT 1 FROM content c JOIN object o ON o.content_id = c.id AND o.name_fold <> $2
+	err = cs.db.base.Points.row(ctx, `SELECT EXISTS (SELECT 1 FROM content c JOIN object o ON o.content_id = c.id AND o.name_fold <> $2
 		JOIN seen s ON s.object_id = o.id AND s.tx_id > 0
 		WHERE c.sha256 = $1 AND NOT EXISTS (SELECT 1 FROM object n
 		JOIN seen m ON m.object_id = n.id AND m.product_id = s.product_id AND m.tx_id > 0
 			WHERE n.name_fold = o.name_fold AND n.kind = o.kind AND n.arch = o.arch
 			AND (m.tx_id > s.tx_id OR m.tx_id = s.tx_id AND n.content_id > o.content_id)))`, []any{ref[:], text(name)}, &is)
-	return is, cs.db.fail("look up the other names of a content", err)
+	return is, cs.db.base.Fail("look up the other names of a content", err)
 }
 
 // DropVariants forgets the contents that tools made from a content: they lose a
 // reference. It is for compressed variants of a content that became cold.
 func (cs Colds) DropVariants(ctx context.Context, ref blob.Ref, tools []string) error {
-	return cs.db.update(ctx, "forget compressed variants", func(w *write) error {
-		now := cs.db.now()
+	return cs.db.base.Update(ctx, "forget compressed variants", func(w *write) error {
+		now := cs.db.base.Now()
 		for _, tool := range tools {
 			made, err := w.ids(`SELECT content_id FROM derived
 				WHERE source_id = (SELECT id FROM content WHERE sha256 = $1) AND tool = $2 AND content_id IS NOT NULL`, ref[:], tool)
@@ -566,7 +566,7 @@ func (cs Colds) DropVariants(ctx context.Context, ref blob.Ref, tools []string) 
 				ref[:], tool); err != nil {
 				return err
 			}
-			if err := w.release(now, made...); err != nil {
+			if err := releaseUnused(w, now, made...); err != nil {
 				return err
 			}
 		}
@@ -593,19 +593,19 @@ type Cooling struct {
 func (cs Colds) Progress(ctx context.Context) (c Cooling, err error) {
 	var updated, paused int64
 	var started, finished sql.NullInt64
-	err = cs.db.scans.row(ctx, "SELECT paused, owner, updated, position, started, finished, contents, before, after FROM cooling "+
+	err = cs.db.base.Scans.row(ctx, "SELECT paused, owner, updated, position, started, finished, contents, before, after FROM cooling "+
 		"WHERE one = 1", nil,
 		&paused, &c.Owner, &updated, &c.Position, &started, &finished, &c.Contents, &c.Before, &c.After)
 	if c.Paused = paused != 0; updated != 0 {
 		c.Updated = time.UnixMilli(updated).UTC()
 	}
 	c.Started, c.Finished = fromMillis(started), fromMillis(finished)
-	return c, cs.db.fail("read the progress of cooling", err)
+	return c, cs.db.base.Fail("read the progress of cooling", err)
 }
 
 // SetProgress writes the progress, except Paused.
 func (cs Colds) SetProgress(ctx context.Context, c Cooling) error {
-	return cs.db.updateUnsynced(ctx, "write the progress of cooling", func(w *write) error {
+	return cs.db.base.UpdateUnsynced(ctx, "write the progress of cooling", func(w *write) error {
 		_, err := w.exec("UPDATE cooling "+
 			"SET owner = $1, updated = $2, position = $3, started = $4, finished = $5, contents = $6, before = $7, after = $8 WHERE one = 1",
 			text(c.Owner), c.Updated.UnixMilli(), text(c.Position), millis(c.Started), millis(c.Finished), c.Contents, c.Before, c.After)
@@ -619,7 +619,7 @@ func (cs Colds) Pause(ctx context.Context, paused bool) error {
 	if paused {
 		n = 1
 	}
-	return cs.db.update(ctx, "pause cooling", func(w *write) error {
+	return cs.db.base.Update(ctx, "pause cooling", func(w *write) error {
 		_, err := w.exec("UPDATE cooling SET paused = $1 WHERE one = 1", n)
 		return err
 	})

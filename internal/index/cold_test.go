@@ -49,10 +49,10 @@ func testColds(t *testing.T) {
 	// The plain bytes go when they are old enough, while the record says so.
 	var deleted []blob.Ref
 	del := func(r blob.Ref) error { deleted = append(deleted, r); return nil }
-	if n, err := db.Colds.Strip(ctx, refs, db.now().Add(-time.Hour), del); n != 0 || err != nil {
+	if n, err := db.Colds.Strip(ctx, refs, db.base.Now().Add(-time.Hour), del); n != 0 || err != nil {
 		t.Errorf("strip before the grace: %d, %v", n, err)
 	}
-	if n, err := db.Colds.Strip(ctx, refs, db.now().Add(time.Hour), del); n != 3 || err != nil || len(deleted) != 3 {
+	if n, err := db.Colds.Strip(ctx, refs, db.base.Now().Add(time.Hour), del); n != 3 || err != nil || len(deleted) != 3 {
 		t.Errorf("strip: %d, %v, deleted %d, want 3", n, err, len(deleted))
 	}
 	s, err := db.Colds.Stats(ctx)
@@ -69,7 +69,7 @@ func testColds(t *testing.T) {
 	if _, err := db.Trash.Remove(ctx, Removal{Number: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := db.DropContents(ctx, refs[:1], db.now().Add(time.Hour), del); n != 0 || err != nil {
+	if n, err := db.DropContents(ctx, refs[:1], db.base.Now().Add(time.Hour), del); n != 0 || err != nil {
 		t.Errorf("%d bases dropped, %v, want none", n, err)
 	}
 	if s, _ := db.Colds.Stats(ctx); s.Pinned != 1 || s.PinnedBytes != 10 {
@@ -82,14 +82,14 @@ func testColds(t *testing.T) {
 		t.Fatal(err)
 	}
 	clean(t, db)
-	if n, err := db.DropContents(ctx, refs[2:], db.now().Add(time.Hour), del); n != 1 || err != nil {
+	if n, err := db.DropContents(ctx, refs[2:], db.base.Now().Add(time.Hour), del); n != 1 || err != nil {
 		t.Errorf("%d deltas dropped, %v, want 1", n, err)
 	}
 	clean(t, db)
-	if n, err := db.DropContents(ctx, refs[:1], db.now().Add(time.Hour), del); n != 1 || err != nil {
+	if n, err := db.DropContents(ctx, refs[:1], db.base.Now().Add(time.Hour), del); n != 1 || err != nil {
 		t.Errorf("%d bases dropped after the last delta, %v, want 1", n, err)
 	}
-	if n, err := db.DropContents(ctx, []blob.Ref{file(11).Ref}, db.now().Add(time.Hour), del); n != 1 || err != nil {
+	if n, err := db.DropContents(ctx, []blob.Ref{file(11).Ref}, db.base.Now().Add(time.Hour), del); n != 1 || err != nil {
 		t.Errorf("%d cold files of warm contents dropped, %v, want 1", n, err)
 	}
 	clean(t, db)

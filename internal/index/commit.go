@@ -26,19 +26,19 @@ import (
 // for a missing upload is ErrNotUploaded.
 func (db *DB) Commit(ctx context.Context, tx Tx, check func(ctx context.Context, refs []blob.Ref) error) (number int64, err error) {
 	if err := validate(tx.Entries); err != nil {
-		return 0, db.fail("commit", err)
+		return 0, db.base.Fail("commit", err)
 	}
 	if tx.Time.IsZero() {
-		tx.Time = db.now()
+		tx.Time = db.base.Now()
 	}
 	refs := distinct(tx.Entries)
-	err = db.update(ctx, "commit", func(w *write) (err error) {
+	err = db.base.Update(ctx, "commit", func(w *write) (err error) {
 		if check != nil && !db.placed {
 			if err := check(ctx, refs); err != nil {
 				return err
 			}
 		}
-		c := commit{write: w, now: db.now(), placed: db.placed}
+		c := commit{write: w, now: db.base.Now(), placed: db.placed}
 		tx := tx
 		if tx.Stage != nil {
 			var done bool
@@ -125,7 +125,7 @@ func (c *commit) header(tx Tx) (int64, error) {
 		nil, &c.number); err != nil {
 		return 0, err
 	}
-	product, err := c.productID(tx.Product)
+	product, err := productID(c.write, tx.Product)
 	if err != nil {
 		return 0, err
 	}
@@ -136,7 +136,7 @@ func (c *commit) header(tx Tx) (int64, error) {
 	}
 	var store, onumber, otime any
 	if o := tx.Origin; o != nil {
-		if err := c.checkOrigin(*o); err != nil {
+		if err := checkOrigin(c.write, *o); err != nil {
 			return 0, err
 		}
 		store, onumber, otime = text(o.Store), text(o.Number), millis(o.Time)
@@ -169,7 +169,7 @@ func (c *commit) header(tx Tx) (int64, error) {
 }
 
 // productID returns the id of a product, creating its row if necessary.
-func (w *write) productID(name string) (id int64, err error) {
+func productID(w *write, name string) (id int64, err error) {
 	name = text(name)
 	if _, err := w.exec("INSERT INTO product (name) VALUES ($1) ON CONFLICT (name) DO NOTHING", name); err != nil {
 		return 0, err
@@ -218,7 +218,7 @@ func (c *commit) count() error {
 	if err := c.noteLate(); err != nil {
 		return err
 	}
-	return c.write.count(c.contents, c.bytes, c.objects, c.looks)
+	return addCounts(c.write, c.contents, c.bytes, c.objects, c.looks)
 }
 
 // maxLate limits the rows of late_object. A filter that does not know of the
@@ -256,12 +256,12 @@ func (c *commit) noteLate() error {
 }
 
 // changed increments the generation.
-func (w *write) changed() error {
+func nextGeneration(w *write) error {
 	_, err := w.exec("UPDATE state SET generation = generation + 1 WHERE one = 1")
 	return err
 }
 
-func (w *write) count(contents, bytes, objects, lookups int64) error {
+func addCounts(w *write, contents, bytes, objects, lookups int64) error {
 	_, err := w.exec("UPDATE state SET contents = contents + $1, bytes = bytes + $2, objects = objects + $3, lookups = lookups + $4 "+
 		"WHERE one = 1",
 		contents, bytes, objects, lookups)
@@ -275,3 +275,6 @@ func scanRef(b []byte, r *blob.Ref) error {
 	copy(r[:], b)
 	return nil
 }
+
+// lastObject is the highest id that an object has ever had, in a query of state.
+var lastObject = larger("last_object", "(SELECT coalesce(max(id), 0) FROM object)")

@@ -47,9 +47,9 @@ var unfoundText = each(unfound(keysSQLite), unfound(keysPostgres))
 // order. If the transaction has been removed meanwhile, there are none.
 func (db *DB) Unfound(ctx context.Context, number int64, entries []Entry) ([]int, error) {
 	var removed bool
-	err := db.points.row(ctx, "SELECT deleted_at IS NOT NULL FROM tx WHERE id = $1", []any{number}, &removed)
+	err := db.base.Points.row(ctx, "SELECT deleted_at IS NOT NULL FROM tx WHERE id = $1", []any{number}, &removed)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, db.fail("confirm a transaction", err)
+		return nil, db.base.Fail("confirm a transaction", err)
 	}
 	if removed {
 		return nil, nil
@@ -62,7 +62,7 @@ func (db *DB) Unfound(ctx context.Context, number int64, entries []Entry) ([]int
 			return err
 		}
 		keys = keys[:0]
-		return db.points.each(ctx, true, unfoundText, []any{string(list), number}, func(scan scanFunc) (bool, error) {
+		return db.base.Points.each(ctx, true, unfoundText, []any{string(list), number}, func(scan scanFunc) (bool, error) {
 			var n int
 			err := scan(&n)
 			missing[n] = true
@@ -79,7 +79,7 @@ func (db *DB) Unfound(ctx context.Context, number int64, entries []Entry) ([]int
 		}
 		if len(keys) >= confirmBatch || i == len(entries)-1 && len(keys) > 0 {
 			if err := flush(); err != nil {
-				return nil, db.fail("confirm a transaction", err)
+				return nil, db.base.Fail("confirm a transaction", err)
 			}
 		}
 	}
@@ -94,13 +94,13 @@ func (db *DB) Unfound(ctx context.Context, number int64, entries []Entry) ([]int
 // Published returns the stages of which a transaction has files, and whose own files are
 // recorded still: those that collect, and committed ones that are not cleared yet.
 func (ss Stages) Published(ctx context.Context) (list []StageRow, err error) {
-	err = ss.db.scans.each(ctx, true, "SELECT "+stageColumns+` FROM stage WHERE tx_id IS NOT NULL
+	err = ss.db.base.Scans.each(ctx, true, "SELECT "+stageColumns+` FROM stage WHERE tx_id IS NOT NULL
 		AND EXISTS (SELECT 1 FROM stage_file f WHERE f.stage_id = stage.id) ORDER BY id`, nil, func(scan scanFunc) (bool, error) {
 		s, err := scanStage(scan)
 		list = append(list, s)
 		return true, err
 	})
-	return list, ss.db.fail("list stages with a transaction", err)
+	return list, ss.db.base.Fail("list stages with a transaction", err)
 }
 
 // Unfound is DB.Unfound.

@@ -51,12 +51,9 @@ var copied = []struct{ name, columns, key string }{
 // ErrNotEmpty means that an index to copy into has transactions already.
 var ErrNotEmpty = errors.New("the index is not empty")
 
-// bulk is a session that inserts many rows faster than one by one.
-type bulk interface {
-	insert(ctx context.Context, table string, columns []string, next func() ([]any, error)) error
-	// copied is called after the last row.
-	copied() error
-}
+// generated are the columns whose numbers the database generates, by table.
+var generated = [][2]string{{"product", "id"}, {"content", "id"}, {"miss", "no"}, {"wanted", "no"}, {"job", "id"}, {"promotion", "no"},
+	{"policy", "no"}, {"retention_run", "no"}}
 
 // Copy copies everything of an index into an empty one: numbers, ids, tokens and
 // jobs stay the same. Meanwhile writers of both wait, and readers do not. last is
@@ -75,17 +72,15 @@ func (db *DB) Copy(ctx context.Context, to *DB, last func() error) error {
 	if err != nil {
 		return err
 	}
-	return db.update(ctx, "copy", func(w *write) error {
-		if s, ok := w.session.(interface{ rest() error }); ok { // while the target is written
-			if err := s.rest(); err != nil {
-				return err
-			}
+	return db.base.Update(ctx, "copy", func(w *write) error {
+		if err := w.Rest(); err != nil { // while the target is written
+			return err
 		}
 		if err := last(); err != nil {
 			return err
 		}
-		if err := db.engine.snapshot(ctx, func(r reader) error {
-			return to.update(ctx, "copy", func(out *write) error { return out.copyFrom(ctx, r, id, to) })
+		if err := db.base.Snapshot(ctx, func(r reader) error {
+			return to.base.Update(ctx, "copy", func(out *write) error { return copyFrom(out, ctx, r, id, to) })
 		}); err != nil {
 			return err
 		}
@@ -103,19 +98,19 @@ var reopenIndex = each("DROP TRIGGER IF EXISTS moved", "DROP FUNCTION IF EXISTS 
 
 // Reopen permits additions again after a Copy.
 func (db *DB) Reopen(ctx context.Context) error {
-	return db.update(ctx, "reopen", func(w *write) error { return w.script(reopenIndex) })
+	return db.base.Update(ctx, "reopen", func(w *write) error { return w.script(reopenIndex) })
 }
 
 // Closed reports whether the index was copied and not reopened.
 func (db *DB) Closed(ctx context.Context) (is bool, err error) {
-	err = db.points.row(ctx, isClosed, nil, &is)
-	return is, db.fail("look up whether the depot was moved", err)
+	err = db.base.Points.row(ctx, isClosed, nil, &is)
+	return is, db.base.Fail("look up whether the depot was moved", err)
 }
 
 var isClosed = each("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = 'moved')",
 	"SELECT EXISTS (SELECT 1 FROM pg_trigger WHERE tgname = 'moved' AND tgrelid = 'tx'::regclass)")
 
-func (w *write) copyFrom(ctx context.Context, r reader, depot string, to *DB) error {
+func copyFrom(w *write, ctx context.Context, r reader, depot string, to *DB) error {
 	var some bool
 	if err := w.row("SELECT EXISTS (SELECT 1 FROM tx) OR EXISTS (SELECT 1 FROM content)", nil, &some); err != nil {
 		return err
@@ -124,18 +119,18 @@ func (w *write) copyFrom(ctx context.Context, r reader, depot string, to *DB) er
 		return ErrNotEmpty
 	}
 	for _, t := range copied {
-		if err := w.copyTable(ctx, r, t.name, t.columns, t.key); err != nil {
+		if err := copyTable(w, ctx, r, t.name, t.columns, t.key); err != nil {
 			return fmt.Errorf("table %s: %w", t.name, err)
 		}
 	}
-	if err := w.copyCounters(ctx, r); err != nil {
+	if err := copyCounters(w, ctx, r); err != nil {
 		return err
 	}
 	if err := copyPaused(ctx, w, r); err != nil {
 		return err
 	}
 	if to.placed {
-		if err := w.placeAll(); err != nil {
+		if err := placeAll(w); err != nil {
 			return err
 		}
 	}
@@ -143,8 +138,8 @@ func (w *write) copyFrom(ctx context.Context, r reader, depot string, to *DB) er
 		"WHERE one = 1", depot); err != nil {
 		return err
 	}
-	if b, ok := w.session.(bulk); ok {
-		return b.copied()
+	if b := w.Bulk(); b != nil {
+		return b.Copied(generated)
 	}
 	return nil
 }
@@ -152,16 +147,16 @@ func (w *write) copyFrom(ctx context.Context, r reader, depot string, to *DB) er
 // CopyOf reports whether the index is a copy, by [DB.Copy], of the index of a depot
 // with an id, and has not changed since.
 func (cs Copies) CopyOf(ctx context.Context, depot string) (is bool, err error) {
-	err = cs.db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM identity, state "+
+	err = cs.db.base.Points.row(ctx, "SELECT EXISTS (SELECT 1 FROM identity, state "+
 		"WHERE copied_from = $1 AND copied_generation = generation)", []any{depot}, &is)
-	return is, cs.db.fail("look up what the index is a copy of", err)
+	return is, cs.db.base.Fail("look up what the index is a copy of", err)
 }
 
 // Undo empties an index after a [DB.Copy] that has not ended. The uploads that its
 // contents have taken over become finished uploads again, with leases of d.
 func (cs Copies) Undo(ctx context.Context, d time.Duration) error {
-	until := cs.db.now().Add(d).UnixMilli()
-	return cs.db.update(ctx, "undo a copy", func(w *write) error {
+	until := cs.db.base.Now().Add(d).UnixMilli()
+	return cs.db.base.Update(ctx, "undo a copy", func(w *write) error {
 		if _, err := w.exec(`INSERT INTO upload (place, node, sha256, size, done, lease_until)
 			SELECT place, '', sha256, size, 1, $1 FROM content WHERE place IS NOT NULL`, until); err != nil {
 			return err
@@ -188,7 +183,7 @@ func (cs Copies) Undo(ctx context.Context, d time.Duration) error {
 }
 
 // copyTable copies the rows of a table in the order of its key.
-func (w *write) copyTable(ctx context.Context, r reader, table, columns, key string) error {
+func copyTable(w *write, ctx context.Context, r reader, table, columns, key string) error {
 	names := strings.Split(columns, ", ")
 	scan := func(scan scanFunc) ([]any, error) {
 		row, dest := make([]any, len(names)), make([]any, len(names))
@@ -198,7 +193,7 @@ func (w *write) copyTable(ctx context.Context, r reader, table, columns, key str
 		return row, scan(dest...)
 	}
 	query := "SELECT " + columns + " FROM " + table + " ORDER BY " + key
-	if b, ok := w.session.(bulk); ok {
+	if b := w.Bulk(); b != nil {
 		rows := make(chan []any, 256)
 		read := make(chan error, 1)
 		ctx, cancel := context.WithCancel(ctx)
@@ -218,7 +213,7 @@ func (w *write) copyTable(ctx context.Context, r reader, table, columns, key str
 				}
 			})
 		}()
-		err := b.insert(ctx, table, names, func() ([]any, error) {
+		err := b.Insert(ctx, table, names, func() ([]any, error) {
 			if row, ok := <-rows; ok {
 				return row, nil
 			}
@@ -248,7 +243,7 @@ func (w *write) copyTable(ctx context.Context, r reader, table, columns, key str
 
 // copyCounters copies the counters of the state. The generation becomes higher
 // than any that a process may remember of either index.
-func (w *write) copyCounters(ctx context.Context, r reader) error {
+func copyCounters(w *write, ctx context.Context, r reader) error {
 	var tx, generation, contents, bytes, objects, lookups, object, late int64
 	if err := r.row(ctx, "SELECT last_tx, generation, contents, bytes, objects, lookups, last_object, late_keys FROM state WHERE one = 1", nil,
 		&tx, &generation, &contents, &bytes, &objects, &lookups, &object, &late); err != nil {
@@ -286,7 +281,7 @@ const strippedContent = "SELECT 1 FROM cold k WHERE k.content_id = content.id AN
 
 // placeAll gives each content the place of a finished upload. Plain bytes of a content
 // that became cold while the contents were copied are an upload that expires.
-func (w *write) placeAll() error {
+func placeAll(w *write) error {
 	if _, err := w.exec(`UPDATE content SET place = (SELECT max(u.place) FROM upload u
 		WHERE u.sha256 = content.sha256 AND u.size = content.size AND u.done = 1)
 		WHERE NOT EXISTS (` + strippedContent + ")"); err != nil {

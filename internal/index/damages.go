@@ -27,7 +27,7 @@ func (d Damages) Note(ctx context.Context, ref blob.Ref, what string) error {
 		return err // most often the same process has found the same
 	}
 	what = text(what[:min(len(what), maxDamage)])
-	return d.db.updateUnsynced(ctx, "record a damaged content", func(w *write) error {
+	return d.db.base.UpdateUnsynced(ctx, "record a damaged content", func(w *write) error {
 		_, err := w.exec("UPDATE content SET damage = $2 WHERE sha256 = $1 AND damage IS NULL", ref[:], what)
 		return err
 	})
@@ -35,18 +35,18 @@ func (d Damages) Note(ctx context.Context, ref blob.Ref, what string) error {
 
 // Of returns what was found wrong with the stored bytes of a content; "" is nothing.
 func (d Damages) Of(ctx context.Context, ref blob.Ref) (what string, err error) {
-	err = d.db.points.row(ctx, "SELECT coalesce(damage, '') FROM content WHERE sha256 = $1", []any{ref[:]}, &what)
+	err = d.db.base.Points.row(ctx, "SELECT coalesce(damage, '') FROM content WHERE sha256 = $1", []any{ref[:]}, &what)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
-	return what, d.db.fail("look up a damaged content", err)
+	return what, d.db.base.Fail("look up a damaged content", err)
 }
 
 // Among returns those of some contents whose stored bytes were found damaged or missing,
 // or that are cold, in no order: those that a transaction may heal.
 func (d Damages) Among(ctx context.Context, refs []blob.Ref) (list []Content, err error) {
 	for batch := range slices.Chunk(refs, touchBatch) {
-		if err := d.db.points.each(ctx, true, damagedAmong, []any{hashList(batch)}, func(scan scanFunc) (bool, error) {
+		if err := d.db.base.Points.each(ctx, true, damagedAmong, []any{hashList(batch)}, func(scan scanFunc) (bool, error) {
 			var sum []byte
 			var c Content
 			if err := scan(&sum, &c.Size); err != nil {
@@ -56,7 +56,7 @@ func (d Damages) Among(ctx context.Context, refs []blob.Ref) (list []Content, er
 			list = append(list, c)
 			return true, err
 		}); err != nil {
-			return nil, d.db.fail("look up damaged contents", err)
+			return nil, d.db.base.Fail("look up damaged contents", err)
 		}
 	}
 	return list, nil
@@ -73,7 +73,7 @@ func (d Damages) Clear(ctx context.Context, refs []blob.Ref) error {
 		for i, r := range batch {
 			rows[i] = []any{r[:]}
 		}
-		if err := d.db.updateUnsynced(ctx, "record intact contents", func(w *write) error {
+		if err := d.db.base.UpdateUnsynced(ctx, "record intact contents", func(w *write) error {
 			_, err := w.many("UPDATE content SET damage = NULL WHERE sha256 = $1 AND damage IS NOT NULL", rows)
 			return err
 		}); err != nil {
@@ -101,6 +101,6 @@ func (d Damages) All(ctx context.Context) iter.Seq2[Content, error] {
 
 // Count returns the number of contents whose stored bytes were found damaged or missing.
 func (d Damages) Count(ctx context.Context) (n int64, err error) {
-	err = d.db.points.row(ctx, "SELECT count(*) FROM content WHERE damage IS NOT NULL", nil, &n)
-	return n, d.db.fail("count damaged contents", err)
+	err = d.db.base.Points.row(ctx, "SELECT count(*) FROM content WHERE damage IS NOT NULL", nil, &n)
+	return n, d.db.base.Fail("count damaged contents", err)
 }

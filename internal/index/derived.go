@@ -24,17 +24,17 @@ func (db *DB) Derived(ctx context.Context, source blob.Ref, tool Tool) (Content,
 	var c Content
 	var ref []byte
 	var size sql.NullInt64
-	err := db.points.row(ctx, `SELECT r.sha256, r.size FROM content c JOIN derived d ON d.source_id = c.id
+	err := db.base.Points.row(ctx, `SELECT r.sha256, r.size FROM content c JOIN derived d ON d.source_id = c.id
 		LEFT JOIN content r ON r.id = d.content_id WHERE c.sha256 = $1 AND d.tool = $2 AND d.tool_version = $3`,
 		[]any{source[:], tool.Name, tool.Version}, &ref, &size)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return c, fs.ErrNotExist
 	case err != nil || !size.Valid:
-		return c, db.fail("look up a derived content", err)
+		return c, db.base.Fail("look up a derived content", err)
 	}
 	c.Size = size.Int64
-	return c, db.fail("look up a derived content", scanRef(ref, &c.Ref))
+	return c, db.base.Fail("look up a derived content", scanRef(ref, &c.Ref))
 }
 
 // PutDerived records what a tool made of a content; nil means nothing worth
@@ -42,14 +42,14 @@ func (db *DB) Derived(ctx context.Context, source blob.Ref, tool Tool) (Content,
 // source is not in the index, the error is fs.ErrNotExist. The result is kept as
 // long as its source.
 func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result *Content) error {
-	return db.update(ctx, "record a derived content", func(w *write) error {
+	return db.base.Update(ctx, "record a derived content", func(w *write) error {
 		var id int64
 		if err := w.row("SELECT id FROM content WHERE sha256 = $1", []any{source[:]}, &id); errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("content %x: %w", source[:], fs.ErrNotExist)
 		} else if err != nil {
 			return err
 		}
-		c := commit{write: w, now: db.now(), placed: db.placed}
+		c := commit{write: w, now: db.base.Now(), placed: db.placed}
 		var made any
 		if result != nil {
 			r, err := c.content(*result)
@@ -68,11 +68,11 @@ func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result
 			id, tool.Name, tool.Version, made, c.now.UnixMilli()); err != nil {
 			return err
 		}
-		if err := w.release(c.now, old...); err != nil {
+		if err := releaseUnused(w, c.now, old...); err != nil {
 			return err
 		}
 		// Earlier misses may be answered now.
-		if err := w.changed(); err != nil {
+		if err := nextGeneration(w); err != nil {
 			return err
 		}
 		return c.count()

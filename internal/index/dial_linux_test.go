@@ -16,7 +16,7 @@ func TestDeadHostIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	conn, err := db.engine.(*postgres).pool.Acquire(t.Context())
+	conn, err := db.base.engine.(*postgres).pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

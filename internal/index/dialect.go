@@ -16,6 +16,3 @@ func each(sqlite, postgres string) string {
 func larger(a, b string) string {
 	return "CASE WHEN " + b + " > " + a + " THEN " + b + " ELSE " + a + " END"
 }
-
-// lastObject is the highest id that an object has ever had, in a query of state.
-var lastObject = larger("last_object", "(SELECT coalesce(max(id), 0) FROM object)")

@@ -86,8 +86,8 @@ func address(t testing.TB) string {
 // reopen opens the index of db a second time.
 func reopen(t testing.TB, db *DB, opt Options) *DB {
 	t.Helper()
-	where := db.engine.name()
-	if e, ok := db.engine.(*postgres); ok {
+	where := db.base.engine.name()
+	if e, ok := db.base.engine.(*postgres); ok {
 		where = e.pool.Config().ConnString()
 	}
 	other, err := Open(t.Context(), where, opt)
@@ -99,4 +99,4 @@ func reopen(t testing.TB, db *DB, opt Options) *DB {
 }
 
 // file returns the engine of an index in a file.
-func file(db *DB) *sqliteFile { return db.engine.(*sqliteFile) }
+func file(db *DB) *sqliteFile { return db.base.engine.(*sqliteFile) }

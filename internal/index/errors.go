@@ -1,10 +1,6 @@
 package index
 
-import (
-	"context"
-	"errors"
-	"fmt"
-)
+import "errors"
 
 // Errors that callers distinguish. They are wrapped in an error that names the
 // file and the operation.
@@ -31,22 +27,3 @@ var (
 	// ErrReadOnly: the index was opened for reading only.
 	ErrReadOnly = errors.New("the index is open read-only")
 )
-
-// fail wraps an error with the database, the operation and its class.
-func (db *DB) fail(op string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if held, ok := errors.AsType[*ErrHeld](err); ok {
-		return held // no fault of the index
-	}
-	if outside, ok := errors.AsType[*NotInTrashError](err); ok {
-		return outside
-	}
-	if c := db.engine.classify(err); errors.Is(c, context.Canceled) {
-		err = context.Canceled
-	} else if c != nil && !errors.Is(err, c) {
-		return fmt.Errorf("index %s: %s: %w: %w", db.engine.name(), op, c, err)
-	}
-	return fmt.Errorf("index %s: %s: %w", db.engine.name(), op, err)
-}

@@ -28,11 +28,11 @@ type Failure struct {
 // Until. A recorded failure gets the new class, detail and end, and one more
 // try. The generation does not change.
 func (q Jobs) PutFailure(ctx context.Context, f Failure) error {
-	return q.db.update(ctx, "record a failure", func(w *write) error {
+	return q.db.base.Update(ctx, "record a failure", func(w *write) error {
 		_, err := w.exec(`INSERT INTO failure (source, tool, version, class, detail, since, ends, tries) VALUES ($1, $2, $3, $4, $5, $6, $7, 1)
 			ON CONFLICT (source, tool, version) DO UPDATE
 				SET class = excluded.class, detail = excluded.detail, ends = excluded.ends, tries = failure.tries + 1`,
-			f.Source[:], text(f.Tool), text(f.Version), text(f.Class), text(f.Detail), q.db.now().UnixMilli(), f.Until.UnixMilli())
+			f.Source[:], text(f.Tool), text(f.Version), text(f.Class), text(f.Detail), q.db.base.Now().UnixMilli(), f.Until.UnixMilli())
 		return err
 	})
 }
@@ -53,13 +53,13 @@ func scanFailure(scan scanFunc) (f Failure, err error) {
 // there is none, or it has ended, the error is fs.ErrNotExist.
 func (q Jobs) Failure(ctx context.Context, source blob.Ref, tool, version string) (Failure, error) {
 	f, err := scanFailure(func(dest ...any) error {
-		return q.db.points.row(ctx, "SELECT "+failureColumns+" FROM failure WHERE source = $1 AND tool = $2 AND version = $3 AND ends > $4",
-			[]any{source[:], text(tool), text(version), q.db.now().UnixMilli()}, dest...)
+		return q.db.base.Points.row(ctx, "SELECT "+failureColumns+" FROM failure WHERE source = $1 AND tool = $2 AND version = $3 AND ends > $4",
+			[]any{source[:], text(tool), text(version), q.db.base.Now().UnixMilli()}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
-	return f, q.db.fail("look up a failure", err)
+	return f, q.db.base.Fail("look up a failure", err)
 }
 
 // FailureFilter selects failures; the zero value selects all.
@@ -92,13 +92,13 @@ func (q Jobs) Failures(ctx context.Context, f FailureFilter, limit int) ([]Failu
 		limit = math.MaxInt32
 	}
 	list := []Failure{}
-	err := q.db.scans.each(ctx, true, "SELECT "+failureColumns+" FROM failure WHERE "+failureCond+" LIMIT $1",
+	err := q.db.base.Scans.each(ctx, true, "SELECT "+failureColumns+" FROM failure WHERE "+failureCond+" LIMIT $1",
 		append([]any{limit}, f.args()...), func(scan scanFunc) (bool, error) {
 			f, err := scanFailure(scan)
 			list = append(list, f)
 			return true, err
 		})
-	return list, q.db.fail("list failures", err)
+	return list, q.db.base.Fail("list failures", err)
 }
 
 // FlushFailures deletes failures and returns their number.

@@ -99,7 +99,7 @@ func build(t *testing.T, path string, keys int) int {
 	}
 	if IsURL(path) {
 		// The servers of tests have no autovacuum, which would do this.
-		if err := db.update(t.Context(), "analyze", func(w *write) error { _, err := w.exec("ANALYZE"); return err }); err != nil {
+		if err := db.base.Update(t.Context(), "analyze", func(w *write) error { _, err := w.exec("ANALYZE"); return err }); err != nil {
 			t.Fatal(err)
 		}
 	}

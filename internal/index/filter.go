@@ -187,7 +187,7 @@ func (f *Filter) Refresh(ctx context.Context, state uint64) error {
 	defer f.refresh.Unlock()
 	err := f.read(ctx, state, false)
 	if !errors.Is(err, errBuild) {
-		return f.db.fail("read keys", err)
+		return f.db.base.Fail("read keys", err)
 	}
 	// One process builds segments, the others use what there is.
 	now := time.Now()
@@ -200,7 +200,7 @@ func (f *Filter) Refresh(ctx context.Context, state uint64) error {
 		return err
 	}
 	if err := f.read(ctx, state, true); err != nil {
-		return f.db.fail("read keys", err)
+		return f.db.base.Fail("read keys", err)
 	}
 	if err := f.store(ctx, f.now.Load().base); !errors.Is(err, ErrReadOnly) {
 		return err
@@ -221,7 +221,7 @@ var followsText = each("SELECT generation, $1 <= generation FROM state WHERE one
 // read brings the filter to a state. If that needs new segments and build is not
 // set, it returns errBuild; the filter then answers as well as it can.
 func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
-	return f.db.engine.snapshot(ctx, func(r reader) error {
+	return f.db.base.Snapshot(ctx, func(r reader) error {
 		next := bloom{state: state}
 		var keys, floor int64
 		if err := r.row(ctx, "SELECT lookups, late_keys, late_floor, last_tx, "+lastObject+" FROM state", nil,

@@ -35,7 +35,7 @@ type Query struct {
 func (db *DB) Find(ctx context.Context, scope Scope, q Query, limit int) ([]Found, error) {
 	f := finder{db: db, scope: scope, kind: q.Kind, limit: limit, have: make(map[int64]bool)}
 	found, err := f.find(ctx, q)
-	return found, db.fail("find", err)
+	return found, db.base.Fail("find", err)
 }
 
 // finder is one search: it collects the ids of objects and then reads them.
@@ -124,7 +124,7 @@ func (f *finder) collect(ctx context.Context, from, cond string, match func(stri
 	}
 	query := "SELECT o.id, o.name_fold FROM " + from + " WHERE " + cond +
 		" AND EXISTS (SELECT 1 FROM seen s WHERE s.object_id = o.id" + where + ")"
-	return f.db.scans.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
+	return f.db.base.Scans.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
 		if f.limit > 0 && len(f.ids) >= f.limit {
 			return false, nil
 		}
@@ -146,7 +146,7 @@ func (f *finder) load(ctx context.Context, id int64) (Found, error) {
 	var o Found
 	found := false
 	where, args := f.scope.where("t.product_id", []any{id})
-	err := f.db.scans.each(ctx, f.scope.All, "SELECT "+objectColumns+", "+fileColumns+`
+	err := f.db.base.Scans.each(ctx, f.scope.All, "SELECT "+objectColumns+", "+fileColumns+`
 		FROM object o JOIN content c ON c.id = o.content_id JOIN tx_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id
 		WHERE o.id = $1`+where+" ORDER BY f.tx_id DESC, f.seq", args, func(scan scanFunc) (bool, error) {
 		var s Stored
@@ -214,7 +214,7 @@ func (db *DB) ELFPaths(ctx context.Context, scope Scope, q PathQuery, limit int)
 	where, args := scope.where("t.product_id", args)
 	seen := make(map[ELFPath]bool)
 	complete = true
-	err = db.scans.each(ctx, false, "SELECT o.role, o.build_id, f.path, f.archive FROM "+from+" JOIN tx t ON t.id = f.tx_id "+
+	err = db.base.Scans.each(ctx, false, "SELECT o.role, o.build_id, f.path, f.archive FROM "+from+" JOIN tx t ON t.id = f.tx_id "+
 		"WHERE f.by_path = 1 AND "+cond+where, args,
 		func(scan scanFunc) (bool, error) {
 			var e ELFPath
@@ -235,7 +235,7 @@ func (db *DB) ELFPaths(ctx context.Context, scope Scope, q PathQuery, limit int)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return list, false, nil
 	}
-	return list, complete, db.fail("search paths", err)
+	return list, complete, db.base.Fail("search paths", err)
 }
 
 // NameFits reports whether a file name fits a folded name or pattern with * and ?.

@@ -46,7 +46,7 @@ func openVersion(t *testing.T, where string, steps []migration) *DB {
 
 func formatOf(t *testing.T, db *DB) (n int) {
 	t.Helper()
-	if err := db.points.row(t.Context(), "SELECT count(*) FROM migration", nil, &n); err != nil {
+	if err := db.base.Points.row(t.Context(), "SELECT count(*) FROM migration", nil, &n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -72,7 +72,7 @@ func testUpgrade(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		for _, db := range []*DB{old, newer, again} {
 			if len(lookupEntry(t, db, all, pdb(n))) != 1 {
-				t.Errorf("object %d is missing for a program of format %d", n, len(db.engine.steps()))
+				t.Errorf("object %d is missing for a program of format %d", n, len(db.base.engine.steps()))
 			}
 		}
 	}
@@ -123,10 +123,10 @@ func TestContractWaits(t *testing.T) {
 		}
 		_ = oldNode.Close()
 		// A minute later, its row says nothing any more.
-		if _, err := newer.engine.(*postgres).pool.Exec(t.Context(), "UPDATE node SET asked = asked - interval '2 minutes'"); err != nil {
+		if _, err := newer.base.engine.(*postgres).pool.Exec(t.Context(), "UPDATE node SET asked = asked - interval '2 minutes'"); err != nil {
 			t.Fatal(err)
 		}
-		e := newer.engine.(*postgres)
+		e := newer.base.engine.(*postgres)
 		e.finishUpgrade(t.Context())
 		if n := formatOf(t, newer); n != len(later) {
 			t.Fatalf("format %d without older nodes, want %d", n, len(later))
@@ -210,8 +210,8 @@ func testUpgradeKilled(t *testing.T) {
 			}
 			if !after { // in the middle of a step
 				db := openVersion(t, where, later[:len(now)+at-1])
-				err := db.update(t.Context(), "migrate", func(w *write) error {
-					if err := later[len(now)+at-1].apply(db.engine, w, time.Now()); err != nil {
+				err := db.base.Update(t.Context(), "migrate", func(w *write) error {
+					if err := later[len(now)+at-1].apply(db.base.engine, w, time.Now()); err != nil {
 						return err
 					}
 					return killed
@@ -287,7 +287,7 @@ func testUnreleased(t *testing.T) {
 			statements = append(statements, "ALTER TABLE state DROP COLUMN format_floor")
 		}
 		for _, text := range statements {
-			if err := db.update(t.Context(), "test", func(w *write) error { return w.script(text) }); err != nil {
+			if err := db.base.Update(t.Context(), "test", func(w *write) error { return w.script(text) }); err != nil {
 				t.Fatal(err)
 			}
 		}

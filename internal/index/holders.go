@@ -28,7 +28,7 @@ const maxHolders = 20
 // 20. If there are none, the error is nil.
 func (db *DB) Holders(ctx context.Context, ref blob.Ref) ([]Holder, error) {
 	var list []Holder
-	err := db.scans.each(ctx, true, `SELECT o.name, f.path, p.name, t.version, `+larger("t.id", "0")+`, coalesce(t.source, ''), NULL, ''
+	err := db.base.Scans.each(ctx, true, `SELECT o.name, f.path, p.name, t.version, `+larger("t.id", "0")+`, coalesce(t.source, ''), NULL, ''
 		  FROM content c JOIN object o ON o.content_id = c.id JOIN tx_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id
 		JOIN product p ON p.id = t.product_id
 		  WHERE c.sha256 = $1
@@ -48,13 +48,13 @@ func (db *DB) Holders(ctx context.Context, ref blob.Ref) ([]Holder, error) {
 		list = append(list, h)
 		return true, nil
 	})
-	return list, db.fail("look up the references to a content", err)
+	return list, db.base.Fail("look up the references to a content", err)
 }
 
 // ForgetDerived deletes the records of derivations that resulted in a content,
 // so that they are made again on demand. It returns their number.
 func (db *DB) ForgetDerived(ctx context.Context, result blob.Ref) (n int64, err error) {
-	err = db.update(ctx, "delete derived contents", func(w *write) error {
+	err = db.base.Update(ctx, "delete derived contents", func(w *write) error {
 		var id int64
 		err := w.row("SELECT id FROM content WHERE sha256 = $1", []any{result[:]}, &id)
 		if err == sql.ErrNoRows {
@@ -66,10 +66,10 @@ func (db *DB) ForgetDerived(ctx context.Context, result blob.Ref) (n int64, err 
 		if n, err = w.exec("DELETE FROM derived WHERE content_id = $1 AND tool <> $2", id, ColdTool.Name); err != nil || n == 0 {
 			return err
 		}
-		if err := w.release(db.now(), id); err != nil {
+		if err := releaseUnused(w, db.base.Now(), id); err != nil {
 			return err
 		}
-		return w.changed()
+		return nextGeneration(w)
 	})
 	return n, err
 }

@@ -29,16 +29,16 @@ type Identity struct {
 // records it, so that two depots cannot use one bucket.
 func (ps Places) Depot(ctx context.Context) (id string, err error) {
 	const query = "SELECT depot FROM identity WHERE one = 1"
-	err = ps.db.points.row(ctx, query, nil, &id)
+	err = ps.db.base.Points.row(ctx, query, nil, &id)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = ps.db.update(ctx, "identify the depot", func(w *write) error {
+		err = ps.db.base.Update(ctx, "identify the depot", func(w *write) error {
 			if _, err := w.exec("INSERT INTO identity (one, depot) VALUES (1, $1) ON CONFLICT (one) DO NOTHING", rand.Text()); err != nil {
 				return err
 			}
 			return w.row(query, nil, &id)
 		})
 	}
-	return id, ps.db.fail("identify the depot", err)
+	return id, ps.db.base.Fail("identify the depot", err)
 }
 
 // Identity returns the identity of the database.
@@ -55,21 +55,21 @@ func (ps Places) identity(ctx context.Context) (id Identity, turned time.Time, e
 		return id, turned, err
 	}
 	var at int64
-	if err = ps.db.points.row(ctx, identityQuery, nil, &id.Depot, &id.Turn, &id.Previous, &at); err == nil {
-		id.Database, err = ps.db.engine.fingerprint(ctx)
+	if err = ps.db.base.Points.row(ctx, identityQuery, nil, &id.Depot, &id.Turn, &id.Previous, &at); err == nil {
+		id.Database, err = ps.db.base.Fingerprint(ctx)
 	}
-	return id, time.UnixMilli(at), ps.db.fail("identify the database", err)
+	return id, time.UnixMilli(at), ps.db.base.Fail("identify the database", err)
 }
 
 // NewTurn begins a new turn if the current one is older than every, or if there is
 // none, and returns the identity of the database.
 func (ps Places) NewTurn(ctx context.Context, every time.Duration) (Identity, error) {
 	id, turned, err := ps.identity(ctx)
-	due := func() bool { return id.Turn == "" || ps.db.now().Sub(turned) >= every }
+	due := func() bool { return id.Turn == "" || ps.db.base.Now().Sub(turned) >= every }
 	if err != nil || !due() {
 		return id, err
 	}
-	err = ps.db.update(ctx, "begin a turn", func(w *write) error {
+	err = ps.db.base.Update(ctx, "begin a turn", func(w *write) error {
 		var at int64
 		if err := w.row(identityQuery, nil, &id.Depot, &id.Turn, &id.Previous, &at); err != nil {
 			return err
@@ -78,7 +78,7 @@ func (ps Places) NewTurn(ctx context.Context, every time.Duration) (Identity, er
 			return nil // another process was faster
 		}
 		id.Turn, id.Previous = rand.Text(), id.Turn
-		_, err := w.exec("UPDATE identity SET turn = $1, previous = $2, turned = $3 WHERE one = 1", id.Turn, id.Previous, ps.db.now().UnixMilli())
+		_, err := w.exec("UPDATE identity SET turn = $1, previous = $2, turned = $3 WHERE one = 1", id.Turn, id.Previous, ps.db.base.Now().UnixMilli())
 		return err
 	})
 	return id, err
@@ -88,8 +88,8 @@ func (ps Places) NewTurn(ctx context.Context, every time.Duration) (Identity, er
 // zero is never.
 func (ps Places) Audited(ctx context.Context) (time.Time, error) {
 	var at sql.NullInt64
-	err := ps.db.points.row(ctx, "SELECT max(audited) FROM identity", nil, &at)
-	return fromMillis(at), ps.db.fail("look up the last audit", err)
+	err := ps.db.base.Points.row(ctx, "SELECT max(audited) FROM identity", nil, &at)
+	return fromMillis(at), ps.db.base.Fail("look up the last audit", err)
 }
 
 // SetAudited records that all objects were compared.
@@ -97,7 +97,7 @@ func (ps Places) SetAudited(ctx context.Context, at time.Time) error {
 	if _, err := ps.Depot(ctx); err != nil {
 		return err
 	}
-	return ps.db.update(ctx, "record an audit", func(w *write) error {
+	return ps.db.base.Update(ctx, "record an audit", func(w *write) error {
 		_, err := w.exec("UPDATE identity SET audited = $1 WHERE one = 1", at.UnixMilli())
 		return err
 	})

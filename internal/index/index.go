@@ -20,13 +20,10 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"log/slog"
 	"net"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -85,7 +82,7 @@ type DB struct {
 	Copies Copies
 	Nodes  Nodes
 	Stages Stages
-	Waits  Waits
+	Waits  *Waits
 	// Retention and Trash are for the transactions that a policy removes.
 	Retention Retention
 	Trash     Trash
@@ -96,8 +93,7 @@ type DB struct {
 	// Colds keeps the records of cold contents.
 	Colds Colds
 
-	engine engine
-	now    func() time.Time
+	base *Database
 
 	maxMisses, maxWanted int64
 	placed               bool
@@ -105,9 +101,6 @@ type DB struct {
 	block                int64
 	dutyLife             time.Duration // see Nodes
 	limits               listLimits    // see Catalog
-
-	points, scans reader // those of the engine, counted
-	reads         atomic.Uint64
 }
 
 // Open opens the index in a file or, if where is a URL that begins with
@@ -115,49 +108,28 @@ type DB struct {
 // anything: one that this version is too old for is ErrNewer. What is not an index
 // is ErrCorrupt. With ReadOnly a missing file is fs.ErrNotExist.
 func Open(ctx context.Context, where string, opt Options) (*DB, error) {
-	given := opt.Now
-	if given == nil {
-		opt.Now = time.Now
+	o := dbOptions{
+		ReadOnly: opt.ReadOnly, MustExist: opt.MustExist, Dial: opt.Dial, Replicas: opt.Replicas, ReplicaLimit: opt.replicaLimit,
+		Log: opt.Log, Now: opt.Now, BusyWait: cmp.Or(opt.BusyWait, 10*time.Minute), SQLite: migrations, Postgres: postgresMigrations,
 	}
-	if opt.Log == nil {
-		opt.Log = slog.New(slog.DiscardHandler)
+	if opt.steps != nil {
+		o.SQLite, o.Postgres = opt.steps, opt.steps
 	}
-	opt.BusyWait = cmp.Or(opt.BusyWait, 10*time.Minute)
-	e, err := openEngine(ctx, where, opt)
-	db := newDB(e, opt)
-	if given == nil {
-		db.now = e.time
-	}
-	if err == nil {
-		err = verifyMigrations(ctx, e.steps(), db.scans)
-	}
+	base, err := openDatabase(ctx, where, o)
 	if err != nil {
-		return nil, errors.Join(db.fail("open", err), e.close())
+		return nil, err
 	}
-	return db, nil
+	return newDB(base, opt), nil
 }
 
 // IsURL reports whether an address of an index names a database server, as
 // opposed to a file.
 func IsURL(where string) bool { return isPostgres(where) }
 
-// openEngine returns an engine that must be closed also if there is an error.
-func openEngine(ctx context.Context, where string, opt Options) (engine, error) {
-	if isPostgres(where) {
-		return openPostgres(ctx, where, opt)
-	}
-	abs, err := filepath.Abs(where)
-	if err != nil {
-		return &sqliteFile{path: where}, err
-	}
-	return openSQLite(ctx, abs, opt)
-}
-
-// newDB returns the index in an engine.
-func newDB(e engine, opt Options) *DB {
-	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000),
+// newDB returns the index in a database.
+func newDB(base *Database, opt Options) *DB {
+	db := &DB{base: base, Waits: base.Waits, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000),
 		placed: opt.Placed, tempDir: opt.TempDir, block: max(opt.Block, 1), dutyLife: dutyLife, limits: usualLimits}
-	db.points, db.scans = counted{e.points(), &db.reads}, counted{e.scans(), &db.reads}
 	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub, db.Places, db.Copies = Tokens{db}, WantedKeys{db}, CachedFiles{db},
 		Misses{db}, Scrub{db}, Places{db}, Copies{db}
 	db.Nodes, db.Stages, db.Retention, db.Trash, db.Catalog, db.Sources, db.Colds = Nodes{db}, Stages{db}, Retention{db}, Trash{db},
@@ -167,13 +139,21 @@ func newDB(e engine, opt Options) *DB {
 }
 
 // Close closes the index. Running calls end with an error.
-func (db *DB) Close() error { return db.engine.close() }
+func (db *DB) Close() error { return db.base.Close() }
+
+// Watch starts a watch. It must be closed after the index, never before.
+func (db *DB) Watch() (*Watch, error) { return db.base.Watch() }
+
+// OnRewind has fn called whenever a Watch finds that the database has lost writes
+// that it knew: by a failover, or by the restore of a backup. What is remembered
+// by the state of a Watch or in a Filter needs no care.
+func (db *DB) OnRewind(fn func()) { db.base.OnRewind(fn) }
 
 // ClockOf returns the clock of an index: see Options.Now.
-func ClockOf(db *DB) func() time.Time { return db.now }
+func ClockOf(db *DB) func() time.Time { return db.base.Now }
 
 // Reads returns the number of queries of this process.
-func (db *DB) Reads() uint64 { return db.reads.Load() }
+func (db *DB) Reads() uint64 { return db.base.Reads() }
 
 // Scope is the set of products that a caller may see. The zero Scope is empty.
 type Scope struct {

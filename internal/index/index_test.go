@@ -834,7 +834,7 @@ func testModel(t *testing.T) {
 // breakRows runs statements behind the index's back, foreign keys off.
 func breakRows(t *testing.T, db *DB, statements ...string) {
 	t.Helper()
-	raw, err := openPool(db.engine.name(), "rw", 1, 100, time.Second)
+	raw, err := openPool(db.base.engine.name(), "rw", 1, 100, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -991,7 +991,7 @@ func TestMigrations(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	db := openTest(t, Options{})
 	commitTest(t, db, "", pdb(1))
-	ro, err := Open(t.Context(), db.engine.name(), Options{ReadOnly: true})
+	ro, err := Open(t.Context(), db.base.engine.name(), Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -1045,7 +1045,7 @@ func TestNoSpace(t *testing.T) {
 		entries = append(entries, pdbAge(i+10, "x.pdb", 9, uint32(i)))
 	}
 	_, err := db.Commit(t.Context(), Tx{Entries: entries}, nil)
-	if !errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), db.engine.name()) {
+	if !errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), db.base.engine.name()) {
 		t.Fatal(err)
 	}
 	clean(t, db)
@@ -1061,12 +1061,12 @@ func TestNoSpace(t *testing.T) {
 
 func TestWriteLock(t *testing.T) {
 	db := openTest(t, Options{})
-	impatient, err := Open(t.Context(), db.engine.name(), Options{BusyWait: time.Nanosecond})
+	impatient, err := Open(t.Context(), db.base.engine.name(), Options{BusyWait: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer impatient.Close()
-	patient, err := Open(t.Context(), db.engine.name(), Options{})
+	patient, err := Open(t.Context(), db.base.engine.name(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

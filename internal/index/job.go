@@ -143,27 +143,27 @@ func scanJob(scan scanFunc, more ...any) (j Job, err error) {
 func (q Jobs) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err error) {
 	const op = "enqueue a job"
 	if j.Kind == "" || j.Key == "" {
-		return 0, false, q.db.fail(op, errors.New("the job has no kind or no key"))
+		return 0, false, q.db.base.Fail(op, errors.New("the job has no kind or no key"))
 	}
 	if len(j.Payload) > maxPayload || j.Payload != nil && !json.Valid(j.Payload) {
-		return 0, false, q.db.fail(op, errors.New("the payload of the job is too long or not JSON"))
+		return 0, false, q.db.base.Fail(op, errors.New("the payload of the job is too long or not JSON"))
 	}
 	const active = "SELECT id, priority FROM job WHERE kind = $1 AND key = $2 AND variant = $3 AND state <= 2"
 	key := []any{text(j.Kind), text(j.Key), j.Variant}
 	priority := 0
 	// Most repeated requests need no write.
-	switch err := q.db.points.row(ctx, active, key, &id, &priority); {
+	switch err := q.db.base.Points.row(ctx, active, key, &id, &priority); {
 	case err == nil && priority >= j.Priority:
 		return id, true, nil
 	case err != nil && !errors.Is(err, sql.ErrNoRows):
-		return 0, false, q.db.fail(op, err)
+		return 0, false, q.db.base.Fail(op, err)
 	}
 	var payload any
 	if j.Payload != nil {
 		payload = []byte(j.Payload)
 	}
-	now := q.db.now()
-	err = q.db.update(ctx, op, func(w *write) error {
+	now := q.db.base.Now()
+	err = q.db.base.Update(ctx, op, func(w *write) error {
 		err := w.row(active, key, &id, &priority)
 		if existing = err == nil; existing {
 			_, err = w.exec("UPDATE job SET priority = "+larger("priority", "$2")+" WHERE id = $1", id, j.Priority)
@@ -230,22 +230,22 @@ func bothJobs(format string) string {
 func (q Jobs) Lease(ctx context.Context, worker string, kinds []string, variants []int, d time.Duration, n int) ([]Job, error) {
 	const op = "lease jobs"
 	if worker == "" || n <= 0 || d <= 0 {
-		return nil, q.db.fail(op, errors.New("the lease request has no worker, number or duration"))
+		return nil, q.db.base.Fail(op, errors.New("the lease request has no worker, number or duration"))
 	}
 	k, v, err := jobLists(kinds, variants)
 	if err != nil {
-		return nil, q.db.fail(op, err)
+		return nil, q.db.base.Fail(op, err)
 	}
-	now := q.db.now().UnixMilli()
+	now := q.db.base.Now().UnixMilli()
 	var some bool
-	if err := q.db.points.row(ctx, someJobs, []any{now, k, v}, &some); err != nil || !some {
-		return nil, q.db.fail(op, err)
+	if err := q.db.base.Points.row(ctx, someJobs, []any{now, k, v}, &some); err != nil || !some {
+		return nil, q.db.base.Fail(op, err)
 	}
 	token := rand.Text()
 	var jobs []Job
-	err = q.db.updateUnsynced(ctx, op, func(w *write) error {
+	err = q.db.base.UpdateUnsynced(ctx, op, func(w *write) error {
 		jobs = nil
-		if err := w.requeue(now); err != nil {
+		if err := requeueJobs(w, now); err != nil {
 			return err
 		}
 		return w.each(leaseJobs, []any{now, k, v, n, now + d.Milliseconds(), text(worker), token}, func(scan scanFunc) error {
@@ -279,7 +279,7 @@ func jobLists(kinds []string, variants []int) (k, v string, err error) {
 
 // requeue requeues running jobs whose lease has expired. Worker and token stay:
 // until another worker leases such a job, its worker may still finish it.
-func (w *write) requeue(now int64) error {
+func requeueJobs(w *write, now int64) error {
 	if _, err := w.exec(`UPDATE job SET state = 4, finished = $1, outcome = $2, detail = 'no heartbeat from ' || worker, lease_until = NULL
 		WHERE state = 2 AND lease_until <= $1 AND attempts >= max_attempts`, now, OutcomeLost); err != nil {
 		return err
@@ -296,8 +296,8 @@ const heldJob = "id = $1 AND worker = $2 AND token = $3 AND token <> '' AND stat
 // Heartbeat extends a lease to d from now. ErrLeaseLost means that the worker no
 // longer holds the job.
 func (q Jobs) Heartbeat(ctx context.Context, id int64, worker, token string, d time.Duration) error {
-	until := q.db.now().Add(d).UnixMilli()
-	return q.db.updateUnsynced(ctx, "renew a lease", func(w *write) error {
+	until := q.db.base.Now().Add(d).UnixMilli()
+	return q.db.base.UpdateUnsynced(ctx, "renew a lease", func(w *write) error {
 		n, err := w.exec("UPDATE job SET state = 2, lease_until = $4 WHERE "+heldJob, id, text(worker), token, until)
 		return leased(id, n, err)
 	})
@@ -333,12 +333,12 @@ func (q Jobs) Fail(ctx context.Context, id int64, worker, token string, o Outcom
 }
 
 func (q Jobs) finish(ctx context.Context, op string, id int64, worker, token string, state JobState, o Outcome) error {
-	now := q.db.now().UnixMilli()
+	now := q.db.base.Now().UnixMilli()
 	var result any
 	if o.Result != nil {
 		result = o.Result[:]
 	}
-	return q.db.update(ctx, op, func(w *write) error {
+	return q.db.base.Update(ctx, op, func(w *write) error {
 		if err := w.jobsChanged(); err != nil {
 			return err
 		}
@@ -369,7 +369,7 @@ func (q Jobs) finish(ctx context.Context, op string, id int64, worker, token str
 // Release returns a job to the queue, for a worker that is about to stop. The
 // attempt does not count.
 func (q Jobs) Release(ctx context.Context, id int64, worker, token string) error {
-	return q.db.updateUnsynced(ctx, "release a job", func(w *write) error {
+	return q.db.base.UpdateUnsynced(ctx, "release a job", func(w *write) error {
 		n, err := w.exec("UPDATE job SET state = 1, attempts = attempts - 1, lease_until = NULL, token = '' WHERE "+heldJob, id,
 			text(worker), token)
 		if err == nil && n > 0 {
@@ -383,8 +383,8 @@ func (q Jobs) Release(ctx context.Context, id int64, worker, token string) error
 // running. Its worker learns it from the next Heartbeat. An unknown job is
 // fs.ErrNotExist.
 func (q Jobs) Cancel(ctx context.Context, id int64) (was bool, err error) {
-	err = q.db.update(ctx, "cancel a job", func(w *write) error {
-		n, err := w.exec("UPDATE job SET state = 5, finished = $2, lease_until = NULL WHERE id = $1 AND state <= 2", id, q.db.now().UnixMilli())
+	err = q.db.base.Update(ctx, "cancel a job", func(w *write) error {
+		n, err := w.exec("UPDATE job SET state = 5, finished = $2, lease_until = NULL WHERE id = $1 AND state <= 2", id, q.db.base.Now().UnixMilli())
 		if was = n > 0; err == nil && was {
 			err = w.jobsChanged()
 		}
@@ -414,14 +414,14 @@ func (q Jobs) Last(ctx context.Context, kind, key string, variant int) (Job, err
 
 func (q Jobs) job(ctx context.Context, query string, args ...any) (j Job, err error) {
 	if err := ctx.Err(); err != nil {
-		return j, q.db.fail("look up a job", err)
+		return j, q.db.base.Fail("look up a job", err)
 	}
 	err = fs.ErrNotExist
-	qerr := q.db.points.each(context.WithoutCancel(ctx), true, query, args, func(scan scanFunc) (bool, error) {
+	qerr := q.db.base.Points.each(context.WithoutCancel(ctx), true, query, args, func(scan scanFunc) (bool, error) {
 		j, err = scanJob(scan)
 		return false, err
 	})
-	return j, q.db.fail("look up a job", cmp.Or(qerr, err))
+	return j, q.db.base.Fail("look up a job", cmp.Or(qerr, err))
 }
 
 // JobFilter selects jobs; the zero value selects all.
@@ -468,12 +468,12 @@ func (q Jobs) List(ctx context.Context, f JobFilter) ([]Job, error) {
 		query += " LIMIT " + strconv.Itoa(f.Limit)
 	}
 	list := []Job{}
-	err := q.db.scans.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
+	err := q.db.base.Scans.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
 		j, err := scanJob(scan)
 		list = append(list, j)
 		return true, err
 	})
-	return list, q.db.fail("list jobs", err)
+	return list, q.db.base.Fail("list jobs", err)
 }
 
 // JobStats summarizes the jobs of one kind.
@@ -502,8 +502,8 @@ type JobOutcome struct {
 // proportional to the number of jobs.
 func (q Jobs) Stats(ctx context.Context) ([]JobStats, error) {
 	list := []JobStats{}
-	now := q.db.now().UnixMilli()
-	err := q.db.scans.each(ctx, true, `SELECT kind, state, CASE WHEN state > 2 THEN outcome ELSE '' END AS class, count(*),
+	now := q.db.base.Now().UnixMilli()
+	err := q.db.base.Scans.each(ctx, true, `SELECT kind, state, CASE WHEN state > 2 THEN outcome ELSE '' END AS class, count(*),
 		count(*) FILTER (WHERE state = 1 AND not_before > $1 OR state = 2 AND lease_until <= $1), min(created),
 		coalesce(sum(finished - started), 0), coalesce(max(finished - started), 0)
 		FROM job GROUP BY kind, state, class ORDER BY kind, state, class`, []any{now}, func(scan scanFunc) (bool, error) {
@@ -528,7 +528,7 @@ func (q Jobs) Stats(ctx context.Context) ([]JobStats, error) {
 		}
 		return true, nil
 	})
-	return list, q.db.fail("count jobs", err)
+	return list, q.db.base.Fail("count jobs", err)
 }
 
 // Sweep deletes the jobs that ended before a time and returns their number.

@@ -77,14 +77,14 @@ func (db *DB) List(ctx context.Context, scope Scope, f ListFilter) ([]Transactio
 		where += " AND lower(t.who) LIKE $" + strconv.Itoa(len(args)) + ` ESCAPE '\'`
 	}
 	list := []Transaction{}
-	err := db.scans.each(ctx, scope.All, txSelect+`
+	err := db.base.Scans.each(ctx, scope.All, txSelect+`
 		WHERE t.id < $1 AND t.id > 0 AND ($2 = '' OR t.version = $2) AND ($4 OR t.deleted_at IS NULL) AND t.time >= $5`+
 		where+" ORDER BY t.id DESC LIMIT $3", args, func(scan scanFunc) (bool, error) {
 		t, err := scanTx(scan)
 		list = append(list, t)
 		return true, err
 	})
-	return list, db.fail("list", err)
+	return list, db.base.Fail("list", err)
 }
 
 // Show returns one transaction and calls each, if not nil, for its files in
@@ -92,7 +92,7 @@ func (db *DB) List(ctx context.Context, scope Scope, f ListFilter) ([]Transactio
 // unknown number is fs.ErrNotExist.
 func (db *DB) Show(ctx context.Context, number int64, each func(TxFile) error) (Transaction, error) {
 	var t Transaction
-	err := db.scans.each(ctx, true, txSelect+" WHERE t.id = $1 AND t.id > 0", []any{number}, func(scan scanFunc) (more bool, err error) {
+	err := db.base.Scans.each(ctx, true, txSelect+" WHERE t.id = $1 AND t.id > 0", []any{number}, func(scan scanFunc) (more bool, err error) {
 		t, err = scanTx(scan)
 		return false, err
 	})
@@ -100,12 +100,12 @@ func (db *DB) Show(ctx context.Context, number int64, each func(TxFile) error) (
 		err = fmt.Errorf("transaction %d: %w", number, fs.ErrNotExist)
 	}
 	if err != nil || each == nil {
-		return t, db.fail("show", err)
+		return t, db.base.Fail("show", err)
 	}
 	seq := int64(0)
 	for {
 		var page []TxFile
-		err := db.scans.each(ctx, true, "SELECT "+objectColumns+`, f.seq, f.path, f.archive, f.mtime
+		err := db.base.Scans.each(ctx, true, "SELECT "+objectColumns+`, f.seq, f.path, f.archive, f.mtime
 			FROM tx_file f JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id
 			WHERE f.tx_id = $1 AND f.seq > $2 ORDER BY f.seq LIMIT $3`, []any{number, seq, pageRows}, func(scan scanFunc) (bool, error) {
 			var s Stored
@@ -115,7 +115,7 @@ func (db *DB) Show(ctx context.Context, number int64, each func(TxFile) error) (
 			return true, err
 		})
 		if err != nil {
-			return t, db.fail("show", err)
+			return t, db.base.Fail("show", err)
 		}
 		if err := MarkCold(ctx, db, page, func(f *TxFile) (blob.Ref, **Cold) { return f.Ref, &f.Cold }); err != nil {
 			return t, err
@@ -161,19 +161,19 @@ type ProductStats struct {
 // Stats returns the counters of the index.
 func (db *DB) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
-	err := db.scans.row(ctx, "SELECT contents, bytes, objects, lookups FROM state WHERE one = 1",
+	err := db.base.Scans.row(ctx, "SELECT contents, bytes, objects, lookups FROM state WHERE one = 1",
 		nil, &s.Contents, &s.Bytes, &s.Objects, &s.Lookups)
 	if err == nil {
-		err = db.scans.row(ctx, "SELECT count(*), coalesce(sum(size), 0) FROM content WHERE unreferenced_since IS NOT NULL",
+		err = db.base.Scans.row(ctx, "SELECT count(*), coalesce(sum(size), 0) FROM content WHERE unreferenced_since IS NOT NULL",
 			nil, &s.UnreferencedContents, &s.UnreferencedBytes)
 	}
 	if err == nil {
-		err = db.scans.row(ctx, "SELECT coalesce(sum(files), 0), coalesce(sum(bytes), 0) FROM tx WHERE id < 0",
+		err = db.base.Scans.row(ctx, "SELECT coalesce(sum(files), 0), coalesce(sum(bytes), 0) FROM tx WHERE id < 0",
 			nil, &s.CachedFiles, &s.CachedBytes)
 	}
 	if err == nil {
 		s.Products = []ProductStats{}
-		err = db.scans.each(ctx, true, `SELECT p.name, count(*), sum(t.files), sum(t.bytes), max(t.time)
+		err = db.base.Scans.each(ctx, true, `SELECT p.name, count(*), sum(t.files), sum(t.bytes), max(t.time)
 			FROM tx t JOIN product p ON p.id = t.product_id
 			WHERE t.deleted_at IS NULL AND t.id > 0 GROUP BY p.name ORDER BY p.name`, nil, func(scan scanFunc) (bool, error) {
 			var p ProductStats
@@ -190,5 +190,5 @@ func (db *DB) Stats(ctx context.Context) (Stats, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("%w: the row of counters is missing", ErrCorrupt)
 	}
-	return s, db.fail("count", err)
+	return s, db.base.Fail("count", err)
 }

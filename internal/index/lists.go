@@ -36,3 +36,12 @@ func hashList(refs []blob.Ref) string {
 	}
 	return string(append(b, ']'))
 }
+
+// hashes returns a list of rows of one hash.
+func hashes(refs []blob.Ref) [][]any {
+	rows := make([][]any, len(refs))
+	for i := range refs {
+		rows[i] = []any{refs[i][:]}
+	}
+	return rows
+}

@@ -80,7 +80,7 @@ func (db *DB) Lookup(ctx context.Context, scope Scope, l symfile.Lookup) ([]Hit,
 	}
 	query, args := lookupSelect(cond, newestKey, maxRows, scope, args)
 	hits, err := db.hits(ctx, scope.few(), query, args)
-	return hits, db.fail("look up", err)
+	return hits, db.base.Fail("look up", err)
 }
 
 // ImagesOf returns at most limit images in the scope whose debug record has the GUID (32
@@ -91,7 +91,7 @@ func ImagesOf(ctx context.Context, db *DB, scope Scope, guid string, limit int) 
 	}
 	query, args := lookupSelect(anyAgeCond, ageKey, limit, scope, []any{guid, guid + "g", symfile.PE, symfile.PE})
 	hits, err := db.hits(ctx, scope.few(), query, args)
-	return hits, db.fail("look up the images of a PDB", err)
+	return hits, db.base.Fail("look up the images of a PDB", err)
 }
 
 // HigherAge returns the PDBs in the scope, plain or in an MSFZ container, with
@@ -110,7 +110,7 @@ func (db *DB) HigherAge(ctx context.Context, scope Scope, name, guid string, age
 	query, args := lookupSelect(cond, ageKey, maxAges, scope, args)
 	hits, err := db.hits(ctx, scope.few(), query, args)
 	if err != nil {
-		return nil, db.fail("look up a higher age", err)
+		return nil, db.base.Fail("look up a higher age", err)
 	}
 	hits = slices.DeleteFunc(hits, func(h Hit) bool {
 		return h.Object.DebugID.Age <= age || h.Object.DebugID.GUID.Lower() != guid
@@ -146,10 +146,7 @@ func (db *DB) hits(ctx context.Context, constant bool, query string, args []any)
 			return true, nil
 		})
 	}
-	e, ok := db.engine.(replicated)
-	if ok && e.onReplica(ctx, read) {
-		db.reads.Add(1)
-	} else if err := read(db.points); err != nil {
+	if err := db.base.Lookup(ctx, read); err != nil {
 		return nil, err
 	}
 	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Number, a.Number) })
@@ -177,9 +174,9 @@ func (db *DB) HasObject(ctx context.Context, o symfile.Object, size int64) (bool
 		return false, nil
 	}
 	var is bool
-	err := db.points.row(ctx, `SELECT EXISTS (SELECT 1 FROM lookup l JOIN object o ON o.id = l.object_id JOIN content c ON c.id = o.content_id
+	err := db.base.Points.row(ctx, `SELECT EXISTS (SELECT 1 FROM lookup l JOIN object o ON o.id = l.object_id JOIN content c ON c.id = o.content_id
 		WHERE l.id = $1 AND l.name = $2 AND o.kind = $3 AND c.size = $4)`, []any{aliases[0].ID, aliases[0].Name, o.Kind, size}, &is)
-	return is, db.fail("look up an object", err)
+	return is, db.base.Fail("look up an object", err)
 }
 
 // Generation returns a number that every change of visible content or of rights
@@ -187,14 +184,8 @@ func (db *DB) HasObject(ctx context.Context, o symfile.Object, size int64) (bool
 // contents, and changes of tokens. Misses, counts, last uses and jobs do not change
 // it. It never repeats, even after the database was restored from a backup.
 func (db *DB) Generation(ctx context.Context) (uint64, error) {
-	var g int64
-	err := db.points.row(ctx, stateText, nil, &g)
-	return uint64(g), db.fail("read the generation", err)
+	return db.base.Generation(ctx)
 }
-
-// stateText reads what identifies a state of the index. A file is not replaced
-// while it is open, so the generation does; a database may be.
-var stateText = each("SELECT generation FROM state WHERE one = 1", "SELECT salt FROM state WHERE one = 1")
 
 // prefixEnd returns the end of the range of texts that begin with prefix.
 func prefixEnd(prefix string) string { return prefix + "\U0010FFFF" }

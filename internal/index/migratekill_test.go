@@ -53,8 +53,8 @@ func TestMigrationKilled(t *testing.T) {
 					copyDB(t, path, left)
 				case "after the last statement":
 					// Inside the transaction: the log holds what is not committed.
-					err := old.update(t.Context(), "migrate", func(w *write) error {
-						if err := killed.apply(old.engine, w, old.now()); err != nil {
+					err := old.base.Update(t.Context(), "migrate", func(w *write) error {
+						if err := killed.apply(old.base.engine, w, old.base.Now()); err != nil {
 							return err
 						}
 						copyDB(t, path, left)
@@ -73,7 +73,7 @@ func TestMigrationKilled(t *testing.T) {
 				}
 				defer db.Close()
 				var version int
-				if err := db.scans.row(t.Context(), "SELECT user_version FROM pragma_user_version", nil, &version); err != nil || version != len(migrations) {
+				if err := db.base.Scans.row(t.Context(), "SELECT user_version FROM pragma_user_version", nil, &version); err != nil || version != len(migrations) {
 					t.Errorf("format %d, error %v; want %d", version, err, len(migrations))
 				}
 				clean(t, db)
@@ -93,13 +93,13 @@ func writer(t *testing.T, path string) *DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.writer.Close() })
-	return newDB(e, c.options())
+	return newDB(databaseOf(e, c.now), c.options())
 }
 
 // step applies one migration.
 func step(t *testing.T, db *DB, m migration) {
 	t.Helper()
-	if err := db.update(t.Context(), "migrate", func(w *write) error { return m.apply(db.engine, w, db.now()) }); err != nil {
+	if err := db.base.Update(t.Context(), "migrate", func(w *write) error { return m.apply(db.base.engine, w, db.base.Now()) }); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -28,7 +28,7 @@ type Miss struct {
 // deleted.
 func (ms Misses) Put(ctx context.Context, misses []Miss) error {
 	for batch := range slices.Chunk(misses, touchBatch) {
-		if err := ms.db.updateUnsynced(ctx, "store misses", func(w *write) error {
+		if err := ms.db.base.UpdateUnsynced(ctx, "store misses", func(w *write) error {
 			last := make(map[[2]string]int, len(batch)) // of several with one key and upstream the last one counts
 			for i, m := range batch {
 				last[[2]string{m.Key, m.Source}] = i
@@ -51,7 +51,7 @@ func (ms Misses) Put(ctx context.Context, misses []Miss) error {
 			for _, n := range gone {
 				added -= n
 			}
-			return w.limitRows("miss", added, ms.db.maxMisses, oldestMisses)
+			return limitRows(w, "miss", added, ms.db.maxMisses, oldestMisses)
 		}); err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ const oldestMisses = "DELETE FROM miss WHERE no IN (SELECT no FROM miss ORDER BY
 
 // limitRows counts the rows added to a limited table and deletes the oldest above
 // most.
-func (w *write) limitRows(table string, added, most int64, deleteOldest string) error {
+func limitRows(w *write, table string, added, most int64, deleteOldest string) error {
 	var n int64
 	if err := w.row("UPDATE tally SET n = n + $2 WHERE name = $1 RETURNING n", []any{table, added}, &n); err != nil {
 		return err
@@ -75,10 +75,10 @@ func (w *write) limitRows(table string, added, most int64, deleteOldest string) 
 	if err != nil {
 		return err
 	}
-	return w.countRows(table, -gone)
+	return countRows(w, table, -gone)
 }
 
-func (w *write) countRows(table string, n int64) error {
+func countRows(w *write, table string, n int64) error {
 	if n == 0 {
 		return nil
 	}
@@ -89,11 +89,11 @@ func (w *write) countRows(table string, n int64) error {
 // Of returns the stored misses of a key, by upstream, including expired ones.
 func (ms Misses) Of(ctx context.Context, key string) ([]Miss, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, ms.db.fail("look up misses", err)
+		return nil, ms.db.base.Fail("look up misses", err)
 	}
 	var list []Miss
 	// See hits for why the query is not cancellable.
-	err := ms.db.points.each(context.WithoutCancel(ctx), true,
+	err := ms.db.base.Points.each(context.WithoutCancel(ctx), true,
 		"SELECT source, class, ends, since, detail FROM miss WHERE key = $1 ORDER BY source", []any{key},
 		func(scan scanFunc) (bool, error) {
 			m := Miss{Key: key}
@@ -103,7 +103,7 @@ func (ms Misses) Of(ctx context.Context, key string) ([]Miss, error) {
 			list = append(list, m)
 			return true, err
 		})
-	return list, ms.db.fail("look up misses", err)
+	return list, ms.db.base.Fail("look up misses", err)
 }
 
 // MissFilter selects misses; the zero value selects all.
@@ -122,12 +122,12 @@ type MissFilter struct {
 // key is flushed, every process knows when Flush returns.
 func (ms Misses) Flush(ctx context.Context, f MissFilter) (int64, error) {
 	n, err := ms.flush(ctx, f)
-	if n == 0 || !ms.db.Nodes.Shared() {
+	if n == 0 || !ms.db.base.Shared() {
 		return n, err
 	}
-	update := ms.db.update
+	update := ms.db.base.Update
 	if f.Key != "" {
-		update = ms.db.updateUnsynced
+		update = ms.db.base.UpdateUnsynced
 	}
 	return n, errors.Join(err, update(context.WithoutCancel(ctx), "report forgotten misses", func(w *write) error {
 		_, err := w.exec("UPDATE epoch SET n = n + 1 WHERE name = 'miss'")
@@ -159,7 +159,7 @@ func (ms Misses) flushAll(ctx context.Context, statement string, args ...any) (s
 	last := int64(math.MinInt64)
 	for {
 		var n, next int64
-		err := ms.db.updateUnsynced(ctx, "delete misses", func(w *write) error {
+		err := ms.db.base.UpdateUnsynced(ctx, "delete misses", func(w *write) error {
 			n, next = 0, last
 			err := w.each(statement, append([]any{touchBatch, last}, args...), func(scan scanFunc) error {
 				var no int64
@@ -171,7 +171,7 @@ func (ms Misses) flushAll(ctx context.Context, statement string, args ...any) (s
 			if err != nil {
 				return err
 			}
-			return w.countRows("miss", -n)
+			return countRows(w, "miss", -n)
 		})
 		if err != nil {
 			return sum, err
@@ -194,11 +194,11 @@ func (ms Misses) Sweep(ctx context.Context, before time.Time) (int64, error) {
 func (db *DB) forget(ctx context.Context, table, statement string, args ...any) (sum int64, err error) {
 	for {
 		var n int64
-		err := db.updateUnsynced(ctx, "delete rows of "+table, func(w *write) (err error) {
+		err := db.base.UpdateUnsynced(ctx, "delete rows of "+table, func(w *write) (err error) {
 			if n, err = w.exec(statement, append([]any{touchBatch}, args...)...); err != nil {
 				return err
 			}
-			return w.countRows(table, -n)
+			return countRows(w, table, -n)
 		})
 		if err != nil {
 			return sum, err
@@ -220,13 +220,13 @@ type MissStats struct {
 // to their number: up to a second for two million.
 func (ms Misses) Stats(ctx context.Context) ([]MissStats, error) {
 	list := []MissStats{}
-	err := ms.db.scans.each(ctx, true, "SELECT class, count(*), count(*) FILTER (WHERE ends <= $1) FROM miss GROUP BY class "+
-		"ORDER BY class", []any{ms.db.now().UnixMilli()},
+	err := ms.db.base.Scans.each(ctx, true, "SELECT class, count(*), count(*) FILTER (WHERE ends <= $1) FROM miss GROUP BY class "+
+		"ORDER BY class", []any{ms.db.base.Now().UnixMilli()},
 		func(scan scanFunc) (bool, error) {
 			var s MissStats
 			err := scan(&s.Class, &s.Misses, &s.Expired)
 			list = append(list, s)
 			return true, err
 		})
-	return list, ms.db.fail("count misses", err)
+	return list, ms.db.base.Fail("count misses", err)
 }

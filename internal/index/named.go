@@ -20,7 +20,7 @@ func NamedIn(ctx context.Context, db *DB, scope Scope, name string) (n Named, er
 	}
 	exists := func(table, column, cond string, args ...any) (is bool, err error) {
 		where, args := scope.where(column, append([]any{name}, args...))
-		err = db.points.each(ctx, scope.few(), "SELECT 1 FROM "+table+" WHERE "+cond+where+" LIMIT 1", args, func(scanFunc) (bool, error) {
+		err = db.base.Points.each(ctx, scope.few(), "SELECT 1 FROM "+table+" WHERE "+cond+where+" LIMIT 1", args, func(scanFunc) (bool, error) {
 			is = true
 			return false, nil
 		})
@@ -34,5 +34,5 @@ func NamedIn(ctx context.Context, db *DB, scope Scope, name string) (n Named, er
 			n.Removed, err = exists("removed_file r JOIN tx t ON t.id = r.tx_id", "t.product_id", "r.folded = $1")
 		}
 	}
-	return n, db.fail("look up a name", err)
+	return n, db.base.Fail("look up a name", err)
 }

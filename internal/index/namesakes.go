@@ -20,7 +20,7 @@ func Namesakes(ctx context.Context, db *DB, scope Scope, name string, limit int)
  JOIN tx t ON t.id = f.tx_id
  `+withSignature+`
  WHERE o.name_fold = $1 ORDER BY o.id DESC LIMIT `+strconv.Itoa(limit), args)
-	return hits, db.fail("look up a name", err)
+	return hits, db.base.Fail("look up a name", err)
 }
 
 // NamedNear returns the objects of a kind in the scope that have a folded name, at most
@@ -36,5 +36,5 @@ func NamedNear(ctx context.Context, db *DB, scope Scope, name string, kind symfi
  WHERE o.name_fold = $1 AND o.kind = $2 ORDER BY abs(f.tx_id - $3), o.id DESC LIMIT `+strconv.Itoa(limit), args)
 	distance := func(h Hit) int64 { return max(h.Number-number, number-h.Number) }
 	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(distance(a), distance(b)) })
-	return hits, db.fail("look up a name", err)
+	return hits, db.base.Fail("look up a name", err)
 }

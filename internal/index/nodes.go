@@ -17,8 +17,7 @@ type Nodes struct{ db *DB }
 
 // Shared reports whether processes of several machines can use the index.
 func (n Nodes) Shared() bool {
-	_, ok := n.db.engine.(*postgres)
-	return ok
+	return n.db.base.Shared()
 }
 
 // dutyLife is how long the holder of a duty may be silent before another process
@@ -116,11 +115,11 @@ func (n Nodes) whileHeld(ctx context.Context, name, holder string, run func(ctx 
 
 // row runs a statement that returns true or no row.
 func (n Nodes) row(ctx context.Context, op, text string, args ...any) (is bool, err error) {
-	err = n.db.engine.points().row(ctx, text, args, &is)
+	err = n.db.base.Points.row(ctx, text, args, &is)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
-	return is, n.db.fail(op, err)
+	return is, n.db.base.Fail(op, err)
 }
 
 // Pause tells the other processes that an upstream must not be asked for a
@@ -139,64 +138,19 @@ func (n Nodes) Pause(ctx context.Context, upstream string, d time.Duration, why 
 // Sweep deletes the rows of ended processes, pauses and work, and of old
 // authenticators.
 func (n Nodes) Sweep(ctx context.Context) error {
-	e, ok := n.db.engine.(*postgres)
-	if !ok {
-		return nil
-	}
-	return n.db.fail("delete old rows", e.sweepNodes(ctx))
-}
-
-// Peer is another process that answers requests for downloads.
-type Peer struct {
-	ID      string // random
-	Address string // host:port
-}
-
-// Pause is a time before which an upstream must not be asked.
-type Pause struct {
-	Upstream string
-	Until    time.Time // by the clock of this machine
-	Why      string
-}
-
-// Shared is what a process has last learned about the others on its database.
-type Shared struct {
-	Self  string    // the id of this process among the Peers
-	Asked time.Time // when the question was sent
-	// Current means that this process may answer from memory. Without it, MissEpoch
-	// and the numbers may be outdated.
-	Current bool
-	// Peers are the processes that have announced an address, this one included,
-	// ordered by id.
-	Peers []Peer
-	// Nodes is the number of processes that know the generation, and Lag how many
-	// generations the slowest of them is behind.
-	Nodes, Lag int64
-	// MissEpoch rises when misses are forgotten.
-	MissEpoch uint64
-	Pauses    []Pause
-	// Facts are the texts that the other processes tell, see Watch.Tell.
-	Facts []string
-}
-
-// Pool describes the connections to the database server.
-type Pool struct {
-	InUse, Idle, Most int64
-	// Waits counts the times that all connections were in use, WaitTime the time
-	// that was spent waiting for one.
-	Waits    int64
-	WaitTime time.Duration
+	return n.db.base.Fail("delete old rows", n.db.base.SweepNodes(ctx))
 }
 
 // Pool returns the state of the connections. ok is false for an index in a file.
-func (n Nodes) Pool() (p Pool, ok bool) {
-	e, ok := n.db.engine.(*postgres)
-	if !ok {
-		return p, false
-	}
-	s := e.pool.Stat()
-	return Pool{
-		InUse: int64(s.AcquiredConns()), Idle: int64(s.IdleConns()), Most: int64(s.MaxConns()),
-		Waits: s.EmptyAcquireCount(), WaitTime: s.EmptyAcquireWaitTime(),
-	}, true
+func (n Nodes) Pool() (p Pool, ok bool) { return n.db.base.Pool() }
+
+// Replicas counts what replicas of the database did for this process; zero if there are
+// none.
+func (n Nodes) Replicas() ReplicaStatus { return n.db.base.Replicas() }
+
+// FirstUse records the use of a Kerberos authenticator, given by a hash, for a
+// duration. It reports whether no process has recorded it within that time. It
+// does not wait for the disk: a crash of the database server forgets the uses.
+func (n Nodes) FirstUse(ctx context.Context, key [16]byte, keep time.Duration) (bool, error) {
+	return n.db.base.FirstUse(ctx, key, keep)
 }

@@ -127,7 +127,7 @@ func TestOnce(t *testing.T) {
 		t.Errorf("work that was done before: ran %v, error %v; want true and none", ran, err)
 	}
 	var rows int
-	if err := dbs[0].points.row(t.Context(), "SELECT count(*) FROM duty", nil, &rows); err != nil || rows != 0 {
+	if err := dbs[0].base.Points.row(t.Context(), "SELECT count(*) FROM duty", nil, &rows); err != nil || rows != 0 {
 		t.Errorf("%d rows after the work, error %v; want none", rows, err)
 	}
 }
@@ -223,7 +223,7 @@ func TestReplaysTogether(t *testing.T) {
 	}
 	// While a transaction holds the row of an authenticator, its use waits, and so do
 	// all that come later.
-	conn, err := other.engine.(*postgres).pool.Begin(t.Context())
+	conn, err := other.base.engine.(*postgres).pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestReplaysTogether(t *testing.T) {
 			t.Error("an authenticator that another process has recorded is new")
 		}
 	})
-	replays := &counted.engine.(*postgres).replays
+	replays := &counted.base.engine.(*postgres).replays
 	waiting := func() (n int, running bool) {
 		replays.mu.Lock()
 		defer replays.mu.Unlock()
@@ -362,8 +362,8 @@ func TestMissEpoch(t *testing.T) {
 func TestJobAtOnce(t *testing.T) {
 	t.Parallel()
 	dbs, _ := openNodes(t, 2)
-	right := dbs[0].now
-	dbs[0].now = func() time.Time { return right().Add(900 * time.Millisecond) }
+	right := dbs[0].base.now
+	dbs[0].base.now = func() time.Time { return right().Add(900 * time.Millisecond) }
 	if _, _, err := dbs[0].Jobs.Enqueue(t.Context(), Job{Kind: "symcache", Key: "k"}); err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ var ErrImported = errors.New("the transaction has been imported already")
 // been removed: their numbers here by their numbers in the store.
 func (db *DB) Origins(ctx context.Context, store string) (map[string]int64, error) {
 	list := map[string]int64{}
-	err := db.scans.each(ctx, true, "SELECT origin_number, id FROM tx WHERE origin_store = $1 AND deleted_at IS NULL ORDER BY id",
+	err := db.base.Scans.each(ctx, true, "SELECT origin_number, id FROM tx WHERE origin_store = $1 AND deleted_at IS NULL ORDER BY id",
 		[]any{text(store)},
 		func(scan scanFunc) (bool, error) {
 			var number string
@@ -24,12 +24,12 @@ func (db *DB) Origins(ctx context.Context, store string) (map[string]int64, erro
 			list[number] = id
 			return true, err
 		})
-	return list, db.fail("list the origins", err)
+	return list, db.base.Fail("list the origins", err)
 }
 
 // checkOrigin returns an error if a transaction with this origin exists and has not
 // been removed.
-func (w *write) checkOrigin(o Origin) error {
+func checkOrigin(w *write, o Origin) error {
 	var id int64
 	err := w.row("SELECT id FROM tx WHERE origin_store = $1 AND origin_number = $2 AND deleted_at IS NULL",
 		[]any{text(o.Store), text(o.Number)}, &id)

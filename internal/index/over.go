@@ -7,8 +7,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-
-	"github.com/symdepot/symdepot/internal/blob"
 )
 
 // overRows is a statement over a list of rows, so that a transaction over many rows needs
@@ -146,15 +144,6 @@ func numbers(list []int64) [][]any {
 	rows := make([][]any, len(list))
 	for i, n := range list {
 		rows[i] = []any{n}
-	}
-	return rows
-}
-
-// hashes returns a list of rows of one hash.
-func hashes(refs []blob.Ref) [][]any {
-	rows := make([][]any, len(refs))
-	for i := range refs {
-		rows[i] = []any{refs[i][:]}
 	}
 	return rows
 }

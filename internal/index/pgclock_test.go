@@ -50,7 +50,7 @@ func TestServerClock(t *testing.T) {
 			t.Errorf("%s: %v, want about %v", what, at, want)
 		}
 	}
-	near("the time", n.now(), time.Now().Add(ahead))
+	near("the time", n.base.Now(), time.Now().Add(ahead))
 	if _, _, err := n.Jobs.Enqueue(t.Context(), Job{Kind: "k", Key: "x"}); err != nil {
 		t.Fatal(err)
 	}
@@ -64,5 +64,5 @@ func TestServerClock(t *testing.T) {
 		t.Errorf("another node leases %d jobs, %v, want none: the lease has not ended", len(jobs), err)
 	}
 	s.In(t, name, "DROP FUNCTION public.clock_timestamp()")
-	symtest.Await(t, time.Minute, "the new time of the server", func() bool { return time.Until(n.now()) < ahead/2 })
+	symtest.Await(t, time.Minute, "the new time of the server", func() bool { return time.Until(n.base.Now()) < ahead/2 })
 }

@@ -101,7 +101,7 @@ func TestServerStops(t *testing.T) {
 	clean(t, db) // also compares the numbers with their count
 	comments := make(map[string]int64)
 	last := int64(0)
-	if err := db.scans.each(t.Context(), true, "SELECT id, comment FROM tx ORDER BY id", nil, func(scan func(...any) error) (bool, error) {
+	if err := db.base.Scans.each(t.Context(), true, "SELECT id, comment FROM tx ORDER BY id", nil, func(scan func(...any) error) (bool, error) {
 		var id int64
 		var comment string
 		err := scan(&id, &comment)
@@ -369,8 +369,8 @@ func TestLateQuestion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watch.Close()
-	pool := db.engine.(*postgres).pool
-	w := db.engine.(*postgres).watches[0]
+	pool := db.base.engine.(*postgres).pool
+	w := db.base.engine.(*postgres).watches[0]
 	w.end() // no further question
 	<-w.done
 	row := func() (generation, question int64) {
@@ -386,7 +386,7 @@ func TestLateQuestion(t *testing.T) {
 	}
 	// As a node asks that answers nothing from memory.
 	late := func(number int64) error {
-		rows, err := pool.Query(t.Context(), askText, w.id, nil, nil, true, len(db.engine.steps()), nil, "", staleAfter.Seconds(), peerAfter.Seconds(), number, "")
+		rows, err := pool.Query(t.Context(), askText, w.id, nil, nil, true, len(db.base.engine.steps()), nil, "", staleAfter.Seconds(), peerAfter.Seconds(), number, "")
 		if err != nil {
 			return err
 		}
@@ -424,8 +424,8 @@ func TestHeldQuestion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watch.Close()
-	pool := db.engine.(*postgres).pool
-	w := db.engine.(*postgres).watches[0]
+	pool := db.base.engine.(*postgres).pool
+	w := db.base.engine.(*postgres).watches[0]
 	w.end() // no further question
 	<-w.done
 	before, err := w.writes()

@@ -53,8 +53,8 @@ type replica struct {
 
 // openReplicas connects to replicas when they are first used: a replica that is
 // away does not keep a process from starting.
-func openReplicas(ctx context.Context, urls []string, opt Options) (*replicas, error) {
-	r := &replicas{log: opt.Log, limit: cmp.Or(opt.replicaLimit, replicaLimit)}
+func openReplicas(ctx context.Context, urls []string, opt dbOptions) (*replicas, error) {
+	r := &replicas{log: opt.Log, limit: cmp.Or(opt.ReplicaLimit, replicaLimit)}
 	for _, where := range urls {
 		cfg, err := pgxpool.ParseConfig(where)
 		if err != nil {
@@ -188,15 +188,6 @@ func (e *postgres) replicaStatus() ReplicaStatus {
 		return ReplicaStatus{}
 	}
 	return e.replicas.status()
-}
-
-// Replicas counts what replicas of the database did for this process; zero if
-// there are none.
-func (n Nodes) Replicas() ReplicaStatus {
-	if e, ok := n.db.engine.(replicated); ok {
-		return e.replicaStatus()
-	}
-	return ReplicaStatus{}
 }
 
 // moment returns the newest moment that this process knows. ok is false if it may

@@ -293,8 +293,8 @@ func (t *pgTx) eachOver(o *overRows, rows [][]any, args []any, fn func(scan scan
 	return result.Err()
 }
 
-// insert copies rows with the COPY protocol. next returns nil after the last.
-func (t *pgTx) insert(ctx context.Context, table string, columns []string, next func() ([]any, error)) error {
+// Insert copies rows with the COPY protocol.
+func (t *pgTx) Insert(ctx context.Context, table string, columns []string, next func() ([]any, error)) error {
 	_, err := t.tx.CopyFrom(ctx, pgx.Identifier{table}, columns, pgx.CopyFromFunc(func() ([]any, error) {
 		row, err := next()
 		if err != nil || row == nil {
@@ -305,13 +305,13 @@ func (t *pgTx) insert(ctx context.Context, table string, columns []string, next 
 	return err
 }
 
-// copied sets the counters of generated ids after the highest copied one.
-func (t *pgTx) copied() error {
-	for _, c := range []struct{ table, column string }{{"product", "id"}, {"content", "id"}, {"miss", "no"}, {"wanted", "no"},
-		{"job", "id"}, {"promotion", "no"}, {"policy", "no"}, {"retention_run", "no"}} {
+// Copied sets the counters of generated ids after the highest copied one.
+func (t *pgTx) Copied(generated [][2]string) error {
+	for _, c := range generated {
+		table, column := c[0], c[1]
 		if _, err := t.tx.Exec(t.ctx,
-			"SELECT setval(pg_get_serial_sequence('"+c.table+"', '"+c.column+"'), coalesce(max("+c.column+"), 0) + 1, false) "+
-				"FROM "+c.table); err != nil {
+			"SELECT setval(pg_get_serial_sequence('"+table+"', '"+column+"'), coalesce(max("+column+"), 0) + 1, false) FROM "+
+				table); err != nil {
 			return err
 		}
 	}

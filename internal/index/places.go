@@ -45,8 +45,8 @@ type Upload struct {
 // Begin records uploads of a node, durably, before they begin. Their leases end
 // after d; Renew extends them.
 func (ps Places) Begin(ctx context.Context, node string, d time.Duration, uploads []Upload) error {
-	until := ps.db.now().Add(d).UnixMilli()
-	return ps.db.update(ctx, "begin uploads", func(w *write) error {
+	until := ps.db.base.Now().Add(d).UnixMilli()
+	return ps.db.base.Update(ctx, "begin uploads", func(w *write) error {
 		rows := make([][]any, len(uploads))
 		for i, u := range uploads {
 			rows[i] = []any{u.Place, text(node), u.Ref[:], u.Size, until}
@@ -60,7 +60,7 @@ func (ps Places) Begin(ctx context.Context, node string, d time.Duration, upload
 // one of them has expired and it was abandoned, the error wraps ErrNotUploaded,
 // and none is marked.
 func (ps Places) Done(ctx context.Context, places []string) error {
-	return ps.db.update(ctx, "end uploads", func(w *write) error {
+	return ps.db.base.Update(ctx, "end uploads", func(w *write) error {
 		marked, err := w.many("UPDATE upload SET done = 1 WHERE place = $1", argLists(places))
 		if i := slices.Index(marked, 0); i >= 0 {
 			return fmt.Errorf("upload %s: its lease has expired: %w", places[i], ErrNotUploaded)
@@ -72,21 +72,21 @@ func (ps Places) Done(ctx context.Context, places []string) error {
 // Finished reports whether there is an upload of a content that is done and that
 // no commit has taken over.
 func (ps Places) Finished(ctx context.Context, c Content) (is bool, err error) {
-	err = ps.db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM upload WHERE sha256 = $1 AND size = $2 AND done = 1)",
+	err = ps.db.base.Points.row(ctx, "SELECT EXISTS (SELECT 1 FROM upload WHERE sha256 = $1 AND size = $2 AND done = 1)",
 		[]any{c.Ref[:], c.Size}, &is)
-	return is, ps.db.fail("look up an upload", err)
+	return is, ps.db.base.Fail("look up an upload", err)
 }
 
 // IsUpload reports whether a place is that of an upload: neither doomed nor taken over.
 func (ps Places) IsUpload(ctx context.Context, place string) (is bool, err error) {
-	err = ps.db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM upload WHERE place = $1)", []any{place}, &is)
-	return is, ps.db.fail("look up an upload", err)
+	err = ps.db.base.Points.row(ctx, "SELECT EXISTS (SELECT 1 FROM upload WHERE place = $1)", []any{place}, &is)
+	return is, ps.db.base.Fail("look up an upload", err)
 }
 
 // Extend extends the leases of all uploads that are done to d from now.
 func (ps Places) Extend(ctx context.Context, d time.Duration) error {
-	until := ps.db.now().Add(d).UnixMilli()
-	return ps.db.updateUnsynced(ctx, "extend uploads", func(w *write) error {
+	until := ps.db.base.Now().Add(d).UnixMilli()
+	return ps.db.base.UpdateUnsynced(ctx, "extend uploads", func(w *write) error {
 		_, err := w.exec("UPDATE upload SET lease_until = $1 WHERE done = 1 AND lease_until < $1", until)
 		return err
 	})
@@ -95,9 +95,9 @@ func (ps Places) Extend(ctx context.Context, d time.Duration) error {
 // Renew extends the leases of those of the places that are still uploads to d
 // from now.
 func (ps Places) Renew(ctx context.Context, places []string, d time.Duration) error {
-	until := ps.db.now().Add(d).UnixMilli()
+	until := ps.db.base.Now().Add(d).UnixMilli()
 	for batch := range slices.Chunk(places, touchBatch) {
-		if err := ps.db.updateUnsynced(ctx, "renew uploads", func(w *write) error {
+		if err := ps.db.base.UpdateUnsynced(ctx, "renew uploads", func(w *write) error {
 			_, err := w.many("UPDATE upload SET lease_until = $2 WHERE place = $1", argLists(batch, until))
 			return err
 		}); err != nil {
@@ -110,9 +110,9 @@ func (ps Places) Renew(ctx context.Context, places []string, d time.Duration) er
 // Abandon dooms those of the places that are still uploads. A crash before that
 // leaves them to Expire.
 func (ps Places) Abandon(ctx context.Context, places []string) error {
-	now := ps.db.now().UnixMilli()
+	now := ps.db.base.Now().UnixMilli()
 	for batch := range slices.Chunk(places, touchBatch) {
-		if err := ps.db.updateUnsynced(ctx, "abandon uploads", func(w *write) error { return w.doom(batch, now) }); err != nil {
+		if err := ps.db.base.UpdateUnsynced(ctx, "abandon uploads", func(w *write) error { return doomUploads(w, batch, now) }); err != nil {
 			return err
 		}
 	}
@@ -129,7 +129,7 @@ func argLists(places []string, more ...any) [][]any {
 }
 
 // doom moves those of the places that are uploads to the doomed places.
-func (w *write) doom(places []string, now int64) error {
+func doomUploads(w *write, places []string, now int64) error {
 	if _, err := w.many("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM upload "+
 		"WHERE place = $1", argLists(places, now)); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (w *write) doom(places []string, now int64) error {
 func (ps Places) Expire(ctx context.Context, before time.Time) (n int, err error) {
 	for {
 		var batch []string
-		err := ps.db.update(ctx, "doom expired uploads", func(w *write) error {
+		err := ps.db.base.Update(ctx, "doom expired uploads", func(w *write) error {
 			batch = nil
 			if err := w.each("SELECT place FROM upload WHERE lease_until < $1 ORDER BY lease_until LIMIT $2",
 				[]any{before.UnixMilli(), pageRows}, func(scan scanFunc) error {
@@ -154,7 +154,7 @@ func (ps Places) Expire(ctx context.Context, before time.Time) (n int, err error
 				}); err != nil {
 				return err
 			}
-			return w.doom(batch, ps.db.now().UnixMilli())
+			return doomUploads(w, batch, ps.db.base.Now().UnixMilli())
 		})
 		if err != nil {
 			return n, err
@@ -171,12 +171,12 @@ func (ps Places) Expire(ctx context.Context, before time.Time) (n int, err error
 func (ps Places) Of(ctx context.Context, ref blob.Ref) (u Upload, added time.Time, err error) {
 	u.Ref = ref
 	var at int64
-	err = ps.db.points.row(ctx, "SELECT place, size, added, coalesce(damage, '') FROM content "+
+	err = ps.db.base.Points.row(ctx, "SELECT place, size, added, coalesce(damage, '') FROM content "+
 		"WHERE sha256 = $1 AND place IS NOT NULL", []any{ref[:]}, &u.Place, &u.Size, &at, &u.Damage)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
-	return u, time.UnixMilli(at).UTC(), ps.db.fail("look up a place", err)
+	return u, time.UnixMilli(at).UTC(), ps.db.base.Fail("look up a place", err)
 }
 
 // Doomed yields the places that were doomed before a time and are not deleted
@@ -201,15 +201,15 @@ func (ps Places) Doomed(ctx context.Context, before time.Time) iter.Seq2[Upload,
 // Pending returns the number and the bytes of the doomed places whose objects are
 // not deleted yet.
 func (ps Places) Pending(ctx context.Context) (n, bytes int64, err error) {
-	err = ps.db.scans.row(ctx, "SELECT count(*), coalesce(sum(size), 0) FROM doomed WHERE swept IS NULL", nil, &n, &bytes)
-	return n, bytes, ps.db.fail("count doomed places", err)
+	err = ps.db.base.Scans.row(ctx, "SELECT count(*), coalesce(sum(size), 0) FROM doomed WHERE swept IS NULL", nil, &n, &bytes)
+	return n, bytes, ps.db.base.Fail("count doomed places", err)
 }
 
 // Swept records that the store has deleted the objects of doomed places.
 func (ps Places) Swept(ctx context.Context, places []string) error {
-	now := ps.db.now().UnixMilli()
+	now := ps.db.base.Now().UnixMilli()
 	for batch := range slices.Chunk(places, touchBatch) {
-		if err := ps.db.update(ctx, "record deleted objects", func(w *write) error {
+		if err := ps.db.base.Update(ctx, "record deleted objects", func(w *write) error {
 			_, err := w.many("UPDATE doomed SET swept = $2 WHERE place = $1", argLists(batch, now))
 			return err
 		}); err != nil {
@@ -241,7 +241,7 @@ func (ps Places) Resweep(ctx context.Context, before time.Time) iter.Seq2[Upload
 // Forget deletes the rows of deleted places.
 func (ps Places) Forget(ctx context.Context, places []string) error {
 	for batch := range slices.Chunk(places, touchBatch) {
-		if err := ps.db.update(ctx, "forget deleted objects", func(w *write) error {
+		if err := ps.db.base.Update(ctx, "forget deleted objects", func(w *write) error {
 			_, err := w.many("DELETE FROM doomed WHERE place = $1 AND swept IS NOT NULL", argLists(batch))
 			return err
 		}); err != nil {
@@ -259,14 +259,14 @@ var doomStray = each("INSERT INTO doomed (place, sha256, size, since) SELECT $1,
 
 // Known reports whether the index has a place, with this content, in any table.
 func (ps Places) Known(ctx context.Context, u Upload) (known bool, err error) {
-	err = ps.db.points.row(ctx, knownPlace, []any{u.Place, u.Ref[:]}, &known)
-	return known, ps.db.fail("look up a place", err)
+	err = ps.db.base.Points.row(ctx, knownPlace, []any{u.Place, u.Ref[:]}, &known)
+	return known, ps.db.base.Fail("look up a place", err)
 }
 
 // Stray dooms objects of the bucket that the index does not know.
 func (ps Places) Stray(ctx context.Context, strays []Upload) error {
-	now := ps.db.now().UnixMilli()
-	return ps.db.update(ctx, "doom unknown objects", func(w *write) error {
+	now := ps.db.base.Now().UnixMilli()
+	return ps.db.base.Update(ctx, "doom unknown objects", func(w *write) error {
 		rows := make([][]any, len(strays))
 		for i, u := range strays {
 			rows[i] = []any{u.Place, u.Ref[:], u.Size, now}
@@ -280,21 +280,21 @@ func (ps Places) Stray(ctx context.Context, strays []Upload) error {
 // it. The next upload of the content gives it another one; until then the error of Of
 // is fs.ErrNotExist. It does nothing if the content has another place by now.
 func (ps Places) GiveUp(ctx context.Context, u Upload) error {
-	return ps.db.update(ctx, "give up an object", func(w *write) error {
+	return ps.db.base.Update(ctx, "give up an object", func(w *write) error {
 		n, err := w.exec("UPDATE content SET place = NULL WHERE sha256 = $1 AND place = $2", u.Ref[:], u.Place)
 		if err != nil || n == 0 {
 			return err
 		}
 		_, err = w.exec("INSERT INTO doomed (place, sha256, size, since) VALUES ($1, $2, $3, $4)",
-			u.Place, u.Ref[:], u.Size, ps.db.now().UnixMilli())
+			u.Place, u.Ref[:], u.Size, ps.db.base.Now().UnixMilli())
 		return err
 	})
 }
 
 // Count returns the number of contents in the bucket.
 func (ps Places) Count(ctx context.Context) (n int64, err error) {
-	err = ps.db.points.row(ctx, "SELECT contents FROM state WHERE one = 1", nil, &n)
-	return n, ps.db.fail("count", err)
+	err = ps.db.base.Points.row(ctx, "SELECT contents FROM state WHERE one = 1", nil, &n)
+	return n, ps.db.base.Fail("count", err)
 }
 
 // Named yields the places of the contents with hashes from low to high, in their

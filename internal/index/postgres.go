@@ -69,7 +69,7 @@ func Name(where string) string { return addresses.Shown(where) }
 // openPostgres connects to the database at a URL and brings it to the current
 // format. Passwords and certificates come from the PG* variables of the
 // environment or the password file, as libpq reads them.
-func openPostgres(ctx context.Context, where string, opt Options) (*postgres, error) {
+func openPostgres(ctx context.Context, where string, opt dbOptions) (*postgres, error) {
 	cfg, err := pgxpool.ParseConfig(where)
 	if err != nil {
 		return &postgres{host: "of the given URL", log: opt.Log},
@@ -79,10 +79,7 @@ func openPostgres(ctx context.Context, where string, opt Options) (*postgres, er
 	hosts := hostsOf(c)
 	e := &postgres{host: "postgres://" + strings.Join(hosts, ",") + "/" + c.Database, user: c.User, database: c.Database,
 		readOnly: opt.ReadOnly, wait: opt.BusyWait, log: opt.Log, writing: make(chan struct{}, 1), scanning: make(chan struct{}, maxScans),
-		migrations: opt.steps, now: opt.Now}
-	if e.migrations == nil {
-		e.migrations = postgresMigrations
-	}
+		migrations: opt.Postgres, now: opt.Now}
 	// The hosts are tried in turn: a lookup must reach the last one in time.
 	if most := pointLimit / time.Duration(len(hosts)+1); len(hosts) > 1 && (c.ConnectTimeout == 0 || c.ConnectTimeout > most) {
 		c.ConnectTimeout = most
@@ -126,7 +123,7 @@ func openPostgres(ctx context.Context, where string, opt Options) (*postgres, er
 }
 
 // usual sets what connections to a database have in common.
-func usual(cfg *pgxpool.Config, where string, opt Options) {
+func usual(cfg *pgxpool.Config, where string, opt dbOptions) {
 	if !strings.Contains(where, "pool_max_conns=") {
 		cfg.MaxConns = int32(min(max(8, 4*runtime.GOMAXPROCS(0)), 16))
 	}

@@ -23,7 +23,7 @@ func (db *DB) Remove(ctx context.Context, number int64) (Transaction, error) {
 	return t, nil
 }
 
-func (w *write) remove(ctx context.Context, number int64, now time.Time) error {
+func removeFilesOf(w *write, ctx context.Context, number int64, now time.Time) error {
 	// The visibility changes only where this was the newest transaction of its
 	// product.
 	objects, err := w.ids(`SELECT DISTINCT f.object_id FROM tx_file f
@@ -44,14 +44,14 @@ func (w *write) remove(ctx context.Context, number int64, now time.Time) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := w.updateVisibility(batch, now); err != nil {
+		if err := updateVisibility(w, batch, now); err != nil {
 			return err
 		}
 	}
 	if _, err := w.exec("UPDATE tx SET deleted_at = $2 WHERE id = $1", number, now.UnixMilli()); err != nil {
 		return err
 	}
-	return w.changed()
+	return nextGeneration(w)
 }
 
 var (
@@ -78,7 +78,7 @@ func releaseThose(selected string) string {
 // updateVisibility makes objects, each with the transaction that no longer holds it,
 // visible through the next newest transaction of the product, or hides them if there is
 // none.
-func (w *write) updateVisibility(objects [][]any, now time.Time) error {
+func updateVisibility(w *write, objects [][]any, now time.Time) error {
 	if _, err := w.execOver(seeThrough, objects); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ const referenced = `(EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id =
  OR EXISTS (SELECT 1 FROM derived d WHERE d.content_id = c.id) OR EXISTS (SELECT 1 FROM cold k WHERE k.base_id = c.id))`
 
 // release marks those contents as unreferenced that have no references left.
-func (w *write) release(now time.Time, contents ...int64) error {
+func releaseUnused(w *write, now time.Time, contents ...int64) error {
 	_, err := w.execOver(releaseContents, numbers(contents), now.UnixMilli())
 	return err
 }
@@ -162,14 +162,14 @@ const pageRows = 1000
 func pages[T any](ctx context.Context, db *DB, yield func(T, error) bool, scan func(scanFunc) (T, error), query string, args func() []any) {
 	for {
 		var page []T
-		err := db.scans.each(ctx, true, query, args(), func(s scanFunc) (bool, error) {
+		err := db.base.Scans.each(ctx, true, query, args(), func(s scanFunc) (bool, error) {
 			c, err := scan(s)
 			page = append(page, c)
 			return true, err
 		})
 		if err != nil {
 			var none T
-			yield(none, db.fail("list", err))
+			yield(none, db.base.Fail("list", err))
 			return
 		}
 		for _, c := range page {
@@ -186,7 +186,7 @@ func pages[T any](ctx context.Context, db *DB, yield func(T, error) bool, scan f
 // dropBatch is the number of contents dropped per write transaction, so that
 // other writers do not wait long.
 func (db *DB) dropBatch() int {
-	if _, network := db.engine.(*postgres); network {
+	if db.base.Shared() {
 		return 1000 // a batch takes as many round trips as one content
 	}
 	return 32
@@ -214,19 +214,19 @@ func (ts Trash) Drop(ctx context.Context, refs []blob.Ref, before time.Time, del
 	for batch := range slices.Chunk(refs, db.dropBatch()) {
 		var gone []dropped
 		var count int
-		err := db.update(ctx, "drop contents", func(w *write) error {
-			d := drop{write: w, colds: db.Colds, before: before.UnixMilli(), now: db.now()}
+		err := db.base.Update(ctx, "drop contents", func(w *write) error {
+			d := drop{write: w, colds: db.Colds, before: before.UnixMilli(), now: db.base.Now()}
 			count = 0
 			if count, err = d.contents(batch); err != nil {
 				return err
 			}
 			if count > 0 {
-				if err := d.changed(); err != nil {
+				if err := nextGeneration(d.write); err != nil {
 					return err
 				}
 			}
 			gone = d.gone
-			return d.count(-int64(len(d.gone)), -d.bytes, -d.objects, -d.lookups)
+			return addCounts(d.write, -int64(len(d.gone)), -d.bytes, -d.objects, -d.lookups)
 		})
 		if err != nil {
 			return n, err
@@ -344,7 +344,7 @@ func (d *drop) contents(refs []blob.Ref) (n int, err error) {
 			return n, err
 		}
 		// A result that was added itself may be one of the contents to drop.
-		if err := d.release(d.now, results...); err != nil {
+		if err := releaseUnused(d.write, d.now, results...); err != nil {
 			return n, err
 		}
 		if len(results) == 0 {
@@ -393,7 +393,7 @@ func (d *drop) rows(ids []int64) error {
 // Locked runs fn while no other process can write to the index. known reports
 // whether the index has a content. fn must not write to the index.
 func (db *DB) Locked(ctx context.Context, fn func(known func(blob.Ref) (bool, error)) error) error {
-	return db.update(ctx, "lock", func(w *write) error {
+	return db.base.Update(ctx, "lock", func(w *write) error {
 		return fn(func(ref blob.Ref) (is bool, err error) {
 			err = w.row("SELECT EXISTS (SELECT 1 FROM content WHERE sha256 = $1)", []any{ref[:]}, &is)
 			return is, err
@@ -403,6 +403,6 @@ func (db *DB) Locked(ctx context.Context, fn func(known func(blob.Ref) (bool, er
 
 // HasContent reports whether the index has a content, referenced or not.
 func (db *DB) HasContent(ctx context.Context, ref blob.Ref) (is bool, err error) {
-	err = db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM content WHERE sha256 = $1)", []any{ref[:]}, &is)
-	return is, db.fail("look up a content", err)
+	err = db.base.Points.row(ctx, "SELECT EXISTS (SELECT 1 FROM content WHERE sha256 = $1)", []any{ref[:]}, &is)
+	return is, db.base.Fail("look up a content", err)
 }

@@ -49,7 +49,7 @@ func DropReplaced(ctx context.Context, db *DB, prefix string, r Replacement) (n 
 	}
 	ids, err := json.Marshal(r.IDs)
 	if err != nil {
-		return 0, db.fail(op, err)
+		return 0, db.base.Fail(op, err)
 	}
 	type row struct {
 		source  int64
@@ -57,17 +57,17 @@ func DropReplaced(ctx context.Context, db *DB, prefix string, r Replacement) (n 
 		version int
 	}
 	var rows []row
-	if err := db.scans.each(ctx, true, replacedText, []any{string(ids), r.Kind, prefix, r.Role}, func(scan scanFunc) (bool, error) {
+	if err := db.base.Scans.each(ctx, true, replacedText, []any{string(ids), r.Kind, prefix, r.Role}, func(scan scanFunc) (bool, error) {
 		var x row
 		err := scan(&x.source, &x.tool, &x.version)
 		rows = append(rows, x)
 		return true, err
 	}); err != nil || len(rows) == 0 {
-		return 0, db.fail(op, err)
+		return 0, db.base.Fail(op, err)
 	}
-	err = db.update(ctx, op, func(w *write) error {
+	err = db.base.Update(ctx, op, func(w *write) error {
 		n = 0
-		now := db.now()
+		now := db.base.Now()
 		for _, x := range rows {
 			results, err := w.ids("SELECT content_id FROM derived "+
 				"WHERE source_id = $1 AND tool = $2 AND tool_version = $3 AND content_id IS NOT NULL", x.source, x.tool, x.version)
@@ -78,12 +78,12 @@ func DropReplaced(ctx context.Context, db *DB, prefix string, r Replacement) (n 
 				x.source, x.tool, x.version); err != nil {
 				return err
 			}
-			if err := w.release(now, results...); err != nil {
+			if err := releaseUnused(w, now, results...); err != nil {
 				return err
 			}
 			n += int64(len(results))
 		}
-		return w.changed()
+		return nextGeneration(w)
 	})
 	return n, err
 }
@@ -112,7 +112,7 @@ func (cf CachedFiles) Replaced(ctx context.Context, source, prefix string, r Rep
 	if err != nil {
 		return nil, err
 	}
-	err = cf.db.scans.each(ctx, true, replacedCachedText, []any{string(ids), r.Kind, prefix, r.Role, text(source)},
+	err = cf.db.base.Scans.each(ctx, true, replacedCachedText, []any{string(ids), r.Kind, prefix, r.Role, text(source)},
 		func(scan scanFunc) (bool, error) {
 			var b []byte
 			var ref blob.Ref
@@ -123,5 +123,5 @@ func (cf CachedFiles) Replaced(ctx context.Context, source, prefix string, r Rep
 			refs = append(refs, ref)
 			return true, err
 		})
-	return refs, cf.db.fail("look up replaced files", err)
+	return refs, cf.db.base.Fail("look up replaced files", err)
 }

@@ -33,8 +33,8 @@ type firstUse struct {
 // FirstUse records the use of a Kerberos authenticator, given by a hash, for a
 // duration. It reports whether no process has recorded it within that time. It
 // does not wait for the disk: a crash of the database server forgets the uses.
-func (n Nodes) FirstUse(ctx context.Context, key [16]byte, keep time.Duration) (bool, error) {
-	e, ok := n.db.engine.(*postgres)
+func (db *Database) FirstUse(ctx context.Context, key [16]byte, keep time.Duration) (bool, error) {
+	e, ok := db.engine.(*postgres)
 	if !ok {
 		return true, nil
 	}
@@ -49,7 +49,7 @@ func (n Nodes) FirstUse(ctx context.Context, key [16]byte, keep time.Duration) (
 	r.mu.Unlock()
 	select {
 	case <-u.done:
-		return u.is, n.db.fail("record an authenticator", u.err)
+		return u.is, db.Fail("record an authenticator", u.err)
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}

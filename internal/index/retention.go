@@ -66,11 +66,11 @@ func queriesOf(ctx context.Context, r reader) queryRows {
 // State returns what a plan is computed from, with the transactions that are in
 // the trash at a time.
 func (rs Retention) State(ctx context.Context, now time.Time) (s *RetainedState, err error) {
-	err = rs.db.engine.snapshot(ctx, func(r reader) (err error) {
+	err = rs.db.base.Snapshot(ctx, func(r reader) (err error) {
 		s, err = readState(queriesOf(ctx, r), now)
 		return err
 	})
-	return s, rs.db.fail("read the transactions", err)
+	return s, rs.db.base.Fail("read the transactions", err)
 }
 
 // The statements of readState. Files are read by object, with the numbers of all
@@ -225,7 +225,7 @@ func (s *RetainedState) readTransactions(each queryRows, now time.Time) error {
 // Kinds calls each for the objects of all contents: with the id of the content and
 // the kind of the object.
 func (rs Retention) Kinds(ctx context.Context, each func(content, kind int64)) error {
-	return rs.db.fail("read the kinds", rs.db.scans.each(ctx, true, "SELECT content_id, kind FROM object", nil,
+	return rs.db.base.Fail("read the kinds", rs.db.base.Scans.each(ctx, true, "SELECT content_id, kind FROM object", nil,
 		func(scan scanFunc) (bool, error) {
 			var content, kind int64
 			err := scan(&content, &kind)
@@ -279,6 +279,9 @@ func (h Hold) active(now time.Time) bool { return h.Until.IsZero() || dayOf(now)
 // ErrHeld means that a hold protects a transaction from removal.
 type ErrHeld struct{ Hold }
 
+// Refusal marks the error as no fault of the index.
+func (e *ErrHeld) Refusal() {}
+
 func (e *ErrHeld) Error() string {
 	text := fmt.Sprintf("transaction %d is held", e.Number)
 	if e.Who != "" {
@@ -328,11 +331,11 @@ func txOf(w *write, number int64) (Transaction, error) {
 // Hold places a hold on a live transaction. One of the same name is replaced. If
 // there is no such transaction, the error is fs.ErrNotExist.
 func (rs Retention) Hold(ctx context.Context, h Hold) error {
-	now := rs.db.now()
+	now := rs.db.base.Now()
 	if h.Placed.IsZero() {
 		h.Placed = now
 	}
-	return rs.db.update(ctx, "hold", func(w *write) error {
+	return rs.db.base.Update(ctx, "hold", func(w *write) error {
 		if _, err := liveTx(w, h.Number); err != nil {
 			return err
 		}
@@ -345,14 +348,14 @@ func (rs Retention) Hold(ctx context.Context, h Hold) error {
 			h.Number, text(h.Name), text(h.Who), text(h.Reason), h.Placed.UnixMilli(), ends); err != nil {
 			return err
 		}
-		return w.changed()
+		return nextGeneration(w)
 	})
 }
 
 // Unhold deletes the hold of a name, or with an empty name all holds, on a
 // transaction, and returns the deleted ones.
 func (rs Retention) Unhold(ctx context.Context, number int64, name string) (list []Hold, err error) {
-	err = rs.db.update(ctx, "release a hold", func(w *write) error {
+	err = rs.db.base.Update(ctx, "release a hold", func(w *write) error {
 		list = nil
 		if _, err := txOf(w, number); err != nil {
 			return err
@@ -370,7 +373,7 @@ func (rs Retention) Unhold(ctx context.Context, number int64, name string) (list
 				return err
 			}
 		}
-		return w.changed()
+		return nextGeneration(w)
 	})
 	return list, err
 }
@@ -378,13 +381,13 @@ func (rs Retention) Unhold(ctx context.Context, number int64, name string) (list
 // Holds returns the holds on a transaction, ended ones included; 0 means those on
 // all transactions.
 func (rs Retention) Holds(ctx context.Context, number int64) (list []Hold, err error) {
-	err = rs.db.scans.each(ctx, true, holdSelect+" WHERE $1 = 0 OR tx_id = $1 ORDER BY tx_id, placed, name", []any{number},
+	err = rs.db.base.Scans.each(ctx, true, holdSelect+" WHERE $1 = 0 OR tx_id = $1 ORDER BY tx_id, placed, name", []any{number},
 		func(scan scanFunc) (bool, error) {
 			h, err := scanHold(scan)
 			list = append(list, h)
 			return true, err
 		})
-	return list, rs.db.fail("list holds", err)
+	return list, rs.db.base.Fail("list holds", err)
 }
 
 // Promotion is a change of a transaction's class.
@@ -398,8 +401,8 @@ type Promotion struct {
 // Promote changes the class of a live transaction and returns the change. If there
 // is no such transaction, the error is fs.ErrNotExist.
 func (rs Retention) Promote(ctx context.Context, number int64, class, who string) (p Promotion, err error) {
-	now := rs.db.now()
-	err = rs.db.update(ctx, "promote", func(w *write) error {
+	now := rs.db.base.Now()
+	err = rs.db.base.Update(ctx, "promote", func(w *write) error {
 		t, err := liveTx(w, number)
 		if err != nil {
 			return err
@@ -412,7 +415,7 @@ func (rs Retention) Promote(ctx context.Context, number int64, class, who string
 			number, now.UnixMilli(), text(who), text(t.Class), text(class)); err != nil {
 			return err
 		}
-		return w.changed()
+		return nextGeneration(w)
 	})
 	return p, err
 }
@@ -420,7 +423,7 @@ func (rs Retention) Promote(ctx context.Context, number int64, class, who string
 // SetComment replaces the comment of a live transaction and returns it. If there is
 // no such transaction, the error is fs.ErrNotExist.
 func (rs Retention) SetComment(ctx context.Context, number int64, comment string) (t Transaction, err error) {
-	err = rs.db.update(ctx, "change a comment", func(w *write) error {
+	err = rs.db.base.Update(ctx, "change a comment", func(w *write) error {
 		var err error
 		if t, err = liveTx(w, number); err != nil {
 			return err
@@ -434,7 +437,7 @@ func (rs Retention) SetComment(ctx context.Context, number int64, comment string
 
 // Promotions returns the changes of a transaction's class, oldest first.
 func (rs Retention) Promotions(ctx context.Context, number int64) (list []Promotion, err error) {
-	err = rs.db.scans.each(ctx, true, "SELECT tx_id, at, who, from_class, to_class FROM promotion WHERE tx_id = $1 ORDER BY no",
+	err = rs.db.base.Scans.each(ctx, true, "SELECT tx_id, at, who, from_class, to_class FROM promotion WHERE tx_id = $1 ORDER BY no",
 		[]any{number}, func(scan scanFunc) (bool, error) {
 			var p Promotion
 			var at int64
@@ -443,20 +446,20 @@ func (rs Retention) Promotions(ctx context.Context, number int64) (list []Promot
 			list = append(list, p)
 			return true, err
 		})
-	return list, rs.db.fail("list promotions", err)
+	return list, rs.db.base.Fail("list promotions", err)
 }
 
 // SetNeeds records that a live transaction needs others, besides those that it
 // needs already. Unknown and removed ones are fs.ErrNotExist.
 func (rs Retention) SetNeeds(ctx context.Context, number int64, needs []int64) error {
-	return rs.db.update(ctx, "record needed transactions", func(w *write) error {
+	return rs.db.base.Update(ctx, "record needed transactions", func(w *write) error {
 		if _, err := liveTx(w, number); err != nil {
 			return err
 		}
-		if err := w.putNeeds(number, needs); err != nil {
+		if err := putNeeds(w, number, needs); err != nil {
 			return err
 		}
-		return w.changed()
+		return nextGeneration(w)
 	})
 }
 
@@ -472,7 +475,7 @@ func (e *NeedError) Error() string { return e.err.Error() }
 func (e *NeedError) Unwrap() error { return e.err }
 
 // putNeeds records that a transaction needs others.
-func (w *write) putNeeds(number int64, needs []int64) error {
+func putNeeds(w *write, number int64, needs []int64) error {
 	for _, n := range needs {
 		if _, err := liveTx(w, n); errors.Is(err, fs.ErrNotExist) {
 			return &NeedError{n, err}
@@ -488,14 +491,14 @@ func (w *write) putNeeds(number int64, needs []int64) error {
 
 // Needs returns the numbers of the transactions that a transaction needs.
 func (rs Retention) Needs(ctx context.Context, number int64) (list []int64, err error) {
-	err = rs.db.scans.each(ctx, true, "SELECT needs FROM tx_needs WHERE tx_id = $1 ORDER BY needs", []any{number},
+	err = rs.db.base.Scans.each(ctx, true, "SELECT needs FROM tx_needs WHERE tx_id = $1 ORDER BY needs", []any{number},
 		func(scan scanFunc) (bool, error) {
 			var n int64
 			err := scan(&n)
 			list = append(list, n)
 			return true, err
 		})
-	return list, rs.db.fail("list needed transactions", err)
+	return list, rs.db.base.Fail("list needed transactions", err)
 }
 
 // readDays is the number of contents whose reads one write transaction records.
@@ -507,7 +510,7 @@ func (rs Retention) Touch(ctx context.Context, refs [][]byte, at time.Time) erro
 	day := dayOf(at)
 	later := "UPDATE SET day = " + larger("content_read.day", "excluded.day")
 	for batch := range slices.Chunk(refs, readDays) {
-		if err := rs.db.updateUnsynced(ctx, "record reads", func(w *write) error {
+		if err := rs.db.base.UpdateUnsynced(ctx, "record reads", func(w *write) error {
 			rows := make([][]any, len(batch))
 			for i := range batch {
 				rows[i] = []any{batch[i], day}

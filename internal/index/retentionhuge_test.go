@@ -41,7 +41,7 @@ func TestHugeSnapshot(t *testing.T) {
 			SELECT (o.id - 1) / $2 + 1 - b.n, o.id - ((o.id - 1) / $2 - b.n) * $2, o.id, '', '', 0 FROM o CROSS JOIN b
 			WHERE (o.id - 1) / $2 + 1 - b.n BETWEEN 1 AND $3`, []any{size + (builds-1)*fresh, fresh, builds}},
 	} {
-		if err := db.update(t.Context(), "test", func(w *write) error {
+		if err := db.base.Update(t.Context(), "test", func(w *write) error {
 			_, err := w.exec(q.text, q.args...)
 			return err
 		}); err != nil {

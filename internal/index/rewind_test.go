@@ -161,7 +161,7 @@ func TestHistoryIsSwept(t *testing.T) {
 	for i := range 6 {
 		commitTest(t, db, "", pdb(i))
 	}
-	e := db.engine.(*postgres)
+	e := db.base.engine.(*postgres)
 	var first, rows int64
 	for _, q := range []string{"UPDATE history SET made = now() - interval '2 days' WHERE generation <= (SELECT generation - 2 FROM state)", sweepHistory} {
 		if _, err := e.pool.Exec(t.Context(), q); err != nil {
@@ -186,8 +186,8 @@ func TestFailover(t *testing.T) {
 	primary.Synchronous(t)
 	where := pgtest.Hosts("test1", primary, standby)
 	node := openNode(t, where)
-	if want := fmt.Sprintf("postgres://%s,%s/test1", primary.Addr(), standby.Addr()); node.engine.name() != want {
-		t.Errorf("name %s, want %s", node.engine.name(), want)
+	if want := fmt.Sprintf("postgres://%s,%s/test1", primary.Addr(), standby.Addr()); node.base.engine.name() != want {
+		t.Errorf("name %s, want %s", node.base.engine.name(), want)
 	}
 	commitTest(t, node.DB, "", pdb(1))
 	known := node.state(t)
@@ -209,7 +209,7 @@ func TestFailover(t *testing.T) {
 		}
 	}
 	var moved *time.Time
-	if err := node.engine.(*postgres).pool.QueryRow(t.Context(), "SELECT moved FROM state").Scan(&moved); err != nil || moved == nil {
+	if err := node.base.engine.(*postgres).pool.QueryRow(t.Context(), "SELECT moved FROM state").Scan(&moved); err != nil || moved == nil {
 		t.Errorf("the time of the change of the server is %v, %v; want one", moved, err)
 	}
 	clean(t, node.DB)
@@ -232,7 +232,7 @@ func TestSilentHost(t *testing.T) {
 	// Further connections go to the second host at once.
 	tried := silent.Connections()
 	for range 5 {
-		db.engine.(*postgres).pool.Reset()
+		db.base.engine.(*postgres).pool.Reset()
 		if hits := lookupEntry(t, db, all, pdb(1)); len(hits) != 1 {
 			t.Errorf("%d objects beside a silent host, want 1", len(hits))
 		}

@@ -93,7 +93,7 @@ func TestRoundTrips(t *testing.T) {
 		{"remove", 24, func([]Entry) error { number++; _, err := db.Remove(t.Context(), number); return err }},
 		{"remove what is left", 24, func([]Entry) error { number++; _, err := db.Remove(t.Context(), number); return err }},
 		{"drop", 22, func(list []Entry) error {
-			n, err := db.DropContents(t.Context(), refs(list), db.now().Add(time.Hour), nil)
+			n, err := db.DropContents(t.Context(), refs(list), db.base.Now().Add(time.Hour), nil)
 			if err == nil && n != len(list) {
 				err = fmt.Errorf("%d contents dropped, want %d", n, len(list))
 			}
@@ -131,7 +131,7 @@ func TestRoundTripsOfCounts(t *testing.T) {
 		m := map[string]time.Time{}
 		for i := range n {
 			id := fmt.Sprint("t", i)
-			m[id] = db.now()
+			m[id] = db.base.Now()
 			err := db.Tokens.Put(t.Context(), TokenRow{ID: id, Hash: ref(i + 1)})
 			if err != nil && !errors.Is(err, fs.ErrExist) {
 				t.Fatal(err)
@@ -141,7 +141,7 @@ func TestRoundTripsOfCounts(t *testing.T) {
 	}
 	wanted := func(n int) (list []Wanted) {
 		for i := range n {
-			list = append(list, Wanted{Name: fmt.Sprint("n", i), ID: "i", Client: "c", Count: 1, Last: db.now()})
+			list = append(list, Wanted{Name: fmt.Sprint("n", i), ID: "i", Client: "c", Count: 1, Last: db.base.Now()})
 		}
 		return list
 	}

@@ -38,32 +38,32 @@ func scanPolicy(scan scanFunc) (p PolicyRow, err error) {
 // Policy returns the policy in force; a zero row if none was set.
 func (rs Retention) Policy(ctx context.Context) (PolicyRow, error) {
 	p, err := scanPolicy(func(dest ...any) error {
-		return rs.db.points.row(ctx, policySelect+" ORDER BY no DESC LIMIT 1", nil, dest...)
+		return rs.db.base.Points.row(ctx, policySelect+" ORDER BY no DESC LIMIT 1", nil, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return PolicyRow{}, nil
 	}
-	return p, rs.db.fail("read the policy", err)
+	return p, rs.db.base.Fail("read the policy", err)
 }
 
 // Policies returns the policies so far, the one in force first, at most 100.
 func (rs Retention) Policies(ctx context.Context) (list []PolicyRow, err error) {
-	err = rs.db.scans.each(ctx, true, policySelect+" ORDER BY no DESC", nil, func(scan scanFunc) (bool, error) {
+	err = rs.db.base.Scans.each(ctx, true, policySelect+" ORDER BY no DESC", nil, func(scan scanFunc) (bool, error) {
 		p, err := scanPolicy(scan)
 		list = append(list, p)
 		return true, err
 	})
-	return list, rs.db.fail("list policies", err)
+	return list, rs.db.base.Fail("list policies", err)
 }
 
 // SetPolicy puts a policy into force and returns its row. If before is not negative
 // and the policy in force has another number, the error is ErrChanged.
 func (rs Retention) SetPolicy(ctx context.Context, p PolicyRow, before int64) (PolicyRow, error) {
 	if p.At.IsZero() {
-		p.At = rs.db.now()
+		p.At = rs.db.base.Now()
 	}
 	p.At = p.At.UTC().Truncate(time.Millisecond)
-	err := rs.db.update(ctx, "set the policy", func(w *write) error {
+	err := rs.db.base.Update(ctx, "set the policy", func(w *write) error {
 		var last int64
 		if err := w.row("SELECT coalesce(max(no), 0) FROM policy", nil, &last); err != nil {
 			return err
@@ -94,8 +94,8 @@ type PlanRow struct {
 // PutPlan stores a plan. It deletes plans that have ended, and the oldest ones above
 // 1,000.
 func (rs Retention) PutPlan(ctx context.Context, p PlanRow) error {
-	return rs.db.update(ctx, "store a plan", func(w *write) error {
-		if _, err := w.exec("DELETE FROM plan WHERE ends < $1", rs.db.now().UnixMilli()); err != nil {
+	return rs.db.base.Update(ctx, "store a plan", func(w *write) error {
+		if _, err := w.exec("DELETE FROM plan WHERE ends < $1", rs.db.base.Now().UnixMilli()); err != nil {
 			return err
 		}
 		if _, err := w.exec("DELETE FROM plan WHERE number IN (SELECT number FROM plan "+
@@ -112,14 +112,14 @@ func (rs Retention) PutPlan(ctx context.Context, p PlanRow) error {
 // Plan returns a stored plan. An unknown or ended one is fs.ErrNotExist.
 func (rs Retention) Plan(ctx context.Context, number string) (p PlanRow, err error) {
 	var made, ends int64
-	err = rs.db.points.row(ctx, "SELECT number, ticket, who, made, ends FROM plan WHERE number = $1 AND ends >= $2",
-		[]any{text(number), rs.db.now().UnixMilli()},
+	err = rs.db.base.Points.row(ctx, "SELECT number, ticket, who, made, ends FROM plan WHERE number = $1 AND ends >= $2",
+		[]any{text(number), rs.db.base.Now().UnixMilli()},
 		&p.Number, &p.Ticket, &p.Who, &made, &ends)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
 	p.Made, p.Ends = time.UnixMilli(made).UTC(), time.UnixMilli(ends).UTC()
-	return p, rs.db.fail("look up a plan", err)
+	return p, rs.db.base.Fail("look up a plan", err)
 }
 
 // Outcomes of runs.
@@ -163,25 +163,25 @@ func (rs Retention) Runs(ctx context.Context, before int64, limit int) (list []R
 	if before <= 0 {
 		before = math.MaxInt64
 	}
-	err = rs.db.scans.each(ctx, true, runSelect+" WHERE no < $1 ORDER BY no DESC LIMIT $2", []any{before, limit},
+	err = rs.db.base.Scans.each(ctx, true, runSelect+" WHERE no < $1 ORDER BY no DESC LIMIT $2", []any{before, limit},
 		func(scan scanFunc) (bool, error) {
 			r, err := scanRun(scan)
 			list = append(list, r)
 			return true, err
 		})
-	return list, rs.db.fail("list runs", err)
+	return list, rs.db.base.Fail("list runs", err)
 }
 
 // Unfinished returns the runs that remove transactions, or were interrupted, oldest
 // first; with a plan's number, only those of that plan.
 func (rs Retention) Unfinished(ctx context.Context, plan string) (list []Run, err error) {
-	err = rs.db.scans.each(ctx, true, runSelect+" WHERE outcome = 'running' AND ($1 = '' OR plan = $1) ORDER BY no",
+	err = rs.db.base.Scans.each(ctx, true, runSelect+" WHERE outcome = 'running' AND ($1 = '' OR plan = $1) ORDER BY no",
 		[]any{text(plan)}, func(scan scanFunc) (bool, error) {
 			r, err := scanRun(scan)
 			list = append(list, r)
 			return true, err
 		})
-	return list, rs.db.fail("list runs", err)
+	return list, rs.db.base.Fail("list runs", err)
 }
 
 func insertRun(w *write, r *Run) error {
@@ -203,7 +203,7 @@ func insertRun(w *write, r *Run) error {
 
 // RecordRun records a run that has removed nothing.
 func (rs Retention) RecordRun(ctx context.Context, r Run) (Run, error) {
-	err := rs.db.update(ctx, "record a run", func(w *write) error { return insertRun(w, &r) })
+	err := rs.db.base.Update(ctx, "record a run", func(w *write) error { return insertRun(w, &r) })
 	return r, err
 }
 
@@ -223,7 +223,7 @@ type Decision struct {
 // again is set, the error is ErrChanged and decide is not called.
 func (rs Retention) Begin(ctx context.Context, generation int64, again bool, now time.Time,
 	decide func(*RetainedState) (Decision, error)) (r Run, err error) {
-	err = rs.db.update(ctx, "apply a plan", func(w *write) error {
+	err = rs.db.base.Update(ctx, "apply a plan", func(w *write) error {
 		var s *RetainedState
 		var current int64
 		if err := w.row("SELECT generation FROM state WHERE one = 1", nil, &current); err != nil {
@@ -254,7 +254,7 @@ func (rs Retention) Begin(ctx context.Context, generation int64, again bool, now
 		if _, err := w.many("INSERT INTO run_removal (run, tx_id, class, reason, detail) VALUES ($1, $2, $3, $4, $5)", rows); err != nil {
 			return err
 		}
-		return continueRun(ctx, w, &r, rs.db.now())
+		return continueRun(ctx, w, &r, rs.db.base.Now())
 	})
 	return r, err
 }
@@ -263,7 +263,7 @@ func (rs Retention) Begin(ctx context.Context, generation int64, again bool, now
 // there are more. A transaction that was held, promoted or removed meanwhile, or that
 // a transaction outside the run needs, is left as it is.
 func (rs Retention) Continue(ctx context.Context, no int64) (r Run, err error) {
-	err = rs.db.update(ctx, "apply a plan", func(w *write) error {
+	err = rs.db.base.Update(ctx, "apply a plan", func(w *write) error {
 		var err error
 		r, err = scanRun(func(dest ...any) error { return w.row(runSelect+" WHERE no = $1", []any{no}, dest...) })
 		if errors.Is(err, sql.ErrNoRows) {
@@ -272,7 +272,7 @@ func (rs Retention) Continue(ctx context.Context, no int64) (r Run, err error) {
 		if err != nil || r.Outcome != RunUnfinished {
 			return err
 		}
-		return continueRun(ctx, w, &r, rs.db.now())
+		return continueRun(ctx, w, &r, rs.db.base.Now())
 	})
 	return r, err
 }
@@ -327,21 +327,21 @@ func continueRun(ctx context.Context, w *write, r *Run, now time.Time) error {
 
 // RemovalsOf returns what a run was to remove.
 func (rs Retention) RemovalsOf(ctx context.Context, no int64) (list []Removal, err error) {
-	err = rs.db.scans.each(ctx, true, "SELECT tx_id, class, reason, detail FROM run_removal WHERE run = $1 ORDER BY tx_id",
+	err = rs.db.base.Scans.each(ctx, true, "SELECT tx_id, class, reason, detail FROM run_removal WHERE run = $1 ORDER BY tx_id",
 		[]any{no}, func(scan scanFunc) (bool, error) {
 			var x Removal
 			err := scan(&x.Number, &x.Class, &x.Reason, &x.Detail)
 			list = append(list, x)
 			return true, err
 		})
-	return list, rs.db.fail("list the removals of a run", err)
+	return list, rs.db.base.Fail("list the removals of a run", err)
 }
 
 // StagePins returns the contents that open stages rely on: garbage collection leaves
 // them.
 func (rs Retention) StagePins(ctx context.Context) (pins map[[32]byte]bool, err error) {
 	pins = make(map[[32]byte]bool)
-	err = rs.db.scans.each(ctx, true, stagePins, nil, func(scan scanFunc) (bool, error) {
+	err = rs.db.base.Scans.each(ctx, true, stagePins, nil, func(scan scanFunc) (bool, error) {
 		var id int64
 		var sum []byte
 		err := scan(&id, &sum)
@@ -350,5 +350,5 @@ func (rs Retention) StagePins(ctx context.Context) (pins map[[32]byte]bool, err 
 		}
 		return true, err
 	})
-	return pins, rs.db.fail("list staged contents", err)
+	return pins, rs.db.base.Fail("list staged contents", err)
 }

@@ -12,16 +12,16 @@ import (
 func (db *DB) Secret(ctx context.Context, name string, size int) (key []byte, err error) {
 	const query = "SELECT value FROM secret WHERE name = $1"
 	args := []any{text(name)}
-	err = db.points.row(ctx, query, args, &key)
+	err = db.base.Points.row(ctx, query, args, &key)
 	if errors.Is(err, sql.ErrNoRows) {
 		made := make([]byte, size)
 		_, _ = rand.Read(made) // never fails
-		err = db.update(ctx, "create a key", func(w *write) error {
+		err = db.base.Update(ctx, "create a key", func(w *write) error {
 			if _, err := w.exec("INSERT INTO secret (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING", text(name), made); err != nil {
 				return err
 			}
 			return w.row(query, args, &key)
 		})
 	}
-	return key, db.fail("read a key", err)
+	return key, db.base.Fail("read a key", err)
 }

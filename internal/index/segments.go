@@ -74,8 +74,8 @@ func loadSegments(ctx context.Context, r reader, kind, floor int64) (*segments, 
 // lease reports whether this process may build the segments of the filter now.
 func (f *Filter) lease(ctx context.Context) (is bool, err error) {
 	db, kind := f.db, f.queries.kind
-	err = db.updateUnsynced(ctx, "lease a build of the filter", func(w *write) error {
-		now := db.now()
+	err = db.base.UpdateUnsynced(ctx, "lease a build of the filter", func(w *write) error {
+		now := db.base.Now()
 		n, err := w.exec("UPDATE filter SET lease_until = $2 WHERE kind = $1 AND lease_until <= $3",
 			kind, now.Add(buildLease).UnixMicro(), now.UnixMicro())
 		is = n == 1
@@ -95,14 +95,14 @@ func (f *Filter) store(ctx context.Context, s *segments) error {
 		if err != nil {
 			return err
 		}
-		if err := db.updateUnsynced(ctx, op, func(w *write) error {
+		if err := db.base.UpdateUnsynced(ctx, op, func(w *write) error {
 			_, err := w.exec("INSERT INTO filter_segment (kind, build, part, body) VALUES ($1, $2, $3, $4)", kind, build, i, body)
 			return err
 		}); err != nil {
 			return err
 		}
 	}
-	return db.updateUnsynced(ctx, op, func(w *write) error {
+	return db.base.UpdateUnsynced(ctx, op, func(w *write) error {
 		var now int64
 		var follows bool
 		if err := w.row(followsText, []any{s.at}, &now, &follows); err != nil {

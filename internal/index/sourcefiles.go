@@ -64,13 +64,13 @@ func (s Sources) FiledAs(ctx context.Context, scope Scope, product, version stri
 }
 
 func (s Sources) filed(ctx context.Context, query string, args []any) (list []Filed, err error) {
-	err = s.db.points.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
+	err = s.db.base.Points.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
 		var f Filed
 		err := scan(&f.Number, &f.Product, &f.Version)
 		list = append(list, f)
 		return err == nil, err
 	})
-	return list, s.db.fail("look up transactions", err)
+	return list, s.db.base.Fail("look up transactions", err)
 }
 
 // At returns the source files of a transaction that were added under one of a few
@@ -103,12 +103,12 @@ func (s Sources) files(ctx context.Context, cond string, args []any, limit int) 
 	if limit > 0 {
 		query += " LIMIT " + strconv.Itoa(limit)
 	}
-	err = s.db.points.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
+	err = s.db.base.Points.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
 		var f SourceFile
 		err := scanStored(scan, &f.Stored)
 		f.Transaction = f.Number
 		list = append(list, f)
 		return err == nil, err
 	})
-	return list, s.db.fail("look up source files", err)
+	return list, s.db.base.Fail("look up source files", err)
 }

@@ -26,7 +26,7 @@ import (
 type sqliteFile struct {
 	path       string
 	wait       time.Duration // how long a writer waits for others
-	migrations []migration   // nil: all
+	migrations []migration
 
 	writer *sql.DB // one connection; nil when read-only
 	// queue holds one element while a goroutine of this process writes. The pool of
@@ -59,8 +59,8 @@ func pointConns() int { return min(max(2, runtime.GOMAXPROCS(0)), 4) }
 
 // openSQLite opens the database in a file and brings it to the current format.
 // It returns the engine also with an error, so that it can be closed.
-func openSQLite(ctx context.Context, path string, opt Options) (*sqliteFile, error) {
-	e := &sqliteFile{path: path, wait: opt.BusyWait, migrations: opt.steps}
+func openSQLite(ctx context.Context, path string, opt dbOptions) (*sqliteFile, error) {
+	e := &sqliteFile{path: path, wait: opt.BusyWait, migrations: opt.SQLite}
 	fresh, err := isFresh(path)
 	if err != nil {
 		return e, err
@@ -212,12 +212,7 @@ func (e *sqliteFile) scans() reader  { return e.scan }
 
 func (e *sqliteFile) time() time.Time { return time.Now() }
 
-func (e *sqliteFile) steps() []migration {
-	if e.migrations != nil {
-		return e.migrations
-	}
-	return migrations
-}
+func (e *sqliteFile) steps() []migration { return e.migrations }
 
 // fingerprint is the number of the file in its file system.
 func (e *sqliteFile) fingerprint(context.Context) (string, error) {
@@ -410,7 +405,7 @@ func (e *sqliteFile) integrity(ctx context.Context, r reader) (problems []string
 			problems = append(problems, e.path+": "+strings.TrimSpace(p))
 		}
 	}
-	tables, err := column(ctx, r, `SELECT "table" FROM pragma_foreign_key_check`, maxProblems)
+	tables, err := column(ctx, r, `SELECT "table" FROM pragma_foreign_key_check`, 20)
 	for _, t := range tables {
 		problems = append(problems, "a row of "+t+" refers to a missing row")
 	}

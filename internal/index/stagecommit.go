@@ -36,7 +36,7 @@ func (ss Stages) Visible(ctx context.Context, refs []blob.Ref, each func(Visible
 	if len(refs) == 0 {
 		return nil
 	}
-	return ss.db.fail("look up contents", ss.db.scans.each(ctx, true, visibleObjects, []any{hashList(refs)},
+	return ss.db.base.Fail("look up contents", ss.db.base.Scans.each(ctx, true, visibleObjects, []any{hashList(refs)},
 		func(scan scanFunc) (bool, error) {
 			var o VisibleObject
 			if err := scanObject(scan, &o.Stored, &o.Product); err != nil {
@@ -54,11 +54,11 @@ func (ss Stages) HasOther(ctx context.Context, product string, o symfile.Object,
 	if len(aliases) == 0 {
 		return false, nil
 	}
-	err = ss.db.points.row(ctx, `SELECT EXISTS (SELECT 1 FROM lookup l JOIN object o ON o.id = l.object_id AND o.kind = $3
+	err = ss.db.base.Points.row(ctx, `SELECT EXISTS (SELECT 1 FROM lookup l JOIN object o ON o.id = l.object_id AND o.kind = $3
 		JOIN content c ON c.id = o.content_id AND c.sha256 <> $5
 		JOIN seen s ON s.object_id = o.id AND s.tx_id > 0 JOIN product p ON p.id = s.product_id AND p.name = $4 WHERE l.id = $1 AND l.name = $2)`,
 		[]any{symfile.Fold(aliases[0].ID), symfile.Fold(aliases[0].Name), o.Kind, text(product), ref[:]}, &is)
-	return is, ss.db.fail("look for another content", err)
+	return is, ss.db.base.Fail("look for another content", err)
 }
 
 // Lookup returns the objects of all products that answer a lookup.
@@ -69,11 +69,11 @@ func (ss Stages) Lookup(ctx context.Context, l symfile.Lookup) ([]Hit, error) {
 // Same returns the newest transaction with equal labels and manifest that has not
 // been removed; 0 if there is none.
 func (ss Stages) Same(ctx context.Context, s StageRow, manifest blob.Ref) (number int64, err error) {
-	err = ss.db.points.row(ctx, sameTx, []any{manifest[:], s.Product, s.Version, s.Branch, s.Class}, &number)
+	err = ss.db.base.Points.row(ctx, sameTx, []any{manifest[:], s.Product, s.Version, s.Branch, s.Class}, &number)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
-	return number, ss.db.fail("look for an equal transaction", err)
+	return number, ss.db.base.Fail("look for an equal transaction", err)
 }
 
 const sameTx = `SELECT t.id FROM tx t JOIN product p ON p.id = t.product_id
@@ -87,19 +87,19 @@ const productBytes = `SELECT coalesce(sum(c.size), 0) FROM content c WHERE c.id 
 // ProductBytes returns the size of the contents of a product's transactions, each
 // content once.
 func (ss Stages) ProductBytes(ctx context.Context, product string) (n int64, err error) {
-	err = ss.db.scans.row(ctx, productBytes, []any{text(product)}, &n)
-	return n, ss.db.fail("count the bytes of a product", err)
+	err = ss.db.base.Scans.row(ctx, productBytes, []any{text(product)}, &n)
+	return n, ss.db.base.Fail("count the bytes of a product", err)
 }
 
 // LabelsOf returns the product and the class of a transaction that has not been
 // removed. Otherwise the error is fs.ErrNotExist.
 func (ss Stages) LabelsOf(ctx context.Context, number int64) (product, class string, err error) {
-	err = ss.db.points.row(ctx, "SELECT p.name, t.class FROM tx t JOIN product p ON p.id = t.product_id "+
+	err = ss.db.base.Points.row(ctx, "SELECT p.name, t.class FROM tx t JOIN product p ON p.id = t.product_id "+
 		"WHERE t.id = $1 AND t.id > 0 AND t.deleted_at IS NULL", []any{number}, &product, &class)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("transaction %d: %w", number, fs.ErrNotExist)
 	}
-	return product, class, ss.db.fail("look up a transaction", err)
+	return product, class, ss.db.base.Fail("look up a transaction", err)
 }
 
 // SetNeeds is Retention.SetNeeds.
@@ -169,10 +169,10 @@ func (c *commit) beginStage(tx *Tx) (number int64, done bool, err error) {
 	}
 	s.Again = true
 	if len(s.Needs) > 0 {
-		if err := c.putNeeds(number, s.Needs); err != nil {
+		if err := putNeeds(c.write, number, s.Needs); err != nil {
 			return 0, false, err
 		}
-		if err := c.changed(); err != nil {
+		if err := nextGeneration(c.write); err != nil {
 			return 0, false, err
 		}
 	}
@@ -190,7 +190,7 @@ func (c *commit) endStage(tx Tx, number int64) error {
 			return &QuotaError{used, q}
 		}
 	}
-	if err := c.putNeeds(number, tx.Stage.Needs); err != nil {
+	if err := putNeeds(c.write, number, tx.Stage.Needs); err != nil {
 		return err
 	}
 	if tx.Stage.Collect {
@@ -237,7 +237,7 @@ func (c *commit) withoutKnown(number int64, entries []Entry) ([]Entry, error) {
 
 // append adds the files of tx to those of an earlier transaction.
 func (c *commit) append(tx Tx) error {
-	if err := c.changed(); err != nil {
+	if err := nextGeneration(c.write); err != nil {
 		return err
 	}
 	var bytes int64

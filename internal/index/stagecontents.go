@@ -23,13 +23,13 @@ type StageContent struct {
 func (ss Stages) Content(ctx context.Context, id string, ref blob.Ref) (c StageContent, err error) {
 	c.Ref = ref
 	var state int
-	err = ss.db.points.row(ctx, "SELECT size, state, node, parts FROM stage_content WHERE stage_id = $1 AND sha256 = $2",
+	err = ss.db.base.Points.row(ctx, "SELECT size, state, node, parts FROM stage_content WHERE stage_id = $1 AND sha256 = $2",
 		[]any{id, ref[:]}, &c.Size, &state, &c.Node, &c.Parts)
 	c.Whole = state == 1
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
-	return c, ss.db.fail("look up a content of a stage", err)
+	return c, ss.db.base.Fail("look up a content of a stage", err)
 }
 
 // StageArrival is a content that has arrived in a stage.
@@ -65,11 +65,11 @@ func (ss Stages) Arrive(ctx context.Context, arrivals []StageArrival) error {
 	if len(ids) == 1 {
 		which = openStage
 	} else if list, err := json.Marshal(ids); err != nil {
-		return ss.db.fail("record arrived contents", err)
+		return ss.db.base.Fail("record arrived contents", err)
 	} else {
 		arg = string(list)
 	}
-	return ss.db.updateUnsynced(ctx, "record arrived contents", func(w *write) error {
+	return ss.db.base.UpdateUnsynced(ctx, "record arrived contents", func(w *write) error {
 		open := make(map[string]bool)
 		if err := w.each(which, []any{arg}, func(scan scanFunc) error {
 			var id string
@@ -129,7 +129,7 @@ func (ss Stages) Arrive(ctx context.Context, arrivals []StageArrival) error {
 		}
 		var sums [][]any
 		for id, n := range staged {
-			sums = append(sums, []any{id, n, ss.db.now().UnixMilli()})
+			sums = append(sums, []any{id, n, ss.db.base.Now().UnixMilli()})
 		}
 		_, err = w.many("UPDATE stage SET staged = staged + $2, used = $3, changes = changes + 1 WHERE id = $1", sums)
 		return err
@@ -140,9 +140,9 @@ func (ss Stages) Arrive(ctx context.Context, arrivals []StageArrival) error {
 // node. Parts of another node are forgotten. It returns all recorded parts. If the
 // node is not the owner of the stage, the error is ErrStageMoved.
 func (ss Stages) PutPart(ctx context.Context, id, node string, c Content, n, parts int) (got []byte, err error) {
-	err = ss.db.updateUnsynced(ctx, "record a part", func(w *write) error {
+	err = ss.db.base.UpdateUnsynced(ctx, "record a part", func(w *write) error {
 		got = nil
-		if _, err := w.openStage(id); err != nil {
+		if _, err := sumOfStage(w, id); err != nil {
 			return err
 		}
 		var size int64
@@ -177,7 +177,7 @@ func (ss Stages) PutPart(ctx context.Context, id, node string, c Content, n, par
 		got[n/8] |= 1 << (n % 8)
 		_, err = w.exec("UPDATE stage_content SET node = $3, parts = $4 WHERE stage_id = $1 AND sha256 = $2", id, c.Ref[:], node, got)
 		if err == nil {
-			_, err = w.exec("UPDATE stage SET used = $2 WHERE id = $1", id, ss.db.now().UnixMilli())
+			_, err = w.exec("UPDATE stage SET used = $2 WHERE id = $1", id, ss.db.base.Now().UnixMilli())
 		}
 		return err
 	})
@@ -187,8 +187,8 @@ func (ss Stages) PutPart(ctx context.Context, id, node string, c Content, n, par
 // Forget forgets contents of a stage that have arrived or begun to, because their
 // bytes are not there any more: their files are awaited again.
 func (ss Stages) Forget(ctx context.Context, id string, refs []blob.Ref) error {
-	return ss.db.updateUnsynced(ctx, "forget contents of a stage", func(w *write) error {
-		if _, err := w.openStage(id); err != nil {
+	return ss.db.base.UpdateUnsynced(ctx, "forget contents of a stage", func(w *write) error {
+		if _, err := sumOfStage(w, id); err != nil {
 			return err
 		}
 		rows := make([][]any, len(refs))
@@ -213,8 +213,8 @@ func (ss Stages) Forget(ctx context.Context, id string, refs []blob.Ref) error {
 
 // Staged returns the sum of the bytes that all stages keep.
 func (ss Stages) Staged(ctx context.Context) (n int64, err error) {
-	err = ss.db.points.row(ctx, "SELECT coalesce(sum(staged), 0) FROM stage WHERE staged > 0", nil, &n)
-	return n, ss.db.fail("count staged bytes", err)
+	err = ss.db.base.Points.row(ctx, "SELECT coalesce(sum(staged), 0) FROM stage WHERE staged > 0", nil, &n)
+	return n, ss.db.base.Fail("count staged bytes", err)
 }
 
 // KnownFile says which objects a file has that are not simply the whole file.
@@ -231,7 +231,7 @@ func (ss Stages) Known(ctx context.Context, refs []blob.Ref) (list []KnownFile, 
 	if len(refs) == 0 {
 		return nil, nil
 	}
-	err = ss.db.points.each(ctx, true, knownFiles, []any{hashList(refs)}, func(scan scanFunc) (bool, error) {
+	err = ss.db.base.Points.each(ctx, true, knownFiles, []any{hashList(refs)}, func(scan scanFunc) (bool, error) {
 		var k KnownFile
 		var sum []byte
 		if err := scan(&sum, &k.Name, &k.Size, &k.Facts); err != nil {
@@ -241,7 +241,7 @@ func (ss Stages) Known(ctx context.Context, refs []blob.Ref) (list []KnownFile, 
 		list = append(list, k)
 		return true, err
 	})
-	return list, ss.db.fail("look up files", err)
+	return list, ss.db.base.Fail("look up files", err)
 }
 
 // PutKnown records known files, or that they were pushed again.
@@ -249,12 +249,12 @@ func (ss Stages) PutKnown(ctx context.Context, files []KnownFile) error {
 	if len(files) == 0 {
 		return nil
 	}
-	now := ss.db.now().UnixMilli()
+	now := ss.db.base.Now().UnixMilli()
 	rows := make([][]any, len(files))
 	for i, f := range files {
 		rows[i] = []any{f.Ref[:], f.Name, f.Size, f.Facts, now}
 	}
-	return ss.db.updateUnsynced(ctx, "record known files", func(w *write) error {
+	return ss.db.base.UpdateUnsynced(ctx, "record known files", func(w *write) error {
 		_, err := w.many(`INSERT INTO stage_known (sha256, name, size, facts, used) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (sha256, name) DO UPDATE SET facts = excluded.facts, used = excluded.used`, rows)
 		return err
@@ -263,10 +263,10 @@ func (ss Stages) PutKnown(ctx context.Context, files []KnownFile) error {
 
 // PutSHA1 records the SHA-1 of a file, in hex.
 func (ss Stages) PutSHA1(ctx context.Context, sha1 string, c Content) error {
-	return ss.db.updateUnsynced(ctx, "record a SHA-1", func(w *write) error {
+	return ss.db.base.UpdateUnsynced(ctx, "record a SHA-1", func(w *write) error {
 		_, err := w.exec(`INSERT INTO stage_sha1 (sha1, sha256, size, used) VALUES ($1, $2, $3, $4)
 			ON CONFLICT (sha1) DO UPDATE SET sha256 = excluded.sha256, size = excluded.size, used = excluded.used`,
-			sha1, c.Ref[:], c.Size, ss.db.now().UnixMilli())
+			sha1, c.Ref[:], c.Size, ss.db.base.Now().UnixMilli())
 		return err
 	})
 }
@@ -275,12 +275,12 @@ func (ss Stages) PutSHA1(ctx context.Context, sha1 string, c Content) error {
 // fs.ErrNotExist.
 func (ss Stages) BySHA1(ctx context.Context, sha1 string) (c Content, err error) {
 	var sum []byte
-	err = ss.db.points.row(ctx, "SELECT sha256, size FROM stage_sha1 WHERE sha1 = $1", []any{text(sha1)}, &sum, &c.Size)
+	err = ss.db.base.Points.row(ctx, "SELECT sha256, size FROM stage_sha1 WHERE sha1 = $1", []any{text(sha1)}, &sum, &c.Size)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
 	if err == nil {
 		err = scanRef(sum, &c.Ref)
 	}
-	return c, ss.db.fail("look up a SHA-1", err)
+	return c, ss.db.base.Fail("look up a SHA-1", err)
 }

@@ -80,10 +80,10 @@ func (ss Stages) PutFiles(ctx context.Context, id string, files []StageFile, how
 	}
 	list, err := json.Marshal(paths)
 	if err != nil {
-		return ss.db.fail("record files of a stage", err)
+		return ss.db.base.Fail("record files of a stage", err)
 	}
-	return ss.db.updateUnsynced(ctx, "record files of a stage", func(w *write) error {
-		sum, err := w.openStage(id)
+	return ss.db.base.UpdateUnsynced(ctx, "record files of a stage", func(w *write) error {
+		sum, err := sumOfStage(w, id)
 		if err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func (ss Stages) PutFiles(ctx context.Context, id string, files []StageFile, how
 			return err
 		}
 		_, err = w.exec("UPDATE stage SET files = $2, bytes = $3, changes = changes + 1, used = $4 WHERE id = $1",
-			id, sum.Files, sum.Bytes, ss.db.now().UnixMilli())
+			id, sum.Files, sum.Bytes, ss.db.base.Now().UnixMilli())
 		return err
 	})
 }
@@ -178,12 +178,12 @@ func (ss Stages) FilesOf(ctx context.Context, id string, refs []blob.Ref) ([]Sta
 	if len(refs) == 1 {
 		text, args = filesByOneHash, []any{id, refs[0][:]}
 	}
-	err := ss.db.points.each(ctx, true, text, args, func(scan scanFunc) (bool, error) {
+	err := ss.db.base.Points.each(ctx, true, text, args, func(scan scanFunc) (bool, error) {
 		f, err := scanStageFile(scan)
 		list = append(list, f)
 		return true, err
 	})
-	return list, ss.db.fail("look up files of a stage", err)
+	return list, ss.db.base.Fail("look up files of a stage", err)
 }
 
 // Files calls each for the files of a stage in the order of their contents and
@@ -193,7 +193,7 @@ func (ss Stages) Files(ctx context.Context, id string, each func(StageFile) erro
 	ref := []byte{} // before the first one
 	for {
 		var page []StageFile
-		if err := ss.db.scans.each(ctx, true, "SELECT "+stageFileColumns+` FROM stage_file f
+		if err := ss.db.base.Scans.each(ctx, true, "SELECT "+stageFileColumns+` FROM stage_file f
 			WHERE f.stage_id = $1 AND (f.sha256, f.path, f.kind, f.claim) > ($2, $3, $4, $5)
 			ORDER BY f.sha256, f.path, f.kind, f.claim LIMIT $6`, []any{id, ref, after.Path, after.Kind, after.ID, pageRows},
 			func(scan scanFunc) (bool, error) {
@@ -201,7 +201,7 @@ func (ss Stages) Files(ctx context.Context, id string, each func(StageFile) erro
 				page = append(page, f)
 				return true, err
 			}); err != nil {
-			return ss.db.fail("list files of a stage", err)
+			return ss.db.base.Fail("list files of a stage", err)
 		}
 		for _, f := range page {
 			if err := each(f); err != nil {
@@ -221,7 +221,7 @@ type StageCount [4]struct{ Files, Bytes int64 }
 
 // Count counts the files of a stage by their state.
 func (ss Stages) Count(ctx context.Context, id string) (n StageCount, err error) {
-	err = ss.db.scans.each(ctx, true, "SELECT state, count(*), coalesce(sum(size), 0) FROM stage_file WHERE stage_id = $1 "+
+	err = ss.db.base.Scans.each(ctx, true, "SELECT state, count(*), coalesce(sum(size), 0) FROM stage_file WHERE stage_id = $1 "+
 		"GROUP BY state", []any{id}, func(scan scanFunc) (bool, error) {
 		var state int
 		var files, bytes int64
@@ -234,13 +234,13 @@ func (ss Stages) Count(ctx context.Context, id string) (n StageCount, err error)
 		}
 		return true, err
 	})
-	return n, ss.db.fail("count the files of a stage", err)
+	return n, ss.db.base.Fail("count the files of a stage", err)
 }
 
 // Missing returns the first contents of a stage, in their order, that have not
 // arrived, at most limit.
 func (ss Stages) Missing(ctx context.Context, id string, limit int) (refs []blob.Ref, err error) {
-	err = ss.db.scans.each(ctx, true, "SELECT DISTINCT sha256 FROM stage_file WHERE stage_id = $1 AND state = 0 "+
+	err = ss.db.base.Scans.each(ctx, true, "SELECT DISTINCT sha256 FROM stage_file WHERE stage_id = $1 AND state = 0 "+
 		"ORDER BY sha256 LIMIT $2", []any{id, limit}, func(scan scanFunc) (bool, error) {
 		var sum []byte
 		var ref blob.Ref
@@ -251,19 +251,19 @@ func (ss Stages) Missing(ctx context.Context, id string, limit int) (refs []blob
 		refs = append(refs, ref)
 		return true, err
 	})
-	return refs, ss.db.fail("look for missing contents of a stage", err)
+	return refs, ss.db.base.Fail("look for missing contents of a stage", err)
 }
 
 // AwaitedBytes returns the size of the contents of a stage that have not arrived.
 func (ss Stages) AwaitedBytes(ctx context.Context, id string) (n int64, err error) {
-	err = ss.db.scans.row(ctx, "SELECT coalesce(sum(k.size), 0) "+
+	err = ss.db.base.Scans.row(ctx, "SELECT coalesce(sum(k.size), 0) "+
 		"FROM (SELECT DISTINCT sha256, size FROM stage_file WHERE stage_id = $1 AND state = 0) AS k", []any{id}, &n)
-	return n, ss.db.fail("count missing bytes of a stage", err)
+	return n, ss.db.base.Fail("count missing bytes of a stage", err)
 }
 
 // AwaitFiles marks files of a stage as awaited.
 func (ss Stages) AwaitFiles(ctx context.Context, id string, files []StageKey) error {
-	return ss.db.updateUnsynced(ctx, "await files of a stage", func(w *write) error {
+	return ss.db.base.UpdateUnsynced(ctx, "await files of a stage", func(w *write) error {
 		rows := make([][]any, len(files))
 		for i, k := range files {
 			rows[i] = k.columns(id)

@@ -94,9 +94,9 @@ func scanStage(scan scanFunc) (s StageRow, err error) {
 // has as many open stages as most, of those that collect or of the others, the
 // error is ErrTooManyStages.
 func (ss Stages) Open(ctx context.Context, s StageRow, most int) (row StageRow, again bool, err error) {
-	err = ss.db.updateUnsynced(ctx, "open a stage", func(w *write) error {
+	err = ss.db.base.UpdateUnsynced(ctx, "open a stage", func(w *write) error {
 		row, again = s, false
-		now := ss.db.now()
+		now := ss.db.base.Now()
 		row.Opened, row.Used = now, now
 		if s.Key != "" {
 			old, err := scanStage(func(dest ...any) error {
@@ -155,34 +155,34 @@ func bit(is bool) int {
 // Get returns a stage.
 func (ss Stages) Get(ctx context.Context, id string) (StageRow, error) {
 	s, err := scanStage(func(dest ...any) error {
-		return ss.db.points.row(ctx, "SELECT "+stageColumns+" FROM stage WHERE id = $1", []any{text(id)}, dest...)
+		return ss.db.base.Points.row(ctx, "SELECT "+stageColumns+" FROM stage WHERE id = $1", []any{text(id)}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
-	return s, ss.db.fail("look up a stage", err)
+	return s, ss.db.base.Fail("look up a stage", err)
 }
 
 // KeyOf returns the key of the stage that became a transaction; empty if there was
 // none, or if the stage was forgotten.
 func (ss Stages) KeyOf(ctx context.Context, number int64) (key string, err error) {
-	err = ss.db.points.row(ctx, "SELECT key FROM stage WHERE tx_id = $1 AND key <> '' ORDER BY opened LIMIT 1", []any{number}, &key)
+	err = ss.db.base.Points.row(ctx, "SELECT key FROM stage WHERE tx_id = $1 AND key <> '' ORDER BY opened LIMIT 1", []any{number}, &key)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
-	return key, ss.db.fail("look up a stage", err)
+	return key, ss.db.base.Fail("look up a stage", err)
 }
 
 // Touch records that a stage is in use.
 func (ss Stages) Touch(ctx context.Context, id string) error {
-	return ss.db.updateUnsynced(ctx, "touch a stage", func(w *write) error {
-		_, err := w.exec("UPDATE stage SET used = $2 WHERE id = $1 AND used < $2", id, ss.db.now().UnixMilli())
+	return ss.db.base.UpdateUnsynced(ctx, "touch a stage", func(w *write) error {
+		_, err := w.exec("UPDATE stage SET used = $2 WHERE id = $1 AND used < $2", id, ss.db.base.Now().UnixMilli())
 		return err
 	})
 }
 
-// openStage returns the number of files and bytes of an open stage.
-func (w *write) openStage(id string) (sum StageLimitError, err error) {
+// sumOfStage returns the number of files and bytes of an open stage.
+func sumOfStage(w *write, id string) (sum StageLimitError, err error) {
 	var closed sql.NullInt64
 	err = w.row("SELECT files, bytes, closed FROM stage WHERE id = $1", []any{id}, &sum.Files, &sum.Bytes, &closed)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -197,7 +197,7 @@ func (w *write) openStage(id string) (sum StageLimitError, err error) {
 // Own makes a node the owner of an open stage instead of another one. If that is
 // no longer the owner, the error is ErrStageMoved.
 func (ss Stages) Own(ctx context.Context, id, from, node string) error {
-	return ss.db.updateUnsynced(ctx, "take over a stage", func(w *write) error {
+	return ss.db.base.UpdateUnsynced(ctx, "take over a stage", func(w *write) error {
 		n, err := w.exec("UPDATE stage SET node = $3 WHERE id = $1 AND node IN ($2, $3) AND closed IS NULL", id, from, node)
 		if err == nil && n == 0 {
 			err = ErrStageMoved

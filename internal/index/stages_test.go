@@ -80,7 +80,7 @@ func testCollected(t *testing.T) {
 	if n := collect(pdb(14)); n != 4 {
 		t.Errorf("after its removal: transaction %d, want 4", n)
 	}
-	ended, err := db.Stages.End(t.Context(), s.ID, db.now().Add(time.Hour))
+	ended, err := db.Stages.End(t.Context(), s.ID, db.base.Now().Add(time.Hour))
 	if err != nil || !ended {
 		t.Errorf("end: %t, %v; want true", ended, err)
 	}
@@ -195,7 +195,7 @@ func testStageUploads(t *testing.T) {
 	if err := db.Stages.KeepUploads(ctx, 2*time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := db.Places.Expire(ctx, db.now().Add(time.Hour)); err != nil || n != 1 {
+	if n, err := db.Places.Expire(ctx, db.base.Now().Add(time.Hour)); err != nil || n != 1 {
 		t.Errorf("%d expired uploads, %v; want that of no stage", n, err)
 	}
 	if is, err := db.Places.Finished(ctx, u.Content); err != nil || !is {
@@ -207,7 +207,7 @@ func testStageUploads(t *testing.T) {
 	if err := db.Stages.KeepUploads(ctx, 8*time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := db.Places.Expire(ctx, db.now().Add(3*time.Hour)); err != nil || n != 1 {
+	if n, err := db.Places.Expire(ctx, db.base.Now().Add(3*time.Hour)); err != nil || n != 1 {
 		t.Errorf("%d expired uploads after the stage, %v; want 1", n, err)
 	}
 	if n, err := db.Stages.Staged(ctx); err != nil || n != 0 {

@@ -12,7 +12,7 @@ import (
 
 // SweepKnown forgets the known files that were not pushed since a time.
 func (ss Stages) SweepKnown(ctx context.Context, before time.Time) error {
-	return ss.db.updateUnsynced(ctx, "forget known files", func(w *write) error {
+	return ss.db.base.UpdateUnsynced(ctx, "forget known files", func(w *write) error {
 		for _, text := range []string{"DELETE FROM stage_known WHERE used < $1", "DELETE FROM stage_sha1 WHERE used < $1"} {
 			if _, err := w.exec(text, before.UnixMilli()); err != nil {
 				return err
@@ -24,7 +24,7 @@ func (ss Stages) SweepKnown(ctx context.Context, before time.Time) error {
 
 // End ends a stage that collects: its transaction gets no further files.
 func (ss Stages) End(ctx context.Context, id string, unusedSince time.Time) (ended bool, err error) {
-	err = ss.db.update(ctx, "end a stage", func(w *write) error {
+	err = ss.db.base.Update(ctx, "end a stage", func(w *write) error {
 		ended = false
 		var number sql.NullInt64
 		err := w.row("DELETE FROM stage WHERE id = $1 AND used <= $2 RETURNING tx_id", []any{id, unusedSince.UnixMilli()}, &number)
@@ -45,8 +45,8 @@ func (ss Stages) End(ctx context.Context, id string, unusedSince time.Time) (end
 
 // Delete deletes an open stage. If it is not open, the error is ErrStageClosed.
 func (ss Stages) Delete(ctx context.Context, id string) error {
-	if err := ss.db.updateUnsynced(ctx, "delete a stage", func(w *write) error {
-		if _, err := w.openStage(id); err != nil {
+	if err := ss.db.base.UpdateUnsynced(ctx, "delete a stage", func(w *write) error {
+		if _, err := sumOfStage(w, id); err != nil {
 			return err
 		}
 		_, err := w.exec("DELETE FROM stage WHERE id = $1", id)
@@ -61,7 +61,7 @@ func (ss Stages) Delete(ctx context.Context, id string) error {
 // longest, and the committed ones that were closed before longest. Stages that
 // collect are returned if they were last used before quiet.
 func (ss Stages) Expired(ctx context.Context, idle, longest, quiet time.Time) (list []StageRow, err error) {
-	err = ss.db.scans.each(ctx, true, "SELECT "+stageColumns+` FROM stage
+	err = ss.db.base.Scans.each(ctx, true, "SELECT "+stageColumns+` FROM stage
 		WHERE CASE WHEN closed IS NOT NULL THEN closed < $2 WHEN collects = 1 THEN used < $3
 		ELSE used < $1 OR opened < $2 END ORDER BY id LIMIT 10000`, []any{idle.UnixMilli(), longest.UnixMilli(), quiet.UnixMilli()},
 		func(scan scanFunc) (bool, error) {
@@ -69,12 +69,12 @@ func (ss Stages) Expired(ctx context.Context, idle, longest, quiet time.Time) (l
 			list = append(list, s)
 			return true, err
 		})
-	return list, ss.db.fail("look for expired stages", err)
+	return list, ss.db.base.Fail("look for expired stages", err)
 }
 
 // Expire deletes a stage unless it was used meanwhile.
 func (ss Stages) Expire(ctx context.Context, s StageRow) (gone bool, err error) {
-	err = ss.db.updateUnsynced(ctx, "delete a stage", func(w *write) error {
+	err = ss.db.base.UpdateUnsynced(ctx, "delete a stage", func(w *write) error {
 		n, err := w.exec("DELETE FROM stage WHERE id = $1 AND used = $2", s.ID, s.Used.UnixMilli())
 		gone = n > 0
 		return err
@@ -98,7 +98,7 @@ func (ss Stages) Clear(ctx context.Context, id string) error {
 			"AND sha256 IN (SELECT sha256 FROM stage_content WHERE stage_id = $1 ORDER BY sha256 LIMIT $2)",
 	} {
 		for n := int64(clearRows); n == clearRows; {
-			if err := ss.db.updateUnsynced(ctx, "delete the files of a stage", func(w *write) (err error) {
+			if err := ss.db.base.UpdateUnsynced(ctx, "delete the files of a stage", func(w *write) (err error) {
 				n, err = w.exec(text, id, clearRows)
 				return err
 			}); err != nil {
@@ -119,8 +119,8 @@ func (ss Stages) Leftovers(ctx context.Context) error {
 		}
 		for id := ""; ; {
 			var found sql.NullString
-			if err := ss.db.scans.row(ctx, next, []any{id}, &found); err != nil {
-				return ss.db.fail("look for files of ended stages", err)
+			if err := ss.db.base.Scans.row(ctx, next, []any{id}, &found); err != nil {
+				return ss.db.base.Fail("look for files of ended stages", err)
 			}
 			if !found.Valid {
 				break
@@ -143,19 +143,19 @@ func (ss Stages) Leftovers(ctx context.Context) error {
 // IDs returns the ids of all open stages.
 func (ss Stages) IDs(ctx context.Context) (ids map[string]bool, err error) {
 	ids = make(map[string]bool)
-	err = ss.db.scans.each(ctx, true, "SELECT id FROM stage WHERE closed IS NULL", nil, func(scan scanFunc) (bool, error) {
+	err = ss.db.base.Scans.each(ctx, true, "SELECT id FROM stage WHERE closed IS NULL", nil, func(scan scanFunc) (bool, error) {
 		var id string
 		err := scan(&id)
 		ids[id] = true
 		return true, err
 	})
-	return ids, ss.db.fail("list stages", err)
+	return ids, ss.db.base.Fail("list stages", err)
 }
 
 // KeepUploads extends the leases of the uploads of staged contents to d from now.
 func (ss Stages) KeepUploads(ctx context.Context, d time.Duration) error {
-	until := ss.db.now().Add(d).UnixMilli()
-	return ss.db.updateUnsynced(ctx, "extend uploads", func(w *write) error {
+	until := ss.db.base.Now().Add(d).UnixMilli()
+	return ss.db.base.UpdateUnsynced(ctx, "extend uploads", func(w *write) error {
 		_, err := w.exec(`UPDATE upload SET lease_until = $1 WHERE done = 1 AND lease_until < $1 AND EXISTS
 			(SELECT 1 FROM stage_content k JOIN stage s ON s.id = k.stage_id
 				WHERE k.sha256 = upload.sha256 AND k.state = 1 AND s.closed IS NULL)`, until)
@@ -170,7 +170,7 @@ func (ss Stages) Taken(ctx context.Context, id string, refs []blob.Ref) error {
 	for i := range refs {
 		rows[i] = []any{id, refs[i][:]}
 	}
-	return ss.db.updateUnsynced(ctx, "forget contents of a stage", func(w *write) error {
+	return ss.db.base.UpdateUnsynced(ctx, "forget contents of a stage", func(w *write) error {
 		if _, err := w.many("UPDATE stage SET staged = staged - coalesce((SELECT size FROM stage_content "+
 			"WHERE stage_id = $1 AND sha256 = $2), 0) WHERE id = $1", rows); err != nil {
 			return err

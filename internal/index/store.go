@@ -390,7 +390,7 @@ func (c *commit) replaceCached(objects []int64) error {
 	}); err != nil {
 		return err
 	}
-	return c.deleteCached(files, c.now)
+	return deleteCached(c.write, files, c.now)
 }
 
 // nothingCached reports whether there are no cached files.

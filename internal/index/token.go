@@ -98,22 +98,22 @@ func scanToken(scan scanFunc) (t TokenRow, err error) {
 func (ts Tokens) Put(ctx context.Context, t TokenRow) error {
 	const op = "add a token"
 	if t.Kind != "" {
-		return ts.db.fail(op, errors.New("this is no token"))
+		return ts.db.base.Fail(op, errors.New("this is no token"))
 	}
 	args, err := ts.row(&t)
 	if err != nil {
-		return ts.db.fail(op, err)
+		return ts.db.base.Fail(op, err)
 	}
-	return ts.db.update(ctx, op, func(w *write) error {
+	return ts.db.base.Update(ctx, op, func(w *write) error {
 		if t.Origin != [32]byte{} {
-			if err := w.exchange(ts.db.now()); err != nil {
+			if err := forgetExchanged(w, ts.db.base.Now()); err != nil {
 				return err
 			}
 		}
-		if err := w.insertToken(args); err != nil {
+		if err := insertToken(w, args); err != nil {
 			return err
 		}
-		return w.changed()
+		return nextGeneration(w)
 	})
 }
 
@@ -122,17 +122,17 @@ func (ts Tokens) Put(ctx context.Context, t TokenRow) error {
 func (ts Tokens) PutSignIn(ctx context.Context, t TokenRow, l SignInLimits) error {
 	const op = "add a sign-in"
 	if t.Kind != KindSignIn || t.CreatedBy == "" || t.Expires.IsZero() {
-		return ts.db.fail(op, errors.New("the sign-in has no principal or no end"))
+		return ts.db.base.Fail(op, errors.New("the sign-in has no principal or no end"))
 	}
 	args, err := ts.row(&t)
 	if err != nil {
-		return ts.db.fail(op, err)
+		return ts.db.base.Fail(op, err)
 	}
-	return ts.db.update(ctx, op, func(w *write) error {
-		if err := w.signIn(&t, l, ts.db.now()); err != nil {
+	return ts.db.base.Update(ctx, op, func(w *write) error {
+		if err := makeRoom(w, &t, l, ts.db.base.Now()); err != nil {
 			return err
 		}
-		return w.insertToken(args)
+		return insertToken(w, args)
 	})
 }
 
@@ -142,7 +142,7 @@ func (ts Tokens) row(t *TokenRow) ([]any, error) {
 		return nil, errors.New("the token has no id or no hash")
 	}
 	if t.Created.IsZero() {
-		t.Created = ts.db.now()
+		t.Created = ts.db.base.Now()
 	}
 	if t.Scopes == nil {
 		t.Scopes = []string{}
@@ -173,7 +173,7 @@ func (ts Tokens) row(t *TokenRow) ([]any, error) {
 		text(t.CreatedBy), orNull(t.Uploads), origin, millis(t.Keep), orNull(t.Kind), orNull(t.Parent), orNull(t.Facts)}, nil
 }
 
-func (w *write) insertToken(args []any) error {
+func insertToken(w *write, args []any) error {
 	n, err := w.exec("INSERT INTO token ("+tokenColumns+`)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT DO NOTHING`, args...)
 	if err == nil && n == 0 {
@@ -183,7 +183,7 @@ func (w *write) insertToken(args []any) error {
 }
 
 // signIn makes room for a sign-in.
-func (w *write) signIn(t *TokenRow, l SignInLimits, now time.Time) error {
+func makeRoom(w *write, t *TokenRow, l SignInLimits, now time.Time) error {
 	if _, err := w.exec("DELETE FROM token WHERE kind = $1 AND (expires <= $2 OR coalesce(last_used, created) <= $3)",
 		KindSignIn, now.UnixMilli(), now.Add(-l.Idle).UnixMilli()); err != nil {
 		return err
@@ -194,7 +194,7 @@ func (w *write) signIn(t *TokenRow, l SignInLimits, now time.Time) error {
 		return err
 	}
 	if n > 0 { // other servers must not go on with them
-		if err := w.changed(); err != nil {
+		if err := nextGeneration(w); err != nil {
 			return err
 		}
 	}
@@ -210,7 +210,7 @@ func (w *write) signIn(t *TokenRow, l SignInLimits, now time.Time) error {
 
 // exchange deletes the exchanged tokens that need not be kept, and returns
 // ErrManyTokens if too many are left.
-func (w *write) exchange(now time.Time) error {
+func forgetExchanged(w *write, now time.Time) error {
 	if _, err := w.exec("DELETE FROM token WHERE origin IS NOT NULL AND keep < $1", now.UnixMilli()); err != nil {
 		return err
 	}
@@ -228,24 +228,24 @@ func (w *write) exchange(now time.Time) error {
 // ones. If there is none, the error is fs.ErrNotExist.
 func (ts Tokens) ByHash(ctx context.Context, hash [32]byte) (TokenRow, error) {
 	t, err := scanToken(func(dest ...any) error {
-		return ts.db.points.row(ctx, "SELECT "+tokenColumns+" FROM token WHERE hash = $1", []any{hash[:]}, dest...)
+		return ts.db.base.Points.row(ctx, "SELECT "+tokenColumns+" FROM token WHERE hash = $1", []any{hash[:]}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
-	return t, ts.db.fail("look up a token", err)
+	return t, ts.db.base.Fail("look up a token", err)
 }
 
 // ByID returns the token with an id, including revoked and expired ones. If there is
 // none, the error is fs.ErrNotExist.
 func (ts Tokens) ByID(ctx context.Context, id string) (TokenRow, error) {
 	t, err := scanToken(func(dest ...any) error {
-		return ts.db.points.row(ctx, "SELECT "+tokenColumns+" FROM token WHERE id = $1 AND kind IS NULL", []any{text(id)}, dest...)
+		return ts.db.base.Points.row(ctx, "SELECT "+tokenColumns+" FROM token WHERE id = $1 AND kind IS NULL", []any{text(id)}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
-	return t, ts.db.fail("look up a token", err)
+	return t, ts.db.base.Fail("look up a token", err)
 }
 
 // List returns all tokens, oldest first.
@@ -261,21 +261,21 @@ func (ts Tokens) SignIns(ctx context.Context) ([]TokenRow, error) {
 
 func (ts Tokens) list(ctx context.Context, op, where string) ([]TokenRow, error) {
 	list := []TokenRow{}
-	err := ts.db.scans.each(ctx, true, "SELECT "+tokenColumns+" FROM token WHERE "+where+" ORDER BY created, id", nil,
+	err := ts.db.base.Scans.each(ctx, true, "SELECT "+tokenColumns+" FROM token WHERE "+where+" ORDER BY created, id", nil,
 		func(scan scanFunc) (bool, error) {
 			t, err := scanToken(scan)
 			list = append(list, t)
 			return true, err
 		})
-	return list, ts.db.fail(op, err)
+	return list, ts.db.base.Fail(op, err)
 }
 
 // Revoke revokes a token and ends the sign-ins that were begun with it, durably. The
 // generation increases. A token that was revoked before keeps its time; an unknown one
 // is fs.ErrNotExist.
 func (ts Tokens) Revoke(ctx context.Context, id string) error {
-	return ts.db.update(ctx, "revoke a token", func(w *write) error {
-		n, err := w.exec("UPDATE token SET revoked = coalesce(revoked, $2) WHERE id = $1 AND kind IS NULL", text(id), ts.db.now().UnixMilli())
+	return ts.db.base.Update(ctx, "revoke a token", func(w *write) error {
+		n, err := w.exec("UPDATE token SET revoked = coalesce(revoked, $2) WHERE id = $1 AND kind IS NULL", text(id), ts.db.base.Now().UnixMilli())
 		if err != nil {
 			return err
 		}
@@ -285,14 +285,14 @@ func (ts Tokens) Revoke(ctx context.Context, id string) error {
 		if _, err := w.exec("DELETE FROM token WHERE kind = $2 AND parent = $1", text(id), KindSignIn); err != nil {
 			return err
 		}
-		return w.changed()
+		return nextGeneration(w)
 	})
 }
 
 // EndSignIn ends a sign-in, durably. The generation increases. An unknown one is
 // fs.ErrNotExist.
 func (ts Tokens) EndSignIn(ctx context.Context, id string) error {
-	return ts.db.update(ctx, "end a sign-in", func(w *write) error {
+	return ts.db.base.Update(ctx, "end a sign-in", func(w *write) error {
 		n, err := w.exec("DELETE FROM token WHERE id = $1 AND kind = $2", text(id), KindSignIn)
 		if err != nil {
 			return err
@@ -300,7 +300,7 @@ func (ts Tokens) EndSignIn(ctx context.Context, id string) error {
 		if n == 0 {
 			return fmt.Errorf("sign-in %s: %w", id, fs.ErrNotExist)
 		}
-		return w.changed()
+		return nextGeneration(w)
 	})
 }
 
@@ -311,7 +311,7 @@ func (ts Tokens) Touch(ctx context.Context, used map[string]time.Time) error {
 	if len(used) == 0 {
 		return nil
 	}
-	return ts.db.updateUnsynced(ctx, "record last uses", func(w *write) error {
+	return ts.db.base.UpdateUnsynced(ctx, "record last uses", func(w *write) error {
 		rows := make([][]any, 0, len(used))
 		for id, t := range used {
 			rows = append(rows, []any{text(id), t.UnixMilli()})

@@ -47,9 +47,9 @@ const fileColumnsOfTx = "tx_id, seq, object_id, path, archive, mtime, by_path, o
 // transaction, it is fs.ErrNotExist.
 func (ts Trash) Remove(ctx context.Context, r Removal) (t Transaction, err error) {
 	if r.At.IsZero() {
-		r.At = ts.db.now()
+		r.At = ts.db.base.Now()
 	}
-	err = ts.db.update(ctx, "remove", func(w *write) (err error) {
+	err = ts.db.base.Update(ctx, "remove", func(w *write) (err error) {
 		t, err = removeTx(ctx, w, r)
 		return err
 	})
@@ -72,7 +72,7 @@ func removeTx(ctx context.Context, w *write, r Removal) (t Transaction, err erro
 	if err := tombstones(w, r.Number); err != nil {
 		return t, err
 	}
-	if err := w.remove(ctx, r.Number, r.At); err != nil {
+	if err := removeFilesOf(w, ctx, r.Number, r.At); err != nil {
 		return t, err
 	}
 	if t.Collecting {
@@ -178,6 +178,9 @@ type NotInTrashError struct {
 	Freed   int64     // the number of its files that an older version has freed
 }
 
+// Refusal marks the error as no fault of the index.
+func (e *NotInTrashError) Refusal() {}
+
 func (e *NotInTrashError) Error() string {
 	switch {
 	case e.Removed.IsZero():
@@ -203,8 +206,8 @@ var makeAllVisible = `INSERT INTO seen (object_id, product_id, tx_id) SELECT DIS
 // it is not in the trash, the error is a *NotInTrashError; if a transaction of the
 // same origin was imported meanwhile, it is ErrImported.
 func (ts Trash) Undo(ctx context.Context, number int64) (t Transaction, err error) {
-	now := ts.db.now()
-	err = ts.db.update(ctx, "restore", func(w *write) (err error) {
+	now := ts.db.base.Now()
+	err = ts.db.base.Update(ctx, "restore", func(w *write) (err error) {
 		if t, err = txOf(w, number); err != nil {
 			return err
 		}
@@ -213,7 +216,7 @@ func (ts Trash) Undo(ctx context.Context, number int64) (t Transaction, err erro
 		}
 		c := commit{write: w, now: now, placed: ts.db.placed}
 		if t.Origin != nil {
-			if err := c.checkOrigin(*t.Origin); err != nil {
+			if err := checkOrigin(c.write, *t.Origin); err != nil {
 				return err
 			}
 		}
@@ -263,7 +266,7 @@ func (c *commit) restore(number int64) error {
 	if err := c.noteLate(); err != nil {
 		return err
 	}
-	return c.changed()
+	return nextGeneration(c.write)
 }
 
 // giveUp marks the contents that only one transaction in the trash holds as
@@ -305,7 +308,7 @@ func giveUp(w *write, number int64, now time.Time) (refs []blob.Ref, err error) 
 func (ts Trash) Empty(ctx context.Context, until time.Time) (n int, err error) {
 	for {
 		var list []int64
-		if err := ts.db.scans.each(ctx, true, "SELECT DISTINCT f.tx_id FROM trash_file f JOIN tx t ON t.id = f.tx_id "+
+		if err := ts.db.base.Scans.each(ctx, true, "SELECT DISTINCT f.tx_id FROM trash_file f JOIN tx t ON t.id = f.tx_id "+
 			"WHERE t.trash_until IS NULL OR t.trash_until <= $1 ORDER BY f.tx_id LIMIT 100",
 			[]any{until.UnixMilli()}, func(scan scanFunc) (bool, error) {
 				var number int64
@@ -313,7 +316,7 @@ func (ts Trash) Empty(ctx context.Context, until time.Time) (n int, err error) {
 				list = append(list, number)
 				return true, err
 			}); err != nil {
-			return n, ts.db.fail("empty the trash", err)
+			return n, ts.db.base.Fail("empty the trash", err)
 		}
 		if len(list) == 0 {
 			return n, nil
@@ -329,12 +332,12 @@ func (ts Trash) Empty(ctx context.Context, until time.Time) (n int, err error) {
 // ends until a time.
 func (ts Trash) GiveUp(ctx context.Context, numbers []int64, until time.Time) error {
 	for _, number := range numbers {
-		if err := ts.db.update(ctx, "empty the trash", func(w *write) error {
+		if err := ts.db.base.Update(ctx, "empty the trash", func(w *write) error {
 			t, err := txOf(w, number)
 			if err != nil || t.Removed.IsZero() || t.TrashUntil.After(until) {
 				return err // restored meanwhile
 			}
-			_, err = giveUp(w, number, ts.db.now())
+			_, err = giveUp(w, number, ts.db.base.Now())
 			return err
 		}); err != nil {
 			return err
@@ -347,7 +350,7 @@ func (ts Trash) GiveUp(ctx context.Context, numbers []int64, until time.Time) er
 // transactions hold back that were removed by then, and whose trash ends until a time.
 func (ts Trash) Ended(ctx context.Context, at, until time.Time) (map[blob.Ref]bool, error) {
 	refs := make(map[blob.Ref]bool)
-	err := ts.db.scans.each(ctx, true, `SELECT DISTINCT c.sha256 FROM trash_file f JOIN tx t ON t.id = f.tx_id
+	err := ts.db.base.Scans.each(ctx, true, `SELECT DISTINCT c.sha256 FROM trash_file f JOIN tx t ON t.id = f.tx_id
 		JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id
 		WHERE c.unreferenced_since IS NOT NULL AND (t.trash_until IS NULL OR t.trash_until <= $1) AND t.deleted_at <= $2
 		  AND NOT EXISTS (SELECT 1 FROM object p JOIN trash_file g ON g.object_id = p.id JOIN tx u ON u.id = g.tx_id
@@ -362,7 +365,7 @@ func (ts Trash) Ended(ctx context.Context, at, until time.Time) (map[blob.Ref]bo
 			refs[ref] = true
 			return true, err
 		})
-	return refs, ts.db.fail("read the trash", err)
+	return refs, ts.db.base.Fail("read the trash", err)
 }
 
 // Purge removes a transaction that is live or in the trash, without a trash. It
@@ -371,10 +374,10 @@ func (ts Trash) Ended(ctx context.Context, at, until time.Time) (map[blob.Ref]bo
 // whose files are not known any more is a *NotInTrashError.
 func (ts Trash) Purge(ctx context.Context, r Removal) (t Transaction, refs []blob.Ref, err error) {
 	if r.At.IsZero() {
-		r.At = ts.db.now()
+		r.At = ts.db.base.Now()
 	}
 	r.Until = r.At // so that its files are known below
-	err = ts.db.update(ctx, "purge", func(w *write) (err error) {
+	err = ts.db.base.Update(ctx, "purge", func(w *write) (err error) {
 		if t, err = txOf(w, r.Number); err != nil {
 			return err
 		}
@@ -394,7 +397,7 @@ func (ts Trash) Purge(ctx context.Context, r Removal) (t Transaction, refs []blo
 				r.Number, r.At.UnixMilli(), text(r.Who), text(r.Reason), text(r.Detail)); err != nil {
 				return err
 			}
-			if err := w.changed(); err != nil {
+			if err := nextGeneration(w); err != nil {
 				return err
 			}
 		}
@@ -416,7 +419,7 @@ type Trashed struct {
 // List returns the transactions that are in the trash at a time, by number, and the
 // number and the space of the contents that all of them hold back together.
 func (ts Trash) List(ctx context.Context, now time.Time) (list []Trashed, contents, stored int64, err error) {
-	err = ts.db.engine.snapshot(ctx, func(r reader) error {
+	err = ts.db.base.Snapshot(ctx, func(r reader) error {
 		list = nil
 		if err := r.each(ctx, true, txSelect+" WHERE t.trash_until > $1 AND t.deleted_at IS NOT NULL ORDER BY t.id",
 			[]any{now.UnixMilli()}, func(scan scanFunc) (bool, error) {
@@ -437,7 +440,7 @@ func (ts Trash) List(ctx context.Context, now time.Time) (list []Trashed, conten
 		return r.row(ctx, "SELECT count(*), coalesce(sum("+storedWithDerived("$2")+"), 0) FROM content c "+
 			"WHERE c.unreferenced_since > $1", []any{now.UnixMilli(), ts.db.block}, &contents, &stored)
 	})
-	return list, contents, stored, ts.db.fail("list the trash", err)
+	return list, contents, stored, ts.db.base.Fail("list the trash", err)
 }
 
 // RemovedFile is a file that a removal hid.
@@ -460,7 +463,7 @@ func (ts Trash) Find(ctx context.Context, scope Scope, q Query, limit int) ([]Re
 	known := make(map[place]bool)
 	collect := func(from, cond string, match func(string) bool, args ...any) error {
 		where, args := scope.where("t.product_id", args)
-		return ts.db.scans.each(ctx, false, removedSelect+from+" JOIN tx t ON t.id = r.tx_id WHERE "+cond+where+" "+
+		return ts.db.base.Scans.each(ctx, false, removedSelect+from+" JOIN tx t ON t.id = r.tx_id WHERE "+cond+where+" "+
 			"ORDER BY r.tx_id DESC, r.no", args,
 			func(scan scanFunc) (bool, error) {
 				var f RemovedFile
@@ -507,7 +510,7 @@ func (ts Trash) Find(ctx context.Context, scope Scope, q Query, limit int) ([]Re
 		err = ts.complete(ctx, list)
 	}
 	slices.SortStableFunc(list, func(a, b RemovedFile) int { return b.Removal.At.Compare(a.Removal.At) })
-	return list, ts.db.fail("find removed files", err)
+	return list, ts.db.base.Fail("find removed files", err)
 }
 
 // complete reads the removals of files.
@@ -540,13 +543,13 @@ func (ts Trash) complete(ctx context.Context, list []RemovedFile) error {
 // fs.ErrNotExist.
 func (ts Trash) Why(ctx context.Context, number int64) (r Removal, err error) {
 	var at int64
-	err = ts.db.points.row(ctx, "SELECT tx_id, at, who, class, reason, detail, plan FROM removal WHERE tx_id = $1", []any{number},
+	err = ts.db.base.Points.row(ctx, "SELECT tx_id, at, who, class, reason, detail, plan FROM removal WHERE tx_id = $1", []any{number},
 		&r.Number, &at, &r.Who, &r.Class, &r.Reason, &r.Detail, &r.Plan)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
 	r.At = time.UnixMilli(at).UTC()
-	return r, ts.db.fail("look up a removal", err)
+	return r, ts.db.base.Fail("look up a removal", err)
 }
 
 // Forget deletes the names and ids of the files of removals before a time, and
@@ -554,7 +557,7 @@ func (ts Trash) Why(ctx context.Context, number int64) (r Removal, err error) {
 func (ts Trash) Forget(ctx context.Context, before time.Time) (n int, err error) {
 	for {
 		var list []int64
-		err := ts.db.update(ctx, "forget removed files", func(w *write) (err error) {
+		err := ts.db.base.Update(ctx, "forget removed files", func(w *write) (err error) {
 			list, err = w.ids("SELECT DISTINCT r.tx_id FROM removed_file r JOIN removal v ON v.tx_id = r.tx_id WHERE v.at < $1 LIMIT 10",
 				before.UnixMilli())
 			for _, number := range list {

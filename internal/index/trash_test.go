@@ -301,7 +301,7 @@ func testRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Each of these is more than one write transaction may remove.
-	if err := db.update(ctx, "test", func(w *write) error {
+	if err := db.base.Update(ctx, "test", func(w *write) error {
 		_, err := w.exec("UPDATE tx SET files = files + $1", removeFiles)
 		return err
 	}); err != nil {
@@ -372,7 +372,7 @@ func testRuns(t *testing.T) {
 	if again, err := db.Retention.Continue(ctx, r.No); err != nil || again.Removed != 3 {
 		t.Errorf("an ended run goes on: %+v, %v", again, err)
 	}
-	if err := db.update(ctx, "test", func(w *write) error {
+	if err := db.base.Update(ctx, "test", func(w *write) error {
 		_, err := w.exec("UPDATE tx SET files = files - $1 WHERE class <> 'x' AND files > $1", removeFiles)
 		return err
 	}); err != nil {
@@ -456,7 +456,7 @@ func testReads(t *testing.T) {
 	}
 	dropUntil(t, db, c.t)
 	var n int
-	if err := db.points.row(ctx, "SELECT count(*) FROM content_read", nil, &n); err != nil || n != 0 {
+	if err := db.base.Points.row(ctx, "SELECT count(*) FROM content_read", nil, &n); err != nil || n != 0 {
 		t.Errorf("%d rows of reads are left of dropped contents, %v; want no error and 0", n, err)
 	}
 }

@@ -30,7 +30,7 @@ const millisPerDay = 24 * 60 * 60 * 1000
 // Files, Added and Removed are not taken from the rows: the index knows them. Rows
 // of products that do not exist are omitted.
 func (rs Retention) PutUsage(ctx context.Context, day, oldest time.Time, list []UsageDay) error {
-	return rs.db.update(ctx, "record the usage", func(w *write) error {
+	return rs.db.base.Update(ctx, "record the usage", func(w *write) error {
 		if _, err := w.exec("DELETE FROM usage_day WHERE day = $1 OR day < $2", dayOf(day), dayOf(oldest)); err != nil {
 			return err
 		}
@@ -75,8 +75,8 @@ func (rs Retention) PutUsage(ctx context.Context, day, oldest time.Time, list []
 // LastUsage returns the last day with rows; false if there is none.
 func (rs Retention) LastUsage(ctx context.Context) (time.Time, bool, error) {
 	var day sql.NullInt64
-	err := rs.db.points.row(ctx, "SELECT max(day) FROM usage_day", nil, &day)
-	return timeOfDay(day.Int64), day.Valid, rs.db.fail("look up the last usage", err)
+	err := rs.db.base.Points.row(ctx, "SELECT max(day) FROM usage_day", nil, &day)
+	return timeOfDay(day.Int64), day.Valid, rs.db.base.Fail("look up the last usage", err)
 }
 
 // UsageFilter selects rows of UsageDays.
@@ -116,7 +116,7 @@ func (rs Retention) UsageDays(ctx context.Context, f UsageFilter) (list []UsageD
 	if !every {
 		name = *f.Product
 	}
-	err = rs.db.engine.snapshot(ctx, func(r reader) error {
+	err = rs.db.base.Snapshot(ctx, func(r reader) error {
 		list = nil
 		clear(changes)
 		if err := count(r, `SELECT coalesce(arrived, time) / 86400000, product_id, CAST(sum(bytes) AS bigint) FROM tx
@@ -143,5 +143,5 @@ func (rs Retention) UsageDays(ctx context.Context, f UsageFilter) (list []UsageD
 				return true, err
 			})
 	})
-	return list, rs.db.fail("read the usage", err)
+	return list, rs.db.base.Fail("read the usage", err)
 }

@@ -47,7 +47,7 @@ func (w Wanted) Key(latest bool) WantedKey {
 // the least recently requested rows are deleted.
 func (ws WantedKeys) Count(ctx context.Context, list []Wanted) error {
 	for batch := range slices.Chunk(list, touchBatch) {
-		if err := ws.db.updateUnsynced(ctx, "count unanswered requests", func(w *write) error {
+		if err := ws.db.base.UpdateUnsynced(ctx, "count unanswered requests", func(w *write) error {
 			rows := mergeWanted(batch)
 			changed, err := w.many(`UPDATE wanted SET count = count + $5, last = `+larger("last", "$6")+`, kind =
 				CASE WHEN $4 = '' THEN kind ELSE $4 END
@@ -66,7 +66,7 @@ func (ws WantedKeys) Count(ctx context.Context, list []Wanted) error {
 				return err
 			}
 			added := int64(len(fresh))
-			return w.limitRows("wanted", added, ws.db.maxWanted, "DELETE FROM wanted WHERE no IN (SELECT no FROM wanted ORDER BY last, no LIMIT $1)")
+			return limitRows(w, "wanted", added, ws.db.maxWanted, "DELETE FROM wanted WHERE no IN (SELECT no FROM wanted ORDER BY last, no LIMIT $1)")
 		}); err != nil {
 			return err
 		}

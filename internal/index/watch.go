@@ -9,7 +9,7 @@ import (
 // Watch detects changes of an index with one look at memory. A query costs a
 // hundred times as much.
 type Watch struct {
-	db   *DB
+	db   *Database
 	w    watcher
 	last atomic.Pointer[watched]
 }
@@ -18,7 +18,7 @@ type Watch struct {
 type watched struct{ writes, generation uint64 }
 
 // Watch starts a watch. It must be closed after the index, never before.
-func (db *DB) Watch() (*Watch, error) {
+func (db *Database) Watch() (*Watch, error) {
 	w, err := db.engine.watch()
 	if err != nil {
 		return nil, fmt.Errorf("watch: %w", err)
@@ -46,17 +46,6 @@ func (w *Watch) State() (uint64, error) {
 	return g, err
 }
 
-// OnRewind has fn called whenever a Watch finds that the database has lost writes
-// that it knew: by a failover, or by the restore of a backup. What is remembered
-// by the state of a Watch or in a Filter needs no care.
-func (db *DB) OnRewind(fn func()) {
-	if e, ok := db.engine.(*postgres); ok {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.rewound = fn
-	}
-}
-
 // Writes returns a number that changes with every write to the index by any
 // process.
 func (w *Watch) Writes() (uint64, error) { return w.w.writes() }
@@ -73,7 +62,7 @@ type sharing interface {
 // answers requests for downloads; empty: none.
 func (w *Watch) Announce(ctx context.Context, address string) error {
 	if s, ok := w.w.(sharing); ok {
-		return w.db.fail("announce this process", s.announce(ctx, address))
+		return w.db.Fail("announce this process", s.announce(ctx, address))
 	}
 	return nil
 }
@@ -83,7 +72,7 @@ func (w *Watch) Announce(ctx context.Context, address string) error {
 // 64 KiB.
 func (w *Watch) Tell(facts string) {
 	if s, ok := w.w.(sharing); ok {
-		s.tell(text(facts))
+		s.tell(facts)
 	}
 }
 

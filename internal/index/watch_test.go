@@ -83,7 +83,7 @@ func TestWatchGeneration(t *testing.T) { onEngines(t, testWatchGeneration) }
 func testWatchGeneration(t *testing.T) {
 	db := openTest(t, Options{})
 	other := reopen(t, db, Options{})
-	_, inFile := db.engine.(*sqliteFile)
+	_, inFile := db.base.engine.(*sqliteFile)
 	w, err := db.Watch()
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func testWatchGeneration(t *testing.T) {
 	}{
 		{"fetch", true, func(db *DB) error { return db.Cached.Put(t.Context(), cachedFile("s", "", e), nil) }},
 		{"use", false, func(db *DB) error {
-			return db.Cached.Touch(t.Context(), map[blob.Ref]time.Time{e.Ref: db.now().Add(time.Hour)})
+			return db.Cached.Touch(t.Context(), map[blob.Ref]time.Time{e.Ref: db.base.Now().Add(time.Hour)})
 		}},
 		{"miss", false, func(db *DB) error { return db.Misses.Put(t.Context(), []Miss{{Key: "k", Source: "s"}}) }},
 		{"forget a miss", false, func(db *DB) error { _, err := db.Misses.Flush(t.Context(), MissFilter{}); return err }},
@@ -107,7 +107,7 @@ func testWatchGeneration(t *testing.T) {
 		{"lease", false, func(db *DB) error { _, err := db.Jobs.Lease(t.Context(), "w", nil, nil, time.Hour, 1); return err }},
 		{"failure", false, func(db *DB) error { return db.Jobs.PutFailure(t.Context(), Failure{}) }},
 		{"token", true, func(db *DB) error { return db.Tokens.Put(t.Context(), TokenRow{ID: "t", Hash: ref(1)}) }},
-		{"use of a token", false, func(db *DB) error { return db.Tokens.Touch(t.Context(), map[string]time.Time{"t": db.now()}) }},
+		{"use of a token", false, func(db *DB) error { return db.Tokens.Touch(t.Context(), map[string]time.Time{"t": db.base.Now()}) }},
 		{"revoke", true, func(db *DB) error { return db.Tokens.Revoke(t.Context(), "t") }},
 		{"evict", true, func(db *DB) error { _, _, err := db.Cached.Evict(t.Context(), []blob.Ref{e.Ref}, gone); return err }},
 	} {
@@ -225,7 +225,7 @@ func TestKeptStatements(t *testing.T) {
 	const text = "UPDATE state SET generation = generation + 0 WHERE one = $1"
 	once := func() {
 		t.Helper()
-		if err := db.update(t.Context(), "test", func(w *write) error {
+		if err := db.base.Update(t.Context(), "test", func(w *write) error {
 			n, err := w.exec(text, 1)
 			if err == nil && n != 1 {
 				t.Errorf("%d rows were changed, want 1", n)
@@ -257,7 +257,7 @@ func TestKeptStatements(t *testing.T) {
 	}
 	// A failed transaction leaves nothing behind.
 	fails := errors.New("fails")
-	if err := db.update(t.Context(), "test", func(w *write) error {
+	if err := db.base.Update(t.Context(), "test", func(w *write) error {
 		if _, err := w.exec(text, 1); err != nil {
 			return err
 		}

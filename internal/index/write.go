@@ -17,26 +17,48 @@ func (w *write) jobsChanged() error {
 	return nil
 }
 
-// update runs fn in a write transaction. It commits durably if fn returns nil
+// Rest permits the transaction to stay idle for long, where a server would end it.
+func (w *write) Rest() error {
+	if s, ok := w.session.(interface{ rest() error }); ok {
+		return s.rest()
+	}
+	return nil
+}
+
+// Bulk inserts many rows faster than one by one.
+type Bulk interface {
+	// Insert inserts rows into a table until next returns nil.
+	Insert(ctx context.Context, table string, columns []string, next func() ([]any, error)) error
+	// Copied is called after the last row, with the tables and columns of generated numbers.
+	Copied(generated [][2]string) error
+}
+
+// Bulk returns the transaction as a Bulk; nil where inserting one by one is as fast.
+func (w *write) Bulk() Bulk {
+	b, _ := w.session.(Bulk)
+	return b
+}
+
+// Update runs fn in a write transaction. It commits durably if fn returns nil
 // and rolls back otherwise. It waits for other writers.
 //
 // The statements in fn are not cancellable, because the driver starts a
 // goroutine for each cancellable one. A long fn checks ctx itself; its error
 // rolls the transaction back. An engine on a network may run fn several times, so
 // fn sets its results anew.
-func (db *DB) update(ctx context.Context, op string, fn func(w *write) error) error {
+func (db *Database) Update(ctx context.Context, op string, fn func(w *write) error) error {
 	return db.write(ctx, op, true, fn)
 }
 
-// updateUnsynced is like update but does not wait for the disk: a crash of the machine may
+// UpdateUnsynced is like Update but does not wait for the disk: a crash of the machine may
 // undo it, a crash of the process may not. It is for frequent, dispensable
 // writes.
-func (db *DB) updateUnsynced(ctx context.Context, op string, fn func(w *write) error) error {
+func (db *Database) UpdateUnsynced(ctx context.Context, op string, fn func(w *write) error) error {
 	return db.write(ctx, op, false, fn)
 }
 
-func (db *DB) write(ctx context.Context, op string, durable bool, fn func(w *write) error) error {
-	return db.fail(op, inTransaction(ctx, db.engine, &db.Waits, durable, func(s session) error { return fn(&write{s}) }))
+func (db *Database) write(ctx context.Context, op string, durable bool, fn func(w *write) error) error {
+	return db.Fail(op, inTransaction(ctx, db.engine, db.Waits, durable, func(s session) error { return fn(&write{s}) }))
 }
 
 // inTransaction runs fn in a write transaction of an engine. An engine that is a
