@@ -49,7 +49,6 @@ var mayImport = map[string][]string{
 	"internal/cold":      {},
 	"internal/sparse":    {},
 	"internal/srclink":   {"internal/clip", "internal/glob", "pdb", "ppdb", "symfile", "internal/durable", "internal/sources", "internal/term"},
-	"internal/index":     {"internal/ctxio", "debugid", "symfile", "internal/blob", "internal/durable", "internal/glob", "internal/fusefilter", "internal/address"},
 	"internal/scan":      {"internal/clip", "objfile", "symfile", "cab", "internal/durable", "internal/xz"},
 	"internal/xz":        {},
 	"internal/paged":     {},
@@ -100,6 +99,11 @@ var mayImport = map[string][]string{
 	// intake drives stages through an interface; the server mounts it.
 	"internal/intake": {"internal/body", "internal/clip", "internal/durable", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},
 
+	// The index and its rooms.
+	"internal/index":        {"debugid", "internal/blob", "internal/durable", "internal/fusefilter", "internal/glob", "internal/index/engine", "internal/index/schema", "symfile"},
+	"internal/index/engine": {"internal/address", "internal/ctxio", "internal/durable"},
+	"internal/index/schema": {},
+
 	// Commands wire everything; test rooms help tests only.
 	"cmd/symdepot":                     nil,
 	"cab/internal/blocktest":           {},
@@ -141,8 +145,8 @@ var mayImport = map[string][]string{
 
 // soleImporter names the one room that may link a heavy module.
 var soleImporter = map[string]string{
-	"modernc.org/sqlite":                  "internal/index",
-	"github.com/jackc/pgx/v5":             "internal/index",
+	"modernc.org/sqlite":                  "internal/index/engine",
+	"github.com/jackc/pgx/v5":             "internal/index/engine",
 	"github.com/prometheus/client_golang": "internal/server/metrics",
 	"github.com/mikelolasagasti/xz":       "internal/xz",
 	"github.com/ianlancetaylor/demangle":  "demangle",

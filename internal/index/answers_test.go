@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
@@ -209,14 +210,14 @@ type side struct {
 func (s *side) run(fn func(*side, operation) error, writes bool, o operation) string {
 	s.out, s.deleted = nil, nil
 	err := fn(s, o)
-	for _, class := range []error{fs.ErrNotExist, fs.ErrExist, ErrImported, ErrQueueFull, ErrLeaseLost, ErrBusy, ErrCorrupt, ErrUnavailable} {
+	for _, class := range []error{fs.ErrNotExist, fs.ErrExist, ErrImported, ErrQueueFull, ErrLeaseLost, engine.ErrBusy, engine.ErrCorrupt, engine.ErrUnavailable} {
 		if errors.Is(err, class) {
 			s.say("error %v", class)
 			err = nil
 		}
 	}
 	if err != nil {
-		s.say("error %s", strings.ReplaceAll(err.Error(), s.db.base.engine.name(), "INDEX"))
+		s.say("error %s", strings.ReplaceAll(err.Error(), s.db.base.Name(), "INDEX"))
 	}
 	if writes {
 		after, _ := s.db.Generation(s.ctx)
@@ -663,8 +664,8 @@ func (s *side) objectPages(o operation) error {
 	case 3:
 		f.Since = s.clock.t.Add(-time.Duration(o.b%50) * time.Hour)
 	}
-	if s.db.limits = usualLimits; o.a%2 == 0 {
-		s.db.limits = listLimits{step: 5, few: 3, names: 1000}
+	if s.db.Catalog.limits = usualLimits; o.a%2 == 0 {
+		s.db.Catalog.limits = listLimits{step: 5, few: 3, names: 1000}
 	}
 	var texts []string
 	for {

@@ -13,11 +13,12 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/glob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // CachedFiles is the part of the index for files downloaded from upstreams.
-type CachedFiles struct{ db *DB }
+type CachedFiles struct{ contents Contents }
 
 // CachedFile is a file downloaded from an upstream. Callers see it like an added
 // one, until it is evicted.
@@ -56,22 +57,22 @@ func (cf CachedFiles) Put(ctx context.Context, f CachedFile, check func(ctx cont
 		err = errors.New("an object of a downloaded file has a different content")
 	}
 	if err != nil {
-		return cf.db.base.Fail(op, err)
+		return cf.contents.db.Fail(op, err)
 	}
 	if f.Fetched.IsZero() {
-		f.Fetched = cf.db.base.Now()
+		f.Fetched = cf.contents.db.Now()
 	}
-	return cf.db.base.Update(ctx, op, func(w *write) error {
-		if check != nil && !cf.db.placed {
+	return cf.contents.db.Update(ctx, op, func(w *engine.Write) error {
+		if check != nil && !cf.contents.placed {
 			if err := check(ctx, []blob.Ref{f.Ref}); err != nil {
 				return err
 			}
 		}
-		c := commit{write: w, now: cf.db.base.Now(), placed: cf.db.placed}
+		c := commit{Write: w, now: cf.contents.db.Now(), placed: cf.contents.placed}
 		if err := c.cached(f); err != nil {
 			return fmt.Errorf("%s of %s: %w", f.Name, f.Source, err)
 		}
-		if err := nextGeneration(c.write); err != nil {
+		if err := nextGeneration(c.Write); err != nil {
 			return err
 		}
 		return c.count()
@@ -80,11 +81,11 @@ func (cf CachedFiles) Put(ctx context.Context, f CachedFile, check func(ctx cont
 
 // cached writes the rows of a downloaded file.
 func (c *commit) cached(f CachedFile) error {
-	product, err := productID(c.write, f.Product)
+	product, err := productID(c.Write, f.Product)
 	if err != nil {
 		return err
 	}
-	tx, err := c.upstreamTx(text(f.Source), product)
+	tx, err := c.upstreamTx(engine.Text(f.Source), product)
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func (c *commit) cached(f CachedFile) error {
 		return err
 	}
 	if f.Signature != "" {
-		if err := c.storeSignatures(addSignatures, map[int64]string{content: text(f.Signature)}); err != nil {
+		if err := c.storeSignatures(addSignatures, map[int64]string{content: engine.Text(f.Signature)}); err != nil {
 			return err
 		}
 	}
@@ -115,21 +116,21 @@ func (c *commit) cached(f CachedFile) error {
 	if err := c.cachedEntries(f, objects, tx, product); err != nil {
 		return err
 	}
-	args := []any{content, tx, text(f.Name), text(f.URL), text(f.Tag), f.Fetched.UnixMilli()}
-	n, err := c.exec("UPDATE cached SET name = $3, url = $4, tag = $5, fetched = $6, used = "+larger("used", "$6")+" "+
+	args := []any{content, tx, engine.Text(f.Name), engine.Text(f.URL), engine.Text(f.Tag), f.Fetched.UnixMilli()}
+	n, err := c.Exec("UPDATE cached SET name = $3, url = $4, tag = $5, fetched = $6, used = "+engine.Larger("used", "$6")+" "+
 		"WHERE content_id = $1 AND tx_id = $2", args...)
 	if err == nil && n == 0 {
-		if _, err = c.exec("INSERT INTO cached (content_id, tx_id, name, url, tag, fetched, used) VALUES ($1, $2, $3, $4, $5, $6, $6)",
+		if _, err = c.Exec("INSERT INTO cached (content_id, tx_id, name, url, tag, fetched, used) VALUES ($1, $2, $3, $4, $5, $6, $6)",
 			args...); err == nil {
-			_, err = c.exec("UPDATE tx SET files = files + 1, bytes = bytes + $2 WHERE id = $1", tx, f.Size)
+			_, err = c.Exec("UPDATE tx SET files = files + 1, bytes = bytes + $2 WHERE id = $1", tx, f.Size)
 		}
 	}
 	if err != nil {
 		return err
 	}
 	// The upstream may have had a different product before.
-	others, err := c.ids("SELECT c.tx_id FROM cached c JOIN tx t ON t.id = c.tx_id "+
-		"WHERE c.content_id = $1 AND t.source = $2 AND t.id <> $3", content, text(f.Source), tx)
+	others, err := c.IDs("SELECT c.tx_id FROM cached c JOIN tx t ON t.id = c.tx_id "+
+		"WHERE c.content_id = $1 AND t.source = $2 AND t.id <> $3", content, engine.Text(f.Source), tx)
 	if err != nil {
 		return err
 	}
@@ -137,18 +138,18 @@ func (c *commit) cached(f CachedFile) error {
 	for i, o := range others {
 		rows[i] = cachedRow{content, f.Size, o}
 	}
-	return deleteCached(c.write, rows, c.now)
+	return deleteCached(c.Write, rows, c.now)
 }
 
 // lateOnes notes those of the objects that the product does not have. A filter reads
 // the keys of new objects and of new transactions, and these are neither.
 func (c *commit) lateOnes(objects []int64, product int64) error {
-	list, err := c.readNumbers(notSeen, numbers(objects), product)
+	list, err := c.ReadNumbers(notSeen, engine.Numbers(objects), product)
 	c.late = append(c.late, list...)
 	return err
 }
 
-var notSeen = over("id number", "SELECT k.id FROM {k} WHERE NOT EXISTS (SELECT 1 FROM seen WHERE object_id = k.id AND product_id = $2)")
+var notSeen = engine.Over("id number", "SELECT k.id FROM {k} WHERE NOT EXISTS (SELECT 1 FROM seen WHERE object_id = k.id AND product_id = $2)")
 
 // cachedEntries writes the files of the objects of a downloaded file, and makes the
 // objects visible. If several entries are one object, the last one describes it.
@@ -161,11 +162,11 @@ func (c *commit) cachedEntries(f CachedFile, objects []int64, tx, product int64)
 	}
 	for i, e := range f.Entries {
 		if last[objects[i]] == i {
-			files = append(files, []any{objects[i], tx, text(e.Path), text(e.Archive), f.Fetched.UnixMilli(), millis(e.ModTime)})
+			files = append(files, []any{objects[i], tx, engine.Text(e.Path), engine.Text(e.Archive), f.Fetched.UnixMilli(), engine.Millis(e.ModTime)})
 			visible = append(visible, objects[i])
 		}
 	}
-	changed, err := c.many("UPDATE tx_file SET path = $3, archive = $4, mtime = $5, own_mtime = $6 WHERE object_id = $1 AND tx_id = $2", files)
+	changed, err := c.Many("UPDATE tx_file SET path = $3, archive = $4, mtime = $5, own_mtime = $6 WHERE object_id = $1 AND tx_id = $2", files)
 	if err != nil {
 		return err
 	}
@@ -175,22 +176,22 @@ func (c *commit) cachedEntries(f CachedFile, objects []int64, tx, product int64)
 		}
 	}
 	// The path at an upstream is not searched for: by_path is 0.
-	if _, err := c.many(`INSERT INTO tx_file (tx_id, seq, object_id, path, archive, mtime, by_path, own_mtime)
+	if _, err := c.Many(`INSERT INTO tx_file (tx_id, seq, object_id, path, archive, mtime, by_path, own_mtime)
 		SELECT $2, coalesce(max(seq), 0) + 1, $1, $3, $4, $5, 0, $6 FROM tx_file WHERE tx_id = $2`, missing); err != nil {
 		return err
 	}
-	_, err = c.execOver(makeVisible, numbers(visible), product, tx)
+	_, err = c.ExecOver(makeVisible, engine.Numbers(visible), product, tx)
 	return err
 }
 
 // upstreamTx returns the row, with a negative id, that represents an upstream and
 // a product.
 func (c *commit) upstreamTx(source string, product int64) (id int64, err error) {
-	err = c.row("SELECT id FROM tx WHERE source = $1 AND product_id = $2", []any{source, product}, &id)
+	err = c.Row("SELECT id FROM tx WHERE source = $1 AND product_id = $2", []any{source, product}, &id)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return id, err
 	}
-	err = c.row(`INSERT INTO tx (id, kind, product_id, version, comment, who, host, tool, time, files, bytes, source)
+	err = c.Row(`INSERT INTO tx (id, kind, product_id, version, comment, who, host, tool, time, files, bytes, source)
 		SELECT CASE WHEN min(id) < 0 THEN min(id) ELSE 0 END - 1, 'cache', $2, '', '', '', '', '', $3, 0, 0, $1 FROM tx RETURNING id`,
 		[]any{source, product, c.now.UnixMilli()}, &id)
 	return id, err
@@ -200,18 +201,18 @@ func (c *commit) upstreamTx(source string, product int64) (id int64, err error) 
 type cachedRow struct{ content, size, tx int64 }
 
 var (
-	cachedObjects = over("content_id number, tx_id number", `SELECT DISTINCT f.object_id, f.tx_id FROM {k} CROSS JOIN object o
+	cachedObjects = engine.Over("content_id number, tx_id number", `SELECT DISTINCT f.object_id, f.tx_id FROM {k} CROSS JOIN object o
 		CROSS JOIN tx_file f
 		WHERE o.content_id = k.content_id AND f.object_id = o.id AND f.tx_id = k.tx_id`)
-	dropFiles = over("object_id number, tx_id number",
+	dropFiles = engine.Over("object_id number, tx_id number",
 		"DELETE FROM tx_file WHERE (object_id, tx_id) IN (SELECT k.object_id, k.tx_id FROM {k})")
-	dropCached = over("content_id number, tx_id number",
+	dropCached = engine.Over("content_id number, tx_id number",
 		"DELETE FROM cached WHERE (content_id, tx_id) IN (SELECT k.content_id, k.tx_id FROM {k})")
 )
 
 // deleteCached removes downloaded files and hides their objects that nothing else makes
 // visible.
-func deleteCached(w *write, files []cachedRow, now time.Time) error {
+func deleteCached(w *engine.Write, files []cachedRow, now time.Time) error {
 	rows := make([][]any, len(files))
 	type sum struct{ n, bytes int64 }
 	sums := make(map[int64]sum)
@@ -221,7 +222,7 @@ func deleteCached(w *write, files []cachedRow, now time.Time) error {
 		sums[f.tx] = sum{t.n + 1, t.bytes + f.size}
 	}
 	var objects [][]any
-	if err := w.eachOver(cachedObjects, rows, nil, func(scan scanFunc) error {
+	if err := w.EachOver(cachedObjects, rows, nil, func(scan engine.Scan) error {
 		var object, tx int64
 		err := scan(&object, &tx)
 		objects = append(objects, []any{object, tx})
@@ -229,26 +230,22 @@ func deleteCached(w *write, files []cachedRow, now time.Time) error {
 	}); err != nil {
 		return err
 	}
-	if _, err := w.execOver(dropFiles, objects); err != nil {
+	if _, err := w.ExecOver(dropFiles, objects); err != nil {
 		return err
 	}
 	if err := updateVisibility(w, objects, now); err != nil {
 		return err
 	}
-	if _, err := w.execOver(dropCached, rows); err != nil {
+	if _, err := w.ExecOver(dropCached, rows); err != nil {
 		return err
 	}
 	var fewer [][]any
 	for tx, t := range sums {
 		fewer = append(fewer, []any{tx, t.n, t.bytes})
 	}
-	_, err := w.many("UPDATE tx SET files = files - $2, bytes = bytes - $3 WHERE id = $1", fewer)
+	_, err := w.Many("UPDATE tx SET files = files - $2, bytes = bytes - $3 WHERE id = $1", fewer)
 	return err
 }
-
-// touchBatch is the number of rows written per write transaction where there may
-// be very many.
-const touchBatch = 5000
 
 // Touch records the last uses of downloaded files. It ignores other contents and
 // times that are not later than the recorded ones. The generation does not
@@ -258,13 +255,13 @@ func (cf CachedFiles) Touch(ctx context.Context, used map[blob.Ref]time.Time) er
 	for r := range used {
 		refs = append(refs, r)
 	}
-	for batch := range slices.Chunk(refs, touchBatch) {
-		if err := cf.db.base.UpdateUnsynced(ctx, "record last uses", func(w *write) error {
+	for batch := range slices.Chunk(refs, engine.BatchRows) {
+		if err := cf.contents.db.UpdateUnsynced(ctx, "record last uses", func(w *engine.Write) error {
 			rows := make([][]any, len(batch))
 			for i, r := range batch {
 				rows[i] = []any{r[:], used[r].UnixMilli()}
 			}
-			_, err := w.many("UPDATE cached SET used = $2 WHERE content_id = (SELECT id FROM content WHERE sha256 = $1) AND used < $2", rows)
+			_, err := w.Many("UPDATE cached SET used = $2 WHERE content_id = (SELECT id FROM content WHERE sha256 = $1) AND used < $2", rows)
 			return err
 		}); err != nil {
 			return err
@@ -285,18 +282,18 @@ type CachedStats struct {
 // cheap.
 func (cf CachedFiles) Stats(ctx context.Context) ([]CachedStats, error) {
 	list := []CachedStats{}
-	err := cf.db.base.Scans.each(ctx, true, `SELECT source, sum(files), sum(bytes), min(oldest) FROM
+	err := cf.contents.db.Scans.Each(ctx, true, `SELECT source, sum(files), sum(bytes), min(oldest) FROM
 		(SELECT t.source, t.files, t.bytes, (SELECT min(c.used) FROM cached c WHERE c.tx_id = t.id) AS oldest FROM tx t
 			WHERE t.id < 0 AND t.files > 0) AS s
-		GROUP BY source ORDER BY source`, nil, func(scan scanFunc) (bool, error) {
+		GROUP BY source ORDER BY source`, nil, func(scan engine.Scan) (bool, error) {
 		var s CachedStats
 		var oldest sql.NullInt64
 		err := scan(&s.Source, &s.Files, &s.Bytes, &oldest)
-		s.Oldest = fromMillis(oldest)
+		s.Oldest = engine.FromMillis(oldest)
 		list = append(list, s)
 		return true, err
 	})
-	return list, cf.db.base.Fail("count cached files", err)
+	return list, cf.contents.db.Fail("count cached files", err)
 }
 
 // CacheFilter selects cached files; the zero value selects all.
@@ -344,12 +341,12 @@ func (cf CachedFiles) Evictable(ctx context.Context, f CacheFilter) iter.Seq2[Ca
 	query += " ORDER BY c.used, c.content_id, c.tx_id LIMIT $5"
 	return func(yield func(Cached, error) bool) {
 		used, content, tx := int64(-1)<<62, int64(0), int64(0)
-		pages(ctx, cf.db, func(c Cached, err error) bool {
+		engine.Pages(ctx, cf.contents.db, func(c Cached, err error) bool {
 			if err == nil && f.Name != "" && !glob.Match(f.Name, symfile.Fold(c.Name)) {
 				return true
 			}
 			return yield(c, err)
-		}, func(scan scanFunc) (Cached, error) {
+		}, func(scan engine.Scan) (Cached, error) {
 			var c Cached
 			var ref []byte
 			var fetched int64
@@ -358,7 +355,7 @@ func (cf CachedFiles) Evictable(ctx context.Context, f CacheFilter) iter.Seq2[Ca
 			}
 			c.Used, c.Fetched = time.UnixMilli(used).UTC(), time.UnixMilli(fetched).UTC()
 			return c, scanRef(ref, &c.Ref)
-		}, query, func() []any { return append([]any{until, used, content, tx, pageRows}, more...) })
+		}, query, func() []any { return append([]any{until, used, content, tx, engine.PageRows}, more...) })
 	}
 }
 
@@ -384,7 +381,7 @@ func (cf CachedFiles) Drop(ctx context.Context, f CacheFilter, deleteBlob func(b
 			if err != nil {
 				return n, bytes, err
 			}
-			if refs = append(refs, c.Ref); len(refs) == pageRows {
+			if refs = append(refs, c.Ref); len(refs) == engine.PageRows {
 				break
 			}
 		}
@@ -398,38 +395,38 @@ func (cf CachedFiles) Drop(ctx context.Context, f CacheFilter, deleteBlob func(b
 
 func (cf CachedFiles) evict(ctx context.Context, refs []blob.Ref, source string, deleteBlob func(blob.Ref) error) (n int,
 	bytes int64, err error) {
-	for batch := range slices.Chunk(refs, cf.db.dropBatch()) {
+	for batch := range slices.Chunk(refs, cf.contents.dropBatch()) {
 		var gone []dropped
 		var files int
 		var size int64
-		err := cf.db.base.Update(ctx, "evict", func(w *write) error {
+		err := cf.contents.db.Update(ctx, "evict", func(w *engine.Write) error {
 			files, size = 0, 0
-			now := cf.db.base.Now()
-			d := drop{write: w, colds: cf.db.Colds, before: now.UnixMilli(), now: now}
-			if files, size, err = d.evict(batch, text(source)); err != nil {
+			now := cf.contents.db.Now()
+			d := drop{Write: w, before: now.UnixMilli(), now: now}
+			if files, size, err = d.evict(batch, engine.Text(source)); err != nil {
 				return err
 			}
 			gone = d.gone
 			if files == 0 {
 				return nil
 			}
-			if err := nextGeneration(d.write); err != nil {
+			if err := nextGeneration(d.Write); err != nil {
 				return err
 			}
-			return addCounts(d.write, -int64(len(d.gone)), -d.bytes, -d.objects, -d.lookups)
+			return addCounts(d.Write, -int64(len(d.gone)), -d.bytes, -d.objects, -d.lookups)
 		})
 		if err != nil {
 			return n, bytes, err
 		}
 		n, bytes = n+files, bytes+size
-		if err := cf.db.deleteDropped(ctx, gone, deleteBlob); err != nil {
+		if err := cf.contents.deleteDropped(ctx, gone, deleteBlob); err != nil {
 			return n, bytes, err
 		}
 	}
 	return n, bytes, nil
 }
 
-var cachedWith = over("sha256 hash", `SELECT o.sha256, c.content_id, o.size, c.tx_id FROM content o JOIN cached c ON c.content_id = o.id
+var cachedWith = engine.Over("sha256 hash", `SELECT o.sha256, c.content_id, o.size, c.tx_id FROM content o JOIN cached c ON c.content_id = o.id
 	JOIN tx t ON t.id = c.tx_id WHERE o.sha256 IN (SELECT k.sha256 FROM {k}) AND ($2 = '' OR t.source = $2)`)
 
 // evict removes the cached files with some contents, and drops those of the contents to
@@ -437,7 +434,7 @@ var cachedWith = over("sha256 hash", `SELECT o.sha256, c.content_id, o.size, c.t
 func (d *drop) evict(refs []blob.Ref, source string) (files int, bytes int64, err error) {
 	var rows []cachedRow
 	evicted := make(map[blob.Ref]bool)
-	if err := d.eachOver(cachedWith, hashes(refs), []any{source}, func(scan scanFunc) error {
+	if err := d.EachOver(cachedWith, hashes(refs), []any{source}, func(scan engine.Scan) error {
 		var r cachedRow
 		var sum []byte
 		var ref blob.Ref
@@ -451,7 +448,7 @@ func (d *drop) evict(refs []blob.Ref, source string) (files int, bytes int64, er
 	}); err != nil || len(rows) == 0 {
 		return 0, 0, err
 	}
-	if err := deleteCached(d.write, rows, d.now); err != nil {
+	if err := deleteCached(d.Write, rows, d.now); err != nil {
 		return 0, 0, err
 	}
 	_, err = d.contents(slices.DeleteFunc(slices.Clone(refs), func(r blob.Ref) bool { return !evicted[r] }))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -287,8 +288,8 @@ func BenchmarkCached(b *testing.B) {
 		db := openTest(b, Options{})
 		for n := range many {
 			e := figureEntry(n)
-			if err := db.base.UpdateUnsynced(b.Context(), "fill", func(w *write) error {
-				c := commit{write: w, now: db.base.Now()}
+			if err := db.base.UpdateUnsynced(b.Context(), "fill", func(w *engine.Write) error {
+				c := commit{Write: w, now: db.base.Now()}
 				if err := c.cached(CachedFile{Source: "s", Name: "n", Ref: e.Ref, Size: e.Size, Fetched: db.base.Now(), Entries: []Entry{e}}); err != nil {
 					return err
 				}

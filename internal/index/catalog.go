@@ -10,13 +10,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // Catalog is the part of the index for lists that people read in pages. A page begins
 // after the last row of the page before it, by sort key and id: rows that are added or
 // removed meanwhile neither repeat nor skip others.
-type Catalog struct{ db *DB }
+type Catalog struct {
+	db     *engine.Database
+	limits listLimits
+}
 
 // ObjectSort is the order of a list of objects.
 type ObjectSort uint8
@@ -81,9 +85,9 @@ var ErrShortPattern = fmt.Errorf("the depot has more than %d names: a pattern th
 // Objects returns a page of the objects in the scope that f selects. next is where the
 // next page begins; nil: there is none.
 func (c Catalog) Objects(ctx context.Context, scope Scope, f ObjectFilter) (list []Found, next *ObjectKey, err error) {
-	w := objectWalk{db: c.db, f: f}
+	w := objectWalk{Catalog: c, f: f}
 	if err := w.see(ctx, scope); err != nil || w.none {
-		return nil, nil, c.db.base.Fail("list objects", err)
+		return nil, nil, c.db.Fail("list objects", err)
 	}
 	rows, next, err := w.page(ctx)
 	if err == nil {
@@ -93,7 +97,7 @@ func (c Catalog) Objects(ctx context.Context, scope Scope, f ObjectFilter) (list
 		}
 		list, err = c.load(ctx, w.seen, ids)
 	}
-	return list, next, c.db.base.Fail("list objects", err)
+	return list, next, c.db.Fail("list objects", err)
 }
 
 // visibility is a scope as ids of products. Its texts are conditions without
@@ -114,8 +118,8 @@ func (c Catalog) visibility(ctx context.Context, scope Scope, product *string) (
 		return visibility{all: true}, nil
 	}
 	where, args := scope.where("id", nil)
-	err = c.db.base.Scans.each(ctx, scope.few(), "SELECT id FROM product WHERE 1 = 1"+where+" ORDER BY id", args,
-		func(scan scanFunc) (bool, error) {
+	err = c.db.Scans.Each(ctx, scope.few(), "SELECT id FROM product WHERE 1 = 1"+where+" ORDER BY id", args,
+		func(scan engine.Scan) (bool, error) {
 			var id int64
 			err := scan(&id)
 			v.products = append(v.products, id)
@@ -167,7 +171,7 @@ func isPattern(name string) bool { return strings.ContainsAny(name, "*?") }
 
 // objectWalk reads one page of a list of objects.
 type objectWalk struct {
-	db   *DB
+	Catalog
 	f    ObjectFilter
 	name string // that of the filter, as it is stored
 	seen visibility
@@ -181,20 +185,20 @@ type objectWalk struct {
 
 // see prepares the conditions.
 func (w *objectWalk) see(ctx context.Context, scope Scope) (err error) {
-	if w.seen, err = w.db.Catalog.visibility(ctx, scope, w.f.Product); err != nil || w.seen.none() {
+	if w.seen, err = w.visibility(ctx, scope, w.f.Product); err != nil || w.seen.none() {
 		w.none = true
 		return err
 	}
-	w.name = text(w.f.Name)
+	w.name = engine.Text(w.f.Name)
 	f := &w.f
 	if f.Kind != symfile.KindUnknown {
 		w.cond += " AND o.kind = " + w.arg(f.Kind)
 	}
 	if f.Arch != "" {
-		w.cond += " AND o.arch = " + w.arg(text(f.Arch))
+		w.cond += " AND o.arch = " + w.arg(engine.Text(f.Arch))
 	}
 	if f.Feature != "" {
-		w.cond += " AND ' ' || o.features || ' ' LIKE " + w.arg("% "+likeEscaper.Replace(text(f.Feature))+" %") + ` ESCAPE '\'`
+		w.cond += " AND ' ' || o.features || ' ' LIKE " + w.arg("% "+likeEscaper.Replace(engine.Text(f.Feature))+" %") + ` ESCAPE '\'`
 	}
 	if f.Fetched != nil {
 		not := ""
@@ -228,7 +232,7 @@ func (w *objectWalk) page(ctx context.Context) (rows []ObjectKey, next *ObjectKe
 	f := &w.f
 	byID := len(f.IDs) > 0 || f.Prefix != "" || f.Ref != nil
 	if !byID && isPattern(w.name) {
-		if err := w.db.Catalog.checkPattern(ctx, w.name); err != nil {
+		if err := w.checkPattern(ctx, w.name); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -291,9 +295,9 @@ func (c Catalog) checkPattern(ctx context.Context, pattern string) error {
 			return nil
 		}
 	}
-	most := c.db.limits.names
+	most := c.limits.names
 	var many bool
-	if err := c.db.base.Scans.row(ctx, "SELECT EXISTS (SELECT 1 FROM listed_name WHERE product_id = 0 LIMIT 1 OFFSET $1)",
+	if err := c.db.Scans.Row(ctx, "SELECT EXISTS (SELECT 1 FROM listed_name WHERE product_id = 0 LIMIT 1 OFFSET $1)",
 		[]any{most}, &many); err != nil {
 		return err
 	}
@@ -324,10 +328,10 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 	const keys = "lookup l JOIN object o ON o.id = l.object_id"
 	f := &w.f
 	for _, id := range f.IDs {
-		list = append(list, source{from: keys, cond: "l.id = %s", args: []any{text(id)}})
+		list = append(list, source{from: keys, cond: "l.id = %s", args: []any{engine.Text(id)}})
 	}
 	if f.Prefix != "" {
-		list = append(list, source{from: keys, cond: "l.id >= %s AND l.id < %s", args: []any{text(f.Prefix), prefixEnd(text(f.Prefix))}})
+		list = append(list, source{from: keys, cond: "l.id >= %s AND l.id < %s", args: []any{engine.Text(f.Prefix), prefixEnd(engine.Text(f.Prefix))}})
 	}
 	if f.Ref != nil {
 		list = append(list, source{from: "content k JOIN object o ON o.content_id = k.id", cond: "k.sha256 = %s", args: []any{f.Ref[:]}})
@@ -400,7 +404,7 @@ func marks(query string, before int) string {
 func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKey, err error) {
 	have := make(map[int64]bool)
 	for _, s := range sources {
-		list, err := w.rows(ctx, s, "o.id DESC", w.db.limits.few)
+		list, err := w.rows(ctx, s, "o.id DESC", w.limits.few)
 		if err != nil {
 			return nil, err
 		}
@@ -418,7 +422,7 @@ func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKe
 func (w *objectWalk) isFew(ctx context.Context, s source) (few bool, err error) {
 	few = true
 	query := marks(s.ids()+" LIMIT 1 OFFSET %s", 0)
-	err = w.db.base.Scans.each(ctx, false, query, append(slices.Clone(s.args), w.db.limits.few), func(scanFunc) (bool, error) {
+	err = w.db.Scans.Each(ctx, false, query, append(slices.Clone(s.args), w.limits.few), func(engine.Scan) (bool, error) {
 		few = false
 		return false, nil
 	})
@@ -497,7 +501,7 @@ func (w *objectWalk) rows(ctx context.Context, s source, order string, limit int
 		visible = "1 = 1"
 	}
 	query = marks(query, len(w.args)) + visible + w.cond + " ORDER BY " + order + " LIMIT " + strconv.Itoa(limit)
-	err = w.db.base.Scans.each(ctx, false, query, slices.Concat(w.args, s.args), func(scan scanFunc) (bool, error) {
+	err = w.db.Scans.Each(ctx, false, query, slices.Concat(w.args, s.args), func(scan engine.Scan) (bool, error) {
 		var k ObjectKey
 		err := scan(&k.ID, &k.Name, &k.Size)
 		list = append(list, k)
@@ -506,9 +510,9 @@ func (w *objectWalk) rows(ctx context.Context, s source, order string, limit int
 	return list, err
 }
 
-// bound reads the key of the row w.db.limits.step rows on, if there is one.
+// bound reads the key of the row w.limits.step rows on, if there is one.
 func (w *objectWalk) bound(ctx context.Context, query string, from, dest any) (found bool, err error) {
-	err = w.db.base.Scans.each(ctx, true, query, []any{from, w.db.limits.step}, func(scan scanFunc) (bool, error) {
+	err = w.db.Scans.Each(ctx, true, query, []any{from, w.limits.step}, func(scan engine.Scan) (bool, error) {
 		found = true
 		return false, scan(dest)
 	})
@@ -549,7 +553,7 @@ func (w *objectWalk) byName(ctx context.Context) (rows []ObjectKey, next *Object
 		var last string
 		found := false
 		query := marks("SELECT k.name FROM "+names+" CROSS JOIN object o WHERE o.name_fold = k.name ORDER BY k.name LIMIT 1 OFFSET %s", 0)
-		if err := w.db.base.Scans.each(ctx, false, query, append(slices.Clone(args), w.db.limits.step), func(scan scanFunc) (bool, error) {
+		if err := w.db.Scans.Each(ctx, false, query, append(slices.Clone(args), w.limits.step), func(scan engine.Scan) (bool, error) {
 			found = true
 			return false, scan(&last)
 		}); err != nil {
@@ -577,8 +581,8 @@ func (w *objectWalk) nextName(ctx context.Context, after string) (end *ObjectKey
 		return &ObjectKey{Name: after}, nil
 	}
 	for _, product := range w.seen.products {
-		if err := w.db.base.Scans.each(ctx, true, "SELECT name FROM listed_name WHERE product_id = $1 AND name > $2 ORDER BY name LIMIT 1",
-			[]any{product, after}, func(scan scanFunc) (bool, error) {
+		if err := w.db.Scans.Each(ctx, true, "SELECT name FROM listed_name WHERE product_id = $1 AND name > $2 ORDER BY name LIMIT 1",
+			[]any{product, after}, func(scan engine.Scan) (bool, error) {
 				k := ObjectKey{ID: math.MaxInt64} // before all objects of the name
 				err := scan(&k.Name)
 				if end == nil || k.Name < end.Name {
@@ -599,7 +603,7 @@ func (w *objectWalk) byNames(ctx context.Context, rows []ObjectKey, lists []int6
 		var list []string
 		names, args := w.names(after, lists)
 		names = marks("SELECT name FROM "+names+" ORDER BY name LIMIT "+strconv.Itoa(w.f.Limit+1), 0)
-		if err := w.db.base.Scans.each(ctx, false, names, args, func(scan scanFunc) (bool, error) {
+		if err := w.db.Scans.Each(ctx, false, names, args, func(scan engine.Scan) (bool, error) {
 			var name string
 			err := scan(&name)
 			list = append(list, name)
@@ -621,7 +625,7 @@ func (w *objectWalk) byNames(ctx context.Context, rows []ObjectKey, lists []int6
 		if len(list) <= w.f.Limit {
 			break
 		}
-		if looked > w.db.limits.step/10 && len(rows) <= w.f.Limit {
+		if looked > w.limits.step/10 && len(rows) <= w.f.Limit {
 			return rows, &ObjectKey{Name: after}, nil
 		}
 	}
@@ -661,13 +665,13 @@ func (w *objectWalk) byAddedTo(ctx context.Context) (rows []ObjectKey, next *Obj
 	if before <= 0 {
 		before = math.MaxInt64
 	}
-	for n, looked := w.f.Limit+1, 0; ; n = min(4*n, w.db.limits.few) {
+	for n, looked := w.f.Limit+1, 0; ; n = min(4*n, w.limits.few) {
 		var ids []int64
 		more := false
 		for _, product := range w.seen.products {
 			of := 0
-			if err := w.db.base.Scans.each(ctx, true, "SELECT object_id FROM seen WHERE product_id = $1 AND object_id < $2 "+
-				"ORDER BY object_id DESC LIMIT $3", []any{product, before, n}, func(scan scanFunc) (bool, error) {
+			if err := w.db.Scans.Each(ctx, true, "SELECT object_id FROM seen WHERE product_id = $1 AND object_id < $2 "+
+				"ORDER BY object_id DESC LIMIT $3", []any{product, before, n}, func(scan engine.Scan) (bool, error) {
 				var id int64
 				err := scan(&id)
 				ids = append(ids, id)
@@ -695,7 +699,7 @@ func (w *objectWalk) byAddedTo(ctx context.Context) (rows []ObjectKey, next *Obj
 		case !more || len(rows) > w.f.Limit:
 			rows, next = w.limit(rows, nil)
 			return rows, next, nil
-		case looked >= w.db.limits.step:
+		case looked >= w.limits.step:
 			return rows, &ObjectKey{ID: before}, nil
 		}
 	}
@@ -760,11 +764,11 @@ func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []i
 		seq int64
 	}
 	have := make(map[int64]loaded, len(ids))
-	err := c.db.base.Scans.each(ctx, false, "SELECT "+objectColumns+", "+fileColumns+`, f.seq, p.name
+	err := c.db.Scans.Each(ctx, false, "SELECT "+objectColumns+", "+fileColumns+`, f.seq, p.name
 		FROM object o JOIN content c ON c.id = o.content_id
 		JOIN tx_file f ON f.object_id = o.id AND f.tx_id = (`+newest+`)
 		JOIN tx t ON t.id = f.tx_id JOIN product p ON p.id = t.product_id WHERE o.id IN (`+idList(ids)+")", args,
-		func(scan scanFunc) (bool, error) {
+		func(scan engine.Scan) (bool, error) {
 			var l loaded
 			if err := scanStored(scan, &l.Stored, &l.seq, &l.Product); err != nil {
 				return false, err
@@ -790,7 +794,7 @@ func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []i
 // each.
 func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[int64][]int64, error) {
 	list := make(map[int64][]int64, len(ids))
-	each := func(scan scanFunc) (bool, error) {
+	each := func(scan engine.Scan) (bool, error) {
 		var object, tx int64
 		err := scan(&object, &tx)
 		list[object] = append(list[object], tx)
@@ -801,14 +805,14 @@ func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[in
 		join = " JOIN tx t ON t.id = f.tx_id" + v.in("t.product_id")
 	}
 	if c.lateral() {
-		return list, c.db.base.Scans.each(ctx, false, "SELECT k.id, h.tx_id FROM unnest(ARRAY["+idList(ids)+`]::bigint[]) AS k(id)
+		return list, c.db.Scans.Each(ctx, false, "SELECT k.id, h.tx_id FROM unnest(ARRAY["+idList(ids)+`]::bigint[]) AS k(id)
 			CROSS JOIN LATERAL (SELECT DISTINCT f.tx_id FROM tx_file f`+join+" WHERE f.object_id = k.id AND f.tx_id > 0 "+
 			"ORDER BY f.tx_id DESC LIMIT "+strconv.Itoa(ListedTransactions)+") AS h ORDER BY k.id, h.tx_id DESC", nil, each)
 	}
 	query := "SELECT DISTINCT f.object_id, f.tx_id FROM tx_file f" + join + " WHERE f.object_id = $1 AND f.tx_id > 0 " +
 		"ORDER BY f.tx_id DESC LIMIT " + strconv.Itoa(ListedTransactions)
 	for _, id := range ids {
-		if err := c.db.base.Scans.each(ctx, v.all, query, []any{id}, each); err != nil {
+		if err := c.db.Scans.Each(ctx, v.all, query, []any{id}, each); err != nil {
 			return nil, err
 		}
 	}
@@ -817,5 +821,5 @@ func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[in
 
 // lateral reports whether a join can depend on the row before it.
 func (c Catalog) lateral() bool {
-	return c.db.base.Shared()
+	return c.db.Shared()
 }

@@ -111,7 +111,7 @@ func TestPagesNameNobodyElse(t *testing.T) { onEngines(t, testPagesNameNobodyEls
 
 func testPagesNameNobodyElse(t *testing.T) {
 	db := openTest(t, newClock().options())
-	db.limits = listLimits{step: 3, few: 5, names: 1000}
+	db.Catalog.limits = listLimits{step: 3, few: 5, names: 1000}
 	var scope Scope
 	for i := range unionProducts + 2 {
 		e := listedEntry(4*i + 1)
@@ -177,9 +177,9 @@ func testObjectPages(t *testing.T) {
 		for who, scope := range scopes {
 			for _, sort := range []ObjectSort{ByName, ByAdded, BySize} {
 				for _, low := range []bool{false, true} {
-					db.limits = usualLimits
+					db.Catalog.limits = usualLimits
 					if low {
-						db.limits = listLimits{step: 11, few: 5, names: 1000}
+						db.Catalog.limits = listLimits{step: 11, few: 5, names: 1000}
 					}
 					f.Sort, f.Limit = sort, 7
 					want := wantListed(list, scope, f)
@@ -298,14 +298,14 @@ func testShortPattern(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	fillLists(t, db, c)
-	db.limits.names = 5
+	db.Catalog.limits.names = 5
 	for pattern, short := range map[string]bool{"*re*": true, "?r?e*": true, "*ren*": false, "re*": false, "*": false, "**": false, "*.dll": false} {
 		_, _, err := db.Catalog.Objects(t.Context(), all, ObjectFilter{Query: Query{Name: pattern}, Limit: 5})
 		if errors.Is(err, ErrShortPattern) != short {
 			t.Errorf("pattern %s: %v, want refused: %v", pattern, err, short)
 		}
 	}
-	db.limits.names = 500
+	db.Catalog.limits.names = 500
 	if _, _, err := db.Catalog.Objects(t.Context(), all, ObjectFilter{Query: Query{Name: "*re*"}, Limit: 5}); err != nil {
 		t.Errorf("a short pattern with few names: %v, want no error", err)
 	}
@@ -314,7 +314,7 @@ func testShortPattern(t *testing.T) {
 // listedNames returns the rows of the table of names.
 func listedNames(t *testing.T, db *DB) (list []string) {
 	t.Helper()
-	if err := db.base.Scans.each(t.Context(), true, "SELECT coalesce(p.name, '*'), k.name FROM listed_name k LEFT JOIN product p ON p.id = k.product_id ORDER BY 1, 2", nil, func(scan func(...any) error) (bool, error) {
+	if err := db.base.Scans.Each(t.Context(), true, "SELECT coalesce(p.name, '*'), k.name FROM listed_name k LEFT JOIN product p ON p.id = k.product_id ORDER BY 1, 2", nil, func(scan func(...any) error) (bool, error) {
 		var product, name string
 		err := scan(&product, &name)
 		list = append(list, product+" "+name)
@@ -528,9 +528,9 @@ func testVersionObjects(t *testing.T) {
 	for _, f := range []ObjectFilter{{}, {Query: Query{Kind: symfile.PE}}, {Query: Query{Name: "lib*"}}, {Query: Query{Name: "render0.dll"}}, {Query: Query{Name: "*_1*"}}} {
 		for _, sort := range []ObjectSort{ByName, ByAdded, BySize} {
 			for _, low := range []bool{false, true} {
-				db.limits = usualLimits
+				db.Catalog.limits = usualLimits
 				if low {
-					db.limits = listLimits{step: 11, few: 5, names: 1000}
+					db.Catalog.limits = listLimits{step: 11, few: 5, names: 1000}
 				}
 				var all []listed
 				for n := range 40 {

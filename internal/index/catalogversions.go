@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -55,12 +56,12 @@ func (o GroupOrder) after(k *GroupKey, name string) (cond, order string, args []
 	case number == "" && k == nil:
 		return "1 = 1", name, nil
 	case number == "":
-		return name + " > %s", name, []any{text(k.Name)}
+		return name + " > %s", name, []any{engine.Text(k.Name)}
 	case k == nil:
 		return "1 = 1", number + " DESC, " + name, nil
 	}
 	return "(" + number + " < %s OR " + number + " = %s AND " + name + " > %s)", number + " DESC, " + name,
-		[]any{k.Number, k.Number, text(k.Name)}
+		[]any{k.Number, k.Number, engine.Text(k.Name)}
 }
 
 // live is the condition on transaction t that it can be seen.
@@ -72,7 +73,7 @@ func (c Catalog) Products(ctx context.Context, scope Scope, o GroupOrder, after 
 	const op = "list products"
 	v, err := c.visibility(ctx, scope, nil)
 	if err != nil || v.none() {
-		return nil, nil, c.db.base.Fail(op, err)
+		return nil, nil, c.db.Fail(op, err)
 	}
 	cond, order, args := o.after(after, "p.name")
 	query := marks(`SELECT p.name, g.versions, g.transactions, g.files, g.bytes, g.newest, n.time FROM
@@ -83,7 +84,7 @@ func (c Catalog) Products(ctx context.Context, scope Scope, o GroupOrder, after 
 		 GROUP BY v.product_id) AS g
 		JOIN product p ON p.id = g.product_id JOIN tx n ON n.id = g.newest WHERE `+cond+" ORDER BY "+order+" LIMIT %s", 0)
 	var keys []GroupKey
-	err = c.db.base.Scans.each(ctx, false, query, append(args, limit+1), func(scan scanFunc) (bool, error) {
+	err = c.db.Scans.Each(ctx, false, query, append(args, limit+1), func(scan engine.Scan) (bool, error) {
 		var f ProductFacts
 		var newest, at int64
 		err := scan(&f.Name, &f.Versions, &f.Transactions, &f.Files, &f.Bytes, &newest, &at)
@@ -94,7 +95,7 @@ func (c Catalog) Products(ctx context.Context, scope Scope, o GroupOrder, after 
 	if len(list) > limit {
 		list, next = list[:limit], &keys[limit-1]
 	}
-	return list, next, c.db.base.Fail(op, err)
+	return list, next, c.db.Fail(op, err)
 }
 
 func (o GroupOrder) key(name string, newest, bytes int64) GroupKey {
@@ -122,23 +123,23 @@ func (c Catalog) Versions(ctx context.Context, scope Scope, product string, f Ve
 	const op = "list versions"
 	v, err := c.visibility(ctx, scope, &product)
 	if err != nil || v.none() {
-		return nil, nil, c.db.base.Fail(op, err)
+		return nil, nil, c.db.Fail(op, err)
 	}
 	var args []any
 	groups := "SELECT t.version, count(*) AS transactions, sum(t.files) AS files, sum(t.bytes) AS bytes, max(t.id) AS newest " +
 		"FROM tx t WHERE " + live + v.in("t.product_id")
-	if p := text(f.Prefix); p != "" {
+	if p := engine.Text(f.Prefix); p != "" {
 		groups, args = groups+" AND t.version >= %s AND t.version < %s", append(args, p, prefixEnd(p))
 	}
 	cond, order, more := f.Order.after(f.After, "g.version")
 	args = append(args, more...)
 	if f.Class != "" {
-		cond, args = cond+" AND n.class = %s", append(args, text(f.Class))
+		cond, args = cond+" AND n.class = %s", append(args, engine.Text(f.Class))
 	}
 	query := marks("SELECT g.version, g.transactions, g.files, g.bytes, g.newest, n.time, n.class "+
 		"FROM ("+groups+" GROUP BY t.version) AS g JOIN tx n ON n.id = g.newest WHERE "+cond+" ORDER BY "+order+" LIMIT %s", 0)
 	var keys []GroupKey
-	err = c.db.base.Scans.each(ctx, false, query, append(args, f.Limit+1), func(scan scanFunc) (bool, error) {
+	err = c.db.Scans.Each(ctx, false, query, append(args, f.Limit+1), func(scan engine.Scan) (bool, error) {
 		var x VersionFacts
 		var at int64
 		err := scan(&x.Version, &x.Transactions, &x.Files, &x.Bytes, &x.NewestNumber, &at, &x.Class)
@@ -149,7 +150,7 @@ func (c Catalog) Versions(ctx context.Context, scope Scope, product string, f Ve
 	if len(list) > f.Limit {
 		list, next = list[:f.Limit], &keys[f.Limit-1]
 	}
-	return list, next, c.db.base.Fail(op, err)
+	return list, next, c.db.Fail(op, err)
 }
 
 // versionTx returns the tables and the condition of the files f of the live
@@ -165,25 +166,25 @@ func (c Catalog) VersionObjects(ctx context.Context, scope Scope, product, versi
 	next *ObjectKey, err error) {
 	const op = "list the files of a version"
 	f.Product = &product
-	w := objectWalk{db: c.db, f: f}
+	w := objectWalk{Catalog: c, f: f}
 	if err := w.see(ctx, scope); err != nil || w.none {
-		return nil, nil, c.db.base.Fail(op, err)
+		return nil, nil, c.db.Fail(op, err)
 	}
 	from, cond := versionTx(w.seen)
-	w.within = &source{from: from + " CROSS JOIN object o", cond: cond + " AND o.id = f.object_id", args: []any{text(version)}}
+	w.within = &source{from: from + " CROSS JOIN object o", cond: cond + " AND o.id = f.object_id", args: []any{engine.Text(version)}}
 	newest := "SELECT max(f.tx_id) FROM tx_file f JOIN tx t ON t.id = f.tx_id WHERE f.object_id = o.id AND " + live +
 		w.seen.in("t.product_id") + " AND t.version = "
-	w.cond += " AND EXISTS (" + strings.Replace(newest, "max(f.tx_id)", "1", 1) + w.arg(text(version)) + ")"
+	w.cond += " AND EXISTS (" + strings.Replace(newest, "max(f.tx_id)", "1", 1) + w.arg(engine.Text(version)) + ")"
 	rows, next, err := w.page(ctx)
 	if err != nil {
-		return nil, nil, c.db.base.Fail(op, err)
+		return nil, nil, c.db.Fail(op, err)
 	}
 	ids := make([]int64, len(rows))
 	for i, r := range rows {
 		ids[i] = r.ID
 	}
-	list, err = c.loadVia(ctx, newest+"$1", []any{text(version)}, ids)
-	return list, next, c.db.base.Fail(op, err)
+	list, err = c.loadVia(ctx, newest+"$1", []any{engine.Text(version)}, ids)
+	return list, next, c.db.Fail(op, err)
 }
 
 // pdbKinds are the kinds of PDBs.
@@ -196,11 +197,11 @@ func (c Catalog) WithoutPDB(ctx context.Context, scope Scope, product, version s
 	const op = "list programs without a PDB"
 	v, err := c.visibility(ctx, scope, &product)
 	if err != nil || v.none() {
-		return nil, false, c.db.base.Fail(op, err)
+		return nil, false, c.db.Fail(op, err)
 	}
 	all, err := c.visibility(ctx, scope, nil)
 	if err != nil {
-		return nil, false, c.db.base.Fail(op, err)
+		return nil, false, c.db.Fail(op, err)
 	}
 	from, cond := versionTx(v)
 	var rows []ObjectKey
@@ -209,8 +210,8 @@ func (c Catalog) WithoutPDB(ctx context.Context, scope Scope, product, version s
 		"WHERE "+cond+" AND o.id = f.object_id AND o.kind = %s AND o.debug_id <> '' AND (o.role & %s) <> 0 AND (o.role & %s) = 0 "+
 		"AND NOT EXISTS (SELECT 1 FROM lookup l JOIN object q ON q.id = l.object_id AND q.kind IN ("+pdbKinds+
 		") WHERE l.id = lower(o.debug_id) AND EXISTS (SELECT 1 FROM seen s WHERE s.object_id = q.id"+all.in("s.product_id")+"))", 0)
-	err = c.db.base.Scans.each(ctx, false, query, []any{text(version), symfile.PE, symfile.Executable, symfile.Debug},
-		func(scan scanFunc) (bool, error) {
+	err = c.db.Scans.Each(ctx, false, query, []any{engine.Text(version), symfile.PE, symfile.Executable, symfile.Debug},
+		func(scan engine.Scan) (bool, error) {
 			var k ObjectKey
 			err := scan(&k.ID, &k.Name)
 			if !have[k.ID] {
@@ -220,7 +221,7 @@ func (c Catalog) WithoutPDB(ctx context.Context, scope Scope, product, version s
 			return true, err
 		})
 	if err != nil {
-		return nil, false, c.db.base.Fail(op, err)
+		return nil, false, c.db.Fail(op, err)
 	}
 	slices.SortFunc(rows, func(a, b ObjectKey) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.ID, a.ID)) })
 	if more = len(rows) > limit; more {
@@ -232,8 +233,8 @@ func (c Catalog) WithoutPDB(ctx context.Context, scope Scope, product, version s
 	}
 	newest := "SELECT max(f.tx_id) FROM tx_file f JOIN tx t ON t.id = f.tx_id WHERE f.object_id = o.id AND " + live +
 		v.in("t.product_id") + " AND t.version = $1"
-	list, err = c.loadVia(ctx, newest, []any{text(version)}, ids)
-	return list, more, c.db.base.Fail(op, err)
+	list, err = c.loadVia(ctx, newest, []any{engine.Text(version)}, ids)
+	return list, more, c.db.Fail(op, err)
 }
 
 // VersionDiff is an object that only one of two versions has.
@@ -250,7 +251,7 @@ const maxDiff = 200_000
 func (c Catalog) Differences(ctx context.Context, scope Scope, product, here, there string, each func(VersionDiff)) (more bool, err error) {
 	v, err := c.visibility(ctx, scope, &product)
 	if err != nil || v.none() {
-		return false, c.db.base.Fail("compare versions", err)
+		return false, c.db.Fail("compare versions", err)
 	}
 	from, cond := versionTx(v)
 	of := "SELECT f.object_id FROM " + from + " WHERE " + cond
@@ -258,7 +259,7 @@ func (c Catalog) Differences(ctx context.Context, scope Scope, product, here, th
 	for i, versions := range [][2]string{{here, there}, {there, here}} {
 		query := marks("SELECT "+objectColumns+" FROM ("+of+" EXCEPT "+of+") AS d CROSS JOIN object o CROSS JOIN content c "+
 			"WHERE o.id = d.object_id AND c.id = o.content_id LIMIT %s", 0)
-		if err := c.db.base.Scans.each(ctx, false, query, []any{text(versions[0]), text(versions[1]), maxDiff}, func(scan scanFunc) (bool, error) {
+		if err := c.db.Scans.Each(ctx, false, query, []any{engine.Text(versions[0]), engine.Text(versions[1]), maxDiff}, func(scan engine.Scan) (bool, error) {
 			var d VersionDiff
 			d.There = i == 1
 			err := scanObject(scan, &d.Stored)
@@ -268,7 +269,7 @@ func (c Catalog) Differences(ctx context.Context, scope Scope, product, here, th
 			n++
 			return true, err
 		}); err != nil {
-			return false, c.db.base.Fail("compare versions", err)
+			return false, c.db.Fail("compare versions", err)
 		}
 	}
 	return n >= maxDiff, nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // maxProblems limits the rows that Check reports per kind of fault.
@@ -57,7 +59,7 @@ var faults = []struct{ what, query string }{
 	{"job %s has an invalid state, or one that does not fit its times", `SELECT id FROM job WHERE state NOT BETWEEN 1 AND 5
 		OR (state = 2) <> (lease_until IS NOT NULL) OR (state > 2) <> (finished IS NOT NULL) OR state = 2 AND (token = '' OR started IS NULL)`},
 	{"token %s has an invalid list of scopes or products",
-		each("SELECT id FROM token WHERE NOT json_valid(scopes) OR products IS NOT NULL AND NOT json_valid(products)",
+		engine.Dialects("SELECT id FROM token WHERE NOT json_valid(scopes) OR products IS NOT NULL AND NOT json_valid(products)",
 			"SELECT id FROM token WHERE jsonb_typeof(scopes::jsonb) <> 'array' OR jsonb_typeof(products::jsonb) NOT IN ('array', 'null')")},
 	{"cold content %s has no cold file", "SELECT k.content_id FROM cold k " +
 		"WHERE NOT EXISTS (SELECT 1 FROM derived d WHERE d.source_id = k.content_id AND d.tool = 'cold' AND d.content_id IS NOT NULL)"},
@@ -82,21 +84,21 @@ var faults = []struct{ what, query string }{
 // out.
 func (db *DB) Check(ctx context.Context) ([]string, error) {
 	problems, err := db.check(ctx)
-	if errors.Is(db.base.Classify(err), ErrCorrupt) {
+	if errors.Is(db.base.Classify(err), engine.ErrCorrupt) {
 		return append(problems, err.Error()), nil
 	}
 	return problems, db.base.Fail("check", err)
 }
 
 func (db *DB) check(ctx context.Context) (problems []string, err error) {
-	err = db.base.Snapshot(ctx, func(r reader) error {
+	err = db.base.Snapshot(ctx, func(r engine.Reader) error {
 		problems, err = db.base.Integrity(ctx, r)
 		if err != nil {
 			return err
 		}
 		add := func(format string, v ...any) { problems = append(problems, fmt.Sprintf(format, v...)) }
 		for _, f := range faults {
-			rows, err := column(ctx, r, f.query, maxProblems+1)
+			rows, err := engine.Column(ctx, r, f.query, maxProblems+1)
 			if err != nil {
 				return err
 			}

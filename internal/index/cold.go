@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -25,7 +26,10 @@ var ErrColdRefused = errors.New("the content cannot become cold")
 // which is a content derived from it by [ColdTool]: either a key, which needs nothing
 // else, or a delta, which needs its base. A base is a key or a plain content, never a
 // delta, and is kept as long as a delta needs it.
-type Colds struct{ db *DB }
+type Colds struct {
+	db     *engine.Database
+	placed bool // see Options
+}
 
 // Cold is the record of a cold content.
 type Cold struct {
@@ -43,14 +47,14 @@ const coldSelect = `SELECT c.sha256, c.size, f.sha256, f.size, b.sha256, b.size,
 	JOIN derived d ON d.source_id = k.content_id AND d.tool = 'cold' JOIN content f ON f.id = d.content_id
 	LEFT JOIN content b ON b.id = k.base_id`
 
-func scanCold(scan scanFunc) (c Cold, err error) {
+func scanCold(scan engine.Scan) (c Cold, err error) {
 	var sum, file, base []byte
 	var size, plain sql.NullInt64
 	var made int64
 	if err := scan(&sum, &c.Size, &file, &c.File.Size, &base, &size, &made, &plain); err != nil {
 		return c, err
 	}
-	c.Made, c.PlainSince = time.UnixMilli(made).UTC(), fromMillis(plain)
+	c.Made, c.PlainSince = time.UnixMilli(made).UTC(), engine.FromMillis(plain)
 	if base != nil {
 		c.Base = &Content{Size: size.Int64}
 		if err := scanRef(base, &c.Base.Ref); err != nil {
@@ -63,12 +67,12 @@ func scanCold(scan scanFunc) (c Cold, err error) {
 // Of returns the record of a cold content. One that is not cold is fs.ErrNotExist.
 func (cs Colds) Of(ctx context.Context, ref blob.Ref) (c Cold, err error) {
 	c, err = scanCold(func(dest ...any) error {
-		return cs.db.base.Points.row(ctx, coldSelect+" WHERE c.sha256 = $1", []any{ref[:]}, dest...)
+		return cs.db.Points.Row(ctx, coldSelect+" WHERE c.sha256 = $1", []any{ref[:]}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, fs.ErrNotExist
 	}
-	return c, cs.db.base.Fail("look up a cold content", err)
+	return c, cs.db.Fail("look up a cold content", err)
 }
 
 // coldsAtOnce is how many contents Among looks up in one query.
@@ -78,8 +82,8 @@ const coldsAtOnce = 50
 func (cs Colds) Among(ctx context.Context, refs []blob.Ref) (map[blob.Ref]Cold, error) {
 	if len(refs) > coldsAtOnce {
 		var some bool
-		if err := cs.db.base.Points.row(ctx, "SELECT EXISTS (SELECT 1 FROM cold)", nil, &some); err != nil || !some {
-			return nil, cs.db.base.Fail("look up cold contents", err)
+		if err := cs.db.Points.Row(ctx, "SELECT EXISTS (SELECT 1 FROM cold)", nil, &some); err != nil || !some {
+			return nil, cs.db.Fail("look up cold contents", err)
 		}
 	}
 	found := make(map[blob.Ref]Cold)
@@ -88,13 +92,13 @@ func (cs Colds) Among(ctx context.Context, refs []blob.Ref) (map[blob.Ref]Cold, 
 		for i := range args {
 			args[i] = batch[min(i, len(batch)-1)][:]
 		}
-		err := cs.db.base.Scans.each(ctx, true, coldAmong, args, func(scan scanFunc) (bool, error) {
+		err := cs.db.Scans.Each(ctx, true, coldAmong, args, func(scan engine.Scan) (bool, error) {
 			c, err := scanCold(scan)
 			found[c.Ref] = c
 			return true, err
 		})
 		if err != nil {
-			return nil, cs.db.base.Fail("look up cold contents", err)
+			return nil, cs.db.Fail("look up cold contents", err)
 		}
 	}
 	return found, nil
@@ -110,9 +114,8 @@ var coldAmong = func() string {
 	return strings.TrimSuffix(b.String(), ", ") + ")"
 }()
 
-// MarkCold sets the records of those rows of a list whose contents are cold. of returns
-// the content of a row, and where its record belongs.
-func MarkCold[T any](ctx context.Context, db *DB, list []T, of func(*T) (blob.Ref, **Cold)) error {
+// markCold is MarkCold in a database.
+func markCold[T any](ctx context.Context, db *engine.Database, list []T, of func(*T) (blob.Ref, **Cold)) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -120,7 +123,7 @@ func MarkCold[T any](ctx context.Context, db *DB, list []T, of func(*T) (blob.Re
 	for i := range list {
 		refs[i], _ = of(&list[i])
 	}
-	found, err := db.Colds.Among(ctx, refs)
+	found, err := Colds{db: db}.Among(ctx, refs)
 	if err != nil {
 		return err
 	}
@@ -176,7 +179,7 @@ func (cs Colds) Asked(ctx context.Context, n int, since time.Time) iter.Seq2[Col
 func (cs Colds) list(ctx context.Context, cond string, args []any) iter.Seq2[Cold, error] {
 	return func(yield func(Cold, error) bool) {
 		var last []byte
-		pages(ctx, cs.db, yield, func(scan scanFunc) (Cold, error) {
+		engine.Pages(ctx, cs.db, yield, func(scan engine.Scan) (Cold, error) {
 			c, err := scanCold(scan)
 			last = slices.Clone(c.Ref[:])
 			return c, err
@@ -184,7 +187,7 @@ func (cs Colds) list(ctx context.Context, cond string, args []any) iter.Seq2[Col
 			if last == nil {
 				last = []byte{}
 			}
-			return append([]any{last, pageRows}, args...)
+			return append([]any{last, engine.PageRows}, args...)
 		})
 	}
 }
@@ -195,10 +198,10 @@ func (cs Colds) list(ctx context.Context, cond string, args []any) iter.Seq2[Col
 // meanwhile so that this must not be, the error is ErrColdRefused. check is called while
 // no process can collect garbage; its error ends Put.
 func (cs Colds) Put(ctx context.Context, content blob.Ref, file Content, base *blob.Ref, check func() error) error {
-	return cs.db.base.Update(ctx, "record a cold content", func(w *write) error {
-		now := cs.db.base.Now()
+	return cs.db.Update(ctx, "record a cold content", func(w *engine.Write) error {
+		now := cs.db.Now()
 		var id int64
-		err := w.row(`SELECT c.id FROM content c WHERE c.sha256 = $1 AND c.unreferenced_since IS NULL
+		err := w.Row(`SELECT c.id FROM content c WHERE c.sha256 = $1 AND c.unreferenced_since IS NULL
 			AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id)`, []any{content[:]}, &id)
 		if errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("content %s: %w: it is cold already, or nothing refers to it", content, ErrColdRefused)
@@ -212,29 +215,29 @@ func (cs Colds) Put(ctx context.Context, content blob.Ref, file Content, base *b
 				return err
 			}
 		}
-		c := commit{write: w, now: now, placed: cs.db.placed}
+		c := commit{Write: w, now: now, placed: cs.placed}
 		made, err := c.content(file)
 		if err != nil {
 			return err
 		}
-		old, err := w.ids("SELECT content_id FROM derived "+
+		old, err := w.IDs("SELECT content_id FROM derived "+
 			"WHERE source_id = $1 AND tool = $2 AND content_id IS NOT NULL AND content_id <> $3", id, ColdTool.Name, made)
 		if err != nil {
 			return err
 		}
-		if _, err := w.exec(`INSERT INTO derived (source_id, tool, tool_version, content_id, added) VALUES ($1, $2, $3, $4, $5)
+		if _, err := w.Exec(`INSERT INTO derived (source_id, tool, tool_version, content_id, added) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (source_id, tool, tool_version) DO UPDATE SET content_id = excluded.content_id, added = excluded.added`,
 			id, ColdTool.Name, ColdTool.Version, made, now.UnixMilli()); err != nil {
 			return err
 		}
-		if _, err := w.exec("INSERT INTO cold (content_id, base_id, made, plain_since) VALUES ($1, $2, $3, $3)",
+		if _, err := w.Exec("INSERT INTO cold (content_id, base_id, made, plain_since) VALUES ($1, $2, $3, $3)",
 			id, onto, now.UnixMilli()); err != nil {
 			return err
 		}
 		if err := releaseUnused(w, now, old...); err != nil {
 			return err
 		}
-		if !cs.db.placed { // in a bucket the place is the proof
+		if !cs.placed { // in a bucket the place is the proof
 			if err := check(); err != nil {
 				return err
 			}
@@ -244,8 +247,8 @@ func (cs Colds) Put(ctx context.Context, content blob.Ref, file Content, base *b
 }
 
 // baseOf returns the id of a content that can be the base of another one.
-func baseOf(w *write, id int64, content, base blob.Ref) (onto int64, err error) {
-	err = w.row(`SELECT b.id FROM content b WHERE b.sha256 = $1 AND b.unreferenced_since IS NULL AND b.id <> $2
+func baseOf(w *engine.Write, id int64, content, base blob.Ref) (onto int64, err error) {
+	err = w.Row(`SELECT b.id FROM content b WHERE b.sha256 = $1 AND b.unreferenced_since IS NULL AND b.id <> $2
 		AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = b.id AND k.base_id IS NOT NULL)
 		AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.base_id = $2)`, []any{base[:], id}, &onto)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -262,11 +265,11 @@ func baseOf(w *write, id int64, content, base blob.Ref) (onto int64, err error) 
 func (cs Colds) Strip(ctx context.Context, refs []blob.Ref, before time.Time, deleteBlob func(blob.Ref) error) (n int, err error) {
 	for batch := range slices.Chunk(refs, 32) {
 		var done []blob.Ref
-		err := cs.db.base.Update(ctx, "delete the plain bytes of cold contents", func(w *write) error {
+		err := cs.db.Update(ctx, "delete the plain bytes of cold contents", func(w *engine.Write) error {
 			done = nil
-			now := cs.db.base.Now().UnixMilli()
+			now := cs.db.Now().UnixMilli()
 			for _, ref := range batch {
-				k, err := w.exec("UPDATE cold SET plain_since = NULL "+
+				k, err := w.Exec("UPDATE cold SET plain_since = NULL "+
 					"WHERE content_id = (SELECT id FROM content WHERE sha256 = $1) AND plain_since <= $2", ref[:], before.UnixMilli())
 				if err != nil {
 					return err
@@ -274,11 +277,11 @@ func (cs Colds) Strip(ctx context.Context, refs []blob.Ref, before time.Time, de
 				if k == 0 {
 					continue
 				}
-				if _, err := w.exec("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM content "+
+				if _, err := w.Exec("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM content "+
 					"WHERE sha256 = $1 AND place IS NOT NULL", ref[:], now); err != nil {
 					return err
 				}
-				if _, err := w.exec("UPDATE content SET place = NULL WHERE sha256 = $1 AND place IS NOT NULL", ref[:]); err != nil {
+				if _, err := w.Exec("UPDATE content SET place = NULL WHERE sha256 = $1 AND place IS NOT NULL", ref[:]); err != nil {
 					return err
 				}
 				done = append(done, ref)
@@ -289,7 +292,7 @@ func (cs Colds) Strip(ctx context.Context, refs []blob.Ref, before time.Time, de
 			return n, err
 		}
 		n += len(done)
-		if cs.db.placed {
+		if cs.placed {
 			continue
 		}
 		for _, ref := range done {
@@ -304,14 +307,14 @@ func (cs Colds) Strip(ctx context.Context, refs []blob.Ref, before time.Time, de
 // Settle corrects times that are ahead of the clock, because it was set back: they become
 // now. Made stays, and is how others know that PlainSince was changed.
 func (cs Colds) Settle(ctx context.Context) error {
-	now := cs.db.base.Now().UnixMilli()
+	now := cs.db.Now().UnixMilli()
 	var ahead bool
-	err := cs.db.base.Points.row(ctx, "SELECT EXISTS (SELECT 1 FROM cold WHERE plain_since > $1)", []any{now}, &ahead)
+	err := cs.db.Points.Row(ctx, "SELECT EXISTS (SELECT 1 FROM cold WHERE plain_since > $1)", []any{now}, &ahead)
 	if err != nil || !ahead {
-		return cs.db.base.Fail("look for times that are ahead", err)
+		return cs.db.Fail("look for times that are ahead", err)
 	}
-	return cs.db.base.Update(ctx, "correct times that are ahead", func(w *write) error {
-		_, err := w.exec("UPDATE cold SET plain_since = $1 WHERE plain_since > $1", now)
+	return cs.db.Update(ctx, "correct times that are ahead", func(w *engine.Write) error {
+		_, err := w.Exec("UPDATE cold SET plain_since = $1 WHERE plain_since > $1", now)
 		return err
 	})
 }
@@ -319,8 +322,8 @@ func (cs Colds) Settle(ctx context.Context) error {
 // Leftover calls deleteBlob, while the write lock is held, if the record of a cold
 // content says that its plain bytes are not stored. It reports whether it did.
 func (cs Colds) Leftover(ctx context.Context, ref blob.Ref, deleteBlob func(blob.Ref) error) (is bool, err error) {
-	err = cs.db.base.Update(ctx, "lock", func(w *write) error {
-		err := w.row("SELECT EXISTS (SELECT 1 FROM cold k JOIN content c ON c.id = k.content_id "+
+	err = cs.db.Update(ctx, "lock", func(w *engine.Write) error {
+		err := w.Row("SELECT EXISTS (SELECT 1 FROM cold k JOIN content c ON c.id = k.content_id "+
 			"WHERE c.sha256 = $1 AND k.plain_since IS NULL)", []any{ref[:]}, &is)
 		if err != nil || !is {
 			return err
@@ -335,10 +338,10 @@ func (cs Colds) Leftover(ctx context.Context, ref blob.Ref, deleteBlob func(blob
 // needs it, lose a reference. One that is not cold is no error. check is called while
 // nobody can delete the plain bytes, if they are on disk; its error ends Warm.
 func (cs Colds) Warm(ctx context.Context, content Content, check func() error) error {
-	return cs.db.base.Update(ctx, "warm a cold content", func(w *write) error {
-		c := commit{write: w, now: cs.db.base.Now(), placed: cs.db.placed}
+	return cs.db.Update(ctx, "warm a cold content", func(w *engine.Write) error {
+		c := commit{Write: w, now: cs.db.Now(), placed: cs.placed}
 		var id int64
-		err := w.row("SELECT k.content_id FROM cold k JOIN content c ON c.id = k.content_id WHERE c.sha256 = $1", []any{content.Ref[:]}, &id)
+		err := w.Row("SELECT k.content_id FROM cold k JOIN content c ON c.id = k.content_id WHERE c.sha256 = $1", []any{content.Ref[:]}, &id)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -350,7 +353,7 @@ func (cs Colds) Warm(ctx context.Context, content Content, check func() error) e
 				return err
 			}
 			var place sql.NullString
-			if err := w.row("SELECT place FROM content WHERE id = $1", []any{id}, &place); err != nil {
+			if err := w.Row("SELECT place FROM content WHERE id = $1", []any{id}, &place); err != nil {
 				return err
 			}
 			if !place.Valid {
@@ -359,26 +362,26 @@ func (cs Colds) Warm(ctx context.Context, content Content, check func() error) e
 		} else if err := check(); err != nil {
 			return err
 		}
-		files, err := w.ids("SELECT content_id FROM derived WHERE source_id = $1 AND tool = $2 AND content_id IS NOT NULL", id, ColdTool.Name)
+		files, err := w.IDs("SELECT content_id FROM derived WHERE source_id = $1 AND tool = $2 AND content_id IS NOT NULL", id, ColdTool.Name)
 		if err != nil {
 			return err
 		}
-		if _, err := w.exec("DELETE FROM derived WHERE source_id = $1 AND tool = $2", id, ColdTool.Name); err != nil {
+		if _, err := w.Exec("DELETE FROM derived WHERE source_id = $1 AND tool = $2", id, ColdTool.Name); err != nil {
 			return err
 		}
-		if err := cs.forget(w, c.now, id); err != nil {
+		if err := forgetColds(w, c.now, id); err != nil {
 			return err
 		}
 		return releaseUnused(w, c.now, files...)
 	})
 }
 
-var dropColds = over("id number", "DELETE FROM cold WHERE content_id IN (SELECT k.id FROM {k}) RETURNING coalesce(base_id, 0)")
+var dropColds = engine.Over("id number", "DELETE FROM cold WHERE content_id IN (SELECT k.id FROM {k}) RETURNING coalesce(base_id, 0)")
 
-// forget deletes the records of those of the contents that are cold, and releases their
+// forgetColds deletes the records of those of the contents that are cold, and releases their
 // bases.
-func (cs Colds) forget(w *write, now time.Time, contents ...int64) error {
-	bases, err := w.readNumbers(dropColds, numbers(contents))
+func forgetColds(w *engine.Write, now time.Time, contents ...int64) error {
+	bases, err := w.ReadNumbers(dropColds, engine.Numbers(contents))
 	if err != nil {
 		return err
 	}
@@ -390,13 +393,13 @@ func (cs Colds) Read(ctx context.Context, reads map[blob.Ref]int, window time.Du
 	if len(reads) == 0 {
 		return nil
 	}
-	now := cs.db.base.Now()
-	return cs.db.base.UpdateUnsynced(ctx, "count reads of cold contents", func(w *write) error {
+	now := cs.db.Now()
+	return cs.db.UpdateUnsynced(ctx, "count reads of cold contents", func(w *engine.Write) error {
 		rows := make([][]any, 0, len(reads))
 		for ref, n := range reads {
 			rows = append(rows, []any{ref[:], n, now.UnixMilli(), now.Add(-window).UnixMilli()})
 		}
-		_, err := w.many(`UPDATE cold SET reads = CASE WHEN reads_since < $4
+		_, err := w.Many(`UPDATE cold SET reads = CASE WHEN reads_since < $4
 			OR reads_since > $3 THEN 0 ELSE reads END + $2, reads_since = CASE WHEN reads_since < $4 OR reads_since > $3 THEN $3 ELSE reads_since END
 			WHERE content_id = (SELECT id FROM content WHERE sha256 = $1)`, rows)
 		return err
@@ -430,8 +433,8 @@ const pinnedBases = `SELECT c.id, c.sha256, c.size, coalesce((SELECT f.size FROM
 
 // Stats returns the sums.
 func (cs Colds) Stats(ctx context.Context) (s ColdStats, err error) {
-	err = cs.db.base.Snapshot(ctx, func(r reader) error {
-		if err := r.row(ctx,
+	err = cs.db.Snapshot(ctx, func(r engine.Reader) error {
+		if err := r.Row(ctx,
 			`SELECT count(*), coalesce(CAST(sum(c.size) AS bigint), 0), count(*) - count(k.base_id),
 			coalesce(CAST(sum(CASE WHEN k.base_id IS NULL THEN f.size ELSE 0 END) AS bigint), 0),
 			count(k.base_id), coalesce(CAST(sum(f.size) AS bigint), 0), count(k.plain_since),
@@ -441,10 +444,10 @@ func (cs Colds) Stats(ctx context.Context) (s ColdStats, err error) {
 			&s.Contents, &s.Plain, &s.Keys, &s.KeyBytes, &s.Deltas, &s.Bytes, &s.Both, &s.BothBytes); err != nil {
 			return err
 		}
-		return r.row(ctx, "SELECT count(*), coalesce(CAST(sum(CASE WHEN p.file > 0 THEN p.file ELSE p.size END) AS bigint), 0) "+
+		return r.Row(ctx, "SELECT count(*), coalesce(CAST(sum(CASE WHEN p.file > 0 THEN p.file ELSE p.size END) AS bigint), 0) "+
 			"FROM ("+pinnedBases+") AS p", nil, &s.Pinned, &s.PinnedBytes)
 	})
-	return s, cs.db.base.Fail("sum up cold contents", err)
+	return s, cs.db.Fail("sum up cold contents", err)
 }
 
 // Pinned is a base that only deltas refer to.
@@ -457,8 +460,8 @@ type Pinned struct {
 // Pinned returns the bases that only deltas refer to and that at most that many deltas
 // need.
 func (cs Colds) Pinned(ctx context.Context, deltas int) (list []Pinned, err error) {
-	err = cs.db.base.Scans.each(ctx, true, "SELECT p.sha256, p.size, p.file, p.deltas FROM ("+pinnedBases+") AS p WHERE p.deltas <= $1 "+
-		"ORDER BY p.id", []any{deltas}, func(scan scanFunc) (bool, error) {
+	err = cs.db.Scans.Each(ctx, true, "SELECT p.sha256, p.size, p.file, p.deltas FROM ("+pinnedBases+") AS p WHERE p.deltas <= $1 "+
+		"ORDER BY p.id", []any{deltas}, func(scan engine.Scan) (bool, error) {
 		var p Pinned
 		var sum []byte
 		if err := scan(&sum, &p.Size, &p.File, &p.Deltas); err != nil {
@@ -467,7 +470,7 @@ func (cs Colds) Pinned(ctx context.Context, deltas int) (list []Pinned, err erro
 		list = append(list, p)
 		return true, scanRef(sum, &list[len(list)-1].Ref)
 	})
-	return list, cs.db.base.Fail("list bases", err)
+	return list, cs.db.Fail("list bases", err)
 }
 
 // CoolCandidate is a content in a series: the contents of one name, kind and
@@ -492,20 +495,20 @@ type CoolCandidate struct {
 
 // Names returns the next folded names of objects, in order.
 func (cs Colds) Names(ctx context.Context, after string, limit int) (list []string, err error) {
-	err = cs.db.base.Scans.each(ctx, true, "SELECT name FROM listed_name WHERE product_id = 0 AND name > $1 ORDER BY name LIMIT $2",
-		[]any{after, limit}, func(scan scanFunc) (bool, error) {
+	err = cs.db.Scans.Each(ctx, true, "SELECT name FROM listed_name WHERE product_id = 0 AND name > $1 ORDER BY name LIMIT $2",
+		[]any{after, limit}, func(scan engine.Scan) (bool, error) {
 			var s string
 			err := scan(&s)
 			list = append(list, s)
 			return true, err
 		})
-	return list, cs.db.base.Fail("list names", err)
+	return list, cs.db.Fail("list names", err)
 }
 
 // Series returns the added contents with a folded name, by product, kind and
 // architecture, in the order in which they were first added.
 func (cs Colds) Series(ctx context.Context, name string) (list []CoolCandidate, err error) {
-	err = cs.db.base.Scans.each(ctx, true,
+	err = cs.db.Scans.Each(ctx, true,
 		`SELECT p.name, o.kind, o.arch, c.id, c.sha256, c.size, c.added, coalesce(r.day, -1), max(s.tx_id), k.made, b.sha256, coalesce(f.size, 0),
 		(SELECT count(*) FROM cold n WHERE n.base_id = c.id)
 		FROM object o JOIN seen s ON s.object_id = o.id AND s.tx_id > 0 JOIN product p ON p.id = s.product_id
@@ -514,7 +517,7 @@ func (cs Colds) Series(ctx context.Context, name string) (list []CoolCandidate, 
 		LEFT JOIN derived d ON d.source_id = c.id AND d.tool = 'cold' LEFT JOIN content f ON f.id = d.content_id
 		WHERE o.name_fold = $1
 		GROUP BY p.name, o.kind, o.arch, c.id, c.sha256, c.size, c.added, r.day, k.made, b.sha256, f.size
-			ORDER BY p.name, o.kind, o.arch, c.id`, []any{name}, func(scan scanFunc) (bool, error) {
+			ORDER BY p.name, o.kind, o.arch, c.id`, []any{name}, func(scan engine.Scan) (bool, error) {
 			var c CoolCandidate
 			var sum, base []byte
 			var added, day int64
@@ -523,7 +526,7 @@ func (cs Colds) Series(ctx context.Context, name string) (list []CoolCandidate, 
 				&c.Deltas); err != nil {
 				return false, err
 			}
-			c.Added, c.Cold, c.Made = time.UnixMilli(added).UTC(), made.Valid, fromMillis(made)
+			c.Added, c.Cold, c.Made = time.UnixMilli(added).UTC(), made.Valid, engine.FromMillis(made)
 			if day >= 0 {
 				c.Read = timeOfDay(day)
 			}
@@ -536,33 +539,33 @@ func (cs Colds) Series(ctx context.Context, name string) (list []CoolCandidate, 
 			list = append(list, c)
 			return true, err
 		})
-	return list, cs.db.base.Fail("list contents of a name", err)
+	return list, cs.db.Fail("list contents of a name", err)
 }
 
 // NewestOfAnother reports whether a content is the newest one of a series of another
 // name than the given folded one.
 func (cs Colds) NewestOfAnother(ctx context.Context, ref blob.Ref, name string) (is bool, err error) {
-	err = cs.db.base.Points.row(ctx, `SELECT EXISTS (SELECT 1 FROM content c JOIN object o ON o.content_id = c.id AND o.name_fold <> $2
+	err = cs.db.Points.Row(ctx, `SELECT EXISTS (SELECT 1 FROM content c JOIN object o ON o.content_id = c.id AND o.name_fold <> $2
 		JOIN seen s ON s.object_id = o.id AND s.tx_id > 0
 		WHERE c.sha256 = $1 AND NOT EXISTS (SELECT 1 FROM object n
 		JOIN seen m ON m.object_id = n.id AND m.product_id = s.product_id AND m.tx_id > 0
 			WHERE n.name_fold = o.name_fold AND n.kind = o.kind AND n.arch = o.arch
-			AND (m.tx_id > s.tx_id OR m.tx_id = s.tx_id AND n.content_id > o.content_id)))`, []any{ref[:], text(name)}, &is)
-	return is, cs.db.base.Fail("look up the other names of a content", err)
+			AND (m.tx_id > s.tx_id OR m.tx_id = s.tx_id AND n.content_id > o.content_id)))`, []any{ref[:], engine.Text(name)}, &is)
+	return is, cs.db.Fail("look up the other names of a content", err)
 }
 
 // DropVariants forgets the contents that tools made from a content: they lose a
 // reference. It is for compressed variants of a content that became cold.
 func (cs Colds) DropVariants(ctx context.Context, ref blob.Ref, tools []string) error {
-	return cs.db.base.Update(ctx, "forget compressed variants", func(w *write) error {
-		now := cs.db.base.Now()
+	return cs.db.Update(ctx, "forget compressed variants", func(w *engine.Write) error {
+		now := cs.db.Now()
 		for _, tool := range tools {
-			made, err := w.ids(`SELECT content_id FROM derived
+			made, err := w.IDs(`SELECT content_id FROM derived
 				WHERE source_id = (SELECT id FROM content WHERE sha256 = $1) AND tool = $2 AND content_id IS NOT NULL`, ref[:], tool)
 			if err != nil {
 				return err
 			}
-			if _, err := w.exec("DELETE FROM derived WHERE source_id = (SELECT id FROM content WHERE sha256 = $1) AND tool = $2",
+			if _, err := w.Exec("DELETE FROM derived WHERE source_id = (SELECT id FROM content WHERE sha256 = $1) AND tool = $2",
 				ref[:], tool); err != nil {
 				return err
 			}
@@ -593,22 +596,22 @@ type Cooling struct {
 func (cs Colds) Progress(ctx context.Context) (c Cooling, err error) {
 	var updated, paused int64
 	var started, finished sql.NullInt64
-	err = cs.db.base.Scans.row(ctx, "SELECT paused, owner, updated, position, started, finished, contents, before, after FROM cooling "+
+	err = cs.db.Scans.Row(ctx, "SELECT paused, owner, updated, position, started, finished, contents, before, after FROM cooling "+
 		"WHERE one = 1", nil,
 		&paused, &c.Owner, &updated, &c.Position, &started, &finished, &c.Contents, &c.Before, &c.After)
 	if c.Paused = paused != 0; updated != 0 {
 		c.Updated = time.UnixMilli(updated).UTC()
 	}
-	c.Started, c.Finished = fromMillis(started), fromMillis(finished)
-	return c, cs.db.base.Fail("read the progress of cooling", err)
+	c.Started, c.Finished = engine.FromMillis(started), engine.FromMillis(finished)
+	return c, cs.db.Fail("read the progress of cooling", err)
 }
 
 // SetProgress writes the progress, except Paused.
 func (cs Colds) SetProgress(ctx context.Context, c Cooling) error {
-	return cs.db.base.UpdateUnsynced(ctx, "write the progress of cooling", func(w *write) error {
-		_, err := w.exec("UPDATE cooling "+
+	return cs.db.UpdateUnsynced(ctx, "write the progress of cooling", func(w *engine.Write) error {
+		_, err := w.Exec("UPDATE cooling "+
 			"SET owner = $1, updated = $2, position = $3, started = $4, finished = $5, contents = $6, before = $7, after = $8 WHERE one = 1",
-			text(c.Owner), c.Updated.UnixMilli(), text(c.Position), millis(c.Started), millis(c.Finished), c.Contents, c.Before, c.After)
+			engine.Text(c.Owner), c.Updated.UnixMilli(), engine.Text(c.Position), engine.Millis(c.Started), engine.Millis(c.Finished), c.Contents, c.Before, c.After)
 		return err
 	})
 }
@@ -619,8 +622,8 @@ func (cs Colds) Pause(ctx context.Context, paused bool) error {
 	if paused {
 		n = 1
 	}
-	return cs.db.base.Update(ctx, "pause cooling", func(w *write) error {
-		_, err := w.exec("UPDATE cooling SET paused = $1 WHERE one = 1", n)
+	return cs.db.Update(ctx, "pause cooling", func(w *engine.Write) error {
+		_, err := w.Exec("UPDATE cooling SET paused = $1 WHERE one = 1", n)
 		return err
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -32,13 +33,13 @@ func (db *DB) Commit(ctx context.Context, tx Tx, check func(ctx context.Context,
 		tx.Time = db.base.Now()
 	}
 	refs := distinct(tx.Entries)
-	err = db.base.Update(ctx, "commit", func(w *write) (err error) {
-		if check != nil && !db.placed {
+	err = db.base.Update(ctx, "commit", func(w *engine.Write) (err error) {
+		if check != nil && !db.contents.placed {
 			if err := check(ctx, refs); err != nil {
 				return err
 			}
 		}
-		c := commit{write: w, now: db.base.Now(), placed: db.placed}
+		c := commit{Write: w, now: db.base.Now(), placed: db.contents.placed}
 		tx := tx
 		if tx.Stage != nil {
 			var done bool
@@ -100,7 +101,7 @@ func distinct(entries []Entry) []blob.Ref {
 
 // commit is the state of a running Commit.
 type commit struct {
-	*write
+	*engine.Write
 	now            time.Time
 	number         int64
 	product        int64
@@ -121,11 +122,11 @@ func (c *commit) header(tx Tx) (int64, error) {
 	if c.extend != 0 {
 		return c.extend, c.append(tx)
 	}
-	if err := c.row("UPDATE state SET last_tx = last_tx + 1, generation = generation + 1 WHERE one = 1 RETURNING last_tx",
+	if err := c.Row("UPDATE state SET last_tx = last_tx + 1, generation = generation + 1 WHERE one = 1 RETURNING last_tx",
 		nil, &c.number); err != nil {
 		return 0, err
 	}
-	product, err := productID(c.write, tx.Product)
+	product, err := productID(c.Write, tx.Product)
 	if err != nil {
 		return 0, err
 	}
@@ -136,21 +137,21 @@ func (c *commit) header(tx Tx) (int64, error) {
 	}
 	var store, onumber, otime any
 	if o := tx.Origin; o != nil {
-		if err := checkOrigin(c.write, *o); err != nil {
+		if err := checkOrigin(c.Write, *o); err != nil {
 			return 0, err
 		}
-		store, onumber, otime = text(o.Store), text(o.Number), millis(o.Time)
+		store, onumber, otime = engine.Text(o.Store), engine.Text(o.Number), engine.Millis(o.Time)
 	}
 	var build, labels, manifest, collecting any
 	if tx.Build != "" {
-		build = text(tx.Build)
+		build = engine.Text(tx.Build)
 	}
 	if len(tx.Labels) > 0 {
 		b, err := json.Marshal(tx.Labels)
 		if err != nil {
 			return 0, err
 		}
-		labels = text(string(b))
+		labels = engine.Text(string(b))
 	}
 	if tx.Manifest != (blob.Ref{}) {
 		manifest = tx.Manifest[:]
@@ -158,23 +159,23 @@ func (c *commit) header(tx Tx) (int64, error) {
 	if tx.Stage != nil && tx.Stage.Collect {
 		collecting = 1
 	}
-	_, err = c.exec(`INSERT INTO tx (id, kind, product_id, version, comment, who, host, tool, time, files, bytes,
+	_, err = c.Exec(`INSERT INTO tx (id, kind, product_id, version, comment, who, host, tool, time, files, bytes,
 		origin_store, origin_number, origin_time,
 		branch, class, build, labels, manifest, arrived, collecting)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
-		c.number, text(tx.Kind), c.product, text(tx.Version), text(tx.Comment), text(tx.Who), text(tx.Host), text(tx.Tool), tx.Time.UnixMilli(),
+		c.number, engine.Text(tx.Kind), c.product, engine.Text(tx.Version), engine.Text(tx.Comment), engine.Text(tx.Who), engine.Text(tx.Host), engine.Text(tx.Tool), tx.Time.UnixMilli(),
 		len(tx.Entries), bytes, store, onumber, otime,
-		text(tx.Branch), text(tx.Class), build, labels, manifest, c.now.UnixMilli(), collecting)
+		engine.Text(tx.Branch), engine.Text(tx.Class), build, labels, manifest, c.now.UnixMilli(), collecting)
 	return c.number, err
 }
 
 // productID returns the id of a product, creating its row if necessary.
-func productID(w *write, name string) (id int64, err error) {
-	name = text(name)
-	if _, err := w.exec("INSERT INTO product (name) VALUES ($1) ON CONFLICT (name) DO NOTHING", name); err != nil {
+func productID(w *engine.Write, name string) (id int64, err error) {
+	name = engine.Text(name)
+	if _, err := w.Exec("INSERT INTO product (name) VALUES ($1) ON CONFLICT (name) DO NOTHING", name); err != nil {
 		return 0, err
 	}
-	err = w.row("SELECT id FROM product WHERE name = $1", []any{name}, &id)
+	err = w.Row("SELECT id FROM product WHERE name = $1", []any{name}, &id)
 	return id, err
 }
 
@@ -184,7 +185,7 @@ func (c *commit) firstObject() error {
 		return nil
 	}
 	// Never reuse the id of a deleted object: see Filter.
-	err := c.row("SELECT "+lastObject+" + 1 FROM state WHERE one = 1", nil, &c.next)
+	err := c.Row("SELECT "+lastObject+" + 1 FROM state WHERE one = 1", nil, &c.next)
 	c.first = c.next
 	return err
 }
@@ -211,14 +212,14 @@ func (s Stored) describes(e Entry) bool {
 // count adds the new rows to the counters.
 func (c *commit) count() error {
 	if c.objects > 0 {
-		if _, err := c.exec("UPDATE state SET last_object = "+larger("last_object", "$1")+" WHERE one = 1", c.next-1); err != nil {
+		if _, err := c.Exec("UPDATE state SET last_object = "+engine.Larger("last_object", "$1")+" WHERE one = 1", c.next-1); err != nil {
 			return err
 		}
 	}
 	if err := c.noteLate(); err != nil {
 		return err
 	}
-	return addCounts(c.write, c.contents, c.bytes, c.objects, c.looks)
+	return addCounts(c.Write, c.contents, c.bytes, c.objects, c.looks)
 }
 
 // maxLate limits the rows of late_object. A filter that does not know of the
@@ -234,7 +235,7 @@ func (c *commit) noteLate() error {
 		return nil
 	}
 	var no, floor int64
-	if err := c.row("UPDATE state SET late_keys = late_keys + $1 WHERE one = 1 RETURNING late_keys, late_floor",
+	if err := c.Row("UPDATE state SET late_keys = late_keys + $1 WHERE one = 1 RETURNING late_keys, late_floor",
 		[]any{len(c.late)}, &no, &floor); err != nil {
 		return err
 	}
@@ -242,27 +243,27 @@ func (c *commit) noteLate() error {
 	for i, object := range c.late {
 		rows[i] = []any{no, object}
 	}
-	if _, err := c.many("INSERT INTO late_object (no, object_id) VALUES ($1, $2)", rows); err != nil {
+	if _, err := c.Many("INSERT INTO late_object (no, object_id) VALUES ($1, $2)", rows); err != nil {
 		return err
 	}
 	if no-floor < 2*maxLate {
 		return nil
 	}
-	if _, err := c.exec("UPDATE state SET late_floor = $1 WHERE one = 1", no-maxLate); err != nil {
+	if _, err := c.Exec("UPDATE state SET late_floor = $1 WHERE one = 1", no-maxLate); err != nil {
 		return err
 	}
-	_, err := c.exec("DELETE FROM late_object WHERE no <= $1", no-maxLate)
+	_, err := c.Exec("DELETE FROM late_object WHERE no <= $1", no-maxLate)
 	return err
 }
 
 // changed increments the generation.
-func nextGeneration(w *write) error {
-	_, err := w.exec("UPDATE state SET generation = generation + 1 WHERE one = 1")
+func nextGeneration(w *engine.Write) error {
+	_, err := w.Exec("UPDATE state SET generation = generation + 1 WHERE one = 1")
 	return err
 }
 
-func addCounts(w *write, contents, bytes, objects, lookups int64) error {
-	_, err := w.exec("UPDATE state SET contents = contents + $1, bytes = bytes + $2, objects = objects + $3, lookups = lookups + $4 "+
+func addCounts(w *engine.Write, contents, bytes, objects, lookups int64) error {
+	_, err := w.Exec("UPDATE state SET contents = contents + $1, bytes = bytes + $2, objects = objects + $3, lookups = lookups + $4 "+
 		"WHERE one = 1",
 		contents, bytes, objects, lookups)
 	return err
@@ -270,11 +271,11 @@ func addCounts(w *write, contents, bytes, objects, lookups int64) error {
 
 func scanRef(b []byte, r *blob.Ref) error {
 	if len(b) != len(r) {
-		return fmt.Errorf("%w: a content hash has %d bytes", ErrCorrupt, len(b))
+		return fmt.Errorf("%w: a content hash has %d bytes", engine.ErrCorrupt, len(b))
 	}
 	copy(r[:], b)
 	return nil
 }
 
 // lastObject is the highest id that an object has ever had, in a query of state.
-var lastObject = larger("last_object", "(SELECT coalesce(max(id), 0) FROM object)")
+var lastObject = engine.Larger("last_object", "(SELECT coalesce(max(id), 0) FROM object)")

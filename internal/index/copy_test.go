@@ -18,7 +18,7 @@ func dump(t *testing.T, db *DB) string {
 	var b strings.Builder
 	for _, c := range copied {
 		names := strings.Split(c.columns, ", ")
-		err := db.base.Scans.each(t.Context(), false, "SELECT "+c.columns+" FROM "+c.name+" ORDER BY "+c.key, nil, func(scan func(...any) error) (bool, error) {
+		err := db.base.Scans.Each(t.Context(), false, "SELECT "+c.columns+" FROM "+c.name+" ORDER BY "+c.key, nil, func(scan func(...any) error) (bool, error) {
 			row, dest := make([]any, len(names)), make([]any, len(names))
 			for i := range row {
 				dest[i] = &row[i]

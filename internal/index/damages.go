@@ -8,13 +8,14 @@ import (
 	"slices"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // Damages is the part of the index for contents whose stored bytes a process has found
 // damaged or missing. All processes of the depot see it. It is a suspicion: who acts on it
 // reads the bytes again first. The row of a content holds it, so that there is at most one
 // for each content, and none for a content that was dropped.
-type Damages struct{ db *DB }
+type Damages struct{ db *engine.Database }
 
 // maxDamage is the length in bytes of the stored description of a damage.
 const maxDamage = 300
@@ -26,27 +27,27 @@ func (d Damages) Note(ctx context.Context, ref blob.Ref, what string) error {
 	if err != nil || known != "" {
 		return err // most often the same process has found the same
 	}
-	what = text(what[:min(len(what), maxDamage)])
-	return d.db.base.UpdateUnsynced(ctx, "record a damaged content", func(w *write) error {
-		_, err := w.exec("UPDATE content SET damage = $2 WHERE sha256 = $1 AND damage IS NULL", ref[:], what)
+	what = engine.Text(what[:min(len(what), maxDamage)])
+	return d.db.UpdateUnsynced(ctx, "record a damaged content", func(w *engine.Write) error {
+		_, err := w.Exec("UPDATE content SET damage = $2 WHERE sha256 = $1 AND damage IS NULL", ref[:], what)
 		return err
 	})
 }
 
 // Of returns what was found wrong with the stored bytes of a content; "" is nothing.
 func (d Damages) Of(ctx context.Context, ref blob.Ref) (what string, err error) {
-	err = d.db.base.Points.row(ctx, "SELECT coalesce(damage, '') FROM content WHERE sha256 = $1", []any{ref[:]}, &what)
+	err = d.db.Points.Row(ctx, "SELECT coalesce(damage, '') FROM content WHERE sha256 = $1", []any{ref[:]}, &what)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
-	return what, d.db.base.Fail("look up a damaged content", err)
+	return what, d.db.Fail("look up a damaged content", err)
 }
 
 // Among returns those of some contents whose stored bytes were found damaged or missing,
 // or that are cold, in no order: those that a transaction may heal.
 func (d Damages) Among(ctx context.Context, refs []blob.Ref) (list []Content, err error) {
-	for batch := range slices.Chunk(refs, touchBatch) {
-		if err := d.db.base.Points.each(ctx, true, damagedAmong, []any{hashList(batch)}, func(scan scanFunc) (bool, error) {
+	for batch := range slices.Chunk(refs, engine.BatchRows) {
+		if err := d.db.Points.Each(ctx, true, damagedAmong, []any{hashList(batch)}, func(scan engine.Scan) (bool, error) {
 			var sum []byte
 			var c Content
 			if err := scan(&sum, &c.Size); err != nil {
@@ -56,7 +57,7 @@ func (d Damages) Among(ctx context.Context, refs []blob.Ref) (list []Content, er
 			list = append(list, c)
 			return true, err
 		}); err != nil {
-			return nil, d.db.base.Fail("look up damaged contents", err)
+			return nil, d.db.Fail("look up damaged contents", err)
 		}
 	}
 	return list, nil
@@ -68,13 +69,13 @@ var damagedAmong = eachHash("SELECT sha256, size FROM content "+
 // Clear records that the stored bytes of contents are intact: they were stored again, or
 // read whole.
 func (d Damages) Clear(ctx context.Context, refs []blob.Ref) error {
-	for batch := range slices.Chunk(refs, touchBatch) {
+	for batch := range slices.Chunk(refs, engine.BatchRows) {
 		rows := make([][]any, len(batch))
 		for i, r := range batch {
 			rows[i] = []any{r[:]}
 		}
-		if err := d.db.base.UpdateUnsynced(ctx, "record intact contents", func(w *write) error {
-			_, err := w.many("UPDATE content SET damage = NULL WHERE sha256 = $1 AND damage IS NOT NULL", rows)
+		if err := d.db.UpdateUnsynced(ctx, "record intact contents", func(w *engine.Write) error {
+			_, err := w.Many("UPDATE content SET damage = NULL WHERE sha256 = $1 AND damage IS NOT NULL", rows)
 			return err
 		}); err != nil {
 			return err
@@ -87,7 +88,7 @@ func (d Damages) Clear(ctx context.Context, refs []blob.Ref) error {
 func (d Damages) All(ctx context.Context) iter.Seq2[Content, error] {
 	return func(yield func(Content, error) bool) {
 		var id int64
-		pages(ctx, d.db, yield, func(scan scanFunc) (Content, error) {
+		engine.Pages(ctx, d.db, yield, func(scan engine.Scan) (Content, error) {
 			var c Content
 			var ref []byte
 			if err := scan(&id, &ref, &c.Size); err != nil {
@@ -95,12 +96,12 @@ func (d Damages) All(ctx context.Context) iter.Seq2[Content, error] {
 			}
 			return c, scanRef(ref, &c.Ref)
 		}, "SELECT id, sha256, size FROM content WHERE damage IS NOT NULL AND id > $1 ORDER BY id LIMIT $2",
-			func() []any { return []any{id, pageRows} })
+			func() []any { return []any{id, engine.PageRows} })
 	}
 }
 
 // Count returns the number of contents whose stored bytes were found damaged or missing.
 func (d Damages) Count(ctx context.Context) (n int64, err error) {
-	err = d.db.base.Points.row(ctx, "SELECT count(*) FROM content WHERE damage IS NOT NULL", nil, &n)
-	return n, d.db.base.Fail("count damaged contents", err)
+	err = d.db.Points.Row(ctx, "SELECT count(*) FROM content WHERE damage IS NOT NULL", nil, &n)
+	return n, d.db.Fail("count damaged contents", err)
 }

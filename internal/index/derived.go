@@ -8,6 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // Tool identifies a program that makes one content from another. A new version
@@ -24,7 +25,7 @@ func (db *DB) Derived(ctx context.Context, source blob.Ref, tool Tool) (Content,
 	var c Content
 	var ref []byte
 	var size sql.NullInt64
-	err := db.base.Points.row(ctx, `SELECT r.sha256, r.size FROM content c JOIN derived d ON d.source_id = c.id
+	err := db.base.Points.Row(ctx, `SELECT r.sha256, r.size FROM content c JOIN derived d ON d.source_id = c.id
 		LEFT JOIN content r ON r.id = d.content_id WHERE c.sha256 = $1 AND d.tool = $2 AND d.tool_version = $3`,
 		[]any{source[:], tool.Name, tool.Version}, &ref, &size)
 	switch {
@@ -42,14 +43,14 @@ func (db *DB) Derived(ctx context.Context, source blob.Ref, tool Tool) (Content,
 // source is not in the index, the error is fs.ErrNotExist. The result is kept as
 // long as its source.
 func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result *Content) error {
-	return db.base.Update(ctx, "record a derived content", func(w *write) error {
+	return db.base.Update(ctx, "record a derived content", func(w *engine.Write) error {
 		var id int64
-		if err := w.row("SELECT id FROM content WHERE sha256 = $1", []any{source[:]}, &id); errors.Is(err, sql.ErrNoRows) {
+		if err := w.Row("SELECT id FROM content WHERE sha256 = $1", []any{source[:]}, &id); errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("content %x: %w", source[:], fs.ErrNotExist)
 		} else if err != nil {
 			return err
 		}
-		c := commit{write: w, now: db.base.Now(), placed: db.placed}
+		c := commit{Write: w, now: db.base.Now(), placed: db.contents.placed}
 		var made any
 		if result != nil {
 			r, err := c.content(*result)
@@ -58,12 +59,12 @@ func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result
 			}
 			made = r
 		}
-		old, err := w.ids("SELECT content_id FROM derived "+
+		old, err := w.IDs("SELECT content_id FROM derived "+
 			"WHERE source_id = $1 AND tool = $2 AND tool_version = $3 AND content_id IS NOT NULL", id, tool.Name, tool.Version)
 		if err != nil {
 			return err
 		}
-		if _, err := w.exec(`INSERT INTO derived (source_id, tool, tool_version, content_id, added) VALUES ($1, $2, $3, $4, $5)
+		if _, err := w.Exec(`INSERT INTO derived (source_id, tool, tool_version, content_id, added) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (source_id, tool, tool_version) DO UPDATE SET content_id = excluded.content_id, added = excluded.added`,
 			id, tool.Name, tool.Version, made, c.now.UnixMilli()); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // Failure records that a version of a tool could make nothing of a content. It
@@ -28,18 +29,18 @@ type Failure struct {
 // Until. A recorded failure gets the new class, detail and end, and one more
 // try. The generation does not change.
 func (q Jobs) PutFailure(ctx context.Context, f Failure) error {
-	return q.db.base.Update(ctx, "record a failure", func(w *write) error {
-		_, err := w.exec(`INSERT INTO failure (source, tool, version, class, detail, since, ends, tries) VALUES ($1, $2, $3, $4, $5, $6, $7, 1)
+	return q.db.Update(ctx, "record a failure", func(w *engine.Write) error {
+		_, err := w.Exec(`INSERT INTO failure (source, tool, version, class, detail, since, ends, tries) VALUES ($1, $2, $3, $4, $5, $6, $7, 1)
 			ON CONFLICT (source, tool, version) DO UPDATE
 				SET class = excluded.class, detail = excluded.detail, ends = excluded.ends, tries = failure.tries + 1`,
-			f.Source[:], text(f.Tool), text(f.Version), text(f.Class), text(f.Detail), q.db.base.Now().UnixMilli(), f.Until.UnixMilli())
+			f.Source[:], engine.Text(f.Tool), engine.Text(f.Version), engine.Text(f.Class), engine.Text(f.Detail), q.db.Now().UnixMilli(), f.Until.UnixMilli())
 		return err
 	})
 }
 
 const failureColumns = "source, tool, version, class, detail, since, ends, tries"
 
-func scanFailure(scan scanFunc) (f Failure, err error) {
+func scanFailure(scan engine.Scan) (f Failure, err error) {
 	var ref []byte
 	var since, ends int64
 	if err := scan(&ref, &f.Tool, &f.Version, &f.Class, &f.Detail, &since, &ends, &f.Tries); err != nil {
@@ -53,13 +54,13 @@ func scanFailure(scan scanFunc) (f Failure, err error) {
 // there is none, or it has ended, the error is fs.ErrNotExist.
 func (q Jobs) Failure(ctx context.Context, source blob.Ref, tool, version string) (Failure, error) {
 	f, err := scanFailure(func(dest ...any) error {
-		return q.db.base.Points.row(ctx, "SELECT "+failureColumns+" FROM failure WHERE source = $1 AND tool = $2 AND version = $3 AND ends > $4",
-			[]any{source[:], text(tool), text(version), q.db.base.Now().UnixMilli()}, dest...)
+		return q.db.Points.Row(ctx, "SELECT "+failureColumns+" FROM failure WHERE source = $1 AND tool = $2 AND version = $3 AND ends > $4",
+			[]any{source[:], engine.Text(tool), engine.Text(version), q.db.Now().UnixMilli()}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
-	return f, q.db.base.Fail("look up a failure", err)
+	return f, q.db.Fail("look up a failure", err)
 }
 
 // FailureFilter selects failures; the zero value selects all.
@@ -92,17 +93,17 @@ func (q Jobs) Failures(ctx context.Context, f FailureFilter, limit int) ([]Failu
 		limit = math.MaxInt32
 	}
 	list := []Failure{}
-	err := q.db.base.Scans.each(ctx, true, "SELECT "+failureColumns+" FROM failure WHERE "+failureCond+" LIMIT $1",
-		append([]any{limit}, f.args()...), func(scan scanFunc) (bool, error) {
+	err := q.db.Scans.Each(ctx, true, "SELECT "+failureColumns+" FROM failure WHERE "+failureCond+" LIMIT $1",
+		append([]any{limit}, f.args()...), func(scan engine.Scan) (bool, error) {
 			f, err := scanFailure(scan)
 			list = append(list, f)
 			return true, err
 		})
-	return list, q.db.base.Fail("list failures", err)
+	return list, q.db.Fail("list failures", err)
 }
 
 // FlushFailures deletes failures and returns their number.
 func (q Jobs) FlushFailures(ctx context.Context, f FailureFilter) (int64, error) {
-	return q.db.forget(ctx, "failure", "DELETE FROM failure "+
+	return forget(ctx, q.db, "failure", "DELETE FROM failure "+
 		"WHERE (source, tool, version) IN (SELECT source, tool, version FROM failure WHERE "+failureCond+" LIMIT $1)", f.args()...)
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 func sortDurations(d []time.Duration) { slices.Sort(d) }
@@ -99,7 +101,7 @@ func build(t *testing.T, path string, keys int) int {
 	}
 	if IsURL(path) {
 		// The servers of tests have no autovacuum, which would do this.
-		if err := db.base.Update(t.Context(), "analyze", func(w *write) error { _, err := w.exec("ANALYZE"); return err }); err != nil {
+		if err := db.base.Update(t.Context(), "analyze", func(w *engine.Write) error { _, err := w.Exec("ANALYZE"); return err }); err != nil {
 			t.Fatal(err)
 		}
 	}

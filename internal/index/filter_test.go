@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -197,7 +198,7 @@ func testStoredSegments(t *testing.T) {
 			holds(second, 1100)
 			count := func() (n int) {
 				t.Helper()
-				if err := db.base.Points.row(t.Context(), "SELECT count(*) FROM filter_segment", nil, &n); err != nil {
+				if err := db.base.Points.Row(t.Context(), "SELECT count(*) FROM filter_segment", nil, &n); err != nil {
 					t.Fatal(err)
 				}
 				return n
@@ -219,11 +220,11 @@ func testStoredSegments(t *testing.T) {
 			holds(first, 5000)
 			holds(second, 5000)
 			// While another process builds, there is no filter.
-			if err := db.base.Update(t.Context(), "test", func(w *write) error {
-				if _, err := w.exec("UPDATE filter_segment SET body = $1 WHERE part = 7", []byte("damaged")); err != nil {
+			if err := db.base.Update(t.Context(), "test", func(w *engine.Write) error {
+				if _, err := w.Exec("UPDATE filter_segment SET body = $1 WHERE part = 7", []byte("damaged")); err != nil {
 					return err
 				}
-				_, err := w.exec("UPDATE filter SET lease_until = $1", db.base.Now().Add(time.Minute).UnixMicro())
+				_, err := w.Exec("UPDATE filter SET lease_until = $1", db.base.Now().Add(time.Minute).UnixMicro())
 				return err
 			}); err != nil {
 				t.Fatal(err)
@@ -232,8 +233,8 @@ func testStoredSegments(t *testing.T) {
 			if b := refresh(third); b != nil {
 				t.Errorf("a filter of a damaged build: %+v, want nil", b)
 			}
-			if err := db.base.Update(t.Context(), "test", func(w *write) error {
-				_, err := w.exec("UPDATE filter SET lease_until = 0")
+			if err := db.base.Update(t.Context(), "test", func(w *engine.Write) error {
+				_, err := w.Exec("UPDATE filter SET lease_until = 0")
 				return err
 			}); err != nil {
 				t.Fatal(err)
@@ -266,7 +267,7 @@ func testLateObjects(t *testing.T) {
 	}
 	state := func() (rows, late, floor int64) {
 		t.Helper()
-		if err := db.base.Points.row(t.Context(), "SELECT (SELECT count(*) FROM late_object), late_keys, late_floor FROM state", nil, &rows, &late, &floor); err != nil {
+		if err := db.base.Points.Row(t.Context(), "SELECT (SELECT count(*) FROM late_object), late_keys, late_floor FROM state", nil, &rows, &late, &floor); err != nil {
 			t.Fatal(err)
 		}
 		return rows, late, floor
@@ -275,8 +276,8 @@ func testLateObjects(t *testing.T) {
 	if rows, late, floor := state(); rows != 1 || late != 1 || floor != 0 {
 		t.Errorf("%d rows, counter %d, floor %d, want 1, 1, 0", rows, late, floor)
 	}
-	if err := db.base.Update(t.Context(), "test", func(w *write) error {
-		_, err := w.exec("UPDATE state SET late_keys = $1", 2*maxLate)
+	if err := db.base.Update(t.Context(), "test", func(w *engine.Write) error {
+		_, err := w.Exec("UPDATE state SET late_keys = $1", 2*maxLate)
 		return err
 	}); err != nil {
 		t.Fatal(err)

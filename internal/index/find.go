@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/glob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -33,14 +34,14 @@ type Query struct {
 // Find returns the objects in the scope that match q, ordered by name, at most
 // limit (0: all).
 func (db *DB) Find(ctx context.Context, scope Scope, q Query, limit int) ([]Found, error) {
-	f := finder{db: db, scope: scope, kind: q.Kind, limit: limit, have: make(map[int64]bool)}
+	f := finder{db: db.base, scope: scope, kind: q.Kind, limit: limit, have: make(map[int64]bool)}
 	found, err := f.find(ctx, q)
 	return found, db.base.Fail("find", err)
 }
 
 // finder is one search: it collects the ids of objects and then reads them.
 type finder struct {
-	db    *DB
+	db    *engine.Database
 	scope Scope
 	kind  symfile.Kind
 	limit int
@@ -71,7 +72,7 @@ func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
 			return nil, err
 		}
 	}
-	if name := text(q.Name); isPattern(name) {
+	if name := engine.Text(q.Name); isPattern(name) {
 		p := literalPrefix(name, "*?")
 		// The distinct names are fewer than the objects.
 		if err := f.collect(ctx, "listed_name k CROSS JOIN object o",
@@ -124,7 +125,7 @@ func (f *finder) collect(ctx context.Context, from, cond string, match func(stri
 	}
 	query := "SELECT o.id, o.name_fold FROM " + from + " WHERE " + cond +
 		" AND EXISTS (SELECT 1 FROM seen s WHERE s.object_id = o.id" + where + ")"
-	return f.db.base.Scans.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
+	return f.db.Scans.Each(ctx, false, query, args, func(scan engine.Scan) (bool, error) {
 		if f.limit > 0 && len(f.ids) >= f.limit {
 			return false, nil
 		}
@@ -146,9 +147,9 @@ func (f *finder) load(ctx context.Context, id int64) (Found, error) {
 	var o Found
 	found := false
 	where, args := f.scope.where("t.product_id", []any{id})
-	err := f.db.base.Scans.each(ctx, f.scope.All, "SELECT "+objectColumns+", "+fileColumns+`
+	err := f.db.Scans.Each(ctx, f.scope.All, "SELECT "+objectColumns+", "+fileColumns+`
 		FROM object o JOIN content c ON c.id = o.content_id JOIN tx_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id
-		WHERE o.id = $1`+where+" ORDER BY f.tx_id DESC, f.seq", args, func(scan scanFunc) (bool, error) {
+		WHERE o.id = $1`+where+" ORDER BY f.tx_id DESC, f.seq", args, func(scan engine.Scan) (bool, error) {
 		var s Stored
 		if err := scanStored(scan, &s); err != nil {
 			return false, err
@@ -196,9 +197,9 @@ func (db *DB) ELFPaths(ctx context.Context, scope Scope, q PathQuery, limit int)
 	match := func(string) bool { return true }
 	switch {
 	case q.Path != "":
-		cond, args = "f.path = $1", []any{text(q.Path)}
+		cond, args = "f.path = $1", []any{engine.Text(q.Path)}
 	case q.Glob != "":
-		pattern := strings.ReplaceAll(text(q.Glob), "[!", "[^")
+		pattern := strings.ReplaceAll(engine.Text(q.Glob), "[!", "[^")
 		if _, err := path.Match(pattern, ""); err != nil {
 			return nil, true, nil //nolint:nilerr // an invalid pattern matches nothing
 		}
@@ -214,9 +215,9 @@ func (db *DB) ELFPaths(ctx context.Context, scope Scope, q PathQuery, limit int)
 	where, args := scope.where("t.product_id", args)
 	seen := make(map[ELFPath]bool)
 	complete = true
-	err = db.base.Scans.each(ctx, false, "SELECT o.role, o.build_id, f.path, f.archive FROM "+from+" JOIN tx t ON t.id = f.tx_id "+
+	err = db.base.Scans.Each(ctx, false, "SELECT o.role, o.build_id, f.path, f.archive FROM "+from+" JOIN tx t ON t.id = f.tx_id "+
 		"WHERE f.by_path = 1 AND "+cond+where, args,
-		func(scan scanFunc) (bool, error) {
+		func(scan engine.Scan) (bool, error) {
 			var e ELFPath
 			if err := scan(&e.Role, &e.BuildID, &e.Path, &e.Archive); err != nil {
 				return false, err

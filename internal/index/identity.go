@@ -6,6 +6,8 @@ import (
 	"database/sql"
 	"errors"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // Identity distinguishes the database of a depot from copies of it. The marker in
@@ -29,16 +31,16 @@ type Identity struct {
 // records it, so that two depots cannot use one bucket.
 func (ps Places) Depot(ctx context.Context) (id string, err error) {
 	const query = "SELECT depot FROM identity WHERE one = 1"
-	err = ps.db.base.Points.row(ctx, query, nil, &id)
+	err = ps.db.Points.Row(ctx, query, nil, &id)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = ps.db.base.Update(ctx, "identify the depot", func(w *write) error {
-			if _, err := w.exec("INSERT INTO identity (one, depot) VALUES (1, $1) ON CONFLICT (one) DO NOTHING", rand.Text()); err != nil {
+		err = ps.db.Update(ctx, "identify the depot", func(w *engine.Write) error {
+			if _, err := w.Exec("INSERT INTO identity (one, depot) VALUES (1, $1) ON CONFLICT (one) DO NOTHING", rand.Text()); err != nil {
 				return err
 			}
-			return w.row(query, nil, &id)
+			return w.Row(query, nil, &id)
 		})
 	}
-	return id, ps.db.base.Fail("identify the depot", err)
+	return id, ps.db.Fail("identify the depot", err)
 }
 
 // Identity returns the identity of the database.
@@ -55,30 +57,30 @@ func (ps Places) identity(ctx context.Context) (id Identity, turned time.Time, e
 		return id, turned, err
 	}
 	var at int64
-	if err = ps.db.base.Points.row(ctx, identityQuery, nil, &id.Depot, &id.Turn, &id.Previous, &at); err == nil {
-		id.Database, err = ps.db.base.Fingerprint(ctx)
+	if err = ps.db.Points.Row(ctx, identityQuery, nil, &id.Depot, &id.Turn, &id.Previous, &at); err == nil {
+		id.Database, err = ps.db.Fingerprint(ctx)
 	}
-	return id, time.UnixMilli(at), ps.db.base.Fail("identify the database", err)
+	return id, time.UnixMilli(at), ps.db.Fail("identify the database", err)
 }
 
 // NewTurn begins a new turn if the current one is older than every, or if there is
 // none, and returns the identity of the database.
 func (ps Places) NewTurn(ctx context.Context, every time.Duration) (Identity, error) {
 	id, turned, err := ps.identity(ctx)
-	due := func() bool { return id.Turn == "" || ps.db.base.Now().Sub(turned) >= every }
+	due := func() bool { return id.Turn == "" || ps.db.Now().Sub(turned) >= every }
 	if err != nil || !due() {
 		return id, err
 	}
-	err = ps.db.base.Update(ctx, "begin a turn", func(w *write) error {
+	err = ps.db.Update(ctx, "begin a turn", func(w *engine.Write) error {
 		var at int64
-		if err := w.row(identityQuery, nil, &id.Depot, &id.Turn, &id.Previous, &at); err != nil {
+		if err := w.Row(identityQuery, nil, &id.Depot, &id.Turn, &id.Previous, &at); err != nil {
 			return err
 		}
 		if turned = time.UnixMilli(at); !due() {
 			return nil // another process was faster
 		}
 		id.Turn, id.Previous = rand.Text(), id.Turn
-		_, err := w.exec("UPDATE identity SET turn = $1, previous = $2, turned = $3 WHERE one = 1", id.Turn, id.Previous, ps.db.base.Now().UnixMilli())
+		_, err := w.Exec("UPDATE identity SET turn = $1, previous = $2, turned = $3 WHERE one = 1", id.Turn, id.Previous, ps.db.Now().UnixMilli())
 		return err
 	})
 	return id, err
@@ -88,8 +90,8 @@ func (ps Places) NewTurn(ctx context.Context, every time.Duration) (Identity, er
 // zero is never.
 func (ps Places) Audited(ctx context.Context) (time.Time, error) {
 	var at sql.NullInt64
-	err := ps.db.base.Points.row(ctx, "SELECT max(audited) FROM identity", nil, &at)
-	return fromMillis(at), ps.db.base.Fail("look up the last audit", err)
+	err := ps.db.Points.Row(ctx, "SELECT max(audited) FROM identity", nil, &at)
+	return engine.FromMillis(at), ps.db.Fail("look up the last audit", err)
 }
 
 // SetAudited records that all objects were compared.
@@ -97,8 +99,8 @@ func (ps Places) SetAudited(ctx context.Context, at time.Time) error {
 	if _, err := ps.Depot(ctx); err != nil {
 		return err
 	}
-	return ps.db.base.Update(ctx, "record an audit", func(w *write) error {
-		_, err := w.exec("UPDATE identity SET audited = $1 WHERE one = 1", at.UnixMilli())
+	return ps.db.Update(ctx, "record an audit", func(w *engine.Write) error {
+		_, err := w.Exec("UPDATE identity SET audited = $1 WHERE one = 1", at.UnixMilli())
 		return err
 	})
 }

@@ -19,12 +19,17 @@ package index
 import (
 	"cmp"
 	"context"
-	"database/sql"
+	"iter"
 	"log/slog"
 	"net"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/schema"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Options of Open. The zero value opens for reading and writing and creates the
@@ -62,7 +67,7 @@ type Options struct {
 	Block int64
 
 	// For tests; zero values mean those of this version.
-	steps        []migration
+	steps        []engine.Migration
 	replicaLimit time.Duration
 }
 
@@ -82,7 +87,7 @@ type DB struct {
 	Copies Copies
 	Nodes  Nodes
 	Stages Stages
-	Waits  *Waits
+	Waits  *engine.Waits
 	// Retention and Trash are for the transactions that a policy removes.
 	Retention Retention
 	Trash     Trash
@@ -93,14 +98,10 @@ type DB struct {
 	// Colds keeps the records of cold contents.
 	Colds Colds
 
-	base *Database
+	base *engine.Database
 
-	maxMisses, maxWanted int64
-	placed               bool
-	tempDir              string
-	block                int64
-	dutyLife             time.Duration // see Nodes
-	limits               listLimits    // see Catalog
+	contents Contents
+	tempDir  string
 }
 
 // Open opens the index in a file or, if where is a URL that begins with
@@ -108,33 +109,29 @@ type DB struct {
 // anything: one that this version is too old for is ErrNewer. What is not an index
 // is ErrCorrupt. With ReadOnly a missing file is fs.ErrNotExist.
 func Open(ctx context.Context, where string, opt Options) (*DB, error) {
-	o := dbOptions{
+	o := engine.Options{
 		ReadOnly: opt.ReadOnly, MustExist: opt.MustExist, Dial: opt.Dial, Replicas: opt.Replicas, ReplicaLimit: opt.replicaLimit,
 		Log: opt.Log, Now: opt.Now, BusyWait: cmp.Or(opt.BusyWait, 10*time.Minute), SQLite: migrations, Postgres: postgresMigrations,
 	}
 	if opt.steps != nil {
 		o.SQLite, o.Postgres = opt.steps, opt.steps
 	}
-	base, err := openDatabase(ctx, where, o)
+	base, err := engine.Open(ctx, where, o)
 	if err != nil {
 		return nil, err
 	}
 	return newDB(base, opt), nil
 }
 
-// IsURL reports whether an address of an index names a database server, as
-// opposed to a file.
-func IsURL(where string) bool { return isPostgres(where) }
-
 // newDB returns the index in a database.
-func newDB(base *Database, opt Options) *DB {
-	db := &DB{base: base, Waits: base.Waits, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000),
-		placed: opt.Placed, tempDir: opt.TempDir, block: max(opt.Block, 1), dutyLife: dutyLife, limits: usualLimits}
-	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub, db.Places, db.Copies = Tokens{db}, WantedKeys{db}, CachedFiles{db},
-		Misses{db}, Scrub{db}, Places{db}, Copies{db}
-	db.Nodes, db.Stages, db.Retention, db.Trash, db.Catalog, db.Sources, db.Colds = Nodes{db}, Stages{db}, Retention{db}, Trash{db},
-		Catalog{db}, Sources{db}, Colds{db}
-	db.Damages, db.Jobs = Damages{db}, Jobs{db}
+func newDB(base *engine.Database, opt Options) *DB {
+	contents := Contents{db: base, placed: opt.Placed, block: max(opt.Block, 1)}
+	db := &DB{base: base, contents: contents, tempDir: opt.TempDir, Waits: base.Waits,
+		Tokens: Tokens{base}, Jobs: Jobs{base}, Copies: Copies{base}, Nodes: Nodes{base, dutyLife},
+		Wanted: WantedKeys{base, cmp.Or(opt.MaxWanted, 1_000_000)}, Misses: Misses{base, cmp.Or(opt.MaxMisses, 2_000_000)},
+		Scrub: Scrub{base}, Places: Places{base}, Damages: Damages{base}, Cached: CachedFiles{contents}, Colds: Colds{base, opt.Placed},
+		Retention: Retention{base}, Trash: Trash{base, contents}, Sources: Sources{base}, Catalog: Catalog{base, usualLimits}}
+	db.Stages = Stages{StageRows{base}, db}
 	return db
 }
 
@@ -142,7 +139,7 @@ func newDB(base *Database, opt Options) *DB {
 func (db *DB) Close() error { return db.base.Close() }
 
 // Watch starts a watch. It must be closed after the index, never before.
-func (db *DB) Watch() (*Watch, error) { return db.base.Watch() }
+func (db *DB) Watch() (*engine.Watch, error) { return db.base.Watch() }
 
 // OnRewind has fn called whenever a Watch finds that the database has lost writes
 // that it knew: by a failover, or by the restore of a backup. What is remembered
@@ -190,22 +187,79 @@ func (s Scope) where(column string, args []any) (string, []any) {
 	return b.String(), args
 }
 
-// millis returns the stored form of a time; the zero time is null.
-func millis(t time.Time) any {
-	if t.IsZero() {
-		return nil
-	}
-	return t.UnixMilli()
+// migrations are the steps of SQLite, postgresMigrations those of PostgreSQL.
+var migrations, postgresMigrations = engine.ReadMigrations(schema.Files, "sqlite"), engine.ReadMigrations(schema.Files, "postgres")
+
+// Stages is the part of the index for pushes that are not transactions yet.
+type Stages struct {
+	StageRows
+	db *DB
 }
 
-func fromMillis(v sql.NullInt64) time.Time {
-	if !v.Valid {
-		return time.Time{}
-	}
-	return time.UnixMilli(v.Int64).UTC()
+// Lookup returns the objects of all products that answer a lookup.
+func (ss Stages) Lookup(ctx context.Context, l symfile.Lookup) ([]Hit, error) {
+	return ss.db.Lookup(ctx, Scope{All: true}, l)
 }
 
-// text makes external metadata valid for any database: valid UTF-8 without NUL.
-func text(s string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
+// SetNeeds is Retention.SetNeeds.
+func (ss Stages) SetNeeds(ctx context.Context, number int64, needs []int64) error {
+	return ss.db.Retention.SetNeeds(ctx, number, needs)
+}
+
+// Unfound is DB.Unfound.
+func (ss Stages) Unfound(ctx context.Context, number int64, entries []Entry) ([]int, error) {
+	return ss.db.Unfound(ctx, number, entries)
+}
+
+// MarkCold sets the records of those rows of a list whose contents are cold. of returns
+// the content of a row, and where its record belongs.
+func MarkCold[T any](ctx context.Context, db *DB, list []T, of func(*T) (blob.Ref, **Cold)) error {
+	return markCold(ctx, db.base, list, of)
+}
+
+// DropReplaced deletes the records of the contents that tools, whose names begin with
+// prefix, derived of the files that r replaces for every caller, and returns their
+// number. The next garbage collection frees their bytes.
+func DropReplaced(ctx context.Context, db *DB, prefix string, r Replacement) (n int64, err error) {
+	return dropReplaced(ctx, db.base, prefix, r)
+}
+
+// Remove removes a transaction without a trash and returns it; see Trash.Remove.
+// Objects that no other transaction holds are hidden immediately; their contents
+// become unreferenced. The transaction's own row stays, its list of files is
+// deleted. If the number does not exist or was removed before, the error is
+// fs.ErrNotExist.
+func (db *DB) Remove(ctx context.Context, number int64) (Transaction, error) {
+	t, err := db.Trash.Remove(ctx, Removal{Number: number, Reason: "rm"})
+	if err != nil {
+		return Transaction{}, err
+	}
+	return t, nil
+}
+
+// Unreferenced yields the contents that have had no references since before.
+func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Unreferenced, error] {
+	return db.contents.Unreferenced(ctx, before)
+}
+
+// Contents yields all contents whose bytes are stored as they are, referenced or not:
+// not the cold ones, but their cold files. Contents that are added or deleted meanwhile
+// may or may not be included.
+func (db *DB) Contents(ctx context.Context) iter.Seq2[Content, error] { return db.contents.All(ctx) }
+
+// DropContents drops those of refs that have had no references since before; see
+// Contents.Drop.
+func (db *DB) DropContents(ctx context.Context, refs []blob.Ref, before time.Time, deleteBlob func(blob.Ref) error) (n int, err error) {
+	return db.contents.Drop(ctx, refs, before, deleteBlob, func(blob.Ref) {})
+}
+
+// Locked runs fn while no other process can write to the index. known reports
+// whether the index has a content. fn must not write to the index.
+func (db *DB) Locked(ctx context.Context, fn func(known func(blob.Ref) (bool, error)) error) error {
+	return db.contents.Locked(ctx, fn)
+}
+
+// HasContent reports whether the index has a content, referenced or not.
+func (db *DB) HasContent(ctx context.Context, ref blob.Ref) (bool, error) {
+	return db.contents.Has(ctx, ref)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -37,11 +38,14 @@ func (c *clock) options() Options { return Options{Now: c.now} }
 
 func openTest(t testing.TB, opt Options) *DB {
 	t.Helper()
-	db, err := Open(t.Context(), newIndex(t), opt)
+	where := newIndex(t)
+	db, err := Open(t.Context(), where, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
+	addresses.Store(db, where)
 	t.Cleanup(func() {
+		addresses.Delete(db)
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
@@ -679,7 +683,7 @@ func testPages(t *testing.T) {
 	symtest.Sequential(t)
 	c := newClock()
 	db := openTest(t, c.options())
-	n := pageRows + 7
+	n := engine.PageRows + 7
 	var entries []Entry
 	for i := range n {
 		entries = append(entries, pdbAge(i, fmt.Sprintf("x%d.pdb", i), byte(i), uint32(i)))
@@ -834,11 +838,7 @@ func testModel(t *testing.T) {
 // breakRows runs statements behind the index's back, foreign keys off.
 func breakRows(t *testing.T, db *DB, statements ...string) {
 	t.Helper()
-	raw, err := openPool(db.base.engine.name(), "rw", 1, 100, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer raw.Close()
+	raw := rawFile(t, db)
 	for _, s := range statements {
 		if _, err := raw.Exec(s); err != nil {
 			t.Fatalf("%v: Exec: error %v, want no error", s, err)
@@ -888,7 +888,7 @@ func TestDamagedFile(t *testing.T) {
 		commitTest(t, db, "", pdb(i+1))
 	}
 	path := filepath.Join(t.TempDir(), "broken.db")
-	if _, err := file(db).writer.Exec("VACUUM INTO $1", path); err != nil {
+	if _, err := rawFile(t, db).Exec("VACUUM INTO $1", path); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(path)
@@ -910,7 +910,7 @@ func TestDamagedFile(t *testing.T) {
 		}
 		_ = broken.Close()
 	}
-	if err != nil && (!errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path)) {
+	if err != nil && (!errors.Is(err, engine.ErrCorrupt) || !strings.Contains(err.Error(), path)) {
 		t.Errorf("the damaged index: error %v, want none, or ErrCorrupt with the path %s", err, path)
 	}
 }
@@ -930,7 +930,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := Open(t.Context(), path, Options{})
-		if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path) {
+		if !errors.Is(err, engine.ErrCorrupt) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: Open: error %v, want ErrCorrupt, one with %q", name, err, path)
 		}
 		if b, _ := os.ReadFile(path); string(b) != text {
@@ -959,12 +959,12 @@ func TestOpenRefuses(t *testing.T) {
 		says      string
 	}{
 		{"PRAGMA user_version = 99; UPDATE state SET format_floor = 98; INSERT INTO migration WITH RECURSIVE k(n) AS (SELECT " + fmt.Sprint(len(migrations)+1) +
-			" UNION ALL SELECT n + 1 FROM k WHERE n < 99) SELECT n, 'later', 'x', 1 FROM k", ErrNewer,
+			" UNION ALL SELECT n + 1 FROM k WHERE n < 99) SELECT n, 'later', 'x', 1 FROM k", engine.ErrNewer,
 			fmt.Sprintf("has format 99, which needs a program that supports format 98, and this program supports formats up to %d", len(migrations))},
-		{"PRAGMA user_version = 99", ErrCorrupt, fmt.Sprintf("it has format 99, and %d migrations are recorded", len(migrations))},
-		{"PRAGMA application_id = 5", ErrForeign, "the database of a different program (application id 0x5); use a different folder"},
-		{"UPDATE migration SET sha256 = 'x'", ErrCorrupt, "differs from that of this program"},
-		{"DELETE FROM migration", ErrCorrupt, "migrations are recorded"},
+		{"PRAGMA user_version = 99", engine.ErrCorrupt, fmt.Sprintf("it has format 99, and %d migrations are recorded", len(migrations))},
+		{"PRAGMA application_id = 5", engine.ErrForeign, "the database of a different program (application id 0x5); use a different folder"},
+		{"UPDATE migration SET sha256 = 'x'", engine.ErrCorrupt, "differs from that of this program"},
+		{"DELETE FROM migration", engine.ErrCorrupt, "migrations are recorded"},
 	} {
 		before := make1(c.statement)
 		_, err := Open(t.Context(), path, Options{})
@@ -979,8 +979,8 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestMigrations(t *testing.T) {
 	for i, m := range migrations {
-		if m.number != i+1 {
-			t.Errorf("migration %s has number %d, want %d", m.name, m.number, i+1)
+		if m.Number != i+1 {
+			t.Errorf("migration %s has number %d, want %d", m.Name, m.Number, i+1)
 		}
 	}
 	if len(migrations) == 0 || len(postgresMigrations) == 0 {
@@ -991,7 +991,7 @@ func TestMigrations(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	db := openTest(t, Options{})
 	commitTest(t, db, "", pdb(1))
-	ro, err := Open(t.Context(), db.base.engine.name(), Options{ReadOnly: true})
+	ro, err := Open(t.Context(), db.base.Name(), Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -999,10 +999,10 @@ func TestReadOnly(t *testing.T) {
 	if n := len(lookupEntry(t, ro, all, pdb(1))); n != 1 {
 		t.Errorf("the read-only index finds %d rows of an added PDB, want 1", n)
 	}
-	if _, err := ro.Commit(t.Context(), Tx{Entries: []Entry{pdb(2)}}, nil); !errors.Is(err, ErrReadOnly) {
+	if _, err := ro.Commit(t.Context(), Tx{Entries: []Entry{pdb(2)}}, nil); !errors.Is(err, engine.ErrReadOnly) {
 		t.Error(err)
 	}
-	if _, err := ro.Remove(t.Context(), 1); !errors.Is(err, ErrReadOnly) {
+	if _, err := ro.Remove(t.Context(), 1); !errors.Is(err, engine.ErrReadOnly) {
 		t.Error(err)
 	}
 	clean(t, ro)
@@ -1031,13 +1031,17 @@ func TestNoSpace(t *testing.T) {
 	db := openTest(t, Options{})
 	commitTest(t, db, "", pdb(1))
 	var pages int
-	if err := file(db).writer.QueryRow("PRAGMA page_count").Scan(&pages); err != nil {
-		t.Fatal(err)
-	}
-	limit := func(n int) {
-		if _, err := file(db).writer.Exec(fmt.Sprintf("PRAGMA max_page_count = %d", n)); err != nil {
+	// The limit is one of the writing connection.
+	onWriter := func(pragma string, dest any) {
+		t.Helper()
+		if err := db.base.Update(t.Context(), "test", func(w *engine.Write) error { return w.Row(pragma, nil, dest) }); err != nil {
 			t.Fatal(err)
 		}
+	}
+	onWriter("PRAGMA page_count", &pages)
+	limit := func(n int) {
+		var most int
+		onWriter(fmt.Sprintf("PRAGMA max_page_count = %d", n), &most)
 	}
 	limit(pages + 4)
 	var entries []Entry
@@ -1045,7 +1049,7 @@ func TestNoSpace(t *testing.T) {
 		entries = append(entries, pdbAge(i+10, "x.pdb", 9, uint32(i)))
 	}
 	_, err := db.Commit(t.Context(), Tx{Entries: entries}, nil)
-	if !errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), db.base.engine.name()) {
+	if !errors.Is(err, engine.ErrNoSpace) || !strings.Contains(err.Error(), db.base.Name()) {
 		t.Fatal(err)
 	}
 	clean(t, db)
@@ -1061,12 +1065,12 @@ func TestNoSpace(t *testing.T) {
 
 func TestWriteLock(t *testing.T) {
 	db := openTest(t, Options{})
-	impatient, err := Open(t.Context(), db.base.engine.name(), Options{BusyWait: time.Nanosecond})
+	impatient, err := Open(t.Context(), db.base.Name(), Options{BusyWait: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer impatient.Close()
-	patient, err := Open(t.Context(), db.base.engine.name(), Options{})
+	patient, err := Open(t.Context(), db.base.Name(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -1074,7 +1078,7 @@ func TestWriteLock(t *testing.T) {
 	waited := make(chan error, 1)
 	_, err = db.Commit(t.Context(), Tx{Entries: []Entry{pdb(1)}}, func(ctx context.Context, _ []blob.Ref) error {
 		// Others cannot write while the check runs, and can read.
-		if _, err := impatient.Commit(ctx, Tx{Entries: []Entry{pdb(2)}}, nil); !errors.Is(err, ErrBusy) {
+		if _, err := impatient.Commit(ctx, Tx{Entries: []Entry{pdb(2)}}, nil); !errors.Is(err, engine.ErrBusy) {
 			t.Errorf("a second writer: %v, want ErrBusy", err)
 		}
 		if hits := lookupEntry(t, impatient, all, pdb(1)); hits != nil {
@@ -1118,12 +1122,12 @@ func TestWriteLock(t *testing.T) {
 // TestQueryPlans makes sure that no lookup ever walks through a table.
 func TestQueryPlans(t *testing.T) {
 	db := openTest(t, Options{})
-	two := Scope{Products: []string{"A", "B"}}
+	raw, two := rawFile(t, db), Scope{Products: []string{"A", "B"}}
 	for cond, order := range map[string]string{nameCond: newestKey, idCond: newestKey, ageCond: ageKey, anyAgeCond: ageKey} {
 		for _, scope := range []Scope{all, two} {
 			args := make([]any, strings.Count(cond, "$"))
 			query, args := lookupSelect(cond, order, maxRows, scope, args)
-			rows, err := file(db).point.db.Query("EXPLAIN QUERY PLAN "+query, args...)
+			rows, err := raw.Query("EXPLAIN QUERY PLAN "+query, args...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -1162,7 +1166,7 @@ func FuzzNames(f *testing.F) {
 		e := Entry{Object: symfile.Object{Kind: symfile.SHA1, Role: symfile.Other, Name: name}, Ref: ref(n), Size: 1,
 			Aliases: []symfile.Alias{{Name: symfile.Fold(name), ID: symfile.Fold(id), Role: symfile.Other}}, Path: path}
 		number := commitTest(t, db, product, e)
-		hits, err := db.Lookup(t.Context(), Scope{Products: []string{text(product)}}, symfile.Lookup{Name: symfile.Fold(symfile.Fold(name)), ID: symfile.Fold(symfile.Fold(id)), Role: symfile.AnyRole})
+		hits, err := db.Lookup(t.Context(), Scope{Products: []string{engine.Text(product)}}, symfile.Lookup{Name: symfile.Fold(symfile.Fold(name)), ID: symfile.Fold(symfile.Fold(id)), Role: symfile.AnyRole})
 		if err != nil || len(hits) == 0 || hits[0].Ref != e.Ref || hits[0].Object.Name != name {
 			t.Fatalf("Lookup: %q, %q, %v, error %v; want length not 0, hits[0].Ref %v, hits[0].Object.Name %v", name, id, hits, err, e.Ref, name)
 		}

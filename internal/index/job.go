@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // ErrLeaseLost means that the worker no longer holds the job: it was leased to
@@ -23,7 +24,7 @@ import (
 var ErrLeaseLost = errors.New("the worker no longer holds the lease of the job")
 
 // Jobs is the queue of jobs, with the memory of failures. Not found is fs.ErrNotExist.
-type Jobs struct{ db *DB }
+type Jobs struct{ db *engine.Database }
 
 // JobState is the state of a job.
 type JobState uint8
@@ -114,7 +115,7 @@ const jobColumns = `id, kind, key, variant, payload, state, priority, attempts, 
  lease_until,
  worker, outcome, detail, result`
 
-func scanJob(scan scanFunc, more ...any) (j Job, err error) {
+func scanJob(scan engine.Scan, more ...any) (j Job, err error) {
 	var created, notBefore int64
 	var started, finished, lease sql.NullInt64
 	var payload, result []byte
@@ -128,7 +129,7 @@ func scanJob(scan scanFunc, more ...any) (j Job, err error) {
 	if notBefore > created {
 		j.NotBefore = time.UnixMilli(notBefore).UTC()
 	}
-	j.Started, j.Finished, j.LeaseUntil = fromMillis(started), fromMillis(finished), fromMillis(lease)
+	j.Started, j.Finished, j.LeaseUntil = engine.FromMillis(started), engine.FromMillis(finished), engine.FromMillis(lease)
 	if result != nil {
 		j.Result = new(blob.Ref)
 		err = scanRef(result, j.Result)
@@ -143,30 +144,30 @@ func scanJob(scan scanFunc, more ...any) (j Job, err error) {
 func (q Jobs) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err error) {
 	const op = "enqueue a job"
 	if j.Kind == "" || j.Key == "" {
-		return 0, false, q.db.base.Fail(op, errors.New("the job has no kind or no key"))
+		return 0, false, q.db.Fail(op, errors.New("the job has no kind or no key"))
 	}
 	if len(j.Payload) > maxPayload || j.Payload != nil && !json.Valid(j.Payload) {
-		return 0, false, q.db.base.Fail(op, errors.New("the payload of the job is too long or not JSON"))
+		return 0, false, q.db.Fail(op, errors.New("the payload of the job is too long or not JSON"))
 	}
 	const active = "SELECT id, priority FROM job WHERE kind = $1 AND key = $2 AND variant = $3 AND state <= 2"
-	key := []any{text(j.Kind), text(j.Key), j.Variant}
+	key := []any{engine.Text(j.Kind), engine.Text(j.Key), j.Variant}
 	priority := 0
 	// Most repeated requests need no write.
-	switch err := q.db.base.Points.row(ctx, active, key, &id, &priority); {
+	switch err := q.db.Points.Row(ctx, active, key, &id, &priority); {
 	case err == nil && priority >= j.Priority:
 		return id, true, nil
 	case err != nil && !errors.Is(err, sql.ErrNoRows):
-		return 0, false, q.db.base.Fail(op, err)
+		return 0, false, q.db.Fail(op, err)
 	}
 	var payload any
 	if j.Payload != nil {
 		payload = []byte(j.Payload)
 	}
-	now := q.db.base.Now()
-	err = q.db.base.Update(ctx, op, func(w *write) error {
-		err := w.row(active, key, &id, &priority)
+	now := q.db.Now()
+	err = q.db.Update(ctx, op, func(w *engine.Write) error {
+		err := w.Row(active, key, &id, &priority)
 		if existing = err == nil; existing {
-			_, err = w.exec("UPDATE job SET priority = "+larger("priority", "$2")+" WHERE id = $1", id, j.Priority)
+			_, err = w.Exec("UPDATE job SET priority = "+engine.Larger("priority", "$2")+" WHERE id = $1", id, j.Priority)
 			return err
 		}
 		if !errors.Is(err, sql.ErrNoRows) {
@@ -174,8 +175,8 @@ func (q Jobs) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err 
 		}
 		if j.MaxQueued > 0 {
 			queued := 0
-			if err := w.row("SELECT count(*) FROM job WHERE state = 1 AND kind = $1 AND priority >= $2",
-				[]any{text(j.Kind), j.Priority}, &queued); err != nil {
+			if err := w.Row("SELECT count(*) FROM job WHERE state = 1 AND kind = $1 AND priority >= $2",
+				[]any{engine.Text(j.Kind), j.Priority}, &queued); err != nil {
 				return err
 			}
 			if queued >= j.MaxQueued {
@@ -186,10 +187,10 @@ func (q Jobs) Enqueue(ctx context.Context, j Job) (id int64, existing bool, err 
 		if j.NotBefore.After(now) {
 			after = j.NotBefore.UnixMilli()
 		}
-		if err := w.jobsChanged(); err != nil {
+		if err := w.JobsChanged(); err != nil {
 			return err
 		}
-		return w.row(`INSERT INTO job
+		return w.Row(`INSERT INTO job
 			(kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, worker, token, outcome, detail)
 			VALUES ($1, $2, $3, $4, 1, $5, 0, $6, $7, $8, '', '', '', '') RETURNING id`,
 			append(key, payload, j.Priority, cmp.Or(j.MaxAttempts, maxAttempts), now.UnixMilli(), after), &id)
@@ -220,7 +221,7 @@ var (
 )
 
 func bothJobs(format string) string {
-	return each(fmt.Sprintf(format, wantedJobs), fmt.Sprintf(format, pgWantedJobs))
+	return engine.Dialects(fmt.Sprintf(format, wantedJobs), fmt.Sprintf(format, pgWantedJobs))
 }
 
 // Lease leases up to n jobs of these kinds and variants (none: all) to a worker
@@ -230,25 +231,25 @@ func bothJobs(format string) string {
 func (q Jobs) Lease(ctx context.Context, worker string, kinds []string, variants []int, d time.Duration, n int) ([]Job, error) {
 	const op = "lease jobs"
 	if worker == "" || n <= 0 || d <= 0 {
-		return nil, q.db.base.Fail(op, errors.New("the lease request has no worker, number or duration"))
+		return nil, q.db.Fail(op, errors.New("the lease request has no worker, number or duration"))
 	}
 	k, v, err := jobLists(kinds, variants)
 	if err != nil {
-		return nil, q.db.base.Fail(op, err)
+		return nil, q.db.Fail(op, err)
 	}
-	now := q.db.base.Now().UnixMilli()
+	now := q.db.Now().UnixMilli()
 	var some bool
-	if err := q.db.base.Points.row(ctx, someJobs, []any{now, k, v}, &some); err != nil || !some {
-		return nil, q.db.base.Fail(op, err)
+	if err := q.db.Points.Row(ctx, someJobs, []any{now, k, v}, &some); err != nil || !some {
+		return nil, q.db.Fail(op, err)
 	}
 	token := rand.Text()
 	var jobs []Job
-	err = q.db.base.UpdateUnsynced(ctx, op, func(w *write) error {
+	err = q.db.UpdateUnsynced(ctx, op, func(w *engine.Write) error {
 		jobs = nil
 		if err := requeueJobs(w, now); err != nil {
 			return err
 		}
-		return w.each(leaseJobs, []any{now, k, v, n, now + d.Milliseconds(), text(worker), token}, func(scan scanFunc) error {
+		return w.Each(leaseJobs, []any{now, k, v, n, now + d.Milliseconds(), engine.Text(worker), token}, func(scan engine.Scan) error {
 			j, err := scanJob(scan)
 			j.Token = token
 			jobs = append(jobs, j)
@@ -279,12 +280,12 @@ func jobLists(kinds []string, variants []int) (k, v string, err error) {
 
 // requeue requeues running jobs whose lease has expired. Worker and token stay:
 // until another worker leases such a job, its worker may still finish it.
-func requeueJobs(w *write, now int64) error {
-	if _, err := w.exec(`UPDATE job SET state = 4, finished = $1, outcome = $2, detail = 'no heartbeat from ' || worker, lease_until = NULL
+func requeueJobs(w *engine.Write, now int64) error {
+	if _, err := w.Exec(`UPDATE job SET state = 4, finished = $1, outcome = $2, detail = 'no heartbeat from ' || worker, lease_until = NULL
 		WHERE state = 2 AND lease_until <= $1 AND attempts >= max_attempts`, now, OutcomeLost); err != nil {
 		return err
 	}
-	_, err := w.exec(`UPDATE job SET state = 1, outcome = $2, detail = 'no heartbeat from ' || worker, lease_until = NULL
+	_, err := w.Exec(`UPDATE job SET state = 1, outcome = $2, detail = 'no heartbeat from ' || worker, lease_until = NULL
 		WHERE state = 2 AND lease_until <= $1`, now, OutcomeLost)
 	return err
 }
@@ -296,9 +297,9 @@ const heldJob = "id = $1 AND worker = $2 AND token = $3 AND token <> '' AND stat
 // Heartbeat extends a lease to d from now. ErrLeaseLost means that the worker no
 // longer holds the job.
 func (q Jobs) Heartbeat(ctx context.Context, id int64, worker, token string, d time.Duration) error {
-	until := q.db.base.Now().Add(d).UnixMilli()
-	return q.db.base.UpdateUnsynced(ctx, "renew a lease", func(w *write) error {
-		n, err := w.exec("UPDATE job SET state = 2, lease_until = $4 WHERE "+heldJob, id, text(worker), token, until)
+	until := q.db.Now().Add(d).UnixMilli()
+	return q.db.UpdateUnsynced(ctx, "renew a lease", func(w *engine.Write) error {
+		n, err := w.Exec("UPDATE job SET state = 2, lease_until = $4 WHERE "+heldJob, id, engine.Text(worker), token, until)
 		return leased(id, n, err)
 	})
 }
@@ -333,33 +334,33 @@ func (q Jobs) Fail(ctx context.Context, id int64, worker, token string, o Outcom
 }
 
 func (q Jobs) finish(ctx context.Context, op string, id int64, worker, token string, state JobState, o Outcome) error {
-	now := q.db.base.Now().UnixMilli()
+	now := q.db.Now().UnixMilli()
 	var result any
 	if o.Result != nil {
 		result = o.Result[:]
 	}
-	return q.db.base.Update(ctx, op, func(w *write) error {
-		if err := w.jobsChanged(); err != nil {
+	return q.db.Update(ctx, op, func(w *engine.Write) error {
+		if err := w.JobsChanged(); err != nil {
 			return err
 		}
-		args := []any{id, text(worker), token, text(o.Class), text(o.Detail)}
+		args := []any{id, engine.Text(worker), token, engine.Text(o.Class), engine.Text(o.Detail)}
 		if state == JobFailed && !o.Retry.IsZero() {
-			n, err := w.exec("UPDATE job SET state = 1, outcome = $4, detail = $5, not_before = $6, lease_until = NULL, token = '' "+
+			n, err := w.Exec("UPDATE job SET state = 1, outcome = $4, detail = $5, not_before = $6, lease_until = NULL, token = '' "+
 				"WHERE attempts < max_attempts AND "+heldJob,
 				append(args, o.Retry.UnixMilli())...)
 			if err != nil || n > 0 {
 				return err
 			}
 		}
-		n, err := w.exec("UPDATE job SET state = $6, outcome = $4, detail = $5, result = $7, finished = $8, lease_until = NULL WHERE "+heldJob,
+		n, err := w.Exec("UPDATE job SET state = $6, outcome = $4, detail = $5, result = $7, finished = $8, lease_until = NULL WHERE "+heldJob,
 			append(args, state, result, now)...)
 		if err != nil || n > 0 {
 			return err
 		}
 		var reported bool
-		if err := w.row("SELECT EXISTS (SELECT 1 FROM job "+
+		if err := w.Row("SELECT EXISTS (SELECT 1 FROM job "+
 			"WHERE id = $1 AND worker = $2 AND token = $3 AND token <> '' AND state = $4)",
-			[]any{id, text(worker), token, state}, &reported); err != nil || reported {
+			[]any{id, engine.Text(worker), token, state}, &reported); err != nil || reported {
 			return err
 		}
 		return leased(id, 0, nil)
@@ -369,11 +370,11 @@ func (q Jobs) finish(ctx context.Context, op string, id int64, worker, token str
 // Release returns a job to the queue, for a worker that is about to stop. The
 // attempt does not count.
 func (q Jobs) Release(ctx context.Context, id int64, worker, token string) error {
-	return q.db.base.UpdateUnsynced(ctx, "release a job", func(w *write) error {
-		n, err := w.exec("UPDATE job SET state = 1, attempts = attempts - 1, lease_until = NULL, token = '' WHERE "+heldJob, id,
-			text(worker), token)
+	return q.db.UpdateUnsynced(ctx, "release a job", func(w *engine.Write) error {
+		n, err := w.Exec("UPDATE job SET state = 1, attempts = attempts - 1, lease_until = NULL, token = '' WHERE "+heldJob, id,
+			engine.Text(worker), token)
 		if err == nil && n > 0 {
-			err = w.jobsChanged()
+			err = w.JobsChanged()
 		}
 		return leased(id, n, err)
 	})
@@ -383,16 +384,16 @@ func (q Jobs) Release(ctx context.Context, id int64, worker, token string) error
 // running. Its worker learns it from the next Heartbeat. An unknown job is
 // fs.ErrNotExist.
 func (q Jobs) Cancel(ctx context.Context, id int64) (was bool, err error) {
-	err = q.db.base.Update(ctx, "cancel a job", func(w *write) error {
-		n, err := w.exec("UPDATE job SET state = 5, finished = $2, lease_until = NULL WHERE id = $1 AND state <= 2", id, q.db.base.Now().UnixMilli())
+	err = q.db.Update(ctx, "cancel a job", func(w *engine.Write) error {
+		n, err := w.Exec("UPDATE job SET state = 5, finished = $2, lease_until = NULL WHERE id = $1 AND state <= 2", id, q.db.Now().UnixMilli())
 		if was = n > 0; err == nil && was {
-			err = w.jobsChanged()
+			err = w.JobsChanged()
 		}
 		if err != nil || was {
 			return err
 		}
 		var is bool
-		if err := w.row("SELECT EXISTS (SELECT 1 FROM job WHERE id = $1)", []any{id}, &is); err != nil || is {
+		if err := w.Row("SELECT EXISTS (SELECT 1 FROM job WHERE id = $1)", []any{id}, &is); err != nil || is {
 			return err
 		}
 		return fmt.Errorf("job %d: %w", id, fs.ErrNotExist)
@@ -409,19 +410,19 @@ func (q Jobs) Job(ctx context.Context, id int64) (Job, error) {
 // the error is fs.ErrNotExist.
 func (q Jobs) Last(ctx context.Context, kind, key string, variant int) (Job, error) {
 	return q.job(ctx, "SELECT "+jobColumns+" FROM job WHERE kind = $1 AND key = $2 AND variant = $3 ORDER BY id DESC LIMIT 1",
-		text(kind), text(key), variant)
+		engine.Text(kind), engine.Text(key), variant)
 }
 
 func (q Jobs) job(ctx context.Context, query string, args ...any) (j Job, err error) {
 	if err := ctx.Err(); err != nil {
-		return j, q.db.base.Fail("look up a job", err)
+		return j, q.db.Fail("look up a job", err)
 	}
 	err = fs.ErrNotExist
-	qerr := q.db.base.Points.each(context.WithoutCancel(ctx), true, query, args, func(scan scanFunc) (bool, error) {
+	qerr := q.db.Points.Each(context.WithoutCancel(ctx), true, query, args, func(scan engine.Scan) (bool, error) {
 		j, err = scanJob(scan)
 		return false, err
 	})
-	return j, q.db.base.Fail("look up a job", cmp.Or(qerr, err))
+	return j, q.db.Fail("look up a job", cmp.Or(qerr, err))
 }
 
 // JobFilter selects jobs; the zero value selects all.
@@ -443,7 +444,7 @@ func (q Jobs) List(ctx context.Context, f JobFilter) ([]Job, error) {
 	}
 	for _, c := range [...]struct{ column, value string }{{"kind", f.Kind}, {"key", f.Key}, {"worker", f.Worker}} {
 		if c.value != "" {
-			and(c.column+" = ?", text(c.value))
+			and(c.column+" = ?", engine.Text(c.value))
 		}
 	}
 	in := func(column string, list []int) {
@@ -468,12 +469,12 @@ func (q Jobs) List(ctx context.Context, f JobFilter) ([]Job, error) {
 		query += " LIMIT " + strconv.Itoa(f.Limit)
 	}
 	list := []Job{}
-	err := q.db.base.Scans.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
+	err := q.db.Scans.Each(ctx, false, query, args, func(scan engine.Scan) (bool, error) {
 		j, err := scanJob(scan)
 		list = append(list, j)
 		return true, err
 	})
-	return list, q.db.base.Fail("list jobs", err)
+	return list, q.db.Fail("list jobs", err)
 }
 
 // JobStats summarizes the jobs of one kind.
@@ -502,11 +503,11 @@ type JobOutcome struct {
 // proportional to the number of jobs.
 func (q Jobs) Stats(ctx context.Context) ([]JobStats, error) {
 	list := []JobStats{}
-	now := q.db.base.Now().UnixMilli()
-	err := q.db.base.Scans.each(ctx, true, `SELECT kind, state, CASE WHEN state > 2 THEN outcome ELSE '' END AS class, count(*),
+	now := q.db.Now().UnixMilli()
+	err := q.db.Scans.Each(ctx, true, `SELECT kind, state, CASE WHEN state > 2 THEN outcome ELSE '' END AS class, count(*),
 		count(*) FILTER (WHERE state = 1 AND not_before > $1 OR state = 2 AND lease_until <= $1), min(created),
 		coalesce(sum(finished - started), 0), coalesce(max(finished - started), 0)
-		FROM job GROUP BY kind, state, class ORDER BY kind, state, class`, []any{now}, func(scan scanFunc) (bool, error) {
+		FROM job GROUP BY kind, state, class ORDER BY kind, state, class`, []any{now}, func(scan engine.Scan) (bool, error) {
 		var kind string
 		var o JobOutcome
 		var apart, created, total, longest int64
@@ -528,11 +529,11 @@ func (q Jobs) Stats(ctx context.Context) ([]JobStats, error) {
 		}
 		return true, nil
 	})
-	return list, q.db.base.Fail("count jobs", err)
+	return list, q.db.Fail("count jobs", err)
 }
 
 // Sweep deletes the jobs that ended before a time and returns their number.
 func (q Jobs) Sweep(ctx context.Context, before time.Time) (int64, error) {
-	return q.db.forget(ctx, "job", "DELETE FROM job "+
+	return forget(ctx, q.db, "job", "DELETE FROM job "+
 		"WHERE id IN (SELECT id FROM job WHERE finished < $2 ORDER BY finished LIMIT $1)", before.UnixMilli())
 }

@@ -404,7 +404,7 @@ func TestJobState(t *testing.T) {
 
 // TestPlansScanNoTable: frequent queries do not scan a table.
 func TestPlansScanNoTable(t *testing.T) {
-	db := openTest(t, Options{})
+	raw := rawFile(t, openTest(t, Options{}))
 	for query, want := range map[string]string{
 		"SELECT source FROM miss WHERE key = $1 ORDER BY source":                                                    "SEARCH miss USING COVERING INDEX sqlite_autoindex_miss_1 (key=?)",
 		"SELECT id FROM job WHERE kind = $1 AND key = $2 AND variant = $3 AND state <= 2":                           "SEARCH job USING INDEX job_active (kind=? AND key=? AND variant=?)",
@@ -415,7 +415,7 @@ func TestPlansScanNoTable(t *testing.T) {
 		"SELECT class FROM failure WHERE source = $1 AND tool = $2 AND version = $3":                                "SEARCH failure USING PRIMARY KEY (source=? AND tool=? AND version=?)",
 		"SELECT no FROM wanted WHERE name = $1 AND id = $2 AND client = $3":                                         "SEARCH wanted USING COVERING INDEX sqlite_autoindex_wanted_1 (name=? AND id=? AND client=?)",
 	} {
-		rows, err := file(db).point.db.Query("EXPLAIN QUERY PLAN "+query, make([]any, strings.Count(query, "$"))...)
+		rows, err := raw.Query("EXPLAIN QUERY PLAN "+query, make([]any, strings.Count(query, "$"))...)
 		if err != nil {
 			t.Fatalf("%v: Query: error %v, want no error", query, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // inHashes and inTexts are conditions on a column that take a JSON list.
@@ -14,11 +15,11 @@ func inHashes(column, arg string) (sqlite, postgres string) {
 
 func eachHash(before, column, arg, after string) string {
 	s, p := inHashes(column, arg)
-	return each(before+s+after, before+p+after)
+	return engine.Dialects(before+s+after, before+p+after)
 }
 
 func inTexts(before, column, arg string) string {
-	return each(before+column+" IN (SELECT value FROM json_each("+arg+"))",
+	return engine.Dialects(before+column+" IN (SELECT value FROM json_each("+arg+"))",
 		before+column+" IN (SELECT v FROM json_array_elements_text("+arg+"::text::json) AS k(v))")
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -131,9 +132,9 @@ func (db *DB) hits(ctx context.Context, constant bool, query string, args []any)
 	// which costs more than the query.
 	ctx = context.WithoutCancel(ctx)
 	var hits []Hit
-	read := func(r reader) error {
+	read := func(r engine.Reader) error {
 		hits = nil
-		return r.each(ctx, constant, query, args, func(scan scanFunc) (bool, error) {
+		return r.Each(ctx, constant, query, args, func(scan engine.Scan) (bool, error) {
 			var h Hit
 			if err := scanStored(scan, &h.Stored, &h.Role, &h.Signature); err != nil {
 				return false, err
@@ -155,13 +156,13 @@ func (db *DB) hits(ctx context.Context, constant bool, query string, args []any)
 
 // scanStored reads objectColumns and fileColumns into s, and the columns after
 // them into more.
-func scanStored(scan scanFunc, s *Stored, more ...any) error {
+func scanStored(scan engine.Scan, s *Stored, more ...any) error {
 	var added int64
 	var own sql.NullInt64
 	if err := scanObject(scan, s, append([]any{&s.Number, &added, &own, &s.Path, &s.Archive, &s.Source, &s.Try}, more...)...); err != nil {
 		return err
 	}
-	s.Added, s.ModTime = time.UnixMilli(added).UTC(), fromMillis(own)
+	s.Added, s.ModTime = time.UnixMilli(added).UTC(), engine.FromMillis(own)
 	s.Number = max(s.Number, 0)
 	return nil
 }
@@ -174,7 +175,7 @@ func (db *DB) HasObject(ctx context.Context, o symfile.Object, size int64) (bool
 		return false, nil
 	}
 	var is bool
-	err := db.base.Points.row(ctx, `SELECT EXISTS (SELECT 1 FROM lookup l JOIN object o ON o.id = l.object_id JOIN content c ON c.id = o.content_id
+	err := db.base.Points.Row(ctx, `SELECT EXISTS (SELECT 1 FROM lookup l JOIN object o ON o.id = l.object_id JOIN content c ON c.id = o.content_id
 		WHERE l.id = $1 AND l.name = $2 AND o.kind = $3 AND c.size = $4)`, []any{aliases[0].ID, aliases[0].Name, o.Kind, size}, &is)
 	return is, db.base.Fail("look up an object", err)
 }

@@ -6,10 +6,15 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // Misses is the stored negative cache: the misses of upstreams.
-type Misses struct{ db *DB }
+type Misses struct {
+	db   *engine.Database
+	most int64 // see Options
+}
 
 // Miss records that an upstream does not have the file for a key.
 type Miss struct {
@@ -27,8 +32,8 @@ type Miss struct {
 // may lose the last ones. Above Options.MaxMisses, the oldest misses are
 // deleted.
 func (ms Misses) Put(ctx context.Context, misses []Miss) error {
-	for batch := range slices.Chunk(misses, touchBatch) {
-		if err := ms.db.base.UpdateUnsynced(ctx, "store misses", func(w *write) error {
+	for batch := range slices.Chunk(misses, engine.BatchRows) {
+		if err := ms.db.UpdateUnsynced(ctx, "store misses", func(w *engine.Write) error {
 			last := make(map[[2]string]int, len(batch)) // of several with one key and upstream the last one counts
 			for i, m := range batch {
 				last[[2]string{m.Key, m.Source}] = i
@@ -37,21 +42,21 @@ func (ms Misses) Put(ctx context.Context, misses []Miss) error {
 			for i, m := range batch {
 				if last[[2]string{m.Key, m.Source}] == i {
 					keys = append(keys, []any{m.Key, m.Source})
-					rows = append(rows, []any{m.Key, m.Source, m.Class, m.Until.UnixMilli(), m.Since.UnixMilli(), text(m.Detail)})
+					rows = append(rows, []any{m.Key, m.Source, m.Class, m.Until.UnixMilli(), m.Since.UnixMilli(), engine.Text(m.Detail)})
 				}
 			}
-			gone, err := w.many("DELETE FROM miss WHERE key = $1 AND source = $2", keys)
+			gone, err := w.Many("DELETE FROM miss WHERE key = $1 AND source = $2", keys)
 			if err != nil {
 				return err
 			}
-			if _, err := w.many("INSERT INTO miss (key, source, class, ends, since, detail) VALUES ($1, $2, $3, $4, $5, $6)", rows); err != nil {
+			if _, err := w.Many("INSERT INTO miss (key, source, class, ends, since, detail) VALUES ($1, $2, $3, $4, $5, $6)", rows); err != nil {
 				return err
 			}
 			added := int64(len(rows))
 			for _, n := range gone {
 				added -= n
 			}
-			return limitRows(w, "miss", added, ms.db.maxMisses, oldestMisses)
+			return limitRows(w, "miss", added, ms.most, oldestMisses)
 		}); err != nil {
 			return err
 		}
@@ -63,39 +68,39 @@ const oldestMisses = "DELETE FROM miss WHERE no IN (SELECT no FROM miss ORDER BY
 
 // limitRows counts the rows added to a limited table and deletes the oldest above
 // most.
-func limitRows(w *write, table string, added, most int64, deleteOldest string) error {
+func limitRows(w *engine.Write, table string, added, most int64, deleteOldest string) error {
 	var n int64
-	if err := w.row("UPDATE tally SET n = n + $2 WHERE name = $1 RETURNING n", []any{table, added}, &n); err != nil {
+	if err := w.Row("UPDATE tally SET n = n + $2 WHERE name = $1 RETURNING n", []any{table, added}, &n); err != nil {
 		return err
 	}
 	if n <= most {
 		return nil
 	}
-	gone, err := w.exec(deleteOldest, n-most)
+	gone, err := w.Exec(deleteOldest, n-most)
 	if err != nil {
 		return err
 	}
 	return countRows(w, table, -gone)
 }
 
-func countRows(w *write, table string, n int64) error {
+func countRows(w *engine.Write, table string, n int64) error {
 	if n == 0 {
 		return nil
 	}
-	_, err := w.exec("UPDATE tally SET n = n + $2 WHERE name = $1", table, n)
+	_, err := w.Exec("UPDATE tally SET n = n + $2 WHERE name = $1", table, n)
 	return err
 }
 
 // Of returns the stored misses of a key, by upstream, including expired ones.
 func (ms Misses) Of(ctx context.Context, key string) ([]Miss, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, ms.db.base.Fail("look up misses", err)
+		return nil, ms.db.Fail("look up misses", err)
 	}
 	var list []Miss
 	// See hits for why the query is not cancellable.
-	err := ms.db.base.Points.each(context.WithoutCancel(ctx), true,
+	err := ms.db.Points.Each(context.WithoutCancel(ctx), true,
 		"SELECT source, class, ends, since, detail FROM miss WHERE key = $1 ORDER BY source", []any{key},
-		func(scan scanFunc) (bool, error) {
+		func(scan engine.Scan) (bool, error) {
 			m := Miss{Key: key}
 			var ends, since int64
 			err := scan(&m.Source, &m.Class, &ends, &since, &m.Detail)
@@ -103,7 +108,7 @@ func (ms Misses) Of(ctx context.Context, key string) ([]Miss, error) {
 			list = append(list, m)
 			return true, err
 		})
-	return list, ms.db.base.Fail("look up misses", err)
+	return list, ms.db.Fail("look up misses", err)
 }
 
 // MissFilter selects misses; the zero value selects all.
@@ -122,15 +127,15 @@ type MissFilter struct {
 // key is flushed, every process knows when Flush returns.
 func (ms Misses) Flush(ctx context.Context, f MissFilter) (int64, error) {
 	n, err := ms.flush(ctx, f)
-	if n == 0 || !ms.db.base.Shared() {
+	if n == 0 || !ms.db.Shared() {
 		return n, err
 	}
-	update := ms.db.base.Update
+	update := ms.db.Update
 	if f.Key != "" {
-		update = ms.db.base.UpdateUnsynced
+		update = ms.db.UpdateUnsynced
 	}
-	return n, errors.Join(err, update(context.WithoutCancel(ctx), "report forgotten misses", func(w *write) error {
-		_, err := w.exec("UPDATE epoch SET n = n + 1 WHERE name = 'miss'")
+	return n, errors.Join(err, update(context.WithoutCancel(ctx), "report forgotten misses", func(w *engine.Write) error {
+		_, err := w.Exec("UPDATE epoch SET n = n + 1 WHERE name = 'miss'")
 		return err
 	}))
 }
@@ -143,10 +148,10 @@ func (ms Misses) flush(ctx context.Context, f MissFilter) (int64, error) {
 	const rest = "($3 = '' OR source = $3) AND ($4 = 0 OR class = $4) AND since < $5"
 	switch {
 	case f.Key != "":
-		return ms.db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key = $2 AND "+rest+" LIMIT $1)",
+		return forget(ctx, ms.db, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key = $2 AND "+rest+" LIMIT $1)",
 			f.Key, f.Source, f.Class, before)
 	case f.KeyPrefix != "":
-		return ms.db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key >= $2 AND key < $6 AND "+rest+" LIMIT $1)",
+		return forget(ctx, ms.db, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key >= $2 AND key < $6 AND "+rest+" LIMIT $1)",
 			f.KeyPrefix, f.Source, f.Class, before, prefixEnd(f.KeyPrefix))
 	}
 	return ms.flushAll(ctx, "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE no > $2 AND "+rest+" ORDER BY no LIMIT $1) "+
@@ -159,9 +164,9 @@ func (ms Misses) flushAll(ctx context.Context, statement string, args ...any) (s
 	last := int64(math.MinInt64)
 	for {
 		var n, next int64
-		err := ms.db.base.UpdateUnsynced(ctx, "delete misses", func(w *write) error {
+		err := ms.db.UpdateUnsynced(ctx, "delete misses", func(w *engine.Write) error {
 			n, next = 0, last
-			err := w.each(statement, append([]any{touchBatch, last}, args...), func(scan scanFunc) error {
+			err := w.Each(statement, append([]any{engine.BatchRows, last}, args...), func(scan engine.Scan) error {
 				var no int64
 				err := scan(&no)
 				next = max(next, no)
@@ -177,7 +182,7 @@ func (ms Misses) flushAll(ctx context.Context, statement string, args ...any) (s
 			return sum, err
 		}
 		last = next
-		if sum += n; n < touchBatch {
+		if sum += n; n < engine.BatchRows {
 			return sum, nil
 		}
 	}
@@ -185,17 +190,17 @@ func (ms Misses) flushAll(ctx context.Context, statement string, args ...any) (s
 
 // Sweep deletes the misses that expired before a time and returns their number.
 func (ms Misses) Sweep(ctx context.Context, before time.Time) (int64, error) {
-	return ms.db.forget(ctx, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE ends < $2 ORDER BY ends LIMIT $1)",
+	return forget(ctx, ms.db, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE ends < $2 ORDER BY ends LIMIT $1)",
 		before.UnixMilli())
 }
 
 // forget runs a statement that deletes up to $1 rows of a limited table, until
 // none are left to delete.
-func (db *DB) forget(ctx context.Context, table, statement string, args ...any) (sum int64, err error) {
+func forget(ctx context.Context, db *engine.Database, table, statement string, args ...any) (sum int64, err error) {
 	for {
 		var n int64
-		err := db.base.UpdateUnsynced(ctx, "delete rows of "+table, func(w *write) (err error) {
-			if n, err = w.exec(statement, append([]any{touchBatch}, args...)...); err != nil {
+		err := db.UpdateUnsynced(ctx, "delete rows of "+table, func(w *engine.Write) (err error) {
+			if n, err = w.Exec(statement, append([]any{engine.BatchRows}, args...)...); err != nil {
 				return err
 			}
 			return countRows(w, table, -n)
@@ -203,7 +208,7 @@ func (db *DB) forget(ctx context.Context, table, statement string, args ...any) 
 		if err != nil {
 			return sum, err
 		}
-		if sum += n; n < touchBatch {
+		if sum += n; n < engine.BatchRows {
 			return sum, nil
 		}
 	}
@@ -220,13 +225,13 @@ type MissStats struct {
 // to their number: up to a second for two million.
 func (ms Misses) Stats(ctx context.Context) ([]MissStats, error) {
 	list := []MissStats{}
-	err := ms.db.base.Scans.each(ctx, true, "SELECT class, count(*), count(*) FILTER (WHERE ends <= $1) FROM miss GROUP BY class "+
-		"ORDER BY class", []any{ms.db.base.Now().UnixMilli()},
-		func(scan scanFunc) (bool, error) {
+	err := ms.db.Scans.Each(ctx, true, "SELECT class, count(*), count(*) FILTER (WHERE ends <= $1) FROM miss GROUP BY class "+
+		"ORDER BY class", []any{ms.db.Now().UnixMilli()},
+		func(scan engine.Scan) (bool, error) {
 			var s MissStats
 			err := scan(&s.Class, &s.Misses, &s.Expired)
 			list = append(list, s)
 			return true, err
 		})
-	return list, ms.db.base.Fail("count misses", err)
+	return list, ms.db.Fail("count misses", err)
 }

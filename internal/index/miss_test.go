@@ -23,7 +23,7 @@ func putMisses(t testing.TB, db *DB, misses ...Miss) {
 // tally returns how many rows a bounded table has, as counted.
 func tally(t testing.TB, db *DB, table string) (n int64) {
 	t.Helper()
-	if err := db.base.Scans.row(t.Context(), "SELECT n FROM tally WHERE name = $1", []any{table}, &n); err != nil {
+	if err := db.base.Scans.Row(t.Context(), "SELECT n FROM tally WHERE name = $1", []any{table}, &n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -49,7 +49,7 @@ func testMisses(t *testing.T) {
 	if s, _ := w.State(); s != state {
 		t.Error("misses change the state")
 	}
-	if _, inFile := db.base.engine.(*sqliteFile); inFile {
+	if !db.base.Shared() {
 		if n, _ := w.Writes(); n == writes {
 			t.Error("misses were not written")
 		}

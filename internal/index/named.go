@@ -3,6 +3,7 @@ package index
 import (
 	"context"
 
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -20,7 +21,7 @@ func NamedIn(ctx context.Context, db *DB, scope Scope, name string) (n Named, er
 	}
 	exists := func(table, column, cond string, args ...any) (is bool, err error) {
 		where, args := scope.where(column, append([]any{name}, args...))
-		err = db.base.Points.each(ctx, scope.few(), "SELECT 1 FROM "+table+" WHERE "+cond+where+" LIMIT 1", args, func(scanFunc) (bool, error) {
+		err = db.base.Points.Each(ctx, scope.few(), "SELECT 1 FROM "+table+" WHERE "+cond+where+" LIMIT 1", args, func(engine.Scan) (bool, error) {
 			is = true
 			return false, nil
 		})

@@ -6,6 +6,8 @@ import (
 	"database/sql"
 	"errors"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // Nodes is the part of the index through which the processes on one database
@@ -13,11 +15,14 @@ import (
 // this process were the only one.
 //
 // All times are those of the database's clock.
-type Nodes struct{ db *DB }
+type Nodes struct {
+	db   *engine.Database
+	life time.Duration // how long the holder of a duty may be silent
+}
 
 // Shared reports whether processes of several machines can use the index.
 func (n Nodes) Shared() bool {
-	return n.db.base.Shared()
+	return n.db.Shared()
 }
 
 // dutyLife is how long the holder of a duty may be silent before another process
@@ -55,7 +60,7 @@ func (n Nodes) lease(ctx context.Context, name string, every time.Duration, end 
 		return true, run(ctx)
 	}
 	holder := rand.Text()
-	held, err := n.row(ctx, "take a duty", holdDuty, name, holder, n.db.dutyLife.Seconds(), every.Seconds())
+	held, err := n.row(ctx, "take a duty", holdDuty, name, holder, n.life.Seconds(), every.Seconds())
 	if err != nil || !held {
 		return false, err
 	}
@@ -65,7 +70,7 @@ func (n Nodes) lease(ctx context.Context, name string, every time.Duration, end 
 	}
 	// The end is recorded even if ctx has ended, so that the next process need not
 	// wait.
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), pointLimit)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), engine.PointLimit)
 	defer cancel()
 	args := []any{name, holder}
 	if end == endDuty {
@@ -85,7 +90,7 @@ func (n Nodes) whileHeld(ctx context.Context, name, holder string, run func(ctx 
 	end, renewing := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(renewing)
-		life := n.db.dutyLife
+		life := n.life
 		tick := time.NewTicker(life / 3)
 		defer tick.Stop()
 		for renewed := time.Now(); ; {
@@ -115,11 +120,11 @@ func (n Nodes) whileHeld(ctx context.Context, name, holder string, run func(ctx 
 
 // row runs a statement that returns true or no row.
 func (n Nodes) row(ctx context.Context, op, text string, args ...any) (is bool, err error) {
-	err = n.db.base.Points.row(ctx, text, args, &is)
+	err = n.db.Points.Row(ctx, text, args, &is)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
-	return is, n.db.base.Fail(op, err)
+	return is, n.db.Fail(op, err)
 }
 
 // Pause tells the other processes that an upstream must not be asked for a
@@ -131,26 +136,26 @@ func (n Nodes) Pause(ctx context.Context, upstream string, d time.Duration, why 
 	_, err := n.row(ctx, "record a pause", `WITH put AS (INSERT INTO pause (source, until, why)
 		VALUES ($1, now() + make_interval(secs => $2), $3)
 		ON CONFLICT (source) DO UPDATE SET until = greatest(pause.until, excluded.until), why = excluded.why RETURNING true)
-		SELECT true FROM put, pg_notify('`+channel+`', '')`, text(upstream), d.Seconds(), text(why))
+		SELECT true FROM put, pg_notify('`+engine.Channel+`', '')`, engine.Text(upstream), d.Seconds(), engine.Text(why))
 	return err
 }
 
 // Sweep deletes the rows of ended processes, pauses and work, and of old
 // authenticators.
 func (n Nodes) Sweep(ctx context.Context) error {
-	return n.db.base.Fail("delete old rows", n.db.base.SweepNodes(ctx))
+	return n.db.Fail("delete old rows", n.db.SweepNodes(ctx))
 }
 
 // Pool returns the state of the connections. ok is false for an index in a file.
-func (n Nodes) Pool() (p Pool, ok bool) { return n.db.base.Pool() }
+func (n Nodes) Pool() (p engine.Pool, ok bool) { return n.db.Pool() }
 
 // Replicas counts what replicas of the database did for this process; zero if there are
 // none.
-func (n Nodes) Replicas() ReplicaStatus { return n.db.base.Replicas() }
+func (n Nodes) Replicas() engine.ReplicaStatus { return n.db.Replicas() }
 
 // FirstUse records the use of a Kerberos authenticator, given by a hash, for a
 // duration. It reports whether no process has recorded it within that time. It
 // does not wait for the disk: a crash of the database server forgets the uses.
 func (n Nodes) FirstUse(ctx context.Context, key [16]byte, keep time.Duration) (bool, error) {
-	return n.db.base.FirstUse(ctx, key, keep)
+	return n.db.FirstUse(ctx, key, keep)
 }

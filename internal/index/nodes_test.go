@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // openNodes opens one new database n times, each with a watch.
-func openNodes(t *testing.T, n int) (dbs []*DB, watches []*Watch) {
+func openNodes(t *testing.T, n int) (dbs []*DB, watches []*engine.Watch) {
 	t.Helper()
 	where := newDatabase(t)
 	for range n {
@@ -72,10 +73,10 @@ func TestDuties(t *testing.T) {
 	}
 	// Another process does not get the chore while it runs, longer than a lease.
 	for _, db := range dbs {
-		db.dutyLife = 300 * time.Millisecond
+		db.Nodes.life = 300 * time.Millisecond
 	}
 	ran, err := dbs[0].Nodes.Do(t.Context(), "long", 0, func(ctx context.Context) error {
-		_ = ctxio.Pause(ctx, 3*dbs[0].dutyLife)
+		_ = ctxio.Pause(ctx, 3*dbs[0].Nodes.life)
 		if ran, err := dbs[1].Nodes.Do(ctx, "long", 0, run); ran || err != nil {
 			t.Errorf("a chore that another process runs: ran %v, error %v, want neither", ran, err)
 		}
@@ -127,7 +128,7 @@ func TestOnce(t *testing.T) {
 		t.Errorf("work that was done before: ran %v, error %v; want true and none", ran, err)
 	}
 	var rows int
-	if err := dbs[0].base.Points.row(t.Context(), "SELECT count(*) FROM duty", nil, &rows); err != nil || rows != 0 {
+	if err := dbs[0].base.Points.Row(t.Context(), "SELECT count(*) FROM duty", nil, &rows); err != nil || rows != 0 {
 		t.Errorf("%d rows after the work, error %v; want none", rows, err)
 	}
 }
@@ -190,91 +191,6 @@ func TestReplays(t *testing.T) {
 	}
 	if is, err := dbs[0].Nodes.FirstUse(t.Context(), old, time.Hour); is || err != nil {
 		t.Errorf("a use after a sweep: first %v, error %v, want the recorded one", is, err)
-	}
-}
-
-// Uses of authenticators that come while another one is recorded are recorded
-// together: a database that is far away does not make each client wait for the one
-// before.
-func TestReplaysTogether(t *testing.T) {
-	t.Parallel()
-	where := newDatabase(t)
-	var turns turnCounter
-	var dbs []*DB
-	for i := range 2 {
-		opt := Options{}
-		if i == 0 {
-			opt.Dial = turns.dial
-		}
-		db, err := Open(t.Context(), where, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		dbs = append(dbs, db)
-	}
-	counted, other := dbs[0], dbs[1]
-	use := func(db *DB, key byte) bool {
-		is, err := db.Nodes.FirstUse(t.Context(), [16]byte{key}, time.Hour)
-		if err != nil {
-			t.Errorf("authenticator %d: %v", key, err)
-		}
-		return is
-	}
-	// While a transaction holds the row of an authenticator, its use waits, and so do
-	// all that come later.
-	conn, err := other.base.engine.(*postgres).pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	held := [16]byte{200}
-	if _, err := conn.Exec(t.Context(), "INSERT INTO replay (key, until) VALUES ($1, now() + interval '1 hour')", held[:]); err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	all.Go(func() {
-		if use(counted, 200) {
-			t.Error("an authenticator that another process has recorded is new")
-		}
-	})
-	replays := &counted.base.engine.(*postgres).replays
-	waiting := func() (n int, running bool) {
-		replays.mu.Lock()
-		defer replays.mu.Unlock()
-		return len(replays.waiting), replays.running
-	}
-	symtest.Await(t, time.Minute, "the first statement", func() bool {
-		n, running := waiting()
-		return n == 0 && running
-	})
-	const keys = 40
-	var first [keys]atomic.Int32
-	for i := range 3 * keys {
-		all.Go(func() {
-			if use(counted, byte(i%keys)) {
-				first[i%keys].Add(1)
-			}
-		})
-	}
-	symtest.Await(t, time.Minute, "the waiting uses", func() bool {
-		n, _ := waiting()
-		return n == 3*keys
-	})
-	before := turns.n.Load()
-	if err := conn.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	all.Wait()
-	if n := turns.n.Load() - before; n > 3 { // one of the first statement, and a statement that was not prepared
-		t.Errorf("%d round trips for %d uses, want at most 3", n, 3*keys)
-	}
-	for i := range first {
-		if n := first[i].Load(); n != 1 {
-			t.Errorf("authenticator %d: %d first uses, want 1", i, n)
-		}
-		if use(other, byte(i)) {
-			t.Errorf("authenticator %d is new for another process", i)
-		}
 	}
 }
 
@@ -361,9 +277,15 @@ func TestMissEpoch(t *testing.T) {
 // time is a little behind.
 func TestJobAtOnce(t *testing.T) {
 	t.Parallel()
-	dbs, _ := openNodes(t, 2)
-	right := dbs[0].base.now
-	dbs[0].base.now = func() time.Time { return right().Add(900 * time.Millisecond) }
+	where := newDatabase(t)
+	dbs := make([]*DB, 2)
+	for i, now := range []func() time.Time{func() time.Time { return dbs[1].base.Now().Add(900 * time.Millisecond) }, nil} {
+		var err error
+		if dbs[i], err = Open(t.Context(), where, Options{Now: now}); err != nil {
+			t.Fatal(err)
+		}
+		defer dbs[i].Close()
+	}
 	if _, _, err := dbs[0].Jobs.Enqueue(t.Context(), Job{Kind: "symcache", Key: "k"}); err != nil {
 		t.Fatal(err)
 	}

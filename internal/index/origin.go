@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // ErrImported means that the transaction with this origin has been imported already
@@ -15,9 +17,9 @@ var ErrImported = errors.New("the transaction has been imported already")
 // been removed: their numbers here by their numbers in the store.
 func (db *DB) Origins(ctx context.Context, store string) (map[string]int64, error) {
 	list := map[string]int64{}
-	err := db.base.Scans.each(ctx, true, "SELECT origin_number, id FROM tx WHERE origin_store = $1 AND deleted_at IS NULL ORDER BY id",
-		[]any{text(store)},
-		func(scan scanFunc) (bool, error) {
+	err := db.base.Scans.Each(ctx, true, "SELECT origin_number, id FROM tx WHERE origin_store = $1 AND deleted_at IS NULL ORDER BY id",
+		[]any{engine.Text(store)},
+		func(scan engine.Scan) (bool, error) {
 			var number string
 			var id int64
 			err := scan(&number, &id)
@@ -29,10 +31,10 @@ func (db *DB) Origins(ctx context.Context, store string) (map[string]int64, erro
 
 // checkOrigin returns an error if a transaction with this origin exists and has not
 // been removed.
-func checkOrigin(w *write, o Origin) error {
+func checkOrigin(w *engine.Write, o Origin) error {
 	var id int64
-	err := w.row("SELECT id FROM tx WHERE origin_store = $1 AND origin_number = $2 AND deleted_at IS NULL",
-		[]any{text(o.Store), text(o.Number)}, &id)
+	err := w.Row("SELECT id FROM tx WHERE origin_store = $1 AND origin_number = $2 AND deleted_at IS NULL",
+		[]any{engine.Text(o.Store), engine.Text(o.Number)}, &id)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
@@ -105,7 +106,7 @@ func TestReplicasOfSQLite(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if s := db.Nodes.Replicas(); s != (ReplicaStatus{}) {
+	if s := db.Nodes.Replicas(); s != (engine.ReplicaStatus{}) {
 		t.Errorf("%+v, want nothing", s)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // Places is the part of the index for contents in a bucket.
@@ -26,7 +27,7 @@ import (
 //   - Abandon, an expired lease, or the removal of the content doom it. Only
 //     doomed objects are deleted in the store, after a delay, and a doomed place
 //     never comes back.
-type Places struct{ db *DB }
+type Places struct{ db *engine.Database }
 
 // ErrNotUploaded means that a commit refers to a content that is neither known
 // nor uploaded: its lease has expired, or the content was dropped meanwhile. The
@@ -45,13 +46,13 @@ type Upload struct {
 // Begin records uploads of a node, durably, before they begin. Their leases end
 // after d; Renew extends them.
 func (ps Places) Begin(ctx context.Context, node string, d time.Duration, uploads []Upload) error {
-	until := ps.db.base.Now().Add(d).UnixMilli()
-	return ps.db.base.Update(ctx, "begin uploads", func(w *write) error {
+	until := ps.db.Now().Add(d).UnixMilli()
+	return ps.db.Update(ctx, "begin uploads", func(w *engine.Write) error {
 		rows := make([][]any, len(uploads))
 		for i, u := range uploads {
-			rows[i] = []any{u.Place, text(node), u.Ref[:], u.Size, until}
+			rows[i] = []any{u.Place, engine.Text(node), u.Ref[:], u.Size, until}
 		}
-		_, err := w.many("INSERT INTO upload (place, node, sha256, size, done, lease_until) VALUES ($1, $2, $3, $4, 0, $5)", rows)
+		_, err := w.Many("INSERT INTO upload (place, node, sha256, size, done, lease_until) VALUES ($1, $2, $3, $4, 0, $5)", rows)
 		return err
 	})
 }
@@ -60,8 +61,8 @@ func (ps Places) Begin(ctx context.Context, node string, d time.Duration, upload
 // one of them has expired and it was abandoned, the error wraps ErrNotUploaded,
 // and none is marked.
 func (ps Places) Done(ctx context.Context, places []string) error {
-	return ps.db.base.Update(ctx, "end uploads", func(w *write) error {
-		marked, err := w.many("UPDATE upload SET done = 1 WHERE place = $1", argLists(places))
+	return ps.db.Update(ctx, "end uploads", func(w *engine.Write) error {
+		marked, err := w.Many("UPDATE upload SET done = 1 WHERE place = $1", argLists(places))
 		if i := slices.Index(marked, 0); i >= 0 {
 			return fmt.Errorf("upload %s: its lease has expired: %w", places[i], ErrNotUploaded)
 		}
@@ -72,22 +73,22 @@ func (ps Places) Done(ctx context.Context, places []string) error {
 // Finished reports whether there is an upload of a content that is done and that
 // no commit has taken over.
 func (ps Places) Finished(ctx context.Context, c Content) (is bool, err error) {
-	err = ps.db.base.Points.row(ctx, "SELECT EXISTS (SELECT 1 FROM upload WHERE sha256 = $1 AND size = $2 AND done = 1)",
+	err = ps.db.Points.Row(ctx, "SELECT EXISTS (SELECT 1 FROM upload WHERE sha256 = $1 AND size = $2 AND done = 1)",
 		[]any{c.Ref[:], c.Size}, &is)
-	return is, ps.db.base.Fail("look up an upload", err)
+	return is, ps.db.Fail("look up an upload", err)
 }
 
 // IsUpload reports whether a place is that of an upload: neither doomed nor taken over.
 func (ps Places) IsUpload(ctx context.Context, place string) (is bool, err error) {
-	err = ps.db.base.Points.row(ctx, "SELECT EXISTS (SELECT 1 FROM upload WHERE place = $1)", []any{place}, &is)
-	return is, ps.db.base.Fail("look up an upload", err)
+	err = ps.db.Points.Row(ctx, "SELECT EXISTS (SELECT 1 FROM upload WHERE place = $1)", []any{place}, &is)
+	return is, ps.db.Fail("look up an upload", err)
 }
 
 // Extend extends the leases of all uploads that are done to d from now.
 func (ps Places) Extend(ctx context.Context, d time.Duration) error {
-	until := ps.db.base.Now().Add(d).UnixMilli()
-	return ps.db.base.UpdateUnsynced(ctx, "extend uploads", func(w *write) error {
-		_, err := w.exec("UPDATE upload SET lease_until = $1 WHERE done = 1 AND lease_until < $1", until)
+	until := ps.db.Now().Add(d).UnixMilli()
+	return ps.db.UpdateUnsynced(ctx, "extend uploads", func(w *engine.Write) error {
+		_, err := w.Exec("UPDATE upload SET lease_until = $1 WHERE done = 1 AND lease_until < $1", until)
 		return err
 	})
 }
@@ -95,10 +96,10 @@ func (ps Places) Extend(ctx context.Context, d time.Duration) error {
 // Renew extends the leases of those of the places that are still uploads to d
 // from now.
 func (ps Places) Renew(ctx context.Context, places []string, d time.Duration) error {
-	until := ps.db.base.Now().Add(d).UnixMilli()
-	for batch := range slices.Chunk(places, touchBatch) {
-		if err := ps.db.base.UpdateUnsynced(ctx, "renew uploads", func(w *write) error {
-			_, err := w.many("UPDATE upload SET lease_until = $2 WHERE place = $1", argLists(batch, until))
+	until := ps.db.Now().Add(d).UnixMilli()
+	for batch := range slices.Chunk(places, engine.BatchRows) {
+		if err := ps.db.UpdateUnsynced(ctx, "renew uploads", func(w *engine.Write) error {
+			_, err := w.Many("UPDATE upload SET lease_until = $2 WHERE place = $1", argLists(batch, until))
 			return err
 		}); err != nil {
 			return err
@@ -110,9 +111,9 @@ func (ps Places) Renew(ctx context.Context, places []string, d time.Duration) er
 // Abandon dooms those of the places that are still uploads. A crash before that
 // leaves them to Expire.
 func (ps Places) Abandon(ctx context.Context, places []string) error {
-	now := ps.db.base.Now().UnixMilli()
-	for batch := range slices.Chunk(places, touchBatch) {
-		if err := ps.db.base.UpdateUnsynced(ctx, "abandon uploads", func(w *write) error { return doomUploads(w, batch, now) }); err != nil {
+	now := ps.db.Now().UnixMilli()
+	for batch := range slices.Chunk(places, engine.BatchRows) {
+		if err := ps.db.UpdateUnsynced(ctx, "abandon uploads", func(w *engine.Write) error { return doomUploads(w, batch, now) }); err != nil {
 			return err
 		}
 	}
@@ -129,12 +130,12 @@ func argLists(places []string, more ...any) [][]any {
 }
 
 // doom moves those of the places that are uploads to the doomed places.
-func doomUploads(w *write, places []string, now int64) error {
-	if _, err := w.many("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM upload "+
+func doomUploads(w *engine.Write, places []string, now int64) error {
+	if _, err := w.Many("INSERT INTO doomed (place, sha256, size, since) SELECT place, sha256, size, $2 FROM upload "+
 		"WHERE place = $1", argLists(places, now)); err != nil {
 		return err
 	}
-	_, err := w.many("DELETE FROM upload WHERE place = $1", argLists(places))
+	_, err := w.Many("DELETE FROM upload WHERE place = $1", argLists(places))
 	return err
 }
 
@@ -143,10 +144,10 @@ func doomUploads(w *write, places []string, now int64) error {
 func (ps Places) Expire(ctx context.Context, before time.Time) (n int, err error) {
 	for {
 		var batch []string
-		err := ps.db.base.Update(ctx, "doom expired uploads", func(w *write) error {
+		err := ps.db.Update(ctx, "doom expired uploads", func(w *engine.Write) error {
 			batch = nil
-			if err := w.each("SELECT place FROM upload WHERE lease_until < $1 ORDER BY lease_until LIMIT $2",
-				[]any{before.UnixMilli(), pageRows}, func(scan scanFunc) error {
+			if err := w.Each("SELECT place FROM upload WHERE lease_until < $1 ORDER BY lease_until LIMIT $2",
+				[]any{before.UnixMilli(), engine.PageRows}, func(scan engine.Scan) error {
 					var p string
 					err := scan(&p)
 					batch = append(batch, p)
@@ -154,12 +155,12 @@ func (ps Places) Expire(ctx context.Context, before time.Time) (n int, err error
 				}); err != nil {
 				return err
 			}
-			return doomUploads(w, batch, ps.db.base.Now().UnixMilli())
+			return doomUploads(w, batch, ps.db.Now().UnixMilli())
 		})
 		if err != nil {
 			return n, err
 		}
-		if n += len(batch); len(batch) < pageRows {
+		if n += len(batch); len(batch) < engine.PageRows {
 			return n, nil
 		}
 	}
@@ -171,12 +172,12 @@ func (ps Places) Expire(ctx context.Context, before time.Time) (n int, err error
 func (ps Places) Of(ctx context.Context, ref blob.Ref) (u Upload, added time.Time, err error) {
 	u.Ref = ref
 	var at int64
-	err = ps.db.base.Points.row(ctx, "SELECT place, size, added, coalesce(damage, '') FROM content "+
+	err = ps.db.Points.Row(ctx, "SELECT place, size, added, coalesce(damage, '') FROM content "+
 		"WHERE sha256 = $1 AND place IS NOT NULL", []any{ref[:]}, &u.Place, &u.Size, &at, &u.Damage)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
-	return u, time.UnixMilli(at).UTC(), ps.db.base.Fail("look up a place", err)
+	return u, time.UnixMilli(at).UTC(), ps.db.Fail("look up a place", err)
 }
 
 // Doomed yields the places that were doomed before a time and are not deleted
@@ -185,7 +186,7 @@ func (ps Places) Of(ctx context.Context, ref blob.Ref) (u Upload, added time.Tim
 func (ps Places) Doomed(ctx context.Context, before time.Time) iter.Seq2[Upload, error] {
 	return func(yield func(Upload, error) bool) {
 		since, place := int64(-1)<<62, ""
-		pages(ctx, ps.db, yield, func(scan scanFunc) (Upload, error) {
+		engine.Pages(ctx, ps.db, yield, func(scan engine.Scan) (Upload, error) {
 			var u Upload
 			var ref []byte
 			if err := scan(&since, &place, &ref, &u.Size); err != nil {
@@ -194,23 +195,23 @@ func (ps Places) Doomed(ctx context.Context, before time.Time) iter.Seq2[Upload,
 			u.Place = place
 			return u, scanRef(ref, &u.Ref)
 		}, `SELECT since, place, sha256, size FROM doomed WHERE swept IS NULL AND since < $1 AND (since, place) > ($2, $3)
-			ORDER BY since, place LIMIT $4`, func() []any { return []any{before.UnixMilli(), since, place, pageRows} })
+			ORDER BY since, place LIMIT $4`, func() []any { return []any{before.UnixMilli(), since, place, engine.PageRows} })
 	}
 }
 
 // Pending returns the number and the bytes of the doomed places whose objects are
 // not deleted yet.
 func (ps Places) Pending(ctx context.Context) (n, bytes int64, err error) {
-	err = ps.db.base.Scans.row(ctx, "SELECT count(*), coalesce(sum(size), 0) FROM doomed WHERE swept IS NULL", nil, &n, &bytes)
-	return n, bytes, ps.db.base.Fail("count doomed places", err)
+	err = ps.db.Scans.Row(ctx, "SELECT count(*), coalesce(sum(size), 0) FROM doomed WHERE swept IS NULL", nil, &n, &bytes)
+	return n, bytes, ps.db.Fail("count doomed places", err)
 }
 
 // Swept records that the store has deleted the objects of doomed places.
 func (ps Places) Swept(ctx context.Context, places []string) error {
-	now := ps.db.base.Now().UnixMilli()
-	for batch := range slices.Chunk(places, touchBatch) {
-		if err := ps.db.base.Update(ctx, "record deleted objects", func(w *write) error {
-			_, err := w.many("UPDATE doomed SET swept = $2 WHERE place = $1", argLists(batch, now))
+	now := ps.db.Now().UnixMilli()
+	for batch := range slices.Chunk(places, engine.BatchRows) {
+		if err := ps.db.Update(ctx, "record deleted objects", func(w *engine.Write) error {
+			_, err := w.Many("UPDATE doomed SET swept = $2 WHERE place = $1", argLists(batch, now))
 			return err
 		}); err != nil {
 			return err
@@ -225,7 +226,7 @@ func (ps Places) Swept(ctx context.Context, places []string) error {
 func (ps Places) Resweep(ctx context.Context, before time.Time) iter.Seq2[Upload, error] {
 	return func(yield func(Upload, error) bool) {
 		swept, place := int64(-1)<<62, ""
-		pages(ctx, ps.db, yield, func(scan scanFunc) (Upload, error) {
+		engine.Pages(ctx, ps.db, yield, func(scan engine.Scan) (Upload, error) {
 			var u Upload
 			var ref []byte
 			if err := scan(&swept, &place, &ref, &u.Size); err != nil {
@@ -234,15 +235,15 @@ func (ps Places) Resweep(ctx context.Context, before time.Time) iter.Seq2[Upload
 			u.Place = place
 			return u, scanRef(ref, &u.Ref)
 		}, `SELECT swept, place, sha256, size FROM doomed WHERE swept IS NOT NULL AND swept < $1 AND (swept, place) > ($2, $3)
-			ORDER BY swept, place LIMIT $4`, func() []any { return []any{before.UnixMilli(), swept, place, pageRows} })
+			ORDER BY swept, place LIMIT $4`, func() []any { return []any{before.UnixMilli(), swept, place, engine.PageRows} })
 	}
 }
 
 // Forget deletes the rows of deleted places.
 func (ps Places) Forget(ctx context.Context, places []string) error {
-	for batch := range slices.Chunk(places, touchBatch) {
-		if err := ps.db.base.Update(ctx, "forget deleted objects", func(w *write) error {
-			_, err := w.many("DELETE FROM doomed WHERE place = $1 AND swept IS NOT NULL", argLists(batch))
+	for batch := range slices.Chunk(places, engine.BatchRows) {
+		if err := ps.db.Update(ctx, "forget deleted objects", func(w *engine.Write) error {
+			_, err := w.Many("DELETE FROM doomed WHERE place = $1 AND swept IS NOT NULL", argLists(batch))
 			return err
 		}); err != nil {
 			return err
@@ -254,24 +255,24 @@ func (ps Places) Forget(ctx context.Context, places []string) error {
 const knownPlace = `SELECT EXISTS (SELECT 1 FROM content WHERE sha256 = $2 AND place = $1)
 	OR EXISTS (SELECT 1 FROM upload WHERE place = $1) OR EXISTS (SELECT 1 FROM doomed WHERE place = $1)`
 
-var doomStray = each("INSERT INTO doomed (place, sha256, size, since) SELECT $1, $2, $3, $4 WHERE NOT ("+knownPlace+")",
+var doomStray = engine.Dialects("INSERT INTO doomed (place, sha256, size, since) SELECT $1, $2, $3, $4 WHERE NOT ("+knownPlace+")",
 	"INSERT INTO doomed (place, sha256, size, since) SELECT $1::text, $2::bytea, $3::bigint, $4::bigint WHERE NOT ("+knownPlace+")")
 
 // Known reports whether the index has a place, with this content, in any table.
 func (ps Places) Known(ctx context.Context, u Upload) (known bool, err error) {
-	err = ps.db.base.Points.row(ctx, knownPlace, []any{u.Place, u.Ref[:]}, &known)
-	return known, ps.db.base.Fail("look up a place", err)
+	err = ps.db.Points.Row(ctx, knownPlace, []any{u.Place, u.Ref[:]}, &known)
+	return known, ps.db.Fail("look up a place", err)
 }
 
 // Stray dooms objects of the bucket that the index does not know.
 func (ps Places) Stray(ctx context.Context, strays []Upload) error {
-	now := ps.db.base.Now().UnixMilli()
-	return ps.db.base.Update(ctx, "doom unknown objects", func(w *write) error {
+	now := ps.db.Now().UnixMilli()
+	return ps.db.Update(ctx, "doom unknown objects", func(w *engine.Write) error {
 		rows := make([][]any, len(strays))
 		for i, u := range strays {
 			rows[i] = []any{u.Place, u.Ref[:], u.Size, now}
 		}
-		_, err := w.many(doomStray, rows)
+		_, err := w.Many(doomStray, rows)
 		return err
 	})
 }
@@ -280,21 +281,21 @@ func (ps Places) Stray(ctx context.Context, strays []Upload) error {
 // it. The next upload of the content gives it another one; until then the error of Of
 // is fs.ErrNotExist. It does nothing if the content has another place by now.
 func (ps Places) GiveUp(ctx context.Context, u Upload) error {
-	return ps.db.base.Update(ctx, "give up an object", func(w *write) error {
-		n, err := w.exec("UPDATE content SET place = NULL WHERE sha256 = $1 AND place = $2", u.Ref[:], u.Place)
+	return ps.db.Update(ctx, "give up an object", func(w *engine.Write) error {
+		n, err := w.Exec("UPDATE content SET place = NULL WHERE sha256 = $1 AND place = $2", u.Ref[:], u.Place)
 		if err != nil || n == 0 {
 			return err
 		}
-		_, err = w.exec("INSERT INTO doomed (place, sha256, size, since) VALUES ($1, $2, $3, $4)",
-			u.Place, u.Ref[:], u.Size, ps.db.base.Now().UnixMilli())
+		_, err = w.Exec("INSERT INTO doomed (place, sha256, size, since) VALUES ($1, $2, $3, $4)",
+			u.Place, u.Ref[:], u.Size, ps.db.Now().UnixMilli())
 		return err
 	})
 }
 
 // Count returns the number of contents in the bucket.
 func (ps Places) Count(ctx context.Context) (n int64, err error) {
-	err = ps.db.base.Points.row(ctx, "SELECT contents FROM state WHERE one = 1", nil, &n)
-	return n, ps.db.base.Fail("count", err)
+	err = ps.db.Points.Row(ctx, "SELECT contents FROM state WHERE one = 1", nil, &n)
+	return n, ps.db.Fail("count", err)
 }
 
 // Named yields the places of the contents with hashes from low to high, in their
@@ -302,7 +303,7 @@ func (ps Places) Count(ctx context.Context) (n int64, err error) {
 func (ps Places) Named(ctx context.Context, low, high blob.Ref) iter.Seq2[Upload, error] {
 	return func(yield func(Upload, error) bool) {
 		from, after := low, false
-		pages(ctx, ps.db, yield, func(scan scanFunc) (Upload, error) {
+		engine.Pages(ctx, ps.db, yield, func(scan engine.Scan) (Upload, error) {
 			var u Upload
 			var ref []byte
 			if err := scan(&u.Place, &ref, &u.Size); err != nil {
@@ -314,7 +315,7 @@ func (ps Places) Named(ctx context.Context, low, high blob.Ref) iter.Seq2[Upload
 		}, `SELECT place, sha256, size FROM content WHERE place IS NOT NULL AND sha256 >= $1 AND sha256 <= $2 AND NOT ($3 AND sha256 = $1)
 			ORDER BY sha256 LIMIT $4`, func() []any {
 			at := from
-			return []any{at[:], high[:], after, pageRows}
+			return []any{at[:], high[:], after, engine.PageRows}
 		})
 	}
 }

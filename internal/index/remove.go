@@ -8,39 +8,34 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
-// Remove removes a transaction without a trash and returns it; see Trash.Remove.
-// Objects that no other transaction holds are hidden immediately; their contents
-// become unreferenced. The transaction's own row stays, its list of files is
-// deleted. If the number does not exist or was removed before, the error is
-// fs.ErrNotExist.
-func (db *DB) Remove(ctx context.Context, number int64) (Transaction, error) {
-	t, err := db.Trash.Remove(ctx, Removal{Number: number, Reason: "rm"})
-	if err != nil {
-		return Transaction{}, err
-	}
-	return t, nil
+// Contents is the part of the index for contents, whoever refers to them.
+type Contents struct {
+	db     *engine.Database
+	placed bool  // see Options
+	block  int64 // see Options
 }
 
-func removeFilesOf(w *write, ctx context.Context, number int64, now time.Time) error {
+func removeFilesOf(w *engine.Write, ctx context.Context, number int64, now time.Time) error {
 	// The visibility changes only where this was the newest transaction of its
 	// product.
-	objects, err := w.ids(`SELECT DISTINCT f.object_id FROM tx_file f
+	objects, err := w.IDs(`SELECT DISTINCT f.object_id FROM tx_file f
 		JOIN tx t ON t.id = f.tx_id
 		JOIN seen s ON s.object_id = f.object_id AND s.product_id = t.product_id AND s.tx_id = t.id
 		WHERE f.tx_id = $1`, number)
 	if err != nil {
 		return err
 	}
-	if _, err := w.exec("DELETE FROM tx_file WHERE tx_id = $1", number); err != nil {
+	if _, err := w.Exec("DELETE FROM tx_file WHERE tx_id = $1", number); err != nil {
 		return err
 	}
 	rows := make([][]any, len(objects))
 	for i, o := range objects {
 		rows[i] = []any{o, number}
 	}
-	for batch := range slices.Chunk(rows, touchBatch) {
+	for batch := range slices.Chunk(rows, engine.BatchRows) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -48,23 +43,23 @@ func removeFilesOf(w *write, ctx context.Context, number int64, now time.Time) e
 			return err
 		}
 	}
-	if _, err := w.exec("UPDATE tx SET deleted_at = $2 WHERE id = $1", number, now.UnixMilli()); err != nil {
+	if _, err := w.Exec("UPDATE tx SET deleted_at = $2 WHERE id = $1", number, now.UnixMilli()); err != nil {
 		return err
 	}
 	return nextGeneration(w)
 }
 
 var (
-	seeThrough = over("object_id number, tx_id number", `UPDATE seen SET tx_id = n.newest FROM
+	seeThrough = engine.Over("object_id number, tx_id number", `UPDATE seen SET tx_id = n.newest FROM
 		(SELECT k.object_id, k.tx_id, max(f.tx_id) AS newest FROM {k} JOIN tx g ON g.id = k.tx_id
 		 JOIN tx_file f ON f.object_id = k.object_id JOIN tx t ON t.id = f.tx_id AND t.product_id = g.product_id
 		GROUP BY k.object_id, k.tx_id) AS n
 		WHERE seen.object_id = n.object_id AND seen.tx_id = n.tx_id`)
-	hide = over("object_id number, tx_id number", "DELETE FROM seen WHERE (object_id, tx_id) IN (SELECT k.object_id, k.tx_id FROM {k})")
+	hide = engine.Over("object_id number, tx_id number", "DELETE FROM seen WHERE (object_id, tx_id) IN (SELECT k.object_id, k.tx_id FROM {k})")
 
-	releaseContentsOf = over("object_id number, tx_id number",
+	releaseContentsOf = engine.Over("object_id number, tx_id number",
 		releaseThose("SELECT o.content_id FROM {k} CROSS JOIN object o WHERE o.id = k.object_id"))
-	releaseContents = over("id number", releaseThose("SELECT k.id FROM {k}"))
+	releaseContents = engine.Over("id number", releaseThose("SELECT k.id FROM {k}"))
 )
 
 // releaseThose returns the statement that marks those of the selected contents as
@@ -78,14 +73,14 @@ func releaseThose(selected string) string {
 // updateVisibility makes objects, each with the transaction that no longer holds it,
 // visible through the next newest transaction of the product, or hides them if there is
 // none.
-func updateVisibility(w *write, objects [][]any, now time.Time) error {
-	if _, err := w.execOver(seeThrough, objects); err != nil {
+func updateVisibility(w *engine.Write, objects [][]any, now time.Time) error {
+	if _, err := w.ExecOver(seeThrough, objects); err != nil {
 		return err
 	}
-	if _, err := w.execOver(hide, objects); err != nil {
+	if _, err := w.ExecOver(hide, objects); err != nil {
 		return err
 	}
-	_, err := w.execOver(releaseContentsOf, objects, now.UnixMilli())
+	_, err := w.ExecOver(releaseContentsOf, objects, now.UnixMilli())
 	return err
 }
 
@@ -95,16 +90,16 @@ const referenced = `(EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id =
  OR EXISTS (SELECT 1 FROM derived d WHERE d.content_id = c.id) OR EXISTS (SELECT 1 FROM cold k WHERE k.base_id = c.id))`
 
 // release marks those contents as unreferenced that have no references left.
-func releaseUnused(w *write, now time.Time, contents ...int64) error {
-	_, err := w.execOver(releaseContents, numbers(contents), now.UnixMilli())
+func releaseUnused(w *engine.Write, now time.Time, contents ...int64) error {
+	_, err := w.ExecOver(releaseContents, engine.Numbers(contents), now.UnixMilli())
 	return err
 }
 
 // Unreferenced yields the contents that have had no references since before.
-func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Unreferenced, error] {
+func (cs Contents) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Unreferenced, error] {
 	return func(yield func(Unreferenced, error) bool) {
 		since, id := int64(-1)<<62, int64(0)
-		pages(ctx, db, yield, func(scan scanFunc) (Unreferenced, error) {
+		engine.Pages(ctx, cs.db, yield, func(scan engine.Scan) (Unreferenced, error) {
 			var c Unreferenced
 			var ref []byte
 			var cold int64
@@ -118,7 +113,7 @@ func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Unre
 			WHERE k.content_id = c.id AND k.plain_since IS NULL), (SELECT coalesce(sum(k.size), 0)
 			FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = c.id), `+storedWithDerived("$5")+`
 			FROM content c WHERE unreferenced_since IS NOT NULL AND unreferenced_since <= $1 AND (unreferenced_since, id) > ($2, $3)
-			ORDER BY unreferenced_since, id LIMIT $4`, func() []any { return []any{before.UnixMilli(), since, id, pageRows, db.block} })
+			ORDER BY unreferenced_since, id LIMIT $4`, func() []any { return []any{before.UnixMilli(), since, id, engine.PageRows, cs.block} })
 	}
 }
 
@@ -136,97 +131,59 @@ func storedWithDerived(block string) string {
 const storedContents = `SELECT c.id, c.sha256, c.size FROM content c WHERE c.id > $1
 	AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL) ORDER BY c.id LIMIT $2`
 
-// Contents yields all contents whose bytes are stored as they are, referenced or not:
+// All yields all contents whose bytes are stored as they are, referenced or not:
 // not the cold ones, but their cold files. Contents that are added or deleted meanwhile
 // may or may not be included.
-func (db *DB) Contents(ctx context.Context) iter.Seq2[Content, error] {
+func (cs Contents) All(ctx context.Context) iter.Seq2[Content, error] {
 	return func(yield func(Content, error) bool) {
 		var id int64
-		pages(ctx, db, yield, func(scan scanFunc) (Content, error) {
+		engine.Pages(ctx, cs.db, yield, func(scan engine.Scan) (Content, error) {
 			var c Content
 			var ref []byte
 			if err := scan(&id, &ref, &c.Size); err != nil {
 				return c, err
 			}
 			return c, scanRef(ref, &c.Ref)
-		}, storedContents, func() []any { return []any{id, pageRows} })
-	}
-}
-
-// pageRows is the number of rows per query where a caller may be slow: a long
-// read transaction would prevent checkpoints of the log.
-const pageRows = 1000
-
-// pages runs query repeatedly until a page is not full. args returns the
-// arguments of the next page, which scan updates.
-func pages[T any](ctx context.Context, db *DB, yield func(T, error) bool, scan func(scanFunc) (T, error), query string, args func() []any) {
-	for {
-		var page []T
-		err := db.base.Scans.each(ctx, true, query, args(), func(s scanFunc) (bool, error) {
-			c, err := scan(s)
-			page = append(page, c)
-			return true, err
-		})
-		if err != nil {
-			var none T
-			yield(none, db.base.Fail("list", err))
-			return
-		}
-		for _, c := range page {
-			if !yield(c, nil) {
-				return
-			}
-		}
-		if len(page) < pageRows {
-			return
-		}
+		}, storedContents, func() []any { return []any{id, engine.PageRows} })
 	}
 }
 
 // dropBatch is the number of contents dropped per write transaction, so that
 // other writers do not wait long.
-func (db *DB) dropBatch() int {
-	if db.base.Shared() {
+func (cs Contents) dropBatch() int {
+	if cs.db.Shared() {
 		return 1000 // a batch takes as many round trips as one content
 	}
 	return 32
 }
 
-// DropContents drops those of refs that have had no references since before,
-// with their objects, keys and derived contents, and returns their number.
-// A content in a bucket dooms its place. Otherwise
-// deleteBlob is called for each dropped content while the write lock is held and
-// no row contains the content, so that no commit can refer to bytes that are
-// about to be deleted.
+// Drop drops those of refs that have had no references since before, with their objects,
+// keys and derived contents, and returns their number. A content in a bucket dooms its
+// place. Otherwise deleteBlob is called for each dropped content while the write lock is
+// held and no row contains the content, so that no commit can refer to bytes that are about
+// to be deleted. each is called for every content whose row was deleted, of refs or derived
+// from one of them: of several programs that drop a content at the same time, in one.
 //
 // The rows are deleted durably before the bytes. A crash in between leaves bytes
 // without a row, never a row without its bytes.
-func (db *DB) DropContents(ctx context.Context, refs []blob.Ref, before time.Time, deleteBlob func(blob.Ref) error) (n int, err error) {
-	return db.Trash.Drop(ctx, refs, before, deleteBlob, func(blob.Ref) {})
-}
-
-// Drop is DB.DropContents, and calls each for every content whose row it has
-// deleted, of refs or derived from one of them. Of several programs that drop a content at
-// the same time, this happens in one.
-func (ts Trash) Drop(ctx context.Context, refs []blob.Ref, before time.Time, deleteBlob func(blob.Ref) error,
+func (cs Contents) Drop(ctx context.Context, refs []blob.Ref, before time.Time, deleteBlob func(blob.Ref) error,
 	each func(blob.Ref)) (n int, err error) {
-	db := ts.db
-	for batch := range slices.Chunk(refs, db.dropBatch()) {
+	for batch := range slices.Chunk(refs, cs.dropBatch()) {
 		var gone []dropped
 		var count int
-		err := db.base.Update(ctx, "drop contents", func(w *write) error {
-			d := drop{write: w, colds: db.Colds, before: before.UnixMilli(), now: db.base.Now()}
+		err := cs.db.Update(ctx, "drop contents", func(w *engine.Write) error {
+			d := drop{Write: w, before: before.UnixMilli(), now: cs.db.Now()}
 			count = 0
 			if count, err = d.contents(batch); err != nil {
 				return err
 			}
 			if count > 0 {
-				if err := nextGeneration(d.write); err != nil {
+				if err := nextGeneration(d.Write); err != nil {
 					return err
 				}
 			}
 			gone = d.gone
-			return addCounts(d.write, -int64(len(d.gone)), -d.bytes, -d.objects, -d.lookups)
+			return addCounts(d.Write, -int64(len(d.gone)), -d.bytes, -d.objects, -d.lookups)
 		})
 		if err != nil {
 			return n, err
@@ -235,7 +192,7 @@ func (ts Trash) Drop(ctx context.Context, refs []blob.Ref, before time.Time, del
 		for _, c := range gone {
 			each(c.ref)
 		}
-		if err := db.deleteDropped(ctx, gone, deleteBlob); err != nil {
+		if err := cs.deleteDropped(ctx, gone, deleteBlob); err != nil {
 			return n, err
 		}
 	}
@@ -244,11 +201,11 @@ func (ts Trash) Drop(ctx context.Context, refs []blob.Ref, before time.Time, del
 
 // deleteDropped calls deleteBlob under the write lock for contents whose rows were
 // deleted, unless they have been added again.
-func (db *DB) deleteDropped(ctx context.Context, gone []dropped, deleteBlob func(blob.Ref) error) error {
-	if len(gone) == 0 || db.placed {
+func (cs Contents) deleteDropped(ctx context.Context, gone []dropped, deleteBlob func(blob.Ref) error) error {
+	if len(gone) == 0 || cs.placed {
 		return nil // a bucket deletes doomed places later
 	}
-	return db.Locked(ctx, func(known func(blob.Ref) (bool, error)) error {
+	return cs.Locked(ctx, func(known func(blob.Ref) (bool, error)) error {
 		for _, c := range gone {
 			is, err := known(c.ref)
 			if err == nil && !is {
@@ -264,8 +221,7 @@ func (db *DB) deleteDropped(ctx context.Context, gone []dropped, deleteBlob func
 
 // drop is the state of one batch of DropContents.
 type drop struct {
-	*write
-	colds                   Colds
+	*engine.Write
 	before                  int64
 	now                     time.Time
 	gone                    []dropped
@@ -279,20 +235,20 @@ type dropped struct {
 }
 
 var (
-	unreferencedAmong = over("n number, sha256 hash", `SELECT c.id FROM {k} CROSS JOIN content c WHERE c.sha256 = k.sha256
+	unreferencedAmong = engine.Over("n number, sha256 hash", `SELECT c.id FROM {k} CROSS JOIN content c WHERE c.sha256 = k.sha256
 		AND c.unreferenced_since <= $2 AND NOT `+referenced+" ORDER BY k.n")
-	dropDerived = over("id number", "DELETE FROM derived WHERE source_id IN (SELECT k.id FROM {k}) RETURNING source_id, content_id")
+	dropDerived = engine.Over("id number", "DELETE FROM derived WHERE source_id IN (SELECT k.id FROM {k}) RETURNING source_id, content_id")
 	// aloneAmong selects contents that were derived only, never added, and that nothing
 	// refers to.
-	aloneAmong = over("id number", `SELECT DISTINCT c.id FROM {k} CROSS JOIN content c WHERE c.id = k.id AND NOT `+referenced+`
+	aloneAmong = engine.Over("id number", `SELECT DISTINCT c.id FROM {k} CROSS JOIN content c WHERE c.id = k.id AND NOT `+referenced+`
 		AND NOT EXISTS (SELECT 1 FROM object o WHERE o.content_id = c.id) AND NOT EXISTS (SELECT 1 FROM derived d WHERE d.source_id = c.id)`)
 
-	dropKeys = over("id number", "DELETE FROM lookup "+
+	dropKeys = engine.Over("id number", "DELETE FROM lookup "+
 		"WHERE object_id IN (SELECT o.id FROM {k} CROSS JOIN object o WHERE o.content_id = k.id)")
-	dropObjects  = over("id number", "DELETE FROM object WHERE content_id IN (SELECT k.id FROM {k})")
-	dropContents = over("id number", "DELETE FROM content WHERE id IN (SELECT k.id FROM {k}) RETURNING id, sha256, size")
-	dropReads    = over("id number", "DELETE FROM content_read WHERE content_id IN (SELECT k.id FROM {k})")
-	dropFailures = over("sha256 hash", "DELETE FROM failure WHERE source IN (SELECT k.sha256 FROM {k})")
+	dropObjects  = engine.Over("id number", "DELETE FROM object WHERE content_id IN (SELECT k.id FROM {k})")
+	dropContents = engine.Over("id number", "DELETE FROM content WHERE id IN (SELECT k.id FROM {k}) RETURNING id, sha256, size")
+	dropReads    = engine.Over("id number", "DELETE FROM content_read WHERE content_id IN (SELECT k.id FROM {k})")
+	dropFailures = engine.Over("sha256 hash", "DELETE FROM failure WHERE source IN (SELECT k.sha256 FROM {k})")
 )
 
 // contents drops those of the contents that have had no references for long enough, and
@@ -310,7 +266,7 @@ func (d *drop) contents(refs []blob.Ref) (n int, err error) {
 		}
 	}
 	for {
-		ids, err := d.readNumbers(unreferencedAmong, asked, d.before)
+		ids, err := d.ReadNumbers(unreferencedAmong, asked, d.before)
 		if err != nil || len(ids) == 0 {
 			return n, err
 		}
@@ -319,7 +275,7 @@ func (d *drop) contents(refs []blob.Ref) (n int, err error) {
 		}
 		n += len(ids)
 		var results []int64
-		if err := d.eachOver(dropDerived, numbers(ids), nil, func(scan scanFunc) error {
+		if err := d.EachOver(dropDerived, engine.Numbers(ids), nil, func(scan engine.Scan) error {
 			var source int64
 			var result sql.NullInt64
 			err := scan(&source, &result)
@@ -330,13 +286,13 @@ func (d *drop) contents(refs []blob.Ref) (n int, err error) {
 		}); err != nil {
 			return n, err
 		}
-		if err := d.colds.forget(d.write, d.now, ids...); err != nil {
+		if err := forgetColds(d.Write, d.now, ids...); err != nil {
 			return n, err
 		}
 		if err := d.rows(ids); err != nil {
 			return n, err
 		}
-		alone, err := d.readNumbers(aloneAmong, numbers(results))
+		alone, err := d.ReadNumbers(aloneAmong, engine.Numbers(results))
 		if err != nil {
 			return n, err
 		}
@@ -344,7 +300,7 @@ func (d *drop) contents(refs []blob.Ref) (n int, err error) {
 			return n, err
 		}
 		// A result that was added itself may be one of the contents to drop.
-		if err := releaseUnused(d.write, d.now, results...); err != nil {
+		if err := releaseUnused(d.Write, d.now, results...); err != nil {
 			return n, err
 		}
 		if len(results) == 0 {
@@ -355,21 +311,21 @@ func (d *drop) contents(refs []blob.Ref) (n int, err error) {
 
 // rows deletes contents with their objects, the keys of these, and recorded failures.
 func (d *drop) rows(ids []int64) error {
-	list := numbers(ids)
-	n, err := d.execOver(dropKeys, list)
+	list := engine.Numbers(ids)
+	n, err := d.ExecOver(dropKeys, list)
 	if err != nil {
 		return err
 	}
 	d.lookups += n
-	if n, err = d.execOver(dropObjects, list); err != nil {
+	if n, err = d.ExecOver(dropObjects, list); err != nil {
 		return err
 	}
 	d.objects += n
-	if _, err := d.execOver(doomPlaces, list, d.now.UnixMilli()); err != nil {
+	if _, err := d.ExecOver(doomPlaces, list, d.now.UnixMilli()); err != nil {
 		return err
 	}
 	var sums [][]any
-	if err := d.eachOver(dropContents, list, nil, func(scan scanFunc) error {
+	if err := d.EachOver(dropContents, list, nil, func(scan engine.Scan) error {
 		var c dropped
 		var sum []byte
 		var size int64
@@ -383,26 +339,26 @@ func (d *drop) rows(ids []int64) error {
 	}); err != nil {
 		return err
 	}
-	if _, err := d.execOver(dropReads, list); err != nil {
+	if _, err := d.ExecOver(dropReads, list); err != nil {
 		return err
 	}
-	_, err = d.execOver(dropFailures, sums)
+	_, err = d.ExecOver(dropFailures, sums)
 	return err
 }
 
 // Locked runs fn while no other process can write to the index. known reports
 // whether the index has a content. fn must not write to the index.
-func (db *DB) Locked(ctx context.Context, fn func(known func(blob.Ref) (bool, error)) error) error {
-	return db.base.Update(ctx, "lock", func(w *write) error {
+func (cs Contents) Locked(ctx context.Context, fn func(known func(blob.Ref) (bool, error)) error) error {
+	return cs.db.Update(ctx, "lock", func(w *engine.Write) error {
 		return fn(func(ref blob.Ref) (is bool, err error) {
-			err = w.row("SELECT EXISTS (SELECT 1 FROM content WHERE sha256 = $1)", []any{ref[:]}, &is)
+			err = w.Row("SELECT EXISTS (SELECT 1 FROM content WHERE sha256 = $1)", []any{ref[:]}, &is)
 			return is, err
 		})
 	})
 }
 
-// HasContent reports whether the index has a content, referenced or not.
-func (db *DB) HasContent(ctx context.Context, ref blob.Ref) (is bool, err error) {
-	err = db.base.Points.row(ctx, "SELECT EXISTS (SELECT 1 FROM content WHERE sha256 = $1)", []any{ref[:]}, &is)
-	return is, db.base.Fail("look up a content", err)
+// Has reports whether the index has a content, referenced or not.
+func (cs Contents) Has(ctx context.Context, ref blob.Ref) (is bool, err error) {
+	err = cs.db.Points.Row(ctx, "SELECT EXISTS (SELECT 1 FROM content WHERE sha256 = $1)", []any{ref[:]}, &is)
+	return is, cs.db.Fail("look up a content", err)
 }

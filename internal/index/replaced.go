@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -36,20 +37,20 @@ const (
 	pgOfIDs = "jsonb_array_elements_text($1::jsonb) AS j(value) JOIN lookup l ON l.id = j.value"
 )
 
-var replacedText = each("SELECT DISTINCT d.source_id, d.tool, d.tool_version"+fmt.Sprintf(replacedDerived, ofIDs),
+var replacedText = engine.Dialects("SELECT DISTINCT d.source_id, d.tool, d.tool_version"+fmt.Sprintf(replacedDerived, ofIDs),
 	"SELECT DISTINCT d.source_id, d.tool, d.tool_version"+fmt.Sprintf(replacedDerived, pgOfIDs))
 
-// DropReplaced deletes the records of the contents that tools, whose names begin with
+// dropReplaced deletes the records of the contents that tools, whose names begin with
 // prefix, derived of the files that r replaces for every caller, and returns their
 // number. The next garbage collection frees their bytes.
-func DropReplaced(ctx context.Context, db *DB, prefix string, r Replacement) (n int64, err error) {
+func dropReplaced(ctx context.Context, db *engine.Database, prefix string, r Replacement) (n int64, err error) {
 	const op = "delete replaced contents"
 	if len(r.IDs) == 0 {
 		return 0, nil
 	}
 	ids, err := json.Marshal(r.IDs)
 	if err != nil {
-		return 0, db.base.Fail(op, err)
+		return 0, db.Fail(op, err)
 	}
 	type row struct {
 		source  int64
@@ -57,24 +58,24 @@ func DropReplaced(ctx context.Context, db *DB, prefix string, r Replacement) (n 
 		version int
 	}
 	var rows []row
-	if err := db.base.Scans.each(ctx, true, replacedText, []any{string(ids), r.Kind, prefix, r.Role}, func(scan scanFunc) (bool, error) {
+	if err := db.Scans.Each(ctx, true, replacedText, []any{string(ids), r.Kind, prefix, r.Role}, func(scan engine.Scan) (bool, error) {
 		var x row
 		err := scan(&x.source, &x.tool, &x.version)
 		rows = append(rows, x)
 		return true, err
 	}); err != nil || len(rows) == 0 {
-		return 0, db.base.Fail(op, err)
+		return 0, db.Fail(op, err)
 	}
-	err = db.base.Update(ctx, op, func(w *write) error {
+	err = db.Update(ctx, op, func(w *engine.Write) error {
 		n = 0
-		now := db.base.Now()
+		now := db.Now()
 		for _, x := range rows {
-			results, err := w.ids("SELECT content_id FROM derived "+
+			results, err := w.IDs("SELECT content_id FROM derived "+
 				"WHERE source_id = $1 AND tool = $2 AND tool_version = $3 AND content_id IS NOT NULL", x.source, x.tool, x.version)
 			if err != nil {
 				return err
 			}
-			if _, err := w.exec("DELETE FROM derived WHERE source_id = $1 AND tool = $2 AND tool_version = $3",
+			if _, err := w.Exec("DELETE FROM derived WHERE source_id = $1 AND tool = $2 AND tool_version = $3",
 				x.source, x.tool, x.version); err != nil {
 				return err
 			}
@@ -88,7 +89,7 @@ func DropReplaced(ctx context.Context, db *DB, prefix string, r Replacement) (n 
 	return n, err
 }
 
-var replacedCachedText = each(replacedCached("json_each($1) j CROSS JOIN lookup l ON l.id = $3 || j.value"),
+var replacedCachedText = engine.Dialects(replacedCached("json_each($1) j CROSS JOIN lookup l ON l.id = $3 || j.value"),
 	replacedCached("jsonb_array_elements_text($1::jsonb) AS j(value) JOIN lookup l ON l.id = $3 || j.value"))
 
 // replacedCached selects the cached files of the source $5 under the ids in $1 with the
@@ -112,8 +113,8 @@ func (cf CachedFiles) Replaced(ctx context.Context, source, prefix string, r Rep
 	if err != nil {
 		return nil, err
 	}
-	err = cf.db.base.Scans.each(ctx, true, replacedCachedText, []any{string(ids), r.Kind, prefix, r.Role, text(source)},
-		func(scan scanFunc) (bool, error) {
+	err = cf.contents.db.Scans.Each(ctx, true, replacedCachedText, []any{string(ids), r.Kind, prefix, r.Role, engine.Text(source)},
+		func(scan engine.Scan) (bool, error) {
 			var b []byte
 			var ref blob.Ref
 			if err := scan(&b); err != nil {
@@ -123,5 +124,5 @@ func (cf CachedFiles) Replaced(ctx context.Context, source, prefix string, r Rep
 			refs = append(refs, ref)
 			return true, err
 		})
-	return refs, cf.db.base.Fail("look up replaced files", err)
+	return refs, cf.contents.db.Fail("look up replaced files", err)
 }

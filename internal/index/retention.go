@@ -10,12 +10,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // Retention is the part of the index for retention: what it has to know of
 // transactions and contents, what protects transactions, the policy, and the runs
 // that have applied it. The trash has methods of its own, see Trash.
-type Retention struct{ db *DB }
+type Retention struct{ db *engine.Database }
 
 // RetainedState is what a plan is computed from. All parts are of one read
 // transaction.
@@ -54,32 +56,32 @@ type RetainedContent struct {
 }
 
 // queryRows runs a constant statement and calls fn for each row.
-type queryRows func(text string, args []any, fn func(scan scanFunc) error) error
+type queryRows func(text string, args []any, fn func(scan engine.Scan) error) error
 
 // queriesOf returns the queryRows of a snapshot.
-func queriesOf(ctx context.Context, r reader) queryRows {
-	return func(text string, args []any, fn func(scan scanFunc) error) error {
-		return r.each(ctx, true, text, args, func(scan scanFunc) (bool, error) { return true, fn(scan) })
+func queriesOf(ctx context.Context, r engine.Reader) queryRows {
+	return func(text string, args []any, fn func(scan engine.Scan) error) error {
+		return r.Each(ctx, true, text, args, func(scan engine.Scan) (bool, error) { return true, fn(scan) })
 	}
 }
 
 // State returns what a plan is computed from, with the transactions that are in
 // the trash at a time.
 func (rs Retention) State(ctx context.Context, now time.Time) (s *RetainedState, err error) {
-	err = rs.db.base.Snapshot(ctx, func(r reader) (err error) {
+	err = rs.db.Snapshot(ctx, func(r engine.Reader) (err error) {
 		s, err = readState(queriesOf(ctx, r), now)
 		return err
 	})
-	return s, rs.db.base.Fail("read the transactions", err)
+	return s, rs.db.Fail("read the transactions", err)
 }
 
 // The statements of readState. Files are read by object, with the numbers of all
 // transactions that have it in one row: most objects are shared by many.
 var (
-	liveFiles = each("SELECT o.content_id, group_concat(f.tx_id) FROM tx_file f JOIN object o ON o.id = f.object_id "+
+	liveFiles = engine.Dialects("SELECT o.content_id, group_concat(f.tx_id) FROM tx_file f JOIN object o ON o.id = f.object_id "+
 		"WHERE f.tx_id > 0 GROUP BY f.object_id",
 		"SELECT o.content_id, string_agg(f.tx_id::text, ',') FROM tx_file f JOIN object o ON o.id = f.object_id WHERE f.tx_id > 0 GROUP BY o.id")
-	trashFiles = each("SELECT o.content_id, group_concat(f.tx_id) FROM trash_file f JOIN object o ON o.id = f.object_id GROUP BY f.object_id",
+	trashFiles = engine.Dialects("SELECT o.content_id, group_concat(f.tx_id) FROM trash_file f JOIN object o ON o.id = f.object_id GROUP BY f.object_id",
 		"SELECT o.content_id, string_agg(f.tx_id::text, ',') FROM trash_file f JOIN object o ON o.id = f.object_id GROUP BY o.id")
 )
 
@@ -90,7 +92,7 @@ const stagePins = `SELECT DISTINCT c.id, c.sha256
 
 func readState(each queryRows, now time.Time) (*RetainedState, error) {
 	s := &RetainedState{}
-	if err := each("SELECT generation FROM state WHERE one = 1", nil, func(scan scanFunc) error { return scan(&s.Generation) }); err != nil {
+	if err := each("SELECT generation FROM state WHERE one = 1", nil, func(scan engine.Scan) error { return scan(&s.Generation) }); err != nil {
 		return nil, err
 	}
 	if err := s.readContents(each); err != nil {
@@ -104,7 +106,7 @@ func readState(each queryRows, now time.Time) (*RetainedState, error) {
 		at[s.Transactions[i].Number] = i
 	}
 	for i, text := range []string{liveFiles, trashFiles} {
-		if err := each(text, nil, func(scan scanFunc) error {
+		if err := each(text, nil, func(scan engine.Scan) error {
 			var content int64
 			var numbers string
 			if err := scan(&content, &numbers); err != nil {
@@ -112,7 +114,7 @@ func readState(each queryRows, now time.Time) (*RetainedState, error) {
 			}
 			c, ok := s.Position(content)
 			if !ok {
-				return fmt.Errorf("%w: an object has no content", ErrCorrupt)
+				return fmt.Errorf("%w: an object has no content", engine.ErrCorrupt)
 			}
 			for text := range strings.SplitSeq(numbers, ",") {
 				number, err := strconv.ParseInt(text, 10, 64)
@@ -135,7 +137,7 @@ func readState(each queryRows, now time.Time) (*RetainedState, error) {
 	}
 	// A base is kept as long as a content that needs it, just as what was made from one.
 	return s, each("SELECT source_id, content_id FROM derived WHERE content_id IS NOT NULL UNION ALL SELECT content_id, base_id "+
-		"FROM cold WHERE base_id IS NOT NULL", nil, func(scan scanFunc) error {
+		"FROM cold WHERE base_id IS NOT NULL", nil, func(scan engine.Scan) error {
 		var source, result int64
 		if err := scan(&source, &result); err != nil {
 			return err
@@ -165,7 +167,7 @@ func (s *RetainedState) Position(id int64) (uint32, bool) {
 
 func (s *RetainedState) readContents(each queryRows) error {
 	if err := each(`SELECT c.id, c.size, r.day, CASE WHEN k.content_id IS NOT NULL AND k.plain_since IS NULL THEN 1 ELSE 0 END FROM content c
-		LEFT JOIN content_read r ON r.content_id = c.id LEFT JOIN cold k ON k.content_id = c.id ORDER BY c.id`, nil, func(scan scanFunc) error {
+		LEFT JOIN content_read r ON r.content_id = c.id LEFT JOIN cold k ON k.content_id = c.id ORDER BY c.id`, nil, func(scan engine.Scan) error {
 		var c RetainedContent
 		var day sql.NullInt64
 		var cold int64
@@ -180,7 +182,7 @@ func (s *RetainedState) readContents(each queryRows) error {
 		"SELECT DISTINCT content_id, NULL FROM cached": func(c *RetainedContent) { c.Pinned = true },
 		stagePins + " AND s.collects = 0":              func(c *RetainedContent) { c.Pushed = true },
 	} {
-		if err := each(text, nil, func(scan scanFunc) error {
+		if err := each(text, nil, func(scan engine.Scan) error {
 			var id int64
 			var unused []byte
 			if err := scan(&id, &unused); err != nil {
@@ -199,14 +201,14 @@ func (s *RetainedState) readContents(each queryRows) error {
 
 func (s *RetainedState) readTransactions(each queryRows, now time.Time) error {
 	holds, needs := make(map[int64][]Hold), make(map[int64][]int64)
-	if err := each(holdSelect+" ORDER BY tx_id, placed, name", nil, func(scan scanFunc) error {
+	if err := each(holdSelect+" ORDER BY tx_id, placed, name", nil, func(scan engine.Scan) error {
 		h, err := scanHold(scan)
 		holds[h.Number] = append(holds[h.Number], h)
 		return err
 	}); err != nil {
 		return err
 	}
-	if err := each("SELECT tx_id, needs FROM tx_needs ORDER BY tx_id, needs", nil, func(scan scanFunc) error {
+	if err := each("SELECT tx_id, needs FROM tx_needs ORDER BY tx_id, needs", nil, func(scan engine.Scan) error {
 		var tx, other int64
 		err := scan(&tx, &other)
 		needs[tx] = append(needs[tx], other)
@@ -215,7 +217,7 @@ func (s *RetainedState) readTransactions(each queryRows, now time.Time) error {
 		return err
 	}
 	return each(txSelect+" WHERE t.id > 0 AND (t.deleted_at IS NULL OR t.trash_until > $1) ORDER BY t.id", []any{now.UnixMilli()},
-		func(scan scanFunc) error {
+		func(scan engine.Scan) error {
 			t, err := scanTx(scan)
 			s.Transactions = append(s.Transactions, RetainedTx{Transaction: t, Holds: holds[t.Number], Needs: needs[t.Number]})
 			return err
@@ -225,8 +227,8 @@ func (s *RetainedState) readTransactions(each queryRows, now time.Time) error {
 // Kinds calls each for the objects of all contents: with the id of the content and
 // the kind of the object.
 func (rs Retention) Kinds(ctx context.Context, each func(content, kind int64)) error {
-	return rs.db.base.Fail("read the kinds", rs.db.base.Scans.each(ctx, true, "SELECT content_id, kind FROM object", nil,
-		func(scan scanFunc) (bool, error) {
+	return rs.db.Fail("read the kinds", rs.db.Scans.Each(ctx, true, "SELECT content_id, kind FROM object", nil,
+		func(scan engine.Scan) (bool, error) {
 			var content, kind int64
 			err := scan(&content, &kind)
 			each(content, kind)
@@ -248,7 +250,7 @@ type Hold struct {
 
 const holdSelect = "SELECT tx_id, name, who, reason, placed, ends FROM hold"
 
-func scanHold(scan scanFunc) (h Hold, err error) {
+func scanHold(scan engine.Scan) (h Hold, err error) {
 	var placed int64
 	var ends sql.NullInt64
 	if err := scan(&h.Number, &h.Name, &h.Who, &h.Reason, &placed, &ends); err != nil {
@@ -294,9 +296,9 @@ func (e *ErrHeld) Error() string {
 }
 
 // heldBy returns an *ErrHeld if a hold on a transaction is in force.
-func heldBy(w *write, number int64, now time.Time) error {
+func heldBy(w *engine.Write, number int64, now time.Time) error {
 	var found *Hold
-	if err := w.each(holdSelect+" WHERE tx_id = $1 ORDER BY placed, name", []any{number}, func(scan scanFunc) error {
+	if err := w.Each(holdSelect+" WHERE tx_id = $1 ORDER BY placed, name", []any{number}, func(scan engine.Scan) error {
 		h, err := scanHold(scan)
 		if err == nil && found == nil && h.active(now) {
 			found = &h
@@ -309,7 +311,7 @@ func heldBy(w *write, number int64, now time.Time) error {
 }
 
 // liveTx returns a transaction that has not been removed.
-func liveTx(w *write, number int64) (Transaction, error) {
+func liveTx(w *engine.Write, number int64) (Transaction, error) {
 	t, err := txOf(w, number)
 	if err == nil && !t.Removed.IsZero() {
 		return t, fmt.Errorf("transaction %d was removed on %s: %w", number, t.Removed.Format(time.DateTime), fs.ErrNotExist)
@@ -318,9 +320,9 @@ func liveTx(w *write, number int64) (Transaction, error) {
 }
 
 // txOf returns a transaction, removed or not.
-func txOf(w *write, number int64) (Transaction, error) {
+func txOf(w *engine.Write, number int64) (Transaction, error) {
 	t, err := scanTx(func(dest ...any) error {
-		return w.row(txSelect+" WHERE t.id = $1 AND t.id > 0", []any{number}, dest...)
+		return w.Row(txSelect+" WHERE t.id = $1 AND t.id > 0", []any{number}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("transaction %d: %w", number, fs.ErrNotExist)
@@ -331,11 +333,11 @@ func txOf(w *write, number int64) (Transaction, error) {
 // Hold places a hold on a live transaction. One of the same name is replaced. If
 // there is no such transaction, the error is fs.ErrNotExist.
 func (rs Retention) Hold(ctx context.Context, h Hold) error {
-	now := rs.db.base.Now()
+	now := rs.db.Now()
 	if h.Placed.IsZero() {
 		h.Placed = now
 	}
-	return rs.db.base.Update(ctx, "hold", func(w *write) error {
+	return rs.db.Update(ctx, "hold", func(w *engine.Write) error {
 		if _, err := liveTx(w, h.Number); err != nil {
 			return err
 		}
@@ -343,9 +345,9 @@ func (rs Retention) Hold(ctx context.Context, h Hold) error {
 		if !h.Until.IsZero() {
 			ends = dayOf(h.Until)
 		}
-		if _, err := w.exec(`INSERT INTO hold (tx_id, name, who, reason, placed, ends) VALUES ($1, $2, $3, $4, $5, $6)
+		if _, err := w.Exec(`INSERT INTO hold (tx_id, name, who, reason, placed, ends) VALUES ($1, $2, $3, $4, $5, $6)
 			ON CONFLICT (tx_id, name) DO UPDATE SET who = excluded.who, reason = excluded.reason, placed = excluded.placed, ends = excluded.ends`,
-			h.Number, text(h.Name), text(h.Who), text(h.Reason), h.Placed.UnixMilli(), ends); err != nil {
+			h.Number, engine.Text(h.Name), engine.Text(h.Who), engine.Text(h.Reason), h.Placed.UnixMilli(), ends); err != nil {
 			return err
 		}
 		return nextGeneration(w)
@@ -355,13 +357,13 @@ func (rs Retention) Hold(ctx context.Context, h Hold) error {
 // Unhold deletes the hold of a name, or with an empty name all holds, on a
 // transaction, and returns the deleted ones.
 func (rs Retention) Unhold(ctx context.Context, number int64, name string) (list []Hold, err error) {
-	err = rs.db.base.Update(ctx, "release a hold", func(w *write) error {
+	err = rs.db.Update(ctx, "release a hold", func(w *engine.Write) error {
 		list = nil
 		if _, err := txOf(w, number); err != nil {
 			return err
 		}
-		if err := w.each(holdSelect+" WHERE tx_id = $1 AND ($2 = '' OR name = $2) ORDER BY placed, name", []any{number, text(name)},
-			func(scan scanFunc) error {
+		if err := w.Each(holdSelect+" WHERE tx_id = $1 AND ($2 = '' OR name = $2) ORDER BY placed, name", []any{number, engine.Text(name)},
+			func(scan engine.Scan) error {
 				h, err := scanHold(scan)
 				list = append(list, h)
 				return err
@@ -369,7 +371,7 @@ func (rs Retention) Unhold(ctx context.Context, number int64, name string) (list
 			return err
 		}
 		for _, h := range list {
-			if _, err := w.exec("DELETE FROM hold WHERE tx_id = $1 AND name = $2", h.Number, h.Name); err != nil {
+			if _, err := w.Exec("DELETE FROM hold WHERE tx_id = $1 AND name = $2", h.Number, h.Name); err != nil {
 				return err
 			}
 		}
@@ -381,13 +383,13 @@ func (rs Retention) Unhold(ctx context.Context, number int64, name string) (list
 // Holds returns the holds on a transaction, ended ones included; 0 means those on
 // all transactions.
 func (rs Retention) Holds(ctx context.Context, number int64) (list []Hold, err error) {
-	err = rs.db.base.Scans.each(ctx, true, holdSelect+" WHERE $1 = 0 OR tx_id = $1 ORDER BY tx_id, placed, name", []any{number},
-		func(scan scanFunc) (bool, error) {
+	err = rs.db.Scans.Each(ctx, true, holdSelect+" WHERE $1 = 0 OR tx_id = $1 ORDER BY tx_id, placed, name", []any{number},
+		func(scan engine.Scan) (bool, error) {
 			h, err := scanHold(scan)
 			list = append(list, h)
 			return true, err
 		})
-	return list, rs.db.base.Fail("list holds", err)
+	return list, rs.db.Fail("list holds", err)
 }
 
 // Promotion is a change of a transaction's class.
@@ -401,18 +403,18 @@ type Promotion struct {
 // Promote changes the class of a live transaction and returns the change. If there
 // is no such transaction, the error is fs.ErrNotExist.
 func (rs Retention) Promote(ctx context.Context, number int64, class, who string) (p Promotion, err error) {
-	now := rs.db.base.Now()
-	err = rs.db.base.Update(ctx, "promote", func(w *write) error {
+	now := rs.db.Now()
+	err = rs.db.Update(ctx, "promote", func(w *engine.Write) error {
 		t, err := liveTx(w, number)
 		if err != nil {
 			return err
 		}
 		p = Promotion{number, now.UTC().Truncate(time.Millisecond), who, t.Class, class}
-		if _, err := w.exec("UPDATE tx SET class = $2 WHERE id = $1", number, text(class)); err != nil {
+		if _, err := w.Exec("UPDATE tx SET class = $2 WHERE id = $1", number, engine.Text(class)); err != nil {
 			return err
 		}
-		if _, err := w.exec("INSERT INTO promotion (tx_id, at, who, from_class, to_class) VALUES ($1, $2, $3, $4, $5)",
-			number, now.UnixMilli(), text(who), text(t.Class), text(class)); err != nil {
+		if _, err := w.Exec("INSERT INTO promotion (tx_id, at, who, from_class, to_class) VALUES ($1, $2, $3, $4, $5)",
+			number, now.UnixMilli(), engine.Text(who), engine.Text(t.Class), engine.Text(class)); err != nil {
 			return err
 		}
 		return nextGeneration(w)
@@ -423,13 +425,13 @@ func (rs Retention) Promote(ctx context.Context, number int64, class, who string
 // SetComment replaces the comment of a live transaction and returns it. If there is
 // no such transaction, the error is fs.ErrNotExist.
 func (rs Retention) SetComment(ctx context.Context, number int64, comment string) (t Transaction, err error) {
-	err = rs.db.base.Update(ctx, "change a comment", func(w *write) error {
+	err = rs.db.Update(ctx, "change a comment", func(w *engine.Write) error {
 		var err error
 		if t, err = liveTx(w, number); err != nil {
 			return err
 		}
 		t.Comment = comment
-		_, err = w.exec("UPDATE tx SET comment = $2 WHERE id = $1", number, text(comment))
+		_, err = w.Exec("UPDATE tx SET comment = $2 WHERE id = $1", number, engine.Text(comment))
 		return err
 	})
 	return t, err
@@ -437,8 +439,8 @@ func (rs Retention) SetComment(ctx context.Context, number int64, comment string
 
 // Promotions returns the changes of a transaction's class, oldest first.
 func (rs Retention) Promotions(ctx context.Context, number int64) (list []Promotion, err error) {
-	err = rs.db.base.Scans.each(ctx, true, "SELECT tx_id, at, who, from_class, to_class FROM promotion WHERE tx_id = $1 ORDER BY no",
-		[]any{number}, func(scan scanFunc) (bool, error) {
+	err = rs.db.Scans.Each(ctx, true, "SELECT tx_id, at, who, from_class, to_class FROM promotion WHERE tx_id = $1 ORDER BY no",
+		[]any{number}, func(scan engine.Scan) (bool, error) {
 			var p Promotion
 			var at int64
 			err := scan(&p.Number, &at, &p.Who, &p.From, &p.To)
@@ -446,13 +448,13 @@ func (rs Retention) Promotions(ctx context.Context, number int64) (list []Promot
 			list = append(list, p)
 			return true, err
 		})
-	return list, rs.db.base.Fail("list promotions", err)
+	return list, rs.db.Fail("list promotions", err)
 }
 
 // SetNeeds records that a live transaction needs others, besides those that it
 // needs already. Unknown and removed ones are fs.ErrNotExist.
 func (rs Retention) SetNeeds(ctx context.Context, number int64, needs []int64) error {
-	return rs.db.base.Update(ctx, "record needed transactions", func(w *write) error {
+	return rs.db.Update(ctx, "record needed transactions", func(w *engine.Write) error {
 		if _, err := liveTx(w, number); err != nil {
 			return err
 		}
@@ -475,14 +477,14 @@ func (e *NeedError) Error() string { return e.err.Error() }
 func (e *NeedError) Unwrap() error { return e.err }
 
 // putNeeds records that a transaction needs others.
-func putNeeds(w *write, number int64, needs []int64) error {
+func putNeeds(w *engine.Write, number int64, needs []int64) error {
 	for _, n := range needs {
 		if _, err := liveTx(w, n); errors.Is(err, fs.ErrNotExist) {
 			return &NeedError{n, err}
 		} else if err != nil {
 			return err
 		}
-		if _, err := w.exec("INSERT INTO tx_needs (tx_id, needs) VALUES ($1, $2) ON CONFLICT (tx_id, needs) DO NOTHING", number, n); err != nil {
+		if _, err := w.Exec("INSERT INTO tx_needs (tx_id, needs) VALUES ($1, $2) ON CONFLICT (tx_id, needs) DO NOTHING", number, n); err != nil {
 			return err
 		}
 	}
@@ -491,35 +493,35 @@ func putNeeds(w *write, number int64, needs []int64) error {
 
 // Needs returns the numbers of the transactions that a transaction needs.
 func (rs Retention) Needs(ctx context.Context, number int64) (list []int64, err error) {
-	err = rs.db.base.Scans.each(ctx, true, "SELECT needs FROM tx_needs WHERE tx_id = $1 ORDER BY needs", []any{number},
-		func(scan scanFunc) (bool, error) {
+	err = rs.db.Scans.Each(ctx, true, "SELECT needs FROM tx_needs WHERE tx_id = $1 ORDER BY needs", []any{number},
+		func(scan engine.Scan) (bool, error) {
 			var n int64
 			err := scan(&n)
 			list = append(list, n)
 			return true, err
 		})
-	return list, rs.db.base.Fail("list needed transactions", err)
+	return list, rs.db.Fail("list needed transactions", err)
 }
 
 // readDays is the number of contents whose reads one write transaction records.
-const readDays = touchBatch
+const readDays = engine.BatchRows
 
 // Touch records that contents were read on the day of a time: with a derived
 // content also those that it was made from. It does not change the generation.
 func (rs Retention) Touch(ctx context.Context, refs [][]byte, at time.Time) error {
 	day := dayOf(at)
-	later := "UPDATE SET day = " + larger("content_read.day", "excluded.day")
+	later := "UPDATE SET day = " + engine.Larger("content_read.day", "excluded.day")
 	for batch := range slices.Chunk(refs, readDays) {
-		if err := rs.db.base.UpdateUnsynced(ctx, "record reads", func(w *write) error {
+		if err := rs.db.UpdateUnsynced(ctx, "record reads", func(w *engine.Write) error {
 			rows := make([][]any, len(batch))
 			for i := range batch {
 				rows[i] = []any{batch[i], day}
 			}
-			if _, err := w.many("INSERT INTO content_read (content_id, day) SELECT id, CAST($2 AS bigint) FROM content "+
+			if _, err := w.Many("INSERT INTO content_read (content_id, day) SELECT id, CAST($2 AS bigint) FROM content "+
 				"WHERE sha256 = $1 ON CONFLICT (content_id) DO "+later, rows); err != nil {
 				return err
 			}
-			_, err := w.many(`INSERT INTO content_read (content_id, day) SELECT DISTINCT d.source_id, CAST($2 AS bigint)
+			_, err := w.Many(`INSERT INTO content_read (content_id, day) SELECT DISTINCT d.source_id, CAST($2 AS bigint)
 				FROM content c JOIN derived d ON d.content_id = c.id
 				WHERE c.sha256 = $1 ON CONFLICT (content_id) DO `+later, rows)
 			return err

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"math"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // PolicyRow is the text of a retention policy.
@@ -28,7 +30,7 @@ const (
 	keptPolicies, keptRuns, keptPlans = 100, 1000, 1000
 )
 
-func scanPolicy(scan scanFunc) (p PolicyRow, err error) {
+func scanPolicy(scan engine.Scan) (p PolicyRow, err error) {
 	var at int64
 	err = scan(&p.No, &p.Text, &p.Hash, &at, &p.Who)
 	p.At = time.UnixMilli(at).UTC()
@@ -38,45 +40,45 @@ func scanPolicy(scan scanFunc) (p PolicyRow, err error) {
 // Policy returns the policy in force; a zero row if none was set.
 func (rs Retention) Policy(ctx context.Context) (PolicyRow, error) {
 	p, err := scanPolicy(func(dest ...any) error {
-		return rs.db.base.Points.row(ctx, policySelect+" ORDER BY no DESC LIMIT 1", nil, dest...)
+		return rs.db.Points.Row(ctx, policySelect+" ORDER BY no DESC LIMIT 1", nil, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return PolicyRow{}, nil
 	}
-	return p, rs.db.base.Fail("read the policy", err)
+	return p, rs.db.Fail("read the policy", err)
 }
 
 // Policies returns the policies so far, the one in force first, at most 100.
 func (rs Retention) Policies(ctx context.Context) (list []PolicyRow, err error) {
-	err = rs.db.base.Scans.each(ctx, true, policySelect+" ORDER BY no DESC", nil, func(scan scanFunc) (bool, error) {
+	err = rs.db.Scans.Each(ctx, true, policySelect+" ORDER BY no DESC", nil, func(scan engine.Scan) (bool, error) {
 		p, err := scanPolicy(scan)
 		list = append(list, p)
 		return true, err
 	})
-	return list, rs.db.base.Fail("list policies", err)
+	return list, rs.db.Fail("list policies", err)
 }
 
 // SetPolicy puts a policy into force and returns its row. If before is not negative
 // and the policy in force has another number, the error is ErrChanged.
 func (rs Retention) SetPolicy(ctx context.Context, p PolicyRow, before int64) (PolicyRow, error) {
 	if p.At.IsZero() {
-		p.At = rs.db.base.Now()
+		p.At = rs.db.Now()
 	}
 	p.At = p.At.UTC().Truncate(time.Millisecond)
-	err := rs.db.base.Update(ctx, "set the policy", func(w *write) error {
+	err := rs.db.Update(ctx, "set the policy", func(w *engine.Write) error {
 		var last int64
-		if err := w.row("SELECT coalesce(max(no), 0) FROM policy", nil, &last); err != nil {
+		if err := w.Row("SELECT coalesce(max(no), 0) FROM policy", nil, &last); err != nil {
 			return err
 		}
 		if before >= 0 && before != last {
 			return fmt.Errorf("the policy: %w", ErrChanged)
 		}
 		p.No = last + 1
-		if _, err := w.exec("INSERT INTO policy (no, text, hash, at, who) VALUES ($1, $2, $3, $4, $5)",
-			p.No, text(p.Text), p.Hash, p.At.UnixMilli(), text(p.Who)); err != nil {
+		if _, err := w.Exec("INSERT INTO policy (no, text, hash, at, who) VALUES ($1, $2, $3, $4, $5)",
+			p.No, engine.Text(p.Text), p.Hash, p.At.UnixMilli(), engine.Text(p.Who)); err != nil {
 			return err
 		}
-		_, err := w.exec("DELETE FROM policy WHERE no <= $1", p.No-keptPolicies)
+		_, err := w.Exec("DELETE FROM policy WHERE no <= $1", p.No-keptPolicies)
 		return err
 	})
 	return p, err
@@ -94,17 +96,17 @@ type PlanRow struct {
 // PutPlan stores a plan. It deletes plans that have ended, and the oldest ones above
 // 1,000.
 func (rs Retention) PutPlan(ctx context.Context, p PlanRow) error {
-	return rs.db.base.Update(ctx, "store a plan", func(w *write) error {
-		if _, err := w.exec("DELETE FROM plan WHERE ends < $1", rs.db.base.Now().UnixMilli()); err != nil {
+	return rs.db.Update(ctx, "store a plan", func(w *engine.Write) error {
+		if _, err := w.Exec("DELETE FROM plan WHERE ends < $1", rs.db.Now().UnixMilli()); err != nil {
 			return err
 		}
-		if _, err := w.exec("DELETE FROM plan WHERE number IN (SELECT number FROM plan "+
+		if _, err := w.Exec("DELETE FROM plan WHERE number IN (SELECT number FROM plan "+
 			"ORDER BY made DESC, number LIMIT 1000000 OFFSET $1)", keptPlans-1); err != nil {
 			return err
 		}
-		_, err := w.exec(`INSERT INTO plan (number, ticket, who, made, ends) VALUES ($1, $2, $3, $4, $5)
+		_, err := w.Exec(`INSERT INTO plan (number, ticket, who, made, ends) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (number) DO UPDATE SET ticket = excluded.ticket, who = excluded.who, made = excluded.made, ends = excluded.ends`,
-			p.Number, p.Ticket, text(p.Who), p.Made.UnixMilli(), p.Ends.UnixMilli())
+			p.Number, p.Ticket, engine.Text(p.Who), p.Made.UnixMilli(), p.Ends.UnixMilli())
 		return err
 	})
 }
@@ -112,14 +114,14 @@ func (rs Retention) PutPlan(ctx context.Context, p PlanRow) error {
 // Plan returns a stored plan. An unknown or ended one is fs.ErrNotExist.
 func (rs Retention) Plan(ctx context.Context, number string) (p PlanRow, err error) {
 	var made, ends int64
-	err = rs.db.base.Points.row(ctx, "SELECT number, ticket, who, made, ends FROM plan WHERE number = $1 AND ends >= $2",
-		[]any{text(number), rs.db.base.Now().UnixMilli()},
+	err = rs.db.Points.Row(ctx, "SELECT number, ticket, who, made, ends FROM plan WHERE number = $1 AND ends >= $2",
+		[]any{engine.Text(number), rs.db.Now().UnixMilli()},
 		&p.Number, &p.Ticket, &p.Who, &made, &ends)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
 	p.Made, p.Ends = time.UnixMilli(made).UTC(), time.UnixMilli(ends).UTC()
-	return p, rs.db.base.Fail("look up a plan", err)
+	return p, rs.db.Fail("look up a plan", err)
 }
 
 // Outcomes of runs.
@@ -149,11 +151,11 @@ type Run struct {
 
 const runSelect = "SELECT no, plan, kind, outcome, who, begun, ended, policy, hash, removed, until, facts FROM retention_run"
 
-func scanRun(scan scanFunc) (r Run, err error) {
+func scanRun(scan engine.Scan) (r Run, err error) {
 	var begun int64
 	var ended, until sql.NullInt64
 	err = scan(&r.No, &r.Plan, &r.Kind, &r.Outcome, &r.Who, &begun, &ended, &r.Policy, &r.Hash, &r.Removed, &until, &r.Facts)
-	r.Begun, r.Ended, r.Until = time.UnixMilli(begun).UTC(), fromMillis(ended), fromMillis(until)
+	r.Begun, r.Ended, r.Until = time.UnixMilli(begun).UTC(), engine.FromMillis(ended), engine.FromMillis(until)
 	return r, err
 }
 
@@ -163,47 +165,47 @@ func (rs Retention) Runs(ctx context.Context, before int64, limit int) (list []R
 	if before <= 0 {
 		before = math.MaxInt64
 	}
-	err = rs.db.base.Scans.each(ctx, true, runSelect+" WHERE no < $1 ORDER BY no DESC LIMIT $2", []any{before, limit},
-		func(scan scanFunc) (bool, error) {
+	err = rs.db.Scans.Each(ctx, true, runSelect+" WHERE no < $1 ORDER BY no DESC LIMIT $2", []any{before, limit},
+		func(scan engine.Scan) (bool, error) {
 			r, err := scanRun(scan)
 			list = append(list, r)
 			return true, err
 		})
-	return list, rs.db.base.Fail("list runs", err)
+	return list, rs.db.Fail("list runs", err)
 }
 
 // Unfinished returns the runs that remove transactions, or were interrupted, oldest
 // first; with a plan's number, only those of that plan.
 func (rs Retention) Unfinished(ctx context.Context, plan string) (list []Run, err error) {
-	err = rs.db.base.Scans.each(ctx, true, runSelect+" WHERE outcome = 'running' AND ($1 = '' OR plan = $1) ORDER BY no",
-		[]any{text(plan)}, func(scan scanFunc) (bool, error) {
+	err = rs.db.Scans.Each(ctx, true, runSelect+" WHERE outcome = 'running' AND ($1 = '' OR plan = $1) ORDER BY no",
+		[]any{engine.Text(plan)}, func(scan engine.Scan) (bool, error) {
 			r, err := scanRun(scan)
 			list = append(list, r)
 			return true, err
 		})
-	return list, rs.db.base.Fail("list runs", err)
+	return list, rs.db.Fail("list runs", err)
 }
 
-func insertRun(w *write, r *Run) error {
-	if err := w.row("SELECT coalesce(max(no), 0) + 1 FROM retention_run", nil, &r.No); err != nil {
+func insertRun(w *engine.Write, r *Run) error {
+	if err := w.Row("SELECT coalesce(max(no), 0) + 1 FROM retention_run", nil, &r.No); err != nil {
 		return err
 	}
-	if _, err := w.exec(`INSERT INTO retention_run (no, plan, kind, outcome, who, begun, ended, policy, hash, removed, until, facts)
+	if _, err := w.Exec(`INSERT INTO retention_run (no, plan, kind, outcome, who, begun, ended, policy, hash, removed, until, facts)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-		r.No, text(r.Plan), r.Kind, r.Outcome, text(r.Who), r.Begun.UnixMilli(), millis(r.Ended),
-		text(r.Policy), r.Hash, r.Removed, millis(r.Until), text(r.Facts)); err != nil {
+		r.No, engine.Text(r.Plan), r.Kind, r.Outcome, engine.Text(r.Who), r.Begun.UnixMilli(), engine.Millis(r.Ended),
+		engine.Text(r.Policy), r.Hash, r.Removed, engine.Millis(r.Until), engine.Text(r.Facts)); err != nil {
 		return err
 	}
-	if _, err := w.exec("DELETE FROM run_removal WHERE run <= $1", r.No-keptRuns); err != nil {
+	if _, err := w.Exec("DELETE FROM run_removal WHERE run <= $1", r.No-keptRuns); err != nil {
 		return err
 	}
-	_, err := w.exec("DELETE FROM retention_run WHERE no <= $1 AND outcome <> 'running'", r.No-keptRuns)
+	_, err := w.Exec("DELETE FROM retention_run WHERE no <= $1 AND outcome <> 'running'", r.No-keptRuns)
 	return err
 }
 
 // RecordRun records a run that has removed nothing.
 func (rs Retention) RecordRun(ctx context.Context, r Run) (Run, error) {
-	err := rs.db.base.Update(ctx, "record a run", func(w *write) error { return insertRun(w, &r) })
+	err := rs.db.Update(ctx, "record a run", func(w *engine.Write) error { return insertRun(w, &r) })
 	return r, err
 }
 
@@ -223,10 +225,10 @@ type Decision struct {
 // again is set, the error is ErrChanged and decide is not called.
 func (rs Retention) Begin(ctx context.Context, generation int64, again bool, now time.Time,
 	decide func(*RetainedState) (Decision, error)) (r Run, err error) {
-	err = rs.db.base.Update(ctx, "apply a plan", func(w *write) error {
+	err = rs.db.Update(ctx, "apply a plan", func(w *engine.Write) error {
 		var s *RetainedState
 		var current int64
-		if err := w.row("SELECT generation FROM state WHERE one = 1", nil, &current); err != nil {
+		if err := w.Row("SELECT generation FROM state WHERE one = 1", nil, &current); err != nil {
 			return err
 		}
 		if current != generation {
@@ -234,7 +236,7 @@ func (rs Retention) Begin(ctx context.Context, generation int64, again bool, now
 				return ErrChanged
 			}
 			var err error
-			if s, err = readState(w.each, now); err != nil {
+			if s, err = readState(w.Each, now); err != nil {
 				return err
 			}
 		}
@@ -249,12 +251,12 @@ func (rs Retention) Begin(ctx context.Context, generation int64, again bool, now
 		}
 		rows := make([][]any, len(d.Removals))
 		for i, x := range d.Removals {
-			rows[i] = []any{r.No, x.Number, text(x.Class), text(x.Reason), text(x.Detail)}
+			rows[i] = []any{r.No, x.Number, engine.Text(x.Class), engine.Text(x.Reason), engine.Text(x.Detail)}
 		}
-		if _, err := w.many("INSERT INTO run_removal (run, tx_id, class, reason, detail) VALUES ($1, $2, $3, $4, $5)", rows); err != nil {
+		if _, err := w.Many("INSERT INTO run_removal (run, tx_id, class, reason, detail) VALUES ($1, $2, $3, $4, $5)", rows); err != nil {
 			return err
 		}
-		return continueRun(ctx, w, &r, rs.db.base.Now())
+		return continueRun(ctx, w, &r, rs.db.Now())
 	})
 	return r, err
 }
@@ -263,16 +265,16 @@ func (rs Retention) Begin(ctx context.Context, generation int64, again bool, now
 // there are more. A transaction that was held, promoted or removed meanwhile, or that
 // a transaction outside the run needs, is left as it is.
 func (rs Retention) Continue(ctx context.Context, no int64) (r Run, err error) {
-	err = rs.db.base.Update(ctx, "apply a plan", func(w *write) error {
+	err = rs.db.Update(ctx, "apply a plan", func(w *engine.Write) error {
 		var err error
-		r, err = scanRun(func(dest ...any) error { return w.row(runSelect+" WHERE no = $1", []any{no}, dest...) })
+		r, err = scanRun(func(dest ...any) error { return w.Row(runSelect+" WHERE no = $1", []any{no}, dest...) })
 		if errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("run %d: %w", no, fs.ErrNotExist)
 		}
 		if err != nil || r.Outcome != RunUnfinished {
 			return err
 		}
-		return continueRun(ctx, w, &r, rs.db.base.Now())
+		return continueRun(ctx, w, &r, rs.db.Now())
 	})
 	return r, err
 }
@@ -288,13 +290,13 @@ const removable = `t.deleted_at IS NULL AND NOT EXISTS (SELECT 1 FROM hold h WHE
 	AND NOT EXISTS (SELECT 1 FROM tx_needs n JOIN tx u ON u.id = n.tx_id WHERE n.needs = m.tx_id AND u.deleted_at IS NULL
 	  AND NOT EXISTS (SELECT 1 FROM run_removal v WHERE v.run = m.run AND v.tx_id = u.id))`
 
-func continueRun(ctx context.Context, w *write, r *Run, now time.Time) error {
+func continueRun(ctx context.Context, w *engine.Write, r *Run, now time.Time) error {
 	var list []Removal
 	var files int64
 	more := false
-	if err := w.each("SELECT m.tx_id, m.class, m.reason, m.detail, t.files FROM run_removal m JOIN tx t ON t.id = m.tx_id "+
+	if err := w.Each("SELECT m.tx_id, m.class, m.reason, m.detail, t.files FROM run_removal m JOIN tx t ON t.id = m.tx_id "+
 		"WHERE m.run = $1 AND "+removable+" ORDER BY m.tx_id LIMIT 1000",
-		[]any{r.No, dayOf(now), r.Begun.UnixMilli()}, func(scan scanFunc) error {
+		[]any{r.No, dayOf(now), r.Begun.UnixMilli()}, func(scan engine.Scan) error {
 			x := Removal{At: r.Begun, Who: r.Who, Plan: r.Plan, Until: r.Until}
 			var n int64
 			if err := scan(&x.Number, &x.Class, &x.Reason, &x.Detail, &n); err != nil {
@@ -320,28 +322,28 @@ func continueRun(ctx context.Context, w *write, r *Run, now time.Time) error {
 	if !more {
 		r.Outcome, r.Ended = RunDone, now.UTC().Truncate(time.Millisecond)
 	}
-	_, err := w.exec("UPDATE retention_run SET removed = $2, outcome = $3, ended = $4 WHERE no = $1",
-		r.No, r.Removed, r.Outcome, millis(r.Ended))
+	_, err := w.Exec("UPDATE retention_run SET removed = $2, outcome = $3, ended = $4 WHERE no = $1",
+		r.No, r.Removed, r.Outcome, engine.Millis(r.Ended))
 	return err
 }
 
 // RemovalsOf returns what a run was to remove.
 func (rs Retention) RemovalsOf(ctx context.Context, no int64) (list []Removal, err error) {
-	err = rs.db.base.Scans.each(ctx, true, "SELECT tx_id, class, reason, detail FROM run_removal WHERE run = $1 ORDER BY tx_id",
-		[]any{no}, func(scan scanFunc) (bool, error) {
+	err = rs.db.Scans.Each(ctx, true, "SELECT tx_id, class, reason, detail FROM run_removal WHERE run = $1 ORDER BY tx_id",
+		[]any{no}, func(scan engine.Scan) (bool, error) {
 			var x Removal
 			err := scan(&x.Number, &x.Class, &x.Reason, &x.Detail)
 			list = append(list, x)
 			return true, err
 		})
-	return list, rs.db.base.Fail("list the removals of a run", err)
+	return list, rs.db.Fail("list the removals of a run", err)
 }
 
 // StagePins returns the contents that open stages rely on: garbage collection leaves
 // them.
 func (rs Retention) StagePins(ctx context.Context) (pins map[[32]byte]bool, err error) {
 	pins = make(map[[32]byte]bool)
-	err = rs.db.base.Scans.each(ctx, true, stagePins, nil, func(scan scanFunc) (bool, error) {
+	err = rs.db.Scans.Each(ctx, true, stagePins, nil, func(scan engine.Scan) (bool, error) {
 		var id int64
 		var sum []byte
 		err := scan(&id, &sum)
@@ -350,5 +352,5 @@ func (rs Retention) StagePins(ctx context.Context) (pins map[[32]byte]bool, err 
 		}
 		return true, err
 	})
-	return pins, rs.db.base.Fail("list staged contents", err)
+	return pins, rs.db.Fail("list staged contents", err)
 }

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"iter"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // ScrubState is the progress of the background check of all contents.
@@ -30,22 +32,22 @@ type ScrubState struct {
 }
 
 // Scrub stores the progress of the background check of all contents.
-type Scrub struct{ db *DB }
+type Scrub struct{ db *engine.Database }
 
 // State returns the last written state.
 func (s Scrub) State(ctx context.Context) (ScrubState, error) {
 	var st ScrubState
 	var updated int64
 	var started, finished sql.NullInt64
-	err := s.db.base.Scans.row(ctx,
+	err := s.db.Scans.Row(ctx,
 		`SELECT owner, updated, position, started, contents, bytes, damaged, last_finished, last_contents, last_bytes, last_damaged
 		FROM scrub WHERE one = 1`, nil, &st.Owner, &updated, &st.Position, &started, &st.Contents, &st.Bytes, &st.Damaged,
 		&finished, &st.LastContents, &st.LastBytes, &st.LastDamaged)
 	if updated != 0 {
 		st.Updated = time.UnixMilli(updated).UTC()
 	}
-	st.Started, st.Finished = fromMillis(started), fromMillis(finished)
-	return st, s.db.base.Fail("read the progress of the background check", err)
+	st.Started, st.Finished = engine.FromMillis(started), engine.FromMillis(finished)
+	return st, s.db.Fail("read the progress of the background check", err)
 }
 
 // Coverage is how many of the contents whose bytes are stored as they are the background
@@ -59,20 +61,20 @@ func (s Scrub) Coverage(ctx context.Context, st ScrubState) (c Coverage, err err
 	if !st.Started.IsZero() && !st.Finished.IsZero() {
 		before = st.Finished.UnixMilli()
 	}
-	err = s.db.base.Scans.row(ctx, `SELECT count(*), coalesce(sum(CASE WHEN c.id <= $1 AND c.added <= $2 OR c.added <= $3 THEN 1 ELSE 0 END), 0)
+	err = s.db.Scans.Row(ctx, `SELECT count(*), coalesce(sum(CASE WHEN c.id <= $1 AND c.added <= $2 OR c.added <= $3 THEN 1 ELSE 0 END), 0)
 		FROM content c WHERE NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL)`,
 		[]any{st.Position, st.Updated.UnixMilli(), before}, &c.Stored, &c.Read)
-	return c, s.db.base.Fail("count the contents that the background check has read", err)
+	return c, s.db.Fail("count the contents that the background check has read", err)
 }
 
 // Put writes the state. It does not wait for the disk and does not change the
 // generation.
 func (s Scrub) Put(ctx context.Context, st ScrubState) error {
-	return s.db.base.UpdateUnsynced(ctx, "write the progress of the background check", func(w *write) error {
-		_, err := w.exec(`UPDATE scrub SET owner = $1, updated = $2, position = $3, started = $4, contents = $5, bytes = $6, damaged = $7,
+	return s.db.UpdateUnsynced(ctx, "write the progress of the background check", func(w *engine.Write) error {
+		_, err := w.Exec(`UPDATE scrub SET owner = $1, updated = $2, position = $3, started = $4, contents = $5, bytes = $6, damaged = $7,
 			last_finished = $8, last_contents = $9, last_bytes = $10, last_damaged = $11 WHERE one = 1`,
-			text(st.Owner), st.Updated.UnixMilli(), st.Position, millis(st.Started), st.Contents, st.Bytes, st.Damaged,
-			millis(st.Finished), st.LastContents, st.LastBytes, st.LastDamaged)
+			engine.Text(st.Owner), st.Updated.UnixMilli(), st.Position, engine.Millis(st.Started), st.Contents, st.Bytes, st.Damaged,
+			engine.Millis(st.Finished), st.LastContents, st.LastBytes, st.LastDamaged)
 		return err
 	})
 }
@@ -81,8 +83,8 @@ func (s Scrub) Put(ctx context.Context, st ScrubState) error {
 // were read. Nothing is recorded if another process works on a pass, that is, has written
 // since the time alive.
 func (s Scrub) Finish(ctx context.Context, began, alive time.Time, contents, bytes, damaged int64) error {
-	return s.db.base.UpdateUnsynced(ctx, "record a complete check", func(w *write) error {
-		_, err := w.exec(`UPDATE scrub SET updated = $1, position = (SELECT coalesce(max(id), 0) FROM content), started = NULL, damaged = $4,
+	return s.db.UpdateUnsynced(ctx, "record a complete check", func(w *engine.Write) error {
+		_, err := w.Exec(`UPDATE scrub SET updated = $1, position = (SELECT coalesce(max(id), 0) FROM content), started = NULL, damaged = $4,
 			last_finished = $1, last_contents = $2, last_bytes = $3, last_damaged = $4 WHERE one = 1 AND (started IS NULL OR updated < $5)`,
 			began.UnixMilli(), contents, bytes, damaged, alive.UnixMilli())
 		return err
@@ -100,7 +102,7 @@ type Numbered struct {
 func (s Scrub) Contents(ctx context.Context, after int64) iter.Seq2[Numbered, error] {
 	return func(yield func(Numbered, error) bool) {
 		id := after
-		pages(ctx, s.db, yield, func(scan scanFunc) (Numbered, error) {
+		engine.Pages(ctx, s.db, yield, func(scan engine.Scan) (Numbered, error) {
 			var n Numbered
 			var ref []byte
 			if err := scan(&id, &ref, &n.Size); err != nil {
@@ -108,6 +110,6 @@ func (s Scrub) Contents(ctx context.Context, after int64) iter.Seq2[Numbered, er
 			}
 			n.Number = id
 			return n, scanRef(ref, &n.Ref)
-		}, storedContents, func() []any { return []any{id, pageRows} })
+		}, storedContents, func() []any { return []any{id, engine.PageRows} })
 	}
 }

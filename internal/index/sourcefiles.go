@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -33,7 +34,7 @@ type SourceFile struct {
 }
 
 // Sources finds source files in transactions. It is part of a DB.
-type Sources struct{ db *DB }
+type Sources struct{ db *engine.Database }
 
 // Filed is a transaction with what it is filed under.
 type Filed struct {
@@ -57,20 +58,20 @@ func (s Sources) Holding(ctx context.Context, scope Scope, ref blob.Ref) ([]File
 // FiledAs returns the transactions in the scope of a product and a version that have
 // not been removed, newest first, at most 64.
 func (s Sources) FiledAs(ctx context.Context, scope Scope, product, version string) ([]Filed, error) {
-	where, args := scope.where("t.product_id", []any{text(product), text(version)})
+	where, args := scope.where("t.product_id", []any{engine.Text(product), engine.Text(version)})
 	return s.filed(ctx, `SELECT t.id, p.name, t.version FROM product p JOIN tx t ON t.product_id = p.id
 		WHERE p.name = $1 AND t.version = $2 AND t.deleted_at IS NULL
 		AND t.id > 0`+where+" ORDER BY t.id DESC LIMIT "+strconv.Itoa(maxFiled), args)
 }
 
 func (s Sources) filed(ctx context.Context, query string, args []any) (list []Filed, err error) {
-	err = s.db.base.Points.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
+	err = s.db.Points.Each(ctx, false, query, args, func(scan engine.Scan) (bool, error) {
 		var f Filed
 		err := scan(&f.Number, &f.Product, &f.Version)
 		list = append(list, f)
 		return err == nil, err
 	})
-	return list, s.db.base.Fail("look up transactions", err)
+	return list, s.db.Fail("look up transactions", err)
 }
 
 // At returns the source files of a transaction that were added under one of a few
@@ -79,7 +80,7 @@ func (s Sources) At(ctx context.Context, tx int64, paths ...string) ([]SourceFil
 	args := []any{tx}
 	marks := make([]string, len(paths))
 	for i, p := range paths {
-		args = append(args, text(p))
+		args = append(args, engine.Text(p))
 		marks[i] = "$" + strconv.Itoa(len(args))
 	}
 	return s.files(ctx, "f.path IN ("+strings.Join(marks, ", ")+")", args, 0)
@@ -87,7 +88,7 @@ func (s Sources) At(ctx context.Context, tx int64, paths ...string) ([]SourceFil
 
 // Named returns the source files of a transaction whose folded name is name.
 func (s Sources) Named(ctx context.Context, tx int64, name string) ([]SourceFile, error) {
-	return s.files(ctx, "o.name_fold = $2", []any{tx, text(name)}, 0)
+	return s.files(ctx, "o.name_fold = $2", []any{tx, engine.Text(name)}, 0)
 }
 
 // All returns the source files of a transaction in the order of their paths, at most
@@ -103,12 +104,12 @@ func (s Sources) files(ctx context.Context, cond string, args []any, limit int) 
 	if limit > 0 {
 		query += " LIMIT " + strconv.Itoa(limit)
 	}
-	err = s.db.base.Points.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
+	err = s.db.Points.Each(ctx, false, query, args, func(scan engine.Scan) (bool, error) {
 		var f SourceFile
 		err := scanStored(scan, &f.Stored)
 		f.Transaction = f.Number
 		list = append(list, f)
 		return err == nil, err
 	})
-	return list, s.db.base.Fail("look up source files", err)
+	return list, s.db.Fail("look up source files", err)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -32,12 +33,12 @@ var visibleObjects = eachHash("SELECT "+objectColumns+`, p.name
 
 // Visible calls each for the objects of contents, once for each product in which
 // they are visible.
-func (ss Stages) Visible(ctx context.Context, refs []blob.Ref, each func(VisibleObject)) error {
+func (ss StageRows) Visible(ctx context.Context, refs []blob.Ref, each func(VisibleObject)) error {
 	if len(refs) == 0 {
 		return nil
 	}
-	return ss.db.base.Fail("look up contents", ss.db.base.Scans.each(ctx, true, visibleObjects, []any{hashList(refs)},
-		func(scan scanFunc) (bool, error) {
+	return ss.db.Fail("look up contents", ss.db.Scans.Each(ctx, true, visibleObjects, []any{hashList(refs)},
+		func(scan engine.Scan) (bool, error) {
 			var o VisibleObject
 			if err := scanObject(scan, &o.Stored, &o.Product); err != nil {
 				return false, err
@@ -49,31 +50,26 @@ func (ss Stages) Visible(ctx context.Context, refs []blob.Ref, each func(Visible
 
 // HasOther reports whether a transaction of a product has an object with the key
 // and the kind of o and another content.
-func (ss Stages) HasOther(ctx context.Context, product string, o symfile.Object, ref blob.Ref) (is bool, err error) {
+func (ss StageRows) HasOther(ctx context.Context, product string, o symfile.Object, ref blob.Ref) (is bool, err error) {
 	aliases := o.Aliases()
 	if len(aliases) == 0 {
 		return false, nil
 	}
-	err = ss.db.base.Points.row(ctx, `SELECT EXISTS (SELECT 1 FROM lookup l JOIN object o ON o.id = l.object_id AND o.kind = $3
+	err = ss.db.Points.Row(ctx, `SELECT EXISTS (SELECT 1 FROM lookup l JOIN object o ON o.id = l.object_id AND o.kind = $3
 		JOIN content c ON c.id = o.content_id AND c.sha256 <> $5
 		JOIN seen s ON s.object_id = o.id AND s.tx_id > 0 JOIN product p ON p.id = s.product_id AND p.name = $4 WHERE l.id = $1 AND l.name = $2)`,
-		[]any{symfile.Fold(aliases[0].ID), symfile.Fold(aliases[0].Name), o.Kind, text(product), ref[:]}, &is)
-	return is, ss.db.base.Fail("look for another content", err)
-}
-
-// Lookup returns the objects of all products that answer a lookup.
-func (ss Stages) Lookup(ctx context.Context, l symfile.Lookup) ([]Hit, error) {
-	return ss.db.Lookup(ctx, Scope{All: true}, l)
+		[]any{symfile.Fold(aliases[0].ID), symfile.Fold(aliases[0].Name), o.Kind, engine.Text(product), ref[:]}, &is)
+	return is, ss.db.Fail("look for another content", err)
 }
 
 // Same returns the newest transaction with equal labels and manifest that has not
 // been removed; 0 if there is none.
-func (ss Stages) Same(ctx context.Context, s StageRow, manifest blob.Ref) (number int64, err error) {
-	err = ss.db.base.Points.row(ctx, sameTx, []any{manifest[:], s.Product, s.Version, s.Branch, s.Class}, &number)
+func (ss StageRows) Same(ctx context.Context, s StageRow, manifest blob.Ref) (number int64, err error) {
+	err = ss.db.Points.Row(ctx, sameTx, []any{manifest[:], s.Product, s.Version, s.Branch, s.Class}, &number)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
-	return number, ss.db.base.Fail("look for an equal transaction", err)
+	return number, ss.db.Fail("look for an equal transaction", err)
 }
 
 const sameTx = `SELECT t.id FROM tx t JOIN product p ON p.id = t.product_id
@@ -86,25 +82,20 @@ const productBytes = `SELECT coalesce(sum(c.size), 0) FROM content c WHERE c.id 
 
 // ProductBytes returns the size of the contents of a product's transactions, each
 // content once.
-func (ss Stages) ProductBytes(ctx context.Context, product string) (n int64, err error) {
-	err = ss.db.base.Scans.row(ctx, productBytes, []any{text(product)}, &n)
-	return n, ss.db.base.Fail("count the bytes of a product", err)
+func (ss StageRows) ProductBytes(ctx context.Context, product string) (n int64, err error) {
+	err = ss.db.Scans.Row(ctx, productBytes, []any{engine.Text(product)}, &n)
+	return n, ss.db.Fail("count the bytes of a product", err)
 }
 
 // LabelsOf returns the product and the class of a transaction that has not been
 // removed. Otherwise the error is fs.ErrNotExist.
-func (ss Stages) LabelsOf(ctx context.Context, number int64) (product, class string, err error) {
-	err = ss.db.base.Points.row(ctx, "SELECT p.name, t.class FROM tx t JOIN product p ON p.id = t.product_id "+
+func (ss StageRows) LabelsOf(ctx context.Context, number int64) (product, class string, err error) {
+	err = ss.db.Points.Row(ctx, "SELECT p.name, t.class FROM tx t JOIN product p ON p.id = t.product_id "+
 		"WHERE t.id = $1 AND t.id > 0 AND t.deleted_at IS NULL", []any{number}, &product, &class)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("transaction %d: %w", number, fs.ErrNotExist)
 	}
-	return product, class, ss.db.base.Fail("look up a transaction", err)
-}
-
-// SetNeeds is Retention.SetNeeds.
-func (ss Stages) SetNeeds(ctx context.Context, number int64, needs []int64) error {
-	return ss.db.Retention.SetNeeds(ctx, number, needs)
+	return product, class, ss.db.Fail("look up a transaction", err)
 }
 
 // StageCommit is the commit of a stage, as a part of that of a transaction.
@@ -136,7 +127,7 @@ func (c *commit) beginStage(tx *Tx) (number int64, done bool, err error) {
 	s.Again = false
 	var changes int64
 	var old, closed sql.NullInt64
-	err = c.row("SELECT changes, tx_id, closed FROM stage WHERE id = $1", []any{s.ID}, &changes, &old, &closed)
+	err = c.Row("SELECT changes, tx_id, closed FROM stage WHERE id = $1", []any{s.ID}, &changes, &old, &closed)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return 0, false, fmt.Errorf("stage %s: %w", s.ID, fs.ErrNotExist)
@@ -146,7 +137,7 @@ func (c *commit) beginStage(tx *Tx) (number int64, done bool, err error) {
 		return 0, false, ErrStageClosed
 	case s.Collect && old.Valid:
 		var live bool
-		if err := c.row("SELECT EXISTS (SELECT 1 FROM tx WHERE id = $1 AND deleted_at IS NULL)", []any{old.Int64}, &live); err != nil {
+		if err := c.Row("SELECT EXISTS (SELECT 1 FROM tx WHERE id = $1 AND deleted_at IS NULL)", []any{old.Int64}, &live); err != nil {
 			return 0, false, err
 		}
 		if live {
@@ -160,7 +151,7 @@ func (c *commit) beginStage(tx *Tx) (number int64, done bool, err error) {
 	case s.Collect || s.Anew || tx.Manifest == blob.Ref{}:
 		return 0, false, nil
 	}
-	err = c.row(sameTx, []any{tx.Manifest[:], text(tx.Product), text(tx.Version), text(tx.Branch), text(tx.Class)}, &number)
+	err = c.Row(sameTx, []any{tx.Manifest[:], engine.Text(tx.Product), engine.Text(tx.Version), engine.Text(tx.Branch), engine.Text(tx.Class)}, &number)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, false, nil
 	}
@@ -169,10 +160,10 @@ func (c *commit) beginStage(tx *Tx) (number int64, done bool, err error) {
 	}
 	s.Again = true
 	if len(s.Needs) > 0 {
-		if err := putNeeds(c.write, number, s.Needs); err != nil {
+		if err := putNeeds(c.Write, number, s.Needs); err != nil {
 			return 0, false, err
 		}
-		if err := nextGeneration(c.write); err != nil {
+		if err := nextGeneration(c.Write); err != nil {
 			return 0, false, err
 		}
 	}
@@ -183,26 +174,26 @@ func (c *commit) beginStage(tx *Tx) (number int64, done bool, err error) {
 func (c *commit) endStage(tx Tx, number int64) error {
 	if q := tx.Stage.Quota; q > 0 {
 		var used int64
-		if err := c.row(productBytes, []any{text(tx.Product)}, &used); err != nil {
+		if err := c.Row(productBytes, []any{engine.Text(tx.Product)}, &used); err != nil {
 			return err
 		}
 		if used > q {
 			return &QuotaError{used, q}
 		}
 	}
-	if err := putNeeds(c.write, number, tx.Stage.Needs); err != nil {
+	if err := putNeeds(c.Write, number, tx.Stage.Needs); err != nil {
 		return err
 	}
 	if tx.Stage.Collect {
-		_, err := c.exec("UPDATE stage SET tx_id = $2, used = $3 WHERE id = $1", tx.Stage.ID, number, c.now.UnixMilli())
+		_, err := c.Exec("UPDATE stage SET tx_id = $2, used = $3 WHERE id = $1", tx.Stage.ID, number, c.now.UnixMilli())
 		return err
 	}
 	return c.closeStage(tx, number)
 }
 
 func (c *commit) closeStage(tx Tx, number int64) error {
-	_, err := c.exec("UPDATE stage SET tx_id = $2, closed = $3, manifest = $4, result = $5, staged = 0 WHERE id = $1",
-		tx.Stage.ID, number, c.now.UnixMilli(), tx.Manifest[:], text(tx.Stage.Result(number, tx.Stage.Again)))
+	_, err := c.Exec("UPDATE stage SET tx_id = $2, closed = $3, manifest = $4, result = $5, staged = 0 WHERE id = $1",
+		tx.Stage.ID, number, c.now.UnixMilli(), tx.Manifest[:], engine.Text(tx.Stage.Result(number, tx.Stage.Again)))
 	return err
 }
 
@@ -218,7 +209,7 @@ func (c *commit) withoutKnown(number int64, entries []Entry) ([]Entry, error) {
 		id, hash   string // of files without recognizable format, the ids that clients claim
 	}
 	has := make(map[file]bool)
-	if err := c.each(filesOfTx, []any{number, hashList(distinct(entries))}, func(scan scanFunc) error {
+	if err := c.Each(filesOfTx, []any{number, hashList(distinct(entries))}, func(scan engine.Scan) error {
 		var f file
 		var sum []byte
 		if err := scan(&f.path, &sum, &f.name, &f.kind, &f.id, &f.hash); err != nil {
@@ -231,13 +222,13 @@ func (c *commit) withoutKnown(number int64, entries []Entry) ([]Entry, error) {
 		return nil, err
 	}
 	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool {
-		return has[file{text(e.Path), e.Object.Name, e.Ref, e.Object.Kind, e.Object.DebugID.Breakpad(), e.Object.Hash}]
+		return has[file{engine.Text(e.Path), e.Object.Name, e.Ref, e.Object.Kind, e.Object.DebugID.Breakpad(), e.Object.Hash}]
 	}), nil
 }
 
 // append adds the files of tx to those of an earlier transaction.
 func (c *commit) append(tx Tx) error {
-	if err := nextGeneration(c.write); err != nil {
+	if err := nextGeneration(c.Write); err != nil {
 		return err
 	}
 	var bytes int64
@@ -245,9 +236,9 @@ func (c *commit) append(tx Tx) error {
 		bytes += e.Size
 	}
 	c.number = c.extend
-	if err := c.row("UPDATE tx SET files = files + $2, bytes = bytes + $3 WHERE id = $1 RETURNING product_id",
+	if err := c.Row("UPDATE tx SET files = files + $2, bytes = bytes + $3 WHERE id = $1 RETURNING product_id",
 		[]any{c.number, len(tx.Entries), bytes}, &c.product); err != nil {
 		return err
 	}
-	return c.row("SELECT coalesce(max(seq), 0) FROM tx_file WHERE tx_id = $1", []any{c.number}, &c.seq)
+	return c.Row("SELECT coalesce(max(seq), 0) FROM tx_file WHERE tx_id = $1", []any{c.number}, &c.seq)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // StageContent is a content of a stage.
@@ -20,16 +21,16 @@ type StageContent struct {
 }
 
 // Content returns a content of a stage that has arrived or begun to.
-func (ss Stages) Content(ctx context.Context, id string, ref blob.Ref) (c StageContent, err error) {
+func (ss StageRows) Content(ctx context.Context, id string, ref blob.Ref) (c StageContent, err error) {
 	c.Ref = ref
 	var state int
-	err = ss.db.base.Points.row(ctx, "SELECT size, state, node, parts FROM stage_content WHERE stage_id = $1 AND sha256 = $2",
+	err = ss.db.Points.Row(ctx, "SELECT size, state, node, parts FROM stage_content WHERE stage_id = $1 AND sha256 = $2",
 		[]any{id, ref[:]}, &c.Size, &state, &c.Node, &c.Parts)
 	c.Whole = state == 1
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
-	return c, ss.db.base.Fail("look up a content of a stage", err)
+	return c, ss.db.Fail("look up a content of a stage", err)
 }
 
 // StageArrival is a content that has arrived in a stage.
@@ -51,7 +52,7 @@ const openStage = "SELECT id FROM stage WHERE closed IS NULL AND id = $1"
 
 // Arrive records contents that have arrived. It ignores those of stages that are
 // no longer open.
-func (ss Stages) Arrive(ctx context.Context, arrivals []StageArrival) error {
+func (ss StageRows) Arrive(ctx context.Context, arrivals []StageArrival) error {
 	if len(arrivals) == 0 {
 		return nil
 	}
@@ -65,13 +66,13 @@ func (ss Stages) Arrive(ctx context.Context, arrivals []StageArrival) error {
 	if len(ids) == 1 {
 		which = openStage
 	} else if list, err := json.Marshal(ids); err != nil {
-		return ss.db.base.Fail("record arrived contents", err)
+		return ss.db.Fail("record arrived contents", err)
 	} else {
 		arg = string(list)
 	}
-	return ss.db.base.UpdateUnsynced(ctx, "record arrived contents", func(w *write) error {
+	return ss.db.UpdateUnsynced(ctx, "record arrived contents", func(w *engine.Write) error {
 		open := make(map[string]bool)
-		if err := w.each(which, []any{arg}, func(scan scanFunc) error {
+		if err := w.Each(which, []any{arg}, func(scan engine.Scan) error {
 			var id string
 			err := scan(&id)
 			open[id] = true
@@ -96,12 +97,12 @@ func (ss Stages) Arrive(ctx context.Context, arrivals []StageArrival) error {
 				kept = append(kept, []any{a.Stage, o.Ref[:], o.Size})
 			}
 		}
-		if _, err := w.many("UPDATE stage_file SET state = $6, reason = $7, facts = $8 WHERE "+isStageFile+" AND state = 0", files); err != nil {
+		if _, err := w.Many("UPDATE stage_file SET state = $6, reason = $7, facts = $8 WHERE "+isStageFile+" AND state = 0", files); err != nil {
 			return err
 		}
 		staged := make(map[string]int64)
 		// The parts of a content that is whole now.
-		gone, err := w.many("DELETE FROM stage_content WHERE stage_id = $1 AND sha256 = $2 AND state = 0", ended)
+		gone, err := w.Many("DELETE FROM stage_content WHERE stage_id = $1 AND sha256 = $2 AND state = 0", ended)
 		if err != nil {
 			return err
 		}
@@ -112,7 +113,7 @@ func (ss Stages) Arrive(ctx context.Context, arrivals []StageArrival) error {
 				i++
 			}
 		}
-		added, err := w.many("INSERT INTO stage_content (stage_id, sha256, size, state, node) "+
+		added, err := w.Many("INSERT INTO stage_content (stage_id, sha256, size, state, node) "+
 			"VALUES ($1, $2, $3, 1, '') ON CONFLICT (stage_id, sha256) DO NOTHING", kept)
 		if err != nil {
 			return err
@@ -129,9 +130,9 @@ func (ss Stages) Arrive(ctx context.Context, arrivals []StageArrival) error {
 		}
 		var sums [][]any
 		for id, n := range staged {
-			sums = append(sums, []any{id, n, ss.db.base.Now().UnixMilli()})
+			sums = append(sums, []any{id, n, ss.db.Now().UnixMilli()})
 		}
-		_, err = w.many("UPDATE stage SET staged = staged + $2, used = $3, changes = changes + 1 WHERE id = $1", sums)
+		_, err = w.Many("UPDATE stage SET staged = staged + $2, used = $3, changes = changes + 1 WHERE id = $1", sums)
 		return err
 	})
 }
@@ -139,8 +140,8 @@ func (ss Stages) Arrive(ctx context.Context, arrivals []StageArrival) error {
 // PutPart records a part of a content, with its number from 0, in the spool of a
 // node. Parts of another node are forgotten. It returns all recorded parts. If the
 // node is not the owner of the stage, the error is ErrStageMoved.
-func (ss Stages) PutPart(ctx context.Context, id, node string, c Content, n, parts int) (got []byte, err error) {
-	err = ss.db.base.UpdateUnsynced(ctx, "record a part", func(w *write) error {
+func (ss StageRows) PutPart(ctx context.Context, id, node string, c Content, n, parts int) (got []byte, err error) {
+	err = ss.db.UpdateUnsynced(ctx, "record a part", func(w *engine.Write) error {
 		got = nil
 		if _, err := sumOfStage(w, id); err != nil {
 			return err
@@ -148,22 +149,22 @@ func (ss Stages) PutPart(ctx context.Context, id, node string, c Content, n, par
 		var size int64
 		var state int
 		var at string
-		if err := w.row("SELECT node FROM stage WHERE id = $1", []any{id}, &at); err != nil {
+		if err := w.Row("SELECT node FROM stage WHERE id = $1", []any{id}, &at); err != nil {
 			return err
 		}
 		if at != node {
 			return ErrStageMoved
 		}
-		err := w.row("SELECT size, state, node, parts FROM stage_content WHERE stage_id = $1 AND sha256 = $2",
+		err := w.Row("SELECT size, state, node, parts FROM stage_content WHERE stage_id = $1 AND sha256 = $2",
 			[]any{id, c.Ref[:]}, &size, &state, &at, &got)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			got = make([]byte, (parts+7)/8)
-			if _, err := w.exec("INSERT INTO stage_content (stage_id, sha256, size, state, node) VALUES ($1, $2, $3, 0, $4)",
+			if _, err := w.Exec("INSERT INTO stage_content (stage_id, sha256, size, state, node) VALUES ($1, $2, $3, 0, $4)",
 				id, c.Ref[:], c.Size, node); err != nil {
 				return err
 			}
-			if _, err := w.exec("UPDATE stage SET staged = staged + $2 WHERE id = $1", id, c.Size); err != nil {
+			if _, err := w.Exec("UPDATE stage SET staged = staged + $2 WHERE id = $1", id, c.Size); err != nil {
 				return err
 			}
 		case err != nil:
@@ -175,9 +176,9 @@ func (ss Stages) PutPart(ctx context.Context, id, node string, c Content, n, par
 			got = make([]byte, (parts+7)/8)
 		}
 		got[n/8] |= 1 << (n % 8)
-		_, err = w.exec("UPDATE stage_content SET node = $3, parts = $4 WHERE stage_id = $1 AND sha256 = $2", id, c.Ref[:], node, got)
+		_, err = w.Exec("UPDATE stage_content SET node = $3, parts = $4 WHERE stage_id = $1 AND sha256 = $2", id, c.Ref[:], node, got)
 		if err == nil {
-			_, err = w.exec("UPDATE stage SET used = $2 WHERE id = $1", id, ss.db.base.Now().UnixMilli())
+			_, err = w.Exec("UPDATE stage SET used = $2 WHERE id = $1", id, ss.db.Now().UnixMilli())
 		}
 		return err
 	})
@@ -186,8 +187,8 @@ func (ss Stages) PutPart(ctx context.Context, id, node string, c Content, n, par
 
 // Forget forgets contents of a stage that have arrived or begun to, because their
 // bytes are not there any more: their files are awaited again.
-func (ss Stages) Forget(ctx context.Context, id string, refs []blob.Ref) error {
-	return ss.db.base.UpdateUnsynced(ctx, "forget contents of a stage", func(w *write) error {
+func (ss StageRows) Forget(ctx context.Context, id string, refs []blob.Ref) error {
+	return ss.db.UpdateUnsynced(ctx, "forget contents of a stage", func(w *engine.Write) error {
 		if _, err := sumOfStage(w, id); err != nil {
 			return err
 		}
@@ -195,26 +196,26 @@ func (ss Stages) Forget(ctx context.Context, id string, refs []blob.Ref) error {
 		for i := range refs {
 			rows[i] = []any{id, refs[i][:]}
 		}
-		if _, err := w.many("UPDATE stage SET staged = staged - coalesce((SELECT size FROM stage_content "+
+		if _, err := w.Many("UPDATE stage SET staged = staged - coalesce((SELECT size FROM stage_content "+
 			"WHERE stage_id = $1 AND sha256 = $2), 0) WHERE id = $1", rows); err != nil {
 			return err
 		}
-		if _, err := w.many("DELETE FROM stage_content WHERE stage_id = $1 AND sha256 = $2", rows); err != nil {
+		if _, err := w.Many("DELETE FROM stage_content WHERE stage_id = $1 AND sha256 = $2", rows); err != nil {
 			return err
 		}
-		if _, err := w.many("UPDATE stage_file SET state = 0, facts = NULL WHERE stage_id = $1 AND sha256 = $2 AND state IN (1, 2)",
+		if _, err := w.Many("UPDATE stage_file SET state = 0, facts = NULL WHERE stage_id = $1 AND sha256 = $2 AND state IN (1, 2)",
 			rows); err != nil {
 			return err
 		}
-		_, err := w.exec("UPDATE stage SET changes = changes + 1 WHERE id = $1", id)
+		_, err := w.Exec("UPDATE stage SET changes = changes + 1 WHERE id = $1", id)
 		return err
 	})
 }
 
 // Staged returns the sum of the bytes that all stages keep.
-func (ss Stages) Staged(ctx context.Context) (n int64, err error) {
-	err = ss.db.base.Points.row(ctx, "SELECT coalesce(sum(staged), 0) FROM stage WHERE staged > 0", nil, &n)
-	return n, ss.db.base.Fail("count staged bytes", err)
+func (ss StageRows) Staged(ctx context.Context) (n int64, err error) {
+	err = ss.db.Points.Row(ctx, "SELECT coalesce(sum(staged), 0) FROM stage WHERE staged > 0", nil, &n)
+	return n, ss.db.Fail("count staged bytes", err)
 }
 
 // KnownFile says which objects a file has that are not simply the whole file.
@@ -227,11 +228,11 @@ type KnownFile struct {
 var knownFiles = eachHash("SELECT sha256, name, size, facts FROM stage_known WHERE ", "sha256", "$1", "")
 
 // Known returns the known files among contents.
-func (ss Stages) Known(ctx context.Context, refs []blob.Ref) (list []KnownFile, err error) {
+func (ss StageRows) Known(ctx context.Context, refs []blob.Ref) (list []KnownFile, err error) {
 	if len(refs) == 0 {
 		return nil, nil
 	}
-	err = ss.db.base.Points.each(ctx, true, knownFiles, []any{hashList(refs)}, func(scan scanFunc) (bool, error) {
+	err = ss.db.Points.Each(ctx, true, knownFiles, []any{hashList(refs)}, func(scan engine.Scan) (bool, error) {
 		var k KnownFile
 		var sum []byte
 		if err := scan(&sum, &k.Name, &k.Size, &k.Facts); err != nil {
@@ -241,46 +242,46 @@ func (ss Stages) Known(ctx context.Context, refs []blob.Ref) (list []KnownFile, 
 		list = append(list, k)
 		return true, err
 	})
-	return list, ss.db.base.Fail("look up files", err)
+	return list, ss.db.Fail("look up files", err)
 }
 
 // PutKnown records known files, or that they were pushed again.
-func (ss Stages) PutKnown(ctx context.Context, files []KnownFile) error {
+func (ss StageRows) PutKnown(ctx context.Context, files []KnownFile) error {
 	if len(files) == 0 {
 		return nil
 	}
-	now := ss.db.base.Now().UnixMilli()
+	now := ss.db.Now().UnixMilli()
 	rows := make([][]any, len(files))
 	for i, f := range files {
 		rows[i] = []any{f.Ref[:], f.Name, f.Size, f.Facts, now}
 	}
-	return ss.db.base.UpdateUnsynced(ctx, "record known files", func(w *write) error {
-		_, err := w.many(`INSERT INTO stage_known (sha256, name, size, facts, used) VALUES ($1, $2, $3, $4, $5)
+	return ss.db.UpdateUnsynced(ctx, "record known files", func(w *engine.Write) error {
+		_, err := w.Many(`INSERT INTO stage_known (sha256, name, size, facts, used) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (sha256, name) DO UPDATE SET facts = excluded.facts, used = excluded.used`, rows)
 		return err
 	})
 }
 
 // PutSHA1 records the SHA-1 of a file, in hex.
-func (ss Stages) PutSHA1(ctx context.Context, sha1 string, c Content) error {
-	return ss.db.base.UpdateUnsynced(ctx, "record a SHA-1", func(w *write) error {
-		_, err := w.exec(`INSERT INTO stage_sha1 (sha1, sha256, size, used) VALUES ($1, $2, $3, $4)
+func (ss StageRows) PutSHA1(ctx context.Context, sha1 string, c Content) error {
+	return ss.db.UpdateUnsynced(ctx, "record a SHA-1", func(w *engine.Write) error {
+		_, err := w.Exec(`INSERT INTO stage_sha1 (sha1, sha256, size, used) VALUES ($1, $2, $3, $4)
 			ON CONFLICT (sha1) DO UPDATE SET sha256 = excluded.sha256, size = excluded.size, used = excluded.used`,
-			sha1, c.Ref[:], c.Size, ss.db.base.Now().UnixMilli())
+			sha1, c.Ref[:], c.Size, ss.db.Now().UnixMilli())
 		return err
 	})
 }
 
 // BySHA1 returns the file with a SHA-1, in lower-case hex. An unknown one is
 // fs.ErrNotExist.
-func (ss Stages) BySHA1(ctx context.Context, sha1 string) (c Content, err error) {
+func (ss StageRows) BySHA1(ctx context.Context, sha1 string) (c Content, err error) {
 	var sum []byte
-	err = ss.db.base.Points.row(ctx, "SELECT sha256, size FROM stage_sha1 WHERE sha1 = $1", []any{text(sha1)}, &sum, &c.Size)
+	err = ss.db.Points.Row(ctx, "SELECT sha256, size FROM stage_sha1 WHERE sha1 = $1", []any{engine.Text(sha1)}, &sum, &c.Size)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
 	if err == nil {
 		err = scanRef(sum, &c.Ref)
 	}
-	return c, ss.db.base.Fail("look up a SHA-1", err)
+	return c, ss.db.Fail("look up a SHA-1", err)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // StageState is the state of a file of a stage.
@@ -34,14 +35,14 @@ type StageFile struct {
 
 const stageFileColumns = "f.path, f.sha256, f.size, f.mtime, f.kind, f.claim, f.state, f.reason, f.facts"
 
-func scanStageFile(scan scanFunc) (f StageFile, err error) {
+func scanStageFile(scan engine.Scan) (f StageFile, err error) {
 	var sum []byte
 	var mtime sql.NullInt64
 	var facts sql.NullString
 	if err := scan(&f.Path, &sum, &f.Size, &mtime, &f.Kind, &f.ID, &f.State, &f.Reason, &facts); err != nil {
 		return f, err
 	}
-	f.ModTime, f.Facts = fromMillis(mtime), facts.String
+	f.ModTime, f.Facts = engine.FromMillis(mtime), facts.String
 	return f, scanRef(sum, &f.Ref)
 }
 
@@ -71,7 +72,7 @@ type StagePut struct {
 // PutFiles records files of a stage. A file that the stage has already gets the new
 // state, unless its content has arrived there. If the stage would have more files or
 // bytes than it may, nothing is recorded and the error is a *StageLimitError.
-func (ss Stages) PutFiles(ctx context.Context, id string, files []StageFile, how StagePut) error {
+func (ss StageRows) PutFiles(ctx context.Context, id string, files []StageFile, how StagePut) error {
 	paths := make([]string, len(files))
 	last := make(map[StageKey]int, len(files))
 	for i, f := range files {
@@ -80,16 +81,16 @@ func (ss Stages) PutFiles(ctx context.Context, id string, files []StageFile, how
 	}
 	list, err := json.Marshal(paths)
 	if err != nil {
-		return ss.db.base.Fail("record files of a stage", err)
+		return ss.db.Fail("record files of a stage", err)
 	}
-	return ss.db.base.UpdateUnsynced(ctx, "record files of a stage", func(w *write) error {
+	return ss.db.UpdateUnsynced(ctx, "record files of a stage", func(w *engine.Write) error {
 		sum, err := sumOfStage(w, id)
 		if err != nil {
 			return err
 		}
 		old := make(map[StageKey]StageFile, len(files))
 		var gone [][]any
-		if err := w.each(stagedPaths, []any{id, string(list)}, func(scan scanFunc) error {
+		if err := w.Each(stagedPaths, []any{id, string(list)}, func(scan engine.Scan) error {
 			var f StageFile
 			var ref []byte
 			if err := scan(&f.Path, &ref, &f.Size, &f.Kind, &f.ID, &f.State); err != nil {
@@ -129,22 +130,22 @@ func (ss Stages) PutFiles(ctx context.Context, id string, files []StageFile, how
 			if f.Facts != "" {
 				facts = f.Facts
 			}
-			rows = append(rows, append(f.Key().columns(id), f.Size, millis(f.ModTime), int(f.State), f.Reason, facts))
+			rows = append(rows, append(f.Key().columns(id), f.Size, engine.Millis(f.ModTime), int(f.State), f.Reason, facts))
 		}
 		if sum.Files > how.Most.Files || sum.Bytes > how.Most.Bytes {
 			return &sum
 		}
-		if _, err := w.many("DELETE FROM stage_file WHERE "+isStageFile, gone); err != nil {
+		if _, err := w.Many("DELETE FROM stage_file WHERE "+isStageFile, gone); err != nil {
 			return err
 		}
-		if _, err := w.many(`INSERT INTO stage_file (stage_id, path, sha256, kind, claim, size, mtime, state, reason, facts)
+		if _, err := w.Many(`INSERT INTO stage_file (stage_id, path, sha256, kind, claim, size, mtime, state, reason, facts)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 			ON CONFLICT (stage_id, path, sha256, kind, claim) DO UPDATE SET size = excluded.size, mtime = excluded.mtime,
 			state = excluded.state, reason = excluded.reason, facts = excluded.facts`, rows); err != nil {
 			return err
 		}
-		_, err = w.exec("UPDATE stage SET files = $2, bytes = $3, changes = changes + 1, used = $4 WHERE id = $1",
-			id, sum.Files, sum.Bytes, ss.db.base.Now().UnixMilli())
+		_, err = w.Exec("UPDATE stage SET files = $2, bytes = $3, changes = changes + 1, used = $4 WHERE id = $1",
+			id, sum.Files, sum.Bytes, ss.db.Now().UnixMilli())
 		return err
 	})
 }
@@ -166,49 +167,49 @@ var (
 
 func filesWhere(sqlite, postgres string) string {
 	const before, after = " WHERE f.stage_id = $1 AND ", " ORDER BY f.sha256, f.path, f.kind, f.claim"
-	return each("SELECT "+stageFileColumns+" FROM stage_file f INDEXED BY stage_file_content"+before+sqlite+after,
+	return engine.Dialects("SELECT "+stageFileColumns+" FROM stage_file f INDEXED BY stage_file_content"+before+sqlite+after,
 		"SELECT "+stageFileColumns+" FROM stage_file f"+before+postgres+after)
 }
 
 // FilesOf returns the files of a stage that have one of the contents, in the order
 // of their contents and paths.
-func (ss Stages) FilesOf(ctx context.Context, id string, refs []blob.Ref) ([]StageFile, error) {
+func (ss StageRows) FilesOf(ctx context.Context, id string, refs []blob.Ref) ([]StageFile, error) {
 	var list []StageFile
 	text, args := filesByHash, []any{id, hashList(refs)}
 	if len(refs) == 1 {
 		text, args = filesByOneHash, []any{id, refs[0][:]}
 	}
-	err := ss.db.base.Points.each(ctx, true, text, args, func(scan scanFunc) (bool, error) {
+	err := ss.db.Points.Each(ctx, true, text, args, func(scan engine.Scan) (bool, error) {
 		f, err := scanStageFile(scan)
 		list = append(list, f)
 		return true, err
 	})
-	return list, ss.db.base.Fail("look up files of a stage", err)
+	return list, ss.db.Fail("look up files of a stage", err)
 }
 
 // Files calls each for the files of a stage in the order of their contents and
 // paths, until each returns an error.
-func (ss Stages) Files(ctx context.Context, id string, each func(StageFile) error) error {
+func (ss StageRows) Files(ctx context.Context, id string, each func(StageFile) error) error {
 	after := StageFile{}
 	ref := []byte{} // before the first one
 	for {
 		var page []StageFile
-		if err := ss.db.base.Scans.each(ctx, true, "SELECT "+stageFileColumns+` FROM stage_file f
+		if err := ss.db.Scans.Each(ctx, true, "SELECT "+stageFileColumns+` FROM stage_file f
 			WHERE f.stage_id = $1 AND (f.sha256, f.path, f.kind, f.claim) > ($2, $3, $4, $5)
-			ORDER BY f.sha256, f.path, f.kind, f.claim LIMIT $6`, []any{id, ref, after.Path, after.Kind, after.ID, pageRows},
-			func(scan scanFunc) (bool, error) {
+			ORDER BY f.sha256, f.path, f.kind, f.claim LIMIT $6`, []any{id, ref, after.Path, after.Kind, after.ID, engine.PageRows},
+			func(scan engine.Scan) (bool, error) {
 				f, err := scanStageFile(scan)
 				page = append(page, f)
 				return true, err
 			}); err != nil {
-			return ss.db.base.Fail("list files of a stage", err)
+			return ss.db.Fail("list files of a stage", err)
 		}
 		for _, f := range page {
 			if err := each(f); err != nil {
 				return err
 			}
 		}
-		if len(page) < pageRows {
+		if len(page) < engine.PageRows {
 			return nil
 		}
 		after = page[len(page)-1]
@@ -220,28 +221,28 @@ func (ss Stages) Files(ctx context.Context, id string, each func(StageFile) erro
 type StageCount [4]struct{ Files, Bytes int64 }
 
 // Count counts the files of a stage by their state.
-func (ss Stages) Count(ctx context.Context, id string) (n StageCount, err error) {
-	err = ss.db.base.Scans.each(ctx, true, "SELECT state, count(*), coalesce(sum(size), 0) FROM stage_file WHERE stage_id = $1 "+
-		"GROUP BY state", []any{id}, func(scan scanFunc) (bool, error) {
+func (ss StageRows) Count(ctx context.Context, id string) (n StageCount, err error) {
+	err = ss.db.Scans.Each(ctx, true, "SELECT state, count(*), coalesce(sum(size), 0) FROM stage_file WHERE stage_id = $1 "+
+		"GROUP BY state", []any{id}, func(scan engine.Scan) (bool, error) {
 		var state int
 		var files, bytes int64
 		err := scan(&state, &files, &bytes)
 		if err == nil && (state < 0 || state >= len(n)) {
-			err = ErrCorrupt
+			err = engine.ErrCorrupt
 		}
 		if err == nil {
 			n[state].Files, n[state].Bytes = files, bytes
 		}
 		return true, err
 	})
-	return n, ss.db.base.Fail("count the files of a stage", err)
+	return n, ss.db.Fail("count the files of a stage", err)
 }
 
 // Missing returns the first contents of a stage, in their order, that have not
 // arrived, at most limit.
-func (ss Stages) Missing(ctx context.Context, id string, limit int) (refs []blob.Ref, err error) {
-	err = ss.db.base.Scans.each(ctx, true, "SELECT DISTINCT sha256 FROM stage_file WHERE stage_id = $1 AND state = 0 "+
-		"ORDER BY sha256 LIMIT $2", []any{id, limit}, func(scan scanFunc) (bool, error) {
+func (ss StageRows) Missing(ctx context.Context, id string, limit int) (refs []blob.Ref, err error) {
+	err = ss.db.Scans.Each(ctx, true, "SELECT DISTINCT sha256 FROM stage_file WHERE stage_id = $1 AND state = 0 "+
+		"ORDER BY sha256 LIMIT $2", []any{id, limit}, func(scan engine.Scan) (bool, error) {
 		var sum []byte
 		var ref blob.Ref
 		err := scan(&sum)
@@ -251,27 +252,27 @@ func (ss Stages) Missing(ctx context.Context, id string, limit int) (refs []blob
 		refs = append(refs, ref)
 		return true, err
 	})
-	return refs, ss.db.base.Fail("look for missing contents of a stage", err)
+	return refs, ss.db.Fail("look for missing contents of a stage", err)
 }
 
 // AwaitedBytes returns the size of the contents of a stage that have not arrived.
-func (ss Stages) AwaitedBytes(ctx context.Context, id string) (n int64, err error) {
-	err = ss.db.base.Scans.row(ctx, "SELECT coalesce(sum(k.size), 0) "+
+func (ss StageRows) AwaitedBytes(ctx context.Context, id string) (n int64, err error) {
+	err = ss.db.Scans.Row(ctx, "SELECT coalesce(sum(k.size), 0) "+
 		"FROM (SELECT DISTINCT sha256, size FROM stage_file WHERE stage_id = $1 AND state = 0) AS k", []any{id}, &n)
-	return n, ss.db.base.Fail("count missing bytes of a stage", err)
+	return n, ss.db.Fail("count missing bytes of a stage", err)
 }
 
 // AwaitFiles marks files of a stage as awaited.
-func (ss Stages) AwaitFiles(ctx context.Context, id string, files []StageKey) error {
-	return ss.db.base.UpdateUnsynced(ctx, "await files of a stage", func(w *write) error {
+func (ss StageRows) AwaitFiles(ctx context.Context, id string, files []StageKey) error {
+	return ss.db.UpdateUnsynced(ctx, "await files of a stage", func(w *engine.Write) error {
 		rows := make([][]any, len(files))
 		for i, k := range files {
 			rows[i] = k.columns(id)
 		}
-		if _, err := w.many("UPDATE stage_file SET state = 0, facts = NULL WHERE "+isStageFile+" AND state IN (1, 2)", rows); err != nil {
+		if _, err := w.Many("UPDATE stage_file SET state = 0, facts = NULL WHERE "+isStageFile+" AND state IN (1, 2)", rows); err != nil {
 			return err
 		}
-		_, err := w.exec("UPDATE stage SET changes = changes + 1 WHERE id = $1", id)
+		_, err := w.Exec("UPDATE stage SET changes = changes + 1 WHERE id = $1", id)
 		return err
 	})
 }

@@ -10,9 +10,9 @@ import (
 // all its files.
 func TestStagePlans(t *testing.T) {
 	t.Parallel()
-	db := openTest(t, Options{})
+	raw := rawFile(t, openTest(t, Options{}))
 	for _, query := range []string{filesByOneHash, filesByHash} {
-		rows, err := file(db).point.db.Query("EXPLAIN QUERY PLAN "+query, "stage", make([]byte, 32))
+		rows, err := raw.Query("EXPLAIN QUERY PLAN "+query, "stage", make([]byte, 32))
 		if err != nil {
 			t.Fatal(err)
 		}

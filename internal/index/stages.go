@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
-// Stages is the part of the index for stages: pushes that are not a transaction
+// StageRows is the part of the index for stages: pushes that are not a transaction
 // yet. Its latest writes survive a crash of the process, but perhaps not a power
 // loss: the client of a push then asks again which contents are missing.
 //
 // An unknown stage is fs.ErrNotExist.
-type Stages struct{ db *DB }
+type StageRows struct{ db *engine.Database }
 
 var (
 	// ErrStageClosed means that a stage has been committed already, or that its
@@ -72,7 +73,7 @@ const stageColumns = `id, caller, owner, key, product, version, branch, class, c
 	files, bytes, staged,
 	tx_id, closed, manifest, result`
 
-func scanStage(scan scanFunc) (s StageRow, err error) {
+func scanStage(scan engine.Scan) (s StageRow, err error) {
 	var collects, joins int
 	var opened, used int64
 	var number, closed sql.NullInt64
@@ -84,7 +85,7 @@ func scanStage(scan scanFunc) (s StageRow, err error) {
 		return s, err
 	}
 	s.Collects, s.Joins, s.Number, s.Result = collects != 0, joins != 0, number.Int64, result.String
-	s.Opened, s.Used, s.Closed = time.UnixMilli(opened).UTC(), time.UnixMilli(used).UTC(), fromMillis(closed)
+	s.Opened, s.Used, s.Closed = time.UnixMilli(opened).UTC(), time.UnixMilli(used).UTC(), engine.FromMillis(closed)
 	copy(s.Manifest[:], manifest)
 	return s, nil
 }
@@ -93,15 +94,15 @@ func scanStage(scan scanFunc) (s StageRow, err error) {
 // that. One whose transaction has been removed since is replaced. If the owner
 // has as many open stages as most, of those that collect or of the others, the
 // error is ErrTooManyStages.
-func (ss Stages) Open(ctx context.Context, s StageRow, most int) (row StageRow, again bool, err error) {
-	err = ss.db.base.UpdateUnsynced(ctx, "open a stage", func(w *write) error {
+func (ss StageRows) Open(ctx context.Context, s StageRow, most int) (row StageRow, again bool, err error) {
+	err = ss.db.UpdateUnsynced(ctx, "open a stage", func(w *engine.Write) error {
 		row, again = s, false
-		now := ss.db.base.Now()
+		now := ss.db.Now()
 		row.Opened, row.Used = now, now
 		if s.Key != "" {
 			old, err := scanStage(func(dest ...any) error {
-				return w.row("SELECT "+stageColumns+" FROM stage WHERE owner = $1 AND key = $2 AND key <> '' AND owner <> ''",
-					[]any{text(s.Owner), text(s.Key)}, dest...)
+				return w.Row("SELECT "+stageColumns+" FROM stage WHERE owner = $1 AND key = $2 AND key <> '' AND owner <> ''",
+					[]any{engine.Text(s.Owner), engine.Text(s.Key)}, dest...)
 			})
 			switch {
 			case errors.Is(err, sql.ErrNoRows):
@@ -110,7 +111,7 @@ func (ss Stages) Open(ctx context.Context, s StageRow, most int) (row StageRow, 
 			default:
 				var gone bool
 				if !old.Closed.IsZero() {
-					if err := w.row("SELECT NOT EXISTS (SELECT 1 FROM tx WHERE id = $1 AND deleted_at IS NULL)", []any{old.Number}, &gone); err != nil {
+					if err := w.Row("SELECT NOT EXISTS (SELECT 1 FROM tx WHERE id = $1 AND deleted_at IS NULL)", []any{old.Number}, &gone); err != nil {
 						return err
 					}
 				}
@@ -118,27 +119,27 @@ func (ss Stages) Open(ctx context.Context, s StageRow, most int) (row StageRow, 
 					row, again = old, true
 					row.Used = now
 					row.Joins = old.Joins || s.Joins
-					_, err := w.exec("UPDATE stage SET used = $2, joins = $3 WHERE id = $1", old.ID, now.UnixMilli(), bit(row.Joins))
+					_, err := w.Exec("UPDATE stage SET used = $2, joins = $3 WHERE id = $1", old.ID, now.UnixMilli(), bit(row.Joins))
 					return err
 				}
-				if _, err := w.exec("DELETE FROM stage WHERE id = $1", old.ID); err != nil {
+				if _, err := w.Exec("DELETE FROM stage WHERE id = $1", old.ID); err != nil {
 					return err
 				}
 			}
 		}
 		var open int
-		if err := w.row("SELECT count(*) FROM stage WHERE owner = $1 AND collects = $2 AND closed IS NULL",
-			[]any{text(s.Owner), bit(s.Collects)}, &open); err != nil {
+		if err := w.Row("SELECT count(*) FROM stage WHERE owner = $1 AND collects = $2 AND closed IS NULL",
+			[]any{engine.Text(s.Owner), bit(s.Collects)}, &open); err != nil {
 			return err
 		}
 		if open >= most {
 			return ErrTooManyStages
 		}
-		_, err := w.exec(`INSERT INTO stage (id, caller, owner, key, product, version, branch, class, comment, build, collects, node,
+		_, err := w.Exec(`INSERT INTO stage (id, caller, owner, key, product, version, branch, class, comment, build, collects, node,
 			opened, used, changes, files, bytes, staged, joins)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, 0, 0, 0, 0, $14)`,
-			s.ID, text(s.Caller), text(s.Owner), text(s.Key), text(s.Product), text(s.Version),
-			text(s.Branch), text(s.Class), text(s.Comment), text(s.Build), bit(s.Collects), s.Node, now.UnixMilli(), bit(s.Joins))
+			s.ID, engine.Text(s.Caller), engine.Text(s.Owner), engine.Text(s.Key), engine.Text(s.Product), engine.Text(s.Version),
+			engine.Text(s.Branch), engine.Text(s.Class), engine.Text(s.Comment), engine.Text(s.Build), bit(s.Collects), s.Node, now.UnixMilli(), bit(s.Joins))
 		return err
 	})
 	return row, again, err
@@ -153,38 +154,38 @@ func bit(is bool) int {
 }
 
 // Get returns a stage.
-func (ss Stages) Get(ctx context.Context, id string) (StageRow, error) {
+func (ss StageRows) Get(ctx context.Context, id string) (StageRow, error) {
 	s, err := scanStage(func(dest ...any) error {
-		return ss.db.base.Points.row(ctx, "SELECT "+stageColumns+" FROM stage WHERE id = $1", []any{text(id)}, dest...)
+		return ss.db.Points.Row(ctx, "SELECT "+stageColumns+" FROM stage WHERE id = $1", []any{engine.Text(id)}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
-	return s, ss.db.base.Fail("look up a stage", err)
+	return s, ss.db.Fail("look up a stage", err)
 }
 
 // KeyOf returns the key of the stage that became a transaction; empty if there was
 // none, or if the stage was forgotten.
-func (ss Stages) KeyOf(ctx context.Context, number int64) (key string, err error) {
-	err = ss.db.base.Points.row(ctx, "SELECT key FROM stage WHERE tx_id = $1 AND key <> '' ORDER BY opened LIMIT 1", []any{number}, &key)
+func (ss StageRows) KeyOf(ctx context.Context, number int64) (key string, err error) {
+	err = ss.db.Points.Row(ctx, "SELECT key FROM stage WHERE tx_id = $1 AND key <> '' ORDER BY opened LIMIT 1", []any{number}, &key)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
-	return key, ss.db.base.Fail("look up a stage", err)
+	return key, ss.db.Fail("look up a stage", err)
 }
 
 // Touch records that a stage is in use.
-func (ss Stages) Touch(ctx context.Context, id string) error {
-	return ss.db.base.UpdateUnsynced(ctx, "touch a stage", func(w *write) error {
-		_, err := w.exec("UPDATE stage SET used = $2 WHERE id = $1 AND used < $2", id, ss.db.base.Now().UnixMilli())
+func (ss StageRows) Touch(ctx context.Context, id string) error {
+	return ss.db.UpdateUnsynced(ctx, "touch a stage", func(w *engine.Write) error {
+		_, err := w.Exec("UPDATE stage SET used = $2 WHERE id = $1 AND used < $2", id, ss.db.Now().UnixMilli())
 		return err
 	})
 }
 
 // sumOfStage returns the number of files and bytes of an open stage.
-func sumOfStage(w *write, id string) (sum StageLimitError, err error) {
+func sumOfStage(w *engine.Write, id string) (sum StageLimitError, err error) {
 	var closed sql.NullInt64
-	err = w.row("SELECT files, bytes, closed FROM stage WHERE id = $1", []any{id}, &sum.Files, &sum.Bytes, &closed)
+	err = w.Row("SELECT files, bytes, closed FROM stage WHERE id = $1", []any{id}, &sum.Files, &sum.Bytes, &closed)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
@@ -196,12 +197,24 @@ func sumOfStage(w *write, id string) (sum StageLimitError, err error) {
 
 // Own makes a node the owner of an open stage instead of another one. If that is
 // no longer the owner, the error is ErrStageMoved.
-func (ss Stages) Own(ctx context.Context, id, from, node string) error {
-	return ss.db.base.UpdateUnsynced(ctx, "take over a stage", func(w *write) error {
-		n, err := w.exec("UPDATE stage SET node = $3 WHERE id = $1 AND node IN ($2, $3) AND closed IS NULL", id, from, node)
+func (ss StageRows) Own(ctx context.Context, id, from, node string) error {
+	return ss.db.UpdateUnsynced(ctx, "take over a stage", func(w *engine.Write) error {
+		n, err := w.Exec("UPDATE stage SET node = $3 WHERE id = $1 AND node IN ($2, $3) AND closed IS NULL", id, from, node)
 		if err == nil && n == 0 {
 			err = ErrStageMoved
 		}
 		return err
 	})
+}
+
+// Published returns the stages of which a transaction has files, and whose own files are
+// recorded still: those that collect, and committed ones that are not cleared yet.
+func (ss StageRows) Published(ctx context.Context) (list []StageRow, err error) {
+	err = ss.db.Scans.Each(ctx, true, "SELECT "+stageColumns+` FROM stage WHERE tx_id IS NOT NULL
+		AND EXISTS (SELECT 1 FROM stage_file f WHERE f.stage_id = stage.id) ORDER BY id`, nil, func(scan engine.Scan) (bool, error) {
+		s, err := scanStage(scan)
+		list = append(list, s)
+		return true, err
+	})
+	return list, ss.db.Fail("list stages with a transaction", err)
 }

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // SweepKnown forgets the known files that were not pushed since a time.
-func (ss Stages) SweepKnown(ctx context.Context, before time.Time) error {
-	return ss.db.base.UpdateUnsynced(ctx, "forget known files", func(w *write) error {
+func (ss StageRows) SweepKnown(ctx context.Context, before time.Time) error {
+	return ss.db.UpdateUnsynced(ctx, "forget known files", func(w *engine.Write) error {
 		for _, text := range []string{"DELETE FROM stage_known WHERE used < $1", "DELETE FROM stage_sha1 WHERE used < $1"} {
-			if _, err := w.exec(text, before.UnixMilli()); err != nil {
+			if _, err := w.Exec(text, before.UnixMilli()); err != nil {
 				return err
 			}
 		}
@@ -23,11 +24,11 @@ func (ss Stages) SweepKnown(ctx context.Context, before time.Time) error {
 }
 
 // End ends a stage that collects: its transaction gets no further files.
-func (ss Stages) End(ctx context.Context, id string, unusedSince time.Time) (ended bool, err error) {
-	err = ss.db.base.Update(ctx, "end a stage", func(w *write) error {
+func (ss StageRows) End(ctx context.Context, id string, unusedSince time.Time) (ended bool, err error) {
+	err = ss.db.Update(ctx, "end a stage", func(w *engine.Write) error {
 		ended = false
 		var number sql.NullInt64
-		err := w.row("DELETE FROM stage WHERE id = $1 AND used <= $2 RETURNING tx_id", []any{id, unusedSince.UnixMilli()}, &number)
+		err := w.Row("DELETE FROM stage WHERE id = $1 AND used <= $2 RETURNING tx_id", []any{id, unusedSince.UnixMilli()}, &number)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -36,7 +37,7 @@ func (ss Stages) End(ctx context.Context, id string, unusedSince time.Time) (end
 		}
 		ended = true
 		if number.Valid {
-			_, err = w.exec("UPDATE tx SET collecting = NULL WHERE id = $1", number.Int64)
+			_, err = w.Exec("UPDATE tx SET collecting = NULL WHERE id = $1", number.Int64)
 		}
 		return err
 	})
@@ -44,12 +45,12 @@ func (ss Stages) End(ctx context.Context, id string, unusedSince time.Time) (end
 }
 
 // Delete deletes an open stage. If it is not open, the error is ErrStageClosed.
-func (ss Stages) Delete(ctx context.Context, id string) error {
-	if err := ss.db.base.UpdateUnsynced(ctx, "delete a stage", func(w *write) error {
+func (ss StageRows) Delete(ctx context.Context, id string) error {
+	if err := ss.db.UpdateUnsynced(ctx, "delete a stage", func(w *engine.Write) error {
 		if _, err := sumOfStage(w, id); err != nil {
 			return err
 		}
-		_, err := w.exec("DELETE FROM stage WHERE id = $1", id)
+		_, err := w.Exec("DELETE FROM stage WHERE id = $1", id)
 		return err
 	}); err != nil {
 		return err
@@ -60,22 +61,22 @@ func (ss Stages) Delete(ctx context.Context, id string) error {
 // Expired returns the open stages that were last used before idle or opened before
 // longest, and the committed ones that were closed before longest. Stages that
 // collect are returned if they were last used before quiet.
-func (ss Stages) Expired(ctx context.Context, idle, longest, quiet time.Time) (list []StageRow, err error) {
-	err = ss.db.base.Scans.each(ctx, true, "SELECT "+stageColumns+` FROM stage
+func (ss StageRows) Expired(ctx context.Context, idle, longest, quiet time.Time) (list []StageRow, err error) {
+	err = ss.db.Scans.Each(ctx, true, "SELECT "+stageColumns+` FROM stage
 		WHERE CASE WHEN closed IS NOT NULL THEN closed < $2 WHEN collects = 1 THEN used < $3
 		ELSE used < $1 OR opened < $2 END ORDER BY id LIMIT 10000`, []any{idle.UnixMilli(), longest.UnixMilli(), quiet.UnixMilli()},
-		func(scan scanFunc) (bool, error) {
+		func(scan engine.Scan) (bool, error) {
 			s, err := scanStage(scan)
 			list = append(list, s)
 			return true, err
 		})
-	return list, ss.db.base.Fail("look for expired stages", err)
+	return list, ss.db.Fail("look for expired stages", err)
 }
 
 // Expire deletes a stage unless it was used meanwhile.
-func (ss Stages) Expire(ctx context.Context, s StageRow) (gone bool, err error) {
-	err = ss.db.base.UpdateUnsynced(ctx, "delete a stage", func(w *write) error {
-		n, err := w.exec("DELETE FROM stage WHERE id = $1 AND used = $2", s.ID, s.Used.UnixMilli())
+func (ss StageRows) Expire(ctx context.Context, s StageRow) (gone bool, err error) {
+	err = ss.db.UpdateUnsynced(ctx, "delete a stage", func(w *engine.Write) error {
+		n, err := w.Exec("DELETE FROM stage WHERE id = $1 AND used = $2", s.ID, s.Used.UnixMilli())
 		gone = n > 0
 		return err
 	})
@@ -90,7 +91,7 @@ func (ss Stages) Expire(ctx context.Context, s StageRow) (gone bool, err error) 
 const clearRows = 5_000
 
 // Clear deletes the files and contents of a stage that is not open.
-func (ss Stages) Clear(ctx context.Context, id string) error {
+func (ss StageRows) Clear(ctx context.Context, id string) error {
 	for _, text := range []string{
 		`DELETE FROM stage_file WHERE stage_id = $1 AND (path, sha256, kind, claim) IN
 			(SELECT path, sha256, kind, claim FROM stage_file WHERE stage_id = $1 ORDER BY path, sha256, kind, claim LIMIT $2)`,
@@ -98,8 +99,8 @@ func (ss Stages) Clear(ctx context.Context, id string) error {
 			"AND sha256 IN (SELECT sha256 FROM stage_content WHERE stage_id = $1 ORDER BY sha256 LIMIT $2)",
 	} {
 		for n := int64(clearRows); n == clearRows; {
-			if err := ss.db.base.UpdateUnsynced(ctx, "delete the files of a stage", func(w *write) (err error) {
-				n, err = w.exec(text, id, clearRows)
+			if err := ss.db.UpdateUnsynced(ctx, "delete the files of a stage", func(w *engine.Write) (err error) {
+				n, err = w.Exec(text, id, clearRows)
 				return err
 			}); err != nil {
 				return err
@@ -111,7 +112,7 @@ func (ss Stages) Clear(ctx context.Context, id string) error {
 
 // Leftovers deletes the files and contents of stages that are not open, which an
 // interrupted Clear has left.
-func (ss Stages) Leftovers(ctx context.Context) error {
+func (ss StageRows) Leftovers(ctx context.Context) error {
 	for _, table := range []string{"stage_file", "stage_content"} {
 		next := "SELECT min(stage_id) FROM stage_file WHERE stage_id > $1"
 		if table == "stage_content" {
@@ -119,8 +120,8 @@ func (ss Stages) Leftovers(ctx context.Context) error {
 		}
 		for id := ""; ; {
 			var found sql.NullString
-			if err := ss.db.base.Scans.row(ctx, next, []any{id}, &found); err != nil {
-				return ss.db.base.Fail("look for files of ended stages", err)
+			if err := ss.db.Scans.Row(ctx, next, []any{id}, &found); err != nil {
+				return ss.db.Fail("look for files of ended stages", err)
 			}
 			if !found.Valid {
 				break
@@ -141,22 +142,22 @@ func (ss Stages) Leftovers(ctx context.Context) error {
 }
 
 // IDs returns the ids of all open stages.
-func (ss Stages) IDs(ctx context.Context) (ids map[string]bool, err error) {
+func (ss StageRows) IDs(ctx context.Context) (ids map[string]bool, err error) {
 	ids = make(map[string]bool)
-	err = ss.db.base.Scans.each(ctx, true, "SELECT id FROM stage WHERE closed IS NULL", nil, func(scan scanFunc) (bool, error) {
+	err = ss.db.Scans.Each(ctx, true, "SELECT id FROM stage WHERE closed IS NULL", nil, func(scan engine.Scan) (bool, error) {
 		var id string
 		err := scan(&id)
 		ids[id] = true
 		return true, err
 	})
-	return ids, ss.db.base.Fail("list stages", err)
+	return ids, ss.db.Fail("list stages", err)
 }
 
 // KeepUploads extends the leases of the uploads of staged contents to d from now.
-func (ss Stages) KeepUploads(ctx context.Context, d time.Duration) error {
-	until := ss.db.base.Now().Add(d).UnixMilli()
-	return ss.db.base.UpdateUnsynced(ctx, "extend uploads", func(w *write) error {
-		_, err := w.exec(`UPDATE upload SET lease_until = $1 WHERE done = 1 AND lease_until < $1 AND EXISTS
+func (ss StageRows) KeepUploads(ctx context.Context, d time.Duration) error {
+	until := ss.db.Now().Add(d).UnixMilli()
+	return ss.db.UpdateUnsynced(ctx, "extend uploads", func(w *engine.Write) error {
+		_, err := w.Exec(`UPDATE upload SET lease_until = $1 WHERE done = 1 AND lease_until < $1 AND EXISTS
 			(SELECT 1 FROM stage_content k JOIN stage s ON s.id = k.stage_id
 				WHERE k.sha256 = upload.sha256 AND k.state = 1 AND s.closed IS NULL)`, until)
 		return err
@@ -165,17 +166,17 @@ func (ss Stages) KeepUploads(ctx context.Context, d time.Duration) error {
 
 // Taken forgets contents of a stage that a transaction has now. Their files keep
 // their state.
-func (ss Stages) Taken(ctx context.Context, id string, refs []blob.Ref) error {
+func (ss StageRows) Taken(ctx context.Context, id string, refs []blob.Ref) error {
 	rows := make([][]any, len(refs))
 	for i := range refs {
 		rows[i] = []any{id, refs[i][:]}
 	}
-	return ss.db.base.UpdateUnsynced(ctx, "forget contents of a stage", func(w *write) error {
-		if _, err := w.many("UPDATE stage SET staged = staged - coalesce((SELECT size FROM stage_content "+
+	return ss.db.UpdateUnsynced(ctx, "forget contents of a stage", func(w *engine.Write) error {
+		if _, err := w.Many("UPDATE stage SET staged = staged - coalesce((SELECT size FROM stage_content "+
 			"WHERE stage_id = $1 AND sha256 = $2), 0) WHERE id = $1", rows); err != nil {
 			return err
 		}
-		_, err := w.many("DELETE FROM stage_content WHERE stage_id = $1 AND sha256 = $2", rows)
+		_, err := w.Many("DELETE FROM stage_content WHERE stage_id = $1 AND sha256 = $2", rows)
 		return err
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -21,28 +22,28 @@ var (
 	putSignatures = signatures("DO UPDATE SET ima = excluded.ima")
 	addSignatures = signatures("DO NOTHING")
 
-	putFiles = over("seq number, object_id number, path text, archive text, mtime number, by_path number",
+	putFiles = engine.Over("seq number, object_id number, path text, archive text, mtime number, by_path number",
 		`INSERT INTO tx_file (tx_id, seq, object_id, path, archive, mtime, by_path)
 		SELECT CAST($2 AS bigint), k.seq, k.object_id, k.path, k.archive, k.mtime, k.by_path FROM {k}`)
-	makeVisible = over("object_id number",
+	makeVisible = engine.Over("object_id number",
 		`INSERT INTO seen (object_id, product_id, tx_id) SELECT DISTINCT k.object_id, CAST($2 AS bigint), CAST($3 AS bigint) FROM {k} WHERE TRUE
-		ON CONFLICT (object_id, product_id) DO UPDATE SET tx_id = `+larger("seen.tx_id", "excluded.tx_id"))
+		ON CONFLICT (object_id, product_id) DO UPDATE SET tx_id = `+engine.Larger("seen.tx_id", "excluded.tx_id"))
 )
 
 // signatures returns the statement that stores the signatures of contents. What happens to
 // older ones is given.
-func signatures(older string) *overRows {
-	return over("content_id number, ima text",
+func signatures(older string) *engine.Statement {
+	return engine.Over("content_id number, ima text",
 		"INSERT INTO content_signature (content_id, ima) SELECT k.content_id, k.ima FROM {k} WHERE TRUE ON CONFLICT (content_id) "+older)
 }
 
 // files writes the rows of all files of a transaction.
 func (c *commit) files(ctx context.Context, entries []Entry) error {
-	for from := 0; from < len(entries); from += touchBatch {
+	for from := 0; from < len(entries); from += engine.BatchRows {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := c.someFiles(entries[from:min(from+touchBatch, len(entries))], c.seq+from+1); err != nil {
+		if err := c.someFiles(entries[from:min(from+engine.BatchRows, len(entries))], c.seq+from+1); err != nil {
 			return err
 		}
 	}
@@ -68,42 +69,42 @@ func (c *commit) someFiles(entries []Entry, seq int) error {
 	signed := make(map[int64]string) // by content: the last one of it
 	for i, e := range entries {
 		if e.Signature != "" {
-			signed[contents[e.Ref]] = text(e.Signature)
+			signed[contents[e.Ref]] = engine.Text(e.Signature)
 		}
 		ids[i] = objects[i].id
 		if c.extend != 0 && objects[i].known {
 			c.late = append(c.late, ids[i]) // filters read the files of new transactions only
 		}
-		files[i] = []any{seq + i, ids[i], text(e.Path), text(e.Archive), millis(e.ModTime), searchedByPath(e.Object)}
+		files[i] = []any{seq + i, ids[i], engine.Text(e.Path), engine.Text(e.Archive), engine.Millis(e.ModTime), searchedByPath(e.Object)}
 	}
 	if err := c.storeSignatures(putSignatures, signed); err != nil {
 		return err
 	}
-	if _, err := c.execOver(putFiles, files, c.number); err != nil {
+	if _, err := c.ExecOver(putFiles, files, c.number); err != nil {
 		return err
 	}
-	if _, err := c.execOver(makeVisible, numbers(ids), c.product, c.number); err != nil {
+	if _, err := c.ExecOver(makeVisible, engine.Numbers(ids), c.product, c.number); err != nil {
 		return err
 	}
 	return c.replaceCached(ids)
 }
 
 // storeSignatures stores the signatures of contents.
-func (c *commit) storeSignatures(how *overRows, signed map[int64]string) error {
+func (c *commit) storeSignatures(how *engine.Statement, signed map[int64]string) error {
 	rows := make([][]any, 0, len(signed))
 	for content, ima := range signed {
 		rows = append(rows, []any{content, ima})
 	}
-	_, err := c.execOver(how, rows)
+	_, err := c.ExecOver(how, rows)
 	return err
 }
 
 var (
-	newContents = over("sha256 hash, size number", `INSERT INTO content (sha256, size, added)
+	newContents = engine.Over("sha256 hash, size number", `INSERT INTO content (sha256, size, added)
 		SELECT k.sha256, k.size, CAST($2 AS bigint) FROM {k} WHERE TRUE ON CONFLICT (sha256) DO NOTHING RETURNING id, sha256, size`)
-	knownContents = over("sha256 hash", `SELECT c.id, c.sha256, c.size, c.unreferenced_since IS NOT NULL
+	knownContents = engine.Over("sha256 hash", `SELECT c.id, c.sha256, c.size, c.unreferenced_since IS NOT NULL
 		FROM {k} CROSS JOIN content c WHERE c.sha256 = k.sha256`)
-	referAgain = over("id number", "UPDATE content SET unreferenced_since = NULL WHERE id IN (SELECT k.id FROM {k})")
+	referAgain = engine.Over("id number", "UPDATE content SET unreferenced_since = NULL WHERE id IN (SELECT k.id FROM {k})")
 )
 
 // content returns the id of a content that is about to be referred to.
@@ -130,7 +131,7 @@ func (c *commit) storeContents(list []Content) (map[blob.Ref]int64, error) {
 		rows[i] = []any{k.Ref[:], k.Size}
 	}
 	ids, fresh := make(map[blob.Ref]int64, len(distinct)), make(map[blob.Ref]bool, len(distinct))
-	if err := c.eachOver(newContents, rows, []any{c.now.UnixMilli()}, func(scan scanFunc) error {
+	if err := c.EachOver(newContents, rows, []any{c.now.UnixMilli()}, func(scan engine.Scan) error {
 		var id, size int64
 		var sum []byte
 		var ref blob.Ref
@@ -165,7 +166,7 @@ func (c *commit) knownContents(list []Content, sizes, ids map[blob.Ref]int64, fr
 		}
 	}
 	var revived []int64
-	if err := c.eachOver(knownContents, known, nil, func(scan scanFunc) error {
+	if err := c.EachOver(knownContents, known, nil, func(scan engine.Scan) error {
 		var id, size int64
 		var sum []byte
 		var ref blob.Ref
@@ -185,18 +186,18 @@ func (c *commit) knownContents(list []Content, sizes, ids map[blob.Ref]int64, fr
 	}); err != nil {
 		return err
 	}
-	_, err := c.execOver(referAgain, numbers(revived))
+	_, err := c.ExecOver(referAgain, engine.Numbers(revived))
 	return err
 }
 
 var (
-	endUploads = over("sha256 hash, size number", `DELETE FROM upload WHERE place IN
+	endUploads = engine.Over("sha256 hash, size number", `DELETE FROM upload WHERE place IN
 		(SELECT (SELECT u.place FROM upload u WHERE u.sha256 = k.sha256 AND u.size = k.size AND u.done = 1
 		 ORDER BY u.lease_until DESC, u.place LIMIT 1) FROM {k}) RETURNING place, sha256`)
-	doomPlaces = over("id number", `INSERT INTO doomed (place, sha256, size, since)
+	doomPlaces = engine.Over("id number", `INSERT INTO doomed (place, sha256, size, since)
 		SELECT c.place, c.sha256, c.size, CAST($2 AS bigint) FROM {k} CROSS JOIN content c WHERE c.id = k.id AND c.place IS NOT NULL`)
-	plainAgain = over("id number", "UPDATE cold SET plain_since = $2 WHERE content_id IN (SELECT k.id FROM {k})")
-	setPlaces  = over("id number, place text", "UPDATE content SET place = k.place, damage = NULL FROM {k} WHERE content.id = k.id")
+	plainAgain = engine.Over("id number", "UPDATE cold SET plain_since = $2 WHERE content_id IN (SELECT k.id FROM {k})")
+	setPlaces  = engine.Over("id number, place text", "UPDATE content SET place = k.place, damage = NULL FROM {k} WHERE content.id = k.id")
 )
 
 // takePlaces gives new contents the places of uploads that are done, and known ones too if
@@ -207,7 +208,7 @@ func (c *commit) takePlaces(list []Content, ids map[blob.Ref]int64, fresh map[bl
 		rows[i] = []any{k.Ref[:], k.Size}
 	}
 	places := make(map[blob.Ref]string, len(list))
-	if err := c.eachOver(endUploads, rows, nil, func(scan scanFunc) error {
+	if err := c.EachOver(endUploads, rows, nil, func(scan engine.Scan) error {
 		var place string
 		var sum []byte
 		var ref blob.Ref
@@ -233,13 +234,13 @@ func (c *commit) takePlaces(list []Content, ids map[blob.Ref]int64, fresh map[bl
 		}
 		moved = append(moved, []any{ids[k.Ref], place})
 	}
-	if _, err := c.execOver(doomPlaces, replaced, c.now.UnixMilli()); err != nil {
+	if _, err := c.ExecOver(doomPlaces, replaced, c.now.UnixMilli()); err != nil {
 		return err
 	}
-	if _, err := c.execOver(plainAgain, replaced, c.now.UnixMilli()); err != nil {
+	if _, err := c.ExecOver(plainAgain, replaced, c.now.UnixMilli()); err != nil {
 		return err
 	}
-	_, err := c.execOver(setPlaces, moved)
+	_, err := c.ExecOver(setPlaces, moved)
 	return err
 }
 
@@ -251,10 +252,10 @@ type objectKey struct {
 }
 
 var (
-	knownObjects = over("n number, content_id number, name text, kind number", "SELECT "+objectColumns+`, k.n FROM {k}
+	knownObjects = engine.Over("n number, content_id number, name text, kind number", "SELECT "+objectColumns+`, k.n FROM {k}
 		CROSS JOIN object o JOIN content c ON c.id = o.content_id
 		WHERE o.content_id = k.content_id AND o.name = k.name AND o.kind = k.kind`)
-	newObjects = over("content_id number, name text, kind number, name_fold text, role number, code_name text, code_id text, "+
+	newObjects = engine.Over("content_id number, name text, kind number, name_fold text, role number, code_name text, code_id text, "+
 		"debug_id text, info_age number, "+
 		"build_id text, of_kind number, flags number, version number, hash text, arch text, features text, debug_size number, id number",
 		`INSERT INTO object (content_id, name, kind, name_fold, role, code_name, code_id, debug_id, info_age, build_id,
@@ -280,7 +281,7 @@ func (c *commit) storeObjects(entries []Entry, contents map[blob.Ref]int64) ([]s
 		last[keys[i]] = i
 	}
 	known := make(map[objectKey]Stored)
-	if err := c.eachOver(knownObjects, asked, nil, func(scan scanFunc) error {
+	if err := c.EachOver(knownObjects, asked, nil, func(scan engine.Scan) error {
 		var o Stored
 		var n int64
 		err := scanObject(scan, &o, &n)
@@ -311,19 +312,19 @@ func (c *commit) storeObjects(entries []Entry, contents map[blob.Ref]int64) ([]s
 			changed = append(changed, objectArgs(key.content, e))
 		}
 	}
-	if _, err := c.execOver(newObjects, fresh); err != nil {
+	if _, err := c.ExecOver(newObjects, fresh); err != nil {
 		return nil, err
 	}
-	if _, err := c.many(updateObject, changed); err != nil {
+	if _, err := c.Many(updateObject, changed); err != nil {
 		return nil, err
 	}
 	return objects, c.storeKeys(entries, objects)
 }
 
 var (
-	newKeys = over("id text, name text, object_id number, role number", `INSERT INTO lookup (id, name, object_id, role)
+	newKeys = engine.Over("id text, name text, object_id number, role number", `INSERT INTO lookup (id, name, object_id, role)
 		SELECT k.id, k.name, k.object_id, k.role FROM {k} WHERE TRUE ON CONFLICT (id, name, object_id) DO NOTHING RETURNING object_id`)
-	moreRoles = over("id text, name text, object_id number, role number", `UPDATE lookup SET role = lookup.role | k.role FROM {k}
+	moreRoles = engine.Over("id text, name text, object_id number, role number", `UPDATE lookup SET role = lookup.role | k.role FROM {k}
 		WHERE lookup.id = k.id AND lookup.name = k.name AND lookup.object_id = k.object_id AND lookup.role | k.role <> lookup.role`)
 )
 
@@ -348,7 +349,7 @@ func (c *commit) storeKeys(entries []Entry, objects []storedObject) error {
 	for i, k := range order {
 		rows[i] = []any{k.id, k.name, k.object, roles[k]}
 	}
-	fresh, err := c.readNumbers(newKeys, rows)
+	fresh, err := c.ReadNumbers(newKeys, rows)
 	if err != nil {
 		return err
 	}
@@ -361,11 +362,11 @@ func (c *commit) storeKeys(entries []Entry, objects []storedObject) error {
 	if len(fresh) == len(rows) {
 		return nil
 	}
-	_, err = c.execOver(moreRoles, rows)
+	_, err = c.ExecOver(moreRoles, rows)
 	return err
 }
 
-var replacedByAdded = over("id number", `SELECT DISTINCT c.id, c.size, f.tx_id FROM {k}
+var replacedByAdded = engine.Over("id number", `SELECT DISTINCT c.id, c.size, f.tx_id FROM {k}
 	CROSS JOIN lookup l JOIN object a ON a.id = l.object_id
 	JOIN lookup m ON m.id = l.id AND m.object_id <> l.object_id AND (m.role & l.role) <> 0
 	JOIN object o ON o.id = m.object_id AND (m.name = l.name OR o.kind NOT IN ($2, $3, $4))
@@ -382,7 +383,7 @@ func (c *commit) replaceCached(objects []int64) error {
 		return err
 	}
 	var files []cachedRow
-	if err := c.eachOver(replacedByAdded, numbers(objects), []any{symfile.PE, symfile.DBG, symfile.PDB20}, func(scan scanFunc) error {
+	if err := c.EachOver(replacedByAdded, engine.Numbers(objects), []any{symfile.PE, symfile.DBG, symfile.PDB20}, func(scan engine.Scan) error {
 		var f cachedRow
 		err := scan(&f.content, &f.size, &f.tx)
 		files = append(files, f)
@@ -390,14 +391,14 @@ func (c *commit) replaceCached(objects []int64) error {
 	}); err != nil {
 		return err
 	}
-	return deleteCached(c.write, files, c.now)
+	return deleteCached(c.Write, files, c.now)
 }
 
 // nothingCached reports whether there are no cached files.
 func (c *commit) nothingCached() (bool, error) {
 	if c.cacheEmpty == nil {
 		var empty bool
-		if err := c.row("SELECT NOT EXISTS (SELECT 1 FROM cached)", nil, &empty); err != nil {
+		if err := c.Row("SELECT NOT EXISTS (SELECT 1 FROM cached)", nil, &empty); err != nil {
 			return false, err
 		}
 		c.cacheEmpty = &empty

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io/fs"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // Tokens is the part of the index for tokens.
-type Tokens struct{ db *DB }
+type Tokens struct{ db *engine.Database }
 
 // TokenRow is a stored token. The caller decides about rights and expiry.
 type TokenRow struct {
@@ -65,7 +67,7 @@ const maxExchanged = 10_000
 const tokenColumns = "id, hash, name, scopes, products, created, expires, last_used, revoked, created_by, uploads, origin, keep, " +
 	"kind, parent, facts"
 
-func scanToken(scan scanFunc) (t TokenRow, err error) {
+func scanToken(scan engine.Scan) (t TokenRow, err error) {
 	var hash, origin []byte
 	var scopes string
 	var products, uploads, kind, parent, facts sql.NullString
@@ -74,19 +76,19 @@ func scanToken(scan scanFunc) (t TokenRow, err error) {
 		&keep, &kind, &parent, &facts); err != nil {
 		return t, err
 	}
-	t.Uploads, t.Keep = uploads.String, fromMillis(keep)
+	t.Uploads, t.Keep = uploads.String, engine.FromMillis(keep)
 	t.Kind, t.Parent, t.Facts = kind.String, parent.String, facts.String
 	copy(t.Origin[:], origin)
-	t.Created, t.Expires, t.LastUsed, t.Revoked = fromMillis(created), fromMillis(expires), fromMillis(used), fromMillis(revoked)
+	t.Created, t.Expires, t.LastUsed, t.Revoked = engine.FromMillis(created), engine.FromMillis(expires), engine.FromMillis(used), engine.FromMillis(revoked)
 	if copy(t.Hash[:], hash) != len(t.Hash) {
-		return t, fmt.Errorf("%w: token %s", ErrCorrupt, t.ID)
+		return t, fmt.Errorf("%w: token %s", engine.ErrCorrupt, t.ID)
 	}
 	err = json.Unmarshal([]byte(scopes), &t.Scopes)
 	if err == nil && products.Valid {
 		err = json.Unmarshal([]byte(products.String), &t.Products)
 	}
 	if err != nil {
-		return TokenRow{}, fmt.Errorf("%w: token %s: %w", ErrCorrupt, t.ID, err)
+		return TokenRow{}, fmt.Errorf("%w: token %s: %w", engine.ErrCorrupt, t.ID, err)
 	}
 	return t, nil
 }
@@ -98,15 +100,15 @@ func scanToken(scan scanFunc) (t TokenRow, err error) {
 func (ts Tokens) Put(ctx context.Context, t TokenRow) error {
 	const op = "add a token"
 	if t.Kind != "" {
-		return ts.db.base.Fail(op, errors.New("this is no token"))
+		return ts.db.Fail(op, errors.New("this is no token"))
 	}
 	args, err := ts.row(&t)
 	if err != nil {
-		return ts.db.base.Fail(op, err)
+		return ts.db.Fail(op, err)
 	}
-	return ts.db.base.Update(ctx, op, func(w *write) error {
+	return ts.db.Update(ctx, op, func(w *engine.Write) error {
 		if t.Origin != [32]byte{} {
-			if err := forgetExchanged(w, ts.db.base.Now()); err != nil {
+			if err := forgetExchanged(w, ts.db.Now()); err != nil {
 				return err
 			}
 		}
@@ -122,14 +124,14 @@ func (ts Tokens) Put(ctx context.Context, t TokenRow) error {
 func (ts Tokens) PutSignIn(ctx context.Context, t TokenRow, l SignInLimits) error {
 	const op = "add a sign-in"
 	if t.Kind != KindSignIn || t.CreatedBy == "" || t.Expires.IsZero() {
-		return ts.db.base.Fail(op, errors.New("the sign-in has no principal or no end"))
+		return ts.db.Fail(op, errors.New("the sign-in has no principal or no end"))
 	}
 	args, err := ts.row(&t)
 	if err != nil {
-		return ts.db.base.Fail(op, err)
+		return ts.db.Fail(op, err)
 	}
-	return ts.db.base.Update(ctx, op, func(w *write) error {
-		if err := makeRoom(w, &t, l, ts.db.base.Now()); err != nil {
+	return ts.db.Update(ctx, op, func(w *engine.Write) error {
+		if err := makeRoom(w, &t, l, ts.db.Now()); err != nil {
 			return err
 		}
 		return insertToken(w, args)
@@ -142,7 +144,7 @@ func (ts Tokens) row(t *TokenRow) ([]any, error) {
 		return nil, errors.New("the token has no id or no hash")
 	}
 	if t.Created.IsZero() {
-		t.Created = ts.db.base.Now()
+		t.Created = ts.db.Now()
 	}
 	if t.Scopes == nil {
 		t.Scopes = []string{}
@@ -166,15 +168,15 @@ func (ts Tokens) row(t *TokenRow) ([]any, error) {
 		if s == "" {
 			return nil
 		}
-		return text(s)
+		return engine.Text(s)
 	}
-	return []any{text(t.ID), t.Hash[:], text(t.Name), string(scopes), products, t.Created.UnixMilli(), millis(t.Expires),
-		millis(t.LastUsed), millis(t.Revoked),
-		text(t.CreatedBy), orNull(t.Uploads), origin, millis(t.Keep), orNull(t.Kind), orNull(t.Parent), orNull(t.Facts)}, nil
+	return []any{engine.Text(t.ID), t.Hash[:], engine.Text(t.Name), string(scopes), products, t.Created.UnixMilli(), engine.Millis(t.Expires),
+		engine.Millis(t.LastUsed), engine.Millis(t.Revoked),
+		engine.Text(t.CreatedBy), orNull(t.Uploads), origin, engine.Millis(t.Keep), orNull(t.Kind), orNull(t.Parent), orNull(t.Facts)}, nil
 }
 
-func insertToken(w *write, args []any) error {
-	n, err := w.exec("INSERT INTO token ("+tokenColumns+`)
+func insertToken(w *engine.Write, args []any) error {
+	n, err := w.Exec("INSERT INTO token ("+tokenColumns+`)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT DO NOTHING`, args...)
 	if err == nil && n == 0 {
 		err = fmt.Errorf("token %v: %w", args[0], fs.ErrExist)
@@ -183,13 +185,13 @@ func insertToken(w *write, args []any) error {
 }
 
 // signIn makes room for a sign-in.
-func makeRoom(w *write, t *TokenRow, l SignInLimits, now time.Time) error {
-	if _, err := w.exec("DELETE FROM token WHERE kind = $1 AND (expires <= $2 OR coalesce(last_used, created) <= $3)",
+func makeRoom(w *engine.Write, t *TokenRow, l SignInLimits, now time.Time) error {
+	if _, err := w.Exec("DELETE FROM token WHERE kind = $1 AND (expires <= $2 OR coalesce(last_used, created) <= $3)",
 		KindSignIn, now.UnixMilli(), now.Add(-l.Idle).UnixMilli()); err != nil {
 		return err
 	}
-	n, err := w.exec(`DELETE FROM token WHERE kind = $1 AND id IN (SELECT id FROM token WHERE kind = $1 AND created_by = $2
-		ORDER BY coalesce(last_used, created) DESC, id LIMIT 1000000 OFFSET $3)`, KindSignIn, text(t.CreatedBy), l.Each-1)
+	n, err := w.Exec(`DELETE FROM token WHERE kind = $1 AND id IN (SELECT id FROM token WHERE kind = $1 AND created_by = $2
+		ORDER BY coalesce(last_used, created) DESC, id LIMIT 1000000 OFFSET $3)`, KindSignIn, engine.Text(t.CreatedBy), l.Each-1)
 	if err != nil {
 		return err
 	}
@@ -199,7 +201,7 @@ func makeRoom(w *write, t *TokenRow, l SignInLimits, now time.Time) error {
 		}
 	}
 	var all int
-	if err := w.row("SELECT count(*) FROM token WHERE kind = $1", []any{KindSignIn}, &all); err != nil {
+	if err := w.Row("SELECT count(*) FROM token WHERE kind = $1", []any{KindSignIn}, &all); err != nil {
 		return err
 	}
 	if all >= l.All {
@@ -210,12 +212,12 @@ func makeRoom(w *write, t *TokenRow, l SignInLimits, now time.Time) error {
 
 // exchange deletes the exchanged tokens that need not be kept, and returns
 // ErrManyTokens if too many are left.
-func forgetExchanged(w *write, now time.Time) error {
-	if _, err := w.exec("DELETE FROM token WHERE origin IS NOT NULL AND keep < $1", now.UnixMilli()); err != nil {
+func forgetExchanged(w *engine.Write, now time.Time) error {
+	if _, err := w.Exec("DELETE FROM token WHERE origin IS NOT NULL AND keep < $1", now.UnixMilli()); err != nil {
 		return err
 	}
 	var n int
-	if err := w.row("SELECT count(*) FROM token WHERE origin IS NOT NULL", nil, &n); err != nil {
+	if err := w.Row("SELECT count(*) FROM token WHERE origin IS NOT NULL", nil, &n); err != nil {
 		return err
 	}
 	if n >= maxExchanged {
@@ -228,24 +230,24 @@ func forgetExchanged(w *write, now time.Time) error {
 // ones. If there is none, the error is fs.ErrNotExist.
 func (ts Tokens) ByHash(ctx context.Context, hash [32]byte) (TokenRow, error) {
 	t, err := scanToken(func(dest ...any) error {
-		return ts.db.base.Points.row(ctx, "SELECT "+tokenColumns+" FROM token WHERE hash = $1", []any{hash[:]}, dest...)
+		return ts.db.Points.Row(ctx, "SELECT "+tokenColumns+" FROM token WHERE hash = $1", []any{hash[:]}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
-	return t, ts.db.base.Fail("look up a token", err)
+	return t, ts.db.Fail("look up a token", err)
 }
 
 // ByID returns the token with an id, including revoked and expired ones. If there is
 // none, the error is fs.ErrNotExist.
 func (ts Tokens) ByID(ctx context.Context, id string) (TokenRow, error) {
 	t, err := scanToken(func(dest ...any) error {
-		return ts.db.base.Points.row(ctx, "SELECT "+tokenColumns+" FROM token WHERE id = $1 AND kind IS NULL", []any{text(id)}, dest...)
+		return ts.db.Points.Row(ctx, "SELECT "+tokenColumns+" FROM token WHERE id = $1 AND kind IS NULL", []any{engine.Text(id)}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
-	return t, ts.db.base.Fail("look up a token", err)
+	return t, ts.db.Fail("look up a token", err)
 }
 
 // List returns all tokens, oldest first.
@@ -261,28 +263,28 @@ func (ts Tokens) SignIns(ctx context.Context) ([]TokenRow, error) {
 
 func (ts Tokens) list(ctx context.Context, op, where string) ([]TokenRow, error) {
 	list := []TokenRow{}
-	err := ts.db.base.Scans.each(ctx, true, "SELECT "+tokenColumns+" FROM token WHERE "+where+" ORDER BY created, id", nil,
-		func(scan scanFunc) (bool, error) {
+	err := ts.db.Scans.Each(ctx, true, "SELECT "+tokenColumns+" FROM token WHERE "+where+" ORDER BY created, id", nil,
+		func(scan engine.Scan) (bool, error) {
 			t, err := scanToken(scan)
 			list = append(list, t)
 			return true, err
 		})
-	return list, ts.db.base.Fail(op, err)
+	return list, ts.db.Fail(op, err)
 }
 
 // Revoke revokes a token and ends the sign-ins that were begun with it, durably. The
 // generation increases. A token that was revoked before keeps its time; an unknown one
 // is fs.ErrNotExist.
 func (ts Tokens) Revoke(ctx context.Context, id string) error {
-	return ts.db.base.Update(ctx, "revoke a token", func(w *write) error {
-		n, err := w.exec("UPDATE token SET revoked = coalesce(revoked, $2) WHERE id = $1 AND kind IS NULL", text(id), ts.db.base.Now().UnixMilli())
+	return ts.db.Update(ctx, "revoke a token", func(w *engine.Write) error {
+		n, err := w.Exec("UPDATE token SET revoked = coalesce(revoked, $2) WHERE id = $1 AND kind IS NULL", engine.Text(id), ts.db.Now().UnixMilli())
 		if err != nil {
 			return err
 		}
 		if n == 0 {
 			return fmt.Errorf("token %s: %w", id, fs.ErrNotExist)
 		}
-		if _, err := w.exec("DELETE FROM token WHERE kind = $2 AND parent = $1", text(id), KindSignIn); err != nil {
+		if _, err := w.Exec("DELETE FROM token WHERE kind = $2 AND parent = $1", engine.Text(id), KindSignIn); err != nil {
 			return err
 		}
 		return nextGeneration(w)
@@ -292,8 +294,8 @@ func (ts Tokens) Revoke(ctx context.Context, id string) error {
 // EndSignIn ends a sign-in, durably. The generation increases. An unknown one is
 // fs.ErrNotExist.
 func (ts Tokens) EndSignIn(ctx context.Context, id string) error {
-	return ts.db.base.Update(ctx, "end a sign-in", func(w *write) error {
-		n, err := w.exec("DELETE FROM token WHERE id = $1 AND kind = $2", text(id), KindSignIn)
+	return ts.db.Update(ctx, "end a sign-in", func(w *engine.Write) error {
+		n, err := w.Exec("DELETE FROM token WHERE id = $1 AND kind = $2", engine.Text(id), KindSignIn)
 		if err != nil {
 			return err
 		}
@@ -311,12 +313,12 @@ func (ts Tokens) Touch(ctx context.Context, used map[string]time.Time) error {
 	if len(used) == 0 {
 		return nil
 	}
-	return ts.db.base.UpdateUnsynced(ctx, "record last uses", func(w *write) error {
+	return ts.db.UpdateUnsynced(ctx, "record last uses", func(w *engine.Write) error {
 		rows := make([][]any, 0, len(used))
 		for id, t := range used {
-			rows = append(rows, []any{text(id), t.UnixMilli()})
+			rows = append(rows, []any{engine.Text(id), t.UnixMilli()})
 		}
-		_, err := w.many("UPDATE token SET last_used = $2 WHERE id = $1 AND (last_used IS NULL OR last_used < $2)", rows)
+		_, err := w.Many("UPDATE token SET last_used = $2 WHERE id = $1 AND (last_used IS NULL OR last_used < $2)", rows)
 		return err
 	})
 }

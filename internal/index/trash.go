@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/glob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -20,7 +21,10 @@ import (
 //
 // A content that only transactions in the trash hold is unreferenced since the
 // latest end of these, so that programs that know nothing of the trash keep it too.
-type Trash struct{ db *DB }
+type Trash struct {
+	db       *engine.Database
+	contents Contents
+}
 
 // Removal says why a transaction is removed.
 type Removal struct {
@@ -47,9 +51,9 @@ const fileColumnsOfTx = "tx_id, seq, object_id, path, archive, mtime, by_path, o
 // transaction, it is fs.ErrNotExist.
 func (ts Trash) Remove(ctx context.Context, r Removal) (t Transaction, err error) {
 	if r.At.IsZero() {
-		r.At = ts.db.base.Now()
+		r.At = ts.db.Now()
 	}
-	err = ts.db.base.Update(ctx, "remove", func(w *write) (err error) {
+	err = ts.db.Update(ctx, "remove", func(w *engine.Write) (err error) {
 		t, err = removeTx(ctx, w, r)
 		return err
 	})
@@ -57,7 +61,7 @@ func (ts Trash) Remove(ctx context.Context, r Removal) (t Transaction, err error
 }
 
 // removeTx removes a live transaction unless it is held.
-func removeTx(ctx context.Context, w *write, r Removal) (t Transaction, err error) {
+func removeTx(ctx context.Context, w *engine.Write, r Removal) (t Transaction, err error) {
 	if t, err = liveTx(w, r.Number); err != nil {
 		return t, err
 	}
@@ -84,23 +88,23 @@ func removeTx(ctx context.Context, w *write, r Removal) (t Transaction, err erro
 	if !r.Until.IsZero() {
 		t.TrashUntil = r.Until.UTC().Truncate(time.Millisecond)
 	}
-	_, err = w.exec(`INSERT INTO removal (tx_id, at, who, class, reason, detail, plan) VALUES ($1, $2, $3, $4, $5, $6, $7)
+	_, err = w.Exec(`INSERT INTO removal (tx_id, at, who, class, reason, detail, plan) VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (tx_id)
 			DO UPDATE SET at = excluded.at, who = excluded.who, class = excluded.class,
 			reason = excluded.reason, detail = excluded.detail, plan = excluded.plan`,
-		r.Number, r.At.UnixMilli(), text(r.Who), text(r.Class), text(r.Reason), text(r.Detail), text(r.Plan))
+		r.Number, r.At.UnixMilli(), engine.Text(r.Who), engine.Text(r.Class), engine.Text(r.Reason), engine.Text(r.Detail), engine.Text(r.Plan))
 	return t, err
 }
 
 // letGo parts a transaction from the stage that collects for it: what the stage gets
 // next is another transaction, and it knows none of the files so far any more.
-func letGo(w *write, number int64) error {
+func letGo(w *engine.Write, number int64) error {
 	for _, text := range []string{
 		"UPDATE tx SET collecting = NULL WHERE id = $1",
 		"DELETE FROM stage_file WHERE stage_id IN (SELECT s.id FROM stage s WHERE s.tx_id = $1 AND s.closed IS NULL)",
 		"UPDATE stage SET tx_id = NULL, changes = changes + 1, files = 0, bytes = 0 WHERE tx_id = $1 AND closed IS NULL",
 	} {
-		if _, err := w.exec(text, number); err != nil {
+		if _, err := w.Exec(text, number); err != nil {
 			return err
 		}
 	}
@@ -108,19 +112,19 @@ func letGo(w *write, number int64) error {
 }
 
 // toTrash keeps the list of files of a live transaction until a time.
-func toTrash(w *write, number int64, until time.Time) error {
-	if _, err := w.exec("INSERT INTO trash_file ("+fileColumnsOfTx+") SELECT "+fileColumnsOfTx+" FROM tx_file WHERE tx_id = $1",
+func toTrash(w *engine.Write, number int64, until time.Time) error {
+	if _, err := w.Exec("INSERT INTO trash_file ("+fileColumnsOfTx+") SELECT "+fileColumnsOfTx+" FROM tx_file WHERE tx_id = $1",
 		number); err != nil {
 		return err
 	}
-	_, err := w.exec("UPDATE tx SET trash_until = $2 WHERE id = $1", number, until.UnixMilli())
+	_, err := w.Exec("UPDATE tx SET trash_until = $2 WHERE id = $1", number, until.UnixMilli())
 	return err
 }
 
 // tombstones records the files of a live transaction that its removal hides from
 // its product.
-func tombstones(w *write, number int64) error {
-	if _, err := w.exec(`INSERT INTO removed_file (tx_id, no, name, folded, kind, id, size, sha256)
+func tombstones(w *engine.Write, number int64) error {
+	if _, err := w.Exec(`INSERT INTO removed_file (tx_id, no, name, folded, kind, id, size, sha256)
 		SELECT f.tx_id, f.seq, o.name, o.name_fold, o.kind,
 		  CASE WHEN o.build_id <> '' THEN o.build_id WHEN o.kind IN ($2, $3)
 			OR o.debug_id = '' THEN o.code_id ELSE o.debug_id END, c.size, c.sha256
@@ -131,28 +135,28 @@ func tombstones(w *write, number int64) error {
 		number, symfile.PE, symfile.DBG); err != nil {
 		return err
 	}
-	if _, err := w.exec(`INSERT INTO removed_key (id, tx_id, no) SELECT DISTINCT l.id, f.tx_id, f.seq
+	if _, err := w.Exec(`INSERT INTO removed_key (id, tx_id, no) SELECT DISTINCT l.id, f.tx_id, f.seq
 		FROM removed_file r JOIN tx_file f ON f.tx_id = r.tx_id AND f.seq = r.no JOIN lookup l ON l.object_id = f.object_id
 		WHERE r.tx_id = $1`, number); err != nil {
 		return err
 	}
 	// A file may have another name than its object: people know that name too.
 	var rows [][]any
-	if err := w.each("SELECT r.no, r.folded, f.path FROM removed_file r JOIN tx_file f ON f.tx_id = r.tx_id AND f.seq = r.no "+
-		"WHERE r.tx_id = $1", []any{number}, func(scan scanFunc) error {
+	if err := w.Each("SELECT r.no, r.folded, f.path FROM removed_file r JOIN tx_file f ON f.tx_id = r.tx_id AND f.seq = r.no "+
+		"WHERE r.tx_id = $1", []any{number}, func(scan engine.Scan) error {
 		var no int64
 		var name, path string
 		if err := scan(&no, &name, &path); err != nil {
 			return err
 		}
 		if base := symfile.Fold(symfile.BaseName(path)); base != name && base != "" && len(base) <= longestName {
-			rows = append(rows, []any{text(base), number, no})
+			rows = append(rows, []any{engine.Text(base), number, no})
 		}
 		return nil
 	}); err != nil {
 		return err
 	}
-	_, err := w.many("INSERT INTO removed_key (id, tx_id, no) VALUES ($1, $2, $3) ON CONFLICT (id, tx_id, no) DO NOTHING", rows)
+	_, err := w.Many("INSERT INTO removed_key (id, tx_id, no) VALUES ($1, $2, $3) ON CONFLICT (id, tx_id, no) DO NOTHING", rows)
 	return err
 }
 
@@ -161,9 +165,9 @@ func tombstones(w *write, number int64) error {
 const longestName = 255
 
 // forgetRemoval deletes what is known of the removal of a transaction.
-func forgetRemoval(w *write, number int64, also ...string) error {
+func forgetRemoval(w *engine.Write, number int64, also ...string) error {
 	for _, text := range append([]string{"DELETE FROM removed_key WHERE tx_id = $1", "DELETE FROM removed_file WHERE tx_id = $1"}, also...) {
-		if _, err := w.exec(text, number); err != nil {
+		if _, err := w.Exec(text, number); err != nil {
 			return err
 		}
 	}
@@ -200,28 +204,28 @@ func (e *NotInTrashError) Error() string {
 // transaction.
 var makeAllVisible = `INSERT INTO seen (object_id, product_id, tx_id) SELECT DISTINCT f.object_id, t.product_id, t.id
 	FROM tx_file f JOIN tx t ON t.id = f.tx_id
-	WHERE f.tx_id = $1 ON CONFLICT (object_id, product_id) DO UPDATE SET tx_id = ` + larger("seen.tx_id", "excluded.tx_id")
+	WHERE f.tx_id = $1 ON CONFLICT (object_id, product_id) DO UPDATE SET tx_id = ` + engine.Larger("seen.tx_id", "excluded.tx_id")
 
 // Undo restores a transaction from the trash with all its files, and returns it. If
 // it is not in the trash, the error is a *NotInTrashError; if a transaction of the
 // same origin was imported meanwhile, it is ErrImported.
 func (ts Trash) Undo(ctx context.Context, number int64) (t Transaction, err error) {
-	now := ts.db.base.Now()
-	err = ts.db.base.Update(ctx, "restore", func(w *write) (err error) {
+	now := ts.db.Now()
+	err = ts.db.Update(ctx, "restore", func(w *engine.Write) (err error) {
 		if t, err = txOf(w, number); err != nil {
 			return err
 		}
 		if t.Removed.IsZero() || !t.TrashUntil.After(now) {
 			return &NotInTrashError{Number: number, Removed: t.Removed, Ended: t.TrashUntil}
 		}
-		c := commit{write: w, now: now, placed: ts.db.placed}
+		c := commit{Write: w, now: now, placed: ts.contents.placed}
 		if t.Origin != nil {
-			if err := checkOrigin(c.write, *t.Origin); err != nil {
+			if err := checkOrigin(c.Write, *t.Origin); err != nil {
 				return err
 			}
 		}
 		var freed int64
-		if err := w.row("SELECT count(*) FROM trash_file f "+
+		if err := w.Row("SELECT count(*) FROM trash_file f "+
 			"WHERE f.tx_id = $1 AND NOT EXISTS (SELECT 1 FROM object o WHERE o.id = f.object_id)", []any{number}, &freed); err != nil {
 			return err
 		}
@@ -248,14 +252,14 @@ func (c *commit) restore(number int64) error {
 			"WHERE unreferenced_since IS NOT NULL AND id IN (SELECT o.content_id FROM tx_file f JOIN object o ON o.id = f.object_id " +
 			"WHERE f.tx_id = $1)",
 	} {
-		if _, err := c.exec(text, number); err != nil {
+		if _, err := c.Exec(text, number); err != nil {
 			return err
 		}
 	}
-	if err := forgetRemoval(c.write, number, "DELETE FROM removal WHERE tx_id = $1"); err != nil {
+	if err := forgetRemoval(c.Write, number, "DELETE FROM removal WHERE tx_id = $1"); err != nil {
 		return err
 	}
-	objects, err := c.ids("SELECT DISTINCT object_id FROM tx_file WHERE tx_id = $1", number)
+	objects, err := c.IDs("SELECT DISTINCT object_id FROM tx_file WHERE tx_id = $1", number)
 	if err != nil {
 		return err
 	}
@@ -266,28 +270,28 @@ func (c *commit) restore(number int64) error {
 	if err := c.noteLate(); err != nil {
 		return err
 	}
-	return nextGeneration(c.write)
+	return nextGeneration(c.Write)
 }
 
 // giveUp marks the contents that only one transaction in the trash holds as
 // unreferenced for as long as can be, so that no grace period keeps them, and
 // forgets its files. It returns these contents, and those that are kept only because
 // cold contents are built from them.
-func giveUp(w *write, number int64, now time.Time) (refs []blob.Ref, err error) {
-	if _, err := w.exec("UPDATE tx SET trash_until = NULL WHERE id = $1", number); err != nil {
+func giveUp(w *engine.Write, number int64, now time.Time) (refs []blob.Ref, err error) {
+	if _, err := w.Exec("UPDATE tx SET trash_until = NULL WHERE id = $1", number); err != nil {
 		return nil, err
 	}
 	const held = "SELECT o.content_id FROM trash_file f JOIN object o ON o.id = f.object_id WHERE f.tx_id = $1"
-	if _, err := w.exec(`UPDATE content AS c SET unreferenced_since = coalesce((SELECT max(t.trash_until) FROM object o
+	if _, err := w.Exec(`UPDATE content AS c SET unreferenced_since = coalesce((SELECT max(t.trash_until) FROM object o
 		JOIN trash_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id
 		WHERE o.content_id = c.id AND t.trash_until > $2), 0) WHERE c.unreferenced_since IS NOT NULL AND c.id IN (`+held+")",
 		number, now.UnixMilli()); err != nil {
 		return nil, err
 	}
-	if err := w.each(`SELECT DISTINCT c.sha256 FROM content c
+	if err := w.Each(`SELECT DISTINCT c.sha256 FROM content c
 		WHERE (c.unreferenced_since = 0 OR EXISTS (SELECT 1 FROM cold k WHERE k.base_id = c.id)
 		AND NOT EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)) AND c.id IN (`+held+")",
-		[]any{number}, func(scan scanFunc) error {
+		[]any{number}, func(scan engine.Scan) error {
 			var sum []byte
 			var ref blob.Ref
 			if err := scan(&sum); err != nil {
@@ -299,7 +303,7 @@ func giveUp(w *write, number int64, now time.Time) (refs []blob.Ref, err error) 
 		}); err != nil {
 		return nil, err
 	}
-	_, err = w.exec("DELETE FROM trash_file WHERE tx_id = $1", number)
+	_, err = w.Exec("DELETE FROM trash_file WHERE tx_id = $1", number)
 	return refs, err
 }
 
@@ -308,15 +312,15 @@ func giveUp(w *write, number int64, now time.Time) (refs []blob.Ref, err error) 
 func (ts Trash) Empty(ctx context.Context, until time.Time) (n int, err error) {
 	for {
 		var list []int64
-		if err := ts.db.base.Scans.each(ctx, true, "SELECT DISTINCT f.tx_id FROM trash_file f JOIN tx t ON t.id = f.tx_id "+
+		if err := ts.db.Scans.Each(ctx, true, "SELECT DISTINCT f.tx_id FROM trash_file f JOIN tx t ON t.id = f.tx_id "+
 			"WHERE t.trash_until IS NULL OR t.trash_until <= $1 ORDER BY f.tx_id LIMIT 100",
-			[]any{until.UnixMilli()}, func(scan scanFunc) (bool, error) {
+			[]any{until.UnixMilli()}, func(scan engine.Scan) (bool, error) {
 				var number int64
 				err := scan(&number)
 				list = append(list, number)
 				return true, err
 			}); err != nil {
-			return n, ts.db.base.Fail("empty the trash", err)
+			return n, ts.db.Fail("empty the trash", err)
 		}
 		if len(list) == 0 {
 			return n, nil
@@ -332,12 +336,12 @@ func (ts Trash) Empty(ctx context.Context, until time.Time) (n int, err error) {
 // ends until a time.
 func (ts Trash) GiveUp(ctx context.Context, numbers []int64, until time.Time) error {
 	for _, number := range numbers {
-		if err := ts.db.base.Update(ctx, "empty the trash", func(w *write) error {
+		if err := ts.db.Update(ctx, "empty the trash", func(w *engine.Write) error {
 			t, err := txOf(w, number)
 			if err != nil || t.Removed.IsZero() || t.TrashUntil.After(until) {
 				return err // restored meanwhile
 			}
-			_, err = giveUp(w, number, ts.db.base.Now())
+			_, err = giveUp(w, number, ts.db.Now())
 			return err
 		}); err != nil {
 			return err
@@ -350,12 +354,12 @@ func (ts Trash) GiveUp(ctx context.Context, numbers []int64, until time.Time) er
 // transactions hold back that were removed by then, and whose trash ends until a time.
 func (ts Trash) Ended(ctx context.Context, at, until time.Time) (map[blob.Ref]bool, error) {
 	refs := make(map[blob.Ref]bool)
-	err := ts.db.base.Scans.each(ctx, true, `SELECT DISTINCT c.sha256 FROM trash_file f JOIN tx t ON t.id = f.tx_id
+	err := ts.db.Scans.Each(ctx, true, `SELECT DISTINCT c.sha256 FROM trash_file f JOIN tx t ON t.id = f.tx_id
 		JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id
 		WHERE c.unreferenced_since IS NOT NULL AND (t.trash_until IS NULL OR t.trash_until <= $1) AND t.deleted_at <= $2
 		  AND NOT EXISTS (SELECT 1 FROM object p JOIN trash_file g ON g.object_id = p.id JOIN tx u ON u.id = g.tx_id
 		    WHERE p.content_id = c.id AND (u.trash_until > $1 OR u.deleted_at > $2))`,
-		[]any{until.UnixMilli(), at.UnixMilli()}, func(scan scanFunc) (bool, error) {
+		[]any{until.UnixMilli(), at.UnixMilli()}, func(scan engine.Scan) (bool, error) {
 			var sum []byte
 			var ref blob.Ref
 			if err := scan(&sum); err != nil {
@@ -365,7 +369,7 @@ func (ts Trash) Ended(ctx context.Context, at, until time.Time) (map[blob.Ref]bo
 			refs[ref] = true
 			return true, err
 		})
-	return refs, ts.db.base.Fail("read the trash", err)
+	return refs, ts.db.Fail("read the trash", err)
 }
 
 // Purge removes a transaction that is live or in the trash, without a trash. It
@@ -374,10 +378,10 @@ func (ts Trash) Ended(ctx context.Context, at, until time.Time) (map[blob.Ref]bo
 // whose files are not known any more is a *NotInTrashError.
 func (ts Trash) Purge(ctx context.Context, r Removal) (t Transaction, refs []blob.Ref, err error) {
 	if r.At.IsZero() {
-		r.At = ts.db.base.Now()
+		r.At = ts.db.Now()
 	}
 	r.Until = r.At // so that its files are known below
-	err = ts.db.base.Update(ctx, "purge", func(w *write) (err error) {
+	err = ts.db.Update(ctx, "purge", func(w *engine.Write) (err error) {
 		if t, err = txOf(w, r.Number); err != nil {
 			return err
 		}
@@ -387,14 +391,14 @@ func (ts Trash) Purge(ctx context.Context, r Removal) (t Transaction, refs []blo
 			}
 		} else {
 			var some bool
-			if err := w.row("SELECT EXISTS (SELECT 1 FROM trash_file WHERE tx_id = $1)", []any{r.Number}, &some); err != nil {
+			if err := w.Row("SELECT EXISTS (SELECT 1 FROM trash_file WHERE tx_id = $1)", []any{r.Number}, &some); err != nil {
 				return err
 			}
 			if !some {
 				return &NotInTrashError{Number: r.Number, Removed: t.Removed, Ended: t.TrashUntil}
 			}
-			if _, err := w.exec("UPDATE removal SET at = $2, who = $3, reason = $4, detail = $5 WHERE tx_id = $1",
-				r.Number, r.At.UnixMilli(), text(r.Who), text(r.Reason), text(r.Detail)); err != nil {
+			if _, err := w.Exec("UPDATE removal SET at = $2, who = $3, reason = $4, detail = $5 WHERE tx_id = $1",
+				r.Number, r.At.UnixMilli(), engine.Text(r.Who), engine.Text(r.Reason), engine.Text(r.Detail)); err != nil {
 				return err
 			}
 			if err := nextGeneration(w); err != nil {
@@ -419,10 +423,10 @@ type Trashed struct {
 // List returns the transactions that are in the trash at a time, by number, and the
 // number and the space of the contents that all of them hold back together.
 func (ts Trash) List(ctx context.Context, now time.Time) (list []Trashed, contents, stored int64, err error) {
-	err = ts.db.base.Snapshot(ctx, func(r reader) error {
+	err = ts.db.Snapshot(ctx, func(r engine.Reader) error {
 		list = nil
-		if err := r.each(ctx, true, txSelect+" WHERE t.trash_until > $1 AND t.deleted_at IS NOT NULL ORDER BY t.id",
-			[]any{now.UnixMilli()}, func(scan scanFunc) (bool, error) {
+		if err := r.Each(ctx, true, txSelect+" WHERE t.trash_until > $1 AND t.deleted_at IS NOT NULL ORDER BY t.id",
+			[]any{now.UnixMilli()}, func(scan engine.Scan) (bool, error) {
 				t, err := scanTx(scan)
 				list = append(list, Trashed{Transaction: t})
 				return true, err
@@ -430,17 +434,17 @@ func (ts Trash) List(ctx context.Context, now time.Time) (list []Trashed, conten
 			return err
 		}
 		for i := range list {
-			if err := r.row(ctx, "SELECT count(*), coalesce(sum("+storedWithDerived("$2")+`), 0) FROM content c
+			if err := r.Row(ctx, "SELECT count(*), coalesce(sum("+storedWithDerived("$2")+`), 0) FROM content c
 				WHERE c.unreferenced_since IS NOT NULL AND c.id IN
 				(SELECT o.content_id FROM trash_file f JOIN object o ON o.id = f.object_id WHERE f.tx_id = $1)`,
-				[]any{list[i].Number, ts.db.block}, &list[i].Contents, &list[i].Stored); err != nil {
+				[]any{list[i].Number, ts.contents.block}, &list[i].Contents, &list[i].Stored); err != nil {
 				return err
 			}
 		}
-		return r.row(ctx, "SELECT count(*), coalesce(sum("+storedWithDerived("$2")+"), 0) FROM content c "+
-			"WHERE c.unreferenced_since > $1", []any{now.UnixMilli(), ts.db.block}, &contents, &stored)
+		return r.Row(ctx, "SELECT count(*), coalesce(sum("+storedWithDerived("$2")+"), 0) FROM content c "+
+			"WHERE c.unreferenced_since > $1", []any{now.UnixMilli(), ts.contents.block}, &contents, &stored)
 	})
-	return list, contents, stored, ts.db.base.Fail("list the trash", err)
+	return list, contents, stored, ts.db.Fail("list the trash", err)
 }
 
 // RemovedFile is a file that a removal hid.
@@ -463,9 +467,9 @@ func (ts Trash) Find(ctx context.Context, scope Scope, q Query, limit int) ([]Re
 	known := make(map[place]bool)
 	collect := func(from, cond string, match func(string) bool, args ...any) error {
 		where, args := scope.where("t.product_id", args)
-		return ts.db.base.Scans.each(ctx, false, removedSelect+from+" JOIN tx t ON t.id = r.tx_id WHERE "+cond+where+" "+
+		return ts.db.Scans.Each(ctx, false, removedSelect+from+" JOIN tx t ON t.id = r.tx_id WHERE "+cond+where+" "+
 			"ORDER BY r.tx_id DESC, r.no", args,
-			func(scan scanFunc) (bool, error) {
+			func(scan engine.Scan) (bool, error) {
 				var f RemovedFile
 				var no int64
 				var sum []byte
@@ -510,7 +514,7 @@ func (ts Trash) Find(ctx context.Context, scope Scope, q Query, limit int) ([]Re
 		err = ts.complete(ctx, list)
 	}
 	slices.SortStableFunc(list, func(a, b RemovedFile) int { return b.Removal.At.Compare(a.Removal.At) })
-	return list, ts.db.base.Fail("find removed files", err)
+	return list, ts.db.Fail("find removed files", err)
 }
 
 // complete reads the removals of files.
@@ -525,7 +529,7 @@ func (ts Trash) complete(ctx context.Context, list []RemovedFile) error {
 		o, ok := known[number]
 		if !ok {
 			var err error
-			if o.tx, err = ts.db.Show(ctx, number, nil); err != nil {
+			if o.tx, err = showTx(ctx, ts.db, number); err != nil {
 				return err
 			}
 			if o.why, err = ts.Why(ctx, number); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -543,13 +547,13 @@ func (ts Trash) complete(ctx context.Context, list []RemovedFile) error {
 // fs.ErrNotExist.
 func (ts Trash) Why(ctx context.Context, number int64) (r Removal, err error) {
 	var at int64
-	err = ts.db.base.Points.row(ctx, "SELECT tx_id, at, who, class, reason, detail, plan FROM removal WHERE tx_id = $1", []any{number},
+	err = ts.db.Points.Row(ctx, "SELECT tx_id, at, who, class, reason, detail, plan FROM removal WHERE tx_id = $1", []any{number},
 		&r.Number, &at, &r.Who, &r.Class, &r.Reason, &r.Detail, &r.Plan)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
 	r.At = time.UnixMilli(at).UTC()
-	return r, ts.db.base.Fail("look up a removal", err)
+	return r, ts.db.Fail("look up a removal", err)
 }
 
 // Forget deletes the names and ids of the files of removals before a time, and
@@ -557,8 +561,8 @@ func (ts Trash) Why(ctx context.Context, number int64) (r Removal, err error) {
 func (ts Trash) Forget(ctx context.Context, before time.Time) (n int, err error) {
 	for {
 		var list []int64
-		err := ts.db.base.Update(ctx, "forget removed files", func(w *write) (err error) {
-			list, err = w.ids("SELECT DISTINCT r.tx_id FROM removed_file r JOIN removal v ON v.tx_id = r.tx_id WHERE v.at < $1 LIMIT 10",
+		err := ts.db.Update(ctx, "forget removed files", func(w *engine.Write) (err error) {
+			list, err = w.IDs("SELECT DISTINCT r.tx_id FROM removed_file r JOIN removal v ON v.tx_id = r.tx_id WHERE v.at < $1 LIMIT 10",
 				before.UnixMilli())
 			for _, number := range list {
 				if err == nil {
@@ -571,4 +575,10 @@ func (ts Trash) Forget(ctx context.Context, before time.Time) (n int, err error)
 			return n, err
 		}
 	}
+}
+
+// Drop drops contents without references; see Contents.Drop.
+func (ts Trash) Drop(ctx context.Context, refs []blob.Ref, before time.Time, deleteBlob func(blob.Ref) error,
+	each func(blob.Ref)) (n int, err error) {
+	return ts.contents.Drop(ctx, refs, before, deleteBlob, each)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -301,8 +302,8 @@ func testRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Each of these is more than one write transaction may remove.
-	if err := db.base.Update(ctx, "test", func(w *write) error {
-		_, err := w.exec("UPDATE tx SET files = files + $1", removeFiles)
+	if err := db.base.Update(ctx, "test", func(w *engine.Write) error {
+		_, err := w.Exec("UPDATE tx SET files = files + $1", removeFiles)
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -372,8 +373,8 @@ func testRuns(t *testing.T) {
 	if again, err := db.Retention.Continue(ctx, r.No); err != nil || again.Removed != 3 {
 		t.Errorf("an ended run goes on: %+v, %v", again, err)
 	}
-	if err := db.base.Update(ctx, "test", func(w *write) error {
-		_, err := w.exec("UPDATE tx SET files = files - $1 WHERE class <> 'x' AND files > $1", removeFiles)
+	if err := db.base.Update(ctx, "test", func(w *engine.Write) error {
+		_, err := w.Exec("UPDATE tx SET files = files - $1 WHERE class <> 'x' AND files > $1", removeFiles)
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -456,7 +457,7 @@ func testReads(t *testing.T) {
 	}
 	dropUntil(t, db, c.t)
 	var n int
-	if err := db.base.Points.row(ctx, "SELECT count(*) FROM content_read", nil, &n); err != nil || n != 0 {
+	if err := db.base.Points.Row(ctx, "SELECT count(*) FROM content_read", nil, &n); err != nil || n != 0 {
 		t.Errorf("%d rows of reads are left of dropped contents, %v; want no error and 0", n, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -195,7 +196,7 @@ const objectColumns = `o.id, o.content_id, o.kind, o.role, o.name, o.code_name, 
  o.of_kind, o.flags, o.version, o.hash, o.arch, o.features, o.debug_size, c.sha256, c.size`
 
 // scanObject reads objectColumns into s, and the columns after them into more.
-func scanObject(scan scanFunc, s *Stored, more ...any) error {
+func scanObject(scan engine.Scan, s *Stored, more ...any) error {
 	o := &s.Object
 	var debug, features, build string
 	var flags int

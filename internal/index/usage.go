@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // UsageDay is what a product, or the whole depot, took on a day.
@@ -30,12 +32,12 @@ const millisPerDay = 24 * 60 * 60 * 1000
 // Files, Added and Removed are not taken from the rows: the index knows them. Rows
 // of products that do not exist are omitted.
 func (rs Retention) PutUsage(ctx context.Context, day, oldest time.Time, list []UsageDay) error {
-	return rs.db.base.Update(ctx, "record the usage", func(w *write) error {
-		if _, err := w.exec("DELETE FROM usage_day WHERE day = $1 OR day < $2", dayOf(day), dayOf(oldest)); err != nil {
+	return rs.db.Update(ctx, "record the usage", func(w *engine.Write) error {
+		if _, err := w.Exec("DELETE FROM usage_day WHERE day = $1 OR day < $2", dayOf(day), dayOf(oldest)); err != nil {
 			return err
 		}
 		ids := map[string]int64{}
-		if err := w.each("SELECT id, name FROM product", nil, func(scan scanFunc) error {
+		if err := w.Each("SELECT id, name FROM product", nil, func(scan engine.Scan) error {
 			var id int64
 			var name string
 			err := scan(&id, &name)
@@ -45,8 +47,8 @@ func (rs Retention) PutUsage(ctx context.Context, day, oldest time.Time, list []
 			return err
 		}
 		files, sum := map[int64]int64{}, int64(0)
-		if err := w.each("SELECT product_id, CAST(sum(files) AS bigint) FROM tx WHERE id > 0 AND deleted_at IS NULL "+
-			"GROUP BY product_id", nil, func(scan scanFunc) error {
+		if err := w.Each("SELECT product_id, CAST(sum(files) AS bigint) FROM tx WHERE id > 0 AND deleted_at IS NULL "+
+			"GROUP BY product_id", nil, func(scan engine.Scan) error {
 			var id, n int64
 			err := scan(&id, &n)
 			files[id] = n
@@ -66,7 +68,7 @@ func (rs Retention) PutUsage(ctx context.Context, day, oldest time.Time, list []
 				rows = append(rows, []any{dayOf(day), id, u.Transactions, files[id], u.Bytes, u.Own, u.Cached, u.Garbage, u.Trash})
 			}
 		}
-		_, err := w.many("INSERT INTO usage_day (day, product_id, transactions, files, bytes, own, cached, garbage, trash) "+
+		_, err := w.Many("INSERT INTO usage_day (day, product_id, transactions, files, bytes, own, cached, garbage, trash) "+
 			"VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)", rows)
 		return err
 	})
@@ -75,8 +77,8 @@ func (rs Retention) PutUsage(ctx context.Context, day, oldest time.Time, list []
 // LastUsage returns the last day with rows; false if there is none.
 func (rs Retention) LastUsage(ctx context.Context) (time.Time, bool, error) {
 	var day sql.NullInt64
-	err := rs.db.base.Points.row(ctx, "SELECT max(day) FROM usage_day", nil, &day)
-	return timeOfDay(day.Int64), day.Valid, rs.db.base.Fail("look up the last usage", err)
+	err := rs.db.Points.Row(ctx, "SELECT max(day) FROM usage_day", nil, &day)
+	return timeOfDay(day.Int64), day.Valid, rs.db.Fail("look up the last usage", err)
 }
 
 // UsageFilter selects rows of UsageDays.
@@ -98,8 +100,8 @@ func (rs Retention) UsageDays(ctx context.Context, f UsageFilter) (list []UsageD
 	// What arrived and what was removed; product 0 is the sum.
 	changes := map[place]*[2]int64{}
 	from, to := dayOf(f.From), dayOf(f.To)
-	count := func(r reader, text string, which int) error {
-		return r.each(ctx, true, text, []any{from * millisPerDay, (to + 1) * millisPerDay}, func(scan scanFunc) (bool, error) {
+	count := func(r engine.Reader, text string, which int) error {
+		return r.Each(ctx, true, text, []any{from * millisPerDay, (to + 1) * millisPerDay}, func(scan engine.Scan) (bool, error) {
 			var p place
 			var n int64
 			err := scan(&p.day, &p.product, &n)
@@ -116,7 +118,7 @@ func (rs Retention) UsageDays(ctx context.Context, f UsageFilter) (list []UsageD
 	if !every {
 		name = *f.Product
 	}
-	err = rs.db.base.Snapshot(ctx, func(r reader) error {
+	err = rs.db.Snapshot(ctx, func(r engine.Reader) error {
 		list = nil
 		clear(changes)
 		if err := count(r, `SELECT coalesce(arrived, time) / 86400000, product_id, CAST(sum(bytes) AS bigint) FROM tx
@@ -127,11 +129,11 @@ func (rs Retention) UsageDays(ctx context.Context, f UsageFilter) (list []UsageD
 			"WHERE id > 0 AND deleted_at >= $1 AND deleted_at < $2 GROUP BY 1, 2", 1); err != nil {
 			return err
 		}
-		return r.each(ctx, true,
+		return r.Each(ctx, true,
 			`SELECT u.day, u.product_id, coalesce(p.name, ''), u.transactions, u.files, u.bytes, u.own, u.cached, u.garbage, u.trash
 			FROM usage_day u LEFT JOIN product p ON p.id = u.product_id
 			WHERE u.day >= $1 AND u.day <= $2 AND (u.product_id = 0) = $3 AND ($4 OR p.name = $5) ORDER BY u.day, p.name`,
-			[]any{from, to, f.All, every || f.All, text(name)}, func(scan scanFunc) (bool, error) {
+			[]any{from, to, f.All, every || f.All, engine.Text(name)}, func(scan engine.Scan) (bool, error) {
 				u := UsageDay{All: f.All}
 				var p place
 				err := scan(&p.day, &p.product, &u.Product, &u.Transactions, &u.Files, &u.Bytes, &u.Own, &u.Cached, &u.Garbage, &u.Trash)
@@ -143,5 +145,5 @@ func (rs Retention) UsageDays(ctx context.Context, f UsageFilter) (list []UsageD
 				return true, err
 			})
 	})
-	return list, rs.db.base.Fail("read the usage", err)
+	return list, rs.db.Fail("read the usage", err)
 }

@@ -8,11 +8,15 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/glob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // WantedKeys is the part of the index that counts unanswered requests.
-type WantedKeys struct{ db *DB }
+type WantedKeys struct {
+	db   *engine.Database
+	most int64 // see Options
+}
 
 // Wanted counts the requests of one kind of client for a file that was not
 // found.
@@ -46,10 +50,10 @@ func (w Wanted) Key(latest bool) WantedKey {
 // change the generation and does not wait for the disk. Above Options.MaxWanted,
 // the least recently requested rows are deleted.
 func (ws WantedKeys) Count(ctx context.Context, list []Wanted) error {
-	for batch := range slices.Chunk(list, touchBatch) {
-		if err := ws.db.base.UpdateUnsynced(ctx, "count unanswered requests", func(w *write) error {
+	for batch := range slices.Chunk(list, engine.BatchRows) {
+		if err := ws.db.UpdateUnsynced(ctx, "count unanswered requests", func(w *engine.Write) error {
 			rows := mergeWanted(batch)
-			changed, err := w.many(`UPDATE wanted SET count = count + $5, last = `+larger("last", "$6")+`, kind =
+			changed, err := w.Many(`UPDATE wanted SET count = count + $5, last = `+engine.Larger("last", "$6")+`, kind =
 				CASE WHEN $4 = '' THEN kind ELSE $4 END
 				WHERE name = $1 AND id = $2 AND client = $3`, rows)
 			if err != nil {
@@ -61,12 +65,12 @@ func (ws WantedKeys) Count(ctx context.Context, list []Wanted) error {
 					fresh = append(fresh, rows[i])
 				}
 			}
-			if _, err := w.many("INSERT INTO wanted (name, id, client, kind, count, first, last) VALUES ($1, $2, $3, $4, $5, $6, $6)",
+			if _, err := w.Many("INSERT INTO wanted (name, id, client, kind, count, first, last) VALUES ($1, $2, $3, $4, $5, $6, $6)",
 				fresh); err != nil {
 				return err
 			}
 			added := int64(len(fresh))
-			return limitRows(w, "wanted", added, ws.db.maxWanted, "DELETE FROM wanted WHERE no IN (SELECT no FROM wanted ORDER BY last, no LIMIT $1)")
+			return limitRows(w, "wanted", added, ws.most, "DELETE FROM wanted WHERE no IN (SELECT no FROM wanted ORDER BY last, no LIMIT $1)")
 		}); err != nil {
 			return err
 		}
@@ -80,18 +84,18 @@ func mergeWanted(list []Wanted) (rows [][]any) {
 	type key struct{ name, id, client string }
 	at := map[key]int{}
 	for _, e := range list {
-		k := key{text(e.Name), text(e.ID), text(e.Client)}
+		k := key{engine.Text(e.Name), engine.Text(e.ID), engine.Text(e.Client)}
 		i, again := at[k]
 		if !again {
 			at[k] = len(rows)
-			rows = append(rows, []any{k.name, k.id, k.client, text(e.Kind), e.Count, e.Last.UnixMilli()})
+			rows = append(rows, []any{k.name, k.id, k.client, engine.Text(e.Kind), e.Count, e.Last.UnixMilli()})
 			continue
 		}
 		row := rows[i]
 		row[4] = row[4].(int64) + e.Count
 		row[5] = max(row[5].(int64), e.Last.UnixMilli())
 		if e.Kind != "" {
-			row[3] = text(e.Kind)
+			row[3] = engine.Text(e.Kind)
 		}
 	}
 	return rows
@@ -126,13 +130,13 @@ func (ws WantedKeys) List(ctx context.Context, f WantedFilter) iter.Seq2[Wanted,
 		if f.Latest {
 			key = "last"
 		}
-		pages(ctx, ws.db, func(w Wanted, err error) bool {
+		engine.Pages(ctx, ws.db, func(w Wanted, err error) bool {
 			if err == nil && f.Name != "" && !glob.Match(f.Name, symfile.Fold(w.Name)) {
 				return true
 			}
 			n++
 			return yield(w, err) && n != f.Limit
-		}, func(scan scanFunc) (w Wanted, err error) {
+		}, func(scan engine.Scan) (w Wanted, err error) {
 			var first, last int64
 			err = scan(&w.Count, &w.no, &w.Name, &w.ID, &w.Kind, &w.Client, &first, &last)
 			w.First, w.Last = time.UnixMilli(first).UTC(), time.UnixMilli(last).UTC()
@@ -140,13 +144,13 @@ func (ws WantedKeys) List(ctx context.Context, f WantedFilter) iter.Seq2[Wanted,
 			return w, err
 		}, `SELECT count, no, name, id, kind, client, first, last FROM wanted
 			WHERE (`+key+`, no) < ($1, $2) AND last >= $3 AND ($4 = '' OR client = $4) ORDER BY `+key+` DESC, no DESC LIMIT $5`,
-			func() []any { return []any{at.Number, at.No, since, f.Client, pageRows} })
+			func() []any { return []any{at.Number, at.No, since, f.Client, engine.PageRows} })
 	}
 }
 
 // Drop deletes the rows that were last requested before a time and returns their
 // number.
 func (ws WantedKeys) Drop(ctx context.Context, before time.Time) (int64, error) {
-	return ws.db.forget(ctx, "wanted", "DELETE FROM wanted "+
+	return forget(ctx, ws.db, "wanted", "DELETE FROM wanted "+
 		"WHERE no IN (SELECT no FROM wanted WHERE last < $2 ORDER BY last LIMIT $1)", before.UnixMilli())
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // Watched is the index of one watched folder: an SQLite file of its own, on the
@@ -22,7 +23,7 @@ import (
 type Watched struct {
 	path   string
 	writer *sql.DB // one connection
-	reads  *pool
+	reads  *engine.Readers
 
 	mu    sync.Mutex           // held while the writer is used
 	stmts map[string]*sql.Stmt // of writer; guarded by mu
@@ -165,7 +166,7 @@ func OpenWatched(ctx context.Context, path string) (w *Watched, fresh bool, err 
 		return w, fresh, nil
 	}
 	_ = w.Close()
-	if !errors.Is(err, ErrCorrupt) {
+	if !errors.Is(err, engine.ErrCorrupt) {
 		return nil, false, err
 	}
 	if err := RemoveWatched(path); err != nil {
@@ -207,11 +208,11 @@ func ReadWatched(ctx context.Context, path string) (*Watched, error) {
 		return nil, err
 	}
 	w := &Watched{path: path}
-	if w.reads, err = newPool(path, 2, 1<<10, true); err != nil {
+	if w.reads, err = engine.OpenReaders(path, 2, 1<<10, true); err != nil {
 		return nil, w.fail("open", err)
 	}
 	var app, version int
-	err = w.reads.row(ctx, "SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version "+
+	err = w.reads.Row(ctx, "SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version "+
 		"FROM pragma_user_version)", nil, &app, &version)
 	switch {
 	case err != nil:
@@ -227,11 +228,11 @@ func ReadWatched(ctx context.Context, path string) (*Watched, error) {
 
 // open opens the file. The error wraps ErrCorrupt if the file must be replaced.
 func (w *Watched) open(ctx context.Context) (fresh bool, err error) {
-	if fresh, err = isFresh(w.path); err != nil {
+	if fresh, err = engine.IsFresh(w.path); err != nil {
 		return false, err
 	}
 	w.stmts = map[string]*sql.Stmt{}
-	w.writer, err = openPool(w.path, "rwc", 1, 2<<10, time.Second, "page_size(4096)", "journal_mode(WAL)", "synchronous(OFF)",
+	w.writer, err = engine.OpenConnections(w.path, "rwc", 1, 2<<10, time.Second, "page_size(4096)", "journal_mode(WAL)", "synchronous(OFF)",
 		"journal_size_limit(4194304)")
 	if err != nil {
 		return false, err
@@ -248,14 +249,14 @@ func (w *Watched) open(ctx context.Context) (fresh bool, err error) {
 		_, err = w.writer.ExecContext(ctx, "BEGIN;"+watchedSchema+fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d; "+
 			"COMMIT;", watchedID, watchedFormat))
 	case app != watchedID:
-		return false, fmt.Errorf("%s: %w (application id %#x)", w.path, ErrForeign, app)
+		return false, fmt.Errorf("%s: %w (application id %#x)", w.path, engine.ErrForeign, app)
 	case version != watchedFormat:
-		return false, fmt.Errorf("%s: %w: it has format %d", w.path, ErrCorrupt, version)
+		return false, fmt.Errorf("%s: %w: it has format %d", w.path, engine.ErrCorrupt, version)
 	}
 	if err != nil {
 		return false, w.fail("open", err)
 	}
-	w.reads, err = newPool(w.path, 2, 1<<10, true)
+	w.reads, err = engine.OpenReaders(w.path, 2, 1<<10, true)
 	return fresh, err
 }
 
@@ -263,7 +264,7 @@ func (w *Watched) open(ctx context.Context) (fresh bool, err error) {
 func (w *Watched) Close() error {
 	var errs []error
 	if w.reads != nil {
-		errs = append(errs, w.reads.db.Close())
+		errs = append(errs, w.reads.Close())
 	}
 	if w.writer != nil {
 		errs = append(errs, w.writer.Close())
@@ -273,13 +274,7 @@ func (w *Watched) Close() error {
 
 // fail wraps an error with the file, the operation and its class.
 func (w *Watched) fail(op string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if c := (&sqliteFile{}).classify(err); c != nil && !errors.Is(err, c) {
-		return fmt.Errorf("index %s: %s: %w: %w", w.path, op, c, err)
-	}
-	return fmt.Errorf("index %s: %s: %w", w.path, op, err)
+	return engine.FailFile(w.path, op, err)
 }
 
 // watchedTx is one transaction of the writer. Its statements are not cancellable: the

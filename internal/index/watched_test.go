@@ -3,13 +3,14 @@ package index
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 func openWatched(t *testing.T, path string, wantFresh bool) *Watched {
@@ -132,7 +133,7 @@ func TestWatchedDamaged(t *testing.T) {
 	_ = openWatched(t, path, true).Close()
 	change := func(path, pragma string) {
 		t.Helper()
-		db, err := sql.Open("sqlite", sqliteURI(path, "rwc", 0))
+		db, err := engine.OpenConnections(path, "rwc", 1, 100, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,11 +147,11 @@ func TestWatchedDamaged(t *testing.T) {
 	_ = openWatched(t, path, false).Close()
 	foreign := filepath.Join(dir, "foreign.db")
 	change(foreign, "CREATE TABLE t (x)")
-	if w, _, err := OpenWatched(t.Context(), foreign); !errors.Is(err, ErrForeign) {
+	if w, _, err := OpenWatched(t.Context(), foreign); !errors.Is(err, engine.ErrForeign) {
 		if w != nil {
 			_ = w.Close()
 		}
-		t.Errorf("a foreign database: %v, want %v", err, ErrForeign)
+		t.Errorf("a foreign database: %v, want %v", err, engine.ErrForeign)
 	}
 }
 

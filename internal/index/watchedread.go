@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"strconv"
+
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 const watchedFileColumns = "f.id, d.path, f.name, f.size, f.mtime, f.ctime, f.inode, f.kind, f.seen, coalesce(f.tag, ''), " +
@@ -23,7 +25,7 @@ func (o *WatchedObject) columns() []any {
 
 // files reads the files that a query returns.
 func (w *Watched) files(ctx context.Context, query string, args ...any) (list []WatchedFile, err error) {
-	err = w.reads.each(ctx, true, "SELECT "+watchedFileColumns+" FROM "+query, args, func(scan scanFunc) (bool, error) {
+	err = w.reads.Each(ctx, true, "SELECT "+watchedFileColumns+" FROM "+query, args, func(scan engine.Scan) (bool, error) {
 		var f WatchedFile
 		var inode int64
 		err := scan(f.columns(&inode)...)
@@ -36,8 +38,8 @@ func (w *Watched) files(ctx context.Context, query string, args ...any) (list []
 
 // hits reads the objects that a query returns, with their files.
 func (w *Watched) hits(ctx context.Context, query string, args ...any) (list []WatchedHit, err error) {
-	err = w.reads.each(ctx, true, "SELECT "+watchedObjectColumns+", "+watchedFileColumns+" FROM "+query, args,
-		func(scan scanFunc) (bool, error) {
+	err = w.reads.Each(ctx, true, "SELECT "+watchedObjectColumns+", "+watchedFileColumns+" FROM "+query, args,
+		func(scan engine.Scan) (bool, error) {
 			var h WatchedHit
 			var inode int64
 			err := scan(append(h.columns(), h.File.columns(&inode)...)...)
@@ -51,7 +53,7 @@ func (w *Watched) hits(ctx context.Context, query string, args ...any) (list []W
 // Dir returns what is known of a folder: the fingerprints of files without interest, and
 // the files in it. known is false if the folder was never recorded.
 func (w *Watched) Dir(ctx context.Context, path string) (dull []byte, files []WatchedFile, known bool, err error) {
-	err = w.reads.row(ctx, "SELECT coalesce(dull, x'') FROM dir WHERE path = $1", []any{path}, &dull)
+	err = w.reads.Row(ctx, "SELECT coalesce(dull, x'') FROM dir WHERE path = $1", []any{path}, &dull)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil, false, nil
 	}
@@ -64,8 +66,8 @@ func (w *Watched) Dir(ctx context.Context, path string) (dull []byte, files []Wa
 
 // Dirs returns the recorded folders after a path, in order, at most limit.
 func (w *Watched) Dirs(ctx context.Context, after string, limit int) (list []string, err error) {
-	err = w.reads.each(ctx, true, "SELECT path FROM dir WHERE path > $1 ORDER BY path LIMIT $2", []any{after, limit},
-		func(scan scanFunc) (bool, error) {
+	err = w.reads.Each(ctx, true, "SELECT path FROM dir WHERE path > $1 ORDER BY path LIMIT $2", []any{after, limit},
+		func(scan engine.Scan) (bool, error) {
 			var p string
 			err := scan(&p)
 			list = append(list, p)
@@ -90,7 +92,7 @@ func (w *Watched) BySource(ctx context.Context, hash int64) ([]WatchedFile, erro
 
 // Names returns the list of source names of a package.
 func (w *Watched) Names(ctx context.Context, file int64) (names []byte, err error) {
-	err = w.reads.row(ctx, "SELECT coalesce(names, x'') FROM file WHERE id = $1", []any{file}, &names)
+	err = w.reads.Row(ctx, "SELECT coalesce(names, x'') FROM file WHERE id = $1", []any{file}, &names)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -125,7 +127,7 @@ func (w *Watched) Problems(ctx context.Context, after int64, limit int) ([]Watch
 
 // Note returns a noted value, or "".
 func (w *Watched) Note(ctx context.Context, name string) (value string, err error) {
-	err = w.reads.row(ctx, "SELECT value FROM note WHERE name = $1", []any{name}, &value)
+	err = w.reads.Row(ctx, "SELECT value FROM note WHERE name = $1", []any{name}, &value)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}
@@ -134,7 +136,7 @@ func (w *Watched) Note(ctx context.Context, name string) (value string, err erro
 
 // Totals counts the rows. Files of kind packages or above are packages.
 func (w *Watched) Totals(ctx context.Context, packages int) (t WatchedTotals, err error) {
-	err = w.reads.row(ctx,
+	err = w.reads.Row(ctx,
 		`SELECT count(*), coalesce(sum(kind >= $1), 0), coalesce(sum(size), 0), coalesce(sum(problem IS NOT NULL), 0),
 		(SELECT count(*) FROM object) FROM file`,
 		[]any{packages}, &t.Files, &t.Packages, &t.Bytes, &t.Problems, &t.Objects)
