@@ -100,8 +100,9 @@ var mayImport = map[string][]string{
 	"internal/intake": {"internal/body", "internal/clip", "internal/durable", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},
 
 	// The index and its rooms.
-	"internal/index":        {"debugid", "internal/blob", "internal/durable", "internal/fusefilter", "internal/glob", "internal/index/engine", "internal/index/schema", "symfile"},
+	"internal/index":        {"internal/blob", "internal/durable", "internal/fusefilter", "internal/glob", "internal/index/engine", "internal/index/record", "internal/index/schema", "symfile"},
 	"internal/index/engine": {"internal/address", "internal/ctxio", "internal/durable"},
+	"internal/index/record": {"debugid", "internal/blob", "internal/index/engine", "symfile"},
 	"internal/index/schema": {},
 
 	// Commands wire everything; test rooms help tests only.

@@ -22,6 +22,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -268,7 +269,7 @@ func answerKey(n int) string {
 
 // answerEntry is one file of a small set with all kinds of keys; several files
 // share names, ids and contents.
-func answerEntry(n int) Entry {
+func answerEntry(n int) record.Entry {
 	n = answerContent(n)
 	switch n % 5 {
 	case 0:
@@ -285,14 +286,14 @@ func answerEntry(n int) Entry {
 	return figureEntry(n)
 }
 
-func answerScope(n int) Scope {
+func answerScope(n int) record.Scope {
 	switch n % 4 {
 	case 0, 1:
 		return all
 	case 2:
-		return Scope{Products: []string{answerProduct(n / 4)}}
+		return record.Scope{Products: []string{answerProduct(n / 4)}}
 	}
-	return Scope{Products: []string{answerProduct(n / 4), answerProduct(n / 16)}}
+	return record.Scope{Products: []string{answerProduct(n / 4), answerProduct(n / 16)}}
 }
 
 func (s *side) number(n int) int64 {
@@ -328,13 +329,13 @@ func (s *side) noteJob(j Job) {
 	}
 }
 
-func storedText(h Stored) string {
-	h.id, h.contentID = 0, 0
+func storedText(h record.Stored) string {
+	h.ID, h.ContentID = 0, 0
 	return fmt.Sprintf("%+v", h)
 }
 
-func txText(tx Transaction) string {
-	var origin Origin
+func txText(tx record.Transaction) string {
+	var origin record.Origin
 	if tx.Origin != nil {
 		origin = *tx.Origin
 	}
@@ -374,13 +375,13 @@ func init() {
 }
 
 func (s *side) commit(o operation) error {
-	var entries []Entry
+	var entries []record.Entry
 	for i := range 1 + o.a%4 {
 		entries = append(entries, answerEntry(o.b+i*(o.c%7)))
 	}
-	tx := Tx{Kind: "add", Product: answerProduct(o.c), Version: strconv.Itoa(o.a % 3), Comment: answerKey(o.d), Entries: entries}
+	tx := record.Tx{Kind: "add", Product: answerProduct(o.c), Version: strconv.Itoa(o.a % 3), Comment: answerKey(o.d), Entries: entries}
 	if o.d%9 == 0 {
-		tx.Origin = &Origin{Store: `\\srv\sym`, Number: strconv.Itoa(o.a % 6), Time: s.clock.t}
+		tx.Origin = &record.Origin{Store: `\\srv\sym`, Number: strconv.Itoa(o.a % 6), Time: s.clock.t}
 	}
 	number, err := s.db.Commit(s.ctx, tx, nil)
 	if err == nil {
@@ -399,7 +400,7 @@ func (s *side) remove(o operation) error {
 func (s *side) fetch(o operation) error {
 	e := answerEntry(o.a)
 	return s.db.Cached.Put(s.ctx, CachedFile{Source: answerSource(o.b), Product: answerProduct(o.c), Name: e.Object.Name, URL: "http://u/" + strconv.Itoa(o.d%3), Tag: strconv.Itoa(o.d % 2),
-		Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil)
+		Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil)
 }
 
 func (s *side) touch(o operation) error {
@@ -429,13 +430,13 @@ func (s *side) dropCached(o operation) error {
 func (s *side) derive(o operation) error {
 	from := answerEntry(o.a).Ref
 	if o.b%5 == 0 {
-		return s.db.PutDerived(s.ctx, from, Tool{"t", o.c % 3}, nil)
+		return s.db.PutDerived(s.ctx, from, record.Tool{Name: "t", Version: o.c % 3}, nil)
 	}
-	to := Content{ref(100 + o.b%10), int64(o.b % 10)}
+	to := record.Content{Ref: ref(100 + o.b%10), Size: int64(o.b % 10)}
 	if to.Ref == from {
 		return nil
 	}
-	return s.db.PutDerived(s.ctx, from, Tool{"t", o.c % 3}, &to)
+	return s.db.PutDerived(s.ctx, from, record.Tool{Name: "t", Version: o.c % 3}, &to)
 }
 
 func (s *side) forgetDerived(o operation) error {
@@ -622,7 +623,7 @@ func (s *side) lookup(o operation) error {
 			s.say("not the newest first")
 		}
 	}
-	return list(s, func(h Hit) string { return fmt.Sprintf("%v %s", h.Role, storedText(h.Stored)) }, hits, err)
+	return list(s, func(h record.Hit) string { return fmt.Sprintf("%v %s", h.Role, storedText(h.Stored)) }, hits, err)
 }
 
 func (s *side) higherAge(o operation) error {
@@ -635,7 +636,7 @@ func (s *side) higherAge(o operation) error {
 	for _, h := range hits {
 		s.say("age %d", h.Object.DebugID.Age)
 	}
-	return list(s, func(h Hit) string { return storedText(h.Stored) }, hits, err)
+	return list(s, func(h record.Hit) string { return storedText(h.Stored) }, hits, err)
 }
 
 func (s *side) find(o operation) error {
@@ -647,7 +648,7 @@ func (s *side) find(o operation) error {
 	}
 	s.say("named %+v", named)
 	found, err := s.db.Find(s.ctx, answerScope(o.c), q, 0)
-	return list(s, func(f Found) string { return fmt.Sprint(storedText(f.Stored), f.Transactions) }, found, err)
+	return list(s, func(f record.Found) string { return fmt.Sprint(storedText(f.Stored), f.Transactions) }, found, err)
 }
 
 // objectPages joins all pages of a list of objects: the pages of the engines may differ,
@@ -714,7 +715,7 @@ func (s *side) listTx(o operation) error {
 }
 
 func (s *side) show(o operation) error {
-	tx, err := s.db.Show(s.ctx, s.number(o.a), func(f TxFile) error {
+	tx, err := s.db.Show(s.ctx, s.number(o.a), func(f record.TxFile) error {
 		s.say("%+v", f)
 		return nil
 	})
@@ -734,7 +735,7 @@ func (s *side) stats(operation) error {
 }
 
 func (s *side) derived(o operation) error {
-	c, err := s.db.Derived(s.ctx, answerEntry(o.a).Ref, Tool{"t", o.b % 3})
+	c, err := s.db.Derived(s.ctx, answerEntry(o.a).Ref, record.Tool{Name: "t", Version: o.b % 3})
 	s.say("%+v", c)
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // TestSnapshotWhileWriting copies an index again and again while others write: each
@@ -28,7 +29,7 @@ func TestSnapshotWhileWriting(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := db.Commit(t.Context(), Tx{Kind: "add", Entries: []Entry{pdb(n), pdb(n + 1)}}, nil); err != nil {
+			if _, err := db.Commit(t.Context(), record.Tx{Kind: "add", Entries: []record.Entry{pdb(n), pdb(n + 1)}}, nil); err != nil {
 				t.Error(err)
 				return
 			}

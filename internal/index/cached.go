@@ -14,6 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/glob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -38,7 +39,7 @@ type CachedFile struct {
 	Product string
 	// Entries are the objects in the file, each with the file's Ref and Size.
 	// Lookups return their Path, Archive and ModTime.
-	Entries []Entry
+	Entries []record.Entry
 }
 
 // Put adds a downloaded file, atomically. If the upstream's file is already
@@ -53,7 +54,7 @@ func (cf CachedFiles) Put(ctx context.Context, f CachedFile, check func(ctx cont
 	case err != nil:
 	case f.Source == "":
 		err = errors.New("a downloaded file without an upstream")
-	case slices.ContainsFunc(f.Entries, func(e Entry) bool { return e.Ref != f.Ref || e.Size != f.Size }):
+	case slices.ContainsFunc(f.Entries, func(e record.Entry) bool { return e.Ref != f.Ref || e.Size != f.Size }):
 		err = errors.New("an object of a downloaded file has a different content")
 	}
 	if err != nil {
@@ -72,7 +73,7 @@ func (cf CachedFiles) Put(ctx context.Context, f CachedFile, check func(ctx cont
 		if err := c.cached(f); err != nil {
 			return fmt.Errorf("%s of %s: %w", f.Name, f.Source, err)
 		}
-		if err := nextGeneration(c.Write); err != nil {
+		if err := record.NextGeneration(c.Write); err != nil {
 			return err
 		}
 		return c.count()
@@ -89,7 +90,7 @@ func (c *commit) cached(f CachedFile) error {
 	if err != nil {
 		return err
 	}
-	content, err := c.content(Content{f.Ref, f.Size})
+	content, err := c.content(record.Content{Ref: f.Ref, Size: f.Size})
 	if err != nil {
 		return err
 	}
@@ -354,7 +355,7 @@ func (cf CachedFiles) Evictable(ctx context.Context, f CacheFilter) iter.Seq2[Ca
 				return c, err
 			}
 			c.Used, c.Fetched = time.UnixMilli(used).UTC(), time.UnixMilli(fetched).UTC()
-			return c, scanRef(ref, &c.Ref)
+			return c, record.ScanRef(ref, &c.Ref)
 		}, query, func() []any { return append([]any{until, used, content, tx, engine.PageRows}, more...) })
 	}
 }
@@ -410,10 +411,10 @@ func (cf CachedFiles) evict(ctx context.Context, refs []blob.Ref, source string,
 			if files == 0 {
 				return nil
 			}
-			if err := nextGeneration(d.Write); err != nil {
+			if err := record.NextGeneration(d.Write); err != nil {
 				return err
 			}
-			return addCounts(d.Write, -int64(len(d.gone)), -d.bytes, -d.objects, -d.lookups)
+			return record.AddCounts(d.Write, -int64(len(d.gone)), -d.bytes, -d.objects, -d.lookups)
 		})
 		if err != nil {
 			return n, bytes, err
@@ -434,14 +435,14 @@ var cachedWith = engine.Over("sha256 hash", `SELECT o.sha256, c.content_id, o.si
 func (d *drop) evict(refs []blob.Ref, source string) (files int, bytes int64, err error) {
 	var rows []cachedRow
 	evicted := make(map[blob.Ref]bool)
-	if err := d.EachOver(cachedWith, hashes(refs), []any{source}, func(scan engine.Scan) error {
+	if err := d.EachOver(cachedWith, record.HashRows(refs), []any{source}, func(scan engine.Scan) error {
 		var r cachedRow
 		var sum []byte
 		var ref blob.Ref
 		if err := scan(&sum, &r.content, &r.size, &r.tx); err != nil {
 			return err
 		}
-		err := scanRef(sum, &ref)
+		err := record.ScanRef(sum, &ref)
 		rows, evicted[ref] = append(rows, r), true
 		bytes += r.size
 		return err

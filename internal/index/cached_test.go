@@ -10,10 +10,11 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
-func cachedFile(source, product string, entries ...Entry) CachedFile {
+func cachedFile(source, product string, entries ...record.Entry) CachedFile {
 	return CachedFile{Source: source, Product: product, Name: entries[0].Object.Name, URL: "https://" + source + "/" + entries[0].Object.Name, Tag: `"t"`,
 		Ref: entries[0].Ref, Size: entries[0].Size, Entries: entries}
 }
@@ -70,7 +71,7 @@ func testCached(t *testing.T) {
 		wrong.Size++
 		for name, f := range map[string]CachedFile{
 			"size differs from the entry's": wrong, "no entries": {Source: "x", Ref: a.Ref}, "no source": cachedFile("", "P", a),
-			"entry of another content": {Source: "x", Ref: b.Ref, Size: b.Size, Entries: []Entry{a}},
+			"entry of another content": {Source: "x", Ref: b.Ref, Size: b.Size, Entries: []record.Entry{a}},
 		} {
 			if err := db.Cached.Put(t.Context(), f, nil); err == nil {
 				t.Errorf("Put of a file with %s succeeded, want an error", name)
@@ -88,7 +89,7 @@ func testCached(t *testing.T) {
 			t.Fatalf("lookup: %+v, want one hit of msdl, %s, added at %v", hits, a.Path, c.t)
 		}
 		for s, want := range map[string]int{"P": 1, "": 0, "Q": 0} {
-			if hits := lookupEntry(t, db, Scope{Products: []string{s}}, a); len(hits) != want {
+			if hits := lookupEntry(t, db, record.Scope{Products: []string{s}}, a); len(hits) != want {
 				t.Errorf("lookup in the scope of product %q: %d hits, want %d", s, len(hits), want)
 			}
 		}
@@ -146,7 +147,7 @@ func testCached(t *testing.T) {
 		putCached(t, db, cachedFile("msdl", "R", a))
 		for s, want := range map[string]string{"P": "", "Q": "other", "R": "msdl"} {
 			source := ""
-			if hits := lookupEntry(t, db, Scope{Products: []string{s}}, a); len(hits) == 1 {
+			if hits := lookupEntry(t, db, record.Scope{Products: []string{s}}, a); len(hits) == 1 {
 				source = hits[0].Source
 			}
 			if source != want {
@@ -222,7 +223,7 @@ func testEvict(t *testing.T) {
 	t.Run("derived contents of evicted files", func(t *testing.T) {
 		// 51 is derived from 2 and 3, so it stays with 3.
 		for _, d := range []struct{ source, result int }{{1, 50}, {2, 51}, {3, 51}, {3, 4}} {
-			if err := db.PutDerived(t.Context(), refs[d.source], Tool{"t", d.result}, &Content{ref(d.result), int64(1000 + d.result)}); err != nil {
+			if err := db.PutDerived(t.Context(), refs[d.source], record.Tool{Name: "t", Version: d.result}, &record.Content{Ref: ref(d.result), Size: int64(1000 + d.result)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -290,7 +291,7 @@ func BenchmarkCached(b *testing.B) {
 			e := figureEntry(n)
 			if err := db.base.UpdateUnsynced(b.Context(), "fill", func(w *engine.Write) error {
 				c := commit{Write: w, now: db.base.Now()}
-				if err := c.cached(CachedFile{Source: "s", Name: "n", Ref: e.Ref, Size: e.Size, Fetched: db.base.Now(), Entries: []Entry{e}}); err != nil {
+				if err := c.cached(CachedFile{Source: "s", Name: "n", Ref: e.Ref, Size: e.Size, Fetched: db.base.Now(), Entries: []record.Entry{e}}); err != nil {
 					return err
 				}
 				return c.count()
@@ -303,7 +304,7 @@ func BenchmarkCached(b *testing.B) {
 			for b.Loop() {
 				e := figureEntry(n)
 				n++
-				if err := db.Cached.Put(b.Context(), CachedFile{Source: "s", Name: "n", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+				if err := db.Cached.Put(b.Context(), CachedFile{Source: "s", Name: "n", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
 					b.Fatal(err)
 				}
 				if n, _, err := db.Cached.Evict(b.Context(), []blob.Ref{e.Ref}, func(blob.Ref) error { return nil }); n != 1 || err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -84,7 +85,7 @@ var ErrShortPattern = fmt.Errorf("the depot has more than %d names: a pattern th
 
 // Objects returns a page of the objects in the scope that f selects. next is where the
 // next page begins; nil: there is none.
-func (c Catalog) Objects(ctx context.Context, scope Scope, f ObjectFilter) (list []Found, next *ObjectKey, err error) {
+func (c Catalog) Objects(ctx context.Context, scope record.Scope, f ObjectFilter) (list []record.Found, next *ObjectKey, err error) {
 	w := objectWalk{Catalog: c, f: f}
 	if err := w.see(ctx, scope); err != nil || w.none {
 		return nil, nil, c.db.Fail("list objects", err)
@@ -108,17 +109,17 @@ type visibility struct {
 }
 
 // visibility looks up the products of a scope; product, if not nil, is the only one.
-func (c Catalog) visibility(ctx context.Context, scope Scope, product *string) (v visibility, err error) {
+func (c Catalog) visibility(ctx context.Context, scope record.Scope, product *string) (v visibility, err error) {
 	switch {
 	case product != nil && !scope.All && !slices.Contains(scope.Products, *product):
 		return v, nil
 	case product != nil:
-		scope = Scope{Products: []string{*product}}
+		scope = record.Scope{Products: []string{*product}}
 	case scope.All:
 		return visibility{all: true}, nil
 	}
-	where, args := scope.where("id", nil)
-	err = c.db.Scans.Each(ctx, scope.few(), "SELECT id FROM product WHERE 1 = 1"+where+" ORDER BY id", args,
+	where, args := scope.Where("id", nil)
+	err = c.db.Scans.Each(ctx, scope.Few(), "SELECT id FROM product WHERE 1 = 1"+where+" ORDER BY id", args,
 		func(scan engine.Scan) (bool, error) {
 			var id int64
 			err := scan(&id)
@@ -163,12 +164,6 @@ func idList(ids []int64) string {
 	return string(b)
 }
 
-// likeEscaper escapes what LIKE treats specially, and translates wildcards.
-var likeEscaper = strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%", "?", "_")
-
-// isPattern reports whether a name has wildcards.
-func isPattern(name string) bool { return strings.ContainsAny(name, "*?") }
-
 // objectWalk reads one page of a list of objects.
 type objectWalk struct {
 	Catalog
@@ -184,7 +179,7 @@ type objectWalk struct {
 }
 
 // see prepares the conditions.
-func (w *objectWalk) see(ctx context.Context, scope Scope) (err error) {
+func (w *objectWalk) see(ctx context.Context, scope record.Scope) (err error) {
 	if w.seen, err = w.visibility(ctx, scope, w.f.Product); err != nil || w.seen.none() {
 		w.none = true
 		return err
@@ -198,7 +193,7 @@ func (w *objectWalk) see(ctx context.Context, scope Scope) (err error) {
 		w.cond += " AND o.arch = " + w.arg(engine.Text(f.Arch))
 	}
 	if f.Feature != "" {
-		w.cond += " AND ' ' || o.features || ' ' LIKE " + w.arg("% "+likeEscaper.Replace(engine.Text(f.Feature))+" %") + ` ESCAPE '\'`
+		w.cond += " AND ' ' || o.features || ' ' LIKE " + w.arg("% "+record.LikeEscaper.Replace(engine.Text(f.Feature))+" %") + ` ESCAPE '\'`
 	}
 	if f.Fetched != nil {
 		not := ""
@@ -231,12 +226,12 @@ func (w *objectWalk) rejects() bool {
 func (w *objectWalk) page(ctx context.Context) (rows []ObjectKey, next *ObjectKey, err error) {
 	f := &w.f
 	byID := len(f.IDs) > 0 || f.Prefix != "" || f.Ref != nil
-	if !byID && isPattern(w.name) {
+	if !byID && record.IsPattern(w.name) {
 		if err := w.checkPattern(ctx, w.name); err != nil {
 			return nil, nil, err
 		}
 	}
-	exact := w.name != "" && !isPattern(w.name)
+	exact := w.name != "" && !record.IsPattern(w.name)
 	sources := w.candidates(byID)
 	switch {
 	case byID:
@@ -275,7 +270,7 @@ func (w *objectWalk) mayBeFew(exact bool) bool {
 	case BySize:
 		return true
 	case ByAdded:
-		return isPattern(w.name)
+		return record.IsPattern(w.name)
 	}
 	return !exact && !w.seen.all && w.rejects()
 }
@@ -283,7 +278,7 @@ func (w *objectWalk) mayBeFew(exact bool) bool {
 // checkPattern returns ErrShortPattern if a pattern would be compared with too many
 // names.
 func (c Catalog) checkPattern(ctx context.Context, pattern string) error {
-	if literalPrefix(pattern, "*?") != "" || strings.Trim(pattern, "*") == "" {
+	if record.LiteralPrefix(pattern, "*?") != "" || strings.Trim(pattern, "*") == "" {
 		return nil
 	}
 	run := 0
@@ -331,12 +326,12 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 		list = append(list, source{from: keys, cond: "l.id = %s", args: []any{engine.Text(id)}})
 	}
 	if f.Prefix != "" {
-		list = append(list, source{from: keys, cond: "l.id >= %s AND l.id < %s", args: []any{engine.Text(f.Prefix), prefixEnd(engine.Text(f.Prefix))}})
+		list = append(list, source{from: keys, cond: "l.id >= %s AND l.id < %s", args: []any{engine.Text(f.Prefix), record.PrefixEnd(engine.Text(f.Prefix))}})
 	}
 	if f.Ref != nil {
 		list = append(list, source{from: "content k JOIN object o ON o.content_id = k.id", cond: "k.sha256 = %s", args: []any{f.Ref[:]}})
 	}
-	if from, to, ok := refRange(f.RefPrefix); ok {
+	if from, to, ok := record.RefRange(f.RefPrefix); ok {
 		list = append(list, source{from: "content k JOIN object o ON o.content_id = k.id",
 			cond: "k.sha256 >= %s AND k.sha256 <= %s", args: []any{from[:], to[:]}})
 	}
@@ -344,7 +339,7 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 		return []source{w.withName(*w.within)}
 	}
 	switch {
-	case w.name != "" && (byID || !isPattern(w.name)):
+	case w.name != "" && (byID || !record.IsPattern(w.name)):
 		return append(list, source{from: "object o", cond: "o.name_fold = %s", args: []any{w.name}})
 	case byID:
 		return list
@@ -365,11 +360,11 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 // its arguments.
 func (w *objectWalk) names(after string, lists []int64) (string, []any) {
 	cond, args := "name > %s", []any{after}
-	if p := literalPrefix(w.name, "*?"); p != "" {
-		cond, args = cond+" AND name >= %s AND name < %s", append(args, p, prefixEnd(p))
+	if p := record.LiteralPrefix(w.name, "*?"); p != "" {
+		cond, args = cond+" AND name >= %s AND name < %s", append(args, p, record.PrefixEnd(p))
 	}
-	if w.name != "" && strings.Trim(w.name, "*") != literalPrefix(w.name, "*?") {
-		cond, args = cond+` AND name LIKE %s ESCAPE '\'`, append(args, likeEscaper.Replace(w.name))
+	if w.name != "" && strings.Trim(w.name, "*") != record.LiteralPrefix(w.name, "*?") {
+		cond, args = cond+` AND name LIKE %s ESCAPE '\'`, append(args, record.LikeEscaper.Replace(w.name))
 	}
 	var parts []string
 	var all []any
@@ -383,8 +378,8 @@ func (w *objectWalk) names(after string, lists []int64) (string, []any) {
 // withName adds the condition that the name of objects o fits.
 func (w *objectWalk) withName(s source) source {
 	switch {
-	case isPattern(w.name):
-		s.cond, s.args = s.cond+` AND o.name_fold LIKE %s ESCAPE '\'`, append(s.args, likeEscaper.Replace(w.name))
+	case record.IsPattern(w.name):
+		s.cond, s.args = s.cond+` AND o.name_fold LIKE %s ESCAPE '\'`, append(s.args, record.LikeEscaper.Replace(w.name))
 	case w.name != "":
 		s.cond, s.args = s.cond+" AND o.name_fold = %s", append(s.args, w.name)
 	}
@@ -741,47 +736,47 @@ func (w *objectWalk) bySize(ctx context.Context) (rows []ObjectKey, next *Object
 
 // load reads objects in the order of the ids, with their newest transactions. Objects
 // that are no longer visible are left out.
-func (c Catalog) load(ctx context.Context, v visibility, ids []int64) ([]Found, error) {
+func (c Catalog) load(ctx context.Context, v visibility, ids []int64) ([]record.Found, error) {
 	list, err := c.loadVia(ctx, "SELECT max(s.tx_id) FROM seen s WHERE s.object_id = o.id"+v.in("s.product_id"), nil, ids)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
 	holders, err := c.holders(ctx, v, ids)
 	for i := range list {
-		list[i].Transactions = holders[list[i].id]
+		list[i].Transactions = holders[list[i].ID]
 	}
 	return list, err
 }
 
 // loadVia reads objects as a transaction holds them, which a query selects for object
 // o.
-func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []int64) ([]Found, error) {
+func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []int64) ([]record.Found, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
 	type loaded struct {
-		Found
+		record.Found
 		seq int64
 	}
 	have := make(map[int64]loaded, len(ids))
-	err := c.db.Scans.Each(ctx, false, "SELECT "+objectColumns+", "+fileColumns+`, f.seq, p.name
+	err := c.db.Scans.Each(ctx, false, "SELECT "+record.ObjectColumns+", "+record.FileColumns+`, f.seq, p.name
 		FROM object o JOIN content c ON c.id = o.content_id
 		JOIN tx_file f ON f.object_id = o.id AND f.tx_id = (`+newest+`)
 		JOIN tx t ON t.id = f.tx_id JOIN product p ON p.id = t.product_id WHERE o.id IN (`+idList(ids)+")", args,
 		func(scan engine.Scan) (bool, error) {
 			var l loaded
-			if err := scanStored(scan, &l.Stored, &l.seq, &l.Product); err != nil {
+			if err := record.ScanStored(scan, &l.Stored, &l.seq, &l.Product); err != nil {
 				return false, err
 			}
-			if old, ok := have[l.id]; !ok || l.seq < old.seq {
-				have[l.id] = l
+			if old, ok := have[l.ID]; !ok || l.seq < old.seq {
+				have[l.ID] = l
 			}
 			return true, nil
 		})
 	if err != nil {
 		return nil, err
 	}
-	list := make([]Found, 0, len(ids))
+	list := make([]record.Found, 0, len(ids))
 	for _, id := range ids {
 		if l, ok := have[id]; ok {
 			list = append(list, l.Found)

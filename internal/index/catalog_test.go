@@ -14,12 +14,13 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/glob"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // listed is an object as a test knows it.
 type listed struct {
-	Entry
+	record.Entry
 	n        int // the order of adding
 	products []string
 	fetched  bool // no transaction holds it
@@ -28,12 +29,12 @@ type listed struct {
 
 // listedEntry is the entry of object n: names, kinds, architectures, features and sizes
 // repeat in different periods.
-func listedEntry(n int) Entry {
+func listedEntry(n int) record.Entry {
 	o := symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: fmt.Sprintf("Lib%c_%d%%.pdb", 'a'+n%7, n%3), DebugID: debugid.ID{GUID: debugid.GUID{byte(n), byte(n >> 8), 15: 7}, Age: 1}}
 	if n%4 == 0 {
 		o.Kind, o.Role, o.Name, o.CodeID = symfile.PE, symfile.Executable, fmt.Sprintf("render%d.dll", n%5), fmt.Sprintf("%08X1000", n+1)
 	}
-	e := Entry{Object: o, Ref: ref(10_000 + n), Size: int64(100 * (n % 9)), Aliases: o.Aliases(), Path: fmt.Sprintf("/b/%d", n), Arch: "x64"}
+	e := record.Entry{Object: o, Ref: ref(10_000 + n), Size: int64(100 * (n % 9)), Aliases: o.Aliases(), Path: fmt.Sprintf("/b/%d", n), Arch: "x64"}
 	if n%5 == 0 {
 		e.Arch = "arm64"
 	}
@@ -50,7 +51,7 @@ func fillLists(t *testing.T, db *DB, c *clock) (list []listed) {
 	n := 0
 	for round := range 12 {
 		c.hours(1)
-		var entries []Entry
+		var entries []record.Entry
 		for range 15 {
 			entries = append(entries, listedEntry(n))
 			list = append(list, listed{Entry: listedEntry(n), n: n, products: products[round%3 : round%3+1], at: c.t})
@@ -72,7 +73,7 @@ func fillLists(t *testing.T, db *DB, c *clock) (list []listed) {
 	c.hours(1)
 	for range 5 {
 		e := listedEntry(n)
-		if err := db.Cached.Put(t.Context(), CachedFile{Source: "up", Name: e.Object.Name, URL: "http://up/" + e.Object.Name, Tag: "t", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+		if err := db.Cached.Put(t.Context(), CachedFile{Source: "up", Name: e.Object.Name, URL: "http://up/" + e.Object.Name, Tag: "t", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		list = append(list, listed{Entry: e, n: n, products: []string{""}, fetched: true, at: c.t})
@@ -82,7 +83,7 @@ func fillLists(t *testing.T, db *DB, c *clock) (list []listed) {
 }
 
 // pagesOf joins all pages of a list.
-func pagesOf(t *testing.T, db *DB, scope Scope, f ObjectFilter) (list []Found) {
+func pagesOf(t *testing.T, db *DB, scope record.Scope, f ObjectFilter) (list []record.Found) {
 	t.Helper()
 	for range 2000 {
 		page, next, err := db.Catalog.Objects(t.Context(), scope, f)
@@ -112,14 +113,14 @@ func TestPagesNameNobodyElse(t *testing.T) { onEngines(t, testPagesNameNobodyEls
 func testPagesNameNobodyElse(t *testing.T) {
 	db := openTest(t, newClock().options())
 	db.Catalog.limits = listLimits{step: 3, few: 5, names: 1000}
-	var scope Scope
+	var scope record.Scope
 	for i := range unionProducts + 2 {
 		e := listedEntry(4*i + 1)
 		e.Object.Name = fmt.Sprintf("%c-ours.pdb", 'b'+2*i)
 		scope.Products = append(scope.Products, fmt.Sprintf("p%d", i))
 		commitTest(t, db, scope.Products[i], e)
 	}
-	var theirs []Entry
+	var theirs []record.Entry
 	for i := range 60 {
 		e := listedEntry(1000 + i)
 		e.Object.Name = fmt.Sprintf("%c-secret%02d.pdb", 'a'+i%26, i)
@@ -159,8 +160,8 @@ func testObjectPages(t *testing.T) {
 	db := openTest(t, c.options())
 	list := fillLists(t, db, c)
 	product, none, fetched, added := "A", "no such product", true, false
-	long := Scope{Products: []string{"A", "1", "2", "3", "4", "5", "6", "7", "8", "9"}}
-	scopes := map[string]Scope{"all": all, "A": {Products: []string{"A"}}, "A and none": {Products: []string{"A", ""}}, "many": long, "nothing": {}}
+	long := record.Scope{Products: []string{"A", "1", "2", "3", "4", "5", "6", "7", "8", "9"}}
+	scopes := map[string]record.Scope{"all": all, "A": {Products: []string{"A"}}, "A and none": {Products: []string{"A", ""}}, "many": long, "nothing": {}}
 	for i := 1; i <= 9; i++ {
 		commitTest(t, db, fmt.Sprint(i), pdb(i))
 		list = append(list, listed{Entry: pdb(i), n: 1000 + i, products: []string{fmt.Sprint(i)}, at: c.t})
@@ -203,7 +204,7 @@ func refOf(n int) *blob.Ref {
 }
 
 // wantListed computes a list from what was added.
-func wantListed(list []listed, scope Scope, f ObjectFilter) (want []string) {
+func wantListed(list []listed, scope record.Scope, f ObjectFilter) (want []string) {
 	var fits []listed
 	for _, o := range list {
 		products := o.products
@@ -259,7 +260,7 @@ func testObjectPagesChange(t *testing.T) {
 		seen := map[string]int{}
 		f := ObjectFilter{Sort: sort, Limit: 6}
 		for round := 0; ; round++ {
-			page, next, err := db.Catalog.Objects(t.Context(), Scope{Products: []string{"A"}}, f)
+			page, next, err := db.Catalog.Objects(t.Context(), record.Scope{Products: []string{"A"}}, f)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -343,7 +344,7 @@ func testListedNames(t *testing.T) {
 		}
 	}
 	var refs []blob.Ref
-	for _, e := range []Entry{pdb(1), pdb(2), pdb(3)} {
+	for _, e := range []record.Entry{pdb(1), pdb(2), pdb(3)} {
 		refs = append(refs, e.Ref)
 	}
 	if _, err := other.DropContents(t.Context(), refs, time.Now().Add(time.Hour), func(blob.Ref) error { return nil }); err != nil {
@@ -352,7 +353,7 @@ func testListedNames(t *testing.T) {
 	if got, want := listedNames(t, db), []string{"* foo1.pdb", "A foo1.pdb", "B foo1.pdb"}; !slices.Equal(got, want) {
 		t.Errorf("names after a removal %q, want %q", got, want)
 	}
-	found, _, err := db.Catalog.Objects(t.Context(), Scope{Products: []string{"B"}}, ObjectFilter{Limit: 5})
+	found, _, err := db.Catalog.Objects(t.Context(), record.Scope{Products: []string{"B"}}, ObjectFilter{Limit: 5})
 	if err != nil || len(found) > 0 {
 		t.Errorf("objects of B: %d, %v; want none", len(found), err)
 	}
@@ -374,10 +375,10 @@ func testListing(t *testing.T) {
 	if err := db.Retention.Hold(ctx, Hold{Number: 13, Name: "h", Reason: "why"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Cached.Put(ctx, CachedFile{Source: "up", Name: "prog", URL: "http://up/prog", Tag: "e", Ref: exe.Ref, Size: exe.Size, Entries: []Entry{exe}}, nil); err != nil {
+	if err := db.Cached.Put(ctx, CachedFile{Source: "up", Name: "prog", URL: "http://up/prog", Tag: "e", Ref: exe.Ref, Size: exe.Size, Entries: []record.Entry{exe}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(db.PutDerived(ctx, exe.Ref, Tool{"zstd", 1}, &Content{ref(900), 9}), db.PutDerived(ctx, exe.Ref, Tool{"gzip", 1}, nil),
+	if err := errors.Join(db.PutDerived(ctx, exe.Ref, record.Tool{Name: "zstd", Version: 1}, &record.Content{Ref: ref(900), Size: 9}), db.PutDerived(ctx, exe.Ref, record.Tool{Name: "gzip", Version: 1}, nil),
 		db.Jobs.PutFailure(ctx, Failure{Source: exe.Ref, Tool: "symcache", Version: "3.1.0", Detail: "no lines", Until: c.t.Add(time.Hour)}),
 		db.Jobs.PutFailure(ctx, Failure{Source: exe.Ref, Tool: "old", Until: c.t.Add(-time.Hour)})); err != nil {
 		t.Fatal(err)
@@ -387,7 +388,7 @@ func testListing(t *testing.T) {
 		products []string
 		want     facts
 	}{{nil, facts{13, 1, 1, 1, 13}}, {[]string{"A"}, facts{12, 0, 0, 0, 12}}, {[]string{"B"}, facts{1, 1, 0, 1, 1}}, {[]string{""}, facts{0, 0, 1, 0, 0}}} {
-		l, err := db.Catalog.Listing(ctx, Scope{All: k.products == nil, Products: k.products})
+		l, err := db.Catalog.Listing(ctx, record.Scope{All: k.products == nil, Products: k.products})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -442,7 +443,7 @@ func testListing(t *testing.T) {
 			t.Errorf("%q: forms %+v, failures %+v, %v; want gzip, zstd of 9 bytes, and the failure of symcache", k.products, made, failures, err)
 		}
 	}
-	l, err := db.Catalog.Listing(ctx, Scope{Products: []string{"C"}})
+	l, err := db.Catalog.Listing(ctx, record.Scope{Products: []string{"C"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -456,7 +457,7 @@ func TestFilePages(t *testing.T) { onEngines(t, testFilePages) }
 
 func testFilePages(t *testing.T) {
 	db := openTest(t, Options{})
-	var entries []Entry
+	var entries []record.Entry
 	for n := range 50 {
 		entries = append(entries, listedEntry(n))
 	}
@@ -466,7 +467,7 @@ func testFilePages(t *testing.T) {
 		for _, order := range []FileOrder{FilesBySeq, FilesByName, FilesBySize} {
 			var want []string
 			sorted := slices.Clone(entries)
-			slices.SortStableFunc(sorted, func(a, b Entry) int {
+			slices.SortStableFunc(sorted, func(a, b record.Entry) int {
 				switch order {
 				case FilesByName:
 					return cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name))
@@ -509,11 +510,11 @@ func testVersionObjects(t *testing.T) {
 	db := openTest(t, Options{})
 	commit := func(product, version string, from, to int) {
 		t.Helper()
-		var entries []Entry
+		var entries []record.Entry
 		for n := from; n < to; n++ {
 			entries = append(entries, listedEntry(n))
 		}
-		if _, err := db.Commit(t.Context(), Tx{Kind: "add", Product: product, Version: version, Entries: entries}, nil); err != nil {
+		if _, err := db.Commit(t.Context(), record.Tx{Kind: "add", Product: product, Version: version, Entries: entries}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -537,10 +538,10 @@ func testVersionObjects(t *testing.T) {
 					all = append(all, listed{Entry: listedEntry(n), n: n, products: []string{"A"}})
 				}
 				f.Sort, f.Limit, f.After = sort, 7, ObjectKey{}
-				want := wantListed(all, Scope{All: true}, f)
+				want := wantListed(all, record.Scope{All: true}, f)
 				var got []string
 				for {
-					page, next, err := db.Catalog.VersionObjects(t.Context(), Scope{Products: []string{"A", "B"}}, "A", "1", f)
+					page, next, err := db.Catalog.VersionObjects(t.Context(), record.Scope{Products: []string{"A", "B"}}, "A", "1", f)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -558,7 +559,7 @@ func testVersionObjects(t *testing.T) {
 			}
 		}
 	}
-	if page, _, err := db.Catalog.VersionObjects(t.Context(), Scope{Products: []string{"B"}}, "A", "1", ObjectFilter{Limit: 5}); err != nil || len(page) > 0 {
+	if page, _, err := db.Catalog.VersionObjects(t.Context(), record.Scope{Products: []string{"B"}}, "A", "1", ObjectFilter{Limit: 5}); err != nil || len(page) > 0 {
 		t.Errorf("outside of the scope: %d objects, %v; want none", len(page), err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -21,7 +22,7 @@ type Listing struct {
 }
 
 // Listing returns the lists of what a scope includes.
-func (c Catalog) Listing(ctx context.Context, scope Scope) (Listing, error) {
+func (c Catalog) Listing(ctx context.Context, scope record.Scope) (Listing, error) {
 	v, err := c.visibility(ctx, scope, nil)
 	return Listing{c, v}, c.db.Fail("look up products", err)
 }
@@ -39,7 +40,7 @@ func (l Listing) ids(ctx context.Context, constant bool, query string, args ...a
 
 // OfContent returns the visible objects of a content in the order of their names, at most
 // limit. If there are none, the error is fs.ErrNotExist.
-func (l Listing) OfContent(ctx context.Context, ref blob.Ref, limit int) (list []Found, more bool, err error) {
+func (l Listing) OfContent(ctx context.Context, ref blob.Ref, limit int) (list []record.Found, more bool, err error) {
 	const op = "look up a content"
 	if l.seen.none() {
 		return nil, false, fs.ErrNotExist
@@ -56,22 +57,24 @@ func (l Listing) OfContent(ctx context.Context, ref blob.Ref, limit int) (list [
 	if err == nil && len(list) == 0 {
 		return nil, false, fs.ErrNotExist
 	}
-	slices.SortStableFunc(list, func(a, b Found) int { return cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name)) })
+	slices.SortStableFunc(list, func(a, b record.Found) int {
+		return cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name))
+	})
 	return list, more, l.c.db.Fail(op, err)
 }
 
 // HolderTx is a live transaction that holds an object.
 type HolderTx struct {
-	Transaction
+	record.Transaction
 	Path, Archive string // of the first file that is the object
 	Holds         []Hold // ended ones included
 }
 
 // Holders returns the transactions that hold an object, newest first, with lower
 // numbers than before (0: any), at most limit.
-func (l Listing) Holders(ctx context.Context, o Found, before int64, limit int) (list []HolderTx, more bool, err error) {
+func (l Listing) Holders(ctx context.Context, o record.Found, before int64, limit int) (list []HolderTx, more bool, err error) {
 	const op = "list the transactions of an object"
-	cond, args := "", []any{o.id}
+	cond, args := "", []any{o.ID}
 	if before > 0 {
 		cond, args = " AND f.tx_id < $2", append(args, before)
 	}
@@ -96,8 +99,8 @@ func (l Listing) Holders(ctx context.Context, o Found, before int64, limit int) 
 	if err != nil || len(list) == 0 {
 		return nil, false, l.c.db.Fail(op, err)
 	}
-	err = l.c.db.Scans.Each(ctx, false, txSelect+" WHERE t.id IN ("+idList(numbers)+")", nil, func(scan engine.Scan) (bool, error) {
-		t, err := scanTx(scan)
+	err = l.c.db.Scans.Each(ctx, false, record.TxSelect+" WHERE t.id IN ("+idList(numbers)+")", nil, func(scan engine.Scan) (bool, error) {
+		t, err := record.ScanTx(scan)
 		list[at[t.Number]].Transaction = t
 		return true, err
 	})
@@ -136,7 +139,7 @@ const maxPartners = 100
 
 // Partners returns the other visible objects that have one of the folded ids, newest
 // first.
-func (l Listing) Partners(ctx context.Context, o Found, ids []string) ([]Found, error) {
+func (l Listing) Partners(ctx context.Context, o record.Found, ids []string) ([]record.Found, error) {
 	const op = "look up the files of a module"
 	if len(ids) == 0 {
 		return nil, nil
@@ -149,7 +152,7 @@ func (l Listing) Partners(ctx context.Context, o Found, ids []string) ([]Found, 
 	}
 	list, err := l.ids(ctx, false, marks("SELECT DISTINCT o.id FROM lookup l JOIN object o ON o.id = l.object_id "+
 		"WHERE l.id IN ("+strings.Join(mark, ", ")+") AND o.content_id <> %s AND "+l.seen.object()+" ORDER BY o.id DESC LIMIT %s", 0),
-		append(args, o.contentID, maxPartners)...)
+		append(args, o.ContentID, maxPartners)...)
 	if err != nil {
 		return nil, l.c.db.Fail(op, err)
 	}
@@ -159,11 +162,11 @@ func (l Listing) Partners(ctx context.Context, o Found, ids []string) ([]Found, 
 
 // Siblings returns the newest other visible objects of the same folded name, at most
 // limit. Of a name with very many objects it looks at the newest only.
-func (l Listing) Siblings(ctx context.Context, o Found, limit int) (list []Found, more bool, err error) {
+func (l Listing) Siblings(ctx context.Context, o record.Found, limit int) (list []record.Found, more bool, err error) {
 	const op = "list the objects of a name"
 	ids, err := l.ids(ctx, false, `SELECT o.id FROM (SELECT id, content_id FROM object WHERE name_fold = $1 ORDER BY id DESC LIMIT $2) AS o
 		WHERE o.content_id <> $3 AND `+l.seen.object()+" ORDER BY o.id DESC LIMIT $4",
-		engine.Text(symfile.Fold(o.Object.Name)), l.c.limits.step, o.contentID, limit+1)
+		engine.Text(symfile.Fold(o.Object.Name)), l.c.limits.step, o.ContentID, limit+1)
 	if err != nil {
 		return nil, false, l.c.db.Fail(op, err)
 	}
@@ -176,9 +179,9 @@ func (l Listing) Siblings(ctx context.Context, o Found, limit int) (list []Found
 
 // DerivedForm is what a tool made of a content.
 type DerivedForm struct {
-	Tool    Tool
-	Content // zero: the result was not worth keeping
-	Made    time.Time
+	Tool           record.Tool
+	record.Content // zero: the result was not worth keeping
+	Made           time.Time
 }
 
 // Forms returns what tools made of a content, and what they could not make of it.
@@ -195,7 +198,7 @@ func (l Listing) Forms(ctx context.Context, ref blob.Ref) (made []DerivedForm, f
 			err := scan(&f.Tool.Name, &f.Tool.Version, &added, &sum, &size)
 			f.Made, f.Size = time.UnixMilli(added).UTC(), size.Int64
 			if err == nil && size.Valid {
-				err = scanRef(sum, &f.Ref)
+				err = record.ScanRef(sum, &f.Ref)
 			}
 			made = append(made, f)
 			return true, err
@@ -240,8 +243,8 @@ type FileKey struct {
 // conds returns the conditions of a filter on object o, with AND before each.
 func (f FileFilter) conds(args []any) (string, []any) {
 	cond := ""
-	if name := engine.Text(f.Name); isPattern(name) {
-		cond, args = cond+` AND o.name_fold LIKE %s ESCAPE '\'`, append(args, likeEscaper.Replace(name))
+	if name := engine.Text(f.Name); record.IsPattern(name) {
+		cond, args = cond+` AND o.name_fold LIKE %s ESCAPE '\'`, append(args, record.LikeEscaper.Replace(name))
 	} else if name != "" {
 		cond, args = cond+" AND o.name_fold = %s", append(args, name)
 	}
@@ -252,7 +255,7 @@ func (f FileFilter) conds(args []any) (string, []any) {
 }
 
 // FilesOf returns a page of the files of a transaction.
-func (c Catalog) FilesOf(ctx context.Context, number int64, f FileFilter) (list []TxFile, next *FileKey, err error) {
+func (c Catalog) FilesOf(ctx context.Context, number int64, f FileFilter) (list []record.TxFile, next *FileKey, err error) {
 	cond, args := f.conds([]any{number})
 	order := "f.seq"
 	switch f.Order {
@@ -271,15 +274,15 @@ func (c Catalog) FilesOf(ctx context.Context, number int64, f FileFilter) (list 
 	}
 	args = append(args, f.Limit+1)
 	keys := make([]FileKey, 0, f.Limit+1)
-	err = c.db.Scans.Each(ctx, true, marks("SELECT "+objectColumns+`, f.seq, f.path, f.archive, f.mtime, o.name_fold
+	err = c.db.Scans.Each(ctx, true, marks("SELECT "+record.ObjectColumns+`, f.seq, f.path, f.archive, f.mtime, o.name_fold
 		FROM tx_file f JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id
 		WHERE f.tx_id = %s`+cond+" ORDER BY "+order+" LIMIT %s", 0), args, func(scan engine.Scan) (bool, error) {
-		var s Stored
+		var s record.Stored
 		var k FileKey
 		var mtime sql.NullInt64
-		err := scanObject(scan, &s, &k.Seq, &s.Path, &s.Archive, &mtime, &k.Name)
+		err := record.ScanObject(scan, &s, &k.Seq, &s.Path, &s.Archive, &mtime, &k.Name)
 		k.Size = s.Size
-		list = append(list, TxFile{s.Object, s.Arch, s.Features, s.DebugSize, s.Ref, s.Size, s.Path, s.Archive, engine.FromMillis(mtime), nil})
+		list = append(list, record.TxFile{Object: s.Object, Arch: s.Arch, Features: s.Features, DebugSize: s.DebugSize, Ref: s.Ref, Size: s.Size, Path: s.Path, Archive: s.Archive, ModTime: engine.FromMillis(mtime), Cold: nil})
 		keys = append(keys, k)
 		return true, err
 	})
@@ -287,7 +290,7 @@ func (c Catalog) FilesOf(ctx context.Context, number int64, f FileFilter) (list 
 		list, next = list[:f.Limit], &keys[f.Limit-1]
 	}
 	if err == nil {
-		err = markCold(ctx, c.db, list, func(f *TxFile) (blob.Ref, **Cold) { return f.Ref, &f.Cold })
+		err = markCold(ctx, c.db, list, func(f *record.TxFile) (blob.Ref, **record.Cold) { return f.Ref, &f.Cold })
 	}
 	return list, next, c.db.Fail("list the files of a transaction", err)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -68,7 +69,7 @@ func (o GroupOrder) after(k *GroupKey, name string) (cond, order string, args []
 const live = "t.deleted_at IS NULL AND t.id > 0"
 
 // Products returns a page of the products in the scope that have live transactions.
-func (c Catalog) Products(ctx context.Context, scope Scope, o GroupOrder, after *GroupKey, limit int) (list []ProductFacts,
+func (c Catalog) Products(ctx context.Context, scope record.Scope, o GroupOrder, after *GroupKey, limit int) (list []ProductFacts,
 	next *GroupKey, err error) {
 	const op = "list products"
 	v, err := c.visibility(ctx, scope, nil)
@@ -118,7 +119,7 @@ type VersionFilter struct {
 }
 
 // Versions returns a page of the versions of a product that have live transactions.
-func (c Catalog) Versions(ctx context.Context, scope Scope, product string, f VersionFilter) (list []VersionFacts,
+func (c Catalog) Versions(ctx context.Context, scope record.Scope, product string, f VersionFilter) (list []VersionFacts,
 	next *GroupKey, err error) {
 	const op = "list versions"
 	v, err := c.visibility(ctx, scope, &product)
@@ -129,7 +130,7 @@ func (c Catalog) Versions(ctx context.Context, scope Scope, product string, f Ve
 	groups := "SELECT t.version, count(*) AS transactions, sum(t.files) AS files, sum(t.bytes) AS bytes, max(t.id) AS newest " +
 		"FROM tx t WHERE " + live + v.in("t.product_id")
 	if p := engine.Text(f.Prefix); p != "" {
-		groups, args = groups+" AND t.version >= %s AND t.version < %s", append(args, p, prefixEnd(p))
+		groups, args = groups+" AND t.version >= %s AND t.version < %s", append(args, p, record.PrefixEnd(p))
 	}
 	cond, order, more := f.Order.after(f.After, "g.version")
 	args = append(args, more...)
@@ -162,7 +163,7 @@ func versionTx(v visibility) (from, cond string) {
 // VersionObjects returns a page of the distinct objects of all live transactions of a
 // version. They have the paths of the newest of these, and no list of transactions. f
 // has no Product.
-func (c Catalog) VersionObjects(ctx context.Context, scope Scope, product, version string, f ObjectFilter) (list []Found,
+func (c Catalog) VersionObjects(ctx context.Context, scope record.Scope, product, version string, f ObjectFilter) (list []record.Found,
 	next *ObjectKey, err error) {
 	const op = "list the files of a version"
 	f.Product = &product
@@ -193,7 +194,7 @@ var pdbKinds = strings.Join([]string{strconv.Itoa(int(symfile.PDB)), strconv.Ito
 
 // WithoutPDB returns the programs and libraries of a version that refer to a PDB of which
 // none is visible, in the order of their names, at most limit.
-func (c Catalog) WithoutPDB(ctx context.Context, scope Scope, product, version string, limit int) (list []Found, more bool, err error) {
+func (c Catalog) WithoutPDB(ctx context.Context, scope record.Scope, product, version string, limit int) (list []record.Found, more bool, err error) {
 	const op = "list programs without a PDB"
 	v, err := c.visibility(ctx, scope, &product)
 	if err != nil || v.none() {
@@ -239,7 +240,7 @@ func (c Catalog) WithoutPDB(ctx context.Context, scope Scope, product, version s
 
 // VersionDiff is an object that only one of two versions has.
 type VersionDiff struct {
-	Found
+	record.Found
 	There bool // the second version has it
 }
 
@@ -248,7 +249,7 @@ const maxDiff = 200_000
 
 // Differences calls each for the objects that only one of two versions of a product has.
 // It reports whether there were too many.
-func (c Catalog) Differences(ctx context.Context, scope Scope, product, here, there string, each func(VersionDiff)) (more bool, err error) {
+func (c Catalog) Differences(ctx context.Context, scope record.Scope, product, here, there string, each func(VersionDiff)) (more bool, err error) {
 	v, err := c.visibility(ctx, scope, &product)
 	if err != nil || v.none() {
 		return false, c.db.Fail("compare versions", err)
@@ -257,12 +258,12 @@ func (c Catalog) Differences(ctx context.Context, scope Scope, product, here, th
 	of := "SELECT f.object_id FROM " + from + " WHERE " + cond
 	n := 0
 	for i, versions := range [][2]string{{here, there}, {there, here}} {
-		query := marks("SELECT "+objectColumns+" FROM ("+of+" EXCEPT "+of+") AS d CROSS JOIN object o CROSS JOIN content c "+
+		query := marks("SELECT "+record.ObjectColumns+" FROM ("+of+" EXCEPT "+of+") AS d CROSS JOIN object o CROSS JOIN content c "+
 			"WHERE o.id = d.object_id AND c.id = o.content_id LIMIT %s", 0)
 		if err := c.db.Scans.Each(ctx, false, query, []any{engine.Text(versions[0]), engine.Text(versions[1]), maxDiff}, func(scan engine.Scan) (bool, error) {
 			var d VersionDiff
 			d.There = i == 1
-			err := scanObject(scan, &d.Stored)
+			err := record.ScanObject(scan, &d.Stored)
 			if err == nil {
 				each(d)
 			}

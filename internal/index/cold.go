@@ -13,11 +13,12 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // ColdTool is the tool by which a cold file is derived from its content.
-var ColdTool = Tool{Name: "cold", Version: 1}
+var ColdTool = record.Tool{Name: "cold", Version: 1}
 
 // ErrColdRefused means that a content must not become cold as it was asked for.
 var ErrColdRefused = errors.New("the content cannot become cold")
@@ -31,23 +32,12 @@ type Colds struct {
 	placed bool // see Options
 }
 
-// Cold is the record of a cold content.
-type Cold struct {
-	Content         // as clients get it
-	File    Content // the cold file
-	// Base is what the cold file is a delta to; nil for a key.
-	Base *Content
-	Made time.Time
-	// PlainSince is since when the plain bytes are stored too; zero if they are not.
-	PlainSince time.Time
-}
-
 const coldSelect = `SELECT c.sha256, c.size, f.sha256, f.size, b.sha256, b.size, k.made, k.plain_since
 	FROM cold k JOIN content c ON c.id = k.content_id
 	JOIN derived d ON d.source_id = k.content_id AND d.tool = 'cold' JOIN content f ON f.id = d.content_id
 	LEFT JOIN content b ON b.id = k.base_id`
 
-func scanCold(scan engine.Scan) (c Cold, err error) {
+func scanCold(scan engine.Scan) (c record.Cold, err error) {
 	var sum, file, base []byte
 	var size, plain sql.NullInt64
 	var made int64
@@ -56,16 +46,16 @@ func scanCold(scan engine.Scan) (c Cold, err error) {
 	}
 	c.Made, c.PlainSince = time.UnixMilli(made).UTC(), engine.FromMillis(plain)
 	if base != nil {
-		c.Base = &Content{Size: size.Int64}
-		if err := scanRef(base, &c.Base.Ref); err != nil {
+		c.Base = &record.Content{Size: size.Int64}
+		if err := record.ScanRef(base, &c.Base.Ref); err != nil {
 			return c, err
 		}
 	}
-	return c, errors.Join(scanRef(sum, &c.Ref), scanRef(file, &c.File.Ref))
+	return c, errors.Join(record.ScanRef(sum, &c.Ref), record.ScanRef(file, &c.File.Ref))
 }
 
 // Of returns the record of a cold content. One that is not cold is fs.ErrNotExist.
-func (cs Colds) Of(ctx context.Context, ref blob.Ref) (c Cold, err error) {
+func (cs Colds) Of(ctx context.Context, ref blob.Ref) (c record.Cold, err error) {
 	c, err = scanCold(func(dest ...any) error {
 		return cs.db.Points.Row(ctx, coldSelect+" WHERE c.sha256 = $1", []any{ref[:]}, dest...)
 	})
@@ -79,14 +69,14 @@ func (cs Colds) Of(ctx context.Context, ref blob.Ref) (c Cold, err error) {
 const coldsAtOnce = 50
 
 // Among returns the records of those of some contents that are cold.
-func (cs Colds) Among(ctx context.Context, refs []blob.Ref) (map[blob.Ref]Cold, error) {
+func (cs Colds) Among(ctx context.Context, refs []blob.Ref) (map[blob.Ref]record.Cold, error) {
 	if len(refs) > coldsAtOnce {
 		var some bool
 		if err := cs.db.Points.Row(ctx, "SELECT EXISTS (SELECT 1 FROM cold)", nil, &some); err != nil || !some {
 			return nil, cs.db.Fail("look up cold contents", err)
 		}
 	}
-	found := make(map[blob.Ref]Cold)
+	found := make(map[blob.Ref]record.Cold)
 	for batch := range slices.Chunk(refs, coldsAtOnce) {
 		args := make([]any, coldsAtOnce) // always as many, so that there is one statement
 		for i := range args {
@@ -115,7 +105,7 @@ var coldAmong = func() string {
 }()
 
 // markCold is MarkCold in a database.
-func markCold[T any](ctx context.Context, db *engine.Database, list []T, of func(*T) (blob.Ref, **Cold)) error {
+func markCold[T any](ctx context.Context, db *engine.Database, list []T, of func(*T) (blob.Ref, **record.Cold)) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -138,18 +128,18 @@ func markCold[T any](ctx context.Context, db *engine.Database, list []T, of func
 
 // All yields the records of all cold contents. Those that change meanwhile may or may
 // not be included.
-func (cs Colds) All(ctx context.Context) iter.Seq2[Cold, error] {
+func (cs Colds) All(ctx context.Context) iter.Seq2[record.Cold, error] {
 	return cs.list(ctx, "", nil)
 }
 
 // Needing yields the records of the deltas of a base.
-func (cs Colds) Needing(ctx context.Context, base blob.Ref) iter.Seq2[Cold, error] {
+func (cs Colds) Needing(ctx context.Context, base blob.Ref) iter.Seq2[record.Cold, error] {
 	return cs.list(ctx, " AND b.sha256 = $3", []any{base[:]})
 }
 
 // Wanted yields those of Needing that something refers to: not those in the trash, nor
 // those that the next garbage collection takes.
-func (cs Colds) Wanted(ctx context.Context, base blob.Ref) iter.Seq2[Cold, error] {
+func (cs Colds) Wanted(ctx context.Context, base blob.Ref) iter.Seq2[record.Cold, error] {
 	return cs.list(ctx, " AND b.sha256 = $3 AND c.unreferenced_since IS NULL", []any{base[:]})
 }
 
@@ -159,27 +149,27 @@ const filesOf = `SELECT o.content_id FROM object o JOIN tx_file f ON f.object_id
 
 // Purged yields the records of the deltas that need contents of only one transaction,
 // and that this transaction does not have itself: they must be plain before it is purged.
-func (cs Colds) Purged(ctx context.Context, number int64) iter.Seq2[Cold, error] {
+func (cs Colds) Purged(ctx context.Context, number int64) iter.Seq2[record.Cold, error] {
 	return cs.list(ctx, " AND k.base_id IN ("+filesOf+") AND k.content_id NOT IN ("+filesOf+`)
 		AND NOT EXISTS (SELECT 1 FROM object o JOIN tx_file f ON f.object_id = o.id WHERE o.content_id = k.base_id AND f.tx_id <> $3)`,
 		[]any{number})
 }
 
 // Plain yields the records whose plain bytes have been stored too since before a time.
-func (cs Colds) Plain(ctx context.Context, before time.Time) iter.Seq2[Cold, error] {
+func (cs Colds) Plain(ctx context.Context, before time.Time) iter.Seq2[record.Cold, error] {
 	return cs.list(ctx, " AND k.plain_since IS NOT NULL AND k.plain_since <= $3", []any{before.UnixMilli()})
 }
 
 // Asked yields the records of contents without plain bytes that were read at least n
 // times since a time.
-func (cs Colds) Asked(ctx context.Context, n int, since time.Time) iter.Seq2[Cold, error] {
+func (cs Colds) Asked(ctx context.Context, n int, since time.Time) iter.Seq2[record.Cold, error] {
 	return cs.list(ctx, " AND k.plain_since IS NULL AND k.reads >= $3 AND k.reads_since >= $4", []any{n, since.UnixMilli()})
 }
 
-func (cs Colds) list(ctx context.Context, cond string, args []any) iter.Seq2[Cold, error] {
-	return func(yield func(Cold, error) bool) {
+func (cs Colds) list(ctx context.Context, cond string, args []any) iter.Seq2[record.Cold, error] {
+	return func(yield func(record.Cold, error) bool) {
 		var last []byte
-		engine.Pages(ctx, cs.db, yield, func(scan engine.Scan) (Cold, error) {
+		engine.Pages(ctx, cs.db, yield, func(scan engine.Scan) (record.Cold, error) {
 			c, err := scanCold(scan)
 			last = slices.Clone(c.Ref[:])
 			return c, err
@@ -197,7 +187,7 @@ func (cs Colds) list(ctx context.Context, cond string, args []any) iter.Seq2[Col
 // content that is a base becomes a key only. If the content or the base has changed
 // meanwhile so that this must not be, the error is ErrColdRefused. check is called while
 // no process can collect garbage; its error ends Put.
-func (cs Colds) Put(ctx context.Context, content blob.Ref, file Content, base *blob.Ref, check func() error) error {
+func (cs Colds) Put(ctx context.Context, content blob.Ref, file record.Content, base *blob.Ref, check func() error) error {
 	return cs.db.Update(ctx, "record a cold content", func(w *engine.Write) error {
 		now := cs.db.Now()
 		var id int64
@@ -337,7 +327,7 @@ func (cs Colds) Leftover(ctx context.Context, ref blob.Ref, deleteBlob func(blob
 // or as a finished upload in a bucket. Its cold file, and its base if no other delta
 // needs it, lose a reference. One that is not cold is no error. check is called while
 // nobody can delete the plain bytes, if they are on disk; its error ends Warm.
-func (cs Colds) Warm(ctx context.Context, content Content, check func() error) error {
+func (cs Colds) Warm(ctx context.Context, content record.Content, check func() error) error {
 	return cs.db.Update(ctx, "warm a cold content", func(w *engine.Write) error {
 		c := commit{Write: w, now: cs.db.Now(), placed: cs.placed}
 		var id int64
@@ -349,7 +339,7 @@ func (cs Colds) Warm(ctx context.Context, content Content, check func() error) e
 			return err
 		}
 		if c.placed {
-			if err := c.takePlaces([]Content{content}, map[blob.Ref]int64{content.Ref: id}, nil); err != nil {
+			if err := c.takePlaces([]record.Content{content}, map[blob.Ref]int64{content.Ref: id}, nil); err != nil {
 				return err
 			}
 			var place sql.NullString
@@ -357,7 +347,7 @@ func (cs Colds) Warm(ctx context.Context, content Content, check func() error) e
 				return err
 			}
 			if !place.Valid {
-				return fmt.Errorf("content %s: %w", content.Ref, ErrNotUploaded)
+				return fmt.Errorf("content %s: %w", content.Ref, record.ErrNotUploaded)
 			}
 		} else if err := check(); err != nil {
 			return err
@@ -452,7 +442,7 @@ func (cs Colds) Stats(ctx context.Context) (s ColdStats, err error) {
 
 // Pinned is a base that only deltas refer to.
 type Pinned struct {
-	Content
+	record.Content
 	File   int64 // bytes of its cold file; 0 if it is plain
 	Deltas int64
 }
@@ -468,7 +458,7 @@ func (cs Colds) Pinned(ctx context.Context, deltas int) (list []Pinned, err erro
 			return false, err
 		}
 		list = append(list, p)
-		return true, scanRef(sum, &list[len(list)-1].Ref)
+		return true, record.ScanRef(sum, &list[len(list)-1].Ref)
 	})
 	return list, cs.db.Fail("list bases", err)
 }
@@ -476,7 +466,7 @@ func (cs Colds) Pinned(ctx context.Context, deltas int) (list []Pinned, err erro
 // CoolCandidate is a content in a series: the contents of one name, kind and
 // architecture in one product.
 type CoolCandidate struct {
-	Content
+	record.Content
 	Object  int64 // orders the contents as they were added first
 	Product string
 	Kind    symfile.Kind
@@ -528,14 +518,14 @@ func (cs Colds) Series(ctx context.Context, name string) (list []CoolCandidate, 
 			}
 			c.Added, c.Cold, c.Made = time.UnixMilli(added).UTC(), made.Valid, engine.FromMillis(made)
 			if day >= 0 {
-				c.Read = timeOfDay(day)
+				c.Read = record.TimeOfDay(day)
 			}
 			if base != nil {
-				if err := scanRef(base, &c.Base); err != nil {
+				if err := record.ScanRef(base, &c.Base); err != nil {
 					return false, err
 				}
 			}
-			err := scanRef(sum, &c.Ref)
+			err := record.ScanRef(sum, &c.Ref)
 			list = append(list, c)
 			return true, err
 		})

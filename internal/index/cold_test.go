@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // TestColds follows a key and two deltas through their life: what may be a base, and what
@@ -22,12 +23,12 @@ func testColds(t *testing.T) {
 		refs = append(refs, pdb(n).Ref)
 	}
 	size := func(n int) int64 { return pdb(n).Size }
-	file := func(n int) Content { return Content{Ref: blob.Sum([]byte{byte(n)}), Size: int64(n)} }
+	file := func(n int) record.Content { return record.Content{Ref: blob.Sum([]byte{byte(n)}), Size: int64(n)} }
 
 	if _, err := db.Colds.Of(ctx, refs[0]); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("record of a plain content: %v, want fs.ErrNotExist", err)
 	}
-	put := func(i int, f Content, base *blob.Ref, want error) {
+	put := func(i int, f record.Content, base *blob.Ref, want error) {
 		t.Helper()
 		if err := db.Colds.Put(ctx, refs[i], f, base, func() error { return nil }); !errors.Is(err, want) {
 			t.Fatalf("put content %d: %v, want %v", i, err, want)
@@ -75,7 +76,7 @@ func testColds(t *testing.T) {
 	if s, _ := db.Colds.Stats(ctx); s.Pinned != 1 || s.PinnedBytes != 10 {
 		t.Errorf("pinned %+v, want one of 10 bytes", s)
 	}
-	if err := db.Colds.Warm(ctx, Content{Ref: refs[1], Size: size(2)}, func() error { return nil }); err != nil {
+	if err := db.Colds.Warm(ctx, record.Content{Ref: refs[1], Size: size(2)}, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.Trash.Remove(ctx, Removal{Number: 3}); err != nil {
@@ -97,14 +98,14 @@ func testColds(t *testing.T) {
 		t.Errorf("sums at the end %+v, %v, want none", s, err)
 	}
 	put(1, file(13), nil, nil)
-	if err := db.Colds.Warm(ctx, Content{Ref: refs[1], Size: size(2)}, func() error { return nil }); err != nil {
+	if err := db.Colds.Warm(ctx, record.Content{Ref: refs[1], Size: size(2)}, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // among looks up the three cold contents of testColds together with others: none, a few,
 // and more than one query takes.
-func among(t *testing.T, db *DB, refs []blob.Ref, file func(int) Content) {
+func among(t *testing.T, db *DB, refs []blob.Ref, file func(int) record.Content) {
 	t.Helper()
 	others := func(n int) (list []blob.Ref) {
 		for i := range n {
@@ -146,7 +147,7 @@ func testColdNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	as := func(e Entry, name string) Entry {
+	as := func(e record.Entry, name string) record.Entry {
 		e.Object.Name = name
 		e.Aliases, e.Path = e.Object.Aliases(), "/build/"+name
 		return e
@@ -195,7 +196,7 @@ func testColdReads(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	commitTest(t, db, "app", pdb(1))
-	if err := db.Colds.Put(t.Context(), ref(1), Content{Ref: ref(8), Size: 9}, nil, func() error { return nil }); err != nil {
+	if err := db.Colds.Put(t.Context(), ref(1), record.Content{Ref: ref(8), Size: 9}, nil, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	read := func(n int) {
@@ -249,7 +250,7 @@ func testColdSettle(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	commitTest(t, db, "app", pdb(1))
-	if err := db.Colds.Put(t.Context(), ref(1), Content{Ref: ref(8), Size: 9}, nil, func() error { return nil }); err != nil {
+	if err := db.Colds.Put(t.Context(), ref(1), record.Content{Ref: ref(8), Size: 9}, nil, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for _, back := range []time.Duration{0, 1000 * time.Hour} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -25,7 +26,7 @@ import (
 // cancels the transaction. check must not write to the index. It is not called
 // for contents in a bucket, because the index itself knows their uploads: the error
 // for a missing upload is ErrNotUploaded.
-func (db *DB) Commit(ctx context.Context, tx Tx, check func(ctx context.Context, refs []blob.Ref) error) (number int64, err error) {
+func (db *DB) Commit(ctx context.Context, tx record.Tx, check func(ctx context.Context, refs []blob.Ref) error) (number int64, err error) {
 	if err := validate(tx.Entries); err != nil {
 		return 0, db.base.Fail("commit", err)
 	}
@@ -67,7 +68,7 @@ func (db *DB) Commit(ctx context.Context, tx Tx, check func(ctx context.Context,
 }
 
 // validate rejects entries whose rows no lookup could find.
-func validate(entries []Entry) error {
+func validate(entries []record.Entry) error {
 	if len(entries) == 0 {
 		return errors.New("the transaction has no files")
 	}
@@ -87,7 +88,7 @@ func validate(entries []Entry) error {
 	return nil
 }
 
-func distinct(entries []Entry) []blob.Ref {
+func distinct(entries []record.Entry) []blob.Ref {
 	seen := make(map[blob.Ref]bool, len(entries))
 	var refs []blob.Ref
 	for _, e := range entries {
@@ -118,7 +119,7 @@ type commit struct {
 }
 
 // header assigns the number and writes the transaction's own row.
-func (c *commit) header(tx Tx) (int64, error) {
+func (c *commit) header(tx record.Tx) (int64, error) {
 	if c.extend != 0 {
 		return c.extend, c.append(tx)
 	}
@@ -185,17 +186,17 @@ func (c *commit) firstObject() error {
 		return nil
 	}
 	// Never reuse the id of a deleted object: see Filter.
-	err := c.Row("SELECT "+lastObject+" + 1 FROM state WHERE one = 1", nil, &c.next)
+	err := c.Row("SELECT "+record.LastObject+" + 1 FROM state WHERE one = 1", nil, &c.next)
 	c.first = c.next
 	return err
 }
 
 // objectArgs returns the columns of an object without its id.
-func objectArgs(content int64, e Entry) []any {
+func objectArgs(content int64, e record.Entry) []any {
 	o := e.Object
 	return []any{content, o.Name, o.Kind, symfile.Fold(o.Name), o.Role, o.CodeName, o.CodeID, o.DebugID.Breakpad(), o.InfoAge,
 		string(o.BuildID),
-		o.Of, objectFlags(o), o.Version, o.Hash, e.Arch, strings.Join(e.Features, " "), e.DebugSize}
+		o.Of, record.ObjectFlags(o), o.Version, o.Hash, e.Arch, strings.Join(e.Features, " "), e.DebugSize}
 }
 
 const updateObject = `UPDATE object
@@ -205,7 +206,7 @@ const updateObject = `UPDATE object
 
 // describes reports whether a stored object is as this version of the program has
 // identified it.
-func (s Stored) describes(e Entry) bool {
+func describes(s record.Stored, e record.Entry) bool {
 	return s.Object == e.Object && s.Arch == e.Arch && s.DebugSize == e.DebugSize && slices.Equal(s.Features, e.Features)
 }
 
@@ -219,7 +220,7 @@ func (c *commit) count() error {
 	if err := c.noteLate(); err != nil {
 		return err
 	}
-	return addCounts(c.Write, c.contents, c.bytes, c.objects, c.looks)
+	return record.AddCounts(c.Write, c.contents, c.bytes, c.objects, c.looks)
 }
 
 // maxLate limits the rows of late_object. A filter that does not know of the
@@ -255,27 +256,3 @@ func (c *commit) noteLate() error {
 	_, err := c.Exec("DELETE FROM late_object WHERE no <= $1", no-maxLate)
 	return err
 }
-
-// changed increments the generation.
-func nextGeneration(w *engine.Write) error {
-	_, err := w.Exec("UPDATE state SET generation = generation + 1 WHERE one = 1")
-	return err
-}
-
-func addCounts(w *engine.Write, contents, bytes, objects, lookups int64) error {
-	_, err := w.Exec("UPDATE state SET contents = contents + $1, bytes = bytes + $2, objects = objects + $3, lookups = lookups + $4 "+
-		"WHERE one = 1",
-		contents, bytes, objects, lookups)
-	return err
-}
-
-func scanRef(b []byte, r *blob.Ref) error {
-	if len(b) != len(r) {
-		return fmt.Errorf("%w: a content hash has %d bytes", engine.ErrCorrupt, len(b))
-	}
-	copy(r[:], b)
-	return nil
-}
-
-// lastObject is the highest id that an object has ever had, in a query of state.
-var lastObject = engine.Larger("last_object", "(SELECT coalesce(max(id), 0) FROM object)")

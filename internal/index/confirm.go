@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -46,7 +47,7 @@ var unfoundText = engine.Dialects(unfound(keysSQLite), unfound(keysPostgres))
 // Unfound returns the positions of the entries that a transaction does not have, or that
 // one of their keys does not find in its product with their own content, in ascending
 // order. If the transaction has been removed meanwhile, there are none.
-func (db *DB) Unfound(ctx context.Context, number int64, entries []Entry) ([]int, error) {
+func (db *DB) Unfound(ctx context.Context, number int64, entries []record.Entry) ([]int, error) {
 	var removed bool
 	err := db.base.Points.Row(ctx, "SELECT deleted_at IS NOT NULL FROM tx WHERE id = $1", []any{number}, &removed)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // copied are the tables that Copy copies. Each refers to earlier ones only. The rows
@@ -294,7 +295,7 @@ func placeAll(w *engine.Write) error {
 		return err
 	}
 	if missing > 0 {
-		return fmt.Errorf("%d contents: %w", missing, ErrNotUploaded)
+		return fmt.Errorf("%d contents: %w", missing, record.ErrNotUploaded)
 	}
 	_, err := w.Exec("DELETE FROM upload WHERE place IN (SELECT place FROM content)")
 	return err

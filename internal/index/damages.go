@@ -9,6 +9,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // Damages is the part of the index for contents whose stored bytes a process has found
@@ -45,15 +46,15 @@ func (d Damages) Of(ctx context.Context, ref blob.Ref) (what string, err error) 
 
 // Among returns those of some contents whose stored bytes were found damaged or missing,
 // or that are cold, in no order: those that a transaction may heal.
-func (d Damages) Among(ctx context.Context, refs []blob.Ref) (list []Content, err error) {
+func (d Damages) Among(ctx context.Context, refs []blob.Ref) (list []record.Content, err error) {
 	for batch := range slices.Chunk(refs, engine.BatchRows) {
-		if err := d.db.Points.Each(ctx, true, damagedAmong, []any{hashList(batch)}, func(scan engine.Scan) (bool, error) {
+		if err := d.db.Points.Each(ctx, true, damagedAmong, []any{record.HashList(batch)}, func(scan engine.Scan) (bool, error) {
 			var sum []byte
-			var c Content
+			var c record.Content
 			if err := scan(&sum, &c.Size); err != nil {
 				return false, err
 			}
-			err := scanRef(sum, &c.Ref)
+			err := record.ScanRef(sum, &c.Ref)
 			list = append(list, c)
 			return true, err
 		}); err != nil {
@@ -63,7 +64,7 @@ func (d Damages) Among(ctx context.Context, refs []blob.Ref) (list []Content, er
 	return list, nil
 }
 
-var damagedAmong = eachHash("SELECT sha256, size FROM content "+
+var damagedAmong = record.AmongHashes("SELECT sha256, size FROM content "+
 	"WHERE (damage IS NOT NULL OR EXISTS (SELECT 1 FROM cold k WHERE k.content_id = content.id)) AND ", "sha256", "$1", "")
 
 // Clear records that the stored bytes of contents are intact: they were stored again, or
@@ -85,16 +86,16 @@ func (d Damages) Clear(ctx context.Context, refs []blob.Ref) error {
 }
 
 // All yields the contents whose stored bytes were found damaged or missing.
-func (d Damages) All(ctx context.Context) iter.Seq2[Content, error] {
-	return func(yield func(Content, error) bool) {
+func (d Damages) All(ctx context.Context) iter.Seq2[record.Content, error] {
+	return func(yield func(record.Content, error) bool) {
 		var id int64
-		engine.Pages(ctx, d.db, yield, func(scan engine.Scan) (Content, error) {
-			var c Content
+		engine.Pages(ctx, d.db, yield, func(scan engine.Scan) (record.Content, error) {
+			var c record.Content
 			var ref []byte
 			if err := scan(&id, &ref, &c.Size); err != nil {
 				return c, err
 			}
-			return c, scanRef(ref, &c.Ref)
+			return c, record.ScanRef(ref, &c.Ref)
 		}, "SELECT id, sha256, size FROM content WHERE damage IS NOT NULL AND id > $1 ORDER BY id LIMIT $2",
 			func() []any { return []any{id, engine.PageRows} })
 	}

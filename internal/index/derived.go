@@ -9,20 +9,14 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
-
-// Tool identifies a program that makes one content from another. A new version
-// makes its results again.
-type Tool struct {
-	Name    string
-	Version int
-}
 
 // Derived returns what a tool made of a content. A zero Content means that the
 // tool made nothing worth keeping; if the tool has not run, the error is
 // fs.ErrNotExist.
-func (db *DB) Derived(ctx context.Context, source blob.Ref, tool Tool) (Content, error) {
-	var c Content
+func (db *DB) Derived(ctx context.Context, source blob.Ref, tool record.Tool) (record.Content, error) {
+	var c record.Content
 	var ref []byte
 	var size sql.NullInt64
 	err := db.base.Points.Row(ctx, `SELECT r.sha256, r.size FROM content c JOIN derived d ON d.source_id = c.id
@@ -35,14 +29,14 @@ func (db *DB) Derived(ctx context.Context, source blob.Ref, tool Tool) (Content,
 		return c, db.base.Fail("look up a derived content", err)
 	}
 	c.Size = size.Int64
-	return c, db.base.Fail("look up a derived content", scanRef(ref, &c.Ref))
+	return c, db.base.Fail("look up a derived content", record.ScanRef(ref, &c.Ref))
 }
 
 // PutDerived records what a tool made of a content; nil means nothing worth
 // keeping. It replaces an earlier result of the same tool and version. If the
 // source is not in the index, the error is fs.ErrNotExist. The result is kept as
 // long as its source.
-func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result *Content) error {
+func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool record.Tool, result *record.Content) error {
 	return db.base.Update(ctx, "record a derived content", func(w *engine.Write) error {
 		var id int64
 		if err := w.Row("SELECT id FROM content WHERE sha256 = $1", []any{source[:]}, &id); errors.Is(err, sql.ErrNoRows) {
@@ -73,7 +67,7 @@ func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result
 			return err
 		}
 		// Earlier misses may be answered now.
-		if err := nextGeneration(w); err != nil {
+		if err := record.NextGeneration(w); err != nil {
 			return err
 		}
 		return c.count()

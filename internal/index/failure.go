@@ -10,6 +10,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // Failure records that a version of a tool could make nothing of a content. It
@@ -47,7 +48,7 @@ func scanFailure(scan engine.Scan) (f Failure, err error) {
 		return f, err
 	}
 	f.Since, f.Until = time.UnixMilli(since).UTC(), time.UnixMilli(ends).UTC()
-	return f, scanRef(ref, &f.Source)
+	return f, record.ScanRef(ref, &f.Source)
 }
 
 // Failure returns the recorded failure for a content and a version of a tool. If
@@ -104,6 +105,6 @@ func (q Jobs) Failures(ctx context.Context, f FailureFilter, limit int) ([]Failu
 
 // FlushFailures deletes failures and returns their number.
 func (q Jobs) FlushFailures(ctx context.Context, f FailureFilter) (int64, error) {
-	return forget(ctx, q.db, "failure", "DELETE FROM failure "+
+	return record.DeleteRows(ctx, q.db, "failure", "DELETE FROM failure "+
 		"WHERE (source, tool, version) IN (SELECT source, tool, version FROM failure WHERE "+failureCond+" LIMIT $1)", f.args()...)
 }

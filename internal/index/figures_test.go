@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 func sortDurations(d []time.Duration) { slices.Sort(d) }
@@ -90,7 +91,7 @@ func build(t *testing.T, path string, keys int) int {
 	}
 	start := time.Now()
 	for n := s.Objects; s.Lookups < int64(keys); {
-		var entries []Entry
+		var entries []record.Entry
 		for range min(5000, keys/10) {
 			entries = append(entries, figureEntry(int(2*n)))
 			s.Lookups += int64(len(entries[len(entries)-1].Aliases))

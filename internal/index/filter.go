@@ -9,6 +9,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // Filter is a set of ids. It answers most misses without a query, and most
@@ -124,7 +125,7 @@ const maxFilterProducts = 64
 // the scope has this id or, for the 32 digits of a GUID, begins with it. If it
 // returns false, only a query can decide; fresh is then false if a Refresh would
 // help. A filter of NewFilter ignores the scope.
-func (f *Filter) Excludes(state uint64, scope Scope, id string) (excluded, fresh bool) {
+func (f *Filter) Excludes(state uint64, scope record.Scope, id string) (excluded, fresh bool) {
 	b := f.now.Load()
 	if b == nil || b.state != state {
 		return false, false
@@ -226,7 +227,7 @@ func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
 	return f.db.Snapshot(ctx, func(r engine.Reader) error {
 		next := bloom{state: state}
 		var keys, floor int64
-		if err := r.Row(ctx, "SELECT lookups, late_keys, late_floor, last_tx, "+lastObject+" FROM state", nil,
+		if err := r.Row(ctx, "SELECT lookups, late_keys, late_floor, last_tx, "+record.LastObject+" FROM state", nil,
 			&keys, &next.late, &floor, &next.tx, &next.last); err != nil {
 			return err
 		}

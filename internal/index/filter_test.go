@@ -7,14 +7,15 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // filterEntry is an object with one id, and a GUID and age as PDBs have.
-func filterEntry(n int) Entry {
+func filterEntry(n int) record.Entry {
 	id := fmt.Sprintf("%032x1", n)
-	return Entry{
+	return record.Entry{
 		Object: symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: fmt.Sprintf("f%d.pdb", n)}, Ref: blob.Sum([]byte(id)), Size: 1, Path: id,
 		Aliases: []symfile.Alias{{Name: fmt.Sprintf("f%d.pdb", n), ID: id, Role: symfile.Debug}},
 	}
@@ -35,12 +36,12 @@ func testFilter(t *testing.T, least int64) {
 	there := map[int]bool{}
 	commit := func(t *testing.T, from, to int) int64 {
 		t.Helper()
-		var es []Entry
+		var es []record.Entry
 		for n := from; n < to; n++ {
 			es = append(es, filterEntry(n))
 			there[n] = true
 		}
-		number, err := db.Commit(t.Context(), Tx{Kind: "add", Entries: es}, nil)
+		number, err := db.Commit(t.Context(), record.Tx{Kind: "add", Entries: es}, nil)
 		if err != nil {
 			t.Fatalf("commit of the ids %d to %d: %v, want no error", from, to-1, err)
 		}
@@ -116,7 +117,7 @@ func testFilter(t *testing.T, least int64) {
 		bits := &f.now.Load().bits[0]
 		e := filterEntry(5000)
 		e.Aliases = append(e.Aliases, symfile.Alias{Name: "other.pdb", ID: fmt.Sprintf("%032x1", 6000), Role: symfile.Debug})
-		if _, err := db.Commit(t.Context(), Tx{Kind: "add", Entries: []Entry{e}}, nil); err != nil {
+		if _, err := db.Commit(t.Context(), record.Tx{Kind: "add", Entries: []record.Entry{e}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		there[6000] = true
@@ -131,7 +132,7 @@ func testFilter(t *testing.T, least int64) {
 		symtest.Step(t, fmt.Sprintf("cached file %d comes and is evicted", i), func(t *testing.T) {
 			n := 7000 + i
 			e := filterEntry(n)
-			if err := db.Cached.Put(t.Context(), CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+			if err := db.Cached.Put(t.Context(), CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
 				t.Fatal(err)
 			}
 			there[n] = true
@@ -155,14 +156,14 @@ func testStoredSegments(t *testing.T) {
 	}{{"all", (*DB).NewFilter}, {"products", (*DB).NewScopeFilter}} {
 		t.Run(c.name, func(t *testing.T) {
 			db := openTest(t, Options{})
-			scope := Scope{Products: []string{"p"}}
+			scope := record.Scope{Products: []string{"p"}}
 			open := func(db *DB) *Filter {
 				f := c.new(db)
 				f.least = 100
 				return f
 			}
 			commit := func(from, to int) {
-				var es []Entry
+				var es []record.Entry
 				for n := from; n < to; n++ {
 					es = append(es, filterEntry(n))
 				}
@@ -308,7 +309,7 @@ func testFilterKeepsUp(t *testing.T) {
 	var bits *uint64
 	for n := range 30 {
 		e := filterEntry(n)
-		if err := db.Cached.Put(t.Context(), CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+		if err := db.Cached.Put(t.Context(), CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := f.Refresh(t.Context(), uint64(n)); err != nil {
@@ -336,8 +337,8 @@ func TestScopeFilter(t *testing.T) { onEngines(t, testScopeFilter) }
 func testScopeFilter(t *testing.T) {
 	db := openTest(t, Options{})
 	f := db.NewScopeFilter()
-	a, b, both := Scope{Products: []string{"A"}}, Scope{Products: []string{"B"}}, Scope{Products: []string{"B", "A"}}
-	many := Scope{Products: make([]string, maxFilterProducts+1)}
+	a, b, both := record.Scope{Products: []string{"A"}}, record.Scope{Products: []string{"B"}}, record.Scope{Products: []string{"B", "A"}}
+	many := record.Scope{Products: make([]string, maxFilterProducts+1)}
 	state := uint64(0)
 	var bits *uint64
 	check := func(step string, again bool) {
@@ -353,7 +354,7 @@ func testScopeFilter(t *testing.T) {
 		hidden := 0
 		for n := range 200 {
 			id := fmt.Sprintf("%032x1", n)
-			for _, scope := range []Scope{a, b, both, {}} {
+			for _, scope := range []record.Scope{a, b, both, {}} {
 				hits, err := db.Lookup(t.Context(), scope, symfile.Lookup{ID: id, Role: symfile.AnyRole})
 				if err != nil {
 					t.Fatal(err)
@@ -385,7 +386,7 @@ func testScopeFilter(t *testing.T) {
 	put := func(product, source string, n int) {
 		t.Helper()
 		e := filterEntry(n)
-		if err := db.Cached.Put(t.Context(), CachedFile{Source: source, Product: product, Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+		if err := db.Cached.Put(t.Context(), CachedFile{Source: source, Product: product, Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -416,7 +417,7 @@ func testScopeFilter(t *testing.T) {
 	e.Aliases = append(e.Aliases, symfile.Alias{Name: "other.pdb", ID: fmt.Sprintf("%032x1", 6), Role: symfile.Debug})
 	commitTest(t, db, "B", e)
 	check("a new alias of a known object", false)
-	var es []Entry
+	var es []record.Entry
 	for n := 1000; n < 4000; n++ {
 		es = append(es, filterEntry(n))
 	}

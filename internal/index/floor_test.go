@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -136,7 +137,7 @@ func TestContractWaits(t *testing.T) {
 			return formatOf(t, newer) == len(later)
 		})
 		// A process of the old version that has it open still does nothing wrong.
-		if _, err := oldDB.Commit(t.Context(), Tx{Kind: "add", Entries: []Entry{pdb(3)}}, nil); !errors.Is(err, engine.ErrNewer) || !errors.Is(err, engine.ErrUnavailable) {
+		if _, err := oldDB.Commit(t.Context(), record.Tx{Kind: "add", Entries: []record.Entry{pdb(3)}}, nil); !errors.Is(err, engine.ErrNewer) || !errors.Is(err, engine.ErrUnavailable) {
 			t.Errorf("a write below the floor: %v, want %v", err, engine.ErrNewer)
 		}
 		if _, err := oldDB.Lookup(t.Context(), all, symfile.Lookup{ID: "x"}); !errors.Is(err, engine.ErrNewer) {

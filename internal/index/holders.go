@@ -6,6 +6,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // Holder is one reference to a content: a file of a transaction, a cached file
@@ -42,7 +43,7 @@ func (db *DB) Holders(ctx context.Context, ref blob.Ref) ([]Holder, error) {
 			return false, err
 		}
 		if of != nil {
-			if err := scanRef(of, &h.Of); err != nil {
+			if err := record.ScanRef(of, &h.Of); err != nil {
 				return false, err
 			}
 		}
@@ -70,7 +71,7 @@ func (db *DB) ForgetDerived(ctx context.Context, result blob.Ref) (n int64, err 
 		if err := releaseUnused(w, db.base.Now(), id); err != nil {
 			return err
 		}
-		return nextGeneration(w)
+		return record.NextGeneration(w)
 	})
 	return n, err
 }

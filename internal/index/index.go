@@ -22,12 +22,11 @@ import (
 	"iter"
 	"log/slog"
 	"net"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/index/schema"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -152,41 +151,6 @@ func ClockOf(db *DB) func() time.Time { return db.base.Now }
 // Reads returns the number of queries of this process.
 func (db *DB) Reads() uint64 { return db.base.Reads() }
 
-// Scope is the set of products that a caller may see. The zero Scope is empty.
-type Scope struct {
-	// All makes everything visible, regardless of Products.
-	All bool
-	// Products are the names of the visible products, compared exactly; ""
-	// stands for transactions without a product.
-	Products []string
-}
-
-// few reports whether the number of products is small enough to keep the
-// prepared statements for it. Preparing one takes longer than running it.
-func (s Scope) few() bool { return s.All || len(s.Products) <= 8 }
-
-// where returns a condition on a product id column and the extended arguments.
-// The condition is empty for the unlimited scope.
-func (s Scope) where(column string, args []any) (string, []any) {
-	switch {
-	case s.All:
-		return "", args
-	case len(s.Products) == 0:
-		return " AND 1 = 0", args
-	}
-	var b strings.Builder
-	b.WriteString(" AND " + column + " IN (SELECT id FROM product WHERE name IN (")
-	for i, p := range s.Products {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		args = append(args, p)
-		b.WriteString("$" + strconv.Itoa(len(args)))
-	}
-	b.WriteString("))")
-	return b.String(), args
-}
-
 // migrations are the steps of SQLite, postgresMigrations those of PostgreSQL.
 var migrations, postgresMigrations = engine.ReadMigrations(schema.Files, "sqlite"), engine.ReadMigrations(schema.Files, "postgres")
 
@@ -197,8 +161,8 @@ type Stages struct {
 }
 
 // Lookup returns the objects of all products that answer a lookup.
-func (ss Stages) Lookup(ctx context.Context, l symfile.Lookup) ([]Hit, error) {
-	return ss.db.Lookup(ctx, Scope{All: true}, l)
+func (ss Stages) Lookup(ctx context.Context, l symfile.Lookup) ([]record.Hit, error) {
+	return ss.db.Lookup(ctx, record.Scope{All: true}, l)
 }
 
 // SetNeeds is Retention.SetNeeds.
@@ -207,13 +171,13 @@ func (ss Stages) SetNeeds(ctx context.Context, number int64, needs []int64) erro
 }
 
 // Unfound is DB.Unfound.
-func (ss Stages) Unfound(ctx context.Context, number int64, entries []Entry) ([]int, error) {
+func (ss Stages) Unfound(ctx context.Context, number int64, entries []record.Entry) ([]int, error) {
 	return ss.db.Unfound(ctx, number, entries)
 }
 
 // MarkCold sets the records of those rows of a list whose contents are cold. of returns
 // the content of a row, and where its record belongs.
-func MarkCold[T any](ctx context.Context, db *DB, list []T, of func(*T) (blob.Ref, **Cold)) error {
+func MarkCold[T any](ctx context.Context, db *DB, list []T, of func(*T) (blob.Ref, **record.Cold)) error {
 	return markCold(ctx, db.base, list, of)
 }
 
@@ -229,23 +193,25 @@ func DropReplaced(ctx context.Context, db *DB, prefix string, r Replacement) (n 
 // become unreferenced. The transaction's own row stays, its list of files is
 // deleted. If the number does not exist or was removed before, the error is
 // fs.ErrNotExist.
-func (db *DB) Remove(ctx context.Context, number int64) (Transaction, error) {
+func (db *DB) Remove(ctx context.Context, number int64) (record.Transaction, error) {
 	t, err := db.Trash.Remove(ctx, Removal{Number: number, Reason: "rm"})
 	if err != nil {
-		return Transaction{}, err
+		return record.Transaction{}, err
 	}
 	return t, nil
 }
 
 // Unreferenced yields the contents that have had no references since before.
-func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Unreferenced, error] {
+func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[record.Unreferenced, error] {
 	return db.contents.Unreferenced(ctx, before)
 }
 
 // Contents yields all contents whose bytes are stored as they are, referenced or not:
 // not the cold ones, but their cold files. Contents that are added or deleted meanwhile
 // may or may not be included.
-func (db *DB) Contents(ctx context.Context) iter.Seq2[Content, error] { return db.contents.All(ctx) }
+func (db *DB) Contents(ctx context.Context) iter.Seq2[record.Content, error] {
+	return db.contents.All(ctx)
+}
 
 // DropContents drops those of refs that have had no references since before; see
 // Contents.Drop.

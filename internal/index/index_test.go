@@ -22,11 +22,12 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
 
-var all = Scope{All: true}
+var all = record.Scope{All: true}
 
 // clock is a clock that stands until it is moved.
 type clock struct{ t time.Time }
@@ -57,28 +58,28 @@ func ref(n int) blob.Ref { return sha256.Sum256([]byte(fmt.Sprint("content ", n)
 
 // pdb is the entry of a PDB with content n; the name is Foo<n>.pdb and the
 // GUID's first byte is n.
-func pdb(n int) Entry { return pdbAge(n, fmt.Sprintf("Foo%d.pdb", n), byte(n), 1) }
+func pdb(n int) record.Entry { return pdbAge(n, fmt.Sprintf("Foo%d.pdb", n), byte(n), 1) }
 
-func pdbAge(n int, name string, guid byte, age uint32) Entry {
+func pdbAge(n int, name string, guid byte, age uint32) record.Entry {
 	o := symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: name, DebugID: debugid.ID{GUID: debugid.GUID{guid, 15: 1}, Age: age}, InfoAge: age}
-	return Entry{Object: o, Ref: ref(n), Size: int64(1000 + n), Aliases: o.Aliases(), Path: "/build/" + name, ModTime: time.UnixMilli(1700000000123).UTC()}
+	return record.Entry{Object: o, Ref: ref(n), Size: int64(1000 + n), Aliases: o.Aliases(), Path: "/build/" + name, ModTime: time.UnixMilli(1700000000123).UTC()}
 }
 
-func elf(n int, role symfile.Role, id string, debugSize int64) Entry {
+func elf(n int, role symfile.Role, id string, debugSize int64) record.Entry {
 	o := symfile.Object{Kind: symfile.ELF, Role: role, Name: "prog", CodeID: id, BuildID: debugid.BuildID(id), DebugID: debugid.BuildID(id).DebugID(true)}
-	return Entry{Object: o, Arch: "x86_64", Ref: ref(n), Size: int64(1000 + n), DebugSize: debugSize, Aliases: o.Aliases(), Path: fmt.Sprintf("/usr/bin/%d/prog", n)}
+	return record.Entry{Object: o, Arch: "x86_64", Ref: ref(n), Size: int64(1000 + n), DebugSize: debugSize, Aliases: o.Aliases(), Path: fmt.Sprintf("/usr/bin/%d/prog", n)}
 }
 
-func commitTest(t testing.TB, db *DB, product string, entries ...Entry) int64 {
+func commitTest(t testing.TB, db *DB, product string, entries ...record.Entry) int64 {
 	t.Helper()
-	n, err := db.Commit(t.Context(), Tx{Kind: "add", Product: product, Entries: entries}, nil)
+	n, err := db.Commit(t.Context(), record.Tx{Kind: "add", Product: product, Entries: entries}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-func lookupEntry(t testing.TB, db *DB, scope Scope, e Entry) []Hit {
+func lookupEntry(t testing.TB, db *DB, scope record.Scope, e record.Entry) []record.Hit {
 	t.Helper()
 	a := e.Aliases[0]
 	hits, err := db.Lookup(t.Context(), scope, symfile.Lookup{Name: a.Name, ID: a.ID, Role: symfile.AnyRole})
@@ -131,13 +132,13 @@ func testEveryFieldComesBack(t *testing.T) {
 	n := 0
 	fill(reflect.ValueOf(&o).Elem(), &n)
 	o.DebugID.PDB20 = false
-	e := Entry{
+	e := record.Entry{
 		Object: o, Arch: "arm64e", Features: []string{"debug", "unwind"}, DebugSize: 1 << 40, Ref: ref(1), Size: 5 << 30,
 		Aliases: []symfile.Alias{{Name: "Näme.PDB", ID: "ABC", Role: 4}}, Path: "/p\xff/x", Archive: "/a.zip", ModTime: time.UnixMilli(5).UTC(), Signature: "0302ab",
 	}
-	origin := &Origin{Store: `\\srv\sym`, Number: "0000000007", Time: time.UnixMilli(99000).UTC()}
-	tx := Tx{Kind: "add", Product: "P", Version: "1", Comment: "a \"c\"\x00", Who: "me", Host: "h", Tool: "symdepot 1", Time: time.UnixMilli(1234567890123), Origin: origin,
-		Entries: []Entry{e, e}}
+	origin := &record.Origin{Store: `\\srv\sym`, Number: "0000000007", Time: time.UnixMilli(99000).UTC()}
+	tx := record.Tx{Kind: "add", Product: "P", Version: "1", Comment: "a \"c\"\x00", Who: "me", Host: "h", Tool: "symdepot 1", Time: time.UnixMilli(1234567890123), Origin: origin,
+		Entries: []record.Entry{e, e}}
 	number, err := db.Commit(t.Context(), tx, nil)
 	if err != nil || number != 1 {
 		t.Fatalf("Commit: %v, error %v; want 1", number, err)
@@ -146,23 +147,23 @@ func testEveryFieldComesBack(t *testing.T) {
 	if err != nil || len(hits) != 1 {
 		t.Fatalf("Lookup: %v, error %v; want length 1", hits, err)
 	}
-	want := Hit{Stored{Object: o, Arch: "arm64e", Features: e.Features, DebugSize: e.DebugSize, Ref: e.Ref, Size: e.Size,
-		Number: 1, Added: tx.Time.UTC(), ModTime: e.ModTime, Path: "/p\uFFFD/x", Archive: "/a.zip"}, 4, "0302ab"}
-	if d := cmp.Diff(want, hits[0], cmpopts.IgnoreUnexported(Stored{})); d != "" {
+	want := record.Hit{Stored: record.Stored{Object: o, Arch: "arm64e", Features: e.Features, DebugSize: e.DebugSize, Ref: e.Ref, Size: e.Size,
+		Number: 1, Added: tx.Time.UTC(), ModTime: e.ModTime, Path: "/p\uFFFD/x", Archive: "/a.zip"}, Role: 4, Signature: "0302ab"}
+	if d := cmp.Diff(want, hits[0], cmpopts.IgnoreUnexported(record.Stored{})); d != "" {
 		t.Errorf("hit (-want +got):\n%s", d)
 	}
-	var files []TxFile
-	got, err := db.Show(t.Context(), 1, func(f TxFile) error { files = append(files, f); return nil })
+	var files []record.TxFile
+	got, err := db.Show(t.Context(), 1, func(f record.TxFile) error { files = append(files, f); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantTx := Transaction{Number: 1, Kind: "add", Product: "P", Version: "1", Comment: "a \"c\"", Who: "me", Host: "h", Tool: "symdepot 1", Time: tx.Time.UTC(), Files: 2, Bytes: 10 << 30,
+	wantTx := record.Transaction{Number: 1, Kind: "add", Product: "P", Version: "1", Comment: "a \"c\"", Who: "me", Host: "h", Tool: "symdepot 1", Time: tx.Time.UTC(), Files: 2, Bytes: 10 << 30,
 		Origin: origin, Arrived: got.Arrived}
 	if d := cmp.Diff(wantTx, got); d != "" {
 		t.Errorf("transaction (-want +got):\n%s", d)
 	}
-	wantFile := TxFile{o, "arm64e", e.Features, e.DebugSize, e.Ref, e.Size, "/p\uFFFD/x", "/a.zip", e.ModTime, nil}
-	if d := cmp.Diff([]TxFile{wantFile, wantFile}, files); d != "" {
+	wantFile := record.TxFile{Object: o, Arch: "arm64e", Features: e.Features, DebugSize: e.DebugSize, Ref: e.Ref, Size: e.Size, Path: "/p\uFFFD/x", Archive: "/a.zip", ModTime: e.ModTime, Cold: nil}
+	if d := cmp.Diff([]record.TxFile{wantFile, wantFile}, files); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)
 	}
 	clean(t, db)
@@ -189,7 +190,7 @@ func testVisibility(t *testing.T) {
 		commitTest(t, db, "B", a)
 	}
 	commitTest(t, db, "A", a)
-	see := func(when string, s Scope, e Entry, want int64) {
+	see := func(when string, s record.Scope, e record.Entry, want int64) {
 		t.Helper()
 		var got int64
 		if hits := lookupEntry(t, db, s, e); len(hits) > 0 {
@@ -206,13 +207,13 @@ func testVisibility(t *testing.T) {
 		}
 		clean(t, db)
 	}
-	inA, inB, inC := Scope{Products: []string{"A"}}, Scope{Products: []string{"B"}}, Scope{Products: []string{"C", "B"}}
+	inA, inB, inC := record.Scope{Products: []string{"A"}}, record.Scope{Products: []string{"B"}}, record.Scope{Products: []string{"C", "B"}}
 	see("all", all, a, 30)
 	see("A", inA, a, 30)
 	see("B", inB, a, 29)
 	see("C and B", inC, a, 29)
 	see("b in B", inB, b, 0)
-	see("no scope", Scope{}, a, 0)
+	see("no scope", record.Scope{}, a, 0)
 	remove(30)
 	see("without 30", all, a, 29)
 	see("without 30 in A", inA, a, 1)
@@ -369,30 +370,30 @@ func testDerived(t *testing.T) {
 	db := openTest(t, c.options())
 	a, b := pdb(1), pdb(2)
 	commitTest(t, db, "", a)
-	zstd, gzip := Tool{"zstd", 1}, Tool{"gzip", 1}
+	zstd, gzip := record.Tool{Name: "zstd", Version: 1}, record.Tool{Name: "gzip", Version: 1}
 	if _, err := db.Derived(t.Context(), a.Ref, zstd); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	put := func(source blob.Ref, tool Tool, n int) error {
+	put := func(source blob.Ref, tool record.Tool, n int) error {
 		if n == 0 {
 			return db.PutDerived(t.Context(), source, tool, nil)
 		}
-		return db.PutDerived(t.Context(), source, tool, &Content{ref(n), int64(n)})
+		return db.PutDerived(t.Context(), source, tool, &record.Content{Ref: ref(n), Size: int64(n)})
 	}
 	if err := put(b.Ref, zstd, 10); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("an unknown source:", err)
 	}
 	for _, p := range []struct {
-		tool Tool
+		tool record.Tool
 		n    int
-	}{{zstd, 10}, {gzip, 0}, {Tool{"gzip", 2}, 11}, {zstd, 12}, {Tool{"same", 1}, 12}} {
+	}{{zstd, 10}, {gzip, 0}, {record.Tool{Name: "gzip", Version: 2}, 11}, {zstd, 12}, {record.Tool{Name: "same", Version: 1}, 12}} {
 		if err := put(a.Ref, p.tool, p.n); err != nil {
 			t.Fatal(err)
 		}
 		got, err := db.Derived(t.Context(), a.Ref, p.tool)
-		want := Content{}
+		want := record.Content{}
 		if p.n != 0 {
-			want = Content{ref(p.n), int64(p.n)}
+			want = record.Content{Ref: ref(p.n), Size: int64(p.n)}
 		}
 		if err != nil || got != want {
 			t.Errorf("%v: got %v, error %v; want %v", p.tool, got, err, want)
@@ -461,10 +462,10 @@ func testLookup(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		e    Entry
+		e    record.Entry
 		size int64
 		want bool
-	}{{exe, exe.Size, true}, {exe, exe.Size + 100, false}, {pdb(9), 1009, false}, {Entry{}, 0, false}} {
+	}{{exe, exe.Size, true}, {exe, exe.Size + 100, false}, {pdb(9), 1009, false}, {record.Entry{}, 0, false}} {
 		if got, err := db.HasObject(t.Context(), c.e.Object, c.size); got != c.want || err != nil {
 			t.Errorf("HasObject %s %d: %v, %v; want %v", c.e.Object.Name, c.size, got, err, c.want)
 		}
@@ -503,7 +504,7 @@ func testHigherAge(t *testing.T) {
 			t.Errorf("%q above %d: %v, want %v", c.name, c.age, ages, c.want)
 		}
 	}
-	if hits, err := db.HigherAge(t.Context(), Scope{Products: []string{"Q"}}, "a.pdb", guid, 1); len(hits) != 0 || err != nil {
+	if hits, err := db.HigherAge(t.Context(), record.Scope{Products: []string{"Q"}}, "a.pdb", guid, 1); len(hits) != 0 || err != nil {
 		t.Errorf(`HigherAge("a.pdb", 1): %v, error %v; want none`, hits, err)
 	}
 }
@@ -522,12 +523,12 @@ func testFind(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		q     Query
-		scope Scope
+		scope record.Scope
 		limit int
 		want  string
 	}{
 		{"name", Query{Name: "foo1.pdb"}, all, 0, "Foo1.pdb[2 1]"},
-		{"name in a product", Query{Name: "foo1.pdb"}, Scope{Products: []string{"A"}}, 0, "Foo1.pdb[1]"},
+		{"name in a product", Query{Name: "foo1.pdb"}, record.Scope{Products: []string{"A"}}, 0, "Foo1.pdb[1]"},
 		{"star", Query{Name: "foo1*"}, all, 0, "Foo1.pdb[2 1] Foo12.pdb[1]"},
 		{"star first", Query{Name: "*2.p?b"}, all, 0, "Foo12.pdb[1] Foo2.pdb[1]"},
 		{"question mark", Query{Name: "foo?.pdb"}, all, 0, "Foo1.pdb[2 1] Foo2.pdb[1]"},
@@ -539,7 +540,7 @@ func testFind(t *testing.T) {
 		{"content", Query{Ref: &r}, all, 0, "Foo2.pdb[1]"},
 		{"union", Query{Ref: &r, Name: "prog", IDs: []string{id}}, all, 0, "Foo2.pdb[1] prog[2]"},
 		{"nothing", Query{}, all, 0, ""},
-		{"no scope", Query{Name: "*"}, Scope{}, 0, ""},
+		{"no scope", Query{Name: "*"}, record.Scope{}, 0, ""},
 	} {
 		found, err := db.Find(t.Context(), c.scope, c.q, c.limit)
 		if err != nil {
@@ -566,12 +567,12 @@ func testELFPaths(t *testing.T) {
 	for _, c := range []struct {
 		q        PathQuery
 		limit    int
-		scope    Scope
+		scope    record.Scope
 		want     int
 		complete bool
 	}{
 		{PathQuery{Path: "/usr/bin/1/prog"}, 0, all, 1, true},
-		{PathQuery{Path: "/usr/bin/2/prog"}, 0, Scope{Products: []string{"A"}}, 0, true},
+		{PathQuery{Path: "/usr/bin/2/prog"}, 0, record.Scope{Products: []string{"A"}}, 0, true},
 		{PathQuery{Path: "/build/Foo3.pdb"}, 0, all, 0, true},
 		{PathQuery{Glob: "/usr/bin/*/prog"}, 0, all, 2, true},
 		{PathQuery{Glob: "/usr/bin/*/prog"}, 2, all, 2, true},
@@ -600,7 +601,7 @@ func testListShowStats(t *testing.T) {
 	db := openTest(t, c.options())
 	for i := range 6 {
 		c.hours(1)
-		if _, err := db.Commit(t.Context(), Tx{Kind: "add", Product: []string{"A", "B", ""}[i%3], Version: fmt.Sprint(i / 3), Who: []string{"Anna@X", "b_b"}[i%2], Entries: []Entry{pdb(i), pdb(i + 1)}}, nil); err != nil {
+		if _, err := db.Commit(t.Context(), record.Tx{Kind: "add", Product: []string{"A", "B", ""}[i%3], Version: fmt.Sprint(i / 3), Who: []string{"Anna@X", "b_b"}[i%2], Entries: []record.Entry{pdb(i), pdb(i + 1)}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -609,7 +610,7 @@ func testListShowStats(t *testing.T) {
 	}
 	for _, l := range []struct {
 		f     ListFilter
-		scope Scope
+		scope record.Scope
 		want  string
 	}{
 		{ListFilter{}, all, "[5 4 3 2 1]"},
@@ -619,7 +620,7 @@ func testListShowStats(t *testing.T) {
 		{ListFilter{Product: new("A")}, all, "[4 1]"},
 		{ListFilter{Product: new("")}, all, "[3]"},
 		{ListFilter{Product: new("none")}, all, "[]"},
-		{ListFilter{Product: new("A")}, Scope{Products: []string{"B"}}, "[]"},
+		{ListFilter{Product: new("A")}, record.Scope{Products: []string{"B"}}, "[]"},
 		{ListFilter{Product: new("A"), Version: "1"}, all, "[4]"},
 		{ListFilter{Version: "0"}, all, "[3 2 1]"},
 		{ListFilter{Who: "anna@x"}, all, "[5 3 1]"},
@@ -628,9 +629,9 @@ func testListShowStats(t *testing.T) {
 		{ListFilter{Who: "b_*"}, all, "[4 2]"},
 		{ListFilter{Who: "_*"}, all, "[]"},
 		{ListFilter{Since: c.t.Add(-2 * time.Hour)}, all, "[5 4]"},
-		{ListFilter{}, Scope{Products: []string{""}}, "[3]"},
-		{ListFilter{}, Scope{Products: []string{"A", "B"}}, "[5 4 2 1]"},
-		{ListFilter{}, Scope{}, "[]"},
+		{ListFilter{}, record.Scope{Products: []string{""}}, "[3]"},
+		{ListFilter{}, record.Scope{Products: []string{"A", "B"}}, "[5 4 2 1]"},
+		{ListFilter{}, record.Scope{}, "[]"},
 	} {
 		list, err := db.List(t.Context(), l.scope, l.f)
 		if err != nil {
@@ -648,10 +649,10 @@ func testListShowStats(t *testing.T) {
 		t.Error(err)
 	}
 	boom := errors.New("boom")
-	if _, err := db.Show(t.Context(), 1, func(TxFile) error { return boom }); !errors.Is(err, boom) {
+	if _, err := db.Show(t.Context(), 1, func(record.TxFile) error { return boom }); !errors.Is(err, boom) {
 		t.Error(err)
 	}
-	gone, err := db.Show(t.Context(), 6, func(TxFile) error { return boom })
+	gone, err := db.Show(t.Context(), 6, func(record.TxFile) error { return boom })
 	if err != nil || gone.Removed != c.t || gone.Files != 2 {
 		t.Errorf("Show(6): %+v, error %v; want Removed %v, Files 2", gone, err, c.t)
 	}
@@ -684,14 +685,14 @@ func testPages(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	n := engine.PageRows + 7
-	var entries []Entry
+	var entries []record.Entry
 	for i := range n {
 		entries = append(entries, pdbAge(i, fmt.Sprintf("x%d.pdb", i), byte(i), uint32(i)))
 		entries[i].Aliases[0].ID = fmt.Sprint(i) // GUIDs of byte 0 would have none
 	}
 	commitTest(t, db, "", entries...)
 	i := 0
-	if _, err := db.Show(t.Context(), 1, func(f TxFile) error {
+	if _, err := db.Show(t.Context(), 1, func(f record.TxFile) error {
 		if f.Ref != ref(i) {
 			t.Errorf("file %d is out of order, want the order of adding", i)
 		}
@@ -721,24 +722,28 @@ func TestCommitRefuses(t *testing.T) { onEngines(t, testCommitRefuses) }
 
 func testCommitRefuses(t *testing.T) {
 	db := openTest(t, Options{})
-	bad := func(change func(*Entry)) []Entry { e := pdb(2); change(&e); return []Entry{pdb(1), e} }
-	for name, entries := range map[string][]Entry{
+	bad := func(change func(*record.Entry)) []record.Entry {
+		e := pdb(2)
+		change(&e)
+		return []record.Entry{pdb(1), e}
+	}
+	for name, entries := range map[string][]record.Entry{
 		"nothing":  nil,
-		"no name":  bad(func(e *Entry) { e.Object.Name = "" }),
-		"no kind":  bad(func(e *Entry) { e.Object.Kind = 0 }),
-		"no key":   bad(func(e *Entry) { e.Aliases = nil }),
-		"no id":    bad(func(e *Entry) { e.Aliases[0].ID = "" }),
-		"no role":  bad(func(e *Entry) { e.Aliases[0].Role = 0 }),
-		"sizes":    bad(func(e *Entry) { e.Ref, e.Object.Name = ref(1), "x" }),
-		"negative": bad(func(e *Entry) { e.Size = -1 }),
+		"no name":  bad(func(e *record.Entry) { e.Object.Name = "" }),
+		"no kind":  bad(func(e *record.Entry) { e.Object.Kind = 0 }),
+		"no key":   bad(func(e *record.Entry) { e.Aliases = nil }),
+		"no id":    bad(func(e *record.Entry) { e.Aliases[0].ID = "" }),
+		"no role":  bad(func(e *record.Entry) { e.Aliases[0].Role = 0 }),
+		"sizes":    bad(func(e *record.Entry) { e.Ref, e.Object.Name = ref(1), "x" }),
+		"negative": bad(func(e *record.Entry) { e.Size = -1 }),
 	} {
-		if n, err := db.Commit(t.Context(), Tx{Entries: entries}, nil); err == nil || n != 0 {
+		if n, err := db.Commit(t.Context(), record.Tx{Entries: entries}, nil); err == nil || n != 0 {
 			t.Errorf("%s: committed", name)
 		}
 	}
 	boom := errors.New("boom")
 	var asked []blob.Ref
-	_, err := db.Commit(t.Context(), Tx{Entries: []Entry{pdb(1), pdb(2), pdb(1)}}, func(_ context.Context, refs []blob.Ref) error {
+	_, err := db.Commit(t.Context(), record.Tx{Entries: []record.Entry{pdb(1), pdb(2), pdb(1)}}, func(_ context.Context, refs []blob.Ref) error {
 		asked = refs
 		return boom
 	})
@@ -787,7 +792,7 @@ func testModel(t *testing.T) {
 		switch k := rnd.IntN(10); {
 		case k < 5:
 			x := txm{product: products[rnd.IntN(3)], has: map[int]bool{}}
-			var entries []Entry
+			var entries []record.Entry
 			for range 1 + rnd.IntN(4) {
 				n := 1 + rnd.IntN(contents)
 				x.has[n] = true
@@ -815,7 +820,7 @@ func testModel(t *testing.T) {
 		}
 		for n := 1; n <= contents; n++ {
 			for _, p := range append(products, "*") {
-				scope := Scope{Products: []string{p}}
+				scope := record.Scope{Products: []string{p}}
 				if p == "*" {
 					scope = all
 				}
@@ -999,7 +1004,7 @@ func TestReadOnly(t *testing.T) {
 	if n := len(lookupEntry(t, ro, all, pdb(1))); n != 1 {
 		t.Errorf("the read-only index finds %d rows of an added PDB, want 1", n)
 	}
-	if _, err := ro.Commit(t.Context(), Tx{Entries: []Entry{pdb(2)}}, nil); !errors.Is(err, engine.ErrReadOnly) {
+	if _, err := ro.Commit(t.Context(), record.Tx{Entries: []record.Entry{pdb(2)}}, nil); !errors.Is(err, engine.ErrReadOnly) {
 		t.Error(err)
 	}
 	if _, err := ro.Remove(t.Context(), 1); !errors.Is(err, engine.ErrReadOnly) {
@@ -1044,11 +1049,11 @@ func TestNoSpace(t *testing.T) {
 		onWriter(fmt.Sprintf("PRAGMA max_page_count = %d", n), &most)
 	}
 	limit(pages + 4)
-	var entries []Entry
+	var entries []record.Entry
 	for i := range 500 {
 		entries = append(entries, pdbAge(i+10, "x.pdb", 9, uint32(i)))
 	}
-	_, err := db.Commit(t.Context(), Tx{Entries: entries}, nil)
+	_, err := db.Commit(t.Context(), record.Tx{Entries: entries}, nil)
 	if !errors.Is(err, engine.ErrNoSpace) || !strings.Contains(err.Error(), db.base.Name()) {
 		t.Fatal(err)
 	}
@@ -1076,9 +1081,9 @@ func TestWriteLock(t *testing.T) {
 	}
 	defer patient.Close()
 	waited := make(chan error, 1)
-	_, err = db.Commit(t.Context(), Tx{Entries: []Entry{pdb(1)}}, func(ctx context.Context, _ []blob.Ref) error {
+	_, err = db.Commit(t.Context(), record.Tx{Entries: []record.Entry{pdb(1)}}, func(ctx context.Context, _ []blob.Ref) error {
 		// Others cannot write while the check runs, and can read.
-		if _, err := impatient.Commit(ctx, Tx{Entries: []Entry{pdb(2)}}, nil); !errors.Is(err, engine.ErrBusy) {
+		if _, err := impatient.Commit(ctx, record.Tx{Entries: []record.Entry{pdb(2)}}, nil); !errors.Is(err, engine.ErrBusy) {
 			t.Errorf("a second writer: %v, want ErrBusy", err)
 		}
 		if hits := lookupEntry(t, impatient, all, pdb(1)); hits != nil {
@@ -1086,11 +1091,11 @@ func TestWriteLock(t *testing.T) {
 		}
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
-		if _, err := patient.Commit(gone, Tx{Entries: []Entry{pdb(2)}}, nil); !errors.Is(err, context.Canceled) {
+		if _, err := patient.Commit(gone, record.Tx{Entries: []record.Entry{pdb(2)}}, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("a cancelled wait: %v, want %v", err, context.Canceled)
 		}
 		go func() {
-			_, err := patient.Commit(context.Background(), Tx{Entries: []Entry{pdb(3)}}, nil)
+			_, err := patient.Commit(context.Background(), record.Tx{Entries: []record.Entry{pdb(3)}}, nil)
 			waited <- err
 		}()
 		return nil
@@ -1104,7 +1109,7 @@ func TestWriteLock(t *testing.T) {
 	clean(t, db)
 	// A context that ends in the middle undoes everything.
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := db.Commit(ctx, Tx{Entries: []Entry{pdb(4)}}, func(context.Context, []blob.Ref) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
+	if _, err := db.Commit(ctx, record.Tx{Entries: []record.Entry{pdb(4)}}, func(context.Context, []blob.Ref) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if _, err := db.Lookup(ctx, all, symfile.Lookup{ID: "x", Role: 1}); !errors.Is(err, context.Canceled) {
@@ -1122,9 +1127,9 @@ func TestWriteLock(t *testing.T) {
 // TestQueryPlans makes sure that no lookup ever walks through a table.
 func TestQueryPlans(t *testing.T) {
 	db := openTest(t, Options{})
-	raw, two := rawFile(t, db), Scope{Products: []string{"A", "B"}}
+	raw, two := rawFile(t, db), record.Scope{Products: []string{"A", "B"}}
 	for cond, order := range map[string]string{nameCond: newestKey, idCond: newestKey, ageCond: ageKey, anyAgeCond: ageKey} {
-		for _, scope := range []Scope{all, two} {
+		for _, scope := range []record.Scope{all, two} {
 			args := make([]any, strings.Count(cond, "$"))
 			query, args := lookupSelect(cond, order, maxRows, scope, args)
 			rows, err := raw.Query("EXPLAIN QUERY PLAN "+query, args...)
@@ -1163,10 +1168,10 @@ func FuzzNames(f *testing.F) {
 			return
 		}
 		n++
-		e := Entry{Object: symfile.Object{Kind: symfile.SHA1, Role: symfile.Other, Name: name}, Ref: ref(n), Size: 1,
+		e := record.Entry{Object: symfile.Object{Kind: symfile.SHA1, Role: symfile.Other, Name: name}, Ref: ref(n), Size: 1,
 			Aliases: []symfile.Alias{{Name: symfile.Fold(name), ID: symfile.Fold(id), Role: symfile.Other}}, Path: path}
 		number := commitTest(t, db, product, e)
-		hits, err := db.Lookup(t.Context(), Scope{Products: []string{engine.Text(product)}}, symfile.Lookup{Name: symfile.Fold(symfile.Fold(name)), ID: symfile.Fold(symfile.Fold(id)), Role: symfile.AnyRole})
+		hits, err := db.Lookup(t.Context(), record.Scope{Products: []string{engine.Text(product)}}, symfile.Lookup{Name: symfile.Fold(symfile.Fold(name)), ID: symfile.Fold(symfile.Fold(id)), Role: symfile.AnyRole})
 		if err != nil || len(hits) == 0 || hits[0].Ref != e.Ref || hits[0].Object.Name != name {
 			t.Fatalf("Lookup: %q, %q, %v, error %v; want length not 0, hits[0].Ref %v, hits[0].Object.Name %v", name, id, hits, err, e.Ref, name)
 		}

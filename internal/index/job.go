@@ -17,6 +17,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // ErrLeaseLost means that the worker no longer holds the job: it was leased to
@@ -132,7 +133,7 @@ func scanJob(scan engine.Scan, more ...any) (j Job, err error) {
 	j.Started, j.Finished, j.LeaseUntil = engine.FromMillis(started), engine.FromMillis(finished), engine.FromMillis(lease)
 	if result != nil {
 		j.Result = new(blob.Ref)
-		err = scanRef(result, j.Result)
+		err = record.ScanRef(result, j.Result)
 	}
 	return j, err
 }
@@ -534,6 +535,6 @@ func (q Jobs) Stats(ctx context.Context) ([]JobStats, error) {
 
 // Sweep deletes the jobs that ended before a time and returns their number.
 func (q Jobs) Sweep(ctx context.Context, before time.Time) (int64, error) {
-	return forget(ctx, q.db, "job", "DELETE FROM job "+
+	return record.DeleteRows(ctx, q.db, "job", "DELETE FROM job "+
 		"WHERE id IN (SELECT id FROM job WHERE finished < $2 ORDER BY finished LIMIT $1)", before.UnixMilli())
 }

@@ -3,10 +3,8 @@ package index
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"strconv"
 	"strings"
@@ -14,32 +12,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
-
-const txSelect = `SELECT t.id, t.kind, p.name, t.version, t.comment, t.who, t.host, t.tool, t.time, t.files, t.bytes,
- t.origin_store, t.origin_number, t.origin_time, t.deleted_at, t.branch, t.class, t.build, t.labels, t.arrived, t.collecting, t.trash_until
- FROM tx t JOIN product p ON p.id = t.product_id`
-
-func scanTx(scan engine.Scan) (Transaction, error) {
-	var t Transaction
-	var at int64
-	var store, number, build, labels sql.NullString
-	var otime, removed, arrived, collecting, trash sql.NullInt64
-	err := scan(&t.Number, &t.Kind, &t.Product, &t.Version, &t.Comment, &t.Who, &t.Host, &t.Tool, &at, &t.Files, &t.Bytes,
-		&store, &number, &otime, &removed, &t.Branch, &t.Class, &build, &labels, &arrived, &collecting, &trash)
-	t.Arrived, t.Collecting, t.TrashUntil = engine.FromMillis(arrived), collecting.Int64 == 1, engine.FromMillis(trash)
-	if json.Valid([]byte(build.String)) {
-		t.Build = json.RawMessage(build.String)
-	}
-	if labels.Valid {
-		_ = json.Unmarshal([]byte(labels.String), &t.Labels) // for people
-	}
-	t.Time, t.Removed = time.UnixMilli(at).UTC(), engine.FromMillis(removed)
-	if store.Valid {
-		t.Origin = &Origin{store.String, number.String, engine.FromMillis(otime)}
-	}
-	return t, err
-}
 
 // ListFilter selects transactions. The zero value selects all that have not been
 // removed.
@@ -56,7 +30,7 @@ type ListFilter struct {
 }
 
 // List returns the transactions in the scope that f selects, newest first.
-func (db *DB) List(ctx context.Context, scope Scope, f ListFilter) ([]Transaction, error) {
+func (db *DB) List(ctx context.Context, scope record.Scope, f ListFilter) ([]record.Transaction, error) {
 	limit, before, since := int64(f.Limit), f.Before, int64(math.MinInt64)
 	if limit <= 0 {
 		limit = math.MaxInt64
@@ -68,62 +42,50 @@ func (db *DB) List(ctx context.Context, scope Scope, f ListFilter) ([]Transactio
 		since = f.Since.UnixMilli()
 	}
 	// Rows with negative ids represent upstreams.
-	where, args := scope.where("t.product_id", []any{before, f.Version, limit, f.Removed, since})
+	where, args := scope.Where("t.product_id", []any{before, f.Version, limit, f.Removed, since})
 	if f.Product != nil {
 		args = append(args, engine.Text(*f.Product))
 		where += " AND t.product_id = (SELECT id FROM product WHERE name = $" + strconv.Itoa(len(args)) + ")"
 	}
 	if f.Who != "" {
-		args = append(args, likeEscaper.Replace(strings.ToLower(engine.Text(f.Who))))
+		args = append(args, record.LikeEscaper.Replace(strings.ToLower(engine.Text(f.Who))))
 		where += " AND lower(t.who) LIKE $" + strconv.Itoa(len(args)) + ` ESCAPE '\'`
 	}
-	list := []Transaction{}
-	err := db.base.Scans.Each(ctx, scope.All, txSelect+`
+	list := []record.Transaction{}
+	err := db.base.Scans.Each(ctx, scope.All, record.TxSelect+`
 		WHERE t.id < $1 AND t.id > 0 AND ($2 = '' OR t.version = $2) AND ($4 OR t.deleted_at IS NULL) AND t.time >= $5`+
 		where+" ORDER BY t.id DESC LIMIT $3", args, func(scan engine.Scan) (bool, error) {
-		t, err := scanTx(scan)
+		t, err := record.ScanTx(scan)
 		list = append(list, t)
 		return true, err
 	})
 	return list, db.base.Fail("list", err)
 }
 
-// showTx returns a transaction, removed or not.
-func showTx(ctx context.Context, db *engine.Database, number int64) (t Transaction, err error) {
-	err = db.Scans.Each(ctx, true, txSelect+" WHERE t.id = $1 AND t.id > 0", []any{number}, func(scan engine.Scan) (more bool, err error) {
-		t, err = scanTx(scan)
-		return false, err
-	})
-	if err == nil && t.Number == 0 {
-		err = fmt.Errorf("transaction %d: %w", number, fs.ErrNotExist)
-	}
-	return t, db.Fail("show", err)
-}
-
 // Show returns one transaction and calls each, if not nil, for its files in
 // order, until each returns an error. A removed transaction has no files. An
 // unknown number is fs.ErrNotExist.
-func (db *DB) Show(ctx context.Context, number int64, each func(TxFile) error) (Transaction, error) {
-	t, err := showTx(ctx, db.base, number)
+func (db *DB) Show(ctx context.Context, number int64, each func(record.TxFile) error) (record.Transaction, error) {
+	t, err := record.ShowTx(ctx, db.base, number)
 	if err != nil || each == nil {
 		return t, err
 	}
 	seq := int64(0)
 	for {
-		var page []TxFile
-		err := db.base.Scans.Each(ctx, true, "SELECT "+objectColumns+`, f.seq, f.path, f.archive, f.mtime
+		var page []record.TxFile
+		err := db.base.Scans.Each(ctx, true, "SELECT "+record.ObjectColumns+`, f.seq, f.path, f.archive, f.mtime
 			FROM tx_file f JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id
 			WHERE f.tx_id = $1 AND f.seq > $2 ORDER BY f.seq LIMIT $3`, []any{number, seq, engine.PageRows}, func(scan engine.Scan) (bool, error) {
-			var s Stored
+			var s record.Stored
 			var mtime sql.NullInt64
-			err := scanObject(scan, &s, &seq, &s.Path, &s.Archive, &mtime)
-			page = append(page, TxFile{s.Object, s.Arch, s.Features, s.DebugSize, s.Ref, s.Size, s.Path, s.Archive, engine.FromMillis(mtime), nil})
+			err := record.ScanObject(scan, &s, &seq, &s.Path, &s.Archive, &mtime)
+			page = append(page, record.TxFile{Object: s.Object, Arch: s.Arch, Features: s.Features, DebugSize: s.DebugSize, Ref: s.Ref, Size: s.Size, Path: s.Path, Archive: s.Archive, ModTime: engine.FromMillis(mtime), Cold: nil})
 			return true, err
 		})
 		if err != nil {
 			return t, db.base.Fail("show", err)
 		}
-		if err := markCold(ctx, db.base, page, func(f *TxFile) (blob.Ref, **Cold) { return f.Ref, &f.Cold }); err != nil {
+		if err := markCold(ctx, db.base, page, func(f *record.TxFile) (blob.Ref, **record.Cold) { return f.Ref, &f.Cold }); err != nil {
 			return t, err
 		}
 		for _, f := range page {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // Misses is the stored negative cache: the misses of upstreams.
@@ -56,7 +57,7 @@ func (ms Misses) Put(ctx context.Context, misses []Miss) error {
 			for _, n := range gone {
 				added -= n
 			}
-			return limitRows(w, "miss", added, ms.most, oldestMisses)
+			return record.LimitRows(w, "miss", added, ms.most, oldestMisses)
 		}); err != nil {
 			return err
 		}
@@ -65,31 +66,6 @@ func (ms Misses) Put(ctx context.Context, misses []Miss) error {
 }
 
 const oldestMisses = "DELETE FROM miss WHERE no IN (SELECT no FROM miss ORDER BY no LIMIT $1)"
-
-// limitRows counts the rows added to a limited table and deletes the oldest above
-// most.
-func limitRows(w *engine.Write, table string, added, most int64, deleteOldest string) error {
-	var n int64
-	if err := w.Row("UPDATE tally SET n = n + $2 WHERE name = $1 RETURNING n", []any{table, added}, &n); err != nil {
-		return err
-	}
-	if n <= most {
-		return nil
-	}
-	gone, err := w.Exec(deleteOldest, n-most)
-	if err != nil {
-		return err
-	}
-	return countRows(w, table, -gone)
-}
-
-func countRows(w *engine.Write, table string, n int64) error {
-	if n == 0 {
-		return nil
-	}
-	_, err := w.Exec("UPDATE tally SET n = n + $2 WHERE name = $1", table, n)
-	return err
-}
 
 // Of returns the stored misses of a key, by upstream, including expired ones.
 func (ms Misses) Of(ctx context.Context, key string) ([]Miss, error) {
@@ -148,11 +124,11 @@ func (ms Misses) flush(ctx context.Context, f MissFilter) (int64, error) {
 	const rest = "($3 = '' OR source = $3) AND ($4 = 0 OR class = $4) AND since < $5"
 	switch {
 	case f.Key != "":
-		return forget(ctx, ms.db, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key = $2 AND "+rest+" LIMIT $1)",
+		return record.DeleteRows(ctx, ms.db, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key = $2 AND "+rest+" LIMIT $1)",
 			f.Key, f.Source, f.Class, before)
 	case f.KeyPrefix != "":
-		return forget(ctx, ms.db, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key >= $2 AND key < $6 AND "+rest+" LIMIT $1)",
-			f.KeyPrefix, f.Source, f.Class, before, prefixEnd(f.KeyPrefix))
+		return record.DeleteRows(ctx, ms.db, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key >= $2 AND key < $6 AND "+rest+" LIMIT $1)",
+			f.KeyPrefix, f.Source, f.Class, before, record.PrefixEnd(f.KeyPrefix))
 	}
 	return ms.flushAll(ctx, "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE no > $2 AND "+rest+" ORDER BY no LIMIT $1) "+
 		"RETURNING no", f.Source, f.Class, before)
@@ -176,7 +152,7 @@ func (ms Misses) flushAll(ctx context.Context, statement string, args ...any) (s
 			if err != nil {
 				return err
 			}
-			return countRows(w, "miss", -n)
+			return record.CountRows(w, "miss", -n)
 		})
 		if err != nil {
 			return sum, err
@@ -190,28 +166,8 @@ func (ms Misses) flushAll(ctx context.Context, statement string, args ...any) (s
 
 // Sweep deletes the misses that expired before a time and returns their number.
 func (ms Misses) Sweep(ctx context.Context, before time.Time) (int64, error) {
-	return forget(ctx, ms.db, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE ends < $2 ORDER BY ends LIMIT $1)",
+	return record.DeleteRows(ctx, ms.db, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE ends < $2 ORDER BY ends LIMIT $1)",
 		before.UnixMilli())
-}
-
-// forget runs a statement that deletes up to $1 rows of a limited table, until
-// none are left to delete.
-func forget(ctx context.Context, db *engine.Database, table, statement string, args ...any) (sum int64, err error) {
-	for {
-		var n int64
-		err := db.UpdateUnsynced(ctx, "delete rows of "+table, func(w *engine.Write) (err error) {
-			if n, err = w.Exec(statement, append([]any{engine.BatchRows}, args...)...); err != nil {
-				return err
-			}
-			return countRows(w, table, -n)
-		})
-		if err != nil {
-			return sum, err
-		}
-		if sum += n; n < engine.BatchRows {
-			return sum, nil
-		}
-	}
 }
 
 // MissStats summarizes the stored misses of one class.

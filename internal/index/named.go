@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -15,13 +16,13 @@ type Named struct {
 }
 
 // NamedIn looks up a folded file name in an index.
-func NamedIn(ctx context.Context, db *DB, scope Scope, name string) (n Named, err error) {
+func NamedIn(ctx context.Context, db *DB, scope record.Scope, name string) (n Named, err error) {
 	if name == "" {
 		return n, nil
 	}
 	exists := func(table, column, cond string, args ...any) (is bool, err error) {
-		where, args := scope.where(column, append([]any{name}, args...))
-		err = db.base.Points.Each(ctx, scope.few(), "SELECT 1 FROM "+table+" WHERE "+cond+where+" LIMIT 1", args, func(engine.Scan) (bool, error) {
+		where, args := scope.Where(column, append([]any{name}, args...))
+		err = db.base.Points.Each(ctx, scope.Few(), "SELECT 1 FROM "+table+" WHERE "+cond+where+" LIMIT 1", args, func(engine.Scan) (bool, error) {
 			is = true
 			return false, nil
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // Names of the rooms below that callers of an index use.
@@ -60,3 +61,44 @@ func OneWait(ctx context.Context) context.Context { return engine.OneWait(ctx) }
 // RemoveFile removes an index that no process has open, with the files that SQLite keeps
 // beside it.
 func RemoveFile(path string) error { return engine.RemoveFile(path) }
+
+// What the rows hold.
+type (
+	// Scope is the set of products that a caller may see.
+	Scope = record.Scope
+	// Tx is a transaction to commit.
+	Tx = record.Tx
+	// Entry is one file of a transaction.
+	Entry = record.Entry
+	// Origin identifies the transaction of another store that was imported.
+	Origin = record.Origin
+	// StageCommit is the commit of a stage, as a part of that of a transaction.
+	StageCommit = record.StageCommit
+	// Stored is one object in the index.
+	Stored = record.Stored
+	// Hit is one result of a lookup.
+	Hit = record.Hit
+	// Found is one result of a search.
+	Found = record.Found
+	// Content is a content with its size.
+	Content = record.Content
+	// Unreferenced is a content without references.
+	Unreferenced = record.Unreferenced
+	// Transaction is a committed transaction.
+	Transaction = record.Transaction
+	// TxFile is one file of a transaction.
+	TxFile = record.TxFile
+	// Cold is the record of a cold content.
+	Cold = record.Cold
+	// Tool is a tool that derives contents from others, with its version.
+	Tool = record.Tool
+	// Upload is an upload of a content to a place.
+	Upload = record.Upload
+)
+
+// ClassTry is the class of transactions of try builds.
+const ClassTry = record.ClassTry
+
+// ErrNotUploaded means that a commit refers to a content that is neither known nor
+// uploaded.
+var ErrNotUploaded = record.ErrNotUploaded

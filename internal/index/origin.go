@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // ErrImported means that the transaction with this origin has been imported already
@@ -31,7 +32,7 @@ func (db *DB) Origins(ctx context.Context, store string) (map[string]int64, erro
 
 // checkOrigin returns an error if a transaction with this origin exists and has not
 // been removed.
-func checkOrigin(w *engine.Write, o Origin) error {
+func checkOrigin(w *engine.Write, o record.Origin) error {
 	var id int64
 	err := w.Row("SELECT id FROM tx WHERE origin_store = $1 AND origin_number = $2 AND deleted_at IS NULL",
 		[]any{engine.Text(o.Store), engine.Text(o.Number)}, &id)

@@ -16,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/proxytest"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -48,7 +49,7 @@ func TestServerStops(t *testing.T) {
 	for i, db := range nodes {
 		wg.Go(func() {
 			for n := i; !stop.Load(); n += len(nodes) {
-				number, err := db.Commit(t.Context(), Tx{Kind: "add", Comment: fmt.Sprint(n), Entries: []Entry{figureEntry(n), figureEntry(1 << 30)}}, nil)
+				number, err := db.Commit(t.Context(), record.Tx{Kind: "add", Comment: fmt.Sprint(n), Entries: []record.Entry{figureEntry(n), figureEntry(1 << 30)}}, nil)
 				if err != nil {
 					t.Errorf("add %d: %v", n, err)
 					return

@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -164,7 +164,7 @@ func TestRolesRefuse(t *testing.T) {
 	execAll(t, where, "GRANT USAGE ON SCHEMA public TO "+readRole, "GRANT SELECT ON ALL TABLES IN SCHEMA public TO "+readRole, "GRANT CONNECT ON DATABASE "+nameIn(where)+" TO "+readRole)
 	reader, err := Open(t.Context(), as(where, readRole), Options{})
 	if err == nil {
-		_, err = reader.Commit(t.Context(), Tx{Kind: "add", Product: "P", Entries: []Entry{pdb(2)}}, nil)
+		_, err = reader.Commit(t.Context(), record.Tx{Kind: "add", Product: "P", Entries: []record.Entry{pdb(2)}}, nil)
 		_ = reader.Close()
 	}
 	if err == nil || !strings.Contains(err.Error(), "permission denied") || !strings.Contains(err.Error(), readRole) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // Places is the part of the index for contents in a bucket.
@@ -29,23 +30,9 @@ import (
 //     never comes back.
 type Places struct{ db *engine.Database }
 
-// ErrNotUploaded means that a commit refers to a content that is neither known
-// nor uploaded: its lease has expired, or the content was dropped meanwhile. The
-// caller uploads it and commits again.
-var ErrNotUploaded = errors.New("the content has not been uploaded")
-
-// Upload is an upload of a content to a place.
-type Upload struct {
-	Place string
-	Content
-	// Damage is what a process has found wrong with the object, see Damages; "" is
-	// nothing. Only Of sets it.
-	Damage string
-}
-
 // Begin records uploads of a node, durably, before they begin. Their leases end
 // after d; Renew extends them.
-func (ps Places) Begin(ctx context.Context, node string, d time.Duration, uploads []Upload) error {
+func (ps Places) Begin(ctx context.Context, node string, d time.Duration, uploads []record.Upload) error {
 	until := ps.db.Now().Add(d).UnixMilli()
 	return ps.db.Update(ctx, "begin uploads", func(w *engine.Write) error {
 		rows := make([][]any, len(uploads))
@@ -64,7 +51,7 @@ func (ps Places) Done(ctx context.Context, places []string) error {
 	return ps.db.Update(ctx, "end uploads", func(w *engine.Write) error {
 		marked, err := w.Many("UPDATE upload SET done = 1 WHERE place = $1", argLists(places))
 		if i := slices.Index(marked, 0); i >= 0 {
-			return fmt.Errorf("upload %s: its lease has expired: %w", places[i], ErrNotUploaded)
+			return fmt.Errorf("upload %s: its lease has expired: %w", places[i], record.ErrNotUploaded)
 		}
 		return err
 	})
@@ -72,7 +59,7 @@ func (ps Places) Done(ctx context.Context, places []string) error {
 
 // Finished reports whether there is an upload of a content that is done and that
 // no commit has taken over.
-func (ps Places) Finished(ctx context.Context, c Content) (is bool, err error) {
+func (ps Places) Finished(ctx context.Context, c record.Content) (is bool, err error) {
 	err = ps.db.Points.Row(ctx, "SELECT EXISTS (SELECT 1 FROM upload WHERE sha256 = $1 AND size = $2 AND done = 1)",
 		[]any{c.Ref[:], c.Size}, &is)
 	return is, ps.db.Fail("look up an upload", err)
@@ -169,7 +156,7 @@ func (ps Places) Expire(ctx context.Context, before time.Time) (n int, err error
 // Of returns the place of a content, its size, and when it was first added. If
 // the index does not have the content, or keeps it on disk, the error is
 // fs.ErrNotExist.
-func (ps Places) Of(ctx context.Context, ref blob.Ref) (u Upload, added time.Time, err error) {
+func (ps Places) Of(ctx context.Context, ref blob.Ref) (u record.Upload, added time.Time, err error) {
 	u.Ref = ref
 	var at int64
 	err = ps.db.Points.Row(ctx, "SELECT place, size, added, coalesce(damage, '') FROM content "+
@@ -183,17 +170,17 @@ func (ps Places) Of(ctx context.Context, ref blob.Ref) (u Upload, added time.Tim
 // Doomed yields the places that were doomed before a time and are not deleted
 // yet, oldest first. Places that are doomed or deleted meanwhile may or may not
 // be included.
-func (ps Places) Doomed(ctx context.Context, before time.Time) iter.Seq2[Upload, error] {
-	return func(yield func(Upload, error) bool) {
+func (ps Places) Doomed(ctx context.Context, before time.Time) iter.Seq2[record.Upload, error] {
+	return func(yield func(record.Upload, error) bool) {
 		since, place := int64(-1)<<62, ""
-		engine.Pages(ctx, ps.db, yield, func(scan engine.Scan) (Upload, error) {
-			var u Upload
+		engine.Pages(ctx, ps.db, yield, func(scan engine.Scan) (record.Upload, error) {
+			var u record.Upload
 			var ref []byte
 			if err := scan(&since, &place, &ref, &u.Size); err != nil {
 				return u, err
 			}
 			u.Place = place
-			return u, scanRef(ref, &u.Ref)
+			return u, record.ScanRef(ref, &u.Ref)
 		}, `SELECT since, place, sha256, size FROM doomed WHERE swept IS NULL AND since < $1 AND (since, place) > ($2, $3)
 			ORDER BY since, place LIMIT $4`, func() []any { return []any{before.UnixMilli(), since, place, engine.PageRows} })
 	}
@@ -223,17 +210,17 @@ func (ps Places) Swept(ctx context.Context, places []string) error {
 // Resweep yields the places whose objects were deleted before a time. They are
 // deleted a second time, because an upload that timed out can arrive late, and
 // are then forgotten by Forget.
-func (ps Places) Resweep(ctx context.Context, before time.Time) iter.Seq2[Upload, error] {
-	return func(yield func(Upload, error) bool) {
+func (ps Places) Resweep(ctx context.Context, before time.Time) iter.Seq2[record.Upload, error] {
+	return func(yield func(record.Upload, error) bool) {
 		swept, place := int64(-1)<<62, ""
-		engine.Pages(ctx, ps.db, yield, func(scan engine.Scan) (Upload, error) {
-			var u Upload
+		engine.Pages(ctx, ps.db, yield, func(scan engine.Scan) (record.Upload, error) {
+			var u record.Upload
 			var ref []byte
 			if err := scan(&swept, &place, &ref, &u.Size); err != nil {
 				return u, err
 			}
 			u.Place = place
-			return u, scanRef(ref, &u.Ref)
+			return u, record.ScanRef(ref, &u.Ref)
 		}, `SELECT swept, place, sha256, size FROM doomed WHERE swept IS NOT NULL AND swept < $1 AND (swept, place) > ($2, $3)
 			ORDER BY swept, place LIMIT $4`, func() []any { return []any{before.UnixMilli(), swept, place, engine.PageRows} })
 	}
@@ -259,13 +246,13 @@ var doomStray = engine.Dialects("INSERT INTO doomed (place, sha256, size, since)
 	"INSERT INTO doomed (place, sha256, size, since) SELECT $1::text, $2::bytea, $3::bigint, $4::bigint WHERE NOT ("+knownPlace+")")
 
 // Known reports whether the index has a place, with this content, in any table.
-func (ps Places) Known(ctx context.Context, u Upload) (known bool, err error) {
+func (ps Places) Known(ctx context.Context, u record.Upload) (known bool, err error) {
 	err = ps.db.Points.Row(ctx, knownPlace, []any{u.Place, u.Ref[:]}, &known)
 	return known, ps.db.Fail("look up a place", err)
 }
 
 // Stray dooms objects of the bucket that the index does not know.
-func (ps Places) Stray(ctx context.Context, strays []Upload) error {
+func (ps Places) Stray(ctx context.Context, strays []record.Upload) error {
 	now := ps.db.Now().UnixMilli()
 	return ps.db.Update(ctx, "doom unknown objects", func(w *engine.Write) error {
 		rows := make([][]any, len(strays))
@@ -280,7 +267,7 @@ func (ps Places) Stray(ctx context.Context, strays []Upload) error {
 // GiveUp takes the place from a content whose object is missing or damaged, and dooms
 // it. The next upload of the content gives it another one; until then the error of Of
 // is fs.ErrNotExist. It does nothing if the content has another place by now.
-func (ps Places) GiveUp(ctx context.Context, u Upload) error {
+func (ps Places) GiveUp(ctx context.Context, u record.Upload) error {
 	return ps.db.Update(ctx, "give up an object", func(w *engine.Write) error {
 		n, err := w.Exec("UPDATE content SET place = NULL WHERE sha256 = $1 AND place = $2", u.Ref[:], u.Place)
 		if err != nil || n == 0 {
@@ -300,16 +287,16 @@ func (ps Places) Count(ctx context.Context) (n int64, err error) {
 
 // Named yields the places of the contents with hashes from low to high, in their
 // order. Contents that are added or dropped meanwhile may or may not be included.
-func (ps Places) Named(ctx context.Context, low, high blob.Ref) iter.Seq2[Upload, error] {
-	return func(yield func(Upload, error) bool) {
+func (ps Places) Named(ctx context.Context, low, high blob.Ref) iter.Seq2[record.Upload, error] {
+	return func(yield func(record.Upload, error) bool) {
 		from, after := low, false
-		engine.Pages(ctx, ps.db, yield, func(scan engine.Scan) (Upload, error) {
-			var u Upload
+		engine.Pages(ctx, ps.db, yield, func(scan engine.Scan) (record.Upload, error) {
+			var u record.Upload
 			var ref []byte
 			if err := scan(&u.Place, &ref, &u.Size); err != nil {
 				return u, err
 			}
-			err := scanRef(ref, &u.Ref)
+			err := record.ScanRef(ref, &u.Ref)
 			from, after = u.Ref, true
 			return u, err
 		}, `SELECT place, sha256, size FROM content WHERE place IS NOT NULL AND sha256 >= $1 AND sha256 <= $2 AND NOT ($3 AND sha256 = $1)

@@ -18,6 +18,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -60,12 +61,12 @@ func childCommit(path string, arg int) error {
 	}
 	host := strconv.Itoa(os.Getpid())
 	for i := 0; i != arg; i++ {
-		var entries []Entry
+		var entries []record.Entry
 		for j := range 20 {
 			n := os.Getpid()*1000 + i*10 + j // half of them come again in the next transaction
 			entries = append(entries, pdbAge(n, "p.pdb", byte(n), uint32(n)))
 		}
-		number, err := db.Commit(ctx, Tx{Kind: "add", Host: host, Comment: strconv.Itoa(i), Entries: entries}, nil)
+		number, err := db.Commit(ctx, record.Tx{Kind: "add", Host: host, Comment: strconv.Itoa(i), Entries: entries}, nil)
 		if err != nil {
 			return err
 		}
@@ -86,10 +87,10 @@ func childCache(path string, _ int) error {
 	worker := strconv.Itoa(pid)
 	for i := 0; ; i++ {
 		e := figureEntry(pid*1000 + i)
-		if err := db.Cached.Put(ctx, CachedFile{Source: "s", Name: e.Object.Name, Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+		if err := db.Cached.Put(ctx, CachedFile{Source: "s", Name: e.Object.Name, Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
 			return err
 		}
-		if err := db.PutDerived(ctx, e.Ref, Tool{"t", 1}, &Content{ref(pid*1000 + i), 1}); err != nil {
+		if err := db.PutDerived(ctx, e.Ref, record.Tool{Name: "t", Version: 1}, &record.Content{Ref: ref(pid*1000 + i), Size: 1}); err != nil {
 			return err
 		}
 		if err := db.Misses.Put(ctx, []Miss{{Key: e.Path, Source: "s"}, {Key: "same", Source: worker}}); err != nil {
@@ -342,7 +343,7 @@ type figures struct {
 
 // figureEntry is object n of the generated index: a PDB or an ELF file with
 // several keys. Only even numbers are committed; odd ones are absent.
-func figureEntry(n int) Entry {
+func figureEntry(n int) record.Entry {
 	rnd := rand.New(rand.NewPCG(uint64(n), 5))
 	var g debugid.GUID
 	for i := range g {
@@ -357,7 +358,7 @@ func figureEntry(n int) Entry {
 	var r [32]byte
 	copy(r[:], g[:])
 	r[31] = 1
-	return Entry{Object: o, Arch: "x86_64", Features: []string{"debug", "symtab"}, Ref: r, Size: int64(1000 + n), Aliases: o.Aliases(),
+	return record.Entry{Object: o, Arch: "x86_64", Features: []string{"debug", "symtab"}, Ref: r, Size: int64(1000 + n), Aliases: o.Aliases(),
 		Path: fmt.Sprintf("/builds/product/%d/bin/%s", n/5000, o.Name)}
 }
 
@@ -391,7 +392,7 @@ func childFigures(path string, arg int) error {
 					e := figureEntry(n)
 					a := e.Aliases[rnd.IntN(len(e.Aliases))]
 					t := time.Now()
-					hits, err := db.Lookup(ctx, Scope{All: true}, symfile.Lookup{Name: a.Name, ID: a.ID, Role: symfile.AnyRole})
+					hits, err := db.Lookup(ctx, record.Scope{All: true}, symfile.Lookup{Name: a.Name, ID: a.ID, Role: symfile.AnyRole})
 					res.took = append(res.took, time.Since(t))
 					if err == nil && (len(hits) == 1) != (n%2 == 0) {
 						err = fmt.Errorf("object %d: %d hits", n, len(hits))

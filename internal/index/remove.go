@@ -9,6 +9,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // Contents is the part of the index for contents, whoever refers to them.
@@ -46,7 +47,7 @@ func removeFilesOf(w *engine.Write, ctx context.Context, number int64, now time.
 	if _, err := w.Exec("UPDATE tx SET deleted_at = $2 WHERE id = $1", number, now.UnixMilli()); err != nil {
 		return err
 	}
-	return nextGeneration(w)
+	return record.NextGeneration(w)
 }
 
 var (
@@ -96,11 +97,11 @@ func releaseUnused(w *engine.Write, now time.Time, contents ...int64) error {
 }
 
 // Unreferenced yields the contents that have had no references since before.
-func (cs Contents) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[Unreferenced, error] {
-	return func(yield func(Unreferenced, error) bool) {
+func (cs Contents) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[record.Unreferenced, error] {
+	return func(yield func(record.Unreferenced, error) bool) {
 		since, id := int64(-1)<<62, int64(0)
-		engine.Pages(ctx, cs.db, yield, func(scan engine.Scan) (Unreferenced, error) {
-			var c Unreferenced
+		engine.Pages(ctx, cs.db, yield, func(scan engine.Scan) (record.Unreferenced, error) {
+			var c record.Unreferenced
 			var ref []byte
 			var cold int64
 			if err := scan(&since, &id, &ref, &c.Size, &cold, &c.Derived, &c.Stored); err != nil {
@@ -108,7 +109,7 @@ func (cs Contents) Unreferenced(ctx context.Context, before time.Time) iter.Seq2
 			}
 			c.Cold = cold != 0
 			c.Since = time.UnixMilli(since)
-			return c, scanRef(ref, &c.Ref)
+			return c, record.ScanRef(ref, &c.Ref)
 		}, `SELECT unreferenced_since, id, sha256, size, (SELECT count(*) FROM cold k
 			WHERE k.content_id = c.id AND k.plain_since IS NULL), (SELECT coalesce(sum(k.size), 0)
 			FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = c.id), `+storedWithDerived("$5")+`
@@ -134,16 +135,16 @@ const storedContents = `SELECT c.id, c.sha256, c.size FROM content c WHERE c.id 
 // All yields all contents whose bytes are stored as they are, referenced or not:
 // not the cold ones, but their cold files. Contents that are added or deleted meanwhile
 // may or may not be included.
-func (cs Contents) All(ctx context.Context) iter.Seq2[Content, error] {
-	return func(yield func(Content, error) bool) {
+func (cs Contents) All(ctx context.Context) iter.Seq2[record.Content, error] {
+	return func(yield func(record.Content, error) bool) {
 		var id int64
-		engine.Pages(ctx, cs.db, yield, func(scan engine.Scan) (Content, error) {
-			var c Content
+		engine.Pages(ctx, cs.db, yield, func(scan engine.Scan) (record.Content, error) {
+			var c record.Content
 			var ref []byte
 			if err := scan(&id, &ref, &c.Size); err != nil {
 				return c, err
 			}
-			return c, scanRef(ref, &c.Ref)
+			return c, record.ScanRef(ref, &c.Ref)
 		}, storedContents, func() []any { return []any{id, engine.PageRows} })
 	}
 }
@@ -178,12 +179,12 @@ func (cs Contents) Drop(ctx context.Context, refs []blob.Ref, before time.Time, 
 				return err
 			}
 			if count > 0 {
-				if err := nextGeneration(d.Write); err != nil {
+				if err := record.NextGeneration(d.Write); err != nil {
 					return err
 				}
 			}
 			gone = d.gone
-			return addCounts(d.Write, -int64(len(d.gone)), -d.bytes, -d.objects, -d.lookups)
+			return record.AddCounts(d.Write, -int64(len(d.gone)), -d.bytes, -d.objects, -d.lookups)
 		})
 		if err != nil {
 			return n, err
@@ -332,7 +333,7 @@ func (d *drop) rows(ids []int64) error {
 		if err := scan(&c.id, &sum, &size); err != nil {
 			return err
 		}
-		err := scanRef(sum, &c.ref)
+		err := record.ScanRef(sum, &c.ref)
 		sums, d.gone = append(sums, []any{c.ref[:]}), append(d.gone, c)
 		d.bytes += size
 		return err

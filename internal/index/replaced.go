@@ -7,6 +7,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -84,7 +85,7 @@ func dropReplaced(ctx context.Context, db *engine.Database, prefix string, r Rep
 			}
 			n += int64(len(results))
 		}
-		return nextGeneration(w)
+		return record.NextGeneration(w)
 	})
 	return n, err
 }
@@ -120,7 +121,7 @@ func (cf CachedFiles) Replaced(ctx context.Context, source, prefix string, r Rep
 			if err := scan(&b); err != nil {
 				return false, err
 			}
-			err := scanRef(b, &ref)
+			err := record.ScanRef(b, &ref)
 			refs = append(refs, ref)
 			return true, err
 		})

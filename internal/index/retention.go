@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // Retention is the part of the index for retention: what it has to know of
@@ -35,7 +36,7 @@ type RetainedState struct {
 
 // RetainedTx is a live transaction, or one in the trash.
 type RetainedTx struct {
-	Transaction
+	record.Transaction
 	Holds []Hold
 	Needs []int64
 	// Contents are positions in RetainedState.Contents, ascending, each once.
@@ -216,9 +217,9 @@ func (s *RetainedState) readTransactions(each queryRows, now time.Time) error {
 	}); err != nil {
 		return err
 	}
-	return each(txSelect+" WHERE t.id > 0 AND (t.deleted_at IS NULL OR t.trash_until > $1) ORDER BY t.id", []any{now.UnixMilli()},
+	return each(record.TxSelect+" WHERE t.id > 0 AND (t.deleted_at IS NULL OR t.trash_until > $1) ORDER BY t.id", []any{now.UnixMilli()},
 		func(scan engine.Scan) error {
-			t, err := scanTx(scan)
+			t, err := record.ScanTx(scan)
 			s.Transactions = append(s.Transactions, RetainedTx{Transaction: t, Holds: holds[t.Number], Needs: needs[t.Number]})
 			return err
 		})
@@ -258,25 +259,15 @@ func scanHold(scan engine.Scan) (h Hold, err error) {
 	}
 	h.Placed = time.UnixMilli(placed).UTC()
 	if ends.Valid {
-		h.Until = timeOfDay(ends.Int64)
+		h.Until = record.TimeOfDay(ends.Int64)
 	}
 	return h, nil
 }
 
-// dayOf returns the day of a time in days since 1970, UTC, and timeOfDay its
-// beginning.
-func dayOf(t time.Time) int64 {
-	s, day := t.Unix(), int64(24*60*60)
-	if s < 0 {
-		return (s+1)/day - 1
-	}
-	return s / day
-}
-
-func timeOfDay(day int64) time.Time { return time.Unix(day*24*60*60, 0).UTC() }
-
 // active reports whether the hold is in force. Its last day still counts.
-func (h Hold) active(now time.Time) bool { return h.Until.IsZero() || dayOf(now) <= dayOf(h.Until) }
+func (h Hold) active(now time.Time) bool {
+	return h.Until.IsZero() || record.DayOf(now) <= record.DayOf(h.Until)
+}
 
 // ErrHeld means that a hold protects a transaction from removal.
 type ErrHeld struct{ Hold }
@@ -311,7 +302,7 @@ func heldBy(w *engine.Write, number int64, now time.Time) error {
 }
 
 // liveTx returns a transaction that has not been removed.
-func liveTx(w *engine.Write, number int64) (Transaction, error) {
+func liveTx(w *engine.Write, number int64) (record.Transaction, error) {
 	t, err := txOf(w, number)
 	if err == nil && !t.Removed.IsZero() {
 		return t, fmt.Errorf("transaction %d was removed on %s: %w", number, t.Removed.Format(time.DateTime), fs.ErrNotExist)
@@ -320,9 +311,9 @@ func liveTx(w *engine.Write, number int64) (Transaction, error) {
 }
 
 // txOf returns a transaction, removed or not.
-func txOf(w *engine.Write, number int64) (Transaction, error) {
-	t, err := scanTx(func(dest ...any) error {
-		return w.Row(txSelect+" WHERE t.id = $1 AND t.id > 0", []any{number}, dest...)
+func txOf(w *engine.Write, number int64) (record.Transaction, error) {
+	t, err := record.ScanTx(func(dest ...any) error {
+		return w.Row(record.TxSelect+" WHERE t.id = $1 AND t.id > 0", []any{number}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("transaction %d: %w", number, fs.ErrNotExist)
@@ -343,14 +334,14 @@ func (rs Retention) Hold(ctx context.Context, h Hold) error {
 		}
 		var ends any
 		if !h.Until.IsZero() {
-			ends = dayOf(h.Until)
+			ends = record.DayOf(h.Until)
 		}
 		if _, err := w.Exec(`INSERT INTO hold (tx_id, name, who, reason, placed, ends) VALUES ($1, $2, $3, $4, $5, $6)
 			ON CONFLICT (tx_id, name) DO UPDATE SET who = excluded.who, reason = excluded.reason, placed = excluded.placed, ends = excluded.ends`,
 			h.Number, engine.Text(h.Name), engine.Text(h.Who), engine.Text(h.Reason), h.Placed.UnixMilli(), ends); err != nil {
 			return err
 		}
-		return nextGeneration(w)
+		return record.NextGeneration(w)
 	})
 }
 
@@ -375,7 +366,7 @@ func (rs Retention) Unhold(ctx context.Context, number int64, name string) (list
 				return err
 			}
 		}
-		return nextGeneration(w)
+		return record.NextGeneration(w)
 	})
 	return list, err
 }
@@ -417,14 +408,14 @@ func (rs Retention) Promote(ctx context.Context, number int64, class, who string
 			number, now.UnixMilli(), engine.Text(who), engine.Text(t.Class), engine.Text(class)); err != nil {
 			return err
 		}
-		return nextGeneration(w)
+		return record.NextGeneration(w)
 	})
 	return p, err
 }
 
 // SetComment replaces the comment of a live transaction and returns it. If there is
 // no such transaction, the error is fs.ErrNotExist.
-func (rs Retention) SetComment(ctx context.Context, number int64, comment string) (t Transaction, err error) {
+func (rs Retention) SetComment(ctx context.Context, number int64, comment string) (t record.Transaction, err error) {
 	err = rs.db.Update(ctx, "change a comment", func(w *engine.Write) error {
 		var err error
 		if t, err = liveTx(w, number); err != nil {
@@ -461,7 +452,7 @@ func (rs Retention) SetNeeds(ctx context.Context, number int64, needs []int64) e
 		if err := putNeeds(w, number, needs); err != nil {
 			return err
 		}
-		return nextGeneration(w)
+		return record.NextGeneration(w)
 	})
 }
 
@@ -509,7 +500,7 @@ const readDays = engine.BatchRows
 // Touch records that contents were read on the day of a time: with a derived
 // content also those that it was made from. It does not change the generation.
 func (rs Retention) Touch(ctx context.Context, refs [][]byte, at time.Time) error {
-	day := dayOf(at)
+	day := record.DayOf(at)
 	later := "UPDATE SET day = " + engine.Larger("content_read.day", "excluded.day")
 	for batch := range slices.Chunk(refs, readDays) {
 		if err := rs.db.UpdateUnsynced(ctx, "record reads", func(w *engine.Write) error {

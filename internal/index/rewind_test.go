@@ -8,6 +8,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -45,7 +46,7 @@ func (n *nodeTest) state(t *testing.T) (state uint64) {
 
 // excludes reports whether the node answers a key with 404 from memory, after it
 // has read the keys of its state.
-func (n *nodeTest) excludes(t *testing.T, e Entry) bool {
+func (n *nodeTest) excludes(t *testing.T, e record.Entry) bool {
 	t.Helper()
 	state := n.state(t)
 	if err := n.filter.Refresh(t.Context(), state); err != nil {

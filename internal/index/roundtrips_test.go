@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // turnCounter counts the round trips of connections: reads that follow a write.
@@ -49,18 +50,18 @@ func TestRoundTrips(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	entries := func(from, n int) (list []Entry) {
+	entries := func(from, n int) (list []record.Entry) {
 		for i := range n {
 			list = append(list, figureEntry(from+i))
 		}
 		return list
 	}
-	upload := func(list []Entry) error {
-		var uploads []Upload
+	upload := func(list []record.Entry) error {
+		var uploads []record.Upload
 		var places []string
 		for _, r := range distinct(list) {
 			places = append(places, "place of "+r.String())
-			uploads = append(uploads, Upload{Place: places[len(places)-1], Content: Content{r, 0}})
+			uploads = append(uploads, record.Upload{Place: places[len(places)-1], Content: record.Content{Ref: r, Size: 0}})
 		}
 		for i, e := range list {
 			uploads[i].Size = e.Size
@@ -70,11 +71,11 @@ func TestRoundTrips(t *testing.T) {
 		}
 		return db.Places.Done(t.Context(), places)
 	}
-	add := func(list []Entry) error {
-		_, err := db.Commit(t.Context(), Tx{Kind: "add", Product: "P", Entries: list}, nil)
+	add := func(list []record.Entry) error {
+		_, err := db.Commit(t.Context(), record.Tx{Kind: "add", Product: "P", Entries: list}, nil)
 		return err
 	}
-	refs := func(list []Entry) (refs []blob.Ref) {
+	refs := func(list []record.Entry) (refs []blob.Ref) {
 		for _, e := range list {
 			refs = append(refs, e.Ref)
 		}
@@ -85,14 +86,14 @@ func TestRoundTrips(t *testing.T) {
 	for _, step := range []struct {
 		name string
 		most int64
-		do   func(list []Entry) error
+		do   func(list []record.Entry) error
 	}{
 		{"upload", 40, upload},
 		{"commit", 24, add},
 		{"commit again", 24, add},
-		{"remove", 24, func([]Entry) error { number++; _, err := db.Remove(t.Context(), number); return err }},
-		{"remove what is left", 24, func([]Entry) error { number++; _, err := db.Remove(t.Context(), number); return err }},
-		{"drop", 22, func(list []Entry) error {
+		{"remove", 24, func([]record.Entry) error { number++; _, err := db.Remove(t.Context(), number); return err }},
+		{"remove what is left", 24, func([]record.Entry) error { number++; _, err := db.Remove(t.Context(), number); return err }},
+		{"drop", 22, func(list []record.Entry) error {
 			n, err := db.DropContents(t.Context(), refs(list), db.base.Now().Add(time.Hour), nil)
 			if err == nil && n != len(list) {
 				err = fmt.Errorf("%d contents dropped, want %d", n, len(list))
@@ -216,7 +217,7 @@ func testRepeatedRows(t *testing.T) {
 	first, second := e, e
 	first.Path, second.Path = "/first", "/second"
 	for range 2 {
-		if err := db.Cached.Put(ctx, CachedFile{Source: "up", Name: "f", URL: "http://up/f", Ref: e.Ref, Size: e.Size, Entries: []Entry{first, second}}, nil); err != nil {
+		if err := db.Cached.Put(ctx, CachedFile{Source: "up", Name: "f", URL: "http://up/f", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{first, second}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

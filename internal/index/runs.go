@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // PolicyRow is the text of a retention policy.
@@ -296,7 +297,7 @@ func continueRun(ctx context.Context, w *engine.Write, r *Run, now time.Time) er
 	more := false
 	if err := w.Each("SELECT m.tx_id, m.class, m.reason, m.detail, t.files FROM run_removal m JOIN tx t ON t.id = m.tx_id "+
 		"WHERE m.run = $1 AND "+removable+" ORDER BY m.tx_id LIMIT 1000",
-		[]any{r.No, dayOf(now), r.Begun.UnixMilli()}, func(scan engine.Scan) error {
+		[]any{r.No, record.DayOf(now), r.Begun.UnixMilli()}, func(scan engine.Scan) error {
 			x := Removal{At: r.Begun, Who: r.Who, Plan: r.Plan, Until: r.Until}
 			var n int64
 			if err := scan(&x.Number, &x.Class, &x.Reason, &x.Detail, &n); err != nil {

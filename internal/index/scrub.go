@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // ScrubState is the progress of the background check of all contents.
@@ -94,7 +95,7 @@ func (s Scrub) Finish(ctx context.Context, began, alive time.Time, contents, byt
 // Numbered is a content with its number in the index.
 type Numbered struct {
 	Number int64
-	Content
+	record.Content
 }
 
 // Contents yields the contents with a higher number than after whose bytes are stored
@@ -109,7 +110,7 @@ func (s Scrub) Contents(ctx context.Context, after int64) iter.Seq2[Numbered, er
 				return n, err
 			}
 			n.Number = id
-			return n, scanRef(ref, &n.Ref)
+			return n, record.ScanRef(ref, &n.Ref)
 		}, storedContents, func() []any { return []any{id, engine.PageRows} })
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -29,7 +30,7 @@ func searchedByPath(o symfile.Object) int {
 
 // SourceFile is a source file in a transaction.
 type SourceFile struct {
-	Stored
+	record.Stored
 	Transaction int64
 }
 
@@ -48,8 +49,8 @@ const maxFiled = 64
 
 // Holding returns the transactions in the scope that hold a content, newest first,
 // at most 64.
-func (s Sources) Holding(ctx context.Context, scope Scope, ref blob.Ref) ([]Filed, error) {
-	where, args := scope.where("t.product_id", []any{ref[:]})
+func (s Sources) Holding(ctx context.Context, scope record.Scope, ref blob.Ref) ([]Filed, error) {
+	where, args := scope.Where("t.product_id", []any{ref[:]})
 	return s.filed(ctx, `SELECT DISTINCT t.id, p.name, t.version FROM content c JOIN object o ON o.content_id = c.id
 		JOIN tx_file f ON f.object_id = o.id AND f.tx_id > 0 JOIN tx t ON t.id = f.tx_id JOIN product p ON p.id = t.product_id
 		WHERE c.sha256 = $1`+where+" ORDER BY t.id DESC LIMIT "+strconv.Itoa(maxFiled), args)
@@ -57,8 +58,8 @@ func (s Sources) Holding(ctx context.Context, scope Scope, ref blob.Ref) ([]File
 
 // FiledAs returns the transactions in the scope of a product and a version that have
 // not been removed, newest first, at most 64.
-func (s Sources) FiledAs(ctx context.Context, scope Scope, product, version string) ([]Filed, error) {
-	where, args := scope.where("t.product_id", []any{engine.Text(product), engine.Text(version)})
+func (s Sources) FiledAs(ctx context.Context, scope record.Scope, product, version string) ([]Filed, error) {
+	where, args := scope.Where("t.product_id", []any{engine.Text(product), engine.Text(version)})
 	return s.filed(ctx, `SELECT t.id, p.name, t.version FROM product p JOIN tx t ON t.product_id = p.id
 		WHERE p.name = $1 AND t.version = $2 AND t.deleted_at IS NULL
 		AND t.id > 0`+where+" ORDER BY t.id DESC LIMIT "+strconv.Itoa(maxFiled), args)
@@ -98,7 +99,7 @@ func (s Sources) All(ctx context.Context, tx int64, limit int) ([]SourceFile, er
 }
 
 func (s Sources) files(ctx context.Context, cond string, args []any, limit int) (list []SourceFile, err error) {
-	query := "SELECT " + objectColumns + ", " + fileColumns + ` FROM tx_file f
+	query := "SELECT " + record.ObjectColumns + ", " + record.FileColumns + ` FROM tx_file f
 		JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id JOIN tx t ON t.id = f.tx_id
 		WHERE f.by_path = 2 AND f.tx_id = $1 AND ` + cond + " ORDER BY f.path"
 	if limit > 0 {
@@ -106,7 +107,7 @@ func (s Sources) files(ctx context.Context, cond string, args []any, limit int) 
 	}
 	err = s.db.Points.Each(ctx, false, query, args, func(scan engine.Scan) (bool, error) {
 		var f SourceFile
-		err := scanStored(scan, &f.Stored)
+		err := record.ScanStored(scan, &f.Stored)
 		f.Transaction = f.Number
 		list = append(list, f)
 		return err == nil, err

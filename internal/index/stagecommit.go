@@ -10,6 +10,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -23,11 +24,11 @@ func (e *QuotaError) Error() string {
 
 // VisibleObject is an object that is visible in a product.
 type VisibleObject struct {
-	Stored
+	record.Stored
 	Product string
 }
 
-var visibleObjects = eachHash("SELECT "+objectColumns+`, p.name
+var visibleObjects = record.AmongHashes("SELECT "+record.ObjectColumns+`, p.name
 	FROM content c JOIN object o ON o.content_id = c.id JOIN seen s ON s.object_id = o.id
 	JOIN product p ON p.id = s.product_id WHERE `, "c.sha256", "$1", " ORDER BY o.id, p.id")
 
@@ -37,10 +38,10 @@ func (ss StageRows) Visible(ctx context.Context, refs []blob.Ref, each func(Visi
 	if len(refs) == 0 {
 		return nil
 	}
-	return ss.db.Fail("look up contents", ss.db.Scans.Each(ctx, true, visibleObjects, []any{hashList(refs)},
+	return ss.db.Fail("look up contents", ss.db.Scans.Each(ctx, true, visibleObjects, []any{record.HashList(refs)},
 		func(scan engine.Scan) (bool, error) {
 			var o VisibleObject
-			if err := scanObject(scan, &o.Stored, &o.Product); err != nil {
+			if err := record.ScanObject(scan, &o.Stored, &o.Product); err != nil {
 				return false, err
 			}
 			each(o)
@@ -98,31 +99,9 @@ func (ss StageRows) LabelsOf(ctx context.Context, number int64) (product, class 
 	return product, class, ss.db.Fail("look up a transaction", err)
 }
 
-// StageCommit is the commit of a stage, as a part of that of a transaction.
-type StageCommit struct {
-	ID string
-	// Changes are those of the stage whose files the transaction has. If it has
-	// others meanwhile, the error is ErrStageClosed.
-	Changes int64
-	// Collect adds the files to the transaction of the stage, or makes one, and
-	// leaves the stage open.
-	Collect bool
-	// Anew makes a transaction even if there is an equal one. Otherwise the number
-	// of that is returned, and Again set.
-	Anew, Again bool
-	// Result returns what to keep as the result of the commit.
-	Result func(number int64, again bool) string
-	// Needs are transactions that are kept as long as this one. If one does not exist or was
-	// removed, the error is a *NeedError.
-	Needs []int64
-	// Quota limits the bytes of the product; 0 is none. Above it the error is a
-	// *QuotaError.
-	Quota int64
-}
-
 // beginStage checks a stage that is to be committed. done means that an equal
 // transaction exists, and that the stage is committed.
-func (c *commit) beginStage(tx *Tx) (number int64, done bool, err error) {
+func (c *commit) beginStage(tx *record.Tx) (number int64, done bool, err error) {
 	s := tx.Stage
 	s.Again = false
 	var changes int64
@@ -163,7 +142,7 @@ func (c *commit) beginStage(tx *Tx) (number int64, done bool, err error) {
 		if err := putNeeds(c.Write, number, s.Needs); err != nil {
 			return 0, false, err
 		}
-		if err := nextGeneration(c.Write); err != nil {
+		if err := record.NextGeneration(c.Write); err != nil {
 			return 0, false, err
 		}
 	}
@@ -171,7 +150,7 @@ func (c *commit) beginStage(tx *Tx) (number int64, done bool, err error) {
 }
 
 // endStage records the transaction of a stage.
-func (c *commit) endStage(tx Tx, number int64) error {
+func (c *commit) endStage(tx record.Tx, number int64) error {
 	if q := tx.Stage.Quota; q > 0 {
 		var used int64
 		if err := c.Row(productBytes, []any{engine.Text(tx.Product)}, &used); err != nil {
@@ -191,17 +170,17 @@ func (c *commit) endStage(tx Tx, number int64) error {
 	return c.closeStage(tx, number)
 }
 
-func (c *commit) closeStage(tx Tx, number int64) error {
+func (c *commit) closeStage(tx record.Tx, number int64) error {
 	_, err := c.Exec("UPDATE stage SET tx_id = $2, closed = $3, manifest = $4, result = $5, staged = 0 WHERE id = $1",
 		tx.Stage.ID, number, c.now.UnixMilli(), tx.Manifest[:], engine.Text(tx.Stage.Result(number, tx.Stage.Again)))
 	return err
 }
 
-var filesOfTx = eachHash(`SELECT f.path, c.sha256, o.name, o.kind, o.debug_id, o.hash FROM content c JOIN object o ON o.content_id = c.id
+var filesOfTx = record.AmongHashes(`SELECT f.path, c.sha256, o.name, o.kind, o.debug_id, o.hash FROM content c JOIN object o ON o.content_id = c.id
 	JOIN tx_file f ON f.object_id = o.id AND f.tx_id = $1 WHERE `, "c.sha256", "$2", "")
 
 // withoutKnown returns the entries that a transaction does not have yet.
-func (c *commit) withoutKnown(number int64, entries []Entry) ([]Entry, error) {
+func (c *commit) withoutKnown(number int64, entries []record.Entry) ([]record.Entry, error) {
 	type file struct {
 		path, name string
 		ref        blob.Ref
@@ -209,26 +188,26 @@ func (c *commit) withoutKnown(number int64, entries []Entry) ([]Entry, error) {
 		id, hash   string // of files without recognizable format, the ids that clients claim
 	}
 	has := make(map[file]bool)
-	if err := c.Each(filesOfTx, []any{number, hashList(distinct(entries))}, func(scan engine.Scan) error {
+	if err := c.Each(filesOfTx, []any{number, record.HashList(distinct(entries))}, func(scan engine.Scan) error {
 		var f file
 		var sum []byte
 		if err := scan(&f.path, &sum, &f.name, &f.kind, &f.id, &f.hash); err != nil {
 			return err
 		}
-		err := scanRef(sum, &f.ref)
+		err := record.ScanRef(sum, &f.ref)
 		has[f] = true
 		return err
 	}); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool {
+	return slices.DeleteFunc(slices.Clone(entries), func(e record.Entry) bool {
 		return has[file{engine.Text(e.Path), e.Object.Name, e.Ref, e.Object.Kind, e.Object.DebugID.Breakpad(), e.Object.Hash}]
 	}), nil
 }
 
 // append adds the files of tx to those of an earlier transaction.
-func (c *commit) append(tx Tx) error {
-	if err := nextGeneration(c.Write); err != nil {
+func (c *commit) append(tx record.Tx) error {
+	if err := record.NextGeneration(c.Write); err != nil {
 		return err
 	}
 	var bytes int64

@@ -10,11 +10,12 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // StageContent is a content of a stage.
 type StageContent struct {
-	Content
+	record.Content
 	Whole bool
 	Node  string // which node has the parts
 	Parts []byte // a bit for each part that has arrived, the lowest first
@@ -36,15 +37,15 @@ func (ss StageRows) Content(ctx context.Context, id string, ref blob.Ref) (c Sta
 // StageArrival is a content that has arrived in a stage.
 type StageArrival struct {
 	Stage string
-	Content
+	record.Content
 	// Files have their new State, Reason and Facts. Other ones stay awaited.
 	Files []StageFile
 	// Objects are the contents that the stage now keeps: the content itself, or
 	// those of its objects. Without any, nothing is kept.
-	Objects []Content
+	Objects []record.Content
 }
 
-var openStages = inTexts("SELECT id FROM stage WHERE closed IS NULL AND ", "id", "$1")
+var openStages = record.AmongTexts("SELECT id FROM stage WHERE closed IS NULL AND ", "id", "$1")
 
 // openStage is openStages for one id, as it stands: the usual case, in which reading a
 // list would take as long as the changes.
@@ -140,7 +141,7 @@ func (ss StageRows) Arrive(ctx context.Context, arrivals []StageArrival) error {
 // PutPart records a part of a content, with its number from 0, in the spool of a
 // node. Parts of another node are forgotten. It returns all recorded parts. If the
 // node is not the owner of the stage, the error is ErrStageMoved.
-func (ss StageRows) PutPart(ctx context.Context, id, node string, c Content, n, parts int) (got []byte, err error) {
+func (ss StageRows) PutPart(ctx context.Context, id, node string, c record.Content, n, parts int) (got []byte, err error) {
 	err = ss.db.UpdateUnsynced(ctx, "record a part", func(w *engine.Write) error {
 		got = nil
 		if _, err := sumOfStage(w, id); err != nil {
@@ -220,25 +221,25 @@ func (ss StageRows) Staged(ctx context.Context) (n int64, err error) {
 
 // KnownFile says which objects a file has that are not simply the whole file.
 type KnownFile struct {
-	Content
+	record.Content
 	Name  string // folded base name
 	Facts string // JSON
 }
 
-var knownFiles = eachHash("SELECT sha256, name, size, facts FROM stage_known WHERE ", "sha256", "$1", "")
+var knownFiles = record.AmongHashes("SELECT sha256, name, size, facts FROM stage_known WHERE ", "sha256", "$1", "")
 
 // Known returns the known files among contents.
 func (ss StageRows) Known(ctx context.Context, refs []blob.Ref) (list []KnownFile, err error) {
 	if len(refs) == 0 {
 		return nil, nil
 	}
-	err = ss.db.Points.Each(ctx, true, knownFiles, []any{hashList(refs)}, func(scan engine.Scan) (bool, error) {
+	err = ss.db.Points.Each(ctx, true, knownFiles, []any{record.HashList(refs)}, func(scan engine.Scan) (bool, error) {
 		var k KnownFile
 		var sum []byte
 		if err := scan(&sum, &k.Name, &k.Size, &k.Facts); err != nil {
 			return false, err
 		}
-		err := scanRef(sum, &k.Ref)
+		err := record.ScanRef(sum, &k.Ref)
 		list = append(list, k)
 		return true, err
 	})
@@ -263,7 +264,7 @@ func (ss StageRows) PutKnown(ctx context.Context, files []KnownFile) error {
 }
 
 // PutSHA1 records the SHA-1 of a file, in hex.
-func (ss StageRows) PutSHA1(ctx context.Context, sha1 string, c Content) error {
+func (ss StageRows) PutSHA1(ctx context.Context, sha1 string, c record.Content) error {
 	return ss.db.UpdateUnsynced(ctx, "record a SHA-1", func(w *engine.Write) error {
 		_, err := w.Exec(`INSERT INTO stage_sha1 (sha1, sha256, size, used) VALUES ($1, $2, $3, $4)
 			ON CONFLICT (sha1) DO UPDATE SET sha256 = excluded.sha256, size = excluded.size, used = excluded.used`,
@@ -274,14 +275,14 @@ func (ss StageRows) PutSHA1(ctx context.Context, sha1 string, c Content) error {
 
 // BySHA1 returns the file with a SHA-1, in lower-case hex. An unknown one is
 // fs.ErrNotExist.
-func (ss StageRows) BySHA1(ctx context.Context, sha1 string) (c Content, err error) {
+func (ss StageRows) BySHA1(ctx context.Context, sha1 string) (c record.Content, err error) {
 	var sum []byte
 	err = ss.db.Points.Row(ctx, "SELECT sha256, size FROM stage_sha1 WHERE sha1 = $1", []any{engine.Text(sha1)}, &sum, &c.Size)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fs.ErrNotExist
 	}
 	if err == nil {
-		err = scanRef(sum, &c.Ref)
+		err = record.ScanRef(sum, &c.Ref)
 	}
 	return c, ss.db.Fail("look up a SHA-1", err)
 }

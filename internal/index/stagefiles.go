@@ -8,6 +8,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // StageState is the state of a file of a stage.
@@ -24,7 +25,7 @@ const (
 // StageFile is a file of a stage.
 type StageFile struct {
 	Path string
-	Content
+	record.Content
 	ModTime time.Time
 	// Kind and ID are claims of the client about the file.
 	Kind, ID string
@@ -43,10 +44,10 @@ func scanStageFile(scan engine.Scan) (f StageFile, err error) {
 		return f, err
 	}
 	f.ModTime, f.Facts = engine.FromMillis(mtime), facts.String
-	return f, scanRef(sum, &f.Ref)
+	return f, record.ScanRef(sum, &f.Ref)
 }
 
-var stagedPaths = inTexts("SELECT path, sha256, size, kind, claim, state FROM stage_file WHERE stage_id = $1 AND ", "path", "$2")
+var stagedPaths = record.AmongTexts("SELECT path, sha256, size, kind, claim, state FROM stage_file WHERE stage_id = $1 AND ", "path", "$2")
 
 // StageKey is what distinguishes the files of a stage: two contents of one path are two
 // files, because uploads of other tools name files by their base names only.
@@ -96,7 +97,7 @@ func (ss StageRows) PutFiles(ctx context.Context, id string, files []StageFile, 
 			if err := scan(&f.Path, &ref, &f.Size, &f.Kind, &f.ID, &f.State); err != nil {
 				return err
 			}
-			if err := scanRef(ref, &f.Ref); err != nil {
+			if err := record.ScanRef(ref, &f.Ref); err != nil {
 				return err
 			}
 			k := f.Key()
@@ -161,7 +162,7 @@ func (k StageKey) columns(stage string) []any {
 // filesByHash and filesByOneHash name their index: SQLite would otherwise read all
 // files of the stage, in the order of the primary key.
 var (
-	filesByHash    = filesWhere(inHashes("f.sha256", "$2"))
+	filesByHash    = filesWhere(record.InHashes("f.sha256", "$2"))
 	filesByOneHash = filesWhere("f.sha256 = $2", "f.sha256 = $2")
 )
 
@@ -175,7 +176,7 @@ func filesWhere(sqlite, postgres string) string {
 // of their contents and paths.
 func (ss StageRows) FilesOf(ctx context.Context, id string, refs []blob.Ref) ([]StageFile, error) {
 	var list []StageFile
-	text, args := filesByHash, []any{id, hashList(refs)}
+	text, args := filesByHash, []any{id, record.HashList(refs)}
 	if len(refs) == 1 {
 		text, args = filesByOneHash, []any{id, refs[0][:]}
 	}
@@ -247,7 +248,7 @@ func (ss StageRows) Missing(ctx context.Context, id string, limit int) (refs []b
 		var ref blob.Ref
 		err := scan(&sum)
 		if err == nil {
-			err = scanRef(sum, &ref)
+			err = record.ScanRef(sum, &ref)
 		}
 		refs = append(refs, ref)
 		return true, err

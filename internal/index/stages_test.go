@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -22,7 +23,7 @@ func stageFor(t *testing.T, db *DB, s StageRow) StageRow {
 }
 
 func stageFile(n int) StageFile {
-	return StageFile{Path: fmt.Sprintf("out/%d.pdb", n), Content: Content{ref(n), int64(1000 + n)}}
+	return StageFile{Path: fmt.Sprintf("out/%d.pdb", n), Content: record.Content{Ref: ref(n), Size: int64(1000 + n)}}
 }
 
 // TestCollected: a transaction that gets further files shows them at once, also
@@ -33,18 +34,18 @@ func testCollected(t *testing.T) {
 	db := openTest(t, Options{})
 	commitTest(t, db, "old", pdb(1), pdb(2))
 	s := stageFor(t, db, StageRow{ID: "s", Caller: "c", Owner: "test:c", Product: "P", Collects: true})
-	collect := func(entries ...Entry) int64 {
+	collect := func(entries ...record.Entry) int64 {
 		t.Helper()
-		n, err := db.Commit(t.Context(), Tx{Kind: "add", Product: "P", Entries: entries, Stage: &StageCommit{ID: s.ID, Collect: true}}, nil)
+		n, err := db.Commit(t.Context(), record.Tx{Kind: "add", Product: "P", Entries: entries, Stage: &record.StageCommit{ID: s.ID, Collect: true}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
-	scope := Scope{Products: []string{"P"}}
+	scope := record.Scope{Products: []string{"P"}}
 	scoped, every := db.NewScopeFilter(), db.NewFilter()
 	state := uint64(0)
-	for i, entries := range [][]Entry{{pdb(10)}, {pdb(11), pdb(11)}, {pdb(1)}, {pdb(10)}, {pdb(12), pdb(2)}} {
+	for i, entries := range [][]record.Entry{{pdb(10)}, {pdb(11), pdb(11)}, {pdb(1)}, {pdb(10)}, {pdb(12), pdb(2)}} {
 		if n := collect(entries...); n != 2 {
 			t.Fatalf("step %d: transaction %d, want 2", i, n)
 		}
@@ -87,7 +88,7 @@ func testCollected(t *testing.T) {
 	if tx, err := db.Show(t.Context(), 4, nil); err != nil || tx.Collecting {
 		t.Errorf("transaction: %+v, %v; want one that has ended", tx, err)
 	}
-	if _, err := db.Commit(t.Context(), Tx{Kind: "add", Entries: []Entry{pdb(15)}, Stage: &StageCommit{ID: s.ID, Collect: true}}, nil); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := db.Commit(t.Context(), record.Tx{Kind: "add", Entries: []record.Entry{pdb(15)}, Stage: &record.StageCommit{ID: s.ID, Collect: true}}, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file for a stage that has ended: %v, want not found", err)
 	}
 	clean(t, db)
@@ -99,10 +100,10 @@ func TestStageCommit(t *testing.T) { onEngines(t, testStageCommit) }
 
 func testStageCommit(t *testing.T) {
 	db := openTest(t, Options{})
-	commit := func(s StageRow, c StageCommit, product string, entries ...Entry) (int64, bool, error) {
+	commit := func(s StageRow, c record.StageCommit, product string, entries ...record.Entry) (int64, bool, error) {
 		c.ID = s.ID
 		c.Result = func(n int64, again bool) string { return fmt.Sprintf("%d %t", n, again) }
-		n, err := db.Commit(t.Context(), Tx{Kind: "add", Product: product, Version: "1", Entries: entries, Manifest: blob.Sum([]byte(product)), Stage: &c}, nil)
+		n, err := db.Commit(t.Context(), record.Tx{Kind: "add", Product: product, Version: "1", Entries: entries, Manifest: blob.Sum([]byte(product)), Stage: &c}, nil)
 		return n, c.Again, err
 	}
 	s := stageFor(t, db, StageRow{ID: "one", Caller: "c", Owner: "test:c", Product: "P"})
@@ -119,18 +120,18 @@ func testStageCommit(t *testing.T) {
 	if err != nil || row.Files != 2 || row.Bytes != 2003 || row.Changes != 1 {
 		t.Errorf("stage: %+v, %v; want two files", row, err)
 	}
-	if _, _, err := commit(s, StageCommit{}, "P", pdb(1)); !errors.Is(err, ErrStageClosed) {
+	if _, _, err := commit(s, record.StageCommit{}, "P", pdb(1)); !errors.Is(err, ErrStageClosed) {
 		t.Errorf("commit of an earlier state: %v, want %v", err, ErrStageClosed)
 	}
-	if _, _, err := commit(s, StageCommit{Changes: 1, Quota: 1000}, "P", pdb(1)); err == nil {
+	if _, _, err := commit(s, record.StageCommit{Changes: 1, Quota: 1000}, "P", pdb(1)); err == nil {
 		t.Error("a commit above the quota")
 	} else if q, ok := errors.AsType[*QuotaError](err); !ok || q.Used != 1001 {
 		t.Errorf("a commit above the quota: %v, want an error with 1001 bytes", err)
 	}
-	if n, again, err := commit(s, StageCommit{Changes: 1, Quota: 1001}, "P", pdb(1)); err != nil || n != 1 || again {
+	if n, again, err := commit(s, record.StageCommit{Changes: 1, Quota: 1001}, "P", pdb(1)); err != nil || n != 1 || again {
 		t.Errorf("commit: %d, %t, %v; want transaction 1", n, again, err)
 	}
-	if _, _, err := commit(s, StageCommit{Changes: 1}, "P", pdb(1)); !errors.Is(err, ErrStageClosed) {
+	if _, _, err := commit(s, record.StageCommit{Changes: 1}, "P", pdb(1)); !errors.Is(err, ErrStageClosed) {
 		t.Errorf("commit again: %v, want %v", err, ErrStageClosed)
 	}
 	if row, err = db.Stages.Get(t.Context(), s.ID); err != nil || row.Number != 1 || row.Result != "1 false" || row.Manifest != blob.Sum([]byte("P")) {
@@ -141,11 +142,11 @@ func testStageCommit(t *testing.T) {
 	}
 	// An equal one is not made, unless it is asked for or the first was removed.
 	two := stageFor(t, db, StageRow{ID: "two", Caller: "c", Owner: "test:c"})
-	if n, again, err := commit(two, StageCommit{}, "P", pdb(1)); err != nil || n != 1 || !again {
+	if n, again, err := commit(two, record.StageCommit{}, "P", pdb(1)); err != nil || n != 1 || !again {
 		t.Errorf("an equal commit: %d, %t, %v; want transaction 1 again", n, again, err)
 	}
 	three := stageFor(t, db, StageRow{ID: "three", Caller: "c", Owner: "test:c"})
-	if n, again, err := commit(three, StageCommit{Anew: true}, "P", pdb(1)); err != nil || n != 2 || again {
+	if n, again, err := commit(three, record.StageCommit{Anew: true}, "P", pdb(1)); err != nil || n != 2 || again {
 		t.Errorf("an equal commit anew: %d, %t, %v; want transaction 2", n, again, err)
 	}
 	for n := int64(1); n <= 2; n++ {
@@ -154,7 +155,7 @@ func testStageCommit(t *testing.T) {
 		}
 	}
 	four := stageFor(t, db, StageRow{ID: "four", Caller: "c", Owner: "test:c"})
-	if n, again, err := commit(four, StageCommit{}, "P", pdb(1)); err != nil || n != 3 || again {
+	if n, again, err := commit(four, record.StageCommit{}, "P", pdb(1)); err != nil || n != 3 || again {
 		t.Errorf("an equal commit after the removal: %d, %t, %v; want transaction 3", n, again, err)
 	}
 	clean(t, db)
@@ -172,9 +173,9 @@ func TestStageUploads(t *testing.T) { onEngines(t, testStageUploads) }
 func testStageUploads(t *testing.T) {
 	db := openTest(t, Options{Placed: true})
 	ctx := t.Context()
-	u := Upload{Place: "place", Content: Content{ref(1), 1001}}
-	other := Upload{Place: "other", Content: Content{ref(2), 1002}}
-	if err := db.Places.Begin(ctx, "node", time.Minute, []Upload{u, other}); err != nil {
+	u := record.Upload{Place: "place", Content: record.Content{Ref: ref(1), Size: 1001}}
+	other := record.Upload{Place: "other", Content: record.Content{Ref: ref(2), Size: 1002}}
+	if err := db.Places.Begin(ctx, "node", time.Minute, []record.Upload{u, other}); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Places.Done(ctx, []string{"place", "other"}); err != nil {
@@ -186,7 +187,7 @@ func testStageUploads(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.State, f.Facts = StageArrived, "[]"
-	if err := db.Stages.Arrive(ctx, []StageArrival{{Stage: s.ID, Content: f.Content, Files: []StageFile{f}, Objects: []Content{f.Content}}, {Stage: "none", Content: f.Content, Files: []StageFile{f}, Objects: []Content{f.Content}}}); err != nil {
+	if err := db.Stages.Arrive(ctx, []StageArrival{{Stage: s.ID, Content: f.Content, Files: []StageFile{f}, Objects: []record.Content{f.Content}}, {Stage: "none", Content: f.Content, Files: []StageFile{f}, Objects: []record.Content{f.Content}}}); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := db.Stages.Staged(ctx); err != nil || n != 1001 {
@@ -224,7 +225,7 @@ func testStageParts(t *testing.T) {
 	db := openTest(t, Options{})
 	ctx := t.Context()
 	s := stageFor(t, db, StageRow{ID: "s", Caller: "c", Owner: "test:c"})
-	c := Content{ref(1), 1001}
+	c := record.Content{Ref: ref(1), Size: 1001}
 	put := func(node string, n int) string {
 		t.Helper()
 		got, err := db.Stages.PutPart(ctx, s.ID, node, c, n, 11)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -38,7 +39,7 @@ func signatures(older string) *engine.Statement {
 }
 
 // files writes the rows of all files of a transaction.
-func (c *commit) files(ctx context.Context, entries []Entry) error {
+func (c *commit) files(ctx context.Context, entries []record.Entry) error {
 	for from := 0; from < len(entries); from += engine.BatchRows {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -52,10 +53,10 @@ func (c *commit) files(ctx context.Context, entries []Entry) error {
 
 // someFiles does files for as many as one statement takes. seq is the number of the first
 // file.
-func (c *commit) someFiles(entries []Entry, seq int) error {
-	list := make([]Content, len(entries))
+func (c *commit) someFiles(entries []record.Entry, seq int) error {
+	list := make([]record.Content, len(entries))
 	for i, e := range entries {
-		list[i] = Content{e.Ref, e.Size}
+		list[i] = record.Content{Ref: e.Ref, Size: e.Size}
 	}
 	contents, err := c.storeContents(list)
 	if err != nil {
@@ -108,16 +109,16 @@ var (
 )
 
 // content returns the id of a content that is about to be referred to.
-func (c *commit) content(k Content) (int64, error) {
-	ids, err := c.storeContents([]Content{k})
+func (c *commit) content(k record.Content) (int64, error) {
+	ids, err := c.storeContents([]record.Content{k})
 	return ids[k.Ref], err
 }
 
 // storeContents returns the ids of contents that are about to be referred to. A new content
 // in a bucket takes over the place of an upload.
-func (c *commit) storeContents(list []Content) (map[blob.Ref]int64, error) {
+func (c *commit) storeContents(list []record.Content) (map[blob.Ref]int64, error) {
 	sizes := make(map[blob.Ref]int64, len(list))
-	var distinct []Content
+	var distinct []record.Content
 	for _, k := range list {
 		if size, again := sizes[k.Ref]; !again {
 			sizes[k.Ref] = k.Size
@@ -138,7 +139,7 @@ func (c *commit) storeContents(list []Content) (map[blob.Ref]int64, error) {
 		if err := scan(&id, &sum, &size); err != nil {
 			return err
 		}
-		err := scanRef(sum, &ref)
+		err := record.ScanRef(sum, &ref)
 		ids[ref], fresh[ref] = id, true
 		c.contents++
 		c.bytes += size
@@ -158,7 +159,7 @@ func (c *commit) storeContents(list []Content) (map[blob.Ref]int64, error) {
 }
 
 // knownContents reads the ids of contents that exist, and marks them as referenced.
-func (c *commit) knownContents(list []Content, sizes, ids map[blob.Ref]int64, fresh map[blob.Ref]bool) error {
+func (c *commit) knownContents(list []record.Content, sizes, ids map[blob.Ref]int64, fresh map[blob.Ref]bool) error {
 	var known [][]any
 	for _, k := range list {
 		if !fresh[k.Ref] {
@@ -174,7 +175,7 @@ func (c *commit) knownContents(list []Content, sizes, ids map[blob.Ref]int64, fr
 		if err := scan(&id, &sum, &size, &unreferenced); err != nil {
 			return err
 		}
-		err := scanRef(sum, &ref)
+		err := record.ScanRef(sum, &ref)
 		if want := sizes[ref]; err == nil && want != size {
 			err = fmt.Errorf("content %s has %d bytes in the index, not %d", ref, size, want)
 		}
@@ -202,7 +203,7 @@ var (
 
 // takePlaces gives new contents the places of uploads that are done, and known ones too if
 // there are any. It dooms the earlier places of these: their objects may be damaged.
-func (c *commit) takePlaces(list []Content, ids map[blob.Ref]int64, fresh map[blob.Ref]bool) error {
+func (c *commit) takePlaces(list []record.Content, ids map[blob.Ref]int64, fresh map[blob.Ref]bool) error {
 	rows := make([][]any, len(list))
 	for i, k := range list {
 		rows[i] = []any{k.Ref[:], k.Size}
@@ -215,7 +216,7 @@ func (c *commit) takePlaces(list []Content, ids map[blob.Ref]int64, fresh map[bl
 		if err := scan(&place, &sum); err != nil {
 			return err
 		}
-		err := scanRef(sum, &ref)
+		err := record.ScanRef(sum, &ref)
 		places[ref] = place
 		return err
 	}); err != nil {
@@ -226,7 +227,7 @@ func (c *commit) takePlaces(list []Content, ids map[blob.Ref]int64, fresh map[bl
 		place, uploaded := places[k.Ref]
 		switch {
 		case !uploaded && fresh[k.Ref]:
-			return fmt.Errorf("content %s: %w", k.Ref, ErrNotUploaded)
+			return fmt.Errorf("content %s: %w", k.Ref, record.ErrNotUploaded)
 		case !uploaded:
 			continue
 		case !fresh[k.Ref]:
@@ -252,7 +253,7 @@ type objectKey struct {
 }
 
 var (
-	knownObjects = engine.Over("n number, content_id number, name text, kind number", "SELECT "+objectColumns+`, k.n FROM {k}
+	knownObjects = engine.Over("n number, content_id number, name text, kind number", "SELECT "+record.ObjectColumns+`, k.n FROM {k}
 		CROSS JOIN object o JOIN content c ON c.id = o.content_id
 		WHERE o.content_id = k.content_id AND o.name = k.name AND o.kind = k.kind`)
 	newObjects = engine.Over("content_id number, name text, kind number, name_fold text, role number, code_name text, code_id text, "+
@@ -266,7 +267,7 @@ var (
 
 // storeObjects returns the objects of entries and writes all their keys. It updates known
 // objects if a newer version of the program has identified them differently.
-func (c *commit) storeObjects(entries []Entry, contents map[blob.Ref]int64) ([]storedObject, error) {
+func (c *commit) storeObjects(entries []record.Entry, contents map[blob.Ref]int64) ([]storedObject, error) {
 	if err := c.firstObject(); err != nil {
 		return nil, err
 	}
@@ -280,11 +281,11 @@ func (c *commit) storeObjects(entries []Entry, contents map[blob.Ref]int64) ([]s
 		}
 		last[keys[i]] = i
 	}
-	known := make(map[objectKey]Stored)
+	known := make(map[objectKey]record.Stored)
 	if err := c.EachOver(knownObjects, asked, nil, func(scan engine.Scan) error {
-		var o Stored
+		var o record.Stored
 		var n int64
-		err := scanObject(scan, &o, &n)
+		err := record.ScanObject(scan, &o, &n)
 		known[keys[n]] = o // the stored name may differ: see storable
 		return err
 	}); err != nil {
@@ -296,7 +297,7 @@ func (c *commit) storeObjects(entries []Entry, contents map[blob.Ref]int64) ([]s
 	for i, key := range keys {
 		o, is := known[key]
 		if is {
-			objects[i] = storedObject{o.id, o.id < c.first}
+			objects[i] = storedObject{o.ID, o.ID < c.first}
 		}
 		e := entries[i]
 		switch id, again := made[key]; {
@@ -308,7 +309,7 @@ func (c *commit) storeObjects(entries []Entry, contents map[blob.Ref]int64) ([]s
 			fresh = append(fresh, append(objectArgs(key.content, entries[last[key]]), c.next))
 			c.next++
 			c.objects++
-		case last[key] == i && !o.describes(e):
+		case last[key] == i && !describes(o, e):
 			changed = append(changed, objectArgs(key.content, e))
 		}
 	}
@@ -329,7 +330,7 @@ var (
 )
 
 // storeKeys writes the keys of entries. A known key may gain roles.
-func (c *commit) storeKeys(entries []Entry, objects []storedObject) error {
+func (c *commit) storeKeys(entries []record.Entry, objects []storedObject) error {
 	type key struct {
 		id, name string
 		object   int64

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // Tokens is the part of the index for tokens.
@@ -115,7 +116,7 @@ func (ts Tokens) Put(ctx context.Context, t TokenRow) error {
 		if err := insertToken(w, args); err != nil {
 			return err
 		}
-		return nextGeneration(w)
+		return record.NextGeneration(w)
 	})
 }
 
@@ -196,7 +197,7 @@ func makeRoom(w *engine.Write, t *TokenRow, l SignInLimits, now time.Time) error
 		return err
 	}
 	if n > 0 { // other servers must not go on with them
-		if err := nextGeneration(w); err != nil {
+		if err := record.NextGeneration(w); err != nil {
 			return err
 		}
 	}
@@ -287,7 +288,7 @@ func (ts Tokens) Revoke(ctx context.Context, id string) error {
 		if _, err := w.Exec("DELETE FROM token WHERE kind = $2 AND parent = $1", engine.Text(id), KindSignIn); err != nil {
 			return err
 		}
-		return nextGeneration(w)
+		return record.NextGeneration(w)
 	})
 }
 
@@ -302,7 +303,7 @@ func (ts Tokens) EndSignIn(ctx context.Context, id string) error {
 		if n == 0 {
 			return fmt.Errorf("sign-in %s: %w", id, fs.ErrNotExist)
 		}
-		return nextGeneration(w)
+		return record.NextGeneration(w)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/glob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -49,7 +50,7 @@ const fileColumnsOfTx = "tx_id, seq, object_id, path, archive, mtime, by_path, o
 // Remove removes a live transaction, into the trash if r.Until is set, and returns
 // it. If a hold protects it, the error is an *ErrHeld; if there is no such
 // transaction, it is fs.ErrNotExist.
-func (ts Trash) Remove(ctx context.Context, r Removal) (t Transaction, err error) {
+func (ts Trash) Remove(ctx context.Context, r Removal) (t record.Transaction, err error) {
 	if r.At.IsZero() {
 		r.At = ts.db.Now()
 	}
@@ -61,7 +62,7 @@ func (ts Trash) Remove(ctx context.Context, r Removal) (t Transaction, err error
 }
 
 // removeTx removes a live transaction unless it is held.
-func removeTx(ctx context.Context, w *engine.Write, r Removal) (t Transaction, err error) {
+func removeTx(ctx context.Context, w *engine.Write, r Removal) (t record.Transaction, err error) {
 	if t, err = liveTx(w, r.Number); err != nil {
 		return t, err
 	}
@@ -209,7 +210,7 @@ var makeAllVisible = `INSERT INTO seen (object_id, product_id, tx_id) SELECT DIS
 // Undo restores a transaction from the trash with all its files, and returns it. If
 // it is not in the trash, the error is a *NotInTrashError; if a transaction of the
 // same origin was imported meanwhile, it is ErrImported.
-func (ts Trash) Undo(ctx context.Context, number int64) (t Transaction, err error) {
+func (ts Trash) Undo(ctx context.Context, number int64) (t record.Transaction, err error) {
 	now := ts.db.Now()
 	err = ts.db.Update(ctx, "restore", func(w *engine.Write) (err error) {
 		if t, err = txOf(w, number); err != nil {
@@ -270,7 +271,7 @@ func (c *commit) restore(number int64) error {
 	if err := c.noteLate(); err != nil {
 		return err
 	}
-	return nextGeneration(c.Write)
+	return record.NextGeneration(c.Write)
 }
 
 // giveUp marks the contents that only one transaction in the trash holds as
@@ -297,7 +298,7 @@ func giveUp(w *engine.Write, number int64, now time.Time) (refs []blob.Ref, err 
 			if err := scan(&sum); err != nil {
 				return err
 			}
-			err := scanRef(sum, &ref)
+			err := record.ScanRef(sum, &ref)
 			refs = append(refs, ref)
 			return err
 		}); err != nil {
@@ -365,7 +366,7 @@ func (ts Trash) Ended(ctx context.Context, at, until time.Time) (map[blob.Ref]bo
 			if err := scan(&sum); err != nil {
 				return false, err
 			}
-			err := scanRef(sum, &ref)
+			err := record.ScanRef(sum, &ref)
 			refs[ref] = true
 			return true, err
 		})
@@ -376,7 +377,7 @@ func (ts Trash) Ended(ctx context.Context, at, until time.Time) (map[blob.Ref]bo
 // returns the transaction and the contents that nothing needs any more, which
 // DropContents drops whatever the grace. Errors are those of Remove; a transaction
 // whose files are not known any more is a *NotInTrashError.
-func (ts Trash) Purge(ctx context.Context, r Removal) (t Transaction, refs []blob.Ref, err error) {
+func (ts Trash) Purge(ctx context.Context, r Removal) (t record.Transaction, refs []blob.Ref, err error) {
 	if r.At.IsZero() {
 		r.At = ts.db.Now()
 	}
@@ -401,7 +402,7 @@ func (ts Trash) Purge(ctx context.Context, r Removal) (t Transaction, refs []blo
 				r.Number, r.At.UnixMilli(), engine.Text(r.Who), engine.Text(r.Reason), engine.Text(r.Detail)); err != nil {
 				return err
 			}
-			if err := nextGeneration(w); err != nil {
+			if err := record.NextGeneration(w); err != nil {
 				return err
 			}
 		}
@@ -414,7 +415,7 @@ func (ts Trash) Purge(ctx context.Context, r Removal) (t Transaction, refs []blo
 
 // Trashed is a transaction in the trash.
 type Trashed struct {
-	Transaction
+	record.Transaction
 	// Contents are those that it alone or with others in the trash holds back, and
 	// Stored is the space of these and of what was made from them.
 	Contents, Stored int64
@@ -425,9 +426,9 @@ type Trashed struct {
 func (ts Trash) List(ctx context.Context, now time.Time) (list []Trashed, contents, stored int64, err error) {
 	err = ts.db.Snapshot(ctx, func(r engine.Reader) error {
 		list = nil
-		if err := r.Each(ctx, true, txSelect+" WHERE t.trash_until > $1 AND t.deleted_at IS NOT NULL ORDER BY t.id",
+		if err := r.Each(ctx, true, record.TxSelect+" WHERE t.trash_until > $1 AND t.deleted_at IS NOT NULL ORDER BY t.id",
 			[]any{now.UnixMilli()}, func(scan engine.Scan) (bool, error) {
-				t, err := scanTx(scan)
+				t, err := record.ScanTx(scan)
 				list = append(list, Trashed{Transaction: t})
 				return true, err
 			}); err != nil || len(list) == 0 {
@@ -452,8 +453,8 @@ type RemovedFile struct {
 	Name string
 	Kind symfile.Kind
 	ID   string // for people
-	Content
-	Transaction Transaction
+	record.Content
+	Transaction record.Transaction
 	Removal     Removal
 }
 
@@ -461,12 +462,12 @@ const removedSelect = `SELECT DISTINCT r.tx_id, r.no, r.name, r.kind, r.id, r.si
 
 // Find returns the removed files in the scope that match a query, the latest
 // removals first, at most limit.
-func (ts Trash) Find(ctx context.Context, scope Scope, q Query, limit int) ([]RemovedFile, error) {
+func (ts Trash) Find(ctx context.Context, scope record.Scope, q Query, limit int) ([]RemovedFile, error) {
 	type place struct{ tx, no int64 }
 	var list []RemovedFile
 	known := make(map[place]bool)
 	collect := func(from, cond string, match func(string) bool, args ...any) error {
-		where, args := scope.where("t.product_id", args)
+		where, args := scope.Where("t.product_id", args)
 		return ts.db.Scans.Each(ctx, false, removedSelect+from+" JOIN tx t ON t.id = r.tx_id WHERE "+cond+where+" "+
 			"ORDER BY r.tx_id DESC, r.no", args,
 			func(scan engine.Scan) (bool, error) {
@@ -481,7 +482,7 @@ func (ts Trash) Find(ctx context.Context, scope Scope, q Query, limit int) ([]Re
 					return true, nil
 				}
 				known[p] = true
-				err := scanRef(sum, &f.Ref)
+				err := record.ScanRef(sum, &f.Ref)
 				list = append(list, f)
 				return limit <= 0 || len(list) < limit, err
 			})
@@ -494,13 +495,13 @@ func (ts Trash) Find(ctx context.Context, scope Scope, q Query, limit int) ([]Re
 		}
 		if q.Prefix != "" {
 			if err := collect(" JOIN removed_key k ON k.tx_id = r.tx_id AND k.no = r.no", "k.id >= $1 AND k.id < $2",
-				nil, q.Prefix, prefixEnd(q.Prefix)); err != nil {
+				nil, q.Prefix, record.PrefixEnd(q.Prefix)); err != nil {
 				return err
 			}
 		}
 		if strings.ContainsAny(q.Name, "*?") {
-			p := literalPrefix(q.Name, "*?")
-			return collect("", "r.folded >= $1 AND r.folded < $2", func(name string) bool { return glob.Match(q.Name, name) }, p, prefixEnd(p))
+			p := record.LiteralPrefix(q.Name, "*?")
+			return collect("", "r.folded >= $1 AND r.folded < $2", func(name string) bool { return glob.Match(q.Name, name) }, p, record.PrefixEnd(p))
 		}
 		if q.Name == "" {
 			return nil
@@ -520,7 +521,7 @@ func (ts Trash) Find(ctx context.Context, scope Scope, q Query, limit int) ([]Re
 // complete reads the removals of files.
 func (ts Trash) complete(ctx context.Context, list []RemovedFile) error {
 	type removed struct {
-		tx  Transaction
+		tx  record.Transaction
 		why Removal
 	}
 	known := make(map[int64]removed)
@@ -529,7 +530,7 @@ func (ts Trash) complete(ctx context.Context, list []RemovedFile) error {
 		o, ok := known[number]
 		if !ok {
 			var err error
-			if o.tx, err = showTx(ctx, ts.db, number); err != nil {
+			if o.tx, err = record.ShowTx(ctx, ts.db, number); err != nil {
 				return err
 			}
 			if o.why, err = ts.Why(ctx, number); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -48,7 +49,7 @@ func testTrash(t *testing.T) {
 	ctx := t.Context()
 	one := commitTest(t, db, "A", pdb(1), pdb(2))
 	two := commitTest(t, db, "A", pdb(2), pdb(3))
-	if err := db.PutDerived(ctx, pdb(1).Ref, Tool{"zstd", 1}, &Content{ref(9), 9}); err != nil {
+	if err := db.PutDerived(ctx, pdb(1).Ref, record.Tool{Name: "zstd", Version: 1}, &record.Content{Ref: ref(9), Size: 9}); err != nil {
 		t.Fatal(err)
 	}
 	until := c.t.Add(7 * 24 * time.Hour)
@@ -264,7 +265,7 @@ func testTombstones(t *testing.T) {
 			t.Errorf("removed files for %+v: %+v, %v; want none: the file is visible", q, list, err)
 		}
 	}
-	if list, err := db.Trash.Find(ctx, Scope{Products: []string{"B"}}, Query{Name: "foo1.pdb"}, 10); err != nil || len(list) > 0 {
+	if list, err := db.Trash.Find(ctx, record.Scope{Products: []string{"B"}}, Query{Name: "foo1.pdb"}, 10); err != nil || len(list) > 0 {
 		t.Errorf("removed files of another product: %+v, %v; want none", list, err)
 	}
 	if _, err := db.Trash.Undo(ctx, one); err != nil {
@@ -432,7 +433,7 @@ func testReads(t *testing.T) {
 	db := openTest(t, c.options())
 	ctx := t.Context()
 	one := commitTest(t, db, "A", pdb(1), pdb(2))
-	if err := db.PutDerived(ctx, pdb(1).Ref, Tool{"zstd", 1}, &Content{ref(9), 9}); err != nil {
+	if err := db.PutDerived(ctx, pdb(1).Ref, record.Tool{Name: "zstd", Version: 1}, &record.Content{Ref: ref(9), Size: 9}); err != nil {
 		t.Fatal(err)
 	}
 	read := func(at time.Time, n int) {
@@ -449,7 +450,7 @@ func testReads(t *testing.T) {
 	for _, k := range stateOf(t, db, c.t).Contents {
 		days[k.Size] = k.ReadDay
 	}
-	if want := map[int64]int64{1001: dayOf(c.t), 9: dayOf(c.t), 1002: dayOf(c.t) - 2}; !reflect.DeepEqual(days, want) {
+	if want := map[int64]int64{1001: record.DayOf(c.t), 9: record.DayOf(c.t), 1002: record.DayOf(c.t) - 2}; !reflect.DeepEqual(days, want) {
 		t.Errorf("days of the last reads: %v, want %v", days, want)
 	}
 	if _, err := db.Remove(ctx, one); err != nil {
@@ -494,7 +495,7 @@ func testTrashModel(t *testing.T) {
 		switch k := rnd.IntN(12); {
 		case k < 4:
 			x := txm{}
-			var entries []Entry
+			var entries []record.Entry
 			for range 1 + rnd.IntN(4) {
 				n := 1 + rnd.IntN(contents)
 				x.has = append(x.has, n)

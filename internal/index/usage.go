@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // UsageDay is what a product, or the whole depot, took on a day.
@@ -33,7 +34,7 @@ const millisPerDay = 24 * 60 * 60 * 1000
 // of products that do not exist are omitted.
 func (rs Retention) PutUsage(ctx context.Context, day, oldest time.Time, list []UsageDay) error {
 	return rs.db.Update(ctx, "record the usage", func(w *engine.Write) error {
-		if _, err := w.Exec("DELETE FROM usage_day WHERE day = $1 OR day < $2", dayOf(day), dayOf(oldest)); err != nil {
+		if _, err := w.Exec("DELETE FROM usage_day WHERE day = $1 OR day < $2", record.DayOf(day), record.DayOf(oldest)); err != nil {
 			return err
 		}
 		ids := map[string]int64{}
@@ -65,7 +66,7 @@ func (rs Retention) PutUsage(ctx context.Context, day, oldest time.Time, list []
 				id, ok = 0, true
 			}
 			if ok {
-				rows = append(rows, []any{dayOf(day), id, u.Transactions, files[id], u.Bytes, u.Own, u.Cached, u.Garbage, u.Trash})
+				rows = append(rows, []any{record.DayOf(day), id, u.Transactions, files[id], u.Bytes, u.Own, u.Cached, u.Garbage, u.Trash})
 			}
 		}
 		_, err := w.Many("INSERT INTO usage_day (day, product_id, transactions, files, bytes, own, cached, garbage, trash) "+
@@ -78,7 +79,7 @@ func (rs Retention) PutUsage(ctx context.Context, day, oldest time.Time, list []
 func (rs Retention) LastUsage(ctx context.Context) (time.Time, bool, error) {
 	var day sql.NullInt64
 	err := rs.db.Points.Row(ctx, "SELECT max(day) FROM usage_day", nil, &day)
-	return timeOfDay(day.Int64), day.Valid, rs.db.Fail("look up the last usage", err)
+	return record.TimeOfDay(day.Int64), day.Valid, rs.db.Fail("look up the last usage", err)
 }
 
 // UsageFilter selects rows of UsageDays.
@@ -99,7 +100,7 @@ func (rs Retention) UsageDays(ctx context.Context, f UsageFilter) (list []UsageD
 	}
 	// What arrived and what was removed; product 0 is the sum.
 	changes := map[place]*[2]int64{}
-	from, to := dayOf(f.From), dayOf(f.To)
+	from, to := record.DayOf(f.From), record.DayOf(f.To)
 	count := func(r engine.Reader, text string, which int) error {
 		return r.Each(ctx, true, text, []any{from * millisPerDay, (to + 1) * millisPerDay}, func(scan engine.Scan) (bool, error) {
 			var p place
@@ -137,7 +138,7 @@ func (rs Retention) UsageDays(ctx context.Context, f UsageFilter) (list []UsageD
 				u := UsageDay{All: f.All}
 				var p place
 				err := scan(&p.day, &p.product, &u.Product, &u.Transactions, &u.Files, &u.Bytes, &u.Own, &u.Cached, &u.Garbage, &u.Trash)
-				u.Day = timeOfDay(p.day)
+				u.Day = record.TimeOfDay(p.day)
 				if c := changes[p]; c != nil {
 					u.Added, u.Removed = c[0], c[1]
 				}

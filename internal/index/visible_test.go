@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 	"pgregory.net/rapid"
@@ -68,11 +69,11 @@ func (m *visible) fail(err error) {
 
 func (m *visible) Add(*rapid.T) {
 	tx := modelTx{product: m.product(), contents: []int{m.content(), m.content()}}
-	var entries []Entry
+	var entries []record.Entry
 	for _, n := range tx.contents {
 		entries = append(entries, figureEntry(n))
 	}
-	number, err := m.db.Commit(m.t.Context(), Tx{Kind: "add", Product: tx.product, Entries: entries}, nil)
+	number, err := m.db.Commit(m.t.Context(), record.Tx{Kind: "add", Product: tx.product, Entries: entries}, nil)
 	m.fail(err)
 	m.tx[number] = tx
 }
@@ -90,7 +91,7 @@ func (m *visible) Remove(t *rapid.T) {
 func (m *visible) Fetch(t *rapid.T) {
 	n, source, product := m.content(), m.source(), m.product()
 	e := figureEntry(n)
-	m.fail(m.db.Cached.Put(t.Context(), CachedFile{Source: source, Product: product, Name: e.Object.Name, Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil))
+	m.fail(m.db.Cached.Put(t.Context(), CachedFile{Source: source, Product: product, Name: e.Object.Name, Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil))
 	if m.fetched[n] == nil {
 		m.fetched[n] = map[string]modelFile{}
 	}
@@ -114,7 +115,7 @@ func (m *visible) Derive(t *rapid.T) {
 	if is, _ := m.db.HasContent(t.Context(), figureEntry(from).Ref); !is || from == to {
 		t.Skip("nothing to make it from")
 	}
-	m.fail(m.db.PutDerived(t.Context(), figureEntry(from).Ref, Tool{"t", to}, &Content{e.Ref, e.Size}))
+	m.fail(m.db.PutDerived(t.Context(), figureEntry(from).Ref, record.Tool{Name: "t", Version: to}, &record.Content{Ref: e.Ref, Size: e.Size}))
 }
 
 func (m *visible) Evict(t *rapid.T) {
@@ -152,9 +153,9 @@ func (m *visible) Collect(t *rapid.T) {
 
 // Check compares what is seen with the model.
 func (m *visible) Check(t *rapid.T) {
-	scopes := map[string]Scope{"all": all, "two": {Products: []string{"P", "Q"}}}
+	scopes := map[string]record.Scope{"all": all, "two": {Products: []string{"P", "Q"}}}
 	for _, p := range modelProducts[:2] {
-		scopes["product "+p] = Scope{Products: []string{p}}
+		scopes["product "+p] = record.Scope{Products: []string{p}}
 	}
 	for n := m.base; n < m.base+modelContents; n++ {
 		e := figureEntry(n)
@@ -175,7 +176,7 @@ func (m *visible) Check(t *rapid.T) {
 			m.fail(err)
 			found, err := m.db.Find(t.Context(), scope, Query{Ref: &e.Ref}, 0)
 			m.fail(err)
-			var got Stored
+			var got record.Stored
 			if len(hits) > 0 {
 				got = hits[0].Stored
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/glob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -70,7 +71,7 @@ func (ws WantedKeys) Count(ctx context.Context, list []Wanted) error {
 				return err
 			}
 			added := int64(len(fresh))
-			return limitRows(w, "wanted", added, ws.most, "DELETE FROM wanted WHERE no IN (SELECT no FROM wanted ORDER BY last, no LIMIT $1)")
+			return record.LimitRows(w, "wanted", added, ws.most, "DELETE FROM wanted WHERE no IN (SELECT no FROM wanted ORDER BY last, no LIMIT $1)")
 		}); err != nil {
 			return err
 		}
@@ -151,6 +152,6 @@ func (ws WantedKeys) List(ctx context.Context, f WantedFilter) iter.Seq2[Wanted,
 // Drop deletes the rows that were last requested before a time and returns their
 // number.
 func (ws WantedKeys) Drop(ctx context.Context, before time.Time) (int64, error) {
-	return forget(ctx, ws.db, "wanted", "DELETE FROM wanted "+
+	return record.DeleteRows(ctx, ws.db, "wanted", "DELETE FROM wanted "+
 		"WHERE no IN (SELECT no FROM wanted WHERE last < $2 ORDER BY last LIMIT $1)", before.UnixMilli())
 }

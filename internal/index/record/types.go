@@ -1,13 +1,14 @@
-package index
+// Package record is what the rows of an index hold, and what the packages that read and
+// write them share: transactions, entries, objects and contents as values, the columns that
+// make them, the scope of a caller, and the counters of the state.
+package record
 
 import (
 	"encoding/json"
-	"strings"
+	"errors"
 	"time"
 
-	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -84,11 +85,11 @@ type Stored struct {
 	// Try means that only transactions of try builds hold the object.
 	Try bool
 
-	id, contentID int64
+	ID, ContentID int64
 }
 
-// compareTry orders files that only try builds have after others.
-func (s *Stored) compareTry(o *Stored) int {
+// CompareTry orders files that only try builds have after others.
+func (s *Stored) CompareTry(o *Stored) int {
 	switch {
 	case s.Try == o.Try:
 		return 0
@@ -183,52 +184,56 @@ type TxFile struct {
 	Cold      *Cold // how a cold content is stored; nil: it is plain
 }
 
-// Flags in the object table. Never renumber them.
-const (
-	flagNoDBI = 1 << iota
-	flagCompanion
-	flagMain
-)
-
-// objectColumns are the columns that scanObject reads, of object o and content
-// c.
-const objectColumns = `o.id, o.content_id, o.kind, o.role, o.name, o.code_name, o.code_id, o.debug_id, o.info_age, o.build_id,
- o.of_kind, o.flags, o.version, o.hash, o.arch, o.features, o.debug_size, c.sha256, c.size`
-
-// scanObject reads objectColumns into s, and the columns after them into more.
-func scanObject(scan engine.Scan, s *Stored, more ...any) error {
-	o := &s.Object
-	var debug, features, build string
-	var flags int
-	ref := []byte(nil)
-	dest := [20]any{&s.id, &s.contentID, &o.Kind, &o.Role, &o.Name, &o.CodeName, &o.CodeID, &debug, &o.InfoAge, &build,
-		&o.Of, &flags, &o.Version, &o.Hash, &s.Arch, &features, &s.DebugSize, &ref, &s.Size}
-	if err := scan(append(dest[:19:19], more...)...); err != nil {
-		return err
-	}
-	if debug != "" {
-		id, err := debugid.ParseBreakpad(debug)
-		if err != nil {
-			return err
-		}
-		o.DebugID = id
-	}
-	o.BuildID = debugid.BuildID(build)
-	o.NoDBI, o.DebugCompanion, o.Main = flags&flagNoDBI != 0, flags&flagCompanion != 0, flags&flagMain != 0
-	s.Features = strings.Fields(features)
-	return scanRef(ref, &s.Ref)
+// Cold is the record of a cold content.
+type Cold struct {
+	Content         // as clients get it
+	File    Content // the cold file
+	// Base is what the cold file is a delta to; nil for a key.
+	Base *Content
+	Made time.Time
+	// PlainSince is since when the plain bytes are stored too; zero if they are not.
+	PlainSince time.Time
 }
 
-func objectFlags(o symfile.Object) int {
-	f := 0
-	if o.NoDBI {
-		f |= flagNoDBI
-	}
-	if o.DebugCompanion {
-		f |= flagCompanion
-	}
-	if o.Main {
-		f |= flagMain
-	}
-	return f
+// Tool identifies a program that makes one content from another. A new version
+// makes its results again.
+type Tool struct {
+	Name    string
+	Version int
+}
+
+// ErrNotUploaded means that a commit refers to a content that is neither known
+// nor uploaded: its lease has expired, or the content was dropped meanwhile. The
+// caller uploads it and commits again.
+var ErrNotUploaded = errors.New("the content has not been uploaded")
+
+// Upload is an upload of a content to a place.
+type Upload struct {
+	Place string
+	Content
+	// Damage is what a process has found wrong with the object, see Damages; "" is
+	// nothing. Only Of sets it.
+	Damage string
+}
+
+// StageCommit is the commit of a stage, as a part of that of a transaction.
+type StageCommit struct {
+	ID string
+	// Changes are those of the stage whose files the transaction has. If it has
+	// others meanwhile, the error is ErrStageClosed.
+	Changes int64
+	// Collect adds the files to the transaction of the stage, or makes one, and
+	// leaves the stage open.
+	Collect bool
+	// Anew makes a transaction even if there is an equal one. Otherwise the number
+	// of that is returned, and Again set.
+	Anew, Again bool
+	// Result returns what to keep as the result of the commit.
+	Result func(number int64, again bool) string
+	// Needs are transactions that are kept as long as this one. If one does not exist or was
+	// removed, the error is a *NeedError.
+	Needs []int64
+	// Quota limits the bytes of the product; 0 is none. Above it the error is a
+	// *QuotaError.
+	Quota int64
 }
