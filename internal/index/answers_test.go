@@ -21,8 +21,12 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/places"
+	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/tokens"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -200,8 +204,8 @@ type side struct {
 	ctx     context.Context
 	db      *DB
 	clock   *clock
-	numbers []int64 // of transactions
-	jobs    []Job   // with the tokens of their leases
+	numbers []int64     // of transactions
+	jobs    []queue.Job // with the tokens of their leases
 	deleted []string
 	out     []string
 	state   uint64 // after the last write
@@ -211,7 +215,7 @@ type side struct {
 func (s *side) run(fn func(*side, operation) error, writes bool, o operation) string {
 	s.out, s.deleted = nil, nil
 	err := fn(s, o)
-	for _, class := range []error{fs.ErrNotExist, fs.ErrExist, ErrImported, ErrQueueFull, ErrLeaseLost, engine.ErrBusy, engine.ErrCorrupt, engine.ErrUnavailable} {
+	for _, class := range []error{fs.ErrNotExist, fs.ErrExist, ErrImported, queue.ErrQueueFull, queue.ErrLeaseLost, engine.ErrBusy, engine.ErrCorrupt, engine.ErrUnavailable} {
 		if errors.Is(err, class) {
 			s.say("error %v", class)
 			err = nil
@@ -303,7 +307,7 @@ func (s *side) number(n int) int64 {
 	return s.numbers[n%len(s.numbers)]
 }
 
-func (s *side) job(n int) (j Job, ok bool) {
+func (s *side) job(n int) (j queue.Job, ok bool) {
 	if len(s.jobs) == 0 {
 		return j, false
 	}
@@ -311,8 +315,8 @@ func (s *side) job(n int) (j Job, ok bool) {
 }
 
 // jobText is a job with its position instead of its id.
-func (s *side) jobText(j Job) string {
-	i := slices.IndexFunc(s.jobs, func(k Job) bool { return k.ID == j.ID })
+func (s *side) jobText(j queue.Job) string {
+	i := slices.IndexFunc(s.jobs, func(k queue.Job) bool { return k.ID == j.ID })
 	j.ID, j.Token = int64(i), ""
 	result := ""
 	if j.Result != nil {
@@ -321,8 +325,8 @@ func (s *side) jobText(j Job) string {
 	return fmt.Sprintf("%+v %s", j, result)
 }
 
-func (s *side) noteJob(j Job) {
-	if i := slices.IndexFunc(s.jobs, func(k Job) bool { return k.ID == j.ID }); i >= 0 {
+func (s *side) noteJob(j queue.Job) {
+	if i := slices.IndexFunc(s.jobs, func(k queue.Job) bool { return k.ID == j.ID }); i >= 0 {
 		s.jobs[i] = j
 	} else {
 		s.jobs = append(s.jobs, j)
@@ -487,9 +491,9 @@ func (s *side) flushMisses(o operation) error {
 }
 
 func (s *side) count(o operation) error {
-	var rows []Wanted
+	var rows []misses.Wanted
 	for i := range 1 + o.a%3 {
-		rows = append(rows, Wanted{Name: answerKey(o.b + i), ID: strconv.Itoa(o.c % 20), Client: answerSource(o.d), Kind: []string{"", "pdb"}[o.a%2], Count: int64(1 + o.d%5), Last: s.clock.t})
+		rows = append(rows, misses.Wanted{Name: answerKey(o.b + i), ID: strconv.Itoa(o.c % 20), Client: answerSource(o.d), Kind: []string{"", "pdb"}[o.a%2], Count: int64(1 + o.d%5), Last: s.clock.t})
 	}
 	return s.db.Wanted.Count(s.ctx, rows)
 }
@@ -501,7 +505,7 @@ func (s *side) dropWanted(o operation) error {
 }
 
 func (s *side) enqueue(o operation) error {
-	j := Job{Kind: answerSource(o.a), Key: answerKey(o.b), Variant: o.c % 3, Priority: o.d % 4, MaxAttempts: o.a % 3, MaxQueued: []int{0, 4}[o.b%2]}
+	j := queue.Job{Kind: answerSource(o.a), Key: answerKey(o.b), Variant: o.c % 3, Priority: o.d % 4, MaxAttempts: o.a % 3, MaxQueued: []int{0, 4}[o.b%2]}
 	if o.c%4 == 0 {
 		j.NotBefore = s.clock.t.Add(time.Duration(o.d%20) * time.Minute)
 	}
@@ -512,10 +516,10 @@ func (s *side) enqueue(o operation) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(s.jobs, func(k Job) bool { return k.ID == id }) {
-		s.jobs = append(s.jobs, Job{ID: id})
+	if !slices.ContainsFunc(s.jobs, func(k queue.Job) bool { return k.ID == id }) {
+		s.jobs = append(s.jobs, queue.Job{ID: id})
 	}
-	s.say("job %d, existing %v", slices.IndexFunc(s.jobs, func(k Job) bool { return k.ID == id }), existing)
+	s.say("job %d, existing %v", slices.IndexFunc(s.jobs, func(k queue.Job) bool { return k.ID == id }), existing)
 	return nil
 }
 
@@ -542,7 +546,7 @@ func (s *side) finish(o operation) error {
 		return nil
 	}
 	result := ref(o.b)
-	out := Outcome{Class: []string{"ok", "bad"}[o.b%2], Detail: answerKey(o.c), Result: &result}
+	out := queue.Outcome{Class: []string{"ok", "bad"}[o.b%2], Detail: answerKey(o.c), Result: &result}
 	switch o.d % 5 {
 	case 0:
 		return s.db.Jobs.Complete(s.ctx, j.ID, j.Worker, j.Token, out)
@@ -577,17 +581,17 @@ func (s *side) sweepJobs(o operation) error {
 }
 
 func (s *side) putFailure(o operation) error {
-	return s.db.Jobs.PutFailure(s.ctx, Failure{Source: ref(o.a % 8), Tool: answerSource(o.b), Version: strconv.Itoa(o.c % 2), Class: answerKey(o.c), Detail: answerKey(o.d), Until: s.clock.t.Add(time.Duration(o.d%90) * time.Minute)})
+	return s.db.Jobs.PutFailure(s.ctx, queue.Failure{Source: ref(o.a % 8), Tool: answerSource(o.b), Version: strconv.Itoa(o.c % 2), Class: answerKey(o.c), Detail: answerKey(o.d), Until: s.clock.t.Add(time.Duration(o.d%90) * time.Minute)})
 }
 
 func (s *side) flushFailures(o operation) error {
-	n, err := s.db.Jobs.FlushFailures(s.ctx, FailureFilter{Tool: answerSource(o.a)})
+	n, err := s.db.Jobs.FlushFailures(s.ctx, queue.FailureFilter{Tool: answerSource(o.a)})
 	s.say("%d", n)
 	return err
 }
 
 func (s *side) token(o operation) error {
-	t := TokenRow{ID: strconv.Itoa(o.a % 10), Hash: ref(o.b % 12), Name: answerKey(o.c), Scopes: []string{"read"}}
+	t := tokens.TokenRow{ID: strconv.Itoa(o.a % 10), Hash: ref(o.b % 12), Name: answerKey(o.c), Scopes: []string{"read"}}
 	if o.d%2 == 0 {
 		t.Products = []string{answerProduct(o.d / 2)}
 	}
@@ -602,7 +606,7 @@ func (s *side) revoke(o operation) error {
 }
 
 func (s *side) scrub(o operation) error {
-	if err := s.db.Scrub.Put(s.ctx, ScrubState{Owner: answerKey(o.a), Updated: s.clock.t, Position: int64(o.b), Started: s.clock.t, Contents: int64(o.c)}); err != nil {
+	if err := s.db.Scrub.Put(s.ctx, places.ScrubState{Owner: answerKey(o.a), Updated: s.clock.t, Position: int64(o.b), Started: s.clock.t, Contents: int64(o.c)}); err != nil {
 		return err
 	}
 	st, err := s.db.Scrub.State(s.ctx)
@@ -788,15 +792,16 @@ func (s *side) misses(o operation) error {
 }
 
 func (s *side) wanted(o operation) error {
-	found, err := all2(s.db.Wanted.List(s.ctx, WantedFilter{Client: []string{"", "msdl"}[o.a%2], Since: s.clock.t.Add(-time.Duration(o.b%100) * time.Hour), Latest: o.c%3 == 0}))
+	found, err := all2(s.db.Wanted.List(s.ctx, misses.WantedFilter{Client: []string{"", "msdl"}[o.a%2], Since: s.clock.t.Add(-time.Duration(o.b%100) * time.Hour), Latest: o.c%3 == 0}))
 	for i := range found {
-		found[i].no = 0 // engines number rows on their own
+		f := &found[i] // engines number rows on their own
+		*f = Wanted{Name: f.Name, ID: f.ID, Kind: f.Kind, Client: f.Client, Count: f.Count, First: f.First, Last: f.Last}
 	}
 	return list(s, plus, found, err)
 }
 
 func (s *side) listJobs(o operation) error {
-	jobs, err := s.db.Jobs.List(s.ctx, JobFilter{Kind: []string{"", "msdl"}[o.a%2], States: [][]JobState{nil, {JobQueued, JobRunning}, {JobFailed}}[o.b%3], Limit: o.c % 6})
+	jobs, err := s.db.Jobs.List(s.ctx, queue.JobFilter{Kind: []string{"", "msdl"}[o.a%2], States: [][]queue.JobState{nil, {queue.JobQueued, queue.JobRunning}, {queue.JobFailed}}[o.b%3], Limit: o.c % 6})
 	for _, j := range jobs {
 		s.say("%s", s.jobText(j))
 	}
@@ -813,7 +818,7 @@ func (s *side) failures(o operation) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	found, err := s.db.Jobs.Failures(s.ctx, FailureFilter{}, 0)
+	found, err := s.db.Jobs.Failures(s.ctx, queue.FailureFilter{}, 0)
 	return list(s, plus, found, err)
 }
 

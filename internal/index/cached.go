@@ -21,6 +21,9 @@ import (
 // CachedFiles is the part of the index for files downloaded from upstreams.
 type CachedFiles struct{ contents Contents }
 
+// NewCachedFiles returns the downloaded files among contents.
+func NewCachedFiles(contents Contents) CachedFiles { return CachedFiles{contents} }
+
 // CachedFile is a file downloaded from an upstream. Callers see it like an added
 // one, until it is evicted.
 type CachedFile struct {

@@ -23,6 +23,9 @@ type Catalog struct {
 	limits listLimits
 }
 
+// NewCatalog returns the catalog of an index in a database.
+func NewCatalog(db *engine.Database) Catalog { return Catalog{db, usualLimits} }
+
 // ObjectSort is the order of a list of objects.
 type ObjectSort uint8
 

@@ -14,6 +14,8 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/glob"
+	"github.com/symdepot/symdepot/internal/index/misses"
+	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -379,8 +381,8 @@ func testListing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := errors.Join(db.PutDerived(ctx, exe.Ref, record.Tool{Name: "zstd", Version: 1}, &record.Content{Ref: ref(900), Size: 9}), db.PutDerived(ctx, exe.Ref, record.Tool{Name: "gzip", Version: 1}, nil),
-		db.Jobs.PutFailure(ctx, Failure{Source: exe.Ref, Tool: "symcache", Version: "3.1.0", Detail: "no lines", Until: c.t.Add(time.Hour)}),
-		db.Jobs.PutFailure(ctx, Failure{Source: exe.Ref, Tool: "old", Until: c.t.Add(-time.Hour)})); err != nil {
+		db.Jobs.PutFailure(ctx, queue.Failure{Source: exe.Ref, Tool: "symcache", Version: "3.1.0", Detail: "no lines", Until: c.t.Add(time.Hour)}),
+		db.Jobs.PutFailure(ctx, queue.Failure{Source: exe.Ref, Tool: "old", Until: c.t.Add(-time.Hour)})); err != nil {
 		t.Fatal(err)
 	}
 	type facts struct{ holders, holds, downloads, partners, siblings int }
@@ -570,17 +572,17 @@ func TestWantedInParts(t *testing.T) { onEngines(t, testWantedInParts) }
 func testWantedInParts(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
-	var rows []Wanted
+	var rows []misses.Wanted
 	for n := range 23 {
-		rows = append(rows, Wanted{Name: fmt.Sprintf("n%02d", n), ID: "i", Client: "c", Count: int64(n % 4), Last: c.t.Add(time.Duration(n%5) * time.Hour)})
+		rows = append(rows, misses.Wanted{Name: fmt.Sprintf("n%02d", n), ID: "i", Client: "c", Count: int64(n % 4), Last: c.t.Add(time.Duration(n%5) * time.Hour)})
 	}
 	if err := db.Wanted.Count(t.Context(), rows); err != nil {
 		t.Fatal(err)
 	}
 	for _, latest := range []bool{false, true} {
 		seen := map[string]bool{}
-		f := WantedFilter{Limit: 4, Latest: latest}
-		var last *Wanted
+		f := misses.WantedFilter{Limit: 4, Latest: latest}
+		var last *misses.Wanted
 		for {
 			n := 0
 			for w, err := range db.Wanted.List(t.Context(), f) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -185,7 +186,7 @@ type DerivedForm struct {
 }
 
 // Forms returns what tools made of a content, and what they could not make of it.
-func (l Listing) Forms(ctx context.Context, ref blob.Ref) (made []DerivedForm, failures []Failure, err error) {
+func (l Listing) Forms(ctx context.Context, ref blob.Ref) (made []DerivedForm, failures []queue.Failure, err error) {
 	const op = "list the forms of a content"
 	err = l.c.db.Scans.Each(ctx, true, `SELECT d.tool, d.tool_version, d.added, r.sha256, r.size
 		FROM content c JOIN derived d ON d.source_id = c.id
@@ -204,9 +205,9 @@ func (l Listing) Forms(ctx context.Context, ref blob.Ref) (made []DerivedForm, f
 			return true, err
 		})
 	if err == nil {
-		err = l.c.db.Scans.Each(ctx, true, "SELECT "+failureColumns+" FROM failure WHERE source = $1 AND ends > $2 "+
+		err = l.c.db.Scans.Each(ctx, true, "SELECT "+queue.FailureColumns+" FROM failure WHERE source = $1 AND ends > $2 "+
 			"ORDER BY tool, version", []any{ref[:], l.c.db.Now().UnixMilli()}, func(scan engine.Scan) (bool, error) {
-			f, err := scanFailure(scan)
+			f, err := queue.ScanFailure(scan)
 			failures = append(failures, f)
 			return true, err
 		})

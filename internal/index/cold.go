@@ -32,6 +32,10 @@ type Colds struct {
 	placed bool // see Options
 }
 
+// NewColds returns the records of cold contents of an index in a database. placed means that
+// contents are kept in a bucket.
+func NewColds(db *engine.Database, placed bool) Colds { return Colds{db, placed} }
+
 const coldSelect = `SELECT c.sha256, c.size, f.sha256, f.size, b.sha256, b.size, k.made, k.plain_since
 	FROM cold k JOIN content c ON c.id = k.content_id
 	JOIN derived d ON d.source_id = k.content_id AND d.tool = 'cold' JOIN content f ON f.id = d.content_id

@@ -35,12 +35,12 @@ func (db *DB) Commit(ctx context.Context, tx record.Tx, check func(ctx context.C
 	}
 	refs := distinct(tx.Entries)
 	err = db.base.Update(ctx, "commit", func(w *engine.Write) (err error) {
-		if check != nil && !db.contents.placed {
+		if check != nil && !db.placed {
 			if err := check(ctx, refs); err != nil {
 				return err
 			}
 		}
-		c := commit{Write: w, now: db.base.Now(), placed: db.contents.placed}
+		c := commit{Write: w, now: db.base.Now(), placed: db.placed}
 		tx := tx
 		if tx.Stage != nil {
 			var done bool

@@ -132,7 +132,7 @@ func copyFrom(w *engine.Write, ctx context.Context, r engine.Reader, depot strin
 	if err := copyPaused(ctx, w, r); err != nil {
 		return err
 	}
-	if to.contents.placed {
+	if to.placed {
 		if err := placeAll(w); err != nil {
 			return err
 		}

@@ -8,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/tokens"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -55,19 +58,19 @@ func TestCopy(t *testing.T) {
 	if err := db.PutDerived(ctx, pdb(1).Ref, record.Tool{Name: "zstd", Version: 1}, &record.Content{Ref: ref(9), Size: 9}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Misses.Put(ctx, []Miss{{Key: "odd\x00\xff%", Source: "up", Class: 1, Until: c.t.Add(time.Hour), Since: c.t}}); err != nil {
+	if err := db.Misses.Put(ctx, []misses.Miss{{Key: "odd\x00\xff%", Source: "up", Class: 1, Until: c.t.Add(time.Hour), Since: c.t}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Wanted.Count(ctx, []Wanted{{Name: "n", ID: "i", Client: "c", Count: 3, Last: c.t}}); err != nil {
+	if err := db.Wanted.Count(ctx, []misses.Wanted{{Name: "n", ID: "i", Client: "c", Count: 3, Last: c.t}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := db.Jobs.Enqueue(ctx, Job{Kind: "k", Key: "k", Payload: []byte(`{"a":1}`)}); err != nil {
+	if _, _, err := db.Jobs.Enqueue(ctx, queue.Job{Kind: "k", Key: "k", Payload: []byte(`{"a":1}`)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Jobs.PutFailure(ctx, Failure{Source: ref(1), Tool: "t", Until: c.t.Add(time.Hour)}); err != nil {
+	if err := db.Jobs.PutFailure(ctx, queue.Failure{Source: ref(1), Tool: "t", Until: c.t.Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Tokens.Put(ctx, TokenRow{ID: "t", Hash: ref(7), Products: []string{"A"}}); err != nil {
+	if err := db.Tokens.Put(ctx, tokens.TokenRow{ID: "t", Hash: ref(7), Products: []string{"A"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Colds.Pause(ctx, true); err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/places"
 	"github.com/symdepot/symdepot/internal/index/record"
 )
 
@@ -47,7 +48,7 @@ func testDamages(t *testing.T) {
 	}
 	uploaded("p1", 1)
 	uploaded("p2", 2)
-	long := strings.Repeat("é", maxDamage)
+	long := strings.Repeat("é", places.MaxDamage)
 	for _, err := range []error{
 		server.Damages.Note(ctx, pdb(1).Ref, "it is missing"),
 		server.Damages.Note(ctx, pdb(1).Ref, "later words"),
@@ -59,8 +60,8 @@ func testDamages(t *testing.T) {
 		}
 	}
 	wantOf("noted", 1, "it is missing")
-	if what, err := other.Damages.Of(ctx, pdb(2).Ref); err != nil || len(what) > maxDamage+3 || len(what) < maxDamage/2 {
-		t.Errorf("a long text: %d bytes, %v; want about %d", len(what), err, maxDamage)
+	if what, err := other.Damages.Of(ctx, pdb(2).Ref); err != nil || len(what) > places.MaxDamage+3 || len(what) < places.MaxDamage/2 {
+		t.Errorf("a long text: %d bytes, %v; want about %d", len(what), err, places.MaxDamage)
 	}
 	if what, err := other.Damages.Of(ctx, pdb(9).Ref); err != nil || what != "" {
 		t.Errorf("an unknown content: %q, %v; want nothing", what, err)

@@ -44,7 +44,7 @@ func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool record.Tool,
 		} else if err != nil {
 			return err
 		}
-		c := commit{Write: w, now: db.base.Now(), placed: db.contents.placed}
+		c := commit{Write: w, now: db.base.Now(), placed: db.placed}
 		var made any
 		if result != nil {
 			r, err := c.content(*result)

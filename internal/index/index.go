@@ -26,8 +26,13 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/misses"
+	"github.com/symdepot/symdepot/internal/index/nodes"
+	"github.com/symdepot/symdepot/internal/index/places"
+	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/index/schema"
+	"github.com/symdepot/symdepot/internal/index/tokens"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -73,18 +78,18 @@ type Options struct {
 // DB is an open index. Its methods may be called by several goroutines.
 type DB struct {
 	// Parts of the index with their own methods.
-	Tokens Tokens
-	Wanted WantedKeys
+	Tokens tokens.Tokens
+	Wanted misses.WantedKeys
 	Cached CachedFiles
-	Misses Misses
-	Scrub  Scrub
-	Places Places
+	Misses misses.Misses
+	Scrub  places.Scrub
+	Places places.Places
 	// Damages are the contents whose stored bytes were found damaged or missing.
-	Damages Damages
+	Damages places.Damages
 	// Jobs is the queue of jobs.
-	Jobs   Jobs
+	Jobs   queue.Jobs
 	Copies Copies
-	Nodes  Nodes
+	Nodes  nodes.Nodes
 	Stages Stages
 	Waits  *engine.Waits
 	// Retention and Trash are for the transactions that a policy removes.
@@ -100,6 +105,7 @@ type DB struct {
 	base *engine.Database
 
 	contents Contents
+	placed   bool
 	tempDir  string
 }
 
@@ -124,13 +130,14 @@ func Open(ctx context.Context, where string, opt Options) (*DB, error) {
 
 // newDB returns the index in a database.
 func newDB(base *engine.Database, opt Options) *DB {
-	contents := Contents{db: base, placed: opt.Placed, block: max(opt.Block, 1)}
-	db := &DB{base: base, contents: contents, tempDir: opt.TempDir, Waits: base.Waits,
-		Tokens: Tokens{base}, Jobs: Jobs{base}, Copies: Copies{base}, Nodes: Nodes{base, dutyLife},
-		Wanted: WantedKeys{base, cmp.Or(opt.MaxWanted, 1_000_000)}, Misses: Misses{base, cmp.Or(opt.MaxMisses, 2_000_000)},
-		Scrub: Scrub{base}, Places: Places{base}, Damages: Damages{base}, Cached: CachedFiles{contents}, Colds: Colds{base, opt.Placed},
-		Retention: Retention{base}, Trash: Trash{base, contents}, Sources: Sources{base}, Catalog: Catalog{base, usualLimits}}
-	db.Stages = Stages{StageRows{base}, db}
+	contents := NewContents(base, opt.Placed, max(opt.Block, 1))
+	db := &DB{base: base, contents: contents, placed: opt.Placed, tempDir: opt.TempDir, Waits: base.Waits,
+		Tokens: tokens.NewTokens(base), Jobs: queue.NewJobs(base), Copies: NewCopies(base), Nodes: nodes.NewNodes(base, dutyLife),
+		Wanted: misses.NewWantedKeys(base, cmp.Or(opt.MaxWanted, 1_000_000)), Misses: misses.NewMisses(base, cmp.Or(opt.MaxMisses, 2_000_000)),
+		Scrub: places.NewScrub(base), Places: places.NewPlaces(base), Damages: places.NewDamages(base), Cached: NewCachedFiles(contents),
+		Colds: NewColds(base, opt.Placed), Retention: NewRetention(base), Trash: NewTrash(base, contents),
+		Sources: NewSources(base), Catalog: NewCatalog(base)}
+	db.Stages = Stages{NewStageRows(base), db}
 	return db
 }
 
@@ -229,3 +236,7 @@ func (db *DB) Locked(ctx context.Context, fn func(known func(blob.Ref) (bool, er
 func (db *DB) HasContent(ctx context.Context, ref blob.Ref) (bool, error) {
 	return db.contents.Has(ctx, ref)
 }
+
+// dutyLife is how long the holder of a duty may be silent before another process
+// takes over.
+const dutyLife = 30 * time.Second

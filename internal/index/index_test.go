@@ -1131,7 +1131,7 @@ func TestQueryPlans(t *testing.T) {
 	for cond, order := range map[string]string{nameCond: newestKey, idCond: newestKey, ageCond: ageKey, anyAgeCond: ageKey} {
 		for _, scope := range []record.Scope{all, two} {
 			args := make([]any, strings.Count(cond, "$"))
-			query, args := lookupSelect(cond, order, maxRows, scope, args)
+			query, args := lookupSelect(cond, order, record.MaxRows, scope, args)
 			rows, err := raw.Query("EXPLAIN QUERY PLAN "+query, args...)
 			if err != nil {
 				t.Fatal(err)

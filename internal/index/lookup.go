@@ -12,9 +12,8 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// maxRows limits the rows that one lookup reads; keys of newer objects are read
-// first. Incremental linking makes many ages of one GUID, so maxAges is larger.
-const maxRows, maxAges = 256, 4096
+// maxAges is MaxRows for lookups of ages: incremental linking makes many of one GUID.
+const maxAges = 4096
 
 // signature is the last column of a hit, of what withSignature adds to a query of object o.
 const (
@@ -65,7 +64,7 @@ func (db *DB) Lookup(ctx context.Context, scope record.Scope, l symfile.Lookup) 
 		}
 		cond += " AND o.kind IN (" + strings.Join(numbers, ", ") + ")"
 	}
-	query, args := lookupSelect(cond, newestKey, maxRows, scope, args)
+	query, args := lookupSelect(cond, newestKey, record.MaxRows, scope, args)
 	hits, err := db.hits(ctx, scope.Few(), query, args)
 	return hits, db.base.Fail("look up", err)
 }

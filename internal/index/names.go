@@ -1,104 +1,163 @@
 package index
 
 import (
-	"context"
-
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/misses"
+	"github.com/symdepot/symdepot/internal/index/nodes"
+	"github.com/symdepot/symdepot/internal/index/places"
+	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/tokens"
+	"github.com/symdepot/symdepot/internal/index/watched"
 )
 
-// Names of the rooms below that callers of an index use.
+// The names by which callers of an index know what the packages below declare.
 
-// Of the database below.
+// Types of engine: the database below.
 type (
-	// Watch detects changes of an index with one look at memory.
-	Watch = engine.Watch
-	// Shared is what a process has last learned about the others on its database.
-	Shared = engine.Shared
-	// Peer is another process that answers requests for downloads.
-	Peer = engine.Peer
-	// Pause is a time before which an upstream must not be asked.
-	Pause = engine.Pause
-	// Pool describes the connections to the database server.
-	Pool = engine.Pool
-	// ReplicaStatus counts what replicas did for this process.
+	ConnectError  = engine.ConnectError
+	Pool          = engine.Pool
 	ReplicaStatus = engine.ReplicaStatus
-	// Waits counts how long the writers of this process waited.
-	Waits = engine.Waits
-	// WaitCount counts waits.
-	WaitCount = engine.WaitCount
-	// ConnectError says why a database server cannot be used, and what to do.
-	ConnectError = engine.ConnectError
+	WaitCount     = engine.WaitCount
+	Waits         = engine.Waits
+	Watch         = engine.Watch
 )
 
-// Errors of the database below.
+// Values of engine: the database below.
 var (
-	ErrNoSpace     = engine.ErrNoSpace
 	ErrBusy        = engine.ErrBusy
 	ErrCorrupt     = engine.ErrCorrupt
 	ErrForeign     = engine.ErrForeign
-	ErrOlder       = engine.ErrOlder
 	ErrNewer       = engine.ErrNewer
-	ErrUnreleased  = engine.ErrUnreleased
-	ErrUnavailable = engine.ErrUnavailable
+	ErrNoSpace     = engine.ErrNoSpace
+	ErrOlder       = engine.ErrOlder
 	ErrReadOnly    = engine.ErrReadOnly
+	ErrUnavailable = engine.ErrUnavailable
+	ErrUnreleased  = engine.ErrUnreleased
+	WaitBounds     = engine.WaitBounds
 )
 
-// WaitBounds are the upper bounds of the buckets of a WaitCount, in seconds.
-var WaitBounds = engine.WaitBounds
+// Functions of engine: the database below.
+var (
+	IsURL      = engine.IsURL
+	Name       = engine.Name
+	OneWait    = engine.OneWait
+	RemoveFile = engine.RemoveFile
+)
 
-// Name returns the address of an index for messages: without a password, user and options.
-func Name(where string) string { return engine.Name(where) }
-
-// IsURL reports whether an address of an index names a database server, as opposed to a
-// file.
-func IsURL(where string) bool { return engine.IsURL(where) }
-
-// OneWait returns a context in which several lookups share one wait for a database that
-// does not answer. After the first lookup has timed out, the others fail at once.
-func OneWait(ctx context.Context) context.Context { return engine.OneWait(ctx) }
-
-// RemoveFile removes an index that no process has open, with the files that SQLite keeps
-// beside it.
-func RemoveFile(path string) error { return engine.RemoveFile(path) }
-
-// What the rows hold.
+// Types of record: what rows hold.
 type (
-	// Scope is the set of products that a caller may see.
-	Scope = record.Scope
-	// Tx is a transaction to commit.
-	Tx = record.Tx
-	// Entry is one file of a transaction.
-	Entry = record.Entry
-	// Origin identifies the transaction of another store that was imported.
-	Origin = record.Origin
-	// StageCommit is the commit of a stage, as a part of that of a transaction.
+	Cold        = record.Cold
+	Content     = record.Content
+	Entry       = record.Entry
+	Found       = record.Found
+	Hit         = record.Hit
+	Origin      = record.Origin
+	Scope       = record.Scope
 	StageCommit = record.StageCommit
-	// Stored is one object in the index.
-	Stored = record.Stored
-	// Hit is one result of a lookup.
-	Hit = record.Hit
-	// Found is one result of a search.
-	Found = record.Found
-	// Content is a content with its size.
-	Content = record.Content
-	// Unreferenced is a content without references.
-	Unreferenced = record.Unreferenced
-	// Transaction is a committed transaction.
+	Stored      = record.Stored
+	Tool        = record.Tool
 	Transaction = record.Transaction
-	// TxFile is one file of a transaction.
-	TxFile = record.TxFile
-	// Cold is the record of a cold content.
-	Cold = record.Cold
-	// Tool is a tool that derives contents from others, with its version.
-	Tool = record.Tool
-	// Upload is an upload of a content to a place.
-	Upload = record.Upload
+	Tx          = record.Tx
+	TxFile      = record.TxFile
+	Upload      = record.Upload
 )
 
-// ClassTry is the class of transactions of try builds.
-const ClassTry = record.ClassTry
+// Constants of record: what rows hold.
+const (
+	ClassTry = record.ClassTry
+)
 
-// ErrNotUploaded means that a commit refers to a content that is neither known nor
-// uploaded.
-var ErrNotUploaded = record.ErrNotUploaded
+// Values of record: what rows hold.
+var (
+	ErrNotUploaded = record.ErrNotUploaded
+)
+
+// Types of queue: jobs and failures.
+type (
+	Failure       = queue.Failure
+	FailureFilter = queue.FailureFilter
+	Job           = queue.Job
+	JobFilter     = queue.JobFilter
+	JobOutcome    = queue.JobOutcome
+	JobState      = queue.JobState
+	JobStats      = queue.JobStats
+	Jobs          = queue.Jobs
+	Outcome       = queue.Outcome
+)
+
+// Constants of queue: jobs and failures.
+const (
+	JobCancelled = queue.JobCancelled
+	JobDone      = queue.JobDone
+	JobFailed    = queue.JobFailed
+	JobQueued    = queue.JobQueued
+	JobRunning   = queue.JobRunning
+)
+
+// Values of queue: jobs and failures.
+var (
+	ErrLeaseLost = queue.ErrLeaseLost
+	ErrQueueFull = queue.ErrQueueFull
+)
+
+// Functions of queue: jobs and failures.
+var (
+	ParseJobState = queue.ParseJobState
+)
+
+// Types of tokens: tokens and sign-ins.
+type (
+	SignInLimits = tokens.SignInLimits
+	TokenRow     = tokens.TokenRow
+	Tokens       = tokens.Tokens
+)
+
+// Values of tokens: tokens and sign-ins.
+var (
+	ErrManySignIns = tokens.ErrManySignIns
+	ErrManyTokens  = tokens.ErrManyTokens
+)
+
+// Types of misses: misses and wanted keys.
+type (
+	Miss         = misses.Miss
+	MissFilter   = misses.MissFilter
+	MissStats    = misses.MissStats
+	Wanted       = misses.Wanted
+	WantedFilter = misses.WantedFilter
+	WantedKey    = misses.WantedKey
+)
+
+// Types of places: places, damages and the check of contents.
+type (
+	Coverage   = places.Coverage
+	Identity   = places.Identity
+	Numbered   = places.Numbered
+	Places     = places.Places
+	ScrubState = places.ScrubState
+)
+
+// Types of nodes: what processes share.
+type (
+	Nodes = nodes.Nodes
+)
+
+// Types of watched: the index of a watched folder.
+type (
+	Watched       = watched.Watched
+	WatchedChange = watched.WatchedChange
+	WatchedDir    = watched.WatchedDir
+	WatchedEntry  = watched.WatchedEntry
+	WatchedFile   = watched.WatchedFile
+	WatchedHit    = watched.WatchedHit
+	WatchedObject = watched.WatchedObject
+	WatchedTotals = watched.WatchedTotals
+)
+
+// Functions of watched: the index of a watched folder.
+var (
+	OpenWatched   = watched.OpenWatched
+	ReadWatched   = watched.ReadWatched
+	RemoveWatched = watched.RemoveWatched
+)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -26,7 +27,7 @@ func TestServerClock(t *testing.T) {
 		}
 	}
 	near("the time", n.base.Now(), time.Now().Add(ahead))
-	if _, _, err := n.Jobs.Enqueue(t.Context(), Job{Kind: "k", Key: "x"}); err != nil {
+	if _, _, err := n.Jobs.Enqueue(t.Context(), queue.Job{Kind: "k", Key: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	jobs, err := n.Jobs.Lease(t.Context(), "worker", nil, nil, 2*time.Minute, 1)

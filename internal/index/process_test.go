@@ -17,7 +17,9 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
@@ -93,13 +95,13 @@ func childCache(path string, _ int) error {
 		if err := db.PutDerived(ctx, e.Ref, record.Tool{Name: "t", Version: 1}, &record.Content{Ref: ref(pid*1000 + i), Size: 1}); err != nil {
 			return err
 		}
-		if err := db.Misses.Put(ctx, []Miss{{Key: e.Path, Source: "s"}, {Key: "same", Source: worker}}); err != nil {
+		if err := db.Misses.Put(ctx, []misses.Miss{{Key: e.Path, Source: "s"}, {Key: "same", Source: worker}}); err != nil {
 			return err
 		}
-		if err := db.Wanted.Count(ctx, []Wanted{{Name: "n", Count: 1}}); err != nil {
+		if err := db.Wanted.Count(ctx, []misses.Wanted{{Name: "n", Count: 1}}); err != nil {
 			return err
 		}
-		if _, _, err := db.Jobs.Enqueue(ctx, Job{Kind: "k", Key: strconv.Itoa(pid*1000 + i)}); err != nil {
+		if _, _, err := db.Jobs.Enqueue(ctx, queue.Job{Kind: "k", Key: strconv.Itoa(pid*1000 + i)}); err != nil {
 			return err
 		}
 		jobs, err := db.Jobs.Lease(ctx, worker, nil, nil, time.Hour, 1)
@@ -107,7 +109,7 @@ func childCache(path string, _ int) error {
 			return err
 		}
 		for _, j := range jobs {
-			if err := db.Jobs.Complete(ctx, j.ID, worker, j.Token, Outcome{Class: "ok", Result: &blob.Ref{}}); err != nil {
+			if err := db.Jobs.Complete(ctx, j.ID, worker, j.Token, queue.Outcome{Class: "ok", Result: &blob.Ref{}}); err != nil {
 				return err
 			}
 		}
@@ -176,7 +178,7 @@ func TestKillCache(t *testing.T) {
 		if err != nil || len(stats) != 1 || len(stats[0].Outcomes) != 1 || stats[0].Outcomes[0].Jobs < rounds-int64(round) {
 			t.Errorf("round %d: %d jobs ended, their figures are %+v, %v; want at least those", round, done, stats, err)
 		}
-		for w, err := range db.Wanted.List(t.Context(), WantedFilter{}) {
+		for w, err := range db.Wanted.List(t.Context(), misses.WantedFilter{}) {
 			if err != nil || w.Count < done || w.Count > done+int64(round)+1 {
 				t.Errorf("round %d: the miss was counted %d times, want %d or a little more; %v", round, w.Count, done, err)
 			}

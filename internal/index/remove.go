@@ -19,6 +19,12 @@ type Contents struct {
 	block  int64 // see Options
 }
 
+// NewContents returns the contents of an index in a database. placed means that they are kept
+// in a bucket, and block is the unit in bytes in which space for them is allocated.
+func NewContents(db *engine.Database, placed bool, block int64) Contents {
+	return Contents{db, placed, block}
+}
+
 func removeFilesOf(w *engine.Write, ctx context.Context, number int64, now time.Time) error {
 	// The visibility changes only where this was the newest transaction of its
 	// product.
@@ -127,11 +133,6 @@ func storedWithDerived(block string) string {
 	FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = c.id))`
 }
 
-// storedContents selects the contents whose bytes are stored as they are: all but cold
-// ones, whose cold files are contents themselves.
-const storedContents = `SELECT c.id, c.sha256, c.size FROM content c WHERE c.id > $1
-	AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL) ORDER BY c.id LIMIT $2`
-
 // All yields all contents whose bytes are stored as they are, referenced or not:
 // not the cold ones, but their cold files. Contents that are added or deleted meanwhile
 // may or may not be included.
@@ -145,7 +146,7 @@ func (cs Contents) All(ctx context.Context) iter.Seq2[record.Content, error] {
 				return c, err
 			}
 			return c, record.ScanRef(ref, &c.Ref)
-		}, storedContents, func() []any { return []any{id, engine.PageRows} })
+		}, record.StoredContents, func() []any { return []any{id, engine.PageRows} })
 	}
 }
 

@@ -20,6 +20,9 @@ import (
 // that have applied it. The trash has methods of its own, see Trash.
 type Retention struct{ db *engine.Database }
 
+// NewRetention returns the retention of an index in a database.
+func NewRetention(db *engine.Database) Retention { return Retention{db} }
+
 // RetainedState is what a plan is computed from. All parts are of one read
 // transaction.
 type RetainedState struct {

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/tokens"
 )
 
 // turnCounter counts the round trips of connections: reads that follow a write.
@@ -133,16 +135,16 @@ func TestRoundTripsOfCounts(t *testing.T) {
 		for i := range n {
 			id := fmt.Sprint("t", i)
 			m[id] = db.base.Now()
-			err := db.Tokens.Put(t.Context(), TokenRow{ID: id, Hash: ref(i + 1)})
+			err := db.Tokens.Put(t.Context(), tokens.TokenRow{ID: id, Hash: ref(i + 1)})
 			if err != nil && !errors.Is(err, fs.ErrExist) {
 				t.Fatal(err)
 			}
 		}
 		return m
 	}
-	wanted := func(n int) (list []Wanted) {
+	wanted := func(n int) (list []misses.Wanted) {
 		for i := range n {
-			list = append(list, Wanted{Name: fmt.Sprint("n", i), ID: "i", Client: "c", Count: 1, Last: db.base.Now()})
+			list = append(list, misses.Wanted{Name: fmt.Sprint("n", i), ID: "i", Client: "c", Count: 1, Last: db.base.Now()})
 		}
 		return list
 	}
@@ -196,15 +198,15 @@ func testRepeatedRows(t *testing.T) {
 	early := c.t
 	c.hours(1)
 	for range 2 {
-		if err := db.Wanted.Count(ctx, []Wanted{
+		if err := db.Wanted.Count(ctx, []misses.Wanted{
 			{Name: "n", ID: "i", Client: "c", Count: 2, Last: c.t}, {Name: "m", ID: "i", Client: "c", Count: 1, Last: c.t},
 			{Name: "n", ID: "i", Client: "c", Kind: "pdb", Count: 3, Last: early},
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var list []Wanted
-	for w, err := range db.Wanted.List(ctx, WantedFilter{}) {
+	var list []misses.Wanted
+	for w, err := range db.Wanted.List(ctx, misses.WantedFilter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

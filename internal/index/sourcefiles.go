@@ -37,6 +37,9 @@ type SourceFile struct {
 // Sources finds source files in transactions. It is part of a DB.
 type Sources struct{ db *engine.Database }
 
+// NewSources returns the source files of an index in a database.
+func NewSources(db *engine.Database) Sources { return Sources{db} }
+
 // Filed is a transaction with what it is filed under.
 type Filed struct {
 	Number           int64

@@ -19,6 +19,9 @@ import (
 // An unknown stage is fs.ErrNotExist.
 type StageRows struct{ db *engine.Database }
 
+// NewStageRows returns the stages of an index in a database.
+func NewStageRows(db *engine.Database) StageRows { return StageRows{db} }
+
 var (
 	// ErrStageClosed means that a stage has been committed already, or that its
 	// files have changed since they were read for the commit.

@@ -27,6 +27,9 @@ type Trash struct {
 	contents Contents
 }
 
+// NewTrash returns the trash of an index in a database with these contents.
+func NewTrash(db *engine.Database, contents Contents) Trash { return Trash{db, contents} }
+
 // Removal says why a transaction is removed.
 type Removal struct {
 	Number int64

@@ -7,6 +7,9 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/misses"
+	"github.com/symdepot/symdepot/internal/index/queue"
+	"github.com/symdepot/symdepot/internal/index/tokens"
 )
 
 // What is only remembered leaves the state alone, and what changes what is seen
@@ -33,13 +36,16 @@ func testWatchGeneration(t *testing.T) {
 		{"use", false, func(db *DB) error {
 			return db.Cached.Touch(t.Context(), map[blob.Ref]time.Time{e.Ref: db.base.Now().Add(time.Hour)})
 		}},
-		{"miss", false, func(db *DB) error { return db.Misses.Put(t.Context(), []Miss{{Key: "k", Source: "s"}}) }},
-		{"forget a miss", false, func(db *DB) error { _, err := db.Misses.Flush(t.Context(), MissFilter{}); return err }},
-		{"want", false, func(db *DB) error { return db.Wanted.Count(t.Context(), []Wanted{{Name: "n"}}) }},
-		{"job", false, func(db *DB) error { _, _, err := db.Jobs.Enqueue(t.Context(), Job{Kind: "k", Key: "k"}); return err }},
+		{"miss", false, func(db *DB) error { return db.Misses.Put(t.Context(), []misses.Miss{{Key: "k", Source: "s"}}) }},
+		{"forget a miss", false, func(db *DB) error { _, err := db.Misses.Flush(t.Context(), misses.MissFilter{}); return err }},
+		{"want", false, func(db *DB) error { return db.Wanted.Count(t.Context(), []misses.Wanted{{Name: "n"}}) }},
+		{"job", false, func(db *DB) error {
+			_, _, err := db.Jobs.Enqueue(t.Context(), queue.Job{Kind: "k", Key: "k"})
+			return err
+		}},
 		{"lease", false, func(db *DB) error { _, err := db.Jobs.Lease(t.Context(), "w", nil, nil, time.Hour, 1); return err }},
-		{"failure", false, func(db *DB) error { return db.Jobs.PutFailure(t.Context(), Failure{}) }},
-		{"token", true, func(db *DB) error { return db.Tokens.Put(t.Context(), TokenRow{ID: "t", Hash: ref(1)}) }},
+		{"failure", false, func(db *DB) error { return db.Jobs.PutFailure(t.Context(), queue.Failure{}) }},
+		{"token", true, func(db *DB) error { return db.Tokens.Put(t.Context(), tokens.TokenRow{ID: "t", Hash: ref(1)}) }},
 		{"use of a token", false, func(db *DB) error { return db.Tokens.Touch(t.Context(), map[string]time.Time{"t": db.base.Now()}) }},
 		{"revoke", true, func(db *DB) error { return db.Tokens.Revoke(t.Context(), "t") }},
 		{"evict", true, func(db *DB) error { _, _, err := db.Cached.Evict(t.Context(), []blob.Ref{e.Ref}, gone); return err }},
@@ -89,7 +95,7 @@ func testWatchSeesWrite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := other.Tokens.Put(t.Context(), TokenRow{ID: strconv.Itoa(i), Hash: ref(i)}); err != nil {
+		if err := other.Tokens.Put(t.Context(), tokens.TokenRow{ID: strconv.Itoa(i), Hash: ref(i)}); err != nil {
 			t.Fatal(err)
 		}
 		if after, err := w.State(); err != nil || after == before {

@@ -138,3 +138,11 @@ func ObjectFlags(o symfile.Object) int {
 	}
 	return f
 }
+
+// StoredContents selects the contents whose bytes are stored as they are: all but cold
+// ones, whose cold files are contents themselves.
+const StoredContents = `SELECT c.id, c.sha256, c.size FROM content c WHERE c.id > $1
+	AND NOT EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL) ORDER BY c.id LIMIT $2`
+
+// MaxRows limits the rows that one lookup reads; keys of newer objects are read first.
+const MaxRows = 256

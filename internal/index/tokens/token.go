@@ -1,4 +1,5 @@
-package index
+// Package tokens is the part of an index for tokens and the sign-ins of browsers.
+package tokens
 
 import (
 	"context"
@@ -15,6 +16,9 @@ import (
 
 // Tokens is the part of the index for tokens.
 type Tokens struct{ db *engine.Database }
+
+// NewTokens returns the tokens of an index in a database.
+func NewTokens(db *engine.Database) Tokens { return Tokens{db} }
 
 // TokenRow is a stored token. The caller decides about rights and expiry.
 type TokenRow struct {

@@ -1,4 +1,4 @@
-package index
+package watched
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 const watchedFileColumns = "f.id, d.path, f.name, f.size, f.mtime, f.ctime, f.inode, f.kind, f.seen, coalesce(f.tag, ''), " +
@@ -80,14 +81,14 @@ func (w *Watched) Dirs(ctx context.Context, after string, limit int) (list []str
 // checks that they have what the hash was made of.
 func (w *Watched) ByKey(ctx context.Context, hash int64) ([]WatchedHit, error) {
 	return w.hits(ctx, "key k JOIN object o ON o.id = k.object JOIN file f ON f.id = o.file JOIN dir d ON d.id = f.dir "+
-		"WHERE k.hash = $1 ORDER BY k.object DESC LIMIT "+strconv.Itoa(maxRows), hash)
+		"WHERE k.hash = $1 ORDER BY k.object DESC LIMIT "+strconv.Itoa(record.MaxRows), hash)
 }
 
 // BySource returns the packages that may have a member with the hash of a name, at most
 // 256.
 func (w *Watched) BySource(ctx context.Context, hash int64) ([]WatchedFile, error) {
 	return w.files(ctx, "source s JOIN file f ON f.id = s.file JOIN dir d ON d.id = f.dir WHERE s.hash = $1 "+
-		"ORDER BY s.file DESC LIMIT "+strconv.Itoa(maxRows), hash)
+		"ORDER BY s.file DESC LIMIT "+strconv.Itoa(record.MaxRows), hash)
 }
 
 // Names returns the list of source names of a package.

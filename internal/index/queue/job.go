@@ -1,4 +1,6 @@
-package index
+// Package queue is the queue of jobs in an index: entered once, leased by workers, ended with
+// an outcome, and what tools could make nothing of.
+package queue
 
 import (
 	"cmp"
@@ -26,6 +28,9 @@ var ErrLeaseLost = errors.New("the worker no longer holds the lease of the job")
 
 // Jobs is the queue of jobs, with the memory of failures. Not found is fs.ErrNotExist.
 type Jobs struct{ db *engine.Database }
+
+// NewJobs returns the queue of an index in a database.
+func NewJobs(db *engine.Database) Jobs { return Jobs{db} }
 
 // JobState is the state of a job.
 type JobState uint8

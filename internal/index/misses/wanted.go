@@ -1,4 +1,4 @@
-package index
+package misses
 
 import (
 	"context"
@@ -18,6 +18,10 @@ type WantedKeys struct {
 	db   *engine.Database
 	most int64 // see Options
 }
+
+// NewWantedKeys returns the counted keys of an index in a database: the newest, at most as
+// many as given.
+func NewWantedKeys(db *engine.Database, most int64) WantedKeys { return WantedKeys{db, most} }
 
 // Wanted counts the requests of one kind of client for a file that was not
 // found.

@@ -1,4 +1,6 @@
-package index
+// Package misses is the part of an index for what was not found: the answers of upstreams that
+// have no file, and the files that clients still want. Both are limited in number.
+package misses
 
 import (
 	"context"
@@ -16,6 +18,10 @@ type Misses struct {
 	db   *engine.Database
 	most int64 // see Options
 }
+
+// NewMisses returns the misses of an index in a database: the newest, at most as many as
+// given.
+func NewMisses(db *engine.Database, most int64) Misses { return Misses{db, most} }
 
 // Miss records that an upstream does not have the file for a key.
 type Miss struct {

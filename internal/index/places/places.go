@@ -1,4 +1,7 @@
-package index
+// Package places is the part of an index for where the bytes of contents are and whether they
+// are intact: uploads and objects in a bucket, the identity of the database that may delete
+// them, contents whose bytes were found damaged, and how far the check of all has come.
+package places
 
 import (
 	"context"
@@ -29,6 +32,9 @@ import (
 //     doomed objects are deleted in the store, after a delay, and a doomed place
 //     never comes back.
 type Places struct{ db *engine.Database }
+
+// NewPlaces returns the places of an index in a database.
+func NewPlaces(db *engine.Database) Places { return Places{db} }
 
 // Begin records uploads of a node, durably, before they begin. Their leases end
 // after d; Renew extends them.

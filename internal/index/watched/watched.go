@@ -1,4 +1,5 @@
-package index
+// Package watched is the index of one watched folder, in an SQLite file of its own.
+package watched
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package index
+package queue
 
 import (
 	"context"
@@ -39,9 +39,9 @@ func (q Jobs) PutFailure(ctx context.Context, f Failure) error {
 	})
 }
 
-const failureColumns = "source, tool, version, class, detail, since, ends, tries"
+const FailureColumns = "source, tool, version, class, detail, since, ends, tries"
 
-func scanFailure(scan engine.Scan) (f Failure, err error) {
+func ScanFailure(scan engine.Scan) (f Failure, err error) {
 	var ref []byte
 	var since, ends int64
 	if err := scan(&ref, &f.Tool, &f.Version, &f.Class, &f.Detail, &since, &ends, &f.Tries); err != nil {
@@ -54,8 +54,8 @@ func scanFailure(scan engine.Scan) (f Failure, err error) {
 // Failure returns the recorded failure for a content and a version of a tool. If
 // there is none, or it has ended, the error is fs.ErrNotExist.
 func (q Jobs) Failure(ctx context.Context, source blob.Ref, tool, version string) (Failure, error) {
-	f, err := scanFailure(func(dest ...any) error {
-		return q.db.Points.Row(ctx, "SELECT "+failureColumns+" FROM failure WHERE source = $1 AND tool = $2 AND version = $3 AND ends > $4",
+	f, err := ScanFailure(func(dest ...any) error {
+		return q.db.Points.Row(ctx, "SELECT "+FailureColumns+" FROM failure WHERE source = $1 AND tool = $2 AND version = $3 AND ends > $4",
 			[]any{source[:], engine.Text(tool), engine.Text(version), q.db.Now().UnixMilli()}, dest...)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
@@ -94,9 +94,9 @@ func (q Jobs) Failures(ctx context.Context, f FailureFilter, limit int) ([]Failu
 		limit = math.MaxInt32
 	}
 	list := []Failure{}
-	err := q.db.Scans.Each(ctx, true, "SELECT "+failureColumns+" FROM failure WHERE "+failureCond+" LIMIT $1",
+	err := q.db.Scans.Each(ctx, true, "SELECT "+FailureColumns+" FROM failure WHERE "+failureCond+" LIMIT $1",
 		append([]any{limit}, f.args()...), func(scan engine.Scan) (bool, error) {
-			f, err := scanFailure(scan)
+			f, err := ScanFailure(scan)
 			list = append(list, f)
 			return true, err
 		})

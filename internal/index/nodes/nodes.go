@@ -1,4 +1,6 @@
-package index
+// Package nodes is the part of an index through which the processes on one database work
+// together: chores that one of them does, pauses of upstreams, uses of authenticators.
+package nodes
 
 import (
 	"context"
@@ -20,14 +22,14 @@ type Nodes struct {
 	life time.Duration // how long the holder of a duty may be silent
 }
 
+// NewNodes returns what the processes on a database share. life is how long the holder of a
+// duty may be silent before another process takes over.
+func NewNodes(db *engine.Database, life time.Duration) Nodes { return Nodes{db, life} }
+
 // Shared reports whether processes of several machines can use the index.
 func (n Nodes) Shared() bool {
 	return n.db.Shared()
 }
-
-// dutyLife is how long the holder of a duty may be silent before another process
-// takes over.
-const dutyLife = 30 * time.Second
 
 const (
 	holdDuty = `INSERT INTO duty (name, node, until) VALUES ($1, $2, now() + make_interval(secs => $3))

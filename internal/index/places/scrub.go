@@ -1,4 +1,4 @@
-package index
+package places
 
 import (
 	"context"
@@ -34,6 +34,9 @@ type ScrubState struct {
 
 // Scrub stores the progress of the background check of all contents.
 type Scrub struct{ db *engine.Database }
+
+// NewScrub returns the progress of the check of an index in a database.
+func NewScrub(db *engine.Database) Scrub { return Scrub{db} }
 
 // State returns the last written state.
 func (s Scrub) State(ctx context.Context) (ScrubState, error) {
@@ -111,6 +114,6 @@ func (s Scrub) Contents(ctx context.Context, after int64) iter.Seq2[Numbered, er
 			}
 			n.Number = id
 			return n, record.ScanRef(ref, &n.Ref)
-		}, storedContents, func() []any { return []any{id, engine.PageRows} })
+		}, record.StoredContents, func() []any { return []any{id, engine.PageRows} })
 	}
 }

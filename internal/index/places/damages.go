@@ -1,4 +1,4 @@
-package index
+package places
 
 import (
 	"context"
@@ -17,6 +17,9 @@ import (
 // reads the bytes again first. The row of a content holds it, so that there is at most one
 // for each content, and none for a content that was dropped.
 type Damages struct{ db *engine.Database }
+
+// NewDamages returns the damages of an index in a database.
+func NewDamages(db *engine.Database) Damages { return Damages{db} }
 
 // maxDamage is the length in bytes of the stored description of a damage.
 const maxDamage = 300
