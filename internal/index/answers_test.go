@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
@@ -215,7 +217,7 @@ type side struct {
 func (s *side) run(fn func(*side, operation) error, writes bool, o operation) string {
 	s.out, s.deleted = nil, nil
 	err := fn(s, o)
-	for _, class := range []error{fs.ErrNotExist, fs.ErrExist, ErrImported, queue.ErrQueueFull, queue.ErrLeaseLost, engine.ErrBusy, engine.ErrCorrupt, engine.ErrUnavailable} {
+	for _, class := range []error{fs.ErrNotExist, fs.ErrExist, contents.ErrImported, queue.ErrQueueFull, queue.ErrLeaseLost, engine.ErrBusy, engine.ErrCorrupt, engine.ErrUnavailable} {
 		if errors.Is(err, class) {
 			s.say("error %v", class)
 			err = nil
@@ -334,8 +336,13 @@ func (s *side) noteJob(j queue.Job) {
 }
 
 func storedText(h record.Stored) string {
-	h.ID, h.ContentID = 0, 0
-	return fmt.Sprintf("%+v", h)
+	var b strings.Builder
+	for i, v := 0, reflect.ValueOf(h); i < v.NumField(); i++ {
+		if f := v.Type().Field(i); f.IsExported() { // engines number rows on their own
+			fmt.Fprintf(&b, "%s:%+v ", f.Name, v.Field(i).Interface())
+		}
+	}
+	return b.String()
 }
 
 func txText(tx record.Transaction) string {
@@ -403,7 +410,7 @@ func (s *side) remove(o operation) error {
 
 func (s *side) fetch(o operation) error {
 	e := answerEntry(o.a)
-	return s.db.Cached.Put(s.ctx, CachedFile{Source: answerSource(o.b), Product: answerProduct(o.c), Name: e.Object.Name, URL: "http://u/" + strconv.Itoa(o.d%3), Tag: strconv.Itoa(o.d % 2),
+	return s.db.Cached.Put(s.ctx, contents.CachedFile{Source: answerSource(o.b), Product: answerProduct(o.c), Name: e.Object.Name, URL: "http://u/" + strconv.Itoa(o.d%3), Tag: strconv.Itoa(o.d % 2),
 		Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil)
 }
 
@@ -422,7 +429,7 @@ func (s *side) evict(o operation) error {
 }
 
 func (s *side) dropCached(o operation) error {
-	f := CacheFilter{UnusedSince: s.clock.t.Add(-time.Duration(o.b%10) * time.Hour)}
+	f := contents.CacheFilter{UnusedSince: s.clock.t.Add(-time.Duration(o.b%10) * time.Hour)}
 	if o.a%2 == 0 {
 		f.Source = answerSource(o.c)
 	}
@@ -645,7 +652,7 @@ func (s *side) higherAge(o operation) error {
 
 func (s *side) find(o operation) error {
 	e := answerEntry(o.a)
-	q := []Query{{Name: symfile.Fold(e.Object.Name)}, {Name: "*o*"}, {IDs: []string{symfile.Fold(e.Aliases[0].ID)}}, {Prefix: symfile.Fold(e.Aliases[0].ID)[:4]}, {Ref: &e.Ref}, {Name: "?oo*", Kind: symfile.PDB}}[o.b%6]
+	q := []record.Query{{Name: symfile.Fold(e.Object.Name)}, {Name: "*o*"}, {IDs: []string{symfile.Fold(e.Aliases[0].ID)}}, {Prefix: symfile.Fold(e.Aliases[0].ID)[:4]}, {Ref: &e.Ref}, {Name: "?oo*", Kind: symfile.PDB}}[o.b%6]
 	named, err := NamedIn(s.ctx, s.db, answerScope(o.c), symfile.Fold(e.Object.Name))
 	if err != nil {
 		return err
@@ -660,7 +667,7 @@ func (s *side) find(o operation) error {
 func (s *side) objectPages(o operation) error {
 	e := answerEntry(o.a)
 	f := ObjectFilter{Sort: ObjectSort(o.b % 3), Limit: 1 + o.d%5}
-	f.Query = []Query{{}, {Name: symfile.Fold(e.Object.Name)}, {Name: "*o*"}, {Name: "?oo*", Kind: symfile.PDB}, {Ref: &e.Ref}}[o.b%5]
+	f.Query = []record.Query{{}, {Name: symfile.Fold(e.Object.Name)}, {Name: "*o*"}, {Name: "?oo*", Kind: symfile.PDB}, {Ref: &e.Ref}}[o.b%5]
 	switch o.d % 4 {
 	case 1:
 		f.Product = new(answerProduct(o.d))
@@ -767,7 +774,7 @@ func (s *side) contents(o operation) error {
 }
 
 func (s *side) evictable(o operation) error {
-	f := CacheFilter{Name: []string{"", "foo*", "prog"}[o.a%3]}
+	f := contents.CacheFilter{Name: []string{"", "foo*", "prog"}[o.a%3]}
 	if o.b%2 == 0 {
 		f.Source = answerSource(o.c)
 	}

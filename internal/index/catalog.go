@@ -47,11 +47,11 @@ type ObjectKey struct {
 // ObjectFilter selects objects; the zero value selects all. IDs, Prefix and Ref select
 // together the objects that match any of them; Name then is an alternative to them.
 type ObjectFilter struct {
-	Query           // what the text of a search means; Name may be a pattern
-	Product *string // visible in it; nil is any
-	Arch    string
-	Feature string    // one of the words
-	Since   time.Time // a transaction holds it that is not older, or it was downloaded since
+	record.Query         // what the text of a search means; Name may be a pattern
+	Product      *string // visible in it; nil is any
+	Arch         string
+	Feature      string    // one of the words
+	Since        time.Time // a transaction holds it that is not older, or it was downloaded since
 	// Fetched selects cached files (true), or the others; nil is any.
 	Fetched *bool
 	Sort    ObjectSort
@@ -746,7 +746,7 @@ func (c Catalog) load(ctx context.Context, v visibility, ids []int64) ([]record.
 	}
 	holders, err := c.holders(ctx, v, ids)
 	for i := range list {
-		list[i].Transactions = holders[list[i].ID]
+		list[i].Transactions = holders[list[i].Row()]
 	}
 	return list, err
 }
@@ -771,8 +771,8 @@ func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []i
 			if err := record.ScanStored(scan, &l.Stored, &l.seq, &l.Product); err != nil {
 				return false, err
 			}
-			if old, ok := have[l.ID]; !ok || l.seq < old.seq {
-				have[l.ID] = l
+			if old, ok := have[l.Row()]; !ok || l.seq < old.seq {
+				have[l.Row()] = l
 			}
 			return true, nil
 		})

@@ -14,6 +14,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/glob"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
@@ -75,7 +76,7 @@ func fillLists(t *testing.T, db *DB, c *clock) (list []listed) {
 	c.hours(1)
 	for range 5 {
 		e := listedEntry(n)
-		if err := db.Cached.Put(t.Context(), CachedFile{Source: "up", Name: e.Object.Name, URL: "http://up/" + e.Object.Name, Tag: "t", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
+		if err := db.Cached.Put(t.Context(), contents.CachedFile{Source: "up", Name: e.Object.Name, URL: "http://up/" + e.Object.Name, Tag: "t", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		list = append(list, listed{Entry: e, n: n, products: []string{""}, fetched: true, at: c.t})
@@ -170,11 +171,11 @@ func testObjectPages(t *testing.T) {
 	}
 	since := list[100].at
 	filters := map[string]ObjectFilter{
-		"all": {}, "kind": {Query: Query{Kind: symfile.PE}}, "arch": {Arch: "arm64"}, "feature": {Feature: "unwind"}, "no feature": {Feature: "wind"}, "fetched": {Fetched: &fetched},
-		"added": {Fetched: &added}, "since": {Since: since}, "product": {Product: &product}, "no product": {Product: &none}, "name": {Query: Query{Name: "liba_0%.pdb"}},
-		"prefix": {Query: Query{Name: "lib*"}}, "inner": {Query: Query{Name: "*b?_1*"}}, "any": {Query: Query{Name: "*"}}, "suffix of a kind": {Query: Query{Name: "*.dll", Kind: symfile.PE}, Arch: "x64"},
-		"nothing": {Query: Query{Name: "*nothing*"}}, "ids": {Query: Query{IDs: []string{strings.ToLower(listedEntry(20).Object.DebugID.Breakpad()), "none"}, Ref: refOf(3)}},
-		"percent": {Query: Query{Name: "lib?%*"}}, "product and name": {Query: Query{Name: "render*"}, Product: &product},
+		"all": {}, "kind": {Query: record.Query{Kind: symfile.PE}}, "arch": {Arch: "arm64"}, "feature": {Feature: "unwind"}, "no feature": {Feature: "wind"}, "fetched": {Fetched: &fetched},
+		"added": {Fetched: &added}, "since": {Since: since}, "product": {Product: &product}, "no product": {Product: &none}, "name": {Query: record.Query{Name: "liba_0%.pdb"}},
+		"prefix": {Query: record.Query{Name: "lib*"}}, "inner": {Query: record.Query{Name: "*b?_1*"}}, "any": {Query: record.Query{Name: "*"}}, "suffix of a kind": {Query: record.Query{Name: "*.dll", Kind: symfile.PE}, Arch: "x64"},
+		"nothing": {Query: record.Query{Name: "*nothing*"}}, "ids": {Query: record.Query{IDs: []string{strings.ToLower(listedEntry(20).Object.DebugID.Breakpad()), "none"}, Ref: refOf(3)}},
+		"percent": {Query: record.Query{Name: "lib?%*"}}, "product and name": {Query: record.Query{Name: "render*"}, Product: &product},
 	}
 	for name, f := range filters {
 		for who, scope := range scopes {
@@ -303,13 +304,13 @@ func testShortPattern(t *testing.T) {
 	fillLists(t, db, c)
 	db.Catalog.limits.names = 5
 	for pattern, short := range map[string]bool{"*re*": true, "?r?e*": true, "*ren*": false, "re*": false, "*": false, "**": false, "*.dll": false} {
-		_, _, err := db.Catalog.Objects(t.Context(), all, ObjectFilter{Query: Query{Name: pattern}, Limit: 5})
+		_, _, err := db.Catalog.Objects(t.Context(), all, ObjectFilter{Query: record.Query{Name: pattern}, Limit: 5})
 		if errors.Is(err, ErrShortPattern) != short {
 			t.Errorf("pattern %s: %v, want refused: %v", pattern, err, short)
 		}
 	}
 	db.Catalog.limits.names = 500
-	if _, _, err := db.Catalog.Objects(t.Context(), all, ObjectFilter{Query: Query{Name: "*re*"}, Limit: 5}); err != nil {
+	if _, _, err := db.Catalog.Objects(t.Context(), all, ObjectFilter{Query: record.Query{Name: "*re*"}, Limit: 5}); err != nil {
 		t.Errorf("a short pattern with few names: %v, want no error", err)
 	}
 }
@@ -377,7 +378,7 @@ func testListing(t *testing.T) {
 	if err := db.Retention.Hold(ctx, Hold{Number: 13, Name: "h", Reason: "why"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Cached.Put(ctx, CachedFile{Source: "up", Name: "prog", URL: "http://up/prog", Tag: "e", Ref: exe.Ref, Size: exe.Size, Entries: []record.Entry{exe}}, nil); err != nil {
+	if err := db.Cached.Put(ctx, contents.CachedFile{Source: "up", Name: "prog", URL: "http://up/prog", Tag: "e", Ref: exe.Ref, Size: exe.Size, Entries: []record.Entry{exe}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(db.PutDerived(ctx, exe.Ref, record.Tool{Name: "zstd", Version: 1}, &record.Content{Ref: ref(900), Size: 9}), db.PutDerived(ctx, exe.Ref, record.Tool{Name: "gzip", Version: 1}, nil),
@@ -528,7 +529,7 @@ func testVersionObjects(t *testing.T) {
 	if _, err := db.Remove(t.Context(), 5); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []ObjectFilter{{}, {Query: Query{Kind: symfile.PE}}, {Query: Query{Name: "lib*"}}, {Query: Query{Name: "render0.dll"}}, {Query: Query{Name: "*_1*"}}} {
+	for _, f := range []ObjectFilter{{}, {Query: record.Query{Kind: symfile.PE}}, {Query: record.Query{Name: "lib*"}}, {Query: record.Query{Name: "render0.dll"}}, {Query: record.Query{Name: "*_1*"}}} {
 		for _, sort := range []ObjectSort{ByName, ByAdded, BySize} {
 			for _, low := range []bool{false, true} {
 				db.Catalog.limits = usualLimits

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
@@ -75,7 +76,7 @@ type HolderTx struct {
 // numbers than before (0: any), at most limit.
 func (l Listing) Holders(ctx context.Context, o record.Found, before int64, limit int) (list []HolderTx, more bool, err error) {
 	const op = "list the transactions of an object"
-	cond, args := "", []any{o.ID}
+	cond, args := "", []any{o.Row()}
 	if before > 0 {
 		cond, args = " AND f.tx_id < $2", append(args, before)
 	}
@@ -121,11 +122,11 @@ func (l Listing) Holders(ctx context.Context, o record.Found, before int64, limi
 
 // Downloads returns the upstreams from which a content was downloaded, the latest
 // first.
-func (l Listing) Downloads(ctx context.Context, ref blob.Ref) (list []CachedFile, err error) {
+func (l Listing) Downloads(ctx context.Context, ref blob.Ref) (list []contents.CachedFile, err error) {
 	err = l.c.db.Scans.Each(ctx, l.seen.all, `SELECT t.source, c.name, c.url, c.tag, c.fetched, k.size
 		FROM content k JOIN cached c ON c.content_id = k.id JOIN tx t ON t.id = c.tx_id
 		WHERE k.sha256 = $1`+l.seen.in("t.product_id")+" ORDER BY c.fetched DESC, t.id", []any{ref[:]}, func(scan engine.Scan) (bool, error) {
-		f := CachedFile{Ref: ref}
+		f := contents.CachedFile{Ref: ref}
 		var fetched int64
 		err := scan(&f.Source, &f.Name, &f.URL, &f.Tag, &fetched, &f.Size)
 		f.Fetched = time.UnixMilli(fetched).UTC()
@@ -153,7 +154,7 @@ func (l Listing) Partners(ctx context.Context, o record.Found, ids []string) ([]
 	}
 	list, err := l.ids(ctx, false, marks("SELECT DISTINCT o.id FROM lookup l JOIN object o ON o.id = l.object_id "+
 		"WHERE l.id IN ("+strings.Join(mark, ", ")+") AND o.content_id <> %s AND "+l.seen.object()+" ORDER BY o.id DESC LIMIT %s", 0),
-		append(args, o.ContentID, maxPartners)...)
+		append(args, o.ContentRow(), maxPartners)...)
 	if err != nil {
 		return nil, l.c.db.Fail(op, err)
 	}
@@ -167,7 +168,7 @@ func (l Listing) Siblings(ctx context.Context, o record.Found, limit int) (list 
 	const op = "list the objects of a name"
 	ids, err := l.ids(ctx, false, `SELECT o.id FROM (SELECT id, content_id FROM object WHERE name_fold = $1 ORDER BY id DESC LIMIT $2) AS o
 		WHERE o.content_id <> $3 AND `+l.seen.object()+" ORDER BY o.id DESC LIMIT $4",
-		engine.Text(symfile.Fold(o.Object.Name)), l.c.limits.step, o.ContentID, limit+1)
+		engine.Text(symfile.Fold(o.Object.Name)), l.c.limits.step, o.ContentRow(), limit+1)
 	if err != nil {
 		return nil, false, l.c.db.Fail(op, err)
 	}
@@ -291,7 +292,7 @@ func (c Catalog) FilesOf(ctx context.Context, number int64, f FileFilter) (list 
 		list, next = list[:f.Limit], &keys[f.Limit-1]
 	}
 	if err == nil {
-		err = markCold(ctx, c.db, list, func(f *record.TxFile) (blob.Ref, **record.Cold) { return f.Ref, &f.Cold })
+		err = contents.MarkCold(ctx, c.db, list, func(f *record.TxFile) (blob.Ref, **record.Cold) { return f.Ref, &f.Cold })
 	}
 	return list, next, c.db.Fail("list the files of a transaction", err)
 }

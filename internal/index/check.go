@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
@@ -31,9 +32,9 @@ var faults = []struct{ what, query string }{
 		(SELECT 1 FROM tx_file f JOIN tx t ON t.id = f.tx_id
 			WHERE f.object_id = s.object_id AND f.tx_id = s.tx_id AND t.product_id = s.product_id)`},
 	{"content %s is marked as unreferenced but has references",
-		"SELECT c.id FROM content c WHERE c.unreferenced_since IS NOT NULL AND " + referenced},
+		"SELECT c.id FROM content c WHERE c.unreferenced_since IS NOT NULL AND " + contents.Referenced},
 	{"content %s has no references but is not marked as unreferenced",
-		"SELECT c.id FROM content c WHERE c.unreferenced_since IS NULL AND NOT " + referenced},
+		"SELECT c.id FROM content c WHERE c.unreferenced_since IS NULL AND NOT " + contents.Referenced},
 	{"the transaction numbers do not end with the last assigned number %s",
 		"SELECT last_tx FROM state WHERE last_tx <> (SELECT coalesce(max(id), 0) FROM tx WHERE id > 0) " +
 			"OR last_tx <> (SELECT count(*) FROM tx WHERE id > 0)"},

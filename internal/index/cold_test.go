@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/record"
 )
 
@@ -35,10 +36,10 @@ func testColds(t *testing.T) {
 		}
 	}
 	put(0, file(10), nil, nil)
-	put(0, file(10), nil, ErrColdRefused)      // cold already
-	put(1, file(11), &refs[1], ErrColdRefused) // its own base
+	put(0, file(10), nil, contents.ErrColdRefused)      // cold already
+	put(1, file(11), &refs[1], contents.ErrColdRefused) // its own base
 	put(1, file(11), &refs[0], nil)
-	put(2, file(12), &refs[1], ErrColdRefused) // the base is a delta
+	put(2, file(12), &refs[1], contents.ErrColdRefused) // the base is a delta
 	put(2, file(12), &refs[0], nil)
 	c, err := db.Colds.Of(ctx, refs[1])
 	if err != nil || c.Base == nil || c.Base.Ref != refs[0] || c.File != file(11) || c.Size != size(2) || c.PlainSince.IsZero() {
@@ -57,7 +58,7 @@ func testColds(t *testing.T) {
 		t.Errorf("strip: %d, %v, deleted %d, want 3", n, err, len(deleted))
 	}
 	s, err := db.Colds.Stats(ctx)
-	if want := (ColdStats{Contents: 3, Plain: size(1) + size(2) + size(3), Keys: 1, KeyBytes: 10, Deltas: 2, Bytes: 33}); err != nil || s != want {
+	if want := (contents.ColdStats{Contents: 3, Plain: size(1) + size(2) + size(3), Keys: 1, KeyBytes: 10, Deltas: 2, Bytes: 33}); err != nil || s != want {
 		t.Errorf("sums %+v, %v, want %+v", s, err, want)
 	}
 	among(t, db, refs, file)
@@ -94,7 +95,7 @@ func testColds(t *testing.T) {
 		t.Errorf("%d cold files of warm contents dropped, %v, want 1", n, err)
 	}
 	clean(t, db)
-	if s, err := db.Colds.Stats(ctx); s != (ColdStats{}) || err != nil {
+	if s, err := db.Colds.Stats(ctx); s != (contents.ColdStats{}) || err != nil {
 		t.Errorf("sums at the end %+v, %v, want none", s, err)
 	}
 	put(1, file(13), nil, nil)
@@ -113,7 +114,7 @@ func among(t *testing.T, db *DB, refs []blob.Ref, file func(int) record.Content)
 		}
 		return list
 	}
-	for _, n := range []int{0, 1, coldsAtOnce - 3, coldsAtOnce - 2, 3*coldsAtOnce + 1} {
+	for _, n := range []int{0, 1, contents.ColdsAtOnce - 3, contents.ColdsAtOnce - 2, 3*contents.ColdsAtOnce + 1} {
 		asked := append(others(n), refs...)
 		asked[0], asked[len(asked)-1] = asked[len(asked)-1], asked[0]
 		found, err := db.Colds.Among(t.Context(), append(asked, refs[0]))
@@ -129,7 +130,7 @@ func among(t *testing.T, db *DB, refs []blob.Ref, file func(int) record.Content)
 			}
 		}
 	}
-	if found, err := db.Colds.Among(t.Context(), others(2*coldsAtOnce)); err != nil || len(found) != 0 {
+	if found, err := db.Colds.Among(t.Context(), others(2*contents.ColdsAtOnce)); err != nil || len(found) != 0 {
 		t.Errorf("among contents that are not cold: %v, %v, want none", found, err)
 	}
 	if found, err := db.Colds.Among(t.Context(), nil); err != nil || len(found) != 0 {

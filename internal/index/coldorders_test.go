@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
@@ -257,7 +258,7 @@ func TestColdOrders(t *testing.T) {
 				s := actors[k][0]
 				actors[k] = actors[k][1:]
 				w.log = append(w.log, s.name)
-				if err := s.do(t.Context(), w); errors.Is(err, ErrColdRefused) || errors.Is(err, fs.ErrNotExist) {
+				if err := s.do(t.Context(), w); errors.Is(err, contents.ErrColdRefused) || errors.Is(err, fs.ErrNotExist) {
 					w.log[len(w.log)-1] += " (refused)"
 					actors[k] = nil
 				} else if err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/index/queue"
@@ -52,7 +53,7 @@ func TestCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := pdb(5)
-	if err := db.Cached.Put(ctx, CachedFile{Source: "up", Name: "f", URL: "http://up/f", Ref: f.Ref, Size: f.Size, Entries: []record.Entry{f}}, nil); err != nil {
+	if err := db.Cached.Put(ctx, contents.CachedFile{Source: "up", Name: "f", URL: "http://up/f", Ref: f.Ref, Size: f.Size, Entries: []record.Entry{f}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.PutDerived(ctx, pdb(1).Ref, record.Tool{Name: "zstd", Version: 1}, &record.Content{Ref: ref(9), Size: 9}); err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
@@ -132,7 +133,7 @@ func testFilter(t *testing.T, least int64) {
 		symtest.Step(t, fmt.Sprintf("cached file %d comes and is evicted", i), func(t *testing.T) {
 			n := 7000 + i
 			e := filterEntry(n)
-			if err := db.Cached.Put(t.Context(), CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
+			if err := db.Cached.Put(t.Context(), contents.CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
 				t.Fatal(err)
 			}
 			there[n] = true
@@ -278,14 +279,14 @@ func testLateObjects(t *testing.T) {
 		t.Errorf("%d rows, counter %d, floor %d, want 1, 1, 0", rows, late, floor)
 	}
 	if err := db.base.Update(t.Context(), "test", func(w *engine.Write) error {
-		_, err := w.Exec("UPDATE state SET late_keys = $1", 2*maxLate)
+		_, err := w.Exec("UPDATE state SET late_keys = $1", 2*contents.MaxLate)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
 	gain(3)
-	if rows, late, floor := state(); rows != 1 || late != 2*maxLate+1 || floor != maxLate+1 {
-		t.Errorf("%d rows, counter %d, floor %d, want 1, %d, %d", rows, late, floor, 2*maxLate+1, maxLate+1)
+	if rows, late, floor := state(); rows != 1 || late != 2*contents.MaxLate+1 || floor != contents.MaxLate+1 {
+		t.Errorf("%d rows, counter %d, floor %d, want 1, %d, %d", rows, late, floor, 2*contents.MaxLate+1, contents.MaxLate+1)
 	}
 	if err := f.Refresh(t.Context(), 2); err != nil {
 		t.Fatal(err)
@@ -309,7 +310,7 @@ func testFilterKeepsUp(t *testing.T) {
 	var bits *uint64
 	for n := range 30 {
 		e := filterEntry(n)
-		if err := db.Cached.Put(t.Context(), CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
+		if err := db.Cached.Put(t.Context(), contents.CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := f.Refresh(t.Context(), uint64(n)); err != nil {
@@ -386,7 +387,7 @@ func testScopeFilter(t *testing.T) {
 	put := func(product, source string, n int) {
 		t.Helper()
 		e := filterEntry(n)
-		if err := db.Cached.Put(t.Context(), CachedFile{Source: source, Product: product, Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
+		if err := db.Cached.Put(t.Context(), contents.CachedFile{Source: source, Product: product, Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

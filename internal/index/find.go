@@ -10,31 +10,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/glob"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Query says what to find: objects that match any of the criteria that are set.
-type Query struct {
-	// Name is a folded file name; * matches any text, ? one character.
-	Name string
-	// IDs are folded ids, in any spelling that finds an object.
-	IDs []string
-	// Prefix is the beginning of a folded id, RefPrefix that of the hash of a content, in
-	// hex.
-	Prefix, RefPrefix string
-	// Ref is a content.
-	Ref *blob.Ref
-	// Kind, if it is not symfile.KindUnknown, limits the result to one kind.
-	Kind symfile.Kind
-}
-
 // Find returns the objects in the scope that match q, ordered by name, at most
 // limit (0: all).
-func (db *DB) Find(ctx context.Context, scope record.Scope, q Query, limit int) ([]record.Found, error) {
+func (db *DB) Find(ctx context.Context, scope record.Scope, q record.Query, limit int) ([]record.Found, error) {
 	f := finder{db: db.base, scope: scope, kind: q.Kind, limit: limit, have: make(map[int64]bool)}
 	found, err := f.find(ctx, q)
 	return found, db.base.Fail("find", err)
@@ -50,7 +34,7 @@ type finder struct {
 	have  map[int64]bool
 }
 
-func (f *finder) find(ctx context.Context, q Query) ([]record.Found, error) {
+func (f *finder) find(ctx context.Context, q record.Query) ([]record.Found, error) {
 	for _, id := range q.IDs {
 		if err := f.collect(ctx, "lookup l JOIN object o ON o.id = l.object_id", "l.id = $1", nil, id); err != nil {
 			return nil, err
@@ -99,7 +83,7 @@ func (f *finder) find(ctx context.Context, q Query) ([]record.Found, error) {
 	}
 	slices.SortStableFunc(found, func(a, b record.Found) int {
 		return cmp.Or(cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name)), cmp.Compare(b.Number, a.Number),
-			cmp.Compare(a.ID, b.ID))
+			cmp.Compare(a.Row(), b.Row()))
 	})
 	return found, nil
 }

@@ -2,7 +2,6 @@ package index
 
 import (
 	"context"
-	"database/sql"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
@@ -51,27 +50,4 @@ func (db *DB) Holders(ctx context.Context, ref blob.Ref) ([]Holder, error) {
 		return true, nil
 	})
 	return list, db.base.Fail("look up the references to a content", err)
-}
-
-// ForgetDerived deletes the records of derivations that resulted in a content,
-// so that they are made again on demand. It returns their number.
-func (db *DB) ForgetDerived(ctx context.Context, result blob.Ref) (n int64, err error) {
-	err = db.base.Update(ctx, "delete derived contents", func(w *engine.Write) error {
-		var id int64
-		err := w.Row("SELECT id FROM content WHERE sha256 = $1", []any{result[:]}, &id)
-		if err == sql.ErrNoRows {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if n, err = w.Exec("DELETE FROM derived WHERE content_id = $1 AND tool <> $2", id, ColdTool.Name); err != nil || n == 0 {
-			return err
-		}
-		if err := releaseUnused(w, db.base.Now(), id); err != nil {
-			return err
-		}
-		return record.NextGeneration(w)
-	})
-	return n, err
 }

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/nodes"
@@ -80,7 +81,7 @@ type DB struct {
 	// Parts of the index with their own methods.
 	Tokens tokens.Tokens
 	Wanted misses.WantedKeys
-	Cached CachedFiles
+	Cached contents.CachedFiles
 	Misses misses.Misses
 	Scrub  places.Scrub
 	Places places.Places
@@ -100,11 +101,11 @@ type DB struct {
 	// Catalog is for lists that people read in pages.
 	Catalog Catalog
 	// Colds keeps the records of cold contents.
-	Colds Colds
+	Colds contents.Colds
 
 	base *engine.Database
 
-	contents Contents
+	contents contents.Contents
 	placed   bool
 	tempDir  string
 }
@@ -130,13 +131,17 @@ func Open(ctx context.Context, where string, opt Options) (*DB, error) {
 
 // newDB returns the index in a database.
 func newDB(base *engine.Database, opt Options) *DB {
-	contents := NewContents(base, opt.Placed, max(opt.Block, 1))
-	db := &DB{base: base, contents: contents, placed: opt.Placed, tempDir: opt.TempDir, Waits: base.Waits,
-		Tokens: tokens.NewTokens(base), Jobs: queue.NewJobs(base), Copies: NewCopies(base), Nodes: nodes.NewNodes(base, dutyLife),
-		Wanted: misses.NewWantedKeys(base, cmp.Or(opt.MaxWanted, 1_000_000)), Misses: misses.NewMisses(base, cmp.Or(opt.MaxMisses, 2_000_000)),
-		Scrub: places.NewScrub(base), Places: places.NewPlaces(base), Damages: places.NewDamages(base), Cached: NewCachedFiles(contents),
-		Colds: NewColds(base, opt.Placed), Retention: NewRetention(base), Trash: NewTrash(base, contents),
-		Sources: NewSources(base), Catalog: NewCatalog(base)}
+	all := contents.NewContents(base, opt.Placed, max(opt.Block, 1))
+	db := &DB{
+		base: base, contents: all, placed: opt.Placed, tempDir: opt.TempDir, Waits: base.Waits,
+		Tokens: tokens.NewTokens(base), Jobs: queue.NewJobs(base), Copies: NewCopies(base),
+		Nodes:  nodes.NewNodes(base, dutyLife),
+		Wanted: misses.NewWantedKeys(base, cmp.Or(opt.MaxWanted, 1_000_000)),
+		Misses: misses.NewMisses(base, cmp.Or(opt.MaxMisses, 2_000_000)),
+		Scrub:  places.NewScrub(base), Places: places.NewPlaces(base), Damages: places.NewDamages(base),
+		Cached: contents.NewCachedFiles(all), Colds: contents.NewColds(base, opt.Placed),
+		Retention: NewRetention(base), Trash: NewTrash(base, all), Sources: NewSources(base), Catalog: NewCatalog(base),
+	}
 	db.Stages = Stages{NewStageRows(base), db}
 	return db
 }
@@ -185,14 +190,14 @@ func (ss Stages) Unfound(ctx context.Context, number int64, entries []record.Ent
 // MarkCold sets the records of those rows of a list whose contents are cold. of returns
 // the content of a row, and where its record belongs.
 func MarkCold[T any](ctx context.Context, db *DB, list []T, of func(*T) (blob.Ref, **record.Cold)) error {
-	return markCold(ctx, db.base, list, of)
+	return contents.MarkCold(ctx, db.base, list, of)
 }
 
 // DropReplaced deletes the records of the contents that tools, whose names begin with
 // prefix, derived of the files that r replaces for every caller, and returns their
 // number. The next garbage collection frees their bytes.
-func DropReplaced(ctx context.Context, db *DB, prefix string, r Replacement) (n int64, err error) {
-	return dropReplaced(ctx, db.base, prefix, r)
+func DropReplaced(ctx context.Context, db *DB, prefix string, r contents.Replacement) (n int64, err error) {
+	return contents.DropReplaced(ctx, db.base, prefix, r)
 }
 
 // Remove removes a transaction without a trash and returns it; see Trash.Remove.
@@ -240,3 +245,38 @@ func (db *DB) HasContent(ctx context.Context, ref blob.Ref) (bool, error) {
 // dutyLife is how long the holder of a duty may be silent before another process
 // takes over.
 const dutyLife = 30 * time.Second
+
+// Commit adds a transaction and returns its number. It is durable and atomic:
+// all objects become visible together, or the index stays unchanged. Cached
+// files with different bytes under the same keys are evicted, because added
+// files take precedence over downloaded ones.
+//
+// check, if not nil, is called with the distinct contents of the transaction
+// before anything is written; see Contents.Commit.
+func (db *DB) Commit(ctx context.Context, tx Tx, check func(ctx context.Context, refs []blob.Ref) error) (int64, error) {
+	return db.contents.Commit(ctx, tx, db.Stages, check)
+}
+
+// Derived returns what a tool made of a content. A zero Content means that the
+// tool made nothing worth keeping; if the tool has not run, the error is
+// fs.ErrNotExist.
+func (db *DB) Derived(ctx context.Context, source blob.Ref, tool Tool) (Content, error) {
+	return db.contents.Derived(ctx, source, tool)
+}
+
+// PutDerived records what a tool made of a content; see Contents.PutDerived.
+func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result *Content) error {
+	return db.contents.PutDerived(ctx, source, tool, result)
+}
+
+// ForgetDerived deletes the records of a content that tools have derived; see
+// Contents.ForgetDerived.
+func (db *DB) ForgetDerived(ctx context.Context, result blob.Ref) (n int64, err error) {
+	return db.contents.ForgetDerived(ctx, result)
+}
+
+// Origins returns the transactions that were imported from a store and have not
+// been removed: their numbers here by their numbers in the store.
+func (db *DB) Origins(ctx context.Context, store string) (map[string]int64, error) {
+	return db.contents.Origins(ctx, store)
+}

@@ -522,25 +522,25 @@ func testFind(t *testing.T) {
 	r := ref(2)
 	for _, c := range []struct {
 		name  string
-		q     Query
+		q     record.Query
 		scope record.Scope
 		limit int
 		want  string
 	}{
-		{"name", Query{Name: "foo1.pdb"}, all, 0, "Foo1.pdb[2 1]"},
-		{"name in a product", Query{Name: "foo1.pdb"}, record.Scope{Products: []string{"A"}}, 0, "Foo1.pdb[1]"},
-		{"star", Query{Name: "foo1*"}, all, 0, "Foo1.pdb[2 1] Foo12.pdb[1]"},
-		{"star first", Query{Name: "*2.p?b"}, all, 0, "Foo12.pdb[1] Foo2.pdb[1]"},
-		{"question mark", Query{Name: "foo?.pdb"}, all, 0, "Foo1.pdb[2 1] Foo2.pdb[1]"},
-		{"no other magic", Query{Name: "[x]_%.pd?"}, all, 0, "[x]_%.pdb[2]"},
-		{"limit", Query{Name: "foo*"}, all, 2, "Foo1.pdb[2 1] Foo12.pdb[1]"},
-		{"kind", Query{Name: "*", Kind: symfile.ELF}, all, 0, "prog[2]"},
-		{"ids", Query{IDs: []string{id, "nothing"}}, all, 0, "prog[2]"},
-		{"prefix", Query{Prefix: debugid.GUID{1, 15: 1}.Lower()}, all, 0, "Foo1.pdb[2 1]"},
-		{"content", Query{Ref: &r}, all, 0, "Foo2.pdb[1]"},
-		{"union", Query{Ref: &r, Name: "prog", IDs: []string{id}}, all, 0, "Foo2.pdb[1] prog[2]"},
-		{"nothing", Query{}, all, 0, ""},
-		{"no scope", Query{Name: "*"}, record.Scope{}, 0, ""},
+		{"name", record.Query{Name: "foo1.pdb"}, all, 0, "Foo1.pdb[2 1]"},
+		{"name in a product", record.Query{Name: "foo1.pdb"}, record.Scope{Products: []string{"A"}}, 0, "Foo1.pdb[1]"},
+		{"star", record.Query{Name: "foo1*"}, all, 0, "Foo1.pdb[2 1] Foo12.pdb[1]"},
+		{"star first", record.Query{Name: "*2.p?b"}, all, 0, "Foo12.pdb[1] Foo2.pdb[1]"},
+		{"question mark", record.Query{Name: "foo?.pdb"}, all, 0, "Foo1.pdb[2 1] Foo2.pdb[1]"},
+		{"no other magic", record.Query{Name: "[x]_%.pd?"}, all, 0, "[x]_%.pdb[2]"},
+		{"limit", record.Query{Name: "foo*"}, all, 2, "Foo1.pdb[2 1] Foo12.pdb[1]"},
+		{"kind", record.Query{Name: "*", Kind: symfile.ELF}, all, 0, "prog[2]"},
+		{"ids", record.Query{IDs: []string{id, "nothing"}}, all, 0, "prog[2]"},
+		{"prefix", record.Query{Prefix: debugid.GUID{1, 15: 1}.Lower()}, all, 0, "Foo1.pdb[2 1]"},
+		{"content", record.Query{Ref: &r}, all, 0, "Foo2.pdb[1]"},
+		{"union", record.Query{Ref: &r, Name: "prog", IDs: []string{id}}, all, 0, "Foo2.pdb[1] prog[2]"},
+		{"nothing", record.Query{}, all, 0, ""},
+		{"no scope", record.Query{Name: "*"}, record.Scope{}, 0, ""},
 	} {
 		found, err := db.Find(t.Context(), c.scope, c.q, c.limit)
 		if err != nil {
@@ -1175,7 +1175,7 @@ func FuzzNames(f *testing.F) {
 		if err != nil || len(hits) == 0 || hits[0].Ref != e.Ref || hits[0].Object.Name != name {
 			t.Fatalf("Lookup: %q, %q, %v, error %v; want length not 0, hits[0].Ref %v, hits[0].Object.Name %v", name, id, hits, err, e.Ref, name)
 		}
-		if _, err := db.Find(t.Context(), all, Query{Name: symfile.Fold(name), IDs: []string{id}, Prefix: id}, 5); err != nil {
+		if _, err := db.Find(t.Context(), all, record.Query{Name: symfile.Fold(name), IDs: []string{id}, Prefix: id}, 5); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := db.Remove(t.Context(), number); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
 )
@@ -85,7 +86,7 @@ func (db *DB) Show(ctx context.Context, number int64, each func(record.TxFile) e
 		if err != nil {
 			return t, db.base.Fail("show", err)
 		}
-		if err := markCold(ctx, db.base, page, func(f *record.TxFile) (blob.Ref, **record.Cold) { return f.Ref, &f.Cold }); err != nil {
+		if err := contents.MarkCold(ctx, db.base, page, func(f *record.TxFile) (blob.Ref, **record.Cold) { return f.Ref, &f.Cold }); err != nil {
 			return t, err
 		}
 		for _, f := range page {

@@ -124,7 +124,7 @@ func (db *DB) hits(ctx context.Context, constant bool, query string, args []any)
 			if err := record.ScanStored(scan, &h.Stored, &h.Role, &h.Signature); err != nil {
 				return false, err
 			}
-			if i := slices.IndexFunc(hits, func(o record.Hit) bool { return o.ID == h.ID }); i >= 0 {
+			if i := slices.IndexFunc(hits, func(o record.Hit) bool { return o.Row() == h.Row() }); i >= 0 {
 				hits[i].Role |= h.Role
 				return true, nil
 			}

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/nodes"
@@ -53,6 +54,7 @@ type (
 	Found       = record.Found
 	Hit         = record.Hit
 	Origin      = record.Origin
+	Query       = record.Query
 	Scope       = record.Scope
 	StageCommit = record.StageCommit
 	Stored      = record.Stored
@@ -71,6 +73,27 @@ const (
 // Values of record: what rows hold.
 var (
 	ErrNotUploaded = record.ErrNotUploaded
+)
+
+// Types of contents: contents.
+type (
+	CacheFilter   = contents.CacheFilter
+	Cached        = contents.Cached
+	CachedFile    = contents.CachedFile
+	CachedStats   = contents.CachedStats
+	ColdStats     = contents.ColdStats
+	Colds         = contents.Colds
+	CoolCandidate = contents.CoolCandidate
+	Cooling       = contents.Cooling
+	Pinned        = contents.Pinned
+	Replacement   = contents.Replacement
+)
+
+// Values of contents: contents.
+var (
+	ColdTool       = contents.ColdTool
+	ErrColdRefused = contents.ErrColdRefused
+	ErrImported    = contents.ErrImported
 )
 
 // Types of queue: jobs and failures.

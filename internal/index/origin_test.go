@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -32,7 +33,7 @@ func testOrigins(t *testing.T) {
 		store, number string
 		taken         bool
 	}{{"", "", false}, {"", "", false}, {"/s", "1", false}, {"/s", "1", true}, {"/s", "2", false}, {"/t", "1", false}, {"/t", "1", true}} {
-		if _, err := db.Commit(t.Context(), tx(c.store, c.number), nil); errors.Is(err, ErrImported) != c.taken || err != nil && !c.taken {
+		if _, err := db.Commit(t.Context(), tx(c.store, c.number), nil); errors.Is(err, contents.ErrImported) != c.taken || err != nil && !c.taken {
 			t.Errorf("commit %d of %s in %s: error %v, want ErrImported: %v", i, c.number, c.store, err, c.taken)
 		}
 	}

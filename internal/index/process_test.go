@@ -17,6 +17,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/index/queue"
@@ -89,7 +90,7 @@ func childCache(path string, _ int) error {
 	worker := strconv.Itoa(pid)
 	for i := 0; ; i++ {
 		e := figureEntry(pid*1000 + i)
-		if err := db.Cached.Put(ctx, CachedFile{Source: "s", Name: e.Object.Name, Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
+		if err := db.Cached.Put(ctx, contents.CachedFile{Source: "s", Name: e.Object.Name, Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
 			return err
 		}
 		if err := db.PutDerived(ctx, e.Ref, record.Tool{Name: "t", Version: 1}, &record.Content{Ref: ref(pid*1000 + i), Size: 1}); err != nil {
@@ -162,7 +163,7 @@ func TestKillCache(t *testing.T) {
 		}
 		clean(t, db)
 		n := 0
-		for f, err := range db.Cached.Evictable(t.Context(), CacheFilter{}) {
+		for f, err := range db.Cached.Evictable(t.Context(), contents.CacheFilter{}) {
 			if err != nil {
 				t.Fatal(err)
 			}

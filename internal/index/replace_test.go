@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
@@ -39,14 +40,14 @@ func testCommitReplacesCached(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			db := openTest(t, newClock().options())
-			if err := db.Cached.Put(t.Context(), CachedFile{Source: "s", Ref: c.cached.Ref, Size: 1, Entries: []record.Entry{c.cached}}, nil); err != nil {
+			if err := db.Cached.Put(t.Context(), contents.CachedFile{Source: "s", Ref: c.cached.Ref, Size: 1, Entries: []record.Entry{c.cached}}, nil); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := db.Commit(t.Context(), record.Tx{Kind: "add", Entries: []record.Entry{c.added}}, nil); err != nil {
 				t.Fatal(err)
 			}
 			n := 0
-			for _, err := range db.Cached.Evictable(t.Context(), CacheFilter{}) {
+			for _, err := range db.Cached.Evictable(t.Context(), contents.CacheFilter{}) {
 				if err != nil {
 					t.Fatal(err)
 				}

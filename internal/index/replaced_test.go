@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -32,11 +33,11 @@ func TestDropReplaced(t *testing.T) {
 		made := putMade(t, db, id)
 		step := func(what string, want int64) {
 			t.Helper()
-			n, err := DropReplaced(t.Context(), db, "symbols-", Replacement{IDs: []string{"00", id}, Kind: symfile.Breakpad, Role: symfile.Symbols})
+			n, err := DropReplaced(t.Context(), db, "symbols-", contents.Replacement{IDs: []string{"00", id}, Kind: symfile.Breakpad, Role: symfile.Symbols})
 			if err != nil || n != want {
 				t.Errorf("%s: %d derived contents dropped, error %v; want %d", what, n, err, want)
 			}
-			refs, err := db.Cached.Replaced(t.Context(), "symbols", "made-of-", Replacement{IDs: []string{"00", id}, Kind: symfile.Breakpad, Role: symfile.Symbols})
+			refs, err := db.Cached.Replaced(t.Context(), "symbols", "made-of-", contents.Replacement{IDs: []string{"00", id}, Kind: symfile.Breakpad, Role: symfile.Symbols})
 			if err != nil || len(refs) > 0 {
 				t.Errorf("%s: cached files %v, error %v; want none replaced in another product", what, refs, err)
 			}
@@ -69,7 +70,7 @@ func TestDropReplaced(t *testing.T) {
 			t.Errorf("%d contents are unreferenced: %v, want the two dropped ones", len(free), free)
 		}
 		commitTest(t, db, "", sym)
-		refs, err := db.Cached.Replaced(t.Context(), "symbols", "made-of-", Replacement{IDs: []string{id}, Kind: symfile.Breakpad, Role: symfile.Symbols})
+		refs, err := db.Cached.Replaced(t.Context(), "symbols", "made-of-", contents.Replacement{IDs: []string{id}, Kind: symfile.Breakpad, Role: symfile.Symbols})
 		if err != nil || len(refs) != 1 || refs[0] != made {
 			t.Errorf("cached files %v, error %v; want the made one: files without a product have a symbol file", refs, err)
 		}
@@ -83,7 +84,7 @@ func putMade(t *testing.T, db *DB, id string) blob.Ref {
 		Object: symfile.Object{Kind: symfile.Breakpad, Role: symfile.Other, Name: "foo.sym"}, Ref: ref(30), Size: 30, Path: "foo.sym",
 		Aliases: []symfile.Alias{{Name: "foo.sym", ID: "made-of-" + id, Role: symfile.Other}},
 	}
-	err := db.Cached.Put(t.Context(), CachedFile{Source: "symbols", Product: "\x01symbols", Name: "foo.sym", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}},
+	err := db.Cached.Put(t.Context(), contents.CachedFile{Source: "symbols", Product: "\x01symbols", Name: "foo.sym", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}},
 		func(context.Context, []blob.Ref) error { return nil })
 	if err != nil {
 		t.Fatal(err)

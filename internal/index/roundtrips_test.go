@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/index/tokens"
@@ -61,7 +62,7 @@ func TestRoundTrips(t *testing.T) {
 	upload := func(list []record.Entry) error {
 		var uploads []record.Upload
 		var places []string
-		for _, r := range distinct(list) {
+		for _, r := range contents.Distinct(list) {
 			places = append(places, "place of "+r.String())
 			uploads = append(uploads, record.Upload{Place: places[len(places)-1], Content: record.Content{Ref: r, Size: 0}})
 		}
@@ -148,8 +149,8 @@ func TestRoundTripsOfCounts(t *testing.T) {
 		}
 		return list
 	}
-	fetched := func(n int) CachedFile {
-		f := CachedFile{Source: "up", Name: fmt.Sprint("f", n), URL: "http://up/f", Ref: ref(5000 + n), Size: 10}
+	fetched := func(n int) contents.CachedFile {
+		f := contents.CachedFile{Source: "up", Name: fmt.Sprint("f", n), URL: "http://up/f", Ref: ref(5000 + n), Size: 10}
 		for i := range n {
 			e := pdb(i)
 			e.Object.Name, e.Ref, e.Size = fmt.Sprintf("part%d of %d", i, n), f.Ref, f.Size
@@ -219,7 +220,7 @@ func testRepeatedRows(t *testing.T) {
 	first, second := e, e
 	first.Path, second.Path = "/first", "/second"
 	for range 2 {
-		if err := db.Cached.Put(ctx, CachedFile{Source: "up", Name: "f", URL: "http://up/f", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{first, second}}, nil); err != nil {
+		if err := db.Cached.Put(ctx, contents.CachedFile{Source: "up", Name: "f", URL: "http://up/f", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{first, second}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

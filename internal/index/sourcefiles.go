@@ -8,25 +8,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
-	"github.com/symdepot/symdepot/symfile"
 )
-
-// Values of tx_file.by_path. Never renumber them.
-const (
-	byPathELF    = 1 // an ELF object with a build-id, for searches by path
-	byPathSource = 2 // a file that debug information may name as a source
-)
-
-// searchedByPath returns the value of tx_file.by_path for an object.
-func searchedByPath(o symfile.Object) int {
-	switch {
-	case o.Kind == symfile.ELF && o.BuildID != "":
-		return byPathELF
-	case o.Kind == symfile.SHA1:
-		return byPathSource
-	}
-	return 0
-}
 
 // SourceFile is a source file in a transaction.
 type SourceFile struct {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
@@ -99,9 +100,9 @@ func (ss StageRows) LabelsOf(ctx context.Context, number int64) (product, class 
 	return product, class, ss.db.Fail("look up a transaction", err)
 }
 
-// beginStage checks a stage that is to be committed. done means that an equal
+// BeginCommit checks a stage that is to be committed. done means that an equal
 // transaction exists, and that the stage is committed.
-func (c *commit) beginStage(tx *record.Tx) (number int64, done bool, err error) {
+func (ss StageRows) BeginCommit(c *contents.Commit, tx *record.Tx) (number int64, done bool, err error) {
 	s := tx.Stage
 	s.Again = false
 	var changes int64
@@ -120,11 +121,11 @@ func (c *commit) beginStage(tx *record.Tx) (number int64, done bool, err error) 
 			return 0, false, err
 		}
 		if live {
-			c.extend = old.Int64
-			if tx.Entries, err = c.withoutKnown(c.extend, tx.Entries); err != nil || len(tx.Entries) > 0 {
+			c.Extend = old.Int64
+			if tx.Entries, err = withoutKnown(c, c.Extend, tx.Entries); err != nil || len(tx.Entries) > 0 {
 				return 0, false, err
 			}
-			return c.extend, true, nil
+			return c.Extend, true, nil
 		}
 		return 0, false, nil
 	case s.Collect || s.Anew || tx.Manifest == blob.Ref{}:
@@ -146,11 +147,11 @@ func (c *commit) beginStage(tx *record.Tx) (number int64, done bool, err error) 
 			return 0, false, err
 		}
 	}
-	return number, true, c.closeStage(*tx, number)
+	return number, true, closeStage(c, *tx, number)
 }
 
-// endStage records the transaction of a stage.
-func (c *commit) endStage(tx record.Tx, number int64) error {
+// EndCommit records the transaction of a stage.
+func (ss StageRows) EndCommit(c *contents.Commit, tx record.Tx, number int64) error {
 	if q := tx.Stage.Quota; q > 0 {
 		var used int64
 		if err := c.Row(productBytes, []any{engine.Text(tx.Product)}, &used); err != nil {
@@ -164,15 +165,15 @@ func (c *commit) endStage(tx record.Tx, number int64) error {
 		return err
 	}
 	if tx.Stage.Collect {
-		_, err := c.Exec("UPDATE stage SET tx_id = $2, used = $3 WHERE id = $1", tx.Stage.ID, number, c.now.UnixMilli())
+		_, err := c.Exec("UPDATE stage SET tx_id = $2, used = $3 WHERE id = $1", tx.Stage.ID, number, c.Now.UnixMilli())
 		return err
 	}
-	return c.closeStage(tx, number)
+	return closeStage(c, tx, number)
 }
 
-func (c *commit) closeStage(tx record.Tx, number int64) error {
+func closeStage(c *contents.Commit, tx record.Tx, number int64) error {
 	_, err := c.Exec("UPDATE stage SET tx_id = $2, closed = $3, manifest = $4, result = $5, staged = 0 WHERE id = $1",
-		tx.Stage.ID, number, c.now.UnixMilli(), tx.Manifest[:], engine.Text(tx.Stage.Result(number, tx.Stage.Again)))
+		tx.Stage.ID, number, c.Now.UnixMilli(), tx.Manifest[:], engine.Text(tx.Stage.Result(number, tx.Stage.Again)))
 	return err
 }
 
@@ -180,7 +181,7 @@ var filesOfTx = record.AmongHashes(`SELECT f.path, c.sha256, o.name, o.kind, o.d
 	JOIN tx_file f ON f.object_id = o.id AND f.tx_id = $1 WHERE `, "c.sha256", "$2", "")
 
 // withoutKnown returns the entries that a transaction does not have yet.
-func (c *commit) withoutKnown(number int64, entries []record.Entry) ([]record.Entry, error) {
+func withoutKnown(c *contents.Commit, number int64, entries []record.Entry) ([]record.Entry, error) {
 	type file struct {
 		path, name string
 		ref        blob.Ref
@@ -188,7 +189,7 @@ func (c *commit) withoutKnown(number int64, entries []record.Entry) ([]record.En
 		id, hash   string // of files without recognizable format, the ids that clients claim
 	}
 	has := make(map[file]bool)
-	if err := c.Each(filesOfTx, []any{number, record.HashList(distinct(entries))}, func(scan engine.Scan) error {
+	if err := c.Each(filesOfTx, []any{number, record.HashList(contents.Distinct(entries))}, func(scan engine.Scan) error {
 		var f file
 		var sum []byte
 		if err := scan(&f.path, &sum, &f.name, &f.kind, &f.id, &f.hash); err != nil {
@@ -203,21 +204,4 @@ func (c *commit) withoutKnown(number int64, entries []record.Entry) ([]record.En
 	return slices.DeleteFunc(slices.Clone(entries), func(e record.Entry) bool {
 		return has[file{engine.Text(e.Path), e.Object.Name, e.Ref, e.Object.Kind, e.Object.DebugID.Breakpad(), e.Object.Hash}]
 	}), nil
-}
-
-// append adds the files of tx to those of an earlier transaction.
-func (c *commit) append(tx record.Tx) error {
-	if err := record.NextGeneration(c.Write); err != nil {
-		return err
-	}
-	var bytes int64
-	for _, e := range tx.Entries {
-		bytes += e.Size
-	}
-	c.number = c.extend
-	if err := c.Row("UPDATE tx SET files = files + $2, bytes = bytes + $3 WHERE id = $1 RETURNING product_id",
-		[]any{c.number, len(tx.Entries), bytes}, &c.product); err != nil {
-		return err
-	}
-	return c.Row("SELECT coalesce(max(seq), 0) FROM tx_file WHERE tx_id = $1", []any{c.number}, &c.seq)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/glob"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
@@ -24,11 +25,11 @@ import (
 // latest end of these, so that programs that know nothing of the trash keep it too.
 type Trash struct {
 	db       *engine.Database
-	contents Contents
+	contents contents.Contents
 }
 
 // NewTrash returns the trash of an index in a database with these contents.
-func NewTrash(db *engine.Database, contents Contents) Trash { return Trash{db, contents} }
+func NewTrash(db *engine.Database, of contents.Contents) Trash { return Trash{db, of} }
 
 // Removal says why a transaction is removed.
 type Removal struct {
@@ -42,11 +43,6 @@ type Removal struct {
 	Detail string
 	Plan   string // the number of the plan, or empty
 }
-
-// sinceTrash is the time since which content c is unreferenced if it loses its last
-// reference at $2: the end of the trash that holds it, if any does.
-const sinceTrash = `coalesce((SELECT max(t.trash_until) FROM object o JOIN trash_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id
-	WHERE o.content_id = c.id AND t.trash_until > $2), $2)`
 
 const fileColumnsOfTx = "tx_id, seq, object_id, path, archive, mtime, by_path, own_mtime"
 
@@ -80,7 +76,7 @@ func removeTx(ctx context.Context, w *engine.Write, r Removal) (t record.Transac
 	if err := tombstones(w, r.Number); err != nil {
 		return t, err
 	}
-	if err := removeFilesOf(w, ctx, r.Number, r.At); err != nil {
+	if err := contents.RemoveFilesOf(w, ctx, r.Number, r.At); err != nil {
 		return t, err
 	}
 	if t.Collecting {
@@ -222,9 +218,9 @@ func (ts Trash) Undo(ctx context.Context, number int64) (t record.Transaction, e
 		if t.Removed.IsZero() || !t.TrashUntil.After(now) {
 			return &NotInTrashError{Number: number, Removed: t.Removed, Ended: t.TrashUntil}
 		}
-		c := commit{Write: w, now: now, placed: ts.contents.placed}
+		c := contents.Commit{Write: w, Now: now, Placed: ts.contents.Placed}
 		if t.Origin != nil {
-			if err := checkOrigin(c.Write, *t.Origin); err != nil {
+			if err := contents.CheckOrigin(c.Write, *t.Origin); err != nil {
 				return err
 			}
 		}
@@ -236,7 +232,7 @@ func (ts Trash) Undo(ctx context.Context, number int64) (t record.Transaction, e
 		if freed > 0 {
 			return &NotInTrashError{Number: number, Removed: t.Removed, Ended: t.TrashUntil, Freed: freed}
 		}
-		if err := c.restore(number); err != nil {
+		if err := restore(&c, number); err != nil {
 			return err
 		}
 		t.Removed, t.TrashUntil = time.Time{}, time.Time{}
@@ -246,7 +242,7 @@ func (ts Trash) Undo(ctx context.Context, number int64) (t record.Transaction, e
 }
 
 // restore makes a transaction in the trash live again.
-func (c *commit) restore(number int64) error {
+func restore(c *contents.Commit, number int64) error {
 	for _, text := range []string{
 		"INSERT INTO tx_file (" + fileColumnsOfTx + ") SELECT " + fileColumnsOfTx + " FROM trash_file WHERE tx_id = $1",
 		"DELETE FROM trash_file WHERE tx_id = $1",
@@ -267,11 +263,11 @@ func (c *commit) restore(number int64) error {
 	if err != nil {
 		return err
 	}
-	if err := c.replaceCached(objects); err != nil {
+	if err := c.ReplaceCached(objects); err != nil {
 		return err
 	}
-	c.late = objects // filters read the files of new transactions only
-	if err := c.noteLate(); err != nil {
+	c.Late = objects // filters read the files of new transactions only
+	if err := c.NoteLate(); err != nil {
 		return err
 	}
 	return record.NextGeneration(c.Write)
@@ -426,7 +422,7 @@ type Trashed struct {
 
 // List returns the transactions that are in the trash at a time, by number, and the
 // number and the space of the contents that all of them hold back together.
-func (ts Trash) List(ctx context.Context, now time.Time) (list []Trashed, contents, stored int64, err error) {
+func (ts Trash) List(ctx context.Context, now time.Time) (list []Trashed, held, stored int64, err error) {
 	err = ts.db.Snapshot(ctx, func(r engine.Reader) error {
 		list = nil
 		if err := r.Each(ctx, true, record.TxSelect+" WHERE t.trash_until > $1 AND t.deleted_at IS NOT NULL ORDER BY t.id",
@@ -438,17 +434,17 @@ func (ts Trash) List(ctx context.Context, now time.Time) (list []Trashed, conten
 			return err
 		}
 		for i := range list {
-			if err := r.Row(ctx, "SELECT count(*), coalesce(sum("+storedWithDerived("$2")+`), 0) FROM content c
+			if err := r.Row(ctx, "SELECT count(*), coalesce(sum("+contents.StoredWithDerived("$2")+`), 0) FROM content c
 				WHERE c.unreferenced_since IS NOT NULL AND c.id IN
 				(SELECT o.content_id FROM trash_file f JOIN object o ON o.id = f.object_id WHERE f.tx_id = $1)`,
-				[]any{list[i].Number, ts.contents.block}, &list[i].Contents, &list[i].Stored); err != nil {
+				[]any{list[i].Number, ts.contents.Block}, &list[i].Contents, &list[i].Stored); err != nil {
 				return err
 			}
 		}
-		return r.Row(ctx, "SELECT count(*), coalesce(sum("+storedWithDerived("$2")+"), 0) FROM content c "+
-			"WHERE c.unreferenced_since > $1", []any{now.UnixMilli(), ts.contents.block}, &contents, &stored)
+		return r.Row(ctx, "SELECT count(*), coalesce(sum("+contents.StoredWithDerived("$2")+"), 0) FROM content c "+
+			"WHERE c.unreferenced_since > $1", []any{now.UnixMilli(), ts.contents.Block}, &held, &stored)
 	})
-	return list, contents, stored, ts.db.Fail("list the trash", err)
+	return list, held, stored, ts.db.Fail("list the trash", err)
 }
 
 // RemovedFile is a file that a removal hid.
@@ -465,7 +461,7 @@ const removedSelect = `SELECT DISTINCT r.tx_id, r.no, r.name, r.kind, r.id, r.si
 
 // Find returns the removed files in the scope that match a query, the latest
 // removals first, at most limit.
-func (ts Trash) Find(ctx context.Context, scope record.Scope, q Query, limit int) ([]RemovedFile, error) {
+func (ts Trash) Find(ctx context.Context, scope record.Scope, q record.Query, limit int) ([]RemovedFile, error) {
 	type place struct{ tx, no int64 }
 	var list []RemovedFile
 	known := make(map[place]bool)

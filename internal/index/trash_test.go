@@ -254,24 +254,24 @@ func testTombstones(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := symfile.Fold(pdb(1).Aliases[0].ID)
-	for _, q := range []Query{{Name: "foo1.pdb"}, {Name: "app1.sym"}, {Name: "f*1.pdb"}, {IDs: []string{id}}, {Prefix: id[:30]}, {Name: "foo1.pdb", IDs: []string{id}}} {
+	for _, q := range []record.Query{{Name: "foo1.pdb"}, {Name: "app1.sym"}, {Name: "f*1.pdb"}, {IDs: []string{id}}, {Prefix: id[:30]}, {Name: "foo1.pdb", IDs: []string{id}}} {
 		list, err := db.Trash.Find(ctx, all, q, 10)
 		if err != nil || len(list) != 1 || list[0].Name != "Foo1.pdb" || list[0].Removal.Detail != "50 days old" || list[0].Transaction.Product != "A" || list[0].Ref != ref(1) {
 			t.Errorf("removed files for %+v: %+v, %v; want Foo1.pdb of product A, 50 days old", q, list, err)
 		}
 	}
-	for _, q := range []Query{{Name: "foo2.pdb"}, {Name: "foo3.pdb"}} {
+	for _, q := range []record.Query{{Name: "foo2.pdb"}, {Name: "foo3.pdb"}} {
 		if list, err := db.Trash.Find(ctx, all, q, 10); err != nil || len(list) > 0 {
 			t.Errorf("removed files for %+v: %+v, %v; want none: the file is visible", q, list, err)
 		}
 	}
-	if list, err := db.Trash.Find(ctx, record.Scope{Products: []string{"B"}}, Query{Name: "foo1.pdb"}, 10); err != nil || len(list) > 0 {
+	if list, err := db.Trash.Find(ctx, record.Scope{Products: []string{"B"}}, record.Query{Name: "foo1.pdb"}, 10); err != nil || len(list) > 0 {
 		t.Errorf("removed files of another product: %+v, %v; want none", list, err)
 	}
 	if _, err := db.Trash.Undo(ctx, one); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := db.Trash.Find(ctx, all, Query{Name: "foo1.pdb"}, 10); err != nil || len(list) > 0 {
+	if list, err := db.Trash.Find(ctx, all, record.Query{Name: "foo1.pdb"}, 10); err != nil || len(list) > 0 {
 		t.Errorf("removed files after undo: %+v, %v; want none", list, err)
 	}
 	if _, err := db.Remove(ctx, one); err != nil {
@@ -280,7 +280,7 @@ func testTombstones(t *testing.T) {
 	if n, err := db.Trash.Forget(ctx, c.t.Add(time.Second)); err != nil || n != 1 {
 		t.Errorf("%d removals were forgotten, %v; want 1", n, err)
 	}
-	if list, err := db.Trash.Find(ctx, all, Query{Name: "foo1.pdb"}, 10); err != nil || len(list) > 0 {
+	if list, err := db.Trash.Find(ctx, all, record.Query{Name: "foo1.pdb"}, 10); err != nil || len(list) > 0 {
 		t.Errorf("removed files after they were forgotten: %+v, %v; want none", list, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
@@ -91,7 +92,7 @@ func (m *visible) Remove(t *rapid.T) {
 func (m *visible) Fetch(t *rapid.T) {
 	n, source, product := m.content(), m.source(), m.product()
 	e := figureEntry(n)
-	m.fail(m.db.Cached.Put(t.Context(), CachedFile{Source: source, Product: product, Name: e.Object.Name, Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil))
+	m.fail(m.db.Cached.Put(t.Context(), contents.CachedFile{Source: source, Product: product, Name: e.Object.Name, Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil))
 	if m.fetched[n] == nil {
 		m.fetched[n] = map[string]modelFile{}
 	}
@@ -135,7 +136,7 @@ func (m *visible) Evict(t *rapid.T) {
 
 func (m *visible) Flush(t *rapid.T) {
 	source := m.source()
-	_, _, err := m.db.Cached.Drop(t.Context(), CacheFilter{Source: source}, m.gone)
+	_, _, err := m.db.Cached.Drop(t.Context(), contents.CacheFilter{Source: source}, m.gone)
 	m.fail(err)
 	for n := range m.fetched {
 		delete(m.fetched[n], source)
@@ -174,7 +175,7 @@ func (m *visible) Check(t *rapid.T) {
 			l := symfile.Lookup{Name: e.Aliases[0].Name, ID: e.Aliases[0].ID, Role: symfile.AnyRole}
 			hits, err := m.db.Lookup(t.Context(), scope, l)
 			m.fail(err)
-			found, err := m.db.Find(t.Context(), scope, Query{Ref: &e.Ref}, 0)
+			found, err := m.db.Find(t.Context(), scope, record.Query{Ref: &e.Ref}, 0)
 			m.fail(err)
 			var got record.Stored
 			if len(hits) > 0 {
@@ -210,7 +211,7 @@ func (m *visible) checkOrder(t *rapid.T) {
 			files, bytes = files+1, bytes+figureEntry(n).Size
 		}
 	}
-	for c, err := range m.db.Cached.Evictable(t.Context(), CacheFilter{}) {
+	for c, err := range m.db.Cached.Evictable(t.Context(), contents.CacheFilter{}) {
 		m.fail(err)
 		got = append(got, file{c.Ref, c.Source, c.Used})
 	}
@@ -264,7 +265,7 @@ func testVisibleProperties(t *testing.T) {
 			m.fail(err)
 		}
 		for _, s := range modelSources {
-			_, _, err := db.Cached.Drop(r.Context(), CacheFilter{Source: s}, m.gone)
+			_, _, err := db.Cached.Drop(r.Context(), contents.CacheFilter{Source: s}, m.gone)
 			m.fail(err)
 		}
 		for range modelContents { // what was derived gets its own time

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
 	"github.com/symdepot/symdepot/internal/ctxio"
 )
 

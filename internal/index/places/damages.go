@@ -21,8 +21,8 @@ type Damages struct{ db *engine.Database }
 // NewDamages returns the damages of an index in a database.
 func NewDamages(db *engine.Database) Damages { return Damages{db} }
 
-// maxDamage is the length in bytes of the stored description of a damage.
-const maxDamage = 300
+// MaxDamage is the length in bytes of the stored description of a damage.
+const MaxDamage = 300
 
 // Note records what is wrong with the stored bytes of a content, unless something is
 // recorded already. It does nothing for a content that the index does not have.
@@ -31,7 +31,7 @@ func (d Damages) Note(ctx context.Context, ref blob.Ref, what string) error {
 	if err != nil || known != "" {
 		return err // most often the same process has found the same
 	}
-	what = engine.Text(what[:min(len(what), maxDamage)])
+	what = engine.Text(what[:min(len(what), MaxDamage)])
 	return d.db.UpdateUnsynced(ctx, "record a damaged content", func(w *engine.Write) error {
 		_, err := w.Exec("UPDATE content SET damage = $2 WHERE sha256 = $1 AND damage IS NULL", ref[:], what)
 		return err

@@ -107,7 +107,7 @@ func ScanObject(scan engine.Scan, s *Stored, more ...any) error {
 	var debug, features, build string
 	var flags int
 	ref := []byte(nil)
-	dest := [20]any{&s.ID, &s.ContentID, &o.Kind, &o.Role, &o.Name, &o.CodeName, &o.CodeID, &debug, &o.InfoAge, &build,
+	dest := [20]any{&s.id, &s.contentID, &o.Kind, &o.Role, &o.Name, &o.CodeName, &o.CodeID, &debug, &o.InfoAge, &build,
 		&o.Of, &flags, &o.Version, &o.Hash, &s.Arch, &features, &s.DebugSize, &ref, &s.Size}
 	if err := scan(append(dest[:19:19], more...)...); err != nil {
 		return err

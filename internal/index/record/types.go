@@ -85,8 +85,14 @@ type Stored struct {
 	// Try means that only transactions of try builds hold the object.
 	Try bool
 
-	ID, ContentID int64
+	id, contentID int64
 }
+
+// Row is the number of the object in its table, for the packages that read the tables.
+func (s *Stored) Row() int64 { return s.id }
+
+// ContentRow is the number of its content in its table.
+func (s *Stored) ContentRow() int64 { return s.contentID }
 
 // CompareTry orders files that only try builds have after others.
 func (s *Stored) CompareTry(o *Stored) int {

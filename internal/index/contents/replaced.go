@@ -1,4 +1,4 @@
-package index
+package contents
 
 import (
 	"context"
@@ -41,10 +41,10 @@ const (
 var replacedText = engine.Dialects("SELECT DISTINCT d.source_id, d.tool, d.tool_version"+fmt.Sprintf(replacedDerived, ofIDs),
 	"SELECT DISTINCT d.source_id, d.tool, d.tool_version"+fmt.Sprintf(replacedDerived, pgOfIDs))
 
-// dropReplaced deletes the records of the contents that tools, whose names begin with
+// DropReplaced deletes the records of the contents that tools, whose names begin with
 // prefix, derived of the files that r replaces for every caller, and returns their
 // number. The next garbage collection frees their bytes.
-func dropReplaced(ctx context.Context, db *engine.Database, prefix string, r Replacement) (n int64, err error) {
+func DropReplaced(ctx context.Context, db *engine.Database, prefix string, r Replacement) (n int64, err error) {
 	const op = "delete replaced contents"
 	if len(r.IDs) == 0 {
 		return 0, nil

@@ -1,4 +1,4 @@
-package index
+package contents
 
 import (
 	"context"
@@ -69,20 +69,20 @@ func (cs Colds) Of(ctx context.Context, ref blob.Ref) (c record.Cold, err error)
 	return c, cs.db.Fail("look up a cold content", err)
 }
 
-// coldsAtOnce is how many contents Among looks up in one query.
-const coldsAtOnce = 50
+// ColdsAtOnce is how many contents Among looks up in one query.
+const ColdsAtOnce = 50
 
 // Among returns the records of those of some contents that are cold.
 func (cs Colds) Among(ctx context.Context, refs []blob.Ref) (map[blob.Ref]record.Cold, error) {
-	if len(refs) > coldsAtOnce {
+	if len(refs) > ColdsAtOnce {
 		var some bool
 		if err := cs.db.Points.Row(ctx, "SELECT EXISTS (SELECT 1 FROM cold)", nil, &some); err != nil || !some {
 			return nil, cs.db.Fail("look up cold contents", err)
 		}
 	}
 	found := make(map[blob.Ref]record.Cold)
-	for batch := range slices.Chunk(refs, coldsAtOnce) {
-		args := make([]any, coldsAtOnce) // always as many, so that there is one statement
+	for batch := range slices.Chunk(refs, ColdsAtOnce) {
+		args := make([]any, ColdsAtOnce) // always as many, so that there is one statement
 		for i := range args {
 			args[i] = batch[min(i, len(batch)-1)][:]
 		}
@@ -98,18 +98,18 @@ func (cs Colds) Among(ctx context.Context, refs []blob.Ref) (map[blob.Ref]record
 	return found, nil
 }
 
-// coldAmong selects the records of coldsAtOnce contents.
+// coldAmong selects the records of ColdsAtOnce contents.
 var coldAmong = func() string {
 	var b strings.Builder
 	b.WriteString(coldSelect + " WHERE c.sha256 IN (")
-	for i := range coldsAtOnce {
+	for i := range ColdsAtOnce {
 		fmt.Fprintf(&b, "$%d, ", i+1)
 	}
 	return strings.TrimSuffix(b.String(), ", ") + ")"
 }()
 
-// markCold is MarkCold in a database.
-func markCold[T any](ctx context.Context, db *engine.Database, list []T, of func(*T) (blob.Ref, **record.Cold)) error {
+// MarkCold is MarkCold in a database.
+func MarkCold[T any](ctx context.Context, db *engine.Database, list []T, of func(*T) (blob.Ref, **record.Cold)) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -209,7 +209,7 @@ func (cs Colds) Put(ctx context.Context, content blob.Ref, file record.Content, 
 				return err
 			}
 		}
-		c := commit{Write: w, now: now, placed: cs.placed}
+		c := Commit{Write: w, Now: now, Placed: cs.placed}
 		made, err := c.content(file)
 		if err != nil {
 			return err
@@ -333,7 +333,7 @@ func (cs Colds) Leftover(ctx context.Context, ref blob.Ref, deleteBlob func(blob
 // nobody can delete the plain bytes, if they are on disk; its error ends Warm.
 func (cs Colds) Warm(ctx context.Context, content record.Content, check func() error) error {
 	return cs.db.Update(ctx, "warm a cold content", func(w *engine.Write) error {
-		c := commit{Write: w, now: cs.db.Now(), placed: cs.placed}
+		c := Commit{Write: w, Now: cs.db.Now(), Placed: cs.placed}
 		var id int64
 		err := w.Row("SELECT k.content_id FROM cold k JOIN content c ON c.id = k.content_id WHERE c.sha256 = $1", []any{content.Ref[:]}, &id)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -342,7 +342,7 @@ func (cs Colds) Warm(ctx context.Context, content record.Content, check func() e
 		if err != nil {
 			return err
 		}
-		if c.placed {
+		if c.Placed {
 			if err := c.takePlaces([]record.Content{content}, map[blob.Ref]int64{content.Ref: id}, nil); err != nil {
 				return err
 			}
@@ -363,10 +363,10 @@ func (cs Colds) Warm(ctx context.Context, content record.Content, check func() e
 		if _, err := w.Exec("DELETE FROM derived WHERE source_id = $1 AND tool = $2", id, ColdTool.Name); err != nil {
 			return err
 		}
-		if err := forgetColds(w, c.now, id); err != nil {
+		if err := forgetColds(w, c.Now, id); err != nil {
 			return err
 		}
-		return releaseUnused(w, c.now, files...)
+		return releaseUnused(w, c.Now, files...)
 	})
 }
 

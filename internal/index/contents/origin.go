@@ -1,4 +1,4 @@
-package index
+package contents
 
 import (
 	"context"
@@ -16,9 +16,9 @@ var ErrImported = errors.New("the transaction has been imported already")
 
 // Origins returns the transactions that were imported from a store and have not
 // been removed: their numbers here by their numbers in the store.
-func (db *DB) Origins(ctx context.Context, store string) (map[string]int64, error) {
+func (cs Contents) Origins(ctx context.Context, store string) (map[string]int64, error) {
 	list := map[string]int64{}
-	err := db.base.Scans.Each(ctx, true, "SELECT origin_number, id FROM tx WHERE origin_store = $1 AND deleted_at IS NULL ORDER BY id",
+	err := cs.db.Scans.Each(ctx, true, "SELECT origin_number, id FROM tx WHERE origin_store = $1 AND deleted_at IS NULL ORDER BY id",
 		[]any{engine.Text(store)},
 		func(scan engine.Scan) (bool, error) {
 			var number string
@@ -27,12 +27,12 @@ func (db *DB) Origins(ctx context.Context, store string) (map[string]int64, erro
 			list[number] = id
 			return true, err
 		})
-	return list, db.base.Fail("list the origins", err)
+	return list, cs.db.Fail("list the origins", err)
 }
 
-// checkOrigin returns an error if a transaction with this origin exists and has not
+// CheckOrigin returns an error if a transaction with this origin exists and has not
 // been removed.
-func checkOrigin(w *engine.Write, o record.Origin) error {
+func CheckOrigin(w *engine.Write, o record.Origin) error {
 	var id int64
 	err := w.Row("SELECT id FROM tx WHERE origin_store = $1 AND origin_number = $2 AND deleted_at IS NULL",
 		[]any{engine.Text(o.Store), engine.Text(o.Number)}, &id)

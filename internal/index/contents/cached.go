@@ -1,4 +1,4 @@
-package index
+package contents
 
 import (
 	"context"
@@ -67,12 +67,12 @@ func (cf CachedFiles) Put(ctx context.Context, f CachedFile, check func(ctx cont
 		f.Fetched = cf.contents.db.Now()
 	}
 	return cf.contents.db.Update(ctx, op, func(w *engine.Write) error {
-		if check != nil && !cf.contents.placed {
+		if check != nil && !cf.contents.Placed {
 			if err := check(ctx, []blob.Ref{f.Ref}); err != nil {
 				return err
 			}
 		}
-		c := commit{Write: w, now: cf.contents.db.Now(), placed: cf.contents.placed}
+		c := Commit{Write: w, Now: cf.contents.db.Now(), Placed: cf.contents.Placed}
 		if err := c.cached(f); err != nil {
 			return fmt.Errorf("%s of %s: %w", f.Name, f.Source, err)
 		}
@@ -84,7 +84,7 @@ func (cf CachedFiles) Put(ctx context.Context, f CachedFile, check func(ctx cont
 }
 
 // cached writes the rows of a downloaded file.
-func (c *commit) cached(f CachedFile) error {
+func (c *Commit) cached(f CachedFile) error {
 	product, err := productID(c.Write, f.Product)
 	if err != nil {
 		return err
@@ -142,14 +142,14 @@ func (c *commit) cached(f CachedFile) error {
 	for i, o := range others {
 		rows[i] = cachedRow{content, f.Size, o}
 	}
-	return deleteCached(c.Write, rows, c.now)
+	return deleteCached(c.Write, rows, c.Now)
 }
 
 // lateOnes notes those of the objects that the product does not have. A filter reads
 // the keys of new objects and of new transactions, and these are neither.
-func (c *commit) lateOnes(objects []int64, product int64) error {
+func (c *Commit) lateOnes(objects []int64, product int64) error {
 	list, err := c.ReadNumbers(notSeen, engine.Numbers(objects), product)
-	c.late = append(c.late, list...)
+	c.Late = append(c.Late, list...)
 	return err
 }
 
@@ -157,7 +157,7 @@ var notSeen = engine.Over("id number", "SELECT k.id FROM {k} WHERE NOT EXISTS (S
 
 // cachedEntries writes the files of the objects of a downloaded file, and makes the
 // objects visible. If several entries are one object, the last one describes it.
-func (c *commit) cachedEntries(f CachedFile, objects []int64, tx, product int64) error {
+func (c *Commit) cachedEntries(f CachedFile, objects []int64, tx, product int64) error {
 	var files, missing [][]any
 	var visible []int64
 	last := make(map[int64]int, len(objects))
@@ -190,14 +190,14 @@ func (c *commit) cachedEntries(f CachedFile, objects []int64, tx, product int64)
 
 // upstreamTx returns the row, with a negative id, that represents an upstream and
 // a product.
-func (c *commit) upstreamTx(source string, product int64) (id int64, err error) {
+func (c *Commit) upstreamTx(source string, product int64) (id int64, err error) {
 	err = c.Row("SELECT id FROM tx WHERE source = $1 AND product_id = $2", []any{source, product}, &id)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return id, err
 	}
 	err = c.Row(`INSERT INTO tx (id, kind, product_id, version, comment, who, host, tool, time, files, bytes, source)
 		SELECT CASE WHEN min(id) < 0 THEN min(id) ELSE 0 END - 1, 'cache', $2, '', '', '', '', '', $3, 0, 0, $1 FROM tx RETURNING id`,
-		[]any{source, product, c.now.UnixMilli()}, &id)
+		[]any{source, product, c.Now.UnixMilli()}, &id)
 	return id, err
 }
 

@@ -1,4 +1,4 @@
-package index
+package contents
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 // Contents is the part of the index for contents, whoever refers to them.
 type Contents struct {
 	db     *engine.Database
-	placed bool  // see Options
-	block  int64 // see Options
+	Placed bool  // see Options
+	Block  int64 // see Options
 }
 
 // NewContents returns the contents of an index in a database. placed means that they are kept
@@ -25,7 +25,7 @@ func NewContents(db *engine.Database, placed bool, block int64) Contents {
 	return Contents{db, placed, block}
 }
 
-func removeFilesOf(w *engine.Write, ctx context.Context, number int64, now time.Time) error {
+func RemoveFilesOf(w *engine.Write, ctx context.Context, number int64, now time.Time) error {
 	// The visibility changes only where this was the newest transaction of its
 	// product.
 	objects, err := w.IDs(`SELECT DISTINCT f.object_id FROM tx_file f
@@ -74,7 +74,7 @@ var (
 // trash that holds them.
 func releaseThose(selected string) string {
 	return "UPDATE content AS c SET unreferenced_since = " + sinceTrash + " WHERE c.id IN (" + selected +
-		") AND c.unreferenced_since IS NULL AND NOT " + referenced
+		") AND c.unreferenced_since IS NULL AND NOT " + Referenced
 }
 
 // updateVisibility makes objects, each with the transaction that no longer holds it,
@@ -91,9 +91,9 @@ func updateVisibility(w *engine.Write, objects [][]any, now time.Time) error {
 	return err
 }
 
-// referenced is the condition that content c has references: one of its objects
+// Referenced is the condition that content c has references: one of its objects
 // is visible, it was derived from another content, or a cold content needs it.
-const referenced = `(EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)
+const Referenced = `(EXISTS (SELECT 1 FROM object o JOIN seen s ON s.object_id = o.id WHERE o.content_id = c.id)
  OR EXISTS (SELECT 1 FROM derived d WHERE d.content_id = c.id) OR EXISTS (SELECT 1 FROM cold k WHERE k.base_id = c.id))`
 
 // release marks those contents as unreferenced that have no references left.
@@ -118,15 +118,15 @@ func (cs Contents) Unreferenced(ctx context.Context, before time.Time) iter.Seq2
 			return c, record.ScanRef(ref, &c.Ref)
 		}, `SELECT unreferenced_since, id, sha256, size, (SELECT count(*) FROM cold k
 			WHERE k.content_id = c.id AND k.plain_since IS NULL), (SELECT coalesce(sum(k.size), 0)
-			FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = c.id), `+storedWithDerived("$5")+`
+			FROM derived d JOIN content k ON k.id = d.content_id WHERE d.source_id = c.id), `+StoredWithDerived("$5")+`
 			FROM content c WHERE unreferenced_since IS NOT NULL AND unreferenced_since <= $1 AND (unreferenced_since, id) > ($2, $3)
-			ORDER BY unreferenced_since, id LIMIT $4`, func() []any { return []any{before.UnixMilli(), since, id, engine.PageRows, cs.block} })
+			ORDER BY unreferenced_since, id LIMIT $4`, func() []any { return []any{before.UnixMilli(), since, id, engine.PageRows, cs.Block} })
 	}
 }
 
-// storedWithDerived is the space that content c and what was made from it take, in
+// StoredWithDerived is the space that content c and what was made from it take, in
 // blocks of an argument.
-func storedWithDerived(block string) string {
+func StoredWithDerived(block string) string {
 	return `(CASE WHEN EXISTS (SELECT 1 FROM cold k WHERE k.content_id = c.id AND k.plain_since IS NULL) THEN 0 ELSE (c.size + ` +
 		block + ` - 1) / ` + block + ` * ` + block + ` END + (SELECT coalesce(sum((k.size + ` + block + ` - 1) / ` + block + ` * ` +
 		block + `), 0)
@@ -204,7 +204,7 @@ func (cs Contents) Drop(ctx context.Context, refs []blob.Ref, before time.Time, 
 // deleteDropped calls deleteBlob under the write lock for contents whose rows were
 // deleted, unless they have been added again.
 func (cs Contents) deleteDropped(ctx context.Context, gone []dropped, deleteBlob func(blob.Ref) error) error {
-	if len(gone) == 0 || cs.placed {
+	if len(gone) == 0 || cs.Placed {
 		return nil // a bucket deletes doomed places later
 	}
 	return cs.Locked(ctx, func(known func(blob.Ref) (bool, error)) error {
@@ -238,11 +238,11 @@ type dropped struct {
 
 var (
 	unreferencedAmong = engine.Over("n number, sha256 hash", `SELECT c.id FROM {k} CROSS JOIN content c WHERE c.sha256 = k.sha256
-		AND c.unreferenced_since <= $2 AND NOT `+referenced+" ORDER BY k.n")
+		AND c.unreferenced_since <= $2 AND NOT `+Referenced+" ORDER BY k.n")
 	dropDerived = engine.Over("id number", "DELETE FROM derived WHERE source_id IN (SELECT k.id FROM {k}) RETURNING source_id, content_id")
 	// aloneAmong selects contents that were derived only, never added, and that nothing
 	// refers to.
-	aloneAmong = engine.Over("id number", `SELECT DISTINCT c.id FROM {k} CROSS JOIN content c WHERE c.id = k.id AND NOT `+referenced+`
+	aloneAmong = engine.Over("id number", `SELECT DISTINCT c.id FROM {k} CROSS JOIN content c WHERE c.id = k.id AND NOT `+Referenced+`
 		AND NOT EXISTS (SELECT 1 FROM object o WHERE o.content_id = c.id) AND NOT EXISTS (SELECT 1 FROM derived d WHERE d.source_id = c.id)`)
 
 	dropKeys = engine.Over("id number", "DELETE FROM lookup "+
@@ -364,3 +364,8 @@ func (cs Contents) Has(ctx context.Context, ref blob.Ref) (is bool, err error) {
 	err = cs.db.Points.Row(ctx, "SELECT EXISTS (SELECT 1 FROM content WHERE sha256 = $1)", []any{ref[:]}, &is)
 	return is, cs.db.Fail("look up a content", err)
 }
+
+// sinceTrash is the time since which content c is unreferenced if it loses its last
+// reference at $2: the end of the trash that holds it, if any does.
+const sinceTrash = `coalesce((SELECT max(t.trash_until) FROM object o JOIN trash_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id
+	WHERE o.content_id = c.id AND t.trash_until > $2), $2)`

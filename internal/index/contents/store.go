@@ -1,4 +1,8 @@
-package index
+// Package contents is the part of an index for contents and the objects in them: the commits
+// that make them visible, added or downloaded; what is derived from them; the records of cold
+// ones; references, and how contents without any are dropped. Its statements run over many rows
+// at once, on both engines alike.
+package contents
 
 import (
 	"context"
@@ -39,7 +43,7 @@ func signatures(older string) *engine.Statement {
 }
 
 // files writes the rows of all files of a transaction.
-func (c *commit) files(ctx context.Context, entries []record.Entry) error {
+func (c *Commit) files(ctx context.Context, entries []record.Entry) error {
 	for from := 0; from < len(entries); from += engine.BatchRows {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -53,7 +57,7 @@ func (c *commit) files(ctx context.Context, entries []record.Entry) error {
 
 // someFiles does files for as many as one statement takes. seq is the number of the first
 // file.
-func (c *commit) someFiles(entries []record.Entry, seq int) error {
+func (c *Commit) someFiles(entries []record.Entry, seq int) error {
 	list := make([]record.Content, len(entries))
 	for i, e := range entries {
 		list[i] = record.Content{Ref: e.Ref, Size: e.Size}
@@ -73,8 +77,8 @@ func (c *commit) someFiles(entries []record.Entry, seq int) error {
 			signed[contents[e.Ref]] = engine.Text(e.Signature)
 		}
 		ids[i] = objects[i].id
-		if c.extend != 0 && objects[i].known {
-			c.late = append(c.late, ids[i]) // filters read the files of new transactions only
+		if c.Extend != 0 && objects[i].known {
+			c.Late = append(c.Late, ids[i]) // filters read the files of new transactions only
 		}
 		files[i] = []any{seq + i, ids[i], engine.Text(e.Path), engine.Text(e.Archive), engine.Millis(e.ModTime), searchedByPath(e.Object)}
 	}
@@ -87,11 +91,11 @@ func (c *commit) someFiles(entries []record.Entry, seq int) error {
 	if _, err := c.ExecOver(makeVisible, engine.Numbers(ids), c.product, c.number); err != nil {
 		return err
 	}
-	return c.replaceCached(ids)
+	return c.ReplaceCached(ids)
 }
 
 // storeSignatures stores the signatures of contents.
-func (c *commit) storeSignatures(how *engine.Statement, signed map[int64]string) error {
+func (c *Commit) storeSignatures(how *engine.Statement, signed map[int64]string) error {
 	rows := make([][]any, 0, len(signed))
 	for content, ima := range signed {
 		rows = append(rows, []any{content, ima})
@@ -109,14 +113,14 @@ var (
 )
 
 // content returns the id of a content that is about to be referred to.
-func (c *commit) content(k record.Content) (int64, error) {
+func (c *Commit) content(k record.Content) (int64, error) {
 	ids, err := c.storeContents([]record.Content{k})
 	return ids[k.Ref], err
 }
 
 // storeContents returns the ids of contents that are about to be referred to. A new content
 // in a bucket takes over the place of an upload.
-func (c *commit) storeContents(list []record.Content) (map[blob.Ref]int64, error) {
+func (c *Commit) storeContents(list []record.Content) (map[blob.Ref]int64, error) {
 	sizes := make(map[blob.Ref]int64, len(list))
 	var distinct []record.Content
 	for _, k := range list {
@@ -132,7 +136,7 @@ func (c *commit) storeContents(list []record.Content) (map[blob.Ref]int64, error
 		rows[i] = []any{k.Ref[:], k.Size}
 	}
 	ids, fresh := make(map[blob.Ref]int64, len(distinct)), make(map[blob.Ref]bool, len(distinct))
-	if err := c.EachOver(newContents, rows, []any{c.now.UnixMilli()}, func(scan engine.Scan) error {
+	if err := c.EachOver(newContents, rows, []any{c.Now.UnixMilli()}, func(scan engine.Scan) error {
 		var id, size int64
 		var sum []byte
 		var ref blob.Ref
@@ -152,14 +156,14 @@ func (c *commit) storeContents(list []record.Content) (map[blob.Ref]int64, error
 			return nil, err
 		}
 	}
-	if !c.placed {
+	if !c.Placed {
 		return ids, nil
 	}
 	return ids, c.takePlaces(distinct, ids, fresh)
 }
 
 // knownContents reads the ids of contents that exist, and marks them as referenced.
-func (c *commit) knownContents(list []record.Content, sizes, ids map[blob.Ref]int64, fresh map[blob.Ref]bool) error {
+func (c *Commit) knownContents(list []record.Content, sizes, ids map[blob.Ref]int64, fresh map[blob.Ref]bool) error {
 	var known [][]any
 	for _, k := range list {
 		if !fresh[k.Ref] {
@@ -203,7 +207,7 @@ var (
 
 // takePlaces gives new contents the places of uploads that are done, and known ones too if
 // there are any. It dooms the earlier places of these: their objects may be damaged.
-func (c *commit) takePlaces(list []record.Content, ids map[blob.Ref]int64, fresh map[blob.Ref]bool) error {
+func (c *Commit) takePlaces(list []record.Content, ids map[blob.Ref]int64, fresh map[blob.Ref]bool) error {
 	rows := make([][]any, len(list))
 	for i, k := range list {
 		rows[i] = []any{k.Ref[:], k.Size}
@@ -235,10 +239,10 @@ func (c *commit) takePlaces(list []record.Content, ids map[blob.Ref]int64, fresh
 		}
 		moved = append(moved, []any{ids[k.Ref], place})
 	}
-	if _, err := c.ExecOver(doomPlaces, replaced, c.now.UnixMilli()); err != nil {
+	if _, err := c.ExecOver(doomPlaces, replaced, c.Now.UnixMilli()); err != nil {
 		return err
 	}
-	if _, err := c.ExecOver(plainAgain, replaced, c.now.UnixMilli()); err != nil {
+	if _, err := c.ExecOver(plainAgain, replaced, c.Now.UnixMilli()); err != nil {
 		return err
 	}
 	_, err := c.ExecOver(setPlaces, moved)
@@ -267,7 +271,7 @@ var (
 
 // storeObjects returns the objects of entries and writes all their keys. It updates known
 // objects if a newer version of the program has identified them differently.
-func (c *commit) storeObjects(entries []record.Entry, contents map[blob.Ref]int64) ([]storedObject, error) {
+func (c *Commit) storeObjects(entries []record.Entry, contents map[blob.Ref]int64) ([]storedObject, error) {
 	if err := c.firstObject(); err != nil {
 		return nil, err
 	}
@@ -297,7 +301,7 @@ func (c *commit) storeObjects(entries []record.Entry, contents map[blob.Ref]int6
 	for i, key := range keys {
 		o, is := known[key]
 		if is {
-			objects[i] = storedObject{o.ID, o.ID < c.first}
+			objects[i] = storedObject{o.Row(), o.Row() < c.first}
 		}
 		e := entries[i]
 		switch id, again := made[key]; {
@@ -330,7 +334,7 @@ var (
 )
 
 // storeKeys writes the keys of entries. A known key may gain roles.
-func (c *commit) storeKeys(entries []record.Entry, objects []storedObject) error {
+func (c *Commit) storeKeys(entries []record.Entry, objects []storedObject) error {
 	type key struct {
 		id, name string
 		object   int64
@@ -357,7 +361,7 @@ func (c *commit) storeKeys(entries []record.Entry, objects []storedObject) error
 	c.looks += int64(len(fresh))
 	for _, object := range fresh {
 		if object < c.first {
-			c.late = append(c.late, object)
+			c.Late = append(c.Late, object)
 		}
 	}
 	if len(fresh) == len(rows) {
@@ -375,11 +379,11 @@ var replacedByAdded = engine.Over("id number", `SELECT DISTINCT c.id, c.size, f.
 	JOIN tx_file f ON f.object_id = o.id AND f.tx_id < 0
 	WHERE l.object_id = k.id`)
 
-// replaceCached evicts the cached files that answer a key of added objects with different
+// ReplaceCached evicts the cached files that answer a key of added objects with different
 // bytes. The name is part of the key only for kinds whose ids are not unique: PE and DBG
 // files, and PDBs of the old format. The next garbage collection frees contents without
 // remaining references.
-func (c *commit) replaceCached(objects []int64) error {
+func (c *Commit) ReplaceCached(objects []int64) error {
 	if empty, err := c.nothingCached(); err != nil || empty {
 		return err
 	}
@@ -392,11 +396,11 @@ func (c *commit) replaceCached(objects []int64) error {
 	}); err != nil {
 		return err
 	}
-	return deleteCached(c.Write, files, c.now)
+	return deleteCached(c.Write, files, c.Now)
 }
 
 // nothingCached reports whether there are no cached files.
-func (c *commit) nothingCached() (bool, error) {
+func (c *Commit) nothingCached() (bool, error) {
 	if c.cacheEmpty == nil {
 		var empty bool
 		if err := c.Row("SELECT NOT EXISTS (SELECT 1 FROM cached)", nil, &empty); err != nil {
@@ -405,4 +409,21 @@ func (c *commit) nothingCached() (bool, error) {
 		c.cacheEmpty = &empty
 	}
 	return *c.cacheEmpty, nil
+}
+
+// Values of tx_file.by_path. Never renumber them.
+const (
+	byPathELF    = 1 // an ELF object with a build-id, for searches by path
+	byPathSource = 2 // a file that debug information may name as a source
+)
+
+// searchedByPath returns the value of tx_file.by_path for an object.
+func searchedByPath(o symfile.Object) int {
+	switch {
+	case o.Kind == symfile.ELF && o.BuildID != "":
+		return byPathELF
+	case o.Kind == symfile.SHA1:
+		return byPathSource
+	}
+	return 0
 }

@@ -1,4 +1,4 @@
-package index
+package contents
 
 import (
 	"context"
@@ -15,7 +15,16 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Commit adds a transaction and returns its number. It is durable and atomic:
+// Stage is what a commit does with the stage of a transaction.
+type Stage interface {
+	// BeginCommit checks the stage before anything is written. done means that there is nothing to
+	// write, because an equal transaction has the number.
+	BeginCommit(c *Commit, tx *record.Tx) (number int64, done bool, err error)
+	// EndCommit records the transaction of the stage.
+	EndCommit(c *Commit, tx record.Tx, number int64) error
+}
+
+// Commit adds a transaction and returns its number. stage is asked if tx has a Stage. It is durable and atomic:
 // all objects become visible together, or the index stays unchanged. Cached
 // files with different bytes under the same keys are evicted, because added
 // files take precedence over downloaded ones.
@@ -26,25 +35,26 @@ import (
 // cancels the transaction. check must not write to the index. It is not called
 // for contents in a bucket, because the index itself knows their uploads: the error
 // for a missing upload is ErrNotUploaded.
-func (db *DB) Commit(ctx context.Context, tx record.Tx, check func(ctx context.Context, refs []blob.Ref) error) (number int64, err error) {
+func (cs Contents) Commit(ctx context.Context, tx record.Tx, stage Stage,
+	check func(ctx context.Context, refs []blob.Ref) error) (number int64, err error) {
 	if err := validate(tx.Entries); err != nil {
-		return 0, db.base.Fail("commit", err)
+		return 0, cs.db.Fail("commit", err)
 	}
 	if tx.Time.IsZero() {
-		tx.Time = db.base.Now()
+		tx.Time = cs.db.Now()
 	}
-	refs := distinct(tx.Entries)
-	err = db.base.Update(ctx, "commit", func(w *engine.Write) (err error) {
-		if check != nil && !db.placed {
+	refs := Distinct(tx.Entries)
+	err = cs.db.Update(ctx, "commit", func(w *engine.Write) (err error) {
+		if check != nil && !cs.Placed {
 			if err := check(ctx, refs); err != nil {
 				return err
 			}
 		}
-		c := commit{Write: w, now: db.base.Now(), placed: db.placed}
+		c := Commit{Write: w, Now: cs.db.Now(), Placed: cs.Placed}
 		tx := tx
 		if tx.Stage != nil {
 			var done bool
-			if number, done, err = c.beginStage(&tx); err != nil || done {
+			if number, done, err = stage.BeginCommit(&c, &tx); err != nil || done {
 				return err
 			}
 		}
@@ -55,7 +65,7 @@ func (db *DB) Commit(ctx context.Context, tx record.Tx, check func(ctx context.C
 			return err
 		}
 		if tx.Stage != nil {
-			if err := c.endStage(tx, number); err != nil {
+			if err := stage.EndCommit(&c, tx, number); err != nil {
 				return err
 			}
 		}
@@ -88,7 +98,7 @@ func validate(entries []record.Entry) error {
 	return nil
 }
 
-func distinct(entries []record.Entry) []blob.Ref {
+func Distinct(entries []record.Entry) []blob.Ref {
 	seen := make(map[blob.Ref]bool, len(entries))
 	var refs []blob.Ref
 	for _, e := range entries {
@@ -100,28 +110,28 @@ func distinct(entries []record.Entry) []blob.Ref {
 	return refs
 }
 
-// commit is the state of a running Commit.
-type commit struct {
+// Commit is the state of a running Commit.
+type Commit struct {
 	*engine.Write
-	now            time.Time
+	Now            time.Time
 	number         int64
 	product        int64
 	contents       int64 // number of new contents; the next three count new rows too
 	bytes          int64
 	objects, looks int64
-	late           []int64 // known objects that got new keys, or that a download or an earlier transaction makes visible in a further product
+	Late           []int64 // known objects that got new keys, or that a download or an earlier transaction makes visible in a further product
 	next           int64   // id of the next new object; 0: not read yet
 	first          int64   // its value at the begin of the transaction
 	cacheEmpty     *bool   // there are no cached files; nil: not read yet
-	placed         bool    // see Options
-	extend         int64   // the transaction that gets more files; 0: a new one
+	Placed         bool    // see Options
+	Extend         int64   // the transaction that gets more files; 0: a new one
 	seq            int     // number of its files before
 }
 
 // header assigns the number and writes the transaction's own row.
-func (c *commit) header(tx record.Tx) (int64, error) {
-	if c.extend != 0 {
-		return c.extend, c.append(tx)
+func (c *Commit) header(tx record.Tx) (int64, error) {
+	if c.Extend != 0 {
+		return c.Extend, c.append(tx)
 	}
 	if err := c.Row("UPDATE state SET last_tx = last_tx + 1, generation = generation + 1 WHERE one = 1 RETURNING last_tx",
 		nil, &c.number); err != nil {
@@ -138,7 +148,7 @@ func (c *commit) header(tx record.Tx) (int64, error) {
 	}
 	var store, onumber, otime any
 	if o := tx.Origin; o != nil {
-		if err := checkOrigin(c.Write, *o); err != nil {
+		if err := CheckOrigin(c.Write, *o); err != nil {
 			return 0, err
 		}
 		store, onumber, otime = engine.Text(o.Store), engine.Text(o.Number), engine.Millis(o.Time)
@@ -166,7 +176,7 @@ func (c *commit) header(tx record.Tx) (int64, error) {
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
 		c.number, engine.Text(tx.Kind), c.product, engine.Text(tx.Version), engine.Text(tx.Comment), engine.Text(tx.Who), engine.Text(tx.Host), engine.Text(tx.Tool), tx.Time.UnixMilli(),
 		len(tx.Entries), bytes, store, onumber, otime,
-		engine.Text(tx.Branch), engine.Text(tx.Class), build, labels, manifest, c.now.UnixMilli(), collecting)
+		engine.Text(tx.Branch), engine.Text(tx.Class), build, labels, manifest, c.Now.UnixMilli(), collecting)
 	return c.number, err
 }
 
@@ -181,7 +191,7 @@ func productID(w *engine.Write, name string) (id int64, err error) {
 }
 
 // firstObject reads the id of the first new object, once.
-func (c *commit) firstObject() error {
+func (c *Commit) firstObject() error {
 	if c.next > 0 {
 		return nil
 	}
@@ -211,48 +221,65 @@ func describes(s record.Stored, e record.Entry) bool {
 }
 
 // count adds the new rows to the counters.
-func (c *commit) count() error {
+func (c *Commit) count() error {
 	if c.objects > 0 {
 		if _, err := c.Exec("UPDATE state SET last_object = "+engine.Larger("last_object", "$1")+" WHERE one = 1", c.next-1); err != nil {
 			return err
 		}
 	}
-	if err := c.noteLate(); err != nil {
+	if err := c.NoteLate(); err != nil {
 		return err
 	}
 	return record.AddCounts(c.Write, c.contents, c.bytes, c.objects, c.looks)
 }
 
-// maxLate limits the rows of late_object. A filter that does not know of the
+// MaxLate limits the rows of late_object. A filter that does not know of the
 // oldest is built anew.
-const maxLate = 100_000
+const MaxLate = 100_000
 
-// noteLate records the objects whose keys a filter does not find among those of
+// NoteLate records the objects whose keys a filter does not find among those of
 // new objects.
-func (c *commit) noteLate() error {
-	slices.Sort(c.late)
-	c.late = slices.Compact(c.late)
-	if len(c.late) == 0 {
+func (c *Commit) NoteLate() error {
+	slices.Sort(c.Late)
+	c.Late = slices.Compact(c.Late)
+	if len(c.Late) == 0 {
 		return nil
 	}
 	var no, floor int64
 	if err := c.Row("UPDATE state SET late_keys = late_keys + $1 WHERE one = 1 RETURNING late_keys, late_floor",
-		[]any{len(c.late)}, &no, &floor); err != nil {
+		[]any{len(c.Late)}, &no, &floor); err != nil {
 		return err
 	}
-	rows := make([][]any, len(c.late))
-	for i, object := range c.late {
+	rows := make([][]any, len(c.Late))
+	for i, object := range c.Late {
 		rows[i] = []any{no, object}
 	}
 	if _, err := c.Many("INSERT INTO late_object (no, object_id) VALUES ($1, $2)", rows); err != nil {
 		return err
 	}
-	if no-floor < 2*maxLate {
+	if no-floor < 2*MaxLate {
 		return nil
 	}
-	if _, err := c.Exec("UPDATE state SET late_floor = $1 WHERE one = 1", no-maxLate); err != nil {
+	if _, err := c.Exec("UPDATE state SET late_floor = $1 WHERE one = 1", no-MaxLate); err != nil {
 		return err
 	}
-	_, err := c.Exec("DELETE FROM late_object WHERE no <= $1", no-maxLate)
+	_, err := c.Exec("DELETE FROM late_object WHERE no <= $1", no-MaxLate)
 	return err
+}
+
+// append adds the files of tx to those of an earlier transaction.
+func (c *Commit) append(tx record.Tx) error {
+	if err := record.NextGeneration(c.Write); err != nil {
+		return err
+	}
+	var bytes int64
+	for _, e := range tx.Entries {
+		bytes += e.Size
+	}
+	c.number = c.Extend
+	if err := c.Row("UPDATE tx SET files = files + $2, bytes = bytes + $3 WHERE id = $1 RETURNING product_id",
+		[]any{c.number, len(tx.Entries), bytes}, &c.product); err != nil {
+		return err
+	}
+	return c.Row("SELECT coalesce(max(seq), 0) FROM tx_file WHERE tx_id = $1", []any{c.number}, &c.seq)
 }
