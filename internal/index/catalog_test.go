@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/glob"
 	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/lifecycle"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
@@ -375,7 +376,7 @@ func testListing(t *testing.T) {
 		commitTest(t, db, "A", exe, elf(100+i, symfile.Executable, fmt.Sprintf("%040x", i), 0))
 	}
 	commitTest(t, db, "B", exe, debug)
-	if err := db.Retention.Hold(ctx, Hold{Number: 13, Name: "h", Reason: "why"}); err != nil {
+	if err := db.Retention.Hold(ctx, lifecycle.Hold{Number: 13, Name: "h", Reason: "why"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Cached.Put(ctx, contents.CachedFile{Source: "up", Name: "prog", URL: "http://up/prog", Tag: "e", Ref: exe.Ref, Size: exe.Size, Entries: []record.Entry{exe}}, nil); err != nil {

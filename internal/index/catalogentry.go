@@ -12,6 +12,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/lifecycle"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
@@ -68,8 +69,8 @@ func (l Listing) OfContent(ctx context.Context, ref blob.Ref, limit int) (list [
 // HolderTx is a live transaction that holds an object.
 type HolderTx struct {
 	record.Transaction
-	Path, Archive string // of the first file that is the object
-	Holds         []Hold // ended ones included
+	Path, Archive string           // of the first file that is the object
+	Holds         []lifecycle.Hold // ended ones included
 }
 
 // Holders returns the transactions that hold an object, newest first, with lower
@@ -107,9 +108,9 @@ func (l Listing) Holders(ctx context.Context, o record.Found, before int64, limi
 		return true, err
 	})
 	if err == nil {
-		err = l.c.db.Scans.Each(ctx, false, holdSelect+" WHERE tx_id IN ("+idList(numbers)+") ORDER BY placed, name", nil,
+		err = l.c.db.Scans.Each(ctx, false, lifecycle.HoldSelect+" WHERE tx_id IN ("+idList(numbers)+") ORDER BY placed, name", nil,
 			func(scan engine.Scan) (bool, error) {
-				h, err := scanHold(scan)
+				h, err := lifecycle.ScanHold(scan)
 				if i, ok := at[h.Number]; ok {
 					list[i].Holds = append(list[i].Holds, h)
 				}

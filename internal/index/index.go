@@ -27,12 +27,14 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/lifecycle"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/nodes"
 	"github.com/symdepot/symdepot/internal/index/places"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/index/schema"
+	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/index/tokens"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -94,8 +96,8 @@ type DB struct {
 	Stages Stages
 	Waits  *engine.Waits
 	// Retention and Trash are for the transactions that a policy removes.
-	Retention Retention
-	Trash     Trash
+	Retention lifecycle.Retention
+	Trash     lifecycle.Trash
 	// Sources finds source files.
 	Sources Sources
 	// Catalog is for lists that people read in pages.
@@ -140,9 +142,9 @@ func newDB(base *engine.Database, opt Options) *DB {
 		Misses: misses.NewMisses(base, cmp.Or(opt.MaxMisses, 2_000_000)),
 		Scrub:  places.NewScrub(base), Places: places.NewPlaces(base), Damages: places.NewDamages(base),
 		Cached: contents.NewCachedFiles(all), Colds: contents.NewColds(base, opt.Placed),
-		Retention: NewRetention(base), Trash: NewTrash(base, all), Sources: NewSources(base), Catalog: NewCatalog(base),
+		Retention: lifecycle.NewRetention(base), Trash: lifecycle.NewTrash(base, all), Sources: NewSources(base), Catalog: NewCatalog(base),
 	}
-	db.Stages = Stages{NewStageRows(base), db}
+	db.Stages = Stages{stages.NewStageRows(base), db}
 	return db
 }
 
@@ -168,7 +170,7 @@ var migrations, postgresMigrations = engine.ReadMigrations(schema.Files, "sqlite
 
 // Stages is the part of the index for pushes that are not transactions yet.
 type Stages struct {
-	StageRows
+	stages.StageRows
 	db *DB
 }
 
@@ -206,7 +208,7 @@ func DropReplaced(ctx context.Context, db *DB, prefix string, r contents.Replace
 // deleted. If the number does not exist or was removed before, the error is
 // fs.ErrNotExist.
 func (db *DB) Remove(ctx context.Context, number int64) (record.Transaction, error) {
-	t, err := db.Trash.Remove(ctx, Removal{Number: number, Reason: "rm"})
+	t, err := db.Trash.Remove(ctx, lifecycle.Removal{Number: number, Reason: "rm"})
 	if err != nil {
 		return record.Transaction{}, err
 	}

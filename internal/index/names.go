@@ -3,11 +3,13 @@ package index
 import (
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/lifecycle"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/nodes"
 	"github.com/symdepot/symdepot/internal/index/places"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/index/tokens"
 	"github.com/symdepot/symdepot/internal/index/watched"
 )
@@ -183,4 +185,64 @@ var (
 	OpenWatched   = watched.OpenWatched
 	ReadWatched   = watched.ReadWatched
 	RemoveWatched = watched.RemoveWatched
+)
+
+// Types of stages: stages.
+type (
+	KnownFile       = stages.KnownFile
+	QuotaError      = stages.QuotaError
+	StageArrival    = stages.StageArrival
+	StageFile       = stages.StageFile
+	StageKey        = stages.StageKey
+	StageLimitError = stages.StageLimitError
+	StagePut        = stages.StagePut
+	StageRow        = stages.StageRow
+	VisibleObject   = stages.VisibleObject
+)
+
+// Constants of stages: stages.
+const (
+	NamedOwner   = stages.NamedOwner
+	StageArrived = stages.StageArrived
+	StageAwaited = stages.StageAwaited
+	StageKnown   = stages.StageKnown
+	StageRefused = stages.StageRefused
+)
+
+// Values of stages: stages.
+var (
+	ErrStageClosed   = stages.ErrStageClosed
+	ErrStageMoved    = stages.ErrStageMoved
+	ErrTooManyStages = stages.ErrTooManyStages
+)
+
+// Types of lifecycle: retention, trash and usage.
+type (
+	Decision        = lifecycle.Decision
+	ErrHeld         = lifecycle.ErrHeld
+	Hold            = lifecycle.Hold
+	NeedError       = lifecycle.NeedError
+	NotInTrashError = lifecycle.NotInTrashError
+	PlanRow         = lifecycle.PlanRow
+	PolicyRow       = lifecycle.PolicyRow
+	Promotion       = lifecycle.Promotion
+	Removal         = lifecycle.Removal
+	RemovedFile     = lifecycle.RemovedFile
+	RetainedState   = lifecycle.RetainedState
+	Run             = lifecycle.Run
+	Trashed         = lifecycle.Trashed
+	UsageDay        = lifecycle.UsageDay
+	UsageFilter     = lifecycle.UsageFilter
+)
+
+// Constants of lifecycle: retention, trash and usage.
+const (
+	RunBraked     = lifecycle.RunBraked
+	RunClock      = lifecycle.RunClock
+	RunUnfinished = lifecycle.RunUnfinished
+)
+
+// Values of lifecycle: retention, trash and usage.
+var (
+	ErrChanged = lifecycle.ErrChanged
 )

@@ -1,4 +1,6 @@
-package index
+// Package lifecycle is the part of an index for the lifecycle of transactions: holds, classes,
+// policies, plans and runs, removals, the trash, and usage day by day.
+package lifecycle
 
 import (
 	"context"
@@ -205,8 +207,8 @@ func (s *RetainedState) readContents(each queryRows) error {
 
 func (s *RetainedState) readTransactions(each queryRows, now time.Time) error {
 	holds, needs := make(map[int64][]Hold), make(map[int64][]int64)
-	if err := each(holdSelect+" ORDER BY tx_id, placed, name", nil, func(scan engine.Scan) error {
-		h, err := scanHold(scan)
+	if err := each(HoldSelect+" ORDER BY tx_id, placed, name", nil, func(scan engine.Scan) error {
+		h, err := ScanHold(scan)
 		holds[h.Number] = append(holds[h.Number], h)
 		return err
 	}); err != nil {
@@ -252,9 +254,9 @@ type Hold struct {
 	Until time.Time
 }
 
-const holdSelect = "SELECT tx_id, name, who, reason, placed, ends FROM hold"
+const HoldSelect = "SELECT tx_id, name, who, reason, placed, ends FROM hold"
 
-func scanHold(scan engine.Scan) (h Hold, err error) {
+func ScanHold(scan engine.Scan) (h Hold, err error) {
 	var placed int64
 	var ends sql.NullInt64
 	if err := scan(&h.Number, &h.Name, &h.Who, &h.Reason, &placed, &ends); err != nil {
@@ -292,8 +294,8 @@ func (e *ErrHeld) Error() string {
 // heldBy returns an *ErrHeld if a hold on a transaction is in force.
 func heldBy(w *engine.Write, number int64, now time.Time) error {
 	var found *Hold
-	if err := w.Each(holdSelect+" WHERE tx_id = $1 ORDER BY placed, name", []any{number}, func(scan engine.Scan) error {
-		h, err := scanHold(scan)
+	if err := w.Each(HoldSelect+" WHERE tx_id = $1 ORDER BY placed, name", []any{number}, func(scan engine.Scan) error {
+		h, err := ScanHold(scan)
 		if err == nil && found == nil && h.active(now) {
 			found = &h
 		}
@@ -356,9 +358,9 @@ func (rs Retention) Unhold(ctx context.Context, number int64, name string) (list
 		if _, err := txOf(w, number); err != nil {
 			return err
 		}
-		if err := w.Each(holdSelect+" WHERE tx_id = $1 AND ($2 = '' OR name = $2) ORDER BY placed, name", []any{number, engine.Text(name)},
+		if err := w.Each(HoldSelect+" WHERE tx_id = $1 AND ($2 = '' OR name = $2) ORDER BY placed, name", []any{number, engine.Text(name)},
 			func(scan engine.Scan) error {
-				h, err := scanHold(scan)
+				h, err := ScanHold(scan)
 				list = append(list, h)
 				return err
 			}); err != nil || len(list) == 0 {
@@ -377,9 +379,9 @@ func (rs Retention) Unhold(ctx context.Context, number int64, name string) (list
 // Holds returns the holds on a transaction, ended ones included; 0 means those on
 // all transactions.
 func (rs Retention) Holds(ctx context.Context, number int64) (list []Hold, err error) {
-	err = rs.db.Scans.Each(ctx, true, holdSelect+" WHERE $1 = 0 OR tx_id = $1 ORDER BY tx_id, placed, name", []any{number},
+	err = rs.db.Scans.Each(ctx, true, HoldSelect+" WHERE $1 = 0 OR tx_id = $1 ORDER BY tx_id, placed, name", []any{number},
 		func(scan engine.Scan) (bool, error) {
-			h, err := scanHold(scan)
+			h, err := ScanHold(scan)
 			list = append(list, h)
 			return true, err
 		})
@@ -452,7 +454,7 @@ func (rs Retention) SetNeeds(ctx context.Context, number int64, needs []int64) e
 		if _, err := liveTx(w, number); err != nil {
 			return err
 		}
-		if err := putNeeds(w, number, needs); err != nil {
+		if err := PutNeeds(w, number, needs); err != nil {
 			return err
 		}
 		return record.NextGeneration(w)
@@ -470,8 +472,8 @@ func (e *NeedError) Error() string { return e.err.Error() }
 
 func (e *NeedError) Unwrap() error { return e.err }
 
-// putNeeds records that a transaction needs others.
-func putNeeds(w *engine.Write, number int64, needs []int64) error {
+// PutNeeds records that a transaction needs others.
+func PutNeeds(w *engine.Write, number int64, needs []int64) error {
 	for _, n := range needs {
 		if _, err := liveTx(w, n); errors.Is(err, fs.ErrNotExist) {
 			return &NeedError{n, err}

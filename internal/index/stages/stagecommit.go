@@ -1,4 +1,4 @@
-package index
+package stages
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/lifecycle"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -140,7 +141,7 @@ func (ss StageRows) BeginCommit(c *contents.Commit, tx *record.Tx) (number int64
 	}
 	s.Again = true
 	if len(s.Needs) > 0 {
-		if err := putNeeds(c.Write, number, s.Needs); err != nil {
+		if err := lifecycle.PutNeeds(c.Write, number, s.Needs); err != nil {
 			return 0, false, err
 		}
 		if err := record.NextGeneration(c.Write); err != nil {
@@ -161,7 +162,7 @@ func (ss StageRows) EndCommit(c *contents.Commit, tx record.Tx, number int64) er
 			return &QuotaError{used, q}
 		}
 	}
-	if err := putNeeds(c.Write, number, tx.Stage.Needs); err != nil {
+	if err := lifecycle.PutNeeds(c.Write, number, tx.Stage.Needs); err != nil {
 		return err
 	}
 	if tx.Stage.Collect {

@@ -1,4 +1,7 @@
-package index
+// Package stages is the part of an index for pushes that are not transactions yet: their files,
+// the parts of contents that have arrived, which server holds them, and what their commit adds
+// to that of a transaction.
+package stages
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package index
+package stages
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package index
+package lifecycle
 
 import (
 	"context"
@@ -44,7 +44,7 @@ type Removal struct {
 	Plan   string // the number of the plan, or empty
 }
 
-const fileColumnsOfTx = "tx_id, seq, object_id, path, archive, mtime, by_path, own_mtime"
+const FileColumnsOfTx = "tx_id, seq, object_id, path, archive, mtime, by_path, own_mtime"
 
 // Remove removes a live transaction, into the trash if r.Until is set, and returns
 // it. If a hold protects it, the error is an *ErrHeld; if there is no such
@@ -113,7 +113,7 @@ func letGo(w *engine.Write, number int64) error {
 
 // toTrash keeps the list of files of a live transaction until a time.
 func toTrash(w *engine.Write, number int64, until time.Time) error {
-	if _, err := w.Exec("INSERT INTO trash_file ("+fileColumnsOfTx+") SELECT "+fileColumnsOfTx+" FROM tx_file WHERE tx_id = $1",
+	if _, err := w.Exec("INSERT INTO trash_file ("+FileColumnsOfTx+") SELECT "+FileColumnsOfTx+" FROM tx_file WHERE tx_id = $1",
 		number); err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func (ts Trash) Undo(ctx context.Context, number int64) (t record.Transaction, e
 // restore makes a transaction in the trash live again.
 func restore(c *contents.Commit, number int64) error {
 	for _, text := range []string{
-		"INSERT INTO tx_file (" + fileColumnsOfTx + ") SELECT " + fileColumnsOfTx + " FROM trash_file WHERE tx_id = $1",
+		"INSERT INTO tx_file (" + FileColumnsOfTx + ") SELECT " + FileColumnsOfTx + " FROM trash_file WHERE tx_id = $1",
 		"DELETE FROM trash_file WHERE tx_id = $1",
 		"UPDATE tx SET deleted_at = NULL, trash_until = NULL WHERE id = $1",
 		makeAllVisible,

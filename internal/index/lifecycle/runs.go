@@ -1,4 +1,4 @@
-package index
+package lifecycle
 
 import (
 	"context"
@@ -280,10 +280,10 @@ func (rs Retention) Continue(ctx context.Context, no int64) (r Run, err error) {
 	return r, err
 }
 
-// removeFiles is how many files one write transaction of a run removes, and at
+// RemoveFiles is how many files one write transaction of a run removes, and at
 // least one transaction: other writers wait for it. A transaction is always hidden
 // with all its files by one write.
-const removeFiles = 5_000
+const RemoveFiles = 5_000
 
 // removable is the condition that a run may still remove transaction m.
 const removable = `t.deleted_at IS NULL AND NOT EXISTS (SELECT 1 FROM hold h WHERE h.tx_id = m.tx_id AND (h.ends IS NULL OR h.ends >= $2))
@@ -303,7 +303,7 @@ func continueRun(ctx context.Context, w *engine.Write, r *Run, now time.Time) er
 			if err := scan(&x.Number, &x.Class, &x.Reason, &x.Detail, &n); err != nil {
 				return err
 			}
-			if more = more || files > 0 && files+n > removeFiles; !more {
+			if more = more || files > 0 && files+n > RemoveFiles; !more {
 				files += n
 				list = append(list, x)
 			}
