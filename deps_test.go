@@ -49,7 +49,6 @@ var mayImport = map[string][]string{
 	"internal/cold":      {},
 	"internal/sparse":    {},
 	"internal/srclink":   {"internal/clip", "internal/glob", "pdb", "ppdb", "symfile", "internal/durable", "internal/sources", "internal/term"},
-	"internal/index":     {"internal/ctxio", "debugid", "symfile", "internal/blob", "internal/durable", "internal/glob", "internal/fusefilter", "internal/address"},
 	"internal/scan":      {"internal/clip", "objfile", "symfile", "cab", "internal/durable", "internal/xz"},
 	"internal/xz":        {},
 	"internal/paged":     {},
@@ -100,6 +99,22 @@ var mayImport = map[string][]string{
 	// intake drives stages through an interface; the server mounts it.
 	"internal/intake": {"internal/body", "internal/clip", "internal/durable", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},
 
+	// The index and its rooms.
+	"internal/index":            {"internal/blob", "internal/fusefilter", "internal/glob", "internal/index/contents", "internal/index/engine", "internal/index/lifecycle", "internal/index/misses", "internal/index/nodes", "internal/index/places", "internal/index/queue", "internal/index/record", "internal/index/schema", "internal/index/stages", "internal/index/tokens", "internal/index/watched", "symfile"},
+	"internal/index/contents":   {"internal/blob", "internal/glob", "internal/index/engine", "internal/index/record", "symfile"},
+	"internal/index/engine":     {"internal/address", "internal/ctxio", "internal/durable"},
+	"internal/index/enginetest": {"internal/index/engine", "internal/index/pgtest", "internal/index/schema"},
+	"internal/index/lifecycle":  {"internal/blob", "internal/glob", "internal/index/contents", "internal/index/engine", "internal/index/record", "symfile"},
+	"internal/index/misses":     {"internal/glob", "internal/index/engine", "internal/index/record", "symfile"},
+	"internal/index/nodes":      {"internal/index/engine"},
+	"internal/index/places":     {"internal/blob", "internal/index/engine", "internal/index/record"},
+	"internal/index/queue":      {"internal/blob", "internal/index/engine", "internal/index/record"},
+	"internal/index/record":     {"debugid", "internal/blob", "internal/index/engine", "symfile"},
+	"internal/index/schema":     {},
+	"internal/index/stages":     {"internal/blob", "internal/index/contents", "internal/index/engine", "internal/index/lifecycle", "internal/index/record", "symfile"},
+	"internal/index/tokens":     {"internal/index/engine", "internal/index/record"},
+	"internal/index/watched":    {"internal/durable", "internal/index/engine", "internal/index/record"},
+
 	// Commands wire everything; test rooms help tests only.
 	"internal/command":                 nil,
 	"internal/command/commandtest":     nil,
@@ -148,8 +163,8 @@ var mayImport = map[string][]string{
 
 // soleImporter names the one room that may link a heavy module.
 var soleImporter = map[string]string{
-	"modernc.org/sqlite":                  "internal/index",
-	"github.com/jackc/pgx/v5":             "internal/index",
+	"modernc.org/sqlite":                  "internal/index/engine",
+	"github.com/jackc/pgx/v5":             "internal/index/engine",
 	"github.com/prometheus/client_golang": "internal/server/metrics",
 	"github.com/mikelolasagasti/xz":       "internal/xz",
 	"github.com/ianlancetaylor/demangle":  "demangle",

@@ -44,7 +44,7 @@ type BucketCache = vault.Usage
 // Stores returns the state of the database and of the bucket, as far as this
 // process has noticed. It sends no request.
 func (d *Depot) Stores(ctx context.Context) StoreStatus {
-	s := StoreStatus{Database: d.InDatabase(), Waits: &d.db.Waits}
+	s := StoreStatus{Database: d.InDatabase(), Waits: d.db.Waits}
 	if s.Database {
 		_, err := d.filter.generation(ctx)
 		s.DatabaseUp = err == nil

@@ -3,6 +3,8 @@ package index
 import (
 	"context"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // About describes the database of an index.
@@ -25,19 +27,19 @@ type Migration struct {
 	Applied time.Time `json:"applied"`
 }
 
-var versionQuery = each("SELECT 'SQLite ' || sqlite_version()", "SELECT 'PostgreSQL ' || current_setting('server_version')")
+var versionQuery = engine.Dialects("SELECT 'SQLite ' || sqlite_version()", "SELECT 'PostgreSQL ' || current_setting('server_version')")
 
 // AboutOf asks the database of an index what it is.
 func AboutOf(ctx context.Context, db *DB) (About, error) {
-	a := About{Known: len(db.engine.steps())}
+	a := About{Known: db.base.Format()}
 	began := time.Now()
-	err := db.scans.row(ctx, versionQuery, nil, &a.Database)
+	err := db.base.Scans.Row(ctx, versionQuery, nil, &a.Database)
 	a.RoundTrip = time.Since(began)
 	if err != nil {
-		return a, db.fail("ask for the version", err)
+		return a, db.base.Fail("ask for the version", err)
 	}
-	a.Clock, a.Here = db.now(), time.Now()
-	err = db.scans.each(ctx, true, "SELECT number, name, applied FROM migration ORDER BY number", nil, func(scan scanFunc) (bool, error) {
+	a.Clock, a.Here = db.base.Now(), time.Now()
+	err = db.base.Scans.Each(ctx, true, "SELECT number, name, applied FROM migration ORDER BY number", nil, func(scan engine.Scan) (bool, error) {
 		var m Migration
 		var applied int64
 		if err := scan(&m.Number, &m.Name, &applied); err != nil {
@@ -47,5 +49,5 @@ func AboutOf(ctx context.Context, db *DB) (About, error) {
 		a.Migrations, a.Format = append(a.Migrations, m), m.Number
 		return true, nil
 	})
-	return a, db.fail("list the migrations", err)
+	return a, db.base.Fail("list the migrations", err)
 }

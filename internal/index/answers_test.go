@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -20,7 +21,14 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/places"
+	"github.com/symdepot/symdepot/internal/index/queue"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/tokens"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -198,8 +206,8 @@ type side struct {
 	ctx     context.Context
 	db      *DB
 	clock   *clock
-	numbers []int64 // of transactions
-	jobs    []Job   // with the tokens of their leases
+	numbers []int64     // of transactions
+	jobs    []queue.Job // with the tokens of their leases
 	deleted []string
 	out     []string
 	state   uint64 // after the last write
@@ -209,14 +217,14 @@ type side struct {
 func (s *side) run(fn func(*side, operation) error, writes bool, o operation) string {
 	s.out, s.deleted = nil, nil
 	err := fn(s, o)
-	for _, class := range []error{fs.ErrNotExist, fs.ErrExist, ErrImported, ErrQueueFull, ErrLeaseLost, ErrBusy, ErrCorrupt, ErrUnavailable} {
+	for _, class := range []error{fs.ErrNotExist, fs.ErrExist, contents.ErrImported, queue.ErrQueueFull, queue.ErrLeaseLost, engine.ErrBusy, engine.ErrCorrupt, engine.ErrUnavailable} {
 		if errors.Is(err, class) {
 			s.say("error %v", class)
 			err = nil
 		}
 	}
 	if err != nil {
-		s.say("error %s", strings.ReplaceAll(err.Error(), s.db.engine.name(), "INDEX"))
+		s.say("error %s", strings.ReplaceAll(err.Error(), s.db.base.Name(), "INDEX"))
 	}
 	if writes {
 		after, _ := s.db.Generation(s.ctx)
@@ -267,7 +275,7 @@ func answerKey(n int) string {
 
 // answerEntry is one file of a small set with all kinds of keys; several files
 // share names, ids and contents.
-func answerEntry(n int) Entry {
+func answerEntry(n int) record.Entry {
 	n = answerContent(n)
 	switch n % 5 {
 	case 0:
@@ -284,14 +292,14 @@ func answerEntry(n int) Entry {
 	return figureEntry(n)
 }
 
-func answerScope(n int) Scope {
+func answerScope(n int) record.Scope {
 	switch n % 4 {
 	case 0, 1:
 		return all
 	case 2:
-		return Scope{Products: []string{answerProduct(n / 4)}}
+		return record.Scope{Products: []string{answerProduct(n / 4)}}
 	}
-	return Scope{Products: []string{answerProduct(n / 4), answerProduct(n / 16)}}
+	return record.Scope{Products: []string{answerProduct(n / 4), answerProduct(n / 16)}}
 }
 
 func (s *side) number(n int) int64 {
@@ -301,7 +309,7 @@ func (s *side) number(n int) int64 {
 	return s.numbers[n%len(s.numbers)]
 }
 
-func (s *side) job(n int) (j Job, ok bool) {
+func (s *side) job(n int) (j queue.Job, ok bool) {
 	if len(s.jobs) == 0 {
 		return j, false
 	}
@@ -309,8 +317,8 @@ func (s *side) job(n int) (j Job, ok bool) {
 }
 
 // jobText is a job with its position instead of its id.
-func (s *side) jobText(j Job) string {
-	i := slices.IndexFunc(s.jobs, func(k Job) bool { return k.ID == j.ID })
+func (s *side) jobText(j queue.Job) string {
+	i := slices.IndexFunc(s.jobs, func(k queue.Job) bool { return k.ID == j.ID })
 	j.ID, j.Token = int64(i), ""
 	result := ""
 	if j.Result != nil {
@@ -319,21 +327,26 @@ func (s *side) jobText(j Job) string {
 	return fmt.Sprintf("%+v %s", j, result)
 }
 
-func (s *side) noteJob(j Job) {
-	if i := slices.IndexFunc(s.jobs, func(k Job) bool { return k.ID == j.ID }); i >= 0 {
+func (s *side) noteJob(j queue.Job) {
+	if i := slices.IndexFunc(s.jobs, func(k queue.Job) bool { return k.ID == j.ID }); i >= 0 {
 		s.jobs[i] = j
 	} else {
 		s.jobs = append(s.jobs, j)
 	}
 }
 
-func storedText(h Stored) string {
-	h.id, h.contentID = 0, 0
-	return fmt.Sprintf("%+v", h)
+func storedText(h record.Stored) string {
+	var b strings.Builder
+	for i, v := 0, reflect.ValueOf(h); i < v.NumField(); i++ {
+		if f := v.Type().Field(i); f.IsExported() { // engines number rows on their own
+			fmt.Fprintf(&b, "%s:%+v ", f.Name, v.Field(i).Interface())
+		}
+	}
+	return b.String()
 }
 
-func txText(tx Transaction) string {
-	var origin Origin
+func txText(tx record.Transaction) string {
+	var origin record.Origin
 	if tx.Origin != nil {
 		origin = *tx.Origin
 	}
@@ -373,13 +386,13 @@ func init() {
 }
 
 func (s *side) commit(o operation) error {
-	var entries []Entry
+	var entries []record.Entry
 	for i := range 1 + o.a%4 {
 		entries = append(entries, answerEntry(o.b+i*(o.c%7)))
 	}
-	tx := Tx{Kind: "add", Product: answerProduct(o.c), Version: strconv.Itoa(o.a % 3), Comment: answerKey(o.d), Entries: entries}
+	tx := record.Tx{Kind: "add", Product: answerProduct(o.c), Version: strconv.Itoa(o.a % 3), Comment: answerKey(o.d), Entries: entries}
 	if o.d%9 == 0 {
-		tx.Origin = &Origin{Store: `\\srv\sym`, Number: strconv.Itoa(o.a % 6), Time: s.clock.t}
+		tx.Origin = &record.Origin{Store: `\\srv\sym`, Number: strconv.Itoa(o.a % 6), Time: s.clock.t}
 	}
 	number, err := s.db.Commit(s.ctx, tx, nil)
 	if err == nil {
@@ -397,8 +410,8 @@ func (s *side) remove(o operation) error {
 
 func (s *side) fetch(o operation) error {
 	e := answerEntry(o.a)
-	return s.db.Cached.Put(s.ctx, CachedFile{Source: answerSource(o.b), Product: answerProduct(o.c), Name: e.Object.Name, URL: "http://u/" + strconv.Itoa(o.d%3), Tag: strconv.Itoa(o.d % 2),
-		Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil)
+	return s.db.Cached.Put(s.ctx, contents.CachedFile{Source: answerSource(o.b), Product: answerProduct(o.c), Name: e.Object.Name, URL: "http://u/" + strconv.Itoa(o.d%3), Tag: strconv.Itoa(o.d % 2),
+		Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil)
 }
 
 func (s *side) touch(o operation) error {
@@ -416,7 +429,7 @@ func (s *side) evict(o operation) error {
 }
 
 func (s *side) dropCached(o operation) error {
-	f := CacheFilter{UnusedSince: s.clock.t.Add(-time.Duration(o.b%10) * time.Hour)}
+	f := contents.CacheFilter{UnusedSince: s.clock.t.Add(-time.Duration(o.b%10) * time.Hour)}
 	if o.a%2 == 0 {
 		f.Source = answerSource(o.c)
 	}
@@ -428,13 +441,13 @@ func (s *side) dropCached(o operation) error {
 func (s *side) derive(o operation) error {
 	from := answerEntry(o.a).Ref
 	if o.b%5 == 0 {
-		return s.db.PutDerived(s.ctx, from, Tool{"t", o.c % 3}, nil)
+		return s.db.PutDerived(s.ctx, from, record.Tool{Name: "t", Version: o.c % 3}, nil)
 	}
-	to := Content{ref(100 + o.b%10), int64(o.b % 10)}
+	to := record.Content{Ref: ref(100 + o.b%10), Size: int64(o.b % 10)}
 	if to.Ref == from {
 		return nil
 	}
-	return s.db.PutDerived(s.ctx, from, Tool{"t", o.c % 3}, &to)
+	return s.db.PutDerived(s.ctx, from, record.Tool{Name: "t", Version: o.c % 3}, &to)
 }
 
 func (s *side) forgetDerived(o operation) error {
@@ -485,9 +498,9 @@ func (s *side) flushMisses(o operation) error {
 }
 
 func (s *side) count(o operation) error {
-	var rows []Wanted
+	var rows []misses.Wanted
 	for i := range 1 + o.a%3 {
-		rows = append(rows, Wanted{Name: answerKey(o.b + i), ID: strconv.Itoa(o.c % 20), Client: answerSource(o.d), Kind: []string{"", "pdb"}[o.a%2], Count: int64(1 + o.d%5), Last: s.clock.t})
+		rows = append(rows, misses.Wanted{Name: answerKey(o.b + i), ID: strconv.Itoa(o.c % 20), Client: answerSource(o.d), Kind: []string{"", "pdb"}[o.a%2], Count: int64(1 + o.d%5), Last: s.clock.t})
 	}
 	return s.db.Wanted.Count(s.ctx, rows)
 }
@@ -499,7 +512,7 @@ func (s *side) dropWanted(o operation) error {
 }
 
 func (s *side) enqueue(o operation) error {
-	j := Job{Kind: answerSource(o.a), Key: answerKey(o.b), Variant: o.c % 3, Priority: o.d % 4, MaxAttempts: o.a % 3, MaxQueued: []int{0, 4}[o.b%2]}
+	j := queue.Job{Kind: answerSource(o.a), Key: answerKey(o.b), Variant: o.c % 3, Priority: o.d % 4, MaxAttempts: o.a % 3, MaxQueued: []int{0, 4}[o.b%2]}
 	if o.c%4 == 0 {
 		j.NotBefore = s.clock.t.Add(time.Duration(o.d%20) * time.Minute)
 	}
@@ -510,10 +523,10 @@ func (s *side) enqueue(o operation) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(s.jobs, func(k Job) bool { return k.ID == id }) {
-		s.jobs = append(s.jobs, Job{ID: id})
+	if !slices.ContainsFunc(s.jobs, func(k queue.Job) bool { return k.ID == id }) {
+		s.jobs = append(s.jobs, queue.Job{ID: id})
 	}
-	s.say("job %d, existing %v", slices.IndexFunc(s.jobs, func(k Job) bool { return k.ID == id }), existing)
+	s.say("job %d, existing %v", slices.IndexFunc(s.jobs, func(k queue.Job) bool { return k.ID == id }), existing)
 	return nil
 }
 
@@ -540,7 +553,7 @@ func (s *side) finish(o operation) error {
 		return nil
 	}
 	result := ref(o.b)
-	out := Outcome{Class: []string{"ok", "bad"}[o.b%2], Detail: answerKey(o.c), Result: &result}
+	out := queue.Outcome{Class: []string{"ok", "bad"}[o.b%2], Detail: answerKey(o.c), Result: &result}
 	switch o.d % 5 {
 	case 0:
 		return s.db.Jobs.Complete(s.ctx, j.ID, j.Worker, j.Token, out)
@@ -575,17 +588,17 @@ func (s *side) sweepJobs(o operation) error {
 }
 
 func (s *side) putFailure(o operation) error {
-	return s.db.Jobs.PutFailure(s.ctx, Failure{Source: ref(o.a % 8), Tool: answerSource(o.b), Version: strconv.Itoa(o.c % 2), Class: answerKey(o.c), Detail: answerKey(o.d), Until: s.clock.t.Add(time.Duration(o.d%90) * time.Minute)})
+	return s.db.Jobs.PutFailure(s.ctx, queue.Failure{Source: ref(o.a % 8), Tool: answerSource(o.b), Version: strconv.Itoa(o.c % 2), Class: answerKey(o.c), Detail: answerKey(o.d), Until: s.clock.t.Add(time.Duration(o.d%90) * time.Minute)})
 }
 
 func (s *side) flushFailures(o operation) error {
-	n, err := s.db.Jobs.FlushFailures(s.ctx, FailureFilter{Tool: answerSource(o.a)})
+	n, err := s.db.Jobs.FlushFailures(s.ctx, queue.FailureFilter{Tool: answerSource(o.a)})
 	s.say("%d", n)
 	return err
 }
 
 func (s *side) token(o operation) error {
-	t := TokenRow{ID: strconv.Itoa(o.a % 10), Hash: ref(o.b % 12), Name: answerKey(o.c), Scopes: []string{"read"}}
+	t := tokens.TokenRow{ID: strconv.Itoa(o.a % 10), Hash: ref(o.b % 12), Name: answerKey(o.c), Scopes: []string{"read"}}
 	if o.d%2 == 0 {
 		t.Products = []string{answerProduct(o.d / 2)}
 	}
@@ -600,7 +613,7 @@ func (s *side) revoke(o operation) error {
 }
 
 func (s *side) scrub(o operation) error {
-	if err := s.db.Scrub.Put(s.ctx, ScrubState{Owner: answerKey(o.a), Updated: s.clock.t, Position: int64(o.b), Started: s.clock.t, Contents: int64(o.c)}); err != nil {
+	if err := s.db.Scrub.Put(s.ctx, places.ScrubState{Owner: answerKey(o.a), Updated: s.clock.t, Position: int64(o.b), Started: s.clock.t, Contents: int64(o.c)}); err != nil {
 		return err
 	}
 	st, err := s.db.Scrub.State(s.ctx)
@@ -621,7 +634,7 @@ func (s *side) lookup(o operation) error {
 			s.say("not the newest first")
 		}
 	}
-	return list(s, func(h Hit) string { return fmt.Sprintf("%v %s", h.Role, storedText(h.Stored)) }, hits, err)
+	return list(s, func(h record.Hit) string { return fmt.Sprintf("%v %s", h.Role, storedText(h.Stored)) }, hits, err)
 }
 
 func (s *side) higherAge(o operation) error {
@@ -634,19 +647,19 @@ func (s *side) higherAge(o operation) error {
 	for _, h := range hits {
 		s.say("age %d", h.Object.DebugID.Age)
 	}
-	return list(s, func(h Hit) string { return storedText(h.Stored) }, hits, err)
+	return list(s, func(h record.Hit) string { return storedText(h.Stored) }, hits, err)
 }
 
 func (s *side) find(o operation) error {
 	e := answerEntry(o.a)
-	q := []Query{{Name: symfile.Fold(e.Object.Name)}, {Name: "*o*"}, {IDs: []string{symfile.Fold(e.Aliases[0].ID)}}, {Prefix: symfile.Fold(e.Aliases[0].ID)[:4]}, {Ref: &e.Ref}, {Name: "?oo*", Kind: symfile.PDB}}[o.b%6]
+	q := []record.Query{{Name: symfile.Fold(e.Object.Name)}, {Name: "*o*"}, {IDs: []string{symfile.Fold(e.Aliases[0].ID)}}, {Prefix: symfile.Fold(e.Aliases[0].ID)[:4]}, {Ref: &e.Ref}, {Name: "?oo*", Kind: symfile.PDB}}[o.b%6]
 	named, err := NamedIn(s.ctx, s.db, answerScope(o.c), symfile.Fold(e.Object.Name))
 	if err != nil {
 		return err
 	}
 	s.say("named %+v", named)
 	found, err := s.db.Find(s.ctx, answerScope(o.c), q, 0)
-	return list(s, func(f Found) string { return fmt.Sprint(storedText(f.Stored), f.Transactions) }, found, err)
+	return list(s, func(f record.Found) string { return fmt.Sprint(storedText(f.Stored), f.Transactions) }, found, err)
 }
 
 // objectPages joins all pages of a list of objects: the pages of the engines may differ,
@@ -654,7 +667,7 @@ func (s *side) find(o operation) error {
 func (s *side) objectPages(o operation) error {
 	e := answerEntry(o.a)
 	f := ObjectFilter{Sort: ObjectSort(o.b % 3), Limit: 1 + o.d%5}
-	f.Query = []Query{{}, {Name: symfile.Fold(e.Object.Name)}, {Name: "*o*"}, {Name: "?oo*", Kind: symfile.PDB}, {Ref: &e.Ref}}[o.b%5]
+	f.Query = []record.Query{{}, {Name: symfile.Fold(e.Object.Name)}, {Name: "*o*"}, {Name: "?oo*", Kind: symfile.PDB}, {Ref: &e.Ref}}[o.b%5]
 	switch o.d % 4 {
 	case 1:
 		f.Product = new(answerProduct(o.d))
@@ -663,8 +676,8 @@ func (s *side) objectPages(o operation) error {
 	case 3:
 		f.Since = s.clock.t.Add(-time.Duration(o.b%50) * time.Hour)
 	}
-	if s.db.limits = usualLimits; o.a%2 == 0 {
-		s.db.limits = listLimits{step: 5, few: 3, names: 1000}
+	if s.db.Catalog.limits = usualLimits; o.a%2 == 0 {
+		s.db.Catalog.limits = listLimits{step: 5, few: 3, names: 1000}
 	}
 	var texts []string
 	for {
@@ -713,7 +726,7 @@ func (s *side) listTx(o operation) error {
 }
 
 func (s *side) show(o operation) error {
-	tx, err := s.db.Show(s.ctx, s.number(o.a), func(f TxFile) error {
+	tx, err := s.db.Show(s.ctx, s.number(o.a), func(f record.TxFile) error {
 		s.say("%+v", f)
 		return nil
 	})
@@ -733,7 +746,7 @@ func (s *side) stats(operation) error {
 }
 
 func (s *side) derived(o operation) error {
-	c, err := s.db.Derived(s.ctx, answerEntry(o.a).Ref, Tool{"t", o.b % 3})
+	c, err := s.db.Derived(s.ctx, answerEntry(o.a).Ref, record.Tool{Name: "t", Version: o.b % 3})
 	s.say("%+v", c)
 	return err
 }
@@ -761,7 +774,7 @@ func (s *side) contents(o operation) error {
 }
 
 func (s *side) evictable(o operation) error {
-	f := CacheFilter{Name: []string{"", "foo*", "prog"}[o.a%3]}
+	f := contents.CacheFilter{Name: []string{"", "foo*", "prog"}[o.a%3]}
 	if o.b%2 == 0 {
 		f.Source = answerSource(o.c)
 	}
@@ -786,15 +799,16 @@ func (s *side) misses(o operation) error {
 }
 
 func (s *side) wanted(o operation) error {
-	found, err := all2(s.db.Wanted.List(s.ctx, WantedFilter{Client: []string{"", "msdl"}[o.a%2], Since: s.clock.t.Add(-time.Duration(o.b%100) * time.Hour), Latest: o.c%3 == 0}))
+	found, err := all2(s.db.Wanted.List(s.ctx, misses.WantedFilter{Client: []string{"", "msdl"}[o.a%2], Since: s.clock.t.Add(-time.Duration(o.b%100) * time.Hour), Latest: o.c%3 == 0}))
 	for i := range found {
-		found[i].no = 0 // engines number rows on their own
+		f := &found[i] // engines number rows on their own
+		*f = Wanted{Name: f.Name, ID: f.ID, Kind: f.Kind, Client: f.Client, Count: f.Count, First: f.First, Last: f.Last}
 	}
 	return list(s, plus, found, err)
 }
 
 func (s *side) listJobs(o operation) error {
-	jobs, err := s.db.Jobs.List(s.ctx, JobFilter{Kind: []string{"", "msdl"}[o.a%2], States: [][]JobState{nil, {JobQueued, JobRunning}, {JobFailed}}[o.b%3], Limit: o.c % 6})
+	jobs, err := s.db.Jobs.List(s.ctx, queue.JobFilter{Kind: []string{"", "msdl"}[o.a%2], States: [][]queue.JobState{nil, {queue.JobQueued, queue.JobRunning}, {queue.JobFailed}}[o.b%3], Limit: o.c % 6})
 	for _, j := range jobs {
 		s.say("%s", s.jobText(j))
 	}
@@ -811,7 +825,7 @@ func (s *side) failures(o operation) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	found, err := s.db.Jobs.Failures(s.ctx, FailureFilter{}, 0)
+	found, err := s.db.Jobs.Failures(s.ctx, queue.FailureFilter{}, 0)
 	return list(s, plus, found, err)
 }
 

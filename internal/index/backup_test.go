@@ -9,7 +9,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // TestSnapshotWhileWriting copies an index again and again while others write: each
@@ -27,7 +29,7 @@ func TestSnapshotWhileWriting(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := db.Commit(t.Context(), Tx{Kind: "add", Entries: []Entry{pdb(n), pdb(n + 1)}}, nil); err != nil {
+			if _, err := db.Commit(t.Context(), record.Tx{Kind: "add", Entries: []record.Entry{pdb(n), pdb(n + 1)}}, nil); err != nil {
 				t.Error(err)
 				return
 			}
@@ -91,7 +93,7 @@ func TestTarget(t *testing.T) {
 			for n := range 3 {
 				commitTest(t, db, "", pdb(10+n))
 			}
-			if _, err := OpenTarget(ctx, path); !errors.Is(err, ErrBusy) {
+			if _, err := OpenTarget(ctx, path); !errors.Is(err, engine.ErrBusy) {
 				t.Errorf("an open index was opened alone: %v, want ErrBusy", err)
 			}
 			if err := db.Close(); err != nil {
@@ -102,7 +104,7 @@ func TestTarget(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: OpenTarget: error %v, want no error", before, err)
 		}
-		if _, err := OpenTarget(ctx, path); !errors.Is(err, ErrBusy) {
+		if _, err := OpenTarget(ctx, path); !errors.Is(err, engine.ErrBusy) {
 			t.Errorf("%s: opened meanwhile: %v, want ErrBusy", before, err)
 		}
 		if n, _, err := target.Holds(ctx); err != nil || (n == 3) != (before == "index") {
@@ -141,10 +143,10 @@ func TestTargetRefuses(t *testing.T) {
 	if err := os.WriteFile(path, []byte("This is a text, and longer than one hundred bytes, which is what the header of an SQLite database takes: the library decides by it."), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenTarget(t.Context(), path); !errors.Is(err, ErrCorrupt) {
+	if _, err := OpenTarget(t.Context(), path); !errors.Is(err, engine.ErrCorrupt) {
 		t.Errorf("a text file: %v, want ErrCorrupt", err)
 	}
-	if err := SnapshotFile(t.Context(), path, path+".copy", nil); !errors.Is(err, ErrCorrupt) {
+	if err := SnapshotFile(t.Context(), path, path+".copy", nil); !errors.Is(err, engine.ErrCorrupt) {
 		t.Errorf("copy of a text file: %v, want ErrCorrupt", err)
 	}
 	if err := SnapshotFile(t.Context(), path+".none", path+".copy", nil); !errors.Is(err, fs.ErrNotExist) {

@@ -4,27 +4,28 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
-func cachedFile(source, product string, entries ...Entry) CachedFile {
-	return CachedFile{Source: source, Product: product, Name: entries[0].Object.Name, URL: "https://" + source + "/" + entries[0].Object.Name, Tag: `"t"`,
+func cachedFile(source, product string, entries ...record.Entry) contents.CachedFile {
+	return contents.CachedFile{Source: source, Product: product, Name: entries[0].Object.Name, URL: "https://" + source + "/" + entries[0].Object.Name, Tag: `"t"`,
 		Ref: entries[0].Ref, Size: entries[0].Size, Entries: entries}
 }
 
-func putCached(t testing.TB, db *DB, f CachedFile) {
+func putCached(t testing.TB, db *DB, f contents.CachedFile) {
 	t.Helper()
 	if err := db.Cached.Put(t.Context(), f, nil); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func evictable(t testing.TB, db *DB, f CacheFilter) (list []Cached) {
+func evictable(t testing.TB, db *DB, f contents.CacheFilter) (list []contents.Cached) {
 	t.Helper()
 	for c, err := range db.Cached.Evictable(t.Context(), f) {
 		if err != nil {
@@ -67,9 +68,9 @@ func testCached(t *testing.T) {
 	t.Run("malformed", func(t *testing.T) {
 		wrong := cachedFile("msdl", "P", a)
 		wrong.Size++
-		for name, f := range map[string]CachedFile{
+		for name, f := range map[string]contents.CachedFile{
 			"size differs from the entry's": wrong, "no entries": {Source: "x", Ref: a.Ref}, "no source": cachedFile("", "P", a),
-			"entry of another content": {Source: "x", Ref: b.Ref, Size: b.Size, Entries: []Entry{a}},
+			"entry of another content": {Source: "x", Ref: b.Ref, Size: b.Size, Entries: []record.Entry{a}},
 		} {
 			if err := db.Cached.Put(t.Context(), f, nil); err == nil {
 				t.Errorf("Put of a file with %s succeeded, want an error", name)
@@ -87,14 +88,14 @@ func testCached(t *testing.T) {
 			t.Fatalf("lookup: %+v, want one hit of msdl, %s, added at %v", hits, a.Path, c.t)
 		}
 		for s, want := range map[string]int{"P": 1, "": 0, "Q": 0} {
-			if hits := lookupEntry(t, db, Scope{Products: []string{s}}, a); len(hits) != want {
+			if hits := lookupEntry(t, db, record.Scope{Products: []string{s}}, a); len(hits) != want {
 				t.Errorf("lookup in the scope of product %q: %d hits, want %d", s, len(hits), want)
 			}
 		}
 		if ages, err := db.HigherAge(t.Context(), all, "foo1.pdb", a.Object.DebugID.GUID.Lower(), 0); err != nil || len(ages) != 1 || ages[0].Source != "msdl" {
 			t.Errorf("HigherAge: %+v, error %v; want one hit of msdl", ages, err)
 		}
-		if found, err := db.Find(t.Context(), all, Query{Name: "foo1.pdb"}, 0); err != nil || len(found) != 1 || len(found[0].Transactions) != 0 || found[0].Source != "msdl" {
+		if found, err := db.Find(t.Context(), all, record.Query{Name: "foo1.pdb"}, 0); err != nil || len(found) != 1 || len(found[0].Transactions) != 0 || found[0].Source != "msdl" {
 			t.Errorf("Find: %+v, error %v; want one file of msdl without transactions", found, err)
 		}
 	})
@@ -145,7 +146,7 @@ func testCached(t *testing.T) {
 		putCached(t, db, cachedFile("msdl", "R", a))
 		for s, want := range map[string]string{"P": "", "Q": "other", "R": "msdl"} {
 			source := ""
-			if hits := lookupEntry(t, db, Scope{Products: []string{s}}, a); len(hits) == 1 {
+			if hits := lookupEntry(t, db, record.Scope{Products: []string{s}}, a); len(hits) == 1 {
 				source = hits[0].Source
 			}
 			if source != want {
@@ -190,17 +191,17 @@ func testEvict(t *testing.T) {
 	})
 	t.Run("order", func(t *testing.T) {
 		for _, o := range []struct {
-			f    CacheFilter
+			f    contents.CacheFilter
 			want []int
 		}{
-			{CacheFilter{}, []int{1, 2, 3, 4, 5, 0}},
-			{CacheFilter{Source: "one"}, []int{2, 4, 0}},
-			{CacheFilter{UnusedSince: start.Add(-3 * time.Hour)}, []int{1, 2, 3}},
-			{CacheFilter{Name: "foo[13].pdb"}, nil},
-			{CacheFilter{Name: "foo?.pdb", Source: "two"}, []int{1, 3, 5}},
-			{CacheFilter{ID: symfile.Fold(pdb(3).Aliases[0].ID)}, []int{3}},
-			{CacheFilter{ID: symfile.Fold(pdb(3).Aliases[0].ID), Source: "two"}, []int{3}},
-			{CacheFilter{ID: symfile.Fold(pdb(3).Aliases[0].ID), Source: "one"}, nil},
+			{contents.CacheFilter{}, []int{1, 2, 3, 4, 5, 0}},
+			{contents.CacheFilter{Source: "one"}, []int{2, 4, 0}},
+			{contents.CacheFilter{UnusedSince: start.Add(-3 * time.Hour)}, []int{1, 2, 3}},
+			{contents.CacheFilter{Name: "foo[13].pdb"}, nil},
+			{contents.CacheFilter{Name: "foo?.pdb", Source: "two"}, []int{1, 3, 5}},
+			{contents.CacheFilter{ID: symfile.Fold(pdb(3).Aliases[0].ID)}, []int{3}},
+			{contents.CacheFilter{ID: symfile.Fold(pdb(3).Aliases[0].ID), Source: "two"}, []int{3}},
+			{contents.CacheFilter{ID: symfile.Fold(pdb(3).Aliases[0].ID), Source: "one"}, nil},
 		} {
 			var got []int
 			for _, e := range evictable(t, db, o.f) {
@@ -213,7 +214,7 @@ func testEvict(t *testing.T) {
 	})
 	t.Run("stats", func(t *testing.T) {
 		stats, err := db.Cached.Stats(t.Context())
-		want := []CachedStats{{"one", 3, 1000 + 1002 + 1004, start.Add(-4 * time.Hour)}, {"two", 3, 1001 + 1003 + 1005, start.Add(-5 * time.Hour)}}
+		want := []contents.CachedStats{{Source: "one", Files: 3, Bytes: 1000 + 1002 + 1004, Oldest: start.Add(-4 * time.Hour)}, {Source: "two", Files: 3, Bytes: 1001 + 1003 + 1005, Oldest: start.Add(-5 * time.Hour)}}
 		if err != nil || !slices.Equal(stats, want) {
 			t.Errorf("Stats: %+v, error %v; want %+v", stats, err, want)
 		}
@@ -221,7 +222,7 @@ func testEvict(t *testing.T) {
 	t.Run("derived contents of evicted files", func(t *testing.T) {
 		// 51 is derived from 2 and 3, so it stays with 3.
 		for _, d := range []struct{ source, result int }{{1, 50}, {2, 51}, {3, 51}, {3, 4}} {
-			if err := db.PutDerived(t.Context(), refs[d.source], Tool{"t", d.result}, &Content{ref(d.result), int64(1000 + d.result)}); err != nil {
+			if err := db.PutDerived(t.Context(), refs[d.source], record.Tool{Name: "t", Version: d.result}, &record.Content{Ref: ref(d.result), Size: int64(1000 + d.result)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -252,7 +253,7 @@ func testEvict(t *testing.T) {
 			t.Errorf("Evict: %d files, %d bytes, deleted %x, error %v; want one of 1004 bytes and nothing deleted", n, size, deleted, err)
 		}
 		clean(t, db)
-		if n, size, err := db.Cached.Drop(t.Context(), CacheFilter{Source: "two", Name: "foo3*"}, del); n != 1 || size != 1003 || err != nil || !slices.Contains(deleted, ref(51)) {
+		if n, size, err := db.Cached.Drop(t.Context(), contents.CacheFilter{Source: "two", Name: "foo3*"}, del); n != 1 || size != 1003 || err != nil || !slices.Contains(deleted, ref(51)) {
 			t.Errorf("Drop: %d files, %d bytes, deleted %x, error %v; want one of 1003 bytes, with %x deleted", n, size, deleted, err, ref(51))
 		}
 		clean(t, db)
@@ -279,36 +280,4 @@ func testEvict(t *testing.T) {
 		}
 		clean(t, db)
 	})
-}
-
-// BenchmarkCached enters and evicts files of a source that has many already.
-func BenchmarkCached(b *testing.B) {
-	for _, many := range []int{100, 20_000} {
-		db := openTest(b, Options{})
-		for n := range many {
-			e := figureEntry(n)
-			if err := db.updateUnsynced(b.Context(), "fill", func(w *write) error {
-				c := commit{write: w, now: db.now()}
-				if err := c.cached(CachedFile{Source: "s", Name: "n", Ref: e.Ref, Size: e.Size, Fetched: db.now(), Entries: []Entry{e}}); err != nil {
-					return err
-				}
-				return c.count()
-			}); err != nil {
-				b.Fatal(err)
-			}
-		}
-		b.Run(strconv.Itoa(many), func(b *testing.B) {
-			n := many
-			for b.Loop() {
-				e := figureEntry(n)
-				n++
-				if err := db.Cached.Put(b.Context(), CachedFile{Source: "s", Name: "n", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
-					b.Fatal(err)
-				}
-				if n, _, err := db.Cached.Evict(b.Context(), []blob.Ref{e.Ref}, func(blob.Ref) error { return nil }); n != 1 || err != nil {
-					b.Fatalf("Evict: %v, error %v; want 1", n, err)
-				}
-			}
-		})
-	}
 }

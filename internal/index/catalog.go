@@ -10,13 +10,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // Catalog is the part of the index for lists that people read in pages. A page begins
 // after the last row of the page before it, by sort key and id: rows that are added or
 // removed meanwhile neither repeat nor skip others.
-type Catalog struct{ db *DB }
+type Catalog struct {
+	db     *engine.Database
+	limits listLimits
+}
+
+// NewCatalog returns the catalog of an index in a database.
+func NewCatalog(db *engine.Database) Catalog { return Catalog{db, usualLimits} }
 
 // ObjectSort is the order of a list of objects.
 type ObjectSort uint8
@@ -39,11 +47,11 @@ type ObjectKey struct {
 // ObjectFilter selects objects; the zero value selects all. IDs, Prefix and Ref select
 // together the objects that match any of them; Name then is an alternative to them.
 type ObjectFilter struct {
-	Query           // what the text of a search means; Name may be a pattern
-	Product *string // visible in it; nil is any
-	Arch    string
-	Feature string    // one of the words
-	Since   time.Time // a transaction holds it that is not older, or it was downloaded since
+	record.Query         // what the text of a search means; Name may be a pattern
+	Product      *string // visible in it; nil is any
+	Arch         string
+	Feature      string    // one of the words
+	Since        time.Time // a transaction holds it that is not older, or it was downloaded since
 	// Fetched selects cached files (true), or the others; nil is any.
 	Fetched *bool
 	Sort    ObjectSort
@@ -80,10 +88,10 @@ var ErrShortPattern = fmt.Errorf("the depot has more than %d names: a pattern th
 
 // Objects returns a page of the objects in the scope that f selects. next is where the
 // next page begins; nil: there is none.
-func (c Catalog) Objects(ctx context.Context, scope Scope, f ObjectFilter) (list []Found, next *ObjectKey, err error) {
-	w := objectWalk{db: c.db, f: f}
+func (c Catalog) Objects(ctx context.Context, scope record.Scope, f ObjectFilter) (list []record.Found, next *ObjectKey, err error) {
+	w := objectWalk{Catalog: c, f: f}
 	if err := w.see(ctx, scope); err != nil || w.none {
-		return nil, nil, c.db.fail("list objects", err)
+		return nil, nil, c.db.Fail("list objects", err)
 	}
 	rows, next, err := w.page(ctx)
 	if err == nil {
@@ -93,7 +101,7 @@ func (c Catalog) Objects(ctx context.Context, scope Scope, f ObjectFilter) (list
 		}
 		list, err = c.load(ctx, w.seen, ids)
 	}
-	return list, next, c.db.fail("list objects", err)
+	return list, next, c.db.Fail("list objects", err)
 }
 
 // visibility is a scope as ids of products. Its texts are conditions without
@@ -104,18 +112,18 @@ type visibility struct {
 }
 
 // visibility looks up the products of a scope; product, if not nil, is the only one.
-func (c Catalog) visibility(ctx context.Context, scope Scope, product *string) (v visibility, err error) {
+func (c Catalog) visibility(ctx context.Context, scope record.Scope, product *string) (v visibility, err error) {
 	switch {
 	case product != nil && !scope.All && !slices.Contains(scope.Products, *product):
 		return v, nil
 	case product != nil:
-		scope = Scope{Products: []string{*product}}
+		scope = record.Scope{Products: []string{*product}}
 	case scope.All:
 		return visibility{all: true}, nil
 	}
-	where, args := scope.where("id", nil)
-	err = c.db.scans.each(ctx, scope.few(), "SELECT id FROM product WHERE 1 = 1"+where+" ORDER BY id", args,
-		func(scan scanFunc) (bool, error) {
+	where, args := scope.Where("id", nil)
+	err = c.db.Scans.Each(ctx, scope.Few(), "SELECT id FROM product WHERE 1 = 1"+where+" ORDER BY id", args,
+		func(scan engine.Scan) (bool, error) {
 			var id int64
 			err := scan(&id)
 			v.products = append(v.products, id)
@@ -159,15 +167,9 @@ func idList(ids []int64) string {
 	return string(b)
 }
 
-// likeEscaper escapes what LIKE treats specially, and translates wildcards.
-var likeEscaper = strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%", "?", "_")
-
-// isPattern reports whether a name has wildcards.
-func isPattern(name string) bool { return strings.ContainsAny(name, "*?") }
-
 // objectWalk reads one page of a list of objects.
 type objectWalk struct {
-	db   *DB
+	Catalog
 	f    ObjectFilter
 	name string // that of the filter, as it is stored
 	seen visibility
@@ -180,21 +182,21 @@ type objectWalk struct {
 }
 
 // see prepares the conditions.
-func (w *objectWalk) see(ctx context.Context, scope Scope) (err error) {
-	if w.seen, err = w.db.Catalog.visibility(ctx, scope, w.f.Product); err != nil || w.seen.none() {
+func (w *objectWalk) see(ctx context.Context, scope record.Scope) (err error) {
+	if w.seen, err = w.visibility(ctx, scope, w.f.Product); err != nil || w.seen.none() {
 		w.none = true
 		return err
 	}
-	w.name = text(w.f.Name)
+	w.name = engine.Text(w.f.Name)
 	f := &w.f
 	if f.Kind != symfile.KindUnknown {
 		w.cond += " AND o.kind = " + w.arg(f.Kind)
 	}
 	if f.Arch != "" {
-		w.cond += " AND o.arch = " + w.arg(text(f.Arch))
+		w.cond += " AND o.arch = " + w.arg(engine.Text(f.Arch))
 	}
 	if f.Feature != "" {
-		w.cond += " AND ' ' || o.features || ' ' LIKE " + w.arg("% "+likeEscaper.Replace(text(f.Feature))+" %") + ` ESCAPE '\'`
+		w.cond += " AND ' ' || o.features || ' ' LIKE " + w.arg("% "+record.LikeEscaper.Replace(engine.Text(f.Feature))+" %") + ` ESCAPE '\'`
 	}
 	if f.Fetched != nil {
 		not := ""
@@ -227,12 +229,12 @@ func (w *objectWalk) rejects() bool {
 func (w *objectWalk) page(ctx context.Context) (rows []ObjectKey, next *ObjectKey, err error) {
 	f := &w.f
 	byID := len(f.IDs) > 0 || f.Prefix != "" || f.Ref != nil
-	if !byID && isPattern(w.name) {
-		if err := w.db.Catalog.checkPattern(ctx, w.name); err != nil {
+	if !byID && record.IsPattern(w.name) {
+		if err := w.checkPattern(ctx, w.name); err != nil {
 			return nil, nil, err
 		}
 	}
-	exact := w.name != "" && !isPattern(w.name)
+	exact := w.name != "" && !record.IsPattern(w.name)
 	sources := w.candidates(byID)
 	switch {
 	case byID:
@@ -271,7 +273,7 @@ func (w *objectWalk) mayBeFew(exact bool) bool {
 	case BySize:
 		return true
 	case ByAdded:
-		return isPattern(w.name)
+		return record.IsPattern(w.name)
 	}
 	return !exact && !w.seen.all && w.rejects()
 }
@@ -279,7 +281,7 @@ func (w *objectWalk) mayBeFew(exact bool) bool {
 // checkPattern returns ErrShortPattern if a pattern would be compared with too many
 // names.
 func (c Catalog) checkPattern(ctx context.Context, pattern string) error {
-	if literalPrefix(pattern, "*?") != "" || strings.Trim(pattern, "*") == "" {
+	if record.LiteralPrefix(pattern, "*?") != "" || strings.Trim(pattern, "*") == "" {
 		return nil
 	}
 	run := 0
@@ -291,9 +293,9 @@ func (c Catalog) checkPattern(ctx context.Context, pattern string) error {
 			return nil
 		}
 	}
-	most := c.db.limits.names
+	most := c.limits.names
 	var many bool
-	if err := c.db.scans.row(ctx, "SELECT EXISTS (SELECT 1 FROM listed_name WHERE product_id = 0 LIMIT 1 OFFSET $1)",
+	if err := c.db.Scans.Row(ctx, "SELECT EXISTS (SELECT 1 FROM listed_name WHERE product_id = 0 LIMIT 1 OFFSET $1)",
 		[]any{most}, &many); err != nil {
 		return err
 	}
@@ -324,15 +326,15 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 	const keys = "lookup l JOIN object o ON o.id = l.object_id"
 	f := &w.f
 	for _, id := range f.IDs {
-		list = append(list, source{from: keys, cond: "l.id = %s", args: []any{text(id)}})
+		list = append(list, source{from: keys, cond: "l.id = %s", args: []any{engine.Text(id)}})
 	}
 	if f.Prefix != "" {
-		list = append(list, source{from: keys, cond: "l.id >= %s AND l.id < %s", args: []any{text(f.Prefix), prefixEnd(text(f.Prefix))}})
+		list = append(list, source{from: keys, cond: "l.id >= %s AND l.id < %s", args: []any{engine.Text(f.Prefix), record.PrefixEnd(engine.Text(f.Prefix))}})
 	}
 	if f.Ref != nil {
 		list = append(list, source{from: "content k JOIN object o ON o.content_id = k.id", cond: "k.sha256 = %s", args: []any{f.Ref[:]}})
 	}
-	if from, to, ok := refRange(f.RefPrefix); ok {
+	if from, to, ok := record.RefRange(f.RefPrefix); ok {
 		list = append(list, source{from: "content k JOIN object o ON o.content_id = k.id",
 			cond: "k.sha256 >= %s AND k.sha256 <= %s", args: []any{from[:], to[:]}})
 	}
@@ -340,7 +342,7 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 		return []source{w.withName(*w.within)}
 	}
 	switch {
-	case w.name != "" && (byID || !isPattern(w.name)):
+	case w.name != "" && (byID || !record.IsPattern(w.name)):
 		return append(list, source{from: "object o", cond: "o.name_fold = %s", args: []any{w.name}})
 	case byID:
 		return list
@@ -361,11 +363,11 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 // its arguments.
 func (w *objectWalk) names(after string, lists []int64) (string, []any) {
 	cond, args := "name > %s", []any{after}
-	if p := literalPrefix(w.name, "*?"); p != "" {
-		cond, args = cond+" AND name >= %s AND name < %s", append(args, p, prefixEnd(p))
+	if p := record.LiteralPrefix(w.name, "*?"); p != "" {
+		cond, args = cond+" AND name >= %s AND name < %s", append(args, p, record.PrefixEnd(p))
 	}
-	if w.name != "" && strings.Trim(w.name, "*") != literalPrefix(w.name, "*?") {
-		cond, args = cond+` AND name LIKE %s ESCAPE '\'`, append(args, likeEscaper.Replace(w.name))
+	if w.name != "" && strings.Trim(w.name, "*") != record.LiteralPrefix(w.name, "*?") {
+		cond, args = cond+` AND name LIKE %s ESCAPE '\'`, append(args, record.LikeEscaper.Replace(w.name))
 	}
 	var parts []string
 	var all []any
@@ -379,8 +381,8 @@ func (w *objectWalk) names(after string, lists []int64) (string, []any) {
 // withName adds the condition that the name of objects o fits.
 func (w *objectWalk) withName(s source) source {
 	switch {
-	case isPattern(w.name):
-		s.cond, s.args = s.cond+` AND o.name_fold LIKE %s ESCAPE '\'`, append(s.args, likeEscaper.Replace(w.name))
+	case record.IsPattern(w.name):
+		s.cond, s.args = s.cond+` AND o.name_fold LIKE %s ESCAPE '\'`, append(s.args, record.LikeEscaper.Replace(w.name))
 	case w.name != "":
 		s.cond, s.args = s.cond+" AND o.name_fold = %s", append(s.args, w.name)
 	}
@@ -400,7 +402,7 @@ func marks(query string, before int) string {
 func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKey, err error) {
 	have := make(map[int64]bool)
 	for _, s := range sources {
-		list, err := w.rows(ctx, s, "o.id DESC", w.db.limits.few)
+		list, err := w.rows(ctx, s, "o.id DESC", w.limits.few)
 		if err != nil {
 			return nil, err
 		}
@@ -418,7 +420,7 @@ func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKe
 func (w *objectWalk) isFew(ctx context.Context, s source) (few bool, err error) {
 	few = true
 	query := marks(s.ids()+" LIMIT 1 OFFSET %s", 0)
-	err = w.db.scans.each(ctx, false, query, append(slices.Clone(s.args), w.db.limits.few), func(scanFunc) (bool, error) {
+	err = w.db.Scans.Each(ctx, false, query, append(slices.Clone(s.args), w.limits.few), func(engine.Scan) (bool, error) {
 		few = false
 		return false, nil
 	})
@@ -497,7 +499,7 @@ func (w *objectWalk) rows(ctx context.Context, s source, order string, limit int
 		visible = "1 = 1"
 	}
 	query = marks(query, len(w.args)) + visible + w.cond + " ORDER BY " + order + " LIMIT " + strconv.Itoa(limit)
-	err = w.db.scans.each(ctx, false, query, slices.Concat(w.args, s.args), func(scan scanFunc) (bool, error) {
+	err = w.db.Scans.Each(ctx, false, query, slices.Concat(w.args, s.args), func(scan engine.Scan) (bool, error) {
 		var k ObjectKey
 		err := scan(&k.ID, &k.Name, &k.Size)
 		list = append(list, k)
@@ -506,9 +508,9 @@ func (w *objectWalk) rows(ctx context.Context, s source, order string, limit int
 	return list, err
 }
 
-// bound reads the key of the row w.db.limits.step rows on, if there is one.
+// bound reads the key of the row w.limits.step rows on, if there is one.
 func (w *objectWalk) bound(ctx context.Context, query string, from, dest any) (found bool, err error) {
-	err = w.db.scans.each(ctx, true, query, []any{from, w.db.limits.step}, func(scan scanFunc) (bool, error) {
+	err = w.db.Scans.Each(ctx, true, query, []any{from, w.limits.step}, func(scan engine.Scan) (bool, error) {
 		found = true
 		return false, scan(dest)
 	})
@@ -549,7 +551,7 @@ func (w *objectWalk) byName(ctx context.Context) (rows []ObjectKey, next *Object
 		var last string
 		found := false
 		query := marks("SELECT k.name FROM "+names+" CROSS JOIN object o WHERE o.name_fold = k.name ORDER BY k.name LIMIT 1 OFFSET %s", 0)
-		if err := w.db.scans.each(ctx, false, query, append(slices.Clone(args), w.db.limits.step), func(scan scanFunc) (bool, error) {
+		if err := w.db.Scans.Each(ctx, false, query, append(slices.Clone(args), w.limits.step), func(scan engine.Scan) (bool, error) {
 			found = true
 			return false, scan(&last)
 		}); err != nil {
@@ -577,8 +579,8 @@ func (w *objectWalk) nextName(ctx context.Context, after string) (end *ObjectKey
 		return &ObjectKey{Name: after}, nil
 	}
 	for _, product := range w.seen.products {
-		if err := w.db.scans.each(ctx, true, "SELECT name FROM listed_name WHERE product_id = $1 AND name > $2 ORDER BY name LIMIT 1",
-			[]any{product, after}, func(scan scanFunc) (bool, error) {
+		if err := w.db.Scans.Each(ctx, true, "SELECT name FROM listed_name WHERE product_id = $1 AND name > $2 ORDER BY name LIMIT 1",
+			[]any{product, after}, func(scan engine.Scan) (bool, error) {
 				k := ObjectKey{ID: math.MaxInt64} // before all objects of the name
 				err := scan(&k.Name)
 				if end == nil || k.Name < end.Name {
@@ -599,7 +601,7 @@ func (w *objectWalk) byNames(ctx context.Context, rows []ObjectKey, lists []int6
 		var list []string
 		names, args := w.names(after, lists)
 		names = marks("SELECT name FROM "+names+" ORDER BY name LIMIT "+strconv.Itoa(w.f.Limit+1), 0)
-		if err := w.db.scans.each(ctx, false, names, args, func(scan scanFunc) (bool, error) {
+		if err := w.db.Scans.Each(ctx, false, names, args, func(scan engine.Scan) (bool, error) {
 			var name string
 			err := scan(&name)
 			list = append(list, name)
@@ -621,7 +623,7 @@ func (w *objectWalk) byNames(ctx context.Context, rows []ObjectKey, lists []int6
 		if len(list) <= w.f.Limit {
 			break
 		}
-		if looked > w.db.limits.step/10 && len(rows) <= w.f.Limit {
+		if looked > w.limits.step/10 && len(rows) <= w.f.Limit {
 			return rows, &ObjectKey{Name: after}, nil
 		}
 	}
@@ -661,13 +663,13 @@ func (w *objectWalk) byAddedTo(ctx context.Context) (rows []ObjectKey, next *Obj
 	if before <= 0 {
 		before = math.MaxInt64
 	}
-	for n, looked := w.f.Limit+1, 0; ; n = min(4*n, w.db.limits.few) {
+	for n, looked := w.f.Limit+1, 0; ; n = min(4*n, w.limits.few) {
 		var ids []int64
 		more := false
 		for _, product := range w.seen.products {
 			of := 0
-			if err := w.db.scans.each(ctx, true, "SELECT object_id FROM seen WHERE product_id = $1 AND object_id < $2 "+
-				"ORDER BY object_id DESC LIMIT $3", []any{product, before, n}, func(scan scanFunc) (bool, error) {
+			if err := w.db.Scans.Each(ctx, true, "SELECT object_id FROM seen WHERE product_id = $1 AND object_id < $2 "+
+				"ORDER BY object_id DESC LIMIT $3", []any{product, before, n}, func(scan engine.Scan) (bool, error) {
 				var id int64
 				err := scan(&id)
 				ids = append(ids, id)
@@ -695,7 +697,7 @@ func (w *objectWalk) byAddedTo(ctx context.Context) (rows []ObjectKey, next *Obj
 		case !more || len(rows) > w.f.Limit:
 			rows, next = w.limit(rows, nil)
 			return rows, next, nil
-		case looked >= w.db.limits.step:
+		case looked >= w.limits.step:
 			return rows, &ObjectKey{ID: before}, nil
 		}
 	}
@@ -737,47 +739,47 @@ func (w *objectWalk) bySize(ctx context.Context) (rows []ObjectKey, next *Object
 
 // load reads objects in the order of the ids, with their newest transactions. Objects
 // that are no longer visible are left out.
-func (c Catalog) load(ctx context.Context, v visibility, ids []int64) ([]Found, error) {
+func (c Catalog) load(ctx context.Context, v visibility, ids []int64) ([]record.Found, error) {
 	list, err := c.loadVia(ctx, "SELECT max(s.tx_id) FROM seen s WHERE s.object_id = o.id"+v.in("s.product_id"), nil, ids)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
 	holders, err := c.holders(ctx, v, ids)
 	for i := range list {
-		list[i].Transactions = holders[list[i].id]
+		list[i].Transactions = holders[list[i].Row()]
 	}
 	return list, err
 }
 
 // loadVia reads objects as a transaction holds them, which a query selects for object
 // o.
-func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []int64) ([]Found, error) {
+func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []int64) ([]record.Found, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
 	type loaded struct {
-		Found
+		record.Found
 		seq int64
 	}
 	have := make(map[int64]loaded, len(ids))
-	err := c.db.scans.each(ctx, false, "SELECT "+objectColumns+", "+fileColumns+`, f.seq, p.name
+	err := c.db.Scans.Each(ctx, false, "SELECT "+record.ObjectColumns+", "+record.FileColumns+`, f.seq, p.name
 		FROM object o JOIN content c ON c.id = o.content_id
 		JOIN tx_file f ON f.object_id = o.id AND f.tx_id = (`+newest+`)
 		JOIN tx t ON t.id = f.tx_id JOIN product p ON p.id = t.product_id WHERE o.id IN (`+idList(ids)+")", args,
-		func(scan scanFunc) (bool, error) {
+		func(scan engine.Scan) (bool, error) {
 			var l loaded
-			if err := scanStored(scan, &l.Stored, &l.seq, &l.Product); err != nil {
+			if err := record.ScanStored(scan, &l.Stored, &l.seq, &l.Product); err != nil {
 				return false, err
 			}
-			if old, ok := have[l.id]; !ok || l.seq < old.seq {
-				have[l.id] = l
+			if old, ok := have[l.Row()]; !ok || l.seq < old.seq {
+				have[l.Row()] = l
 			}
 			return true, nil
 		})
 	if err != nil {
 		return nil, err
 	}
-	list := make([]Found, 0, len(ids))
+	list := make([]record.Found, 0, len(ids))
 	for _, id := range ids {
 		if l, ok := have[id]; ok {
 			list = append(list, l.Found)
@@ -790,7 +792,7 @@ func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []i
 // each.
 func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[int64][]int64, error) {
 	list := make(map[int64][]int64, len(ids))
-	each := func(scan scanFunc) (bool, error) {
+	each := func(scan engine.Scan) (bool, error) {
 		var object, tx int64
 		err := scan(&object, &tx)
 		list[object] = append(list[object], tx)
@@ -801,14 +803,14 @@ func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[in
 		join = " JOIN tx t ON t.id = f.tx_id" + v.in("t.product_id")
 	}
 	if c.lateral() {
-		return list, c.db.scans.each(ctx, false, "SELECT k.id, h.tx_id FROM unnest(ARRAY["+idList(ids)+`]::bigint[]) AS k(id)
+		return list, c.db.Scans.Each(ctx, false, "SELECT k.id, h.tx_id FROM unnest(ARRAY["+idList(ids)+`]::bigint[]) AS k(id)
 			CROSS JOIN LATERAL (SELECT DISTINCT f.tx_id FROM tx_file f`+join+" WHERE f.object_id = k.id AND f.tx_id > 0 "+
 			"ORDER BY f.tx_id DESC LIMIT "+strconv.Itoa(ListedTransactions)+") AS h ORDER BY k.id, h.tx_id DESC", nil, each)
 	}
 	query := "SELECT DISTINCT f.object_id, f.tx_id FROM tx_file f" + join + " WHERE f.object_id = $1 AND f.tx_id > 0 " +
 		"ORDER BY f.tx_id DESC LIMIT " + strconv.Itoa(ListedTransactions)
 	for _, id := range ids {
-		if err := c.db.scans.each(ctx, v.all, query, []any{id}, each); err != nil {
+		if err := c.db.Scans.Each(ctx, v.all, query, []any{id}, each); err != nil {
 			return nil, err
 		}
 	}
@@ -817,6 +819,5 @@ func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[in
 
 // lateral reports whether a join can depend on the row before it.
 func (c Catalog) lateral() bool {
-	_, is := c.db.engine.(*postgres)
-	return is
+	return c.db.Shared()
 }

@@ -14,12 +14,17 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/glob"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/lifecycle"
+	"github.com/symdepot/symdepot/internal/index/misses"
+	"github.com/symdepot/symdepot/internal/index/queue"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // listed is an object as a test knows it.
 type listed struct {
-	Entry
+	record.Entry
 	n        int // the order of adding
 	products []string
 	fetched  bool // no transaction holds it
@@ -28,12 +33,12 @@ type listed struct {
 
 // listedEntry is the entry of object n: names, kinds, architectures, features and sizes
 // repeat in different periods.
-func listedEntry(n int) Entry {
+func listedEntry(n int) record.Entry {
 	o := symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: fmt.Sprintf("Lib%c_%d%%.pdb", 'a'+n%7, n%3), DebugID: debugid.ID{GUID: debugid.GUID{byte(n), byte(n >> 8), 15: 7}, Age: 1}}
 	if n%4 == 0 {
 		o.Kind, o.Role, o.Name, o.CodeID = symfile.PE, symfile.Executable, fmt.Sprintf("render%d.dll", n%5), fmt.Sprintf("%08X1000", n+1)
 	}
-	e := Entry{Object: o, Ref: ref(10_000 + n), Size: int64(100 * (n % 9)), Aliases: o.Aliases(), Path: fmt.Sprintf("/b/%d", n), Arch: "x64"}
+	e := record.Entry{Object: o, Ref: ref(10_000 + n), Size: int64(100 * (n % 9)), Aliases: o.Aliases(), Path: fmt.Sprintf("/b/%d", n), Arch: "x64"}
 	if n%5 == 0 {
 		e.Arch = "arm64"
 	}
@@ -50,7 +55,7 @@ func fillLists(t *testing.T, db *DB, c *clock) (list []listed) {
 	n := 0
 	for round := range 12 {
 		c.hours(1)
-		var entries []Entry
+		var entries []record.Entry
 		for range 15 {
 			entries = append(entries, listedEntry(n))
 			list = append(list, listed{Entry: listedEntry(n), n: n, products: products[round%3 : round%3+1], at: c.t})
@@ -72,7 +77,7 @@ func fillLists(t *testing.T, db *DB, c *clock) (list []listed) {
 	c.hours(1)
 	for range 5 {
 		e := listedEntry(n)
-		if err := db.Cached.Put(t.Context(), CachedFile{Source: "up", Name: e.Object.Name, URL: "http://up/" + e.Object.Name, Tag: "t", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+		if err := db.Cached.Put(t.Context(), contents.CachedFile{Source: "up", Name: e.Object.Name, URL: "http://up/" + e.Object.Name, Tag: "t", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		list = append(list, listed{Entry: e, n: n, products: []string{""}, fetched: true, at: c.t})
@@ -82,7 +87,7 @@ func fillLists(t *testing.T, db *DB, c *clock) (list []listed) {
 }
 
 // pagesOf joins all pages of a list.
-func pagesOf(t *testing.T, db *DB, scope Scope, f ObjectFilter) (list []Found) {
+func pagesOf(t *testing.T, db *DB, scope record.Scope, f ObjectFilter) (list []record.Found) {
 	t.Helper()
 	for range 2000 {
 		page, next, err := db.Catalog.Objects(t.Context(), scope, f)
@@ -111,15 +116,15 @@ func TestPagesNameNobodyElse(t *testing.T) { onEngines(t, testPagesNameNobodyEls
 
 func testPagesNameNobodyElse(t *testing.T) {
 	db := openTest(t, newClock().options())
-	db.limits = listLimits{step: 3, few: 5, names: 1000}
-	var scope Scope
+	db.Catalog.limits = listLimits{step: 3, few: 5, names: 1000}
+	var scope record.Scope
 	for i := range unionProducts + 2 {
 		e := listedEntry(4*i + 1)
 		e.Object.Name = fmt.Sprintf("%c-ours.pdb", 'b'+2*i)
 		scope.Products = append(scope.Products, fmt.Sprintf("p%d", i))
 		commitTest(t, db, scope.Products[i], e)
 	}
-	var theirs []Entry
+	var theirs []record.Entry
 	for i := range 60 {
 		e := listedEntry(1000 + i)
 		e.Object.Name = fmt.Sprintf("%c-secret%02d.pdb", 'a'+i%26, i)
@@ -159,27 +164,27 @@ func testObjectPages(t *testing.T) {
 	db := openTest(t, c.options())
 	list := fillLists(t, db, c)
 	product, none, fetched, added := "A", "no such product", true, false
-	long := Scope{Products: []string{"A", "1", "2", "3", "4", "5", "6", "7", "8", "9"}}
-	scopes := map[string]Scope{"all": all, "A": {Products: []string{"A"}}, "A and none": {Products: []string{"A", ""}}, "many": long, "nothing": {}}
+	long := record.Scope{Products: []string{"A", "1", "2", "3", "4", "5", "6", "7", "8", "9"}}
+	scopes := map[string]record.Scope{"all": all, "A": {Products: []string{"A"}}, "A and none": {Products: []string{"A", ""}}, "many": long, "nothing": {}}
 	for i := 1; i <= 9; i++ {
 		commitTest(t, db, fmt.Sprint(i), pdb(i))
 		list = append(list, listed{Entry: pdb(i), n: 1000 + i, products: []string{fmt.Sprint(i)}, at: c.t})
 	}
 	since := list[100].at
 	filters := map[string]ObjectFilter{
-		"all": {}, "kind": {Query: Query{Kind: symfile.PE}}, "arch": {Arch: "arm64"}, "feature": {Feature: "unwind"}, "no feature": {Feature: "wind"}, "fetched": {Fetched: &fetched},
-		"added": {Fetched: &added}, "since": {Since: since}, "product": {Product: &product}, "no product": {Product: &none}, "name": {Query: Query{Name: "liba_0%.pdb"}},
-		"prefix": {Query: Query{Name: "lib*"}}, "inner": {Query: Query{Name: "*b?_1*"}}, "any": {Query: Query{Name: "*"}}, "suffix of a kind": {Query: Query{Name: "*.dll", Kind: symfile.PE}, Arch: "x64"},
-		"nothing": {Query: Query{Name: "*nothing*"}}, "ids": {Query: Query{IDs: []string{strings.ToLower(listedEntry(20).Object.DebugID.Breakpad()), "none"}, Ref: refOf(3)}},
-		"percent": {Query: Query{Name: "lib?%*"}}, "product and name": {Query: Query{Name: "render*"}, Product: &product},
+		"all": {}, "kind": {Query: record.Query{Kind: symfile.PE}}, "arch": {Arch: "arm64"}, "feature": {Feature: "unwind"}, "no feature": {Feature: "wind"}, "fetched": {Fetched: &fetched},
+		"added": {Fetched: &added}, "since": {Since: since}, "product": {Product: &product}, "no product": {Product: &none}, "name": {Query: record.Query{Name: "liba_0%.pdb"}},
+		"prefix": {Query: record.Query{Name: "lib*"}}, "inner": {Query: record.Query{Name: "*b?_1*"}}, "any": {Query: record.Query{Name: "*"}}, "suffix of a kind": {Query: record.Query{Name: "*.dll", Kind: symfile.PE}, Arch: "x64"},
+		"nothing": {Query: record.Query{Name: "*nothing*"}}, "ids": {Query: record.Query{IDs: []string{strings.ToLower(listedEntry(20).Object.DebugID.Breakpad()), "none"}, Ref: refOf(3)}},
+		"percent": {Query: record.Query{Name: "lib?%*"}}, "product and name": {Query: record.Query{Name: "render*"}, Product: &product},
 	}
 	for name, f := range filters {
 		for who, scope := range scopes {
 			for _, sort := range []ObjectSort{ByName, ByAdded, BySize} {
 				for _, low := range []bool{false, true} {
-					db.limits = usualLimits
+					db.Catalog.limits = usualLimits
 					if low {
-						db.limits = listLimits{step: 11, few: 5, names: 1000}
+						db.Catalog.limits = listLimits{step: 11, few: 5, names: 1000}
 					}
 					f.Sort, f.Limit = sort, 7
 					want := wantListed(list, scope, f)
@@ -203,7 +208,7 @@ func refOf(n int) *blob.Ref {
 }
 
 // wantListed computes a list from what was added.
-func wantListed(list []listed, scope Scope, f ObjectFilter) (want []string) {
+func wantListed(list []listed, scope record.Scope, f ObjectFilter) (want []string) {
 	var fits []listed
 	for _, o := range list {
 		products := o.products
@@ -259,7 +264,7 @@ func testObjectPagesChange(t *testing.T) {
 		seen := map[string]int{}
 		f := ObjectFilter{Sort: sort, Limit: 6}
 		for round := 0; ; round++ {
-			page, next, err := db.Catalog.Objects(t.Context(), Scope{Products: []string{"A"}}, f)
+			page, next, err := db.Catalog.Objects(t.Context(), record.Scope{Products: []string{"A"}}, f)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -298,15 +303,15 @@ func testShortPattern(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	fillLists(t, db, c)
-	db.limits.names = 5
+	db.Catalog.limits.names = 5
 	for pattern, short := range map[string]bool{"*re*": true, "?r?e*": true, "*ren*": false, "re*": false, "*": false, "**": false, "*.dll": false} {
-		_, _, err := db.Catalog.Objects(t.Context(), all, ObjectFilter{Query: Query{Name: pattern}, Limit: 5})
+		_, _, err := db.Catalog.Objects(t.Context(), all, ObjectFilter{Query: record.Query{Name: pattern}, Limit: 5})
 		if errors.Is(err, ErrShortPattern) != short {
 			t.Errorf("pattern %s: %v, want refused: %v", pattern, err, short)
 		}
 	}
-	db.limits.names = 500
-	if _, _, err := db.Catalog.Objects(t.Context(), all, ObjectFilter{Query: Query{Name: "*re*"}, Limit: 5}); err != nil {
+	db.Catalog.limits.names = 500
+	if _, _, err := db.Catalog.Objects(t.Context(), all, ObjectFilter{Query: record.Query{Name: "*re*"}, Limit: 5}); err != nil {
 		t.Errorf("a short pattern with few names: %v, want no error", err)
 	}
 }
@@ -314,7 +319,7 @@ func testShortPattern(t *testing.T) {
 // listedNames returns the rows of the table of names.
 func listedNames(t *testing.T, db *DB) (list []string) {
 	t.Helper()
-	if err := db.scans.each(t.Context(), true, "SELECT coalesce(p.name, '*'), k.name FROM listed_name k LEFT JOIN product p ON p.id = k.product_id ORDER BY 1, 2", nil, func(scan func(...any) error) (bool, error) {
+	if err := db.base.Scans.Each(t.Context(), true, "SELECT coalesce(p.name, '*'), k.name FROM listed_name k LEFT JOIN product p ON p.id = k.product_id ORDER BY 1, 2", nil, func(scan func(...any) error) (bool, error) {
 		var product, name string
 		err := scan(&product, &name)
 		list = append(list, product+" "+name)
@@ -343,7 +348,7 @@ func testListedNames(t *testing.T) {
 		}
 	}
 	var refs []blob.Ref
-	for _, e := range []Entry{pdb(1), pdb(2), pdb(3)} {
+	for _, e := range []record.Entry{pdb(1), pdb(2), pdb(3)} {
 		refs = append(refs, e.Ref)
 	}
 	if _, err := other.DropContents(t.Context(), refs, time.Now().Add(time.Hour), func(blob.Ref) error { return nil }); err != nil {
@@ -352,7 +357,7 @@ func testListedNames(t *testing.T) {
 	if got, want := listedNames(t, db), []string{"* foo1.pdb", "A foo1.pdb", "B foo1.pdb"}; !slices.Equal(got, want) {
 		t.Errorf("names after a removal %q, want %q", got, want)
 	}
-	found, _, err := db.Catalog.Objects(t.Context(), Scope{Products: []string{"B"}}, ObjectFilter{Limit: 5})
+	found, _, err := db.Catalog.Objects(t.Context(), record.Scope{Products: []string{"B"}}, ObjectFilter{Limit: 5})
 	if err != nil || len(found) > 0 {
 		t.Errorf("objects of B: %d, %v; want none", len(found), err)
 	}
@@ -371,15 +376,15 @@ func testListing(t *testing.T) {
 		commitTest(t, db, "A", exe, elf(100+i, symfile.Executable, fmt.Sprintf("%040x", i), 0))
 	}
 	commitTest(t, db, "B", exe, debug)
-	if err := db.Retention.Hold(ctx, Hold{Number: 13, Name: "h", Reason: "why"}); err != nil {
+	if err := db.Retention.Hold(ctx, lifecycle.Hold{Number: 13, Name: "h", Reason: "why"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Cached.Put(ctx, CachedFile{Source: "up", Name: "prog", URL: "http://up/prog", Tag: "e", Ref: exe.Ref, Size: exe.Size, Entries: []Entry{exe}}, nil); err != nil {
+	if err := db.Cached.Put(ctx, contents.CachedFile{Source: "up", Name: "prog", URL: "http://up/prog", Tag: "e", Ref: exe.Ref, Size: exe.Size, Entries: []record.Entry{exe}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(db.PutDerived(ctx, exe.Ref, Tool{"zstd", 1}, &Content{ref(900), 9}), db.PutDerived(ctx, exe.Ref, Tool{"gzip", 1}, nil),
-		db.Jobs.PutFailure(ctx, Failure{Source: exe.Ref, Tool: "symcache", Version: "3.1.0", Detail: "no lines", Until: c.t.Add(time.Hour)}),
-		db.Jobs.PutFailure(ctx, Failure{Source: exe.Ref, Tool: "old", Until: c.t.Add(-time.Hour)})); err != nil {
+	if err := errors.Join(db.PutDerived(ctx, exe.Ref, record.Tool{Name: "zstd", Version: 1}, &record.Content{Ref: ref(900), Size: 9}), db.PutDerived(ctx, exe.Ref, record.Tool{Name: "gzip", Version: 1}, nil),
+		db.Jobs.PutFailure(ctx, queue.Failure{Source: exe.Ref, Tool: "symcache", Version: "3.1.0", Detail: "no lines", Until: c.t.Add(time.Hour)}),
+		db.Jobs.PutFailure(ctx, queue.Failure{Source: exe.Ref, Tool: "old", Until: c.t.Add(-time.Hour)})); err != nil {
 		t.Fatal(err)
 	}
 	type facts struct{ holders, holds, downloads, partners, siblings int }
@@ -387,7 +392,7 @@ func testListing(t *testing.T) {
 		products []string
 		want     facts
 	}{{nil, facts{13, 1, 1, 1, 13}}, {[]string{"A"}, facts{12, 0, 0, 0, 12}}, {[]string{"B"}, facts{1, 1, 0, 1, 1}}, {[]string{""}, facts{0, 0, 1, 0, 0}}} {
-		l, err := db.Catalog.Listing(ctx, Scope{All: k.products == nil, Products: k.products})
+		l, err := db.Catalog.Listing(ctx, record.Scope{All: k.products == nil, Products: k.products})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -442,7 +447,7 @@ func testListing(t *testing.T) {
 			t.Errorf("%q: forms %+v, failures %+v, %v; want gzip, zstd of 9 bytes, and the failure of symcache", k.products, made, failures, err)
 		}
 	}
-	l, err := db.Catalog.Listing(ctx, Scope{Products: []string{"C"}})
+	l, err := db.Catalog.Listing(ctx, record.Scope{Products: []string{"C"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -456,7 +461,7 @@ func TestFilePages(t *testing.T) { onEngines(t, testFilePages) }
 
 func testFilePages(t *testing.T) {
 	db := openTest(t, Options{})
-	var entries []Entry
+	var entries []record.Entry
 	for n := range 50 {
 		entries = append(entries, listedEntry(n))
 	}
@@ -466,7 +471,7 @@ func testFilePages(t *testing.T) {
 		for _, order := range []FileOrder{FilesBySeq, FilesByName, FilesBySize} {
 			var want []string
 			sorted := slices.Clone(entries)
-			slices.SortStableFunc(sorted, func(a, b Entry) int {
+			slices.SortStableFunc(sorted, func(a, b record.Entry) int {
 				switch order {
 				case FilesByName:
 					return cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name))
@@ -509,11 +514,11 @@ func testVersionObjects(t *testing.T) {
 	db := openTest(t, Options{})
 	commit := func(product, version string, from, to int) {
 		t.Helper()
-		var entries []Entry
+		var entries []record.Entry
 		for n := from; n < to; n++ {
 			entries = append(entries, listedEntry(n))
 		}
-		if _, err := db.Commit(t.Context(), Tx{Kind: "add", Product: product, Version: version, Entries: entries}, nil); err != nil {
+		if _, err := db.Commit(t.Context(), record.Tx{Kind: "add", Product: product, Version: version, Entries: entries}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -525,22 +530,22 @@ func testVersionObjects(t *testing.T) {
 	if _, err := db.Remove(t.Context(), 5); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []ObjectFilter{{}, {Query: Query{Kind: symfile.PE}}, {Query: Query{Name: "lib*"}}, {Query: Query{Name: "render0.dll"}}, {Query: Query{Name: "*_1*"}}} {
+	for _, f := range []ObjectFilter{{}, {Query: record.Query{Kind: symfile.PE}}, {Query: record.Query{Name: "lib*"}}, {Query: record.Query{Name: "render0.dll"}}, {Query: record.Query{Name: "*_1*"}}} {
 		for _, sort := range []ObjectSort{ByName, ByAdded, BySize} {
 			for _, low := range []bool{false, true} {
-				db.limits = usualLimits
+				db.Catalog.limits = usualLimits
 				if low {
-					db.limits = listLimits{step: 11, few: 5, names: 1000}
+					db.Catalog.limits = listLimits{step: 11, few: 5, names: 1000}
 				}
 				var all []listed
 				for n := range 40 {
 					all = append(all, listed{Entry: listedEntry(n), n: n, products: []string{"A"}})
 				}
 				f.Sort, f.Limit, f.After = sort, 7, ObjectKey{}
-				want := wantListed(all, Scope{All: true}, f)
+				want := wantListed(all, record.Scope{All: true}, f)
 				var got []string
 				for {
-					page, next, err := db.Catalog.VersionObjects(t.Context(), Scope{Products: []string{"A", "B"}}, "A", "1", f)
+					page, next, err := db.Catalog.VersionObjects(t.Context(), record.Scope{Products: []string{"A", "B"}}, "A", "1", f)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -558,7 +563,7 @@ func testVersionObjects(t *testing.T) {
 			}
 		}
 	}
-	if page, _, err := db.Catalog.VersionObjects(t.Context(), Scope{Products: []string{"B"}}, "A", "1", ObjectFilter{Limit: 5}); err != nil || len(page) > 0 {
+	if page, _, err := db.Catalog.VersionObjects(t.Context(), record.Scope{Products: []string{"B"}}, "A", "1", ObjectFilter{Limit: 5}); err != nil || len(page) > 0 {
 		t.Errorf("outside of the scope: %d objects, %v; want none", len(page), err)
 	}
 }
@@ -569,17 +574,17 @@ func TestWantedInParts(t *testing.T) { onEngines(t, testWantedInParts) }
 func testWantedInParts(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
-	var rows []Wanted
+	var rows []misses.Wanted
 	for n := range 23 {
-		rows = append(rows, Wanted{Name: fmt.Sprintf("n%02d", n), ID: "i", Client: "c", Count: int64(n % 4), Last: c.t.Add(time.Duration(n%5) * time.Hour)})
+		rows = append(rows, misses.Wanted{Name: fmt.Sprintf("n%02d", n), ID: "i", Client: "c", Count: int64(n % 4), Last: c.t.Add(time.Duration(n%5) * time.Hour)})
 	}
 	if err := db.Wanted.Count(t.Context(), rows); err != nil {
 		t.Fatal(err)
 	}
 	for _, latest := range []bool{false, true} {
 		seen := map[string]bool{}
-		f := WantedFilter{Limit: 4, Latest: latest}
-		var last *Wanted
+		f := misses.WantedFilter{Limit: 4, Latest: latest}
+		var last *misses.Wanted
 		for {
 			n := 0
 			for w, err := range db.Wanted.List(t.Context(), f) {

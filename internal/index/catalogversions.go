@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -55,24 +57,24 @@ func (o GroupOrder) after(k *GroupKey, name string) (cond, order string, args []
 	case number == "" && k == nil:
 		return "1 = 1", name, nil
 	case number == "":
-		return name + " > %s", name, []any{text(k.Name)}
+		return name + " > %s", name, []any{engine.Text(k.Name)}
 	case k == nil:
 		return "1 = 1", number + " DESC, " + name, nil
 	}
 	return "(" + number + " < %s OR " + number + " = %s AND " + name + " > %s)", number + " DESC, " + name,
-		[]any{k.Number, k.Number, text(k.Name)}
+		[]any{k.Number, k.Number, engine.Text(k.Name)}
 }
 
 // live is the condition on transaction t that it can be seen.
 const live = "t.deleted_at IS NULL AND t.id > 0"
 
 // Products returns a page of the products in the scope that have live transactions.
-func (c Catalog) Products(ctx context.Context, scope Scope, o GroupOrder, after *GroupKey, limit int) (list []ProductFacts,
+func (c Catalog) Products(ctx context.Context, scope record.Scope, o GroupOrder, after *GroupKey, limit int) (list []ProductFacts,
 	next *GroupKey, err error) {
 	const op = "list products"
 	v, err := c.visibility(ctx, scope, nil)
 	if err != nil || v.none() {
-		return nil, nil, c.db.fail(op, err)
+		return nil, nil, c.db.Fail(op, err)
 	}
 	cond, order, args := o.after(after, "p.name")
 	query := marks(`SELECT p.name, g.versions, g.transactions, g.files, g.bytes, g.newest, n.time FROM
@@ -83,7 +85,7 @@ func (c Catalog) Products(ctx context.Context, scope Scope, o GroupOrder, after 
 		 GROUP BY v.product_id) AS g
 		JOIN product p ON p.id = g.product_id JOIN tx n ON n.id = g.newest WHERE `+cond+" ORDER BY "+order+" LIMIT %s", 0)
 	var keys []GroupKey
-	err = c.db.scans.each(ctx, false, query, append(args, limit+1), func(scan scanFunc) (bool, error) {
+	err = c.db.Scans.Each(ctx, false, query, append(args, limit+1), func(scan engine.Scan) (bool, error) {
 		var f ProductFacts
 		var newest, at int64
 		err := scan(&f.Name, &f.Versions, &f.Transactions, &f.Files, &f.Bytes, &newest, &at)
@@ -94,7 +96,7 @@ func (c Catalog) Products(ctx context.Context, scope Scope, o GroupOrder, after 
 	if len(list) > limit {
 		list, next = list[:limit], &keys[limit-1]
 	}
-	return list, next, c.db.fail(op, err)
+	return list, next, c.db.Fail(op, err)
 }
 
 func (o GroupOrder) key(name string, newest, bytes int64) GroupKey {
@@ -117,28 +119,28 @@ type VersionFilter struct {
 }
 
 // Versions returns a page of the versions of a product that have live transactions.
-func (c Catalog) Versions(ctx context.Context, scope Scope, product string, f VersionFilter) (list []VersionFacts,
+func (c Catalog) Versions(ctx context.Context, scope record.Scope, product string, f VersionFilter) (list []VersionFacts,
 	next *GroupKey, err error) {
 	const op = "list versions"
 	v, err := c.visibility(ctx, scope, &product)
 	if err != nil || v.none() {
-		return nil, nil, c.db.fail(op, err)
+		return nil, nil, c.db.Fail(op, err)
 	}
 	var args []any
 	groups := "SELECT t.version, count(*) AS transactions, sum(t.files) AS files, sum(t.bytes) AS bytes, max(t.id) AS newest " +
 		"FROM tx t WHERE " + live + v.in("t.product_id")
-	if p := text(f.Prefix); p != "" {
-		groups, args = groups+" AND t.version >= %s AND t.version < %s", append(args, p, prefixEnd(p))
+	if p := engine.Text(f.Prefix); p != "" {
+		groups, args = groups+" AND t.version >= %s AND t.version < %s", append(args, p, record.PrefixEnd(p))
 	}
 	cond, order, more := f.Order.after(f.After, "g.version")
 	args = append(args, more...)
 	if f.Class != "" {
-		cond, args = cond+" AND n.class = %s", append(args, text(f.Class))
+		cond, args = cond+" AND n.class = %s", append(args, engine.Text(f.Class))
 	}
 	query := marks("SELECT g.version, g.transactions, g.files, g.bytes, g.newest, n.time, n.class "+
 		"FROM ("+groups+" GROUP BY t.version) AS g JOIN tx n ON n.id = g.newest WHERE "+cond+" ORDER BY "+order+" LIMIT %s", 0)
 	var keys []GroupKey
-	err = c.db.scans.each(ctx, false, query, append(args, f.Limit+1), func(scan scanFunc) (bool, error) {
+	err = c.db.Scans.Each(ctx, false, query, append(args, f.Limit+1), func(scan engine.Scan) (bool, error) {
 		var x VersionFacts
 		var at int64
 		err := scan(&x.Version, &x.Transactions, &x.Files, &x.Bytes, &x.NewestNumber, &at, &x.Class)
@@ -149,7 +151,7 @@ func (c Catalog) Versions(ctx context.Context, scope Scope, product string, f Ve
 	if len(list) > f.Limit {
 		list, next = list[:f.Limit], &keys[f.Limit-1]
 	}
-	return list, next, c.db.fail(op, err)
+	return list, next, c.db.Fail(op, err)
 }
 
 // versionTx returns the tables and the condition of the files f of the live
@@ -161,29 +163,29 @@ func versionTx(v visibility) (from, cond string) {
 // VersionObjects returns a page of the distinct objects of all live transactions of a
 // version. They have the paths of the newest of these, and no list of transactions. f
 // has no Product.
-func (c Catalog) VersionObjects(ctx context.Context, scope Scope, product, version string, f ObjectFilter) (list []Found,
+func (c Catalog) VersionObjects(ctx context.Context, scope record.Scope, product, version string, f ObjectFilter) (list []record.Found,
 	next *ObjectKey, err error) {
 	const op = "list the files of a version"
 	f.Product = &product
-	w := objectWalk{db: c.db, f: f}
+	w := objectWalk{Catalog: c, f: f}
 	if err := w.see(ctx, scope); err != nil || w.none {
-		return nil, nil, c.db.fail(op, err)
+		return nil, nil, c.db.Fail(op, err)
 	}
 	from, cond := versionTx(w.seen)
-	w.within = &source{from: from + " CROSS JOIN object o", cond: cond + " AND o.id = f.object_id", args: []any{text(version)}}
+	w.within = &source{from: from + " CROSS JOIN object o", cond: cond + " AND o.id = f.object_id", args: []any{engine.Text(version)}}
 	newest := "SELECT max(f.tx_id) FROM tx_file f JOIN tx t ON t.id = f.tx_id WHERE f.object_id = o.id AND " + live +
 		w.seen.in("t.product_id") + " AND t.version = "
-	w.cond += " AND EXISTS (" + strings.Replace(newest, "max(f.tx_id)", "1", 1) + w.arg(text(version)) + ")"
+	w.cond += " AND EXISTS (" + strings.Replace(newest, "max(f.tx_id)", "1", 1) + w.arg(engine.Text(version)) + ")"
 	rows, next, err := w.page(ctx)
 	if err != nil {
-		return nil, nil, c.db.fail(op, err)
+		return nil, nil, c.db.Fail(op, err)
 	}
 	ids := make([]int64, len(rows))
 	for i, r := range rows {
 		ids[i] = r.ID
 	}
-	list, err = c.loadVia(ctx, newest+"$1", []any{text(version)}, ids)
-	return list, next, c.db.fail(op, err)
+	list, err = c.loadVia(ctx, newest+"$1", []any{engine.Text(version)}, ids)
+	return list, next, c.db.Fail(op, err)
 }
 
 // pdbKinds are the kinds of PDBs.
@@ -192,15 +194,15 @@ var pdbKinds = strings.Join([]string{strconv.Itoa(int(symfile.PDB)), strconv.Ito
 
 // WithoutPDB returns the programs and libraries of a version that refer to a PDB of which
 // none is visible, in the order of their names, at most limit.
-func (c Catalog) WithoutPDB(ctx context.Context, scope Scope, product, version string, limit int) (list []Found, more bool, err error) {
+func (c Catalog) WithoutPDB(ctx context.Context, scope record.Scope, product, version string, limit int) (list []record.Found, more bool, err error) {
 	const op = "list programs without a PDB"
 	v, err := c.visibility(ctx, scope, &product)
 	if err != nil || v.none() {
-		return nil, false, c.db.fail(op, err)
+		return nil, false, c.db.Fail(op, err)
 	}
 	all, err := c.visibility(ctx, scope, nil)
 	if err != nil {
-		return nil, false, c.db.fail(op, err)
+		return nil, false, c.db.Fail(op, err)
 	}
 	from, cond := versionTx(v)
 	var rows []ObjectKey
@@ -209,8 +211,8 @@ func (c Catalog) WithoutPDB(ctx context.Context, scope Scope, product, version s
 		"WHERE "+cond+" AND o.id = f.object_id AND o.kind = %s AND o.debug_id <> '' AND (o.role & %s) <> 0 AND (o.role & %s) = 0 "+
 		"AND NOT EXISTS (SELECT 1 FROM lookup l JOIN object q ON q.id = l.object_id AND q.kind IN ("+pdbKinds+
 		") WHERE l.id = lower(o.debug_id) AND EXISTS (SELECT 1 FROM seen s WHERE s.object_id = q.id"+all.in("s.product_id")+"))", 0)
-	err = c.db.scans.each(ctx, false, query, []any{text(version), symfile.PE, symfile.Executable, symfile.Debug},
-		func(scan scanFunc) (bool, error) {
+	err = c.db.Scans.Each(ctx, false, query, []any{engine.Text(version), symfile.PE, symfile.Executable, symfile.Debug},
+		func(scan engine.Scan) (bool, error) {
 			var k ObjectKey
 			err := scan(&k.ID, &k.Name)
 			if !have[k.ID] {
@@ -220,7 +222,7 @@ func (c Catalog) WithoutPDB(ctx context.Context, scope Scope, product, version s
 			return true, err
 		})
 	if err != nil {
-		return nil, false, c.db.fail(op, err)
+		return nil, false, c.db.Fail(op, err)
 	}
 	slices.SortFunc(rows, func(a, b ObjectKey) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.ID, a.ID)) })
 	if more = len(rows) > limit; more {
@@ -232,13 +234,13 @@ func (c Catalog) WithoutPDB(ctx context.Context, scope Scope, product, version s
 	}
 	newest := "SELECT max(f.tx_id) FROM tx_file f JOIN tx t ON t.id = f.tx_id WHERE f.object_id = o.id AND " + live +
 		v.in("t.product_id") + " AND t.version = $1"
-	list, err = c.loadVia(ctx, newest, []any{text(version)}, ids)
-	return list, more, c.db.fail(op, err)
+	list, err = c.loadVia(ctx, newest, []any{engine.Text(version)}, ids)
+	return list, more, c.db.Fail(op, err)
 }
 
 // VersionDiff is an object that only one of two versions has.
 type VersionDiff struct {
-	Found
+	record.Found
 	There bool // the second version has it
 }
 
@@ -247,28 +249,28 @@ const maxDiff = 200_000
 
 // Differences calls each for the objects that only one of two versions of a product has.
 // It reports whether there were too many.
-func (c Catalog) Differences(ctx context.Context, scope Scope, product, here, there string, each func(VersionDiff)) (more bool, err error) {
+func (c Catalog) Differences(ctx context.Context, scope record.Scope, product, here, there string, each func(VersionDiff)) (more bool, err error) {
 	v, err := c.visibility(ctx, scope, &product)
 	if err != nil || v.none() {
-		return false, c.db.fail("compare versions", err)
+		return false, c.db.Fail("compare versions", err)
 	}
 	from, cond := versionTx(v)
 	of := "SELECT f.object_id FROM " + from + " WHERE " + cond
 	n := 0
 	for i, versions := range [][2]string{{here, there}, {there, here}} {
-		query := marks("SELECT "+objectColumns+" FROM ("+of+" EXCEPT "+of+") AS d CROSS JOIN object o CROSS JOIN content c "+
+		query := marks("SELECT "+record.ObjectColumns+" FROM ("+of+" EXCEPT "+of+") AS d CROSS JOIN object o CROSS JOIN content c "+
 			"WHERE o.id = d.object_id AND c.id = o.content_id LIMIT %s", 0)
-		if err := c.db.scans.each(ctx, false, query, []any{text(versions[0]), text(versions[1]), maxDiff}, func(scan scanFunc) (bool, error) {
+		if err := c.db.Scans.Each(ctx, false, query, []any{engine.Text(versions[0]), engine.Text(versions[1]), maxDiff}, func(scan engine.Scan) (bool, error) {
 			var d VersionDiff
 			d.There = i == 1
-			err := scanObject(scan, &d.Stored)
+			err := record.ScanObject(scan, &d.Stored)
 			if err == nil {
 				each(d)
 			}
 			n++
 			return true, err
 		}); err != nil {
-			return false, c.db.fail("compare versions", err)
+			return false, c.db.Fail("compare versions", err)
 		}
 	}
 	return n >= maxDiff, nil

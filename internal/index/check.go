@@ -2,9 +2,11 @@ package index
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // maxProblems limits the rows that Check reports per kind of fault.
@@ -30,9 +32,9 @@ var faults = []struct{ what, query string }{
 		(SELECT 1 FROM tx_file f JOIN tx t ON t.id = f.tx_id
 			WHERE f.object_id = s.object_id AND f.tx_id = s.tx_id AND t.product_id = s.product_id)`},
 	{"content %s is marked as unreferenced but has references",
-		"SELECT c.id FROM content c WHERE c.unreferenced_since IS NOT NULL AND " + referenced},
+		"SELECT c.id FROM content c WHERE c.unreferenced_since IS NOT NULL AND " + contents.Referenced},
 	{"content %s has no references but is not marked as unreferenced",
-		"SELECT c.id FROM content c WHERE c.unreferenced_since IS NULL AND NOT " + referenced},
+		"SELECT c.id FROM content c WHERE c.unreferenced_since IS NULL AND NOT " + contents.Referenced},
 	{"the transaction numbers do not end with the last assigned number %s",
 		"SELECT last_tx FROM state WHERE last_tx <> (SELECT coalesce(max(id), 0) FROM tx WHERE id > 0) " +
 			"OR last_tx <> (SELECT count(*) FROM tx WHERE id > 0)"},
@@ -58,7 +60,7 @@ var faults = []struct{ what, query string }{
 	{"job %s has an invalid state, or one that does not fit its times", `SELECT id FROM job WHERE state NOT BETWEEN 1 AND 5
 		OR (state = 2) <> (lease_until IS NOT NULL) OR (state > 2) <> (finished IS NOT NULL) OR state = 2 AND (token = '' OR started IS NULL)`},
 	{"token %s has an invalid list of scopes or products",
-		each("SELECT id FROM token WHERE NOT json_valid(scopes) OR products IS NOT NULL AND NOT json_valid(products)",
+		engine.Dialects("SELECT id FROM token WHERE NOT json_valid(scopes) OR products IS NOT NULL AND NOT json_valid(products)",
 			"SELECT id FROM token WHERE jsonb_typeof(scopes::jsonb) <> 'array' OR jsonb_typeof(products::jsonb) NOT IN ('array', 'null')")},
 	{"cold content %s has no cold file", "SELECT k.content_id FROM cold k " +
 		"WHERE NOT EXISTS (SELECT 1 FROM derived d WHERE d.source_id = k.content_id AND d.tool = 'cold' AND d.content_id IS NOT NULL)"},
@@ -83,21 +85,21 @@ var faults = []struct{ what, query string }{
 // out.
 func (db *DB) Check(ctx context.Context) ([]string, error) {
 	problems, err := db.check(ctx)
-	if errors.Is(db.engine.classify(err), ErrCorrupt) {
+	if errors.Is(db.base.Classify(err), engine.ErrCorrupt) {
 		return append(problems, err.Error()), nil
 	}
-	return problems, db.fail("check", err)
+	return problems, db.base.Fail("check", err)
 }
 
 func (db *DB) check(ctx context.Context) (problems []string, err error) {
-	err = db.engine.snapshot(ctx, func(r reader) error {
-		problems, err = db.engine.integrity(ctx, r)
+	err = db.base.Snapshot(ctx, func(r engine.Reader) error {
+		problems, err = db.base.Integrity(ctx, r)
 		if err != nil {
 			return err
 		}
 		add := func(format string, v ...any) { problems = append(problems, fmt.Sprintf(format, v...)) }
 		for _, f := range faults {
-			rows, err := column(ctx, r, f.query, maxProblems+1)
+			rows, err := engine.Column(ctx, r, f.query, maxProblems+1)
 			if err != nil {
 				return err
 			}
@@ -112,16 +114,4 @@ func (db *DB) check(ctx context.Context) (problems []string, err error) {
 		return nil
 	})
 	return problems, err
-}
-
-// column returns up to limit values of one column as text.
-func column(ctx context.Context, r reader, query string, limit int) ([]string, error) {
-	var list []string
-	err := r.each(ctx, false, query, nil, func(scan scanFunc) (bool, error) {
-		var v sql.NullString
-		err := scan(&v)
-		list = append(list, v.String)
-		return len(list) < limit, err
-	})
-	return list, err
 }

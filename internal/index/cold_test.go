@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/lifecycle"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // TestColds follows a key and two deltas through their life: what may be a base, and what
@@ -22,22 +25,22 @@ func testColds(t *testing.T) {
 		refs = append(refs, pdb(n).Ref)
 	}
 	size := func(n int) int64 { return pdb(n).Size }
-	file := func(n int) Content { return Content{Ref: blob.Sum([]byte{byte(n)}), Size: int64(n)} }
+	file := func(n int) record.Content { return record.Content{Ref: blob.Sum([]byte{byte(n)}), Size: int64(n)} }
 
 	if _, err := db.Colds.Of(ctx, refs[0]); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("record of a plain content: %v, want fs.ErrNotExist", err)
 	}
-	put := func(i int, f Content, base *blob.Ref, want error) {
+	put := func(i int, f record.Content, base *blob.Ref, want error) {
 		t.Helper()
 		if err := db.Colds.Put(ctx, refs[i], f, base, func() error { return nil }); !errors.Is(err, want) {
 			t.Fatalf("put content %d: %v, want %v", i, err, want)
 		}
 	}
 	put(0, file(10), nil, nil)
-	put(0, file(10), nil, ErrColdRefused)      // cold already
-	put(1, file(11), &refs[1], ErrColdRefused) // its own base
+	put(0, file(10), nil, contents.ErrColdRefused)      // cold already
+	put(1, file(11), &refs[1], contents.ErrColdRefused) // its own base
 	put(1, file(11), &refs[0], nil)
-	put(2, file(12), &refs[1], ErrColdRefused) // the base is a delta
+	put(2, file(12), &refs[1], contents.ErrColdRefused) // the base is a delta
 	put(2, file(12), &refs[0], nil)
 	c, err := db.Colds.Of(ctx, refs[1])
 	if err != nil || c.Base == nil || c.Base.Ref != refs[0] || c.File != file(11) || c.Size != size(2) || c.PlainSince.IsZero() {
@@ -49,14 +52,14 @@ func testColds(t *testing.T) {
 	// The plain bytes go when they are old enough, while the record says so.
 	var deleted []blob.Ref
 	del := func(r blob.Ref) error { deleted = append(deleted, r); return nil }
-	if n, err := db.Colds.Strip(ctx, refs, db.now().Add(-time.Hour), del); n != 0 || err != nil {
+	if n, err := db.Colds.Strip(ctx, refs, db.base.Now().Add(-time.Hour), del); n != 0 || err != nil {
 		t.Errorf("strip before the grace: %d, %v", n, err)
 	}
-	if n, err := db.Colds.Strip(ctx, refs, db.now().Add(time.Hour), del); n != 3 || err != nil || len(deleted) != 3 {
+	if n, err := db.Colds.Strip(ctx, refs, db.base.Now().Add(time.Hour), del); n != 3 || err != nil || len(deleted) != 3 {
 		t.Errorf("strip: %d, %v, deleted %d, want 3", n, err, len(deleted))
 	}
 	s, err := db.Colds.Stats(ctx)
-	if want := (ColdStats{Contents: 3, Plain: size(1) + size(2) + size(3), Keys: 1, KeyBytes: 10, Deltas: 2, Bytes: 33}); err != nil || s != want {
+	if want := (contents.ColdStats{Contents: 3, Plain: size(1) + size(2) + size(3), Keys: 1, KeyBytes: 10, Deltas: 2, Bytes: 33}); err != nil || s != want {
 		t.Errorf("sums %+v, %v, want %+v", s, err, want)
 	}
 	among(t, db, refs, file)
@@ -66,45 +69,45 @@ func testColds(t *testing.T) {
 	}
 
 	// The base outlives its transaction as long as a delta needs it.
-	if _, err := db.Trash.Remove(ctx, Removal{Number: 1}); err != nil {
+	if _, err := db.Trash.Remove(ctx, lifecycle.Removal{Number: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := db.DropContents(ctx, refs[:1], db.now().Add(time.Hour), del); n != 0 || err != nil {
+	if n, err := db.DropContents(ctx, refs[:1], db.base.Now().Add(time.Hour), del); n != 0 || err != nil {
 		t.Errorf("%d bases dropped, %v, want none", n, err)
 	}
 	if s, _ := db.Colds.Stats(ctx); s.Pinned != 1 || s.PinnedBytes != 10 {
 		t.Errorf("pinned %+v, want one of 10 bytes", s)
 	}
-	if err := db.Colds.Warm(ctx, Content{Ref: refs[1], Size: size(2)}, func() error { return nil }); err != nil {
+	if err := db.Colds.Warm(ctx, record.Content{Ref: refs[1], Size: size(2)}, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Trash.Remove(ctx, Removal{Number: 3}); err != nil {
+	if _, err := db.Trash.Remove(ctx, lifecycle.Removal{Number: 3}); err != nil {
 		t.Fatal(err)
 	}
 	clean(t, db)
-	if n, err := db.DropContents(ctx, refs[2:], db.now().Add(time.Hour), del); n != 1 || err != nil {
+	if n, err := db.DropContents(ctx, refs[2:], db.base.Now().Add(time.Hour), del); n != 1 || err != nil {
 		t.Errorf("%d deltas dropped, %v, want 1", n, err)
 	}
 	clean(t, db)
-	if n, err := db.DropContents(ctx, refs[:1], db.now().Add(time.Hour), del); n != 1 || err != nil {
+	if n, err := db.DropContents(ctx, refs[:1], db.base.Now().Add(time.Hour), del); n != 1 || err != nil {
 		t.Errorf("%d bases dropped after the last delta, %v, want 1", n, err)
 	}
-	if n, err := db.DropContents(ctx, []blob.Ref{file(11).Ref}, db.now().Add(time.Hour), del); n != 1 || err != nil {
+	if n, err := db.DropContents(ctx, []blob.Ref{file(11).Ref}, db.base.Now().Add(time.Hour), del); n != 1 || err != nil {
 		t.Errorf("%d cold files of warm contents dropped, %v, want 1", n, err)
 	}
 	clean(t, db)
-	if s, err := db.Colds.Stats(ctx); s != (ColdStats{}) || err != nil {
+	if s, err := db.Colds.Stats(ctx); s != (contents.ColdStats{}) || err != nil {
 		t.Errorf("sums at the end %+v, %v, want none", s, err)
 	}
 	put(1, file(13), nil, nil)
-	if err := db.Colds.Warm(ctx, Content{Ref: refs[1], Size: size(2)}, func() error { return nil }); err != nil {
+	if err := db.Colds.Warm(ctx, record.Content{Ref: refs[1], Size: size(2)}, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // among looks up the three cold contents of testColds together with others: none, a few,
 // and more than one query takes.
-func among(t *testing.T, db *DB, refs []blob.Ref, file func(int) Content) {
+func among(t *testing.T, db *DB, refs []blob.Ref, file func(int) record.Content) {
 	t.Helper()
 	others := func(n int) (list []blob.Ref) {
 		for i := range n {
@@ -112,7 +115,7 @@ func among(t *testing.T, db *DB, refs []blob.Ref, file func(int) Content) {
 		}
 		return list
 	}
-	for _, n := range []int{0, 1, coldsAtOnce - 3, coldsAtOnce - 2, 3*coldsAtOnce + 1} {
+	for _, n := range []int{0, 1, contents.ColdsAtOnce - 3, contents.ColdsAtOnce - 2, 3*contents.ColdsAtOnce + 1} {
 		asked := append(others(n), refs...)
 		asked[0], asked[len(asked)-1] = asked[len(asked)-1], asked[0]
 		found, err := db.Colds.Among(t.Context(), append(asked, refs[0]))
@@ -128,7 +131,7 @@ func among(t *testing.T, db *DB, refs []blob.Ref, file func(int) Content) {
 			}
 		}
 	}
-	if found, err := db.Colds.Among(t.Context(), others(2*coldsAtOnce)); err != nil || len(found) != 0 {
+	if found, err := db.Colds.Among(t.Context(), others(2*contents.ColdsAtOnce)); err != nil || len(found) != 0 {
 		t.Errorf("among contents that are not cold: %v, %v, want none", found, err)
 	}
 	if found, err := db.Colds.Among(t.Context(), nil); err != nil || len(found) != 0 {
@@ -146,7 +149,7 @@ func testColdNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	as := func(e Entry, name string) Entry {
+	as := func(e record.Entry, name string) record.Entry {
 		e.Object.Name = name
 		e.Aliases, e.Path = e.Object.Aliases(), "/build/"+name
 		return e
@@ -173,7 +176,7 @@ func testColdNames(t *testing.T) {
 		}
 	}
 	// After the newest transaction of a name is gone, the one before is.
-	if _, err := db.Trash.Remove(t.Context(), Removal{Number: 2}); err != nil {
+	if _, err := db.Trash.Remove(t.Context(), lifecycle.Removal{Number: 2}); err != nil {
 		t.Fatal(err)
 	}
 	if is, err := db.Colds.NewestOfAnother(t.Context(), ref(1), "other.pdb"); !is || err != nil {
@@ -195,7 +198,7 @@ func testColdReads(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	commitTest(t, db, "app", pdb(1))
-	if err := db.Colds.Put(t.Context(), ref(1), Content{Ref: ref(8), Size: 9}, nil, func() error { return nil }); err != nil {
+	if err := db.Colds.Put(t.Context(), ref(1), record.Content{Ref: ref(8), Size: 9}, nil, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	read := func(n int) {
@@ -249,7 +252,7 @@ func testColdSettle(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	commitTest(t, db, "app", pdb(1))
-	if err := db.Colds.Put(t.Context(), ref(1), Content{Ref: ref(8), Size: 9}, nil, func() error { return nil }); err != nil {
+	if err := db.Colds.Put(t.Context(), ref(1), record.Content{Ref: ref(8), Size: 9}, nil, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for _, back := range []time.Duration{0, 1000 * time.Hour} {

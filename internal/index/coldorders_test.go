@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/lifecycle"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -22,7 +25,7 @@ type coldWorld struct {
 	db     *DB
 	store  map[blob.Ref]bool
 	plan   map[blob.Ref]blob.Ref // the base of a cold file; the zero value for a key
-	builds []Entry
+	builds []record.Entry
 	log    []string
 }
 
@@ -85,7 +88,7 @@ type coldStep struct {
 // The name of its file says so.
 func cooler(i, j int) []coldStep {
 	content := func(w *coldWorld) blob.Ref { return w.builds[i].Ref }
-	file := Content{Ref: blob.Sum(fmt.Appendf(nil, "cold %d %d", i, j)), Size: 10}
+	file := record.Content{Ref: blob.Sum(fmt.Appendf(nil, "cold %d %d", i, j)), Size: 10}
 	chosen := false // the base was there when it was chosen
 	return []coldStep{
 		{fmt.Sprintf("encode %d with %d", i, j), func(_ context.Context, w *coldWorld) error {
@@ -126,7 +129,7 @@ func cooler(i, j int) []coldStep {
 
 // warmer makes content i plain.
 func warmer(i int) []coldStep {
-	content := func(w *coldWorld) Content { return Content{Ref: w.builds[i].Ref, Size: w.builds[i].Size} }
+	content := func(w *coldWorld) record.Content { return record.Content{Ref: w.builds[i].Ref, Size: w.builds[i].Size} }
 	return []coldStep{
 		{fmt.Sprintf("restore %d", i), func(ctx context.Context, w *coldWorld) error {
 			if _, err := w.db.Colds.Of(ctx, content(w).Ref); err != nil {
@@ -187,7 +190,7 @@ func collector(i int) []coldStep {
 		return nil
 	}}
 	remove := coldStep{fmt.Sprintf("remove %d", i), func(ctx context.Context, w *coldWorld) error {
-		_, err := w.db.Trash.Remove(ctx, Removal{Number: int64(i + 1)})
+		_, err := w.db.Trash.Remove(ctx, lifecycle.Removal{Number: int64(i + 1)})
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -203,7 +206,7 @@ func adder(i int) []coldStep {
 		if w.readable(e.Ref, false) != nil {
 			w.store[e.Ref] = true // it is written
 		}
-		_, err := w.db.Commit(ctx, Tx{Kind: "add", Entries: []Entry{e}}, func(context.Context, []blob.Ref) error { return w.readable(e.Ref, false) })
+		_, err := w.db.Commit(ctx, record.Tx{Kind: "add", Entries: []record.Entry{e}}, func(context.Context, []blob.Ref) error { return w.readable(e.Ref, false) })
 		return err
 	}}}
 }
@@ -256,7 +259,7 @@ func TestColdOrders(t *testing.T) {
 				s := actors[k][0]
 				actors[k] = actors[k][1:]
 				w.log = append(w.log, s.name)
-				if err := s.do(t.Context(), w); errors.Is(err, ErrColdRefused) || errors.Is(err, fs.ErrNotExist) {
+				if err := s.do(t.Context(), w); errors.Is(err, contents.ErrColdRefused) || errors.Is(err, fs.ErrNotExist) {
 					w.log[len(w.log)-1] += " (refused)"
 					actors[k] = nil
 				} else if err != nil {

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -40,16 +42,16 @@ func unfound(keys string) string {
 		WHERE l.id = w.i AND l.name = w.n AND (l.role & w.r) = w.r)`
 }
 
-var unfoundText = each(unfound(keysSQLite), unfound(keysPostgres))
+var unfoundText = engine.Dialects(unfound(keysSQLite), unfound(keysPostgres))
 
 // Unfound returns the positions of the entries that a transaction does not have, or that
 // one of their keys does not find in its product with their own content, in ascending
 // order. If the transaction has been removed meanwhile, there are none.
-func (db *DB) Unfound(ctx context.Context, number int64, entries []Entry) ([]int, error) {
+func (db *DB) Unfound(ctx context.Context, number int64, entries []record.Entry) ([]int, error) {
 	var removed bool
-	err := db.points.row(ctx, "SELECT deleted_at IS NOT NULL FROM tx WHERE id = $1", []any{number}, &removed)
+	err := db.base.Points.Row(ctx, "SELECT deleted_at IS NOT NULL FROM tx WHERE id = $1", []any{number}, &removed)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, db.fail("confirm a transaction", err)
+		return nil, db.base.Fail("confirm a transaction", err)
 	}
 	if removed {
 		return nil, nil
@@ -62,7 +64,7 @@ func (db *DB) Unfound(ctx context.Context, number int64, entries []Entry) ([]int
 			return err
 		}
 		keys = keys[:0]
-		return db.points.each(ctx, true, unfoundText, []any{string(list), number}, func(scan scanFunc) (bool, error) {
+		return db.base.Points.Each(ctx, true, unfoundText, []any{string(list), number}, func(scan engine.Scan) (bool, error) {
 			var n int
 			err := scan(&n)
 			missing[n] = true
@@ -79,7 +81,7 @@ func (db *DB) Unfound(ctx context.Context, number int64, entries []Entry) ([]int
 		}
 		if len(keys) >= confirmBatch || i == len(entries)-1 && len(keys) > 0 {
 			if err := flush(); err != nil {
-				return nil, db.fail("confirm a transaction", err)
+				return nil, db.base.Fail("confirm a transaction", err)
 			}
 		}
 	}
@@ -89,21 +91,4 @@ func (db *DB) Unfound(ctx context.Context, number int64, entries []Entry) ([]int
 	}
 	slices.Sort(list)
 	return list, nil
-}
-
-// Published returns the stages of which a transaction has files, and whose own files are
-// recorded still: those that collect, and committed ones that are not cleared yet.
-func (ss Stages) Published(ctx context.Context) (list []StageRow, err error) {
-	err = ss.db.scans.each(ctx, true, "SELECT "+stageColumns+` FROM stage WHERE tx_id IS NOT NULL
-		AND EXISTS (SELECT 1 FROM stage_file f WHERE f.stage_id = stage.id) ORDER BY id`, nil, func(scan scanFunc) (bool, error) {
-		s, err := scanStage(scan)
-		list = append(list, s)
-		return true, err
-	})
-	return list, ss.db.fail("list stages with a transaction", err)
-}
-
-// Unfound is DB.Unfound.
-func (ss Stages) Unfound(ctx context.Context, number int64, entries []Entry) ([]int, error) {
-	return ss.db.Unfound(ctx, number, entries)
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -28,20 +29,20 @@ func testUnfound(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		number  int64
-		entries []Entry
+		entries []record.Entry
 		want    []int
 	}{
-		{"all", first, []Entry{pdb(1), pdb(2), pdb(3)}, nil},
+		{"all", first, []record.Entry{pdb(1), pdb(2), pdb(3)}, nil},
 		{"none", first, nil, nil},
-		{"held by an earlier transaction too", second, []Entry{pdb(2), pdb(4)}, nil},
-		{"held by an earlier transaction only", second, []Entry{pdb(2), pdb(1), pdb(4)}, []int{1}},
-		{"held by another product only", second, []Entry{pdb(5)}, []int{0}},
-		{"unknown", first, []Entry{pdb(9), pdb(1), pdb(8)}, []int{0, 2}},
-		{"other bytes with the id", first, []Entry{otherBytes, pdb(2)}, []int{0}},
-		{"a key that is not there", first, []Entry{pdb(1), moreKeys}, []int{1}},
-		{"a role that is not there", first, []Entry{otherRole}, []int{0}},
-		{"without a key", first, []Entry{noKeys}, []int{0}},
-		{"an unknown transaction", 99, []Entry{pdb(1)}, []int{0}},
+		{"held by an earlier transaction too", second, []record.Entry{pdb(2), pdb(4)}, nil},
+		{"held by an earlier transaction only", second, []record.Entry{pdb(2), pdb(1), pdb(4)}, []int{1}},
+		{"held by another product only", second, []record.Entry{pdb(5)}, []int{0}},
+		{"unknown", first, []record.Entry{pdb(9), pdb(1), pdb(8)}, []int{0, 2}},
+		{"other bytes with the id", first, []record.Entry{otherBytes, pdb(2)}, []int{0}},
+		{"a key that is not there", first, []record.Entry{pdb(1), moreKeys}, []int{1}},
+		{"a role that is not there", first, []record.Entry{otherRole}, []int{0}},
+		{"without a key", first, []record.Entry{noKeys}, []int{0}},
+		{"an unknown transaction", 99, []record.Entry{pdb(1)}, []int{0}},
 	} {
 		got, err := db.Unfound(t.Context(), c.number, c.entries)
 		if err != nil || !slices.Equal(got, c.want) {
@@ -51,7 +52,7 @@ func testUnfound(t *testing.T) {
 	if _, err := db.Remove(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := db.Unfound(t.Context(), second, []Entry{pdb(4)}); err != nil || len(got) > 0 {
+	if got, err := db.Unfound(t.Context(), second, []record.Entry{pdb(4)}); err != nil || len(got) > 0 {
 		t.Errorf("a removed transaction: entries %v are not found, %v; want that it is no fault", got, err)
 	}
 }

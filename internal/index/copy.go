@@ -8,6 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/lifecycle"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // copied are the tables that Copy copies. Each refers to earlier ones only. The rows
@@ -32,7 +36,7 @@ var copied = []struct{ name, columns, key string }{
 	{"job", "id, kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, started, finished, " +
 		"lease_until, worker, token, outcome, detail, result", "id"},
 	{"failure", "source, tool, version, class, detail, since, ends, tries", "source, tool, version"},
-	{"trash_file", fileColumnsOfTx, "tx_id, seq"},
+	{"trash_file", lifecycle.FileColumnsOfTx, "tx_id, seq"},
 	{"content_read", "content_id, day", "content_id"},
 	{"hold", "tx_id, name, who, reason, placed, ends", "tx_id, name"},
 	{"tx_needs", "tx_id, needs", "tx_id, needs"},
@@ -51,12 +55,9 @@ var copied = []struct{ name, columns, key string }{
 // ErrNotEmpty means that an index to copy into has transactions already.
 var ErrNotEmpty = errors.New("the index is not empty")
 
-// bulk is a session that inserts many rows faster than one by one.
-type bulk interface {
-	insert(ctx context.Context, table string, columns []string, next func() ([]any, error)) error
-	// copied is called after the last row.
-	copied() error
-}
+// generated are the columns whose numbers the database generates, by table.
+var generated = [][2]string{{"product", "id"}, {"content", "id"}, {"miss", "no"}, {"wanted", "no"}, {"job", "id"}, {"promotion", "no"},
+	{"policy", "no"}, {"retention_run", "no"}}
 
 // Copy copies everything of an index into an empty one: numbers, ids, tokens and
 // jobs stay the same. Meanwhile writers of both wait, and readers do not. last is
@@ -75,76 +76,74 @@ func (db *DB) Copy(ctx context.Context, to *DB, last func() error) error {
 	if err != nil {
 		return err
 	}
-	return db.update(ctx, "copy", func(w *write) error {
-		if s, ok := w.session.(interface{ rest() error }); ok { // while the target is written
-			if err := s.rest(); err != nil {
-				return err
-			}
+	return db.base.Update(ctx, "copy", func(w *engine.Write) error {
+		if err := w.Rest(); err != nil { // while the target is written
+			return err
 		}
 		if err := last(); err != nil {
 			return err
 		}
-		if err := db.engine.snapshot(ctx, func(r reader) error {
-			return to.update(ctx, "copy", func(out *write) error { return out.copyFrom(ctx, r, id, to) })
+		if err := db.base.Snapshot(ctx, func(r engine.Reader) error {
+			return to.base.Update(ctx, "copy", func(out *engine.Write) error { return copyFrom(out, ctx, r, id, to) })
 		}); err != nil {
 			return err
 		}
-		return w.script(closeIndex)
+		return w.Script(closeIndex)
 	})
 }
 
 // closeIndex makes additions fail: a trigger reaches processes of older versions
 // too.
-var closeIndex = each(`CREATE TRIGGER moved BEFORE INSERT ON tx BEGIN SELECT RAISE(ABORT, 'the depot was moved to another place'); END`,
+var closeIndex = engine.Dialects(`CREATE TRIGGER moved BEFORE INSERT ON tx BEGIN SELECT RAISE(ABORT, 'the depot was moved to another place'); END`,
 	`CREATE FUNCTION moved() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the depot was moved to another place'; END $$;
 	CREATE TRIGGER moved BEFORE INSERT ON tx EXECUTE FUNCTION moved()`)
 
-var reopenIndex = each("DROP TRIGGER IF EXISTS moved", "DROP FUNCTION IF EXISTS moved CASCADE")
+var reopenIndex = engine.Dialects("DROP TRIGGER IF EXISTS moved", "DROP FUNCTION IF EXISTS moved CASCADE")
 
 // Reopen permits additions again after a Copy.
 func (db *DB) Reopen(ctx context.Context) error {
-	return db.update(ctx, "reopen", func(w *write) error { return w.script(reopenIndex) })
+	return db.base.Update(ctx, "reopen", func(w *engine.Write) error { return w.Script(reopenIndex) })
 }
 
 // Closed reports whether the index was copied and not reopened.
 func (db *DB) Closed(ctx context.Context) (is bool, err error) {
-	err = db.points.row(ctx, isClosed, nil, &is)
-	return is, db.fail("look up whether the depot was moved", err)
+	err = db.base.Points.Row(ctx, isClosed, nil, &is)
+	return is, db.base.Fail("look up whether the depot was moved", err)
 }
 
-var isClosed = each("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = 'moved')",
+var isClosed = engine.Dialects("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = 'moved')",
 	"SELECT EXISTS (SELECT 1 FROM pg_trigger WHERE tgname = 'moved' AND tgrelid = 'tx'::regclass)")
 
-func (w *write) copyFrom(ctx context.Context, r reader, depot string, to *DB) error {
+func copyFrom(w *engine.Write, ctx context.Context, r engine.Reader, depot string, to *DB) error {
 	var some bool
-	if err := w.row("SELECT EXISTS (SELECT 1 FROM tx) OR EXISTS (SELECT 1 FROM content)", nil, &some); err != nil {
+	if err := w.Row("SELECT EXISTS (SELECT 1 FROM tx) OR EXISTS (SELECT 1 FROM content)", nil, &some); err != nil {
 		return err
 	}
 	if some {
 		return ErrNotEmpty
 	}
 	for _, t := range copied {
-		if err := w.copyTable(ctx, r, t.name, t.columns, t.key); err != nil {
+		if err := copyTable(w, ctx, r, t.name, t.columns, t.key); err != nil {
 			return fmt.Errorf("table %s: %w", t.name, err)
 		}
 	}
-	if err := w.copyCounters(ctx, r); err != nil {
+	if err := copyCounters(w, ctx, r); err != nil {
 		return err
 	}
 	if err := copyPaused(ctx, w, r); err != nil {
 		return err
 	}
 	if to.placed {
-		if err := w.placeAll(); err != nil {
+		if err := placeAll(w); err != nil {
 			return err
 		}
 	}
-	if _, err := w.exec("UPDATE identity SET copied_from = $1, copied_generation = (SELECT generation FROM state WHERE one = 1) "+
+	if _, err := w.Exec("UPDATE identity SET copied_from = $1, copied_generation = (SELECT generation FROM state WHERE one = 1) "+
 		"WHERE one = 1", depot); err != nil {
 		return err
 	}
-	if b, ok := w.session.(bulk); ok {
-		return b.copied()
+	if b := w.Bulk(); b != nil {
+		return b.Copied(generated)
 	}
 	return nil
 }
@@ -152,45 +151,45 @@ func (w *write) copyFrom(ctx context.Context, r reader, depot string, to *DB) er
 // CopyOf reports whether the index is a copy, by [DB.Copy], of the index of a depot
 // with an id, and has not changed since.
 func (cs Copies) CopyOf(ctx context.Context, depot string) (is bool, err error) {
-	err = cs.db.points.row(ctx, "SELECT EXISTS (SELECT 1 FROM identity, state "+
+	err = cs.db.Points.Row(ctx, "SELECT EXISTS (SELECT 1 FROM identity, state "+
 		"WHERE copied_from = $1 AND copied_generation = generation)", []any{depot}, &is)
-	return is, cs.db.fail("look up what the index is a copy of", err)
+	return is, cs.db.Fail("look up what the index is a copy of", err)
 }
 
 // Undo empties an index after a [DB.Copy] that has not ended. The uploads that its
 // contents have taken over become finished uploads again, with leases of d.
 func (cs Copies) Undo(ctx context.Context, d time.Duration) error {
-	until := cs.db.now().Add(d).UnixMilli()
-	return cs.db.update(ctx, "undo a copy", func(w *write) error {
-		if _, err := w.exec(`INSERT INTO upload (place, node, sha256, size, done, lease_until)
+	until := cs.db.Now().Add(d).UnixMilli()
+	return cs.db.Update(ctx, "undo a copy", func(w *engine.Write) error {
+		if _, err := w.Exec(`INSERT INTO upload (place, node, sha256, size, done, lease_until)
 			SELECT place, '', sha256, size, 1, $1 FROM content WHERE place IS NOT NULL`, until); err != nil {
 			return err
 		}
 		for _, t := range slices.Backward(copied) {
-			if _, err := w.exec("DELETE FROM " + t.name); err != nil {
+			if _, err := w.Exec("DELETE FROM " + t.name); err != nil {
 				return fmt.Errorf("table %s: %w", t.name, err)
 			}
 		}
-		if _, err := w.exec(`UPDATE state
+		if _, err := w.Exec(`UPDATE state
 			SET last_tx = 0, generation = generation + 1, contents = 0, bytes = 0, objects = 0, lookups = 0, last_object = 0
 				WHERE one = 1`); err != nil {
 			return err
 		}
-		if _, err := w.exec("UPDATE tally SET n = 0"); err != nil {
+		if _, err := w.Exec("UPDATE tally SET n = 0"); err != nil {
 			return err
 		}
-		if _, err := w.exec("UPDATE cooling SET paused = 0"); err != nil {
+		if _, err := w.Exec("UPDATE cooling SET paused = 0"); err != nil {
 			return err
 		}
-		_, err := w.exec("UPDATE identity SET copied_from = NULL, copied_generation = NULL")
+		_, err := w.Exec("UPDATE identity SET copied_from = NULL, copied_generation = NULL")
 		return err
 	})
 }
 
 // copyTable copies the rows of a table in the order of its key.
-func (w *write) copyTable(ctx context.Context, r reader, table, columns, key string) error {
+func copyTable(w *engine.Write, ctx context.Context, r engine.Reader, table, columns, key string) error {
 	names := strings.Split(columns, ", ")
-	scan := func(scan scanFunc) ([]any, error) {
+	scan := func(scan engine.Scan) ([]any, error) {
 		row, dest := make([]any, len(names)), make([]any, len(names))
 		for i := range row {
 			dest[i] = &row[i]
@@ -198,14 +197,14 @@ func (w *write) copyTable(ctx context.Context, r reader, table, columns, key str
 		return row, scan(dest...)
 	}
 	query := "SELECT " + columns + " FROM " + table + " ORDER BY " + key
-	if b, ok := w.session.(bulk); ok {
+	if b := w.Bulk(); b != nil {
 		rows := make(chan []any, 256)
 		read := make(chan error, 1)
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		go func() {
 			defer close(rows)
-			read <- r.each(ctx, false, query, nil, func(s scanFunc) (bool, error) {
+			read <- r.Each(ctx, false, query, nil, func(s engine.Scan) (bool, error) {
 				row, err := scan(s)
 				if err != nil {
 					return false, err
@@ -218,7 +217,7 @@ func (w *write) copyTable(ctx context.Context, r reader, table, columns, key str
 				}
 			})
 		}()
-		err := b.insert(ctx, table, names, func() ([]any, error) {
+		err := b.Insert(ctx, table, names, func() ([]any, error) {
 			if row, ok := <-rows; ok {
 				return row, nil
 			}
@@ -237,10 +236,10 @@ func (w *write) copyTable(ctx context.Context, r reader, table, columns, key str
 		marks[i] = "$" + strconv.Itoa(i+1)
 	}
 	insert := "INSERT INTO " + table + " (" + columns + ") VALUES (" + strings.Join(marks, ", ") + ")"
-	return r.each(ctx, false, query, nil, func(s scanFunc) (bool, error) {
+	return r.Each(ctx, false, query, nil, func(s engine.Scan) (bool, error) {
 		row, err := scan(s)
 		if err == nil {
-			_, err = w.exec(insert, row...)
+			_, err = w.Exec(insert, row...)
 		}
 		return true, err
 	})
@@ -248,23 +247,23 @@ func (w *write) copyTable(ctx context.Context, r reader, table, columns, key str
 
 // copyCounters copies the counters of the state. The generation becomes higher
 // than any that a process may remember of either index.
-func (w *write) copyCounters(ctx context.Context, r reader) error {
+func copyCounters(w *engine.Write, ctx context.Context, r engine.Reader) error {
 	var tx, generation, contents, bytes, objects, lookups, object, late int64
-	if err := r.row(ctx, "SELECT last_tx, generation, contents, bytes, objects, lookups, last_object, late_keys FROM state WHERE one = 1", nil,
+	if err := r.Row(ctx, "SELECT last_tx, generation, contents, bytes, objects, lookups, last_object, late_keys FROM state WHERE one = 1", nil,
 		&tx, &generation, &contents, &bytes, &objects, &lookups, &object, &late); err != nil {
 		return err
 	}
-	if _, err := w.exec(`UPDATE state SET last_tx = $1, generation = generation + $2, contents = $3, bytes = $4, objects = $5, lookups = $6,
+	if _, err := w.Exec(`UPDATE state SET last_tx = $1, generation = generation + $2, contents = $3, bytes = $4, objects = $5, lookups = $6,
 		last_object = $7, late_keys = late_keys + $8 + 1, late_floor = late_keys + $8 + 1 WHERE one = 1`,
 		tx, generation+1, contents, bytes, objects, lookups, object, late); err != nil {
 		return err
 	}
 	for _, t := range []string{"miss", "wanted"} {
 		var n int64
-		if err := r.row(ctx, "SELECT n FROM tally WHERE name = $1", []any{t}, &n); err != nil {
+		if err := r.Row(ctx, "SELECT n FROM tally WHERE name = $1", []any{t}, &n); err != nil {
 			return err
 		}
-		if _, err := w.exec("UPDATE tally SET n = $2 WHERE name = $1", t, n); err != nil {
+		if _, err := w.Exec("UPDATE tally SET n = $2 WHERE name = $1", t, n); err != nil {
 			return err
 		}
 	}
@@ -272,12 +271,12 @@ func (w *write) copyCounters(ctx context.Context, r reader) error {
 }
 
 // copyPaused copies whether cooling is paused. How far it has come is not copied.
-func copyPaused(ctx context.Context, w *write, r reader) error {
+func copyPaused(ctx context.Context, w *engine.Write, r engine.Reader) error {
 	var paused int64
-	if err := r.row(ctx, "SELECT paused FROM cooling WHERE one = 1", nil, &paused); err != nil {
+	if err := r.Row(ctx, "SELECT paused FROM cooling WHERE one = 1", nil, &paused); err != nil {
 		return err
 	}
-	_, err := w.exec("UPDATE cooling SET paused = $1 WHERE one = 1", paused)
+	_, err := w.Exec("UPDATE cooling SET paused = $1 WHERE one = 1", paused)
 	return err
 }
 
@@ -286,19 +285,19 @@ const strippedContent = "SELECT 1 FROM cold k WHERE k.content_id = content.id AN
 
 // placeAll gives each content the place of a finished upload. Plain bytes of a content
 // that became cold while the contents were copied are an upload that expires.
-func (w *write) placeAll() error {
-	if _, err := w.exec(`UPDATE content SET place = (SELECT max(u.place) FROM upload u
+func placeAll(w *engine.Write) error {
+	if _, err := w.Exec(`UPDATE content SET place = (SELECT max(u.place) FROM upload u
 		WHERE u.sha256 = content.sha256 AND u.size = content.size AND u.done = 1)
 		WHERE NOT EXISTS (` + strippedContent + ")"); err != nil {
 		return err
 	}
 	var missing int64
-	if err := w.row("SELECT count(*) FROM content WHERE place IS NULL AND NOT EXISTS ("+strippedContent+")", nil, &missing); err != nil {
+	if err := w.Row("SELECT count(*) FROM content WHERE place IS NULL AND NOT EXISTS ("+strippedContent+")", nil, &missing); err != nil {
 		return err
 	}
 	if missing > 0 {
-		return fmt.Errorf("%d contents: %w", missing, ErrNotUploaded)
+		return fmt.Errorf("%d contents: %w", missing, record.ErrNotUploaded)
 	}
-	_, err := w.exec("DELETE FROM upload WHERE place IN (SELECT place FROM content)")
+	_, err := w.Exec("DELETE FROM upload WHERE place IN (SELECT place FROM content)")
 	return err
 }

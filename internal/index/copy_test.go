@@ -8,7 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/queue"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/tokens"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -18,7 +23,7 @@ func dump(t *testing.T, db *DB) string {
 	var b strings.Builder
 	for _, c := range copied {
 		names := strings.Split(c.columns, ", ")
-		err := db.scans.each(t.Context(), false, "SELECT "+c.columns+" FROM "+c.name+" ORDER BY "+c.key, nil, func(scan func(...any) error) (bool, error) {
+		err := db.base.Scans.Each(t.Context(), false, "SELECT "+c.columns+" FROM "+c.name+" ORDER BY "+c.key, nil, func(scan func(...any) error) (bool, error) {
 			row, dest := make([]any, len(names)), make([]any, len(names))
 			for i := range row {
 				dest[i] = &row[i]
@@ -48,25 +53,25 @@ func TestCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := pdb(5)
-	if err := db.Cached.Put(ctx, CachedFile{Source: "up", Name: "f", URL: "http://up/f", Ref: f.Ref, Size: f.Size, Entries: []Entry{f}}, nil); err != nil {
+	if err := db.Cached.Put(ctx, contents.CachedFile{Source: "up", Name: "f", URL: "http://up/f", Ref: f.Ref, Size: f.Size, Entries: []record.Entry{f}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.PutDerived(ctx, pdb(1).Ref, Tool{"zstd", 1}, &Content{ref(9), 9}); err != nil {
+	if err := db.PutDerived(ctx, pdb(1).Ref, record.Tool{Name: "zstd", Version: 1}, &record.Content{Ref: ref(9), Size: 9}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Misses.Put(ctx, []Miss{{Key: "odd\x00\xff%", Source: "up", Class: 1, Until: c.t.Add(time.Hour), Since: c.t}}); err != nil {
+	if err := db.Misses.Put(ctx, []misses.Miss{{Key: "odd\x00\xff%", Source: "up", Class: 1, Until: c.t.Add(time.Hour), Since: c.t}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Wanted.Count(ctx, []Wanted{{Name: "n", ID: "i", Client: "c", Count: 3, Last: c.t}}); err != nil {
+	if err := db.Wanted.Count(ctx, []misses.Wanted{{Name: "n", ID: "i", Client: "c", Count: 3, Last: c.t}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := db.Jobs.Enqueue(ctx, Job{Kind: "k", Key: "k", Payload: []byte(`{"a":1}`)}); err != nil {
+	if _, _, err := db.Jobs.Enqueue(ctx, queue.Job{Kind: "k", Key: "k", Payload: []byte(`{"a":1}`)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Jobs.PutFailure(ctx, Failure{Source: ref(1), Tool: "t", Until: c.t.Add(time.Hour)}); err != nil {
+	if err := db.Jobs.PutFailure(ctx, queue.Failure{Source: ref(1), Tool: "t", Until: c.t.Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Tokens.Put(ctx, TokenRow{ID: "t", Hash: ref(7), Products: []string{"A"}}); err != nil {
+	if err := db.Tokens.Put(ctx, tokens.TokenRow{ID: "t", Hash: ref(7), Products: []string{"A"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Colds.Pause(ctx, true); err != nil {
@@ -92,19 +97,19 @@ func TestCopy(t *testing.T) {
 	there := open(pg.Database(t), true)
 	none := func() error { return nil }
 	upload := func() error {
-		var ups []Upload
+		var ups []record.Upload
 		var places []string
 		for k, err := range db.Contents(ctx) {
 			if err != nil {
 				return err
 			}
-			ups = append(ups, Upload{Place: "p" + k.Ref.String()[:8], Content: k})
+			ups = append(ups, record.Upload{Place: "p" + k.Ref.String()[:8], Content: k})
 			places = append(places, ups[len(ups)-1].Place)
 		}
 		return errors.Join(there.Places.Begin(ctx, "n", time.Hour, ups), there.Places.Done(ctx, places))
 	}
 	symtest.Step(t, "to PostgreSQL", func(t *testing.T) {
-		if err := db.Copy(ctx, there, none); !errors.Is(err, ErrNotUploaded) {
+		if err := db.Copy(ctx, there, none); !errors.Is(err, record.ErrNotUploaded) {
 			t.Fatalf("copy without uploads: %v, want ErrNotUploaded", err)
 		}
 		if err := db.Copy(ctx, there, upload); err != nil {
@@ -161,7 +166,7 @@ func TestCopy(t *testing.T) {
 		}
 	})
 	symtest.Step(t, "closed and reopened", func(t *testing.T) {
-		if _, err := db.Commit(ctx, Tx{Kind: "add", Entries: []Entry{pdb(6)}}, nil); err == nil || !strings.Contains(err.Error(), "was moved") {
+		if _, err := db.Commit(ctx, record.Tx{Kind: "add", Entries: []record.Entry{pdb(6)}}, nil); err == nil || !strings.Contains(err.Error(), "was moved") {
 			t.Errorf("add to the copied index: %v, want an error that says that the depot was moved", err)
 		}
 		for _, o := range []*DB{db, there} {
@@ -178,7 +183,7 @@ func TestCopy(t *testing.T) {
 	})
 	commits := func(t *testing.T, o *DB) {
 		t.Helper()
-		if n, err := o.Commit(ctx, Tx{Kind: "add", Entries: []Entry{pdb(6)}}, nil); n != 4 || err != nil {
+		if n, err := o.Commit(ctx, record.Tx{Kind: "add", Entries: []record.Entry{pdb(6)}}, nil); n != 4 || err != nil {
 			t.Errorf("next transaction: %d, %v; want 4", n, err)
 		}
 		clean(t, o)
@@ -186,7 +191,7 @@ func TestCopy(t *testing.T) {
 	t.Run("next transaction in the file that was copied back", func(t *testing.T) { commits(t, back) })
 	t.Run("next transaction in the first index", func(t *testing.T) { commits(t, db) })
 	t.Run("next transaction in PostgreSQL", func(t *testing.T) {
-		if err := there.Places.Begin(ctx, "n", time.Hour, []Upload{{Place: "new", Content: Content{pdb(6).Ref, pdb(6).Size}}}); err != nil {
+		if err := there.Places.Begin(ctx, "n", time.Hour, []record.Upload{{Place: "new", Content: record.Content{Ref: pdb(6).Ref, Size: pdb(6).Size}}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := there.Places.Done(ctx, []string{"new"}); err != nil {

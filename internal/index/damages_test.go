@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/places"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // TestDamages: what one process finds wrong with a content all others see, until the content
@@ -25,14 +27,14 @@ func testDamages(t *testing.T) {
 	server, other := open(), open()
 	uploaded := func(place string, n int) {
 		t.Helper()
-		u := Upload{Place: place, Content: Content{Ref: pdb(n).Ref, Size: pdb(n).Size}}
-		if err := other.Places.Begin(ctx, "n", time.Minute, []Upload{u}); err != nil {
+		u := record.Upload{Place: place, Content: record.Content{Ref: pdb(n).Ref, Size: pdb(n).Size}}
+		if err := other.Places.Begin(ctx, "n", time.Minute, []record.Upload{u}); err != nil {
 			t.Fatal(err)
 		}
 		if err := other.Places.Done(ctx, []string{place}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := other.Commit(ctx, Tx{Kind: "add", Entries: []Entry{pdb(n)}}, nil); err != nil {
+		if _, err := other.Commit(ctx, record.Tx{Kind: "add", Entries: []record.Entry{pdb(n)}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -46,7 +48,7 @@ func testDamages(t *testing.T) {
 	}
 	uploaded("p1", 1)
 	uploaded("p2", 2)
-	long := strings.Repeat("é", maxDamage)
+	long := strings.Repeat("é", places.MaxDamage)
 	for _, err := range []error{
 		server.Damages.Note(ctx, pdb(1).Ref, "it is missing"),
 		server.Damages.Note(ctx, pdb(1).Ref, "later words"),
@@ -58,13 +60,13 @@ func testDamages(t *testing.T) {
 		}
 	}
 	wantOf("noted", 1, "it is missing")
-	if what, err := other.Damages.Of(ctx, pdb(2).Ref); err != nil || len(what) > maxDamage+3 || len(what) < maxDamage/2 {
-		t.Errorf("a long text: %d bytes, %v; want about %d", len(what), err, maxDamage)
+	if what, err := other.Damages.Of(ctx, pdb(2).Ref); err != nil || len(what) > places.MaxDamage+3 || len(what) < places.MaxDamage/2 {
+		t.Errorf("a long text: %d bytes, %v; want about %d", len(what), err, places.MaxDamage)
 	}
 	if what, err := other.Damages.Of(ctx, pdb(9).Ref); err != nil || what != "" {
 		t.Errorf("an unknown content: %q, %v; want nothing", what, err)
 	}
-	if list, err := other.Damages.Among(ctx, []blob.Ref{pdb(1).Ref, pdb(3).Ref}); err != nil || len(list) != 1 || list[0] != (Content{Ref: pdb(1).Ref, Size: pdb(1).Size}) {
+	if list, err := other.Damages.Among(ctx, []blob.Ref{pdb(1).Ref, pdb(3).Ref}); err != nil || len(list) != 1 || list[0] != (record.Content{Ref: pdb(1).Ref, Size: pdb(1).Size}) {
 		t.Errorf("among contents 1 and 3: %v, %v; want 1", list, err)
 	}
 	if n, err := other.Damages.Count(ctx); n != 2 || err != nil {

@@ -1,12 +1,17 @@
 package index
 
 import (
+	"context"
+	"database/sql"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 )
 
@@ -83,14 +88,15 @@ func address(t testing.TB) string {
 	return filepath.Join(t.TempDir(), "index.db")
 }
 
-// reopen opens the index of db a second time.
+// addresses are those of the indexes that openTest has opened: an index itself names its
+// database without the user.
+var addresses sync.Map // by *DB
+
+// reopen opens the index of db, which openTest has opened, a second time.
 func reopen(t testing.TB, db *DB, opt Options) *DB {
 	t.Helper()
-	where := db.engine.name()
-	if e, ok := db.engine.(*postgres); ok {
-		where = e.pool.Config().ConnString()
-	}
-	other, err := Open(t.Context(), where, opt)
+	where, _ := addresses.Load(db)
+	other, err := Open(t.Context(), where.(string), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,5 +104,24 @@ func reopen(t testing.TB, db *DB, opt Options) *DB {
 	return other
 }
 
-// file returns the engine of an index in a file.
-func file(db *DB) *sqliteFile { return db.engine.(*sqliteFile) }
+// rawFile opens the file of an index beside it.
+func rawFile(t testing.TB, db *DB) *sql.DB {
+	t.Helper()
+	raw, err := engine.OpenConnections(db.base.Name(), "rw", 1, 100, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = raw.Close() })
+	return raw
+}
+
+// rawConn connects to the database of an index beside it.
+func rawConn(t testing.TB, where string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	return conn
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // The figures of PostgreSQL in BENCHMARKS.md. They run with SYMDEPOT_BENCH=1 only.
@@ -202,11 +203,11 @@ func TestBenchCollect(t *testing.T) {
 	}
 	db := open()
 	// uploaded enters finished uploads of some contents.
-	uploaded := func(ctx context.Context, db *DB, entries []Entry) error {
-		var ups []Upload
+	uploaded := func(ctx context.Context, db *DB, entries []record.Entry) error {
+		var ups []record.Upload
 		var places []string
 		for _, e := range entries {
-			u := Upload{Place: fmt.Sprintf("%x-%d", e.Ref[:8], time.Now().UnixNano()), Content: Content{e.Ref, e.Size}}
+			u := record.Upload{Place: fmt.Sprintf("%x-%d", e.Ref[:8], time.Now().UnixNano()), Content: record.Content{Ref: e.Ref, Size: e.Size}}
 			ups, places = append(ups, u), append(places, u.Place)
 		}
 		if err := db.Places.Begin(ctx, "bench", time.Hour, ups); err != nil {
@@ -217,7 +218,7 @@ func TestBenchCollect(t *testing.T) {
 	const batch = 5000
 	var refs []blob.Ref
 	for n := 0; n < contents; n += batch {
-		var entries []Entry
+		var entries []record.Entry
 		for i := range batch {
 			e := figureEntry(2 * (n + i))
 			entries, refs = append(entries, e), append(refs, e.Ref)
@@ -239,12 +240,12 @@ func TestBenchCollect(t *testing.T) {
 			wg.Go(func() {
 				for i := 0; !stop.Load(); i++ {
 					e := figureEntry(2*contents + 2*(w*1_000_000+i) + int(time.Now().UnixNano()%1000)*20_000_000)
-					if err := uploaded(t.Context(), db, []Entry{e}); err != nil {
+					if err := uploaded(t.Context(), db, []record.Entry{e}); err != nil {
 						t.Error(err)
 						return
 					}
 					start := time.Now()
-					if _, err := db.Commit(t.Context(), Tx{Kind: "add", Entries: []Entry{e}}, nil); err != nil {
+					if _, err := db.Commit(t.Context(), record.Tx{Kind: "add", Entries: []record.Entry{e}}, nil); err != nil {
 						t.Error(err)
 						return
 					}

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 func sortDurations(d []time.Duration) { slices.Sort(d) }
@@ -88,7 +91,7 @@ func build(t *testing.T, path string, keys int) int {
 	}
 	start := time.Now()
 	for n := s.Objects; s.Lookups < int64(keys); {
-		var entries []Entry
+		var entries []record.Entry
 		for range min(5000, keys/10) {
 			entries = append(entries, figureEntry(int(2*n)))
 			s.Lookups += int64(len(entries[len(entries)-1].Aliases))
@@ -99,7 +102,7 @@ func build(t *testing.T, path string, keys int) int {
 	}
 	if IsURL(path) {
 		// The servers of tests have no autovacuum, which would do this.
-		if err := db.update(t.Context(), "analyze", func(w *write) error { _, err := w.exec("ANALYZE"); return err }); err != nil {
+		if err := db.base.Update(t.Context(), "analyze", func(w *engine.Write) error { _, err := w.Exec("ANALYZE"); return err }); err != nil {
 			t.Fatal(err)
 		}
 	}

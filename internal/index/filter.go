@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // Filter is a set of ids. It answers most misses without a query, and most
@@ -23,7 +25,8 @@ import (
 // objects, or all keys if that is not sufficient. Its methods may be called by
 // several goroutines.
 type Filter struct {
-	db      *DB
+	db      *engine.Database
+	tempDir string
 	now     atomic.Pointer[bloom]
 	queries *filterQueries
 	least   int64 // keys from which on there are segments
@@ -103,7 +106,7 @@ func room(keys int64) []uint64 { return make([]uint64, max(1<<10, 3*keys*bitsPer
 // NewFilter returns a filter for callers that see all products. It must be
 // refreshed before it answers.
 func (db *DB) NewFilter() *Filter {
-	return &Filter{db: db, queries: allProducts, least: segmentKeys}
+	return &Filter{db: db.base, tempDir: db.tempDir, queries: allProducts, least: segmentKeys}
 }
 
 // NewScopeFilter returns a filter for callers that see some products. It
@@ -111,7 +114,7 @@ func (db *DB) NewFilter() *Filter {
 // number of queries nor the time of an answer distinguishes them. It must be
 // refreshed before it answers.
 func (db *DB) NewScopeFilter() *Filter {
-	return &Filter{db: db, queries: eachProduct, least: segmentKeys}
+	return &Filter{db: db.base, tempDir: db.tempDir, queries: eachProduct, least: segmentKeys}
 }
 
 // maxFilterProducts limits the products in a scope for which a filter is
@@ -122,7 +125,7 @@ const maxFilterProducts = 64
 // the scope has this id or, for the 32 digits of a GUID, begins with it. If it
 // returns false, only a query can decide; fresh is then false if a Refresh would
 // help. A filter of NewFilter ignores the scope.
-func (f *Filter) Excludes(state uint64, scope Scope, id string) (excluded, fresh bool) {
+func (f *Filter) Excludes(state uint64, scope record.Scope, id string) (excluded, fresh bool) {
 	b := f.now.Load()
 	if b == nil || b.state != state {
 		return false, false
@@ -187,7 +190,7 @@ func (f *Filter) Refresh(ctx context.Context, state uint64) error {
 	defer f.refresh.Unlock()
 	err := f.read(ctx, state, false)
 	if !errors.Is(err, errBuild) {
-		return f.db.fail("read keys", err)
+		return f.db.Fail("read keys", err)
 	}
 	// One process builds segments, the others use what there is.
 	now := time.Now()
@@ -196,13 +199,13 @@ func (f *Filter) Refresh(ctx context.Context, state uint64) error {
 	}
 	f.retry = now.Add(buildRetry)
 	// A process that cannot store a build makes one for itself alone.
-	if is, err := f.lease(ctx); !is && !errors.Is(err, ErrReadOnly) {
+	if is, err := f.lease(ctx); !is && !errors.Is(err, engine.ErrReadOnly) {
 		return err
 	}
 	if err := f.read(ctx, state, true); err != nil {
-		return f.db.fail("read keys", err)
+		return f.db.Fail("read keys", err)
 	}
-	if err := f.store(ctx, f.now.Load().base); !errors.Is(err, ErrReadOnly) {
+	if err := f.store(ctx, f.now.Load().base); !errors.Is(err, engine.ErrReadOnly) {
 		return err
 	}
 	return nil
@@ -215,16 +218,16 @@ const buildRetry = 5 * time.Second
 var errBuild = errors.New("the filter must be built anew")
 
 // followsText reads the state, and whether state $1 was an earlier one.
-var followsText = each("SELECT generation, $1 <= generation FROM state WHERE one = 1",
+var followsText = engine.Dialects("SELECT generation, $1 <= generation FROM state WHERE one = 1",
 	"SELECT salt, EXISTS (SELECT 1 FROM history WHERE history.salt = $1) FROM state WHERE one = 1")
 
 // read brings the filter to a state. If that needs new segments and build is not
 // set, it returns errBuild; the filter then answers as well as it can.
 func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
-	return f.db.engine.snapshot(ctx, func(r reader) error {
+	return f.db.Snapshot(ctx, func(r engine.Reader) error {
 		next := bloom{state: state}
 		var keys, floor int64
-		if err := r.row(ctx, "SELECT lookups, late_keys, late_floor, last_tx, "+lastObject+" FROM state", nil,
+		if err := r.Row(ctx, "SELECT lookups, late_keys, late_floor, last_tx, "+record.LastObject+" FROM state", nil,
 			&keys, &next.late, &floor, &next.tx, &next.last); err != nil {
 			return err
 		}
@@ -232,7 +235,7 @@ func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
 		if old != nil {
 			before = old.at
 		}
-		if err := r.row(ctx, followsText, []any{before}, &next.at, &follows); err != nil {
+		if err := r.Row(ctx, followsText, []any{before}, &next.at, &follows); err != nil {
 			return err
 		}
 		if !follows {
@@ -269,7 +272,7 @@ func (f *Filter) read(ctx context.Context, state uint64, build bool) error {
 			}
 		}
 		if f.queries.products {
-			if err := r.row(ctx, f.queries.count, nil, &keys); err != nil {
+			if err := r.Row(ctx, f.queries.count, nil, &keys); err != nil {
 				return err
 			}
 		}
@@ -297,7 +300,7 @@ func (f *Filter) usable(old *bloom, floor, keys int64) bool {
 }
 
 // extend adds the keys of new objects, and those that older ones gained.
-func (f *Filter) extend(ctx context.Context, r reader, next *bloom, old bloom) error {
+func (f *Filter) extend(ctx context.Context, r engine.Reader, next *bloom, old bloom) error {
 	next.base, next.bits, next.keys = old.base, old.bits, old.keys
 	add := func(h uint64) error { next.add(h); return nil }
 	if err := f.each(ctx, r, f.queries.newObjects, []any{old.last}, add, &next.keys); err != nil {
@@ -315,8 +318,8 @@ func (f *Filter) extend(ctx context.Context, r reader, next *bloom, old bloom) e
 }
 
 // each calls add with the hashes of the keys that a query returns.
-func (f *Filter) each(ctx context.Context, r reader, query string, args []any, add func(h uint64) error, keys *int64) error {
-	return r.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
+func (f *Filter) each(ctx context.Context, r engine.Reader, query string, args []any, add func(h uint64) error, keys *int64) error {
+	return r.Each(ctx, false, query, args, func(scan engine.Scan) (bool, error) {
 		var product, id string
 		if err := scan(&product, &id); err != nil {
 			return false, err
@@ -332,8 +335,8 @@ func (f *Filter) each(ctx context.Context, r reader, query string, args []any, a
 }
 
 // build reads all keys into new segments.
-func (f *Filter) build(ctx context.Context, r reader, next bloom) error {
-	s, err := newSpool(f.db.tempDir)
+func (f *Filter) build(ctx context.Context, r engine.Reader, next bloom) error {
+	s, err := newSpool(f.tempDir)
 	if err != nil {
 		return err
 	}

@@ -6,14 +6,17 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // filterEntry is an object with one id, and a GUID and age as PDBs have.
-func filterEntry(n int) Entry {
+func filterEntry(n int) record.Entry {
 	id := fmt.Sprintf("%032x1", n)
-	return Entry{
+	return record.Entry{
 		Object: symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: fmt.Sprintf("f%d.pdb", n)}, Ref: blob.Sum([]byte(id)), Size: 1, Path: id,
 		Aliases: []symfile.Alias{{Name: fmt.Sprintf("f%d.pdb", n), ID: id, Role: symfile.Debug}},
 	}
@@ -34,12 +37,12 @@ func testFilter(t *testing.T, least int64) {
 	there := map[int]bool{}
 	commit := func(t *testing.T, from, to int) int64 {
 		t.Helper()
-		var es []Entry
+		var es []record.Entry
 		for n := from; n < to; n++ {
 			es = append(es, filterEntry(n))
 			there[n] = true
 		}
-		number, err := db.Commit(t.Context(), Tx{Kind: "add", Entries: es}, nil)
+		number, err := db.Commit(t.Context(), record.Tx{Kind: "add", Entries: es}, nil)
 		if err != nil {
 			t.Fatalf("commit of the ids %d to %d: %v, want no error", from, to-1, err)
 		}
@@ -104,7 +107,7 @@ func testFilter(t *testing.T, least int64) {
 			refs = append(refs, filterEntry(n).Ref)
 			delete(there, n)
 		}
-		if n, err := db.DropContents(t.Context(), refs, db.now().Add(1e12), func(blob.Ref) error { return nil }); err != nil || n != 3990 {
+		if n, err := db.DropContents(t.Context(), refs, db.base.Now().Add(1e12), func(blob.Ref) error { return nil }); err != nil || n != 3990 {
 			t.Fatalf("DropContents: %d, %v; want 3990", n, err)
 		}
 		check(t)
@@ -115,7 +118,7 @@ func testFilter(t *testing.T, least int64) {
 		bits := &f.now.Load().bits[0]
 		e := filterEntry(5000)
 		e.Aliases = append(e.Aliases, symfile.Alias{Name: "other.pdb", ID: fmt.Sprintf("%032x1", 6000), Role: symfile.Debug})
-		if _, err := db.Commit(t.Context(), Tx{Kind: "add", Entries: []Entry{e}}, nil); err != nil {
+		if _, err := db.Commit(t.Context(), record.Tx{Kind: "add", Entries: []record.Entry{e}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		there[6000] = true
@@ -130,7 +133,7 @@ func testFilter(t *testing.T, least int64) {
 		symtest.Step(t, fmt.Sprintf("cached file %d comes and is evicted", i), func(t *testing.T) {
 			n := 7000 + i
 			e := filterEntry(n)
-			if err := db.Cached.Put(t.Context(), CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+			if err := db.Cached.Put(t.Context(), contents.CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
 				t.Fatal(err)
 			}
 			there[n] = true
@@ -154,14 +157,14 @@ func testStoredSegments(t *testing.T) {
 	}{{"all", (*DB).NewFilter}, {"products", (*DB).NewScopeFilter}} {
 		t.Run(c.name, func(t *testing.T) {
 			db := openTest(t, Options{})
-			scope := Scope{Products: []string{"p"}}
+			scope := record.Scope{Products: []string{"p"}}
 			open := func(db *DB) *Filter {
 				f := c.new(db)
 				f.least = 100
 				return f
 			}
 			commit := func(from, to int) {
-				var es []Entry
+				var es []record.Entry
 				for n := from; n < to; n++ {
 					es = append(es, filterEntry(n))
 				}
@@ -197,7 +200,7 @@ func testStoredSegments(t *testing.T) {
 			holds(second, 1100)
 			count := func() (n int) {
 				t.Helper()
-				if err := db.points.row(t.Context(), "SELECT count(*) FROM filter_segment", nil, &n); err != nil {
+				if err := db.base.Points.Row(t.Context(), "SELECT count(*) FROM filter_segment", nil, &n); err != nil {
 					t.Fatal(err)
 				}
 				return n
@@ -219,11 +222,11 @@ func testStoredSegments(t *testing.T) {
 			holds(first, 5000)
 			holds(second, 5000)
 			// While another process builds, there is no filter.
-			if err := db.update(t.Context(), "test", func(w *write) error {
-				if _, err := w.exec("UPDATE filter_segment SET body = $1 WHERE part = 7", []byte("damaged")); err != nil {
+			if err := db.base.Update(t.Context(), "test", func(w *engine.Write) error {
+				if _, err := w.Exec("UPDATE filter_segment SET body = $1 WHERE part = 7", []byte("damaged")); err != nil {
 					return err
 				}
-				_, err := w.exec("UPDATE filter SET lease_until = $1", db.now().Add(time.Minute).UnixMicro())
+				_, err := w.Exec("UPDATE filter SET lease_until = $1", db.base.Now().Add(time.Minute).UnixMicro())
 				return err
 			}); err != nil {
 				t.Fatal(err)
@@ -232,8 +235,8 @@ func testStoredSegments(t *testing.T) {
 			if b := refresh(third); b != nil {
 				t.Errorf("a filter of a damaged build: %+v, want nil", b)
 			}
-			if err := db.update(t.Context(), "test", func(w *write) error {
-				_, err := w.exec("UPDATE filter SET lease_until = 0")
+			if err := db.base.Update(t.Context(), "test", func(w *engine.Write) error {
+				_, err := w.Exec("UPDATE filter SET lease_until = 0")
 				return err
 			}); err != nil {
 				t.Fatal(err)
@@ -266,7 +269,7 @@ func testLateObjects(t *testing.T) {
 	}
 	state := func() (rows, late, floor int64) {
 		t.Helper()
-		if err := db.points.row(t.Context(), "SELECT (SELECT count(*) FROM late_object), late_keys, late_floor FROM state", nil, &rows, &late, &floor); err != nil {
+		if err := db.base.Points.Row(t.Context(), "SELECT (SELECT count(*) FROM late_object), late_keys, late_floor FROM state", nil, &rows, &late, &floor); err != nil {
 			t.Fatal(err)
 		}
 		return rows, late, floor
@@ -275,15 +278,15 @@ func testLateObjects(t *testing.T) {
 	if rows, late, floor := state(); rows != 1 || late != 1 || floor != 0 {
 		t.Errorf("%d rows, counter %d, floor %d, want 1, 1, 0", rows, late, floor)
 	}
-	if err := db.update(t.Context(), "test", func(w *write) error {
-		_, err := w.exec("UPDATE state SET late_keys = $1", 2*maxLate)
+	if err := db.base.Update(t.Context(), "test", func(w *engine.Write) error {
+		_, err := w.Exec("UPDATE state SET late_keys = $1", 2*contents.MaxLate)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
 	gain(3)
-	if rows, late, floor := state(); rows != 1 || late != 2*maxLate+1 || floor != maxLate+1 {
-		t.Errorf("%d rows, counter %d, floor %d, want 1, %d, %d", rows, late, floor, 2*maxLate+1, maxLate+1)
+	if rows, late, floor := state(); rows != 1 || late != 2*contents.MaxLate+1 || floor != contents.MaxLate+1 {
+		t.Errorf("%d rows, counter %d, floor %d, want 1, %d, %d", rows, late, floor, 2*contents.MaxLate+1, contents.MaxLate+1)
 	}
 	if err := f.Refresh(t.Context(), 2); err != nil {
 		t.Fatal(err)
@@ -307,7 +310,7 @@ func testFilterKeepsUp(t *testing.T) {
 	var bits *uint64
 	for n := range 30 {
 		e := filterEntry(n)
-		if err := db.Cached.Put(t.Context(), CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+		if err := db.Cached.Put(t.Context(), contents.CachedFile{Source: "s", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := f.Refresh(t.Context(), uint64(n)); err != nil {
@@ -335,8 +338,8 @@ func TestScopeFilter(t *testing.T) { onEngines(t, testScopeFilter) }
 func testScopeFilter(t *testing.T) {
 	db := openTest(t, Options{})
 	f := db.NewScopeFilter()
-	a, b, both := Scope{Products: []string{"A"}}, Scope{Products: []string{"B"}}, Scope{Products: []string{"B", "A"}}
-	many := Scope{Products: make([]string, maxFilterProducts+1)}
+	a, b, both := record.Scope{Products: []string{"A"}}, record.Scope{Products: []string{"B"}}, record.Scope{Products: []string{"B", "A"}}
+	many := record.Scope{Products: make([]string, maxFilterProducts+1)}
 	state := uint64(0)
 	var bits *uint64
 	check := func(step string, again bool) {
@@ -352,7 +355,7 @@ func testScopeFilter(t *testing.T) {
 		hidden := 0
 		for n := range 200 {
 			id := fmt.Sprintf("%032x1", n)
-			for _, scope := range []Scope{a, b, both, {}} {
+			for _, scope := range []record.Scope{a, b, both, {}} {
 				hits, err := db.Lookup(t.Context(), scope, symfile.Lookup{ID: id, Role: symfile.AnyRole})
 				if err != nil {
 					t.Fatal(err)
@@ -384,7 +387,7 @@ func testScopeFilter(t *testing.T) {
 	put := func(product, source string, n int) {
 		t.Helper()
 		e := filterEntry(n)
-		if err := db.Cached.Put(t.Context(), CachedFile{Source: source, Product: product, Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+		if err := db.Cached.Put(t.Context(), contents.CachedFile{Source: source, Product: product, Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -415,7 +418,7 @@ func testScopeFilter(t *testing.T) {
 	e.Aliases = append(e.Aliases, symfile.Alias{Name: "other.pdb", ID: fmt.Sprintf("%032x1", 6), Role: symfile.Debug})
 	commitTest(t, db, "B", e)
 	check("a new alias of a known object", false)
-	var es []Entry
+	var es []record.Entry
 	for n := 1000; n < 4000; n++ {
 		es = append(es, filterEntry(n))
 	}

@@ -10,45 +10,31 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/glob"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Query says what to find: objects that match any of the criteria that are set.
-type Query struct {
-	// Name is a folded file name; * matches any text, ? one character.
-	Name string
-	// IDs are folded ids, in any spelling that finds an object.
-	IDs []string
-	// Prefix is the beginning of a folded id, RefPrefix that of the hash of a content, in
-	// hex.
-	Prefix, RefPrefix string
-	// Ref is a content.
-	Ref *blob.Ref
-	// Kind, if it is not symfile.KindUnknown, limits the result to one kind.
-	Kind symfile.Kind
-}
-
 // Find returns the objects in the scope that match q, ordered by name, at most
 // limit (0: all).
-func (db *DB) Find(ctx context.Context, scope Scope, q Query, limit int) ([]Found, error) {
-	f := finder{db: db, scope: scope, kind: q.Kind, limit: limit, have: make(map[int64]bool)}
+func (db *DB) Find(ctx context.Context, scope record.Scope, q record.Query, limit int) ([]record.Found, error) {
+	f := finder{db: db.base, scope: scope, kind: q.Kind, limit: limit, have: make(map[int64]bool)}
 	found, err := f.find(ctx, q)
-	return found, db.fail("find", err)
+	return found, db.base.Fail("find", err)
 }
 
 // finder is one search: it collects the ids of objects and then reads them.
 type finder struct {
-	db    *DB
-	scope Scope
+	db    *engine.Database
+	scope record.Scope
 	kind  symfile.Kind
 	limit int
 	ids   []int64
 	have  map[int64]bool
 }
 
-func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
+func (f *finder) find(ctx context.Context, q record.Query) ([]record.Found, error) {
 	for _, id := range q.IDs {
 		if err := f.collect(ctx, "lookup l JOIN object o ON o.id = l.object_id", "l.id = $1", nil, id); err != nil {
 			return nil, err
@@ -56,7 +42,7 @@ func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
 	}
 	if q.Prefix != "" {
 		if err := f.collect(ctx, "lookup l JOIN object o ON o.id = l.object_id", "l.id >= $1 AND l.id < $2",
-			nil, q.Prefix, prefixEnd(q.Prefix)); err != nil {
+			nil, q.Prefix, record.PrefixEnd(q.Prefix)); err != nil {
 			return nil, err
 		}
 	}
@@ -65,18 +51,18 @@ func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
 			return nil, err
 		}
 	}
-	if from, to, ok := refRange(q.RefPrefix); ok {
+	if from, to, ok := record.RefRange(q.RefPrefix); ok {
 		if err := f.collect(ctx, "content c JOIN object o ON o.content_id = c.id", "c.sha256 >= $1 AND c.sha256 <= $2",
 			nil, from[:], to[:]); err != nil {
 			return nil, err
 		}
 	}
-	if name := text(q.Name); isPattern(name) {
-		p := literalPrefix(name, "*?")
+	if name := engine.Text(q.Name); record.IsPattern(name) {
+		p := record.LiteralPrefix(name, "*?")
 		// The distinct names are fewer than the objects.
 		if err := f.collect(ctx, "listed_name k CROSS JOIN object o",
 			`k.product_id = 0 AND k.name >= $1 AND k.name < $2 AND k.name LIKE $3 ESCAPE '\' AND o.name_fold = k.name`,
-			func(name string) bool { return glob.Match(q.Name, name) }, p, prefixEnd(p), likeEscaper.Replace(name)); err != nil {
+			func(name string) bool { return glob.Match(q.Name, name) }, p, record.PrefixEnd(p), record.LikeEscaper.Replace(name)); err != nil {
 			return nil, err
 		}
 	} else if q.Name != "" {
@@ -84,7 +70,7 @@ func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
 			return nil, err
 		}
 	}
-	found := make([]Found, 0, len(f.ids))
+	found := make([]record.Found, 0, len(f.ids))
 	for _, id := range f.ids {
 		o, err := f.load(ctx, id)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -95,36 +81,24 @@ func (f *finder) find(ctx context.Context, q Query) ([]Found, error) {
 		}
 		found = append(found, o)
 	}
-	slices.SortStableFunc(found, func(a, b Found) int {
+	slices.SortStableFunc(found, func(a, b record.Found) int {
 		return cmp.Or(cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name)), cmp.Compare(b.Number, a.Number),
-			cmp.Compare(a.id, b.id))
+			cmp.Compare(a.Row(), b.Row()))
 	})
 	return found, nil
-}
-
-// refRange returns the first and the last hash that begin with some hex digits.
-func refRange(digits string) (from, to blob.Ref, ok bool) {
-	if digits == "" || len(digits) > 2*len(from) {
-		return from, to, false
-	}
-	from, err := blob.ParseRef(digits + strings.Repeat("0", 2*len(from)-len(digits)))
-	if err == nil {
-		to, err = blob.ParseRef(digits + strings.Repeat("f", 2*len(to)-len(digits)))
-	}
-	return from, to, err == nil
 }
 
 // collect adds the objects that meet a condition and whose folded name match
 // accepts.
 func (f *finder) collect(ctx context.Context, from, cond string, match func(string) bool, args ...any) error {
-	where, args := f.scope.where("s.product_id", args)
+	where, args := f.scope.Where("s.product_id", args)
 	if f.kind != symfile.KindUnknown {
 		args = append(args, f.kind)
 		cond += " AND o.kind = $" + strconv.Itoa(len(args))
 	}
 	query := "SELECT o.id, o.name_fold FROM " + from + " WHERE " + cond +
 		" AND EXISTS (SELECT 1 FROM seen s WHERE s.object_id = o.id" + where + ")"
-	return f.db.scans.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
+	return f.db.Scans.Each(ctx, false, query, args, func(scan engine.Scan) (bool, error) {
 		if f.limit > 0 && len(f.ids) >= f.limit {
 			return false, nil
 		}
@@ -142,15 +116,15 @@ func (f *finder) collect(ctx context.Context, from, cond string, match func(stri
 }
 
 // load reads one object. If it is no longer visible, the error is sql.ErrNoRows.
-func (f *finder) load(ctx context.Context, id int64) (Found, error) {
-	var o Found
+func (f *finder) load(ctx context.Context, id int64) (record.Found, error) {
+	var o record.Found
 	found := false
-	where, args := f.scope.where("t.product_id", []any{id})
-	err := f.db.scans.each(ctx, f.scope.All, "SELECT "+objectColumns+", "+fileColumns+`
+	where, args := f.scope.Where("t.product_id", []any{id})
+	err := f.db.Scans.Each(ctx, f.scope.All, "SELECT "+record.ObjectColumns+", "+record.FileColumns+`
 		FROM object o JOIN content c ON c.id = o.content_id JOIN tx_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id
-		WHERE o.id = $1`+where+" ORDER BY f.tx_id DESC, f.seq", args, func(scan scanFunc) (bool, error) {
-		var s Stored
-		if err := scanStored(scan, &s); err != nil {
+		WHERE o.id = $1`+where+" ORDER BY f.tx_id DESC, f.seq", args, func(scan engine.Scan) (bool, error) {
+		var s record.Stored
+		if err := record.ScanStored(scan, &s); err != nil {
 			return false, err
 		}
 		if !found {
@@ -189,34 +163,34 @@ type ELFPath struct {
 // ELFPaths returns the paths of the ELF objects in the scope, each once, at most
 // limit (0: all). complete is false if the limit or the context's deadline cut
 // the result.
-func (db *DB) ELFPaths(ctx context.Context, scope Scope, q PathQuery, limit int) (list []ELFPath, complete bool, err error) {
+func (db *DB) ELFPaths(ctx context.Context, scope record.Scope, q PathQuery, limit int) (list []ELFPath, complete bool, err error) {
 	from := "tx_file f JOIN object o ON o.id = f.object_id"
 	var cond string
 	var args []any
 	match := func(string) bool { return true }
 	switch {
 	case q.Path != "":
-		cond, args = "f.path = $1", []any{text(q.Path)}
+		cond, args = "f.path = $1", []any{engine.Text(q.Path)}
 	case q.Glob != "":
-		pattern := strings.ReplaceAll(text(q.Glob), "[!", "[^")
+		pattern := strings.ReplaceAll(engine.Text(q.Glob), "[!", "[^")
 		if _, err := path.Match(pattern, ""); err != nil {
 			return nil, true, nil //nolint:nilerr // an invalid pattern matches nothing
 		}
 		match = func(p string) bool { ok, _ := path.Match(pattern, p); return ok }
-		p := literalPrefix(pattern, `*?[\`)
-		cond, args = "f.path >= $1 AND f.path < $2", []any{p, prefixEnd(p)}
+		p := record.LiteralPrefix(pattern, `*?[\`)
+		cond, args = "f.path >= $1 AND f.path < $2", []any{p, record.PrefixEnd(p)}
 	case q.BuildID != "":
 		from = "lookup l JOIN object o ON o.id = l.object_id JOIN tx_file f ON f.object_id = o.id"
 		cond, args = "l.id = $1 AND o.build_id = $1", []any{q.BuildID}
 	default:
 		return nil, true, nil
 	}
-	where, args := scope.where("t.product_id", args)
+	where, args := scope.Where("t.product_id", args)
 	seen := make(map[ELFPath]bool)
 	complete = true
-	err = db.scans.each(ctx, false, "SELECT o.role, o.build_id, f.path, f.archive FROM "+from+" JOIN tx t ON t.id = f.tx_id "+
+	err = db.base.Scans.Each(ctx, false, "SELECT o.role, o.build_id, f.path, f.archive FROM "+from+" JOIN tx t ON t.id = f.tx_id "+
 		"WHERE f.by_path = 1 AND "+cond+where, args,
-		func(scan scanFunc) (bool, error) {
+		func(scan engine.Scan) (bool, error) {
 			var e ELFPath
 			if err := scan(&e.Role, &e.BuildID, &e.Path, &e.Archive); err != nil {
 				return false, err
@@ -235,7 +209,7 @@ func (db *DB) ELFPaths(ctx context.Context, scope Scope, q PathQuery, limit int)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return list, false, nil
 	}
-	return list, complete, db.fail("search paths", err)
+	return list, complete, db.base.Fail("search paths", err)
 }
 
 // NameFits reports whether a file name fits a folded name or pattern with * and ?.

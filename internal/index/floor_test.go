@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -18,23 +20,23 @@ import (
 // versions returns the steps of three versions of the program: the present one, the
 // next, which adds a table, and the one after it, which needs the table and deletes
 // something that the present one needs.
-func versions(t *testing.T) (now, next, later []migration) {
+func versions(t *testing.T) (now, next, later []engine.Migration) {
 	t.Helper()
 	now = migrations
 	if strings.Contains(t.Name(), "/postgres") {
 		now = postgresMigrations
 	}
 	n := len(now)
-	add := newMigration(n+1, "add", fmt.Sprintf("-- format_floor: %d\nCREATE TABLE added (n bigint); INSERT INTO added VALUES (7);", n))
+	add := engine.NewMigration(n+1, "add", fmt.Sprintf("-- format_floor: %d\nCREATE TABLE added (n bigint); INSERT INTO added VALUES (7);", n))
 	if !strings.Contains(t.Name(), "/postgres") {
-		add = newMigration(n+1, "add", fmt.Sprintf("-- format_floor: %d\nCREATE TABLE added (n INTEGER) STRICT; INSERT INTO added VALUES (7);", n))
+		add = engine.NewMigration(n+1, "add", fmt.Sprintf("-- format_floor: %d\nCREATE TABLE added (n INTEGER) STRICT; INSERT INTO added VALUES (7);", n))
 	}
-	remove := newMigration(n+2, "remove", fmt.Sprintf("-- contract\n-- format_floor: %d\nDROP TABLE scrub;", n+1))
+	remove := engine.NewMigration(n+2, "remove", fmt.Sprintf("-- contract\n-- format_floor: %d\nDROP TABLE scrub;", n+1))
 	next = append(slices.Clip(now), add)
 	return now, next, append(slices.Clip(next), remove)
 }
 
-func openVersion(t *testing.T, where string, steps []migration) *DB {
+func openVersion(t *testing.T, where string, steps []engine.Migration) *DB {
 	t.Helper()
 	db, err := Open(t.Context(), where, Options{steps: steps})
 	if err != nil {
@@ -46,7 +48,7 @@ func openVersion(t *testing.T, where string, steps []migration) *DB {
 
 func formatOf(t *testing.T, db *DB) (n int) {
 	t.Helper()
-	if err := db.points.row(t.Context(), "SELECT count(*) FROM migration", nil, &n); err != nil {
+	if err := db.base.Points.Row(t.Context(), "SELECT count(*) FROM migration", nil, &n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -72,7 +74,7 @@ func testUpgrade(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		for _, db := range []*DB{old, newer, again} {
 			if len(lookupEntry(t, db, all, pdb(n))) != 1 {
-				t.Errorf("object %d is missing for a program of format %d", n, len(db.engine.steps()))
+				t.Errorf("object %d is missing for a program of format %d", n, db.base.Format())
 			}
 		}
 	}
@@ -94,7 +96,7 @@ func testUpgrade(t *testing.T) {
 	}
 	_, err = Open(t.Context(), where, Options{steps: now})
 	want := fmt.Sprintf("it has format %d, which needs a program that supports format %d, and this program supports formats up to %d", len(later), len(next), len(now))
-	if !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), want) {
+	if !errors.Is(err, engine.ErrNewer) || !strings.Contains(err.Error(), want) {
 		t.Errorf("a program below the floor: %v, want %q", err, want)
 	}
 }
@@ -123,20 +125,23 @@ func TestContractWaits(t *testing.T) {
 		}
 		_ = oldNode.Close()
 		// A minute later, its row says nothing any more.
-		if _, err := newer.engine.(*postgres).pool.Exec(t.Context(), "UPDATE node SET asked = asked - interval '2 minutes'"); err != nil {
+		if _, err := rawConn(t, where).Exec(t.Context(), "UPDATE node SET asked = asked - interval '2 minutes'"); err != nil {
 			t.Fatal(err)
 		}
-		e := newer.engine.(*postgres)
-		e.finishUpgrade(t.Context())
-		if n := formatOf(t, newer); n != len(later) {
-			t.Fatalf("format %d without older nodes, want %d", n, len(later))
+		newNode, err := newer.Watch()
+		if err != nil {
+			t.Fatal(err)
 		}
+		defer newNode.Close()
+		symtest.Await(t, time.Minute, "the format of the later version without older nodes", func() bool {
+			return formatOf(t, newer) == len(later)
+		})
 		// A process of the old version that has it open still does nothing wrong.
-		if _, err := oldDB.Commit(t.Context(), Tx{Kind: "add", Entries: []Entry{pdb(3)}}, nil); !errors.Is(err, ErrNewer) || !errors.Is(err, ErrUnavailable) {
-			t.Errorf("a write below the floor: %v, want %v", err, ErrNewer)
+		if _, err := oldDB.Commit(t.Context(), record.Tx{Kind: "add", Entries: []record.Entry{pdb(3)}}, nil); !errors.Is(err, engine.ErrNewer) || !errors.Is(err, engine.ErrUnavailable) {
+			t.Errorf("a write below the floor: %v, want %v", err, engine.ErrNewer)
 		}
-		if _, err := oldDB.Lookup(t.Context(), all, symfile.Lookup{ID: "x"}); !errors.Is(err, ErrNewer) {
-			t.Errorf("a lookup below the floor: %v, want %v", err, ErrNewer)
+		if _, err := oldDB.Lookup(t.Context(), all, symfile.Lookup{ID: "x"}); !errors.Is(err, engine.ErrNewer) {
+			t.Errorf("a lookup below the floor: %v, want %v", err, engine.ErrNewer)
 		}
 		commitTest(t, newer, "", pdb(4))
 		clean(t, newer)
@@ -157,11 +162,11 @@ func TestOutdatedNode(t *testing.T) {
 			_ = w.Close()
 			t.Error("a watch below the floor starts")
 		}
-		if !errors.Is(err, ErrNewer) {
-			t.Errorf("a watch below the floor: %v, want %v", err, ErrNewer)
+		if !errors.Is(err, engine.ErrNewer) {
+			t.Errorf("a watch below the floor: %v, want %v", err, engine.ErrNewer)
 		}
-		if _, err := oldDB.Generation(t.Context()); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("the generation below the floor: %v, want %v", err, ErrUnavailable)
+		if _, err := oldDB.Generation(t.Context()); !errors.Is(err, engine.ErrUnavailable) {
+			t.Errorf("the generation below the floor: %v, want %v", err, engine.ErrUnavailable)
 		}
 	})
 }
@@ -173,7 +178,7 @@ func TestContractRefusesOlder(t *testing.T) {
 	t.Run("postgres", func(t *testing.T) {
 		now, _, later := versions(t)
 		n := len(later)
-		after := append(slices.Clip(later), newMigration(n+1, "more", fmt.Sprintf("-- format_floor: %d\nCREATE TABLE more (n bigint);", n)))
+		after := append(slices.Clip(later), engine.NewMigration(n+1, "more", fmt.Sprintf("-- format_floor: %d\nCREATE TABLE more (n bigint);", n)))
 		where := address(t)
 		w, err := openVersion(t, where, now).Watch()
 		if err != nil {
@@ -210,8 +215,8 @@ func testUpgradeKilled(t *testing.T) {
 			}
 			if !after { // in the middle of a step
 				db := openVersion(t, where, later[:len(now)+at-1])
-				err := db.update(t.Context(), "migrate", func(w *write) error {
-					if err := later[len(now)+at-1].apply(db.engine, w, time.Now()); err != nil {
+				err := db.base.Update(t.Context(), "migrate", func(w *engine.Write) error {
+					if err := db.base.Apply(w, later[len(now)+at-1]); err != nil {
 						return err
 					}
 					return killed
@@ -252,16 +257,16 @@ func testUpgradeKilled(t *testing.T) {
 // TestFloors: each step names a floor that a program before it can have, unless
 // older programs cannot use the index after it.
 func TestFloors(t *testing.T) {
-	for _, steps := range [][]migration{migrations, postgresMigrations} {
+	for _, steps := range [][]engine.Migration{migrations, postgresMigrations} {
 		floor := 0
 		for i, m := range steps {
-			if m.floor < 1 || m.floor > m.number {
-				t.Errorf("migration %s: floor %d, want 1 to %d", m.name, m.floor, m.number)
+			if m.Floor < 1 || m.Floor > m.Number {
+				t.Errorf("migration %s: floor %d, want 1 to %d", m.Name, m.Floor, m.Number)
 			}
-			if m.contract && (i == 0 || m.floor <= floor) {
-				t.Errorf("migration %s: it contracts, and its floor %d is not above that of the step before", m.name, m.floor)
+			if m.Contract && (i == 0 || m.Floor <= floor) {
+				t.Errorf("migration %s: it contracts, and its floor %d is not above that of the step before", m.Name, m.Floor)
 			}
-			floor = m.floor
+			floor = m.Floor
 		}
 	}
 }
@@ -287,7 +292,7 @@ func testUnreleased(t *testing.T) {
 			statements = append(statements, "ALTER TABLE state DROP COLUMN format_floor")
 		}
 		for _, text := range statements {
-			if err := db.update(t.Context(), "test", func(w *write) error { return w.script(text) }); err != nil {
+			if err := db.base.Update(t.Context(), "test", func(w *engine.Write) error { return w.Script(text) }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -301,18 +306,18 @@ func testUnreleased(t *testing.T) {
 		for _, opt := range []Options{{}, {ReadOnly: true}, {MustExist: true}} {
 			_, err := Open(t.Context(), where, opt)
 			want := "it is of a version before release 0.1.0: write its files to a folder with symdepot export of that version"
-			if !errors.Is(err, ErrUnreleased) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			if !errors.Is(err, engine.ErrUnreleased) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%d steps, %+v: %v, want one line with %q", last, opt, err, want)
 			}
 		}
 		if !inFile {
 			continue
 		}
-		if _, err := OpenTarget(t.Context(), where); !errors.Is(err, ErrUnreleased) {
-			t.Errorf("%d steps, as the target of a restore: %v, want %v", last, err, ErrUnreleased)
+		if _, err := OpenTarget(t.Context(), where); !errors.Is(err, engine.ErrUnreleased) {
+			t.Errorf("%d steps, as the target of a restore: %v, want %v", last, err, engine.ErrUnreleased)
 		}
-		if err := SnapshotFile(t.Context(), where, where+".copy", nil); !errors.Is(err, ErrUnreleased) {
-			t.Errorf("%d steps, as the source of a copy: %v, want %v", last, err, ErrUnreleased)
+		if err := SnapshotFile(t.Context(), where, where+".copy", nil); !errors.Is(err, engine.ErrUnreleased) {
+			t.Errorf("%d steps, as the source of a copy: %v, want %v", last, err, engine.ErrUnreleased)
 		}
 		if !bytes.Equal(fileBytes(t, where), before) {
 			t.Errorf("%d steps: the file was changed", last)

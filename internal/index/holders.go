@@ -2,9 +2,10 @@ package index
 
 import (
 	"context"
-	"database/sql"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // Holder is one reference to a content: a file of a transaction, a cached file
@@ -28,48 +29,25 @@ const maxHolders = 20
 // 20. If there are none, the error is nil.
 func (db *DB) Holders(ctx context.Context, ref blob.Ref) ([]Holder, error) {
 	var list []Holder
-	err := db.scans.each(ctx, true, `SELECT o.name, f.path, p.name, t.version, `+larger("t.id", "0")+`, coalesce(t.source, ''), NULL, ''
+	err := db.base.Scans.Each(ctx, true, `SELECT o.name, f.path, p.name, t.version, `+engine.Larger("t.id", "0")+`, coalesce(t.source, ''), NULL, ''
 		  FROM content c JOIN object o ON o.content_id = c.id JOIN tx_file f ON f.object_id = o.id JOIN tx t ON t.id = f.tx_id
 		JOIN product p ON p.id = t.product_id
 		  WHERE c.sha256 = $1
 		UNION ALL SELECT '', '', '', '', 0, '', s.sha256, d.tool
 		  FROM content c JOIN derived d ON d.content_id = c.id JOIN content s ON s.id = d.source_id WHERE c.sha256 = $1
-		ORDER BY 5 DESC LIMIT $2`, []any{ref[:], maxHolders}, func(scan scanFunc) (bool, error) {
+		ORDER BY 5 DESC LIMIT $2`, []any{ref[:], maxHolders}, func(scan engine.Scan) (bool, error) {
 		var h Holder
 		var of []byte
 		if err := scan(&h.File, &h.Path, &h.Product, &h.Version, &h.Transaction, &h.Source, &of, &h.Tool); err != nil {
 			return false, err
 		}
 		if of != nil {
-			if err := scanRef(of, &h.Of); err != nil {
+			if err := record.ScanRef(of, &h.Of); err != nil {
 				return false, err
 			}
 		}
 		list = append(list, h)
 		return true, nil
 	})
-	return list, db.fail("look up the references to a content", err)
-}
-
-// ForgetDerived deletes the records of derivations that resulted in a content,
-// so that they are made again on demand. It returns their number.
-func (db *DB) ForgetDerived(ctx context.Context, result blob.Ref) (n int64, err error) {
-	err = db.update(ctx, "delete derived contents", func(w *write) error {
-		var id int64
-		err := w.row("SELECT id FROM content WHERE sha256 = $1", []any{result[:]}, &id)
-		if err == sql.ErrNoRows {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if n, err = w.exec("DELETE FROM derived WHERE content_id = $1 AND tool <> $2", id, ColdTool.Name); err != nil || n == 0 {
-			return err
-		}
-		if err := w.release(db.now(), id); err != nil {
-			return err
-		}
-		return w.changed()
-	})
-	return n, err
+	return list, db.base.Fail("look up the references to a content", err)
 }

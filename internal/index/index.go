@@ -19,15 +19,24 @@ package index
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"errors"
+	"iter"
 	"log/slog"
 	"net"
-	"path/filepath"
-	"strconv"
-	"strings"
-	"sync/atomic"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/lifecycle"
+	"github.com/symdepot/symdepot/internal/index/misses"
+	"github.com/symdepot/symdepot/internal/index/nodes"
+	"github.com/symdepot/symdepot/internal/index/places"
+	"github.com/symdepot/symdepot/internal/index/queue"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/schema"
+	"github.com/symdepot/symdepot/internal/index/stages"
+	"github.com/symdepot/symdepot/internal/index/tokens"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // Options of Open. The zero value opens for reading and writing and creates the
@@ -65,49 +74,42 @@ type Options struct {
 	Block int64
 
 	// For tests; zero values mean those of this version.
-	steps        []migration
+	steps        []engine.Migration
 	replicaLimit time.Duration
 }
 
 // DB is an open index. Its methods may be called by several goroutines.
 type DB struct {
 	// Parts of the index with their own methods.
-	Tokens Tokens
-	Wanted WantedKeys
-	Cached CachedFiles
-	Misses Misses
-	Scrub  Scrub
-	Places Places
+	Tokens tokens.Tokens
+	Wanted misses.WantedKeys
+	Cached contents.CachedFiles
+	Misses misses.Misses
+	Scrub  places.Scrub
+	Places places.Places
 	// Damages are the contents whose stored bytes were found damaged or missing.
-	Damages Damages
+	Damages places.Damages
 	// Jobs is the queue of jobs.
-	Jobs   Jobs
+	Jobs   queue.Jobs
 	Copies Copies
-	Nodes  Nodes
+	Nodes  nodes.Nodes
 	Stages Stages
-	Waits  Waits
+	Waits  *engine.Waits
 	// Retention and Trash are for the transactions that a policy removes.
-	Retention Retention
-	Trash     Trash
+	Retention lifecycle.Retention
+	Trash     lifecycle.Trash
 	// Sources finds source files.
 	Sources Sources
 	// Catalog is for lists that people read in pages.
 	Catalog Catalog
 	// Colds keeps the records of cold contents.
-	Colds Colds
+	Colds contents.Colds
 
-	engine engine
-	now    func() time.Time
+	base *engine.Database
 
-	maxMisses, maxWanted int64
-	placed               bool
-	tempDir              string
-	block                int64
-	dutyLife             time.Duration // see Nodes
-	limits               listLimits    // see Catalog
-
-	points, scans reader // those of the engine, counted
-	reads         atomic.Uint64
+	contents contents.Contents
+	placed   bool
+	tempDir  string
 }
 
 // Open opens the index in a file or, if where is a URL that begins with
@@ -115,117 +117,168 @@ type DB struct {
 // anything: one that this version is too old for is ErrNewer. What is not an index
 // is ErrCorrupt. With ReadOnly a missing file is fs.ErrNotExist.
 func Open(ctx context.Context, where string, opt Options) (*DB, error) {
-	given := opt.Now
-	if given == nil {
-		opt.Now = time.Now
+	o := engine.Options{
+		ReadOnly: opt.ReadOnly, MustExist: opt.MustExist, Dial: opt.Dial, Replicas: opt.Replicas, ReplicaLimit: opt.replicaLimit,
+		Log: opt.Log, Now: opt.Now, BusyWait: cmp.Or(opt.BusyWait, 10*time.Minute), SQLite: migrations, Postgres: postgresMigrations,
 	}
-	if opt.Log == nil {
-		opt.Log = slog.New(slog.DiscardHandler)
+	if opt.steps != nil {
+		o.SQLite, o.Postgres = opt.steps, opt.steps
 	}
-	opt.BusyWait = cmp.Or(opt.BusyWait, 10*time.Minute)
-	e, err := openEngine(ctx, where, opt)
-	db := newDB(e, opt)
-	if given == nil {
-		db.now = e.time
-	}
-	if err == nil {
-		err = verifyMigrations(ctx, e.steps(), db.scans)
-	}
+	base, err := engine.Open(ctx, where, o)
 	if err != nil {
-		return nil, errors.Join(db.fail("open", err), e.close())
+		return nil, err
 	}
-	return db, nil
+	return newDB(base, opt), nil
 }
 
-// IsURL reports whether an address of an index names a database server, as
-// opposed to a file.
-func IsURL(where string) bool { return isPostgres(where) }
-
-// openEngine returns an engine that must be closed also if there is an error.
-func openEngine(ctx context.Context, where string, opt Options) (engine, error) {
-	if isPostgres(where) {
-		return openPostgres(ctx, where, opt)
+// newDB returns the index in a database.
+func newDB(base *engine.Database, opt Options) *DB {
+	all := contents.NewContents(base, opt.Placed, max(opt.Block, 1))
+	db := &DB{
+		base: base, contents: all, placed: opt.Placed, tempDir: opt.TempDir, Waits: base.Waits,
+		Tokens: tokens.NewTokens(base), Jobs: queue.NewJobs(base), Copies: NewCopies(base),
+		Nodes:  nodes.NewNodes(base, dutyLife),
+		Wanted: misses.NewWantedKeys(base, cmp.Or(opt.MaxWanted, 1_000_000)),
+		Misses: misses.NewMisses(base, cmp.Or(opt.MaxMisses, 2_000_000)),
+		Scrub:  places.NewScrub(base), Places: places.NewPlaces(base), Damages: places.NewDamages(base),
+		Cached: contents.NewCachedFiles(all), Colds: contents.NewColds(base, opt.Placed),
+		Retention: lifecycle.NewRetention(base), Trash: lifecycle.NewTrash(base, all), Sources: NewSources(base), Catalog: NewCatalog(base),
 	}
-	abs, err := filepath.Abs(where)
-	if err != nil {
-		return &sqliteFile{path: where}, err
-	}
-	return openSQLite(ctx, abs, opt)
-}
-
-// newDB returns the index in an engine.
-func newDB(e engine, opt Options) *DB {
-	db := &DB{engine: e, now: opt.Now, maxMisses: cmp.Or(opt.MaxMisses, 2_000_000), maxWanted: cmp.Or(opt.MaxWanted, 1_000_000),
-		placed: opt.Placed, tempDir: opt.TempDir, block: max(opt.Block, 1), dutyLife: dutyLife, limits: usualLimits}
-	db.points, db.scans = counted{e.points(), &db.reads}, counted{e.scans(), &db.reads}
-	db.Tokens, db.Wanted, db.Cached, db.Misses, db.Scrub, db.Places, db.Copies = Tokens{db}, WantedKeys{db}, CachedFiles{db},
-		Misses{db}, Scrub{db}, Places{db}, Copies{db}
-	db.Nodes, db.Stages, db.Retention, db.Trash, db.Catalog, db.Sources, db.Colds = Nodes{db}, Stages{db}, Retention{db}, Trash{db},
-		Catalog{db}, Sources{db}, Colds{db}
-	db.Damages, db.Jobs = Damages{db}, Jobs{db}
+	db.Stages = Stages{stages.NewStageRows(base), db}
 	return db
 }
 
 // Close closes the index. Running calls end with an error.
-func (db *DB) Close() error { return db.engine.close() }
+func (db *DB) Close() error { return db.base.Close() }
+
+// Watch starts a watch. It must be closed after the index, never before.
+func (db *DB) Watch() (*engine.Watch, error) { return db.base.Watch() }
+
+// OnRewind has fn called whenever a Watch finds that the database has lost writes
+// that it knew: by a failover, or by the restore of a backup. What is remembered
+// by the state of a Watch or in a Filter needs no care.
+func (db *DB) OnRewind(fn func()) { db.base.OnRewind(fn) }
 
 // ClockOf returns the clock of an index: see Options.Now.
-func ClockOf(db *DB) func() time.Time { return db.now }
+func ClockOf(db *DB) func() time.Time { return db.base.Now }
 
 // Reads returns the number of queries of this process.
-func (db *DB) Reads() uint64 { return db.reads.Load() }
+func (db *DB) Reads() uint64 { return db.base.Reads() }
 
-// Scope is the set of products that a caller may see. The zero Scope is empty.
-type Scope struct {
-	// All makes everything visible, regardless of Products.
-	All bool
-	// Products are the names of the visible products, compared exactly; ""
-	// stands for transactions without a product.
-	Products []string
+// migrations are the steps of SQLite, postgresMigrations those of PostgreSQL.
+var migrations, postgresMigrations = engine.ReadMigrations(schema.Files, "sqlite"), engine.ReadMigrations(schema.Files, "postgres")
+
+// Stages is the part of the index for pushes that are not transactions yet.
+type Stages struct {
+	stages.StageRows
+	db *DB
 }
 
-// few reports whether the number of products is small enough to keep the
-// prepared statements for it. Preparing one takes longer than running it.
-func (s Scope) few() bool { return s.All || len(s.Products) <= 8 }
-
-// where returns a condition on a product id column and the extended arguments.
-// The condition is empty for the unlimited scope.
-func (s Scope) where(column string, args []any) (string, []any) {
-	switch {
-	case s.All:
-		return "", args
-	case len(s.Products) == 0:
-		return " AND 1 = 0", args
-	}
-	var b strings.Builder
-	b.WriteString(" AND " + column + " IN (SELECT id FROM product WHERE name IN (")
-	for i, p := range s.Products {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		args = append(args, p)
-		b.WriteString("$" + strconv.Itoa(len(args)))
-	}
-	b.WriteString("))")
-	return b.String(), args
+// Lookup returns the objects of all products that answer a lookup.
+func (ss Stages) Lookup(ctx context.Context, l symfile.Lookup) ([]record.Hit, error) {
+	return ss.db.Lookup(ctx, record.Scope{All: true}, l)
 }
 
-// millis returns the stored form of a time; the zero time is null.
-func millis(t time.Time) any {
-	if t.IsZero() {
-		return nil
-	}
-	return t.UnixMilli()
+// SetNeeds is Retention.SetNeeds.
+func (ss Stages) SetNeeds(ctx context.Context, number int64, needs []int64) error {
+	return ss.db.Retention.SetNeeds(ctx, number, needs)
 }
 
-func fromMillis(v sql.NullInt64) time.Time {
-	if !v.Valid {
-		return time.Time{}
-	}
-	return time.UnixMilli(v.Int64).UTC()
+// Unfound is DB.Unfound.
+func (ss Stages) Unfound(ctx context.Context, number int64, entries []record.Entry) ([]int, error) {
+	return ss.db.Unfound(ctx, number, entries)
 }
 
-// text makes external metadata valid for any database: valid UTF-8 without NUL.
-func text(s string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
+// MarkCold sets the records of those rows of a list whose contents are cold. of returns
+// the content of a row, and where its record belongs.
+func MarkCold[T any](ctx context.Context, db *DB, list []T, of func(*T) (blob.Ref, **record.Cold)) error {
+	return contents.MarkCold(ctx, db.base, list, of)
+}
+
+// DropReplaced deletes the records of the contents that tools, whose names begin with
+// prefix, derived of the files that r replaces for every caller, and returns their
+// number. The next garbage collection frees their bytes.
+func DropReplaced(ctx context.Context, db *DB, prefix string, r contents.Replacement) (n int64, err error) {
+	return contents.DropReplaced(ctx, db.base, prefix, r)
+}
+
+// Remove removes a transaction without a trash and returns it; see Trash.Remove.
+// Objects that no other transaction holds are hidden immediately; their contents
+// become unreferenced. The transaction's own row stays, its list of files is
+// deleted. If the number does not exist or was removed before, the error is
+// fs.ErrNotExist.
+func (db *DB) Remove(ctx context.Context, number int64) (record.Transaction, error) {
+	t, err := db.Trash.Remove(ctx, lifecycle.Removal{Number: number, Reason: "rm"})
+	if err != nil {
+		return record.Transaction{}, err
+	}
+	return t, nil
+}
+
+// Unreferenced yields the contents that have had no references since before.
+func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[record.Unreferenced, error] {
+	return db.contents.Unreferenced(ctx, before)
+}
+
+// Contents yields all contents whose bytes are stored as they are, referenced or not:
+// not the cold ones, but their cold files. Contents that are added or deleted meanwhile
+// may or may not be included.
+func (db *DB) Contents(ctx context.Context) iter.Seq2[record.Content, error] {
+	return db.contents.All(ctx)
+}
+
+// DropContents drops those of refs that have had no references since before; see
+// Contents.Drop.
+func (db *DB) DropContents(ctx context.Context, refs []blob.Ref, before time.Time, deleteBlob func(blob.Ref) error) (n int, err error) {
+	return db.contents.Drop(ctx, refs, before, deleteBlob, func(blob.Ref) {})
+}
+
+// Locked runs fn while no other process can write to the index. known reports
+// whether the index has a content. fn must not write to the index.
+func (db *DB) Locked(ctx context.Context, fn func(known func(blob.Ref) (bool, error)) error) error {
+	return db.contents.Locked(ctx, fn)
+}
+
+// HasContent reports whether the index has a content, referenced or not.
+func (db *DB) HasContent(ctx context.Context, ref blob.Ref) (bool, error) {
+	return db.contents.Has(ctx, ref)
+}
+
+// dutyLife is how long the holder of a duty may be silent before another process
+// takes over.
+const dutyLife = 30 * time.Second
+
+// Commit adds a transaction and returns its number. It is durable and atomic:
+// all objects become visible together, or the index stays unchanged. Cached
+// files with different bytes under the same keys are evicted, because added
+// files take precedence over downloaded ones.
+//
+// check, if not nil, is called with the distinct contents of the transaction
+// before anything is written; see Contents.Commit.
+func (db *DB) Commit(ctx context.Context, tx Tx, check func(ctx context.Context, refs []blob.Ref) error) (int64, error) {
+	return db.contents.Commit(ctx, tx, db.Stages, check)
+}
+
+// Derived returns what a tool made of a content. A zero Content means that the
+// tool made nothing worth keeping; if the tool has not run, the error is
+// fs.ErrNotExist.
+func (db *DB) Derived(ctx context.Context, source blob.Ref, tool Tool) (Content, error) {
+	return db.contents.Derived(ctx, source, tool)
+}
+
+// PutDerived records what a tool made of a content; see Contents.PutDerived.
+func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result *Content) error {
+	return db.contents.PutDerived(ctx, source, tool, result)
+}
+
+// ForgetDerived deletes the records of a content that tools have derived; see
+// Contents.ForgetDerived.
+func (db *DB) ForgetDerived(ctx context.Context, result blob.Ref) (n int64, err error) {
+	return db.contents.ForgetDerived(ctx, result)
+}
+
+// Origins returns the transactions that were imported from a store and have not
+// been removed: their numbers here by their numbers in the store.
+func (db *DB) Origins(ctx context.Context, store string) (map[string]int64, error) {
+	return db.contents.Origins(ctx, store)
 }

@@ -21,11 +21,13 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
 
-var all = Scope{All: true}
+var all = record.Scope{All: true}
 
 // clock is a clock that stands until it is moved.
 type clock struct{ t time.Time }
@@ -37,11 +39,14 @@ func (c *clock) options() Options { return Options{Now: c.now} }
 
 func openTest(t testing.TB, opt Options) *DB {
 	t.Helper()
-	db, err := Open(t.Context(), newIndex(t), opt)
+	where := newIndex(t)
+	db, err := Open(t.Context(), where, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
+	addresses.Store(db, where)
 	t.Cleanup(func() {
+		addresses.Delete(db)
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
@@ -53,28 +58,28 @@ func ref(n int) blob.Ref { return sha256.Sum256([]byte(fmt.Sprint("content ", n)
 
 // pdb is the entry of a PDB with content n; the name is Foo<n>.pdb and the
 // GUID's first byte is n.
-func pdb(n int) Entry { return pdbAge(n, fmt.Sprintf("Foo%d.pdb", n), byte(n), 1) }
+func pdb(n int) record.Entry { return pdbAge(n, fmt.Sprintf("Foo%d.pdb", n), byte(n), 1) }
 
-func pdbAge(n int, name string, guid byte, age uint32) Entry {
+func pdbAge(n int, name string, guid byte, age uint32) record.Entry {
 	o := symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: name, DebugID: debugid.ID{GUID: debugid.GUID{guid, 15: 1}, Age: age}, InfoAge: age}
-	return Entry{Object: o, Ref: ref(n), Size: int64(1000 + n), Aliases: o.Aliases(), Path: "/build/" + name, ModTime: time.UnixMilli(1700000000123).UTC()}
+	return record.Entry{Object: o, Ref: ref(n), Size: int64(1000 + n), Aliases: o.Aliases(), Path: "/build/" + name, ModTime: time.UnixMilli(1700000000123).UTC()}
 }
 
-func elf(n int, role symfile.Role, id string, debugSize int64) Entry {
+func elf(n int, role symfile.Role, id string, debugSize int64) record.Entry {
 	o := symfile.Object{Kind: symfile.ELF, Role: role, Name: "prog", CodeID: id, BuildID: debugid.BuildID(id), DebugID: debugid.BuildID(id).DebugID(true)}
-	return Entry{Object: o, Arch: "x86_64", Ref: ref(n), Size: int64(1000 + n), DebugSize: debugSize, Aliases: o.Aliases(), Path: fmt.Sprintf("/usr/bin/%d/prog", n)}
+	return record.Entry{Object: o, Arch: "x86_64", Ref: ref(n), Size: int64(1000 + n), DebugSize: debugSize, Aliases: o.Aliases(), Path: fmt.Sprintf("/usr/bin/%d/prog", n)}
 }
 
-func commitTest(t testing.TB, db *DB, product string, entries ...Entry) int64 {
+func commitTest(t testing.TB, db *DB, product string, entries ...record.Entry) int64 {
 	t.Helper()
-	n, err := db.Commit(t.Context(), Tx{Kind: "add", Product: product, Entries: entries}, nil)
+	n, err := db.Commit(t.Context(), record.Tx{Kind: "add", Product: product, Entries: entries}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-func lookupEntry(t testing.TB, db *DB, scope Scope, e Entry) []Hit {
+func lookupEntry(t testing.TB, db *DB, scope record.Scope, e record.Entry) []record.Hit {
 	t.Helper()
 	a := e.Aliases[0]
 	hits, err := db.Lookup(t.Context(), scope, symfile.Lookup{Name: a.Name, ID: a.ID, Role: symfile.AnyRole})
@@ -127,13 +132,13 @@ func testEveryFieldComesBack(t *testing.T) {
 	n := 0
 	fill(reflect.ValueOf(&o).Elem(), &n)
 	o.DebugID.PDB20 = false
-	e := Entry{
+	e := record.Entry{
 		Object: o, Arch: "arm64e", Features: []string{"debug", "unwind"}, DebugSize: 1 << 40, Ref: ref(1), Size: 5 << 30,
 		Aliases: []symfile.Alias{{Name: "Näme.PDB", ID: "ABC", Role: 4}}, Path: "/p\xff/x", Archive: "/a.zip", ModTime: time.UnixMilli(5).UTC(), Signature: "0302ab",
 	}
-	origin := &Origin{Store: `\\srv\sym`, Number: "0000000007", Time: time.UnixMilli(99000).UTC()}
-	tx := Tx{Kind: "add", Product: "P", Version: "1", Comment: "a \"c\"\x00", Who: "me", Host: "h", Tool: "symdepot 1", Time: time.UnixMilli(1234567890123), Origin: origin,
-		Entries: []Entry{e, e}}
+	origin := &record.Origin{Store: `\\srv\sym`, Number: "0000000007", Time: time.UnixMilli(99000).UTC()}
+	tx := record.Tx{Kind: "add", Product: "P", Version: "1", Comment: "a \"c\"\x00", Who: "me", Host: "h", Tool: "symdepot 1", Time: time.UnixMilli(1234567890123), Origin: origin,
+		Entries: []record.Entry{e, e}}
 	number, err := db.Commit(t.Context(), tx, nil)
 	if err != nil || number != 1 {
 		t.Fatalf("Commit: %v, error %v; want 1", number, err)
@@ -142,23 +147,23 @@ func testEveryFieldComesBack(t *testing.T) {
 	if err != nil || len(hits) != 1 {
 		t.Fatalf("Lookup: %v, error %v; want length 1", hits, err)
 	}
-	want := Hit{Stored{Object: o, Arch: "arm64e", Features: e.Features, DebugSize: e.DebugSize, Ref: e.Ref, Size: e.Size,
-		Number: 1, Added: tx.Time.UTC(), ModTime: e.ModTime, Path: "/p\uFFFD/x", Archive: "/a.zip"}, 4, "0302ab"}
-	if d := cmp.Diff(want, hits[0], cmpopts.IgnoreUnexported(Stored{})); d != "" {
+	want := record.Hit{Stored: record.Stored{Object: o, Arch: "arm64e", Features: e.Features, DebugSize: e.DebugSize, Ref: e.Ref, Size: e.Size,
+		Number: 1, Added: tx.Time.UTC(), ModTime: e.ModTime, Path: "/p\uFFFD/x", Archive: "/a.zip"}, Role: 4, Signature: "0302ab"}
+	if d := cmp.Diff(want, hits[0], cmpopts.IgnoreUnexported(record.Stored{})); d != "" {
 		t.Errorf("hit (-want +got):\n%s", d)
 	}
-	var files []TxFile
-	got, err := db.Show(t.Context(), 1, func(f TxFile) error { files = append(files, f); return nil })
+	var files []record.TxFile
+	got, err := db.Show(t.Context(), 1, func(f record.TxFile) error { files = append(files, f); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantTx := Transaction{Number: 1, Kind: "add", Product: "P", Version: "1", Comment: "a \"c\"", Who: "me", Host: "h", Tool: "symdepot 1", Time: tx.Time.UTC(), Files: 2, Bytes: 10 << 30,
+	wantTx := record.Transaction{Number: 1, Kind: "add", Product: "P", Version: "1", Comment: "a \"c\"", Who: "me", Host: "h", Tool: "symdepot 1", Time: tx.Time.UTC(), Files: 2, Bytes: 10 << 30,
 		Origin: origin, Arrived: got.Arrived}
 	if d := cmp.Diff(wantTx, got); d != "" {
 		t.Errorf("transaction (-want +got):\n%s", d)
 	}
-	wantFile := TxFile{o, "arm64e", e.Features, e.DebugSize, e.Ref, e.Size, "/p\uFFFD/x", "/a.zip", e.ModTime, nil}
-	if d := cmp.Diff([]TxFile{wantFile, wantFile}, files); d != "" {
+	wantFile := record.TxFile{Object: o, Arch: "arm64e", Features: e.Features, DebugSize: e.DebugSize, Ref: e.Ref, Size: e.Size, Path: "/p\uFFFD/x", Archive: "/a.zip", ModTime: e.ModTime, Cold: nil}
+	if d := cmp.Diff([]record.TxFile{wantFile, wantFile}, files); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)
 	}
 	clean(t, db)
@@ -185,7 +190,7 @@ func testVisibility(t *testing.T) {
 		commitTest(t, db, "B", a)
 	}
 	commitTest(t, db, "A", a)
-	see := func(when string, s Scope, e Entry, want int64) {
+	see := func(when string, s record.Scope, e record.Entry, want int64) {
 		t.Helper()
 		var got int64
 		if hits := lookupEntry(t, db, s, e); len(hits) > 0 {
@@ -202,13 +207,13 @@ func testVisibility(t *testing.T) {
 		}
 		clean(t, db)
 	}
-	inA, inB, inC := Scope{Products: []string{"A"}}, Scope{Products: []string{"B"}}, Scope{Products: []string{"C", "B"}}
+	inA, inB, inC := record.Scope{Products: []string{"A"}}, record.Scope{Products: []string{"B"}}, record.Scope{Products: []string{"C", "B"}}
 	see("all", all, a, 30)
 	see("A", inA, a, 30)
 	see("B", inB, a, 29)
 	see("C and B", inC, a, 29)
 	see("b in B", inB, b, 0)
-	see("no scope", Scope{}, a, 0)
+	see("no scope", record.Scope{}, a, 0)
 	remove(30)
 	see("without 30", all, a, 29)
 	see("without 30 in A", inA, a, 1)
@@ -365,30 +370,30 @@ func testDerived(t *testing.T) {
 	db := openTest(t, c.options())
 	a, b := pdb(1), pdb(2)
 	commitTest(t, db, "", a)
-	zstd, gzip := Tool{"zstd", 1}, Tool{"gzip", 1}
+	zstd, gzip := record.Tool{Name: "zstd", Version: 1}, record.Tool{Name: "gzip", Version: 1}
 	if _, err := db.Derived(t.Context(), a.Ref, zstd); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	put := func(source blob.Ref, tool Tool, n int) error {
+	put := func(source blob.Ref, tool record.Tool, n int) error {
 		if n == 0 {
 			return db.PutDerived(t.Context(), source, tool, nil)
 		}
-		return db.PutDerived(t.Context(), source, tool, &Content{ref(n), int64(n)})
+		return db.PutDerived(t.Context(), source, tool, &record.Content{Ref: ref(n), Size: int64(n)})
 	}
 	if err := put(b.Ref, zstd, 10); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("an unknown source:", err)
 	}
 	for _, p := range []struct {
-		tool Tool
+		tool record.Tool
 		n    int
-	}{{zstd, 10}, {gzip, 0}, {Tool{"gzip", 2}, 11}, {zstd, 12}, {Tool{"same", 1}, 12}} {
+	}{{zstd, 10}, {gzip, 0}, {record.Tool{Name: "gzip", Version: 2}, 11}, {zstd, 12}, {record.Tool{Name: "same", Version: 1}, 12}} {
 		if err := put(a.Ref, p.tool, p.n); err != nil {
 			t.Fatal(err)
 		}
 		got, err := db.Derived(t.Context(), a.Ref, p.tool)
-		want := Content{}
+		want := record.Content{}
 		if p.n != 0 {
-			want = Content{ref(p.n), int64(p.n)}
+			want = record.Content{Ref: ref(p.n), Size: int64(p.n)}
 		}
 		if err != nil || got != want {
 			t.Errorf("%v: got %v, error %v; want %v", p.tool, got, err, want)
@@ -457,10 +462,10 @@ func testLookup(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		e    Entry
+		e    record.Entry
 		size int64
 		want bool
-	}{{exe, exe.Size, true}, {exe, exe.Size + 100, false}, {pdb(9), 1009, false}, {Entry{}, 0, false}} {
+	}{{exe, exe.Size, true}, {exe, exe.Size + 100, false}, {pdb(9), 1009, false}, {record.Entry{}, 0, false}} {
 		if got, err := db.HasObject(t.Context(), c.e.Object, c.size); got != c.want || err != nil {
 			t.Errorf("HasObject %s %d: %v, %v; want %v", c.e.Object.Name, c.size, got, err, c.want)
 		}
@@ -499,7 +504,7 @@ func testHigherAge(t *testing.T) {
 			t.Errorf("%q above %d: %v, want %v", c.name, c.age, ages, c.want)
 		}
 	}
-	if hits, err := db.HigherAge(t.Context(), Scope{Products: []string{"Q"}}, "a.pdb", guid, 1); len(hits) != 0 || err != nil {
+	if hits, err := db.HigherAge(t.Context(), record.Scope{Products: []string{"Q"}}, "a.pdb", guid, 1); len(hits) != 0 || err != nil {
 		t.Errorf(`HigherAge("a.pdb", 1): %v, error %v; want none`, hits, err)
 	}
 }
@@ -517,25 +522,25 @@ func testFind(t *testing.T) {
 	r := ref(2)
 	for _, c := range []struct {
 		name  string
-		q     Query
-		scope Scope
+		q     record.Query
+		scope record.Scope
 		limit int
 		want  string
 	}{
-		{"name", Query{Name: "foo1.pdb"}, all, 0, "Foo1.pdb[2 1]"},
-		{"name in a product", Query{Name: "foo1.pdb"}, Scope{Products: []string{"A"}}, 0, "Foo1.pdb[1]"},
-		{"star", Query{Name: "foo1*"}, all, 0, "Foo1.pdb[2 1] Foo12.pdb[1]"},
-		{"star first", Query{Name: "*2.p?b"}, all, 0, "Foo12.pdb[1] Foo2.pdb[1]"},
-		{"question mark", Query{Name: "foo?.pdb"}, all, 0, "Foo1.pdb[2 1] Foo2.pdb[1]"},
-		{"no other magic", Query{Name: "[x]_%.pd?"}, all, 0, "[x]_%.pdb[2]"},
-		{"limit", Query{Name: "foo*"}, all, 2, "Foo1.pdb[2 1] Foo12.pdb[1]"},
-		{"kind", Query{Name: "*", Kind: symfile.ELF}, all, 0, "prog[2]"},
-		{"ids", Query{IDs: []string{id, "nothing"}}, all, 0, "prog[2]"},
-		{"prefix", Query{Prefix: debugid.GUID{1, 15: 1}.Lower()}, all, 0, "Foo1.pdb[2 1]"},
-		{"content", Query{Ref: &r}, all, 0, "Foo2.pdb[1]"},
-		{"union", Query{Ref: &r, Name: "prog", IDs: []string{id}}, all, 0, "Foo2.pdb[1] prog[2]"},
-		{"nothing", Query{}, all, 0, ""},
-		{"no scope", Query{Name: "*"}, Scope{}, 0, ""},
+		{"name", record.Query{Name: "foo1.pdb"}, all, 0, "Foo1.pdb[2 1]"},
+		{"name in a product", record.Query{Name: "foo1.pdb"}, record.Scope{Products: []string{"A"}}, 0, "Foo1.pdb[1]"},
+		{"star", record.Query{Name: "foo1*"}, all, 0, "Foo1.pdb[2 1] Foo12.pdb[1]"},
+		{"star first", record.Query{Name: "*2.p?b"}, all, 0, "Foo12.pdb[1] Foo2.pdb[1]"},
+		{"question mark", record.Query{Name: "foo?.pdb"}, all, 0, "Foo1.pdb[2 1] Foo2.pdb[1]"},
+		{"no other magic", record.Query{Name: "[x]_%.pd?"}, all, 0, "[x]_%.pdb[2]"},
+		{"limit", record.Query{Name: "foo*"}, all, 2, "Foo1.pdb[2 1] Foo12.pdb[1]"},
+		{"kind", record.Query{Name: "*", Kind: symfile.ELF}, all, 0, "prog[2]"},
+		{"ids", record.Query{IDs: []string{id, "nothing"}}, all, 0, "prog[2]"},
+		{"prefix", record.Query{Prefix: debugid.GUID{1, 15: 1}.Lower()}, all, 0, "Foo1.pdb[2 1]"},
+		{"content", record.Query{Ref: &r}, all, 0, "Foo2.pdb[1]"},
+		{"union", record.Query{Ref: &r, Name: "prog", IDs: []string{id}}, all, 0, "Foo2.pdb[1] prog[2]"},
+		{"nothing", record.Query{}, all, 0, ""},
+		{"no scope", record.Query{Name: "*"}, record.Scope{}, 0, ""},
 	} {
 		found, err := db.Find(t.Context(), c.scope, c.q, c.limit)
 		if err != nil {
@@ -562,12 +567,12 @@ func testELFPaths(t *testing.T) {
 	for _, c := range []struct {
 		q        PathQuery
 		limit    int
-		scope    Scope
+		scope    record.Scope
 		want     int
 		complete bool
 	}{
 		{PathQuery{Path: "/usr/bin/1/prog"}, 0, all, 1, true},
-		{PathQuery{Path: "/usr/bin/2/prog"}, 0, Scope{Products: []string{"A"}}, 0, true},
+		{PathQuery{Path: "/usr/bin/2/prog"}, 0, record.Scope{Products: []string{"A"}}, 0, true},
 		{PathQuery{Path: "/build/Foo3.pdb"}, 0, all, 0, true},
 		{PathQuery{Glob: "/usr/bin/*/prog"}, 0, all, 2, true},
 		{PathQuery{Glob: "/usr/bin/*/prog"}, 2, all, 2, true},
@@ -596,7 +601,7 @@ func testListShowStats(t *testing.T) {
 	db := openTest(t, c.options())
 	for i := range 6 {
 		c.hours(1)
-		if _, err := db.Commit(t.Context(), Tx{Kind: "add", Product: []string{"A", "B", ""}[i%3], Version: fmt.Sprint(i / 3), Who: []string{"Anna@X", "b_b"}[i%2], Entries: []Entry{pdb(i), pdb(i + 1)}}, nil); err != nil {
+		if _, err := db.Commit(t.Context(), record.Tx{Kind: "add", Product: []string{"A", "B", ""}[i%3], Version: fmt.Sprint(i / 3), Who: []string{"Anna@X", "b_b"}[i%2], Entries: []record.Entry{pdb(i), pdb(i + 1)}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -605,7 +610,7 @@ func testListShowStats(t *testing.T) {
 	}
 	for _, l := range []struct {
 		f     ListFilter
-		scope Scope
+		scope record.Scope
 		want  string
 	}{
 		{ListFilter{}, all, "[5 4 3 2 1]"},
@@ -615,7 +620,7 @@ func testListShowStats(t *testing.T) {
 		{ListFilter{Product: new("A")}, all, "[4 1]"},
 		{ListFilter{Product: new("")}, all, "[3]"},
 		{ListFilter{Product: new("none")}, all, "[]"},
-		{ListFilter{Product: new("A")}, Scope{Products: []string{"B"}}, "[]"},
+		{ListFilter{Product: new("A")}, record.Scope{Products: []string{"B"}}, "[]"},
 		{ListFilter{Product: new("A"), Version: "1"}, all, "[4]"},
 		{ListFilter{Version: "0"}, all, "[3 2 1]"},
 		{ListFilter{Who: "anna@x"}, all, "[5 3 1]"},
@@ -624,9 +629,9 @@ func testListShowStats(t *testing.T) {
 		{ListFilter{Who: "b_*"}, all, "[4 2]"},
 		{ListFilter{Who: "_*"}, all, "[]"},
 		{ListFilter{Since: c.t.Add(-2 * time.Hour)}, all, "[5 4]"},
-		{ListFilter{}, Scope{Products: []string{""}}, "[3]"},
-		{ListFilter{}, Scope{Products: []string{"A", "B"}}, "[5 4 2 1]"},
-		{ListFilter{}, Scope{}, "[]"},
+		{ListFilter{}, record.Scope{Products: []string{""}}, "[3]"},
+		{ListFilter{}, record.Scope{Products: []string{"A", "B"}}, "[5 4 2 1]"},
+		{ListFilter{}, record.Scope{}, "[]"},
 	} {
 		list, err := db.List(t.Context(), l.scope, l.f)
 		if err != nil {
@@ -644,10 +649,10 @@ func testListShowStats(t *testing.T) {
 		t.Error(err)
 	}
 	boom := errors.New("boom")
-	if _, err := db.Show(t.Context(), 1, func(TxFile) error { return boom }); !errors.Is(err, boom) {
+	if _, err := db.Show(t.Context(), 1, func(record.TxFile) error { return boom }); !errors.Is(err, boom) {
 		t.Error(err)
 	}
-	gone, err := db.Show(t.Context(), 6, func(TxFile) error { return boom })
+	gone, err := db.Show(t.Context(), 6, func(record.TxFile) error { return boom })
 	if err != nil || gone.Removed != c.t || gone.Files != 2 {
 		t.Errorf("Show(6): %+v, error %v; want Removed %v, Files 2", gone, err, c.t)
 	}
@@ -679,15 +684,15 @@ func testPages(t *testing.T) {
 	symtest.Sequential(t)
 	c := newClock()
 	db := openTest(t, c.options())
-	n := pageRows + 7
-	var entries []Entry
+	n := engine.PageRows + 7
+	var entries []record.Entry
 	for i := range n {
 		entries = append(entries, pdbAge(i, fmt.Sprintf("x%d.pdb", i), byte(i), uint32(i)))
 		entries[i].Aliases[0].ID = fmt.Sprint(i) // GUIDs of byte 0 would have none
 	}
 	commitTest(t, db, "", entries...)
 	i := 0
-	if _, err := db.Show(t.Context(), 1, func(f TxFile) error {
+	if _, err := db.Show(t.Context(), 1, func(f record.TxFile) error {
 		if f.Ref != ref(i) {
 			t.Errorf("file %d is out of order, want the order of adding", i)
 		}
@@ -717,24 +722,28 @@ func TestCommitRefuses(t *testing.T) { onEngines(t, testCommitRefuses) }
 
 func testCommitRefuses(t *testing.T) {
 	db := openTest(t, Options{})
-	bad := func(change func(*Entry)) []Entry { e := pdb(2); change(&e); return []Entry{pdb(1), e} }
-	for name, entries := range map[string][]Entry{
+	bad := func(change func(*record.Entry)) []record.Entry {
+		e := pdb(2)
+		change(&e)
+		return []record.Entry{pdb(1), e}
+	}
+	for name, entries := range map[string][]record.Entry{
 		"nothing":  nil,
-		"no name":  bad(func(e *Entry) { e.Object.Name = "" }),
-		"no kind":  bad(func(e *Entry) { e.Object.Kind = 0 }),
-		"no key":   bad(func(e *Entry) { e.Aliases = nil }),
-		"no id":    bad(func(e *Entry) { e.Aliases[0].ID = "" }),
-		"no role":  bad(func(e *Entry) { e.Aliases[0].Role = 0 }),
-		"sizes":    bad(func(e *Entry) { e.Ref, e.Object.Name = ref(1), "x" }),
-		"negative": bad(func(e *Entry) { e.Size = -1 }),
+		"no name":  bad(func(e *record.Entry) { e.Object.Name = "" }),
+		"no kind":  bad(func(e *record.Entry) { e.Object.Kind = 0 }),
+		"no key":   bad(func(e *record.Entry) { e.Aliases = nil }),
+		"no id":    bad(func(e *record.Entry) { e.Aliases[0].ID = "" }),
+		"no role":  bad(func(e *record.Entry) { e.Aliases[0].Role = 0 }),
+		"sizes":    bad(func(e *record.Entry) { e.Ref, e.Object.Name = ref(1), "x" }),
+		"negative": bad(func(e *record.Entry) { e.Size = -1 }),
 	} {
-		if n, err := db.Commit(t.Context(), Tx{Entries: entries}, nil); err == nil || n != 0 {
+		if n, err := db.Commit(t.Context(), record.Tx{Entries: entries}, nil); err == nil || n != 0 {
 			t.Errorf("%s: committed", name)
 		}
 	}
 	boom := errors.New("boom")
 	var asked []blob.Ref
-	_, err := db.Commit(t.Context(), Tx{Entries: []Entry{pdb(1), pdb(2), pdb(1)}}, func(_ context.Context, refs []blob.Ref) error {
+	_, err := db.Commit(t.Context(), record.Tx{Entries: []record.Entry{pdb(1), pdb(2), pdb(1)}}, func(_ context.Context, refs []blob.Ref) error {
 		asked = refs
 		return boom
 	})
@@ -783,7 +792,7 @@ func testModel(t *testing.T) {
 		switch k := rnd.IntN(10); {
 		case k < 5:
 			x := txm{product: products[rnd.IntN(3)], has: map[int]bool{}}
-			var entries []Entry
+			var entries []record.Entry
 			for range 1 + rnd.IntN(4) {
 				n := 1 + rnd.IntN(contents)
 				x.has[n] = true
@@ -811,7 +820,7 @@ func testModel(t *testing.T) {
 		}
 		for n := 1; n <= contents; n++ {
 			for _, p := range append(products, "*") {
-				scope := Scope{Products: []string{p}}
+				scope := record.Scope{Products: []string{p}}
 				if p == "*" {
 					scope = all
 				}
@@ -834,11 +843,7 @@ func testModel(t *testing.T) {
 // breakRows runs statements behind the index's back, foreign keys off.
 func breakRows(t *testing.T, db *DB, statements ...string) {
 	t.Helper()
-	raw, err := openPool(db.engine.name(), "rw", 1, 100, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer raw.Close()
+	raw := rawFile(t, db)
 	for _, s := range statements {
 		if _, err := raw.Exec(s); err != nil {
 			t.Fatalf("%v: Exec: error %v, want no error", s, err)
@@ -888,7 +893,7 @@ func TestDamagedFile(t *testing.T) {
 		commitTest(t, db, "", pdb(i+1))
 	}
 	path := filepath.Join(t.TempDir(), "broken.db")
-	if _, err := file(db).writer.Exec("VACUUM INTO $1", path); err != nil {
+	if _, err := rawFile(t, db).Exec("VACUUM INTO $1", path); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(path)
@@ -910,7 +915,7 @@ func TestDamagedFile(t *testing.T) {
 		}
 		_ = broken.Close()
 	}
-	if err != nil && (!errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path)) {
+	if err != nil && (!errors.Is(err, engine.ErrCorrupt) || !strings.Contains(err.Error(), path)) {
 		t.Errorf("the damaged index: error %v, want none, or ErrCorrupt with the path %s", err, path)
 	}
 }
@@ -930,7 +935,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := Open(t.Context(), path, Options{})
-		if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path) {
+		if !errors.Is(err, engine.ErrCorrupt) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: Open: error %v, want ErrCorrupt, one with %q", name, err, path)
 		}
 		if b, _ := os.ReadFile(path); string(b) != text {
@@ -959,12 +964,12 @@ func TestOpenRefuses(t *testing.T) {
 		says      string
 	}{
 		{"PRAGMA user_version = 99; UPDATE state SET format_floor = 98; INSERT INTO migration WITH RECURSIVE k(n) AS (SELECT " + fmt.Sprint(len(migrations)+1) +
-			" UNION ALL SELECT n + 1 FROM k WHERE n < 99) SELECT n, 'later', 'x', 1 FROM k", ErrNewer,
+			" UNION ALL SELECT n + 1 FROM k WHERE n < 99) SELECT n, 'later', 'x', 1 FROM k", engine.ErrNewer,
 			fmt.Sprintf("has format 99, which needs a program that supports format 98, and this program supports formats up to %d", len(migrations))},
-		{"PRAGMA user_version = 99", ErrCorrupt, fmt.Sprintf("it has format 99, and %d migrations are recorded", len(migrations))},
-		{"PRAGMA application_id = 5", ErrForeign, "the database of a different program (application id 0x5); use a different folder"},
-		{"UPDATE migration SET sha256 = 'x'", ErrCorrupt, "differs from that of this program"},
-		{"DELETE FROM migration", ErrCorrupt, "migrations are recorded"},
+		{"PRAGMA user_version = 99", engine.ErrCorrupt, fmt.Sprintf("it has format 99, and %d migrations are recorded", len(migrations))},
+		{"PRAGMA application_id = 5", engine.ErrForeign, "the database of a different program (application id 0x5); use a different folder"},
+		{"UPDATE migration SET sha256 = 'x'", engine.ErrCorrupt, "differs from that of this program"},
+		{"DELETE FROM migration", engine.ErrCorrupt, "migrations are recorded"},
 	} {
 		before := make1(c.statement)
 		_, err := Open(t.Context(), path, Options{})
@@ -979,8 +984,8 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestMigrations(t *testing.T) {
 	for i, m := range migrations {
-		if m.number != i+1 {
-			t.Errorf("migration %s has number %d, want %d", m.name, m.number, i+1)
+		if m.Number != i+1 {
+			t.Errorf("migration %s has number %d, want %d", m.Name, m.Number, i+1)
 		}
 	}
 	if len(migrations) == 0 || len(postgresMigrations) == 0 {
@@ -991,7 +996,7 @@ func TestMigrations(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	db := openTest(t, Options{})
 	commitTest(t, db, "", pdb(1))
-	ro, err := Open(t.Context(), db.engine.name(), Options{ReadOnly: true})
+	ro, err := Open(t.Context(), db.base.Name(), Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -999,10 +1004,10 @@ func TestReadOnly(t *testing.T) {
 	if n := len(lookupEntry(t, ro, all, pdb(1))); n != 1 {
 		t.Errorf("the read-only index finds %d rows of an added PDB, want 1", n)
 	}
-	if _, err := ro.Commit(t.Context(), Tx{Entries: []Entry{pdb(2)}}, nil); !errors.Is(err, ErrReadOnly) {
+	if _, err := ro.Commit(t.Context(), record.Tx{Entries: []record.Entry{pdb(2)}}, nil); !errors.Is(err, engine.ErrReadOnly) {
 		t.Error(err)
 	}
-	if _, err := ro.Remove(t.Context(), 1); !errors.Is(err, ErrReadOnly) {
+	if _, err := ro.Remove(t.Context(), 1); !errors.Is(err, engine.ErrReadOnly) {
 		t.Error(err)
 	}
 	clean(t, ro)
@@ -1031,21 +1036,25 @@ func TestNoSpace(t *testing.T) {
 	db := openTest(t, Options{})
 	commitTest(t, db, "", pdb(1))
 	var pages int
-	if err := file(db).writer.QueryRow("PRAGMA page_count").Scan(&pages); err != nil {
-		t.Fatal(err)
-	}
-	limit := func(n int) {
-		if _, err := file(db).writer.Exec(fmt.Sprintf("PRAGMA max_page_count = %d", n)); err != nil {
+	// The limit is one of the writing connection.
+	onWriter := func(pragma string, dest any) {
+		t.Helper()
+		if err := db.base.Update(t.Context(), "test", func(w *engine.Write) error { return w.Row(pragma, nil, dest) }); err != nil {
 			t.Fatal(err)
 		}
 	}
+	onWriter("PRAGMA page_count", &pages)
+	limit := func(n int) {
+		var most int
+		onWriter(fmt.Sprintf("PRAGMA max_page_count = %d", n), &most)
+	}
 	limit(pages + 4)
-	var entries []Entry
+	var entries []record.Entry
 	for i := range 500 {
 		entries = append(entries, pdbAge(i+10, "x.pdb", 9, uint32(i)))
 	}
-	_, err := db.Commit(t.Context(), Tx{Entries: entries}, nil)
-	if !errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), db.engine.name()) {
+	_, err := db.Commit(t.Context(), record.Tx{Entries: entries}, nil)
+	if !errors.Is(err, engine.ErrNoSpace) || !strings.Contains(err.Error(), db.base.Name()) {
 		t.Fatal(err)
 	}
 	clean(t, db)
@@ -1061,20 +1070,20 @@ func TestNoSpace(t *testing.T) {
 
 func TestWriteLock(t *testing.T) {
 	db := openTest(t, Options{})
-	impatient, err := Open(t.Context(), db.engine.name(), Options{BusyWait: time.Nanosecond})
+	impatient, err := Open(t.Context(), db.base.Name(), Options{BusyWait: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer impatient.Close()
-	patient, err := Open(t.Context(), db.engine.name(), Options{})
+	patient, err := Open(t.Context(), db.base.Name(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer patient.Close()
 	waited := make(chan error, 1)
-	_, err = db.Commit(t.Context(), Tx{Entries: []Entry{pdb(1)}}, func(ctx context.Context, _ []blob.Ref) error {
+	_, err = db.Commit(t.Context(), record.Tx{Entries: []record.Entry{pdb(1)}}, func(ctx context.Context, _ []blob.Ref) error {
 		// Others cannot write while the check runs, and can read.
-		if _, err := impatient.Commit(ctx, Tx{Entries: []Entry{pdb(2)}}, nil); !errors.Is(err, ErrBusy) {
+		if _, err := impatient.Commit(ctx, record.Tx{Entries: []record.Entry{pdb(2)}}, nil); !errors.Is(err, engine.ErrBusy) {
 			t.Errorf("a second writer: %v, want ErrBusy", err)
 		}
 		if hits := lookupEntry(t, impatient, all, pdb(1)); hits != nil {
@@ -1082,11 +1091,11 @@ func TestWriteLock(t *testing.T) {
 		}
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
-		if _, err := patient.Commit(gone, Tx{Entries: []Entry{pdb(2)}}, nil); !errors.Is(err, context.Canceled) {
+		if _, err := patient.Commit(gone, record.Tx{Entries: []record.Entry{pdb(2)}}, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("a cancelled wait: %v, want %v", err, context.Canceled)
 		}
 		go func() {
-			_, err := patient.Commit(context.Background(), Tx{Entries: []Entry{pdb(3)}}, nil)
+			_, err := patient.Commit(context.Background(), record.Tx{Entries: []record.Entry{pdb(3)}}, nil)
 			waited <- err
 		}()
 		return nil
@@ -1100,7 +1109,7 @@ func TestWriteLock(t *testing.T) {
 	clean(t, db)
 	// A context that ends in the middle undoes everything.
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := db.Commit(ctx, Tx{Entries: []Entry{pdb(4)}}, func(context.Context, []blob.Ref) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
+	if _, err := db.Commit(ctx, record.Tx{Entries: []record.Entry{pdb(4)}}, func(context.Context, []blob.Ref) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if _, err := db.Lookup(ctx, all, symfile.Lookup{ID: "x", Role: 1}); !errors.Is(err, context.Canceled) {
@@ -1118,12 +1127,12 @@ func TestWriteLock(t *testing.T) {
 // TestQueryPlans makes sure that no lookup ever walks through a table.
 func TestQueryPlans(t *testing.T) {
 	db := openTest(t, Options{})
-	two := Scope{Products: []string{"A", "B"}}
+	raw, two := rawFile(t, db), record.Scope{Products: []string{"A", "B"}}
 	for cond, order := range map[string]string{nameCond: newestKey, idCond: newestKey, ageCond: ageKey, anyAgeCond: ageKey} {
-		for _, scope := range []Scope{all, two} {
+		for _, scope := range []record.Scope{all, two} {
 			args := make([]any, strings.Count(cond, "$"))
-			query, args := lookupSelect(cond, order, maxRows, scope, args)
-			rows, err := file(db).point.db.Query("EXPLAIN QUERY PLAN "+query, args...)
+			query, args := lookupSelect(cond, order, record.MaxRows, scope, args)
+			rows, err := raw.Query("EXPLAIN QUERY PLAN "+query, args...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -1159,14 +1168,14 @@ func FuzzNames(f *testing.F) {
 			return
 		}
 		n++
-		e := Entry{Object: symfile.Object{Kind: symfile.SHA1, Role: symfile.Other, Name: name}, Ref: ref(n), Size: 1,
+		e := record.Entry{Object: symfile.Object{Kind: symfile.SHA1, Role: symfile.Other, Name: name}, Ref: ref(n), Size: 1,
 			Aliases: []symfile.Alias{{Name: symfile.Fold(name), ID: symfile.Fold(id), Role: symfile.Other}}, Path: path}
 		number := commitTest(t, db, product, e)
-		hits, err := db.Lookup(t.Context(), Scope{Products: []string{text(product)}}, symfile.Lookup{Name: symfile.Fold(symfile.Fold(name)), ID: symfile.Fold(symfile.Fold(id)), Role: symfile.AnyRole})
+		hits, err := db.Lookup(t.Context(), record.Scope{Products: []string{engine.Text(product)}}, symfile.Lookup{Name: symfile.Fold(symfile.Fold(name)), ID: symfile.Fold(symfile.Fold(id)), Role: symfile.AnyRole})
 		if err != nil || len(hits) == 0 || hits[0].Ref != e.Ref || hits[0].Object.Name != name {
 			t.Fatalf("Lookup: %q, %q, %v, error %v; want length not 0, hits[0].Ref %v, hits[0].Object.Name %v", name, id, hits, err, e.Ref, name)
 		}
-		if _, err := db.Find(t.Context(), all, Query{Name: symfile.Fold(name), IDs: []string{id}, Prefix: id}, 5); err != nil {
+		if _, err := db.Find(t.Context(), all, record.Query{Name: symfile.Fold(name), IDs: []string{id}, Prefix: id}, 5); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := db.Remove(t.Context(), number); err != nil {

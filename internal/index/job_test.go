@@ -7,13 +7,14 @@ import (
 	"io/fs"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/index/queue"
 )
 
-func enqueue(t testing.TB, db *DB, j Job) int64 {
+func enqueue(t testing.TB, db *DB, j queue.Job) int64 {
 	t.Helper()
 	id, existing, err := db.Jobs.Enqueue(t.Context(), j)
 	if err != nil || existing {
@@ -22,7 +23,7 @@ func enqueue(t testing.TB, db *DB, j Job) int64 {
 	return id
 }
 
-func lease(t testing.TB, db *DB, worker string, n int) []Job {
+func lease(t testing.TB, db *DB, worker string, n int) []queue.Job {
 	t.Helper()
 	jobs, err := db.Jobs.Lease(t.Context(), worker, []string{"symcache"}, nil, time.Minute, n)
 	if err != nil {
@@ -37,10 +38,10 @@ func testJobs(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	g, _ := db.Generation(t.Context())
-	job := Job{Kind: "symcache", Key: "k", Variant: 3, Payload: json.RawMessage(`{"a":1}`), Priority: 1, NotBefore: c.t.Add(time.Minute)}
+	job := queue.Job{Kind: "symcache", Key: "k", Variant: 3, Payload: json.RawMessage(`{"a":1}`), Priority: 1, NotBefore: c.t.Add(time.Minute)}
 	id := enqueue(t, db, job)
 	job.Priority = 7
-	want := Job{ID: id, Kind: "symcache", Key: "k", Variant: 3, Payload: job.Payload, State: JobQueued, Priority: 7, MaxAttempts: 5, Created: c.t, NotBefore: job.NotBefore}
+	want := queue.Job{ID: id, Kind: "symcache", Key: "k", Variant: 3, Payload: job.Payload, State: queue.JobQueued, Priority: 7, MaxAttempts: 5, Created: c.t, NotBefore: job.NotBefore}
 	// check compares the stored job with want.
 	check := func(t *testing.T) {
 		t.Helper()
@@ -71,12 +72,12 @@ func testJobs(t *testing.T) {
 	}
 	lost := func(t *testing.T, what string, err error) {
 		t.Helper()
-		if !errors.Is(err, ErrLeaseLost) {
-			t.Errorf("%s: error %v, want %v", what, err, ErrLeaseLost)
+		if !errors.Is(err, queue.ErrLeaseLost) {
+			t.Errorf("%s: error %v, want %v", what, err, queue.ErrLeaseLost)
 		}
 	}
 	t.Run("malformed", func(t *testing.T) {
-		for name, j := range map[string]Job{
+		for name, j := range map[string]queue.Job{
 			"no key": {Kind: "symcache"}, "no kind": {Key: "k"}, "payload that is not JSON": {Kind: "symcache", Key: "x", Payload: json.RawMessage("{")},
 			"large payload": {Kind: "a", Key: "b", Payload: make([]byte, 2<<20)},
 		} {
@@ -96,15 +97,15 @@ func testJobs(t *testing.T) {
 	t.Run("running", func(t *testing.T) {
 		c.hours(1)
 		token = leased(t, "w")
-		want.State, want.Attempts, want.Started, want.LeaseUntil, want.Worker = JobRunning, 1, c.t, c.t.Add(time.Minute), "w"
+		want.State, want.Attempts, want.Started, want.LeaseUntil, want.Worker = queue.JobRunning, 1, c.t, c.t.Add(time.Minute), "w"
 		check(t)
 		enterAgain(t)
 		for _, bad := range []struct{ worker, token string }{{"w", "x"}, {"w", ""}, {"v", token}} {
 			proof := fmt.Sprintf(" by %q with the token %q", bad.worker, bad.token)
 			lost(t, "Heartbeat"+proof, db.Jobs.Heartbeat(t.Context(), id, bad.worker, bad.token, time.Hour))
 			lost(t, "Release"+proof, db.Jobs.Release(t.Context(), id, bad.worker, bad.token))
-			lost(t, "Complete"+proof, db.Jobs.Complete(t.Context(), id, bad.worker, bad.token, Outcome{}))
-			lost(t, "Fail"+proof, db.Jobs.Fail(t.Context(), id, bad.worker, bad.token, Outcome{Retry: c.t}))
+			lost(t, "Complete"+proof, db.Jobs.Complete(t.Context(), id, bad.worker, bad.token, queue.Outcome{}))
+			lost(t, "Fail"+proof, db.Jobs.Fail(t.Context(), id, bad.worker, bad.token, queue.Outcome{Retry: c.t}))
 		}
 		if err := db.Jobs.Heartbeat(t.Context(), id, "w", token, time.Hour); err != nil {
 			t.Errorf("Heartbeat: %v", err)
@@ -114,10 +115,10 @@ func testJobs(t *testing.T) {
 	})
 	retry := c.t.Add(2 * time.Hour)
 	t.Run("failed, to be tried again", func(t *testing.T) {
-		if err := db.Jobs.Fail(t.Context(), id, "w", token, Outcome{Class: "busy", Detail: "no room", Retry: retry}); err != nil {
+		if err := db.Jobs.Fail(t.Context(), id, "w", token, queue.Outcome{Class: "busy", Detail: "no room", Retry: retry}); err != nil {
 			t.Errorf("Fail: %v", err)
 		}
-		want.State, want.LeaseUntil, want.Outcome, want.Detail, want.NotBefore = JobQueued, time.Time{}, "busy", "no room", retry
+		want.State, want.LeaseUntil, want.Outcome, want.Detail, want.NotBefore = queue.JobQueued, time.Time{}, "busy", "no room", retry
 		check(t)
 		lost(t, "Heartbeat after Fail", db.Jobs.Heartbeat(t.Context(), id, "w", token, time.Hour))
 	})
@@ -130,13 +131,13 @@ func testJobs(t *testing.T) {
 		c.t = c.t.Add(3 * time.Second)
 		r := ref(9)
 		for range 2 { // the first answer may have been lost
-			if err := db.Jobs.Complete(t.Context(), id, "v", token, Outcome{Class: "ok", Result: &r}); err != nil {
+			if err := db.Jobs.Complete(t.Context(), id, "v", token, queue.Outcome{Class: "ok", Result: &r}); err != nil {
 				t.Errorf("Complete: %v", err)
 			}
 		}
-		want.State, want.Attempts, want.Started, want.Finished, want.Worker, want.Outcome, want.Detail, want.Result = JobDone, 2, retry, c.t, "v", "ok", "", &r
+		want.State, want.Attempts, want.Started, want.Finished, want.Worker, want.Outcome, want.Detail, want.Result = queue.JobDone, 2, retry, c.t, "v", "ok", "", &r
 		check(t)
-		lost(t, "Fail after Complete", db.Jobs.Fail(t.Context(), id, "v", token, Outcome{}))
+		lost(t, "Fail after Complete", db.Jobs.Fail(t.Context(), id, "v", token, queue.Outcome{}))
 		if was, err := db.Jobs.Cancel(t.Context(), id); was || err != nil {
 			t.Errorf("Cancel of a job that is done: %v, error %v; want false", was, err)
 		}
@@ -152,7 +153,7 @@ func testJobs(t *testing.T) {
 		}
 	})
 	t.Run("entered again after its end", func(t *testing.T) {
-		second := enqueue(t, db, Job{Kind: "symcache", Key: "k", Variant: 3})
+		second := enqueue(t, db, queue.Job{Kind: "symcache", Key: "k", Variant: 3})
 		if was, err := db.Jobs.Cancel(t.Context(), second); !was || err != nil {
 			t.Errorf("Cancel of a queued job: %v, error %v; want true", was, err)
 		}
@@ -178,13 +179,13 @@ func testLeaseOrder(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	for i, p := range []int{0, 5, 0, 5, -1} {
-		enqueue(t, db, Job{Kind: "symcache", Key: strconv.Itoa(i), Variant: i % 2, Priority: p})
+		enqueue(t, db, queue.Job{Kind: "symcache", Key: strconv.Itoa(i), Variant: i % 2, Priority: p})
 	}
-	enqueue(t, db, Job{Kind: "other", Key: "x", Priority: 9})
+	enqueue(t, db, queue.Job{Kind: "other", Key: "x", Priority: 9})
 	if _, err := db.Jobs.Lease(t.Context(), "", nil, nil, time.Minute, 1); err == nil {
 		t.Error("Lease by a worker without a name succeeded, want an error")
 	}
-	keys := func(jobs []Job) (keys []string) {
+	keys := func(jobs []queue.Job) (keys []string) {
 		for _, j := range jobs {
 			keys = append(keys, j.Key)
 		}
@@ -210,18 +211,18 @@ func testLeaseOrder(t *testing.T) {
 			}
 		})
 	}
-	newest, err := db.Jobs.List(t.Context(), JobFilter{Kind: "symcache", Variants: []int{0}, States: []JobState{JobRunning}, Worker: "w", Limit: 2})
+	newest, err := db.Jobs.List(t.Context(), queue.JobFilter{Kind: "symcache", Variants: []int{0}, States: []queue.JobState{queue.JobRunning}, Worker: "w", Limit: 2})
 	if err != nil || len(newest) != 2 {
 		t.Fatalf("Jobs: %d, error %v; want 2", len(newest), err)
 	}
 	for _, c := range []struct {
 		name   string
-		filter JobFilter
+		filter queue.JobFilter
 		want   []string
 	}{
-		{"newest first, limited", JobFilter{Kind: "symcache", Variants: []int{0}, States: []JobState{JobRunning}, Worker: "w", Limit: 2}, []string{"4", "2"}},
-		{"before a job", JobFilter{Before: newest[1].ID}, []string{"1", "0"}},
-		{"other states", JobFilter{Key: "4", States: []JobState{JobDone, JobQueued}}, nil},
+		{"newest first, limited", queue.JobFilter{Kind: "symcache", Variants: []int{0}, States: []queue.JobState{queue.JobRunning}, Worker: "w", Limit: 2}, []string{"4", "2"}},
+		{"before a job", queue.JobFilter{Before: newest[1].ID}, []string{"1", "0"}},
+		{"other states", queue.JobFilter{Key: "4", States: []queue.JobState{queue.JobDone, queue.JobQueued}}, nil},
 	} {
 		t.Run("list, "+c.name, func(t *testing.T) {
 			jobs, err := db.Jobs.List(t.Context(), c.filter)
@@ -239,7 +240,7 @@ func TestLostWorkers(t *testing.T) { onEngines(t, testLostWorkers) }
 func testLostWorkers(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
-	id := enqueue(t, db, Job{Kind: "symcache", Key: "k", MaxAttempts: 3})
+	id := enqueue(t, db, queue.Job{Kind: "symcache", Key: "k", MaxAttempts: 3})
 	first := lease(t, db, "a", 1)[0]
 	if jobs := lease(t, db, "b", 1); jobs != nil {
 		t.Fatalf("a leased job was leased again: %+v, want none", jobs)
@@ -261,8 +262,8 @@ func testLostWorkers(t *testing.T) {
 		t.Errorf(`Lease("c", 1): %v, error %v; want nil`, jobs, err)
 	}
 	clean(t, db)
-	if j, _ := db.Jobs.Job(t.Context(), id); j.State != JobQueued || j.Outcome != OutcomeLost || j.Detail != "no heartbeat from a" {
-		t.Errorf(`Job: %+v, want State %v, Outcome %v, Detail "no heartbeat from a"`, j, JobQueued, OutcomeLost)
+	if j, _ := db.Jobs.Job(t.Context(), id); j.State != queue.JobQueued || j.Outcome != queue.OutcomeLost || j.Detail != "no heartbeat from a" {
+		t.Errorf(`Job: %+v, want State %v, Outcome %v, Detail "no heartbeat from a"`, j, queue.JobQueued, queue.OutcomeLost)
 	}
 	if err := db.Jobs.Heartbeat(t.Context(), id, "a", first.Token, time.Minute); err != nil {
 		t.Error(err)
@@ -272,7 +273,7 @@ func testLostWorkers(t *testing.T) {
 	if len(second) != 1 || second[0].Attempts != 2 {
 		t.Fatalf(`lease("b", 1): %+v, want length 1, second[0].Attempts 2`, second)
 	}
-	if err := db.Jobs.Complete(t.Context(), id, "a", first.Token, Outcome{}); !errors.Is(err, ErrLeaseLost) {
+	if err := db.Jobs.Complete(t.Context(), id, "a", first.Token, queue.Outcome{}); !errors.Is(err, queue.ErrLeaseLost) {
 		t.Error(err)
 	}
 	// Giving back costs no attempt.
@@ -288,24 +289,24 @@ func testLostWorkers(t *testing.T) {
 	if jobs := lease(t, db, "b", 1); jobs != nil {
 		t.Fatalf("given out too often: %+v", jobs)
 	}
-	if j, _ := db.Jobs.Job(t.Context(), id); j.State != JobFailed || j.Outcome != OutcomeLost || j.Finished.IsZero() {
-		t.Errorf("Job: %+v, want State %v, Outcome %v, not j.Finished.IsZero()", j, JobFailed, OutcomeLost)
+	if j, _ := db.Jobs.Job(t.Context(), id); j.State != queue.JobFailed || j.Outcome != queue.OutcomeLost || j.Finished.IsZero() {
+		t.Errorf("Job: %+v, want State %v, Outcome %v, not j.Finished.IsZero()", j, queue.JobFailed, queue.OutcomeLost)
 	}
 	// With no attempts left, a failure is for good.
-	id = enqueue(t, db, Job{Kind: "symcache", Key: "k", MaxAttempts: 1})
+	id = enqueue(t, db, queue.Job{Kind: "symcache", Key: "k", MaxAttempts: 1})
 	last := lease(t, db, "b", 1)[0]
 	c.t = c.t.Add(5 * time.Second)
 	for range 2 {
-		if err := db.Jobs.Fail(t.Context(), id, "b", last.Token, Outcome{Class: "crash", Retry: c.t}); err != nil {
+		if err := db.Jobs.Fail(t.Context(), id, "b", last.Token, queue.Outcome{Class: "crash", Retry: c.t}); err != nil {
 			t.Error(err)
 		}
 	}
-	enqueue(t, db, Job{Kind: "symcache", Key: "k"})
+	enqueue(t, db, queue.Job{Kind: "symcache", Key: "k"})
 	c.hours(1)
-	enqueue(t, db, Job{Kind: "symcache", Key: "l", NotBefore: c.t.Add(time.Second)})
+	enqueue(t, db, queue.Job{Kind: "symcache", Key: "l", NotBefore: c.t.Add(time.Second)})
 	stats, err = db.Jobs.Stats(t.Context())
-	want := []JobStats{{Kind: "symcache", Queued: 2, Delayed: 1, Oldest: c.t.Add(-time.Hour), Outcomes: []JobOutcome{
-		{JobFailed, "crash", 1, 5 * time.Second, 5 * time.Second}, {JobFailed, OutcomeLost, 1, time.Hour, time.Hour}}}}
+	want := []queue.JobStats{{Kind: "symcache", Queued: 2, Delayed: 1, Oldest: c.t.Add(-time.Hour), Outcomes: []queue.JobOutcome{
+		{State: queue.JobFailed, Class: "crash", Jobs: 1, Total: 5 * time.Second, Longest: 5 * time.Second}, {State: queue.JobFailed, Class: queue.OutcomeLost, Jobs: 1, Total: time.Hour, Longest: time.Hour}}}}
 	if a, b := asJSON(t, stats), asJSON(t, want); a != b || err != nil {
 		t.Errorf("%s, %v, want\n%s", a, err, b)
 	}
@@ -314,7 +315,7 @@ func testLostWorkers(t *testing.T) {
 	}
 	clean(t, db)
 	// Ids are never given out twice.
-	if next := enqueue(t, db, Job{Kind: "symcache", Key: "m"}); next != id+3 {
+	if next := enqueue(t, db, queue.Job{Kind: "symcache", Key: "m"}); next != id+3 {
 		t.Errorf("enqueue: %v, want %v", next, id+3)
 	}
 }
@@ -336,7 +337,7 @@ func testManyWorkers(t *testing.T) {
 	for i := range handles {
 		wg.Go(func() {
 			for k := range keys {
-				_, existing, err := dbs[i].Jobs.Enqueue(t.Context(), Job{Kind: "symcache", Key: strconv.Itoa((k + i*7) % keys)})
+				_, existing, err := dbs[i].Jobs.Enqueue(t.Context(), queue.Job{Kind: "symcache", Key: strconv.Itoa((k + i*7) % keys)})
 				if err != nil {
 					t.Error(err)
 				}
@@ -367,7 +368,7 @@ func testManyWorkers(t *testing.T) {
 					mu.Lock()
 					done[j.ID]++
 					mu.Unlock()
-					if err := dbs[i%handles].Jobs.Complete(t.Context(), j.ID, worker, j.Token, Outcome{Class: "ok"}); err != nil {
+					if err := dbs[i%handles].Jobs.Complete(t.Context(), j.ID, worker, j.Token, queue.Outcome{Class: "ok"}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -387,52 +388,17 @@ func testManyWorkers(t *testing.T) {
 }
 
 func TestJobState(t *testing.T) {
-	for s := JobQueued; s <= JobCancelled; s++ {
-		if got, err := ParseJobState(s.String()); got != s || err != nil {
+	for s := queue.JobQueued; s <= queue.JobCancelled; s++ {
+		if got, err := queue.ParseJobState(s.String()); got != s || err != nil {
 			t.Errorf("ParseJobState: %v, %v, error %v; want %v", s, got, err, s)
 		}
 	}
 	for _, word := range []string{"", "unknown", "Done"} {
-		if _, err := ParseJobState(word); err == nil {
+		if _, err := queue.ParseJobState(word); err == nil {
 			t.Errorf("%v: ParseJobState, want an error", word)
 		}
 	}
-	if JobState(200).String() != "unknown" {
+	if queue.JobState(200).String() != "unknown" {
 		t.Error("a state from nowhere")
-	}
-}
-
-// TestPlansScanNoTable: frequent queries do not scan a table.
-func TestPlansScanNoTable(t *testing.T) {
-	db := openTest(t, Options{})
-	for query, want := range map[string]string{
-		"SELECT source FROM miss WHERE key = $1 ORDER BY source":                                                    "SEARCH miss USING COVERING INDEX sqlite_autoindex_miss_1 (key=?)",
-		"SELECT id FROM job WHERE kind = $1 AND key = $2 AND variant = $3 AND state <= 2":                           "SEARCH job USING INDEX job_active (kind=? AND key=? AND variant=?)",
-		"SELECT " + jobColumns + " FROM job WHERE kind = $1 AND key = $2 AND variant = $3 ORDER BY id DESC LIMIT 1": "SEARCH job USING INDEX job_key (kind=? AND key=? AND variant=?)",
-		fmt.Sprintf(nextJobs, wantedJobs):                                                                           "SCAN job USING INDEX job_queue",
-		"SELECT id FROM job WHERE state = 2 AND lease_until <= $1":                                                  "SEARCH job USING COVERING INDEX job_lease (lease_until<?)",
-		"SELECT " + tokenColumns + " FROM token WHERE hash = $1":                                                    "SEARCH token USING INDEX sqlite_autoindex_token_2 (hash=?)",
-		"SELECT class FROM failure WHERE source = $1 AND tool = $2 AND version = $3":                                "SEARCH failure USING PRIMARY KEY (source=? AND tool=? AND version=?)",
-		"SELECT no FROM wanted WHERE name = $1 AND id = $2 AND client = $3":                                         "SEARCH wanted USING COVERING INDEX sqlite_autoindex_wanted_1 (name=? AND id=? AND client=?)",
-	} {
-		rows, err := file(db).point.db.Query("EXPLAIN QUERY PLAN "+query, make([]any, strings.Count(query, "$"))...)
-		if err != nil {
-			t.Fatalf("%v: Query: error %v, want no error", query, err)
-		}
-		var plan []string
-		for rows.Next() {
-			var a, b, c int
-			var detail string
-			if err := rows.Scan(&a, &b, &c, &detail); err != nil {
-				t.Fatal(err)
-			}
-			plan = append(plan, detail)
-		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-			t.Fatal(err)
-		}
-		if len(plan) == 0 || plan[0] != want || slices.ContainsFunc(plan, func(s string) bool { return strings.Contains(s, "TEMP B-TREE") }) {
-			t.Errorf("%s: %q, want %q", query, plan, want)
-		}
 	}
 }

@@ -3,42 +3,18 @@ package index
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
-
-const txSelect = `SELECT t.id, t.kind, p.name, t.version, t.comment, t.who, t.host, t.tool, t.time, t.files, t.bytes,
- t.origin_store, t.origin_number, t.origin_time, t.deleted_at, t.branch, t.class, t.build, t.labels, t.arrived, t.collecting, t.trash_until
- FROM tx t JOIN product p ON p.id = t.product_id`
-
-func scanTx(scan scanFunc) (Transaction, error) {
-	var t Transaction
-	var at int64
-	var store, number, build, labels sql.NullString
-	var otime, removed, arrived, collecting, trash sql.NullInt64
-	err := scan(&t.Number, &t.Kind, &t.Product, &t.Version, &t.Comment, &t.Who, &t.Host, &t.Tool, &at, &t.Files, &t.Bytes,
-		&store, &number, &otime, &removed, &t.Branch, &t.Class, &build, &labels, &arrived, &collecting, &trash)
-	t.Arrived, t.Collecting, t.TrashUntil = fromMillis(arrived), collecting.Int64 == 1, fromMillis(trash)
-	if json.Valid([]byte(build.String)) {
-		t.Build = json.RawMessage(build.String)
-	}
-	if labels.Valid {
-		_ = json.Unmarshal([]byte(labels.String), &t.Labels) // for people
-	}
-	t.Time, t.Removed = time.UnixMilli(at).UTC(), fromMillis(removed)
-	if store.Valid {
-		t.Origin = &Origin{store.String, number.String, fromMillis(otime)}
-	}
-	return t, err
-}
 
 // ListFilter selects transactions. The zero value selects all that have not been
 // removed.
@@ -55,7 +31,7 @@ type ListFilter struct {
 }
 
 // List returns the transactions in the scope that f selects, newest first.
-func (db *DB) List(ctx context.Context, scope Scope, f ListFilter) ([]Transaction, error) {
+func (db *DB) List(ctx context.Context, scope record.Scope, f ListFilter) ([]record.Transaction, error) {
 	limit, before, since := int64(f.Limit), f.Before, int64(math.MinInt64)
 	if limit <= 0 {
 		limit = math.MaxInt64
@@ -67,57 +43,50 @@ func (db *DB) List(ctx context.Context, scope Scope, f ListFilter) ([]Transactio
 		since = f.Since.UnixMilli()
 	}
 	// Rows with negative ids represent upstreams.
-	where, args := scope.where("t.product_id", []any{before, f.Version, limit, f.Removed, since})
+	where, args := scope.Where("t.product_id", []any{before, f.Version, limit, f.Removed, since})
 	if f.Product != nil {
-		args = append(args, text(*f.Product))
+		args = append(args, engine.Text(*f.Product))
 		where += " AND t.product_id = (SELECT id FROM product WHERE name = $" + strconv.Itoa(len(args)) + ")"
 	}
 	if f.Who != "" {
-		args = append(args, likeEscaper.Replace(strings.ToLower(text(f.Who))))
+		args = append(args, record.LikeEscaper.Replace(strings.ToLower(engine.Text(f.Who))))
 		where += " AND lower(t.who) LIKE $" + strconv.Itoa(len(args)) + ` ESCAPE '\'`
 	}
-	list := []Transaction{}
-	err := db.scans.each(ctx, scope.All, txSelect+`
+	list := []record.Transaction{}
+	err := db.base.Scans.Each(ctx, scope.All, record.TxSelect+`
 		WHERE t.id < $1 AND t.id > 0 AND ($2 = '' OR t.version = $2) AND ($4 OR t.deleted_at IS NULL) AND t.time >= $5`+
-		where+" ORDER BY t.id DESC LIMIT $3", args, func(scan scanFunc) (bool, error) {
-		t, err := scanTx(scan)
+		where+" ORDER BY t.id DESC LIMIT $3", args, func(scan engine.Scan) (bool, error) {
+		t, err := record.ScanTx(scan)
 		list = append(list, t)
 		return true, err
 	})
-	return list, db.fail("list", err)
+	return list, db.base.Fail("list", err)
 }
 
 // Show returns one transaction and calls each, if not nil, for its files in
 // order, until each returns an error. A removed transaction has no files. An
 // unknown number is fs.ErrNotExist.
-func (db *DB) Show(ctx context.Context, number int64, each func(TxFile) error) (Transaction, error) {
-	var t Transaction
-	err := db.scans.each(ctx, true, txSelect+" WHERE t.id = $1 AND t.id > 0", []any{number}, func(scan scanFunc) (more bool, err error) {
-		t, err = scanTx(scan)
-		return false, err
-	})
-	if err == nil && t.Number == 0 {
-		err = fmt.Errorf("transaction %d: %w", number, fs.ErrNotExist)
-	}
+func (db *DB) Show(ctx context.Context, number int64, each func(record.TxFile) error) (record.Transaction, error) {
+	t, err := record.ShowTx(ctx, db.base, number)
 	if err != nil || each == nil {
-		return t, db.fail("show", err)
+		return t, err
 	}
 	seq := int64(0)
 	for {
-		var page []TxFile
-		err := db.scans.each(ctx, true, "SELECT "+objectColumns+`, f.seq, f.path, f.archive, f.mtime
+		var page []record.TxFile
+		err := db.base.Scans.Each(ctx, true, "SELECT "+record.ObjectColumns+`, f.seq, f.path, f.archive, f.mtime
 			FROM tx_file f JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id
-			WHERE f.tx_id = $1 AND f.seq > $2 ORDER BY f.seq LIMIT $3`, []any{number, seq, pageRows}, func(scan scanFunc) (bool, error) {
-			var s Stored
+			WHERE f.tx_id = $1 AND f.seq > $2 ORDER BY f.seq LIMIT $3`, []any{number, seq, engine.PageRows}, func(scan engine.Scan) (bool, error) {
+			var s record.Stored
 			var mtime sql.NullInt64
-			err := scanObject(scan, &s, &seq, &s.Path, &s.Archive, &mtime)
-			page = append(page, TxFile{s.Object, s.Arch, s.Features, s.DebugSize, s.Ref, s.Size, s.Path, s.Archive, fromMillis(mtime), nil})
+			err := record.ScanObject(scan, &s, &seq, &s.Path, &s.Archive, &mtime)
+			page = append(page, record.TxFile{Object: s.Object, Arch: s.Arch, Features: s.Features, DebugSize: s.DebugSize, Ref: s.Ref, Size: s.Size, Path: s.Path, Archive: s.Archive, ModTime: engine.FromMillis(mtime), Cold: nil})
 			return true, err
 		})
 		if err != nil {
-			return t, db.fail("show", err)
+			return t, db.base.Fail("show", err)
 		}
-		if err := MarkCold(ctx, db, page, func(f *TxFile) (blob.Ref, **Cold) { return f.Ref, &f.Cold }); err != nil {
+		if err := contents.MarkCold(ctx, db.base, page, func(f *record.TxFile) (blob.Ref, **record.Cold) { return f.Ref, &f.Cold }); err != nil {
 			return t, err
 		}
 		for _, f := range page {
@@ -125,7 +94,7 @@ func (db *DB) Show(ctx context.Context, number int64, each func(TxFile) error) (
 				return t, err
 			}
 		}
-		if len(page) < pageRows {
+		if len(page) < engine.PageRows {
 			return t, nil
 		}
 	}
@@ -161,34 +130,34 @@ type ProductStats struct {
 // Stats returns the counters of the index.
 func (db *DB) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
-	err := db.scans.row(ctx, "SELECT contents, bytes, objects, lookups FROM state WHERE one = 1",
+	err := db.base.Scans.Row(ctx, "SELECT contents, bytes, objects, lookups FROM state WHERE one = 1",
 		nil, &s.Contents, &s.Bytes, &s.Objects, &s.Lookups)
 	if err == nil {
-		err = db.scans.row(ctx, "SELECT count(*), coalesce(sum(size), 0) FROM content WHERE unreferenced_since IS NOT NULL",
+		err = db.base.Scans.Row(ctx, "SELECT count(*), coalesce(sum(size), 0) FROM content WHERE unreferenced_since IS NOT NULL",
 			nil, &s.UnreferencedContents, &s.UnreferencedBytes)
 	}
 	if err == nil {
-		err = db.scans.row(ctx, "SELECT coalesce(sum(files), 0), coalesce(sum(bytes), 0) FROM tx WHERE id < 0",
+		err = db.base.Scans.Row(ctx, "SELECT coalesce(sum(files), 0), coalesce(sum(bytes), 0) FROM tx WHERE id < 0",
 			nil, &s.CachedFiles, &s.CachedBytes)
 	}
 	if err == nil {
 		s.Products = []ProductStats{}
-		err = db.scans.each(ctx, true, `SELECT p.name, count(*), sum(t.files), sum(t.bytes), max(t.time)
+		err = db.base.Scans.Each(ctx, true, `SELECT p.name, count(*), sum(t.files), sum(t.bytes), max(t.time)
 			FROM tx t JOIN product p ON p.id = t.product_id
-			WHERE t.deleted_at IS NULL AND t.id > 0 GROUP BY p.name ORDER BY p.name`, nil, func(scan scanFunc) (bool, error) {
+			WHERE t.deleted_at IS NULL AND t.id > 0 GROUP BY p.name ORDER BY p.name`, nil, func(scan engine.Scan) (bool, error) {
 			var p ProductStats
 			var newest sql.NullInt64
 			if err := scan(&p.Name, &p.Transactions, &p.Files, &p.Bytes, &newest); err != nil {
 				return false, err
 			}
-			p.Newest = fromMillis(newest)
+			p.Newest = engine.FromMillis(newest)
 			s.Transactions += p.Transactions
 			s.Products = append(s.Products, p)
 			return true, nil
 		})
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		err = fmt.Errorf("%w: the row of counters is missing", ErrCorrupt)
+		err = fmt.Errorf("%w: the row of counters is missing", engine.ErrCorrupt)
 	}
-	return s, db.fail("count", err)
+	return s, db.base.Fail("count", err)
 }

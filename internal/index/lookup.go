@@ -3,31 +3,17 @@ package index
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// maxRows limits the rows that one lookup reads; keys of newer objects are read
-// first. Incremental linking makes many ages of one GUID, so maxAges is larger.
-const maxRows, maxAges = 256, 4096
-
-// fileColumns are the columns that scanStored reads after objectColumns, of file
-// f and transaction t.
-const fileColumns = `f.tx_id, CASE WHEN f.tx_id < 0 THEN f.mtime ELSE t.time END, CASE WHEN f.tx_id < 0 THEN f.own_mtime ELSE f.mtime END,
- f.path, f.archive, coalesce(t.source, ''), ` + onlyTry
-
-// ClassTry is the class of transactions of try builds: their objects are answers only if
-// no other transaction has one.
-const ClassTry = "try"
-
-// onlyTry reports whether all transactions that hold the object are of the class try.
-const onlyTry = `(t.class = '` + ClassTry + `' AND NOT EXISTS (SELECT 1 FROM tx_file other JOIN tx holder ON holder.id = other.tx_id
- WHERE other.object_id = f.object_id AND holder.id > 0 AND holder.class <> '` + ClassTry + `'))`
+// maxAges is MaxRows for lookups of ages: incremental linking makes many of one GUID.
+const maxAges = 4096
 
 // signature is the last column of a hit, of what withSignature adds to a query of object o.
 const (
@@ -37,9 +23,9 @@ const (
 
 // lookupSelect returns a query for the keys that meet a condition, with their
 // visible objects in the scope, each with the newest transaction that holds it.
-func lookupSelect(cond, order string, limit int, scope Scope, args []any) (string, []any) {
-	where, args := scope.where("s.product_id", args)
-	return "SELECT " + objectColumns + ", " + fileColumns + `, l.role` + signature + `
+func lookupSelect(cond, order string, limit int, scope record.Scope, args []any) (string, []any) {
+	where, args := scope.Where("s.product_id", args)
+	return "SELECT " + record.ObjectColumns + ", " + record.FileColumns + `, l.role` + signature + `
  FROM lookup l
  JOIN object o ON o.id = l.object_id
  JOIN content c ON c.id = o.content_id
@@ -61,7 +47,7 @@ const (
 // Lookup returns the objects in the scope that answer a key, newest first, at
 // most 256. If there are none, the error is nil. Unique is left to the caller,
 // which decides which objects are equal.
-func (db *DB) Lookup(ctx context.Context, scope Scope, l symfile.Lookup) ([]Hit, error) {
+func (db *DB) Lookup(ctx context.Context, scope record.Scope, l symfile.Lookup) ([]record.Hit, error) {
 	if l.ID == "" {
 		return nil, nil
 	}
@@ -78,27 +64,27 @@ func (db *DB) Lookup(ctx context.Context, scope Scope, l symfile.Lookup) ([]Hit,
 		}
 		cond += " AND o.kind IN (" + strings.Join(numbers, ", ") + ")"
 	}
-	query, args := lookupSelect(cond, newestKey, maxRows, scope, args)
-	hits, err := db.hits(ctx, scope.few(), query, args)
-	return hits, db.fail("look up", err)
+	query, args := lookupSelect(cond, newestKey, record.MaxRows, scope, args)
+	hits, err := db.hits(ctx, scope.Few(), query, args)
+	return hits, db.base.Fail("look up", err)
 }
 
 // ImagesOf returns at most limit images in the scope whose debug record has the GUID (32
 // lower-case digits), newest first, whatever age or stamp it has.
-func ImagesOf(ctx context.Context, db *DB, scope Scope, guid string, limit int) ([]Hit, error) {
+func ImagesOf(ctx context.Context, db *DB, scope record.Scope, guid string, limit int) ([]record.Hit, error) {
 	if len(guid) != 32 {
 		return nil, nil
 	}
 	query, args := lookupSelect(anyAgeCond, ageKey, limit, scope, []any{guid, guid + "g", symfile.PE, symfile.PE})
-	hits, err := db.hits(ctx, scope.few(), query, args)
-	return hits, db.fail("look up the images of a PDB", err)
+	hits, err := db.hits(ctx, scope.Few(), query, args)
+	return hits, db.base.Fail("look up the images of a PDB", err)
 }
 
 // HigherAge returns the PDBs in the scope, plain or in an MSFZ container, with
 // the GUID (32 lower-case digits), the folded name ("" for any) and an age above
 // age. They are ordered by age, and within one age those of try builds last,
 // and then by transaction, newest first.
-func (db *DB) HigherAge(ctx context.Context, scope Scope, name, guid string, age uint32) ([]Hit, error) {
+func (db *DB) HigherAge(ctx context.Context, scope record.Scope, name, guid string, age uint32) ([]record.Hit, error) {
 	if len(guid) != 32 {
 		return nil, nil
 	}
@@ -108,37 +94,37 @@ func (db *DB) HigherAge(ctx context.Context, scope Scope, name, guid string, age
 		cond, args = anyAgeCond, []any{guid, guid + "g", symfile.PDB, symfile.MSFZ}
 	}
 	query, args := lookupSelect(cond, ageKey, maxAges, scope, args)
-	hits, err := db.hits(ctx, scope.few(), query, args)
+	hits, err := db.hits(ctx, scope.Few(), query, args)
 	if err != nil {
-		return nil, db.fail("look up a higher age", err)
+		return nil, db.base.Fail("look up a higher age", err)
 	}
-	hits = slices.DeleteFunc(hits, func(h Hit) bool {
+	hits = slices.DeleteFunc(hits, func(h record.Hit) bool {
 		return h.Object.DebugID.Age <= age || h.Object.DebugID.GUID.Lower() != guid
 	})
-	slices.SortStableFunc(hits, func(a, b Hit) int {
-		return cmp.Or(cmp.Compare(a.Object.DebugID.Age, b.Object.DebugID.Age), a.compareTry(&b.Stored), cmp.Compare(b.Number, a.Number))
+	slices.SortStableFunc(hits, func(a, b record.Hit) int {
+		return cmp.Or(cmp.Compare(a.Object.DebugID.Age, b.Object.DebugID.Age), a.CompareTry(&b.Stored), cmp.Compare(b.Number, a.Number))
 	})
 	return hits, nil
 }
 
 // hits runs a query of lookupSelect and merges the keys of one object, and its
 // files in one transaction, into one hit.
-func (db *DB) hits(ctx context.Context, constant bool, query string, args []any) ([]Hit, error) {
+func (db *DB) hits(ctx context.Context, constant bool, query string, args []any) ([]record.Hit, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	// For each query with a cancellable context the driver starts a goroutine,
 	// which costs more than the query.
 	ctx = context.WithoutCancel(ctx)
-	var hits []Hit
-	read := func(r reader) error {
+	var hits []record.Hit
+	read := func(r engine.Reader) error {
 		hits = nil
-		return r.each(ctx, constant, query, args, func(scan scanFunc) (bool, error) {
-			var h Hit
-			if err := scanStored(scan, &h.Stored, &h.Role, &h.Signature); err != nil {
+		return r.Each(ctx, constant, query, args, func(scan engine.Scan) (bool, error) {
+			var h record.Hit
+			if err := record.ScanStored(scan, &h.Stored, &h.Role, &h.Signature); err != nil {
 				return false, err
 			}
-			if i := slices.IndexFunc(hits, func(o Hit) bool { return o.id == h.id }); i >= 0 {
+			if i := slices.IndexFunc(hits, func(o record.Hit) bool { return o.Row() == h.Row() }); i >= 0 {
 				hits[i].Role |= h.Role
 				return true, nil
 			}
@@ -146,27 +132,11 @@ func (db *DB) hits(ctx context.Context, constant bool, query string, args []any)
 			return true, nil
 		})
 	}
-	e, ok := db.engine.(replicated)
-	if ok && e.onReplica(ctx, read) {
-		db.reads.Add(1)
-	} else if err := read(db.points); err != nil {
+	if err := db.base.Lookup(ctx, read); err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Number, a.Number) })
+	slices.SortStableFunc(hits, func(a, b record.Hit) int { return cmp.Compare(b.Number, a.Number) })
 	return hits, nil
-}
-
-// scanStored reads objectColumns and fileColumns into s, and the columns after
-// them into more.
-func scanStored(scan scanFunc, s *Stored, more ...any) error {
-	var added int64
-	var own sql.NullInt64
-	if err := scanObject(scan, s, append([]any{&s.Number, &added, &own, &s.Path, &s.Archive, &s.Source, &s.Try}, more...)...); err != nil {
-		return err
-	}
-	s.Added, s.ModTime = time.UnixMilli(added).UTC(), fromMillis(own)
-	s.Number = max(s.Number, 0)
-	return nil
 }
 
 // HasObject reports whether a content of this size is known under the object's
@@ -177,9 +147,9 @@ func (db *DB) HasObject(ctx context.Context, o symfile.Object, size int64) (bool
 		return false, nil
 	}
 	var is bool
-	err := db.points.row(ctx, `SELECT EXISTS (SELECT 1 FROM lookup l JOIN object o ON o.id = l.object_id JOIN content c ON c.id = o.content_id
+	err := db.base.Points.Row(ctx, `SELECT EXISTS (SELECT 1 FROM lookup l JOIN object o ON o.id = l.object_id JOIN content c ON c.id = o.content_id
 		WHERE l.id = $1 AND l.name = $2 AND o.kind = $3 AND c.size = $4)`, []any{aliases[0].ID, aliases[0].Name, o.Kind, size}, &is)
-	return is, db.fail("look up an object", err)
+	return is, db.base.Fail("look up an object", err)
 }
 
 // Generation returns a number that every change of visible content or of rights
@@ -187,22 +157,5 @@ func (db *DB) HasObject(ctx context.Context, o symfile.Object, size int64) (bool
 // contents, and changes of tokens. Misses, counts, last uses and jobs do not change
 // it. It never repeats, even after the database was restored from a backup.
 func (db *DB) Generation(ctx context.Context) (uint64, error) {
-	var g int64
-	err := db.points.row(ctx, stateText, nil, &g)
-	return uint64(g), db.fail("read the generation", err)
-}
-
-// stateText reads what identifies a state of the index. A file is not replaced
-// while it is open, so the generation does; a database may be.
-var stateText = each("SELECT generation FROM state WHERE one = 1", "SELECT salt FROM state WHERE one = 1")
-
-// prefixEnd returns the end of the range of texts that begin with prefix.
-func prefixEnd(prefix string) string { return prefix + "\U0010FFFF" }
-
-// literalPrefix returns the prefix of a pattern that every match begins with.
-func literalPrefix(pattern, special string) string {
-	if i := strings.IndexAny(pattern, special); i >= 0 {
-		return pattern[:i]
-	}
-	return pattern
+	return db.base.Generation(ctx)
 }

@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
-func putMisses(t testing.TB, db *DB, misses ...Miss) {
+func putMisses(t testing.TB, db *DB, misses ...misses.Miss) {
 	t.Helper()
 	if err := db.Misses.Put(t.Context(), misses); err != nil {
 		t.Fatal(err)
@@ -23,7 +24,7 @@ func putMisses(t testing.TB, db *DB, misses ...Miss) {
 // tally returns how many rows a bounded table has, as counted.
 func tally(t testing.TB, db *DB, table string) (n int64) {
 	t.Helper()
-	if err := db.scans.row(t.Context(), "SELECT n FROM tally WHERE name = $1", []any{table}, &n); err != nil {
+	if err := db.base.Scans.Row(t.Context(), "SELECT n FROM tally WHERE name = $1", []any{table}, &n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -41,21 +42,21 @@ func testMisses(t *testing.T) {
 	t.Cleanup(func() { _ = w.Close() })
 	state, _ := w.State()
 	writes, _ := w.Writes()
-	m := func(key, source string, class uint8, hours int) Miss {
-		return Miss{Key: key, Source: source, Class: class, Until: c.t.Add(time.Duration(hours) * time.Hour), Since: c.t, Detail: "why \x00" + key}
+	m := func(key, source string, class uint8, hours int) misses.Miss {
+		return misses.Miss{Key: key, Source: source, Class: class, Until: c.t.Add(time.Duration(hours) * time.Hour), Since: c.t, Detail: "why \x00" + key}
 	}
 	odd := "a\x00\xff'%_"
 	putMisses(t, db, m("a/1", "one", 1, 1), m("a/1", "two", 2, 24), m("a/2", "one", 1, 1), m(odd, "one", 3, 2), m("a/1", "one", 4, 2))
 	if s, _ := w.State(); s != state {
 		t.Error("misses change the state")
 	}
-	if _, inFile := db.engine.(*sqliteFile); inFile {
+	if !db.base.Shared() {
 		if n, _ := w.Writes(); n == writes {
 			t.Error("misses were not written")
 		}
 	}
 	got, err := db.Misses.Of(t.Context(), "a/1")
-	want := []Miss{m("a/1", "one", 4, 2), m("a/1", "two", 2, 24)}
+	want := []misses.Miss{m("a/1", "one", 4, 2), m("a/1", "two", 2, 24)}
 	want[0].Detail, want[1].Detail = "why a/1", "why a/1"
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %+v, error %v; want %v", got, err, want)
@@ -69,7 +70,7 @@ func testMisses(t *testing.T) {
 	clean(t, db)
 	c.hours(1)
 	stats, err := db.Misses.Stats(t.Context())
-	if err != nil || !slices.Equal(stats, []MissStats{{1, 1, 1}, {2, 1, 0}, {3, 1, 0}, {4, 1, 0}}) {
+	if err != nil || !slices.Equal(stats, []misses.MissStats{{Class: 1, Misses: 1, Expired: 1}, {Class: 2, Misses: 1, Expired: 0}, {Class: 3, Misses: 1, Expired: 0}, {Class: 4, Misses: 1, Expired: 0}}) {
 		t.Errorf("Stats: %+v, error %v; want []MissStats{{1, 1, 1}, {2, 1, 0}, {3, 1, 0}, {4, 1, 0}}", stats, err)
 	}
 	if n, err := db.Misses.Sweep(t.Context(), c.t.Add(1)); n != 0 || err != nil {
@@ -88,25 +89,25 @@ func testFlushMisses(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	fill := func() {
-		var list []Miss
+		var list []misses.Miss
 		for i := range 6000 { // more than go at once
-			list = append(list, Miss{Key: fmt.Sprintf("k%d/%04d", i%2, i), Source: []string{"one", "two"}[i/2%2], Class: uint8(1 + i%3), Until: c.t, Since: c.t.Add(time.Duration(i) * time.Second)})
+			list = append(list, misses.Miss{Key: fmt.Sprintf("k%d/%04d", i%2, i), Source: []string{"one", "two"}[i/2%2], Class: uint8(1 + i%3), Until: c.t, Since: c.t.Add(time.Duration(i) * time.Second)})
 		}
 		putMisses(t, db, list...)
 	}
 	for _, f := range []struct {
-		f    MissFilter
+		f    misses.MissFilter
 		want int64
 	}{
-		{MissFilter{Key: "k1/0001"}, 1},
-		{MissFilter{Key: "k1/0001", Source: "two"}, 0},
-		{MissFilter{Key: "k1"}, 0},
-		{MissFilter{KeyPrefix: "k1/"}, 3000},
-		{MissFilter{KeyPrefix: "k1/", Source: "one"}, 1500},
-		{MissFilter{KeyPrefix: "k", Class: 2}, 2000},
-		{MissFilter{Source: "one", Class: 2, Before: c.t.Add(12 * time.Second)}, 2},
-		{MissFilter{Source: "%"}, 0},
-		{MissFilter{}, 6000},
+		{misses.MissFilter{Key: "k1/0001"}, 1},
+		{misses.MissFilter{Key: "k1/0001", Source: "two"}, 0},
+		{misses.MissFilter{Key: "k1"}, 0},
+		{misses.MissFilter{KeyPrefix: "k1/"}, 3000},
+		{misses.MissFilter{KeyPrefix: "k1/", Source: "one"}, 1500},
+		{misses.MissFilter{KeyPrefix: "k", Class: 2}, 2000},
+		{misses.MissFilter{Source: "one", Class: 2, Before: c.t.Add(12 * time.Second)}, 2},
+		{misses.MissFilter{Source: "%"}, 0},
+		{misses.MissFilter{}, 6000},
 	} {
 		fill()
 		if n, err := db.Misses.Flush(t.Context(), f.f); n != f.want || err != nil || tally(t, db, "miss") != 6000-f.want {
@@ -125,9 +126,9 @@ func testMissesAreBounded(t *testing.T) {
 	opt.MaxMisses = 100
 	db := openTest(t, opt)
 	put := func(from, to int) {
-		var list []Miss
+		var list []misses.Miss
 		for i := from; i < to; i++ {
-			list = append(list, Miss{Key: fmt.Sprint(i), Source: "s", Class: 1, Until: c.t, Since: c.t})
+			list = append(list, misses.Miss{Key: fmt.Sprint(i), Source: "s", Class: 1, Until: c.t, Since: c.t})
 		}
 		putMisses(t, db, list...)
 	}
@@ -161,20 +162,20 @@ func testWanted(t *testing.T) {
 	opt.MaxWanted = 5
 	db := openTest(t, opt)
 	g, _ := db.Generation(t.Context())
-	count := func(list ...Wanted) {
+	count := func(list ...misses.Wanted) {
 		t.Helper()
 		if err := db.Wanted.Count(t.Context(), list); err != nil {
 			t.Fatal(err)
 		}
 	}
 	start := c.t
-	a := Wanted{Name: "a.pdb", ID: "1", Client: "windbg", Count: 3, Last: c.t}
-	b := Wanted{Name: "b.pdb", ID: "2", Client: "gdb", Count: 2, Last: c.t}
+	a := misses.Wanted{Name: "a.pdb", ID: "1", Client: "windbg", Count: 3, Last: c.t}
+	b := misses.Wanted{Name: "b.pdb", ID: "2", Client: "gdb", Count: 2, Last: c.t}
 	count(a, b)
 	c.hours(1)
 	b.Last, b.Kind = c.t, "pdb"
-	count(b, Wanted{Name: "a.pdb", ID: "1", Client: "gdb", Count: 1, Last: c.t})
-	missing := func(f WantedFilter) (list []string) {
+	count(b, misses.Wanted{Name: "a.pdb", ID: "1", Client: "gdb", Count: 1, Last: c.t})
+	missing := func(f misses.WantedFilter) (list []string) {
 		for w, err := range db.Wanted.List(t.Context(), f) {
 			if err != nil {
 				t.Fatal(err)
@@ -184,15 +185,15 @@ func testWanted(t *testing.T) {
 		return list
 	}
 	for _, q := range []struct {
-		f    WantedFilter
+		f    misses.WantedFilter
 		want string
 	}{
-		{WantedFilter{}, "b.pdb/2 gdbpdb 4 0-1, a.pdb/1 windbg 3 0-0, a.pdb/1 gdb 1 1-1"},
-		{WantedFilter{Limit: 1}, "b.pdb/2 gdbpdb 4 0-1"},
-		{WantedFilter{Name: "a*", Limit: 2}, "a.pdb/1 windbg 3 0-0, a.pdb/1 gdb 1 1-1"},
-		{WantedFilter{Client: "gdb"}, "b.pdb/2 gdbpdb 4 0-1, a.pdb/1 gdb 1 1-1"},
-		{WantedFilter{Since: start.Add(time.Minute), Name: "a.pdb"}, "a.pdb/1 gdb 1 1-1"},
-		{WantedFilter{Name: "c"}, ""},
+		{misses.WantedFilter{}, "b.pdb/2 gdbpdb 4 0-1, a.pdb/1 windbg 3 0-0, a.pdb/1 gdb 1 1-1"},
+		{misses.WantedFilter{Limit: 1}, "b.pdb/2 gdbpdb 4 0-1"},
+		{misses.WantedFilter{Name: "a*", Limit: 2}, "a.pdb/1 windbg 3 0-0, a.pdb/1 gdb 1 1-1"},
+		{misses.WantedFilter{Client: "gdb"}, "b.pdb/2 gdbpdb 4 0-1, a.pdb/1 gdb 1 1-1"},
+		{misses.WantedFilter{Since: start.Add(time.Minute), Name: "a.pdb"}, "a.pdb/1 gdb 1 1-1"},
+		{misses.WantedFilter{Name: "c"}, ""},
 	} {
 		if got := strings.Join(missing(q.f), ", "); got != q.want {
 			t.Errorf("%+v: got %s, want %v", q.f, got, q.want)
@@ -203,18 +204,18 @@ func testWanted(t *testing.T) {
 	}
 	// The one that is longest not asked for gives way.
 	for i := range 3 {
-		count(Wanted{Name: "x", ID: fmt.Sprint(i), Count: 1, Last: c.t})
+		count(misses.Wanted{Name: "x", ID: fmt.Sprint(i), Count: 1, Last: c.t})
 	}
-	if got := missing(WantedFilter{Client: "windbg"}); got != nil || len(missing(WantedFilter{})) != 5 {
+	if got := missing(misses.WantedFilter{Client: "windbg"}); got != nil || len(missing(misses.WantedFilter{})) != 5 {
 		t.Errorf("missing: %v, want nil, missing(WantedFilter{}) of length 5", got)
 	}
 	clean(t, db)
 	c.hours(1)
-	count(Wanted{Name: "x", ID: "1", Count: 1, Last: c.t})
+	count(misses.Wanted{Name: "x", ID: "1", Count: 1, Last: c.t})
 	if n, err := db.Wanted.Drop(t.Context(), c.t); n != 4 || err != nil {
 		t.Errorf("Drop: %v, error %v; want 4", n, err)
 	}
-	if got := missing(WantedFilter{}); len(got) != 1 {
+	if got := missing(misses.WantedFilter{}); len(got) != 1 {
 		t.Errorf("missing: %v, want length 1", got)
 	}
 	clean(t, db)
@@ -226,15 +227,15 @@ func TestWantedPages(t *testing.T) { onEngines(t, testWantedPages) }
 func testWantedPages(t *testing.T) {
 	symtest.Sequential(t)
 	db := openTest(t, Options{})
-	var list []Wanted
+	var list []misses.Wanted
 	for i := range 2500 {
-		list = append(list, Wanted{Name: fmt.Sprint(i), ID: "x", Count: int64(i % 7), Last: db.now()})
+		list = append(list, misses.Wanted{Name: fmt.Sprint(i), ID: "x", Count: int64(i % 7), Last: db.base.Now()})
 	}
 	if err := db.Wanted.Count(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
 	seen, last := map[string]bool{}, int64(7)
-	for w, err := range db.Wanted.List(t.Context(), WantedFilter{}) {
+	for w, err := range db.Wanted.List(t.Context(), misses.WantedFilter{}) {
 		if err != nil || w.Count > last || seen[w.Name] {
 			t.Fatalf("Wanted.List: %+v, error %v; want each name once, the highest count first (the last was %d)", w, err, last)
 		}
@@ -257,10 +258,10 @@ func BenchmarkMisses(b *testing.B) {
 		return fmt.Sprintf("module%d.pdb/%032x1/2;module%d.pd_/%032x1/2;", n, n*2654435761%many, n, n)
 	}
 	now := time.Now()
-	miss := func(n int) Miss {
-		return Miss{Key: key(n), Source: "https://msdl.microsoft.com/download/symbols", Class: 1, Until: now, Since: now, Detail: "404 Not Found"}
+	miss := func(n int) misses.Miss {
+		return misses.Miss{Key: key(n), Source: "https://msdl.microsoft.com/download/symbols", Class: 1, Until: now, Since: now, Detail: "404 Not Found"}
 	}
-	var list []Miss
+	var list []misses.Miss
 	start := time.Now()
 	for n := range many {
 		if list = append(list, miss(n)); len(list) == 5000 {

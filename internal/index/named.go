@@ -3,6 +3,8 @@ package index
 import (
 	"context"
 
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -14,13 +16,13 @@ type Named struct {
 }
 
 // NamedIn looks up a folded file name in an index.
-func NamedIn(ctx context.Context, db *DB, scope Scope, name string) (n Named, err error) {
+func NamedIn(ctx context.Context, db *DB, scope record.Scope, name string) (n Named, err error) {
 	if name == "" {
 		return n, nil
 	}
 	exists := func(table, column, cond string, args ...any) (is bool, err error) {
-		where, args := scope.where(column, append([]any{name}, args...))
-		err = db.points.each(ctx, scope.few(), "SELECT 1 FROM "+table+" WHERE "+cond+where+" LIMIT 1", args, func(scanFunc) (bool, error) {
+		where, args := scope.Where(column, append([]any{name}, args...))
+		err = db.base.Points.Each(ctx, scope.Few(), "SELECT 1 FROM "+table+" WHERE "+cond+where+" LIMIT 1", args, func(engine.Scan) (bool, error) {
 			is = true
 			return false, nil
 		})
@@ -34,5 +36,5 @@ func NamedIn(ctx context.Context, db *DB, scope Scope, name string) (n Named, er
 			n.Removed, err = exists("removed_file r JOIN tx t ON t.id = r.tx_id", "t.product_id", "r.folded = $1")
 		}
 	}
-	return n, db.fail("look up a name", err)
+	return n, db.base.Fail("look up a name", err)
 }

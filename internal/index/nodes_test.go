@@ -1,20 +1,17 @@
 package index
 
 import (
-	"context"
-	"errors"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // openNodes opens one new database n times, each with a watch.
-func openNodes(t *testing.T, n int) (dbs []*DB, watches []*Watch) {
+func openNodes(t *testing.T, n int) (dbs []*DB, watches []*engine.Watch) {
 	t.Helper()
 	where := newDatabase(t)
 	for range n {
@@ -33,249 +30,6 @@ func openNodes(t *testing.T, n int) (dbs []*DB, watches []*Watch) {
 		dbs, watches = append(dbs, db), append(watches, w)
 	}
 	return dbs, watches
-}
-
-// A chore runs in one process at a time, once in its period, and is taken over
-// from a process that died.
-func TestDuties(t *testing.T) {
-	t.Parallel()
-	dbs, _ := openNodes(t, 3)
-	var running, runs, most atomic.Int32
-	run := func(context.Context) error {
-		if n := running.Add(1); n > most.Load() {
-			most.Store(n)
-		}
-		defer running.Add(-1)
-		runs.Add(1)
-		return nil
-	}
-	var wg sync.WaitGroup
-	for range 4 {
-		for _, db := range dbs {
-			wg.Go(func() {
-				if _, err := db.Nodes.Do(t.Context(), "chore", time.Hour, run); err != nil {
-					t.Errorf(`Do("chore"): error %v, want no error`, err)
-				}
-			})
-		}
-	}
-	wg.Wait()
-	if runs.Load() != 1 || most.Load() != 1 {
-		t.Errorf("the chore ran %d times, %d at once; want once in an hour", runs.Load(), most.Load())
-	}
-	failed := errors.New("failed")
-	if ran, err := dbs[0].Nodes.Do(t.Context(), "failing", time.Hour, func(context.Context) error { return failed }); !ran || !errors.Is(err, failed) {
-		t.Errorf("a failing chore: ran %v, error %v; want true and its own error", ran, err)
-	}
-	if ran, err := dbs[1].Nodes.Do(t.Context(), "failing", time.Hour, run); !ran || err != nil {
-		t.Errorf("a chore after a failure elsewhere: ran %v, error %v, want another try", ran, err)
-	}
-	// Another process does not get the chore while it runs, longer than a lease.
-	for _, db := range dbs {
-		db.dutyLife = 300 * time.Millisecond
-	}
-	ran, err := dbs[0].Nodes.Do(t.Context(), "long", 0, func(ctx context.Context) error {
-		_ = ctxio.Pause(ctx, 3*dbs[0].dutyLife)
-		if ran, err := dbs[1].Nodes.Do(ctx, "long", 0, run); ran || err != nil {
-			t.Errorf("a chore that another process runs: ran %v, error %v, want neither", ran, err)
-		}
-		return ctx.Err()
-	})
-	if !ran || err != nil {
-		t.Errorf("a chore that lasts longer than its lease: ran %v, error %v", ran, err)
-	}
-	// A process that dies in a chore leaves its row.
-	if held, err := dbs[0].Nodes.row(t.Context(), "", holdDuty, "orphan", "dead", 0.2, 0.0); !held || err != nil {
-		t.Fatalf("take a duty: %v, %v; want true", held, err)
-	}
-	if ran, err := dbs[1].Nodes.Do(t.Context(), "orphan", 0, run); ran || err != nil {
-		t.Errorf("the chore of a process that may be alive: ran %v, error %v, want neither", ran, err)
-	}
-	symtest.Await(t, 20*time.Second, "the takeover", func() bool {
-		ran, err := dbs[1].Nodes.Do(t.Context(), "orphan", 0, run)
-		if err != nil {
-			t.Errorf("takeover: %v", err)
-		}
-		return ran
-	})
-	// The context of a chore ends when another process has taken it over.
-	if _, err := dbs[0].Nodes.Do(t.Context(), "stolen", 0, func(ctx context.Context) error {
-		if _, err := dbs[1].Nodes.row(ctx, "", "UPDATE duty SET node = 'thief' WHERE name = $1 RETURNING true", "stolen"); err != nil {
-			t.Errorf("steal: %v", err)
-		}
-		<-ctx.Done()
-		return context.Cause(ctx)
-	}); !errors.Is(err, errDutyLost) {
-		t.Errorf("a chore whose lease was lost: error %v, want %v", err, errDutyLost)
-	}
-}
-
-// Work that several processes want is done by one of them at a time, and can be
-// done again.
-func TestOnce(t *testing.T) {
-	t.Parallel()
-	dbs, _ := openNodes(t, 2)
-	if ran, err := dbs[0].Nodes.Once(t.Context(), "form", func(ctx context.Context) error {
-		if ran, err := dbs[1].Nodes.Once(ctx, "form", func(context.Context) error { return nil }); ran || err != nil {
-			t.Errorf("work that another process does: ran %v, error %v, want neither", ran, err)
-		}
-		return nil
-	}); !ran || err != nil {
-		t.Errorf("Once: ran %v, error %v; want true and none", ran, err)
-	}
-	if ran, err := dbs[1].Nodes.Once(t.Context(), "form", func(context.Context) error { return nil }); !ran || err != nil {
-		t.Errorf("work that was done before: ran %v, error %v; want true and none", ran, err)
-	}
-	var rows int
-	if err := dbs[0].points.row(t.Context(), "SELECT count(*) FROM duty", nil, &rows); err != nil || rows != 0 {
-		t.Errorf("%d rows after the work, error %v; want none", rows, err)
-	}
-}
-
-// An index in a file has one process only as far as its parts are concerned.
-func TestNodesOfAFile(t *testing.T) {
-	t.Parallel()
-	db := openTest(t, Options{})
-	n := db.Nodes
-	if n.Shared() {
-		t.Error("a file is shared, want not")
-	}
-	if ran, err := n.Do(t.Context(), "chore", time.Hour, func(context.Context) error { return nil }); !ran || err != nil {
-		t.Errorf("Do: ran %v, error %v; want true and none", ran, err)
-	}
-	if first, err := n.FirstUse(t.Context(), [16]byte{}, time.Hour); !first || err != nil {
-		t.Errorf("FirstUse: %v, %v; want true", first, err)
-	}
-	if err := errors.Join(n.Pause(t.Context(), "s", time.Hour, ""), n.Sweep(t.Context())); err != nil {
-		t.Error(err)
-	}
-	if _, ok := n.Pool(); ok {
-		t.Error("a file has a pool of connections, want none")
-	}
-}
-
-// An authenticator is new for one process only, until it expires.
-func TestReplays(t *testing.T) {
-	t.Parallel()
-	dbs, _ := openNodes(t, 4)
-	for i := range 5 {
-		key := [16]byte{byte(i)}
-		var first atomic.Int32
-		var wg sync.WaitGroup
-		for _, db := range dbs {
-			wg.Go(func() {
-				is, err := db.Nodes.FirstUse(t.Context(), key, time.Hour)
-				if err != nil {
-					t.Error(err)
-				}
-				if is {
-					first.Add(1)
-				}
-			})
-		}
-		wg.Wait()
-		if first.Load() != 1 {
-			t.Errorf("authenticator %d: the first use of %d processes, want 1", i, first.Load())
-		}
-	}
-	old := [16]byte{99}
-	if is, err := dbs[0].Nodes.FirstUse(t.Context(), old, -time.Second); !is || err != nil {
-		t.Fatalf("FirstUse: %v, %v; want true", is, err)
-	}
-	if is, err := dbs[1].Nodes.FirstUse(t.Context(), old, time.Hour); !is || err != nil {
-		t.Errorf("an expired use counts: %v, %v; want true", is, err)
-	}
-	if err := dbs[0].Nodes.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if is, err := dbs[0].Nodes.FirstUse(t.Context(), old, time.Hour); is || err != nil {
-		t.Errorf("a use after a sweep: first %v, error %v, want the recorded one", is, err)
-	}
-}
-
-// Uses of authenticators that come while another one is recorded are recorded
-// together: a database that is far away does not make each client wait for the one
-// before.
-func TestReplaysTogether(t *testing.T) {
-	t.Parallel()
-	where := newDatabase(t)
-	var turns turnCounter
-	var dbs []*DB
-	for i := range 2 {
-		opt := Options{}
-		if i == 0 {
-			opt.Dial = turns.dial
-		}
-		db, err := Open(t.Context(), where, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		dbs = append(dbs, db)
-	}
-	counted, other := dbs[0], dbs[1]
-	use := func(db *DB, key byte) bool {
-		is, err := db.Nodes.FirstUse(t.Context(), [16]byte{key}, time.Hour)
-		if err != nil {
-			t.Errorf("authenticator %d: %v", key, err)
-		}
-		return is
-	}
-	// While a transaction holds the row of an authenticator, its use waits, and so do
-	// all that come later.
-	conn, err := other.engine.(*postgres).pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	held := [16]byte{200}
-	if _, err := conn.Exec(t.Context(), "INSERT INTO replay (key, until) VALUES ($1, now() + interval '1 hour')", held[:]); err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	all.Go(func() {
-		if use(counted, 200) {
-			t.Error("an authenticator that another process has recorded is new")
-		}
-	})
-	replays := &counted.engine.(*postgres).replays
-	waiting := func() (n int, running bool) {
-		replays.mu.Lock()
-		defer replays.mu.Unlock()
-		return len(replays.waiting), replays.running
-	}
-	symtest.Await(t, time.Minute, "the first statement", func() bool {
-		n, running := waiting()
-		return n == 0 && running
-	})
-	const keys = 40
-	var first [keys]atomic.Int32
-	for i := range 3 * keys {
-		all.Go(func() {
-			if use(counted, byte(i%keys)) {
-				first[i%keys].Add(1)
-			}
-		})
-	}
-	symtest.Await(t, time.Minute, "the waiting uses", func() bool {
-		n, _ := waiting()
-		return n == 3*keys
-	})
-	before := turns.n.Load()
-	if err := conn.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	all.Wait()
-	if n := turns.n.Load() - before; n > 3 { // one of the first statement, and a statement that was not prepared
-		t.Errorf("%d round trips for %d uses, want at most 3", n, 3*keys)
-	}
-	for i := range first {
-		if n := first[i].Load(); n != 1 {
-			t.Errorf("authenticator %d: %d first uses, want 1", i, n)
-		}
-		if use(other, byte(i)) {
-			t.Errorf("authenticator %d is new for another process", i)
-		}
-	}
 }
 
 // What one process announces or pauses, the others know.
@@ -361,10 +115,16 @@ func TestMissEpoch(t *testing.T) {
 // time is a little behind.
 func TestJobAtOnce(t *testing.T) {
 	t.Parallel()
-	dbs, _ := openNodes(t, 2)
-	right := dbs[0].now
-	dbs[0].now = func() time.Time { return right().Add(900 * time.Millisecond) }
-	if _, _, err := dbs[0].Jobs.Enqueue(t.Context(), Job{Kind: "symcache", Key: "k"}); err != nil {
+	where := newDatabase(t)
+	dbs := make([]*DB, 2)
+	for i, now := range []func() time.Time{func() time.Time { return dbs[1].base.Now().Add(900 * time.Millisecond) }, nil} {
+		var err error
+		if dbs[i], err = Open(t.Context(), where, Options{Now: now}); err != nil {
+			t.Fatal(err)
+		}
+		defer dbs[i].Close()
+	}
+	if _, _, err := dbs[0].Jobs.Enqueue(t.Context(), queue.Job{Kind: "symcache", Key: "k"}); err != nil {
 		t.Fatal(err)
 	}
 	if jobs := lease(t, dbs[1], "w", 1); len(jobs) != 1 || !jobs[0].NotBefore.IsZero() {
@@ -391,7 +151,7 @@ func TestJobNews(t *testing.T) {
 			t.Fatalf("%s: the other process heard nothing", what)
 		}
 	}
-	if _, _, err := dbs[0].Jobs.Enqueue(t.Context(), Job{Kind: "symcache", Key: "k"}); err != nil {
+	if _, _, err := dbs[0].Jobs.Enqueue(t.Context(), queue.Job{Kind: "symcache", Key: "k"}); err != nil {
 		t.Fatal(err)
 	}
 	await("enqueue")
@@ -404,7 +164,7 @@ func TestJobNews(t *testing.T) {
 	}
 	await("release")
 	jobs = lease(t, dbs[1], "w", 1)
-	if err := dbs[0].Jobs.Complete(t.Context(), jobs[0].ID, "w", jobs[0].Token, Outcome{Class: "ok"}); err != nil {
+	if err := dbs[0].Jobs.Complete(t.Context(), jobs[0].ID, "w", jobs[0].Token, queue.Outcome{Class: "ok"}); err != nil {
 		t.Fatal(err)
 	}
 	await("complete")

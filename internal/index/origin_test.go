@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -20,10 +22,10 @@ func testOrigins(t *testing.T) {
 	}
 	defer db.Close()
 	o := symfile.Object{Kind: symfile.SHA1, Name: "a.c", Role: symfile.Other, Hash: "da39a3ee5e6b4b0d3255bfef95601890afd80709"}
-	tx := func(store, number string) Tx {
-		x := Tx{Kind: "import", Entries: []Entry{{Object: o, Ref: blob.Sum([]byte("a")), Size: 1, Aliases: o.Aliases()}}}
+	tx := func(store, number string) record.Tx {
+		x := record.Tx{Kind: "import", Entries: []record.Entry{{Object: o, Ref: blob.Sum([]byte("a")), Size: 1, Aliases: o.Aliases()}}}
 		if store != "" {
-			x.Origin = &Origin{Store: store, Number: number}
+			x.Origin = &record.Origin{Store: store, Number: number}
 		}
 		return x
 	}
@@ -31,7 +33,7 @@ func testOrigins(t *testing.T) {
 		store, number string
 		taken         bool
 	}{{"", "", false}, {"", "", false}, {"/s", "1", false}, {"/s", "1", true}, {"/s", "2", false}, {"/t", "1", false}, {"/t", "1", true}} {
-		if _, err := db.Commit(t.Context(), tx(c.store, c.number), nil); errors.Is(err, ErrImported) != c.taken || err != nil && !c.taken {
+		if _, err := db.Commit(t.Context(), tx(c.store, c.number), nil); errors.Is(err, contents.ErrImported) != c.taken || err != nil && !c.taken {
 			t.Errorf("commit %d of %s in %s: error %v, want ErrImported: %v", i, c.number, c.store, err, c.taken)
 		}
 	}

@@ -5,33 +5,9 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
-
-// TestServerClockReadings: the first reading counts, later ones if they are quick and
-// differ by more than the network may.
-func TestServerClockReadings(t *testing.T) {
-	t.Parallel()
-	here := time.Now()
-	var c serverClock
-	for _, r := range []struct {
-		name        string
-		sent, took  time.Duration // after here
-		ahead, want time.Duration // of the server, in the middle of the question
-	}{
-		{"first, slow", 0, 4 * time.Second, time.Hour, time.Hour},
-		{"a small difference", 10 * time.Second, 0, time.Hour + 900*time.Millisecond, time.Hour},
-		{"a slow answer", 20 * time.Second, 2 * time.Second, 0, time.Hour},
-		{"a step back", 30 * time.Second, time.Second, -time.Hour, -time.Hour},
-		{"a step forward", 40 * time.Second, 0, 0, 0},
-	} {
-		sent, answered := here.Add(r.sent), here.Add(r.sent+r.took)
-		c.set(sent.Add(r.took/2+r.ahead).Round(0), sent, answered)
-		if got := c.read.Load().at(answered).Sub(answered.Round(0)); (got - r.want).Abs() > time.Millisecond {
-			t.Errorf("%s: the server is known to be ahead by %v, want %v", r.name, got, r.want)
-		}
-	}
-}
 
 // TestServerClock has a server whose clock differs: leases end by that clock, on
 // all nodes, and a running node notices when it is set.
@@ -50,8 +26,8 @@ func TestServerClock(t *testing.T) {
 			t.Errorf("%s: %v, want about %v", what, at, want)
 		}
 	}
-	near("the time", n.now(), time.Now().Add(ahead))
-	if _, _, err := n.Jobs.Enqueue(t.Context(), Job{Kind: "k", Key: "x"}); err != nil {
+	near("the time", n.base.Now(), time.Now().Add(ahead))
+	if _, _, err := n.Jobs.Enqueue(t.Context(), queue.Job{Kind: "k", Key: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	jobs, err := n.Jobs.Lease(t.Context(), "worker", nil, nil, 2*time.Minute, 1)
@@ -64,5 +40,5 @@ func TestServerClock(t *testing.T) {
 		t.Errorf("another node leases %d jobs, %v, want none: the lease has not ended", len(jobs), err)
 	}
 	s.In(t, name, "DROP FUNCTION public.clock_timestamp()")
-	symtest.Await(t, time.Minute, "the new time of the server", func() bool { return time.Until(n.now()) < ahead/2 })
+	symtest.Await(t, time.Minute, "the new time of the server", func() bool { return time.Until(n.base.Now()) < ahead/2 })
 }

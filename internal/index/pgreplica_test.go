@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -34,7 +36,7 @@ func TestReplicas(t *testing.T) {
 	t.Cleanup(func() { _, _ = db.Close(), w.Close() })
 
 	// found looks a few times, and says how often a replica answered.
-	found := func(what string, e Entry, want int) (answered uint64) {
+	found := func(what string, e record.Entry, want int) (answered uint64) {
 		t.Helper()
 		before := db.Nodes.Replicas().Answered
 		for range 20 {
@@ -44,7 +46,7 @@ func TestReplicas(t *testing.T) {
 		}
 		return db.Nodes.Replicas().Answered - before
 	}
-	answers := func(what string, e Entry, want int) {
+	answers := func(what string, e record.Entry, want int) {
 		t.Helper()
 		symtest.Await(t, time.Minute, what+": answers of the replica", func() bool { return found(what, e, want) > 0 })
 	}
@@ -105,7 +107,7 @@ func TestReplicasOfSQLite(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if s := db.Nodes.Replicas(); s != (ReplicaStatus{}) {
+	if s := db.Nodes.Replicas(); s != (engine.ReplicaStatus{}) {
 		t.Errorf("%+v, want nothing", s)
 	}
 }

@@ -2,6 +2,7 @@ package index
 
 import (
 	"context"
+	"errors"
 	"os"
 	"regexp"
 	"strings"
@@ -9,8 +10,9 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -152,7 +154,7 @@ func TestRolesRefuse(t *testing.T) {
 		"CREATE FUNCTION x() RETURNS bigint LANGUAGE sql AS 'SELECT 1'", "CREATE ROLE x", "COPY tx TO PROGRAM 'true'", "COPY tx TO '/tmp/x'", "SELECT pg_read_file('/etc/passwd')",
 		"CREATE EXTENSION amcheck", "CREATE SCHEMA x", "CREATE DATABASE x", "SELECT rolpassword FROM pg_authid", "SET ROLE " + ownerRole,
 	} {
-		if _, err := conn.Exec(t.Context(), stmt); code(err) != "42501" && code(err) != "" {
+		if _, err := conn.Exec(t.Context(), stmt); sqlState(err) != "42501" && sqlState(err) != "" {
 			t.Errorf("%s as the role of the servers: %v, want that it is not permitted (42501)", stmt, err)
 		} else if err == nil {
 			t.Errorf("%s as the role of the servers is done, want that it is not permitted", stmt)
@@ -162,7 +164,7 @@ func TestRolesRefuse(t *testing.T) {
 	execAll(t, where, "GRANT USAGE ON SCHEMA public TO "+readRole, "GRANT SELECT ON ALL TABLES IN SCHEMA public TO "+readRole, "GRANT CONNECT ON DATABASE "+nameIn(where)+" TO "+readRole)
 	reader, err := Open(t.Context(), as(where, readRole), Options{})
 	if err == nil {
-		_, err = reader.Commit(t.Context(), Tx{Kind: "add", Product: "P", Entries: []Entry{pdb(2)}}, nil)
+		_, err = reader.Commit(t.Context(), record.Tx{Kind: "add", Product: "P", Entries: []record.Entry{pdb(2)}}, nil)
 		_ = reader.Close()
 	}
 	if err == nil || !strings.Contains(err.Error(), "permission denied") || !strings.Contains(err.Error(), readRole) {
@@ -182,4 +184,12 @@ func TestRolesRefuse(t *testing.T) {
 		t.Errorf("what was there before: %d objects, %v; want 1", len(hits), err)
 	}
 	clean(t, db)
+}
+
+// sqlState returns the SQLSTATE of an error of the server, or an empty string.
+func sqlState(err error) string {
+	if pe, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pe.Code
+	}
+	return ""
 }

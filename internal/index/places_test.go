@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
@@ -23,9 +24,11 @@ func testPlaces(t *testing.T) {
 	ctx := t.Context()
 	ps := db.Places
 	entry := pdb(1)
-	up := func(place string, e Entry) Upload { return Upload{Place: place, Content: Content{e.Ref, e.Size}} }
-	commit := func(e Entry) error {
-		_, err := db.Commit(ctx, Tx{Kind: "add", Entries: []Entry{e}}, nil)
+	up := func(place string, e record.Entry) record.Upload {
+		return record.Upload{Place: place, Content: record.Content{Ref: e.Ref, Size: e.Size}}
+	}
+	commit := func(e record.Entry) error {
+		_, err := db.Commit(ctx, record.Tx{Kind: "add", Entries: []record.Entry{e}}, nil)
 		return err
 	}
 	// dooms checks the places that wait for their deletion.
@@ -44,19 +47,19 @@ func testPlaces(t *testing.T) {
 	}
 
 	symtest.Step(t, "an upload before its content", func(t *testing.T) {
-		if err := commit(entry); !errors.Is(err, ErrNotUploaded) {
+		if err := commit(entry); !errors.Is(err, record.ErrNotUploaded) {
 			t.Fatalf("commit without an upload: %v, want ErrNotUploaded", err)
 		}
-		if err := ps.Begin(ctx, "n1", time.Minute, []Upload{up("p1", entry), up("p2", entry), up("p3", pdb(3))}); err != nil {
+		if err := ps.Begin(ctx, "n1", time.Minute, []record.Upload{up("p1", entry), up("p2", entry), up("p3", pdb(3))}); err != nil {
 			t.Fatal(err)
 		}
-		if err := commit(entry); !errors.Is(err, ErrNotUploaded) {
+		if err := commit(entry); !errors.Is(err, record.ErrNotUploaded) {
 			t.Fatalf("commit before the store acknowledged: %v, want ErrNotUploaded", err)
 		}
-		if err := ps.Done(ctx, []string{"p1", "no such place"}); !errors.Is(err, ErrNotUploaded) {
+		if err := ps.Done(ctx, []string{"p1", "no such place"}); !errors.Is(err, record.ErrNotUploaded) {
 			t.Errorf("end of an unknown upload: %v, want ErrNotUploaded", err)
 		}
-		if err := commit(entry); !errors.Is(err, ErrNotUploaded) {
+		if err := commit(entry); !errors.Is(err, record.ErrNotUploaded) {
 			t.Fatalf("commit after a Done that failed: %v, want ErrNotUploaded: it marks no upload", err)
 		}
 		if err := ps.Done(ctx, []string{"p1"}); err != nil {
@@ -78,7 +81,7 @@ func testPlaces(t *testing.T) {
 		clean(t, db)
 	})
 	symtest.Step(t, "a second upload of a known content replaces its place", func(t *testing.T) {
-		if err := ps.Begin(ctx, "n2", time.Minute, []Upload{up("p0", entry)}); err != nil {
+		if err := ps.Begin(ctx, "n2", time.Minute, []record.Upload{up("p0", entry)}); err != nil {
 			t.Fatal(err)
 		}
 		if err := ps.Done(ctx, []string{"p0"}); err != nil {
@@ -113,7 +116,7 @@ func testPlaces(t *testing.T) {
 		expires("although renewed", c.t, 0)
 		c.t = c.t.Add(time.Minute)
 		expires("after the lease", c.t, 1)
-		if err := ps.Done(ctx, []string{"p3"}); !errors.Is(err, ErrNotUploaded) {
+		if err := ps.Done(ctx, []string{"p3"}); !errors.Is(err, record.ErrNotUploaded) {
 			t.Errorf("end of an expired upload: %v, want ErrNotUploaded", err)
 		}
 		dooms(t, "after the expiry", "p1", "p2", "p3")
@@ -129,7 +132,7 @@ func testPlaces(t *testing.T) {
 			t.Fatalf("dropped %d, %v; want 1", n, err)
 		}
 		dooms(t, "after the removal", "p0", "p1", "p2", "p3")
-		if err := commit(entry); !errors.Is(err, ErrNotUploaded) {
+		if err := commit(entry); !errors.Is(err, record.ErrNotUploaded) {
 			t.Errorf("commit of a content whose place is doomed: %v, want ErrNotUploaded", err)
 		}
 		clean(t, db)
@@ -160,7 +163,7 @@ func testPlaces(t *testing.T) {
 		}
 	})
 	t.Run("stray places", func(t *testing.T) {
-		if err := ps.Stray(ctx, []Upload{up("p3", pdb(3)), up("p9", pdb(9))}); err != nil {
+		if err := ps.Stray(ctx, []record.Upload{up("p3", pdb(3)), up("p9", pdb(9))}); err != nil {
 			t.Fatal(err)
 		}
 		dooms(t, "after an audit that found the stray p9", "p3", "p9")

@@ -17,7 +17,11 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/queue"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -60,12 +64,12 @@ func childCommit(path string, arg int) error {
 	}
 	host := strconv.Itoa(os.Getpid())
 	for i := 0; i != arg; i++ {
-		var entries []Entry
+		var entries []record.Entry
 		for j := range 20 {
 			n := os.Getpid()*1000 + i*10 + j // half of them come again in the next transaction
 			entries = append(entries, pdbAge(n, "p.pdb", byte(n), uint32(n)))
 		}
-		number, err := db.Commit(ctx, Tx{Kind: "add", Host: host, Comment: strconv.Itoa(i), Entries: entries}, nil)
+		number, err := db.Commit(ctx, record.Tx{Kind: "add", Host: host, Comment: strconv.Itoa(i), Entries: entries}, nil)
 		if err != nil {
 			return err
 		}
@@ -86,19 +90,19 @@ func childCache(path string, _ int) error {
 	worker := strconv.Itoa(pid)
 	for i := 0; ; i++ {
 		e := figureEntry(pid*1000 + i)
-		if err := db.Cached.Put(ctx, CachedFile{Source: "s", Name: e.Object.Name, Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil); err != nil {
+		if err := db.Cached.Put(ctx, contents.CachedFile{Source: "s", Name: e.Object.Name, Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil); err != nil {
 			return err
 		}
-		if err := db.PutDerived(ctx, e.Ref, Tool{"t", 1}, &Content{ref(pid*1000 + i), 1}); err != nil {
+		if err := db.PutDerived(ctx, e.Ref, record.Tool{Name: "t", Version: 1}, &record.Content{Ref: ref(pid*1000 + i), Size: 1}); err != nil {
 			return err
 		}
-		if err := db.Misses.Put(ctx, []Miss{{Key: e.Path, Source: "s"}, {Key: "same", Source: worker}}); err != nil {
+		if err := db.Misses.Put(ctx, []misses.Miss{{Key: e.Path, Source: "s"}, {Key: "same", Source: worker}}); err != nil {
 			return err
 		}
-		if err := db.Wanted.Count(ctx, []Wanted{{Name: "n", Count: 1}}); err != nil {
+		if err := db.Wanted.Count(ctx, []misses.Wanted{{Name: "n", Count: 1}}); err != nil {
 			return err
 		}
-		if _, _, err := db.Jobs.Enqueue(ctx, Job{Kind: "k", Key: strconv.Itoa(pid*1000 + i)}); err != nil {
+		if _, _, err := db.Jobs.Enqueue(ctx, queue.Job{Kind: "k", Key: strconv.Itoa(pid*1000 + i)}); err != nil {
 			return err
 		}
 		jobs, err := db.Jobs.Lease(ctx, worker, nil, nil, time.Hour, 1)
@@ -106,7 +110,7 @@ func childCache(path string, _ int) error {
 			return err
 		}
 		for _, j := range jobs {
-			if err := db.Jobs.Complete(ctx, j.ID, worker, j.Token, Outcome{Class: "ok", Result: &blob.Ref{}}); err != nil {
+			if err := db.Jobs.Complete(ctx, j.ID, worker, j.Token, queue.Outcome{Class: "ok", Result: &blob.Ref{}}); err != nil {
 				return err
 			}
 		}
@@ -159,7 +163,7 @@ func TestKillCache(t *testing.T) {
 		}
 		clean(t, db)
 		n := 0
-		for f, err := range db.Cached.Evictable(t.Context(), CacheFilter{}) {
+		for f, err := range db.Cached.Evictable(t.Context(), contents.CacheFilter{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -175,7 +179,7 @@ func TestKillCache(t *testing.T) {
 		if err != nil || len(stats) != 1 || len(stats[0].Outcomes) != 1 || stats[0].Outcomes[0].Jobs < rounds-int64(round) {
 			t.Errorf("round %d: %d jobs ended, their figures are %+v, %v; want at least those", round, done, stats, err)
 		}
-		for w, err := range db.Wanted.List(t.Context(), WantedFilter{}) {
+		for w, err := range db.Wanted.List(t.Context(), misses.WantedFilter{}) {
 			if err != nil || w.Count < done || w.Count > done+int64(round)+1 {
 				t.Errorf("round %d: the miss was counted %d times, want %d or a little more; %v", round, w.Count, done, err)
 			}
@@ -342,7 +346,7 @@ type figures struct {
 
 // figureEntry is object n of the generated index: a PDB or an ELF file with
 // several keys. Only even numbers are committed; odd ones are absent.
-func figureEntry(n int) Entry {
+func figureEntry(n int) record.Entry {
 	rnd := rand.New(rand.NewPCG(uint64(n), 5))
 	var g debugid.GUID
 	for i := range g {
@@ -357,7 +361,7 @@ func figureEntry(n int) Entry {
 	var r [32]byte
 	copy(r[:], g[:])
 	r[31] = 1
-	return Entry{Object: o, Arch: "x86_64", Features: []string{"debug", "symtab"}, Ref: r, Size: int64(1000 + n), Aliases: o.Aliases(),
+	return record.Entry{Object: o, Arch: "x86_64", Features: []string{"debug", "symtab"}, Ref: r, Size: int64(1000 + n), Aliases: o.Aliases(),
 		Path: fmt.Sprintf("/builds/product/%d/bin/%s", n/5000, o.Name)}
 }
 
@@ -391,7 +395,7 @@ func childFigures(path string, arg int) error {
 					e := figureEntry(n)
 					a := e.Aliases[rnd.IntN(len(e.Aliases))]
 					t := time.Now()
-					hits, err := db.Lookup(ctx, Scope{All: true}, symfile.Lookup{Name: a.Name, ID: a.ID, Role: symfile.AnyRole})
+					hits, err := db.Lookup(ctx, record.Scope{All: true}, symfile.Lookup{Name: a.Name, ID: a.ID, Role: symfile.AnyRole})
 					res.took = append(res.took, time.Since(t))
 					if err == nil && (len(hits) == 1) != (n%2 == 0) {
 						err = fmt.Errorf("object %d: %d hits", n, len(hits))

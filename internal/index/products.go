@@ -4,19 +4,20 @@ import (
 	"context"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // ContentProducts returns the sorted names of the products that contain visible
 // objects of a content. If there are none, the error is nil.
 func (db *DB) ContentProducts(ctx context.Context, ref blob.Ref) ([]string, error) {
 	var list []string
-	err := db.points.each(ctx, true, `SELECT DISTINCT p.name FROM content c JOIN object o ON o.content_id = c.id
+	err := db.base.Points.Each(ctx, true, `SELECT DISTINCT p.name FROM content c JOIN object o ON o.content_id = c.id
 		JOIN seen s ON s.object_id = o.id JOIN product p ON p.id = s.product_id WHERE c.sha256 = $1 ORDER BY p.name`, []any{ref[:]},
-		func(scan scanFunc) (bool, error) {
+		func(scan engine.Scan) (bool, error) {
 			var name string
 			err := scan(&name)
 			list = append(list, name)
 			return true, err
 		})
-	return list, db.fail("look up products", err)
+	return list, db.base.Fail("look up products", err)
 }

@@ -4,13 +4,15 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // entryOf is a file with one alias.
-func entryOf(kind symfile.Kind, name, id string, role symfile.Role, content byte) Entry {
-	return Entry{
+func entryOf(kind symfile.Kind, name, id string, role symfile.Role, content byte) record.Entry {
+	return record.Entry{
 		Object: symfile.Object{Kind: kind, Name: name, Role: role}, Ref: blob.Sum([]byte{content}), Size: 1, Path: name,
 		Aliases: []symfile.Alias{{Name: name, ID: id, Role: role}},
 	}
@@ -25,7 +27,7 @@ func testCommitReplacesCached(t *testing.T) {
 	const exe, dbg = symfile.Executable, symfile.Debug
 	for _, c := range []struct {
 		what          string
-		cached, added Entry
+		cached, added record.Entry
 		stays         bool
 	}{
 		{"the same key", entryOf(symfile.PE, "a.dll", "1", exe, 1), entryOf(symfile.PE, "a.dll", "1", exe, 2), false},
@@ -38,14 +40,14 @@ func testCommitReplacesCached(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			db := openTest(t, newClock().options())
-			if err := db.Cached.Put(t.Context(), CachedFile{Source: "s", Ref: c.cached.Ref, Size: 1, Entries: []Entry{c.cached}}, nil); err != nil {
+			if err := db.Cached.Put(t.Context(), contents.CachedFile{Source: "s", Ref: c.cached.Ref, Size: 1, Entries: []record.Entry{c.cached}}, nil); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := db.Commit(t.Context(), Tx{Kind: "add", Entries: []Entry{c.added}}, nil); err != nil {
+			if _, err := db.Commit(t.Context(), record.Tx{Kind: "add", Entries: []record.Entry{c.added}}, nil); err != nil {
 				t.Fatal(err)
 			}
 			n := 0
-			for _, err := range db.Cached.Evictable(t.Context(), CacheFilter{}) {
+			for _, err := range db.Cached.Evictable(t.Context(), contents.CacheFilter{}) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -54,7 +56,7 @@ func testCommitReplacesCached(t *testing.T) {
 			if want := map[bool]int{true: 1, false: 0}[c.stays]; n != want {
 				t.Errorf("%d cached files after the commit, want %d", n, want)
 			}
-			hits, err := db.Lookup(t.Context(), Scope{All: true}, symfile.Lookup{ID: c.cached.Aliases[0].ID, Role: c.cached.Aliases[0].Role})
+			hits, err := db.Lookup(t.Context(), record.Scope{All: true}, symfile.Lookup{ID: c.cached.Aliases[0].ID, Role: c.cached.Aliases[0].Role})
 			if err != nil {
 				t.Fatal(err)
 			}

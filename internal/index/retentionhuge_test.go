@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"testing"
 	"time"
+
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // TestHugeSnapshot measures what a plan reads of 10,000 builds of 2,000 files, of
@@ -41,8 +43,8 @@ func TestHugeSnapshot(t *testing.T) {
 			SELECT (o.id - 1) / $2 + 1 - b.n, o.id - ((o.id - 1) / $2 - b.n) * $2, o.id, '', '', 0 FROM o CROSS JOIN b
 			WHERE (o.id - 1) / $2 + 1 - b.n BETWEEN 1 AND $3`, []any{size + (builds-1)*fresh, fresh, builds}},
 	} {
-		if err := db.update(t.Context(), "test", func(w *write) error {
-			_, err := w.exec(q.text, q.args...)
+		if err := db.base.Update(t.Context(), "test", func(w *engine.Write) error {
+			_, err := w.Exec(q.text, q.args...)
 			return err
 		}); err != nil {
 			t.Fatalf("%.60s: %v, want no error", q.text, err)

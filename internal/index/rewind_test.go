@@ -6,15 +6,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
-	"github.com/symdepot/symdepot/internal/proxytest"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // nodeTest is an index as a node uses it: it answers from memory.
 type nodeTest struct {
 	*DB
-	watch  *Watch
+	watch  *engine.Watch
 	filter *Filter
 }
 
@@ -45,7 +46,7 @@ func (n *nodeTest) state(t *testing.T) (state uint64) {
 
 // excludes reports whether the node answers a key with 404 from memory, after it
 // has read the keys of its state.
-func (n *nodeTest) excludes(t *testing.T, e Entry) bool {
+func (n *nodeTest) excludes(t *testing.T, e record.Entry) bool {
 	t.Helper()
 	state := n.state(t)
 	if err := n.filter.Refresh(t.Context(), state); err != nil {
@@ -149,34 +150,6 @@ func TestRewindVisible(t *testing.T) {
 	}
 }
 
-// A generation that was succeeded within the last day is known; older ones are
-// swept, but never the newest of them.
-func TestHistoryIsSwept(t *testing.T) {
-	t.Parallel()
-	db, err := Open(t.Context(), pgtest.Shared(t).Database(t), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	for i := range 6 {
-		commitTest(t, db, "", pdb(i))
-	}
-	e := db.engine.(*postgres)
-	var first, rows int64
-	for _, q := range []string{"UPDATE history SET made = now() - interval '2 days' WHERE generation <= (SELECT generation - 2 FROM state)", sweepHistory} {
-		if _, err := e.pool.Exec(t.Context(), q); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var current int64
-	if err := e.pool.QueryRow(t.Context(), "SELECT min(h.generation), count(*), min(s.generation) FROM history h, state s").Scan(&first, &rows, &current); err != nil {
-		t.Fatal(err)
-	}
-	if first != current-2 || rows != 3 {
-		t.Errorf("%d generations from %d on are left of %d, want 3 from %d on", rows, first, current, current-2)
-	}
-}
-
 // TestFailover: processes that know both hosts write to a standby after its
 // promotion. What was acknowledged before is there, and numbers go on.
 func TestFailover(t *testing.T) {
@@ -186,8 +159,8 @@ func TestFailover(t *testing.T) {
 	primary.Synchronous(t)
 	where := pgtest.Hosts("test1", primary, standby)
 	node := openNode(t, where)
-	if want := fmt.Sprintf("postgres://%s,%s/test1", primary.Addr(), standby.Addr()); node.engine.name() != want {
-		t.Errorf("name %s, want %s", node.engine.name(), want)
+	if want := fmt.Sprintf("postgres://%s,%s/test1", primary.Addr(), standby.Addr()); node.base.Name() != want {
+		t.Errorf("name %s, want %s", node.base.Name(), want)
 	}
 	commitTest(t, node.DB, "", pdb(1))
 	known := node.state(t)
@@ -209,35 +182,8 @@ func TestFailover(t *testing.T) {
 		}
 	}
 	var moved *time.Time
-	if err := node.engine.(*postgres).pool.QueryRow(t.Context(), "SELECT moved FROM state").Scan(&moved); err != nil || moved == nil {
+	if err := rawConn(t, where).QueryRow(t.Context(), "SELECT moved FROM state").Scan(&moved); err != nil || moved == nil {
 		t.Errorf("the time of the change of the server is %v, %v; want one", moved, err)
 	}
 	clean(t, node.DB)
-}
-
-// TestSilentHost: if the first of two hosts accepts connections and answers nothing,
-// processes use the second one, and lookups are answered in time.
-func TestSilentHost(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Shared(t)
-	silent := proxytest.New(t, server.Addr())
-	silent.Set(proxytest.Fault{ToServer: true, ToClient: true})
-	where := pgtest.Via(t, newDatabase(t), silent.Addr()+","+server.Addr())
-	db, err := Open(t.Context(), where+"&target_session_attrs=read-write", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	commitTest(t, db, "", pdb(1))
-	// Further connections go to the second host at once.
-	tried := silent.Connections()
-	for range 5 {
-		db.engine.(*postgres).pool.Reset()
-		if hits := lookupEntry(t, db, all, pdb(1)); len(hits) != 1 {
-			t.Errorf("%d objects beside a silent host, want 1", len(hits))
-		}
-	}
-	if n := silent.Connections() - tried; n > 0 {
-		t.Errorf("%d further connections to the silent host, want none", n)
-	}
 }

@@ -11,6 +11,10 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/misses"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/tokens"
 )
 
 // turnCounter counts the round trips of connections: reads that follow a write.
@@ -49,18 +53,18 @@ func TestRoundTrips(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	entries := func(from, n int) (list []Entry) {
+	entries := func(from, n int) (list []record.Entry) {
 		for i := range n {
 			list = append(list, figureEntry(from+i))
 		}
 		return list
 	}
-	upload := func(list []Entry) error {
-		var uploads []Upload
+	upload := func(list []record.Entry) error {
+		var uploads []record.Upload
 		var places []string
-		for _, r := range distinct(list) {
+		for _, r := range contents.Distinct(list) {
 			places = append(places, "place of "+r.String())
-			uploads = append(uploads, Upload{Place: places[len(places)-1], Content: Content{r, 0}})
+			uploads = append(uploads, record.Upload{Place: places[len(places)-1], Content: record.Content{Ref: r, Size: 0}})
 		}
 		for i, e := range list {
 			uploads[i].Size = e.Size
@@ -70,11 +74,11 @@ func TestRoundTrips(t *testing.T) {
 		}
 		return db.Places.Done(t.Context(), places)
 	}
-	add := func(list []Entry) error {
-		_, err := db.Commit(t.Context(), Tx{Kind: "add", Product: "P", Entries: list}, nil)
+	add := func(list []record.Entry) error {
+		_, err := db.Commit(t.Context(), record.Tx{Kind: "add", Product: "P", Entries: list}, nil)
 		return err
 	}
-	refs := func(list []Entry) (refs []blob.Ref) {
+	refs := func(list []record.Entry) (refs []blob.Ref) {
 		for _, e := range list {
 			refs = append(refs, e.Ref)
 		}
@@ -85,15 +89,15 @@ func TestRoundTrips(t *testing.T) {
 	for _, step := range []struct {
 		name string
 		most int64
-		do   func(list []Entry) error
+		do   func(list []record.Entry) error
 	}{
 		{"upload", 40, upload},
 		{"commit", 24, add},
 		{"commit again", 24, add},
-		{"remove", 24, func([]Entry) error { number++; _, err := db.Remove(t.Context(), number); return err }},
-		{"remove what is left", 24, func([]Entry) error { number++; _, err := db.Remove(t.Context(), number); return err }},
-		{"drop", 22, func(list []Entry) error {
-			n, err := db.DropContents(t.Context(), refs(list), db.now().Add(time.Hour), nil)
+		{"remove", 24, func([]record.Entry) error { number++; _, err := db.Remove(t.Context(), number); return err }},
+		{"remove what is left", 24, func([]record.Entry) error { number++; _, err := db.Remove(t.Context(), number); return err }},
+		{"drop", 22, func(list []record.Entry) error {
+			n, err := db.DropContents(t.Context(), refs(list), db.base.Now().Add(time.Hour), nil)
 			if err == nil && n != len(list) {
 				err = fmt.Errorf("%d contents dropped, want %d", n, len(list))
 			}
@@ -131,22 +135,22 @@ func TestRoundTripsOfCounts(t *testing.T) {
 		m := map[string]time.Time{}
 		for i := range n {
 			id := fmt.Sprint("t", i)
-			m[id] = db.now()
-			err := db.Tokens.Put(t.Context(), TokenRow{ID: id, Hash: ref(i + 1)})
+			m[id] = db.base.Now()
+			err := db.Tokens.Put(t.Context(), tokens.TokenRow{ID: id, Hash: ref(i + 1)})
 			if err != nil && !errors.Is(err, fs.ErrExist) {
 				t.Fatal(err)
 			}
 		}
 		return m
 	}
-	wanted := func(n int) (list []Wanted) {
+	wanted := func(n int) (list []misses.Wanted) {
 		for i := range n {
-			list = append(list, Wanted{Name: fmt.Sprint("n", i), ID: "i", Client: "c", Count: 1, Last: db.now()})
+			list = append(list, misses.Wanted{Name: fmt.Sprint("n", i), ID: "i", Client: "c", Count: 1, Last: db.base.Now()})
 		}
 		return list
 	}
-	fetched := func(n int) CachedFile {
-		f := CachedFile{Source: "up", Name: fmt.Sprint("f", n), URL: "http://up/f", Ref: ref(5000 + n), Size: 10}
+	fetched := func(n int) contents.CachedFile {
+		f := contents.CachedFile{Source: "up", Name: fmt.Sprint("f", n), URL: "http://up/f", Ref: ref(5000 + n), Size: 10}
 		for i := range n {
 			e := pdb(i)
 			e.Object.Name, e.Ref, e.Size = fmt.Sprintf("part%d of %d", i, n), f.Ref, f.Size
@@ -195,15 +199,15 @@ func testRepeatedRows(t *testing.T) {
 	early := c.t
 	c.hours(1)
 	for range 2 {
-		if err := db.Wanted.Count(ctx, []Wanted{
+		if err := db.Wanted.Count(ctx, []misses.Wanted{
 			{Name: "n", ID: "i", Client: "c", Count: 2, Last: c.t}, {Name: "m", ID: "i", Client: "c", Count: 1, Last: c.t},
 			{Name: "n", ID: "i", Client: "c", Kind: "pdb", Count: 3, Last: early},
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var list []Wanted
-	for w, err := range db.Wanted.List(ctx, WantedFilter{}) {
+	var list []misses.Wanted
+	for w, err := range db.Wanted.List(ctx, misses.WantedFilter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +220,7 @@ func testRepeatedRows(t *testing.T) {
 	first, second := e, e
 	first.Path, second.Path = "/first", "/second"
 	for range 2 {
-		if err := db.Cached.Put(ctx, CachedFile{Source: "up", Name: "f", URL: "http://up/f", Ref: e.Ref, Size: e.Size, Entries: []Entry{first, second}}, nil); err != nil {
+		if err := db.Cached.Put(ctx, contents.CachedFile{Source: "up", Name: "f", URL: "http://up/f", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{first, second}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

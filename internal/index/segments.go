@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/fusefilter"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 const (
@@ -38,10 +39,10 @@ func (s *segments) has(h uint64) bool {
 
 // loadSegments reads the stored build of a filter. It returns nil if there is
 // none or if it is too old to know which older objects gained keys since.
-func loadSegments(ctx context.Context, r reader, kind, floor int64) (*segments, error) {
+func loadSegments(ctx context.Context, r engine.Reader, kind, floor int64) (*segments, error) {
 	var s segments
 	var build string
-	if err := r.row(ctx, "SELECT build, last_object, last_tx, late_keys, keys FROM filter WHERE kind = $1", []any{kind},
+	if err := r.Row(ctx, "SELECT build, last_object, last_tx, late_keys, keys FROM filter WHERE kind = $1", []any{kind},
 		&build, &s.last, &s.tx, &s.late, &s.keys); err != nil {
 		return nil, err
 	}
@@ -49,8 +50,8 @@ func loadSegments(ctx context.Context, r reader, kind, floor int64) (*segments, 
 		return nil, nil
 	}
 	n := 0
-	err := r.each(ctx, false, "SELECT part, body FROM filter_segment WHERE kind = $1 AND build = $2", []any{kind, build},
-		func(scan scanFunc) (bool, error) {
+	err := r.Each(ctx, false, "SELECT part, body FROM filter_segment WHERE kind = $1 AND build = $2", []any{kind, build},
+		func(scan engine.Scan) (bool, error) {
 			var part int
 			var body []byte
 			if err := scan(&part, &body); err != nil {
@@ -74,9 +75,9 @@ func loadSegments(ctx context.Context, r reader, kind, floor int64) (*segments, 
 // lease reports whether this process may build the segments of the filter now.
 func (f *Filter) lease(ctx context.Context) (is bool, err error) {
 	db, kind := f.db, f.queries.kind
-	err = db.updateUnsynced(ctx, "lease a build of the filter", func(w *write) error {
-		now := db.now()
-		n, err := w.exec("UPDATE filter SET lease_until = $2 WHERE kind = $1 AND lease_until <= $3",
+	err = db.UpdateUnsynced(ctx, "lease a build of the filter", func(w *engine.Write) error {
+		now := db.Now()
+		n, err := w.Exec("UPDATE filter SET lease_until = $2 WHERE kind = $1 AND lease_until <= $3",
 			kind, now.Add(buildLease).UnixMicro(), now.UnixMicro())
 		is = n == 1
 		return err
@@ -95,29 +96,29 @@ func (f *Filter) store(ctx context.Context, s *segments) error {
 		if err != nil {
 			return err
 		}
-		if err := db.updateUnsynced(ctx, op, func(w *write) error {
-			_, err := w.exec("INSERT INTO filter_segment (kind, build, part, body) VALUES ($1, $2, $3, $4)", kind, build, i, body)
+		if err := db.UpdateUnsynced(ctx, op, func(w *engine.Write) error {
+			_, err := w.Exec("INSERT INTO filter_segment (kind, build, part, body) VALUES ($1, $2, $3, $4)", kind, build, i, body)
 			return err
 		}); err != nil {
 			return err
 		}
 	}
-	return db.updateUnsynced(ctx, op, func(w *write) error {
+	return db.UpdateUnsynced(ctx, op, func(w *engine.Write) error {
 		var now int64
 		var follows bool
-		if err := w.row(followsText, []any{s.at}, &now, &follows); err != nil {
+		if err := w.Row(followsText, []any{s.at}, &now, &follows); err != nil {
 			return err
 		}
 		if !follows {
-			_, err := w.exec("DELETE FROM filter_segment WHERE kind = $1 AND build = $2", kind, build)
+			_, err := w.Exec("DELETE FROM filter_segment WHERE kind = $1 AND build = $2", kind, build)
 			return err
 		}
-		if _, err := w.exec(`UPDATE filter SET build = $2, last_object = $3, last_tx = $4, late_keys = $5, keys = $6, lease_until = 0
+		if _, err := w.Exec(`UPDATE filter SET build = $2, last_object = $3, last_tx = $4, late_keys = $5, keys = $6, lease_until = 0
 			WHERE kind = $1`,
 			kind, build, s.last, s.tx, s.late, s.keys); err != nil {
 			return err
 		}
-		_, err := w.exec("DELETE FROM filter_segment WHERE kind = $1 AND build <> $2", kind, build)
+		_, err := w.Exec("DELETE FROM filter_segment WHERE kind = $1 AND build <> $2", kind, build)
 		return err
 	})
 }

@@ -6,34 +6,21 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/symfile"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
-
-// Values of tx_file.by_path. Never renumber them.
-const (
-	byPathELF    = 1 // an ELF object with a build-id, for searches by path
-	byPathSource = 2 // a file that debug information may name as a source
-)
-
-// searchedByPath returns the value of tx_file.by_path for an object.
-func searchedByPath(o symfile.Object) int {
-	switch {
-	case o.Kind == symfile.ELF && o.BuildID != "":
-		return byPathELF
-	case o.Kind == symfile.SHA1:
-		return byPathSource
-	}
-	return 0
-}
 
 // SourceFile is a source file in a transaction.
 type SourceFile struct {
-	Stored
+	record.Stored
 	Transaction int64
 }
 
 // Sources finds source files in transactions. It is part of a DB.
-type Sources struct{ db *DB }
+type Sources struct{ db *engine.Database }
+
+// NewSources returns the source files of an index in a database.
+func NewSources(db *engine.Database) Sources { return Sources{db} }
 
 // Filed is a transaction with what it is filed under.
 type Filed struct {
@@ -47,8 +34,8 @@ const maxFiled = 64
 
 // Holding returns the transactions in the scope that hold a content, newest first,
 // at most 64.
-func (s Sources) Holding(ctx context.Context, scope Scope, ref blob.Ref) ([]Filed, error) {
-	where, args := scope.where("t.product_id", []any{ref[:]})
+func (s Sources) Holding(ctx context.Context, scope record.Scope, ref blob.Ref) ([]Filed, error) {
+	where, args := scope.Where("t.product_id", []any{ref[:]})
 	return s.filed(ctx, `SELECT DISTINCT t.id, p.name, t.version FROM content c JOIN object o ON o.content_id = c.id
 		JOIN tx_file f ON f.object_id = o.id AND f.tx_id > 0 JOIN tx t ON t.id = f.tx_id JOIN product p ON p.id = t.product_id
 		WHERE c.sha256 = $1`+where+" ORDER BY t.id DESC LIMIT "+strconv.Itoa(maxFiled), args)
@@ -56,21 +43,21 @@ func (s Sources) Holding(ctx context.Context, scope Scope, ref blob.Ref) ([]File
 
 // FiledAs returns the transactions in the scope of a product and a version that have
 // not been removed, newest first, at most 64.
-func (s Sources) FiledAs(ctx context.Context, scope Scope, product, version string) ([]Filed, error) {
-	where, args := scope.where("t.product_id", []any{text(product), text(version)})
+func (s Sources) FiledAs(ctx context.Context, scope record.Scope, product, version string) ([]Filed, error) {
+	where, args := scope.Where("t.product_id", []any{engine.Text(product), engine.Text(version)})
 	return s.filed(ctx, `SELECT t.id, p.name, t.version FROM product p JOIN tx t ON t.product_id = p.id
 		WHERE p.name = $1 AND t.version = $2 AND t.deleted_at IS NULL
 		AND t.id > 0`+where+" ORDER BY t.id DESC LIMIT "+strconv.Itoa(maxFiled), args)
 }
 
 func (s Sources) filed(ctx context.Context, query string, args []any) (list []Filed, err error) {
-	err = s.db.points.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
+	err = s.db.Points.Each(ctx, false, query, args, func(scan engine.Scan) (bool, error) {
 		var f Filed
 		err := scan(&f.Number, &f.Product, &f.Version)
 		list = append(list, f)
 		return err == nil, err
 	})
-	return list, s.db.fail("look up transactions", err)
+	return list, s.db.Fail("look up transactions", err)
 }
 
 // At returns the source files of a transaction that were added under one of a few
@@ -79,7 +66,7 @@ func (s Sources) At(ctx context.Context, tx int64, paths ...string) ([]SourceFil
 	args := []any{tx}
 	marks := make([]string, len(paths))
 	for i, p := range paths {
-		args = append(args, text(p))
+		args = append(args, engine.Text(p))
 		marks[i] = "$" + strconv.Itoa(len(args))
 	}
 	return s.files(ctx, "f.path IN ("+strings.Join(marks, ", ")+")", args, 0)
@@ -87,7 +74,7 @@ func (s Sources) At(ctx context.Context, tx int64, paths ...string) ([]SourceFil
 
 // Named returns the source files of a transaction whose folded name is name.
 func (s Sources) Named(ctx context.Context, tx int64, name string) ([]SourceFile, error) {
-	return s.files(ctx, "o.name_fold = $2", []any{tx, text(name)}, 0)
+	return s.files(ctx, "o.name_fold = $2", []any{tx, engine.Text(name)}, 0)
 }
 
 // All returns the source files of a transaction in the order of their paths, at most
@@ -97,18 +84,18 @@ func (s Sources) All(ctx context.Context, tx int64, limit int) ([]SourceFile, er
 }
 
 func (s Sources) files(ctx context.Context, cond string, args []any, limit int) (list []SourceFile, err error) {
-	query := "SELECT " + objectColumns + ", " + fileColumns + ` FROM tx_file f
+	query := "SELECT " + record.ObjectColumns + ", " + record.FileColumns + ` FROM tx_file f
 		JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id JOIN tx t ON t.id = f.tx_id
 		WHERE f.by_path = 2 AND f.tx_id = $1 AND ` + cond + " ORDER BY f.path"
 	if limit > 0 {
 		query += " LIMIT " + strconv.Itoa(limit)
 	}
-	err = s.db.points.each(ctx, false, query, args, func(scan scanFunc) (bool, error) {
+	err = s.db.Points.Each(ctx, false, query, args, func(scan engine.Scan) (bool, error) {
 		var f SourceFile
-		err := scanStored(scan, &f.Stored)
+		err := record.ScanStored(scan, &f.Stored)
 		f.Transaction = f.Number
 		list = append(list, f)
 		return err == nil, err
 	})
-	return list, s.db.fail("look up source files", err)
+	return list, s.db.Fail("look up source files", err)
 }

@@ -7,14 +7,15 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // sourceEntry returns the entry of a source file.
-func sourceEntry(path, text string) Entry {
+func sourceEntry(path, text string) record.Entry {
 	sum := sha1.Sum([]byte(text))
 	o := symfile.Object{Kind: symfile.SHA1, Role: symfile.Other, Name: symfile.BaseName(path), Hash: hex.EncodeToString(sum[:])}
-	return Entry{Object: o, Ref: blob.Sum([]byte(text)), Size: int64(len(text)), Aliases: o.Aliases(), Path: path}
+	return record.Entry{Object: o, Ref: blob.Sum([]byte(text)), Size: int64(len(text)), Aliases: o.Aliases(), Path: path}
 }
 
 // TestSources: source files are found by transaction and path or name, and only in
@@ -27,7 +28,7 @@ func testSources(t *testing.T) {
 	second := commitTest(t, db, "B", pdb(1), sourceEntry("/src/main.c", "three"))
 	ctx := t.Context()
 
-	holding := func(scope Scope) (numbers []int64) {
+	holding := func(scope record.Scope) (numbers []int64) {
 		list, err := db.Sources.Holding(ctx, scope, pdb(1).Ref)
 		if err != nil {
 			t.Fatal(err)
@@ -40,14 +41,14 @@ func testSources(t *testing.T) {
 	if got, want := holding(all), []int64{second, first}; !slices.Equal(got, want) {
 		t.Errorf("held by %v, want %v", got, want)
 	}
-	if got, want := holding(Scope{Products: []string{"A"}}), []int64{first}; !slices.Equal(got, want) {
+	if got, want := holding(record.Scope{Products: []string{"A"}}), []int64{first}; !slices.Equal(got, want) {
 		t.Errorf("held by %v in the scope, want %v", got, want)
 	}
 	filed, err := db.Sources.FiledAs(ctx, all, "A", "")
 	if err != nil || len(filed) != 1 || filed[0] != (Filed{Number: first, Product: "A"}) {
 		t.Errorf("filed %v, %v; want transaction %d of A", filed, err, first)
 	}
-	if filed, err := db.Sources.FiledAs(ctx, Scope{Products: []string{"B"}}, "A", ""); err != nil || len(filed) != 0 {
+	if filed, err := db.Sources.FiledAs(ctx, record.Scope{Products: []string{"B"}}, "A", ""); err != nil || len(filed) != 0 {
 		t.Errorf("filed %v, %v outside of the scope; want none", filed, err)
 	}
 

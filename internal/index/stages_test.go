@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // stageFor opens a stage.
-func stageFor(t *testing.T, db *DB, s StageRow) StageRow {
+func stageFor(t *testing.T, db *DB, s stages.StageRow) stages.StageRow {
 	t.Helper()
 	row, _, err := db.Stages.Open(t.Context(), s, 100)
 	if err != nil {
@@ -21,8 +23,8 @@ func stageFor(t *testing.T, db *DB, s StageRow) StageRow {
 	return row
 }
 
-func stageFile(n int) StageFile {
-	return StageFile{Path: fmt.Sprintf("out/%d.pdb", n), Content: Content{ref(n), int64(1000 + n)}}
+func stageFile(n int) stages.StageFile {
+	return stages.StageFile{Path: fmt.Sprintf("out/%d.pdb", n), Content: record.Content{Ref: ref(n), Size: int64(1000 + n)}}
 }
 
 // TestCollected: a transaction that gets further files shows them at once, also
@@ -32,19 +34,19 @@ func TestCollected(t *testing.T) { onEngines(t, testCollected) }
 func testCollected(t *testing.T) {
 	db := openTest(t, Options{})
 	commitTest(t, db, "old", pdb(1), pdb(2))
-	s := stageFor(t, db, StageRow{ID: "s", Caller: "c", Owner: "test:c", Product: "P", Collects: true})
-	collect := func(entries ...Entry) int64 {
+	s := stageFor(t, db, stages.StageRow{ID: "s", Caller: "c", Owner: "test:c", Product: "P", Collects: true})
+	collect := func(entries ...record.Entry) int64 {
 		t.Helper()
-		n, err := db.Commit(t.Context(), Tx{Kind: "add", Product: "P", Entries: entries, Stage: &StageCommit{ID: s.ID, Collect: true}}, nil)
+		n, err := db.Commit(t.Context(), record.Tx{Kind: "add", Product: "P", Entries: entries, Stage: &record.StageCommit{ID: s.ID, Collect: true}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
-	scope := Scope{Products: []string{"P"}}
+	scope := record.Scope{Products: []string{"P"}}
 	scoped, every := db.NewScopeFilter(), db.NewFilter()
 	state := uint64(0)
-	for i, entries := range [][]Entry{{pdb(10)}, {pdb(11), pdb(11)}, {pdb(1)}, {pdb(10)}, {pdb(12), pdb(2)}} {
+	for i, entries := range [][]record.Entry{{pdb(10)}, {pdb(11), pdb(11)}, {pdb(1)}, {pdb(10)}, {pdb(12), pdb(2)}} {
 		if n := collect(entries...); n != 2 {
 			t.Fatalf("step %d: transaction %d, want 2", i, n)
 		}
@@ -80,14 +82,14 @@ func testCollected(t *testing.T) {
 	if n := collect(pdb(14)); n != 4 {
 		t.Errorf("after its removal: transaction %d, want 4", n)
 	}
-	ended, err := db.Stages.End(t.Context(), s.ID, db.now().Add(time.Hour))
+	ended, err := db.Stages.End(t.Context(), s.ID, db.base.Now().Add(time.Hour))
 	if err != nil || !ended {
 		t.Errorf("end: %t, %v; want true", ended, err)
 	}
 	if tx, err := db.Show(t.Context(), 4, nil); err != nil || tx.Collecting {
 		t.Errorf("transaction: %+v, %v; want one that has ended", tx, err)
 	}
-	if _, err := db.Commit(t.Context(), Tx{Kind: "add", Entries: []Entry{pdb(15)}, Stage: &StageCommit{ID: s.ID, Collect: true}}, nil); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := db.Commit(t.Context(), record.Tx{Kind: "add", Entries: []record.Entry{pdb(15)}, Stage: &record.StageCommit{ID: s.ID, Collect: true}}, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file for a stage that has ended: %v, want not found", err)
 	}
 	clean(t, db)
@@ -99,53 +101,53 @@ func TestStageCommit(t *testing.T) { onEngines(t, testStageCommit) }
 
 func testStageCommit(t *testing.T) {
 	db := openTest(t, Options{})
-	commit := func(s StageRow, c StageCommit, product string, entries ...Entry) (int64, bool, error) {
+	commit := func(s stages.StageRow, c record.StageCommit, product string, entries ...record.Entry) (int64, bool, error) {
 		c.ID = s.ID
 		c.Result = func(n int64, again bool) string { return fmt.Sprintf("%d %t", n, again) }
-		n, err := db.Commit(t.Context(), Tx{Kind: "add", Product: product, Version: "1", Entries: entries, Manifest: blob.Sum([]byte(product)), Stage: &c}, nil)
+		n, err := db.Commit(t.Context(), record.Tx{Kind: "add", Product: product, Version: "1", Entries: entries, Manifest: blob.Sum([]byte(product)), Stage: &c}, nil)
 		return n, c.Again, err
 	}
-	s := stageFor(t, db, StageRow{ID: "one", Caller: "c", Owner: "test:c", Product: "P"})
-	most := StageLimitError{Files: 3, Bytes: 5000}
-	if err := db.Stages.PutFiles(t.Context(), s.ID, []StageFile{stageFile(1), stageFile(2)}, StagePut{Most: most, Replace: true}); err != nil {
+	s := stageFor(t, db, stages.StageRow{ID: "one", Caller: "c", Owner: "test:c", Product: "P"})
+	most := stages.StageLimitError{Files: 3, Bytes: 5000}
+	if err := db.Stages.PutFiles(t.Context(), s.ID, []stages.StageFile{stageFile(1), stageFile(2)}, stages.StagePut{Most: most, Replace: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Stages.PutFiles(t.Context(), s.ID, []StageFile{stageFile(2), stageFile(3), stageFile(4)}, StagePut{Most: most, Replace: true}); err == nil {
+	if err := db.Stages.PutFiles(t.Context(), s.ID, []stages.StageFile{stageFile(2), stageFile(3), stageFile(4)}, stages.StagePut{Most: most, Replace: true}); err == nil {
 		t.Error("four files in a stage of three")
-	} else if limit, ok := errors.AsType[*StageLimitError](err); !ok || limit.Files != 4 {
+	} else if limit, ok := errors.AsType[*stages.StageLimitError](err); !ok || limit.Files != 4 {
 		t.Errorf("four files: %v, want an error that says so", err)
 	}
 	row, err := db.Stages.Get(t.Context(), s.ID)
 	if err != nil || row.Files != 2 || row.Bytes != 2003 || row.Changes != 1 {
 		t.Errorf("stage: %+v, %v; want two files", row, err)
 	}
-	if _, _, err := commit(s, StageCommit{}, "P", pdb(1)); !errors.Is(err, ErrStageClosed) {
-		t.Errorf("commit of an earlier state: %v, want %v", err, ErrStageClosed)
+	if _, _, err := commit(s, record.StageCommit{}, "P", pdb(1)); !errors.Is(err, stages.ErrStageClosed) {
+		t.Errorf("commit of an earlier state: %v, want %v", err, stages.ErrStageClosed)
 	}
-	if _, _, err := commit(s, StageCommit{Changes: 1, Quota: 1000}, "P", pdb(1)); err == nil {
+	if _, _, err := commit(s, record.StageCommit{Changes: 1, Quota: 1000}, "P", pdb(1)); err == nil {
 		t.Error("a commit above the quota")
-	} else if q, ok := errors.AsType[*QuotaError](err); !ok || q.Used != 1001 {
+	} else if q, ok := errors.AsType[*stages.QuotaError](err); !ok || q.Used != 1001 {
 		t.Errorf("a commit above the quota: %v, want an error with 1001 bytes", err)
 	}
-	if n, again, err := commit(s, StageCommit{Changes: 1, Quota: 1001}, "P", pdb(1)); err != nil || n != 1 || again {
+	if n, again, err := commit(s, record.StageCommit{Changes: 1, Quota: 1001}, "P", pdb(1)); err != nil || n != 1 || again {
 		t.Errorf("commit: %d, %t, %v; want transaction 1", n, again, err)
 	}
-	if _, _, err := commit(s, StageCommit{Changes: 1}, "P", pdb(1)); !errors.Is(err, ErrStageClosed) {
-		t.Errorf("commit again: %v, want %v", err, ErrStageClosed)
+	if _, _, err := commit(s, record.StageCommit{Changes: 1}, "P", pdb(1)); !errors.Is(err, stages.ErrStageClosed) {
+		t.Errorf("commit again: %v, want %v", err, stages.ErrStageClosed)
 	}
 	if row, err = db.Stages.Get(t.Context(), s.ID); err != nil || row.Number != 1 || row.Result != "1 false" || row.Manifest != blob.Sum([]byte("P")) {
 		t.Errorf("committed stage: %+v, %v", row, err)
 	}
-	if err := db.Stages.PutFiles(t.Context(), s.ID, []StageFile{stageFile(3)}, StagePut{Most: most, Replace: true}); !errors.Is(err, ErrStageClosed) {
-		t.Errorf("a file for a committed stage: %v, want %v", err, ErrStageClosed)
+	if err := db.Stages.PutFiles(t.Context(), s.ID, []stages.StageFile{stageFile(3)}, stages.StagePut{Most: most, Replace: true}); !errors.Is(err, stages.ErrStageClosed) {
+		t.Errorf("a file for a committed stage: %v, want %v", err, stages.ErrStageClosed)
 	}
 	// An equal one is not made, unless it is asked for or the first was removed.
-	two := stageFor(t, db, StageRow{ID: "two", Caller: "c", Owner: "test:c"})
-	if n, again, err := commit(two, StageCommit{}, "P", pdb(1)); err != nil || n != 1 || !again {
+	two := stageFor(t, db, stages.StageRow{ID: "two", Caller: "c", Owner: "test:c"})
+	if n, again, err := commit(two, record.StageCommit{}, "P", pdb(1)); err != nil || n != 1 || !again {
 		t.Errorf("an equal commit: %d, %t, %v; want transaction 1 again", n, again, err)
 	}
-	three := stageFor(t, db, StageRow{ID: "three", Caller: "c", Owner: "test:c"})
-	if n, again, err := commit(three, StageCommit{Anew: true}, "P", pdb(1)); err != nil || n != 2 || again {
+	three := stageFor(t, db, stages.StageRow{ID: "three", Caller: "c", Owner: "test:c"})
+	if n, again, err := commit(three, record.StageCommit{Anew: true}, "P", pdb(1)); err != nil || n != 2 || again {
 		t.Errorf("an equal commit anew: %d, %t, %v; want transaction 2", n, again, err)
 	}
 	for n := int64(1); n <= 2; n++ {
@@ -153,15 +155,15 @@ func testStageCommit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	four := stageFor(t, db, StageRow{ID: "four", Caller: "c", Owner: "test:c"})
-	if n, again, err := commit(four, StageCommit{}, "P", pdb(1)); err != nil || n != 3 || again {
+	four := stageFor(t, db, stages.StageRow{ID: "four", Caller: "c", Owner: "test:c"})
+	if n, again, err := commit(four, record.StageCommit{}, "P", pdb(1)); err != nil || n != 3 || again {
 		t.Errorf("an equal commit after the removal: %d, %t, %v; want transaction 3", n, again, err)
 	}
 	clean(t, db)
 	if err := db.Stages.Leftovers(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := db.Stages.Count(t.Context(), s.ID); err != nil || n != (StageCount{}) {
+	if n, err := db.Stages.Count(t.Context(), s.ID); err != nil || n != (stages.StageCount{}) {
 		t.Errorf("files of a committed stage: %v, %v; want none", n, err)
 	}
 }
@@ -172,21 +174,21 @@ func TestStageUploads(t *testing.T) { onEngines(t, testStageUploads) }
 func testStageUploads(t *testing.T) {
 	db := openTest(t, Options{Placed: true})
 	ctx := t.Context()
-	u := Upload{Place: "place", Content: Content{ref(1), 1001}}
-	other := Upload{Place: "other", Content: Content{ref(2), 1002}}
-	if err := db.Places.Begin(ctx, "node", time.Minute, []Upload{u, other}); err != nil {
+	u := record.Upload{Place: "place", Content: record.Content{Ref: ref(1), Size: 1001}}
+	other := record.Upload{Place: "other", Content: record.Content{Ref: ref(2), Size: 1002}}
+	if err := db.Places.Begin(ctx, "node", time.Minute, []record.Upload{u, other}); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Places.Done(ctx, []string{"place", "other"}); err != nil {
 		t.Fatal(err)
 	}
-	s := stageFor(t, db, StageRow{ID: "s", Caller: "c", Owner: "test:c"})
+	s := stageFor(t, db, stages.StageRow{ID: "s", Caller: "c", Owner: "test:c"})
 	f := stageFile(1)
-	if err := db.Stages.PutFiles(ctx, s.ID, []StageFile{f}, StagePut{Most: StageLimitError{10, 1 << 20}}); err != nil {
+	if err := db.Stages.PutFiles(ctx, s.ID, []stages.StageFile{f}, stages.StagePut{Most: stages.StageLimitError{Files: 10, Bytes: 1 << 20}}); err != nil {
 		t.Fatal(err)
 	}
-	f.State, f.Facts = StageArrived, "[]"
-	if err := db.Stages.Arrive(ctx, []StageArrival{{Stage: s.ID, Content: f.Content, Files: []StageFile{f}, Objects: []Content{f.Content}}, {Stage: "none", Content: f.Content, Files: []StageFile{f}, Objects: []Content{f.Content}}}); err != nil {
+	f.State, f.Facts = stages.StageArrived, "[]"
+	if err := db.Stages.Arrive(ctx, []stages.StageArrival{{Stage: s.ID, Content: f.Content, Files: []stages.StageFile{f}, Objects: []record.Content{f.Content}}, {Stage: "none", Content: f.Content, Files: []stages.StageFile{f}, Objects: []record.Content{f.Content}}}); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := db.Stages.Staged(ctx); err != nil || n != 1001 {
@@ -195,7 +197,7 @@ func testStageUploads(t *testing.T) {
 	if err := db.Stages.KeepUploads(ctx, 2*time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := db.Places.Expire(ctx, db.now().Add(time.Hour)); err != nil || n != 1 {
+	if n, err := db.Places.Expire(ctx, db.base.Now().Add(time.Hour)); err != nil || n != 1 {
 		t.Errorf("%d expired uploads, %v; want that of no stage", n, err)
 	}
 	if is, err := db.Places.Finished(ctx, u.Content); err != nil || !is {
@@ -207,7 +209,7 @@ func testStageUploads(t *testing.T) {
 	if err := db.Stages.KeepUploads(ctx, 8*time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := db.Places.Expire(ctx, db.now().Add(3*time.Hour)); err != nil || n != 1 {
+	if n, err := db.Places.Expire(ctx, db.base.Now().Add(3*time.Hour)); err != nil || n != 1 {
 		t.Errorf("%d expired uploads after the stage, %v; want 1", n, err)
 	}
 	if n, err := db.Stages.Staged(ctx); err != nil || n != 0 {
@@ -223,8 +225,8 @@ func TestStageParts(t *testing.T) { onEngines(t, testStageParts) }
 func testStageParts(t *testing.T) {
 	db := openTest(t, Options{})
 	ctx := t.Context()
-	s := stageFor(t, db, StageRow{ID: "s", Caller: "c", Owner: "test:c"})
-	c := Content{ref(1), 1001}
+	s := stageFor(t, db, stages.StageRow{ID: "s", Caller: "c", Owner: "test:c"})
+	c := record.Content{Ref: ref(1), Size: 1001}
 	put := func(node string, n int) string {
 		t.Helper()
 		got, err := db.Stages.PutPart(ctx, s.ID, node, c, n, 11)
@@ -246,12 +248,12 @@ func testStageParts(t *testing.T) {
 		want string
 	}{{"a", 0, "0100"}, {"a", 10, "0104"}, {"a", 10, "0104"}, {"b", 3, "0800"}, {"b", 9, "0802"}} {
 		if x.node == "b" && x.n == 3 {
-			if _, err := db.Stages.PutPart(ctx, s.ID, "b", c, 3, 11); !errors.Is(err, ErrStageMoved) {
-				t.Errorf("a part at a node that is not the owner: %v, want %v", err, ErrStageMoved)
+			if _, err := db.Stages.PutPart(ctx, s.ID, "b", c, 3, 11); !errors.Is(err, stages.ErrStageMoved) {
+				t.Errorf("a part at a node that is not the owner: %v, want %v", err, stages.ErrStageMoved)
 			}
 			own("a", "b", nil)
 			own("a", "b", nil)
-			own("a", "c", ErrStageMoved)
+			own("a", "c", stages.ErrStageMoved)
 		}
 		if got := put(x.node, x.n); got != x.want {
 			t.Errorf("part %d at node %s: %s, want %s", x.n, x.node, got, x.want)

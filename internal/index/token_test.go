@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/queue"
+	"github.com/symdepot/symdepot/internal/index/tokens"
 )
 
 func TestTokens(t *testing.T) { onEngines(t, testTokens) }
@@ -16,9 +18,9 @@ func TestTokens(t *testing.T) { onEngines(t, testTokens) }
 func testTokens(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
-	a := TokenRow{ID: "a", Hash: ref(1), Name: "CI", Scopes: []string{"read", "write"}, Products: []string{"P", "Q,\"R"}, Created: c.t, Expires: c.t.Add(time.Hour), CreatedBy: "me"}
-	b := TokenRow{ID: "b", Hash: ref(2), Scopes: []string{}, Created: c.t.Add(time.Minute)}
-	none := TokenRow{ID: "none", Hash: ref(3), Scopes: []string{"read"}, Products: []string{}, Created: c.t.Add(time.Hour)}
+	a := tokens.TokenRow{ID: "a", Hash: ref(1), Name: "CI", Scopes: []string{"read", "write"}, Products: []string{"P", "Q,\"R"}, Created: c.t, Expires: c.t.Add(time.Hour), CreatedBy: "me"}
+	b := tokens.TokenRow{ID: "b", Hash: ref(2), Scopes: []string{}, Created: c.t.Add(time.Minute)}
+	none := tokens.TokenRow{ID: "none", Hash: ref(3), Scopes: []string{"read"}, Products: []string{}, Created: c.t.Add(time.Hour)}
 	generation := func() uint64 {
 		g, err := db.Generation(t.Context())
 		if err != nil {
@@ -26,7 +28,7 @@ func testTokens(t *testing.T) {
 		}
 		return g
 	}
-	for _, row := range []TokenRow{a, b, none} {
+	for _, row := range []tokens.TokenRow{a, b, none} {
 		g := generation()
 		if err := db.Tokens.Put(t.Context(), row); err != nil {
 			t.Fatal(err)
@@ -39,12 +41,12 @@ func testTokens(t *testing.T) {
 			t.Errorf("%v (-want +got):\n%s", err, d)
 		}
 	}
-	for _, row := range []TokenRow{{ID: "a", Hash: ref(9)}, {ID: "z", Hash: ref(1)}} {
+	for _, row := range []tokens.TokenRow{{ID: "a", Hash: ref(9)}, {ID: "z", Hash: ref(1)}} {
 		if err := db.Tokens.Put(t.Context(), row); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("%+v: Put: error %v, want fs.ErrExist", row, err)
 		}
 	}
-	for _, row := range []TokenRow{{ID: "z"}, {Hash: ref(9)}} {
+	for _, row := range []tokens.TokenRow{{ID: "z"}, {Hash: ref(9)}} {
 		if err := db.Tokens.Put(t.Context(), row); err == nil {
 			t.Errorf("entered %+v, want an error", row)
 		}
@@ -78,7 +80,7 @@ func testTokens(t *testing.T) {
 	}
 	a.LastUsed, a.Revoked = used, revoked
 	list, err := db.Tokens.List(t.Context())
-	if d := cmp.Diff([]TokenRow{a, b, none}, list); d != "" || err != nil {
+	if d := cmp.Diff([]tokens.TokenRow{a, b, none}, list); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
 	clean(t, db)
@@ -93,7 +95,7 @@ func testFailures(t *testing.T) {
 	commitTest(t, db, "", e)
 	put := func(source blob.Ref, tool, version, class string, hours int) {
 		t.Helper()
-		if err := db.Jobs.PutFailure(t.Context(), Failure{Source: source, Tool: tool, Version: version, Class: class, Detail: "why", Until: c.t.Add(time.Duration(hours) * time.Hour)}); err != nil {
+		if err := db.Jobs.PutFailure(t.Context(), queue.Failure{Source: source, Tool: tool, Version: version, Class: class, Detail: "why", Until: c.t.Add(time.Duration(hours) * time.Hour)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -104,7 +106,7 @@ func testFailures(t *testing.T) {
 	c.hours(1)
 	put(e.Ref, "gen", "3.1.0", "timeout", 3)
 	got, err := db.Jobs.Failure(t.Context(), e.Ref, "gen", "3.1.0")
-	want := Failure{e.Ref, "gen", "3.1.0", "timeout", "why", start, start.Add(4 * time.Hour), 2}
+	want := queue.Failure{Source: e.Ref, Tool: "gen", Version: "3.1.0", Class: "timeout", Detail: "why", Since: start, Until: start.Add(4 * time.Hour), Tries: 2}
 	if got != want || err != nil {
 		t.Errorf("got %+v, error %v; want %v", got, err, want)
 	}
@@ -117,7 +119,7 @@ func testFailures(t *testing.T) {
 	if _, err := db.Jobs.Failure(t.Context(), e.Ref, "gen", "3.1.1"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("believed too long", err)
 	}
-	classes := func(f FailureFilter) (list []string) {
+	classes := func(f queue.FailureFilter) (list []string) {
 		rows, err := db.Jobs.Failures(t.Context(), f, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -130,19 +132,19 @@ func testFailures(t *testing.T) {
 	}
 	r := e.Ref
 	for _, q := range []struct {
-		f    FailureFilter
+		f    queue.FailureFilter
 		want []string
 	}{
-		{FailureFilter{}, []string{"3.1.0 timeout", "3.1.0 timeout", "3.1.1 crash"}},
-		{FailureFilter{Source: &r, Tool: "gen"}, []string{"3.1.0 timeout", "3.1.1 crash"}},
-		{FailureFilter{Version: "3.1.1"}, []string{"3.1.1 crash"}},
-		{FailureFilter{Class: "timeout", Ended: c.t.Add(time.Millisecond)}, []string{"3.1.0 timeout"}},
+		{queue.FailureFilter{}, []string{"3.1.0 timeout", "3.1.0 timeout", "3.1.1 crash"}},
+		{queue.FailureFilter{Source: &r, Tool: "gen"}, []string{"3.1.0 timeout", "3.1.1 crash"}},
+		{queue.FailureFilter{Version: "3.1.1"}, []string{"3.1.1 crash"}},
+		{queue.FailureFilter{Class: "timeout", Ended: c.t.Add(time.Millisecond)}, []string{"3.1.0 timeout"}},
 	} {
 		if got := classes(q.f); !slices.Equal(got, q.want) {
 			t.Errorf("%+v: classes: %q, want %v", q.f, got, q.want)
 		}
 	}
-	if n, err := db.Jobs.FlushFailures(t.Context(), FailureFilter{Ended: c.t.Add(time.Millisecond), Class: "crash"}); n != 1 || err != nil {
+	if n, err := db.Jobs.FlushFailures(t.Context(), queue.FailureFilter{Ended: c.t.Add(time.Millisecond), Class: "crash"}); n != 1 || err != nil {
 		t.Errorf("FlushFailures: %v, error %v; want 1", n, err)
 	}
 	// A content that goes takes its failures along.
@@ -152,7 +154,7 @@ func testFailures(t *testing.T) {
 	if _, err := db.DropContents(t.Context(), []blob.Ref{e.Ref}, c.t, func(blob.Ref) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if got := classes(FailureFilter{}); !slices.Equal(got, []string{"3.1.0 timeout"}) {
+	if got := classes(queue.FailureFilter{}); !slices.Equal(got, []string{"3.1.0 timeout"}) {
 		t.Errorf(`classes: %q, want []string{"3.1.0 timeout"}`, got)
 	}
 	clean(t, db)
@@ -163,8 +165,8 @@ func TestExchangedTokens(t *testing.T) { onEngines(t, testExchangedTokens) }
 func testExchangedTokens(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
-	token := func(n byte, keep time.Duration) TokenRow {
-		row := TokenRow{ID: string('a' + rune(n)), Hash: ref(int(n) + 1), Scopes: []string{"write"}, Created: c.t, Expires: c.t.Add(time.Hour), Uploads: `{"class":"nightly"}`, Keep: c.t.Add(keep)}
+	token := func(n byte, keep time.Duration) tokens.TokenRow {
+		row := tokens.TokenRow{ID: string('a' + rune(n)), Hash: ref(int(n) + 1), Scopes: []string{"write"}, Created: c.t, Expires: c.t.Add(time.Hour), Uploads: `{"class":"nightly"}`, Keep: c.t.Add(keep)}
 		row.Origin[0] = n + 1
 		return row
 	}
@@ -216,12 +218,12 @@ func TestSignIns(t *testing.T) { onEngines(t, testSignIns) }
 func testSignIns(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
-	limits := SignInLimits{Idle: 12 * time.Hour, Each: 3, All: 5}
+	limits := tokens.SignInLimits{Idle: 12 * time.Hour, Each: 3, All: 5}
 	const week = 7 * 24 * time.Hour
 	n := 0
 	put := func(by, parent string, life time.Duration) error {
 		n++
-		row := TokenRow{ID: string('a' + rune(n)), Hash: ref(n), Name: by, Kind: KindSignIn, Scopes: []string{}, Created: c.t, Expires: c.t.Add(life), CreatedBy: by, Parent: parent, Facts: `{"method":"basic"}`}
+		row := tokens.TokenRow{ID: string('a' + rune(n)), Hash: ref(n), Name: by, Kind: tokens.KindSignIn, Scopes: []string{}, Created: c.t, Expires: c.t.Add(life), CreatedBy: by, Parent: parent, Facts: `{"method":"basic"}`}
 		if err := db.Tokens.PutSignIn(t.Context(), row, limits); err != nil {
 			return err
 		}
@@ -257,7 +259,7 @@ func testSignIns(t *testing.T) {
 			t.Errorf("%s: the generation goes from %d to %d (%v, %v), want a change: %v", what, before, after, err, err2, want)
 		}
 	}
-	if err := db.Tokens.Put(t.Context(), TokenRow{ID: "token", Hash: ref(100), Name: "ci", Scopes: []string{"read"}, Created: c.t}); err != nil {
+	if err := db.Tokens.Put(t.Context(), tokens.TokenRow{ID: "token", Hash: ref(100), Name: "ci", Scopes: []string{"read"}, Created: c.t}); err != nil {
 		t.Fatal(err)
 	}
 	changes("a new sign-in", false, func() { must("basic:alice", "", week) }) // b
@@ -280,7 +282,7 @@ func testSignIns(t *testing.T) {
 	changes("a sign-in beyond those of its principal", true, func() { must("basic:alice", "", week) }) // g
 	have("bdfg")
 	must("basic:carol", "", week) // h
-	if err := put("basic:dave", "", week); !errors.Is(err, ErrManySignIns) {
+	if err := put("basic:dave", "", week); !errors.Is(err, tokens.ErrManySignIns) {
 		t.Errorf("a sixth sign-in: %v, want ErrManySignIns", err)
 	}
 	c.hours(11)                  // b, d and f are idle
@@ -305,12 +307,12 @@ func testSignIns(t *testing.T) {
 		t.Error(err)
 	}
 	have("hj")
-	for _, row := range []TokenRow{{ID: "z", Hash: ref(90)}, {ID: "z", Hash: ref(90), Kind: KindSignIn, CreatedBy: "a"}, {ID: "z", Hash: ref(90), Kind: KindSignIn, Expires: c.t}} {
+	for _, row := range []tokens.TokenRow{{ID: "z", Hash: ref(90)}, {ID: "z", Hash: ref(90), Kind: tokens.KindSignIn, CreatedBy: "a"}, {ID: "z", Hash: ref(90), Kind: tokens.KindSignIn, Expires: c.t}} {
 		if err := db.Tokens.PutSignIn(t.Context(), row, limits); err == nil {
 			t.Errorf("entered %+v, want an error", row)
 		}
 	}
-	if err := db.Tokens.Put(t.Context(), TokenRow{ID: "z", Hash: ref(90), Kind: KindSignIn}); err == nil {
+	if err := db.Tokens.Put(t.Context(), tokens.TokenRow{ID: "z", Hash: ref(90), Kind: tokens.KindSignIn}); err == nil {
 		t.Error("a sign-in is entered as a token, want an error")
 	}
 	clean(t, db)

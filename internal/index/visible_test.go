@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 	"pgregory.net/rapid"
@@ -68,11 +70,11 @@ func (m *visible) fail(err error) {
 
 func (m *visible) Add(*rapid.T) {
 	tx := modelTx{product: m.product(), contents: []int{m.content(), m.content()}}
-	var entries []Entry
+	var entries []record.Entry
 	for _, n := range tx.contents {
 		entries = append(entries, figureEntry(n))
 	}
-	number, err := m.db.Commit(m.t.Context(), Tx{Kind: "add", Product: tx.product, Entries: entries}, nil)
+	number, err := m.db.Commit(m.t.Context(), record.Tx{Kind: "add", Product: tx.product, Entries: entries}, nil)
 	m.fail(err)
 	m.tx[number] = tx
 }
@@ -90,7 +92,7 @@ func (m *visible) Remove(t *rapid.T) {
 func (m *visible) Fetch(t *rapid.T) {
 	n, source, product := m.content(), m.source(), m.product()
 	e := figureEntry(n)
-	m.fail(m.db.Cached.Put(t.Context(), CachedFile{Source: source, Product: product, Name: e.Object.Name, Ref: e.Ref, Size: e.Size, Entries: []Entry{e}}, nil))
+	m.fail(m.db.Cached.Put(t.Context(), contents.CachedFile{Source: source, Product: product, Name: e.Object.Name, Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil))
 	if m.fetched[n] == nil {
 		m.fetched[n] = map[string]modelFile{}
 	}
@@ -114,7 +116,7 @@ func (m *visible) Derive(t *rapid.T) {
 	if is, _ := m.db.HasContent(t.Context(), figureEntry(from).Ref); !is || from == to {
 		t.Skip("nothing to make it from")
 	}
-	m.fail(m.db.PutDerived(t.Context(), figureEntry(from).Ref, Tool{"t", to}, &Content{e.Ref, e.Size}))
+	m.fail(m.db.PutDerived(t.Context(), figureEntry(from).Ref, record.Tool{Name: "t", Version: to}, &record.Content{Ref: e.Ref, Size: e.Size}))
 }
 
 func (m *visible) Evict(t *rapid.T) {
@@ -134,7 +136,7 @@ func (m *visible) Evict(t *rapid.T) {
 
 func (m *visible) Flush(t *rapid.T) {
 	source := m.source()
-	_, _, err := m.db.Cached.Drop(t.Context(), CacheFilter{Source: source}, m.gone)
+	_, _, err := m.db.Cached.Drop(t.Context(), contents.CacheFilter{Source: source}, m.gone)
 	m.fail(err)
 	for n := range m.fetched {
 		delete(m.fetched[n], source)
@@ -152,9 +154,9 @@ func (m *visible) Collect(t *rapid.T) {
 
 // Check compares what is seen with the model.
 func (m *visible) Check(t *rapid.T) {
-	scopes := map[string]Scope{"all": all, "two": {Products: []string{"P", "Q"}}}
+	scopes := map[string]record.Scope{"all": all, "two": {Products: []string{"P", "Q"}}}
 	for _, p := range modelProducts[:2] {
-		scopes["product "+p] = Scope{Products: []string{p}}
+		scopes["product "+p] = record.Scope{Products: []string{p}}
 	}
 	for n := m.base; n < m.base+modelContents; n++ {
 		e := figureEntry(n)
@@ -173,9 +175,9 @@ func (m *visible) Check(t *rapid.T) {
 			l := symfile.Lookup{Name: e.Aliases[0].Name, ID: e.Aliases[0].ID, Role: symfile.AnyRole}
 			hits, err := m.db.Lookup(t.Context(), scope, l)
 			m.fail(err)
-			found, err := m.db.Find(t.Context(), scope, Query{Ref: &e.Ref}, 0)
+			found, err := m.db.Find(t.Context(), scope, record.Query{Ref: &e.Ref}, 0)
 			m.fail(err)
-			var got Stored
+			var got record.Stored
 			if len(hits) > 0 {
 				got = hits[0].Stored
 			}
@@ -209,7 +211,7 @@ func (m *visible) checkOrder(t *rapid.T) {
 			files, bytes = files+1, bytes+figureEntry(n).Size
 		}
 	}
-	for c, err := range m.db.Cached.Evictable(t.Context(), CacheFilter{}) {
+	for c, err := range m.db.Cached.Evictable(t.Context(), contents.CacheFilter{}) {
 		m.fail(err)
 		got = append(got, file{c.Ref, c.Source, c.Used})
 	}
@@ -263,7 +265,7 @@ func testVisibleProperties(t *testing.T) {
 			m.fail(err)
 		}
 		for _, s := range modelSources {
-			_, _, err := db.Cached.Drop(r.Context(), CacheFilter{Source: s}, m.gone)
+			_, _, err := db.Cached.Drop(r.Context(), contents.CacheFilter{Source: s}, m.gone)
 			m.fail(err)
 		}
 		for range modelContents { // what was derived gets its own time

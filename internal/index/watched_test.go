@@ -3,18 +3,20 @@ package index
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/watched"
 )
 
-func openWatched(t *testing.T, path string, wantFresh bool) *Watched {
+func openWatched(t *testing.T, path string, wantFresh bool) *watched.Watched {
 	t.Helper()
-	w, fresh, err := OpenWatched(t.Context(), path)
+	w, fresh, err := watched.OpenWatched(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,22 +31,22 @@ func TestWatched(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "new", "watch.db")
 	w := openWatched(t, path, true)
-	apply := func(c WatchedChange) {
+	apply := func(c watched.WatchedChange) {
 		t.Helper()
 		if err := w.Apply(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 	}
-	put := func(dir, name string, size int64, key int64) WatchedEntry {
-		return WatchedEntry{
-			File:    WatchedFile{Dir: dir, Name: name, Size: size, MTime: 1, CTime: 2, Inode: 1<<64 - 1, Kind: 1, Seen: 3, Tag: "t"},
-			Objects: []WatchedObject{{Member: "m", Place: []byte{1}, Size: 4, Data: []byte{5}, Keys: []int64{key, 7}}, {Size: 1, Data: []byte{6}, Keys: []int64{7}}},
+	put := func(dir, name string, size int64, key int64) watched.WatchedEntry {
+		return watched.WatchedEntry{
+			File:    watched.WatchedFile{Dir: dir, Name: name, Size: size, MTime: 1, CTime: 2, Inode: 1<<64 - 1, Kind: 1, Seen: 3, Tag: "t"},
+			Objects: []watched.WatchedObject{{Member: "m", Place: []byte{1}, Size: 4, Data: []byte{5}, Keys: []int64{key, 7}}, {Size: 1, Data: []byte{6}, Keys: []int64{7}}},
 			Sources: []int64{8}, Names: []byte("names"),
 		}
 	}
-	apply(WatchedChange{
-		Put:   []WatchedEntry{put("a", "x", 10, -1), put("a/b", "y", 20, -2)},
-		Dirs:  []WatchedDir{{Path: "a", Dull: []byte("12345678")}},
+	apply(watched.WatchedChange{
+		Put:   []watched.WatchedEntry{put("a", "x", 10, -1), put("a/b", "y", 20, -2)},
+		Dirs:  []watched.WatchedDir{{Path: "a", Dull: []byte("12345678")}},
 		Notes: map[string]string{"n": "v"},
 	})
 	if err := w.Close(); err != nil {
@@ -64,7 +66,7 @@ func TestWatched(t *testing.T) {
 	if _, _, known, err := w.Dir(t.Context(), "c"); known || err != nil {
 		t.Errorf("an unknown folder: known %v, %v", known, err)
 	}
-	hits := func(key int64) []WatchedHit {
+	hits := func(key int64) []watched.WatchedHit {
 		t.Helper()
 		h, err := w.ByKey(t.Context(), key)
 		if err != nil {
@@ -85,7 +87,7 @@ func TestWatched(t *testing.T) {
 		t.Errorf("the names are %q, %v", n, err)
 	}
 	// A put replaces the file of the same name.
-	apply(WatchedChange{Put: []WatchedEntry{put("a", "x", 11, -3)}})
+	apply(watched.WatchedChange{Put: []watched.WatchedEntry{put("a", "x", 11, -3)}})
 	if len(hits(-1)) != 0 || len(hits(-3)) != 1 {
 		t.Error("the objects of a replaced file are found, or those of the new one are not")
 	}
@@ -93,7 +95,7 @@ func TestWatched(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatalf("folder a/b: %+v, %v", files, err)
 	}
-	apply(WatchedChange{Drop: []int64{files[0].ID}, Gone: []string{"a/b", "a"}})
+	apply(watched.WatchedChange{Drop: []int64{files[0].ID}, Gone: []string{"a/b", "a"}})
 	dirs, err := w.Dirs(t.Context(), "", 10)
 	if err != nil || len(dirs) != 1 || dirs[0] != "a" {
 		t.Errorf("the folders are %v, %v, want a, which still has a file", dirs, err)
@@ -104,7 +106,7 @@ func TestWatched(t *testing.T) {
 	if n, err := w.Groom(t.Context()); err != nil || n != 0 {
 		t.Errorf("Groom again: %d rows, %v, want none", n, err)
 	}
-	if total, err := w.Totals(t.Context(), 1); err != nil || total != (WatchedTotals{Files: 1, Packages: 1, Objects: 2, Bytes: 11}) {
+	if total, err := w.Totals(t.Context(), 1); err != nil || total != (watched.WatchedTotals{Files: 1, Packages: 1, Objects: 2, Bytes: 11}) {
 		t.Errorf("the totals are %+v, %v", total, err)
 	}
 	if err := w.Clear(t.Context()); err != nil {
@@ -115,7 +117,7 @@ func TestWatched(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := w.Apply(ctx, WatchedChange{}); !errors.Is(err, context.Canceled) {
+	if err := w.Apply(ctx, watched.WatchedChange{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Apply of a caller that left: %v, want %v", err, context.Canceled)
 	}
 }
@@ -132,7 +134,7 @@ func TestWatchedDamaged(t *testing.T) {
 	_ = openWatched(t, path, true).Close()
 	change := func(path, pragma string) {
 		t.Helper()
-		db, err := sql.Open("sqlite", sqliteURI(path, "rwc", 0))
+		db, err := engine.OpenConnections(path, "rwc", 1, 100, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,11 +148,11 @@ func TestWatchedDamaged(t *testing.T) {
 	_ = openWatched(t, path, false).Close()
 	foreign := filepath.Join(dir, "foreign.db")
 	change(foreign, "CREATE TABLE t (x)")
-	if w, _, err := OpenWatched(t.Context(), foreign); !errors.Is(err, ErrForeign) {
+	if w, _, err := watched.OpenWatched(t.Context(), foreign); !errors.Is(err, engine.ErrForeign) {
 		if w != nil {
 			_ = w.Close()
 		}
-		t.Errorf("a foreign database: %v, want %v", err, ErrForeign)
+		t.Errorf("a foreign database: %v, want %v", err, engine.ErrForeign)
 	}
 }
 
@@ -159,18 +161,18 @@ func TestWatchedDamaged(t *testing.T) {
 func TestReadWatched(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "watch.db")
-	if _, err := ReadWatched(t.Context(), path); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := watched.ReadWatched(t.Context(), path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an index that is missing: %v, want fs.ErrNotExist", err)
 	}
 	w := openWatched(t, path, true)
 	defer func() { _ = w.Close() }()
-	r, err := ReadWatched(t.Context(), path)
+	r, err := watched.ReadWatched(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = r.Close() }()
 	for _, value := range []string{"one", "two"} {
-		if err := w.Apply(t.Context(), WatchedChange{Notes: map[string]string{"n": value}}); err != nil {
+		if err := w.Apply(t.Context(), watched.WatchedChange{Notes: map[string]string{"n": value}}); err != nil {
 			t.Fatal(err)
 		}
 		if have, err := r.Note(t.Context(), "n"); have != value || err != nil {
@@ -181,7 +183,7 @@ func TestReadWatched(t *testing.T) {
 	if err := os.WriteFile(other, []byte("no database, but long enough for the header of one: "+strings.Repeat("x", 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadWatched(t.Context(), other); err == nil {
+	if _, err := watched.ReadWatched(t.Context(), other); err == nil {
 		t.Error("a file that is no database was opened")
 	}
 	if b, err := os.ReadFile(other); err != nil || !strings.HasPrefix(string(b), "no database") {

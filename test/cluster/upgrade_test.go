@@ -30,7 +30,7 @@ var laterSteps = []string{
 func buildVersion(t *testing.T, after int) string {
 	t.Helper()
 	dir := t.TempDir()
-	steps, err := filepath.Abs("../../internal/index/migrations/postgres")
+	steps, err := filepath.Abs("../../internal/index/schema/postgres")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,0 @@
-//go:build !linux
-
-package index
-
-import "net"
-
-// limitUnanswered does nothing: keep-alive probes notice a server that has
-// vanished while nothing is sent.
-func limitUnanswered(*net.TCPConn) {}

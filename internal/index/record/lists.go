@@ -1,0 +1,78 @@
+package record
+
+import (
+	"encoding/hex"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/engine"
+)
+
+// InHashes and inTexts are conditions on a column that take a JSON list.
+func InHashes(column, arg string) (sqlite, postgres string) {
+	return column + " IN (SELECT unhex(value) FROM json_each(" + arg + "))",
+		column + " IN (SELECT decode(v, 'hex') FROM json_array_elements_text(" + arg + "::text::json) AS k(v))"
+}
+
+func AmongHashes(before, column, arg, after string) string {
+	s, p := InHashes(column, arg)
+	return engine.Dialects(before+s+after, before+p+after)
+}
+
+func AmongTexts(before, column, arg string) string {
+	return engine.Dialects(before+column+" IN (SELECT value FROM json_each("+arg+"))",
+		before+column+" IN (SELECT v FROM json_array_elements_text("+arg+"::text::json) AS k(v))")
+}
+
+// HashList returns the JSON list of contents for inHashes.
+func HashList(refs []blob.Ref) string {
+	b := make([]byte, 0, 2+len(refs)*67)
+	b = append(b, '[')
+	for i, r := range refs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, '"')
+		b = hex.AppendEncode(b, r[:])
+		b = append(b, '"')
+	}
+	return string(append(b, ']'))
+}
+
+// HashRows returns a list of rows of one hash.
+func HashRows(refs []blob.Ref) [][]any {
+	rows := make([][]any, len(refs))
+	for i := range refs {
+		rows[i] = []any{refs[i][:]}
+	}
+	return rows
+}
+
+// LikeEscaper escapes what LIKE treats specially, and translates wildcards.
+var LikeEscaper = strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%", "?", "_")
+
+// IsPattern reports whether a name has wildcards.
+func IsPattern(name string) bool { return strings.ContainsAny(name, "*?") }
+
+// RefRange returns the first and the last hash that begin with some hex digits.
+func RefRange(digits string) (from, to blob.Ref, ok bool) {
+	if digits == "" || len(digits) > 2*len(from) {
+		return from, to, false
+	}
+	from, err := blob.ParseRef(digits + strings.Repeat("0", 2*len(from)-len(digits)))
+	if err == nil {
+		to, err = blob.ParseRef(digits + strings.Repeat("f", 2*len(to)-len(digits)))
+	}
+	return from, to, err == nil
+}
+
+// PrefixEnd returns the end of the range of texts that begin with prefix.
+func PrefixEnd(prefix string) string { return prefix + "\U0010FFFF" }
+
+// LiteralPrefix returns the prefix of a pattern that every match begins with.
+func LiteralPrefix(pattern, special string) string {
+	if i := strings.IndexAny(pattern, special); i >= 0 {
+		return pattern[:i]
+	}
+	return pattern
+}
