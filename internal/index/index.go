@@ -143,7 +143,8 @@ func newDB(base *engine.Database, opt Options) *DB {
 		Misses: misses.NewMisses(base, cmp.Or(opt.MaxMisses, 2_000_000)),
 		Scrub:  places.NewScrub(base), Places: places.NewPlaces(base), Damages: places.NewDamages(base),
 		Cached: contents.NewCachedFiles(all), Colds: contents.NewColds(base, opt.Placed),
-		Retention: lifecycle.NewRetention(base), Trash: lifecycle.NewTrash(base, all), Sources: NewSources(base), Catalog: catalog.NewCatalog(base),
+		Retention: lifecycle.NewRetention(base), Trash: lifecycle.NewTrash(base, all),
+		Sources: NewSources(base), Catalog: catalog.NewCatalog(base),
 	}
 	db.Stages = Stages{stages.NewStageRows(base), db}
 	return db

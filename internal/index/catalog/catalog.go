@@ -332,7 +332,8 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 		list = append(list, source{from: keys, cond: "l.id = %s", args: []any{engine.Text(id)}})
 	}
 	if f.Prefix != "" {
-		list = append(list, source{from: keys, cond: "l.id >= %s AND l.id < %s", args: []any{engine.Text(f.Prefix), record.PrefixEnd(engine.Text(f.Prefix))}})
+		list = append(list, source{from: keys, cond: "l.id >= %s AND l.id < %s",
+			args: []any{engine.Text(f.Prefix), record.PrefixEnd(engine.Text(f.Prefix))}})
 	}
 	if f.Ref != nil {
 		list = append(list, source{from: "content k JOIN object o ON o.content_id = k.id", cond: "k.sha256 = %s", args: []any{f.Ref[:]}})

@@ -285,7 +285,8 @@ func (c Catalog) FilesOf(ctx context.Context, number int64, f FileFilter) (list 
 		var mtime sql.NullInt64
 		err := record.ScanObject(scan, &s, &k.Seq, &s.Path, &s.Archive, &mtime, &k.Name)
 		k.Size = s.Size
-		list = append(list, record.TxFile{Object: s.Object, Arch: s.Arch, Features: s.Features, DebugSize: s.DebugSize, Ref: s.Ref, Size: s.Size, Path: s.Path, Archive: s.Archive, ModTime: engine.FromMillis(mtime), Cold: nil})
+		list = append(list, record.TxFile{Object: s.Object, Arch: s.Arch, Features: s.Features, DebugSize: s.DebugSize,
+			Ref: s.Ref, Size: s.Size, Path: s.Path, Archive: s.Archive, ModTime: engine.FromMillis(mtime), Cold: nil})
 		keys = append(keys, k)
 		return true, err
 	})
