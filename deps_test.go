@@ -100,7 +100,8 @@ var mayImport = map[string][]string{
 	"internal/intake": {"internal/body", "internal/clip", "internal/durable", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},
 
 	// The index and its rooms.
-	"internal/index":            {"internal/blob", "internal/fusefilter", "internal/glob", "internal/index/contents", "internal/index/engine", "internal/index/lifecycle", "internal/index/misses", "internal/index/nodes", "internal/index/places", "internal/index/queue", "internal/index/record", "internal/index/schema", "internal/index/stages", "internal/index/tokens", "internal/index/watched", "symfile"},
+	"internal/index":            {"internal/blob", "internal/fusefilter", "internal/glob", "internal/index/catalog", "internal/index/contents", "internal/index/engine", "internal/index/lifecycle", "internal/index/misses", "internal/index/nodes", "internal/index/places", "internal/index/queue", "internal/index/record", "internal/index/schema", "internal/index/stages", "internal/index/tokens", "internal/index/watched", "symfile"},
+	"internal/index/catalog":    {"internal/blob", "internal/index/contents", "internal/index/engine", "internal/index/lifecycle", "internal/index/queue", "internal/index/record", "symfile"},
 	"internal/index/contents":   {"internal/blob", "internal/glob", "internal/index/engine", "internal/index/record", "symfile"},
 	"internal/index/engine":     {"internal/address", "internal/ctxio", "internal/durable"},
 	"internal/index/enginetest": {"internal/index/engine", "internal/index/pgtest", "internal/index/schema"},

@@ -39,15 +39,16 @@ func AboutOf(ctx context.Context, db *DB) (About, error) {
 		return a, db.base.Fail("ask for the version", err)
 	}
 	a.Clock, a.Here = db.base.Now(), time.Now()
-	err = db.base.Scans.Each(ctx, true, "SELECT number, name, applied FROM migration ORDER BY number", nil, func(scan engine.Scan) (bool, error) {
-		var m Migration
-		var applied int64
-		if err := scan(&m.Number, &m.Name, &applied); err != nil {
-			return false, err
-		}
-		m.Applied = time.UnixMilli(applied).UTC()
-		a.Migrations, a.Format = append(a.Migrations, m), m.Number
-		return true, nil
-	})
+	err = db.base.Scans.Each(ctx, true, "SELECT number, name, applied FROM migration ORDER BY number", nil,
+		func(scan engine.Scan) (bool, error) {
+			var m Migration
+			var applied int64
+			if err := scan(&m.Number, &m.Name, &applied); err != nil {
+				return false, err
+			}
+			m.Applied = time.UnixMilli(applied).UTC()
+			a.Migrations, a.Format = append(a.Migrations, m), m.Number
+			return true, nil
+		})
 	return a, db.base.Fail("list the migrations", err)
 }

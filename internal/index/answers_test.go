@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/catalog"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/misses"
@@ -666,7 +667,7 @@ func (s *side) find(o operation) error {
 // the list not.
 func (s *side) objectPages(o operation) error {
 	e := answerEntry(o.a)
-	f := ObjectFilter{Sort: ObjectSort(o.b % 3), Limit: 1 + o.d%5}
+	f := catalog.ObjectFilter{Sort: catalog.ObjectSort(o.b % 3), Limit: 1 + o.d%5}
 	f.Query = []record.Query{{}, {Name: symfile.Fold(e.Object.Name)}, {Name: "*o*"}, {Name: "?oo*", Kind: symfile.PDB}, {Ref: &e.Ref}}[o.b%5]
 	switch o.d % 4 {
 	case 1:
@@ -676,8 +677,8 @@ func (s *side) objectPages(o operation) error {
 	case 3:
 		f.Since = s.clock.t.Add(-time.Duration(o.b%50) * time.Hour)
 	}
-	if s.db.Catalog.limits = usualLimits; o.a%2 == 0 {
-		s.db.Catalog.limits = listLimits{step: 5, few: 3, names: 1000}
+	if s.db.Catalog.Limits = catalog.UsualLimits; o.a%2 == 0 {
+		s.db.Catalog.Limits = catalog.Limits{Step: 5, Few: 3, Names: 1000}
 	}
 	var texts []string
 	for {
@@ -698,13 +699,13 @@ func (s *side) objectPages(o operation) error {
 }
 
 func (s *side) groups(o operation) error {
-	order := GroupOrder(o.a % 3)
+	order := catalog.GroupOrder(o.a % 3)
 	products, _, err := s.db.Catalog.Products(s.ctx, answerScope(o.c), order, nil, 100)
 	if err != nil {
 		return err
 	}
 	s.say("%+v", products)
-	versions, _, err := s.db.Catalog.Versions(s.ctx, answerScope(o.c), answerProduct(o.b), VersionFilter{Order: order, Limit: 100})
+	versions, _, err := s.db.Catalog.Versions(s.ctx, answerScope(o.c), answerProduct(o.b), catalog.VersionFilter{Order: order, Limit: 100})
 	s.say("%+v", versions)
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/glob"
+	"github.com/symdepot/symdepot/internal/index/catalog"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/lifecycle"
 	"github.com/symdepot/symdepot/internal/index/misses"
@@ -87,7 +88,7 @@ func fillLists(t *testing.T, db *DB, c *clock) (list []listed) {
 }
 
 // pagesOf joins all pages of a list.
-func pagesOf(t *testing.T, db *DB, scope record.Scope, f ObjectFilter) (list []record.Found) {
+func pagesOf(t *testing.T, db *DB, scope record.Scope, f catalog.ObjectFilter) (list []record.Found) {
 	t.Helper()
 	for range 2000 {
 		page, next, err := db.Catalog.Objects(t.Context(), scope, f)
@@ -116,9 +117,9 @@ func TestPagesNameNobodyElse(t *testing.T) { onEngines(t, testPagesNameNobodyEls
 
 func testPagesNameNobodyElse(t *testing.T) {
 	db := openTest(t, newClock().options())
-	db.Catalog.limits = listLimits{step: 3, few: 5, names: 1000}
+	db.Catalog.Limits = catalog.Limits{Step: 3, Few: 5, Names: 1000}
 	var scope record.Scope
-	for i := range unionProducts + 2 {
+	for i := range catalog.UnionProducts + 2 {
 		e := listedEntry(4*i + 1)
 		e.Object.Name = fmt.Sprintf("%c-ours.pdb", 'b'+2*i)
 		scope.Products = append(scope.Products, fmt.Sprintf("p%d", i))
@@ -131,7 +132,7 @@ func testPagesNameNobodyElse(t *testing.T) {
 		theirs = append(theirs, e)
 	}
 	commitTest(t, db, "theirs", theirs...)
-	f := ObjectFilter{Sort: ByName, Limit: 2}
+	f := catalog.ObjectFilter{Sort: catalog.ByName, Limit: 2}
 	var names []string
 	for range 100 {
 		page, next, err := db.Catalog.Objects(t.Context(), scope, f)
@@ -171,7 +172,7 @@ func testObjectPages(t *testing.T) {
 		list = append(list, listed{Entry: pdb(i), n: 1000 + i, products: []string{fmt.Sprint(i)}, at: c.t})
 	}
 	since := list[100].at
-	filters := map[string]ObjectFilter{
+	filters := map[string]catalog.ObjectFilter{
 		"all": {}, "kind": {Query: record.Query{Kind: symfile.PE}}, "arch": {Arch: "arm64"}, "feature": {Feature: "unwind"}, "no feature": {Feature: "wind"}, "fetched": {Fetched: &fetched},
 		"added": {Fetched: &added}, "since": {Since: since}, "product": {Product: &product}, "no product": {Product: &none}, "name": {Query: record.Query{Name: "liba_0%.pdb"}},
 		"prefix": {Query: record.Query{Name: "lib*"}}, "inner": {Query: record.Query{Name: "*b?_1*"}}, "any": {Query: record.Query{Name: "*"}}, "suffix of a kind": {Query: record.Query{Name: "*.dll", Kind: symfile.PE}, Arch: "x64"},
@@ -180,11 +181,11 @@ func testObjectPages(t *testing.T) {
 	}
 	for name, f := range filters {
 		for who, scope := range scopes {
-			for _, sort := range []ObjectSort{ByName, ByAdded, BySize} {
+			for _, sort := range []catalog.ObjectSort{catalog.ByName, catalog.ByAdded, catalog.BySize} {
 				for _, low := range []bool{false, true} {
-					db.Catalog.limits = usualLimits
+					db.Catalog.Limits = catalog.UsualLimits
 					if low {
-						db.Catalog.limits = listLimits{step: 11, few: 5, names: 1000}
+						db.Catalog.Limits = catalog.Limits{Step: 11, Few: 5, Names: 1000}
 					}
 					f.Sort, f.Limit = sort, 7
 					want := wantListed(list, scope, f)
@@ -208,7 +209,7 @@ func refOf(n int) *blob.Ref {
 }
 
 // wantListed computes a list from what was added.
-func wantListed(list []listed, scope record.Scope, f ObjectFilter) (want []string) {
+func wantListed(list []listed, scope record.Scope, f catalog.ObjectFilter) (want []string) {
 	var fits []listed
 	for _, o := range list {
 		products := o.products
@@ -231,9 +232,9 @@ func wantListed(list []listed, scope record.Scope, f ObjectFilter) (want []strin
 	slices.SortFunc(fits, func(a, b listed) int {
 		order := 0
 		switch f.Sort {
-		case ByName:
+		case catalog.ByName:
 			order = cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name))
-		case BySize:
+		case catalog.BySize:
 			order = cmp.Compare(b.Size, a.Size)
 		}
 		return cmp.Or(order, cmp.Compare(b.n, a.n))
@@ -249,7 +250,7 @@ func wantListed(list []listed, scope record.Scope, f ObjectFilter) (want []strin
 func TestObjectPagesChange(t *testing.T) { onEngines(t, testObjectPagesChange) }
 
 func testObjectPagesChange(t *testing.T) {
-	for _, sort := range []ObjectSort{ByName, ByAdded, BySize} {
+	for _, sort := range []catalog.ObjectSort{catalog.ByName, catalog.ByAdded, catalog.BySize} {
 		c := newClock()
 		db := openTest(t, c.options())
 		var kept []string
@@ -262,7 +263,7 @@ func testObjectPagesChange(t *testing.T) {
 			}
 		}
 		seen := map[string]int{}
-		f := ObjectFilter{Sort: sort, Limit: 6}
+		f := catalog.ObjectFilter{Sort: sort, Limit: 6}
 		for round := 0; ; round++ {
 			page, next, err := db.Catalog.Objects(t.Context(), record.Scope{Products: []string{"A"}}, f)
 			if err != nil {
@@ -303,15 +304,15 @@ func testShortPattern(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	fillLists(t, db, c)
-	db.Catalog.limits.names = 5
+	db.Catalog.Limits.Names = 5
 	for pattern, short := range map[string]bool{"*re*": true, "?r?e*": true, "*ren*": false, "re*": false, "*": false, "**": false, "*.dll": false} {
-		_, _, err := db.Catalog.Objects(t.Context(), all, ObjectFilter{Query: record.Query{Name: pattern}, Limit: 5})
-		if errors.Is(err, ErrShortPattern) != short {
+		_, _, err := db.Catalog.Objects(t.Context(), all, catalog.ObjectFilter{Query: record.Query{Name: pattern}, Limit: 5})
+		if errors.Is(err, catalog.ErrShortPattern) != short {
 			t.Errorf("pattern %s: %v, want refused: %v", pattern, err, short)
 		}
 	}
-	db.Catalog.limits.names = 500
-	if _, _, err := db.Catalog.Objects(t.Context(), all, ObjectFilter{Query: record.Query{Name: "*re*"}, Limit: 5}); err != nil {
+	db.Catalog.Limits.Names = 500
+	if _, _, err := db.Catalog.Objects(t.Context(), all, catalog.ObjectFilter{Query: record.Query{Name: "*re*"}, Limit: 5}); err != nil {
 		t.Errorf("a short pattern with few names: %v, want no error", err)
 	}
 }
@@ -357,7 +358,7 @@ func testListedNames(t *testing.T) {
 	if got, want := listedNames(t, db), []string{"* foo1.pdb", "A foo1.pdb", "B foo1.pdb"}; !slices.Equal(got, want) {
 		t.Errorf("names after a removal %q, want %q", got, want)
 	}
-	found, _, err := db.Catalog.Objects(t.Context(), record.Scope{Products: []string{"B"}}, ObjectFilter{Limit: 5})
+	found, _, err := db.Catalog.Objects(t.Context(), record.Scope{Products: []string{"B"}}, catalog.ObjectFilter{Limit: 5})
 	if err != nil || len(found) > 0 {
 		t.Errorf("objects of B: %d, %v; want none", len(found), err)
 	}
@@ -467,15 +468,15 @@ func testFilePages(t *testing.T) {
 	}
 	entries = append(entries, entries[3], entries[4])
 	number := commitTest(t, db, "A", entries...)
-	for _, f := range []FileFilter{{}, {Kind: symfile.PE}, {Name: "*_1*"}, {Name: "render0.dll"}, {Name: "lib*", Kind: symfile.PDB}} {
-		for _, order := range []FileOrder{FilesBySeq, FilesByName, FilesBySize} {
+	for _, f := range []catalog.FileFilter{{}, {Kind: symfile.PE}, {Name: "*_1*"}, {Name: "render0.dll"}, {Name: "lib*", Kind: symfile.PDB}} {
+		for _, order := range []catalog.FileOrder{catalog.FilesBySeq, catalog.FilesByName, catalog.FilesBySize} {
 			var want []string
 			sorted := slices.Clone(entries)
 			slices.SortStableFunc(sorted, func(a, b record.Entry) int {
 				switch order {
-				case FilesByName:
+				case catalog.FilesByName:
 					return cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name))
-				case FilesBySize:
+				case catalog.FilesBySize:
 					return cmp.Compare(b.Size, a.Size)
 				}
 				return 0
@@ -485,7 +486,7 @@ func testFilePages(t *testing.T) {
 					want = append(want, e.Path)
 				}
 			}
-			f.Order, f.Limit, f.After = order, 7, FileKey{}
+			f.Order, f.Limit, f.After = order, 7, catalog.FileKey{}
 			var got []string
 			for {
 				page, next, err := db.Catalog.FilesOf(context.Background(), number, f)
@@ -530,18 +531,18 @@ func testVersionObjects(t *testing.T) {
 	if _, err := db.Remove(t.Context(), 5); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []ObjectFilter{{}, {Query: record.Query{Kind: symfile.PE}}, {Query: record.Query{Name: "lib*"}}, {Query: record.Query{Name: "render0.dll"}}, {Query: record.Query{Name: "*_1*"}}} {
-		for _, sort := range []ObjectSort{ByName, ByAdded, BySize} {
+	for _, f := range []catalog.ObjectFilter{{}, {Query: record.Query{Kind: symfile.PE}}, {Query: record.Query{Name: "lib*"}}, {Query: record.Query{Name: "render0.dll"}}, {Query: record.Query{Name: "*_1*"}}} {
+		for _, sort := range []catalog.ObjectSort{catalog.ByName, catalog.ByAdded, catalog.BySize} {
 			for _, low := range []bool{false, true} {
-				db.Catalog.limits = usualLimits
+				db.Catalog.Limits = catalog.UsualLimits
 				if low {
-					db.Catalog.limits = listLimits{step: 11, few: 5, names: 1000}
+					db.Catalog.Limits = catalog.Limits{Step: 11, Few: 5, Names: 1000}
 				}
 				var all []listed
 				for n := range 40 {
 					all = append(all, listed{Entry: listedEntry(n), n: n, products: []string{"A"}})
 				}
-				f.Sort, f.Limit, f.After = sort, 7, ObjectKey{}
+				f.Sort, f.Limit, f.After = sort, 7, catalog.ObjectKey{}
 				want := wantListed(all, record.Scope{All: true}, f)
 				var got []string
 				for {
@@ -563,7 +564,7 @@ func testVersionObjects(t *testing.T) {
 			}
 		}
 	}
-	if page, _, err := db.Catalog.VersionObjects(t.Context(), record.Scope{Products: []string{"B"}}, "A", "1", ObjectFilter{Limit: 5}); err != nil || len(page) > 0 {
+	if page, _, err := db.Catalog.VersionObjects(t.Context(), record.Scope{Products: []string{"B"}}, "A", "1", catalog.ObjectFilter{Limit: 5}); err != nil || len(page) > 0 {
 		t.Errorf("outside of the scope: %d objects, %v; want none", len(page), err)
 	}
 }

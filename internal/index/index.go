@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/index/catalog"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/lifecycle"
@@ -101,7 +102,7 @@ type DB struct {
 	// Sources finds source files.
 	Sources Sources
 	// Catalog is for lists that people read in pages.
-	Catalog Catalog
+	Catalog catalog.Catalog
 	// Colds keeps the records of cold contents.
 	Colds contents.Colds
 
@@ -142,7 +143,8 @@ func newDB(base *engine.Database, opt Options) *DB {
 		Misses: misses.NewMisses(base, cmp.Or(opt.MaxMisses, 2_000_000)),
 		Scrub:  places.NewScrub(base), Places: places.NewPlaces(base), Damages: places.NewDamages(base),
 		Cached: contents.NewCachedFiles(all), Colds: contents.NewColds(base, opt.Placed),
-		Retention: lifecycle.NewRetention(base), Trash: lifecycle.NewTrash(base, all), Sources: NewSources(base), Catalog: NewCatalog(base),
+		Retention: lifecycle.NewRetention(base), Trash: lifecycle.NewTrash(base, all),
+		Sources: NewSources(base), Catalog: catalog.NewCatalog(base),
 	}
 	db.Stages = Stages{stages.NewStageRows(base), db}
 	return db

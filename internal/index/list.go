@@ -80,7 +80,8 @@ func (db *DB) Show(ctx context.Context, number int64, each func(record.TxFile) e
 			var s record.Stored
 			var mtime sql.NullInt64
 			err := record.ScanObject(scan, &s, &seq, &s.Path, &s.Archive, &mtime)
-			page = append(page, record.TxFile{Object: s.Object, Arch: s.Arch, Features: s.Features, DebugSize: s.DebugSize, Ref: s.Ref, Size: s.Size, Path: s.Path, Archive: s.Archive, ModTime: engine.FromMillis(mtime), Cold: nil})
+			page = append(page, record.TxFile{Object: s.Object, Arch: s.Arch, Features: s.Features, DebugSize: s.DebugSize,
+				Ref: s.Ref, Size: s.Size, Path: s.Path, Archive: s.Archive, ModTime: engine.FromMillis(mtime), Cold: nil})
 			return true, err
 		})
 		if err != nil {

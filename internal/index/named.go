@@ -22,10 +22,11 @@ func NamedIn(ctx context.Context, db *DB, scope record.Scope, name string) (n Na
 	}
 	exists := func(table, column, cond string, args ...any) (is bool, err error) {
 		where, args := scope.Where(column, append([]any{name}, args...))
-		err = db.base.Points.Each(ctx, scope.Few(), "SELECT 1 FROM "+table+" WHERE "+cond+where+" LIMIT 1", args, func(engine.Scan) (bool, error) {
-			is = true
-			return false, nil
-		})
+		err = db.base.Points.Each(ctx, scope.Few(), "SELECT 1 FROM "+table+" WHERE "+cond+where+" LIMIT 1", args,
+			func(engine.Scan) (bool, error) {
+				is = true
+				return false, nil
+			})
 		return is, err
 	}
 	// A query for each, because one file with the name is enough.

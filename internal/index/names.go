@@ -1,6 +1,7 @@
 package index
 
 import (
+	"github.com/symdepot/symdepot/internal/index/catalog"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/lifecycle"
@@ -214,6 +215,41 @@ var (
 	ErrStageClosed   = stages.ErrStageClosed
 	ErrStageMoved    = stages.ErrStageMoved
 	ErrTooManyStages = stages.ErrTooManyStages
+)
+
+// Types of catalog: the catalog.
+type (
+	DerivedForm   = catalog.DerivedForm
+	FileFilter    = catalog.FileFilter
+	FileKey       = catalog.FileKey
+	GroupKey      = catalog.GroupKey
+	GroupOrder    = catalog.GroupOrder
+	HolderTx      = catalog.HolderTx
+	Listing       = catalog.Listing
+	ObjectFilter  = catalog.ObjectFilter
+	ObjectKey     = catalog.ObjectKey
+	ProductFacts  = catalog.ProductFacts
+	VersionDiff   = catalog.VersionDiff
+	VersionFacts  = catalog.VersionFacts
+	VersionFilter = catalog.VersionFilter
+)
+
+// Constants of catalog: the catalog.
+const (
+	ByAdded            = catalog.ByAdded
+	ByName             = catalog.ByName
+	BySize             = catalog.BySize
+	FilesByName        = catalog.FilesByName
+	FilesBySize        = catalog.FilesBySize
+	GroupsByBytes      = catalog.GroupsByBytes
+	GroupsByName       = catalog.GroupsByName
+	GroupsByNewest     = catalog.GroupsByNewest
+	ListedTransactions = catalog.ListedTransactions
+)
+
+// Values of catalog: the catalog.
+var (
+	ErrShortPattern = catalog.ErrShortPattern
 )
 
 // Types of lifecycle: retention, trash and usage.

@@ -26,7 +26,8 @@ func Namesakes(ctx context.Context, db *DB, scope record.Scope, name string, lim
 
 // NamedNear returns the objects of a kind in the scope that have a folded name, at most
 // limit, those first whose transaction has a number close to the given one.
-func NamedNear(ctx context.Context, db *DB, scope record.Scope, name string, kind symfile.Kind, number int64, limit int) ([]record.Hit, error) {
+func NamedNear(ctx context.Context, db *DB, scope record.Scope, name string, kind symfile.Kind, number int64,
+	limit int) ([]record.Hit, error) {
 	where, args := scope.Where("s.product_id", []any{name, kind, number})
 	hits, err := db.hits(ctx, scope.Few(), "SELECT "+record.ObjectColumns+", "+record.FileColumns+`, o.role`+signature+`
  FROM object o

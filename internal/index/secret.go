@@ -19,7 +19,8 @@ func (db *DB) Secret(ctx context.Context, name string, size int) (key []byte, er
 		made := make([]byte, size)
 		_, _ = rand.Read(made) // never fails
 		err = db.base.Update(ctx, "create a key", func(w *engine.Write) error {
-			if _, err := w.Exec("INSERT INTO secret (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING", engine.Text(name), made); err != nil {
+			if _, err := w.Exec("INSERT INTO secret (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
+				engine.Text(name), made); err != nil {
 				return err
 			}
 			return w.Row(query, args, &key)

@@ -153,7 +153,8 @@ func (c *Commit) lateOnes(objects []int64, product int64) error {
 	return err
 }
 
-var notSeen = engine.Over("id number", "SELECT k.id FROM {k} WHERE NOT EXISTS (SELECT 1 FROM seen WHERE object_id = k.id AND product_id = $2)")
+var notSeen = engine.Over("id number",
+	"SELECT k.id FROM {k} WHERE NOT EXISTS (SELECT 1 FROM seen WHERE object_id = k.id AND product_id = $2)")
 
 // cachedEntries writes the files of the objects of a downloaded file, and makes the
 // objects visible. If several entries are one object, the last one describes it.
@@ -166,7 +167,8 @@ func (c *Commit) cachedEntries(f CachedFile, objects []int64, tx, product int64)
 	}
 	for i, e := range f.Entries {
 		if last[objects[i]] == i {
-			files = append(files, []any{objects[i], tx, engine.Text(e.Path), engine.Text(e.Archive), f.Fetched.UnixMilli(), engine.Millis(e.ModTime)})
+			files = append(files, []any{objects[i], tx, engine.Text(e.Path), engine.Text(e.Archive),
+				f.Fetched.UnixMilli(), engine.Millis(e.ModTime)})
 			visible = append(visible, objects[i])
 		}
 	}

@@ -605,7 +605,8 @@ func (cs Colds) SetProgress(ctx context.Context, c Cooling) error {
 	return cs.db.UpdateUnsynced(ctx, "write the progress of cooling", func(w *engine.Write) error {
 		_, err := w.Exec("UPDATE cooling "+
 			"SET owner = $1, updated = $2, position = $3, started = $4, finished = $5, contents = $6, before = $7, after = $8 WHERE one = 1",
-			engine.Text(c.Owner), c.Updated.UnixMilli(), engine.Text(c.Position), engine.Millis(c.Started), engine.Millis(c.Finished), c.Contents, c.Before, c.After)
+			engine.Text(c.Owner), c.Updated.UnixMilli(), engine.Text(c.Position), engine.Millis(c.Started), engine.Millis(c.Finished),
+			c.Contents, c.Before, c.After)
 		return err
 	})
 }

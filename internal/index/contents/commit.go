@@ -174,7 +174,8 @@ func (c *Commit) header(tx record.Tx) (int64, error) {
 		origin_store, origin_number, origin_time,
 		branch, class, build, labels, manifest, arrived, collecting)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
-		c.number, engine.Text(tx.Kind), c.product, engine.Text(tx.Version), engine.Text(tx.Comment), engine.Text(tx.Who), engine.Text(tx.Host), engine.Text(tx.Tool), tx.Time.UnixMilli(),
+		c.number, engine.Text(tx.Kind), c.product, engine.Text(tx.Version), engine.Text(tx.Comment),
+		engine.Text(tx.Who), engine.Text(tx.Host), engine.Text(tx.Tool), tx.Time.UnixMilli(),
 		len(tx.Entries), bytes, store, onumber, otime,
 		engine.Text(tx.Branch), engine.Text(tx.Class), build, labels, manifest, c.Now.UnixMilli(), collecting)
 	return c.number, err

@@ -388,12 +388,13 @@ func (c *Commit) ReplaceCached(objects []int64) error {
 		return err
 	}
 	var files []cachedRow
-	if err := c.EachOver(replacedByAdded, engine.Numbers(objects), []any{symfile.PE, symfile.DBG, symfile.PDB20}, func(scan engine.Scan) error {
-		var f cachedRow
-		err := scan(&f.content, &f.size, &f.tx)
-		files = append(files, f)
-		return err
-	}); err != nil {
+	if err := c.EachOver(replacedByAdded, engine.Numbers(objects), []any{symfile.PE, symfile.DBG, symfile.PDB20},
+		func(scan engine.Scan) error {
+			var f cachedRow
+			err := scan(&f.content, &f.size, &f.tx)
+			files = append(files, f)
+			return err
+		}); err != nil {
 		return err
 	}
 	return deleteCached(c.Write, files, c.Now)

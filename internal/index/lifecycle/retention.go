@@ -98,7 +98,8 @@ const stagePins = `SELECT DISTINCT c.id, c.sha256
 
 func readState(each queryRows, now time.Time) (*RetainedState, error) {
 	s := &RetainedState{}
-	if err := each("SELECT generation FROM state WHERE one = 1", nil, func(scan engine.Scan) error { return scan(&s.Generation) }); err != nil {
+	if err := each("SELECT generation FROM state WHERE one = 1", nil,
+		func(scan engine.Scan) error { return scan(&s.Generation) }); err != nil {
 		return nil, err
 	}
 	if err := s.readContents(each); err != nil {

@@ -500,7 +500,8 @@ func (ts Trash) Find(ctx context.Context, scope record.Scope, q record.Query, li
 		}
 		if strings.ContainsAny(q.Name, "*?") {
 			p := record.LiteralPrefix(q.Name, "*?")
-			return collect("", "r.folded >= $1 AND r.folded < $2", func(name string) bool { return glob.Match(q.Name, name) }, p, record.PrefixEnd(p))
+			return collect("", "r.folded >= $1 AND r.folded < $2",
+				func(name string) bool { return glob.Match(q.Name, name) }, p, record.PrefixEnd(p))
 		}
 		if q.Name == "" {
 			return nil

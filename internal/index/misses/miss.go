@@ -133,7 +133,8 @@ func (ms Misses) flush(ctx context.Context, f MissFilter) (int64, error) {
 		return record.DeleteRows(ctx, ms.db, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key = $2 AND "+rest+" LIMIT $1)",
 			f.Key, f.Source, f.Class, before)
 	case f.KeyPrefix != "":
-		return record.DeleteRows(ctx, ms.db, "miss", "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key >= $2 AND key < $6 AND "+rest+" LIMIT $1)",
+		return record.DeleteRows(ctx, ms.db, "miss",
+			"DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE key >= $2 AND key < $6 AND "+rest+" LIMIT $1)",
 			f.KeyPrefix, f.Source, f.Class, before, record.PrefixEnd(f.KeyPrefix))
 	}
 	return ms.flushAll(ctx, "DELETE FROM miss WHERE no IN (SELECT no FROM miss WHERE no > $2 AND "+rest+" ORDER BY no LIMIT $1) "+

@@ -34,7 +34,8 @@ func (q Jobs) PutFailure(ctx context.Context, f Failure) error {
 		_, err := w.Exec(`INSERT INTO failure (source, tool, version, class, detail, since, ends, tries) VALUES ($1, $2, $3, $4, $5, $6, $7, 1)
 			ON CONFLICT (source, tool, version) DO UPDATE
 				SET class = excluded.class, detail = excluded.detail, ends = excluded.ends, tries = failure.tries + 1`,
-			f.Source[:], engine.Text(f.Tool), engine.Text(f.Version), engine.Text(f.Class), engine.Text(f.Detail), q.db.Now().UnixMilli(), f.Until.UnixMilli())
+			f.Source[:], engine.Text(f.Tool), engine.Text(f.Version), engine.Text(f.Class), engine.Text(f.Detail),
+			q.db.Now().UnixMilli(), f.Until.UnixMilli())
 		return err
 	})
 }

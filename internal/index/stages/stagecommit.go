@@ -132,7 +132,8 @@ func (ss StageRows) BeginCommit(c *contents.Commit, tx *record.Tx) (number int64
 	case s.Collect || s.Anew || tx.Manifest == blob.Ref{}:
 		return 0, false, nil
 	}
-	err = c.Row(sameTx, []any{tx.Manifest[:], engine.Text(tx.Product), engine.Text(tx.Version), engine.Text(tx.Branch), engine.Text(tx.Class)}, &number)
+	err = c.Row(sameTx, []any{tx.Manifest[:], engine.Text(tx.Product), engine.Text(tx.Version),
+		engine.Text(tx.Branch), engine.Text(tx.Class)}, &number)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, false, nil
 	}

@@ -145,7 +145,8 @@ func (ss StageRows) Open(ctx context.Context, s StageRow, most int) (row StageRo
 			opened, used, changes, files, bytes, staged, joins)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13, 0, 0, 0, 0, $14)`,
 			s.ID, engine.Text(s.Caller), engine.Text(s.Owner), engine.Text(s.Key), engine.Text(s.Product), engine.Text(s.Version),
-			engine.Text(s.Branch), engine.Text(s.Class), engine.Text(s.Comment), engine.Text(s.Build), bit(s.Collects), s.Node, now.UnixMilli(), bit(s.Joins))
+			engine.Text(s.Branch), engine.Text(s.Class), engine.Text(s.Comment), engine.Text(s.Build),
+			bit(s.Collects), s.Node, now.UnixMilli(), bit(s.Joins))
 		return err
 	})
 	return row, again, err

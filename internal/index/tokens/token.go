@@ -84,7 +84,8 @@ func scanToken(scan engine.Scan) (t TokenRow, err error) {
 	t.Uploads, t.Keep = uploads.String, engine.FromMillis(keep)
 	t.Kind, t.Parent, t.Facts = kind.String, parent.String, facts.String
 	copy(t.Origin[:], origin)
-	t.Created, t.Expires, t.LastUsed, t.Revoked = engine.FromMillis(created), engine.FromMillis(expires), engine.FromMillis(used), engine.FromMillis(revoked)
+	t.Created, t.Expires, t.LastUsed, t.Revoked = engine.FromMillis(created), engine.FromMillis(expires),
+		engine.FromMillis(used), engine.FromMillis(revoked)
 	if copy(t.Hash[:], hash) != len(t.Hash) {
 		return t, fmt.Errorf("%w: token %s", engine.ErrCorrupt, t.ID)
 	}
@@ -282,7 +283,8 @@ func (ts Tokens) list(ctx context.Context, op, where string) ([]TokenRow, error)
 // is fs.ErrNotExist.
 func (ts Tokens) Revoke(ctx context.Context, id string) error {
 	return ts.db.Update(ctx, "revoke a token", func(w *engine.Write) error {
-		n, err := w.Exec("UPDATE token SET revoked = coalesce(revoked, $2) WHERE id = $1 AND kind IS NULL", engine.Text(id), ts.db.Now().UnixMilli())
+		n, err := w.Exec("UPDATE token SET revoked = coalesce(revoked, $2) WHERE id = $1 AND kind IS NULL",
+			engine.Text(id), ts.db.Now().UnixMilli())
 		if err != nil {
 			return err
 		}

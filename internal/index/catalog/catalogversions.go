@@ -1,4 +1,4 @@
-package index
+package catalog
 
 import (
 	"cmp"
@@ -194,7 +194,8 @@ var pdbKinds = strings.Join([]string{strconv.Itoa(int(symfile.PDB)), strconv.Ito
 
 // WithoutPDB returns the programs and libraries of a version that refer to a PDB of which
 // none is visible, in the order of their names, at most limit.
-func (c Catalog) WithoutPDB(ctx context.Context, scope record.Scope, product, version string, limit int) (list []record.Found, more bool, err error) {
+func (c Catalog) WithoutPDB(ctx context.Context, scope record.Scope, product, version string,
+	limit int) (list []record.Found, more bool, err error) {
 	const op = "list programs without a PDB"
 	v, err := c.visibility(ctx, scope, &product)
 	if err != nil || v.none() {
@@ -249,7 +250,8 @@ const maxDiff = 200_000
 
 // Differences calls each for the objects that only one of two versions of a product has.
 // It reports whether there were too many.
-func (c Catalog) Differences(ctx context.Context, scope record.Scope, product, here, there string, each func(VersionDiff)) (more bool, err error) {
+func (c Catalog) Differences(ctx context.Context, scope record.Scope, product, here, there string,
+	each func(VersionDiff)) (more bool, err error) {
 	v, err := c.visibility(ctx, scope, &product)
 	if err != nil || v.none() {
 		return false, c.db.Fail("compare versions", err)
@@ -260,16 +262,17 @@ func (c Catalog) Differences(ctx context.Context, scope record.Scope, product, h
 	for i, versions := range [][2]string{{here, there}, {there, here}} {
 		query := marks("SELECT "+record.ObjectColumns+" FROM ("+of+" EXCEPT "+of+") AS d CROSS JOIN object o CROSS JOIN content c "+
 			"WHERE o.id = d.object_id AND c.id = o.content_id LIMIT %s", 0)
-		if err := c.db.Scans.Each(ctx, false, query, []any{engine.Text(versions[0]), engine.Text(versions[1]), maxDiff}, func(scan engine.Scan) (bool, error) {
-			var d VersionDiff
-			d.There = i == 1
-			err := record.ScanObject(scan, &d.Stored)
-			if err == nil {
-				each(d)
-			}
-			n++
-			return true, err
-		}); err != nil {
+		if err := c.db.Scans.Each(ctx, false, query, []any{engine.Text(versions[0]), engine.Text(versions[1]), maxDiff},
+			func(scan engine.Scan) (bool, error) {
+				var d VersionDiff
+				d.There = i == 1
+				err := record.ScanObject(scan, &d.Stored)
+				if err == nil {
+					each(d)
+				}
+				n++
+				return true, err
+			}); err != nil {
 			return false, c.db.Fail("compare versions", err)
 		}
 	}

@@ -1,4 +1,4 @@
-package index
+package catalog
 
 import (
 	"cmp"
@@ -169,7 +169,7 @@ func (l Listing) Siblings(ctx context.Context, o record.Found, limit int) (list 
 	const op = "list the objects of a name"
 	ids, err := l.ids(ctx, false, `SELECT o.id FROM (SELECT id, content_id FROM object WHERE name_fold = $1 ORDER BY id DESC LIMIT $2) AS o
 		WHERE o.content_id <> $3 AND `+l.seen.object()+" ORDER BY o.id DESC LIMIT $4",
-		engine.Text(symfile.Fold(o.Object.Name)), l.c.limits.step, o.ContentRow(), limit+1)
+		engine.Text(symfile.Fold(o.Object.Name)), l.c.Limits.Step, o.ContentRow(), limit+1)
 	if err != nil {
 		return nil, false, l.c.db.Fail(op, err)
 	}
@@ -285,7 +285,8 @@ func (c Catalog) FilesOf(ctx context.Context, number int64, f FileFilter) (list 
 		var mtime sql.NullInt64
 		err := record.ScanObject(scan, &s, &k.Seq, &s.Path, &s.Archive, &mtime, &k.Name)
 		k.Size = s.Size
-		list = append(list, record.TxFile{Object: s.Object, Arch: s.Arch, Features: s.Features, DebugSize: s.DebugSize, Ref: s.Ref, Size: s.Size, Path: s.Path, Archive: s.Archive, ModTime: engine.FromMillis(mtime), Cold: nil})
+		list = append(list, record.TxFile{Object: s.Object, Arch: s.Arch, Features: s.Features, DebugSize: s.DebugSize,
+			Ref: s.Ref, Size: s.Size, Path: s.Path, Archive: s.Archive, ModTime: engine.FromMillis(mtime), Cold: nil})
 		keys = append(keys, k)
 		return true, err
 	})

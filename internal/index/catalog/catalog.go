@@ -1,4 +1,6 @@
-package index
+// Package catalog is the part of an index for lists that people read in pages: objects, groups
+// of them, files and versions of products, and all that is known of one object.
+package catalog
 
 import (
 	"cmp"
@@ -20,11 +22,11 @@ import (
 // removed meanwhile neither repeat nor skip others.
 type Catalog struct {
 	db     *engine.Database
-	limits listLimits
+	Limits Limits
 }
 
 // NewCatalog returns the catalog of an index in a database.
-func NewCatalog(db *engine.Database) Catalog { return Catalog{db, usualLimits} }
+func NewCatalog(db *engine.Database) Catalog { return Catalog{db, UsualLimits} }
 
 // ObjectSort is the order of a list of objects.
 type ObjectSort uint8
@@ -59,28 +61,29 @@ type ObjectFilter struct {
 	Limit   int
 }
 
-// listLimits are limits of the work for one page. Tests have lower ones.
-type listLimits struct {
-	// step is how many objects a page looks at that its filters may reject. So a page
+// Limits are limits of the work for one page.
+type Limits struct {
+	// Step is how many objects a page looks at that its filters may reject. So a page
 	// with fewer rows than its limit may have a successor.
-	step int
-	// few is how many objects are sorted, if a search or a product selects them.
-	few int
-	// names is the number of names above which a pattern that begins with a wildcard
+	Step int
+	// Few is how many objects are sorted, if a search or a product selects them.
+	Few int
+	// Names is the number of names above which a pattern that begins with a wildcard
 	// needs three characters in a row.
-	names int
+	Names int
 }
 
 const (
 	// ListedTransactions limits Found.Transactions in a page.
 	ListedTransactions = 100
-	// unionProducts is up to how many products their lists are merged. With more, the
+	// UnionProducts is up to how many products their lists are merged. With more, the
 	// list of all objects is walked.
-	unionProducts = 8
+	UnionProducts = 8
 	manyNames     = 300_000
 )
 
-var usualLimits = listLimits{step: 10_000, few: 20_000, names: manyNames}
+// UsualLimits are those of NewCatalog.
+var UsualLimits = Limits{Step: 10_000, Few: 20_000, Names: manyNames}
 
 // ErrShortPattern means that a pattern would be compared with too many names.
 var ErrShortPattern = fmt.Errorf("the depot has more than %d names: a pattern that begins with * or ? needs three other "+
@@ -150,7 +153,7 @@ func (v visibility) object() string {
 
 // lists returns the ids under which listed_name has all names of visible objects.
 func (v visibility) lists() []int64 {
-	if v.all || len(v.products) > unionProducts {
+	if v.all || len(v.products) > UnionProducts {
 		return []int64{0}
 	}
 	return v.products
@@ -222,7 +225,7 @@ func (w *objectWalk) arg(v any) string {
 // rejects reports whether a walk through the visible objects can meet many that the
 // page does not show.
 func (w *objectWalk) rejects() bool {
-	return len(w.args) > 0 || w.f.Fetched != nil || len(w.seen.products) > unionProducts
+	return len(w.args) > 0 || w.f.Fetched != nil || len(w.seen.products) > UnionProducts
 }
 
 // page returns the keys of the objects of the page.
@@ -257,7 +260,7 @@ func (w *objectWalk) page(ctx context.Context) (rows []ObjectKey, next *ObjectKe
 		return w.ofName(ctx)
 	case f.Sort == ByName:
 		return w.byName(ctx)
-	case w.name == "" && len(w.seen.products) > 0 && len(w.seen.products) <= unionProducts:
+	case w.name == "" && len(w.seen.products) > 0 && len(w.seen.products) <= UnionProducts:
 		return w.byAddedTo(ctx)
 	}
 	return w.byAdded(ctx)
@@ -293,7 +296,7 @@ func (c Catalog) checkPattern(ctx context.Context, pattern string) error {
 			return nil
 		}
 	}
-	most := c.limits.names
+	most := c.Limits.Names
 	var many bool
 	if err := c.db.Scans.Row(ctx, "SELECT EXISTS (SELECT 1 FROM listed_name WHERE product_id = 0 LIMIT 1 OFFSET $1)",
 		[]any{most}, &many); err != nil {
@@ -329,7 +332,8 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 		list = append(list, source{from: keys, cond: "l.id = %s", args: []any{engine.Text(id)}})
 	}
 	if f.Prefix != "" {
-		list = append(list, source{from: keys, cond: "l.id >= %s AND l.id < %s", args: []any{engine.Text(f.Prefix), record.PrefixEnd(engine.Text(f.Prefix))}})
+		list = append(list, source{from: keys, cond: "l.id >= %s AND l.id < %s",
+			args: []any{engine.Text(f.Prefix), record.PrefixEnd(engine.Text(f.Prefix))}})
 	}
 	if f.Ref != nil {
 		list = append(list, source{from: "content k JOIN object o ON o.content_id = k.id", cond: "k.sha256 = %s", args: []any{f.Ref[:]}})
@@ -353,7 +357,7 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 		}
 		names, args := w.names("", lists)
 		return []source{{from: names + " CROSS JOIN object o", cond: "o.name_fold = k.name", args: args}}
-	case len(w.seen.products) > 0 && len(w.seen.products) <= unionProducts:
+	case len(w.seen.products) > 0 && len(w.seen.products) <= UnionProducts:
 		return []source{{from: "seen v", cond: "v.product_id IN (" + idList(w.seen.products) + ")", id: "v.object_id", seen: true}}
 	}
 	return nil
@@ -402,7 +406,7 @@ func marks(query string, before int) string {
 func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKey, err error) {
 	have := make(map[int64]bool)
 	for _, s := range sources {
-		list, err := w.rows(ctx, s, "o.id DESC", w.limits.few)
+		list, err := w.rows(ctx, s, "o.id DESC", w.Limits.Few)
 		if err != nil {
 			return nil, err
 		}
@@ -420,7 +424,7 @@ func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKe
 func (w *objectWalk) isFew(ctx context.Context, s source) (few bool, err error) {
 	few = true
 	query := marks(s.ids()+" LIMIT 1 OFFSET %s", 0)
-	err = w.db.Scans.Each(ctx, false, query, append(slices.Clone(s.args), w.limits.few), func(engine.Scan) (bool, error) {
+	err = w.db.Scans.Each(ctx, false, query, append(slices.Clone(s.args), w.Limits.Few), func(engine.Scan) (bool, error) {
 		few = false
 		return false, nil
 	})
@@ -510,7 +514,7 @@ func (w *objectWalk) rows(ctx context.Context, s source, order string, limit int
 
 // bound reads the key of the row w.limits.step rows on, if there is one.
 func (w *objectWalk) bound(ctx context.Context, query string, from, dest any) (found bool, err error) {
-	err = w.db.Scans.Each(ctx, true, query, []any{from, w.limits.step}, func(scan engine.Scan) (bool, error) {
+	err = w.db.Scans.Each(ctx, true, query, []any{from, w.Limits.Step}, func(scan engine.Scan) (bool, error) {
 		found = true
 		return false, scan(dest)
 	})
@@ -551,7 +555,7 @@ func (w *objectWalk) byName(ctx context.Context) (rows []ObjectKey, next *Object
 		var last string
 		found := false
 		query := marks("SELECT k.name FROM "+names+" CROSS JOIN object o WHERE o.name_fold = k.name ORDER BY k.name LIMIT 1 OFFSET %s", 0)
-		if err := w.db.Scans.Each(ctx, false, query, append(slices.Clone(args), w.limits.step), func(scan engine.Scan) (bool, error) {
+		if err := w.db.Scans.Each(ctx, false, query, append(slices.Clone(args), w.Limits.Step), func(scan engine.Scan) (bool, error) {
 			found = true
 			return false, scan(&last)
 		}); err != nil {
@@ -623,7 +627,7 @@ func (w *objectWalk) byNames(ctx context.Context, rows []ObjectKey, lists []int6
 		if len(list) <= w.f.Limit {
 			break
 		}
-		if looked > w.limits.step/10 && len(rows) <= w.f.Limit {
+		if looked > w.Limits.Step/10 && len(rows) <= w.f.Limit {
 			return rows, &ObjectKey{Name: after}, nil
 		}
 	}
@@ -663,7 +667,7 @@ func (w *objectWalk) byAddedTo(ctx context.Context) (rows []ObjectKey, next *Obj
 	if before <= 0 {
 		before = math.MaxInt64
 	}
-	for n, looked := w.f.Limit+1, 0; ; n = min(4*n, w.limits.few) {
+	for n, looked := w.f.Limit+1, 0; ; n = min(4*n, w.Limits.Few) {
 		var ids []int64
 		more := false
 		for _, product := range w.seen.products {
@@ -697,7 +701,7 @@ func (w *objectWalk) byAddedTo(ctx context.Context) (rows []ObjectKey, next *Obj
 		case !more || len(rows) > w.f.Limit:
 			rows, next = w.limit(rows, nil)
 			return rows, next, nil
-		case looked >= w.limits.step:
+		case looked >= w.Limits.Step:
 			return rows, &ObjectKey{ID: before}, nil
 		}
 	}
