@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
 )
@@ -61,7 +62,7 @@ func (c auditCmd) print(a *console, logs []iter.Seq2[auth.Event, error]) error {
 	n := 0
 	for e, err := range auth.MergeAudits(logs) {
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, auth.ErrArchive), err != nil && c.Server != "" && !errors.Is(err, errDamaged):
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, auth.ErrArchive), err != nil && c.Server != "" && !errors.Is(err, client.ErrDamagedRecords):
 			return err
 		case err != nil:
 			fmt.Fprintln(a.stderr, "symdepot:", term.Printable(err.Error()))
@@ -101,7 +102,7 @@ func (c auditCmd) logs(a *session, f auth.AuditFilter) (logs []iter.Seq2[auth.Ev
 			return nil, done, term.UsageError("--server excludes files, --file, --config and --stored")
 		}
 		s, err := c.client()
-		return []iter.Seq2[auth.Event, error]{ofServer(a.ctx, s, f)}, done, err
+		return []iter.Seq2[auth.Event, error]{s.AuditEvents(a.ctx, f)}, done, err
 	}
 	switch {
 	case len(c.Files) > 0 && (c.File != "" || c.Config != ""):
