@@ -74,7 +74,8 @@ func (c tokenNewCmd) print(a *console, line report.Token) error {
 	if c.JSON {
 		return term.NewJSONLines(a.stdout).Write(line)
 	}
-	fmt.Fprintf(a.stderr, "Token %s (%s). It is shown only once; `symdepot token revoke %s` revokes it.\n", line.ID, term.Printable(line.Name), line.ID)
+	fmt.Fprintf(a.stderr, "Token %s (%s). It is shown only once; `symdepot token revoke %s` revokes it.\n",
+		line.ID, term.Printable(line.Name), line.ID)
 	_, err := fmt.Fprintln(a.stdout, line.Token)
 	return err
 }
@@ -93,10 +94,11 @@ func (c tokenListCmd) Run(a *session) error {
 	}
 	if c.MadeBy != "" {
 		if list = madeBy(list, c.MadeBy); len(list) == 0 {
-			return a.nothing("there are no tokens that " + c.MadeBy + " made; names are compared exactly, and symdepot token list --json shows the makers")
+			return a.nothing("there are no tokens that " + c.MadeBy + " made; " + exactNames)
 		}
 	}
-	lines, t := term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "ID", "STATE", "SCOPES", "PRODUCTS", "CREATED", "EXPIRES", "LAST USED", "NAME")
+	lines := term.NewJSONLines(a.stdout)
+	t := term.NewTable(a.stdout, "ID", "STATE", "SCOPES", "PRODUCTS", "CREATED", "EXPIRES", "LAST USED", "NAME")
 	day := func(t *time.Time, none string) string {
 		if t == nil {
 			return none
@@ -114,13 +116,17 @@ func (c tokenListCmd) Run(a *session) error {
 		if l.Products != nil {
 			products = strings.Join(l.Products, ", ")
 		}
-		t.Row(l.ID, l.State, strings.Join(l.Scopes, ", "), products, day(&l.Created, ""), day(l.Expires, "never"), day(l.LastUsed, "never"), l.Name)
+		t.Row(l.ID, l.State, strings.Join(l.Scopes, ", "), products,
+			day(&l.Created, ""), day(l.Expires, "never"), day(l.LastUsed, "never"), l.Name)
 	}
 	if len(list) == 0 {
 		return a.nothing("there are no tokens; make one: symdepot token new --name NAME")
 	}
 	return t.Flush()
 }
+
+// exactNames says how --made-by finds tokens.
+const exactNames = "names are compared exactly, and symdepot token list --json shows the makers"
 
 // madeBy returns the tokens of a principal: those that it made, and those that these made.
 func madeBy(list []report.Token, principal string) []report.Token {
@@ -178,7 +184,7 @@ func (c tokenRevokeCmd) Run(a *session) error {
 			}
 		}
 		if len(c.ID) == 0 {
-			return a.nothing("there are no tokens that " + c.MadeBy + " made and that are not revoked yet; names are compared exactly, and symdepot token list --json shows the makers")
+			return a.nothing("there are no tokens that " + c.MadeBy + " made and that are not revoked yet; " + exactNames)
 		}
 	}
 	revoke, done, err := c.revoker(a)
