@@ -85,7 +85,7 @@ var mayImport = map[string][]string{
 	// Linked on Windows only.
 	"internal/winservice": {"internal/daemon"},
 	"internal/want":       {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/depot/answer", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
-	"internal/report":     {"internal/clip", "internal/importexport", "internal/sources", "internal/srclink", "dump", "layout", "objfile", "symfile", "internal/depot", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/depot/why", "internal/retention", "internal/scan", "internal/term", "internal/want"},
+	"internal/report":     {"internal/auth", "internal/oidc", "internal/wire", "internal/clip", "internal/importexport", "internal/sources", "internal/srclink", "dump", "layout", "objfile", "symfile", "internal/depot", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/depot/why", "internal/retention", "internal/scan", "internal/term", "internal/want"},
 	"internal/bundle":     {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/depot/answer", "internal/term", "internal/want"},
 	// symcachework knows the depot as an interface.
 	"internal/symcachework": {"internal/ctxio", "debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode", "internal/wire", "internal/worker"},
@@ -125,7 +125,7 @@ var mayImport = map[string][]string{
 	"internal/blob/blobtest":           {"internal/blob"},
 	"internal/index/pgtest":            {"internal/symtest"},
 	"internal/bucket/buckettest":       {"internal/bucket", "internal/symtest"},
-	"internal/client":                  {"dump", "internal/ctxio", "internal/sources", "internal/blob", "internal/scan", "internal/sparse", "internal/term", "internal/wire", "objfile", "symfile", "internal/endpoint", "internal/depot", "internal/depot/lifecycle", "internal/jobs", "internal/report", "internal/retention"},
+	"internal/client":                  {"dump", "internal/auth", "internal/ctxio", "internal/sources", "internal/blob", "internal/scan", "internal/sparse", "internal/term", "internal/wire", "objfile", "symfile", "internal/endpoint", "internal/depot", "internal/depot/lifecycle", "internal/jobs", "internal/report", "internal/retention"},
 	"internal/oidc/oidctest":           {},
 	"internal/index/indextest":         {"internal/index"},
 	"internal/transcode/transcodetest": {"debugid", "pdb"},

@@ -27,9 +27,11 @@ func aboutServer(d *depot.Depot, conf *config.Config, g *guard) func(context.Con
 		}
 		f.Settings = settings.String()
 		for line := range strings.Lines(warnings.String()) {
-			f.Checks = append(f.Checks, web.Check{Name: "Configuration", State: web.CheckWarn, Text: strings.TrimPrefix(strings.TrimSpace(line), "warning: ")})
+			text := strings.TrimPrefix(strings.TrimSpace(line), "warning: ")
+			f.Checks = append(f.Checks, web.Check{Name: "Configuration", State: web.CheckWarn, Text: text})
 		}
-		f.Checks = append(f.Checks, readyCheck(ctx, d), check("Disk", doctor.Disk(d.Check.Space())), check("Stored files", doctor.Stored(d.Check.Coverage(ctx))), coldCheck(ctx, d))
+		disk, stored := check("Disk", doctor.Disk(d.Check.Space())), check("Stored files", doctor.Stored(d.Check.Coverage(ctx)))
+		f.Checks = append(f.Checks, readyCheck(ctx, d), disk, stored, coldCheck(ctx, d))
 		if g.tls != nil {
 			f.Checks = append(f.Checks, check("Certificate", doctor.Certificate(g.tls.Expires(), time.Now())))
 		}

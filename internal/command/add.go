@@ -45,7 +45,9 @@ func (c addCmd) Run(a *session) error {
 	if err != nil {
 		return err
 	}
-	opt := importexport.AddOptions{Info: c.info(), As: c.As, ID: c.ID, DryRun: c.DryRun, SkipUnreadable: c.SkipUnreadable, Strict: c.Strict, Sources: roots}
+	opt := importexport.AddOptions{
+		Info: c.info(), As: c.As, ID: c.ID, DryRun: c.DryRun, SkipUnreadable: c.SkipUnreadable, Strict: c.Strict, Sources: roots,
+	}
 	opt.Info.Branch, opt.Info.Class = c.Branch, c.Class
 	return runAdd(a.console, d, c.Paths, opt, c.JSON)
 }

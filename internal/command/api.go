@@ -30,7 +30,9 @@ func (a *session) api(f serverFlags, opt depot.Options, fn func(*client.API) err
 }
 
 // apiWith is api that also prepares the opened depot and the configuration of its API.
-func (a *session) apiWith(f serverFlags, opt depot.Options, prepare func(*depot.Depot, *web.Config) error, fn func(*client.API) error) error {
+func (a *session) apiWith(
+	f serverFlags, opt depot.Options, prepare func(*depot.Depot, *web.Config) error, fn func(*client.API) error,
+) error {
 	if f.Server != "" {
 		c, err := f.client()
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/term"
 )
@@ -61,7 +62,8 @@ func (c auditCmd) print(a *console, logs []iter.Seq2[auth.Event, error]) error {
 	n := 0
 	for e, err := range auth.MergeAudits(logs) {
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, auth.ErrArchive), err != nil && c.Server != "" && !errors.Is(err, errDamaged):
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, auth.ErrArchive),
+			err != nil && c.Server != "" && !errors.Is(err, client.ErrDamagedRecords):
 			return err
 		case err != nil:
 			fmt.Fprintln(a.stderr, "symdepot:", term.Printable(err.Error()))
@@ -78,8 +80,10 @@ func (c auditCmd) print(a *console, logs []iter.Seq2[auth.Event, error]) error {
 		if e.Action != auth.ActionRead {
 			protocol = e.Action
 		}
-		row := []string{e.Time.Local().Format(time.RFC3339), e.Who, string(e.Method), e.Remote, protocol, strconv.Itoa(e.Status), term.Size(e.Bytes),
-			strings.Join(e.Products, ", "), e.Name, e.ID}
+		row := []string{
+			e.Time.Local().Format(time.RFC3339), e.Who, string(e.Method), e.Remote, protocol, strconv.Itoa(e.Status),
+			term.Size(e.Bytes), strings.Join(e.Products, ", "), e.Name, e.ID,
+		}
 		if len(logs) > 1 {
 			row = append(row, e.Node)
 		}
@@ -101,7 +105,7 @@ func (c auditCmd) logs(a *session, f auth.AuditFilter) (logs []iter.Seq2[auth.Ev
 			return nil, done, term.UsageError("--server excludes files, --file, --config and --stored")
 		}
 		s, err := c.client()
-		return []iter.Seq2[auth.Event, error]{ofServer(a.ctx, s, f)}, done, err
+		return []iter.Seq2[auth.Event, error]{s.AuditEvents(a.ctx, f)}, done, err
 	}
 	switch {
 	case len(c.Files) > 0 && (c.File != "" || c.Config != ""):
@@ -111,7 +115,8 @@ func (c auditCmd) logs(a *session, f auth.AuditFilter) (logs []iter.Seq2[auth.Ev
 	case len(files) == 0 && !c.Stored:
 		conf, err := a.config(c.Config)
 		if err == nil && conf.Auth.Audit.File == "" {
-			err = term.UsageError("the configuration has no auth.audit.file; name the file that the server has as --audit-file with --file, or the server's configuration with --config")
+			err = term.UsageError("the configuration has no auth.audit.file; " +
+				"name the file that the server has as --audit-file with --file, or the server's configuration with --config")
 		}
 		if err != nil {
 			return nil, done, err

@@ -77,7 +77,9 @@ func (c bundleCmd) Run(a *session) error {
 		return err
 	}
 	if c.JSON {
-		err = term.NewJSONLines(a.stdout).Write(map[string]any{"files": result.Files, "bytes": result.Bytes, "missing": opt.Missing, "bad_lines": l.Bad, "signed": key != nil})
+		err = term.NewJSONLines(a.stdout).Write(map[string]any{
+			"files": result.Files, "bytes": result.Bytes, "missing": opt.Missing, "bad_lines": l.Bad, "signed": key != nil,
+		})
 	} else {
 		if !c.empty() {
 			printMissing(a.console, &report, l.Bad)

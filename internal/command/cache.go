@@ -99,7 +99,8 @@ func (c cacheListCmd) Run(a *session) error {
 				return err
 			}
 		} else {
-			t.Row(f.Fetched.Local().Format("2006-01-02 15:04"), f.Used.Local().Format("2006-01-02 15:04"), term.Size(f.Size), term.Printable(f.Source), term.Printable(f.Name), term.Printable(f.URL))
+			fetched, used := f.Fetched.Local().Format("2006-01-02 15:04"), f.Used.Local().Format("2006-01-02 15:04")
+			t.Row(fetched, used, term.Size(f.Size), term.Printable(f.Source), term.Printable(f.Name), term.Printable(f.URL))
 		}
 		if c.Limit > 0 && n == c.Limit {
 			break

@@ -52,7 +52,8 @@ func (c coldInspectCmd) inspect(path string) (coldReport, error) {
 	}
 	p, err := cold.Inspect(f, st.Size())
 	if errors.Is(err, cold.ErrDamaged) && !startsAs(f, "SDC1") {
-		return coldReport{}, errors.New("this is a plain file, not a cold one; symdepot find --json prints the SHA-256 of cold files as sha256 under cold")
+		return coldReport{}, errors.New("this is a plain file, not a cold one; " +
+			"symdepot find --json prints the SHA-256 of cold files as sha256 under cold")
 	}
 	if err != nil {
 		return coldReport{}, err

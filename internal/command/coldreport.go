@@ -28,10 +28,12 @@ type coldReport struct {
 }
 
 func (r coldReport) print(a *console) error {
-	fmt.Fprintf(a.stdout, "%s: %s, version %d, %s of %s (%.2f %%)\n", r.Path, r.Form, r.Version, term.Size(r.Bytes), term.Size(r.Size), 100*r.Share)
+	fmt.Fprintf(a.stdout, "%s: %s, version %d, %s of %s (%.2f %%)\n",
+		r.Path, r.Form, r.Version, term.Size(r.Bytes), term.Size(r.Size), 100*r.Share)
 	fmt.Fprintf(a.stdout, "  content %s\n", r.SHA256)
 	if r.BaseSHA256 != "" {
-		fmt.Fprintf(a.stdout, "  base    %s, %s, in %d units of 64 KiB, at most %d for a block\n", r.BaseSHA256, term.Size(r.BaseSize), r.Units, r.Most)
+		fmt.Fprintf(a.stdout, "  base    %s, %s, in %d units of 64 KiB, at most %d for a block\n",
+			r.BaseSHA256, term.Size(r.BaseSize), r.Units, r.Most)
 	}
 	for _, kind := range []string{"plain", "delta", "copy", "zero"} {
 		if n := r.Blocks[kind]; n > 0 {
@@ -43,7 +45,8 @@ func (r coldReport) print(a *console) error {
 	}
 	t := term.NewTable(a.stdout, "BLOCK", "KIND", "FRAME", "CONTROLS", "DIFFERENCES", "RANGES", "UNITS")
 	for i, b := range r.Each {
-		t.Row(strconv.Itoa(i), b.Kind, term.Size(b.Frame), term.Size(b.Controls), term.Size(b.Diffs), strconv.Itoa(b.Ranges), strconv.FormatInt(b.Units, 10))
+		t.Row(strconv.Itoa(i), b.Kind, term.Size(b.Frame), term.Size(b.Controls), term.Size(b.Diffs),
+			strconv.Itoa(b.Ranges), strconv.FormatInt(b.Units, 10))
 	}
 	return t.Flush()
 }

@@ -113,7 +113,8 @@ func (c backupCmd) Run(a *session) error {
 		opt.Verify = c.Verify
 		return d.Backup(a.ctx, c.To, opt)
 	}, func(b depot.BackedUp) {
-		fmt.Fprintf(a.stdout, "backed up %s to %s: %s, %s, %s; %s (%s) copied in this run\n", d.Name(), b.To, term.Count(b.Transactions, "transaction"),
+		fmt.Fprintf(a.stdout, "backed up %s to %s: %s, %s, %s; %s (%s) copied in this run\n",
+			d.Name(), b.To, term.Count(b.Transactions, "transaction"),
 			copiedContents(b), term.Size(b.Bytes), term.Count(b.Copied, "content"), term.Size(b.CopiedBytes))
 		if b.Removed > 0 {
 			fmt.Fprintf(a.stdout, "%s (%s) of earlier backups removed\n", term.Count(b.Removed, "content"), term.Size(b.RemovedBytes))
@@ -138,7 +139,8 @@ func (c restoreCmd) Run(a *session) error {
 		opt.Replace, opt.Incomplete = c.Replace, c.Incomplete
 		return depot.Restore(a.ctx, c.From, where, opt)
 	}, func(b depot.BackedUp) {
-		fmt.Fprintf(a.stdout, "restored %s from the backup of %s: %s, %s, %s; %s (%s) copied\n", b.To, b.Taken.Local().Format(time.DateTime), term.Count(b.Transactions, "transaction"),
+		fmt.Fprintf(a.stdout, "restored %s from the backup of %s: %s, %s, %s; %s (%s) copied\n",
+			b.To, b.Taken.Local().Format(time.DateTime), term.Count(b.Transactions, "transaction"),
 			copiedContents(b), term.Size(b.Bytes), term.Count(b.Copied, "content"), term.Size(b.CopiedBytes))
 	})
 }
@@ -153,7 +155,9 @@ func copiedContents(b depot.BackedUp) string {
 }
 
 // copyDepot runs a backup or a restoration with its progress and its output.
-func (a *console) copyDepot(what string, asJSON bool, run func(depot.CopyOptions) (depot.BackedUp, error), printed func(depot.BackedUp)) error {
+func (a *console) copyDepot(
+	what string, asJSON bool, run func(depot.CopyOptions) (depot.BackedUp, error), printed func(depot.BackedUp),
+) error {
 	out := term.NewJSONLines(a.stdout)
 	var p *term.Progress
 	b, err := run(depot.CopyOptions{

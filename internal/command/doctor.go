@@ -36,7 +36,10 @@ func (c doctorCmd) Run(a *session) error {
 
 // doctorCase says what is examined.
 func (a *session) doctorCase(configFile string) doctor.Case {
-	return doctor.Case{ConfigFile: config.Find(configFile, os.Getenv), Getenv: os.Getenv, DepotDir: a.site.Depot, Blobs: a.site.Blobs, Version: a.opt.version()}
+	return doctor.Case{
+		ConfigFile: config.Find(configFile, os.Getenv), Getenv: os.Getenv,
+		DepotDir: a.site.Depot, Blobs: a.site.Blobs, Version: a.opt.version(),
+	}
 }
 
 func printFindings(a *console, asJSON bool, list []doctor.Finding) error {

@@ -127,7 +127,10 @@ func (c exportCmd) print(a *console, r *importexport.ExportResult, lines term.JS
 			Shadowed     int64              `json:"shadowed"`
 			Collisions   int64              `json:"collisions"`
 			Failed       int64              `json:"failed"`
-		}{"done", c.DryRun, r.Transactions, r.Before, r.Written, r.Same, r.Plain, r.Replaced, r.LeftOut, r.LeftOutKinds, r.Shadowed, r.Collisions, r.Failed})
+		}{
+			"done", c.DryRun, r.Transactions, r.Before, r.Written, r.Same, r.Plain, r.Replaced,
+			r.LeftOut, r.LeftOutKinds, r.Shadowed, r.Collisions, r.Failed,
+		})
 	}
 	word := "exported"
 	if c.DryRun {
@@ -167,7 +170,8 @@ func (c exportCmd) print(a *console, r *importexport.ExportResult, lines term.JS
 func (c exportCmd) printOmitted(r *importexport.ExportResult) string {
 	kinds := slices.Sorted(maps.Keys(r.LeftOutKinds))
 	text := strings.Join(kinds, ", ")
-	if l, _ := layout.ByName(c.Layout); l.Records() == layout.SymStoreRecords && !c.All && slices.ContainsFunc(kinds, func(k string) bool { return k == "elf" || k == "macho" || k == "wasm" }) {
+	noWindows := func(kind string) bool { return kind == "elf" || kind == "macho" || kind == "wasm" }
+	if l, _ := layout.ByName(c.Layout); l.Records() == layout.SymStoreRecords && !c.All && slices.ContainsFunc(kinds, noWindows) {
 		return text + "; --all writes ELF, Mach-O and WASM files too"
 	}
 	return text + "; the layout has no path for them"

@@ -153,9 +153,13 @@ func (c importCmd) importBundle(a *session) error {
 	}
 	a.warn(r.Warnings())
 	if c.JSON {
-		return term.NewJSONLines(a.stdout).Write(map[string]int{"files": r.Files, "before": r.Before, "transactions": r.Transactions, "missing": len(b.Manifest.Missing), "refused": len(r.Refused)})
+		return term.NewJSONLines(a.stdout).Write(map[string]int{
+			"files": r.Files, "before": r.Before, "transactions": r.Transactions,
+			"missing": len(b.Manifest.Missing), "refused": len(r.Refused),
+		})
 	}
-	fmt.Fprintf(a.stdout, "imported %s in %s; %d were imported before\n", term.Count(int64(r.Files), "file"), term.Count(int64(r.Transactions), "transaction"), r.Before)
+	fmt.Fprintf(a.stdout, "imported %s in %s; %d were imported before\n",
+		term.Count(int64(r.Files), "file"), term.Count(int64(r.Transactions), "transaction"), r.Before)
 	if n := len(b.Manifest.Missing); n > 0 {
 		fmt.Fprintf(a.stdout, "%s had not been found when the bundle was made\n", term.Count(int64(n), "wanted file"))
 	}

@@ -49,7 +49,8 @@ func (c jobsListCmd) Run(a *session) error {
 	if err != nil {
 		return err
 	}
-	lines, t := term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "JOB", "STATE", "WHAT", "KEY", "TRIES", "AGE", "TOOK", "WORKER", "OUTCOME")
+	lines := term.NewJSONLines(a.stdout)
+	t := term.NewTable(a.stdout, "JOB", "STATE", "WHAT", "KEY", "TRIES", "AGE", "TOOK", "WORKER", "OUTCOME")
 	now := a.now()
 	for _, j := range list {
 		if c.JSON {
@@ -109,13 +110,15 @@ func (c jobsStatsCmd) Run(a *session) error {
 			}
 			continue
 		}
-		fmt.Fprintf(a.stdout, "%s: %d queued, %d of them delayed; %d running, %d of them with an expired lease\n", s.Kind, s.Queued, s.Delayed, s.Running, s.Lost)
+		fmt.Fprintf(a.stdout, "%s: %d queued, %d of them delayed; %d running, %d of them with an expired lease\n",
+			s.Kind, s.Queued, s.Delayed, s.Running, s.Lost)
 		if !s.Oldest.IsZero() {
 			fmt.Fprintf(a.stdout, "the oldest has waited since %s\n", s.Oldest.Local().Format("2006-01-02 15:04:05"))
 		}
 		t := term.NewTable(a.stdout, "ENDED", "OUTCOME", "JOBS", "MEAN TIME", "LONGEST")
 		for _, o := range s.Outcomes {
-			t.Row(o.State.String(), o.Class, strconv.FormatInt(o.Jobs, 10), (o.Total / time.Duration(max(o.Jobs, 1))).Round(time.Millisecond).String(), o.Longest.Round(time.Millisecond).String())
+			mean := (o.Total / time.Duration(max(o.Jobs, 1))).Round(time.Millisecond)
+			t.Row(o.State.String(), o.Class, strconv.FormatInt(o.Jobs, 10), mean.String(), o.Longest.Round(time.Millisecond).String())
 		}
 		if err := t.Flush(); err != nil {
 			return err

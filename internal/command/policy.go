@@ -54,7 +54,8 @@ type policySetCmd struct {
 
 // Run sets the policy.
 func (c policySetCmd) Run(a *session) error {
-	rules := retention.Rules{KeepLast: c.KeepLast, KeepWithin: c.KeepWithin + term.Duration(c.KeepDays)*term.Duration(24*time.Hour), KeepUsed: c.KeepUsed}
+	within := c.KeepWithin + term.Duration(c.KeepDays)*term.Duration(24*time.Hour)
+	rules := retention.Rules{KeepLast: c.KeepLast, KeepWithin: within, KeepUsed: c.KeepUsed}
 	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
 		before, file := int64(-1), c.File
 		var text []byte

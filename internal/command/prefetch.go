@@ -53,7 +53,8 @@ func (c prefetchCmd) Run(a *session) error {
 	}
 	switch {
 	case report.Counts[want.Failed] > 0 || len(l.Bad) > 0:
-		return fmt.Errorf("%s failed, %s could not be read", term.Count(report.Counts[want.Failed], "file"), term.Count(int64(len(l.Bad)), "line"))
+		return fmt.Errorf("%s failed, %s could not be read",
+			term.Count(report.Counts[want.Failed], "file"), term.Count(int64(len(l.Bad)), "line"))
 	case report.Counts[want.Missing] > 0:
 		return term.ErrNegative
 	}

@@ -48,7 +48,10 @@ func (c pushCmd) Run(a *session) error {
 		err = errors.Join(err, ci.Done(log, c.EnvFile, r))
 	}
 	code := exitCode(err)
-	for is, exit := range map[error]int{client.ErrCredentials: 5, client.ErrTooLarge: 6, client.ErrUnreachable: 7, client.ErrPartial: 8, client.ErrNothing: ExitNo} {
+	for is, exit := range map[error]int{
+		client.ErrCredentials: ExitCredentials, client.ErrTooLarge: 6, client.ErrUnreachable: ExitUnreachable,
+		client.ErrPartial: 8, client.ErrNothing: ExitNo,
+	} {
 		if errors.Is(err, is) {
 			code = exit
 		}
@@ -87,8 +90,10 @@ func (c pushCmd) push(a *console, ci client.CI) (r client.PushResult, err error)
 		return r, err
 	}
 	r, err = p.Do(a.ctx, client.PushOptions{
-		PushSpec: ci.Spec(wire.PushSpec{Product: c.Product, Version: c.Version, Branch: c.Branch, Class: c.Class, Comment: c.Comment, Key: c.Key, Join: c.Open}, c.Paths),
-		OwnKey:   c.Key == "", Open: c.Open, Stage: c.Stage, Commit: c.Commit, ExpectFiles: c.ExpectFiles, Paths: c.Paths,
+		PushSpec: ci.Spec(wire.PushSpec{
+			Product: c.Product, Version: c.Version, Branch: c.Branch, Class: c.Class, Comment: c.Comment, Key: c.Key, Join: c.Open,
+		}, c.Paths),
+		OwnKey: c.Key == "", Open: c.Open, Stage: c.Stage, Commit: c.Commit, ExpectFiles: c.ExpectFiles, Paths: c.Paths,
 		Partial: c.Partial, Anew: c.Anew, Needs: c.Needs, SkipUnreadable: c.SkipUnreadable, Strict: c.Strict, Sources: roots,
 	})
 	bar.Done()

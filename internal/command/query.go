@@ -228,8 +228,9 @@ func (c showCmd) Run(a *session) error {
 		if s.Host != "" {
 			by += " on " + term.Printable(s.Host)
 		}
-		fmt.Fprintf(w, "transaction %d\n  time     %s\n  product  %s\n  version  %s\n  comment  %s\n  by       %s\n  objects  %d, %s\n", s.Transaction.Transaction,
-			s.Time.Local().Format(time.RFC3339), term.Printable(s.Product), term.Printable(s.Version), term.Printable(s.Comment), by, s.Objects, term.Size(s.Bytes))
+		fmt.Fprintf(w, "transaction %d\n  time     %s\n  product  %s\n  version  %s\n  comment  %s\n  by       %s\n  objects  %d, %s\n",
+			s.Transaction.Transaction, s.Time.Local().Format(time.RFC3339), term.Printable(s.Product), term.Printable(s.Version),
+			term.Printable(s.Comment), by, s.Objects, term.Size(s.Bytes))
 		if o := s.Origin; o != nil {
 			fmt.Fprintf(w, "  origin   %s of %s\n", term.Printable(o.Number), term.Printable(o.Store))
 		}

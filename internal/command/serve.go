@@ -49,11 +49,13 @@ type serveCmd struct {
 
 // symCacheFlags are the flags for Windows Performance Analyzer.
 type symCacheFlags struct {
-	SymcacheDir      []string       `name:"symcache-dir" help:"${sym_cache_symcache_dir}" placeholder:"DIR" sep:"none"`
-	SymcacheStore    string         `name:"symcache-store" help:"${sym_cache_symcache_store}" placeholder:"DIR"`
-	SymcacheWait     *term.Duration `name:"symcache-wait" help:"${sym_cache_symcache_wait}" placeholder:"TIME"`
-	SymcacheAge      string         `name:"symcache-age" help:"${sym_cache_symcache_age}" enum:",decimal,auto" default:"" placeholder:"decimal|auto"`
-	SymcacheRedirect bool           `name:"symcache-redirect" help:"Answer such requests with a 302 redirect to a signed address."`
+	SymcacheDir   []string       `name:"symcache-dir" help:"${sym_cache_symcache_dir}" placeholder:"DIR" sep:"none"`
+	SymcacheStore string         `name:"symcache-store" help:"${sym_cache_symcache_store}" placeholder:"DIR"`
+	SymcacheWait  *term.Duration `name:"symcache-wait" help:"${sym_cache_symcache_wait}" placeholder:"TIME"`
+
+	SymcacheAge string `name:"symcache-age" help:"${sym_cache_symcache_age}" enum:",decimal,auto" default:"" placeholder:"decimal|auto"`
+
+	SymcacheRedirect bool `name:"symcache-redirect" help:"Answer such requests with a 302 redirect to a signed address."`
 }
 
 // Run serves until it is interrupted.

@@ -64,7 +64,9 @@ func (c serviceInstallCmd) Run(a *session, ctx *kong.Context, all *serviceCmd) e
 	if err := winservice.Install(all.Name, args); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.stdout, "The service %s is installed.\nConfiguration: %s\nLog: %s\nStart it with: symdepot service start\n", all.Name, file, filepath.Join(dir, "log", "symdepot.log"))
+	log := filepath.Join(dir, "log", "symdepot.log")
+	_, err = fmt.Fprintf(a.stdout, "The service %s is installed.\nConfiguration: %s\nLog: %s\nStart it with: symdepot service start\n",
+		all.Name, file, log)
 	return err
 }
 

@@ -27,7 +27,8 @@ func (c supportBundleCmd) Run(a *session) error {
 		return err
 	}
 	if patient.Config == nil {
-		fmt.Fprintln(a.stderr, "symdepot: the configuration cannot be used, so the file has little more than why; name the right one with --config")
+		fmt.Fprintln(a.stderr, "symdepot: the configuration cannot be used, so the file has little more than why; "+
+			"name the right one with --config")
 	}
 	f, err := os.OpenFile(c.Output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {

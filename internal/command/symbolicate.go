@@ -81,7 +81,8 @@ func (c lookupCmd) places(a *session) error {
 	var list []symbolicate.Printed
 	if c.Server != "" {
 		var answer symbolicate.V5Answer
-		err = client.Symbolicate(a.ctx, c.Server, c.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor, symbolicate.V5Request(places), &answer)
+		clientFor := upstream.NewDialer(upstream.DialerOptions{}).ClientFor
+		err = client.Symbolicate(a.ctx, c.Server, c.TokenFile, os.Getenv, clientFor, symbolicate.V5Request(places), &answer)
 		if err == nil {
 			list, err = symbolicate.PrintedOf(places, answer)
 		}

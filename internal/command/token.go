@@ -64,61 +64,20 @@ func (c tokenNewCmd) Run(a *session) error {
 	if err := app.TokensOf(d).PutToken(a.ctx, row); err != nil {
 		return err
 	}
-	line := newTokenLine(row, a.now())
+	line := report.NewToken(row, a.now())
 	line.Token = secret
 	return c.print(a.console, line)
 }
 
 // print prints a new token, once.
-func (c tokenNewCmd) print(a *console, line tokenLine) error {
+func (c tokenNewCmd) print(a *console, line report.Token) error {
 	if c.JSON {
 		return term.NewJSONLines(a.stdout).Write(line)
 	}
-	fmt.Fprintf(a.stderr, "Token %s (%s). It is shown only once; `symdepot token revoke %s` revokes it.\n", line.ID, term.Printable(line.Name), line.ID)
+	fmt.Fprintf(a.stderr, "Token %s (%s). It is shown only once; `symdepot token revoke %s` revokes it.\n",
+		line.ID, term.Printable(line.Name), line.ID)
 	_, err := fmt.Fprintln(a.stdout, line.Token)
 	return err
-}
-
-// tokenLine is a token as JSON.
-type tokenLine struct {
-	ID        string     `json:"id"`
-	Token     string     `json:"token,omitempty"` // only when it is made
-	Name      string     `json:"name"`
-	Scopes    []string   `json:"scopes"`
-	Products  []string   `json:"products"` // null is all
-	State     string     `json:"state"`
-	Created   time.Time  `json:"created"`
-	CreatedBy string     `json:"created_by"`
-	Expires   *time.Time `json:"expires"`
-	LastUsed  *time.Time `json:"last_used"`
-	Revoked   *time.Time `json:"revoked"`
-
-	Uploads *auth.Uploads `json:"uploads,omitempty"` // how they are filed
-}
-
-// inSeconds returns a time as tokenLine has it.
-func inSeconds(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	u := t.UTC().Truncate(time.Second)
-	return &u
-}
-
-func newTokenLine(t auth.TokenRow, now time.Time) tokenLine {
-	at := inSeconds
-	l := tokenLine{ID: t.ID, Name: t.Name, Scopes: t.Scopes, Products: t.Products, State: "valid", Created: *at(t.Created), CreatedBy: t.CreatedBy,
-		Expires: at(t.Expires), LastUsed: at(t.LastUsed), Revoked: at(t.Revoked)}
-	if u := t.UploadDefaults(); u != (auth.Uploads{}) {
-		l.Uploads = &u
-	}
-	switch {
-	case !t.Revoked.IsZero():
-		l.State = "revoked"
-	case !t.Expires.IsZero() && !now.Before(t.Expires):
-		l.State = "expired"
-	}
-	return l
 }
 
 type tokenListCmd struct {
@@ -135,10 +94,11 @@ func (c tokenListCmd) Run(a *session) error {
 	}
 	if c.MadeBy != "" {
 		if list = madeBy(list, c.MadeBy); len(list) == 0 {
-			return a.nothing("there are no tokens that " + c.MadeBy + " made; names are compared exactly, and symdepot token list --json shows the makers")
+			return a.nothing("there are no tokens that " + c.MadeBy + " made; " + exactNames)
 		}
 	}
-	lines, t := term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "ID", "STATE", "SCOPES", "PRODUCTS", "CREATED", "EXPIRES", "LAST USED", "NAME")
+	lines := term.NewJSONLines(a.stdout)
+	t := term.NewTable(a.stdout, "ID", "STATE", "SCOPES", "PRODUCTS", "CREATED", "EXPIRES", "LAST USED", "NAME")
 	day := func(t *time.Time, none string) string {
 		if t == nil {
 			return none
@@ -156,7 +116,8 @@ func (c tokenListCmd) Run(a *session) error {
 		if l.Products != nil {
 			products = strings.Join(l.Products, ", ")
 		}
-		t.Row(l.ID, l.State, strings.Join(l.Scopes, ", "), products, day(&l.Created, ""), day(l.Expires, "never"), day(l.LastUsed, "never"), l.Name)
+		t.Row(l.ID, l.State, strings.Join(l.Scopes, ", "), products,
+			day(&l.Created, ""), day(l.Expires, "never"), day(l.LastUsed, "never"), l.Name)
 	}
 	if len(list) == 0 {
 		return a.nothing("there are no tokens; make one: symdepot token new --name NAME")
@@ -164,24 +125,27 @@ func (c tokenListCmd) Run(a *session) error {
 	return t.Flush()
 }
 
+// exactNames says how --made-by finds tokens.
+const exactNames = "names are compared exactly, and symdepot token list --json shows the makers"
+
 // madeBy returns the tokens of a principal: those that it made, and those that these made.
-func madeBy(list []tokenLine, principal string) []tokenLine {
+func madeBy(list []report.Token, principal string) []report.Token {
 	makers := make(map[string]string, len(list))
 	for _, l := range list {
 		makers[l.ID] = l.CreatedBy
 	}
-	return slices.DeleteFunc(list, func(l tokenLine) bool { return !auth.MadeBy(makers, l.ID, principal) })
+	return slices.DeleteFunc(list, func(l report.Token) bool { return !auth.MadeBy(makers, l.ID, principal) })
 }
 
 // tokens returns the tokens of the server or the depot, the oldest first.
-func (c tokenListCmd) tokens(a *session) (list []tokenLine, err error) {
+func (c tokenListCmd) tokens(a *session) (list []report.Token, err error) {
 	if c.Server != "" {
 		s, err := c.client()
 		if err != nil {
 			return nil, err
 		}
 		err = s.Tokens(a.ctx, func(t wire.TokenInfo) error {
-			list = append(list, lineOf(t))
+			list = append(list, report.TokenOf(t))
 			return nil
 		})
 		return list, err
@@ -193,7 +157,7 @@ func (c tokenListCmd) tokens(a *session) (list []tokenLine, err error) {
 	defer d.Close()
 	rows, err := app.TokensOf(d).List(a.ctx)
 	for _, row := range rows {
-		list = append(list, newTokenLine(row, a.now()))
+		list = append(list, report.NewToken(row, a.now()))
 	}
 	return list, err
 }
@@ -220,7 +184,7 @@ func (c tokenRevokeCmd) Run(a *session) error {
 			}
 		}
 		if len(c.ID) == 0 {
-			return a.nothing("there are no tokens that " + c.MadeBy + " made and that are not revoked yet; names are compared exactly, and symdepot token list --json shows the makers")
+			return a.nothing("there are no tokens that " + c.MadeBy + " made and that are not revoked yet; " + exactNames)
 		}
 	}
 	revoke, done, err := c.revoker(a)
@@ -255,4 +219,26 @@ func (c tokenRevokeCmd) revoker(a *session) (revoke func(id string) error, done 
 	}
 	d, err := a.open(depot.Options{MustExist: true})
 	return func(id string) error { return app.TokensOf(d).Revoke(a.ctx, id) }, func() { _ = d.Close() }, err
+}
+
+// atServer makes a token of a server.
+func (c tokenNewCmd) atServer(a *session, spec auth.TokenSpec) error {
+	s, err := c.client()
+	if err != nil {
+		return err
+	}
+	q := wire.TokenSpec{Name: spec.Name, Scopes: spec.Scopes, Products: spec.Products}
+	if spec.Lifetime > 0 {
+		q.Expires = a.now().Add(spec.Lifetime)
+	}
+	if u := spec.Uploads; u != (auth.Uploads{}) {
+		q.Uploads = &wire.TokenUploads{Product: u.Product, Version: u.Version, Branch: u.Branch, Class: u.Class}
+	}
+	t, err := s.MakeToken(a.ctx, q)
+	if err != nil {
+		return err
+	}
+	line := report.TokenOf(t)
+	line.Token = t.Token
+	return c.print(a.console, line)
 }

@@ -78,6 +78,7 @@ func (c watchCmd) Run(a *session) error {
 
 // report prints what a scan has done.
 func (c watchCmd) report(a *console, s watch.ScanStats) error {
-	return a.print(c.JSON, s, "%s in %s: %s read (%s), %s, %d gone, %d left out, %s\n", term.Count(s.Files, "file"), term.Count(s.Folders, "folder"),
-		term.Count(s.Read, "file"), term.Size(s.Bytes), term.Count(s.Objects, "object"), s.Gone, s.LeftOut+s.Unlisted, s.Took.Round(time.Millisecond))
+	return a.print(c.JSON, s, "%s in %s: %s read (%s), %s, %d gone, %d left out, %s\n",
+		term.Count(s.Files, "file"), term.Count(s.Folders, "folder"), term.Count(s.Read, "file"), term.Size(s.Bytes),
+		term.Count(s.Objects, "object"), s.Gone, s.LeftOut+s.Unlisted, s.Took.Round(time.Millisecond))
 }

@@ -31,7 +31,8 @@ func (c whyCmd) Run(a *session) error {
 		return err
 	}
 	if !complete {
-		fmt.Fprintf(a.stderr, "symdepot: only the first %s of the log and the first %d requests in it are read\n", term.Size(userquery.MaxLog), userquery.MaxAsks)
+		fmt.Fprintf(a.stderr, "symdepot: only the first %s of the log and the first %d requests in it are read\n",
+			term.Size(userquery.MaxLog), userquery.MaxAsks)
 	}
 	if len(list) == 0 {
 		return a.nothing("there is no request in it for a symbol file")
