@@ -326,7 +326,7 @@ func (c *checker) readLines() {
 // readDirs reads the folders of all keys.
 func (c *checker) readDirs(ctx context.Context) error {
 	tiers := c.s.Tiers()
-	err := c.s.eachKeyDir(tiers, func(name, _, dir string) error {
+	err := eachKeyDir(&c.s.disk, tiers, func(name, _, dir string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -640,7 +640,7 @@ func (c *checker) placeholderLine(id ID) string {
 // contents reads all stored files.
 func (c *checker) contents(ctx context.Context) error {
 	n := 0
-	return c.s.eachKeyDir(c.s.Tiers(), func(name, key, dir string) error {
+	return eachKeyDir(&c.s.disk, c.s.Tiers(), func(name, key, dir string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -655,7 +655,7 @@ func (c *checker) contents(ctx context.Context) error {
 			if leaf == "" || c.bad[leaf] != "" || c.defers(name, key, leaf) {
 				continue
 			}
-			kind, err := c.s.verify(leaf, name, key)
+			kind, err := verify(&c.s.disk, leaf, name, key)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // deleted during the check
 			}

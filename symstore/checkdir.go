@@ -92,7 +92,7 @@ func (c *checker) missingRefs(k *keyDir, refs []Ref, claims []*claim) []Ref {
 			c.add(Finding{Kind: FileLost, ID: cl.id, Path: k.dir, Detail: "the folder holds no file", Mendable: true})
 			continue
 		}
-		r := Ref{ID: cl.id, Pointer: cl.pointer, Path: cl.entry.Source, Type: c.s.typeOfStored(k)}
+		r := Ref{ID: cl.id, Pointer: cl.pointer, Path: cl.entry.Source, Type: typeOfStored(&c.s.disk, k)}
 		r.Compressed = !r.Pointer && k.leaf(k.name) == ""
 		at, _ := slices.BinarySearchFunc(refs, r, func(a, b Ref) int { return int(int64(a.ID) - int64(b.ID)) })
 		refs = slices.Insert(refs, at, r)
@@ -255,7 +255,7 @@ func (c *checker) lostClaims() {
 }
 
 // typeOfStored returns the type of a stored file, for a new line of refs.ptr.
-func (d *disk) typeOfStored(k *keyDir) Type {
+func typeOfStored(d *disk, k *keyDir) Type {
 	for _, r := range k.refs {
 		if r.Type != "" {
 			return r.Type
@@ -283,7 +283,7 @@ func (d *disk) typeOfStored(k *keyDir) Type {
 
 // verify reads a stored file. The kind is empty if the content is right, or if
 // err is not about the content.
-func (d *disk) verify(leaf, name, key string) (FindingKind, error) {
+func verify(d *disk, leaf, name, key string) (FindingKind, error) {
 	f, err := d.openRegular(leaf)
 	if err != nil {
 		return "", err

@@ -121,7 +121,7 @@ func (s *Store) convert(ctx context.Context, l *lock, c conversion, progress fun
 		from = Two
 	}
 	n := 0
-	err := s.eachKeyDir(from, func(name, key, dir string) error {
+	err := eachKeyDir(&s.disk, from, func(name, key, dir string) error {
 		if err := s.checkStep(ctx, l, "drop "+dir); err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (s *Store) createDirs(ctx context.Context, l *lock, c conversion, progress 
 	g := s.tree.NewGroup()
 	defer g.Abort()
 	n := 0
-	err := s.eachKeyDir(from, func(name, key, dir string) error {
+	err := eachKeyDir(&s.disk, from, func(name, key, dir string) error {
 		if err := s.checkStep(ctx, l, "spread "+dir); err != nil {
 			return err
 		}
@@ -182,7 +182,7 @@ func (s *Store) createDirs(ctx context.Context, l *lock, c conversion, progress 
 				return wrapError(err)
 			}
 			s.removeEmpty(path.Dir(dir))
-		} else if err := s.linkDir(dir, target); err != nil {
+		} else if err := linkDir(&s.disk, dir, target); err != nil {
 			return err
 		}
 		for d := target; d != "."; d = path.Dir(d) {
@@ -201,7 +201,7 @@ func (s *Store) createDirs(ctx context.Context, l *lock, c conversion, progress 
 }
 
 // linkDir creates a folder with links to the files of another folder.
-func (d *disk) linkDir(from, to string) error {
+func linkDir(d *disk, from, to string) error {
 	if err := d.root.MkdirAll(to, 0o777); err != nil {
 		return wrapError(err)
 	}
@@ -212,7 +212,7 @@ func (d *disk) linkDir(from, to string) error {
 	for _, e := range entries {
 		a, b := path.Join(from, e.Name()), path.Join(to, e.Name())
 		if e.IsDir() {
-			if err := d.linkDir(a, b); err != nil {
+			if err := linkDir(d, a, b); err != nil {
 				return err
 			}
 			continue
@@ -250,7 +250,7 @@ func (d *disk) switchTiers(to Tiers) error {
 // eachKeyDir visits the key folders of a store with these tiers. During a
 // conversion folders of both kinds exist. ab/KEY is a key folder of one tier if it
 // holds the file ab or its records.
-func (d *disk) eachKeyDir(tiers Tiers, visit func(name, key, dir string) error) error {
+func eachKeyDir(d *disk, tiers Tiers, visit func(name, key, dir string) error) error {
 	tops, err := d.subdirs(".", 0)
 	if err != nil {
 		return err
@@ -273,7 +273,7 @@ func (d *disk) eachKeyDir(tiers Tiers, visit func(name, key, dir string) error) 
 			}
 			for _, key := range keys {
 				at := path.Join(dir, key)
-				is, err := d.isKeyDir(at, name)
+				is, err := isKeyDir(d, at, name)
 				if err != nil {
 					return err
 				}
@@ -289,7 +289,7 @@ func (d *disk) eachKeyDir(tiers Tiers, visit func(name, key, dir string) error) 
 }
 
 // isKeyDir reports whether a folder has a stored file of that name, or records.
-func (d *disk) isKeyDir(dir, name string) (bool, error) {
+func isKeyDir(d *disk, dir, name string) (bool, error) {
 	entries, err := d.readDir(dir)
 	for _, e := range entries {
 		switch leaf := symfile.Fold(e.Name()); {

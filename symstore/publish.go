@@ -210,7 +210,7 @@ func (a *adder) replaces(kd *keyDir, have string, it *item) error {
 	if err := a.hash(it); err != nil {
 		return wrapError(err)
 	}
-	same, err := a.s.storedIs(have, kd.name, it.sum)
+	same, err := storedIs(&a.s.disk, have, kd.name, it.sum)
 	if err != nil || same {
 		return err
 	}
@@ -219,7 +219,7 @@ func (a *adder) replaces(kd *keyDir, have string, it *item) error {
 
 // storedIs reports whether a stored file, plain or compressed, has a content of
 // this hash. A cabinet that cannot be decoded does not.
-func (d *disk) storedIs(leaf, name string, sum [32]byte) (bool, error) {
+func storedIs(d *disk, leaf, name string, sum [32]byte) (bool, error) {
 	f, err := d.openRegular(leaf)
 	if err != nil {
 		return false, err

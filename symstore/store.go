@@ -225,7 +225,7 @@ func (d *disk) guess(ctx context.Context) (Tiers, error) {
 		return Flat, err
 	}
 	for _, name := range dirs {
-		if ok, err := d.looksLikeName(name, name); ok || err != nil {
+		if ok, err := looksLikeName(d, name, name); ok || err != nil {
 			return One, err
 		}
 	}
@@ -241,7 +241,7 @@ func (d *disk) guess(ctx context.Context) (Tiers, error) {
 			if !strings.HasPrefix(strings.ToLower(name), strings.ToLower(strings.TrimRight(bucket, "."))) {
 				continue
 			}
-			if ok, err := d.looksLikeName(path.Join(bucket, name), name); ok || err != nil {
+			if ok, err := looksLikeName(d, path.Join(bucket, name), name); ok || err != nil {
 				return Two, err
 			}
 		}
@@ -254,7 +254,7 @@ func (d *disk) guess(ctx context.Context) (Tiers, error) {
 
 // looksLikeName reports whether dir has a key folder that holds a file called
 // name.
-func (d *disk) looksLikeName(dir, name string) (bool, error) {
+func looksLikeName(d *disk, dir, name string) (bool, error) {
 	keys, err := d.subdirs(dir, 8)
 	if err != nil {
 		return false, err

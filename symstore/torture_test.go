@@ -229,7 +229,7 @@ func TestProcesses(t *testing.T) {
 // checkOrder makes sure that lines stand in the order of their numbers.
 func checkOrder(t *testing.T, s *Store) {
 	t.Helper()
-	err := s.eachKeyDir(One, func(name, _, dir string) error {
+	err := eachKeyDir(&s.disk, One, func(name, _, dir string) error {
 		k, err := s.readKeyDir(dir, name)
 		if err != nil {
 			return err

@@ -247,7 +247,8 @@ func (s *auditScan) line(b []byte) {
 	if b = bytes.TrimSpace(b); len(b) == 0 {
 		return
 	}
-	if bytes.HasPrefix(b, []byte("{")) && bytes.HasSuffix(b, []byte("}")) && slices.ContainsFunc(s.words, func(w []byte) bool { return !bytes.Contains(b, w) }) {
+	lacks := func(w []byte) bool { return !bytes.Contains(b, w) }
+	if bytes.HasPrefix(b, []byte("{")) && bytes.HasSuffix(b, []byte("}")) && slices.ContainsFunc(s.words, lacks) {
 		return
 	}
 	var e Event

@@ -136,5 +136,6 @@ func (e *skewError) Error() string {
 	if d < 0 {
 		ahead, d = "behind", -d
 	}
-	return "the client's clock is " + d.Round(time.Second).String() + " " + ahead + " the server's; at most " + e.allowed.String() + " are allowed"
+	return "the client's clock is " + d.Round(time.Second).String() + " " + ahead + " the server's; at most " +
+		e.allowed.String() + " are allowed"
 }

@@ -102,7 +102,8 @@ func readAuthorization(v string) credential {
 }
 
 // whyNTLM says what to check when a Windows client has no Kerberos ticket.
-const whyNTLM = "the client fell back to NTLM, which is not supported: check that it uses the server's DNS name and that HTTP/name is registered for it (setspn -Q)"
+const whyNTLM = "the client fell back to NTLM, which is not supported: check that it uses the server's DNS name and " +
+	"that HTTP/name is registered for it (setspn -Q)"
 
 func readBasic(s string) credential {
 	if len(s) > maxBasic {

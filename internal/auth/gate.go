@@ -329,7 +329,10 @@ func (g *Gate) RightsOf(ctx context.Context, row *TokenRow) (Rights, error) {
 // failed turns an error into a response. The response to an invalid token in the
 // path equals that to a path that does not exist.
 func (g *Gate) failed(err error, id *Identity, path bool) *Challenge {
-	c := &Challenge{Status: http.StatusUnauthorized, Text: "credentials are required; make a token with: symdepot token new --name NAME", Reason: err.Error()}
+	c := &Challenge{
+		Status: http.StatusUnauthorized,
+		Text:   "credentials are required; make a token with: symdepot token new --name NAME", Reason: err.Error(),
+	}
 	switch {
 	case errors.Is(err, errStore), errors.Is(err, errBusy), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		c.Status, c.Text = http.StatusServiceUnavailable, "credentials cannot be checked now"

@@ -99,7 +99,8 @@ func openKeytab(cfg *Config, ends *endpoints, log *slog.Logger) (negotiator, err
 		return nil, err
 	}
 	if fi, err := os.Stat(path); err == nil && runtime.GOOS != "windows" && fi.Mode().Perm()&0o007 != 0 {
-		log.Warn("keytab: every user of this machine can read the keys and so impersonate every client", "file", path, "mode", fi.Mode().Perm().String())
+		log.Warn("keytab: every user of this machine can read the keys and so impersonate every client", "file", path, "mode",
+			fi.Mode().Perm().String())
 	}
 	return k, nil
 }
@@ -161,7 +162,8 @@ func parseKeytab(b []byte, service *types.PrincipalName) (kt *keytab.Keytab, war
 		return nil, "", errors.New("its keys have unknown encryption types; use AES keys")
 	case len(weak) > 0:
 		slices.Sort(weak)
-		warning = "weak keys are accepted: " + strings.Join(slices.Compact(weak), ", ") + "; give the account AES keys only and write the keytab again without these"
+		warning = "weak keys are accepted: " + strings.Join(slices.Compact(weak), ", ") +
+			"; give the account AES keys only and write the keytab again without these"
 	}
 	return kt, warning, nil
 }
@@ -306,7 +308,8 @@ func (k *krb5) open(ap *messages.APReq, remote string) error {
 	}
 	if err := ap.Ticket.DecryptEncPart(k.keys.get(), keys); err != nil {
 		if e, ok := errors.AsType[messages.KRBError](err); ok && e.ErrorCode == errorcode.KRB_AP_ERR_NOKEY {
-			return fmt.Errorf("the keytab has no key for %.100q in realm %.100q, version %d, kind %d: it may be older than the account's last password change",
+			return fmt.Errorf("the keytab has no key for %.100q in realm %.100q, version %d, kind %d: "+
+				"it may be older than the account's last password change",
 				keys.PrincipalNameString(), ap.Ticket.Realm, ap.Ticket.EncPart.KVNO, ap.Ticket.EncPart.EType)
 		}
 		return errors.New("the key in the keytab does not decrypt the ticket")
@@ -325,7 +328,8 @@ func (k *krb5) open(ap *messages.APReq, remote string) error {
 		return &skewError{d, k.skew}
 	}
 	if made.Before(k.started) {
-		return fmt.Errorf("the authenticator was made %s before this server started, so it may have been used already; the client must send a new one", k.started.Sub(made).Round(time.Second))
+		return fmt.Errorf("the authenticator was made %s before this server started, so it may have been used already; the "+
+			"client must send a new one", k.started.Sub(made).Round(time.Second))
 	}
 	start := part.StartTime
 	if start.IsZero() {
@@ -353,7 +357,8 @@ func principalName(part *messages.EncTicketPart) (string, error) {
 		return s == "" || strings.ContainsAny(s, `/@\`) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 	}
 	parts := part.CName.NameString
-	if len(parts) == 0 || slices.ContainsFunc(parts, odd) || part.CRealm == "" || strings.Contains(part.CRealm, "@") || checkName(part.CRealm) != nil {
+	if len(parts) == 0 || slices.ContainsFunc(parts, odd) || part.CRealm == "" || strings.Contains(part.CRealm, "@") ||
+		checkName(part.CRealm) != nil {
 		return "", errors.New("the client's name in the ticket has characters that are not accepted")
 	}
 	name := strings.Join(parts, "/") + "@" + part.CRealm
@@ -493,7 +498,8 @@ func (k *krb5) checkRealm(ap *messages.APReq) error {
 	case types.IsFlagSet(&part.Flags, flags.TransitedPolicyChecked):
 		return nil
 	default:
-		return fmt.Errorf("the ticket comes from realm %.100q, and its KDC did not check the transited realms; to accept it, add the realm to auth.negotiate.realms", part.CRealm)
+		return fmt.Errorf("the ticket comes from realm %.100q, and its KDC did not check the transited realms; to accept "+
+			"it, add the realm to auth.negotiate.realms", part.CRealm)
 	}
 	return fmt.Errorf("the ticket comes from realm %.100q, which auth.negotiate.realms does not list", part.CRealm)
 }

@@ -52,7 +52,8 @@ func (g *Gate) MakeFor(id *Identity, rights *Rights, spec TokenSpec, now time.Ti
 	case spec.Lifetime == 0:
 		row.Expires = now.Add(groupLife)
 	case spec.Lifetime > groupLife:
-		return "", TokenRow{}, &NotAllowedError{fmt.Sprintf("your rights come from a group, which the server cannot ask about later: the token may be valid for %d days at most", int(groupLife/(24*time.Hour)))}
+		return "", TokenRow{}, &NotAllowedError{fmt.Sprintf("your rights come from a group, "+
+			"which the server cannot ask about later: the token may be valid for %d days at most", int(groupLife/(24*time.Hour)))}
 	}
 	row.Facts, err = encodeFacts(tokenFacts{SIDs: g.policy.namedSIDs(id.SIDs), Groups: g.policy.namedGroups(id.Groups)})
 	return secret, row, err

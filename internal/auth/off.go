@@ -9,7 +9,8 @@ import (
 // nobody may do more. It needs no Close.
 func Everybody() *Gate {
 	return &Gate{
-		off: true, anonymous: Rights{Admitted: true, All: true}, log: slog.New(slog.DiscardHandler), now: time.Now, store: noStore{}, warned: map[string]time.Time{},
+		off: true, anonymous: Rights{Admitted: true, All: true}, log: slog.New(slog.DiscardHandler), now: time.Now,
+		store: noStore{}, warned: map[string]time.Time{},
 	}
 }
 

@@ -333,7 +333,8 @@ func matches(list []pattern, id *Identity) bool {
 func (p *Policy) namedFirst(groups []string, kind func(*pattern) bool, equal func(a, b string) bool) []string {
 	named := func(s string) bool {
 		match := func(q pattern) bool { return kind(&q) && equal(q.glob, s) }
-		return slices.ContainsFunc(p.openTo, match) || slices.ContainsFunc(p.grants, func(g grant) bool { return slices.ContainsFunc(g.who, match) })
+		granted := func(g grant) bool { return slices.ContainsFunc(g.who, match) }
+		return slices.ContainsFunc(p.openTo, match) || slices.ContainsFunc(p.grants, granted)
 	}
 	if len(groups) <= maxSignInGroups {
 		return groups

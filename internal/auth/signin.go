@@ -95,7 +95,10 @@ func (g *Gate) SignInPassword(r *http.Request, user, password string) (SignIn, *
 // SignInTicket begins a sign-in with the Kerberos ticket of a request. Without one the
 // challenge asks for it.
 func (g *Gate) SignInTicket(r *http.Request) (SignIn, *Challenge) {
-	ask := &Challenge{Status: http.StatusUnauthorized, Header: []string{wire.Negotiate}, Text: "the browser sent no Kerberos ticket", Reason: errNothing.Error()}
+	ask := &Challenge{
+		Status: http.StatusUnauthorized, Header: []string{wire.Negotiate}, Text: "the browser sent no Kerberos ticket",
+		Reason: errNothing.Error(),
+	}
 	if g.tickets == nil {
 		return SignIn{}, &Challenge{Status: http.StatusNotFound, Reason: errMethod.Error()}
 	}

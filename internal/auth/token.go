@@ -108,7 +108,10 @@ func MakeToken(spec TokenSpec, now time.Time) (secret string, row TokenRow, err 
 	if spec.Products != nil && len(spec.Products) == 0 {
 		return "", TokenRow{}, errors.New("the token is limited to an empty list of products")
 	}
-	for what, s := range map[string]string{"product": spec.Uploads.Product, "version": spec.Uploads.Version, "branch": spec.Uploads.Branch, "class": spec.Uploads.Class} {
+	for what, s := range map[string]string{
+		"product": spec.Uploads.Product, "version": spec.Uploads.Version, "branch": spec.Uploads.Branch,
+		"class": spec.Uploads.Class,
+	} {
 		if s == "" {
 			continue
 		}

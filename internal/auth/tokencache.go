@@ -206,7 +206,10 @@ func (t *tokens) query(hash [32]byte) (*tokenEntry, error) {
 		clear(t.known)
 	}
 	id := identityOf(&row, "")
-	e := &tokenEntry{asked: asked, state: state, known: known, row: row, upload: upload, rights: t.policy.Decide(&id), root: from, job: facts.job(row.Products)}
+	e := &tokenEntry{
+		asked: asked, state: state, known: known, row: row, upload: upload, rights: t.policy.Decide(&id), root: from,
+		job: facts.job(row.Products),
+	}
 	t.known[hash] = e
 	return e, nil
 }

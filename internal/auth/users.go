@@ -90,7 +90,8 @@ func parsePasswords(path string, b []byte) (*users, error) {
 			return nil, fmt.Errorf("%s:%d: the password of %q is not a bcrypt hash; make one with htpasswd -B", path, n, user)
 		}
 		if cost > maxCost {
-			return nil, fmt.Errorf("%s:%d: the password of %q takes too long to compare: its bcrypt cost is %d; the limit is %d", path, n, user, cost, maxCost)
+			return nil, fmt.Errorf("%s:%d: the password of %q takes too long to compare: its bcrypt cost is %d; the limit is %d",
+				path, n, user, cost, maxCost)
 		}
 		if u.hashes[user] != nil {
 			return nil, fmt.Errorf("%s:%d: the user %q is listed twice", path, n, user)

@@ -71,7 +71,10 @@ func (c *Config) signIn() (*oidc.LoginConfig, string, error) {
 	if err != nil {
 		return nil, at + "." + key, err
 	}
-	l := &oidc.LoginConfig{Issuer: s.Issuer, ClientID: s.ClientID, ClientSecret: value, Scopes: s.Scopes, Name: s.NameClaim, Groups: s.GroupsClaim}
+	l := &oidc.LoginConfig{
+		Issuer: s.Issuer, ClientID: s.ClientID, ClientSecret: value, Scopes: s.Scopes, Name: s.NameClaim,
+		Groups: s.GroupsClaim,
+	}
 	if err := l.Check(); err != nil {
 		return nil, at, err
 	}
@@ -84,7 +87,8 @@ func (c *Config) checkBaseURL() error {
 		return nil
 	}
 	u, err := url.Parse(c.BaseURL)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.HasSuffix(u.Path, "/") {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
+		u.Fragment != "" || strings.HasSuffix(u.Path, "/") {
 		return c.fault(0, "base_url", "a URL without a final slash is expected, such as https://symbols.example.com, not %q", c.BaseURL)
 	}
 	return nil

@@ -104,7 +104,8 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, key string, field reflect
 	case v.Kind() == reflect.Map:
 		d.mapping(n, v, key, field)
 	case n.Kind != yaml.ScalarNode:
-		d.fail(n, key, "%s, not a %s", expected(v.Type(), field), map[yaml.Kind]string{yaml.SequenceNode: "list", yaml.MappingNode: "map"}[n.Kind])
+		d.fail(n, key, "%s, not a %s", expected(v.Type(), field),
+			map[yaml.Kind]string{yaml.SequenceNode: "list", yaml.MappingNode: "map"}[n.Kind])
 	default:
 		if err := setScalar(v, n.Value, field); err != nil {
 			shown := strconv.Quote(n.Value)

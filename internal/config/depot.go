@@ -21,7 +21,8 @@ func (c *Config) DepotDir() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", errors.New("cannot find a home folder for the depot; set the depot with --depot, SYMDEPOT_DEPOT or the key depot of a configuration file")
+		return "", errors.New("cannot find a home folder for the depot; set the depot with --depot, SYMDEPOT_DEPOT or the " +
+			"key depot of a configuration file")
 	}
 	switch runtime.GOOS {
 	case "windows":
@@ -40,7 +41,8 @@ func (c *Config) DepotDir() (string, error) {
 
 // ErrPassword means that an address has a password, which other users of the
 // machine could read.
-var ErrPassword = errors.New("the address of a depot must not have a password; set the variable PGPASSWORD, or use a password file (PGPASSFILE)")
+var ErrPassword = errors.New("the address of a depot must not have a password; set the variable PGPASSWORD, or use a " +
+	"password file (PGPASSFILE)")
 
 // CheckDepot rejects an address of a depot with a password.
 func CheckDepot(where string) error {

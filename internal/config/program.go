@@ -12,7 +12,8 @@ import (
 )
 
 // ProgramSyntax describes the syntax of ParseProgram.
-const ProgramSyntax = `A transcoder is NAME[,wine][,version=X.Y.Z][,time=D][,memory=SIZE][,output=SIZE][,dir=DIR][,prefix=DIR][,age=any]=COMMAND.
+const ProgramSyntax = "A transcoder is " +
+	"NAME[,wine][,version=X.Y.Z][,time=D][,memory=SIZE][,output=SIZE][,dir=DIR][,prefix=DIR][,age=any]=COMMAND." + `
 COMMAND is a program with its arguments, separated by spaces. Double or single quotes enclose an argument with spaces; no other
 character is special, and no shell runs the command. {pdb} is replaced by the path of the PDB, {out} by the output folder
 (also in _NT_SYMCACHE_PATH), {empty} by an empty folder. {pdb} must be an argument of its own or the end of one,

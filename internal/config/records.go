@@ -20,7 +20,8 @@ func (c *Config) Records() (refs bool, share string, err error) {
 	share = strings.TrimRight(strings.ReplaceAll(c.AdminFiles, "/", `\`), `\`)
 	rest, unc := strings.CutPrefix(share, `\\`)
 	server, below, _ := strings.Cut(rest, `\`)
-	if !unc || server == "" || below == "" || strings.Contains(rest, `\\`) || strings.ContainsAny(rest, `<>:"|?*`) || term.Printable(share) != share {
+	if !unc || server == "" || below == "" || strings.Contains(rest, `\\`) || strings.ContainsAny(rest, `<>:"|?*`) ||
+		term.Printable(share) != share {
 		return false, "", errAdminFiles
 	}
 	return true, share, nil

@@ -252,8 +252,9 @@ func resolve(s upstream.Spec) resolved {
 	g := s.Guard
 	r := resolved{
 		Name: s.Name, Preset: s.Preset, Type: s.Type, Address: s.Shown(), Rank: g.Rank, Executables: g.Executables, Checksum: g.RequiresChecksum,
-		Forbidden: s.Forbidden403, HasIndex: s.HasIndex, Compressed: !s.NoCompressed, Pointers: !s.NoPointers && s.Type != upstream.TypeBucket, UserAgent: s.UserAgent,
-		Names: g.NamePatterns, NeverAsk: g.NeverAsk,
+		Forbidden: s.Forbidden403, HasIndex: s.HasIndex, Compressed: !s.NoCompressed, UserAgent: s.UserAgent,
+		Pointers: !s.NoPointers && s.Type != upstream.TypeBucket,
+		Names:    g.NamePatterns, NeverAsk: g.NeverAsk,
 		Layout: cmp.Or(s.Layout, "auto"), Casing: cmp.Or(s.Casing, "default"), TwoTier: cmp.Or(s.TwoTier, "auto"),
 		Timeout: cmp.Or(term.Duration(s.Timeouts.Header), defaultTimeout).String(), Credentials: credentialWords(s),
 		Concurrency: cmp.Or(g.Concurrency, upstream.DefaultConcurrency),

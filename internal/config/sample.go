@@ -151,7 +151,8 @@ func (s SampleSettings) Config() (string, error) {
 	}
 	var errs []error
 	if s.directory != "" {
-		b.WriteString("symcache:\n  # Existing files are served and new ones are written here, as before; failure notes of the sample are ignored.\n")
+		b.WriteString("symcache:\n  # Existing files are served and new ones are written here, as before; failure notes of " +
+			"the sample are ignored.\n")
 		errs = append(errs, line("  store: %s\n", s.directory))
 	}
 	if s.server != "" {

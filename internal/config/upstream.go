@@ -124,7 +124,8 @@ func (u *Upstream) describe(s *upstream.Spec) (string, error) {
 		for _, w := range u.Kinds {
 			k := symfile.ParseKind(w)
 			if k == symfile.KindUnknown {
-				return "kinds", fmt.Errorf("unknown kind %q; known are pe, pdb, pdb2, portablepdb, msfz, dbg, elf, macho, wasm, breakpad, sourcebundle, symcache, r2rmap, bcsymbolmap, uuidmap, sha1, jsmap, il2cpp, proguard", w)
+				return "kinds", fmt.Errorf("unknown kind %q; known are pe, pdb, pdb2, portablepdb, msfz, dbg, elf, macho, wasm, "+
+					"breakpad, sourcebundle, symcache, r2rmap, bcsymbolmap, uuidmap, sha1, jsmap, il2cpp, proguard", w)
 			}
 			g.Kinds = append(g.Kinds, k)
 		}

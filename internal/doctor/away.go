@@ -13,7 +13,10 @@ import (
 // store says what is wrong with the bucket of a depot.
 func store(name string, err error) Finding {
 	text := strings.ReplaceAll(strings.ReplaceAll(err.Error(), name+": ", ""), "; "+bucket.NoBucketAdvice, "")
-	f := Finding{Area: "object store", State: Fault, Text: fmt.Sprintf("%s: %s; files that are not in the local cache cannot be served", name, text)}
+	f := Finding{
+		Area: "object store", State: Fault,
+		Text: fmt.Sprintf("%s: %s; files that are not in the local cache cannot be served", name, text),
+	}
 	var e *bucket.Error
 	right := errors.As(err, &e) && errors.Is(err, fs.ErrPermission)
 	if right && (e.Op == "put" || e.Op == "delete") {
@@ -29,7 +32,8 @@ func store(name string, err error) Finding {
 	case right && e.Code == "AccessDenied":
 		f.Do = "give these credentials the right to put, get, list and delete objects below the prefix"
 	case right:
-		f.Do = "check the credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the like), and their rights to put, get, list and delete objects"
+		f.Do = "check the credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the like), and their rights to put, " +
+			"get, list and delete objects"
 	case e != nil && e.Status == 0, e == nil && strings.Contains(text, "not answered within"):
 		f.Do = "check that the store runs, its address (AWS_ENDPOINT_URL), the network, the proxy (HTTPS_PROXY) and the firewall"
 	default:

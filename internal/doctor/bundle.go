@@ -118,7 +118,10 @@ func environment(environ []string) string {
 	var names []string
 	for _, e := range environ {
 		name, _, _ := strings.Cut(e, "=")
-		for _, prefix := range []string{"SYMDEPOT_", "_NT_", "DEBUGINFOD_", "OTEL_", "PG", "AWS_", "GOOGLE_", "AZURE_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "GOMAXPROCS", "GOMEMLIMIT", "GODEBUG"} {
+		for _, prefix := range []string{
+			"SYMDEPOT_", "_NT_", "DEBUGINFOD_", "OTEL_", "PG", "AWS_", "GOOGLE_", "AZURE_", "HTTP_PROXY", "HTTPS_PROXY",
+			"NO_PROXY", "GOMAXPROCS", "GOMEMLIMIT", "GODEBUG",
+		} {
 			if strings.HasPrefix(strings.ToUpper(name), prefix) {
 				names = append(names, name)
 				break

@@ -58,7 +58,8 @@ func (e *examiner) add(area string, s State, text, do string) {
 func Examine(ctx context.Context, c Case) ([]Finding, Patient) {
 	e := &examiner{Case: c}
 	if !e.configuration() {
-		e.add("depot", Warning, "nothing else was examined, because the configuration says where it is", "correct the configuration and run symdepot doctor again")
+		e.add("depot", Warning, "nothing else was examined, because the configuration says where it is",
+			"correct the configuration and run symdepot doctor again")
 		return e.list, e.Patient
 	}
 	e.depot(ctx)
@@ -110,7 +111,8 @@ func (e *examiner) configuration() bool {
 	}
 	for _, w := range conf.Watch {
 		if info, err := os.Stat(w.Dir); !address.IsBucket(w.Dir) && (err != nil || !info.IsDir()) {
-			e.add("watched folder", Warning, w.Dir+" is not there, or is no folder: its files are answered with 404", "mount it, or remove it from the key watch")
+			e.add("watched folder", Warning, w.Dir+" is not there, or is no folder: its files are answered with 404",
+				"mount it, or remove it from the key watch")
 		}
 	}
 	return true
@@ -164,10 +166,12 @@ func (e *examiner) depot(ctx context.Context) {
 		e.add("depot", Warning, err.Error(), "that is fine before the first symdepot add or serve; else name it with --depot or the key depot")
 		return
 	case address.IsDatabase(i.Name) && errors.Is(err, fs.ErrNotExist):
-		e.add("depot", Warning, i.Name+" has no tables yet", "that is fine before the first symdepot add or serve, which make them; else name the right database")
+		e.add("depot", Warning, i.Name+" has no tables yet",
+			"that is fine before the first symdepot add or serve, which make them; else name the right database")
 		return
 	case errors.Is(err, depot.ErrOlder):
-		e.add("depot", Warning, err.Error(), "the next symdepot serve or add upgrades it; make a backup first (symdepot depot backup, of the old version)")
+		e.add("depot", Warning, err.Error(),
+			"the next symdepot serve or add upgrades it; make a backup first (symdepot depot backup, of the old version)")
 		return
 	case errors.Is(err, depot.ErrNewer), errors.Is(err, depot.ErrUnreleased), errors.Is(err, depot.ErrMoved):
 		e.add("depot", Fault, err.Error(), "")
@@ -179,21 +183,25 @@ func (e *examiner) depot(ctx context.Context) {
 		e.list = append(e.list, databaseAway(i.Name, err))
 		return
 	case err != nil:
-		e.add("depot", Fault, err.Error(), "symdepot depot restore brings a backup back; without one, move index.db away and symdepot import the folder blobs into a new depot")
+		e.add("depot", Fault, err.Error(),
+			"symdepot depot restore brings a backup back; without one, move index.db away and symdepot import the folder blobs into a new depot")
 		return
 	}
-	e.add("depot", OK, fmt.Sprintf("%s: %s, %s, %s", i.Name, term.Count(i.Stats.Transactions, "transaction"), term.Count(i.Stats.Contents, "content"), term.Size(i.Stats.Bytes)), "")
+	transactions, contents := term.Count(i.Stats.Transactions, "transaction"), term.Count(i.Stats.Contents, "content")
+	e.add("depot", OK, fmt.Sprintf("%s: %s, %s, %s", i.Name, transactions, contents, term.Size(i.Stats.Bytes)), "")
 	e.database(&i)
 	e.tokens(i.Tokens)
 	if i.Unwritable != "" {
-		e.add("depot", Fault, "this user may not write to "+i.Unwritable+": nothing can be added", "run the program as the owner of the depot, or share it with a group (depot.group)")
+		e.add("depot", Fault, "this user may not write to "+i.Unwritable+": nothing can be added",
+			"run the program as the owner of the depot, or share it with a group (depot.group)")
 	}
 	if i.Modes != "" {
 		e.add("depot", Warning, i.Modes, "")
 	}
 	e.list = append(e.list, Disk(i.Total, i.Free, i.Space), Stored(i.Scrub, i.Checked, nil))
 	if i.Aside > 0 {
-		e.add("stored files", Warning, fmt.Sprintf("%s in %s: verify --repair moved them there because they are damaged", term.Count(int64(i.Aside), "file"), i.AsideDir),
+		e.add("stored files", Warning, fmt.Sprintf("%s in %s: verify --repair moved them there because they are damaged",
+			term.Count(int64(i.Aside), "file"), i.AsideDir),
 			"run symdepot verify: what it names is lost until the same files are added again; then delete the files in that folder")
 	}
 }
@@ -211,7 +219,8 @@ func (e *examiner) database(i *depot.Inspection) {
 			e.add("database", Fault, f, "restore a backup (symdepot depot restore), or start over with symdepot import of the stored files")
 		}
 	case db.RoundTrip > slowAnswer:
-		e.add("database", Warning, text+": every lookup takes at least that long", "look at the load of the machine, and at the network between server and database")
+		e.add("database", Warning, text+": every lookup takes at least that long",
+			"look at the load of the machine, and at the network between server and database")
 	case i.Unchecked:
 		e.add("database", OK, text+"; its files are too large to be checked here", "symdepot verify checks them")
 	default:
@@ -257,10 +266,14 @@ func (e *examiner) certificates() {
 
 // obtained says how long the certificate that was obtained for a domain is valid.
 func obtained(dir, domain string, now time.Time) Finding {
-	const reach = "port 443 of the domain must lead to this server, and this server must reach the authority; the log of the server says what failed"
+	const reach = "port 443 of the domain must lead to this server, and this server must reach the authority; the log of " +
+		"the server says what failed"
 	b, err := os.ReadFile(filepath.Join(dir, domain))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Finding{"certificate", Warning, "none was obtained for " + domain + " yet", "it is asked for at the first connection to " + domain + ": " + reach}
+		return Finding{
+			"certificate", Warning, "none was obtained for " + domain + " yet",
+			"it is asked for at the first connection to " + domain + ": " + reach,
+		}
 	}
 	if err != nil {
 		return Finding{"certificate", Fault, err.Error(), "give the user of the server the rights on tls.acme.dir"}
@@ -302,7 +315,8 @@ func (e *examiner) transcoders(ctx context.Context) {
 			e.add("transcoder", Fault, s.Name+": no SymCache file is made with it: "+s.Err.Error(),
 				"run it by hand on a PDB as the user of the server; a running server tries it again every minute, and at once when its files change")
 		case s.Tested.IsZero():
-			e.add("transcoder", Unknown, s.Name+": its test run did not end within "+transcoderTime.String(), "run it by hand on a PDB as the user of the server")
+			e.add("transcoder", Unknown, s.Name+": its test run did not end within "+transcoderTime.String(),
+				"run it by hand on a PDB as the user of the server")
 		default:
 			e.add("transcoder", OK, s.Name+" makes version "+s.Version.String(), "")
 		}
@@ -347,17 +361,21 @@ func (e *examiner) upstreams(ctx context.Context) {
 func (e *examiner) upstream(s *upstream.Spec, p *sympath.Probed) {
 	name := s.Name + " (" + s.Shown() + ")"
 	if open := e.Server.breaker(s.Name); open != "" {
-		e.add("upstream", Warning, name+": the running server does not ask it at the moment: "+open, "if it answers again, close the circuit breaker on the page of upstreams, or wait")
+		e.add("upstream", Warning, name+": the running server does not ask it at the moment: "+open,
+			"if it answers again, close the circuit breaker on the page of upstreams, or wait")
 	}
 	switch secret := s.Credentials.Token != "" || s.Credentials.Password != "" || s.Credentials.User != ""; {
 	case e.Config.NoEgress && s.Type != upstream.TypeFolder:
 		e.add("upstream", OK, name+": not asked, because of no_egress", "")
 	case !p.Reachable && strings.Contains(p.Error, "tls: "):
-		e.add("upstream", Warning, name+" "+p.String()+"; files that only it has are missing", "renew the certificate of that server, or let this machine trust its authority (SSL_CERT_FILE)")
+		e.add("upstream", Warning, name+" "+p.String()+"; files that only it has are missing",
+			"renew the certificate of that server, or let this machine trust its authority (SSL_CERT_FILE)")
 	case !p.Reachable:
-		e.add("upstream", Warning, name+" "+p.String()+"; files that only it has are missing", "check the address, the network, the proxy (HTTPS_PROXY) and the firewall")
+		e.add("upstream", Warning, name+" "+p.String()+"; files that only it has are missing",
+			"check the address, the network, the proxy (HTTPS_PROXY) and the firewall")
 	case p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden && secret:
-		e.add("upstream", Warning, fmt.Sprintf("%s answers %d: it refuses the credentials, or wants some", name, p.Status), "renew the credentials of this upstream in the configuration")
+		e.add("upstream", Warning, fmt.Sprintf("%s answers %d: it refuses the credentials, or wants some", name, p.Status),
+			"renew the credentials of this upstream in the configuration")
 	case p.Error != "":
 		e.add("upstream", Warning, name+" "+p.String(), "")
 	default:

@@ -147,7 +147,8 @@ func clock(whose string, skew time.Duration) Finding {
 		if skew > skewFault {
 			f.State = Fault
 		}
-		f.Text = fmt.Sprintf("differs by %s from that of %s: times of transactions and the ends of tokens are wrong", skew.Round(time.Second), whose)
+		f.Text = fmt.Sprintf("differs by %s from that of %s: times of transactions and the ends of tokens are wrong",
+			skew.Round(time.Second), whose)
 		f.Do = "synchronize the clocks of both machines (NTP)"
 	}
 	return f

@@ -62,7 +62,8 @@ var rules = []struct {
 	{regexp.MustCompile(`://[^\s"']*@`), "://" + hiddenMark + "@"},
 	{regexp.MustCompile(`(invalid port \\?")[^"\\]+`), "${1}" + hiddenMark}, // the beginning of such a password
 	{regexp.MustCompile(`(?i)\b(bearer|basic|negotiate|authToken)(\s+)[A-Za-z0-9+/=_.~-]{8,}`), "$1$2" + hiddenMark},
-	{regexp.MustCompile(`(?i)\b(authorization|cookie|x-api-key|password|passwd|secret|token|sig|signature|access_token)("?\s*[:=]\s*"?)[^\s"&,;]+`), "$1$2" + hiddenMark},
+	{regexp.MustCompile(`(?i)\b(authorization|cookie|x-api-key|password|passwd|secret|token|sig|signature|access_token)` +
+		`("?\s*[:=]\s*"?)[^\s"&,;]+`), "$1$2" + hiddenMark},
 	{regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*`), hiddenMark},
 	{regexp.MustCompile(`AKIA[0-9A-Z]{16}`), hiddenMark},
 	{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`), hiddenMark},

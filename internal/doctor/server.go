@@ -59,7 +59,8 @@ func (e *examiner) server(ctx context.Context) {
 		e.add("server", OK, "none runs at "+base, "")
 		return
 	case err != nil:
-		e.add("server", Fault, fmt.Sprintf("%s: not ready: %v", base, err), "look at the log of the server; if another program uses the port, change the key listen")
+		e.add("server", Fault, fmt.Sprintf("%s: not ready: %v", base, err),
+			"look at the log of the server; if another program uses the port, change the key listen")
 		return
 	}
 	s.Running = true
@@ -67,12 +68,15 @@ func (e *examiner) server(ctx context.Context) {
 		Version string `json:"version"`
 	}
 	if err := e.ask(ctx, requests, "/-/api/v1/about", &about); err != nil {
-		e.add("server", Warning, fmt.Sprintf("%s is ready, and does not say more: %v", base, err), "set "+client.TokenVariable+" to a token that may read all products")
+		e.add("server", Warning, fmt.Sprintf("%s is ready, and does not say more: %v", base, err),
+			"set "+client.TokenVariable+" to a token that may read all products")
 		return
 	}
 	s.Version = about.Version
 	if s.Version != e.Version {
-		e.add("server", Warning, fmt.Sprintf("%s is ready and is version %s; this program is version %s", base, s.Version, e.Version), "restart the server, so that it runs the installed version")
+		e.add("server", Warning,
+			fmt.Sprintf("%s is ready and is version %s; this program is version %s", base, s.Version, e.Version),
+			"restart the server, so that it runs the installed version")
 	} else {
 		e.add("server", OK, fmt.Sprintf("%s is ready, version %s", base, s.Version), "")
 	}

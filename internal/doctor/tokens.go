@@ -42,7 +42,8 @@ func (e *examiner) tokens(rows []depot.Token) {
 		return text
 	}
 	if len(gone) > 0 {
-		e.add("tokens", Warning, fmt.Sprintf("%s refused, because no grant and no file names the maker any more: %s", areOf(len(gone)), named(gone)),
+		e.add("tokens", Warning,
+			fmt.Sprintf("%s refused, because no grant and no file names the maker any more: %s", areOf(len(gone)), named(gone)),
 			"revoke them: symdepot token revoke --made-by NAME; a token that shall stay is made anew on this machine: symdepot token new")
 	}
 	if len(fewer) > 0 {

@@ -58,8 +58,10 @@ func (d *download) checkHead(_ string, head []byte) error {
 // have the same magic, but their version field, which is where the number of
 // slices would be, is above 40.
 func fatHead(head []byte) bool {
-	return len(head) >= 8 && (bytes.HasPrefix(head, []byte{0xca, 0xfe, 0xba, 0xbe}) || bytes.HasPrefix(head, []byte{0xca, 0xfe, 0xba, 0xbf})) &&
-		binary.BigEndian.Uint32(head[4:]) <= 40
+	if len(head) < 8 || binary.BigEndian.Uint32(head[4:]) > 40 {
+		return false
+	}
+	return bytes.HasPrefix(head, []byte{0xca, 0xfe, 0xba, 0xbe}) || bytes.HasPrefix(head, []byte{0xca, 0xfe, 0xba, 0xbf})
 }
 
 // isFat reports whether the objects are slices of a fat Mach-O file of this
@@ -94,8 +96,8 @@ func answers(req layout.Request, objs []objfile.Object) bool {
 				return true
 			}
 		}
-		if req.Age != nil && (o.Kind == symfile.PDB || o.Kind == symfile.MSFZ && wants(req, symfile.Compressed)) && o.DebugID.GUID == req.Age.GUID &&
-			max(o.DebugID.Age, o.InfoAge) >= req.Age.Age {
+		if req.Age != nil && (o.Kind == symfile.PDB || o.Kind == symfile.MSFZ && wants(req, symfile.Compressed)) &&
+			o.DebugID.GUID == req.Age.GUID && max(o.DebugID.Age, o.InfoAge) >= req.Age.Age {
 			return true
 		}
 	}

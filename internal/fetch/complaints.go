@@ -38,6 +38,7 @@ func (c *complaints) report(log *slog.Logger, now time.Time, upstream string, er
 	}
 	c.mu.Unlock()
 	if !silent {
-		log.Warn("an upstream fails; files that only it has are answered with 404", "upstream", upstream, "result", ClassOf(err).String(), "error", err)
+		log.Warn("an upstream fails; files that only it has are answered with 404", "upstream", upstream, "result",
+			ClassOf(err).String(), "error", err)
 	}
 }

@@ -201,7 +201,10 @@ func (f *Fetcher) receive(ctx context.Context, d *download, a answer) (result, e
 		}
 		return result{}, err
 	}
-	file := File{ModTime: fetched, Object: d.answered(objs), Ref: sp.Sum(), Path: a.reply.Name, Product: a.from.Product, Signature: a.reply.Signature}
+	file := File{
+		ModTime: fetched, Object: d.answered(objs), Ref: sp.Sum(), Path: a.reply.Name, Product: a.from.Product,
+		Signature: a.reply.Signature,
+	}
 	file.ETag = file.Ref.String()[:32]
 	if _, err := sp.Keep(ctx); err != nil {
 		// The file is correct, so the waiting clients get it anyway.

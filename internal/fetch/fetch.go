@@ -71,8 +71,10 @@ func New(d Depot, opt Options) *Fetcher {
 	list := slices.Clone(opt.Upstreams)
 	slices.SortStableFunc(list, func(a, b Upstream) int { return cmp.Compare(a.Rank, b.Rank) })
 	f := &Fetcher{
-		depot: d, upstreams: list, limits: limits, log: opt.Log, tracer: opt.Tracer, now: opt.Now, misses: newNegative(d, opt.Lifetimes, opt.Now, opt.MissEpoch),
-		searches: make(chan struct{}, metadataSearches), running: make(chan struct{}, limits.Fetches), forwarding: make(chan struct{}, 4*limits.Fetches), refreshing: make(chan struct{}, refreshers),
+		depot: d, upstreams: list, limits: limits, log: opt.Log, tracer: opt.Tracer, now: opt.Now,
+		misses:   newNegative(d, opt.Lifetimes, opt.Now, opt.MissEpoch),
+		searches: make(chan struct{}, metadataSearches), running: make(chan struct{}, limits.Fetches),
+		forwarding: make(chan struct{}, 4*limits.Fetches), refreshing: make(chan struct{}, refreshers),
 		downloads: NewGroup[string, *download](mostDownloads),
 		checksums: slices.ContainsFunc(list, func(u Upstream) bool { return u.Source.Traits().NeedsChecksum }),
 	}

@@ -93,7 +93,10 @@ func newNegative(d Depot, lives Lifetimes, now func() time.Time, epoch func() (u
 	if epoch == nil {
 		epoch = func() (uint64, bool) { return 0, false }
 	}
-	return &negative{depot: d, lives: lives, now: now, epoch: epoch, keys: otter.Must(&otter.Options[string, combined]{MaximumSize: memoryMiss})}
+	return &negative{
+		depot: d, lives: lives, now: now, epoch: epoch,
+		keys: otter.Must(&otter.Options[string, combined]{MaximumSize: memoryMiss}),
+	}
 }
 
 // lookup returns the entry of a slot if no upstream in list has its key.

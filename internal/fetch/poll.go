@@ -20,7 +20,9 @@ func (f *Fetcher) MayHave(ctx context.Context, key string, list []Upstream) bool
 // AskEach calls ask for each upstream in list without a remembered miss, in
 // order, until one succeeds; done is then true. It remembers failures. It
 // returns any other error at once.
-func (f *Fetcher) AskEach(ctx context.Context, key string, list []Upstream, ask func(context.Context, Upstream) error) (done bool, err error) {
+func (f *Fetcher) AskEach(
+	ctx context.Context, key string, list []Upstream, ask func(context.Context, Upstream) error,
+) (done bool, err error) {
 	known, err := f.depot.Misses(ctx, key)
 	if err != nil {
 		known = map[string]Miss{}
@@ -47,7 +49,9 @@ func (f *Fetcher) AskEach(ctx context.Context, key string, list []Upstream, ask 
 // Receive downloads a file from an upstream to a spool, within the limits of all
 // downloads. check rejects the reply, head rejects the file by its first bytes.
 // The caller keeps or aborts the spool, and closes it.
-func (f *Fetcher) Receive(ctx context.Context, u Upstream, ask Ask, check func(*Reply) error, head func([]byte) error) (*blob.Spool, *Reply, error) {
+func (f *Fetcher) Receive(
+	ctx context.Context, u Upstream, ask Ask, check func(*Reply) error, head func([]byte) error,
+) (*blob.Spool, *Reply, error) {
 	leave, err := f.Enter(ctx)
 	if err != nil {
 		if ctx.Err() == nil {

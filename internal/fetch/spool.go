@@ -53,7 +53,8 @@ func (t *transfer) copy(ctx context.Context, a answer) error {
 		case !IsFailure(err):
 			err = t.failure(ClassBroken, err)
 		}
-		if errors.Is(err, errSlow) || a.reply.Tag == "" || try == resumes || ClassOf(err) == ClassTooLarge || errors.Is(err, objfile.ErrNotSymbolFile) {
+		refused := ClassOf(err) == ClassTooLarge || errors.Is(err, objfile.ErrNotSymbolFile)
+		if refused || errors.Is(err, errSlow) || a.reply.Tag == "" || try == resumes {
 			return err
 		}
 		rest := t.ask

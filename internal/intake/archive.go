@@ -113,7 +113,10 @@ func (x *exchange) expand(ctx context.Context, u *upload, s *spool, name string,
 	if err == nil && len(list) == 0 {
 		err = &stage.Refusal{Kind: stage.NotSymbol, Text: "there is no symbol file in " + clip.Text(name)}
 		if unwanted != "" && unwanted != name {
-			err = &stage.Refusal{Kind: stage.NotSymbol, Text: fmt.Sprintf("there is no symbol file in %s (%s is none)", clip.Text(name), clip.Text(unwanted))}
+			err = &stage.Refusal{
+				Kind: stage.NotSymbol,
+				Text: fmt.Sprintf("there is no symbol file in %s (%s is none)", clip.Text(name), clip.Text(unwanted)),
+			}
 		}
 	}
 	return list, err
@@ -131,12 +134,16 @@ func named(path string, err error) error {
 // walk calls each for the files in an archive, and unwanted for those that
 // opt.Want refuses. Everything else that cannot be read ends the walk: an archive
 // is accepted whole or not at all.
-func (x *exchange) walk(ctx context.Context, s *spool, name string, opt scan.Options, each func(path string, f *scan.File) error, unwanted func(path string)) error {
+func (x *exchange) walk(
+	ctx context.Context, s *spool, name string, opt scan.Options, each func(path string, f *scan.File) error,
+	unwanted func(path string),
+) error {
 	for f, err := range scan.Walk(ctx, []string{s.Name()}, opt) {
 		var skip *scan.Skip
 		switch {
 		case errors.As(err, &skip):
-			if skip.Reason == scan.ReasonUnwanted || skip.Reason == scan.ReasonDepth && opt.MaxDepth == 1 || skip.Reason == scan.ReasonSymlink || skip.Reason == scan.ReasonIrregular {
+			if skip.Reason == scan.ReasonUnwanted || skip.Reason == scan.ReasonDepth && opt.MaxDepth == 1 ||
+				skip.Reason == scan.ReasonSymlink || skip.Reason == scan.ReasonIrregular {
 				if unwanted != nil {
 					unwanted(memberOf(s, name, skip.Path))
 				}
@@ -201,7 +208,10 @@ const archiveHead = 264
 // beginsArchive reports whether a file with these first bytes is an archive.
 func beginsArchive(head []byte) bool {
 	b := string(head)
-	for _, magic := range []string{"PK\x03\x04", "PK\x05\x06", "\x1f\x8b", "\x28\xb5\x2f\xfd", "\xfd7zXZ\x00", "BZh", "MSCF\x00\x00\x00\x00", "!<arch>\n", "070701"} {
+	for _, magic := range []string{
+		"PK\x03\x04", "PK\x05\x06", "\x1f\x8b", "\x28\xb5\x2f\xfd", "\xfd7zXZ\x00", "BZh", "MSCF\x00\x00\x00\x00",
+		"!<arch>\n", "070701",
+	} {
 		if strings.HasPrefix(b, magic) {
 			return true
 		}

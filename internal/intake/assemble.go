@@ -654,9 +654,10 @@ func (r *sentryRun) commit(h *sentryState) {
 			}
 		}
 	}
+	ask := stage.Commit{Partial: true, Accepted: accepted}
 	if kept == 0 {
 		h.abandon(r.caller, r.stage)
-	} else if _, err := h.stages.Commit(h.ctx, r.caller, r.stage, stage.Commit{Partial: true, Accepted: accepted}); err != nil && h.ctx.Err() != nil {
+	} else if _, err := h.stages.Commit(h.ctx, r.caller, r.stage, ask); err != nil && h.ctx.Err() != nil {
 		r.ended = false // the next process continues: a commit can be repeated
 		return
 	} else if err != nil {

@@ -323,7 +323,10 @@ func readField(x *exchange, p *multipart.Part, left *int64) ([]byte, error) {
 	case errors.Is(err, body.ErrLong) && p.FileName() == "":
 		return nil, longField(p.FormName())
 	case err == nil && p.FileName() != "" && len(b) > 0, errors.Is(err, body.ErrLong):
-		return nil, &failure{http.StatusBadRequest, fmt.Sprintf("the form has a file in the unknown part %q, which would not be kept", clip.Text(p.FormName()))}
+		return nil, &failure{
+			http.StatusBadRequest,
+			fmt.Sprintf("the form has a file in the unknown part %q, which would not be kept", clip.Text(p.FormName())),
+		}
 	case err != nil:
 		return nil, badForm(err)
 	}

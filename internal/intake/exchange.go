@@ -128,7 +128,9 @@ type Stages interface {
 	Limits(ctx context.Context, c stage.Caller) (stage.Limits, error)
 	Open(ctx context.Context, c stage.Caller, spec stage.Spec) (st stage.State, again bool, err error)
 	Enter(ctx context.Context, c stage.Caller, id string, e stage.Entry) (r stage.Receipt, entered bool, err error)
-	PutClaimed(ctx context.Context, c stage.Caller, id string, e stage.Entry, body io.Reader, check func(stage.Arrived) error) (stage.Arrived, error)
+	PutClaimed(
+		ctx context.Context, c stage.Caller, id string, e stage.Entry, body io.Reader, check func(stage.Arrived) error,
+	) (stage.Arrived, error)
 	Refuse(ctx context.Context, c stage.Caller, id string, e stage.Entry, reason string) error
 	Staged(ctx context.Context, c stage.Caller, id, sha1 string) (r stage.Receipt, held bool, err error)
 	Find(ctx context.Context, c stage.Caller, q stage.Query) ([]stage.Found, error)

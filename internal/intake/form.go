@@ -71,7 +71,10 @@ func (h *Handler) TakeForm(ctx context.Context, f Form) (Taken, error) {
 		return Taken{}, err
 	}
 	t := &formTaker{
-		x:    &exchange{service: h.service, unfinished: h.unfinished, t: &target{face: formFace}, who: Who{Caller: f.Caller}, limit: limits.MaxFile},
+		x: &exchange{
+			service: h.service, unfinished: h.unfinished, t: &target{face: formFace}, who: Who{Caller: f.Caller},
+			limit: limits.MaxFile,
+		},
 		form: f, fields: url.Values{},
 	}
 	defer t.closeArchives()
@@ -133,7 +136,10 @@ func (t *formTaker) receive(ctx context.Context) error {
 		case field == FormFile && name == "": // no file was chosen
 		case field == FormFile:
 			if files++; files > maxFormFiles {
-				return &failure{http.StatusRequestEntityTooLarge, fmt.Sprintf("a form has at most %d files; send them in a zip archive, or with symdepot push", maxFormFiles)}
+				return &failure{
+					http.StatusRequestEntityTooLarge,
+					fmt.Sprintf("a form has at most %d files; send them in a zip archive, or with symdepot push", maxFormFiles),
+				}
 			}
 			if err := t.file(ctx, p, name); err != nil {
 				return err
@@ -208,7 +214,8 @@ func (t *formTaker) refused(ctx context.Context, path string, a stage.Arrived, e
 		return inFile(path, err)
 	}
 	t.taken.Refused++
-	return t.x.stages.Refuse(ctx, t.x.who.Caller, t.taken.Stage, stage.Entry{Path: path, Size: a.Size, Ref: a.Ref}, strings.TrimPrefix(r.Text, path+": "))
+	return t.x.stages.Refuse(ctx, t.x.who.Caller, t.taken.Stage, stage.Entry{Path: path, Size: a.Size, Ref: a.Ref},
+		strings.TrimPrefix(r.Text, path+": "))
 }
 
 // unpack puts the members of the archives into the stage.

@@ -53,7 +53,10 @@ func New(cfg Config) (*Handler, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("the folder for uploads: %w", err)
 	}
-	h := &Handler{&service{cfg: cfg, stages: cfg.Stages, log: cfg.Log, now: cfg.Now, slots: make(chan struct{}, cfg.MaxRequests)}, &unfinished{}}
+	h := &Handler{
+		&service{cfg: cfg, stages: cfg.Stages, log: cfg.Log, now: cfg.Now, slots: make(chan struct{}, cfg.MaxRequests)},
+		&unfinished{},
+	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.removeLeftovers()
 	h.alone = newAlone(filepath.Join(cfg.Dir, aliveFile), pyroscopeIdle, cfg.Shared, cfg.Now)

@@ -100,11 +100,13 @@ func pdbFileOf(o symfile.Object, c *scan.Content) (pdbFile, error) {
 // contradicts returns why a PDB is not that of an image; empty if it may be.
 func (f pdbFile) contradicts(stem string, image assembly) string {
 	if image.id.GUID != f.id.GUID {
-		return fmt.Sprintf("%s.pdb has the id %s, but %s was built with the PDB %s", clip.Text(stem), f.id.Breakpad(), clip.Text(image.path), image.id.Breakpad())
+		return fmt.Sprintf("%s.pdb has the id %s, but %s was built with the PDB %s",
+			clip.Text(stem), f.id.Breakpad(), clip.Text(image.path), image.id.Breakpad())
 	}
 	for _, want := range image.checksums {
 		if got, ok := f.sums[strings.ToUpper(want.Algorithm)]; ok && !bytes.Equal(got, want.Sum) {
-			return fmt.Sprintf("%s.pdb has the checksum %s:%x, but %s was built with a PDB of %s", clip.Text(stem), want.Algorithm, got, clip.Text(image.path), clip.Text(want.String()))
+			return fmt.Sprintf("%s.pdb has the checksum %s:%x, but %s was built with a PDB of %s",
+				clip.Text(stem), want.Algorithm, got, clip.Text(image.path), clip.Text(want.String()))
 		}
 	}
 	return ""
@@ -149,7 +151,11 @@ func serveNugetPush(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	name, err := cleanPath(spec.Metadata.ID + "." + spec.Metadata.Version + map[bool]string{true: ".snupkg", false: ".nupkg"}[x.t.args[0] == "symbolpackage"])
+	ext := ".nupkg"
+	if x.t.args[0] == "symbolpackage" {
+		ext = ".snupkg"
+	}
+	name, err := cleanPath(spec.Metadata.ID + "." + spec.Metadata.Version + ext)
 	if err != nil {
 		return err
 	}
@@ -192,7 +198,10 @@ func serveNugetPush(x *exchange) error {
 const maxKnownImages = 1000
 
 // nugetFile judges one symbol file of a package.
-func (x *exchange) nugetFile(ctx context.Context, l stage.Labels, p string, a stage.Arrived, c *scan.Content, images map[string]assembly, pdbs map[string]pdbFile) error {
+func (x *exchange) nugetFile(
+	ctx context.Context, l stage.Labels, p string, a stage.Arrived, c *scan.Content, images map[string]assembly,
+	pdbs map[string]pdbFile,
+) error {
 	stem := strings.ToLower(strings.TrimSuffix(strings.ReplaceAll(p, `\`, "/"), path.Ext(p)))
 	objects, err := objfile.Identify(c, c.Size(), p, objfile.Options{})
 	if err != nil {

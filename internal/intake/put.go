@@ -64,11 +64,15 @@ func mayBeVersion(x *exchange, segs []string, version string) error {
 	}
 	if name := segs[0]; versionLike.MatchString(name) || !strings.Contains(name, ".") {
 		name, at := clip.Text(name), "/in/"+clip.Text(x.t.product)+"/"
-		return &failure{http.StatusUnprocessableEntity, fmt.Sprintf("%q may be a version or the name of a file. If it is a version, end the address with a slash, as in %s%s/, and curl -T adds the name; "+
+		return &failure{http.StatusUnprocessableEntity, fmt.Sprintf("%q may be a version or the name of a file. "+
+			"If it is a version, end the address with a slash, as in %s%s/, and curl -T adds the name; "+
 			"if it is a name, send the file to %sVERSION/%s, or without a version to %s%s?version=", name, at, name, at, name, at, name)}
 	}
 	return nil
 }
+
+// unkeptForms are the forms of a file that are made of it.
+var unkeptForms = []layout.Form{layout.FormPointer, layout.FormSection, layout.FormSource, layout.FormGSYM}
 
 // servePut answers PUT.
 func servePut(x *exchange) error {
@@ -84,9 +88,13 @@ func servePut(x *exchange) error {
 		x.w.Header().Set("Warning", `299 - "this file of a symbol store is not kept: the server makes its own"`)
 		return x.text(http.StatusOK, "ignored: the server makes its own")
 	case routeErr != nil && len(segs) > 1:
-		return &failure{http.StatusUnprocessableEntity, fmt.Sprintf("%q is not the path of a symbol file; send the file to /in/PRODUCT/VERSION/ to have the path computed", clip.Text(strings.Join(segs, "/")))}
-	case routeErr == nil && (req.Form == layout.FormPointer || req.Form == layout.FormSection || req.Form == layout.FormSource || req.Form == layout.FormGSYM):
-		return &failure{http.StatusUnprocessableEntity, fmt.Sprintf("%q names no file that is kept; send the symbol file itself", clip.Text(strings.Join(segs, "/")))}
+		return &failure{http.StatusUnprocessableEntity, fmt.Sprintf("%q is not the path of a symbol file; "+
+			"send the file to /in/PRODUCT/VERSION/ to have the path computed", clip.Text(strings.Join(segs, "/")))}
+	case routeErr == nil && slices.Contains(unkeptForms, req.Form):
+		return &failure{
+			http.StatusUnprocessableEntity,
+			fmt.Sprintf("%q names no file that is kept; send the symbol file itself", clip.Text(strings.Join(segs, "/"))),
+		}
 	}
 	l, err := x.labels(stage.Labels{})
 	if err != nil {
@@ -111,14 +119,16 @@ func servePut(x *exchange) error {
 		}
 	}
 	here := false
-	a, err := x.stages.PutClaimed(x.r.Context(), x.who.Caller, id, stage.Entry{Path: path, Size: s.size}, s.reader(), func(a stage.Arrived) error {
+	check := func(a stage.Arrived) error {
 		if routeErr == nil && !anyFinds(&req, a.Objects) {
 			return &misplaced{text: fmt.Sprintf("the file does not belong at this path; %s", itsIDs(a.Objects)), paths: pathsOf(a.Objects)}
 		}
 		var err error
 		here, err = x.conflicts(x.r.Context(), l.Product, a, s)
 		return err
-	})
+	}
+	entry := stage.Entry{Path: path, Size: s.size}
+	a, err := x.stages.PutClaimed(x.r.Context(), x.who.Caller, id, entry, s.reader(), check)
 	var bad *misplaced
 	if errors.As(err, &bad) {
 		return refuseMisplaced(x, bad)
@@ -147,7 +157,8 @@ type misplaced struct {
 func (e *misplaced) Error() string { return e.text }
 
 func refuseMisplaced(x *exchange, e *misplaced) error {
-	x.log.Info("an upload was refused", "protocol", x.t.face.name, "status", http.StatusUnprocessableEntity, "error", e.text, "who", x.who.Name, "remote", x.r.RemoteAddr)
+	x.log.Info("an upload was refused", "protocol", x.t.face.name, "status", http.StatusUnprocessableEntity, "error", e.text,
+		"who", x.who.Name, "remote", x.r.RemoteAddr)
 	return x.json(http.StatusUnprocessableEntity, map[string]any{"error": e.text, "paths": e.paths})
 }
 
@@ -199,7 +210,9 @@ func (x *exchange) conflicts(ctx context.Context, product string, a stage.Arrive
 		if len(aliases) == 0 {
 			continue
 		}
-		list, err := x.stages.Find(ctx, x.who.Caller, stage.Query{Lookup: symfile.Lookup{Name: aliases[0].Name, ID: aliases[0].ID, Role: aliases[0].Role}, Product: &product})
+		list, err := x.stages.Find(ctx, x.who.Caller, stage.Query{
+			Lookup: symfile.Lookup{Name: aliases[0].Name, ID: aliases[0].ID, Role: aliases[0].Role}, Product: &product,
+		})
 		if err != nil {
 			return false, err
 		}
@@ -219,7 +232,10 @@ func (x *exchange) conflicts(ctx context.Context, product string, a stage.Arrive
 		}
 		for _, f := range list {
 			if slices.ContainsFunc(f.Objects, func(have symfile.Object) bool { return have.Kind == o.Kind && have.Role == o.Role }) {
-				return false, &stage.Refusal{Kind: stage.Conflict, Text: fmt.Sprintf("the product has other bytes of this id (SHA-256 %s); add ?replace to keep both", f.Ref)}
+				return false, &stage.Refusal{
+					Kind: stage.Conflict,
+					Text: fmt.Sprintf("the product has other bytes of this id (SHA-256 %s); add ?replace to keep both", f.Ref),
+				}
 			}
 		}
 	}

@@ -32,8 +32,9 @@ var connectCodes = map[int]string{
 	http.StatusBadRequest: "invalid_argument", http.StatusUnauthorized: "unauthenticated", http.StatusForbidden: "permission_denied",
 	http.StatusNotFound: "not_found", http.StatusConflict: "already_exists", http.StatusPreconditionFailed: "failed_precondition",
 	http.StatusRequestEntityTooLarge: "resource_exhausted", http.StatusNotImplemented: "unimplemented",
-	http.StatusServiceUnavailable: "unavailable", http.StatusInsufficientStorage: "resource_exhausted", http.StatusInternalServerError: "internal",
-	http.StatusRequestTimeout: "deadline_exceeded", http.StatusUnsupportedMediaType: "invalid_argument",
+	http.StatusServiceUnavailable: "unavailable", http.StatusInsufficientStorage: "resource_exhausted",
+	http.StatusInternalServerError: "internal",
+	http.StatusRequestTimeout:      "deadline_exceeded", http.StatusUnsupportedMediaType: "invalid_argument",
 }
 
 func connectFailure(x *exchange, status int, text string) {
@@ -99,7 +100,10 @@ const (
 func (x *exchange) connect(v any) (fields map[protowire.Number][]byte, err error) {
 	kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" && kind != connectProto {
-		return nil, &failure{http.StatusUnsupportedMediaType, "send Connect's unary requests, Content-Type application/json or application/proto; gRPC is not supported"}
+		return nil, &failure{
+			http.StatusUnsupportedMediaType,
+			"send Connect's unary requests, Content-Type application/json or application/proto; gRPC is not supported",
+		}
 	}
 	b, err := x.readAll(maxConnect)
 	if err != nil {
@@ -184,7 +188,9 @@ func (x *exchange) pyroscopeAsk(l stage.Labels) error {
 	if err != nil {
 		return err
 	}
-	list, err := x.stages.Find(x.r.Context(), x.who.Caller, stage.Query{Lookup: symfile.Lookup{ID: string(id), Role: symfile.Debug, IDKind: symfile.BuildIDs}})
+	list, err := x.stages.Find(x.r.Context(), x.who.Caller, stage.Query{Lookup: symfile.Lookup{
+		ID: string(id), Role: symfile.Debug, IDKind: symfile.BuildIDs,
+	}})
 	if err != nil {
 		return err
 	}
@@ -283,7 +289,9 @@ func pyroscopeArrived(x *exchange, l stage.Labels, id debugid.BuildID) (bool, er
 		return true, nil
 	}
 	for _, role := range []symfile.Role{symfile.Debug, symfile.Executable} {
-		list, err := x.stages.Find(x.r.Context(), x.who.Caller, stage.Query{Lookup: symfile.Lookup{ID: string(id), Role: role, IDKind: symfile.BuildIDs}, Product: &l.Product})
+		list, err := x.stages.Find(x.r.Context(), x.who.Caller, stage.Query{
+			Lookup: symfile.Lookup{ID: string(id), Role: role, IDKind: symfile.BuildIDs}, Product: &l.Product,
+		})
 		if len(list) > 0 || err != nil {
 			return err == nil, err
 		}

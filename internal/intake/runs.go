@@ -268,7 +268,8 @@ func (r *sentryRun) close(h *sentryState) {
 		r.commit(h)
 	}
 	if r.ended {
-		h.log.Info("an upload that an earlier version began has ended; its client sends the rest as a new one", "protocol", "sentry", "stage", r.stage)
+		h.log.Info("an upload that an earlier version began has ended; its client sends the rest as a new one", "protocol",
+			"sentry", "stage", r.stage)
 		r.drop(h)
 	}
 }

@@ -45,7 +45,9 @@ func (x *exchange) labels(fields stage.Labels) (stage.Labels, error) {
 		Class:   first(d.Class, q.Get("class"), fields.Class),
 		Comment: first(d.Comment, q.Get("comment"), fields.Comment),
 	}
-	for _, p := range []struct{ what, s string }{{"product", l.Product}, {"version", l.Version}, {"branch", l.Branch}, {"class", l.Class}, {"comment", l.Comment}} {
+	for _, p := range []struct{ what, s string }{
+		{"product", l.Product}, {"version", l.Version}, {"branch", l.Branch}, {"class", l.Class}, {"comment", l.Comment},
+	} {
 		if err := checkLabel(p.s); err != nil {
 			return l, &failure{http.StatusBadRequest, "the " + p.what + " " + err.Error()}
 		}

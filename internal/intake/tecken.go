@@ -48,7 +48,8 @@ func parseTeckenKey(key string) (k teckenKey, ok bool) {
 		return k, false
 	}
 	k = teckenKey{s[0], s[1], s[2]}
-	return k, symfile.ValidName(k.module) && symfile.ValidName(k.file) && clip.Printable(key) && debugid.IsHex(k.id) && len(k.id) <= 2*debugid.MaxBuildID
+	return k, symfile.ValidName(k.module) && symfile.ValidName(k.file) && clip.Printable(key) && debugid.IsHex(k.id) &&
+		len(k.id) <= 2*debugid.MaxBuildID
 }
 
 // check compares the key with the objects of the file.
@@ -85,7 +86,10 @@ func serveTecken(x *exchange) error {
 		return err
 	}
 	if strings.HasPrefix(x.r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
-		return &failure{http.StatusBadRequest, "send the archive as multipart/form-data, as curl -F symbols.zip=@symbols.zip does; an upload by URL is not supported"}
+		return &failure{
+			http.StatusBadRequest,
+			"send the archive as multipart/form-data, as curl -F symbols.zip=@symbols.zip does; an upload by URL is not supported",
+		}
 	}
 	isZip := func(s string) bool { return strings.HasSuffix(strings.ToLower(s), ".zip") }
 	f, err := x.readForm(func(field, filename string) bool { return filename != "" || isZip(field) })
@@ -99,7 +103,10 @@ func serveTecken(x *exchange) error {
 	}
 	switch {
 	case f.file == nil && f.fields["url"] != "":
-		return &failure{http.StatusBadRequest, "send the archive as multipart/form-data, as curl -F symbols.zip=@symbols.zip does; an upload by URL is not supported"}
+		return &failure{
+			http.StatusBadRequest,
+			"send the archive as multipart/form-data, as curl -F symbols.zip=@symbols.zip does; an upload by URL is not supported",
+		}
 	case f.file == nil:
 		return &failure{http.StatusBadRequest, "must be multipart form data with at least one file"}
 	case !isZip(name):

@@ -68,7 +68,10 @@ func (q *Queue) Enqueue(ctx context.Context, e Entry) (Job, State, error) {
 	if !lives && !k.clients.admit(ctx, q, e.Client, k.limits.PerClient) {
 		return none, 0, ErrFull
 	}
-	j := Job{Kind: e.Kind, Key: e.Key, Variant: e.Variant, Payload: e.Payload, Priority: e.Priority, MaxAttempts: k.limits.Attempts, MaxQueued: cmp.Or(e.MaxQueued, k.limits.Queued)}
+	j := Job{
+		Kind: e.Kind, Key: e.Key, Variant: e.Variant, Payload: e.Payload, Priority: e.Priority,
+		MaxAttempts: k.limits.Attempts, MaxQueued: cmp.Or(e.MaxQueued, k.limits.Queued),
+	}
 	id, existing, err := q.store.Enqueue(ctx, j)
 	if errors.Is(err, index.ErrQueueFull) {
 		return none, 0, ErrFull

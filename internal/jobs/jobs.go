@@ -389,7 +389,10 @@ func (q *Queue) Retry(ctx context.Context, id int64) (int64, error) {
 	if err := q.forget(ctx, k, j); err != nil {
 		return 0, err
 	}
-	n, _, err := q.store.Enqueue(ctx, Job{Kind: j.Kind, Key: j.Key, Variant: j.Variant, Payload: j.Payload, Priority: j.Priority, MaxAttempts: k.limits.Attempts})
+	n, _, err := q.store.Enqueue(ctx, Job{
+		Kind: j.Kind, Key: j.Key, Variant: j.Variant, Payload: j.Payload, Priority: j.Priority,
+		MaxAttempts: k.limits.Attempts,
+	})
 	q.entered.notify()
 	return n, err
 }

@@ -100,7 +100,8 @@ func fish(root *Command) string {
 			paths = append(paths, fishQuote(at))
 		}
 	}
-	fmt.Fprintf(&b, "function __%[1]s_at\n  set -l at ''\n  for w in (commandline -opc)[2..-1]\n    if contains -- \"$at $w\" %[2]s\n      set at \"$at $w\"\n    end\n  end\n  test \"$at\" = \"$argv[1]\"\nend\n",
+	fmt.Fprintf(&b, "function __%[1]s_at\n  set -l at ''\n  for w in (commandline -opc)[2..-1]\n"+
+		"    if contains -- \"$at $w\" %[2]s\n      set at \"$at $w\"\n    end\n  end\n  test \"$at\" = \"$argv[1]\"\nend\n",
 		root.Name, strings.Join(paths, " "))
 	for _, c := range root.all() {
 		when := fishQuote(fmt.Sprintf("__%s_at %s", root.Name, fishQuote(below(root, c))))

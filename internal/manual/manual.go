@@ -58,7 +58,8 @@ func WritePages(dir string, root *Command) error {
 func Page(c *Command) string {
 	var b strings.Builder
 	title := strings.ReplaceAll(c.Path, " ", "-")
-	fmt.Fprintf(&b, ".TH %s 1\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n", strings.ToUpper(escape(title)), escape(title), escape(strings.TrimSuffix(c.Help, ".")), escape(c.Usage))
+	fmt.Fprintf(&b, ".TH %s 1\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n", strings.ToUpper(escape(title)), escape(title),
+		escape(strings.TrimSuffix(c.Help, ".")), escape(c.Usage))
 	b.WriteString(".SH DESCRIPTION\n")
 	writeText(&b, c.Help)
 	writeText(&b, c.Detail)

@@ -147,7 +147,10 @@ func (l *Login) Begin(ctx context.Context, redirect string) (to string, f Flow, 
 	if err != nil {
 		return "", f, err
 	}
-	f = Flow{State: rand.Text(), Nonce: rand.Text(), Verifier: rand.Text() + rand.Text(), Redirect: redirect, Begun: l.now().Truncate(time.Second)}
+	f = Flow{
+		State: rand.Text(), Nonce: rand.Text(), Verifier: rand.Text() + rand.Text(), Redirect: redirect,
+		Begun: l.now().Truncate(time.Second),
+	}
 	scopes := l.cfg.Scopes
 	if scopes == nil {
 		scopes = []string{"profile", "email"}

@@ -69,7 +69,8 @@ func (r *Rule) Check() error {
 		p := r.Match[name]
 		return p != "" && !strings.HasPrefix(p, "*") && (name == "sub" || !strings.Contains(p, "*"))
 	}) {
-		return fmt.Errorf("match: one of the claims %s is expected, sub with a pattern that does not begin with *, the others without *: names of repositories and groups can come to belong to others", strings.Join(identifying, ", "))
+		return fmt.Errorf("match: one of the claims %s is expected, sub with a pattern that does not begin with *, the "+
+			"others without *: names of repositories and groups can come to belong to others", strings.Join(identifying, ", "))
 	}
 	for what, s := range map[string]string{"name": r.Name, "product": r.Product, "branch": r.Branch, "class": r.Class} {
 		if len(s) > maxLabel || !clip.Printable(s) {
@@ -140,7 +141,10 @@ func decide(rules []Rule, c Claims) (Grant, error) {
 	if !meant {
 		return Grant{}, refuse("the id token is for the audience %.300q, not for this server", strings.Join(aud, " "))
 	}
-	return Grant{}, &Refusal{Forbidden: true, Text: fmt.Sprintf("no rule of this server (auth.oidc) names the job with the subject %.300q", c.text("sub"))}
+	return Grant{}, &Refusal{
+		Forbidden: true,
+		Text:      fmt.Sprintf("no rule of this server (auth.oidc) names the job with the subject %.300q", c.text("sub")),
+	}
 }
 
 // placeholder matches {CLAIM} in the name, product, branch or class of a
@@ -156,7 +160,8 @@ func (r *Rule) grant(c Claims) (Grant, error) {
 		text string
 		most int
 	}{
-		{&g.Name, "name", r.Name, maxName}, {&g.Product, "product", r.Product, maxLabel}, {&g.Branch, "branch", r.Branch, maxLabel}, {&g.Class, "class", r.Class, maxLabel},
+		{&g.Name, "name", r.Name, maxName}, {&g.Product, "product", r.Product, maxLabel},
+		{&g.Branch, "branch", r.Branch, maxLabel}, {&g.Class, "class", r.Class, maxLabel},
 	} {
 		if f.what == "name" && f.text == "" {
 			f.text = b.name
@@ -170,11 +175,17 @@ func (r *Rule) grant(c Claims) (Grant, error) {
 				return v
 			})
 			if missing != "" {
-				return g, &Refusal{Forbidden: true, Text: fmt.Sprintf("the id token has no claim %s, which the rule of this server needs for the %s", missing, f.what)}
+				return g, &Refusal{
+					Forbidden: true,
+					Text:      fmt.Sprintf("the id token has no claim %s, which the rule of this server needs for the %s", missing, f.what),
+				}
 			}
 		}
 		if len(f.text) > f.most || !clip.Printable(f.text) {
-			return g, &Refusal{Forbidden: true, Text: fmt.Sprintf("the %s of the job, by its claims, has more than %d bytes or cannot be printed", f.what, f.most)}
+			return g, &Refusal{
+				Forbidden: true,
+				Text:      fmt.Sprintf("the %s of the job, by its claims, has more than %d bytes or cannot be printed", f.what, f.most),
+			}
 		}
 		*f.to = f.text
 	}

@@ -214,7 +214,8 @@ func (s *service) transport(r *http.Request) web.Transport {
 	if a, err := netip.ParseAddr(host); err == nil {
 		local = a.Unmap().IsLoopback()
 	}
-	if peer := s.clientOf(r); local && peer.IsValid() && peer.IsLoopback() && len(r.Header["X-Forwarded-For"])+len(r.Header["Forwarded"]) == 0 {
+	if peer := s.clientOf(r); local && peer.IsValid() && peer.IsLoopback() &&
+		len(r.Header["X-Forwarded-For"])+len(r.Header["Forwarded"]) == 0 {
 		return web.Loopback
 	}
 	return web.Insecure

@@ -117,7 +117,8 @@ func (s *metadataSearch) serve(x *exchange, r *http.Request) {
 		return
 	}
 	if key == "glob" && x.caller.id.Anonymous() && literals(value) < globLiterals {
-		s.fail(x, missError{fmt.Sprintf("not found: without credentials, a glob must contain at least %d characters other than wildcards and slashes", globLiterals)})
+		s.fail(x, missError{fmt.Sprintf("not found: without credentials, "+
+			"a glob must contain at least %d characters other than wildcards and slashes", globLiterals)})
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), metadataTime)
@@ -178,7 +179,9 @@ func literals(glob string) (n int) {
 
 // federate searches the debuginfod upstreams. It does not forward a request that
 // has passed this server before, or that has passed too many servers.
-func (s *metadataSearch) federate(ctx context.Context, x *exchange, r *http.Request, key, value string) (list []depot.Metadata, complete bool) {
+func (s *metadataSearch) federate(
+	ctx context.Context, x *exchange, r *http.Request, key, value string,
+) (list []depot.Metadata, complete bool) {
 	if !s.depot.Fetches() {
 		return nil, true
 	}

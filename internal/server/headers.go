@@ -33,8 +33,9 @@ var (
 	// barePlainText is for file.ptr: clients compare the whole field.
 	barePlainText = []string{"text/plain"}
 	octetStream   = []string{"application/octet-stream"}
-	exposed       = []string{"ETag, Content-Encoding, Content-Range, " + wire.DebuginfodSize + ", " + wire.DebuginfodFile + ", " + wire.DebuginfodArchive + ", " + wire.DebuginfodSignature}
-	bytesUnit     = []string{"bytes"}
+	exposed       = []string{"ETag, Content-Encoding, Content-Range, " + wire.DebuginfodSize + ", " +
+		wire.DebuginfodFile + ", " + wire.DebuginfodArchive + ", " + wire.DebuginfodSignature}
+	bytesUnit = []string{"bytes"}
 )
 
 // lengths are the values of Content-Length for short bodies.

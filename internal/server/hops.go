@@ -74,7 +74,8 @@ var clientWords = []struct{ word, kind string }{
 	{"symsrv", "symsrv"}, {"symbol-server", "symsrv"}, {"symchk", "symsrv"},
 	{"dotnet-symbol", "dotnet"}, {"ssqp", "dotnet"}, {"visual studio", "visualstudio"}, {"vsdbg", "visualstudio"},
 	{"elfutils", "debuginfod"}, {"debuginfod", "debuginfod"}, {"gdb", "gdb"}, {"lldb", "lldb"}, {"llvm", "llvm"}, {"delve", "delve"},
-	{"symbolicator", "sentry"}, {"sentry", "sentry"}, {"samply", "samply"}, {"stackwalk", "breakpad"}, {"breakpad", "breakpad"}, {"tecken", "breakpad"},
+	{"symbolicator", "sentry"}, {"sentry", "sentry"}, {"samply", "samply"}, {"stackwalk", "breakpad"},
+	{"breakpad", "breakpad"}, {"tecken", "breakpad"},
 	{"windows performance", "wpa"}, {"wpa", "wpa"}, {"symcache", "wpa"}, {"radare", "radare2"}, {"ghidra", "ghidra"}, {"ida", "ida"},
 	{"symdepot", "symdepot"}, {"python", "python"}, {"curl", "curl"}, {"wget", "wget"}, {"mozilla", "browser"},
 }

@@ -206,7 +206,8 @@ func (s *service) keep(x *exchange, f *answer.File, size int64) error {
 		fields = append(fields, field{name, values})
 	}
 	s.hot.put(x.memory.key, &hotAnswer{
-		generation: x.memory.generation, until: x.memory.until, header: fields, body: body, kind: k, counters: s.metrics.Counters(k), reading: s.reads.Of(f),
+		generation: x.memory.generation, until: x.memory.until, header: fields, body: body, kind: k,
+		counters: s.metrics.Counters(k), reading: s.reads.Of(f),
 	})
 	x.WriteHeader(http.StatusOK)
 	_, err := x.Write(body)

@@ -189,7 +189,8 @@ func (s *jobAPI) lease(x *exchange, r *http.Request) error {
 	if err := s.readJSON(x, r, &q); err != nil {
 		return err
 	}
-	if q.Worker == "" || len(q.Worker) > maxWorkerName || strings.HasPrefix(q.Worker, jobs.LocalWorker) || q.Slots < 0 || q.Slots > maxSlots || len(q.Abilities) > wire.MaxAbilities {
+	if q.Worker == "" || len(q.Worker) > maxWorkerName || strings.HasPrefix(q.Worker, jobs.LocalWorker) || q.Slots < 0 ||
+		q.Slots > maxSlots || len(q.Abilities) > wire.MaxAbilities {
 		return errJobRequest
 	}
 	worker := jobs.Worker{Name: q.Worker, Slots: q.Slots}
@@ -203,7 +204,9 @@ func (s *jobAPI) lease(x *exchange, r *http.Request) error {
 	list, err := s.depot.Jobs().Lease(ctx, worker, min(max(time.Duration(q.Wait)*time.Second, time.Millisecond), longestPoll))
 	switch {
 	case errors.Is(err, jobs.ErrNoKind):
-		s.text(x, http.StatusBadRequest, "this server has no jobs of the kinds that the worker does; it has jobs of the kind "+strings.Join(s.depot.Jobs().Kinds(), ", ")+"\n")
+		kinds := strings.Join(s.depot.Jobs().Kinds(), ", ")
+		s.text(x, http.StatusBadRequest,
+			"this server has no jobs of the kinds that the worker does; it has jobs of the kind "+kinds+"\n")
 		return nil
 	case err != nil && s.waits.Err() == nil:
 		return err

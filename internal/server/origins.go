@@ -16,7 +16,8 @@ import (
 // anyOrigin means all origins in Config.Origins.
 const anyOrigin = "*"
 
-var errCrossSite = errors.New("this server does not answer requests of web pages of other sites; the page's origin can be listed under origins in its configuration")
+var errCrossSite = errors.New("this server does not answer requests of web pages of other sites; the page's origin " +
+	"can be listed under origins in its configuration")
 
 // parseOrigins checks and normalizes Config.Origins.
 func parseOrigins(list []string) ([]string, error) {
@@ -27,7 +28,8 @@ func parseOrigins(list []string) ([]string, error) {
 			continue
 		}
 		u, err := url.Parse(o)
-		if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" ||
+			u.RawQuery != "" || u.Fragment != "" {
 			return nil, fmt.Errorf("origins: %q is not an origin; want SCHEME://HOST, such as https://profiler.firefox.com, or *", o)
 		}
 		out = append(out, strings.ToLower(u.Scheme+"://"+u.Host))

@@ -33,7 +33,10 @@ func newRoutes(a *access, sc *symCaches) *routes {
 		download: &endpoint{methods: readMethods, signIn: true, handler: &downloads{webAPI{a}, &symbols{a, sy.making}}},
 		source:   &endpoint{methods: readMethods, options: true, origins: true, handler: &sourceFiles{a, a.depot.Sources}},
 		upload:   &endpoint{body: true, handler: &uploads{a}},
-		own:      &endpoint{methods: readMethods, options: true, links: true, root: true, handler: &ownPaths{a, &metadataSearch{a, a.depot.Metadata}, a.depot.Missing, a.depot.Ready}},
+		own: &endpoint{
+			methods: readMethods, options: true, links: true, root: true,
+			handler: &ownPaths{a, &metadataSearch{a, a.depot.Metadata}, a.depot.Missing, a.depot.Ready},
+		},
 		symbol:   &endpoint{methods: readMethods, options: true, origins: true, handler: &symbols{a, sy.making}},
 		symCache: &endpoint{methods: "GET, HEAD", options: true, origins: true, handler: sc},
 		none:     &endpoint{methods: readMethods, options: true, origins: true, handler: &unknownPath{a}},

@@ -58,7 +58,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	a := &access{origins: origins, service: &service{
-		cfg: cfg, depot: cfg.Depot, files: cfg.Depot, reads: cfg.Depot.Reads(), ownHop: []string{cfg.ID}, restricted: isRestricted(cfg.Gate), metrics: m, hot: newHot(cfg.HotBytes),
+		cfg: cfg, depot: cfg.Depot, files: cfg.Depot, reads: cfg.Depot.Reads(), ownHop: []string{cfg.ID},
+		restricted: isRestricted(cfg.Gate), metrics: m, hot: newHot(cfg.HotBytes),
 		lookups: limit.NewSemaphore(cfg.MaxInFlight), searches: limit.NewSemaphore(maxSearches),
 	}}
 	a.bodies = a.newBodies()
@@ -67,7 +68,10 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	srv := &Server{access: a, routes: newRoutes(a, sc), symcache: sc, inDatabase: cfg.Depot.InDatabase(), slots: limit.NewSemaphore(cfg.MaxConns), log: slog.DiscardHandler}
+	srv := &Server{
+		access: a, routes: newRoutes(a, sc), symcache: sc, inDatabase: cfg.Depot.InDatabase(),
+		slots: limit.NewSemaphore(cfg.MaxConns), log: slog.DiscardHandler,
+	}
 	srv.conns = newConns(2*cfg.MaxConns, cfg.ProxyNetworks)
 	if cfg.AccessLog {
 		srv.log = cfg.Log.Handler()
@@ -181,7 +185,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer tell.Stop()
 	if err := hs.Shutdown(grace); err != nil {
 		n := s.conns.busy()
-		return errors.Join(fmt.Errorf("cut off %d answers that were still running %v after the server was asked to stop", n, s.cfg.ShutdownGrace), hs.Close())
+		err := fmt.Errorf("cut off %d answers that were still running %v after the server was asked to stop", n, s.cfg.ShutdownGrace)
+		return errors.Join(err, hs.Close())
 	}
 	return nil
 }

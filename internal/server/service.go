@@ -54,7 +54,8 @@ func (s *service) fail(x *exchange, err error) {
 		x.status, x.err = status, err
 		return
 	}
-	if status >= 500 && !errors.Is(err, limit.ErrBusy) && !errors.Is(err, errStopped) && !errors.Is(err, content.ErrUnavailable) && !errors.Is(err, depot.ErrNoDatabase) {
+	if status >= 500 && !errors.Is(err, limit.ErrBusy) && !errors.Is(err, errStopped) &&
+		!errors.Is(err, content.ErrUnavailable) && !errors.Is(err, depot.ErrNoDatabase) {
 		s.cfg.Log.Error("a request failed", "error", err)
 	}
 	h := x.Header()

@@ -66,7 +66,8 @@ type sourceError struct {
 }
 
 // notHere is the text for the APIs that this server does not have.
-const notHere = "this server does not process minidumps or crash reports: run minidump-stackwalk --symbols-url with the URL of this server, which makes the symbol files that it needs"
+const notHere = "this server does not process minidumps or crash reports: run minidump-stackwalk --symbols-url with " +
+	"the URL of this server, which makes the symbol files that it needs"
 
 // serve answers a request.
 func (s *symbolication) serve(x *exchange, r *http.Request, p *place) {

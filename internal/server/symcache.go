@@ -168,7 +168,8 @@ func (s *symCaches) signature(q symcache.Request, v symcache.Version, until int6
 	mac := hmac.New(sha256.New, s.secret)
 	// No part can hold a line break.
 	for _, part := range []string{
-		q.Version.String(), symfile.Fold(q.Key.Name), q.Key.ID.Breakpad(), symfile.Fold(q.Hex.Name), q.Hex.ID.Breakpad(), v.String(), strconv.FormatInt(until, 10),
+		q.Version.String(), symfile.Fold(q.Key.Name), q.Key.ID.Breakpad(), symfile.Fold(q.Hex.Name), q.Hex.ID.Breakpad(),
+		v.String(), strconv.FormatInt(until, 10),
 	} {
 		mac.Write([]byte(part + "\n"))
 	}

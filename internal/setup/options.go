@@ -109,7 +109,9 @@ func CacheLimits(c *config.Config) depot.CacheLimits {
 // SymCacheFolders returns the SymCache folders of the depot.
 func SymCacheFolders(c *config.Config) depot.SymCacheOptions {
 	s := c.SymCache
-	return depot.SymCacheOptions{Folders: s.Folders, Store: s.Store, StoreBytes: int64(s.StoreBytes), StoreUnused: time.Duration(s.StoreUnused)}
+	return depot.SymCacheOptions{
+		Folders: s.Folders, Store: s.Store, StoreBytes: int64(s.StoreBytes), StoreUnused: time.Duration(s.StoreUnused),
+	}
 }
 
 // MakeSymbols returns how symbol files are made.

@@ -52,7 +52,10 @@ func OpenTracer(c *config.Config, version string, log *slog.Logger) (*span.Trace
 	header := http.Header{}
 	keyValues(cmp.Or(c.Getenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS"), c.Getenv("OTEL_EXPORTER_OTLP_HEADERS")), header.Set)
 	log.Info("traces are sent", "to", config.ShownURL(at))
-	return span.New(span.Options{URL: at, Header: header, Client: Dialer(c).ClientFor(at), Resource: about, Ratio: sampling(c.Getenv), Trust: c.Traces.Trust, Log: log}), nil
+	return span.New(span.Options{
+		URL: at, Header: header, Client: Dialer(c).ClientFor(at), Resource: about, Ratio: sampling(c.Getenv),
+		Trust: c.Traces.Trust, Log: log,
+	}), nil
 }
 
 // keyValues reads a list NAME=VALUE,NAME=VALUE with escapes as in URLs.

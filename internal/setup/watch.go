@@ -127,7 +127,8 @@ func ReadWatched(ctx context.Context, c *config.Config, dir string) (list []*wat
 		case err == nil:
 			list = append(list, f)
 		case errors.Is(err, fs.ErrNotExist) && known[filepath.Base(opt.Index)]:
-			notes = append(notes, fmt.Sprintf("the watched folder %s was not searched: it has no index here; its server knows it: --server URL", where))
+			notes = append(notes,
+				fmt.Sprintf("the watched folder %s was not searched: it has no index here; its server knows it: --server URL", where))
 		default:
 			notes = append(notes, fmt.Sprintf("the watched folder %s was not searched: %v", where, err))
 		}
@@ -135,7 +136,8 @@ func ReadWatched(ctx context.Context, c *config.Config, dir string) (list []*wat
 	files, _ := filepath.Glob(filepath.Join(dir, "*.db"))
 	for _, file := range files {
 		if where, err := watch.IndexedFolder(ctx, file); err == nil && where != "" && !known[filepath.Base(file)] {
-			notes = append(notes, fmt.Sprintf("the folder %s was not searched: it is indexed in place, but the configuration does not name it; --watch does, or --server URL asks its server", where))
+			notes = append(notes, fmt.Sprintf("the folder %s was not searched: "+
+				"it is indexed in place, but the configuration does not name it; --watch does, or --server URL asks its server", where))
 		}
 	}
 	return list, notes, func() { closeWatched(list, buckets) }

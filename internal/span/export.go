@@ -234,8 +234,11 @@ func message(about map[string]string, list []*Span) exported {
 	var sc scopeSpans
 	sc.Scope.Name = "symdepot"
 	for _, s := range list {
-		j := spanJSON{TraceID: hex.EncodeToString(s.trace[:]), SpanID: hex.EncodeToString(s.span[:]), Name: strings.ToValidUTF8(s.name, "?"), Kind: s.kind,
-			Start: strconv.FormatInt(s.start.UnixNano(), 10), End: strconv.FormatInt(s.end.UnixNano(), 10)}
+		j := spanJSON{
+			TraceID: hex.EncodeToString(s.trace[:]), SpanID: hex.EncodeToString(s.span[:]),
+			Name: strings.ToValidUTF8(s.name, "?"), Kind: s.kind,
+			Start: strconv.FormatInt(s.start.UnixNano(), 10), End: strconv.FormatInt(s.end.UnixNano(), 10),
+		}
 		if s.above != ([8]byte{}) {
 			j.ParentSpanID = hex.EncodeToString(s.above[:])
 		}

@@ -160,7 +160,8 @@ func (t *Tracer) Extract(ctx context.Context, remote string, h http.Header) cont
 // zero.
 func parse(text string) (p Parent) {
 	parts := strings.Split(text, "-")
-	if len(parts) < 4 || len(parts[0]) != 2 || parts[0] == "ff" || parts[0] == "00" && len(parts) != 4 || len(parts[1]) != 32 || len(parts[2]) != 16 || len(parts[3]) != 2 {
+	if len(parts) < 4 || len(parts[0]) != 2 || parts[0] == "ff" || parts[0] == "00" && len(parts) != 4 ||
+		len(parts[1]) != 32 || len(parts[2]) != 16 || len(parts[3]) != 2 {
 		return Parent{}
 	}
 	var version, flags [1]byte

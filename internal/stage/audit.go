@@ -40,7 +40,8 @@ func (s *Stages) auditStage(ctx context.Context, row index.StageRow, report func
 	flush := func() error {
 		lost, err := s.db.Unfound(ctx, row.Number, batch)
 		for _, i := range lost {
-			report(fmt.Sprintf("%s was accepted from %s for product %q and is not found in transaction %d", batch[i].Path, row.Caller, row.Product, row.Number))
+			report(fmt.Sprintf("%s was accepted from %s for product %q and is not found in transaction %d", batch[i].Path,
+				row.Caller, row.Product, row.Number))
 		}
 		batch = batch[:0]
 		return err

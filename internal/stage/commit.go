@@ -184,7 +184,7 @@ func (s *Stages) commit(ctx context.Context, row index.StageRow, ask Commit) (Co
 	}
 	tx := s.transaction(row)
 	tx.Entries, tx.Manifest = k.entries, k.manifest
-	tx.Stage = &index.StageCommit{ID: row.ID, Changes: row.Changes, Anew: ask.Anew, Needs: ask.Needs, Quota: s.limits.Quotas[row.Product], Result: func(number int64, again bool) string {
+	result := func(number int64, again bool) string {
 		out := k.out
 		out.Transaction, out.Again = number, again
 		b, err := json.Marshal(out)
@@ -192,7 +192,11 @@ func (s *Stages) commit(ctx context.Context, row index.StageRow, ask Commit) (Co
 			return "{}" // impossible
 		}
 		return string(b)
-	}}
+	}
+	tx.Stage = &index.StageCommit{
+		ID: row.ID, Changes: row.Changes, Anew: ask.Anew, Needs: ask.Needs, Quota: s.limits.Quotas[row.Product],
+		Result: result,
+	}
 	if !ask.Anew {
 		// An equal transaction needs no contents.
 		same, err := s.db.Same(ctx, row, k.manifest)
@@ -232,7 +236,9 @@ func (s *Stages) transaction(row index.StageRow) index.Tx {
 
 // publish commits a transaction of a stage, which must have the accepted files. Contents that are not there any more
 // are awaited again, and the error is a Refusal that names them.
-func (s *Stages) publish(ctx context.Context, row index.StageRow, tx index.Tx, staged map[blob.Ref]int64, accepted []index.Entry) (int64, error) {
+func (s *Stages) publish(
+	ctx context.Context, row index.StageRow, tx index.Tx, staged map[blob.Ref]int64, accepted []index.Entry,
+) (int64, error) {
 	var files []File
 	var lost []blob.Ref
 	if !s.depot.InBucket() {

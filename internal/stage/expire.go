@@ -40,7 +40,8 @@ func (s *Stages) Expire(ctx context.Context) error {
 		var gone bool
 		if gone, err = s.db.Expire(ctx, row); gone && row.Closed.IsZero() {
 			s.dropSpool(row.ID)
-			s.log.Info("a push was not finished and has expired", "stage", row.ID, "caller", row.Caller, "product", row.Product, "version", row.Version)
+			s.log.Info("a push was not finished and has expired", "stage", row.ID, "caller", row.Caller, "product", row.Product,
+				"version", row.Version)
 		}
 	}
 	if s.depot.InBucket() {

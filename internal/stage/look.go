@@ -4,12 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
+
+// soleKinds are the kinds of files of which a product should have one for each id.
+var soleKinds = []symfile.Kind{symfile.PE, symfile.PDB, symfile.PDB20, symfile.PortablePDB, symfile.Breakpad}
 
 // judgeOther notes if the product has other bytes with the id of the object, and returns
 // why the object is refused for that; empty if it is not.
@@ -18,7 +22,7 @@ func (k *fact) judgeOther(ctx context.Context, s *Stages, product string, ref bl
 	if k.Other, err = s.db.HasOther(ctx, product, o, ref); err != nil {
 		return "", err
 	}
-	if k.Other && s.limits.DenyOther && (o.Kind == symfile.PE || o.Kind == symfile.PDB || o.Kind == symfile.PDB20 || o.Kind == symfile.PortablePDB || o.Kind == symfile.Breakpad) {
+	if k.Other && s.limits.DenyOther && slices.Contains(soleKinds, o.Kind) {
 		return fmt.Sprintf("product %q has other bytes for %s with the id %s", product, o.Name, idsOf(o)[0]), nil
 	}
 	return "", nil

@@ -93,7 +93,9 @@ type slice struct{ offset, size, deflated int64 }
 // arrive handles a content that is complete in a file: it identifies it under the
 // name of each of the files that await it, keeps its objects, and records both. It
 // returns the files with their new states. The file may get another name.
-func (s *Stages) arrive(ctx context.Context, row index.StageRow, c index.Content, files []index.StageFile, path string) ([]index.StageFile, error) {
+func (s *Stages) arrive(
+	ctx context.Context, row index.StageRow, c index.Content, files []index.StageFile, path string,
+) ([]index.StageFile, error) {
 	f, err := durable.OpenShared(path)
 	if err != nil {
 		return nil, err
@@ -160,7 +162,10 @@ func (s *Stages) arrive(ctx context.Context, row index.StageRow, c index.Content
 
 // identify returns the objects of a file. Those that are not the whole file are
 // kept as contents of their own; kept has all contents that the stage keeps.
-func (s *Stages) identify(ctx context.Context, row index.StageRow, f *os.File, c index.Content, file index.StageFile, kept map[slice]index.Content) (facts []fact, reason string, err error) {
+func (s *Stages) identify(
+	ctx context.Context, row index.StageRow, f *os.File, c index.Content, file index.StageFile,
+	kept map[slice]index.Content,
+) (facts []fact, reason string, err error) {
 	objs, err := s.depot.Identify(f, c.Size, file.Path, file.Kind, forcedID(file))
 	if err != nil {
 		if s.depot.Refuses(err) {
@@ -227,7 +232,9 @@ func (s *Stages) PutNew(ctx context.Context, c Caller, id, path string, modTime 
 // ID, and Size unless it is negative. Ref is not used. check, if not nil, is
 // called with the identified file before it is part of the stage; its error ends
 // the call, is returned unchanged, and leaves nothing of the file.
-func (s *Stages) PutClaimed(ctx context.Context, c Caller, id string, e Entry, body io.Reader, check func(Arrived) error) (a Arrived, err error) {
+func (s *Stages) PutClaimed(
+	ctx context.Context, c Caller, id string, e Entry, body io.Reader, check func(Arrived) error,
+) (a Arrived, err error) {
 	row, err := s.open(ctx, c, id)
 	if err != nil {
 		return a, err
@@ -348,7 +355,10 @@ func (s *Stages) Refuse(ctx context.Context, c Caller, id string, e Entry, reaso
 	if err := s.validEntry(probe); err != nil {
 		return err
 	}
-	file := index.StageFile{Path: e.Path, Content: index.Content{Ref: e.Ref, Size: e.Size}, ModTime: e.ModTime, State: index.StageRefused, Reason: reason}
+	file := index.StageFile{
+		Path: e.Path, Content: index.Content{Ref: e.Ref, Size: e.Size}, ModTime: e.ModTime, State: index.StageRefused,
+		Reason: reason,
+	}
 	return s.explain(ctx, s.db.PutFiles(ctx, id, []index.StageFile{file}, index.StagePut{Most: s.most()}), id)
 }
 

@@ -64,5 +64,8 @@ func overQuota(product string, sum, most int64) *Refusal {
 }
 
 func missingRefusal(refs []blob.Ref) *Refusal {
-	return &Refusal{Kind: Conflict, Text: fmt.Sprintf("contents are missing, among them %s: send them and commit again", refs[0]), Missing: refs}
+	return &Refusal{
+		Kind: Conflict, Text: fmt.Sprintf("contents are missing, among them %s: send them and commit again", refs[0]),
+		Missing: refs,
+	}
 }

@@ -96,7 +96,8 @@ func (s *spool) room(ctx context.Context, row index.StageRow, size int64) error 
 		return refuse(NoSpace, "the disk of the server is nearly full: %d bytes do not fit; nothing was lost, try again later", size)
 	}
 	if row.Staged+size > staged {
-		return refuse(NoSpace, "the push holds %d bytes, and this server keeps at most %d for all unfinished pushes: push fewer files at once, or use symdepot add on the server", row.Staged+size, staged)
+		return refuse(NoSpace, "the push holds %d bytes, and this server keeps at most %d for all unfinished pushes: push "+
+			"fewer files at once, or use symdepot add on the server", row.Staged+size, staged)
 	}
 	held, err := s.db.Staged(ctx)
 	held += s.receiving.Load()

@@ -68,7 +68,8 @@ func (s *Stages) Open(ctx context.Context, c Caller, spec Spec) (st State, again
 		most *= collecting
 	}
 	row, again, err := s.db.Open(ctx, index.StageRow{
-		ID: rand.Text(), Caller: c.Name, Owner: c.ID, Key: key, Product: spec.Product, Version: spec.Version, Branch: spec.Branch, Class: spec.Class,
+		ID: rand.Text(), Caller: c.Name, Owner: c.ID, Key: key, Product: spec.Product, Version: spec.Version,
+		Branch: spec.Branch, Class: spec.Class,
 		Comment: spec.Comment, Build: string(build), Collects: spec.Collect, Joins: spec.Join, Node: s.node,
 	}, most)
 	if errors.Is(err, index.ErrTooManyStages) {
@@ -78,7 +79,9 @@ func (s *Stages) Open(ctx context.Context, c Caller, spec Spec) (st State, again
 		return State{}, false, err
 	}
 	if again && (row.Product != spec.Product || row.Version != spec.Version || row.Branch != spec.Branch || row.Class != spec.Class) {
-		return State{}, false, refuse(Conflict, "the stage with key %q was opened for product %q, version %q, branch %q and class %q; use another key", spec.Key, row.Product, row.Version, row.Branch, row.Class)
+		return State{}, false, refuse(Conflict,
+			"the stage with key %q was opened for product %q, version %q, branch %q and class %q; use another key",
+			spec.Key, row.Product, row.Version, row.Branch, row.Class)
 	}
 	return s.state(row), again, nil
 }
@@ -88,14 +91,17 @@ func validate(spec Spec) error {
 		what, text string
 		most       int
 	}{
-		{"product", spec.Product, maxLabel}, {"version", spec.Version, maxLabel}, {"branch", spec.Branch, maxLabel}, {"class", spec.Class, maxLabel},
-		{"comment", spec.Comment, maxComment}, {"key", spec.Key, maxKey}, {"build ci", spec.Build.CI, maxLabel}, {"build url", spec.Build.URL, maxComment},
+		{"product", spec.Product, maxLabel}, {"version", spec.Version, maxLabel}, {"branch", spec.Branch, maxLabel},
+		{"class", spec.Class, maxLabel},
+		{"comment", spec.Comment, maxComment}, {"key", spec.Key, maxKey}, {"build ci", spec.Build.CI, maxLabel},
+		{"build url", spec.Build.URL, maxComment},
 		{"build commit", spec.Build.Commit, maxLabel}, {"build run", spec.Build.Run, maxLabel}, {"build attempt", spec.Build.Attempt, maxLabel},
 	} {
 		switch {
 		case len(t.text) > t.most:
 			return refuse(Invalid, "the %s has %d bytes, and the limit is %d", t.what, len(t.text), t.most)
-		case !utf8.ValidString(t.text) || strings.ContainsFunc(t.text, func(r rune) bool { return r < 0x20 && (r != '\n' && r != '\t' || t.most != maxComment) || r == 0x7f }):
+		case !utf8.ValidString(t.text) || strings.ContainsFunc(t.text,
+			func(r rune) bool { return r < 0x20 && (r != '\n' && r != '\t' || t.most != maxComment) || r == 0x7f }):
 			return refuse(Invalid, "the %s has control characters or is not UTF-8", t.what)
 		}
 	}

@@ -39,7 +39,10 @@ func (Worker) Abilities(context.Context) (list []wire.Ability) {
 func (w Worker) Do(ctx context.Context, j worker.Job, input func(context.Context, *os.File) error) (worker.Result, error) {
 	var m message
 	if err := json.Unmarshal(j.Input, &m); err != nil || len(m.Files) == 0 || m.Format != Breakpad && m.Format != GSYM {
-		return worker.Result{}, worker.Failure{Class: jobs.ClassInfra, Detail: "this worker cannot read the input of the job; update it to the version of the server"}
+		return worker.Result{}, worker.Failure{
+			Class:  jobs.ClassInfra,
+			Detail: "this worker cannot read the input of the job; update it to the version of the server",
+		}
 	}
 	dir, err := os.MkdirTemp(w.Dir, "symbols-*")
 	if err != nil {

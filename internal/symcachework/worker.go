@@ -36,7 +36,10 @@ func (w Worker) Do(ctx context.Context, j worker.Job, input func(context.Context
 		key, err = m.key()
 	}
 	if err != nil {
-		return worker.Result{}, worker.Failure{Class: wire.ClassInfra, Detail: "this worker cannot read the input of the job: " + err.Error() + "; update it to the version of the server"}
+		return worker.Result{}, worker.Failure{
+			Class:  wire.ClassInfra,
+			Detail: "this worker cannot read the input of the job: " + err.Error() + "; update it to the version of the server",
+		}
 	}
 	sc, err := w.Transcoders.Workspace().New(key.Name)
 	if err != nil {

@@ -33,7 +33,8 @@ func (d *Dialer) checkHost(ctx context.Context, host string, viaProxy bool) erro
 	defer cancel()
 	addrs, err := d.lookup(ctx, host)
 	if err != nil {
-		return fmt.Errorf("host %s is reached through the proxy and cannot be resolved here; list it in allow_hosts to permit it: %w", host, ErrAddress)
+		return fmt.Errorf("host %s is reached through the proxy and cannot be resolved here; "+
+			"list it in allow_hosts to permit it: %w", host, ErrAddress)
 	}
 	for _, a := range addrs {
 		if err := d.check(a); err != nil {

@@ -338,7 +338,10 @@ func (g *Guarded) enter(ctx context.Context, queued func(bool)) error {
 		return nil
 	}
 	// The upstream did not cause the wait.
-	return &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassBusy, Err: fmt.Errorf("the limit of %d concurrent requests is reached", g.slots.most())}
+	return &fetch.Failure{
+		Source: g.src.Name(), Class: fetch.ClassBusy,
+		Err: fmt.Errorf("the limit of %d concurrent requests is reached", g.slots.most()),
+	}
 }
 
 // share implements fetch.Traits.Share.
@@ -367,7 +370,10 @@ func (g *Guarded) begin(ctx context.Context) (*pass, error) {
 	t, ok := g.breaker.allow(g.opt.Now())
 	if !ok {
 		g.status.Refused++
-		return nil, &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassBusy, Err: errors.New("circuit breaker is half-open: a probe request is in progress")}
+		return nil, &fetch.Failure{
+			Source: g.src.Name(), Class: fetch.ClassBusy,
+			Err: errors.New("circuit breaker is half-open: a probe request is in progress"),
+		}
 	}
 	g.status.Requests++
 	return &pass{g: g, ctx: ctx, ticket: t, begun: g.opt.Now()}, nil

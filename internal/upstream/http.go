@@ -216,7 +216,10 @@ func (h *HTTP) options() error {
 	lay, _ := layout.ServerByName(c.Layout)
 	h.agent = c.UserAgent
 	last := symfile.Fold(h.base.Path[strings.LastIndexByte(h.base.Path, '/')+1:])
-	h.dialect = layout.Dialect{Layout: lay, Casing: layout.Casing(c.Casing), Cabinets: !c.NoCompressed, Pointers: !c.NoPointers, Inside: last == "buildid" || last == ".build-id"}
+	h.dialect = layout.Dialect{
+		Layout: lay, Casing: layout.Casing(c.Casing), Cabinets: !c.NoCompressed, Pointers: !c.NoPointers,
+		Inside: last == "buildid" || last == ".build-id",
+	}
 	tiers := lay.Tiers()
 	h.tier.needed = tiers == layout.TiersProbed && c.TwoTier == TwoTierAuto
 	h.dialect.TwoTier = tiers != layout.TiersNone && c.TwoTier == TwoTierYes || tiers == layout.TiersTwo && c.TwoTier != TwoTierNo

@@ -80,11 +80,17 @@ func (h *HTTP) metadata(ctx context.Context, q fetch.MetadataQuery) (list []fetc
 	return list, complete, nil
 }
 
+// search is a search for metadata at an upstream.
+type search = func(context.Context, fetch.MetadataQuery) ([]fetch.Metadata, bool, error)
+
 // search applies the guard's rules to the metadata search of an upstream.
-func (g *Guarded) search(of func(context.Context, fetch.MetadataQuery) ([]fetch.Metadata, bool, error)) func(context.Context, fetch.MetadataQuery) ([]fetch.Metadata, bool, error) {
+func (g *Guarded) search(of search) search {
 	return func(ctx context.Context, q fetch.MetadataQuery) ([]fetch.Metadata, bool, error) {
 		if !g.filter.allowsSearch(q) {
-			return nil, false, &fetch.Failure{Source: g.src.Name(), Class: fetch.ClassSkipped, Err: errors.New("the filters of the upstream exclude this search")}
+			return nil, false, &fetch.Failure{
+				Source: g.src.Name(), Class: fetch.ClassSkipped,
+				Err: errors.New("the filters of the upstream exclude this search"),
+			}
 		}
 		if err := g.busy(); err != nil {
 			return nil, false, err

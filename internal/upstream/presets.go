@@ -64,7 +64,8 @@ var (
 // is used only if the operator names it.
 var Presets = []Spec{
 	// This server has neither cabinets nor pointers.
-	{Preset: "microsoft", URL: "https://msdl.microsoft.com/download/symbols", Layout: "symstore", TwoTier: TwoTierNo, NoCompressed: true, NoPointers: true,
+	{Preset: "microsoft", URL: "https://msdl.microsoft.com/download/symbols",
+		Layout: "symstore", TwoTier: TwoTierNo, NoCompressed: true, NoPointers: true,
 		Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
 	// This server answers 403 to requests without a checksum.
 	{Preset: "nuget", URL: "https://symbols.nuget.org/download/symbols", Layout: "ssqp",
@@ -75,19 +76,27 @@ var Presets = []Spec{
 		Guard: GuardOptions{Kinds: browserKinds, Executables: true, Rank: 1}},
 	// This bucket may be read but not listed, so it answers 403 for missing
 	// objects.
-	{Preset: "chromium", URL: "https://chromium-browser-symsrv.commondatastorage.googleapis.com", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true, Forbidden403: true,
+	{Preset: "chromium", URL: "https://chromium-browser-symsrv.commondatastorage.googleapis.com",
+		Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true, Forbidden403: true,
 		Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
 	{Preset: "electron", URL: "https://symbols.electronjs.org", Layout: "native", TwoTier: TwoTierNo, NoPointers: true, Forbidden403: true,
 		Guard: GuardOptions{Kinds: []symfile.Kind{symfile.PDB, symfile.Breakpad, symfile.SourceBundle},
-			NamePatterns: []string{"*electron*", "*ffmpeg*", "*libegl*", "*libglesv2*", "*swiftshader*", "*vulkan*", "*chromedriver*", "*mksnapshot*"}}},
-	{Preset: "unity", URL: "https://symbolserver.unity3d.com", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true, Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
-	{Preset: "nvidia", URL: "https://driver-symbols.nvidia.com", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true, Forbidden403: true, Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
-	{Preset: "amd", URL: "https://download.amd.com/dir/bin", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true, Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
+			NamePatterns: []string{"*electron*", "*ffmpeg*", "*libegl*", "*libglesv2*", "*swiftshader*", "*vulkan*",
+				"*chromedriver*", "*mksnapshot*"}}},
+	{Preset: "unity", URL: "https://symbolserver.unity3d.com", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true,
+		Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
+	{Preset: "nvidia", URL: "https://driver-symbols.nvidia.com",
+		Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true, Forbidden403: true,
+		Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
+	{Preset: "amd", URL: "https://download.amd.com/dir/bin", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true,
+		Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
 	// This server rejects unknown programs and clients with many concurrent
 	// requests.
-	{Preset: "intel", URL: "https://software.intel.com/sites/downloads/symbols", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true, UserAgent: "curl/7.72.0",
+	{Preset: "intel", URL: "https://software.intel.com/sites/downloads/symbols",
+		Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true, UserAgent: "curl/7.72.0",
 		Guard: GuardOptions{Kinds: microsoftKinds, Executables: true, Concurrency: 2}},
-	{Preset: "citrix", URL: "https://ctxsym.citrix.com/symbols", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true, Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
+	{Preset: "citrix", URL: "https://ctxsym.citrix.com/symbols", Layout: "symstore", TwoTier: TwoTierNo, NoPointers: true,
+		Guard: GuardOptions{Kinds: microsoftKinds, Executables: true}},
 	// The federating server asks the distributions' servers, and is slower for
 	// it.
 	linux("debuginfod", "https://debuginfod.elfutils.org", 1),
@@ -100,7 +109,10 @@ var Presets = []Spec{
 }
 
 func linux(name, address string, rank int) Spec {
-	return Spec{Preset: name, URL: address, Layout: "debuginfod", Guard: GuardOptions{Kinds: []symfile.Kind{symfile.ELF}, Executables: true, Rank: rank}}
+	return Spec{
+		Preset: name, URL: address, Layout: "debuginfod",
+		Guard: GuardOptions{Kinds: []symfile.Kind{symfile.ELF}, Executables: true, Rank: rank},
+	}
 }
 
 // PresetByName returns a preset as an upstream with that name.
@@ -120,7 +132,8 @@ func PresetByName(name string) (Spec, error) {
 func PresetOf(u *url.URL) (Spec, bool) {
 	for _, p := range Presets {
 		known, err := url.Parse(p.URL)
-		if err == nil && strings.EqualFold(u.Host, known.Host) && strings.EqualFold(strings.TrimRight(u.Path, "/"), known.Path) && u.RawQuery == "" && u.User == nil {
+		if err == nil && strings.EqualFold(u.Host, known.Host) &&
+			strings.EqualFold(strings.TrimRight(u.Path, "/"), known.Path) && u.RawQuery == "" && u.User == nil {
 			p.Name, p.Type = p.Preset, TypeHTTP
 			return p, true
 		}
@@ -313,7 +326,8 @@ func (s *Spec) source(opt OpenOptions) (fetch.Source, error) {
 	case TypeHTTP:
 		h, err := NewHTTP(HTTPConfig{
 			Name: s.Name, URL: s.URL, Layout: s.Layout, Casing: s.Casing, TwoTier: s.TwoTier, Header: s.Header, Credentials: s.Credentials,
-			UserAgent: s.UserAgent, Forbidden403: s.Forbidden403, NoCompressed: s.NoCompressed, NoPointers: s.NoPointers, HasIndex: s.HasIndex, MaxBytes: s.Guard.MaxBytes,
+			UserAgent: s.UserAgent, Forbidden403: s.Forbidden403, NoCompressed: s.NoCompressed, NoPointers: s.NoPointers,
+			HasIndex: s.HasIndex, MaxBytes: s.Guard.MaxBytes,
 			Timeouts: s.Timeouts, ServerID: opt.ServerID, Tracer: opt.Tracer, TempDir: opt.TempDir,
 		}, opt.Dialer)
 		if err != nil {
@@ -354,7 +368,10 @@ func (s *Spec) FolderLayout() (layout.Layout, error) {
 
 // metadataHosts are the hosts from which programs in a cloud get credentials.
 // They have private addresses and are used only for credentials.
-var metadataHosts = []string{"169.254.169.254", "[fd00:ec2::254]", "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]", "metadata.google.internal"}
+var metadataHosts = []string{
+	"169.254.169.254", "[fd00:ec2::254]", "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]",
+	"metadata.google.internal",
+}
 
 // OpenBucket opens a bucket. The hosts that the operator configured may have any
 // address.
@@ -383,7 +400,8 @@ func OpenBucket(cfg bucket.Config, d *Dialer) (bucket.Bucket, error) {
 			}
 		}
 		c2 := *c
-		c2.CredentialsVia = credentials(c.STSEndpoint, c.RoleEndpoint, os.Getenv("AWS_ENDPOINT_URL_STS"), os.Getenv("AWS_EC2_METADATA_SERVICE_ENDPOINT"), os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI"))
+		c2.CredentialsVia = credentials(c.STSEndpoint, c.RoleEndpoint, os.Getenv("AWS_ENDPOINT_URL_STS"),
+			os.Getenv("AWS_EC2_METADATA_SERVICE_ENDPOINT"), os.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI"))
 		cfg = &c2
 	case *bucket.GCSConfig:
 		named(c.Endpoint)

@@ -68,7 +68,8 @@ func sameServer(named, to *url.URL) bool {
 	if HostPort(named) == HostPort(to) {
 		return named.Scheme == to.Scheme
 	}
-	return named.Scheme == "http" && to.Scheme == "https" && strings.EqualFold(named.Hostname(), to.Hostname()) && named.Port() == "" && to.Port() == ""
+	return named.Scheme == "http" && to.Scheme == "https" && strings.EqualFold(named.Hostname(), to.Hostname()) &&
+		named.Port() == "" && to.Port() == ""
 }
 
 // harmless are the header fields that are sent after a redirect to another host.
@@ -109,7 +110,8 @@ func codeInfoHop(asked, to *url.URL) (path string, ok bool) {
 		return "", false
 	}
 	segs = segs[len(segs)-3:]
-	if _, err := debugid.ParseBreakpad(segs[1]); err != nil || len(segs[1]) < 33 || !symfile.ValidName(segs[0]) || !strings.HasSuffix(symfile.Fold(segs[2]), ".sym") {
+	if _, err := debugid.ParseBreakpad(segs[1]); err != nil || len(segs[1]) < 33 || !symfile.ValidName(segs[0]) ||
+		!strings.HasSuffix(symfile.Fold(segs[2]), ".sym") {
 		return "", false
 	}
 	from, err := layout.Segments(asked.EscapedPath())

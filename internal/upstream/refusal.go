@@ -42,7 +42,8 @@ func (x *question) refusal(a *answer) error {
 	if f.Class == fetch.ClassBroken && status == http.StatusServiceUnavailable && !f.Retry.IsZero() {
 		f.Class = fetch.ClassBusy
 	}
-	if d, ok := symcache.ParseRetryAfter(a.resp.Header["Retry-After"]); ok && f.Class == fetch.ClassNotFound && x.ask.Request.Form == layout.FormSymCache {
+	if d, ok := symcache.ParseRetryAfter(a.resp.Header["Retry-After"]); ok && f.Class == fetch.ClassNotFound &&
+		x.ask.Request.Form == layout.FormSymCache {
 		f.Retry = h.now().Add(d)
 	} else if f.Class != fetch.ClassBusy {
 		f.Retry = time.Time{}
@@ -54,7 +55,8 @@ func (x *question) refusal(a *answer) error {
 // ClassAbsent.
 func ClassOfStatus(status int) fetch.Class {
 	switch status {
-	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusUnavailableForLegalReasons:
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired,
+		http.StatusUnavailableForLegalReasons:
 		return fetch.ClassForbidden
 	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
 		return fetch.ClassTimeout
@@ -80,7 +82,8 @@ func classOfCode(text []byte, class fetch.Class) fetch.Class {
 	switch string(bytes.TrimSpace(code)) {
 	case "NoSuchKey", "NoSuchBucket", "NotFound", "NoSuchVersion", "BlobNotFound":
 		return fetch.ClassNotFound
-	case "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId", "AuthorizationHeaderMalformed", "AuthorizationQueryParametersError", "ExpiredToken":
+	case "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId", "ExpiredToken",
+		"AuthorizationHeaderMalformed", "AuthorizationQueryParametersError":
 		return fetch.ClassForbidden
 	case "SlowDown", "ServiceUnavailable", "TooManyRequests":
 		return fetch.ClassBusy

@@ -42,15 +42,19 @@ type relayed struct {
 // NewRelay returns a relay. allowed returns an error for a URL that may not be asked for;
 // hosts are those of them that may have addresses that are not public.
 func NewRelay(d *Dialer, hosts []string, allowed func(url string) error) *Relay {
+	follow := func(req *http.Request, via []*http.Request) error {
+		if len(via) >= relayHops {
+			return errors.New("too many redirects")
+		}
+		return allowed(req.URL.String())
+	}
 	return &Relay{
 		allowed: allowed, slots: make(chan struct{}, relayAtOnce), now: time.Now,
-		client: &http.Client{Transport: d.Transport(hosts...), Timeout: relayTime, CheckRedirect: func(req *http.Request, via []*http.Request) error {
-			if len(via) >= relayHops {
-				return errors.New("too many redirects")
-			}
-			return allowed(req.URL.String())
-		}},
-		kept: otter.Must(&otter.Options[string, relayed]{MaximumWeight: relayBytes, Weigher: func(url string, r relayed) uint32 { return uint32(len(url)+len(r.text)) + 256 }}),
+		client: &http.Client{Transport: d.Transport(hosts...), Timeout: relayTime, CheckRedirect: follow},
+		kept: otter.Must(&otter.Options[string, relayed]{
+			MaximumWeight: relayBytes,
+			Weigher:       func(url string, r relayed) uint32 { return uint32(len(url)+len(r.text)) + 256 },
+		}),
 	}
 }
 

@@ -56,7 +56,10 @@ type Store struct {
 // it.
 func NewStore(b bucket.Bucket, cfg StoreConfig) (*Store, error) {
 	// The rules for the options are the same as for a server.
-	o := HTTP{cfg: HTTPConfig{Layout: cfg.Layout, Casing: cfg.Casing, TwoTier: cfg.TwoTier, NoCompressed: cfg.NoCompressed, NoPointers: true, MaxBytes: cfg.MaxBytes, Timeouts: cfg.Timeouts}}
+	o := HTTP{cfg: HTTPConfig{
+		Layout: cfg.Layout, Casing: cfg.Casing, TwoTier: cfg.TwoTier, NoCompressed: cfg.NoCompressed, NoPointers: true,
+		MaxBytes: cfg.MaxBytes, Timeouts: cfg.Timeouts,
+	}}
 	s := &Store{b: b, cfg: cfg, now: time.Now}
 	s.shown, _, _ = strings.Cut(b.Name(), "?")
 	s.shown = strings.TrimRight(s.shown, "/")
@@ -371,7 +374,10 @@ func (s *Store) resume(ctx context.Context, ask *fetch.Ask, limit int64) (*fetch
 		return nil, s.failed(fetch.ClassTooLarge, "%w: %d", errTooLarge, o.Total)
 	}
 	b.r, b.offset, b.size, b.limit = bufio.NewReaderSize(wireOf{b}, 64<<10), r.Offset, o.Total, limit
-	return &fetch.Reply{Body: b, Size: o.Total, Offset: r.Offset, Name: symfile.BaseName(key), Path: r.Path, Tag: r.Tag, ModTime: o.ModTime}, nil
+	return &fetch.Reply{
+		Body: b, Size: o.Total, Offset: r.Offset, Name: symfile.BaseName(key), Path: r.Path, Tag: r.Tag,
+		ModTime: o.ModTime,
+	}, nil
 }
 
 // objectBody is the body of an object.

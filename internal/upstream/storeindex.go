@@ -210,7 +210,8 @@ func (s *Store) record(ctx context.Context, name string, most int64) ([]byte, er
 // checkIndex says why a server of a layout cannot have an index.
 func checkIndex(has bool, lay layout.Layout) error {
 	if has && lay.Records() != layout.SymStoreRecords {
-		return &OptionError{"has_index", fmt.Errorf("only servers of the layouts %s and %s have records; set layout, or remove has_index", layout.SymStore.Name(), layout.Index2.Name())}
+		return &OptionError{"has_index", fmt.Errorf("only servers of the layouts %s and %s have records; "+
+			"set layout, or remove has_index", layout.SymStore.Name(), layout.Index2.Name())}
 	}
 	return nil
 }

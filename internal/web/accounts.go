@@ -32,7 +32,8 @@ func newAccounts(cfg *Config) *Accounts {
 // TokenOf describes a token without its secret.
 func (s *Accounts) TokenOf(row *auth.TokenRow) wire.TokenInfo {
 	t := wire.TokenInfo{
-		ID: row.ID, Name: row.Name, Scopes: row.Scopes, Products: row.Products, State: "valid", Created: row.Created.UTC(), CreatedBy: row.CreatedBy,
+		ID: row.ID, Name: row.Name, Scopes: row.Scopes, Products: row.Products, State: "valid",
+		Created: row.Created.UTC(), CreatedBy: row.CreatedBy,
 		Expires: row.Expires.UTC(), LastUsed: row.LastUsed.UTC(), Revoked: row.Revoked.UTC(),
 	}
 	for _, p := range []*time.Time{&t.Expires, &t.LastUsed, &t.Revoked} {
@@ -86,7 +87,9 @@ func managed(r *Request, list []auth.TokenRow) []auth.TokenRow {
 
 // PageOfTokens returns the part of a list that a request asks for, and the cursor of the
 // next part. It sets the header field Link.
-func PageOfTokens(w http.ResponseWriter, r *Request, name string, rows func() ([]auth.TokenRow, error)) (part []auth.TokenRow, next string, err error) {
+func PageOfTokens(
+	w http.ResponseWriter, r *Request, name string, rows func() ([]auth.TokenRow, error),
+) (part []auth.TokenRow, next string, err error) {
 	q := r.URL.Query()
 	limit, after, err := ReadPage(q, name)
 	if err != nil {
@@ -183,7 +186,10 @@ func Whoami(p *Principal) wire.Me {
 	id, rights := &p.Identity, &p.Rights
 	me := wire.Me{
 		Name: id.Name, Anonymous: id.Anonymous(), Method: string(id.Method), Carrier: id.Carrier, TokenID: id.TokenID, SignIn: id.SignIn,
-		Rights: wire.Rights{Admin: rights.Admin, Read: products(rights.All, rights.Products), Write: products(rights.WriteAll, rights.WriteProducts)},
+		Rights: wire.Rights{
+			Admin: rights.Admin, Read: products(rights.All, rights.Products),
+			Write: products(rights.WriteAll, rights.WriteProducts),
+		},
 	}
 	if !id.Until.IsZero() {
 		me.Until = id.Until.UTC()
@@ -270,7 +276,10 @@ func (s *Accounts) FinishSignIn(r *Request, id string) error {
 
 // AuditFilter reads the filters of a request for the audit log.
 func (s *Accounts) AuditFilter(q url.Values) (f auth.AuditFilter, err error) {
-	f = auth.AuditFilter{Who: q.Get("who"), Node: q.Get("node"), Remote: q.Get("remote"), Action: q.Get("action"), Product: q.Get("product"), Name: q.Get("file"), ID: q.Get("id")}
+	f = auth.AuditFilter{
+		Who: q.Get("who"), Node: q.Get("node"), Remote: q.Get("remote"), Action: q.Get("action"),
+		Product: q.Get("product"), Name: q.Get("file"), ID: q.Get("id"),
+	}
 	for name, to := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
 		if *to, err = term.ParseMoment(q.Get(name), s.now().UTC()); err != nil {
 			return f, WrongParameter(name, err.Error())

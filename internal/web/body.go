@@ -67,7 +67,10 @@ func (a *Uploads) Open(r *Request, demand bool) (*Upload, error) {
 		coding = Identity
 	}
 	if coding != Identity && !slices.Contains(Codings, coding) {
-		return nil, &Problem{Word: "coding", Detail: fmt.Sprintf("the content coding %.50q is not one of %s", coding, strings.Join(Codings, ", "))}
+		return nil, &Problem{
+			Word:   "coding",
+			Detail: fmt.Sprintf("the content coding %.50q is not one of %s", coding, strings.Join(Codings, ", ")),
+		}
 	}
 	want, ok, err := DigestOf(r.Header, "Content-Digest")
 	if err != nil {
@@ -144,7 +147,8 @@ func (u *Upload) open() error {
 	if !ok {
 		var err error
 		// A concurrency of one needs no goroutines.
-		if z, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true)); err != nil {
+		one, window := zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow)
+		if z, err = zstd.NewReader(nil, one, window, zstd.WithDecoderLowmem(true)); err != nil {
 			<-u.sem
 			return err
 		}

@@ -146,7 +146,9 @@ func origin(base string) string {
 // them unasked.
 func (o *Origin) Check(r *http.Request) *Problem {
 	if err := o.protect.Check(r); err != nil {
-		return &Problem{Word: "forbidden", Detail: "this server does not accept requests of web pages of other sites; behind a proxy, base_url of its configuration says where its own pages are"}
+		const detail = "this server does not accept requests of web pages of other sites; " +
+			"behind a proxy, base_url of its configuration says where its own pages are"
+		return &Problem{Word: "forbidden", Detail: detail}
 	}
 	return nil
 }

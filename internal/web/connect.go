@@ -20,11 +20,13 @@ func Clients(url string, restricted bool) []Client {
 	return []Client{
 		{"WinDbg, cdb and other Windows debuggers", "in a command prompt, or as the symbol path in the settings",
 			`set _NT_SYMBOL_PATH=srv*C:\symbols*` + tool},
-		{"Visual Studio", "Tools > Options > Debugging > Symbols: add this as a new symbol server location. To step into packages, switch off Just My Code under Debugging > General",
+		{"Visual Studio", "Tools > Options > Debugging > Symbols: add this as a new symbol server location. " +
+			"To step into packages, switch off Just My Code under Debugging > General",
 			tool},
 		{"Windows Performance Analyzer", "in a command prompt",
 			`set _NT_SYMCACHE_PATH=C:\SymCache*` + tool},
-		{"gdb, lldb, perf, elfutils and other debuginfod clients", "in a shell; gdb asks before its first download, and in scripts it needs the second command",
+		{"gdb, lldb, perf, elfutils and other debuginfod clients",
+			"in a shell; gdb asks before its first download, and in scripts it needs the second command",
 			debuginfod + "\ngdb -iex 'set debuginfod enabled on' PROGRAM"},
 		{"dotnet-symbol", "",
 			"dotnet-symbol --server-path " + tool + " PATH"},
@@ -50,7 +52,8 @@ func withToken(url string) string {
 // its end. If access is restricted, the settings have a place for a token.
 func StartText(url string, restricted bool) string {
 	var b strings.Builder
-	b.WriteString("symdepot serves symbols at " + url + "\nA browser at this address searches, and says why a debugger does not find a file.\n")
+	b.WriteString("symdepot serves symbols at " + url +
+		"\nA browser at this address searches, and says why a debugger does not find a file.\n")
 	for _, c := range Clients(url, restricted) {
 		b.WriteString("\n" + c.Name + "\n    " + strings.ReplaceAll(c.Text, "\n", "\n    ") + "\n")
 	}
@@ -65,7 +68,8 @@ func AccessText(url string) string {
 
 // TokenText describes how tools send a token.
 func TokenText(url string) string {
-	return "A token is also the password of any user name, or a bearer token. Tools that know only addresses take it as a part of the address: " + withToken(url)
+	return "A token is also the password of any user name, or a bearer token. " +
+		"Tools that know only addresses take it as a part of the address: " + withToken(url)
 }
 
 // connectView is what the page about tools shows.

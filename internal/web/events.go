@@ -198,7 +198,9 @@ func jobFields(ctx context.Context, queue *jobs.Queue) (map[string]fields, error
 		if j.Detail != "" {
 			outcome += ": " + j.Detail
 		}
-		m["job:"+strconv.FormatInt(j.ID, 10)] = fields{"state": j.State.String(), "attempts": strconv.Itoa(j.Attempts), "worker": j.Worker, "outcome": outcome}
+		m["job:"+strconv.FormatInt(j.ID, 10)] = fields{
+			"state": j.State.String(), "attempts": strconv.Itoa(j.Attempts), "worker": j.Worker, "outcome": outcome,
+		}
 	}
 	return m, nil
 }
@@ -208,7 +210,10 @@ func upstreamFields(list []depot.UpstreamStatus) map[string]fields {
 	m := map[string]fields{}
 	for _, u := range list {
 		row := NewUpstreamRow(u)
-		m["upstream:"+u.Name] = fields{"state": row.State, "requests": Number(u.Requests), "hits": Number(u.Hits), "misses": Number(u.Misses), "errors": Number(u.Errors), "bytes": term.Size(u.Bytes)}
+		m["upstream:"+u.Name] = fields{
+			"state": row.State, "requests": Number(u.Requests), "hits": Number(u.Hits), "misses": Number(u.Misses),
+			"errors": Number(u.Errors), "bytes": term.Size(u.Bytes),
+		}
 	}
 	return m
 }

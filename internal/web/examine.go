@@ -248,7 +248,8 @@ func ReadWhole(r io.Reader, dir string) (*wholeFile, error) {
 
 // TooLargeWhole is the error for a file that is too large to be taken whole.
 func TooLargeWhole() error {
-	return &Problem{Word: "too-large", Detail: fmt.Sprintf("a whole file has at most %d MiB; of a larger one, send parts, as the command symdepot identify --server does", MaxWhole>>20)}
+	const detail = "a whole file has at most %d MiB; of a larger one, send parts, as the command symdepot identify --server does"
+	return &Problem{Word: "too-large", Detail: fmt.Sprintf(detail, MaxWhole>>20)}
 }
 
 // Close drops the bytes.

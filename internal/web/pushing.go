@@ -29,9 +29,11 @@ func (r *Request) Pusher() (stage.Caller, error) {
 
 // refusals are the words of the kinds of refusals.
 var refusals = map[stage.Kind]string{
-	stage.NotFound: "not-found", stage.Invalid: "query", stage.TooLarge: "too-large", stage.Quota: "quota", stage.TooMany: "rate", stage.Busy: "busy",
-	stage.NoSpace: "no-space", stage.Conflict: "conflict", stage.WrongHash: "digest", stage.Forbidden: "forbidden", stage.NotSymbol: "not-symbol",
-	stage.Lost: "internal",
+	stage.NotFound: "not-found", stage.Invalid: "query", stage.TooLarge: "too-large", stage.Quota: "quota",
+	stage.TooMany: "rate", stage.Busy: "busy",
+	stage.NoSpace: "no-space", stage.Conflict: "conflict", stage.WrongHash: "digest", stage.Forbidden: "forbidden",
+	stage.NotSymbol: "not-symbol",
+	stage.Lost:      "internal",
 }
 
 // RefusalProblem returns the problem that a refusal of a stage is.
@@ -77,7 +79,10 @@ func applyToken(spec *stage.Spec, u *auth.Uploads, sole string) error {
 		case *l.to == "":
 			*l.to = l.is
 		case *l.to != l.is:
-			return &Problem{Word: "forbidden", Detail: "the token is for the " + l.what + " " + strconv.Quote(l.is) + " only", Fields: map[string]string{l.what: "must be " + strconv.Quote(l.is) + " or empty"}}
+			return &Problem{
+				Word: "forbidden", Detail: "the token is for the " + l.what + " " + strconv.Quote(l.is) + " only",
+				Fields: map[string]string{l.what: "must be " + strconv.Quote(l.is) + " or empty"},
+			}
 		}
 	}
 	if b := u.Build; b != nil {

@@ -138,8 +138,13 @@ func askOf(path, name, id string) (userquery.Ask, error) {
 }
 
 // trace explains one request.
-func (a *Traces) trace(ctx context.Context, v *viewer, q *userquery.Ask, headers func(*layout.Request, *answer.File) map[string][]string) (report.Trace, error) {
-	t, err := a.Depot.Trace(ctx, why.TraceAsk{Scope: v.scope, Segments: q.Segments, Prefixes: a.Prefixes, HexAge: a.HexAge, Redirect: a.Redirect, Beyond: v.beyond, Headers: headers})
+func (a *Traces) trace(
+	ctx context.Context, v *viewer, q *userquery.Ask, headers func(*layout.Request, *answer.File) map[string][]string,
+) (report.Trace, error) {
+	t, err := a.Depot.Trace(ctx, why.TraceAsk{
+		Scope: v.scope, Segments: q.Segments, Prefixes: a.Prefixes, HexAge: a.HexAge, Redirect: a.Redirect,
+		Beyond: v.beyond, Headers: headers,
+	})
 	if err != nil {
 		return report.Trace{}, err
 	}

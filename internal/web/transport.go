@@ -52,7 +52,10 @@ func (t Transport) SignIn(r *http.Request) string {
 
 // SetCookie sets a cookie until a time; in the past: it is deleted.
 func (t Transport) SetCookie(w http.ResponseWriter, name, value string, life time.Duration) {
-	c := &http.Cookie{Name: t.name(name), Value: value, Path: "/", HttpOnly: true, Secure: t == Secure, SameSite: http.SameSiteLaxMode, MaxAge: int(life / time.Second)}
+	c := &http.Cookie{
+		Name: t.name(name), Value: value, Path: "/", HttpOnly: true, Secure: t == Secure, SameSite: http.SameSiteLaxMode,
+		MaxAge: int(life / time.Second),
+	}
 	if life <= 0 {
 		c.Value, c.MaxAge = "", -1
 	}

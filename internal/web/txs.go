@@ -120,12 +120,18 @@ func (a *Transactions) Change(r *Request, t depot.Transaction, q *wire.Transacti
 		return out, &Problem{Word: "forbidden", Detail: "only a token with the scope admin releases holds"}
 	}
 	if c := r.Identity.Uploads.Class; q.Class != "" && c != "" && q.Class != c {
-		return out, &Problem{Word: "forbidden", Detail: "the token is for the class " + strconv.Quote(c) + " only", Fields: map[string]string{"class": "must be " + strconv.Quote(c)}}
+		return out, &Problem{
+			Word: "forbidden", Detail: "the token is for the class " + strconv.Quote(c) + " only",
+			Fields: map[string]string{"class": "must be " + strconv.Quote(c)},
+		}
 	}
 	ctx, k := r.Context(), a.retention
 	// The hold comes first: if the rest fails, the transaction is kept.
 	if q.Hold != nil {
-		h := lifecycle.Hold{Number: t.Number, Name: q.Hold.Reason, Who: r.Name, Reason: q.Hold.Reason, Until: until, Placed: a.now().UTC().Truncate(time.Millisecond)}
+		h := lifecycle.Hold{
+			Number: t.Number, Name: q.Hold.Reason, Who: r.Name, Reason: q.Hold.Reason, Until: until,
+			Placed: a.now().UTC().Truncate(time.Millisecond),
+		}
 		if err := k.Hold(ctx, h); err != nil {
 			return out, RetentionProblem(err)
 		}

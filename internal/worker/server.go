@@ -205,7 +205,9 @@ func jobPath(j Job, verb string) string { return strconv.FormatInt(j.ID, 10) + "
 // It does not retry.
 func (s *Server) Lease(ctx context.Context, abilities []wire.Ability, slots int, wait time.Duration) ([]Job, error) {
 	var got wire.LeaseAnswer
-	err := s.postJSON(ctx, "lease", nil, wire.LeaseRequest{Worker: s.Worker, Abilities: abilities, Slots: slots, Wait: int(wait / time.Second)}, &got)
+	err := s.postJSON(ctx, "lease", nil, wire.LeaseRequest{
+		Worker: s.Worker, Abilities: abilities, Slots: slots, Wait: int(wait / time.Second),
+	}, &got)
 	if err == nil && len(got.Jobs) > slots {
 		return nil, errors.New("the server returned more jobs than requested")
 	}

@@ -119,7 +119,10 @@ func (w *Worker) do(ctx context.Context, j Job) (Result, error) {
 			return k.Do(ctx, j, func(ctx context.Context, f *os.File) error { return w.Server.Input(ctx, j, f) })
 		}
 	}
-	return Result{}, Failure{Class: wire.ClassInfra, Detail: "this worker does not know this kind of job; update it to the version of the server"}
+	return Result{}, Failure{
+		Class:  wire.ClassInfra,
+		Detail: "this worker does not know this kind of job; update it to the version of the server",
+	}
 }
 
 // spaceRetry is the pause before the abilities and Room are checked again.

@@ -29,7 +29,10 @@ func byName(a, b entry) int { return strings.Compare(a.name, b.name) }
 
 // service lists the files for running a server, by system.
 var service = map[string][]string{
-	"linux":  {"packaging/linux/symdepot.service", "packaging/linux/symdepot.socket", "packaging/linux/sysusers.conf", "packaging/linux/tmpfiles.conf", "packaging/linux/symdepot.yaml"},
+	"linux": {
+		"packaging/linux/symdepot.service", "packaging/linux/symdepot.socket", "packaging/linux/sysusers.conf",
+		"packaging/linux/tmpfiles.conf", "packaging/linux/symdepot.yaml",
+	},
 	"darwin": {"packaging/macos/org.symdepot.symdepot.plist", "packaging/macos/newsyslog.conf", "packaging/macos/symdepot.yaml"},
 }
 
@@ -105,7 +108,10 @@ func writeTarGz(w io.Writer, list []entry, at time.Time, level int) error {
 		if err != nil {
 			return err
 		}
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: e.name, Size: int64(len(b)), Mode: int64(e.mode), ModTime: at, Uname: "root", Gname: "root", Format: tar.FormatPAX}
+		h := &tar.Header{
+			Typeflag: tar.TypeReg, Name: e.name, Size: int64(len(b)), Mode: int64(e.mode), ModTime: at, Uname: "root",
+			Gname: "root", Format: tar.FormatPAX,
+		}
 		if err := tw.WriteHeader(h); err != nil {
 			return err
 		}

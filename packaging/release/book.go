@@ -10,7 +10,11 @@ import (
 // pages lists the files and folders that a reader of the documentation may be led to,
 // from the top of the repository. Archives and packages have them in the same places,
 // so that the links between them are right.
-var pages = []string{"README.md", "CHANGELOG.md", "ARCHITECTURE.md", "BENCHMARKS.md", "CONTRIBUTING.md", "docs", "ci", "packaging/README.md", "packaging/compose", "packaging/linux", "packaging/macos", "packaging/monitoring", "testdata/README.md"}
+var pages = []string{
+	"README.md", "CHANGELOG.md", "ARCHITECTURE.md", "BENCHMARKS.md", "CONTRIBUTING.md", "docs", "ci",
+	"packaging/README.md", "packaging/compose", "packaging/linux", "packaging/macos", "packaging/monitoring",
+	"testdata/README.md",
+}
 
 // book returns the files of the documentation, sorted by name.
 func book() ([]entry, error) {

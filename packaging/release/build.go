@@ -18,7 +18,8 @@ import (
 // of the version control get into it, but for the version.
 func (r *release) goBuild(p platform, to string) error {
 	env := []string{"GOOS=" + p.os, "GOARCH=" + p.arch}
-	return r.command(env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid= -X main.version="+r.version.full, "-o", to, "./cmd/symdepot")
+	return r.command(env, "go", "build", "-trimpath", "-buildvcs=false",
+		"-ldflags=-s -w -buildid= -X main.version="+r.version.full, "-o", to, "./cmd/symdepot")
 }
 
 // manual writes man pages and completions, which the program prints itself.
@@ -34,7 +35,9 @@ func (r *release) manual(dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "completions"), 0o755); err != nil {
 		return err
 	}
-	for shell, name := range map[string]string{"bash": "symdepot.bash", "zsh": "_symdepot", "fish": "symdepot.fish", "powershell": "symdepot.ps1"} {
+	for shell, name := range map[string]string{
+		"bash": "symdepot.bash", "zsh": "_symdepot", "fish": "symdepot.fish", "powershell": "symdepot.ps1",
+	} {
 		out, err := exec.CommandContext(r.ctx, exe, "completion", shell).Output()
 		if err != nil {
 			return fmt.Errorf("completion %s: %w", shell, err)

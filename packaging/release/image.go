@@ -42,7 +42,8 @@ func (r *release) image() error {
 			"org.opencontainers.image.licenses":    "Apache-2.0",
 		},
 		Health: &oci.Health{
-			Test: []string{"CMD", "/usr/bin/symdepot", "health"}, Interval: 30 * time.Second, Timeout: 10 * time.Second, StartPeriod: time.Minute, Retries: 3,
+			Test: []string{"CMD", "/usr/bin/symdepot", "health"}, Interval: 30 * time.Second, Timeout: 10 * time.Second,
+			StartPeriod: time.Minute, Retries: 3,
 		},
 	}
 	for _, p := range r.where {
@@ -55,13 +56,17 @@ func (r *release) image() error {
 		}
 		files := []oci.File{
 			{Name: "usr/bin/symdepot", Mode: 0o755, Body: program},
-			{Name: "etc/passwd", Mode: 0o644, Body: fmt.Appendf(nil, "root:x:0:0:root:/:/sbin/nologin\nsymdepot:x:%d:%[1]d:symdepot:/var/lib/symdepot:/sbin/nologin\n", containerUser)},
+			{Name: "etc/passwd", Mode: 0o644, Body: fmt.Appendf(nil,
+				"root:x:0:0:root:/:/sbin/nologin\nsymdepot:x:%d:%[1]d:symdepot:/var/lib/symdepot:/sbin/nologin\n",
+				containerUser)},
 			{Name: "etc/group", Mode: 0o644, Body: fmt.Appendf(nil, "root:x:0:\nsymdepot:x:%d:\n", containerUser)},
 			{Name: "etc/ssl/certs/ca-certificates.crt", Mode: 0o644, Body: authorities},
 			{Name: "tmp/", Mode: 0o1777},
 			{Name: "var/lib/symdepot/", Mode: 0o750, User: containerUser},
 		}
-		for name, from := range map[string]string{"LICENSE": "LICENSE", "THIRD-PARTY-LICENSES.txt": filepath.Join(r.staged(p), "THIRD-PARTY-LICENSES.txt")} {
+		for name, from := range map[string]string{
+			"LICENSE": "LICENSE", "THIRD-PARTY-LICENSES.txt": filepath.Join(r.staged(p), "THIRD-PARTY-LICENSES.txt"),
+		} {
 			b, err := os.ReadFile(from)
 			if err != nil {
 				return err

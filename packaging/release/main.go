@@ -74,7 +74,8 @@ func run(ctx context.Context) error {
 	flag.StringVar(&platforms, "platforms", "all", "platforms, such as linux/amd64,darwin/arm64")
 	flag.StringVar(&only, "only", strings.Join(all, ","), "what to make")
 	flag.StringVar(&named, "version", "", "version; default: that of the newest tag and the number of commits since")
-	flag.IntVar(&r.level, "level", 6, "level of compression, from 1 (fast) to 9; 9 takes three times as long as 6 and makes packages 0.4 to 3 % smaller")
+	flag.IntVar(&r.level, "level", 6,
+		"level of compression, from 1 (fast) to 9; 9 takes three times as long as 6 and makes packages 0.4 to 3 % smaller")
 	flag.Parse()
 	if r.level < 1 || r.level > 9 {
 		return fmt.Errorf("-level %d: want 1 to 9", r.level)

@@ -20,7 +20,8 @@ const upgradeCode = "6F0B7C9E-2D2B-5C53-9A55-3A8E8C5E9B41"
 // addPath is what wixl cannot write: the program's folder at the end of PATH, for
 // as long as it is installed.
 var addPath = []string{
-	"CREATE TABLE `Environment` (`Environment` CHAR(72) NOT NULL, `Name` CHAR(255) NOT NULL LOCALIZABLE, `Value` CHAR(255) LOCALIZABLE, `Component_` CHAR(72) NOT NULL PRIMARY KEY `Environment`)",
+	"CREATE TABLE `Environment` (`Environment` CHAR(72) NOT NULL, `Name` CHAR(255) NOT NULL LOCALIZABLE, `Value` " +
+		"CHAR(255) LOCALIZABLE, `Component_` CHAR(72) NOT NULL PRIMARY KEY `Environment`)",
 	"INSERT INTO `Environment` (`Environment`, `Name`, `Value`, `Component_`) VALUES ('Path', '=-*PATH', '[~];[INSTALLDIR]', 'Program')",
 	"INSERT INTO `InstallExecuteSequence` (`Action`, `Sequence`) VALUES ('WriteEnvironmentStrings', 5200)",
 	"INSERT INTO `InstallExecuteSequence` (`Action`, `Sequence`) VALUES ('RemoveEnvironmentStrings', 3300)",
@@ -49,7 +50,8 @@ func (r *release) installer(p platform) error {
 	to := r.file("-windows-" + p.arch + ".msi")
 	began := time.Now()
 	utc := []string{"TZ=UTC"} // the times of files in cabinets are local ones
-	err = r.commandIn(dir, utc, "wixl", "--arch", "x64", "-D", "Version="+r.version.numbers, "-D", "Product="+product, "-D", "Upgrade="+upgradeCode, "-o", to, "symdepot.wxs", bookSource)
+	err = r.commandIn(dir, utc, "wixl", "--arch", "x64", "-D", "Version="+r.version.numbers, "-D", "Product="+product, "-D",
+		"Upgrade="+upgradeCode, "-o", to, "symdepot.wxs", bookSource)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,8 @@ func (r *release) packages(p platform) error {
 	env := []string{"VERSION=" + r.version.short, "ARCH=" + p.arch, "STAGE=" + r.staged(p)}
 	for _, format := range []string{"deb", "rpm", "apk"} {
 		to := r.file("-" + p.arch + "." + format)
-		if err := r.tool(dir, env, nfpm, "package", "--config", filepath.Join(linux, "nfpm.yaml"), "--packager", format, "--target", to); err != nil {
+		if err := r.tool(dir, env, nfpm, "package", "--config", filepath.Join(linux, "nfpm.yaml"), "--packager", format,
+			"--target", to); err != nil {
 			return err
 		}
 	}

@@ -123,8 +123,10 @@ func (i *Issuer) serve(w http.ResponseWriter, r *http.Request) {
 		i.token(w, r)
 	default:
 		u := "http://" + r.Host
-		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": i.URL, "jwks_uri": u + "/keys", "response_types_supported": []string{"code", "id_token"},
-			"authorization_endpoint": u + "/authorize", "token_endpoint": u + "/token"})
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"issuer": i.URL, "jwks_uri": u + "/keys", "response_types_supported": []string{"code", "id_token"},
+			"authorization_endpoint": u + "/authorize", "token_endpoint": u + "/token",
+		})
 	}
 }
 
@@ -134,7 +136,10 @@ func KeySet(keys ...Key) []byte {
 	for _, k := range keys {
 		switch p := k.Secret.Public().(type) {
 		case *rsa.PublicKey:
-			list = append(list, map[string]string{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": k.ID, "n": b64(p.N.Bytes()), "e": b64(big.NewInt(int64(p.E)).Bytes())})
+			list = append(list, map[string]string{
+				"kty": "RSA", "use": "sig", "alg": "RS256", "kid": k.ID, "n": b64(p.N.Bytes()),
+				"e": b64(big.NewInt(int64(p.E)).Bytes()),
+			})
 		case *ecdsa.PublicKey:
 			b, err := p.Bytes() // 4, x, y
 			if err != nil {

@@ -81,7 +81,8 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 	g, ok := i.codes[r.PostForm.Get("code")]
 	delete(i.codes, r.PostForm.Get("code"))
 	sum := sha256.Sum256([]byte(r.PostForm.Get("code_verifier")))
-	if !ok || r.PostForm.Get("grant_type") != "authorization_code" || g.redirect != r.PostForm.Get("redirect_uri") || g.challenge != b64(sum[:]) {
+	if !ok || r.PostForm.Get("grant_type") != "authorization_code" || g.redirect != r.PostForm.Get("redirect_uri") ||
+		g.challenge != b64(sum[:]) {
 		fail(http.StatusBadRequest, "invalid_grant")
 		return
 	}
@@ -89,7 +90,10 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 	if i.client.Now != nil {
 		now = i.client.Now()
 	}
-	claims := map[string]any{"iss": i.URL, "aud": i.client.ID, "sub": "1234", "nonce": g.nonce, "iat": now.Unix(), "exp": now.Add(5 * time.Minute).Unix()}
+	claims := map[string]any{
+		"iss": i.URL, "aud": i.client.ID, "sub": "1234", "nonce": g.nonce, "iat": now.Unix(),
+		"exp": now.Add(5 * time.Minute).Unix(),
+	}
 	maps.Copy(claims, i.client.Person)
 	if i.client.Change != nil {
 		i.client.Change(claims)

@@ -18,20 +18,24 @@ func nodeMetrics(stores func(context.Context) depot.StoreStatus) *table[*depot.N
 		return s, s != nil
 	}
 	return newTable(read,
-		family[state]{"symdepot_database_connections", "Connections of this server to the database, by state.", prometheus.GaugeValue, []string{"state"},
+		family[state]{"symdepot_database_connections", "Connections of this server to the database, by state.",
+			prometheus.GaugeValue, []string{"state"},
 			func(s state, put put) {
 				put(float64(s.InUse), "in_use")
 				put(float64(s.Idle), "idle")
 			}},
 		gauge("symdepot_database_connections_max", "The most connections that this server opens to the database.",
 			func(s state) float64 { return float64(s.Most) }),
-		counter("symdepot_database_waits_total", "Times that a query waited for a connection, because all were in use or a new one had to be made.",
+		counter("symdepot_database_waits_total",
+			"Times that a query waited for a connection, because all were in use or a new one had to be made.",
 			func(s state) float64 { return float64(s.Waits) }),
 		counter("symdepot_database_wait_seconds_total", "Time that queries waited for a connection.",
 			func(s state) float64 { return s.WaitTime.Seconds() }),
-		gauge("symdepot_nodes_live", "Processes on the database of the depot that asked for its generation within two seconds, commands included.",
+		gauge("symdepot_nodes_live",
+			"Processes on the database of the depot that asked for its generation within two seconds, commands included.",
 			func(s state) float64 { return float64(s.Live) }),
-		gauge("symdepot_nodes_peers", "Servers, this one included, that download for each other.", func(s state) float64 { return float64(s.Peers) }),
+		gauge("symdepot_nodes_peers", "Servers, this one included, that download for each other.",
+			func(s state) float64 { return float64(s.Peers) }),
 		gauge("symdepot_nodes_other_policy", "Other servers whose policy of access differs from that of this one.",
 			func(s state) float64 { return float64(s.Differ) }),
 		gauge("symdepot_nodes_generation_lag", "How many generations the slowest other process was behind at the last question.",

@@ -69,7 +69,8 @@ func (l *Refusals) Count(limit string) {
 }
 
 var (
-	descSymCacheHeld    = prometheus.NewDesc("symdepot_symcache_held_requests", "Requests for SymCache files that are held while the file is made.", nil, nil)
+	descSymCacheHeld = prometheus.NewDesc("symdepot_symcache_held_requests",
+		"Requests for SymCache files that are held while the file is made.", nil, nil)
 	descSymCacheRefused = prometheus.NewDesc("symdepot_symcache_refused_total",
 		"Requests for SymCache files that a limit answered with 404 although the file may be made.", []string{"limit"}, nil)
 )

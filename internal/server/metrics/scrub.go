@@ -24,7 +24,8 @@ func scrubMetrics(scrub func(context.Context) (depot.ScrubState, error)) *table[
 		gauge("symdepot_scrub_damaged_files",
 			"Damaged stored files that the background check found in this pass, or found in the last one between two passes.",
 			func(s state) float64 { return float64(s.Damaged) }),
-		gauge("symdepot_scrub_running", "1 while a pass of the background check is under way.", func(s state) float64 { return oneIf(!s.Started.IsZero()) }),
+		gauge("symdepot_scrub_running", "1 while a pass of the background check is under way.",
+			func(s state) float64 { return oneIf(!s.Started.IsZero()) }),
 		moment("symdepot_scrub_last_end_timestamp_seconds", "When the last whole pass of the background check ended.",
 			func(s state) time.Time { return s.Finished }),
 	)

@@ -20,7 +20,8 @@ func upstreamMetrics(list func() []depot.UpstreamStatus) *table[[]depot.Upstream
 		}}
 	}
 	return newTable(func(context.Context) ([]state, bool) { return list(), true },
-		family[[]state]{"symdepot_upstream_requests_total", "Requests to upstreams, by result.", prometheus.CounterValue, []string{"upstream", "result"},
+		family[[]state]{"symdepot_upstream_requests_total", "Requests to upstreams, by result.",
+			prometheus.CounterValue, []string{"upstream", "result"},
 			func(list []state, put put) {
 				for _, s := range list {
 					put(float64(s.Hits), s.Name, "hit")
@@ -35,6 +36,7 @@ func upstreamMetrics(list func() []depot.UpstreamStatus) *table[[]depot.Upstream
 			func(s state) float64 { return float64(s.Bytes) }),
 		each("symdepot_upstream_open", "1 while the circuit breaker of an upstream is open.", prometheus.GaugeValue,
 			func(s state) float64 { return oneIf(s.Open) }),
-		each("symdepot_upstream_active", "Requests to an upstream under way.", prometheus.GaugeValue, func(s state) float64 { return float64(s.Active) }),
+		each("symdepot_upstream_active", "Requests to an upstream under way.", prometheus.GaugeValue,
+			func(s state) float64 { return float64(s.Active) }),
 	)
 }

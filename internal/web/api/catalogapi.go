@@ -57,7 +57,10 @@ func (a catalogAPI) listObjects(w http.ResponseWriter, r *web.Request, _ []strin
 	if err != nil {
 		return err
 	}
-	query := depot.ObjectQuery{Text: q.Get("q"), Name: q.Get("name"), ID: q.Get("id"), Arch: q.Get("arch"), Product: web.ProductOf(q), Feature: q.Get("has"), After: after, Limit: limit}
+	query := depot.ObjectQuery{
+		Text: q.Get("q"), Name: q.Get("name"), ID: q.Get("id"), Arch: q.Get("arch"), Product: web.ProductOf(q),
+		Feature: q.Get("has"), After: after, Limit: limit,
+	}
 	if query.Kind, err = web.KindOf(q); err != nil {
 		return err
 	}
@@ -76,8 +79,9 @@ func (a catalogAPI) listObjects(w http.ResponseWriter, r *web.Request, _ []strin
 	if err != nil {
 		return web.ListProblem(err, after)
 	}
-	if p.Next == "" && query.Text != "" && query == (depot.ObjectQuery{Text: query.Text, Kind: query.Kind, After: after, Limit: limit, Sort: query.Sort}) {
-		// The files of watched folders come last. They have no other filter than the kind.
+	// The files of watched folders come last. They have no other filter than the kind.
+	ofKind := depot.ObjectQuery{Text: query.Text, Kind: query.Kind, After: after, Limit: limit, Sort: query.Sort}
+	if p.Next == "" && query.Text != "" && query == ofKind {
 		found, err := a.inPlace.Search(r.Context(), r.Scope(), query.Text, query.Kind, max(1, min(a.foundInPlace, limit-len(p.Objects))))
 		if err != nil {
 			return err
@@ -229,7 +233,9 @@ func (a catalogAPI) listVersions(w http.ResponseWriter, r *web.Request, _ []stri
 	if err != nil {
 		return err
 	}
-	list, next, err := a.catalog.Versions(r.Context(), r.Scope(), product, depot.VersionQuery{Prefix: q.Get("prefix"), Class: q.Get("class"), Sort: sort, After: after, Limit: limit})
+	list, next, err := a.catalog.Versions(r.Context(), r.Scope(), product, depot.VersionQuery{
+		Prefix: q.Get("prefix"), Class: q.Get("class"), Sort: sort, After: after, Limit: limit,
+	})
 	if err != nil {
 		return web.ListProblem(err, after)
 	}

@@ -51,7 +51,8 @@ func (a missesAPI) routes() []route { return []route{on(http.MethodGet, "v1/miss
 // listMisses answers GET misses: files that clients requested and did not get, page by
 // page in JSON, or all of them in another form.
 func (a missesAPI) listMisses(w http.ResponseWriter, r *web.Request, _ []string) error {
-	if err := errors.Join(r.May(web.ReadAll), web.OnlyParameters(r, "name", "client", "since", "sort", "format", "limit", "cursor")); err != nil {
+	known := web.OnlyParameters(r, "name", "client", "since", "sort", "format", "limit", "cursor")
+	if err := errors.Join(r.May(web.ReadAll), known); err != nil {
 		return err
 	}
 	q := r.URL.Query()

@@ -43,7 +43,8 @@ func (a pushAPI) pushLimits(w http.ResponseWriter, r *web.Request, _ []string) e
 		return web.RefusalProblem(err)
 	}
 	out := wire.PushLimits{
-		Version: 1, MaxFile: l.MaxFile, MaxFiles: l.MaxFiles, MaxBytes: l.MaxBytes, CheckBatch: l.CheckBatch, Part: l.Part, WholeBelow: l.WholeBelow,
+		Version: 1, MaxFile: l.MaxFile, MaxFiles: l.MaxFiles, MaxBytes: l.MaxBytes, CheckBatch: l.CheckBatch,
+		Part: l.Part, WholeBelow: l.WholeBelow,
 		Encodings: web.Codings, Idle: int64(l.Idle / time.Second), Longest: int64(l.Longest / time.Second),
 	}
 	for _, q := range l.Used {
@@ -252,12 +253,17 @@ func (a pushAPI) commitStage(w http.ResponseWriter, r *web.Request, args []strin
 		}
 	}
 	r.Allow(web.CommitTime)
-	done, err := a.stages.Commit(r.Context(), c, args[0], stage.Commit{Files: q.Files, Manifest: q.Manifest, Partial: q.Partial, Anew: q.Anew, Needs: q.Needs})
+	done, err := a.stages.Commit(r.Context(), c, args[0], stage.Commit{
+		Files: q.Files, Manifest: q.Manifest, Partial: q.Partial, Anew: q.Anew, Needs: q.Needs,
+	})
 	r.Allow(0)
 	if err != nil {
 		return web.RefusalProblem(err)
 	}
-	out := wire.PushCommitted{Transaction: done.Transaction, Again: done.Again, Files: done.Files, KnownBytes: done.KnownBytes, NewBytes: done.NewBytes, OtherBytes: done.Other}
+	out := wire.PushCommitted{
+		Transaction: done.Transaction, Again: done.Again, Files: done.Files, KnownBytes: done.KnownBytes,
+		NewBytes: done.NewBytes, OtherBytes: done.Other,
+	}
 	for _, f := range done.Flags {
 		out.Flags = append(out.Flags, wire.PushFlag{Path: f.Path, Note: f.Note})
 	}

@@ -89,7 +89,10 @@ func ifMatch(values []string) (int64, error) {
 	number, closed := strings.CutSuffix(number, `"`)
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 0 || !quoted || !closed {
-		return 0, &web.Problem{Word: "query", Detail: "the header field If-Match is missing or not valid: send the entity tag of the policy that is replaced, or * for any"}
+		return 0, &web.Problem{
+			Word:   "query",
+			Detail: "the header field If-Match is missing or not valid: send the entity tag of the policy that is replaced, or * for any",
+		}
 	}
 	return n, nil
 }

@@ -73,7 +73,8 @@ type auditPart struct {
 
 // audit answers GET audit.
 func (s signInAPI) listAudit(w http.ResponseWriter, r *web.Request, _ []string) error {
-	if err := web.OnlyParameters(r, "since", "until", "who", "product", "file", "id", "action", "remote", "node", "order", "format", "limit", "cursor"); err != nil {
+	filters := []string{"since", "until", "who", "product", "file", "id", "action", "remote", "node"}
+	if err := web.OnlyParameters(r, append(filters, "order", "format", "limit", "cursor")...); err != nil {
 		return err
 	}
 	q := r.URL.Query()
@@ -113,7 +114,10 @@ func (s signInAPI) listAudit(w http.ResponseWriter, r *web.Request, _ []string) 
 }
 
 // auditColumns are the columns of the audit log as CSV.
-var auditColumns = []string{"time", "who", "method", "token", "address", "action", "protocol", "status", "bytes", "products", "name", "id", "server", "detail"}
+var auditColumns = []string{
+	"time", "who", "method", "token", "address", "action", "protocol", "status", "bytes", "products", "name", "id",
+	"server", "detail",
+}
 
 // auditWhole answers with all records, as comma-separated values or as lines of JSON.
 func (s signInAPI) auditWhole(w http.ResponseWriter, r *web.Request, form string, step auth.AuditStep) error {
@@ -159,7 +163,9 @@ func (s signInAPI) auditWhole(w http.ResponseWriter, r *web.Request, form string
 // auditCells are the values of a record, in the order of auditColumns.
 func auditCells(e *auth.Event) []string {
 	return []string{
-		e.Time.UTC().Format(time.RFC3339), report.Cell(e.Who), string(e.Method), e.TokenID, report.Cell(e.Remote), e.Action, e.Protocol, strconv.Itoa(e.Status),
-		strconv.FormatInt(e.Bytes, 10), report.Cell(strings.Join(e.Products, ", ")), report.Cell(e.Name), report.Cell(e.ID), report.Cell(e.Node), report.Cell(e.Detail),
+		e.Time.UTC().Format(time.RFC3339), report.Cell(e.Who), string(e.Method), e.TokenID, report.Cell(e.Remote),
+		e.Action, e.Protocol, strconv.Itoa(e.Status),
+		strconv.FormatInt(e.Bytes, 10), report.Cell(strings.Join(e.Products, ", ")), report.Cell(e.Name),
+		report.Cell(e.ID), report.Cell(e.Node), report.Cell(e.Detail),
 	}
 }

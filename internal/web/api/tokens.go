@@ -40,16 +40,24 @@ func Unauthenticated(method string, segs []string) bool {
 func (s tokenAPI) exchangeToken(w http.ResponseWriter, r *web.Request, _ []string) error {
 	scheme, idToken, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, wire.Bearer) || strings.TrimSpace(idToken) == "" || len(r.Header.Values("Authorization")) != 1 {
-		return &web.Problem{Word: "credentials", Detail: "the id token of a CI job is expected as a bearer token. Jobs of pull requests from forks have none"}
+		return &web.Problem{
+			Word:   "credentials",
+			Detail: "the id token of a CI job is expected as a bearer token. Jobs of pull requests from forks have none",
+		}
 	}
 	secret, row, c := s.gate.Exchange(r.Context(), strings.TrimSpace(idToken))
 	if c != nil {
 		s.log.Info("an id token was not exchanged", "request", r.ID, "reason", c.Reason)
-		word := map[int]string{http.StatusNotFound: "not-found", http.StatusForbidden: "forbidden", http.StatusTooManyRequests: "rate", http.StatusServiceUnavailable: "busy"}[c.Status]
+		word := map[int]string{
+			http.StatusNotFound: "not-found", http.StatusForbidden: "forbidden", http.StatusTooManyRequests: "rate",
+			http.StatusServiceUnavailable: "busy",
+		}[c.Status]
 		return &web.Problem{Word: cmp.Or(word, "credentials"), Detail: c.Text}
 	}
 	web.Finish(w, r)
-	return web.WriteJSON(w, http.StatusCreated, wire.Exchanged{Token: secret, Expires: row.Expires.UTC(), Name: row.Name, Products: row.Products})
+	return web.WriteJSON(w, http.StatusCreated, wire.Exchanged{
+		Token: secret, Expires: row.Expires.UTC(), Name: row.Name, Products: row.Products,
+	})
 }
 
 // listTokens answers GET tokens: those that the client may manage, oldest first.

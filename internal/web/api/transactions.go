@@ -155,7 +155,10 @@ func (a transactionAPI) removeTransaction(w http.ResponseWriter, r *web.Request,
 		return &web.Problem{Word: "forbidden", Detail: "only a token with the scope admin purges"}
 	}
 	if !t.Removed.IsZero() && !purge {
-		return &web.Problem{Word: "conflict", Detail: fmt.Sprintf("transaction %d was removed already, on %s", t.Number, t.Removed.UTC().Format(time.RFC3339))}
+		return &web.Problem{
+			Word:   "conflict",
+			Detail: fmt.Sprintf("transaction %d was removed already, on %s", t.Number, t.Removed.UTC().Format(time.RFC3339)),
+		}
 	}
 	if !purge {
 		if t, err = a.acts.Remove(r, t, q.Get("plan")); err != nil {

@@ -84,7 +84,10 @@ type printer struct {
 }
 
 func (p *printer) frame(r *web.Request, title string, data any) *frame {
-	f := &frame{Base: r.Base, Title: plainName(title), Who: r.Name, Version: p.version, Dense: true, D: data, path: r.URL.EscapedPath(), query: r.URL.Query()}
+	f := &frame{
+		Base: r.Base, Title: plainName(title), Who: r.Name, Version: p.version, Dense: true, D: data,
+		path: r.URL.EscapedPath(), query: r.URL.Query(),
+	}
 	if r.PathToken != "" { // no page shows its own address then
 		f.path, f.query = r.Base+"/", nil
 	}
@@ -96,7 +99,10 @@ func (p *printer) frame(r *web.Request, title string, data any) *frame {
 	f.SignedIn, f.Known = r.Identity.SignIn != "", p.accounts.MayHaveTokens(r) == nil
 	for i := range p.navigation {
 		if rt := &p.navigation[i]; rt.nav != "" && r.MayOpen(rt.need) == nil && (rt.need != web.MayPush || p.takesForms) {
-			f.Nav = append(f.Nav, navItem{rt.nav, link(r.Base, rt.path[0], rt.path[1:], nil), len(r.Segments) > 1 && navPage(r.Segments[1]) == rt.path[0]})
+			f.Nav = append(f.Nav, navItem{
+				rt.nav, link(r.Base, rt.path[0], rt.path[1:], nil),
+				len(r.Segments) > 1 && navPage(r.Segments[1]) == rt.path[0],
+			})
 		}
 	}
 	return f
@@ -135,7 +141,8 @@ var templates = sync.OnceValue(func() map[string]*template.Template {
 
 // pagePolicy allows scripts, styles, images and requests of this server only, and no
 // text that becomes HTML.
-const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; " +
+const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // show answers with a page.

@@ -117,7 +117,9 @@ func (p homePages) downloads(r *web.Request, h Home, v *homeView) error {
 		return badQuery(err)
 	}
 	for _, o := range found.Objects {
-		v.Found = append(v.Found, downloadRow{o.Object.Name, download(h.Below, o.Object), o.Object.Kind.String(), o.Arch, report.ObjectID(o.Object), o.Size})
+		v.Found = append(v.Found, downloadRow{
+			o.Object.Name, download(h.Below, o.Object), o.Object.Kind.String(), o.Arch, report.ObjectID(o.Object), o.Size,
+		})
 	}
 	v.More = found.Next != ""
 	return nil

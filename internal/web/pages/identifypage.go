@@ -248,7 +248,8 @@ func (f *frame) objectAnswer(o *report.ObjectAnswer) objectAnswerView {
 
 // verdictMarks are the marks of the verdicts.
 var verdictMarks = map[want.Verdict]string{
-	want.VerdictHeld: "ok", want.VerdictStripped: "warn", want.VerdictOtherBuild: "warn", want.VerdictOurs: "bad", want.VerdictOthers: "dim", want.VerdictNoID: "dim",
+	want.VerdictHeld: "ok", want.VerdictStripped: "warn", want.VerdictOtherBuild: "warn", want.VerdictOurs: "bad",
+	want.VerdictOthers: "dim", want.VerdictNoID: "dim",
 }
 
 // dumpAnswer describes a dump.

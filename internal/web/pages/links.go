@@ -73,7 +73,8 @@ func (f *frame) Here(pairs ...string) string {
 // or a form leads back to. It contains no token.
 func local(next, home string) string {
 	u, err := url.Parse(next)
-	if err != nil || auth.Redact(next) != next || u.IsAbs() || u.Host != "" || u.User != nil || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\t\r\n") {
+	if err != nil || auth.Redact(next) != next || u.IsAbs() || u.Host != "" || u.User != nil ||
+		!strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\t\r\n") {
 		return home
 	}
 	return next

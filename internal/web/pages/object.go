@@ -131,7 +131,10 @@ func (p objectPages) showObject(w *reply, r *web.Request, args []string) error {
 }
 
 func (p objectPages) objectSection(f *frame, r *web.Request, o *depot.EntryObject) (objectSection, error) {
-	s := objectSection{Name: o.Object.Name, Kind: o.Object.Kind.String(), Arch: o.Arch, Size: o.Size, IDs: web.Spellings(o.Object), Path: o.Path, Archive: o.Archive, Downloads: o.Downloads, More: o.MoreHolders}
+	s := objectSection{
+		Name: o.Object.Name, Kind: o.Object.Kind.String(), Arch: o.Arch, Size: o.Size, IDs: web.Spellings(o.Object),
+		Path: o.Path, Archive: o.Archive, Downloads: o.Downloads, More: o.MoreHolders,
+	}
 	var err error
 	if s.Paths, err = p.askedUnder(f, r, o); err != nil {
 		return s, err

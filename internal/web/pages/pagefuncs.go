@@ -15,8 +15,9 @@ import (
 
 // pageFuncs are the functions of the templates.
 var pageFuncs = template.FuncMap{
-	"id": idHTML, "name": nameHTML, "when": whenHTML, "size": term.Size, "count": func(n int64, noun string) string { return term.Count(n, noun) },
-	"day": func(t time.Time) string { return t.UTC().Format(time.DateOnly) }, "join": strings.Join,
+	"id": idHTML, "name": nameHTML, "when": whenHTML, "size": term.Size,
+	"count": func(n int64, noun string) string { return term.Count(n, noun) },
+	"day":   func(t time.Time) string { return t.UTC().Format(time.DateOnly) }, "join": strings.Join,
 	"count64": func(n int, noun string) string { return term.Count(int64(n), noun) },
 	"ago":     agoText, "num": web.Number, "list": func(values ...string) []string { return values }, "dict": dict,
 	"kept": keptText, "isAll": func(products []string) bool { return products == nil },
@@ -114,7 +115,8 @@ func whenHTML(t time.Time) template.HTML {
 		return "–"
 	}
 	t = t.UTC()
-	return template.HTML(`<time datetime="` + t.Format(time.RFC3339) + `">` + t.Format("2006-01-02 15:04") + `</time>`) //nolint:gosec // digits and our own element
+	element := `<time datetime="` + t.Format(time.RFC3339) + `">` + t.Format("2006-01-02 15:04") + `</time>`
+	return template.HTML(element) //nolint:gosec // digits and our own element
 }
 
 // agoText prints how long something lasted or has been.

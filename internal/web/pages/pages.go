@@ -187,7 +187,8 @@ func (p *Pages) Refuse(w http.ResponseWriter, r *web.Request, err error) error {
 	case problem.Word == "not-found":
 		v.Whose, v.Rest = "The address names nothing that you may see.", "The search finds symbol files by name or id."
 	case problem.Status() >= http.StatusInternalServerError:
-		v.Whose, v.Rest = "The server could not do this.", "Debuggers are answered independently of the pages. The server's log has the cause under the number of the request."
+		v.Whose = "The server could not do this."
+		v.Rest = "Debuggers are answered independently of the pages. The server's log has the cause under the number of the request."
 	case problem.Word == "credentials":
 		v.Whose = "You are not signed in."
 	default:

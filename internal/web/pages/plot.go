@@ -63,10 +63,12 @@ func (p plot) SVG() template.HTML {
 	x := func(i int) float64 { return plotLeft + (plotWidth-plotLeft)*float64(i)/float64(len(p.Days)-1) }
 	y := func(v float64) float64 { return plotTop + (plotHeight-plotTop-plotBottom)*(1-v/top) }
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="plot" viewBox="0 0 %g %g" role="img" aria-label="%s"><title>%s</title>`, plotWidth, plotHeight, template.HTMLEscapeString(p.Title), template.HTMLEscapeString(p.Title))
+	title := template.HTMLEscapeString(p.Title)
+	fmt.Fprintf(&b, `<svg class="plot" viewBox="0 0 %g %g" role="img" aria-label="%s"><title>%s</title>`, plotWidth, plotHeight, title, title)
 	for i := range 5 {
 		v := top * float64(i) / 4
-		fmt.Fprintf(&b, `<path class="axis" d="M%g %.1fH%g"/><text x="%g" y="%.1f" text-anchor="end">%s</text>`, plotLeft, y(v), plotWidth, plotLeft-6, y(v)+4, template.HTMLEscapeString(term.Size(int64(v))))
+		fmt.Fprintf(&b, `<path class="axis" d="M%g %.1fH%g"/><text x="%g" y="%.1f" text-anchor="end">%s</text>`,
+			plotLeft, y(v), plotWidth, plotLeft-6, y(v)+4, template.HTMLEscapeString(term.Size(int64(v))))
 	}
 	base := make([]float64, len(p.Days))
 	for n, s := range p.Series {

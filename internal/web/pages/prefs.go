@@ -73,7 +73,10 @@ func (p prefPages) setPrefs(w *reply, r *web.Request, _ []string) error {
 	if form.Get("keys") == "" {
 		words = append(words, "nokeys")
 	}
-	c := &http.Cookie{Name: prefsCookie, Value: strings.Join(words, "."), Path: "/", MaxAge: int(365 * 24 * time.Hour / time.Second), HttpOnly: true, SameSite: http.SameSiteLaxMode}
+	c := &http.Cookie{
+		Name: prefsCookie, Value: strings.Join(words, "."), Path: "/", MaxAge: int(365 * 24 * time.Hour / time.Second),
+		HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	}
 	if c.Value == "" {
 		c.MaxAge = -1
 	}

@@ -71,7 +71,9 @@ func (p productPages) products(w *reply, r *web.Request, _ []string) error {
 		return badQuery(err)
 	}
 	f := p.frame(r, "Products", nil)
-	v := productsView{Pages: f.pager("products", next), Head: f.columns(sort, "newest bytes", "Product|name", "Versions||num", "Transactions||num", "Files||num", "Size|bytes|num", "Newest|newest")}
+	v := productsView{Pages: f.pager("products", next)}
+	v.Head = f.columns(sort, "newest bytes",
+		"Product|name", "Versions||num", "Transactions||num", "Files||num", "Size|bytes|num", "Newest|newest")
 	for _, x := range list {
 		v.Rows = append(v.Rows, productRow{x, link(r.Base, "product", nil, values("p=", x.Name))})
 	}
@@ -135,8 +137,12 @@ func (p productPages) product(w *reply, r *web.Request, _ []string) error {
 		return err
 	}
 	f := p.frame(r, shownName(name), nil)
-	v := productView{Name: name, Prefix: vq.Prefix, Classes: choices("Class", "class", vq.Class, classes...), Pages: f.pager("versions", next), Compare: len(list) > 1}
-	v.Head = f.columns(vq.Sort, "newest bytes", "Version|version", "Class", "Transactions||num", "Files||num", "Size|bytes|num", "Newest|newest", "Transaction")
+	v := productView{
+		Name: name, Prefix: vq.Prefix, Classes: choices("Class", "class", vq.Class, classes...),
+		Pages: f.pager("versions", next), Compare: len(list) > 1,
+	}
+	v.Head = f.columns(vq.Sort, "newest bytes",
+		"Version|version", "Class", "Transactions||num", "Files||num", "Size|bytes|num", "Newest|newest", "Transaction")
 	for _, x := range list {
 		v.Rows = append(v.Rows, versionRow{x, link(r.Base, "version", nil, values("p=", name, "v=", x.Version)), f.To("tx", x.NewestNumber)})
 	}

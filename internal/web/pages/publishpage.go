@@ -108,7 +108,8 @@ func (p publishPages) showPublish(w *reply, r *web.Request, c stage.Caller, stat
 	u, q := &r.Identity.Uploads, r.URL.Query()
 	v := publishView{
 		Refused: wrong, Limits: limits, MaxFile: strconv.FormatInt(limits.MaxFile, 10), MaxBytes: strconv.FormatInt(limits.MaxBytes, 10),
-		Product: q.Get("p"), Version: q.Get("v"), Branch: u.Branch, Class: u.Class, FixedVersion: u.Version != "", FixedBranch: u.Branch != "", Fixed: u.Class != "",
+		Product: q.Get("p"), Version: q.Get("v"), Branch: u.Branch, Class: u.Class, FixedVersion: u.Version != "",
+		FixedBranch: u.Branch != "", Fixed: u.Class != "",
 	}
 	if v.Product == "" {
 		v.Product = u.Product
@@ -148,12 +149,15 @@ const maxOffered = 200
 
 // nextSteps say what to do about a refusal, by the word of the problem.
 var nextSteps = map[string]string{
-	"quota":     "Nothing was published. Remove transactions that nobody needs, or ask an administrator to raise the quota of the product (push.quotas).",
-	"too-large": "Nothing was published. Send fewer files at once, or ask an administrator to raise the limit of a file (push.max_file).",
+	"quota": "Nothing was published. " +
+		"Remove transactions that nobody needs, or ask an administrator to raise the quota of the product (push.quotas).",
+	"too-large": "Nothing was published. " +
+		"Send fewer files at once, or ask an administrator to raise the limit of a file (push.max_file).",
 	"no-space":  "Nothing was published. An administrator must free space, for instance with symdepot gc.",
 	"busy":      "Nothing was published. Send the files again in a minute.",
 	"timeout":   "Nothing was published. symdepot push continues after an interruption.",
-	"forbidden": "Nothing was published.", "query": "Nothing was published.", "conflict": "Nothing was published.", "rate": "Nothing was published.",
+	"forbidden": "Nothing was published.", "query": "Nothing was published.", "conflict": "Nothing was published.",
+	"rate": "Nothing was published.",
 }
 
 // unpublished adds the next step to a problem of publishing.
@@ -181,7 +185,10 @@ func (p publishPages) publishForm(w *reply, r *web.Request, _ []string) error {
 		return web.RefusalProblem(err)
 	}
 	if r.ContentLength > limits.MaxBytes+web.FormLimit {
-		return unpublished(&web.Problem{Word: "too-large", Detail: "the files have " + term.Size(r.ContentLength) + ", and the limit is " + term.Size(limits.MaxBytes)})
+		return unpublished(&web.Problem{
+			Word:   "too-large",
+			Detail: "the files have " + term.Size(r.ContentLength) + ", and the limit is " + term.Size(limits.MaxBytes),
+		})
 	}
 	t, err := p.forms.TakeForm(r.Context(), intake.Form{
 		Caller: c, Body: r.Body, Boundary: param["boundary"], Memory: r.Memory, Received: func() { r.Allow(web.CommitTime) },

@@ -174,7 +174,10 @@ var kindWords = func() (words []string) {
 
 // objectQuery reads the parameters of a search.
 func objectQuery(q url.Values) (depot.ObjectQuery, error) {
-	o := depot.ObjectQuery{Text: strings.TrimSpace(q.Get("q")), Arch: q.Get("arch"), Feature: q.Get("has"), Origin: q.Get("origin"), Sort: depot.ObjectSort(q.Get("sort"))}
+	o := depot.ObjectQuery{
+		Text: strings.TrimSpace(q.Get("q")), Arch: q.Get("arch"), Feature: q.Get("has"), Origin: q.Get("origin"),
+		Sort: depot.ObjectSort(q.Get("sort")),
+	}
 	bad := func(name, why string) (depot.ObjectQuery, error) {
 		return o, web.BadParameter(name, why)
 	}
@@ -231,7 +234,8 @@ type searchView struct {
 
 // readAs says in words how the text of a search was understood.
 var readAs = map[depot.ReadAs]string{
-	depot.ReadAll: "all files", depot.ReadName: "a name", depot.ReadPattern: "a name with wildcards", depot.ReadID: "an id", depot.ReadPath: "a path", depot.ReadContent: "a SHA-256",
+	depot.ReadAll: "all files", depot.ReadName: "a name", depot.ReadPattern: "a name with wildcards",
+	depot.ReadID: "an id", depot.ReadPath: "a path", depot.ReadContent: "a SHA-256",
 }
 
 // search answers GET search.
@@ -253,10 +257,16 @@ func (p catalogPages) search(w *reply, r *web.Request, _ []string) error {
 	if to := soleObject(f, query.Text, found); to != "" && query.After == "" {
 		return seeOther(w, r, to)
 	}
-	v := searchView{Text: query.Text, ReadAs: readAs[found.ReadAs], Since: q.Get("since"), Product: q.Get("product"), Pages: f.pager("objects", found.Next), Filters: []filter{
-		choices("Kind", "kind", q.Get("kind"), kindWords...), choices("Architecture", "arch", query.Arch, architectures...),
-		choices("Has", "has", query.Feature, featureWords...), choices("Origin", "origin", query.Origin, depot.OriginAdded, depot.OriginFetched),
-	}}
+	v := searchView{
+		Text: query.Text, ReadAs: readAs[found.ReadAs], Since: q.Get("since"), Product: q.Get("product"),
+		Pages: f.pager("objects", found.Next),
+		Filters: []filter{
+			choices("Kind", "kind", q.Get("kind"), kindWords...),
+			choices("Architecture", "arch", query.Arch, architectures...),
+			choices("Has", "has", query.Feature, featureWords...),
+			choices("Origin", "origin", query.Origin, depot.OriginAdded, depot.OriginFetched),
+		},
+	}
 	if query.After == "" {
 		if v.InPlace, err = p.foundInPlace(f, r, query.Text, query.Kind); err != nil {
 			return err

@@ -112,7 +112,10 @@ func (p serverPages) misses(w *reply, r *web.Request, _ []string) error {
 // missRow judges a file that was requested and not found. others: no transaction has
 // files of this name.
 func (p serverPages) missRow(r *web.Request, f *frame, m depot.Wanted) (row missRow, others bool, err error) {
-	row = missRow{Name: m.Name, ID: m.ID, Kind: m.Kind, Clients: m.Client, Count: m.Count, First: m.First, Last: m.Last, Why: f.Ask("trace", "name", m.Name, "id", m.ID), Verdict: "no id", Class: "dim"}
+	row = missRow{
+		Name: m.Name, ID: m.ID, Kind: m.Kind, Clients: m.Client, Count: m.Count, First: m.First, Last: m.Last,
+		Why: f.Ask("trace", "name", m.Name, "id", m.ID), Verdict: "no id", Class: "dim",
+	}
 	wanted, err := want.Of(m.Name, m.ID, "")
 	if err != nil {
 		return row, false, nil //nolint:nilerr // the row says so

@@ -34,7 +34,10 @@ func (s loginPages) routes() []pageRoute {
 }
 
 // errInsecure says why nobody can sign in without TLS.
-var errInsecure = &web.Problem{Word: "forbidden", Detail: "browsers sign in over HTTPS only: set a certificate (tls), or base_url if a proxy has one"}
+var errInsecure = &web.Problem{
+	Word:   "forbidden",
+	Detail: "browsers sign in over HTTPS only: set a certificate (tls), or base_url if a proxy has one",
+}
 
 // signIns returns the ways to sign in, or a problem if there are none here.
 func (s loginPages) signIns(r *web.Request) (*auth.Gate, error) {
@@ -142,7 +145,8 @@ func (s loginPages) ticketLogin(w *reply, r *web.Request, _ []string) error {
 	}
 	if c.Status == http.StatusUnauthorized {
 		w.Header()["Www-Authenticate"] = c.Header
-		c.Text = "The browser sent no Kerberos ticket that this server accepts. It must be allowed to send tickets to this server, and know it by its DNS name."
+		c.Text = "The browser sent no Kerberos ticket that this server accepts. " +
+			"It must be allowed to send tickets to this server, and know it by its DNS name."
 	}
 	return s.refused(w, r, next, c, loginView{})
 }

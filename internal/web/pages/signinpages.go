@@ -117,7 +117,8 @@ func (s accountPages) readTokenForm(r *web.Request) (form tokenForm, spec wire.T
 		return form, spec, err
 	}
 	form = tokenForm{
-		Name: strings.TrimSpace(q.Get("name")), Products: q.Get("products"), Days: strings.TrimSpace(q.Get("days")), Default: q.Get("default"), Version: q.Get("version"),
+		Name: strings.TrimSpace(q.Get("name")), Products: q.Get("products"), Days: strings.TrimSpace(q.Get("days")),
+		Default: q.Get("default"), Version: q.Get("version"),
 		Branch: q.Get("branch"), Class: q.Get("class"), Read: q.Has("read"), Write: q.Has("write"), Admin: q.Has("admin"),
 	}
 	spec.Name = form.Name
@@ -142,7 +143,8 @@ func (s accountPages) readTokenForm(r *web.Request) (form tokenForm, spec wire.T
 		}
 		spec.Expires = s.now().Add(time.Duration(n) * 24 * time.Hour)
 	}
-	if u := (wire.TokenUploads{Product: form.Default, Version: form.Version, Branch: form.Branch, Class: form.Class}); u != (wire.TokenUploads{}) {
+	u := wire.TokenUploads{Product: form.Default, Version: form.Version, Branch: form.Branch, Class: form.Class}
+	if u != (wire.TokenUploads{}) {
 		spec.Uploads = &u
 	}
 	return form, spec, nil
@@ -307,7 +309,10 @@ func (s accountPages) audit(w *reply, r *web.Request, _ []string) error {
 	}
 	f := s.frame(r, "Audit log", nil)
 	v := &auditView{Who: q.Get("who"), Product: q.Get("product"), File: q.Get("file"), Since: q.Get("since")}
-	v.Action = filter{"What", "action", q.Get("action"), []option{{"", "everything"}, {auth.ActionRead, "downloads"}, {auth.ActionPurge, "purges"}}}
+	v.Action = filter{
+		"What", "action", q.Get("action"),
+		[]option{{"", "everything"}, {auth.ActionRead, "downloads"}, {auth.ActionPurge, "purges"}},
+	}
 	page, err := s.accounts.AuditStep(r, auth.AuditStep{Filter: where, After: after, Limit: limit})
 	if problem := web.AsProblem(err); problem != nil && problem.Word == "not-found" {
 		v.None = true

@@ -65,7 +65,10 @@ func (p sourcePages) showSources(w *reply, r *web.Request, args []string) error 
 	}
 	o := e.Objects[0].Object
 	f := p.frame(r, "Sources of "+plainName(o.Name), nil)
-	v := sourcesView{Name: o.Name, Object: f.To("object", ref.String()), Total: l.Total, Incomplete: l.Incomplete, Lines: report.LinkLines(l.Links), Pages: f.pager("sources", next)}
+	v := sourcesView{
+		Name: o.Name, Object: f.To("object", ref.String()), Total: l.Total, Incomplete: l.Incomplete,
+		Lines: report.LinkLines(l.Links), Pages: f.pager("sources", next),
+	}
 	v.Command = l.Links != nil && l.Links.Runs() != ""
 	found := false
 	for _, n := range l.Items {
@@ -76,7 +79,10 @@ func (p sourcePages) showSources(w *reply, r *web.Request, args []string) error 
 		found = found || n.State != "missing"
 		v.Rows = append(v.Rows, row)
 	}
-	bundle := symfile.Object{Kind: symfile.SourceBundle, Role: symfile.Sources, Name: o.Name, DebugID: o.DebugID, CodeID: o.CodeID, BuildID: o.BuildID}
+	bundle := symfile.Object{
+		Kind: symfile.SourceBundle, Role: symfile.Sources, Name: o.Name, DebugID: o.DebugID, CodeID: o.CodeID,
+		BuildID: o.BuildID,
+	}
 	if paths := layout.Unified.Paths(bundle); found && len(paths) > 0 && r.Identity.SignIn == "" {
 		v.Bundle = r.Base + "/" + layout.Escape(paths[0])
 	}

@@ -230,10 +230,17 @@ func (p txPages) showTx(w *reply, r *web.Request, args []string) error {
 
 // notices are what acts say after they are done, by a word in the query.
 var notices = map[string]string{
-	"published": "The files were published.", "abandoned": "Nothing was published: the files were dropped.", "again": "This transaction has the same labels and files already: nothing was added.",
-	"promoted": "The transaction was promoted.", "held": "The transaction is held.", "released": "The hold was released.", "restored": "The transaction was restored.",
-	"removed": "The transaction was removed.", "purged": "The transaction was purged.", "commented": "The comment was changed.", "revoked": "It was revoked.",
-	"applied": "The plan was applied.", "cancelled": "The job was cancelled.", "retried": "The job is tried again.", "forget": "The misses of the upstream were forgotten.", "ended": "The sign-in was ended.", "probe": "The upstream was asked, and answered.", "failed": "The upstream was asked, and did not answer: see its last error.", "reset": "The circuit breaker was closed.",
+	"published": "The files were published.", "abandoned": "Nothing was published: the files were dropped.",
+	"again":    "This transaction has the same labels and files already: nothing was added.",
+	"promoted": "The transaction was promoted.", "held": "The transaction is held.",
+	"released": "The hold was released.", "restored": "The transaction was restored.",
+	"removed": "The transaction was removed.", "purged": "The transaction was purged.",
+	"commented": "The comment was changed.", "revoked": "It was revoked.",
+	"applied": "The plan was applied.", "cancelled": "The job was cancelled.", "retried": "The job is tried again.",
+	"forget": "The misses of the upstream were forgotten.", "ended": "The sign-in was ended.",
+	"probe":  "The upstream was asked, and answered.",
+	"failed": "The upstream was asked, and did not answer: see its last error.",
+	"reset":  "The circuit breaker was closed.",
 }
 
 // classes lists the classes of the retention policy.

@@ -152,7 +152,8 @@ func (p usagePlots) read(r *web.Request, v *usageView, products ...string) error
 	case last < first:
 		change = term.Size(first-last) + " less"
 	}
-	v.Found = fmt.Sprintf("%s on %s, %s than on %s", term.Size(last), days[len(days)-1].Format(time.DateOnly), change, days[0].Format(time.DateOnly))
+	v.Found = fmt.Sprintf("%s on %s, %s than on %s", term.Size(last), days[len(days)-1].Format(time.DateOnly), change,
+		days[0].Format(time.DateOnly))
 	if change == "unchanged" {
 		v.Found = fmt.Sprintf("%s, unchanged since %s", term.Size(last), days[0].Format(time.DateOnly))
 	}

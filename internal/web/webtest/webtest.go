@@ -53,8 +53,10 @@ func (b slowBody) Read([]byte) (int, error) {
 func RequestOf(t *testing.T, method, path string, body io.Reader) *web.Request {
 	t.Helper()
 	return &web.Request{
-		Request: httptest.NewRequestWithContext(t.Context(), method, path, body), Segments: strings.Split(strings.Trim(strings.SplitN(path, "?", 2)[0], "/"), "/"),
-		Principal: web.Principal{Name: "all", Rights: auth.Rights{Admitted: true, All: true}}, Body: body, Allow: func(time.Duration) {}, Leave: func() {}, Challenges: []string{"Bearer"},
+		Request:   httptest.NewRequestWithContext(t.Context(), method, path, body),
+		Segments:  strings.Split(strings.Trim(strings.SplitN(path, "?", 2)[0], "/"), "/"),
+		Principal: web.Principal{Name: "all", Rights: auth.Rights{Admitted: true, All: true}}, Body: body,
+		Allow: func(time.Duration) {}, Leave: func() {}, Challenges: []string{"Bearer"},
 	}
 }
 

@@ -165,7 +165,10 @@ func Write(w io.Writer, im Image) error {
 	if err != nil {
 		return err
 	}
-	files := []File{{Name: "oci-layout", Mode: 0o644, Body: []byte(`{"imageLayoutVersion":"1.0.0"}`)}, {Name: "index.json", Mode: 0o644, Body: top}}
+	files := []File{
+		{Name: "oci-layout", Mode: 0o644, Body: []byte(`{"imageLayoutVersion":"1.0.0"}`)},
+		{Name: "index.json", Mode: 0o644, Body: top},
+	}
 	for name, body := range l.blobs {
 		files = append(files, File{Name: "blobs/sha256/" + name, Mode: 0o644, Body: body})
 	}
@@ -237,7 +240,10 @@ func writeTar(w io.Writer, files []File, at time.Time) error {
 	tw := tar.NewWriter(w)
 	for _, name := range names {
 		f := all[name]
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: f.Mode, Uid: f.User, Gid: f.User, Size: int64(len(f.Body)), ModTime: at, Format: tar.FormatPAX}
+		h := &tar.Header{
+			Typeflag: tar.TypeReg, Name: name, Mode: f.Mode, Uid: f.User, Gid: f.User, Size: int64(len(f.Body)),
+			ModTime: at, Format: tar.FormatPAX,
+		}
 		if strings.HasSuffix(name, "/") {
 			h.Typeflag = tar.TypeDir
 		}

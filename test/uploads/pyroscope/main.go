@@ -73,7 +73,8 @@ func (u *uploader) upload(ctx context.Context, id, path string) string {
 
 // send sends the file, which is a plain body in this protocol.
 func (u *uploader) send(ctx context.Context, id string, body []byte) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.url+"/"+debuginfov1alpha1connect.DebuginfoServiceName+"/Upload/"+id, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		u.url+"/"+debuginfov1alpha1connect.DebuginfoServiceName+"/Upload/"+id, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
