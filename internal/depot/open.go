@@ -3,39 +3,18 @@ package depot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"slices"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
-	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/unpackcache"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
-
-// errOtherName means that only cached files with another name than the requested
-// one have the requested id; see Get.
-var errOtherName = fmt.Errorf("only a cached file of another name has this id: %w", fs.ErrNotExist)
-
-// Open finds the file that answers req inside the scope: in the depot, then in
-// the served folders. Not found is fs.ErrNotExist. A damaged file is not found;
-// the log names it.
-func (d *Depot) Open(ctx context.Context, scope answer.Scope, req layout.Request) (*answer.File, error) {
-	return d.open(ctx, scope, req, false, nil)
-}
-
-// open is Open. With exact, a cached file of another name than the requested one
-// is not an answer: if there is one, the error is errOtherName. rec notes how the
-// file was looked for; it may be nil.
-func (d *Depot) open(ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder) (*answer.File, error) {
-	return openAfter(ctx, d, scope, req, exact, absent(ctx, d, scope, req, rec), rec)
-}
 
 // absent asks the filter of all keys whether certainly nothing in the index and the scope
 // answers a request, without a query and without waiting. It takes equally long for hidden
@@ -43,45 +22,6 @@ func (d *Depot) open(ctx context.Context, scope answer.Scope, req layout.Request
 func absent(ctx context.Context, d *Depot, scope answer.Scope, req layout.Request, rec *answer.Recorder) bool {
 	return rec == nil && d.filter.excludes(ctx, scope.Index(), req)
 }
-
-// openAfter is open after the filter was asked.
-func openAfter(ctx context.Context, d *Depot, scope answer.Scope, req layout.Request, exact, excluded bool, rec *answer.Recorder) (*answer.File, error) {
-	f, err := d.openOwn(ctx, scope, req, exact, excluded, rec)
-	full := false // a file is there that cannot be unpacked now
-	if d.Watched.exist() && (err == nil && f.Cached || errors.Is(err, fs.ErrNotExist)) {
-		// Files in place come after added ones and before downloaded ones.
-		if w, werr := d.Watched.answer(ctx, scope, req, rec); werr == nil {
-			if f != nil {
-				_ = f.Close() // not used
-			}
-			return w, nil
-		} else if errors.Is(werr, unpackcache.ErrFull) {
-			full = true
-		}
-	}
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return f, err
-	}
-	if len(d.trees.list) > 0 && scope.Sees("") {
-		f, treeErr := d.trees.open(ctx, req, rec)
-		switch {
-		case errors.Is(treeErr, unpackcache.ErrFull):
-			full = true
-		case !errors.Is(treeErr, fs.ErrNotExist):
-			return f, treeErr
-		case !errors.Is(err, errOtherName):
-			err = treeErr
-		}
-	}
-	if full {
-		return nil, errManyUnpacked
-	}
-	return nil, err
-}
-
-// errManyUnpacked means that a file is there, in a package or compressed, and cannot be
-// unpacked now. A client that was told that there is none would remember that.
-var errManyUnpacked = fmt.Errorf("too many unpacked files are in use: %w", content.ErrUnavailable)
 
 // openOwn opens what the index has. excluded is what the filter says of req.
 func (d *Depot) openOwn(ctx context.Context, scope answer.Scope, req layout.Request, exact, excluded bool, rec *answer.Recorder) (*answer.File, error) {
