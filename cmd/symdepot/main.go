@@ -21,6 +21,7 @@ import (
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/mstools"
@@ -58,7 +59,7 @@ func exitCode(err error) int {
 		return exitCredentials
 	case errors.Is(err, client.ErrUnreachable):
 		return exitUnreachable
-	case errors.Is(err, depot.ErrNoDepot), errors.Is(err, depot.ErrMoved), errors.Is(err, depot.ErrNewer), depot.IsUnusable(err):
+	case errors.Is(err, home.ErrNoDepot), errors.Is(err, home.ErrMoved), errors.Is(err, home.ErrNewer), home.IsUnusable(err):
 		return exitDepot
 	}
 	return exitFailed

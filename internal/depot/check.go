@@ -12,6 +12,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/vault"
@@ -142,7 +143,7 @@ func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(content.
 	if c.placed {
 		return v, nil // the index knows every object that is not referenced
 	}
-	v.Modes = c.wideModes()
+	v.Modes = home.WideModes(c.dir)
 	err = c.countStrays(ctx, &v)
 	return v, err
 }

@@ -394,7 +394,7 @@ func TestColdPurge(t *testing.T) {
 		if _, err := d.Retention.Purge(t.Context(), 2, "admin", "leak"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Content(t.Context(), key); !d.placed && !errors.Is(err, fs.ErrNotExist) { // a bucket deletes later
+		if _, err := d.Content(t.Context(), key); !d.home.Placed && !errors.Is(err, fs.ErrNotExist) { // a bucket deletes later
 			t.Errorf("the purged content: %v, want fs.ErrNotExist", err)
 		}
 		if known, err := d.db.HasContent(t.Context(), key); known || err != nil {

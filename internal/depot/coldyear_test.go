@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/backup"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
@@ -203,7 +204,7 @@ func TestColdMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "backup")
-	if _, err := d.Backup(t.Context(), dir, CopyOptions{Verify: true}); err != nil {
+	if _, err := d.Backup(t.Context(), dir, backup.Options{Verify: true}); err != nil {
 		t.Fatal(err)
 	}
 	saved, err := Open(t.Context(), dir, Options{MustExist: true, Now: c.now})

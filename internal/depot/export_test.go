@@ -139,7 +139,7 @@ func (w *DamagedWorld) spoil(t *testing.T, f DamagedFile, state string) {
 		return
 	}
 	deleted := state == "deleted" || state == "deleted and seen"
-	if !w.Server.placed {
+	if !w.Server.home.Placed {
 		path := blobPath(w.Server, ref)
 		if deleted {
 			if err := os.Remove(path); err != nil {

@@ -13,6 +13,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
+
+	"github.com/symdepot/symdepot/internal/depot/home"
 )
 
 // pageSeal encrypts the keys of pages. A page begins after the last row that was looked at,
@@ -37,7 +39,7 @@ func (s *pageSeal) init() {
 	secret, err := s.secret("pages")
 	if err != nil { // a reader that may not write to the depot: its pages are its own
 		s.log.Info("the pages of lists have a key of this process only", "reason", err)
-		secret = make([]byte, secretSize)
+		secret = make([]byte, home.SecretSize)
 		_, _ = rand.Read(secret) // never fails
 	}
 	// None of these fails with keys of this length.

@@ -45,7 +45,7 @@ func testRerun(t *testing.T, d *Depot) {
 		if e.As == "il2cpp" {
 			e.ID = other
 			// Bytes in a bucket are not read to save an upload.
-			if sent, _ := rerunPush(t, d, c, spec, []stage.Entry{e}, bodies); sent != 0 && !d.placed {
+			if sent, _ := rerunPush(t, d, c, spec, []stage.Entry{e}, bodies); sent != 0 && !d.home.Placed {
 				t.Errorf("known bytes under another id: %d bytes are sent, want none", sent)
 			}
 			break

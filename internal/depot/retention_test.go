@@ -123,7 +123,7 @@ func storedBytes(t *testing.T, d *Depot) (sum int64) {
 // contents: their objects are deleted days later.
 func keptBytes(t *testing.T, d *Depot) (sum int64) {
 	t.Helper()
-	if !d.placed {
+	if !d.home.Placed {
 		return storedBytes(t, d)
 	}
 	for c, err := range d.db.Contents(t.Context()) {
@@ -460,7 +460,7 @@ func TestPurgeFrees(t *testing.T) {
 			if has, err := d.db.HasContent(t.Context(), blob.Sum(f.body)); err != nil || has {
 				t.Errorf("%s: the content exists after the purge: %t, %v; want it freed", f.path, has, err)
 			}
-			if !d.placed {
+			if !d.home.Placed {
 				if _, err := d.blobs.Stat(t.Context(), blob.Sum(f.body)); !errors.Is(err, fs.ErrNotExist) {
 					t.Errorf("%s: its bytes exist after the purge: %v, want the error %v", f.path, err, fs.ErrNotExist)
 				}

@@ -79,7 +79,7 @@ func TestPushNeeds(t *testing.T) {
 			t.Errorf("an equal push is transaction %d, want %d", n, done.Transaction)
 		}
 		want(done.Transaction, base, other, foreign)
-		if d.placed {
+		if d.home.Placed {
 			return
 		}
 		// The removal comes between the check and the commit.

@@ -74,7 +74,7 @@ func (s stageDepot) CheckClass(ctx context.Context, class string) error {
 }
 
 // InBucket implements stage.Depot.
-func (s stageDepot) InBucket() bool { return s.d.placed }
+func (s stageDepot) InBucket() bool { return s.d.home.Placed }
 
 // Place implements stage.Depot.
 func (s stageDepot) Place(ctx context.Context, c index.Content, r io.Reader) error {
@@ -122,7 +122,7 @@ func (s stageDepot) Commit(ctx context.Context, tx index.Tx, files []stage.File,
 	}
 	n, err := s.commit(ctx, tx, files)
 	if err != nil {
-		return n, fmt.Errorf("depot %s: %w", s.d.name, err)
+		return n, fmt.Errorf("depot %s: %w", s.d.home.Name, err)
 	}
 	return n, nil
 }
@@ -133,7 +133,7 @@ func (s stageDepot) Confirm(ctx context.Context, number int64, accepted []index.
 }
 
 func (s stageDepot) commit(ctx context.Context, tx index.Tx, files []stage.File) (int64, error) {
-	if s.d.placed { // the contents are in their places already
+	if s.d.home.Placed { // the contents are in their places already
 		return s.d.commits.commit(ctx, tx, nil)
 	}
 	batch, err := s.d.blobs.Begin(ctx)
