@@ -6,6 +6,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symfile"
@@ -36,7 +37,7 @@ Exit codes: 0 listed, 1 nothing is missing, 2 wrong command line, 3 failed, 4 no
 
 // Run lists what is missing.
 func (c missingCmd) Run(a *app) error {
-	f := depot.WantedFilter{Limit: c.Limit, Client: c.Client, Name: symfile.Fold(c.Name)}
+	f := catalog.WantedFilter{Limit: c.Limit, Client: c.Client, Name: symfile.Fold(c.Name)}
 	if c.Since > 0 {
 		f.Since = time.Now().Add(-time.Duration(c.Since))
 	}
@@ -53,7 +54,7 @@ func (c missingCmd) Run(a *app) error {
 	}
 	n := 0
 	err = a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
-		return k.Missing(a.ctx, f, func(m depot.Wanted) error {
+		return k.Missing(a.ctx, f, func(m catalog.Wanted) error {
 			n++
 			switch {
 			case c.CSV:

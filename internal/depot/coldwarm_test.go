@@ -15,6 +15,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/why"
@@ -414,7 +415,7 @@ func TestWarmNoRoom(t *testing.T) {
 func TestColdShown(t *testing.T) {
 	d, _, files, paths := chilled(t)
 	ctx := t.Context()
-	p, err := d.Catalog.Objects(ctx, answer.Scope{}, ObjectQuery{Text: "app.so"})
+	p, err := d.Catalog.Objects(ctx, answer.Scope{}, catalog.ObjectQuery{Text: "app.so"})
 	if err != nil || len(p.Objects) != 4 {
 		t.Fatalf("%d objects, %v, want 4", len(p.Objects), err)
 	}

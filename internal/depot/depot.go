@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/depot/backup"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/home"
@@ -127,7 +128,7 @@ type Depot struct {
 	// Cache is the part that keeps downloaded files.
 	Cache *Cache
 	// Missing counts the requests that found no file.
-	Missing *Missing
+	Missing *catalog.Missing
 	// Check checks the stored contents.
 	Check *Checker
 	// Nodes is what this server shares with others.
@@ -148,7 +149,7 @@ type Depot struct {
 	// Remote is what administrators do with the upstreams.
 	Remote *Remote
 	// Catalog shows people what the depot holds.
-	Catalog *Catalog
+	Catalog *catalog.Catalog
 	// Cold keeps contents as differences from similar ones.
 	Cold *coldstore.Cold
 	// Confirmed checks what was added before anybody is told that it is there.
@@ -207,10 +208,15 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	d.blobs = h.Blobs
 	d.contents = content.New(d.blobs, h.Placed, d.db, opt.Log, opt.Now)
 	d.Cache = &Cache{db: d.db, blobs: d.blobs, now: opt.Now, limits: opt.Cache, space: d.Cold.Disk}
-	d.Missing = &Missing{db: d.db, pages: newPageSeal(d), now: opt.Now}
+	pages := catalog.NewPages(h.Secret, opt.Log)
+	d.Missing = catalog.NewMissing(d.db, pages, opt.Now)
 	d.Check = &Checker{cold: d.Cold, dir: d.dir, blobs: d.blobs, placed: h.Placed, db: d.db, contents: d.contents, log: opt.Log, now: opt.Now}
 	d.Check.init(opt.ScrubRate)
-	d.Tokens, d.Retention, d.Catalog, d.Remote = d.db.Tokens, lifecycle.NewRetention(lifecycle.Home{DB: d.db, Blobs: d.blobs, Placed: h.Placed, Block: h.Block, Cold: d.Cold, Audit: d.Check.auditDue}, opt.Log, opt.Now), &Catalog{d: d, pages: d.Missing.pages}, &Remote{d}
+	d.Tokens, d.Remote = d.db.Tokens, &Remote{d}
+	d.Retention = lifecycle.NewRetention(lifecycle.Home{
+		DB: d.db, Blobs: d.blobs, Placed: h.Placed, Block: h.Block, Cold: d.Cold, Audit: d.Check.auditDue,
+	}, opt.Log, opt.Now)
+	d.Catalog = catalog.New(d.db, d.Retention.Policy, pages, opt.Log)
 	d.reads = &Reads{db: d.db}
 	d.forms = &forms{dir: d.dir, db: d.db, blobs: d.blobs, contents: d.contents}
 	d.forms.init()
@@ -289,7 +295,7 @@ func (d *Depot) Close() error {
 	d.fetch.Close()
 	d.symcache.Stop()
 	d.contents.Close()
-	return errors.Join(left, d.Missing.store(last), d.Cache.storeUses(last), d.reads.store(last), d.Cold.StoreReads(last), d.Symbols.Close(), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
+	return errors.Join(left, d.Missing.Store(last), d.Cache.storeUses(last), d.reads.store(last), d.Cold.StoreReads(last), d.Symbols.Close(), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
 }
 
 // Ready reports whether the depot can answer. If only the bucket of its contents

@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/objfile"
@@ -51,7 +52,7 @@ func testRerun(t *testing.T, d *Depot) {
 			break
 		}
 	}
-	if page, err := d.Catalog.Files(t.Context(), answer.Scope{}, 3, FileQuery{Limit: 10}); err != nil || len(page.Files) != 1 || page.Files[0].Object.DebugID.String() != other {
+	if page, err := d.Catalog.Files(t.Context(), answer.Scope{}, 3, catalog.FileQuery{Limit: 10}); err != nil || len(page.Files) != 1 || page.Files[0].Object.DebugID.String() != other {
 		t.Errorf("known bytes under another id: %+v, %v; want an object with the id %s", page.Files, err, other)
 	}
 	wantClean(t, d)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/srclink"
 )
@@ -31,7 +32,7 @@ func (a *SourceLists) List(r *Request, text string, limit int, after string) (l 
 			return l, "", &Problem{Word: "cursor"}
 		}
 	}
-	ref, err := depot.ParseContent(text)
+	ref, err := catalog.ParseContent(text)
 	if err != nil {
 		return l, "", NoContent(text)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/web"
 
 	"github.com/symdepot/symdepot/internal/depot"
@@ -27,7 +28,7 @@ func reading(r *web.Request, list string, parameters ...string) (q url.Values, l
 
 // catalogAPI answers requests for what the depot holds.
 type catalogAPI struct {
-	catalog      *depot.Catalog
+	catalog      *catalog.Catalog
 	inPlace      *depot.Watched
 	transactions *web.Transactions
 	sources      *web.SourceLists
@@ -57,26 +58,26 @@ func (a catalogAPI) listObjects(w http.ResponseWriter, r *web.Request, _ []strin
 	if err != nil {
 		return err
 	}
-	query := depot.ObjectQuery{Text: q.Get("q"), Name: q.Get("name"), ID: q.Get("id"), Arch: q.Get("arch"), Product: web.ProductOf(q), Feature: q.Get("has"), After: after, Limit: limit}
+	query := catalog.ObjectQuery{Text: q.Get("q"), Name: q.Get("name"), ID: q.Get("id"), Arch: q.Get("arch"), Product: web.ProductOf(q), Feature: q.Get("has"), After: after, Limit: limit}
 	if query.Kind, err = web.KindOf(q); err != nil {
 		return err
 	}
 	if query.Since, err = web.TimeOf(q, "since"); err != nil {
 		return err
 	}
-	if query.Origin, err = web.WordOf(q, "origin", depot.OriginAdded, depot.OriginFetched); err != nil {
+	if query.Origin, err = web.WordOf(q, "origin", catalog.OriginAdded, catalog.OriginFetched); err != nil {
 		return err
 	}
-	sort, err := web.WordOf(q, "sort", string(depot.SortName), string(depot.SortAdded), string(depot.SortSize))
+	sort, err := web.WordOf(q, "sort", string(catalog.SortName), string(catalog.SortAdded), string(catalog.SortSize))
 	if err != nil {
 		return err
 	}
-	query.Sort = depot.ObjectSort(sort)
+	query.Sort = catalog.ObjectSort(sort)
 	p, err := a.catalog.Objects(r.Context(), r.Scope(), query)
 	if err != nil {
 		return web.ListProblem(err, after)
 	}
-	if p.Next == "" && query.Text != "" && query == (depot.ObjectQuery{Text: query.Text, Kind: query.Kind, After: after, Limit: limit, Sort: query.Sort}) {
+	if p.Next == "" && query.Text != "" && query == (catalog.ObjectQuery{Text: query.Text, Kind: query.Kind, After: after, Limit: limit, Sort: query.Sort}) {
 		// The files of watched folders come last. They have no other filter than the kind.
 		found, err := a.inPlace.Search(r.Context(), r.Scope(), query.Text, query.Kind, max(1, min(a.foundInPlace, limit-len(p.Objects))))
 		if err != nil {
@@ -88,12 +89,12 @@ func (a catalogAPI) listObjects(w http.ResponseWriter, r *web.Request, _ []strin
 }
 
 // entry returns the content that an address names.
-func (a catalogAPI) entry(r *web.Request, text string) (*depot.Entry, error) {
+func (a catalogAPI) entry(r *web.Request, text string) (*catalog.Entry, error) {
 	if err := r.MayRead(); err != nil {
 		return nil, err
 	}
-	ref, err := depot.ParseContent(text)
-	var e *depot.Entry
+	ref, err := catalog.ParseContent(text)
+	var e *catalog.Entry
 	if err == nil {
 		e, err = a.catalog.Entry(r.Context(), r.Scope(), ref)
 	}
@@ -158,8 +159,8 @@ func (a catalogAPI) listHolders(w http.ResponseWriter, r *web.Request, args []st
 			return &web.Problem{Word: "cursor"}
 		}
 	}
-	ref, err := depot.ParseContent(args[0])
-	var list []depot.Holder
+	ref, err := catalog.ParseContent(args[0])
+	var list []catalog.Holder
 	more := false
 	if err == nil {
 		list, more, err = a.catalog.Holders(r.Context(), r.Scope(), ref, before, limit)
@@ -229,7 +230,7 @@ func (a catalogAPI) listVersions(w http.ResponseWriter, r *web.Request, _ []stri
 	if err != nil {
 		return err
 	}
-	list, next, err := a.catalog.Versions(r.Context(), r.Scope(), product, depot.VersionQuery{Prefix: q.Get("prefix"), Class: q.Get("class"), Sort: sort, After: after, Limit: limit})
+	list, next, err := a.catalog.Versions(r.Context(), r.Scope(), product, catalog.VersionQuery{Prefix: q.Get("prefix"), Class: q.Get("class"), Sort: sort, After: after, Limit: limit})
 	if err != nil {
 		return web.ListProblem(err, after)
 	}

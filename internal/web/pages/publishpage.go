@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/web"
 
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/term"
@@ -22,7 +22,7 @@ type publishPages struct {
 	*printer
 	stages    web.Stages
 	forms     *intake.Handler // nil: there is no page for it
-	catalog   *depot.Catalog
+	catalog   *catalog.Catalog
 	retention web.Retention
 }
 

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/web"
 
 	"github.com/symdepot/symdepot/internal/auth"
@@ -145,7 +146,7 @@ func (s *publishing) held() (list []string) {
 		s.t.Fatal(err)
 	}
 	for _, tx := range txs {
-		page, err := s.Catalog.Files(s.t.Context(), answer.Scope{}, tx.Number, depot.FileQuery{Limit: 100})
+		page, err := s.Catalog.Files(s.t.Context(), answer.Scope{}, tx.Number, catalog.FileQuery{Limit: 100})
 		if err != nil {
 			s.t.Fatal(err)
 		}
