@@ -68,7 +68,7 @@ var mayImport = map[string][]string{
 	"internal/watch":    {"internal/ctxio", "debugid", "internal/bucket", "internal/glob", "internal/index", "internal/scan", "internal/sources", "layout", "objfile", "objtab", "symfile", "internal/unpackcache"},
 	"internal/sympath":  {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream", "internal/wire"},
 	"internal/fetch":    {"internal/span", "layout", "objfile", "symfile", "internal/blob"},
-	"internal/depot":    {"symstore", "internal/ctxio", "internal/span", "internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "objtab", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault", "internal/unpackcache", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/depot/why", "internal/depot/backup", "internal/depot/home", "internal/depot/migrate", "internal/depot/catalog"},
+	"internal/depot":    {"symstore", "internal/span", "internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "objtab", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault", "internal/unpackcache", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/depot/why", "internal/depot/backup", "internal/depot/home", "internal/depot/migrate", "internal/depot/catalog", "internal/depot/check"},
 	// cold and cooling know no store; coldstore reads the records of the index.
 	// stage knows the depot as an interface.
 	"internal/stage":          {"debugid", "symfile", "objfile", "internal/blob", "internal/durable", "internal/index"},
@@ -77,16 +77,16 @@ var mayImport = map[string][]string{
 	"internal/wire":           {},
 	"internal/sspi":           {"internal/binding"},
 	"internal/server":         {"internal/server/metrics", "internal/body", "internal/limit", "internal/span", "internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/depot/answer", "internal/depot/content", "internal/fetch", "internal/auth", "internal/intake", "internal/jobs", "internal/report", "internal/stage", "internal/symbolicate", "internal/term", "internal/web", "internal/wire", "internal/web/api", "internal/web/pages", "internal/depot/home", "internal/depot/catalog"},
-	"internal/server/metrics": {"internal/depot", "internal/depot/coldstore", "internal/depot/lifecycle", "internal/jobs", "internal/limit"},
+	"internal/server/metrics": {"internal/depot", "internal/depot/coldstore", "internal/depot/lifecycle", "internal/jobs", "internal/limit", "internal/depot/check"},
 	"internal/config":         {"internal/glob", "symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/sympath", "internal/upstream", "internal/oidc", "internal/srclink", "internal/transcode", "internal/address", "internal/manual"},
 	"internal/manual":         {},
 	"internal/daemon":         {},
-	"internal/doctor":         {"internal/auth", "internal/bucket", "internal/client", "internal/config", "internal/daemon", "internal/depot", "internal/sympath", "internal/term", "internal/upstream", "internal/wire", "internal/address", "internal/setup", "internal/depot/home"},
+	"internal/doctor":         {"internal/auth", "internal/bucket", "internal/client", "internal/config", "internal/daemon", "internal/depot", "internal/sympath", "internal/term", "internal/upstream", "internal/wire", "internal/address", "internal/setup", "internal/depot/home", "internal/depot/check"},
 	"internal/dsym":           {"debugid", "internal/depot", "internal/durable", "internal/want"},
 	// Linked on Windows only.
 	"internal/winservice": {"internal/daemon"},
 	"internal/want":       {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/depot/answer", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
-	"internal/report":     {"internal/clip", "internal/srclink", "dump", "layout", "objfile", "symfile", "internal/depot", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/depot/why", "internal/retention", "internal/scan", "internal/term", "internal/want", "internal/depot/home", "internal/depot/catalog"},
+	"internal/report":     {"internal/clip", "internal/srclink", "dump", "layout", "objfile", "symfile", "internal/depot", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/depot/why", "internal/retention", "internal/scan", "internal/term", "internal/want", "internal/depot/home", "internal/depot/catalog", "internal/depot/check"},
 	"internal/bundle":     {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/depot/answer", "internal/term", "internal/want"},
 	// symcachework knows the depot as an interface.
 	"internal/symcachework": {"internal/ctxio", "debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode", "internal/wire", "internal/worker"},
@@ -137,6 +137,7 @@ var mayImport = map[string][]string{
 	"internal/depot/home":              {"internal/blob", "internal/bucket", "internal/durable", "internal/index", "internal/vault"},
 	"internal/depot/migrate":           {"internal/depot/home", "internal/index"},
 	"internal/depot/catalog":           {"internal/blob", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/home", "internal/depot/lifecycle", "internal/index", "internal/retention", "internal/symbolicate", "internal/symcachework", "internal/transcode", "layout", "symfile"},
+	"internal/depot/check":             {"internal/blob", "internal/ctxio", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/durable", "internal/index", "internal/vault"},
 	"internal/depot/why":               {"debugid", "internal/blob", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/fetch", "internal/index", "internal/symbolicate", "internal/symcachework", "internal/transcode", "layout", "symcache", "symfile"},
 	"internal/address":                 {},
 	"internal/app":                     {"internal/address", "internal/auth", "internal/config", "internal/daemon", "internal/depot", "internal/depot/content", "internal/doctor", "internal/index", "internal/intake", "internal/report", "internal/server", "internal/setup", "internal/span", "internal/term", "internal/upstream", "internal/web", "internal/web/api", "internal/web/pages"},

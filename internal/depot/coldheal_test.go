@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/backup"
+	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 )
@@ -60,11 +61,11 @@ func TestAddHealsCold(t *testing.T) {
 				}
 			}
 			row := spoiled(t, d, blob.Sum(again.body))
-			if _, faults := verified(t, d, CheckOptions{}); len(faults) == 0 {
+			if _, faults := verified(t, d, check.Options{}); len(faults) == 0 {
 				t.Fatal("verify finds nothing, want the damaged cold file")
 			}
 			add(t, d, "app", again)
-			if _, faults := verified(t, d, CheckOptions{Restore: true}); len(faults) > 0 {
+			if _, faults := verified(t, d, check.Options{Restore: true}); len(faults) > 0 {
 				t.Errorf("faults %+v after the file was added again, want none", faults)
 			}
 			if _, err := d.Cold.Of(t.Context(), row.Ref); !errors.Is(err, fs.ErrNotExist) {
@@ -93,7 +94,7 @@ func TestWarmHealed(t *testing.T) {
 	if err != nil || w.Contents != 3 || w.Failed != 0 {
 		t.Errorf("warm all: %+v, %v, want 3 contents", w, err)
 	}
-	if _, faults := verified(t, d, CheckOptions{}); len(faults) > 0 {
+	if _, faults := verified(t, d, check.Options{}); len(faults) > 0 {
 		t.Errorf("faults %+v afterwards, want none", faults)
 	}
 	for i, f := range files {
@@ -160,7 +161,7 @@ func TestBackupOneForm(t *testing.T) {
 				t.Fatalf("restore: %+v, %v, want a depot without faults", b, err)
 			}
 			again := openAt(t, fresh)
-			if _, faults := verified(t, again, CheckOptions{Restore: true}); len(faults) > 0 {
+			if _, faults := verified(t, again, check.Options{Restore: true}); len(faults) > 0 {
 				t.Errorf("faults %+v of the restored depot, want none", faults)
 			}
 			answers(t, again, want)

@@ -16,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/depot/backup"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
+	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/home"
@@ -130,7 +131,7 @@ type Depot struct {
 	// Missing counts the requests that found no file.
 	Missing *catalog.Missing
 	// Check checks the stored contents.
-	Check *Checker
+	Check *check.Checker
 	// Nodes is what this server shares with others.
 	Nodes *Nodes
 	// Symbols makes symbol files and looks addresses up.
@@ -210,11 +211,10 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	d.Cache = &Cache{db: d.db, blobs: d.blobs, now: opt.Now, limits: opt.Cache, space: d.Cold.Disk}
 	pages := catalog.NewPages(h.Secret, opt.Log)
 	d.Missing = catalog.NewMissing(d.db, pages, opt.Now)
-	d.Check = &Checker{cold: d.Cold, dir: d.dir, blobs: d.blobs, placed: h.Placed, db: d.db, contents: d.contents, log: opt.Log, now: opt.Now}
-	d.Check.init(opt.ScrubRate)
+	d.Check = check.New(h, d.Cold, d.contents, opt.ScrubRate, opt.Log)
 	d.Tokens, d.Remote = d.db.Tokens, &Remote{d}
 	d.Retention = lifecycle.NewRetention(lifecycle.Home{
-		DB: d.db, Blobs: d.blobs, Placed: h.Placed, Block: h.Block, Cold: d.Cold, Audit: d.Check.auditDue,
+		DB: d.db, Blobs: d.blobs, Placed: h.Placed, Block: h.Block, Cold: d.Cold, Audit: d.Check.AuditDue,
 	}, opt.Log, opt.Now)
 	d.Catalog = catalog.New(d.db, d.Retention.Policy, pages, opt.Log)
 	d.reads = &Reads{db: d.db}
@@ -246,7 +246,7 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	if err := openNodes(ctx, d, &opt); err != nil {
 		return nil, errors.Join(fmt.Errorf("depot %s: %w", h.Name, err), d.Close())
 	}
-	d.Check.accepted = d.stages.Audit
+	d.Check.UseAccepted(d.stages.Audit)
 	d.Tracer = why.New(why.Parts{
 		DB: d.db, Fetch: d.fetch, Cold: d.Cold, Symbols: d.Symbols.SymbolsWork, SymCache: d.symcache,
 		Open: d.open, OpenMade: d.Symbols.open, Get: d.Get, DownloadAnew: d.downloadAnew,
@@ -330,9 +330,6 @@ func (d *Depot) servesFolders() bool { return len(d.trees.list) > 0 || d.Watched
 
 // CountMissing counts a request that found no file; see Missing.
 func (d *Depot) CountMissing(req *layout.Request, client string) { d.Missing.Count(req, client) }
-
-// Scrub returns how far the background check has come, in whichever process.
-func (d *Depot) Scrub(ctx context.Context) (ScrubState, error) { return d.Check.Progress(ctx) }
 
 // ClockOf returns the clock that all processes with a depot share.
 func ClockOf(d *Depot) func() time.Time { return d.now }

@@ -29,8 +29,8 @@ func (d *Depot) Work(ctx context.Context) error {
 	defer side.Wait()
 	side.Go(func() { d.queue.Run(ctx) })
 	side.Go(func() { d.symcache.Run(ctx) })
-	side.Go(func() { d.Check.scrub(ctx) })
-	side.Go(func() { d.Check.auditMonthly(ctx) })
+	side.Go(func() { d.Check.Scrub(ctx) })
+	side.Go(func() { d.Check.AuditMonthly(ctx) })
 	side.Go(func() { d.Cold.Run(ctx) })
 	side.Go(func() { d.Nodes.work(ctx) })
 	for _, f := range d.Watched.list {
