@@ -68,7 +68,7 @@ var mayImport = map[string][]string{
 	"internal/watch":    {"internal/ctxio", "debugid", "internal/bucket", "internal/glob", "internal/index", "internal/scan", "internal/sources", "layout", "objfile", "objtab", "symfile", "internal/unpackcache"},
 	"internal/sympath":  {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream", "internal/wire"},
 	"internal/fetch":    {"internal/span", "layout", "objfile", "symfile", "internal/blob"},
-	"internal/depot":    {"symstore", "internal/span", "internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "objtab", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault", "internal/unpackcache", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/depot/why", "internal/depot/backup", "internal/depot/home", "internal/depot/migrate", "internal/depot/catalog", "internal/depot/check"},
+	"internal/depot":    {"symstore", "internal/span", "internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault", "internal/unpackcache", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/depot/why", "internal/depot/backup", "internal/depot/home", "internal/depot/migrate", "internal/depot/catalog", "internal/depot/check", "internal/depot/sourcefiles"},
 	// cold and cooling know no store; coldstore reads the records of the index.
 	// stage knows the depot as an interface.
 	"internal/stage":          {"debugid", "symfile", "objfile", "internal/blob", "internal/durable", "internal/index"},
@@ -76,7 +76,7 @@ var mayImport = map[string][]string{
 	"internal/peer":           {"internal/fetch"},
 	"internal/wire":           {},
 	"internal/sspi":           {"internal/binding"},
-	"internal/server":         {"internal/server/metrics", "internal/body", "internal/limit", "internal/span", "internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/depot/answer", "internal/depot/content", "internal/fetch", "internal/auth", "internal/intake", "internal/jobs", "internal/report", "internal/stage", "internal/symbolicate", "internal/term", "internal/web", "internal/wire", "internal/web/api", "internal/web/pages", "internal/depot/home", "internal/depot/catalog"},
+	"internal/server":         {"internal/server/metrics", "internal/body", "internal/limit", "internal/span", "internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/depot/answer", "internal/depot/content", "internal/fetch", "internal/auth", "internal/intake", "internal/jobs", "internal/report", "internal/stage", "internal/symbolicate", "internal/term", "internal/web", "internal/wire", "internal/web/api", "internal/web/pages", "internal/depot/home", "internal/depot/catalog", "internal/depot/sourcefiles"},
 	"internal/server/metrics": {"internal/depot", "internal/depot/coldstore", "internal/depot/lifecycle", "internal/jobs", "internal/limit", "internal/depot/check"},
 	"internal/config":         {"internal/glob", "symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/sympath", "internal/upstream", "internal/oidc", "internal/srclink", "internal/transcode", "internal/address", "internal/manual"},
 	"internal/manual":         {},
@@ -86,7 +86,7 @@ var mayImport = map[string][]string{
 	// Linked on Windows only.
 	"internal/winservice": {"internal/daemon"},
 	"internal/want":       {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/depot/answer", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
-	"internal/report":     {"internal/clip", "internal/srclink", "dump", "layout", "objfile", "symfile", "internal/depot", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/depot/why", "internal/retention", "internal/scan", "internal/term", "internal/want", "internal/depot/home", "internal/depot/catalog", "internal/depot/check"},
+	"internal/report":     {"internal/clip", "internal/srclink", "dump", "layout", "objfile", "symfile", "internal/depot", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/depot/why", "internal/retention", "internal/scan", "internal/term", "internal/want", "internal/depot/home", "internal/depot/catalog", "internal/depot/check", "internal/depot/sourcefiles"},
 	"internal/bundle":     {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/depot/answer", "internal/term", "internal/want"},
 	// symcachework knows the depot as an interface.
 	"internal/symcachework": {"internal/ctxio", "debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode", "internal/wire", "internal/worker"},
@@ -95,7 +95,7 @@ var mayImport = map[string][]string{
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
 	"internal/jobs": {"internal/span", "internal/blob", "internal/index", "internal/term", "internal/wire"},
 	// web is mounted by the server, which authenticates its requests.
-	"internal/web": {"internal/body", "dump", "layout", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/depot/answer", "internal/depot/lifecycle", "internal/depot/why", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire", "internal/userquery", "internal/depot/catalog"},
+	"internal/web": {"internal/body", "dump", "layout", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/depot/answer", "internal/depot/lifecycle", "internal/depot/why", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire", "internal/userquery", "internal/depot/catalog", "internal/depot/sourcefiles"},
 
 	// intake drives stages through an interface; the server mounts it.
 	"internal/intake": {"internal/body", "internal/clip", "internal/durable", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},
@@ -138,10 +138,11 @@ var mayImport = map[string][]string{
 	"internal/depot/migrate":           {"internal/depot/home", "internal/index"},
 	"internal/depot/catalog":           {"internal/blob", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/home", "internal/depot/lifecycle", "internal/index", "internal/retention", "internal/symbolicate", "internal/symcachework", "internal/transcode", "layout", "symfile"},
 	"internal/depot/check":             {"internal/blob", "internal/ctxio", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/durable", "internal/index", "internal/vault"},
+	"internal/depot/sourcefiles":       {"debugid", "internal/blob", "internal/depot/answer", "internal/depot/content", "internal/index", "internal/sources", "internal/srclink", "layout", "objtab", "symfile"},
 	"internal/depot/why":               {"debugid", "internal/blob", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/fetch", "internal/index", "internal/symbolicate", "internal/symcachework", "internal/transcode", "layout", "symcache", "symfile"},
 	"internal/address":                 {},
 	"internal/app":                     {"internal/address", "internal/auth", "internal/config", "internal/daemon", "internal/depot", "internal/depot/content", "internal/doctor", "internal/index", "internal/intake", "internal/report", "internal/server", "internal/setup", "internal/span", "internal/term", "internal/upstream", "internal/web", "internal/web/api", "internal/web/pages"},
-	"internal/setup":                   {"internal/address", "internal/auth", "internal/bucket", "internal/config", "internal/depot", "internal/depot/coldstore", "internal/durable", "internal/fetch", "internal/index", "internal/span", "internal/srclink", "internal/stage", "internal/symbolicate", "internal/term", "internal/transcode", "internal/tree", "internal/upstream", "internal/watch", "layout", "symstore", "internal/depot/backup", "internal/depot/home"},
+	"internal/setup":                   {"internal/address", "internal/auth", "internal/bucket", "internal/config", "internal/depot", "internal/depot/coldstore", "internal/durable", "internal/fetch", "internal/index", "internal/span", "internal/srclink", "internal/stage", "internal/symbolicate", "internal/term", "internal/transcode", "internal/tree", "internal/upstream", "internal/watch", "layout", "symstore", "internal/depot/backup", "internal/depot/home", "internal/depot/sourcefiles"},
 }
 
 // soleImporter names the one room that may link a heavy module.

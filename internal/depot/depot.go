@@ -22,6 +22,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/depot/migrate"
+	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
 	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
@@ -137,7 +138,7 @@ type Depot struct {
 	// Symbols makes symbol files and looks addresses up.
 	Symbols *Symbols
 	// Sources finds source files.
-	Sources *SourceFiles
+	Sources *sourcefiles.Files
 	// Watched are the folders of builds and packages that are indexed in place. They are
 	// searched after the depot, and before its downloaded files.
 	Watched *Watched
@@ -238,7 +239,9 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 		return nil, errors.Join(err, d.db.Close(), d.blobs.Close())
 	}
 	d.Watched = &Watched{dir: d.dir, others: newOtherServers(d), log: opt.Log}
-	d.Sources = &SourceFiles{d: d, lists: newNameLists(d.contents, opt.Log), bundles: make(chan struct{}, bundlesAtOnce)}
+	d.Sources = sourcefiles.New(sourcefiles.Parts{
+		DB: d.db, Blobs: d.blobs, Contents: d.contents, OpenHit: d.openHit, Log: opt.Log,
+	})
 	d.Symbols = &Symbols{symbolicate.New(symbolicate.Parts{Depot: symbolsDepot{d}, DB: d.db, Blobs: d.blobs, Queue: d.queue, Log: opt.Log, Now: opt.Now, Scratch: d.dir}, opt.Symbols), d}
 	d.filter = newKeyFilter(d.db, opt.Log, opt.Hooks.Refreshed)
 	d.Confirmed = newConfirmations(d.db, d.blobs.Suspect, opt.Log)

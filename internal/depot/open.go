@@ -69,7 +69,7 @@ func openSource(ctx context.Context, d *Depot, scope answer.Scope, req layout.Re
 	}
 	err = fs.ErrNotExist
 	if !excluded {
-		f, err = d.Sources.open(ctx, scope, req, rec)
+		f, err = d.Sources.Open(ctx, scope, req, rec)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		cached := fetch.SourceRequest(req)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
 	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/internal/unpackcache"
@@ -238,7 +239,7 @@ func (s *search) made(ctx context.Context) (*answer.File, error) {
 	if s.Held {
 		s.Hold = s.Turn.Hold
 	}
-	if s.Hold != nil && AsksForBundle(&s.Request) {
+	if s.Hold != nil && sourcefiles.AsksForBundle(&s.Request) {
 		return s.d.Sources.Bundle(ctx, s.Scope, s.Request)
 	}
 	format, module, ok := symbolicate.FormatOf(&s.Request)

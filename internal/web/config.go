@@ -12,6 +12,7 @@ import (
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
+	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
 	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/jobs"
 )
@@ -24,7 +25,7 @@ type Config struct {
 	Catalog   *catalog.Catalog
 	Files     depot.Finder
 	InPlace   *depot.Watched
-	Sources   *depot.SourceFiles
+	Sources   *sourcefiles.Files
 	Upstreams *depot.Remote
 	Missing   *catalog.Missing
 	Jobs      *jobs.Queue
