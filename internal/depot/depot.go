@@ -280,6 +280,9 @@ func (d *Depot) Migrate(ctx context.Context, to *Depot, progress func(done, all 
 // Jobs returns the queue of background jobs.
 func (d *Depot) Jobs() *jobs.Queue { return d.queue }
 
+// Reads returns the part of the depot that records reads.
+func (d *Depot) Reads() *Reads { return d.reads }
+
 // SymCache returns the part of the depot that answers requests for SymCache files.
 func (d *Depot) SymCache() *SymCacheWork { return d.symcache }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/peer"
+	"github.com/symdepot/symdepot/internal/srclink"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/objfile"
 )
@@ -66,6 +67,20 @@ func (s stageDepot) Refuses(err error) bool {
 // ObjectReader implements stage.Depot.
 func (s stageDepot) ObjectReader(f io.ReaderAt, size int64, o objfile.Object) io.Reader {
 	return objectReader(stagedFile{f, size}, o)
+}
+
+// RefusesLinks implements stage.Depot.
+func (s stageDepot) RefusesLinks(product string) bool {
+	return s.d.links.For(product) == srclink.Refuse
+}
+
+// JudgeLinks implements stage.Depot. Flags go to the log too.
+func (s stageDepot) JudgeLinks(product, path string, f io.ReaderAt, o objfile.Object) (flags []string, refused string, err error) {
+	v, err := judge(&s.d.links, product, f, o)
+	for _, flag := range v.Flags {
+		s.d.log.Warn("links of a pushed file", "product", product, "path", path, "what", flag)
+	}
+	return v.Flags, v.Refused, err
 }
 
 // CheckClass implements stage.Depot.
