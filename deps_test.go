@@ -67,7 +67,7 @@ var mayImport = map[string][]string{
 	"internal/watch":    {"internal/ctxio", "debugid", "internal/bucket", "internal/glob", "internal/index", "internal/scan", "internal/sources", "layout", "objfile", "objtab", "symfile", "internal/unpackcache"},
 	"internal/sympath":  {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream", "internal/wire"},
 	"internal/fetch":    {"internal/span", "layout", "objfile", "symfile", "internal/blob"},
-	"internal/depot":    {"symstore", "internal/ctxio", "internal/span", "internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "objtab", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/limit", "internal/peer", "internal/retention", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault", "internal/unpackcache", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/depot/why"},
+	"internal/depot":    {"symstore", "internal/span", "internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault", "internal/unpackcache", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/depot/why", "internal/depot/backup", "internal/depot/home", "internal/depot/migrate", "internal/depot/catalog", "internal/depot/check", "internal/depot/sourcefiles"},
 	// cold and cooling know no store; coldstore reads the records of the index.
 	// stage knows the depot as an interface.
 	"internal/stage":          {"debugid", "symfile", "objfile", "internal/blob", "internal/durable", "internal/index"},
@@ -75,17 +75,17 @@ var mayImport = map[string][]string{
 	"internal/peer":           {"internal/fetch"},
 	"internal/wire":           {},
 	"internal/sspi":           {"internal/binding"},
-	"internal/server":         {"internal/server/metrics", "internal/body", "internal/limit", "internal/span", "internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/depot/answer", "internal/depot/content", "internal/fetch", "internal/auth", "internal/intake", "internal/jobs", "internal/report", "internal/stage", "internal/symbolicate", "internal/term", "internal/web", "internal/wire", "internal/web/api", "internal/web/pages"},
-	"internal/server/metrics": {"internal/depot", "internal/depot/coldstore", "internal/depot/lifecycle", "internal/jobs", "internal/limit"},
+	"internal/server":         {"internal/server/metrics", "internal/body", "internal/limit", "internal/span", "internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/depot/answer", "internal/depot/content", "internal/fetch", "internal/auth", "internal/intake", "internal/jobs", "internal/report", "internal/stage", "internal/symbolicate", "internal/term", "internal/web", "internal/wire", "internal/web/api", "internal/web/pages", "internal/depot/home", "internal/depot/catalog", "internal/depot/sourcefiles"},
+	"internal/server/metrics": {"internal/depot", "internal/depot/coldstore", "internal/depot/lifecycle", "internal/jobs", "internal/limit", "internal/depot/check"},
 	"internal/config":         {"internal/glob", "symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/sympath", "internal/upstream", "internal/oidc", "internal/srclink", "internal/transcode", "internal/address", "internal/manual"},
 	"internal/manual":         {},
 	"internal/daemon":         {},
-	"internal/doctor":         {"internal/auth", "internal/bucket", "internal/client", "internal/config", "internal/daemon", "internal/depot", "internal/sympath", "internal/term", "internal/upstream", "internal/wire", "internal/address", "internal/setup"},
+	"internal/doctor":         {"internal/auth", "internal/bucket", "internal/client", "internal/config", "internal/daemon", "internal/depot", "internal/sympath", "internal/term", "internal/upstream", "internal/wire", "internal/address", "internal/setup", "internal/depot/home", "internal/depot/check"},
 	"internal/dsym":           {"debugid", "internal/depot", "internal/durable", "internal/want"},
 	// Linked on Windows only.
 	"internal/winservice": {"internal/daemon"},
 	"internal/want":       {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/depot/answer", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
-	"internal/report":     {"internal/auth", "internal/oidc", "internal/wire", "internal/clip", "internal/importexport", "internal/sources", "internal/srclink", "dump", "layout", "objfile", "symfile", "internal/depot", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/depot/why", "internal/retention", "internal/scan", "internal/term", "internal/want"},
+	"internal/report":     {"internal/auth", "internal/oidc", "internal/wire", "internal/clip", "internal/importexport", "internal/sources", "internal/srclink", "dump", "layout", "objfile", "symfile", "internal/depot", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/depot/why", "internal/retention", "internal/scan", "internal/term", "internal/want", "internal/depot/home", "internal/depot/catalog", "internal/depot/check", "internal/depot/sourcefiles"},
 	"internal/bundle":     {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/depot/answer", "internal/term", "internal/want"},
 	// symcachework knows the depot as an interface.
 	"internal/symcachework": {"internal/ctxio", "debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode", "internal/wire", "internal/worker"},
@@ -94,7 +94,7 @@ var mayImport = map[string][]string{
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
 	"internal/jobs": {"internal/span", "internal/blob", "internal/index", "internal/term", "internal/wire"},
 	// web is mounted by the server, which authenticates its requests.
-	"internal/web": {"internal/body", "dump", "layout", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/depot/answer", "internal/depot/lifecycle", "internal/depot/why", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire", "internal/userquery"},
+	"internal/web": {"internal/body", "dump", "layout", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/depot/answer", "internal/depot/lifecycle", "internal/depot/why", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire", "internal/userquery", "internal/depot/catalog", "internal/depot/sourcefiles"},
 
 	// intake drives stages through an interface; the server mounts it.
 	"internal/intake": {"internal/body", "internal/clip", "internal/durable", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},
@@ -125,7 +125,7 @@ var mayImport = map[string][]string{
 	"internal/blob/blobtest":           {"internal/blob"},
 	"internal/index/pgtest":            {"internal/symtest"},
 	"internal/bucket/buckettest":       {"internal/bucket", "internal/symtest"},
-	"internal/client":                  {"dump", "internal/auth", "internal/ctxio", "internal/sources", "internal/blob", "internal/scan", "internal/sparse", "internal/term", "internal/wire", "objfile", "symfile", "internal/endpoint", "internal/depot", "internal/depot/lifecycle", "internal/jobs", "internal/report", "internal/retention"},
+	"internal/client":                  {"dump", "internal/auth", "internal/ctxio", "internal/sources", "internal/blob", "internal/scan", "internal/sparse", "internal/term", "internal/wire", "objfile", "symfile", "internal/endpoint", "internal/depot", "internal/depot/lifecycle", "internal/jobs", "internal/report", "internal/retention", "internal/depot/catalog"},
 	"internal/oidc/oidctest":           {},
 	"internal/index/indextest":         {"internal/index"},
 	"internal/transcode/transcodetest": {"debugid", "pdb"},
@@ -146,8 +146,8 @@ var mayImport = map[string][]string{
 	"internal/unpackcache":             {},
 	"internal/userquery":               {"debugid", "symfile", "layout", "objfile", "internal/auth", "internal/clip", "internal/durable", "internal/term", "internal/want"},
 	"internal/endpoint":                {"internal/wire"},
-	"internal/web/api":                 {"internal/web", "layout", "internal/userquery", "symfile", "internal/auth", "internal/blob", "internal/depot", "internal/depot/lifecycle", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/stage", "internal/want", "internal/wire"},
-	"internal/web/pages":               {"internal/web", "debugid", "layout", "internal/userquery", "symfile", "internal/auth", "internal/blob", "internal/depot", "internal/depot/lifecycle", "internal/depot/why", "internal/intake", "internal/jobs", "internal/report", "internal/sparse", "internal/srclink", "internal/stage", "internal/term", "internal/want", "internal/wire"},
+	"internal/web/api":                 {"internal/web", "layout", "internal/userquery", "symfile", "internal/auth", "internal/blob", "internal/depot", "internal/depot/lifecycle", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/stage", "internal/want", "internal/wire", "internal/depot/catalog"},
+	"internal/web/pages":               {"internal/web", "debugid", "layout", "internal/userquery", "symfile", "internal/auth", "internal/blob", "internal/depot", "internal/depot/lifecycle", "internal/depot/why", "internal/intake", "internal/jobs", "internal/report", "internal/sparse", "internal/srclink", "internal/stage", "internal/term", "internal/want", "internal/wire", "internal/depot/catalog"},
 	"internal/web/webtest":             {"internal/web", "internal/auth", "internal/depot"},
 	"internal/worker":                  {"internal/blob", "internal/ctxio", "internal/endpoint", "internal/wire"},
 	"internal/depot/answer":            {"debugid", "internal/blob", "internal/fetch", "internal/index", "internal/limit", "internal/symbolicate", "internal/tree", "internal/watch", "layout", "objfile", "symcache", "symfile"},
@@ -159,7 +159,13 @@ var mayImport = map[string][]string{
 	"symstore/internal/dircache":       {"internal/durable"},
 	"symstore/internal/lockfile":       {"internal/durable"},
 	"internal/app":                     {"internal/address", "internal/auth", "internal/config", "internal/daemon", "internal/depot", "internal/depot/content", "internal/doctor", "internal/index", "internal/intake", "internal/report", "internal/server", "internal/setup", "internal/span", "internal/term", "internal/upstream", "internal/web", "internal/web/api", "internal/web/pages"},
-	"internal/setup":                   {"internal/address", "internal/auth", "internal/bucket", "internal/config", "internal/depot", "internal/depot/coldstore", "internal/durable", "internal/fetch", "internal/index", "internal/span", "internal/srclink", "internal/stage", "internal/symbolicate", "internal/term", "internal/transcode", "internal/tree", "internal/upstream", "internal/watch", "layout", "symstore"},
+	"internal/setup":                   {"internal/address", "internal/auth", "internal/bucket", "internal/config", "internal/depot", "internal/depot/coldstore", "internal/durable", "internal/fetch", "internal/index", "internal/span", "internal/srclink", "internal/stage", "internal/symbolicate", "internal/term", "internal/transcode", "internal/tree", "internal/upstream", "internal/watch", "layout", "symstore", "internal/depot/backup", "internal/depot/home", "internal/depot/sourcefiles"},
+	"internal/depot/backup":            {"internal/blob", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/durable", "internal/index"},
+	"internal/depot/catalog":           {"internal/blob", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/home", "internal/depot/lifecycle", "internal/index", "internal/retention", "internal/symbolicate", "internal/symcachework", "internal/transcode", "layout", "symfile"},
+	"internal/depot/check":             {"internal/blob", "internal/ctxio", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/durable", "internal/index", "internal/vault"},
+	"internal/depot/home":              {"internal/blob", "internal/bucket", "internal/durable", "internal/index", "internal/vault"},
+	"internal/depot/migrate":           {"internal/depot/home", "internal/index"},
+	"internal/depot/sourcefiles":       {"debugid", "internal/blob", "internal/depot/answer", "internal/depot/content", "internal/index", "internal/sources", "internal/srclink", "layout", "objtab", "symfile"},
 }
 
 // soleImporter names the one room that may link a heavy module.

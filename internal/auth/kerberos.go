@@ -32,6 +32,7 @@ import (
 	"github.com/jcmturner/gokrb5/v8/messages"
 	"github.com/jcmturner/gokrb5/v8/spnego"
 	"github.com/jcmturner/gokrb5/v8/types"
+
 	"github.com/symdepot/symdepot/internal/glob"
 )
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/endpoint"
 	"github.com/symdepot/symdepot/internal/jobs"
@@ -160,7 +161,7 @@ func verbs() []verb {
 		}, ""},
 		{"Missing", func(ctx context.Context, a *API) (string, error) {
 			n := 0
-			return count(&n)(a.Missing(ctx, depot.WantedFilter{Name: "a*", Client: "gdb"}, func(depot.Wanted) error { n++; return nil }))
+			return count(&n)(a.Missing(ctx, catalog.WantedFilter{Name: "a*", Client: "gdb"}, func(catalog.Wanted) error { n++; return nil }))
 		}, "GET /-/api/v1/misses?client=gdb&limit=500&name=a%2A"},
 		{"Trace", func(ctx context.Context, a *API) (string, error) {
 			l, err := a.Trace(ctx, "/a/1/a")

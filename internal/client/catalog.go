@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/symfile"
@@ -15,7 +16,7 @@ import (
 // objects calls each for the objects of a list, with all their transactions.
 func (a *API) objects(ctx context.Context, q url.Values, limit int, each func(report.Listed) error) (int, error) {
 	return list(ctx, a, wire.ObjectsPath, q, limit, func(l report.Listed) error {
-		if len(l.Transactions) == depot.ListedTransactions {
+		if len(l.Transactions) == catalog.ListedTransactions {
 			l.Transactions = nil
 			if _, err := list(ctx, a, wire.ObjectsPath+"/"+l.SHA256+"/holders", url.Values{}, 0, func(h report.Holder) error {
 				l.Transactions = append(l.Transactions, h.Transaction.Transaction)
@@ -83,7 +84,7 @@ func (a *API) Same(ctx context.Context, s depot.Same, each func(report.Found, bo
 }
 
 // Missing calls each for the files that clients requested and did not get.
-func (a *API) Missing(ctx context.Context, f depot.WantedFilter, each func(depot.Wanted) error) error {
+func (a *API) Missing(ctx context.Context, f catalog.WantedFilter, each func(catalog.Wanted) error) error {
 	q := given(map[string]string{"name": f.Name, "client": f.Client, "since": moment(f.Since)})
 	_, err := list(ctx, a, wire.MissesPath, q, f.Limit, each)
 	return err

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/backup"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/migrate"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/term"
@@ -84,7 +86,7 @@ func (unmoveCmd) Run(a *session) error {
 		return err
 	}
 	opt.Dial = setup.Dialer(conf).Dial
-	if err := depot.Unmove(a.ctx, where, opt); err != nil {
+	if err := migrate.Unmove(a.ctx, where, opt.Home()); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.stdout, "%s can be used again\n", where)
@@ -109,10 +111,10 @@ func (c backupCmd) Run(a *session) error {
 		return err
 	}
 	defer d.Close()
-	return a.copyDepot("backed up", c.JSON, func(opt depot.CopyOptions) (depot.BackedUp, error) {
+	return a.copyDepot("backed up", c.JSON, func(opt backup.Options) (backup.Result, error) {
 		opt.Verify = c.Verify
 		return d.Backup(a.ctx, c.To, opt)
-	}, func(b depot.BackedUp) {
+	}, func(b backup.Result) {
 		fmt.Fprintf(a.stdout, "backed up %s to %s: %s, %s, %s; %s (%s) copied in this run\n",
 			d.Name(), b.To, term.Count(b.Transactions, "transaction"),
 			copiedContents(b), term.Size(b.Bytes), term.Count(b.Copied, "content"), term.Size(b.CopiedBytes))
@@ -135,10 +137,10 @@ func (c restoreCmd) Run(a *session) error {
 	if err != nil {
 		return err
 	}
-	return a.copyDepot("restored", c.JSON, func(opt depot.CopyOptions) (depot.BackedUp, error) {
+	return a.copyDepot("restored", c.JSON, func(opt backup.Options) (backup.Result, error) {
 		opt.Replace, opt.Incomplete = c.Replace, c.Incomplete
-		return depot.Restore(a.ctx, c.From, where, opt)
-	}, func(b depot.BackedUp) {
+		return backup.Restore(a.ctx, c.From, where, opt)
+	}, func(b backup.Result) {
 		fmt.Fprintf(a.stdout, "restored %s from the backup of %s: %s, %s, %s; %s (%s) copied\n",
 			b.To, b.Taken.Local().Format(time.DateTime), term.Count(b.Transactions, "transaction"),
 			copiedContents(b), term.Size(b.Bytes), term.Count(b.Copied, "content"), term.Size(b.CopiedBytes))
@@ -147,7 +149,7 @@ func (c restoreCmd) Run(a *session) error {
 
 // copiedContents says how many contents a copy has: of those that it should have, if some
 // are lost.
-func copiedContents(b depot.BackedUp) string {
+func copiedContents(b backup.Result) string {
 	if b.Faults > 0 {
 		return fmt.Sprintf("%d of %s", b.Contents-b.Faults, term.Count(b.Contents, "content"))
 	}
@@ -156,11 +158,11 @@ func copiedContents(b depot.BackedUp) string {
 
 // copyDepot runs a backup or a restoration with its progress and its output.
 func (a *console) copyDepot(
-	what string, asJSON bool, run func(depot.CopyOptions) (depot.BackedUp, error), printed func(depot.BackedUp),
+	what string, asJSON bool, run func(backup.Options) (backup.Result, error), printed func(backup.Result),
 ) error {
 	out := term.NewJSONLines(a.stdout)
 	var p *term.Progress
-	b, err := run(depot.CopyOptions{
+	b, err := run(backup.Options{
 		Fault: func(f content.Fault) {
 			if asJSON {
 				_ = out.Write(f)

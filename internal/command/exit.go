@@ -12,6 +12,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/term"
@@ -46,7 +47,7 @@ func exitCode(err error) int {
 		return ExitCredentials
 	case errors.Is(err, client.ErrUnreachable):
 		return ExitUnreachable
-	case errors.Is(err, depot.ErrNoDepot), errors.Is(err, depot.ErrMoved), errors.Is(err, depot.ErrNewer), depot.IsUnusable(err):
+	case errors.Is(err, home.ErrNoDepot), errors.Is(err, home.ErrMoved), errors.Is(err, home.ErrNewer), home.IsUnusable(err):
 		return ExitDepot
 	}
 	return ExitFailed

@@ -2,6 +2,7 @@ package command
 
 import (
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
@@ -29,7 +30,7 @@ func (c verifyCmd) Run(a *session) error {
 	out := term.NewJSONLines(a.stdout)
 	bar := term.NewProgress(a.stderr, "verifying", stats.Bytes)
 	defer bar.Done()
-	v, err := d.Check.Run(a.ctx, depot.CheckOptions{Repair: c.Repair, Rows: c.Rows, Deep: c.Deep, Restore: c.Restore}, func(f content.Fault) {
+	v, err := d.Check.Run(a.ctx, check.Options{Repair: c.Repair, Rows: c.Rows, Deep: c.Deep, Restore: c.Restore}, func(f content.Fault) {
 		if c.JSON {
 			_ = out.Write(f)
 		} else {

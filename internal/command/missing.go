@@ -6,6 +6,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/client"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symfile"
@@ -23,7 +24,7 @@ type missingCmd struct {
 
 // Run lists what is missing.
 func (c missingCmd) Run(a *session) error {
-	f := depot.WantedFilter{Limit: c.Limit, Client: c.Client, Name: symfile.Fold(c.Name)}
+	f := catalog.WantedFilter{Limit: c.Limit, Client: c.Client, Name: symfile.Fold(c.Name)}
 	if c.Since > 0 {
 		f.Since = a.now().Add(-time.Duration(c.Since))
 	}
@@ -40,7 +41,7 @@ func (c missingCmd) Run(a *session) error {
 	}
 	n := 0
 	err = a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
-		return k.Missing(a.ctx, f, func(m depot.Wanted) error {
+		return k.Missing(a.ctx, f, func(m catalog.Wanted) error {
 			n++
 			switch {
 			case c.CSV:

@@ -15,9 +15,19 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/depot/backup"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symtest"
+)
+
+// As in package backup: how often it copies the index before it keeps writers out, the name of
+// its record, and how many bytes it stores together.
+const (
+	freeRounds = 4
+	recordName = "backup.json"
+	copyBytes  = 64 << 20
 )
 
 // numbered is the n-th of many symbol files.
@@ -62,7 +72,7 @@ func wantWhole(t *testing.T, dir string, transactions, contents int64) {
 	}
 }
 
-func backUp(t *testing.T, d *Depot, dir string, opt CopyOptions) BackedUp {
+func backUp(t *testing.T, d *Depot, dir string, opt backup.Options) backup.Result {
 	t.Helper()
 	if opt.Fault == nil {
 		opt.Fault = func(f content.Fault) { t.Errorf("fault: %+v, want none", f) }
@@ -92,7 +102,7 @@ func TestBackup(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sub", "backup")
 	one := add(t, d, "A", numbered(1, 100), numbered(2, 200))
 	add(t, d, "B", numbered(2, 200), numbered(3, 300))
-	if b := backUp(t, d, dir, CopyOptions{}); b.Transactions != 2 || b.Contents != 3 || b.Copied != 3 || b.Removed != 0 || b.CopiedBytes != b.Bytes {
+	if b := backUp(t, d, dir, backup.Options{}); b.Transactions != 2 || b.Contents != 3 || b.Copied != 3 || b.Removed != 0 || b.CopiedBytes != b.Bytes {
 		t.Errorf("first backup: %+v; want 2 transactions and 3 contents, all copied", b)
 	}
 	wantWhole(t, dir, 2, 3)
@@ -106,11 +116,11 @@ func TestBackup(t *testing.T) {
 	if err := d.Cold.Pause(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	if b := backUp(t, d, dir, CopyOptions{Verify: true}); b.Transactions != 2 || b.Contents != 3 || b.Copied != 1 || b.Removed != 1 {
+	if b := backUp(t, d, dir, backup.Options{Verify: true}); b.Transactions != 2 || b.Contents != 3 || b.Copied != 1 || b.Removed != 1 {
 		t.Errorf("second backup: %+v; want 1 content copied and 1 removed", b)
 	}
 	wantWhole(t, dir, 2, 3)
-	if b := backUp(t, d, dir, CopyOptions{}); b.Copied != 0 || b.Removed != 0 {
+	if b := backUp(t, d, dir, backup.Options{}); b.Copied != 0 || b.Removed != 0 {
 		t.Errorf("third backup: %+v; want nothing copied", b)
 	}
 	// No file of the backup is one of the depot.
@@ -165,7 +175,7 @@ func TestBackupWhileCollecting(t *testing.T) {
 				last = add(t, other, "go", numbered(round+10, 100))
 				return nil
 			}
-			b := backUp(t, d, dir, CopyOptions{afterSnapshot: func() {
+			b := backUp(t, d, dir, backup.Options{AfterSnapshot: func() {
 				if round++; round > times {
 					return
 				}
@@ -203,17 +213,17 @@ func TestBackupRefuses(t *testing.T) {
 	other, _ := newDepot(t)
 	add(t, other, "B", numbered(2, 100))
 	used := filepath.Join(t.TempDir(), "used")
-	backUp(t, d, used, CopyOptions{})
+	backUp(t, d, used, backup.Options{})
 	u := openAt(t, used)
 	add(t, u, "C", numbered(3, 100))
 	if err := u.Close(); err != nil {
 		t.Fatal(err)
 	}
 	open := filepath.Join(t.TempDir(), "open")
-	backUp(t, d, open, CopyOptions{})
+	backUp(t, d, open, backup.Options{})
 	openAt(t, open)
 	others := filepath.Join(t.TempDir(), "others")
-	backUp(t, other, others, CopyOptions{})
+	backUp(t, other, others, backup.Options{})
 	files := t.TempDir()
 	if err := os.WriteFile(filepath.Join(files, "thesis.txt"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -225,13 +235,13 @@ func TestBackupRefuses(t *testing.T) {
 		{"the depot", d.dir, "name another folder", nil},
 		{"inside the depot", filepath.Join(d.dir, "backup"), "name another folder", nil},
 		{"around the depot", filepath.Dir(d.dir), "name another folder", nil},
-		{"another depot", other.dir, "it is a depot", ErrNotBackup},
-		{"other files", files, "thesis.txt", ErrNotBackup},
-		{"the backup of another depot", others, "different depot", ErrNotBackup},
-		{"a backup that was used", used, "used as a depot", ErrNotBackup},
-		{"a backup that is open", open, "another process", ErrInUse},
+		{"another depot", other.dir, "it is a depot", backup.ErrNotBackup},
+		{"other files", files, "thesis.txt", backup.ErrNotBackup},
+		{"the backup of another depot", others, "different depot", backup.ErrNotBackup},
+		{"a backup that was used", used, "used as a depot", backup.ErrNotBackup},
+		{"a backup that is open", open, "another process", backup.ErrInUse},
 	} {
-		_, err := d.Backup(t.Context(), c.dir, CopyOptions{})
+		_, err := d.Backup(t.Context(), c.dir, backup.Options{})
 		if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v; want one line with %q", c.name, err, c.want)
 		}
@@ -246,8 +256,8 @@ func TestBackupRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer placed.Close()
-	if _, err := placed.Backup(t.Context(), t.TempDir(), CopyOptions{}); !errors.Is(err, ErrOnDiskOnly) {
-		t.Errorf("with a bucket: %v, want ErrOnDiskOnly", err)
+	if _, err := placed.Backup(t.Context(), t.TempDir(), backup.Options{}); !errors.Is(err, backup.ErrOnDiskOnly) {
+		t.Errorf("with a bucket: %v, want backup.ErrOnDiskOnly", err)
 	}
 }
 
@@ -262,12 +272,12 @@ func TestBackupOfDamage(t *testing.T) {
 			old, young := numbered(1, 4000), numbered(2, blob.HashedAtOpen+100_000)
 			add(t, d, "app", old)
 			dir := filepath.Join(t.TempDir(), "backup")
-			backUp(t, d, dir, CopyOptions{})
+			backUp(t, d, dir, backup.Options{})
 			add(t, d, "app", young, numbered(3, 100))
 			damage(t, d, old.body)
 			damage(t, d, young.body)
 			var faults []content.Fault
-			b := backUp(t, d, dir, CopyOptions{Fault: func(f content.Fault) { faults = append(faults, f) }})
+			b := backUp(t, d, dir, backup.Options{Fault: func(f content.Fault) { faults = append(faults, f) }})
 			if b.Faults != 1 || len(faults) != 1 || faults[0].Ref != blob.Sum(young.body).String() || len(faults[0].Files) != 1 || faults[0].Files[0].Transaction != 2 || faults[0].Remedy == "" {
 				t.Errorf("backup: %+v with faults %+v; want the damaged new file with its transaction", b, faults)
 			}
@@ -287,17 +297,17 @@ func TestBackupVerify(t *testing.T) {
 	f := numbered(1, 4000)
 	add(t, d, "app", f)
 	dir := filepath.Join(t.TempDir(), "backup")
-	backUp(t, d, dir, CopyOptions{})
+	backUp(t, d, dir, backup.Options{})
 	rotten := bytes.Clone(f.body)
 	rotten[100] ^= 1
 	ref := blob.Sum(f.body).String()
 	if err := os.WriteFile(filepath.Join(dir, "blobs", ref[:2], ref[2:]), rotten, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if b := backUp(t, d, dir, CopyOptions{}); b.Copied != 0 {
+	if b := backUp(t, d, dir, backup.Options{}); b.Copied != 0 {
 		t.Errorf("without --verify: %+v; want nothing copied", b)
 	}
-	if b := backUp(t, d, dir, CopyOptions{Verify: true}); b.Copied != 1 {
+	if b := backUp(t, d, dir, backup.Options{Verify: true}); b.Copied != 1 {
 		t.Errorf("with --verify: %+v; want 1 content copied", b)
 	}
 	wantWhole(t, dir, 1, 1)
@@ -310,15 +320,15 @@ func TestBackupInterrupted(t *testing.T) {
 	d, _ := newDepot(t)
 	add(t, d, "app", numbered(1, 100))
 	dir := filepath.Join(t.TempDir(), "backup")
-	backUp(t, d, dir, CopyOptions{})
+	backUp(t, d, dir, backup.Options{})
 	add(t, d, "app", numbered(2, 100))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if _, err := d.Backup(ctx, dir, CopyOptions{afterSnapshot: cancel}); !errors.Is(err, context.Canceled) {
+	if _, err := d.Backup(ctx, dir, backup.Options{AfterSnapshot: cancel}); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v, want context.Canceled", err)
 	}
 	wantWhole(t, dir, 1, 1)
-	backUp(t, d, dir, CopyOptions{})
+	backUp(t, d, dir, backup.Options{})
 	wantWhole(t, dir, 2, 2)
 }
 
@@ -338,7 +348,7 @@ func TestBackupGoesOn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var said int64
-	_, err := d.Backup(ctx, dir, CopyOptions{Progress: func(done, _ int64) {
+	_, err := d.Backup(ctx, dir, backup.Options{Progress: func(done, _ int64) {
 		if said = done; done >= contents/2*size {
 			cancel()
 		}
@@ -346,7 +356,7 @@ func TestBackupGoesOn(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("a backup that was interrupted in its middle: error %v, want %v", err, context.Canceled)
 	}
-	b := backUp(t, d, dir, CopyOptions{})
+	b := backUp(t, d, dir, backup.Options{})
 	if again := b.CopiedBytes - (b.Bytes - said); again != 0 {
 		t.Errorf("the first backup said that it has %d of %d bytes, the second copied %d: %d bytes twice, want none", said, b.Bytes, b.CopiedBytes, again)
 	}
@@ -361,13 +371,13 @@ func TestRestore(t *testing.T) {
 	d := openNew(t)
 	add(t, d, "app", numbered(1, 100), numbered(2, 5000))
 	dir := filepath.Join(t.TempDir(), "backup")
-	taken := backUp(t, d, dir, CopyOptions{}).Taken
+	taken := backUp(t, d, dir, backup.Options{}).Taken
 	gen, err := d.db.Copies.Moment(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	fresh := filepath.Join(t.TempDir(), "fresh")
-	r, err := Restore(t.Context(), dir, fresh, CopyOptions{})
+	r, err := backup.Restore(t.Context(), dir, fresh, backup.Options{})
 	if err != nil || r.Transactions != 1 || r.Contents != 2 || r.Copied != 2 || !r.Taken.Equal(taken) {
 		t.Errorf("restored to a new folder: %+v, %v; want 1 transaction and 2 contents, all copied, of the time of the backup", r, err)
 	}
@@ -375,21 +385,21 @@ func TestRestore(t *testing.T) {
 
 	// A depot that has gone on is replaced only on demand.
 	add(t, d, "app", numbered(3, 100))
-	if _, err := Restore(t.Context(), dir, d.dir, CopyOptions{Replace: true}); !errors.Is(err, ErrInUse) {
-		t.Errorf("restored over an open depot: %v, want ErrInUse", err)
+	if _, err := backup.Restore(t.Context(), dir, d.dir, backup.Options{Replace: true}); !errors.Is(err, backup.ErrInUse) {
+		t.Errorf("restored over an open depot: %v, want backup.ErrInUse", err)
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Restore(t.Context(), dir, d.dir, CopyOptions{}); !errors.Is(err, ErrHoldsFiles) || !strings.Contains(err.Error(), "--replace") {
-		t.Errorf("restored over a depot: %v, want ErrHoldsFiles", err)
+	if _, err := backup.Restore(t.Context(), dir, d.dir, backup.Options{}); !errors.Is(err, backup.ErrHoldsFiles) || !strings.Contains(err.Error(), "--replace") {
+		t.Errorf("restored over a depot: %v, want backup.ErrHoldsFiles", err)
 	}
 	wantWhole(t, d.dir, 2, 3)
 	ref := blob.Sum(numbered(2, 5000).body).String()
 	if err := os.Truncate(filepath.Join(d.dir, "blobs", ref[:2], ref[2:]), 10); err != nil {
 		t.Fatal(err)
 	}
-	r, err = Restore(t.Context(), dir, d.dir, CopyOptions{Replace: true})
+	r, err = backup.Restore(t.Context(), dir, d.dir, backup.Options{Replace: true})
 	if err != nil || r.Copied != 1 {
 		t.Errorf("restored with Replace: %+v, %v; want the damaged content copied", r, err)
 	}
@@ -415,7 +425,7 @@ func TestRestoreRefuses(t *testing.T) {
 	made := func(change func(dir string)) string {
 		t.Helper()
 		dir := filepath.Join(t.TempDir(), "backup")
-		backUp(t, d, dir, CopyOptions{})
+		backUp(t, d, dir, backup.Options{})
 		change(dir)
 		return dir
 	}
@@ -442,16 +452,16 @@ func TestRestoreRefuses(t *testing.T) {
 		name, from, want string
 		is               error
 	}{
-		{"no backup", t.TempDir(), "not a backup: backup.json is missing", ErrNotBackup},
-		{"a depot", d.dir, "backup.json", ErrNotBackup},
-		{"never completed", made(func(dir string) { must(os.Remove(filepath.Join(dir, "depot.json"))) }), "completed", ErrNotBackup},
+		{"no backup", t.TempDir(), "not a backup: backup.json is missing", backup.ErrNotBackup},
+		{"a depot", d.dir, "backup.json", backup.ErrNotBackup},
+		{"never completed", made(func(dir string) { must(os.Remove(filepath.Join(dir, "depot.json"))) }), "completed", backup.ErrNotBackup},
 		{"newer", made(func(dir string) {
-			b, err := json.Marshal(stamp{Format: Format + 1})
+			b, err := json.Marshal(home.Stamp{Format: home.Format + 1})
 			must(err)
 			must(os.WriteFile(filepath.Join(dir, "depot.json"), b, 0o600))
-		}), "use the newer symdepot", ErrNewer},
-		{"a damaged content", made(func(dir string) { must(os.Truncate(blobOf(dir, 1), 20)) }), "--incomplete", ErrIncomplete},
-		{"a missing content", made(func(dir string) { must(os.Remove(blobOf(dir, 2))) }), "--incomplete", ErrIncomplete},
+		}), "use the newer symdepot", home.ErrNewer},
+		{"a damaged content", made(func(dir string) { must(os.Truncate(blobOf(dir, 1), 20)) }), "--incomplete", backup.ErrIncomplete},
+		{"a missing content", made(func(dir string) { must(os.Remove(blobOf(dir, 2))) }), "--incomplete", backup.ErrIncomplete},
 		{"a damaged index", made(func(dir string) {
 			f, err := os.OpenFile(filepath.Join(dir, "index.db"), os.O_RDWR, 0)
 			must(err)
@@ -461,7 +471,7 @@ func TestRestoreRefuses(t *testing.T) {
 		}), "", nil},
 	} {
 		dir := victim()
-		_, err := Restore(t.Context(), c.from, dir, CopyOptions{Replace: true})
+		_, err := backup.Restore(t.Context(), c.from, dir, backup.Options{Replace: true})
 		if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want an error with %q", c.name, err, c.want)
 		}
@@ -476,7 +486,7 @@ func TestRestoreRefuses(t *testing.T) {
 	from := made(func(dir string) { must(os.Remove(blobOf(dir, 2))) })
 	to := filepath.Join(t.TempDir(), "new")
 	var faults int
-	r, err := Restore(t.Context(), from, to, CopyOptions{Incomplete: true, Fault: func(content.Fault) { faults++ }})
+	r, err := backup.Restore(t.Context(), from, to, backup.Options{Incomplete: true, Fault: func(content.Fault) { faults++ }})
 	if err != nil || r.Faults != 1 || faults != 1 || r.Copied != 1 {
 		t.Errorf("incomplete: %+v, %v, %d faults; want one of each", r, err, faults)
 	}
@@ -489,17 +499,17 @@ func TestRestoreOverDamage(t *testing.T) {
 	d := openNew(t)
 	add(t, d, "app", numbered(1, 100))
 	dir := filepath.Join(t.TempDir(), "backup")
-	backUp(t, d, dir, CopyOptions{})
+	backUp(t, d, dir, backup.Options{})
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(d.dir, "index.db"), bytes.Repeat([]byte("damage. "), 2000), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Restore(t.Context(), dir, d.dir, CopyOptions{}); !errors.Is(err, index.ErrCorrupt) || !strings.Contains(err.Error(), "--replace") {
+	if _, err := backup.Restore(t.Context(), dir, d.dir, backup.Options{}); !errors.Is(err, index.ErrCorrupt) || !strings.Contains(err.Error(), "--replace") {
 		t.Errorf("without Replace: %v; want ErrCorrupt and the flag", err)
 	}
-	if _, err := Restore(t.Context(), dir, d.dir, CopyOptions{Replace: true}); err != nil {
+	if _, err := backup.Restore(t.Context(), dir, d.dir, backup.Options{Replace: true}); err != nil {
 		t.Fatal(err)
 	}
 	wantWhole(t, d.dir, 1, 1)

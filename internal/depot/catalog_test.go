@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/symcachework"
@@ -28,39 +29,39 @@ func TestCatalogReads(t *testing.T) {
 	const id, guid = "F9EFE0B6AE7500394C4C44205044422E1", "f9efe0b6-ae75-0039-4c4c-44205044422e"
 	for _, c := range []struct {
 		text string
-		as   ReadAs
+		as   catalog.ReadAs
 		want int
 	}{
-		{"", ReadAll, 3}, {"hello-x64.pdb", ReadName, 1}, {" HELLO-X64.PDB ", ReadName, 1}, {"hello*", ReadPattern, 2}, {"*-x64.pd?", ReadPattern, 1}, {"nothing.pdb", ReadName, 0},
-		{id, ReadID, 1}, {strings.ToLower(id), ReadID, 1}, {"0x" + id, ReadID, 1}, {guid, ReadID, 1}, {"{" + guid + "}", ReadID, 1}, {strings.ToUpper(guid), ReadID, 1}, {id[:32], ReadID, 1},
-		{"adac45aa231bba3143d7af433767c61f31021c16", ReadID, 1}, {sha, ReadContent, 1}, {strings.ToUpper(sha), ReadContent, 1},
-		{"hello-x64.pdb/" + id + "/hello-x64.pdb", ReadPath, 1}, {"/symbols/he/hello-x64.pdb/" + id + "/hello-x64.pd_", ReadPath, 1},
-		{"https://sym.corp/t/sd_secret/hello-x64.pdb/" + id + "/hello-x64.pdb?x=1", ReadPath, 1}, {`\\server\share\hello-x64.pdb\` + id + `\hello-x64.pdb`, ReadPath, 1},
-		{"/buildid/adac45aa231bba3143d7af433767c61f31021c16/debuginfo", ReadPath, 1}, {`C:\build\hello-x64.pdb`, ReadName, 1},
+		{"", catalog.ReadAll, 3}, {"hello-x64.pdb", catalog.ReadName, 1}, {" HELLO-X64.PDB ", catalog.ReadName, 1}, {"hello*", catalog.ReadPattern, 2}, {"*-x64.pd?", catalog.ReadPattern, 1}, {"nothing.pdb", catalog.ReadName, 0},
+		{id, catalog.ReadID, 1}, {strings.ToLower(id), catalog.ReadID, 1}, {"0x" + id, catalog.ReadID, 1}, {guid, catalog.ReadID, 1}, {"{" + guid + "}", catalog.ReadID, 1}, {strings.ToUpper(guid), catalog.ReadID, 1}, {id[:32], catalog.ReadID, 1},
+		{"adac45aa231bba3143d7af433767c61f31021c16", catalog.ReadID, 1}, {sha, catalog.ReadContent, 1}, {strings.ToUpper(sha), catalog.ReadContent, 1},
+		{"hello-x64.pdb/" + id + "/hello-x64.pdb", catalog.ReadPath, 1}, {"/symbols/he/hello-x64.pdb/" + id + "/hello-x64.pd_", catalog.ReadPath, 1},
+		{"https://sym.corp/t/sd_secret/hello-x64.pdb/" + id + "/hello-x64.pdb?x=1", catalog.ReadPath, 1}, {`\\server\share\hello-x64.pdb\` + id + `\hello-x64.pdb`, catalog.ReadPath, 1},
+		{"/buildid/adac45aa231bba3143d7af433767c61f31021c16/debuginfo", catalog.ReadPath, 1}, {`C:\build\hello-x64.pdb`, catalog.ReadName, 1},
 	} {
-		p, err := d.Catalog.Objects(t.Context(), answer.Scope{}, ObjectQuery{Text: c.text})
+		p, err := d.Catalog.Objects(t.Context(), answer.Scope{}, catalog.ObjectQuery{Text: c.text})
 		if err != nil || p.ReadAs != c.as || len(p.Objects) != c.want || p.Next != "" {
 			t.Errorf("%q: read as %s, %d objects, next %q, %v; want %s and %d", c.text, p.ReadAs, len(p.Objects), p.Next, err, c.as, c.want)
 		}
 	}
 	for _, c := range []struct {
 		name, id string
-		as       ReadAs
+		as       catalog.ReadAs
 		want     int
 	}{
-		{"HELLO-X64.pdb", "", ReadName, 1}, {"hello*", "", ReadPattern, 2}, {id, "", ReadName, 0}, {"", "{" + guid + "}", ReadID, 1}, {"", "0x" + id, ReadID, 1}, {"", strings.Repeat("0", 32), ReadID, 0},
-		{"hello-x64.pdb", id, ReadID, 1}, {"*.PDB", guid, ReadID, 1}, {"hello-x86.pdb", id, ReadID, 0},
+		{"HELLO-X64.pdb", "", catalog.ReadName, 1}, {"hello*", "", catalog.ReadPattern, 2}, {id, "", catalog.ReadName, 0}, {"", "{" + guid + "}", catalog.ReadID, 1}, {"", "0x" + id, catalog.ReadID, 1}, {"", strings.Repeat("0", 32), catalog.ReadID, 0},
+		{"hello-x64.pdb", id, catalog.ReadID, 1}, {"*.PDB", guid, catalog.ReadID, 1}, {"hello-x86.pdb", id, catalog.ReadID, 0},
 	} {
-		p, err := d.Catalog.Objects(t.Context(), answer.Scope{}, ObjectQuery{Name: c.name, ID: c.id})
+		p, err := d.Catalog.Objects(t.Context(), answer.Scope{}, catalog.ObjectQuery{Name: c.name, ID: c.id})
 		if err != nil || p.ReadAs != c.as || len(p.Objects) != c.want {
 			t.Errorf("name %q, id %q: read as %s, %d objects, %v; want %s and %d", c.name, c.id, p.ReadAs, len(p.Objects), err, c.as, c.want)
 		}
 	}
-	p, err := d.Catalog.Objects(t.Context(), answer.Scope{Products: []string{"Other"}}, ObjectQuery{Text: id})
+	p, err := d.Catalog.Objects(t.Context(), answer.Scope{Products: []string{"Other"}}, catalog.ObjectQuery{Text: id})
 	if err != nil || len(p.Objects) != 0 {
 		t.Errorf("outside of the scope: %d objects, %v; want none", len(p.Objects), err)
 	}
-	p, err = d.Catalog.Objects(t.Context(), answer.Scope{}, ObjectQuery{Text: id})
+	p, err = d.Catalog.Objects(t.Context(), answer.Scope{}, catalog.ObjectQuery{Text: id})
 	if err != nil || len(p.Objects) != 1 || p.Objects[0].Product != "Game" || !slices.Equal(p.Objects[0].Transactions, []int64{1}) {
 		t.Errorf("the object: %+v, %v; want one of Game in transaction 1", p.Objects, err)
 	}
@@ -70,32 +71,33 @@ func TestCatalogReads(t *testing.T) {
 func TestCatalogQueries(t *testing.T) {
 	d, _ := newDepot(t)
 	add(t, d, "Game", testdata(t, "pdb/hello-x64.pdb"), testdata(t, "pdb/hello-x86.pdb"), testdata(t, "pdb/hello-arm64.pdb"), testdata(t, "pdb/hello-x64.exe"))
-	first, err := d.Catalog.Objects(t.Context(), answer.Scope{}, ObjectQuery{Limit: 3})
+	first, err := d.Catalog.Objects(t.Context(), answer.Scope{}, catalog.ObjectQuery{Limit: 3})
 	if err != nil || len(first.Objects) != 3 || first.Next == "" {
 		t.Fatalf("first page: %d objects, next %q, %v; want 3 and more", len(first.Objects), first.Next, err)
 	}
-	second, err := d.Catalog.Objects(t.Context(), answer.Scope{}, ObjectQuery{Limit: 3, After: first.Next})
+	second, err := d.Catalog.Objects(t.Context(), answer.Scope{}, catalog.ObjectQuery{Limit: 3, After: first.Next})
 	if err != nil || len(second.Objects) != 1 || second.Next != "" || second.Objects[0].Object.Name != "hello-x86.pdb" {
 		t.Errorf("second page: %d objects, next %q, %v; want hello-x86.pdb alone", len(second.Objects), second.Next, err)
 	}
-	for _, q := range []ObjectQuery{
-		{After: "x"}, {After: first.Next + "x"}, {After: first.Next, Sort: SortSize}, {After: "bm90aGluZw"}, {After: d.Catalog.pages.seal(pageKey{ID: -1}, "object ")}, {Sort: "color"}, {Origin: "moon"}, {Feature: "two words"}, {Text: strings.Repeat("x", 5000)},
+	for _, q := range []catalog.ObjectQuery{
+		{After: "x"}, {After: first.Next + "x"}, {After: first.Next, Sort: catalog.SortSize}, {After: "bm90aGluZw"},
+		{Sort: "color"}, {Origin: "moon"}, {Feature: "two words"}, {Text: strings.Repeat("x", 5000)},
 		{ID: "hello.pdb"}, {ID: "a/b"}, {Text: "hello", Name: "hello"}, {Text: "hello", ID: "34D6745D"},
 	} {
 		if _, err := d.Catalog.Objects(t.Context(), answer.Scope{}, q); !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("%.80v: %v, want fs.ErrInvalid", q, err)
 		}
 	}
-	files, err := d.Catalog.Files(t.Context(), answer.Scope{}, 1, FileQuery{Sort: SortSize, Limit: 1})
+	files, err := d.Catalog.Files(t.Context(), answer.Scope{}, 1, catalog.FileQuery{Sort: catalog.SortSize, Limit: 1})
 	if err != nil || len(files.Files) != 1 || files.Files[0].Object.Kind != symfile.PDB || files.Next == "" {
 		t.Fatalf("the largest file: %+v, %v; want a PDB and more", files, err)
 	}
-	for _, q := range []FileQuery{{After: files.Next}, {After: "x"}, {Sort: "color"}} {
+	for _, q := range []catalog.FileQuery{{After: files.Next}, {After: "x"}, {Sort: "color"}} {
 		if _, err := d.Catalog.Files(t.Context(), answer.Scope{}, 1, q); !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("%+v: %v, want fs.ErrInvalid", q, err)
 		}
 	}
-	if _, err := d.Catalog.Files(t.Context(), answer.Scope{}, 2, FileQuery{Sort: SortSize, After: files.Next}); !errors.Is(err, fs.ErrInvalid) {
+	if _, err := d.Catalog.Files(t.Context(), answer.Scope{}, 2, catalog.FileQuery{Sort: catalog.SortSize, After: files.Next}); !errors.Is(err, fs.ErrInvalid) {
 		t.Errorf("the place in another transaction: %v, want fs.ErrInvalid", err)
 	}
 }
@@ -147,6 +149,7 @@ func TestCatalogEntry(t *testing.T) {
 		}
 		// A content under many names.
 		var copies []file
+		const maxObjects = 100 // of an entry
 		for i := range maxObjects + 1 {
 			copies = append(copies, file{fmt.Sprintf("copy%03d.exe", i), x86.body})
 		}
@@ -267,10 +270,10 @@ func TestCatalogVersions(t *testing.T) {
 			}
 		}
 		for _, k := range []struct {
-			q    VersionQuery
+			q    catalog.VersionQuery
 			want string
 		}{
-			{VersionQuery{}, "[1 2]"}, {VersionQuery{Sort: "newest"}, "[2 1]"}, {VersionQuery{Sort: "bytes"}, "[2 1]"}, {VersionQuery{Prefix: "2"}, "[2]"}, {VersionQuery{Class: "none"}, "[]"}, {VersionQuery{Sort: "version"}, "[1 2]"},
+			{catalog.VersionQuery{}, "[1 2]"}, {catalog.VersionQuery{Sort: "newest"}, "[2 1]"}, {catalog.VersionQuery{Sort: "bytes"}, "[2 1]"}, {catalog.VersionQuery{Prefix: "2"}, "[2]"}, {catalog.VersionQuery{Class: "none"}, "[]"}, {catalog.VersionQuery{Sort: "version"}, "[1 2]"},
 		} {
 			got := []string{}
 			q := k.q
@@ -290,22 +293,22 @@ func TestCatalogVersions(t *testing.T) {
 				t.Errorf("versions %+v: %s, want %s", k.q, got, k.want)
 			}
 		}
-		versions, _, err := d.Catalog.Versions(ctx, answer.Scope{}, "Game", VersionQuery{})
+		versions, _, err := d.Catalog.Versions(ctx, answer.Scope{}, "Game", catalog.VersionQuery{})
 		if err != nil || len(versions) != 2 || versions[0].Transactions != 2 || versions[0].Files != 3 || versions[0].NewestNumber != 2 || versions[0].Newest.IsZero() {
 			t.Errorf("versions %+v, %v; want version 1 with two transactions first", versions, err)
 		}
-		if l, _, err := d.Catalog.Versions(ctx, answer.Scope{Products: []string{""}}, "Game", VersionQuery{}); err != nil || len(l) > 0 {
+		if l, _, err := d.Catalog.Versions(ctx, answer.Scope{Products: []string{""}}, "Game", catalog.VersionQuery{}); err != nil || len(l) > 0 {
 			t.Errorf("versions outside of the scope: %v, %v; want none", l, err)
 		}
-		p, err := d.Catalog.VersionFiles(ctx, answer.Scope{}, "Game", "1", FileQuery{Limit: 1})
+		p, err := d.Catalog.VersionFiles(ctx, answer.Scope{}, "Game", "1", catalog.FileQuery{Limit: 1})
 		if err != nil || len(p.Files) != 1 || p.Files[0].Object.Name != "hello-x64.exe" || p.Next == "" {
 			t.Fatalf("files of version 1: %+v, %v; want hello-x64.exe and more", p, err)
 		}
-		p, err = d.Catalog.VersionFiles(ctx, answer.Scope{}, "Game", "1", FileQuery{Limit: 1, After: p.Next})
+		p, err = d.Catalog.VersionFiles(ctx, answer.Scope{}, "Game", "1", catalog.FileQuery{Limit: 1, After: p.Next})
 		if err != nil || len(p.Files) != 1 || p.Files[0].Object.Name != "hello-x64.pdb" || p.Next != "" || p.Files[0].Path != "pdb/hello-x64.pdb" {
 			t.Errorf("the rest: %+v, %v; want hello-x64.pdb", p, err)
 		}
-		if p, err := d.Catalog.VersionFiles(ctx, answer.Scope{}, "Game", "2", FileQuery{Kind: symfile.PE, Sort: SortSize}); err != nil || len(p.Files) != 2 || p.Files[0].Object.Name != "hello-x86.exe" {
+		if p, err := d.Catalog.VersionFiles(ctx, answer.Scope{}, "Game", "2", catalog.FileQuery{Kind: symfile.PE, Sort: catalog.SortSize}); err != nil || len(p.Files) != 2 || p.Files[0].Object.Name != "hello-x86.exe" {
 			t.Errorf("programs of version 2: %+v, %v; want the larger hello-x86.exe first", p, err)
 		}
 		without := func(version string, products ...string) (list []string) {

@@ -18,6 +18,8 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
@@ -122,8 +124,10 @@ func openPages(t *testing.T, s seeding) *Depot {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	d := &Depot{dir: t.TempDir(), db: db, now: time.Now, log: slog.New(slog.DiscardHandler)} // no contents are needed
-	d.Retention, d.Catalog = lifecycle.NewRetention(lifecycle.Home{DB: db, Block: 1}, d.log, d.now), &Catalog{d: d, pages: newPageSeal(d)}
+	h := &home.Home{Dir: t.TempDir(), DB: db, Now: time.Now} // no contents are needed
+	d := &Depot{home: h, dir: h.Dir, db: db, now: time.Now, log: slog.New(slog.DiscardHandler)}
+	d.Retention = lifecycle.NewRetention(lifecycle.Home{DB: db, Block: 1}, d.log, d.now)
+	d.Catalog = catalog.New(db, d.Retention.Policy, catalog.NewPages(h.Secret, d.log), d.log)
 	s.seed(t, d)
 	u, err := url.Parse(where)
 	if err != nil {
@@ -183,59 +187,65 @@ type question struct {
 func (s seeding) questions(d *Depot) []question {
 	const short, list, inner = 25 * time.Millisecond, 50 * time.Millisecond, 150 * time.Millisecond
 	c := d.Catalog
-	objects := func(ctx context.Context, scope answer.Scope, q ObjectQuery) (int, error) {
+	objects := func(ctx context.Context, scope answer.Scope, q catalog.ObjectQuery) (int, error) {
 		p, err := c.Objects(ctx, scope, q)
 		return len(p.Objects), err
 	}
-	search := func(what string, limit time.Duration, q func(product, build, n int) ObjectQuery) question {
+	search := func(what string, limit time.Duration, q func(product, build, n int) catalog.ObjectQuery) question {
 		return question{what, limit, false, func(ctx context.Context, product, build, n int) (int, error) {
 			return objects(ctx, answer.Scope{}, q(product, build, n))
 		}}
 	}
-	scoped := func(what string, limit time.Duration, q func(product, build, n int) ObjectQuery) question {
+	scoped := func(what string, limit time.Duration, q func(product, build, n int) catalog.ObjectQuery) question {
 		return question{what + ", a reader of 3 products", limit, true, func(ctx context.Context, product, build, n int) (int, error) {
 			return objects(ctx, answer.Scope{Products: []string{s.product(product), s.product((product + 1) % s.products), s.product((product + 2) % s.products)}}, q(product, build, n))
 		}}
 	}
 	all := []question{
-		search("by id", short, func(product, build, n int) ObjectQuery {
-			return ObjectQuery{Text: debugid.ID{GUID: s.guid(product, build, n), Age: 1}.Breakpad()}
+		search("by id", short, func(product, build, n int) catalog.ObjectQuery {
+			return catalog.ObjectQuery{Text: debugid.ID{GUID: s.guid(product, build, n), Age: 1}.Breakpad()}
 		}),
-		search("by name", list, func(product, _, n int) ObjectQuery { return ObjectQuery{Text: s.module(product, n) + ".dll"} }),
-		search("prefix", list, func(_, _, n int) ObjectQuery { return ObjectQuery{Text: words[n%len(words)] + "*"} }),
-		search("inner wildcard, common", inner, func(int, int, int) ObjectQuery { return ObjectQuery{Text: "*render*"} }),
-		search("inner wildcard, rare", inner, func(product, _, n int) ObjectQuery {
-			return ObjectQuery{Text: fmt.Sprintf("*%d-%d.dl?", product, n)}
+		search("by name", list, func(product, _, n int) catalog.ObjectQuery {
+			return catalog.ObjectQuery{Text: s.module(product, n) + ".dll"}
 		}),
-		search("inner wildcard, newest", inner, func(int, int, int) ObjectQuery { return ObjectQuery{Text: "*render*", Sort: SortAdded} }),
+		search("prefix", list, func(_, _, n int) catalog.ObjectQuery { return catalog.ObjectQuery{Text: words[n%len(words)] + "*"} }),
+		search("inner wildcard, common", inner, func(int, int, int) catalog.ObjectQuery { return catalog.ObjectQuery{Text: "*render*"} }),
+		search("inner wildcard, rare", inner, func(product, _, n int) catalog.ObjectQuery {
+			return catalog.ObjectQuery{Text: fmt.Sprintf("*%d-%d.dl?", product, n)}
+		}),
+		search("inner wildcard, newest", inner, func(int, int, int) catalog.ObjectQuery {
+			return catalog.ObjectQuery{Text: "*render*", Sort: catalog.SortAdded}
+		}),
 		{"inner wildcard, none", inner, true, func(ctx context.Context, _, _, n int) (int, error) {
-			return objects(ctx, answer.Scope{}, ObjectQuery{Text: fmt.Sprintf("*nothing%d*", n)})
+			return objects(ctx, answer.Scope{}, catalog.ObjectQuery{Text: fmt.Sprintf("*nothing%d*", n)})
 		}},
-		search("all by name", list, func(int, int, int) ObjectQuery { return ObjectQuery{} }),
-		search("all, newest", list, func(int, int, int) ObjectQuery { return ObjectQuery{Sort: SortAdded} }),
-		search("all, largest", list, func(int, int, int) ObjectQuery { return ObjectQuery{Sort: SortSize} }),
-		search("PDBs of a product", list, func(product, _, _ int) ObjectQuery {
+		search("all by name", list, func(int, int, int) catalog.ObjectQuery { return catalog.ObjectQuery{} }),
+		search("all, newest", list, func(int, int, int) catalog.ObjectQuery { return catalog.ObjectQuery{Sort: catalog.SortAdded} }),
+		search("all, largest", list, func(int, int, int) catalog.ObjectQuery { return catalog.ObjectQuery{Sort: catalog.SortSize} }),
+		search("PDBs of a product", list, func(product, _, _ int) catalog.ObjectQuery {
 			name := s.product(product)
-			return ObjectQuery{Product: &name, Kind: symfile.PDB}
+			return catalog.ObjectQuery{Product: &name, Kind: symfile.PDB}
 		}),
-		search("largest of a product", list, func(product, _, _ int) ObjectQuery {
+		search("largest of a product", list, func(product, _, _ int) catalog.ObjectQuery {
 			name := s.product(product)
-			return ObjectQuery{Product: &name, Sort: SortSize}
+			return catalog.ObjectQuery{Product: &name, Sort: catalog.SortSize}
 		}),
-		scoped("by name", list, func(product, _, n int) ObjectQuery { return ObjectQuery{Text: s.module(product, n) + ".pdb"} }),
-		scoped("all by name", list, func(int, int, int) ObjectQuery { return ObjectQuery{} }),
-		scoped("all, newest", list, func(int, int, int) ObjectQuery { return ObjectQuery{Sort: SortAdded} }),
-		scoped("all, largest", list, func(int, int, int) ObjectQuery { return ObjectQuery{Sort: SortSize} }),
-		scoped("inner wildcard", inner, func(int, int, int) ObjectQuery { return ObjectQuery{Text: "*render*"} }),
+		scoped("by name", list, func(product, _, n int) catalog.ObjectQuery {
+			return catalog.ObjectQuery{Text: s.module(product, n) + ".pdb"}
+		}),
+		scoped("all by name", list, func(int, int, int) catalog.ObjectQuery { return catalog.ObjectQuery{} }),
+		scoped("all, newest", list, func(int, int, int) catalog.ObjectQuery { return catalog.ObjectQuery{Sort: catalog.SortAdded} }),
+		scoped("all, largest", list, func(int, int, int) catalog.ObjectQuery { return catalog.ObjectQuery{Sort: catalog.SortSize} }),
+		scoped("inner wildcard", inner, func(int, int, int) catalog.ObjectQuery { return catalog.ObjectQuery{Text: "*render*"} }),
 		{"a kind that there is not", list, true, func(ctx context.Context, _, _, _ int) (int, error) {
-			return objects(ctx, answer.Scope{}, ObjectQuery{Kind: symfile.ELF})
+			return objects(ctx, answer.Scope{}, catalog.ObjectQuery{Kind: symfile.ELF})
 		}},
 		{"second page of all by name", list, false, func(ctx context.Context, _, _, _ int) (int, error) {
-			p, err := c.Objects(ctx, answer.Scope{}, ObjectQuery{})
+			p, err := c.Objects(ctx, answer.Scope{}, catalog.ObjectQuery{})
 			if err != nil {
 				return 0, err
 			}
-			return objects(ctx, answer.Scope{}, ObjectQuery{After: p.Next})
+			return objects(ctx, answer.Scope{}, catalog.ObjectQuery{After: p.Next})
 		}},
 	}
 	return append(all, s.entryQuestions(d)...)
@@ -264,11 +274,11 @@ func (s seeding) entryQuestions(d *Depot) []question {
 			return int(t.Files), err
 		}},
 		{"files of a tx", short, false, func(ctx context.Context, product, build, _ int) (int, error) {
-			p, err := c.Files(ctx, answer.Scope{}, int64(build*s.products+product+1), FileQuery{})
+			p, err := c.Files(ctx, answer.Scope{}, int64(build*s.products+product+1), catalog.FileQuery{})
 			return len(p.Files), err
 		}},
 		{"files of a tx by name", short, false, func(ctx context.Context, product, build, _ int) (int, error) {
-			p, err := c.Files(ctx, answer.Scope{}, int64(build*s.products+product+1), FileQuery{Sort: SortName})
+			p, err := c.Files(ctx, answer.Scope{}, int64(build*s.products+product+1), catalog.FileQuery{Sort: catalog.SortName})
 			return len(p.Files), err
 		}},
 		{"transactions", list, false, func(ctx context.Context, _, _, _ int) (int, error) {
@@ -284,11 +294,11 @@ func (s seeding) entryQuestions(d *Depot) []question {
 			return len(l), err
 		}},
 		{"versions", list, false, func(ctx context.Context, product, _, _ int) (int, error) {
-			l, _, err := c.Versions(ctx, answer.Scope{}, s.product(product), VersionQuery{Sort: "newest"})
+			l, _, err := c.Versions(ctx, answer.Scope{}, s.product(product), catalog.VersionQuery{Sort: "newest"})
 			return len(l), err
 		}},
 		{"files of a version", list, false, func(ctx context.Context, product, build, _ int) (int, error) {
-			p, err := c.VersionFiles(ctx, answer.Scope{}, s.product(product), s.version(build), FileQuery{})
+			p, err := c.VersionFiles(ctx, answer.Scope{}, s.product(product), s.version(build), catalog.FileQuery{})
 			return len(p.Files), err
 		}},
 		{"without a PDB", list, false, func(ctx context.Context, product, build, _ int) (int, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
@@ -98,7 +99,7 @@ func answers(t *testing.T, d *Depot, want map[string][]byte) {
 	}
 }
 
-func verified(t *testing.T, d *Depot, opt CheckOptions) (Verified, []content.Fault) {
+func verified(t *testing.T, d *Depot, opt check.Options) (check.Verified, []content.Fault) {
 	t.Helper()
 	var faults []content.Fault
 	v, err := d.Check.Run(t.Context(), opt, func(f content.Fault) { faults = append(faults, f) }, nil)
@@ -166,7 +167,7 @@ func TestCold(t *testing.T) {
 		}
 		answers(t, d, want)
 		answers(t, d, want) // from the near cache
-		if v, faults := verified(t, d, CheckOptions{Restore: true}); len(faults) > 0 || v.Cold != 6 || v.Restored != 6 {
+		if v, faults := verified(t, d, check.Options{Restore: true}); len(faults) > 0 || v.Cold != 6 || v.Restored != 6 {
 			t.Fatalf("verify: %+v, %+v, want 6 cold contents and no faults", v, faults)
 		}
 
@@ -215,7 +216,7 @@ func TestCold(t *testing.T) {
 			t.Fatalf("sums after the exchange %+v, %v, want none", s, err)
 		}
 		answers(t, d, map[string][]byte{path3: f3.body})
-		if _, faults := verified(t, d, CheckOptions{}); len(faults) > 0 {
+		if _, faults := verified(t, d, check.Options{}); len(faults) > 0 {
 			t.Errorf("faults at the end: %+v, want none", faults)
 		}
 		if stats, _ := d.Stats(ctx); stats.Contents != 2 {
@@ -242,7 +243,7 @@ func TestWarmAll(t *testing.T) {
 			t.Fatalf("warm: %+v, %v; want 3 contents", w, err)
 		}
 		answers(t, d, want)
-		if v, faults := verified(t, d, CheckOptions{}); len(faults) > 0 || v.Cold != 0 {
+		if v, faults := verified(t, d, check.Options{}); len(faults) > 0 || v.Cold != 0 {
 			t.Errorf("verify: %+v, %+v, want no cold contents and no faults", v, faults)
 		}
 	})
@@ -283,7 +284,7 @@ func TestColdDamage(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, faults := verified(t, d, CheckOptions{}); len(faults) != 4 {
+	if _, faults := verified(t, d, check.Options{}); len(faults) != 4 {
 		t.Fatalf("%d faults %+v, want the key's file and the three contents that need it", len(faults), faults)
 	}
 	for _, p := range paths[:3] {
@@ -291,7 +292,7 @@ func TestColdDamage(t *testing.T) {
 			t.Errorf("%s: %+v, %d bytes, %v, want fs.ErrNotExist", p, f, len(b), err)
 		}
 	}
-	if _, faults := verified(t, d, CheckOptions{Repair: true}); len(faults) != 4 {
+	if _, faults := verified(t, d, check.Options{Repair: true}); len(faults) != 4 {
 		t.Fatalf("%d faults %+v while repairing, want 4", len(faults), faults)
 	}
 	add(t, d, "app", files[1]) // its bytes are used at once
@@ -305,7 +306,7 @@ func TestColdDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	answers(t, d, want)
-	if _, faults := verified(t, d, CheckOptions{Restore: true}); len(faults) > 0 {
+	if _, faults := verified(t, d, check.Options{Restore: true}); len(faults) > 0 {
 		t.Errorf("faults after the key was added again: %+v, want none", faults)
 	}
 }
@@ -394,14 +395,14 @@ func TestColdPurge(t *testing.T) {
 		if _, err := d.Retention.Purge(t.Context(), 2, "admin", "leak"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Content(t.Context(), key); !d.placed && !errors.Is(err, fs.ErrNotExist) { // a bucket deletes later
+		if _, err := d.Content(t.Context(), key); !d.home.Placed && !errors.Is(err, fs.ErrNotExist) { // a bucket deletes later
 			t.Errorf("the purged content: %v, want fs.ErrNotExist", err)
 		}
 		if known, err := d.db.HasContent(t.Context(), key); known || err != nil {
 			t.Errorf("the purged content is still in the index, %v", err)
 		}
 		answers(t, d, want)
-		if _, faults := verified(t, d, CheckOptions{Restore: true}); len(faults) > 0 {
+		if _, faults := verified(t, d, check.Options{Restore: true}); len(faults) > 0 {
 			t.Errorf("faults %+v, want none", faults)
 		}
 	})
@@ -448,7 +449,7 @@ func TestColdPurgeRefused(t *testing.T) {
 			t.Errorf("a purged content is still in the index, %v", err)
 		}
 	}
-	if _, faults := verified(t, d, CheckOptions{Restore: true}); len(faults) > 0 {
+	if _, faults := verified(t, d, check.Options{Restore: true}); len(faults) > 0 {
 		t.Errorf("faults %+v, want none", faults)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/backup"
+	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 )
@@ -59,11 +61,11 @@ func TestAddHealsCold(t *testing.T) {
 				}
 			}
 			row := spoiled(t, d, blob.Sum(again.body))
-			if _, faults := verified(t, d, CheckOptions{}); len(faults) == 0 {
+			if _, faults := verified(t, d, check.Options{}); len(faults) == 0 {
 				t.Fatal("verify finds nothing, want the damaged cold file")
 			}
 			add(t, d, "app", again)
-			if _, faults := verified(t, d, CheckOptions{Restore: true}); len(faults) > 0 {
+			if _, faults := verified(t, d, check.Options{Restore: true}); len(faults) > 0 {
 				t.Errorf("faults %+v after the file was added again, want none", faults)
 			}
 			if _, err := d.Cold.Of(t.Context(), row.Ref); !errors.Is(err, fs.ErrNotExist) {
@@ -92,7 +94,7 @@ func TestWarmHealed(t *testing.T) {
 	if err != nil || w.Contents != 3 || w.Failed != 0 {
 		t.Errorf("warm all: %+v, %v, want 3 contents", w, err)
 	}
-	if _, faults := verified(t, d, CheckOptions{}); len(faults) > 0 {
+	if _, faults := verified(t, d, check.Options{}); len(faults) > 0 {
 		t.Errorf("faults %+v afterwards, want none", faults)
 	}
 	for i, f := range files {
@@ -147,7 +149,7 @@ func TestBackupOneForm(t *testing.T) {
 				c.damage(t, d, ref)
 			}
 			dir := filepath.Join(t.TempDir(), "backup")
-			backUp(t, d, dir, CopyOptions{})
+			backUp(t, d, dir, backup.Options{})
 			if c.lose != nil {
 				hash := c.lose(d, ref).String()
 				if err := os.Remove(filepath.Join(dir, "blobs", hash[:2], hash[2:])); err != nil {
@@ -155,11 +157,11 @@ func TestBackupOneForm(t *testing.T) {
 				}
 			}
 			fresh := filepath.Join(t.TempDir(), "fresh")
-			if b, err := Restore(t.Context(), dir, fresh, CopyOptions{Fault: func(f content.Fault) { t.Errorf("fault %+v, want none", f) }}); err != nil || b.Faults > 0 {
+			if b, err := backup.Restore(t.Context(), dir, fresh, backup.Options{Fault: func(f content.Fault) { t.Errorf("fault %+v, want none", f) }}); err != nil || b.Faults > 0 {
 				t.Fatalf("restore: %+v, %v, want a depot without faults", b, err)
 			}
 			again := openAt(t, fresh)
-			if _, faults := verified(t, again, CheckOptions{Restore: true}); len(faults) > 0 {
+			if _, faults := verified(t, again, check.Options{Restore: true}); len(faults) > 0 {
 				t.Errorf("faults %+v of the restored depot, want none", faults)
 			}
 			answers(t, again, want)
@@ -173,7 +175,7 @@ func TestBackupAdvice(t *testing.T) {
 	d, _, files, _ := chilled(t)
 	spoiled(t, d, blob.Sum(files[1].body))
 	var faults []content.Fault
-	b := backUp(t, d, filepath.Join(t.TempDir(), "backup"), CopyOptions{Fault: func(f content.Fault) { faults = append(faults, f) }})
+	b := backUp(t, d, filepath.Join(t.TempDir(), "backup"), backup.Options{Fault: func(f content.Fault) { faults = append(faults, f) }})
 	if b.Faults != 1 || len(faults) != 1 || !strings.Contains(faults[0].Remedy, "symdepot add") || strings.Contains(faults[0].Remedy, "--repair") {
 		t.Errorf("%d faults %+v, want one with the advice to add the file again", b.Faults, faults)
 	}
@@ -184,7 +186,7 @@ func TestBackupAdvice(t *testing.T) {
 func TestBackupKeepsPlain(t *testing.T) {
 	d, files, want := twoForms(t)
 	dir := filepath.Join(t.TempDir(), "backup")
-	backUp(t, d, dir, CopyOptions{})
+	backUp(t, d, dir, backup.Options{})
 	if n, err := d.Cold.Strip(t.Context(), 0); n != 2 || err != nil {
 		t.Fatalf("strip: %d, %v, want 2 contents", n, err)
 	}
@@ -192,9 +194,9 @@ func TestBackupKeepsPlain(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "blobs", coldName(t, d, files[0].body))); err != nil {
 		t.Fatal(err)
 	}
-	backUp(t, d, dir, CopyOptions{})
+	backUp(t, d, dir, backup.Options{})
 	fresh := filepath.Join(t.TempDir(), "fresh")
-	if _, err := Restore(t.Context(), dir, fresh, CopyOptions{}); err != nil {
+	if _, err := backup.Restore(t.Context(), dir, fresh, backup.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	answers(t, openAt(t, fresh), want)

@@ -19,6 +19,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
@@ -203,7 +204,7 @@ func killCooling(t *testing.T, where string, rounds, processes int) {
 		}
 		wantAllBytes(t, d)
 		wantClean(t, d)
-		if _, err := d.Check.Run(t.Context(), CheckOptions{Restore: true}, func(f content.Fault) { t.Errorf("verify: %s %s, want no fault", f.Ref, f.What) }, nil); err != nil {
+		if _, err := d.Check.Run(t.Context(), check.Options{Restore: true}, func(f content.Fault) { t.Errorf("verify: %s %s, want no fault", f.Ref, f.What) }, nil); err != nil {
 			t.Fatal(err)
 		}
 		if t.Failed() {
@@ -224,7 +225,7 @@ func killCooling(t *testing.T, where string, rounds, processes int) {
 	if _, err := d.Retention.Collect(t.Context(), lifecycle.CollectOptions{Grace: -time.Hour, EmptyTrash: true}); err != nil {
 		t.Fatal(err)
 	}
-	v, faults := verified(t, d, CheckOptions{})
+	v, faults := verified(t, d, check.Options{})
 	if len(faults) > 0 || v.Cold != 0 || v.Strays != 0 || v.Contents > coldKept+int64(processes*rounds) {
 		t.Errorf("in the end: %+v, %+v; want plain contents of the live builds only", v, faults)
 	}

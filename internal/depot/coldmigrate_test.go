@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 )
 
@@ -64,7 +65,7 @@ func TestMigrateWhileCooling(t *testing.T) {
 					t.Fatalf("migrate: %+v, %v, want 5 contents", m, err)
 				}
 				answers(t, to, want)
-				if v, faults := verified(t, to, CheckOptions{Restore: true}); len(faults) > 0 || v.Cold != 4 || v.Restored != 4 {
+				if v, faults := verified(t, to, check.Options{Restore: true}); len(faults) > 0 || v.Cold != 4 || v.Restored != 4 {
 					t.Errorf("verify: %+v, %+v, want 4 cold contents and no faults", v, faults)
 				}
 				s, err := to.Cold.Stats(ctx)
@@ -81,7 +82,7 @@ func TestMigrateWhileCooling(t *testing.T) {
 					}
 				}
 				answers(t, to, want)
-				if v, faults := verified(t, to, CheckOptions{Restore: true}); len(faults) > 0 || v.Strays != 0 {
+				if v, faults := verified(t, to, check.Options{Restore: true}); len(faults) > 0 || v.Strays != 0 {
 					t.Errorf("verify after gc: %+v, %+v, want no faults and no strays", v, faults)
 				}
 			})

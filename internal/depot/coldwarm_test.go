@@ -15,6 +15,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
+	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/why"
@@ -87,11 +89,11 @@ func TestPlainBesideCold(t *testing.T) {
 				}
 			}
 			lossy["swapped"](t, d, files[1].body)
-			if _, faults := verified(t, d, CheckOptions{}); len(faults) != 1 || faults[0].Ref != ref.String() || !strings.Contains(faults[0].What, "plain bytes") || !strings.Contains(faults[0].Remedy, "--repair") || len(faults[0].Files) != 1 {
+			if _, faults := verified(t, d, check.Options{}); len(faults) != 1 || faults[0].Ref != ref.String() || !strings.Contains(faults[0].What, "plain bytes") || !strings.Contains(faults[0].Remedy, "--repair") || len(faults[0].Files) != 1 {
 				t.Fatalf("faults %+v, want the damaged plain bytes of %s, and that --repair restores them", faults, ref)
 			}
 			answers(t, d, map[string][]byte{paths[1]: files[1].body})
-			_, faults := verified(t, d, CheckOptions{Repair: true})
+			_, faults := verified(t, d, check.Options{Repair: true})
 			if len(faults) != 1 || !strings.Contains(faults[0].Remedy, "was restored") {
 				t.Fatalf("faults %+v while repairing, want the one that was repaired", faults)
 			}
@@ -101,7 +103,7 @@ func TestPlainBesideCold(t *testing.T) {
 			if err := d.Cold.Store().Below().Verify(ctx, ref, int64(len(files[1].body)), nil); err != nil {
 				t.Errorf("the plain bytes after the repair: %v, want that they are intact", err)
 			}
-			if _, faults := verified(t, d, CheckOptions{Restore: true}); len(faults) > 0 {
+			if _, faults := verified(t, d, check.Options{Restore: true}); len(faults) > 0 {
 				t.Errorf("faults %+v after the repair, want none", faults)
 			}
 			answers(t, d, map[string][]byte{paths[1]: files[1].body})
@@ -121,7 +123,7 @@ func TestPlainBesideColdLost(t *testing.T) {
 	if err := os.Truncate(blobPath(d, row.File.Ref), row.File.Size/2); err != nil {
 		t.Fatal(err)
 	}
-	_, faults := verified(t, d, CheckOptions{Repair: true})
+	_, faults := verified(t, d, check.Options{Repair: true})
 	for _, f := range faults {
 		if strings.Contains(f.Remedy, "was restored") {
 			t.Errorf("fault %+v, want none that was repaired", f)
@@ -164,7 +166,7 @@ func TestPinnedDamaged(t *testing.T) {
 				lossy["swapped"](t, d, files[3].body)
 			}
 			for _, repair := range []bool{false, true} {
-				_, faults := verified(t, d, CheckOptions{Repair: repair})
+				_, faults := verified(t, d, check.Options{Repair: repair})
 				named := false
 				for _, f := range faults {
 					if f.Ref == base.String() {
@@ -243,7 +245,7 @@ func TestWarmAsked(t *testing.T) {
 func TestVerifyWhileRemoved(t *testing.T) {
 	d, _, _, _ := chilled(t)
 	steps, purged := 0, 0
-	v, err := d.Check.Run(t.Context(), CheckOptions{Restore: true}, func(f content.Fault) { t.Errorf("fault %+v, want none", f) }, func(int64) {
+	v, err := d.Check.Run(t.Context(), check.Options{Restore: true}, func(f content.Fault) { t.Errorf("fault %+v, want none", f) }, func(int64) {
 		if steps++; steps != 5 { // after four stored contents and the first that is restored
 			return
 		}
@@ -276,7 +278,7 @@ func TestPlainBaseDamaged(t *testing.T) {
 	}
 	lossy["swapped"](t, d, files[3].body)
 	for _, repair := range []bool{false, true} {
-		if _, faults := verified(t, d, CheckOptions{Repair: repair}); len(faults) != 1 || faults[0].Ref != blob.Sum(files[3].body).String() {
+		if _, faults := verified(t, d, check.Options{Repair: repair}); len(faults) != 1 || faults[0].Ref != blob.Sum(files[3].body).String() {
 			t.Errorf("repair %v: faults %+v, want only the plain bytes of the key", repair, faults)
 		}
 	}
@@ -355,7 +357,7 @@ func TestBothDamaged(t *testing.T) {
 	if err := os.Truncate(blobPath(d, row.File.Ref), row.File.Size/2); err != nil {
 		t.Fatal(err)
 	}
-	if _, faults := verified(t, d, CheckOptions{}); len(faults) != 2 {
+	if _, faults := verified(t, d, check.Options{}); len(faults) != 2 {
 		t.Errorf("%d faults %+v, want the content and its cold file", len(faults), faults)
 	}
 }
@@ -414,7 +416,7 @@ func TestWarmNoRoom(t *testing.T) {
 func TestColdShown(t *testing.T) {
 	d, _, files, paths := chilled(t)
 	ctx := t.Context()
-	p, err := d.Catalog.Objects(ctx, answer.Scope{}, ObjectQuery{Text: "app.so"})
+	p, err := d.Catalog.Objects(ctx, answer.Scope{}, catalog.ObjectQuery{Text: "app.so"})
 	if err != nil || len(p.Objects) != 4 {
 		t.Fatalf("%d objects, %v, want 4", len(p.Objects), err)
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/backup"
+	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
@@ -118,7 +120,7 @@ func TestColdYear(t *testing.T) {
 			}
 		}
 	}
-	if v, faults := verified(t, d, CheckOptions{}); len(faults) > 0 {
+	if v, faults := verified(t, d, check.Options{}); len(faults) > 0 {
 		t.Errorf("verify: %+v, %+v, want no faults", v, faults)
 	}
 	t.Logf("%d builds of %d files in %.0f s: %d contents of %d MiB take %d MiB (%.1f %%), %d keys; at most %d MiB stored at any moment", days, modules, time.Since(begin).Seconds(),
@@ -177,7 +179,7 @@ func TestColdYearKept(t *testing.T) {
 	if on := storedBytes(t, d); !within1(on, u.Live+u.Garbage+u.Cached) {
 		t.Errorf("%d bytes are stored, want the %d of live transactions and %d of garbage", on, u.Live, u.Garbage)
 	}
-	if _, faults := verified(t, d, CheckOptions{Restore: true}); len(faults) > 0 {
+	if _, faults := verified(t, d, check.Options{Restore: true}); len(faults) > 0 {
 		t.Errorf("faults %+v, want none", faults)
 	}
 	t.Logf("pinned %.1f %% of the cold bytes on the average", 100*float64(pinned)/float64(max(cold, 1)))
@@ -203,7 +205,7 @@ func TestColdMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "backup")
-	if _, err := d.Backup(t.Context(), dir, CopyOptions{Verify: true}); err != nil {
+	if _, err := d.Backup(t.Context(), dir, backup.Options{Verify: true}); err != nil {
 		t.Fatal(err)
 	}
 	saved, err := Open(t.Context(), dir, Options{MustExist: true, Now: c.now})
@@ -220,7 +222,7 @@ func TestColdMoved(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %+v as in the depot", name, s, err, cold)
 		}
 		answers(t, copied, want)
-		if _, faults := verified(t, copied, CheckOptions{Restore: true}); len(faults) > 0 {
+		if _, faults := verified(t, copied, check.Options{Restore: true}); len(faults) > 0 {
 			t.Errorf("%s: faults %+v, want none", name, faults)
 		}
 		var row index.Cold

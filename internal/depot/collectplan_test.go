@@ -187,7 +187,7 @@ func TestUsageOverTime(t *testing.T) {
 		if err := d.Retention.RecordDay(ctx, d.now()); err != nil {
 			t.Fatal(err)
 		}
-		block := d.block
+		block := d.home.Block
 		if block < 4096 {
 			block = 0 // in a bucket: lengths
 		}

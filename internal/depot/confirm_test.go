@@ -106,7 +106,7 @@ func testJoinedPaths(t *testing.T, d *Depot) {
 		id := ""
 		for _, f := range files {
 			id = openStage(t, d, c, stage.Spec{Labels: stage.Labels{Product: product}, Key: product, Join: joins})
-			putAll(t, d, c, id, check(t, d, c, id, []file{f}))
+			putAll(t, d, c, id, announced(t, d, c, id, []file{f}))
 		}
 		want := 1
 		if joins {
@@ -141,7 +141,7 @@ func TestLost(t *testing.T) {
 	files, paths := sameName(2)
 	id := openStage(t, d, c, stage.Spec{Labels: stage.Labels{Product: "P"}})
 	first := claimed(t, d, c, id, files[0]).Receipt
-	putAll(t, d, c, id, check(t, d, c, id, files[1:])) // the path has another content now
+	putAll(t, d, c, id, announced(t, d, c, id, files[1:])) // the path has another content now
 	_, err = d.Stages().Commit(t.Context(), c, id, stage.Commit{Accepted: []stage.Receipt{first}})
 	if r := wantRefusal(t, "a commit without an accepted file", err, stage.Lost); !strings.Contains(r.Text, "app.sym") || !strings.Contains(r.Text, "000000012f41492b") {
 		t.Errorf("the refusal %q does not name the file and its id", r.Text)
@@ -292,7 +292,7 @@ func TestDamagedMeanwhile(t *testing.T) {
 	add(t, d, "P", f)
 	c := pusher("ci")
 	id := openStage(t, d, c, stage.Spec{Labels: stage.Labels{Product: "P"}})
-	if send := check(t, d, c, id, []file{f}); len(send) != 0 {
+	if send := announced(t, d, c, id, []file{f}); len(send) != 0 {
 		t.Fatalf("the check of a stored file asks for %d files, want none", len(send))
 	}
 	lossy["flipped"](t, d, body)

@@ -17,7 +17,9 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/index"
 )
 
 // blobPath returns the file of a content on disk.
@@ -278,11 +280,11 @@ func TestContentIsHashed(t *testing.T) {
 func TestScrub(t *testing.T) {
 	d, log := logged(t, Options{ScrubRate: 1 << 20})
 	var waited time.Duration
-	d.Check.wait = func(_ context.Context, pause time.Duration) error { waited += pause; return nil }
+	d.Check.Wait = func(_ context.Context, pause time.Duration) error { waited += pause; return nil }
 	good, bad := symFile(symID, 300<<10), testdata(t, "elf/prog-sha1")
 	add(t, d, "", file{"app.sym", good}, bad)
 	lossy["flipped"](t, d, bad.body)
-	if err := d.Check.scrubDue(t.Context()); err != nil {
+	if err := d.Check.ScrubDue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	st, err := d.Check.Progress(t.Context())
@@ -300,21 +302,21 @@ func TestScrub(t *testing.T) {
 	}
 	covers := func(when string, read, stored int64) {
 		t.Helper()
-		if _, n, err := d.Check.Coverage(t.Context()); err != nil || n != (Coverage{Read: read, Stored: stored}) {
+		if _, n, err := d.Check.Coverage(t.Context()); err != nil || n != (check.Coverage{Read: read, Stored: stored}) {
 			t.Errorf("%s: %+v, %v; want %d of %d contents read", when, n, err, read, stored)
 		}
 	}
 	covers("after a pass", 2, 2)
 	// The next pass is due in a week, and goes on where one was cut off.
 	waited = 0
-	if err := d.Check.scrubDue(t.Context()); err != nil || waited != 0 {
+	if err := d.Check.ScrubDue(t.Context()); err != nil || waited != 0 {
 		t.Errorf("a second pass at once: waited %v, %v; want none", waited, err)
 	}
-	st.Started, st.Position, st.Contents, st.Owner = time.Now(), 1, 1, d.Check.owner
+	st.Started, st.Position, st.Contents, st.Owner = time.Now(), 1, 1, d.Check.Owner()
 	if err := d.db.Scrub.Put(t.Context(), st); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Check.scrubDue(t.Context()); err != nil {
+	if err := d.Check.ScrubDue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := d.Check.Progress(t.Context()); err != nil || again.LastContents != 2 || again.LastBytes >= st.LastBytes+st.Bytes && st.Bytes == 0 {
@@ -329,7 +331,7 @@ func TestScrubCoverage(t *testing.T) {
 	d, _ := logged(t, Options{ScrubRate: 1, Now: func() time.Time { return now }})
 	covers := func(when string, read, stored int64) {
 		t.Helper()
-		if _, n, err := d.Check.Coverage(t.Context()); err != nil || n != (Coverage{Read: read, Stored: stored}) {
+		if _, n, err := d.Check.Coverage(t.Context()); err != nil || n != (check.Coverage{Read: read, Stored: stored}) {
 			t.Errorf("%s: %+v, %v; want %d of %d contents read", when, n, err, read, stored)
 		}
 	}
@@ -337,7 +339,7 @@ func TestScrubCoverage(t *testing.T) {
 	add(t, d, "", file{"app.sym", symFile(symID, 1000)})
 	covers("before the first pass", 0, 1)
 	extra := testdata(t, "elf/prog-sha1")
-	d.Check.wait = func(_ context.Context, pause time.Duration) error {
+	d.Check.Wait = func(_ context.Context, pause time.Duration) error {
 		now = now.Add(time.Minute)
 		if extra.body != nil {
 			add(t, d, "", extra)
@@ -345,7 +347,7 @@ func TestScrubCoverage(t *testing.T) {
 		}
 		return nil
 	}
-	if err := d.Check.scrubDue(t.Context()); err != nil {
+	if err := d.Check.ScrubDue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	covers("after a pass, during which one was added", 2, 2)
@@ -355,13 +357,13 @@ func TestScrubCoverage(t *testing.T) {
 	// The next pass begins: what the last one read stays read.
 	now = now.Add(8 * 24 * time.Hour)
 	calls, stop := 0, errors.New("stopped")
-	d.Check.wait = func(context.Context, time.Duration) error {
+	d.Check.Wait = func(context.Context, time.Duration) error {
 		if calls++; calls > 1 {
 			return stop
 		}
 		return nil
 	}
-	if err := d.Check.scrubDue(t.Context()); !errors.Is(err, stop) {
+	if err := d.Check.ScrubDue(t.Context()); !errors.Is(err, stop) {
 		t.Fatalf("the pass: %v, want that it stops", err)
 	}
 	covers("in the next pass", 2, 3)
@@ -373,7 +375,7 @@ func TestScrubCoverage(t *testing.T) {
 	}
 	verify()
 	covers("after verify, while another process works on a pass", 2, 3)
-	now = now.Add(2 * scrubOthers)
+	now = now.Add(2 * 5 * time.Minute)
 	verify()
 	covers("after verify", 3, 3)
 	now = now.Add(time.Minute)
@@ -389,13 +391,13 @@ func TestScrubCoverage(t *testing.T) {
 func TestAuditMonthly(t *testing.T) {
 	now := time.Now()
 	d, log := logged(t, Options{Bucket: bucketOf(t, buckettest.S3(t))})
-	d.Check.now = func() time.Time { return now }
+	d.Check.Now = func() time.Time { return now }
 	start, hours := now, 0
 	var audits []time.Duration // since the start
 	last := time.Time{}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	d.Check.wait = func(ctx context.Context, pause time.Duration) error {
+	d.Check.Wait = func(ctx context.Context, pause time.Duration) error {
 		at, err := d.db.Places.Audited(ctx)
 		if err != nil {
 			t.Error(err)
@@ -409,7 +411,7 @@ func TestAuditMonthly(t *testing.T) {
 		now = now.Add(pause)
 		return ctx.Err()
 	}
-	d.Check.auditMonthly(ctx)
+	d.Check.AuditMonthly(ctx)
 	// The first time is that of the beginning.
 	if want := []time.Duration{time.Hour, 721 * time.Hour, 1441 * time.Hour}; !slices.Equal(audits, want) {
 		t.Errorf("audits after %v, want %v", audits, want)
@@ -423,11 +425,11 @@ func TestAuditMonthly(t *testing.T) {
 func TestScrubLeavesOthersAlone(t *testing.T) {
 	d, _ := logged(t, Options{})
 	add(t, d, "", testdata(t, "elf/prog-sha1"))
-	d.Check.wait = func(context.Context, time.Duration) error { return nil }
-	if err := d.db.Scrub.Put(t.Context(), ScrubState{Owner: "another", Updated: time.Now(), Started: time.Now()}); err != nil {
+	d.Check.Wait = func(context.Context, time.Duration) error { return nil }
+	if err := d.db.Scrub.Put(t.Context(), index.ScrubState{Owner: "another", Updated: time.Now(), Started: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Check.scrubDue(t.Context()); err != nil {
+	if err := d.Check.ScrubDue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if st, err := d.Check.Progress(t.Context()); err != nil || st.Owner != "another" || st.Contents != 0 {
@@ -462,16 +464,16 @@ func TestRangeOfLargeFile(t *testing.T) {
 // what they find intact is not suspected any more.
 func TestSuspicion(t *testing.T) {
 	d, _ := logged(t, Options{})
-	d.Check.wait = func(context.Context, time.Duration) error { return nil }
+	d.Check.Wait = func(context.Context, time.Duration) error { return nil }
 	good, bad := symFile(symID, 5000), testdata(t, "elf/prog-sha1")
 	add(t, d, "", file{"app.sym", good}, bad)
 	checks := map[string]func(){
-		"verify": func() { verified(t, d, CheckOptions{}) },
+		"verify": func() { verified(t, d, check.Options{}) },
 		"background check": func() {
-			if err := d.db.Scrub.Put(t.Context(), ScrubState{}); err != nil {
+			if err := d.db.Scrub.Put(t.Context(), index.ScrubState{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.Check.scrubDue(t.Context()); err != nil {
+			if err := d.Check.ScrubDue(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		},

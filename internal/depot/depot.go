@@ -14,9 +14,15 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket"
+	"github.com/symdepot/symdepot/internal/depot/backup"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
+	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
+	"github.com/symdepot/symdepot/internal/depot/migrate"
+	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
 	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
@@ -29,27 +35,6 @@ import (
 	"github.com/symdepot/symdepot/internal/tree"
 	"github.com/symdepot/symdepot/layout"
 )
-
-// Format is the version of the depot's folder. Open refuses a depot with a higher
-// one, unless its stamp permits programs of this one, and changes nothing in it.
-const Format = 1
-
-// Errors of Open that a command may want to distinguish.
-var (
-	ErrNoDepot = errors.New("no depot found")
-	ErrNewer   = errors.New("the depot was made by a newer symdepot")
-	// ErrUnreleased means that a depot was made by a symdepot of before release 0.1.0.
-	ErrUnreleased = index.ErrUnreleased
-)
-
-// IsUnusable reports whether err means that this program cannot use the depot's
-// index: it is damaged, or was written by a newer version, by one of before release 0.1.0,
-// or by a different program.
-func IsUnusable(err error) bool {
-	_, stamp := errors.AsType[stampError](err)
-	return stamp || errors.Is(err, index.ErrCorrupt) || errors.Is(err, index.ErrForeign) ||
-		errors.Is(err, index.ErrNewer) || errors.Is(err, ErrUnreleased)
-}
 
 // Options of Open. The zero value opens for reading and writing and makes the
 // depot if it does not exist.
@@ -122,6 +107,14 @@ type Options struct {
 	Hooks Hooks
 }
 
+// Home returns those of the options that say where the depot is.
+func (o *Options) Home() home.Options {
+	return home.Options{
+		MustExist: o.MustExist, Bucket: o.Bucket, Probe: o.Probe, Local: o.Local, LocalSize: o.LocalSize, Group: o.Group,
+		Dial: o.Dial, Replicas: o.Replicas, Log: o.Log, Now: o.Now,
+	}
+}
+
 // Hooks are functions for tests, which wait for events of a depot with them. nil
 // is not called. They must not block.
 type Hooks struct {
@@ -137,15 +130,15 @@ type Depot struct {
 	// Cache is the part that keeps downloaded files.
 	Cache *Cache
 	// Missing counts the requests that found no file.
-	Missing *Missing
+	Missing *catalog.Missing
 	// Check checks the stored contents.
-	Check *Checker
+	Check *check.Checker
 	// Nodes is what this server shares with others.
 	Nodes *Nodes
 	// Symbols makes symbol files and looks addresses up.
 	Symbols *Symbols
 	// Sources finds source files.
-	Sources *SourceFiles
+	Sources *sourcefiles.Files
 	// Watched are the folders of builds and packages that are indexed in place. They are
 	// searched after the depot, and before its downloaded files.
 	Watched *Watched
@@ -158,26 +151,21 @@ type Depot struct {
 	// Remote is what administrators do with the upstreams.
 	Remote *Remote
 	// Catalog shows people what the depot holds.
-	Catalog *Catalog
+	Catalog *catalog.Catalog
 	// Cold keeps contents as differences from similar ones.
 	Cold *coldstore.Cold
 	// Confirmed checks what was added before anybody is told that it is there.
 	Confirmed *Confirmations
 
-	name string // for messages: the folder or the address of the database
-	dir  string // the folder, or that of this machine
+	home *home.Home
+	dir  string // the folder of the depot, or that of this machine
 	log  *slog.Logger
 	// tracer is nil if nothing is recorded.
 	tracer *span.Tracer
 	now    func() time.Time
 	hooks  Hooks
 	blobs  blob.Backend
-	// placed is set if the contents are in a bucket: the index knows the place of
-	// each content, and contents are deleted after a delay.
-	placed bool
-	// block is the unit in bytes in which the store allocates space; in a bucket 1.
-	block int64
-	db    *index.DB
+	db     *index.DB
 
 	contents     *content.Contents
 	commits      *commits
@@ -202,21 +190,6 @@ type SymCacheWork = symcachework.Service
 // Token is a stored access token.
 type Token = index.TokenRow
 
-// stamp is the content of depot.json.
-type stamp struct {
-	Format int `json:"format"`
-	// Floor is the oldest Format that a program must know to use the folder; zero
-	// means the stamp's own.
-	Floor   int       `json:"floor,omitempty"`
-	Created time.Time `json:"created"`
-	// Contents is the URL of the bucket that keeps the contents; empty if the
-	// folder does.
-	Contents string `json:"contents,omitempty"`
-	// Moved is where Migrate has copied the depot to. Format is then movedFormat,
-	// so that older programs refuse the folder.
-	Moved string `json:"moved,omitempty"`
-}
-
 // Open opens the depot in a folder or, if where is a URL that begins with
 // postgres://, in a PostgreSQL database. It checks the format before it changes
 // anything.
@@ -226,19 +199,25 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	}
 	d := &Depot{log: opt.Log, tracer: opt.Tracer, makeCabinets: opt.MakeCabinets, links: opt.Links, hooks: opt.Hooks, trees: trees{opt.Sources, opt.Log}}
 	d.records = records{d, opt.Records}
-	if err := d.openStores(ctx, where, &opt); err != nil {
-		return nil, fmt.Errorf("depot %s: %w", d.name, err)
+	h, err := home.Open(ctx, where, opt.Home())
+	if err != nil {
+		return nil, err
 	}
-	d.now = opt.Now
-	var err error
-	d.Cold = coldstore.NewCold(coldstore.Home{DB: d.db, Below: d.blobs, Placed: d.placed, Dir: d.dir, Local: d.localDir(&opt)}, opt.Cold, opt.Log, opt.Now)
-	d.blobs = d.Cold.Store()
-	d.contents = content.New(d.blobs, d.placed, d.db, opt.Log, opt.Now)
+	opt.Now = h.Now
+	d.home, d.dir, d.db, d.now = h, h.Dir, h.DB, h.Now
+	d.Cold = coldstore.NewCold(coldstore.Home{DB: d.db, Below: h.Blobs, Placed: h.Placed, Dir: d.dir, Local: h.Local}, opt.Cold, opt.Log, opt.Now)
+	h.Blobs = d.Cold.Store()
+	d.blobs = h.Blobs
+	d.contents = content.New(d.blobs, h.Placed, d.db, opt.Log, opt.Now)
 	d.Cache = &Cache{db: d.db, blobs: d.blobs, now: opt.Now, limits: opt.Cache, space: d.Cold.Disk}
-	d.Missing = &Missing{db: d.db, pages: newPageSeal(d), now: opt.Now}
-	d.Check = &Checker{cold: d.Cold, dir: d.dir, blobs: d.blobs, placed: d.placed, db: d.db, contents: d.contents, log: opt.Log, now: opt.Now}
-	d.Check.init(opt.ScrubRate)
-	d.Tokens, d.Retention, d.Catalog, d.Remote = d.db.Tokens, lifecycle.NewRetention(lifecycle.Home{DB: d.db, Blobs: d.blobs, Placed: d.placed, Block: d.block, Cold: d.Cold, Audit: d.Check.auditDue}, opt.Log, opt.Now), &Catalog{d: d, pages: d.Missing.pages}, &Remote{d}
+	pages := catalog.NewPages(h.Secret, opt.Log)
+	d.Missing = catalog.NewMissing(d.db, pages, opt.Now)
+	d.Check = check.New(h, d.Cold, d.contents, opt.ScrubRate, opt.Log)
+	d.Tokens, d.Remote = d.db.Tokens, &Remote{d}
+	d.Retention = lifecycle.NewRetention(lifecycle.Home{
+		DB: d.db, Blobs: d.blobs, Placed: h.Placed, Block: h.Block, Cold: d.Cold, Audit: d.Check.AuditDue,
+	}, opt.Log, opt.Now)
+	d.Catalog = catalog.New(d.db, d.Retention.Policy, pages, opt.Log)
 	d.reads = &Reads{db: d.db}
 	d.forms = &forms{dir: d.dir, db: d.db, blobs: d.blobs, contents: d.contents}
 	d.forms.init()
@@ -260,15 +239,17 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 		return nil, errors.Join(err, d.db.Close(), d.blobs.Close())
 	}
 	d.Watched = &Watched{dir: d.dir, others: newOtherServers(d), log: opt.Log}
-	d.Sources = &SourceFiles{d: d, lists: newNameLists(d.contents, opt.Log), bundles: make(chan struct{}, bundlesAtOnce)}
+	d.Sources = sourcefiles.New(sourcefiles.Parts{
+		DB: d.db, Blobs: d.blobs, Contents: d.contents, OpenHit: d.openHit, Log: opt.Log,
+	})
 	d.Symbols = &Symbols{symbolicate.New(symbolicate.Parts{Depot: symbolsDepot{d}, DB: d.db, Blobs: d.blobs, Queue: d.queue, Log: opt.Log, Now: opt.Now, Scratch: d.dir}, opt.Symbols), d}
 	d.filter = newKeyFilter(d.db, opt.Log, opt.Hooks.Refreshed)
 	d.Confirmed = newConfirmations(d.db, d.blobs.Suspect, opt.Log)
 	d.commits = &commits{db: d.db, blobs: d.blobs, contents: d.contents, cold: d.Cold, symbols: d.Symbols, confirmed: d.Confirmed}
 	if err := openNodes(ctx, d, &opt); err != nil {
-		return nil, errors.Join(fmt.Errorf("depot %s: %w", d.name, err), d.Close())
+		return nil, errors.Join(fmt.Errorf("depot %s: %w", h.Name, err), d.Close())
 	}
-	d.Check.accepted = d.stages.Audit
+	d.Check.UseAccepted(d.stages.Audit)
 	d.Tracer = why.New(why.Parts{
 		DB: d.db, Fetch: d.fetch, Cold: d.Cold, Symbols: d.Symbols.SymbolsWork, SymCache: d.symcache,
 		Open: d.open, OpenMade: d.Symbols.open, Get: d.Get, DownloadAnew: d.downloadAnew,
@@ -283,22 +264,31 @@ func (d *Depot) Collect(ctx context.Context, grace time.Duration, dryRun bool) (
 	return d.Retention.Collect(ctx, lifecycle.CollectOptions{Grace: grace, DryRun: dryRun})
 }
 
+// Secret returns the random key of that name; see home.Home.Secret.
+func (d *Depot) Secret(name string) ([]byte, error) { return d.home.Secret(name) }
+
+// Backup copies the depot into a folder; see backup.Take.
+func (d *Depot) Backup(ctx context.Context, dir string, opt backup.Options) (backup.Result, error) {
+	return backup.Take(ctx, backup.Source{Home: d.home, Store: d.Cold.Store(), Contents: d.contents}, dir, opt)
+}
+
+// Migrate copies everything of the depot to a new one; see migrate.Run.
+func (d *Depot) Migrate(ctx context.Context, to *Depot, progress func(done, all int64)) (migrate.Result, error) {
+	return migrate.Run(ctx, d.home, to.home, progress)
+}
+
 // Jobs returns the queue of background jobs.
 func (d *Depot) Jobs() *jobs.Queue { return d.queue }
+
+// Reads returns the part of the depot that records reads.
+func (d *Depot) Reads() *Reads { return d.reads }
 
 // SymCache returns the part of the depot that answers requests for SymCache files.
 func (d *Depot) SymCache() *SymCacheWork { return d.symcache }
 
-// IsURL reports whether an address of a depot names a database, as opposed to a
-// folder.
-func IsURL(where string) bool { return index.IsURL(where) }
-
-// NameOf returns the address of a depot for messages, without secrets.
-func NameOf(where string) string { return index.Name(where) }
-
 // Name returns the folder of the depot, or the address of its database without
 // secrets.
-func (d *Depot) Name() string { return d.name }
+func (d *Depot) Name() string { return d.home.Name }
 
 // Close cancels the background work and closes the index. Files that were opened
 // stay readable.
@@ -311,7 +301,7 @@ func (d *Depot) Close() error {
 	d.fetch.Close()
 	d.symcache.Stop()
 	d.contents.Close()
-	return errors.Join(left, d.Missing.store(last), d.Cache.storeUses(last), d.reads.store(last), d.Cold.StoreReads(last), d.Symbols.Close(), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
+	return errors.Join(left, d.Missing.Store(last), d.Cache.storeUses(last), d.reads.store(last), d.Cold.StoreReads(last), d.Symbols.Close(), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
 }
 
 // Ready reports whether the depot can answer. If only the bucket of its contents
@@ -346,9 +336,6 @@ func (d *Depot) servesFolders() bool { return len(d.trees.list) > 0 || d.Watched
 
 // CountMissing counts a request that found no file; see Missing.
 func (d *Depot) CountMissing(req *layout.Request, client string) { d.Missing.Count(req, client) }
-
-// Scrub returns how far the background check has come, in whichever process.
-func (d *Depot) Scrub(ctx context.Context) (ScrubState, error) { return d.Check.Progress(ctx) }
 
 // ClockOf returns the clock that all processes with a depot share.
 func ClockOf(d *Depot) func() time.Time { return d.now }

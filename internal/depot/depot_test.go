@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -459,14 +460,14 @@ func TestRuntimeHelpersFromOneFolder(t *testing.T) {
 
 func TestFormat(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Open(t.Context(), filepath.Join(dir, "none"), Options{MustExist: true}); !errors.Is(err, ErrNoDepot) {
-		t.Errorf("a missing depot: %v, want the error %v", err, ErrNoDepot)
+	if _, err := Open(t.Context(), filepath.Join(dir, "none"), Options{MustExist: true}); !errors.Is(err, home.ErrNoDepot) {
+		t.Errorf("a missing depot: %v, want the error %v", err, home.ErrNoDepot)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "depot.json"), []byte(fmt.Sprintf(`{"format":%d}`, Format+1)), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "depot.json"), []byte(fmt.Sprintf(`{"format":%d}`, home.Format+1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), dir, Options{}); !errors.Is(err, ErrNewer) {
-		t.Errorf("a newer depot: %v, want the error %v", err, ErrNewer)
+	if _, err := Open(t.Context(), dir, Options{}); !errors.Is(err, home.ErrNewer) {
+		t.Errorf("a newer depot: %v, want the error %v", err, home.ErrNewer)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "depot.json"), []byte(`{`), 0o644); err != nil {
 		t.Fatal(err)
@@ -478,9 +479,9 @@ func TestFormat(t *testing.T) {
 		t.Errorf("something was touched: %v, want 1 in entries", entries)
 	}
 	// A newer depot may permit programs of this version.
-	for floor, want := range map[int]error{Format: nil, Format + 1: ErrNewer} {
+	for floor, want := range map[int]error{home.Format: nil, home.Format + 1: home.ErrNewer} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "depot.json"), fmt.Appendf(nil, `{"format":%d,"floor":%d}`, Format+2, floor), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "depot.json"), fmt.Appendf(nil, `{"format":%d,"floor":%d}`, home.Format+2, floor), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		d, err := Open(t.Context(), dir, Options{})

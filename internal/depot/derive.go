@@ -11,12 +11,10 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/transcode"
-	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -249,83 +247,5 @@ func (f *forms) scratch() (file *os.File, drop func(), err error) {
 	}, nil
 }
 
-// Encoded returns f in the first of the content codings that has been made. If
-// there is none, the file is nil and the request counts towards making one. f must
-// be a whole plain file; the caller closes it.
-func (d *Depot) Encoded(ctx context.Context, f *answer.File, codingNames []string) (*answer.File, error) {
-	if !f.Whole || f.Packed || f.Volatile || f.Size < variantMin || f.Size > variantMax {
-		return nil, nil
-	}
-	var first *Form
-	for _, name := range codingNames {
-		tool, ok := codings[name]
-		if !ok {
-			continue
-		}
-		want := Form{Ref: f.Ref, Tool: tool}
-		if first == nil {
-			first = &want
-		}
-		v, err := d.forms.known(ctx, want)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if v.Size == 0 {
-			return nil, nil // was tried: it would not be smaller
-		}
-		b, err := d.contents.Open(ctx, v)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // the plain bytes are right
-		}
-		if err != nil {
-			return nil, err
-		}
-		e := *f
-		e.Encoding, e.Size, e.ETag = tool.Name, b.Size(), f.ETag+"-"+tool.Name
-		e.Bytes, e.Disk, e.Closer = b, blob.OSFile(b), b
-		return &e, nil
-	}
-	if first != nil {
-		d.forms.ask(*first, variantAsks)
-	}
-	return nil, nil
-}
-
 // cabinets are the kinds of files that Windows clients ask for in cabinets.
 var cabinets = map[symfile.Kind]bool{symfile.PE: true, symfile.PDB: true, symfile.PDB20: true, symfile.DBG: true, symfile.PortablePDB: true}
-
-// openCabinet opens a cabinet that has been made. If there is none, one may be
-// made for later requests. exact and rec are as for open.
-func (d *Depot) openCabinet(ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder) (*answer.File, error) {
-	hits, _, err := d.hits(ctx, scope, req, exact, rec)
-	if err != nil {
-		return nil, err
-	}
-	h := hits[0]
-	if !cabinets[h.Object.Kind] {
-		return nil, fs.ErrNotExist
-	}
-	want := Form{Ref: h.Ref, Tool: transcode.Cab, Name: h.Object.Name, Time: h.Added}
-	c, err := d.forms.known(ctx, want)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if d.makeCabinets && rec == nil {
-			d.forms.ask(want, 1)
-		}
-		return nil, fs.ErrNotExist
-	case err != nil:
-		return nil, err
-	case c.Size == 0:
-		return nil, fs.ErrNotExist // was tried: it is too large
-	}
-	source := h.Ref
-	h.Ref, h.Size = c.Ref, c.Size
-	f, err := d.openHit(ctx, h, rec)
-	if err == nil {
-		f.Packed, f.Source = true, source
-	}
-	return f, err
-}

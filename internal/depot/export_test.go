@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/symtest"
 )
@@ -139,7 +140,7 @@ func (w *DamagedWorld) spoil(t *testing.T, f DamagedFile, state string) {
 		return
 	}
 	deleted := state == "deleted" || state == "deleted and seen"
-	if !w.Server.placed {
+	if !w.Server.home.Placed {
 		path := blobPath(w.Server, ref)
 		if deleted {
 			if err := os.Remove(path); err != nil {
@@ -214,7 +215,7 @@ func (w *DamagedWorld) CheckHealed(t *testing.T) {
 			}
 		}
 	}
-	if _, faults := verified(t, w.Process(t), CheckOptions{Restore: true}); len(faults) > 0 {
+	if _, faults := verified(t, w.Process(t), check.Options{Restore: true}); len(faults) > 0 {
 		t.Errorf("verify: %d faults, the first is %+v; want none", len(faults), faults[0])
 	}
 	if n, err := w.Server.db.Damages.Count(context.WithoutCancel(t.Context())); n != 0 || err != nil {

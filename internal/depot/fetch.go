@@ -12,7 +12,6 @@ import (
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/span"
-	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -43,117 +42,6 @@ func (d *Depot) UpstreamMetadata(ctx context.Context, q answer.Question, key, va
 // errDownloading answers a request for a derived content whose original is being
 // downloaded: it may be found later.
 var errDownloading = fmt.Errorf("the file that it is made of is being downloaded: %w", fs.ErrNotExist)
-
-// Get answers a question: from the depot's contents and what is derived from
-// them, from the watched and the served folders, then from the upstreams, unless q is
-// Local, and at last with a file that is made: a symbol file, or a bundle of sources.
-// Not found is fs.ErrNotExist; see also symbolicate.PendingError and symbolicate.ErrBusy.
-//
-// An id does not always identify one file. If the client names a file and the
-// depot only has a cached file of another name with that id, the upstreams are
-// asked first; the cached file is the answer if none of them has the named one.
-//
-// Get returns when the first bytes of a download have arrived. The File is then
-// Growing: its end is withheld until the whole file has been checked, so its bytes
-// are right only if the end can be read. Clients that request the same key share
-// one download, which continues when they give up.
-//
-// Most requests to a symbol server are for keys that do not exist. The filter of all keys is
-// asked first, and once: where only the index could have an answer, the request does not
-// wait for its Turn.
-func (d *Depot) Get(ctx context.Context, q answer.Question) (*answer.File, error) {
-	a := asked{q, absent(ctx, d, q.Scope, q.Request, nil)}
-	if a.absent && onlyIndexed(d, &q.Request) {
-		return nil, fs.ErrNotExist
-	}
-	if d.tracer == nil {
-		return answered(ctx, d, a)
-	}
-	ctx, s := d.tracer.Start(ctx, "lookup", span.Internal)
-	defer s.End()
-	f, err := answered(ctx, d, a)
-	switch {
-	case err == nil:
-		s.Number("symdepot.size", f.Size)
-	case errors.Is(err, fs.ErrNotExist):
-		s.Text("symdepot.result", "miss")
-	default:
-		s.Fail("the lookup failed")
-	}
-	return f, err
-}
-
-// asked is a question with what the filter of all keys says of it.
-type asked struct {
-	answer.Question
-	absent bool
-}
-
-// answered is Get without a span.
-func answered(ctx context.Context, d *Depot, q asked) (*answer.File, error) {
-	f, err := lookUp(ctx, d, q)
-	if !errors.Is(err, fs.ErrNotExist) || q.Local && d.Fetches() || ctx.Err() != nil {
-		return f, err
-	}
-	return makeAnswer(ctx, d, q, err)
-}
-
-// makeAnswer answers a question for a file that nobody has with one that is made. If nothing
-// can be made, the error is notFound.
-func makeAnswer(ctx context.Context, d *Depot, q asked, notFound error) (*answer.File, error) {
-	if q.Held {
-		q.Hold = q.Turn.Hold
-	}
-	if q.Hold != nil && AsksForBundle(&q.Request) {
-		return d.Sources.Bundle(ctx, q.Scope, q.Request)
-	}
-	format, module, ok := symbolicate.FormatOf(&q.Request)
-	if !ok {
-		return nil, notFound
-	}
-	if err := q.Turn.Enter(); err != nil {
-		return nil, err
-	}
-	defer q.Turn.Leave()
-	module.CodeFile, module.CodeID = q.CodeFile, q.CodeID
-	f, err := d.Symbols.Make(ctx, SymbolsAsk{
-		Products: q.Scope.Products, Format: format, Module: module, Client: q.Client, Via: q.Via, Local: q.Local, Hold: q.Hold,
-	})
-	if errors.Is(err, fs.ErrNotExist) && !errors.As(err, new(symbolicate.NoWorkerError)) {
-		err = notFound
-	}
-	return f, err
-}
-
-// lookUp is answered without the files that are made.
-func lookUp(ctx context.Context, d *Depot, q asked) (*answer.File, error) {
-	f, err := d.enterAndOpen(ctx, q, !q.Local && d.Fetches())
-	if q.Local || !errors.Is(err, fs.ErrNotExist) {
-		return f, err
-	}
-	otherName := errors.Is(err, errOtherName)
-	f, err = d.download(ctx, q.Question)
-	if f != nil {
-		f.Downloaded = true
-	}
-	if !otherName || !errors.Is(err, fs.ErrNotExist) || errors.Is(err, errDownloading) {
-		return f, err
-	}
-	f, err = d.enterAndOpen(ctx, q, false)
-	if err == nil {
-		f.Substitute = true
-	}
-	return f, err
-}
-
-// enterAndOpen opens a file of the depot or of its folders in the turn of a question.
-func (d *Depot) enterAndOpen(ctx context.Context, q asked, exact bool) (*answer.File, error) {
-	if err := q.Turn.Enter(); err != nil {
-		return nil, err
-	}
-	defer q.Turn.Leave()
-	return openAfter(ctx, d, q.Scope, q.Request, exact, q.absent, nil)
-}
 
 // download asks the upstreams for a file that Open did not find; see Get.
 func (d *Depot) download(ctx context.Context, q answer.Question) (*answer.File, error) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
@@ -551,7 +552,7 @@ func TestMissingIsCounted(t *testing.T) {
 	list := func() (names []string) {
 		t.Helper()
 		d.tidy(t.Context())
-		if err := d.Missing.List(t.Context(), WantedFilter{}, func(w Wanted) error {
+		if err := d.Missing.List(t.Context(), catalog.WantedFilter{}, func(w catalog.Wanted) error {
 			names = append(names, fmt.Sprint(w.Name, " ", w.Client, " ", w.Count))
 			return nil
 		}); err != nil {
@@ -585,7 +586,7 @@ func TestExpiredRowsAreDeleted(t *testing.T) {
 	if err != nil || len(misses) != 0 {
 		t.Errorf("misses are left: %+v, %v; want no error and 0 in misses", misses, err)
 	}
-	if err := d.Missing.List(t.Context(), WantedFilter{}, func(w Wanted) error {
+	if err := d.Missing.List(t.Context(), catalog.WantedFilter{}, func(w catalog.Wanted) error {
 		t.Errorf("still wanted: %+v", w)
 		return nil
 	}); err != nil {

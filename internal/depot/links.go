@@ -32,17 +32,3 @@ func judge(rules *srclink.Rules, product string, f io.ReaderAt, o objfile.Object
 	}
 	return rules.Judge(product, o.Kind, io.NewSectionReader(f, o.Offset, o.Size), o.Size)
 }
-
-// RefusesLinks implements stage.Depot.
-func (s stageDepot) RefusesLinks(product string) bool {
-	return s.d.links.For(product) == srclink.Refuse
-}
-
-// JudgeLinks implements stage.Depot. Flags go to the log too.
-func (s stageDepot) JudgeLinks(product, path string, f io.ReaderAt, o objfile.Object) (flags []string, refused string, err error) {
-	v, err := judge(&s.d.links, product, f, o)
-	for _, flag := range v.Flags {
-		s.d.log.Warn("links of a pushed file", "product", product, "path", path, "what", flag)
-	}
-	return v.Flags, v.Refused, err
-}

@@ -97,7 +97,7 @@ func TestLinkRulesOfPushes(t *testing.T) {
 	c := pusher("ci")
 	push := func(product string) (sent int, err error) {
 		id := openStage(t, d, c, stage.Spec{Labels: stage.Labels{Product: product}})
-		send := check(t, d, c, id, []file{commands, plain})
+		send := announced(t, d, c, id, []file{commands, plain})
 		for _, f := range send {
 			_, perr := d.Stages().Put(t.Context(), c, id, blob.Sum(f.body), bytes.NewReader(f.body))
 			err = errors.Join(err, perr)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/jobs"
@@ -84,7 +85,7 @@ func openNodes(ctx context.Context, d *Depot, opt *Options) (err error) {
 	if n.watch == nil {
 		return errors.New("the database cannot be watched for changes; check that LISTEN is possible")
 	}
-	secret, err := d.db.Secret(ctx, "nodes", secretSize)
+	secret, err := d.db.Secret(ctx, "nodes", home.SecretSize)
 	if err != nil {
 		return err
 	}

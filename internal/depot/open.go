@@ -3,39 +3,19 @@ package depot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"slices"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
-	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/unpackcache"
+	"github.com/symdepot/symdepot/internal/transcode"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
-
-// errOtherName means that only cached files with another name than the requested
-// one have the requested id; see Get.
-var errOtherName = fmt.Errorf("only a cached file of another name has this id: %w", fs.ErrNotExist)
-
-// Open finds the file that answers req inside the scope: in the depot, then in
-// the served folders. Not found is fs.ErrNotExist. A damaged file is not found;
-// the log names it.
-func (d *Depot) Open(ctx context.Context, scope answer.Scope, req layout.Request) (*answer.File, error) {
-	return d.open(ctx, scope, req, false, nil)
-}
-
-// open is Open. With exact, a cached file of another name than the requested one
-// is not an answer: if there is one, the error is errOtherName. rec notes how the
-// file was looked for; it may be nil.
-func (d *Depot) open(ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder) (*answer.File, error) {
-	return openAfter(ctx, d, scope, req, exact, absent(ctx, d, scope, req, rec), rec)
-}
 
 // absent asks the filter of all keys whether certainly nothing in the index and the scope
 // answers a request, without a query and without waiting. It takes equally long for hidden
@@ -43,45 +23,6 @@ func (d *Depot) open(ctx context.Context, scope answer.Scope, req layout.Request
 func absent(ctx context.Context, d *Depot, scope answer.Scope, req layout.Request, rec *answer.Recorder) bool {
 	return rec == nil && d.filter.excludes(ctx, scope.Index(), req)
 }
-
-// openAfter is open after the filter was asked.
-func openAfter(ctx context.Context, d *Depot, scope answer.Scope, req layout.Request, exact, excluded bool, rec *answer.Recorder) (*answer.File, error) {
-	f, err := d.openOwn(ctx, scope, req, exact, excluded, rec)
-	full := false // a file is there that cannot be unpacked now
-	if d.Watched.exist() && (err == nil && f.Cached || errors.Is(err, fs.ErrNotExist)) {
-		// Files in place come after added ones and before downloaded ones.
-		if w, werr := d.Watched.answer(ctx, scope, req, rec); werr == nil {
-			if f != nil {
-				_ = f.Close() // not used
-			}
-			return w, nil
-		} else if errors.Is(werr, unpackcache.ErrFull) {
-			full = true
-		}
-	}
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return f, err
-	}
-	if len(d.trees.list) > 0 && scope.Sees("") {
-		f, treeErr := d.trees.open(ctx, req, rec)
-		switch {
-		case errors.Is(treeErr, unpackcache.ErrFull):
-			full = true
-		case !errors.Is(treeErr, fs.ErrNotExist):
-			return f, treeErr
-		case !errors.Is(err, errOtherName):
-			err = treeErr
-		}
-	}
-	if full {
-		return nil, errManyUnpacked
-	}
-	return nil, err
-}
-
-// errManyUnpacked means that a file is there, in a package or compressed, and cannot be
-// unpacked now. A client that was told that there is none would remember that.
-var errManyUnpacked = fmt.Errorf("too many unpacked files are in use: %w", content.ErrUnavailable)
 
 // openOwn opens what the index has. excluded is what the filter says of req.
 func (d *Depot) openOwn(ctx context.Context, scope answer.Scope, req layout.Request, exact, excluded bool, rec *answer.Recorder) (*answer.File, error) {
@@ -129,7 +70,7 @@ func openSource(ctx context.Context, d *Depot, scope answer.Scope, req layout.Re
 	}
 	err = fs.ErrNotExist
 	if !excluded {
-		f, err = d.Sources.open(ctx, scope, req, rec)
+		f, err = d.Sources.Open(ctx, scope, req, rec)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		cached := fetch.SourceRequest(req)
@@ -254,4 +195,82 @@ func (d *Depot) openSection(ctx context.Context, scope answer.Scope, req layout.
 		}
 	}
 	return nil, fs.ErrNotExist
+}
+
+// openCabinet opens a cabinet that has been made. If there is none, one may be
+// made for later requests. exact and rec are as for open.
+func (d *Depot) openCabinet(ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder) (*answer.File, error) {
+	hits, _, err := d.hits(ctx, scope, req, exact, rec)
+	if err != nil {
+		return nil, err
+	}
+	h := hits[0]
+	if !cabinets[h.Object.Kind] {
+		return nil, fs.ErrNotExist
+	}
+	want := Form{Ref: h.Ref, Tool: transcode.Cab, Name: h.Object.Name, Time: h.Added}
+	c, err := d.forms.known(ctx, want)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if d.makeCabinets && rec == nil {
+			d.forms.ask(want, 1)
+		}
+		return nil, fs.ErrNotExist
+	case err != nil:
+		return nil, err
+	case c.Size == 0:
+		return nil, fs.ErrNotExist // was tried: it is too large
+	}
+	source := h.Ref
+	h.Ref, h.Size = c.Ref, c.Size
+	f, err := d.openHit(ctx, h, rec)
+	if err == nil {
+		f.Packed, f.Source = true, source
+	}
+	return f, err
+}
+
+// Encoded returns f in the first of the content codings that has been made. If
+// there is none, the file is nil and the request counts towards making one. f must
+// be a whole plain file; the caller closes it.
+func (d *Depot) Encoded(ctx context.Context, f *answer.File, codingNames []string) (*answer.File, error) {
+	if !f.Whole || f.Packed || f.Volatile || f.Size < variantMin || f.Size > variantMax {
+		return nil, nil
+	}
+	var first *Form
+	for _, name := range codingNames {
+		tool, ok := codings[name]
+		if !ok {
+			continue
+		}
+		want := Form{Ref: f.Ref, Tool: tool}
+		if first == nil {
+			first = &want
+		}
+		v, err := d.forms.known(ctx, want)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if v.Size == 0 {
+			return nil, nil // was tried: it would not be smaller
+		}
+		b, err := d.contents.Open(ctx, v)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the plain bytes are right
+		}
+		if err != nil {
+			return nil, err
+		}
+		e := *f
+		e.Encoding, e.Size, e.ETag = tool.Name, b.Size(), f.ETag+"-"+tool.Name
+		e.Bytes, e.Disk, e.Closer = b, blob.OSFile(b), b
+		return &e, nil
+	}
+	if first != nil {
+		d.forms.ask(*first, variantAsks)
+	}
+	return nil, nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 )
 
 // TestPagesTellNothing: the text of the begin of a page tells neither ids nor names nor sizes,
@@ -33,15 +34,15 @@ func TestPagesTellNothing(t *testing.T) {
 	}
 	lists := map[string]func(d *Depot, after string) (n int, next string, err error){
 		"objects by size": func(d *Depot, after string) (int, string, error) {
-			p, err := d.Catalog.Objects(t.Context(), answer.Scope{}, ObjectQuery{Sort: SortSize, Limit: 1, After: after})
+			p, err := d.Catalog.Objects(t.Context(), answer.Scope{}, catalog.ObjectQuery{Sort: catalog.SortSize, Limit: 1, After: after})
 			return len(p.Objects), p.Next, err
 		},
 		"objects by name": func(d *Depot, after string) (int, string, error) {
-			p, err := d.Catalog.Objects(t.Context(), answer.Scope{}, ObjectQuery{Sort: SortName, Limit: 1, After: after})
+			p, err := d.Catalog.Objects(t.Context(), answer.Scope{}, catalog.ObjectQuery{Sort: catalog.SortName, Limit: 1, After: after})
 			return len(p.Objects), p.Next, err
 		},
 		"files": func(d *Depot, after string) (int, string, error) {
-			p, err := d.Catalog.VersionFiles(t.Context(), answer.Scope{}, "app", "", FileQuery{Sort: SortName, Limit: 1, After: after})
+			p, err := d.Catalog.VersionFiles(t.Context(), answer.Scope{}, "app", "", catalog.FileQuery{Sort: catalog.SortName, Limit: 1, After: after})
 			return len(p.Files), p.Next, err
 		},
 	}

@@ -34,7 +34,7 @@ func pushMissing(t *testing.T, d *Depot, l stage.Labels, files []file) {
 	t.Helper()
 	c := pusher("ci")
 	id := openStage(t, d, c, stage.Spec{Labels: l})
-	send := check(t, d, c, id, files)
+	send := announced(t, d, c, id, files)
 	for range 4 {
 		putAll(t, d, c, id, send)
 		_, err := d.Stages().Commit(t.Context(), c, id, stage.Commit{Anew: true})

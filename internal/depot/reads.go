@@ -29,9 +29,6 @@ type Reads struct {
 	pending [][]byte              // guarded by mu; not recorded yet
 }
 
-// Reads returns the part of the depot that records reads.
-func (d *Depot) Reads() *Reads { return d.reads }
-
 // Reading is a content that clients read.
 type Reading struct {
 	reads *Reads

@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/objfile"
@@ -45,13 +46,13 @@ func testRerun(t *testing.T, d *Depot) {
 		if e.As == "il2cpp" {
 			e.ID = other
 			// Bytes in a bucket are not read to save an upload.
-			if sent, _ := rerunPush(t, d, c, spec, []stage.Entry{e}, bodies); sent != 0 && !d.placed {
+			if sent, _ := rerunPush(t, d, c, spec, []stage.Entry{e}, bodies); sent != 0 && !d.home.Placed {
 				t.Errorf("known bytes under another id: %d bytes are sent, want none", sent)
 			}
 			break
 		}
 	}
-	if page, err := d.Catalog.Files(t.Context(), answer.Scope{}, 3, FileQuery{Limit: 10}); err != nil || len(page.Files) != 1 || page.Files[0].Object.DebugID.String() != other {
+	if page, err := d.Catalog.Files(t.Context(), answer.Scope{}, 3, catalog.FileQuery{Limit: 10}); err != nil || len(page.Files) != 1 || page.Files[0].Object.DebugID.String() != other {
 		t.Errorf("known bytes under another id: %+v, %v; want an object with the id %s", page.Files, err, other)
 	}
 	wantClean(t, d)

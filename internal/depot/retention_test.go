@@ -15,6 +15,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
@@ -91,7 +92,7 @@ func pushBuild(t *testing.T, d *Depot, l stage.Labels, files []file) int64 {
 		files[i].path = fmt.Sprintf("%d/%s", i, files[i].path)
 	}
 	id := openStage(t, d, c, stage.Spec{Labels: l})
-	putAll(t, d, c, id, check(t, d, c, id, files))
+	putAll(t, d, c, id, announced(t, d, c, id, files))
 	done, err := d.Stages().Commit(t.Context(), c, id, stage.Commit{Anew: true})
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +124,7 @@ func storedBytes(t *testing.T, d *Depot) (sum int64) {
 // contents: their objects are deleted days later.
 func keptBytes(t *testing.T, d *Depot) (sum int64) {
 	t.Helper()
-	if !d.placed {
+	if !d.home.Placed {
 		return storedBytes(t, d)
 	}
 	for c, err := range d.db.Contents(t.Context()) {
@@ -460,7 +461,7 @@ func TestPurgeFrees(t *testing.T) {
 			if has, err := d.db.HasContent(t.Context(), blob.Sum(f.body)); err != nil || has {
 				t.Errorf("%s: the content exists after the purge: %t, %v; want it freed", f.path, has, err)
 			}
-			if !d.placed {
+			if !d.home.Placed {
 				if _, err := d.blobs.Stat(t.Context(), blob.Sum(f.body)); !errors.Is(err, fs.ErrNotExist) {
 					t.Errorf("%s: its bytes exist after the purge: %v, want the error %v", f.path, err, fs.ErrNotExist)
 				}
@@ -493,7 +494,7 @@ func TestRemoveCollecting(t *testing.T) {
 				one := put(files[0])
 				put(files[1])
 				other := openStage(t, d, who, stage.Spec{Labels: stage.Labels{Product: "Q"}})
-				check(t, d, who, other, files[:1]) // it relies on the file
+				announced(t, d, who, other, files[:1]) // it relies on the file
 				var err error
 				if purge {
 					var p lifecycle.Purged
@@ -517,7 +518,7 @@ func TestRemoveCollecting(t *testing.T) {
 				if err := d.Stages().Audit(t.Context(), func(text string) { t.Errorf("verify: %s; want no fault", text) }); err != nil {
 					t.Fatal(err)
 				}
-				if send := check(t, d, who, id, files[:1]); purge && len(send) != 1 {
+				if send := announced(t, d, who, id, files[:1]); purge && len(send) != 1 {
 					t.Errorf("of a purged file that comes again %d contents are to be sent, want 1", len(send))
 				}
 				put(files[0])
@@ -594,7 +595,7 @@ func TestYearOfNightliesPostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	v, err := d.Check.Run(t.Context(), CheckOptions{Rows: true, Deep: true}, func(f content.Fault) { t.Errorf("verify: %s, want no fault", f.What) }, nil)
+	v, err := d.Check.Run(t.Context(), check.Options{Rows: true, Deep: true}, func(f content.Fault) { t.Errorf("verify: %s, want no fault", f.What) }, nil)
 	if err != nil || v.Objects != v.Contents || v.Unknown != 0 {
 		t.Errorf("%d objects for %d contents, %d of them unknown, %v; want one for each content", v.Objects, v.Contents, v.Unknown, err)
 	}

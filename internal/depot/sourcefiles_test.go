@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
 	"github.com/symdepot/symdepot/internal/sources"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/layout"
@@ -213,7 +214,7 @@ func TestSourceScope(t *testing.T) {
 			t.Errorf("a bundle for a reader of the other product: %v, want not found", err)
 		}
 		list, n, _, err := d.Sources.Names(t.Context(), ours, prg, 0, 10)
-		if err != nil || n == 0 || slices.ContainsFunc(list, func(s SourceName) bool { return s.State != "missing" }) {
+		if err != nil || n == 0 || slices.ContainsFunc(list, func(s sourcefiles.SourceName) bool { return s.State != "missing" }) {
 			t.Errorf("names for a reader of the other product: %+v of %d, %v; want all missing", list, n, err)
 		}
 	})
@@ -318,9 +319,7 @@ func TestSourceChecksum(t *testing.T) {
 		tx := func(files ...file) { filed{"Other", "1", nil, files}.file(t, d) }
 		want := func(what, want string) {
 			t.Helper()
-			o := d.Sources.object(answer.Scope{}, hit[0])
-			defer o.close()
-			f, err := o.named(t.Context(), n)
+			f, err := d.Sources.Named(t.Context(), answer.Scope{}, hit[0], n)
 			if err != nil {
 				if want != "" || !errors.Is(err, fs.ErrNotExist) {
 					t.Errorf("%s: %v, want %q", what, err, want)
@@ -396,7 +395,7 @@ func TestSourceNames(t *testing.T) {
 		if err != nil || n == 0 || len(all) != n {
 			t.Fatalf("all names: %d of %d, %v; want all", len(all), n, err)
 		}
-		var paged []SourceName
+		var paged []sourcefiles.SourceName
 		for i := range n {
 			list, total, _, err := d.Sources.Names(t.Context(), answer.Scope{}, ref, i, 1)
 			if err != nil || total != n || len(list) != 1 {
@@ -407,7 +406,7 @@ func TestSourceNames(t *testing.T) {
 		if !slices.Equal(paged, all) {
 			t.Errorf("pages: %+v, want %+v", paged, all)
 		}
-		i := slices.IndexFunc(all, func(s SourceName) bool { return sources.Canonical(s.Name) == progSource })
+		i := slices.IndexFunc(all, func(s sourcefiles.SourceName) bool { return sources.Canonical(s.Name) == progSource })
 		if i < 0 || all[i].State != "held" || all[i].Size != 4 || all[i].Ref != blob.Sum([]byte("text")) {
 			t.Errorf("names %+v, want prog.c held with 4 bytes", all)
 		}
@@ -436,7 +435,7 @@ func TestHostileNames(t *testing.T) {
 		}
 		filed{"P", "1", []file{evil}, nil}.file(t, d)
 		list, _, _, err := d.Sources.Names(t.Context(), answer.Scope{}, blob.Sum(evil.body), 0, 10)
-		if err != nil || !slices.ContainsFunc(list, func(s SourceName) bool { return s.Name == "/etc/passwd" && s.State == "missing" }) {
+		if err != nil || !slices.ContainsFunc(list, func(s sourcefiles.SourceName) bool { return s.Name == "/etc/passwd" && s.State == "missing" }) {
 			t.Fatalf("names %+v, %v; want /etc/passwd, missing", list, err)
 		}
 		for _, path := range []string{"/etc/passwd", "etc/passwd", "../../../../etc/passwd", "/etc/./passwd", "//etc//passwd"} {
@@ -451,7 +450,7 @@ func TestHostileNames(t *testing.T) {
 func TestLongSource(t *testing.T) {
 	t.Parallel()
 	d, _ := newDepot(t)
-	filed{"P", "1", []file{testdata(t, "elf/prog-sha1")}, []file{{progSource, bytes.Repeat([]byte{'x'}, maxSource+1)}}}.file(t, d)
+	filed{"P", "1", []file{testdata(t, "elf/prog-sha1")}, []file{{progSource, bytes.Repeat([]byte{'x'}, sources.MaxFile+1)}}}.file(t, d)
 	wantSource(t, d, "10 MiB and a byte", answer.Scope{}, progID, progSource, "")
 }
 
@@ -461,23 +460,23 @@ func TestManyBundles(t *testing.T) {
 	t.Parallel()
 	d, _ := newDepot(t)
 	filed{"P", "1", []file{testdata(t, "elf/prog-sha1")}, []file{source(progSource, "text")}}.file(t, d)
-	var open []*answer.File
-	for range bundlesOpen {
-		f, err := d.Sources.Bundle(t.Context(), answer.Scope{}, bundleRequest(t, progID))
-		if err != nil {
-			t.Fatal(err)
+	const bundlesOpen = 32
+	for range 2 { // the second time, all of the first are closed, each twice
+		var open []*answer.File
+		for range bundlesOpen {
+			f, err := d.Sources.Bundle(t.Context(), answer.Scope{}, bundleRequest(t, progID))
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, f)
 		}
-		open = append(open, f)
-	}
-	if _, err := d.Sources.Bundle(t.Context(), answer.Scope{}, bundleRequest(t, progID)); !errors.Is(err, content.ErrUnavailable) {
-		t.Errorf("one more: %v, want %v", err, content.ErrUnavailable)
-	}
-	for _, f := range open {
-		_ = f.Close()
-		_ = f.Close()
-	}
-	if n := d.Sources.made.Load(); n != 0 {
-		t.Errorf("%d bundles are open after all were closed, want none", n)
+		if _, err := d.Sources.Bundle(t.Context(), answer.Scope{}, bundleRequest(t, progID)); !errors.Is(err, content.ErrUnavailable) {
+			t.Errorf("one more: %v, want %v", err, content.ErrUnavailable)
+		}
+		for _, f := range open {
+			_ = f.Close()
+			_ = f.Close()
+		}
 	}
 	f, err := d.Sources.Bundle(t.Context(), answer.Scope{}, bundleRequest(t, progID))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 func committed(t *testing.T, d *Depot, c stage.Caller, l stage.Labels, files []file, ask stage.Commit) int64 {
 	t.Helper()
 	id := openStage(t, d, c, stage.Spec{Labels: l})
-	putAll(t, d, c, id, check(t, d, c, id, files))
+	putAll(t, d, c, id, announced(t, d, c, id, files))
 	done, err := d.Stages().Commit(t.Context(), c, id, ask)
 	if err != nil {
 		t.Fatalf("commit of version %s: %v", l.Version, err)
@@ -38,7 +38,7 @@ func TestPushNeeds(t *testing.T) {
 		ci := stage.Caller{ID: "test:ci", Name: "ci", Read: func(p string) bool { return p != "Secret" }, Write: func(p string) bool { return p == "Game" }}
 		labels := stage.Labels{Product: "Game", Version: "1.1"}
 		id := openStage(t, d, ci, stage.Spec{Labels: labels})
-		putAll(t, d, ci, id, check(t, d, ci, id, files[3:]))
+		putAll(t, d, ci, id, announced(t, d, ci, id, files[3:]))
 		many := slices.Repeat([]int64{base}, stage.MaxNeeds+1)
 		for _, tt := range []struct {
 			what  string
@@ -79,12 +79,12 @@ func TestPushNeeds(t *testing.T) {
 			t.Errorf("an equal push is transaction %d, want %d", n, done.Transaction)
 		}
 		want(done.Transaction, base, other, foreign)
-		if d.placed {
+		if d.home.Placed {
 			return
 		}
 		// The removal comes between the check and the commit.
 		id = openStage(t, d, all, stage.Spec{Labels: stage.Labels{Product: "Game", Version: "3"}})
-		check(t, d, all, id, files[3:])
+		announced(t, d, all, id, files[3:])
 		row, err := d.db.Stages.Get(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
@@ -108,7 +108,7 @@ func TestPushClass(t *testing.T) {
 		files, _ := symbols(2, 1)
 		release := stage.Spec{Labels: stage.Labels{Product: "Game", Version: "1", Class: "release"}, Key: "k"}
 		id := openStage(t, d, ci, release)
-		putAll(t, d, ci, id, check(t, d, ci, id, files[:1]))
+		putAll(t, d, ci, id, announced(t, d, ci, id, files[:1]))
 		s := d.Stages()
 		wantRefusal(t, "open", third(s.Open(t.Context(), nightly, release)), stage.Forbidden)
 		wantRefusal(t, "open without a class", third(s.Open(t.Context(), nightly, stage.Spec{Labels: stage.Labels{Product: "Game"}})), stage.Forbidden)
@@ -121,7 +121,7 @@ func TestPushClass(t *testing.T) {
 		}
 		one := committed(t, d, nightly, stage.Labels{Product: "Game", Version: "1", Class: "nightly"}, files[1:], stage.Commit{})
 		id = openStage(t, d, nightly, stage.Spec{Labels: stage.Labels{Product: "Game", Version: "2", Class: "nightly"}})
-		check(t, d, nightly, id, files[1:])
+		announced(t, d, nightly, id, files[1:])
 		wantRefusal(t, "needs a release", second(s.Commit(t.Context(), nightly, id, stage.Commit{Needs: []int64{done.Transaction}})), stage.Forbidden)
 		if _, err := s.Commit(t.Context(), nightly, id, stage.Commit{Needs: []int64{one}}); err != nil {
 			t.Errorf("needs a nightly: %v", err)

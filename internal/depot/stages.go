@@ -16,6 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/peer"
+	"github.com/symdepot/symdepot/internal/srclink"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/objfile"
 )
@@ -68,13 +69,27 @@ func (s stageDepot) ObjectReader(f io.ReaderAt, size int64, o objfile.Object) io
 	return objectReader(stagedFile{f, size}, o)
 }
 
+// RefusesLinks implements stage.Depot.
+func (s stageDepot) RefusesLinks(product string) bool {
+	return s.d.links.For(product) == srclink.Refuse
+}
+
+// JudgeLinks implements stage.Depot. Flags go to the log too.
+func (s stageDepot) JudgeLinks(product, path string, f io.ReaderAt, o objfile.Object) (flags []string, refused string, err error) {
+	v, err := judge(&s.d.links, product, f, o)
+	for _, flag := range v.Flags {
+		s.d.log.Warn("links of a pushed file", "product", product, "path", path, "what", flag)
+	}
+	return v.Flags, v.Refused, err
+}
+
 // CheckClass implements stage.Depot.
 func (s stageDepot) CheckClass(ctx context.Context, class string) error {
 	return s.d.Retention.CheckClass(ctx, class)
 }
 
 // InBucket implements stage.Depot.
-func (s stageDepot) InBucket() bool { return s.d.placed }
+func (s stageDepot) InBucket() bool { return s.d.home.Placed }
 
 // Place implements stage.Depot.
 func (s stageDepot) Place(ctx context.Context, c index.Content, r io.Reader) error {
@@ -122,7 +137,7 @@ func (s stageDepot) Commit(ctx context.Context, tx index.Tx, files []stage.File,
 	}
 	n, err := s.commit(ctx, tx, files)
 	if err != nil {
-		return n, fmt.Errorf("depot %s: %w", s.d.name, err)
+		return n, fmt.Errorf("depot %s: %w", s.d.home.Name, err)
 	}
 	return n, nil
 }
@@ -133,7 +148,7 @@ func (s stageDepot) Confirm(ctx context.Context, number int64, accepted []index.
 }
 
 func (s stageDepot) commit(ctx context.Context, tx index.Tx, files []stage.File) (int64, error) {
-	if s.d.placed { // the contents are in their places already
+	if s.d.home.Placed { // the contents are in their places already
 		return s.d.commits.commit(ctx, tx, nil)
 	}
 	batch, err := s.d.blobs.Begin(ctx)

@@ -62,8 +62,8 @@ func openStage(t *testing.T, d *Depot, c stage.Caller, spec stage.Spec) string {
 	return st.ID
 }
 
-// check checks files and returns those that are to be sent.
-func check(t *testing.T, d *Depot, c stage.Caller, id string, files []file) (send []file) {
+// announced announces files and returns those that are to be sent.
+func announced(t *testing.T, d *Depot, c stage.Caller, id string, files []file) (send []file) {
 	t.Helper()
 	v, err := d.Stages().Check(t.Context(), c, id, entriesOf(files))
 	if err != nil {
@@ -145,7 +145,7 @@ func TestPush(t *testing.T) {
 		c, spec := pusher("ci"), stage.Spec{Labels: stage.Labels{Product: "Game", Version: "1", Branch: "main", Class: "nightly"}, Build: stage.Build{CI: "test", Commit: "abc"}}
 		files, paths := symbols(20, 1)
 		id := openStage(t, d, c, spec)
-		send := check(t, d, c, id, files)
+		send := announced(t, d, c, id, files)
 		if len(send) != len(files) {
 			t.Fatalf("%d of %d files are to be sent, want all", len(send), len(files))
 		}
@@ -182,7 +182,7 @@ func TestPush(t *testing.T) {
 
 		// A rerun, without a key.
 		id = openStage(t, d, c, spec)
-		if send := check(t, d, c, id, files); len(send) > 0 {
+		if send := announced(t, d, c, id, files); len(send) > 0 {
 			t.Errorf("a rerun sends %d files, want none", len(send))
 		}
 		again, err = d.Stages().Commit(t.Context(), c, id, stage.Commit{Manifest: manifest})
@@ -190,7 +190,7 @@ func TestPush(t *testing.T) {
 			t.Errorf("commit of a rerun: %+v, %v; want transaction 1 again", again, err)
 		}
 		id = openStage(t, d, c, spec)
-		check(t, d, c, id, files)
+		announced(t, d, c, id, files)
 		if again, err = d.Stages().Commit(t.Context(), c, id, stage.Commit{Anew: true}); err != nil || again.Transaction != 2 || again.Again {
 			t.Errorf("commit anew: %+v, %v; want transaction 2", again, err)
 		}
@@ -199,7 +199,7 @@ func TestPush(t *testing.T) {
 		spec.Version = "2"
 		more, morePaths := symbols(1, 2)
 		id = openStage(t, d, c, spec)
-		if send := check(t, d, c, id, append(files[1:20:20], more...)); len(send) != 1 {
+		if send := announced(t, d, c, id, append(files[1:20:20], more...)); len(send) != 1 {
 			t.Fatalf("%d files of the next version are to be sent, want 1", len(send))
 		}
 		putAll(t, d, c, id, more)
@@ -246,7 +246,7 @@ func TestPushKey(t *testing.T) {
 	_, _, err := d.Stages().Open(t.Context(), c, wrong)
 	wantRefusal(t, "the key with another version", err, stage.Conflict)
 	files, _ := symbols(1, 1)
-	check(t, d, c, id, files)
+	announced(t, d, c, id, files)
 	putAll(t, d, c, id, files)
 	if _, err := d.Stages().Commit(t.Context(), c, id, stage.Commit{}); err != nil {
 		t.Fatal(err)
@@ -279,7 +279,7 @@ func TestPossession(t *testing.T) {
 	add(t, d, "Open", files[1])
 	c := stage.Caller{ID: "test:ci", Name: "ci", Read: func(p string) bool { return p == "Open" }, Write: func(p string) bool { return p == "Mine" }}
 	id := openStage(t, d, c, stage.Spec{Labels: stage.Labels{Product: "Mine"}})
-	send := check(t, d, c, id, files)
+	send := announced(t, d, c, id, files)
 	if len(send) != 2 || send[0].path != files[0].path || send[1].path != files[2].path {
 		t.Fatalf("to be sent: %d files, want the first and the third", len(send))
 	}
@@ -366,7 +366,7 @@ func TestPushRefusals(t *testing.T) {
 	id = openStage(t, d, c, stage.Spec{})
 	wantRefusal(t, "commit of nothing", second(d.Stages().Commit(t.Context(), c, id, stage.Commit{})), stage.Invalid)
 	no := file{"notes.txt", []byte("no symbols")}
-	check(t, d, c, id, []file{no})
+	announced(t, d, c, id, []file{no})
 	wantRefusal(t, "a text", put(blob.Sum(no.body), string(no.body)), stage.NotSymbol)
 	wantRefusal(t, "a text again", put(blob.Sum(no.body), string(no.body)), stage.NotSymbol)
 	wrong := entry(files[1])
@@ -412,7 +412,7 @@ func TestParts(t *testing.T) {
 		f := file{"big.sym", symFile(id, 5*part+1)[:]}
 		ref, total := blob.Sum(f.body), int64(len(f.body))
 		sid := openStage(t, d, c, stage.Spec{Labels: stage.Labels{Version: id}})
-		check(t, d, c, sid, []file{f})
+		announced(t, d, c, sid, []file{f})
 		send := func(n int) error {
 			b := f.body[n*part:]
 			return d.Stages().PutPart(t.Context(), c, sid, ref, total, n, bytes.NewReader(b[:min(part, len(b))]))
@@ -446,7 +446,7 @@ func TestParts(t *testing.T) {
 	f := file{"big.sym", symFile("10000000000000000000000000000000F", 2500)}
 	ref, total := blob.Sum(f.body), int64(len(f.body))
 	sid := openStage(t, d, c, stage.Spec{})
-	check(t, d, c, sid, []file{f})
+	announced(t, d, c, sid, []file{f})
 	for n := range 3 {
 		b := slices.Clone(f.body[n*part : min((n+1)*part, len(f.body))])
 		b[0] ^= byte(n)
@@ -489,7 +489,7 @@ func TestPushResumes(t *testing.T) {
 	files, paths := symbols(2, 1)
 	big := file{"big.sym", symFile(symID, 3500)}
 	id := openStage(t, one, c, stage.Spec{})
-	check(t, one, c, id, append(files[:2:2], big))
+	announced(t, one, c, id, append(files[:2:2], big))
 	putAll(t, one, c, id, files[:1])
 	putAll(t, two, c, id, files[1:])
 	ref, total := blob.Sum(big.body), int64(len(big.body))
@@ -541,7 +541,7 @@ func TestSeveralObjects(t *testing.T) {
 	}
 	for version, send := range []int{3, 0} {
 		id := openStage(t, d, c, stage.Spec{Labels: stage.Labels{Version: fmt.Sprint(version)}})
-		todo := check(t, d, c, id, files)
+		todo := announced(t, d, c, id, files)
 		if len(todo) != send {
 			t.Errorf("push %d sends %d files, want %d", version+1, len(todo), send)
 		}
@@ -589,7 +589,7 @@ func TestOtherBytes(t *testing.T) {
 		for _, product := range []string{"P", "New"} {
 			c := pusher("ci")
 			id := openStage(t, d, c, stage.Spec{Labels: stage.Labels{Product: product}})
-			check(t, d, c, id, []file{other})
+			announced(t, d, c, id, []file{other})
 			_, err := d.Stages().Put(t.Context(), c, id, blob.Sum(other.body), bytes.NewReader(other.body))
 			if deny && product == "P" {
 				wantRefusal(t, "other bytes", err, stage.NotSymbol)
@@ -701,7 +701,7 @@ func TestCollect(t *testing.T) {
 			}
 		}
 		id := openStage(t, d, c, spec)
-		if send := check(t, d, c, id, files[:1]); len(send) != 0 {
+		if send := announced(t, d, c, id, files[:1]); len(send) != 0 {
 			t.Error("a known file is to be sent")
 		}
 		found, err := d.Stages().Find(t.Context(), c, stage.Query{Lookup: request(t, paths[0]).Lookups[0]})
@@ -723,7 +723,7 @@ func TestExpiry(t *testing.T) {
 	c := pusher("ci")
 	files, paths := symbols(4, 1)
 	id := openStage(t, d, c, stage.Spec{})
-	check(t, d, c, id, files[:2])
+	announced(t, d, c, id, files[:2])
 	putAll(t, d, c, id, files[:1])
 	collecting := openStage(t, d, c, stage.Spec{Labels: stage.Labels{Product: "P"}, Collect: true})
 	if _, err := d.Stages().PutNew(t.Context(), c, collecting, files[2].path, time.Time{}, bytes.NewReader(files[2].body)); err != nil {
@@ -821,7 +821,7 @@ func TestPushNodes(t *testing.T) {
 	files, paths := symbols(6, 1)
 	big, half := file{"big.sym", symFile(symID, 4500)}, file{"half.sym", bytes.Replace(symFile(symID, 2500), []byte("app.pdb"), []byte("half.pdb"), 1)}
 	id := openStage(t, owner, c, stage.Spec{})
-	check(t, other, c, id, append(files[:6:6], big, half))
+	announced(t, other, c, id, append(files[:6:6], big, half))
 	for i, d := range []*Depot{owner, other, third} {
 		putAll(t, d, c, id, files[i:i+1])
 	}
@@ -952,7 +952,7 @@ func TestPushModel(t *testing.T) {
 			ref, size := blob.Sum(files[i].body), int64(len(files[i].body))
 			switch rng.IntN(8) {
 			case 0, 1:
-				send := check(t, d, c, id, files[i:i+1])
+				send := announced(t, d, c, id, files[i:i+1])
 				checked[i] = true
 				if want := !visible[i] && !arrived[i]; (len(send) == 1) != want {
 					t.Fatalf("round %d: check of file %d: to be sent %t, want %t", round, i, len(send) == 1, want)

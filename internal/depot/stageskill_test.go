@@ -216,7 +216,7 @@ func TestPushFullDisk(t *testing.T) {
 	c := pusher("ci")
 	files, paths := symbols(3, 1)
 	id := openStage(t, d, c, stage.Spec{})
-	check(t, d, c, id, files)
+	announced(t, d, c, id, files)
 	putAll(t, d, c, id, files[:2])
 	full, err := Open(t.Context(), dir, Options{Stages: stage.Limits{Free: 1 << 62}})
 	if err != nil {
@@ -233,7 +233,7 @@ func TestPushFullDisk(t *testing.T) {
 	_, err = many.Stages().Put(t.Context(), c, id, blob.Sum(files[2].body), &failingReader{errors.New("the body was read")})
 	wantRefusal(t, "a content above the bytes of all stages", err, stage.NoSpace)
 	other := openStage(t, many, c, stage.Spec{})
-	check(t, many, c, other, files[2:])
+	announced(t, many, c, other, files[2:])
 	_, err = many.Stages().Put(t.Context(), c, other, blob.Sum(files[2].body), &failingReader{errors.New("the body was read")})
 	wantRefusal(t, "a content of another stage above the bytes of all stages", err, stage.Busy)
 	putAll(t, d, c, id, files[2:])

@@ -65,4 +65,4 @@ func (d *Depot) Stores(ctx context.Context) StoreStatus {
 func OneWait(ctx context.Context) context.Context { return index.OneWait(ctx) }
 
 // InDatabase reports whether the index of the depot is in a database.
-func (d *Depot) InDatabase() bool { return index.IsURL(d.name) }
+func (d *Depot) InDatabase() bool { return index.IsURL(d.home.Name) }

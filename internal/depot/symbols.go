@@ -140,12 +140,7 @@ func (p symbolsDepot) OpenContent(ctx context.Context, c index.Content) (symboli
 
 // InTrees implements symbolicate.Depot.
 func (p symbolsDepot) InTrees(ctx context.Context, products []string, req layout.Request) (symbolicate.File, error) {
-	scope := answer.Scope{Products: products}
-	f, err := p.d.Watched.answer(ctx, scope, req, nil)
-	if errors.Is(err, fs.ErrNotExist) && len(p.d.trees.list) > 0 && scope.Sees("") {
-		f, err = p.d.trees.open(ctx, req, nil)
-	}
-	return symbolsFileOf(f, err)
+	return symbolsFileOf(p.d.openInPlace(ctx, answer.Scope{Products: products}, req))
 }
 
 // Fetch implements symbolicate.Depot.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
@@ -101,10 +100,7 @@ func (p symcacheDepot) OpenHit(ctx context.Context, h index.Hit) (symcachework.F
 
 // InTrees implements symcachework.Depot.
 func (p symcacheDepot) InTrees(ctx context.Context, req layout.Request) error {
-	f, err := p.d.Watched.answer(ctx, answer.Scope{}, req, nil)
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err = p.d.trees.open(ctx, req, nil)
-	}
+	f, err := p.d.openInPlace(ctx, answer.Scope{}, req)
 	if err != nil {
 		return err
 	}

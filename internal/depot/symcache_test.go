@@ -19,6 +19,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/symcache"
@@ -540,8 +541,8 @@ func sizeOf(t *testing.T, name string) int64 {
 func TestSecret(t *testing.T) {
 	d := openWith(t, Options{})
 	a, err := d.Secret("x")
-	if err != nil || len(a) != secretSize {
-		t.Fatalf(`Secret("x"): %v, error %v; want length %v`, a, err, secretSize)
+	if err != nil || len(a) != home.SecretSize {
+		t.Fatalf(`Secret("x"): %v, error %v; want length %v`, a, err, home.SecretSize)
 	}
 	if b, err := d.Secret("x"); err != nil || !bytes.Equal(a, b) {
 		t.Errorf(`Secret("x"): %v, error %v, %q; want %q`, b, err, a, b)

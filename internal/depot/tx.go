@@ -132,7 +132,7 @@ func (d *Depot) Begin(ctx context.Context, info TxInfo) (*Tx, error) {
 	}
 	b, err := d.blobs.Begin(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("depot %s: %w", d.name, err)
+		return nil, fmt.Errorf("depot %s: %w", d.home.Name, err)
 	}
 	tx := &Tx{d: d, info: info, batch: b, refs: map[blob.Ref]bool{}}
 	if info.Origin != nil {
@@ -384,7 +384,7 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 		err = fmt.Errorf("garbage collection freed a file while it was being added; add it again: %w", err)
 	}
 	if err != nil {
-		return n, fmt.Errorf("depot %s: %w", tx.d.name, err)
+		return n, fmt.Errorf("depot %s: %w", tx.d.home.Name, err)
 	}
 	return n, nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/unpackcache"
 	"github.com/symdepot/symdepot/internal/watch"
@@ -143,8 +144,8 @@ func (ws *Watched) Find(ctx context.Context, scope answer.Scope, q watch.Query, 
 // the scope, at most limit objects. An empty text means nothing. kind may be
 // symfile.KindUnknown, which is any.
 func (ws *Watched) Search(ctx context.Context, scope answer.Scope, text string, kind symfile.Kind, limit int) ([]Found, error) {
-	as, q := readSearch(text)
-	if as == ReadAll || len(text) > maxSearch {
+	as, q := catalog.ReadSearch(text)
+	if as == catalog.ReadAll || len(text) > catalog.MaxSearch {
 		return nil, nil
 	}
 	return ws.Find(ctx, scope, watch.Query{Name: q.Name, IDs: q.IDs, Prefix: q.Prefix, Kind: kind}, limit)

@@ -29,8 +29,8 @@ func (d *Depot) Work(ctx context.Context) error {
 	defer side.Wait()
 	side.Go(func() { d.queue.Run(ctx) })
 	side.Go(func() { d.symcache.Run(ctx) })
-	side.Go(func() { d.Check.scrub(ctx) })
-	side.Go(func() { d.Check.auditMonthly(ctx) })
+	side.Go(func() { d.Check.Scrub(ctx) })
+	side.Go(func() { d.Check.AuditMonthly(ctx) })
 	side.Go(func() { d.Cold.Run(ctx) })
 	side.Go(func() { d.Nodes.work(ctx) })
 	for _, f := range d.Watched.list {
@@ -57,7 +57,7 @@ func (d *Depot) Work(ctx context.Context) error {
 
 // tidy stores counts, evicts what exceeds the limits and deletes old rows.
 func (d *Depot) tidy(ctx context.Context) {
-	if err := errors.Join(d.Missing.store(ctx), d.Cache.storeUses(ctx), d.reads.store(ctx)); err != nil && ctx.Err() == nil && !content.IsAway(err) {
+	if err := errors.Join(d.Missing.Store(ctx), d.Cache.storeUses(ctx), d.reads.store(ctx)); err != nil && ctx.Err() == nil && !content.IsAway(err) {
 		d.log.Warn("cannot store counts", "error", err)
 	}
 	// Shortly before the next look of another server.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/bucket"
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/home"
 )
 
 // store says what is wrong with the bucket of a depot.
@@ -45,7 +45,7 @@ func store(name string, err error) Finding {
 // databaseAway says why a database server cannot be used.
 func databaseAway(name string, err error) Finding {
 	f := Finding{Area: "database", State: Fault, Text: err.Error() + "; every lookup fails", Do: "look at the log of the database server"}
-	if e, ok := errors.AsType[*depot.ConnectError](err); ok {
+	if e, ok := errors.AsType[*home.ConnectError](err); ok {
 		f.Text, f.Do = fmt.Sprintf("%s: %s; every lookup fails", name, e.What), e.Do
 		if e.Said != "" {
 			f.Text = fmt.Sprintf("%s: %s (%s); every lookup fails", name, e.What, e.Said)

@@ -19,6 +19,7 @@ import (
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/setup"
 	"github.com/symdepot/symdepot/internal/sympath"
 	"github.com/symdepot/symdepot/internal/term"
@@ -38,7 +39,7 @@ type Case struct {
 // Patient is what was examined, for other reports.
 type Patient struct {
 	Config *config.Config // nil if the configuration cannot be used
-	Depot  depot.Inspection
+	Depot  home.Inspection
 	Server Server
 }
 
@@ -149,7 +150,7 @@ func (e *examiner) depot(ctx context.Context) {
 		e.add("depot", Fault, err.Error(), do)
 		return
 	}
-	i, err := depot.Inspect(ctx, where, opt)
+	i, err := home.Inspect(ctx, where, opt.Home())
 	e.Depot = i
 	if i.Contents != "" {
 		if i.Store != nil {
@@ -162,18 +163,18 @@ func (e *examiner) depot(ctx context.Context) {
 		}
 	}
 	switch {
-	case errors.Is(err, depot.ErrNoDepot):
+	case errors.Is(err, home.ErrNoDepot):
 		e.add("depot", Warning, err.Error(), "that is fine before the first symdepot add or serve; else name it with --depot or the key depot")
 		return
 	case address.IsDatabase(i.Name) && errors.Is(err, fs.ErrNotExist):
 		e.add("depot", Warning, i.Name+" has no tables yet",
 			"that is fine before the first symdepot add or serve, which make them; else name the right database")
 		return
-	case errors.Is(err, depot.ErrOlder):
+	case errors.Is(err, home.ErrOlder):
 		e.add("depot", Warning, err.Error(),
 			"the next symdepot serve or add upgrades it; make a backup first (symdepot depot backup, of the old version)")
 		return
-	case errors.Is(err, depot.ErrNewer), errors.Is(err, depot.ErrUnreleased), errors.Is(err, depot.ErrMoved):
+	case errors.Is(err, home.ErrNewer), errors.Is(err, home.ErrUnreleased), errors.Is(err, home.ErrMoved):
 		e.add("depot", Fault, err.Error(), "")
 		return
 	case errors.Is(err, fs.ErrPermission):
@@ -210,7 +211,7 @@ func (e *examiner) depot(ctx context.Context) {
 const slowAnswer = 50 * time.Millisecond
 
 // database says what was found of the database.
-func (e *examiner) database(i *depot.Inspection) {
+func (e *examiner) database(i *home.Inspection) {
 	db := &i.Database
 	text := fmt.Sprintf("%s, format %d of %d, answers in %s", db.Database, db.Format, db.Known, db.RoundTrip.Round(10*time.Microsecond))
 	switch {

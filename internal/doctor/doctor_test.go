@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/check"
 )
 
 // examine examines an installation with a configuration.
@@ -234,12 +235,12 @@ func TestRules(t *testing.T) {
 		want State
 	}{
 		{Disk(1000, 500, nil), OK}, {Disk(1000, 49, nil), Warning}, {Disk(1000, 0, nil), Fault}, {Disk(0, 0, fs.ErrPermission), Warning},
-		{Stored(depot.ScrubState{LastDamaged: 1, Finished: time.Now()}, depot.Coverage{Read: 2, Stored: 2}, nil), Fault},
-		{Stored(depot.ScrubState{Started: time.Now(), Damaged: 1}, depot.Coverage{Read: 1, Stored: 2}, nil), Fault},
-		{Stored(depot.ScrubState{}, depot.Coverage{}, nil), OK}, {Stored(depot.ScrubState{}, depot.Coverage{Stored: 1}, nil), Unknown},
-		{Stored(depot.ScrubState{Finished: time.Now()}, depot.Coverage{Read: 4, Stored: 5}, nil), Unknown},
-		{Stored(depot.ScrubState{Finished: time.Now()}, depot.Coverage{Read: 5, Stored: 5}, nil), OK},
-		{Stored(depot.ScrubState{}, depot.Coverage{}, fs.ErrPermission), Warning},
+		{Stored(check.ScrubState{LastDamaged: 1, Finished: time.Now()}, check.Coverage{Read: 2, Stored: 2}, nil), Fault},
+		{Stored(check.ScrubState{Started: time.Now(), Damaged: 1}, check.Coverage{Read: 1, Stored: 2}, nil), Fault},
+		{Stored(check.ScrubState{}, check.Coverage{}, nil), OK}, {Stored(check.ScrubState{}, check.Coverage{Stored: 1}, nil), Unknown},
+		{Stored(check.ScrubState{Finished: time.Now()}, check.Coverage{Read: 4, Stored: 5}, nil), Unknown},
+		{Stored(check.ScrubState{Finished: time.Now()}, check.Coverage{Read: 5, Stored: 5}, nil), OK},
+		{Stored(check.ScrubState{}, check.Coverage{}, fs.ErrPermission), Warning},
 		{clock("x", -29*time.Second), OK}, {clock("x", -31*time.Second), Warning}, {clock("x", 301*time.Second), Fault},
 	} {
 		if c.f.State != c.want {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -101,14 +101,14 @@ func Disk(total, free int64, err error) Finding {
 
 // Stored says what the background check of the stored files found. No file is called ok
 // before it was read.
-func Stored(st depot.ScrubState, n depot.Coverage, err error) Finding {
+func Stored(st check.ScrubState, n check.Coverage, err error) Finding {
 	f := Finding{Area: "stored files", State: OK}
 	if err != nil {
 		f.State, f.Text, f.Do = Warning, err.Error(), "run symdepot verify"
 		return f
 	}
 	f.Text = fmt.Sprintf("checked %d of %d", n.Read, n.Stored)
-	switch progress := depot.ScrubText(st); {
+	switch progress := check.ScrubText(st); {
 	case progress != "":
 		f.Text += "; " + progress
 	case n.Stored > 0:

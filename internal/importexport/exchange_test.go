@@ -19,6 +19,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -78,7 +79,7 @@ func depotAnswer(t *testing.T, d *depot.Depot, l layout.Layout, path string) (su
 		req.Form = layout.FormFile
 	}
 	f, err := d.Get(t.Context(), answer.Question{Request: req, Local: true})
-	if errors.Is(err, fs.ErrNotExist) && depot.AsksForBundle(&req) {
+	if errors.Is(err, fs.ErrNotExist) && sourcefiles.AsksForBundle(&req) {
 		f, err = d.Sources.Bundle(t.Context(), answer.Scope{}, req) // as the server does
 	}
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 )

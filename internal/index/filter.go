@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
 )

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"

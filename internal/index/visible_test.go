@@ -10,12 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
-	"pgregory.net/rapid"
 )
 
 // visible is a model of what is seen: of each content the transactions that

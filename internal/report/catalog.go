@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -92,7 +93,7 @@ type EntryForm struct {
 }
 
 // NewEntry describes a content.
-func NewEntry(e *depot.Entry) Entry {
+func NewEntry(e *catalog.Entry) Entry {
 	l := Entry{
 		SHA256: e.Ref.String(), Size: e.Size, Objects: []EntryObject{}, MoreObjects: e.MoreObjects,
 		Forms: NewForms(e.Forms), Cold: NewColdFile(e.Cold),
@@ -131,7 +132,7 @@ func roleWord(r symfile.Role) string {
 }
 
 // NewHolders describes the transactions that hold an object.
-func NewHolders(list []depot.Holder) []Holder {
+func NewHolders(list []catalog.Holder) []Holder {
 	out := make([]Holder, len(list))
 	for i, h := range list {
 		out[i] = Holder{NewTransaction(h.Transaction), origin(h.Path, h.Archive), h.Archive, NewHolds(h.Holds), h.Ends, h.Rule}
@@ -140,7 +141,7 @@ func NewHolders(list []depot.Holder) []Holder {
 }
 
 // NewForms describes what was made of a content.
-func NewForms(list []depot.EntryForm) []EntryForm {
+func NewForms(list []catalog.EntryForm) []EntryForm {
 	out := make([]EntryForm, len(list))
 	for i, f := range list {
 		out[i] = EntryForm{Name: f.Name, Size: f.Size, Tool: f.Tool, Made: f.Made, Failure: f.Failure, Until: f.Until}
@@ -174,12 +175,12 @@ type Version struct {
 }
 
 // NewProduct describes a product.
-func NewProduct(f depot.ProductFacts) Product {
+func NewProduct(f catalog.ProductFacts) Product {
 	return Product{f.Name, f.Versions, f.Transactions, f.Files, f.Bytes, f.Newest.UTC()}
 }
 
 // NewVersion describes a version.
-func NewVersion(f depot.VersionFacts) Version {
+func NewVersion(f catalog.VersionFacts) Version {
 	return Version{f.Version, f.Transactions, f.Files, f.Bytes, f.Newest.UTC(), f.Class, f.NewestNumber}
 }
 
@@ -196,6 +197,6 @@ type Difference struct {
 }
 
 // NewDifference describes a difference of two versions.
-func NewDifference(d depot.Difference) Difference {
+func NewDifference(d catalog.Difference) Difference {
 	return Difference{d.Name, d.Kind.String(), d.Arch, d.Here, d.There, d.HereSize, d.ThereSize}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 )
 
 // MissingCSV writes files that clients requested and did not get, as
@@ -30,7 +30,7 @@ func NewMissingCSV(w io.Writer) (*MissingCSV, error) {
 }
 
 // Write writes one file.
-func (m *MissingCSV) Write(f depot.Wanted) error {
+func (m *MissingCSV) Write(f catalog.Wanted) error {
 	first, last := f.First.UTC().Format(time.RFC3339), f.Last.UTC().Format(time.RFC3339)
 	return m.w.Write([]string{strconv.FormatInt(f.Count, 10), Cell(f.Name), Cell(f.ID), Cell(f.Client), first, last})
 }

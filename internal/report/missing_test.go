@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 )
 
 // TestMissingCSV: texts that a spreadsheet would compute get an apostrophe.
@@ -17,7 +17,7 @@ func TestMissingCSV(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
-	for _, f := range []depot.Wanted{
+	for _, f := range []catalog.Wanted{
 		{Count: 2, Name: "=cmd|' /C calc'!A0", ID: "+1", Client: "-2", First: at, Last: at},
 		{Count: 1, Name: "@a,b.pdb", ID: "0123", Client: "gdb", First: at, Last: at},
 		{Count: 1, Name: "a=b.pdb", First: at, Last: at},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/scan"
@@ -95,10 +96,10 @@ func TestTexts(t *testing.T) {
 			Fault(w, content.Fault{Ref: "ab", What: "is cut", Files: []content.FaultFile{{File: "app.pdb", Transaction: 3, Product: "Game", Version: "1"}}, Remedy: "add it again"})
 		}},
 		{"clean", "clean: 2 contents, 1.0 KiB, every byte read\n", func(w *strings.Builder) {
-			Verified(w, depot.Verified{Contents: 2, Bytes: 1024}, depot.ScrubState{}, false)
+			Verified(w, check.Verified{Contents: 2, Bytes: 1024}, check.ScrubState{}, false)
 		}},
 		{"bucket", "1 fault: 2 contents, 1.0 KiB, the rows checked\n9 objects in the bucket, 4 of them unknown and older than a month: a gc that runs in seven days deletes these\n", func(w *strings.Builder) {
-			Verified(w, depot.Verified{Contents: 2, Bytes: 1024, Faults: 1, Objects: 9, Unknown: 4, Doomed: true}, depot.ScrubState{}, true)
+			Verified(w, check.Verified{Contents: 2, Bytes: 1024, Faults: 1, Objects: 9, Unknown: 4, Doomed: true}, check.ScrubState{}, true)
 		}},
 		{"freed", "would free 1.0 KiB: 1 content without a transaction, 0 blobs left by an interrupted add\n2.0 KiB more wait for --grace; all of it can be freed from 2026-11-23 01:20 on\n", func(w *strings.Builder) {
 			NewCollected(lifecycle.Collected{Contents: 1, Frees: 1024, Waiting: 2048, WaitingUntil: time.Date(2026, 11, 23, 1, 20, 0, 0, time.Local)}, true).Print(w)
@@ -118,14 +119,14 @@ func TestTexts(t *testing.T) {
 func TestChecked(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, c := range []struct {
-		st   depot.ScrubState
+		st   check.ScrubState
 		want string
 	}{
-		{depot.ScrubState{}, `{"contents":1,"bytes":2,"strays":0,"faults":0}`},
-		{depot.ScrubState{Finished: at, LastContents: 9, LastDamaged: 1}, `{"contents":1,"bytes":2,"strays":0,"faults":0,"background_check":{"finished":"2026-01-02T03:04:05Z","contents":9,"damaged":1}}`},
-		{depot.ScrubState{Started: at, Finished: at, Contents: 3}, `{"contents":1,"bytes":2,"strays":0,"faults":0,"background_check":{"started":"2026-01-02T03:04:05Z","contents":3,"damaged":0}}`},
+		{check.ScrubState{}, `{"contents":1,"bytes":2,"strays":0,"faults":0}`},
+		{check.ScrubState{Finished: at, LastContents: 9, LastDamaged: 1}, `{"contents":1,"bytes":2,"strays":0,"faults":0,"background_check":{"finished":"2026-01-02T03:04:05Z","contents":9,"damaged":1}}`},
+		{check.ScrubState{Started: at, Finished: at, Contents: 3}, `{"contents":1,"bytes":2,"strays":0,"faults":0,"background_check":{"started":"2026-01-02T03:04:05Z","contents":3,"damaged":0}}`},
 	} {
-		got, err := json.Marshal(NewChecked(depot.Verified{Contents: 1, Bytes: 2}, c.st))
+		got, err := json.Marshal(NewChecked(check.Verified{Contents: 1, Bytes: 2}, c.st))
 		if err != nil || string(got) != c.want {
 			t.Errorf("background check %+v: %s, %v, want %s", c.st, got, err, c.want)
 		}

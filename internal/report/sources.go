@@ -1,6 +1,6 @@
 package report
 
-import "github.com/symdepot/symdepot/internal/depot"
+import "github.com/symdepot/symdepot/internal/depot/sourcefiles"
 
 // SourceName describes a source file that debug information names, in JSON.
 type SourceName struct {
@@ -12,9 +12,9 @@ type SourceName struct {
 }
 
 // NewSourceName describes a source file.
-func NewSourceName(n depot.SourceName) SourceName {
+func NewSourceName(n sourcefiles.SourceName) SourceName {
 	s := SourceName{Name: n.Name, State: n.State, Checksum: n.Checksum}
-	if none := (depot.SourceName{}); n.Ref != none.Ref {
+	if none := (sourcefiles.SourceName{}); n.Ref != none.Ref {
 		s.SHA256 = n.Ref.String()
 	}
 	if n.Size >= 0 {

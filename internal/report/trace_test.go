@@ -9,10 +9,10 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/fetch"
@@ -110,7 +110,7 @@ func traceCases(t *testing.T) []traceCase {
 		{"an upstream is asked before a substitute answers", why.Trace{
 			Verdict: why.VerdictSources, Status: 200, Sources: ask(free), Lookups: lookup(answer.CachedOtherName, cached),
 		}, "unknown"},
-		{"the index fails", why.Trace{Verdict: why.VerdictFails, Status: 503, Err: depot.ErrNoDatabase}, "unavailable"},
+		{"the index fails", why.Trace{Verdict: why.VerdictFails, Status: 503, Err: home.ErrNoDatabase}, "unavailable"},
 		{"the store fails", why.Trace{Verdict: why.VerdictFails, Status: 503, Err: content.ErrUnavailable}, "unavailable"},
 		{"fails", why.Trace{
 			Verdict: why.VerdictFails, Status: 500, Err: fs.ErrInvalid, Lookups: lookup(answer.Hit, pdb),

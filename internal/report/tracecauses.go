@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/layout"
@@ -283,7 +283,7 @@ func quotedPart(t *why.Trace) string { return strconv.Quote(term.Printable(t.Req
 
 func failure(t *why.Trace) string {
 	switch {
-	case errors.Is(t.Err, depot.ErrNoDatabase):
+	case errors.Is(t.Err, home.ErrNoDatabase):
 		return "the index cannot be read now"
 	case errors.Is(t.Err, content.ErrUnavailable):
 		return "the stored files cannot be read now"

@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/term"
 )
@@ -30,7 +30,7 @@ func Fault(w io.Writer, f content.Fault) {
 
 // Checked is the result of a check in JSON, after its faults.
 type Checked struct {
-	depot.Verified
+	check.Verified
 	Background *Background `json:"background_check,omitempty"`
 }
 
@@ -44,7 +44,7 @@ type Background struct {
 }
 
 // NewChecked describes the result of a check.
-func NewChecked(v depot.Verified, st depot.ScrubState) Checked {
+func NewChecked(v check.Verified, st check.ScrubState) Checked {
 	c := Checked{Verified: v}
 	switch {
 	case !st.Started.IsZero():
@@ -56,7 +56,7 @@ func NewChecked(v depot.Verified, st depot.ScrubState) Checked {
 }
 
 // Verified prints the sums of a check. rows means that it read the index only.
-func Verified(w io.Writer, v depot.Verified, st depot.ScrubState, rows bool) {
+func Verified(w io.Writer, v check.Verified, st check.ScrubState, rows bool) {
 	word := "clean"
 	if v.Faults > 0 {
 		word = term.Count(v.Faults, "fault")
@@ -80,13 +80,13 @@ func Verified(w io.Writer, v depot.Verified, st depot.ScrubState, rows bool) {
 	if v.Modes != "" {
 		fmt.Fprintln(w, v.Modes)
 	}
-	if s := depot.ScrubText(st); s != "" {
+	if s := check.ScrubText(st); s != "" {
 		fmt.Fprintln(w, s)
 	}
 }
 
 // objects prints the differences between a bucket and the index.
-func objects(w io.Writer, v depot.Verified) {
+func objects(w io.Writer, v check.Verified) {
 	if v.Objects == 0 && v.Unknown == 0 {
 		return
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -394,8 +395,8 @@ func TestFailures(t *testing.T) {
 	d, path := newDepot(t), "/a.pdb/000000000000000000000000000000001/a.pdb"
 	for err, want := range map[error]int{
 		fs.ErrNotExist: 404, errors.New("disk"): 500, context.DeadlineExceeded: 503, &os.PathError{Op: "open", Err: fs.ErrNotExist}: 404, fs.ErrPermission: 500,
-		fmt.Errorf("s3://b: %w", content.ErrUnavailable):      503,
-		fmt.Errorf("postgres://h/d: %w", depot.ErrNoDatabase): 503, fmt.Errorf("%w: %w", fs.ErrNotExist, depot.ErrNoDatabase): 503,
+		fmt.Errorf("s3://b: %w", content.ErrUnavailable):     503,
+		fmt.Errorf("postgres://h/d: %w", home.ErrNoDatabase): 503, fmt.Errorf("%w: %w", fs.ErrNotExist, home.ErrNoDatabase): 503,
 	} {
 		s := newFakeServer(t, Config{Depot: d}, func(context.Context, layout.Request) (*answer.File, error) { return nil, err })
 		for range 3 {

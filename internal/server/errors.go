@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"net/http"
 
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -47,7 +47,7 @@ var classes = []struct {
 }{
 	// These come first, so that an unknown answer is never a miss.
 	{content.ErrUnavailable, http.StatusServiceUnavailable, "the file cannot be read now, try again in a few seconds"},
-	{depot.ErrNoDatabase, http.StatusServiceUnavailable, "the index cannot be read now, try again in a few seconds"},
+	{home.ErrNoDatabase, http.StatusServiceUnavailable, "the index cannot be read now, try again in a few seconds"},
 	{fs.ErrNotExist, http.StatusNotFound, notFoundText},
 	{layout.ErrNoPath, http.StatusNotFound, notFoundText},
 	{errHost, http.StatusNotFound,

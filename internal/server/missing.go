@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/symfile"
@@ -18,7 +18,7 @@ const missingPath = "missing.csv"
 // missingList lists the files that clients requested and did not get, the most
 // requested first.
 type missingList interface {
-	List(ctx context.Context, f depot.WantedFilter, each func(depot.Wanted) error) error
+	List(ctx context.Context, f catalog.WantedFilter, each func(catalog.Wanted) error) error
 }
 
 // missingFiles answers missing.csv for callers that may read everything: the names of
@@ -29,7 +29,7 @@ func (s *ownPaths) missingFiles(x *exchange, r *http.Request) {
 		return
 	}
 	q := r.URL.Query()
-	f := depot.WantedFilter{Client: q.Get("client"), Name: symfile.Fold(q.Get("name")), Limit: number(q.Get("limit"), 0, 1<<31-1)}
+	f := catalog.WantedFilter{Client: q.Get("client"), Name: symfile.Fold(q.Get("name")), Limit: number(q.Get("limit"), 0, 1<<31-1)}
 	if text := q.Get("since"); text != "" {
 		var d term.Duration
 		if err := d.UnmarshalText([]byte(text)); err != nil || d <= 0 {

@@ -7,31 +7,31 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 )
 
 // brokenList fails after one file.
 type brokenList struct{}
 
-func (brokenList) List(_ context.Context, _ depot.WantedFilter, each func(depot.Wanted) error) error {
-	if err := each(depot.Wanted{Name: "a.pdb"}); err != nil {
+func (brokenList) List(_ context.Context, _ catalog.WantedFilter, each func(catalog.Wanted) error) error {
+	if err := each(catalog.Wanted{Name: "a.pdb"}); err != nil {
 		return err
 	}
 	return errors.New("the disk broke")
 }
 
 // twoMissing lists two files.
-type twoMissing struct{ asked *depot.WantedFilter }
+type twoMissing struct{ asked *catalog.WantedFilter }
 
-func (m twoMissing) List(_ context.Context, f depot.WantedFilter, each func(depot.Wanted) error) error {
+func (m twoMissing) List(_ context.Context, f catalog.WantedFilter, each func(catalog.Wanted) error) error {
 	*m.asked = f
-	return errors.Join(each(depot.Wanted{Count: 2, Name: "gone.pdb", ID: "0123456789abcdef0123456789abcdef1"}), each(depot.Wanted{Count: 1, Name: "=cmd,x.pdb", ID: "1"}))
+	return errors.Join(each(catalog.Wanted{Count: 2, Name: "gone.pdb", ID: "0123456789abcdef0123456789abcdef1"}), each(catalog.Wanted{Count: 1, Name: "=cmd,x.pdb", ID: "1"}))
 }
 
 // TestMissingCSV: callers that may read everything get the list of missing files.
 func TestMissingCSV(t *testing.T) {
 	g := newGuarded(t, demand, Config{Prefixes: []string{"corp"}})
-	var asked depot.WantedFilter
+	var asked catalog.WantedFilter
 	g.s.routes.own.handler.(*ownPaths).wanted = twoMissing{&asked}
 	for _, tt := range []struct {
 		path, token string
@@ -57,7 +57,7 @@ func TestMissingCSV(t *testing.T) {
 	if r := ask(g.s, "GET", "/missing.csv", bearer(g.all)); !strings.Contains(r.body, "\n2,gone.pdb,0123456789abcdef0123456789abcdef1,") || !strings.Contains(r.body, "\"'=cmd,x.pdb\"") {
 		t.Errorf("the list is %q; want gone.pdb twice, and a quoted name", r.body)
 	}
-	asked = depot.WantedFilter{}
+	asked = catalog.WantedFilter{}
 	ask(g.s, "GET", "/missing.csv?name=Gone*&limit=7&since=1h&client=gdb", bearer(g.all))
 	if asked.Name != "gone*" || asked.Limit != 7 || asked.Client != "gdb" || time.Since(asked.Since).Round(time.Minute) != time.Hour {
 		t.Errorf("the filter is %+v; want the name gone*, the limit 7, the client gdb and an hour", asked)

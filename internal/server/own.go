@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/web"
 )
 
@@ -57,7 +57,7 @@ func (s *ownPaths) serve(x *exchange, r *http.Request, p *place) {
 			return
 		}
 		if err != nil {
-			if !errors.Is(err, depot.ErrNoDatabase) { // that is logged once
+			if !errors.Is(err, home.ErrNoDatabase) { // that is logged once
 				s.cfg.Log.Warn("not ready", "error", err)
 			}
 			s.fail(x, errStopped)

@@ -12,6 +12,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/limit"
 	"github.com/symdepot/symdepot/internal/server/metrics"
 	"github.com/symdepot/symdepot/layout"
@@ -55,7 +56,7 @@ func (s *service) fail(x *exchange, err error) {
 		return
 	}
 	if status >= 500 && !errors.Is(err, limit.ErrBusy) && !errors.Is(err, errStopped) &&
-		!errors.Is(err, content.ErrUnavailable) && !errors.Is(err, depot.ErrNoDatabase) {
+		!errors.Is(err, content.ErrUnavailable) && !errors.Is(err, home.ErrNoDatabase) {
 		s.cfg.Log.Error("a request failed", "error", err)
 	}
 	h := x.Header()

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -16,7 +16,7 @@ import (
 // /-/src/sha256/HASH/NAME and /-/src/PRODUCT/VERSION/PATH.
 type sourceFiles struct {
 	*access
-	sources *depot.SourceFiles
+	sources *sourcefiles.Files
 }
 
 // isSource reports whether an own path is one of source files.

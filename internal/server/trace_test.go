@@ -18,6 +18,7 @@ import (
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/tree"
@@ -345,8 +346,8 @@ func TestTraceChangesNothing(t *testing.T) {
 	const missing = "/none.pdb/44E4EC8C2F41492B9369D6B9A059577C2/none.pdb"
 	ask(s, "GET", missing)
 	state := func() any {
-		var wanted []depot.Wanted
-		if err := d.Missing.List(t.Context(), depot.WantedFilter{}, func(w depot.Wanted) error { wanted = append(wanted, w); return nil }); err != nil {
+		var wanted []catalog.Wanted
+		if err := d.Missing.List(t.Context(), catalog.WantedFilter{}, func(w catalog.Wanted) error { wanted = append(wanted, w); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		var files []any

@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/bucket"
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/upstream"
 )
 
@@ -38,7 +39,7 @@ func UseDepot(c *config.Config, where, blobs string, opt *depot.Options) (err er
 			}
 			opt.Local = filepath.Join(base, "symdepot")
 		}
-	} else if recorded, err := depot.BucketOf(where); err != nil {
+	} else if recorded, err := home.BucketOf(where); err != nil {
 		return err
 	} else {
 		blobs = cmp.Or(blobs, recorded)

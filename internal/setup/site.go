@@ -12,6 +12,9 @@ import (
 	"github.com/symdepot/symdepot/internal/address"
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/backup"
+	"github.com/symdepot/symdepot/internal/depot/home"
+	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/term"
 )
 
@@ -111,7 +114,7 @@ func (s *Site) bucketOf(conf *config.Config, where string) string {
 // working.
 func (s *Site) configFor(where string, mustExist bool) (*config.Config, error) {
 	_, err := os.Stat(where)
-	recorded, rerr := depot.BucketOf(where)
+	recorded, rerr := home.BucketOf(where)
 	inFolder := rerr == nil && recorded == "" && s.Blobs == ""
 	if s.conf == nil && inFolder && (err == nil || mustExist && !strings.Contains(where, "://")) {
 		return config.Default(), nil
@@ -127,14 +130,14 @@ func (s *Site) OpenFor(ctx context.Context, dryRun bool) (*depot.Depot, error) {
 		return nil, err // its rules say what may be added
 	}
 	d, err := s.Open(ctx, depot.Options{MustExist: dryRun, Probe: !dryRun, Links: LinkRules(conf)})
-	if dryRun && errors.Is(err, depot.ErrNoDepot) {
+	if dryRun && errors.Is(err, home.ErrNoDepot) {
 		return nil, nil
 	}
 	return d, err
 }
 
 // OnDisk returns the folder of the depot. One in a database or with a bucket is refused with
-// depot.ErrOnDiskOnly.
+// backup.ErrOnDiskOnly.
 func (s *Site) OnDisk() (string, error) {
 	where, err := s.Dir()
 	if err != nil {
@@ -147,12 +150,12 @@ func (s *Site) OnDisk() (string, error) {
 	if err := config.CheckDepot(where); err != nil {
 		return "", term.UsageError(err.Error())
 	}
-	recorded, err := depot.BucketOf(where)
+	recorded, err := home.BucketOf(where)
 	if err != nil {
 		return "", err
 	}
 	if address.IsDatabase(where) || recorded != "" || s.bucketOf(conf, where) != "" {
-		return "", fmt.Errorf("depot %s: %w", depot.NameOf(where), depot.ErrOnDiskOnly)
+		return "", fmt.Errorf("depot %s: %w", index.Name(where), backup.ErrOnDiskOnly)
 	}
 	return where, nil
 }

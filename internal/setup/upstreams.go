@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/config"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/span"
 	"github.com/symdepot/symdepot/internal/srclink"
@@ -27,7 +28,7 @@ func Dialer(c *config.Config) *upstream.Dialer {
 
 // SourceRelay returns what fetches source files from other servers; nil if nothing is
 // fetched.
-func SourceRelay(c *config.Config) depot.RelayFunc {
+func SourceRelay(c *config.Config) sourcefiles.RelayFunc {
 	hosts := c.Sources.Relay
 	if len(hosts) == 0 || c.NoEgress {
 		return nil

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/unpack/unpacktest"
 	"github.com/symdepot/symdepot/layout"
-
-	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symstore"
 )
 

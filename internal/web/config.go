@@ -11,6 +11,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
+	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
 	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/jobs"
 )
@@ -20,12 +22,12 @@ type Config struct {
 	// The parts of the depot.
 	Depot     Depot
 	Retention Retention
-	Catalog   *depot.Catalog
+	Catalog   *catalog.Catalog
 	Files     depot.Finder
 	InPlace   *depot.Watched
-	Sources   *depot.SourceFiles
+	Sources   *sourcefiles.Files
 	Upstreams *depot.Remote
-	Missing   *depot.Missing
+	Missing   *catalog.Missing
 	Jobs      *jobs.Queue
 	Stages    Stages
 	// Tokens are the tokens of the depot, as the gate makes and judges them.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -70,11 +70,11 @@ func WriteList[T any](w http.ResponseWriter, r *Request, name string, items []T,
 }
 
 // WriteListRead is writeList that also says how a text was read.
-func WriteListRead[T any](w http.ResponseWriter, r *Request, name string, items []T, next string, as depot.ReadAs) error {
+func WriteListRead[T any](w http.ResponseWriter, r *Request, name string, items []T, next string, as catalog.ReadAs) error {
 	out := struct {
-		ReadAs depot.ReadAs `json:"read_as,omitempty"`
-		Items  []T          `json:"items"`
-		Next   string       `json:"next,omitempty"`
+		ReadAs catalog.ReadAs `json:"read_as,omitempty"`
+		Items  []T            `json:"items"`
+		Next   string         `json:"next,omitempty"`
 	}{ReadAs: as, Items: items}
 	if out.Items == nil {
 		out.Items = []T{}
@@ -87,10 +87,10 @@ func WriteListRead[T any](w http.ResponseWriter, r *Request, name string, items 
 // client has sent.
 func ListProblem(err error, after string) error {
 	switch {
-	case errors.Is(err, depot.ErrShortPattern):
-		return WrongParameter("q", depot.ErrShortPattern.Error())
-	case errors.Is(err, depot.ErrTooDifferent):
-		return &Problem{Word: "query", Detail: depot.ErrTooDifferent.Error()}
+	case errors.Is(err, catalog.ErrShortPattern):
+		return WrongParameter("q", catalog.ErrShortPattern.Error())
+	case errors.Is(err, catalog.ErrTooDifferent):
+		return &Problem{Word: "query", Detail: catalog.ErrTooDifferent.Error()}
 	case errors.Is(err, fs.ErrInvalid) && after != "":
 		return &Problem{Word: "cursor"}
 	case errors.Is(err, fs.ErrInvalid):
@@ -116,13 +116,13 @@ func NoContent(text string) error {
 }
 
 // FilesAsked reads the parameters of a list of files.
-func FilesAsked(q url.Values, limit int, after string) (f depot.FileQuery, err error) {
-	f = depot.FileQuery{Name: q.Get("name"), After: after, Limit: limit}
+func FilesAsked(q url.Values, limit int, after string) (f catalog.FileQuery, err error) {
+	f = catalog.FileQuery{Name: q.Get("name"), After: after, Limit: limit}
 	if f.Kind, err = KindOf(q); err != nil {
 		return f, err
 	}
-	sort, err := WordOf(q, "sort", string(depot.SortAdded), string(depot.SortName), string(depot.SortSize))
-	f.Sort = depot.ObjectSort(sort)
+	sort, err := WordOf(q, "sort", string(catalog.SortAdded), string(catalog.SortName), string(catalog.SortSize))
+	f.Sort = catalog.ObjectSort(sort)
 	return f, err
 }
 

@@ -5,13 +5,14 @@ import (
 	"io/fs"
 	"strconv"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
+	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/srclink"
 )
 
 // SourceLists lists the source files that objects name.
-type SourceLists struct{ sources *depot.SourceFiles }
+type SourceLists struct{ sources *sourcefiles.Files }
 
 // sourceList is a part of the source files that an object names.
 type sourceList struct {
@@ -31,14 +32,14 @@ func (a *SourceLists) List(r *Request, text string, limit int, after string) (l 
 			return l, "", &Problem{Word: "cursor"}
 		}
 	}
-	ref, err := depot.ParseContent(text)
+	ref, err := catalog.ParseContent(text)
 	if err != nil {
 		return l, "", NoContent(text)
 	}
 	names, total, why, err := a.sources.Names(r.Context(), r.Scope(), ref, from, limit)
 	if err == nil {
 		l.Links, err = a.sources.Links(r.Context(), r.Scope(), ref)
-		if total > 0 && errors.Is(err, fs.ErrNotExist) || errors.Is(err, depot.ErrNoLinks) {
+		if total > 0 && errors.Is(err, fs.ErrNotExist) || errors.Is(err, sourcefiles.ErrNoLinks) {
 			err = nil
 		}
 	}

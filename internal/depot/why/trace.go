@@ -210,8 +210,7 @@ func (t *Tracer) Trace(ctx context.Context, ask TraceAsk) (*Trace, error) {
 	return tr, nil
 }
 
-// file traces a request for a file, as a server answers it: from the depot and the
-// served folders, then from upstreams, then with a file that is made.
+// file traces a request for a file, as a server answers it.
 func (t *Tracer) file(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 	req := tr.Request
 	rec := &answer.Recorder{}
@@ -226,27 +225,51 @@ func (t *Tracer) file(ctx context.Context, ask *TraceAsk, tr *Trace) error {
 	if err := t.explain(ctx, ask, tr); err != nil {
 		return err
 	}
-	asks := false
-	if tr.Fetches && len(req.Lookups) > 0 {
-		if asks, err = t.outlook(ctx, ask, tr); err != nil {
-			return err
-		}
+	s := &elsewhere{t: t, ask: ask, tr: tr}
+	f, err = answer.Search(ctx, answer.Elsewhere, s)
+	switch {
+	case err == nil:
+		return t.found(ctx, ask, tr, f)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
 	}
-	if !asks && slices.ContainsFunc(tr.Lookups, func(l answer.TracedLookup) bool { return l.Outcome == answer.CachedOtherName }) {
-		f, err := t.p.Open(ctx, ask.Scope, req, false, &answer.Recorder{})
-		if err == nil {
+	return s.made
+}
+
+// elsewhere says, place by place, what a request does that the depot and its folders do not
+// answer.
+type elsewhere struct {
+	t    *Tracer
+	ask  *TraceAsk
+	tr   *Trace
+	asks bool  // a request asks upstreams
+	made error // why it is not known whether the file can be made
+}
+
+// Look implements answer.Searcher.
+func (s *elsewhere) Look(ctx context.Context, place answer.Places) (f *answer.File, err error) {
+	tr := s.tr
+	switch place {
+	case answer.Upstreams:
+		if tr.Fetches && len(tr.Request.Lookups) > 0 {
+			s.asks, err = s.t.outlook(ctx, s.ask, tr)
+		}
+	case answer.Renamed:
+		other := func(l answer.TracedLookup) bool { return l.Outcome == answer.CachedOtherName }
+		if s.asks || !slices.ContainsFunc(tr.Lookups, other) {
+			return nil, nil
+		}
+		if f, err = s.t.p.Open(ctx, s.ask.Scope, tr.Request, false, &answer.Recorder{}); err == nil {
 			f.Substitute = true
-			return t.found(ctx, ask, tr, f)
 		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return err
+	case answer.Made:
+		tr.Verdict, tr.Status = VerdictAbsent, 404
+		if s.asks {
+			tr.Verdict, tr.Status = VerdictSources, 0
 		}
+		s.made = s.t.made(ctx, s.ask, tr)
 	}
-	tr.Verdict, tr.Status = VerdictAbsent, 404
-	if asks {
-		tr.Verdict, tr.Status = VerdictSources, 0
-	}
-	return t.made(ctx, ask, tr)
+	return f, err
 }
 
 // found describes the file that answers, and closes it.

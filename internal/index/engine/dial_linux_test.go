@@ -4,8 +4,9 @@ import (
 	"net"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"golang.org/x/sys/unix"
+
+	"github.com/symdepot/symdepot/internal/index/pgtest"
 )
 
 // A connection to the database fails soon after its host has vanished.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/symtest"
 )

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
 	"github.com/symdepot/symdepot/internal/ctxio"
 )
 

@@ -17,9 +17,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/durable"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/symdepot/symdepot/internal/durable"
 )
 
 // sqliteFile is the engine of one machine: an SQLite database in a file.

@@ -43,7 +43,7 @@ func New(version string, d *depot.Depot, sums Usage, refused *Refusals) (*Metric
 // states are the tables of what a depot has.
 func states(d *depot.Depot, h *Holdings, u *Usages) []prometheus.Collector {
 	list := []prometheus.Collector{
-		upstreamMetrics(d.Upstreams), jobMetrics(d.Jobs()), scrubMetrics(d.Scrub), databaseMetrics(d.Stores), bucketMetrics(d.Stores),
+		upstreamMetrics(d.Upstreams), jobMetrics(d.Jobs()), scrubMetrics(d.Check.Progress), databaseMetrics(d.Stores), bucketMetrics(d.Stores),
 		indexWaits{d.Stores}, nodeMetrics(d.Stores), coldMetrics(d.Cold.Status), watchMetrics(d.Watched.Statuses), lostFiles(d.Confirmed.Lost),
 	}
 	return slices.Concat(list, h.metrics(), u.metrics())

@@ -4,12 +4,12 @@ import (
 	"context"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/check"
 )
 
 // scrubMetrics say how far the background check of the stored files has come.
-func scrubMetrics(scrub func(context.Context) (depot.ScrubState, error)) *table[depot.ScrubState] {
-	type state = depot.ScrubState
+func scrubMetrics(scrub func(context.Context) (check.ScrubState, error)) *table[check.ScrubState] {
+	type state = check.ScrubState
 	read := func(ctx context.Context) (state, bool) {
 		s, err := scrub(ctx)
 		if s.Started.IsZero() {

@@ -10,15 +10,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/check"
 )
 
 // scrubbed is a depot that only reports the state of its background check.
 type scrubbed struct {
-	state depot.ScrubState
+	state check.ScrubState
 	err   error
 }
 
-func (s scrubbed) Scrub(context.Context) (depot.ScrubState, error) { return s.state, s.err }
+func (s scrubbed) Scrub(context.Context) (check.ScrubState, error) { return s.state, s.err }
 
 // gauges collects the metrics of a collector that have no labels.
 func gauges(t *testing.T, c prometheus.Collector) map[string]float64 {
@@ -69,9 +70,9 @@ func TestScrubMetrics(t *testing.T) {
 		want  map[string]float64
 	}{
 		{"before the first pass", scrubbed{}, map[string]float64{bytes: 0, damaged: 0, running: 0}},
-		{"first pass", scrubbed{state: depot.ScrubState{Started: started, Bytes: 1 << 40, Damaged: 2}}, map[string]float64{bytes: 1 << 40, damaged: 2, running: 1}},
-		{"later pass", scrubbed{state: depot.ScrubState{Started: started, Bytes: 5, Finished: finished, LastBytes: 700, LastDamaged: 3}}, map[string]float64{bytes: 5, damaged: 0, running: 1, end: 1_690_000_000}},
-		{"between two passes", scrubbed{state: depot.ScrubState{Finished: finished, LastBytes: 700, LastDamaged: 3}}, map[string]float64{bytes: 700, damaged: 3, running: 0, end: 1_690_000_000}},
+		{"first pass", scrubbed{state: check.ScrubState{Started: started, Bytes: 1 << 40, Damaged: 2}}, map[string]float64{bytes: 1 << 40, damaged: 2, running: 1}},
+		{"later pass", scrubbed{state: check.ScrubState{Started: started, Bytes: 5, Finished: finished, LastBytes: 700, LastDamaged: 3}}, map[string]float64{bytes: 5, damaged: 0, running: 1, end: 1_690_000_000}},
+		{"between two passes", scrubbed{state: check.ScrubState{Finished: finished, LastBytes: 700, LastDamaged: 3}}, map[string]float64{bytes: 700, damaged: 3, running: 0, end: 1_690_000_000}},
 		{"the state cannot be read", scrubbed{err: errors.New("disk")}, map[string]float64{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

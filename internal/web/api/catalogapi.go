@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
 // reading begins the answer to a request for a part of a list.
@@ -27,7 +27,7 @@ func reading(r *web.Request, list string, parameters ...string) (q url.Values, l
 
 // catalogAPI answers requests for what the depot holds.
 type catalogAPI struct {
-	catalog      *depot.Catalog
+	catalog      *catalog.Catalog
 	inPlace      *depot.Watched
 	transactions *web.Transactions
 	sources      *web.SourceLists
@@ -57,7 +57,7 @@ func (a catalogAPI) listObjects(w http.ResponseWriter, r *web.Request, _ []strin
 	if err != nil {
 		return err
 	}
-	query := depot.ObjectQuery{
+	query := catalog.ObjectQuery{
 		Text: q.Get("q"), Name: q.Get("name"), ID: q.Get("id"), Arch: q.Get("arch"), Product: web.ProductOf(q),
 		Feature: q.Get("has"), After: after, Limit: limit,
 	}
@@ -67,20 +67,20 @@ func (a catalogAPI) listObjects(w http.ResponseWriter, r *web.Request, _ []strin
 	if query.Since, err = web.TimeOf(q, "since"); err != nil {
 		return err
 	}
-	if query.Origin, err = web.WordOf(q, "origin", depot.OriginAdded, depot.OriginFetched); err != nil {
+	if query.Origin, err = web.WordOf(q, "origin", catalog.OriginAdded, catalog.OriginFetched); err != nil {
 		return err
 	}
-	sort, err := web.WordOf(q, "sort", string(depot.SortName), string(depot.SortAdded), string(depot.SortSize))
+	sort, err := web.WordOf(q, "sort", string(catalog.SortName), string(catalog.SortAdded), string(catalog.SortSize))
 	if err != nil {
 		return err
 	}
-	query.Sort = depot.ObjectSort(sort)
+	query.Sort = catalog.ObjectSort(sort)
 	p, err := a.catalog.Objects(r.Context(), r.Scope(), query)
 	if err != nil {
 		return web.ListProblem(err, after)
 	}
 	// The files of watched folders come last. They have no other filter than the kind.
-	ofKind := depot.ObjectQuery{Text: query.Text, Kind: query.Kind, After: after, Limit: limit, Sort: query.Sort}
+	ofKind := catalog.ObjectQuery{Text: query.Text, Kind: query.Kind, After: after, Limit: limit, Sort: query.Sort}
 	if p.Next == "" && query.Text != "" && query == ofKind {
 		found, err := a.inPlace.Search(r.Context(), r.Scope(), query.Text, query.Kind, max(1, min(a.foundInPlace, limit-len(p.Objects))))
 		if err != nil {
@@ -92,12 +92,12 @@ func (a catalogAPI) listObjects(w http.ResponseWriter, r *web.Request, _ []strin
 }
 
 // entry returns the content that an address names.
-func (a catalogAPI) entry(r *web.Request, text string) (*depot.Entry, error) {
+func (a catalogAPI) entry(r *web.Request, text string) (*catalog.Entry, error) {
 	if err := r.MayRead(); err != nil {
 		return nil, err
 	}
-	ref, err := depot.ParseContent(text)
-	var e *depot.Entry
+	ref, err := catalog.ParseContent(text)
+	var e *catalog.Entry
 	if err == nil {
 		e, err = a.catalog.Entry(r.Context(), r.Scope(), ref)
 	}
@@ -162,8 +162,8 @@ func (a catalogAPI) listHolders(w http.ResponseWriter, r *web.Request, args []st
 			return &web.Problem{Word: "cursor"}
 		}
 	}
-	ref, err := depot.ParseContent(args[0])
-	var list []depot.Holder
+	ref, err := catalog.ParseContent(args[0])
+	var list []catalog.Holder
 	more := false
 	if err == nil {
 		list, more, err = a.catalog.Holders(r.Context(), r.Scope(), ref, before, limit)
@@ -233,7 +233,7 @@ func (a catalogAPI) listVersions(w http.ResponseWriter, r *web.Request, _ []stri
 	if err != nil {
 		return err
 	}
-	list, next, err := a.catalog.Versions(r.Context(), r.Scope(), product, depot.VersionQuery{
+	list, next, err := a.catalog.Versions(r.Context(), r.Scope(), product, catalog.VersionQuery{
 		Prefix: q.Get("prefix"), Class: q.Get("class"), Sort: sort, After: after, Limit: limit,
 	})
 	if err != nil {

@@ -14,12 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/internal/web/webtest"
 	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/layout"

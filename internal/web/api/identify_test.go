@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/dump"
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
@@ -24,6 +22,7 @@ import (
 	"github.com/symdepot/symdepot/internal/sparse"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/want"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/internal/web/webtest"
 	"github.com/symdepot/symdepot/internal/wire"
 )

@@ -8,10 +8,9 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/web"
-
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -42,7 +41,7 @@ func wholeForm(r *web.Request) (string, error) {
 
 // missesAPI answers requests for the files that clients did not get.
 type missesAPI struct {
-	missing *depot.Missing
+	missing *catalog.Missing
 	log     *slog.Logger
 }
 
@@ -64,7 +63,7 @@ func (a missesAPI) listMisses(w http.ResponseWriter, r *web.Request, _ []string)
 	if err != nil {
 		return err
 	}
-	f := depot.WantedFilter{Name: symfile.Fold(q.Get("name")), Client: q.Get("client"), Latest: sort == "last"}
+	f := catalog.WantedFilter{Name: symfile.Fold(q.Get("name")), Client: q.Get("client"), Latest: sort == "last"}
 	if f.Since, err = web.TimeOf(q, "since"); err != nil {
 		return err
 	}
@@ -107,12 +106,12 @@ func wholeHead(w http.ResponseWriter, r *web.Request, form, name string) (done b
 }
 
 // writeMisses writes a whole list.
-func (a missesAPI) writeMisses(w http.ResponseWriter, r *web.Request, form string, f depot.WantedFilter) error {
+func (a missesAPI) writeMisses(w http.ResponseWriter, r *web.Request, form string, f catalog.WantedFilter) error {
 	if wholeHead(w, r, form, "missing") {
 		return nil
 	}
 	out := json.NewEncoder(w)
-	row, end := func(m depot.Wanted) error { return out.Encode(m) }, func() error {
+	row, end := func(m catalog.Wanted) error { return out.Encode(m) }, func() error {
 		_, err := io.WriteString(w, "{\"end\":true}\n")
 		return err
 	}
@@ -124,7 +123,7 @@ func (a missesAPI) writeMisses(w http.ResponseWriter, r *web.Request, form strin
 		row, end = m.Write, m.Flush
 	}
 	n := 0
-	err := a.missing.List(r.Context(), f, func(m depot.Wanted) error {
+	err := a.missing.List(r.Context(), f, func(m catalog.Wanted) error {
 		if n%streamed == 0 {
 			r.Allow(web.AnswerTime)
 		}

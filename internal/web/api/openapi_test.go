@@ -15,22 +15,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot/coldstore"
-	"github.com/symdepot/symdepot/internal/depot/lifecycle"
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/sparse"
 	"github.com/symdepot/symdepot/internal/srclink"
 	"github.com/symdepot/symdepot/internal/want"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/internal/web/apitest"
 	"github.com/symdepot/symdepot/internal/wire"
 )
@@ -246,7 +246,7 @@ var answers = map[string]reflect.Type{
 	"Entry": reflect.TypeFor[report.Entry](), "EntryObject": reflect.TypeFor[report.EntryObject](), "Holder": reflect.TypeFor[report.Holder](),
 	"Download": reflect.TypeFor[report.Download](), "Partner": reflect.TypeFor[report.Partner](), "Form": reflect.TypeFor[report.EntryForm](),
 	"Product": reflect.TypeFor[report.Product](), "Version": reflect.TypeFor[report.Version](), "Difference": reflect.TypeFor[report.Difference](),
-	"File": reflect.TypeFor[report.File](), "Wanted": reflect.TypeFor[depot.Wanted](),
+	"File": reflect.TypeFor[report.File](), "Wanted": reflect.TypeFor[catalog.Wanted](),
 	"Transaction": reflect.TypeFor[report.Transaction](), "Origin": reflect.TypeFor[depot.Origin](), "TransactionState": reflect.TypeFor[report.State](),
 	"Hold": reflect.TypeFor[report.Held](), "Promotion": reflect.TypeFor[report.Promoted](), "Removal": reflect.TypeFor[report.Removal](),
 	"Changed": reflect.TypeFor[report.Changed](), "Purged": reflect.TypeFor[report.Purged](),

@@ -17,14 +17,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 

@@ -14,14 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot/answer"
-	"github.com/symdepot/symdepot/internal/depot/lifecycle"
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/retention"
 	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/web/webtest"
 )
 

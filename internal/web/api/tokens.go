@@ -6,9 +6,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/internal/wire"
 )
 

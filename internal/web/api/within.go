@@ -7,9 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 )
 

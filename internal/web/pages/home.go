@@ -6,18 +6,18 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
 // homePages are the root page, and those that are not about the depot.
 type homePages struct {
 	*printer
 	depot   web.Depot
-	catalog *depot.Catalog
+	catalog *catalog.Catalog
 	remote  *depot.Remote
 	log     *slog.Logger
 }
@@ -112,7 +112,7 @@ func (p homePages) root(w *reply, r *web.Request, h Home) error {
 
 // downloads searches for a client whose address contains a token.
 func (p homePages) downloads(r *web.Request, h Home, v *homeView) error {
-	found, err := p.catalog.Objects(r.Context(), r.Scope(), depot.ObjectQuery{Text: web.Clip(v.Query), Sort: depot.SortName, Limit: homeFound})
+	found, err := p.catalog.Objects(r.Context(), r.Scope(), catalog.ObjectQuery{Text: web.Clip(v.Query), Sort: catalog.SortName, Limit: homeFound})
 	if err != nil {
 		return badQuery(err)
 	}

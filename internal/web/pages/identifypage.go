@@ -11,12 +11,11 @@ import (
 	"path"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/sparse"
 	"github.com/symdepot/symdepot/internal/term"
 	"github.com/symdepot/symdepot/internal/want"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
 // identifyPages are the pages about files that people have.

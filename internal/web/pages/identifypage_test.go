@@ -14,12 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/sparse"
 	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/internal/want"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/internal/web/webtest"
 )
 

@@ -5,9 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
 // link builds the address of a page. Names that people gave stand in the query, never in

@@ -6,12 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot/why"
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
+	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -19,7 +18,7 @@ import (
 // objectPages are the pages about a content.
 type objectPages struct {
 	*printer
-	catalog *depot.Catalog
+	catalog *catalog.Catalog
 	lists   *web.SourceLists
 	tracing web.Tracing
 	makes   bool // Breakpad files are made on request
@@ -38,7 +37,7 @@ type objectView struct {
 	SHA256  string
 	Size    int64
 	Objects []objectSection
-	Forms   []depot.EntryForm
+	Forms   []catalog.EntryForm
 	Cold    *report.ColdFile
 	Base    string // the address of the page of its base, or ""
 	Now     time.Time
@@ -57,7 +56,7 @@ type objectSection struct {
 	Has              []web.NamedValue
 	Holders          []holderRow
 	More             bool // there are other holders
-	Downloads        []depot.Download
+	Downloads        []catalog.Download
 	Partners         []partnerRow
 	Siblings         table
 	AllSiblings      string
@@ -71,7 +70,7 @@ type askedPath struct {
 }
 
 type holderRow struct {
-	depot.Holder
+	catalog.Holder
 	Link string
 }
 
@@ -107,7 +106,7 @@ func (p objectPages) showObject(w *reply, r *web.Request, args []string) error {
 	}
 	f := p.frame(r, "", nil)
 	v := objectView{SHA256: ref.String(), Size: e.Size, Cold: report.NewColdFile(e.Cold), Now: p.now()}
-	v.Forms = slices.DeleteFunc(e.Forms, func(form depot.EntryForm) bool { return form.Name == "cold" }) // the page says it by itself
+	v.Forms = slices.DeleteFunc(e.Forms, func(form catalog.EntryForm) bool { return form.Name == "cold" }) // the page says it by itself
 	if v.Cold != nil && v.Cold.Base != "" {
 		if _, err := p.catalog.Entry(r.Context(), r.Scope(), e.Cold.Base.Ref); err == nil {
 			v.Base = f.To("object", e.Cold.Base.Ref.String())
@@ -130,7 +129,7 @@ func (p objectPages) showObject(w *reply, r *web.Request, args []string) error {
 	return p.print(w, r, http.StatusOK, "object", f)
 }
 
-func (p objectPages) objectSection(f *frame, r *web.Request, o *depot.EntryObject) (objectSection, error) {
+func (p objectPages) objectSection(f *frame, r *web.Request, o *catalog.EntryObject) (objectSection, error) {
 	s := objectSection{
 		Name: o.Object.Name, Kind: o.Object.Kind.String(), Arch: o.Arch, Size: o.Size, IDs: web.Spellings(o.Object),
 		Path: o.Path, Archive: o.Archive, Downloads: o.Downloads, More: o.MoreHolders,
@@ -167,13 +166,13 @@ func (p objectPages) objectSection(f *frame, r *web.Request, o *depot.EntryObjec
 	}
 	s.Siblings = f.objects("Other files named "+o.Object.Name, "", o.Siblings)
 	if o.MoreSiblings {
-		s.AllSiblings = f.Ask("search", "q", o.Object.Name, "sort", string(depot.SortAdded))
+		s.AllSiblings = f.Ask("search", "q", o.Object.Name, "sort", string(catalog.SortAdded))
 	}
 	return s, nil
 }
 
 // verdict says in a few words what symbolication gets from an object.
-func verdict(o *depot.EntryObject) string {
+func verdict(o *catalog.EntryObject) string {
 	has := func(w string) bool { return slices.Contains(o.Features, w) }
 	switch {
 	case o.Object.NoDBI:
@@ -193,7 +192,7 @@ const maxPaths = 24
 
 // askedUnder lists the addresses under which clients ask for an object, with what this
 // client gets there.
-func (p objectPages) askedUnder(f *frame, r *web.Request, o *depot.EntryObject) ([]askedPath, error) {
+func (p objectPages) askedUnder(f *frame, r *web.Request, o *catalog.EntryObject) ([]askedPath, error) {
 	var list []askedPath
 	add := func(obj symfile.Object) error {
 		for _, l := range layout.All() {
@@ -260,7 +259,7 @@ func (p objectPages) answerTo(f *frame, r *web.Request, path string, ref blob.Re
 }
 
 // makesSym reports whether a Breakpad file can be made of an object.
-func makesSym(o *depot.EntryObject) bool {
+func makesSym(o *catalog.EntryObject) bool {
 	switch o.Object.Kind {
 	case symfile.PDB, symfile.PE, symfile.ELF, symfile.MachO:
 		return !o.Object.DebugID.IsZero() && !o.Object.NoDBI && slices.Contains(o.Features, "debug")

@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/retention"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 )
 

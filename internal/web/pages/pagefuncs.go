@@ -7,10 +7,9 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
 // pageFuncs are the functions of the templates.

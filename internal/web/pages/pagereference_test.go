@@ -6,9 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
 // TestPageDocs: docs/reference/http.md has the addresses of the pages.

@@ -5,17 +5,17 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/symdepot/symdepot/internal/depot/lifecycle"
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/intake"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
 // productPages are the pages about products and their versions.
 type productPages struct {
 	*printer
-	catalog   *depot.Catalog
+	catalog   *catalog.Catalog
 	depot     web.Depot
 	retention web.Retention
 	plots     usagePlots
@@ -52,7 +52,7 @@ type productsView struct {
 }
 
 type productRow struct {
-	depot.ProductFacts
+	catalog.ProductFacts
 	Link string
 }
 
@@ -96,7 +96,7 @@ type productView struct {
 }
 
 type versionRow struct {
-	depot.VersionFacts
+	catalog.VersionFacts
 	Link, TxLink string
 }
 
@@ -118,7 +118,7 @@ func (p productPages) product(w *reply, r *web.Request, _ []string) error {
 		return err
 	}
 	q := r.URL.Query()
-	vq := depot.VersionQuery{Prefix: q.Get("prefix"), Class: q.Get("class")}
+	vq := catalog.VersionQuery{Prefix: q.Get("prefix"), Class: q.Get("class")}
 	if vq.Sort, err = sorted(r, "newest", "version", "bytes"); err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ type versionView struct {
 }
 
 type differenceRow struct {
-	depot.Difference
+	catalog.Difference
 	What string
 }
 
@@ -251,7 +251,7 @@ func (p productPages) version(w *reply, r *web.Request, _ []string) error {
 
 // versionOthers lists the newest other versions of the product.
 func (p productPages) versionOthers(r *web.Request, v *versionView) error {
-	list, _, err := p.catalog.Versions(r.Context(), r.Scope(), v.Product, depot.VersionQuery{Sort: "newest", Limit: shownVersions})
+	list, _, err := p.catalog.Versions(r.Context(), r.Scope(), v.Product, catalog.VersionQuery{Sort: "newest", Limit: shownVersions})
 	for _, x := range list {
 		if x.Version != v.Version {
 			v.Others = append(v.Others, x.Version)
@@ -262,7 +262,7 @@ func (p productPages) versionOthers(r *web.Request, v *versionView) error {
 
 // versionFiles lists the files of a version, and its programs without a PDB.
 func (p productPages) versionFiles(r *web.Request, f *frame, v *versionView) error {
-	q, err := fileQuery(r, "versionfiles", depot.SortName)
+	q, err := fileQuery(r, "versionfiles", catalog.SortName)
 	if err != nil {
 		return err
 	}
@@ -295,7 +295,7 @@ func (p productPages) compare(r *web.Request, f *frame, v *versionView) error {
 	}
 	defer done()
 	list, next, err := p.catalog.Compare(r.Context(), r.Scope(), v.Product, v.Version, v.With, after, limit)
-	if errors.Is(err, depot.ErrTooDifferent) {
+	if errors.Is(err, catalog.ErrTooDifferent) {
 		v.TooMany = err.Error()
 		return nil
 	}

@@ -9,12 +9,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/web"
-
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
 // publishPages are the pages by which people add files.
@@ -22,7 +21,7 @@ type publishPages struct {
 	*printer
 	stages    web.Stages
 	forms     *intake.Handler // nil: there is no page for it
-	catalog   *depot.Catalog
+	catalog   *catalog.Catalog
 	retention web.Retention
 }
 

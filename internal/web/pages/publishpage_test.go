@@ -18,14 +18,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot/answer"
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/intake"
 	"github.com/symdepot/symdepot/internal/stage"
 	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/internal/web/webtest"
 )
 
@@ -145,7 +145,7 @@ func (s *publishing) held() (list []string) {
 		s.t.Fatal(err)
 	}
 	for _, tx := range txs {
-		page, err := s.Catalog.Files(s.t.Context(), answer.Scope{}, tx.Number, depot.FileQuery{Limit: 100})
+		page, err := s.Catalog.Files(s.t.Context(), answer.Scope{}, tx.Number, catalog.FileQuery{Limit: 100})
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
 // retentionPages are the pages about what is kept.

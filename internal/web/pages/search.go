@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -22,7 +22,7 @@ import (
 // catalogPages are the pages that search the depot.
 type catalogPages struct {
 	*printer
-	catalog *depot.Catalog
+	catalog *catalog.Catalog
 	inPlace *depot.Watched
 }
 
@@ -173,12 +173,12 @@ var kindWords = func() (words []string) {
 }()
 
 // objectQuery reads the parameters of a search.
-func objectQuery(q url.Values) (depot.ObjectQuery, error) {
-	o := depot.ObjectQuery{
+func objectQuery(q url.Values) (catalog.ObjectQuery, error) {
+	o := catalog.ObjectQuery{
 		Text: strings.TrimSpace(q.Get("q")), Arch: q.Get("arch"), Feature: q.Get("has"), Origin: q.Get("origin"),
-		Sort: depot.ObjectSort(q.Get("sort")),
+		Sort: catalog.ObjectSort(q.Get("sort")),
 	}
-	bad := func(name, why string) (depot.ObjectQuery, error) {
+	bad := func(name, why string) (catalog.ObjectQuery, error) {
 		return o, web.BadParameter(name, why)
 	}
 	if len(o.Text) > maxSearch {
@@ -196,15 +196,15 @@ func objectQuery(q url.Values) (depot.ObjectQuery, error) {
 	}
 	switch o.Sort {
 	case "":
-		o.Sort = depot.SortName
-	case depot.SortName, depot.SortAdded, depot.SortSize:
+		o.Sort = catalog.SortName
+	case catalog.SortName, catalog.SortAdded, catalog.SortSize:
 	default:
 		return bad("sort", "name, added or size is expected")
 	}
 	switch o.Origin {
-	case "", depot.OriginAdded, depot.OriginFetched:
+	case "", catalog.OriginAdded, catalog.OriginFetched:
 	default:
-		return bad("origin", depot.OriginAdded+" or "+depot.OriginFetched+" is expected")
+		return bad("origin", catalog.OriginAdded+" or "+catalog.OriginFetched+" is expected")
 	}
 	if t := q.Get("since"); t != "" {
 		var err error
@@ -233,9 +233,9 @@ type searchView struct {
 }
 
 // readAs says in words how the text of a search was understood.
-var readAs = map[depot.ReadAs]string{
-	depot.ReadAll: "all files", depot.ReadName: "a name", depot.ReadPattern: "a name with wildcards",
-	depot.ReadID: "an id", depot.ReadPath: "a path", depot.ReadContent: "a SHA-256",
+var readAs = map[catalog.ReadAs]string{
+	catalog.ReadAll: "all files", catalog.ReadName: "a name", catalog.ReadPattern: "a name with wildcards",
+	catalog.ReadID: "an id", catalog.ReadPath: "a path", catalog.ReadContent: "a SHA-256",
 }
 
 // search answers GET search.
@@ -264,7 +264,7 @@ func (p catalogPages) search(w *reply, r *web.Request, _ []string) error {
 			choices("Kind", "kind", q.Get("kind"), kindWords...),
 			choices("Architecture", "arch", query.Arch, architectures...),
 			choices("Has", "has", query.Feature, featureWords...),
-			choices("Origin", "origin", query.Origin, depot.OriginAdded, depot.OriginFetched),
+			choices("Origin", "origin", query.Origin, catalog.OriginAdded, catalog.OriginFetched),
 		},
 	}
 	if query.After == "" {
@@ -289,7 +289,7 @@ func (p catalogPages) search(w *reply, r *web.Request, _ []string) error {
 
 // badQuery returns the problem that an error of a query is.
 func badQuery(err error) error {
-	if errors.Is(err, fs.ErrInvalid) || errors.Is(err, depot.ErrShortPattern) {
+	if errors.Is(err, fs.ErrInvalid) || errors.Is(err, catalog.ErrShortPattern) {
 		return &web.Problem{Word: "query", Detail: strings.TrimSuffix(err.Error(), ": "+fs.ErrInvalid.Error())}
 	}
 	return err
@@ -297,17 +297,17 @@ func badQuery(err error) error {
 
 // soleObject is the address of the content that a search for an id, a path or a SHA-256
 // means: the only one whose own id or name was searched for, or "".
-func soleObject(f *frame, text string, found depot.ObjectPage) string {
+func soleObject(f *frame, text string, found catalog.ObjectPage) string {
 	if found.Next != "" {
 		return ""
 	}
 	is := func(depot.Found) bool { return true }
 	switch found.ReadAs {
-	case depot.ReadContent:
-	case depot.ReadPath:
+	case catalog.ReadContent:
+	case catalog.ReadPath:
 		name := symfile.Fold(path.Base(text))
 		is = func(o depot.Found) bool { return symfile.Fold(o.Object.Name) == name }
-	case depot.ReadID:
+	case catalog.ReadID:
 		// A program has the id of its PDB too, but only the PDB is known by it.
 		id := bareID(strings.TrimPrefix(strings.ToLower(path.Base(text)), "0x"))
 		is = func(o depot.Found) bool { return strings.HasPrefix(bareID(report.ObjectID(o.Object)), id) }
@@ -363,8 +363,8 @@ func (p catalogPages) near(r *web.Request, text string) ([]depot.Found, error) {
 	} else {
 		name += "*"
 	}
-	found, err := p.catalog.Objects(r.Context(), r.Scope(), depot.ObjectQuery{Text: name, Sort: depot.SortAdded, Limit: 10})
-	if errors.Is(err, fs.ErrInvalid) || errors.Is(err, depot.ErrShortPattern) {
+	found, err := p.catalog.Objects(r.Context(), r.Scope(), catalog.ObjectQuery{Text: name, Sort: catalog.SortAdded, Limit: 10})
+	if errors.Is(err, fs.ErrInvalid) || errors.Is(err, catalog.ErrShortPattern) {
 		return nil, nil
 	}
 	return found.Objects, err

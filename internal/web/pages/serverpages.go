@@ -6,18 +6,18 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/jobs"
 	"github.com/symdepot/symdepot/internal/want"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // serverPages are the pages about what the server does.
 type serverPages struct {
 	*printer
-	missing      *depot.Missing
+	missing      *catalog.Missing
 	finder       depot.Finder
 	queued       *jobs.Queue
 	jobs         *web.JobActs
@@ -67,7 +67,7 @@ func (p serverPages) misses(w *reply, r *web.Request, _ []string) error {
 	q := r.URL.Query()
 	v := missesView{Name: q.Get("name"), Client: q.Get("client"), Days: q.Get("days"), Others: q.Get("others") == "hide"}
 	v.Periods = filter{"Last asked", "days", v.Days, missPeriods}
-	f := depot.WantedFilter{Client: v.Client, Name: symfile.Fold(v.Name)}
+	f := catalog.WantedFilter{Client: v.Client, Name: symfile.Fold(v.Name)}
 	sort, err := sorted(r, "count", "last")
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (p serverPages) misses(w *reply, r *web.Request, _ []string) error {
 
 // missRow judges a file that was requested and not found. others: no transaction has
 // files of this name.
-func (p serverPages) missRow(r *web.Request, f *frame, m depot.Wanted) (row missRow, others bool, err error) {
+func (p serverPages) missRow(r *web.Request, f *frame, m catalog.Wanted) (row missRow, others bool, err error) {
 	row = missRow{
 		Name: m.Name, ID: m.ID, Kind: m.Kind, Clients: m.Client, Count: m.Count, First: m.First, Last: m.Last,
 		Why: f.Ask("trace", "name", m.Name, "id", m.ID), Verdict: "no id", Class: "dim",

@@ -7,9 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/auth"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
 // loginPages are the pages for signing in and out. Checks of credentials take long and have

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/web/webtest"
 )
 

@@ -4,12 +4,11 @@ import (
 	"io/fs"
 	"net/http"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/srclink"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -17,7 +16,7 @@ import (
 // sourcePages are the pages about the source files that a content names.
 type sourcePages struct {
 	*printer
-	catalog *depot.Catalog
+	catalog *catalog.Catalog
 	lists   *web.SourceLists
 }
 
@@ -91,7 +90,7 @@ func (p sourcePages) showSources(w *reply, r *web.Request, args []string) error 
 }
 
 // namesSources reports whether an object may name source files.
-func namesSources(o *depot.EntryObject) bool {
+func namesSources(o *catalog.EntryObject) bool {
 	for _, w := range o.Features {
 		if w == "debug" || w == "private" || w == "sources" || w == "unknown" {
 			return o.Object.Kind != symfile.Breakpad && o.Object.Kind != symfile.SourceBundle

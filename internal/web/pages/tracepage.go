@@ -8,11 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/userquery"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
 // tracePages explain why a request finds a file or does not.

@@ -13,15 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/depot/why"
-	"github.com/symdepot/symdepot/internal/web"
-
-	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/auth"
 	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )

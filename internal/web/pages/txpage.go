@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot/lifecycle"
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/catalog"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/report"
+	"github.com/symdepot/symdepot/internal/web"
 	"github.com/symdepot/symdepot/internal/wire"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -25,7 +25,7 @@ type txPages struct {
 	acts      *web.Transactions
 	depot     web.Depot
 	retention web.Retention
-	catalog   *depot.Catalog
+	catalog   *catalog.Catalog
 	computing *web.Gate
 	now       func() time.Time
 }
@@ -137,9 +137,9 @@ func (f *frame) fileRow(x depot.TxFile) fileRow {
 }
 
 // fileQuery reads the parameters of a list of files.
-func fileQuery(r *web.Request, list string, sort depot.ObjectSort) (q depot.FileQuery, err error) {
+func fileQuery(r *web.Request, list string, sort catalog.ObjectSort) (q catalog.FileQuery, err error) {
 	v := r.URL.Query()
-	q = depot.FileQuery{Name: symfile.Fold(v.Get("name")), Sort: depot.ObjectSort(v.Get("sort"))}
+	q = catalog.FileQuery{Name: symfile.Fold(v.Get("name")), Sort: catalog.ObjectSort(v.Get("sort"))}
 	if q.Sort == "" {
 		q.Sort = sort
 	}
@@ -156,7 +156,7 @@ func fileQuery(r *web.Request, list string, sort depot.ObjectSort) (q depot.File
 }
 
 // files makes the table of a page of files.
-func (f *frame) files(caption, list string, q depot.FileQuery, page depot.FilePage) fileTable {
+func (f *frame) files(caption, list string, q catalog.FileQuery, page catalog.FilePage) fileTable {
 	t := fileTable{Caption: plainName(caption), Name: f.query.Get("name"), Kind: f.query.Get("kind"), Pages: f.pager(list, page.Next)}
 	t.Kinds = choices("Kind", "kind", t.Kind, kindWords...)
 	t.Head = f.columns(string(q.Sort), "size", "Name|name", "Kind", "Arch", "Id", "Has", "Size|size|num", "Path")

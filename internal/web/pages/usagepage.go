@@ -6,12 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/depot/lifecycle"
-	"github.com/symdepot/symdepot/internal/web"
-
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/report"
 	"github.com/symdepot/symdepot/internal/term"
+	"github.com/symdepot/symdepot/internal/web"
 )
 
 // usagePages are the pages about disk space.

@@ -1,4 +1,4 @@
-package depot
+package backup
 
 import (
 	"context"

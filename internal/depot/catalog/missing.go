@@ -1,4 +1,4 @@
-package depot
+package catalog
 
 import (
 	"context"
@@ -20,7 +20,7 @@ const missingKeys = 16384
 // many goroutines.
 type Missing struct {
 	db    *index.DB
-	pages *pageSeal
+	pages *Pages
 	now   func() time.Time
 
 	mu     sync.Mutex
@@ -42,7 +42,12 @@ type (
 	WantedFilter = index.WantedFilter
 )
 
-// Count counts a request that found no file. It is cheap: Work and Close store
+// NewMissing returns the counts of a depot.
+func NewMissing(db *index.DB, pages *Pages, now func() time.Time) *Missing {
+	return &Missing{db: db, pages: pages, now: now}
+}
+
+// Count counts a request that found no file. It is cheap: Store stores
 // the counts.
 func (m *Missing) Count(req *layout.Request, client string) {
 	if len(req.Lookups) == 0 || m.full.Load() {
@@ -68,8 +73,8 @@ func (m *Missing) Count(req *layout.Request, client string) {
 	c.last = now
 }
 
-// store stores the counts in the index.
-func (m *Missing) store(ctx context.Context) error {
+// Store stores the counts in the index.
+func (m *Missing) Store(ctx context.Context) error {
 	m.mu.Lock()
 	counts := m.counts
 	m.counts = nil

@@ -1,58 +1,49 @@
-package depot
+// Package migrate copies everything of a depot to a new one at another place.
+package migrate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
-// ErrMoved means that the depot was migrated: it is used at its new place.
-var ErrMoved = errors.New("the depot was moved")
-
-func movedError(to string) error {
-	return fmt.Errorf("%w to %s; open that one, or make this one usable again with `symdepot depot unmove` while nothing uses the other", ErrMoved, to)
-}
-
-// movedFormat is the format of the stamp of a moved depot. Programs that do not
-// know Migrate refuse it.
-const movedFormat = 2
-
-// Migrated counts what Migrate copied.
-type Migrated struct {
+// Result counts what Run copied.
+type Result struct {
 	Contents int64 // all contents of the depot
 	Bytes    int64
 	Copied   int64 // contents that the target did not have yet
 }
 
-// migrateLease is how long an interrupted Migrate may pause without losing its
-// uploads.
-const migrateLease = 7 * 24 * time.Hour
+// batchSize limits the contents that are stored together: what a killed Run has to copy again.
+const batchSize = 500
 
-// Migrate copies everything of a depot to a new one: contents, transactions with
+// lease is how long an interrupted Run may pause without losing its
+// uploads.
+const lease = 7 * 24 * time.Hour
+
+// Run copies everything of a depot to a new one: contents, transactions with
 // their numbers, tokens, jobs. Readers and writers go on while the contents are
 // copied; writers wait while the rows are. Then the depot can only be read; it is
-// never deleted. An interrupted Migrate goes on where it stopped.
+// never deleted. An interrupted Run goes on where it stopped.
 //
 // progress, if not nil, is called with the bytes that the target has and the
 // bytes of all contents.
-func (d *Depot) Migrate(ctx context.Context, to *Depot, progress func(done, all int64)) (m Migrated, err error) {
+func Run(ctx context.Context, from, to *home.Home, progress func(done, all int64)) (m Result, err error) {
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	g := migration{from: d, to: to}
-	stats, err := d.db.Stats(ctx)
+	g := migration{from, to}
+	stats, err := from.DB.Stats(ctx)
 	if err != nil {
 		return m, err
 	}
-	if there, err := to.db.Stats(ctx); err != nil {
+	if there, err := to.DB.Stats(ctx); err != nil {
 		return m, err
 	} else if there.Contents > 0 || there.Transactions > 0 {
 		if ended, err := g.resume(ctx); err != nil || ended {
@@ -61,61 +52,61 @@ func (d *Depot) Migrate(ctx context.Context, to *Depot, progress func(done, all 
 		}
 	}
 	contents := func() error {
-		m = Migrated{Copied: m.Copied}
+		m = Result{Copied: m.Copied}
 		return g.contents(ctx, &m, func() { progress(m.Bytes, max(stats.Bytes, m.Bytes)) })
 	}
 	if err := contents(); err != nil {
 		return m, err
 	}
 	// Contents that were added meanwhile follow under the write lock.
-	if err := d.db.Copy(ctx, to.db, contents); err != nil {
+	if err := from.DB.Copy(ctx, to.DB, contents); err != nil {
 		return m, err
 	}
 	return m, g.finish(ctx)
 }
 
 // migration copies one depot to another.
-type migration struct{ from, to *Depot }
+type migration struct{ from, to *home.Home }
 
 // finish checks the copied index and records in the folder of the depot where it is now.
 func (g migration) finish(ctx context.Context) error {
-	problems, err := g.to.db.Check(ctx)
+	problems, err := g.to.DB.Check(ctx)
 	if err == nil && len(problems) > 0 {
-		err = fmt.Errorf("depot %s: the copied index has faults: %s", g.to.name, problems[0])
+		err = fmt.Errorf("depot %s: the copied index has faults: %s", g.to.Name, problems[0])
 	}
 	if err != nil {
-		return errors.Join(err, g.from.db.Reopen(ctx))
+		return errors.Join(err, g.from.DB.Reopen(ctx))
 	}
 	return g.record()
 }
 
-// resume continues a Migrate that was interrupted after it had copied the rows. If
+// resume continues a Run that was interrupted after it had copied the rows. If
 // the depot refuses additions already, only the end is missing; ended is true then.
 // Otherwise the rows are copied again, because there may be more now.
 func (g migration) resume(ctx context.Context) (ended bool, err error) {
-	id, err := g.from.db.Places.Depot(ctx)
+	id, err := g.from.DB.Places.Depot(ctx)
 	if err != nil {
 		return false, err
 	}
-	ours, err := g.to.db.Copies.CopyOf(ctx, id)
+	ours, err := g.to.DB.Copies.CopyOf(ctx, id)
 	if err != nil {
 		return false, err
 	}
 	if !ours {
-		return false, fmt.Errorf("depot %s: %w; name a new one", g.to.name, index.ErrNotEmpty)
+		return false, fmt.Errorf("depot %s: %w; name a new one", g.to.Name, index.ErrNotEmpty)
 	}
-	closed, err := g.from.db.Closed(ctx)
+	closed, err := g.from.DB.Closed(ctx)
 	if err != nil {
 		return false, err
 	}
 	if closed {
 		return true, g.finish(ctx)
 	}
-	return false, g.to.db.Copies.Undo(ctx, migrateLease)
+	return false, g.to.DB.Copies.Undo(ctx, lease)
 }
 
 // contents copies all contents, and counts them in m.
-func (g migration) contents(ctx context.Context, m *Migrated, step func()) error {
+func (g migration) contents(ctx context.Context, m *Result, step func()) error {
 	var batch []index.Content
 	flush := func() error {
 		if len(batch) == 0 {
@@ -124,7 +115,7 @@ func (g migration) contents(ctx context.Context, m *Migrated, step func()) error
 		defer func() { batch = batch[:0] }()
 		return g.batch(ctx, batch)
 	}
-	for c, err := range g.from.db.Contents(ctx) {
+	for c, err := range g.from.DB.Contents(ctx) {
 		if err != nil {
 			return err
 		}
@@ -136,7 +127,7 @@ func (g migration) contents(ctx context.Context, m *Migrated, step func()) error
 		}
 		if !there {
 			m.Copied++
-			if batch = append(batch, c); len(batch) == copyBatch {
+			if batch = append(batch, c); len(batch) == batchSize {
 				if err := flush(); err != nil {
 					return err
 				}
@@ -152,18 +143,18 @@ func (g migration) contents(ctx context.Context, m *Migrated, step func()) error
 
 // keep extends the lease of the copied contents if they are in a bucket.
 func (g migration) keep(ctx context.Context) error {
-	if !g.to.placed {
+	if !g.to.Placed {
 		return nil
 	}
-	return g.to.db.Places.Extend(ctx, migrateLease)
+	return g.to.DB.Places.Extend(ctx, lease)
 }
 
 // stored reports whether the store of the target has a content, although its index may not.
 func (g migration) stored(ctx context.Context, c index.Content) (bool, error) {
-	if g.to.placed {
-		return g.to.db.Places.Finished(ctx, c)
+	if g.to.Placed {
+		return g.to.DB.Places.Finished(ctx, c)
 	}
-	info, err := g.to.blobs.Stat(ctx, c.Ref)
+	info, err := g.to.Blobs.Stat(ctx, c.Ref)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -172,13 +163,13 @@ func (g migration) stored(ctx context.Context, c index.Content) (bool, error) {
 
 // batch copies some contents.
 func (g migration) batch(ctx context.Context, list []index.Content) error {
-	b, err := g.to.blobs.Begin(ctx)
+	b, err := g.to.Blobs.Begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer b.Abort()
 	for _, c := range list {
-		f, err := g.from.blobs.Open(ctx, c.Ref)
+		f, err := g.from.Blobs.Open(ctx, c.Ref)
 		if err != nil {
 			return fmt.Errorf("a content cannot be copied; symdepot verify --repair names the files that are lost: %w", err)
 		}
@@ -199,18 +190,18 @@ func (g migration) batch(ctx context.Context, list []index.Content) error {
 
 // record records in the folder of the depot where it is now. A database records it by itself.
 func (g migration) record() error {
-	if index.IsURL(g.from.name) {
+	if index.IsURL(g.from.Name) {
 		return nil
 	}
-	return changeStamp(g.from.name, func(s *stamp) { s.Format, s.Moved = movedFormat, g.to.name })
+	return home.ChangeStamp(g.from.Name, func(s *home.Stamp) { s.Format, s.Moved = home.MovedFormat, g.to.Name })
 }
 
 // Unmove makes a migrated depot usable again. The caller makes sure that the target
 // of the migration is no longer used: this depot lacks what was added there.
-func Unmove(ctx context.Context, where string, opt Options) error {
+func Unmove(ctx context.Context, where string, opt home.Options) error {
 	at := where
 	if !index.IsURL(where) {
-		if err := changeStamp(where, func(s *stamp) { s.Format, s.Moved = Format, "" }); err != nil {
+		if err := home.ChangeStamp(where, func(s *home.Stamp) { s.Format, s.Moved = home.Format, "" }); err != nil {
 			return err
 		}
 		at = filepath.Join(where, "index.db")
@@ -220,32 +211,4 @@ func Unmove(ctx context.Context, where string, opt Options) error {
 		return err
 	}
 	return errors.Join(db.Reopen(ctx), db.Close())
-}
-
-// changeStamp rewrites depot.json.
-func changeStamp(dir string, change func(s *stamp)) error {
-	path := filepath.Join(dir, "depot.json")
-	b, err := durable.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("depot %s: %w", dir, ErrNoDepot)
-	}
-	if err != nil {
-		return err
-	}
-	var s stamp
-	if err := json.Unmarshal(b, &s); err != nil {
-		return fmt.Errorf("depot %s: depot.json: %w", dir, err)
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	change(&s)
-	if b, err = json.Marshal(s); err != nil {
-		return err
-	}
-	if err := durable.WriteFile(path, append(b, '\n'), info.Mode().Perm()); err != nil {
-		return err
-	}
-	return sharingOf(dir, "").file(path)
 }

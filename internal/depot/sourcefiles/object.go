@@ -1,4 +1,4 @@
-package depot
+package sourcefiles
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 // its own texts and its source bundles, is kept for the others until close. One goroutine
 // uses it.
 type sourceObject struct {
-	files   *SourceFiles
+	files   *Files
 	scope   answer.Scope
 	hit     index.Hit
 	own     map[string]func() (io.ReadCloser, error) // embedded texts by name; nil: not read
@@ -34,7 +34,7 @@ type sourceBundle struct {
 }
 
 // object returns an object for the caller to close.
-func (s *SourceFiles) object(scope answer.Scope, h index.Hit) *sourceObject {
+func (s *Files) object(scope answer.Scope, h index.Hit) *sourceObject {
 	return &sourceObject{files: s, scope: scope, hit: h}
 }
 
@@ -91,7 +91,7 @@ func (o *sourceObject) readOwn(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	b, err := o.files.d.contents.Open(ctx, index.Content{Ref: o.hit.Ref, Size: o.hit.Size})
+	b, err := o.files.contents.Open(ctx, index.Content{Ref: o.hit.Ref, Size: o.hit.Size})
 	if err != nil {
 		return err
 	}
@@ -159,11 +159,11 @@ func (o *sourceObject) readBundles(ctx context.Context) error {
 			continue
 		}
 		asked[a.ID] = true
-		hits, err := o.files.d.db.Lookup(ctx, o.scope.Index(), symfile.Lookup{ID: a.ID, Role: symfile.Sources})
+		hits, err := o.files.db.Lookup(ctx, o.scope.Index(), symfile.Lookup{ID: a.ID, Role: symfile.Sources})
 		if err != nil {
 			return err
 		}
-		for _, h := range o.files.d.intact(hits) {
+		for _, h := range o.files.intact(hits) {
 			if !seen[h.Ref] && len(found) < maxSourceBundles {
 				seen[h.Ref] = true
 				found = append(found, h)
@@ -188,7 +188,7 @@ func (o *sourceObject) readBundle(ctx context.Context, h index.Hit) error {
 		return err
 	}
 	defer release()
-	b, err := o.files.d.contents.Open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
+	b, err := o.files.contents.Open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
 	if err != nil {
 		return err
 	}

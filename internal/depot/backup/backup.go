@@ -1,4 +1,5 @@
-package depot
+// Package backup copies a depot on disk into a folder that is a depot itself, and restores it.
+package backup
 
 import (
 	"context"
@@ -12,16 +13,19 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
-// Errors of Backup and Restore.
+// Errors of Take and Restore.
 var (
 	// ErrOnDiskOnly means that the depot is not one of a folder alone, which other
 	// tools back up.
-	ErrOnDiskOnly = errors.New("backup and restore are for depots that keep everything in one folder; back up the database by its own tools and the bucket after it, as docs/scale-out.md describes under Backup and restore")
+	ErrOnDiskOnly = errors.New("backup and restore are for depots that keep everything in one folder; back up the database by its own " +
+		"tools and the bucket after it, as docs/scale-out.md describes under Backup and restore")
 	// ErrNotBackup means that a folder is not the backup that it should be.
 	ErrNotBackup = errors.New("not a usable backup")
 	// ErrInUse means that a process has the depot or the backup open.
@@ -65,7 +69,7 @@ func readRecord(dir string) (r backupRecord, err error) {
 	return r, nil
 }
 
-func (r backupRecord) write(dir string, s sharing) error {
+func (r backupRecord) write(dir string, s home.Sharing) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -74,12 +78,12 @@ func (r backupRecord) write(dir string, s sharing) error {
 	if err := durable.WriteFile(path, append(b, '\n'), 0o600); err != nil {
 		return err
 	}
-	return s.file(path)
+	return s.File(path)
 }
 
-// CopyOptions are the options of Backup and Restore.
-type CopyOptions struct {
-	// Verify makes Backup hash all contents of the backup and check all rows of
+// Options are those of Take and Restore.
+type Options struct {
+	// Verify makes Take hash all contents of the backup and check all rows of
 	// its index.
 	Verify bool
 	// Replace permits Restore to replace a depot that holds files.
@@ -92,13 +96,13 @@ type CopyOptions struct {
 	// bytes of all. nil is not called.
 	Progress func(done, all int64)
 
-	// afterSnapshot is called when the index has been copied and its contents have
+	// AfterSnapshot is called when the index has been copied and its contents have
 	// not; nil is not called. Tests use it.
-	afterSnapshot func()
+	AfterSnapshot func()
 }
 
-// BackedUp is the result of Backup and Restore.
-type BackedUp struct {
+// Result is what Take and Restore have done.
+type Result struct {
 	To           string    `json:"to"`
 	Taken        time.Time `json:"taken"` // when the copied state was the current one
 	Transactions int64     `json:"transactions"`
@@ -113,40 +117,49 @@ type BackedUp struct {
 	Faults       int64 `json:"faults,omitempty"` // contents that could not be copied
 }
 
-// Backup copies the depot into a folder, which is a depot itself. The depot is used
+// Source is the depot that is backed up.
+type Source struct {
+	Home     *home.Home
+	Store    *coldstore.Store // restores cold contents
+	Contents *content.Contents
+}
+
+// Take copies a depot into a folder, which is a depot itself. The depot is used
 // meanwhile. Contents that the folder has from an earlier backup are not copied
 // again. Until everything of the new backup is stored durably, the folder has the
 // earlier one; then the index is replaced in one transaction, and contents that the
 // new one does not need are removed.
 //
 // Damaged contents are reported and not copied.
-func (d *Depot) Backup(ctx context.Context, dir string, opt CopyOptions) (BackedUp, error) {
-	if index.IsURL(d.name) || d.placed {
-		return BackedUp{}, fmt.Errorf("depot %s: %w", d.name, ErrOnDiskOnly)
+func Take(ctx context.Context, from Source, dir string, opt Options) (Result, error) {
+	name := from.Home.Name
+	if index.IsURL(name) || from.Home.Placed {
+		return Result{}, fmt.Errorf("depot %s: %w", name, ErrOnDiskOnly)
 	}
-	b := &backup{depot: d, opt: opt, faults: map[blob.Ref]bool{}}
+	b := &backup{from: from, depot: from.Home, opt: opt, faults: map[blob.Ref]bool{}}
 	err := b.openFolder(ctx, dir)
 	if err == nil {
 		err = b.run(ctx)
 	}
 	if err = errors.Join(err, b.close()); err != nil {
-		return b.sum, fmt.Errorf("back up %s to %s: %w", d.name, b.dir, err)
+		return b.sum, fmt.Errorf("back up %s to %s: %w", name, b.dir, err)
 	}
 	return b.sum, nil
 }
 
-// backup is a running Backup.
+// backup is a running Take.
 type backup struct {
-	depot  *Depot
+	from   Source
+	depot  *home.Home
 	dir    string
-	opt    CopyOptions
-	shared sharing
+	opt    Options
+	shared home.Sharing
 	record backupRecord
 	target *index.Target
 	blobs  *blob.Disk
 	copy   *index.DB // the copied index, before it replaces that of the folder
 	faults map[blob.Ref]bool
-	sum    BackedUp
+	sum    Result
 }
 
 // newIndex is the copied index.
@@ -158,13 +171,13 @@ func (b *backup) openFolder(ctx context.Context, dir string) (err error) {
 	if b.dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
-	if in, err := overlap(b.depot.dir, b.dir); err != nil || in {
+	if in, err := overlap(b.depot.Dir, b.dir); err != nil || in {
 		if err == nil {
 			err = errors.New("the folder of a backup is not the depot's, inside it or around it; name another folder, best on another disk")
 		}
 		return err
 	}
-	id, err := b.depot.db.Places.Depot(ctx)
+	id, err := b.depot.DB.Places.Depot(ctx)
 	if err != nil {
 		return err
 	}
@@ -177,8 +190,8 @@ func (b *backup) openFolder(ctx context.Context, dir string) (err error) {
 		if err := durable.MkdirAll(b.dir, 0o700); err != nil {
 			return err
 		}
-		b.shared = sharingOf(b.dir, "")
-		b.record = backupRecord{Depot: id, From: b.depot.dir}
+		b.shared = home.SharingOf(b.dir, "")
+		b.record = backupRecord{Depot: id, From: b.depot.Dir}
 		// First of all: a folder with this file and no other is no depot.
 		if err := b.record.write(b.dir, b.shared); err != nil {
 			return err
@@ -188,8 +201,8 @@ func (b *backup) openFolder(ctx context.Context, dir string) (err error) {
 	case b.record.Depot != id:
 		return fmt.Errorf("%w: it is the backup of a different depot (%s); name another folder", ErrNotBackup, b.record.From)
 	}
-	b.shared = sharingOf(b.dir, "")
-	if err := b.shared.makeFolders(b.dir); err != nil {
+	b.shared = home.SharingOf(b.dir, "")
+	if err := b.shared.MakeFolders(b.dir); err != nil {
 		return err
 	}
 	if b.target, err = openTarget(ctx, b.dir); err != nil {
@@ -309,7 +322,7 @@ func (b *backup) run(ctx context.Context) error {
 			break
 		}
 		if round == freeRounds {
-			if err := b.depot.db.Locked(ctx, func(func(blob.Ref) (bool, error)) error { return b.round(ctx, &gone) }); err != nil {
+			if err := b.depot.DB.Locked(ctx, func(func(blob.Ref) (bool, error)) error { return b.round(ctx, &gone) }); err != nil {
 				return err
 			}
 			if gone > 0 {
@@ -339,11 +352,11 @@ func (b *backup) round(ctx context.Context, gone *int64) (err error) {
 		return err
 	}
 	*gone = 0
-	b.sum = BackedUp{To: b.dir, Taken: d.now().UTC().Truncate(time.Second), Copied: b.sum.Copied, CopiedBytes: b.sum.CopiedBytes, Faults: b.sum.Faults}
-	if err := d.db.Copies.Snapshot(ctx, b.newIndex(), nil); err != nil {
+	b.sum = Result{To: b.dir, Taken: d.Now().UTC().Truncate(time.Second), Copied: b.sum.Copied, CopiedBytes: b.sum.CopiedBytes, Faults: b.sum.Faults}
+	if err := d.DB.Copies.Snapshot(ctx, b.newIndex(), nil); err != nil {
 		return err
 	}
-	if b.copy, err = index.Open(ctx, b.newIndex(), index.Options{MustExist: true, Now: d.now}); err != nil {
+	if b.copy, err = index.Open(ctx, b.newIndex(), index.Options{MustExist: true, Now: d.Now}); err != nil {
 		return err
 	}
 	if err := b.copy.Copies.DropSecrets(ctx); err != nil {
@@ -354,16 +367,16 @@ func (b *backup) round(ctx context.Context, gone *int64) (err error) {
 		return err
 	}
 	b.sum.Transactions, b.sum.Contents, b.sum.Bytes = stats.Transactions, stats.Contents, stats.Bytes
-	if b.opt.afterSnapshot != nil {
-		b.opt.afterSnapshot()
+	if b.opt.AfterSnapshot != nil {
+		b.opt.AfterSnapshot()
 	}
-	t := &transfer{from: d.Cold.Store(), to: b.blobs, hash: b.opt.Verify}
+	t := &transfer{from: b.from.Store, to: b.blobs, hash: b.opt.Verify}
 	t.lost = func(ctx context.Context, c index.Content, cause error) error {
 		// The plain bytes may be those of the depot, or those of an earlier backup.
-		k, ok, err := plainInstead(ctx, b.copy, c.Ref, d.now, d.Cold.Store().Below(), b.blobs)
+		k, ok, err := plainInstead(ctx, b.copy, c.Ref, d.Now, b.from.Store.Below(), b.blobs)
 		if ok {
 			t.plain = append(t.plain, k)
-			d.contents.Report(cause)
+			b.from.Contents.Report(cause)
 			return nil
 		}
 		if err != nil {
@@ -386,7 +399,7 @@ func (b *backup) round(ctx context.Context, gone *int64) (err error) {
 
 // lost handles a content that cannot be read: it was freed, or is damaged.
 func (b *backup) lost(ctx context.Context, c index.Content, cause error, gone *int64) error {
-	known, err := b.depot.db.HasContent(ctx, c.Ref)
+	known, err := b.depot.DB.HasContent(ctx, c.Ref)
 	if err != nil {
 		return err
 	}
@@ -396,18 +409,18 @@ func (b *backup) lost(ctx context.Context, c index.Content, cause error, gone *i
 	}
 	if errors.Is(cause, fs.ErrNotExist) && !errors.Is(cause, blob.ErrDamaged) {
 		// It may have been freed and added again since.
-		if _, err := b.depot.blobs.Stat(ctx, c.Ref); err == nil {
+		if _, err := b.from.Store.Stat(ctx, c.Ref); err == nil {
 			*gone++
 			return nil
 		}
-		cause = b.depot.blobs.Missing(c.Ref)
+		cause = b.from.Store.Missing(c.Ref)
 	}
 	if b.faults[c.Ref] {
 		return nil // reported in an earlier round
 	}
 	b.faults[c.Ref] = true
-	b.depot.contents.Report(cause)
-	f, h, err := b.depot.Check.faults().Of(ctx, c.Ref, "not in the backup: "+cause.Error())
+	b.from.Contents.Report(cause)
+	f, h, err := content.Faults{DB: b.depot.DB}.Of(ctx, c.Ref, "not in the backup: "+cause.Error())
 	if err != nil {
 		return err
 	}
@@ -449,7 +462,7 @@ func (b *backup) switchTo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.record.From, b.record.Moments = b.depot.dir, []index.Moment{now}
+	b.record.From, b.record.Moments = b.depot.Dir, []index.Moment{now}
 	if found && before != now {
 		b.record.Moments = append(b.record.Moments, before)
 	}
@@ -470,11 +483,11 @@ func (b *backup) switchTo(ctx context.Context) error {
 
 // writeStamp makes the folder a depot.
 func (b *backup) writeStamp() error {
-	s, err := readStamp(b.depot.dir)
+	s, err := home.ReadStamp(b.depot.Dir)
 	if err != nil {
 		return err
 	}
-	return writeStamp(b.dir, stamp{Format: Format, Created: s.Created}, b.shared)
+	return home.WriteStamp(b.dir, home.Stamp{Format: home.Format, Created: s.Created}, b.shared)
 }
 
 // removeOld removes the contents that only earlier backups needed.

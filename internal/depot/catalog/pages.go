@@ -1,4 +1,4 @@
-package depot
+package catalog
 
 import (
 	"crypto/aes"
@@ -13,12 +13,14 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
+
+	"github.com/symdepot/symdepot/internal/depot/home"
 )
 
-// pageSeal encrypts the keys of pages. A page begins after the last row that was looked at,
+// Pages encrypts the keys of pages. A page begins after the last row that was looked at,
 // which may be hidden from the client: its id, its size and its name, even the length of
 // its name, must not be read from the text of the key. All servers of a depot have one key.
-type pageSeal struct {
+type Pages struct {
 	secret func(name string) ([]byte, error)
 	log    *slog.Logger
 
@@ -31,13 +33,16 @@ type pageSeal struct {
 // of any name of 255 bytes, so that these have texts of one length.
 const sealStep = 512
 
-func newPageSeal(d *Depot) *pageSeal { return &pageSeal{secret: d.Secret, log: d.log} }
+// NewPages returns the pages of a depot, whose secret of that name encrypts them.
+func NewPages(secret func(name string) ([]byte, error), log *slog.Logger) *Pages {
+	return &Pages{secret: secret, log: log}
+}
 
-func (s *pageSeal) init() {
+func (s *Pages) init() {
 	secret, err := s.secret("pages")
 	if err != nil { // a reader that may not write to the depot: its pages are its own
 		s.log.Info("the pages of lists have a key of this process only", "reason", err)
-		secret = make([]byte, secretSize)
+		secret = make([]byte, home.SecretSize)
 		_, _ = rand.Read(secret) // never fails
 	}
 	// None of these fails with keys of this length.
@@ -48,7 +53,7 @@ func (s *pageSeal) init() {
 }
 
 // seal returns the text of a key in a list. Equal keys have equal texts.
-func (s *pageSeal) seal(k pageKey, list string) string {
+func (s *Pages) seal(k pageKey, list string) string {
 	s.once.Do(s.init)
 	b, err := json.Marshal(k)
 	if err != nil {
@@ -65,7 +70,7 @@ func (s *pageSeal) seal(k pageKey, list string) string {
 
 // open reads the text of a key in a list; "" is the begin of the list. Any other text is
 // fs.ErrInvalid.
-func (s *pageSeal) open(k *pageKey, text, list string) error {
+func (s *Pages) open(k *pageKey, text, list string) error {
 	if text == "" {
 		return nil
 	}
@@ -82,4 +87,24 @@ func (s *pageSeal) open(k *pageKey, text, list string) error {
 		return fmt.Errorf("the begin of the page is not one of this list: %w", fs.ErrInvalid)
 	}
 	return nil
+}
+
+// pageKey is where a page begins, in the text that the depot gives out.
+type pageKey struct {
+	Name   []byte `json:"n,omitempty"`
+	Number int64  `json:"s,omitempty"`
+	ID     int64  `json:"i,omitempty"`
+}
+
+// Limits of a page.
+const (
+	pageRows    = 100  // if no limit is given
+	maxPageRows = 1000 // a higher limit is this one
+)
+
+func pageLimit(n int) int {
+	if n <= 0 {
+		n = pageRows
+	}
+	return min(n, maxPageRows)
 }

@@ -1,4 +1,4 @@
-package depot
+package sourcefiles
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package depot
+package home
 
 import (
 	"context"
@@ -26,11 +26,11 @@ type Inspection struct {
 	Dir      string // the folder of the depot, or that of this machine
 	Contents string // the bucket that keeps the contents; empty: the folder
 	Database index.About
-	Stats    Stats
-	Scrub    ScrubState
+	Stats    index.Stats
+	Scrub    index.ScrubState
 	// Checked is how many of the stored contents the background check has read.
-	Checked Coverage
-	Tokens  []Token // all of them
+	Checked index.Coverage
+	Tokens  []index.TokenRow // all of them
 	// Faults are those that the database's own check found. Unchecked is set if it
 	// did not end in time.
 	Faults    []string
@@ -60,7 +60,7 @@ const storeLimit = 10 * time.Second
 var errStoreSilent = fmt.Errorf("the store has not answered within %s", storeLimit)
 
 // Inspect looks at a depot and changes nothing in it. An object of a few bytes is
-// written to a bucket and deleted again. opt is as for Open; Options.Bucket is closed.
+// written to a bucket and deleted again. Options.Bucket is closed.
 // If there is an error, what is known so far is returned too.
 func Inspect(ctx context.Context, where string, opt Options) (i Inspection, err error) {
 	i = Inspection{Name: where, Dir: opt.Local}
@@ -86,7 +86,7 @@ func Inspect(ctx context.Context, where string, opt Options) (i Inspection, err 
 		if _, err := prepare(i.Dir, opt); err != nil {
 			return i, fmt.Errorf("depot %s: %w", i.Name, err)
 		}
-		i.Modes = wideModes(i.Dir)
+		i.Modes = WideModes(i.Dir)
 		i.AsideDir = filepath.Join(i.Dir, "blobs", blob.AsideDir)
 		aside, err := os.ReadDir(i.AsideDir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,4 +1,6 @@
-package depot
+// Package sourcefiles finds the source files that the debug information of a depot's objects
+// names: in the object itself, in source bundles, in transactions, and where Source Link says.
+package sourcefiles
 
 import (
 	"context"
@@ -6,15 +8,16 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
 
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/sources"
-	"github.com/symdepot/symdepot/internal/symbolicate"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -22,14 +25,42 @@ import (
 // maxSource is the size in bytes above which a file is not taken as a source.
 const maxSource = sources.MaxFile
 
-// SourceFiles is the part of a depot that finds source files. A source is answered
-// only if the debug information of a visible object names it.
-type SourceFiles struct {
-	d       *Depot
+// Files finds source files. A source is answered only if the debug information of a visible
+// object names it.
+type Files struct {
+	db       *index.DB
+	blobs    blob.Backend
+	contents *content.Contents
+	// openHit opens the content of a row as an answer.
+	openHit func(context.Context, index.Hit, *answer.Recorder) (*answer.File, error)
+
 	lists   *nameLists
 	bundles chan struct{} // one for each bundle that is being made
 	made    atomic.Int32  // bundles that wait, are made or are sent
 	relay   RelayFunc     // nil: none
+}
+
+// Parts are what finding source files needs.
+type Parts struct {
+	DB       *index.DB
+	Blobs    blob.Backend
+	Contents *content.Contents
+	// OpenHit opens the content of a row as an answer.
+	OpenHit func(context.Context, index.Hit, *answer.Recorder) (*answer.File, error)
+	Log     *slog.Logger
+}
+
+// New returns the source files of a depot.
+func New(p Parts) *Files {
+	return &Files{
+		db: p.DB, blobs: p.Blobs, contents: p.Contents, openHit: p.OpenHit,
+		lists: newNameLists(p.Contents, p.Log), bundles: make(chan struct{}, bundlesAtOnce),
+	}
+}
+
+// intact omits the hits whose stored bytes are known to be damaged.
+func (s *Files) intact(hits []index.Hit) []index.Hit {
+	return slices.DeleteFunc(hits, func(h index.Hit) bool { return s.blobs.Suspect(h.Ref) })
 }
 
 // RelayFunc fetches a source file of at most limit bytes from another server. What may
@@ -38,10 +69,10 @@ type RelayFunc func(ctx context.Context, url string, limit int64) ([]byte, error
 
 // UseRelay makes the depot fetch sources that it does not have from where Source Link
 // says, before the first request.
-func (s *SourceFiles) UseRelay(fetch RelayFunc) { s.relay = fetch }
+func (s *Files) UseRelay(fetch RelayFunc) { s.relay = fetch }
 
 // relayed fetches a source from where the Source Link of an object has it.
-func (s *SourceFiles) relayed(ctx context.Context, h index.Hit, list *nameList, n sources.Name) (*answer.File, error) {
+func (s *Files) relayed(ctx context.Context, h index.Hit, list *nameList, n sources.Name) (*answer.File, error) {
 	if s.relay == nil || list.links == nil {
 		return nil, fs.ErrNotExist
 	}
@@ -63,16 +94,15 @@ func (s *SourceFiles) relayed(ctx context.Context, h index.Hit, list *nameList, 
 // compiled, by the checksum in the debug information.
 var errOtherSource = fmt.Errorf("the file has another checksum than the debug information names: %w", fs.ErrNotExist)
 
-// open answers a request for a source by an id and the path in the debug
+// Open answers a request for a source by an id and the path in the debug
 // information.
-func (s *SourceFiles) open(ctx context.Context, scope answer.Scope, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
-	d := s.d
+func (s *Files) Open(ctx context.Context, scope answer.Scope, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
 	for _, l := range req.Lookups {
-		hits, err := d.db.Lookup(ctx, scope.Index(), l)
+		hits, err := s.db.Lookup(ctx, scope.Index(), l)
 		if err != nil {
 			return nil, err
 		}
-		hits = d.intact(hits)
+		hits = s.intact(hits)
 		answer.Rank(hits, symfile.Debug)
 		outcome := answer.NoHit
 		for _, h := range hits[:min(len(hits), maxSourceObjects)] {
@@ -101,7 +131,7 @@ var errNotNamed = fmt.Errorf("the debug information does not name this file: %w"
 const maxSourceObjects = 8
 
 // ofObject opens a source that an object names.
-func (s *SourceFiles) ofObject(ctx context.Context, scope answer.Scope, h index.Hit, path string) (*answer.File, error) {
+func (s *Files) ofObject(ctx context.Context, scope answer.Scope, h index.Hit, path string) (*answer.File, error) {
 	list, err := s.list(ctx, scope, h)
 	if err != nil {
 		return nil, err
@@ -110,9 +140,7 @@ func (s *SourceFiles) ofObject(ctx context.Context, scope answer.Scope, h index.
 	if !ok {
 		return nil, errNotNamed
 	}
-	o := s.object(scope, h)
-	defer o.close()
-	f, err := o.named(ctx, n)
+	f, err := s.Named(ctx, scope, h, n)
 	if errors.Is(err, fs.ErrNotExist) {
 		if r, rerr := s.relayed(ctx, h, list, n); !errors.Is(rerr, fs.ErrNotExist) {
 			return r, rerr
@@ -121,18 +149,26 @@ func (s *SourceFiles) ofObject(ctx context.Context, scope answer.Scope, h index.
 	return f, err
 }
 
+// Named opens the source that the depot has of a name in the debug information of an object.
+// Not found is fs.ErrNotExist.
+func (s *Files) Named(ctx context.Context, scope answer.Scope, h index.Hit, n sources.Name) (*answer.File, error) {
+	o := s.object(scope, h)
+	defer o.close()
+	return o.named(ctx, n)
+}
+
 // list returns the names of an object. Those that need the supplementary file of dwz are
 // read with it if the caller may read it: parts of its text are in the names.
-func (s *SourceFiles) list(ctx context.Context, scope answer.Scope, h index.Hit) (*nameList, error) {
+func (s *Files) list(ctx context.Context, scope answer.Scope, h index.Hit) (*nameList, error) {
 	l, err := s.lists.get(ctx, h, nil)
 	if err != nil || l.alternate == "" {
 		return l, err
 	}
-	hits, err := s.d.db.Lookup(ctx, scope.Index(), symfile.Lookup{ID: symfile.Fold(string(l.alternate)), Role: symfile.Debug, IDKind: symfile.BuildIDs})
+	hits, err := s.db.Lookup(ctx, scope.Index(), symfile.Lookup{ID: symfile.Fold(string(l.alternate)), Role: symfile.Debug, IDKind: symfile.BuildIDs})
 	if err != nil {
 		return nil, err
 	}
-	hits = s.d.intact(hits)
+	hits = s.intact(hits)
 	answer.Rank(hits, symfile.Debug)
 	if len(hits) == 0 {
 		return l, nil
@@ -146,8 +182,8 @@ const maxLooked = 128
 
 // filed opens a source in the transactions that hold an object, then in others of the
 // same products and versions.
-func (s *SourceFiles) filed(ctx context.Context, scope answer.Scope, h index.Hit, n sources.Name) (*answer.File, error) {
-	holding, err := s.d.db.Sources.Holding(ctx, scope.Index(), h.Ref)
+func (s *Files) filed(ctx context.Context, scope answer.Scope, h index.Hit, n sources.Name) (*answer.File, error) {
+	holding, err := s.db.Sources.Holding(ctx, scope.Index(), h.Ref)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +215,7 @@ func (s *SourceFiles) filed(ctx context.Context, scope answer.Scope, h index.Hit
 			continue
 		}
 		builds[k] = true
-		others, err := s.d.db.Sources.FiledAs(ctx, scope.Index(), t.Product, t.Version)
+		others, err := s.db.Sources.FiledAs(ctx, scope.Index(), t.Product, t.Version)
 		if err != nil {
 			return nil, err
 		}
@@ -192,8 +228,8 @@ func (s *SourceFiles) filed(ctx context.Context, scope answer.Scope, h index.Hit
 
 // inTransaction opens a source in one transaction: the file with the path of the name,
 // else the only one whose path ends like it.
-func (s *SourceFiles) inTransaction(ctx context.Context, tx int64, n sources.Name) (*answer.File, error) {
-	files, err := s.d.db.Sources.At(ctx, tx, sourcePaths(n.Name)...)
+func (s *Files) inTransaction(ctx context.Context, tx int64, n sources.Name) (*answer.File, error) {
+	files, err := s.db.Sources.At(ctx, tx, sourcePaths(n.Name)...)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +241,7 @@ func (s *SourceFiles) inTransaction(ctx context.Context, tx int64, n sources.Nam
 	if len(files) > 0 {
 		return nil, fs.ErrNotExist
 	}
-	files, err = s.d.db.Sources.Named(ctx, tx, symfile.Fold(symfile.BaseName(sources.Canonical(n.Name))))
+	files, err = s.db.Sources.Named(ctx, tx, symfile.Fold(symfile.BaseName(sources.Canonical(n.Name))))
 	if err != nil || len(files) == 0 {
 		return nil, orNotFound(err)
 	}
@@ -241,11 +277,11 @@ func sourcePaths(name string) []string {
 
 // fitting opens a source file unless its checksum is another one than that of the
 // debug information.
-func (s *SourceFiles) fitting(ctx context.Context, f index.SourceFile, n sources.Name) (*answer.File, error) {
+func (s *Files) fitting(ctx context.Context, f index.SourceFile, n sources.Name) (*answer.File, error) {
 	if f.Size > maxSource {
 		return nil, fs.ErrNotExist
 	}
-	file, err := s.d.openHit(ctx, index.Hit{Stored: f.Stored}, nil)
+	file, err := s.openHit(ctx, index.Hit{Stored: f.Stored}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -273,28 +309,28 @@ func contradicts(n sources.Name, text []byte) bool {
 }
 
 // OpenContent opens a source file by the SHA-256 of its bytes.
-func (s *SourceFiles) OpenContent(ctx context.Context, scope answer.Scope, sum [32]byte) (*answer.File, error) {
+func (s *Files) OpenContent(ctx context.Context, scope answer.Scope, sum [32]byte) (*answer.File, error) {
 	ref := blob.Ref(sum)
-	found, err := s.d.db.Find(ctx, scope.Index(), index.Query{Ref: &ref, Kind: symfile.SHA1}, 1)
+	found, err := s.db.Find(ctx, scope.Index(), index.Query{Ref: &ref, Kind: symfile.SHA1}, 1)
 	if err != nil || len(found) == 0 {
 		return nil, orNotFound(err)
 	}
-	return s.d.openHit(ctx, index.Hit{Stored: found[0].Stored}, nil)
+	return s.openHit(ctx, index.Hit{Stored: found[0].Stored}, nil)
 }
 
 // OpenFiled opens the source file of a product and a version whose path ends in rel,
 // in the newest transaction that has one. Several different ones are not found.
-func (s *SourceFiles) OpenFiled(ctx context.Context, scope answer.Scope, product, version, rel string) (*answer.File, error) {
+func (s *Files) OpenFiled(ctx context.Context, scope answer.Scope, product, version, rel string) (*answer.File, error) {
 	if !scope.Sees(product) {
 		return nil, fs.ErrNotExist
 	}
-	list, err := s.d.db.Sources.FiledAs(ctx, scope.Index(), product, version)
+	list, err := s.db.Sources.FiledAs(ctx, scope.Index(), product, version)
 	if err != nil {
 		return nil, err
 	}
 	rel = strings.Trim(sources.Canonical(rel), "/")
 	for _, t := range list {
-		files, err := s.d.db.Sources.Named(ctx, t.Number, symfile.Fold(symfile.BaseName(rel)))
+		files, err := s.db.Sources.Named(ctx, t.Number, symfile.Fold(symfile.BaseName(rel)))
 		if err != nil {
 			return nil, err
 		}
@@ -307,7 +343,7 @@ func (s *SourceFiles) OpenFiled(ctx context.Context, scope answer.Scope, product
 		if slices.ContainsFunc(files, func(f index.SourceFile) bool { return f.Ref != files[0].Ref }) {
 			return nil, fmt.Errorf("several files end in this path: %w", fs.ErrNotExist)
 		}
-		return s.d.openHit(ctx, index.Hit{Stored: files[0].Stored}, nil)
+		return s.openHit(ctx, index.Hit{Stored: files[0].Stored}, nil)
 	}
 	return nil, fs.ErrNotExist
 }
@@ -329,37 +365,4 @@ func notFoundUnlessCanceled(ctx context.Context, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
-}
-
-// Texts implements the symbolication of a client with sources: see symbolicate.Texts.
-func (s *Symbols) Texts(ask SymbolsAsk) symbolicate.Texts { return sourceTexts{s.d, ask} }
-
-type sourceTexts struct {
-	d   *Depot
-	ask SymbolsAsk
-}
-
-// Text implements symbolicate.Texts.
-func (t sourceTexts) Text(ctx context.Context, q symbolicate.ModuleQuery, file string) ([]byte, error) {
-	scope := answer.Scope{Products: t.ask.Products}
-	var req layout.Request
-	for _, id := range []string{q.DebugID, q.CodeID} {
-		if id != "" {
-			req.Lookups = append(req.Lookups, symfile.Lookup{ID: symfile.Fold(id), Role: symfile.Debug | symfile.Executable})
-		}
-	}
-	req.Form, req.Part = layout.FormSource, file
-	f, err := t.d.open(ctx, scope, req, false, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if f.Size < 0 || f.Size > maxSource {
-		return nil, fs.ErrNotExist
-	}
-	text := make([]byte, f.Size)
-	if n, err := f.ReadAt(text, 0); err != nil && (err != io.EOF || n < len(text)) {
-		return nil, err
-	}
-	return text, nil
 }

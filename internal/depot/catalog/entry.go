@@ -1,4 +1,4 @@
-package depot
+package catalog
 
 import (
 	"context"
@@ -35,7 +35,7 @@ type Entry struct {
 
 // EntryObject is an object in a content.
 type EntryObject struct {
-	Found
+	index.Found
 	// Holders are the live transactions in scope that hold the object, newest first,
 	// at most 100; MoreHolders says that there are others.
 	Holders     []Holder
@@ -47,13 +47,13 @@ type EntryObject struct {
 	Partners []Partner
 	// Siblings are other objects of the same name, the newest ten; MoreSiblings says
 	// that there are others.
-	Siblings     []Found
+	Siblings     []index.Found
 	MoreSiblings bool
 }
 
 // Holder is a transaction that holds an object.
 type Holder struct {
-	Transaction Transaction
+	Transaction index.Transaction
 	Path        string // from which it was added; may reveal details of the build machine
 	Archive     string
 	Holds       []lifecycle.Hold // ended ones included
@@ -80,8 +80,8 @@ type Partner struct {
 	// Name is that of a held file, or the usual one if the file is missing: the index
 	// does not record by which name a file refers to another.
 	Name string
-	ID   string  // as its tools spell it
-	Held []Found // newest first; none: it is missing
+	ID   string        // as its tools spell it
+	Held []index.Found // newest first; none: it is missing
 }
 
 // EntryForm is a content that was made of another one, or that could not be made.
@@ -105,7 +105,7 @@ const (
 // Entry returns a content. If the scope includes no object of it, the error is
 // fs.ErrNotExist.
 func (c *Catalog) Entry(ctx context.Context, scope answer.Scope, ref blob.Ref) (*Entry, error) {
-	l, err := c.d.db.Catalog.Listing(ctx, scope.Index())
+	l, err := c.db.Catalog.Listing(ctx, scope.Index())
 	if err != nil {
 		return nil, err
 	}
@@ -113,13 +113,13 @@ func (c *Catalog) Entry(ctx context.Context, scope answer.Scope, ref blob.Ref) (
 	if err != nil {
 		return nil, err
 	}
-	if err := coldstore.Mark(ctx, c.d.db, scope.Index(), found); err != nil {
+	if err := coldstore.Mark(ctx, c.db, scope.Index(), found); err != nil {
 		return nil, err
 	}
 	e := &Entry{Ref: ref, Size: found[0].Size, MoreObjects: more, Cold: found[0].Cold}
-	policy, err := c.d.Retention.Policy(ctx)
+	policy, err := c.policy(ctx)
 	if err != nil {
-		c.d.log.Warn("cannot say when transactions end", "error", err)
+		c.log.Warn("cannot say when transactions end", "error", err)
 	}
 	files, err := l.Downloads(ctx, ref)
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *Catalog) Entry(ctx context.Context, scope answer.Scope, ref blob.Ref) (
 // Holders lists the live transactions in scope that hold an object of a content,
 // newest first. after is the number of the last one of the page before; 0: none.
 func (c *Catalog) Holders(ctx context.Context, scope answer.Scope, ref blob.Ref, after int64, limit int) (list []Holder, more bool, err error) {
-	l, err := c.d.db.Catalog.Listing(ctx, scope.Index())
+	l, err := c.db.Catalog.Listing(ctx, scope.Index())
 	if err != nil {
 		return nil, false, err
 	}
@@ -166,9 +166,9 @@ func (c *Catalog) Holders(ctx context.Context, scope answer.Scope, ref blob.Ref,
 	if err != nil {
 		return nil, false, err
 	}
-	policy, err := c.d.Retention.Policy(ctx)
+	policy, err := c.policy(ctx)
 	if err != nil {
-		c.d.log.Warn("cannot say when transactions end", "error", err)
+		c.log.Warn("cannot say when transactions end", "error", err)
 	}
 	limit = pageLimit(limit)
 	have := map[int64]bool{}
@@ -233,7 +233,7 @@ func roleOf(r symfile.Role) symfile.Role {
 }
 
 // partners returns the other files of the module of an object.
-func partners(ctx context.Context, l index.Listing, o Found) ([]Partner, error) {
+func partners(ctx context.Context, l index.Listing, o index.Found) ([]Partner, error) {
 	ids, wants := partnersOf(o.Object)
 	found, err := l.Partners(ctx, o, ids)
 	if err != nil {
@@ -250,7 +250,7 @@ func partners(ctx context.Context, l index.Listing, o Found) ([]Partner, error) 
 		list[i].Held = append(list[i].Held, f)
 	}
 	for _, w := range wants {
-		if !slices.ContainsFunc(found, func(f Found) bool { return family(f.Object.Kind) == family(w.Kind) && f.Object.Role&w.Role != 0 }) {
+		if !slices.ContainsFunc(found, func(f index.Found) bool { return family(f.Object.Kind) == family(w.Kind) && f.Object.Role&w.Role != 0 }) {
 			list = append(list, w)
 		}
 	}

@@ -1,14 +1,11 @@
-package depot
+package check
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
 )
@@ -28,47 +25,46 @@ type ScrubState = index.ScrubState
 // Coverage is how many of the stored contents the background check has read.
 type Coverage = index.Coverage
 
-// init prepares the background check.
-func (c *Checker) init(rate int64) {
-	c.rate, c.owner = cmp.Or(rate, scrubRate), rand.Text()
-	c.wait = ctxio.Pause
-}
+// Owner names this process in the state of the background check.
+func (c *Checker) Owner() string { return c.owner }
 
 // Progress returns how far the background check has come, in whichever process.
-func (c *Checker) Progress(ctx context.Context) (ScrubState, error) { return c.db.Scrub.State(ctx) }
+func (c *Checker) Progress(ctx context.Context) (ScrubState, error) {
+	return c.home.DB.Scrub.State(ctx)
+}
 
 // Coverage returns how far the background check has come, and how many of the contents
 // that are stored now it has read at least once, in whichever process.
 func (c *Checker) Coverage(ctx context.Context) (st ScrubState, n Coverage, err error) {
 	if st, err = c.Progress(ctx); err == nil {
-		n, err = c.db.Scrub.Coverage(ctx, st)
+		n, err = c.home.DB.Scrub.Coverage(ctx, st)
 	}
 	return st, n, err
 }
 
-// scrub checks all stored contents once a week until ctx ends. It continues where
+// Scrub checks all stored contents once a week until ctx ends. It continues where
 // the last process stopped.
-func (c *Checker) scrub(ctx context.Context) {
+func (c *Checker) Scrub(ctx context.Context) {
 	if c.rate < 0 {
 		return
 	}
-	for c.wait(ctx, scrubRest) == nil {
+	for c.Wait(ctx, scrubRest) == nil {
 		// While one server checks, the others do nothing.
-		if _, err := c.db.Nodes.Do(ctx, "scrub", 0, c.scrubDue); err != nil && ctx.Err() == nil && !content.IsAway(err) {
+		if _, err := c.home.DB.Nodes.Do(ctx, "scrub", 0, c.ScrubDue); err != nil && ctx.Err() == nil && !content.IsAway(err) {
 			c.log.Warn("the background check of stored files failed", "error", err)
 		}
 	}
 }
 
-// scrubDue starts or continues a pass if one is due and no other process is
+// ScrubDue starts or continues a pass if one is due and no other process is
 // running it. Of several machines, only the one on duty calls it.
-func (c *Checker) scrubDue(ctx context.Context) error {
+func (c *Checker) ScrubDue(ctx context.Context) error {
 	st, err := c.Progress(ctx)
 	if err != nil {
 		return err
 	}
-	now := c.now()
-	if st.Owner != c.owner && now.Sub(st.Updated) < scrubOthers && !c.db.Nodes.Shared() {
+	now := c.Now()
+	if st.Owner != c.owner && now.Sub(st.Updated) < scrubOthers && !c.home.DB.Nodes.Shared() {
 		return nil
 	}
 	if st.Started.IsZero() && now.Sub(st.Finished) < scrubEvery {
@@ -81,13 +77,13 @@ func (c *Checker) scrubDue(ctx context.Context) error {
 func (c *Checker) scrubPass(ctx context.Context, st ScrubState) error {
 	st.Owner = c.owner
 	if st.Started.IsZero() {
-		st.Started, st.Position, st.Contents, st.Bytes, st.Damaged = c.now(), 0, 0, 0, 0
+		st.Started, st.Position, st.Contents, st.Bytes, st.Damaged = c.Now(), 0, 0, 0, 0
 	}
 	noted := time.Time{}
 	note := func() error {
-		st.Updated = c.now()
+		st.Updated = c.Now()
 		noted = st.Updated
-		return c.db.Scrub.Put(ctx, st)
+		return c.home.DB.Scrub.Put(ctx, st)
 	}
 	// debt is the number of bytes that have been read since the last wait.
 	debt := int64(0)
@@ -97,12 +93,12 @@ func (c *Checker) scrubPass(ctx context.Context, st ScrubState) error {
 		}
 		pause := time.Duration(float64(debt) / float64(c.rate) * float64(time.Second))
 		debt = 0
-		if c.now().Sub(noted) >= scrubNote {
+		if c.Now().Sub(noted) >= scrubNote {
 			if err := note(); err != nil {
 				return err
 			}
 		}
-		return c.wait(ctx, pause)
+		return c.Wait(ctx, pause)
 	}
 	suspected, err := c.contents.Suspected(ctx)
 	if err != nil {
@@ -111,7 +107,7 @@ func (c *Checker) scrubPass(ctx context.Context, st ScrubState) error {
 	// A content that is added meanwhile is read too: the pass ends when none is left.
 	for before := int64(-1); before != st.Contents; {
 		before = st.Contents
-		for row, err := range c.db.Scrub.Contents(ctx, st.Position) {
+		for row, err := range c.home.DB.Scrub.Contents(ctx, st.Position) {
 			if err != nil {
 				return err
 			}
@@ -120,7 +116,7 @@ func (c *Checker) scrubPass(ctx context.Context, st ScrubState) error {
 			}
 		}
 	}
-	st.Finished, st.LastContents, st.LastBytes, st.LastDamaged = c.now(), st.Contents, st.Bytes, st.Damaged
+	st.Finished, st.LastContents, st.LastBytes, st.LastDamaged = c.Now(), st.Contents, st.Bytes, st.Damaged
 	st.Started = time.Time{}
 	c.log.Info("all stored files were checked", "contents", st.LastContents, "bytes", st.LastBytes, "damaged", st.LastDamaged)
 	return note()
@@ -140,7 +136,7 @@ func (c *Checker) scrubOne(ctx context.Context, st *ScrubState, row index.Number
 	st.Contents++
 	st.Bytes += row.Size
 	if what == "" && suspected {
-		return c.db.Damages.Clear(ctx, []blob.Ref{row.Ref})
+		return c.home.DB.Damages.Clear(ctx, []blob.Ref{row.Ref})
 	}
 	if what != "" {
 		st.Damaged++

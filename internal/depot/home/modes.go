@@ -1,4 +1,4 @@
-package depot
+package home
 
 import (
 	"errors"
@@ -17,26 +17,26 @@ import (
 // files in them belong to the group.
 const sharedDir = 0o770 | fs.ModeSetgid
 
-// sharing says with whom a depot's files and folders are shared.
-type sharing struct {
+// Sharing says with whom a depot's files and folders are shared.
+type Sharing struct {
 	group string // the group to give new files to, by name
 	// shared is set if the group of the folder that contains a new file may read
 	// and write the file too.
 	shared bool
 }
 
-// sharingOf returns the sharing of the depot in dir. Without a group's name, the
+// SharingOf returns the sharing of the depot in dir. Without a group's name, the
 // folder decides: it is shared if its group may write there and new files
 // belong to this group.
-func sharingOf(dir, group string) sharing {
+func SharingOf(dir, group string) Sharing {
 	info, err := os.Stat(dir)
-	return sharing{group, group != "" || err == nil && runtime.GOOS != "windows" && info.Mode()&(fs.ModeSetgid|0o020) == fs.ModeSetgid|0o020}
+	return Sharing{group, group != "" || err == nil && runtime.GOOS != "windows" && info.Mode()&(fs.ModeSetgid|0o020) == fs.ModeSetgid|0o020}
 }
 
-// makeFolders makes the folders of a new depot and its empty index, with the
+// MakeFolders makes the folders of a new depot and its empty index, with the
 // modes that all later files follow. Without a group's name, a folder that
 // exists keeps its mode.
-func (s sharing) makeFolders(dir string) error {
+func (s Sharing) MakeFolders(dir string) error {
 	if err := durable.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
@@ -53,10 +53,10 @@ func (s sharing) makeFolders(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Close(), s.file(index))
+	return errors.Join(f.Close(), s.File(index))
 }
 
-func (s sharing) makeFolder(dir string) error {
+func (s Sharing) makeFolder(dir string) error {
 	if _, err := os.Stat(dir); err == nil && s.group == "" {
 		return nil
 	}
@@ -66,11 +66,11 @@ func (s sharing) makeFolder(dir string) error {
 	return s.share(dir, sharedDir)
 }
 
-// file applies the sharing to a new file.
-func (s sharing) file(name string) error { return s.share(name, 0o660) }
+// File applies the sharing to a new file.
+func (s Sharing) File(name string) error { return s.share(name, 0o660) }
 
 // share gives a file or folder to the group, with the mode given.
-func (s sharing) share(name string, mode fs.FileMode) error {
+func (s Sharing) share(name string, mode fs.FileMode) error {
 	if !s.shared {
 		return nil
 	}
@@ -95,11 +95,9 @@ func (s sharing) share(name string, mode fs.FileMode) error {
 	return os.Chmod(name, mode)
 }
 
-func (c *Checker) wideModes() string { return wideModes(c.dir) }
-
-// wideModes names the users who may read the depot in a folder but could not read a
+// WideModes names the users who may read the depot in a folder but could not read a
 // new one; "" if there are none.
-func wideModes(dir string) string {
+func WideModes(dir string) string {
 	if runtime.GOOS == "windows" {
 		return ""
 	}

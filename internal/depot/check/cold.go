@@ -1,4 +1,4 @@
-package depot
+package check
 
 import (
 	"context"
@@ -16,10 +16,10 @@ import (
 // the contents that were reported already: those whose cold file or base is among them,
 // and with opt.Restore all that it cannot restore. With opt.Repair, a content whose plain
 // bytes are stored too becomes plain.
-func (c *Checker) verifyCold(ctx context.Context, opt CheckOptions, lost map[blob.Ref]bool, report func(content.Fault), v *Verified, progress func(int64)) error {
+func (c *Checker) verifyCold(ctx context.Context, opt Options, lost map[blob.Ref]bool, report func(content.Fault), v *Verified, progress func(int64)) error {
 	keys := map[blob.Ref]blob.Ref{} // the files of the lost ones, by the content
 	if len(lost) > 0 {
-		for row, err := range c.db.Colds.All(ctx) {
+		for row, err := range c.home.DB.Colds.All(ctx) {
 			if err != nil {
 				return err
 			}
@@ -28,7 +28,7 @@ func (c *Checker) verifyCold(ctx context.Context, opt CheckOptions, lost map[blo
 			}
 		}
 	}
-	for row, err := range c.db.Colds.All(ctx) {
+	for row, err := range c.home.DB.Colds.All(ctx) {
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (c *Checker) verifyCold(ctx context.Context, opt CheckOptions, lost map[blo
 			if f, err = c.describe(ctx, row.Ref, "the content cannot be restored: "+what, false); err == nil {
 				err = c.heal(ctx, opt, row, what, f)
 			}
-		} else if !c.placed && row.PlainSince.IsZero() {
+		} else if !c.home.Placed && row.PlainSince.IsZero() {
 			f, err = c.leftoverDamaged(ctx, row.Content, opt.Repair)
 		}
 		if err != nil {
@@ -137,7 +137,7 @@ func (c *Checker) plainDamaged(ctx context.Context, content index.Content, repai
 
 // heal makes a content plain whose plain bytes are stored although its cold file is
 // damaged, if repairs are demanded, and says so.
-func (c *Checker) heal(ctx context.Context, opt CheckOptions, row index.Cold, what string, f *content.Fault) error {
+func (c *Checker) heal(ctx context.Context, opt Options, row index.Cold, what string, f *content.Fault) error {
 	err := c.cold.Store().Below().Verify(ctx, row.Ref, row.Size, nil)
 	switch {
 	case err == nil && opt.Repair:

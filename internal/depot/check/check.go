@@ -1,7 +1,10 @@
-package depot
+// Package check checks the stored contents of a depot: on demand and in the background.
+package check
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -10,32 +13,46 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/ctxio"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/vault"
 )
 
-// Checker checks the stored contents: on demand, with Verify and Repair, and in
-// the background, see ScrubState.
+// Checker checks the stored contents: on demand, with Run, and in the background, see Scrub.
 type Checker struct {
+	home     *home.Home
 	cold     *coldstore.Cold
-	dir      string // of the depot, or of this machine
-	placed   bool   // see Depot
-	blobs    blob.Backend
-	db       *index.DB
 	contents *content.Contents
 	// accepted reports the files of stages that do not stand in their transactions; nil for
 	// a copy, which has no stages.
 	accepted func(ctx context.Context, report func(text string)) error
 	log      *slog.Logger
-	now      func() time.Time
 
 	rate  int64  // of the background check in bytes per second; negative: never
 	owner string // names this process in the state of the background check
-	// wait waits; tests replace it.
-	wait func(ctx context.Context, d time.Duration) error
+
+	// Now is the clock, and Wait waits. Tests replace them before anything is checked.
+	Now  func() time.Time
+	Wait func(ctx context.Context, d time.Duration) error
+}
+
+// New returns the Checker of a depot, whose background check reads rate bytes per second: zero
+// means 8 MiB; with a negative one there is none.
+func New(h *home.Home, cold *coldstore.Cold, contents *content.Contents, rate int64, log *slog.Logger) *Checker {
+	return &Checker{
+		home: h, cold: cold, contents: contents, log: log,
+		rate: cmp.Or(rate, scrubRate), owner: rand.Text(), Now: h.Now, Wait: ctxio.Pause,
+	}
+}
+
+// UseAccepted sets what reports the files of stages that were accepted and do not stand in
+// their transactions, before the first check.
+func (c *Checker) UseAccepted(audit func(ctx context.Context, report func(text string)) error) {
+	c.accepted = audit
 }
 
 // Verified counts what Verify checked.
@@ -59,8 +76,8 @@ type Verified struct {
 	Restored int64 `json:"restored,omitempty"`
 }
 
-// CheckOptions are the options of Run.
-type CheckOptions struct {
+// Options are those of Run.
+type Options struct {
 	// Repair moves damaged blobs aside, drops damaged cached files, which are
 	// downloaded again, and damaged derived contents, which are made again. Damaged
 	// added files stay in the index: adding the same bytes restores them.
@@ -79,18 +96,18 @@ type CheckOptions struct {
 // for each fault and progress, if not nil, repeatedly with the number of bytes
 // read.
 func (c *Checker) Verify(ctx context.Context, fault func(content.Fault), progress func(bytes int64)) (Verified, error) {
-	return c.Run(ctx, CheckOptions{}, fault, progress)
+	return c.Run(ctx, Options{}, fault, progress)
 }
 
-// Repair is Verify, and repairs: see CheckOptions.
+// Repair is Verify, and repairs: see Options.
 func (c *Checker) Repair(ctx context.Context, fault func(content.Fault), progress func(bytes int64)) (Verified, error) {
-	return c.Run(ctx, CheckOptions{Repair: true}, fault, progress)
+	return c.Run(ctx, Options{Repair: true}, fault, progress)
 }
 
 // Run is Verify with options.
-func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(content.Fault), progress func(bytes int64)) (Verified, error) {
+func (c *Checker) Run(ctx context.Context, opt Options, fault func(content.Fault), progress func(bytes int64)) (Verified, error) {
 	var v Verified
-	began, damaged := c.now(), int64(0)
+	began, damaged := c.Now(), int64(0)
 	suspected, err := c.contents.Suspected(ctx)
 	if err != nil {
 		return v, err
@@ -106,7 +123,7 @@ func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(content.
 		}
 		fault(f)
 	}
-	problems, err := c.db.Check(ctx)
+	problems, err := c.home.DB.Check(ctx)
 	if err != nil {
 		return v, err
 	}
@@ -119,7 +136,7 @@ func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(content.
 		}
 	}
 	lost := map[blob.Ref]bool{} // and reported already
-	if opt.Deep && c.placed {
+	if opt.Deep && c.home.Placed {
 		a, err := c.audit(ctx, opt.Repair, func(f content.Fault, ref blob.Ref) { lost[ref] = true; report(f) })
 		if err != nil {
 			return v, err
@@ -132,25 +149,25 @@ func (c *Checker) Run(ctx context.Context, opt CheckOptions, fault func(content.
 	if err := c.verifyCold(ctx, opt, lost, report, &v, progress); err != nil {
 		return v, err
 	}
-	err = c.db.Damages.Clear(ctx, slices.Collect(maps.Keys(suspected)))
+	err = c.home.DB.Damages.Clear(ctx, slices.Collect(maps.Keys(suspected)))
 	if err == nil {
-		err = c.db.Scrub.Finish(ctx, began, c.now().Add(-scrubOthers), v.Contents, v.Bytes, damaged)
+		err = c.home.DB.Scrub.Finish(ctx, began, c.Now().Add(-scrubOthers), v.Contents, v.Bytes, damaged)
 	}
 	if err != nil && !errors.Is(err, index.ErrReadOnly) {
 		return v, err
 	}
-	if c.placed {
+	if c.home.Placed {
 		return v, nil // the index knows every object that is not referenced
 	}
-	v.Modes = c.wideModes()
+	v.Modes = home.WideModes(c.home.Dir)
 	err = c.countStrays(ctx, &v)
 	return v, err
 }
 
 // verifyContents reads the contents whose bytes are stored as they are; with opt.Rows it
 // counts them.
-func (c *Checker) verifyContents(ctx context.Context, opt CheckOptions, lost map[blob.Ref]bool, report func(content.Fault), v *Verified, progress func(int64)) error {
-	for content, err := range c.db.Contents(ctx) {
+func (c *Checker) verifyContents(ctx context.Context, opt Options, lost map[blob.Ref]bool, report func(content.Fault), v *Verified, progress func(int64)) error {
+	for content, err := range c.home.DB.Contents(ctx) {
 		if err != nil {
 			return err
 		}
@@ -175,11 +192,11 @@ func (c *Checker) verifyContents(ctx context.Context, opt CheckOptions, lost map
 
 // countStrays counts the stored files that the index does not know.
 func (c *Checker) countStrays(ctx context.Context, v *Verified) error {
-	for info, err := range c.blobs.List(ctx) {
+	for info, err := range c.home.Blobs.List(ctx) {
 		if err != nil {
 			return err
 		}
-		known, err := c.db.HasContent(ctx, info.Ref)
+		known, err := c.home.DB.HasContent(ctx, info.Ref)
 		if err != nil {
 			return err
 		}
@@ -192,7 +209,7 @@ func (c *Checker) countStrays(ctx context.Context, v *Verified) error {
 
 // audit compares the objects of the bucket with the index.
 func (c *Checker) audit(ctx context.Context, repair bool, lost func(content.Fault, blob.Ref)) (vault.Audited, error) {
-	store, ok := coldstore.VaultOf(c.blobs)
+	store, ok := coldstore.VaultOf(c.home.Blobs)
 	if !ok {
 		return vault.Audited{}, errors.ErrUnsupported
 	}
@@ -204,7 +221,7 @@ func (c *Checker) audit(ctx context.Context, repair bool, lost func(content.Faul
 		return err
 	})
 	if err == nil {
-		err = c.db.Places.SetAudited(ctx, c.now())
+		err = c.home.DB.Places.SetAudited(ctx, c.Now())
 	}
 	return a, err
 }
@@ -214,35 +231,35 @@ const (
 	auditRest  = time.Hour           // between two looks of a server whether one is due
 )
 
-// auditMonthly compares all objects of a bucket with the index once a month until ctx
+// AuditMonthly compares all objects of a bucket with the index once a month until ctx
 // ends.
-func (c *Checker) auditMonthly(ctx context.Context) {
-	if !c.placed {
+func (c *Checker) AuditMonthly(ctx context.Context) {
+	if !c.home.Placed {
 		return
 	}
-	for c.wait(ctx, auditRest) == nil {
-		if err := c.auditDue(ctx); err != nil && ctx.Err() == nil && !content.IsAway(err) {
+	for c.Wait(ctx, auditRest) == nil {
+		if err := c.AuditDue(ctx); err != nil && ctx.Err() == nil && !content.IsAway(err) {
 			c.log.Warn("the monthly comparison of the bucket with the index failed", "error", err)
 		}
 	}
 }
 
-// auditDue audits if the last audit was a month ago and no other process is auditing,
+// AuditDue audits if the last audit was a month ago and no other process is auditing,
 // and logs what is missing. A new depot has its first audit after a month.
-func (c *Checker) auditDue(ctx context.Context) error {
-	_, err := c.db.Nodes.Do(ctx, "audit", 0, c.auditIfDue)
+func (c *Checker) AuditDue(ctx context.Context) error {
+	_, err := c.home.DB.Nodes.Do(ctx, "audit", 0, c.auditIfDue)
 	return err
 }
 
 func (c *Checker) auditIfDue(ctx context.Context) error {
-	last, err := c.db.Places.Audited(ctx)
+	last, err := c.home.DB.Places.Audited(ctx)
 	if err != nil {
 		return err
 	}
 	if last.IsZero() {
-		return c.db.Places.SetAudited(ctx, c.now())
+		return c.home.DB.Places.SetAudited(ctx, c.Now())
 	}
-	if c.now().Sub(last) < auditEvery {
+	if c.Now().Sub(last) < auditEvery {
 		return nil
 	}
 	a, err := c.audit(ctx, false, func(f content.Fault, ref blob.Ref) {
@@ -282,34 +299,36 @@ func (c *Checker) describe(ctx context.Context, ref blob.Ref, what string, repai
 }
 
 // faults describes what is lost.
-func (c *Checker) faults() content.Faults { return content.Faults{DB: c.db, Placed: c.placed} }
+func (c *Checker) faults() content.Faults {
+	return content.Faults{DB: c.home.DB, Placed: c.home.Placed}
+}
 
 // repair moves the damaged bytes of a content aside and deletes the record of a
 // content that can be downloaded or made again.
 func (c *Checker) repair(ctx context.Context, ref blob.Ref, f *content.Fault, added, cached, needed bool) error {
-	path, err := c.blobs.SetAside(ref)
+	path, err := c.home.Blobs.SetAside(ref)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	f.MovedTo = path
-	if _, err := c.db.ForgetDerived(ctx, ref); err != nil {
+	if _, err := c.home.DB.ForgetDerived(ctx, ref); err != nil {
 		return err
 	}
 	if added || needed {
 		return nil
 	}
-	drop := content.Deleter(ctx, c.blobs, nil)
+	drop := content.Deleter(ctx, c.home.Blobs, nil)
 	if cached {
-		_, _, err := c.db.Cached.Evict(ctx, []blob.Ref{ref}, drop)
+		_, _, err := c.home.DB.Cached.Evict(ctx, []blob.Ref{ref}, drop)
 		return err
 	}
-	_, err = c.db.DropContents(ctx, []blob.Ref{ref}, c.now(), drop)
+	_, err = c.home.DB.DropContents(ctx, []blob.Ref{ref}, c.Now(), drop)
 	return err
 }
 
 // Space returns the size in bytes of the file system that the depot writes to on this
 // machine, and how much of it is free.
-func (c *Checker) Space() (total, free int64, err error) { return durable.Space(c.dir) }
+func (c *Checker) Space() (total, free int64, err error) { return durable.Space(c.home.Dir) }
 
 // ErrCopy means that another copy of the depot's database deletes the objects of its
 // bucket, and this one does not.
@@ -318,7 +337,7 @@ var ErrCopy = vault.ErrCopy
 // Claim makes this database the one that deletes objects of the bucket, instead of
 // another copy of it.
 func (c *Checker) Claim(ctx context.Context) error {
-	v, ok := coldstore.VaultOf(c.blobs)
+	v, ok := coldstore.VaultOf(c.home.Blobs)
 	if !ok {
 		return errors.New("the depot keeps its contents in its folder: there is nothing to claim")
 	}

@@ -1,4 +1,4 @@
-package depot
+package home
 
 import (
 	"os"
@@ -41,12 +41,12 @@ func TestVacant(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		made, err := vacant(dir)
+		made, err := Vacant(dir)
 		if made != c.made || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: made %v, error %v; want %v and %q", c.name, made, err, c.made, c.err)
 		}
 	}
-	if made, err := vacant(filepath.Join(t.TempDir(), "none")); made || err != nil {
+	if made, err := Vacant(filepath.Join(t.TempDir(), "none")); made || err != nil {
 		t.Errorf("a missing folder: made %v, error %v; want false and none", made, err)
 	}
 }

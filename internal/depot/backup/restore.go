@@ -1,4 +1,4 @@
-package depot
+package backup
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
@@ -20,7 +21,7 @@ import (
 // and checks the whole index before it replaces anything; until then, and if it is
 // killed, the folder keeps the depot that it has. Contents that only the replaced
 // depot needed are left to the garbage collection. The backup is not changed.
-func Restore(ctx context.Context, from, to string, opt CopyOptions) (sum BackedUp, err error) {
+func Restore(ctx context.Context, from, to string, opt Options) (sum Result, err error) {
 	r := &restore{from: from, dir: to, opt: opt}
 	if err := r.open(ctx); err != nil {
 		return r.sum, errors.Join(fmt.Errorf("restore %s from %s: %w", to, from, err), r.close())
@@ -34,15 +35,15 @@ func Restore(ctx context.Context, from, to string, opt CopyOptions) (sum BackedU
 // restore is a running Restore.
 type restore struct {
 	from, dir string
-	opt       CopyOptions
-	shared    sharing
+	opt       Options
+	shared    home.Sharing
 	record    backupRecord
-	stamp     stamp // of the backup
+	stamp     home.Stamp // of the backup
 	source    *blob.Disk
 	target    *index.Target
 	blobs     *blob.Disk
 	copy      *index.DB
-	sum       BackedUp
+	sum       Result
 }
 
 func (r *restore) newIndex() string { return filepath.Join(r.dir, ".new.db") }
@@ -66,8 +67,8 @@ func (r *restore) open(ctx context.Context) (err error) {
 	if err := r.checkFolder(); err != nil {
 		return err
 	}
-	r.shared = sharingOf(r.dir, "")
-	if err := r.shared.makeFolders(r.dir); err != nil {
+	r.shared = home.SharingOf(r.dir, "")
+	if err := r.shared.MakeFolders(r.dir); err != nil {
 		return err
 	}
 	if r.target, err = openTarget(ctx, r.dir); isUnusableFile(err) {
@@ -92,7 +93,7 @@ func (r *restore) openBackup() (err error) {
 		return notBackupError("not a backup: " + recordName + " is missing")
 	}
 	if err == nil {
-		r.stamp, err = readStamp(r.from)
+		r.stamp, err = home.ReadStamp(r.from)
 		if errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w: no backup to it was completed", ErrNotBackup)
 		}
@@ -100,8 +101,8 @@ func (r *restore) openBackup() (err error) {
 	switch {
 	case err != nil:
 		return err
-	case r.stamp.Format > Format:
-		return fmt.Errorf("the backup: %w", newerFormatError(r.stamp.Format))
+	case r.stamp.Format > home.Format:
+		return fmt.Errorf("the backup: %w", home.NewerFormatError(r.stamp.Format))
 	}
 	if _, err := os.Stat(filepath.Join(r.from, "blobs")); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotBackup, err)
@@ -112,24 +113,24 @@ func (r *restore) openBackup() (err error) {
 
 // checkFolder refuses to restore to what is not a depot on disk or an empty folder.
 func (r *restore) checkFolder() error {
-	s, err := readStamp(r.dir)
+	s, err := home.ReadStamp(r.dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return err
 	case s.Moved != "":
-		return movedError(s.Moved)
+		return home.MovedError(s.Moved)
 	case s.Contents != "":
 		return ErrOnDiskOnly
-	case s.Format > Format:
-		return newerFormatError(s.Format)
+	case s.Format > home.Format:
+		return home.NewerFormatError(s.Format)
 	default:
 		return nil
 	}
 	if _, err := readRecord(r.dir); !errors.Is(err, fs.ErrNotExist) {
 		return errors.New("it is a backup that was not completed; name another folder")
 	}
-	made, err := vacant(r.dir)
+	made, err := home.Vacant(r.dir)
 	if made {
 		err = errors.New("another process has just made it a depot; try again")
 	}
@@ -153,7 +154,7 @@ func (r *restore) setAside(ctx context.Context, cause error) (*index.Target, err
 			return nil, err
 		}
 	}
-	if err := r.shared.makeFolders(r.dir); err != nil {
+	if err := r.shared.MakeFolders(r.dir); err != nil {
 		return nil, err
 	}
 	return openTarget(ctx, r.dir)
@@ -196,7 +197,7 @@ func (r *restore) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	r.sum = BackedUp{To: r.dir, Taken: r.record.Taken, Transactions: stats.Transactions, Contents: stats.Contents, Bytes: stats.Bytes}
+	r.sum = Result{To: r.dir, Taken: r.record.Taken, Transactions: stats.Transactions, Contents: stats.Contents, Bytes: stats.Bytes}
 	from := coldstore.New(r.source, coldstore.StoreOptions{Records: r.copy.Colds, Dir: r.dir, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	r.source = nil // from closes it
 	defer func() { err = errors.Join(err, from.Close()) }()
@@ -250,7 +251,7 @@ func (r *restore) replace(ctx context.Context) error {
 	}
 	// An empty folder becomes an empty depot first: killed between the two steps,
 	// it can be restored again.
-	if err := writeStamp(r.dir, stamp{Format: Format, Created: r.stamp.Created}, r.shared); err != nil {
+	if err := home.WriteStamp(r.dir, home.Stamp{Format: home.Format, Created: r.stamp.Created}, r.shared); err != nil {
 		return err
 	}
 	return r.target.Replace(ctx, r.newIndex(), nil)

@@ -1,4 +1,4 @@
-package depot
+package sourcefiles
 
 import (
 	"context"
@@ -16,13 +16,13 @@ var ErrNoLinks = errors.New("there are no links to source files")
 
 // Links returns where an object leads debuggers for source files. The error wraps
 // fs.ErrNotExist if there is no such object, and is ErrNoLinks if it has none.
-func (s *SourceFiles) Links(ctx context.Context, scope answer.Scope, ref blob.Ref) (*srclink.Links, error) {
-	found, err := s.d.db.Find(ctx, scope.Index(), index.Query{Ref: &ref}, 1)
+func (s *Files) Links(ctx context.Context, scope answer.Scope, ref blob.Ref) (*srclink.Links, error) {
+	found, err := s.db.Find(ctx, scope.Index(), index.Query{Ref: &ref}, 1)
 	if err != nil || len(found) == 0 {
 		return nil, orNotFound(err)
 	}
 	h := found[0].Stored
-	b, err := s.d.contents.Open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
+	b, err := s.contents.Open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
 	if err != nil {
 		return nil, err
 	}

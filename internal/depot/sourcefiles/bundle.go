@@ -1,4 +1,4 @@
-package depot
+package sourcefiles
 
 import (
 	"context"
@@ -37,7 +37,7 @@ func AsksForBundle(req *layout.Request) bool {
 // Bundle makes a source bundle of the sources that the depot has of a module, for a
 // request that Get did not find. If it has none, the error is fs.ErrNotExist; if too many
 // are being made and sent, ErrUnavailable.
-func (s *SourceFiles) Bundle(ctx context.Context, scope answer.Scope, req layout.Request) (*answer.File, error) {
+func (s *Files) Bundle(ctx context.Context, scope answer.Scope, req layout.Request) (*answer.File, error) {
 	h, list, err := s.module(ctx, scope, req.Lookups)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (c closeOnce) Close() error {
 }
 
 // makeBundle makes the source bundle of an object.
-func (s *SourceFiles) makeBundle(ctx context.Context, scope answer.Scope, h index.Hit, list *nameList) (*answer.File, error) {
+func (s *Files) makeBundle(ctx context.Context, scope answer.Scope, h index.Hit, list *nameList) (*answer.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, bundleTime)
 	defer cancel()
 	select {
@@ -77,7 +77,7 @@ func (s *SourceFiles) makeBundle(ctx context.Context, scope answer.Scope, h inde
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	sp, err := s.d.blobs.Spool()
+	sp, err := s.blobs.Spool()
 	if err != nil {
 		return nil, err
 	}
@@ -110,18 +110,18 @@ func (c closers) Close() (err error) {
 }
 
 // module returns the object of a module that names sources, and its names.
-func (s *SourceFiles) module(ctx context.Context, scope answer.Scope, lookups []symfile.Lookup) (index.Hit, *nameList, error) {
+func (s *Files) module(ctx context.Context, scope answer.Scope, lookups []symfile.Lookup) (index.Hit, *nameList, error) {
 	for _, l := range lookups {
 		l.Role, l.Unique = symfile.Debug|symfile.Executable, false
-		hits, err := s.d.db.Lookup(ctx, scope.Index(), l)
+		hits, err := s.db.Lookup(ctx, scope.Index(), l)
 		if err == nil && len(hits) == 0 && l.Name != "" {
 			l.Name = "" // the request names the bundle or the program, not the debug file
-			hits, err = s.d.db.Lookup(ctx, scope.Index(), l)
+			hits, err = s.db.Lookup(ctx, scope.Index(), l)
 		}
 		if err != nil {
 			return index.Hit{}, nil, err
 		}
-		hits = s.d.intact(hits)
+		hits = s.intact(hits)
 		answer.Rank(hits, symfile.Debug)
 		for _, h := range hits[:min(len(hits), maxSourceObjects)] {
 			list, err := s.list(ctx, scope, h)
@@ -137,7 +137,7 @@ func (s *SourceFiles) module(ctx context.Context, scope answer.Scope, lookups []
 }
 
 // writeBundle writes the bundle of an object and returns the number of its sources.
-func (s *SourceFiles) writeBundle(ctx context.Context, scope answer.Scope, w io.Writer, h index.Hit, list *nameList) (n int, err error) {
+func (s *Files) writeBundle(ctx context.Context, scope answer.Scope, w io.Writer, h index.Hit, list *nameList) (n int, err error) {
 	var bytes int64
 	var failed error
 	o := s.object(scope, h)
@@ -182,8 +182,8 @@ type SourceName struct {
 // Names returns the sources that an object names, in their order in the debug
 // information, from number after on, at most limit, and their number. why says why
 // names may be missing.
-func (s *SourceFiles) Names(ctx context.Context, scope answer.Scope, ref blob.Ref, after, limit int) (list []SourceName, total int, why string, err error) {
-	found, err := s.d.db.Find(ctx, scope.Index(), index.Query{Ref: &ref}, 1)
+func (s *Files) Names(ctx context.Context, scope answer.Scope, ref blob.Ref, after, limit int) (list []SourceName, total int, why string, err error) {
+	found, err := s.db.Find(ctx, scope.Index(), index.Query{Ref: &ref}, 1)
 	if err != nil || len(found) == 0 {
 		return nil, 0, "", orNotFound(err)
 	}

@@ -1,9 +1,12 @@
-package depot
+// Package catalog shows people what a depot holds, and what clients asked it for in vain, in
+// lists that are read in pages.
+package catalog
 
 import (
 	"context"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
@@ -12,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -25,8 +29,16 @@ import (
 // added or removed meanwhile neither repeats nor skips other items. The text that says
 // where a page begins is opaque; one that the Catalog did not make is fs.ErrInvalid.
 type Catalog struct {
-	d     *Depot
-	pages *pageSeal
+	db *index.DB
+	// policy returns the retention policy in force.
+	policy func(context.Context) (lifecycle.PolicyInForce, error)
+	pages  *Pages
+	log    *slog.Logger
+}
+
+// New returns the catalog of a depot.
+func New(db *index.DB, policy func(context.Context) (lifecycle.PolicyInForce, error), pages *Pages, log *slog.Logger) *Catalog {
+	return &Catalog{db: db, policy: policy, pages: pages, log: log}
 }
 
 // ObjectSort is the order of a list of objects.
@@ -38,19 +50,6 @@ const (
 	SortAdded ObjectSort = "added" // in which the depot first got them, newest first
 	SortSize  ObjectSort = "size"  // largest first
 )
-
-// Limits of a page.
-const (
-	pageRows    = 100  // if no limit is given
-	maxPageRows = 1000 // a higher limit is this one
-)
-
-func pageLimit(n int) int {
-	if n <= 0 {
-		n = pageRows
-	}
-	return min(n, maxPageRows)
-}
 
 // ObjectQuery selects objects. The zero value selects all.
 type ObjectQuery struct {
@@ -98,7 +97,7 @@ type ObjectPage struct {
 	// Objects have at most the newest 100 of their transactions. There can be fewer
 	// objects than the limit, even none, although there are more pages: filters that
 	// reject nearly all objects are applied step by step.
-	Objects []Found
+	Objects []index.Found
 	Next    string // for ObjectQuery.After; empty: there are no more
 }
 
@@ -106,8 +105,8 @@ type ObjectPage struct {
 // with too many names. Its text says what is needed.
 var ErrShortPattern = index.ErrShortPattern
 
-// maxSearch limits the text of a search, in bytes.
-const maxSearch = 4096
+// MaxSearch limits the text of a search, in bytes.
+const MaxSearch = 4096
 
 // ListedTransactions is how many of its transactions an object of a list has at most,
 // the newest.
@@ -117,7 +116,7 @@ const ListedTransactions = index.ListedTransactions
 func (c *Catalog) Objects(ctx context.Context, scope answer.Scope, q ObjectQuery) (ObjectPage, error) {
 	var p ObjectPage
 	f := index.ObjectFilter{Product: q.Product, Arch: q.Arch, Feature: q.Feature, Since: q.Since, Limit: pageLimit(q.Limit)}
-	if len(q.Text)+len(q.Name)+len(q.ID) > maxSearch || strings.ContainsAny(q.Feature, " \t\n") {
+	if len(q.Text)+len(q.Name)+len(q.ID) > MaxSearch || strings.ContainsAny(q.Feature, " \t\n") {
 		return p, fmt.Errorf("search: the text is too long, or the feature is not one word: %w", fs.ErrInvalid)
 	}
 	var err error
@@ -148,16 +147,16 @@ func (c *Catalog) Objects(ctx context.Context, scope answer.Scope, q ObjectQuery
 		return p, err
 	}
 	f.After = index.ObjectKey{Name: string(k.Name), Size: k.Number, ID: k.ID}
-	list, next, err := c.d.db.Catalog.Objects(ctx, scope.Index(), f)
+	list, next, err := c.db.Catalog.Objects(ctx, scope.Index(), f)
 	if err != nil {
 		return p, err
 	}
-	if err := coldstore.Mark(ctx, c.d.db, scope.Index(), list); err != nil {
+	if err := coldstore.Mark(ctx, c.db, scope.Index(), list); err != nil {
 		return p, err
 	}
 	if q.ID != "" && q.Name != "" { // an id has few objects
 		name := symfile.Fold(q.Name)
-		list = slices.DeleteFunc(list, func(f Found) bool { return !index.NameFits(name, f.Object.Name) })
+		list = slices.DeleteFunc(list, func(f index.Found) bool { return !index.NameFits(name, f.Object.Name) })
 	}
 	p.Objects = list
 	if next != nil {
@@ -186,12 +185,12 @@ func (q ObjectQuery) read() (ReadAs, index.Query, error) {
 		}
 		return as, index.Query{Name: symfile.Fold(q.Name)}, nil
 	}
-	as, iq := readSearch(q.Text)
+	as, iq := ReadSearch(q.Text)
 	return as, iq, nil
 }
 
-// readSearch reads the text of a search.
-func readSearch(q string) (ReadAs, index.Query) {
+// ReadSearch reads the text of a search.
+func ReadSearch(q string) (ReadAs, index.Query) {
 	q = strings.TrimSpace(q)
 	if q == "" {
 		return ReadAll, index.Query{}
@@ -240,14 +239,7 @@ func readSearchPath(q string) (ReadAs, index.Query) {
 			return ReadPath, iq
 		}
 	}
-	return readSearch(segs[len(segs)-1])
-}
-
-// pageKey is where a page begins, in the text that the depot gives out.
-type pageKey struct {
-	Name   []byte `json:"n,omitempty"`
-	Number int64  `json:"s,omitempty"`
-	ID     int64  `json:"i,omitempty"`
+	return ReadSearch(segs[len(segs)-1])
 }
 
 // FileQuery selects files of a transaction or of a version.
@@ -261,7 +253,7 @@ type FileQuery struct {
 
 // FilePage is a part of the list of files of a transaction.
 type FilePage struct {
-	Files []TxFile
+	Files []index.TxFile
 	Next  string // for FileQuery.After; empty: there are no more
 }
 
@@ -277,7 +269,7 @@ func (q FileQuery) filter() (f index.FileFilter, err error) {
 	default:
 		err = fmt.Errorf("files: sort %q: %w", q.Sort, fs.ErrInvalid)
 	}
-	if len(q.Name) > maxSearch {
+	if len(q.Name) > MaxSearch {
 		err = fmt.Errorf("files: the name is too long: %w", fs.ErrInvalid)
 	}
 	return f, err
@@ -298,11 +290,11 @@ func (c *Catalog) Files(ctx context.Context, scope answer.Scope, number int64, q
 		return p, err
 	}
 	f.After = index.FileKey{Name: string(k.Name), Size: k.Number, Seq: k.ID}
-	files, next, err := c.d.db.Catalog.FilesOf(ctx, number, f)
+	files, next, err := c.db.Catalog.FilesOf(ctx, number, f)
 	if err != nil {
 		return p, err
 	}
-	if err := coldstore.HideBases(ctx, c.d.db, scope.Index(), files, func(f *TxFile) *coldstore.ColdContent { return f.Cold }); err != nil {
+	if err := coldstore.HideBases(ctx, c.db, scope.Index(), files, func(f *index.TxFile) *coldstore.ColdContent { return f.Cold }); err != nil {
 		return p, err
 	}
 	p.Files = files

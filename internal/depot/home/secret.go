@@ -1,4 +1,4 @@
-package depot
+package home
 
 import (
 	"context"
@@ -13,30 +13,30 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 )
 
-// secretSize is in bytes.
-const secretSize = 32
+// SecretSize is in bytes.
+const SecretSize = 32
 
 // Secret returns the random key of that name, which is created at the first call
 // and never changes. Its file is readable by those who may write to the depot.
-func (d *Depot) Secret(name string) ([]byte, error) {
-	if index.IsURL(d.name) {
-		return d.db.Secret(context.Background(), name, secretSize)
+func (h *Home) Secret(name string) ([]byte, error) {
+	if index.IsURL(h.Name) {
+		return h.DB.Secret(context.Background(), name, SecretSize)
 	}
-	path := filepath.Join(d.dir, name+".key")
+	path := filepath.Join(h.Dir, name+".key")
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		key := make([]byte, secretSize)
+		key := make([]byte, SecretSize)
 		_, _ = rand.Read(key) // never fails
 		if err := durable.WriteFile(path, key, 0o600); err != nil {
 			return nil, fmt.Errorf("create a key: %w", err)
 		}
-		if err := sharingOf(d.dir, "").file(path); err != nil {
+		if err := SharingOf(h.Dir, "").File(path); err != nil {
 			return nil, fmt.Errorf("create a key: %w", err)
 		}
 		b, err = os.ReadFile(path) // another process may have been faster
 	}
-	if err == nil && len(b) != secretSize {
-		err = fmt.Errorf("%s has %d bytes instead of %d; remove it; the next start creates a new one", path, len(b), secretSize)
+	if err == nil && len(b) != SecretSize {
+		err = fmt.Errorf("%s has %d bytes instead of %d; remove it; the next start creates a new one", path, len(b), SecretSize)
 	}
 	return b, err
 }
