@@ -106,7 +106,7 @@ func New(cfg Config) *Acts {
 	}
 	computing := newGate(MaxComputing, CommitTime, "other plans are being computed")
 	a := &Acts{Config: cfg, Computing: computing, Origin: NewOrigin(cfg.BaseURL, cfg.Log), Uploads: NewUploads()}
-	a.Transactions = &Transactions{cfg.Depot, cfg.Retention, computing, cfg.Purged, cfg.Now, cfg.Log}
+	a.Transactions = &Transactions{cfg.Depot, cfg.Retention, cfg.Retention, computing, cfg.Purged, cfg.Now, cfg.Log}
 	a.Accounts = newAccounts(&cfg)
 	a.JobActs = &JobActs{cfg.Jobs, cfg.Log}
 	a.UpstreamActs = &UpstreamActs{cfg.Upstreams, cfg.Log}

@@ -20,34 +20,60 @@ type Depot interface {
 	Transaction(ctx context.Context, number int64) (depot.Transaction, error)
 }
 
-// Retention is the part of the retention of a depot that the API uses.
-type Retention interface {
+// Policies are the policy of a depot, and its plans and runs.
+type Policies interface {
 	Policy(ctx context.Context) (lifecycle.PolicyInForce, error)
 	SetPolicy(ctx context.Context, file string, text []byte, who string, before int64) (lifecycle.PolicyInForce, error)
 	Preview(ctx context.Context, who string) (*lifecycle.Preview, error)
 	Planned(ctx context.Context, number string) (*lifecycle.Preview, error)
 	Apply(ctx context.Context, number string, yesRemove int, who string) (lifecycle.Applied, error)
 	Runs(ctx context.Context, before int64, limit int) ([]lifecycle.RetentionRun, error)
+}
+
+// Collections are the plans by which garbage is collected.
+type Collections interface {
 	KindOfPlan(ctx context.Context, number string) (lifecycle.PlanKind, error)
 	PlanCollection(ctx context.Context, opt lifecycle.CollectOptions, who string) (lifecycle.CollectionPlan, error)
 	PlannedCollection(ctx context.Context, number string) (lifecycle.CollectionPlan, error)
 	ApplyCollection(ctx context.Context, number string) (lifecycle.Collected, error)
-	Snapshot(ctx context.Context) (*retention.State, int64, error)
+}
+
+// SpaceUsage is the disk space that a depot takes, and took.
+type SpaceUsage interface {
 	Usage(ctx context.Context) (*lifecycle.Usage, error)
 	UsageOverTime(ctx context.Context, f lifecycle.UsageFilter) ([]lifecycle.UsageDay, error)
+}
 
-	Hold(ctx context.Context, h lifecycle.Hold) error
-	Unhold(ctx context.Context, number int64, name string) ([]lifecycle.Hold, error)
+// History is what was done to a transaction, and why.
+type History interface {
 	Holds(ctx context.Context, number int64) ([]lifecycle.Hold, error)
-	Promote(ctx context.Context, number int64, class, who string) (lifecycle.Promotion, error)
 	Promotions(ctx context.Context, number int64) ([]lifecycle.Promotion, error)
 	Needs(ctx context.Context, number int64) ([]int64, error)
 	PushKey(ctx context.Context, number int64) (string, error)
+	Why(ctx context.Context, number int64) (lifecycle.Removal, error)
+}
+
+// Changes change a transaction.
+type Changes interface {
+	Hold(ctx context.Context, h lifecycle.Hold) error
+	Unhold(ctx context.Context, number int64, name string) ([]lifecycle.Hold, error)
+	Promote(ctx context.Context, number int64, class, who string) (lifecycle.Promotion, error)
 	SetComment(ctx context.Context, number int64, comment string) (depot.Transaction, error)
 	Remove(ctx context.Context, number int64, who string) (depot.Transaction, error)
 	Purge(ctx context.Context, number int64, who, detail string) (lifecycle.Purged, error)
 	Undo(ctx context.Context, number int64, who string) (depot.Transaction, error)
-	Why(ctx context.Context, number int64) (lifecycle.Removal, error)
+	// Snapshot is the state of all transactions, from which it follows what a removal frees.
+	Snapshot(ctx context.Context) (*retention.State, int64, error)
+}
+
+// Retention are all of these, of one depot. Only a configuration has it: each handler takes
+// what it uses.
+type Retention interface {
+	Policies
+	Collections
+	SpaceUsage
+	History
+	Changes
 }
 
 // Stages is the part of the depot's stages that pushes use.

@@ -21,11 +21,17 @@ import (
 // Transactions finds and changes transactions, as far as the sender of a request may.
 type Transactions struct {
 	depot     Depot
-	retention Retention
+	policies  Policies
+	changes   Changes
 	computing *Gate
 	purged    func(auth.Event) error
 	now       func() time.Time
 	log       *slog.Logger
+}
+
+// Undo restores a removed transaction that the client may change.
+func (a *Transactions) Undo(r *Request, t depot.Transaction) (depot.Transaction, error) {
+	return a.changes.Undo(r.Context(), t.Number, r.Name)
 }
 
 // Find returns the transaction that an address names, if the client may see
@@ -97,7 +103,7 @@ func (a *Transactions) checkChange(r *Request, q *wire.TransactionChange) (until
 		}
 	}
 	if q.Class != "" {
-		p, err := a.retention.Policy(r.Context())
+		p, err := a.policies.Policy(r.Context())
 		if err != nil {
 			return until, err
 		}
@@ -125,7 +131,7 @@ func (a *Transactions) Change(r *Request, t depot.Transaction, q *wire.Transacti
 			Fields: map[string]string{"class": "must be " + strconv.Quote(c)},
 		}
 	}
-	ctx, k := r.Context(), a.retention
+	ctx, k := r.Context(), a.changes
 	// The hold comes first: if the rest fails, the transaction is kept.
 	if q.Hold != nil {
 		h := lifecycle.Hold{
@@ -192,7 +198,7 @@ func (a *Transactions) Remove(r *Request, t depot.Transaction, plan string) (dep
 	if err := a.planned(r, t, plan); err != nil {
 		return t, err
 	}
-	if t, err = a.retention.Remove(r.Context(), t.Number, r.Name); err != nil {
+	if t, err = a.changes.Remove(r.Context(), t.Number, r.Name); err != nil {
 		return t, RetentionProblem(err)
 	}
 	a.log.Info("a transaction was removed", "request", r.ID, "by", r.Name, "transaction", t.Number)
@@ -209,7 +215,7 @@ func (a *Transactions) Purge(r *Request, t depot.Transaction, plan, reason strin
 	if err := a.planned(r, t, plan); err != nil {
 		return lifecycle.Purged{}, err
 	}
-	p, err := a.retention.Purge(r.Context(), t.Number, r.Name, reason)
+	p, err := a.changes.Purge(r.Context(), t.Number, r.Name, reason)
 	if p.Transaction.Number > 0 { // also if bytes could not be freed
 		e := auth.PurgeEvent(t.Number, t.Product, reason, report.NewPurged(p).Frees)
 		e.By(&r.Identity)
@@ -223,7 +229,7 @@ func (a *Transactions) Purge(r *Request, t depot.Transaction, plan, reason strin
 
 // RemovePlan computes the space that the removal of a transaction frees.
 func (a *Transactions) RemovePlan(r *Request, t depot.Transaction) (report.RemovePlan, error) {
-	s, _, err := a.retention.Snapshot(r.Context())
+	s, _, err := a.changes.Snapshot(r.Context())
 	if err != nil {
 		return report.RemovePlan{}, err
 	}

@@ -27,7 +27,7 @@ func New(a *web.Acts) *API {
 	return &API{Origin: a.Origin, log: a.Log, table: slices.Concat(
 		tokenAPI{a.Accounts, a.Tokens, a.Log}.routes(),
 		signInAPI{a.Accounts, a.Log}.routes(),
-		retentionAPI{a.Retention, a.Transactions, a.Computing, a.Log}.routes(),
+		retentionAPI{a.Retention, a.Retention, a.Transactions, a.Computing, a.Log}.routes(),
 		usageAPI{a.Retention, a.Stages, a.InPlace, a.Computing, a.Now}.routes(),
 		transactionAPI{a.Transactions, a.Depot, a.Retention}.routes(),
 		traceAPI{a.Traces}.routes(),

@@ -18,10 +18,11 @@ import (
 
 // retentionAPI answers requests about the policy, and about plans.
 type retentionAPI struct {
-	retention web.Retention
-	acts      *web.Transactions
-	computing *web.Gate
-	log       *slog.Logger
+	policies    web.Policies
+	collections web.Collections
+	acts        *web.Transactions
+	computing   *web.Gate
+	log         *slog.Logger
 }
 
 func (a retentionAPI) routes() []route {
@@ -43,7 +44,7 @@ func (a retentionAPI) showRules(w http.ResponseWriter, r *web.Request, _ []strin
 	if err := r.May(web.ReadAll); err != nil {
 		return err
 	}
-	p, err := a.retention.Policy(r.Context())
+	p, err := a.policies.Policy(r.Context())
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (a retentionAPI) setRules(w http.ResponseWriter, r *web.Request, _ []string
 		return err
 	}
 	r.Allow(web.AnswerTime)
-	p, err := a.retention.SetPolicy(r.Context(), "policy", text, r.Name, before)
+	p, err := a.policies.SetPolicy(r.Context(), "policy", text, r.Name, before)
 	if err != nil {
 		return web.RetentionProblem(err)
 	}
@@ -111,7 +112,7 @@ func (a retentionAPI) listRuns(w http.ResponseWriter, r *web.Request, _ []string
 			return &web.Problem{Word: "cursor"}
 		}
 	}
-	list, err := a.retention.Runs(r.Context(), before, limit+1)
+	list, err := a.policies.Runs(r.Context(), before, limit+1)
 	if err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func (a retentionAPI) makePlan(w http.ResponseWriter, r *web.Request, _ []string
 	if gc {
 		return a.makeCollectionPlan(w, r, q)
 	}
-	p, err := a.retention.Preview(r.Context(), r.Name)
+	p, err := a.policies.Preview(r.Context(), r.Name)
 	if err != nil {
 		return web.RetentionProblem(err)
 	}
@@ -171,19 +172,19 @@ func (a retentionAPI) showPlan(w http.ResponseWriter, r *web.Request, args []str
 		return err
 	}
 	defer done()
-	kind, err := a.retention.KindOfPlan(r.Context(), args[0])
+	kind, err := a.collections.KindOfPlan(r.Context(), args[0])
 	if err != nil {
 		return web.RetentionProblem(err)
 	}
 	if kind == lifecycle.PlanOfCollection {
-		p, err := a.retention.PlannedCollection(r.Context(), args[0])
+		p, err := a.collections.PlannedCollection(r.Context(), args[0])
 		if err != nil {
 			return web.RetentionProblem(err)
 		}
 		done()
 		return web.WriteJSON(w, http.StatusOK, report.NewCollectionPlan(p))
 	}
-	p, err := a.retention.Planned(r.Context(), args[0])
+	p, err := a.policies.Planned(r.Context(), args[0])
 	if err != nil {
 		return web.RetentionProblem(err)
 	}
@@ -212,7 +213,7 @@ func (a retentionAPI) applyPlan(w http.ResponseWriter, r *web.Request, args []st
 	}
 	defer done()
 	if q.Kind == "" {
-		kind, err := a.retention.KindOfPlan(r.Context(), args[0])
+		kind, err := a.collections.KindOfPlan(r.Context(), args[0])
 		if err == nil && kind == lifecycle.PlanOfCollection {
 			q.Kind = wire.PlanGC
 		}
@@ -220,7 +221,7 @@ func (a retentionAPI) applyPlan(w http.ResponseWriter, r *web.Request, args []st
 	if q.Kind == wire.PlanGC {
 		return a.applyCollection(w, r, args[0], q)
 	}
-	applied, err := a.retention.Apply(r.Context(), args[0], q.YesRemove, r.Name)
+	applied, err := a.policies.Apply(r.Context(), args[0], q.YesRemove, r.Name)
 	if err != nil {
 		return web.RetentionProblem(err)
 	}
@@ -259,7 +260,7 @@ func (a retentionAPI) makeCollectionPlan(w http.ResponseWriter, r *web.Request, 
 		}
 		opt.Grace = time.Duration(*q.Grace) * time.Second
 	}
-	p, err := a.retention.PlanCollection(r.Context(), opt, r.Name)
+	p, err := a.collections.PlanCollection(r.Context(), opt, r.Name)
 	if err == nil {
 		err = p.Unstored
 	}
@@ -275,7 +276,7 @@ func (a retentionAPI) applyCollection(w http.ResponseWriter, r *web.Request, num
 	if q.YesRemove != 0 {
 		return web.BadMember("the number is not valid", "yes_remove", "belongs to a plan of the retention policy")
 	}
-	c, err := a.retention.ApplyCollection(r.Context(), number)
+	c, err := a.collections.ApplyCollection(r.Context(), number)
 	if err != nil {
 		return web.RetentionProblem(err)
 	}

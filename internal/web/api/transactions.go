@@ -17,9 +17,9 @@ import (
 
 // transactionAPI answers requests about transactions.
 type transactionAPI struct {
-	acts      *web.Transactions
-	depot     web.Depot
-	retention web.Retention
+	acts    *web.Transactions
+	depot   web.Depot
+	history web.History
 }
 
 func (a transactionAPI) routes() []route {
@@ -82,31 +82,31 @@ func (a transactionAPI) showTransaction(w http.ResponseWriter, r *web.Request, a
 		return err
 	}
 	ctx := r.Context()
-	holds, err := a.retention.Holds(ctx, t.Number)
+	holds, err := a.history.Holds(ctx, t.Number)
 	if err != nil {
 		return err
 	}
-	promotions, err := a.retention.Promotions(ctx, t.Number)
+	promotions, err := a.history.Promotions(ctx, t.Number)
 	if err != nil {
 		return err
 	}
 	var removal *lifecycle.Removal
 	if !t.Removed.IsZero() {
-		switch x, err := a.retention.Why(ctx, t.Number); {
+		switch x, err := a.history.Why(ctx, t.Number); {
 		case err == nil:
 			removal = &x
 		case !errors.Is(err, fs.ErrNotExist):
 			return err
 		}
 	}
-	needs, err := a.retention.Needs(ctx, t.Number)
+	needs, err := a.history.Needs(ctx, t.Number)
 	if err != nil {
 		return err
 	}
 	s := report.NewState(t, holds, promotions, removal)
 	s.Needs = a.acts.Visible(r, needs)
 	if r.Rights.MayWrite(t.Product) {
-		if s.Key, err = a.retention.PushKey(ctx, t.Number); err != nil {
+		if s.Key, err = a.history.PushKey(ctx, t.Number); err != nil {
 			return err
 		}
 	}
@@ -178,7 +178,7 @@ func (a transactionAPI) undoRemoval(w http.ResponseWriter, r *web.Request, args 
 	if err != nil {
 		return err
 	}
-	if t, err = a.retention.Undo(r.Context(), t.Number, r.Name); err != nil {
+	if t, err = a.acts.Undo(r, t); err != nil {
 		return web.RetentionProblem(err)
 	}
 	return web.WriteJSON(w, http.StatusOK, report.NewTransaction(t))

@@ -16,7 +16,7 @@ import (
 
 // usageAPI answers requests for what takes the space.
 type usageAPI struct {
-	retention web.Retention
+	space     web.SpaceUsage
 	stages    web.Stages
 	inPlace   *depot.Watched
 	computing *web.Gate
@@ -38,7 +38,7 @@ func (a usageAPI) usage(w http.ResponseWriter, r *web.Request, _ []string) error
 		return err
 	}
 	defer done()
-	u, err := a.retention.Usage(r.Context())
+	u, err := a.space.Usage(r.Context())
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (a usageAPI) usageDays(w http.ResponseWriter, r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	list, err := a.retention.UsageOverTime(r.Context(), f)
+	list, err := a.space.UsageOverTime(r.Context(), f)
 	if err != nil {
 		return err
 	}

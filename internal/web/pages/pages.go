@@ -42,9 +42,9 @@ func New(a *web.Acts) *Pages {
 	home := homePages{p, a.Depot, a.Catalog, a.Upstreams, a.Log}
 	all := slices.Concat(
 		catalogPages{p, a.Catalog, a.InPlace}.routes(),
-		txPages{p, a.Transactions, a.Depot, a.Retention, a.Catalog, a.Computing, a.Now}.routes(),
+		txPages{p, a.Transactions, a.Depot, a.Retention, a.Retention, a.Catalog, a.Computing, a.Now}.routes(),
 		objectPages{p, a.Catalog, a.SourceLists, a.Tracing, a.Makes, a.Now}.routes(),
-		productPages{p, a.Catalog, a.Depot, a.Retention, plots, a.Forms, a.Computing}.routes(),
+		productPages{p, a.Catalog, a.Depot, a.Retention, a.Retention, plots, a.Forms, a.Computing}.routes(),
 		serverPages{p, a.Missing, a.Files, a.Jobs, a.JobActs, a.Upstreams, a.UpstreamActs, a.Now}.routes(),
 		usagePages{p, plots, a.InPlace}.routes(),
 		retentionPages{p, a.Retention, a.Computing, a.Log}.routes(),

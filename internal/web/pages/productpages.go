@@ -17,7 +17,8 @@ type productPages struct {
 	*printer
 	catalog   *catalog.Catalog
 	depot     web.Depot
-	retention web.Retention
+	policies  web.Policies
+	history   web.History
 	plots     usagePlots
 	forms     *intake.Handler
 	computing *web.Gate
@@ -132,7 +133,7 @@ func (p productPages) product(w *reply, r *web.Request, _ []string) error {
 	if len(list) == 0 && vq.Prefix == "" && vq.Class == "" && vq.After == "" {
 		return &web.Problem{Word: "not-found", Detail: "there is no such product"}
 	}
-	classes, err := classes(r.Context(), p.retention)
+	classes, err := classes(r.Context(), p.policies)
 	if err != nil {
 		return err
 	}
@@ -225,7 +226,7 @@ func (p productPages) version(w *reply, r *web.Request, _ []string) error {
 		v.Transactions = append(v.Transactions, f.txRow(t))
 		v.Files += t.Files
 		v.Bytes += t.Bytes
-		holds, err := p.retention.Holds(r.Context(), t.Number)
+		holds, err := p.history.Holds(r.Context(), t.Number)
 		if err != nil {
 			return err
 		}

@@ -19,10 +19,10 @@ import (
 // publishPages are the pages by which people add files.
 type publishPages struct {
 	*printer
-	stages    web.Stages
-	forms     *intake.Handler // nil: there is no page for it
-	catalog   *catalog.Catalog
-	retention web.Retention
+	stages   web.Stages
+	forms    *intake.Handler // nil: there is no page for it
+	catalog  *catalog.Catalog
+	policies web.Policies
 }
 
 func (p publishPages) routes() []pageRoute {
@@ -131,7 +131,7 @@ func (p publishPages) showPublish(w *reply, r *web.Request, c stage.Caller, stat
 		}
 	}
 	v.Products = slices.DeleteFunc(slices.Clone(v.Products), func(s string) bool { return v.Any && s == "" })
-	if v.Classes, err = classes(r.Context(), p.retention); err != nil {
+	if v.Classes, err = classes(r.Context(), p.policies); err != nil {
 		return err
 	}
 	f := p.frame(r, "Publish files", v)

@@ -14,7 +14,7 @@ import (
 // retentionPages are the pages about what is kept.
 type retentionPages struct {
 	*printer
-	retention web.Retention
+	policies  web.Policies
 	computing *web.Gate
 	log       *slog.Logger
 }
@@ -41,12 +41,12 @@ const shownRuns = 20
 
 // showRetention answers GET retention.
 func (p retentionPages) showRetention(w *reply, r *web.Request, _ []string) error {
-	policy, err := p.retention.Policy(r.Context())
+	policy, err := p.policies.Policy(r.Context())
 	if err != nil {
 		return err
 	}
 	v := retentionView{Policy: report.NewPolicy(policy), Set: policy.Number > 0, MayPreview: r.MayOpen(web.MayChange) == nil}
-	if v.Runs, err = p.retention.Runs(r.Context(), 0, shownRuns); err != nil {
+	if v.Runs, err = p.policies.Runs(r.Context(), 0, shownRuns); err != nil {
 		return err
 	}
 	f := p.frame(r, "Retention", v)
@@ -65,7 +65,7 @@ func (p retentionPages) previewRetention(w *reply, r *web.Request, _ []string) e
 		return err
 	}
 	defer done()
-	plan, err := p.retention.Preview(r.Context(), r.Name)
+	plan, err := p.policies.Preview(r.Context(), r.Name)
 	if err != nil {
 		return web.RetentionProblem(err)
 	}
@@ -97,7 +97,7 @@ func (p retentionPages) showPlanned(w *reply, r *web.Request, args []string) err
 	if err != nil {
 		return err
 	}
-	plan, err := p.retention.Planned(r.Context(), args[0])
+	plan, err := p.policies.Planned(r.Context(), args[0])
 	done()
 	if err != nil {
 		return web.RetentionProblem(err)
@@ -137,7 +137,7 @@ func (p retentionPages) applyPlanned(w *reply, r *web.Request, args []string) er
 		return err
 	}
 	defer done()
-	applied, err := p.retention.Apply(r.Context(), args[0], yes, r.Name)
+	applied, err := p.policies.Apply(r.Context(), args[0], yes, r.Name)
 	if err != nil {
 		return web.RetentionProblem(err)
 	}

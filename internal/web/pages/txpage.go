@@ -24,7 +24,8 @@ type txPages struct {
 	*printer
 	acts      *web.Transactions
 	depot     web.Depot
-	retention web.Retention
+	policies  web.Policies
+	history   web.History
 	catalog   *catalog.Catalog
 	computing *web.Gate
 	now       func() time.Time
@@ -176,7 +177,7 @@ func (p txPages) showTx(w *reply, r *web.Request, args []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, k := r.Context(), p.retention
+	ctx, k := r.Context(), p.history
 	f := p.frame(r, "Transaction "+args[0], nil)
 	v := txView{txRow: f.txRow(t), Now: p.now()}
 	if v.Holds, err = k.Holds(ctx, t.Number); err != nil {
@@ -216,7 +217,7 @@ func (p txPages) showTx(w *reply, r *web.Request, args []string) error {
 	v.Table = f.files("Files of transaction "+args[0], "files", q, page)
 	if _, err := p.acts.Writable(r, args[0]); err == nil {
 		v.MayChange, v.MayAdmin = true, r.Rights.Admin
-		if v.Classes, err = classes(r.Context(), p.retention); err != nil {
+		if v.Classes, err = classes(r.Context(), p.policies); err != nil {
 			return err
 		}
 	}
@@ -244,7 +245,7 @@ var notices = map[string]string{
 }
 
 // classes lists the classes of the retention policy.
-func classes(ctx context.Context, of web.Retention) ([]string, error) {
+func classes(ctx context.Context, of web.Policies) ([]string, error) {
 	policy, err := of.Policy(ctx)
 	if err != nil || policy.Policy == nil {
 		return nil, err
@@ -280,7 +281,7 @@ func (p txPages) actTx(w *reply, r *web.Request, args []string) error {
 		text := strings.ReplaceAll(form.Get("comment"), "\r\n", "\n")
 		done, q.Comment = "commented", &text
 	case "restore":
-		if _, err := p.retention.Undo(r.Context(), t.Number, r.Name); err != nil {
+		if _, err := p.acts.Undo(r, t); err != nil {
 			return web.RetentionProblem(err)
 		}
 		return acted(w, r, args[0], "restored")

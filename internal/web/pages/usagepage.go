@@ -102,8 +102,8 @@ func (p usagePages) showUsage(w *reply, r *web.Request, _ []string) error {
 
 // usagePlots reads the recorded usage.
 type usagePlots struct {
-	retention web.Retention
-	now       func() time.Time
+	space web.SpaceUsage
+	now   func() time.Time
 }
 
 // read reads the recorded days: of these products, or without them of the whole
@@ -123,7 +123,7 @@ func (p usagePlots) read(r *web.Request, v *usageView, products ...string) error
 		}
 	}
 	for _, f := range filters {
-		list, err := p.retention.UsageOverTime(r.Context(), f)
+		list, err := p.space.UsageOverTime(r.Context(), f)
 		if err != nil {
 			return err
 		}
