@@ -49,7 +49,7 @@ func TestSearch(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := &places{have: map[Places]*File{c.have: file}, fail: c.fail}
 			f, err := Search(t.Context(), c.among, p)
-			if err != c.err || (err == nil) != (f == file) { //nolint:errorlint // the very error
+			if err != c.err || (err == nil) != (f == file) {
 				t.Errorf("search: %v, %v; want %v", f, err, c.err)
 			}
 			if !slices.Equal(p.asked, c.asked) {

@@ -138,10 +138,12 @@ func WriteStamp(dir string, s Stamp, with Sharing) error {
 // NewerFormatError is ErrNewer for the format of a depot or a backup.
 type NewerFormatError int
 
+// Error implements error.
 func (e NewerFormatError) Error() string {
 	return fmt.Sprintf("format %d is newer than this program (format %d); use the newer symdepot", int(e), Format)
 }
 
+// Is implements errors.Is: the error is ErrNewer.
 func (NewerFormatError) Is(target error) bool { return target == ErrNewer }
 
 // ChangeStamp rewrites depot.json.
