@@ -64,13 +64,13 @@ func (c tokenNewCmd) Run(a *session) error {
 	if err := app.TokensOf(d).PutToken(a.ctx, row); err != nil {
 		return err
 	}
-	line := report.NewToken(row, a.now())
+	line := app.NewToken(row, a.now())
 	line.Token = secret
 	return c.print(a.console, line)
 }
 
 // print prints a new token, once.
-func (c tokenNewCmd) print(a *console, line report.Token) error {
+func (c tokenNewCmd) print(a *console, line app.Token) error {
 	if c.JSON {
 		return term.NewJSONLines(a.stdout).Write(line)
 	}
@@ -129,23 +129,23 @@ func (c tokenListCmd) Run(a *session) error {
 const exactNames = "names are compared exactly, and symdepot token list --json shows the makers"
 
 // madeBy returns the tokens of a principal: those that it made, and those that these made.
-func madeBy(list []report.Token, principal string) []report.Token {
+func madeBy(list []app.Token, principal string) []app.Token {
 	makers := make(map[string]string, len(list))
 	for _, l := range list {
 		makers[l.ID] = l.CreatedBy
 	}
-	return slices.DeleteFunc(list, func(l report.Token) bool { return !auth.MadeBy(makers, l.ID, principal) })
+	return slices.DeleteFunc(list, func(l app.Token) bool { return !auth.MadeBy(makers, l.ID, principal) })
 }
 
 // tokens returns the tokens of the server or the depot, the oldest first.
-func (c tokenListCmd) tokens(a *session) (list []report.Token, err error) {
+func (c tokenListCmd) tokens(a *session) (list []app.Token, err error) {
 	if c.Server != "" {
 		s, err := c.client()
 		if err != nil {
 			return nil, err
 		}
 		err = s.Tokens(a.ctx, func(t wire.TokenInfo) error {
-			list = append(list, report.TokenOf(t))
+			list = append(list, app.TokenOf(t))
 			return nil
 		})
 		return list, err
@@ -157,7 +157,7 @@ func (c tokenListCmd) tokens(a *session) (list []report.Token, err error) {
 	defer d.Close()
 	rows, err := app.TokensOf(d).List(a.ctx)
 	for _, row := range rows {
-		list = append(list, report.NewToken(row, a.now()))
+		list = append(list, app.NewToken(row, a.now()))
 	}
 	return list, err
 }
@@ -238,7 +238,7 @@ func (c tokenNewCmd) atServer(a *session, spec auth.TokenSpec) error {
 	if err != nil {
 		return err
 	}
-	line := report.TokenOf(t)
+	line := app.TokenOf(t)
 	line.Token = t.Token
 	return c.print(a.console, line)
 }
