@@ -30,7 +30,7 @@ man: ## man pages of all commands in dist/man
 	$(GO) run ./cmd/symdepot man dist/man
 
 docs: ## write the generated parts of docs anew; needs only Go
-	$(GO) test -p 1 -count=1 -run 'Docs$$|^TestLinks$$' ./layout ./internal/config ./internal/server ./internal/web/api ./internal/web/pages ./internal/command . -args -update-docs
+	$(GO) test -p 1 -count=1 -run 'Docs$$|^TestLinks$$' ./layout ./internal/run/config ./internal/serve/server ./internal/serve/web/api ./internal/serve/web/pages ./internal/run/command . -args -update-docs
 
 setup: ## install the clients the tests use and fetch real files (needs a Debian-like system and root; elsewhere says what is missing)
 	@scripts/setup
@@ -92,7 +92,7 @@ bench: setup ## the ratios of BENCHMARKS.md, measured side by side; scripts/benc
 
 bench-cold: ## cold storage on series of builds beside zstd and chunks; SRC=DIR is a checkout of glslang for two of them (hours, 4 GB)
 	@scripts/coldseries $(CACHE)/cold $(SRC)
-	@SYMDEPOT_COLD_SERIES=$(CACHE)/cold $(GO) test -count=1 -timeout 12h -v -run '^TestBenchCold$$' ./internal/cold | grep -oE '[A-Z]: .*|^(ok|FAIL|---).*'
+	@SYMDEPOT_COLD_SERIES=$(CACHE)/cold $(GO) test -count=1 -timeout 12h -v -run '^TestBenchCold$$' ./internal/store/cold | grep -oE '[A-Z]: .*|^(ok|FAIL|---).*'
 
 clean: ## remove what was built and fetched
 	rm -rf $(CACHE) $(BIN)

@@ -14,174 +14,203 @@ import (
 
 const module = "github.com/symdepot/symdepot"
 
+// groups are the groups of rooms, from the top down. A room imports rooms of its own group
+// and of those below. The formats are the rooms at the root of the module.
+var groups = []string{"cmd", "run", "serve", "depot", "work", "remote", "files", "index", "formats", "store", "base"}
+
+// groupOf returns the place of a room's group in groups; -1 for tests and packaging, which
+// import what they like.
+func groupOf(room string) int {
+	first, rest, _ := strings.Cut(room, "/")
+	switch first {
+	case "test", "packaging":
+		return -1
+	case "cmd":
+		return 0
+	case "internal":
+		first, _, _ = strings.Cut(rest, "/")
+		return slices.Index(groups, first)
+	}
+	return slices.Index(groups, "formats")
+}
+
 // mayImport is policy: which rooms of this module each room may import
 // directly. Change it knowingly; a room that is not listed may import nothing
 // of ours and may not exist.
 var mayImport = map[string][]string{
-	"debugid":            {"internal/clip"},
-	"internal/clip":      {},
-	"internal/span":      {"internal/glob"},
-	"internal/durable":   {},
-	"internal/body":      {},
-	"internal/limit":     {},
-	"symfile":            {"debugid"},
-	"internal/term":      {},
-	"internal/glob":      {},
-	"internal/ctxio":     {},
-	"symcache":           {"internal/clip", "debugid"},
-	"dump":               {"debugid"},
-	"layout":             {"internal/clip", "debugid", "symfile", "symcache"},
-	"pdb":                {"debugid", "functab", "demangle"},
-	"ppdb":               {"debugid"},
-	"breakpad":           {"debugid", "functab"},
-	"functab":            {"internal/clip", "debugid"},
-	"gsym":               {"functab"},
-	"demangle":           {},
-	"unwind":             {"debugid", "functab"},
-	"dwarf":              {"functab", "internal/paged"},
-	"cab":                {"cab/mszip", "cab/lzx", "internal/ctxio"},
-	"cab/mszip":          {},
-	"cab/lzx":            {},
-	"internal/mstools":   {"layout", "symfile", "objfile", "dump", "symstore", "internal/durable", "internal/retention", "internal/scan", "internal/term", "internal/upstream", "internal/glob", "internal/ctxio", "internal/sympath", "internal/unpack"},
-	"objfile":            {"dwarf", "internal/clip", "internal/paged", "internal/xz", "debugid", "symfile", "pdb", "ppdb", "breakpad", "symcache"},
-	"symstore":           {"internal/clip", "debugid", "symfile", "layout", "objfile", "pdb", "cab", "internal/durable", "internal/ctxio", "symstore/internal/dircache", "symstore/internal/lockfile"},
-	"internal/blob":      {"internal/durable"},
-	"internal/cold":      {},
-	"internal/sparse":    {},
-	"internal/srclink":   {"internal/clip", "internal/glob", "pdb", "ppdb", "symfile", "internal/durable", "internal/sources", "internal/term"},
-	"internal/scan":      {"internal/clip", "objfile", "symfile", "cab", "internal/durable", "internal/xz"},
-	"internal/xz":        {},
-	"internal/paged":     {},
-	"objtab":             {"debugid", "demangle", "dwarf", "functab", "objfile", "symfile", "unwind"},
-	"internal/sources":   {"debugid", "dwarf", "internal/scan", "objfile", "objtab", "pdb", "ppdb", "symfile"},
-	"internal/retention": {"internal/glob", "internal/term"},
-	"internal/transcode": {"debugid", "objfile", "breakpad", "pdb", "ppdb", "cab", "symcache", "internal/ctxio", "internal/term", "internal/wire"},
-	"internal/bucket":    {"internal/wire"},
-	"internal/auth":      {"internal/binding", "internal/durable", "internal/glob", "internal/oidc", "internal/wire"},
-	"internal/oidc":      {"internal/clip", "internal/glob"},
-	"internal/binding":   {},
-	"internal/unpack":    {"cab", "objfile", "internal/ctxio"},
-	// upstream and tree implement the interface of sources, and do not know each other.
-	"internal/upstream": {"internal/span", "internal/clip", "debugid", "symfile", "layout", "objfile", "cab", "symstore", "symcache", "internal/bucket", "internal/fetch", "internal/glob", "internal/sspi", "internal/unpack", "internal/wire"},
-	"internal/tree":     {"debugid", "symfile", "layout", "objfile", "pdb", "symstore", "internal/fetch", "internal/unpack", "internal/unpackcache"},
-	"internal/watch":    {"internal/ctxio", "debugid", "internal/bucket", "internal/glob", "internal/index", "internal/scan", "internal/sources", "layout", "objfile", "objtab", "symfile", "internal/unpackcache"},
-	"internal/sympath":  {"layout", "internal/bucket", "internal/fetch", "internal/tree", "internal/upstream", "internal/wire"},
-	"internal/fetch":    {"internal/span", "layout", "objfile", "symfile", "internal/blob"},
-	"internal/depot":    {"symstore", "internal/span", "internal/watch", "internal/sources", "debugid", "symfile", "layout", "objfile", "internal/blob", "internal/bucket", "internal/fetch", "internal/index", "internal/jobs", "internal/peer", "internal/stage", "internal/srclink", "internal/symbolicate", "internal/symcachework", "internal/transcode", "internal/tree", "internal/upstream", "internal/durable", "internal/vault", "internal/unpackcache", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/depot/why", "internal/depot/backup", "internal/depot/home", "internal/depot/migrate", "internal/depot/catalog", "internal/depot/check", "internal/depot/sourcefiles"},
+
+	"cmd/symdepot": {"internal/run/command"},
+
+	"internal/run/app":    {"internal/base/address", "internal/base/span", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/content", "internal/depot/display", "internal/index", "internal/remote/upstream", "internal/run/config", "internal/run/daemon", "internal/run/doctor", "internal/run/setup", "internal/serve/auth", "internal/serve/intake", "internal/serve/oidc", "internal/serve/server", "internal/serve/web", "internal/serve/web/api", "internal/serve/web/pages"},
+	"internal/run/client": {"dump", "internal/base/ctxio", "internal/base/endpoint", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/lifecycle", "internal/depot/retention", "internal/files/scan", "internal/files/sources", "internal/files/sparse", "internal/serve/auth", "internal/store/blob", "internal/work/jobs", "objfile", "symfile"},
+	// Commands wire everything; test rooms help tests only.
+	"internal/run/command":             nil,
+	"internal/run/command/commandtest": nil,
+	"internal/run/config":              {"internal/base/address", "internal/base/glob", "internal/base/term", "internal/files/srclink", "internal/remote/sympath", "internal/remote/upstream", "internal/run/manual", "internal/serve/auth", "internal/serve/oidc", "internal/store/bucket", "internal/work/transcode", "layout", "symcache", "symfile", "symstore"},
+	"internal/run/daemon":              {},
+	"internal/run/doctor":              {"internal/base/address", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/check", "internal/depot/home", "internal/remote/sympath", "internal/remote/upstream", "internal/run/client", "internal/run/config", "internal/run/daemon", "internal/run/setup", "internal/serve/auth", "internal/store/bucket"},
+	"internal/run/manual":              {},
+	"internal/run/mstools":             {"dump", "internal/base/ctxio", "internal/base/durable", "internal/base/glob", "internal/base/term", "internal/depot/retention", "internal/files/scan", "internal/files/unpack", "internal/remote/sympath", "internal/remote/upstream", "layout", "objfile", "symfile", "symstore"},
+	"internal/run/setup":               {"internal/base/address", "internal/base/durable", "internal/base/span", "internal/base/term", "internal/depot", "internal/depot/backup", "internal/depot/coldstore", "internal/depot/home", "internal/depot/sourcefiles", "internal/depot/stage", "internal/files/srclink", "internal/index", "internal/remote/fetch", "internal/remote/tree", "internal/remote/upstream", "internal/remote/watch", "internal/run/config", "internal/serve/auth", "internal/store/bucket", "internal/work/symbolicate", "internal/work/transcode", "layout", "symstore"},
+	// Linked on Windows only.
+	"internal/run/winservice": {"internal/run/daemon"},
+
+	"internal/serve/auth":         {"internal/base/binding", "internal/base/durable", "internal/base/glob", "internal/base/wire", "internal/serve/oidc"},
+	"internal/serve/auth/kdctest": {"internal/base/symtest"},
+	// intake drives stages through an interface; the server mounts it.
+	"internal/serve/intake":         {"debugid", "internal/base/body", "internal/base/durable", "internal/base/truncate", "internal/depot/stage", "internal/files/scan", "internal/files/unpack", "layout", "objfile", "ppdb", "symfile"},
+	"internal/serve/oidc":           {"internal/base/glob", "internal/base/truncate"},
+	"internal/serve/oidc/oidctest":  {},
+	"internal/serve/server":         {"internal/base/body", "internal/base/limit", "internal/base/span", "internal/base/term", "internal/base/truncate", "internal/base/wire", "internal/depot", "internal/depot/answer", "internal/depot/catalog", "internal/depot/content", "internal/depot/display", "internal/depot/home", "internal/depot/sourcefiles", "internal/depot/stage", "internal/remote/fetch", "internal/serve/auth", "internal/serve/intake", "internal/serve/server/metrics", "internal/serve/web", "internal/serve/web/api", "internal/serve/web/pages", "internal/work/jobs", "internal/work/symbolicate", "layout", "symcache", "symfile"},
+	"internal/serve/server/metrics": {"internal/base/limit", "internal/depot", "internal/depot/check", "internal/depot/coldstore", "internal/depot/lifecycle", "internal/work/jobs"},
+	"internal/serve/userquery":      {"debugid", "internal/base/durable", "internal/base/term", "internal/base/truncate", "internal/depot/needed", "internal/serve/auth", "layout", "objfile", "symfile"},
+	// web is mounted by the server, which authenticates its requests.
+	"internal/serve/web":         {"dump", "internal/base/body", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/answer", "internal/depot/catalog", "internal/depot/display", "internal/depot/lifecycle", "internal/depot/needed", "internal/depot/retention", "internal/depot/sourcefiles", "internal/depot/stage", "internal/depot/why", "internal/files/sparse", "internal/files/srclink", "internal/serve/auth", "internal/serve/intake", "internal/serve/userquery", "internal/store/blob", "internal/work/jobs", "layout", "objfile", "symfile"},
+	"internal/serve/web/api":     {"internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/lifecycle", "internal/depot/retention", "internal/depot/stage", "internal/files/sparse", "internal/serve/auth", "internal/serve/userquery", "internal/serve/web", "internal/store/blob", "internal/work/jobs", "layout", "symfile"},
+	"internal/serve/web/apitest": {},
+	"internal/serve/web/pages":   {"debugid", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/lifecycle", "internal/depot/needed", "internal/depot/stage", "internal/depot/why", "internal/files/sparse", "internal/files/srclink", "internal/serve/auth", "internal/serve/intake", "internal/serve/userquery", "internal/serve/web", "internal/store/blob", "internal/work/jobs", "layout", "symfile"},
+	"internal/serve/web/webtest": {"internal/depot", "internal/serve/auth", "internal/serve/web"},
+
+	"internal/depot":              {"debugid", "internal/base/durable", "internal/base/span", "internal/depot/answer", "internal/depot/backup", "internal/depot/bucketstore", "internal/depot/catalog", "internal/depot/check", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/depot/lifecycle", "internal/depot/migrate", "internal/depot/sourcefiles", "internal/depot/stage", "internal/depot/why", "internal/files/sources", "internal/files/srclink", "internal/files/unpackcache", "internal/index", "internal/remote/fetch", "internal/remote/peer", "internal/remote/tree", "internal/remote/upstream", "internal/remote/watch", "internal/store/blob", "internal/store/bucket", "internal/work/jobs", "internal/work/symbolicate", "internal/work/symcachework", "internal/work/transcode", "layout", "objfile", "symfile", "symstore"},
+	"internal/depot/answer":       {"debugid", "internal/base/limit", "internal/index", "internal/remote/fetch", "internal/remote/tree", "internal/remote/watch", "internal/store/blob", "internal/work/symbolicate", "layout", "objfile", "symcache", "symfile"},
+	"internal/depot/backup":       {"internal/base/durable", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/index", "internal/store/blob"},
+	"internal/depot/bucketstore":  {"internal/base/ctxio", "internal/index", "internal/store/blob", "internal/store/bucket"},
+	"internal/depot/bundle":       {"internal/base/ctxio", "internal/base/term", "internal/depot", "internal/depot/answer", "internal/depot/needed", "layout", "symfile"},
+	"internal/depot/catalog":      {"internal/depot/answer", "internal/depot/coldstore", "internal/depot/home", "internal/depot/lifecycle", "internal/depot/retention", "internal/index", "internal/store/blob", "internal/work/symbolicate", "internal/work/symcachework", "internal/work/transcode", "layout", "symfile"},
+	"internal/depot/check":        {"internal/base/ctxio", "internal/base/durable", "internal/depot/bucketstore", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/index", "internal/store/blob"},
+	"internal/depot/coldstore":    {"internal/base/ctxio", "internal/base/durable", "internal/depot/bucketstore", "internal/depot/content", "internal/files/unpackcache", "internal/index", "internal/store/blob", "internal/store/cold", "internal/work/transcode", "symfile"},
+	"internal/depot/content":      {"internal/index", "internal/store/blob"},
+	"internal/depot/display":      {"dump", "internal/base/term", "internal/base/truncate", "internal/depot", "internal/depot/answer", "internal/depot/catalog", "internal/depot/check", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/depot/importexport", "internal/depot/lifecycle", "internal/depot/needed", "internal/depot/retention", "internal/depot/sourcefiles", "internal/depot/why", "internal/files/scan", "internal/files/sources", "internal/files/srclink", "layout", "objfile", "symfile"},
+	"internal/depot/dsym":         {"debugid", "internal/base/durable", "internal/depot", "internal/depot/needed"},
+	"internal/depot/home":         {"internal/base/durable", "internal/depot/bucketstore", "internal/index", "internal/store/blob", "internal/store/bucket"},
+	"internal/depot/importexport": {"debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/depot", "internal/depot/answer", "internal/files/scan", "internal/files/sources", "internal/files/unpack", "internal/remote/tree", "internal/store/blob", "internal/store/bucket", "internal/work/transcode", "layout", "objfile", "symfile", "symstore"},
+	"internal/depot/lifecycle":    {"internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/retention", "internal/index", "internal/store/blob", "symfile"},
+	"internal/depot/migrate":      {"internal/depot/home", "internal/index"},
+	"internal/depot/needed":       {"debugid", "dump", "internal/base/durable", "internal/base/term", "internal/depot", "internal/depot/answer", "internal/files/scan", "internal/remote/fetch", "layout", "objfile", "symfile"},
+	"internal/depot/retention":    {"internal/base/glob", "internal/base/term"},
+	"internal/depot/sourcefiles":  {"debugid", "internal/depot/answer", "internal/depot/content", "internal/files/sources", "internal/files/srclink", "internal/index", "internal/store/blob", "layout", "objtab", "symfile"},
 	// cold and cooling know no store; coldstore reads the records of the index.
 	// stage knows the depot as an interface.
-	"internal/stage":          {"debugid", "symfile", "objfile", "internal/blob", "internal/durable", "internal/index"},
-	"internal/vault":          {"internal/ctxio", "internal/blob", "internal/bucket", "internal/index"},
-	"internal/peer":           {"internal/fetch"},
-	"internal/wire":           {},
-	"internal/sspi":           {"internal/binding"},
-	"internal/server":         {"internal/server/metrics", "internal/body", "internal/limit", "internal/span", "internal/clip", "debugid", "symfile", "layout", "symcache", "internal/depot", "internal/depot/answer", "internal/depot/content", "internal/fetch", "internal/auth", "internal/intake", "internal/jobs", "internal/report", "internal/stage", "internal/symbolicate", "internal/term", "internal/web", "internal/wire", "internal/web/api", "internal/web/pages", "internal/depot/home", "internal/depot/catalog", "internal/depot/sourcefiles"},
-	"internal/server/metrics": {"internal/depot", "internal/depot/coldstore", "internal/depot/lifecycle", "internal/jobs", "internal/limit", "internal/depot/check"},
-	"internal/config":         {"internal/glob", "symfile", "layout", "symcache", "symstore", "internal/term", "internal/bucket", "internal/auth", "internal/sympath", "internal/upstream", "internal/oidc", "internal/srclink", "internal/transcode", "internal/address", "internal/manual"},
-	"internal/manual":         {},
-	"internal/daemon":         {},
-	"internal/doctor":         {"internal/auth", "internal/bucket", "internal/client", "internal/config", "internal/daemon", "internal/depot", "internal/sympath", "internal/term", "internal/upstream", "internal/wire", "internal/address", "internal/setup", "internal/depot/home", "internal/depot/check"},
-	"internal/dsym":           {"debugid", "internal/depot", "internal/durable", "internal/want"},
-	// Linked on Windows only.
-	"internal/winservice": {"internal/daemon"},
-	"internal/want":       {"debugid", "dump", "symfile", "layout", "objfile", "internal/depot", "internal/depot/answer", "internal/durable", "internal/fetch", "internal/scan", "internal/term"},
-	"internal/report":     {"internal/auth", "internal/oidc", "internal/wire", "internal/clip", "internal/importexport", "internal/sources", "internal/srclink", "dump", "layout", "objfile", "symfile", "internal/depot", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/depot/why", "internal/retention", "internal/scan", "internal/term", "internal/want", "internal/depot/home", "internal/depot/catalog", "internal/depot/check", "internal/depot/sourcefiles"},
-	"internal/bundle":     {"symfile", "layout", "internal/ctxio", "internal/depot", "internal/depot/answer", "internal/term", "internal/want"},
-	// symcachework knows the depot as an interface.
-	"internal/symcachework": {"internal/ctxio", "debugid", "symfile", "layout", "objfile", "symcache", "internal/blob", "internal/durable", "internal/fetch", "internal/index", "internal/jobs", "internal/transcode", "internal/wire", "internal/worker"},
-	// symbolicate knows the depot as an interface.
-	"internal/symbolicate": {"breakpad", "debugid", "functab", "gsym", "demangle", "dwarf", "objtab", "pdb", "ppdb", "unwind", "internal/ctxio", "internal/durable", "internal/blob", "internal/index", "internal/jobs", "internal/term", "internal/wire", "layout", "objfile", "symfile", "internal/worker"},
-	// jobs knows its kinds as an interface, and declares the storage that it needs.
-	"internal/jobs": {"internal/span", "internal/blob", "internal/index", "internal/term", "internal/wire"},
-	// web is mounted by the server, which authenticates its requests.
-	"internal/web": {"internal/body", "dump", "layout", "objfile", "symfile", "internal/term", "internal/auth", "internal/blob", "internal/depot", "internal/depot/answer", "internal/depot/lifecycle", "internal/depot/why", "internal/intake", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/srclink", "internal/stage", "internal/want", "internal/wire", "internal/userquery", "internal/depot/catalog", "internal/depot/sourcefiles"},
+	"internal/depot/stage": {"debugid", "internal/base/durable", "internal/index", "internal/store/blob", "objfile", "symfile"},
+	"internal/depot/why":   {"debugid", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/index", "internal/remote/fetch", "internal/store/blob", "internal/work/symbolicate", "internal/work/symcachework", "internal/work/transcode", "layout", "symcache", "symfile"},
 
-	// intake drives stages through an interface; the server mounts it.
-	"internal/intake": {"internal/body", "internal/clip", "internal/durable", "debugid", "symfile", "layout", "objfile", "ppdb", "internal/scan", "internal/stage", "internal/unpack"},
+	// jobs knows its kinds as an interface, and declares the storage that it needs.
+	"internal/work/jobs": {"internal/base/span", "internal/base/term", "internal/base/wire", "internal/index", "internal/store/blob"},
+	// symbolicate knows the depot as an interface.
+	"internal/work/symbolicate": {"breakpad", "debugid", "demangle", "dwarf", "functab", "gsym", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/base/wire", "internal/index", "internal/store/blob", "internal/work/jobs", "internal/work/worker", "layout", "objfile", "objtab", "pdb", "ppdb", "symfile", "unwind"},
+	// symcachework knows the depot as an interface.
+	"internal/work/symcachework":            {"debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/wire", "internal/index", "internal/remote/fetch", "internal/store/blob", "internal/work/jobs", "internal/work/transcode", "internal/work/worker", "layout", "objfile", "symcache", "symfile"},
+	"internal/work/transcode":               {"cab", "debugid", "internal/base/ctxio", "internal/base/term", "internal/base/wire", "pdb", "symcache"},
+	"internal/work/transcode/transcodetest": {"debugid", "pdb"},
+	"internal/work/worker":                  {"internal/base/ctxio", "internal/base/endpoint", "internal/base/wire", "internal/store/blob"},
+
+	"internal/remote/fetch":     {"internal/base/span", "internal/store/blob", "layout", "objfile", "symfile"},
+	"internal/remote/peer":      {"internal/remote/fetch"},
+	"internal/remote/proxytest": {},
+	"internal/remote/sympath":   {"internal/base/wire", "internal/remote/fetch", "internal/remote/tree", "internal/remote/upstream", "internal/store/bucket", "layout"},
+	"internal/remote/tree":      {"internal/files/unpack", "internal/files/unpackcache", "internal/remote/fetch", "layout", "objfile", "pdb", "symfile", "symstore"},
+	// upstream and tree implement the interface of sources, and do not know each other.
+	"internal/remote/upstream": {"cab", "debugid", "internal/base/glob", "internal/base/span", "internal/base/sspi", "internal/base/truncate", "internal/base/wire", "internal/files/unpack", "internal/remote/fetch", "internal/store/bucket", "layout", "objfile", "symcache", "symfile", "symstore"},
+	"internal/remote/watch":    {"debugid", "internal/base/ctxio", "internal/base/glob", "internal/files/scan", "internal/files/sources", "internal/files/unpackcache", "internal/index", "internal/store/bucket", "layout", "objfile", "objtab", "symfile"},
+
+	"internal/files/scan":              {"cab", "internal/base/durable", "internal/base/truncate", "internal/base/xz", "objfile", "symfile"},
+	"internal/files/sources":           {"debugid", "dwarf", "internal/files/scan", "objfile", "objtab", "pdb", "ppdb", "symfile"},
+	"internal/files/sparse":            {},
+	"internal/files/sparse/sparsetest": {"pdb"},
+	"internal/files/srclink":           {"internal/base/durable", "internal/base/glob", "internal/base/term", "internal/base/truncate", "internal/files/sources", "pdb", "ppdb", "symfile"},
+	"internal/files/unpack":            {"cab", "internal/base/ctxio", "objfile"},
+	"internal/files/unpack/unpacktest": {"cab"},
+	"internal/files/unpackcache":       {},
 
 	// The index and its rooms.
-	"internal/index":            {"internal/blob", "internal/fusefilter", "internal/glob", "internal/index/catalog", "internal/index/contents", "internal/index/engine", "internal/index/lifecycle", "internal/index/misses", "internal/index/nodes", "internal/index/places", "internal/index/queue", "internal/index/record", "internal/index/schema", "internal/index/stages", "internal/index/tokens", "internal/index/watched", "symfile"},
-	"internal/index/catalog":    {"internal/blob", "internal/index/contents", "internal/index/engine", "internal/index/lifecycle", "internal/index/queue", "internal/index/record", "symfile"},
-	"internal/index/contents":   {"internal/blob", "internal/glob", "internal/index/engine", "internal/index/record", "symfile"},
-	"internal/index/engine":     {"internal/address", "internal/ctxio", "internal/durable"},
+	"internal/index":            {"internal/base/fusefilter", "internal/base/glob", "internal/index/catalog", "internal/index/contents", "internal/index/engine", "internal/index/lifecycle", "internal/index/misses", "internal/index/nodes", "internal/index/places", "internal/index/queue", "internal/index/record", "internal/index/schema", "internal/index/stages", "internal/index/tokens", "internal/index/watched", "internal/store/blob", "symfile"},
+	"internal/index/catalog":    {"internal/index/contents", "internal/index/engine", "internal/index/lifecycle", "internal/index/queue", "internal/index/record", "internal/store/blob", "symfile"},
+	"internal/index/contents":   {"internal/base/glob", "internal/index/engine", "internal/index/record", "internal/store/blob", "symfile"},
+	"internal/index/engine":     {"internal/base/address", "internal/base/ctxio", "internal/base/durable"},
 	"internal/index/enginetest": {"internal/index/engine", "internal/index/pgtest", "internal/index/schema"},
-	"internal/index/lifecycle":  {"internal/blob", "internal/glob", "internal/index/contents", "internal/index/engine", "internal/index/record", "symfile"},
-	"internal/index/misses":     {"internal/glob", "internal/index/engine", "internal/index/record", "symfile"},
+	"internal/index/indextest":  {"internal/index"},
+	"internal/index/lifecycle":  {"internal/base/glob", "internal/index/contents", "internal/index/engine", "internal/index/record", "internal/store/blob", "symfile"},
+	"internal/index/misses":     {"internal/base/glob", "internal/index/engine", "internal/index/record", "symfile"},
 	"internal/index/nodes":      {"internal/index/engine"},
-	"internal/index/places":     {"internal/blob", "internal/index/engine", "internal/index/record"},
-	"internal/index/queue":      {"internal/blob", "internal/index/engine", "internal/index/record"},
-	"internal/index/record":     {"debugid", "internal/blob", "internal/index/engine", "symfile"},
+	"internal/index/pgtest":     {"internal/base/symtest"},
+	"internal/index/places":     {"internal/index/engine", "internal/index/record", "internal/store/blob"},
+	"internal/index/queue":      {"internal/index/engine", "internal/index/record", "internal/store/blob"},
+	"internal/index/record":     {"debugid", "internal/index/engine", "internal/store/blob", "symfile"},
 	"internal/index/schema":     {},
-	"internal/index/stages":     {"internal/blob", "internal/index/contents", "internal/index/engine", "internal/index/lifecycle", "internal/index/record", "symfile"},
+	"internal/index/stages":     {"internal/index/contents", "internal/index/engine", "internal/index/lifecycle", "internal/index/record", "internal/store/blob", "symfile"},
 	"internal/index/tokens":     {"internal/index/engine", "internal/index/record"},
-	"internal/index/watched":    {"internal/durable", "internal/index/engine", "internal/index/record"},
+	"internal/index/watched":    {"internal/base/durable", "internal/index/engine", "internal/index/record"},
 
-	// Commands wire everything; test rooms help tests only.
-	"internal/command":                 nil,
-	"internal/command/commandtest":     nil,
-	"cmd/symdepot":                     {"internal/command"},
-	"cab/internal/blocktest":           {},
-	"internal/auth/kdctest":            {"internal/symtest"},
-	"internal/blob/blobtest":           {"internal/blob"},
-	"internal/index/pgtest":            {"internal/symtest"},
-	"internal/bucket/buckettest":       {"internal/bucket", "internal/symtest"},
-	"internal/client":                  {"dump", "internal/auth", "internal/ctxio", "internal/sources", "internal/blob", "internal/scan", "internal/sparse", "internal/term", "internal/wire", "objfile", "symfile", "internal/endpoint", "internal/depot", "internal/depot/lifecycle", "internal/jobs", "internal/report", "internal/retention", "internal/depot/catalog"},
-	"internal/oidc/oidctest":           {},
-	"internal/index/indextest":         {"internal/index"},
-	"internal/transcode/transcodetest": {"debugid", "pdb"},
-	"internal/sparse/sparsetest":       {"pdb"},
-	"internal/unpack/unpacktest":       {"cab"},
-	"internal/web/apitest":             {},
-	"internal/symtest":                 {},
-	"packaging":                        {},
-	"packaging/internal/oci":           {},
-	"packaging/release":                {"packaging/internal/oci"},
-	"internal/proxytest":               {},
-	"test/bench":                       {},
-	"test/cluster":                     {},
-	"test/symcache":                    {},
-	"test/uploads":                     {},
-	"internal/fusefilter":              {},
-	"internal/importexport":            {"internal/sources", "debugid", "symfile", "layout", "objfile", "symstore", "internal/blob", "internal/bucket", "internal/ctxio", "internal/depot", "internal/depot/answer", "internal/durable", "internal/scan", "internal/term", "internal/transcode", "internal/tree", "internal/unpack"},
-	"internal/unpackcache":             {},
-	"internal/userquery":               {"debugid", "symfile", "layout", "objfile", "internal/auth", "internal/clip", "internal/durable", "internal/term", "internal/want"},
-	"internal/endpoint":                {"internal/wire"},
-	"internal/web/api":                 {"internal/web", "layout", "internal/userquery", "symfile", "internal/auth", "internal/blob", "internal/depot", "internal/depot/lifecycle", "internal/jobs", "internal/report", "internal/retention", "internal/sparse", "internal/stage", "internal/want", "internal/wire", "internal/depot/catalog"},
-	"internal/web/pages":               {"internal/web", "debugid", "layout", "internal/userquery", "symfile", "internal/auth", "internal/blob", "internal/depot", "internal/depot/lifecycle", "internal/depot/why", "internal/intake", "internal/jobs", "internal/report", "internal/sparse", "internal/srclink", "internal/stage", "internal/term", "internal/want", "internal/wire", "internal/depot/catalog"},
-	"internal/web/webtest":             {"internal/web", "internal/auth", "internal/depot"},
-	"internal/worker":                  {"internal/blob", "internal/ctxio", "internal/endpoint", "internal/wire"},
-	"internal/depot/answer":            {"debugid", "internal/blob", "internal/fetch", "internal/index", "internal/limit", "internal/symbolicate", "internal/tree", "internal/watch", "layout", "objfile", "symcache", "symfile"},
-	"internal/depot/coldstore":         {"internal/blob", "internal/cold", "internal/ctxio", "internal/depot/content", "internal/durable", "internal/index", "internal/unpackcache", "internal/transcode", "internal/vault", "symfile"},
-	"internal/depot/content":           {"internal/blob", "internal/index"},
-	"internal/depot/lifecycle":         {"internal/blob", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/index", "internal/retention", "symfile"},
-	"internal/depot/why":               {"debugid", "internal/blob", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/fetch", "internal/index", "internal/symbolicate", "internal/symcachework", "internal/transcode", "layout", "symcache", "symfile"},
-	"internal/address":                 {},
-	"symstore/internal/dircache":       {"internal/durable"},
-	"symstore/internal/lockfile":       {"internal/durable"},
-	"internal/app":                     {"internal/address", "internal/auth", "internal/config", "internal/daemon", "internal/depot", "internal/depot/content", "internal/doctor", "internal/index", "internal/intake", "internal/report", "internal/server", "internal/setup", "internal/span", "internal/term", "internal/upstream", "internal/web", "internal/web/api", "internal/web/pages"},
-	"internal/setup":                   {"internal/address", "internal/auth", "internal/bucket", "internal/config", "internal/depot", "internal/depot/coldstore", "internal/durable", "internal/fetch", "internal/index", "internal/span", "internal/srclink", "internal/stage", "internal/symbolicate", "internal/term", "internal/transcode", "internal/tree", "internal/upstream", "internal/watch", "layout", "symstore", "internal/depot/backup", "internal/depot/home", "internal/depot/sourcefiles"},
-	"internal/depot/backup":            {"internal/blob", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/durable", "internal/index"},
-	"internal/depot/catalog":           {"internal/blob", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/home", "internal/depot/lifecycle", "internal/index", "internal/retention", "internal/symbolicate", "internal/symcachework", "internal/transcode", "layout", "symfile"},
-	"internal/depot/check":             {"internal/blob", "internal/ctxio", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/durable", "internal/index", "internal/vault"},
-	"internal/depot/home":              {"internal/blob", "internal/bucket", "internal/durable", "internal/index", "internal/vault"},
-	"internal/depot/migrate":           {"internal/depot/home", "internal/index"},
-	"internal/depot/sourcefiles":       {"debugid", "internal/blob", "internal/depot/answer", "internal/depot/content", "internal/index", "internal/sources", "internal/srclink", "layout", "objtab", "symfile"},
+	"breakpad":                   {"debugid", "functab"},
+	"cab":                        {"cab/lzx", "cab/mszip", "internal/base/ctxio"},
+	"cab/internal/blocktest":     {},
+	"cab/lzx":                    {},
+	"cab/mszip":                  {},
+	"debugid":                    {"internal/base/truncate"},
+	"demangle":                   {},
+	"dump":                       {"debugid"},
+	"dwarf":                      {"functab", "internal/base/pagecache"},
+	"functab":                    {"debugid"},
+	"gsym":                       {"functab"},
+	"layout":                     {"debugid", "internal/base/truncate", "symcache", "symfile"},
+	"objfile":                    {"breakpad", "debugid", "dwarf", "internal/base/pagecache", "internal/base/truncate", "internal/base/xz", "pdb", "ppdb", "symcache", "symfile"},
+	"objtab":                     {"debugid", "dwarf", "functab", "objfile", "symfile", "unwind"},
+	"pdb":                        {"debugid", "demangle", "functab"},
+	"ppdb":                       {"debugid"},
+	"symcache":                   {"debugid", "internal/base/truncate"},
+	"symfile":                    {"debugid"},
+	"symstore":                   {"cab", "debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/truncate", "layout", "objfile", "pdb", "symfile", "symstore/internal/dircache", "symstore/internal/lockfile"},
+	"symstore/internal/dircache": {"internal/base/durable"},
+	"symstore/internal/lockfile": {"internal/base/durable"},
+	"unwind":                     {"debugid", "functab"},
+
+	"internal/store/blob":              {"internal/base/durable"},
+	"internal/store/blob/blobtest":     {"internal/store/blob"},
+	"internal/store/bucket":            {"internal/base/wire"},
+	"internal/store/bucket/buckettest": {"internal/base/symtest", "internal/store/bucket"},
+	"internal/store/cold":              {},
+
+	"internal/base/address":    {},
+	"internal/base/binding":    {},
+	"internal/base/body":       {},
+	"internal/base/ctxio":      {},
+	"internal/base/durable":    {},
+	"internal/base/endpoint":   {"internal/base/wire"},
+	"internal/base/fusefilter": {},
+	"internal/base/glob":       {},
+	"internal/base/limit":      {},
+	"internal/base/pagecache":  {},
+	"internal/base/span":       {"internal/base/glob"},
+	"internal/base/sspi":       {"internal/base/binding"},
+	"internal/base/symtest":    {},
+	"internal/base/term":       {},
+	"internal/base/truncate":   {},
+	"internal/base/wire":       {},
+	"internal/base/xz":         {},
+
+	"packaging":              {},
+	"packaging/internal/oci": {},
+	"packaging/release":      {"packaging/internal/oci"},
+	"test/bench":             {},
+	"test/cluster":           {},
+	"test/symcache":          {},
+	"test/uploads":           {},
 }
 
 // soleImporter names the one room that may link a heavy module.
 var soleImporter = map[string]string{
 	"modernc.org/sqlite":                  "internal/index/engine",
 	"github.com/jackc/pgx/v5":             "internal/index/engine",
-	"github.com/prometheus/client_golang": "internal/server/metrics",
-	"github.com/mikelolasagasti/xz":       "internal/xz",
+	"github.com/prometheus/client_golang": "internal/serve/server/metrics",
+	"github.com/mikelolasagasti/xz":       "internal/base/xz",
 	"github.com/ianlancetaylor/demangle":  "demangle",
-	"github.com/minio/minio-go/v7":        "internal/bucket",
-	"github.com/jcmturner/gokrb5/v8":      "internal/auth",
-	"github.com/go-jose/go-jose/v4":       "internal/oidc",
-	"github.com/alecthomas/kong":          "internal/command",
-	"google.golang.org/protobuf":          "internal/intake",
+	"github.com/minio/minio-go/v7":        "internal/store/bucket",
+	"github.com/jcmturner/gokrb5/v8":      "internal/serve/auth",
+	"github.com/go-jose/go-jose/v4":       "internal/serve/oidc",
+	"github.com/alecthomas/kong":          "internal/run/command",
+	"google.golang.org/protobuf":          "internal/serve/intake",
 	// Only tests validate JSON.
-	"github.com/santhosh-tekuri/jsonschema/v6": "internal/web/apitest",
+	"github.com/santhosh-tekuri/jsonschema/v6": "internal/serve/web/apitest",
 }
 
 // pure rooms are importable by anyone: no network, no database, no cgo.
@@ -229,6 +258,9 @@ func TestImports(t *testing.T) {
 			t.Errorf("%s uses cgo; the binary must cross-compile", room)
 		}
 		for _, imp := range p.Imports {
+			if ours, ok := strings.CutPrefix(imp, module+"/"); ok && groupOf(room) > groupOf(ours) {
+				t.Errorf("%s imports %s, which stands in a group above: %v", room, ours, groups)
+			}
 			if ours, ok := strings.CutPrefix(imp, module+"/"); ok && allowed != nil && !slices.Contains(allowed, ours) {
 				t.Errorf("%s imports %s; the arrows allow %v", room, ours, allowed)
 			}
@@ -260,14 +292,14 @@ func TestImports(t *testing.T) {
 func TestServerLinks(t *testing.T) {
 	for _, p := range packages(t) {
 		room := strings.TrimPrefix(p.ImportPath, module+"/")
-		if !slices.Contains([]string{"internal/config", "internal/setup", "internal/doctor"}, room) {
+		if !slices.Contains([]string{"internal/run/config", "internal/run/setup", "internal/run/doctor"}, room) {
 			continue
 		}
 		for _, d := range p.Deps {
-			if ours := strings.TrimPrefix(d, module+"/"); slices.Contains([]string{"internal/server", "internal/web", "internal/app"}, ours) {
+			if ours := strings.TrimPrefix(d, module+"/"); slices.Contains([]string{"internal/serve/server", "internal/serve/web", "internal/run/app"}, ours) {
 				t.Errorf("%s links %s", room, ours)
 			}
-			if ours := strings.TrimPrefix(d, module+"/"); room == "internal/config" && slices.Contains([]string{"internal/depot", "internal/index"}, ours) {
+			if ours := strings.TrimPrefix(d, module+"/"); room == "internal/run/config" && slices.Contains([]string{"internal/depot", "internal/index"}, ours) {
 				t.Errorf("%s links %s: it only reads, checks and reports keys", room, ours)
 			}
 		}
@@ -303,7 +335,7 @@ func TestSQLiteLibc(t *testing.T) {
 // into a package below.
 func TestCommandLines(t *testing.T) {
 	const most = 6000
-	files, err := filepath.Glob("internal/command/*.go")
+	files, err := filepath.Glob("internal/run/command/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,19 +12,19 @@ import (
 )
 
 // mayConnect are the files, besides tests, that may open connections by
-// themselves. All others use the Dialer of internal/upstream, which knows
+// themselves. All others use the Dialer of internal/remote/upstream, which knows
 // --no-egress and the rules for addresses.
 var mayConnect = []string{
-	"internal/upstream/dialer.go",
-	"internal/bucket/buckettest/line.go",           // tests only
-	"internal/bucket/buckettest/peers.go",          // tests only
-	"internal/command/commandtest/cluster.go",      // tests only
-	"internal/command/commandtest/curl_windows.go", // tests only
-	"internal/command/commandtest/pushdepot.go",    // tests only
-	"internal/command/commandtest/requests.go",     // tests only
-	"internal/command/commandtest/upstream.go",     // tests only
-	"internal/proxytest/proxytest.go",              // tests only
-	"test/uploads/pyroscope/main.go",               // tests only
+	"internal/remote/upstream/dialer.go",
+	"internal/store/bucket/buckettest/line.go",         // tests only
+	"internal/store/bucket/buckettest/peers.go",        // tests only
+	"internal/run/command/commandtest/cluster.go",      // tests only
+	"internal/run/command/commandtest/curl_windows.go", // tests only
+	"internal/run/command/commandtest/pushdepot.go",    // tests only
+	"internal/run/command/commandtest/requests.go",     // tests only
+	"internal/run/command/commandtest/upstream.go",     // tests only
+	"internal/remote/proxytest/proxytest.go",           // tests only
+	"test/uploads/pyroscope/main.go",                   // tests only
 }
 
 // TestEgressThroughDialer: every way out to the network goes through the Dialer.

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // fuzzTargets returns each fuzz target of the tree as "DIR NAME".

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // page is a Markdown file: its headings as anchors, and its links with their lines.

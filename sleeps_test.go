@@ -14,14 +14,14 @@ import (
 
 // maySleep are the test files that may wait for time to pass, with the reasons.
 var maySleep = map[string]string{
-	"test/bench/pagesbench_test.go":            "a load of fixed requests per second is made of time",
-	"internal/command/commandtest/upstream.go": "a slow upstream, and a load of fixed requests per second, are made of time",
-	"internal/server/conns_test.go":            "a network with a delay is made of time",
-	"internal/symtest/await.go":                "the only place that polls: other processes report no events",
+	"test/bench/pagesbench_test.go":                "a load of fixed requests per second is made of time",
+	"internal/run/command/commandtest/upstream.go": "a slow upstream, and a load of fixed requests per second, are made of time",
+	"internal/serve/server/conns_test.go":          "a network with a delay is made of time",
+	"internal/base/symtest/await.go":               "the only place that polls: other processes report no events",
 }
 
 // helperRooms are packages of which all files are code of tests.
-var helperRooms = []string{"internal/symtest", "internal/command/commandtest"}
+var helperRooms = []string{"internal/base/symtest", "internal/run/command/commandtest"}
 
 // sleeps are the calls that wait for time to pass.
 var sleeps = []string{"Sleep", "After", "Tick"}

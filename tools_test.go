@@ -16,11 +16,11 @@ import (
 
 // ownLookups are the tests that look for programs by themselves, with the reason.
 var ownLookups = map[string]string{
-	"cmd/symdepot/auth_test.go":          "its own symdepot",
-	"test/bench/symbolsbench_test.go":    "its own symdepot",
-	"cmd/symdepot/script_test.go":        "its own symdepot, and programs that Windows lacks",
-	"internal/transcode/program_test.go": "Wine, of which there are several names: make windows builds one",
-	"test/browser/rig_test.go":           "Chromium, of which there are several names",
+	"cmd/symdepot/auth_test.go":               "its own symdepot",
+	"test/bench/symbolsbench_test.go":         "its own symdepot",
+	"cmd/symdepot/script_test.go":             "its own symdepot, and programs that Windows lacks",
+	"internal/work/transcode/program_test.go": "Wine, of which there are several names: make windows builds one",
+	"test/browser/rig_test.go":                "Chromium, of which there are several names",
 }
 
 // ownPrograms are made by the tests, and cmd is part of Windows.
@@ -29,13 +29,13 @@ var ownPrograms = []string{"symdepot", "symstore", "convertstore", "agestore", "
 // benchTools are the programs of make bench and of other systems, which no test of make test runs.
 var benchTools = []string{"wrk", "chattr", "sync"}
 
-// TestTools: internal/symtest/tools.txt, from which make setup installs, has each
+// TestTools: internal/base/symtest/tools.txt, from which make setup installs, has each
 // program that a test of Go or a script runs. Tests look for programs through
 // symtest, which says what is missing and fails where SYMDEPOT_REQUIRE names it.
 func TestTools(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{} // program to package
-	table, err := os.ReadFile("internal/symtest/tools.txt")
+	table, err := os.ReadFile("internal/base/symtest/tools.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestTools(t *testing.T) {
 	check := func(where, program string) {
 		used[program] = true
 		if known[program] == "" && !slices.Contains(ownPrograms, program) && !slices.Contains(benchTools, program) {
-			t.Errorf("%s runs %s, which internal/symtest/tools.txt lacks: add it, with its Debian package", where, program)
+			t.Errorf("%s runs %s, which internal/base/symtest/tools.txt lacks: add it, with its Debian package", where, program)
 		}
 	}
 	var words strings.Builder // of all tests, to find programs that none names
@@ -79,7 +79,7 @@ func TestTools(t *testing.T) {
 	}
 	for program := range known {
 		if !used[program] && !regexp.MustCompile(`(^|[^\w-])`+regexp.QuoteMeta(program)+`($|[^\w-])`).MatchString(words.String()) {
-			t.Errorf("internal/symtest/tools.txt has %s, which no test names: remove it", program)
+			t.Errorf("internal/base/symtest/tools.txt has %s, which no test names: remove it", program)
 		}
 	}
 }

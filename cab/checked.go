@@ -8,7 +8,7 @@ import (
 	"hash"
 	"io"
 
-	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/base/ctxio"
 )
 
 // ReadWriter is the file to which CreateChecked writes a cabinet and from which

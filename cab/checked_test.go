@@ -11,7 +11,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 func tempFile(t testing.TB) *os.File {

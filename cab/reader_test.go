@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 func openBytes(b []byte, opt Options) (*Reader, error) {

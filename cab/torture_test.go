@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // pattern yields zeros and now and then a number, so that places differ, and

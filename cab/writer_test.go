@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // memFile is an io.WriteSeeker in memory.

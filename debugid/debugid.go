@@ -16,7 +16,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 )
 
 // ErrSyntax is wrapped by every parse error of this package.
@@ -45,10 +45,10 @@ func ParseGUID(s string) (GUID, error) {
 		t = t[:8] + t[9:13] + t[14:18] + t[19:23] + t[24:]
 	}
 	if len(t) != 32 {
-		return g, fmt.Errorf("GUID %q: %w", clip.Text(s), ErrSyntax)
+		return g, fmt.Errorf("GUID %q: %w", truncate.Text(s), ErrSyntax)
 	}
 	if _, err := hex.Decode(g[:], []byte(t)); err != nil {
-		return GUID{}, fmt.Errorf("GUID %q: %w", clip.Text(s), ErrSyntax)
+		return GUID{}, fmt.Errorf("GUID %q: %w", truncate.Text(s), ErrSyntax)
 	}
 	return g, nil
 }
@@ -131,7 +131,7 @@ func (id ID) String() string {
 // without hyphens and with an age. 9 to 16 digits are a PDB 2.0 id, 33 to 40
 // digits a GUID and an age.
 func ParseBreakpad(s string) (ID, error) {
-	bad := func() (ID, error) { return ID{}, fmt.Errorf("debug id %q: %w", clip.Text(s), ErrSyntax) }
+	bad := func() (ID, error) { return ID{}, fmt.Errorf("debug id %q: %w", truncate.Text(s), ErrSyntax) }
 	n := 32
 	if len(s) >= 9 && len(s) <= 16 {
 		n = 8
@@ -178,7 +178,7 @@ func Parse(s string) (ID, error) {
 		}
 		age, err := strconv.ParseUint(rest, 16, 32)
 		if err != nil {
-			return ID{}, fmt.Errorf("debug id %q: %w", clip.Text(s), ErrSyntax)
+			return ID{}, fmt.Errorf("debug id %q: %w", truncate.Text(s), ErrSyntax)
 		}
 		return ID{GUID: g, Age: uint32(age)}, nil
 	}
@@ -233,7 +233,7 @@ func (p PE) String() string { return fmt.Sprintf("%08X%x", p.TimeDateStamp, p.Si
 // padded with zeros.
 func ParsePE(s string) (PE, error) {
 	if len(s) < 9 || len(s) > 16 || !IsHex(s) {
-		return PE{}, fmt.Errorf("PE key %q: %w", clip.Text(s), ErrSyntax)
+		return PE{}, fmt.Errorf("PE key %q: %w", truncate.Text(s), ErrSyntax)
 	}
 	ts, _ := strconv.ParseUint(s[:8], 16, 32)
 	size, _ := strconv.ParseUint(s[8:], 16, 32)
@@ -256,7 +256,7 @@ func NewBuildID(b []byte) BuildID { return BuildID(hex.EncodeToString(b)) }
 // MaxBuildID bytes.
 func ParseBuildID(s string) (BuildID, error) {
 	if len(s) < 2 || len(s)%2 != 0 || len(s) > 2*MaxBuildID || !IsHex(s) {
-		return "", fmt.Errorf("build-id %q: %w", clip.Text(s), ErrSyntax)
+		return "", fmt.Errorf("build-id %q: %w", truncate.Text(s), ErrSyntax)
 	}
 	return BuildID(strings.ToLower(s)), nil
 }

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // TestMicrosoft has a name for each rule of the grammar, in full and in brief.

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 var builders = []elfBuilder{{binary.LittleEndian, true}, {binary.LittleEndian, false}, {binary.BigEndian, true}, {binary.BigEndian, false}}

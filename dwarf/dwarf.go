@@ -26,13 +26,13 @@ import (
 	"sync/atomic"
 
 	"github.com/symdepot/symdepot/functab"
-	"github.com/symdepot/symdepot/internal/paged"
+	"github.com/symdepot/symdepot/internal/base/pagecache"
 )
 
 // Section is the content of one section, decompressed. If it also has a method
 // Bytes() []byte with a result that is not nil, that is used in place of reads.
 // It must be safe for concurrent use.
-type Section = paged.Source
+type Section = pagecache.Source
 
 // Sections returns a section by the name that ELF gives it, without the leading
 // dot: "debug_info", "debug_str_offsets.dwo". The error wraps fs.ErrNotExist if
@@ -346,7 +346,7 @@ func (im *image) bytes() int64 {
 // view is an image as one worker reads it.
 type view struct {
 	im                                                                          *image
-	info, abbrev, str, lineStr, strOffsets, addr, ranges, rnglists, line, index *paged.Reader
+	info, abbrev, str, lineStr, strOffsets, addr, ranges, rnglists, line, index *pagecache.Reader
 }
 
 // view returns the worker's view of an image.
@@ -357,7 +357,7 @@ func (w *worker) view(im *image) *view {
 	if v := w.views[im]; v != nil {
 		return v
 	}
-	open := func(name string, pages, size int) *paged.Reader {
+	open := func(name string, pages, size int) *pagecache.Reader {
 		if im.split && !strings.HasSuffix(name, "_index") {
 			name += ".dwo"
 		}
@@ -365,7 +365,7 @@ func (w *worker) view(im *image) *view {
 		if err != nil || s == nil {
 			return nil
 		}
-		return paged.NewSize(s, pages, size)
+		return pagecache.NewSize(s, pages, size)
 	}
 	v := &view{im: im}
 	// Linkers order strings by chance, and references lead to any entry of a unit:
@@ -386,7 +386,7 @@ func (w *worker) view(im *image) *view {
 
 // err returns the first error of reading a section.
 func (v *view) err() error {
-	for _, r := range []*paged.Reader{v.info, v.abbrev, v.str, v.lineStr, v.strOffsets, v.addr, v.ranges, v.rnglists, v.line, v.index} {
+	for _, r := range []*pagecache.Reader{v.info, v.abbrev, v.str, v.lineStr, v.strOffsets, v.addr, v.ranges, v.rnglists, v.line, v.index} {
 		if err := r.Err(); err != nil {
 			return err
 		}

@@ -1,12 +1,12 @@
 package dwarf
 
-import "github.com/symdepot/symdepot/internal/paged"
+import "github.com/symdepot/symdepot/internal/base/pagecache"
 
 // window is a cursor over a part of a section that moves along with it. The
 // caller makes it longer where an item does not fit.
 type window struct {
 	cursor
-	r    *paged.Reader
+	r    *pagecache.Reader
 	base uint64 // section offset of b[0]
 	end  uint64 // section offset at which reading stops
 	last bool   // b reaches end
@@ -14,7 +14,7 @@ type window struct {
 }
 
 // open puts the window at off of a section.
-func (w *window) open(r *paged.Reader, off, end uint64, be bool) {
+func (w *window) open(r *pagecache.Reader, off, end uint64, be bool) {
 	w.r, w.end = r, min(end, r.Size())
 	w.cursor = cursor{be: be}
 	w.seek(off)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/symdepot/symdepot/breakpad"
 	"github.com/symdepot/symdepot/functab"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/pdb"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -401,7 +401,7 @@ func TestSegments(t *testing.T) {
 	}
 	for _, bad := range []string{"/%zz", "/" + strings.Repeat("a", 9000)} {
 		if _, err := Segments(bad); err == nil {
-			t.Errorf("%q is accepted, want an error", clip.Text(bad))
+			t.Errorf("%q is accepted, want an error", truncate.Text(bad))
 		}
 	}
 }

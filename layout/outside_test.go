@@ -15,20 +15,20 @@ import (
 // ownProtocol lists the files of other packages that may ask whether a layout is
 // this one: they speak its protocol, which a server of no other layout speaks.
 var ownProtocol = map[string][]string{
-	"internal/server/symbol.go":             {"Debuginfod"}, // headers of the protocol
-	"internal/upstream/request.go":          {"Debuginfod"}, // headers of the protocol
-	"internal/upstream/http.go":             {"Debuginfod", "SymCache"},
-	"internal/upstream/store.go":            {"SymCache"},
-	"internal/sympath/probe.go":             {"Debuginfod"},   // has no index2.txt to ask for
-	"internal/sympath/sympath.go":           {"debuginfod"},   // a word of Microsoft's symbol paths
-	"internal/mstools/mstools.go":           {"symstore"},     // the name of a program
-	"internal/command/run.go":               {"symstore"},     // the name of a command
-	"internal/intake/put.go":                {"BreakpadTree"}, // the last segment is the file's own name
-	"internal/tree/folder.go":               {"None", "Flat"},
-	"internal/importexport/import.go":       {"None"},
-	"internal/importexport/importbucket.go": {"None"}, // whether it is to be detected
-	"internal/want/get.go":                  {"Flat"},
-	"internal/config/manual.go":             {"Auto"},
+	"internal/serve/server/symbol.go":             {"Debuginfod"}, // headers of the protocol
+	"internal/remote/upstream/request.go":         {"Debuginfod"}, // headers of the protocol
+	"internal/remote/upstream/http.go":            {"Debuginfod", "SymCache"},
+	"internal/remote/upstream/store.go":           {"SymCache"},
+	"internal/remote/sympath/probe.go":            {"Debuginfod"},   // has no index2.txt to ask for
+	"internal/remote/sympath/sympath.go":          {"debuginfod"},   // a word of Microsoft's symbol paths
+	"internal/run/mstools/mstools.go":             {"symstore"},     // the name of a program
+	"internal/run/command/run.go":                 {"symstore"},     // the name of a command
+	"internal/serve/intake/put.go":                {"BreakpadTree"}, // the last segment is the file's own name
+	"internal/remote/tree/folder.go":              {"None", "Flat"},
+	"internal/depot/importexport/import.go":       {"None"},
+	"internal/depot/importexport/importbucket.go": {"None"}, // whether it is to be detected
+	"internal/depot/needed/get.go":                {"Flat"},
+	"internal/run/config/manual.go":               {"Auto"},
 }
 
 // TestLayoutsAreData: no other package switches by layout, compares layouts or

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // TestPathDocs: docs/reference/http.md has the forms of symbol paths, in the order in which

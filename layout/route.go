@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -78,7 +78,7 @@ func matchAdmin(s []string) (Request, bool) {
 
 func route(match func([]string) (Request, bool), segs, extra []string) (Request, error) {
 	if len(segs) < 2 {
-		return Request{}, fmt.Errorf("%q: %w", clip.Text(strings.Join(segs, "/")), ErrNoPath)
+		return Request{}, fmt.Errorf("%q: %w", truncate.Text(strings.Join(segs, "/")), ErrNoPath)
 	}
 	if n := prefixLen(segs, extra); n > 0 {
 		// One prefix at most, and none if the rest is not a symbol path: a
@@ -91,7 +91,7 @@ func route(match func([]string) (Request, bool), segs, extra []string) (Request,
 	if r, ok := match(segs); ok {
 		return r, nil
 	}
-	return Request{}, fmt.Errorf("%q: %w", clip.Text(strings.Join(segs, "/")), ErrNoPath)
+	return Request{}, fmt.Errorf("%q: %w", truncate.Text(strings.Join(segs, "/")), ErrNoPath)
 }
 
 // match tries the shapes in their fixed order; the first that fits wins.

@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 )
 
 // Prefixes are the path prefixes under which every layout is answered too,
@@ -33,7 +33,7 @@ func Segments(escaped string) ([]string, error) {
 	for i, s := range segs {
 		d, err := url.PathUnescape(s)
 		if err != nil {
-			return nil, fmt.Errorf("path segment %q: %w", clip.Text(s), ErrNoPath)
+			return nil, fmt.Errorf("path segment %q: %w", truncate.Text(s), ErrNoPath)
 		}
 		segs[i] = d
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -155,7 +155,7 @@ func ParseFolder(name string) (Layout, error) {
 	}
 	l, ok := FolderByName(name)
 	if !ok {
-		return l, fmt.Errorf("unknown layout %q; known are auto, %s", clip.Text(name), strings.Join(Names(Folders()), ", "))
+		return l, fmt.Errorf("unknown layout %q; known are auto, %s", truncate.Text(name), strings.Join(Names(Folders()), ", "))
 	}
 	return l, nil
 }
@@ -198,7 +198,7 @@ func (l Layout) Parse(path string) (Request, error) {
 			return r, nil
 		}
 	}
-	return Request{}, fmt.Errorf("%q in layout %s: %w", clip.Text(path), l, ErrNoPath)
+	return Request{}, fmt.Errorf("%q in layout %s: %w", truncate.Text(path), l, ErrNoPath)
 }
 
 // ParseFile reads the path of a file in a tree of this layout. Symbol stores of

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -138,4 +138,4 @@ func whyNameIDLeaf(rawName, id, rawLeaf string) string {
 }
 
 // quoted is a part of a path for people.
-func quoted(s string) string { return clip.Quoted(s) }
+func quoted(s string) string { return truncate.Quoted(s) }

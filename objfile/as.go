@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -25,7 +25,7 @@ var ForcedKinds = []symfile.Kind{symfile.SHA1, symfile.JSMap, symfile.IL2CPP, sy
 func ParseForced(word string) (symfile.Kind, error) {
 	k := symfile.ParseKind(word)
 	if word != "" && !slices.Contains(ForcedKinds, k) {
-		return symfile.KindUnknown, fmt.Errorf("a file cannot be read as %q, only as one of %v", clip.Text(word), ForcedKinds)
+		return symfile.KindUnknown, fmt.Errorf("a file cannot be read as %q, only as one of %v", truncate.Text(word), ForcedKinds)
 	}
 	return k, nil
 }

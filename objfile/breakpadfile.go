@@ -10,7 +10,7 @@ import (
 
 	"github.com/symdepot/symdepot/breakpad"
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -33,7 +33,7 @@ func identifyBreakpad(b *budget, head []byte) ([]Object, error) {
 		return nil, broken("the MODULE record has no file name")
 	}
 	if o.CodeName != "" && !isRequestable(o.CodeName) {
-		return nil, nameError(fmt.Sprintf("the name %q cannot be part of a path", clip.Text(o.CodeName)))
+		return nil, nameError(fmt.Sprintf("the name %q cannot be part of a path", truncate.Text(o.CodeName)))
 	}
 	if h.Arch != "unknown" {
 		o.Arch = archWord(h.Arch)
@@ -64,7 +64,7 @@ func checkSymEnd(b *budget) error {
 		return nil // a very long line
 	}
 	if last := end[i+1:]; breakpad.CutOff(last) {
-		return broken("the file is cut off: it ends with %q, which is no whole record", clip.Text(string(last)))
+		return broken("the file is cut off: it ends with %q, which is no whole record", truncate.Text(string(last)))
 	}
 	return nil
 }

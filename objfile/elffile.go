@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/paged"
-	"github.com/symdepot/symdepot/internal/xz"
+	"github.com/symdepot/symdepot/internal/base/pagecache"
+	"github.com/symdepot/symdepot/internal/base/xz"
 )
 
 const (
@@ -302,7 +302,7 @@ func (e *ELFFile) codeSymbols(s, names elfSection, code []AddressRange, yield fu
 	if e.f.is64 {
 		size = 24
 	}
-	strings := paged.New(strtab, 256)
+	strings := pagecache.New(strtab, 256)
 	n := min(table.Size()/int64(size), maxSymbols)
 	buf := make([]byte, elfChunk/size*size)
 	for at := int64(0); at < n; {
@@ -325,7 +325,7 @@ func (e *ELFFile) codeSymbols(s, names elfSection, code []AddressRange, yield fu
 }
 
 // codeSymbol decodes a symbol. It is not ok if the symbol names no code.
-func (e *ELFFile) codeSymbol(p []byte, names *paged.Reader, code []AddressRange, opd *opdTable) (CodeSymbol, bool) {
+func (e *ELFFile) codeSymbol(p []byte, names *pagecache.Reader, code []AddressRange, opd *opdTable) (CodeSymbol, bool) {
 	u32, u64 := e.f.order.Uint32, e.f.order.Uint64
 	var x CodeSymbol
 	var info byte
@@ -381,7 +381,7 @@ func isMappingSymbol(name []byte) bool {
 
 // opdTable are the function descriptors of 64-bit PowerPC (ELF ABI version 1).
 type opdTable struct {
-	r     *paged.Reader
+	r     *pagecache.Reader
 	order binary.ByteOrder
 	addr  uint64
 }
@@ -393,7 +393,7 @@ func (e *ELFFile) descriptors() *opdTable {
 	}
 	for _, s := range e.f.secs {
 		if string(e.f.name(s)) == ".opd" && s.hasContents() {
-			return &opdTable{paged.New(&SectionData{r: e.r, off: int64(s.off), size: int64(s.size)}, 16), e.f.order, s.addr}
+			return &opdTable{pagecache.New(&SectionData{r: e.r, off: int64(s.off), size: int64(s.size)}, 16), e.f.order, s.addr}
 		}
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 	"github.com/symdepot/symdepot/pdb"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -127,7 +127,7 @@ func checked(objects []Object, err error) ([]Object, error) {
 			continue
 		}
 		if !symfile.ValidName(o.Name) {
-			return nil, nameError(fmt.Sprintf("the name %q cannot be part of a path", clip.Text(o.Name)))
+			return nil, nameError(fmt.Sprintf("the name %q cannot be part of a path", truncate.Text(o.Name)))
 		}
 		if o.Kind != symfile.ELF && o.Kind != symfile.MachO && o.Kind != symfile.WASM && symfile.IsDevice(o.Name) {
 			return nil, nameError(fmt.Sprintf("%q is the name of a device on Windows", o.Name))

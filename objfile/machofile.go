@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/paged"
+	"github.com/symdepot/symdepot/internal/base/pagecache"
 )
 
 // Load commands and bits of the Mach-O format (mach-o/loader.h, mach-o/nlist.h).
@@ -294,7 +294,7 @@ func (m *MachOFile) CodeSymbols(yield func(CodeSymbol) error) error {
 	if err != nil {
 		return err
 	}
-	names := paged.New(strtab, 256)
+	names := pagecache.New(strtab, 256)
 	code := m.Code()
 	n := min(int64(m.sym.size), maxSymbols)
 	buf := make([]byte, elfChunk/size*size)

@@ -15,7 +15,7 @@ import (
 	"crypto/sha256"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // identifier is what the parsers of ELF, Mach-O and WASM have in common.

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 func openPEBytes(t testing.TB, b []byte) *PEImage {

@@ -6,7 +6,7 @@ import (
 	"io"
 	"io/fs"
 
-	"github.com/symdepot/symdepot/internal/paged"
+	"github.com/symdepot/symdepot/internal/base/pagecache"
 )
 
 const (
@@ -97,10 +97,10 @@ func (e *ELFFile) relocate(p []byte, s elfSection, types map[uint32]relocation) 
 	if e.f.is64 {
 		each = 24
 	}
-	var symbols *paged.Reader
+	var symbols *pagecache.Reader
 	if int(s.link) < len(e.f.secs) && e.f.secs[s.link].hasContents() {
 		t := e.f.secs[s.link]
-		symbols = paged.New(io.NewSectionReader(e.r, int64(t.off), int64(t.size)), 64)
+		symbols = pagecache.New(io.NewSectionReader(e.r, int64(t.off), int64(t.size)), 64)
 	}
 	relas, err := e.f.open(e.r, s, nil, SectionOptions{Limit: maxRelocated})
 	if err != nil {
@@ -133,7 +133,7 @@ func (e *ELFFile) relocate(p []byte, s elfSection, types map[uint32]relocation) 
 }
 
 // symbolValue returns the value of a symbol: that of a section is 0.
-func (e *ELFFile) symbolValue(symbols *paged.Reader, i uint64) uint64 {
+func (e *ELFFile) symbolValue(symbols *pagecache.Reader, i uint64) uint64 {
 	if e.f.is64 {
 		if p := symbols.At(24*i+8, 8); len(p) == 8 {
 			return e.f.order.Uint64(p)

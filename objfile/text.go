@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -60,7 +60,7 @@ func identifyPerfMap(b *budget, head []byte, name string) ([]Object, error) {
 		case perfMapVersion:
 			v, err := strconv.ParseUint(text, 10, 31)
 			if err != nil {
-				return nil, broken("the perf map's version is %q", clip.Text(text))
+				return nil, broken("the perf map's version is %q", truncate.Text(text))
 			}
 			o.Version = int(v)
 		}
@@ -80,7 +80,7 @@ func identifyBCSymbolMap(b *budget, head []byte, name string) ([]Object, error) 
 		return nil, notSymbol("a text file whose first line is no BCSymbolMap record")
 	}
 	if major, _, _ := bytes.Cut(version, []byte(".")); string(major) != "1" && string(major) != "2" {
-		return nil, broken("the BCSymbolMap has version %q", clip.Text(string(version)))
+		return nil, broken("the BCSymbolMap has version %q", truncate.Text(string(version)))
 	}
 	id, err := stemUUID(name)
 	if err != nil {
@@ -96,7 +96,7 @@ func stemUUID(name string) (debugid.ID, error) {
 	stem, _, _ := strings.Cut(name, ".")
 	g, err := debugid.ParseGUID(stem)
 	if err != nil || g.IsZero() {
-		return debugid.ID{}, broken("the file name %q is not a UUID; it must be that of the image", clip.Text(name))
+		return debugid.ID{}, broken("the file name %q is not a UUID; it must be that of the image", truncate.Text(name))
 	}
 	return debugid.ID{GUID: g}, nil
 }
@@ -122,7 +122,7 @@ func identifyUUIDMap(b *budget, name string) ([]Object, error) {
 		return nil, notSymbol("a property list that maps no UUID")
 	}
 	if _, err := debugid.ParseGUID(original); err != nil {
-		return nil, broken("DBGOriginalUUID is %q", clip.Text(original))
+		return nil, broken("DBGOriginalUUID is %q", truncate.Text(original))
 	}
 	id, err := stemUUID(name)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/config"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/run/config"
 )
 
 // TestConfigurations: the program accepts the configurations of the packages, and

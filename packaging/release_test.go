@@ -23,7 +23,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // testVersion is the version of the release that the tests build.

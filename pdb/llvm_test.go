@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/functab"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 var (

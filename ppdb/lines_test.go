@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // csharp is the GUID of C# as the #GUID heap has it.

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 var le = binary.LittleEndian

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 )
 
 // ErrEntry is wrapped by the error for a file that does not belong in a SymCache folder.
@@ -75,7 +75,7 @@ var (
 // backslashes separate components; the two folders may follow any other folders.
 func ParsePath(path string) (Entry, error) {
 	bad := func(why string) (Entry, error) {
-		return Entry{}, fmt.Errorf("%q: %s: %w", clip.Text(path), why, ErrEntry)
+		return Entry{}, fmt.Errorf("%q: %s: %w", truncate.Text(path), why, ErrEntry)
 	}
 	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '\\' })
 	if len(parts) == 0 {
@@ -126,7 +126,7 @@ func ParsePath(path string) (Entry, error) {
 func ParseFileName(base string) (name string, v Version, err error) {
 	name, v, negative, err := parseFileName(base)
 	if err == nil && negative {
-		err = fmt.Errorf("%q: a remembered miss, not a SymCache file: %w", clip.Text(base), ErrEntry)
+		err = fmt.Errorf("%q: a remembered miss, not a SymCache file: %w", truncate.Text(base), ErrEntry)
 	}
 	if err != nil {
 		return "", Version{}, err
@@ -136,11 +136,11 @@ func ParseFileName(base string) (name string, v Version, err error) {
 
 func parseFileName(base string) (name string, v Version, negative bool, err error) {
 	if !hasSuffix(base, Extension) && !hasSuffix(base, negativeExtension) {
-		return "", v, false, fmt.Errorf("%q: its name does not end in %s: %w", clip.Text(base), Extension, ErrEntry)
+		return "", v, false, fmt.Errorf("%q: its name does not end in %s: %w", truncate.Text(base), Extension, ErrEntry)
 	}
 	m := leaf.FindStringSubmatch(base)
 	if m == nil {
-		return "", v, false, fmt.Errorf("%q: its name does not end in a version such as -v3.1.0: %w", clip.Text(base), ErrEntry)
+		return "", v, false, fmt.Errorf("%q: its name does not end in a version such as -v3.1.0: %w", truncate.Text(base), ErrEntry)
 	}
 	if v, err = ParseVersion(m[2]); err != nil {
 		return "", v, false, fmt.Errorf("%w: %w", err, ErrEntry)
@@ -157,7 +157,7 @@ func hasSuffix(s, suffix string) bool {
 func ParseFolder(s string) (debugid.ID, error) {
 	id, err := debugid.ParseBreakpad(s)
 	if err != nil || id.PDB20 || id.IsZero() {
-		return debugid.ID{}, fmt.Errorf("folder %q is not a GUID with age: %w", clip.Text(s), ErrEntry)
+		return debugid.ID{}, fmt.Errorf("folder %q is not a GUID with age: %w", truncate.Text(s), ErrEntry)
 	}
 	return id, nil
 }
@@ -212,7 +212,7 @@ func Detect(head []byte) error {
 func ParseExpiry(content string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(strings.TrimPrefix(content, "\uFEFF")))
 	if err != nil {
-		return time.Time{}, fmt.Errorf("remembered miss with the invalid expiry time %q: %w", clip.Text(content), ErrEntry)
+		return time.Time{}, fmt.Errorf("remembered miss with the invalid expiry time %q: %w", truncate.Text(content), ErrEntry)
 	}
 	return t.UTC(), nil
 }

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 )
 
 // ErrPath is wrapped by the error for a path that does not request a SymCache file.
@@ -68,7 +68,7 @@ type Request struct {
 // decimal, which may be omitted if it is 1. It accepts versions below MinVersion.
 func ParseRequest(segs []string) (Request, error) {
 	bad := func(what, s string) (Request, error) {
-		return Request{}, fmt.Errorf("%s %q: %w", what, clip.Text(s), ErrPath)
+		return Request{}, fmt.Errorf("%s %q: %w", what, truncate.Text(s), ErrPath)
 	}
 	if n := len(segs); n > 3 && segs[n-1] == "" {
 		segs = segs[:n-1] // one trailing slash
@@ -215,7 +215,7 @@ func ContentType(v Version) string { return MediaType + "; version=" + v.String(
 func ParseContentType(s string, request Version) (Version, error) {
 	media, params, err := mime.ParseMediaType(s)
 	if err != nil || media != MediaType {
-		return Version{}, fmt.Errorf("media type %q: %w", clip.Text(s), ErrContent)
+		return Version{}, fmt.Errorf("media type %q: %w", truncate.Text(s), ErrContent)
 	}
 	text, ok := params["version"]
 	if !ok {

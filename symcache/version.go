@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 )
 
 // Version is the format version of a SymCache file. The zero Version means
@@ -50,7 +50,7 @@ func ParseVersion(s string) (Version, error) {
 	numbers, pre, hasPre := strings.Cut(text, "-")
 	v, ok := parseNumbers(numbers)
 	if !ok || hasPre && !isPre(pre) {
-		return Version{}, fmt.Errorf("%q: %w", clip.Text(s), ErrVersion)
+		return Version{}, fmt.Errorf("%q: %w", truncate.Text(s), ErrVersion)
 	}
 	v.Pre = pre
 	return v, nil

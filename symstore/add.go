@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -490,10 +490,10 @@ func (a *adder) source(f File) (string, error) {
 		return p, nil
 	}
 	if clean(p) != p || strings.TrimSpace(p) != p || p == "" {
-		return "", fmt.Errorf("%w: the records cannot represent the path %q", ErrPointer, clip.Text(p))
+		return "", fmt.Errorf("%w: the records cannot represent the path %q", ErrPointer, truncate.Text(p))
 	}
 	if !a.opt.AllowLocal && !a.opt.Relative && !isNetworkPath(p) {
-		return "", fmt.Errorf("%w: %q is a local path", ErrPointer, clip.Text(p))
+		return "", fmt.Errorf("%w: %q is a local path", ErrPointer, truncate.Text(p))
 	}
 	return p, nil
 }

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/cab"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // TestRealFiles stores files of real linkers in all forms.

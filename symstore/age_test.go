@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // agedStore makes a store of four transactions in the months January to April

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/symdepot/symdepot/internal/durable"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/durable"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // errBusyHere is the error for a file that another program holds open.

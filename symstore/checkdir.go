@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -67,7 +67,7 @@ func (c *checker) quarantine(k *keyDir) {
 // liveRefs returns the lines of live transactions.
 func (c *checker) liveRefs(k *keyDir) []Ref {
 	for _, junk := range k.junk {
-		c.add(Finding{Kind: RefLine, Path: k.leaf(refsLeaf), Detail: clip.Text(decode(junk.raw)), Mendable: true})
+		c.add(Finding{Kind: RefLine, Path: k.leaf(refsLeaf), Detail: truncate.Text(decode(junk.raw)), Mendable: true})
 	}
 	var refs []Ref
 	for _, r := range k.refs {
@@ -220,7 +220,7 @@ func (c *checker) pointer(k *keyDir, refs []Ref) {
 	p := parsePointer(data)
 	if err != nil || p.Target != last.Path && (p.Target != "" || !isMessage(data)) {
 		write.Path, write.Had = have, true
-		c.add(Finding{Kind: PointerWrong, ID: last.ID, Path: have, Detail: fmt.Sprintf("its target is %q", clip.Text(p.Target))}, write)
+		c.add(Finding{Kind: PointerWrong, ID: last.ID, Path: have, Detail: fmt.Sprintf("its target is %q", truncate.Text(p.Target))}, write)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/symstore/internal/dircache"
 )
 

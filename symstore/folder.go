@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/symfile"
 )
 

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/base/durable"
 )
 
 // peImage is a small PE image with the given key parts, filled with content.

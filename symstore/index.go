@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 )
 
 // An index file passes keys and paths from a first run, which reads the files, to a
@@ -116,7 +116,7 @@ func (opt IndexOptions) lines(f File) ([]IndexEntry, error) {
 		recorded = filepath.ToSlash(recorded[len(recorded)-len(rest):])
 	}
 	if clean(recorded) != recorded {
-		return nil, fmt.Errorf("%w: an index cannot represent the path %q", ErrName, clip.Text(recorded))
+		return nil, fmt.Errorf("%w: an index cannot represent the path %q", ErrName, truncate.Text(recorded))
 	}
 	in, _, err := openInput(File{Path: f.Path})
 	if err != nil {
@@ -207,18 +207,18 @@ func nextLine(in *bufio.Reader) (line []byte, long bool, err error) {
 func parseIndexLine(line string) (IndexEntry, error) {
 	f := fields(line)
 	if len(f) < 2 || f[1] == "" {
-		return IndexEntry{}, fmt.Errorf("%q has no path", clip.Text(line))
+		return IndexEntry{}, fmt.Errorf("%q has no path", truncate.Text(line))
 	}
 	i := strings.LastIndexAny(f[0], `\/`)
 	if i < 0 {
-		return IndexEntry{}, fmt.Errorf("%q has no key", clip.Text(line))
+		return IndexEntry{}, fmt.Errorf("%q has no key", truncate.Text(line))
 	}
 	e := IndexEntry{Key: Key{Name: f[0][:i], Key: f[0][i+1:]}, Path: f[1], Size: -1}
 	if err := checkName(e.Key.Name); err != nil {
 		return e, err
 	}
 	if !validKey(e.Key.Key) {
-		return e, fmt.Errorf("%w: the key %q", ErrName, clip.Text(e.Key.Key))
+		return e, fmt.Errorf("%w: the key %q", ErrName, truncate.Text(e.Key.Key))
 	}
 	if len(f) > 2 {
 		e.Key.Type = Type(f[2])
@@ -297,7 +297,7 @@ func indexed(e IndexEntry, share, dir string) (File, error) {
 	}
 	local, err := filepath.Localize(slashed)
 	if err != nil {
-		return f, fmt.Errorf("%w: the index path %q is outside the share", ErrName, clip.Text(e.Path))
+		return f, fmt.Errorf("%w: the index path %q is outside the share", ErrName, truncate.Text(e.Path))
 	}
 	f.Path = filepath.Join(dir, local)
 	sep := "/"

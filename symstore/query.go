@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/clip"
-	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/base/durable"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -58,7 +58,7 @@ func validRequest(name, key string) bool {
 // fs.ErrNotExist if there is neither a file nor a pointer. A flat folder has no
 // keys; see Query.
 func (s *Store) Find(name, key string) (*Found, error) {
-	absent := &fs.PathError{Op: "find", Path: clip.Text(name + "/" + key), Err: fs.ErrNotExist}
+	absent := &fs.PathError{Op: "find", Path: truncate.Text(name + "/" + key), Err: fs.ErrNotExist}
 	if s.flat || !validRequest(name, key) {
 		return nil, absent
 	}
@@ -95,7 +95,7 @@ func (s *Store) Find(name, key string) (*Found, error) {
 // msfzN/name. The error is fs.ErrNotExist for any other leaf and for a file that
 // does not exist. Open does not follow pointers; see Follow.
 func (s *Store) Open(name, key, leaf string) (*os.File, error) {
-	absent := &fs.PathError{Op: "open", Path: clip.Text(name + "/" + key + "/" + leaf), Err: fs.ErrNotExist}
+	absent := &fs.PathError{Op: "open", Path: truncate.Text(name + "/" + key + "/" + leaf), Err: fs.ErrNotExist}
 	if s.flat || !validRequest(name, key) {
 		return nil, absent
 	}
@@ -140,9 +140,9 @@ func (s *Store) Follow(f *Found) (*os.File, error) {
 	target := f.Target.Target
 	switch {
 	case f.Pointer == "" || target == "":
-		return nil, fmt.Errorf("%w: %s has no path (%s): %w", ErrPointer, f.Dir, clip.Text(f.Target.Message), fs.ErrNotExist)
+		return nil, fmt.Errorf("%w: %s has no path (%s): %w", ErrPointer, f.Dir, truncate.Text(f.Target.Message), fs.ErrNotExist)
 	case strings.Contains(target, "://"):
-		return nil, fmt.Errorf("%w: %q is a URL, not a file path", ErrPointer, clip.Text(target))
+		return nil, fmt.Errorf("%w: %q is a URL, not a file path", ErrPointer, truncate.Text(target))
 	}
 	slashed := strings.ReplaceAll(target, `\`, "/")
 	if isAbsolute(slashed) {
@@ -171,7 +171,7 @@ func isAbsolute(p string) bool {
 // quoted returns the target of a pointer for a message. Unlike those of %q, its backslashes
 // are single.
 func quoted(target string) string {
-	return strings.ReplaceAll(strconv.Quote(clip.Text(target)), `\\`, `\`)
+	return strings.ReplaceAll(strconv.Quote(truncate.Text(target)), `\\`, `\`)
 }
 
 // openTarget opens an absolute path inside the allowed folders.

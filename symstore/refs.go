@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 )
 
 // Ref is one line of a refs.ptr: one transaction that stored a file, or a
@@ -27,7 +27,7 @@ type Ref struct {
 func parseRef(line string) (Ref, error) {
 	f := fields(strings.TrimSpace(line))
 	if len(f) < 3 {
-		return Ref{}, fmt.Errorf("line %q has fewer than three fields, the minimum", clip.Text(line))
+		return Ref{}, fmt.Errorf("line %q has fewer than three fields, the minimum", truncate.Text(line))
 	}
 	id, err := ParseID(f[0])
 	if err != nil {
@@ -39,7 +39,7 @@ func parseRef(line string) (Ref, error) {
 		r.Pointer = true
 	case "file":
 	default:
-		return r, fmt.Errorf("line %q has neither file nor ptr as its second field", clip.Text(line))
+		return r, fmt.Errorf("line %q has neither file nor ptr as its second field", truncate.Text(line))
 	}
 	if len(f) < 8 && !strings.Contains(line, `"`) {
 		// Old paths are not quoted and may contain commas.

@@ -13,9 +13,9 @@ import (
 	"sync"
 
 	"github.com/symdepot/symdepot/cab"
-	"github.com/symdepot/symdepot/internal/clip"
-	"github.com/symdepot/symdepot/internal/ctxio"
-	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/base/ctxio"
+	"github.com/symdepot/symdepot/internal/base/durable"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symstore/internal/dircache"
 )
@@ -199,7 +199,7 @@ func (g *stager) accept(a *adder, it *item, keys []Key) error {
 			return err
 		}
 		if !validKey(k.Key) {
-			return fmt.Errorf("%w: key %q", ErrName, clip.Text(k.Key))
+			return fmt.Errorf("%w: key %q", ErrName, truncate.Text(k.Key))
 		}
 		if passes(a.opt.Filter, k.Type) {
 			it.keys = append(it.keys, stagedKey{Key: k})

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symstore/internal/lockfile"
 )

@@ -45,7 +45,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore/internal/lockfile"
 )
@@ -125,7 +125,7 @@ func ParseID(s string) (ID, error) {
 	s = strings.TrimSpace(s)
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || len(s) > 10 || s[0] == '+' || n == 0 {
-		return 0, fmt.Errorf("transaction id %q: want one to ten digits and a number above zero", clip.Text(s))
+		return 0, fmt.Errorf("transaction id %q: want one to ten digits and a number above zero", truncate.Text(s))
 	}
 	return ID(n), nil
 }
@@ -174,12 +174,12 @@ func legalOnWindows(name string) bool {
 func checkName(name string) error {
 	switch {
 	case !symfile.ValidName(name), !legalOnWindows(name):
-		return fmt.Errorf("%w: %q", ErrName, clip.Text(name))
+		return fmt.Errorf("%w: %q", ErrName, truncate.Text(name))
 	case symfile.IsDevice(name):
-		return fmt.Errorf("%w: %q is a device name on Windows", ErrName, clip.Text(name))
+		return fmt.Errorf("%w: %q is a device name on Windows", ErrName, truncate.Text(name))
 	case strings.EqualFold(name, adminDir), strings.EqualFold(name, pingmeFile),
 		strings.EqualFold(name, pingbackFile), strings.EqualFold(name, index2File):
-		return fmt.Errorf("%w: %q is reserved for the store's own files", ErrName, clip.Text(name))
+		return fmt.Errorf("%w: %q is reserved for the store's own files", ErrName, truncate.Text(name))
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 package symstore
 
 import (
-	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/base/durable"
 )
 
 // retried renames; on Windows again and again while readers hold the target.

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 )
 
 // windows1252 has the characters of the bytes 0x80 to 0x9F in code page 1252.
@@ -110,7 +110,7 @@ func parseTransaction(line string) (Transaction, error) {
 		return t, err
 	case "add":
 	default:
-		return t, fmt.Errorf("transaction %s: %q must be add or del", id, clip.Text(at(1)))
+		return t, fmt.Errorf("transaction %s: %q must be add or del", id, truncate.Text(at(1)))
 	}
 	t.Pointer = strings.EqualFold(strings.TrimSpace(at(2)), "ptr")
 	t.Product, t.Version, t.Comment = at(5), at(6), at(7)
@@ -204,16 +204,16 @@ func appendLine(data []byte, line string, ended bool) []byte {
 func parseEntry(line string) (Entry, error) {
 	first, rest, more := nextField(strings.TrimSpace(line))
 	if !more {
-		return Entry{}, fmt.Errorf("line %q has only one field, want two: name\\key and path", clip.Text(line))
+		return Entry{}, fmt.Errorf("line %q has only one field, want two: name\\key and path", truncate.Text(line))
 	}
 	i := strings.LastIndexAny(first, `\/`)
 	if i < 0 {
-		return Entry{}, fmt.Errorf("line %q has no key, want name\\key", clip.Text(line))
+		return Entry{}, fmt.Errorf("line %q has no key, want name\\key", truncate.Text(line))
 	}
 	rest = strings.TrimSuffix(strings.TrimPrefix(rest, `"`), `"`)
 	e := Entry{Name: first[:i], Key: first[i+1:], Source: rest}
 	if !validEntryName(e.Name) || !validKey(e.Key) {
-		return e, fmt.Errorf("line %q: %w", clip.Text(line), ErrName)
+		return e, fmt.Errorf("line %q: %w", truncate.Text(line), ErrName)
 	}
 	return e, nil
 }

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // childEnv makes the test binary a process that writes to a store. Its value is

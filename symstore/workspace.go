@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/symdepot/symdepot/internal/clip"
+	"github.com/symdepot/symdepot/internal/base/truncate"
 	"github.com/symdepot/symdepot/symstore/internal/dircache"
 	"github.com/symdepot/symdepot/symstore/internal/lockfile"
 )
@@ -258,7 +258,7 @@ func (ws *workspace) take(i int, o *op) error {
 		}
 		return ws.rename(o.From, o.Path)
 	}
-	return fmt.Errorf("%w: %s has the unknown step %q", ErrDamaged, ws.dir, clip.Text(o.Do))
+	return fmt.Errorf("%w: %s has the unknown step %q", ErrDamaged, ws.dir, truncate.Text(o.Do))
 }
 
 // replace renames a file of the workspace to its final path and keeps the

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/functab"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/unwind"
 )

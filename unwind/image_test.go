@@ -10,7 +10,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/functab"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/unwind"
 )
 

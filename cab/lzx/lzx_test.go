@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/cab/internal/blocktest"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // brief reports whether the test runs under the race detector with -short. The

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/cab/internal/blocktest"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 func with(opt Options) blocktest.Compressor {

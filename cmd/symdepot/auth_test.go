@@ -26,10 +26,10 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
-	"github.com/symdepot/symdepot/internal/auth"
-	"github.com/symdepot/symdepot/internal/auth/kdctest"
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
+	"github.com/symdepot/symdepot/internal/serve/auth"
+	"github.com/symdepot/symdepot/internal/serve/auth/kdctest"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // A page of the documentation is a script for TestBook:

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/bucket"
-	"github.com/symdepot/symdepot/internal/bucket/buckettest"
-	"github.com/symdepot/symdepot/internal/command/commandtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
+	"github.com/symdepot/symdepot/internal/store/bucket"
+	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
 )
 
 // serveFrom runs a server with an upstream and the environment of a store.

@@ -16,9 +16,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/symdepot/symdepot/internal/command"
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/run/command"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // ciServer is a server that wants tokens, and a build in the folder out, for the files

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // TestDebuginfodChecklist: what docs/debuginfod.md promises, over real HTTP, with

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/command"
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/report"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/depot/display"
+	"github.com/symdepot/symdepot/internal/run/command"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // storedFile returns the paths of the files below a folder with a content.
@@ -201,7 +201,7 @@ func TestHeldInPlan(t *testing.T) {
 	run("restored transaction 1", "undo", "1")
 	run("clean: 2 contents", "verify")
 	run("", "rm", "1")
-	var plan report.Collected
+	var plan display.Collected
 	if err := json.Unmarshal([]byte(run("", "gc", "--grace", "0s", "--empty-trash", "--dry-run", "--json")), &plan); err != nil {
 		t.Fatal(err)
 	}

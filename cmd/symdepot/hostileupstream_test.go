@@ -21,7 +21,7 @@ import (
 
 	"github.com/klauspost/compress/flate"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 const (

@@ -16,9 +16,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/report"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/depot/display"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // TestEveryLayout adds every test file there is, asks a running server with
@@ -52,7 +52,7 @@ func TestEveryLayout(t *testing.T) {
 	kinds := map[string]int{}
 	for dec := json.NewDecoder(strings.NewReader(out)); ; {
 		var o struct {
-			report.Identified
+			display.Identified
 			Error string `json:"error"`
 		}
 		if err := dec.Decode(&o); errors.Is(err, io.EOF) {
@@ -119,7 +119,7 @@ func escapeSegments(p string) string {
 }
 
 // curlTraces fetches traces, by their addresses.
-func curlTraces(t *testing.T, base string, addresses []string) map[string]report.Trace {
+func curlTraces(t *testing.T, base string, addresses []string) map[string]display.Trace {
 	t.Helper()
 	var cfg bytes.Buffer
 	for _, a := range addresses {
@@ -133,9 +133,9 @@ func curlTraces(t *testing.T, base string, addresses []string) map[string]report
 	if err != nil {
 		t.Fatalf("curl: %v", err)
 	}
-	list := map[string]report.Trace{}
+	list := map[string]display.Trace{}
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
-		var l report.Trace
+		var l display.Trace
 		if err := dec.Decode(&l); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {

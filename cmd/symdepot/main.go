@@ -2,7 +2,7 @@
 // and answers every debugger in the protocol that it already speaks.
 package main
 
-import "github.com/symdepot/symdepot/internal/command"
+import "github.com/symdepot/symdepot/internal/run/command"
 
 // version is set by release builds.
 var version = "devel"

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/oidc/oidctest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
+	"github.com/symdepot/symdepot/internal/serve/oidc/oidctest"
 )
 
 // TestPushOIDC: jobs of GitHub Actions and GitLab push with nothing but their id

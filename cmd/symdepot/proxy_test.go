@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // startProxy runs `symdepot proxy` with an environment of its own and returns

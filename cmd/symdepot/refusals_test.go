@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/bucket/buckettest"
-	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
+	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
 )
 
 // standIn is an object store that behaves differently than the one behind it.

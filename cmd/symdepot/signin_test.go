@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/oidc/oidctest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
+	"github.com/symdepot/symdepot/internal/serve/oidc/oidctest"
 )
 
 // TestSignIn: people sign in to the real server with a password and at an OpenID

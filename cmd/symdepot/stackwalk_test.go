@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )

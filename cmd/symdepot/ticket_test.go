@@ -15,15 +15,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/auth/kdctest"
-	"github.com/symdepot/symdepot/internal/binding"
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/symtest"
-	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
+	"github.com/symdepot/symdepot/internal/base/binding"
+	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
+	"github.com/symdepot/symdepot/internal/serve/auth/kdctest"
+	"github.com/symdepot/symdepot/internal/work/transcode/transcodetest"
 )
 
 // windowsPrograms are the programs for Windows that scripts/windows built: symdepot,
-// and the tests of cmd/symdepot and internal/sspi.
+// and the tests of cmd/symdepot and internal/base/sspi.
 type windowsPrograms struct{ symdepot, tests, sspi string }
 
 func windowsBuilt(t *testing.T) windowsPrograms {

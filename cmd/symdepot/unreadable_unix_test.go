@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/command"
+	"github.com/symdepot/symdepot/internal/run/command"
 )
 
 // nobody is a user without rights, as whom root runs a program.

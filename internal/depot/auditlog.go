@@ -10,15 +10,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/depot/bucketstore"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
-	"github.com/symdepot/symdepot/internal/vault"
 )
 
 // AuditArchive holds the closed audit files of all servers in the depot's bucket,
 // as audit/SERVER/FILE. As an archive it
 // is that of this server.
 type AuditArchive struct {
-	vault *vault.Vault
+	vault *bucketstore.Vault
 	node  string
 }
 

@@ -12,14 +12,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/bucket"
-	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot/backup"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/internal/store/bucket"
+	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
 )
 
 // As in package backup: how often it copies the index before it keeps writers out, the name of

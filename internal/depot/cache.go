@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // CacheLimits limit the cached files. Added files are never evicted. The zero

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // TestBenchCold measures how long the first reader of a cold file of 50 MB waits, for

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/backup"
 	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // spoiled damages the cold file of a content and returns its record.

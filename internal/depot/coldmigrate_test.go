@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/bucket/buckettest"
 	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
 )
 
 // TestMigrateWhileCooling migrates a depot to another folder and to a bucket. While its

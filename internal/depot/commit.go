@@ -5,11 +5,11 @@ import (
 	"errors"
 	"io/fs"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // commits adds transactions to the depot.

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // sameName returns n symbol files of one path and different ids, and their request paths.

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/cab"
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/transcode"
+	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/internal/work/transcode"
 	"github.com/symdepot/symdepot/layout"
 )
 

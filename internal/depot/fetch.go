@@ -7,11 +7,11 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/base/span"
 	"github.com/symdepot/symdepot/internal/depot/answer"
-	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/span"
+	"github.com/symdepot/symdepot/internal/remote/fetch"
+	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )

@@ -15,8 +15,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
-	"github.com/symdepot/symdepot/internal/fetch"
-	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/remote/fetch"
+	"github.com/symdepot/symdepot/internal/remote/upstream"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )

@@ -17,8 +17,8 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/content"
-	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/layout"
 )
 

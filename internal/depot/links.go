@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/symdepot/symdepot/internal/srclink"
+	"github.com/symdepot/symdepot/internal/files/srclink"
 	"github.com/symdepot/symdepot/objfile"
 )
 

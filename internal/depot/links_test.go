@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/srclink"
-	"github.com/symdepot/symdepot/internal/stage"
+	"github.com/symdepot/symdepot/internal/depot/stage"
+	"github.com/symdepot/symdepot/internal/files/srclink"
+	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/pdb"
 )
 

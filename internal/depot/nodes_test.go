@@ -14,16 +14,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/bucket"
-	"github.com/symdepot/symdepot/internal/bucket/buckettest"
-	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
-	"github.com/symdepot/symdepot/internal/jobs"
-	"github.com/symdepot/symdepot/internal/peer"
-	"github.com/symdepot/symdepot/internal/symtest"
-	"github.com/symdepot/symdepot/internal/transcode"
-	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/remote/fetch"
+	"github.com/symdepot/symdepot/internal/remote/peer"
+	"github.com/symdepot/symdepot/internal/remote/upstream"
+	"github.com/symdepot/symdepot/internal/store/bucket"
+	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/work/jobs"
+	"github.com/symdepot/symdepot/internal/work/transcode"
 )
 
 // openServers opens one depot in PostgreSQL and a bucket n times, as servers that

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // TestOpenWhileReplaced opens a depot while another process replaces its depot.json:

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
-	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/remote/fetch"
 )
 
 // byName answers with the file of the requested name, and with ClassAbsent for

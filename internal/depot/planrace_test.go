@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
-	"github.com/symdepot/symdepot/internal/retention"
-	"github.com/symdepot/symdepot/internal/stage"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/depot/retention"
+	"github.com/symdepot/symdepot/internal/depot/stage"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // planRounds is how often a race is tried; many rounds find what depends on timing.

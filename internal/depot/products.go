@@ -6,9 +6,9 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
-	"github.com/symdepot/symdepot/internal/symcachework"
+	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/internal/work/symcachework"
 )
 
 // Products returns, in order, the products that contain a file's content; for

@@ -5,10 +5,10 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/watch"
+	"github.com/symdepot/symdepot/internal/remote/watch"
+	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )

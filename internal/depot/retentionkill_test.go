@@ -12,14 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/bucket"
-	"github.com/symdepot/symdepot/internal/bucket/buckettest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
-	"github.com/symdepot/symdepot/internal/retention"
-	"github.com/symdepot/symdepot/internal/stage"
-	"github.com/symdepot/symdepot/internal/symtest"
-	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/depot/retention"
+	"github.com/symdepot/symdepot/internal/depot/stage"
+	"github.com/symdepot/symdepot/internal/remote/upstream"
+	"github.com/symdepot/symdepot/internal/store/bucket"
+	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
 )
 
 // retainChild makes the test binary a process that pushes builds into the depot

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
-	"github.com/symdepot/symdepot/internal/jobs"
-	"github.com/symdepot/symdepot/internal/symcachework"
-	"github.com/symdepot/symdepot/internal/transcode"
+	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/internal/work/jobs"
+	"github.com/symdepot/symdepot/internal/work/symcachework"
+	"github.com/symdepot/symdepot/internal/work/transcode"
 	"github.com/symdepot/symdepot/symcache"
 )
 

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/symdepot/symdepot/internal/base/span"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
-	"github.com/symdepot/symdepot/internal/span"
-	"github.com/symdepot/symdepot/internal/symbolicate"
-	"github.com/symdepot/symdepot/internal/unpackcache"
+	"github.com/symdepot/symdepot/internal/files/unpackcache"
+	"github.com/symdepot/symdepot/internal/work/symbolicate"
 	"github.com/symdepot/symdepot/layout"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
-	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/remote/upstream"
 )
 
 // TestSignatureWhileDownloading: clients that get a file while it is being downloaded have

@@ -14,8 +14,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
-	"github.com/symdepot/symdepot/internal/tree"
-	"github.com/symdepot/symdepot/internal/unpack/unpacktest"
+	"github.com/symdepot/symdepot/internal/files/unpack/unpacktest"
+	"github.com/symdepot/symdepot/internal/remote/tree"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/stage"
 )
 
 // committed pushes files and returns the number of their transaction.

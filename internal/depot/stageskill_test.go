@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot/answer"
-	"github.com/symdepot/symdepot/internal/stage"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/depot/stage"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // stageChild makes the test binary a process that pushes into the depot named, to

@@ -3,9 +3,9 @@ package depot
 import (
 	"context"
 
+	"github.com/symdepot/symdepot/internal/depot/bucketstore"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/vault"
 )
 
 // StoreStatus describes the services that a depot needs besides its folder.
@@ -36,10 +36,10 @@ type WaitCount = index.WaitCount
 var WaitBounds = index.WaitBounds[:]
 
 // BucketStatus describes a bucket.
-type BucketStatus = vault.Status
+type BucketStatus = bucketstore.Status
 
 // BucketCache describes the local cache of a bucket.
-type BucketCache = vault.Usage
+type BucketCache = bucketstore.Usage
 
 // Stores returns the state of the database and of the bucket, as far as this
 // process has noticed. It sends no request.

@@ -15,13 +15,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot/answer"
-	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/jobs"
-	"github.com/symdepot/symdepot/internal/symbolicate"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/remote/fetch"
+	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/internal/work/jobs"
+	"github.com/symdepot/symdepot/internal/work/symbolicate"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/jobs"
-	"github.com/symdepot/symdepot/internal/symcachework"
+	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/internal/work/jobs"
+	"github.com/symdepot/symdepot/internal/work/symcachework"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )

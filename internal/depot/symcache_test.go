@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/home"
-	"github.com/symdepot/symdepot/internal/fetch"
-	"github.com/symdepot/symdepot/internal/jobs"
+	"github.com/symdepot/symdepot/internal/remote/fetch"
+	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/internal/work/jobs"
 	"github.com/symdepot/symdepot/symcache"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
-	"github.com/symdepot/symdepot/internal/stage"
-	"github.com/symdepot/symdepot/internal/symbolicate"
+	"github.com/symdepot/symdepot/internal/depot/stage"
+	"github.com/symdepot/symdepot/internal/work/symbolicate"
 )
 
 // TestTryOutranksNothing: a file of a try build is an answer only if no other

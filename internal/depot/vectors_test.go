@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -41,7 +41,7 @@ func vectorEntry(letter string) index.Entry {
 func TestRetentionVectors(t *testing.T) {
 	symtest.Sequential(t)
 	t.Parallel()
-	table, err := os.ReadFile("../retention/testdata/vectors.txt")
+	table, err := os.ReadFile("retention/testdata/vectors.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

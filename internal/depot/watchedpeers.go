@@ -12,7 +12,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
-	"github.com/symdepot/symdepot/internal/fetch"
+	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/layout"
 )
 

@@ -12,14 +12,14 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/glob"
+	"github.com/symdepot/symdepot/internal/base/glob"
 	"github.com/symdepot/symdepot/internal/index/catalog"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/lifecycle"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
 

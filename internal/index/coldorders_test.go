@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/lifecycle"
 	"github.com/symdepot/symdepot/internal/index/record"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // coldWorld is an index with a store of contents that is only a set of hashes. What a

@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/index/tokens"
-	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // dump returns all copied rows as text.

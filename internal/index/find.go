@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/glob"
+	"github.com/symdepot/symdepot/internal/base/glob"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
-	"github.com/symdepot/symdepot/internal/symtest"
 	"github.com/symdepot/symdepot/symfile"
 )
 

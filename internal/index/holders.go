@@ -3,9 +3,9 @@ package index
 import (
 	"context"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // Holder is one reference to a content: a file of a transaction, a cached file

@@ -24,7 +24,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/catalog"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
@@ -37,6 +36,7 @@ import (
 	"github.com/symdepot/symdepot/internal/index/schema"
 	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/index/tokens"
+	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
 

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // ListFilter selects transactions. The zero value selects all that have not been

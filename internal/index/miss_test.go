@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/misses"
-	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 func putMisses(t testing.TB, db *DB, misses ...misses.Miss) {

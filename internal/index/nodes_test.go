@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/queue"
-	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // openNodes opens one new database n times, each with a watch.

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/index/queue"
-	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // TestServerClock has a server whose clock differs: leases end by that clock, on

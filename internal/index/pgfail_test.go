@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/base/ctxio"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/index/record"
-	"github.com/symdepot/symdepot/internal/proxytest"
+	"github.com/symdepot/symdepot/internal/remote/proxytest"
 	"github.com/symdepot/symdepot/symfile"
 )
 

@@ -3,8 +3,8 @@ package index
 import (
 	"context"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // ContentProducts returns the sorted names of the products that contain visible

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/index/tokens"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // turnCounter counts the round trips of connections: reads that follow a write.

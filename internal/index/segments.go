@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/fusefilter"
+	"github.com/symdepot/symdepot/internal/base/fusefilter"
 	"github.com/symdepot/symdepot/internal/index/engine"
 )
 

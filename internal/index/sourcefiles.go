@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // SourceFile is a source file in a transaction.

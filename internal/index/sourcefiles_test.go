@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/tokens"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 func TestTokens(t *testing.T) { onEngines(t, testTokens) }

@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/tokens"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // What is only remembered leaves the state alone, and what changes what is seen

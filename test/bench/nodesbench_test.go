@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/bucket/buckettest"
-	"github.com/symdepot/symdepot/internal/command/commandtest"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
+	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
 )
 
 // storeCounter counts the requests to a store by method, and passes them on.

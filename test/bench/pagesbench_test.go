@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // pageLoad sends requests for pages and for symbol files at fixed rates.

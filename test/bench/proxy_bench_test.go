@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // TestBenchColdMiss compares the first byte of files that have to be fetched

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/client"
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/wire"
+	"github.com/symdepot/symdepot/internal/base/wire"
+	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // TestBenchPush compares pushing 2 GiB in 2,000 files over loopback with adding

@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // bigFiles returns the folder in which scripts/bench has the large debug files:

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // TestBenchQuery queries a store of 200,000 keys for one file, with a separate

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // TestAddAsleep stops an add after its first uploads (SIGSTOP) until its leases have

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/bucket/buckettest"
-	"github.com/symdepot/symdepot/internal/command/commandtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
-	"github.com/symdepot/symdepot/internal/proxytest"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/remote/proxytest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
+	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
 )
 
 // awayServer is a server whose database and object store are behind proxies.

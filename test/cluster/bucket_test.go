@@ -16,12 +16,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/bucket"
-	"github.com/symdepot/symdepot/internal/bucket/buckettest"
-	"github.com/symdepot/symdepot/internal/command"
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/proxytest"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/remote/proxytest"
+	"github.com/symdepot/symdepot/internal/run/command"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
+	"github.com/symdepot/symdepot/internal/store/bucket"
+	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
 )
 
 // TestKilledAddsBucket kills adds to a bucket at random moments: the depot must

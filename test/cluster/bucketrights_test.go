@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/bucket/buckettest"
-	"github.com/symdepot/symdepot/internal/command/commandtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
+	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
 )
 
 // TestBucketKeys: with a key that is wrong, that only reads or that has expired, what cannot

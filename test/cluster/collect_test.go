@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 const pyroscopeURL = "/debuginfo.v1alpha1.DebuginfoService/"

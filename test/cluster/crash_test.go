@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/command"
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/report"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/depot/display"
+	"github.com/symdepot/symdepot/internal/run/command"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // torture reports whether the long forms of the proofs were asked for.
@@ -35,7 +35,7 @@ func transactions(t *testing.T, depot string) map[int64]int64 {
 	}
 	txs := map[int64]int64{}
 	for dec := json.NewDecoder(strings.NewReader(out)); ; {
-		var l report.Transaction
+		var l display.Transaction
 		if err := dec.Decode(&l); errors.Is(err, io.EOF) {
 			return txs
 		} else if err != nil {

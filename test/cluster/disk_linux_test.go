@@ -11,10 +11,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/client"
-	"github.com/symdepot/symdepot/internal/command"
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/wire"
+	"github.com/symdepot/symdepot/internal/base/wire"
+	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/internal/run/command"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // TestFullDisk fills a small file system: the transaction fails as a whole, the

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 	"github.com/symdepot/symdepot/symstore"
 )
 

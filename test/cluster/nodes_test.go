@@ -13,8 +13,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 var transactionLine = regexp.MustCompile(`^transaction (\d+)`)

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // TestPushKilled: a client that is killed at any of its requests leaves nothing

@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/client"
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/symtest"
-	"github.com/symdepot/symdepot/internal/wire"
+	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/base/wire"
+	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // bigSym writes a Breakpad file of about size bytes, which compresses well.

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/client"
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/symtest"
-	"github.com/symdepot/symdepot/internal/wire"
+	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/base/wire"
+	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // TestNodesPush pushes through a balancer to three servers of one depot, and kills

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // TestNodesClockRefused starts servers on machines whose clocks are wrong by more

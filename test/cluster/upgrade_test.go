@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
-	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 // laterSteps are the steps by which programs of later versions would change the index: the

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/bucket"
-	"github.com/symdepot/symdepot/internal/command/commandtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
+	"github.com/symdepot/symdepot/internal/store/bucket"
 )
 
 // TestWatchBucket: symdepot watch indexes a prefix of a bucket, and find searches it by

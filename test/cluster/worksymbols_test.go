@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/jobs"
-	"github.com/symdepot/symdepot/internal/symbolicate"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
+	"github.com/symdepot/symdepot/internal/work/jobs"
+	"github.com/symdepot/symdepot/internal/work/symbolicate"
 )
 
 const (

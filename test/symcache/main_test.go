@@ -3,7 +3,7 @@ package symcache
 import (
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/command/commandtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 )
 
 // TestMain makes the test binary the program when a test runs it.

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/command/commandtest"
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 	"github.com/symdepot/symdepot/symcache"
 )
 

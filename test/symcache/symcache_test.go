@@ -25,14 +25,14 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/command/commandtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/report"
-	"github.com/symdepot/symdepot/internal/server"
-	"github.com/symdepot/symdepot/internal/symtest"
-	"github.com/symdepot/symdepot/internal/transcode"
-	"github.com/symdepot/symdepot/internal/transcode/transcodetest"
-	"github.com/symdepot/symdepot/internal/upstream"
+	"github.com/symdepot/symdepot/internal/depot/display"
+	"github.com/symdepot/symdepot/internal/remote/upstream"
+	"github.com/symdepot/symdepot/internal/run/command/commandtest"
+	"github.com/symdepot/symdepot/internal/serve/server"
+	"github.com/symdepot/symdepot/internal/work/transcode"
+	"github.com/symdepot/symdepot/internal/work/transcode/transcodetest"
 	"github.com/symdepot/symdepot/symcache"
 )
 
@@ -443,7 +443,7 @@ func TestSymCacheTable(t *testing.T) {
 func (s *symServer) traced(t *testing.T, path string, status int) {
 	t.Helper()
 	a := s.ask(t, http.MethodGet, "/-/api/v1/trace?path="+url.QueryEscape(path))
-	var l report.Trace
+	var l display.Trace
 	if err := json.Unmarshal([]byte(a.body), &l); err != nil || l.Status != status {
 		t.Errorf("the trace of %s says %d (%s), the answer is %d (%v)", path, l.Status, l.Says, status, err)
 	}

@@ -16,7 +16,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )

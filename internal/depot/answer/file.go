@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
 )

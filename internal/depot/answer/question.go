@@ -1,9 +1,9 @@
 package answer
 
 import (
-	"github.com/symdepot/symdepot/internal/fetch"
-	"github.com/symdepot/symdepot/internal/limit"
-	"github.com/symdepot/symdepot/internal/symbolicate"
+	"github.com/symdepot/symdepot/internal/base/limit"
+	"github.com/symdepot/symdepot/internal/remote/fetch"
+	"github.com/symdepot/symdepot/internal/work/symbolicate"
 	"github.com/symdepot/symdepot/layout"
 )
 

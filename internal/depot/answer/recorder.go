@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/fetch"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/tree"
-	"github.com/symdepot/symdepot/internal/watch"
+	"github.com/symdepot/symdepot/internal/remote/fetch"
+	"github.com/symdepot/symdepot/internal/remote/tree"
+	"github.com/symdepot/symdepot/internal/remote/watch"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )

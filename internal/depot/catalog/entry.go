@@ -9,15 +9,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
+	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/retention"
-	"github.com/symdepot/symdepot/internal/symbolicate"
-	"github.com/symdepot/symdepot/internal/symcachework"
-	"github.com/symdepot/symdepot/internal/transcode"
+	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/internal/work/symbolicate"
+	"github.com/symdepot/symdepot/internal/work/symcachework"
+	"github.com/symdepot/symdepot/internal/work/transcode"
 	"github.com/symdepot/symdepot/symfile"
 )
 

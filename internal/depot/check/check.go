@@ -12,14 +12,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/base/ctxio"
+	"github.com/symdepot/symdepot/internal/base/durable"
+	"github.com/symdepot/symdepot/internal/depot/bucketstore"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/home"
-	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/vault"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // Checker checks the stored contents: on demand, with Run, and in the background, see Scrub.
@@ -208,10 +208,10 @@ func (c *Checker) countStrays(ctx context.Context, v *Verified) error {
 }
 
 // audit compares the objects of the bucket with the index.
-func (c *Checker) audit(ctx context.Context, repair bool, lost func(content.Fault, blob.Ref)) (vault.Audited, error) {
+func (c *Checker) audit(ctx context.Context, repair bool, lost func(content.Fault, blob.Ref)) (bucketstore.Audited, error) {
 	store, ok := coldstore.VaultOf(c.home.Blobs)
 	if !ok {
-		return vault.Audited{}, errors.ErrUnsupported
+		return bucketstore.Audited{}, errors.ErrUnsupported
 	}
 	a, err := store.Audit(ctx, func(k index.Content, what string) error {
 		f, err := c.describe(ctx, k.Ref, "the blob is damaged: "+what, repair)
@@ -332,7 +332,7 @@ func (c *Checker) Space() (total, free int64, err error) { return durable.Space(
 
 // ErrCopy means that another copy of the depot's database deletes the objects of its
 // bucket, and this one does not.
-var ErrCopy = vault.ErrCopy
+var ErrCopy = bucketstore.ErrCopy
 
 // Claim makes this database the one that deletes objects of the bucket, instead of
 // another copy of it.

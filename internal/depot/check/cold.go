@@ -7,9 +7,9 @@ import (
 	"io"
 	"io/fs"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // verifyCold reports the cold contents that cannot be restored and are not among lost,

@@ -3,8 +3,8 @@ package coldstore
 import (
 	"context"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // Begin implements [blob.Batcher].

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 var now = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)

@@ -13,14 +13,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/cold"
-	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/base/ctxio"
+	"github.com/symdepot/symdepot/internal/base/durable"
+	"github.com/symdepot/symdepot/internal/depot/bucketstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
-	"github.com/symdepot/symdepot/internal/durable"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/transcode"
-	"github.com/symdepot/symdepot/internal/vault"
+	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/internal/store/cold"
+	"github.com/symdepot/symdepot/internal/work/transcode"
 )
 
 const (
@@ -132,11 +132,11 @@ func NewCold(h Home, opt ColdOptions, log *slog.Logger, now func() time.Time) *C
 func (c *Cold) Disk() (total, free int64, err error) { return durable.Space(c.dir) }
 
 // VaultOf returns the store of a depot with its contents in a bucket.
-func VaultOf(b blob.Backend) (*vault.Vault, bool) {
+func VaultOf(b blob.Backend) (*bucketstore.Vault, bool) {
 	if s, ok := b.(*Store); ok {
 		b = s.Below()
 	}
-	v, ok := b.(*vault.Vault)
+	v, ok := b.(*bucketstore.Vault)
 	return v, ok
 }
 

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/cold"
+	"github.com/symdepot/symdepot/internal/files/unpackcache"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/unpackcache"
+	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/internal/store/cold"
 )
 
 // records are records of cold contents in memory.

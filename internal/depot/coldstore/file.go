@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/files/unpackcache"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/unpackcache"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // unkept reports whether the near cache, or its disk, is the reason that a content cannot

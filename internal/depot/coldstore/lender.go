@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 const (

@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/unpackcache"
+	"github.com/symdepot/symdepot/internal/files/unpackcache"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // TestMoreReaders: without a near cache, more readers than hold decoders at the same time

@@ -20,10 +20,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/cold"
+	"github.com/symdepot/symdepot/internal/files/unpackcache"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/unpackcache"
+	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/internal/store/cold"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"iter"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // ErrNoRoom means that the disk has too little space for the plain bytes of all cold

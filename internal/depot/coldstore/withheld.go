@@ -6,7 +6,7 @@ import (
 	"hash"
 	"io"
 
-	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // withheld hashes what is written to it and passes it on, except the last bytes, which

@@ -10,9 +10,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // Run makes contents cold and plain again in the background until ctx ends. Of several

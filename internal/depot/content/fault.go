@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // Fault is one fault that Verify found.

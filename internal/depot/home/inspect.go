@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/base/durable"
+	"github.com/symdepot/symdepot/internal/depot/bucketstore"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/vault"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // ErrOlder means that a depot was made by an older version, and is not upgraded
@@ -68,7 +68,7 @@ func Inspect(ctx context.Context, where string, opt Options) (i Inspection, err 
 		defer func() { err = errors.Join(err, opt.Bucket.Close()) }()
 		i.Contents = opt.Bucket.Name()
 		soon, cancel := context.WithTimeoutCause(ctx, storeLimit, errStoreSilent)
-		i.Store = vault.Try(soon, opt.Bucket, slog.New(heard{&i.Warnings}))
+		i.Store = bucketstore.Try(soon, opt.Bucket, slog.New(heard{&i.Warnings}))
 		if i.Store != nil && errors.Is(context.Cause(soon), errStoreSilent) {
 			i.Store = errStoreSilent
 		}

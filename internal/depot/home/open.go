@@ -17,11 +17,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
-	"github.com/symdepot/symdepot/internal/bucket"
-	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/base/durable"
+	"github.com/symdepot/symdepot/internal/depot/bucketstore"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/vault"
+	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/internal/store/bucket"
 )
 
 // ErrNeedsBucket means that a depot in a database was opened without a bucket.
@@ -174,7 +174,7 @@ func (h *Home) openIndex(ctx context.Context, at string, opt *Options) (err erro
 
 // openVault opens the store of contents in a bucket.
 func (h *Home) openVault(ctx context.Context, opt *Options) error {
-	v, err := vault.Open(ctx, vault.Options{
+	v, err := bucketstore.Open(ctx, bucketstore.Options{
 		Bucket: opt.Bucket, Places: h.DB.Places, Dir: filepath.Join(h.Local, "cache"),
 		CacheBytes: opt.LocalSize, Probe: opt.Probe, Log: opt.Log, Now: h.Now,
 	})

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // TestVacant lists what a folder may hold that becomes a depot. A depot.json that

@@ -6,8 +6,8 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // DefaultGrace is how long Collect keeps contents without references: long

@@ -12,9 +12,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/retention"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // CollectionPlan says what a garbage collection would free. It can be applied as it

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/retention"
 )
 
 // Planned computes the plan of an earlier preview again, for the same moment. The

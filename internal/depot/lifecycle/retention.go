@@ -11,10 +11,10 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/retention"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // Retention is the part of a depot that decides which transactions are kept: the

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/retention"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // ErrHeld is the error for a transaction that a hold protects from removal.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
-	"github.com/symdepot/symdepot/internal/retention"
+	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/symfile"
 )
 

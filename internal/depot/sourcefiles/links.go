@@ -5,10 +5,10 @@ import (
 	"errors"
 	"io/fs"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/files/srclink"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/srclink"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // ErrNoLinks means that an object leads nowhere for source files.

@@ -12,11 +12,11 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/files/sources"
+	"github.com/symdepot/symdepot/internal/files/srclink"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/sources"
-	"github.com/symdepot/symdepot/internal/srclink"
+	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/objtab"
 )
 

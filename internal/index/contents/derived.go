@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // Derived returns what a tool made of a content. A zero Content means that the

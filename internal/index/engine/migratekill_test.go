@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // copyDB copies a database with its log, as a kill leaves them.

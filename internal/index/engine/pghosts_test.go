@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/index/pgtest"
-	"github.com/symdepot/symdepot/internal/proxytest"
+	"github.com/symdepot/symdepot/internal/remote/proxytest"
 )
 
 // A generation that was succeeded within the last day is known; older ones are

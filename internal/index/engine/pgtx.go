@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/base/ctxio"
 )
 
 // Limits of write transactions.

@@ -21,7 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	addresses "github.com/symdepot/symdepot/internal/address"
+	addresses "github.com/symdepot/symdepot/internal/base/address"
 )
 
 // postgres is the engine of several machines: a PostgreSQL database that holds

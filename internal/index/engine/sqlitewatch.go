@@ -9,7 +9,7 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/base/durable"
 )
 
 // walHeader is the length of the two copies of the header at the start of the

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/glob"
+	"github.com/symdepot/symdepot/internal/base/glob"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"

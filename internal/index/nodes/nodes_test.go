@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/ctxio"
+	"github.com/symdepot/symdepot/internal/base/ctxio"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/enginetest"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
-	"github.com/symdepot/symdepot/internal/symtest"
 )
 
 func TestMain(m *testing.M) {

@@ -19,7 +19,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // Server is a running PostgreSQL server with an own, temporary data folder. It

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/symtest"
+	"github.com/symdepot/symdepot/internal/base/symtest"
 )
 
 // Addr returns the host and port of the server.

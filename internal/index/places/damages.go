@@ -7,9 +7,9 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // Damages is the part of the index for contents whose stored bytes a process has found

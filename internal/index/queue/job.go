@@ -17,9 +17,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // ErrLeaseLost means that the worker no longer holds the job: it was leased to

@@ -4,8 +4,8 @@ import (
 	"encoding/hex"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // InHashes and inTexts are conditions on a column that take a JSON list.

@@ -1,7 +1,7 @@
 package record
 
 import (
-	"github.com/symdepot/symdepot/internal/blob"
+	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
 

@@ -8,9 +8,9 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // StageContent is a content of a stage.

@@ -11,8 +11,8 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // StageRows is the part of the index for stages: pushes that are not a transaction

@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/blob"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // SweepKnown forgets the known files that were not pushed since a time.

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/internal/index/engine"
 )
 

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/durable"
+	"github.com/symdepot/symdepot/internal/base/durable"
 )
 
 // Cache does many small file operations; see dircache_unix.go. On Windows it

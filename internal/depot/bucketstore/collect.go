@@ -1,0 +1,111 @@
+package bucketstore
+
+import (
+	"context"
+
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/store/bucket"
+)
+
+// collect deletes objects whose places are doomed for long enough, and returns
+// their number. It may run in several processes at once: deleting an object
+// twice does no harm.
+func (v *Vault) collect(ctx context.Context) (n int, err error) {
+	now := v.now()
+	if _, err := v.places.Expire(ctx, now.Add(-expired)); err != nil {
+		return 0, err
+	}
+	var batch []index.Upload
+	var failed error // of an object that cannot be deleted; the others are
+	sweep := func() error {
+		deleted, err := v.delete(ctx, batch)
+		batch = nil
+		n += len(deleted)
+		if err != nil && failed == nil {
+			failed = err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return v.places.Swept(ctx, deleted)
+	}
+	for u, err := range v.places.Doomed(ctx, now.Add(-v.hold)) {
+		if err != nil {
+			return n, err
+		}
+		if batch = append(batch, u); len(batch) == deleteBatch {
+			if err := sweep(); err != nil {
+				return n, err
+			}
+			if failed != nil && n == 0 {
+				return n, failed // nothing can be deleted
+			}
+		}
+	}
+	if n == 0 && len(batch) == 0 && failed == nil {
+		// Nothing to delete: say now whether it could be.
+		if err := v.owns(ctx); err != nil {
+			return n, err
+		}
+	}
+	if err := sweep(); err != nil {
+		return n, err
+	}
+	if failed != nil {
+		return n, failed
+	}
+	return n, v.deleteAgain(ctx)
+}
+
+// deleteBatch is the number of objects that are deleted before their rows are
+// marked.
+const deleteBatch = 1000
+
+// delete deletes objects and returns the places of those that are deleted, also
+// after an error. The marker of the bucket is compared first.
+func (v *Vault) delete(ctx context.Context, uploads []index.Upload) (places []string, failed error) {
+	if len(uploads) == 0 {
+		return nil, nil
+	}
+	if err := v.owns(ctx); err != nil {
+		return nil, err
+	}
+	keys := make([]string, len(uploads))
+	for i, u := range uploads {
+		keys[i] = keyOf(u)
+	}
+	for i, err := range bucket.DeleteAll(ctx, v.bucket, keys) {
+		if err == nil {
+			places = append(places, uploads[i].Place)
+		} else if failed == nil {
+			failed = err
+		}
+	}
+	v.note(failed)
+	return places, unavailable(failed)
+}
+
+// deleteAgain deletes objects a second time, a week after the first, and forgets
+// them: an upload that had timed out may have arrived since.
+func (v *Vault) deleteAgain(ctx context.Context) error {
+	before := v.now().Add(-resweep)
+	var old []index.Upload
+	for u, err := range v.places.Resweep(ctx, before) {
+		if err != nil {
+			return err
+		}
+		old = append(old, u)
+	}
+	for len(old) > 0 {
+		some := old[:min(len(old), deleteBatch)]
+		old = old[len(some):]
+		places, err := v.delete(ctx, some)
+		if ferr := v.places.Forget(ctx, places); err == nil {
+			err = ferr
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,25 @@
+package retention
+
+import (
+	"slices"
+
+	"github.com/symdepot/symdepot/internal/base/term"
+)
+
+// synonyms are words of other tools and of commands for our keys.
+var synonyms = map[string]string{
+	"keep_days": "keep_within", "days": "keep_within", "keep_unused": "keep_used", "keep": "keep_last", "max_bytes": "cap", "quota": "cap",
+	"size": "cap", "hold": "keep_last", "min_keep": "floor", "grace": "trash", "rules": "classes", "caps": "products",
+}
+
+// nearest names the nearest of several words for an error message; it is empty
+// if none is near.
+func nearest(word string, known []string) string {
+	if s := synonyms[word]; s != "" && slices.Contains(known, s) {
+		return "; the nearest is " + s
+	}
+	if s := term.Nearest(word, known); s != "" {
+		return "; the nearest is " + s
+	}
+	return ""
+}

@@ -1,0 +1,298 @@
+package stage
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"hash"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/store/blob"
+)
+
+// PutPart receives part n of a content of total bytes. A part that has arrived is
+// not read again. With the last missing part the content is complete: then the
+// errors are those of Put.
+func (s *Stages) PutPart(ctx context.Context, c Caller, id string, ref blob.Ref, total int64, n int, body io.Reader) error {
+	row, files, err := s.awaited(ctx, c, id, ref)
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	if err := validPart(files[0].Size, total, n, s.parts(files[0].Size)); err != nil {
+		return err
+	}
+	switch node, err := s.owner(ctx, row); {
+	case err != nil:
+		return err
+	case node != "":
+		_, err := s.forward(ctx, node, question{Owner: c.ID, Stage: id, Ref: ref.String(), Part: n, Total: total}, body)
+		return err
+	}
+	return s.putPart(ctx, c, id, ref, total, n, body)
+}
+
+// validPart refuses a part that a content of size bytes with count parts does not
+// have.
+func validPart(size, total int64, n, count int) error {
+	switch {
+	case total != size:
+		return refuse(Invalid, "the content was announced with %d bytes, not %d", size, total)
+	case n < 0 || n >= count:
+		return refuse(Invalid, "part %d of a content with parts 0 to %d", n, count-1)
+	}
+	return nil
+}
+
+// putPart is PutPart on the server that has the parts.
+func (s *Stages) putPart(ctx context.Context, c Caller, id string, ref blob.Ref, total int64, n int, body io.Reader) error {
+	if _, err := s.here(ctx, c, id); err != nil {
+		return err
+	}
+	row, files, err := s.awaited(ctx, c, id, ref)
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	content := index.Content{Ref: ref, Size: files[0].Size}
+	count := s.parts(content.Size)
+	if err := validPart(content.Size, total, n, count); err != nil {
+		return err
+	}
+	k := partialKey{id, ref}
+	p, done := s.partials.use(k)
+	defer done()
+	p.mu.Lock()
+	busy := p.writing[n]
+	p.writing[n] = true
+	p.mu.Unlock()
+	if busy {
+		return refuse(Busy, "part %d is being received from another connection", n)
+	}
+	defer func() {
+		p.mu.Lock()
+		delete(p.writing, n)
+		p.mu.Unlock()
+	}()
+	got, err := s.received(ctx, k, content)
+	if err != nil {
+		return s.explain(ctx, err, id)
+	}
+	if !hasBit(got, n) {
+		if len(got) == 0 {
+			if err := s.spool.room(ctx, row, content.Size); err != nil {
+				return err
+			}
+		}
+		if err := s.writePart(ctx, p, k, content, n, body); err != nil {
+			return s.explain(ctx, err, id)
+		}
+		if got, err = s.db.PutPart(ctx, id, s.node, content, n, count); err != nil {
+			return s.explain(ctx, err, id)
+		}
+	}
+	if !isComplete(got, count) {
+		return nil
+	}
+	files, err = s.finish(ctx, row, k, p, content)
+	if err != nil || len(files) == 0 {
+		return s.explain(ctx, err, id)
+	}
+	return refusedAll(files)
+}
+
+// Parts returns which parts of a content have arrived. If all have, the content is
+// taken.
+func (s *Stages) Parts(ctx context.Context, c Caller, id string, ref blob.Ref) (Parts, error) {
+	row, err := s.open(ctx, c, id)
+	if err != nil {
+		return Parts{}, err
+	}
+	switch node, err := s.owner(ctx, row); {
+	case err != nil:
+		return Parts{}, err
+	case node != "":
+		return s.forward(ctx, node, question{Owner: c.ID, Stage: id, Ref: ref.String(), Part: -1}, strings.NewReader(""))
+	}
+	return s.localParts(ctx, c, id, ref)
+}
+
+// localParts is Parts on the server that has the parts.
+func (s *Stages) localParts(ctx context.Context, c Caller, id string, ref blob.Ref) (Parts, error) {
+	row, err := s.here(ctx, c, id)
+	if err != nil {
+		return Parts{}, err
+	}
+	files, err := s.db.FilesOf(ctx, id, []blob.Ref{ref})
+	if err != nil {
+		return Parts{}, err
+	}
+	if len(files) == 0 {
+		return Parts{}, refuse(NotFound, "no file of the stage has the content %s: check it first", ref)
+	}
+	content := index.Content{Ref: ref, Size: files[0].Size}
+	list := Parts{Part: s.limits.Part, Length: content.Size}
+	awaited := false
+	for _, f := range files {
+		awaited = awaited || f.State == index.StageAwaited
+	}
+	count := s.parts(content.Size)
+	k := partialKey{id, ref}
+	var got []byte
+	if awaited {
+		if got, err = s.received(ctx, k, content); err != nil {
+			return list, s.explain(ctx, err, id)
+		}
+		if isComplete(got, count) {
+			p, done := s.partials.use(k)
+			defer done()
+			if _, err := s.finish(ctx, row, k, p, content); err != nil {
+				return list, s.explain(ctx, err, id)
+			}
+		}
+	}
+	list.Got = ranges(count, func(n int) bool { return !awaited || hasBit(got, n) })
+	return list, nil
+}
+
+// parts returns the number of parts of a content.
+func (s *Stages) parts(size int64) int { return int((size + s.limits.Part - 1) / s.limits.Part) }
+
+// received returns the recorded parts of a content, as bits. Those of another
+// server, or whose file is missing, do not count.
+func (s *Stages) received(ctx context.Context, k partialKey, c index.Content) ([]byte, error) {
+	row, err := s.db.Content(ctx, k.stage, c.Ref)
+	if isNotExist(err) || err == nil && (row.Whole || row.Node != s.node) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(s.spool.path(k.stage, c.Ref) + partSuffix); err != nil {
+		if !isNotExist(err) {
+			return nil, err
+		}
+		s.partials.forget(k)
+		return nil, s.db.Forget(ctx, k.stage, []blob.Ref{c.Ref})
+	}
+	return row.Parts, nil
+}
+
+// writePart writes a part to the file of its content.
+func (s *Stages) writePart(ctx context.Context, p *partial, k partialKey, c index.Content, n int, body io.Reader) error {
+	if err := os.MkdirAll(s.spool.folder(k.stage), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(s.spool.path(k.stage, c.Ref)+partSuffix, os.O_WRONLY|os.O_CREATE, s.spool.perm)
+	if err != nil {
+		return err
+	}
+	off := int64(n) * s.limits.Part
+	want := min(s.limits.Part, c.Size-off)
+	var to io.Writer = io.NewOffsetWriter(f, off)
+	var sum hash.Hash
+	p.mu.Lock()
+	if cloner, ok := p.sum.(hash.Cloner); ok && p.next == n {
+		if h, err := cloner.Clone(); err == nil {
+			sum = h
+			to = io.MultiWriter(to, sum)
+		}
+	}
+	p.mu.Unlock()
+	// A byte too much would be written over the next part.
+	m, err := s.spool.copy(ctx, k.stage, to, io.LimitReader(body, want))
+	if err == nil && m == want {
+		var more [1]byte
+		var extra int
+		if extra, err = io.ReadFull(body, more[:]); err == io.EOF {
+			err = nil
+		}
+		m += int64(extra)
+		beginWriting(s.depot, f, off, want)
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil && m != want {
+		err = refuse(WrongHash, "part %d has %d bytes or more instead of %d", n, m, want)
+		if m < want {
+			err = refuse(WrongHash, "part %d has %d bytes instead of %d", n, m, want)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if sum != nil && p.next == n {
+		p.sum, p.next = sum, n+1
+	}
+	return nil
+}
+
+// finish accepts a content of which all parts have arrived. It returns nil if that
+// has happened already.
+func (s *Stages) finish(ctx context.Context, row index.StageRow, k partialKey, p *partial, c index.Content) ([]index.StageFile, error) {
+	p.ending.Lock()
+	defer p.ending.Unlock()
+	all, err := s.db.FilesOf(ctx, k.stage, []blob.Ref{c.Ref})
+	if err != nil {
+		return nil, err
+	}
+	var files []index.StageFile
+	for _, f := range all {
+		if f.State == index.StageAwaited {
+			files = append(files, f)
+		}
+	}
+	if len(files) == 0 {
+		return nil, nil
+	}
+	path := s.spool.path(k.stage, c.Ref) + partSuffix
+	ref, err := s.hashParts(ctx, p, path, k, c)
+	if err != nil {
+		return nil, err
+	}
+	if ref != c.Ref {
+		s.partials.forget(k)
+		_ = os.Remove(path)
+		if err := s.db.Forget(ctx, k.stage, []blob.Ref{c.Ref}); err != nil {
+			return nil, err
+		}
+		return nil, refuse(WrongHash, "the parts together have SHA-256 %s, not %s: send all of them again", ref, c.Ref)
+	}
+	files, err = s.arrive(ctx, row, c, files, path)
+	if err != nil {
+		return nil, err
+	}
+	s.partials.forget(k)
+	_ = os.Remove(path) // if it has not become the content
+	if row.Collects {
+		_, err = s.collect(ctx, row, files)
+	}
+	return files, err
+}
+
+// hashParts returns the hash of a content in a file. It reads only what was not
+// hashed on the way.
+func (s *Stages) hashParts(ctx context.Context, p *partial, path string, k partialKey, c index.Content) (ref blob.Ref, err error) {
+	p.mu.Lock()
+	var sum hash.Hash
+	off := min(int64(p.next)*s.limits.Part, c.Size)
+	if cloner, ok := p.sum.(hash.Cloner); ok {
+		sum, err = cloner.Clone()
+	}
+	p.mu.Unlock()
+	if err != nil || sum == nil {
+		sum, off = sha256.New(), 0
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return ref, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	if _, err := s.spool.copy(ctx, k.stage, sum, io.NewSectionReader(f, off, c.Size-off)); err != nil {
+		return ref, err
+	}
+	sum.Sum(ref[:0])
+	return ref, nil
+}

@@ -1,0 +1,429 @@
+package client
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/symdepot/symdepot/internal/base/endpoint"
+	"github.com/symdepot/symdepot/internal/base/wire"
+	"github.com/symdepot/symdepot/internal/store/blob"
+)
+
+// pushServer is a server with one stage at a time, in memory.
+type pushServer struct {
+	mu       sync.Mutex
+	limits   wire.PushLimits
+	opened   []wire.PushSpec
+	entries  map[string]wire.PushEntry
+	have     map[string]bool
+	parts    map[string]map[int][]byte
+	tx       []string // manifests of the transactions
+	requests map[string]int
+	encoded  int    // bodies in zstd
+	busy     int    // so many requests are answered with 503
+	cut      int    // so many connections are cut
+	refuse   string // a path that is refused
+	lose     int    // so many commits lose a content
+	status   int    // of all answers, if not 0
+	word     string
+}
+
+func newPushServer() *pushServer {
+	return &pushServer{
+		limits:  wire.PushLimits{Version: 1, CheckBatch: 3, Part: 1000, WholeBelow: 5000, Encodings: []string{"zstd"}},
+		entries: map[string]wire.PushEntry{}, have: map[string]bool{}, parts: map[string]map[int][]byte{}, requests: map[string]int{},
+	}
+}
+
+func problem(w http.ResponseWriter, status int, word string, missing ...string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(wire.Problem{Type: wire.ProblemType + word, Title: word, Status: status, Detail: "because", Missing: missing})
+}
+
+func (s *pushServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path, ok := strings.CutPrefix(r.URL.Path, wire.PushPath)
+	if !ok || r.Header.Get("Authorization") != "Bearer secret" {
+		problem(w, 401, "credentials")
+		return
+	}
+	seg := strings.Split(strings.Trim(path, "/"), "/")
+	s.requests[r.Method+" "+seg[len(seg)-1]]++
+	switch {
+	case s.cut > 0:
+		s.cut--
+		panic(http.ErrAbortHandler)
+	case s.busy > 0:
+		s.busy--
+		problem(w, 503, "busy")
+		return
+	case s.status != 0:
+		problem(w, s.status, s.word)
+		return
+	}
+	if r.Header.Get("Content-Encoding") == "zstd" {
+		s.encoded++
+		z, err := zstd.NewReader(bytes.NewReader(body), zstd.WithDecoderMaxWindow(window))
+		if err == nil {
+			body, err = io.ReadAll(z)
+			z.Close()
+		}
+		if err != nil {
+			problem(w, 400, "query")
+			return
+		}
+	}
+	answer := func(status int, v any) {
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(v)
+	}
+	switch {
+	case path == "":
+		answer(200, s.limits)
+	case path == "/stages":
+		var spec wire.PushSpec
+		_ = json.Unmarshal(body, &spec)
+		s.opened = append(s.opened, spec)
+		answer(201, wire.PushState{ID: "S", State: wire.StageOpen})
+	case seg[len(seg)-1] == "check":
+		var list []wire.PushEntry
+		_ = json.Unmarshal(body, &list)
+		var out []wire.PushVerdict
+		for _, e := range list {
+			s.entries[e.Path] = e
+			switch {
+			case e.Path == s.refuse:
+				out = append(out, wire.PushVerdict{Answer: wire.PushRefuse, Reason: "no"})
+			case s.have[e.SHA256]:
+				out = append(out, wire.PushVerdict{Answer: wire.PushHave})
+			default:
+				out = append(out, wire.PushVerdict{Answer: wire.PushSend})
+			}
+		}
+		answer(200, out)
+	case r.Method == http.MethodGet && seg[len(seg)-1] == "parts":
+		var got []string
+		for n := range s.parts[seg[3]] {
+			got = append(got, strconv.Itoa(n))
+		}
+		answer(200, wire.PushParts{Part: s.limits.Part, Got: strings.Join(got, ",")})
+	case r.Method == http.MethodPut && len(seg) == 6:
+		n, _ := strconv.Atoi(seg[5])
+		if s.parts[seg[3]] == nil {
+			s.parts[seg[3]] = map[int][]byte{}
+		}
+		s.parts[seg[3]][n] = body
+		total, _ := strconv.ParseInt(r.Header.Get(wire.UploadLength), 10, 64)
+		var all []byte
+		for i := range len(s.parts[seg[3]]) {
+			all = append(all, s.parts[seg[3]][i]...)
+		}
+		if int64(len(all)) == total && blob.Sum(all).String() == seg[3] {
+			s.have[seg[3]] = true
+		}
+		w.WriteHeader(http.StatusNoContent)
+	case r.Method == http.MethodPut:
+		if blob.Sum(body).String() != seg[3] {
+			problem(w, 422, "digest")
+			return
+		}
+		s.have[seg[3]] = true
+		answer(201, struct{}{})
+	case seg[len(seg)-1] == "commit":
+		s.commit(w, body, answer)
+	case r.Method == http.MethodDelete:
+		clear(s.entries)
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		problem(w, 404, "not-found")
+	}
+}
+
+func (s *pushServer) commit(w http.ResponseWriter, body []byte, answer func(int, any)) {
+	var q wire.PushCommit
+	_ = json.Unmarshal(body, &q)
+	var lines, missing []string
+	done := wire.PushCommitted{Transaction: int64(len(s.tx) + 1)}
+	for p, e := range s.entries {
+		lines = append(lines, fmt.Sprintf("%s %d %s\n", e.SHA256, e.Size, p))
+		switch {
+		case p == s.refuse:
+			done.Refused = append(done.Refused, wire.PushRefused{Path: p, Reason: "no"})
+		case s.lose > 0:
+			s.lose--
+			delete(s.have, e.SHA256)
+			delete(s.parts, e.SHA256)
+			missing = append(missing, e.SHA256)
+		case !s.have[e.SHA256]:
+			missing = append(missing, e.SHA256)
+		default:
+			done.Files++
+		}
+	}
+	slices.Sort(lines)
+	switch manifest := blob.Sum([]byte(strings.Join(lines, ""))).String(); {
+	case q.Files != int64(len(lines)) || q.Manifest != manifest:
+		problem(w, 409, "conflict")
+	case len(missing) > 0:
+		problem(w, 409, "conflict", missing...)
+	case len(done.Refused) > 0 && !q.Partial:
+		problem(w, 422, "not-symbol")
+	default:
+		s.tx = append(s.tx, manifest)
+		answer(200, done)
+	}
+}
+
+// sym is a Breakpad file of about size bytes that cannot be compressed well.
+func sym(n, size int) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "MODULE windows x86_64 %032X1 f%d.pdb\n", n+1, n)
+	rng := rand.New(rand.NewPCG(1, uint64(n)))
+	for b.Len() < size {
+		fmt.Fprintf(&b, "PUBLIC %x 0 f%d\n", rng.Uint32(), rng.Uint32())
+	}
+	return b.Bytes()
+}
+
+// buildTree writes a build: eight symbol files, one of them twice, one in an
+// archive and one large, and a text.
+func buildTree(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "out")
+	write := func(name string, b []byte) {
+		t.Helper()
+		name = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 5 {
+		write(fmt.Sprintf("d%d/f%d.sym", i%2, i), sym(i, 500+i))
+	}
+	write("copy/f0.sym", sym(0, 500))
+	write("large.sym", sym(20, 12345))
+	write("readme.txt", []byte("no symbols"))
+	var z bytes.Buffer
+	zw := zip.NewWriter(&z)
+	w, err := zw.Create("sub/../packed.sym")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.Write(sym(30, 800))
+	if err := errors.Join(err, zw.Close()); err != nil {
+		t.Fatal(err)
+	}
+	write("drop.zip", z.Bytes())
+	return dir
+}
+
+func newTestPusher(t *testing.T, s *pushServer) *Pusher {
+	t.Helper()
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	return &Pusher{URL: srv.URL, HTTP: srv.Client(), Token: func() (string, error) { return "secret", nil }, Backoff: time.Millisecond, RetryFor: 20 * time.Second}
+}
+
+// TestPush: a push sends each content once, in parts if it is large, and a rerun
+// sends nothing.
+func TestPush(t *testing.T) {
+	t.Parallel()
+	s := newPushServer()
+	p := newTestPusher(t, s)
+	var events []PushEvent
+	p.Event = func(e PushEvent) { events = append(events, e) }
+	dir := buildTree(t)
+	opt := PushOptions{PushSpec: wire.PushSpec{Product: "app", Key: "k"}, Paths: []string{dir}}
+	r, err := p.Push(t.Context(), opt)
+	if err != nil || r.Transaction != 1 || r.Files != 8 || r.SentFiles != 7 || r.Skipped == 0 {
+		t.Fatalf("push: %+v, %v; want transaction 1 with 8 files and 7 contents", r, err)
+	}
+	for _, path := range []string{"out/d0/f0.sym", "out/copy/f0.sym", "out/large.sym", "out/drop.zip!/sub/packed.sym"} {
+		if _, ok := s.entries[path]; !ok {
+			t.Errorf("the server does not have the path %s; it has %v", path, s.entries)
+		}
+	}
+	if n := len(s.parts[s.entries["out/large.sym"].SHA256]); n != 13 {
+		t.Errorf("the large file came in %d parts, want 13", n)
+	}
+	if s.encoded == 0 || r.WireBytes >= r.SentBytes {
+		t.Errorf("%d bodies were compressed, %d of %d bytes sent; want fewer", s.encoded, r.WireBytes, r.SentBytes)
+	}
+	if !slices.ContainsFunc(events, func(e PushEvent) bool { return e.Event == "skipped" && e.NotSymbols }) {
+		t.Errorf("no event for the text: %+v", events)
+	}
+	again, err := p.Push(t.Context(), opt)
+	if err != nil || again.SentBytes != 0 || again.WireBytes != 0 || s.tx[0] != s.tx[1] {
+		t.Errorf("the rerun: %+v, %v; want the same manifest and nothing sent", again, err)
+	}
+}
+
+// TestPushResumes: a push survives a busy server, cut connections and contents
+// that the server loses before the commit, and sends only the parts that lack.
+func TestPushResumes(t *testing.T) {
+	t.Parallel()
+	s := newPushServer()
+	p := newTestPusher(t, s)
+	dir := buildTree(t)
+	large := sym(20, 12345)
+	ref := blob.Sum(large).String()
+	s.parts[ref] = map[int][]byte{0: large[:1000], 2: large[2000:3000]}
+	s.busy, s.cut, s.lose = 3, 3, 1
+	r, err := p.Push(t.Context(), PushOptions{Paths: []string{dir}})
+	if err != nil || r.Transaction != 1 || r.Files != 8 || len(s.tx) != 1 {
+		t.Errorf("push: %+v, %v; want one transaction with 8 files", r, err)
+	}
+}
+
+// TestPushRefused: what the server refuses decides about the error, and without
+// Partial nothing is committed.
+func TestPushRefused(t *testing.T) {
+	t.Parallel()
+	dir := buildTree(t)
+	s := newPushServer()
+	p := newTestPusher(t, s)
+	s.refuse = "out/large.sym"
+	if _, err := p.Push(t.Context(), PushOptions{Paths: []string{dir}}); !errors.Is(err, endpoint.ErrRefused) || len(s.tx) != 0 || s.requests["DELETE S"] != 1 {
+		t.Errorf("a refused file: %v, %d transactions, %v; want ErrRefused, none, and the stage deleted", err, len(s.tx), s.requests)
+	}
+	r, err := p.Push(t.Context(), PushOptions{Paths: []string{dir}, Partial: true})
+	if !errors.Is(err, ErrPartial) || r.Transaction != 1 || r.Files != 7 {
+		t.Errorf("a refused file with Partial: %+v, %v; want ErrPartial and 7 files", r, err)
+	}
+	for _, tt := range []struct {
+		status int
+		word   string
+		want   error
+	}{{403, "forbidden", ErrCredentials}, {413, "too-large", ErrTooLarge}, {507, "quota", ErrTooLarge}, {400, "query", endpoint.ErrRefused}, {404, "not-found", endpoint.ErrRefused}} {
+		s.status, s.word = tt.status, tt.word
+		if _, err := p.Push(t.Context(), PushOptions{Paths: []string{dir}}); !errors.Is(err, tt.want) {
+			t.Errorf("status %d: %v, want %v", tt.status, err, tt.want)
+		}
+	}
+	s.status = 0
+	p.Token = func() (string, error) { return "wrong", nil }
+	if _, err := p.Push(t.Context(), PushOptions{Paths: []string{dir}}); !errors.Is(err, ErrCredentials) {
+		t.Errorf("a wrong token: %v, want ErrCredentials", err)
+	}
+	gone := &Pusher{URL: "http://127.0.0.1:1", HTTP: http.DefaultClient, Token: p.Token, Backoff: time.Millisecond, RetryFor: 20 * time.Millisecond}
+	if _, err := gone.Push(t.Context(), PushOptions{Paths: []string{dir}}); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("no server: %v, want ErrUnreachable", err)
+	}
+}
+
+// TestPushNothing: without symbol files no stage is opened.
+func TestPushNothing(t *testing.T) {
+	t.Parallel()
+	s := newPushServer()
+	p := newTestPusher(t, s)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Push(t.Context(), PushOptions{Paths: []string{dir}}); !errors.Is(err, ErrNothing) || len(s.opened) != 0 {
+		t.Errorf("push of a text: %v, %d stages; want ErrNothing and none", err, len(s.opened))
+	}
+	if _, err := p.Push(t.Context(), PushOptions{Paths: []string{filepath.Join(dir, "missing")}}); err == nil || errors.Is(err, ErrNothing) {
+		t.Errorf("push of a missing path: %v, want an error that names it", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Push(ctx, PushOptions{Paths: []string{buildTree(t)}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a push that was interrupted: %v, want context.Canceled", err)
+	}
+}
+
+func TestCleanPath(t *testing.T) {
+	for path, want := range map[string]string{
+		"out/a.pdb": "out/a.pdb", "/a//b/./c": "a/b/c", `x.zip!/..\..\etc\a.pdb`: "x.zip!/etc/a.pdb", "a\x00b/\xff": "a_b/_", "../../a": "a",
+		strings.Repeat("d/", 600) + "a.pdb": strings.Repeat("d/", 509) + "a.pdb",
+	} {
+		if got := cleanPath(path); got != want {
+			t.Errorf("cleanPath(%q) is %q, want %q", path, got, want)
+		}
+	}
+}
+
+// TestRoots: paths do not depend on where the build is, and two roots with one
+// name differ.
+func TestRoots(t *testing.T) {
+	got := rootsOf([]string{"out", "/ci/17/bin", "/ci/18/bin", "../x/lib", "."})
+	var labels []string
+	for _, r := range got {
+		labels = append(labels, r.label)
+	}
+	if want := []string{"out", "bin", "~2/bin", "lib", "."}; !slices.Equal(labels, want) {
+		t.Errorf("the roots are %q, want %q", labels, want)
+	}
+}
+
+func TestCI(t *testing.T) {
+	env := map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "o/r", "GITHUB_RUN_ID": "7", "GITHUB_JOB": "build",
+		"GITHUB_SHA": "abc", "GITHUB_RUN_ATTEMPT": "1", "GITHUB_OUTPUT": filepath.Join(t.TempDir(), "out")}
+	getenv := func(k string) string { return env[k] }
+	c := DetectCI(getenv)
+	spec := wire.PushSpec{Product: "app"}
+	key := c.Key(spec, []string{"out"})
+	if !strings.HasPrefix(key, "github/o/r/build/7/") || c.URL != "https://github.com/o/r/actions/runs/7" || c.Commit != "abc" {
+		t.Errorf("GitHub: key %q, %+v; want the URL and the commit of the run, and a key of its build", key, c.PushBuild)
+	}
+	env["GITHUB_RUN_ATTEMPT"] = "2"
+	if again := DetectCI(getenv).Key(spec, []string{"out"}); again != key {
+		t.Errorf("the key of another attempt is %q, want %q", again, key)
+	}
+	if other := c.Key(wire.PushSpec{Product: "other"}, []string{"out"}); other == key {
+		t.Error("two products have one key")
+	}
+	var log bytes.Buffer
+	c.Failed(&log, errors.New("50% of\nit"))
+	if log.String() != "::error::50%25 of it\n" {
+		t.Errorf("the error line is %q, want it escaped", log.String())
+	}
+	envFile := filepath.Join(t.TempDir(), "env")
+	if err := c.Done(&log, envFile, PushResult{PushCommitted: wire.PushCommitted{Transaction: 17}}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{env["GITHUB_OUTPUT"]: "transaction=17\n", envFile: "SYMDEPOT_TRANSACTION=17\n"} {
+		if b, err := os.ReadFile(name); err != nil || string(b) != want {
+			t.Errorf("%s has %q, %v; want %q", filepath.Base(name), b, err, want)
+		}
+	}
+	if c := DetectCI(func(string) string { return "" }); c.CI != "" || c.Key(spec, nil) != "" {
+		t.Errorf("outside of CI: %+v", c.PushBuild)
+	}
+}
+
+// TestPushResultOtherBytes: the text says how many files have an id that was there.
+func TestPushResultOtherBytes(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "", 1: "1 file has an id", 2: "2 files have an id"} {
+		text := PushResult{PushCommitted: wire.PushCommitted{Transaction: 17, Files: 3, OtherBytes: n}}.Text()
+		if !strings.Contains(text, want) || strings.Contains(text, "other bytes") != (n > 0) {
+			t.Errorf("%d files with other bytes: %q, want %q", n, text, want)
+		}
+	}
+}

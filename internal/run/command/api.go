@@ -1,0 +1,112 @@
+package command
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/stage"
+	"github.com/symdepot/symdepot/internal/remote/upstream"
+	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/internal/run/config"
+	"github.com/symdepot/symdepot/internal/run/setup"
+	"github.com/symdepot/symdepot/internal/serve/web"
+	"github.com/symdepot/symdepot/internal/serve/web/api"
+)
+
+// serverFlags let a command work on the depot of a server. The environment does not
+// name the server: a removal must not go elsewhere unseen.
+type serverFlags struct {
+	Server    string `help:"Base URL of the server whose depot is used. Default: the depot of this machine." placeholder:"URL"`
+	TokenFile string `help:"With --server: file with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
+}
+
+// api calls fn with the API of the server, or else with that of the depot, which is opened
+// with opt: both are asked the same, and answer the same.
+func (a *session) api(f serverFlags, opt depot.Options, fn func(*client.API) error) error {
+	return a.apiWith(f, opt, nil, fn)
+}
+
+// apiWith is api that also prepares the opened depot and the configuration of its API.
+func (a *session) apiWith(
+	f serverFlags, opt depot.Options, prepare func(*depot.Depot, *web.Config) error, fn func(*client.API) error,
+) error {
+	if f.Server != "" {
+		c, err := f.client()
+		if err != nil {
+			return err
+		}
+		return fn(c)
+	}
+	opt.MustExist = true
+	d, err := a.open(opt)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	var conf web.Config
+	if prepare != nil {
+		if err := prepare(d, &conf); err != nil {
+			return err
+		}
+	}
+	return fn(apiOf(d, conf))
+}
+
+// client returns a client of the API of the server.
+func (f serverFlags) client() (*client.API, error) {
+	return client.NewAPI(f.Server, f.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+}
+
+// apiOf returns a client of the API of an open depot, for the administrator of this machine.
+func apiOf(d *depot.Depot, conf web.Config) *client.API {
+	conf.Use(d)
+	conf.FoundInPlace = math.MaxInt
+	return client.Within(api.New(web.New(conf)).Within(localUser()))
+}
+
+// emptyDepot opens an empty depot, for the time of a command, with the server as its
+// only upstream. The function closes it.
+func (f serverFlags) emptyDepot(a *session, opt depot.Options) (*depot.Depot, func(), error) {
+	p, err := client.NewPusher(f.Server, f.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+	if err != nil {
+		return nil, nil, err
+	}
+	spec, err := upstream.SpecOf(f.Server)
+	if err != nil {
+		return nil, nil, err
+	}
+	if spec.Credentials.Token, err = p.Token(); err != nil {
+		return nil, nil, err
+	}
+	sources, err := setup.OpenUpstreams(a.ctx, &config.Config{}, []upstream.Spec{spec}, "", nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, err := os.MkdirTemp("", "symdepot-get-")
+	if err != nil {
+		return nil, nil, errors.Join(err, sources.Close())
+	}
+	opt.Upstreams = sources.List
+	d, err := depot.Open(a.ctx, filepath.Join(dir, "depot"), opt)
+	if err != nil {
+		return nil, nil, errors.Join(err, sources.Close(), os.RemoveAll(dir))
+	}
+	return d, func() {
+		_ = d.Close()
+		_ = sources.Close()
+		_ = os.RemoveAll(dir)
+	}, nil
+}
+
+// pushLimits returns the configured limits, with the quotas of products. A mistake in the
+// configuration does not keep a command from working that only prints them.
+func (a *session) pushLimits() stage.Limits {
+	conf, err := a.config("")
+	if err != nil {
+		return stage.Limits{}
+	}
+	return setup.PushLimits(conf)
+}

@@ -1,0 +1,116 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os/user"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/run/setup"
+)
+
+// Options say which program the commands are, and what differs in tests. The zero value is a
+// program that was built from source.
+type Options struct {
+	// Version is that of a release; "devel" or empty is that of the build.
+	Version string
+	// Now is the clock of the commands; nil is time.Now. What works on a depot has a clock of
+	// its own.
+	Now func() time.Time
+	// Downloads are the limits of downloads of servers; zero are those of setup.Limits.
+	Downloads depot.Limits
+}
+
+// console is where a command reads and prints; ctx ends at Ctrl-C.
+type console struct {
+	ctx            context.Context
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	opt            Options
+}
+
+// now is the time of the day.
+func (a *console) now() time.Time {
+	if a.opt.Now != nil {
+		return a.opt.Now()
+	}
+	return time.Now()
+}
+
+// downloads are the limits of downloads of a server.
+func (a *console) downloads() depot.Limits {
+	if a.opt.Downloads != (depot.Limits{}) {
+		return a.opt.Downloads
+	}
+	return setup.Limits()
+}
+
+// version is the version of the program.
+func (o Options) version() string {
+	version := o.release()
+	if bi, ok := debug.ReadBuildInfo(); ok && version == "devel" && bi.Main.Version != "" {
+		return bi.Main.Version
+	}
+	return version
+}
+
+// release is the version of a release, or "devel".
+func (o Options) release() string { return cmp.Or(o.Version, "devel") }
+
+// versionText is the program with its version and platform.
+func (o Options) versionText() string {
+	return fmt.Sprintf("symdepot %s %s %s/%s", o.version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// nothing reports on standard error that a list is empty. The answer is no.
+func (a *console) nothing(what string) error {
+	fmt.Fprintln(a.stderr, "symdepot:", what)
+	return term.ErrNegative
+}
+
+// print prints a line of JSON or a text.
+func (a *console) print(asJSON bool, object any, format string, args ...any) error {
+	if asJSON {
+		return term.NewJSONLines(a.stdout).Write(object)
+	}
+	_, err := fmt.Fprintf(a.stdout, format, args...)
+	return err
+}
+
+// localUser is the account that runs the command, for records.
+func localUser() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return ""
+}
+
+// warn prints warnings.
+func (a *console) warn(list []string) {
+	for _, text := range list {
+		fmt.Fprintln(a.stderr, "symdepot: warning:", text)
+	}
+}
+
+// output is standard output. Its errors say so.
+type output struct{ io.Writer }
+
+// outputError is an error of standard output.
+type outputError struct{ error }
+
+func (e outputError) Unwrap() error { return e.error }
+
+// Write implements io.Writer.
+func (o output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if err != nil {
+		err = outputError{err}
+	}
+	return n, err
+}

@@ -1,0 +1,178 @@
+package command
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/importexport"
+	"github.com/symdepot/symdepot/layout"
+)
+
+type exportCmd struct {
+	Dir      string  `arg:"" help:"The folder to write to; it is made if it does not exist."`
+	Layout   string  `help:"Layout of the tree: ${layouts}." required:"" placeholder:"LAYOUT"`
+	Compress bool    `help:"Compress: cabinets in ${cabinet_layouts}; zstd in ${zstd_layouts}." short:"z"`
+	Tx       []int64 `help:"Only this transaction; repeatable." placeholder:"N"`
+	Product  string  `help:"Only transactions of this product." short:"p"`
+	All      bool    `help:"Put ELF, Mach-O and WASM files into a symstore tree too."`
+	Lower    bool    `help:"Write all paths in lower case, for case-sensitive servers whose clients are not."`
+	DryRun   bool    `help:"Print what would be written, and write nothing." short:"n"`
+	JSON     bool    `help:"Print one JSON object per file and a last one with the sums."`
+}
+
+// Run exports.
+func (c exportCmd) Run(a *session) error {
+	l, ok := layout.ByName(c.Layout)
+	if !ok {
+		return term.UsageError(fmt.Sprintf("no layout %q; there are %s", c.Layout, strings.Join(layout.Names(layout.All()), ", ")))
+	}
+	if c.Compress && !importexport.Compresses(l) {
+		return term.UsageError("files of layout " + c.Layout + " cannot be compressed: its clients do not expect it")
+	}
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	txs, err := c.transactions(a, d)
+	if err != nil {
+		return err
+	}
+	if len(txs) == 0 {
+		fmt.Fprintln(a.stderr, "symdepot: the depot has no transaction to export")
+		return term.ErrNegative
+	}
+	opt := importexport.ExportOptions{Layout: l, Compress: c.Compress, All: c.All, Lower: c.Lower, DryRun: c.DryRun}
+	lines := term.NewJSONLines(a.stdout)
+	if c.JSON {
+		opt.Event = func(e importexport.Event) { _ = lines.Write(fileEvent(e)) }
+	}
+	bar := term.NewProgress(a.stderr, "exporting", -1)
+	defer bar.Done()
+	opt.Progress = func(done, _ int64) { bar.Set(done) }
+	r, err := importexport.Export(a.ctx, d, txs, c.Dir, opt)
+	bar.Done()
+	if err != nil {
+		return err
+	}
+	if err := c.print(a.console, &r, lines); err != nil {
+		return err
+	}
+	switch {
+	case r.Failed > 0:
+		return fmt.Errorf("%s could not be written", term.Count(r.Failed, "file"))
+	case r.Written.Files+r.Same.Files+r.Before == 0:
+		fmt.Fprintf(a.stderr, "symdepot: nothing in the depot has a path in layout %s\n", l.Name())
+		return term.ErrNegative
+	}
+	return nil
+}
+
+// transactions returns the transactions to export, the oldest first.
+func (c exportCmd) transactions(a *session, d *depot.Depot) ([]depot.Transaction, error) {
+	if len(c.Tx) == 0 {
+		list, err := d.List(a.ctx, answer.Scope{}, depot.ListFilter{Product: anyOr(c.Product)})
+		slices.Reverse(list)
+		return list, err
+	}
+	var list []depot.Transaction
+	for _, n := range slices.Compact(slices.Sorted(slices.Values(c.Tx))) {
+		if err := liveTransaction(a.console, d, n); err != nil {
+			return nil, err
+		}
+		tx, err := d.Transaction(a.ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		if c.Product == "" || c.Product == tx.Product {
+			list = append(list, tx)
+		}
+	}
+	return list, nil
+}
+
+// liveTransaction returns term.ErrNegative, and prints why, if there is no such
+// transaction or it was removed.
+func liveTransaction(a *console, d *depot.Depot, number int64) error {
+	tx, err := d.Transaction(a.ctx, number)
+	if err != nil {
+		return noSuchTx(a.stderr, number, err)
+	}
+	if !tx.Removed.IsZero() {
+		fmt.Fprintf(a.stderr, "symdepot: transaction %d was removed\n", number)
+		return term.ErrNegative
+	}
+	return nil
+}
+
+// print prints what was written.
+func (c exportCmd) print(a *console, r *importexport.ExportResult, lines term.JSONLines) error {
+	if c.JSON {
+		return lines.Write(struct {
+			Event        string             `json:"event"`
+			DryRun       bool               `json:"dry_run,omitempty"`
+			Transactions int                `json:"transactions"`
+			Before       int64              `json:"there_already,omitempty"`
+			Wrote        importexport.Tally `json:"written"`
+			Same         importexport.Tally `json:"same"`
+			Plain        int64              `json:"plain_bytes"`
+			Replaced     int64              `json:"replaced"`
+			Ignored      int64              `json:"ignored"`
+			Kinds        map[string]int64   `json:"ignored_kinds,omitempty"`
+			Shadowed     int64              `json:"shadowed"`
+			Collisions   int64              `json:"collisions"`
+			Failed       int64              `json:"failed"`
+		}{
+			"done", c.DryRun, r.Transactions, r.Before, r.Written, r.Same, r.Plain, r.Replaced,
+			r.LeftOut, r.LeftOutKinds, r.Shadowed, r.Collisions, r.Failed,
+		})
+	}
+	word := "exported"
+	if c.DryRun {
+		word = "would export"
+	}
+	w := a.stdout
+	fmt.Fprintf(w, "%s %s to %s (%s)\n", word, term.Count(int64(r.Transactions), "transaction"), term.Printable(c.Dir), c.Layout)
+	if r.Before > 0 {
+		fmt.Fprintf(w, "  there already  %s\n", term.Count(r.Before, "transaction"))
+	}
+	size := term.Size(r.Written.Bytes)
+	if c.Compress && r.Plain > r.Written.Bytes {
+		size = fmt.Sprintf("%s compressed from %s", size, term.Size(r.Plain))
+	}
+	fmt.Fprintf(w, "  written        %s, %s\n", term.Count(r.Written.Files, "file"), size)
+	for _, l := range []struct {
+		n    int64
+		text string
+	}{
+		{r.Same.Files, "  unchanged      %s\n"}, {r.Replaced, "  replaced       %s that had different content\n"},
+		{r.Shadowed, "  one path       %s left out: several files have the same path, the best one was written\n"},
+		{r.LeftOut, "  left out       %s: " + c.printOmitted(r) + "\n"},
+		{r.Collisions, "  collisions     %s that differ from another path in case only\n"}, {r.Failed, "  failed         %s\n"},
+	} {
+		if l.n > 0 {
+			fmt.Fprintf(w, l.text, term.Count(l.n, "file"))
+		}
+	}
+	for _, s := range r.Some {
+		fmt.Fprintf(w, "    %s\n", term.Printable(s))
+	}
+	return nil
+}
+
+// printOmitted says which kinds of files a layout has no path for, and what writes
+// them.
+func (c exportCmd) printOmitted(r *importexport.ExportResult) string {
+	kinds := slices.Sorted(maps.Keys(r.LeftOutKinds))
+	text := strings.Join(kinds, ", ")
+	noWindows := func(kind string) bool { return kind == "elf" || kind == "macho" || kind == "wasm" }
+	if l, _ := layout.ByName(c.Layout); l.Records() == layout.SymStoreRecords && !c.All && slices.ContainsFunc(kinds, noWindows) {
+		return text + "; --all writes ELF, Mach-O and WASM files too"
+	}
+	return text + "; the layout has no path for them"
+}

@@ -1,0 +1,52 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/remote/upstream"
+	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/internal/run/daemon"
+	"github.com/symdepot/symdepot/internal/run/doctor"
+)
+
+// serverCommands are the commands for those who run a server, on every system.
+type serverCommands struct {
+	coldCommands
+	Health        healthCmd        `cmd:"" nodepot:"" help:"Ask a running server whether it is ready."`
+	Doctor        doctorCmd        `cmd:"" help:"${server_commands_doctor}"`
+	SupportBundle supportBundleCmd `cmd:"" help:"Write what a report of a problem needs into one zip file, without secrets."`
+	Cold          coldCmd          `cmd:"" help:"Examine cold files."`
+}
+
+type healthCmd struct {
+	Config string `help:"Configuration file of the server." placeholder:"FILE" type:"path"`
+	Server string `arg:"" optional:"" help:"URL of the server. Default: the address of the key listen, on this machine."`
+}
+
+// Run asks the server.
+func (c healthCmd) Run(a *session) error {
+	if c.Server != "" && !strings.Contains(c.Server, "://") {
+		c.Server = "http://" + c.Server
+	}
+	base, server := c.Server, upstream.NewDialer(upstream.DialerOptions{}).ClientFor(c.Server)
+	if base != "" {
+		if err := client.CheckURL(base); err != nil {
+			return term.UsageError(err.Error())
+		}
+	} else {
+		conf, err := a.config(c.Config)
+		if err != nil {
+			return term.UsageError(err.Error())
+		}
+		if base, err = daemon.LocalURL(conf.Listen, conf.TLS.Enabled()); err != nil {
+			return term.UsageError(err.Error())
+		}
+		server = doctor.LocalClient(base)
+	}
+	if err := daemon.Health(a.ctx, base, server); err != nil {
+		return a.nothing(fmt.Sprintf("not ready: %v", err))
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package command
+
+import (
+	_ "embed"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/run/config"
+	"github.com/symdepot/symdepot/internal/run/manual"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// rerun runs another command line in place of this one.
+type rerun func(args []string) int
+
+type helpCmd struct {
+	Command []string `arg:"" optional:"" help:"The command, such as: cab list."`
+}
+
+// Run prints the help of a command.
+func (c helpCmd) Run(again rerun) error {
+	return term.Exit(again(append(c.Command, "--help")))
+}
+
+type completionCmd struct {
+	Shell string `arg:"" enum:"bash,zsh,fish,powershell" help:"bash, zsh, fish or powershell."`
+}
+
+// Run prints the script.
+func (c completionCmd) Run(a *console, app *kong.Kong) error {
+	root := describeNode(app.Model.Node)
+	_, err := io.WriteString(a.stdout, manual.Completion(c.Shell, &root))
+	return err
+}
+
+type manCmd struct {
+	Dir string `arg:"" help:"Folder to write to."`
+}
+
+// Run writes the pages.
+func (c manCmd) Run(app *kong.Kong) error {
+	root := describeNode(app.Model.Node)
+	return manual.WritePages(c.Dir, &root)
+}
+
+// flagTexts are the meanings of flags that are too long for their tags; see manual.Texts.
+//
+//go:embed flags.txt
+var flagTexts string
+
+// helpTexts are the long help texts of commands: a line with ## and the name of the command,
+// and then its text.
+//
+//go:embed help.txt
+var helpTexts string
+
+// addHelp gives the commands below a node their long help texts.
+func addHelp(n *kong.Node) {
+	texts := map[string]string{}
+	all := strings.ReplaceAll("\n"+helpTexts, "${program_syntax}", config.ProgramSyntax)
+	for part := range strings.SplitSeq(all, "\n## ") {
+		command, text, _ := strings.Cut(part, "\n")
+		texts[command] = strings.TrimSpace(text)
+	}
+	var add func(n *kong.Node)
+	add = func(n *kong.Node) {
+		for _, c := range n.Children {
+			c.Detail = texts[strings.TrimPrefix(c.Path(), "symdepot ")]
+			add(c)
+		}
+	}
+	add(n)
+}
+
+// helpWords are what ${NAME} stands for in help texts and enums: the long texts, and lists
+// of layouts.
+func helpWords() kong.Vars {
+	names := func(list []layout.Layout) string { return strings.Join(layout.Names(list), ", ") }
+	packed := func(how layout.Packing) string {
+		return names(slices.DeleteFunc(layout.All(), func(l layout.Layout) bool { return l.Packing() != how }))
+	}
+	return kong.Vars(manual.Texts(flagTexts)).CloneWith(kong.Vars{
+		"layouts": names(layout.All()), "folder_layouts": names(layout.Folders()),
+		"get_layouts":     strings.Join(layout.Names(layout.Folders()), ","),
+		"cabinet_layouts": packed(layout.PackCabinet), "zstd_layouts": packed(layout.PackZstd),
+	})
+}
+
+// describeNode describes a command and those below it.
+func describeNode(n *kong.Node) manual.Command {
+	c := manual.Command{Name: n.Name, Path: n.FullPath(), Usage: strings.TrimSpace("symdepot " + n.Summary()), Help: n.Help, Detail: n.Detail}
+	if first, rest, ok := strings.Cut(n.Help, "\n\n"); ok { // the program's own description
+		c.Help, c.Detail = first, rest
+	}
+	for _, p := range n.Positional {
+		c.Args = append(c.Args, manual.Arg{Name: p.Name, Help: p.Help})
+	}
+	for _, group := range n.AllFlags(true) {
+		for _, f := range group {
+			if depotFlags[f.Name] && noDepot(n) {
+				continue
+			}
+			a := manual.Arg{Name: "--" + f.Name, Help: kong.DefaultHelpValueFormatter(f.Value)}
+			if f.Short != 0 {
+				a.Short = "-" + string(f.Short)
+			}
+			if !f.IsBool() {
+				a.Value = f.FormatPlaceHolder()
+			}
+			for _, v := range f.EnumSlice() {
+				if v != "" {
+					a.Values = append(a.Values, v)
+				}
+			}
+			c.Flags = append(c.Flags, a)
+		}
+	}
+	for _, s := range n.Children {
+		if !s.Hidden {
+			c.Subs = append(c.Subs, describeNode(s))
+		}
+	}
+	return c
+}
+
+// depotFlags are the flags of commands that use a depot.
+var depotFlags = map[string]bool{"depot": true, "blobs": true}
+
+// noDepot reports whether a command, or one above it, has the tag of commands
+// without a depot.
+func noDepot(n *kong.Node) bool {
+	for ; n != nil; n = n.Parent {
+		if n.Tag != nil && n.Tag.Has("nodepot") {
+			return true
+		}
+	}
+	return false
+}
+
+// printHelp prints the help of a command, without the flags of the depot if it has none. A
+// command of a group without a text of its own has that of the group.
+func printHelp(opt kong.HelpOptions, ctx *kong.Context) error {
+	for _, f := range ctx.Model.Flags {
+		if depotFlags[f.Name] {
+			f.Hidden = noDepot(ctx.Selected())
+		}
+	}
+	if n := ctx.Selected(); n != nil && n.Detail == "" && n.Parent.Type == kong.CommandNode {
+		n.Detail = n.Parent.Detail // a group of commands has one text
+	}
+	return kong.DefaultHelpPrinter(opt, ctx)
+}

@@ -1,0 +1,99 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/depot/display"
+	"github.com/symdepot/symdepot/internal/depot/needed"
+	"github.com/symdepot/symdepot/internal/files/scan"
+	"github.com/symdepot/symdepot/internal/remote/upstream"
+	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/objfile"
+)
+
+type identifyCmd struct {
+	Server    string   `help:"Base URL of a server that says what its depot has of the files." placeholder:"URL"`
+	TokenFile string   `help:"With --server: file with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
+	JSON      bool     `help:"Print one JSON object per line and per contained object."`
+	Sources   bool     `help:"List the source files that the debug information names."`
+	As        string   `help:"${identify_as}" enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
+	ID        string   `help:"Debug id of an il2cpp mapping." placeholder:"ID"`
+	Paths     []string `arg:"" name:"path" help:"Files, folders and archives."`
+}
+
+// Run identifies every file below the paths.
+func (c identifyCmd) Run(a *session) error {
+	p := &identified{console: a.console, json: c.JSON, sources: c.Sources, named: c.Paths, out: term.NewJSONLines(a.stdout)}
+	files := &display.Files{Paths: c.Paths, Left: p.left}
+	if err := c.examiner(p, files); err != nil {
+		return err
+	}
+	p.begin(c.Server != "")
+	unreadable, err := files.Each(a.ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.end(); err != nil {
+		return err
+	}
+	if p.found > 0 || unreadable != nil {
+		return unreadable
+	}
+	switch {
+	case c.JSON:
+		return term.ErrNegative
+	case c.Sources:
+		return a.nothing("no symbol file here names source files")
+	}
+	fmt.Fprintln(a.stderr, "symdepot: there is no symbol file")
+	for _, path := range needed.Dumps(c.Paths) {
+		fmt.Fprintf(a.stderr, "symdepot: %s is a dump; symdepot why %[1]s says which files of its modules are here\n", term.Printable(path))
+	}
+	return term.ErrNegative
+}
+
+// examiner sets what examines the files: this machine, or the server.
+func (c identifyCmd) examiner(p *identified, files *display.Files) error {
+	forced, err := objfile.ParseForced(c.As)
+	if err != nil {
+		return err
+	}
+	opt := objfile.Options{Kind: forced, ID: c.ID}
+	switch {
+	case c.Sources && c.Server != "":
+		return term.UsageError("--sources does not go with --server")
+	case c.As != "" && c.Server != "":
+		return term.UsageError("--as does not go with --server")
+	case c.Sources:
+		files.Examine = func(ctx context.Context, f *scan.File) error {
+			return display.IdentifySources(ctx, f, opt, p.incomplete, p.source)
+		}
+	case c.Server != "":
+		server, err := client.NewPusher(c.Server, c.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+		if err != nil {
+			return err
+		}
+		server.RetryAndTell(time.Minute, p.stderr)
+		files.Scan.Want = client.MayIdentify
+		files.Examine = func(ctx context.Context, f *scan.File) error {
+			answer, err := server.Identify(ctx, f)
+			if err != nil {
+				return err
+			}
+			return p.answer(f.Path, answer)
+		}
+	default:
+		files.Examine = func(ctx context.Context, f *scan.File) error {
+			list, err := display.Identify(ctx, f, opt)
+			if err != nil {
+				return err
+			}
+			return p.objects(list)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/remote/sympath"
+	"github.com/symdepot/symdepot/internal/run/config"
+)
+
+type pathCmd struct {
+	Check pathCheckCmd `cmd:"" help:"Explain every element of a symbol path, and test whether it answers."`
+}
+
+type pathCheckCmd struct {
+	Path       string   `arg:"" optional:"" help:"${path_check_path}" placeholder:"STRING"`
+	FromEnv    bool     `help:"Check _NT_ALT_SYMBOL_PATH, _NT_SYMBOL_PATH and DEBUGINFOD_URLS of the environment."`
+	Debuginfod bool     `help:"Read the text as DEBUGINFOD_URLS, even if it looks like a symbol path."`
+	Self       []string `help:"${path_check_self}" placeholder:"URL" sep:"none"`
+	NoProbe    bool     `help:"Only explain; make no connection."`
+	JSON       bool     `help:"Print one JSON object per element."`
+}
+
+// probeTime limits the test of one server, bucket or folder.
+const probeTime = 3 * time.Second
+
+// checkedElement is an element with the results of its tests.
+type checkedElement struct {
+	sympath.Element
+	Probes []sympath.SourceProbe `json:"probes,omitempty"`
+}
+
+// Run explains a path.
+func (c pathCheckCmd) Run(a *session) error {
+	switch {
+	case c.Path == "" && !c.FromEnv:
+		return term.UsageError("a symbol path is missing; give one, or --from-env")
+	case c.Path != "" && c.FromEnv:
+		return term.UsageError("a symbol path and --from-env exclude each other")
+	}
+	self := c.Self
+	if len(self) == 0 {
+		conf := config.Default()
+		conf.Listen = cmp.Or(os.Getenv("SYMDEPOT_LISTEN"), conf.Listen)
+		self = conf.Self()
+	}
+	list := c.elements(self)
+	if len(list) == 0 {
+		fmt.Fprintln(a.stderr, "symdepot: neither _NT_SYMBOL_PATH nor DEBUGINFOD_URLS is set")
+		return term.ErrNegative
+	}
+	checked := make([]checkedElement, len(list))
+	for i, e := range list {
+		checked[i].Element = e
+	}
+	if !c.NoProbe {
+		// This server itself is tested like any other.
+		for i, p := range sympath.ProbeAll(a.ctx, c.elements(nil), probeTime) {
+			checked[i].Probes = p
+		}
+	}
+	bad := false
+	for i, e := range checked {
+		bad = bad || e.Kind == "unknown"
+		for _, p := range e.Probes {
+			bad = bad || !p.Reachable || p.Error != ""
+		}
+		if c.JSON {
+			if err := term.NewJSONLines(a.stdout).Write(e); err != nil {
+				return err
+			}
+			continue
+		}
+		e.print(a.console, i+1)
+	}
+	if bad {
+		return term.ErrNegative
+	}
+	return nil
+}
+
+// elements splits the given path, or the variables of the environment.
+func (c pathCheckCmd) elements(self []string) []sympath.Element {
+	switch {
+	case c.FromEnv:
+		_, list := sympath.FromEnv(os.Getenv, self)
+		return list
+	case c.Debuginfod || sympath.LooksLikeURLs(c.Path):
+		return sympath.ParseDebuginfodURLs(c.Path, self)
+	}
+	return sympath.ParseSymbolPath(c.Path, self)
+}
+
+// print prints the element as text.
+func (e *checkedElement) print(a *console, n int) {
+	text := e.Text
+	if strings.TrimSpace(text) == "" {
+		text = "(empty)"
+	}
+	if e.Var != "" {
+		text = e.Var + ": " + text
+	}
+	fmt.Fprintf(a.stdout, "%d. %s\n", n, term.Printable(text))
+	fmt.Fprintf(a.stdout, "   %s (%s): %s\n", e.Kind, term.Printable(e.Rule), term.Printable(e.Means))
+	for _, s := range e.Stores {
+		if s.Preset != "" {
+			fmt.Fprintf(a.stdout, "   preset %s\n", s.Preset)
+		}
+	}
+	for _, w := range e.Warnings {
+		fmt.Fprintf(a.stdout, "   warning: %s\n", term.Printable(w))
+	}
+	for _, p := range e.Probes {
+		fmt.Fprintf(a.stdout, "   %s: %s\n", term.Printable(p.Address), term.Printable(p.String()))
+	}
+}

@@ -1,0 +1,106 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/base/wire"
+	"github.com/symdepot/symdepot/internal/remote/upstream"
+	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/internal/run/setup"
+)
+
+type pushCmd struct {
+	txFlags
+	Server    string `help:"Base URL of the server." required:"" env:"SYMDEPOT_SERVER" placeholder:"URL"`
+	TokenFile string `help:"File with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
+	classFlags
+	Key         string  `help:"${push_key}"`
+	Open        bool    `help:"Only open a stage that several jobs push into, and print its id; needs --key."`
+	Stage       string  `help:"Push into this open stage, and do not commit it." placeholder:"ID"`
+	Commit      string  `help:"Only commit this stage." placeholder:"ID"`
+	ExpectFiles int64   `help:"With --commit: fail unless the stage has this many files." placeholder:"N"`
+	Partial     bool    `help:"Commit without the files that the server refuses."`
+	Anew        bool    `help:"Make a transaction even if one with the same files and labels exists."`
+	Needs       []int64 `help:"${push_needs}" placeholder:"NUMBER"`
+	AllowEmpty  bool    `help:"Succeed if there are no symbol files."`
+	sourceFlags
+	readFlags
+	Encoding string        `help:"${push_encoding}" enum:"zstd,none" default:"zstd" placeholder:"zstd|none"`
+	Parallel int           `help:"How many uploads run at the same time." default:"4" placeholder:"N"`
+	Retry    term.Duration `help:"How long a server that does not answer is tried again." default:"10m" placeholder:"TIME"`
+	EnvFile  string        `help:"Append SYMDEPOT_TRANSACTION=NUMBER to this file, for later jobs." placeholder:"FILE"`
+	JSON     bool          `help:"Print one JSON object per file, and a last one with the sums."`
+	Paths    []string      `arg:"" optional:"" name:"path" help:"Files, folders and archives (zip, nupkg, snupkg, whl, apk, tar.*, deb, rpm)."`
+}
+
+// Run pushes, or does one step of a push of several jobs.
+func (c pushCmd) Run(a *session) error {
+	ci, log := client.DetectCI(os.Getenv), a.stdout
+	if c.JSON {
+		log = a.stderr
+	}
+	r, err := c.push(a.console, ci)
+	if r.Transaction > 0 {
+		err = errors.Join(err, ci.Done(log, c.EnvFile, r))
+	}
+	code := exitCode(err)
+	for is, exit := range map[error]int{
+		client.ErrCredentials: ExitCredentials, client.ErrTooLarge: 6, client.ErrUnreachable: ExitUnreachable,
+		client.ErrPartial: 8, client.ErrNothing: ExitNo,
+	} {
+		if errors.Is(err, is) {
+			code = exit
+		}
+	}
+	switch code {
+	case ExitOK, ExitUsage, ExitInterrupted:
+		return err
+	case ExitNo:
+		fmt.Fprintln(a.stderr, "symdepot: nothing to push:", err)
+		if c.AllowEmpty {
+			return nil
+		}
+		return term.ErrNegative
+	}
+	ci.Failed(log, err)
+	fmt.Fprintln(a.stderr, "symdepot:", describe(err, a.site.Opened()))
+	return term.Exit(code)
+}
+
+func (c pushCmd) push(a *console, ci client.CI) (r client.PushResult, err error) {
+	setup.CollectAt(100, 16<<20)
+	p, err := client.NewPusher(c.Server, c.TokenFile, os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+	if err != nil {
+		return r, err
+	}
+	bar := term.NewProgress(a.stderr, "pushing", -1)
+	defer bar.Done()
+	p.RetryAndTell(time.Duration(c.Retry), a.stderr)
+	p.Parallel, p.Plain, p.Progress = c.Parallel, c.Encoding == "none", bar.Set
+	lines := term.NewJSONLines(a.stdout)
+	if c.JSON {
+		p.Event = func(e client.PushEvent) { _ = lines.Write(e) }
+	}
+	roots, err := c.roots()
+	if err != nil {
+		return r, err
+	}
+	r, err = p.Do(a.ctx, client.PushOptions{
+		PushSpec: ci.Spec(wire.PushSpec{
+			Product: c.Product, Version: c.Version, Branch: c.Branch, Class: c.Class, Comment: c.Comment, Key: c.Key, Join: c.Open,
+		}, c.Paths),
+		OwnKey: c.Key == "", Open: c.Open, Stage: c.Stage, Commit: c.Commit, ExpectFiles: c.ExpectFiles, Paths: c.Paths,
+		Partial: c.Partial, Anew: c.Anew, Needs: c.Needs, SkipUnreadable: c.SkipUnreadable, Strict: c.Strict, Sources: roots,
+	})
+	bar.Done()
+	a.warn(r.SourceWarnings)
+	if c.JSON {
+		return r, errors.Join(err, lines.Write(r.Summary(err)))
+	}
+	fmt.Fprint(a.stdout, r.Text())
+	return r, err
+}

@@ -1,0 +1,260 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/display"
+	"github.com/symdepot/symdepot/internal/files/scan"
+	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/objfile"
+)
+
+type findCmd struct {
+	serverFlags
+	watchFlags
+	JSON    bool     `help:"Print one JSON object per object found."`
+	Limit   int      `help:"Maximum number of objects." default:"100"`
+	Removed bool     `help:"Search the files that removals have hidden, and say when and why."`
+	File    bool     `help:"Read the queries as names of local files even if no such file exists." short:"f"`
+	Query   []string `arg:"" name:"query" help:"A file name (with * and ?), an id in any spelling, a server path, a SHA-256, or a local file."`
+}
+
+// Run looks for each query.
+func (c findCmd) Run(a *session) error {
+	if slices.Contains(c.Query, "") {
+		return term.UsageError("a query is empty")
+	}
+	if c.Removed {
+		if c.Server != "" {
+			return term.UsageError("--removed does not go with --server")
+		}
+		d, err := a.open(depot.Options{MustExist: true})
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return c.removed(a, d)
+	}
+	ws, err := c.folders(a, c.Server)
+	if err != nil {
+		return err
+	}
+	p := findPrinter{json: c.JSON, out: term.NewJSONLines(a.stdout)}
+	if !c.JSON {
+		p.t = term.NewTable(a.stdout, "KIND", "ARCH", "ID", "SIZE", "TRANSACTIONS", "NAME", "")
+	}
+	missing := 0
+	if err := a.apiWith(c.serverFlags, depot.Options{}, ws.use, func(k *client.API) error {
+		defer ws.close()
+		for _, q := range c.Query {
+			n, err := c.one(a, k, q, &p)
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				missing++
+				fmt.Fprintf(a.stderr, "symdepot: not in the depot: %s\n", term.Printable(q))
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if !c.JSON {
+		if err := p.t.Flush(); err != nil {
+			return err
+		}
+	}
+	if missing > 0 {
+		if !c.JSON {
+			ws.tell()
+		}
+		return term.ErrNegative
+	}
+	return nil
+}
+
+func (c findCmd) one(a *session, k *client.API, q string, p *findPrinter) (int, error) {
+	if fi, err := os.Stat(q); c.File || err == nil && fi.Mode().IsRegular() {
+		return c.localFile(a, k, q, p)
+	}
+	return k.Find(a.ctx, q, c.Limit, p.print)
+}
+
+// localFile looks for the objects of a file on this machine, or of the files in
+// it when it is an archive.
+func (c findCmd) localFile(a *session, k *client.API, path string, p *findPrinter) (int, error) {
+	n := 0
+	for f, err := range scan.Walk(a.ctx, []string{path}, scan.Options{}) {
+		if err != nil {
+			return n, err
+		}
+		objects, err := objectsOf(a, f)
+		if errors.Is(err, objfile.ErrNotSymbolFile) && f.Archive != "" {
+			continue
+		}
+		if err != nil {
+			return n, fmt.Errorf("%s: %w", f.Path, err)
+		}
+		for _, o := range objects {
+			if err := k.Same(a.ctx, o, func(l display.Found, same bool) error {
+				if l.Query = f.Path; l.InPlace == "" {
+					l.SameContent = &same
+				}
+				n++
+				return p.print(l)
+			}); err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, nil
+}
+
+// objectsOf returns the objects of a file on this machine.
+func objectsOf(a *session, f *scan.File) ([]depot.Same, error) {
+	defer f.Discard()
+	content, err := f.Open(a.ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	return depot.ObjectsOf(a.ctx, content, f.Name)
+}
+
+type findPrinter struct {
+	json bool
+	out  term.JSONLines
+	t    *term.Table
+}
+
+func (p *findPrinter) print(l display.Found) error {
+	if p.json {
+		return p.out.Write(l)
+	}
+	p.t.Row(l.Kind, l.Arch, l.ID(), term.Size(l.Size), numbers(l.Transactions), l.Name, l.Remark())
+	return nil
+}
+
+func numbers(ns []int64) string {
+	var s []string
+	for i, n := range ns {
+		if i == 5 {
+			s = append(s, "…")
+			break
+		}
+		s = append(s, strconv.FormatInt(n, 10))
+	}
+	return strings.Join(s, ",")
+}
+
+type listCmd struct {
+	serverFlags
+	JSON    bool   `help:"Print one JSON object per transaction."`
+	Product string `help:"Only this product." short:"p"`
+	Version string `help:"Only this version." short:"v"`
+	Limit   int    `help:"Maximum number, newest first; 0: all." default:"0"`
+	Who     string `help:"Only those of this account (with * and ?)."`
+	All     bool   `help:"Removed transactions too."`
+}
+
+// anyOr returns the product that a flag names; nil, which is any, if it is not given.
+func anyOr(product string) *string {
+	if product == "" {
+		return nil
+	}
+	return &product
+}
+
+// Run lists transactions.
+func (c listCmd) Run(a *session) error {
+	f := depot.ListFilter{Product: anyOr(c.Product), Version: c.Version, Who: c.Who, Limit: c.Limit, Removed: c.All}
+	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
+		if c.JSON {
+			out := term.NewJSONLines(a.stdout)
+			return k.Transactions(a.ctx, f, func(t display.Transaction) error { return out.Write(t) })
+		}
+		t := term.NewTable(a.stdout, "TX", "TIME", "PRODUCT", "VERSION", "OBJECTS", "SIZE", "WHO", "COMMENT")
+		n := 0
+		if err := k.Transactions(a.ctx, f, func(x display.Transaction) error {
+			n++
+			mark := ""
+			if !x.Removed.IsZero() {
+				mark = " (removed)"
+			}
+			t.Row(strconv.FormatInt(x.Transaction, 10)+mark, x.Time.Local().Format("2006-01-02 15:04"), x.Product, x.Version,
+				strconv.FormatInt(x.Objects, 10), term.Size(x.Bytes), x.Who, x.Comment)
+			return nil
+		}); err != nil {
+			return err
+		}
+		if n == 0 {
+			fmt.Fprintln(a.stderr, "symdepot: no transactions")
+		}
+		return t.Flush()
+	})
+}
+
+type showCmd struct {
+	serverFlags
+	JSON   bool  `help:"Print the transaction with its class, holds, promotions and removal, then one JSON object per file."`
+	Number int64 `arg:"" name:"tx" help:"The transaction's number."`
+}
+
+// Run shows one transaction.
+func (c showCmd) Run(a *session) error {
+	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
+		s, err := k.State(a.ctx, c.Number)
+		if err != nil {
+			return noSuchTx(a.stderr, c.Number, err)
+		}
+		if c.JSON {
+			out := term.NewJSONLines(a.stdout)
+			if err := out.Write(s); err != nil {
+				return err
+			}
+			return k.Files(a.ctx, c.Number, func(f display.File) error { return out.Write(f) })
+		}
+		w, by := a.stdout, term.Printable(s.Who)
+		if s.Host != "" {
+			by += " on " + term.Printable(s.Host)
+		}
+		fmt.Fprintf(w, "transaction %d\n  time     %s\n  product  %s\n  version  %s\n  comment  %s\n  by       %s\n  objects  %d, %s\n",
+			s.Transaction.Transaction, s.Time.Local().Format(time.RFC3339), term.Printable(s.Product), term.Printable(s.Version),
+			term.Printable(s.Comment), by, s.Objects, term.Size(s.Bytes))
+		if o := s.Origin; o != nil {
+			fmt.Fprintf(w, "  origin   %s of %s\n", term.Printable(o.Number), term.Printable(o.Store))
+		}
+		s.Print(w)
+		fmt.Fprintln(w)
+		t := term.NewTable(w, "KIND", "ID", "SIZE", "NAME", "PATH", "")
+		if err := k.Files(a.ctx, c.Number, func(f display.File) error {
+			remark := ""
+			if f.Cold != nil {
+				remark = f.Cold.Text()
+			}
+			t.Row(f.Kind, f.ID(), term.Size(f.Size), f.Name, f.Path, remark)
+			return nil
+		}); err != nil {
+			return err
+		}
+		return t.Flush()
+	})
+}
+
+func noSuchTx(w io.Writer, n int64, err error) error {
+	if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	fmt.Fprintf(w, "symdepot: there is no transaction %d; `symdepot list` shows those there are\n", n)
+	return term.ErrNegative
+}

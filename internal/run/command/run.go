@@ -1,0 +1,110 @@
+// Package command is the command line of symdepot: flags, wiring, output and exit codes. What
+// decides stands in the packages below.
+//
+// Its files stand on each other: console, exit and session; the flags that commands share; one
+// file for a command, or for a group of them; the table of all commands (cli), and Run.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/run/mstools"
+	"github.com/symdepot/symdepot/internal/run/setup"
+	"github.com/symdepot/symdepot/internal/work/symbolicate"
+)
+
+// Main is the process of symdepot: it runs the command line, and exits.
+func Main(opt Options) {
+	symbolicate.Generator = "symdepot " + opt.version()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := Run(ctx, mstools.CommandLine(os.Args), os.Stdin, os.Stdout, os.Stderr, opt)
+	stop()
+	os.Exit(code)
+}
+
+// Run runs a command line, without the name of the program, and returns the exit code. The
+// command stops when ctx ends.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, opt Options) int {
+	if len(args) == 1 && args[0] == "--version" { // commands have a --version of their own
+		args = []string{"version"}
+	}
+	a := &console{ctx: ctx, stdin: stdin, stdout: output{stdout}, stderr: stderr, opt: opt}
+	if len(args) > 0 && args[0] == "symstore" {
+		return runSymstore(a, args[1:])
+	}
+	var c cli
+	exited := -1
+	parser, err := newParser(&c, stdout, stderr, func(code int) { exited = code })
+	if err != nil {
+		fmt.Fprintln(stderr, "symdepot:", err)
+		return ExitFailed
+	}
+	kctx, err := parser.Parse(args)
+	if exited >= 0 {
+		return exited // --help or --version was printed
+	}
+	s := &session{console: a, site: &setup.Site{Depot: c.Depot, Blobs: c.Blobs}}
+	s.site.Note = func(text string) { fmt.Fprintln(stderr, "symdepot:", text) }
+	var file *fs.PathError
+	switch {
+	case err == nil:
+		again := rerun(func(args []string) int { return Run(ctx, args, stdin, a.stdout, stderr, opt) })
+		err = kctx.Run(s, a, parser, again)
+	case errors.As(err, &file) && file.Op == "write": // the help could not be printed
+		err = outputError{file}
+	}
+	var own term.Exit
+	if errors.As(err, &own) {
+		return int(own)
+	}
+	code := exitCode(err)
+	if err != nil && code != ExitNo {
+		fmt.Fprintln(stderr, "symdepot:", describe(err, s.site.Opened()))
+	}
+	if code == ExitUsage {
+		fmt.Fprintf(stderr, "Try: %s --help\n", commandOf(kctx, err))
+	}
+	return code
+}
+
+// newParser returns the parser of a command line, with all texts. exit is called after a help
+// was printed.
+func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) (*kong.Kong, error) {
+	parser, err := kong.New(c,
+		kong.Name("symdepot"),
+		kong.Description(description),
+		kong.Writers(stdout, stderr),
+		helpWords(),
+		kong.Exit(exit),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.Help(printHelp),
+	)
+	if err != nil {
+		return nil, err
+	}
+	addHelp(parser.Model.Node)
+	return parser, nil
+}
+
+// commandOf is the command that a command line names, as far as it could be
+// read.
+func commandOf(ctx *kong.Context, err error) string {
+	var parse *kong.ParseError
+	if errors.As(err, &parse) {
+		ctx = parse.Context
+	}
+	if ctx != nil && ctx.Selected() != nil {
+		return ctx.Selected().FullPath()
+	}
+	return "symdepot"
+}

@@ -1,0 +1,177 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/importexport"
+	"github.com/symdepot/symdepot/internal/remote/upstream"
+	"github.com/symdepot/symdepot/internal/run/app"
+	"github.com/symdepot/symdepot/internal/run/config"
+	"github.com/symdepot/symdepot/internal/run/setup"
+	"github.com/symdepot/symdepot/internal/serve/server"
+	"github.com/symdepot/symdepot/internal/serve/web"
+	"github.com/symdepot/symdepot/symstore"
+)
+
+type serveCmd struct {
+	txFlags
+	upstreamFlags
+	symCacheFlags
+	Add          []string      `help:"First add this file, folder or archive to the depot; repeatable." placeholder:"PATH" sep:"none"`
+	Listen       string        `help:"Address and port; port 0 picks a free port. Default: 127.0.0.1:8080." placeholder:"ADDR:PORT"`
+	Public       bool          `help:"Allow an address that other machines can reach although everybody may read everything."`
+	Auth         bool          `help:"${serve_auth}"`
+	TLSCert      string        `help:"Serve HTTPS with this certificate; it is read again when it changes." placeholder:"FILE"`
+	TLSKey       string        `help:"Private key of the certificate." placeholder:"FILE"`
+	ClientCA     string        `help:"Authorities that issue client certificates." placeholder:"FILE"`
+	AuditFile    string        `help:"Log every download that needed credentials to this file." placeholder:"FILE"`
+	Host         []string      `help:"Another host name under which clients reach this server; repeatable." placeholder:"NAME"`
+	Prefix       []string      `help:"Strip this prefix from request paths; repeatable." placeholder:"PATH"`
+	TwoTier      bool          `help:"Serve index2.txt, so that Microsoft's clients use two-tier paths."`
+	MakeCabinets bool          `help:"${serve_make_cabinets}"`
+	MakeSym      string        `help:"${serve_make_sym}" enum:",off,held,upstreams" default:"" placeholder:"off|held|upstreams"`
+	Store        []string      `help:"${serve_store}" placeholder:"DIR[,layout=L]" sep:"none"`
+	Watch        []string      `help:"${serve_watch}" placeholder:"DIR[=PRODUCT[/VERSION]]" sep:"none"`
+	Rescan       term.Duration `help:"${serve_rescan}" placeholder:"TIME"`
+	PointerRoot  []string      `help:"${serve_pointer_root}" placeholder:"[PREFIX=]DIR" sep:"none"`
+	AdminFiles   adminFiles    `help:"${serve_admin_files}"`
+	Transcoder   []string      `help:"${serve_transcoder}" placeholder:"NAME=COMMAND" sep:"none"`
+	FilePath     string        `help:"${serve_file_path}" enum:",name,full,none" default:"" placeholder:"name|full|none"`
+	Log          string        `help:"${serve_log}" enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
+	Quiet        bool          `help:"Log failures only, not every request." short:"q"`
+}
+
+// symCacheFlags are the flags for Windows Performance Analyzer.
+type symCacheFlags struct {
+	SymcacheDir   []string       `name:"symcache-dir" help:"${sym_cache_symcache_dir}" placeholder:"DIR" sep:"none"`
+	SymcacheStore string         `name:"symcache-store" help:"${sym_cache_symcache_store}" placeholder:"DIR"`
+	SymcacheWait  *term.Duration `name:"symcache-wait" help:"${sym_cache_symcache_wait}" placeholder:"TIME"`
+
+	SymcacheAge string `name:"symcache-age" help:"${sym_cache_symcache_age}" enum:",decimal,auto" default:"" placeholder:"decimal|auto"`
+
+	SymcacheRedirect bool `name:"symcache-redirect" help:"Answer such requests with a 302 redirect to a signed address."`
+}
+
+// Run serves until it is interrupted.
+func (c serveCmd) Run(a *session) error {
+	conf, err := c.load(a)
+	if err != nil {
+		return err
+	}
+	if err := c.apply(conf); err != nil {
+		return err
+	}
+	specs, err := conf.Specs()
+	if err != nil {
+		return err
+	}
+	return serve(a, conf, specs, c.fill(a))
+}
+
+// apply overrides the configuration with the flags.
+func (c serveCmd) apply(conf *config.Config) error {
+	for _, v := range []struct {
+		to   *string
+		flag string
+	}{{&conf.Listen, c.Listen}, {&conf.FilePath, c.FilePath}, {&conf.Log.Format, c.Log},
+		{&conf.TLS.Cert, c.TLSCert}, {&conf.TLS.Key, c.TLSKey}, {&conf.TLS.ClientCA, c.ClientCA}, {&conf.Auth.Audit.File, c.AuditFile},
+		{&conf.AdminFiles, string(c.AdminFiles)}, {&conf.SymCache.Store, c.SymcacheStore}, {&conf.Symbols.Make, c.MakeSym}} {
+		if v.flag != "" {
+			*v.to = v.flag
+		}
+	}
+	for _, v := range []struct {
+		to   *bool
+		flag bool
+	}{
+		{&conf.Public, c.Public}, {&conf.Auth.Demand, c.Auth}, {&conf.TwoTier, c.TwoTier}, {&conf.MakeCabinets, c.MakeCabinets},
+		{&conf.SymCache.Redirect, c.SymcacheRedirect}, {&conf.SymCache.HexAge, c.SymcacheAge == "auto"},
+	} {
+		*v.to = *v.to || v.flag
+	}
+	if err := conf.CheckAuth(); err != nil {
+		return term.UsageError(err.Error())
+	}
+	if _, _, err := conf.Records(); err != nil {
+		return term.UsageError("--admin-files: " + err.Error())
+	}
+	conf.Log.Requests = conf.Log.Requests && !c.Quiet
+	if c.SymcacheWait != nil {
+		conf.SymCache.Wait = *c.SymcacheWait
+	}
+	for _, v := range []struct {
+		to   *[]string
+		flag []string
+	}{
+		{&conf.Hosts, c.Host}, {&conf.Prefixes, c.Prefix}, {&conf.PointerRoots, c.PointerRoot},
+		{&conf.SymCache.Folders, c.SymcacheDir}, {&conf.Transcoding.Programs, c.Transcoder},
+	} {
+		*v.to = append(*v.to, v.flag...)
+	}
+	if _, err := conf.Programs(); err != nil {
+		return term.UsageError("--transcoder " + err.Error())
+	}
+	for _, v := range c.Store {
+		if err := conf.AddStore(v); err != nil {
+			return term.UsageError("--store " + v + ": " + err.Error())
+		}
+	}
+	for _, v := range c.Watch {
+		if err := conf.AddWatch(v); err != nil {
+			return term.UsageError("--watch " + v + ": " + err.Error())
+		}
+	}
+	conf.Rescan = cmp.Or(c.Rescan, conf.Rescan)
+	if _, err := net.ResolveTCPAddr("tcp", conf.Listen); err != nil && c.Listen != "" {
+		return term.UsageError("--listen: " + err.Error())
+	}
+	return nil
+}
+
+// fill returns what adds the files of --add to the depot.
+func (c serveCmd) fill(a *session) func(context.Context, *depot.Depot) error {
+	if len(c.Add) == 0 {
+		return nil
+	}
+	return func(_ context.Context, d *depot.Depot) error {
+		return runAdd(a.console, d, c.Add, importexport.AddOptions{Info: c.info()}, false)
+	}
+}
+
+// serve answers requests as a configuration says until it is interrupted.
+func serve(a *session, conf *config.Config, specs []upstream.Spec, fill func(context.Context, *depot.Depot) error) error {
+	return app.Serve(a.ctx, app.Options{
+		Site: a.site, Config: conf, Specs: specs, Limits: a.downloads(), Version: a.opt.version(), Stderr: a.stderr, Fill: fill,
+		Started: func(at app.Address) { printStart(a.console, conf.File(), at) },
+	})
+}
+
+// printStart prints the server's address and the settings of each client.
+func printStart(a *console, configFile string, at app.Address) {
+	if configFile != "" {
+		fmt.Fprintf(a.stdout, "Configuration: %s\n", term.Printable(configFile))
+	}
+	base := server.BaseURL(at.Addr)
+	if at.TLS {
+		base = "https" + strings.TrimPrefix(base, "http")
+	}
+	fmt.Fprint(a.stdout, web.StartText(base, !at.Open))
+	if !at.Open {
+		fmt.Fprint(a.stdout, "\n", web.AccessText(base), "\n")
+	}
+}
+
+// pointerRoots reads the values of --pointer-root.
+func pointerRoots(flags []string) ([]symstore.PointerRoot, error) {
+	roots, err := config.PointerFolders(flags)
+	if err != nil {
+		return nil, err
+	}
+	return roots, setup.CheckPointerFolders(roots)
+}

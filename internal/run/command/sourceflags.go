@@ -1,0 +1,35 @@
+package command
+
+import (
+	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/files/sources"
+)
+
+// sourceFlags name the folders with sources.
+type sourceFlags struct {
+	Sources []string `help:"${source_sources}" placeholder:"DIR[=PREFIX]" sep:"none"`
+}
+
+// classFlags say by which rules of the retention policy a build is kept.
+type classFlags struct {
+	Branch string `help:"Branch that the build was made from."`
+	Class  string `help:"Class of the build, by which retention rules choose, such as nightly."`
+}
+
+// readFlags say what happens to files that cannot be taken.
+type readFlags struct {
+	SkipUnreadable bool `help:"Go on with the rest if a file or folder cannot be read."`
+	Strict         bool `help:"${read_strict}"`
+}
+
+// roots reads the folders.
+func (f sourceFlags) roots() (list []sources.Root, err error) {
+	for _, s := range f.Sources {
+		r, err := sources.ParseRoot(s)
+		if err != nil {
+			return nil, term.UsageError("--sources: " + err.Error())
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}

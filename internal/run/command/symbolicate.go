@@ -1,0 +1,101 @@
+package command
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/remote/upstream"
+	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/internal/work/symbolicate"
+)
+
+type lookupCmd struct {
+	serverFlags
+	Obj       string   `help:"${lookup_obj}" short:"e" placeholder:"FILE"`
+	JSON      bool     `help:"Print JSON in the form of llvm-symbolizer."`
+	Relative  bool     `name:"relative-address" help:"${lookup_relative}"`
+	Arch      string   `help:"Processor of the slice of a fat file, such as arm64." placeholder:"ARCH"`
+	Addresses []string `arg:"" optional:"" name:"address" help:"${lookup_addresses}"`
+}
+
+// Run prints the position of each address.
+func (c lookupCmd) Run(a *session) error {
+	if c.Obj == "" {
+		return c.places(a)
+	}
+	m, base, err := symbolicate.OpenLocal(a.ctx, c.Obj, c.Arch)
+	if errors.Is(err, fs.ErrNotExist) && c.Arch != "" {
+		return term.UsageError(err.Error())
+	}
+	if err != nil {
+		return err
+	}
+	defer m.Done()
+	for _, text := range m.Missing {
+		fmt.Fprintln(a.stderr, "symdepot: warning:", term.Printable(text))
+	}
+	if c.Relative {
+		base = 0
+	}
+	p := symbolicate.NewPrinter(a.stdout, m, c.Obj, base, c.JSON)
+	if len(c.Addresses) > 0 {
+		if err := p.All(c.Addresses); err != nil {
+			return err
+		}
+		return p.Close()
+	}
+	in := bufio.NewScanner(a.stdin)
+	for in.Scan() && a.ctx.Err() == nil {
+		if line := strings.TrimSpace(in.Text()); line != "" {
+			if err := p.Line(line); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.Join(in.Err(), a.ctx.Err(), p.Close())
+}
+
+// places prints the position of addresses in modules of the depot or of a server.
+func (c lookupCmd) places(a *session) error {
+	if len(c.Addresses) == 0 {
+		in := bufio.NewScanner(a.stdin)
+		for in.Scan() {
+			if line := strings.TrimSpace(in.Text()); line != "" {
+				c.Addresses = append(c.Addresses, line)
+			}
+		}
+		if err := in.Err(); err != nil {
+			return err
+		}
+	}
+	places, err := symbolicate.ParsePlaces(c.Addresses)
+	if err != nil {
+		return term.UsageError(err.Error() + "; for addresses of a file, give -e FILE")
+	}
+	var list []symbolicate.Printed
+	if c.Server != "" {
+		var answer symbolicate.V5Answer
+		clientFor := upstream.NewDialer(upstream.DialerOptions{}).ClientFor
+		err = client.Symbolicate(a.ctx, c.Server, c.TokenFile, os.Getenv, clientFor, symbolicate.V5Request(places), &answer)
+		if err == nil {
+			list, err = symbolicate.PrintedOf(places, answer)
+		}
+	} else {
+		var d *depot.Depot
+		if d, err = a.open(depot.Options{MustExist: true}); err != nil {
+			return err
+		}
+		defer d.Close()
+		list, err = symbolicate.Direct{Service: d.Symbols.SymbolsWork}.Depot(a.ctx, places)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(symbolicate.PrintAll(a.stdout, list, c.JSON), symbolicate.TellLost(a.stderr, list))
+}

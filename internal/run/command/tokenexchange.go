@@ -1,0 +1,31 @@
+package command
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/symdepot/symdepot/internal/remote/upstream"
+	"github.com/symdepot/symdepot/internal/run/client"
+	"github.com/symdepot/symdepot/internal/serve/auth"
+)
+
+type tokenExchangeCmd struct {
+	Server string `help:"Base URL of the server." required:"" env:"SYMDEPOT_SERVER" placeholder:"URL"`
+}
+
+// Run exchanges the id token of the running CI job.
+func (c tokenExchangeCmd) Run(a *console) error {
+	p, err := client.NewPusher(c.Server, "", os.Getenv, upstream.NewDialer(upstream.DialerOptions{}).ClientFor)
+	if err != nil {
+		return err
+	}
+	token, err := p.Token()
+	if err != nil {
+		return err
+	}
+	if !auth.IsToken(token) {
+		return client.ErrNoIDToken
+	}
+	_, err = fmt.Fprintln(a.stdout, token)
+	return err
+}

@@ -1,0 +1,32 @@
+package command
+
+import (
+	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/run/client"
+)
+
+type undoCmd struct {
+	serverFlags
+	JSON    bool    `help:"Print one JSON object per transaction."`
+	Numbers []int64 `arg:"" name:"tx" help:"Numbers of removed transactions."`
+}
+
+// Run restores transactions.
+func (c undoCmd) Run(a *session) error {
+	return a.api(c.serverFlags, depot.Options{}, func(k *client.API) error {
+		for _, n := range c.Numbers {
+			l, err := k.Undo(a.ctx, n)
+			switch {
+			case client.IsNo(err):
+				return a.nothing(err.Error())
+			case err != nil:
+				return noSuchTx(a.stderr, n, err)
+			}
+			if err := a.print(c.JSON, l, "restored transaction %d (%s)\n", n, term.Count(l.Objects, "object")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,96 @@
+package command
+
+import (
+	"fmt"
+
+	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/display"
+	"github.com/symdepot/symdepot/internal/serve/web"
+	"github.com/symdepot/symdepot/internal/store/blob"
+)
+
+type warmCmd struct {
+	All  bool     `help:"All cold files of the depot."`
+	JSON bool     `help:"Print one JSON object per file that cannot be restored, and a last one with the sums."`
+	What []string `arg:"" optional:"" name:"file" help:"What symdepot find finds: a name with * and ?, an id, a SHA-256."`
+}
+
+// Run makes files plain.
+func (c warmCmd) Run(a *session) error {
+	if c.All == (len(c.What) > 0) {
+		return term.UsageError("give --all, or which files become plain")
+	}
+	d, err := a.open(depot.Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	out := term.NewJSONLines(a.stdout)
+	s, err := d.Cold.Stats(a.ctx)
+	if err != nil {
+		return err
+	}
+	total := int64(0)
+	if c.All {
+		total = s.Plain
+	}
+	bar, ended, read := term.NewProgress(a.stderr, "restored", total), int64(0), int64(0)
+	w := coldstore.Warming{
+		Pace: func(n int) error {
+			read += int64(n)
+			bar.Set(ended + read)
+			return nil
+		},
+		Each: func(row coldstore.ColdContent) error {
+			ended, read = ended+row.Size, 0
+			bar.Set(ended)
+			return nil
+		},
+		Failed: func(f content.Fault) {
+			if c.JSON {
+				_ = out.Write(f)
+			} else {
+				display.Fault(a.stdout, f)
+			}
+		},
+	}
+	sum, err := c.warm(a.console, d, w)
+	bar.Done()
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = out.Write(sum)
+	} else {
+		_, err = fmt.Fprintln(a.stdout, display.WarmedText(sum))
+	}
+	if err == nil && sum.Failed > 0 {
+		err = term.ErrNegative
+	}
+	return err
+}
+
+// warm makes what the command line names plain.
+func (c warmCmd) warm(a *console, d *depot.Depot, w coldstore.Warming) (coldstore.Warmed, error) {
+	if c.All {
+		return d.Cold.WarmAll(a.ctx, w)
+	}
+	var refs []blob.Ref
+	for _, text := range c.What {
+		n, err := apiOf(d, web.Config{}).Find(a.ctx, text, 0, func(f display.Found) error {
+			ref, err := blob.ParseRef(f.SHA256)
+			refs = append(refs, ref)
+			return err
+		})
+		if err != nil {
+			return coldstore.Warmed{}, err
+		}
+		if n == 0 {
+			return coldstore.Warmed{}, a.nothing("nothing found: " + term.Printable(text))
+		}
+	}
+	return d.Cold.WarmThese(a.ctx, refs, w)
+}

@@ -1,0 +1,161 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+
+	"github.com/symdepot/symdepot/internal/base/limit"
+	"github.com/symdepot/symdepot/internal/base/wire"
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/work/symbolicate"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// symbols answers requests for symbol files, in every layout.
+type symbols struct {
+	*access
+	making limit.Semaphore // requests that wait for a file to be made
+}
+
+// serve answers a request for a symbol file.
+func (s *symbols) serve(x *exchange, r *http.Request, p *place) {
+	req := &p.req
+	x.protocol = req.Layout.Name()
+	h := x.Header()
+	s.allowOrigin(h, r)
+	if x.caller.scope.Products == nil && !s.audits(x) && s.fromMemory(x, r, p.path) {
+		return
+	}
+	if acceptsMSFZ(r.Header["Accept"]) {
+		req.AcceptMSFZ()
+	}
+	f, err := s.open(x, r, req)
+	if err != nil {
+		x.result = resultError
+		if errors.Is(err, fs.ErrNotExist) {
+			x.result = resultMiss
+		}
+		if p, ok := errors.AsType[errPending](err); ok {
+			pendingHeader(h, p)
+		}
+		s.fail(x, err)
+		return
+	}
+	defer func() { _ = f.Close() }()
+	x.result = resultHit
+	if f.Redirect != "" {
+		s.redirect(x, r, x.caller.below()+req.Prefix+"/"+f.Redirect)
+		return
+	}
+	if req.Layout == layout.Debuginfod {
+		if err := debuginfodHeaders(h, r, f, s.cfg.Paths); err != nil {
+			s.fail(x, err)
+			return
+		}
+	}
+	s.deliver(x, r, &delivery{
+		file: f, encode: req.Form != layout.FormCabinet, modified: true, refusal: noCache, keep: !f.Substitute && !f.Made && !f.InPlace,
+		header: func(h http.Header, body *answer.File) { s.fileHeaders(h, req, body) },
+		sent:   func() { s.audit(x, r, req, f) },
+	})
+}
+
+// describe returns the header fields of the answer with a file to a request without
+// conditions, ranges and content codings.
+func (s *symbols) describe(req *layout.Request, f *answer.File) map[string][]string {
+	h := http.Header{}
+	if req.Layout == layout.Debuginfod {
+		_ = debuginfodHeaders(h, &http.Request{}, f, s.cfg.Paths) // it fails only for a request with a limit
+	}
+	d := delivery{file: f, modified: true, header: func(h http.Header, body *answer.File) { s.fileHeaders(h, req, body) }}
+	d.describe(h, f)
+	if f.Size >= 0 {
+		h["Content-Length"] = contentLength(f.Size)
+	}
+	return h
+}
+
+// fileHeaders sets the fields that are the same for every answer of a file.
+func (s *symbols) fileHeaders(h http.Header, req *layout.Request, body *answer.File) {
+	o := &body.Object
+	isPDB := o.Kind == symfile.PDB || o.Kind == symfile.MSFZ
+	h["Content-Type"] = octetStream
+	record := req.Form == layout.FormAdmin || req.Form == layout.FormPointer
+	switch {
+	case req.Form == layout.FormPointer:
+		h["Content-Type"] = barePlainText
+	case o.Kind == symfile.Breakpad || record:
+		h["Content-Type"] = plainText
+	}
+	switch {
+	case record:
+		h["Cache-Control"] = noCache
+	case body.Volatile, body.Substitute, body.Made:
+		h["Cache-Control"] = s.cacheControl(shortLived) // a better file may take its place at any time
+	case req.Age != nil && isPDB && o.DebugID.GUID == req.Age.GUID && o.DebugID.Age != req.Age.Age && o.InfoAge != req.Age.Age && !o.NoDBI:
+		// A PDB of a higher age answers only until the exact one is added.
+		h["Cache-Control"] = s.cacheControl(shortLived)
+	default:
+		h["Cache-Control"] = s.cacheControl(immutable)
+	}
+	if req.Form != layout.FormSection && req.Form != layout.FormCabinet && (body.Size < 0 || body.Size >= encodeMin || body.Encoding != "") {
+		addVary(h, "Accept-Encoding")
+	}
+	if req.Name != "" && isPDB {
+		addVary(h, "Accept")
+	}
+}
+
+// open looks a request up in the depot and then in the upstreams. Lookups in the
+// depot are limited, and further requests wait; a request that waits for an upstream
+// does not count.
+func (s *symbols) open(x *exchange, r *http.Request, req *layout.Request) (*answer.File, error) {
+	if s.cfg.ID != "" && r.Header[wire.Hop] != nil {
+		x.Header()[wire.Hop] = []string{s.cfg.ID}
+	}
+	client := clientKind(r.UserAgent())
+	f, err := s.ask(x, r, req)
+	if _, pending := errors.AsType[errPending](err); !pending && errors.Is(err, fs.ErrNotExist) && req.Form == layout.FormFile {
+		s.depot.CountMissing(req, client)
+	}
+	return f, err
+}
+
+// ask asks the depot, and holds the request while a file is made for it.
+func (s *symbols) ask(x *exchange, r *http.Request, req *layout.Request) (*answer.File, error) {
+	ctx := r.Context()
+	turn := s.turn(x, r, s.making, s.cfg.Symbols.Wait)
+	defer turn.End()
+	via, loop := s.via(r)
+	q := answer.Question{
+		Scope: x.caller.scope, Request: *req, Checksum: r.Header.Get("SymbolChecksum"), Via: via, Client: s.limitKey(r), Local: loop,
+		Turn: turn, Held: r.Method != http.MethodHead,
+	}
+	if s.depot.Fetches() {
+		q.Origin = origin(r)
+	}
+	if r.URL.RawQuery != "" {
+		v := r.URL.Query()
+		q.CodeFile, q.CodeID = v.Get("code_file"), v.Get("code_id")
+	}
+	f, err := s.files.Get(ctx, q)
+	switch {
+	case err == nil && f.Made:
+		s.allow(http.NewResponseController(x.w), 0) // the request may have been held for long
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, fs.ErrNotExist) && loop && s.depot.Fetches():
+		x.Header()[wire.Loop] = []string{"1"}
+		return nil, errLoop
+	case errors.As(err, new(symbolicate.PendingError)):
+		return nil, errPending{s.depot.Symbols.Retry(ctx)}
+	case errors.Is(err, symbolicate.ErrBusy):
+		return nil, limit.ErrBusy
+	case errors.As(err, new(symbolicate.NoWorkerError)):
+		return nil, missError{notFoundText + ": " + err.Error()}
+	}
+	return f, err
+}

@@ -1,0 +1,211 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/base/body"
+	"github.com/symdepot/symdepot/internal/base/limit"
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/work/symbolicate"
+)
+
+// symbolication answers requests of the symbolication APIs: /symbolicate/v5 and v4
+// of Eliot and samply, /source/v1 of samply, and /symbolicate of Symbolicator.
+type symbolication struct {
+	*access
+	making limit.Semaphore // requests that are held
+	works  limit.Semaphore // requests that are answered
+	sends  *limit.Senders
+	bodies *body.Memory
+}
+
+// maxSymbolications is how many requests for symbolication are answered at once.
+// Further ones wait.
+const maxSymbolications = 8
+
+func newSymbolication(a *access) *symbolication {
+	return &symbolication{
+		access: a, making: limit.NewSemaphore(max(1, a.cfg.MaxConns/heldShare)), works: limit.NewSemaphore(maxSymbolications),
+		sends: limit.NewSenders(slowBody, body.Part), bodies: a.newBodies(),
+	}
+}
+
+func symbolicateAPI(segs []string) (name string, ok bool) {
+	switch {
+	case len(segs) == 1:
+		switch segs[0] {
+		case "symbolicate":
+			return "symbolicator", true
+		case "minidump", "applecrashreport":
+			return segs[0], true
+		}
+	case len(segs) == 2 && segs[0] == "symbolicate" && (segs[1] == "v4" || segs[1] == "v5"):
+		return segs[1], true
+	case len(segs) == 2 && segs[0] == "source" && segs[1] == "v1":
+		return "source", true
+	case len(segs) == 2 && segs[0] == "requests":
+		return "requests", true
+	}
+	return "", false
+}
+
+// title is the body of an error of the symbolication APIs.
+type title struct {
+	Title string `json:"title"`
+}
+
+// sourceError is the answer of /source/v1 that samply's clients expect if there is no
+// source.
+type sourceError struct {
+	Error string `json:"error"`
+}
+
+// notHere is the text for the APIs that this server does not have.
+const notHere = "this server does not process minidumps or crash reports: run minidump-stackwalk --symbols-url with " +
+	"the URL of this server, which makes the symbol files that it needs"
+
+// serve answers a request.
+func (s *symbolication) serve(x *exchange, r *http.Request, p *place) {
+	x.protocol = protocolSymbolicate
+	h := x.Header()
+	h["Cache-Control"] = noStore
+	s.allowOrigin(h, r)
+	switch p.name {
+	case "minidump", "applecrashreport":
+		s.refuse(x, http.StatusNotFound, notHere)
+		return
+	case "requests":
+		s.refuse(x, http.StatusNotFound, "no such request: this server answers every request at once; "+notHere)
+		return
+	}
+	if r.Method != http.MethodPost {
+		h.Set("Allow", "POST, OPTIONS")
+		s.refuse(x, http.StatusMethodNotAllowed, "use POST with a JSON body")
+		return
+	}
+	if r.ContentLength > symbolicate.MaxBody {
+		s.refuse(x, http.StatusRequestEntityTooLarge, errLongBody.Error())
+		return
+	}
+	from, allow := s.longBody(x, r)
+	rc := http.NewResponseController(x.w)
+	memory := s.account(s.bodies, x, r)
+	defer memory.Free()
+	text, err := memory.Read(r.Context(), from, symbolicate.MaxBody)
+	if err != nil {
+		s.refuseBody(x, r, err)
+		return
+	}
+	allow(s.cfg.Symbols.Wait)
+	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Symbols.Wait+s.cfg.WriteTimeout/2)
+	defer cancel()
+	work := limit.NewShare(s.works, s.sends)
+	defer work.End()
+	if err := work.Enter(ctx, x.start.Add(s.cfg.Wait)); err != nil {
+		s.fail(x, err)
+		return
+	}
+	answer, err := s.answer(ctx, x, r, p.name, text, work)
+	if bad, ok := errors.AsType[symbolicate.RequestError](err); ok {
+		s.refuse(x, http.StatusBadRequest, bad.Title)
+		return
+	}
+	if p.name == "source" && errors.Is(err, fs.ErrNotExist) {
+		x.result = resultMiss
+		s.json(x, http.StatusOK, sourceError{"the source is not known"})
+		return
+	}
+	if err != nil {
+		if r.Context().Err() != nil {
+			err = context.Cause(r.Context())
+		}
+		s.fail(x, err)
+		return
+	}
+	x.result = resultHit
+	s.jsonBy(x, http.StatusOK, answer, func(text []byte) (int, error) {
+		return s.sends.Send(text, x.Write, func() { s.allow(rc, body.Part) }, func() { _ = rc.SetWriteDeadline(time.Now()) })
+	})
+}
+
+// refuseBody answers a request whose body was not read.
+func (s *symbolication) refuseBody(x *exchange, r *http.Request, err error) {
+	switch {
+	case errors.Is(err, body.ErrLong):
+		s.refuse(x, http.StatusRequestEntityTooLarge, errLongBody.Error())
+	case errors.Is(err, body.ErrShare):
+		x.Header().Set("Retry-After", "5")
+		s.refuse(x, http.StatusTooManyRequests, err.Error())
+	case errors.Is(err, body.ErrBusy):
+		x.Header().Set("Connection", "close") // the rest of the body is not read
+		s.fail(x, limit.ErrBusy)
+	case r.Context().Err() != nil:
+		s.fail(x, context.Cause(r.Context()))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		x.err = err
+		s.refuse(x, http.StatusRequestTimeout, "the body arrived too slowly")
+	default:
+		x.err = err
+		s.refuse(x, http.StatusBadRequest, "the body of the request cannot be read")
+	}
+}
+
+// refuse answers with an error in the form of the APIs.
+func (s *symbolication) refuse(x *exchange, status int, text string) {
+	x.Header().Set("Connection", "close") // the rest of a body is not read
+	s.json(x, status, title{text})
+}
+
+// answer answers a request of one API.
+func (s *symbolication) answer(ctx context.Context, x *exchange, r *http.Request, api string, body []byte, work *limit.Share) (any, error) {
+	via, loop := s.via(r)
+	// One limit for all modules of the request.
+	hold, cancel := context.WithTimeout(ctx, s.cfg.Symbols.Wait)
+	defer cancel()
+	defer context.AfterFunc(s.waits, cancel)() // the server stops
+	ask := depot.SymbolsAsk{Products: x.caller.scope.Products, Client: s.limitKey(r), Via: via, Local: loop}
+	if s.making.Try() {
+		defer s.making.Leave()
+		ask.Hold = func(ctx context.Context, wait func(context.Context) error) (bool, error) {
+			switch err := work.Wait(ctx, s.cfg.Wait, func() error { return wait(hold) }); {
+			case err == limit.ErrBusy && hold.Err() == nil:
+				return false, symbolicate.ErrBusy // the file is there, and other requests are answered first
+			case err != nil && hold.Err() == nil:
+				return false, err
+			}
+			return hold.Err() != nil, ctx.Err()
+		}
+	}
+	src := s.depot.Symbols.Source(ask)
+	texts := s.depot.Symbols.Texts(ask)
+	if api == "source" {
+		q, err := symbolicate.ParseSource(body)
+		if err != nil {
+			return nil, err
+		}
+		return symbolicate.SourceText(ctx, src, texts, q)
+	}
+	if api == "symbolicator" {
+		q, err := symbolicate.ParseNative(body)
+		if err != nil {
+			return nil, err
+		}
+		return symbolicate.Native(ctx, src, texts, q)
+	}
+	jobs, err := symbolicate.ParseV5(body)
+	if err != nil {
+		return nil, err
+	}
+	if api == "v5" {
+		return symbolicate.V5(ctx, src, jobs)
+	}
+	if len(jobs) != 1 {
+		return nil, symbolicate.RequestError{Title: "version 4 takes one job"}
+	}
+	return symbolicate.V4(ctx, src, jobs[0])
+}

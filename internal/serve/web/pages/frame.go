@@ -1,0 +1,243 @@
+package pages
+
+import (
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"errors"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/symdepot/symdepot/internal/serve/web"
+)
+
+// pageRoute is one method of one page.
+type pageRoute struct {
+	method string
+	path   []string // below /-; "*" is any segment
+	need   web.Need
+	nav    string // the label in the navigation; "" is none
+	answer func(*reply, *web.Request, []string) error
+	long   bool // the body is long: answer limits how many are read at the same time
+}
+
+func page(method, path string, need web.Need, nav string, answer func(*reply, *web.Request, []string) error) pageRoute {
+	return pageRoute{method: method, path: strings.Split(path, "/"), need: need, nav: nav, answer: answer}
+}
+
+// longPage is page for one that takes a long body.
+func longPage(method, path string, need web.Need, answer func(*reply, *web.Request, []string) error) pageRoute {
+	rt := page(method, path, need, "", answer)
+	rt.long = true
+	return rt
+}
+
+// reply is the answer to a request for a page.
+type reply struct {
+	http.ResponseWriter
+	secret bool   // the page shows a secret: it is not compressed
+	made   func() // called when the page is made, before it is sent; may be nil
+}
+
+// frame is what every page shows around its content.
+type frame struct {
+	Base, Title string
+	Nav         []navItem
+	Search      string // the text in the search box
+	Who         string // the name of the client; "" is anonymous
+	SignIn      string // the address of the sign-in page, or ""
+	SignedIn    bool   // the client has the cookie of a sign-in
+	Known       bool   // the client may have tokens
+	TokenSignIn bool   // browsers can sign in with the token in the address
+	Version     string
+	Theme       string // "light", "dark", or "" as the system has it
+	Dense       bool   // rows of 32 instead of 44 pixels
+	Keys        bool   // the key "/" leads to the search
+	Notice      string // what the last act did
+	Live        string // the topic of the events that keep the page current, or ""
+	// Below is set on the root page of an address that contains a token: its links
+	// begin with that, because the other pages do not know the token.
+	Below string
+	D     any // the content
+
+	path  string
+	query url.Values
+}
+
+type navItem struct {
+	Label, Link string
+	Here        bool
+}
+
+// printer prints pages: what stands around their content depends on the client alone.
+type printer struct {
+	version    string
+	signsIn    bool // browsers can sign in
+	takesForms bool // the server takes files from forms
+	accounts   *web.Accounts
+	navigation []pageRoute
+}
+
+func (p *printer) frame(r *web.Request, title string, data any) *frame {
+	f := &frame{
+		Base: r.Base, Title: plainName(title), Who: r.Name, Version: p.version, Dense: true, D: data,
+		path: r.URL.EscapedPath(), query: r.URL.Query(),
+	}
+	if r.PathToken != "" { // no page shows its own address then
+		f.path, f.query = r.Base+"/", nil
+	}
+	f.Theme, f.Dense, f.Keys = prefsOf(r)
+	if r.Anonymous && len(r.Challenges) > 0 && p.signsIn {
+		f.SignIn = link(r.Base, "login", nil, values("next", r.Next()))
+	}
+	f.TokenSignIn = r.PathToken != "" && p.signsIn && r.Transport != web.Insecure
+	f.SignedIn, f.Known = r.Identity.SignIn != "", p.accounts.MayHaveTokens(r) == nil
+	for i := range p.navigation {
+		if rt := &p.navigation[i]; rt.nav != "" && r.MayOpen(rt.need) == nil && (rt.need != web.MayPush || p.takesForms) {
+			f.Nav = append(f.Nav, navItem{
+				rt.nav, link(r.Base, rt.path[0], rt.path[1:], nil),
+				len(r.Segments) > 1 && navPage(r.Segments[1]) == rt.path[0],
+			})
+		}
+	}
+	return f
+}
+
+// navPage returns the page of the navigation to which a page belongs.
+func navPage(page string) string {
+	switch page {
+	case "product", "version":
+		return "products"
+	case "object":
+		return "search"
+	}
+	return page
+}
+
+//go:embed page
+var pageFiles embed.FS
+
+// templates returns the pages by the name of their file, each with the layout around
+// it. They take 3 MB, so that only a program that prints a page reads them.
+var templates = sync.OnceValue(func() map[string]*template.Template {
+	layout := template.Must(template.New("layout.html").Funcs(pageFuncs).ParseFS(pageFiles, "page/layout.html", "page/parts.html"))
+	entries, err := pageFiles.ReadDir("page")
+	if err != nil {
+		panic(err)
+	}
+	all := map[string]*template.Template{}
+	for _, e := range entries {
+		if name := e.Name(); name != "layout.html" && name != "parts.html" {
+			all[strings.TrimSuffix(name, ".html")] = template.Must(template.Must(layout.Clone()).ParseFS(pageFiles, "page/"+name))
+		}
+	}
+	return all
+})
+
+// pagePolicy allows scripts, styles, images and requests of this server only, and no
+// text that becomes HTML.
+const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; " +
+	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// show answers with a page.
+func (p *printer) show(w *reply, r *web.Request, status int, name, title string, data any) error {
+	return p.print(w, r, status, name, p.frame(r, title, data))
+}
+
+func (p *printer) print(w *reply, r *web.Request, status int, name string, f *frame) error {
+	var b bytes.Buffer
+	if err := templates()[name].Execute(&b, f); err != nil {
+		return err
+	}
+	web.Finish(w, r)
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", pagePolicy)
+	if r.Transport != web.Insecure { // browsers complain of it over plain HTTP
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	}
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Robots-Tag", "noindex")
+	h.Set("Cache-Control", "no-store")
+	return send(w, r.Request, status, b.Bytes(), !w.secret)
+}
+
+// send answers with bytes, compressed if the client permits.
+func send(w http.ResponseWriter, r *http.Request, status int, b []byte, compress bool) error {
+	h := w.Header()
+	h.Add("Vary", "Accept-Encoding")
+	if compress && len(b) >= minCompressed && strings.Contains(r.Header.Get("Accept-Encoding"), web.GzipCoded) {
+		var z bytes.Buffer
+		g, err := gzip.NewWriterLevel(&z, gzip.DefaultCompression)
+		if err != nil {
+			return err
+		}
+		_, err = g.Write(b)
+		if err = errors.Join(err, g.Close()); err != nil {
+			return err
+		}
+		b = z.Bytes()
+		h.Set("Content-Encoding", web.GzipCoded)
+	}
+	h.Set("Content-Length", strconv.Itoa(len(b)))
+	if page, ok := w.(*reply); ok && page.made != nil {
+		page.made()
+	}
+	w.WriteHeader(status)
+	_, err := w.Write(b)
+	return web.NotSent(err)
+}
+
+// seeOther leads the browser to another page after a form.
+func seeOther(w http.ResponseWriter, r *web.Request, to string) error {
+	web.Finish(w, r)
+	h := w.Header()
+	h.Set("Location", to)
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusSeeOther)
+	return nil
+}
+
+// readForm reads the fields of a form.
+func readForm(r *web.Request) (url.Values, error) { return readLongForm(r, web.FormLimit) }
+
+// readLongForm reads the fields of a form of at most limit bytes.
+func readLongForm(r *web.Request, limit int64) (url.Values, error) {
+	b, err := r.ReadAll(limit, "form")
+	if err != nil {
+		return nil, err
+	}
+	r.Allow(web.AnswerTime)
+	v, err := url.ParseQuery(string(b))
+	if err != nil {
+		return nil, &web.Problem{Word: "query", Detail: "the form is not valid"}
+	}
+	return v, nil
+}
+
+// hidden says that an error means that the client may not see what it asks for.
+func hidden(err error, what string) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return &web.Problem{Word: "not-found", Detail: "there is no " + what}
+	}
+	return err
+}
+
+// Back is the address of this page, for a form that leads back to it. It is a page's
+// own address only if the page can be read again.
+func (f *frame) Back() string {
+	if e := f.query.Encode(); e != "" {
+		return f.path + "?" + e
+	}
+	return f.path
+}
+
+// minCompressed is the length from which on a page is compressed.
+const minCompressed = 1400

@@ -1,0 +1,80 @@
+package pages
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/symdepot/symdepot/internal/serve/auth"
+	"github.com/symdepot/symdepot/internal/serve/web"
+)
+
+// link builds the address of a page. Names that people gave stand in the query, never in
+// the path, so segs are numbers, hex digits or words of this package.
+func link(base, word string, segs []string, query url.Values) string {
+	var b strings.Builder
+	b.WriteString(base)
+	b.WriteString("/-/")
+	b.WriteString(word)
+	for _, s := range segs {
+		b.WriteByte('/')
+		b.WriteString(s)
+	}
+	if e := query.Encode(); e != "" {
+		b.WriteByte('?')
+		b.WriteString(e)
+	}
+	return b.String()
+}
+
+// values pairs the names and values of a query. Pairs with an empty value are left
+// out, unless the name ends with "=": "p=" is the product without a name.
+func values(pairs ...string) url.Values {
+	v := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		name, keep := strings.CutSuffix(pairs[i], "=")
+		if pairs[i+1] != "" || keep {
+			v.Set(name, pairs[i+1])
+		}
+	}
+	return v
+}
+
+// To is the address of a page with nothing in the query.
+func (f *frame) To(word string, segs ...any) string {
+	list := make([]string, len(segs))
+	for i, s := range segs {
+		switch s := s.(type) {
+		case int64:
+			list[i] = strconv.FormatInt(s, 10)
+		case string:
+			list[i] = s
+		}
+	}
+	return link(f.Base, word, list, nil)
+}
+
+// Ask is the address of a page with a query of names and values.
+func (f *frame) Ask(word string, pairs ...string) string {
+	return link(f.Base, word, nil, values(pairs...))
+}
+
+// Here is the address of this page with other values in the query; an empty value
+// removes the name.
+func (f *frame) Here(pairs ...string) string {
+	if e := web.WithValues(f.query, pairs...).Encode(); e != "" {
+		return f.path + "?" + e
+	}
+	return f.path
+}
+
+// local returns an address of this server that a client gave, or home: what a sign-in
+// or a form leads back to. It contains no token.
+func local(next, home string) string {
+	u, err := url.Parse(next)
+	if err != nil || auth.Redact(next) != next || u.IsAbs() || u.Host != "" || u.User != nil ||
+		!strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\t\r\n") {
+		return home
+	}
+	return next
+}

@@ -1,0 +1,277 @@
+package pages
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot/catalog"
+	"github.com/symdepot/symdepot/internal/depot/display"
+	"github.com/symdepot/symdepot/internal/depot/why"
+	"github.com/symdepot/symdepot/internal/serve/web"
+	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/layout"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// objectPages are the pages about a content.
+type objectPages struct {
+	*printer
+	catalog *catalog.Catalog
+	lists   *web.SourceLists
+	tracing web.Tracing
+	makes   bool // Breakpad files are made on request
+	now     func() time.Time
+}
+
+func (p objectPages) routes() []pageRoute {
+	return []pageRoute{
+		page(http.MethodGet, "object/*", web.Anyone, "", p.showObject),
+		page(http.MethodGet, "object/*/sources", web.Anyone, "", sourcePages{p.printer, p.catalog, p.lists}.showSources),
+	}
+}
+
+// objectView is what the page of a content shows.
+type objectView struct {
+	SHA256  string
+	Size    int64
+	Objects []objectSection
+	Forms   []catalog.EntryForm
+	Cold    *display.ColdFile
+	Base    string // the address of the page of its base, or ""
+	Now     time.Time
+}
+
+// objectSection is one object of a content.
+type objectSection struct {
+	Name, Kind, Arch string
+	Size             int64
+	Verdict          string // what symbolication gets from it
+	Download         string
+	Why              string // the address of the trace
+	Sources          string // the address of the list of its source files, or ""
+	IDs              []web.NamedValue
+	Paths            []askedPath
+	Has              []web.NamedValue
+	Holders          []holderRow
+	More             bool // there are other holders
+	Downloads        []catalog.Download
+	Partners         []partnerRow
+	Siblings         table
+	AllSiblings      string
+	Path, Archive    string
+}
+
+// askedPath is an address under which clients ask for an object.
+type askedPath struct {
+	Layout, URL, What string
+	Other             string // the address of the other file that answers, or ""
+}
+
+type holderRow struct {
+	catalog.Holder
+	Link string
+}
+
+type partnerRow struct {
+	Kind, Name, ID, Link string // no link: it is missing
+	Why                  string
+	Others               int
+}
+
+// features says what a feature means.
+var featureText = map[string]string{
+	"debug":       "debug information: functions and lines",
+	"symtab":      "a table of symbols: names of functions without lines",
+	"unwind":      "unwind information: the stack can be walked",
+	"sources":     "source files in it, or links to them",
+	"no-sections": "no section headers: tools that need them cannot read the file",
+	"unknown":     "its features are not known, because they were too large to read",
+	"private":     "private symbols: functions, lines and types",
+	"public":      "public symbols only: names of functions without lines",
+	"type-only":   "types only, without functions",
+}
+
+// showObject answers GET object/SHA256.
+func (p objectPages) showObject(w *reply, r *web.Request, args []string) error {
+	missing := &web.Problem{Word: "not-found", Detail: "there is no file with this SHA-256"}
+	ref, err := blob.ParseRef(args[0])
+	if err != nil {
+		return missing
+	}
+	e, err := p.catalog.Entry(r.Context(), r.Scope(), ref)
+	if err != nil {
+		return hidden(err, "file with this SHA-256")
+	}
+	f := p.frame(r, "", nil)
+	v := objectView{SHA256: ref.String(), Size: e.Size, Cold: display.NewColdFile(e.Cold), Now: p.now()}
+	v.Forms = slices.DeleteFunc(e.Forms, func(form catalog.EntryForm) bool { return form.Name == "cold" }) // the page says it by itself
+	if v.Cold != nil && v.Cold.Base != "" {
+		if _, err := p.catalog.Entry(r.Context(), r.Scope(), e.Cold.Base.Ref); err == nil {
+			v.Base = f.To("object", e.Cold.Base.Ref.String())
+		}
+	}
+	for i := range v.Forms { // what follows names the other files that it was made of
+		v.Forms[i].Tool, _, _ = strings.Cut(v.Forms[i].Tool, "+")
+	}
+	for i := range e.Objects {
+		section, err := p.objectSection(f, r, &e.Objects[i])
+		if err != nil {
+			return err
+		}
+		v.Objects = append(v.Objects, section)
+	}
+	if len(v.Objects) == 0 {
+		return missing
+	}
+	f.Title, f.D = plainName(v.Objects[0].Name), v
+	return p.print(w, r, http.StatusOK, "object", f)
+}
+
+func (p objectPages) objectSection(f *frame, r *web.Request, o *catalog.EntryObject) (objectSection, error) {
+	s := objectSection{
+		Name: o.Object.Name, Kind: o.Object.Kind.String(), Arch: o.Arch, Size: o.Size, IDs: web.Spellings(o.Object),
+		Path: o.Path, Archive: o.Archive, Downloads: o.Downloads, More: o.MoreHolders,
+	}
+	var err error
+	if s.Paths, err = p.askedUnder(f, r, o); err != nil {
+		return s, err
+	}
+	if path := layout.Path(o.Object); path != "" {
+		if s.Download = download(r.Base, o.Object); r.Identity.SignIn != "" {
+			// The cookie does not count on the paths of symbol files.
+			s.Download = link(r.Base, "object", []string{web.DownloadWord}, values("path", "/"+path))
+		}
+		s.Why = f.Ask("trace", "path", "/"+path)
+	}
+	if namesSources(o) {
+		s.Sources = f.To("object", o.Ref.String(), "sources")
+	}
+	for _, w := range o.Features {
+		s.Has = append(s.Has, web.NamedValue{Label: w, Value: featureText[w]})
+	}
+	s.Verdict = verdict(o)
+	for _, h := range o.Holders {
+		s.Holders = append(s.Holders, holderRow{h, f.To("tx", h.Transaction.Number)})
+	}
+	for _, x := range o.Partners {
+		row := partnerRow{Kind: x.Kind.String(), Name: x.Name, ID: x.ID}
+		if len(x.Held) > 0 {
+			row.Link, row.Others = f.To("object", x.Held[0].Ref.String()), len(x.Held)-1
+		} else {
+			row.Why = f.Ask("trace", "name", x.Name, "id", x.ID)
+		}
+		s.Partners = append(s.Partners, row)
+	}
+	s.Siblings = f.objects("Other files named "+o.Object.Name, "", o.Siblings)
+	if o.MoreSiblings {
+		s.AllSiblings = f.Ask("search", "q", o.Object.Name, "sort", string(catalog.SortAdded))
+	}
+	return s, nil
+}
+
+// verdict says in a few words what symbolication gets from an object.
+func verdict(o *catalog.EntryObject) string {
+	has := func(w string) bool { return slices.Contains(o.Features, w) }
+	switch {
+	case o.Object.NoDBI:
+		return "types only"
+	case has("debug") || has("private"):
+		return "full, with lines"
+	case has("symtab") || has("public"):
+		return "names of functions, no lines"
+	case has("unwind"):
+		return "unwind information only"
+	}
+	return ""
+}
+
+// maxPaths is how many addresses of an object are shown.
+const maxPaths = 24
+
+// askedUnder lists the addresses under which clients ask for an object, with what this
+// client gets there.
+func (p objectPages) askedUnder(f *frame, r *web.Request, o *catalog.EntryObject) ([]askedPath, error) {
+	var list []askedPath
+	add := func(obj symfile.Object) error {
+		for _, l := range layout.All() {
+			for _, path := range l.Paths(obj) {
+				a := askedPath{Layout: l.Name(), URL: r.BaseURL + r.Base + "/" + layout.Escape(path)}
+				if len(list) == maxPaths || slices.ContainsFunc(list, func(x askedPath) bool { return x.URL == a.URL }) {
+					continue
+				}
+				if err := p.answerTo(f, r, path, o.Ref, &a); err != nil {
+					return err
+				}
+				list = append(list, a)
+			}
+		}
+		return nil
+	}
+	if err := add(o.Object); err != nil {
+		return nil, err
+	}
+	if p.makes && makesSym(o) {
+		if err := add(symfile.Object{Kind: symfile.Breakpad, Role: symfile.Symbols, Name: o.Object.Name, DebugID: o.Object.DebugID}); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// answerTo says what a request for a path gets, by the lookup that the server does.
+func (p objectPages) answerTo(f *frame, r *web.Request, path string, ref blob.Ref, a *askedPath) error {
+	tracing := p.tracing
+	if tracing.Depot == nil {
+		a.What = "served"
+		return nil
+	}
+	t, err := tracing.Depot.Trace(r.Context(), why.TraceAsk{Scope: r.Scope(), Segments: strings.Split(path, "/"), Prefixes: tracing.Prefixes})
+	if err != nil {
+		return err
+	}
+	switch t.Verdict {
+	case why.VerdictFound:
+		switch {
+		case t.File.Ref == ref:
+			a.What = "served"
+		case t.File.Made:
+			a.What = "served, made before"
+		default:
+			a.What = "another file answers"
+			if t.File.Ref != (blob.Ref{}) {
+				a.Other = f.To("object", t.File.Ref.String())
+			}
+		}
+	case why.VerdictMakes:
+		a.What = "Breakpad symbols, made on request"
+	case why.VerdictRedirect:
+		a.What = "redirected"
+	case why.VerdictSources:
+		a.What = "asked of upstreams"
+	case why.VerdictFails:
+		a.What = "not known: the depot does not answer"
+	default:
+		a.What = "not found"
+	}
+	return nil
+}
+
+// makesSym reports whether a Breakpad file can be made of an object.
+func makesSym(o *catalog.EntryObject) bool {
+	switch o.Object.Kind {
+	case symfile.PDB, symfile.PE, symfile.ELF, symfile.MachO:
+		return !o.Object.DebugID.IsZero() && !o.Object.NoDBI && slices.Contains(o.Features, "debug")
+	}
+	return false
+}
+
+// download is the address of an object's file; "" if no client asks for such an object.
+func download(base string, o symfile.Object) string {
+	path := layout.Path(o)
+	if path == "" {
+		return ""
+	}
+	return base + "/" + layout.Escape(path)
+}

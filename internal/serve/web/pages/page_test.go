@@ -1,0 +1,179 @@
+package pages
+
+import (
+	"html"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/retention"
+	"github.com/symdepot/symdepot/internal/serve/web"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// hostile are names that somebody may give.
+var hostile = []string{"", "..", "a/b", `"><script>alert(1)</script>`, "a\u202Egpj.exe", "a\x00b", "\xff", "%2F", "a b", "javascript:alert(1)", strings.Repeat("x", 300)}
+
+// TestLinks: all that the link builder makes is claimed, and the query survives.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	for _, base := range []string{"", "/corp"} {
+		for _, name := range hostile {
+			for _, l := range []string{
+				link(base, "product", nil, values("p=", name)), link(base, "search", nil, values("q", name)), link(base, "tx", []string{"17"}, values("name", name)),
+			} {
+				u, err := url.Parse(l)
+				if err != nil {
+					t.Fatalf("link %q: %v", l, err)
+				}
+				segs, err := layout.Segments(strings.TrimPrefix(u.EscapedPath(), base))
+				if err != nil || !web.Claims(segs) {
+					t.Errorf("link %q: segments %q, %v, want an address that is claimed", l, segs, err)
+				}
+				q := u.Query()
+				if got := q.Get("p") + q.Get("q") + q.Get("name"); got != name {
+					t.Errorf("link %q: the name is %q, want %q", l, got, name)
+				}
+			}
+		}
+	}
+}
+
+func TestLocal(t *testing.T) {
+	t.Parallel()
+	for next, want := range map[string]string{
+		"/-/tx/17": "/-/tx/17", "/": "/", "/-/search?q=a%2Fb": "/-/search?q=a%2Fb",
+		"": "/home", "//evil": "/home", `/\evil`: "/home", "https://evil": "/home", "evil": "/home", "javascript:alert(1)": "/home", "/a\nb": "/home", "///evil": "/home", "/\t/evil": "/home",
+	} {
+		if got := local(next, "/home"); got != want {
+			t.Errorf("local(%q) is %q, want %q", next, got, want)
+		}
+	}
+}
+
+// TestPageNames: names and ids are shown whole, and cannot become elements.
+func TestPageNames(t *testing.T) {
+	t.Parallel()
+	tags := regexp.MustCompile(`<[^>]*>`)
+	for _, name := range hostile {
+		got := string(nameHTML(name))
+		if strings.Contains(got, "<script") || strings.ContainsRune(got, '\u202E') || strings.ContainsRune(got, 0) {
+			t.Errorf("the name %q is shown as %q, want it without elements and hidden characters", name, got)
+		}
+		if rest := tags.ReplaceAllString(got, ""); strings.ContainsAny(rest, "<>") {
+			t.Errorf("the name %q is shown as %q, want it escaped", name, got)
+		}
+	}
+	if got := string(nameHTML("a\u202Egpj.exe")); !strings.Contains(got, "U+202E") {
+		t.Errorf("a hidden character is shown as %q, want U+202E", got)
+	}
+	id := "4FD6D1A0C4E94B2E8B0A5D0C7F1E22331"
+	if got := string(idHTML(id)); html.UnescapeString(tags.ReplaceAllString(got, "")) != id || strings.Count(got, "<wbr>") != 4 {
+		t.Errorf("the id is %q, want all of %s with four places to wrap", got, id)
+	}
+	for _, id := range []string{"{F9EFE0B6-AE75-0039-4C4C-44205044422E}", "66a2935d4d44e9456f509ace413c6f83"} {
+		if got := string(idHTML(id)); !strings.HasPrefix(got, `<span class="id">`) || tags.ReplaceAllString(got, "") != id {
+			t.Errorf("the id is %q, want all of %s in the type of ids", got, id)
+		}
+	}
+	if got := whenHTML(time.Time{}); got != "–" {
+		t.Errorf("no time is %q, want –", got)
+	}
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", 12345678: "12,345,678"} {
+		if got := web.Number(n); got != want {
+			t.Errorf("number(%d) is %q, want %q", n, got, want)
+		}
+	}
+}
+
+// TestAssetBudgets: the style sheet and the script stay small.
+func TestAssetBudgets(t *testing.T) {
+	t.Parallel()
+	for name, b := range assets {
+		if len(b) > 12<<10 {
+			t.Errorf("%s has %d bytes, want at most 12 KiB", name, len(b))
+		}
+	}
+}
+
+// FuzzLocal: what leads back to this server never leads to another.
+func FuzzLocal(f *testing.F) {
+	for _, s := range []string{"/", "//x", `/\x`, "/-/tx?next=//x", "https://x/"} {
+		f.Add(s)
+	}
+	base, err := url.Parse("https://sym.example/-/login")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, next string) {
+		u, err := url.Parse(local(next, "/"))
+		if err != nil {
+			t.Fatalf("local(%q): %v", next, err)
+		}
+		if got := base.ResolveReference(u); got.Host != base.Host || got.Scheme != base.Scheme {
+			t.Errorf("local(%q) leads to %s, want %s", next, got, base.Host)
+		}
+	})
+}
+
+// TestUpstreamStates: the page of upstreams says that one answers only if it did.
+func TestUpstreamStates(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		u           depot.UpstreamStatus
+		state, mark string
+	}{
+		{depot.UpstreamStatus{}, "not asked yet", "dim"},
+		{depot.UpstreamStatus{Requests: 1}, "no answer yet", "dim"}, // it cannot have the file, so nothing was sent
+		{depot.UpstreamStatus{Requests: 1, Misses: 1}, "answers", "ok"},
+		{depot.UpstreamStatus{Requests: 2, Hits: 2}, "answers", "ok"},
+		{depot.UpstreamStatus{Requests: 2, Hits: 1, Errors: 1, Failures: 1}, "1 failure in a row", "warn"},
+		{depot.UpstreamStatus{Requests: 9, Errors: 9, Failures: 9, Open: true}, "not asked: circuit breaker is open", "bad"},
+	} {
+		if got := web.NewUpstreamRow(c.u); got.State != c.state || got.Mark != c.mark {
+			t.Errorf("%+v: %q with the mark %q, want %q with %q", c.u, got.State, got.Mark, c.state, c.mark)
+		}
+	}
+}
+
+// TestHealth: an upstream that fails is not in order, also before its breaker opens.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		list []depot.UpstreamStatus
+		want string
+		bad  bool
+	}{
+		{nil, "", false},
+		{[]depot.UpstreamStatus{{}}, "1 upstream in order", false},
+		{[]depot.UpstreamStatus{{Hits: 1}, {Failures: 1}}, "1 of 2 upstreams answer", true},
+		{[]depot.UpstreamStatus{{Hits: 1}, {Open: true}}, "1 of 2 upstreams answer", true},
+	} {
+		if text, bad := health(c.list, nil); text != c.want || bad != c.bad {
+			t.Errorf("%+v: %q, bad %v; want %q, %v", c.list, text, bad, c.want, c.bad)
+		}
+	}
+}
+
+// TestNavPage: pages that are not in the navigation mark the one that leads to them.
+func TestNavPage(t *testing.T) {
+	t.Parallel()
+	for page, want := range map[string]string{"product": "products", "version": "products", "object": "search", "tx": "tx", "identify": "identify"} {
+		if got := navPage(page); got != want {
+			t.Errorf("%s belongs to %q, want %q", page, got, want)
+		}
+	}
+}
+
+// TestKeptText: the page of a plan has words for every reason to keep a transaction.
+func TestKeptText(t *testing.T) {
+	t.Parallel()
+	for _, r := range []retention.Reason{retention.Held, retention.NoRule, retention.Young, retention.Last, retention.Within, retention.Used, retention.Needed} {
+		if text := keptText(r.String()); text == r.String() {
+			t.Errorf("the reason %q is shown as it is, want words", r)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+// Package pages is the pages for people: views of data, printed by templates, and the acts of
+// forms.
+package pages
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symdepot/symdepot/internal/serve/web"
+)
+
+const (
+	// maxPages is how many pages are made at the same time, so that people cannot slow
+	// debuggers down.
+	maxPages = 16
+	// pageTime is how long making a page may take.
+	pageTime = 5 * time.Second
+)
+
+// Pages answers requests for the pages below /-/ and for the root. Its methods may be
+// called by many goroutines.
+type Pages struct {
+	*printer
+	table  []pageRoute
+	home   homePages
+	origin *web.Origin
+	events *web.Events
+	gate   chan struct{} // a semaphore: pages that are made at the same time
+	log    *slog.Logger
+}
+
+// New returns the pages of what New returned.
+func New(a *web.Acts) *Pages {
+	p := &printer{version: a.Version, signsIn: a.SignIns != nil, takesForms: a.Forms != nil, accounts: a.Accounts}
+	plots := usagePlots{a.Retention, a.Now}
+	home := homePages{p, a.Depot, a.Catalog, a.Upstreams, a.Log}
+	all := slices.Concat(
+		catalogPages{p, a.Catalog, a.InPlace}.routes(),
+		txPages{p, a.Transactions, a.Depot, a.Retention, a.Retention, a.Catalog, a.Computing, a.Now}.routes(),
+		objectPages{p, a.Catalog, a.SourceLists, a.Tracing, a.Makes, a.Now}.routes(),
+		productPages{p, a.Catalog, a.Depot, a.Retention, a.Retention, plots, a.Forms, a.Computing}.routes(),
+		serverPages{p, a.Missing, a.Files, a.Jobs, a.JobActs, a.Upstreams, a.UpstreamActs, a.Now}.routes(),
+		usagePages{p, plots, a.InPlace}.routes(),
+		retentionPages{p, a.Retention, a.Computing, a.Log}.routes(),
+		identifyPages{p, a.Examiner}.routes(),
+		tracePages{p, a.Traces}.routes(),
+		publishPages{p, a.Stages, a.Forms, a.Catalog, a.Retention}.routes(),
+		home.routes(),
+		prefPages{p}.routes(),
+		loginPages{p, a.SignIns, a.BaseURL, a.Now, a.Log}.routes(),
+		accountPages{p, a.Accounts, a.Now}.routes(),
+		aboutPages{p, a.Facts}.routes(),
+	)
+	p.navigation = all
+	return &Pages{p, all, home, a.Origin, a.Events, make(chan struct{}, maxPages), a.Log}
+}
+
+// IsAsset reports whether a claimed path is a style sheet, a script or an image, for
+// which everybody may ask.
+func IsAsset(segs []string) bool { return web.Claims(segs) && len(segs) > 1 && segs[1] == "assets" }
+
+// Serve answers a request for a page. The error is for the log.
+func (p *Pages) Serve(w http.ResponseWriter, r *web.Request) error {
+	r.NoteEnd()
+	if IsAsset(r.Segments) {
+		return p.asset(w, r)
+	}
+	err := p.serve(w, r)
+	if err == nil {
+		return nil
+	}
+	return p.Refuse(w, r, err)
+}
+
+// Home answers a browser that asks for the root. The error is for the log.
+func (p *Pages) Home(w http.ResponseWriter, r *web.Request, h Home) error {
+	err := p.limited(w, r, func(w *reply) error { return p.home.root(w, r, h) })
+	if err == nil {
+		return nil
+	}
+	return p.Refuse(w, r, err)
+}
+
+// SignsIn reports whether browsers can sign in.
+func (p *Pages) SignsIn() bool { return p.signsIn }
+
+func (p *Pages) serve(w http.ResponseWriter, r *web.Request) error {
+	if err := p.origin.Check(r.Request); err != nil {
+		return err
+	}
+	if len(r.Segments) == 1 {
+		return seeOther(w, r, r.Base+"/")
+	}
+	if r.Segments[1] == "events" {
+		if r.Method != http.MethodGet {
+			return &web.Problem{Word: "method", Allow: http.MethodGet}
+		}
+		return p.events.Serve(w, r)
+	}
+	rt, args, allow := p.find(r.Method, r.Segments[1:])
+	switch {
+	case rt == nil && len(allow) == 0:
+		return &web.Problem{Word: "not-found"}
+	case rt == nil:
+		return &web.Problem{Word: "method", Allow: strings.Join(allow, ", ")}
+	}
+	if err := r.MayOpen(rt.need); err != nil {
+		return err
+	}
+	answer := func(w *reply) error { return rt.answer(w, r, args) }
+	if rt.long {
+		return answer(&reply{ResponseWriter: w})
+	}
+	if err := r.ReceiveForm(); err != nil {
+		return err
+	}
+	return p.limited(w, r, answer)
+}
+
+// limited makes a page when few others are being made, within pageTime. A page counts
+// until it is made: clients may read it slowly.
+func (p *Pages) limited(w http.ResponseWriter, r *web.Request, make func(*reply) error) error {
+	ctx, cancel := context.WithTimeout(r.Context(), pageTime)
+	defer cancel()
+	select {
+	case p.gate <- struct{}{}:
+	case <-ctx.Done():
+		return &web.Problem{Word: "busy", Detail: "too many pages are being made"}
+	}
+	made := sync.OnceFunc(func() { <-p.gate })
+	defer made()
+	whole := r.Request
+	r.Request = r.WithContext(ctx)
+	err := make(&reply{ResponseWriter: w, made: made})
+	r.Request = whole // its context ends with the connection
+	if errors.Is(err, context.DeadlineExceeded) && whole.Context().Err() == nil {
+		return &web.Problem{Word: "busy", Detail: "the page took longer than " + pageTime.String()}
+	}
+	return err
+}
+
+// find returns the route of a request for a page.
+func (p *Pages) find(method string, segs []string) (rt *pageRoute, args []string, allow []string) {
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	for i := range p.table {
+		a, ok := web.MatchPath(p.table[i].path, segs)
+		if !ok {
+			continue
+		}
+		if p.table[i].method == method {
+			return &p.table[i], a, nil
+		}
+		if allow = append(allow, p.table[i].method); p.table[i].method == http.MethodGet {
+			allow = append(allow, http.MethodHead)
+		}
+	}
+	slices.Sort(allow)
+	return nil, nil, allow
+}
+
+// Refuse answers with a page that says what is wrong. It returns an error for the log,
+// or nil if the client can do something about the problem.
+func (p *Pages) Refuse(w http.ResponseWriter, r *web.Request, err error) error {
+	problem, logged, gone := r.Judge(err, p.log)
+	if gone {
+		return context.Canceled
+	}
+	if problem.Word == "method" {
+		w.Header().Set("Allow", problem.Allow)
+	}
+	if problem.Status() == http.StatusServiceUnavailable || problem.Status() == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "5")
+	}
+	v := errorView{Title: problem.Title(), Detail: problem.Detail, Fields: problem.Fields, Status: problem.Status(), Request: r.ID}
+	if v.Detail == v.Title {
+		v.Detail = ""
+	}
+	switch {
+	case problem.Word == "not-found":
+		v.Whose, v.Rest = "The address names nothing that you may see.", "The search finds symbol files by name or id."
+	case problem.Status() >= http.StatusInternalServerError:
+		v.Whose = "The server could not do this."
+		v.Rest = "Debuggers are answered independently of the pages. The server's log has the cause under the number of the request."
+	case problem.Word == "credentials":
+		v.Whose = "You are not signed in."
+	default:
+		v.Whose = "The request cannot be carried out as it is."
+	}
+	if problem.Next != "" {
+		v.Rest = problem.Next
+	}
+	status := problem.Status()
+	if status == http.StatusUnauthorized && p.signsIn {
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			return errors.Join(logged, seeOther(w, r, link(r.Base, "login", nil, values("next", r.Next()))))
+		}
+	} else if status == http.StatusUnauthorized {
+		w.Header()["Www-Authenticate"] = r.Challenges
+	}
+	return errors.Join(logged, p.show(&reply{ResponseWriter: w}, r, status, "error", problem.Title(), v))
+}
+
+// errorView is what the page of an error shows.
+type errorView struct {
+	Title, Detail string
+	Whose         string // whose fault it is
+	Rest          string // what still works, or what to do next
+	Fields        map[string]string
+	Status        int
+	Request       string
+}

@@ -1,0 +1,37 @@
+package cold
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestStoredFiles: cold files that were written once stay readable.
+// SYMDEPOT_COLD_UPDATE=1 writes them again, after a change of the format.
+func TestStoredFiles(t *testing.T) {
+	const dir = "../../../testdata"
+	load := func(name string) []byte {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	base, b := load("pdb/hello-x64.pdb"), load("pdb/hello-x86.pdb")
+	if os.Getenv("SYMDEPOT_COLD_UPDATE") != "" {
+		for name, file := range map[string][]byte{"key.c1": encoded(t, base, nil), "delta.c1": encoded(t, b, base)} {
+			if err := os.WriteFile(filepath.Join(dir, "cold", name), file, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	key, err := read(load("cold/key.c1"), nil)
+	if err != nil || !bytes.Equal(key, base) {
+		t.Errorf("key.c1 does not give hello-x64.pdb: %v", err)
+	}
+	delta, err := read(load("cold/delta.c1"), bytes.NewReader(base))
+	if err != nil || !bytes.Equal(delta, b) {
+		t.Errorf("delta.c1 does not give hello-x86.pdb: %v", err)
+	}
+}

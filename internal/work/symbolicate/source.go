@@ -1,0 +1,131 @@
+package symbolicate
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"sync"
+
+	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/symfile"
+)
+
+// lookups opens modules for one client.
+type clientLookups struct {
+	svc *Service
+	ask Ask
+}
+
+// Source returns what opens modules for a client. Of ask, Products, Client, Via,
+// Local and Hold count.
+func (svc *Service) Source(ask Ask) Source { return clientLookups{svc, ask} }
+
+// Module implements Source.
+func (c clientLookups) Module(ctx context.Context, q ModuleQuery) (*Module, error) {
+	if q.IL {
+		return c.managedModule(ctx, q)
+	}
+	ask := c.ask
+	ask.Format, ask.Module = lookupFormat, q
+	a, m, err := c.open(ctx, ask)
+	if errors.Is(err, fs.ErrNotExist) && a.Content.Ref != (blob.Ref{}) {
+		if err = c.svc.Lost(ctx, a); err == nil {
+			a, m, err = c.open(ctx, ask)
+		}
+	}
+	if err != nil {
+		return nil, c.svc.orPortable(ctx, ask.Products, q, err)
+	}
+	var once sync.Once
+	return &Module{
+		Looker: m.looker, Name: a.Object.Name, CodeFile: a.Code, From: a.From, Missing: a.Missing, Arch: a.Arch,
+		Done: func() { once.Do(func() { c.svc.modules.put(a.Content.Ref, m) }) },
+	}, nil
+}
+
+// open finds or makes the GSYM file of a module, and opens it.
+func (c clientLookups) open(ctx context.Context, ask Ask) (Answer, *openModule, error) {
+	a, err := c.svc.answer(ctx, ask, true)
+	if err != nil {
+		return Answer{}, nil, err
+	}
+	m, err := c.svc.modules.get(ctx, a.Content.Ref, func(ctx context.Context) (File, error) {
+		if a.Cached != nil {
+			return c.svc.Depot.OpenHit(ctx, *a.Cached)
+		}
+		return c.svc.Depot.OpenContent(ctx, index.Content{Ref: a.Content.Ref, Size: a.Content.Size})
+	})
+	return a, m, err
+}
+
+// managedModule opens the portable PDB of a module with IL. It is looked up as it is:
+// nothing is made of it.
+func (c clientLookups) managedModule(ctx context.Context, q ModuleQuery) (*Module, error) {
+	id, err := debugid.Parse(q.DebugID)
+	if err != nil || id.GUID == (debugid.GUID{}) || !c.svc.Makes() {
+		return nil, fs.ErrNotExist
+	}
+	// Portable PDBs have this in place of the age, whatever the client believes it is.
+	q.DebugID = id.GUID.Upper() + symfile.PortableAge
+	m, err := c.openManaged(ctx, q)
+	if name := symfile.BaseName(q.DebugFile); errors.Is(err, fs.ErrNotExist) && name != "" && c.fetches() {
+		if err = c.svc.fetchFile(ctx, c.ask, []string{name, q.DebugID, name}); err == nil {
+			m, err = c.openManaged(ctx, q)
+		}
+	}
+	return m, err
+}
+
+// fetches reports whether files of modules are downloaded for this client.
+func (c clientLookups) fetches() bool {
+	return c.svc.opt.Make == MakeUpstream && !c.ask.Local && c.ask.Hold != nil
+}
+
+// openManaged opens a portable PDB of the index, or else of a tree.
+func (c clientLookups) openManaged(ctx context.Context, q ModuleQuery) (*Module, error) {
+	svc := c.svc
+	hits, _, err := svc.lookup(ctx, c.ask.Products, q)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	lost := map[blob.Ref]bool{}
+	usable := func(h *index.Hit) bool { return h.Object.Kind == symfile.PortablePDB && !lost[h.Ref] }
+	for h := best(hits, usable, q.DebugFile); h != nil; h = best(hits, usable, q.DebugFile) {
+		m, err := svc.modules.get(ctx, h.Ref, func(ctx context.Context) (File, error) { return svc.Depot.OpenHit(ctx, *h) })
+		if errors.Is(err, fs.ErrNotExist) {
+			lost[h.Ref] = true // another content, or a tree, may have the file
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		var once sync.Once
+		return &Module{
+			Looker: m.looker, Name: h.Object.Name, From: symfile.PortablePDB.String() + " " + h.Object.Name, IL: true,
+			Done: func() { once.Do(func() { svc.modules.put(h.Ref, m) }) },
+		}, nil
+	}
+	name := symfile.BaseName(q.DebugFile)
+	if name == "" {
+		return nil, fs.ErrNotExist
+	}
+	req, err := request([]string{name, q.DebugID, name})
+	if err != nil {
+		return nil, err
+	}
+	f, err := svc.Depot.InTrees(ctx, c.ask.Products, req)
+	if err != nil {
+		return nil, err
+	}
+	_, _, size := f.Content()
+	l, err := openLooker(f, size)
+	if p, ok := l.(portable); err == nil && ok {
+		return &Module{Looker: p, Name: name, From: symfile.PortablePDB.String() + " " + name, IL: true, Done: func() { _ = f.Close() }}, nil
+	}
+	if err == nil {
+		err = fs.ErrNotExist // a file of another kind under this name
+	}
+	return nil, errors.Join(err, f.Close())
+}
