@@ -112,7 +112,8 @@ type Tx struct {
 
 	mu      sync.Mutex // guards what follows
 	entries []index.Entry
-	refs    map[blob.Ref]bool // contents added so far
+	refs    map[blob.Ref]bool // contents whose bytes were taken
+	given   map[blob.Ref]bool // contents of the entries
 	once    map[entryKey]bool // nil: entries may repeat
 	done    bool
 }
@@ -134,7 +135,7 @@ func (d *Depot) Begin(ctx context.Context, info TxInfo) (*Tx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("depot %s: %w", d.home.Name, err)
 	}
-	tx := &Tx{d: d, info: info, batch: b, refs: map[blob.Ref]bool{}}
+	tx := &Tx{d: d, info: info, batch: b, refs: map[blob.Ref]bool{}, given: map[blob.Ref]bool{}}
 	if info.Origin != nil {
 		tx.once = map[entryKey]bool{}
 	}
@@ -202,6 +203,9 @@ func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
 		return nil, errors.New("the transaction has ended")
 	}
 	for i, e := range entries {
+		// Of files that are added at once, the first one here has brought the bytes, and it is not there again.
+		added[i].Known = added[i].Known || tx.given[e.Ref]
+		tx.given[e.Ref] = true
 		k := entryKey{e.Ref, e.Object}
 		if added[i].Again = tx.once[k]; added[i].Again {
 			continue
@@ -344,7 +348,6 @@ func (tx *Tx) take(ctx context.Context, c Content, o objfile.Object) (Added, err
 	}
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
-	a.Known = a.Known || tx.refs[ref]
 	tx.refs[ref] = true
 	return a, nil
 }

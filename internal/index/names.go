@@ -18,6 +18,7 @@ import (
 // The names by which callers of an index know what the packages below declare.
 
 // Types of engine: the database below.
+
 type (
 	ConnectError  = engine.ConnectError
 	Pool          = engine.Pool
@@ -50,6 +51,7 @@ var (
 )
 
 // Types of record: what rows hold.
+
 type (
 	Cold        = record.Cold
 	Content     = record.Content
@@ -79,6 +81,7 @@ var (
 )
 
 // Types of contents: contents.
+
 type (
 	CacheFilter   = contents.CacheFilter
 	Cached        = contents.Cached
@@ -100,6 +103,7 @@ var (
 )
 
 // Types of queue: jobs and failures.
+
 type (
 	Failure       = queue.Failure
 	FailureFilter = queue.FailureFilter
@@ -133,6 +137,7 @@ var (
 )
 
 // Types of tokens: tokens and sign-ins.
+
 type (
 	SignInLimits = tokens.SignInLimits
 	TokenRow     = tokens.TokenRow
@@ -146,6 +151,7 @@ var (
 )
 
 // Types of misses: misses and wanted keys.
+
 type (
 	Miss         = misses.Miss
 	MissFilter   = misses.MissFilter
@@ -156,6 +162,7 @@ type (
 )
 
 // Types of places: places, damages and the check of contents.
+
 type (
 	Coverage   = places.Coverage
 	Identity   = places.Identity
@@ -165,20 +172,22 @@ type (
 )
 
 // Types of nodes: what processes share.
+
 type (
 	Nodes = nodes.Nodes
 )
 
 // Types of watched: the index of a watched folder.
+
 type (
 	Watched       = watched.Watched
-	WatchedChange = watched.WatchedChange
-	WatchedDir    = watched.WatchedDir
-	WatchedEntry  = watched.WatchedEntry
-	WatchedFile   = watched.WatchedFile
-	WatchedHit    = watched.WatchedHit
-	WatchedObject = watched.WatchedObject
-	WatchedTotals = watched.WatchedTotals
+	WatchedChange = watched.Change
+	WatchedDir    = watched.Dir
+	WatchedEntry  = watched.Entry
+	WatchedFile   = watched.File
+	WatchedHit    = watched.Hit
+	WatchedObject = watched.Object
+	WatchedTotals = watched.Totals
 )
 
 // Functions of watched: the index of a watched folder.
@@ -189,6 +198,7 @@ var (
 )
 
 // Types of stages: stages.
+
 type (
 	KnownFile       = stages.KnownFile
 	QuotaError      = stages.QuotaError
@@ -218,6 +228,7 @@ var (
 )
 
 // Types of catalog: the catalog.
+
 type (
 	DerivedForm   = catalog.DerivedForm
 	FileFilter    = catalog.FileFilter
@@ -253,6 +264,7 @@ var (
 )
 
 // Types of lifecycle: retention, trash and usage.
+
 type (
 	Decision        = lifecycle.Decision
 	ErrHeld         = lifecycle.ErrHeld

@@ -31,22 +31,22 @@ func TestWatched(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "new", "watch.db")
 	w := openWatched(t, path, true)
-	apply := func(c watched.WatchedChange) {
+	apply := func(c watched.Change) {
 		t.Helper()
 		if err := w.Apply(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 	}
-	put := func(dir, name string, size int64, key int64) watched.WatchedEntry {
-		return watched.WatchedEntry{
-			File:    watched.WatchedFile{Dir: dir, Name: name, Size: size, MTime: 1, CTime: 2, Inode: 1<<64 - 1, Kind: 1, Seen: 3, Tag: "t"},
-			Objects: []watched.WatchedObject{{Member: "m", Place: []byte{1}, Size: 4, Data: []byte{5}, Keys: []int64{key, 7}}, {Size: 1, Data: []byte{6}, Keys: []int64{7}}},
+	put := func(dir, name string, size int64, key int64) watched.Entry {
+		return watched.Entry{
+			File:    watched.File{Dir: dir, Name: name, Size: size, MTime: 1, CTime: 2, Inode: 1<<64 - 1, Kind: 1, Seen: 3, Tag: "t"},
+			Objects: []watched.Object{{Member: "m", Place: []byte{1}, Size: 4, Data: []byte{5}, Keys: []int64{key, 7}}, {Size: 1, Data: []byte{6}, Keys: []int64{7}}},
 			Sources: []int64{8}, Names: []byte("names"),
 		}
 	}
-	apply(watched.WatchedChange{
-		Put:   []watched.WatchedEntry{put("a", "x", 10, -1), put("a/b", "y", 20, -2)},
-		Dirs:  []watched.WatchedDir{{Path: "a", Dull: []byte("12345678")}},
+	apply(watched.Change{
+		Put:   []watched.Entry{put("a", "x", 10, -1), put("a/b", "y", 20, -2)},
+		Dirs:  []watched.Dir{{Path: "a", Dull: []byte("12345678")}},
 		Notes: map[string]string{"n": "v"},
 	})
 	if err := w.Close(); err != nil {
@@ -66,7 +66,7 @@ func TestWatched(t *testing.T) {
 	if _, _, known, err := w.Dir(t.Context(), "c"); known || err != nil {
 		t.Errorf("an unknown folder: known %v, %v", known, err)
 	}
-	hits := func(key int64) []watched.WatchedHit {
+	hits := func(key int64) []watched.Hit {
 		t.Helper()
 		h, err := w.ByKey(t.Context(), key)
 		if err != nil {
@@ -87,7 +87,7 @@ func TestWatched(t *testing.T) {
 		t.Errorf("the names are %q, %v", n, err)
 	}
 	// A put replaces the file of the same name.
-	apply(watched.WatchedChange{Put: []watched.WatchedEntry{put("a", "x", 11, -3)}})
+	apply(watched.Change{Put: []watched.Entry{put("a", "x", 11, -3)}})
 	if len(hits(-1)) != 0 || len(hits(-3)) != 1 {
 		t.Error("the objects of a replaced file are found, or those of the new one are not")
 	}
@@ -95,7 +95,7 @@ func TestWatched(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatalf("folder a/b: %+v, %v", files, err)
 	}
-	apply(watched.WatchedChange{Drop: []int64{files[0].ID}, Gone: []string{"a/b", "a"}})
+	apply(watched.Change{Drop: []int64{files[0].ID}, Gone: []string{"a/b", "a"}})
 	dirs, err := w.Dirs(t.Context(), "", 10)
 	if err != nil || len(dirs) != 1 || dirs[0] != "a" {
 		t.Errorf("the folders are %v, %v, want a, which still has a file", dirs, err)
@@ -106,7 +106,7 @@ func TestWatched(t *testing.T) {
 	if n, err := w.Groom(t.Context()); err != nil || n != 0 {
 		t.Errorf("Groom again: %d rows, %v, want none", n, err)
 	}
-	if total, err := w.Totals(t.Context(), 1); err != nil || total != (watched.WatchedTotals{Files: 1, Packages: 1, Objects: 2, Bytes: 11}) {
+	if total, err := w.Totals(t.Context(), 1); err != nil || total != (watched.Totals{Files: 1, Packages: 1, Objects: 2, Bytes: 11}) {
 		t.Errorf("the totals are %+v, %v", total, err)
 	}
 	if err := w.Clear(t.Context()); err != nil {
@@ -117,7 +117,7 @@ func TestWatched(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := w.Apply(ctx, watched.WatchedChange{}); !errors.Is(err, context.Canceled) {
+	if err := w.Apply(ctx, watched.Change{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Apply of a caller that left: %v, want %v", err, context.Canceled)
 	}
 }
@@ -172,7 +172,7 @@ func TestReadWatched(t *testing.T) {
 	}
 	defer func() { _ = r.Close() }()
 	for _, value := range []string{"one", "two"} {
-		if err := w.Apply(t.Context(), watched.WatchedChange{Notes: map[string]string{"n": value}}); err != nil {
+		if err := w.Apply(t.Context(), watched.Change{Notes: map[string]string{"n": value}}); err != nil {
 			t.Fatal(err)
 		}
 		if have, err := r.Note(t.Context(), "n"); have != value || err != nil {

@@ -98,6 +98,7 @@ func validate(entries []record.Entry) error {
 	return nil
 }
 
+// Distinct returns the contents of entries, each once, in the order of the entries.
 func Distinct(entries []record.Entry) []blob.Ref {
 	seen := make(map[blob.Ref]bool, len(entries))
 	var refs []blob.Ref

@@ -25,6 +25,8 @@ func NewContents(db *engine.Database, placed bool, block int64) Contents {
 	return Contents{db, placed, block}
 }
 
+// RemoveFilesOf removes the files of a transaction. Their objects are seen as long as other
+// transactions have them.
 func RemoveFilesOf(w *engine.Write, ctx context.Context, number int64, now time.Time) error {
 	// The visibility changes only where this was the newest transaction of its
 	// product.

@@ -116,7 +116,7 @@ func (e *sqliteFile) openWriter(ctx context.Context, version int, fresh bool, no
 	return durable.SyncDir(filepath.Dir(e.path))
 }
 
-// isFresh reports whether the file is missing or empty. It must not open the
+// IsFresh reports whether the file is missing or empty. It must not open the
 // file: closing it would release the POSIX locks of this process's other
 // connections to it.
 func IsFresh(path string) (bool, error) {
@@ -236,7 +236,7 @@ func (e *sqliteFile) Close() error {
 	return errors.Join(errs...)
 }
 
-// openPool opens up to conns connections. busy is how long SQLite itself waits
+// OpenConnections opens up to conns connections. busy is how long SQLite itself waits
 // for a lock.
 func OpenConnections(path, mode string, conns, cacheKiB int, busy time.Duration, pragmas ...string) (*sql.DB, error) {
 	pragmas = append([]string{"cache_size(-" + strconv.Itoa(cacheKiB) + ")", "trusted_schema(0)"}, pragmas...)
@@ -265,7 +265,7 @@ func sqliteURI(path, mode string, busy time.Duration, pragmas ...string) string 
 	return u.String()
 }
 
-// pool is a set of reading connections with their prepared statements.
+// Readers is a set of reading connections with their prepared statements.
 type Readers struct {
 	db *sql.DB
 	// short means that no query takes long: one that has begun is not interrupted.
@@ -277,6 +277,8 @@ type Readers struct {
 	stmts map[string]*sql.Stmt // by SQL text; guarded by mu
 }
 
+// OpenReaders opens a database for reading through up to conns connections, each with a page cache of cacheKiB.
+// See Readers for short.
 func OpenReaders(path string, conns, cacheKiB int, short bool) (*Readers, error) {
 	db, err := OpenConnections(path, "ro", conns, cacheKiB, time.Minute, "query_only(1)")
 	if err != nil {
@@ -317,6 +319,7 @@ func (p *Readers) context(ctx context.Context) (context.Context, error) {
 	return context.WithoutCancel(ctx), nil
 }
 
+// Row reads the row of a query, or returns sql.ErrNoRows.
 func (p *Readers) Row(ctx context.Context, text string, args []any, dest ...any) error {
 	ctx, err := p.context(ctx)
 	if err != nil {
@@ -329,6 +332,8 @@ func (p *Readers) Row(ctx context.Context, text string, args []any, dest ...any)
 	return s.QueryRowContext(ctx, args...).Scan(dest...)
 }
 
+// Each calls fn with each row of a query until it returns false. constant means that the text is one of few, so that
+// the statement is kept.
 func (p *Readers) Each(ctx context.Context, constant bool, text string, args []any, fn func(scan Scan) (bool, error)) error {
 	ctx, err := p.context(ctx)
 	if err != nil {

@@ -255,8 +255,10 @@ type Hold struct {
 	Until time.Time
 }
 
+// HoldSelect is a query of holds, for ScanHold.
 const HoldSelect = "SELECT tx_id, name, who, reason, placed, ends FROM hold"
 
+// ScanHold reads a row of HoldSelect.
 func ScanHold(scan engine.Scan) (h Hold, err error) {
 	var placed int64
 	var ends sql.NullInt64

@@ -44,6 +44,7 @@ type Removal struct {
 	Plan   string // the number of the plan, or empty
 }
 
+// FileColumnsOfTx are the columns that a file of a transaction has in the trash too.
 const FileColumnsOfTx = "tx_id, seq, object_id, path, archive, mtime, by_path, own_mtime"
 
 // Remove removes a live transaction, into the trash if r.Until is set, and returns

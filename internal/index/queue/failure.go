@@ -40,8 +40,10 @@ func (q Jobs) PutFailure(ctx context.Context, f Failure) error {
 	})
 }
 
+// FailureColumns are the columns of a failure, for ScanFailure.
 const FailureColumns = "source, tool, version, class, detail, since, ends, tries"
 
+// ScanFailure reads a row of FailureColumns.
 func ScanFailure(scan engine.Scan) (f Failure, err error) {
 	var ref []byte
 	var since, ends int64

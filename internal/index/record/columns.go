@@ -15,6 +15,7 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
+// ScanRef reads the hash of a content. The error is engine.ErrCorrupt if it is none.
 func ScanRef(b []byte, r *blob.Ref) error {
 	if len(b) != len(r) {
 		return fmt.Errorf("%w: a content hash has %d bytes", engine.ErrCorrupt, len(b))
@@ -26,10 +27,12 @@ func ScanRef(b []byte, r *blob.Ref) error {
 // LastObject is the highest id that an object has ever had, in a query of state.
 var LastObject = engine.Larger("last_object", "(SELECT coalesce(max(id), 0) FROM object)")
 
+// TxSelect is a query of transactions, for ScanTx.
 const TxSelect = `SELECT t.id, t.kind, p.name, t.version, t.comment, t.who, t.host, t.tool, t.time, t.files, t.bytes,
  t.origin_store, t.origin_number, t.origin_time, t.deleted_at, t.branch, t.class, t.build, t.labels, t.arrived, t.collecting, t.trash_until
  FROM tx t JOIN product p ON p.id = t.product_id`
 
+// ScanTx reads a row of TxSelect.
 func ScanTx(scan engine.Scan) (Transaction, error) {
 	var t Transaction
 	var at int64
@@ -125,6 +128,7 @@ func ScanObject(scan engine.Scan, s *Stored, more ...any) error {
 	return ScanRef(ref, &s.Ref)
 }
 
+// ObjectFlags returns what an object lacks or has as the bits of a row.
 func ObjectFlags(o symfile.Object) int {
 	f := 0
 	if o.NoDBI {

@@ -7,12 +7,13 @@ import (
 	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
-// changed increments the generation.
+// NextGeneration increments the generation.
 func NextGeneration(w *engine.Write) error {
 	_, err := w.Exec("UPDATE state SET generation = generation + 1 WHERE one = 1")
 	return err
 }
 
+// AddCounts changes the numbers of contents, their bytes, objects and lookups of the whole index.
 func AddCounts(w *engine.Write, contents, bytes, objects, lookups int64) error {
 	_, err := w.Exec("UPDATE state SET contents = contents + $1, bytes = bytes + $2, objects = objects + $3, lookups = lookups + $4 "+
 		"WHERE one = 1",
@@ -37,6 +38,7 @@ func LimitRows(w *engine.Write, table string, added, most int64, deleteOldest st
 	return CountRows(w, table, -gone)
 }
 
+// CountRows notes that a limited table has n rows more, or fewer if n is negative.
 func CountRows(w *engine.Write, table string, n int64) error {
 	if n == 0 {
 		return nil
@@ -75,4 +77,5 @@ func DayOf(t time.Time) int64 {
 	return s / day
 }
 
+// TimeOfDay returns the begin of a day, which is counted from 1970 in UTC.
 func TimeOfDay(day int64) time.Time { return time.Unix(day*24*60*60, 0).UTC() }

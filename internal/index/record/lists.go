@@ -14,11 +14,13 @@ func InHashes(column, arg string) (sqlite, postgres string) {
 		column + " IN (SELECT decode(v, 'hex') FROM json_array_elements_text(" + arg + "::text::json) AS k(v))"
 }
 
+// AmongHashes returns a statement of both dialects: before, a condition that a column of hashes is in a JSON list, after.
 func AmongHashes(before, column, arg, after string) string {
 	s, p := InHashes(column, arg)
 	return engine.Dialects(before+s+after, before+p+after)
 }
 
+// AmongTexts is AmongHashes for a column of texts at the end of the statement.
 func AmongTexts(before, column, arg string) string {
 	return engine.Dialects(before+column+" IN (SELECT value FROM json_each("+arg+"))",
 		before+column+" IN (SELECT v FROM json_array_elements_text("+arg+"::text::json) AS k(v))")

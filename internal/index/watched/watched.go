@@ -85,9 +85,9 @@ CREATE TABLE note (
 ) STRICT, WITHOUT ROWID;
 `
 
-// WatchedFile is a file or a package in a watched folder that has objects, source
+// File is a file or a package in a watched folder that has objects, source
 // files or a problem.
-type WatchedFile struct {
+type File struct {
 	ID   int64
 	Dir  string // relative to the watched folder, with slashes; "" for the folder itself
 	Name string
@@ -102,8 +102,8 @@ type WatchedFile struct {
 	Problem      string // why the file was left out; "" if it was not
 }
 
-// WatchedObject is an object in a watched file.
-type WatchedObject struct {
+// Object is an object in a watched file.
+type Object struct {
 	ID     int64
 	Member string // of a package; "" for the file itself
 	Place  []byte // where in the file the member is; the caller's
@@ -115,39 +115,39 @@ type WatchedObject struct {
 	Keys []int64
 }
 
-// WatchedHit is an object with its file.
-type WatchedHit struct {
-	WatchedObject
-	File WatchedFile
+// Hit is an object with its file.
+type Hit struct {
+	Object
+	File File
 }
 
-// WatchedEntry is a file with all that is known of it.
-type WatchedEntry struct {
-	File    WatchedFile
-	Objects []WatchedObject
+// Entry is a file with all that is known of it.
+type Entry struct {
+	File    File
+	Objects []Object
 	Sources []int64 // hashes of the names of members that may be source files
 	Names   []byte  // the caller's list of these names
 }
 
-// WatchedDir is a folder, with the fingerprints of the files in it that are of no
+// Dir is a folder, with the fingerprints of the files in it that are of no
 // interest.
-type WatchedDir struct {
+type Dir struct {
 	Path string
 	Dull []byte
 }
 
-// WatchedChange is what one transaction changes. Puts replace the file with the same
+// Change is what one transaction changes. Puts replace the file with the same
 // folder and name.
-type WatchedChange struct {
-	Put   []WatchedEntry
+type Change struct {
+	Put   []Entry
 	Drop  []int64 // files
-	Dirs  []WatchedDir
+	Dirs  []Dir
 	Gone  []string // folders; their files must have been dropped
 	Notes map[string]string
 }
 
-// WatchedTotals counts what is in the index of a watched folder.
-type WatchedTotals struct {
+// Totals counts what is in the index of a watched folder.
+type Totals struct {
 	Files, Packages, Objects, Problems int64
 	Bytes                              int64 // of the files and packages
 }
@@ -315,7 +315,7 @@ func (t watchedTx) id(text string, args ...any) (id int64, err error) {
 }
 
 // Apply makes a change, as one transaction.
-func (w *Watched) Apply(ctx context.Context, c WatchedChange) error {
+func (w *Watched) Apply(ctx context.Context, c Change) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -333,7 +333,7 @@ func (w *Watched) Apply(ctx context.Context, c WatchedChange) error {
 	return w.fail("commit", tx.Commit())
 }
 
-func (t watchedTx) apply(c WatchedChange) error {
+func (t watchedTx) apply(c Change) error {
 	for _, id := range c.Drop {
 		if err := t.drop(id); err != nil {
 			return err
@@ -365,7 +365,7 @@ func (t watchedTx) apply(c WatchedChange) error {
 }
 
 // put enters a file with its objects, in place of what had the name before.
-func (t watchedTx) put(e *WatchedEntry) error {
+func (t watchedTx) put(e *Entry) error {
 	f := e.File
 	if err := t.exec("INSERT INTO dir (path) VALUES (?) ON CONFLICT (path) DO NOTHING", f.Dir); err != nil {
 		return err

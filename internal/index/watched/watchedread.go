@@ -14,20 +14,20 @@ import (
 const watchedFileColumns = "f.id, d.path, f.name, f.size, f.mtime, f.ctime, f.inode, f.kind, f.seen, coalesce(f.tag, ''), " +
 	"coalesce(f.problem, '')"
 
-func (f *WatchedFile) columns(inode *int64) []any {
+func (f *File) columns(inode *int64) []any {
 	return []any{&f.ID, &f.Dir, &f.Name, &f.Size, &f.MTime, &f.CTime, inode, &f.Kind, &f.Seen, &f.Tag, &f.Problem}
 }
 
 const watchedObjectColumns = "o.id, coalesce(o.member, ''), o.place, o.size, o.data, coalesce(o.signature, '')"
 
-func (o *WatchedObject) columns() []any {
+func (o *Object) columns() []any {
 	return []any{&o.ID, &o.Member, &o.Place, &o.Size, &o.Data, &o.Signature}
 }
 
 // files reads the files that a query returns.
-func (w *Watched) files(ctx context.Context, query string, args ...any) (list []WatchedFile, err error) {
+func (w *Watched) files(ctx context.Context, query string, args ...any) (list []File, err error) {
 	err = w.reads.Each(ctx, true, "SELECT "+watchedFileColumns+" FROM "+query, args, func(scan engine.Scan) (bool, error) {
-		var f WatchedFile
+		var f File
 		var inode int64
 		err := scan(f.columns(&inode)...)
 		f.Inode = uint64(inode)
@@ -38,10 +38,10 @@ func (w *Watched) files(ctx context.Context, query string, args ...any) (list []
 }
 
 // hits reads the objects that a query returns, with their files.
-func (w *Watched) hits(ctx context.Context, query string, args ...any) (list []WatchedHit, err error) {
+func (w *Watched) hits(ctx context.Context, query string, args ...any) (list []Hit, err error) {
 	err = w.reads.Each(ctx, true, "SELECT "+watchedObjectColumns+", "+watchedFileColumns+" FROM "+query, args,
 		func(scan engine.Scan) (bool, error) {
-			var h WatchedHit
+			var h Hit
 			var inode int64
 			err := scan(append(h.columns(), h.File.columns(&inode)...)...)
 			h.File.Inode = uint64(inode)
@@ -53,7 +53,7 @@ func (w *Watched) hits(ctx context.Context, query string, args ...any) (list []W
 
 // Dir returns what is known of a folder: the fingerprints of files without interest, and
 // the files in it. known is false if the folder was never recorded.
-func (w *Watched) Dir(ctx context.Context, path string) (dull []byte, files []WatchedFile, known bool, err error) {
+func (w *Watched) Dir(ctx context.Context, path string) (dull []byte, files []File, known bool, err error) {
 	err = w.reads.Row(ctx, "SELECT coalesce(dull, x'') FROM dir WHERE path = $1", []any{path}, &dull)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil, false, nil
@@ -79,14 +79,14 @@ func (w *Watched) Dirs(ctx context.Context, after string, limit int) (list []str
 
 // ByKey returns the objects that were entered under a hash, at most 256. The caller
 // checks that they have what the hash was made of.
-func (w *Watched) ByKey(ctx context.Context, hash int64) ([]WatchedHit, error) {
+func (w *Watched) ByKey(ctx context.Context, hash int64) ([]Hit, error) {
 	return w.hits(ctx, "key k JOIN object o ON o.id = k.object JOIN file f ON f.id = o.file JOIN dir d ON d.id = f.dir "+
 		"WHERE k.hash = $1 ORDER BY k.object DESC LIMIT "+strconv.Itoa(record.MaxRows), hash)
 }
 
 // BySource returns the packages that may have a member with the hash of a name, at most
 // 256.
-func (w *Watched) BySource(ctx context.Context, hash int64) ([]WatchedFile, error) {
+func (w *Watched) BySource(ctx context.Context, hash int64) ([]File, error) {
 	return w.files(ctx, "source s JOIN file f ON f.id = s.file JOIN dir d ON d.id = f.dir WHERE s.hash = $1 "+
 		"ORDER BY s.file DESC LIMIT "+strconv.Itoa(record.MaxRows), hash)
 }
@@ -101,28 +101,28 @@ func (w *Watched) Names(ctx context.Context, file int64) (names []byte, err erro
 }
 
 // File returns the file with a path; false if it has no row.
-func (w *Watched) File(ctx context.Context, dir, name string) (WatchedFile, bool, error) {
+func (w *Watched) File(ctx context.Context, dir, name string) (File, bool, error) {
 	list, err := w.files(ctx, "dir d JOIN file f ON f.dir = d.id WHERE d.path = $1 AND f.name = $2", dir, name)
 	if err != nil || len(list) == 0 {
-		return WatchedFile{}, false, err
+		return File{}, false, err
 	}
 	return list[0], true, nil
 }
 
 // After returns the objects of a file that follow an object, at most limit.
-func (w *Watched) After(ctx context.Context, file, object int64, limit int) ([]WatchedHit, error) {
+func (w *Watched) After(ctx context.Context, file, object int64, limit int) ([]Hit, error) {
 	return w.hits(ctx, "object o JOIN file f ON f.id = o.file JOIN dir d ON d.id = f.dir WHERE o.file = $1 AND o.id > $2 "+
 		"ORDER BY o.id LIMIT $3", file, object, limit)
 }
 
 // Objects returns the objects after one, in the order of their ids, at most limit.
-func (w *Watched) Objects(ctx context.Context, after int64, limit int) ([]WatchedHit, error) {
+func (w *Watched) Objects(ctx context.Context, after int64, limit int) ([]Hit, error) {
 	return w.hits(ctx, "object o JOIN file f ON f.id = o.file JOIN dir d ON d.id = f.dir WHERE o.id > $1 ORDER BY o.id LIMIT $2", after, limit)
 }
 
 // Problems returns the files that were left out, after one, in the order of their ids, at
 // most limit.
-func (w *Watched) Problems(ctx context.Context, after int64, limit int) ([]WatchedFile, error) {
+func (w *Watched) Problems(ctx context.Context, after int64, limit int) ([]File, error) {
 	return w.files(ctx, "file f JOIN dir d ON d.id = f.dir WHERE f.problem IS NOT NULL AND f.id > $1 ORDER BY f.id LIMIT $2", after, limit)
 }
 
@@ -136,7 +136,7 @@ func (w *Watched) Note(ctx context.Context, name string) (value string, err erro
 }
 
 // Totals counts the rows. Files of kind packages or above are packages.
-func (w *Watched) Totals(ctx context.Context, packages int) (t WatchedTotals, err error) {
+func (w *Watched) Totals(ctx context.Context, packages int) (t Totals, err error) {
 	err = w.reads.Row(ctx,
 		`SELECT count(*), coalesce(sum(kind >= $1), 0), coalesce(sum(size), 0), coalesce(sum(problem IS NOT NULL), 0),
 		(SELECT count(*) FROM object) FROM file`,

@@ -440,7 +440,7 @@ func (f *Folder) openSource(ctx context.Context, row *index.WatchedFile, file so
 	if file.sum != nil && file.size >= 0 && file.size <= smallSource {
 		return f.openSmall(ctx, row, file)
 	}
-	hit := index.WatchedHit{File: *row, WatchedObject: index.WatchedObject{Member: file.name, Size: file.size}}
+	hit := index.WatchedHit{File: *row, Object: index.WatchedObject{Member: file.name, Size: file.size}}
 	if file.sum == nil {
 		hit.Place = encodePlace(file.place)
 	}

@@ -96,6 +96,7 @@ func (n *Cache) closeAll() {
 	clear(n.open)
 }
 
+// Close closes all folders.
 func (n *Cache) Close() {
 	n.closeAll()
 	if n.top != nil {

@@ -32,6 +32,7 @@ var (
 // Mode is how writers exclude each other. All writers of one folder must use the same.
 type Mode uint8
 
+// The modes.
 const (
 	Bytes Mode = iota // the operating system locks a byte of the file Name
 	File              // the file FileName exists while a writer has the lock

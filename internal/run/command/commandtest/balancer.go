@@ -27,6 +27,7 @@ type balancer struct {
 	Got      chan struct{}     // closed at the first stage; guarded by mu
 }
 
+// NewBalancer returns an address that stays, in front of servers that are set later.
 func NewBalancer(t *testing.T) *balancer {
 	t.Helper()
 	b := &balancer{}

@@ -25,6 +25,7 @@ type BucketDepot struct {
 	Line       *proxytest.Proxy
 }
 
+// NewBucketDepot makes a depot whose contents are in a bucket, behind a line that can be cut.
 func NewBucketDepot(t *testing.T) *BucketDepot {
 	t.Helper()
 	p := buckettest.S3(t)
@@ -33,10 +34,12 @@ func NewBucketDepot(t *testing.T) *BucketDepot {
 		Blobs: "s3://" + p.Bucket + "/depot?endpoint=" + url.QueryEscape("http://"+l.Addr())}
 }
 
+// Env returns the credentials of the bucket.
 func (b *BucketDepot) Env() []string {
 	return []string{"AWS_ACCESS_KEY_ID=" + b.Peer.User, "AWS_SECRET_ACCESS_KEY=" + b.Peer.Secret}
 }
 
+// Command returns a command on the depot.
 func (b *BucketDepot) Command(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), "symdepot", append([]string{"--depot", b.Dir, "--blobs", b.Blobs}, args...)...)
 	cmd.Env = append(os.Environ(), append(b.Env(), "SYMDEPOT_TEST_TIMES="+b.Times)...)
@@ -57,6 +60,7 @@ func (b *BucketDepot) Run(t *testing.T, args ...string) (int, string) {
 	return 0, string(out)
 }
 
+// Must runs a command that must succeed, and returns its output.
 func (b *BucketDepot) Must(t *testing.T, args ...string) string {
 	t.Helper()
 	code, out := b.Run(t, args...)
@@ -66,6 +70,7 @@ func (b *BucketDepot) Must(t *testing.T, args ...string) string {
 	return out
 }
 
+// Open opens the bucket past the depot.
 func (b *BucketDepot) Open(t *testing.T) bucket.Bucket {
 	t.Helper()
 	s3, err := bucket.OpenS3(bucket.S3Config{Bucket: b.Peer.Bucket, Prefix: "depot", Endpoint: "http://" + b.Line.Addr(), AccessKey: b.Peer.User, SecretKey: b.Peer.Secret}, buckettest.Transport(nil))

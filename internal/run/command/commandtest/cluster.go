@@ -88,6 +88,7 @@ func (c *Cluster) Start(t *testing.T, args ...string) (*Serving, error) {
 	return s, nil
 }
 
+// Command returns a command with the environment of the cluster.
 func (c *Cluster) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "symdepot", args...)
 	cmd.Env = c.Env
@@ -234,7 +235,7 @@ func (c *Cluster) Clients(t *testing.T, n int, path string) (statuses []int, res
 				errs[i] = err
 				return
 			}
-			resp, err := http.DefaultClient.Do(req)
+			resp, err := http.DefaultClient.Do(req) //nolint:bodyclose // result closes it
 			if err != nil {
 				errs[i] = err
 				return

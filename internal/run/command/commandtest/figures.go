@@ -13,6 +13,7 @@ import (
 // The figures of BENCHMARKS.md: ratios to a known program, as medians of
 // alternated runs in one session. They run with `make bench` only.
 
+// NeedBench skips a test that measures figures of BENCHMARKS.md unless make bench runs it, and if a tool is missing.
 func NeedBench(t *testing.T, tools ...string) {
 	t.Helper()
 	if os.Getenv("SYMDEPOT_BENCH") == "" {

@@ -16,6 +16,7 @@ func PutFile(t *testing.T, dir, name string, b []byte) string {
 	return p
 }
 
+// Testdata returns a file of the folder testdata at the root of the repository.
 func Testdata(t *testing.T, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("../../testdata", name))
@@ -25,6 +26,7 @@ func Testdata(t *testing.T, name string) []byte {
 	return b
 }
 
+// Write writes a file and makes its folders.
 func Write(t testing.TB, name, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {

@@ -42,6 +42,7 @@ func setClock() {
 	}
 }
 
+// ClockStuck is the exit code of a process whose clock cannot be turned.
 const ClockStuck = 99
 
 // hasten changes the waiting times of the depot in this process, if the test that
@@ -120,6 +121,7 @@ func (n *ChaosNode) End() {
 	n.serving = nil
 }
 
+// URL returns the address of the node, or an empty text while it does not run.
 func (n *ChaosNode) URL() string {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

@@ -163,6 +163,7 @@ func SymFiles(t *testing.T, dir string, series, n, size int) {
 	}
 }
 
+// SymID returns the id of file i of a series, as a Breakpad file has it.
 func SymID(series, i int) string { return fmt.Sprintf("%08X%024X0", series+1, i+1) }
 
 // ServeDepot runs the real server on a depot for the length of the test.

@@ -27,6 +27,7 @@ type pushDepot struct {
 	Serving *Serving
 }
 
+// NewPushDepot makes a depot in a temporary folder and starts its server.
 func NewPushDepot(t *testing.T) *pushDepot {
 	t.Helper()
 	return NewPushDepotIn(t, t.TempDir())

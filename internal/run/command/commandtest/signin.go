@@ -20,6 +20,7 @@ type Person struct {
 	http.Client
 }
 
+// NewPerson returns somebody who has no sign-in yet.
 func NewPerson(t *testing.T) *Person {
 	t.Helper()
 	jar, err := cookiejar.New(nil)

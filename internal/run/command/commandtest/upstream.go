@@ -23,6 +23,7 @@ type far struct {
 	delay    time.Duration
 }
 
+// NewFar serves a folder; each answer begins after a delay.
 func NewFar(t *testing.T, dir string, delay time.Duration) *far {
 	t.Helper()
 	f := &far{delay: delay}
@@ -71,6 +72,7 @@ func FetchURL(ctx context.Context, c *http.Client, url string) (status int, n in
 	return resp.StatusCode, n + int64(m), first, err
 }
 
+// Verdict returns the word of BENCHMARKS.md for a bar that is reached or not.
 func Verdict(ok bool) string {
 	if ok {
 		return "reached"
