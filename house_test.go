@@ -373,10 +373,12 @@ func TestHouse(t *testing.T) {
 	lines, cmd, long := 0, 0, 0
 	groups := map[string]bool{}
 	var knots []string
+	// What helps tests is not counted.
+	house = slices.DeleteFunc(house, func(r *room) bool { return strings.HasSuffix(r.path, "test") || strings.HasPrefix(r.path, "test/") })
 	for _, r := range house {
 		lines, long = lines+r.lines(), long+r.long
 		knots = append(knots, r.knots...)
-		if strings.HasPrefix(r.path, "cmd/") {
+		if strings.HasPrefix(r.path, "cmd/") || r.path == "internal/run/command" {
 			cmd += r.lines()
 		}
 		if below, ok := strings.CutPrefix(r.path, "internal/"); ok {
