@@ -17,9 +17,9 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/binding"
 	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/derive/transcode/transcodetest"
 	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 	"github.com/symdepot/symdepot/internal/serve/auth/kdctest"
-	"github.com/symdepot/symdepot/internal/work/transcode/transcodetest"
 )
 
 // windowsPrograms are the programs for Windows that scripts/windows built: symdepot,

@@ -24,15 +24,15 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
 	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/depot/why"
+	"github.com/symdepot/symdepot/internal/derive/jobs"
+	"github.com/symdepot/symdepot/internal/derive/symbolicate"
+	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/files/srclink"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/remote/tree"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/bucket"
-	"github.com/symdepot/symdepot/internal/work/jobs"
-	"github.com/symdepot/symdepot/internal/work/symbolicate"
-	"github.com/symdepot/symdepot/internal/work/symcachework"
 	"github.com/symdepot/symdepot/layout"
 )
 

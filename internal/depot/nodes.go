@@ -15,12 +15,12 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/home"
+	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/remote/peer"
 	"github.com/symdepot/symdepot/internal/remote/upstream"
 	"github.com/symdepot/symdepot/internal/store/blob"
-	"github.com/symdepot/symdepot/internal/work/jobs"
 )
 
 // NodeOptions say how a server of a depot on several machines reaches the others.

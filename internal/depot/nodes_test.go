@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/derive/jobs"
+	"github.com/symdepot/symdepot/internal/derive/transcode"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
@@ -22,8 +24,6 @@ import (
 	"github.com/symdepot/symdepot/internal/remote/upstream"
 	"github.com/symdepot/symdepot/internal/store/bucket"
 	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
-	"github.com/symdepot/symdepot/internal/work/jobs"
-	"github.com/symdepot/symdepot/internal/work/transcode"
 )
 
 // openServers opens one depot in PostgreSQL and a bucket n times, as servers that

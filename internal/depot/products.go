@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/store/blob"
-	"github.com/symdepot/symdepot/internal/work/symcachework"
 )
 
 // Products returns, in order, the products that contain a file's content; for

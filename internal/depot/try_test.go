@@ -10,7 +10,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/stage"
-	"github.com/symdepot/symdepot/internal/work/symbolicate"
+	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 )
 
 // TestTryOutranksNothing: a file of a try build is an answer only if no other

@@ -18,9 +18,9 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/derive/jobs"
+	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/run/command/commandtest"
-	"github.com/symdepot/symdepot/internal/work/jobs"
-	"github.com/symdepot/symdepot/internal/work/symbolicate"
 )
 
 const (

@@ -28,11 +28,11 @@ import (
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/display"
+	"github.com/symdepot/symdepot/internal/derive/transcode"
+	"github.com/symdepot/symdepot/internal/derive/transcode/transcodetest"
 	"github.com/symdepot/symdepot/internal/remote/upstream"
 	"github.com/symdepot/symdepot/internal/run/command/commandtest"
 	"github.com/symdepot/symdepot/internal/serve/server"
-	"github.com/symdepot/symdepot/internal/work/transcode"
-	"github.com/symdepot/symdepot/internal/work/transcode/transcodetest"
 	"github.com/symdepot/symdepot/symcache"
 )
 

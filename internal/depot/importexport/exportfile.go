@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
-	"github.com/symdepot/symdepot/internal/work/transcode"
+	"github.com/symdepot/symdepot/internal/derive/transcode"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )

@@ -7,7 +7,7 @@ import (
 	"net/url"
 
 	"github.com/symdepot/symdepot/internal/base/wire"
-	"github.com/symdepot/symdepot/internal/work/jobs"
+	"github.com/symdepot/symdepot/internal/derive/jobs"
 )
 
 // Jobs calls each for background jobs, newest first.

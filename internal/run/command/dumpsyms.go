@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 
 	"github.com/symdepot/symdepot/internal/base/term"
-	"github.com/symdepot/symdepot/internal/work/symbolicate"
+	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 )
 
 type dumpSymsCmd struct {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/run/client"
-	"github.com/symdepot/symdepot/internal/work/jobs"
 )
 
 type jobsCmd struct {

@@ -18,9 +18,9 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/run/mstools"
 	"github.com/symdepot/symdepot/internal/run/setup"
-	"github.com/symdepot/symdepot/internal/work/symbolicate"
 )
 
 // Main is the process of symdepot: it runs the command line, and exits.

@@ -13,15 +13,15 @@ import (
 	"syscall"
 
 	"github.com/symdepot/symdepot/internal/base/term"
+	"github.com/symdepot/symdepot/internal/derive/symbolicate"
+	"github.com/symdepot/symdepot/internal/derive/symcachework"
+	"github.com/symdepot/symdepot/internal/derive/transcode"
+	"github.com/symdepot/symdepot/internal/derive/worker"
 	"github.com/symdepot/symdepot/internal/remote/upstream"
 	"github.com/symdepot/symdepot/internal/run/client"
 	"github.com/symdepot/symdepot/internal/run/config"
 	"github.com/symdepot/symdepot/internal/run/setup"
 	"github.com/symdepot/symdepot/internal/serve/server"
-	"github.com/symdepot/symdepot/internal/work/symbolicate"
-	"github.com/symdepot/symdepot/internal/work/symcachework"
-	"github.com/symdepot/symdepot/internal/work/transcode"
-	"github.com/symdepot/symdepot/internal/work/worker"
 )
 
 type workCmd struct {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/term"
-	"github.com/symdepot/symdepot/internal/work/transcode"
+	"github.com/symdepot/symdepot/internal/derive/transcode"
 	"github.com/symdepot/symdepot/symcache"
 )
 

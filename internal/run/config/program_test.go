@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/work/transcode"
+	"github.com/symdepot/symdepot/internal/derive/transcode"
 )
 
 func TestParseProgram(t *testing.T) {

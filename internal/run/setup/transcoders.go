@@ -6,8 +6,8 @@ import (
 	"log/slog"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/derive/transcode"
 	"github.com/symdepot/symdepot/internal/run/config"
-	"github.com/symdepot/symdepot/internal/work/transcode"
 )
 
 // OpenTranscoders tests the transcoders. A transcoder that fails is logged and

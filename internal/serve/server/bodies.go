@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/body"
-	"github.com/symdepot/symdepot/internal/work/symbolicate"
+	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 )
 
 const (

@@ -12,10 +12,10 @@ import (
 	"github.com/symdepot/symdepot/internal/base/body"
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 	"github.com/symdepot/symdepot/internal/serve/intake"
 	"github.com/symdepot/symdepot/internal/serve/web"
-	"github.com/symdepot/symdepot/internal/work/symbolicate"
 )
 
 // TestBodiesSlowClient: over HTTP, a client that stops in the middle of its body gets

@@ -21,7 +21,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/work/jobs"
+	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/symcache"
 )
 

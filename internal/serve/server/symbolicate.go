@@ -11,7 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/body"
 	"github.com/symdepot/symdepot/internal/base/limit"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/work/symbolicate"
+	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 )
 
 // symbolication answers requests of the symbolication APIs: /symbolicate/v5 and v4

@@ -12,9 +12,9 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
+	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 	"github.com/symdepot/symdepot/internal/serve/intake"
-	"github.com/symdepot/symdepot/internal/work/jobs"
 )
 
 // Config is what the API and the pages work on. The parts of the depot are always there.

@@ -41,7 +41,7 @@ func lockedByOther(t *testing.T, dir string) (*os.File, record) {
 	}
 	t.Cleanup(func() { f.Close() })
 	if ok, err := TryByte(f, firstByte); err != nil || !ok {
-		t.Skip("no locks here", err)
+		t.Skip("needs a file system with locks of bytes:", err)
 	}
 	r := record{token: "theirs", owner: "elsewhere process 7", since: time.Now(), renewed: time.Now()}
 	if _, err := f.WriteAt([]byte(r.String()), 0); err != nil {

@@ -21,9 +21,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/derive/transcode/transcodetest"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/run/command"
-	"github.com/symdepot/symdepot/internal/work/transcode/transcodetest"
 )
 
 // Main runs the tests of a package whose test binary is also the program: under the name of

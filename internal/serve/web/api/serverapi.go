@@ -8,8 +8,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/wire"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/serve/web"
-	"github.com/symdepot/symdepot/internal/work/jobs"
 )
 
 // serverAPI answers requests about the server.

@@ -9,8 +9,8 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/needed"
+	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/serve/web"
-	"github.com/symdepot/symdepot/internal/work/jobs"
 	"github.com/symdepot/symdepot/symfile"
 )
 

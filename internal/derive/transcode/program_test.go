@@ -19,7 +19,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/base/symtest"
-	"github.com/symdepot/symdepot/internal/work/transcode/transcodetest"
+	"github.com/symdepot/symdepot/internal/derive/transcode/transcodetest"
 	"github.com/symdepot/symdepot/symcache"
 )
 

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"io"
 
+	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/store/blob"
-	"github.com/symdepot/symdepot/internal/work/jobs"
 )
 
 // File is an open file.

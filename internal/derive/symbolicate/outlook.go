@@ -5,8 +5,8 @@ import (
 	"errors"
 	"io/fs"
 
+	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/work/jobs"
 )
 
 // Outlook is what Answer would do.

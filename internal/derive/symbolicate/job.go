@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/symdepot/symdepot/internal/work/jobs"
+	"github.com/symdepot/symdepot/internal/derive/jobs"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/symdepot/symdepot/internal/base/ctxio"
-	"github.com/symdepot/symdepot/internal/work/jobs"
+	"github.com/symdepot/symdepot/internal/derive/jobs"
 )
 
 // New opens the SymCache folders and registers the kind of job. Close must be

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/work/jobs"
+	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/symcache"
 )
 

@@ -7,8 +7,8 @@ import (
 	"os"
 
 	"github.com/symdepot/symdepot/internal/base/wire"
-	"github.com/symdepot/symdepot/internal/work/transcode"
-	"github.com/symdepot/symdepot/internal/work/worker"
+	"github.com/symdepot/symdepot/internal/derive/transcode"
+	"github.com/symdepot/symdepot/internal/derive/worker"
 )
 
 // Worker makes SymCache files on a machine without a depot. It implements

@@ -13,8 +13,8 @@ import (
 
 	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/internal/base/wire"
-	"github.com/symdepot/symdepot/internal/work/jobs"
-	"github.com/symdepot/symdepot/internal/work/worker"
+	"github.com/symdepot/symdepot/internal/derive/jobs"
+	"github.com/symdepot/symdepot/internal/derive/worker"
 )
 
 // Worker makes symbol files on a machine without a depot. It implements

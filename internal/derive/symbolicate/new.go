@@ -1,6 +1,6 @@
 package symbolicate
 
-import "github.com/symdepot/symdepot/internal/work/jobs"
+import "github.com/symdepot/symdepot/internal/derive/jobs"
 
 // perClientJobs is how many symbol files one client can have made at once.
 const perClientJobs = 16
