@@ -32,7 +32,7 @@ const (
 
 // pgTx is a write transaction. It holds the write lock.
 type pgTx struct {
-	ctx context.Context // never cancelled: see DB.update
+	ctx context.Context // never cancelled: see Database.Update
 	tx  pgx.Tx
 }
 

@@ -423,7 +423,7 @@ func (e *sqliteFile) integrity(ctx context.Context, r Reader) (problems []string
 
 // sqliteTx is a write transaction. It holds the write lock of the database.
 type sqliteTx struct {
-	ctx     context.Context // never cancelled: see DB.update
+	ctx     context.Context // never cancelled: see Database.Update
 	engine  *sqliteFile
 	conn    *sql.Conn
 	durable bool

@@ -99,7 +99,7 @@ const (
 	flagMain
 )
 
-// ObjectColumns are the columns that scanObject reads, of object o and content
+// ObjectColumns are the columns that ScanObject reads, of object o and content
 // c.
 const ObjectColumns = `o.id, o.content_id, o.kind, o.role, o.name, o.code_name, o.code_id, o.debug_id, o.info_age, o.build_id,
  o.of_kind, o.flags, o.version, o.hash, o.arch, o.features, o.debug_size, c.sha256, c.size`

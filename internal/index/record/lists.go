@@ -8,7 +8,7 @@ import (
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
-// InHashes and inTexts are conditions on a column that take a JSON list.
+// InHashes returns the condition of both dialects that a column of hashes is in a JSON list.
 func InHashes(column, arg string) (sqlite, postgres string) {
 	return column + " IN (SELECT unhex(value) FROM json_each(" + arg + "))",
 		column + " IN (SELECT decode(v, 'hex') FROM json_array_elements_text(" + arg + "::text::json) AS k(v))"
