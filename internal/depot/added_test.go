@@ -127,3 +127,49 @@ func TestEvictionLeavesRoomOnTheDisk(t *testing.T) {
 		})
 	}
 }
+
+// lateContent is a content whose Add waits, after its bytes were taken, until another Add has
+// ended.
+type lateContent struct {
+	bytesContent
+	taken chan<- struct{}
+	other <-chan struct{}
+}
+
+func (c lateContent) Changed() bool {
+	close(c.taken)
+	<-c.other
+	return false
+}
+
+// TestAddEqualAtOnce: of two equal files that are added at once, the one that is entered first
+// counts as new, whichever has stored the bytes.
+func TestAddEqualAtOnce(t *testing.T) {
+	t.Parallel()
+	d, _ := newDepot(t)
+	tx, err := d.Begin(t.Context(), TxInfo{Product: "app", Origin: &index.Origin{Store: "store", Number: "1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	body := bytesContent{Reader: bytes.NewReader([]byte("MODULE Linux x86_64 0123456789ABCDEF0123456789ABCDEF0 a.so\nPUBLIC 1000 0 f\n"))}
+	taken, other := make(chan struct{}), make(chan struct{})
+	late := make(chan []Added, 1)
+	go func() {
+		got, err := tx.Add(t.Context(), Source{Path: "a/a.so.sym", Content: lateContent{body, taken, other}})
+		if err != nil {
+			t.Error(err)
+		}
+		late <- got
+	}()
+	<-taken
+	first, err := tx.Add(t.Context(), Source{Path: "b/a.so.sym", Content: body})
+	close(other)
+	second := <-late
+	if err != nil || len(first) != 1 || len(second) != 1 {
+		t.Fatalf("%+v and %+v, %v; want one object each", first, second, err)
+	}
+	if first[0].Known || first[0].Again || !second[0].Known || !second[0].Again {
+		t.Errorf("the file that was entered first: %+v; want it new\nthe other one: %+v; want it known and there again", first[0], second[0])
+	}
+}
