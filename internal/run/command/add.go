@@ -23,7 +23,7 @@ type txFlags struct {
 type addCmd struct {
 	txFlags
 	classFlags
-	As string `help:"${add_as}" enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
+	As string `help:"text:add_as" enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
 	ID string `help:"The debug id that an il2cpp mapping belongs to." placeholder:"ID"`
 	sourceFlags
 	readFlags

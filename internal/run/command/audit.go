@@ -31,7 +31,7 @@ type auditCmd struct {
 	Action  string   `help:"Only this: read or purge." enum:",read,purge" default:"" placeholder:"read|purge"`
 	Remote  string   `help:"Only from addresses that start with this text." placeholder:"ADDRESS"`
 	JSON    bool     `help:"Print one JSON object per record."`
-	Files   []string `arg:"" optional:"" name:"file" help:"${audit_files}"`
+	Files   []string `arg:"" optional:"" name:"file" help:"text:audit_files"`
 }
 
 // Run lists records.

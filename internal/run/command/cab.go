@@ -17,7 +17,7 @@ type cabCmd struct {
 }
 
 type cabCreateCmd struct {
-	Method string   `help:"${cab_create_method}" enum:"mszip,lzx,none" default:"mszip"`
+	Method string   `help:"text:cab_create_method" enum:"mszip,lzx,none" default:"mszip"`
 	Out    string   `arg:"" name:"cabinet" help:"The cabinet to write; an existing file is replaced."`
 	Files  []string `arg:"" name:"file" help:"Files to put in, under their base names."`
 }

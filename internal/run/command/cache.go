@@ -12,7 +12,7 @@ import (
 )
 
 type cacheCmd struct {
-	Stats  cacheStatsCmd  `cmd:"" default:"withargs" help:"${cache_stats}"`
+	Stats  cacheStatsCmd  `cmd:"" default:"withargs" help:"text:cache_stats"`
 	List   cacheListCmd   `cmd:"" help:"List cached files, the longest unused first."`
 	Drop   cacheDropCmd   `cmd:"" help:"Evict cached files."`
 	Forget cacheForgetCmd `cmd:"" help:"Forget remembered misses, so that the upstreams are asked again."`
@@ -154,7 +154,7 @@ func (c cacheDropCmd) Run(a *session) error {
 
 type cacheForgetCmd struct {
 	Upstream string `help:"Only misses of this upstream." placeholder:"NAME"`
-	Class    string `help:"${cache_forget_class}" enum:",absent,forbidden,timeout,broken,too_large" default:"" placeholder:"CLASS"`
+	Class    string `help:"text:cache_forget_class" enum:",absent,forbidden,timeout,broken,too_large" default:"" placeholder:"CLASS"`
 	JSON     bool   `help:"Print one JSON object."`
 }
 

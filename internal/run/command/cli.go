@@ -2,8 +2,8 @@ package command
 
 // cli is the command line.
 type cli struct {
-	Depot string `help:"${cli_depot}" env:"SYMDEPOT_DEPOT" placeholder:"DIR"`
-	Blobs string `help:"${cli_blobs}" env:"SYMDEPOT_DEPOT_BLOBS" placeholder:"URL"`
+	Depot string `help:"text:cli_depot" env:"SYMDEPOT_DEPOT" placeholder:"DIR"`
+	Blobs string `help:"text:cli_blobs" env:"SYMDEPOT_DEPOT_BLOBS" placeholder:"URL"`
 
 	Identify identifyCmd `cmd:"" nodepot:"" help:"Print what files are and under which paths debuggers request them."`
 	Add      addCmd      `cmd:"" help:"Add files, folders and archives to the depot as one transaction."`
@@ -45,7 +45,7 @@ type cli struct {
 	Work     workCmd     `cmd:"" nodepot:"" help:"Do the jobs of a server on this machine: make SymCache files and Breakpad symbol files."`
 	Jobs     jobsCmd     `cmd:"" help:"List, cancel and retry background jobs."`
 	daemonCommands
-	Symstore   symstoreCmd   `cmd:"" nodepot:"" passthrough:"" help:"${cli_symstore}"`
+	Symstore   symstoreCmd   `cmd:"" nodepot:"" passthrough:"" help:"text:cli_symstore"`
 	Help       helpCmd       `cmd:"" nodepot:"" help:"Print the help of a command."`
 	Completion completionCmd `cmd:"" nodepot:"" help:"Print a completion script for bash, zsh, fish or PowerShell."`
 	Man        manCmd        `cmd:"" nodepot:"" hidden:"" help:"Write man pages."`

@@ -18,7 +18,7 @@ type coldCmd struct {
 type coldInspectCmd struct {
 	Blocks bool     `help:"Print each block."`
 	JSON   bool     `help:"Print one JSON object per file."`
-	Files  []string `arg:"" name:"file" help:"${cold_inspect_files}"`
+	Files  []string `arg:"" name:"file" help:"text:cold_inspect_files"`
 }
 
 // Run inspects one file after the other.

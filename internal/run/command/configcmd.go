@@ -16,7 +16,7 @@ type configCmd struct {
 	Check configCheckCmd `cmd:"" help:"Check a configuration file and print the effective settings."`
 	Print configPrintCmd `cmd:"" nodepot:"" help:"Print a configuration file with every key, its default and its meaning."`
 
-	FromSymcacheSample configSampleCmd `cmd:"" nodepot:"" name:"from-symcache-sample" help:"${config_from_symcache_sample}"`
+	FromSymcacheSample configSampleCmd `cmd:"" nodepot:"" name:"from-symcache-sample" help:"text:config_from_symcache_sample"`
 }
 
 type configCheckCmd struct {

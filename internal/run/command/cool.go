@@ -24,7 +24,7 @@ type coldCommands struct {
 
 type coolCmd struct {
 	DryRun  bool           `help:"Only print what would become cold, with estimated sizes." short:"n" xor:"what"`
-	After   *term.Duration `help:"${cool_after}" placeholder:"TIME"`
+	After   *term.Duration `help:"text:cool_after" placeholder:"TIME"`
 	Product []string       `help:"Only files of this product; repeatable." short:"p" placeholder:"NAME" sep:"none"`
 	Now     bool           `help:"Delete the plain bytes of cold files at once, instead of an hour after they became cold."`
 	Pause   bool           `help:"Stop the servers of this depot from making files cold; what is cold stays so." xor:"what"`

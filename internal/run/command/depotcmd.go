@@ -22,7 +22,7 @@ type depotCmd struct {
 
 type migrateCmd struct {
 	To      string `help:"The new depot: a folder, or postgres://USER@HOST/DATABASE." required:"" placeholder:"DIR|URL"`
-	ToBlobs string `help:"${migrate_to_blobs}" placeholder:"URL"`
+	ToBlobs string `help:"text:migrate_to_blobs" placeholder:"URL"`
 	JSON    bool   `help:"Print one JSON object."`
 }
 

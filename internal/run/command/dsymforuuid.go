@@ -11,7 +11,7 @@ import (
 
 // appleCommands are the commands for Apple's debuggers.
 type appleCommands struct {
-	DsymForUUID dsymCmd `cmd:"" name:"dsymforuuid" help:"${apple_commands_dsym_for_uuid}"`
+	DsymForUUID dsymCmd `cmd:"" name:"dsymforuuid" help:"text:apple_commands_dsym_for_uuid"`
 }
 
 type dsymCmd struct {

@@ -14,10 +14,10 @@ import (
 type gcCmd struct {
 	serverFlags
 	DryRun     bool          `help:"Only print what would be freed, and the number of the plan." short:"n" xor:"plan"`
-	Plan       string        `help:"${gc_plan}" placeholder:"PLAN" xor:"plan,trash"`
-	Grace      term.Duration `help:"${gc_grace}" default:"24h"`
+	Plan       string        `help:"text:gc_plan" placeholder:"PLAN" xor:"plan,trash"`
+	Grace      term.Duration `help:"text:gc_grace" default:"24h"`
 	EmptyTrash bool          `help:"Free now what is in the trash, too: its transactions cannot be restored any more." xor:"trash"`
-	Claim      bool          `help:"${gc_claim}"`
+	Claim      bool          `help:"text:gc_claim"`
 	JSON       bool          `help:"Print one JSON object."`
 }
 

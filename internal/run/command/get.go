@@ -14,11 +14,11 @@ type getCmd struct {
 	upstreamFlags
 	serverFlags
 	Output string   `help:"File to write to; with several files, the folder. Default: the current folder." short:"o" placeholder:"PATH"`
-	Layout string   `help:"${get_layout}" enum:"${get_layouts}" default:"flat" placeholder:"LAYOUT"`
+	Layout string   `help:"text:get_layout" enum:"${get_layouts}" default:"flat" placeholder:"LAYOUT"`
 	Force  bool     `help:"Replace existing files that differ."`
 	Jobs   int      `help:"How many files to download at once." default:"8" short:"j"`
 	JSON   bool     `help:"Print one JSON object per file."`
-	What   []string `arg:"" name:"what" help:"${get_what}"`
+	What   []string `arg:"" name:"what" help:"text:get_what"`
 }
 
 // Run gets the files.

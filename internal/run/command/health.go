@@ -15,7 +15,7 @@ import (
 type serverCommands struct {
 	coldCommands
 	Health        healthCmd        `cmd:"" nodepot:"" help:"Ask a running server whether it is ready."`
-	Doctor        doctorCmd        `cmd:"" help:"${server_commands_doctor}"`
+	Doctor        doctorCmd        `cmd:"" help:"text:server_commands_doctor"`
 	SupportBundle supportBundleCmd `cmd:"" help:"Write what a report of a problem needs into one zip file, without secrets."`
 	Cold          coldCmd          `cmd:"" help:"Examine cold files."`
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	_ "embed"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -47,7 +48,9 @@ func (c manCmd) Run(app *kong.Kong) error {
 	return manual.WritePages(c.Dir, &root)
 }
 
-// flagTexts are the meanings of flags that are too long for their tags; see manual.Texts.
+// flagTexts are the help texts that are too long for tags, whose tag is help:"text:NAME"; see
+// manual.Texts. They are no variables of kong, which would expand each of them again for each
+// flag of each command.
 //
 //go:embed flags.txt
 var flagTexts string
@@ -58,36 +61,53 @@ var flagTexts string
 //go:embed help.txt
 var helpTexts string
 
-// addHelp gives the commands below a node their long help texts.
-func addHelp(n *kong.Node) {
-	texts := map[string]string{}
+// addHelp gives a node, and the commands below it, their long help texts and those of their
+// flags and arguments. A tag that names no text is an error.
+func addHelp(root *kong.Node) error {
+	details := map[string]string{}
 	all := strings.ReplaceAll("\n"+helpTexts, "${program_syntax}", config.ProgramSyntax)
 	for part := range strings.SplitSeq(all, "\n## ") {
 		command, text, _ := strings.Cut(part, "\n")
-		texts[command] = strings.TrimSpace(text)
+		details[command] = strings.TrimSpace(text)
 	}
-	var add func(n *kong.Node)
-	add = func(n *kong.Node) {
-		for _, c := range n.Children {
-			c.Detail = texts[strings.TrimPrefix(c.Path(), "symdepot ")]
-			add(c)
+	texts := manual.Texts(flagTexts)
+	return kong.Visit(root, func(node kong.Visitable, next kong.Next) error {
+		var help *string
+		switch node := node.(type) {
+		case *kong.Node:
+			if node != root {
+				node.Detail = details[strings.TrimPrefix(node.Path(), "symdepot ")]
+			}
+			help = &node.Help
+		case *kong.Flag:
+			help = &node.Help
+		case *kong.Value:
+			help = &node.Help
+		default:
+			return next(nil)
 		}
-	}
-	add(n)
+		if name, long := strings.CutPrefix(*help, "text:"); long {
+			text, ok := texts[name]
+			if !ok {
+				return fmt.Errorf("flags.txt has no text %q", name)
+			}
+			*help = text
+		}
+		return next(nil)
+	})
 }
 
-// helpWords are what ${NAME} stands for in help texts and enums: the long texts, and lists
-// of layouts.
+// helpWords are what ${NAME} stands for in help texts and enums: lists of layouts.
 func helpWords() kong.Vars {
 	names := func(list []layout.Layout) string { return strings.Join(layout.Names(list), ", ") }
 	packed := func(how layout.Packing) string {
 		return names(slices.DeleteFunc(layout.All(), func(l layout.Layout) bool { return l.Packing() != how }))
 	}
-	return kong.Vars(manual.Texts(flagTexts)).CloneWith(kong.Vars{
+	return kong.Vars{
 		"layouts": names(layout.All()), "folder_layouts": names(layout.Folders()),
 		"get_layouts":     strings.Join(layout.Names(layout.Folders()), ","),
 		"cabinet_layouts": packed(layout.PackCabinet), "zstd_layouts": packed(layout.PackZstd),
-	})
+	}
 }
 
 // describeNode describes a command and those below it.

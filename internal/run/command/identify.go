@@ -20,7 +20,7 @@ type identifyCmd struct {
 	TokenFile string   `help:"With --server: file with the token. Default: the environment variable SYMDEPOT_TOKEN." placeholder:"FILE"`
 	JSON      bool     `help:"Print one JSON object per line and per contained object."`
 	Sources   bool     `help:"List the source files that the debug information names."`
-	As        string   `help:"${identify_as}" enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
+	As        string   `help:"text:identify_as" enum:",sha1,jsmap,il2cpp,proguard" default:"" placeholder:"KIND"`
 	ID        string   `help:"Debug id of an il2cpp mapping." placeholder:"ID"`
 	Paths     []string `arg:"" name:"path" help:"Files, folders and archives."`
 }

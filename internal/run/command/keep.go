@@ -13,7 +13,7 @@ type verifyCmd struct {
 	Repair  bool `help:"Move damaged files aside, so that adding or downloading them again restores them."`
 	Restore bool `help:"Restore and hash every cold file too; otherwise the bytes that they are stored as are hashed." xor:"bytes"`
 	Rows    bool `help:"Check the index only, not the stored bytes." xor:"bytes"`
-	Deep    bool `help:"${verify_deep}"`
+	Deep    bool `help:"text:verify_deep"`
 }
 
 // Run verifies the depot.

@@ -17,10 +17,10 @@ type pathCmd struct {
 }
 
 type pathCheckCmd struct {
-	Path       string   `arg:"" optional:"" help:"${path_check_path}" placeholder:"STRING"`
+	Path       string   `arg:"" optional:"" help:"text:path_check_path" placeholder:"STRING"`
 	FromEnv    bool     `help:"Check _NT_ALT_SYMBOL_PATH, _NT_SYMBOL_PATH and DEBUGINFOD_URLS of the environment."`
 	Debuginfod bool     `help:"Read the text as DEBUGINFOD_URLS, even if it looks like a symbol path."`
-	Self       []string `help:"${path_check_self}" placeholder:"URL" sep:"none"`
+	Self       []string `help:"text:path_check_self" placeholder:"URL" sep:"none"`
 	NoProbe    bool     `help:"Only explain; make no connection."`
 	JSON       bool     `help:"Print one JSON object per element."`
 }

@@ -16,9 +16,9 @@ type proxyCmd struct {
 	PatFile     string `help:"File with a personal access token, sent as the password of Basic; or SYMDEPOT_PAT." placeholder:"FILE"`
 	BasicFile   string `help:"File with user:password; or SYMDEPOT_BASIC." placeholder:"FILE"`
 	BearerFile  string `help:"File with a bearer token; or SYMDEPOT_BEARER." placeholder:"FILE"`
-	HeadersFile string `help:"${proxy_headers_file}" placeholder:"FILE"`
+	HeadersFile string `help:"text:proxy_headers_file" placeholder:"FILE"`
 	Negotiate   bool   `help:"On Windows, log in with the Kerberos ticket of the current user."`
-	Log         string `help:"${proxy_log}" enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
+	Log         string `help:"text:proxy_log" enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
 	Quiet       bool   `help:"Log failures only, not every request." short:"q"`
 }
 

@@ -13,8 +13,8 @@ import (
 type rmCmd struct {
 	serverFlags
 	DryRun  bool    `help:"Only print what the removal would free, and the number of the plan." short:"n" xor:"plan"`
-	Plan    string  `help:"${rm_plan}" placeholder:"PLAN" xor:"plan,purge"`
-	Purge   bool    `help:"${rm_purge}" xor:"purge"`
+	Plan    string  `help:"text:rm_plan" placeholder:"PLAN" xor:"plan,purge"`
+	Purge   bool    `help:"text:rm_purge" xor:"purge"`
 	Reason  string  `help:"With --purge: why, for the record." placeholder:"TEXT"`
 	JSON    bool    `help:"Print one JSON object per transaction."`
 	Numbers []int64 `arg:"" name:"tx" help:"Numbers of transactions."`

@@ -92,8 +92,7 @@ func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) (*kong.Kon
 	if err != nil {
 		return nil, err
 	}
-	addHelp(parser.Model.Node)
-	return parser, nil
+	return parser, addHelp(parser.Model.Node)
 }
 
 // commandOf is the command that a command line names, as far as it could be

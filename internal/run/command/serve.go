@@ -26,7 +26,7 @@ type serveCmd struct {
 	Add          []string      `help:"First add this file, folder or archive to the depot; repeatable." placeholder:"PATH" sep:"none"`
 	Listen       string        `help:"Address and port; port 0 picks a free port. Default: 127.0.0.1:8080." placeholder:"ADDR:PORT"`
 	Public       bool          `help:"Allow an address that other machines can reach although everybody may read everything."`
-	Auth         bool          `help:"${serve_auth}"`
+	Auth         bool          `help:"text:serve_auth"`
 	TLSCert      string        `help:"Serve HTTPS with this certificate; it is read again when it changes." placeholder:"FILE"`
 	TLSKey       string        `help:"Private key of the certificate." placeholder:"FILE"`
 	ClientCA     string        `help:"Authorities that issue client certificates." placeholder:"FILE"`
@@ -34,26 +34,26 @@ type serveCmd struct {
 	Host         []string      `help:"Another host name under which clients reach this server; repeatable." placeholder:"NAME"`
 	Prefix       []string      `help:"Strip this prefix from request paths; repeatable." placeholder:"PATH"`
 	TwoTier      bool          `help:"Serve index2.txt, so that Microsoft's clients use two-tier paths."`
-	MakeCabinets bool          `help:"${serve_make_cabinets}"`
-	MakeSym      string        `help:"${serve_make_sym}" enum:",off,held,upstreams" default:"" placeholder:"off|held|upstreams"`
-	Store        []string      `help:"${serve_store}" placeholder:"DIR[,layout=L]" sep:"none"`
-	Watch        []string      `help:"${serve_watch}" placeholder:"DIR[=PRODUCT[/VERSION]]" sep:"none"`
-	Rescan       term.Duration `help:"${serve_rescan}" placeholder:"TIME"`
-	PointerRoot  []string      `help:"${serve_pointer_root}" placeholder:"[PREFIX=]DIR" sep:"none"`
-	AdminFiles   adminFiles    `help:"${serve_admin_files}"`
-	Transcoder   []string      `help:"${serve_transcoder}" placeholder:"NAME=COMMAND" sep:"none"`
-	FilePath     string        `help:"${serve_file_path}" enum:",name,full,none" default:"" placeholder:"name|full|none"`
-	Log          string        `help:"${serve_log}" enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
+	MakeCabinets bool          `help:"text:serve_make_cabinets"`
+	MakeSym      string        `help:"text:serve_make_sym" enum:",off,held,upstreams" default:"" placeholder:"off|held|upstreams"`
+	Store        []string      `help:"text:serve_store" placeholder:"DIR[,layout=L]" sep:"none"`
+	Watch        []string      `help:"text:serve_watch" placeholder:"DIR[=PRODUCT[/VERSION]]" sep:"none"`
+	Rescan       term.Duration `help:"text:serve_rescan" placeholder:"TIME"`
+	PointerRoot  []string      `help:"text:serve_pointer_root" placeholder:"[PREFIX=]DIR" sep:"none"`
+	AdminFiles   adminFiles    `help:"text:serve_admin_files"`
+	Transcoder   []string      `help:"text:serve_transcoder" placeholder:"NAME=COMMAND" sep:"none"`
+	FilePath     string        `help:"text:serve_file_path" enum:",name,full,none" default:"" placeholder:"name|full|none"`
+	Log          string        `help:"text:serve_log" enum:",auto,text,json" default:"" placeholder:"auto|text|json"`
 	Quiet        bool          `help:"Log failures only, not every request." short:"q"`
 }
 
 // symCacheFlags are the flags for Windows Performance Analyzer.
 type symCacheFlags struct {
-	SymcacheDir   []string       `name:"symcache-dir" help:"${sym_cache_symcache_dir}" placeholder:"DIR" sep:"none"`
-	SymcacheStore string         `name:"symcache-store" help:"${sym_cache_symcache_store}" placeholder:"DIR"`
-	SymcacheWait  *term.Duration `name:"symcache-wait" help:"${sym_cache_symcache_wait}" placeholder:"TIME"`
+	SymcacheDir   []string       `name:"symcache-dir" help:"text:sym_cache_symcache_dir" placeholder:"DIR" sep:"none"`
+	SymcacheStore string         `name:"symcache-store" help:"text:sym_cache_symcache_store" placeholder:"DIR"`
+	SymcacheWait  *term.Duration `name:"symcache-wait" help:"text:sym_cache_symcache_wait" placeholder:"TIME"`
 
-	SymcacheAge string `name:"symcache-age" help:"${sym_cache_symcache_age}" enum:",decimal,auto" default:"" placeholder:"decimal|auto"`
+	SymcacheAge string `name:"symcache-age" help:"text:sym_cache_symcache_age" enum:",decimal,auto" default:"" placeholder:"decimal|auto"`
 
 	SymcacheRedirect bool `name:"symcache-redirect" help:"Answer such requests with a 302 redirect to a signed address."`
 }

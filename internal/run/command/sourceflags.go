@@ -7,7 +7,7 @@ import (
 
 // sourceFlags name the folders with sources.
 type sourceFlags struct {
-	Sources []string `help:"${source_sources}" placeholder:"DIR[=PREFIX]" sep:"none"`
+	Sources []string `help:"text:source_sources" placeholder:"DIR[=PREFIX]" sep:"none"`
 }
 
 // classFlags say by which rules of the retention policy a build is kept.
@@ -19,7 +19,7 @@ type classFlags struct {
 // readFlags say what happens to files that cannot be taken.
 type readFlags struct {
 	SkipUnreadable bool `help:"Go on with the rest if a file or folder cannot be read."`
-	Strict         bool `help:"${read_strict}"`
+	Strict         bool `help:"text:read_strict"`
 }
 
 // roots reads the folders.

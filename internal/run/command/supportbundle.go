@@ -12,7 +12,7 @@ import (
 
 type supportBundleCmd struct {
 	Config string `help:"Configuration file of the server." placeholder:"FILE" type:"path"`
-	Output string `help:"${support_bundle_output}" short:"o" placeholder:"FILE"`
+	Output string `help:"text:support_bundle_output" short:"o" placeholder:"FILE"`
 	Log    string `help:"File that the log of the server goes to; its last lines are added." placeholder:"FILE"`
 }
 

@@ -17,11 +17,11 @@ import (
 
 type lookupCmd struct {
 	serverFlags
-	Obj       string   `help:"${lookup_obj}" short:"e" placeholder:"FILE"`
+	Obj       string   `help:"text:lookup_obj" short:"e" placeholder:"FILE"`
 	JSON      bool     `help:"Print JSON in the form of llvm-symbolizer."`
-	Relative  bool     `name:"relative-address" help:"${lookup_relative}"`
+	Relative  bool     `name:"relative-address" help:"text:lookup_relative"`
 	Arch      string   `help:"Processor of the slice of a fat file, such as arm64." placeholder:"ARCH"`
-	Addresses []string `arg:"" optional:"" name:"address" help:"${lookup_addresses}"`
+	Addresses []string `arg:"" optional:"" name:"address" help:"text:lookup_addresses"`
 }
 
 // Run prints the position of each address.

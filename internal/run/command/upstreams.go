@@ -8,8 +8,8 @@ import (
 
 // upstreamFlags name the upstreams of a command.
 type upstreamFlags struct {
-	Config   string   `help:"${upstream_config}" placeholder:"FILE"`
-	Upstream []string `help:"${upstream_upstream}" placeholder:"PRESET|URL" sep:"none"`
+	Config   string   `help:"text:upstream_config" placeholder:"FILE"`
+	Upstream []string `help:"text:upstream_upstream" placeholder:"PRESET|URL" sep:"none"`
 	FromEnv  bool     `help:"Use the servers of _NT_SYMBOL_PATH and DEBUGINFOD_URLS as upstreams."`
 	NoEgress bool     `help:"Make no outgoing connection, whatever else is configured."`
 }

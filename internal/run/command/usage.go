@@ -12,7 +12,7 @@ import (
 type usageCmd struct {
 	serverFlags
 	watchFlags
-	By       string  `help:"${usage_by}" enum:"product,version,class,kind" default:"product" placeholder:"product|version|class|kind"`
+	By       string  `help:"text:usage_by" enum:"product,version,class,kind" default:"product" placeholder:"product|version|class|kind"`
 	Limit    int     `help:"Maximum number of lines, the largest first; 0: all." default:"0"`
 	OverTime bool    `help:"List the recorded usage of the whole depot, day by day."`
 	Days     int     `help:"With --over-time: how many days, up to today." default:"30"`

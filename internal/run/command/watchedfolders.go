@@ -13,7 +13,7 @@ import (
 // watchFlags let a command that reads the depot of this machine know the folders that a
 // server watches.
 type watchFlags struct {
-	Watch []string `help:"${watch_watch}" placeholder:"DIR[=PRODUCT[/VERSION]]" sep:"none"`
+	Watch []string `help:"text:watch_watch" placeholder:"DIR[=PRODUCT[/VERSION]]" sep:"none"`
 }
 
 // watchedFolders are the watched folders of the configuration and of the flags.

@@ -18,7 +18,7 @@ type whyCmd struct {
 	watchFlags
 	Store []string `help:"Also search this folder, as serve does: DIR[,layout=L]; repeatable." placeholder:"DIR" sep:"none"`
 	JSON  bool     `help:"Print one JSON object per request."`
-	What  []string `arg:"" name:"what" help:"${why_what}"`
+	What  []string `arg:"" name:"what" help:"text:why_what"`
 }
 
 // Run explains requests.

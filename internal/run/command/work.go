@@ -28,10 +28,10 @@ type workCmd struct {
 	Server     string        `help:"Base URL of the server." required:"" placeholder:"URL"`
 	TokenFile  string        `help:"File with the token; read again for every request." xor:"login" placeholder:"FILE"`
 	Negotiate  bool          `help:"On Windows, log in with the Kerberos ticket of the current user instead of a token." xor:"login"`
-	Transcoder []string      `help:"${work_transcoder}" placeholder:"NAME=COMMAND" sep:"none"`
+	Transcoder []string      `help:"text:work_transcoder" placeholder:"NAME=COMMAND" sep:"none"`
 	Symbols    bool          `help:"Make Breakpad symbol files and GSYM files; no program is needed."`
 	Jobs       int           `help:"How many jobs run at the same time. Default: half of the processors." short:"j" placeholder:"N"`
-	Scratch    string        `help:"${work_scratch}" placeholder:"DIR"`
+	Scratch    string        `help:"text:work_scratch" placeholder:"DIR"`
 	MinFree    term.ByteSize `help:"Take no jobs while the disk of the working folder has less free space." default:"2GiB" placeholder:"SIZE"`
 	Name       string        `help:"Name of this worker in lists. Default: the host name." placeholder:"NAME"`
 	Log        string        `help:"Format of the log: text, json, or auto (text on a terminal)." enum:"auto,text,json" default:"auto"`
