@@ -14,14 +14,14 @@ import (
 
 const module = "github.com/symdepot/symdepot"
 
-// groups are the groups of rooms, from the top down. A room imports rooms of its own group
-// and of those below. The formats are the rooms at the root of the module.
+// groups are the groups of packages, from the top down. A package imports those of its own group
+// and of those below. The formats are the packages at the root of the module.
 var groups = []string{"cmd", "run", "serve", "depot", "derive", "remote", "files", "index", "formats", "store", "base"}
 
-// groupOf returns the place of a room's group in groups; -1 for tests and packaging, which
+// groupOf returns the place of a package's group in groups; -1 for tests and packaging, which
 // import what they like.
-func groupOf(room string) int {
-	first, rest, _ := strings.Cut(room, "/")
+func groupOf(name string) int {
+	first, rest, _ := strings.Cut(name, "/")
 	switch first {
 	case "test", "packaging":
 		return -1
@@ -34,8 +34,8 @@ func groupOf(room string) int {
 	return slices.Index(groups, "formats")
 }
 
-// mayImport is policy: which rooms of this module each room may import
-// directly. Change it knowingly; a room that is not listed may import nothing
+// mayImport is policy: which packages of this module each package may import
+// directly. Change it knowingly; a package that is not listed may import nothing
 // of ours and may not exist.
 var mayImport = map[string][]string{
 
@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 
 	"internal/run/app":    {"internal/base/address", "internal/base/span", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/content", "internal/depot/display", "internal/index", "internal/remote/upstream", "internal/run/config", "internal/run/daemon", "internal/run/doctor", "internal/run/setup", "internal/serve/auth", "internal/serve/intake", "internal/serve/oidc", "internal/serve/server", "internal/serve/web", "internal/serve/web/api", "internal/serve/web/pages"},
 	"internal/run/client": {"dump", "internal/base/ctxio", "internal/base/endpoint", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/lifecycle", "internal/depot/retention", "internal/derive/jobs", "internal/files/scan", "internal/files/sources", "internal/files/sparse", "internal/serve/auth", "internal/store/blob", "objfile", "symfile"},
-	// Commands wire everything; test rooms help tests only.
+	// Commands wire everything; test packages help tests only.
 	"internal/run/command":             nil,
 	"internal/run/command/commandtest": nil,
 	"internal/run/config":              {"internal/base/address", "internal/base/glob", "internal/base/term", "internal/derive/transcode", "internal/files/srclink", "internal/remote/sympath", "internal/remote/upstream", "internal/run/manual", "internal/serve/auth", "internal/serve/oidc", "internal/store/bucket", "layout", "symcache", "symfile", "symstore"},
@@ -122,7 +122,7 @@ var mayImport = map[string][]string{
 	"internal/files/unpack/unpacktest": {"cab"},
 	"internal/files/unpackcache":       {},
 
-	// The index and its rooms.
+	// The index and its packages.
 	"internal/index":            {"internal/base/fusefilter", "internal/base/glob", "internal/index/catalog", "internal/index/contents", "internal/index/engine", "internal/index/lifecycle", "internal/index/misses", "internal/index/nodes", "internal/index/places", "internal/index/queue", "internal/index/record", "internal/index/schema", "internal/index/stages", "internal/index/tokens", "internal/index/watched", "internal/store/blob", "symfile"},
 	"internal/index/catalog":    {"internal/index/contents", "internal/index/engine", "internal/index/lifecycle", "internal/index/queue", "internal/index/record", "internal/store/blob", "symfile"},
 	"internal/index/contents":   {"internal/base/glob", "internal/index/engine", "internal/index/record", "internal/store/blob", "symfile"},
@@ -197,7 +197,7 @@ var mayImport = map[string][]string{
 	"test/uploads":           {},
 }
 
-// soleImporter names the one room that may link a heavy module.
+// soleImporter names the one package that may link a heavy module.
 var soleImporter = map[string]string{
 	"modernc.org/sqlite":                  "internal/index/engine",
 	"github.com/jackc/pgx/v5":             "internal/index/engine",
@@ -213,11 +213,13 @@ var soleImporter = map[string]string{
 	"github.com/santhosh-tekuri/jsonschema/v6": "internal/serve/web/apitest",
 }
 
-// pure rooms are importable by anyone: no network, no database, no cgo.
+// pure packages are importable by anyone: no network, no database, no cgo.
 var pure = []string{"debugid", "symfile", "layout", "pdb", "ppdb", "breakpad", "objfile", "symstore", "cab", "symcache", "dump", "functab", "gsym", "demangle", "unwind", "dwarf", "objtab"}
 
 type pkg struct {
 	ImportPath string
+	Doc        string // the first sentence of the package's comment
+	GoFiles    []string
 	Imports    []string
 	Deps       []string
 	CgoFiles   []string
@@ -225,7 +227,7 @@ type pkg struct {
 
 func packages(t *testing.T) []pkg {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,Deps,CgoFiles", "./...").Output()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Doc,GoFiles,Imports,Deps,CgoFiles", "./...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
@@ -244,46 +246,49 @@ func packages(t *testing.T) []pkg {
 func TestImports(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p := range packages(t) {
-		room := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
-		seen[room] = true
-		if room == "" {
+		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		seen[name] = true
+		if name == "" {
 			continue // this test's own folder
 		}
-		allowed, listed := mayImport[room]
+		if p.Doc == "" && len(p.GoFiles) > 0 {
+			t.Errorf("package %s has no comment that says what it is for", name)
+		}
+		allowed, listed := mayImport[name]
 		if !listed {
-			t.Errorf("room %s is not in the table; name what it may import", room)
+			t.Errorf("package %s is not in the table; name what it may import", name)
 			continue
 		}
 		if len(p.CgoFiles) > 0 {
-			t.Errorf("%s uses cgo; the binary must cross-compile", room)
+			t.Errorf("%s uses cgo; the binary must cross-compile", name)
 		}
 		for _, imp := range p.Imports {
-			if ours, ok := strings.CutPrefix(imp, module+"/"); ok && groupOf(room) > groupOf(ours) {
-				t.Errorf("%s imports %s, which stands in a group above: %v", room, ours, groups)
+			if ours, ok := strings.CutPrefix(imp, module+"/"); ok && groupOf(name) > groupOf(ours) {
+				t.Errorf("%s imports %s, which stands in a group above: %v", name, ours, groups)
 			}
 			if ours, ok := strings.CutPrefix(imp, module+"/"); ok && allowed != nil && !slices.Contains(allowed, ours) {
-				t.Errorf("%s imports %s; the arrows allow %v", room, ours, allowed)
+				t.Errorf("%s imports %s; the arrows allow %v", name, ours, allowed)
 			}
-			if ours, ok := strings.CutPrefix(imp, module+"/"); ok && strings.HasSuffix(ours, "test") && !strings.HasSuffix(room, "test") {
-				t.Errorf("%s imports %s outside of its tests; rooms that help tests are for tests only", room, ours)
+			if ours, ok := strings.CutPrefix(imp, module+"/"); ok && strings.HasSuffix(ours, "test") && !strings.HasSuffix(name, "test") {
+				t.Errorf("%s imports %s outside of its tests; packages that help tests are for tests only", name, ours)
 			}
 			for mod, sole := range soleImporter {
-				if (imp == mod || strings.HasPrefix(imp, mod+"/")) && room != sole {
-					t.Errorf("%s imports %s; only %s may", room, imp, sole)
+				if (imp == mod || strings.HasPrefix(imp, mod+"/")) && name != sole {
+					t.Errorf("%s imports %s; only %s may", name, imp, sole)
 				}
 			}
 		}
-		if slices.Contains(pure, strings.SplitN(room, "/", 2)[0]) {
+		if slices.Contains(pure, strings.SplitN(name, "/", 2)[0]) {
 			for _, d := range p.Deps {
 				if d == "net" || d == "net/http" || d == "database/sql" || d == "os/exec" {
-					t.Errorf("%s is public and reaches %s", room, d)
+					t.Errorf("%s is public and reaches %s", name, d)
 				}
 			}
 		}
 	}
-	for room := range mayImport {
-		if !seen[room] {
-			t.Errorf("the table names %s, which does not exist", room)
+	for name := range mayImport {
+		if !seen[name] {
+			t.Errorf("the table names %s, which does not exist", name)
 		}
 	}
 }
@@ -291,16 +296,16 @@ func TestImports(t *testing.T) {
 // TestServerLinks: what reads a key or examines an installation links no server.
 func TestServerLinks(t *testing.T) {
 	for _, p := range packages(t) {
-		room := strings.TrimPrefix(p.ImportPath, module+"/")
-		if !slices.Contains([]string{"internal/run/config", "internal/run/setup", "internal/run/doctor"}, room) {
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		if !slices.Contains([]string{"internal/run/config", "internal/run/setup", "internal/run/doctor"}, name) {
 			continue
 		}
 		for _, d := range p.Deps {
 			if ours := strings.TrimPrefix(d, module+"/"); slices.Contains([]string{"internal/serve/server", "internal/serve/web", "internal/run/app"}, ours) {
-				t.Errorf("%s links %s", room, ours)
+				t.Errorf("%s links %s", name, ours)
 			}
-			if ours := strings.TrimPrefix(d, module+"/"); room == "internal/run/config" && slices.Contains([]string{"internal/depot", "internal/index"}, ours) {
-				t.Errorf("%s links %s: it only reads, checks and reports keys", room, ours)
+			if ours := strings.TrimPrefix(d, module+"/"); name == "internal/run/config" && slices.Contains([]string{"internal/depot", "internal/index"}, ours) {
+				t.Errorf("%s links %s: it only reads, checks and reports keys", name, ours)
 			}
 		}
 	}

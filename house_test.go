@@ -20,17 +20,17 @@ import (
 	"testing"
 )
 
-// roomFile is a source file of a package, without tests.
-type roomFile struct {
+// measuredFile is a source file of a package, without tests.
+type measuredFile struct {
 	name  string // within the module, with slashes
 	lines int
 	uses  map[string]bool // other files of the package with what the file uses
 }
 
-// room is a package of this module.
-type room struct {
+// measured is what is counted of a package of this module.
+type measured struct {
 	path  string // within the module
-	files []*roomFile
+	files []*measuredFile
 	// reach has, for each struct with unexported fields, the functions and methods that
 	// can use these fields: its methods, those of types that hold one, and functions that
 	// take one.
@@ -44,10 +44,10 @@ type room struct {
 const (
 	maxComplexity = 25
 	maxColumns    = 140
-	largeRoom     = 2000 // lines, from which on the arrows between files are counted
+	largePackage  = 2000 // lines, from which on the arrows between files are counted
 )
 
-func (r *room) lines() (n int) {
+func (r *measured) lines() (n int) {
 	for _, f := range r.files {
 		n += f.lines
 	}
@@ -56,9 +56,9 @@ func (r *room) lines() (n int) {
 
 // arrows returns the number of uses between files of the package, and how many of them run
 // back up in the best order of the files that is found.
-func (r *room) arrows() (all, back int) {
+func (r *measured) arrows() (all, back int) {
 	order := slices.Clone(r.files)
-	cost := func(order []*roomFile) (back int) {
+	cost := func(order []*measuredFile) (back int) {
 		above := map[string]bool{}
 		for _, f := range order {
 			for use := range f.uses {
@@ -81,7 +81,7 @@ func (r *room) arrows() (all, back int) {
 			used[use]++
 		}
 	}
-	slices.SortStableFunc(order, func(a, b *roomFile) int {
+	slices.SortStableFunc(order, func(a, b *measuredFile) int {
 		return cmp.Compare(len(b.uses)-used[b.name], len(a.uses)-used[a.name])
 	})
 	for better := true; better; {
@@ -104,8 +104,8 @@ func (r *room) arrows() (all, back int) {
 }
 
 // circles returns how many of the uses between files are part of a circle.
-func (r *room) circles() (n int) {
-	byName := map[string]*roomFile{}
+func (r *measured) circles() (n int) {
+	byName := map[string]*measuredFile{}
 	for _, f := range r.files {
 		byName[f.name] = f
 	}
@@ -168,7 +168,7 @@ func listPackages(t *testing.T) (ours []listed, export map[string]string) {
 }
 
 // readHouse measures all packages of this module, as they are built for this system.
-func readHouse(t *testing.T) (house []*room) {
+func readHouse(t *testing.T) (house []*measured) {
 	t.Helper()
 	ours, export := listPackages(t)
 	fset := token.NewFileSet()
@@ -187,7 +187,7 @@ func readHouse(t *testing.T) (house []*room) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &room{path: filepath.ToSlash(rel), reach: map[string]int{}}
+		r := &measured{path: filepath.ToSlash(rel), reach: map[string]int{}}
 		var files []*ast.File
 		for _, name := range p.GoFiles {
 			text, err := os.ReadFile(filepath.Join(p.Dir, name))
@@ -207,7 +207,7 @@ func readHouse(t *testing.T) (house []*room) {
 					r.long++
 				}
 			}
-			r.files = append(r.files, &roomFile{name: path.Join(r.path, name), lines: bytes.Count(text, []byte("\n")), uses: map[string]bool{}})
+			r.files = append(r.files, &measuredFile{name: path.Join(r.path, name), lines: bytes.Count(text, []byte("\n")), uses: map[string]bool{}})
 		}
 		info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
 		conf := types.Config{Importer: imports, FakeImportC: true}
@@ -225,8 +225,8 @@ func readHouse(t *testing.T) (house []*room) {
 
 // readUses notes which files use what others declare: functions, methods, types, constants
 // and variables of the package.
-func (r *room) readUses(fset *token.FileSet, pkg *types.Package, info *types.Info, root string) {
-	byName := map[string]*roomFile{}
+func (r *measured) readUses(fset *token.FileSet, pkg *types.Package, info *types.Info, root string) {
+	byName := map[string]*measuredFile{}
 	for _, f := range r.files {
 		byName[f.name] = f
 	}
@@ -253,7 +253,7 @@ func (r *room) readUses(fset *token.FileSet, pkg *types.Package, info *types.Inf
 }
 
 // readReach counts what can use the unexported fields of each struct.
-func (r *room) readReach(pkg *types.Package) {
+func (r *measured) readReach(pkg *types.Package) {
 	isOf := func(t types.Type, s *types.Named) bool {
 		if p, ok := types.Unalias(t).(*types.Pointer); ok {
 			t = p.Elem()
@@ -323,7 +323,7 @@ func (r *room) readReach(pkg *types.Package) {
 
 // readKnots finds the functions that branch most: one, and one for each if, for, case,
 // && and || (McCabe).
-func (r *room) readKnots(fset *token.FileSet, files []*ast.File, root string) {
+func (r *measured) readKnots(fset *token.FileSet, files []*ast.File, root string) {
 	for _, file := range files {
 		if ast.IsGenerated(file) {
 			continue
@@ -374,7 +374,7 @@ func TestHouse(t *testing.T) {
 	groups := map[string]bool{}
 	var knots []string
 	// What helps tests is not counted.
-	house = slices.DeleteFunc(house, func(r *room) bool { return strings.HasSuffix(r.path, "test") || strings.HasPrefix(r.path, "test/") })
+	house = slices.DeleteFunc(house, func(r *measured) bool { return strings.HasSuffix(r.path, "test") || strings.HasPrefix(r.path, "test/") })
 	for _, r := range house {
 		lines, long = lines+r.lines(), long+r.long
 		knots = append(knots, r.knots...)
@@ -388,9 +388,9 @@ func TestHouse(t *testing.T) {
 	}
 	t.Logf("%d lines without tests; cmd %d; %d folders in internal", lines, cmd, len(groups))
 	t.Logf("%d lines above %d characters", long, maxColumns)
-	slices.SortFunc(house, func(a, b *room) int { return cmp.Compare(b.lines(), a.lines()) })
+	slices.SortFunc(house, func(a, b *measured) int { return cmp.Compare(b.lines(), a.lines()) })
 	for _, r := range house {
-		if r.lines() > largeRoom {
+		if r.lines() > largePackage {
 			all, back := r.arrows()
 			t.Logf("%-24s %6d lines, %4d arrows between %d files: %2d %% run back up in the best order, %2d %% are part of a circle",
 				r.path, r.lines(), all, len(r.files), 100*back/max(all, 1), 100*r.circles()/max(all, 1))

@@ -1,3 +1,6 @@
+// Package sympath reads the symbol path of a debugger, as in _NT_SYMBOL_PATH, and the list of
+// servers in DEBUGINFOD_URLS: it explains what a debugger makes of each element, asks the
+// places in it whether they answer, and finds out which upstreams follow from it.
 package sympath
 
 import (
