@@ -845,6 +845,7 @@ func testModel(t *testing.T) {
 func breakRows(t *testing.T, db *DB, statements ...string) {
 	t.Helper()
 	raw := rawFile(t, db)
+	defer raw.Close() // Windows removes no file that is open
 	for _, s := range statements {
 		if _, err := raw.Exec(s); err != nil {
 			t.Fatalf("%v: Exec: error %v, want no error", s, err)
@@ -944,7 +945,9 @@ func TestOpenRefuses(t *testing.T) {
 		}
 	}
 	make1 := func(statements ...string) []byte {
-		_ = os.Remove(path)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
 		db, err := Open(t.Context(), path, Options{})
 		if err != nil {
 			t.Fatal(err)
