@@ -62,7 +62,7 @@ fuzz: ## every fuzz target for FUZZTIME (default 10s)
 fuzzday: ## a seventh of the fuzz targets for 4 seconds each, that of today: all have their turn within a week
 	@scripts/fuzz -day 4s
 
-cross: ## build for linux, darwin and windows on amd64 and arm64; go vet for darwin and windows
+cross: ## build for linux/arm64, darwin/arm64 and windows/amd64; go vet for darwin and windows
 	@scripts/cross $(CACHE)/cross/$(BIN)
 
 lint: ## go mod tidy, golangci-lint with .golangci.yml, govulncheck
