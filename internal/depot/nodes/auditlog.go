@@ -1,4 +1,4 @@
-package depot
+package nodes
 
 import (
 	"bytes"
@@ -15,8 +15,7 @@ import (
 )
 
 // AuditArchive holds the closed audit files of all servers in the depot's bucket,
-// as audit/SERVER/FILE. As an archive it
-// is that of this server.
+// as audit/SERVER/FILE. As an archive it is that of this server.
 type AuditArchive struct {
 	vault *bucketstore.Vault
 	node  string
