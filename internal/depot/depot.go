@@ -79,7 +79,7 @@ type Options struct {
 	// existing depot must be opened with the same choice. The depot closes it.
 	Bucket bucket.Bucket
 	// Probe makes Open check that the store of the Bucket can keep contents: see
-	// vault.Options. It takes six requests.
+	// bucketstore.Options. It takes six requests.
 	Probe bool
 	// Local is the folder of this machine for temporary files and for recently
 	// used contents of a Bucket; LocalSize limits the latter, in bytes (zero:

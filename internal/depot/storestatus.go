@@ -54,7 +54,7 @@ func (d *Depot) Stores(ctx context.Context) StoreStatus {
 	if n, ok := d.Nodes.Status(); ok {
 		s.Nodes = &n
 	}
-	if v, ok := coldstore.VaultOf(d.blobs); ok {
+	if v, ok := coldstore.BucketStore(d.blobs); ok {
 		st := v.Status()
 		s.Bucket = &st
 	}

@@ -86,7 +86,7 @@ func (d *Depot) tidy(ctx context.Context) {
 			d.log.Warn("cannot delete files of ended pushes", "error", err)
 		}
 		err := d.Nodes.Do(ctx, "sweep", sweepEvery*9/10, func(ctx context.Context) error { return sweepRows(ctx, d, now) })
-		if v, ok := coldstore.VaultOf(d.blobs); ok {
+		if v, ok := coldstore.BucketStore(d.blobs); ok {
 			err = errors.Join(err, v.CheckOwner(ctx))
 		}
 		if isFault(ctx, err) {
