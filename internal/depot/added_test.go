@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/cache"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -75,7 +76,7 @@ func TestFetchedAfterAdded(t *testing.T) {
 func wantCached(t *testing.T, d *Depot, want int) {
 	t.Helper()
 	n := 0
-	for _, err := range d.Cache.Files(t.Context(), CacheFilter{}) {
+	for _, err := range d.Cache.Files(t.Context(), cache.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,11 +116,11 @@ func TestEvictionLeavesRoomOnTheDisk(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			s := &elsewhere{name: "s"}
 			s.sends("app.sym", symFile(symID, 1000))
-			d, _ := withUpstreams(t, Options{Cache: CacheLimits{MaxBytes: c.limit}}, s)
+			d, _ := withUpstreams(t, Options{Cache: cache.Limits{MaxBytes: c.limit}}, s)
 			if _, err := fetched(t.Context(), t, d, symPath); err != nil {
 				t.Fatal(err)
 			}
-			d.Cache.space = func() (int64, int64, error) { return c.total, c.free, nil }
+			d.Cache = cache.New(d.db, d.blobs, cache.Limits{MaxBytes: c.limit}, func() (int64, int64, error) { return c.total, c.free, nil }, d.now)
 			if _, err := d.Cache.Evict(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
+	"github.com/symdepot/symdepot/internal/depot/forms"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/index"
@@ -182,7 +183,7 @@ func TestCatalogForms(t *testing.T) {
 	ref := blob.Sum(pdb.body)
 	ctx := t.Context()
 	for _, tool := range []string{"zstd", "gzip"} {
-		if _, err := d.forms.derive(ctx, Form{Ref: ref, Tool: codings[tool], Name: "hello-x64.pdb"}); err != nil {
+		if _, err := d.forms.Derive(ctx, forms.Form{Ref: ref, Tool: forms.Codings[tool], Name: "hello-x64.pdb"}); err != nil {
 			t.Fatal(err)
 		}
 	}

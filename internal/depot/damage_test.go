@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/forms"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
@@ -206,7 +207,7 @@ func TestRepair(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer plain.Close()
-	made, err := d.forms.derive(t.Context(), Form{Ref: plain.Ref, Tool: codings["zstd"]})
+	made, err := d.forms.Derive(t.Context(), forms.Form{Ref: plain.Ref, Tool: forms.Codings["zstd"]})
 	if err != nil || made.Size == 0 {
 		t.Fatalf("derive: %+v, %v; want a content", made, err)
 	}
@@ -227,7 +228,7 @@ func TestRepair(t *testing.T) {
 	}{
 		{"added", blob.Sum(own.body).String(), content.FaultFile{File: "prog-sha1", Path: own.path, Product: "game", Transaction: n}, "symdepot add"},
 		{"cached", blob.Sum(cached).String(), content.FaultFile{File: "app.pdb", Path: "app.sym", FetchedFrom: "far.example"}, "downloads it again"},
-		{"derived", made.Ref.String(), content.FaultFile{MadeFrom: plain.Ref.String(), Tool: codings["zstd"].Name}, "made again"},
+		{"derived", made.Ref.String(), content.FaultFile{MadeFrom: plain.Ref.String(), Tool: forms.Codings["zstd"].Name}, "made again"},
 	} {
 		f := faults[c.ref]
 		if len(f.Files) != 1 || f.Files[0] != c.lost {
@@ -253,7 +254,7 @@ func TestRepair(t *testing.T) {
 		t.Errorf("the cached file after the repair: %d bytes, %v; want %d", len(got), err, len(cached))
 	}
 	add(t, d, "game", own)
-	if again, err := d.forms.derive(t.Context(), Form{Ref: plain.Ref, Tool: codings["zstd"]}); err != nil || again != made {
+	if again, err := d.forms.Derive(t.Context(), forms.Form{Ref: plain.Ref, Tool: forms.Codings["zstd"]}); err != nil || again != made {
 		t.Errorf("derive after the repair: %+v, %v; want %+v", again, err, made)
 	}
 	if v, err := d.Check.Verify(t.Context(), func(f content.Fault) { t.Errorf("fault at the end: %+v", f) }, nil); err != nil || v.Faults != 0 {

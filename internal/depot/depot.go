@@ -1,10 +1,9 @@
-// Package depot stores symbol files and answers requests for them. It combines
-// the stored contents, the index, the upstreams and the derived contents; all
-// decisions about which file answers a request are made here.
+// Package depot stores symbol files and answers requests for them. It makes the parts of a
+// depot, which are packages of their own below it, and gives each what it needs of the others;
+// how a file comes in is decided here.
 package depot
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,18 +13,24 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/span"
 	"github.com/symdepot/symdepot/internal/depot/backup"
+	"github.com/symdepot/symdepot/internal/depot/cache"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/forms"
 	"github.com/symdepot/symdepot/internal/depot/home"
+	"github.com/symdepot/symdepot/internal/depot/inplace"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
+	"github.com/symdepot/symdepot/internal/depot/lookup"
 	"github.com/symdepot/symdepot/internal/depot/migrate"
+	"github.com/symdepot/symdepot/internal/depot/nodes"
+	"github.com/symdepot/symdepot/internal/depot/search"
 	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
 	"github.com/symdepot/symdepot/internal/depot/stage"
+	"github.com/symdepot/symdepot/internal/depot/storerecords"
 	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
-	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/files/srclink"
 	"github.com/symdepot/symdepot/internal/index"
@@ -45,7 +50,7 @@ type Options struct {
 	// request for it. Cabinets that have been made are served in any case.
 	MakeCabinets bool
 	// Records are those of a symbol store that are answered about stored files.
-	Records RecordOptions
+	Records storerecords.Options
 	// Sources are the folders that are searched, in order, for files that the
 	// depot does not have. They have no product: a scope with the product ""
 	// includes them. The caller closes them, after the depot.
@@ -56,7 +61,7 @@ type Options struct {
 	// Limits, Lifetimes and Cache are for the Upstreams.
 	Limits    Limits
 	Lifetimes Lifetimes
-	Cache     CacheLimits
+	Cache     cache.Limits
 	// Jobs configures the leases of background jobs; its Log and Now are not used.
 	Jobs JobOptions
 	// Transcode configures how SymCache files are made, SymCache the folders that
@@ -74,7 +79,7 @@ type Options struct {
 	// existing depot must be opened with the same choice. The depot closes it.
 	Bucket bucket.Bucket
 	// Probe makes Open check that the store of the Bucket can keep contents: see
-	// vault.Options. It takes six requests.
+	// bucketstore.Options. It takes six requests.
 	Probe bool
 	// Local is the folder of this machine for temporary files and for recently
 	// used contents of a Bucket; LocalSize limits the latter, in bytes (zero:
@@ -102,7 +107,7 @@ type Options struct {
 	// Links are the rules for links to source files in PDBs that are added or pushed.
 	Links srclink.Rules
 	// Nodes connects this server with the others of a depot in a database.
-	Nodes NodeOptions
+	Nodes nodes.Options
 	// Hooks are called at events of the background.
 	Hooks Hooks
 }
@@ -121,27 +126,27 @@ type Hooks struct {
 	// Refreshed is called when the filter of missing keys has been refreshed.
 	Refreshed func()
 	// Derived is called when Work has made a derived content, or has failed to.
-	Derived func(Form)
+	Derived func(forms.Form)
 }
 
 // Depot is an open depot. Its methods may be called by many goroutines, and
 // several processes may have the same depot open.
 type Depot struct {
 	// Cache is the part that keeps downloaded files.
-	Cache *Cache
+	Cache *cache.Cache
 	// Missing counts the requests that found no file.
 	Missing *catalog.Missing
 	// Check checks the stored contents.
 	Check *check.Checker
 	// Nodes is what this server shares with others.
-	Nodes *Nodes
+	Nodes *nodes.Nodes
 	// Symbols makes symbol files and looks addresses up.
 	Symbols *Symbols
 	// Sources finds source files.
 	Sources *sourcefiles.Files
 	// Watched are the folders of builds and packages that are indexed in place. They are
 	// searched after the depot, and before its downloaded files.
-	Watched *Watched
+	Watched *inplace.Watched
 	// Retention decides which transactions are kept.
 	Retention *lifecycle.Retention
 	// Tracer explains how requests are answered.
@@ -157,31 +162,28 @@ type Depot struct {
 	// Confirmed checks what was added before anybody is told that it is there.
 	Confirmed *Confirmations
 
-	home *home.Home
-	dir  string // the folder of the depot, or that of this machine
-	log  *slog.Logger
-	// tracer is nil if nothing is recorded.
-	tracer *span.Tracer
-	now    func() time.Time
-	hooks  Hooks
-	blobs  blob.Backend
-	db     *index.DB
+	home  *home.Home
+	dir   string // the folder of the depot, or that of this machine
+	log   *slog.Logger
+	now   func() time.Time
+	hooks Hooks
+	blobs blob.Backend
+	db    *index.DB
 
-	contents     *content.Contents
-	commits      *commits
-	filter       *keyFilter
-	forms        *forms
-	records      records
-	makeCabinets bool
-	links        srclink.Rules
-	trees        trees
-	fetch        *fetch.Fetcher
-	sectionWait  time.Duration // see downloadSection
-	queue        *jobs.Queue
-	stages       *stage.Stages
-	reads        *Reads
-	symcache     *symcachework.Service
-	swept        time.Time // when old rows were deleted; owned by Work
+	contents *content.Contents
+	commits  *commits
+	filter   *lookup.Filter
+	forms    *forms.Forms
+	lookups  *lookup.Lookups
+	links    srclink.Rules
+	inPlace  *inplace.Places
+	places   *search.Places
+	fetch    *fetch.Fetcher
+	queue    *jobs.Queue
+	stages   *stage.Stages
+	reads    *Reads
+	symcache *symcachework.Service
+	swept    time.Time // when old rows were deleted; owned by Work
 }
 
 // SymCacheWork answers requests for SymCache files.
@@ -197,64 +199,25 @@ func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Depot{log: opt.Log, tracer: opt.Tracer, makeCabinets: opt.MakeCabinets, links: opt.Links, hooks: opt.Hooks, trees: trees{opt.Sources, opt.Log}}
-	d.records = records{d, opt.Records}
 	h, err := home.Open(ctx, where, opt.Home())
 	if err != nil {
 		return nil, err
 	}
 	opt.Now = h.Now
-	d.home, d.dir, d.db, d.now = h, h.Dir, h.DB, h.Now
-	d.Cold = coldstore.NewCold(coldstore.Home{DB: d.db, Below: h.Blobs, Placed: h.Placed, Dir: d.dir, Local: h.Local}, opt.Cold, opt.Log, opt.Now)
-	h.Blobs = d.Cold.Store()
-	d.blobs = h.Blobs
-	d.contents = content.New(d.blobs, h.Placed, d.db, opt.Log, opt.Now)
-	d.Cache = &Cache{db: d.db, blobs: d.blobs, now: opt.Now, limits: opt.Cache, space: d.Cold.Disk}
-	pages := catalog.NewPages(h.Secret, opt.Log)
-	d.Missing = catalog.NewMissing(d.db, pages, opt.Now)
-	d.Check = check.New(h, d.Cold, d.contents, opt.ScrubRate, opt.Log)
-	d.Tokens, d.Remote = d.db.Tokens, &Remote{d}
-	d.Retention = lifecycle.NewRetention(lifecycle.Home{
-		DB: d.db, Blobs: d.blobs, Placed: h.Placed, Block: h.Block, Cold: d.Cold, Audit: d.Check.AuditDue,
-	}, opt.Log, opt.Now)
-	d.Catalog = catalog.New(d.db, d.Retention.Policy, pages, opt.Log)
-	d.reads = &Reads{db: d.db}
-	d.forms = &forms{dir: d.dir, db: d.db, blobs: d.blobs, contents: d.contents}
-	d.forms.init()
-	others, servers := symcachework.SplitUpstreams(opt.Upstreams)
-	d.fetch = fetch.New(fetchDepot{d}, fetch.Options{Upstreams: others, Limits: opt.Limits, Lifetimes: opt.Lifetimes, Log: opt.Log, Tracer: opt.Tracer, Now: opt.Now,
-		MissEpoch: func() (uint64, bool) { return d.Nodes.missEpoch() }})
-	d.db.OnRewind(d.fetch.ForgetMemory)
-	d.sectionWait = cmp.Or(opt.Limits.FirstByte, sectionWait)
-	opt.Jobs.Log, opt.Jobs.Now, opt.Jobs.Tracer = opt.Log, opt.Now, opt.Tracer
-	opt.Jobs.Duty = func(ctx context.Context, chore string, every time.Duration, run func(context.Context) error) error {
-		return d.Nodes.do(ctx, chore, every, run)
+	d := &Depot{log: opt.Log, links: opt.Links, hooks: opt.Hooks, home: h, dir: h.Dir, db: h.DB, now: h.Now}
+	d.openContents(&opt)
+	d.openPlaces(&opt)
+	if err := d.openMakers(ctx, &opt); err != nil {
+		d.filter.Stop()
+		return nil, errors.Join(err, d.db.Close(), d.blobs.Close(), d.filter.Close())
 	}
-	opt.Jobs.Others = func() []jobs.Worker { return d.Nodes.workers() }
-	d.queue = jobs.New(d.db.Jobs, opt.Jobs)
-	d.symcache, err = symcachework.New(ctx, symcachework.Options{
-		Depot: symcacheDepot{d}, DB: d.db, Blobs: d.blobs, Fetch: d.fetch, Queue: d.queue, Servers: servers, Make: opt.Transcode, Folders: opt.SymCache, Log: opt.Log, Now: opt.Now,
-	})
-	if err != nil {
-		return nil, errors.Join(err, d.db.Close(), d.blobs.Close())
-	}
-	d.Watched = &Watched{dir: d.dir, others: newOtherServers(d), log: opt.Log}
-	d.Sources = sourcefiles.New(sourcefiles.Parts{
-		DB: d.db, Blobs: d.blobs, Contents: d.contents, OpenHit: d.openHit, Log: opt.Log,
-	})
-	d.Symbols = &Symbols{symbolicate.New(symbolicate.Parts{Depot: symbolsDepot{d}, DB: d.db, Blobs: d.blobs, Queue: d.queue, Log: opt.Log, Now: opt.Now, Scratch: d.dir}, opt.Symbols), d}
-	d.filter = newKeyFilter(d.db, opt.Log, opt.Hooks.Refreshed)
-	d.Confirmed = newConfirmations(d.db, d.blobs.Suspect, opt.Log)
-	d.commits = &commits{db: d.db, blobs: d.blobs, contents: d.contents, cold: d.Cold, symbols: d.Symbols, confirmed: d.Confirmed}
-	if err := openNodes(ctx, d, &opt); err != nil {
+	d.openStages(&opt)
+	d.Check.UseAccepted(d.stages.Audit)
+	if err := d.Nodes.Join(ctx, nodes.Parts{
+		Queue: d.queue, Fetch: d.fetch, Watched: d.Watched, Stages: d.stages, Upstreams: opt.Upstreams, Dial: opt.Dial,
+	}, opt.Nodes); err != nil {
 		return nil, errors.Join(fmt.Errorf("depot %s: %w", h.Name, err), d.Close())
 	}
-	d.Check.UseAccepted(d.stages.Audit)
-	d.Tracer = why.New(why.Parts{
-		DB: d.db, Fetch: d.fetch, Cold: d.Cold, Symbols: d.Symbols.SymbolsWork, SymCache: d.symcache,
-		Open: d.open, OpenMade: d.Symbols.open, Get: d.Get, DownloadAnew: d.downloadAnew,
-		Form: d.forms.made, Compresses: compresses, HasCabinets: hasCabinets, MakesCabinets: d.makeCabinets,
-	})
 	return d, nil
 }
 
@@ -295,13 +258,14 @@ func (d *Depot) Name() string { return d.home.Name }
 func (d *Depot) Close() error {
 	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	left := d.Nodes.leave(last)
-	d.forms.close()
-	d.filter.stop()
+	left := d.Nodes.Leave(last)
+	d.forms.Close()
+	d.filter.Stop()
 	d.fetch.Close()
 	d.symcache.Stop()
 	d.contents.Close()
-	return errors.Join(left, d.Missing.Store(last), d.Cache.storeUses(last), d.reads.store(last), d.Cold.StoreReads(last), d.Symbols.Close(), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.close())
+	return errors.Join(left, d.Missing.Store(last), d.Cache.StoreUses(last), d.reads.store(last), d.Cold.StoreReads(last),
+		d.Symbols.Close(), d.db.Close(), d.blobs.Close(), d.symcache.Close(), d.filter.Close())
 }
 
 // Ready reports whether the depot can answer. If only the bucket of its contents
@@ -319,20 +283,12 @@ func (d *Depot) Ready(ctx context.Context) error {
 // cannot be detected: with these it changes every second. It takes about a
 // microsecond.
 func (d *Depot) Generation(ctx context.Context) (uint64, error) {
-	n, err := d.filter.generation(ctx)
-	if d.servesFolders() {
+	n, err := d.filter.Generation(ctx)
+	if d.inPlace.Exist() {
 		n = n*0x9e3779b97f4a7c15 + uint64(d.now().Unix()) // spread, so that no two moments collide
 	}
 	return n, err
 }
-
-// onlyIndexed reports whether nothing but the index could answer a request by its keys.
-func onlyIndexed(d *Depot, req *layout.Request) bool {
-	return !d.servesFolders() && !d.Fetches() && !d.records.parses(*req)
-}
-
-// servesFolders reports whether there are folders that are not in the index.
-func (d *Depot) servesFolders() bool { return len(d.trees.list) > 0 || d.Watched.exist() }
 
 // CountMissing counts a request that found no file; see Missing.
 func (d *Depot) CountMissing(req *layout.Request, client string) { d.Missing.Count(req, client) }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/forms"
 	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -404,12 +405,12 @@ func TestVariants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range variantAsks {
+	for range forms.Asks {
 		if e, err := d.Encoded(ctx, f, []string{"br", "zstd", "gzip"}); err != nil || e != nil {
 			t.Fatalf("%+v %v before one was made", e, err)
 		}
 	}
-	if _, err := d.forms.derive(ctx, <-d.forms.queue); err != nil {
+	if _, err := d.forms.Derive(ctx, <-d.forms.Queue()); err != nil {
 		t.Fatal(err)
 	}
 	e, err := d.Encoded(ctx, f, []string{"br", "zstd", "gzip"})

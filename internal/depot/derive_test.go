@@ -13,6 +13,7 @@ import (
 
 	"github.com/symdepot/symdepot/cab"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/forms"
 	"github.com/symdepot/symdepot/internal/derive/transcode"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -63,7 +64,7 @@ func TestCabinets(t *testing.T) {
 			if _, _, err := get(t, d, answer.Scope{}, packed); !errors.Is(err, fs.ErrNotExist) {
 				t.Fatalf("%s before it was made: %v, want the error %v", packed, err, fs.ErrNotExist)
 			}
-			if n := len(d.forms.queue); n != map[bool]int{false: 0, true: 1}[make] {
+			if n := len(d.forms.Queue()); n != map[bool]int{false: 0, true: 1}[make] {
 				t.Fatalf("%d jobs, want one if cabinets are made, else none", n)
 			}
 			if !make {
@@ -73,7 +74,7 @@ func TestCabinets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := d.forms.derive(t.Context(), <-d.forms.queue); err != nil {
+			if _, err := d.forms.Derive(t.Context(), <-d.forms.Queue()); err != nil {
 				t.Fatal(err)
 			}
 			if after, err := d.db.Generation(t.Context()); err != nil || after == before {
@@ -92,7 +93,7 @@ func TestCabinets(t *testing.T) {
 		}
 		if make {
 			if _, packed := cabinetPath(t, d, add(t, d, "", testdata(t, "elf/prog-sha1"))); packed != "" {
-				if _, _, err := get(t, d, answer.Scope{}, packed); !errors.Is(err, fs.ErrNotExist) || len(d.forms.queue) != 0 {
+				if _, _, err := get(t, d, answer.Scope{}, packed); !errors.Is(err, fs.ErrNotExist) || len(d.forms.Queue()) != 0 {
 					t.Errorf("a cabinet of an ELF file: %v; want not found and no job", err)
 				}
 			}
@@ -116,8 +117,8 @@ func TestCabinetTooLarge(t *testing.T) {
 	if err := d.db.PutDerived(t.Context(), blob.Sum(body.body), index.Tool{Name: transcode.Cab.Name, Version: transcode.Cab.Version}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := get(t, d, answer.Scope{}, packed); !errors.Is(err, fs.ErrNotExist) || len(d.forms.queue) != 0 {
-		t.Errorf("%v, %d jobs; want the error %v and 0 in queue", err, len(d.forms.queue), fs.ErrNotExist)
+	if _, _, err := get(t, d, answer.Scope{}, packed); !errors.Is(err, fs.ErrNotExist) || len(d.forms.Queue()) != 0 {
+		t.Errorf("%v, %d jobs; want the error %v and 0 in queue", err, len(d.forms.Queue()), fs.ErrNotExist)
 	}
 }
 
@@ -127,10 +128,10 @@ func TestDeriveOnce(t *testing.T) {
 	d, _ := newDepot(t)
 	body := testdata(t, "pdb/hello-x64.pdb")
 	add(t, d, "", body)
-	want := Form{Ref: blob.Sum(body.body), Tool: transcode.Cab, Name: "hello-x64.pdb", Time: time.Unix(1e9, 0)}
+	want := forms.Form{Ref: blob.Sum(body.body), Tool: transcode.Cab, Name: "hello-x64.pdb", Time: time.Unix(1e9, 0)}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := d.forms.derive(gone, want); err != nil && !errors.Is(err, context.Canceled) {
+	if _, err := d.forms.Derive(gone, want); err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	var wg sync.WaitGroup
@@ -138,7 +139,7 @@ func TestDeriveOnce(t *testing.T) {
 	for i := range got {
 		wg.Go(func() {
 			var err error
-			if got[i], err = d.forms.derive(t.Context(), want); err != nil {
+			if got[i], err = d.forms.Derive(t.Context(), want); err != nil {
 				t.Error(err)
 			}
 		})
@@ -152,11 +153,11 @@ func TestDeriveOnce(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(d.dir, ".scratch-*")); len(left) != 0 {
 		t.Errorf("left behind: %q, want 0 in left", left)
 	}
-	if _, err := d.forms.derive(t.Context(), Form{Ref: blob.Sum([]byte("?")), Tool: transcode.Cab}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := d.forms.Derive(t.Context(), forms.Form{Ref: blob.Sum([]byte("?")), Tool: transcode.Cab}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("of a content that is not there: %v, want the error %v", err, fs.ErrNotExist)
 	}
-	d.forms.close()
-	if _, err := d.forms.derive(t.Context(), Form{Ref: blob.Sum([]byte("!")), Tool: transcode.Cab}); !errors.Is(err, context.Canceled) {
+	d.forms.Close()
+	if _, err := d.forms.Derive(t.Context(), forms.Form{Ref: blob.Sum([]byte("!")), Tool: transcode.Cab}); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end: %v, want the error %v", err, context.Canceled)
 	}
 }

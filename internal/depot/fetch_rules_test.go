@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/cache"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/remote/upstream"
@@ -22,7 +24,7 @@ import (
 )
 
 func ask(ctx context.Context, d *Depot, q answer.Question) ([]byte, error) {
-	f, err := d.download(ctx, q)
+	f, err := d.places.Download(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +67,7 @@ func TestMSFZIsAnotherQuestion(t *testing.T) {
 	s := &elsewhere{name: "s"}
 	var took, plain atomic.Int32
 	s.fetch = func(_ context.Context, ask fetch.Ask) (*fetch.Reply, error) {
-		if wants(ask.Request, symfile.Compressed) {
+		if slices.ContainsFunc(ask.Request.Lookups, func(l symfile.Lookup) bool { return l.Role&symfile.Compressed != 0 }) {
 			took.Add(1)
 		} else {
 			plain.Add(1)
@@ -152,7 +154,7 @@ func (w twin) Name() string         { return w.id }
 func (w twin) Traits() fetch.Traits { return fetch.Traits{ServerID: w.id} }
 func (w twin) Close() error         { return nil }
 func (w twin) Fetch(ctx context.Context, ask fetch.Ask) (*fetch.Reply, error) {
-	f, err := w.of().download(ctx, answer.Question{Request: ask.Request, Via: append(ask.Via[:len(ask.Via):len(ask.Via)], w.id)})
+	f, err := w.of().places.Download(ctx, answer.Question{Request: ask.Request, Via: append(ask.Via[:len(ask.Via):len(ask.Via)], w.id)})
 	if err != nil {
 		return nil, &fetch.Failure{Source: w.id, Class: fetch.ClassNotFound, Err: err}
 	}
@@ -215,7 +217,7 @@ func TestRefreshedAndEvicted(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.fetch.Wait()
-	if ev, err := d.Cache.Drop(t.Context(), CacheFilter{}); err != nil || ev.Files != 1 {
+	if ev, err := d.Cache.Drop(t.Context(), cache.Filter{}); err != nil || ev.Files != 1 {
 		t.Fatalf("Drop: %v, error %v; want Files 1", ev, err)
 	}
 	if _, err := fetched(t.Context(), t, d, symPath); err != nil {
@@ -298,7 +300,7 @@ func TestCodeInfoRedirects(t *testing.T) {
 	}
 	d, _ := withUpstreams(t, Options{}, s)
 	for range 2 {
-		f, err := d.download(t.Context(), answer.Question{Request: request(t, "app.exe/5B2AC3D71E000/app.sym")})
+		f, err := d.places.Download(t.Context(), answer.Question{Request: request(t, "app.exe/5B2AC3D71E000/app.sym")})
 		if err != nil || f.Redirect != symPath {
 			t.Fatalf("download: %+v, error %v; want Redirect %v", f, err, symPath)
 		}
@@ -321,7 +323,7 @@ func TestCodeInfoRedirects(t *testing.T) {
 		reply.CodeInfo = symPath
 		return reply, err
 	}
-	g, err := d.download(t.Context(), answer.Question{Request: request(t, "app.exe/5B2AC3D71E000/app.sym")})
+	g, err := d.places.Download(t.Context(), answer.Question{Request: request(t, "app.exe/5B2AC3D71E000/app.sym")})
 	if err != nil || g.Redirect != symPath || s.asked.Load() != 2 {
 		t.Errorf("download: %+v, error %v; want Redirect %v, s.asked.Load() 2", g, err, symPath)
 	}

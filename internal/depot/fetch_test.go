@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/cache"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
@@ -181,7 +182,7 @@ func TestEndIsWithheld(t *testing.T) {
 			_, _ = w.Write(body)
 			close(written)
 		}()
-		f, err := d.download(t.Context(), answer.Question{Request: request(t, symPath)})
+		f, err := d.places.Download(t.Context(), answer.Question{Request: request(t, symPath)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +195,7 @@ func TestEndIsWithheld(t *testing.T) {
 			t.Fatalf("size %d: read %d: %v, want the first bytes", size, n, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		g, err := d.download(ctx, answer.Question{Request: request(t, symPath)})
+		g, err := d.places.Download(ctx, answer.Question{Request: request(t, symPath)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -483,7 +484,7 @@ func TestEviction(t *testing.T) {
 		body := symFile(id, 100<<10)
 		return &fetch.Reply{Body: io.NopCloser(bytes.NewReader(body)), Size: int64(len(body)), Name: "app.sym", Path: "p"}, nil
 	}
-	d, clk := withUpstreams(t, Options{Cache: CacheLimits{MaxBytes: 350 << 10, MaxUnused: 24 * time.Hour}}, s)
+	d, clk := withUpstreams(t, Options{Cache: cache.Limits{MaxBytes: 350 << 10, MaxUnused: 24 * time.Hour}}, s)
 	path := func(i int) string { return fmt.Sprintf("app.pdb/%032X1/app.sym", i+1) }
 	for i := range 6 {
 		clk.t = clk.t.Add(time.Minute)
@@ -497,7 +498,7 @@ func TestEviction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Cache.storeUses(t.Context()); err != nil {
+	if err := d.Cache.StoreUses(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ev, err := d.Cache.Evict(t.Context())

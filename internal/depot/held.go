@@ -7,6 +7,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/inplace"
+	"github.com/symdepot/symdepot/internal/depot/lookup"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
@@ -20,23 +22,28 @@ type Named = index.Named
 
 // Finder finds out what a depot has: it opens no stored content, asks no upstream and
 // counts no miss. Its methods may be called by many goroutines.
-type Finder struct{ d *Depot }
+type Finder struct {
+	db      *index.DB
+	lookups *lookup.Lookups
+	inPlace *inplace.Places
+	open    func(ctx context.Context, scope answer.Scope, req layout.Request) (*answer.File, error)
+}
 
 // FinderIn returns a Finder in a depot.
-func FinderIn(d *Depot) Finder { return Finder{d} }
+func FinderIn(d *Depot) Finder { return Finder{d.db, d.lookups, d.inPlace, d.Open} }
 
 // Held returns the file with which Open answers a request. Not found is fs.ErrNotExist.
 func (f Finder) Held(ctx context.Context, scope answer.Scope, req layout.Request) (Found, error) {
 	if req.Form == layout.FormFile {
-		hits, _, err := f.d.find(ctx, scope, req, false, nil)
+		hits, _, err := f.lookups.Find(ctx, scope, req, false, nil)
 		if err == nil {
 			return Found{Stored: hits[0].Stored}, nil
 		}
-		if !f.d.servesFolders() || !errors.Is(err, fs.ErrNotExist) {
+		if !f.inPlace.Exist() || !errors.Is(err, fs.ErrNotExist) {
 			return Found{}, err
 		}
 	}
-	file, err := f.d.Open(ctx, scope, req)
+	file, err := f.open(ctx, scope, req)
 	if err != nil {
 		return Found{}, err
 	}
@@ -46,7 +53,7 @@ func (f Finder) Held(ctx context.Context, scope answer.Scope, req layout.Request
 
 // Named looks up a file name.
 func (f Finder) Named(ctx context.Context, scope answer.Scope, name string) (Named, error) {
-	return index.NamedIn(ctx, f.d.db, scope.Index(), symfile.Fold(name))
+	return index.NamedIn(ctx, f.db, scope.Index(), symfile.Fold(name))
 }
 
 // Alike returns the files in the scope that have an id of an object of a local file,
@@ -56,14 +63,26 @@ func (f Finder) Alike(ctx context.Context, scope answer.Scope, o objfile.Object,
 	for _, a := range o.Aliases() {
 		q.IDs = append(q.IDs, a.ID)
 	}
-	list, err := f.d.db.Find(ctx, scope.Index(), q, 100)
+	list, err := f.db.Find(ctx, scope.Index(), q, 100)
 	if err == nil {
-		err = coldstore.Mark(ctx, f.d.db, scope.Index(), list)
+		err = coldstore.Mark(ctx, f.db, scope.Index(), list)
 	}
 	return list, err
 }
 
-// Same is that of the depot.
+// Same searches for the objects of a local file, by their ids and by their
+// content.
 func (f Finder) Same(ctx context.Context, scope answer.Scope, c Content, name string) ([]Same, error) {
-	return f.d.Same(ctx, scope, c, name)
+	objs, err := ObjectsOf(ctx, c, name)
+	if err != nil {
+		return nil, err
+	}
+	var same []Same
+	for _, s := range objs {
+		if s.Found, err = f.Alike(ctx, scope, s.Object, &s.Ref); err != nil {
+			return nil, err
+		}
+		same = append(same, s)
+	}
+	return same, nil
 }

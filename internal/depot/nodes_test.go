@@ -2,7 +2,6 @@ package depot
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
+	"github.com/symdepot/symdepot/internal/depot/forms"
+	"github.com/symdepot/symdepot/internal/depot/nodes"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/transcode"
 	"github.com/symdepot/symdepot/internal/index"
@@ -85,7 +86,7 @@ func serversOf(t *testing.T, s3 *buckettest.Peer) (open func(opt Options) *Depot
 			t.Fatal(err)
 		}
 		opt.Bucket, opt.Local = b, t.TempDir()
-		opt.Nodes = NodeOptions{Listener: ln, Address: ln.Addr().String()}
+		opt.Nodes = nodes.Options{Listener: ln, Address: ln.Addr().String()}
 		d, err := Open(t.Context(), where, opt)
 		if err != nil {
 			t.Fatal(err)
@@ -162,30 +163,30 @@ func TestNodesForms(t *testing.T) {
 	list := openServers(t, 2, Options{})
 	body := testdata(t, "pdb/hello-x64.pdb")
 	number := add(t, list[0], "", body)
-	var want Form
+	var want forms.Form
 	if err := list[0].Files(t.Context(), number, func(f TxFile) error {
-		want = Form{Ref: f.Ref, Tool: transcode.Cab, Name: "hello-x64.pdb", Time: time.Unix(1e9, 0)}
+		want = forms.Form{Ref: f.Ref, Tool: transcode.Cab, Name: "hello-x64.pdb", Time: time.Unix(1e9, 0)}
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
 	// While one server makes it, the other does not.
-	if _, err := list[0].db.Nodes.Once(t.Context(), want.work(), func(ctx context.Context) error {
-		if _, err := list[1].forms.derive(ctx, want); !errors.Is(err, errMadeElsewhere) {
-			t.Errorf("derive what another server makes: error %v, want %v", err, errMadeElsewhere)
+	if _, err := list[0].db.Nodes.Once(t.Context(), want.Work(), func(ctx context.Context) error {
+		if _, err := list[1].forms.Derive(ctx, want); !errors.Is(err, forms.ErrMadeElsewhere) {
+			t.Errorf("derive what another server makes: error %v, want %v", err, forms.ErrMadeElsewhere)
 		}
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := list[0].forms.known(t.Context(), want); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := list[0].forms.Known(t.Context(), want); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a form that nobody has made: error %v, want the error %v", err, fs.ErrNotExist)
 	}
-	made, err := list[1].forms.derive(t.Context(), want)
+	made, err := list[1].forms.Derive(t.Context(), want)
 	if err != nil || made.Size == 0 {
 		t.Fatalf("derive: %+v, %v; want a content", made, err)
 	}
-	if got, err := list[0].forms.derive(t.Context(), want); err != nil || got != made {
+	if got, err := list[0].forms.Derive(t.Context(), want); err != nil || got != made {
 		t.Errorf("derive what another server has made: %+v, %v, want %+v", got, err, made)
 	}
 }
@@ -300,7 +301,7 @@ func TestNodesFacts(t *testing.T) {
 	for i, d := range list {
 		set(i, "same")
 		d.Nodes.UsePolicy(func() string { return *policies[i].Load() })
-		all.Go(func() { d.Nodes.work(ctx) })
+		all.Go(func() { d.Nodes.Work(ctx) })
 	}
 	w := jobs.Worker{Name: "w", Slots: 2, Abilities: []jobs.Ability{{Kind: "test", Variant: 3, Version: "3.1"}}}
 	if _, err := list[1].queue.Lease(t.Context(), w, 0); err != nil {
@@ -343,17 +344,5 @@ func TestNodesFacts(t *testing.T) {
 	symtest.Await(t, time.Minute, "servers that agree again", differ(0))
 	if n := logs.count(warning); n != 2 {
 		t.Errorf("%d warnings, want one of each server: %s", n, logs.text())
-	}
-}
-
-// What a server tells has a limit.
-func TestNodeFactsLimit(t *testing.T) {
-	var f nodeFacts
-	for i := range 5000 {
-		f.Workers = append(f.Workers, jobs.Worker{Name: fmt.Sprint("worker", i), Abilities: []jobs.Ability{{Kind: "symcache", Variant: 3}}})
-	}
-	var back nodeFacts
-	if err := json.Unmarshal([]byte(f.text()), &back); err != nil || len(f.text()) > mostFacts || len(back.Workers) < 100 {
-		t.Errorf("%d bytes with %d workers, %v; want some hundreds in %d bytes", len(f.text()), len(back.Workers), err, mostFacts)
 	}
 }

@@ -107,7 +107,7 @@ func TestOtherName(t *testing.T) {
 		if _, err := d.Get(t.Context(), cabinetA); !errors.Is(err, fs.ErrNotExist) {
 			t.Fatalf("the first request for a cabinet: %v, want fs.ErrNotExist", err)
 		}
-		if _, err := d.forms.derive(t.Context(), <-d.forms.queue); err != nil {
+		if _, err := d.forms.Derive(t.Context(), <-d.forms.Queue()); err != nil {
 			t.Fatal(err)
 		}
 		if f, err := d.Get(t.Context(), cabinetA); err != nil {

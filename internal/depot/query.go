@@ -67,23 +67,6 @@ func ObjectsOf(ctx context.Context, c Content, name string) ([]Same, error) {
 	return list, nil
 }
 
-// Same searches for the objects of a local file, by their ids and by their
-// content.
-func (d *Depot) Same(ctx context.Context, scope answer.Scope, c Content, name string) ([]Same, error) {
-	objs, err := ObjectsOf(ctx, c, name)
-	if err != nil {
-		return nil, err
-	}
-	var same []Same
-	for _, s := range objs {
-		if s.Found, err = FinderIn(d).Alike(ctx, scope, s.Object, &s.Ref); err != nil {
-			return nil, err
-		}
-		same = append(same, s)
-	}
-	return same, nil
-}
-
 // List returns transactions, newest first.
 func (d *Depot) List(ctx context.Context, scope answer.Scope, f ListFilter) ([]Transaction, error) {
 	return d.db.List(ctx, scope.Index(), f)
@@ -109,7 +92,9 @@ func (d *Depot) Content(ctx context.Context, ref blob.Ref) (*answer.File, error)
 	if err != nil {
 		return nil, err
 	}
-	return &answer.File{Ref: ref, Size: b.Size(), ModTime: b.ModTime(), ETag: ref.String()[:32], Bytes: b, Disk: blob.OSFile(b), Closer: b}, nil
+	return &answer.File{
+		Ref: ref, Size: b.Size(), ModTime: b.ModTime(), ETag: ref.String()[:32], Bytes: b, Disk: blob.OSFile(b), Closer: b,
+	}, nil
 }
 
 // Origins returns the transactions that were imported from a store and not
@@ -132,7 +117,9 @@ type Metadata struct {
 // Metadata searches ELF objects by exact path ("file"), by a path pattern in
 // which * does not match a slash ("glob"), or by build-id ("buildid"). complete
 // is false if limit cut the list. Any other key is fs.ErrInvalid.
-func (d *Depot) Metadata(ctx context.Context, scope answer.Scope, key, value string, limit int) (list []Metadata, complete bool, err error) {
+func (d *Depot) Metadata(
+	ctx context.Context, scope answer.Scope, key, value string, limit int,
+) (list []Metadata, complete bool, err error) {
 	var q index.PathQuery
 	switch key {
 	case "file":
@@ -162,6 +149,9 @@ func (d *Depot) Metadata(ctx context.Context, scope answer.Scope, key, value str
 			}
 		}
 	}
-	more, all, err := d.Watched.metadata(ctx, scope, key, value, limit)
-	return append(list, more...), complete && all, err
+	more, all, err := d.Watched.Metadata(ctx, scope, key, value, limit)
+	for _, m := range more {
+		list = append(list, Metadata(m))
+	}
+	return list, complete && all, err
 }

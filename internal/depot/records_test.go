@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/storerecords"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -29,12 +30,12 @@ func TestRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		opt       RecordOptions
+		opt       storerecords.Options
 		refs, ptr bool
 	}{
 		"off":        {},
-		"refs only":  {RecordOptions{Refs: true}, true, false},
-		"with share": {RecordOptions{Refs: true, Share: `\\server\symbols`}, true, true},
+		"refs only":  {storerecords.Options{Refs: true}, true, false},
+		"with share": {storerecords.Options{Refs: true, Share: `\\server\symbols`}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

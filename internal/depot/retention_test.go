@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/forms"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/internal/depot/stage"
@@ -250,7 +251,7 @@ func TestFreesAsPreviewed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := d.forms.derive(t.Context(), Form{Ref: f.Ref, Tool: codings["zstd"]}); err != nil {
+			if _, err := d.forms.Derive(t.Context(), forms.Form{Ref: f.Ref, Tool: forms.Codings["zstd"]}); err != nil {
 				t.Fatal(err)
 			}
 		}

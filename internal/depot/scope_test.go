@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/forms"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/derive/transcode"
@@ -75,7 +76,7 @@ func TestDerivedFollowsItsSource(t *testing.T) {
 	}
 	// The cabinet.
 	ref := found[0].Ref
-	if _, err := d.forms.derive(t.Context(), Form{Ref: ref, Tool: transcode.Cab, Name: "hello-x86.pdb"}); err != nil {
+	if _, err := d.forms.Derive(t.Context(), forms.Form{Ref: ref, Tool: transcode.Cab, Name: "hello-x86.pdb"}); err != nil {
 		t.Fatal(err)
 	}
 	path := "hello-x86.pdb/" + id.Breakpad() + "/hello-x86.pd_"
@@ -106,12 +107,12 @@ func TestFetchInsideTheScope(t *testing.T) {
 		src := &elsewhere{name: "e"}
 		src.sends("hello-x64.pdb", pdb.body)
 		d := openWith(t, Options{Upstreams: []Upstream{{Source: src, Product: c.of}}})
-		objs, err := d.Same(t.Context(), answer.Scope{}, bytesContent{Reader: bytes.NewReader(pdb.body)}, "hello-x64.pdb")
+		objs, err := FinderIn(d).Same(t.Context(), answer.Scope{}, bytesContent{Reader: bytes.NewReader(pdb.body)}, "hello-x64.pdb")
 		if err != nil {
 			t.Fatal(err)
 		}
 		q := answer.Question{Scope: answer.Scope{Products: c.products}, Request: request(t, "hello-x64.pdb/"+objs[0].Object.DebugID.Breakpad()+"/hello-x64.pdb")}
-		f, err := d.download(t.Context(), q)
+		f, err := d.places.Download(t.Context(), q)
 		if c.gets != (err == nil) || c.gets != (src.asked.Load() > 0) {
 			t.Errorf("a reader of %q and an upstream of %q: %v, asked %d times; want a download: %v", c.products, c.of, err, src.asked.Load(), c.gets)
 		}
@@ -147,7 +148,7 @@ func TestHiddenReadsLikeMissing(t *testing.T) {
 	ours := answer.Scope{Products: []string{"ours"}}
 	const none = "0123456789abcdef0123456789abcdef01234567"
 	const guid = "F9EFE0B6AE7500394C4C44205044422E"
-	for !absent(t.Context(), d, ours, request(t, "buildid/"+none+"/executable"), nil) {
+	for !d.lookups.Absent(t.Context(), ours, request(t, "buildid/"+none+"/executable"), nil) {
 		if t.Context().Err() != nil {
 			t.Fatal("the filter never covers the depot")
 		}

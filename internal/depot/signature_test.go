@@ -50,7 +50,7 @@ func TestSignatureWhileDownloading(t *testing.T) {
 		}
 		d, _ := withUpstreams(t, Options{Upstreams: []Upstream{{Source: src}}})
 		q := answer.Question{Request: request(t, path)}
-		f, err := d.download(t.Context(), q)
+		f, err := d.places.Download(t.Context(), q)
 		if err != nil {
 			close(end)
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/forms"
 	"github.com/symdepot/symdepot/internal/files/unpack/unpacktest"
 	"github.com/symdepot/symdepot/internal/remote/tree"
 	"github.com/symdepot/symdepot/layout"
@@ -69,12 +70,12 @@ func TestServedFolders(t *testing.T) {
 	if err != nil || string(b) != "of the store" || !f.Volatile || f.ETag == "" || f.OSFile() == nil {
 		t.Fatalf(`get: %+v, %q, error %v; want "of the store", Volatile true, ETag not "", OSFile() not nil`, f, b, err)
 	}
-	for range variantAsks + 1 {
-		if e, err := d.Encoded(t.Context(), f, []string{"zstd"}); e != nil || err != nil || len(d.forms.queue) != 0 {
+	for range forms.Asks + 1 {
+		if e, err := d.Encoded(t.Context(), f, []string{"zstd"}); e != nil || err != nil || len(d.forms.Queue()) != 0 {
 			t.Fatalf("a compressed variant of a file of a served tree: %+v %v, want none", e, err)
 		}
 	}
-	if _, _, err := get(t, d, answer.Scope{}, path[:len(path)-1]+"_"); !errors.Is(err, fs.ErrNotExist) || len(d.forms.queue) != 0 {
+	if _, _, err := get(t, d, answer.Scope{}, path[:len(path)-1]+"_"); !errors.Is(err, fs.ErrNotExist) || len(d.forms.Queue()) != 0 {
 		t.Errorf("a cabinet of a file of a served tree: %v, want not found", err)
 	}
 	if _, _, err := get(t, d, answer.Scope{Products: []string{"P"}}, path); !errors.Is(err, fs.ErrNotExist) {

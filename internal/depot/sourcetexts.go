@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/search"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/files/sources"
 	"github.com/symdepot/symdepot/layout"
@@ -13,11 +14,11 @@ import (
 )
 
 // Texts implements the symbolication of a client with sources: see symbolicate.Texts.
-func (s *Symbols) Texts(ask SymbolsAsk) symbolicate.Texts { return sourceTexts{s.d, ask} }
+func (s *Symbols) Texts(ask SymbolsAsk) symbolicate.Texts { return sourceTexts{s.places, ask} }
 
 type sourceTexts struct {
-	d   *Depot
-	ask SymbolsAsk
+	places *search.Places
+	ask    SymbolsAsk
 }
 
 // Text implements symbolicate.Texts.
@@ -30,7 +31,7 @@ func (t sourceTexts) Text(ctx context.Context, q symbolicate.ModuleQuery, file s
 		}
 	}
 	req.Form, req.Part = layout.FormSource, file
-	f, err := t.d.open(ctx, scope, req, false, nil)
+	f, err := t.places.Open(ctx, scope, req, false, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -8,15 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/files/srclink"
 	"github.com/symdepot/symdepot/internal/index"
-	"github.com/symdepot/symdepot/internal/remote/fetch"
-	"github.com/symdepot/symdepot/internal/remote/peer"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/objfile"
 )
@@ -25,16 +22,15 @@ import (
 func (d *Depot) Stages() *stage.Stages { return d.stages }
 
 // openStages opens the stages, whose bytes are in a folder beside the contents.
-// address is that of this server for the others; empty: they do not reach it.
-func openStages(d *Depot, address string, limits stage.Limits) {
-	opt := stage.Options{Dir: filepath.Join(d.dir, "staged"), Limits: limits, Log: d.log, Now: d.now}
+func (d *Depot) openStages(of *Options) {
+	opt := stage.Options{Dir: filepath.Join(d.dir, "staged"), Limits: of.Stages, Log: d.log, Now: d.now}
 	if info, err := os.Stat(filepath.Join(d.dir, "blobs")); err == nil {
 		opt.Perm = info.Mode().Perm()&0o666 | 0o600 // as contents
 	}
 	if d.Nodes.Shared() {
-		opt.Node = d.Nodes.name
-		if address != "" {
-			opt.Peers = stagePeers{d.Nodes}
+		opt.Node = d.Nodes.Name()
+		if of.Nodes.Address != "" { // the other servers reach this one
+			opt.Peers = d.Nodes
 		} else {
 			opt.Node += ":" + d.dir // several servers of one machine
 		}
@@ -201,36 +197,4 @@ func adopt(ctx context.Context, batch blob.Batch, f stage.File) error {
 		err = &stage.MissingError{Refs: []blob.Ref{f.Ref}}
 	}
 	return err
-}
-
-// forwarded is the kind of the questions of stages to other servers.
-const forwarded = "stage"
-
-// stagePeers are the other servers, as stages need them.
-type stagePeers struct{ n *Nodes }
-
-// Live implements stage.Peers.
-func (p stagePeers) Live(node string) (live, known bool) {
-	_, list, ok := p.n.members()
-	return slices.ContainsFunc(list, func(m peer.Member) bool { return m.Address == node }), ok
-}
-
-// Send implements stage.Peers.
-func (p stagePeers) Send(ctx context.Context, node string, question []byte, body io.Reader) ([]byte, error) {
-	answer, err := p.n.peers.Send(ctx, node, forwarded, question, body)
-	if errors.Is(err, fetch.ErrNoPeer) {
-		err = fmt.Errorf("%w: %w", stage.ErrNoAnswer, err)
-	}
-	return answer, err
-}
-
-// peerUploads receives what other servers forward.
-type peerUploads struct{ d *Depot }
-
-// ReceiveFromPeer implements peer.Uploads.
-func (u peerUploads) ReceiveFromPeer(ctx context.Context, kind string, input []byte, body io.Reader) ([]byte, error) {
-	if kind != forwarded {
-		return nil, fmt.Errorf("unknown kind of question %q", kind)
-	}
-	return u.d.stages.Answer(ctx, input, body)
 }

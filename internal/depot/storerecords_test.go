@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/storerecords"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -21,7 +22,7 @@ func TestStoreRecords(t *testing.T) {
 	}
 	const line = `"hello-x64.pdb\F9EFE0B6AE7500394C4C44205044422E1","hello-x64.pdb"` + "\r\n"
 	for _, on := range []bool{true, false} {
-		d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Records: RecordOptions{Refs: on, Index: on}})
+		d, err := Open(t.Context(), filepath.Join(t.TempDir(), "depot"), Options{Records: storerecords.Options{Refs: on, Index: on}})
 		if err != nil {
 			t.Fatal(err)
 		}

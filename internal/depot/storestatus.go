@@ -5,6 +5,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/bucketstore"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/nodes"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
@@ -18,7 +19,7 @@ type StoreStatus struct {
 	// Waits count how long writers of the index waited.
 	Waits *IndexWaits
 	// Nodes describes the servers on the database; nil if the index is in a file.
-	Nodes *NodeStatus
+	Nodes *nodes.Status
 	// Bucket describes the bucket of the contents; nil if they are on disk.
 	Bucket *BucketStatus
 }
@@ -46,14 +47,14 @@ type BucketCache = bucketstore.Usage
 func (d *Depot) Stores(ctx context.Context) StoreStatus {
 	s := StoreStatus{Database: d.InDatabase(), Waits: d.db.Waits}
 	if s.Database {
-		_, err := d.filter.generation(ctx)
+		_, err := d.filter.Generation(ctx)
 		s.DatabaseUp = err == nil
 		s.Replicas = d.db.Nodes.Replicas()
 	}
 	if n, ok := d.Nodes.Status(); ok {
 		s.Nodes = &n
 	}
-	if v, ok := coldstore.VaultOf(d.blobs); ok {
+	if v, ok := coldstore.BucketStore(d.blobs); ok {
 		st := v.Status()
 		s.Bucket = &st
 	}

@@ -6,6 +6,10 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/inplace"
+	"github.com/symdepot/symdepot/internal/depot/lookup"
+	"github.com/symdepot/symdepot/internal/depot/search"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
@@ -32,7 +36,9 @@ func AsksForSymbols(req *layout.Request) bool {
 // Symbols is the part of a depot that makes symbol files and looks addresses up.
 type Symbols struct {
 	*SymbolsWork
-	d *Depot
+	lookups  *lookup.Lookups
+	contents *content.Contents
+	places   *search.Places
 }
 
 // Make answers a request for a Breakpad or GSYM file that Get did not find,
@@ -60,25 +66,24 @@ func (s *Symbols) make(ctx context.Context, ask SymbolsAsk) (*answer.File, symbo
 
 // open opens an answer.
 func (s *Symbols) open(ctx context.Context, a symbolicate.Answer) (*answer.File, error) {
-	d := s.d
 	switch {
 	case a.Redirect != "":
 		return &answer.File{Object: a.Object, Redirect: a.Redirect}, nil
 	case a.Cached != nil:
 		rec := answer.RecorderIn(ctx)
-		f, err := d.openHit(ctx, *a.Cached, rec)
+		f, err := s.lookups.OpenHit(ctx, *a.Cached, rec)
 		if err == nil {
 			f.Object, f.Made = a.Object, true
 		}
 		return f, err
 	}
-	b, err := d.contents.Open(ctx, a.Content)
+	b, err := s.contents.Open(ctx, a.Content)
 	if err != nil {
 		return nil, err
 	}
 	return &answer.File{
 		Object: a.Object, Ref: a.Content.Ref, Source: a.Source, Size: a.Content.Size, ModTime: b.ModTime(), Made: true,
-		ETag: a.Content.Ref.String()[:32], Bytes: b, Disk: blob.OSFile(b), Closer: b, Whole: true, OnDamage: d.contents.Report,
+		ETag: a.Content.Ref.String()[:32], Bytes: b, Disk: blob.OSFile(b), Closer: b, Whole: true, OnDamage: s.contents.Report,
 	}, nil
 }
 
@@ -91,27 +96,35 @@ func (s *Symbols) arrived(ctx context.Context, entries []index.Entry) {
 }
 
 // symbolsDepot is what the making of symbol files needs of the depot.
-type symbolsDepot struct{ d *Depot }
+type symbolsDepot struct {
+	db       *index.DB
+	lookups  *lookup.Lookups
+	contents *content.Contents
+	inPlace  *inplace.Places
+	fetch    *fetch.Fetcher
+}
 
 // NotIndexed implements symbolicate.Depot.
 func (p symbolsDepot) NotIndexed(ctx context.Context, products []string, id string) bool {
-	return p.d.filter.excludes(ctx, answer.Scope{Products: products}.Index(), layout.Request{Lookups: []symfile.Lookup{{ID: id}}})
+	return p.lookups.Absent(ctx, answer.Scope{Products: products}, layout.Request{Lookups: []symfile.Lookup{{ID: id}}}, nil)
 }
 
 // Lookup implements symbolicate.Depot.
 func (p symbolsDepot) Lookup(ctx context.Context, products []string, l symfile.Lookup) ([]index.Hit, error) {
-	hits, err := p.d.db.Lookup(ctx, answer.Scope{Products: products}.Index(), l)
-	return p.d.intact(hits), err
+	hits, err := p.db.Lookup(ctx, answer.Scope{Products: products}.Index(), l)
+	return p.lookups.Intact(hits), err
+}
+
+// Named implements symbolicate.Depot.
+func (p symbolsDepot) Named(
+	ctx context.Context, products []string, name string, kind symfile.Kind, number int64, limit int,
+) ([]index.Hit, error) {
+	hits, err := index.NamedNear(ctx, p.db, answer.Scope{Products: products}.Index(), name, kind, number, limit)
+	return p.lookups.Intact(hits), err
 }
 
 // symbolsFile is an open file of the depot.
 type symbolsFile struct{ *answer.File }
-
-// Named implements symbolicate.Depot.
-func (p symbolsDepot) Named(ctx context.Context, products []string, name string, kind symfile.Kind, number int64, limit int) ([]index.Hit, error) {
-	hits, err := index.NamedNear(ctx, p.d.db, answer.Scope{Products: products}.Index(), name, kind, number, limit)
-	return p.d.intact(hits), err
-}
 
 // Tag implements symbolicate.File.
 func (f symbolsFile) Tag() string { return f.ETag }
@@ -126,29 +139,29 @@ func symbolsFileOf(f *answer.File, err error) (symbolicate.File, error) {
 // OpenHit implements symbolicate.Depot.
 func (p symbolsDepot) OpenHit(ctx context.Context, h index.Hit) (symbolicate.File, error) {
 	rec := answer.RecorderIn(ctx)
-	return symbolsFileOf(p.d.openHit(ctx, h, rec))
+	return symbolsFileOf(p.lookups.OpenHit(ctx, h, rec))
 }
 
 // OpenContent implements symbolicate.Depot.
 func (p symbolsDepot) OpenContent(ctx context.Context, c index.Content) (symbolicate.File, error) {
-	b, err := p.d.contents.Open(ctx, c)
+	b, err := p.contents.Open(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return symbolsFile{&answer.File{Ref: c.Ref, Size: c.Size, Bytes: b, Closer: b, OnDamage: p.d.contents.Report}}, nil
+	return symbolsFile{&answer.File{Ref: c.Ref, Size: c.Size, Bytes: b, Closer: b, OnDamage: p.contents.Report}}, nil
 }
 
 // InTrees implements symbolicate.Depot.
 func (p symbolsDepot) InTrees(ctx context.Context, products []string, req layout.Request) (symbolicate.File, error) {
-	return symbolsFileOf(p.d.openInPlace(ctx, answer.Scope{Products: products}, req))
+	return symbolsFileOf(p.inPlace.Open(ctx, answer.Scope{Products: products}, req))
 }
 
 // Fetch implements symbolicate.Depot.
 func (p symbolsDepot) Fetch(ctx context.Context, ask symbolicate.Ask, req layout.Request) error {
-	if !p.d.fetch.Enabled() || len(req.Lookups) == 0 {
+	if !p.fetch.Enabled() || len(req.Lookups) == 0 {
 		return fs.ErrNotExist
 	}
-	ended, err := p.d.fetch.Start(ctx, fetch.Question{Products: ask.Products, Request: req, Via: ask.Via, Client: ask.Client})
+	ended, err := p.fetch.Start(ctx, fetch.Question{Products: ask.Products, Request: req, Via: ask.Via, Client: ask.Client})
 	switch {
 	case errors.Is(err, fetch.ErrInDepot):
 		return nil

@@ -6,6 +6,10 @@ import (
 	"fmt"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/cache"
+	"github.com/symdepot/symdepot/internal/depot/inplace"
+	"github.com/symdepot/symdepot/internal/depot/lookup"
+	"github.com/symdepot/symdepot/internal/depot/search"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/index"
@@ -55,7 +59,8 @@ func symCacheFile(a symcachework.Answer) *answer.File {
 	case *symcachework.FolderFile:
 		return &answer.File{
 			Object:   symfile.Object{Kind: symfile.SymCache, Role: symfile.SymCacheFile, Name: f.Path},
-			Volatile: true, Size: f.Size, ModTime: f.ModTime, Path: f.Path, ETag: f.ETag, SymCacheOf: &a.Key, Bytes: f.File, Disk: f.File, Closer: f.File,
+			Volatile: true, Size: f.Size, ModTime: f.ModTime, Path: f.Path, ETag: f.ETag, SymCacheOf: &a.Key,
+			Bytes: f.File, Disk: f.File, Closer: f.File,
 		}
 	}
 	return nil
@@ -76,31 +81,38 @@ func (d *Depot) OpenJobInput(ctx context.Context, l jobs.Lease) (*answer.File, e
 	if size < 0 {
 		return nil, errors.Join(fmt.Errorf("the input file %s of job %d has no size", name, l.ID), in.Close())
 	}
-	return &answer.File{Object: symfile.Object{Name: name}, Ref: ref, Volatile: true, Size: size, ETag: fmt.Sprintf("job-%d", l.ID), Bytes: in, Closer: in}, nil
+	return &answer.File{
+		Object: symfile.Object{Name: name}, Ref: ref, Volatile: true, Size: size, ETag: fmt.Sprintf("job-%d", l.ID), Bytes: in, Closer: in,
+	}, nil
 }
 
 // symcacheDepot is what the making of SymCache files needs of the depot.
-type symcacheDepot struct{ d *Depot }
+type symcacheDepot struct {
+	lookups *lookup.Lookups
+	cache   *cache.Cache
+	inPlace *inplace.Places
+	places  *search.Places
+}
 
 // NotIndexed implements symcachework.Depot.
 func (p symcacheDepot) NotIndexed(ctx context.Context, products []string, req layout.Request) bool {
-	return p.d.filter.excludes(ctx, answer.Scope{Products: products}.Index(), req)
+	return p.lookups.Absent(ctx, answer.Scope{Products: products}, req, nil)
 }
 
 // Find implements symcachework.Depot.
 func (p symcacheDepot) Find(ctx context.Context, products []string, req layout.Request) ([]index.Hit, error) {
-	hits, _, err := p.d.find(ctx, answer.Scope{Products: products}, req, false, nil)
+	hits, _, err := p.lookups.Find(ctx, answer.Scope{Products: products}, req, false, nil)
 	return hits, err
 }
 
 // OpenHit implements symcachework.Depot.
 func (p symcacheDepot) OpenHit(ctx context.Context, h index.Hit) (symcachework.File, error) {
-	return answerOrNil(p.d.openHit(ctx, h, nil))
+	return answerOrNil(p.lookups.OpenHit(ctx, h, nil))
 }
 
 // InTrees implements symcachework.Depot.
 func (p symcacheDepot) InTrees(ctx context.Context, req layout.Request) error {
-	f, err := p.d.openInPlace(ctx, answer.Scope{}, req)
+	f, err := p.inPlace.Open(ctx, answer.Scope{}, req)
 	if err != nil {
 		return err
 	}
@@ -109,17 +121,17 @@ func (p symcacheDepot) InTrees(ctx context.Context, req layout.Request) error {
 
 // DropCached implements symcachework.Depot.
 func (p symcacheDepot) DropCached(ctx context.Context, id string, ref blob.Ref) (bool, error) {
-	return p.d.Cache.dropContent(ctx, index.CacheFilter{ID: id}, ref)
+	return p.cache.DropContent(ctx, cache.Filter{ID: id}, ref)
 }
 
 // Open implements symcachework.Depot.
 func (p symcacheDepot) Open(ctx context.Context, req layout.Request, local bool) (symcachework.File, error) {
-	return answerOrNil(p.d.Get(ctx, answer.Question{Request: req, Local: local}))
+	return answerOrNil(p.places.Get(ctx, answer.Question{Request: req, Local: local}))
 }
 
 // Download implements symcachework.Depot.
 func (p symcacheDepot) Download(ctx context.Context, req layout.Request) (symcachework.File, error) {
-	return answerOrNil(p.d.downloadAnew(ctx, answer.Question{Request: req}))
+	return answerOrNil(p.places.DownloadAnew(ctx, answer.Question{Request: req}))
 }
 
 // answerOrNil makes a nil file a nil interface.

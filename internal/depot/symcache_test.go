@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/debugid"
+	"github.com/symdepot/symdepot/internal/depot/cache"
 	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
@@ -252,7 +253,7 @@ func TestSymCacheStore(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(dir, ".symdepot-tmp")); err != nil || len(left) > 0 {
 		t.Errorf("os.ReadDir: %v, error %v; want none", left, err)
 	}
-	if _, err := p.Cache.Drop(t.Context(), CacheFilter{}); err != nil {
+	if _, err := p.Cache.Drop(t.Context(), cache.Filter{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := told(t, p.Depot, symAsk(t, path)); got != want {

@@ -1,11 +1,12 @@
 package depot
 
 import (
-	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/cache"
 	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -15,7 +16,7 @@ import (
 // TestTraceRecordsNoUse: the trace of a cached file does not make it a used one, while
 // a request does.
 func TestTraceRecordsNoUse(t *testing.T) {
-	d, _ := newDepot(t)
+	d, c := newDepot(t)
 	body := "cached"
 	ref := blob.Sum([]byte(body))
 	batch, err := d.blobs.Begin(t.Context())
@@ -27,28 +28,30 @@ func TestTraceRecordsNoUse(t *testing.T) {
 	e.Ref, e.Size = ref, int64(len(body))
 	check1(t, d.db.Cached.Put(t.Context(), index.CachedFile{Source: "up", Name: "a.pdb", URL: "http://up/a", Ref: ref, Size: e.Size, Entries: []index.Entry{e}}, nil))
 	segs := []string{"a.pdb", e.Object.DebugID.Breakpad(), "a.pdb"}
-	used := func() map[blob.Ref]bool {
-		d.Cache.mu.Lock()
-		defer d.Cache.mu.Unlock()
-		list := map[blob.Ref]bool{}
-		for r := range d.Cache.used {
-			list[r] = true
+	used := func() time.Time {
+		t.Helper()
+		check1(t, d.Cache.StoreUses(t.Context()))
+		for f, err := range d.Cache.Files(t.Context(), cache.Filter{}) {
+			check1(t, err)
+			return f.Used
 		}
-		return list
+		t.Fatal("no file is cached")
+		return time.Time{}
 	}
 	before := used()
+	c.t = c.t.Add(time.Hour)
 	tr, err := d.Tracer.Trace(t.Context(), why.TraceAsk{Segments: segs})
 	check1(t, err)
 	if tr.Verdict != why.VerdictFound || tr.File.Upstream != "up" || tr.File.Ref != ref {
 		t.Fatalf("the trace is %+v, want the cached file of up", tr)
 	}
-	if !maps.Equal(used(), before) {
-		t.Errorf("a trace has recorded a use: %v, want %v", used(), before)
+	if now := used(); !now.Equal(before) {
+		t.Errorf("a trace has recorded a use: %v, want %v", now, before)
 	}
 	f, err := d.Get(t.Context(), answer.Question{Request: tr.Request})
 	check1(t, err)
 	check1(t, f.Close())
-	if !used()[ref] {
+	if used().Equal(before) {
 		t.Error("a request has recorded no use: the test proves nothing")
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/forms"
 	"github.com/symdepot/symdepot/internal/index"
 )
 
@@ -32,9 +33,9 @@ func (d *Depot) Work(ctx context.Context) error {
 	side.Go(func() { d.Check.Scrub(ctx) })
 	side.Go(func() { d.Check.AuditMonthly(ctx) })
 	side.Go(func() { d.Cold.Run(ctx) })
-	side.Go(func() { d.Nodes.work(ctx) })
-	for _, f := range d.Watched.list {
-		side.Go(func() { d.Watched.run(ctx, f) })
+	side.Go(func() { d.Nodes.Work(ctx) })
+	for _, f := range d.Watched.Folders() {
+		side.Go(func() { d.Watched.Scan(ctx, f) })
 	}
 	tidy := time.NewTicker(tidyEvery)
 	defer tidy.Stop()
@@ -44,8 +45,8 @@ func (d *Depot) Work(ctx context.Context) error {
 			return nil
 		case <-tidy.C:
 			d.tidy(ctx)
-		case want := <-d.forms.queue:
-			if _, err := d.forms.derive(ctx, want); err != nil && !errors.Is(err, errMadeElsewhere) && ctx.Err() == nil && !content.IsAway(err) {
+		case want := <-d.forms.Queue():
+			if _, err := d.forms.Derive(ctx, want); isFault(ctx, err) && !errors.Is(err, forms.ErrMadeElsewhere) {
 				d.log.Warn("cannot make derived content", "content", want.Ref.String(), "tool", want.Tool.Name, "error", err)
 			}
 			if d.hooks.Derived != nil {
@@ -55,34 +56,40 @@ func (d *Depot) Work(ctx context.Context) error {
 	}
 }
 
+// isFault reports whether an error of the background is worth a line of the log: neither the end
+// of the work nor a place that is away, which is logged where it is noticed.
+func isFault(ctx context.Context, err error) bool {
+	return err != nil && ctx.Err() == nil && !content.IsAway(err)
+}
+
 // tidy stores counts, evicts what exceeds the limits and deletes old rows.
 func (d *Depot) tidy(ctx context.Context) {
-	if err := errors.Join(d.Missing.Store(ctx), d.Cache.storeUses(ctx), d.reads.store(ctx)); err != nil && ctx.Err() == nil && !content.IsAway(err) {
+	if err := errors.Join(d.Missing.Store(ctx), d.Cache.StoreUses(ctx), d.reads.store(ctx)); isFault(ctx, err) {
 		d.log.Warn("cannot store counts", "error", err)
 	}
 	// Shortly before the next look of another server.
-	if err := d.Nodes.do(ctx, "evict", tidyEvery*3/4, func(ctx context.Context) error {
+	if err := d.Nodes.Do(ctx, "evict", tidyEvery*3/4, func(ctx context.Context) error {
 		_, err := d.Cache.Evict(ctx)
 		return err
-	}); err != nil && ctx.Err() == nil && !content.IsAway(err) {
+	}); isFault(ctx, err) {
 		d.log.Warn("cannot evict cached files", "error", err)
 	}
-	if err := d.Nodes.do(ctx, "stages", stagesEvery*3/4, d.stages.Expire); err != nil && ctx.Err() == nil && !content.IsAway(err) {
+	if err := d.Nodes.Do(ctx, "stages", stagesEvery*3/4, d.stages.Expire); isFault(ctx, err) {
 		d.log.Warn("cannot end expired pushes", "error", err)
 	}
-	if err := d.Nodes.do(ctx, "retention", retentionEvery*3/4, d.Retention.Scheduled); err != nil && ctx.Err() == nil && !content.IsAway(err) {
+	if err := d.Nodes.Do(ctx, "retention", retentionEvery*3/4, d.Retention.Scheduled); isFault(ctx, err) {
 		d.log.Error("cannot apply the retention policy", "error", err)
 	}
 	if now := d.now(); now.Sub(d.swept) > sweepEvery {
 		d.swept = now
-		if err := d.stages.Sweep(ctx); err != nil && ctx.Err() == nil && !content.IsAway(err) {
+		if err := d.stages.Sweep(ctx); isFault(ctx, err) {
 			d.log.Warn("cannot delete files of ended pushes", "error", err)
 		}
-		err := d.Nodes.do(ctx, "sweep", sweepEvery*9/10, func(ctx context.Context) error { return sweepRows(ctx, d, now) })
-		if v, ok := coldstore.VaultOf(d.blobs); ok {
+		err := d.Nodes.Do(ctx, "sweep", sweepEvery*9/10, func(ctx context.Context) error { return sweepRows(ctx, d, now) })
+		if v, ok := coldstore.BucketStore(d.blobs); ok {
 			err = errors.Join(err, v.CheckOwner(ctx))
 		}
-		if err != nil && ctx.Err() == nil && !content.IsAway(err) {
+		if isFault(ctx, err) {
 			d.log.Warn("cannot delete old rows of the index", "error", err)
 		}
 	}

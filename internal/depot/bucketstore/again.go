@@ -22,19 +22,19 @@ func (b *batch) Again(ctx context.Context) error {
 	}
 	b.mu.Unlock()
 	for _, u := range objects {
-		there, err := b.v.places.Finished(ctx, u.Content)
+		there, err := b.store.places.Finished(ctx, u.Content)
 		if err != nil || there {
 			if err != nil {
 				return err
 			}
 			continue
 		}
-		if _, _, err := b.v.places.Of(ctx, u.Ref); err == nil {
+		if _, _, err := b.store.places.Of(ctx, u.Ref); err == nil {
 			continue
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		up, err := b.v.uploadAgain(ctx, u)
+		up, err := b.store.uploadAgain(ctx, u)
 		if err != nil {
 			return fmt.Errorf("upload blob %s again: %w", u.Ref, err)
 		}
@@ -46,31 +46,31 @@ func (b *batch) Again(ctx context.Context) error {
 }
 
 // uploadAgain copies the object of an upload to a new place.
-func (v *Vault) uploadAgain(ctx context.Context, u index.Upload) (up index.Upload, err error) {
-	sp, err := v.local.disk.Spool()
+func (s *Store) uploadAgain(ctx context.Context, u index.Upload) (up index.Upload, err error) {
+	sp, err := s.local.disk.Spool()
 	if err != nil {
 		return up, err
 	}
 	defer discard(sp)
-	if err := v.get(ctx, u, sp); err != nil {
+	if err := s.get(ctx, u, sp); err != nil {
 		return up, err
 	}
 	if sp.Sum() != u.Ref {
 		return up, fmt.Errorf("its object has SHA-256 %s", sp.Sum())
 	}
 	up = newUpload(u.Ref, u.Size)
-	begun := v.now()
-	if err := v.places.Begin(ctx, v.node, lease, []index.Upload{up}); err != nil {
+	begun := s.now()
+	if err := s.places.Begin(ctx, s.node, lease, []index.Upload{up}); err != nil {
 		return up, err
 	}
-	err = v.renewing(ctx, up, func() error { return v.put(ctx, up, begun, sp) })
+	err = s.renewing(ctx, up, func() error { return s.put(ctx, up, begun, sp) })
 	if err == nil {
-		err = v.places.Done(ctx, []string{up.Place})
+		err = s.places.Done(ctx, []string{up.Place})
 	}
 	if err != nil {
-		v.abandon(ctx, []string{up.Place})
+		s.abandon(ctx, []string{up.Place})
 		return up, err
 	}
-	v.intact(u.Ref)
+	s.intact(u.Ref)
 	return up, nil
 }

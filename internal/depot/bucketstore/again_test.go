@@ -39,7 +39,7 @@ func TestAgain(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, buckettest.S3(t), "p", 0)
 	known := s.add(t, 500)[0]
-	batch, err := s.Vault.Begin(t.Context())
+	batch, err := s.Store.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestAgain(t *testing.T) {
 func TestAgainTooLate(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, buckettest.S3(t), "p", 0)
-	batch, err := s.Vault.Begin(t.Context())
+	batch, err := s.Store.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,14 +41,14 @@ type Audited struct {
 // for each content whose object is missing or has a different size. Unknown objects
 // that are older than a month become doomed, unless another copy of the database
 // owns them. No object is read.
-func (v *Vault) Audit(ctx context.Context, missing func(c index.Content, what string) error) (Audited, error) {
-	a := &audit{vault: v, missing: missing}
-	owned := v.owns(ctx)
+func (s *Store) Audit(ctx context.Context, missing func(c index.Content, what string) error) (Audited, error) {
+	a := &audit{store: s, missing: missing}
+	owned := s.owns(ctx)
 	if owned != nil && !errors.Is(owned, ErrCopy) {
 		return a.sum, owned
 	}
 	a.sum.Doomed = owned == nil
-	n, err := v.places.Count(ctx)
+	n, err := s.places.Count(ctx)
 	if err != nil {
 		return a.sum, err
 	}
@@ -67,7 +67,7 @@ func (v *Vault) Audit(ctx context.Context, missing func(c index.Content, what st
 
 // audit is a running Audit.
 type audit struct {
-	vault   *Vault
+	store   *Store
 	mu      sync.Mutex // guards sum, and calls of missing
 	missing func(c index.Content, what string) error
 	sum     Audited
@@ -76,12 +76,12 @@ type audit struct {
 // part compares the objects below a prefix with the contents whose hashes begin with
 // certain bytes.
 func (a *audit) part(ctx context.Context, prefix string, first, last byte) error {
-	v := a.vault
+	s := a.store
 	low, high := blob.Ref{first}, blob.Ref(bytes.Repeat([]byte{0xff}, len(blob.Ref{})))
 	high[0] = last
 	// The contents first: each object of theirs was there before the listing begins.
 	named := map[string]index.Content{}
-	for u, err := range v.places.Named(ctx, low, high) {
+	for u, err := range s.places.Named(ctx, low, high) {
 		if err != nil {
 			return err
 		}
@@ -89,9 +89,9 @@ func (a *audit) part(ctx context.Context, prefix string, first, last byte) error
 	}
 	var sum Audited
 	var strays []index.Upload
-	for info, err := range v.bucket.List(ctx, prefix) {
+	for info, err := range s.bucket.List(ctx, prefix) {
 		if err != nil {
-			v.note(err)
+			s.note(err)
 			return unavailable(err)
 		}
 		sum.Objects++
@@ -110,12 +110,12 @@ func (a *audit) part(ctx context.Context, prefix string, first, last byte) error
 			}
 			continue
 		}
-		known, err := v.places.Known(ctx, u)
+		known, err := s.places.Known(ctx, u)
 		switch {
 		case err != nil:
 			return err
 		case known:
-		case v.now().Sub(info.ModTime) < strayAge:
+		case s.now().Sub(info.ModTime) < strayAge:
 			sum.Young++
 		default:
 			sum.Strays++
@@ -152,19 +152,19 @@ func (a *audit) doom(ctx context.Context, strays []index.Upload) error {
 	if len(strays) == 0 || !a.sum.Doomed {
 		return nil
 	}
-	return a.vault.places.Stray(ctx, strays)
+	return a.store.places.Stray(ctx, strays)
 }
 
 // lost reports a content, unless it has been removed or uploaded again since.
 func (a *audit) lost(ctx context.Context, place string, c index.Content, what string) error {
-	u, _, err := a.vault.places.Of(ctx, c.Ref)
+	u, _, err := a.store.places.Of(ctx, c.Ref)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err != nil || u.Place != place {
 		return nil
 	}
-	_ = a.vault.damaged(c.Ref, place, what)
+	_ = a.store.damaged(c.Ref, place, what)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sum.Missing++

@@ -162,7 +162,7 @@ func TestAuditInParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []blob.Ref
-	a := &audit{vault: s.Vault, missing: func(c index.Content, _ string) error { got = append(got, c.Ref); return nil }}
+	a := &audit{store: s.Store, missing: func(c index.Content, _ string) error { got = append(got, c.Ref); return nil }}
 	for b := range 256 {
 		if err := a.part(t.Context(), fmt.Sprintf("c/%02x/", b), byte(b), byte(b)); err != nil {
 			t.Fatal(err)

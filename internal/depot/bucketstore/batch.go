@@ -23,7 +23,7 @@ const (
 // into temporary files; a group of them gets its rows in one write and is then
 // uploaded by several requests at once, while the caller puts the next ones.
 type batch struct {
-	v      *Vault
+	store  *Store
 	ctx    context.Context // ends with Abort
 	cancel context.CancelFunc
 	renew  chan struct{} // closed at the end: no lease is renewed any more
@@ -49,11 +49,13 @@ type spooled struct {
 }
 
 // Begin implements [blob.Batcher].
-func (v *Vault) Begin(ctx context.Context) (blob.Batch, error) {
+func (s *Store) Begin(ctx context.Context) (blob.Batch, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	b := &batch{v: v, known: map[blob.Ref]int64{}, objects: map[blob.Ref]index.Upload{}, groups: make(chan struct{}, 2), renew: make(chan struct{})}
+	b := &batch{
+		store: s, known: map[blob.Ref]int64{}, objects: map[blob.Ref]index.Upload{}, groups: make(chan struct{}, 2), renew: make(chan struct{}),
+	}
 	b.ctx, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	go b.keepLeases()
 	return b, nil
@@ -72,14 +74,14 @@ func (b *batch) keepLeases() {
 		b.mu.Lock()
 		places := b.places[:len(b.places):len(b.places)]
 		b.mu.Unlock()
-		b.v.renew(b.ctx, places)
+		b.store.renew(b.ctx, places)
 	}
 }
 
 // renew renews the leases of uploads.
-func (v *Vault) renew(ctx context.Context, places []string) {
-	if err := v.places.Renew(ctx, places, lease); err != nil && ctx.Err() == nil {
-		v.log.Warn("cannot renew the leases of uploads", "error", err)
+func (s *Store) renew(ctx context.Context, places []string) {
+	if err := s.places.Renew(ctx, places, lease); err != nil && ctx.Err() == nil {
+		s.log.Warn("cannot renew the leases of uploads", "error", err)
 	}
 }
 
@@ -95,7 +97,7 @@ func (b *batch) Put(ctx context.Context, size int64, r io.Reader) (blob.Ref, int
 }
 
 func (b *batch) put(ctx context.Context, size int64, r io.Reader) (ref blob.Ref, n int64, err error) {
-	sp, err := b.v.local.disk.Spool()
+	sp, err := b.store.local.disk.Spool()
 	if err != nil {
 		return ref, 0, err
 	}
@@ -231,7 +233,7 @@ func (b *batch) upload(group []spooled) error {
 			b.places = append(b.places, u.Place)
 		}
 		b.mu.Unlock()
-		b.v.abandon(b.ctx, old)
+		b.store.abandon(b.ctx, old)
 	}
 }
 
@@ -241,8 +243,8 @@ func (b *batch) uploadOnce(group []spooled) error {
 	for i, s := range group {
 		uploads[i], places[i] = s.upload, s.upload.Place
 	}
-	begun := b.v.now()
-	if err := b.v.places.Begin(b.ctx, b.v.node, lease, uploads); err != nil {
+	begun := b.store.now()
+	if err := b.store.places.Begin(b.ctx, b.store.node, lease, uploads); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(b.ctx)
@@ -252,7 +254,7 @@ func (b *batch) uploadOnce(group []spooled) error {
 	for range min(transfers, len(group)) {
 		wg.Go(func() {
 			for s := range next {
-				if err := b.v.put(ctx, s.upload, begun, s.spool); err != nil {
+				if err := b.store.put(ctx, s.upload, begun, s.spool); err != nil {
 					cancel(fmt.Errorf("upload blob %s: %w", s.upload.Ref, err))
 				}
 			}
@@ -269,11 +271,11 @@ func (b *batch) uploadOnce(group []spooled) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if err := b.v.places.Done(b.ctx, places); err != nil {
+	if err := b.store.places.Done(b.ctx, places); err != nil {
 		return err
 	}
 	for _, s := range group {
-		b.v.intact(s.upload.Ref)
+		b.store.intact(s.upload.Ref)
 	}
 	return nil
 }
@@ -287,14 +289,14 @@ func (b *batch) has(ctx context.Context, ref blob.Ref, size int64) (bool, error)
 	if ok && (size < 0 || n == size) {
 		return true, nil
 	}
-	u, _, err := b.v.places.Of(ctx, ref)
+	u, _, err := b.store.places.Of(ctx, ref)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	is := (size < 0 || u.Size == size) && b.v.there(ctx, u)
+	is := (size < 0 || u.Size == size) && b.store.there(ctx, u)
 	if is {
 		b.mu.Lock()
 		b.objects[ref] = u
@@ -366,27 +368,27 @@ func (b *batch) Abort() {
 
 // abandon dooms the uploads of the batch. If that fails, they expire.
 func (b *batch) abandon(ctx context.Context) {
-	b.v.abandon(ctx, b.places)
+	b.store.abandon(ctx, b.places)
 }
 
-func (v *Vault) abandon(ctx context.Context, places []string) {
+func (s *Store) abandon(ctx context.Context, places []string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if len(places) == 0 {
 		return
 	}
-	if err := v.places.Abandon(ctx, places); err != nil {
-		v.log.Warn("cannot abandon uploads; their leases expire", "error", err)
+	if err := s.places.Abandon(ctx, places); err != nil {
+		s.log.Warn("cannot abandon uploads; their leases expire", "error", err)
 	}
 }
 
 // Put implements [blob.Store]. The content becomes one of the depot when a
 // commit of the index refers to it.
-func (v *Vault) Put(ctx context.Context, ref blob.Ref, size int64, r io.Reader) error {
+func (s *Store) Put(ctx context.Context, ref blob.Ref, size int64, r io.Reader) error {
 	if size < 0 {
 		return fmt.Errorf("put blob %s: size %d: %w", ref, size, blob.ErrMismatch)
 	}
-	b, err := v.Begin(ctx)
+	b, err := s.Begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -405,40 +407,40 @@ func (v *Vault) Put(ctx context.Context, ref blob.Ref, size int64, r io.Reader) 
 }
 
 // Spool implements [blob.Backend]: Keep uploads the content.
-func (v *Vault) Spool() (*blob.Spool, error) {
-	return v.local.disk.SpoolThrough(func(ctx context.Context, s *blob.Spool, ref blob.Ref) error {
-		u, _, err := v.places.Of(ctx, ref)
+func (s *Store) Spool() (*blob.Spool, error) {
+	return s.local.disk.SpoolThrough(func(ctx context.Context, spool *blob.Spool, ref blob.Ref) error {
+		u, _, err := s.places.Of(ctx, ref)
 		switch {
-		case err == nil && u.Size == s.Size() && v.there(ctx, u):
+		case err == nil && u.Size == spool.Size() && s.there(ctx, u):
 			return nil
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			return err
 		}
-		up := newUpload(ref, s.Size())
-		begun := v.now()
-		if err := v.places.Begin(ctx, v.node, lease, []index.Upload{up}); err != nil {
+		up := newUpload(ref, spool.Size())
+		begun := s.now()
+		if err := s.places.Begin(ctx, s.node, lease, []index.Upload{up}); err != nil {
 			return err
 		}
-		err = v.renewing(ctx, up, func() error { return v.put(ctx, up, begun, s) })
+		err = s.renewing(ctx, up, func() error { return s.put(ctx, up, begun, spool) })
 		if err == nil {
-			err = v.places.Done(ctx, []string{up.Place})
+			err = s.places.Done(ctx, []string{up.Place})
 		}
 		if err != nil {
-			v.abandon(ctx, []string{up.Place})
+			s.abandon(ctx, []string{up.Place})
 			return err
 		}
-		v.intact(ref)
+		s.intact(ref)
 		return nil
 	}, func(ref blob.Ref, size int64) {
-		v.local.used(ref, size)
-		if err := v.local.shrink(context.WithoutCancel(v.life)); err != nil {
-			v.log.Warn("cannot evict from the local cache", "error", err)
+		s.local.used(ref, size)
+		if err := s.local.shrink(context.WithoutCancel(s.life)); err != nil {
+			s.log.Warn("cannot evict from the local cache", "error", err)
 		}
 	})
 }
 
 // renewing renews the lease of an upload while do runs.
-func (v *Vault) renewing(ctx context.Context, u index.Upload, do func() error) error {
+func (s *Store) renewing(ctx context.Context, u index.Upload, do func() error) error {
 	ended := make(chan struct{})
 	var renewer sync.WaitGroup
 	defer renewer.Wait()
@@ -451,7 +453,7 @@ func (v *Vault) renewing(ctx context.Context, u index.Upload, do func() error) e
 			case <-ended:
 				return
 			case <-t.C:
-				v.renew(ctx, []string{u.Place})
+				s.renew(ctx, []string{u.Place})
 			}
 		}
 	})

@@ -10,15 +10,15 @@ import (
 // collect deletes objects whose places are doomed for long enough, and returns
 // their number. It may run in several processes at once: deleting an object
 // twice does no harm.
-func (v *Vault) collect(ctx context.Context) (n int, err error) {
-	now := v.now()
-	if _, err := v.places.Expire(ctx, now.Add(-expired)); err != nil {
+func (s *Store) collect(ctx context.Context) (n int, err error) {
+	now := s.now()
+	if _, err := s.places.Expire(ctx, now.Add(-expired)); err != nil {
 		return 0, err
 	}
 	var batch []index.Upload
 	var failed error // of an object that cannot be deleted; the others are
 	sweep := func() error {
-		deleted, err := v.delete(ctx, batch)
+		deleted, err := s.delete(ctx, batch)
 		batch = nil
 		n += len(deleted)
 		if err != nil && failed == nil {
@@ -27,9 +27,9 @@ func (v *Vault) collect(ctx context.Context) (n int, err error) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return v.places.Swept(ctx, deleted)
+		return s.places.Swept(ctx, deleted)
 	}
-	for u, err := range v.places.Doomed(ctx, now.Add(-v.hold)) {
+	for u, err := range s.places.Doomed(ctx, now.Add(-s.hold)) {
 		if err != nil {
 			return n, err
 		}
@@ -44,7 +44,7 @@ func (v *Vault) collect(ctx context.Context) (n int, err error) {
 	}
 	if n == 0 && len(batch) == 0 && failed == nil {
 		// Nothing to delete: say now whether it could be.
-		if err := v.owns(ctx); err != nil {
+		if err := s.owns(ctx); err != nil {
 			return n, err
 		}
 	}
@@ -54,7 +54,7 @@ func (v *Vault) collect(ctx context.Context) (n int, err error) {
 	if failed != nil {
 		return n, failed
 	}
-	return n, v.deleteAgain(ctx)
+	return n, s.deleteAgain(ctx)
 }
 
 // deleteBatch is the number of objects that are deleted before their rows are
@@ -63,34 +63,34 @@ const deleteBatch = 1000
 
 // delete deletes objects and returns the places of those that are deleted, also
 // after an error. The marker of the bucket is compared first.
-func (v *Vault) delete(ctx context.Context, uploads []index.Upload) (places []string, failed error) {
+func (s *Store) delete(ctx context.Context, uploads []index.Upload) (places []string, failed error) {
 	if len(uploads) == 0 {
 		return nil, nil
 	}
-	if err := v.owns(ctx); err != nil {
+	if err := s.owns(ctx); err != nil {
 		return nil, err
 	}
 	keys := make([]string, len(uploads))
 	for i, u := range uploads {
 		keys[i] = keyOf(u)
 	}
-	for i, err := range bucket.DeleteAll(ctx, v.bucket, keys) {
+	for i, err := range bucket.DeleteAll(ctx, s.bucket, keys) {
 		if err == nil {
 			places = append(places, uploads[i].Place)
 		} else if failed == nil {
 			failed = err
 		}
 	}
-	v.note(failed)
+	s.note(failed)
 	return places, unavailable(failed)
 }
 
 // deleteAgain deletes objects a second time, a week after the first, and forgets
 // them: an upload that had timed out may have arrived since.
-func (v *Vault) deleteAgain(ctx context.Context) error {
-	before := v.now().Add(-resweep)
+func (s *Store) deleteAgain(ctx context.Context) error {
+	before := s.now().Add(-resweep)
 	var old []index.Upload
-	for u, err := range v.places.Resweep(ctx, before) {
+	for u, err := range s.places.Resweep(ctx, before) {
 		if err != nil {
 			return err
 		}
@@ -99,8 +99,8 @@ func (v *Vault) deleteAgain(ctx context.Context) error {
 	for len(old) > 0 {
 		some := old[:min(len(old), deleteBatch)]
 		old = old[len(some):]
-		places, err := v.delete(ctx, some)
-		if ferr := v.places.Forget(ctx, places); err == nil {
+		places, err := s.delete(ctx, some)
+		if ferr := s.places.Forget(ctx, places); err == nil {
 			err = ferr
 		}
 		if err != nil {

@@ -117,7 +117,7 @@ func TestAnswers(t *testing.T) {
 		{context.Canceled, false, false},
 		{&writeError{syscall.ENOSPC}, false, false}, // the local disk
 	} {
-		v := &Vault{log: nopLog, bucket: named{}}
+		v := &Store{log: nopLog, bucket: named{}}
 		v.note(c.err)
 		if v.isFailing() != c.away {
 			t.Errorf("%v: the store is away: %v, want %v", c.err, v.isFailing(), c.away)
@@ -242,7 +242,7 @@ func TestClose(t *testing.T) {
 	o := s.another(t, b)
 	opened := make(chan error, 1)
 	go func() {
-		_, err := o.Vault.Open(t.Context(), blob.Sum(c))
+		_, err := o.Store.Open(t.Context(), blob.Sum(c))
 		opened <- err
 	}()
 	<-stall.started
@@ -252,7 +252,7 @@ func TestClose(t *testing.T) {
 	if err := <-opened; err == nil {
 		t.Error("a download went on after Close")
 	}
-	if _, err := o.Vault.Open(t.Context(), blob.Sum(c)); err == nil || errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrClosed) {
+	if _, err := o.Store.Open(t.Context(), blob.Sum(c)); err == nil || errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("open after Close: %v, want an error that is not a miss", err)
 	}
 }
@@ -458,7 +458,7 @@ func TestRefusals(t *testing.T) {
 		v, err := Open(t.Context(), Options{Bucket: c.bucket, Places: db.Places, Dir: t.TempDir()})
 		if err == nil {
 			_ = v.Close()
-			t.Errorf("%s: the vault was opened, want an error", name)
+			t.Errorf("%s: the store was opened, want an error", name)
 			continue
 		}
 		if c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.text) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), p.Secret) {

@@ -35,37 +35,37 @@ type fill struct {
 }
 
 // Open implements [blob.Store].
-func (v *Vault) Open(ctx context.Context, ref blob.Ref) (blob.File, error) {
-	if f, err := v.local.open(ctx, ref); err == nil {
+func (s *Store) Open(ctx context.Context, ref blob.Ref) (blob.File, error) {
+	if f, err := s.local.open(ctx, ref); err == nil {
 		return f, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	f, err := v.fill(ctx, ref, false)
+	f, err := s.fill(ctx, ref, false)
 	if errors.Is(err, errArrived) {
-		if f, err := v.local.open(ctx, ref); err == nil {
+		if f, err := s.local.open(ctx, ref); err == nil {
 			return f, nil
 		}
-		f, err = v.fill(ctx, ref, true)
+		f, err = s.fill(ctx, ref, true)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if f.upload.Size <= blob.HashedAtOpen {
-		return v.whole(ctx, f)
+		return s.whole(ctx, f)
 	}
 	// The first bytes show that the store answers, before a status is sent.
 	if err := f.wait(ctx, 0); err != nil {
 		f.leave()
 		return nil, err
 	}
-	return f.reader(v), nil
+	return f.reader(s), nil
 }
 
 // OpenWhole implements [blob.Backend]. The file is not evicted while it is open.
-func (v *Vault) OpenWhole(ctx context.Context, ref blob.Ref) (blob.File, error) {
-	unpin := v.local.pin(ref)
-	f, err := v.openWhole(ctx, ref)
+func (s *Store) OpenWhole(ctx context.Context, ref blob.Ref) (blob.File, error) {
+	unpin := s.local.pin(ref)
+	f, err := s.openWhole(ctx, ref)
 	if err != nil {
 		unpin()
 		return nil, err
@@ -73,12 +73,12 @@ func (v *Vault) OpenWhole(ctx context.Context, ref blob.Ref) (blob.File, error) 
 	return &pinned{cached: f, unpin: unpin}, nil
 }
 
-func (v *Vault) openWhole(ctx context.Context, ref blob.Ref) (blob.File, error) {
-	f, err := v.local.openWhole(ctx, ref)
+func (s *Store) openWhole(ctx context.Context, ref blob.Ref) (blob.File, error) {
+	f, err := s.local.openWhole(ctx, ref)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
-	fl, err := v.fill(ctx, ref, true)
+	fl, err := s.fill(ctx, ref, true)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (v *Vault) openWhole(ctx context.Context, ref blob.Ref) (blob.File, error) 
 	if fl.lost != nil {
 		return nil, fmt.Errorf("keep blob %s in the local cache: %w", ref, fl.lost)
 	}
-	return v.local.openWhole(ctx, ref)
+	return s.local.openWhole(ctx, ref)
 }
 
 // pinned is a file of the local cache that is not evicted before it is closed.
@@ -120,50 +120,50 @@ var errArrived = errors.New("the content is in the local cache")
 // fill joins or starts the download of a content. The caller gives the result
 // to reader or whole. If anyway is false and the content is in the cache meanwhile,
 // the error is errArrived.
-func (v *Vault) fill(ctx context.Context, ref blob.Ref, anyway bool) (*fill, error) {
-	u, added, err := v.places.Of(ctx, ref)
+func (s *Store) fill(ctx context.Context, ref blob.Ref, anyway bool) (*fill, error) {
+	u, added, err := s.places.Of(ctx, ref)
 	if err != nil {
 		return nil, fmt.Errorf("blob %s: %w", ref, err)
 	}
-	if err := v.suspected(u); err != nil {
+	if err := s.suspected(u); err != nil {
 		return nil, err
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.closed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return nil, fmt.Errorf("blob %s: %w", ref, fs.ErrClosed)
 	}
-	if f := v.fills[u.Place]; f != nil {
+	if f := s.fills[u.Place]; f != nil {
 		f.mu.Lock()
 		f.readers++
 		f.mu.Unlock()
 		return f, nil
 	}
-	if !anyway && v.local.holds(ref) {
+	if !anyway && s.local.holds(ref) {
 		return nil, errArrived
 	}
-	sp, err := v.local.disk.Spool()
+	sp, err := s.local.disk.Spool()
 	if err != nil {
 		return nil, err
 	}
 	f := &fill{upload: u, added: added, spool: sp, readers: 2, kept: make(chan struct{})}
 	f.changed.L = &f.mu
-	v.fills[u.Place] = f
+	s.fills[u.Place] = f
 	// The download goes on if its first reader leaves: others may wait for it.
-	v.background.Go(func() { v.run(v.life, f) })
+	s.background.Go(func() { s.run(s.life, f) })
 	return f, nil
 }
 
-func (v *Vault) run(ctx context.Context, f *fill) {
+func (s *Store) run(ctx context.Context, f *fill) {
 	ref := f.upload.Ref
-	err := v.get(ctx, f.upload, f)
+	err := s.get(ctx, f.upload, f)
 	switch {
 	case err != nil && errors.Is(err, fs.ErrNotExist) && !errors.Is(err, bucket.ErrNoBucket):
-		err = v.damaged(ref, f.upload.Place, missingObject)
+		err = s.damaged(ref, f.upload.Place, missingObject)
 	case errors.Is(err, errSize):
-		err = v.damaged(ref, f.upload.Place, err.Error())
+		err = s.damaged(ref, f.upload.Place, err.Error())
 	case err == nil && f.spool.Sum() != ref:
-		err = v.damaged(ref, f.upload.Place, fmt.Sprintf("its %d bytes have SHA-256 %s", f.upload.Size, f.spool.Sum()))
+		err = s.damaged(ref, f.upload.Place, fmt.Sprintf("its %d bytes have SHA-256 %s", f.upload.Size, f.spool.Sum()))
 	case err != nil:
 		err = fmt.Errorf("blob %s: %w", ref, err)
 	}
@@ -172,21 +172,21 @@ func (v *Vault) run(ctx context.Context, f *fill) {
 	f.end(err)
 	if err == nil {
 		if _, f.lost = f.spool.Keep(ctx); f.lost != nil {
-			v.log.Warn("cannot keep a content in the local cache", "error", f.lost)
+			s.log.Warn("cannot keep a content in the local cache", "error", f.lost)
 		} else {
-			v.local.used(ref, f.upload.Size)
+			s.local.used(ref, f.upload.Size)
 		}
 	} else {
 		f.lost = err
 		f.spool.Abort()
 	}
 	close(f.kept)
-	v.mu.Lock()
-	delete(v.fills, f.upload.Place)
-	v.mu.Unlock()
+	s.mu.Lock()
+	delete(s.fills, f.upload.Place)
+	s.mu.Unlock()
 	f.leave()
-	if err := v.local.shrink(ctx); err != nil {
-		v.log.Warn("cannot evict from the local cache", "error", err)
+	if err := s.local.shrink(ctx); err != nil {
+		s.log.Warn("cannot evict from the local cache", "error", err)
 	}
 }
 
@@ -245,18 +245,18 @@ func (f *fill) wait(ctx context.Context, off int64) error {
 }
 
 // whole waits until a content is complete and opens it.
-func (v *Vault) whole(ctx context.Context, f *fill) (blob.File, error) {
+func (s *Store) whole(ctx context.Context, f *fill) (blob.File, error) {
 	// No byte is released at the size: the wait ends with the download.
 	if err := f.wait(ctx, f.upload.Size); err != nil {
 		f.leave()
 		return nil, err
 	}
-	return f.reader(v), nil
+	return f.reader(s), nil
 }
 
 // reader returns a file that reads from the spool.
-func (f *fill) reader(v *Vault) blob.File {
-	r := &reader{fill: f, vault: v}
+func (f *fill) reader(s *Store) blob.File {
+	r := &reader{fill: f, store: s}
 	r.SectionReader = io.NewSectionReader(spoolReader{f}, 0, f.upload.Size)
 	return r
 }
@@ -289,7 +289,7 @@ func (s spoolReader) ReadAt(p []byte, off int64) (n int, err error) {
 type reader struct {
 	*io.SectionReader
 	fill  *fill
-	vault *Vault
+	store *Store
 	once  sync.Once
 }
 
@@ -298,8 +298,8 @@ func (r *reader) ModTime() time.Time { return r.fill.added }
 
 // Reject implements [blob.File]: the copy in the local cache goes.
 func (r *reader) Reject(what string) error {
-	_ = r.vault.local.evict(context.Background(), r.fill.upload.Ref)
-	return r.vault.damaged(r.fill.upload.Ref, r.fill.upload.Place, what)
+	_ = r.store.local.evict(context.Background(), r.fill.upload.Ref)
+	return r.store.damaged(r.fill.upload.Ref, r.fill.upload.Place, what)
 }
 
 func (r *reader) Close() error {

@@ -154,10 +154,3 @@ func (l *local) opened(ctx context.Context, ref blob.Ref, f blob.File, err error
 type Usage struct {
 	Files, Bytes, Limit int64
 }
-
-// CacheUsage returns the contents of the local cache.
-func (v *Vault) CacheUsage() Usage {
-	v.local.mu.Lock()
-	defer v.local.mu.Unlock()
-	return Usage{Files: int64(v.local.order.Len()), Bytes: v.local.bytes, Limit: v.local.most}
-}

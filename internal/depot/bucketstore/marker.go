@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"strings"
 	"time"
@@ -12,13 +13,6 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/store/bucket"
 )
-
-// markerKey is the object that names the depot of the bucket, and the database that
-// deletes objects.
-const markerKey = "symdepot.json"
-
-// probePrefix begins the keys of the objects that try the store.
-const probePrefix = "probe/"
 
 // marker is the content of that object: see [index.Identity].
 //
@@ -43,20 +37,6 @@ type marker struct {
 // turnEvery is how long a turn lasts.
 const turnEvery = 6 * time.Hour
 
-// Errors of Open and Sweep.
-var (
-	// ErrOtherDepot means that a different depot uses the bucket.
-	ErrOtherDepot = errors.New("a different depot keeps its contents there")
-	// ErrCopy means that another copy of the depot's database deletes the objects
-	// of the bucket.
-	ErrCopy = errors.New("another copy of this depot's database owns the objects, so this one deletes none; if the other copy is not used any more, run symdepot gc --claim")
-	// ErrRefused means that the store does not accept the credentials, or that
-	// they do not have the rights.
-	ErrRefused = errors.New("the store refuses the credentials or gives them too few rights; check them (AWS_ACCESS_KEY_ID and the like) and the rights to read, write, list and delete")
-	// ErrStore means that the store does not do what a depot needs.
-	ErrStore = errors.New("the store cannot keep the contents of a depot")
-)
-
 // describe adds what a user needs to the error of Open.
 func describe(b bucket.Bucket, err error) error {
 	switch {
@@ -71,9 +51,22 @@ func describe(b bucket.Bucket, err error) error {
 	return fmt.Errorf("contents in %s: %w", b.Name(), err)
 }
 
+// read returns a small object.
+func (s *Store) read(ctx context.Context, key string) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, small, errSilent)
+	defer cancel()
+	o, err := s.bucket.Get(ctx, key, 0, -1, "")
+	if err != nil {
+		return nil, causeOf(ctx, err)
+	}
+	defer o.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(o.Body, 64<<10))
+	return b, causeOf(ctx, err)
+}
+
 // readMarker reads the marker. If there is none, the error is fs.ErrNotExist.
-func (v *Vault) readMarker(ctx context.Context) (m marker, err error) {
-	b, err := v.read(ctx, markerKey)
+func (s *Store) readMarker(ctx context.Context) (m marker, err error) {
+	b, err := s.read(ctx, markerKey)
 	if err != nil {
 		return m, err
 	}
@@ -85,14 +78,15 @@ func (v *Vault) readMarker(ctx context.Context) (m marker, err error) {
 
 // writeMarker writes the marker. With fresh, the error is bucket.ErrPrecondition if
 // there is one.
-func (v *Vault) writeMarker(ctx context.Context, id index.Identity, fresh bool) error {
+func (s *Store) writeMarker(ctx context.Context, id index.Identity, fresh bool) error {
 	b, err := json.Marshal(marker{id.Depot, id.Database, id.Turn})
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, small, errSilent)
 	defer cancel()
-	_, err = v.bucket.Put(ctx, markerKey, int64(len(b)), strings.NewReader(string(b)), bucket.PutOptions{ContentType: "application/json", IfAbsent: fresh})
+	opt := bucket.PutOptions{ContentType: "application/json", IfAbsent: fresh}
+	_, err = s.bucket.Put(ctx, markerKey, int64(len(b)), strings.NewReader(string(b)), opt)
 	return causeOf(ctx, err)
 }
 
@@ -100,10 +94,10 @@ func (v *Vault) writeMarker(ctx context.Context, id index.Identity, fresh bool) 
 // probe of the store. fresh reports the latter. Any unknown object is an error: a
 // depot shares its prefix with nobody, and a new one must not look like an older one
 // that lost its marker.
-func (v *Vault) attach(ctx context.Context, readOnly bool) (fresh bool, err error) {
-	m, err := v.readMarker(ctx)
+func (s *Store) attach(ctx context.Context, readOnly bool) (fresh bool, err error) {
+	m, err := s.readMarker(ctx)
 	if err == nil {
-		return false, v.compare(ctx, m)
+		return false, s.compare(ctx, m)
 	}
 	if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, bucket.ErrNoBucket) {
 		return false, err
@@ -111,7 +105,7 @@ func (v *Vault) attach(ctx context.Context, readOnly bool) (fresh bool, err erro
 	if readOnly {
 		return false, fmt.Errorf("%s is missing: %w", markerKey, fs.ErrNotExist)
 	}
-	for info, err := range v.bucket.List(ctx, "") {
+	for info, err := range s.bucket.List(ctx, "") {
 		if err != nil {
 			return false, err
 		}
@@ -120,30 +114,30 @@ func (v *Vault) attach(ctx context.Context, readOnly bool) (fresh bool, err erro
 		}
 		return false, fmt.Errorf("it holds %s, and no %s that names its depot; name an empty prefix", info.Key, markerKey)
 	}
-	if err := v.probe(ctx); err != nil {
+	if err := s.probe(ctx); err != nil {
 		return false, err
 	}
-	id, err := v.places.NewTurn(ctx, turnEvery)
+	id, err := s.places.NewTurn(ctx, turnEvery)
 	if err != nil {
 		return false, err
 	}
-	err = v.writeMarker(ctx, id, true)
+	err = s.writeMarker(ctx, id, true)
 	if errors.Is(err, bucket.ErrPrecondition) {
-		return v.attach(ctx, readOnly) // another process was faster
+		return s.attach(ctx, readOnly) // another process was faster
 	}
 	return true, err
 }
 
 // compare refuses the marker of another depot, and notes that of another copy.
-func (v *Vault) compare(ctx context.Context, m marker) error {
-	id, err := v.places.Identity(ctx)
+func (s *Store) compare(ctx context.Context, m marker) error {
+	id, err := s.places.Identity(ctx)
 	if err != nil {
 		return err
 	}
 	if m.Depot != id.Depot {
 		return fmt.Errorf("%w; name another prefix, or open the depot %s", ErrOtherDepot, m.Depot)
 	}
-	v.noteOwner(m.owner(id))
+	s.noteOwner(m.owner(id))
 	return nil
 }
 
@@ -162,36 +156,36 @@ func (m marker) owner(id index.Identity) error {
 }
 
 // noteOwner logs each change of the answer whether this database may delete.
-func (v *Vault) noteOwner(err error) {
+func (s *Store) noteOwner(err error) {
 	is := errors.Is(err, ErrCopy)
-	v.mu.Lock()
-	before := v.foreign
-	v.foreign = is
-	v.mu.Unlock()
+	s.mu.Lock()
+	before := s.foreign
+	s.foreign = is
+	s.mu.Unlock()
 	switch {
 	case is && !before:
-		v.log.Error("no object of the bucket is deleted", "bucket", v.bucket.Name(), "error", err)
+		s.log.Error("no object of the bucket is deleted", "bucket", s.bucket.Name(), "error", err)
 	case before && !is:
-		v.log.Info("objects of the bucket are deleted again", "bucket", v.bucket.Name())
+		s.log.Info("objects of the bucket are deleted again", "bucket", s.bucket.Name())
 	}
 }
 
 // Foreign reports whether another copy of the database owns the objects of the
 // bucket, as far as this process has noticed.
-func (v *Vault) Foreign() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.foreign
+func (s *Store) Foreign() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.foreign
 }
 
 // owns returns nil if this database may delete objects now, and begins a new turn
 // if one is due.
-func (v *Vault) owns(ctx context.Context) error {
-	m, err := v.readMarker(ctx)
+func (s *Store) owns(ctx context.Context) error {
+	m, err := s.readMarker(ctx)
 	if err != nil {
 		return err
 	}
-	id, err := v.places.Identity(ctx)
+	id, err := s.places.Identity(ctx)
 	if err != nil {
 		return err
 	}
@@ -199,41 +193,41 @@ func (v *Vault) owns(ctx context.Context) error {
 		return fmt.Errorf("%w: that of depot %s", ErrOtherDepot, m.Depot)
 	}
 	err = m.owner(id)
-	v.noteOwner(err)
+	s.noteOwner(err)
 	if err != nil {
-		return fmt.Errorf("%s: %w", v.bucket.Name(), err)
+		return fmt.Errorf("%s: %w", s.bucket.Name(), err)
 	}
-	if id, err = v.places.NewTurn(ctx, turnEvery); err != nil || m == (marker{id.Depot, id.Database, id.Turn}) {
+	if id, err = s.places.NewTurn(ctx, turnEvery); err != nil || m == (marker{id.Depot, id.Database, id.Turn}) {
 		return err
 	}
-	return v.writeMarker(ctx, id, false)
+	return s.writeMarker(ctx, id, false)
 }
 
 // CheckOwner finds out whether this database may delete objects, and begins a new turn
 // if one is due. It is called now and then, so that copies are noticed soon.
-func (v *Vault) CheckOwner(ctx context.Context) error {
-	if err := v.owns(ctx); err != nil && !errors.Is(err, ErrCopy) { // that is logged
-		return describe(v.bucket, err)
+func (s *Store) CheckOwner(ctx context.Context) error {
+	if err := s.owns(ctx); err != nil && !errors.Is(err, ErrCopy) { // that is logged
+		return describe(s.bucket, err)
 	}
 	return nil
 }
 
 // Claim makes this database the one that deletes objects.
-func (v *Vault) Claim(ctx context.Context) error {
-	m, err := v.readMarker(ctx)
+func (s *Store) Claim(ctx context.Context) error {
+	m, err := s.readMarker(ctx)
 	if err != nil {
-		return describe(v.bucket, err)
+		return describe(s.bucket, err)
 	}
-	id, err := v.places.NewTurn(ctx, 0)
+	id, err := s.places.NewTurn(ctx, 0)
 	if err == nil && m.Depot != id.Depot {
 		err = ErrOtherDepot
 	}
 	if err == nil {
-		err = v.writeMarker(ctx, id, false)
+		err = s.writeMarker(ctx, id, false)
 	}
 	if err != nil {
-		return describe(v.bucket, err)
+		return describe(s.bucket, err)
 	}
-	v.noteOwner(nil)
+	s.noteOwner(nil)
 	return nil
 }

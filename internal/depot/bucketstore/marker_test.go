@@ -29,7 +29,7 @@ func (s *store) openCopy(t *testing.T, p *buckettest.Peer, where string) *store 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = o.db.Close() })
-	if o.Vault, err = Open(t.Context(), Options{Bucket: b, Places: o.db.Places, Dir: t.TempDir(), Now: o.clock, Log: o.logger()}); err != nil {
+	if o.Store, err = Open(t.Context(), Options{Bucket: b, Places: o.db.Places, Dir: t.TempDir(), Now: o.clock, Log: o.logger()}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = o.Close() })

@@ -29,22 +29,22 @@ const probeLimit = 2 * time.Minute
 // Try checks that a store can keep contents: see Options.Probe. It leaves nothing
 // behind. log receives what is worth a warning.
 func Try(ctx context.Context, b bucket.Bucket, log *slog.Logger) error {
-	return (&Vault{bucket: b, log: log}).probe(ctx)
+	return (&Store{bucket: b, log: log}).probe(ctx)
 }
 
 // probe writes, reads, lists and deletes an object, compares the clocks and looks for
 // lifecycle rules that delete objects.
-func (v *Vault) probe(ctx context.Context) error {
+func (s *Store) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, probeLimit, errSilent)
 	defer cancel()
-	return causeOf(ctx, v.tryStore(ctx))
+	return causeOf(ctx, s.tryStore(ctx))
 }
 
-func (v *Vault) tryStore(ctx context.Context) error {
+func (s *Store) tryStore(ctx context.Context) error {
 	key, text := probePrefix+rand.Text(), rand.Text()
 	before := wallClock()
 	for attempt := 1; ; attempt++ {
-		_, err := v.bucket.Put(ctx, key, int64(len(text)), strings.NewReader(text), bucket.PutOptions{})
+		_, err := s.bucket.Put(ctx, key, int64(len(text)), strings.NewReader(text), bucket.PutOptions{})
 		if err == nil {
 			break
 		}
@@ -56,7 +56,7 @@ func (v *Vault) tryStore(ctx context.Context) error {
 		}
 	}
 	after := wallClock()
-	o, err := v.bucket.Get(ctx, key, 0, -1, "")
+	o, err := s.bucket.Get(ctx, key, 0, -1, "")
 	if err != nil && (!errors.Is(err, fs.ErrNotExist) || errors.Is(err, bucket.ErrNoBucket)) {
 		return err
 	}
@@ -69,12 +69,12 @@ func (v *Vault) tryStore(ctx context.Context) error {
 		}
 	}
 	if string(b) != text {
-		_ = v.bucket.Delete(ctx, key)
+		_ = s.bucket.Delete(ctx, key)
 		return fmt.Errorf("%w: an object that was just written cannot be read; name a bucket of a store that reads its own writes", ErrStore)
 	}
-	skewed := v.compareClocks(before, o.ModTime, after)
+	skewed := s.compareClocks(before, o.ModTime, after)
 	listed, old := false, []string{}
-	for info, err := range v.bucket.List(ctx, probePrefix) {
+	for info, err := range s.bucket.List(ctx, probePrefix) {
 		if err != nil {
 			return err
 		}
@@ -84,24 +84,24 @@ func (v *Vault) tryStore(ctx context.Context) error {
 		}
 	}
 	if !listed {
-		_ = v.bucket.Delete(ctx, key)
+		_ = s.bucket.Delete(ctx, key)
 		return fmt.Errorf("%w: an object that was just written is not listed; name a bucket of a store that lists its own writes", ErrStore)
 	}
 	for _, key := range append(old, key) {
-		if err := v.bucket.Delete(ctx, key); err != nil {
+		if err := s.bucket.Delete(ctx, key); err != nil {
 			return err
 		}
 	}
 	if skewed != nil {
 		return skewed
 	}
-	if _, err := v.bucket.Head(ctx, key); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := s.bucket.Head(ctx, key); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
 			err = fmt.Errorf("%w: an object that was just deleted is still there; name a bucket without retention rules", ErrStore)
 		}
 		return err
 	}
-	rule, err := bucket.Expiry(ctx, v.bucket, "c/", markerKey)
+	rule, err := bucket.Expiry(ctx, s.bucket, "c/", markerKey)
 	if err != nil {
 		return err
 	}
@@ -113,16 +113,17 @@ func (v *Vault) tryStore(ctx context.Context) error {
 
 // compareClocks compares the time that the store gave an object, in whole seconds,
 // with the time of this machine before and after.
-func (v *Vault) compareClocks(before, stored, after time.Time) error {
+func (s *Store) compareClocks(before, stored, after time.Time) error {
 	if stored.IsZero() {
 		return nil // the store does not say
 	}
+	const differ = "the clock of this machine differs from the "
 	skew := max(before.Add(-time.Second).Sub(stored), stored.Sub(after.Add(time.Second)))
 	switch {
 	case skew > skewRefused:
-		return fmt.Errorf("%w: the clock of this machine differs from the store's by %s; synchronize both clocks", ErrStore, skew.Round(time.Second))
+		return fmt.Errorf("%w: "+differ+"store's by %s; synchronize both clocks", ErrStore, skew.Round(time.Second))
 	case skew > skewWarned:
-		v.log.Warn("the clock of this machine differs from the object store's: synchronize both", "bucket", v.bucket.Name(), "difference", skew.Round(time.Second).String())
+		s.log.Warn(differ+"object store's: synchronize both", "bucket", s.bucket.Name(), "difference", skew.Round(time.Second).String())
 	}
 	return nil
 }

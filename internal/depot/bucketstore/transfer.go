@@ -25,12 +25,10 @@ const (
 	firstPause = 100 * time.Millisecond
 )
 
-// errSize means that an object has a different size than its content.
-var errSize = errors.New("the object has a different size")
-
 // again reports whether another attempt may succeed.
 func again(ctx context.Context, err error) bool {
-	return err != nil && ctx.Err() == nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrInvalid) &&
+	return err != nil && ctx.Err() == nil &&
+		!errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrInvalid) &&
 		!errors.Is(err, bucket.ErrPrecondition) && !errors.Is(err, bucket.ErrCredentials) && !errors.Is(err, errSize)
 }
 
@@ -49,21 +47,21 @@ func pause(ctx context.Context, attempt int, err error) error {
 
 // get writes the object of a content to w. An interrupted transfer goes on where
 // it stopped. The error is blob.ErrUnavailable if the store does not answer.
-func (v *Vault) get(ctx context.Context, u index.Upload, w io.Writer) error {
+func (s *Store) get(ctx context.Context, u index.Upload, w io.Writer) error {
 	select {
-	case v.downloads <- struct{}{}:
-		defer func() { <-v.downloads }()
+	case s.downloads <- struct{}{}:
+		defer func() { <-s.downloads }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	var done int64
 	var tag string
 	for attempt := 1; ; attempt++ {
-		away := v.isFailing() // clients do not wait for the pauses then
-		n, err := v.getFrom(ctx, u, done, &tag, w)
-		v.note(err)
+		away := s.isFailing() // clients do not wait for the pauses then
+		n, err := s.getFrom(ctx, u, done, &tag, w)
+		s.note(err)
 		if done += n; done == u.Size && !errors.Is(err, errSize) {
-			v.downloaded.Add(1)
+			s.downloaded.Add(1)
 			return nil // a connection that broke after the last byte did no harm
 		}
 		if _, ok := errors.AsType[*writeError](err); ok || away || attempt == attempts || !again(ctx, err) {
@@ -74,11 +72,6 @@ func (v *Vault) get(ctx context.Context, u index.Upload, w io.Writer) error {
 		}
 	}
 }
-
-// writeError is the error of a writer, as opposed to that of the store.
-type writeError struct{ error }
-
-func (e *writeError) Unwrap() error { return e.error }
 
 // failing makes the errors of a writer writeErrors.
 type failing struct{ w io.Writer }
@@ -112,16 +105,16 @@ var (
 	errSilent  = errors.New("the store has not answered in time")
 )
 
-func (v *Vault) getFrom(ctx context.Context, u index.Upload, off int64, tag *string, w io.Writer) (n int64, err error) {
+func (s *Store) getFrom(ctx context.Context, u index.Upload, off int64, tag *string, w io.Writer) (n int64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	first := firstByte
-	if v.isFailing() {
+	if s.isFailing() {
 		first = firstByteAway
 	}
 	answered := time.AfterFunc(first, func() { cancel(errSilent) })
 	defer answered.Stop()
-	o, err := v.bucket.Get(ctx, keyOf(u), off, -1, *tag)
+	o, err := s.bucket.Get(ctx, keyOf(u), off, -1, *tag)
 	if err != nil {
 		return 0, causeOf(ctx, err)
 	}
@@ -167,7 +160,7 @@ func (w watched) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // send writes an object once.
-func (v *Vault) send(ctx context.Context, key string, size int64, r io.ReaderAt, opt bucket.PutOptions) error {
+func (s *Store) send(ctx context.Context, key string, size int64, r io.ReaderAt, opt bucket.PutOptions) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	limit := stallUp
@@ -176,7 +169,7 @@ func (v *Vault) send(ctx context.Context, key string, size int64, r io.ReaderAt,
 	}
 	watch := time.AfterFunc(limit, func() { cancel(errSilent) })
 	defer watch.Stop()
-	_, err := v.bucket.Put(ctx, key, size, watched{io.NewSectionReader(r, 0, size), watch, limit}, opt)
+	_, err := s.bucket.Put(ctx, key, size, watched{io.NewSectionReader(r, 0, size), watch, limit}, opt)
 	return causeOf(ctx, err)
 }
 
@@ -223,25 +216,25 @@ func newUpload(ref blob.Ref, size int64) index.Upload {
 // put writes the object of an upload whose row was made at the time begun. The error is
 // blob.ErrUnavailable if the store does not answer, and index.ErrNotUploaded if the row
 // does not exist any more.
-func (v *Vault) put(ctx context.Context, u index.Upload, begun time.Time, r io.ReaderAt) error {
+func (s *Store) put(ctx context.Context, u index.Upload, begun time.Time, r io.ReaderAt) error {
 	select {
-	case v.uploads <- struct{}{}:
-		defer func() { <-v.uploads }()
+	case s.uploads <- struct{}{}:
+		defer func() { <-s.uploads }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	key := keyOf(u)
 	for attempt := 1; ; attempt++ {
-		if err := v.held(ctx, u, begun); err != nil {
+		if err := s.held(ctx, u, begun); err != nil {
 			return err
 		}
 		// No other upload has this key, so repeating a lost one overwrites nothing
 		// else.
-		err := v.send(ctx, key, u.Size, r, bucket.PutOptions{SHA256: u.Ref[:]})
-		v.note(err)
+		err := s.send(ctx, key, u.Size, r, bucket.PutOptions{SHA256: u.Ref[:]})
+		s.note(err)
 		if err == nil {
-			v.uploaded.Add(1)
-			v.seen.add(u.Place, v.now())
+			s.uploaded.Add(1)
+			s.seen.add(u.Place, s.now())
 			return nil
 		}
 		if attempt == attempts || !again(ctx, err) {
@@ -257,11 +250,11 @@ func (v *Vault) put(ctx context.Context, u index.Upload, begun time.Time, r io.R
 // asks only if the lease may have ended since the row was made, because this process
 // stood still or could not renew it: an object that is sent after its place is forgotten
 // would stay until the next audit. If the index does not answer, the upload goes on.
-func (v *Vault) held(ctx context.Context, u index.Upload, begun time.Time) error {
-	if v.now().Sub(begun) < lease {
+func (s *Store) held(ctx context.Context, u index.Upload, begun time.Time) error {
+	if s.now().Sub(begun) < lease {
 		return nil
 	}
-	if is, err := v.places.IsUpload(ctx, u.Place); err == nil && !is {
+	if is, err := s.places.IsUpload(ctx, u.Place); err == nil && !is {
 		return fmt.Errorf("upload %s: its lease has expired: %w", u.Place, index.ErrNotUploaded)
 	}
 	return nil

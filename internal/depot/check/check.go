@@ -209,7 +209,7 @@ func (c *Checker) countStrays(ctx context.Context, v *Verified) error {
 
 // audit compares the objects of the bucket with the index.
 func (c *Checker) audit(ctx context.Context, repair bool, lost func(content.Fault, blob.Ref)) (bucketstore.Audited, error) {
-	store, ok := coldstore.VaultOf(c.home.Blobs)
+	store, ok := coldstore.BucketStore(c.home.Blobs)
 	if !ok {
 		return bucketstore.Audited{}, errors.ErrUnsupported
 	}
@@ -337,7 +337,7 @@ var ErrCopy = bucketstore.ErrCopy
 // Claim makes this database the one that deletes objects of the bucket, instead of
 // another copy of it.
 func (c *Checker) Claim(ctx context.Context) error {
-	v, ok := coldstore.VaultOf(c.home.Blobs)
+	v, ok := coldstore.BucketStore(c.home.Blobs)
 	if !ok {
 		return errors.New("the depot keeps its contents in its folder: there is nothing to claim")
 	}

@@ -131,13 +131,13 @@ func NewCold(h Home, opt ColdOptions, log *slog.Logger, now func() time.Time) *C
 // how much of it is free.
 func (c *Cold) Disk() (total, free int64, err error) { return durable.Space(c.dir) }
 
-// VaultOf returns the store of a depot with its contents in a bucket.
-func VaultOf(b blob.Backend) (*bucketstore.Vault, bool) {
+// BucketStore returns the store of a depot with its contents in a bucket.
+func BucketStore(b blob.Backend) (*bucketstore.Store, bool) {
 	if s, ok := b.(*Store); ok {
 		b = s.Below()
 	}
-	v, ok := b.(*bucketstore.Vault)
-	return v, ok
+	in, ok := b.(*bucketstore.Store)
+	return in, ok
 }
 
 // asked notes a read of a cold content. However many there are until storeReads, they

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/term"
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/inplace"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -51,7 +51,7 @@ type InPlace struct {
 	Failed   string `json:"failed,omitempty"`   // why nothing is known of it, or why the last scan failed
 }
 
-func newInPlace(s *depot.WatchStatus) InPlace {
+func newInPlace(s *inplace.Status) InPlace {
 	return InPlace{
 		Folder: symfile.BaseName(s.Where), Product: s.Product, Version: s.Version, Files: s.Files, Packages: s.Packages, Objects: s.Objects,
 		Bytes: s.Bytes, Problems: s.Problems, Index: s.Index, Cache: s.Cache, Away: s.Away,
@@ -80,7 +80,7 @@ type Share struct {
 
 // NewUsage describes the use of the space. quotas are those of products, watched the
 // folders that are indexed in place.
-func NewUsage(u *lifecycle.Usage, quotas map[string]int64, watched []depot.WatchStatus) Usage {
+func NewUsage(u *lifecycle.Usage, quotas map[string]int64, watched []inplace.Status) Usage {
 	l := Usage{Time: u.Time.UTC(), Live: u.Live, Cached: u.Cached, Garbage: u.Garbage, Trash: u.Trash, InTrash: u.InTrash}
 	if u.Plan != nil {
 		l.Plan = &PlanSum{u.Plan.Transactions, u.Plan.Frees}

@@ -42,7 +42,7 @@ type Options struct {
 	// Bucket keeps the contents; nil: the folder does. It is closed with the store, and if
 	// Open fails.
 	Bucket bucket.Bucket
-	// Probe checks that the store of the Bucket can keep contents: see vault.Options.
+	// Probe checks that the store of the Bucket can keep contents: see bucketstore.Options.
 	Probe bool
 	// Local is the folder of this machine for temporary files and for recently used contents
 	// of the Bucket, and LocalSize the limit of the latter in bytes.
@@ -104,7 +104,7 @@ func (h *Home) open(ctx context.Context, where string, opt *Options) (err error)
 	}
 	err = h.openIndex(ctx, at, opt)
 	if err == nil && h.Placed {
-		err = h.openVault(ctx, opt)
+		err = h.openBucket(ctx, opt)
 	}
 	if err == nil && fresh {
 		err = stampNew(h.Dir, *opt)
@@ -172,14 +172,14 @@ func (h *Home) openIndex(ctx context.Context, at string, opt *Options) (err erro
 	return err
 }
 
-// openVault opens the store of contents in a bucket.
-func (h *Home) openVault(ctx context.Context, opt *Options) error {
-	v, err := bucketstore.Open(ctx, bucketstore.Options{
+// openBucket opens the store of contents in a bucket.
+func (h *Home) openBucket(ctx context.Context, opt *Options) error {
+	in, err := bucketstore.Open(ctx, bucketstore.Options{
 		Bucket: opt.Bucket, Places: h.DB.Places, Dir: filepath.Join(h.Local, "cache"),
 		CacheBytes: opt.LocalSize, Probe: opt.Probe, Log: opt.Log, Now: h.Now,
 	})
 	if err == nil {
-		h.Blobs = v
+		h.Blobs = in
 	}
 	return err
 }

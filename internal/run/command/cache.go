@@ -7,6 +7,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/cache"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -89,7 +90,7 @@ func (c cacheListCmd) Run(a *session) error {
 	}
 	defer d.Close()
 	n, lines, t := 0, term.NewJSONLines(a.stdout), term.NewTable(a.stdout, "FETCHED", "USED", "SIZE", "UPSTREAM", "NAME", "URL")
-	for f, err := range d.Cache.Files(a.ctx, depot.CacheFilter{Source: c.Upstream, Name: symfile.Fold(c.Name)}) {
+	for f, err := range d.Cache.Files(a.ctx, cache.Filter{Source: c.Upstream, Name: symfile.Fold(c.Name)}) {
 		if err != nil {
 			return err
 		}
@@ -134,7 +135,7 @@ func (c cacheDropCmd) Run(a *session) error {
 		return err
 	}
 	defer d.Close()
-	f := depot.CacheFilter{Source: c.Upstream, Name: symfile.Fold(c.Name), ID: symfile.Fold(c.ID)}
+	f := cache.Filter{Source: c.Upstream, Name: symfile.Fold(c.Name), ID: symfile.Fold(c.ID)}
 	if c.Unused > 0 {
 		f.UnusedSince = a.now().Add(-time.Duration(c.Unused))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/address"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/home"
+	"github.com/symdepot/symdepot/internal/depot/nodes"
 	"github.com/symdepot/symdepot/internal/remote/upstream"
 	"github.com/symdepot/symdepot/internal/run/config"
 	"github.com/symdepot/symdepot/internal/store/bucket"
@@ -66,7 +67,7 @@ func OpenBucket(c *config.Config, where string) (bucket.Bucket, error) {
 
 // ListenForPeers opens the listener for the other servers of the depot, if there
 // is to be one. The depot closes it.
-func ListenForPeers(ctx context.Context, c *config.Config) (opt depot.NodeOptions, err error) {
+func ListenForPeers(ctx context.Context, c *config.Config) (opt nodes.Options, err error) {
 	d := &c.Depot
 	if d.PeerListen == "" {
 		return opt, nil

@@ -4,8 +4,10 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/cache"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/stage"
+	"github.com/symdepot/symdepot/internal/depot/storerecords"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/files/srclink"
 	"github.com/symdepot/symdepot/internal/run/config"
@@ -95,8 +97,8 @@ func ScrubRate(c *config.Config) int64 {
 }
 
 // CacheLimits returns the limits of the cached files.
-func CacheLimits(c *config.Config) depot.CacheLimits {
-	l := depot.CacheLimits{MaxBytes: int64(c.Cache.MaxBytes), MaxUnused: time.Duration(c.Cache.MaxUnused)}
+func CacheLimits(c *config.Config) cache.Limits {
+	l := cache.Limits{MaxBytes: int64(c.Cache.MaxBytes), MaxUnused: time.Duration(c.Cache.MaxUnused)}
 	for name, n := range c.Cache.PerUpstream {
 		if l.PerUpstream == nil {
 			l.PerUpstream = map[string]int64{}
@@ -130,9 +132,9 @@ func ColdOptions(c *config.Config) coldstore.ColdOptions {
 
 // Records returns which records of a symbol store are answered about files of the
 // depot. Refs is also true if those of stores are served.
-func Records(c *config.Config) (depot.RecordOptions, error) {
+func Records(c *config.Config) (storerecords.Options, error) {
 	refs, share, err := c.Records()
-	return depot.RecordOptions{Refs: refs, Share: share}, err
+	return storerecords.Options{Refs: refs, Share: share}, err
 }
 
 // DepotOptions returns the options of the depot of a server, without the parts that must be

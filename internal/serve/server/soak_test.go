@@ -22,6 +22,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/cache"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/remote/upstream"
 )
@@ -147,7 +148,7 @@ func newSoak(t *testing.T) *soak {
 	short := 300 * time.Millisecond
 	var err error
 	k.d, err = depot.Open(t.Context(), filepath.Join(t.TempDir(), "depot"), depot.Options{
-		Upstreams: ups, Cache: depot.CacheLimits{MaxBytes: 4 << 20},
+		Upstreams: ups, Cache: cache.Limits{MaxBytes: 4 << 20},
 		Limits:    depot.Limits{NextRank: 50 * time.Millisecond, FirstByte: 500 * time.Millisecond, Stall: time.Second},
 		Lifetimes: depot.Lifetimes{NotFound: short, Forbidden: short, Timeout: short, Broken: short, TooLarge: short},
 	})
@@ -297,7 +298,7 @@ func (k *soak) beside(ctx context.Context) {
 		case 0:
 			_, _ = k.d.Cache.Evict(ctx)
 		case 1:
-			_, _ = k.d.Cache.Drop(ctx, depot.CacheFilter{Source: "far1"})
+			_, _ = k.d.Cache.Drop(ctx, cache.Filter{Source: "far1"})
 		case 2:
 			_, _ = k.d.Remote.FlushMisses(ctx, depot.MissFilter{})
 		case 3:

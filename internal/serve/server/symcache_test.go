@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/forms"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
 )
@@ -246,7 +247,7 @@ func TestSymCacheNeverHot(t *testing.T) {
 // ignored, and a large file is sent compressed or in ranges.
 func TestSymCacheConditions(t *testing.T) {
 	derived := make(chan struct{}, 10)
-	d := openDepot(t, depot.Options{Hooks: depot.Hooks{Derived: func(depot.Form) { derived <- struct{}{} }}})
+	d := openDepot(t, depot.Options{Hooks: depot.Hooks{Derived: func(forms.Form) { derived <- struct{}{} }}})
 	body := bytes.Repeat([]byte("a SymCache file for tests\n"), 4000)
 	add(t, d, depot.Source{Path: "app.pdb/0E7712BEAF064421884B496F833C8EC11/app.pdb-v3.1.0.symcache"}, body)
 	s := newServer(t, Config{Depot: d})

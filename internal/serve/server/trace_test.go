@@ -17,6 +17,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/cache"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/display"
 	"github.com/symdepot/symdepot/internal/depot/why"
@@ -351,7 +352,7 @@ func TestTraceChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		var files []any
-		for f, err := range d.Cache.Files(t.Context(), depot.CacheFilter{}) {
+		for f, err := range d.Cache.Files(t.Context(), cache.Filter{}) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
+	"github.com/symdepot/symdepot/internal/depot/inplace"
 	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/serve/auth"
@@ -24,7 +25,7 @@ type Config struct {
 	Retention Retention
 	Catalog   *catalog.Catalog
 	Files     depot.Finder
-	InPlace   *depot.Watched
+	InPlace   *inplace.Watched
 	Sources   *sourcefiles.Files
 	Upstreams *depot.Remote
 	Missing   *catalog.Missing

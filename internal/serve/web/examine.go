@@ -20,6 +20,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/display"
+	"github.com/symdepot/symdepot/internal/depot/inplace"
 	"github.com/symdepot/symdepot/internal/depot/needed"
 	"github.com/symdepot/symdepot/internal/files/sparse"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -30,7 +31,7 @@ import (
 // Examiner says what files are that clients have, and what the depot has of them.
 type Examiner struct {
 	files   depot.Finder
-	inPlace *depot.Watched
+	inPlace *inplace.Watched
 	scratch string // the folder for temporary files
 	uploads *Uploads
 	// Arriving and Examining let few files arrive, and be read, at the same time.
@@ -112,7 +113,7 @@ func (a *Examiner) Examine(r *Request, f *SentFile) (e examined, err error) {
 // examination is one reading of a file.
 type examination struct {
 	files   depot.Finder
-	inPlace *depot.Watched
+	inPlace *inplace.Watched
 	scope   answer.Scope
 	f       *SentFile
 
@@ -341,7 +342,7 @@ type NamedValue struct{ Label, Value string }
 
 // WatchedFolders describes the folders that the server indexes in place. Why one fails
 // names paths of the server, which stay in its log.
-func WatchedFolders(ctx context.Context, w *depot.Watched) []depot.WatchStatus {
+func WatchedFolders(ctx context.Context, w *inplace.Watched) []inplace.Status {
 	list := w.Statuses(ctx)
 	for i := range list {
 		switch {

@@ -6,12 +6,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/nodes"
 )
 
 // nodeMetrics are those of a depot on several machines, as this server sees it. A depot in a
 // folder has none of them.
-func nodeMetrics(stores func(context.Context) depot.StoreStatus) *table[*depot.NodeStatus] {
-	type state = *depot.NodeStatus
+func nodeMetrics(stores func(context.Context) depot.StoreStatus) *table[*nodes.Status] {
+	type state = *nodes.Status
 	type put = func(float64, ...string)
 	read := func(ctx context.Context) (state, bool) {
 		s := stores(ctx).Nodes

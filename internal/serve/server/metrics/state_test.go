@@ -11,6 +11,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/check"
+	"github.com/symdepot/symdepot/internal/depot/inplace"
 )
 
 // scrubbed is a depot that only reports the state of its background check.
@@ -112,10 +113,10 @@ func TestStoreMetrics(t *testing.T) {
 // TestWatchMetrics: each watched folder has its gauges, those of a scan only after one.
 func TestWatchMetrics(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
-	c := watchMetrics(func(context.Context) []depot.WatchStatus {
-		s := depot.WatchStatus{Where: "/srv/a", Files: 3, Objects: 2, Bytes: 10}
+	c := watchMetrics(func(context.Context) []inplace.Status {
+		s := inplace.Status{Where: "/srv/a", Files: 3, Objects: 2, Bytes: 10}
 		s.Last.Started, s.Last.Took = at, 2*time.Second
-		return []depot.WatchStatus{s, {Where: "/srv/b", Failed: "away"}}
+		return []inplace.Status{s, {Where: "/srv/b", Failed: "away"}}
 	})
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(c)

@@ -5,12 +5,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/symdepot/symdepot/internal/depot"
+	"github.com/symdepot/symdepot/internal/depot/inplace"
 )
 
 // watchMetrics are those of the folders that this server indexes in place.
-func watchMetrics(folders func(context.Context) []depot.WatchStatus) *table[[]depot.WatchStatus] {
-	type state = depot.WatchStatus
+func watchMetrics(folders func(context.Context) []inplace.Status) *table[[]inplace.Status] {
+	type state = inplace.Status
 	each := func(name, help string, value func(state) (v float64, ok bool)) family[[]state] {
 		return family[[]state]{name, help, prometheus.GaugeValue, []string{"folder"}, func(list []state, put func(float64, ...string)) {
 			for _, s := range list {

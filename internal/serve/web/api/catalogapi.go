@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/display"
+	"github.com/symdepot/symdepot/internal/depot/inplace"
 	"github.com/symdepot/symdepot/internal/serve/web"
 )
 
@@ -28,7 +28,7 @@ func reading(r *web.Request, list string, parameters ...string) (q url.Values, l
 // catalogAPI answers requests for what the depot holds.
 type catalogAPI struct {
 	catalog      *catalog.Catalog
-	inPlace      *depot.Watched
+	inPlace      *inplace.Watched
 	transactions *web.Transactions
 	sources      *web.SourceLists
 	computing    *web.Gate

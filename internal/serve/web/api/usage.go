@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/wire"
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/display"
+	"github.com/symdepot/symdepot/internal/depot/inplace"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/serve/web"
 )
@@ -18,7 +18,7 @@ import (
 type usageAPI struct {
 	space     web.SpaceUsage
 	stages    web.Stages
-	inPlace   *depot.Watched
+	inPlace   *inplace.Watched
 	computing *web.Gate
 	now       func() time.Time
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/display"
+	"github.com/symdepot/symdepot/internal/depot/inplace"
 	"github.com/symdepot/symdepot/internal/serve/web"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -23,7 +24,7 @@ import (
 type catalogPages struct {
 	*printer
 	catalog *catalog.Catalog
-	inPlace *depot.Watched
+	inPlace *inplace.Watched
 }
 
 func (p catalogPages) routes() []pageRoute {

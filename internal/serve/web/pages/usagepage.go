@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/term"
-	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/display"
+	"github.com/symdepot/symdepot/internal/depot/inplace"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/serve/web"
 )
@@ -17,7 +17,7 @@ import (
 type usagePages struct {
 	*printer
 	plots   usagePlots
-	inPlace *depot.Watched
+	inPlace *inplace.Watched
 }
 
 func (p usagePages) routes() []pageRoute {

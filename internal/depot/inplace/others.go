@@ -1,4 +1,4 @@
-package depot
+package inplace
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
+	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -26,68 +28,44 @@ const (
 	watchedMiss   = 10 * time.Second // their lifetime
 )
 
-// peerDownloads answers the questions of other servers.
-type peerDownloads struct {
-	*fetch.Fetcher
-	watched *Watched
-}
-
-// OpenForPeer implements peer.Downloads.
-func (p peerDownloads) OpenForPeer(ctx context.Context, ask fetch.PeerAsk) (*fetch.File, error) {
-	if !ask.InPlace {
-		return p.Fetcher.OpenForPeer(ctx, ask)
-	}
-	f, err := p.watched.open(ctx, answer.Scope{Products: ask.Question.Products}, ask.Question.Request, nil)
-	if err != nil {
-		return nil, err
-	}
-	return fetch.OtherFile(fetch.File{Object: f.Object, Size: f.Size, ModTime: f.ModTime, Path: f.Path, Archive: f.Archive, Signature: f.Signature, ETag: f.ETag, Product: f.Product}, f), nil
-}
-
-// products returns the products of the folders, each once.
-func (ws *Watched) products() (list []string) {
-	for _, f := range ws.list {
-		product, _ := f.Product()
-		list = append(list, product)
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
+// Others are the other servers of a depot on several machines.
+type Others interface {
+	// Watching returns the products of the watched folders of the other servers, by the addresses
+	// of the servers.
+	Watching() map[string][]string
+	// At returns the server with an address.
+	At(address string) fetch.Peer
 }
 
 // otherServers receives files out of the folders that other servers watch.
 type otherServers struct {
-	d      *Depot
+	Others
+	spool  func() (*blob.Spool, error)
+	log    *slog.Logger
+	now    func() time.Time
 	slots  chan struct{}
 	misses *otter.Cache[string, time.Time] // until when a question has no answer
 }
 
-func newOtherServers(d *Depot) *otherServers {
-	return &otherServers{d, make(chan struct{}, askWatched), otter.Must(&otter.Options[string, time.Time]{MaximumSize: watchedMisses})}
+func newOtherServers(others Others, spool func() (*blob.Spool, error), log *slog.Logger, now func() time.Time) *otherServers {
+	return &otherServers{
+		Others: others, spool: spool, log: log, now: now,
+		slots: make(chan struct{}, askWatched), misses: otter.Must(&otter.Options[string, time.Time]{MaximumSize: watchedMisses}),
+	}
 }
 
 // exist reports whether other servers watch folders.
-func (o *otherServers) exist() bool { return len(o.list()) > 0 }
-
-// list returns the products of the watched folders by the addresses of the servers.
-func (o *otherServers) list() map[string][]string {
-	if o.d.Nodes == nil || o.d.Nodes.peers == nil {
-		return nil
-	}
-	if all := o.d.Nodes.others.Load(); all != nil {
-		return all.watching
-	}
-	return nil
-}
+func (o *otherServers) exist() bool { return len(o.Watching()) > 0 }
 
 // open asks the servers whose folders the scope contains. A server that does not answer
 // has nothing. rec notes who was asked; it may be nil.
 func (o *otherServers) open(ctx context.Context, scope answer.Scope, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
-	for address, products := range o.list() {
+	for address, products := range o.Watching() {
 		if !slices.ContainsFunc(products, func(p string) bool { return scope.Products == nil || p != "" && scope.Sees(p) }) {
 			continue
 		}
 		key := fmt.Sprintf("%s %d %v %s %q", address, req.Form, req.Lookups, req.Part, scope.Products)
-		if until, ok := o.misses.GetIfPresent(key); ok && o.d.now().Before(until) {
+		if until, ok := o.misses.GetIfPresent(key); ok && o.now().Before(until) {
 			rec.WatchedByOther(nil, fs.ErrNotExist)
 			continue
 		}
@@ -99,9 +77,9 @@ func (o *otherServers) open(ctx context.Context, scope answer.Scope, req layout.
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case errors.Is(err, fs.ErrNotExist):
-			o.misses.Set(key, o.d.now().Add(watchedMiss))
+			o.misses.Set(key, o.now().Add(watchedMiss))
 		default:
-			o.d.log.Warn("a file of a folder that another server watches cannot be received", "server", address, "error", err)
+			o.log.Warn("a file of a folder that another server watches cannot be received", "server", address, "error", err)
 		}
 	}
 	return nil, fs.ErrNotExist
@@ -124,7 +102,7 @@ func (o *otherServers) receive(ctx context.Context, address string, scope answer
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	reply, err := o.d.Nodes.peers.At(address).Fetch(ctx, fetch.PeerAsk{InPlace: true, Question: fetch.Question{Products: scope.Products, Request: req}})
+	reply, err := o.At(address).Fetch(ctx, fetch.PeerAsk{InPlace: true, Question: fetch.Question{Products: scope.Products, Request: req}})
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +110,7 @@ func (o *otherServers) receive(ctx context.Context, address string, scope answer
 		return nil, fs.ErrNotExist
 	}
 	defer reply.Body.Close()
-	sp, err := o.d.blobs.Spool()
+	sp, err := o.spool()
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +124,8 @@ func (o *otherServers) receive(ctx context.Context, address string, scope answer
 	}
 	f := reply.File
 	return &answer.File{
-		Volatile: true, InPlace: true, Object: f.Object, Size: sp.Size(), ModTime: f.ModTime, Path: f.Path, Archive: f.Archive, Signature: f.Signature, ETag: f.ETag,
-		Product: f.Product, Bytes: sp, Closer: sp, Kept: "in place",
+		Volatile: true, InPlace: true, Kept: "in place", Product: f.Product,
+		Object: f.Object, Size: sp.Size(), ModTime: f.ModTime, Path: f.Path, Archive: f.Archive, Signature: f.Signature, ETag: f.ETag,
+		Bytes: sp, Closer: sp,
 	}, nil
 }

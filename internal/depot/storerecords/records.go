@@ -1,4 +1,6 @@
-package depot
+// Package storerecords makes the records of a symbol store about files of the depot, as
+// symstore.exe keeps them: refs.ptr and file.ptr beside each file, 000Admin of all.
+package storerecords
 
 import (
 	"cmp"
@@ -9,15 +11,16 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/lookup"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
 )
 
-// RecordOptions say which files of a symbol store are answered that are about stored
+// Options say which files of a symbol store are answered that are about stored
 // files. The zero value answers none.
-type RecordOptions struct {
+type Options struct {
 	// Refs answers refs.ptr: which transactions have a file, with the names of the
 	// files instead of their paths.
 	Refs bool
@@ -29,29 +32,37 @@ type RecordOptions struct {
 	Index bool
 }
 
-// records makes the records of a symbol store about files of the depot, as symstore.exe
-// keeps them beside each file. Nobody sees a transaction or a file out of the scope.
-type records struct {
-	d   *Depot
-	opt RecordOptions
+// Records answers requests for records. Nobody sees a transaction or a file out of the scope.
+// Its methods may be called by many goroutines.
+type Records struct {
+	opt     Options
+	db      *index.DB
+	lookups *lookup.Lookups
+}
+
+// New returns the records of a depot.
+func New(opt Options, db *index.DB, lookups *lookup.Lookups) *Records {
+	return &Records{opt, db, lookups}
 }
 
 // maxRefs is the number of lines of a refs.ptr: the newest transactions have them.
 const maxRefs = 1000
 
-// parses reports whether a request is for a record that names its file in the path only:
+// Parses reports whether a request is for a record that names its file in the path only:
 // nothing else tells what to look up.
-func (r *records) parses(req layout.Request) bool {
+func (r *Records) Parses(req layout.Request) bool {
 	return req.Form == layout.FormAdmin && (r.opt.Refs || r.opt.Index)
 }
 
-func (r *records) open(ctx context.Context, scope answer.Scope, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
+// Open makes the record that a request asks for. If it is for none, or for one that is not
+// answered, the error is fs.ErrNotExist.
+func (r *Records) Open(ctx context.Context, scope answer.Scope, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
 	switch {
 	case r.opt.Index && isStoreRecord(req):
-		return storeRecord(ctx, r.d, scope, req.Part)
+		return r.transactions(ctx, scope, req.Part)
 	case req.Form == layout.FormPointer && r.opt.Share != "":
 		return r.pointer(ctx, scope, req, rec)
-	case r.opt.Refs && r.parses(req):
+	case r.opt.Refs && r.Parses(req):
 		return r.refs(ctx, scope, req, rec)
 	}
 	return nil, fs.ErrNotExist
@@ -59,9 +70,9 @@ func (r *records) open(ctx context.Context, scope answer.Scope, req layout.Reque
 
 // pointer makes a file.ptr. Its text is that of Microsoft's symbol server: PATH: and
 // the path, without a line end, which clients do not cut off.
-func (r *records) pointer(ctx context.Context, scope answer.Scope, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
+func (r *Records) pointer(ctx context.Context, scope answer.Scope, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
 	req.Form = layout.FormFile
-	hits, _, err := r.d.find(ctx, scope, req, true, rec)
+	hits, _, err := r.lookups.Find(ctx, scope, req, true, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +101,7 @@ func storePath(o symfile.Object, req layout.Request) string {
 }
 
 // refs makes a refs.ptr: a line for each transaction that has the file, oldest first.
-func (r *records) refs(ctx context.Context, scope answer.Scope, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
+func (r *Records) refs(ctx context.Context, scope answer.Scope, req layout.Request, rec *answer.Recorder) (*answer.File, error) {
 	parts := strings.Split(req.Part, "/")
 	if len(parts) != 3 {
 		return nil, fs.ErrNotExist // of 000Admin
@@ -99,11 +110,11 @@ func (r *records) refs(ctx context.Context, scope answer.Scope, req layout.Reque
 	if err != nil || file.Form != layout.FormFile {
 		return nil, fs.ErrNotExist
 	}
-	hits, _, err := r.d.find(ctx, scope, file, true, rec)
+	hits, _, err := r.lookups.Find(ctx, scope, file, true, rec)
 	if err != nil {
 		return nil, err
 	}
-	listing, err := r.d.db.Catalog.Listing(ctx, scope.Index())
+	listing, err := r.db.Catalog.Listing(ctx, scope.Index())
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package depot
+package storerecords
 
 import (
 	"bytes"
@@ -28,14 +28,14 @@ func isStoreRecord(req layout.Request) bool {
 // storeAdmin is the folder of a symbol store's records, with a slash.
 const storeAdmin = "000Admin/"
 
-// storeRecord answers 000Admin/lastid.txt and 000Admin/NNNNNNNNNN as a symbol store has them:
+// transactions answers 000Admin/lastid.txt and 000Admin/NNNNNNNNNN as a symbol store has them:
 // the number of the last transaction, and the keys of one. Symbolicator reads them as
 // the index of a source (has_index) and asks for nothing else. A transaction that is
 // removed, out of the scope or not there yet has an empty record, because readers take
 // a missing one for a fault.
-func storeRecord(ctx context.Context, d *Depot, scope answer.Scope, part string) (*answer.File, error) {
+func (r *Records) transactions(ctx context.Context, scope answer.Scope, part string) (*answer.File, error) {
 	name := part[len(storeAdmin):]
-	newest, err := d.List(ctx, scope, ListFilter{Limit: 1, Removed: true})
+	newest, err := r.db.List(ctx, scope.Index(), index.ListFilter{Limit: 1, Removed: true})
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func storeRecord(ctx context.Context, d *Depot, scope answer.Scope, part string)
 	if err != nil || len(name) != 10 || n <= 0 || n > last {
 		return nil, fs.ErrNotExist
 	}
-	t, err := d.Transaction(ctx, n)
+	t, err := r.db.Show(ctx, n, nil)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && !scope.Sees(t.Product):
 		return answer.Text(nil, changed), nil
@@ -59,7 +59,7 @@ func storeRecord(ctx context.Context, d *Depot, scope answer.Scope, part string)
 		return nil, err
 	}
 	var text bytes.Buffer
-	err = d.Files(ctx, n, func(f index.TxFile) error {
+	_, err = r.db.Show(ctx, n, func(f index.TxFile) error {
 		for _, key := range storeKeys(f.Object) {
 			fmt.Fprintf(&text, "\"%s\\%s\",\"%s\"\r\n", key[0], key[1], strings.ReplaceAll(symfile.BaseName(f.Path), `"`, "'"))
 		}

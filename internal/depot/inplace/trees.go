@@ -1,4 +1,4 @@
-package depot
+package inplace
 
 import (
 	"context"
@@ -71,7 +71,10 @@ func openInTree(ctx context.Context, s *tree.Folder, req layout.Request, rec *an
 }
 
 func treeFile(f *tree.File) *answer.File {
-	return &answer.File{Volatile: true, Object: symfile.Object{Name: f.Name, Kind: f.Kind}, Size: f.Size, ModTime: f.ModTime, Path: f.Path, ETag: f.ETag, Bytes: f, Disk: f.Plain, Closer: f}
+	return &answer.File{
+		Volatile: true, Object: symfile.Object{Name: f.Name, Kind: f.Kind}, Size: f.Size, ModTime: f.ModTime, Path: f.Path, ETag: f.ETag,
+		Bytes: f, Disk: f.Plain, Closer: f,
+	}
 }
 
 // treeSection opens a section of a file in a folder.

@@ -1,4 +1,4 @@
-package depot
+package lookup
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 // some seconds.
 const refreshTime = 5 * time.Minute
 
-// keyFilter answers most lookups of missing keys without a query: most requests
+// Filter answers most lookups of missing keys without a query: most requests
 // that a symbol server gets are for files that it does not have.
-type keyFilter struct {
+type Filter struct {
 	db     *index.DB
 	watch  *index.Watch  // nil where the file system does not support it
 	filter *index.Filter // for callers that see all products
@@ -36,8 +36,10 @@ type staleFilter struct {
 	state  uint64
 }
 
-func newKeyFilter(db *index.DB, log *slog.Logger, refreshed func()) *keyFilter {
-	k := &keyFilter{db: db, filter: db.NewFilter(), scoped: db.NewScopeFilter(), stale: make(chan staleFilter, 2), log: log, hook: refreshed}
+// NewFilter returns the filter of an index, which refreshes itself until Stop. refreshed is
+// called after each refresh, if it is not nil.
+func NewFilter(db *index.DB, log *slog.Logger, refreshed func()) *Filter {
+	k := &Filter{db: db, filter: db.NewFilter(), scoped: db.NewScopeFilter(), stale: make(chan staleFilter, 2), log: log, hook: refreshed}
 	k.life, k.end = context.WithCancel(context.Background())
 	var err error
 	if k.watch, err = db.Watch(); err != nil {
@@ -47,21 +49,25 @@ func newKeyFilter(db *index.DB, log *slog.Logger, refreshed func()) *keyFilter {
 	return k
 }
 
-// stop ends the refreshing. close, after the index has been closed, ends the rest.
-func (k *keyFilter) stop() {
+// Stop ends the refreshing. Close, after the index has been closed, ends the rest.
+func (k *Filter) Stop() {
 	k.end()
 	k.background.Wait()
 }
 
-func (k *keyFilter) close() error {
+// Close ends the watch of the index.
+func (k *Filter) Close() error {
 	if k.watch == nil {
 		return nil
 	}
 	return k.watch.Close()
 }
 
-// generation returns a number that changes whenever the index changes.
-func (k *keyFilter) generation(ctx context.Context) (uint64, error) {
+// Watch returns what the filter knows the state of the index by; nil: it asks the index itself.
+func (k *Filter) Watch() *index.Watch { return k.watch }
+
+// Generation returns a number that changes whenever the index changes.
+func (k *Filter) Generation(ctx context.Context) (uint64, error) {
 	if k.watch != nil {
 		if n, err := k.watch.State(); err == nil {
 			return n, nil
@@ -70,14 +76,14 @@ func (k *keyFilter) generation(ctx context.Context) (uint64, error) {
 	return k.db.Generation(ctx)
 }
 
-// excludes reports whether certainly nothing in the index and the scope answers
+// Excludes reports whether certainly nothing in the index and the scope answers
 // req. It does not wait: a stale filter is refreshed in the background.
-func (k *keyFilter) excludes(ctx context.Context, scope index.Scope, req layout.Request) bool {
+func (k *Filter) Excludes(ctx context.Context, scope index.Scope, req layout.Request) bool {
 	filter := k.scoped
 	if scope.All {
 		filter = k.filter
 	}
-	state, err := k.generation(ctx)
+	state, err := k.Generation(ctx)
 	if err != nil {
 		return false // the query returns the error
 	}
@@ -104,7 +110,7 @@ func (k *keyFilter) excludes(ctx context.Context, scope index.Scope, req layout.
 }
 
 // keepFresh refreshes a filter whenever a request found it stale.
-func (k *keyFilter) keepFresh() {
+func (k *Filter) keepFresh() {
 	for {
 		select {
 		case <-k.life.Done():

@@ -45,10 +45,10 @@ func (c *counter) RoundTrip(req *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(req)
 }
 
-// store is a vault with its index, as a depot uses them: what is put is
+// store is a Store with its index, as a depot uses them: what is put is
 // committed, what is deleted is dropped and collected.
 type store struct {
-	*Vault
+	*Store
 	db       *index.DB
 	requests *counter
 	logged   logBuffer
@@ -93,7 +93,7 @@ func openIn(t *testing.T, b bucket.Bucket, via *counter, cache int64) *store {
 	return openAt(t, filepath.Join(t.TempDir(), "index.db"), b, via, cache)
 }
 
-// openAt opens a vault whose index is in a file or in PostgreSQL.
+// openAt opens a store whose index is in a file or in PostgreSQL.
 func openAt(t *testing.T, where string, b bucket.Bucket, via *counter, cache int64) *store {
 	t.Helper()
 	s := &store{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), txs: map[blob.Ref][]int64{}}
@@ -104,7 +104,7 @@ func openAt(t *testing.T, where string, b bucket.Bucket, via *counter, cache int
 	}
 	t.Cleanup(func() { _ = s.db.Close() })
 	s.requests = via
-	if s.Vault, err = Open(t.Context(), Options{Bucket: b, Places: s.db.Places, Dir: filepath.Join(dir, "cache"), CacheBytes: cache, Now: s.clock,
+	if s.Store, err = Open(t.Context(), Options{Bucket: b, Places: s.db.Places, Dir: filepath.Join(dir, "cache"), CacheBytes: cache, Now: s.clock,
 		Log: s.logger()}); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func (s *store) another(t *testing.T, b bucket.Bucket) *store {
 	t.Helper()
 	o := &store{db: s.db, now: s.clock(), txs: map[blob.Ref][]int64{}}
 	var err error
-	if o.Vault, err = Open(t.Context(), Options{Bucket: b, Places: s.db.Places, Dir: t.TempDir(), Now: o.clock}); err != nil {
+	if o.Store, err = Open(t.Context(), Options{Bucket: b, Places: s.db.Places, Dir: t.TempDir(), Now: o.clock}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = o.Close() })
@@ -158,7 +158,7 @@ func (s *store) commit(ctx context.Context, ref blob.Ref, size int64) error {
 }
 
 func (s *store) Put(ctx context.Context, ref blob.Ref, size int64, r io.Reader) error {
-	if err := s.Vault.Put(ctx, ref, size, r); err != nil {
+	if err := s.Store.Put(ctx, ref, size, r); err != nil {
 		return err
 	}
 	return s.commit(ctx, ref, size)
@@ -177,7 +177,7 @@ func (s *store) Delete(ctx context.Context, ref blob.Ref) error {
 	if _, err := s.db.DropContents(ctx, []blob.Ref{ref}, s.clock(), nil); err != nil {
 		return err
 	}
-	if err := s.Vault.Delete(ctx, ref); err != nil {
+	if err := s.Store.Delete(ctx, ref); err != nil {
 		return err
 	}
 	s.pass(defaultHold + time.Second)
@@ -187,7 +187,7 @@ func (s *store) Delete(ctx context.Context, ref blob.Ref) error {
 
 // Open returns the file with the time of the index, as a depot does.
 func (s *store) Open(ctx context.Context, ref blob.Ref) (blob.File, error) {
-	f, err := s.Vault.Open(ctx, ref)
+	f, err := s.Store.Open(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func (f timed) ModTime() time.Time { return f.time }
 // List leaves out the objects of contents that the index does not have.
 func (s *store) List(ctx context.Context) iter.Seq2[blob.Info, error] {
 	return func(yield func(blob.Info, error) bool) {
-		for info, err := range s.Vault.List(ctx) {
+		for info, err := range s.Store.List(ctx) {
 			if err == nil {
 				_, added, perr := s.db.Places.Of(ctx, info.Ref)
 				if perr != nil {
@@ -221,7 +221,7 @@ func (s *store) List(ctx context.Context) iter.Seq2[blob.Info, error] {
 }
 
 func (s *store) Begin(ctx context.Context) (blob.Batch, error) {
-	b, err := s.Vault.Begin(ctx)
+	b, err := s.Store.Begin(ctx)
 	return &committing{Batch: b, s: s, refs: map[blob.Ref]int64{}}, err
 }
 
@@ -495,7 +495,7 @@ func TestClaim(t *testing.T) {
 }
 
 // damageOf returns a function that changes the object of a content and removes
-// it from the local cache. An unreadable object is one that is missing. A vault
+// it from the local cache. An unreadable object is one that is missing. A store
 // learns of damage when it reads an object, so the second call verifies it.
 func damageOf(t *testing.T, s *store) blobtest.Damage {
 	calls := 0

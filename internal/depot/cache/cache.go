@@ -1,4 +1,6 @@
-package depot
+// Package cache keeps downloaded files within their limits: which are used, which are
+// evicted. The files themselves are contents like others, and the index lists them.
+package cache
 
 import (
 	"context"
@@ -13,9 +15,9 @@ import (
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
-// CacheLimits limit the cached files. Added files are never evicted. The zero
+// Limits limit the cached files. Added files are never evicted. The zero
 // value evicts only when the disk is nearly full.
-type CacheLimits struct {
+type Limits struct {
 	// MaxBytes limits the sum of all cached files. Zero: eviction begins when
 	// less than a twentieth of the disk, or less than 2 GiB, is free, whichever
 	// is less. Negative: no limit.
@@ -23,6 +25,9 @@ type CacheLimits struct {
 	MaxUnused   time.Duration    // since the last use; zero is no limit
 	PerUpstream map[string]int64 // bytes, by the name of the upstream
 }
+
+// Filter selects cached files.
+type Filter = index.CacheFilter
 
 // minFree is how much of a disk of this size is kept free by default, in
 // bytes.
@@ -34,22 +39,24 @@ type Cache struct {
 	db     *index.DB
 	blobs  blob.Backend
 	now    func() time.Time
-	limits CacheLimits
-	// space returns the size of the depot's disk and how much of it is free.
-	space func() (total, free int64, err error)
+	limits Limits
+	space  func() (total, free int64, err error)
 
 	mu   sync.Mutex
 	used map[blob.Ref]time.Time // guarded by mu; since the last write
 	open map[blob.Ref]int       // guarded by mu; readers
 }
 
-// use records that a cached file is being read until the closer returned is closed.
-func (c *Cache) use(ref blob.Ref, file io.Closer) io.Closer {
+// New returns the cache of a depot. space returns the size of the depot's disk and how much
+// of it is free, in bytes.
+func New(db *index.DB, blobs blob.Backend, limits Limits, space func() (total, free int64, err error), now func() time.Time) *Cache {
+	return &Cache{db: db, blobs: blobs, now: now, limits: limits, space: space, used: map[blob.Ref]time.Time{}, open: map[blob.Ref]int{}}
+}
+
+// Use records that a cached file is being read until the closer returned is closed.
+func (c *Cache) Use(ref blob.Ref, file io.Closer) io.Closer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.used == nil {
-		c.used, c.open = make(map[blob.Ref]time.Time), make(map[blob.Ref]int)
-	}
 	c.used[ref] = c.now()
 	c.open[ref]++
 	return &inUse{Closer: file, cache: c, ref: ref}
@@ -81,13 +88,11 @@ func (c *Cache) inUse(ref blob.Ref) bool {
 	return c.open[ref] > 0
 }
 
-// storeUses stores in the index when cached files were used.
-func (c *Cache) storeUses(ctx context.Context) error {
+// StoreUses stores in the index when cached files were used.
+func (c *Cache) StoreUses(ctx context.Context) error {
 	c.mu.Lock()
 	used := c.used
-	if used != nil {
-		c.used = make(map[blob.Ref]time.Time)
-	}
+	c.used = make(map[blob.Ref]time.Time)
 	c.mu.Unlock()
 	if len(used) == 0 {
 		return nil
@@ -107,7 +112,7 @@ func (c *Cache) Evict(ctx context.Context) (Evicted, error) {
 	var sum Evicted
 	limits := c.limits
 	if limits.MaxUnused > 0 {
-		if err := c.evictUntil(ctx, index.CacheFilter{UnusedSince: c.now().Add(-limits.MaxUnused)}, -1, &sum); err != nil {
+		if err := c.evictUntil(ctx, Filter{UnusedSince: c.now().Add(-limits.MaxUnused)}, -1, &sum); err != nil {
 			return sum, err
 		}
 	}
@@ -127,7 +132,7 @@ func (c *Cache) Evict(ctx context.Context) (Evicted, error) {
 	for _, s := range stats {
 		before := sum.Bytes
 		if most, ok := limits.PerUpstream[s.Source]; ok && s.Bytes > most {
-			if err := c.evictUntil(ctx, index.CacheFilter{Source: s.Source}, s.Bytes-most, &sum); err != nil {
+			if err := c.evictUntil(ctx, Filter{Source: s.Source}, s.Bytes-most, &sum); err != nil {
 				return sum, err
 			}
 		}
@@ -135,7 +140,7 @@ func (c *Cache) Evict(ctx context.Context) (Evicted, error) {
 	}
 	if limits.MaxBytes > 0 && all > limits.MaxBytes {
 		// A tenth below the limit, so that not every download causes an eviction.
-		return sum, c.evictUntil(ctx, index.CacheFilter{}, all-limits.MaxBytes+limits.MaxBytes/10, &sum)
+		return sum, c.evictUntil(ctx, Filter{}, all-limits.MaxBytes+limits.MaxBytes/10, &sum)
 	}
 	return sum, nil
 }
@@ -154,12 +159,12 @@ func (c *Cache) evictForSpace(ctx context.Context, sum *Evicted) error {
 		return nil
 	}
 	// A tenth more, so that not every download causes an eviction.
-	return c.evictUntil(ctx, index.CacheFilter{}, least-free+least/10, sum)
+	return c.evictUntil(ctx, Filter{}, least-free+least/10, sum)
 }
 
 // evictUntil evicts bytes of the files that the filter selects, all of them if
 // bytes is negative. Files that are being read stay.
-func (c *Cache) evictUntil(ctx context.Context, f index.CacheFilter, bytes int64, sum *Evicted) error {
+func (c *Cache) evictUntil(ctx context.Context, f Filter, bytes int64, sum *Evicted) error {
 	var refs []blob.Ref
 	var n int64
 	for file, err := range c.db.Cached.Evictable(ctx, f) {
@@ -188,10 +193,10 @@ func (c *Cache) evictUntil(ctx context.Context, f index.CacheFilter, bytes int64
 	return nil
 }
 
-// dropContent evicts a content that the filter selects. It stays while it is being read,
+// DropContent evicts a content that the filter selects. It stays while it is being read,
 // or if the files of an upstream that has it belong to a product: who may see what was
 // made of a file depends on who sees the file.
-func (c *Cache) dropContent(ctx context.Context, f CacheFilter, ref blob.Ref) (bool, error) {
+func (c *Cache) DropContent(ctx context.Context, f Filter, ref blob.Ref) (bool, error) {
 	is := false
 	for file, err := range c.db.Cached.Evictable(ctx, f) {
 		switch {
@@ -211,11 +216,8 @@ func (c *Cache) dropContent(ctx context.Context, f CacheFilter, ref blob.Ref) (b
 	return n > 0, err
 }
 
-// CacheFilter selects cached files.
-type CacheFilter = index.CacheFilter
-
 // Files returns cached files, the longest unused first.
-func (c *Cache) Files(ctx context.Context, f CacheFilter) iter.Seq2[index.Cached, error] {
+func (c *Cache) Files(ctx context.Context, f Filter) iter.Seq2[index.Cached, error] {
 	return c.db.Cached.Evictable(ctx, f)
 }
 
@@ -230,7 +232,7 @@ func (c *Cache) Stats(ctx context.Context) ([]index.CachedStats, []index.MissSta
 }
 
 // Drop evicts cached files, even those that are being read.
-func (c *Cache) Drop(ctx context.Context, f CacheFilter) (Evicted, error) {
+func (c *Cache) Drop(ctx context.Context, f Filter) (Evicted, error) {
 	n, bytes, err := c.db.Cached.Drop(ctx, f, content.Deleter(ctx, c.blobs, nil))
 	return Evicted{int64(n), bytes}, err
 }

@@ -1,4 +1,8 @@
-package depot
+// Package forms makes other forms of stored contents, such as compressed variants and
+// cabinets, and finds those that have been made. They are made in the background after
+// requests that they would have served, and stored beside the plain content. No request waits
+// for one.
+package forms
 
 import (
 	"context"
@@ -18,19 +22,19 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Derived contents, such as compressed variants and cabinets, are made in the
-// background after requests that they would have served, and stored beside the
-// plain content. No request waits for one.
-const (
-	variantAsks = 3       // requests for one content before a variant is made
-	variantMin  = 4 << 10 // smaller contents gain nothing
-	variantMax  = 2 << 30 // larger ones would keep a core busy for minutes
+// Asks is how many requests there are for one content before a variant of it is made.
+const Asks = 3
 
-	deriveCounted = 4096 // contents counted at once
-	deriveQueue   = 256  // forms waiting; further ones are dropped and queued again by later requests
+const (
+	variantMin = 4 << 10 // smaller contents gain nothing
+	variantMax = 2 << 30 // larger ones would keep a core busy for minutes
+
+	counted = 4096 // contents counted at once
+	waiting = 256  // forms waiting; further ones are dropped and queued again by later requests
 )
 
-var codings = map[string]transcode.Tool{"zstd": transcode.Zstd, "gzip": transcode.Gzip}
+// Codings are the tools that make variants, by the content codings of HTTP.
+var Codings = map[string]transcode.Tool{"zstd": transcode.Zstd, "gzip": transcode.Gzip}
 
 // Form is a derived content: what Tool makes of the content Ref. These two
 // identify it; Name and Time are written into forms that have fields for them.
@@ -50,12 +54,14 @@ func (f Form) key() formKey { return formKey{f.Ref, f.Tool} }
 
 func (f Form) index() index.Tool { return index.Tool{Name: f.Tool.Name, Version: f.Tool.Version} }
 
-// forms makes derived contents and finds those that have been made.
-type forms struct {
-	dir      string // of the depot, for temporary files
-	db       *index.DB
-	blobs    blob.Backend
-	contents *content.Contents
+// Forms makes derived contents and finds those that have been made. Its methods may be called
+// by many goroutines.
+type Forms struct {
+	dir          string // of the depot, for temporary files
+	db           *index.DB
+	blobs        blob.Backend
+	contents     *content.Contents
+	makeCabinets bool
 
 	queue  chan Form
 	making *fetch.Group[formKey, *making]
@@ -74,15 +80,23 @@ type making struct {
 	err  error
 }
 
-func (f *forms) init() {
-	f.asked = make(map[formKey]int)
-	f.making = fetch.NewGroup[formKey, *making](0)
-	f.queue = make(chan Form, deriveQueue)
+// New returns the forms of a depot, which has temporary files in the folder dir. With
+// makeCabinets, cabinets are made after requests for them; those that have been made are found
+// in any case.
+func New(dir string, db *index.DB, blobs blob.Backend, contents *content.Contents, makeCabinets bool) *Forms {
+	f := &Forms{
+		dir: dir, db: db, blobs: blobs, contents: contents, makeCabinets: makeCabinets,
+		queue: make(chan Form, waiting), making: fetch.NewGroup[formKey, *making](0), asked: make(map[formKey]int),
+	}
 	f.life, f.end = context.WithCancel(context.Background())
+	return f
 }
 
-// close ends what is being made.
-func (f *forms) close() {
+// Queue yields the forms that requests have asked for, to be derived by who has time.
+func (f *Forms) Queue() <-chan Form { return f.queue }
+
+// Close ends what is being made.
+func (f *Forms) Close() {
 	f.making.Close()
 	f.end()
 	f.making.Wait()
@@ -90,10 +104,10 @@ func (f *forms) close() {
 
 // ask counts one request that a form would have served, and queues the making
 // of it at the request of that number.
-func (f *forms) ask(want Form, worth int) {
+func (f *Forms) ask(want Form, worth int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.asked) >= deriveCounted {
+	if len(f.asked) >= counted {
 		clear(f.asked) // the counts are a hint; starting over is cheap
 	}
 	k := want.key()
@@ -108,28 +122,50 @@ func (f *forms) ask(want Form, worth int) {
 	}
 }
 
-// known returns a form that has been made; a zero Content if it is not worth
+// Known returns a form that has been made; a zero Content if it is not worth
 // storing. One that has not been made is fs.ErrNotExist.
-func (f *forms) known(ctx context.Context, want Form) (index.Content, error) {
+func (f *Forms) Known(ctx context.Context, want Form) (index.Content, error) {
 	return f.db.Derived(ctx, want.Ref, want.index())
 }
 
-// made is known of a content and a tool.
-func (f *forms) made(ctx context.Context, ref blob.Ref, tool transcode.Tool) (index.Content, error) {
-	return f.known(ctx, Form{Ref: ref, Tool: tool})
+// Made is known of a content and a tool.
+func (f *Forms) Made(ctx context.Context, ref blob.Ref, tool transcode.Tool) (index.Content, error) {
+	return f.Known(ctx, Form{Ref: ref, Tool: tool})
 }
 
-// compresses reports whether variants are made of contents of a size.
-func compresses(size int64) bool { return size >= variantMin && size <= variantMax }
+// Cabinet returns the cabinet of a stored file. If it has not been made or cannot be, the error
+// is fs.ErrNotExist. With asked, it may be made for later requests.
+func (f *Forms) Cabinet(ctx context.Context, h index.Hit, asked bool) (index.Content, error) {
+	if !cabinets[h.Object.Kind] {
+		return index.Content{}, fs.ErrNotExist
+	}
+	want := Form{Ref: h.Ref, Tool: transcode.Cab, Name: h.Object.Name, Time: h.Added}
+	c, err := f.Known(ctx, want)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if f.makeCabinets && asked {
+			f.ask(want, 1)
+		}
+		return index.Content{}, fs.ErrNotExist
+	case err != nil:
+		return index.Content{}, err
+	case c.Size == 0:
+		return index.Content{}, fs.ErrNotExist // was tried: it is too large
+	}
+	return c, nil
+}
 
-// hasCabinets reports whether Windows clients ask for files of a kind in cabinets.
-func hasCabinets(k symfile.Kind) bool { return cabinets[k] }
+// Compresses reports whether variants are made of contents of a size.
+func Compresses(size int64) bool { return size >= variantMin && size <= variantMax }
 
-// derive returns a form of a content, and makes it if it has not been made. A
+// HasCabinets reports whether Windows clients ask for files of a kind in cabinets.
+func HasCabinets(k symfile.Kind) bool { return cabinets[k] }
+
+// Derive returns a form of a content, and makes it if it has not been made. A
 // zero Content means that it is not worth storing. Concurrent calls for one form
 // share one making, which goes on when they give up.
-func (f *forms) derive(ctx context.Context, want Form) (index.Content, error) {
-	c, err := f.known(ctx, want)
+func (f *Forms) Derive(ctx context.Context, want Form) (index.Content, error) {
+	c, err := f.Known(ctx, want)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return c, err
 	}
@@ -149,31 +185,31 @@ func (f *forms) derive(ctx context.Context, want Form) (index.Content, error) {
 	}
 }
 
-// work names the making of a form for the other servers.
-func (f Form) work() string {
+// Work names the making of a form for the other servers.
+func (f Form) Work() string {
 	return fmt.Sprintf("form %s %s %d", f.Ref, f.Tool.Name, f.Tool.Version)
 }
 
-// errMadeElsewhere means that another server is making a form.
-var errMadeElsewhere = errors.New("another server is making it")
+// ErrMadeElsewhere means that another server is making a form.
+var ErrMadeElsewhere = errors.New("another server is making it")
 
 // produceOnce is produce unless another server is making the form.
-func (f *forms) produceOnce(ctx context.Context, want Form) (c index.Content, err error) {
-	made, err := f.db.Nodes.Once(ctx, want.work(), func(ctx context.Context) error {
+func (f *Forms) produceOnce(ctx context.Context, want Form) (c index.Content, err error) {
+	made, err := f.db.Nodes.Once(ctx, want.Work(), func(ctx context.Context) error {
 		c, err = f.produce(ctx, want)
 		return err
 	})
 	if err == nil && !made {
-		err = errMadeElsewhere
+		err = ErrMadeElsewhere
 	}
 	return c, err
 }
 
 // produce makes a form and records the result, also that it is not worth storing.
-func (f *forms) produce(ctx context.Context, want Form) (index.Content, error) {
+func (f *Forms) produce(ctx context.Context, want Form) (index.Content, error) {
 	none := index.Content{}
 	// It may have been made since the caller looked for it.
-	if c, err := f.known(ctx, want); !errors.Is(err, fs.ErrNotExist) {
+	if c, err := f.Known(ctx, want); !errors.Is(err, fs.ErrNotExist) {
 		return c, err
 	}
 	if _, err := f.db.Colds.Of(ctx, want.Ref); err == nil {
@@ -203,7 +239,7 @@ func (f *forms) produce(ctx context.Context, want Form) (index.Content, error) {
 }
 
 // transcode puts a form into the batch. A zero Content is not worth storing.
-func (f *forms) transcode(ctx context.Context, batch blob.Batch, want Form, src blob.File) (index.Content, error) {
+func (f *Forms) transcode(ctx context.Context, batch blob.Batch, want Form, src blob.File) (index.Content, error) {
 	var made index.Content
 	var err error
 	if want.Tool == transcode.Cab {
@@ -234,7 +270,7 @@ func (f *forms) transcode(ctx context.Context, batch blob.Batch, want Form, src 
 
 // scratch makes a temporary file on the depot's disk. It survives a crash only on
 // systems where an open file cannot be removed.
-func (f *forms) scratch() (file *os.File, drop func(), err error) {
+func (f *Forms) scratch() (file *os.File, drop func(), err error) {
 	if file, err = os.CreateTemp(f.dir, ".scratch-*"); err != nil {
 		return nil, nil, err
 	}

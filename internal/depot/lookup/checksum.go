@@ -1,4 +1,4 @@
-package depot
+package lookup
 
 import (
 	"context"
@@ -16,19 +16,20 @@ import (
 // with one GUID have one PDB, unless their builds are faulty.
 const maxChecksumImages = 4
 
-// Checksum implements fetch.Depot.
-func (k fetchDepot) Checksum(ctx context.Context, products []string, req layout.Request) string {
-	for _, l := range req.Lookups {
-		if !strings.HasSuffix(l.Name, ".pdb") || len(l.ID) <= 32 || !debugid.IsHex(l.ID) {
+// PDBChecksum returns the value of the header SymbolChecksum for the portable PDB that a request
+// asks for, from an image in the scope; empty if there is none.
+func (l *Lookups) PDBChecksum(ctx context.Context, scope answer.Scope, req layout.Request) string {
+	for _, pdb := range req.Lookups {
+		if !strings.HasSuffix(pdb.Name, ".pdb") || len(pdb.ID) <= 32 || !debugid.IsHex(pdb.ID) {
 			continue
 		}
-		hits, err := index.ImagesOf(ctx, k.d.db, answer.Scope{Products: products}.Index(), l.ID[:32], maxChecksumImages)
+		hits, err := index.ImagesOf(ctx, l.parts.DB, scope.Index(), pdb.ID[:32], maxChecksumImages)
 		if err != nil {
-			k.d.log.Warn("cannot look for the image of a PDB; upstreams are asked without its checksum", "pdb", l.Name, "error", err)
+			l.parts.Log.Warn("cannot look for the image of a PDB; upstreams are asked without its checksum", "pdb", pdb.Name, "error", err)
 			return ""
 		}
-		for _, h := range k.d.intact(hits) {
-			if sums := checksumIn(ctx, k.d, h, l); sums != "" {
+		for _, h := range l.Intact(hits) {
+			if sums := l.checksumIn(ctx, h, pdb); sums != "" {
 				return sums
 			}
 		}
@@ -40,8 +41,8 @@ func (k fetchDepot) Checksum(ctx context.Context, products []string, req layout.
 // checksumIn returns the checksums that an image has of the portable PDB that a lookup asks
 // for, as clients send them. An image that cannot be read has none: the upstream is
 // asked without it then.
-func checksumIn(ctx context.Context, d *Depot, h index.Hit, l symfile.Lookup) string {
-	f, err := d.openHit(ctx, h, nil)
+func (l *Lookups) checksumIn(ctx context.Context, h index.Hit, pdb symfile.Lookup) string {
+	f, err := l.OpenHit(ctx, h, nil)
 	if err != nil {
 		return ""
 	}
@@ -53,7 +54,8 @@ func checksumIn(ctx context.Context, d *Depot, h index.Hit, l symfile.Lookup) st
 	for _, o := range objects {
 		for _, want := range o.PDBs {
 			// An image may name two PDBs. Its checksums are those of the portable one.
-			if want.Kind != symfile.PortablePDB || want.DebugID.GUID.Lower() != l.ID[:32] || symfile.Fold(symfile.BaseName(want.Name)) != l.Name {
+			named := symfile.Fold(symfile.BaseName(want.Name)) == pdb.Name
+			if !named || want.Kind != symfile.PortablePDB || want.DebugID.GUID.Lower() != pdb.ID[:32] {
 				continue
 			}
 			var list []string

@@ -1,19 +1,50 @@
-package depot
+// Package search finds the file that answers a question: it asks the places of answer.Search, in
+// their order. What each place has is known to others.
+package search
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/symdepot/symdepot/internal/base/span"
 	"github.com/symdepot/symdepot/internal/depot/answer"
-	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/inplace"
+	"github.com/symdepot/symdepot/internal/depot/lookup"
 	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
+	"github.com/symdepot/symdepot/internal/depot/storerecords"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
-	"github.com/symdepot/symdepot/internal/files/unpackcache"
+	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/layout"
 )
+
+// Parts are what the places are made of.
+type Parts struct {
+	Lookups *lookup.Lookups
+	Records *storerecords.Records
+	Sources *sourcefiles.Files
+	InPlace *inplace.Places
+	Fetch   *fetch.Fetcher
+	// Make answers a request for a symbol file with one that is made of other files.
+	Make func(ctx context.Context, ask symbolicate.Ask) (*answer.File, error)
+	// SectionWait is how long a request for a section waits for the download of its file; zero:
+	// three seconds.
+	SectionWait time.Duration
+	// Tracer records lookups; nil records nothing.
+	Tracer *span.Tracer
+}
+
+// Places are all places where the file that answers a request can be. Their methods may be
+// called by many goroutines.
+type Places struct{ parts Parts }
+
+// New returns the places of a depot.
+func New(parts Parts) *Places {
+	parts.SectionWait = cmp.Or(parts.SectionWait, sectionWait)
+	return &Places{parts}
+}
 
 // Get answers a question: from the places of answer.Search, in their order. A Local question
 // does not reach the upstreams. Not found is fs.ErrNotExist; see also
@@ -31,15 +62,16 @@ import (
 // Most requests to a symbol server are for keys that do not exist. The filter of all keys is
 // asked first, and once: where only the index could have an answer, the request does not
 // wait for its Turn.
-func (d *Depot) Get(ctx context.Context, q answer.Question) (*answer.File, error) {
-	s := search{d: d, Question: q, absent: absent(ctx, d, q.Scope, q.Request, nil)}
-	if s.absent && onlyIndexed(d, &q.Request) {
+func (p *Places) Get(ctx context.Context, q answer.Question) (*answer.File, error) {
+	absent := p.parts.Lookups.Absent(ctx, q.Scope, q.Request, nil)
+	if absent && p.onlyIndexed(&q.Request) {
 		return nil, fs.ErrNotExist
 	}
-	if d.tracer == nil {
+	s := p.search(q, absent, nil)
+	if p.parts.Tracer == nil {
 		return s.everywhere(ctx)
 	}
-	ctx, sp := d.tracer.Start(ctx, "lookup", span.Internal)
+	ctx, sp := p.parts.Tracer.Start(ctx, "lookup", span.Internal)
 	defer sp.End()
 	f, err := s.everywhere(ctx)
 	switch {
@@ -53,65 +85,48 @@ func (d *Depot) Get(ctx context.Context, q answer.Question) (*answer.File, error
 	return f, err
 }
 
-// Open finds the file that answers req inside the scope: in the depot, then in
-// the served folders. Not found is fs.ErrNotExist. A damaged file is not found;
-// the log names it.
-func (d *Depot) Open(ctx context.Context, scope answer.Scope, req layout.Request) (*answer.File, error) {
-	return d.open(ctx, scope, req, false, nil)
+// onlyIndexed reports whether nothing but the index could answer a request by its keys.
+func (p *Places) onlyIndexed(req *layout.Request) bool {
+	return !p.parts.InPlace.Exist() && !p.parts.Fetch.Enabled() && !p.parts.Records.Parses(*req)
 }
 
-// open is Open. With exact, a cached file of another name than the requested one
+// Open finds the file that answers a request inside the scope: in the depot, then in
+// the served folders. With exact, a cached file of another name than the requested one
 // is not an answer. rec notes how the file was looked for; it may be nil.
-func (d *Depot) open(ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder) (*answer.File, error) {
-	s := search{
-		d: d, Question: answer.Question{Scope: scope, Request: req}, absent: absent(ctx, d, scope, req, rec), exact: exact, rec: rec,
-	}
-	return answer.Search(ctx, answer.Here, &s)
+func (p *Places) Open(ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder) (*answer.File, error) {
+	s := p.search(answer.Question{Scope: scope, Request: req}, p.parts.Lookups.Absent(ctx, scope, req, rec), rec)
+	s.exact = exact
+	return answer.Search(ctx, answer.Here, s)
 }
-
-// openInPlace finds a file in the watched folders and the served trees alone: for those who
-// have looked into the index themselves, and join several files of a module. Unlike clients,
-// who take any failure for the end of a server, they are told if a folder has failed.
-func (d *Depot) openInPlace(ctx context.Context, scope answer.Scope, req layout.Request) (*answer.File, error) {
-	s := search{d: d, Question: answer.Question{Scope: scope, Request: req}}
-	f, err := answer.Search(ctx, answer.InPlace, &s)
-	if s.failed != nil && errors.Is(err, fs.ErrNotExist) {
-		return nil, s.failed
-	}
-	return f, err
-}
-
-// errOtherName means that only cached files with another name than the requested
-// one have the requested id; see Get.
-var errOtherName = fmt.Errorf("only a cached file of another name has this id: %w", fs.ErrNotExist)
-
-// errManyUnpacked means that a file is there, in a package or compressed, and cannot be
-// unpacked now. A client that was told that there is none would remember that.
-var errManyUnpacked = fmt.Errorf("too many unpacked files are in use: %w", content.ErrUnavailable)
 
 // search looks for the file that answers one question.
 type search struct {
-	d *Depot
+	places *Places
 	answer.Question
-	absent bool             // the filter of all keys excludes that the index has it
-	exact  bool             // a cached file of another name is no answer
-	rec    *answer.Recorder // may be nil
+	inPlace inplace.Search
+	absent  bool             // the filter of all keys excludes that the index has it
+	exact   bool             // a cached file of another name is no answer
+	rec     *answer.Recorder // may be nil
 
 	cached    *answer.File // found in the index, and less preferred than a watched file
 	otherName bool         // only a cached file of another name has the id
-	full      bool         // a file is there that cannot be unpacked now
-	failed    error        // why a watched folder could not answer
 	inTurn    bool
+}
+
+// search begins the search for the answer to a question. rec may be nil.
+func (p *Places) search(q answer.Question, absent bool, rec *answer.Recorder) *search {
+	return &search{places: p, Question: q, inPlace: p.parts.InPlace.Search(q.Scope, q.Request, rec), absent: absent, rec: rec}
 }
 
 // everywhere is Get without a span.
 func (s *search) everywhere(ctx context.Context) (*answer.File, error) {
 	defer s.leave()
-	if !s.Local {
-		s.exact = s.d.Fetches()
+	fetches := s.places.parts.Fetch.Enabled()
+	switch {
+	case !s.Local:
+		s.exact = fetches
 		return answer.Search(ctx, answer.Everywhere, s)
-	}
-	if s.d.Fetches() {
+	case fetches:
 		return answer.Search(ctx, answer.Here, s)
 	}
 	return answer.Search(ctx, answer.Here|answer.Made, s)
@@ -128,7 +143,7 @@ func (s *search) Look(ctx context.Context, place answer.Places) (*answer.File, e
 		return s.cached, nil
 	case answer.Served:
 		defer s.leave()
-		return s.served(ctx)
+		return s.inPlace.Look(ctx, answer.Served)
 	case answer.Upstreams:
 		return s.upstreams(ctx)
 	case answer.Renamed:
@@ -158,54 +173,55 @@ func (s *search) added(ctx context.Context) (*answer.File, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
 	}
-	f, err := s.d.openOwn(ctx, s.Scope, s.Request, s.exact, s.absent, s.rec)
+	f, err := s.indexed(ctx, s.exact, s.rec)
 	if err == nil && f.Cached {
 		s.cached = f
 		return nil, nil
 	}
-	s.otherName = errors.Is(err, errOtherName)
+	s.otherName = errors.Is(err, lookup.ErrOtherName)
 	return f, err
 }
 
-// watched finds a file in a watched folder. A folder that fails does not hide other places.
-func (s *search) watched(ctx context.Context) (*answer.File, error) {
-	if !s.d.Watched.exist() {
-		return nil, nil
+// indexed opens what the index has.
+func (s *search) indexed(ctx context.Context, exact bool, rec *answer.Recorder) (*answer.File, error) {
+	switch s.Request.Form {
+	case layout.FormFile, layout.FormSection, layout.FormCabinet:
+		return s.places.parts.Lookups.Open(ctx, s.Scope, s.Request, exact, s.absent, rec)
+	case layout.FormSource:
+		return s.source(ctx, rec)
 	}
-	f, err := s.d.Watched.answer(ctx, s.Scope, s.Request, s.rec)
-	switch {
-	case err == nil:
-		if s.cached != nil {
-			_ = s.cached.Close() // not used
-		}
-		return f, nil
-	case errors.Is(err, unpackcache.ErrFull):
-		s.full = true
-	case !errors.Is(err, fs.ErrNotExist):
-		s.failed = err
-	}
-	return nil, nil
+	// SymCache files have requests of their own.
+	return s.places.parts.Records.Open(ctx, s.Scope, s.Request, rec)
 }
 
-// served finds a file in a tree.
-func (s *search) served(ctx context.Context) (f *answer.File, err error) {
-	if len(s.d.trees.list) > 0 && s.Scope.Sees("") {
-		f, err = s.d.trees.open(ctx, s.Request, s.rec)
-		if errors.Is(err, unpackcache.ErrFull) {
-			s.full = true
-		} else if err == nil || !errors.Is(err, fs.ErrNotExist) {
-			return f, err
-		}
+// source opens a source file that debug information names, or a downloaded one.
+func (s *search) source(ctx context.Context, rec *answer.Recorder) (f *answer.File, err error) {
+	if len(s.Request.Lookups) == 0 {
+		return nil, fs.ErrNotExist
 	}
-	if s.full {
-		return nil, errManyUnpacked
+	err = fs.ErrNotExist
+	if !s.absent {
+		f, err = s.places.parts.Sources.Open(ctx, s.Scope, s.Request, rec)
 	}
-	return nil, err
+	if errors.Is(err, fs.ErrNotExist) {
+		cached, lookups := fetch.SourceRequest(s.Request), s.places.parts.Lookups
+		return lookups.Open(ctx, s.Scope, cached, false, lookups.Absent(ctx, s.Scope, cached, rec), rec)
+	}
+	return f, err
+}
+
+// watched finds a file in a watched folder.
+func (s *search) watched(ctx context.Context) (*answer.File, error) {
+	f, err := s.inPlace.Look(ctx, answer.Watched)
+	if f != nil && s.cached != nil {
+		_ = s.cached.Close() // not used
+	}
+	return f, err
 }
 
 // upstreams downloads a file.
 func (s *search) upstreams(ctx context.Context) (*answer.File, error) {
-	f, err := s.d.download(ctx, s.Question)
+	f, err := s.places.Download(ctx, s.Question)
 	if f != nil {
 		f.Downloaded = true
 	}
@@ -224,7 +240,7 @@ func (s *search) renamed(ctx context.Context) (*answer.File, error) {
 		return nil, err
 	}
 	defer s.leave()
-	f, err := s.d.openOwn(ctx, s.Scope, s.Request, false, s.absent, nil)
+	f, err := s.indexed(ctx, false, nil)
 	if err == nil {
 		f.Substitute = true
 	}
@@ -240,7 +256,7 @@ func (s *search) made(ctx context.Context) (*answer.File, error) {
 		s.Hold = s.Turn.Hold
 	}
 	if s.Hold != nil && sourcefiles.AsksForBundle(&s.Request) {
-		return s.d.Sources.Bundle(ctx, s.Scope, s.Request)
+		return s.places.parts.Sources.Bundle(ctx, s.Scope, s.Request)
 	}
 	format, module, ok := symbolicate.FormatOf(&s.Request)
 	if !ok {
@@ -252,7 +268,7 @@ func (s *search) made(ctx context.Context) (*answer.File, error) {
 	}
 	defer s.Turn.Leave()
 	module.CodeFile, module.CodeID = s.CodeFile, s.CodeID
-	f, err := s.d.Symbols.Make(ctx, SymbolsAsk{
+	f, err := s.places.parts.Make(ctx, symbolicate.Ask{
 		Products: s.Scope.Products, Format: format, Module: module, Client: s.Client, Via: s.Via, Local: s.Local, Hold: s.Hold,
 	})
 	if errors.Is(err, fs.ErrNotExist) && !errors.As(err, new(symbolicate.NoWorkerError)) {

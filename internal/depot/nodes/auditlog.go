@@ -1,4 +1,4 @@
-package depot
+package nodes
 
 import (
 	"bytes"
@@ -15,16 +15,15 @@ import (
 )
 
 // AuditArchive holds the closed audit files of all servers in the depot's bucket,
-// as audit/SERVER/FILE. As an archive it
-// is that of this server.
+// as audit/SERVER/FILE. As an archive it is that of this server.
 type AuditArchive struct {
-	vault *bucketstore.Vault
+	store *bucketstore.Store
 	node  string
 }
 
 // AuditArchive returns the archive of a depot with a bucket, nil for other depots.
 func (n *Nodes) AuditArchive() *AuditArchive {
-	v, ok := coldstore.VaultOf(n.blobs)
+	v, ok := coldstore.BucketStore(n.blobs)
 	if !ok {
 		return nil
 	}
@@ -46,7 +45,7 @@ func keyPart(name string) string {
 // Names returns the names of this server's files.
 func (a *AuditArchive) Names(ctx context.Context) (map[string]bool, error) {
 	names := map[string]bool{}
-	for info, err := range a.vault.Logs(ctx, a.node+"/") {
+	for info, err := range a.store.Logs(ctx, a.node+"/") {
 		if err != nil {
 			return nil, err
 		}
@@ -57,7 +56,7 @@ func (a *AuditArchive) Names(ctx context.Context) (map[string]bool, error) {
 
 // Put stores a closed file of this server. Storing it twice is no error.
 func (a *AuditArchive) Put(ctx context.Context, name string, size int64, r io.ReaderAt) error {
-	return a.vault.PutLog(ctx, a.node+"/"+name, size, r)
+	return a.store.PutLog(ctx, a.node+"/"+name, size, r)
 }
 
 // AuditLog are the closed audit files of one server in the bucket.
@@ -88,7 +87,7 @@ const (
 func (a *AuditArchive) Logs(ctx context.Context, since time.Time) ([]AuditLog, error) {
 	var logs []AuditLog
 	at := map[string]int{}
-	for info, err := range a.vault.Logs(ctx, "") {
+	for info, err := range a.store.Logs(ctx, "") {
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +139,7 @@ func (r *logReader) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		r.part.Reset()
-		if err := r.log.from.vault.GetLog(r.ctx, r.log.key, r.off, n, &r.part); err != nil {
+		if err := r.log.from.store.GetLog(r.ctx, r.log.key, r.off, n, &r.part); err != nil {
 			return 0, err
 		}
 		if int64(r.part.Len()) != n {

@@ -1,0 +1,106 @@
+// Package inplace has the files that are served where they lie: in watched folders of builds and
+// packages, which are indexed, of this server and of others; and in trees that have a layout.
+package inplace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/files/unpackcache"
+	"github.com/symdepot/symdepot/internal/remote/tree"
+	"github.com/symdepot/symdepot/layout"
+)
+
+// ErrManyUnpacked means that a file is there, in a package or compressed, and cannot be
+// unpacked now. A client that was told that there is none would remember that.
+var ErrManyUnpacked = fmt.Errorf("too many unpacked files are in use: %w", content.ErrUnavailable)
+
+// Places are the watched folders and the trees of a depot. Their methods may be called by many
+// goroutines.
+type Places struct {
+	watched *Watched
+	trees   trees
+}
+
+// New returns the places of a depot. The trees are searched in their order; the caller closes
+// them.
+func New(watched *Watched, list []*tree.Folder, log *slog.Logger) *Places {
+	return &Places{watched, trees{list, log}}
+}
+
+// Exist reports whether there are folders that are not in the index.
+func (p *Places) Exist() bool { return len(p.trees.list) > 0 || p.watched.exist() }
+
+// Open finds a file in the watched folders and the trees alone: for those who have looked into
+// the index themselves, and join several files of a module. Unlike clients, who take any failure
+// for the end of a server, they are told if a folder has failed.
+func (p *Places) Open(ctx context.Context, scope answer.Scope, req layout.Request) (*answer.File, error) {
+	s := p.Search(scope, req, nil)
+	f, err := answer.Search(ctx, answer.InPlace, &s)
+	if s.failed != nil && errors.Is(err, fs.ErrNotExist) {
+		return nil, s.failed
+	}
+	return f, err
+}
+
+// Search looks for the file that answers one request.
+type Search struct {
+	places *Places
+	scope  answer.Scope
+	req    layout.Request
+	rec    *answer.Recorder
+
+	full   bool  // a file is there that cannot be unpacked now
+	failed error // why a watched folder could not answer
+}
+
+// Search begins a search. rec notes where the file was looked for; it may be nil.
+func (p *Places) Search(scope answer.Scope, req layout.Request, rec *answer.Recorder) Search {
+	return Search{places: p, scope: scope, req: req, rec: rec}
+}
+
+// Look implements answer.Searcher for the places answer.InPlace.
+func (s *Search) Look(ctx context.Context, place answer.Places) (*answer.File, error) {
+	if place == answer.Watched {
+		return s.watched(ctx)
+	}
+	return s.served(ctx)
+}
+
+// watched finds a file in a watched folder. A folder that fails does not hide other places.
+func (s *Search) watched(ctx context.Context) (*answer.File, error) {
+	if !s.places.watched.exist() {
+		return nil, nil
+	}
+	f, err := s.places.watched.answer(ctx, s.scope, s.req, s.rec)
+	switch {
+	case err == nil:
+		return f, nil
+	case errors.Is(err, unpackcache.ErrFull):
+		s.full = true
+	case !errors.Is(err, fs.ErrNotExist):
+		s.failed = err
+	}
+	return nil, nil
+}
+
+// served finds a file in a tree.
+func (s *Search) served(ctx context.Context) (f *answer.File, err error) {
+	if len(s.places.trees.list) > 0 && s.scope.Sees("") {
+		f, err = s.places.trees.open(ctx, s.req, s.rec)
+		if errors.Is(err, unpackcache.ErrFull) {
+			s.full = true
+		} else if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	if s.full {
+		return nil, ErrManyUnpacked
+	}
+	return nil, err
+}
