@@ -48,12 +48,18 @@ func (c *commits) commit(ctx context.Context, tx index.Tx, batch blob.Batch) (in
 	c.symbols.arrived(ctx, tx.Entries)
 	// The client may leave, but what was brought is stored, and a fault must be noticed.
 	ctx = context.WithoutCancel(ctx)
-	c.cold.AddedAgain(ctx, refsOf(damaged))
-	lost, err := c.contents.Lost(ctx, damaged)
+	lost, err := c.healed(ctx, damaged)
 	if err != nil {
 		return number, err
 	}
 	return number, c.confirmed.found(ctx, number, tx.Entries, refsOf(lost))
+}
+
+// healed ends what is recorded about the damage of contents whose bytes have just been
+// brought. It returns those that cannot be read back nevertheless.
+func (c *commits) healed(ctx context.Context, damaged []index.Content) (lost []index.Content, err error) {
+	c.cold.AddedAgain(ctx, refsOf(damaged))
+	return c.contents.Lost(ctx, damaged)
 }
 
 // damagedIn returns those contents of a transaction that were stored before and cannot be

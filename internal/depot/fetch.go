@@ -183,10 +183,19 @@ func (k fetchDepot) Keep(ctx context.Context, f fetch.Kept) error {
 		_, err := k.d.blobs.Stat(ctx, f.Ref)
 		return err
 	})
-	if err == nil {
-		k.d.Symbols.arrived(ctx, entries)
+	if err != nil {
+		return err
 	}
-	return err
+	k.d.Symbols.arrived(ctx, entries)
+	// It is kept already: what fails here is what verify finds.
+	damaged, err := k.d.db.Damages.Among(ctx, []blob.Ref{f.Ref})
+	if err == nil {
+		_, err = k.d.commits.healed(ctx, damaged)
+	}
+	if err != nil && ctx.Err() == nil {
+		k.d.log.Warn("a damaged file was downloaded again, and what is recorded about the damage stays for now", "content", f.Ref.String(), "error", err)
+	}
+	return nil
 }
 
 // Misses implements fetch.Depot.

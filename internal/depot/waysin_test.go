@@ -85,6 +85,7 @@ var waysIn = map[string]func(t *testing.T, w *depottest.World, f *depottest.File
 			t.Fatalf("import of a bundle: %+v, %v; want 1 file", sum, err)
 		}
 	},
+	"download": func(t *testing.T, w *depottest.World, f *depottest.File) { w.Download(t, f) },
 	// Watched files never come into the depot: the server answers, and only the way in that
 	// follows heals.
 	"watched folder": func(t *testing.T, w *depottest.World, f *depottest.File) {
