@@ -158,20 +158,28 @@ type whole struct{ *bytes.Reader }
 
 func (whole) Changed() bool { return false }
 
-// Add adds a file as symdepot add does.
-func (w *World) Add(t *testing.T, d *depot.Depot, f File) {
+// Add adds a file as symdepot add does, and returns the number of its transaction.
+func Add(t *testing.T, d *depot.Depot, info depot.TxInfo, name string, body []byte) int64 {
 	t.Helper()
-	tx, err := d.Begin(t.Context(), depot.TxInfo{Product: Product, Version: "1"})
+	tx, err := d.Begin(t.Context(), info)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	if _, err := tx.Add(t.Context(), depot.Source{Path: "/build/" + f.Name, Content: whole{bytes.NewReader(f.Body)}}); err != nil {
+	if _, err := tx.Add(t.Context(), depot.Source{Path: "/build/" + name, Content: whole{bytes.NewReader(body)}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Commit(t.Context()); err != nil {
+	number, err := tx.Commit(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
+	return number
+}
+
+// Add adds a file as symdepot add does.
+func (w *World) Add(t *testing.T, d *depot.Depot, f File) {
+	t.Helper()
+	Add(t, d, depot.TxInfo{Product: Product, Version: "1"}, f.Name, f.Body)
 }
 
 // addCold adds two builds of a module and makes one of them cold. It returns that.
@@ -201,13 +209,27 @@ func (w *World) addCold(t *testing.T, module int, format Format, nextDay func())
 	return file
 }
 
-// upstream is a server that has one file.
-type upstream struct{ File }
+// Upstream is a server from which a depot downloads. It has one file, or none while Body is nil.
+type Upstream struct {
+	File
+	Asked atomic.Int32
+}
 
-func (upstream) Name() string         { return "upstream" }
-func (upstream) Close() error         { return nil }
-func (upstream) Traits() fetch.Traits { return fetch.Traits{} }
-func (u upstream) Fetch(context.Context, fetch.Ask) (*fetch.Reply, error) {
+// Name implements fetch.Source.
+func (*Upstream) Name() string { return "upstream" }
+
+// Close implements fetch.Source.
+func (*Upstream) Close() error { return nil }
+
+// Traits implements fetch.Source.
+func (*Upstream) Traits() fetch.Traits { return fetch.Traits{} }
+
+// Fetch implements fetch.Source.
+func (u *Upstream) Fetch(context.Context, fetch.Ask) (*fetch.Reply, error) {
+	u.Asked.Add(1)
+	if u.Body == nil {
+		return nil, &fetch.Failure{Source: u.Name(), Class: fetch.ClassNotFound}
+	}
 	return &fetch.Reply{Body: io.NopCloser(bytes.NewReader(u.Body)), Size: int64(len(u.Body)), Name: u.File.Name, Path: "http://upstream/" + u.Path}, nil
 }
 
@@ -215,7 +237,7 @@ func (u upstream) Fetch(context.Context, fetch.Ask) (*fetch.Reply, error) {
 func (w *World) Download(t *testing.T, f *File) {
 	t.Helper()
 	f.downloaded = true
-	d := w.Process(t, depot.Options{Upstreams: []depot.Upstream{{Source: upstream{*f}}}})
+	d := w.Process(t, depot.Options{Upstreams: []depot.Upstream{{Source: &Upstream{File: *f}}}})
 	if got, _, err := Get(t, d, f.Path); err != nil || !bytes.Equal(got, f.Body) {
 		t.Fatalf("a download of %s: %d bytes, %v; want the %d of the upstream", f.Path, len(got), err, len(f.Body))
 	}
