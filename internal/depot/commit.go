@@ -48,12 +48,18 @@ func (c *commits) commit(ctx context.Context, tx index.Tx, batch blob.Batch) (in
 	c.symbols.arrived(ctx, tx.Entries)
 	// The client may leave, but what was brought is stored, and a fault must be noticed.
 	ctx = context.WithoutCancel(ctx)
-	c.cold.AddedAgain(ctx, refsOf(damaged))
-	lost, err := c.contents.Lost(ctx, damaged)
+	lost, err := healed(ctx, c.cold, c.contents, damaged)
 	if err != nil {
 		return number, err
 	}
 	return number, c.confirmed.found(ctx, number, tx.Entries, refsOf(lost))
+}
+
+// healed ends what is recorded about the damage of contents whose bytes have just been
+// brought. It returns those that cannot be read back nevertheless.
+func healed(ctx context.Context, cold *coldstore.Cold, contents *content.Contents, damaged []index.Content) (lost []index.Content, err error) {
+	cold.AddedAgain(ctx, refsOf(damaged))
+	return contents.Lost(ctx, damaged)
 }
 
 // damagedIn returns those contents of a transaction that were stored before and cannot be

@@ -2,8 +2,11 @@ package depot
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
+	"github.com/symdepot/symdepot/internal/depot/coldstore"
+	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/lookup"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
@@ -49,10 +52,13 @@ func (d *Depot) Upstreams() []UpstreamStatus { return d.Remote.Upstreams() }
 
 // fetchDepot is what downloads need of the depot.
 type fetchDepot struct {
-	db      *index.DB
-	blobs   blob.Backend
-	lookups *lookup.Lookups
-	arrived func(context.Context, []index.Entry) // what a download replaces is let go of
+	db       *index.DB
+	blobs    blob.Backend
+	contents *content.Contents
+	cold     *coldstore.Cold
+	lookups  *lookup.Lookups
+	log      *slog.Logger
+	arrived  func(context.Context, []index.Entry) // what a download replaces is let go of
 }
 
 // Holds implements fetch.Depot.
@@ -91,10 +97,19 @@ func (k fetchDepot) Keep(ctx context.Context, f fetch.Kept) error {
 		_, err := k.blobs.Stat(ctx, f.Ref)
 		return err
 	})
-	if err == nil {
-		k.arrived(ctx, entries)
+	if err != nil {
+		return err
 	}
-	return err
+	k.arrived(ctx, entries)
+	// It is kept already: what fails here is what verify finds.
+	damaged, err := k.db.Damages.Among(ctx, []blob.Ref{f.Ref})
+	if err == nil {
+		_, err = healed(ctx, k.cold, k.contents, damaged)
+	}
+	if err != nil && ctx.Err() == nil {
+		k.log.Warn("a damaged file was downloaded again, and what is recorded about the damage stays for now", "content", f.Ref.String(), "error", err)
+	}
+	return nil
 }
 
 // Misses implements fetch.Depot.

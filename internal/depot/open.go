@@ -61,7 +61,7 @@ func (d *Depot) openPlaces(opt *Options) {
 	})
 	arrived := func(ctx context.Context, entries []index.Entry) { d.Symbols.arrived(ctx, entries) }
 	others, _ := symcachework.SplitUpstreams(opt.Upstreams)
-	d.fetch = fetch.New(fetchDepot{d.db, d.blobs, d.lookups, arrived}, fetch.Options{
+	d.fetch = fetch.New(fetchDepot{d.db, d.blobs, d.contents, d.Cold, d.lookups, d.log, arrived}, fetch.Options{
 		Upstreams: others, Limits: opt.Limits, Lifetimes: opt.Lifetimes, Log: d.log, Tracer: opt.Tracer,
 		Now: d.now, MissEpoch: d.Nodes.MissEpoch,
 	})

@@ -2,26 +2,24 @@ package depot_test
 
 import (
 	"bytes"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/bundle"
+	"github.com/symdepot/symdepot/internal/depot/content"
+	"github.com/symdepot/symdepot/internal/depot/depottest"
 	"github.com/symdepot/symdepot/internal/depot/importexport"
 	"github.com/symdepot/symdepot/internal/depot/stage"
+	"github.com/symdepot/symdepot/internal/remote/watch"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
-
-// content is a file in memory.
-type content struct{ *bytes.Reader }
-
-func (c content) Changed() bool { return false }
 
 // anyone may do everything.
 func anyone() stage.Caller {
@@ -29,49 +27,47 @@ func anyone() stage.Caller {
 	return stage.Caller{ID: "test:ci", Name: "ci", Read: yes, Write: yes}
 }
 
-// waysIn are the ways in which a file comes into a depot.
-var waysIn = map[string]func(t *testing.T, d *depot.Depot, f depot.DamagedFile){
-	"add": add,
-	"push": func(t *testing.T, d *depot.Depot, f depot.DamagedFile) {
-		id := begin(t, d, stage.Spec{Labels: stage.Labels{Product: "app", Version: "pushed"}})
+// waysIn are the ways in which a file comes into a depot. Those of other tools' uploaders are in
+// test/uploads, with the server that they need.
+var waysIn = map[string]func(t *testing.T, w *depottest.World, f *depottest.File){
+	"add": func(t *testing.T, w *depottest.World, f *depottest.File) { w.Add(t, w.Process(t, depot.Options{}), *f) },
+	"push": func(t *testing.T, w *depottest.World, f *depottest.File) {
+		d := w.Process(t, depot.Options{})
+		id := begin(t, d, stage.Spec{Labels: stage.Labels{Product: depottest.Product, Version: "pushed"}})
 		announce(t, d, id, f)
 		if _, err := d.Stages().Commit(t.Context(), anyone(), id, stage.Commit{}); err != nil {
 			t.Fatalf("commit: %v", err)
 		}
 	},
-	"upload of a known hash": func(t *testing.T, d *depot.Depot, f depot.DamagedFile) {
-		announce(t, d, begin(t, d, stage.Spec{Labels: stage.Labels{Product: "app", Version: "known"}, Collect: true}), f)
+	"upload of a known hash": func(t *testing.T, w *depottest.World, f *depottest.File) {
+		d := w.Process(t, depot.Options{})
+		announce(t, d, begin(t, d, stage.Spec{Labels: stage.Labels{Product: depottest.Product, Version: "known"}, Collect: true}), f)
 	},
-	"upload": func(t *testing.T, d *depot.Depot, f depot.DamagedFile) {
-		id := begin(t, d, stage.Spec{Labels: stage.Labels{Product: "app", Version: "uploaded"}, Collect: true})
+	"upload": func(t *testing.T, w *depottest.World, f *depottest.File) {
+		d := w.Process(t, depot.Options{})
+		id := begin(t, d, stage.Spec{Labels: stage.Labels{Product: depottest.Product, Version: "uploaded"}, Collect: true})
 		if _, err := d.Stages().PutNew(t.Context(), anyone(), id, f.Name, time.Now(), bytes.NewReader(f.Body)); err != nil {
 			t.Fatalf("upload: %v", err)
 		}
 	},
-	"import": func(t *testing.T, d *depot.Depot, f depot.DamagedFile) {
+	"import": func(t *testing.T, w *depottest.World, f *depottest.File) {
 		dir := t.TempDir()
-		path := filepath.Join(dir, filepath.FromSlash(f.Path))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, f.Body, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		im, err := importexport.NewImport(t.Context(), dir, importexport.ImportOptions{Info: depot.TxInfo{Product: "app", Version: "imported"}})
+		symtest.Put(t, dir, f.Path, f.Body)
+		im, err := importexport.NewImport(t.Context(), dir, importexport.ImportOptions{Info: depot.TxInfo{Product: depottest.Product, Version: "imported"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := im.Run(d); err != nil {
+		if _, err := im.Run(w.Process(t, depot.Options{})); err != nil {
 			t.Fatal(err)
 		}
 	},
-	"bundle import": func(t *testing.T, d *depot.Depot, f depot.DamagedFile) {
+	"bundle import": func(t *testing.T, w *depottest.World, f *depottest.File) {
 		from, err := depot.Open(t.Context(), filepath.Join(t.TempDir(), "from"), depot.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = from.Close() })
-		add(t, from, f)
+		w.Add(t, from, *f)
 		var out bytes.Buffer
 		if _, err := bundle.Write(t.Context(), &out, from, bundle.Options{Transactions: []int64{1}}); err != nil {
 			t.Fatal(err)
@@ -85,25 +81,48 @@ var waysIn = map[string]func(t *testing.T, d *depot.Depot, f depot.DamagedFile){
 			t.Fatal(err)
 		}
 		defer b.Close()
-		if sum, err := b.Import(t.Context(), d, depot.TxInfo{Product: "app"}); err != nil || sum.Files != 1 {
+		if sum, err := b.Import(t.Context(), w.Process(t, depot.Options{}), depot.TxInfo{Product: depottest.Product}); err != nil || sum.Files != 1 {
 			t.Fatalf("import of a bundle: %+v, %v; want 1 file", sum, err)
 		}
 	},
+	"download": func(t *testing.T, w *depottest.World, f *depottest.File) { w.Download(t, f) },
+	// Watched files never come into the depot: the server answers, and only the way in that
+	// follows heals.
+	"watched folder": func(t *testing.T, w *depottest.World, f *depottest.File) {
+		watched(t, w, f)
+		w.Add(t, w.Process(t, depot.Options{}), *f)
+	},
 }
 
-func add(t *testing.T, d *depot.Depot, f depot.DamagedFile) {
+// watched requests a file of a server that watches a folder which has it. What the depot has
+// of it stays as it was.
+func watched(t *testing.T, w *depottest.World, f *depottest.File) {
 	t.Helper()
-	tx, err := d.Begin(t.Context(), depot.TxInfo{Product: "app", Version: "added"})
+	builds := t.TempDir()
+	symtest.Put(t, builds, f.Name, f.Body)
+	folder, err := watch.Open(t.Context(), builds, watch.Options{Index: filepath.Join(t.TempDir(), "watched.db")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback()
-	if _, err := tx.Add(t.Context(), depot.Source{Path: "/build/" + f.Name, Content: content{bytes.NewReader(f.Body)}}); err != nil {
-		t.Fatal(err)
+	t.Cleanup(func() { _ = folder.Close() })
+	if sum, err := folder.Scan(t.Context()); err != nil {
+		t.Fatalf("scan: %+v, %v", sum, err)
 	}
-	if _, err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
+	d := w.Process(t, depot.Options{})
+	d.Watched.Use([]*watch.Folder{folder})
+	if got, _, err := depottest.Get(t, d, f.Path); err != nil || !bytes.Equal(got, f.Body) {
+		t.Errorf("GET of %s: %d bytes, %v; want the %d of the watched folder", f.Path, len(got), err, len(f.Body))
 	}
+	lost := w.State.Harm != depottest.Intact
+	if got := slices.ContainsFunc(w.Faults(t), func(x content.Fault) bool { return isOf(x, f) }); got != lost {
+		t.Errorf("verify names %s: %v, want %v after the state %q", f.Name, got, lost, w.State.Harm)
+	}
+}
+
+// isOf reports whether a fault is that of a file: of its content, or of its cold file.
+func isOf(x content.Fault, f *depottest.File) bool {
+	ref := blob.Sum(f.Body).String()
+	return x.Ref == ref || slices.ContainsFunc(x.Files, func(l content.FaultFile) bool { return l.MadeFrom == ref })
 }
 
 func begin(t *testing.T, d *depot.Depot, spec stage.Spec) string {
@@ -116,7 +135,7 @@ func begin(t *testing.T, d *depot.Depot, spec stage.Spec) string {
 }
 
 // announce checks a file and sends it if the depot asks for it.
-func announce(t *testing.T, d *depot.Depot, id string, f depot.DamagedFile) {
+func announce(t *testing.T, d *depot.Depot, id string, f *depottest.File) {
 	t.Helper()
 	ref := blob.Sum(f.Body)
 	v, err := d.Stages().Check(t.Context(), anyone(), id, []stage.Entry{{Path: f.Name, Size: int64(len(f.Body)), Ref: ref}})
@@ -136,18 +155,16 @@ func announce(t *testing.T, d *depot.Depot, id string, f depot.DamagedFile) {
 func TestWaysInHeal(t *testing.T) {
 	symtest.Sequential(t)
 	names := slices.Sorted(maps.Keys(waysIn))
-	for _, home := range depot.Homes {
-		for _, state := range depot.States {
-			if state == "damaged" && (home == "bucket" || home == "database and bucket" || home == "cold key in a bucket" || home == "cold delta in a bucket") {
-				continue // only a reader finds other bytes of the same length
+	for _, s := range depottest.States() {
+		t.Run(s.String(), func(t *testing.T) {
+			w := depottest.New(t, s, slices.Repeat([]depottest.Format{depottest.Breakpad}, len(names))...)
+			w.Spoil(t)
+			// Last, because verify sees everything.
+			slices.SortStableFunc(names, func(a, b string) int { return strings.Count(a, "watched") - strings.Count(b, "watched") })
+			for i, name := range names {
+				waysIn[name](t, w, &w.Files[i])
 			}
-			t.Run(fmt.Sprintf("%s, %s", home, state), func(t *testing.T) {
-				w := depot.NewDamagedWorld(t, home, state, len(names))
-				for i, name := range names {
-					waysIn[name](t, w.Process(t), w.Files[i])
-				}
-				w.CheckHealed(t)
-			})
-		}
+			w.CheckHealed(t)
+		})
 	}
 }

@@ -91,7 +91,7 @@ func sendPush(r *run, files []file) ([]answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, code, err := symdepot(r.ctx, []string{"SYMDEPOT_TOKEN=" + r.token}, "push", "--server", r.url, "--product", r.product, "--version", "1", "--partial", "--json", dir)
+	out, code, err := symdepot(r.ctx, append([]string{"SYMDEPOT_TOKEN=" + r.token}, r.env...), "push", "--server", r.url, "--product", r.product, "--version", "1", "--partial", "--json", dir)
 	return events(dir, files, out, code, err)
 }
 
@@ -101,7 +101,7 @@ func sendAdd(r *run, files []file) ([]answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, code, err := symdepot(r.ctx, nil, "add", "--depot", r.depot, "--product", r.product, "--version", "1", "--json", dir)
+	out, code, err := symdepot(r.ctx, r.env, "add", "--depot", r.depot, "--product", r.product, "--version", "1", "--json", dir)
 	return events(dir, files, out, code, err)
 }
 
@@ -111,7 +111,7 @@ func sendImport(r *run, files []file) ([]answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, code, err := symdepot(r.ctx, nil, "import", "--depot", r.depot, "--product", r.product, "--layout", "flat", "--json", dir)
+	out, code, err := symdepot(r.ctx, r.env, "import", "--depot", r.depot, "--product", r.product, "--layout", "flat", "--json", dir)
 	answers, err := events(dir, files, out, code, err)
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func sendTree(r *run, files []file) ([]answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, code, err := symdepot(r.ctx, nil, "import", "--depot", r.depot, "--product", r.product, "--layout", "unified", "--json", dir)
+	out, code, err := symdepot(r.ctx, r.env, "import", "--depot", r.depot, "--product", r.product, "--layout", "unified", "--json", dir)
 	return events(dir, files, out, code, err)
 }
 
@@ -180,10 +180,10 @@ func sendBundle(r *run, files []file) ([]answer, error) {
 		return nil, err
 	}
 	archive := filepath.Join(other, "bundle.zip")
-	if _, _, err := symdepot(r.ctx, nil, "bundle", "--depot", from.depot, "--tx", "1", archive); err != nil {
+	if _, _, err := symdepot(r.ctx, from.env, "bundle", "--depot", from.depot, "--tx", "1", archive); err != nil {
 		return nil, err
 	}
-	out, code, err := symdepot(r.ctx, nil, "import", "--depot", r.depot, "--unsigned", "--json", archive)
+	out, code, err := symdepot(r.ctx, r.env, "import", "--depot", r.depot, "--unsigned", "--json", archive)
 	switch {
 	case code < 0:
 		return nil, err

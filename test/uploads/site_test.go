@@ -25,6 +25,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -37,6 +38,7 @@ func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
 // runTests builds the program, unless SYMDEPOT_UPLOADS_PROGRAM names one, or no test runs.
 func runTests(m *testing.M) int {
+	defer pgtest.End()
 	if program = os.Getenv("SYMDEPOT_UPLOADS_PROGRAM"); program != "" || runtime.GOOS != "linux" {
 		return m.Run()
 	}
@@ -74,7 +76,8 @@ func symdepot(ctx context.Context, env []string, args ...string) (out string, co
 // site is a depot with a server that wants credentials.
 type site struct {
 	dir, depot string
-	url        string // of the server, or of the proxy in front of it
+	env        []string // of commands and servers of the depot
+	url        string   // of the server, or of the proxy in front of it
 	token      string
 
 	mu      sync.RWMutex // held for writing while the server is replaced
@@ -85,9 +88,14 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{dir: t.TempDir()}
-	s.depot = filepath.Join(s.dir, "depot")
-	out, _, err := symdepot(t.Context(), nil, "token", "new", "--depot", s.depot, "--name", "ci", "--scope", "read", "--scope", "write")
+	dir := t.TempDir()
+	return newSiteOf(t, &site{dir: dir, depot: filepath.Join(dir, "depot")})
+}
+
+// newSiteOf starts the server of a depot, which is made if it does not exist.
+func newSiteOf(t *testing.T, s *site) *site {
+	t.Helper()
+	out, _, err := symdepot(t.Context(), s.env, "token", "new", "--depot", s.depot, "--name", "ci", "--scope", "read", "--scope", "write")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +113,7 @@ var address = regexp.MustCompile(`symdepot serves symbols at (\S+)`)
 // start starts the server and waits for its address.
 func (s *site) start() error {
 	cmd := exec.CommandContext(context.Background(), program, "serve", "--depot", s.depot, "--listen", "127.0.0.1:0", "--auth")
+	cmd.Env = append(os.Environ(), s.env...)
 	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err

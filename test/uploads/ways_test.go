@@ -809,6 +809,8 @@ type way struct {
 	// tool is a program that the way needs; it is a real client then.
 	tool string
 	send func(r *run, files []file) ([]answer, error)
+	// own: the way is a command of symdepot.
+	own bool
 	// takes is why the client has no such file; "" if it has. Nil: it has all files.
 	takes func(f *file) string
 	// prepare is what the client makes of the files of a build before it sends them.
@@ -857,11 +859,11 @@ var ways = []way{
 	{name: "Pyroscope", send: each(sendPyroscope), takes: buildIDsOnly, forgets: true},
 	{name: "form of the browser", send: sendForm, cannot: map[string]string{"resumed by another server": oneRequest}},
 	{name: "form of the browser, zip", send: sendFormZip, cannot: map[string]string{"resumed by another server": oneRequest}},
-	{name: "push", send: sendPush},
-	{name: "add", send: sendAdd, cannot: map[string]string{"resumed by another server": noServer}},
-	{name: "import of a folder", send: sendImport, cannot: map[string]string{"resumed by another server": noServer}},
-	{name: "import of a unified tree", send: sendTree, prepare: treeOf, cannot: map[string]string{"resumed by another server": noServer}},
-	{name: "import of a bundle", send: sendBundle, cannot: map[string]string{"resumed by another server": noServer}},
+	{name: "push", own: true, send: sendPush},
+	{name: "add", own: true, send: sendAdd, cannot: map[string]string{"resumed by another server": noServer}},
+	{name: "import of a folder", own: true, send: sendImport, cannot: map[string]string{"resumed by another server": noServer}},
+	{name: "import of a unified tree", own: true, send: sendTree, prepare: treeOf, cannot: map[string]string{"resumed by another server": noServer}},
+	{name: "import of a bundle", own: true, send: sendBundle, cannot: map[string]string{"resumed by another server": noServer}},
 	{name: "sentry-cli 3", tool: "sentry-cli-3", send: sentryCLI("sentry-cli-3"), prepare: slicesOf},
 	{name: "sentry-cli 2", tool: "sentry-cli-2", send: sentryCLI("sentry-cli-2"), prepare: slicesOf},
 	{name: "sym_upload 1", tool: "sym_upload", send: each(symUpload1), slow: true, takes: breakpadOnly},

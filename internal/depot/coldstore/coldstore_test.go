@@ -387,3 +387,37 @@ func TestNearTooSmall(t *testing.T) {
 		_ = f.Close() // opened for reading
 	}
 }
+
+// TestMissingPartIsSuspect: who has been told that a content cannot be restored, because its
+// cold file or its base is missing, finds it suspect from then on, as one whose bytes are
+// damaged, and no longer when the part is back.
+func TestMissingPartIsSuspect(t *testing.T) {
+	for _, part := range []string{"cold file", "base"} {
+		t.Run(part, func(t *testing.T) {
+			w := newWorld(t, 1<<30)
+			old, body := text(300<<10, 0), text(300<<10, 3)
+			lost := w.chill(old, nil)
+			ref := w.chill(body, old)
+			if part == "cold file" {
+				lost = ref
+			}
+			path := w.disk.Path(w.rec.rows[lost].File.Ref)
+			away := path + ".away"
+			if err := os.Rename(path, away); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Open(t.Context(), ref); !errors.Is(err, blob.ErrDamaged) {
+				t.Fatalf("open: %v, want blob.ErrDamaged", err)
+			}
+			if !w.Suspect(ref) {
+				t.Error("the content is not suspect, want that it is: it was opened in vain")
+			}
+			if err := os.Rename(away, path); err != nil {
+				t.Fatal(err)
+			}
+			if w.Suspect(ref) {
+				t.Error("the content is suspect although its part is back, want that it is not")
+			}
+		})
+	}
+}

@@ -24,7 +24,7 @@ func unkept(err error) bool {
 // hash is checked and it is read range by range.
 func (s *Store) open(ctx context.Context, row index.Cold, whole bool) (blob.File, error) {
 	if err := s.Complete(ctx, row); err != nil {
-		return nil, err
+		return nil, s.noticed(row, err)
 	}
 	f := &file{s: s, row: row, life: context.WithoutCancel(ctx)}
 	key := row.Ref.String()

@@ -305,6 +305,15 @@ func (s *Store) lose(row index.Cold, what string) error {
 	return &blob.DamageError{Ref: row.Ref, What: what}
 }
 
+// noticed remembers that a content cannot be restored if that is what an error of Complete
+// says, and returns the error.
+func (s *Store) noticed(row index.Cold, err error) error {
+	if d, ok := errors.AsType[*blob.DamageError](err); ok && s.lostFor(row) == "" {
+		return s.lose(row, d.What)
+	}
+	return err
+}
+
 // found forgets that a content could not be restored.
 func (s *Store) found(ref blob.Ref) {
 	s.mu.Lock()

@@ -147,7 +147,7 @@ const (
 
 // TracedForm is a form in which a file can be asked for.
 type TracedForm struct {
-	Name   string // zstd, gzip, cabinet, breakpad, gsym or symcache 3.1.0
+	Name   string // zstd, gzip, cabinet, sym, gsym or symcache 3.1.0
 	State  FormState
 	Size   int64
 	From   string // the files of which it is made
