@@ -4,16 +4,20 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path"
+	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/store/blob"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // commits adds transactions to the depot.
 type commits struct {
+	depot     string // its name, for errors
 	db        *index.DB
 	blobs     blob.Backend
 	contents  *content.Contents
@@ -155,4 +159,26 @@ func (c *commits) notUploaded(ctx context.Context, tx index.Tx, err error) error
 		return err
 	}
 	return &stage.MissingError{Refs: missing}
+}
+
+// linkRuntimes adds aliases with the id of a .NET runtime to the debugger helpers
+// that were added from the same folder.
+func linkRuntimes(entries []index.Entry) {
+	folder := func(p string) string { return path.Dir(strings.ReplaceAll(p, `\`, "/")) }
+	runtimes := map[string][]symfile.Object{}
+	for _, e := range entries {
+		switch symfile.Fold(e.Object.Name) {
+		case "coreclr.dll", "clr.dll", "libcoreclr.so", "libcoreclr.dylib":
+			f := folder(e.Path)
+			runtimes[f] = append(runtimes[f], e.Object)
+		}
+	}
+	if len(runtimes) == 0 {
+		return
+	}
+	for i := range entries {
+		for _, rt := range runtimes[folder(entries[i].Path)] {
+			entries[i].Aliases = append(entries[i].Aliases, symfile.RuntimeHelpers(rt, entries[i].Object)...)
+		}
+	}
 }

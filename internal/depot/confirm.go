@@ -93,6 +93,7 @@ func (c *Confirmations) report(number int64, missing []index.Entry) error {
 		e.ID = missing[0].Aliases[0].ID
 	}
 	c.lost.Add(uint64(len(missing)))
-	c.log.Error("accepted files are not found", "transaction", number, "files", len(missing), "path", e.Path, "id", e.ID, "content", missing[0].Ref)
+	c.log.Error("accepted files are not found", "transaction", number, "files", len(missing),
+		"path", e.Path, "id", e.ID, "content", missing[0].Ref)
 	return e
 }

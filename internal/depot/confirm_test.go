@@ -276,7 +276,7 @@ func TestSameBytesAtOnce(t *testing.T) {
 	}
 	// A staged file that is gone, and whose content nobody has stored, is to be sent again.
 	gone := stage.File{Content: index.Content{Ref: blob.Sum([]byte("gone")), Size: 4}, Path: filepath.Join(t.TempDir(), "gone")}
-	_, err := stageDepot{d}.Commit(t.Context(), index.Tx{Product: "both"}, []stage.File{gone}, nil)
+	_, err := stageDepot{commits: d.commits}.Commit(t.Context(), index.Tx{Product: "both"}, []stage.File{gone}, nil)
 	if m, ok := errors.AsType[*stage.MissingError](err); !ok || len(m.Refs) != 1 || m.Refs[0] != gone.Ref {
 		t.Errorf("commit of a staged file that is gone: %v, want a MissingError that names its content", err)
 	}

@@ -6,12 +6,9 @@ package depot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/base/span"
 	"github.com/symdepot/symdepot/internal/depot/backup"
 	"github.com/symdepot/symdepot/internal/depot/cache"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
@@ -28,106 +25,15 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/search"
 	"github.com/symdepot/symdepot/internal/depot/sourcefiles"
 	"github.com/symdepot/symdepot/internal/depot/stage"
-	"github.com/symdepot/symdepot/internal/depot/storerecords"
 	"github.com/symdepot/symdepot/internal/depot/why"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/files/srclink"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
-	"github.com/symdepot/symdepot/internal/remote/tree"
 	"github.com/symdepot/symdepot/internal/store/blob"
-	"github.com/symdepot/symdepot/internal/store/bucket"
 	"github.com/symdepot/symdepot/layout"
 )
-
-// Options of Open. The zero value opens for reading and writing and makes the
-// depot if it does not exist.
-type Options struct {
-	// MustExist makes a missing depot an error instead of making one.
-	MustExist bool
-	// MakeCabinets lets Work make the cabinet of a PE, PDB or DBG file after a
-	// request for it. Cabinets that have been made are served in any case.
-	MakeCabinets bool
-	// Records are those of a symbol store that are answered about stored files.
-	Records storerecords.Options
-	// Sources are the folders that are searched, in order, for files that the
-	// depot does not have. They have no product: a scope with the product ""
-	// includes them. The caller closes them, after the depot.
-	Sources []*tree.Folder
-	// Upstreams are asked for files that neither the depot nor the Sources have.
-	// Downloaded files are cached. The caller closes them, after the depot.
-	Upstreams []Upstream
-	// Limits, Lifetimes and Cache are for the Upstreams.
-	Limits    Limits
-	Lifetimes Lifetimes
-	Cache     cache.Limits
-	// Jobs configures the leases of background jobs; its Log and Now are not used.
-	Jobs JobOptions
-	// Transcode configures how SymCache files are made, SymCache the folders that
-	// hold them besides the depot.
-	Transcode TranscodeOptions
-	SymCache  SymCacheOptions
-	// Symbols configures how Breakpad and GSYM files are made.
-	Symbols SymbolsOptions
-	// Dial connects to the server of a depot in a database; nil means a plain
-	// connection.
-	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Replicas are the URLs of standbys of the database that answer lookups.
-	Replicas []string
-	// Bucket keeps the contents of the depot; nil keeps them in its folder. An
-	// existing depot must be opened with the same choice. The depot closes it.
-	Bucket bucket.Bucket
-	// Probe makes Open check that the store of the Bucket can keep contents: see
-	// bucketstore.Options. It takes six requests.
-	Probe bool
-	// Local is the folder of this machine for temporary files and for recently
-	// used contents of a Bucket; LocalSize limits the latter, in bytes (zero:
-	// 50 GiB). A depot in a folder has a default.
-	Local     string
-	LocalSize int64
-	// Group is the group of users that shares a new depot, by name: folders get
-	// the mode 0770 and files 0660. Empty: only the owner may use a new depot,
-	// 0700 and 0600. An existing depot keeps its modes.
-	Group string
-	// ScrubRate is how many bytes per second Work reads to check all stored
-	// contents in the background; zero is 8 MiB, negative disables the check.
-	ScrubRate int64
-	// Cold configures how contents become cold.
-	Cold coldstore.ColdOptions
-	// Tracer records lookups, downloads and jobs; nil records nothing.
-	Tracer *span.Tracer
-	// Log receives events of the background; nil discards them.
-	Log *slog.Logger
-	// Now is the clock; nil is the clock of the database, or time.Now for a depot in
-	// a folder.
-	Now func() time.Time
-	// Stages limits unfinished pushes.
-	Stages stage.Limits
-	// Links are the rules for links to source files in PDBs that are added or pushed.
-	Links srclink.Rules
-	// Nodes connects this server with the others of a depot in a database.
-	Nodes nodes.Options
-	// Hooks are called at events of the background.
-	Hooks Hooks
-}
-
-// Home returns those of the options that say where the depot is.
-func (o *Options) Home() home.Options {
-	return home.Options{
-		MustExist: o.MustExist, Bucket: o.Bucket, Probe: o.Probe, Local: o.Local, LocalSize: o.LocalSize, Group: o.Group,
-		Dial: o.Dial, Replicas: o.Replicas, Log: o.Log, Now: o.Now,
-	}
-}
-
-// Hooks are functions for tests, which wait for events of a depot with them. nil
-// is not called. They must not block.
-type Hooks struct {
-	// Refreshed is called when the filter of missing keys has been refreshed.
-	Refreshed func()
-	// Derived is called when Work has made a derived content, or has failed to.
-	Derived func(forms.Form)
-}
 
 // Depot is an open depot. Its methods may be called by many goroutines, and
 // several processes may have the same depot open.
@@ -191,35 +97,6 @@ type SymCacheWork = symcachework.Service
 
 // Token is a stored access token.
 type Token = index.TokenRow
-
-// Open opens the depot in a folder or, if where is a URL that begins with
-// postgres://, in a PostgreSQL database. It checks the format before it changes
-// anything.
-func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
-	if opt.Log == nil {
-		opt.Log = slog.New(slog.DiscardHandler)
-	}
-	h, err := home.Open(ctx, where, opt.Home())
-	if err != nil {
-		return nil, err
-	}
-	opt.Now = h.Now
-	d := &Depot{log: opt.Log, links: opt.Links, hooks: opt.Hooks, home: h, dir: h.Dir, db: h.DB, now: h.Now}
-	d.openContents(&opt)
-	d.openPlaces(&opt)
-	if err := d.openMakers(ctx, &opt); err != nil {
-		d.filter.Stop()
-		return nil, errors.Join(err, d.db.Close(), d.blobs.Close(), d.filter.Close())
-	}
-	d.openStages(&opt)
-	d.Check.UseAccepted(d.stages.Audit)
-	if err := d.Nodes.Join(ctx, nodes.Parts{
-		Queue: d.queue, Fetch: d.fetch, Watched: d.Watched, Stages: d.stages, Upstreams: opt.Upstreams, Dial: opt.Dial,
-	}, opt.Nodes); err != nil {
-		return nil, errors.Join(fmt.Errorf("depot %s: %w", h.Name, err), d.Close())
-	}
-	return d, nil
-}
 
 // Collect frees contents that have had no references for longer than grace, and
 // blobs of that age that were never committed. With dryRun it only counts.

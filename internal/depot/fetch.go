@@ -14,19 +14,6 @@ import (
 	"github.com/symdepot/symdepot/layout"
 )
 
-type (
-	// Upstream is a server, bucket or folder that files are downloaded from, to be kept.
-	Upstream = fetch.Upstream
-	// Limits bound downloads.
-	Limits = fetch.Limits
-	// Lifetimes say for how long it is remembered why an upstream gave no file.
-	Lifetimes = fetch.Lifetimes
-	// UpstreamStatus are the counters of an upstream.
-	UpstreamStatus = fetch.Status
-	// MissFilter says which misses to forget.
-	MissFilter = index.MissFilter
-)
-
 // UpstreamMetadata searches on the upstreams that speak debuginfod; see
 // fetch.Fetcher.Metadata.
 func (d *Depot) UpstreamMetadata(ctx context.Context, q answer.Question, key, value string) (list []Metadata, complete bool) {

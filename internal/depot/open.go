@@ -2,6 +2,9 @@ package depot
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/cache"
@@ -10,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/forms"
+	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/depot/inplace"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/depot/lookup"
@@ -24,6 +28,35 @@ import (
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 )
+
+// Open opens the depot in a folder or, if where is a URL that begins with
+// postgres://, in a PostgreSQL database. It checks the format before it changes
+// anything.
+func Open(ctx context.Context, where string, opt Options) (*Depot, error) {
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	h, err := home.Open(ctx, where, opt.Home())
+	if err != nil {
+		return nil, err
+	}
+	opt.Now = h.Now
+	d := &Depot{log: opt.Log, links: opt.Links, hooks: opt.Hooks, home: h, dir: h.Dir, db: h.DB, now: h.Now}
+	d.openContents(&opt)
+	d.openPlaces(&opt)
+	if err := d.openMakers(ctx, &opt); err != nil {
+		d.filter.Stop()
+		return nil, errors.Join(err, d.db.Close(), d.blobs.Close(), d.filter.Close())
+	}
+	d.openStages(&opt)
+	d.Check.UseAccepted(d.stages.Audit)
+	if err := d.Nodes.Join(ctx, nodes.Parts{
+		Queue: d.queue, Fetch: d.fetch, Watched: d.Watched, Stages: d.stages, Upstreams: opt.Upstreams, Dial: opt.Dial,
+	}, opt.Nodes); err != nil {
+		return nil, errors.Join(fmt.Errorf("depot %s: %w", h.Name, err), d.Close())
+	}
+	return d, nil
+}
 
 // openContents makes the parts that keep contents: their store, their checks, their lifecycle.
 func (d *Depot) openContents(opt *Options) {
@@ -92,7 +125,9 @@ func (d *Depot) openMakers(ctx context.Context, opt *Options) (err error) {
 		DB:    d.db, Blobs: d.blobs, Queue: d.queue, Log: d.log, Now: d.now, Scratch: d.dir,
 	}, opt.Symbols)
 	d.Symbols = &Symbols{work, d.lookups, d.contents, d.places}
-	d.commits = &commits{db: d.db, blobs: d.blobs, contents: d.contents, cold: d.Cold, symbols: d.Symbols, confirmed: d.Confirmed}
+	d.commits = &commits{
+		depot: d.home.Name, db: d.db, blobs: d.blobs, contents: d.contents, cold: d.Cold, symbols: d.Symbols, confirmed: d.Confirmed,
+	}
 	d.Tracer = why.New(why.Parts{
 		DB: d.db, Fetch: d.fetch, Cold: d.Cold, Symbols: d.Symbols.SymbolsWork, SymCache: d.symcache,
 		Open: d.places.Open, OpenMade: d.Symbols.open, Get: d.places.Get, DownloadAnew: d.places.DownloadAnew,

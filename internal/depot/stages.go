@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,11 +36,18 @@ func (d *Depot) openStages(of *Options) {
 			opt.Node += ":" + d.dir // several servers of one machine
 		}
 	}
-	d.stages = stage.New(d.db.Stages, stageDepot{d}, opt)
+	d.stages = stage.New(d.db.Stages, stageDepot{d.commits, &d.links, d.dir, d.home.Placed, d.Retention.CheckClass, d.log}, opt)
 }
 
 // stageDepot is what stages need of a depot.
-type stageDepot struct{ d *Depot }
+type stageDepot struct {
+	*commits
+	links  *srclink.Rules
+	dir    string // for the files of stages
+	placed bool   // contents are in a bucket, and a push brings them to their places before its commit
+	class  func(ctx context.Context, name string) error
+	log    *slog.Logger
+}
 
 // stagedFile is a complete file of a stage.
 type stagedFile struct {
@@ -67,34 +75,34 @@ func (s stageDepot) ObjectReader(f io.ReaderAt, size int64, o objfile.Object) io
 
 // RefusesLinks implements stage.Depot.
 func (s stageDepot) RefusesLinks(product string) bool {
-	return s.d.links.For(product) == srclink.Refuse
+	return s.links.For(product) == srclink.Refuse
 }
 
 // JudgeLinks implements stage.Depot. Flags go to the log too.
 func (s stageDepot) JudgeLinks(product, path string, f io.ReaderAt, o objfile.Object) (flags []string, refused string, err error) {
-	v, err := judge(&s.d.links, product, f, o)
+	v, err := judge(s.links, product, f, o)
 	for _, flag := range v.Flags {
-		s.d.log.Warn("links of a pushed file", "product", product, "path", path, "what", flag)
+		s.log.Warn("links of a pushed file", "product", product, "path", path, "what", flag)
 	}
 	return v.Flags, v.Refused, err
 }
 
 // CheckClass implements stage.Depot.
 func (s stageDepot) CheckClass(ctx context.Context, class string) error {
-	return s.d.Retention.CheckClass(ctx, class)
+	return s.class(ctx, class)
 }
 
 // InBucket implements stage.Depot.
-func (s stageDepot) InBucket() bool { return s.d.home.Placed }
+func (s stageDepot) InBucket() bool { return s.placed }
 
 // Place implements stage.Depot.
 func (s stageDepot) Place(ctx context.Context, c index.Content, r io.Reader) error {
-	batch, err := s.d.blobs.Begin(ctx)
+	batch, err := s.blobs.Begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer batch.Abort()
-	if held, err := s.d.contents.Held(ctx, batch, c); held || err != nil {
+	if held, err := s.contents.Held(ctx, batch, c); held || err != nil {
 		return err
 	}
 	ref, _, err := batch.Put(ctx, c.Size, r)
@@ -109,21 +117,21 @@ func (s stageDepot) Place(ctx context.Context, c index.Content, r io.Reader) err
 
 // Lost implements stage.Depot.
 func (s stageDepot) Lost(ctx context.Context, list []index.Content) ([]blob.Ref, error) {
-	lost, err := s.d.contents.Lost(ctx, list)
+	lost, err := s.contents.Lost(ctx, list)
 	return refsOf(lost), err
 }
 
 // OpenStored implements stage.Depot.
 func (s stageDepot) OpenStored(ctx context.Context, c index.Content) (blob.File, error) {
-	return s.d.contents.Open(ctx, c)
+	return s.contents.Open(ctx, c)
 }
 
 // Space implements stage.Depot.
-func (s stageDepot) Space() (total, free int64, err error) { return durable.Space(s.d.dir) }
+func (s stageDepot) Space() (total, free int64, err error) { return durable.Space(s.dir) }
 
 // Commit implements stage.Depot.
 func (s stageDepot) Commit(ctx context.Context, tx index.Tx, files []stage.File, accepted []index.Entry) (int64, error) {
-	if err := s.d.Confirmed.covers(tx.Entries, accepted); err != nil {
+	if err := s.confirmed.covers(tx.Entries, accepted); err != nil {
 		return 0, err
 	}
 	for i := range tx.Entries {
@@ -131,23 +139,23 @@ func (s stageDepot) Commit(ctx context.Context, tx index.Tx, files []stage.File,
 			e.Path, e.Archive = Source{Path: e.Path, Archive: e.Path}.origin()
 		}
 	}
-	n, err := s.commit(ctx, tx, files)
+	n, err := s.commitFiles(ctx, tx, files)
 	if err != nil {
-		return n, fmt.Errorf("depot %s: %w", s.d.home.Name, err)
+		return n, fmt.Errorf("depot %s: %w", s.depot, err)
 	}
 	return n, nil
 }
 
 // Confirm implements stage.Depot.
 func (s stageDepot) Confirm(ctx context.Context, number int64, accepted []index.Entry) error {
-	return s.d.Confirmed.found(ctx, number, accepted, nil)
+	return s.confirmed.found(ctx, number, accepted, nil)
 }
 
-func (s stageDepot) commit(ctx context.Context, tx index.Tx, files []stage.File) (int64, error) {
-	if s.d.home.Placed { // the contents are in their places already
-		return s.d.commits.commit(ctx, tx, nil)
+func (s stageDepot) commitFiles(ctx context.Context, tx index.Tx, files []stage.File) (int64, error) {
+	if s.placed { // the contents are in their places already
+		return s.commits.commit(ctx, tx, nil)
 	}
-	batch, err := s.d.blobs.Begin(ctx)
+	batch, err := s.blobs.Begin(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -155,7 +163,7 @@ func (s stageDepot) commit(ctx context.Context, tx index.Tx, files []stage.File)
 	if err := take(ctx, batch, files); err != nil {
 		return 0, err
 	}
-	return s.d.commits.commit(ctx, tx, batch)
+	return s.commits.commit(ctx, tx, batch)
 }
 
 // take puts the contents of staged files into a batch.

@@ -18,15 +18,6 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-type (
-	// SymbolsOptions configure how Breakpad and GSYM files are made.
-	SymbolsOptions = symbolicate.Options
-	// SymbolsAsk is a request for a file that can be made of the files of a module.
-	SymbolsAsk = symbolicate.Ask
-	// SymbolsWork makes symbol files and looks addresses up.
-	SymbolsWork = symbolicate.Service
-)
-
 // AsksForSymbols reports whether a request asks for a symbol file, which may be made.
 func AsksForSymbols(req *layout.Request) bool {
 	_, _, ok := symbolicate.FormatOf(req)

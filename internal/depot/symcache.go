@@ -18,19 +18,6 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-type (
-	// SymCacheAsk is a request for a SymCache file.
-	SymCacheAsk = symcachework.Ask
-	// SymCacheKey names the PDB that a SymCache file is made of.
-	SymCacheKey = symcachework.SymCacheKey
-	// SymCacheOptions name the SymCache folders beside the depot itself.
-	SymCacheOptions = symcachework.FolderOptions
-	// TranscodeOptions configure how SymCache files are made.
-	TranscodeOptions = symcachework.MakeOptions
-	// JobOptions configure the leases of jobs.
-	JobOptions = jobs.Options
-)
-
 // The limits that SymCacheAnswer.Limit names.
 const (
 	LimitJobs      = symcachework.LimitJobs

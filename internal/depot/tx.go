@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/stage"
+	"github.com/symdepot/symdepot/internal/files/srclink"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/objfile"
@@ -106,9 +106,10 @@ func (s Source) identity() string {
 // Tx collects objects; nothing is visible before Commit. Add may be called by
 // many goroutines.
 type Tx struct {
-	d     *Depot
-	info  TxInfo
-	batch blob.Batch
+	commits *commits
+	links   *srclink.Rules
+	info    TxInfo
+	batch   blob.Batch
 
 	mu      sync.Mutex // guards what follows
 	entries []index.Entry
@@ -135,7 +136,7 @@ func (d *Depot) Begin(ctx context.Context, info TxInfo) (*Tx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("depot %s: %w", d.home.Name, err)
 	}
-	tx := &Tx{d: d, info: info, batch: b, refs: map[blob.Ref]bool{}, given: map[blob.Ref]bool{}}
+	tx := &Tx{commits: d.commits, links: &d.links, info: info, batch: b, refs: map[blob.Ref]bool{}, given: map[blob.Ref]bool{}}
 	if info.Origin != nil {
 		tx.once = map[entryKey]bool{}
 	}
@@ -175,7 +176,7 @@ func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
 	if err != nil {
 		return nil, err
 	}
-	flags, err := judgeLinks(&tx.d.links, tx.info.Product, src, objs)
+	flags, err := judgeLinks(tx.links, tx.info.Product, src, objs)
 	if err != nil {
 		return nil, err
 	}
@@ -218,6 +219,23 @@ func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
 	return added, nil
 }
 
+// judgeLinks applies the rules for links to source files to the objects of a file. flags
+// has an entry for each object. The error wraps ErrLinks if the product refuses one.
+func judgeLinks(rules *srclink.Rules, product string, src Source, objs []objfile.Object) (flags [][]string, err error) {
+	flags = make([][]string, len(objs))
+	for i, o := range objs {
+		v, err := judge(rules, product, src.Content, o)
+		if err != nil {
+			return nil, err
+		}
+		if v.Refused != "" {
+			return nil, fmt.Errorf("%w: %s", ErrLinks, v.Refused)
+		}
+		flags[i] = v.Flags
+	}
+	return flags, nil
+}
+
 // identify returns the objects of a file that clients can request: at least one,
 // or an error.
 func identify(src Source) ([]objfile.Object, error) {
@@ -225,7 +243,8 @@ func identify(src Source) ([]objfile.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	objs, err := objfile.Identify(src.Content, src.Content.Size(), src.identity(), objfile.Options{Kind: forced, ID: src.ID, Script: src.Script})
+	opt := objfile.Options{Kind: forced, ID: src.ID, Script: src.Script}
+	objs, err := objfile.Identify(src.Content, src.Content.Size(), src.identity(), opt)
 	if err != nil {
 		return nil, err
 	}
@@ -317,10 +336,10 @@ func objectReader(c Content, o objfile.Object) io.Reader {
 func (tx *Tx) take(ctx context.Context, c Content, o objfile.Object) (Added, error) {
 	// Most files of a rebuilt tree are stored already: a file that the index seems
 	// to have is hashed instead of written again.
-	if known, err := tx.d.db.HasObject(ctx, o.Object, o.Size); err == nil && known {
+	if known, err := tx.commits.db.HasObject(ctx, o.Object, o.Size); err == nil && known {
 		ref, n, err := blob.Hash(ctx, objectReader(c, o))
 		if err == nil && n == o.Size {
-			held, err := tx.d.contents.Held(ctx, tx.batch, index.Content{Ref: ref, Size: n})
+			held, err := tx.commits.contents.Held(ctx, tx.batch, index.Content{Ref: ref, Size: n})
 			if err == nil && held {
 				return Added{Object: o, Ref: ref, Known: true}, nil
 			}
@@ -336,14 +355,14 @@ func (tx *Tx) take(ctx context.Context, c Content, o objfile.Object) (Added, err
 		}
 		return Added{}, err
 	}
-	known, err := tx.d.db.HasContent(ctx, ref)
+	known, err := tx.commits.db.HasContent(ctx, ref)
 	if err != nil {
 		return Added{}, err
 	}
 	a := Added{Object: o, Ref: ref, Known: known}
 	if known && !tx.has(ref) {
 		// Nearly always the stored bytes are damaged: intact ones were found above.
-		what, err := tx.d.contents.Hash(ctx, index.Content{Ref: ref, Size: o.Size}, nil)
+		what, err := tx.commits.contents.Hash(ctx, index.Content{Ref: ref, Size: o.Size}, nil)
 		a.Restored = what != "" || err != nil && ctx.Err() == nil
 	}
 	tx.mu.Lock()
@@ -380,14 +399,15 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 	}
 	row := index.Tx{
 		Kind: kind, Product: tx.info.Product, Version: tx.info.Version, Comment: tx.info.Comment,
-		Branch: tx.info.Branch, Class: tx.info.Class, Who: tx.info.Who, Host: tx.info.Host, Time: tx.info.Time, Origin: tx.info.Origin, Entries: entries,
+		Branch: tx.info.Branch, Class: tx.info.Class, Who: tx.info.Who, Host: tx.info.Host, Time: tx.info.Time,
+		Origin: tx.info.Origin, Entries: entries,
 	}
-	n, err := tx.d.commits.commit(ctx, row, tx.batch)
+	n, err := tx.commits.commit(ctx, row, tx.batch)
 	if _, missing := errors.AsType[*stage.MissingError](err); missing {
 		err = fmt.Errorf("garbage collection freed a file while it was being added; add it again: %w", err)
 	}
 	if err != nil {
-		return n, fmt.Errorf("depot %s: %w", tx.d.home.Name, err)
+		return n, fmt.Errorf("depot %s: %w", tx.commits.depot, err)
 	}
 	return n, nil
 }
@@ -403,27 +423,5 @@ func (tx *Tx) Rollback() {
 	if !tx.done {
 		tx.done = true
 		tx.batch.Abort()
-	}
-}
-
-// linkRuntimes adds aliases with the id of a .NET runtime to the debugger helpers
-// that were added from the same folder.
-func linkRuntimes(entries []index.Entry) {
-	folder := func(p string) string { return path.Dir(strings.ReplaceAll(p, `\`, "/")) }
-	runtimes := map[string][]symfile.Object{}
-	for _, e := range entries {
-		switch symfile.Fold(e.Object.Name) {
-		case "coreclr.dll", "clr.dll", "libcoreclr.so", "libcoreclr.dylib":
-			f := folder(e.Path)
-			runtimes[f] = append(runtimes[f], e.Object)
-		}
-	}
-	if len(runtimes) == 0 {
-		return
-	}
-	for i := range entries {
-		for _, rt := range runtimes[folder(entries[i].Path)] {
-			entries[i].Aliases = append(entries[i].Aliases, symfile.RuntimeHelpers(rt, entries[i].Object)...)
-		}
 	}
 }

@@ -38,8 +38,12 @@ const (
 	Everywhere = Here | Elsewhere
 )
 
-// order is the order in which the places are asked. It holds for every request, whoever asks:
-// debuggers, commands, traces, symbolication and the making of other files.
+// order is the order in which the places are asked. It holds for every request for one file,
+// whoever asks: debuggers, commands, traces, and those who make other files of it.
+//
+// Symbolication joins several files of a module, and chooses among those of the index by their
+// rows (symbolicate, find): cached files are not behind watched ones there. For InPlace it keeps
+// to this order.
 var order = [...]Places{Added, Watched, Cached, Served, Upstreams, Renamed, Made}
 
 // Searcher looks into one place.

@@ -20,6 +20,12 @@ const program = symfile.Executable | symfile.Debug
 // find finds the files of a module for a caller who sees these products. withSym
 // prefers a held .sym, but for the unfit ones, to all other files. Not found is
 // fs.ErrNotExist.
+//
+// This is another rule than answer.Search, which returns the first file. Here several files
+// make one answer: those that the index has, added and cached ones alike, are chosen by their
+// rows, before one is opened. Only if none of them has debug information are the files in place
+// asked for, which Depot.InTrees looks for in the order of answer.Search; then, by Answer, the
+// upstreams.
 func (svc *Service) find(ctx context.Context, products []string, q ModuleQuery, withSym bool, unfit ...blob.Ref) (*files, error) {
 	if q.DebugID == "" && q.CodeID == "" {
 		return nil, fs.ErrNotExist

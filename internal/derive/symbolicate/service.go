@@ -27,8 +27,9 @@ type Depot interface {
 	OpenHit(ctx context.Context, h index.Hit) (File, error)
 	// OpenContent opens a content that the index lists.
 	OpenContent(ctx context.Context, c index.Content) (File, error)
-	// InTrees opens a file of the trees that are served in place, for a caller who
-	// sees these products.
+	// InTrees opens a file in place, of a watched folder or else of a served tree, for a
+	// caller who sees these products. An error that is not fs.ErrNotExist says that there may
+	// be one: it cannot be unpacked now, or a folder has failed.
 	InTrees(ctx context.Context, products []string, req layout.Request) (File, error)
 	// Fetch has the file of a request downloaded from the upstreams, and returns when
 	// the download has ended.

@@ -33,8 +33,9 @@ type Depot interface {
 	Find(ctx context.Context, products []string, req layout.Request) ([]index.Hit, error)
 	// OpenHit opens the content of a row.
 	OpenHit(ctx context.Context, h index.Hit) (File, error)
-	// InTrees returns nil if one of the trees that are served in place answers the
-	// request.
+	// InTrees returns nil if a file in place answers the request, of a watched folder or else of
+	// a served tree. An error that is not fs.ErrNotExist says that there may be one: it cannot be
+	// unpacked now, or a folder has failed.
 	InTrees(ctx context.Context, req layout.Request) error
 	// Open opens the file of a request; with local, no upstream is asked.
 	Open(ctx context.Context, req layout.Request, local bool) (File, error)
