@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
+	"github.com/symdepot/symdepot/symfile"
 )
 
 // File is a symbol file.
@@ -90,4 +91,10 @@ func fileOf(tb testing.TB, l layout.Layout, name string, body []byte) File {
 		tb.Fatalf("%s has no path in the layout %s, want one", name, l.Name())
 	}
 	return File{Name: name, Path: paths[0], Body: body}
+}
+
+// ObjectOf is the only object of a file.
+func ObjectOf(tb testing.TB, name string, body []byte) symfile.Object {
+	tb.Helper()
+	return identified(tb, body, name).Object
 }

@@ -317,26 +317,41 @@ func (w *World) Spoil(t *testing.T) {
 // overwrite replaces bytes in the middle of stored ones.
 func overwrite(b []byte) { copy(b[len(b)/2:], "XXXX") }
 
-// spoilFile changes or deletes a stored file.
-func (w *World) spoilFile(t *testing.T, ref blob.Ref) {
+// pathOf is where a depot on disk has the bytes of a content or a cold file.
+func pathOf(t *testing.T, d *depot.Depot, ref blob.Ref) string {
 	t.Helper()
-	disk, ok := w.Server.Cold.Store().Below().(*blob.Disk)
+	disk, ok := d.Cold.Store().Below().(*blob.Disk)
 	if !ok {
 		t.Fatal("the contents are not on disk")
 	}
-	path := disk.Path(ref)
-	if w.State.Harm.deleted() {
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
+	return disk.Path(ref)
+}
+
+// Damage changes the stored bytes of a content on disk.
+func Damage(t *testing.T, d *depot.Depot, body []byte) {
+	t.Helper()
+	damageFile(t, pathOf(t, d, blob.Sum(body)))
+}
+
+func damageFile(t *testing.T, path string) {
+	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	overwrite(b)
 	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// spoilFile changes or deletes a stored file.
+func (w *World) spoilFile(t *testing.T, ref blob.Ref) {
+	t.Helper()
+	path := pathOf(t, w.Server, ref)
+	if !w.State.Harm.deleted() {
+		damageFile(t, path)
+	} else if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -55,20 +54,6 @@ func (w *world) trace(t *testing.T, ask why.TraceAsk) *why.Trace {
 		t.Fatal(err)
 	}
 	return tr
-}
-
-// flip damages the stored bytes of the PDB.
-func (w *world) flip(t *testing.T) {
-	t.Helper()
-	disk, ok := w.Cold.Store().Below().(*blob.Disk)
-	if !ok {
-		t.Fatal("the contents are not on disk")
-	}
-	b := bytes.Clone(w.body)
-	b[len(b)/2] ^= 1
-	if err := os.WriteFile(disk.Path(blob.Sum(w.body)), b, 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
 
 const otherID = "0123456789ABCDEF0123456789ABCDEF1"
@@ -126,7 +111,7 @@ func TestTrace(t *testing.T) {
 			says: func(_ *world, tr *why.Trace) (any, bool) {
 				return tr.Hidden, len(tr.Hidden) == 1 && slices.Equal(tr.Hidden[0].Products, []string{"app"})
 			}},
-		{name: "damaged", path: in(pdbName, "", pdbName), before: func(t *testing.T, w *world) { w.flip(t) }, verdict: why.VerdictAbsent, status: 404, says: func(_ *world, tr *why.Trace) (any, bool) {
+		{name: "damaged", path: in(pdbName, "", pdbName), before: func(t *testing.T, w *world) { depottest.Damage(t, w.Depot, w.body) }, verdict: why.VerdictAbsent, status: 404, says: func(_ *world, tr *why.Trace) (any, bool) {
 			return tr.File, tr.File == nil
 		}},
 		{name: "can be made", path: in(pdbName, "", "hello-x64.sym"), verdict: why.VerdictMakes, status: 200, before: func(t *testing.T, w *world) {
