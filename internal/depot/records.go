@@ -103,7 +103,7 @@ func (r *records) refs(ctx context.Context, scope answer.Scope, req layout.Reque
 	if err != nil {
 		return nil, err
 	}
-	listing, err := r.d.db.Catalog.Listing(ctx, scope.Index())
+	listing, err := r.d.db.Lists.Listing(ctx, scope.Index())
 	if err != nil {
 		return nil, err
 	}

@@ -21,9 +21,9 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
-	"github.com/symdepot/symdepot/internal/index/catalog"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/lists"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/index/places"
@@ -667,7 +667,7 @@ func (s *side) find(o operation) error {
 // the list not.
 func (s *side) objectPages(o operation) error {
 	e := answerEntry(o.a)
-	f := catalog.ObjectFilter{Sort: catalog.ObjectSort(o.b % 3), Limit: 1 + o.d%5}
+	f := lists.ObjectFilter{Sort: lists.ObjectSort(o.b % 3), Limit: 1 + o.d%5}
 	f.Query = []record.Query{{}, {Name: symfile.Fold(e.Object.Name)}, {Name: "*o*"}, {Name: "?oo*", Kind: symfile.PDB}, {Ref: &e.Ref}}[o.b%5]
 	switch o.d % 4 {
 	case 1:
@@ -677,12 +677,12 @@ func (s *side) objectPages(o operation) error {
 	case 3:
 		f.Since = s.clock.t.Add(-time.Duration(o.b%50) * time.Hour)
 	}
-	if s.db.Catalog.Limits = catalog.UsualLimits; o.a%2 == 0 {
-		s.db.Catalog.Limits = catalog.Limits{Step: 5, Few: 3, Names: 1000}
+	if s.db.Lists.Limits = lists.UsualLimits; o.a%2 == 0 {
+		s.db.Lists.Limits = lists.Limits{Step: 5, Few: 3, Names: 1000}
 	}
 	var texts []string
 	for {
-		page, next, err := s.db.Catalog.Objects(s.ctx, answerScope(o.c), f)
+		page, next, err := s.db.Lists.Objects(s.ctx, answerScope(o.c), f)
 		if err != nil {
 			return err
 		}
@@ -699,13 +699,13 @@ func (s *side) objectPages(o operation) error {
 }
 
 func (s *side) groups(o operation) error {
-	order := catalog.GroupOrder(o.a % 3)
-	products, _, err := s.db.Catalog.Products(s.ctx, answerScope(o.c), order, nil, 100)
+	order := lists.GroupOrder(o.a % 3)
+	products, _, err := s.db.Lists.Products(s.ctx, answerScope(o.c), order, nil, 100)
 	if err != nil {
 		return err
 	}
 	s.say("%+v", products)
-	versions, _, err := s.db.Catalog.Versions(s.ctx, answerScope(o.c), answerProduct(o.b), catalog.VersionFilter{Order: order, Limit: 100})
+	versions, _, err := s.db.Lists.Versions(s.ctx, answerScope(o.c), answerProduct(o.b), lists.VersionFilter{Order: order, Limit: 100})
 	s.say("%+v", versions)
 	return err
 }

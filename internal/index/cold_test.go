@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/contents"
-	"github.com/symdepot/symdepot/internal/index/lifecycle"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -69,7 +69,7 @@ func testColds(t *testing.T) {
 	}
 
 	// The base outlives its transaction as long as a delta needs it.
-	if _, err := db.Trash.Remove(ctx, lifecycle.Removal{Number: 1}); err != nil {
+	if _, err := db.Trash.Remove(ctx, removals.Removal{Number: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := db.DropContents(ctx, refs[:1], db.base.Now().Add(time.Hour), del); n != 0 || err != nil {
@@ -81,7 +81,7 @@ func testColds(t *testing.T) {
 	if err := db.Colds.Warm(ctx, record.Content{Ref: refs[1], Size: size(2)}, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Trash.Remove(ctx, lifecycle.Removal{Number: 3}); err != nil {
+	if _, err := db.Trash.Remove(ctx, removals.Removal{Number: 3}); err != nil {
 		t.Fatal(err)
 	}
 	clean(t, db)
@@ -176,7 +176,7 @@ func testColdNames(t *testing.T) {
 		}
 	}
 	// After the newest transaction of a name is gone, the one before is.
-	if _, err := db.Trash.Remove(t.Context(), lifecycle.Removal{Number: 2}); err != nil {
+	if _, err := db.Trash.Remove(t.Context(), removals.Removal{Number: 2}); err != nil {
 		t.Fatal(err)
 	}
 	if is, err := db.Colds.NewestOfAnother(t.Context(), ref(1), "other.pdb"); !is || err != nil {

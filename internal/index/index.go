@@ -24,15 +24,15 @@ import (
 	"net"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index/catalog"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
-	"github.com/symdepot/symdepot/internal/index/lifecycle"
+	"github.com/symdepot/symdepot/internal/index/lists"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/nodes"
 	"github.com/symdepot/symdepot/internal/index/places"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/index/schema"
 	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/index/tokens"
@@ -97,12 +97,12 @@ type DB struct {
 	Stages Stages
 	Waits  *engine.Waits
 	// Retention and Trash are for the transactions that a policy removes.
-	Retention lifecycle.Retention
-	Trash     lifecycle.Trash
+	Retention removals.Retention
+	Trash     removals.Trash
 	// Sources finds source files.
 	Sources Sources
-	// Catalog is for lists that people read in pages.
-	Catalog catalog.Catalog
+	// Lists is for lists that people read in pages.
+	Lists lists.Lists
 	// Colds keeps the records of cold contents.
 	Colds contents.Colds
 
@@ -143,8 +143,8 @@ func newDB(base *engine.Database, opt Options) *DB {
 		Misses: misses.NewMisses(base, cmp.Or(opt.MaxMisses, 2_000_000)),
 		Scrub:  places.NewScrub(base), Places: places.NewPlaces(base), Damages: places.NewDamages(base),
 		Cached: contents.NewCachedFiles(all), Colds: contents.NewColds(base, opt.Placed),
-		Retention: lifecycle.NewRetention(base), Trash: lifecycle.NewTrash(base, all),
-		Sources: NewSources(base), Catalog: catalog.NewCatalog(base),
+		Retention: removals.NewRetention(base), Trash: removals.NewTrash(base, all),
+		Sources: NewSources(base), Lists: lists.NewLists(base),
 	}
 	db.Stages = Stages{stages.NewStageRows(base), db}
 	return db
@@ -210,7 +210,7 @@ func DropReplaced(ctx context.Context, db *DB, prefix string, r contents.Replace
 // deleted. If the number does not exist or was removed before, the error is
 // fs.ErrNotExist.
 func (db *DB) Remove(ctx context.Context, number int64) (record.Transaction, error) {
-	t, err := db.Trash.Remove(ctx, lifecycle.Removal{Number: number, Reason: "rm"})
+	t, err := db.Trash.Remove(ctx, removals.Removal{Number: number, Reason: "rm"})
 	if err != nil {
 		return record.Transaction{}, err
 	}

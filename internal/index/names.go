@@ -1,15 +1,15 @@
 package index
 
 import (
-	"github.com/symdepot/symdepot/internal/index/catalog"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
-	"github.com/symdepot/symdepot/internal/index/lifecycle"
+	"github.com/symdepot/symdepot/internal/index/lists"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/nodes"
 	"github.com/symdepot/symdepot/internal/index/places"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/index/tokens"
 	"github.com/symdepot/symdepot/internal/index/watched"
@@ -230,67 +230,67 @@ var (
 // Types of catalog: the catalog.
 
 type (
-	DerivedForm   = catalog.DerivedForm
-	FileFilter    = catalog.FileFilter
-	FileKey       = catalog.FileKey
-	GroupKey      = catalog.GroupKey
-	GroupOrder    = catalog.GroupOrder
-	HolderTx      = catalog.HolderTx
-	Listing       = catalog.Listing
-	ObjectFilter  = catalog.ObjectFilter
-	ObjectKey     = catalog.ObjectKey
-	ProductFacts  = catalog.ProductFacts
-	VersionDiff   = catalog.VersionDiff
-	VersionFacts  = catalog.VersionFacts
-	VersionFilter = catalog.VersionFilter
+	DerivedForm   = lists.DerivedForm
+	FileFilter    = lists.FileFilter
+	FileKey       = lists.FileKey
+	GroupKey      = lists.GroupKey
+	GroupOrder    = lists.GroupOrder
+	HolderTx      = lists.HolderTx
+	Listing       = lists.Listing
+	ObjectFilter  = lists.ObjectFilter
+	ObjectKey     = lists.ObjectKey
+	ProductFacts  = lists.ProductFacts
+	VersionDiff   = lists.VersionDiff
+	VersionFacts  = lists.VersionFacts
+	VersionFilter = lists.VersionFilter
 )
 
 // Constants of catalog: the catalog.
 const (
-	ByAdded            = catalog.ByAdded
-	ByName             = catalog.ByName
-	BySize             = catalog.BySize
-	FilesByName        = catalog.FilesByName
-	FilesBySize        = catalog.FilesBySize
-	GroupsByBytes      = catalog.GroupsByBytes
-	GroupsByName       = catalog.GroupsByName
-	GroupsByNewest     = catalog.GroupsByNewest
-	ListedTransactions = catalog.ListedTransactions
+	ByAdded            = lists.ByAdded
+	ByName             = lists.ByName
+	BySize             = lists.BySize
+	FilesByName        = lists.FilesByName
+	FilesBySize        = lists.FilesBySize
+	GroupsByBytes      = lists.GroupsByBytes
+	GroupsByName       = lists.GroupsByName
+	GroupsByNewest     = lists.GroupsByNewest
+	ListedTransactions = lists.ListedTransactions
 )
 
 // Values of catalog: the catalog.
 var (
-	ErrShortPattern = catalog.ErrShortPattern
+	ErrShortPattern = lists.ErrShortPattern
 )
 
 // Types of lifecycle: retention, trash and usage.
 
 type (
-	Decision        = lifecycle.Decision
-	ErrHeld         = lifecycle.ErrHeld
-	Hold            = lifecycle.Hold
-	NeedError       = lifecycle.NeedError
-	NotInTrashError = lifecycle.NotInTrashError
-	PlanRow         = lifecycle.PlanRow
-	PolicyRow       = lifecycle.PolicyRow
-	Promotion       = lifecycle.Promotion
-	Removal         = lifecycle.Removal
-	RemovedFile     = lifecycle.RemovedFile
-	RetainedState   = lifecycle.RetainedState
-	Run             = lifecycle.Run
-	Trashed         = lifecycle.Trashed
-	UsageDay        = lifecycle.UsageDay
-	UsageFilter     = lifecycle.UsageFilter
+	Decision        = removals.Decision
+	ErrHeld         = removals.ErrHeld
+	Hold            = removals.Hold
+	NeedError       = removals.NeedError
+	NotInTrashError = removals.NotInTrashError
+	PlanRow         = removals.PlanRow
+	PolicyRow       = removals.PolicyRow
+	Promotion       = removals.Promotion
+	Removal         = removals.Removal
+	RemovedFile     = removals.RemovedFile
+	RetainedState   = removals.RetainedState
+	Run             = removals.Run
+	Trashed         = removals.Trashed
+	UsageDay        = removals.UsageDay
+	UsageFilter     = removals.UsageFilter
 )
 
 // Constants of lifecycle: retention, trash and usage.
 const (
-	RunBraked     = lifecycle.RunBraked
-	RunClock      = lifecycle.RunClock
-	RunUnfinished = lifecycle.RunUnfinished
+	RunBraked     = removals.RunBraked
+	RunClock      = removals.RunClock
+	RunUnfinished = removals.RunUnfinished
 )
 
 // Values of lifecycle: retention, trash and usage.
 var (
-	ErrChanged = lifecycle.ErrChanged
+	ErrChanged = removals.ErrChanged
 )

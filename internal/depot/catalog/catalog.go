@@ -147,7 +147,7 @@ func (c *Catalog) Objects(ctx context.Context, scope answer.Scope, q ObjectQuery
 		return p, err
 	}
 	f.After = index.ObjectKey{Name: string(k.Name), Size: k.Number, ID: k.ID}
-	list, next, err := c.db.Catalog.Objects(ctx, scope.Index(), f)
+	list, next, err := c.db.Lists.Objects(ctx, scope.Index(), f)
 	if err != nil {
 		return p, err
 	}
@@ -290,7 +290,7 @@ func (c *Catalog) Files(ctx context.Context, scope answer.Scope, number int64, q
 		return p, err
 	}
 	f.After = index.FileKey{Name: string(k.Name), Size: k.Number, Seq: k.ID}
-	files, next, err := c.db.Catalog.FilesOf(ctx, number, f)
+	files, next, err := c.db.Lists.FilesOf(ctx, number, f)
 	if err != nil {
 		return p, err
 	}

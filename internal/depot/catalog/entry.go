@@ -105,7 +105,7 @@ const (
 // Entry returns a content. If the scope includes no object of it, the error is
 // fs.ErrNotExist.
 func (c *Catalog) Entry(ctx context.Context, scope answer.Scope, ref blob.Ref) (*Entry, error) {
-	l, err := c.db.Catalog.Listing(ctx, scope.Index())
+	l, err := c.db.Lists.Listing(ctx, scope.Index())
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (c *Catalog) Entry(ctx context.Context, scope answer.Scope, ref blob.Ref) (
 // Holders lists the live transactions in scope that hold an object of a content,
 // newest first. after is the number of the last one of the page before; 0: none.
 func (c *Catalog) Holders(ctx context.Context, scope answer.Scope, ref blob.Ref, after int64, limit int) (list []Holder, more bool, err error) {
-	l, err := c.db.Catalog.Listing(ctx, scope.Index())
+	l, err := c.db.Lists.Listing(ctx, scope.Index())
 	if err != nil {
 		return nil, false, err
 	}

@@ -52,7 +52,7 @@ func (c *Catalog) Products(ctx context.Context, scope answer.Scope, sort, after 
 	if err != nil {
 		return nil, "", err
 	}
-	list, more, err := c.db.Catalog.Products(ctx, scope.Index(), o, k, pageLimit(limit))
+	list, more, err := c.db.Lists.Products(ctx, scope.Index(), o, k, pageLimit(limit))
 	return list, c.groupText(name, more), err
 }
 
@@ -74,7 +74,7 @@ func (c *Catalog) Versions(ctx context.Context, scope answer.Scope, product stri
 	if err != nil {
 		return nil, "", err
 	}
-	list, more, err := c.db.Catalog.Versions(ctx, scope.Index(), product, index.VersionFilter{Prefix: q.Prefix, Class: q.Class, Order: o, After: k, Limit: pageLimit(q.Limit)})
+	list, more, err := c.db.Lists.Versions(ctx, scope.Index(), product, index.VersionFilter{Prefix: q.Prefix, Class: q.Class, Order: o, After: k, Limit: pageLimit(q.Limit)})
 	return list, c.groupText(name, more), err
 }
 
@@ -111,7 +111,7 @@ func (c *Catalog) VersionFiles(ctx context.Context, scope answer.Scope, product,
 		return FilePage{}, err
 	}
 	f.After = index.ObjectKey{Name: string(k.Name), Size: k.Number, ID: k.ID}
-	found, next, err := c.db.Catalog.VersionObjects(ctx, scope.Index(), product, version, f)
+	found, next, err := c.db.Lists.VersionObjects(ctx, scope.Index(), product, version, f)
 	p := FilePage{Files: txFiles(found)}
 	if next != nil {
 		p.Next = c.pages.seal(pageKey{Name: []byte(next.Name), Number: next.Size, ID: next.ID}, list)
@@ -122,7 +122,7 @@ func (c *Catalog) VersionFiles(ctx context.Context, scope answer.Scope, product,
 // WithoutPDB lists the programs and libraries of a version that refer to a PDB that is
 // not in the scope, at most limit. more says that there are others.
 func (c *Catalog) WithoutPDB(ctx context.Context, scope answer.Scope, product, version string, limit int) (list []index.TxFile, more bool, err error) {
-	found, more, err := c.db.Catalog.WithoutPDB(ctx, scope.Index(), product, version, pageLimit(limit))
+	found, more, err := c.db.Lists.WithoutPDB(ctx, scope.Index(), product, version, pageLimit(limit))
 	return txFiles(found), more, err
 }
 
@@ -158,7 +158,7 @@ func (c *Catalog) Compare(ctx context.Context, scope answer.Scope, product, here
 		size     int64
 	}
 	sides := map[group]*[2][]side{}
-	more, err := c.db.Catalog.Differences(ctx, scope.Index(), product, here, there, func(d index.VersionDiff) {
+	more, err := c.db.Lists.Differences(ctx, scope.Index(), product, here, there, func(d index.VersionDiff) {
 		g := group{symfile.Fold(d.Object.Name), d.Arch, d.Object.Kind}
 		s := sides[g]
 		if s == nil {

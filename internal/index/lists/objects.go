@@ -1,6 +1,6 @@
-// Package catalog is the part of an index for lists that people read in pages: objects, groups
+// Package lists is the part of an index for lists that people read in pages: objects, groups
 // of them, files and versions of products, and all that is known of one object.
-package catalog
+package lists
 
 import (
 	"cmp"
@@ -17,16 +17,16 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Catalog is the part of the index for lists that people read in pages. A page begins
+// Lists is the part of the index for lists that people read in pages. A page begins
 // after the last row of the page before it, by sort key and id: rows that are added or
 // removed meanwhile neither repeat nor skip others.
-type Catalog struct {
+type Lists struct {
 	db     *engine.Database
 	Limits Limits
 }
 
-// NewCatalog returns the catalog of an index in a database.
-func NewCatalog(db *engine.Database) Catalog { return Catalog{db, UsualLimits} }
+// NewLists returns the lists of an index in a database.
+func NewLists(db *engine.Database) Lists { return Lists{db, UsualLimits} }
 
 // ObjectSort is the order of a list of objects.
 type ObjectSort uint8
@@ -82,7 +82,7 @@ const (
 	manyNames     = 300_000
 )
 
-// UsualLimits are those of NewCatalog.
+// UsualLimits are those of NewLists.
 var UsualLimits = Limits{Step: 10_000, Few: 20_000, Names: manyNames}
 
 // ErrShortPattern means that a pattern would be compared with too many names.
@@ -91,10 +91,10 @@ var ErrShortPattern = fmt.Errorf("the depot has more than %d names: a pattern th
 
 // Objects returns a page of the objects in the scope that f selects. next is where the
 // next page begins; nil: there is none.
-func (c Catalog) Objects(ctx context.Context, scope record.Scope, f ObjectFilter) (list []record.Found, next *ObjectKey, err error) {
-	w := objectWalk{Catalog: c, f: f}
+func (ls Lists) Objects(ctx context.Context, scope record.Scope, f ObjectFilter) (list []record.Found, next *ObjectKey, err error) {
+	w := objectWalk{Lists: ls, f: f}
 	if err := w.see(ctx, scope); err != nil || w.none {
-		return nil, nil, c.db.Fail("list objects", err)
+		return nil, nil, ls.db.Fail("list objects", err)
 	}
 	rows, next, err := w.page(ctx)
 	if err == nil {
@@ -102,9 +102,9 @@ func (c Catalog) Objects(ctx context.Context, scope record.Scope, f ObjectFilter
 		for i, r := range rows {
 			ids[i] = r.ID
 		}
-		list, err = c.load(ctx, w.seen, ids)
+		list, err = ls.load(ctx, w.seen, ids)
 	}
-	return list, next, c.db.Fail("list objects", err)
+	return list, next, ls.db.Fail("list objects", err)
 }
 
 // visibility is a scope as ids of products. Its texts are conditions without
@@ -115,7 +115,7 @@ type visibility struct {
 }
 
 // visibility looks up the products of a scope; product, if not nil, is the only one.
-func (c Catalog) visibility(ctx context.Context, scope record.Scope, product *string) (v visibility, err error) {
+func (ls Lists) visibility(ctx context.Context, scope record.Scope, product *string) (v visibility, err error) {
 	switch {
 	case product != nil && !scope.All && !slices.Contains(scope.Products, *product):
 		return v, nil
@@ -125,7 +125,7 @@ func (c Catalog) visibility(ctx context.Context, scope record.Scope, product *st
 		return visibility{all: true}, nil
 	}
 	where, args := scope.Where("id", nil)
-	err = c.db.Scans.Each(ctx, scope.Few(), "SELECT id FROM product WHERE 1 = 1"+where+" ORDER BY id", args,
+	err = ls.db.Scans.Each(ctx, scope.Few(), "SELECT id FROM product WHERE 1 = 1"+where+" ORDER BY id", args,
 		func(scan engine.Scan) (bool, error) {
 			var id int64
 			err := scan(&id)
@@ -172,7 +172,7 @@ func idList(ids []int64) string {
 
 // objectWalk reads one page of a list of objects.
 type objectWalk struct {
-	Catalog
+	Lists
 	f    ObjectFilter
 	name string // that of the filter, as it is stored
 	seen visibility
@@ -283,7 +283,7 @@ func (w *objectWalk) mayBeFew(exact bool) bool {
 
 // checkPattern returns ErrShortPattern if a pattern would be compared with too many
 // names.
-func (c Catalog) checkPattern(ctx context.Context, pattern string) error {
+func (ls Lists) checkPattern(ctx context.Context, pattern string) error {
 	if record.LiteralPrefix(pattern, "*?") != "" || strings.Trim(pattern, "*") == "" {
 		return nil
 	}
@@ -296,9 +296,9 @@ func (c Catalog) checkPattern(ctx context.Context, pattern string) error {
 			return nil
 		}
 	}
-	most := c.Limits.Names
+	most := ls.Limits.Names
 	var many bool
-	if err := c.db.Scans.Row(ctx, "SELECT EXISTS (SELECT 1 FROM listed_name WHERE product_id = 0 LIMIT 1 OFFSET $1)",
+	if err := ls.db.Scans.Row(ctx, "SELECT EXISTS (SELECT 1 FROM listed_name WHERE product_id = 0 LIMIT 1 OFFSET $1)",
 		[]any{most}, &many); err != nil {
 		return err
 	}
@@ -743,12 +743,12 @@ func (w *objectWalk) bySize(ctx context.Context) (rows []ObjectKey, next *Object
 
 // load reads objects in the order of the ids, with their newest transactions. Objects
 // that are no longer visible are left out.
-func (c Catalog) load(ctx context.Context, v visibility, ids []int64) ([]record.Found, error) {
-	list, err := c.loadVia(ctx, "SELECT max(s.tx_id) FROM seen s WHERE s.object_id = o.id"+v.in("s.product_id"), nil, ids)
+func (ls Lists) load(ctx context.Context, v visibility, ids []int64) ([]record.Found, error) {
+	list, err := ls.loadVia(ctx, "SELECT max(s.tx_id) FROM seen s WHERE s.object_id = o.id"+v.in("s.product_id"), nil, ids)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
-	holders, err := c.holders(ctx, v, ids)
+	holders, err := ls.holders(ctx, v, ids)
 	for i := range list {
 		list[i].Transactions = holders[list[i].Row()]
 	}
@@ -757,7 +757,7 @@ func (c Catalog) load(ctx context.Context, v visibility, ids []int64) ([]record.
 
 // loadVia reads objects as a transaction holds them, which a query selects for object
 // o.
-func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []int64) ([]record.Found, error) {
+func (ls Lists) loadVia(ctx context.Context, newest string, args []any, ids []int64) ([]record.Found, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -766,7 +766,7 @@ func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []i
 		seq int64
 	}
 	have := make(map[int64]loaded, len(ids))
-	err := c.db.Scans.Each(ctx, false, "SELECT "+record.ObjectColumns+", "+record.FileColumns+`, f.seq, p.name
+	err := ls.db.Scans.Each(ctx, false, "SELECT "+record.ObjectColumns+", "+record.FileColumns+`, f.seq, p.name
 		FROM object o JOIN content c ON c.id = o.content_id
 		JOIN tx_file f ON f.object_id = o.id AND f.tx_id = (`+newest+`)
 		JOIN tx t ON t.id = f.tx_id JOIN product p ON p.id = t.product_id WHERE o.id IN (`+idList(ids)+")", args,
@@ -794,7 +794,7 @@ func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []i
 
 // holders returns the newest transactions that hold objects, at most ListedTransactions of
 // each.
-func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[int64][]int64, error) {
+func (ls Lists) holders(ctx context.Context, v visibility, ids []int64) (map[int64][]int64, error) {
 	list := make(map[int64][]int64, len(ids))
 	each := func(scan engine.Scan) (bool, error) {
 		var object, tx int64
@@ -806,15 +806,15 @@ func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[in
 	if !v.all {
 		join = " JOIN tx t ON t.id = f.tx_id" + v.in("t.product_id")
 	}
-	if c.lateral() {
-		return list, c.db.Scans.Each(ctx, false, "SELECT k.id, h.tx_id FROM unnest(ARRAY["+idList(ids)+`]::bigint[]) AS k(id)
+	if ls.lateral() {
+		return list, ls.db.Scans.Each(ctx, false, "SELECT k.id, h.tx_id FROM unnest(ARRAY["+idList(ids)+`]::bigint[]) AS k(id)
 			CROSS JOIN LATERAL (SELECT DISTINCT f.tx_id FROM tx_file f`+join+" WHERE f.object_id = k.id AND f.tx_id > 0 "+
 			"ORDER BY f.tx_id DESC LIMIT "+strconv.Itoa(ListedTransactions)+") AS h ORDER BY k.id, h.tx_id DESC", nil, each)
 	}
 	query := "SELECT DISTINCT f.object_id, f.tx_id FROM tx_file f" + join + " WHERE f.object_id = $1 AND f.tx_id > 0 " +
 		"ORDER BY f.tx_id DESC LIMIT " + strconv.Itoa(ListedTransactions)
 	for _, id := range ids {
-		if err := c.db.Scans.Each(ctx, v.all, query, []any{id}, each); err != nil {
+		if err := ls.db.Scans.Each(ctx, v.all, query, []any{id}, each); err != nil {
 			return nil, err
 		}
 	}
@@ -822,6 +822,6 @@ func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[in
 }
 
 // lateral reports whether a join can depend on the row before it.
-func (c Catalog) lateral() bool {
-	return c.db.Shared()
+func (ls Lists) lateral() bool {
+	return ls.db.Shared()
 }
