@@ -10,6 +10,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -107,7 +109,7 @@ func (c *Cache) Evict(ctx context.Context) (Evicted, error) {
 	var sum Evicted
 	limits := c.limits
 	if limits.MaxUnused > 0 {
-		if err := c.evictUntil(ctx, index.CacheFilter{UnusedSince: c.now().Add(-limits.MaxUnused)}, -1, &sum); err != nil {
+		if err := c.evictUntil(ctx, contents.CacheFilter{UnusedSince: c.now().Add(-limits.MaxUnused)}, -1, &sum); err != nil {
 			return sum, err
 		}
 	}
@@ -127,7 +129,7 @@ func (c *Cache) Evict(ctx context.Context) (Evicted, error) {
 	for _, s := range stats {
 		before := sum.Bytes
 		if most, ok := limits.PerUpstream[s.Source]; ok && s.Bytes > most {
-			if err := c.evictUntil(ctx, index.CacheFilter{Source: s.Source}, s.Bytes-most, &sum); err != nil {
+			if err := c.evictUntil(ctx, contents.CacheFilter{Source: s.Source}, s.Bytes-most, &sum); err != nil {
 				return sum, err
 			}
 		}
@@ -135,7 +137,7 @@ func (c *Cache) Evict(ctx context.Context) (Evicted, error) {
 	}
 	if limits.MaxBytes > 0 && all > limits.MaxBytes {
 		// A tenth below the limit, so that not every download causes an eviction.
-		return sum, c.evictUntil(ctx, index.CacheFilter{}, all-limits.MaxBytes+limits.MaxBytes/10, &sum)
+		return sum, c.evictUntil(ctx, contents.CacheFilter{}, all-limits.MaxBytes+limits.MaxBytes/10, &sum)
 	}
 	return sum, nil
 }
@@ -154,12 +156,12 @@ func (c *Cache) evictForSpace(ctx context.Context, sum *Evicted) error {
 		return nil
 	}
 	// A tenth more, so that not every download causes an eviction.
-	return c.evictUntil(ctx, index.CacheFilter{}, least-free+least/10, sum)
+	return c.evictUntil(ctx, contents.CacheFilter{}, least-free+least/10, sum)
 }
 
 // evictUntil evicts bytes of the files that the filter selects, all of them if
 // bytes is negative. Files that are being read stay.
-func (c *Cache) evictUntil(ctx context.Context, f index.CacheFilter, bytes int64, sum *Evicted) error {
+func (c *Cache) evictUntil(ctx context.Context, f contents.CacheFilter, bytes int64, sum *Evicted) error {
 	var refs []blob.Ref
 	var n int64
 	for file, err := range c.db.Cached.Evictable(ctx, f) {
@@ -212,15 +214,15 @@ func (c *Cache) dropContent(ctx context.Context, f CacheFilter, ref blob.Ref) (b
 }
 
 // CacheFilter selects cached files.
-type CacheFilter = index.CacheFilter
+type CacheFilter = contents.CacheFilter
 
 // Files returns cached files, the longest unused first.
-func (c *Cache) Files(ctx context.Context, f CacheFilter) iter.Seq2[index.Cached, error] {
+func (c *Cache) Files(ctx context.Context, f CacheFilter) iter.Seq2[contents.Cached, error] {
 	return c.db.Cached.Evictable(ctx, f)
 }
 
 // Stats sums up the cached files by upstream and the remembered misses by class.
-func (c *Cache) Stats(ctx context.Context) ([]index.CachedStats, []index.MissStats, error) {
+func (c *Cache) Stats(ctx context.Context) ([]contents.CachedStats, []misses.MissStats, error) {
 	files, err := c.db.Cached.Stats(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -7,6 +7,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -40,7 +41,7 @@ func (k fetchDepot) Checksum(ctx context.Context, products []string, req layout.
 // checksumIn returns the checksums that an image has of the portable PDB that a lookup asks
 // for, as clients send them. An image that cannot be read has none: the upstream is
 // asked without it then.
-func checksumIn(ctx context.Context, d *Depot, h index.Hit, l symfile.Lookup) string {
+func checksumIn(ctx context.Context, d *Depot, h record.Hit, l symfile.Lookup) string {
 	f, err := d.openHit(ctx, h, nil)
 	if err != nil {
 		return ""

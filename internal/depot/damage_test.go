@@ -17,7 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/content"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/places"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
 )
@@ -426,7 +426,7 @@ func TestScrubLeavesOthersAlone(t *testing.T) {
 	d, _ := logged(t, Options{})
 	add(t, d, "", testdata(t, "elf/prog-sha1"))
 	d.Check.Wait = func(context.Context, time.Duration) error { return nil }
-	if err := d.db.Scrub.Put(t.Context(), index.ScrubState{Owner: "another", Updated: time.Now(), Started: time.Now()}); err != nil {
+	if err := d.db.Scrub.Put(t.Context(), places.ScrubState{Owner: "another", Updated: time.Now(), Started: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Check.ScrubDue(t.Context()); err != nil {
@@ -470,7 +470,7 @@ func TestSuspicion(t *testing.T) {
 	checks := map[string]func(){
 		"verify": func() { verified(t, d, check.Options{}) },
 		"background check": func() {
-			if err := d.db.Scrub.Put(t.Context(), index.ScrubState{}); err != nil {
+			if err := d.db.Scrub.Put(t.Context(), places.ScrubState{}); err != nil {
 				t.Fatal(err)
 			}
 			if err := d.Check.ScrubDue(t.Context()); err != nil {

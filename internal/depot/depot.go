@@ -29,6 +29,7 @@ import (
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/files/srclink"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/tokens"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/remote/tree"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -147,7 +148,7 @@ type Depot struct {
 	// Tracer explains how requests are answered.
 	Tracer *why.Tracer
 	// Tokens is the part that keeps access tokens, without their secrets.
-	Tokens index.Tokens
+	Tokens tokens.Tokens
 	// Remote is what administrators do with the upstreams.
 	Remote *Remote
 	// Catalog shows people what the depot holds.
@@ -188,7 +189,7 @@ type Depot struct {
 type SymCacheWork = symcachework.Service
 
 // Token is a stored access token.
-type Token = index.TokenRow
+type Token = tokens.TokenRow
 
 // Open opens the depot in a folder or, if where is a URL that begins with
 // postgres://, in a PostgreSQL database. It checks the format before it changes

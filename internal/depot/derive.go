@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/derive/transcode"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
@@ -48,7 +49,7 @@ type formKey struct {
 
 func (f Form) key() formKey { return formKey{f.Ref, f.Tool} }
 
-func (f Form) index() index.Tool { return index.Tool{Name: f.Tool.Name, Version: f.Tool.Version} }
+func (f Form) index() record.Tool { return record.Tool{Name: f.Tool.Name, Version: f.Tool.Version} }
 
 // forms makes derived contents and finds those that have been made.
 type forms struct {
@@ -70,7 +71,7 @@ type forms struct {
 // and err are set when done is closed.
 type making struct {
 	done chan struct{}
-	made index.Content
+	made record.Content
 	err  error
 }
 
@@ -110,12 +111,12 @@ func (f *forms) ask(want Form, worth int) {
 
 // known returns a form that has been made; a zero Content if it is not worth
 // storing. One that has not been made is fs.ErrNotExist.
-func (f *forms) known(ctx context.Context, want Form) (index.Content, error) {
+func (f *forms) known(ctx context.Context, want Form) (record.Content, error) {
 	return f.db.Derived(ctx, want.Ref, want.index())
 }
 
 // made is known of a content and a tool.
-func (f *forms) made(ctx context.Context, ref blob.Ref, tool transcode.Tool) (index.Content, error) {
+func (f *forms) made(ctx context.Context, ref blob.Ref, tool transcode.Tool) (record.Content, error) {
 	return f.known(ctx, Form{Ref: ref, Tool: tool})
 }
 
@@ -128,7 +129,7 @@ func hasCabinets(k symfile.Kind) bool { return cabinets[k] }
 // derive returns a form of a content, and makes it if it has not been made. A
 // zero Content means that it is not worth storing. Concurrent calls for one form
 // share one making, which goes on when they give up.
-func (f *forms) derive(ctx context.Context, want Form) (index.Content, error) {
+func (f *forms) derive(ctx context.Context, want Form) (record.Content, error) {
 	c, err := f.known(ctx, want)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return c, err
@@ -139,13 +140,13 @@ func (f *forms) derive(ctx context.Context, want Form) (index.Content, error) {
 		close(m.done)
 	})
 	if !ok {
-		return index.Content{}, context.Canceled // the depot is closing
+		return record.Content{}, context.Canceled // the depot is closing
 	}
 	select {
 	case <-m.done:
 		return m.made, m.err
 	case <-ctx.Done():
-		return index.Content{}, ctx.Err()
+		return record.Content{}, ctx.Err()
 	}
 }
 
@@ -158,7 +159,7 @@ func (f Form) work() string {
 var errMadeElsewhere = errors.New("another server is making it")
 
 // produceOnce is produce unless another server is making the form.
-func (f *forms) produceOnce(ctx context.Context, want Form) (c index.Content, err error) {
+func (f *forms) produceOnce(ctx context.Context, want Form) (c record.Content, err error) {
 	made, err := f.db.Nodes.Once(ctx, want.work(), func(ctx context.Context) error {
 		c, err = f.produce(ctx, want)
 		return err
@@ -170,8 +171,8 @@ func (f *forms) produceOnce(ctx context.Context, want Form) (c index.Content, er
 }
 
 // produce makes a form and records the result, also that it is not worth storing.
-func (f *forms) produce(ctx context.Context, want Form) (index.Content, error) {
-	none := index.Content{}
+func (f *forms) produce(ctx context.Context, want Form) (record.Content, error) {
+	none := record.Content{}
 	// It may have been made since the caller looked for it.
 	if c, err := f.known(ctx, want); !errors.Is(err, fs.ErrNotExist) {
 		return c, err
@@ -203,8 +204,8 @@ func (f *forms) produce(ctx context.Context, want Form) (index.Content, error) {
 }
 
 // transcode puts a form into the batch. A zero Content is not worth storing.
-func (f *forms) transcode(ctx context.Context, batch blob.Batch, want Form, src blob.File) (index.Content, error) {
-	var made index.Content
+func (f *forms) transcode(ctx context.Context, batch blob.Batch, want Form, src blob.File) (record.Content, error) {
+	var made record.Content
 	var err error
 	if want.Tool == transcode.Cab {
 		out, drop, err := f.scratch()
@@ -227,7 +228,7 @@ func (f *forms) transcode(ctx context.Context, batch blob.Batch, want Form, src 
 	made.Ref, made.Size, err = batch.Put(ctx, -1, pr)
 	_ = pr.Close()
 	if err == nil && made.Size > src.Size()*9/10 {
-		return index.Content{}, nil
+		return record.Content{}, nil
 	}
 	return made, err
 }

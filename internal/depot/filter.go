@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -18,7 +20,7 @@ const refreshTime = 5 * time.Minute
 // that a symbol server gets are for files that it does not have.
 type keyFilter struct {
 	db     *index.DB
-	watch  *index.Watch  // nil where the file system does not support it
+	watch  *engine.Watch // nil where the file system does not support it
 	filter *index.Filter // for callers that see all products
 	scoped *index.Filter // for other callers; empty until the first of them
 	stale  chan staleFilter
@@ -72,7 +74,7 @@ func (k *keyFilter) generation(ctx context.Context) (uint64, error) {
 
 // excludes reports whether certainly nothing in the index and the scope answers
 // req. It does not wait: a stale filter is refreshed in the background.
-func (k *keyFilter) excludes(ctx context.Context, scope index.Scope, req layout.Request) bool {
+func (k *keyFilter) excludes(ctx context.Context, scope record.Scope, req layout.Request) bool {
 	filter := k.scoped
 	if scope.All {
 		filter = k.filter

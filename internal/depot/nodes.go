@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/remote/peer"
 	"github.com/symdepot/symdepot/internal/remote/upstream"
@@ -39,8 +40,8 @@ type NodeOptions struct {
 type Nodes struct {
 	db    *index.DB
 	blobs blob.Backend
-	watch *index.Watch // nil: nothing is known of the others
-	peers *peer.Node   // nil: this server downloads for its own clients
+	watch *engine.Watch // nil: nothing is known of the others
+	peers *peer.Node    // nil: this server downloads for its own clients
 	name  string
 	log   *slog.Logger
 
@@ -123,7 +124,7 @@ func (n *Nodes) leave(ctx context.Context) error {
 		return nil
 	}
 	err := n.watch.Announce(ctx, "")
-	if errors.Is(err, index.ErrUnavailable) {
+	if errors.Is(err, engine.ErrUnavailable) {
 		err = nil // they notice it
 	}
 	return errors.Join(err, n.peers.Close())
@@ -136,7 +137,7 @@ func (n *Nodes) Shared() bool { return n.db.Nodes.Shared() }
 // or its host name. For a depot in a folder it is empty.
 func (n *Nodes) Name() string { return n.name }
 
-// FirstUse records the use of a Kerberos authenticator; see index.Nodes.FirstUse.
+// FirstUse records the use of a Kerberos authenticator; see nodes.Nodes.FirstUse.
 func (n *Nodes) FirstUse(ctx context.Context, key [16]byte, keep time.Duration) (bool, error) {
 	return n.db.Nodes.FirstUse(ctx, key, keep)
 }
@@ -287,7 +288,7 @@ func (n *Nodes) exchangePauses(ctx context.Context) {
 		if d := time.Until(until); d > 0 && !n.told[name].Equal(until) {
 			err := n.db.Nodes.Pause(ctx, name, d, why)
 			if err != nil {
-				if ctx.Err() == nil && !errors.Is(err, index.ErrUnavailable) {
+				if ctx.Err() == nil && !errors.Is(err, engine.ErrUnavailable) {
 					n.log.Warn("cannot tell the other servers that an upstream asked for a pause", "upstream", name, "error", err)
 				}
 				return
@@ -299,7 +300,7 @@ func (n *Nodes) exchangePauses(ctx context.Context) {
 
 // NodeStatus is what a server knows of the database and of the other servers.
 type NodeStatus struct {
-	index.Pool
+	engine.Pool
 	// Known is set while the generation is known from memory, Age is how old that
 	// knowledge is.
 	Known bool

@@ -9,7 +9,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/derive/transcode"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
@@ -80,7 +80,7 @@ func openSource(ctx context.Context, d *Depot, scope answer.Scope, req layout.Re
 }
 
 // find is hits for who has not asked the filter yet.
-func (d *Depot) find(ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder) ([]index.Hit, symfile.Role, error) {
+func (d *Depot) find(ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder) ([]record.Hit, symfile.Role, error) {
 	if absent(ctx, d, scope, req, rec) {
 		return nil, 0, fs.ErrNotExist
 	}
@@ -89,7 +89,7 @@ func (d *Depot) find(ctx context.Context, scope answer.Scope, req layout.Request
 
 // hits returns the ranked hits of the first lookup that has any, and the roles
 // that it asked for. exact and rec are as for open.
-func (d *Depot) hits(ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder) ([]index.Hit, symfile.Role, error) {
+func (d *Depot) hits(ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder) ([]record.Hit, symfile.Role, error) {
 	notFound := fs.ErrNotExist
 	for _, l := range req.Lookups {
 		hits, err := d.db.Lookup(ctx, scope.Index(), l)
@@ -108,7 +108,7 @@ func (d *Depot) hits(ctx context.Context, scope answer.Scope, req layout.Request
 			rec.Looked(l, answer.Damaged, nil)
 			continue
 		}
-		if exact && l.Unique && !slices.ContainsFunc(hits, func(h index.Hit) bool { return h.Source == "" }) {
+		if exact && l.Unique && !slices.ContainsFunc(hits, func(h record.Hit) bool { return h.Source == "" }) {
 			rec.Looked(l, answer.CachedOtherName, hits)
 			notFound = errOtherName
 			continue
@@ -125,7 +125,7 @@ func (d *Depot) hits(ctx context.Context, scope answer.Scope, req layout.Request
 		return nil, 0, err
 	}
 	if !wants(req, symfile.Compressed) {
-		hits = slices.DeleteFunc(hits, func(h index.Hit) bool { return h.Role&symfile.Debug == 0 })
+		hits = slices.DeleteFunc(hits, func(h record.Hit) bool { return h.Role&symfile.Debug == 0 })
 	}
 	if hits = d.intact(hits); len(hits) == 0 {
 		return nil, 0, notFound
@@ -136,8 +136,8 @@ func (d *Depot) hits(ctx context.Context, scope answer.Scope, req layout.Request
 
 // intact omits the hits whose stored bytes are known to be damaged, so that an
 // upstream is asked for them.
-func (d *Depot) intact(hits []index.Hit) []index.Hit {
-	return slices.DeleteFunc(hits, func(h index.Hit) bool { return d.blobs.Suspect(h.Ref) })
+func (d *Depot) intact(hits []record.Hit) []record.Hit {
+	return slices.DeleteFunc(hits, func(h record.Hit) bool { return d.blobs.Suspect(h.Ref) })
 }
 
 func wants(req layout.Request, role symfile.Role) bool {
@@ -146,8 +146,8 @@ func wants(req layout.Request, role symfile.Role) bool {
 
 // openHit opens the content of a hit. For a recorder, the use of a cached file is not
 // noted.
-func (d *Depot) openHit(ctx context.Context, h index.Hit, rec *answer.Recorder) (*answer.File, error) {
-	b, err := d.contents.Open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
+func (d *Depot) openHit(ctx context.Context, h record.Hit, rec *answer.Recorder) (*answer.File, error) {
+	b, err := d.contents.Open(ctx, record.Content{Ref: h.Ref, Size: h.Size})
 	if err != nil {
 		return nil, err
 	}

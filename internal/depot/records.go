@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
@@ -110,7 +110,7 @@ func (r *records) refs(ctx context.Context, scope answer.Scope, req layout.Reque
 	var list []symstore.Ref
 	var newest time.Time
 	for _, h := range hits {
-		holders, _, err := listing.Holders(ctx, index.Found{Stored: h.Stored}, 0, maxRefs)
+		holders, _, err := listing.Holders(ctx, record.Found{Stored: h.Stored}, 0, maxRefs)
 		if err != nil {
 			return nil, err
 		}

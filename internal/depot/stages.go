@@ -14,7 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/files/srclink"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/remote/peer"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -92,7 +92,7 @@ func (s stageDepot) CheckClass(ctx context.Context, class string) error {
 func (s stageDepot) InBucket() bool { return s.d.home.Placed }
 
 // Place implements stage.Depot.
-func (s stageDepot) Place(ctx context.Context, c index.Content, r io.Reader) error {
+func (s stageDepot) Place(ctx context.Context, c record.Content, r io.Reader) error {
 	batch, err := s.d.blobs.Begin(ctx)
 	if err != nil {
 		return err
@@ -112,13 +112,13 @@ func (s stageDepot) Place(ctx context.Context, c index.Content, r io.Reader) err
 }
 
 // Lost implements stage.Depot.
-func (s stageDepot) Lost(ctx context.Context, list []index.Content) ([]blob.Ref, error) {
+func (s stageDepot) Lost(ctx context.Context, list []record.Content) ([]blob.Ref, error) {
 	lost, err := s.d.contents.Lost(ctx, list)
 	return refsOf(lost), err
 }
 
 // OpenStored implements stage.Depot.
-func (s stageDepot) OpenStored(ctx context.Context, c index.Content) (blob.File, error) {
+func (s stageDepot) OpenStored(ctx context.Context, c record.Content) (blob.File, error) {
 	return s.d.contents.Open(ctx, c)
 }
 
@@ -126,7 +126,7 @@ func (s stageDepot) OpenStored(ctx context.Context, c index.Content) (blob.File,
 func (s stageDepot) Space() (total, free int64, err error) { return durable.Space(s.d.dir) }
 
 // Commit implements stage.Depot.
-func (s stageDepot) Commit(ctx context.Context, tx index.Tx, files []stage.File, accepted []index.Entry) (int64, error) {
+func (s stageDepot) Commit(ctx context.Context, tx record.Tx, files []stage.File, accepted []record.Entry) (int64, error) {
 	if err := s.d.Confirmed.covers(tx.Entries, accepted); err != nil {
 		return 0, err
 	}
@@ -143,11 +143,11 @@ func (s stageDepot) Commit(ctx context.Context, tx index.Tx, files []stage.File,
 }
 
 // Confirm implements stage.Depot.
-func (s stageDepot) Confirm(ctx context.Context, number int64, accepted []index.Entry) error {
+func (s stageDepot) Confirm(ctx context.Context, number int64, accepted []record.Entry) error {
 	return s.d.Confirmed.found(ctx, number, accepted, nil)
 }
 
-func (s stageDepot) commit(ctx context.Context, tx index.Tx, files []stage.File) (int64, error) {
+func (s stageDepot) commit(ctx context.Context, tx record.Tx, files []stage.File) (int64, error) {
 	if s.d.home.Placed { // the contents are in their places already
 		return s.d.commits.commit(ctx, tx, nil)
 	}

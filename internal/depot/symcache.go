@@ -8,7 +8,8 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -88,13 +89,13 @@ func (p symcacheDepot) NotIndexed(ctx context.Context, products []string, req la
 }
 
 // Find implements symcachework.Depot.
-func (p symcacheDepot) Find(ctx context.Context, products []string, req layout.Request) ([]index.Hit, error) {
+func (p symcacheDepot) Find(ctx context.Context, products []string, req layout.Request) ([]record.Hit, error) {
 	hits, _, err := p.d.find(ctx, answer.Scope{Products: products}, req, false, nil)
 	return hits, err
 }
 
 // OpenHit implements symcachework.Depot.
-func (p symcacheDepot) OpenHit(ctx context.Context, h index.Hit) (symcachework.File, error) {
+func (p symcacheDepot) OpenHit(ctx context.Context, h record.Hit) (symcachework.File, error) {
 	return answerOrNil(p.d.openHit(ctx, h, nil))
 }
 
@@ -109,7 +110,7 @@ func (p symcacheDepot) InTrees(ctx context.Context, req layout.Request) error {
 
 // DropCached implements symcachework.Depot.
 func (p symcacheDepot) DropCached(ctx context.Context, id string, ref blob.Ref) (bool, error) {
-	return p.d.Cache.dropContent(ctx, index.CacheFilter{ID: id}, ref)
+	return p.d.Cache.dropContent(ctx, contents.CacheFilter{ID: id}, ref)
 }
 
 // Open implements symcachework.Depot.

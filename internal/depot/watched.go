@@ -13,7 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/files/unpackcache"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/watch"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
@@ -132,7 +132,7 @@ func (ws *Watched) Find(ctx context.Context, scope answer.Scope, q watch.Query, 
 			} else {
 				e.Path = short(e.Path)
 			}
-			list = append(list, Found{InPlace: true, Away: e.Away, Product: product, Stored: index.Stored{
+			list = append(list, Found{InPlace: true, Away: e.Away, Product: product, Stored: record.Stored{
 				Object: e.Object, Arch: e.Arch, Features: e.Features, DebugSize: e.DebugSize, Size: e.Size, ModTime: e.ModTime, Added: e.ModTime, Path: e.Path, Archive: e.Archive,
 			}})
 		}

@@ -474,11 +474,11 @@ func (s *side) collect(o operation) error {
 }
 
 func (s *side) putMisses(o operation) error {
-	var misses []Miss
+	var list []misses.Miss
 	for i := range 1 + o.a%3 {
-		misses = append(misses, Miss{Key: answerKey(o.b + i), Source: answerSource(o.c), Class: uint8(1 + o.d%3), Since: s.clock.t, Until: s.clock.t.Add(time.Duration(o.d%90) * time.Minute), Detail: answerKey(o.d)})
+		list = append(list, misses.Miss{Key: answerKey(o.b + i), Source: answerSource(o.c), Class: uint8(1 + o.d%3), Since: s.clock.t, Until: s.clock.t.Add(time.Duration(o.d%90) * time.Minute), Detail: answerKey(o.d)})
 	}
-	return s.db.Misses.Put(s.ctx, misses)
+	return s.db.Misses.Put(s.ctx, list)
 }
 
 func (s *side) flushMisses(o operation) error {
@@ -488,11 +488,11 @@ func (s *side) flushMisses(o operation) error {
 	case 0:
 		n, err = s.db.Misses.Sweep(s.ctx, s.clock.t)
 	case 1:
-		n, err = s.db.Misses.Flush(s.ctx, MissFilter{Key: answerKey(o.b)})
+		n, err = s.db.Misses.Flush(s.ctx, misses.MissFilter{Key: answerKey(o.b)})
 	case 2:
-		n, err = s.db.Misses.Flush(s.ctx, MissFilter{KeyPrefix: string([]rune(answerKey(o.b))[:1]), Source: answerSource(o.c)})
+		n, err = s.db.Misses.Flush(s.ctx, misses.MissFilter{KeyPrefix: string([]rune(answerKey(o.b))[:1]), Source: answerSource(o.c)})
 	default:
-		n, err = s.db.Misses.Flush(s.ctx, MissFilter{Class: uint8(1 + o.b%3), Before: s.clock.t.Add(-time.Hour)})
+		n, err = s.db.Misses.Flush(s.ctx, misses.MissFilter{Class: uint8(1 + o.b%3), Before: s.clock.t.Add(-time.Hour)})
 	}
 	s.say("%d", n)
 	return err
@@ -803,7 +803,7 @@ func (s *side) wanted(o operation) error {
 	found, err := all2(s.db.Wanted.List(s.ctx, misses.WantedFilter{Client: []string{"", "msdl"}[o.a%2], Since: s.clock.t.Add(-time.Duration(o.b%100) * time.Hour), Latest: o.c%3 == 0}))
 	for i := range found {
 		f := &found[i] // engines number rows on their own
-		*f = Wanted{Name: f.Name, ID: f.ID, Kind: f.Kind, Client: f.Client, Count: f.Count, First: f.First, Last: f.Last}
+		*f = misses.Wanted{Name: f.Name, ID: f.ID, Kind: f.Kind, Client: f.Client, Count: f.Count, First: f.First, Last: f.Last}
 	}
 	return list(s, plus, found, err)
 }

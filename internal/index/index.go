@@ -257,19 +257,19 @@ const dutyLife = 30 * time.Second
 //
 // check, if not nil, is called with the distinct contents of the transaction
 // before anything is written; see Contents.Commit.
-func (db *DB) Commit(ctx context.Context, tx Tx, check func(ctx context.Context, refs []blob.Ref) error) (int64, error) {
+func (db *DB) Commit(ctx context.Context, tx record.Tx, check func(ctx context.Context, refs []blob.Ref) error) (int64, error) {
 	return db.contents.Commit(ctx, tx, db.Stages, check)
 }
 
 // Derived returns what a tool made of a content. A zero Content means that the
 // tool made nothing worth keeping; if the tool has not run, the error is
 // fs.ErrNotExist.
-func (db *DB) Derived(ctx context.Context, source blob.Ref, tool Tool) (Content, error) {
+func (db *DB) Derived(ctx context.Context, source blob.Ref, tool record.Tool) (record.Content, error) {
 	return db.contents.Derived(ctx, source, tool)
 }
 
 // PutDerived records what a tool made of a content; see Contents.PutDerived.
-func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result *Content) error {
+func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool record.Tool, result *record.Content) error {
 	return db.contents.PutDerived(ctx, source, tool, result)
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // Again repeats uploads of the batch. A process that stood still for long may find that its
@@ -16,7 +16,7 @@ import (
 // to a new place each.
 func (b *batch) Again(ctx context.Context) error {
 	b.mu.Lock()
-	objects := make([]index.Upload, 0, len(b.objects))
+	objects := make([]record.Upload, 0, len(b.objects))
 	for _, u := range b.objects {
 		objects = append(objects, u)
 	}
@@ -46,7 +46,7 @@ func (b *batch) Again(ctx context.Context) error {
 }
 
 // uploadAgain copies the object of an upload to a new place.
-func (v *Vault) uploadAgain(ctx context.Context, u index.Upload) (up index.Upload, err error) {
+func (v *Vault) uploadAgain(ctx context.Context, u record.Upload) (up record.Upload, err error) {
 	sp, err := v.local.disk.Spool()
 	if err != nil {
 		return up, err
@@ -60,7 +60,7 @@ func (v *Vault) uploadAgain(ctx context.Context, u index.Upload) (up index.Uploa
 	}
 	up = newUpload(u.Ref, u.Size)
 	begun := v.now()
-	if err := v.places.Begin(ctx, v.node, lease, []index.Upload{up}); err != nil {
+	if err := v.places.Begin(ctx, v.node, lease, []record.Upload{up}); err != nil {
 		return up, err
 	}
 	err = v.renewing(ctx, up, func() error { return v.put(ctx, up, begun, sp) })

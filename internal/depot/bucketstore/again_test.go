@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/blob/blobtest"
 	"github.com/symdepot/symdepot/internal/store/bucket"
@@ -69,7 +69,7 @@ func TestAgain(t *testing.T) {
 	}
 	s.sleepPast(t)
 	for _, c := range list {
-		if err := s.commit(t.Context(), blob.Sum(c), int64(len(c))); !errors.Is(err, index.ErrNotUploaded) {
+		if err := s.commit(t.Context(), blob.Sum(c), int64(len(c))); !errors.Is(err, record.ErrNotUploaded) {
 			t.Fatalf("commit of %d bytes after the leases: %v, want ErrNotUploaded", len(c), err)
 		}
 	}

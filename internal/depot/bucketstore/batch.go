@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -32,7 +32,7 @@ type batch struct {
 	ended bool
 	known map[blob.Ref]int64 // contents of the batch by size
 	// objects are those of the contents that the batch has uploaded or found.
-	objects map[blob.Ref]index.Upload
+	objects map[blob.Ref]record.Upload
 	group   []spooled // waiting for their rows
 	bytes   int64     // size of the group
 	places  []string  // of all uploads
@@ -44,7 +44,7 @@ type batch struct {
 
 // spooled is a content in a temporary file.
 type spooled struct {
-	upload index.Upload
+	upload record.Upload
 	spool  *blob.Spool
 }
 
@@ -53,7 +53,7 @@ func (v *Vault) Begin(ctx context.Context) (blob.Batch, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	b := &batch{v: v, known: map[blob.Ref]int64{}, objects: map[blob.Ref]index.Upload{}, groups: make(chan struct{}, 2), renew: make(chan struct{})}
+	b := &batch{v: v, known: map[blob.Ref]int64{}, objects: map[blob.Ref]record.Upload{}, groups: make(chan struct{}, 2), renew: make(chan struct{})}
 	b.ctx, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	go b.keepLeases()
 	return b, nil
@@ -218,7 +218,7 @@ func (b *batch) upload(group []spooled) error {
 	}()
 	for attempt := 1; ; attempt++ {
 		err := b.uploadOnce(group)
-		if !errors.Is(err, index.ErrNotUploaded) || attempt == attempts {
+		if !errors.Is(err, record.ErrNotUploaded) || attempt == attempts {
 			return err
 		}
 		var old []string
@@ -237,7 +237,7 @@ func (b *batch) upload(group []spooled) error {
 
 // uploadOnce writes the rows of a group, uploads its contents, and marks the rows.
 func (b *batch) uploadOnce(group []spooled) error {
-	uploads, places := make([]index.Upload, len(group)), make([]string, len(group))
+	uploads, places := make([]record.Upload, len(group)), make([]string, len(group))
 	for i, s := range group {
 		uploads[i], places[i] = s.upload, s.upload.Place
 	}
@@ -416,7 +416,7 @@ func (v *Vault) Spool() (*blob.Spool, error) {
 		}
 		up := newUpload(ref, s.Size())
 		begun := v.now()
-		if err := v.places.Begin(ctx, v.node, lease, []index.Upload{up}); err != nil {
+		if err := v.places.Begin(ctx, v.node, lease, []record.Upload{up}); err != nil {
 			return err
 		}
 		err = v.renewing(ctx, up, func() error { return v.put(ctx, up, begun, s) })
@@ -438,7 +438,7 @@ func (v *Vault) Spool() (*blob.Spool, error) {
 }
 
 // renewing renews the lease of an upload while do runs.
-func (v *Vault) renewing(ctx context.Context, u index.Upload, do func() error) error {
+func (v *Vault) renewing(ctx context.Context, u record.Upload, do func() error) error {
 	ended := make(chan struct{})
 	var renewer sync.WaitGroup
 	defer renewer.Wait()

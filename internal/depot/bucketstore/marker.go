@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/places"
 	"github.com/symdepot/symdepot/internal/store/bucket"
 )
 
@@ -20,7 +20,7 @@ const markerKey = "symdepot.json"
 // probePrefix begins the keys of the objects that try the store.
 const probePrefix = "probe/"
 
-// marker is the content of that object: see [index.Identity].
+// marker is the content of that object: see [places.Identity].
 //
 // A copy of the database beside the original has the same depot, and rows of its own
 // from then on: one of the two would delete objects that the other one names. So a
@@ -85,7 +85,7 @@ func (v *Vault) readMarker(ctx context.Context) (m marker, err error) {
 
 // writeMarker writes the marker. With fresh, the error is bucket.ErrPrecondition if
 // there is one.
-func (v *Vault) writeMarker(ctx context.Context, id index.Identity, fresh bool) error {
+func (v *Vault) writeMarker(ctx context.Context, id places.Identity, fresh bool) error {
 	b, err := json.Marshal(marker{id.Depot, id.Database, id.Turn})
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func (v *Vault) compare(ctx context.Context, m marker) error {
 
 // owner returns nil if the marker agrees with the identity of a database, or
 // ErrCopy.
-func (m marker) owner(id index.Identity) error {
+func (m marker) owner(id places.Identity) error {
 	switch {
 	case m.Database == "": // written by an earlier version
 		return nil

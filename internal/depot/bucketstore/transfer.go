@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/ctxio"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/bucket"
 )
@@ -49,7 +49,7 @@ func pause(ctx context.Context, attempt int, err error) error {
 
 // get writes the object of a content to w. An interrupted transfer goes on where
 // it stopped. The error is blob.ErrUnavailable if the store does not answer.
-func (v *Vault) get(ctx context.Context, u index.Upload, w io.Writer) error {
+func (v *Vault) get(ctx context.Context, u record.Upload, w io.Writer) error {
 	select {
 	case v.downloads <- struct{}{}:
 		defer func() { <-v.downloads }()
@@ -112,7 +112,7 @@ var (
 	errSilent  = errors.New("the store has not answered in time")
 )
 
-func (v *Vault) getFrom(ctx context.Context, u index.Upload, off int64, tag *string, w io.Writer) (n int64, err error) {
+func (v *Vault) getFrom(ctx context.Context, u record.Upload, off int64, tag *string, w io.Writer) (n int64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	first := firstByte
@@ -216,14 +216,14 @@ func (s *sum) ref() (ref blob.Ref) {
 }
 
 // newUpload returns an upload to a new place.
-func newUpload(ref blob.Ref, size int64) index.Upload {
-	return index.Upload{Place: rand.Text(), Content: index.Content{Ref: ref, Size: size}}
+func newUpload(ref blob.Ref, size int64) record.Upload {
+	return record.Upload{Place: rand.Text(), Content: record.Content{Ref: ref, Size: size}}
 }
 
 // put writes the object of an upload whose row was made at the time begun. The error is
-// blob.ErrUnavailable if the store does not answer, and index.ErrNotUploaded if the row
+// blob.ErrUnavailable if the store does not answer, and record.ErrNotUploaded if the row
 // does not exist any more.
-func (v *Vault) put(ctx context.Context, u index.Upload, begun time.Time, r io.ReaderAt) error {
+func (v *Vault) put(ctx context.Context, u record.Upload, begun time.Time, r io.ReaderAt) error {
 	select {
 	case v.uploads <- struct{}{}:
 		defer func() { <-v.uploads }()
@@ -253,16 +253,16 @@ func (v *Vault) put(ctx context.Context, u index.Upload, begun time.Time, r io.R
 	}
 }
 
-// held returns index.ErrNotUploaded if the row of an upload does not exist any more. It
+// held returns record.ErrNotUploaded if the row of an upload does not exist any more. It
 // asks only if the lease may have ended since the row was made, because this process
 // stood still or could not renew it: an object that is sent after its place is forgotten
 // would stay until the next audit. If the index does not answer, the upload goes on.
-func (v *Vault) held(ctx context.Context, u index.Upload, begun time.Time) error {
+func (v *Vault) held(ctx context.Context, u record.Upload, begun time.Time) error {
 	if v.now().Sub(begun) < lease {
 		return nil
 	}
 	if is, err := v.places.IsUpload(ctx, u.Place); err == nil && !is {
-		return fmt.Errorf("upload %s: its lease has expired: %w", u.Place, index.ErrNotUploaded)
+		return fmt.Errorf("upload %s: its lease has expired: %w", u.Place, record.ErrNotUploaded)
 	}
 	return nil
 }

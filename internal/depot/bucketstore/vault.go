@@ -3,7 +3,7 @@
 //
 // The object of a content is c/HH/SHA256/PLACE: HH is the first byte of the hash,
 // and PLACE a random name for this upload. Objects are never overwritten, and names
-// are never used again. [index.Places] describes when an object becomes a content,
+// are never used again. [places.Places] describes when an object becomes a content,
 // and when it is deleted.
 //
 // Reading a content of the local cache sends no request to the store. Reading any
@@ -25,7 +25,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/places"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/bucket"
 )
@@ -35,7 +36,7 @@ type Options struct {
 	// Bucket holds the contents. The Vault closes it; Open does not if it fails.
 	Bucket bucket.Bucket
 	// Places are those of the depot's index.
-	Places index.Places
+	Places places.Places
 	// Dir is the folder of the local cache. Only this program may write to it.
 	Dir string
 	// CacheBytes is the size above which contents are evicted from the cache;
@@ -69,7 +70,7 @@ var (
 )
 
 // Times are the waiting times of a process, see Options.Hold and the rules of
-// [index.Places].
+// [places.Places].
 type Times struct {
 	Lease   time.Duration // of an upload
 	Expired time.Duration // from the end of a lease until the upload is doomed
@@ -90,7 +91,7 @@ const (
 // Vault is an open bucket of contents. It implements [blob.Backend].
 type Vault struct {
 	bucket bucket.Bucket
-	places index.Places
+	places places.Places
 	local  *local
 	hold   time.Duration
 	node   string // names this process in the rows of its uploads
@@ -163,13 +164,13 @@ func (v *Vault) read(ctx context.Context, key string) ([]byte, error) {
 }
 
 // keyOf returns the key of an upload's object.
-func keyOf(u index.Upload) string {
+func keyOf(u record.Upload) string {
 	h := u.Ref.String()
 	return "c/" + h[:2] + "/" + h + "/" + u.Place
 }
 
 // parseKey is the inverse of keyOf.
-func parseKey(key string) (u index.Upload, ok bool) {
+func parseKey(key string) (u record.Upload, ok bool) {
 	p := strings.Split(key, "/")
 	if len(p) != 4 || p[0] != "c" {
 		return u, false
@@ -297,7 +298,7 @@ type damage struct{ place, what string }
 
 // suspected returns the error for a content whose object was found damaged, or
 // nil. A later upload has another place.
-func (v *Vault) suspected(u index.Upload) error {
+func (v *Vault) suspected(u record.Upload) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	d, bad := v.bad[u.Ref]
@@ -330,7 +331,7 @@ func (v *Vault) damaged(ref blob.Ref, place, what string) error {
 // it again: no process has found it damaged or missing, and the store has an object of
 // this size. Its bytes are not read. A store that does not answer says nothing about the
 // object. The answer for one that is there holds for a while.
-func (v *Vault) there(ctx context.Context, u index.Upload) bool {
+func (v *Vault) there(ctx context.Context, u record.Upload) bool {
 	if u.Damage != "" || v.suspected(u) != nil {
 		return false
 	}

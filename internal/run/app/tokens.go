@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/tokens"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 )
 
 // Tokens are those of a depot as the gate, the API and commands see them: here alone rows of
 // the index become tokens, and back.
-type Tokens struct{ rows index.Tokens }
+type Tokens struct{ rows tokens.Tokens }
 
 // TokensOf returns the tokens of a depot.
 func TokensOf(d *depot.Depot) Tokens { return Tokens{d.Tokens} }
@@ -32,7 +32,7 @@ func (s Tokens) TokenByID(ctx context.Context, id string) (auth.TokenRow, error)
 // PutToken implements auth.Store.
 func (s Tokens) PutToken(ctx context.Context, row auth.TokenRow) error {
 	err := s.rows.Put(ctx, depot.Token(row))
-	if errors.Is(err, index.ErrManyTokens) {
+	if errors.Is(err, tokens.ErrManyTokens) {
 		err = auth.ErrManyTokens
 	}
 	return err
@@ -45,8 +45,8 @@ func (s Tokens) TouchToken(ctx context.Context, used map[string]time.Time) error
 
 // PutSignIn implements auth.Store.
 func (s Tokens) PutSignIn(ctx context.Context, row auth.TokenRow, limits auth.SignInLimits) error {
-	err := s.rows.PutSignIn(ctx, depot.Token(row), index.SignInLimits(limits))
-	if errors.Is(err, index.ErrManySignIns) {
+	err := s.rows.PutSignIn(ctx, depot.Token(row), tokens.SignInLimits(limits))
+	if errors.Is(err, tokens.ErrManySignIns) {
 		err = auth.ErrManySignIns
 	}
 	return err
