@@ -303,11 +303,11 @@ func TestDamagedMeanwhile(t *testing.T) {
 	}
 	_, err := d.Stages().Commit(t.Context(), c, id, stage.Commit{})
 	wantRefusal(t, "a commit of a content that is damaged meanwhile", err, stage.Lost)
-	if n, err := d.db.Damages.Count(t.Context()); err != nil || n != 1 {
+	if n, err := suspected(t.Context(), d); err != nil || n != 1 {
 		t.Errorf("%d suspected contents after it, %v; want 1", n, err)
 	}
 	add(t, d, "P", f)
-	if n, err := d.db.Damages.Count(t.Context()); err != nil || n != 0 {
+	if n, err := suspected(t.Context(), d); err != nil || n != 0 {
 		t.Errorf("%d suspected contents after an add, %v; want none", n, err)
 	}
 }

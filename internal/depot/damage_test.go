@@ -498,3 +498,14 @@ func TestSuspicion(t *testing.T) {
 		want(name + " after the repair")
 	}
 }
+
+// suspected returns how many contents were found damaged or missing.
+func suspected(ctx context.Context, d *Depot) (n int, err error) {
+	for _, err := range d.db.Damages.All(ctx) {
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}

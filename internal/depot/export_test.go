@@ -218,7 +218,7 @@ func (w *DamagedWorld) CheckHealed(t *testing.T) {
 	if _, faults := verified(t, w.Process(t), check.Options{Restore: true}); len(faults) > 0 {
 		t.Errorf("verify: %d faults, the first is %+v; want none", len(faults), faults[0])
 	}
-	if n, err := w.Server.db.Damages.Count(context.WithoutCancel(t.Context())); n != 0 || err != nil {
+	if n, err := suspected(context.WithoutCancel(t.Context()), w.Server); n != 0 || err != nil {
 		t.Errorf("%d contents are still suspected, %v; want none", n, err)
 	}
 }

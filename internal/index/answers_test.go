@@ -225,7 +225,7 @@ func (s *side) run(fn func(*side, operation) error, writes bool, o operation) st
 		}
 	}
 	if err != nil {
-		s.say("error %s", strings.ReplaceAll(err.Error(), s.db.base.Name(), "INDEX"))
+		s.say("error %s", strings.ReplaceAll(err.Error(), nameOf(s.db), "INDEX"))
 	}
 	if writes {
 		after, _ := s.db.Generation(s.ctx)
@@ -677,8 +677,8 @@ func (s *side) objectPages(o operation) error {
 	case 3:
 		f.Since = s.clock.t.Add(-time.Duration(o.b%50) * time.Hour)
 	}
-	if s.db.Lists.Limits = lists.UsualLimits; o.a%2 == 0 {
-		s.db.Lists.Limits = lists.Limits{Step: 5, Few: 3, Names: 1000}
+	if s.db.Lists = lists.NewLists(s.db.base, lists.UsualLimits); o.a%2 == 0 {
+		s.db.Lists = lists.NewLists(s.db.base, lists.Limits{Step: 5, Few: 3, Names: 1000})
 	}
 	var texts []string
 	for {

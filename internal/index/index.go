@@ -137,14 +137,14 @@ func newDB(base *engine.Database, opt Options) *DB {
 	all := contents.NewContents(base, opt.Placed, max(opt.Block, 1))
 	db := &DB{
 		base: base, contents: all, placed: opt.Placed, tempDir: opt.TempDir, Waits: base.Waits,
-		Tokens: tokens.NewTokens(base), Jobs: queue.NewJobs(base), Copies: NewCopies(base),
+		Tokens: tokens.NewTokens(base), Jobs: queue.NewJobs(base), Copies: Copies{base},
 		Nodes:  nodes.NewNodes(base, dutyLife),
 		Wanted: misses.NewWantedKeys(base, cmp.Or(opt.MaxWanted, 1_000_000)),
 		Misses: misses.NewMisses(base, cmp.Or(opt.MaxMisses, 2_000_000)),
 		Scrub:  places.NewScrub(base), Places: places.NewPlaces(base), Damages: places.NewDamages(base),
 		Cached: contents.NewCachedFiles(all), Colds: contents.NewColds(base, opt.Placed),
 		Retention: removals.NewRetention(base), Trash: removals.NewTrash(base, all),
-		Sources: NewSources(base), Lists: lists.NewLists(base),
+		Sources: Sources{base}, Lists: lists.NewLists(base, lists.UsualLimits),
 	}
 	db.Stages = Stages{stages.NewStageRows(base), db}
 	return db
@@ -202,19 +202,6 @@ func MarkCold[T any](ctx context.Context, db *DB, list []T, of func(*T) (blob.Re
 // number. The next garbage collection frees their bytes.
 func DropReplaced(ctx context.Context, db *DB, prefix string, r contents.Replacement) (n int64, err error) {
 	return contents.DropReplaced(ctx, db.base, prefix, r)
-}
-
-// Remove removes a transaction without a trash and returns it; see Trash.Remove.
-// Objects that no other transaction holds are hidden immediately; their contents
-// become unreferenced. The transaction's own row stays, its list of files is
-// deleted. If the number does not exist or was removed before, the error is
-// fs.ErrNotExist.
-func (db *DB) Remove(ctx context.Context, number int64) (record.Transaction, error) {
-	t, err := db.Trash.Remove(ctx, removals.Removal{Number: number, Reason: "rm"})
-	if err != nil {
-		return record.Transaction{}, err
-	}
-	return t, nil
 }
 
 // Unreferenced yields the contents that have had no references since before.

@@ -117,9 +117,9 @@ func TestPagesNameNobodyElse(t *testing.T) { onEngines(t, testPagesNameNobodyEls
 
 func testPagesNameNobodyElse(t *testing.T) {
 	db := openTest(t, newClock().options())
-	db.Lists.Limits = lists.Limits{Step: 3, Few: 5, Names: 1000}
+	db.Lists = lists.NewLists(db.base, lists.Limits{Step: 3, Few: 5, Names: 1000})
 	var scope record.Scope
-	for i := range lists.UnionProducts + 2 {
+	for i := range 10 { // more products than those whose lists are merged
 		e := listedEntry(4*i + 1)
 		e.Object.Name = fmt.Sprintf("%c-ours.pdb", 'b'+2*i)
 		scope.Products = append(scope.Products, fmt.Sprintf("p%d", i))
@@ -183,9 +183,9 @@ func testObjectPages(t *testing.T) {
 		for who, scope := range scopes {
 			for _, sort := range []lists.ObjectSort{lists.ByName, lists.ByAdded, lists.BySize} {
 				for _, low := range []bool{false, true} {
-					db.Lists.Limits = lists.UsualLimits
+					db.Lists = lists.NewLists(db.base, lists.UsualLimits)
 					if low {
-						db.Lists.Limits = lists.Limits{Step: 11, Few: 5, Names: 1000}
+						db.Lists = lists.NewLists(db.base, lists.Limits{Step: 11, Few: 5, Names: 1000})
 					}
 					f.Sort, f.Limit = sort, 7
 					want := wantListed(list, scope, f)
@@ -304,14 +304,17 @@ func testShortPattern(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	fillLists(t, db, c)
-	db.Lists.Limits.Names = 5
+	limits := lists.UsualLimits
+	limits.Names = 5
+	db.Lists = lists.NewLists(db.base, limits)
 	for pattern, short := range map[string]bool{"*re*": true, "?r?e*": true, "*ren*": false, "re*": false, "*": false, "**": false, "*.dll": false} {
 		_, _, err := db.Lists.Objects(t.Context(), all, lists.ObjectFilter{Query: record.Query{Name: pattern}, Limit: 5})
 		if errors.Is(err, lists.ErrShortPattern) != short {
 			t.Errorf("pattern %s: %v, want refused: %v", pattern, err, short)
 		}
 	}
-	db.Lists.Limits.Names = 500
+	limits.Names = 500
+	db.Lists = lists.NewLists(db.base, limits)
 	if _, _, err := db.Lists.Objects(t.Context(), all, lists.ObjectFilter{Query: record.Query{Name: "*re*"}, Limit: 5}); err != nil {
 		t.Errorf("a short pattern with few names: %v, want no error", err)
 	}
@@ -534,9 +537,9 @@ func testVersionObjects(t *testing.T) {
 	for _, f := range []lists.ObjectFilter{{}, {Query: record.Query{Kind: symfile.PE}}, {Query: record.Query{Name: "lib*"}}, {Query: record.Query{Name: "render0.dll"}}, {Query: record.Query{Name: "*_1*"}}} {
 		for _, sort := range []lists.ObjectSort{lists.ByName, lists.ByAdded, lists.BySize} {
 			for _, low := range []bool{false, true} {
-				db.Lists.Limits = lists.UsualLimits
+				db.Lists = lists.NewLists(db.base, lists.UsualLimits)
 				if low {
-					db.Lists.Limits = lists.Limits{Step: 11, Few: 5, Names: 1000}
+					db.Lists = lists.NewLists(db.base, lists.Limits{Step: 11, Few: 5, Names: 1000})
 				}
 				var all []listed
 				for n := range 40 {

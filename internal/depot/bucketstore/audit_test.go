@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/blob/blobtest"
 	"github.com/symdepot/symdepot/internal/store/bucket"
@@ -56,7 +57,7 @@ func TestAudit(t *testing.T) {
 	putAt("c/README", 5)
 	ref := blob.Sum(list[4])
 	for _, n := range s.txs[ref] {
-		if _, err := s.db.Remove(t.Context(), n); err != nil {
+		if _, err := s.db.Trash.Remove(t.Context(), removals.Removal{Number: n, Reason: "rm"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/blob/blobtest"
 	"github.com/symdepot/symdepot/internal/store/bucket"
@@ -171,7 +172,7 @@ func (s *store) Delete(ctx context.Context, ref blob.Ref) error {
 	delete(s.txs, ref)
 	s.mu.Unlock()
 	for _, n := range txs {
-		if _, err := s.db.Remove(ctx, n); err != nil {
+		if _, err := s.db.Trash.Remove(ctx, removals.Removal{Number: n, Reason: "rm"}); err != nil {
 			return err
 		}
 	}

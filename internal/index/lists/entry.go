@@ -169,7 +169,7 @@ func (l Listing) Siblings(ctx context.Context, o record.Found, limit int) (list 
 	const op = "list the objects of a name"
 	ids, err := l.ids(ctx, false, `SELECT o.id FROM (SELECT id, content_id FROM object WHERE name_fold = $1 ORDER BY id DESC LIMIT $2) AS o
 		WHERE o.content_id <> $3 AND `+l.seen.object()+" ORDER BY o.id DESC LIMIT $4",
-		engine.Text(symfile.Fold(o.Object.Name)), l.c.Limits.Step, o.ContentRow(), limit+1)
+		engine.Text(symfile.Fold(o.Object.Name)), l.c.limits.Step, o.ContentRow(), limit+1)
 	if err != nil {
 		return nil, false, l.c.db.Fail(op, err)
 	}

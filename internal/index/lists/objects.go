@@ -22,11 +22,11 @@ import (
 // removed meanwhile neither repeat nor skip others.
 type Lists struct {
 	db     *engine.Database
-	Limits Limits
+	limits Limits
 }
 
 // NewLists returns the lists of an index in a database.
-func NewLists(db *engine.Database) Lists { return Lists{db, UsualLimits} }
+func NewLists(db *engine.Database, limits Limits) Lists { return Lists{db, limits} }
 
 // ObjectSort is the order of a list of objects.
 type ObjectSort uint8
@@ -76,13 +76,13 @@ type Limits struct {
 const (
 	// ListedTransactions limits Found.Transactions in a page.
 	ListedTransactions = 100
-	// UnionProducts is up to how many products their lists are merged. With more, the
+	// unionProducts is up to how many products their lists are merged. With more, the
 	// list of all objects is walked.
-	UnionProducts = 8
+	unionProducts = 8
 	manyNames     = 300_000
 )
 
-// UsualLimits are those of NewLists.
+// UsualLimits are those of an index.
 var UsualLimits = Limits{Step: 10_000, Few: 20_000, Names: manyNames}
 
 // ErrShortPattern means that a pattern would be compared with too many names.
@@ -153,7 +153,7 @@ func (v visibility) object() string {
 
 // lists returns the ids under which listed_name has all names of visible objects.
 func (v visibility) lists() []int64 {
-	if v.all || len(v.products) > UnionProducts {
+	if v.all || len(v.products) > unionProducts {
 		return []int64{0}
 	}
 	return v.products
@@ -225,7 +225,7 @@ func (w *objectWalk) arg(v any) string {
 // rejects reports whether a walk through the visible objects can meet many that the
 // page does not show.
 func (w *objectWalk) rejects() bool {
-	return len(w.args) > 0 || w.f.Fetched != nil || len(w.seen.products) > UnionProducts
+	return len(w.args) > 0 || w.f.Fetched != nil || len(w.seen.products) > unionProducts
 }
 
 // page returns the keys of the objects of the page.
@@ -260,7 +260,7 @@ func (w *objectWalk) page(ctx context.Context) (rows []ObjectKey, next *ObjectKe
 		return w.ofName(ctx)
 	case f.Sort == ByName:
 		return w.byName(ctx)
-	case w.name == "" && len(w.seen.products) > 0 && len(w.seen.products) <= UnionProducts:
+	case w.name == "" && len(w.seen.products) > 0 && len(w.seen.products) <= unionProducts:
 		return w.byAddedTo(ctx)
 	}
 	return w.byAdded(ctx)
@@ -296,7 +296,7 @@ func (ls Lists) checkPattern(ctx context.Context, pattern string) error {
 			return nil
 		}
 	}
-	most := ls.Limits.Names
+	most := ls.limits.Names
 	var many bool
 	if err := ls.db.Scans.Row(ctx, "SELECT EXISTS (SELECT 1 FROM listed_name WHERE product_id = 0 LIMIT 1 OFFSET $1)",
 		[]any{most}, &many); err != nil {
@@ -357,7 +357,7 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 		}
 		names, args := w.names("", lists)
 		return []source{{from: names + " CROSS JOIN object o", cond: "o.name_fold = k.name", args: args}}
-	case len(w.seen.products) > 0 && len(w.seen.products) <= UnionProducts:
+	case len(w.seen.products) > 0 && len(w.seen.products) <= unionProducts:
 		return []source{{from: "seen v", cond: "v.product_id IN (" + idList(w.seen.products) + ")", id: "v.object_id", seen: true}}
 	}
 	return nil
@@ -406,7 +406,7 @@ func marks(query string, before int) string {
 func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKey, err error) {
 	have := make(map[int64]bool)
 	for _, s := range sources {
-		list, err := w.rows(ctx, s, "o.id DESC", w.Limits.Few)
+		list, err := w.rows(ctx, s, "o.id DESC", w.limits.Few)
 		if err != nil {
 			return nil, err
 		}
@@ -424,7 +424,7 @@ func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKe
 func (w *objectWalk) isFew(ctx context.Context, s source) (few bool, err error) {
 	few = true
 	query := marks(s.ids()+" LIMIT 1 OFFSET %s", 0)
-	err = w.db.Scans.Each(ctx, false, query, append(slices.Clone(s.args), w.Limits.Few), func(engine.Scan) (bool, error) {
+	err = w.db.Scans.Each(ctx, false, query, append(slices.Clone(s.args), w.limits.Few), func(engine.Scan) (bool, error) {
 		few = false
 		return false, nil
 	})
@@ -514,7 +514,7 @@ func (w *objectWalk) rows(ctx context.Context, s source, order string, limit int
 
 // bound reads the key of the row w.limits.step rows on, if there is one.
 func (w *objectWalk) bound(ctx context.Context, query string, from, dest any) (found bool, err error) {
-	err = w.db.Scans.Each(ctx, true, query, []any{from, w.Limits.Step}, func(scan engine.Scan) (bool, error) {
+	err = w.db.Scans.Each(ctx, true, query, []any{from, w.limits.Step}, func(scan engine.Scan) (bool, error) {
 		found = true
 		return false, scan(dest)
 	})
@@ -555,7 +555,7 @@ func (w *objectWalk) byName(ctx context.Context) (rows []ObjectKey, next *Object
 		var last string
 		found := false
 		query := marks("SELECT k.name FROM "+names+" CROSS JOIN object o WHERE o.name_fold = k.name ORDER BY k.name LIMIT 1 OFFSET %s", 0)
-		if err := w.db.Scans.Each(ctx, false, query, append(slices.Clone(args), w.Limits.Step), func(scan engine.Scan) (bool, error) {
+		if err := w.db.Scans.Each(ctx, false, query, append(slices.Clone(args), w.limits.Step), func(scan engine.Scan) (bool, error) {
 			found = true
 			return false, scan(&last)
 		}); err != nil {
@@ -627,7 +627,7 @@ func (w *objectWalk) byNames(ctx context.Context, rows []ObjectKey, lists []int6
 		if len(list) <= w.f.Limit {
 			break
 		}
-		if looked > w.Limits.Step/10 && len(rows) <= w.f.Limit {
+		if looked > w.limits.Step/10 && len(rows) <= w.f.Limit {
 			return rows, &ObjectKey{Name: after}, nil
 		}
 	}
@@ -667,7 +667,7 @@ func (w *objectWalk) byAddedTo(ctx context.Context) (rows []ObjectKey, next *Obj
 	if before <= 0 {
 		before = math.MaxInt64
 	}
-	for n, looked := w.f.Limit+1, 0; ; n = min(4*n, w.Limits.Few) {
+	for n, looked := w.f.Limit+1, 0; ; n = min(4*n, w.limits.Few) {
 		var ids []int64
 		more := false
 		for _, product := range w.seen.products {
@@ -701,7 +701,7 @@ func (w *objectWalk) byAddedTo(ctx context.Context) (rows []ObjectKey, next *Obj
 		case !more || len(rows) > w.f.Limit:
 			rows, next = w.limit(rows, nil)
 			return rows, next, nil
-		case looked >= w.Limits.Step:
+		case looked >= w.limits.Step:
 			return rows, &ObjectKey{ID: before}, nil
 		}
 	}
