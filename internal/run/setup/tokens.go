@@ -1,4 +1,4 @@
-package app
+package setup
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/symdepot/symdepot/internal/serve/auth"
 )
 
-// Tokens are those of a depot as the gate, the API and commands see them: here alone rows of
-// the index become tokens, and back.
+// Tokens are those of a depot as the gate, the API and commands see them: in this file alone
+// rows of the index become tokens, and back.
 type Tokens struct{ rows tokens.Tokens }
 
 // TokensOf returns the tokens of a depot.
@@ -60,16 +60,17 @@ func (s Tokens) EndSignIn(ctx context.Context, id string) error {
 // List implements web.Tokens.
 func (s Tokens) List(ctx context.Context) ([]auth.TokenRow, error) {
 	rows, err := s.rows.List(ctx)
-	return tokenRows(rows), err
+	return TokenRows(rows), err
 }
 
 // SignIns implements web.Tokens.
 func (s Tokens) SignIns(ctx context.Context) ([]auth.TokenRow, error) {
 	rows, err := s.rows.SignIns(ctx)
-	return tokenRows(rows), err
+	return TokenRows(rows), err
 }
 
-func tokenRows(rows []depot.Token) []auth.TokenRow {
+// TokenRows returns tokens as the gate sees them.
+func TokenRows(rows []depot.Token) []auth.TokenRow {
 	list := make([]auth.TokenRow, len(rows))
 	for i := range rows {
 		list[i] = auth.TokenRow(rows[i])
@@ -79,12 +80,3 @@ func tokenRows(rows []depot.Token) []auth.TokenRow {
 
 // Revoke implements web.Tokens.
 func (s Tokens) Revoke(ctx context.Context, id string) error { return s.rows.Revoke(ctx, id) }
-
-// tokenAPI is the API's view of the gate and the depot's tokens.
-type tokenAPI struct {
-	*auth.Gate
-	Tokens
-}
-
-// EndSignIn implements web.Tokens.
-func (s tokenAPI) EndSignIn(ctx context.Context, id string) error { return s.Gate.EndSignIn(ctx, id) }
