@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 
 	"cmd/symdepot": {"internal/run/command"},
 
-	"internal/run/app":    {"internal/base/address", "internal/base/span", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/content", "internal/depot/display", "internal/index", "internal/remote/upstream", "internal/run/config", "internal/run/daemon", "internal/run/doctor", "internal/run/setup", "internal/serve/auth", "internal/serve/intake", "internal/serve/oidc", "internal/serve/server", "internal/serve/web", "internal/serve/web/api", "internal/serve/web/pages"},
+	"internal/run/app":    {"internal/base/address", "internal/base/span", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/content", "internal/depot/display", "internal/remote/upstream", "internal/run/config", "internal/run/daemon", "internal/run/doctor", "internal/run/setup", "internal/serve/auth", "internal/serve/intake", "internal/serve/oidc", "internal/serve/server", "internal/serve/web", "internal/serve/web/api", "internal/serve/web/pages"},
 	"internal/run/client": {"dump", "internal/base/ctxio", "internal/base/endpoint", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/lifecycle", "internal/depot/retention", "internal/derive/jobs", "internal/files/scan", "internal/files/sources", "internal/files/sparse", "internal/serve/auth", "internal/store/blob", "objfile", "symfile"},
 	// Commands wire everything; test packages help tests only.
 	"internal/run/command":             nil,
@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"internal/run/doctor":              {"internal/base/address", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/check", "internal/depot/home", "internal/remote/sympath", "internal/remote/upstream", "internal/run/client", "internal/run/config", "internal/run/daemon", "internal/run/setup", "internal/serve/auth", "internal/store/bucket"},
 	"internal/run/manual":              {},
 	"internal/run/mstools":             {"dump", "internal/base/ctxio", "internal/base/durable", "internal/base/glob", "internal/base/term", "internal/depot/retention", "internal/files/scan", "internal/files/unpack", "internal/remote/sympath", "internal/remote/upstream", "layout", "objfile", "symfile", "symstore"},
-	"internal/run/setup":               {"internal/base/address", "internal/base/durable", "internal/base/span", "internal/base/term", "internal/depot", "internal/depot/backup", "internal/depot/cache", "internal/depot/coldstore", "internal/depot/home", "internal/depot/nodes", "internal/depot/sourcefiles", "internal/depot/stage", "internal/depot/storerecords", "internal/derive/symbolicate", "internal/derive/transcode", "internal/files/srclink", "internal/index", "internal/remote/fetch", "internal/remote/tree", "internal/remote/upstream", "internal/remote/watch", "internal/run/config", "internal/serve/auth", "internal/store/bucket", "layout", "symstore"},
+	"internal/run/setup":               {"internal/base/address", "internal/base/durable", "internal/base/span", "internal/base/term", "internal/depot", "internal/depot/backup", "internal/depot/cache", "internal/depot/coldstore", "internal/depot/home", "internal/depot/nodes", "internal/depot/sourcefiles", "internal/depot/stage", "internal/depot/storerecords", "internal/derive/symbolicate", "internal/derive/transcode", "internal/files/srclink", "internal/index/engine", "internal/index/tokens", "internal/index/watched", "internal/remote/fetch", "internal/remote/tree", "internal/remote/upstream", "internal/remote/watch", "internal/run/config", "internal/serve/auth", "internal/store/bucket", "layout", "symstore"},
 	// Linked on Windows only.
 	"internal/run/winservice": {"internal/run/daemon"},
 
@@ -71,44 +71,44 @@ var mayImport = map[string][]string{
 	"internal/serve/web/pages":   {"debugid", "internal/base/term", "internal/base/wire", "internal/depot", "internal/depot/catalog", "internal/depot/display", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/needed", "internal/depot/stage", "internal/depot/why", "internal/derive/jobs", "internal/files/sparse", "internal/files/srclink", "internal/serve/auth", "internal/serve/intake", "internal/serve/userquery", "internal/serve/web", "internal/store/blob", "layout", "symfile"},
 	"internal/serve/web/webtest": {"internal/depot", "internal/serve/auth", "internal/serve/web"},
 
-	"internal/depot":               {"debugid", "internal/base/durable", "internal/base/span", "internal/depot/answer", "internal/depot/backup", "internal/depot/bucketstore", "internal/depot/cache", "internal/depot/catalog", "internal/depot/check", "internal/depot/coldstore", "internal/depot/content", "internal/depot/forms", "internal/depot/home", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/lookup", "internal/depot/migrate", "internal/depot/nodes", "internal/depot/search", "internal/depot/sourcefiles", "internal/depot/stage", "internal/depot/storerecords", "internal/depot/why", "internal/derive/jobs", "internal/derive/symbolicate", "internal/derive/symcachework", "internal/files/sources", "internal/files/srclink", "internal/index", "internal/remote/fetch", "internal/remote/tree", "internal/remote/watch", "internal/store/blob", "internal/store/bucket", "layout", "objfile", "symfile"},
-	"internal/depot/answer":        {"debugid", "internal/base/limit", "internal/derive/symbolicate", "internal/index", "internal/remote/fetch", "internal/remote/tree", "internal/remote/watch", "internal/store/blob", "layout", "objfile", "symcache", "symfile"},
-	"internal/depot/backup":        {"internal/base/durable", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/index", "internal/store/blob"},
-	"internal/depot/bucketstore":   {"internal/base/ctxio", "internal/index", "internal/store/blob", "internal/store/bucket"},
+	"internal/depot":               {"debugid", "internal/base/durable", "internal/base/span", "internal/depot/answer", "internal/depot/backup", "internal/depot/bucketstore", "internal/depot/cache", "internal/depot/catalog", "internal/depot/check", "internal/depot/coldstore", "internal/depot/content", "internal/depot/forms", "internal/depot/home", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/lookup", "internal/depot/migrate", "internal/depot/nodes", "internal/depot/search", "internal/depot/sourcefiles", "internal/depot/stage", "internal/depot/storerecords", "internal/depot/why", "internal/derive/jobs", "internal/derive/symbolicate", "internal/derive/symcachework", "internal/files/sources", "internal/files/srclink", "internal/index", "internal/index/contents", "internal/index/engine", "internal/index/misses", "internal/index/queue", "internal/index/record", "internal/index/tokens", "internal/remote/fetch", "internal/remote/tree", "internal/remote/watch", "internal/store/blob", "internal/store/bucket", "layout", "objfile", "symfile"},
+	"internal/depot/answer":        {"debugid", "internal/base/limit", "internal/derive/symbolicate", "internal/index/record", "internal/remote/fetch", "internal/remote/tree", "internal/remote/watch", "internal/store/blob", "layout", "objfile", "symcache", "symfile"},
+	"internal/depot/backup":        {"internal/base/durable", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/index", "internal/index/contents", "internal/index/engine", "internal/index/record", "internal/store/blob"},
+	"internal/depot/bucketstore":   {"internal/base/ctxio", "internal/index/places", "internal/index/record", "internal/store/blob", "internal/store/bucket"},
 	"internal/depot/bundle":        {"internal/base/ctxio", "internal/base/term", "internal/depot", "internal/depot/answer", "internal/depot/needed", "layout", "symfile"},
-	"internal/depot/cache":         {"internal/depot/content", "internal/index", "internal/store/blob"},
-	"internal/depot/catalog":       {"internal/depot/answer", "internal/depot/coldstore", "internal/depot/home", "internal/depot/lifecycle", "internal/depot/retention", "internal/derive/symbolicate", "internal/derive/symcachework", "internal/derive/transcode", "internal/index", "internal/store/blob", "layout", "symfile"},
-	"internal/depot/check":         {"internal/base/ctxio", "internal/base/durable", "internal/depot/bucketstore", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/index", "internal/store/blob"},
-	"internal/depot/coldstore":     {"internal/base/ctxio", "internal/base/durable", "internal/depot/bucketstore", "internal/depot/content", "internal/derive/transcode", "internal/files/unpackcache", "internal/index", "internal/store/blob", "internal/store/cold", "symfile"},
-	"internal/depot/content":       {"internal/index", "internal/store/blob"},
+	"internal/depot/cache":         {"internal/depot/content", "internal/index", "internal/index/contents", "internal/index/misses", "internal/store/blob"},
+	"internal/depot/catalog":       {"internal/depot/answer", "internal/depot/coldstore", "internal/depot/home", "internal/depot/lifecycle", "internal/depot/retention", "internal/derive/symbolicate", "internal/derive/symcachework", "internal/derive/transcode", "internal/index", "internal/index/lists", "internal/index/misses", "internal/index/queue", "internal/index/record", "internal/store/blob", "layout", "symfile"},
+	"internal/depot/check":         {"internal/base/ctxio", "internal/base/durable", "internal/depot/bucketstore", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/index/engine", "internal/index/places", "internal/index/record", "internal/store/blob"},
+	"internal/depot/coldstore":     {"internal/base/ctxio", "internal/base/durable", "internal/depot/bucketstore", "internal/depot/content", "internal/derive/transcode", "internal/files/unpackcache", "internal/index", "internal/index/contents", "internal/index/record", "internal/store/blob", "internal/store/cold", "symfile"},
+	"internal/depot/content":       {"internal/index", "internal/index/contents", "internal/index/engine", "internal/index/record", "internal/store/blob"},
 	"internal/depot/display":       {"dump", "internal/base/term", "internal/base/truncate", "internal/depot", "internal/depot/answer", "internal/depot/catalog", "internal/depot/check", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/depot/importexport", "internal/depot/inplace", "internal/depot/lifecycle", "internal/depot/needed", "internal/depot/retention", "internal/depot/sourcefiles", "internal/depot/why", "internal/files/scan", "internal/files/sources", "internal/files/srclink", "layout", "objfile", "symfile"},
 	"internal/depot/depottest":     {"internal/base/symtest", "internal/depot", "internal/depot/answer", "internal/depot/cache", "internal/depot/check", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/depot/nodes", "internal/index", "internal/index/pgtest", "internal/remote/fetch", "internal/store/blob", "internal/store/bucket", "internal/store/bucket/buckettest", "layout", "objfile", "symfile"},
 	"internal/depot/dsym":          {"debugid", "internal/base/durable", "internal/depot", "internal/depot/needed"},
-	"internal/depot/forms":         {"internal/depot/answer", "internal/depot/content", "internal/derive/transcode", "internal/index", "internal/remote/fetch", "internal/store/blob", "symfile"},
-	"internal/depot/home":          {"internal/base/durable", "internal/depot/bucketstore", "internal/index", "internal/store/blob", "internal/store/bucket"},
+	"internal/depot/forms":         {"internal/depot/answer", "internal/depot/content", "internal/derive/transcode", "internal/index", "internal/index/record", "internal/remote/fetch", "internal/store/blob", "symfile"},
+	"internal/depot/home":          {"internal/base/durable", "internal/depot/bucketstore", "internal/index", "internal/index/engine", "internal/index/places", "internal/index/tokens", "internal/store/blob", "internal/store/bucket"},
 	"internal/depot/importexport":  {"debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/depot", "internal/depot/answer", "internal/derive/transcode", "internal/files/scan", "internal/files/sources", "internal/files/unpack", "internal/remote/tree", "internal/store/blob", "internal/store/bucket", "layout", "objfile", "symfile", "symstore"},
-	"internal/depot/inplace":       {"internal/depot/answer", "internal/depot/catalog", "internal/depot/content", "internal/files/unpackcache", "internal/index", "internal/remote/fetch", "internal/remote/tree", "internal/remote/watch", "internal/store/blob", "layout", "objfile", "symfile"},
-	"internal/depot/lifecycle":     {"internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/retention", "internal/index", "internal/store/blob", "symfile"},
-	"internal/depot/lookup":        {"debugid", "internal/depot/answer", "internal/depot/cache", "internal/depot/content", "internal/depot/forms", "internal/index", "internal/store/blob", "layout", "objfile", "symfile"},
-	"internal/depot/migrate":       {"internal/depot/home", "internal/index"},
+	"internal/depot/inplace":       {"internal/depot/answer", "internal/depot/catalog", "internal/depot/content", "internal/files/unpackcache", "internal/index/record", "internal/remote/fetch", "internal/remote/tree", "internal/remote/watch", "internal/store/blob", "layout", "objfile", "symfile"},
+	"internal/depot/lifecycle":     {"internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/retention", "internal/index", "internal/index/record", "internal/index/removals", "internal/store/blob", "symfile"},
+	"internal/depot/lookup":        {"debugid", "internal/depot/answer", "internal/depot/cache", "internal/depot/content", "internal/depot/forms", "internal/index", "internal/index/engine", "internal/index/record", "internal/store/blob", "layout", "objfile", "symfile"},
+	"internal/depot/migrate":       {"internal/depot/home", "internal/index", "internal/index/engine", "internal/index/record"},
 	"internal/depot/needed":        {"debugid", "dump", "internal/base/durable", "internal/base/term", "internal/depot", "internal/depot/answer", "internal/files/scan", "internal/remote/fetch", "layout", "objfile", "symfile"},
-	"internal/depot/nodes":         {"internal/depot/bucketstore", "internal/depot/coldstore", "internal/depot/home", "internal/depot/inplace", "internal/depot/stage", "internal/derive/jobs", "internal/index", "internal/remote/fetch", "internal/remote/peer", "internal/remote/upstream", "internal/store/blob"},
+	"internal/depot/nodes":         {"internal/depot/bucketstore", "internal/depot/coldstore", "internal/depot/home", "internal/depot/inplace", "internal/depot/stage", "internal/derive/jobs", "internal/index", "internal/index/engine", "internal/remote/fetch", "internal/remote/peer", "internal/remote/upstream", "internal/store/blob"},
 	"internal/depot/retention":     {"internal/base/glob", "internal/base/term"},
 	"internal/depot/search":        {"internal/base/span", "internal/depot/answer", "internal/depot/inplace", "internal/depot/lookup", "internal/depot/sourcefiles", "internal/depot/storerecords", "internal/derive/symbolicate", "internal/remote/fetch", "layout", "symfile"},
-	"internal/depot/sourcefiles":   {"debugid", "internal/depot/answer", "internal/depot/content", "internal/files/sources", "internal/files/srclink", "internal/index", "internal/store/blob", "layout", "objtab", "symfile"},
-	"internal/depot/home/hometest": {"internal/base/symtest", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/index", "internal/store/blob", "objfile"},
+	"internal/depot/sourcefiles":   {"debugid", "internal/depot/answer", "internal/depot/content", "internal/files/sources", "internal/files/srclink", "internal/index", "internal/index/record", "internal/store/blob", "layout", "objtab", "symfile"},
+	"internal/depot/home/hometest": {"internal/base/symtest", "internal/depot/coldstore", "internal/depot/content", "internal/depot/home", "internal/index/record", "internal/store/blob", "objfile"},
 	// cold and cooling know no store; coldstore reads the records of the index.
 	// stage knows the depot as an interface.
-	"internal/depot/stage":        {"debugid", "internal/base/durable", "internal/index", "internal/store/blob", "objfile", "symfile"},
-	"internal/depot/storerecords": {"internal/depot/answer", "internal/depot/content", "internal/depot/lookup", "internal/index", "layout", "symfile", "symstore"},
-	"internal/depot/why":          {"debugid", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/derive/symbolicate", "internal/derive/symcachework", "internal/derive/transcode", "internal/index", "internal/remote/fetch", "internal/store/blob", "layout", "symcache", "symfile"},
+	"internal/depot/stage":        {"debugid", "internal/base/durable", "internal/index", "internal/index/engine", "internal/index/record", "internal/index/removals", "internal/index/stages", "internal/store/blob", "objfile", "symfile"},
+	"internal/depot/storerecords": {"internal/depot/answer", "internal/depot/content", "internal/depot/lookup", "internal/index", "internal/index/record", "layout", "symfile", "symstore"},
+	"internal/depot/why":          {"debugid", "internal/depot/answer", "internal/depot/coldstore", "internal/depot/content", "internal/depot/lifecycle", "internal/derive/symbolicate", "internal/derive/symcachework", "internal/derive/transcode", "internal/index", "internal/index/record", "internal/remote/fetch", "internal/store/blob", "layout", "symcache", "symfile"},
 
 	// jobs knows its kinds as an interface, and declares the storage that it needs.
-	"internal/derive/jobs": {"internal/base/span", "internal/base/term", "internal/base/wire", "internal/index", "internal/store/blob"},
+	"internal/derive/jobs": {"internal/base/span", "internal/base/term", "internal/base/wire", "internal/index/queue", "internal/store/blob"},
 	// symbolicate knows the depot as an interface.
-	"internal/derive/symbolicate": {"breakpad", "debugid", "demangle", "dwarf", "functab", "gsym", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/base/wire", "internal/derive/jobs", "internal/derive/worker", "internal/index", "internal/store/blob", "layout", "objfile", "objtab", "pdb", "ppdb", "symfile", "unwind"},
+	"internal/derive/symbolicate": {"breakpad", "debugid", "demangle", "dwarf", "functab", "gsym", "internal/base/ctxio", "internal/base/durable", "internal/base/term", "internal/base/wire", "internal/derive/jobs", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/store/blob", "layout", "objfile", "objtab", "pdb", "ppdb", "symfile", "unwind"},
 	// symcachework knows the depot as an interface.
-	"internal/derive/symcachework":            {"debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/wire", "internal/derive/jobs", "internal/derive/transcode", "internal/derive/worker", "internal/index", "internal/remote/fetch", "internal/store/blob", "layout", "objfile", "symcache", "symfile"},
+	"internal/derive/symcachework":            {"debugid", "internal/base/ctxio", "internal/base/durable", "internal/base/wire", "internal/derive/jobs", "internal/derive/transcode", "internal/derive/worker", "internal/index", "internal/index/contents", "internal/index/queue", "internal/index/record", "internal/remote/fetch", "internal/store/blob", "layout", "objfile", "symcache", "symfile"},
 	"internal/derive/transcode":               {"cab", "debugid", "internal/base/ctxio", "internal/base/term", "internal/base/wire", "pdb", "symcache"},
 	"internal/derive/transcode/transcodetest": {"debugid", "pdb"},
 	"internal/derive/worker":                  {"internal/base/ctxio", "internal/base/endpoint", "internal/base/wire", "internal/store/blob"},
@@ -120,7 +120,7 @@ var mayImport = map[string][]string{
 	"internal/remote/tree":      {"internal/files/unpack", "internal/files/unpackcache", "internal/remote/fetch", "layout", "objfile", "pdb", "symfile", "symstore"},
 	// upstream and tree implement the interface of sources, and do not know each other.
 	"internal/remote/upstream": {"cab", "debugid", "internal/base/glob", "internal/base/span", "internal/base/sspi", "internal/base/truncate", "internal/base/wire", "internal/files/unpack", "internal/remote/fetch", "internal/store/bucket", "layout", "objfile", "symcache", "symfile", "symstore"},
-	"internal/remote/watch":    {"debugid", "internal/base/ctxio", "internal/base/glob", "internal/files/scan", "internal/files/sources", "internal/files/unpackcache", "internal/index", "internal/store/bucket", "layout", "objfile", "objtab", "symfile"},
+	"internal/remote/watch":    {"debugid", "internal/base/ctxio", "internal/base/glob", "internal/files/scan", "internal/files/sources", "internal/files/unpackcache", "internal/index/watched", "internal/store/bucket", "layout", "objfile", "objtab", "symfile"},
 
 	"internal/files/scan":              {"cab", "internal/base/durable", "internal/base/truncate", "internal/base/xz", "objfile", "symfile"},
 	"internal/files/sources":           {"debugid", "dwarf", "internal/files/scan", "objfile", "objtab", "pdb", "ppdb", "symfile"},
@@ -131,22 +131,24 @@ var mayImport = map[string][]string{
 	"internal/files/unpack/unpacktest": {"cab"},
 	"internal/files/unpackcache":       {},
 
-	// The index and its packages.
-	"internal/index":            {"internal/base/fusefilter", "internal/base/glob", "internal/index/catalog", "internal/index/contents", "internal/index/engine", "internal/index/lifecycle", "internal/index/misses", "internal/index/nodes", "internal/index/places", "internal/index/queue", "internal/index/record", "internal/index/schema", "internal/index/stages", "internal/index/tokens", "internal/index/watched", "internal/store/blob", "symfile"},
-	"internal/index/catalog":    {"internal/index/contents", "internal/index/engine", "internal/index/lifecycle", "internal/index/queue", "internal/index/record", "internal/store/blob", "symfile"},
+	// The index and its packages. Who opens an index imports index, who handles rows the package
+	// that declares them: record for transactions, entries and contents, contents for cached and
+	// cold files, queue for jobs and failures, and so on; engine for the errors of a database.
+	"internal/index":            {"internal/base/fusefilter", "internal/base/glob", "internal/index/contents", "internal/index/engine", "internal/index/lists", "internal/index/misses", "internal/index/nodes", "internal/index/places", "internal/index/queue", "internal/index/record", "internal/index/removals", "internal/index/schema", "internal/index/stages", "internal/index/tokens", "internal/store/blob", "symfile"},
 	"internal/index/contents":   {"internal/base/glob", "internal/index/engine", "internal/index/record", "internal/store/blob", "symfile"},
 	"internal/index/engine":     {"internal/base/address", "internal/base/ctxio", "internal/base/durable"},
 	"internal/index/enginetest": {"internal/index/engine", "internal/index/pgtest", "internal/index/schema"},
 	"internal/index/indextest":  {"internal/index"},
-	"internal/index/lifecycle":  {"internal/base/glob", "internal/index/contents", "internal/index/engine", "internal/index/record", "internal/store/blob", "symfile"},
+	"internal/index/lists":      {"internal/index/contents", "internal/index/engine", "internal/index/queue", "internal/index/record", "internal/index/removals", "internal/store/blob", "symfile"},
 	"internal/index/misses":     {"internal/base/glob", "internal/index/engine", "internal/index/record", "symfile"},
 	"internal/index/nodes":      {"internal/index/engine"},
 	"internal/index/pgtest":     {"internal/base/symtest"},
 	"internal/index/places":     {"internal/index/engine", "internal/index/record", "internal/store/blob"},
 	"internal/index/queue":      {"internal/index/engine", "internal/index/record", "internal/store/blob"},
 	"internal/index/record":     {"debugid", "internal/index/engine", "internal/store/blob", "symfile"},
+	"internal/index/removals":   {"internal/base/glob", "internal/index/contents", "internal/index/engine", "internal/index/record", "internal/store/blob", "symfile"},
 	"internal/index/schema":     {},
-	"internal/index/stages":     {"internal/index/contents", "internal/index/engine", "internal/index/lifecycle", "internal/index/record", "internal/store/blob", "symfile"},
+	"internal/index/stages":     {"internal/index/contents", "internal/index/engine", "internal/index/record", "internal/index/removals", "internal/store/blob", "symfile"},
 	"internal/index/tokens":     {"internal/index/engine", "internal/index/record"},
 	"internal/index/watched":    {"internal/base/durable", "internal/index/engine", "internal/index/record"},
 

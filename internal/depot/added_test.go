@@ -8,7 +8,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/cache"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -55,14 +55,14 @@ func TestAddedOutranksFetched(t *testing.T) {
 // TestFetchedAfterAdded: a file that is downloaded after an added file with the
 // same id does not take precedence over it.
 func TestFetchedAfterAdded(t *testing.T) {
-	hits := []index.Hit{
-		{Role: symfile.AnyRole, Stored: index.Stored{Object: symfile.Object{Kind: symfile.ELF}, Source: "s", Size: 1, DebugSize: 100, Added: time.Unix(2, 0)}},
-		{Role: symfile.AnyRole, Stored: index.Stored{Object: symfile.Object{Kind: symfile.ELF}, Size: 9, DebugSize: 1, Added: time.Unix(1, 0)}},
+	hits := []record.Hit{
+		{Role: symfile.AnyRole, Stored: record.Stored{Object: symfile.Object{Kind: symfile.ELF}, Source: "s", Size: 1, DebugSize: 100, Added: time.Unix(2, 0)}},
+		{Role: symfile.AnyRole, Stored: record.Stored{Object: symfile.Object{Kind: symfile.ELF}, Size: 9, DebugSize: 1, Added: time.Unix(1, 0)}},
 	}
 	for bit := range 16 {
 		role := symfile.Role(1) << bit
 		for _, role := range []symfile.Role{role, role | symfile.Debug, role | symfile.Companion, symfile.AnyRole} {
-			list := []index.Hit{hits[0], hits[1]}
+			list := []record.Hit{hits[0], hits[1]}
 			answer.Rank(list, role)
 			if list[0].Source != "" {
 				t.Errorf("rank for role %#x: the fetched file is first, want the added one", role)
@@ -148,7 +148,7 @@ func (c lateContent) Changed() bool {
 func TestAddEqualAtOnce(t *testing.T) {
 	t.Parallel()
 	d, _ := newDepot(t)
-	tx, err := d.Begin(t.Context(), TxInfo{Product: "app", Origin: &index.Origin{Store: "store", Number: "1"}})
+	tx, err := d.Begin(t.Context(), TxInfo{Product: "app", Origin: &record.Origin{Store: "store", Number: "1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/backup"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/home"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/bucket"
 	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
@@ -506,7 +506,7 @@ func TestRestoreOverDamage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(d.dir, "index.db"), bytes.Repeat([]byte("damage. "), 2000), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := backup.Restore(t.Context(), dir, d.dir, backup.Options{}); !errors.Is(err, index.ErrCorrupt) || !strings.Contains(err.Error(), "--replace") {
+	if _, err := backup.Restore(t.Context(), dir, d.dir, backup.Options{}); !errors.Is(err, engine.ErrCorrupt) || !strings.Contains(err.Error(), "--replace") {
 		t.Errorf("without Replace: %v; want ErrCorrupt and the flag", err)
 	}
 	if _, err := backup.Restore(t.Context(), dir, d.dir, backup.Options{Replace: true}); err != nil {

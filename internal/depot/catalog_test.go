@@ -15,7 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/forms"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -206,8 +206,8 @@ func TestCatalogForms(t *testing.T) {
 	}
 }
 
-func failureOfSymCache(ref blob.Ref, until time.Time) index.Failure {
-	return index.Failure{Source: ref, Tool: symcachework.Kind, Version: "3.1.0", Detail: "no lines", Until: until}
+func failureOfSymCache(ref blob.Ref, until time.Time) queue.Failure {
+	return queue.Failure{Source: ref, Tool: symcachework.Kind, Version: "3.1.0", Detail: "no lines", Until: until}
 }
 
 // addVersion adds files as a version of a product.

@@ -22,6 +22,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -58,10 +59,10 @@ func (s seeding) guid(product, build, n int) debugid.GUID {
 }
 
 // entries are the files of a build, and two files that all builds share.
-func (s seeding) entries(product, build int) (list []index.Entry) {
+func (s seeding) entries(product, build int) (list []record.Entry) {
 	add := func(o symfile.Object, size int64, features ...string) {
 		o.InfoAge = o.DebugID.Age
-		list = append(list, index.Entry{Object: o, Arch: []string{"x86_64", "arm64"}[product%2], Features: features, Ref: blob.Sum(fmt.Appendf(nil, "%s %s %s", o.Name, o.CodeID, o.DebugID)), Size: size,
+		list = append(list, record.Entry{Object: o, Arch: []string{"x86_64", "arm64"}[product%2], Features: features, Ref: blob.Sum(fmt.Appendf(nil, "%s %s %s", o.Name, o.CodeID, o.DebugID)), Size: size,
 			Aliases: o.Aliases(), Path: "/build/out/" + o.Name})
 	}
 	for n := range s.modules {
@@ -88,7 +89,7 @@ func (s seeding) seed(t *testing.T, d *Depot) {
 	start := time.Now()
 	for i := int(stats.Transactions); i < s.products*s.builds; i++ {
 		product, build := i%s.products, i/s.products
-		tx := index.Tx{Kind: "add", Product: s.product(product), Version: s.version(build), Who: "ci", Host: "build7", Tool: "symdepot", Class: []string{"nightly", "release"}[build%2], Entries: s.entries(product, build)}
+		tx := record.Tx{Kind: "add", Product: s.product(product), Version: s.version(build), Who: "ci", Host: "build7", Tool: "symdepot", Class: []string{"nightly", "release"}[build%2], Entries: s.entries(product, build)}
 		if _, err := d.db.Commit(t.Context(), tx, nil); err != nil {
 			t.Fatal(err)
 		}

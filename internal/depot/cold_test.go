@@ -18,7 +18,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
 	"github.com/symdepot/symdepot/symfile"
@@ -520,8 +520,8 @@ func TestNewestOfEachName(t *testing.T) {
 		var refs []blob.Ref
 		release := func(i int, size int64) { // the same bytes under the name of a release
 			o := symfile.Object{Kind: symfile.Breakpad, Role: symfile.Debug, Name: "app-1.0.so", DebugID: debugid.ID{GUID: debugid.GUID{byte(i), 15: 1}, Age: 1}}
-			e := index.Entry{Object: o, Arch: "x86_64", Ref: refs[i], Size: size, Aliases: o.Aliases(), Path: "release/app-1.0.sym"}
-			if _, err := d.db.Commit(t.Context(), index.Tx{Kind: "add", Product: "app", Entries: []index.Entry{e}}, nil); err != nil {
+			e := record.Entry{Object: o, Arch: "x86_64", Ref: refs[i], Size: size, Aliases: o.Aliases(), Path: "release/app-1.0.sym"}
+			if _, err := d.db.Commit(t.Context(), record.Tx{Kind: "add", Product: "app", Entries: []record.Entry{e}}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
 )
@@ -276,7 +276,7 @@ func hasBytes(ctx context.Context, d *Depot, ref blob.Ref) error {
 		// It may have become plain or have been removed while it was read.
 		live, lerr := d.db.Holders(ctx, ref)
 		now, nerr := d.db.Colds.Of(ctx, ref)
-		if lerr == nil && (len(live) == 0 || (nerr == nil) != (row != index.Cold{}) || nerr == nil && now.Made != row.Made) {
+		if lerr == nil && (len(live) == 0 || (nerr == nil) != (row != record.Cold{}) || nerr == nil && now.Made != row.Made) {
 			return nil
 		}
 		if f, ferr := d.blobs.Open(ctx, ref); ferr == nil {

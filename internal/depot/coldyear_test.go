@@ -15,7 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -225,7 +225,7 @@ func TestColdMoved(t *testing.T) {
 		if _, faults := verified(t, copied, check.Options{Restore: true}); len(faults) > 0 {
 			t.Errorf("%s: faults %+v, want none", name, faults)
 		}
-		var row index.Cold
+		var row record.Cold
 		if _, err := copied.Cold.WarmAll(t.Context(), coldstore.Warming{Each: func(r coldstore.ColdContent) error { row = r; return nil }}); err != nil || row.Size == 0 {
 			t.Errorf("%s: warm: %v", name, err)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/internal/depot/stage"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -291,7 +291,7 @@ func TestUnfinishedApplication(t *testing.T) {
 		t.Fatal(err)
 	}
 	// As if 1 of the 3 transactions had been removed before the interruption.
-	run, err := d.db.Retention.Begin(t.Context(), generation, true, d.now(), func(*index.RetainedState) (index.Decision, error) {
+	run, err := d.db.Retention.Begin(t.Context(), generation, true, d.now(), func(*removals.RetainedState) (removals.Decision, error) {
 		x, err := d.Retention.Decision(plan, policy, "apply", "anna")
 		x.Removals = x.Removals[:1]
 		return x, err
@@ -299,7 +299,7 @@ func TestUnfinishedApplication(t *testing.T) {
 	if err != nil || run.Removed != 1 {
 		t.Fatalf("run: %+v, %v; want 1 removed transaction", run, err)
 	}
-	run.Outcome = index.RunUnfinished
+	run.Outcome = removals.RunUnfinished
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = d.Retention.Finish(ctx, lifecycle.Applied{Run: run})

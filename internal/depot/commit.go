@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -34,7 +35,7 @@ type commits struct {
 // If a content is not there any more, the error is a *stage.MissingError. A transaction
 // with a content that cannot be read back is committed, and the error is a
 // *stage.LostError.
-func (c *commits) commit(ctx context.Context, tx index.Tx, batch blob.Batch) (int64, error) {
+func (c *commits) commit(ctx context.Context, tx record.Tx, batch blob.Batch) (int64, error) {
 	damaged, err := c.damagedIn(ctx, tx)
 	if err != nil {
 		return 0, err
@@ -61,14 +62,14 @@ func (c *commits) commit(ctx context.Context, tx index.Tx, batch blob.Batch) (in
 
 // healed ends what is recorded about the damage of contents whose bytes have just been
 // brought. It returns those that cannot be read back nevertheless.
-func healed(ctx context.Context, cold *coldstore.Cold, contents *content.Contents, damaged []index.Content) (lost []index.Content, err error) {
+func healed(ctx context.Context, cold *coldstore.Cold, contents *content.Contents, damaged []record.Content) (lost []record.Content, err error) {
 	cold.AddedAgain(ctx, refsOf(damaged))
 	return contents.Lost(ctx, damaged)
 }
 
 // damagedIn returns those contents of a transaction that were stored before and cannot be
 // read back.
-func (c *commits) damagedIn(ctx context.Context, tx index.Tx) ([]index.Content, error) {
+func (c *commits) damagedIn(ctx context.Context, tx record.Tx) ([]record.Content, error) {
 	known := make(map[blob.Ref]bool, len(tx.Entries))
 	var refs []blob.Ref
 	for _, e := range tx.Entries {
@@ -84,7 +85,7 @@ func (c *commits) damagedIn(ctx context.Context, tx index.Tx) ([]index.Content, 
 	return c.contents.Lost(ctx, list)
 }
 
-func refsOf(list []index.Content) []blob.Ref {
+func refsOf(list []record.Content) []blob.Ref {
 	refs := make([]blob.Ref, len(list))
 	for i, k := range list {
 		refs[i] = k.Ref
@@ -96,11 +97,11 @@ func refsOf(list []index.Content) []blob.Ref {
 const commitAttempts = 4
 
 // enter commits a transaction whose contents were made durable by a batch.
-func (c *commits) enter(ctx context.Context, tx index.Tx, batch blob.Batch) (number int64, err error) {
+func (c *commits) enter(ctx context.Context, tx record.Tx, batch blob.Batch) (number int64, err error) {
 	again, _ := batch.(interface{ Again(context.Context) error })
 	for attempt := 1; ; attempt++ {
 		number, err = c.db.Commit(ctx, tx, c.checkStored)
-		if !errors.Is(err, index.ErrNotUploaded) || again == nil || attempt == commitAttempts {
+		if !errors.Is(err, record.ErrNotUploaded) || again == nil || attempt == commitAttempts {
 			break
 		}
 		// This process stood still for so long that its uploads were given up.
@@ -108,7 +109,7 @@ func (c *commits) enter(ctx context.Context, tx index.Tx, batch blob.Batch) (num
 			return 0, errors.Join(err, aerr)
 		}
 	}
-	if errors.Is(err, index.ErrNotUploaded) {
+	if errors.Is(err, record.ErrNotUploaded) {
 		err = c.notUploaded(ctx, tx, err)
 	}
 	return number, err
@@ -134,7 +135,7 @@ func (c *commits) checkStored(ctx context.Context, refs []blob.Ref) error {
 // notUploaded returns a *stage.MissingError for the contents of a transaction that are
 // neither uploaded nor stored: uploads were given up, or known contents were collected
 // meanwhile. If there are none by now, it returns err.
-func (c *commits) notUploaded(ctx context.Context, tx index.Tx, err error) error {
+func (c *commits) notUploaded(ctx context.Context, tx record.Tx, err error) error {
 	var missing []blob.Ref
 	looked := make(map[blob.Ref]bool)
 	for _, e := range tx.Entries {
@@ -142,7 +143,7 @@ func (c *commits) notUploaded(ctx context.Context, tx index.Tx, err error) error
 			continue
 		}
 		looked[e.Ref] = true
-		done, ferr := c.db.Places.Finished(ctx, index.Content{Ref: e.Ref, Size: e.Size})
+		done, ferr := c.db.Places.Finished(ctx, record.Content{Ref: e.Ref, Size: e.Size})
 		if ferr != nil {
 			return ferr
 		}
@@ -163,7 +164,7 @@ func (c *commits) notUploaded(ctx context.Context, tx index.Tx, err error) error
 
 // linkRuntimes adds aliases with the id of a .NET runtime to the debugger helpers
 // that were added from the same folder.
-func linkRuntimes(entries []index.Entry) {
+func linkRuntimes(entries []record.Entry) {
 	folder := func(p string) string { return path.Dir(strings.ReplaceAll(p, `\`, "/")) }
 	runtimes := map[string][]symfile.Object{}
 	for _, e := range entries {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -36,13 +37,13 @@ type acceptedFile struct {
 	kind symfile.Kind
 }
 
-func acceptedAs(e index.Entry) acceptedFile {
+func acceptedAs(e record.Entry) acceptedFile {
 	return acceptedFile{e.Ref, symfile.Fold(e.Object.Name), e.Object.Kind}
 }
 
 // covers returns a *stage.LostError if a transaction that is not committed yet lacks
 // accepted entries.
-func (c *Confirmations) covers(entries, accepted []index.Entry) error {
+func (c *Confirmations) covers(entries, accepted []record.Entry) error {
 	if len(accepted) == 0 {
 		return nil
 	}
@@ -50,7 +51,7 @@ func (c *Confirmations) covers(entries, accepted []index.Entry) error {
 	for _, e := range entries {
 		has[acceptedAs(e)] = true
 	}
-	var missing []index.Entry
+	var missing []record.Entry
 	for _, e := range accepted {
 		if !has[acceptedAs(e)] {
 			missing = append(missing, e)
@@ -61,13 +62,13 @@ func (c *Confirmations) covers(entries, accepted []index.Entry) error {
 
 // found returns a *stage.LostError if entries of a committed transaction are not found, or
 // their contents are lost.
-func (c *Confirmations) found(ctx context.Context, number int64, entries []index.Entry, lost []blob.Ref) error {
+func (c *Confirmations) found(ctx context.Context, number int64, entries []record.Entry, lost []blob.Ref) error {
 	// The client may leave, but a fault must be noticed.
 	positions, err := c.db.Unfound(context.WithoutCancel(ctx), number, entries)
 	if err != nil {
 		return err
 	}
-	var missing []index.Entry
+	var missing []record.Entry
 	for _, i := range positions {
 		missing = append(missing, entries[i])
 	}
@@ -84,7 +85,7 @@ func (c *Confirmations) found(ctx context.Context, number int64, entries []index
 }
 
 // report notes lost files and returns their error; nil if there are none.
-func (c *Confirmations) report(number int64, missing []index.Entry) error {
+func (c *Confirmations) report(number int64, missing []record.Entry) error {
 	if len(missing) == 0 {
 		return nil
 	}

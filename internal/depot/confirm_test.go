@@ -15,7 +15,8 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/stage"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -203,7 +204,7 @@ func TestAudit(t *testing.T) {
 		t.Errorf("faults %q of an intact depot, want none", got)
 	}
 	// A file whose row says that it arrived, and that no transaction got.
-	lost := index.StageFile{Path: "bin/lost.sym", Content: index.Content{Ref: entry(files[2]).Ref, Size: 1}, State: index.StageArrived}
+	lost := stages.StageFile{Path: "bin/lost.sym", Content: record.Content{Ref: entry(files[2]).Ref, Size: 1}, State: stages.StageArrived}
 	objects, err := identify(Source{Path: lost.Path, Content: bytesContent{Reader: bytes.NewReader(files[2].body)}})
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +214,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost.Facts = string(text)
-	if err := d.db.Stages.PutFiles(t.Context(), id, []index.StageFile{lost}, index.StagePut{Most: index.StageLimitError{Files: 9, Bytes: 1 << 20}}); err != nil {
+	if err := d.db.Stages.PutFiles(t.Context(), id, []stages.StageFile{lost}, stages.StagePut{Most: stages.StageLimitError{Files: 9, Bytes: 1 << 20}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := faults(); len(got) > 0 {
@@ -275,8 +276,8 @@ func TestSameBytesAtOnce(t *testing.T) {
 		}
 	}
 	// A staged file that is gone, and whose content nobody has stored, is to be sent again.
-	gone := stage.File{Content: index.Content{Ref: blob.Sum([]byte("gone")), Size: 4}, Path: filepath.Join(t.TempDir(), "gone")}
-	_, err := stageDepot{commits: d.commits}.Commit(t.Context(), index.Tx{Product: "both"}, []stage.File{gone}, nil)
+	gone := stage.File{Content: record.Content{Ref: blob.Sum([]byte("gone")), Size: 4}, Path: filepath.Join(t.TempDir(), "gone")}
+	_, err := stageDepot{commits: d.commits}.Commit(t.Context(), record.Tx{Product: "both"}, []stage.File{gone}, nil)
 	if m, ok := errors.AsType[*stage.MissingError](err); !ok || len(m.Refs) != 1 || m.Refs[0] != gone.Ref {
 		t.Errorf("commit of a staged file that is gone: %v, want a MissingError that names its content", err)
 	}
@@ -302,11 +303,11 @@ func TestDamagedMeanwhile(t *testing.T) {
 	}
 	_, err := d.Stages().Commit(t.Context(), c, id, stage.Commit{})
 	wantRefusal(t, "a commit of a content that is damaged meanwhile", err, stage.Lost)
-	if n, err := d.db.Damages.Count(t.Context()); err != nil || n != 1 {
+	if n, err := suspected(t.Context(), d); err != nil || n != 1 {
 		t.Errorf("%d suspected contents after it, %v; want 1", n, err)
 	}
 	add(t, d, "P", f)
-	if n, err := d.db.Damages.Count(t.Context()); err != nil || n != 0 {
+	if n, err := suspected(t.Context(), d); err != nil || n != 0 {
 		t.Errorf("%d suspected contents after an add, %v; want none", n, err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/check"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/forms"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/places"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
 )
@@ -427,7 +427,7 @@ func TestScrubLeavesOthersAlone(t *testing.T) {
 	d, _ := logged(t, Options{})
 	add(t, d, "", testdata(t, "elf/prog-sha1"))
 	d.Check.Wait = func(context.Context, time.Duration) error { return nil }
-	if err := d.db.Scrub.Put(t.Context(), index.ScrubState{Owner: "another", Updated: time.Now(), Started: time.Now()}); err != nil {
+	if err := d.db.Scrub.Put(t.Context(), places.ScrubState{Owner: "another", Updated: time.Now(), Started: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Check.ScrubDue(t.Context()); err != nil {
@@ -471,7 +471,7 @@ func TestSuspicion(t *testing.T) {
 	checks := map[string]func(){
 		"verify": func() { verified(t, d, check.Options{}) },
 		"background check": func() {
-			if err := d.db.Scrub.Put(t.Context(), index.ScrubState{}); err != nil {
+			if err := d.db.Scrub.Put(t.Context(), places.ScrubState{}); err != nil {
 				t.Fatal(err)
 			}
 			if err := d.Check.ScrubDue(t.Context()); err != nil {
@@ -498,4 +498,15 @@ func TestSuspicion(t *testing.T) {
 		check()
 		want(name + " after the repair")
 	}
+}
+
+// suspected returns how many contents were found damaged or missing.
+func suspected(ctx context.Context, d *Depot) (n int, err error) {
+	for _, err := range d.db.Damages.All(ctx) {
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
 }

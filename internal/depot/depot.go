@@ -30,6 +30,7 @@ import (
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/files/srclink"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/tokens"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
@@ -58,7 +59,7 @@ type Depot struct {
 	// Tracer explains how requests are answered.
 	Tracer *why.Tracer
 	// Tokens is the part that keeps access tokens, without their secrets.
-	Tokens index.Tokens
+	Tokens tokens.Tokens
 	// Remote is what administrators do with the upstreams.
 	Remote *Remote
 	// Catalog shows people what the depot holds.
@@ -96,7 +97,7 @@ type Depot struct {
 type SymCacheWork = symcachework.Service
 
 // Token is a stored access token.
-type Token = index.TokenRow
+type Token = tokens.TokenRow
 
 // Collect frees contents that have had no references for longer than grace, and
 // blobs of that age that were never committed. With dryRun it only counts.

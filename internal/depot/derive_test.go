@@ -15,7 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/forms"
 	"github.com/symdepot/symdepot/internal/derive/transcode"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -114,7 +114,7 @@ func TestCabinetTooLarge(t *testing.T) {
 	defer d.Close()
 	body := testdata(t, "pdb/hello-x64.pdb")
 	_, packed := cabinetPath(t, d, add(t, d, "", body))
-	if err := d.db.PutDerived(t.Context(), blob.Sum(body.body), index.Tool{Name: transcode.Cab.Name, Version: transcode.Cab.Version}, nil); err != nil {
+	if err := d.db.PutDerived(t.Context(), blob.Sum(body.body), record.Tool{Name: transcode.Cab.Name, Version: transcode.Cab.Version}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := get(t, d, answer.Scope{}, packed); !errors.Is(err, fs.ErrNotExist) || len(d.forms.Queue()) != 0 {
@@ -135,7 +135,7 @@ func TestDeriveOnce(t *testing.T) {
 		t.Error(err)
 	}
 	var wg sync.WaitGroup
-	got := make([]index.Content, 8)
+	got := make([]record.Content, 8)
 	for i := range got {
 		wg.Go(func() {
 			var err error

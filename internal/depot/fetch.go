@@ -9,6 +9,9 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/lookup"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/misses"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
@@ -45,7 +48,7 @@ type fetchDepot struct {
 	cold     *coldstore.Cold
 	lookups  *lookup.Lookups
 	log      *slog.Logger
-	arrived  func(context.Context, []index.Entry) // what a download replaces is let go of
+	arrived  func(context.Context, []record.Entry) // what a download replaces is let go of
 }
 
 // Holds implements fetch.Depot.
@@ -67,9 +70,9 @@ func (k fetchDepot) Spool() (*blob.Spool, error) { return k.blobs.Spool() }
 
 // Keep implements fetch.Depot.
 func (k fetchDepot) Keep(ctx context.Context, f fetch.Kept) error {
-	var entries []index.Entry
+	var entries []record.Entry
 	for _, o := range f.Objects {
-		entries = append(entries, index.Entry{
+		entries = append(entries, record.Entry{
 			Object: o.Object.Object, Arch: o.Arch, Features: o.Features.Words(), DebugSize: o.DebugSize, Ref: f.Ref, Size: f.Size,
 			Aliases: o.Aliases, Path: o.Path, ModTime: f.ModTime,
 		})
@@ -77,7 +80,7 @@ func (k fetchDepot) Keep(ctx context.Context, f fetch.Kept) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	err := k.db.Cached.Put(ctx, index.CachedFile{
+	err := k.db.Cached.Put(ctx, contents.CachedFile{
 		Source: f.Upstream, Name: f.Name, URL: f.URL, Tag: f.Tag, Ref: f.Ref, Size: f.Size, Fetched: f.Fetched,
 		Product: f.Product, Signature: f.Signature, Entries: entries,
 	}, func(ctx context.Context, _ []blob.Ref) error {
@@ -110,10 +113,10 @@ func (k fetchDepot) Misses(ctx context.Context, key string) (map[string]fetch.Mi
 }
 
 // PutMisses implements fetch.Depot.
-func (k fetchDepot) PutMisses(ctx context.Context, key string, misses map[string]fetch.Miss) error {
-	var rows []index.Miss
-	for name, m := range misses {
-		rows = append(rows, index.Miss{Key: key, Source: name, Class: uint8(m.Class), Until: m.Until, Since: m.Since, Detail: m.Detail})
+func (k fetchDepot) PutMisses(ctx context.Context, key string, missed map[string]fetch.Miss) error {
+	var rows []misses.Miss
+	for name, m := range missed {
+		rows = append(rows, misses.Miss{Key: key, Source: name, Class: uint8(m.Class), Until: m.Until, Since: m.Since, Detail: m.Detail})
 	}
 	return k.db.Misses.Put(ctx, rows)
 }

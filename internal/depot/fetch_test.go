@@ -18,7 +18,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/cache"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
 	"github.com/symdepot/symdepot/internal/depot/content"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/layout"
 )
@@ -295,7 +295,7 @@ func TestMissesAreRememberedByClass(t *testing.T) {
 		ask("app.pdb/"+symID+"/app.pdb", 1)
 		clk.t = clk.t.Add(c.life / 2)
 		ask("app.pdb/"+symID+"/app.pdb", 2)
-		if _, err := d.Remote.FlushMisses(t.Context(), index.MissFilter{}); err != nil {
+		if _, err := d.Remote.FlushMisses(t.Context(), misses.MissFilter{}); err != nil {
 			t.Fatal(err)
 		}
 		ask("app.pdb/"+symID+"/app.pdb", 3)

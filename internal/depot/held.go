@@ -10,6 +10,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/inplace"
 	"github.com/symdepot/symdepot/internal/depot/lookup"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
@@ -47,7 +48,7 @@ func (f Finder) Held(ctx context.Context, scope answer.Scope, req layout.Request
 	if err != nil {
 		return Found{}, err
 	}
-	found := Found{Stored: index.Stored{Object: file.Object, Ref: file.Ref, Size: file.Size}}
+	found := Found{Stored: record.Stored{Object: file.Object, Ref: file.Ref, Size: file.Size}}
 	return found, file.Close()
 }
 
@@ -59,7 +60,7 @@ func (f Finder) Named(ctx context.Context, scope answer.Scope, name string) (Nam
 // Alike returns the files in the scope that have an id of an object of a local file,
 // and those that have its content, if that is known.
 func (f Finder) Alike(ctx context.Context, scope answer.Scope, o objfile.Object, ref *blob.Ref) ([]Found, error) {
-	q := index.Query{Kind: o.Kind, Ref: ref}
+	q := record.Query{Kind: o.Kind, Ref: ref}
 	for _, a := range o.Aliases() {
 		q.IDs = append(q.IDs, a.ID)
 	}

@@ -23,8 +23,8 @@ import (
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/derive/transcode"
 	"github.com/symdepot/symdepot/internal/derive/transcode/transcodetest"
-	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/remote/peer"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -96,12 +96,12 @@ type plant struct {
 	*Depot
 	clock   *movable
 	log     string         // a line for each run of the transcoder
-	settled chan index.Job // failed attempts
+	settled chan queue.Job // failed attempts
 }
 
 func newPlant(t *testing.T, opt Options, flags ...string) *plant {
 	t.Helper()
-	p := &plant{clock: &movable{}, log: filepath.Join(t.TempDir(), "runs"), settled: make(chan index.Job, 100)}
+	p := &plant{clock: &movable{}, log: filepath.Join(t.TempDir(), "runs"), settled: make(chan queue.Job, 100)}
 	p.open(t, opt, filepath.Join(t.TempDir(), "depot"), flags...)
 	return p
 }
@@ -117,7 +117,7 @@ func (p *plant) open(t *testing.T, opt Options, dir string, flags ...string) {
 		t.Fatal(err)
 	}
 	opt.Now, opt.Transcode.Transcoders = p.clock.now, ts
-	opt.Jobs.Hooks.Settled = func(j index.Job) { p.settled <- j }
+	opt.Jobs.Hooks.Settled = func(j queue.Job) { p.settled <- j }
 	opt.Transcode.Slots = max(opt.Transcode.Slots, 1)
 	if p.Depot, err = Open(t.Context(), dir, opt); err != nil {
 		t.Fatal(err)
@@ -236,7 +236,7 @@ func TestTranscodedOnce(t *testing.T) {
 
 func TestFailuresAreRemembered(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "depot")
-	p := &plant{clock: &movable{}, log: filepath.Join(t.TempDir(), "runs"), settled: make(chan index.Job, 100)}
+	p := &plant{clock: &movable{}, log: filepath.Join(t.TempDir(), "runs"), settled: make(chan queue.Job, 100)}
 	body, g := pdbOf(t, 9)
 	key := keyOf("bad.pdb", g)
 	t.Run("first", func(t *testing.T) {

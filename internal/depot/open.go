@@ -25,7 +25,7 @@ import (
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 )
 
@@ -92,7 +92,7 @@ func (d *Depot) openPlaces(opt *Options) {
 	d.Sources = sourcefiles.New(sourcefiles.Parts{
 		DB: d.db, Blobs: d.blobs, Contents: d.contents, OpenHit: d.lookups.OpenHit, Log: d.log,
 	})
-	arrived := func(ctx context.Context, entries []index.Entry) { d.Symbols.arrived(ctx, entries) }
+	arrived := func(ctx context.Context, entries []record.Entry) { d.Symbols.arrived(ctx, entries) }
 	others, _ := symcachework.SplitUpstreams(opt.Upstreams)
 	d.fetch = fetch.New(fetchDepot{d.db, d.blobs, d.contents, d.Cold, d.lookups, d.log, arrived}, fetch.Options{
 		Upstreams: others, Limits: opt.Limits, Lifetimes: opt.Lifetimes, Log: d.log, Tracer: opt.Tracer,

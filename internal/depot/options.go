@@ -18,7 +18,7 @@ import (
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/files/srclink"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/remote/tree"
 	"github.com/symdepot/symdepot/internal/store/bucket"
@@ -122,7 +122,7 @@ type (
 	// UpstreamStatus are the counters of an upstream.
 	UpstreamStatus = fetch.Status
 	// MissFilter says which misses to forget.
-	MissFilter = index.MissFilter
+	MissFilter = misses.MissFilter
 )
 
 type (

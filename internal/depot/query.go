@@ -7,6 +7,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/watch"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/objfile"
@@ -16,11 +17,11 @@ import (
 // Records of the index.
 type (
 	// Transaction is one numbered add.
-	Transaction = index.Transaction
+	Transaction = record.Transaction
 	// TxFile is one file of a transaction.
-	TxFile = index.TxFile
+	TxFile = record.TxFile
 	// Found is one object with the transactions that hold it.
-	Found = index.Found
+	Found = record.Found
 	// ListFilter selects transactions.
 	ListFilter = index.ListFilter
 	// Stats are the totals of the depot.

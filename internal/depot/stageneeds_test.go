@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/internal/depot/stage"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // committed pushes files and returns the number of their transaction.
@@ -89,8 +89,8 @@ func TestPushNeeds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = d.db.Commit(t.Context(), index.Tx{Kind: "add", Product: "Game", Version: "3", Entries: []index.Entry{vectorEntry("a")},
-			Stage: &index.StageCommit{ID: id, Changes: row.Changes, Needs: []int64{removed}, Result: func(int64, bool) string { return "{}" }}},
+		_, err = d.db.Commit(t.Context(), record.Tx{Kind: "add", Product: "Game", Version: "3", Entries: []record.Entry{vectorEntry("a")},
+			Stage: &record.StageCommit{ID: id, Changes: row.Changes, Needs: []int64{removed}, Result: func(int64, bool) string { return "{}" }}},
 			nil)
 		if err == nil || !strings.Contains(err.Error(), "was removed") {
 			t.Errorf("commit of a stage that needs a removed transaction: %v, want an error", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/files/srclink"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/objfile"
 )
@@ -96,7 +96,7 @@ func (s stageDepot) CheckClass(ctx context.Context, class string) error {
 func (s stageDepot) InBucket() bool { return s.placed }
 
 // Place implements stage.Depot.
-func (s stageDepot) Place(ctx context.Context, c index.Content, r io.Reader) error {
+func (s stageDepot) Place(ctx context.Context, c record.Content, r io.Reader) error {
 	batch, err := s.blobs.Begin(ctx)
 	if err != nil {
 		return err
@@ -116,13 +116,13 @@ func (s stageDepot) Place(ctx context.Context, c index.Content, r io.Reader) err
 }
 
 // Lost implements stage.Depot.
-func (s stageDepot) Lost(ctx context.Context, list []index.Content) ([]blob.Ref, error) {
+func (s stageDepot) Lost(ctx context.Context, list []record.Content) ([]blob.Ref, error) {
 	lost, err := s.contents.Lost(ctx, list)
 	return refsOf(lost), err
 }
 
 // OpenStored implements stage.Depot.
-func (s stageDepot) OpenStored(ctx context.Context, c index.Content) (blob.File, error) {
+func (s stageDepot) OpenStored(ctx context.Context, c record.Content) (blob.File, error) {
 	return s.contents.Open(ctx, c)
 }
 
@@ -130,7 +130,7 @@ func (s stageDepot) OpenStored(ctx context.Context, c index.Content) (blob.File,
 func (s stageDepot) Space() (total, free int64, err error) { return durable.Space(s.dir) }
 
 // Commit implements stage.Depot.
-func (s stageDepot) Commit(ctx context.Context, tx index.Tx, files []stage.File, accepted []index.Entry) (int64, error) {
+func (s stageDepot) Commit(ctx context.Context, tx record.Tx, files []stage.File, accepted []record.Entry) (int64, error) {
 	if err := s.confirmed.covers(tx.Entries, accepted); err != nil {
 		return 0, err
 	}
@@ -147,11 +147,11 @@ func (s stageDepot) Commit(ctx context.Context, tx index.Tx, files []stage.File,
 }
 
 // Confirm implements stage.Depot.
-func (s stageDepot) Confirm(ctx context.Context, number int64, accepted []index.Entry) error {
+func (s stageDepot) Confirm(ctx context.Context, number int64, accepted []record.Entry) error {
 	return s.confirmed.found(ctx, number, accepted, nil)
 }
 
-func (s stageDepot) commitFiles(ctx context.Context, tx index.Tx, files []stage.File) (int64, error) {
+func (s stageDepot) commitFiles(ctx context.Context, tx record.Tx, files []stage.File) (int64, error) {
 	if s.placed { // the contents are in their places already
 		return s.commits.commit(ctx, tx, nil)
 	}

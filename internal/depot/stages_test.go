@@ -19,8 +19,8 @@ import (
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/stage"
-	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -563,7 +563,7 @@ func TestSeveralObjects(t *testing.T) {
 
 func objectsOf(t *testing.T, d *Depot, number int64) (list []string) {
 	t.Helper()
-	if _, err := d.db.Show(t.Context(), number, func(f index.TxFile) error {
+	if _, err := d.db.Show(t.Context(), number, func(f record.TxFile) error {
 		list = append(list, fmt.Sprintf("%s %s %s %d", f.Object.Name, f.Object.Kind, f.Ref, f.Size))
 		return nil
 	}); err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/bucketstore"
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/nodes"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // StoreStatus describes the services that a depot needs besides its folder.
@@ -25,16 +25,16 @@ type StoreStatus struct {
 }
 
 // ReplicaStatus counts what replicas of the database did for this process.
-type ReplicaStatus = index.ReplicaStatus
+type ReplicaStatus = engine.ReplicaStatus
 
 // IndexWaits count how long writers of the index waited.
-type IndexWaits = index.Waits
+type IndexWaits = engine.Waits
 
 // WaitCount counts waits; the bounds of its buckets are WaitBounds, in seconds.
-type WaitCount = index.WaitCount
+type WaitCount = engine.WaitCount
 
 // WaitBounds are the bounds of the buckets of a WaitCount, in seconds.
-var WaitBounds = index.WaitBounds[:]
+var WaitBounds = engine.WaitBounds[:]
 
 // BucketStatus describes a bucket.
 type BucketStatus = bucketstore.Status
@@ -63,7 +63,7 @@ func (d *Depot) Stores(ctx context.Context) StoreStatus {
 
 // OneWait returns a context in which the lookups of one request together wait at most
 // once for a database that does not answer.
-func OneWait(ctx context.Context) context.Context { return index.OneWait(ctx) }
+func OneWait(ctx context.Context) context.Context { return engine.OneWait(ctx) }
 
 // InDatabase reports whether the index of the depot is in a database.
-func (d *Depot) InDatabase() bool { return index.IsURL(d.home.Name) }
+func (d *Depot) InDatabase() bool { return engine.IsURL(d.home.Name) }

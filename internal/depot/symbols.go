@@ -12,6 +12,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/search"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
@@ -80,7 +81,7 @@ func (s *Symbols) open(ctx context.Context, a symbolicate.Answer) (*answer.File,
 
 // arrived lets go of the symbol files that were made for modules of which symbol files
 // have arrived. It is no part of their transaction: a made file never outranks them.
-func (s *Symbols) arrived(ctx context.Context, entries []index.Entry) {
+func (s *Symbols) arrived(ctx context.Context, entries []record.Entry) {
 	if err := s.Arrived(context.WithoutCancel(ctx), entries); err != nil {
 		s.Log.Warn("cannot let go of the symbol files that added ones replace", "error", err)
 	}
@@ -101,7 +102,7 @@ func (p symbolsDepot) NotIndexed(ctx context.Context, products []string, id stri
 }
 
 // Lookup implements symbolicate.Depot.
-func (p symbolsDepot) Lookup(ctx context.Context, products []string, l symfile.Lookup) ([]index.Hit, error) {
+func (p symbolsDepot) Lookup(ctx context.Context, products []string, l symfile.Lookup) ([]record.Hit, error) {
 	hits, err := p.db.Lookup(ctx, answer.Scope{Products: products}.Index(), l)
 	return p.lookups.Intact(hits), err
 }
@@ -109,7 +110,7 @@ func (p symbolsDepot) Lookup(ctx context.Context, products []string, l symfile.L
 // Named implements symbolicate.Depot.
 func (p symbolsDepot) Named(
 	ctx context.Context, products []string, name string, kind symfile.Kind, number int64, limit int,
-) ([]index.Hit, error) {
+) ([]record.Hit, error) {
 	hits, err := index.NamedNear(ctx, p.db, answer.Scope{Products: products}.Index(), name, kind, number, limit)
 	return p.lookups.Intact(hits), err
 }
@@ -128,13 +129,13 @@ func symbolsFileOf(f *answer.File, err error) (symbolicate.File, error) {
 }
 
 // OpenHit implements symbolicate.Depot.
-func (p symbolsDepot) OpenHit(ctx context.Context, h index.Hit) (symbolicate.File, error) {
+func (p symbolsDepot) OpenHit(ctx context.Context, h record.Hit) (symbolicate.File, error) {
 	rec := answer.RecorderIn(ctx)
 	return symbolsFileOf(p.lookups.OpenHit(ctx, h, rec))
 }
 
 // OpenContent implements symbolicate.Depot.
-func (p symbolsDepot) OpenContent(ctx context.Context, c index.Content) (symbolicate.File, error) {
+func (p symbolsDepot) OpenContent(ctx context.Context, c record.Content) (symbolicate.File, error) {
 	b, err := p.contents.Open(ctx, c)
 	if err != nil {
 		return nil, err

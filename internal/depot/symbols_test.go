@@ -19,7 +19,8 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/queue"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/objfile"
@@ -430,7 +431,7 @@ func TestNodesSymbolsOnce(t *testing.T) {
 	list := openServers(t, 2, Options{})
 	once(t, list...)
 	add(t, list[1], "", file{"app.sym", symFile(helloID, 900)})
-	if _, err := list[0].db.Derived(t.Context(), blob.Sum(testdata(t, "pdb/hello-x64.pdb").body), index.Tool{Name: "symbols-sym+" + blob.Sum(testdata(t, "pdb/hello-x64.exe").body).String()[:16], Version: symbolicate.Version}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := list[0].db.Derived(t.Context(), blob.Sum(testdata(t, "pdb/hello-x64.pdb").body), record.Tool{Name: "symbols-sym+" + blob.Sum(testdata(t, "pdb/hello-x64.exe").body).String()[:16], Version: symbolicate.Version}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a made file after the add at the other server: error %v, want not found", err)
 	}
 	s, err := list[0].Stats(t.Context())
@@ -475,7 +476,7 @@ func TestSymbolsFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	row.Source, row.Tool, row.Version = blob.Sum(broken), symbolicate.Kind, "sym 0"
-	if _, err := d.db.Jobs.FlushFailures(t.Context(), index.FailureFilter{Tool: symbolicate.Kind}); err != nil {
+	if _, err := d.db.Jobs.FlushFailures(t.Context(), queue.FailureFilter{Tool: symbolicate.Kind}); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.db.Jobs.PutFailure(t.Context(), row); err != nil {
@@ -544,7 +545,7 @@ func TestSymbolsOfDamage(t *testing.T) {
 		debug[i] = 0xff
 	}
 	add(t, d, "", file{"prog-sha1.debug", debug}, testdata(t, "elf/prog-sha1.stripped"))
-	hits, err := d.db.Lookup(t.Context(), index.Scope{All: true}, symfile.Lookup{ID: progID, Role: symfile.Debug})
+	hits, err := d.db.Lookup(t.Context(), record.Scope{All: true}, symfile.Lookup{ID: progID, Role: symfile.Debug})
 	if err != nil || len(hits) == 0 {
 		t.Fatalf("%d debug files, error %v; want the damaged one", len(hits), err)
 	}

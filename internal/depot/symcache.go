@@ -12,7 +12,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/search"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -87,13 +87,13 @@ func (p symcacheDepot) NotIndexed(ctx context.Context, products []string, req la
 }
 
 // Find implements symcachework.Depot.
-func (p symcacheDepot) Find(ctx context.Context, products []string, req layout.Request) ([]index.Hit, error) {
+func (p symcacheDepot) Find(ctx context.Context, products []string, req layout.Request) ([]record.Hit, error) {
 	hits, _, err := p.lookups.Find(ctx, answer.Scope{Products: products}, req, false, nil)
 	return hits, err
 }
 
 // OpenHit implements symcachework.Depot.
-func (p symcacheDepot) OpenHit(ctx context.Context, h index.Hit) (symcachework.File, error) {
+func (p symcacheDepot) OpenHit(ctx context.Context, h record.Hit) (symcachework.File, error) {
 	return answerOrNil(p.lookups.OpenHit(ctx, h, nil))
 }
 

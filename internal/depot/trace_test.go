@@ -8,7 +8,8 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/cache"
 	"github.com/symdepot/symdepot/internal/depot/why"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -26,7 +27,7 @@ func TestTraceRecordsNoUse(t *testing.T) {
 	check1(t, batch.Commit(t.Context()))
 	e := vectorEntry("a")
 	e.Ref, e.Size = ref, int64(len(body))
-	check1(t, d.db.Cached.Put(t.Context(), index.CachedFile{Source: "up", Name: "a.pdb", URL: "http://up/a", Ref: ref, Size: e.Size, Entries: []index.Entry{e}}, nil))
+	check1(t, d.db.Cached.Put(t.Context(), contents.CachedFile{Source: "up", Name: "a.pdb", URL: "http://up/a", Ref: ref, Size: e.Size, Entries: []record.Entry{e}}, nil))
 	segs := []string{"a.pdb", e.Object.DebugID.Breakpad(), "a.pdb"}
 	used := func() time.Time {
 		t.Helper()
@@ -59,14 +60,14 @@ func TestTraceRecordsNoUse(t *testing.T) {
 // TestTraceLookups: each result of a lookup has its own word.
 func TestTraceLookups(t *testing.T) {
 	d, _ := newDepot(t)
-	entry := func(letter, name string, kind symfile.Kind, role symfile.Role) index.Entry {
+	entry := func(letter, name string, kind symfile.Kind, role symfile.Role) record.Entry {
 		e := vectorEntry("a")
 		e.Object.Name, e.Object.Kind, e.Object.Role, e.Ref = name, kind, role, blob.Sum([]byte(letter))
 		e.Aliases = e.Object.Aliases()
 		return e
 	}
 	a, b := entry("1", "one.pdb", symfile.PDB, symfile.Debug), entry("2", "two.pdb", symfile.PDB, symfile.Debug)
-	_, err := d.db.Commit(t.Context(), index.Tx{Kind: "add", Product: "P", Entries: []index.Entry{a, b}}, nil)
+	_, err := d.db.Commit(t.Context(), record.Tx{Kind: "add", Product: "P", Entries: []record.Entry{a, b}}, nil)
 	check1(t, err)
 	id := a.Object.DebugID.Breakpad()
 	outcomes := func(segs ...string) (list []answer.LookupOutcome) {

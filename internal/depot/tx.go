@@ -13,7 +13,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/files/srclink"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -36,11 +37,11 @@ type TxInfo struct {
 }
 
 // Origin identifies the transaction of another store that was imported.
-type Origin = index.Origin
+type Origin = record.Origin
 
 // ErrImported is wrapped by Commit's error if the transaction of that origin has
 // been imported already and has not been removed.
-var ErrImported = index.ErrImported
+var ErrImported = contents.ErrImported
 
 // Content is an opened candidate file.
 type Content interface {
@@ -112,7 +113,7 @@ type Tx struct {
 	batch   blob.Batch
 
 	mu      sync.Mutex // guards what follows
-	entries []index.Entry
+	entries []record.Entry
 	refs    map[blob.Ref]bool // contents whose bytes were taken
 	given   map[blob.Ref]bool // contents of the entries
 	once    map[entryKey]bool // nil: entries may repeat
@@ -182,7 +183,7 @@ func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
 	}
 	path, archive := src.origin()
 	var added []Added
-	var entries []index.Entry
+	var entries []record.Entry
 	for i, o := range objs {
 		a, err := tx.take(ctx, src.Content, o)
 		if err != nil {
@@ -190,7 +191,7 @@ func (tx *Tx) Add(ctx context.Context, src Source) ([]Added, error) {
 		}
 		a.Flags = flags[i]
 		added = append(added, a)
-		entries = append(entries, index.Entry{
+		entries = append(entries, record.Entry{
 			Object: o.Object, Arch: o.Arch, Features: o.Features.Words(), DebugSize: o.DebugSize, Ref: a.Ref, Size: o.Size,
 			Aliases: o.Aliases(), Path: path, Archive: archive, ModTime: src.ModTime, Signature: src.signatureOf(o),
 		})
@@ -339,7 +340,7 @@ func (tx *Tx) take(ctx context.Context, c Content, o objfile.Object) (Added, err
 	if known, err := tx.commits.db.HasObject(ctx, o.Object, o.Size); err == nil && known {
 		ref, n, err := blob.Hash(ctx, objectReader(c, o))
 		if err == nil && n == o.Size {
-			held, err := tx.commits.contents.Held(ctx, tx.batch, index.Content{Ref: ref, Size: n})
+			held, err := tx.commits.contents.Held(ctx, tx.batch, record.Content{Ref: ref, Size: n})
 			if err == nil && held {
 				return Added{Object: o, Ref: ref, Known: true}, nil
 			}
@@ -362,7 +363,7 @@ func (tx *Tx) take(ctx context.Context, c Content, o objfile.Object) (Added, err
 	a := Added{Object: o, Ref: ref, Known: known}
 	if known && !tx.has(ref) {
 		// Nearly always the stored bytes are damaged: intact ones were found above.
-		what, err := tx.commits.contents.Hash(ctx, index.Content{Ref: ref, Size: o.Size}, nil)
+		what, err := tx.commits.contents.Hash(ctx, record.Content{Ref: ref, Size: o.Size}, nil)
 		a.Restored = what != "" || err != nil && ctx.Err() == nil
 	}
 	tx.mu.Lock()
@@ -397,7 +398,7 @@ func (tx *Tx) Commit(ctx context.Context) (int64, error) {
 	if tx.info.Origin != nil {
 		kind = "import"
 	}
-	row := index.Tx{
+	row := record.Tx{
 		Kind: kind, Product: tx.info.Product, Version: tx.info.Version, Comment: tx.info.Comment,
 		Branch: tx.info.Branch, Class: tx.info.Class, Who: tx.info.Who, Host: tx.info.Host, Time: tx.info.Time,
 		Origin: tx.info.Origin, Entries: entries,

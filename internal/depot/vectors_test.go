@@ -14,7 +14,8 @@ import (
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -30,10 +31,10 @@ func vectorDay(t *testing.T, text string) time.Time {
 }
 
 // vectorEntry is a file with the content of a letter.
-func vectorEntry(letter string) index.Entry {
+func vectorEntry(letter string) record.Entry {
 	size := map[string]int64{"a": 10, "b": 20, "c": 30, "d": 40, "e": 50, "s": 100}[letter]
 	o := symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: letter + ".pdb", DebugID: debugid.ID{GUID: debugid.GUID{letter[0], 15: 1}, Age: 1}, InfoAge: 1}
-	return index.Entry{Object: o, Ref: blob.Sum([]byte(letter)), Size: size, Aliases: o.Aliases(), Path: letter + ".pdb"}
+	return record.Entry{Object: o, Ref: blob.Sum([]byte(letter)), Size: size, Aliases: o.Aliases(), Path: letter + ".pdb"}
 }
 
 // TestRetentionVectors takes the transactions of the specification's test vectors
@@ -76,11 +77,11 @@ func testVector(t *testing.T, cell []string) {
 		words := strings.Fields(strings.Replace(item, "(arrived ", "@", 1))
 		number, at, _ := strings.Cut(words[0], ":")
 		own, arrived, imported := strings.Cut(at, "@")
-		tx := index.Tx{Kind: "add", Product: "G", Version: number, Branch: "main", Class: "nightly"}
+		tx := record.Tx{Kind: "add", Product: "G", Version: number, Branch: "main", Class: "nightly"}
 		c.t = vectorDay(t, own)
 		if imported {
 			c.t = vectorDay(t, strings.TrimSuffix(arrived, ")"))
-			tx.Origin = &index.Origin{Store: "old", Number: number, Time: vectorDay(t, own)}
+			tx.Origin = &record.Origin{Store: "old", Number: number, Time: vectorDay(t, own)}
 		}
 		var after []func()
 		for _, w := range words[2:] {
@@ -145,11 +146,11 @@ func testVector(t *testing.T, cell []string) {
 			case "read":
 				check1(t, d.db.Retention.Touch(ctx, [][]byte{e.Ref[:]}, vectorDay(t, item[2:])))
 			case "cached":
-				check1(t, d.db.Cached.Put(ctx, index.CachedFile{Source: "up", Name: "s", URL: "http://up/s", Ref: e.Ref, Size: e.Size, Entries: []index.Entry{e}}, nil))
+				check1(t, d.db.Cached.Put(ctx, contents.CachedFile{Source: "up", Name: "s", URL: "http://up/s", Ref: e.Ref, Size: e.Size, Entries: []record.Entry{e}}, nil))
 			case "derived":
 				size, err := strconv.ParseInt(item[2:], 10, 64)
 				check1(t, err)
-				check1(t, d.db.PutDerived(ctx, e.Ref, index.Tool{Name: "zstd", Version: 1}, &index.Content{Ref: blob.Sum([]byte("made of " + item)), Size: size}))
+				check1(t, d.db.PutDerived(ctx, e.Ref, record.Tool{Name: "zstd", Version: 1}, &record.Content{Ref: blob.Sum([]byte("made of " + item)), Size: size}))
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/forms"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/queue"
 )
 
 const (
@@ -101,6 +101,6 @@ func sweepRows(ctx context.Context, d *Depot, now time.Time) error {
 	_, err1 := d.db.Misses.Sweep(ctx, now)
 	_, err2 := d.db.Wanted.Drop(ctx, now.Add(-wantedLife))
 	_, err3 := d.db.Jobs.Sweep(ctx, now.Add(-jobLife))
-	_, err4 := d.db.Jobs.FlushFailures(ctx, index.FailureFilter{Ended: now})
+	_, err4 := d.db.Jobs.FlushFailures(ctx, queue.FailureFilter{Ended: now})
 	return errors.Join(err1, err2, err3, err4, d.db.Nodes.Sweep(ctx), d.Retention.Sweep(ctx, now), d.Retention.RecordDay(ctx, now))
 }

@@ -21,9 +21,9 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
-	"github.com/symdepot/symdepot/internal/index/catalog"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/lists"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
 	"github.com/symdepot/symdepot/internal/index/places"
@@ -225,7 +225,7 @@ func (s *side) run(fn func(*side, operation) error, writes bool, o operation) st
 		}
 	}
 	if err != nil {
-		s.say("error %s", strings.ReplaceAll(err.Error(), s.db.base.Name(), "INDEX"))
+		s.say("error %s", strings.ReplaceAll(err.Error(), nameOf(s.db), "INDEX"))
 	}
 	if writes {
 		after, _ := s.db.Generation(s.ctx)
@@ -474,11 +474,11 @@ func (s *side) collect(o operation) error {
 }
 
 func (s *side) putMisses(o operation) error {
-	var misses []Miss
+	var list []misses.Miss
 	for i := range 1 + o.a%3 {
-		misses = append(misses, Miss{Key: answerKey(o.b + i), Source: answerSource(o.c), Class: uint8(1 + o.d%3), Since: s.clock.t, Until: s.clock.t.Add(time.Duration(o.d%90) * time.Minute), Detail: answerKey(o.d)})
+		list = append(list, misses.Miss{Key: answerKey(o.b + i), Source: answerSource(o.c), Class: uint8(1 + o.d%3), Since: s.clock.t, Until: s.clock.t.Add(time.Duration(o.d%90) * time.Minute), Detail: answerKey(o.d)})
 	}
-	return s.db.Misses.Put(s.ctx, misses)
+	return s.db.Misses.Put(s.ctx, list)
 }
 
 func (s *side) flushMisses(o operation) error {
@@ -488,11 +488,11 @@ func (s *side) flushMisses(o operation) error {
 	case 0:
 		n, err = s.db.Misses.Sweep(s.ctx, s.clock.t)
 	case 1:
-		n, err = s.db.Misses.Flush(s.ctx, MissFilter{Key: answerKey(o.b)})
+		n, err = s.db.Misses.Flush(s.ctx, misses.MissFilter{Key: answerKey(o.b)})
 	case 2:
-		n, err = s.db.Misses.Flush(s.ctx, MissFilter{KeyPrefix: string([]rune(answerKey(o.b))[:1]), Source: answerSource(o.c)})
+		n, err = s.db.Misses.Flush(s.ctx, misses.MissFilter{KeyPrefix: string([]rune(answerKey(o.b))[:1]), Source: answerSource(o.c)})
 	default:
-		n, err = s.db.Misses.Flush(s.ctx, MissFilter{Class: uint8(1 + o.b%3), Before: s.clock.t.Add(-time.Hour)})
+		n, err = s.db.Misses.Flush(s.ctx, misses.MissFilter{Class: uint8(1 + o.b%3), Before: s.clock.t.Add(-time.Hour)})
 	}
 	s.say("%d", n)
 	return err
@@ -667,7 +667,7 @@ func (s *side) find(o operation) error {
 // the list not.
 func (s *side) objectPages(o operation) error {
 	e := answerEntry(o.a)
-	f := catalog.ObjectFilter{Sort: catalog.ObjectSort(o.b % 3), Limit: 1 + o.d%5}
+	f := lists.ObjectFilter{Sort: lists.ObjectSort(o.b % 3), Limit: 1 + o.d%5}
 	f.Query = []record.Query{{}, {Name: symfile.Fold(e.Object.Name)}, {Name: "*o*"}, {Name: "?oo*", Kind: symfile.PDB}, {Ref: &e.Ref}}[o.b%5]
 	switch o.d % 4 {
 	case 1:
@@ -677,12 +677,12 @@ func (s *side) objectPages(o operation) error {
 	case 3:
 		f.Since = s.clock.t.Add(-time.Duration(o.b%50) * time.Hour)
 	}
-	if s.db.Catalog.Limits = catalog.UsualLimits; o.a%2 == 0 {
-		s.db.Catalog.Limits = catalog.Limits{Step: 5, Few: 3, Names: 1000}
+	if s.db.Lists = lists.NewLists(s.db.base, lists.UsualLimits); o.a%2 == 0 {
+		s.db.Lists = lists.NewLists(s.db.base, lists.Limits{Step: 5, Few: 3, Names: 1000})
 	}
 	var texts []string
 	for {
-		page, next, err := s.db.Catalog.Objects(s.ctx, answerScope(o.c), f)
+		page, next, err := s.db.Lists.Objects(s.ctx, answerScope(o.c), f)
 		if err != nil {
 			return err
 		}
@@ -699,13 +699,13 @@ func (s *side) objectPages(o operation) error {
 }
 
 func (s *side) groups(o operation) error {
-	order := catalog.GroupOrder(o.a % 3)
-	products, _, err := s.db.Catalog.Products(s.ctx, answerScope(o.c), order, nil, 100)
+	order := lists.GroupOrder(o.a % 3)
+	products, _, err := s.db.Lists.Products(s.ctx, answerScope(o.c), order, nil, 100)
 	if err != nil {
 		return err
 	}
 	s.say("%+v", products)
-	versions, _, err := s.db.Catalog.Versions(s.ctx, answerScope(o.c), answerProduct(o.b), catalog.VersionFilter{Order: order, Limit: 100})
+	versions, _, err := s.db.Lists.Versions(s.ctx, answerScope(o.c), answerProduct(o.b), lists.VersionFilter{Order: order, Limit: 100})
 	s.say("%+v", versions)
 	return err
 }
@@ -803,7 +803,7 @@ func (s *side) wanted(o operation) error {
 	found, err := all2(s.db.Wanted.List(s.ctx, misses.WantedFilter{Client: []string{"", "msdl"}[o.a%2], Since: s.clock.t.Add(-time.Duration(o.b%100) * time.Hour), Latest: o.c%3 == 0}))
 	for i := range found {
 		f := &found[i] // engines number rows on their own
-		*f = Wanted{Name: f.Name, ID: f.ID, Kind: f.Kind, Client: f.Client, Count: f.Count, First: f.First, Last: f.Last}
+		*f = misses.Wanted{Name: f.Name, ID: f.ID, Kind: f.Kind, Client: f.Client, Count: f.Count, First: f.First, Last: f.Last}
 	}
 	return list(s, plus, found, err)
 }

@@ -10,9 +10,6 @@ import (
 // Copies is the part of the index for copies of it, such as backups.
 type Copies struct{ db *engine.Database }
 
-// NewCopies returns the copies of an index in a database.
-func NewCopies(db *engine.Database) Copies { return Copies{db} }
-
 // Moment is a state of an index, as far as clients can see it. Two indexes of one
 // depot with equal Moments have the same transactions.
 type Moment struct {

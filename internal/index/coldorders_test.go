@@ -13,8 +13,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/contents"
-	"github.com/symdepot/symdepot/internal/index/lifecycle"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -190,7 +190,7 @@ func collector(i int) []coldStep {
 		return nil
 	}}
 	remove := coldStep{fmt.Sprintf("remove %d", i), func(ctx context.Context, w *coldWorld) error {
-		_, err := w.db.Trash.Remove(ctx, lifecycle.Removal{Number: int64(i + 1)})
+		_, err := w.db.Trash.Remove(ctx, removals.Removal{Number: int64(i + 1)})
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index/engine"
-	"github.com/symdepot/symdepot/internal/index/lifecycle"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/removals"
 )
 
 // copied are the tables that Copy copies. Each refers to earlier ones only. The rows
@@ -36,7 +36,7 @@ var copied = []struct{ name, columns, key string }{
 	{"job", "id, kind, key, variant, payload, state, priority, attempts, max_attempts, created, not_before, started, finished, " +
 		"lease_until, worker, token, outcome, detail, result", "id"},
 	{"failure", "source, tool, version, class, detail, since, ends, tries", "source, tool, version"},
-	{"trash_file", lifecycle.FileColumnsOfTx, "tx_id, seq"},
+	{"trash_file", removals.FileColumnsOfTx, "tx_id, seq"},
 	{"content_read", "content_id, day", "content_id"},
 	{"hold", "tx_id, name, who, reason, placed, ends", "tx_id, name"},
 	{"tx_needs", "tx_id, needs", "tx_id, needs"},

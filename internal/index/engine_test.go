@@ -108,7 +108,7 @@ func reopen(t testing.TB, db *DB, opt Options) *DB {
 // rawFile opens the file of an index beside it.
 func rawFile(t testing.TB, db *DB) *sql.DB {
 	t.Helper()
-	raw, err := engine.OpenConnections(db.base.Name(), "rw", 1, 100, time.Second)
+	raw, err := engine.OpenConnections(nameOf(db), "rw", 1, 100, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func testFigures(t *testing.T) {
 	}
 	t.Logf("%d keys, %d MiB: open %v, lookup p50 %v p99 %v max %v, %d/s, resident %d MiB (peak %d)",
 		f.Keys, size>>20, f.Open, f.P50, f.P99, f.Max, f.PerSecond, f.RSSAfter>>10, f.RSSMax>>10)
-	if keys < 1_000_000 || IsURL(path) {
+	if keys < 1_000_000 || engine.IsURL(path) {
 		return
 	}
 	if f.P99 > time.Millisecond || f.Open > time.Second || f.RSSMax > 200<<10 {
@@ -100,7 +100,7 @@ func build(t *testing.T, path string, keys int) int {
 		commitTest(t, db, "product", entries...)
 		s.Objects = n
 	}
-	if IsURL(path) {
+	if engine.IsURL(path) {
 		// The servers of tests have no autovacuum, which would do this.
 		if err := db.base.Update(t.Context(), "analyze", func(w *engine.Write) error { _, err := w.Exec("ANALYZE"); return err }); err != nil {
 			t.Fatal(err)

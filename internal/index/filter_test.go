@@ -274,19 +274,20 @@ func testLateObjects(t *testing.T) {
 		}
 		return rows, late, floor
 	}
+	const maxLate = 100_000 // rows of late_object
 	gain(2)
 	if rows, late, floor := state(); rows != 1 || late != 1 || floor != 0 {
 		t.Errorf("%d rows, counter %d, floor %d, want 1, 1, 0", rows, late, floor)
 	}
 	if err := db.base.Update(t.Context(), "test", func(w *engine.Write) error {
-		_, err := w.Exec("UPDATE state SET late_keys = $1", 2*contents.MaxLate)
+		_, err := w.Exec("UPDATE state SET late_keys = $1", 2*maxLate)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
 	gain(3)
-	if rows, late, floor := state(); rows != 1 || late != 2*contents.MaxLate+1 || floor != contents.MaxLate+1 {
-		t.Errorf("%d rows, counter %d, floor %d, want 1, %d, %d", rows, late, floor, 2*contents.MaxLate+1, contents.MaxLate+1)
+	if rows, late, floor := state(); rows != 1 || late != 2*maxLate+1 || floor != maxLate+1 {
+		t.Errorf("%d rows, counter %d, floor %d, want 1, %d, %d", rows, late, floor, 2*maxLate+1, maxLate+1)
 	}
 	if err := f.Refresh(t.Context(), 2); err != nil {
 		t.Fatal(err)

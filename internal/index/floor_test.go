@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
@@ -16,6 +17,12 @@ import (
 	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
+
+// step returns a step of the format.
+func step(number int, name, text string) engine.Migration {
+	file := fmt.Sprintf("steps/%04d_%s.sql", number, name)
+	return engine.ReadMigrations(fstest.MapFS{file: {Data: []byte(text)}}, "steps")[0]
+}
 
 // versions returns the steps of three versions of the program: the present one, the
 // next, which adds a table, and the one after it, which needs the table and deletes
@@ -27,11 +34,11 @@ func versions(t *testing.T) (now, next, later []engine.Migration) {
 		now = postgresMigrations
 	}
 	n := len(now)
-	add := engine.NewMigration(n+1, "add", fmt.Sprintf("-- format_floor: %d\nCREATE TABLE added (n bigint); INSERT INTO added VALUES (7);", n))
+	add := step(n+1, "add", fmt.Sprintf("-- format_floor: %d\nCREATE TABLE added (n bigint); INSERT INTO added VALUES (7);", n))
 	if !strings.Contains(t.Name(), "/postgres") {
-		add = engine.NewMigration(n+1, "add", fmt.Sprintf("-- format_floor: %d\nCREATE TABLE added (n INTEGER) STRICT; INSERT INTO added VALUES (7);", n))
+		add = step(n+1, "add", fmt.Sprintf("-- format_floor: %d\nCREATE TABLE added (n INTEGER) STRICT; INSERT INTO added VALUES (7);", n))
 	}
-	remove := engine.NewMigration(n+2, "remove", fmt.Sprintf("-- contract\n-- format_floor: %d\nDROP TABLE scrub;", n+1))
+	remove := step(n+2, "remove", fmt.Sprintf("-- contract\n-- format_floor: %d\nDROP TABLE scrub;", n+1))
 	next = append(slices.Clip(now), add)
 	return now, next, append(slices.Clip(next), remove)
 }
@@ -178,7 +185,7 @@ func TestContractRefusesOlder(t *testing.T) {
 	t.Run("postgres", func(t *testing.T) {
 		now, _, later := versions(t)
 		n := len(later)
-		after := append(slices.Clip(later), engine.NewMigration(n+1, "more", fmt.Sprintf("-- format_floor: %d\nCREATE TABLE more (n bigint);", n)))
+		after := append(slices.Clip(later), step(n+1, "more", fmt.Sprintf("-- format_floor: %d\nCREATE TABLE more (n bigint);", n)))
 		where := address(t)
 		w, err := openVersion(t, where, now).Watch()
 		if err != nil {
@@ -216,7 +223,7 @@ func testUpgradeKilled(t *testing.T) {
 			if !after { // in the middle of a step
 				db := openVersion(t, where, later[:len(now)+at-1])
 				err := db.base.Update(t.Context(), "migrate", func(w *engine.Write) error {
-					if err := db.base.Apply(w, later[len(now)+at-1]); err != nil {
+					if err := w.Script(later[len(now)+at-1].Text); err != nil {
 						return err
 					}
 					return killed

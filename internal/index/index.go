@@ -24,15 +24,15 @@ import (
 	"net"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index/catalog"
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
-	"github.com/symdepot/symdepot/internal/index/lifecycle"
+	"github.com/symdepot/symdepot/internal/index/lists"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/nodes"
 	"github.com/symdepot/symdepot/internal/index/places"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/index/schema"
 	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/index/tokens"
@@ -97,12 +97,12 @@ type DB struct {
 	Stages Stages
 	Waits  *engine.Waits
 	// Retention and Trash are for the transactions that a policy removes.
-	Retention lifecycle.Retention
-	Trash     lifecycle.Trash
+	Retention removals.Retention
+	Trash     removals.Trash
 	// Sources finds source files.
 	Sources Sources
-	// Catalog is for lists that people read in pages.
-	Catalog catalog.Catalog
+	// Lists is for lists that people read in pages.
+	Lists lists.Lists
 	// Colds keeps the records of cold contents.
 	Colds contents.Colds
 
@@ -137,14 +137,14 @@ func newDB(base *engine.Database, opt Options) *DB {
 	all := contents.NewContents(base, opt.Placed, max(opt.Block, 1))
 	db := &DB{
 		base: base, contents: all, placed: opt.Placed, tempDir: opt.TempDir, Waits: base.Waits,
-		Tokens: tokens.NewTokens(base), Jobs: queue.NewJobs(base), Copies: NewCopies(base),
+		Tokens: tokens.NewTokens(base), Jobs: queue.NewJobs(base), Copies: Copies{base},
 		Nodes:  nodes.NewNodes(base, dutyLife),
 		Wanted: misses.NewWantedKeys(base, cmp.Or(opt.MaxWanted, 1_000_000)),
 		Misses: misses.NewMisses(base, cmp.Or(opt.MaxMisses, 2_000_000)),
 		Scrub:  places.NewScrub(base), Places: places.NewPlaces(base), Damages: places.NewDamages(base),
 		Cached: contents.NewCachedFiles(all), Colds: contents.NewColds(base, opt.Placed),
-		Retention: lifecycle.NewRetention(base), Trash: lifecycle.NewTrash(base, all),
-		Sources: NewSources(base), Catalog: catalog.NewCatalog(base),
+		Retention: removals.NewRetention(base), Trash: removals.NewTrash(base, all),
+		Sources: Sources{base}, Lists: lists.NewLists(base, lists.UsualLimits),
 	}
 	db.Stages = Stages{stages.NewStageRows(base), db}
 	return db
@@ -204,19 +204,6 @@ func DropReplaced(ctx context.Context, db *DB, prefix string, r contents.Replace
 	return contents.DropReplaced(ctx, db.base, prefix, r)
 }
 
-// Remove removes a transaction without a trash and returns it; see Trash.Remove.
-// Objects that no other transaction holds are hidden immediately; their contents
-// become unreferenced. The transaction's own row stays, its list of files is
-// deleted. If the number does not exist or was removed before, the error is
-// fs.ErrNotExist.
-func (db *DB) Remove(ctx context.Context, number int64) (record.Transaction, error) {
-	t, err := db.Trash.Remove(ctx, lifecycle.Removal{Number: number, Reason: "rm"})
-	if err != nil {
-		return record.Transaction{}, err
-	}
-	return t, nil
-}
-
 // Unreferenced yields the contents that have had no references since before.
 func (db *DB) Unreferenced(ctx context.Context, before time.Time) iter.Seq2[record.Unreferenced, error] {
 	return db.contents.Unreferenced(ctx, before)
@@ -257,19 +244,19 @@ const dutyLife = 30 * time.Second
 //
 // check, if not nil, is called with the distinct contents of the transaction
 // before anything is written; see Contents.Commit.
-func (db *DB) Commit(ctx context.Context, tx Tx, check func(ctx context.Context, refs []blob.Ref) error) (int64, error) {
+func (db *DB) Commit(ctx context.Context, tx record.Tx, check func(ctx context.Context, refs []blob.Ref) error) (int64, error) {
 	return db.contents.Commit(ctx, tx, db.Stages, check)
 }
 
 // Derived returns what a tool made of a content. A zero Content means that the
 // tool made nothing worth keeping; if the tool has not run, the error is
 // fs.ErrNotExist.
-func (db *DB) Derived(ctx context.Context, source blob.Ref, tool Tool) (Content, error) {
+func (db *DB) Derived(ctx context.Context, source blob.Ref, tool record.Tool) (record.Content, error) {
 	return db.contents.Derived(ctx, source, tool)
 }
 
 // PutDerived records what a tool made of a content; see Contents.PutDerived.
-func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool Tool, result *Content) error {
+func (db *DB) PutDerived(ctx context.Context, source blob.Ref, tool record.Tool, result *record.Content) error {
 	return db.contents.PutDerived(ctx, source, tool, result)
 }
 

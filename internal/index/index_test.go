@@ -1000,7 +1000,7 @@ func TestMigrations(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	db := openTest(t, Options{})
 	commitTest(t, db, "", pdb(1))
-	ro, err := Open(t.Context(), db.base.Name(), Options{ReadOnly: true})
+	ro, err := Open(t.Context(), nameOf(db), Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -1058,7 +1058,7 @@ func TestNoSpace(t *testing.T) {
 		entries = append(entries, pdbAge(i+10, "x.pdb", 9, uint32(i)))
 	}
 	_, err := db.Commit(t.Context(), record.Tx{Entries: entries}, nil)
-	if !errors.Is(err, engine.ErrNoSpace) || !strings.Contains(err.Error(), db.base.Name()) {
+	if !errors.Is(err, engine.ErrNoSpace) || !strings.Contains(err.Error(), nameOf(db)) {
 		t.Fatal(err)
 	}
 	clean(t, db)
@@ -1074,12 +1074,12 @@ func TestNoSpace(t *testing.T) {
 
 func TestWriteLock(t *testing.T) {
 	db := openTest(t, Options{})
-	impatient, err := Open(t.Context(), db.base.Name(), Options{BusyWait: time.Nanosecond})
+	impatient, err := Open(t.Context(), nameOf(db), Options{BusyWait: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer impatient.Close()
-	patient, err := Open(t.Context(), db.base.Name(), Options{})
+	patient, err := Open(t.Context(), nameOf(db), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

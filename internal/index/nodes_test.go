@@ -7,6 +7,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/queue"
 )
 
@@ -91,17 +92,17 @@ func TestMissEpoch(t *testing.T) {
 		return list
 	}
 	before := epochs()
-	misses := []Miss{{Key: "a", Source: "s", Class: 1, Until: time.Now().Add(time.Hour)}, {Key: "b", Source: "s", Class: 1, Until: time.Now().Add(time.Hour)}}
-	if err := dbs[0].Misses.Put(t.Context(), misses); err != nil {
+	list := []misses.Miss{{Key: "a", Source: "s", Class: 1, Until: time.Now().Add(time.Hour)}, {Key: "b", Source: "s", Class: 1, Until: time.Now().Add(time.Hour)}}
+	if err := dbs[0].Misses.Put(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := dbs[1].Misses.Flush(t.Context(), MissFilter{Source: "other"}); n != 0 || err != nil {
+	if n, err := dbs[1].Misses.Flush(t.Context(), misses.MissFilter{Source: "other"}); n != 0 || err != nil {
 		t.Errorf("Flush of nothing: %d, %v; want 0", n, err)
 	}
 	if now := epochs(); !slices.Equal(now, before) {
 		t.Errorf("epochs %v after nothing was forgotten, want %v", now, before)
 	}
-	if n, err := dbs[1].Misses.Flush(t.Context(), MissFilter{Source: "s"}); n != 2 || err != nil {
+	if n, err := dbs[1].Misses.Flush(t.Context(), misses.MissFilter{Source: "s"}); n != 2 || err != nil {
 		t.Errorf("Flush: %d, %v, want 2 misses", n, err)
 	}
 	for i, e := range epochs() {

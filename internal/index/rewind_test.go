@@ -159,8 +159,8 @@ func TestFailover(t *testing.T) {
 	primary.Synchronous(t)
 	where := pgtest.Hosts("test1", primary, standby)
 	node := openNode(t, where)
-	if want := fmt.Sprintf("postgres://%s,%s/test1", primary.Addr(), standby.Addr()); node.base.Name() != want {
-		t.Errorf("name %s, want %s", node.base.Name(), want)
+	if want := fmt.Sprintf("postgres://%s,%s/test1", primary.Addr(), standby.Addr()); nameOf(node.DB) != want {
+		t.Errorf("name %s, want %s", nameOf(node.DB), want)
 	}
 	commitTest(t, node.DB, "", pdb(1))
 	known := node.state(t)

@@ -19,9 +19,6 @@ type SourceFile struct {
 // Sources finds source files in transactions. It is part of a DB.
 type Sources struct{ db *engine.Database }
 
-// NewSources returns the source files of an index in a database.
-func NewSources(db *engine.Database) Sources { return Sources{db} }
-
 // Filed is a transaction with what it is filed under.
 type Filed struct {
 	Number           int64
@@ -69,27 +66,18 @@ func (s Sources) At(ctx context.Context, tx int64, paths ...string) ([]SourceFil
 		args = append(args, engine.Text(p))
 		marks[i] = "$" + strconv.Itoa(len(args))
 	}
-	return s.files(ctx, "f.path IN ("+strings.Join(marks, ", ")+")", args, 0)
+	return s.files(ctx, "f.path IN ("+strings.Join(marks, ", ")+")", args)
 }
 
 // Named returns the source files of a transaction whose folded name is name.
 func (s Sources) Named(ctx context.Context, tx int64, name string) ([]SourceFile, error) {
-	return s.files(ctx, "o.name_fold = $2", []any{tx, engine.Text(name)}, 0)
+	return s.files(ctx, "o.name_fold = $2", []any{tx, engine.Text(name)})
 }
 
-// All returns the source files of a transaction in the order of their paths, at most
-// limit.
-func (s Sources) All(ctx context.Context, tx int64, limit int) ([]SourceFile, error) {
-	return s.files(ctx, "1 = 1", []any{tx}, limit)
-}
-
-func (s Sources) files(ctx context.Context, cond string, args []any, limit int) (list []SourceFile, err error) {
+func (s Sources) files(ctx context.Context, cond string, args []any) (list []SourceFile, err error) {
 	query := "SELECT " + record.ObjectColumns + ", " + record.FileColumns + ` FROM tx_file f
 		JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id JOIN tx t ON t.id = f.tx_id
 		WHERE f.by_path = 2 AND f.tx_id = $1 AND ` + cond + " ORDER BY f.path"
-	if limit > 0 {
-		query += " LIMIT " + strconv.Itoa(limit)
-	}
 	err = s.db.Points.Each(ctx, false, query, args, func(scan engine.Scan) (bool, error) {
 		var f SourceFile
 		err := record.ScanStored(scan, &f.Stored)

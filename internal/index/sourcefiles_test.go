@@ -71,8 +71,6 @@ func testSources(t *testing.T) {
 		{"at a path of another transaction", paths(db.Sources.At(ctx, second, "/src/main.c")), []string{"/src/main.c " + three}},
 		{"at no path", paths(db.Sources.At(ctx, first, "/main.c")), nil},
 		{"by name", paths(db.Sources.Named(ctx, first, "main.c")), []string{"/src/main.c " + one, "/src/sub/main.c " + two}},
-		{"all", paths(db.Sources.All(ctx, first, 10)), []string{"/src/main.c " + one, "/src/sub/main.c " + two}},
-		{"the first", paths(db.Sources.All(ctx, first, 1)), []string{"/src/main.c " + one}},
 	} {
 		if !slices.Equal(tt.got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.what, tt.got, tt.want)

@@ -13,8 +13,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index/engine"
-	"github.com/symdepot/symdepot/internal/index/lifecycle"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -31,7 +31,7 @@ func dropUntil(t *testing.T, db *DB, now time.Time) (gone []blob.Ref) {
 	return gone
 }
 
-func stateOf(t *testing.T, db *DB, now time.Time) *lifecycle.RetainedState {
+func stateOf(t *testing.T, db *DB, now time.Time) *removals.RetainedState {
 	t.Helper()
 	s, err := db.Retention.State(t.Context(), now)
 	if err != nil {
@@ -54,7 +54,7 @@ func testTrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	until := c.t.Add(7 * 24 * time.Hour)
-	removed, err := db.Trash.Remove(ctx, lifecycle.Removal{Number: one, Until: until, Who: "anna", Class: "nightly", Reason: "expired", Detail: "50 days old", Plan: "8c1f2a90"})
+	removed, err := db.Trash.Remove(ctx, removals.Removal{Number: one, Until: until, Who: "anna", Class: "nightly", Reason: "expired", Detail: "50 days old", Plan: "8c1f2a90"})
 	if err != nil || !removed.TrashUntil.Equal(until) || !removed.Removed.Equal(c.t) {
 		t.Fatalf("removal into the trash: %+v, %v; want it now, and in the trash until %v", removed, err, until)
 	}
@@ -88,7 +88,7 @@ func testTrash(t *testing.T) {
 	if hits := lookupEntry(t, db, all, pdb(2)); len(hits) != 1 || hits[0].Number != two {
 		t.Errorf("after undo the shared file is found as %+v, want that of transaction %d", hits, two)
 	}
-	var notInTrash *lifecycle.NotInTrashError
+	var notInTrash *removals.NotInTrashError
 	if _, err := db.Trash.Undo(ctx, one); !errors.As(err, &notInTrash) || !notInTrash.Removed.IsZero() || err.Error() != fmt.Sprintf("transaction %d was not removed", one) {
 		t.Errorf("undo of a live transaction: %v, want one that says it was not removed", err)
 	}
@@ -118,12 +118,12 @@ func testTrashEnds(t *testing.T) {
 	until := c.t.Add(24 * time.Hour)
 	one, two, three := commitTest(t, db, "A", pdb(1), pdb(2)), commitTest(t, db, "B", pdb(2), pdb(3)), commitTest(t, db, "C", pdb(4))
 	for number, end := range map[int64]time.Time{one: until, two: until.Add(time.Hour), three: until.Add(9 * time.Hour)} {
-		if _, err := db.Trash.Remove(ctx, lifecycle.Removal{Number: number, Until: end}); err != nil {
+		if _, err := db.Trash.Remove(ctx, removals.Removal{Number: number, Until: end}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	c.t = until
-	var notInTrash *lifecycle.NotInTrashError
+	var notInTrash *removals.NotInTrashError
 	if _, err := db.Trash.Undo(ctx, one); !errors.As(err, &notInTrash) || !notInTrash.Ended.Equal(until) {
 		t.Errorf("undo after the end of the trash: %v, want one that says when the trash ended", err)
 	}
@@ -155,27 +155,27 @@ func testPurge(t *testing.T) {
 	db := openTest(t, c.options())
 	ctx := t.Context()
 	one, two, three := commitTest(t, db, "A", pdb(1), pdb(2)), commitTest(t, db, "A", pdb(2), pdb(3)), commitTest(t, db, "A", pdb(3), pdb(4))
-	if _, err := db.Trash.Remove(ctx, lifecycle.Removal{Number: two, Until: c.t.Add(time.Hour)}); err != nil {
+	if _, err := db.Trash.Remove(ctx, removals.Removal{Number: two, Until: c.t.Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
-	_, refs, err := db.Trash.Purge(ctx, lifecycle.Removal{Number: one, Reason: "purge", Who: "eve"})
+	_, refs, err := db.Trash.Purge(ctx, removals.Removal{Number: one, Reason: "purge", Who: "eve"})
 	if err != nil || !slices.Equal(refs, []blob.Ref{ref(1)}) {
 		t.Fatalf("purge: %d contents, %v; want the one that no other transaction needs", len(refs), err)
 	}
 	clean(t, db)
-	if _, refs, err = db.Trash.Purge(ctx, lifecycle.Removal{Number: two, Reason: "purge"}); err != nil || !slices.Equal(refs, []blob.Ref{ref(2)}) {
+	if _, refs, err = db.Trash.Purge(ctx, removals.Removal{Number: two, Reason: "purge"}); err != nil || !slices.Equal(refs, []blob.Ref{ref(2)}) {
 		t.Fatalf("purge of a transaction in the trash: %d contents, %v; want its one content", len(refs), err)
 	}
 	clean(t, db)
-	var notInTrash *lifecycle.NotInTrashError
-	if _, _, err := db.Trash.Purge(ctx, lifecycle.Removal{Number: two}); !errors.As(err, &notInTrash) {
+	var notInTrash *removals.NotInTrashError
+	if _, _, err := db.Trash.Purge(ctx, removals.Removal{Number: two}); !errors.As(err, &notInTrash) {
 		t.Errorf("second purge: %v, want an error that says it is not in the trash", err)
 	}
-	if err := db.Retention.Hold(ctx, lifecycle.Hold{Number: three, Name: "GA", Reason: "GA", Who: "anna"}); err != nil {
+	if err := db.Retention.Hold(ctx, removals.Hold{Number: three, Name: "GA", Reason: "GA", Who: "anna"}); err != nil {
 		t.Fatal(err)
 	}
-	var held *lifecycle.ErrHeld
-	if _, _, err := db.Trash.Purge(ctx, lifecycle.Removal{Number: three}); !errors.As(err, &held) {
+	var held *removals.ErrHeld
+	if _, _, err := db.Trash.Purge(ctx, removals.Removal{Number: three}); !errors.As(err, &held) {
 		t.Errorf("purge of a held transaction: %v, want an error that names the hold", err)
 	}
 	if why, err := db.Trash.Why(ctx, one); err != nil || why.Reason != "purge" || why.Who != "eve" {
@@ -195,12 +195,12 @@ func testHolds(t *testing.T) {
 	db := openTest(t, c.options())
 	ctx := t.Context()
 	one := commitTest(t, db, "A", pdb(1))
-	for _, h := range []lifecycle.Hold{{Number: one, Name: "a", Reason: "crash 811", Who: "anna", Until: c.t}, {Number: one, Name: "b", Reason: "1.2 GA"}} {
+	for _, h := range []removals.Hold{{Number: one, Name: "a", Reason: "crash 811", Who: "anna", Until: c.t}, {Number: one, Name: "b", Reason: "1.2 GA"}} {
 		if err := db.Retention.Hold(ctx, h); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var held *lifecycle.ErrHeld
+	var held *removals.ErrHeld
 	if _, err := db.Remove(ctx, one); !errors.As(err, &held) || held.Reason != "crash 811" {
 		t.Errorf("removal of a held transaction: %v, want an error that names the hold", err)
 	}
@@ -218,7 +218,7 @@ func testHolds(t *testing.T) {
 	if _, err := db.Remove(ctx, one); err != nil {
 		t.Errorf("removal after the hold: %v", err)
 	}
-	if err := db.Retention.Hold(ctx, lifecycle.Hold{Number: one, Name: "c"}); !errors.Is(err, fs.ErrNotExist) {
+	if err := db.Retention.Hold(ctx, removals.Hold{Number: one, Name: "c"}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("hold on a removed transaction: %v, want the error %v", err, fs.ErrNotExist)
 	}
 	if _, err := db.Retention.Promote(ctx, one, "release", "anna"); !errors.Is(err, fs.ErrNotExist) {
@@ -251,7 +251,7 @@ func testTombstones(t *testing.T) {
 	first.Path = `C:\build\App1.sym`
 	one := commitTest(t, db, "A", first, pdb(2))
 	commitTest(t, db, "A", pdb(2), pdb(3))
-	if _, err := db.Trash.Remove(ctx, lifecycle.Removal{Number: one, Until: c.t.Add(time.Hour), Who: "schedule", Class: "nightly", Reason: "expired", Detail: "50 days old", Plan: "p"}); err != nil {
+	if _, err := db.Trash.Remove(ctx, removals.Removal{Number: one, Until: c.t.Add(time.Hour), Who: "schedule", Class: "nightly", Reason: "expired", Detail: "50 days old", Plan: "p"}); err != nil {
 		t.Fatal(err)
 	}
 	id := symfile.Fold(pdb(1).Aliases[0].ID)
@@ -294,37 +294,37 @@ func testRuns(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	ctx := t.Context()
-	var removals []lifecycle.Removal
+	var decided []removals.Removal
 	const builds = 6
 	for n := range builds {
-		removals = append(removals, lifecycle.Removal{Number: commitTest(t, db, "A", pdb(n), pdb(9)), Class: "nightly", Reason: "expired", Detail: "old"})
+		decided = append(decided, removals.Removal{Number: commitTest(t, db, "A", pdb(n), pdb(9)), Class: "nightly", Reason: "expired", Detail: "old"})
 	}
 	// Removed transactions of the run protect none.
-	if err := db.Retention.SetNeeds(ctx, removals[5].Number, []int64{removals[1].Number}); err != nil {
+	if err := db.Retention.SetNeeds(ctx, decided[5].Number, []int64{decided[1].Number}); err != nil {
 		t.Fatal(err)
 	}
-	// Each of these is more than one write transaction may remove.
+	const manyFiles = 5_000 // more than one write transaction may remove, if there are others
 	if err := db.base.Update(ctx, "test", func(w *engine.Write) error {
-		_, err := w.Exec("UPDATE tx SET files = files + $1", lifecycle.RemoveFiles)
+		_, err := w.Exec("UPDATE tx SET files = files + $1", manyFiles)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
 	until := c.t.Add(time.Hour)
-	decide := func(s *lifecycle.RetainedState) (lifecycle.Decision, error) {
-		return lifecycle.Decision{Run: lifecycle.Run{Plan: "p", Kind: "apply", Who: "anna", Begun: c.t, Until: until, Policy: "x", Hash: "h", Facts: "{}"}, Removals: removals}, nil
+	decide := func(s *removals.RetainedState) (removals.Decision, error) {
+		return removals.Decision{Run: removals.Run{Plan: "p", Kind: "apply", Who: "anna", Begun: c.t, Until: until, Policy: "x", Hash: "h", Facts: "{}"}, Removals: decided}, nil
 	}
 	s := stateOf(t, db, c.t)
 	commitTest(t, db, "B", pdb(20))
-	if _, err := db.Retention.Begin(ctx, s.Generation, true, c.t, decide); !errors.Is(err, lifecycle.ErrChanged) {
-		t.Fatalf("run after a change: %v, want the error %v", err, lifecycle.ErrChanged)
+	if _, err := db.Retention.Begin(ctx, s.Generation, true, c.t, decide); !errors.Is(err, removals.ErrChanged) {
+		t.Fatalf("run after a change: %v, want the error %v", err, removals.ErrChanged)
 	}
 	refused := errors.New("refused")
-	if _, err := db.Retention.Begin(ctx, s.Generation, false, c.t, func(now *lifecycle.RetainedState) (lifecycle.Decision, error) {
+	if _, err := db.Retention.Begin(ctx, s.Generation, false, c.t, func(now *removals.RetainedState) (removals.Decision, error) {
 		if now == nil || len(now.Transactions) != builds+1 {
 			t.Errorf("the decision is made with %+v, want the present state", now)
 		}
-		return lifecycle.Decision{}, refused
+		return removals.Decision{}, refused
 	}); !errors.Is(err, refused) {
 		t.Fatalf("refused run: %v, want the error %v", err, refused)
 	}
@@ -332,42 +332,42 @@ func testRuns(t *testing.T) {
 		t.Errorf("%d runs after refused ones, %v", len(runs), err)
 	}
 	r, err := db.Retention.Begin(ctx, stateOf(t, db, c.t).Generation, true, c.t, decide)
-	if err != nil || r.Removed != 1 || r.Outcome != lifecycle.RunUnfinished {
+	if err != nil || r.Removed != 1 || r.Outcome != removals.RunUnfinished {
 		t.Fatalf("begun run: %+v, %v; want 1 removed and the outcome unfinished", r, err)
 	}
-	if err := db.Retention.Hold(ctx, lifecycle.Hold{Number: removals[2].Number, Name: "a"}); err != nil {
+	if err := db.Retention.Hold(ctx, removals.Hold{Number: decided[2].Number, Name: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	c.t = c.t.Add(time.Second)
-	if _, err := db.Retention.Promote(ctx, removals[3].Number, "release", "anna"); err != nil {
+	if _, err := db.Retention.Promote(ctx, decided[3].Number, "release", "anna"); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Retention.SetNeeds(ctx, commitTest(t, db, "C", pdb(30)), []int64{removals[4].Number}); err != nil {
+	if err := db.Retention.SetNeeds(ctx, commitTest(t, db, "C", pdb(30)), []int64{decided[4].Number}); err != nil {
 		t.Fatal(err)
 	}
 	list, err := db.Retention.Unfinished(ctx, "p")
 	if err != nil || len(list) != 1 || !reflect.DeepEqual(list[0], r) {
 		t.Fatalf("unfinished runs: %+v, %v; want %+v", list, err, r)
 	}
-	for r.Outcome == lifecycle.RunUnfinished {
+	for r.Outcome == removals.RunUnfinished {
 		before := r.Removed
 		if r, err = db.Retention.Continue(ctx, r.No); err != nil {
 			t.Fatal(err)
 		}
 		if r.Removed > before+1 {
-			t.Errorf("one write removed %d transactions of more than %d files, want 1", r.Removed-before, lifecycle.RemoveFiles)
+			t.Errorf("one write removed %d transactions of more than %d files, want 1", r.Removed-before, manyFiles)
 		}
-		for n, x := range removals { // each is hidden with all its files, or not at all
+		for n, x := range decided { // each is hidden with all its files, or not at all
 			tx, err := db.Show(ctx, x.Number, nil)
 			if found := len(lookupEntry(t, db, all, pdb(n))) > 0; err != nil || found != tx.Removed.IsZero() {
 				t.Errorf("transaction %d after %d removals: its file is found: %t, removed at %s, %v; want found exactly if not removed", x.Number, r.Removed, found, tx.Removed, err)
 			}
 		}
 	}
-	if r.Removed != 3 || r.Outcome != lifecycle.RunDone || r.Ended.IsZero() {
+	if r.Removed != 3 || r.Outcome != removals.RunDone || r.Ended.IsZero() {
 		t.Errorf("ended run: %+v, want 3 removed transactions: the others were held, promoted and needed meanwhile", r)
 	}
-	for _, x := range removals[2:5] {
+	for _, x := range decided[2:5] {
 		if tx, err := db.Show(ctx, x.Number, nil); err != nil || !tx.Removed.IsZero() {
 			t.Errorf("transaction %d, which was protected meanwhile: %+v, %v; want that it is live", x.Number, tx, err)
 		}
@@ -376,7 +376,7 @@ func testRuns(t *testing.T) {
 		t.Errorf("an ended run goes on: %+v, %v", again, err)
 	}
 	if err := db.base.Update(ctx, "test", func(w *engine.Write) error {
-		_, err := w.Exec("UPDATE tx SET files = files - $1 WHERE class <> 'x' AND files > $1", lifecycle.RemoveFiles)
+		_, err := w.Exec("UPDATE tx SET files = files - $1 WHERE class <> 'x' AND files > $1", manyFiles)
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -391,26 +391,26 @@ func testPolicyRows(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	ctx := t.Context()
-	if p, err := db.Retention.Policy(ctx); err != nil || p != (lifecycle.PolicyRow{}) {
+	if p, err := db.Retention.Policy(ctx); err != nil || p != (removals.PolicyRow{}) {
 		t.Errorf("policy of a new index: %+v, %v; want none", p, err)
 	}
-	first, err := db.Retention.SetPolicy(ctx, lifecycle.PolicyRow{Text: "retention: {}", Hash: "h", Who: "anna"}, 0)
+	first, err := db.Retention.SetPolicy(ctx, removals.PolicyRow{Text: "retention: {}", Hash: "h", Who: "anna"}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Retention.SetPolicy(ctx, lifecycle.PolicyRow{Text: "other"}, 0); !errors.Is(err, lifecycle.ErrChanged) {
-		t.Errorf("policy that was changed meanwhile: %v, want the error %v", err, lifecycle.ErrChanged)
+	if _, err := db.Retention.SetPolicy(ctx, removals.PolicyRow{Text: "other"}, 0); !errors.Is(err, removals.ErrChanged) {
+		t.Errorf("policy that was changed meanwhile: %v, want the error %v", err, removals.ErrChanged)
 	}
 	if p, err := db.Retention.Policy(ctx); err != nil || !reflect.DeepEqual(p, first) {
 		t.Errorf("policy: %+v, %v; want %+v", p, err, first)
 	}
-	if _, err := db.Retention.SetPolicy(ctx, lifecycle.PolicyRow{Text: "other"}, -1); err != nil {
+	if _, err := db.Retention.SetPolicy(ctx, removals.PolicyRow{Text: "other"}, -1); err != nil {
 		t.Error(err)
 	}
-	if list, err := db.Retention.Policies(ctx); err != nil || len(list) != 2 || list[0].Text != "other" {
-		t.Errorf("policies: %+v, %v; want two, the newest first", list, err)
+	if p, err := db.Retention.Policy(ctx); err != nil || p.Text != "other" || p.No != first.No+1 {
+		t.Errorf("policy: %+v, %v; want the one after %+v", p, err, first)
 	}
-	plan := lifecycle.PlanRow{Number: "8c1f2a90", Ticket: "{}", Who: "anna", Made: c.t, Ends: c.t.Add(time.Hour)}
+	plan := removals.PlanRow{Number: "8c1f2a90", Ticket: "{}", Who: "anna", Made: c.t, Ends: c.t.Add(time.Hour)}
 	for range 2 {
 		if err := db.Retention.PutPlan(ctx, plan); err != nil {
 			t.Fatal(err)
@@ -507,7 +507,7 @@ func testTrashModel(t *testing.T) {
 		case k < 7:
 			if i := pick(true); i >= 0 {
 				list[i].until = c.t.Add(time.Duration(1+rnd.IntN(20)) * time.Hour)
-				if _, err := db.Trash.Remove(t.Context(), lifecycle.Removal{Number: list[i].number, Until: list[i].until}); err != nil {
+				if _, err := db.Trash.Remove(t.Context(), removals.Removal{Number: list[i].number, Until: list[i].until}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -517,7 +517,7 @@ func testTrashModel(t *testing.T) {
 				break
 			}
 			_, err := db.Trash.Undo(t.Context(), list[i].number)
-			var gone *lifecycle.NotInTrashError
+			var gone *removals.NotInTrashError
 			switch {
 			case list[i].until.After(c.t) && err != nil:
 				t.Fatalf("step %d: undo of transaction %d: %v, want success", step, list[i].number, err)
@@ -530,7 +530,7 @@ func testTrashModel(t *testing.T) {
 			}
 		case k < 10:
 			if i := pick(false); i >= 0 && list[i].until.After(c.t) {
-				if _, _, err := db.Trash.Purge(t.Context(), lifecycle.Removal{Number: list[i].number}); err != nil {
+				if _, _, err := db.Trash.Purge(t.Context(), removals.Removal{Number: list[i].number}); err != nil {
 					t.Fatal(err)
 				}
 				list = slices.Delete(list, i, i+1)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -18,8 +18,8 @@ import (
 // holds nothing else; an ELF executable where it is smallest,
 // unless it has no section headers, as one copied from memory; any other file
 // where it is newest.
-func Rank(hits []index.Hit, role symfile.Role) {
-	slices.SortStableFunc(hits, func(a, b index.Hit) int {
+func Rank(hits []record.Hit, role symfile.Role) {
+	slices.SortStableFunc(hits, func(a, b record.Hit) int {
 		if (a.Source == "") != (b.Source == "") {
 			if a.Source == "" {
 				return -1
@@ -64,13 +64,13 @@ func Rank(hits []index.Hit, role symfile.Role) {
 
 // noSections reports whether a hit is an ELF image without section headers,
 // which is smaller than the file that it was copied from and worth less.
-func noSections(h index.Hit) bool {
+func noSections(h record.Hit) bool {
 	return slices.Contains(h.Features, objfile.Features{NoSections: true}.Words()[0])
 }
 
 // FileTime is the time of the file itself, or that of its adding if it is
 // unknown or lies after that.
-func FileTime(h index.Hit) time.Time {
+func FileTime(h record.Hit) time.Time {
 	if h.ModTime.IsZero() || h.ModTime.Unix() <= 0 || h.ModTime.After(h.Added) {
 		return h.Added
 	}
@@ -78,7 +78,7 @@ func FileTime(h index.Hit) time.Time {
 }
 
 // OneContent reports whether all hits have one content.
-func OneContent(hits []index.Hit) bool {
+func OneContent(hits []record.Hit) bool {
 	for _, h := range hits[1:] {
 		if h.Ref != hits[0].Ref {
 			return false
@@ -89,23 +89,23 @@ func OneContent(hits []index.Hit) bool {
 
 // Ranked is a file that may answer a request, with the time of its transaction.
 type Ranked struct {
-	index.TxFile
+	record.TxFile
 	Added time.Time
 	Try   bool // of a try build, and of no other
 }
 
 // RankedIn returns a file of a transaction.
-func RankedIn(tx index.Transaction, f index.TxFile) Ranked {
-	return Ranked{TxFile: f, Added: tx.Time, Try: tx.Class == index.ClassTry}
+func RankedIn(tx record.Transaction, f record.TxFile) Ranked {
+	return Ranked{TxFile: f, Added: tx.Time, Try: tx.Class == record.ClassTry}
 }
 
 // Better reports whether the depot prefers a to b as the answer to a request for
 // the roles.
 func Better(a, b Ranked, role symfile.Role) bool {
-	hit := func(r Ranked) index.Hit {
-		return index.Hit{Role: r.Object.Role, Stored: index.Stored{Object: r.Object, Features: r.Features, DebugSize: r.DebugSize, Ref: r.Ref, Size: r.Size, Added: r.Added, Try: r.Try}}
+	hit := func(r Ranked) record.Hit {
+		return record.Hit{Role: r.Object.Role, Stored: record.Stored{Object: r.Object, Features: r.Features, DebugSize: r.DebugSize, Ref: r.Ref, Size: r.Size, Added: r.Added, Try: r.Try}}
 	}
-	hits := []index.Hit{hit(b), hit(a)}
+	hits := []record.Hit{hit(b), hit(a)}
 	Rank(hits, role)
 	return hits[0].Ref != b.Ref
 }

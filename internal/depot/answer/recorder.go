@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/remote/tree"
 	"github.com/symdepot/symdepot/internal/remote/watch"
@@ -38,7 +38,7 @@ const (
 )
 
 // LookupHit is an object that a lookup has found.
-type LookupHit = index.Hit
+type LookupHit = record.Hit
 
 // TracedLookup is one lookup with its result. Hits are what was found, or what comes
 // near.

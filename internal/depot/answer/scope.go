@@ -3,7 +3,7 @@ package answer
 import (
 	"slices"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // Scope is the set of products that a caller may see. Objects outside the scope
@@ -21,4 +21,6 @@ func (s Scope) Sees(product string) bool {
 }
 
 // Index returns the scope as the index takes it.
-func (s Scope) Index() index.Scope { return index.Scope{Products: s.Products, All: s.Products == nil} }
+func (s Scope) Index() record.Scope {
+	return record.Scope{Products: s.Products, All: s.Products == nil}
+}

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -15,9 +15,9 @@ import (
 const shortRef = 12
 
 // Spellings returns the spellings that a user's query may have in the index.
-func Spellings(q string) index.Query {
+func Spellings(q string) record.Query {
 	q = strings.TrimSpace(q)
-	iq := index.Query{Name: symfile.Fold(q)}
+	iq := record.Query{Name: symfile.Fold(q)}
 	if strings.Contains(q, ",") {
 		if id, err := debugid.Parse(q); err == nil { // as dumpbin prints it
 			q = id.Breakpad()

@@ -17,6 +17,8 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -133,7 +135,7 @@ type Source struct {
 // Damaged contents are reported and not copied.
 func Take(ctx context.Context, from Source, dir string, opt Options) (Result, error) {
 	name := from.Home.Name
-	if index.IsURL(name) || from.Home.Placed {
+	if engine.IsURL(name) || from.Home.Placed {
 		return Result{}, fmt.Errorf("depot %s: %w", name, ErrOnDiskOnly)
 	}
 	b := &backup{from: from, depot: from.Home, opt: opt, faults: map[blob.Ref]bool{}}
@@ -286,7 +288,7 @@ func resolve(path string) (string, error) {
 // openTarget opens the index of a folder and keeps other processes out.
 func openTarget(ctx context.Context, dir string) (*index.Target, error) {
 	t, err := index.OpenTarget(ctx, filepath.Join(dir, "index.db"))
-	if errors.Is(err, index.ErrBusy) {
+	if errors.Is(err, engine.ErrBusy) {
 		err = fmt.Errorf("%s: %w", dir, ErrInUse)
 	}
 	return t, err
@@ -298,7 +300,7 @@ func (b *backup) close() error {
 		errs = append(errs, b.copy.Close())
 	}
 	if b.target != nil {
-		errs = append(errs, index.RemoveFile(b.newIndex()), b.target.Close())
+		errs = append(errs, engine.RemoveFile(b.newIndex()), b.target.Close())
 	}
 	if b.blobs != nil {
 		errs = append(errs, b.blobs.Close())
@@ -348,7 +350,7 @@ func (b *backup) round(ctx context.Context, gone *int64) (err error) {
 		err = b.copy.Close()
 		b.copy = nil
 	}
-	if err = errors.Join(err, index.RemoveFile(b.newIndex())); err != nil {
+	if err = errors.Join(err, engine.RemoveFile(b.newIndex())); err != nil {
 		return err
 	}
 	*gone = 0
@@ -371,7 +373,7 @@ func (b *backup) round(ctx context.Context, gone *int64) (err error) {
 		b.opt.AfterSnapshot()
 	}
 	t := &transfer{from: b.from.Store, to: b.blobs, hash: b.opt.Verify}
-	t.lost = func(ctx context.Context, c index.Content, cause error) error {
+	t.lost = func(ctx context.Context, c record.Content, cause error) error {
 		// The plain bytes may be those of the depot, or those of an earlier backup.
 		k, ok, err := plainInstead(ctx, b.copy, c.Ref, d.Now, b.from.Store.Below(), b.blobs)
 		if ok {
@@ -398,7 +400,7 @@ func (b *backup) round(ctx context.Context, gone *int64) (err error) {
 }
 
 // lost handles a content that cannot be read: it was freed, or is damaged.
-func (b *backup) lost(ctx context.Context, c index.Content, cause error, gone *int64) error {
+func (b *backup) lost(ctx context.Context, c record.Content, cause error, gone *int64) error {
 	known, err := b.depot.DB.HasContent(ctx, c.Ref)
 	if err != nil {
 		return err

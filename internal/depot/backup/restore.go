@@ -14,6 +14,8 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -140,7 +142,7 @@ func (r *restore) checkFolder() error {
 // isUnusableFile reports whether an error means that a file is not an index that
 // this program can use.
 func isUnusableFile(err error) bool {
-	return errors.Is(err, index.ErrCorrupt) || errors.Is(err, index.ErrForeign)
+	return errors.Is(err, engine.ErrCorrupt) || errors.Is(err, engine.ErrForeign)
 }
 
 // setAside renames an index that cannot be used.
@@ -166,7 +168,7 @@ func (r *restore) close() error {
 		errs = append(errs, r.copy.Close())
 	}
 	if r.target != nil {
-		errs = append(errs, index.RemoveFile(r.newIndex()), r.target.Close())
+		errs = append(errs, engine.RemoveFile(r.newIndex()), r.target.Close())
 	}
 	for _, d := range []*blob.Disk{r.source, r.blobs} {
 		if d != nil {
@@ -177,7 +179,7 @@ func (r *restore) close() error {
 }
 
 func (r *restore) run(ctx context.Context) (err error) {
-	if err := index.RemoveFile(r.newIndex()); err != nil {
+	if err := engine.RemoveFile(r.newIndex()); err != nil {
 		return err
 	}
 	if err := index.SnapshotFile(ctx, filepath.Join(r.from, "index.db"), r.newIndex(), nil); err != nil {
@@ -202,7 +204,7 @@ func (r *restore) run(ctx context.Context) (err error) {
 	r.source = nil // from closes it
 	defer func() { err = errors.Join(err, from.Close()) }()
 	t := &transfer{from: from, to: r.blobs, hash: true}
-	t.lost = func(ctx context.Context, c index.Content, cause error) error {
+	t.lost = func(ctx context.Context, c record.Content, cause error) error {
 		k, ok, err := plainInstead(ctx, r.copy, c.Ref, time.Now, from.Below(), r.blobs)
 		if ok {
 			t.plain = append(t.plain, k)
@@ -227,7 +229,7 @@ func (r *restore) run(ctx context.Context) (err error) {
 }
 
 // lost reports a content that the backup does not have intact.
-func (r *restore) lost(ctx context.Context, c index.Content, cause error) error {
+func (r *restore) lost(ctx context.Context, c record.Content, cause error) error {
 	f, _, err := content.Faults{DB: r.copy}.Of(ctx, c.Ref, "damaged in the backup: "+cause.Error())
 	if err != nil {
 		return err

@@ -12,6 +12,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -35,19 +37,19 @@ type transfer struct {
 	hash bool
 	// lost is called for a content that cannot be read. Its error ends the
 	// transfer.
-	lost     func(ctx context.Context, c index.Content, err error) error
-	plain    []index.Content  // copied instead of their cold files; see plainInstead
+	lost     func(ctx context.Context, c record.Content, err error) error
+	plain    []record.Content // copied instead of their cold files; see plainInstead
 	progress func(done int64) // bytes of the contents that the target has
 
 	done, copied, bytes int64 // bytes; contents and bytes that were copied
 }
 
 // run copies the contents of a list that the target does not have, and those of plain.
-func (t *transfer) run(ctx context.Context, list iter.Seq2[index.Content, error]) error {
+func (t *transfer) run(ctx context.Context, list iter.Seq2[record.Content, error]) error {
 	if err := t.copy(ctx, list); err != nil {
 		return err
 	}
-	return t.copy(ctx, func(yield func(index.Content, error) bool) {
+	return t.copy(ctx, func(yield func(record.Content, error) bool) {
 		for c := range slices.Values(t.plain) {
 			if !yield(c, nil) {
 				return
@@ -56,8 +58,8 @@ func (t *transfer) run(ctx context.Context, list iter.Seq2[index.Content, error]
 	})
 }
 
-func (t *transfer) copy(ctx context.Context, list iter.Seq2[index.Content, error]) error {
-	var batch []index.Content
+func (t *transfer) copy(ctx context.Context, list iter.Seq2[record.Content, error]) error {
+	var batch []record.Content
 	var size int64
 	flush := func() error {
 		if len(batch) == 0 {
@@ -104,7 +106,7 @@ func (t *transfer) has(size int64) {
 }
 
 // holds reports whether the target has a content.
-func (t *transfer) holds(ctx context.Context, c index.Content) (bool, error) {
+func (t *transfer) holds(ctx context.Context, c record.Content) (bool, error) {
 	info, err := t.to.Stat(ctx, c.Ref)
 	if err == nil && info.Size == c.Size && t.hash {
 		err = t.to.Verify(ctx, c.Ref, c.Size, nil)
@@ -116,13 +118,13 @@ func (t *transfer) holds(ctx context.Context, c index.Content) (bool, error) {
 }
 
 // store copies contents and makes the copies durable together.
-func (t *transfer) store(ctx context.Context, list []index.Content) error {
+func (t *transfer) store(ctx context.Context, list []record.Content) error {
 	b, err := t.to.Begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer b.Abort()
-	var copied []index.Content
+	var copied []record.Content
 	for _, c := range list {
 		cause, err := t.put(ctx, b, c)
 		if err == nil && cause != nil {
@@ -150,7 +152,7 @@ func (t *transfer) store(ctx context.Context, list []index.Content) error {
 }
 
 // put adds a content to a batch. cause is why the original cannot be read.
-func (t *transfer) put(ctx context.Context, b blob.Batch, c index.Content) (cause, err error) {
+func (t *transfer) put(ctx context.Context, b blob.Batch, c record.Content) (cause, err error) {
 	ctx = coldstore.Uncounted(ctx) // a copy is no use of a content
 	cause, err = t.putFrom(ctx, b, c, t.from.Open)
 	if cause == nil || err != nil {
@@ -161,7 +163,7 @@ func (t *transfer) put(ctx context.Context, b blob.Batch, c index.Content) (caus
 	return t.putFrom(ctx, b, c, t.from.OpenWhole)
 }
 
-func (t *transfer) putFrom(ctx context.Context, b blob.Batch, c index.Content, open func(ctx context.Context, ref blob.Ref) (blob.File, error)) (cause, err error) {
+func (t *transfer) putFrom(ctx context.Context, b blob.Batch, c record.Content, open func(ctx context.Context, ref blob.Ref) (blob.File, error)) (cause, err error) {
 	f, cause := open(ctx, c.Ref)
 	if cause != nil {
 		return cause, ctx.Err()
@@ -187,13 +189,13 @@ func (t *transfer) putFrom(ctx context.Context, b blob.Batch, c index.Content, o
 // plainInstead ends, in the index of a copy, the record of the content that a lost cold file
 // restores, if one of some stores has the plain bytes of the content intact: the copy needs
 // no cold file then.
-func plainInstead(ctx context.Context, copied *index.DB, file blob.Ref, now func() time.Time, stores ...blob.Store) (c index.Content, ok bool, err error) {
+func plainInstead(ctx context.Context, copied *index.DB, file blob.Ref, now func() time.Time, stores ...blob.Store) (c record.Content, ok bool, err error) {
 	holders, err := copied.Holders(ctx, file)
 	if err != nil {
 		return c, false, err
 	}
 	for _, h := range holders {
-		if h.Tool != index.ColdTool.Name {
+		if h.Tool != contents.ColdTool.Name {
 			continue
 		}
 		row, err := copied.Colds.Of(ctx, h.Of)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // Again repeats uploads of the batch. A process that stood still for long may find that its
@@ -16,7 +16,7 @@ import (
 // to a new place each.
 func (b *batch) Again(ctx context.Context) error {
 	b.mu.Lock()
-	objects := make([]index.Upload, 0, len(b.objects))
+	objects := make([]record.Upload, 0, len(b.objects))
 	for _, u := range b.objects {
 		objects = append(objects, u)
 	}
@@ -46,7 +46,7 @@ func (b *batch) Again(ctx context.Context) error {
 }
 
 // uploadAgain copies the object of an upload to a new place.
-func (s *Store) uploadAgain(ctx context.Context, u index.Upload) (up index.Upload, err error) {
+func (s *Store) uploadAgain(ctx context.Context, u record.Upload) (up record.Upload, err error) {
 	sp, err := s.local.disk.Spool()
 	if err != nil {
 		return up, err
@@ -60,7 +60,7 @@ func (s *Store) uploadAgain(ctx context.Context, u index.Upload) (up index.Uploa
 	}
 	up = newUpload(u.Ref, u.Size)
 	begun := s.now()
-	if err := s.places.Begin(ctx, s.node, lease, []index.Upload{up}); err != nil {
+	if err := s.places.Begin(ctx, s.node, lease, []record.Upload{up}); err != nil {
 		return up, err
 	}
 	err = s.renewing(ctx, up, func() error { return s.put(ctx, up, begun, sp) })

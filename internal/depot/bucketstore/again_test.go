@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/blob/blobtest"
 	"github.com/symdepot/symdepot/internal/store/bucket"
@@ -60,7 +61,7 @@ func TestAgain(t *testing.T) {
 		t.Errorf("%d objects, want 3: nothing had to be uploaded again", n)
 	}
 	for _, n := range s.txs[blob.Sum(known)] {
-		if _, err := s.db.Remove(t.Context(), n); err != nil {
+		if _, err := s.db.Trash.Remove(t.Context(), removals.Removal{Number: n, Reason: "rm"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,7 +70,7 @@ func TestAgain(t *testing.T) {
 	}
 	s.sleepPast(t)
 	for _, c := range list {
-		if err := s.commit(t.Context(), blob.Sum(c), int64(len(c))); !errors.Is(err, index.ErrNotUploaded) {
+		if err := s.commit(t.Context(), blob.Sum(c), int64(len(c))); !errors.Is(err, record.ErrNotUploaded) {
 			t.Fatalf("commit of %d bytes after the leases: %v, want ErrNotUploaded", len(c), err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -41,7 +41,7 @@ type Audited struct {
 // for each content whose object is missing or has a different size. Unknown objects
 // that are older than a month become doomed, unless another copy of the database
 // owns them. No object is read.
-func (s *Store) Audit(ctx context.Context, missing func(c index.Content, what string) error) (Audited, error) {
+func (s *Store) Audit(ctx context.Context, missing func(c record.Content, what string) error) (Audited, error) {
 	a := &audit{store: s, missing: missing}
 	owned := s.owns(ctx)
 	if owned != nil && !errors.Is(owned, ErrCopy) {
@@ -69,7 +69,7 @@ func (s *Store) Audit(ctx context.Context, missing func(c index.Content, what st
 type audit struct {
 	store   *Store
 	mu      sync.Mutex // guards sum, and calls of missing
-	missing func(c index.Content, what string) error
+	missing func(c record.Content, what string) error
 	sum     Audited
 }
 
@@ -80,7 +80,7 @@ func (a *audit) part(ctx context.Context, prefix string, first, last byte) error
 	low, high := blob.Ref{first}, blob.Ref(bytes.Repeat([]byte{0xff}, len(blob.Ref{})))
 	high[0] = last
 	// The contents first: each object of theirs was there before the listing begins.
-	named := map[string]index.Content{}
+	named := map[string]record.Content{}
 	for u, err := range s.places.Named(ctx, low, high) {
 		if err != nil {
 			return err
@@ -88,7 +88,7 @@ func (a *audit) part(ctx context.Context, prefix string, first, last byte) error
 		named[u.Place] = u.Content
 	}
 	var sum Audited
-	var strays []index.Upload
+	var strays []record.Upload
 	for info, err := range s.bucket.List(ctx, prefix) {
 		if err != nil {
 			s.note(err)
@@ -148,7 +148,7 @@ func (a *audit) part(ctx context.Context, prefix string, first, last byte) error
 }
 
 // doom dooms unknown objects.
-func (a *audit) doom(ctx context.Context, strays []index.Upload) error {
+func (a *audit) doom(ctx context.Context, strays []record.Upload) error {
 	if len(strays) == 0 || !a.sum.Doomed {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (a *audit) doom(ctx context.Context, strays []index.Upload) error {
 }
 
 // lost reports a content, unless it has been removed or uploaded again since.
-func (a *audit) lost(ctx context.Context, place string, c index.Content, what string) error {
+func (a *audit) lost(ctx context.Context, place string, c record.Content, what string) error {
 	u, _, err := a.store.places.Of(ctx, c.Ref)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

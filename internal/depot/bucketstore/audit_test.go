@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/blob/blobtest"
 	"github.com/symdepot/symdepot/internal/store/bucket"
@@ -49,14 +50,14 @@ func TestAudit(t *testing.T) {
 	second := newUpload(blob.Sum(list[2]), 3000) // another object of a content
 	putAt(keyOf(second), 3000)
 	running := newUpload(blob.Sum([]byte("running")), 88)
-	if err := s.places.Begin(t.Context(), "n", 400*24*time.Hour, []index.Upload{running}); err != nil {
+	if err := s.places.Begin(t.Context(), "n", 400*24*time.Hour, []record.Upload{running}); err != nil {
 		t.Fatal(err)
 	}
 	putAt(keyOf(running), 88)
 	putAt("c/README", 5)
 	ref := blob.Sum(list[4])
 	for _, n := range s.txs[ref] {
-		if _, err := s.db.Remove(t.Context(), n); err != nil {
+		if _, err := s.db.Trash.Remove(t.Context(), removals.Removal{Number: n, Reason: "rm"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,7 +69,7 @@ func TestAudit(t *testing.T) {
 		t.Helper()
 		var lost []string
 		before := s.requests.n.Load()
-		got, err := s.Audit(t.Context(), func(c index.Content, what string) error {
+		got, err := s.Audit(t.Context(), func(c record.Content, what string) error {
 			lost = append(lost, fmt.Sprintf("%d: %s", c.Size, what))
 			return nil
 		})
@@ -127,7 +128,7 @@ func TestAuditOfACopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.now = time.Now().Add(strayAge + time.Hour)
-	got, err := s.Audit(t.Context(), func(index.Content, string) error { return nil })
+	got, err := s.Audit(t.Context(), func(record.Content, string) error { return nil })
 	if want := (Audited{Objects: 2, Strays: 1, StrayBytes: 1}); err != nil || got != want {
 		t.Errorf("audit: %+v, %v; want %+v", got, err, want)
 	}
@@ -162,7 +163,7 @@ func TestAuditInParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []blob.Ref
-	a := &audit{store: s.Store, missing: func(c index.Content, _ string) error { got = append(got, c.Ref); return nil }}
+	a := &audit{store: s.Store, missing: func(c record.Content, _ string) error { got = append(got, c.Ref); return nil }}
 	for b := range 256 {
 		if err := a.part(t.Context(), fmt.Sprintf("c/%02x/", b), byte(b), byte(b)); err != nil {
 			t.Fatal(err)

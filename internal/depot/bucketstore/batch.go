@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -32,7 +32,7 @@ type batch struct {
 	ended bool
 	known map[blob.Ref]int64 // contents of the batch by size
 	// objects are those of the contents that the batch has uploaded or found.
-	objects map[blob.Ref]index.Upload
+	objects map[blob.Ref]record.Upload
 	group   []spooled // waiting for their rows
 	bytes   int64     // size of the group
 	places  []string  // of all uploads
@@ -44,7 +44,7 @@ type batch struct {
 
 // spooled is a content in a temporary file.
 type spooled struct {
-	upload index.Upload
+	upload record.Upload
 	spool  *blob.Spool
 }
 
@@ -54,7 +54,7 @@ func (s *Store) Begin(ctx context.Context) (blob.Batch, error) {
 		return nil, err
 	}
 	b := &batch{
-		store: s, known: map[blob.Ref]int64{}, objects: map[blob.Ref]index.Upload{}, groups: make(chan struct{}, 2), renew: make(chan struct{}),
+		store: s, known: map[blob.Ref]int64{}, objects: map[blob.Ref]record.Upload{}, groups: make(chan struct{}, 2), renew: make(chan struct{}),
 	}
 	b.ctx, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	go b.keepLeases()
@@ -220,7 +220,7 @@ func (b *batch) upload(group []spooled) error {
 	}()
 	for attempt := 1; ; attempt++ {
 		err := b.uploadOnce(group)
-		if !errors.Is(err, index.ErrNotUploaded) || attempt == attempts {
+		if !errors.Is(err, record.ErrNotUploaded) || attempt == attempts {
 			return err
 		}
 		var old []string
@@ -239,7 +239,7 @@ func (b *batch) upload(group []spooled) error {
 
 // uploadOnce writes the rows of a group, uploads its contents, and marks the rows.
 func (b *batch) uploadOnce(group []spooled) error {
-	uploads, places := make([]index.Upload, len(group)), make([]string, len(group))
+	uploads, places := make([]record.Upload, len(group)), make([]string, len(group))
 	for i, s := range group {
 		uploads[i], places[i] = s.upload, s.upload.Place
 	}
@@ -418,7 +418,7 @@ func (s *Store) Spool() (*blob.Spool, error) {
 		}
 		up := newUpload(ref, spool.Size())
 		begun := s.now()
-		if err := s.places.Begin(ctx, s.node, lease, []index.Upload{up}); err != nil {
+		if err := s.places.Begin(ctx, s.node, lease, []record.Upload{up}); err != nil {
 			return err
 		}
 		err = s.renewing(ctx, up, func() error { return s.put(ctx, up, begun, spool) })
@@ -440,7 +440,7 @@ func (s *Store) Spool() (*blob.Spool, error) {
 }
 
 // renewing renews the lease of an upload while do runs.
-func (s *Store) renewing(ctx context.Context, u index.Upload, do func() error) error {
+func (s *Store) renewing(ctx context.Context, u record.Upload, do func() error) error {
 	ended := make(chan struct{})
 	var renewer sync.WaitGroup
 	defer renewer.Wait()

@@ -3,7 +3,7 @@ package bucketstore
 import (
 	"context"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/bucket"
 )
 
@@ -15,7 +15,7 @@ func (s *Store) collect(ctx context.Context) (n int, err error) {
 	if _, err := s.places.Expire(ctx, now.Add(-expired)); err != nil {
 		return 0, err
 	}
-	var batch []index.Upload
+	var batch []record.Upload
 	var failed error // of an object that cannot be deleted; the others are
 	sweep := func() error {
 		deleted, err := s.delete(ctx, batch)
@@ -63,7 +63,7 @@ const deleteBatch = 1000
 
 // delete deletes objects and returns the places of those that are deleted, also
 // after an error. The marker of the bucket is compared first.
-func (s *Store) delete(ctx context.Context, uploads []index.Upload) (places []string, failed error) {
+func (s *Store) delete(ctx context.Context, uploads []record.Upload) (places []string, failed error) {
 	if len(uploads) == 0 {
 		return nil, nil
 	}
@@ -89,7 +89,7 @@ func (s *Store) delete(ctx context.Context, uploads []index.Upload) (places []st
 // them: an upload that had timed out may have arrived since.
 func (s *Store) deleteAgain(ctx context.Context) error {
 	before := s.now().Add(-resweep)
-	var old []index.Upload
+	var old []record.Upload
 	for u, err := range s.places.Resweep(ctx, before) {
 		if err != nil {
 			return err

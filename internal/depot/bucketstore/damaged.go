@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/bucket"
 )
@@ -16,7 +16,7 @@ const maxBad = 4096
 
 // suspected returns the error for a content whose object was found damaged, or
 // nil. A later upload has another place.
-func (s *Store) suspected(u index.Upload) error {
+func (s *Store) suspected(u record.Upload) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d, bad := s.bad[u.Ref]
@@ -49,7 +49,7 @@ func (s *Store) damaged(ref blob.Ref, place, what string) error {
 // it again: no process has found it damaged or missing, and the store has an object of
 // this size. Its bytes are not read. A store that does not answer says nothing about the
 // object. The answer for one that is there holds for a while.
-func (s *Store) there(ctx context.Context, u index.Upload) bool {
+func (s *Store) there(ctx context.Context, u record.Upload) bool {
 	if u.Damage != "" || s.suspected(u) != nil {
 		return false
 	}

@@ -12,7 +12,7 @@ import (
 // two processes that add one content, two that collect, a removal, a rewind of
 // the database to an earlier state, and a store whose requests arrive late. Every
 // step of the model is one transaction of the index or one request to the store,
-// as in index.Places, batch and collect.
+// as in places.Places, batch and collect.
 
 // modelPlaces is the number of names that the model can use.
 const modelPlaces = 4

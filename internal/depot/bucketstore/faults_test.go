@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/blob/blobtest"
 	"github.com/symdepot/symdepot/internal/store/bucket"
@@ -309,7 +310,7 @@ func (s *store) drop(t *testing.T, list ...[]byte) {
 	for _, c := range list {
 		ref := blob.Sum(c)
 		for _, n := range s.txs[ref] {
-			if _, err := s.db.Remove(t.Context(), n); err != nil {
+			if _, err := s.db.Trash.Remove(t.Context(), removals.Removal{Number: n, Reason: "rm"}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/bucket"
 )
@@ -19,7 +19,7 @@ import (
 // bytes as they arrive, except the last ones, which they get once the hash of
 // all is right.
 type fill struct {
-	upload index.Upload
+	upload record.Upload
 	added  time.Time
 	spool  *blob.Spool
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/places"
 	"github.com/symdepot/symdepot/internal/store/bucket"
 )
 
@@ -78,7 +78,7 @@ func (s *Store) readMarker(ctx context.Context) (m marker, err error) {
 
 // writeMarker writes the marker. With fresh, the error is bucket.ErrPrecondition if
 // there is one.
-func (s *Store) writeMarker(ctx context.Context, id index.Identity, fresh bool) error {
+func (s *Store) writeMarker(ctx context.Context, id places.Identity, fresh bool) error {
 	b, err := json.Marshal(marker{id.Depot, id.Database, id.Turn})
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (s *Store) compare(ctx context.Context, m marker) error {
 
 // owner returns nil if the marker agrees with the identity of a database, or
 // ErrCopy.
-func (m marker) owner(id index.Identity) error {
+func (m marker) owner(id places.Identity) error {
 	switch {
 	case m.Database == "": // written by an earlier version
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/pgtest"
+	"github.com/symdepot/symdepot/internal/index/places"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/bucket"
 	"github.com/symdepot/symdepot/internal/store/bucket/buckettest"
@@ -164,19 +165,19 @@ func TestTurns(t *testing.T) {
 		t.Errorf("after a killed process: %v, marker %+v; want the next turn", err, marked())
 	}
 	// A database that has missed two turns is a copy.
-	old := index.Identity{Depot: first.Depot, Database: first.Database, Turn: first.Turn}
+	old := places.Identity{Depot: first.Depot, Database: first.Database, Turn: first.Turn}
 	if err := marked().owner(old); !errors.Is(err, ErrCopy) {
 		t.Errorf("a copy with an old turn: %v, want ErrCopy", err)
 	}
 	// The marker of an earlier version has neither.
-	if err := s.writeMarker(t.Context(), index.Identity{Depot: first.Depot}, false); err != nil {
+	if err := s.writeMarker(t.Context(), places.Identity{Depot: first.Depot}, false); err != nil {
 		t.Fatal(err)
 	}
 	if err := sweep(); err != nil || marked().Database != first.Database || marked().Turn == "" {
 		t.Errorf("marker of an earlier version: %v, now %+v; want it completed", err, marked())
 	}
 	// A marker of another depot, or none, stops too.
-	if err := s.writeMarker(t.Context(), index.Identity{Depot: "other"}, false); err != nil {
+	if err := s.writeMarker(t.Context(), places.Identity{Depot: "other"}, false); err != nil {
 		t.Fatal(err)
 	}
 	s.drop(t, list...)

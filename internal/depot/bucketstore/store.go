@@ -21,7 +21,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/places"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/bucket"
 )
@@ -31,7 +32,7 @@ type Options struct {
 	// Bucket holds the contents. The Store closes it; Open does not if it fails.
 	Bucket bucket.Bucket
 	// Places are those of the depot's index.
-	Places index.Places
+	Places places.Places
 	// Dir is the folder of the local cache. Only this program may write to it.
 	Dir string
 	// CacheBytes is the size above which contents are evicted from the cache;
@@ -102,7 +103,7 @@ var (
 // Store is an open bucket of contents. It implements [blob.Backend].
 type Store struct {
 	bucket bucket.Bucket
-	places index.Places
+	places places.Places
 	local  *local
 	hold   time.Duration
 	node   string // names this process in the rows of its uploads
@@ -139,13 +140,13 @@ const markerKey = "symdepot.json"
 const probePrefix = "probe/"
 
 // keyOf returns the key of an upload's object.
-func keyOf(u index.Upload) string {
+func keyOf(u record.Upload) string {
 	h := u.Ref.String()
 	return "c/" + h[:2] + "/" + h + "/" + u.Place
 }
 
 // parseKey is the inverse of keyOf.
-func parseKey(key string) (u index.Upload, ok bool) {
+func parseKey(key string) (u record.Upload, ok bool) {
 	p := strings.Split(key, "/")
 	if len(p) != 4 || p[0] != "c" {
 		return u, false

@@ -23,6 +23,8 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/blob/blobtest"
 	"github.com/symdepot/symdepot/internal/store/bucket"
@@ -150,7 +152,7 @@ func (s *store) commit(ctx context.Context, ref blob.Ref, size int64) error {
 	copy(id.GUID[:], ref[:])
 	id.Age = 1
 	o := symfile.Object{Kind: symfile.PDB, Role: symfile.Debug, Name: hex.EncodeToString(ref[:8]) + ".pdb", DebugID: id, InfoAge: 1}
-	n, err := s.db.Commit(ctx, index.Tx{Kind: "add", Entries: []index.Entry{{Object: o, Ref: ref, Size: size, Aliases: o.Aliases(), Path: o.Name}}}, nil)
+	n, err := s.db.Commit(ctx, record.Tx{Kind: "add", Entries: []record.Entry{{Object: o, Ref: ref, Size: size, Aliases: o.Aliases(), Path: o.Name}}}, nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.txs[ref] = append(s.txs[ref], n)
@@ -170,7 +172,7 @@ func (s *store) Delete(ctx context.Context, ref blob.Ref) error {
 	delete(s.txs, ref)
 	s.mu.Unlock()
 	for _, n := range txs {
-		if _, err := s.db.Remove(ctx, n); err != nil {
+		if _, err := s.db.Trash.Remove(ctx, removals.Removal{Number: n, Reason: "rm"}); err != nil {
 			return err
 		}
 	}
@@ -271,7 +273,7 @@ func (c *committing) Commit(ctx context.Context) error {
 		}
 		done[ref] = true
 		if err := c.s.commit(ctx, ref, c.refs[ref]); err != nil {
-			if errors.Is(err, index.ErrNotUploaded) {
+			if errors.Is(err, record.ErrNotUploaded) {
 				return fs.ErrNotExist
 			}
 			return err

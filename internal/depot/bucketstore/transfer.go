@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/ctxio"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/bucket"
 )
@@ -47,7 +47,7 @@ func pause(ctx context.Context, attempt int, err error) error {
 
 // get writes the object of a content to w. An interrupted transfer goes on where
 // it stopped. The error is blob.ErrUnavailable if the store does not answer.
-func (s *Store) get(ctx context.Context, u index.Upload, w io.Writer) error {
+func (s *Store) get(ctx context.Context, u record.Upload, w io.Writer) error {
 	select {
 	case s.downloads <- struct{}{}:
 		defer func() { <-s.downloads }()
@@ -105,7 +105,7 @@ var (
 	errSilent  = errors.New("the store has not answered in time")
 )
 
-func (s *Store) getFrom(ctx context.Context, u index.Upload, off int64, tag *string, w io.Writer) (n int64, err error) {
+func (s *Store) getFrom(ctx context.Context, u record.Upload, off int64, tag *string, w io.Writer) (n int64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	first := firstByte
@@ -209,14 +209,14 @@ func (s *sum) ref() (ref blob.Ref) {
 }
 
 // newUpload returns an upload to a new place.
-func newUpload(ref blob.Ref, size int64) index.Upload {
-	return index.Upload{Place: rand.Text(), Content: index.Content{Ref: ref, Size: size}}
+func newUpload(ref blob.Ref, size int64) record.Upload {
+	return record.Upload{Place: rand.Text(), Content: record.Content{Ref: ref, Size: size}}
 }
 
 // put writes the object of an upload whose row was made at the time begun. The error is
-// blob.ErrUnavailable if the store does not answer, and index.ErrNotUploaded if the row
+// blob.ErrUnavailable if the store does not answer, and record.ErrNotUploaded if the row
 // does not exist any more.
-func (s *Store) put(ctx context.Context, u index.Upload, begun time.Time, r io.ReaderAt) error {
+func (s *Store) put(ctx context.Context, u record.Upload, begun time.Time, r io.ReaderAt) error {
 	select {
 	case s.uploads <- struct{}{}:
 		defer func() { <-s.uploads }()
@@ -246,16 +246,16 @@ func (s *Store) put(ctx context.Context, u index.Upload, begun time.Time, r io.R
 	}
 }
 
-// held returns index.ErrNotUploaded if the row of an upload does not exist any more. It
+// held returns record.ErrNotUploaded if the row of an upload does not exist any more. It
 // asks only if the lease may have ended since the row was made, because this process
 // stood still or could not renew it: an object that is sent after its place is forgotten
 // would stay until the next audit. If the index does not answer, the upload goes on.
-func (s *Store) held(ctx context.Context, u index.Upload, begun time.Time) error {
+func (s *Store) held(ctx context.Context, u record.Upload, begun time.Time) error {
 	if s.now().Sub(begun) < lease {
 		return nil
 	}
 	if is, err := s.places.IsUpload(ctx, u.Place); err == nil && !is {
-		return fmt.Errorf("upload %s: its lease has expired: %w", u.Place, index.ErrNotUploaded)
+		return fmt.Errorf("upload %s: its lease has expired: %w", u.Place, record.ErrNotUploaded)
 	}
 	return nil
 }

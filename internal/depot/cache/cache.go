@@ -12,6 +12,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -27,7 +29,7 @@ type Limits struct {
 }
 
 // Filter selects cached files.
-type Filter = index.CacheFilter
+type Filter = contents.CacheFilter
 
 // minFree is how much of a disk of this size is kept free by default, in
 // bytes.
@@ -217,12 +219,12 @@ func (c *Cache) DropContent(ctx context.Context, f Filter, ref blob.Ref) (bool, 
 }
 
 // Files returns cached files, the longest unused first.
-func (c *Cache) Files(ctx context.Context, f Filter) iter.Seq2[index.Cached, error] {
+func (c *Cache) Files(ctx context.Context, f Filter) iter.Seq2[contents.Cached, error] {
 	return c.db.Cached.Evictable(ctx, f)
 }
 
 // Stats sums up the cached files by upstream and the remembered misses by class.
-func (c *Cache) Stats(ctx context.Context) ([]index.CachedStats, []index.MissStats, error) {
+func (c *Cache) Stats(ctx context.Context) ([]contents.CachedStats, []misses.MissStats, error) {
 	files, err := c.db.Cached.Stats(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -16,6 +16,8 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/lifecycle"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/lists"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -97,25 +99,25 @@ type ObjectPage struct {
 	// Objects have at most the newest 100 of their transactions. There can be fewer
 	// objects than the limit, even none, although there are more pages: filters that
 	// reject nearly all objects are applied step by step.
-	Objects []index.Found
+	Objects []record.Found
 	Next    string // for ObjectQuery.After; empty: there are no more
 }
 
 // ErrShortPattern means that a pattern that begins with a wildcard would be compared
 // with too many names. Its text says what is needed.
-var ErrShortPattern = index.ErrShortPattern
+var ErrShortPattern = lists.ErrShortPattern
 
 // MaxSearch limits the text of a search, in bytes.
 const MaxSearch = 4096
 
 // ListedTransactions is how many of its transactions an object of a list has at most,
 // the newest.
-const ListedTransactions = index.ListedTransactions
+const ListedTransactions = lists.ListedTransactions
 
 // Objects lists objects. A wrong query is fs.ErrInvalid or ErrShortPattern.
 func (c *Catalog) Objects(ctx context.Context, scope answer.Scope, q ObjectQuery) (ObjectPage, error) {
 	var p ObjectPage
-	f := index.ObjectFilter{Product: q.Product, Arch: q.Arch, Feature: q.Feature, Since: q.Since, Limit: pageLimit(q.Limit)}
+	f := lists.ObjectFilter{Product: q.Product, Arch: q.Arch, Feature: q.Feature, Since: q.Since, Limit: pageLimit(q.Limit)}
 	if len(q.Text)+len(q.Name)+len(q.ID) > MaxSearch || strings.ContainsAny(q.Feature, " \t\n") {
 		return p, fmt.Errorf("search: the text is too long, or the feature is not one word: %w", fs.ErrInvalid)
 	}
@@ -126,11 +128,11 @@ func (c *Catalog) Objects(ctx context.Context, scope answer.Scope, q ObjectQuery
 	f.Kind = q.Kind
 	switch q.Sort {
 	case SortName, "":
-		f.Sort = index.ByName
+		f.Sort = lists.ByName
 	case SortAdded:
-		f.Sort = index.ByAdded
+		f.Sort = lists.ByAdded
 	case SortSize:
-		f.Sort = index.BySize
+		f.Sort = lists.BySize
 	default:
 		return p, fmt.Errorf("search: sort %q: %w", q.Sort, fs.ErrInvalid)
 	}
@@ -146,8 +148,8 @@ func (c *Catalog) Objects(ctx context.Context, scope answer.Scope, q ObjectQuery
 	if err := c.pages.open(&k, q.After, "object "+string(q.Sort)); err != nil {
 		return p, err
 	}
-	f.After = index.ObjectKey{Name: string(k.Name), Size: k.Number, ID: k.ID}
-	list, next, err := c.db.Catalog.Objects(ctx, scope.Index(), f)
+	f.After = lists.ObjectKey{Name: string(k.Name), Size: k.Number, ID: k.ID}
+	list, next, err := c.db.Lists.Objects(ctx, scope.Index(), f)
 	if err != nil {
 		return p, err
 	}
@@ -156,7 +158,7 @@ func (c *Catalog) Objects(ctx context.Context, scope answer.Scope, q ObjectQuery
 	}
 	if q.ID != "" && q.Name != "" { // an id has few objects
 		name := symfile.Fold(q.Name)
-		list = slices.DeleteFunc(list, func(f index.Found) bool { return !index.NameFits(name, f.Object.Name) })
+		list = slices.DeleteFunc(list, func(f record.Found) bool { return !index.NameFits(name, f.Object.Name) })
 	}
 	p.Objects = list
 	if next != nil {
@@ -166,9 +168,9 @@ func (c *Catalog) Objects(ctx context.Context, scope answer.Scope, q ObjectQuery
 }
 
 // read reads what is searched for.
-func (q ObjectQuery) read() (ReadAs, index.Query, error) {
+func (q ObjectQuery) read() (ReadAs, record.Query, error) {
 	if q.Text != "" && (q.Name != "" || q.ID != "") {
-		return "", index.Query{}, fmt.Errorf("search: a text goes with neither a name nor an id: %w", fs.ErrInvalid)
+		return "", record.Query{}, fmt.Errorf("search: a text goes with neither a name nor an id: %w", fs.ErrInvalid)
 	}
 	switch {
 	case q.ID != "":
@@ -183,17 +185,17 @@ func (q ObjectQuery) read() (ReadAs, index.Query, error) {
 		if strings.ContainsAny(q.Name, "*?") {
 			as = ReadPattern
 		}
-		return as, index.Query{Name: symfile.Fold(q.Name)}, nil
+		return as, record.Query{Name: symfile.Fold(q.Name)}, nil
 	}
 	as, iq := ReadSearch(q.Text)
 	return as, iq, nil
 }
 
 // ReadSearch reads the text of a search.
-func ReadSearch(q string) (ReadAs, index.Query) {
+func ReadSearch(q string) (ReadAs, record.Query) {
 	q = strings.TrimSpace(q)
 	if q == "" {
-		return ReadAll, index.Query{}
+		return ReadAll, record.Query{}
 	}
 	if strings.ContainsAny(q, `/\`) {
 		return readSearchPath(q)
@@ -212,7 +214,7 @@ func ReadSearch(q string) (ReadAs, index.Query) {
 
 // readSearchPath reads a URL or a path. If it is no address of a symbol file, its last
 // part is read as a name.
-func readSearchPath(q string) (ReadAs, index.Query) {
+func readSearchPath(q string) (ReadAs, record.Query) {
 	path := q
 	if u, err := url.Parse(q); err == nil && u.Scheme != "" && u.Host != "" {
 		path = u.EscapedPath()
@@ -228,11 +230,11 @@ func readSearchPath(q string) (ReadAs, index.Query) {
 		segs = segs[2:] // a token before the path
 	}
 	if len(segs) == 0 {
-		return ReadName, index.Query{Name: symfile.Fold(q)}
+		return ReadName, record.Query{Name: symfile.Fold(q)}
 	}
 	for from := range segs {
 		if r, err := layout.Route(segs[from:]); err == nil && len(r.Lookups) > 0 {
-			var iq index.Query
+			var iq record.Query
 			for _, l := range r.Lookups {
 				iq.IDs = append(iq.IDs, l.ID)
 			}
@@ -253,19 +255,19 @@ type FileQuery struct {
 
 // FilePage is a part of the list of files of a transaction.
 type FilePage struct {
-	Files []index.TxFile
+	Files []record.TxFile
 	Next  string // for FileQuery.After; empty: there are no more
 }
 
 // filter returns the filter of the index, without the place.
-func (q FileQuery) filter() (f index.FileFilter, err error) {
-	f = index.FileFilter{Name: symfile.Fold(q.Name), Kind: q.Kind, Limit: pageLimit(q.Limit)}
+func (q FileQuery) filter() (f lists.FileFilter, err error) {
+	f = lists.FileFilter{Name: symfile.Fold(q.Name), Kind: q.Kind, Limit: pageLimit(q.Limit)}
 	switch q.Sort {
 	case SortAdded, "":
 	case SortName:
-		f.Order = index.FilesByName
+		f.Order = lists.FilesByName
 	case SortSize:
-		f.Order = index.FilesBySize
+		f.Order = lists.FilesBySize
 	default:
 		err = fmt.Errorf("files: sort %q: %w", q.Sort, fs.ErrInvalid)
 	}
@@ -289,12 +291,12 @@ func (c *Catalog) Files(ctx context.Context, scope answer.Scope, number int64, q
 	if err := c.pages.open(&k, q.After, list); err != nil {
 		return p, err
 	}
-	f.After = index.FileKey{Name: string(k.Name), Size: k.Number, Seq: k.ID}
-	files, next, err := c.db.Catalog.FilesOf(ctx, number, f)
+	f.After = lists.FileKey{Name: string(k.Name), Size: k.Number, Seq: k.ID}
+	files, next, err := c.db.Lists.FilesOf(ctx, number, f)
 	if err != nil {
 		return p, err
 	}
-	if err := coldstore.HideBases(ctx, c.db, scope.Index(), files, func(f *index.TxFile) *coldstore.ColdContent { return f.Cold }); err != nil {
+	if err := coldstore.HideBases(ctx, c.db, scope.Index(), files, func(f *record.TxFile) *coldstore.ColdContent { return f.Cold }); err != nil {
 		return p, err
 	}
 	p.Files = files

@@ -16,7 +16,9 @@ import (
 	"github.com/symdepot/symdepot/internal/derive/symbolicate"
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/derive/transcode"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/lists"
+	"github.com/symdepot/symdepot/internal/index/queue"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -35,7 +37,7 @@ type Entry struct {
 
 // EntryObject is an object in a content.
 type EntryObject struct {
-	index.Found
+	record.Found
 	// Holders are the live transactions in scope that hold the object, newest first,
 	// at most 100; MoreHolders says that there are others.
 	Holders     []Holder
@@ -47,13 +49,13 @@ type EntryObject struct {
 	Partners []Partner
 	// Siblings are other objects of the same name, the newest ten; MoreSiblings says
 	// that there are others.
-	Siblings     []index.Found
+	Siblings     []record.Found
 	MoreSiblings bool
 }
 
 // Holder is a transaction that holds an object.
 type Holder struct {
-	Transaction index.Transaction
+	Transaction record.Transaction
 	Path        string // from which it was added; may reveal details of the build machine
 	Archive     string
 	Holds       []lifecycle.Hold // ended ones included
@@ -80,8 +82,8 @@ type Partner struct {
 	// Name is that of a held file, or the usual one if the file is missing: the index
 	// does not record by which name a file refers to another.
 	Name string
-	ID   string        // as its tools spell it
-	Held []index.Found // newest first; none: it is missing
+	ID   string         // as its tools spell it
+	Held []record.Found // newest first; none: it is missing
 }
 
 // EntryForm is a content that was made of another one, or that could not be made.
@@ -105,7 +107,7 @@ const (
 // Entry returns a content. If the scope includes no object of it, the error is
 // fs.ErrNotExist.
 func (c *Catalog) Entry(ctx context.Context, scope answer.Scope, ref blob.Ref) (*Entry, error) {
-	l, err := c.db.Catalog.Listing(ctx, scope.Index())
+	l, err := c.db.Lists.Listing(ctx, scope.Index())
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +160,7 @@ func (c *Catalog) Entry(ctx context.Context, scope answer.Scope, ref blob.Ref) (
 // Holders lists the live transactions in scope that hold an object of a content,
 // newest first. after is the number of the last one of the page before; 0: none.
 func (c *Catalog) Holders(ctx context.Context, scope answer.Scope, ref blob.Ref, after int64, limit int) (list []Holder, more bool, err error) {
-	l, err := c.db.Catalog.Listing(ctx, scope.Index())
+	l, err := c.db.Lists.Listing(ctx, scope.Index())
 	if err != nil {
 		return nil, false, err
 	}
@@ -193,7 +195,7 @@ func (c *Catalog) Holders(ctx context.Context, scope answer.Scope, ref blob.Ref,
 }
 
 // newHolder says when a transaction ends by a policy; nil is none.
-func newHolder(h index.HolderTx, p *retention.Policy) Holder {
+func newHolder(h lists.HolderTx, p *retention.Policy) Holder {
 	x := Holder{Transaction: h.Transaction, Path: h.Path, Archive: h.Archive, Holds: h.Holds}
 	if p == nil || h.Collecting {
 		return x
@@ -233,7 +235,7 @@ func roleOf(r symfile.Role) symfile.Role {
 }
 
 // partners returns the other files of the module of an object.
-func partners(ctx context.Context, l index.Listing, o index.Found) ([]Partner, error) {
+func partners(ctx context.Context, l lists.Listing, o record.Found) ([]Partner, error) {
 	ids, wants := partnersOf(o.Object)
 	found, err := l.Partners(ctx, o, ids)
 	if err != nil {
@@ -250,7 +252,7 @@ func partners(ctx context.Context, l index.Listing, o index.Found) ([]Partner, e
 		list[i].Held = append(list[i].Held, f)
 	}
 	for _, w := range wants {
-		if !slices.ContainsFunc(found, func(f index.Found) bool { return family(f.Object.Kind) == family(w.Kind) && f.Object.Role&w.Role != 0 }) {
+		if !slices.ContainsFunc(found, func(f record.Found) bool { return family(f.Object.Kind) == family(w.Kind) && f.Object.Role&w.Role != 0 }) {
 			list = append(list, w)
 		}
 	}
@@ -342,7 +344,7 @@ func partnersOf(o symfile.Object) (ids []string, wants []Partner) {
 }
 
 // entryForms names what was made of a content, and what could not be made.
-func entryForms(made []index.DerivedForm, failures []index.Failure) (list []EntryForm) {
+func entryForms(made []lists.DerivedForm, failures []queue.Failure) (list []EntryForm) {
 	for _, m := range made {
 		f := EntryForm{Name: formName(m.Tool), Ref: m.Ref, Size: m.Size, Tool: fmt.Sprintf("%s %d", m.Tool.Name, m.Tool.Version), Made: m.Made}
 		if m.Ref == (blob.Ref{}) {
@@ -361,7 +363,7 @@ func entryForms(made []index.DerivedForm, failures []index.Failure) (list []Entr
 }
 
 // formName is the name of what a tool makes, for people.
-func formName(t index.Tool) string {
+func formName(t record.Tool) string {
 	switch t.Name {
 	case transcode.Cab.Name:
 		return "cabinet"

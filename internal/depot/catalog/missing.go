@@ -8,6 +8,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -37,9 +38,9 @@ type counted struct {
 
 type (
 	// Wanted is a file that clients requested and did not get.
-	Wanted = index.Wanted
+	Wanted = misses.Wanted
 	// WantedFilter selects such files.
-	WantedFilter = index.WantedFilter
+	WantedFilter = misses.WantedFilter
 )
 
 // NewMissing returns the counts of a depot.
@@ -83,9 +84,9 @@ func (m *Missing) Store(ctx context.Context) error {
 	if len(counts) == 0 {
 		return nil
 	}
-	rows := make([]index.Wanted, 0, len(counts))
+	rows := make([]misses.Wanted, 0, len(counts))
 	for k, c := range counts {
-		rows = append(rows, index.Wanted{Name: k.name, ID: k.id, Client: k.client, Count: c.n, Last: c.last})
+		rows = append(rows, misses.Wanted{Name: k.name, ID: k.id, Client: k.client, Count: c.n, Last: c.last})
 	}
 	return m.db.Wanted.Count(ctx, rows)
 }
@@ -103,7 +104,7 @@ func (m *Missing) Page(ctx context.Context, f WantedFilter, after string) (list 
 		return nil, "", err
 	}
 	if after != "" {
-		f.After = &index.WantedKey{Number: k.Number, No: k.ID}
+		f.After = &misses.WantedKey{Number: k.Number, No: k.ID}
 	}
 	limit := pageLimit(f.Limit)
 	f.Limit = limit + 1

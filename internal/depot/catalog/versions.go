@@ -9,35 +9,36 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/lists"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 type (
 	// ProductFacts summarize a product.
-	ProductFacts = index.ProductFacts
+	ProductFacts = lists.ProductFacts
 	// VersionFacts summarize a version of a product.
-	VersionFacts = index.VersionFacts
+	VersionFacts = lists.VersionFacts
 )
 
 // groupOrders are the orders of lists of products and of versions.
-var groupOrders = map[string]index.GroupOrder{"": index.GroupsByName, "name": index.GroupsByName, "version": index.GroupsByName, "newest": index.GroupsByNewest, "bytes": index.GroupsByBytes}
+var groupOrders = map[string]lists.GroupOrder{"": lists.GroupsByName, "name": lists.GroupsByName, "version": lists.GroupsByName, "newest": lists.GroupsByNewest, "bytes": lists.GroupsByBytes}
 
 // groups reads the order and the place of a list of products or versions. word is the
 // order by name.
-func (c *Catalog) groups(list, word, sort, after string) (o index.GroupOrder, k *index.GroupKey, err error) {
+func (c *Catalog) groups(list, word, sort, after string) (o lists.GroupOrder, k *lists.GroupKey, err error) {
 	o, ok := groupOrders[sort]
-	if !ok || sort != "" && sort != word && o == index.GroupsByName {
+	if !ok || sort != "" && sort != word && o == lists.GroupsByName {
 		return o, nil, fmt.Errorf("sort %q: %w", sort, fs.ErrInvalid)
 	}
 	var p pageKey
 	if err := c.pages.open(&p, after, list); err != nil || after == "" {
 		return o, nil, err
 	}
-	return o, &index.GroupKey{Name: string(p.Name), Number: p.Number}, nil
+	return o, &lists.GroupKey{Name: string(p.Name), Number: p.Number}, nil
 }
 
-func (c *Catalog) groupText(list string, k *index.GroupKey) string {
+func (c *Catalog) groupText(list string, k *lists.GroupKey) string {
 	if k == nil {
 		return ""
 	}
@@ -52,7 +53,7 @@ func (c *Catalog) Products(ctx context.Context, scope answer.Scope, sort, after 
 	if err != nil {
 		return nil, "", err
 	}
-	list, more, err := c.db.Catalog.Products(ctx, scope.Index(), o, k, pageLimit(limit))
+	list, more, err := c.db.Lists.Products(ctx, scope.Index(), o, k, pageLimit(limit))
 	return list, c.groupText(name, more), err
 }
 
@@ -74,16 +75,16 @@ func (c *Catalog) Versions(ctx context.Context, scope answer.Scope, product stri
 	if err != nil {
 		return nil, "", err
 	}
-	list, more, err := c.db.Catalog.Versions(ctx, scope.Index(), product, index.VersionFilter{Prefix: q.Prefix, Class: q.Class, Order: o, After: k, Limit: pageLimit(q.Limit)})
+	list, more, err := c.db.Lists.Versions(ctx, scope.Index(), product, lists.VersionFilter{Prefix: q.Prefix, Class: q.Class, Order: o, After: k, Limit: pageLimit(q.Limit)})
 	return list, c.groupText(name, more), err
 }
 
 // txFile is a found object as a file of a transaction.
-func txFile(f index.Found) index.TxFile {
-	return index.TxFile{Object: f.Object, Arch: f.Arch, Features: f.Features, DebugSize: f.DebugSize, Ref: f.Ref, Size: f.Size, Path: f.Path, Archive: f.Archive, ModTime: f.ModTime}
+func txFile(f record.Found) record.TxFile {
+	return record.TxFile{Object: f.Object, Arch: f.Arch, Features: f.Features, DebugSize: f.DebugSize, Ref: f.Ref, Size: f.Size, Path: f.Path, Archive: f.Archive, ModTime: f.ModTime}
 }
 
-func txFiles(list []index.Found) (files []index.TxFile) {
+func txFiles(list []record.Found) (files []record.TxFile) {
 	for _, f := range list {
 		files = append(files, txFile(f))
 	}
@@ -94,24 +95,24 @@ func txFiles(list []index.Found) (files []index.TxFile) {
 // if the query has no order. As in ObjectPage, a page may be short although there are
 // more.
 func (c *Catalog) VersionFiles(ctx context.Context, scope answer.Scope, product, version string, q FileQuery) (FilePage, error) {
-	f := index.ObjectFilter{Limit: pageLimit(q.Limit)}
+	f := lists.ObjectFilter{Limit: pageLimit(q.Limit)}
 	f.Name, f.Kind = symfile.Fold(q.Name), q.Kind
 	if _, err := q.filter(); err != nil {
 		return FilePage{}, err
 	}
 	switch q.Sort {
 	case SortAdded:
-		f.Sort = index.ByAdded
+		f.Sort = lists.ByAdded
 	case SortSize:
-		f.Sort = index.BySize
+		f.Sort = lists.BySize
 	}
 	list := "version " + string(q.Sort)
 	var k pageKey
 	if err := c.pages.open(&k, q.After, list); err != nil {
 		return FilePage{}, err
 	}
-	f.After = index.ObjectKey{Name: string(k.Name), Size: k.Number, ID: k.ID}
-	found, next, err := c.db.Catalog.VersionObjects(ctx, scope.Index(), product, version, f)
+	f.After = lists.ObjectKey{Name: string(k.Name), Size: k.Number, ID: k.ID}
+	found, next, err := c.db.Lists.VersionObjects(ctx, scope.Index(), product, version, f)
 	p := FilePage{Files: txFiles(found)}
 	if next != nil {
 		p.Next = c.pages.seal(pageKey{Name: []byte(next.Name), Number: next.Size, ID: next.ID}, list)
@@ -121,8 +122,8 @@ func (c *Catalog) VersionFiles(ctx context.Context, scope answer.Scope, product,
 
 // WithoutPDB lists the programs and libraries of a version that refer to a PDB that is
 // not in the scope, at most limit. more says that there are others.
-func (c *Catalog) WithoutPDB(ctx context.Context, scope answer.Scope, product, version string, limit int) (list []index.TxFile, more bool, err error) {
-	found, more, err := c.db.Catalog.WithoutPDB(ctx, scope.Index(), product, version, pageLimit(limit))
+func (c *Catalog) WithoutPDB(ctx context.Context, scope answer.Scope, product, version string, limit int) (list []record.TxFile, more bool, err error) {
+	found, more, err := c.db.Lists.WithoutPDB(ctx, scope.Index(), product, version, pageLimit(limit))
 	return txFiles(found), more, err
 }
 
@@ -158,7 +159,7 @@ func (c *Catalog) Compare(ctx context.Context, scope answer.Scope, product, here
 		size     int64
 	}
 	sides := map[group]*[2][]side{}
-	more, err := c.db.Catalog.Differences(ctx, scope.Index(), product, here, there, func(d index.VersionDiff) {
+	more, err := c.db.Lists.Differences(ctx, scope.Index(), product, here, there, func(d lists.VersionDiff) {
 		g := group{symfile.Fold(d.Object.Name), d.Arch, d.Object.Kind}
 		s := sides[g]
 		if s == nil {

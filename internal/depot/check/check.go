@@ -18,7 +18,8 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/home"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -153,7 +154,7 @@ func (c *Checker) Run(ctx context.Context, opt Options, fault func(content.Fault
 	if err == nil {
 		err = c.home.DB.Scrub.Finish(ctx, began, c.Now().Add(-scrubOthers), v.Contents, v.Bytes, damaged)
 	}
-	if err != nil && !errors.Is(err, index.ErrReadOnly) {
+	if err != nil && !errors.Is(err, engine.ErrReadOnly) {
 		return v, err
 	}
 	if c.home.Placed {
@@ -213,7 +214,7 @@ func (c *Checker) audit(ctx context.Context, repair bool, lost func(content.Faul
 	if !ok {
 		return bucketstore.Audited{}, errors.ErrUnsupported
 	}
-	a, err := store.Audit(ctx, func(k index.Content, what string) error {
+	a, err := store.Audit(ctx, func(k record.Content, what string) error {
 		f, err := c.describe(ctx, k.Ref, "the blob is damaged: "+what, repair)
 		if err == nil {
 			lost(*f, k.Ref)
@@ -274,7 +275,7 @@ func (c *Checker) auditIfDue(ctx context.Context) error {
 // verifyContent hashes one content and returns its fault, or nil. gone says that the
 // content is lost: of one that is plain and cold, the other form may be intact. An error
 // means that the check could not continue.
-func (c *Checker) verifyContent(ctx context.Context, content index.Content, repair bool) (f *content.Fault, gone bool, err error) {
+func (c *Checker) verifyContent(ctx context.Context, content record.Content, repair bool) (f *content.Fault, gone bool, err error) {
 	what, err := c.contents.Hash(ctx, content, nil)
 	switch {
 	case err != nil:

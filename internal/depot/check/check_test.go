@@ -13,7 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/home/hometest"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/places"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -235,7 +235,7 @@ func TestScrub(t *testing.T) {
 	}
 	due("at once again", false)
 	r.Later(8 * 24 * time.Hour)
-	if err := r.DB.Scrub.Put(t.Context(), index.ScrubState{Owner: "another", Updated: r.Now(), Started: r.Now()}); err != nil {
+	if err := r.DB.Scrub.Put(t.Context(), places.ScrubState{Owner: "another", Updated: r.Now(), Started: r.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	due("while another process checks", false)

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/depot/content"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -74,7 +74,7 @@ func (c *Checker) verifyCold(ctx context.Context, opt Options, lost map[blob.Ref
 }
 
 // damageOf says what a cold content lacks; empty if nothing.
-func damageOf(row index.Cold, lost map[blob.Ref]bool, keys map[blob.Ref]blob.Ref) string {
+func damageOf(row record.Cold, lost map[blob.Ref]bool, keys map[blob.Ref]blob.Ref) string {
 	switch {
 	case lost[row.File.Ref]:
 		return fmt.Sprintf("its cold file %s is damaged or missing", row.File.Ref)
@@ -91,7 +91,7 @@ func damageOf(row index.Cold, lost map[blob.Ref]bool, keys map[blob.Ref]blob.Ref
 
 // leftoverDamaged returns the fault of plain bytes that are stored although the record
 // of a cold content says that they are not: see Cold.leftover.
-func (c *Checker) leftoverDamaged(ctx context.Context, content index.Content, repair bool) (*content.Fault, error) {
+func (c *Checker) leftoverDamaged(ctx context.Context, content record.Content, repair bool) (*content.Fault, error) {
 	err := c.cold.Store().Below().Verify(ctx, content.Ref, content.Size, nil)
 	switch {
 	case errors.Is(err, blob.ErrDamaged):
@@ -104,7 +104,7 @@ func (c *Checker) leftoverDamaged(ctx context.Context, content index.Content, re
 
 // plainDamaged describes the damage of the plain bytes of a cold content that can be
 // restored, and restores them if repairs are demanded. The content is plain then.
-func (c *Checker) plainDamaged(ctx context.Context, content index.Content, repair bool) (*content.Fault, error) {
+func (c *Checker) plainDamaged(ctx context.Context, content record.Content, repair bool) (*content.Fault, error) {
 	f, _, err := c.faults().Of(ctx, content.Ref, "its plain bytes are damaged, and its cold file is stored too: the content is served from that")
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (c *Checker) plainDamaged(ctx context.Context, content index.Content, repai
 
 // heal makes a content plain whose plain bytes are stored although its cold file is
 // damaged, if repairs are demanded, and says so.
-func (c *Checker) heal(ctx context.Context, opt Options, row index.Cold, what string, f *content.Fault) error {
+func (c *Checker) heal(ctx context.Context, opt Options, row record.Cold, what string, f *content.Fault) error {
 	err := c.cold.Store().Below().Verify(ctx, row.Ref, row.Size, nil)
 	switch {
 	case err == nil && opt.Repair:

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/content"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/places"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -20,10 +20,10 @@ const (
 )
 
 // ScrubState is the progress of the background check of all stored contents.
-type ScrubState = index.ScrubState
+type ScrubState = places.ScrubState
 
 // Coverage is how many of the stored contents the background check has read.
-type Coverage = index.Coverage
+type Coverage = places.Coverage
 
 // Owner names this process in the state of the background check.
 func (c *Checker) Owner() string { return c.owner }
@@ -124,7 +124,7 @@ func (c *Checker) scrubPass(ctx context.Context, st ScrubState) error {
 
 // scrubOne checks a content. One that was suspected and is intact is not suspected any
 // more.
-func (c *Checker) scrubOne(ctx context.Context, st *ScrubState, row index.Numbered, suspected bool, pace func(int) error) error {
+func (c *Checker) scrubOne(ctx context.Context, st *ScrubState, row places.Numbered, suspected bool, pace func(int) error) error {
 	if err := pace(scrubCost); err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package coldstore
 import (
 	"context"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -63,7 +63,7 @@ func (b batch) parts(ctx context.Context, ref blob.Ref, has func(context.Context
 	if row.Base == nil || has(ctx, row.Base.Ref) {
 		return true
 	}
-	var key index.Cold
+	var key record.Cold
 	key, err = b.s.opt.Records.Of(ctx, row.Base.Ref)
 	return err == nil && key.Base == nil && has(ctx, key.File.Ref)
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/derive/transcode"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/cold"
 )
@@ -56,7 +58,7 @@ const (
 // Errors of Cold.
 var (
 	// ErrColdRefused means that a content cannot become cold now.
-	ErrColdRefused = index.ErrColdRefused
+	ErrColdRefused = contents.ErrColdRefused
 	// ErrDiskFull means that too little of the disk is free for cooling.
 	ErrDiskFull = errors.New("less than a tenth of the disk is free, and cooling needs space for both forms of a content for an hour; free some first (symdepot gc, symdepot usage)")
 )
@@ -77,11 +79,11 @@ type ColdOptions struct {
 // Records of the index.
 type (
 	// ColdStats are the sums of all cold contents.
-	ColdStats = index.ColdStats
+	ColdStats = contents.ColdStats
 	// Cooling is the progress of the background.
-	Cooling = index.Cooling
+	Cooling = contents.Cooling
 	// ColdContent is the record of a cold content.
-	ColdContent = index.Cold
+	ColdContent = record.Cold
 )
 
 // Cold is the part of a depot that keeps contents as differences from similar ones.
@@ -367,12 +369,12 @@ func (c *Cold) Outlook(ctx context.Context, opt CoolOptions) (o CoolOutlook, err
 }
 
 // together reports whether two contents are in one series.
-func together(a, b *index.CoolCandidate) bool {
+func together(a, b *contents.CoolCandidate) bool {
 	return a.Product == b.Product && a.Kind == b.Kind && a.Arch == b.Arch
 }
 
 // newestOf returns the newest content of each series of a name, in all products.
-func newestOf(rows []index.CoolCandidate) map[blob.Ref]bool {
+func newestOf(rows []contents.CoolCandidate) map[blob.Ref]bool {
 	newest := make(map[blob.Ref]bool)
 	for i := 0; i < len(rows); {
 		best := &rows[i]
@@ -388,10 +390,10 @@ func newestOf(rows []index.CoolCandidate) map[blob.Ref]bool {
 
 // seriesOf divides the contents of a name into series. A content of several products
 // belongs to the first of them.
-func seriesOf(rows []index.CoolCandidate, products []string) (list []coolSeries) {
+func seriesOf(rows []contents.CoolCandidate, products []string) (list []coolSeries) {
 	seen := make(map[blob.Ref]bool, len(rows))
 	newest := newestOf(rows)
-	var last *index.CoolCandidate
+	var last *contents.CoolCandidate
 	for i := range rows {
 		r := &rows[i]
 		if seen[r.Ref] || !Repeats(r.Kind) || products != nil && !slices.Contains(products, r.Product) {
@@ -535,10 +537,10 @@ func (c *Cold) chooseBase(ctx context.Context, series []Candidate, i int, src op
 }
 
 // encode stores the cold file of a content, as a key if base is nil.
-func (c *Cold) encode(ctx context.Context, src opened, base *opened, pace func(n int) error) (index.Content, error) {
+func (c *Cold) encode(ctx context.Context, src opened, base *opened, pace func(n int) error) (record.Content, error) {
 	sp, err := c.store.Below().Spool()
 	if err != nil {
-		return index.Content{}, err
+		return record.Content{}, err
 	}
 	defer sp.Close()
 	if base == nil {
@@ -548,26 +550,26 @@ func (c *Cold) encode(ctx context.Context, src opened, base *opened, pace func(n
 	}
 	if err != nil {
 		sp.Abort()
-		return index.Content{}, err
+		return record.Content{}, err
 	}
 	size := sp.Size()
 	ref, err := sp.Keep(ctx)
-	return index.Content{Ref: ref, Size: size}, err
+	return record.Content{Ref: ref, Size: size}, err
 }
 
 // commit reads a cold file back, restores and hashes the content, and records that it
 // is cold.
-func (c *Cold) commit(ctx context.Context, src opened, file index.Content, base *opened, opt CoolOptions) error {
-	row := index.Cold{Content: index.Content{Ref: src.ref, Size: src.Size()}, File: file}
+func (c *Cold) commit(ctx context.Context, src opened, file record.Content, base *opened, opt CoolOptions) error {
+	row := record.Cold{Content: record.Content{Ref: src.ref, Size: src.Size()}, File: file}
 	var onto *blob.Ref
 	if base != nil {
-		row.Base, onto = &index.Content{Ref: base.ref, Size: base.Size()}, &base.ref
+		row.Base, onto = &record.Content{Ref: base.ref, Size: base.Size()}, &base.ref
 	}
 	if err := c.store.Restore(ctx, row, io.Discard, c.renewing(ctx, opt.Pace)); err != nil {
 		return fmt.Errorf("the cold file of content %s was made and cannot be read back, so that the content stays as it is: %w", src.ref, err)
 	}
 	err := c.db.Colds.Put(ctx, src.ref, file, onto, func() error { return c.store.Complete(ctx, row) })
-	if errors.Is(err, index.ErrNotUploaded) { // its upload, or its earlier record, is gone by now
+	if errors.Is(err, record.ErrNotUploaded) { // its upload, or its earlier record, is gone by now
 		err = fmt.Errorf("%w: %w", ErrColdRefused, err)
 	}
 	if err != nil {
@@ -615,7 +617,7 @@ func (c *Cold) deletePlain(ctx context.Context) func(blob.Ref) error {
 func (c *Cold) Warm(ctx context.Context, row ColdContent, pace func(n int) error) (err error) {
 	for range 3 {
 		err = c.warmOnce(ctx, row, pace)
-		if errors.Is(err, blob.ErrDamaged) || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, index.ErrNotUploaded) {
+		if errors.Is(err, blob.ErrDamaged) || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, record.ErrNotUploaded) {
 			return err
 		}
 		now, nerr := c.Of(ctx, row.Ref)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/files/unpackcache"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/cold"
 )
@@ -22,19 +22,19 @@ import (
 // records are records of cold contents in memory.
 type records struct {
 	mu   sync.Mutex
-	rows map[blob.Ref]index.Cold // guarded by mu
+	rows map[blob.Ref]record.Cold // guarded by mu
 }
 
-func (r *records) Of(_ context.Context, ref blob.Ref) (index.Cold, error) {
+func (r *records) Of(_ context.Context, ref blob.Ref) (record.Cold, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if row, ok := r.rows[ref]; ok {
 		return row, nil
 	}
-	return index.Cold{}, fs.ErrNotExist
+	return record.Cold{}, fs.ErrNotExist
 }
 
-func (r *records) set(row index.Cold) {
+func (r *records) set(row record.Cold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rows[row.Ref] = row
@@ -54,7 +54,7 @@ func newWorld(t *testing.T, near int64) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := &records{rows: map[blob.Ref]index.Cold{}}
+	rec := &records{rows: map[blob.Ref]record.Cold{}}
 	s := New(disk, StoreOptions{Records: rec, Dir: t.TempDir(), NearBytes: near, Now: time.Now})
 	t.Cleanup(func() { _ = s.Close() })
 	return &world{s, t, disk, rec}
@@ -79,18 +79,18 @@ func (w *world) chill(body, base []byte) blob.Ref {
 	src := cold.Source{ReaderAt: bytes.NewReader(body), Size: int64(len(body)), Sum: sha256.Sum256(body)}
 	var out bytes.Buffer
 	var err error
-	row := index.Cold{Content: index.Content{Ref: src.Sum, Size: src.Size}, Made: time.Now()}
+	row := record.Cold{Content: record.Content{Ref: src.Sum, Size: src.Size}, Made: time.Now()}
 	if base == nil {
 		_, err = cold.EncodeKey(w.t.Context(), &out, src, nil)
 	} else {
 		from := cold.Source{ReaderAt: bytes.NewReader(base), Size: int64(len(base)), Sum: sha256.Sum256(base)}
-		row.Base = &index.Content{Ref: from.Sum, Size: from.Size}
+		row.Base = &record.Content{Ref: from.Sum, Size: from.Size}
 		_, err = cold.EncodeDelta(w.t.Context(), &out, src, from, nil)
 	}
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	row.File = index.Content{Ref: blob.Sum(out.Bytes()), Size: int64(out.Len())}
+	row.File = record.Content{Ref: blob.Sum(out.Bytes()), Size: int64(out.Len())}
 	if err := w.disk.Put(w.t.Context(), row.File.Ref, row.File.Size, bytes.NewReader(out.Bytes())); err != nil {
 		w.t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/files/unpackcache"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -22,7 +22,7 @@ func unkept(err error) bool {
 
 // open opens a cold content. With whole it is restored first. If it cannot be kept, its
 // hash is checked and it is read range by range.
-func (s *Store) open(ctx context.Context, row index.Cold, whole bool) (blob.File, error) {
+func (s *Store) open(ctx context.Context, row record.Cold, whole bool) (blob.File, error) {
 	if err := s.Complete(ctx, row); err != nil {
 		return nil, s.noticed(row, err)
 	}
@@ -48,7 +48,7 @@ func (s *Store) open(ctx context.Context, row index.Cold, whole bool) (blob.File
 }
 
 // hash restores and hashes a content, and keeps nothing.
-func (s *Store) hash(ctx context.Context, row index.Cold) error {
+func (s *Store) hash(ctx context.Context, row record.Cold) error {
 	if err := s.lent.enter(ctx); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (p plainParts) close() { _ = p.Close() } // opened for reading
 // file is an open cold content.
 type file struct {
 	s    *Store
-	row  index.Cold
+	row  record.Cold
 	life context.Context // for opening the parts: a read has no context of its own
 	off  int64           // of Read; see blob.File
 

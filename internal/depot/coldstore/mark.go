@@ -6,22 +6,23 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // Mark sets how the cold ones of a list of objects are stored, as far as a scope may
 // know it.
-func Mark(ctx context.Context, db *index.DB, scope index.Scope, list []index.Found) error {
-	if err := index.MarkCold(ctx, db, list, func(f *index.Found) (blob.Ref, **ColdContent) { return f.Ref, &f.Cold }); err != nil {
+func Mark(ctx context.Context, db *index.DB, scope record.Scope, list []record.Found) error {
+	if err := index.MarkCold(ctx, db, list, func(f *record.Found) (blob.Ref, **ColdContent) { return f.Ref, &f.Cold }); err != nil {
 		return err
 	}
-	return HideBases(ctx, db, scope, list, func(f *index.Found) *ColdContent { return f.Cold })
+	return HideBases(ctx, db, scope, list, func(f *record.Found) *ColdContent { return f.Cold })
 }
 
 // HideBases clears the bases of cold contents that are not in the scope. A content of
 // several products may be restored with one that belongs to another of them alone. of
 // returns the record of a row; nil: it has none.
-func HideBases[T any](ctx context.Context, db *index.DB, scope index.Scope, list []T, of func(*T) *ColdContent) error {
+func HideBases[T any](ctx context.Context, db *index.DB, scope record.Scope, list []T, of func(*T) *ColdContent) error {
 	if scope.All {
 		return nil
 	}
@@ -33,7 +34,7 @@ func HideBases[T any](ctx context.Context, db *index.DB, scope index.Scope, list
 		}
 		sees, known := visible[c.Base.Ref]
 		if !known {
-			found, err := db.Find(ctx, scope, index.Query{Ref: &c.Base.Ref}, 1)
+			found, err := db.Find(ctx, scope, record.Query{Ref: &c.Base.Ref}, 1)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -41,7 +42,7 @@ func HideBases[T any](ctx context.Context, db *index.DB, scope index.Scope, list
 			visible[c.Base.Ref] = sees
 		}
 		if !sees {
-			c.Base = &index.Content{} // there is one, and nothing more is said of it
+			c.Base = &record.Content{} // there is one, and nothing more is said of it
 		}
 	}
 	return nil
@@ -49,7 +50,7 @@ func HideBases[T any](ctx context.Context, db *index.DB, scope index.Scope, list
 
 // Traced returns how a content is stored, as far as a scope may know it; nil: it is not cold,
 // or its plain bytes are stored too.
-func (c *Cold) Traced(ctx context.Context, scope index.Scope, ref blob.Ref) (*ColdContent, error) {
+func (c *Cold) Traced(ctx context.Context, scope record.Scope, ref blob.Ref) (*ColdContent, error) {
 	row, err := c.Of(ctx, ref)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && !row.PlainSince.IsZero():

@@ -4,7 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -12,10 +13,10 @@ import (
 // TestNewestOfEachProduct: a content that is the newest one of any product stays plain,
 // although another product has newer ones.
 func TestNewestOfEachProduct(t *testing.T) {
-	row := func(product string, object, tx int64) index.CoolCandidate {
-		return index.CoolCandidate{Content: index.Content{Ref: blob.Sum([]byte{byte(object)}), Size: 1 << 20}, Object: object, Product: product, Kind: symfile.PDB, Tx: tx}
+	row := func(product string, object, tx int64) contents.CoolCandidate {
+		return contents.CoolCandidate{Content: record.Content{Ref: blob.Sum([]byte{byte(object)}), Size: 1 << 20}, Object: object, Product: product, Kind: symfile.PDB, Tx: tx}
 	}
-	rows := []index.CoolCandidate{row("a", 1, 1), row("a", 2, 2), row("a", 3, 3), row("b", 1, 9), row("b", 2, 8)}
+	rows := []contents.CoolCandidate{row("a", 1, 1), row("a", 2, 2), row("a", 3, 3), row("b", 1, 9), row("b", 2, 8)}
 	for products, want := range map[string]int{"": 1, "a": 1, "b": 1} { // only content 2
 		var only []string
 		if products != "" {

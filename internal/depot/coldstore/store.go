@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/files/unpackcache"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/cold"
 )
@@ -37,9 +37,9 @@ const (
 	maxRanged  = 1024      // contents remembered after a range of them was read
 )
 
-// Records are the records of cold contents: those of index.Colds.
+// Records are the records of cold contents: those of contents.Colds.
 type Records interface {
-	Of(ctx context.Context, ref blob.Ref) (index.Cold, error)
+	Of(ctx context.Context, ref blob.Ref) (record.Cold, error)
 }
 
 // StoreOptions of New.
@@ -73,7 +73,7 @@ type Store struct {
 // lost is a cold content that could not be restored. It is tried again after a while,
 // and at once when what it is made from has changed.
 type lost struct {
-	row   index.Cold
+	row   record.Cold
 	what  string
 	until time.Time
 	state state
@@ -84,7 +84,7 @@ type lost struct {
 // base. The time of a blob that is missing is 0.
 type state [4]int64
 
-func (s *Store) state(row index.Cold) (st state) {
+func (s *Store) state(row record.Cold) (st state) {
 	ctx := context.Background()
 	stored := func(ref blob.Ref) int64 {
 		if info, err := s.Backend.Stat(ctx, ref); err == nil {
@@ -153,9 +153,9 @@ func (s *Store) Close() error {
 
 // record returns the record of a content that the store below does not have, or has
 // damaged: err is its error. Any other error is returned as it is.
-func (s *Store) record(ctx context.Context, ref blob.Ref, err error) (index.Cold, error) {
+func (s *Store) record(ctx context.Context, ref blob.Ref, err error) (record.Cold, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
-		return index.Cold{}, err
+		return record.Cold{}, err
 	}
 	row, rerr := s.opt.Records.Of(ctx, ref)
 	if errors.Is(rerr, fs.ErrNotExist) {
@@ -170,7 +170,7 @@ var errStale = fmt.Errorf("the content is not cold any more: %w", fs.ErrNotExist
 
 // either calls plain and, if the content is cold, chilled. A content that changes
 // between the two is asked for again.
-func either[T any](ctx context.Context, s *Store, ref blob.Ref, plain func() (T, error), chilled func(index.Cold) (T, error)) (v T, err error) {
+func either[T any](ctx context.Context, s *Store, ref blob.Ref, plain func() (T, error), chilled func(record.Cold) (T, error)) (v T, err error) {
 	for range 3 {
 		if v, err = plain(); err == nil {
 			return v, nil
@@ -192,14 +192,14 @@ func either[T any](ctx context.Context, s *Store, ref blob.Ref, plain func() (T,
 // Open implements [blob.Store]. A cold content of up to [blob.HashedAtOpen] bytes is
 // restored before it returns.
 func (s *Store) Open(ctx context.Context, ref blob.Ref) (blob.File, error) {
-	return either(ctx, s, ref, func() (blob.File, error) { return s.Backend.Open(ctx, ref) }, func(row index.Cold) (blob.File, error) {
+	return either(ctx, s, ref, func() (blob.File, error) { return s.Backend.Open(ctx, ref) }, func(row record.Cold) (blob.File, error) {
 		return s.open(ctx, row, row.Size <= blob.HashedAtOpen)
 	})
 }
 
 // OpenWhole implements [blob.Backend].
 func (s *Store) OpenWhole(ctx context.Context, ref blob.Ref) (blob.File, error) {
-	return either(ctx, s, ref, func() (blob.File, error) { return s.Backend.OpenWhole(ctx, ref) }, func(row index.Cold) (blob.File, error) {
+	return either(ctx, s, ref, func() (blob.File, error) { return s.Backend.OpenWhole(ctx, ref) }, func(row record.Cold) (blob.File, error) {
 		return s.open(ctx, row, true)
 	})
 }
@@ -212,7 +212,7 @@ func (s *Store) OpenBase(ctx context.Context, ref blob.Ref) (blob.File, error) {
 
 // Stat implements [blob.Store].
 func (s *Store) Stat(ctx context.Context, ref blob.Ref) (blob.Info, error) {
-	return either(ctx, s, ref, func() (blob.Info, error) { return s.Backend.Stat(ctx, ref) }, func(row index.Cold) (blob.Info, error) {
+	return either(ctx, s, ref, func() (blob.Info, error) { return s.Backend.Stat(ctx, ref) }, func(row record.Cold) (blob.Info, error) {
 		if err := s.Complete(ctx, row); err != nil {
 			return blob.Info{}, err
 		}
@@ -222,7 +222,7 @@ func (s *Store) Stat(ctx context.Context, ref blob.Ref) (blob.Info, error) {
 
 // Complete returns an error if a cold content cannot be restored, as far as that is
 // known without reading: its cold file or its base is missing, or something is damaged.
-func (s *Store) Complete(ctx context.Context, row index.Cold) error {
+func (s *Store) Complete(ctx context.Context, row record.Cold) error {
 	if what := s.lostFor(row); what != "" {
 		return &blob.DamageError{Ref: row.Ref, What: what}
 	}
@@ -232,7 +232,7 @@ func (s *Store) Complete(ctx context.Context, row index.Cold) error {
 	if row.Base == nil {
 		return nil
 	}
-	_, err := either(ctx, s, row.Base.Ref, func() (blob.Info, error) { return s.Backend.Stat(ctx, row.Base.Ref) }, func(key index.Cold) (blob.Info, error) {
+	_, err := either(ctx, s, row.Base.Ref, func() (blob.Info, error) { return s.Backend.Stat(ctx, row.Base.Ref) }, func(key record.Cold) (blob.Info, error) {
 		info, err := s.Backend.Stat(ctx, key.File.Ref)
 		return info, s.changed(key, err)
 	})
@@ -241,7 +241,7 @@ func (s *Store) Complete(ctx context.Context, row index.Cold) error {
 
 // explain returns the error for a cold content that a part of it has: damage if the part
 // does not exist.
-func (s *Store) explain(row index.Cold, part string, ref blob.Ref, err error) error {
+func (s *Store) explain(row record.Cold, part string, ref blob.Ref, err error) error {
 	if err = s.changed(row, err); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, errStale) {
 		return err
 	}
@@ -254,7 +254,7 @@ func (s *Store) explain(row index.Cold, part string, ref blob.Ref, err error) er
 
 // Verify implements [blob.Store]: it restores and hashes a cold content.
 func (s *Store) Verify(ctx context.Context, ref blob.Ref, size int64, pace func(n int) error) error {
-	_, err := either(ctx, s, ref, func() (struct{}, error) { return struct{}{}, s.Backend.Verify(ctx, ref, size, pace) }, func(row index.Cold) (struct{}, error) {
+	_, err := either(ctx, s, ref, func() (struct{}, error) { return struct{}{}, s.Backend.Verify(ctx, ref, size, pace) }, func(row record.Cold) (struct{}, error) {
 		return struct{}{}, s.Restore(ctx, row, io.Discard, pace)
 	})
 	return err
@@ -272,7 +272,7 @@ func (s *Store) Suspect(ref blob.Ref) bool {
 }
 
 // lostFor returns why a content could not be restored lately, or "".
-func (s *Store) lostFor(row index.Cold) string {
+func (s *Store) lostFor(row record.Cold) string {
 	if l, ok := s.lostLately(row.Ref); ok && l.row.File == row.File {
 		return l.what
 	}
@@ -293,7 +293,7 @@ func (s *Store) lostLately(ref blob.Ref) (lost, bool) {
 }
 
 // lose remembers that a content cannot be restored, and returns the error.
-func (s *Store) lose(row index.Cold, what string) error {
+func (s *Store) lose(row record.Cold, what string) error {
 	s.failures.Add(1)
 	l := lost{row, what, s.opt.Now().Add(lostFor), s.state(row)}
 	s.mu.Lock()
@@ -307,7 +307,7 @@ func (s *Store) lose(row index.Cold, what string) error {
 
 // noticed remembers that a content cannot be restored if that is what an error of Complete
 // says, and returns the error.
-func (s *Store) noticed(row index.Cold, err error) error {
+func (s *Store) noticed(row record.Cold, err error) error {
 	if d, ok := errors.AsType[*blob.DamageError](err); ok && s.lostFor(row) == "" {
 		return s.lose(row, d.What)
 	}
@@ -338,7 +338,7 @@ func (c *source) close() {
 
 // source opens the parts of a cold content. What is missing or damaged is the damage of
 // the content.
-func (s *Store) source(ctx context.Context, row index.Cold) (_ *source, err error) {
+func (s *Store) source(ctx context.Context, row record.Cold) (_ *source, err error) {
 	c := &source{}
 	defer func() {
 		if err != nil {
@@ -374,7 +374,7 @@ func (s *Store) source(ctx context.Context, row index.Cold) (_ *source, err erro
 
 // base opens the base of a delta: the plain content, or its key. The base may change from
 // one to the other meanwhile.
-func (s *Store) base(ctx context.Context, c *source, row index.Cold) (io.ReaderAt, error) {
+func (s *Store) base(ctx context.Context, c *source, row record.Cold) (io.ReaderAt, error) {
 	ref := row.Base.Ref
 	r, err := either(ctx, s, ref, func() (io.ReaderAt, error) {
 		f, err := s.Backend.Open(ctx, ref)
@@ -382,7 +382,7 @@ func (s *Store) base(ctx context.Context, c *source, row index.Cold) (io.ReaderA
 			c.opened = append(c.opened, f)
 		}
 		return f, err
-	}, func(key index.Cold) (io.ReaderAt, error) {
+	}, func(key record.Cold) (io.ReaderAt, error) {
 		f, err := s.Backend.Open(ctx, key.File.Ref)
 		if err != nil {
 			return nil, s.changed(key, err)
@@ -406,7 +406,7 @@ func (s *Store) base(ctx context.Context, c *source, row index.Cold) (io.ReaderA
 
 // changed returns the error of opening a part of a cold content: errStale if the part does
 // not exist because the content has changed since its record was read.
-func (s *Store) changed(row index.Cold, err error) error {
+func (s *Store) changed(row record.Cold, err error) error {
 	if errors.Is(err, fs.ErrNotExist) && s.stale(row) {
 		return errStale
 	}
@@ -415,14 +415,14 @@ func (s *Store) changed(row index.Cold, err error) error {
 
 // stale reports whether a record is not the present one any more. One whose Made is zero
 // has not been stored yet: that there is none does not make it stale.
-func (s *Store) stale(row index.Cold) bool {
+func (s *Store) stale(row record.Cold) bool {
 	now, err := s.opt.Records.Of(context.Background(), row.Ref)
 	return errors.Is(err, fs.ErrNotExist) && !row.Made.IsZero() || err == nil && now.File != row.File
 }
 
 // failed returns the error for a part of a cold content that cannot be used. Missing
 // and damaged parts make the content damaged.
-func (s *Store) failed(row index.Cold, part string, ref blob.Ref, err error) error {
+func (s *Store) failed(row record.Cold, part string, ref blob.Ref, err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, cold.ErrDamaged) {
 		if s.stale(row) {
 			return errStale
@@ -442,7 +442,7 @@ func (s *Store) failed(row index.Cold, part string, ref blob.Ref, err error) err
 // Restore writes the plain bytes of a cold content to w. The last [blob.Withheld] of
 // them are written only if the hash is right. pace is as for [blob.Store.Verify]. What
 // is damaged is a [blob.DamageError].
-func (s *Store) Restore(ctx context.Context, row index.Cold, w io.Writer, pace func(n int) error) error {
+func (s *Store) Restore(ctx context.Context, row record.Cold, w io.Writer, pace func(n int) error) error {
 	c, err := s.source(ctx, row)
 	if err != nil {
 		return err
@@ -467,15 +467,15 @@ func (s *Store) Restore(ctx context.Context, row index.Cold, w io.Writer, pace f
 }
 
 // blame says which part of a content is damaged: it hashes the cold file and the base.
-func (s *Store) blame(ctx context.Context, row index.Cold, err error) string {
+func (s *Store) blame(ctx context.Context, row record.Cold, err error) string {
 	parts := []struct {
 		name string
-		index.Content
+		record.Content
 	}{{"its cold file", row.File}}
 	if row.Base != nil {
 		parts = append(parts, struct {
 			name string
-			index.Content
+			record.Content
 		}{"its base", *row.Base})
 		if key, err := s.opt.Records.Of(ctx, row.Base.Ref); err == nil && key.PlainSince.IsZero() {
 			parts[1].name, parts[1].Content = "the key of its base", key.File

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/content"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -292,7 +292,7 @@ func (c *Cold) Leftover(ctx context.Context, info blob.Info) (deleted bool, err 
 
 // chillPinned makes a base a key that is plain and that only deltas need: no series has
 // it any more.
-func (c *Cold) chillPinned(ctx context.Context, base index.Pinned, pace func(n int) error) error {
+func (c *Cold) chillPinned(ctx context.Context, base contents.Pinned, pace func(n int) error) error {
 	if base.File > 0 || base.Size < MinSize {
 		return nil
 	}

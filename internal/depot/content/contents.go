@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -29,7 +31,7 @@ var ErrUnavailable = blob.ErrUnavailable
 // IsAway reports whether an error says only that the database or the bucket does not
 // answer, which is logged when it begins and when it ends.
 func IsAway(err error) bool {
-	return errors.Is(err, index.ErrUnavailable) || errors.Is(err, ErrUnavailable)
+	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, ErrUnavailable)
 }
 
 // Deleter returns the function that deletes the blobs of deleted records. A
@@ -72,7 +74,7 @@ type Contents struct {
 
 // Open opens a content that the index lists. A damaged or missing one is logged
 // and is fs.ErrNotExist.
-func (cs *Contents) Open(ctx context.Context, c index.Content) (blob.File, error) {
+func (cs *Contents) Open(ctx context.Context, c record.Content) (blob.File, error) {
 	b, err := cs.blobs.Open(ctx, c.Ref)
 	switch {
 	case err == nil && b.Size() != c.Size:
@@ -107,7 +109,7 @@ func (cs *Contents) OpenHashed(ctx context.Context, ref blob.Ref) (blob.File, er
 
 // Hash hashes the stored bytes of a content and returns what is wrong with them,
 // or "". pace is as for blob.Store.Verify.
-func (cs *Contents) Hash(ctx context.Context, c index.Content, pace func(n int) error) (what string, err error) {
+func (cs *Contents) Hash(ctx context.Context, c record.Content, pace func(n int) error) (what string, err error) {
 	err = cs.blobs.Verify(ctx, c.Ref, c.Size, pace)
 	if ctx.Err() != nil {
 		return "", ctx.Err()
@@ -129,7 +131,7 @@ func (cs *Contents) Hash(ctx context.Context, c index.Content, pace func(n int) 
 // Held reports whether the stored bytes of a content can be read back, so that a writer
 // that has them need not store them: batch knows the content, and no process has found it
 // damaged or missing. If one has, it is read whole here.
-func (cs *Contents) Held(ctx context.Context, batch blob.Batch, c index.Content) (bool, error) {
+func (cs *Contents) Held(ctx context.Context, batch blob.Batch, c record.Content) (bool, error) {
 	if !batch.Known(ctx, c.Ref) {
 		return false, ctx.Err()
 	}
@@ -151,7 +153,7 @@ const (
 
 // Lost returns those of some contents that the index lists whose bytes cannot be read back:
 // see held.
-func (cs *Contents) Lost(ctx context.Context, list []index.Content) ([]index.Content, error) {
+func (cs *Contents) Lost(ctx context.Context, list []record.Content) ([]record.Content, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -166,7 +168,7 @@ func (cs *Contents) Lost(ctx context.Context, list []index.Content) ([]index.Con
 		g.SetLimit(askedAbout)
 	}
 	var mu sync.Mutex
-	var lost []index.Content
+	var lost []record.Content
 	for _, c := range list {
 		g.Go(func() error {
 			is, err := cs.Held(ctx, batch, c)
@@ -224,7 +226,7 @@ func (cs *Contents) writeNotes() {
 		ctx, cancel := context.WithTimeout(context.Background(), noteTime)
 		err := cs.db.Damages.Note(ctx, ref, what)
 		cancel()
-		if err != nil && !errors.Is(err, index.ErrReadOnly) {
+		if err != nil && !errors.Is(err, engine.ErrReadOnly) {
 			cs.log.Warn("cannot record that a stored file is damaged; other processes find it themselves", "content", ref.String(), "error", err)
 		}
 		cs.mu.Lock()

@@ -17,6 +17,8 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/home/hometest"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -171,7 +173,7 @@ func TestHash(t *testing.T) {
 func TestLost(t *testing.T) {
 	r := open(t)
 	bodies := map[string][]byte{}
-	var list []index.Content
+	var list []record.Content
 	n := 0
 	for name, h := range harms {
 		n++
@@ -273,7 +275,7 @@ func TestDeleter(t *testing.T) {
 
 // TestIsAway: only the silence of the database or of the bucket is logged elsewhere.
 func TestIsAway(t *testing.T) {
-	for err, want := range map[error]bool{index.ErrUnavailable: true, content.ErrUnavailable: true, fs.ErrNotExist: false, blob.ErrDamaged: false} {
+	for err, want := range map[error]bool{engine.ErrUnavailable: true, content.ErrUnavailable: true, fs.ErrNotExist: false, blob.ErrDamaged: false} {
 		if got := content.IsAway(err); got != want {
 			t.Errorf("IsAway(%v): %v, want %v", err, got, want)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -119,7 +120,7 @@ func (x Faults) Of(ctx context.Context, ref blob.Ref, what string) (*Fault, Hold
 			l.MadeFrom = o.Of.String()
 		}
 		f.Files = append(f.Files, l)
-		h.Chilled = h.Chilled || o.Tool == index.ColdTool.Name
+		h.Chilled = h.Chilled || o.Tool == contents.ColdTool.Name
 		h.Added, h.Cached, h.Derived = h.Added || o.Transaction > 0, h.Cached || o.Source != "", h.Derived || l.MadeFrom != ""
 	}
 	if len(holders) == 0 {

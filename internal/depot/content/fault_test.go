@@ -7,7 +7,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/home/hometest"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -37,13 +38,13 @@ func TestDescribe(t *testing.T) {
 		}
 	}
 	entry := hometest.Entry(t, cached)
-	if err := r.DB.Cached.Put(t.Context(), index.CachedFile{
-		Source: "far", Name: "app.sym", URL: "http://far/app.sym", Ref: blob.Sum(cached), Size: int64(len(cached)), Fetched: r.Now(), Entries: []index.Entry{entry},
+	if err := r.DB.Cached.Put(t.Context(), contents.CachedFile{
+		Source: "far", Name: "app.sym", URL: "http://far/app.sym", Ref: blob.Sum(cached), Size: int64(len(cached)), Fetched: r.Now(), Entries: []record.Entry{entry},
 	}, nil); err != nil {
 		t.Fatal(err)
 	}
 	made := hometest.Content(derived)
-	if err := r.DB.PutDerived(t.Context(), blob.Sum(added), index.Tool{Name: "zstd", Version: 1}, &made); err != nil {
+	if err := r.DB.PutDerived(t.Context(), blob.Sum(added), record.Tool{Name: "zstd", Version: 1}, &made); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

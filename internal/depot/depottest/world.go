@@ -481,7 +481,7 @@ func (w *World) checkSound(t *testing.T, when string) {
 	if faults := w.Faults(t); len(faults) > 0 {
 		t.Errorf("%s: verify: %d faults, the first is %+v; want none", when, len(faults), faults[0])
 	}
-	if n, err := w.db.Damages.Count(t.Context()); n != 0 || err != nil {
-		t.Errorf("%s: %d contents are still suspected, %v; want none", when, n, err)
+	for c, err := range w.db.Damages.All(t.Context()) {
+		t.Errorf("%s: content %s is still suspected, error %v; want none", when, c.Ref, err)
 	}
 }

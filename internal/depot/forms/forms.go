@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/derive/transcode"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
@@ -52,7 +53,7 @@ type formKey struct {
 
 func (f Form) key() formKey { return formKey{f.Ref, f.Tool} }
 
-func (f Form) index() index.Tool { return index.Tool{Name: f.Tool.Name, Version: f.Tool.Version} }
+func (f Form) index() record.Tool { return record.Tool{Name: f.Tool.Name, Version: f.Tool.Version} }
 
 // Forms makes derived contents and finds those that have been made. Its methods may be called
 // by many goroutines.
@@ -76,7 +77,7 @@ type Forms struct {
 // and err are set when done is closed.
 type making struct {
 	done chan struct{}
-	made index.Content
+	made record.Content
 	err  error
 }
 
@@ -124,20 +125,20 @@ func (f *Forms) ask(want Form, worth int) {
 
 // Known returns a form that has been made; a zero Content if it is not worth
 // storing. One that has not been made is fs.ErrNotExist.
-func (f *Forms) Known(ctx context.Context, want Form) (index.Content, error) {
+func (f *Forms) Known(ctx context.Context, want Form) (record.Content, error) {
 	return f.db.Derived(ctx, want.Ref, want.index())
 }
 
 // Made is known of a content and a tool.
-func (f *Forms) Made(ctx context.Context, ref blob.Ref, tool transcode.Tool) (index.Content, error) {
+func (f *Forms) Made(ctx context.Context, ref blob.Ref, tool transcode.Tool) (record.Content, error) {
 	return f.Known(ctx, Form{Ref: ref, Tool: tool})
 }
 
 // Cabinet returns the cabinet of a stored file. If it has not been made or cannot be, the error
 // is fs.ErrNotExist. With asked, it may be made for later requests.
-func (f *Forms) Cabinet(ctx context.Context, h index.Hit, asked bool) (index.Content, error) {
+func (f *Forms) Cabinet(ctx context.Context, h record.Hit, asked bool) (record.Content, error) {
 	if !cabinets[h.Object.Kind] {
-		return index.Content{}, fs.ErrNotExist
+		return record.Content{}, fs.ErrNotExist
 	}
 	want := Form{Ref: h.Ref, Tool: transcode.Cab, Name: h.Object.Name, Time: h.Added}
 	c, err := f.Known(ctx, want)
@@ -146,11 +147,11 @@ func (f *Forms) Cabinet(ctx context.Context, h index.Hit, asked bool) (index.Con
 		if f.makeCabinets && asked {
 			f.ask(want, 1)
 		}
-		return index.Content{}, fs.ErrNotExist
+		return record.Content{}, fs.ErrNotExist
 	case err != nil:
-		return index.Content{}, err
+		return record.Content{}, err
 	case c.Size == 0:
-		return index.Content{}, fs.ErrNotExist // was tried: it is too large
+		return record.Content{}, fs.ErrNotExist // was tried: it is too large
 	}
 	return c, nil
 }
@@ -164,7 +165,7 @@ func HasCabinets(k symfile.Kind) bool { return cabinets[k] }
 // Derive returns a form of a content, and makes it if it has not been made. A
 // zero Content means that it is not worth storing. Concurrent calls for one form
 // share one making, which goes on when they give up.
-func (f *Forms) Derive(ctx context.Context, want Form) (index.Content, error) {
+func (f *Forms) Derive(ctx context.Context, want Form) (record.Content, error) {
 	c, err := f.Known(ctx, want)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return c, err
@@ -175,13 +176,13 @@ func (f *Forms) Derive(ctx context.Context, want Form) (index.Content, error) {
 		close(m.done)
 	})
 	if !ok {
-		return index.Content{}, context.Canceled // the depot is closing
+		return record.Content{}, context.Canceled // the depot is closing
 	}
 	select {
 	case <-m.done:
 		return m.made, m.err
 	case <-ctx.Done():
-		return index.Content{}, ctx.Err()
+		return record.Content{}, ctx.Err()
 	}
 }
 
@@ -194,7 +195,7 @@ func (f Form) Work() string {
 var ErrMadeElsewhere = errors.New("another server is making it")
 
 // produceOnce is produce unless another server is making the form.
-func (f *Forms) produceOnce(ctx context.Context, want Form) (c index.Content, err error) {
+func (f *Forms) produceOnce(ctx context.Context, want Form) (c record.Content, err error) {
 	made, err := f.db.Nodes.Once(ctx, want.Work(), func(ctx context.Context) error {
 		c, err = f.produce(ctx, want)
 		return err
@@ -206,8 +207,8 @@ func (f *Forms) produceOnce(ctx context.Context, want Form) (c index.Content, er
 }
 
 // produce makes a form and records the result, also that it is not worth storing.
-func (f *Forms) produce(ctx context.Context, want Form) (index.Content, error) {
-	none := index.Content{}
+func (f *Forms) produce(ctx context.Context, want Form) (record.Content, error) {
+	none := record.Content{}
 	// It may have been made since the caller looked for it.
 	if c, err := f.Known(ctx, want); !errors.Is(err, fs.ErrNotExist) {
 		return c, err
@@ -239,8 +240,8 @@ func (f *Forms) produce(ctx context.Context, want Form) (index.Content, error) {
 }
 
 // transcode puts a form into the batch. A zero Content is not worth storing.
-func (f *Forms) transcode(ctx context.Context, batch blob.Batch, want Form, src blob.File) (index.Content, error) {
-	var made index.Content
+func (f *Forms) transcode(ctx context.Context, batch blob.Batch, want Form, src blob.File) (record.Content, error) {
+	var made record.Content
 	var err error
 	if want.Tool == transcode.Cab {
 		out, drop, err := f.scratch()
@@ -263,7 +264,7 @@ func (f *Forms) transcode(ctx context.Context, batch blob.Batch, want Form, src 
 	made.Ref, made.Size, err = batch.Put(ctx, -1, pr)
 	_ = pr.Close()
 	if err == nil && made.Size > src.Size()*9/10 {
-		return index.Content{}, nil
+		return record.Content{}, nil
 	}
 	return made, err
 }

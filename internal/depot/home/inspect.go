@@ -13,12 +13,15 @@ import (
 	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/internal/depot/bucketstore"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/places"
+	"github.com/symdepot/symdepot/internal/index/tokens"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // ErrOlder means that a depot was made by an older version, and is not upgraded
 // because it is only looked at.
-var ErrOlder = index.ErrOlder
+var ErrOlder = engine.ErrOlder
 
 // Inspection is what can be said about a depot without changing it.
 type Inspection struct {
@@ -27,10 +30,10 @@ type Inspection struct {
 	Contents string // the bucket that keeps the contents; empty: the folder
 	Database index.About
 	Stats    index.Stats
-	Scrub    index.ScrubState
+	Scrub    places.ScrubState
 	// Checked is how many of the stored contents the background check has read.
-	Checked index.Coverage
-	Tokens  []index.TokenRow // all of them
+	Checked places.Coverage
+	Tokens  []tokens.TokenRow // all of them
 	// Faults are those that the database's own check found. Unchecked is set if it
 	// did not end in time.
 	Faults    []string
@@ -75,8 +78,8 @@ func Inspect(ctx context.Context, where string, opt Options) (i Inspection, err 
 		cancel()
 	}
 	at := where
-	if index.IsURL(where) {
-		i.Name = index.Name(where)
+	if engine.IsURL(where) {
+		i.Name = engine.Name(where)
 	} else {
 		if i.Dir, err = filepath.Abs(where); err != nil {
 			return i, err

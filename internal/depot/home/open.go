@@ -20,6 +20,7 @@ import (
 	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/internal/depot/bucketstore"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/internal/store/bucket"
 )
@@ -30,10 +31,10 @@ var ErrNeedsBucket = errors.New("a depot in PostgreSQL keeps its contents in a b
 
 // ErrNoDatabase means that the database of the depot does not answer: whether the
 // depot has a file is not known.
-var ErrNoDatabase = index.ErrUnavailable
+var ErrNoDatabase = engine.ErrUnavailable
 
 // ConnectError says why a database server cannot be used, and what to do.
-type ConnectError = index.ConnectError
+type ConnectError = engine.ConnectError
 
 // Options of Open and Inspect. The zero value makes the depot if it does not exist.
 type Options struct {
@@ -127,7 +128,7 @@ func (h *Home) open(ctx context.Context, where string, opt *Options) (err error)
 // database, and sets Name and Dir. It returns the address of the index, and whether the depot
 // is new.
 func (h *Home) prepareFolder(where string, opt *Options) (at string, fresh bool, err error) {
-	if !index.IsURL(where) {
+	if !engine.IsURL(where) {
 		if h.Dir, err = filepath.Abs(where); err != nil {
 			return "", false, err
 		}
@@ -135,7 +136,7 @@ func (h *Home) prepareFolder(where string, opt *Options) (at string, fresh bool,
 		fresh, err = prepare(h.Dir, *opt)
 		return filepath.Join(h.Dir, "index.db"), fresh, err
 	}
-	h.Name, h.Dir = index.Name(where), opt.Local
+	h.Name, h.Dir = engine.Name(where), opt.Local
 	switch {
 	case opt.Bucket == nil:
 		return "", false, ErrNeedsBucket
@@ -148,7 +149,7 @@ func (h *Home) prepareFolder(where string, opt *Options) (at string, fresh bool,
 // openIndex opens the index, and sets the clock that all processes share if the options name
 // none.
 func (h *Home) openIndex(ctx context.Context, at string, opt *Options) (err error) {
-	shared := index.IsURL(at)
+	shared := engine.IsURL(at)
 	h.DB, err = index.Open(ctx, at, index.Options{
 		Log: opt.Log, Now: opt.Now, Dial: opt.Dial, Replicas: opt.Replicas,
 		Placed: h.Placed, TempDir: h.Dir, Block: h.Block, MustExist: opt.MustExist && shared,

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/symdepot/symdepot/internal/base/durable"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // SecretSize is in bytes.
@@ -19,7 +19,7 @@ const SecretSize = 32
 // Secret returns the random key of that name, which is created at the first call
 // and never changes. Its file is readable by those who may write to the depot.
 func (h *Home) Secret(name string) ([]byte, error) {
-	if index.IsURL(h.Name) {
+	if engine.IsURL(h.Name) {
 		return h.DB.Secret(context.Background(), name, SecretSize)
 	}
 	path := filepath.Join(h.Dir, name+".key")

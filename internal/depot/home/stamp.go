@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/durable"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // Format is the version of the depot's folder. Open refuses a depot with a higher
@@ -22,7 +22,7 @@ var (
 	ErrNoDepot = errors.New("no depot found")
 	ErrNewer   = errors.New("the depot was made by a newer symdepot")
 	// ErrUnreleased means that a depot was made by a symdepot of before release 0.1.0.
-	ErrUnreleased = index.ErrUnreleased
+	ErrUnreleased = engine.ErrUnreleased
 )
 
 // IsUnusable reports whether err means that this program cannot use the depot's
@@ -30,8 +30,8 @@ var (
 // or by a different program.
 func IsUnusable(err error) bool {
 	_, stamp := errors.AsType[stampError](err)
-	return stamp || errors.Is(err, index.ErrCorrupt) || errors.Is(err, index.ErrForeign) ||
-		errors.Is(err, index.ErrNewer) || errors.Is(err, ErrUnreleased)
+	return stamp || errors.Is(err, engine.ErrCorrupt) || errors.Is(err, engine.ErrForeign) ||
+		errors.Is(err, engine.ErrNewer) || errors.Is(err, ErrUnreleased)
 }
 
 // Stamp is the content of depot.json.

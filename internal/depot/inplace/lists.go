@@ -6,7 +6,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/catalog"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/watch"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -29,7 +29,7 @@ func (ws *Watched) Statuses(ctx context.Context) (list []Status) {
 }
 
 // Find looks for objects in the folders of the scope, at most limit (0: a thousand).
-func (ws *Watched) Find(ctx context.Context, scope answer.Scope, q watch.Query, limit int) (list []index.Found, err error) {
+func (ws *Watched) Find(ctx context.Context, scope answer.Scope, q watch.Query, limit int) (list []record.Found, err error) {
 	if limit <= 0 {
 		limit = 1000
 	}
@@ -52,7 +52,7 @@ func (ws *Watched) Find(ctx context.Context, scope answer.Scope, q watch.Query, 
 			} else {
 				e.Path = short(e.Path)
 			}
-			list = append(list, index.Found{InPlace: true, Away: e.Away, Product: product, Stored: index.Stored{
+			list = append(list, record.Found{InPlace: true, Away: e.Away, Product: product, Stored: record.Stored{
 				Object: e.Object, Arch: e.Arch, Features: e.Features, DebugSize: e.DebugSize, Size: e.Size,
 				ModTime: e.ModTime, Added: e.ModTime, Path: e.Path, Archive: e.Archive,
 			}})
@@ -64,7 +64,7 @@ func (ws *Watched) Find(ctx context.Context, scope answer.Scope, q watch.Query, 
 // Search looks for what a text means, read as Catalog.Objects reads it, in the folders of
 // the scope, at most limit objects. An empty text means nothing. kind may be
 // symfile.KindUnknown, which is any.
-func (ws *Watched) Search(ctx context.Context, scope answer.Scope, text string, kind symfile.Kind, limit int) ([]index.Found, error) {
+func (ws *Watched) Search(ctx context.Context, scope answer.Scope, text string, kind symfile.Kind, limit int) ([]record.Found, error) {
 	as, q := catalog.ReadSearch(text)
 	if as == catalog.ReadAll || len(text) > catalog.MaxSearch {
 		return nil, nil
@@ -73,7 +73,7 @@ func (ws *Watched) Search(ctx context.Context, scope answer.Scope, text string, 
 }
 
 // Alike looks for objects of the same kind that have one of the ids of an object.
-func (ws *Watched) Alike(ctx context.Context, scope answer.Scope, o objfile.Object, limit int) ([]index.Found, error) {
+func (ws *Watched) Alike(ctx context.Context, scope answer.Scope, o objfile.Object, limit int) ([]record.Found, error) {
 	q := watch.Query{Kind: o.Kind}
 	for _, a := range o.Aliases() {
 		q.IDs = append(q.IDs, a.ID)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot/retention"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -68,7 +68,7 @@ func (r *Retention) KindOfPlan(ctx context.Context, number string) (PlanKind, er
 	return kindOf(row), err
 }
 
-func kindOf(row index.PlanRow) PlanKind {
+func kindOf(row removals.PlanRow) PlanKind {
 	var t collectTicket
 	if json.Unmarshal([]byte(row.Ticket), &t) == nil && t.Kind == planCollection {
 		return PlanOfCollection
@@ -111,7 +111,7 @@ func (r *Retention) PlanCollection(ctx context.Context, opt CollectOptions, who 
 		return CollectionPlan{}, err
 	}
 	p := CollectionPlan{Collected: g.Collected, Number: t.Digest[:8], Ends: now.Add(planLife)}
-	if err := r.db.Retention.PutPlan(ctx, index.PlanRow{Number: p.Number, Ticket: string(ticket), Who: who, Made: now, Ends: p.Ends}); err != nil {
+	if err := r.db.Retention.PutPlan(ctx, removals.PlanRow{Number: p.Number, Ticket: string(ticket), Who: who, Made: now, Ends: p.Ends}); err != nil {
 		if ctx.Err() != nil {
 			return p, err
 		}

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/depot/retention"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/removals"
 )
 
 // Planned computes the plan of an earlier preview again, for the same moment. The
@@ -42,7 +42,7 @@ func (r *Retention) Planned(ctx context.Context, number string) (*Preview, error
 }
 
 // ticketOf returns the ticket of a plan of the policy.
-func ticketOf(row index.PlanRow) (t retention.Ticket, err error) {
+func ticketOf(row removals.PlanRow) (t retention.Ticket, err error) {
 	if kindOf(row) != PlanOfPolicy {
 		return t, planError("plan " + row.Number + " is one of garbage collection; apply it with symdepot gc --plan " + row.Number)
 	}

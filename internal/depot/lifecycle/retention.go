@@ -14,6 +14,8 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/retention"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -52,21 +54,21 @@ func NewRetention(h Home, log *slog.Logger, now func() time.Time) *Retention {
 // Records of the index for retention.
 type (
 	// Hold protects a transaction from removal.
-	Hold = index.Hold
+	Hold = removals.Hold
 	// Promotion is a change of a transaction's class.
-	Promotion = index.Promotion
+	Promotion = removals.Promotion
 	// RetentionRun is an application of a plan.
-	RetentionRun = index.Run
+	RetentionRun = removals.Run
 	// Removal says who removed a transaction, and why.
-	Removal = index.Removal
+	Removal = removals.Removal
 	// RemovedFile is a file that a removal hid.
-	RemovedFile = index.RemovedFile
+	RemovedFile = removals.RemovedFile
 	// Trashed is a transaction in the trash.
-	Trashed = index.Trashed
+	Trashed = removals.Trashed
 )
 
 // ErrPolicyChanged means that the policy was changed meanwhile.
-var ErrPolicyChanged = index.ErrChanged
+var ErrPolicyChanged = removals.ErrChanged
 
 // ErrNoPolicy means that no retention policy was set: everything is kept.
 var ErrNoPolicy = errors.New("no retention policy is set; everything is kept. Set one with symdepot policy set FILE")
@@ -97,7 +99,7 @@ func (r *Retention) Policy(ctx context.Context) (PolicyInForce, error) {
 	return inForce(row)
 }
 
-func inForce(row index.PolicyRow) (PolicyInForce, error) {
+func inForce(row removals.PolicyRow) (PolicyInForce, error) {
 	p := PolicyInForce{Policy: &retention.Policy{}, Number: row.No, Text: row.Text, Set: row.At, By: row.Who}
 	if row.No == 0 {
 		return p, nil
@@ -117,7 +119,7 @@ func (r *Retention) SetPolicy(ctx context.Context, file string, text []byte, who
 	if err != nil {
 		return PolicyInForce{}, err
 	}
-	row, err := r.db.Retention.SetPolicy(ctx, index.PolicyRow{Text: string(text), Hash: p.Hash(), Who: who}, before)
+	row, err := r.db.Retention.SetPolicy(ctx, removals.PolicyRow{Text: string(text), Hash: p.Hash(), Who: who}, before)
 	if err != nil {
 		return PolicyInForce{}, err
 	}
@@ -138,7 +140,7 @@ const secondsPerDay = 24 * 60 * 60
 
 // stateOf converts a state of the index. The space of a content is that of whole
 // blocks of the file system; in a bucket it is the length.
-func (r *Retention) stateOf(s *index.RetainedState) *retention.State {
+func (r *Retention) stateOf(s *removals.RetainedState) *retention.State {
 	block := r.Block
 	out := &retention.State{Transactions: make([]retention.Transaction, len(s.Transactions)), Contents: make([]retention.Content, len(s.Contents))}
 	for i := range s.Transactions {
@@ -165,7 +167,7 @@ func (r *Retention) stateOf(s *index.RetainedState) *retention.State {
 
 // AsRetained is a transaction as policies see it, without its holds, needs and
 // contents.
-func AsRetained(t *index.Transaction) retention.Transaction {
+func AsRetained(t *record.Transaction) retention.Transaction {
 	x := retention.Transaction{Number: t.Number, Product: t.Product, Version: t.Version, Branch: t.Branch, Class: t.Class, Time: t.Time, Arrived: t.Arrived,
 		Open: t.Collecting, Removed: t.Removed, TrashUntil: t.TrashUntil}
 	if o := t.Origin; o != nil && !o.Time.IsZero() {
@@ -224,7 +226,7 @@ func (r *Retention) Preview(ctx context.Context, who string) (*Preview, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, r.db.Retention.PutPlan(ctx, index.PlanRow{Number: p.Ticket.Number, Ticket: string(ticket), Who: who, Made: p.Now, Ends: p.Ends})
+	return p, r.db.Retention.PutPlan(ctx, removals.PlanRow{Number: p.Ticket.Number, Ticket: string(ticket), Who: who, Made: p.Now, Ends: p.Ends})
 }
 
 // Applied is the result of an application of a plan.
@@ -300,15 +302,15 @@ func (r *Retention) apply(ctx context.Context, p PolicyInForce, kind, who string
 		if err != nil {
 			return a, err
 		}
-		a.Run, err = r.db.Retention.Begin(ctx, generation, i < attempts-1, r.now(), func(changed *index.RetainedState) (index.Decision, error) {
+		a.Run, err = r.db.Retention.Begin(ctx, generation, i < attempts-1, r.now(), func(changed *removals.RetainedState) (removals.Decision, error) {
 			if changed != nil {
 				if plan, err = decide(r.stateOf(changed)); err != nil {
-					return index.Decision{}, err
+					return removals.Decision{}, err
 				}
 			}
 			return r.Decision(plan, p, kind, who)
 		})
-		if errors.Is(err, index.ErrChanged) {
+		if errors.Is(err, removals.ErrChanged) {
 			continue
 		}
 		if err != nil {
@@ -329,15 +331,15 @@ type runFacts struct {
 }
 
 // Decision returns what the index records of a plan that is applied.
-func (r *Retention) Decision(plan *retention.Plan, p PolicyInForce, kind, who string) (index.Decision, error) {
+func (r *Retention) Decision(plan *retention.Plan, p PolicyInForce, kind, who string) (removals.Decision, error) {
 	facts, err := json.Marshal(runFacts{Plan: plan.Builds(), Listed: plan.Listed, Frees: plan.Frees})
 	if err != nil {
-		return index.Decision{}, err
+		return removals.Decision{}, err
 	}
-	d := index.Decision{Run: index.Run{Plan: plan.Ticket().Number, Kind: kind, Who: who, Begun: r.now().UTC().Truncate(time.Millisecond), Policy: p.Text, Hash: plan.PolicyHash, Facts: string(facts)}}
+	d := removals.Decision{Run: removals.Run{Plan: plan.Ticket().Number, Kind: kind, Who: who, Begun: r.now().UTC().Truncate(time.Millisecond), Policy: p.Text, Hash: plan.PolicyHash, Facts: string(facts)}}
 	for _, t := range plan.Tombstones(who, d.Run.Begun) {
 		d.Run.Until = t.Until
-		d.Removals = append(d.Removals, index.Removal{Number: t.Number, Class: t.Class, Reason: t.Reason, Detail: t.Detail})
+		d.Removals = append(d.Removals, removals.Removal{Number: t.Number, Class: t.Class, Reason: t.Reason, Detail: t.Detail})
 	}
 	return d, nil
 }
@@ -346,7 +348,7 @@ func (r *Retention) Decision(plan *retention.Plan, p PolicyInForce, kind, who st
 func (r *Retention) Finish(ctx context.Context, a Applied) (Applied, error) {
 	var facts runFacts
 	known := json.Unmarshal([]byte(a.Run.Facts), &facts) == nil
-	for a.Run.Outcome == index.RunUnfinished {
+	for a.Run.Outcome == removals.RunUnfinished {
 		err := ctx.Err()
 		if err == nil {
 			var run RetentionRun
@@ -420,7 +422,7 @@ func (r *Retention) PushKey(ctx context.Context, number int64) (string, error) {
 
 // SetComment replaces the comment of a transaction and returns it. A transaction that
 // does not exist or was removed is fs.ErrNotExist.
-func (r *Retention) SetComment(ctx context.Context, number int64, comment string) (index.Transaction, error) {
+func (r *Retention) SetComment(ctx context.Context, number int64, comment string) (record.Transaction, error) {
 	return r.db.Retention.SetComment(ctx, number, comment)
 }
 
@@ -468,7 +470,7 @@ func (r *Retention) Scheduled(ctx context.Context) error {
 		return nil
 	}
 	if err := retention.CheckClock(proven, now); err != nil {
-		return r.refused(ctx, p, index.RunClock, err)
+		return r.refused(ctx, p, removals.RunClock, err)
 	}
 	a, err := r.apply(ctx, p, "schedule", "schedule", func(s *retention.State) (*retention.Plan, error) {
 		plan, err := p.Policy.Plan(s, now)
@@ -479,7 +481,7 @@ func (r *Retention) Scheduled(ctx context.Context) error {
 	})
 	switch {
 	case errors.Is(err, retention.ErrBrake):
-		return r.refused(ctx, p, index.RunBraked, err)
+		return r.refused(ctx, p, removals.RunBraked, err)
 	case err != nil:
 		return err
 	}
@@ -498,7 +500,7 @@ func (r *Retention) refused(ctx context.Context, p PolicyInForce, outcome string
 	}
 	now := r.now()
 	r.log.Warn("the retention policy was not applied", "error", cause)
-	_, err = r.db.Retention.RecordRun(ctx, index.Run{Kind: "schedule", Outcome: outcome, Who: "schedule", Begun: now, Ended: now, Policy: p.Text, Hash: p.Policy.Hash(), Facts: string(facts)})
+	_, err = r.db.Retention.RecordRun(ctx, removals.Run{Kind: "schedule", Outcome: outcome, Who: "schedule", Begun: now, Ended: now, Policy: p.Text, Hash: p.Policy.Hash(), Facts: string(facts)})
 	return err
 }
 
@@ -510,7 +512,7 @@ func (r *Retention) lastRuns(ctx context.Context) (scheduled, proven time.Time, 
 		if run.Kind == "schedule" && scheduled.IsZero() {
 			scheduled = run.Begun
 		}
-		if run.Outcome != index.RunClock && proven.IsZero() {
+		if run.Outcome != removals.RunClock && proven.IsZero() {
 			proven = run.Begun
 		}
 	}

@@ -8,25 +8,26 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/retention"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 // ErrHeld is the error for a transaction that a hold protects from removal.
-type ErrHeld = index.ErrHeld
+type ErrHeld = removals.ErrHeld
 
 // NotInTrashError is the error for a removed transaction that cannot be restored.
-type NotInTrashError = index.NotInTrashError
+type NotInTrashError = removals.NotInTrashError
 
 // Remove removes a transaction: into the trash if the policy has one. Objects that no
 // other transaction contains become hidden at once; Collect frees them. An unknown or
 // removed transaction is fs.ErrNotExist, a held one an *ErrHeld.
-func (r *Retention) Remove(ctx context.Context, number int64, who string) (index.Transaction, error) {
+func (r *Retention) Remove(ctx context.Context, number int64, who string) (record.Transaction, error) {
 	p, err := r.Policy(ctx)
 	if err != nil {
-		return index.Transaction{}, err
+		return record.Transaction{}, err
 	}
-	x := index.Removal{Number: number, At: r.now(), Who: who, Reason: "rm"}
+	x := removals.Removal{Number: number, At: r.now(), Who: who, Reason: "rm"}
 	if p.Policy.Trash > 0 {
 		x.Until = x.At.Add(time.Duration(p.Policy.Trash))
 	}
@@ -35,7 +36,7 @@ func (r *Retention) Remove(ctx context.Context, number int64, who string) (index
 
 // Purged is the result of a purge.
 type Purged struct {
-	Transaction index.Transaction
+	Transaction record.Transaction
 	// Removal says what was freed, and what others still need.
 	Removal *retention.Removal
 	// Contents were freed.
@@ -72,7 +73,7 @@ func (r *Retention) Purge(ctx context.Context, number int64, who, detail string)
 			}
 		}
 	}
-	t, refs, err := r.db.Trash.Purge(ctx, index.Removal{Number: number, At: r.now(), Who: who, Reason: "purge", Detail: detail})
+	t, refs, err := r.db.Trash.Purge(ctx, removals.Removal{Number: number, At: r.now(), Who: who, Reason: "purge", Detail: detail})
 	if err != nil {
 		return p, err
 	}
@@ -97,7 +98,7 @@ func (r *Retention) Purge(ctx context.Context, number int64, who, detail string)
 
 // Undo restores a transaction from the trash. One that is not there is a
 // *NotInTrashError; an unknown number is fs.ErrNotExist.
-func (r *Retention) Undo(ctx context.Context, number int64, who string) (index.Transaction, error) {
+func (r *Retention) Undo(ctx context.Context, number int64, who string) (record.Transaction, error) {
 	t, err := r.db.Trash.Undo(ctx, number)
 	if err == nil {
 		r.log.Info("a transaction was restored", "transaction", number, "by", who)

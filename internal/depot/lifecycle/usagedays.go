@@ -4,14 +4,14 @@ import (
 	"context"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/removals"
 )
 
 // UsageDay is what a product, or the whole depot, took on a day.
-type UsageDay = index.UsageDay
+type UsageDay = removals.UsageDay
 
 // UsageFilter selects days and products of UsageOverTime.
-type UsageFilter = index.UsageFilter
+type UsageFilter = removals.UsageFilter
 
 const (
 	// UsageLife is how long the usage of a day is kept.

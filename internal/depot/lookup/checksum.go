@@ -7,6 +7,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -41,7 +42,7 @@ func (l *Lookups) PDBChecksum(ctx context.Context, scope answer.Scope, req layou
 // checksumIn returns the checksums that an image has of the portable PDB that a lookup asks
 // for, as clients send them. An image that cannot be read has none: the upstream is
 // asked without it then.
-func (l *Lookups) checksumIn(ctx context.Context, h index.Hit, pdb symfile.Lookup) string {
+func (l *Lookups) checksumIn(ctx context.Context, h record.Hit, pdb symfile.Lookup) string {
 	f, err := l.OpenHit(ctx, h, nil)
 	if err != nil {
 		return ""

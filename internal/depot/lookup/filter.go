@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/layout"
 )
 
@@ -18,7 +20,7 @@ const refreshTime = 5 * time.Minute
 // that a symbol server gets are for files that it does not have.
 type Filter struct {
 	db     *index.DB
-	watch  *index.Watch  // nil where the file system does not support it
+	watch  *engine.Watch // nil where the file system does not support it
 	filter *index.Filter // for callers that see all products
 	scoped *index.Filter // for other callers; empty until the first of them
 	stale  chan staleFilter
@@ -64,7 +66,7 @@ func (k *Filter) Close() error {
 }
 
 // Watch returns what the filter knows the state of the index by; nil: it asks the index itself.
-func (k *Filter) Watch() *index.Watch { return k.watch }
+func (k *Filter) Watch() *engine.Watch { return k.watch }
 
 // Generation returns a number that changes whenever the index changes.
 func (k *Filter) Generation(ctx context.Context) (uint64, error) {
@@ -78,7 +80,7 @@ func (k *Filter) Generation(ctx context.Context) (uint64, error) {
 
 // Excludes reports whether certainly nothing in the index and the scope answers
 // req. It does not wait: a stale filter is refreshed in the background.
-func (k *Filter) Excludes(ctx context.Context, scope index.Scope, req layout.Request) bool {
+func (k *Filter) Excludes(ctx context.Context, scope record.Scope, req layout.Request) bool {
 	filter := k.scoped
 	if scope.All {
 		filter = k.filter

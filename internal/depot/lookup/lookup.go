@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/forms"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
@@ -93,7 +94,7 @@ func (l *Lookups) Open(
 // for, for who has not asked the filter yet. exact and rec are as for Open.
 func (l *Lookups) Find(
 	ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder,
-) ([]index.Hit, symfile.Role, error) {
+) ([]record.Hit, symfile.Role, error) {
 	if l.Absent(ctx, scope, req, rec) {
 		return nil, 0, fs.ErrNotExist
 	}
@@ -103,7 +104,7 @@ func (l *Lookups) Find(
 // hits is Find without the filter.
 func (l *Lookups) hits(
 	ctx context.Context, scope answer.Scope, req layout.Request, exact bool, rec *answer.Recorder,
-) ([]index.Hit, symfile.Role, error) {
+) ([]record.Hit, symfile.Role, error) {
 	notFound := fs.ErrNotExist
 	for _, want := range req.Lookups {
 		hits, err := l.parts.DB.Lookup(ctx, scope.Index(), want)
@@ -122,7 +123,7 @@ func (l *Lookups) hits(
 			rec.Looked(want, answer.Damaged, nil)
 			continue
 		}
-		if exact && want.Unique && !slices.ContainsFunc(hits, func(h index.Hit) bool { return h.Source == "" }) {
+		if exact && want.Unique && !slices.ContainsFunc(hits, func(h record.Hit) bool { return h.Source == "" }) {
 			rec.Looked(want, answer.CachedOtherName, hits)
 			notFound = ErrOtherName
 			continue
@@ -139,7 +140,7 @@ func (l *Lookups) hits(
 		return nil, 0, err
 	}
 	if !wants(req, symfile.Compressed) {
-		hits = slices.DeleteFunc(hits, func(h index.Hit) bool { return h.Role&symfile.Debug == 0 })
+		hits = slices.DeleteFunc(hits, func(h record.Hit) bool { return h.Role&symfile.Debug == 0 })
 	}
 	if hits = l.Intact(hits); len(hits) == 0 {
 		return nil, 0, notFound
@@ -150,8 +151,8 @@ func (l *Lookups) hits(
 
 // Intact omits the hits whose stored bytes are known to be damaged, so that an
 // upstream is asked for them.
-func (l *Lookups) Intact(hits []index.Hit) []index.Hit {
-	return slices.DeleteFunc(hits, func(h index.Hit) bool { return l.parts.Suspect(h.Ref) })
+func (l *Lookups) Intact(hits []record.Hit) []record.Hit {
+	return slices.DeleteFunc(hits, func(h record.Hit) bool { return l.parts.Suspect(h.Ref) })
 }
 
 func wants(req layout.Request, role symfile.Role) bool {
@@ -160,8 +161,8 @@ func wants(req layout.Request, role symfile.Role) bool {
 
 // OpenHit opens the content of a hit. For a recorder, the use of a cached file is not
 // noted.
-func (l *Lookups) OpenHit(ctx context.Context, h index.Hit, rec *answer.Recorder) (*answer.File, error) {
-	b, err := l.parts.Contents.Open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
+func (l *Lookups) OpenHit(ctx context.Context, h record.Hit, rec *answer.Recorder) (*answer.File, error) {
+	b, err := l.parts.Contents.Open(ctx, record.Content{Ref: h.Ref, Size: h.Size})
 	if err != nil {
 		return nil, err
 	}

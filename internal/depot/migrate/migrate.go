@@ -11,6 +11,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/home"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // Result counts what Run copied.
@@ -107,7 +109,7 @@ func (g migration) resume(ctx context.Context) (ended bool, err error) {
 
 // contents copies all contents, and counts them in m.
 func (g migration) contents(ctx context.Context, m *Result, step func()) error {
-	var batch []index.Content
+	var batch []record.Content
 	flush := func() error {
 		if len(batch) == 0 {
 			return nil
@@ -150,7 +152,7 @@ func (g migration) keep(ctx context.Context) error {
 }
 
 // stored reports whether the store of the target has a content, although its index may not.
-func (g migration) stored(ctx context.Context, c index.Content) (bool, error) {
+func (g migration) stored(ctx context.Context, c record.Content) (bool, error) {
 	if g.to.Placed {
 		return g.to.DB.Places.Finished(ctx, c)
 	}
@@ -162,7 +164,7 @@ func (g migration) stored(ctx context.Context, c index.Content) (bool, error) {
 }
 
 // batch copies some contents.
-func (g migration) batch(ctx context.Context, list []index.Content) error {
+func (g migration) batch(ctx context.Context, list []record.Content) error {
 	b, err := g.to.Blobs.Begin(ctx)
 	if err != nil {
 		return err
@@ -190,7 +192,7 @@ func (g migration) batch(ctx context.Context, list []index.Content) error {
 
 // record records in the folder of the depot where it is now. A database records it by itself.
 func (g migration) record() error {
-	if index.IsURL(g.from.Name) {
+	if engine.IsURL(g.from.Name) {
 		return nil
 	}
 	return home.ChangeStamp(g.from.Name, func(s *home.Stamp) { s.Format, s.Moved = home.MovedFormat, g.to.Name })
@@ -200,7 +202,7 @@ func (g migration) record() error {
 // of the migration is no longer used: this depot lacks what was added there.
 func Unmove(ctx context.Context, where string, opt home.Options) error {
 	at := where
-	if !index.IsURL(where) {
+	if !engine.IsURL(where) {
 		if err := home.ChangeStamp(where, func(s *home.Stamp) { s.Format, s.Moved = home.Format, "" }); err != nil {
 			return err
 		}

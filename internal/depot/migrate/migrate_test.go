@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/home/hometest"
 	"github.com/symdepot/symdepot/internal/depot/migrate"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 )
 
 // two are a depot with two transactions and a new one.
@@ -66,7 +67,7 @@ func TestRun(t *testing.T) {
 	}
 	holds(t, to, files, 2)
 	holds(t, from, files, 2)
-	if _, err := from.DB.Commit(t.Context(), index.Tx{Kind: "add", Entries: []index.Entry{hometest.Entry(t, files[0])}}, nil); err == nil {
+	if _, err := from.DB.Commit(t.Context(), record.Tx{Kind: "add", Entries: []record.Entry{hometest.Entry(t, files[0])}}, nil); err == nil {
 		t.Error("the old depot takes a transaction, want that it can only be read")
 	}
 	from.Close()

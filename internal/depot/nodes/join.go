@@ -12,7 +12,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/inplace"
 	"github.com/symdepot/symdepot/internal/depot/stage"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/remote/peer"
 	"github.com/symdepot/symdepot/internal/remote/upstream"
@@ -91,7 +91,7 @@ func (n *Nodes) Leave(ctx context.Context) error {
 		return nil
 	}
 	err := n.watch.Announce(ctx, "")
-	if errors.Is(err, index.ErrUnavailable) {
+	if errors.Is(err, engine.ErrUnavailable) {
 		err = nil // they notice it
 	}
 	return errors.Join(err, n.peers.Close())

@@ -14,6 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/inplace"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/remote/peer"
 	"github.com/symdepot/symdepot/internal/store/blob"
@@ -26,8 +27,8 @@ import (
 type Nodes struct {
 	db    *index.DB
 	blobs blob.Backend
-	watch *index.Watch // nil: nothing is known of the others
-	peers *peer.Node   // nil: this server downloads for its own clients
+	watch *engine.Watch // nil: nothing is known of the others
+	peers *peer.Node    // nil: this server downloads for its own clients
 	name  string
 	log   *slog.Logger
 
@@ -44,7 +45,7 @@ type Nodes struct {
 
 // New returns what a server shares with the others, and begins to work with them only by Join.
 // watch is how it knows of them; it may be nil.
-func New(db *index.DB, blobs blob.Backend, watch *index.Watch, opt Options, log *slog.Logger) *Nodes {
+func New(db *index.DB, blobs blob.Backend, watch *engine.Watch, opt Options, log *slog.Logger) *Nodes {
 	n := &Nodes{db: db, blobs: blobs, watch: watch, log: log, told: map[string]time.Time{}}
 	if n.Shared() {
 		host, _ := os.Hostname()
@@ -118,7 +119,7 @@ func (n *Nodes) At(address string) fetch.Peer { return n.peers.At(address) }
 
 // Status is what a server knows of the database and of the other servers.
 type Status struct {
-	index.Pool
+	engine.Pool
 	// Known is set while the generation is known from memory, Age is how old that
 	// knowledge is.
 	Known bool

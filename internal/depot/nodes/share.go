@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/derive/jobs"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
 )
 
 // shareEvery is how often facts, and pauses and limits of upstreams are exchanged.
@@ -102,7 +102,7 @@ func (n *Nodes) exchangePauses(ctx context.Context) {
 		if d := time.Until(until); d > 0 && !n.told[name].Equal(until) {
 			err := n.db.Nodes.Pause(ctx, name, d, why)
 			if err != nil {
-				if ctx.Err() == nil && !errors.Is(err, index.ErrUnavailable) {
+				if ctx.Err() == nil && !errors.Is(err, engine.ErrUnavailable) {
 					n.log.Warn("cannot tell the other servers that an upstream asked for a pause", "upstream", name, "error", err)
 				}
 				return

@@ -13,7 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/files/sources"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -68,7 +68,7 @@ func (c closeOnce) Close() error {
 }
 
 // makeBundle makes the source bundle of an object.
-func (s *Files) makeBundle(ctx context.Context, scope answer.Scope, h index.Hit, list *nameList) (*answer.File, error) {
+func (s *Files) makeBundle(ctx context.Context, scope answer.Scope, h record.Hit, list *nameList) (*answer.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, bundleTime)
 	defer cancel()
 	select {
@@ -110,7 +110,7 @@ func (c closers) Close() (err error) {
 }
 
 // module returns the object of a module that names sources, and its names.
-func (s *Files) module(ctx context.Context, scope answer.Scope, lookups []symfile.Lookup) (index.Hit, *nameList, error) {
+func (s *Files) module(ctx context.Context, scope answer.Scope, lookups []symfile.Lookup) (record.Hit, *nameList, error) {
 	for _, l := range lookups {
 		l.Role, l.Unique = symfile.Debug|symfile.Executable, false
 		hits, err := s.db.Lookup(ctx, scope.Index(), l)
@@ -119,25 +119,25 @@ func (s *Files) module(ctx context.Context, scope answer.Scope, lookups []symfil
 			hits, err = s.db.Lookup(ctx, scope.Index(), l)
 		}
 		if err != nil {
-			return index.Hit{}, nil, err
+			return record.Hit{}, nil, err
 		}
 		hits = s.intact(hits)
 		answer.Rank(hits, symfile.Debug)
 		for _, h := range hits[:min(len(hits), maxSourceObjects)] {
 			list, err := s.list(ctx, scope, h)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return index.Hit{}, nil, err
+				return record.Hit{}, nil, err
 			}
 			if err == nil && len(list.names) > 0 {
 				return h, list, nil
 			}
 		}
 	}
-	return index.Hit{}, nil, fs.ErrNotExist
+	return record.Hit{}, nil, fs.ErrNotExist
 }
 
 // writeBundle writes the bundle of an object and returns the number of its sources.
-func (s *Files) writeBundle(ctx context.Context, scope answer.Scope, w io.Writer, h index.Hit, list *nameList) (n int, err error) {
+func (s *Files) writeBundle(ctx context.Context, scope answer.Scope, w io.Writer, h record.Hit, list *nameList) (n int, err error) {
 	var bytes int64
 	var failed error
 	o := s.object(scope, h)
@@ -183,11 +183,11 @@ type SourceName struct {
 // information, from number after on, at most limit, and their number. why says why
 // names may be missing.
 func (s *Files) Names(ctx context.Context, scope answer.Scope, ref blob.Ref, after, limit int) (list []SourceName, total int, why string, err error) {
-	found, err := s.db.Find(ctx, scope.Index(), index.Query{Ref: &ref}, 1)
+	found, err := s.db.Find(ctx, scope.Index(), record.Query{Ref: &ref}, 1)
 	if err != nil || len(found) == 0 {
 		return nil, 0, "", orNotFound(err)
 	}
-	h := index.Hit{Stored: found[0].Stored}
+	h := record.Hit{Stored: found[0].Stored}
 	names, err := s.list(ctx, scope, h)
 	if err != nil {
 		return nil, 0, "", err

@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/files/sources"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -32,7 +33,7 @@ type Files struct {
 	blobs    blob.Backend
 	contents *content.Contents
 	// openHit opens the content of a row as an answer.
-	openHit func(context.Context, index.Hit, *answer.Recorder) (*answer.File, error)
+	openHit func(context.Context, record.Hit, *answer.Recorder) (*answer.File, error)
 
 	lists   *nameLists
 	bundles chan struct{} // one for each bundle that is being made
@@ -46,7 +47,7 @@ type Parts struct {
 	Blobs    blob.Backend
 	Contents *content.Contents
 	// OpenHit opens the content of a row as an answer.
-	OpenHit func(context.Context, index.Hit, *answer.Recorder) (*answer.File, error)
+	OpenHit func(context.Context, record.Hit, *answer.Recorder) (*answer.File, error)
 	Log     *slog.Logger
 }
 
@@ -59,8 +60,8 @@ func New(p Parts) *Files {
 }
 
 // intact omits the hits whose stored bytes are known to be damaged.
-func (s *Files) intact(hits []index.Hit) []index.Hit {
-	return slices.DeleteFunc(hits, func(h index.Hit) bool { return s.blobs.Suspect(h.Ref) })
+func (s *Files) intact(hits []record.Hit) []record.Hit {
+	return slices.DeleteFunc(hits, func(h record.Hit) bool { return s.blobs.Suspect(h.Ref) })
 }
 
 // RelayFunc fetches a source file of at most limit bytes from another server. What may
@@ -72,7 +73,7 @@ type RelayFunc func(ctx context.Context, url string, limit int64) ([]byte, error
 func (s *Files) UseRelay(fetch RelayFunc) { s.relay = fetch }
 
 // relayed fetches a source from where the Source Link of an object has it.
-func (s *Files) relayed(ctx context.Context, h index.Hit, list *nameList, n sources.Name) (*answer.File, error) {
+func (s *Files) relayed(ctx context.Context, h record.Hit, list *nameList, n sources.Name) (*answer.File, error) {
 	if s.relay == nil || list.links == nil {
 		return nil, fs.ErrNotExist
 	}
@@ -131,7 +132,7 @@ var errNotNamed = fmt.Errorf("the debug information does not name this file: %w"
 const maxSourceObjects = 8
 
 // ofObject opens a source that an object names.
-func (s *Files) ofObject(ctx context.Context, scope answer.Scope, h index.Hit, path string) (*answer.File, error) {
+func (s *Files) ofObject(ctx context.Context, scope answer.Scope, h record.Hit, path string) (*answer.File, error) {
 	list, err := s.list(ctx, scope, h)
 	if err != nil {
 		return nil, err
@@ -151,7 +152,7 @@ func (s *Files) ofObject(ctx context.Context, scope answer.Scope, h index.Hit, p
 
 // Named opens the source that the depot has of a name in the debug information of an object.
 // Not found is fs.ErrNotExist.
-func (s *Files) Named(ctx context.Context, scope answer.Scope, h index.Hit, n sources.Name) (*answer.File, error) {
+func (s *Files) Named(ctx context.Context, scope answer.Scope, h record.Hit, n sources.Name) (*answer.File, error) {
 	o := s.object(scope, h)
 	defer o.close()
 	return o.named(ctx, n)
@@ -159,7 +160,7 @@ func (s *Files) Named(ctx context.Context, scope answer.Scope, h index.Hit, n so
 
 // list returns the names of an object. Those that need the supplementary file of dwz are
 // read with it if the caller may read it: parts of its text are in the names.
-func (s *Files) list(ctx context.Context, scope answer.Scope, h index.Hit) (*nameList, error) {
+func (s *Files) list(ctx context.Context, scope answer.Scope, h record.Hit) (*nameList, error) {
 	l, err := s.lists.get(ctx, h, nil)
 	if err != nil || l.alternate == "" {
 		return l, err
@@ -182,7 +183,7 @@ const maxLooked = 128
 
 // filed opens a source in the transactions that hold an object, then in others of the
 // same products and versions.
-func (s *Files) filed(ctx context.Context, scope answer.Scope, h index.Hit, n sources.Name) (*answer.File, error) {
+func (s *Files) filed(ctx context.Context, scope answer.Scope, h record.Hit, n sources.Name) (*answer.File, error) {
 	holding, err := s.db.Sources.Holding(ctx, scope.Index(), h.Ref)
 	if err != nil {
 		return nil, err
@@ -281,7 +282,7 @@ func (s *Files) fitting(ctx context.Context, f index.SourceFile, n sources.Name)
 	if f.Size > maxSource {
 		return nil, fs.ErrNotExist
 	}
-	file, err := s.openHit(ctx, index.Hit{Stored: f.Stored}, nil)
+	file, err := s.openHit(ctx, record.Hit{Stored: f.Stored}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -311,11 +312,11 @@ func contradicts(n sources.Name, text []byte) bool {
 // OpenContent opens a source file by the SHA-256 of its bytes.
 func (s *Files) OpenContent(ctx context.Context, scope answer.Scope, sum [32]byte) (*answer.File, error) {
 	ref := blob.Ref(sum)
-	found, err := s.db.Find(ctx, scope.Index(), index.Query{Ref: &ref, Kind: symfile.SHA1}, 1)
+	found, err := s.db.Find(ctx, scope.Index(), record.Query{Ref: &ref, Kind: symfile.SHA1}, 1)
 	if err != nil || len(found) == 0 {
 		return nil, orNotFound(err)
 	}
-	return s.openHit(ctx, index.Hit{Stored: found[0].Stored}, nil)
+	return s.openHit(ctx, record.Hit{Stored: found[0].Stored}, nil)
 }
 
 // OpenFiled opens the source file of a product and a version whose path ends in rel,
@@ -343,7 +344,7 @@ func (s *Files) OpenFiled(ctx context.Context, scope answer.Scope, product, vers
 		if slices.ContainsFunc(files, func(f index.SourceFile) bool { return f.Ref != files[0].Ref }) {
 			return nil, fmt.Errorf("several files end in this path: %w", fs.ErrNotExist)
 		}
-		return s.openHit(ctx, index.Hit{Stored: files[0].Stored}, nil)
+		return s.openHit(ctx, record.Hit{Stored: files[0].Stored}, nil)
 	}
 	return nil, fs.ErrNotExist
 }

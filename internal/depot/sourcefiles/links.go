@@ -7,7 +7,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/files/srclink"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -17,12 +17,12 @@ var ErrNoLinks = errors.New("there are no links to source files")
 // Links returns where an object leads debuggers for source files. The error wraps
 // fs.ErrNotExist if there is no such object, and is ErrNoLinks if it has none.
 func (s *Files) Links(ctx context.Context, scope answer.Scope, ref blob.Ref) (*srclink.Links, error) {
-	found, err := s.db.Find(ctx, scope.Index(), index.Query{Ref: &ref}, 1)
+	found, err := s.db.Find(ctx, scope.Index(), record.Query{Ref: &ref}, 1)
 	if err != nil || len(found) == 0 {
 		return nil, orNotFound(err)
 	}
 	h := found[0].Stored
-	b, err := s.contents.Open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
+	b, err := s.contents.Open(ctx, record.Content{Ref: h.Ref, Size: h.Size})
 	if err != nil {
 		return nil, err
 	}

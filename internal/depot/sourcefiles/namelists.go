@@ -15,7 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/files/sources"
 	"github.com/symdepot/symdepot/internal/files/srclink"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/objtab"
 )
@@ -52,7 +52,7 @@ func (l *nameList) find(path string) (sources.Name, bool) {
 
 // nameLists reads lists of source names, and keeps the ones that are used.
 type nameLists struct {
-	open  func(ctx context.Context, c index.Content) (blob.File, error)
+	open  func(ctx context.Context, c record.Content) (blob.File, error)
 	log   *slog.Logger
 	slots chan struct{}
 	lists *otter.Cache[listKey, *nameList]
@@ -80,7 +80,7 @@ func closedText() (io.ReadCloser, error) { return nil, fs.ErrClosed }
 // get returns the list of a content, read with a supplementary file if alternate is not
 // nil. A content without source names, and one whose debug information cannot be read, has
 // an empty list.
-func (s *nameLists) get(ctx context.Context, h index.Hit, alternate *index.Hit) (*nameList, error) {
+func (s *nameLists) get(ctx context.Context, h record.Hit, alternate *record.Hit) (*nameList, error) {
 	key := listKey{object: h.Ref}
 	if alternate != nil {
 		key.alternate = alternate.Ref
@@ -156,15 +156,15 @@ func (s *nameLists) enter(ctx context.Context) (release func(), err error) {
 	}
 }
 
-func (s *nameLists) read(ctx context.Context, h index.Hit, alternate *index.Hit) (*nameList, error) {
-	b, err := s.open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
+func (s *nameLists) read(ctx context.Context, h record.Hit, alternate *record.Hit) (*nameList, error) {
+	b, err := s.open(ctx, record.Content{Ref: h.Ref, Size: h.Size})
 	if err != nil {
 		return nil, err
 	}
 	defer b.Close()
 	var opt sources.Options
 	if alternate != nil {
-		a, err := s.open(ctx, index.Content{Ref: alternate.Ref, Size: alternate.Size})
+		a, err := s.open(ctx, record.Content{Ref: alternate.Ref, Size: alternate.Size})
 		if err != nil {
 			return nil, err
 		}

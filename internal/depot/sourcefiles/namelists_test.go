@@ -12,7 +12,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot/content"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -22,7 +22,7 @@ func slowLists() (s *nameLists, opened *atomic.Int32, open func()) {
 	gate := make(chan struct{})
 	opened = &atomic.Int32{}
 	s = newNameLists(&content.Contents{}, slog.New(slog.DiscardHandler))
-	s.open = func(ctx context.Context, _ index.Content) (blob.File, error) {
+	s.open = func(ctx context.Context, _ record.Content) (blob.File, error) {
 		opened.Add(1)
 		select {
 		case <-gate:
@@ -34,7 +34,7 @@ func slowLists() (s *nameLists, opened *atomic.Int32, open func()) {
 	return s, opened, func() { close(gate) }
 }
 
-func hitOf(n byte) index.Hit { return index.Hit{Stored: index.Stored{Ref: blob.Ref{n}}} }
+func hitOf(n byte) record.Hit { return record.Hit{Stored: record.Stored{Ref: blob.Ref{n}}} }
 
 // TestManyLists: few lists are read at once; of the requests that wait for them there is a
 // limit, and further ones are refused at once. When the lists are read, all is as before.

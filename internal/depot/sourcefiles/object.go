@@ -9,7 +9,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/files/sources"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -20,7 +20,7 @@ import (
 type sourceObject struct {
 	files   *Files
 	scope   answer.Scope
-	hit     index.Hit
+	hit     record.Hit
 	own     map[string]func() (io.ReadCloser, error) // embedded texts by name; nil: not read
 	bundles []sourceBundle
 	listed  bool // bundles are
@@ -29,12 +29,12 @@ type sourceObject struct {
 
 // sourceBundle is a source bundle of an object.
 type sourceBundle struct {
-	hit   index.Hit
+	hit   record.Hit
 	files map[string]sources.BundledFile // by canonical path
 }
 
 // object returns an object for the caller to close.
-func (s *Files) object(scope answer.Scope, h index.Hit) *sourceObject {
+func (s *Files) object(scope answer.Scope, h record.Hit) *sourceObject {
 	return &sourceObject{files: s, scope: scope, hit: h}
 }
 
@@ -91,7 +91,7 @@ func (o *sourceObject) readOwn(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	b, err := o.files.contents.Open(ctx, index.Content{Ref: o.hit.Ref, Size: o.hit.Size})
+	b, err := o.files.contents.Open(ctx, record.Content{Ref: o.hit.Ref, Size: o.hit.Size})
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (o *sourceObject) bundled(ctx context.Context, n sources.Name) (*answer.Fil
 // readBundles reads the lists of files in the source bundles with ids of the object.
 func (o *sourceObject) readBundles(ctx context.Context) error {
 	asked, seen := map[string]bool{}, map[blob.Ref]bool{}
-	var found []index.Hit
+	var found []record.Hit
 	for _, a := range o.hit.Object.Aliases() {
 		if asked[a.ID] {
 			continue
@@ -182,13 +182,13 @@ func (o *sourceObject) readBundles(ctx context.Context) error {
 // maxSourceBundles limits the source bundles of one object that are looked into.
 const maxSourceBundles = 8
 
-func (o *sourceObject) readBundle(ctx context.Context, h index.Hit) error {
+func (o *sourceObject) readBundle(ctx context.Context, h record.Hit) error {
 	release, err := o.files.lists.enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	b, err := o.files.contents.Open(ctx, index.Content{Ref: h.Ref, Size: h.Size})
+	b, err := o.files.contents.Open(ctx, record.Content{Ref: h.Ref, Size: h.Size})
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (o *sourceObject) readBundle(ctx context.Context, h index.Hit) error {
 }
 
 // inMemory returns a file of bytes that are part of an object.
-func inMemory(h index.Hit, name string, text []byte) *answer.File {
+func inMemory(h record.Hit, name string, text []byte) *answer.File {
 	ref := blob.Sum(text)
 	return &answer.File{
 		Object: symfile.Object{Kind: symfile.SHA1, Role: symfile.Other, Name: symfile.BaseName(name)}, Source: h.Ref,

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -35,8 +36,8 @@ func (s *Stages) Audit(ctx context.Context, report func(text string)) error {
 	return nil
 }
 
-func (s *Stages) auditStage(ctx context.Context, row index.StageRow, report func(string)) error {
-	var batch []index.Entry
+func (s *Stages) auditStage(ctx context.Context, row stages.StageRow, report func(string)) error {
+	var batch []record.Entry
 	flush := func() error {
 		lost, err := s.db.Unfound(ctx, row.Number, batch)
 		for _, i := range lost {
@@ -46,8 +47,8 @@ func (s *Stages) auditStage(ctx context.Context, row index.StageRow, report func
 		batch = batch[:0]
 		return err
 	}
-	if err := s.db.Files(ctx, row.ID, func(f index.StageFile) error {
-		if f.State != index.StageArrived && f.State != index.StageKnown {
+	if err := s.db.Files(ctx, row.ID, func(f stages.StageFile) error {
+		if f.State != stages.StageArrived && f.State != stages.StageKnown {
 			return nil
 		}
 		some, err := entries(f)
@@ -79,7 +80,7 @@ func (s *Stages) Staged(ctx context.Context, c Caller, id, sha1 string) (r Recei
 	}
 	files, err := s.db.FilesOf(ctx, id, []blob.Ref{content.Ref})
 	for _, f := range files {
-		if f.State == index.StageArrived || f.State == index.StageKnown {
+		if f.State == stages.StageArrived || f.State == stages.StageKnown {
 			return receiptOf(f), true, err
 		}
 	}

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -38,16 +39,16 @@ func (s *Stages) Check(ctx context.Context, c Caller, id string, list []Entry) (
 	if err := s.quota(ctx, row, files); err != nil {
 		return nil, err
 	}
-	if err := s.db.PutFiles(ctx, id, files, index.StagePut{Most: s.most(), Replace: !row.Joins}); err != nil {
+	if err := s.db.PutFiles(ctx, id, files, stages.StagePut{Most: s.most(), Replace: !row.Joins}); err != nil {
 		return nil, s.explain(ctx, err, id)
 	}
 	verdicts := make([]Verdict, len(files))
-	var known []index.StageFile
+	var known []stages.StageFile
 	for i, f := range files {
 		switch f.State {
-		case index.StageAwaited:
+		case stages.StageAwaited:
 			verdicts[i].Answer = Send
-		case index.StageRefused:
+		case stages.StageRefused:
 			verdicts[i] = Verdict{Refuse, f.Reason}
 		default:
 			verdicts[i].Answer = Have
@@ -71,10 +72,10 @@ func (s *Stages) Enter(ctx context.Context, c Caller, id string, e Entry) (r Rec
 		return r, false, err
 	}
 	files, err := s.examine(ctx, c, row, []Entry{e})
-	if err != nil || files[0].State == index.StageAwaited || files[0].State == index.StageRefused {
+	if err != nil || files[0].State == stages.StageAwaited || files[0].State == stages.StageRefused {
 		return r, false, err
 	}
-	if err := s.db.PutFiles(ctx, id, files, index.StagePut{Most: s.most()}); err != nil {
+	if err := s.db.PutFiles(ctx, id, files, stages.StagePut{Most: s.most()}); err != nil {
 		return r, false, s.explain(ctx, err, id)
 	}
 	if row.Collects {
@@ -84,7 +85,7 @@ func (s *Stages) Enter(ctx context.Context, c Caller, id string, e Entry) (r Rec
 }
 
 // examine returns the files of a Check with their states.
-func (s *Stages) examine(ctx context.Context, c Caller, row index.StageRow, list []Entry) ([]index.StageFile, error) {
+func (s *Stages) examine(ctx context.Context, c Caller, row stages.StageRow, list []Entry) ([]stages.StageFile, error) {
 	sizes := make(map[blob.Ref]int64, len(list))
 	refs := make([]blob.Ref, 0, len(list))
 	paths := make(map[string]blob.Ref, len(list))
@@ -108,11 +109,11 @@ func (s *Stages) examine(ctx context.Context, c Caller, row index.StageRow, list
 	if err != nil {
 		return nil, err
 	}
-	files := make([]index.StageFile, len(list))
+	files := make([]stages.StageFile, len(list))
 	for i, e := range list {
-		f := index.StageFile{Path: e.Path, Content: index.Content{Ref: e.Ref, Size: e.Size}, ModTime: e.ModTime, Kind: e.As, ID: e.ID}
+		f := stages.StageFile{Path: e.Path, Content: record.Content{Ref: e.Ref, Size: e.Size}, ModTime: e.ModTime, Kind: e.As, ID: e.ID}
 		if reason := unwanted(e); reason != "" {
-			f.State, f.Reason = index.StageRefused, reason
+			f.State, f.Reason = stages.StageRefused, reason
 		} else if err := s.find(ctx, h, row.Product, &f); err != nil {
 			return nil, err
 		}

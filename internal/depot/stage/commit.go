@@ -9,7 +9,8 @@ import (
 	"os"
 	"slices"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -49,7 +50,7 @@ func (s *Stages) Commit(ctx context.Context, c Caller, id string, ask Commit) (C
 				s.log.Warn("cannot delete the rows of a committed stage; the next sweep does", "stage", id, "error", err)
 			}
 			return done, nil
-		case errors.Is(err, index.ErrStageClosed) && attempt < 5 && ctx.Err() == nil:
+		case errors.Is(err, stages.ErrStageClosed) && attempt < 5 && ctx.Err() == nil:
 			continue // another call has committed it, or it has received files
 		}
 		return Committed{}, s.explain(ctx, err, id)
@@ -87,7 +88,7 @@ func (s *Stages) mayNeed(ctx context.Context, c Caller, id string, needs []int64
 }
 
 // committed returns the outcome of an earlier commit.
-func committed(row index.StageRow, ask Commit) (done Committed, err error) {
+func committed(row stages.StageRow, ask Commit) (done Committed, err error) {
 	if ask.Manifest != "" && ask.Manifest != row.Manifest.String() {
 		return done, refuse(Conflict, "the stage was committed as transaction %d, with other files; open a new one", row.Number)
 	}
@@ -100,30 +101,30 @@ type contents struct {
 	manifest blob.Ref
 	files    int64
 	out      Committed
-	entries  []index.Entry
+	entries  []record.Entry
 	staged   map[blob.Ref]int64 // contents that arrived, by size
 }
 
 // read reads the files of a stage.
-func (s *Stages) read(ctx context.Context, row index.StageRow) (k contents, err error) {
+func (s *Stages) read(ctx context.Context, row stages.StageRow) (k contents, err error) {
 	k.staged = map[blob.Ref]int64{}
 	k.out.Refused = []Refused{}
 	sum := sha256.New()
 	// The order of the rows is that of the lines: contents have one size.
-	if err := s.db.Files(ctx, row.ID, func(f index.StageFile) error {
+	if err := s.db.Files(ctx, row.ID, func(f stages.StageFile) error {
 		k.files++
 		_, _ = sum.Write([]byte(manifestLine(f.Ref, f.Size, f.Path))) // never fails
 		switch f.State {
-		case index.StageAwaited:
+		case stages.StageAwaited:
 			return nil
-		case index.StageRefused:
+		case stages.StageRefused:
 			if len(k.out.Refused) < maxMissing {
 				k.out.Refused = append(k.out.Refused, Refused{f.Path, f.Reason})
 			}
 			return nil
-		case index.StageKnown:
+		case stages.StageKnown:
 			k.out.KnownBytes += f.Size
-		case index.StageArrived:
+		case stages.StageArrived:
 			k.out.NewBytes += f.Size
 		}
 		k.out.Files++
@@ -146,7 +147,7 @@ func (s *Stages) read(ctx context.Context, row index.StageRow) (k contents, err 
 			}
 		}
 		for _, e := range list {
-			if f.State == index.StageArrived {
+			if f.State == stages.StageArrived {
 				k.staged[e.Ref] = e.Size
 			}
 		}
@@ -156,11 +157,11 @@ func (s *Stages) read(ctx context.Context, row index.StageRow) (k contents, err 
 		return k, err
 	}
 	k.manifest = blob.Ref(sum.Sum(nil))
-	slices.SortStableFunc(k.entries, func(a, b index.Entry) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortStableFunc(k.entries, func(a, b record.Entry) int { return cmp.Compare(a.Path, b.Path) })
 	return k, nil
 }
 
-func (s *Stages) commit(ctx context.Context, row index.StageRow, ask Commit) (Committed, error) {
+func (s *Stages) commit(ctx context.Context, row stages.StageRow, ask Commit) (Committed, error) {
 	missing, err := s.db.Missing(ctx, row.ID, maxMissing)
 	if err != nil {
 		return Committed{}, err
@@ -193,7 +194,7 @@ func (s *Stages) commit(ctx context.Context, row index.StageRow, ask Commit) (Co
 		}
 		return string(b)
 	}
-	tx.Stage = &index.StageCommit{
+	tx.Stage = &record.StageCommit{
 		ID: row.ID, Changes: row.Changes, Anew: ask.Anew, Needs: ask.Needs, Quota: s.limits.Quotas[row.Product],
 		Result: result,
 	}
@@ -229,15 +230,15 @@ func (s *Stages) confirm(ctx context.Context, number int64, accepted []Receipt) 
 }
 
 // transaction returns the transaction of a stage without its files.
-func (s *Stages) transaction(row index.StageRow) index.Tx {
-	return index.Tx{Kind: "add", Product: row.Product, Version: row.Version, Comment: row.Comment, Branch: row.Branch, Class: row.Class,
+func (s *Stages) transaction(row stages.StageRow) record.Tx {
+	return record.Tx{Kind: "add", Product: row.Product, Version: row.Version, Comment: row.Comment, Branch: row.Branch, Class: row.Class,
 		Build: row.Build, Who: row.Caller, Time: s.now()}
 }
 
 // publish commits a transaction of a stage, which must have the accepted files. Contents that are not there any more
 // are awaited again, and the error is a Refusal that names them.
 func (s *Stages) publish(
-	ctx context.Context, row index.StageRow, tx index.Tx, staged map[blob.Ref]int64, accepted []index.Entry,
+	ctx context.Context, row stages.StageRow, tx record.Tx, staged map[blob.Ref]int64, accepted []record.Entry,
 ) (int64, error) {
 	var files []File
 	var lost []blob.Ref
@@ -247,7 +248,7 @@ func (s *Stages) publish(
 			info, err := os.Stat(path)
 			switch {
 			case isNotExist(err):
-				files = append(files, File{Content: index.Content{Ref: ref, Size: size}})
+				files = append(files, File{Content: record.Content{Ref: ref, Size: size}})
 			case err != nil:
 				return 0, err
 			default:
@@ -258,7 +259,7 @@ func (s *Stages) publish(
 				if !intact && err == nil {
 					lost = append(lost, ref)
 				}
-				files = append(files, File{index.Content{Ref: ref, Size: size}, path})
+				files = append(files, File{record.Content{Ref: ref, Size: size}, path})
 			}
 		}
 	}
@@ -270,7 +271,7 @@ func (s *Stages) publish(
 	if m, ok := errors.AsType[*MissingError](err); ok {
 		lost, err = m.Refs, nil
 	}
-	if q, ok := errors.AsType[*index.QuotaError](err); ok {
+	if q, ok := errors.AsType[*stages.QuotaError](err); ok {
 		return 0, overQuota(row.Product, q.Used, q.Quota)
 	}
 	if err != nil || len(lost) == 0 {
@@ -280,15 +281,15 @@ func (s *Stages) publish(
 }
 
 // lose marks the files of contents that are not there any more as awaited.
-func (s *Stages) lose(ctx context.Context, row index.StageRow, objects []blob.Ref) error {
+func (s *Stages) lose(ctx context.Context, row stages.StageRow, objects []blob.Ref) error {
 	gone := make(map[blob.Ref]bool, len(objects))
 	for _, r := range objects {
 		gone[r] = true
 	}
-	var awaited []index.StageKey
+	var awaited []stages.StageKey
 	refs := map[blob.Ref]bool{}
-	if err := s.db.Files(ctx, row.ID, func(f index.StageFile) error {
-		if f.State != index.StageArrived && f.State != index.StageKnown {
+	if err := s.db.Files(ctx, row.ID, func(f stages.StageFile) error {
+		if f.State != stages.StageArrived && f.State != stages.StageKnown {
 			return nil
 		}
 		list, err := entries(f)
@@ -327,11 +328,11 @@ func (s *Stages) lose(ctx context.Context, row index.StageRow, objects []blob.Re
 
 // collect makes files of a stage that collects visible, and returns the number of
 // their transaction.
-func (s *Stages) collect(ctx context.Context, row index.StageRow, files []index.StageFile) (int64, error) {
+func (s *Stages) collect(ctx context.Context, row stages.StageRow, files []stages.StageFile) (int64, error) {
 	tx := s.transaction(row)
 	staged := map[blob.Ref]int64{}
 	for _, f := range files {
-		if f.State == index.StageRefused {
+		if f.State == stages.StageRefused {
 			continue
 		}
 		list, err := entries(f)
@@ -339,7 +340,7 @@ func (s *Stages) collect(ctx context.Context, row index.StageRow, files []index.
 			return 0, err
 		}
 		for _, e := range list {
-			if f.State == index.StageArrived {
+			if f.State == stages.StageArrived {
 				staged[e.Ref] = e.Size
 			}
 		}
@@ -348,7 +349,7 @@ func (s *Stages) collect(ctx context.Context, row index.StageRow, files []index.
 	if len(tx.Entries) == 0 {
 		return 0, nil
 	}
-	tx.Stage = &index.StageCommit{ID: row.ID, Collect: true, Quota: s.limits.Quotas[row.Product]}
+	tx.Stage = &record.StageCommit{ID: row.ID, Collect: true, Quota: s.limits.Quotas[row.Product]}
 	number, err := s.publish(ctx, row, tx, staged, nil)
 	if err != nil {
 		return 0, s.explain(ctx, err, row.ID)

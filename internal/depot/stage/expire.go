@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -101,7 +101,7 @@ func sweepTemps(dir string) {
 }
 
 // collected drops the staged bytes that a transaction has now.
-func (s *Stages) collected(ctx context.Context, row index.StageRow, staged map[blob.Ref]int64) error {
+func (s *Stages) collected(ctx context.Context, row stages.StageRow, staged map[blob.Ref]int64) error {
 	var refs []blob.Ref
 	for ref := range staged {
 		_ = os.Remove(s.spool.path(row.ID, ref)) // the sweep at the end finds what is left

@@ -9,7 +9,9 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -29,14 +31,14 @@ type fact struct {
 	Flags []string `json:",omitempty"`
 }
 
-func newFact(o objfile.Object, c index.Content) fact {
+func newFact(o objfile.Object, c record.Content) fact {
 	return fact{Object: o.Object, Arch: o.Arch, Features: o.Features.Words(), DebugSize: o.DebugSize, SHA256: c.Ref.String(), Size: c.Size}
 }
 
 // content returns the content of the object.
-func (f fact) content() (index.Content, error) {
+func (f fact) content() (record.Content, error) {
 	ref, err := blob.ParseRef(f.SHA256)
-	return index.Content{Ref: ref, Size: f.Size}, err
+	return record.Content{Ref: ref, Size: f.Size}, err
 }
 
 // factRefs returns the contents of objects.
@@ -56,7 +58,7 @@ func formatFacts(list []fact) (string, error) {
 
 func parseFacts(text string) (list []fact, err error) {
 	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list) == 0 {
-		return nil, fmt.Errorf("%w: the objects of a staged file", index.ErrCorrupt)
+		return nil, fmt.Errorf("%w: the objects of a staged file", engine.ErrCorrupt)
 	}
 	return list, nil
 }
@@ -69,12 +71,12 @@ type Receipt struct {
 	Objects string `json:"objects"`
 }
 
-func receiptOf(f index.StageFile) Receipt { return Receipt{f.Path, f.Facts} }
+func receiptOf(f stages.StageFile) Receipt { return Receipt{f.Path, f.Facts} }
 
 // entriesOf returns the entries that a transaction with these files has.
-func entriesOf(list []Receipt) (all []index.Entry, err error) {
+func entriesOf(list []Receipt) (all []record.Entry, err error) {
 	for _, r := range list {
-		some, err := entries(index.StageFile{Path: r.Path, Facts: r.Objects})
+		some, err := entries(stages.StageFile{Path: r.Path, Facts: r.Objects})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", r.Path, err)
 		}
@@ -84,7 +86,7 @@ func entriesOf(list []Receipt) (all []index.Entry, err error) {
 }
 
 // entries returns the entries of a transaction for a file.
-func entries(f index.StageFile) ([]index.Entry, error) {
+func entries(f stages.StageFile) ([]record.Entry, error) {
 	facts, err := parseFacts(f.Facts)
 	if err != nil {
 		return nil, err
@@ -92,14 +94,14 @@ func entries(f index.StageFile) ([]index.Entry, error) {
 	return entriesFrom(f, facts)
 }
 
-func entriesFrom(f index.StageFile, facts []fact) ([]index.Entry, error) {
-	list := make([]index.Entry, len(facts))
+func entriesFrom(f stages.StageFile, facts []fact) ([]record.Entry, error) {
+	list := make([]record.Entry, len(facts))
 	for i, k := range facts {
 		c, err := k.content()
 		if err != nil {
 			return nil, err
 		}
-		list[i] = index.Entry{Object: k.Object, Arch: k.Arch, Features: k.Features, DebugSize: k.DebugSize, Ref: c.Ref, Size: c.Size,
+		list[i] = record.Entry{Object: k.Object, Arch: k.Arch, Features: k.Features, DebugSize: k.DebugSize, Ref: c.Ref, Size: c.Size,
 			Aliases: k.Object.Aliases(), Path: f.Path, ModTime: f.ModTime}
 	}
 	return list, nil
@@ -160,7 +162,7 @@ func namesItself(o symfile.Object, base string) bool {
 }
 
 // forcedID returns the id that a file of a forced kind is kept under.
-func forcedID(f index.StageFile) string {
+func forcedID(f stages.StageFile) string {
 	if f.Kind == "" {
 		return ""
 	}

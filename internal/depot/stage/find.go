@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -23,7 +23,7 @@ type Query struct {
 // Found is a file that the depot has. Check answers Have for its content, under
 // the same name.
 type Found struct {
-	index.Content
+	record.Content
 	SHA1    string // as in the Query
 	Objects []symfile.Object
 }
@@ -64,7 +64,7 @@ func (s *Stages) Find(ctx context.Context, c Caller, q Query) ([]Found, error) {
 	}
 	var list []Found
 	for _, ref := range refs {
-		f := Found{Content: index.Content{Ref: ref}, SHA1: q.SHA1}
+		f := Found{Content: record.Content{Ref: ref}, SHA1: q.SHA1}
 		if known := h.known[ref]; len(known) > 0 {
 			facts, err := parseFacts(known[0].Facts)
 			if err != nil {

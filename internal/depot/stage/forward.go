@@ -3,7 +3,7 @@ package stage
 import (
 	"context"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/stages"
 )
 
 // question is a request that is forwarded. The caller has the rights for it.
@@ -20,7 +20,7 @@ type question struct {
 // owner returns the other server that has the parts of a stage, or "" if this
 // one has them. This server takes over the stage of one that is no longer at
 // work: its parts are lost, and the client sends them again.
-func (s *Stages) owner(ctx context.Context, row index.StageRow) (string, error) {
+func (s *Stages) owner(ctx context.Context, row stages.StageRow) (string, error) {
 	if row.Node == s.node {
 		return "", nil
 	}
@@ -41,7 +41,7 @@ func (s *Stages) owner(ctx context.Context, row index.StageRow) (string, error) 
 }
 
 // here returns an open stage of which this server is the owner.
-func (s *Stages) here(ctx context.Context, c Caller, id string) (index.StageRow, error) {
+func (s *Stages) here(ctx context.Context, c Caller, id string) (stages.StageRow, error) {
 	row, err := s.open(ctx, c, id)
 	if err == nil && row.Node != s.node {
 		err = refuse(Busy, "another server has the parts of this push now; try again")

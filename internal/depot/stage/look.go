@@ -6,7 +6,8 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -30,15 +31,15 @@ func (k *fact) judgeOther(ctx context.Context, s *Stages, product string, ref bl
 
 // holdings are the contents that a caller may have without sending them.
 type holdings struct {
-	staged  map[blob.Ref][]index.StageFile // of the stage
-	known   map[blob.Ref][]index.KnownFile // of whose objects all are visible
-	objects map[blob.Ref][]index.Stored    // visible ones
+	staged  map[blob.Ref][]stages.StageFile // of the stage
+	known   map[blob.Ref][]stages.KnownFile // of whose objects all are visible
+	objects map[blob.Ref][]record.Stored    // visible ones
 }
 
 // look looks up contents in the stage and in the products that the caller may
 // read.
 func (s *Stages) look(ctx context.Context, c Caller, id string, refs []blob.Ref) (h holdings, err error) {
-	h = holdings{map[blob.Ref][]index.StageFile{}, map[blob.Ref][]index.KnownFile{}, map[blob.Ref][]index.Stored{}}
+	h = holdings{map[blob.Ref][]stages.StageFile{}, map[blob.Ref][]stages.KnownFile{}, map[blob.Ref][]record.Stored{}}
 	staged, err := s.db.FilesOf(ctx, id, refs)
 	if err != nil {
 		return h, err
@@ -65,8 +66,8 @@ func (s *Stages) look(ctx context.Context, c Caller, id string, refs []blob.Ref)
 		}
 	}
 	reads := map[string]bool{}
-	last := index.Stored{}
-	if err := s.db.Visible(ctx, asked, func(o index.VisibleObject) {
+	last := record.Stored{}
+	if err := s.db.Visible(ctx, asked, func(o stages.VisibleObject) {
 		may, ok := reads[o.Product]
 		if !ok {
 			may = c.Read(o.Product)
@@ -102,10 +103,10 @@ func (s *Stages) look(ctx context.Context, c Caller, id string, refs []blob.Ref)
 
 // dropLost drops the contents whose stored bytes cannot be read back: their files are sent
 // again, which heals them.
-func dropLost(ctx context.Context, d Depot, objects map[blob.Ref][]index.Stored) error {
-	list := make([]index.Content, 0, len(objects))
+func dropLost(ctx context.Context, d Depot, objects map[blob.Ref][]record.Stored) error {
+	list := make([]record.Content, 0, len(objects))
 	for ref, of := range objects {
-		list = append(list, index.Content{Ref: ref, Size: of[0].Size})
+		list = append(list, record.Content{Ref: ref, Size: of[0].Size})
 	}
 	lost, err := d.Lost(ctx, list)
 	for _, ref := range lost {
@@ -115,7 +116,7 @@ func dropLost(ctx context.Context, d Depot, objects map[blob.Ref][]index.Stored)
 }
 
 // find sets the state of a file by the contents that are held.
-func (s *Stages) find(ctx context.Context, h holdings, product string, f *index.StageFile) error {
+func (s *Stages) find(ctx context.Context, h holdings, product string, f *stages.StageFile) error {
 	base := symfile.BaseName(f.Path)
 	for _, k := range h.staged[f.Ref] {
 		if k.Size != f.Size && k.Path != f.Path {
@@ -124,7 +125,7 @@ func (s *Stages) find(ctx context.Context, h holdings, product string, f *index.
 		if k.Size != f.Size || k.Kind != f.Kind || k.ID != f.ID || symfile.BaseName(k.Path) != base {
 			continue
 		}
-		if k.State == index.StageArrived || k.State == index.StageRefused {
+		if k.State == stages.StageArrived || k.State == stages.StageRefused {
 			f.State, f.Facts, f.Reason = k.State, k.Facts, k.Reason
 			return nil
 		}
@@ -160,7 +161,7 @@ func (s *Stages) find(ctx context.Context, h holdings, product string, f *index.
 
 // isFile reports whether a file of a name is the object: of the kind that the client
 // forces, with the id that it gives to a file of that kind, or of no forced kind.
-func isFile(o symfile.Object, f index.StageFile, base string) bool {
+func isFile(o symfile.Object, f stages.StageFile, base string) bool {
 	kind := symfile.KindUnknown
 	for _, k := range objfile.ForcedKinds {
 		if o.Kind == k {
@@ -179,7 +180,7 @@ func isFile(o symfile.Object, f index.StageFile, base string) bool {
 
 // storedFacts identifies a file by the stored bytes. It returns nil if these have
 // several objects, or are in a bucket: the client sends the file then.
-func (s *Stages) storedFacts(ctx context.Context, f *index.StageFile) ([]fact, error) {
+func (s *Stages) storedFacts(ctx context.Context, f *stages.StageFile) ([]fact, error) {
 	if s.depot.InBucket() {
 		return nil, nil
 	}
@@ -234,14 +235,14 @@ func storedLinks(ctx context.Context, d Depot, product, path string, facts []fac
 // accept accepts a file with these objects without its bytes, unless its id differs, or
 // the product refuses links in it or has other bytes with its id: another product may
 // have kept it.
-func (s *Stages) accept(ctx context.Context, product string, f *index.StageFile, facts []fact) error {
+func (s *Stages) accept(ctx context.Context, product string, f *stages.StageFile, facts []fact) error {
 	var objects []symfile.Object
 	for _, k := range facts {
 		objects = append(objects, k.Object)
 	}
 	if f.Kind == "" {
 		if reason := contradicts(f.ID, objects); reason != "" {
-			f.State, f.Reason = index.StageRefused, reason
+			f.State, f.Reason = stages.StageRefused, reason
 			return nil
 		}
 	}
@@ -251,7 +252,7 @@ func (s *Stages) accept(ctx context.Context, product string, f *index.StageFile,
 			return nil // the file is sent
 		}
 		if reason != "" {
-			f.State, f.Reason = index.StageRefused, reason
+			f.State, f.Reason = stages.StageRefused, reason
 		}
 		if reason != "" || err != nil {
 			return err
@@ -264,20 +265,20 @@ func (s *Stages) accept(ctx context.Context, product string, f *index.StageFile,
 		}
 		reason, err := facts[i].judgeOther(ctx, s, product, c.Ref)
 		if reason != "" {
-			f.State, f.Reason = index.StageRefused, reason
+			f.State, f.Reason = stages.StageRefused, reason
 		}
 		if reason != "" || err != nil {
 			return err
 		}
 	}
 	if text, err := formatFacts(facts); err == nil {
-		f.State, f.Facts = index.StageKnown, text
+		f.State, f.Facts = stages.StageKnown, text
 	}
 	return nil
 }
 
 // quota refuses files whose contents would bring a product above its quota.
-func (s *Stages) quota(ctx context.Context, row index.StageRow, files []index.StageFile) error {
+func (s *Stages) quota(ctx context.Context, row stages.StageRow, files []stages.StageFile) error {
 	most := s.limits.Quotas[row.Product]
 	if most <= 0 {
 		return nil
@@ -293,7 +294,7 @@ func (s *Stages) quota(ctx context.Context, row index.StageRow, files []index.St
 	sum := used + awaited + row.Staged
 	counted := map[blob.Ref]bool{}
 	for _, f := range files {
-		if f.State == index.StageAwaited && !counted[f.Ref] {
+		if f.State == stages.StageAwaited && !counted[f.Ref] {
 			counted[f.Ref] = true
 			sum += f.Size
 		}

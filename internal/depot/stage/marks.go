@@ -4,12 +4,12 @@ import (
 	"context"
 	"sync"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/stages"
 )
 
 // marks records arrived contents, those of concurrent requests together.
 type marks struct {
-	write func(ctx context.Context, list []index.StageArrival) error
+	write func(ctx context.Context, list []stages.StageArrival) error
 
 	mu      sync.Mutex
 	waiting []mark // guarded by mu
@@ -17,7 +17,7 @@ type marks struct {
 }
 
 type mark struct {
-	arrival index.StageArrival
+	arrival stages.StageArrival
 	done    chan error
 	turn    chan struct{} // it is this caller's turn to write for all that wait
 }
@@ -27,7 +27,7 @@ const maxMarks = 256
 
 // put records a content. The caller that comes first writes, those that come
 // meanwhile wait, and the first of them writes next, for all.
-func (m *marks) put(ctx context.Context, a index.StageArrival) error {
+func (m *marks) put(ctx context.Context, a stages.StageArrival) error {
 	k := mark{a, make(chan error, 1), make(chan struct{}, 1)}
 	m.mu.Lock()
 	m.waiting = append(m.waiting, k)
@@ -62,7 +62,7 @@ func (m *marks) run(ctx context.Context) {
 	batch := m.waiting[:n:n]
 	m.waiting = m.waiting[n:]
 	m.mu.Unlock()
-	list := make([]index.StageArrival, n)
+	list := make([]stages.StageArrival, n)
 	for i := range batch {
 		list[i] = batch[i].arrival
 	}

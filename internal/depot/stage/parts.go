@@ -9,7 +9,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -55,7 +56,7 @@ func (s *Stages) putPart(ctx context.Context, c Caller, id string, ref blob.Ref,
 	if err != nil || len(files) == 0 {
 		return err
 	}
-	content := index.Content{Ref: ref, Size: files[0].Size}
+	content := record.Content{Ref: ref, Size: files[0].Size}
 	count := s.parts(content.Size)
 	if err := validPart(content.Size, total, n, count); err != nil {
 		return err
@@ -131,11 +132,11 @@ func (s *Stages) localParts(ctx context.Context, c Caller, id string, ref blob.R
 	if len(files) == 0 {
 		return Parts{}, refuse(NotFound, "no file of the stage has the content %s: check it first", ref)
 	}
-	content := index.Content{Ref: ref, Size: files[0].Size}
+	content := record.Content{Ref: ref, Size: files[0].Size}
 	list := Parts{Part: s.limits.Part, Length: content.Size}
 	awaited := false
 	for _, f := range files {
-		awaited = awaited || f.State == index.StageAwaited
+		awaited = awaited || f.State == stages.StageAwaited
 	}
 	count := s.parts(content.Size)
 	k := partialKey{id, ref}
@@ -161,7 +162,7 @@ func (s *Stages) parts(size int64) int { return int((size + s.limits.Part - 1) /
 
 // received returns the recorded parts of a content, as bits. Those of another
 // server, or whose file is missing, do not count.
-func (s *Stages) received(ctx context.Context, k partialKey, c index.Content) ([]byte, error) {
+func (s *Stages) received(ctx context.Context, k partialKey, c record.Content) ([]byte, error) {
 	row, err := s.db.Content(ctx, k.stage, c.Ref)
 	if isNotExist(err) || err == nil && (row.Whole || row.Node != s.node) {
 		return nil, nil
@@ -180,7 +181,7 @@ func (s *Stages) received(ctx context.Context, k partialKey, c index.Content) ([
 }
 
 // writePart writes a part to the file of its content.
-func (s *Stages) writePart(ctx context.Context, p *partial, k partialKey, c index.Content, n int, body io.Reader) error {
+func (s *Stages) writePart(ctx context.Context, p *partial, k partialKey, c record.Content, n int, body io.Reader) error {
 	if err := os.MkdirAll(s.spool.folder(k.stage), 0o700); err != nil {
 		return err
 	}
@@ -231,16 +232,16 @@ func (s *Stages) writePart(ctx context.Context, p *partial, k partialKey, c inde
 
 // finish accepts a content of which all parts have arrived. It returns nil if that
 // has happened already.
-func (s *Stages) finish(ctx context.Context, row index.StageRow, k partialKey, p *partial, c index.Content) ([]index.StageFile, error) {
+func (s *Stages) finish(ctx context.Context, row stages.StageRow, k partialKey, p *partial, c record.Content) ([]stages.StageFile, error) {
 	p.ending.Lock()
 	defer p.ending.Unlock()
 	all, err := s.db.FilesOf(ctx, k.stage, []blob.Ref{c.Ref})
 	if err != nil {
 		return nil, err
 	}
-	var files []index.StageFile
+	var files []stages.StageFile
 	for _, f := range all {
-		if f.State == index.StageAwaited {
+		if f.State == stages.StageAwaited {
 			files = append(files, f)
 		}
 	}
@@ -274,7 +275,7 @@ func (s *Stages) finish(ctx context.Context, row index.StageRow, k partialKey, p
 
 // hashParts returns the hash of a content in a file. It reads only what was not
 // hashed on the way.
-func (s *Stages) hashParts(ctx context.Context, p *partial, path string, k partialKey, c index.Content) (ref blob.Ref, err error) {
+func (s *Stages) hashParts(ctx context.Context, p *partial, path string, k partialKey, c record.Content) (ref blob.Ref, err error) {
 	p.mu.Lock()
 	var sum hash.Hash
 	off := min(int64(p.next)*s.limits.Part, c.Size)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -83,17 +84,17 @@ func (d *testDepot) JudgeLinks(string, string, io.ReaderAt, objfile.Object) ([]s
 
 func (d *testDepot) InBucket() bool { return false }
 
-func (d *testDepot) Place(context.Context, index.Content, io.Reader) error {
+func (d *testDepot) Place(context.Context, record.Content, io.Reader) error {
 	return errors.New("there is no bucket")
 }
 
-func (d *testDepot) Lost(context.Context, []index.Content) ([]blob.Ref, error) {
+func (d *testDepot) Lost(context.Context, []record.Content) ([]blob.Ref, error) {
 	err := d.fails
 	d.fails = nil
 	return nil, err
 }
 
-func (d *testDepot) OpenStored(ctx context.Context, c index.Content) (blob.File, error) {
+func (d *testDepot) OpenStored(ctx context.Context, c record.Content) (blob.File, error) {
 	return d.blobs.Open(ctx, c.Ref)
 }
 
@@ -107,7 +108,7 @@ func (d *testDepot) CheckClass(_ context.Context, class string) error {
 }
 
 // Commit is the least that the interface promises.
-func (d *testDepot) Commit(ctx context.Context, tx index.Tx, files []File, accepted []index.Entry) (int64, error) {
+func (d *testDepot) Commit(ctx context.Context, tx record.Tx, files []File, accepted []record.Entry) (int64, error) {
 	batch, err := d.blobs.Begin(ctx)
 	if err != nil {
 		return 0, err
@@ -140,14 +141,14 @@ func (d *testDepot) Commit(ctx context.Context, tx index.Tx, files []File, accep
 	return number, d.Confirm(ctx, number, accepted)
 }
 
-func (d *testDepot) Confirm(ctx context.Context, number int64, accepted []index.Entry) error {
+func (d *testDepot) Confirm(ctx context.Context, number int64, accepted []record.Entry) error {
 	for _, e := range accepted {
 		a := e.Object.Aliases()[0]
-		hits, err := d.db.Lookup(ctx, index.Scope{All: true}, symfile.Lookup{Name: a.Name, ID: a.ID, Role: a.Role})
+		hits, err := d.db.Lookup(ctx, record.Scope{All: true}, symfile.Lookup{Name: a.Name, ID: a.ID, Role: a.Role})
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(hits, func(h index.Hit) bool { return h.Ref == e.Ref }) {
+		if !slices.ContainsFunc(hits, func(h record.Hit) bool { return h.Ref == e.Ref }) {
 			return &LostError{Transaction: number, Files: 1, Path: e.Path, ID: a.ID}
 		}
 	}
@@ -182,11 +183,11 @@ func (d *testDepot) found(f testFile) bool {
 		d.t.Fatalf("%s: %d objects, %v; want one", f.path, len(objects), err)
 	}
 	a := objects[0].Aliases()[0]
-	hits, err := d.db.Lookup(d.t.Context(), index.Scope{All: true}, symfile.Lookup{Name: a.Name, ID: a.ID, Role: a.Role})
+	hits, err := d.db.Lookup(d.t.Context(), record.Scope{All: true}, symfile.Lookup{Name: a.Name, ID: a.ID, Role: a.Role})
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return slices.ContainsFunc(hits, func(h index.Hit) bool { return h.Ref == blob.Sum(f.body) })
+	return slices.ContainsFunc(hits, func(h record.Hit) bool { return h.Ref == blob.Sum(f.body) })
 }
 
 // staged returns the names of what is left in the folder of the stages.

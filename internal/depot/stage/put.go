@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/durable"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -39,7 +40,7 @@ func (s *Stages) Put(ctx context.Context, c Caller, id string, ref blob.Ref, bod
 	if t.ref != ref {
 		return false, refuse(WrongHash, "the content has SHA-256 %s, not %s", t.ref, ref)
 	}
-	files, err = s.arrive(ctx, row, index.Content{Ref: ref, Size: size}, files, t.path)
+	files, err = s.arrive(ctx, row, record.Content{Ref: ref, Size: size}, files, t.path)
 	if err != nil {
 		return false, s.explain(ctx, err, id)
 	}
@@ -51,9 +52,9 @@ func (s *Stages) Put(ctx context.Context, c Caller, id string, ref blob.Ref, bod
 }
 
 // refusedAll returns the Refusal if all files of a content were refused.
-func refusedAll(files []index.StageFile) error {
+func refusedAll(files []stages.StageFile) error {
 	for _, f := range files {
-		if f.State != index.StageRefused {
+		if f.State != stages.StageRefused {
 			return nil
 		}
 	}
@@ -63,7 +64,7 @@ func refusedAll(files []index.StageFile) error {
 // awaited returns an open stage and those of its files that await a content. If
 // the stage has none with the content, that is a Conflict; if all are refused,
 // NotSymbol.
-func (s *Stages) awaited(ctx context.Context, c Caller, id string, ref blob.Ref) (index.StageRow, []index.StageFile, error) {
+func (s *Stages) awaited(ctx context.Context, c Caller, id string, ref blob.Ref) (stages.StageRow, []stages.StageFile, error) {
 	row, err := s.open(ctx, c, id)
 	if err != nil {
 		return row, nil, err
@@ -75,9 +76,9 @@ func (s *Stages) awaited(ctx context.Context, c Caller, id string, ref blob.Ref)
 	if len(all) == 0 {
 		return row, nil, refuse(Conflict, "no file of the stage has the content %s: check it first", ref)
 	}
-	var list []index.StageFile
+	var list []stages.StageFile
 	for _, f := range all {
-		if f.State == index.StageAwaited {
+		if f.State == stages.StageAwaited {
 			list = append(list, f)
 		}
 	}
@@ -94,8 +95,8 @@ type slice struct{ offset, size, deflated int64 }
 // name of each of the files that await it, keeps its objects, and records both. It
 // returns the files with their new states. The file may get another name.
 func (s *Stages) arrive(
-	ctx context.Context, row index.StageRow, c index.Content, files []index.StageFile, path string,
-) ([]index.StageFile, error) {
+	ctx context.Context, row stages.StageRow, c record.Content, files []stages.StageFile, path string,
+) ([]stages.StageFile, error) {
 	f, err := durable.OpenShared(path)
 	if err != nil {
 		return nil, err
@@ -106,8 +107,8 @@ func (s *Stages) arrive(
 		facts, reason string
 	}
 	answers := map[claim]answer{}
-	kept := map[slice]index.Content{}
-	var known []index.KnownFile
+	kept := map[slice]record.Content{}
+	var known []stages.KnownFile
 	for i := range files {
 		k := claim{symfile.BaseName(files[i].Path), files[i].Kind, files[i].ID}
 		a, ok := answers[k]
@@ -129,17 +130,17 @@ func (s *Stages) arrive(
 					if err != nil {
 						return nil, err
 					}
-					known = append(known, index.KnownFile{Content: c, Name: symfile.Fold(k.name), Facts: text})
+					known = append(known, stages.KnownFile{Content: c, Name: symfile.Fold(k.name), Facts: text})
 				}
 			}
 			answers[k] = a
 		}
-		files[i].Facts, files[i].Reason, files[i].State = a.facts, a.reason, index.StageArrived
+		files[i].Facts, files[i].Reason, files[i].State = a.facts, a.reason, stages.StageArrived
 		if a.reason != "" {
-			files[i].State = index.StageRefused
+			files[i].State = stages.StageRefused
 		}
 	}
-	arrival := index.StageArrival{Stage: row.ID, Content: c, Files: files}
+	arrival := stages.StageArrival{Stage: row.ID, Content: c, Files: files}
 	for where, o := range kept {
 		arrival.Objects = append(arrival.Objects, o)
 		if where != (slice{0, c.Size, 0}) {
@@ -163,8 +164,8 @@ func (s *Stages) arrive(
 // identify returns the objects of a file. Those that are not the whole file are
 // kept as contents of their own; kept has all contents that the stage keeps.
 func (s *Stages) identify(
-	ctx context.Context, row index.StageRow, f *os.File, c index.Content, file index.StageFile,
-	kept map[slice]index.Content,
+	ctx context.Context, row stages.StageRow, f *os.File, c record.Content, file stages.StageFile,
+	kept map[slice]record.Content,
 ) (facts []fact, reason string, err error) {
 	objs, err := s.depot.Identify(f, c.Size, file.Path, file.Kind, forcedID(file))
 	if err != nil {
@@ -252,15 +253,15 @@ func (s *Stages) PutClaimed(
 		return a, s.explain(ctx, err, id)
 	}
 	defer t.remove()
-	a.Content, a.SHA1 = index.Content{Ref: t.ref, Size: t.size}, t.sha1
+	a.Content, a.SHA1 = record.Content{Ref: t.ref, Size: t.size}, t.sha1
 	if e.Size >= 0 && t.size != e.Size {
 		return a, refuse(WrongHash, "%s has %d bytes instead of the announced %d", e.Path, t.size, e.Size)
 	}
 	if t.size == 0 {
 		return a, refuse(NotSymbol, "%s: an empty file has no symbols", e.Path)
 	}
-	file := index.StageFile{Path: e.Path, Content: a.Content, ModTime: e.ModTime, Kind: e.As, ID: e.ID}
-	if err := s.quota(ctx, row, []index.StageFile{file}); err != nil {
+	file := stages.StageFile{Path: e.Path, Content: a.Content, ModTime: e.ModTime, Kind: e.As, ID: e.ID}
+	if err := s.quota(ctx, row, []stages.StageFile{file}); err != nil {
 		return a, err
 	}
 	// The file must be in the stage before its content arrives, and must not be if
@@ -279,10 +280,10 @@ func (s *Stages) PutClaimed(
 	if err := s.db.PutSHA1(ctx, t.sha1, a.Content); err != nil {
 		return a, err
 	}
-	if err := s.db.PutFiles(ctx, id, []index.StageFile{file}, index.StagePut{Most: s.most()}); err != nil {
+	if err := s.db.PutFiles(ctx, id, []stages.StageFile{file}, stages.StagePut{Most: s.most()}); err != nil {
 		return a, s.explain(ctx, err, id)
 	}
-	files, err := s.arrive(ctx, row, a.Content, []index.StageFile{file}, t.path)
+	files, err := s.arrive(ctx, row, a.Content, []stages.StageFile{file}, t.path)
 	if err != nil {
 		return a, s.explain(ctx, err, id)
 	}
@@ -317,13 +318,13 @@ func (s *Stages) mayArrive(e Entry) error {
 
 // describe fills in which objects a file that has arrived has, and whether the product and
 // the caller had them. A file without objects is refused.
-func (s *Stages) describe(ctx context.Context, c Caller, row index.StageRow, file index.StageFile, path string, a *Arrived) error {
+func (s *Stages) describe(ctx context.Context, c Caller, row stages.StageRow, file stages.StageFile, path string, a *Arrived) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }() // only read
-	facts, reason, err := s.identify(ctx, row, f, a.Content, file, map[slice]index.Content{})
+	facts, reason, err := s.identify(ctx, row, f, a.Content, file, map[slice]record.Content{})
 	if err != nil {
 		return s.explain(ctx, err, row.ID)
 	}
@@ -355,11 +356,11 @@ func (s *Stages) Refuse(ctx context.Context, c Caller, id string, e Entry, reaso
 	if err := s.validEntry(probe); err != nil {
 		return err
 	}
-	file := index.StageFile{
-		Path: e.Path, Content: index.Content{Ref: e.Ref, Size: e.Size}, ModTime: e.ModTime, State: index.StageRefused,
+	file := stages.StageFile{
+		Path: e.Path, Content: record.Content{Ref: e.Ref, Size: e.Size}, ModTime: e.ModTime, State: stages.StageRefused,
 		Reason: reason,
 	}
-	return s.explain(ctx, s.db.PutFiles(ctx, id, []index.StageFile{file}, index.StagePut{Most: s.most()}), id)
+	return s.explain(ctx, s.db.PutFiles(ctx, id, []stages.StageFile{file}, stages.StagePut{Most: s.most()}), id)
 }
 
 // Refused lists the files of an open stage that were refused, the first 1,000.
@@ -368,8 +369,8 @@ func (s *Stages) Refused(ctx context.Context, c Caller, id string) ([]Refused, e
 		return nil, err
 	}
 	var list []Refused
-	err := s.db.Files(ctx, id, func(f index.StageFile) error {
-		if f.State == index.StageRefused && len(list) < maxMissing {
+	err := s.db.Files(ctx, id, func(f stages.StageFile) error {
+		if f.State == stages.StageRefused && len(list) < maxMissing {
 			list = append(list, Refused{f.Path, f.Reason})
 		}
 		return nil

@@ -19,6 +19,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/objfile"
 )
@@ -67,7 +69,7 @@ type spool struct {
 }
 
 // begin reserves space for a whole content until end is called.
-func (s *spool) begin(ctx context.Context, row index.StageRow, size int64) (end func(), err error) {
+func (s *spool) begin(ctx context.Context, row stages.StageRow, size int64) (end func(), err error) {
 	if err := s.room(ctx, row, size); err != nil {
 		return nil, err
 	}
@@ -77,7 +79,7 @@ func (s *spool) begin(ctx context.Context, row index.StageRow, size int64) (end 
 
 // room returns an error for size more bytes for a stage if the stages hold too many or the disk
 // is full.
-func (s *spool) room(ctx context.Context, row index.StageRow, size int64) error {
+func (s *spool) room(ctx context.Context, row stages.StageRow, size int64) error {
 	total, free, err := s.depot.Space()
 	if err != nil {
 		total, free = 0, 1<<62 // not known
@@ -224,16 +226,16 @@ func (s *spool) copy(ctx context.Context, id string, w io.Writer, r io.Reader) (
 var errObjectSize = errors.New("the size of an object in it differs from the recorded one")
 
 // keepObject keeps an object that is a part of a file.
-func (s *spool) keepObject(ctx context.Context, id string, f *os.File, size int64, o objfile.Object) (index.Content, error) {
+func (s *spool) keepObject(ctx context.Context, id string, f *os.File, size int64, o objfile.Object) (record.Content, error) {
 	t, err := s.receive(ctx, id, o.Size, s.depot.ObjectReader(f, size, o))
 	if r, ok := errors.AsType[*Refusal](err); ok && r.Kind == WrongHash {
 		err = fmt.Errorf("%w: %w", objfile.ErrBroken, errObjectSize)
 	}
 	if err != nil {
-		return index.Content{}, err
+		return record.Content{}, err
 	}
 	defer t.remove()
-	c := index.Content{Ref: t.ref, Size: t.size}
+	c := record.Content{Ref: t.ref, Size: t.size}
 	if !s.depot.InBucket() {
 		return c, rename(t.path, s.path(id, t.ref))
 	}

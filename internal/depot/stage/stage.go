@@ -21,7 +21,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/stages"
 )
 
 // Open opens a stage, or finds the one with the key: then again is true, and the
@@ -40,7 +41,7 @@ func (s *Stages) Open(ctx context.Context, c Caller, spec Spec) (st State, again
 		return State{}, false, wrongClass(c)
 	}
 	if spec.Class != "" {
-		if err := s.depot.CheckClass(ctx, spec.Class); errors.Is(err, index.ErrUnavailable) {
+		if err := s.depot.CheckClass(ctx, spec.Class); errors.Is(err, engine.ErrUnavailable) {
 			return State{}, false, err
 		} else if err != nil {
 			return State{}, false, refuse(Invalid, "%v", err)
@@ -67,12 +68,12 @@ func (s *Stages) Open(ctx context.Context, c Caller, spec Spec) (st State, again
 	if spec.Collect {
 		most *= collecting
 	}
-	row, again, err := s.db.Open(ctx, index.StageRow{
+	row, again, err := s.db.Open(ctx, stages.StageRow{
 		ID: rand.Text(), Caller: c.Name, Owner: c.ID, Key: key, Product: spec.Product, Version: spec.Version,
 		Branch: spec.Branch, Class: spec.Class,
 		Comment: spec.Comment, Build: string(build), Collects: spec.Collect, Joins: spec.Join, Node: s.node,
 	}, most)
-	if errors.Is(err, index.ErrTooManyStages) {
+	if errors.Is(err, stages.ErrTooManyStages) {
 		return State{}, false, refuse(TooMany, "%s has %d open stages, the limit; commit or delete one, or wait until they expire", c.Name, most)
 	}
 	if err != nil {
@@ -122,7 +123,7 @@ func (s *Stages) State(ctx context.Context, c Caller, id string) (State, error) 
 	if err != nil {
 		return st, err
 	}
-	st.Have, st.Got, st.Refused = n[index.StageKnown].Files, n[index.StageArrived].Files, n[index.StageRefused].Files
+	st.Have, st.Got, st.Refused = n[stages.StageKnown].Files, n[stages.StageArrived].Files, n[stages.StageRefused].Files
 	st.Missing, err = s.db.Missing(ctx, id, maxMissing)
 	return st, err
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -87,7 +87,7 @@ func TestFacts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := entries(index.StageFile{Path: "a/näme", Facts: text})
+	list, err := entries(stages.StageFile{Path: "a/näme", Facts: text})
 	if err != nil || len(list) != 1 {
 		t.Fatalf("facts: %v, %v; want one object", list, err)
 	}
@@ -96,7 +96,7 @@ func TestFacts(t *testing.T) {
 		t.Errorf("entry: %+v, want the object %+v", e, o)
 	}
 	for _, bad := range []string{"", "{}", "[]", "null", `[{"SHA256":"x"}]`, "\x00"} {
-		if _, err := entries(index.StageFile{Facts: bad}); err == nil {
+		if _, err := entries(stages.StageFile{Facts: bad}); err == nil {
 			t.Errorf("facts %q: no error", bad)
 		}
 	}
@@ -109,7 +109,7 @@ func TestMarks(t *testing.T) {
 	var m marks
 	writes, recorded := 0, 0
 	first, release := make(chan struct{}), make(chan struct{})
-	m.write = func(_ context.Context, list []index.StageArrival) error {
+	m.write = func(_ context.Context, list []stages.StageArrival) error {
 		if writes++; writes == 1 {
 			close(first)
 			<-release
@@ -123,14 +123,14 @@ func TestMarks(t *testing.T) {
 	const n = maxMarks
 	errs := make([]error, n+1)
 	var wg sync.WaitGroup
-	wg.Go(func() { errs[n] = m.put(t.Context(), index.StageArrival{}) })
+	wg.Go(func() { errs[n] = m.put(t.Context(), stages.StageArrival{}) })
 	<-first
 	var waiting sync.WaitGroup
 	waiting.Add(n)
 	for i := range n {
 		wg.Go(func() {
 			waiting.Done()
-			errs[i] = m.put(t.Context(), index.StageArrival{Stage: fmt.Sprint(i)})
+			errs[i] = m.put(t.Context(), stages.StageArrival{Stage: fmt.Sprint(i)})
 		})
 	}
 	waiting.Wait()
@@ -141,7 +141,7 @@ func TestMarks(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := m.put(ctx, index.StageArrival{}); err != nil && !errors.Is(err, context.Canceled) {
+	if err := m.put(ctx, stages.StageArrival{}); err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled request: %v, want context.Canceled or success", err)
 	}
 }
@@ -153,7 +153,7 @@ func TestMarksLeft(t *testing.T) {
 	var m marks
 	recorded := 0
 	first, release := make(chan struct{}), make(chan struct{})
-	m.write = func(_ context.Context, list []index.StageArrival) error {
+	m.write = func(_ context.Context, list []stages.StageArrival) error {
 		if recorded == 0 {
 			close(first)
 			<-release
@@ -162,21 +162,21 @@ func TestMarksLeft(t *testing.T) {
 		return nil
 	}
 	errs := make(chan error, 2)
-	go func() { errs <- m.put(t.Context(), index.StageArrival{}) }()
+	go func() { errs <- m.put(t.Context(), stages.StageArrival{}) }()
 	<-first
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := m.put(ctx, index.StageArrival{}); !errors.Is(err, context.Canceled) {
+	if err := m.put(ctx, stages.StageArrival{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("put of a caller that leaves: %v, want context.Canceled", err)
 	}
-	go func() { errs <- m.put(t.Context(), index.StageArrival{}) }()
+	go func() { errs <- m.put(t.Context(), stages.StageArrival{}) }()
 	close(release)
 	for range 2 {
 		if err := <-errs; err != nil {
 			t.Errorf("put: %v, want no error", err)
 		}
 	}
-	if err := m.put(t.Context(), index.StageArrival{}); err != nil || recorded != 4 {
+	if err := m.put(t.Context(), stages.StageArrival{}); err != nil || recorded != 4 {
 		t.Errorf("%d contents recorded, the last with %v; want 4 without an error", recorded, err)
 	}
 }

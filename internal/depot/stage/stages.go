@@ -15,6 +15,9 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/durable"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
+	"github.com/symdepot/symdepot/internal/index/removals"
+	"github.com/symdepot/symdepot/internal/index/stages"
 )
 
 // Options of New.
@@ -90,9 +93,9 @@ func (s *Stages) UploadDir() string { return filepath.Join(filepath.Dir(s.spool.
 // stage is gone only if the index has none: a file or a content may be missing, too.
 func (s *Stages) explain(ctx context.Context, err error, id string) error {
 	_, done := errors.AsType[*Refusal](err)
-	need, needs := errors.AsType[*index.NeedError](err)
+	need, needs := errors.AsType[*removals.NeedError](err)
 	lost, isLost := errors.AsType[*LostError](err)
-	switch limit, is := errors.AsType[*index.StageLimitError](err); {
+	switch limit, is := errors.AsType[*stages.StageLimitError](err); {
 	case err == nil || done:
 		return err
 	case needs:
@@ -103,13 +106,13 @@ func (s *Stages) explain(ctx context.Context, err error, id string) error {
 		return refuse(TooLarge, "the stage would have %d files, and the limit is %d", limit.Files, s.limits.MaxFiles)
 	case is:
 		return refuse(TooLarge, "the files of the stage would have %d bytes, and the limit is %d", limit.Bytes, s.limits.MaxBytes)
-	case errors.Is(err, index.ErrStageClosed):
+	case errors.Is(err, stages.ErrStageClosed):
 		return refuse(Conflict, "the stage is committed, or has changed meanwhile; look at its state")
-	case errors.Is(err, index.ErrStageMoved):
+	case errors.Is(err, stages.ErrStageMoved):
 		return refuse(Busy, "another server has the parts of this push now; try again")
-	case durable.IsNoSpace(err) || errors.Is(err, index.ErrNoSpace):
+	case durable.IsNoSpace(err) || errors.Is(err, engine.ErrNoSpace):
 		return refuse(NoSpace, "the disk of the server is full; nothing was lost, try again later")
-	case errors.Is(err, index.ErrBusy):
+	case errors.Is(err, engine.ErrBusy):
 		return refuse(Busy, "other writers hold the index; try again later")
 	case isNotExist(err):
 		if _, gone := s.db.Get(ctx, id); isNotExist(gone) {
@@ -128,32 +131,32 @@ func (s *Stages) dropSpool(id string) {
 }
 
 // row returns a stage of the caller. Those of others are not found.
-func (s *Stages) row(ctx context.Context, c Caller, id string) (index.StageRow, error) {
+func (s *Stages) row(ctx context.Context, c Caller, id string) (stages.StageRow, error) {
 	if len(id) != len(rand.Text()) || !filepath.IsLocal(id) {
-		return index.StageRow{}, notFound(id)
+		return stages.StageRow{}, notFound(id)
 	}
 	row, err := s.db.Get(ctx, id)
 	if err != nil || row.Owner != c.ID || c.ID == "" {
 		if err == nil || isNotExist(err) {
 			err = notFound(id)
 		}
-		return index.StageRow{}, err
+		return stages.StageRow{}, err
 	}
 	if !c.Write(row.Product) {
-		return index.StageRow{}, refuse(Forbidden, "%s may not add files to product %q any more", c.Name, row.Product)
+		return stages.StageRow{}, refuse(Forbidden, "%s may not add files to product %q any more", c.Name, row.Product)
 	}
 	if err := c.again(ctx, row); err != nil {
-		return index.StageRow{}, err
+		return stages.StageRow{}, err
 	}
 	// Jobs of one subject may have tokens for different classes.
 	if c.Class != "" && c.Class != row.Class {
-		return index.StageRow{}, wrongClass(c)
+		return stages.StageRow{}, wrongClass(c)
 	}
 	return row, nil
 }
 
 // open returns an open stage of the caller.
-func (s *Stages) open(ctx context.Context, c Caller, id string) (index.StageRow, error) {
+func (s *Stages) open(ctx context.Context, c Caller, id string) (stages.StageRow, error) {
 	row, err := s.row(ctx, c, id)
 	if err == nil && !row.Closed.IsZero() {
 		err = refuse(Conflict, "the stage is committed as transaction %d", row.Number)
@@ -162,12 +165,12 @@ func (s *Stages) open(ctx context.Context, c Caller, id string) (index.StageRow,
 }
 
 // most are the limits of a stage.
-func (s *Stages) most() index.StageLimitError {
-	return index.StageLimitError{Files: s.limits.MaxFiles, Bytes: s.limits.MaxBytes}
+func (s *Stages) most() stages.StageLimitError {
+	return stages.StageLimitError{Files: s.limits.MaxFiles, Bytes: s.limits.MaxBytes}
 }
 
 // state returns the state of a stage without its counts.
-func (s *Stages) state(row index.StageRow) State {
+func (s *Stages) state(row stages.StageRow) State {
 	st := State{ID: row.ID, Phase: PhaseOpen, Labels: Labels{row.Product, row.Version, row.Branch, row.Class, row.Comment},
 		Files: row.Files, Bytes: row.Bytes, Transaction: row.Number, Node: row.Node}
 	st.Expires = row.Used.Add(s.limits.Idle)

@@ -9,14 +9,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/stages"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // NamedOwner and a name are Caller.ID of the stages of before there were owners.
-const NamedOwner = index.NamedOwner
+const NamedOwner = stages.NamedOwner
 
 // Caller is the principal that pushes.
 type Caller struct {
@@ -37,7 +38,7 @@ type Caller struct {
 }
 
 // again asks whether the caller may still add files to a stage.
-func (c Caller) again(ctx context.Context, row index.StageRow) error {
+func (c Caller) again(ctx context.Context, row stages.StageRow) error {
 	if c.Again == nil {
 		return nil
 	}
@@ -45,7 +46,7 @@ func (c Caller) again(ctx context.Context, row index.StageRow) error {
 }
 
 // ClassTry is the class of try builds.
-const ClassTry = index.ClassTry
+const ClassTry = record.ClassTry
 
 // Labels name what a transaction is filed under.
 type Labels struct{ Product, Version, Branch, Class, Comment string }
@@ -195,22 +196,22 @@ type Depot interface {
 	// InBucket reports whether contents are kept in a bucket.
 	InBucket() bool
 	// Place brings a content to its place in the bucket, where a commit finds it.
-	Place(ctx context.Context, c index.Content, r io.Reader) error
+	Place(ctx context.Context, c record.Content, r io.Reader) error
 	// Lost returns those of some contents that the index lists whose stored bytes cannot be
 	// read back.
-	Lost(ctx context.Context, list []index.Content) ([]blob.Ref, error)
+	Lost(ctx context.Context, list []record.Content) ([]blob.Ref, error)
 	// OpenStored opens a content that the index lists.
-	OpenStored(ctx context.Context, c index.Content) (blob.File, error)
+	OpenStored(ctx context.Context, c record.Content) (blob.File, error)
 	// Commit makes the contents of files durable, then commits tx. It does not
 	// remove the files. If a content of tx is neither among the files nor stored, the
 	// error is a *MissingError. The answer will call the accepted entries stored: if tx
 	// lacks one, nothing is committed. Before success all entries of tx are looked up
 	// as requests look them up. An entry that tx lacks or that is not found is a
 	// *LostError.
-	Commit(ctx context.Context, tx index.Tx, files []File, accepted []index.Entry) (number int64, err error)
+	Commit(ctx context.Context, tx record.Tx, files []File, accepted []record.Entry) (number int64, err error)
 	// Confirm looks up the entries of a transaction that was committed before. One
 	// that is not found is a *LostError.
-	Confirm(ctx context.Context, number int64, accepted []index.Entry) error
+	Confirm(ctx context.Context, number int64, accepted []record.Entry) error
 	// Space returns the size of the disk with the folder of the stages and the bytes
 	// that are free.
 	Space() (total, free int64, err error)
@@ -221,7 +222,7 @@ type Depot interface {
 
 // File is a content in a file of the folder of the stages.
 type File struct {
-	index.Content
+	record.Content
 	// Path is absolute. It is empty if the file was not found: an interrupted commit
 	// may have stored the content.
 	Path string
@@ -323,7 +324,7 @@ type Commit struct {
 
 // Arrived describes a file of PutNew.
 type Arrived struct {
-	index.Content
+	record.Content
 	SHA1    string           // of the file, in lower-case hex
 	Other   bool             // the product had another object with the same id
 	Had     bool             // the caller could read all objects of the file before

@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/lookup"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 	"github.com/symdepot/symdepot/symstore"
@@ -114,14 +115,14 @@ func (r *Records) refs(ctx context.Context, scope answer.Scope, req layout.Reque
 	if err != nil {
 		return nil, err
 	}
-	listing, err := r.db.Catalog.Listing(ctx, scope.Index())
+	listing, err := r.db.Lists.Listing(ctx, scope.Index())
 	if err != nil {
 		return nil, err
 	}
 	var list []symstore.Ref
 	var newest time.Time
 	for _, h := range hits {
-		holders, _, err := listing.Holders(ctx, index.Found{Stored: h.Stored}, 0, maxRefs)
+		holders, _, err := listing.Holders(ctx, record.Found{Stored: h.Stored}, 0, maxRefs)
 		if err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/answer"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -59,7 +60,7 @@ func (r *Records) transactions(ctx context.Context, scope answer.Scope, part str
 		return nil, err
 	}
 	var text bytes.Buffer
-	_, err = r.db.Show(ctx, n, func(f index.TxFile) error {
+	_, err = r.db.Show(ctx, n, func(f record.TxFile) error {
 		for _, key := range storeKeys(f.Object) {
 			fmt.Fprintf(&text, "\"%s\\%s\",\"%s\"\r\n", key[0], key[1], strings.ReplaceAll(symfile.BaseName(f.Path), `"`, "'"))
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/symdepot/symdepot/internal/derive/symcachework"
 	"github.com/symdepot/symdepot/internal/derive/transcode"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
@@ -46,7 +47,7 @@ type Parts struct {
 	Get          func(context.Context, answer.Question) (*answer.File, error)
 	DownloadAnew func(context.Context, answer.Question) (*answer.File, error)
 	// Form returns what a tool has made of a content; fs.ErrNotExist: nothing yet.
-	Form func(ctx context.Context, ref blob.Ref, tool transcode.Tool) (index.Content, error)
+	Form func(ctx context.Context, ref blob.Ref, tool transcode.Tool) (record.Content, error)
 	// Compresses reports whether contents of a size are compressed, HasCabinets whether
 	// files of a kind are asked for in cabinets, and MakesCabinets whether these are made.
 	Compresses    func(size int64) bool
@@ -526,7 +527,7 @@ func (t *Tracer) pdbLookup(o *symcachework.Outlook) []answer.TracedLookup {
 	l := answer.TracedLookup{Lookup: symfile.Lookup{Name: symfile.Fold(o.Key.Name), ID: symfile.Fold(o.Key.ID.Breakpad()), Role: symfile.Debug}, Outcome: answer.NoHit}
 	switch {
 	case o.PDB != nil:
-		l.Outcome, l.Hits = answer.Hit, []index.Hit{*o.PDB}
+		l.Outcome, l.Hits = answer.Hit, []record.Hit{*o.PDB}
 	case o.InTree:
 		l.Outcome = answer.Hit
 	}
@@ -541,7 +542,7 @@ func (t *Tracer) near(ctx context.Context, ask *TraceAsk, tr *Trace) (err error)
 			return err
 		}
 	}
-	q := index.Query{}
+	q := record.Query{}
 	lookups := req.Lookups
 	if req.Form == layout.FormSource && len(lookups) > 0 {
 		lookups = fetch.SourceRequest(*req).Lookups
@@ -566,20 +567,20 @@ func (t *Tracer) near(ctx context.Context, ask *TraceAsk, tr *Trace) (err error)
 }
 
 // relatives lists the files of the requested GUID that do not answer.
-func (t *Tracer) relatives(ctx context.Context, scope index.Scope, tr *Trace) error {
+func (t *Tracer) relatives(ctx context.Context, scope record.Scope, tr *Trace) error {
 	req := &tr.Request
 	key, ageless, ok := moduleKey(req)
 	if !ok {
 		return nil
 	}
-	found, err := t.p.DB.Find(ctx, scope, index.Query{Prefix: key.GUID.Lower()}, 4*maxNear)
+	found, err := t.p.DB.Find(ctx, scope, record.Query{Prefix: key.GUID.Lower()}, 4*maxNear)
 	if err != nil {
 		return err
 	}
 	_, _, functions := symbolicate.FormatOf(req)
 	tr.Ageless = ageless
 	for _, f := range found {
-		o, h := &f.Object, index.Hit{Stored: f.Stored, Role: f.Object.Role}
+		o, h := &f.Object, record.Hit{Stored: f.Stored, Role: f.Object.Role}
 		portable := o.Kind == symfile.PortablePDB
 		switch {
 		case o.DebugID.GUID != key.GUID:
@@ -618,7 +619,7 @@ func moduleKey(req *layout.Request) (key layout.PDBAge, ageless, ok bool) {
 // hidden lists the files that answer in other products.
 func (t *Tracer) hidden(ctx context.Context, lookups []symfile.Lookup, tr *Trace) error {
 	for _, l := range lookups {
-		hits, err := t.p.DB.Lookup(ctx, index.Scope{All: true}, l)
+		hits, err := t.p.DB.Lookup(ctx, record.Scope{All: true}, l)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/queue"
 )
 
 // Entry asks for a job.
@@ -73,7 +73,7 @@ func (q *Queue) Enqueue(ctx context.Context, e Entry) (Job, State, error) {
 		MaxAttempts: k.limits.Attempts, MaxQueued: cmp.Or(e.MaxQueued, k.limits.Queued),
 	}
 	id, existing, err := q.store.Enqueue(ctx, j)
-	if errors.Is(err, index.ErrQueueFull) {
+	if errors.Is(err, queue.ErrQueueFull) {
 		return none, 0, ErrFull
 	}
 	j.ID = id

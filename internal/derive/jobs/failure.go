@@ -8,7 +8,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/base/wire"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
@@ -121,7 +121,7 @@ func (q *Queue) remember(ctx context.Context, k *kind, j Job, f Failure, r Rule)
 	if f.Source == nil {
 		f.Source = in.Source
 	}
-	row := index.Failure{Tool: k.Name(), Version: version, Class: f.Class, Detail: f.Detail}
+	row := queue.Failure{Tool: k.Name(), Version: version, Class: f.Class, Detail: f.Detail}
 	var errs []error
 	if r.ByContent > 0 && f.Source != nil {
 		row.Source, row.Until = *f.Source, q.now().Add(r.ByContent)
@@ -139,7 +139,7 @@ func (q *Queue) remember(ctx context.Context, k *kind, j Job, f Failure, r Rule)
 
 // Failure returns the remembered failure of a version of a kind's tool: of the
 // content of the input, or, if source is nil, of the key. None is fs.ErrNotExist.
-func (q *Queue) Failure(ctx context.Context, kind, key string, source *blob.Ref, version string) (index.Failure, error) {
+func (q *Queue) Failure(ctx context.Context, kind, key string, source *blob.Ref, version string) (queue.Failure, error) {
 	ref := keyRef(key)
 	if source != nil {
 		ref = *source
@@ -154,7 +154,7 @@ func (q *Queue) forget(ctx context.Context, k *kind, j Job) error {
 		refs = append(refs, *in.Source)
 	}
 	for _, r := range refs {
-		if _, err := q.store.FlushFailures(ctx, index.FailureFilter{Source: &r, Tool: k.Name()}); err != nil {
+		if _, err := q.store.FlushFailures(ctx, queue.FailureFilter{Source: &r, Tool: k.Name()}); err != nil {
 			return err
 		}
 	}

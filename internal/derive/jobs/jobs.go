@@ -20,23 +20,23 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/span"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/store/blob"
 )
 
 type (
 	// Job is a job as the index stores it.
-	Job = index.Job
+	Job = queue.Job
 	// State is the state of a job.
-	State = index.JobState
+	State = queue.JobState
 	// Filter selects jobs to list.
-	Filter = index.JobFilter
+	Filter = queue.JobFilter
 	// Stats summarizes the jobs of one kind.
-	Stats = index.JobStats
+	Stats = queue.JobStats
 	// Ended counts the jobs of a kind that ended in one way.
-	Ended = index.JobOutcome
+	Ended = queue.JobOutcome
 	// Outcome is the end of a job.
-	Outcome = index.Outcome
+	Outcome = queue.Outcome
 )
 
 // Shown is a job in JSON for people and programs.
@@ -55,20 +55,20 @@ func Show(j Job) Shown {
 }
 
 // ParseState returns the state with a name.
-func ParseState(word string) (State, error) { return index.ParseJobState(word) }
+func ParseState(word string) (State, error) { return queue.ParseJobState(word) }
 
 // The states of a job.
 const (
-	Queued    = index.JobQueued
-	Running   = index.JobRunning
-	Done      = index.JobDone
-	Failed    = index.JobFailed
-	Cancelled = index.JobCancelled
+	Queued    = queue.JobQueued
+	Running   = queue.JobRunning
+	Done      = queue.JobDone
+	Failed    = queue.JobFailed
+	Cancelled = queue.JobCancelled
 )
 
 var (
 	// ErrLeaseLost is returned to a worker that no longer holds the lease of a job.
-	ErrLeaseLost = index.ErrLeaseLost
+	ErrLeaseLost = queue.ErrLeaseLost
 	// ErrFull is returned by Enqueue when too many jobs are queued, in all or by one
 	// client.
 	ErrFull = errors.New("too many jobs are queued")
@@ -83,12 +83,12 @@ var (
 	ErrNoKind = errors.New("the queue has no kind of job of this worker")
 )
 
-// Store is the storage of a queue. index.Jobs implements it. Not found is
+// Store is the storage of a queue. queue.Jobs implements it. Not found is
 // fs.ErrNotExist.
 type Store interface {
 	// Enqueue stores a job durably. If one of the same kind, key and variant is
 	// queued or running, existing is true. A job that exceeds its MaxQueued is
-	// refused with index.ErrQueueFull.
+	// refused with queue.ErrQueueFull.
 	Enqueue(ctx context.Context, j Job) (id int64, existing bool, err error)
 	// Lease gives a worker up to n queued jobs of these kinds and variants, by
 	// priority and then by age.
@@ -109,9 +109,9 @@ type Store interface {
 	Sweep(ctx context.Context, before time.Time) (int64, error)
 
 	// The memory of failures, by content, tool and version.
-	PutFailure(ctx context.Context, f index.Failure) error
-	Failure(ctx context.Context, source blob.Ref, tool, version string) (index.Failure, error)
-	FlushFailures(ctx context.Context, f index.FailureFilter) (int64, error)
+	PutFailure(ctx context.Context, f queue.Failure) error
+	Failure(ctx context.Context, source blob.Ref, tool, version string) (queue.Failure, error)
+	FlushFailures(ctx context.Context, f queue.FailureFilter) (int64, error)
 }
 
 // Ability is one thing that a machine can make: a variant of a kind in a version.
@@ -411,7 +411,7 @@ func (q *Queue) sweep(ctx context.Context) {
 		err := q.opt.Duty(ctx, "jobs", sweepEvery*9/10, func(ctx context.Context) error {
 			_, err := q.store.Sweep(ctx, q.now().Add(-keepEnded))
 			for name := range q.kinds {
-				_, ferr := q.store.FlushFailures(ctx, index.FailureFilter{Tool: name, Ended: q.now()})
+				_, ferr := q.store.FlushFailures(ctx, queue.FailureFilter{Tool: name, Ended: q.now()})
 				err = errors.Join(err, ferr)
 			}
 			return err

@@ -8,14 +8,14 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // piece is one file of a module: an object of the index, or a file of a tree.
 type piece struct {
-	hit *index.Hit
+	hit *record.Hit
 	// path is the request that finds the file in a tree, as segments, if hit is nil.
 	path []string
 	name string
@@ -60,8 +60,8 @@ func (f *files) recipe(format Format) string {
 
 // tool is the tool in the record of the result: a different program of the module
 // makes it again.
-func (f *files) tool(format Format) index.Tool {
-	t := index.Tool{Name: format.tool(), Version: Version}
+func (f *files) tool(format Format) record.Tool {
+	t := record.Tool{Name: format.tool(), Version: Version}
 	if len(f.list) > 4 { // many .dwo files
 		t.Name += "+" + f.recipe(format)
 		return t
@@ -157,6 +157,6 @@ func hasDebug(list []*piece) bool {
 	})
 }
 
-func pieceOf(h *index.Hit) *piece {
+func pieceOf(h *record.Hit) *piece {
 	return &piece{hit: h, name: h.Object.Name, kind: h.Object.Kind, tag: h.Ref.String(), size: h.Size}
 }

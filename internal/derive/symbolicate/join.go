@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -60,7 +60,7 @@ func (svc *Service) findSym(ctx context.Context, products []string, q ModuleQuer
 	if err != nil {
 		return nil, err
 	}
-	h := best(hits, func(h *index.Hit) bool {
+	h := best(hits, func(h *record.Hit) bool {
 		return h.Object.Kind == symfile.Breakpad && h.Role&symfile.Symbols != 0 && !slices.Contains(unfit, h.Ref)
 	}, q.DebugFile)
 	if h == nil {
@@ -71,9 +71,9 @@ func (svc *Service) findSym(ctx context.Context, products []string, q ModuleQuer
 
 // best returns the best hit that is allowed: one of the name first, then an added
 // file, of a try build last, then the one with most debug information, then the newest.
-func best(hits []index.Hit, allowed func(*index.Hit) bool, name string) *index.Hit {
+func best(hits []record.Hit, allowed func(*record.Hit) bool, name string) *record.Hit {
 	name = symfile.Fold(symfile.BaseName(name))
-	rank := func(h *index.Hit) int {
+	rank := func(h *record.Hit) int {
 		switch own := symfile.Fold(h.Object.Name); {
 		case own == name:
 			return 2
@@ -82,7 +82,7 @@ func best(hits []index.Hit, allowed func(*index.Hit) bool, name string) *index.H
 		}
 		return 0
 	}
-	var found *index.Hit
+	var found *record.Hit
 	for i := range hits {
 		h := &hits[i]
 		if !allowed(h) {
@@ -100,7 +100,7 @@ func best(hits []index.Hit, allowed func(*index.Hit) bool, name string) *index.H
 
 // origin is 2 for a file of a transaction, 1 for one that only try builds have, and 0
 // for a cached file.
-func origin(h *index.Hit) int {
+func origin(h *record.Hit) int {
 	switch {
 	case h.Source != "":
 		return 0
@@ -137,22 +137,22 @@ func (svc *Service) findHeld(ctx context.Context, products []string, q ModuleQue
 	return f, nil
 }
 
-func isPDB(h *index.Hit) bool { return h.Object.Kind == symfile.PDB && !h.Object.NoDBI }
-func isPE(h *index.Hit) bool {
+func isPDB(h *record.Hit) bool { return h.Object.Kind == symfile.PDB && !h.Object.NoDBI }
+func isPE(h *record.Hit) bool {
 	return h.Object.Kind == symfile.PE && h.Object.Role&symfile.Executable != 0
 }
-func isDebugPE(h *index.Hit) bool {
+func isDebugPE(h *record.Hit) bool {
 	return h.Object.Kind == symfile.PE && h.Object.Role == symfile.Debug
 }
 
 // isImage reports whether a file is an ELF or Mach-O file with one of some roles.
-func isImage(h *index.Hit, role symfile.Role) bool {
+func isImage(h *record.Hit, role symfile.Role) bool {
 	return (h.Object.Kind == symfile.ELF || h.Object.Kind == symfile.MachO) && h.Object.Role&role != 0 && h.Object.Hash == ""
 }
 
 // windows takes the PDB and the program of a module, of which one may be nil. Without a PDB it
 // takes the debug file of MinGW.
-func (f *files) windows(q ModuleQuery, hits []index.Hit, pdb, pe *index.Hit) {
+func (f *files) windows(q ModuleQuery, hits []record.Hit, pdb, pe *record.Hit) {
 	if pdb != nil {
 		f.name, f.id, f.list = pdb.Object.Name, pdb.Object.DebugID, append(f.list, pieceOf(pdb))
 	}
@@ -175,9 +175,9 @@ func (f *files) windows(q ModuleQuery, hits []index.Hit, pdb, pe *index.Hit) {
 
 // images takes the debug file and the program of a module of ELF or Mach-O. It reports whether
 // there is any.
-func (f *files) images(q ModuleQuery, hits []index.Hit) bool {
-	debug := best(hits, func(h *index.Hit) bool { return isImage(h, symfile.Debug) }, "")
-	code := best(hits, func(h *index.Hit) bool {
+func (f *files) images(q ModuleQuery, hits []record.Hit) bool {
+	debug := best(hits, func(h *record.Hit) bool { return isImage(h, symfile.Debug) }, "")
+	code := best(hits, func(h *record.Hit) bool {
 		return isImage(h, symfile.Executable) && (debug == nil || sameModule(h, debug))
 	}, q.CodeFile)
 	if debug != nil {
@@ -192,13 +192,13 @@ func (f *files) images(q ModuleQuery, hits []index.Hit) bool {
 	return debug != nil || code != nil
 }
 
-func sameModule(a, b *index.Hit) bool {
+func sameModule(a, b *record.Hit) bool {
 	return a.Object.Kind == b.Object.Kind && a.Object.CodeID == b.Object.CodeID && a.Object.BuildID == b.Object.BuildID
 }
 
 // lookup returns the objects of a module. byCode means that they were found by
 // their code id.
-func (svc *Service) lookup(ctx context.Context, products []string, q ModuleQuery) (hits []index.Hit, byCode bool, err error) {
+func (svc *Service) lookup(ctx context.Context, products []string, q ModuleQuery) (hits []record.Hit, byCode bool, err error) {
 	for _, l := range lookups(q) {
 		if svc.Depot.NotIndexed(ctx, products, l.ID) {
 			continue
@@ -207,7 +207,7 @@ func (svc *Service) lookup(ctx context.Context, products []string, q ModuleQuery
 			return nil, false, err
 		}
 		if len(hits) > 0 {
-			byCode = !slices.ContainsFunc(hits, func(h index.Hit) bool { return symfile.Fold(h.Object.DebugID.Breakpad()) == l.ID })
+			byCode = !slices.ContainsFunc(hits, func(h record.Hit) bool { return symfile.Fold(h.Object.DebugID.Breakpad()) == l.ID })
 			return hits, byCode, nil
 		}
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/symdepot/symdepot/functab"
 	"github.com/symdepot/symdepot/gsym"
 	"github.com/symdepot/symdepot/internal/derive/jobs"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -50,7 +51,7 @@ func (k kind) read(j jobs.Job) (*files, Format, error) {
 				return nil, 0, fmt.Errorf("job %d: %w", j.ID, err)
 			}
 			x.tag = ref.String()
-			x.hit = &index.Hit{Stored: index.Stored{Ref: ref, Size: s.Size, Object: symfile.Object{Name: s.Name, Kind: x.kind}}}
+			x.hit = &record.Hit{Stored: record.Stored{Ref: ref, Size: s.Size, Object: symfile.Object{Name: s.Name, Kind: x.kind}}}
 		}
 		f.list = append(f.list, x)
 	}
@@ -195,7 +196,7 @@ func (f *files) inputs(list []File) []Input {
 	return inputs
 }
 
-func (k kind) logMade(j jobs.Job, f *files, c index.Content, table *functab.Table, took time.Duration) {
+func (k kind) logMade(j jobs.Job, f *files, c record.Content, table *functab.Table, took time.Duration) {
 	n := table.Counts()
 	k.svc.Log.Info("a symbol file was made", "job", j.ID, "module", j.Key, "of", f.from(), "functions", n.Functions,
 		"bytes", c.Size, "took", took)
@@ -235,7 +236,7 @@ func classOf(err error) string {
 }
 
 // write writes a table in a format and stores the result.
-func (k kind) write(ctx context.Context, f *files, format Format, table *functab.Table) (index.Content, error) {
+func (k kind) write(ctx context.Context, f *files, format Format, table *functab.Table) (record.Content, error) {
 	pr, pw := io.Pipe()
 	defer pr.Close()
 	go func() {
@@ -302,8 +303,8 @@ func (f *files) check(format Format, head []byte) error {
 
 // keep stores a result and records it. claimed, if not nil, is the SHA-256 that the
 // content must have.
-func (k kind) keep(ctx context.Context, f *files, format Format, size int64, claimed *blob.Ref, r io.Reader) (index.Content, error) {
-	none := index.Content{}
+func (k kind) keep(ctx context.Context, f *files, format Format, size int64, claimed *blob.Ref, r io.Reader) (record.Content, error) {
+	none := record.Content{}
 	batch, err := k.svc.Blobs.Begin(ctx)
 	if err != nil {
 		return none, err
@@ -330,19 +331,19 @@ func (k kind) keep(ctx context.Context, f *files, format Format, size int64, cla
 	if err := batch.Commit(ctx); err != nil {
 		return none, err
 	}
-	c := index.Content{Ref: ref, Size: n}
+	c := record.Content{Ref: ref, Size: n}
 	return c, k.record(ctx, f, format, c)
 }
 
 // record enters a stored result into the index: as derived of a content, or as a
 // cached file if it was made of files in trees.
-func (k kind) record(ctx context.Context, f *files, format Format, c index.Content) error {
+func (k kind) record(ctx context.Context, f *files, format Format, c record.Content) error {
 	defer k.svc.replaceMade(ctx, f)
 	if source := f.source(); source != (blob.Ref{}) {
 		return k.svc.DB.PutDerived(ctx, source, f.tool(format), &c)
 	}
 	leaf := f.name + format.Ext()
-	entry := index.Entry{
+	entry := record.Entry{
 		Object: symfile.Object{Kind: symfile.Breakpad, Role: symfile.Other, Name: leaf},
 		Ref:    c.Ref, Size: c.Size, Path: leaf, ModTime: k.svc.Now(),
 		Aliases: []symfile.Alias{{Name: symfile.Fold(leaf), ID: madeID(f, format), Role: symfile.Other}},
@@ -351,9 +352,9 @@ func (k kind) record(ctx context.Context, f *files, format Format, c index.Conte
 		entry.Aliases = append(entry.Aliases,
 			symfile.Alias{Name: symfile.Fold(leaf), ID: madeOf + symfile.Fold(f.id.Breakpad()), Role: symfile.Other})
 	}
-	return k.svc.DB.Cached.Put(ctx, index.CachedFile{
+	return k.svc.DB.Cached.Put(ctx, contents.CachedFile{
 		Source: madeSource, Product: madeProduct, Name: leaf, Ref: c.Ref, Size: c.Size, Fetched: k.svc.Now(),
-		Entries: []index.Entry{entry},
+		Entries: []record.Entry{entry},
 	}, func(ctx context.Context, _ []blob.Ref) error {
 		_, err := k.svc.Blobs.Stat(ctx, c.Ref)
 		return err

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/objtab"
 	"github.com/symdepot/symdepot/symfile"
@@ -124,7 +124,7 @@ func (svc *Service) held(ctx context.Context, products []string, id string, role
 	if err != nil {
 		return nil, err
 	}
-	h := best(hits, func(h *index.Hit) bool { return h.Object.Kind == symfile.ELF && h.Object.Role&symfile.Debug != 0 }, "")
+	h := best(hits, func(h *record.Hit) bool { return h.Object.Kind == symfile.ELF && h.Object.Role&symfile.Debug != 0 }, "")
 	if h == nil {
 		return nil, nil
 	}

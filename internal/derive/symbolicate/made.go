@@ -6,6 +6,9 @@ import (
 	"slices"
 
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/queue"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -17,7 +20,7 @@ const madeOf = "made-of-"
 // Arrived deletes the records of symbol files that were made of modules of which the
 // entries are symbol files, if no caller needs them any more: a made file never answers
 // a caller who sees an added or a downloaded one. Garbage collection frees the bytes.
-func (svc *Service) Arrived(ctx context.Context, entries []index.Entry) error {
+func (svc *Service) Arrived(ctx context.Context, entries []record.Entry) error {
 	var ids []string
 	for _, e := range entries {
 		if e.Object.Kind == symfile.Breakpad && e.Object.Role&symfile.Symbols != 0 && !e.Object.DebugID.IsZero() {
@@ -38,7 +41,7 @@ const arrivedBatch = 1000
 // letGo deletes the records of the files that were made of the modules with these
 // debug ids.
 func (svc *Service) letGo(ctx context.Context, ids []string) error {
-	r := index.Replacement{IDs: ids, Kind: symfile.Breakpad, Role: symfile.Symbols}
+	r := contents.Replacement{IDs: ids, Kind: symfile.Breakpad, Role: symfile.Symbols}
 	n, err := index.DropReplaced(ctx, svc.DB, toolPrefix, r)
 	if err != nil {
 		return err
@@ -70,7 +73,7 @@ func (svc *Service) replaceMade(ctx context.Context, f *files) {
 		return
 	}
 	id := symfile.Fold(f.id.Breakpad())
-	hits, err := svc.DB.Lookup(ctx, index.Scope{All: true}, symfile.Lookup{ID: id, Role: symfile.Symbols})
+	hits, err := svc.DB.Lookup(ctx, record.Scope{All: true}, symfile.Lookup{ID: id, Role: symfile.Symbols})
 	for i := range hits {
 		sym := &files{name: hits[i].Object.Name, id: f.id, list: []*piece{pieceOf(&hits[i])}}
 		if _, failed := svc.failure(ctx, sym, lookupFormat); failed == nil {
@@ -100,20 +103,20 @@ func (svc *Service) made(ctx context.Context, f *files, format Format) (Answer, 
 		a.Content = c
 		return a, err
 	}
-	hits, err := svc.DB.Lookup(ctx, index.Scope{All: true}, symfile.Lookup{ID: madeID(f, format), Role: symfile.Other})
+	hits, err := svc.DB.Lookup(ctx, record.Scope{All: true}, symfile.Lookup{ID: madeID(f, format), Role: symfile.Other})
 	if err != nil {
 		return a, err
 	}
 	if len(hits) == 0 {
 		return a, fs.ErrNotExist
 	}
-	a.Cached, a.Content = &hits[0], index.Content{Ref: hits[0].Ref, Size: hits[0].Size}
+	a.Cached, a.Content = &hits[0], record.Content{Ref: hits[0].Ref, Size: hits[0].Size}
 	return a, nil
 }
 
 // failure returns the remembered failure of making a format of the files. None is
 // fs.ErrNotExist.
-func (svc *Service) failure(ctx context.Context, f *files, format Format) (index.Failure, error) {
+func (svc *Service) failure(ctx context.Context, f *files, format Format) (queue.Failure, error) {
 	return svc.Queue.Failure(ctx, Kind, f.key(format), f.content(), f.version(format))
 }
 

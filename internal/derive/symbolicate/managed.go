@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"math"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -17,7 +17,7 @@ func (svc *Service) orPortable(ctx context.Context, products []string, q ModuleQ
 		return err
 	}
 	hits, _, lerr := svc.lookup(ctx, products, q)
-	if lerr == nil && best(hits, func(h *index.Hit) bool { return h.Object.Kind == symfile.PortablePDB }, q.DebugFile) != nil {
+	if lerr == nil && best(hits, func(h *record.Hit) bool { return h.Object.Kind == symfile.PortablePDB }, q.DebugFile) != nil {
 		return PortableError{}
 	}
 	return err

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 
 	"github.com/symdepot/symdepot/internal/derive/jobs"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/queue"
 )
 
 // Outlook is what Answer would do.
@@ -20,7 +20,7 @@ type Outlook struct {
 	Job int64
 	// Failed is why an earlier attempt failed; nothing is tried until it is forgotten.
 	// Nil: none has failed.
-	Failed *index.Failure
+	Failed *queue.Failure
 	// TooLarge is why the file cannot be made without a worker; nil: it can.
 	TooLarge error
 }

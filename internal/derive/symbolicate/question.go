@@ -3,7 +3,7 @@ package symbolicate
 import (
 	"context"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -37,9 +37,9 @@ type Answer struct {
 	// Redirect is the path of the module's symbol file in Breakpad's layout, for a
 	// client that knows only the code id. Nothing else is set then.
 	Redirect string
-	Content  index.Content
+	Content  record.Content
 	Source   blob.Ref // of which the content was made; zero: a file of a tree
-	Cached   *index.Hit
+	Cached   *record.Hit
 	Object   symfile.Object
 	From     string // the files of which it was made, for people
 	Code     string // file name of the program, or empty

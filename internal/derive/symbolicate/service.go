@@ -8,6 +8,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symfile"
@@ -19,14 +20,14 @@ type Depot interface {
 	// a caller who sees these products; nil is all.
 	NotIndexed(ctx context.Context, products []string, id string) bool
 	// Lookup returns the objects that match a lookup for such a caller, in no order.
-	Lookup(ctx context.Context, products []string, l symfile.Lookup) ([]index.Hit, error)
+	Lookup(ctx context.Context, products []string, l symfile.Lookup) ([]record.Hit, error)
 	// Named returns objects of a kind with a folded name, at most limit, those first
 	// that were added in a transaction with a number close to the given one.
-	Named(ctx context.Context, products []string, name string, kind symfile.Kind, number int64, limit int) ([]index.Hit, error)
+	Named(ctx context.Context, products []string, name string, kind symfile.Kind, number int64, limit int) ([]record.Hit, error)
 	// OpenHit opens the content of a row.
-	OpenHit(ctx context.Context, h index.Hit) (File, error)
+	OpenHit(ctx context.Context, h record.Hit) (File, error)
 	// OpenContent opens a content that the index lists.
-	OpenContent(ctx context.Context, c index.Content) (File, error)
+	OpenContent(ctx context.Context, c record.Content) (File, error)
 	// InTrees opens a file in place, of a watched folder or else of a served tree, for a
 	// caller who sees these products. An error that is not fs.ErrNotExist says that there may
 	// be one: it cannot be unpacked now, or a folder has failed.

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/symdepot/symdepot/debugid"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -55,7 +55,7 @@ func (c clientLookups) open(ctx context.Context, ask Ask) (Answer, *openModule, 
 		if a.Cached != nil {
 			return c.svc.Depot.OpenHit(ctx, *a.Cached)
 		}
-		return c.svc.Depot.OpenContent(ctx, index.Content{Ref: a.Content.Ref, Size: a.Content.Size})
+		return c.svc.Depot.OpenContent(ctx, record.Content{Ref: a.Content.Ref, Size: a.Content.Size})
 	})
 	return a, m, err
 }
@@ -91,7 +91,7 @@ func (c clientLookups) openManaged(ctx context.Context, q ModuleQuery) (*Module,
 		return nil, err
 	}
 	lost := map[blob.Ref]bool{}
-	usable := func(h *index.Hit) bool { return h.Object.Kind == symfile.PortablePDB && !lost[h.Ref] }
+	usable := func(h *record.Hit) bool { return h.Object.Kind == symfile.PortablePDB && !lost[h.Ref] }
 	for h := best(hits, usable, q.DebugFile); h != nil; h = best(hits, usable, q.DebugFile) {
 		m, err := svc.modules.get(ctx, h.Ref, func(ctx context.Context) (File, error) { return svc.Depot.OpenHit(ctx, *h) })
 		if errors.Is(err, fs.ErrNotExist) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/ctxio"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symcache"
 )
@@ -65,7 +65,7 @@ func (svc *Service) Rescan() {
 
 // writeStore writes a file to the store, if there is one. An error is only logged:
 // the depot has the file.
-func (svc *Service) writeStore(ctx context.Context, key symcache.Key, v symcache.Version, c index.Content) {
+func (svc *Service) writeStore(ctx context.Context, key symcache.Key, v symcache.Version, c record.Content) {
 	store := svc.folders.store
 	if store == nil {
 		return

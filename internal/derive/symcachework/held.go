@@ -3,7 +3,7 @@ package symcachework
 import (
 	"context"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/symcache"
 	"github.com/symdepot/symdepot/symfile"
@@ -13,7 +13,7 @@ import (
 // folder.
 type heldFile struct {
 	version symcache.Version
-	hit     *index.Hit
+	hit     *record.Hit
 	file    folderFile
 }
 

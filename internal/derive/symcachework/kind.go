@@ -16,7 +16,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/transcode"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/objfile"
@@ -148,8 +149,8 @@ func (w work) Existing(ctx context.Context, j jobs.Job) (*jobs.Outcome, error) {
 }
 
 // derivedTool is the tool in the records of derived contents.
-func derivedTool(v symcache.Version) index.Tool {
-	return index.Tool{Name: Kind, Version: int(v.Major)<<16 | int(v.Minor)<<8 | int(v.Patch)}
+func derivedTool(v symcache.Version) record.Tool {
+	return record.Tool{Name: Kind, Version: int(v.Major)<<16 | int(v.Minor)<<8 | int(v.Patch)}
 }
 
 // Make implements jobs.Kind with the transcoders of this machine.
@@ -319,8 +320,8 @@ func (w work) Keep(ctx context.Context, j jobs.Job, r jobs.Result, body io.Reade
 // SHA-256 that the content must have.
 func (w work) keep(
 	ctx context.Context, key SymCacheKey, v symcache.Version, size int64, claimed *blob.Ref, r io.Reader,
-) (index.Content, error) {
-	none := index.Content{}
+) (record.Content, error) {
+	none := record.Content{}
 	batch, err := w.svc.blobs.Begin(ctx)
 	if err != nil {
 		return none, err
@@ -350,12 +351,12 @@ func (w work) keep(
 	if err := batch.Commit(ctx); err != nil {
 		return none, err
 	}
-	c := index.Content{Ref: ref, Size: n}
+	c := record.Content{Ref: ref, Size: n}
 	return c, w.enterResult(ctx, key, v, c)
 }
 
 // enterResult enters a stored result into the index, like a cached file.
-func (w work) enterResult(ctx context.Context, key SymCacheKey, v symcache.Version, c index.Content) error {
+func (w work) enterResult(ctx context.Context, key SymCacheKey, v symcache.Version, c record.Content) error {
 	svc := w.svc
 	b, err := svc.blobs.Open(ctx, c.Ref)
 	if err != nil {
@@ -367,12 +368,12 @@ func (w work) enterResult(ctx context.Context, key SymCacheKey, v symcache.Versi
 	if err != nil {
 		return jobs.Failure{Class: string(transcode.ClassBadOutput), Version: v.String(), Detail: "the result is " + err.Error()}
 	}
-	var entries []index.Entry
+	var entries []record.Entry
 	for _, o := range objs {
 		entries = append(entries,
-			index.Entry{Object: o.Object, Features: o.Features.Words(), Ref: c.Ref, Size: c.Size, Aliases: o.Aliases(), Path: leaf})
+			record.Entry{Object: o.Object, Features: o.Features.Words(), Ref: c.Ref, Size: c.Size, Aliases: o.Aliases(), Path: leaf})
 	}
-	err = svc.db.Cached.Put(ctx, index.CachedFile{
+	err = svc.db.Cached.Put(ctx, contents.CachedFile{
 		Source: transcoderSource, Product: Product, Name: leaf, Ref: c.Ref, Size: c.Size, Fetched: svc.now(),
 		Entries: entries,
 	}, func(ctx context.Context, _ []blob.Ref) error {
@@ -387,7 +388,7 @@ func (w work) enterResult(ctx context.Context, key SymCacheKey, v symcache.Versi
 
 // noteDerived records that a result was made of a PDB. The same PDB under another
 // name then needs no work.
-func (w work) noteDerived(ctx context.Context, pdb blob.Ref, v symcache.Version, c index.Content) {
+func (w work) noteDerived(ctx context.Context, pdb blob.Ref, v symcache.Version, c record.Content) {
 	if v.Pre != "" {
 		return // the number is that of the release too
 	}

@@ -8,7 +8,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/transcode"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/queue"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
@@ -111,16 +112,16 @@ func found[T any](_ T, err error) (bool, error) {
 // SymCacheFailure returns why a version cannot be made of a PDB, and until when
 // that is remembered. No failure is fs.ErrNotExist. The memory ends when the PDB
 // is added or changes, and with another version of the transcoder.
-func (svc *Service) SymCacheFailure(ctx context.Context, key SymCacheKey, want symcache.Version) (index.Failure, error) {
+func (svc *Service) SymCacheFailure(ctx context.Context, key SymCacheKey, want symcache.Version) (queue.Failure, error) {
 	return svc.failure(ctx, svc.row(key), want)
 }
 
-func (svc *Service) failure(ctx context.Context, pdb *pdbRow, want symcache.Version) (index.Failure, error) {
+func (svc *Service) failure(ctx context.Context, pdb *pdbRow, want symcache.Version) (queue.Failure, error) {
 	var source *blob.Ref
 	if h, err := pdb.get(ctx); err == nil {
 		source = &h.Ref
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return index.Failure{}, err
+		return queue.Failure{}, err
 	}
 	for _, version := range [...]string{want.String(), ""} {
 		f, err := svc.queue.Failure(ctx, Kind, jobKey(pdb.key), source, version)
@@ -135,7 +136,7 @@ func (svc *Service) failure(ctx context.Context, pdb *pdbRow, want symcache.Vers
 		}
 		return f, err
 	}
-	return index.Failure{}, fs.ErrNotExist
+	return queue.Failure{}, fs.ErrNotExist
 }
 
 // isHeld reports whether a file is held that a job for want would make.
@@ -159,7 +160,7 @@ func pdbRequest(key SymCacheKey) layout.Request {
 }
 
 // FindPDB finds the PDB of a key in the index.
-func (svc *Service) FindPDB(ctx context.Context, key SymCacheKey) (index.Hit, error) {
+func (svc *Service) FindPDB(ctx context.Context, key SymCacheKey) (record.Hit, error) {
 	req := pdbRequest(key)
 	hits, err := svc.depot.Find(ctx, nil, req)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -167,7 +168,7 @@ func (svc *Service) FindPDB(ctx context.Context, key SymCacheKey) (index.Hit, er
 		hits, err = svc.depot.Find(ctx, nil, req)
 	}
 	if err != nil {
-		return index.Hit{}, err
+		return record.Hit{}, err
 	}
 	return hits[0], nil
 }
@@ -177,14 +178,14 @@ type pdbRow struct {
 	svc    *Service
 	key    symcache.Key
 	looked bool
-	hit    index.Hit
+	hit    record.Hit
 	err    error
 }
 
 func (svc *Service) row(key symcache.Key) *pdbRow { return &pdbRow{svc: svc, key: key} }
 
 // get returns the row; fs.ErrNotExist if the index does not have the PDB.
-func (r *pdbRow) get(ctx context.Context) (index.Hit, error) {
+func (r *pdbRow) get(ctx context.Context) (record.Hit, error) {
 	if !r.looked {
 		r.hit, r.err = r.svc.FindPDB(ctx, r.key)
 		r.looked = true

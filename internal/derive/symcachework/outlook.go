@@ -5,7 +5,7 @@ import (
 	"errors"
 	"io/fs"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/symcache"
 )
 
@@ -21,7 +21,7 @@ type Outlook struct {
 	FromServers bool
 	// PDB is the PDB of which the file would be made; nil if the depot lacks it.
 	// InTree means that a served folder has it.
-	PDB    *index.Hit
+	PDB    *record.Hit
 	InTree bool
 }
 

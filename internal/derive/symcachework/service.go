@@ -17,6 +17,7 @@ import (
 	"github.com/symdepot/symdepot/internal/derive/jobs"
 	"github.com/symdepot/symdepot/internal/derive/transcode"
 	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
@@ -30,9 +31,9 @@ type Depot interface {
 	NotIndexed(ctx context.Context, products []string, req layout.Request) bool
 	// Find returns the ranked rows that answer a request for a caller who sees
 	// these products; nil is all.
-	Find(ctx context.Context, products []string, req layout.Request) ([]index.Hit, error)
+	Find(ctx context.Context, products []string, req layout.Request) ([]record.Hit, error)
 	// OpenHit opens the content of a row.
-	OpenHit(ctx context.Context, h index.Hit) (File, error)
+	OpenHit(ctx context.Context, h record.Hit) (File, error)
 	// InTrees returns nil if a file in place answers the request, of a watched folder or else of
 	// a served tree. An error that is not fs.ErrNotExist says that there may be one: it cannot be
 	// unpacked now, or a folder has failed.
@@ -122,8 +123,8 @@ func (svc *Service) Servers() []fetch.Upstream { return svc.servers.sources }
 const refreshEvery = 15 * time.Second
 
 // scopeOf is the scope of a caller who sees these products; nil is all.
-func scopeOf(products []string) index.Scope {
-	return index.Scope{Products: products, All: products == nil}
+func scopeOf(products []string) record.Scope {
+	return record.Scope{Products: products, All: products == nil}
 }
 
 // servers are the SymCache servers that are asked before anything is made here. All

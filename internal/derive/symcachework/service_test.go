@@ -20,6 +20,7 @@ import (
 	"github.com/symdepot/symdepot/internal/derive/transcode"
 	"github.com/symdepot/symdepot/internal/index"
 	"github.com/symdepot/symdepot/internal/index/indextest"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
@@ -84,7 +85,7 @@ type nobody struct{ fetch.Depot }
 
 func (w *world) NotIndexed(context.Context, []string, layout.Request) bool { return false }
 
-func (w *world) Find(_ context.Context, products []string, req layout.Request) ([]index.Hit, error) {
+func (w *world) Find(_ context.Context, products []string, req layout.Request) ([]record.Hit, error) {
 	sees := products == nil
 	for _, p := range products {
 		sees = sees || p == w.product
@@ -96,10 +97,10 @@ func (w *world) Find(_ context.Context, products []string, req layout.Request) (
 	if w.noPDB || !sees || l.Name != "app.pdb" || l.ID != symfile.Fold(w.key.ID.Breakpad()) {
 		return nil, fs.ErrNotExist
 	}
-	h := index.Hit{}
+	h := record.Hit{}
 	h.Object = symfile.Object{Name: "App.pdb", Kind: symfile.PDB, Role: symfile.Debug}
 	h.Ref, h.Size = blob.Sum([]byte("the PDB")), 7
-	return []index.Hit{h}, nil
+	return []record.Hit{h}, nil
 }
 
 // content is an open content of a world.
@@ -112,7 +113,7 @@ type content struct {
 func (c content) OSFile() *os.File                   { return nil }
 func (c content) Content() (string, blob.Ref, int64) { return c.name, blob.Ref{}, c.size }
 
-func (w *world) OpenHit(ctx context.Context, h index.Hit) (File, error) {
+func (w *world) OpenHit(ctx context.Context, h record.Hit) (File, error) {
 	f, err := w.blobs.Open(ctx, h.Ref)
 	return content{f, h.Object.CodeName, h.Size}, err
 }

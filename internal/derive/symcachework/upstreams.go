@@ -10,7 +10,8 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/symdepot/symdepot/internal/base/ctxio"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/contents"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/remote/fetch"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
@@ -156,15 +157,15 @@ func (svc *Service) askOnce(ctx context.Context, u fetch.Upstream, f *serverDown
 		return none, err
 	}
 	defer sp.Close()
-	c := index.Content{Size: sp.Size()}
+	c := record.Content{Size: sp.Size()}
 	if c.Ref, err = sp.Keep(ctx); err != nil {
 		return none, err
 	}
 	o := symfile.Object{Kind: symfile.SymCache, Role: symfile.SymCacheFile, Name: f.key.Name, CodeName: f.key.FileName(v), DebugID: f.key.ID}
-	err = svc.db.Cached.Put(ctx, index.CachedFile{
+	err = svc.db.Cached.Put(ctx, contents.CachedFile{
 		Source: u.Source.Name(), Name: o.CodeName, URL: reply.Path, Tag: reply.Tag, Ref: c.Ref, Size: c.Size,
 		Fetched: svc.now(), Product: u.Product,
-		Entries: []index.Entry{{
+		Entries: []record.Entry{{
 			Object: o, Features: objfile.Features{Symtab: true}.Words(), Ref: c.Ref, Size: c.Size, Aliases: o.Aliases(),
 			Path: o.CodeName,
 		}},

@@ -69,20 +69,20 @@ func (cs Colds) Of(ctx context.Context, ref blob.Ref) (c record.Cold, err error)
 	return c, cs.db.Fail("look up a cold content", err)
 }
 
-// ColdsAtOnce is how many contents Among looks up in one query.
-const ColdsAtOnce = 50
+// coldsAtOnce is how many contents among looks up in one query.
+const coldsAtOnce = 50
 
-// Among returns the records of those of some contents that are cold.
-func (cs Colds) Among(ctx context.Context, refs []blob.Ref) (map[blob.Ref]record.Cold, error) {
-	if len(refs) > ColdsAtOnce {
+// among returns the records of those of some contents that are cold.
+func (cs Colds) among(ctx context.Context, refs []blob.Ref) (map[blob.Ref]record.Cold, error) {
+	if len(refs) > coldsAtOnce {
 		var some bool
 		if err := cs.db.Points.Row(ctx, "SELECT EXISTS (SELECT 1 FROM cold)", nil, &some); err != nil || !some {
 			return nil, cs.db.Fail("look up cold contents", err)
 		}
 	}
 	found := make(map[blob.Ref]record.Cold)
-	for batch := range slices.Chunk(refs, ColdsAtOnce) {
-		args := make([]any, ColdsAtOnce) // always as many, so that there is one statement
+	for batch := range slices.Chunk(refs, coldsAtOnce) {
+		args := make([]any, coldsAtOnce) // always as many, so that there is one statement
 		for i := range args {
 			args[i] = batch[min(i, len(batch)-1)][:]
 		}
@@ -98,11 +98,11 @@ func (cs Colds) Among(ctx context.Context, refs []blob.Ref) (map[blob.Ref]record
 	return found, nil
 }
 
-// coldAmong selects the records of ColdsAtOnce contents.
+// coldAmong selects the records of coldsAtOnce contents.
 var coldAmong = func() string {
 	var b strings.Builder
 	b.WriteString(coldSelect + " WHERE c.sha256 IN (")
-	for i := range ColdsAtOnce {
+	for i := range coldsAtOnce {
 		fmt.Fprintf(&b, "$%d, ", i+1)
 	}
 	return strings.TrimSuffix(b.String(), ", ") + ")"
@@ -117,7 +117,7 @@ func MarkCold[T any](ctx context.Context, db *engine.Database, list []T, of func
 	for i := range list {
 		refs[i], _ = of(&list[i])
 	}
-	found, err := Colds{db: db}.Among(ctx, refs)
+	found, err := Colds{db: db}.among(ctx, refs)
 	if err != nil {
 		return err
 	}

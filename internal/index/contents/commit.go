@@ -235,9 +235,9 @@ func (c *Commit) count() error {
 	return record.AddCounts(c.Write, c.contents, c.bytes, c.objects, c.looks)
 }
 
-// MaxLate limits the rows of late_object. A filter that does not know of the
+// maxLate limits the rows of late_object. A filter that does not know of the
 // oldest is built anew.
-const MaxLate = 100_000
+const maxLate = 100_000
 
 // NoteLate records the objects whose keys a filter does not find among those of
 // new objects.
@@ -259,13 +259,13 @@ func (c *Commit) NoteLate() error {
 	if _, err := c.Many("INSERT INTO late_object (no, object_id) VALUES ($1, $2)", rows); err != nil {
 		return err
 	}
-	if no-floor < 2*MaxLate {
+	if no-floor < 2*maxLate {
 		return nil
 	}
-	if _, err := c.Exec("UPDATE state SET late_floor = $1 WHERE one = 1", no-MaxLate); err != nil {
+	if _, err := c.Exec("UPDATE state SET late_floor = $1 WHERE one = 1", no-maxLate); err != nil {
 		return err
 	}
-	_, err := c.Exec("DELETE FROM late_object WHERE no <= $1", no-MaxLate)
+	_, err := c.Exec("DELETE FROM late_object WHERE no <= $1", no-maxLate)
 	return err
 }
 

@@ -103,9 +103,6 @@ func (db *Database) Now() time.Time { return db.now() }
 // Reads returns the number of queries of this process.
 func (db *Database) Reads() uint64 { return db.reads.Load() }
 
-// Name returns the file or the address, without secrets.
-func (db *Database) Name() string { return db.engine.name() }
-
 // Format returns the number of the last step that this program knows.
 func (db *Database) Format() int { return len(db.engine.steps()) }
 

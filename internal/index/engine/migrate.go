@@ -49,7 +49,7 @@ func ReadMigrations(fsys fs.FS, dir string) []Migration {
 		if err != nil {
 			return nil
 		}
-		list = append(list, NewMigration(n, strings.TrimSuffix(e.Name(), ".sql"), string(b)))
+		list = append(list, newMigration(n, strings.TrimSuffix(e.Name(), ".sql"), string(b)))
 	}
 	return list
 }
@@ -59,9 +59,9 @@ var (
 	contractComment = regexp.MustCompile(`(?m)^-- contract$`)
 )
 
-// NewMigration reads the comments of a step. Without a floor only programs that
+// newMigration reads the comments of a step. Without a floor only programs that
 // know the step can use the index afterwards.
-func NewMigration(number int, name, text string) Migration {
+func newMigration(number int, name, text string) Migration {
 	sum := sha256.Sum256([]byte(text))
 	m := Migration{Number: number, Name: name, Text: text, SHA256: hex.EncodeToString(sum[:]), Floor: number,
 		Contract: contractComment.MatchString(text)}
@@ -167,11 +167,7 @@ var migrationTable = Dialects(`CREATE TABLE IF NOT EXISTS migration (
 	   applied bigint NOT NULL
 	 )`)
 
-// Apply applies a step within a write transaction.
-func (db *Database) Apply(w *Write, m Migration) error {
-	return m.apply(db.engine, w.session, db.now())
-}
-
+// apply applies a step within a write transaction.
 func (m Migration) apply(e engine, s session, now time.Time) error {
 	if err := s.Script(migrationTable); err != nil {
 		return err

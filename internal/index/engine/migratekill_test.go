@@ -55,7 +55,7 @@ func TestMigrationKilled(t *testing.T) {
 				case "after the last statement":
 					// Inside the transaction: the log holds what is not committed.
 					err := old.Update(t.Context(), "migrate", func(w *Write) error {
-						if err := old.Apply(w, killed); err != nil {
+						if err := killed.apply(old.engine, w.session, old.now()); err != nil {
 							return err
 						}
 						copyDB(t, path, left)
@@ -125,7 +125,7 @@ func writer(t *testing.T, path string) *Database {
 // step applies one migration.
 func step(t *testing.T, db *Database, m Migration) {
 	t.Helper()
-	if err := db.Update(t.Context(), "migrate", func(w *Write) error { return db.Apply(w, m) }); err != nil {
+	if err := db.Update(t.Context(), "migrate", func(w *Write) error { return m.apply(db.engine, w.session, db.now()) }); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -223,29 +223,3 @@ func nameOf(tb testing.TB, where string) string {
 	}
 	return strings.TrimPrefix(u.Path, "/")
 }
-
-// Backup copies the data of the running server into a folder, which Restore
-// takes.
-func (s *Server) Backup(tb testing.TB) (dir string) {
-	tb.Helper()
-	s.mu.Lock()
-	s.n++
-	dir = fmt.Sprintf("%s-backup%d", s.data, s.n)
-	s.mu.Unlock()
-	s.run(tb, "pg_basebackup", "-D", dir, "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "symdepot", "-X", "fetch", "--checkpoint=fast", "--no-sync")
-	return dir
-}
-
-// Restore stops the server without a word and starts it with the data of a
-// Backup, which it consumes.
-func (s *Server) Restore(tb testing.TB, dir string) {
-	tb.Helper()
-	s.Stop(tb, "immediate")
-	if err := os.RemoveAll(s.data); err != nil {
-		tb.Fatal(err)
-	}
-	if err := os.Rename(dir, s.data); err != nil {
-		tb.Fatal(err)
-	}
-	s.Start(tb)
-}

@@ -21,8 +21,8 @@ type Damages struct{ db *engine.Database }
 // NewDamages returns the damages of an index in a database.
 func NewDamages(db *engine.Database) Damages { return Damages{db} }
 
-// MaxDamage is the length in bytes of the stored description of a damage.
-const MaxDamage = 300
+// maxDamage is the length in bytes of the stored description of a damage.
+const maxDamage = 300
 
 // Note records what is wrong with the stored bytes of a content, unless something is
 // recorded already. It does nothing for a content that the index does not have.
@@ -31,7 +31,7 @@ func (d Damages) Note(ctx context.Context, ref blob.Ref, what string) error {
 	if err != nil || known != "" {
 		return err // most often the same process has found the same
 	}
-	what = engine.Text(what[:min(len(what), MaxDamage)])
+	what = engine.Text(what[:min(len(what), maxDamage)])
 	return d.db.UpdateUnsynced(ctx, "record a damaged content", func(w *engine.Write) error {
 		_, err := w.Exec("UPDATE content SET damage = $2 WHERE sha256 = $1 AND damage IS NULL", ref[:], what)
 		return err
@@ -102,10 +102,4 @@ func (d Damages) All(ctx context.Context) iter.Seq2[record.Content, error] {
 		}, "SELECT id, sha256, size FROM content WHERE damage IS NOT NULL AND id > $1 ORDER BY id LIMIT $2",
 			func() []any { return []any{id, engine.PageRows} })
 	}
-}
-
-// Count returns the number of contents whose stored bytes were found damaged or missing.
-func (d Damages) Count(ctx context.Context) (n int64, err error) {
-	err = d.db.Points.Row(ctx, "SELECT count(*) FROM content WHERE damage IS NOT NULL", nil, &n)
-	return n, d.db.Fail("count damaged contents", err)
 }

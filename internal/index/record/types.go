@@ -120,7 +120,7 @@ type Found struct {
 	// Transactions are those in scope that hold the object, newest first; none
 	// for a cached file.
 	Transactions []int64
-	// Product is that of the newest transaction; Catalog sets it.
+	// Product is that of the newest transaction; package lists sets it.
 	Product string
 	// InPlace is set for an object in a watched folder, by the depot: it has a Path,
 	// perhaps an Archive, and no Ref.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
-	"github.com/symdepot/symdepot/internal/index/lifecycle"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -142,7 +142,7 @@ func (ss StageRows) BeginCommit(c *contents.Commit, tx *record.Tx) (number int64
 	}
 	s.Again = true
 	if len(s.Needs) > 0 {
-		if err := lifecycle.PutNeeds(c.Write, number, s.Needs); err != nil {
+		if err := removals.PutNeeds(c.Write, number, s.Needs); err != nil {
 			return 0, false, err
 		}
 		if err := record.NextGeneration(c.Write); err != nil {
@@ -163,7 +163,7 @@ func (ss StageRows) EndCommit(c *contents.Commit, tx record.Tx, number int64) er
 			return &QuotaError{used, q}
 		}
 	}
-	if err := lifecycle.PutNeeds(c.Write, number, tx.Stage.Needs); err != nil {
+	if err := removals.PutNeeds(c.Write, number, tx.Stage.Needs); err != nil {
 		return err
 	}
 	if tx.Stage.Collect {

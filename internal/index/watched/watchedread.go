@@ -100,15 +100,6 @@ func (w *Watched) Names(ctx context.Context, file int64) (names []byte, err erro
 	return names, w.fail("read", err)
 }
 
-// File returns the file with a path; false if it has no row.
-func (w *Watched) File(ctx context.Context, dir, name string) (File, bool, error) {
-	list, err := w.files(ctx, "dir d JOIN file f ON f.dir = d.id WHERE d.path = $1 AND f.name = $2", dir, name)
-	if err != nil || len(list) == 0 {
-		return File{}, false, err
-	}
-	return list[0], true, nil
-}
-
 // After returns the objects of a file that follow an object, at most limit.
 func (w *Watched) After(ctx context.Context, file, object int64, limit int) ([]Hit, error) {
 	return w.hits(ctx, "object o JOIN file f ON f.id = o.file JOIN dir d ON d.id = f.dir WHERE o.file = $1 AND o.id > $2 "+

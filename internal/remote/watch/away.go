@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/watched"
 )
 
 // ErrAway is wrapped by the error of a scan if the folder is missing, cannot be opened, or
@@ -54,7 +54,7 @@ func (f *Folder) noteRoot(ctx context.Context, id string) error {
 	if err != nil || known == id {
 		return err
 	}
-	return f.db.Apply(ctx, index.WatchedChange{Notes: map[string]string{rootNote: id}})
+	return f.db.Apply(ctx, watched.Change{Notes: map[string]string{rootNote: id}})
 }
 
 // away reports whether the last scan did not find the folder.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/base/glob"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/watched"
 	"github.com/symdepot/symdepot/symfile"
 )
 
@@ -81,7 +81,7 @@ type Query struct {
 func (f *Folder) Find(ctx context.Context, q Query, limit int) ([]Entry, error) {
 	var found []Entry
 	have := map[int64]bool{}
-	add := func(rows []index.WatchedHit, match func(o symfile.Object) bool) {
+	add := func(rows []watched.Hit, match func(o symfile.Object) bool) {
 		for _, row := range rows {
 			h, err := decode(row)
 			if err != nil || have[h.ID] || q.Kind != symfile.KindUnknown && h.object.Kind != q.Kind ||
@@ -118,7 +118,7 @@ func (f *Folder) Find(ctx context.Context, q Query, limit int) ([]Entry, error) 
 		}
 		add(rows, named)
 	default:
-		err := f.all(ctx, func(rows []index.WatchedHit) bool {
+		err := f.all(ctx, func(rows []watched.Hit) bool {
 			add(rows, named)
 			return limit == 0 || len(found) < limit
 		})
@@ -134,7 +134,7 @@ func (f *Folder) Find(ctx context.Context, q Query, limit int) ([]Entry, error) 
 }
 
 // all calls use with all objects, page by page, until it returns false.
-func (f *Folder) all(ctx context.Context, use func(rows []index.WatchedHit) bool) error {
+func (f *Folder) all(ctx context.Context, use func(rows []watched.Hit) bool) error {
 	for after := int64(0); ; {
 		rows, err := f.db.Objects(ctx, after, page)
 		if err != nil || len(rows) == 0 || !use(rows) {
@@ -180,7 +180,7 @@ func (f *Folder) Metadata(ctx context.Context, key, value string, limit int) (li
 	if f.away() {
 		return nil, true, nil
 	}
-	use := func(rows []index.WatchedHit) bool {
+	use := func(rows []watched.Hit) bool {
 		for _, row := range rows {
 			h, err := decode(row)
 			if err != nil || h.object.Kind != symfile.ELF || h.object.BuildID == "" {
@@ -197,7 +197,7 @@ func (f *Folder) Metadata(ctx context.Context, key, value string, limit int) (li
 		return true
 	}
 	if hashed != 0 {
-		var rows []index.WatchedHit
+		var rows []watched.Hit
 		if rows, err = f.db.ByKey(ctx, hashed); err == nil {
 			use(rows)
 		}

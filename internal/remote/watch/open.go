@@ -18,7 +18,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/files/scan"
 	"github.com/symdepot/symdepot/internal/files/unpackcache"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/watched"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/symfile"
@@ -75,13 +75,13 @@ func (f *File) Close() error { return f.close() }
 
 // hit is an object of the index.
 type hit struct {
-	index.WatchedHit
+	watched.Hit
 	object objfile.Object
 	role   symfile.Role // of the alias that matched
 }
 
 // rowName returns the base name of the file that an object is in.
-func rowName(h *index.WatchedHit) string {
+func rowName(h *watched.Hit) string {
 	if h.Member == "" {
 		return h.File.Name
 	}
@@ -94,9 +94,9 @@ func baseName(member string) string {
 }
 
 // decode adds the object to a row.
-func decode(row index.WatchedHit) (hit, error) {
+func decode(row watched.Hit) (hit, error) {
 	object, err := decodeObject(row.Data, rowName(&row), row.Size)
-	return hit{WatchedHit: row, object: object}, err
+	return hit{Hit: row, object: object}, err
 }
 
 // lookup returns the objects that answer a lookup, ranked.
@@ -302,7 +302,7 @@ func (f *Folder) openSection(ctx context.Context, req *layout.Request) (*File, e
 
 // openHit opens the bytes of an object.
 func (f *Folder) openHit(ctx context.Context, h *hit) (*File, error) {
-	a, err := f.openMember(ctx, &h.WatchedHit)
+	a, err := f.openMember(ctx, &h.Hit)
 	if err != nil {
 		return nil, err
 	}
@@ -316,7 +316,7 @@ func (f *Folder) openHit(ctx context.Context, h *hit) (*File, error) {
 }
 
 // openFile opens a file of the index, if it has not changed since it was indexed.
-func (f *Folder) openFile(ctx context.Context, row *index.WatchedFile) (handle, error) {
+func (f *Folder) openFile(ctx context.Context, row *watched.File) (handle, error) {
 	h, err := f.src.open(ctx, within(row.Dir, row.Name))
 	if err == nil && h.stamp() != stampOf(*row) {
 		err = errors.Join(fs.ErrNotExist, h.Close())
@@ -335,7 +335,7 @@ func (f *Folder) openFile(ctx context.Context, row *index.WatchedFile) (handle, 
 
 // openMember opens the whole file that an object is in: a file on disk, or a member of a
 // package.
-func (f *Folder) openMember(ctx context.Context, row *index.WatchedHit) (*File, error) {
+func (f *Folder) openMember(ctx context.Context, row *watched.Hit) (*File, error) {
 	h, err := f.openFile(ctx, &row.File)
 	if err != nil {
 		return nil, err
@@ -360,7 +360,7 @@ func (f *Folder) openMember(ctx context.Context, row *index.WatchedHit) (*File, 
 }
 
 // path returns the path of a file for people: an absolute one, or a URL.
-func (f *Folder) path(row *index.WatchedFile) string {
+func (f *Folder) path(row *watched.File) string {
 	if strings.Contains(f.where, "://") {
 		return strings.TrimSuffix(f.where, "/") + "/" + within(row.Dir, row.Name)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/watched"
 )
 
 // stamp is what tells a file from its changed successor.
@@ -25,7 +25,7 @@ type stamp struct {
 }
 
 // stampOf returns the stamp of a row.
-func stampOf(f index.WatchedFile) stamp {
+func stampOf(f watched.File) stamp {
 	return stamp{f.Size, f.MTime, f.CTime, f.Inode, f.Tag}
 }
 

@@ -14,7 +14,7 @@ import (
 	"sync"
 
 	"github.com/symdepot/symdepot/internal/files/scan"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/watched"
 	"github.com/symdepot/symdepot/objfile"
 )
 
@@ -49,7 +49,7 @@ type reading struct {
 
 	isPackage bool
 	listed    []string // the table of contents
-	objects   []index.WatchedObject
+	objects   []watched.Object
 	sources   map[string]member // by member path
 	text      int
 	again     map[string]bool // members whose ends did not suffice
@@ -78,10 +78,10 @@ func nested(name string) bool { return strings.Contains(name, scan.Separator) }
 
 // readFile reads an open file. A file that is of no interest has an entry without
 // objects, sources and problem. The error is that of the context.
-func (f *Folder) readFile(ctx context.Context, h handle, dir, name string, spare chan struct{}) (*index.WatchedEntry, error) {
+func (f *Folder) readFile(ctx context.Context, h handle, dir, name string, spare chan struct{}) (*watched.Entry, error) {
 	p := within(dir, name)
 	s := h.stamp()
-	e := &index.WatchedEntry{File: index.WatchedFile{
+	e := &watched.Entry{File: watched.File{
 		Dir: dir, Name: name, Size: s.size, MTime: s.mtime, CTime: s.ctime, Inode: s.inode, Tag: s.tag,
 		Seen: f.opt.Now().UnixNano(),
 	}}
@@ -308,7 +308,7 @@ func (r *reading) add(e *scan.Entry, objects []objfile.Object, size int64) error
 		}
 		name := e.Name
 		r.objects = append(r.objects,
-			index.WatchedObject{
+			watched.Object{
 				Member: e.Member, Place: encodePlace(e.Place), Size: size, Data: encodeObject(o, name, size), Keys: keys,
 				Signature: e.Signature,
 			})

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/base/ctxio"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/watched"
 )
 
 // notifier reports folders in which something happens. It calls Folder.touched, and
@@ -165,7 +165,7 @@ func (p *pass) forget(dir string) error {
 	if err != nil {
 		return err
 	}
-	c := index.WatchedChange{Gone: []string{dir}}
+	c := watched.Change{Gone: []string{dir}}
 	for _, r := range rows {
 		c.Drop = append(c.Drop, r.ID)
 		p.stats.Gone++

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/watched"
 )
 
 // ScanStats says what one scan has done.
@@ -55,7 +55,7 @@ func (f *Folder) scan(ctx context.Context, only []string) (ScanStats, error) {
 	p := newPass(ctx, f)
 	err := p.run(only)
 	if err == nil && only == nil {
-		var t index.WatchedTotals
+		var t watched.Totals
 		t, err = f.db.Totals(ctx, kindPackage)
 		p.stats.LeftOut = t.Problems + p.stats.Unopened
 		err = errors.Join(err, f.db.Used())
@@ -115,7 +115,7 @@ type listing struct {
 
 // result is what the writer puts into the index.
 type result struct {
-	change index.WatchedChange
+	change watched.Change
 	rows   int
 }
 
@@ -156,7 +156,7 @@ func (p *pass) run(only []string) error {
 	close(p.results)
 	<-wrote
 	if p.dropped {
-		err = errors.Join(err, p.f.db.Apply(context.WithoutCancel(p.ctx), index.WatchedChange{Notes: map[string]string{staleNote: "yes"}}))
+		err = errors.Join(err, p.f.db.Apply(context.WithoutCancel(p.ctx), watched.Change{Notes: map[string]string{staleNote: "yes"}}))
 	}
 	if cause := context.Cause(p.ctx); cause != nil {
 		return cause
@@ -192,7 +192,7 @@ func (p *pass) groom() error {
 	if _, err := p.f.db.Groom(p.ctx); err != nil {
 		return err
 	}
-	return p.f.db.Apply(p.ctx, index.WatchedChange{Notes: map[string]string{staleNote: ""}})
+	return p.f.db.Apply(p.ctx, watched.Change{Notes: map[string]string{staleNote: ""}})
 }
 
 // tree lists all folders, parents first.
@@ -289,7 +289,7 @@ func (p *pass) folder(dir string) (dirs []string, err error) {
 		p.stop(err)
 		return nil, nil
 	}
-	old := make(map[string]index.WatchedFile, len(rows))
+	old := make(map[string]watched.File, len(rows))
 	for _, r := range rows {
 		old[r.Name] = r
 	}
@@ -343,7 +343,7 @@ func (p *pass) release(l *listing, print *uint64, drop []int64) {
 	}
 	p.send(result{
 		rows:   len(l.drop) + 1,
-		change: index.WatchedChange{Drop: l.drop, Dirs: []index.WatchedDir{{Path: l.path, Dull: packPrints(l.dull)}}},
+		change: watched.Change{Drop: l.drop, Dirs: []watched.Dir{{Path: l.path, Dull: packPrints(l.dull)}}},
 	})
 }
 
@@ -442,7 +442,7 @@ func (p *pass) read(j job) {
 		p.release(j.dir, &print, drop)
 		return
 	}
-	p.send(result{rows: 2 + 4*len(e.Objects) + len(e.Sources), change: index.WatchedChange{Drop: drop, Put: []index.WatchedEntry{*e}}})
+	p.send(result{rows: 2 + 4*len(e.Objects) + len(e.Sources), change: watched.Change{Drop: drop, Put: []watched.Entry{*e}}})
 	p.release(j.dir, nil, nil)
 }
 
@@ -497,7 +497,7 @@ func (p *pass) note(change func(s *Progress)) {
 // writer writes results, many in one transaction.
 func (p *pass) writer() {
 	const most = 4096 // rows of one transaction
-	var c index.WatchedChange
+	var c watched.Change
 	rows := 0
 	flush := func() {
 		if rows > 0 {
@@ -505,7 +505,7 @@ func (p *pass) writer() {
 				p.stop(err)
 			}
 		}
-		c, rows = index.WatchedChange{}, 0
+		c, rows = watched.Change{}, 0
 	}
 	for r := range p.results {
 		p.dropped = p.dropped || len(r.change.Drop) > 0

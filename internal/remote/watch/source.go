@@ -15,7 +15,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/files/scan"
 	"github.com/symdepot/symdepot/internal/files/sources"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/watched"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
 	"github.com/symdepot/symdepot/objtab"
@@ -324,7 +324,7 @@ func isText(ctx context.Context, a *File) (bool, error) {
 
 // alike returns the number of bytes that the name of a package shares with that of the
 // package that holds the object.
-func (s *seeker) alike(row *index.WatchedFile) int {
+func (s *seeker) alike(row *watched.File) int {
 	n, own := 0, s.h.File.Name
 	for n < min(len(row.Name), len(own)) && row.Name[n] == own[n] {
 		n++
@@ -334,8 +334,8 @@ func (s *seeker) alike(row *index.WatchedFile) int {
 
 // nearest sorts packages: first those whose name is most like that of the package that
 // holds the object, because that has the version, then newer ones.
-func (s *seeker) nearest(rows []index.WatchedFile) {
-	slices.SortStableFunc(rows, func(a, b index.WatchedFile) int {
+func (s *seeker) nearest(rows []watched.File) {
+	slices.SortStableFunc(rows, func(a, b watched.File) int {
 		if c := s.alike(&b) - s.alike(&a); c != 0 {
 			return c
 		}
@@ -376,7 +376,7 @@ func (s *seeker) inPackages(ctx context.Context) (*File, error) {
 }
 
 // sourceFiles returns the source files of a package that have a base name.
-func (f *Folder) sourceFiles(ctx context.Context, row *index.WatchedFile, base string) ([]sourceFile, error) {
+func (f *Folder) sourceFiles(ctx context.Context, row *watched.File, base string) ([]sourceFile, error) {
 	list, err := f.packageNames(ctx, row)
 	if errors.Is(err, errRow) {
 		f.opt.Log.Warn("the index of a watched folder is damaged", "folder", f.where, "error", err)
@@ -389,7 +389,7 @@ func (f *Folder) sourceFiles(ctx context.Context, row *index.WatchedFile, base s
 }
 
 // packageNames returns the list of the source files of a package.
-func (f *Folder) packageNames(ctx context.Context, row *index.WatchedFile) (*kept[*packageNames], error) {
+func (f *Folder) packageNames(ctx context.Context, row *watched.File) (*kept[*packageNames], error) {
 	key := etag(f.path(row), "", stampOf(*row))
 	have, err := f.packages.get(ctx, key)
 	if have != nil || err != nil {
@@ -411,7 +411,7 @@ func (f *Folder) packageNames(ctx context.Context, row *index.WatchedFile) (*kep
 
 // member opens a source file in a package. sum reports that it has the sum that the debug
 // information says; one with another sum is fs.ErrNotExist.
-func (s *seeker) member(ctx context.Context, row *index.WatchedFile, file sourceFile) (a *File, sum bool, err error) {
+func (s *seeker) member(ctx context.Context, row *watched.File, file sourceFile) (a *File, sum bool, err error) {
 	if file.size > sources.MaxFile {
 		return nil, false, fs.ErrNotExist
 	}
@@ -436,11 +436,11 @@ const smallSource = 1 << 20
 
 // openSource opens a member of a package. What the package has a checksum of is compared
 // with it: of small ones at their place, of others by reading the package.
-func (f *Folder) openSource(ctx context.Context, row *index.WatchedFile, file sourceFile) (*File, error) {
+func (f *Folder) openSource(ctx context.Context, row *watched.File, file sourceFile) (*File, error) {
 	if file.sum != nil && file.size >= 0 && file.size <= smallSource {
 		return f.openSmall(ctx, row, file)
 	}
-	hit := index.WatchedHit{File: *row, Object: index.WatchedObject{Member: file.name, Size: file.size}}
+	hit := watched.Hit{File: *row, Object: watched.Object{Member: file.name, Size: file.size}}
 	if file.sum == nil {
 		hit.Place = encodePlace(file.place)
 	}
@@ -448,7 +448,7 @@ func (f *Folder) openSource(ctx context.Context, row *index.WatchedFile, file so
 }
 
 // openSmall reads a member at its place.
-func (f *Folder) openSmall(ctx context.Context, row *index.WatchedFile, file sourceFile) (*File, error) {
+func (f *Folder) openSmall(ctx context.Context, row *watched.File, file sourceFile) (*File, error) {
 	h, err := f.openFile(ctx, row)
 	if err != nil {
 		return nil, err
@@ -473,7 +473,7 @@ func (f *Folder) openSmall(ctx context.Context, row *index.WatchedFile, file sou
 
 // guess is a file of a source package that may be the one that was compiled.
 type guess struct {
-	row  *index.WatchedFile
+	row  *watched.File
 	file sourceFile
 	tail int // common path components at the end
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/files/scan"
+	"github.com/symdepot/symdepot/internal/index/watched"
 )
 
 // buildDir is the build directory in the debug information of testdata/elf, whose source
@@ -120,11 +121,12 @@ func TestZipSources(t *testing.T) {
 		put(t, dir, "src.zip", body)
 		f := open(t, dir, Options{})
 		scanned(t, f)
-		row, ok, err := f.db.File(t.Context(), "", "src.zip")
-		if err != nil || !ok {
+		_, rows, _, err := f.db.Dir(t.Context(), "")
+		at := slices.IndexFunc(rows, func(row watched.File) bool { return row.Name == "src.zip" })
+		if err != nil || at < 0 {
 			t.Fatalf("src.zip has no row: %v", err)
 		}
-		files, err := f.sourceFiles(t.Context(), &row, "prog.c")
+		files, err := f.sourceFiles(t.Context(), &rows[at], "prog.c")
 		if err != nil || len(files) != 1 || files[0].sum == nil || files[0].place.Method == scan.Nested || files[0].size != int64(len(text)) {
 			t.Fatalf("method %d: the index has %+v, %v, want the place and the checksum of %s", method, files, err, member)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/files/scan"
 	"github.com/symdepot/symdepot/internal/files/sources"
 	"github.com/symdepot/symdepot/internal/files/unpackcache"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/watched"
 	"github.com/symdepot/symdepot/objfile"
 )
 
@@ -49,7 +49,7 @@ func (g *grown) arrived(off int64) (int64, error) {
 
 // unpack replaces the bytes of a, a package, by those of a member. They are read from a
 // temporary file, which may still be growing.
-func (f *Folder) unpack(ctx context.Context, a *File, row *index.WatchedHit, place scan.Place) error {
+func (f *Folder) unpack(ctx context.Context, a *File, row *watched.Hit, place scan.Place) error {
 	h, err := f.openFile(ctx, &row.File) // of its own: who asks first may leave before the end
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (a *File) use(r *unpackcache.Reader) {
 }
 
 // extract writes a member of the package h to w, and keeps those that follow it.
-func (f *Folder) extract(ctx context.Context, h handle, row *index.WatchedHit, place scan.Place, w io.Writer) error {
+func (f *Folder) extract(ctx context.Context, h handle, row *watched.Hit, place scan.Place, w io.Writer) error {
 	x := &extraction{ctx: ctx, f: f, h: h, row: row, w: w}
 	if place.Method != scan.Nested {
 		rc, err := scan.OpenPlace(ctx, h, row.File.Size, place, f.opt.scanOptions())
@@ -107,7 +107,7 @@ type extraction struct {
 	ctx  context.Context
 	f    *Folder
 	h    handle
-	row  *index.WatchedHit
+	row  *watched.Hit
 	w    io.Writer
 	done bool
 }

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/files/unpackcache"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/watched"
 	"github.com/symdepot/symdepot/internal/store/bucket"
 )
 
@@ -70,7 +70,7 @@ type Folder struct {
 	where string
 	opt   Options
 	src   origin
-	db    *index.Watched
+	db    *watched.Watched
 	shelf *unpackcache.Cache
 
 	scanning chan struct{} // holds one element during a scan
@@ -95,7 +95,7 @@ func Open(ctx context.Context, where string, opt Options) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.db, _, err = index.OpenWatched(ctx, opt.Index); err == nil {
+	if f.db, _, err = watched.OpenWatched(ctx, opt.Index); err == nil {
 		err = f.checkPlace(ctx)
 	}
 	if err != nil {
@@ -112,7 +112,7 @@ func OpenIndexed(ctx context.Context, where string, opt Options) (*Folder, error
 	if err != nil {
 		return nil, err
 	}
-	if f.db, err = index.ReadWatched(ctx, opt.Index); err == nil {
+	if f.db, err = watched.ReadWatched(ctx, opt.Index); err == nil {
 		var have string
 		if have, err = f.db.Note(ctx, placeNote); err == nil && have != f.where {
 			err = fmt.Errorf("%s is the index of another folder", opt.Index)
@@ -174,7 +174,7 @@ func (f *Folder) checkPlace(ctx context.Context) error {
 			return err
 		}
 	}
-	return f.db.Apply(ctx, index.WatchedChange{Notes: map[string]string{placeNote: f.where}})
+	return f.db.Apply(ctx, watched.Change{Notes: map[string]string{placeNote: f.where}})
 }
 
 // Close releases the folder. Open files stay readable.
@@ -190,7 +190,7 @@ func (f *Folder) Close() error {
 // IndexedFolder returns the folder, or the URL of the bucket, of which a file is the
 // index.
 func IndexedFolder(ctx context.Context, file string) (where string, err error) {
-	db, err := index.ReadWatched(ctx, file)
+	db, err := watched.ReadWatched(ctx, file)
 	if err != nil {
 		return "", err
 	}

@@ -233,7 +233,7 @@ func (s *program) acts(g *guard, uploads *intake.Handler) *web.Acts {
 	symcache := symCacheConfig(conf)
 	c := web.Config{
 		Version: s.Version, BaseURL: conf.BaseURL, Log: s.log,
-		SignIns: g.gate, Tokens: tokenAPI{g.gate, TokensOf(d)}, Audit: g.audit,
+		Gate: g.gate, SignIns: g.gate, Tokens: setup.TokensOf(d), Audit: g.audit,
 		Forms: uploads, Scratch: d.Stages().UploadDir(),
 		Tracing: web.Tracing{Prefixes: conf.Prefixes, HexAge: symcache.HexAge, Redirect: symcache.Redirect, Gate: g.gate},
 		Facts:   aboutServer(d, conf, g), Makes: d.Symbols.Makes(),

@@ -26,7 +26,7 @@ func openGuard(conf *config.Config, d *depot.Depot, log *slog.Logger) (*guard, e
 	if d.Nodes.Shared() {
 		gate.Generation, gate.FirstUse = d.Nodes.TokenGeneration, d.Nodes.FirstUse
 	}
-	if g.gate, err = auth.New(gate, TokensOf(d), log); err != nil {
+	if g.gate, err = auth.New(gate, setup.TokensOf(d), log); err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
 	d.Nodes.UsePolicy(g.gate.PolicyHash)

@@ -13,6 +13,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/display"
 	"github.com/symdepot/symdepot/internal/run/app"
+	"github.com/symdepot/symdepot/internal/run/setup"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 )
 
@@ -61,7 +62,7 @@ func (c tokenNewCmd) Run(a *session) error {
 		return err
 	}
 	a.warn(unknown)
-	if err := app.TokensOf(d).PutToken(a.ctx, row); err != nil {
+	if err := setup.TokensOf(d).PutToken(a.ctx, row); err != nil {
 		return err
 	}
 	line := app.NewToken(row, a.now())
@@ -155,7 +156,7 @@ func (c tokenListCmd) tokens(a *session) (list []app.Token, err error) {
 		return nil, err
 	}
 	defer d.Close()
-	rows, err := app.TokensOf(d).List(a.ctx)
+	rows, err := setup.TokensOf(d).List(a.ctx)
 	for _, row := range rows {
 		list = append(list, app.NewToken(row, a.now()))
 	}
@@ -218,7 +219,7 @@ func (c tokenRevokeCmd) revoker(a *session) (revoke func(id string) error, done 
 		return func(id string) error { return s.RevokeToken(a.ctx, id) }, func() {}, err
 	}
 	d, err := a.open(depot.Options{MustExist: true})
-	return func(id string) error { return app.TokensOf(d).Revoke(a.ctx, id) }, func() { _ = d.Close() }, err
+	return func(id string) error { return setup.TokensOf(d).Revoke(a.ctx, id) }, func() { _ = d.Close() }, err
 }
 
 // atServer makes a token of a server.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/symdepot/symdepot/internal/base/term"
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/serve/auth"
+	"github.com/symdepot/symdepot/internal/run/setup"
 )
 
 // maxNamed is how many tokens one finding names.
@@ -15,12 +15,8 @@ const maxNamed = 20
 
 // tokens looks for those whose makers may not use the server any more, or have lost rights.
 func (e *examiner) tokens(rows []depot.Token) {
-	list := make([]auth.TokenRow, len(rows))
-	for i := range rows {
-		list[i] = auth.TokenRow(rows[i])
-	}
 	gate := e.Config.Access()
-	less, err := gate.Lessened(list, time.Now())
+	less, err := gate.Lessened(setup.TokenRows(rows), time.Now())
 	if err != nil {
 		e.add("tokens", Warning, "what their makers may do is not known: "+err.Error(), "correct the configuration of auth")
 		return

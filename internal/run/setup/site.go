@@ -14,7 +14,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/backup"
 	"github.com/symdepot/symdepot/internal/depot/home"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/engine"
 	"github.com/symdepot/symdepot/internal/run/config"
 )
 
@@ -155,7 +155,7 @@ func (s *Site) OnDisk() (string, error) {
 		return "", err
 	}
 	if address.IsDatabase(where) || recorded != "" || s.bucketOf(conf, where) != "" {
-		return "", fmt.Errorf("depot %s: %w", index.Name(where), backup.ErrOnDiskOnly)
+		return "", fmt.Errorf("depot %s: %w", engine.Name(where), backup.ErrOnDiskOnly)
 	}
 	return where, nil
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/base/symtest"
 	"github.com/symdepot/symdepot/internal/depot/stage"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/layout"
 	"github.com/symdepot/symdepot/objfile"
@@ -157,7 +157,7 @@ func (s *fakeStages) PutClaimed(_ context.Context, c stage.Caller, id string, e 
 			return stage.Arrived{}, err
 		}
 	}
-	a := stage.Arrived{Content: index.Content{Ref: blob.Sum(b), Size: int64(len(b))}, SHA1: sha1Hex(b)}
+	a := stage.Arrived{Content: record.Content{Ref: blob.Sum(b), Size: int64(len(b))}, SHA1: sha1Hex(b)}
 	objects, err := objfile.Identify(bytes.NewReader(b), a.Size, path, objfile.Options{Kind: kind})
 	for _, o := range objects {
 		a.Objects = append(a.Objects, o.Object)

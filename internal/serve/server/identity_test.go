@@ -64,7 +64,7 @@ func newNamed(t *testing.T, cfg auth.Config, users ...string) *named {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = up.Close() })
-	api, _ := webOf(n.d, web.Config{Tokens: apiTokens{gate, n.store}, Now: n.now})
+	api, _ := webOf(n.d, web.Config{Gate: gate, Tokens: apiTokens{n.store}, Now: n.now})
 	n.srv = httptest.NewServer(newServer(t, Config{Depot: n.d, Gate: gate, Uploads: up, API: api}))
 	t.Cleanup(n.srv.Close)
 	return n

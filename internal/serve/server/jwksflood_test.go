@@ -39,7 +39,7 @@ func TestKeyFlood(t *testing.T) {
 			}
 			defer gate.Close()
 			g.s.cfg.Gate = gate
-			g.s.cfg.API, g.s.cfg.Pages = webOf(g.d, web.Config{Tokens: apiTokens{gate, g.store}})
+			g.s.cfg.API, g.s.cfg.Pages = webOf(g.d, web.Config{Gate: gate, Tokens: apiTokens{g.store}})
 			exchange := func(token string) int { return askBody(g.s, "POST", wire.TokenPath, "", bearer(token)).status }
 			good := func(n int) string {
 				return issuer.Sign(issuer.GitHub(audience, clock(), map[string]any{"jti": fmt.Sprint(n)}))

@@ -100,10 +100,9 @@ func newAPIWorld(t *testing.T, policy auth.PolicyConfig) *apiWorld {
 	}
 	t.Cleanup(func() { _ = audit.Close() })
 	gate := w.s.cfg.Gate
-	tokens := apiTokens{gate, w.store}
 	w.s.cfg.Audit = audit
 	w.s.cfg.API, w.s.cfg.Pages = webOf(w.d, web.Config{
-		Scratch: t.TempDir(), Tokens: tokens, Audit: audit, Tracing: web.Tracing{Gate: gate}, Upstreams: remote.Remote, Missing: remote.Missing, Version: "v1.2.3",
+		Scratch: t.TempDir(), Gate: gate, Tokens: apiTokens{w.store}, Audit: audit, Tracing: web.Tracing{Gate: gate}, Upstreams: remote.Remote, Missing: remote.Missing, Version: "v1.2.3",
 	})
 	w.sha, w.number = sha256Hex(w.oursPDB.body), 1
 	for range 3 { // records of downloads

@@ -168,8 +168,7 @@ func newSignInWorld(t *testing.T, cfg Config) *signInWorld {
 
 // use gives the server an API with a base URL.
 func (w *signInWorld) use(base string) {
-	tokens := apiTokens{w.gate, w.store}
-	w.s.cfg.API, w.s.cfg.Pages = webOf(w.d, web.Config{Tokens: tokens, SignIns: w.gate, Audit: w.audit, BaseURL: base})
+	w.s.cfg.API, w.s.cfg.Pages = webOf(w.d, web.Config{Gate: w.gate, Tokens: apiTokens{w.store}, SignIns: w.gate, Audit: w.audit, BaseURL: base})
 }
 
 // in signs a tab in with a password, or with a token in place of it.
@@ -254,8 +253,7 @@ func TestClosedServer(t *testing.T) {
 func TestStreamEnds(t *testing.T) {
 	w := newSignInWorld(t, Config{Hosts: []string{"symbols.example.com"}})
 	admin, boss := w.in(t, "", w.admin), w.store.add(t, "boss", nil, "admin")
-	tokens := apiTokens{w.gate, w.store}
-	w.s.cfg.API, w.s.cfg.Pages = webOf(w.d, web.Config{Tokens: tokens, SignIns: w.gate})
+	w.s.cfg.API, w.s.cfg.Pages = webOf(w.d, web.Config{Gate: w.gate, Tokens: apiTokens{w.store}, SignIns: w.gate})
 	addr := listen(t, w.s)
 	stream := func(headers ...string) *bufio.Reader {
 		c := dial(t, addr)

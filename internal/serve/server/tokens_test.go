@@ -49,11 +49,8 @@ func (s *tokenStore) EndSignIn(_ context.Context, id string) error {
 	return fs.ErrNotExist
 }
 
-// apiTokens is the API's view of a gate and a tokenStore.
-type apiTokens struct {
-	*auth.Gate
-	*tokenStore
-}
+// apiTokens is the API's view of a tokenStore.
+type apiTokens struct{ *tokenStore }
 
 func (a apiTokens) List(context.Context) (list []auth.TokenRow, err error) {
 	a.mu.Lock()
@@ -76,8 +73,6 @@ func (a apiTokens) SignIns(context.Context) (list []auth.TokenRow, err error) {
 	}
 	return list, nil
 }
-
-func (a apiTokens) EndSignIn(ctx context.Context, id string) error { return a.Gate.EndSignIn(ctx, id) }
 
 func (a apiTokens) Revoke(_ context.Context, id string) error {
 	a.mu.Lock()
@@ -108,7 +103,7 @@ func decoded[T any](t *testing.T, r reply, status int) (v T) {
 // sees those of others, and nobody makes one beyond its own rights.
 func TestTokenAPI(t *testing.T) {
 	g := newGuarded(t, demand, Config{})
-	g.s.cfg.API, g.s.cfg.Pages = webOf(g.d, web.Config{Tokens: apiTokens{g.s.cfg.Gate, g.store}})
+	g.s.cfg.API, g.s.cfg.Pages = webOf(g.d, web.Config{Gate: g.s.cfg.Gate, Tokens: apiTokens{g.store}})
 	admin := g.store.add(t, "admin", nil, "admin")
 	const path = wire.TokensPath
 	send := func(method, path, token, body string) reply {
@@ -196,7 +191,7 @@ func TestExchangeAPI(t *testing.T) {
 	}
 	defer gate.Close()
 	g.s.cfg.Gate = gate
-	g.s.cfg.API, g.s.cfg.Pages = webOf(g.d, web.Config{Tokens: apiTokens{gate, g.store}})
+	g.s.cfg.API, g.s.cfg.Pages = webOf(g.d, web.Config{Gate: gate, Tokens: apiTokens{g.store}})
 	idToken := issuer.Sign(issuer.GitHub(audience, time.Now(), nil))
 	done := decoded[wire.Exchanged](t, askBody(g.s, "POST", wire.TokenPath, "", bearer(idToken)), 201)
 	if !auth.IsToken(done.Token) || time.Until(done.Expires) > time.Hour || !slices.Equal(done.Products, []string{"ours"}) {

@@ -545,7 +545,7 @@ func TestTracePage(t *testing.T) {
 func TestTraceAsToken(t *testing.T) {
 	g := newGuarded(t, demand, Config{})
 	gate := g.s.cfg.Gate
-	a, _ := webOf(g.d, web.Config{Tokens: apiTokens{gate, g.store}, Tracing: web.Tracing{Gate: gate}})
+	a, _ := webOf(g.d, web.Config{Gate: gate, Tokens: apiTokens{g.store}, Tracing: web.Tracing{Gate: gate}})
 	s := newServer(t, Config{Gate: gate, Depot: g.d, API: a})
 	admin := g.store.add(t, "root", nil, "admin", "read")
 	row := g.store.rows[auth.HashToken(g.ours)]

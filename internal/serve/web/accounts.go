@@ -18,6 +18,7 @@ import (
 
 // Accounts answers requests about tokens, sign-ins and the audit log.
 type Accounts struct {
+	gate   *auth.Gate
 	store  Tokens
 	audit  *auth.Audit   // nil: there is none
 	audits chan struct{} // a semaphore: parts of the audit log that are read at the same time
@@ -26,7 +27,7 @@ type Accounts struct {
 }
 
 func newAccounts(cfg *Config) *Accounts {
-	return &Accounts{cfg.Tokens, cfg.Audit, make(chan struct{}, maxAudits), cfg.Now, cfg.Log}
+	return &Accounts{cfg.Gate, cfg.Tokens, cfg.Audit, make(chan struct{}, maxAudits), cfg.Now, cfg.Log}
 }
 
 // TokenOf describes a token without its secret.
@@ -150,7 +151,7 @@ func (s *Accounts) NewToken(r *Request, q *wire.TokenSpec) (secret string, row a
 			return "", row, BadMember("the token is not valid", "expires", "is in the past")
 		}
 	}
-	secret, row, err = s.store.MakeFor(&r.Identity, &r.Rights, spec, now)
+	secret, row, err = s.gate.MakeFor(&r.Identity, &r.Rights, spec, now)
 	if no, ok := errors.AsType[*auth.NotAllowedError](err); ok {
 		return "", row, &Problem{Word: "forbidden", Detail: no.Text}
 	}
@@ -264,7 +265,7 @@ func (s *Accounts) FinishSignIn(r *Request, id string) error {
 	if !slices.ContainsFunc(list, func(row auth.TokenRow) bool { return row.ID == id }) {
 		return none
 	}
-	switch err := s.store.EndSignIn(r.Context(), id); {
+	switch err := s.gate.EndSignIn(r.Context(), id); {
 	case errors.Is(err, fs.ErrNotExist):
 		return none
 	case err != nil:

@@ -31,7 +31,8 @@ type Config struct {
 	Missing   *catalog.Missing
 	Jobs      *jobs.Queue
 	Stages    Stages
-	// Tokens are the tokens of the depot, as the gate makes and judges them.
+	// Gate makes tokens and ends sign-ins, and Tokens keeps both.
+	Gate   *auth.Gate
 	Tokens Tokens
 	// Tracing explains requests.
 	Tracing Tracing

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"io"
-	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
 	"github.com/symdepot/symdepot/internal/depot/answer"
@@ -90,12 +89,8 @@ type Stages interface {
 	Refused(ctx context.Context, c stage.Caller, id string) ([]stage.Refused, error)
 }
 
-// Tokens is the part of the gate and the depot's tokens that the API uses.
+// Tokens keeps the tokens of a depot, and the sign-ins of browsers.
 type Tokens interface {
-	// Exchange is Gate.Exchange of package auth.
-	Exchange(ctx context.Context, idToken string) (secret string, row auth.TokenRow, c *auth.Challenge)
-	// MakeFor is Gate.MakeFor of package auth.
-	MakeFor(id *auth.Identity, rights *auth.Rights, spec auth.TokenSpec, now time.Time) (secret string, row auth.TokenRow, err error)
 	// List returns all tokens, oldest first.
 	List(ctx context.Context) ([]auth.TokenRow, error)
 	// PutToken adds a token.
@@ -104,6 +99,4 @@ type Tokens interface {
 	Revoke(ctx context.Context, id string) error
 	// SignIns returns the sign-ins of browsers, oldest first.
 	SignIns(ctx context.Context) ([]auth.TokenRow, error)
-	// EndSignIn is Gate.EndSignIn of package auth.
-	EndSignIn(ctx context.Context, id string) error
 }

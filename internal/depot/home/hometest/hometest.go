@@ -15,7 +15,7 @@ import (
 	"github.com/symdepot/symdepot/internal/depot/coldstore"
 	"github.com/symdepot/symdepot/internal/depot/content"
 	"github.com/symdepot/symdepot/internal/depot/home"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/record"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/objfile"
 )
@@ -107,7 +107,7 @@ func (r *Room) Add(t *testing.T, product, version string, files ...[]byte) int64
 		t.Fatal(err)
 	}
 	defer batch.Abort()
-	tx := index.Tx{Kind: "add", Product: product, Version: version, Time: r.Now()}
+	tx := record.Tx{Kind: "add", Product: product, Version: version, Time: r.Now()}
 	for i, body := range files {
 		ref, _, err := batch.Put(t.Context(), int64(len(body)), bytes.NewReader(body))
 		if err != nil {
@@ -128,22 +128,22 @@ func (r *Room) Add(t *testing.T, product, version string, files ...[]byte) int64
 }
 
 // Entry is the entry of a file of Sym.
-func Entry(t *testing.T, body []byte) index.Entry {
+func Entry(t *testing.T, body []byte) record.Entry {
 	t.Helper()
 	objects, err := objfile.Identify(bytes.NewReader(body), int64(len(body)), "app.sym", objfile.Options{})
 	if err != nil || len(objects) != 1 {
 		t.Fatalf("objects %v, %v; want one", objects, err)
 	}
 	o := objects[0]
-	return index.Entry{
+	return record.Entry{
 		Object: o.Object, Arch: o.Arch, Features: o.Features.Words(), DebugSize: o.DebugSize, Ref: blob.Sum(body), Size: o.Size, Aliases: o.Aliases(),
 		Path: "build/0.sym",
 	}
 }
 
 // Content is the row of a file.
-func Content(body []byte) index.Content {
-	return index.Content{Ref: blob.Sum(body), Size: int64(len(body))}
+func Content(body []byte) record.Content {
+	return record.Content{Ref: blob.Sum(body), Size: int64(len(body))}
 }
 
 // Path is where the plain bytes of a content are on disk.

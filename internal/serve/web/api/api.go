@@ -25,7 +25,7 @@ type API struct {
 // New returns the API of what New returned.
 func New(a *web.Acts) *API {
 	return &API{Origin: a.Origin, log: a.Log, table: slices.Concat(
-		tokenAPI{a.Accounts, a.Tokens, a.Log}.routes(),
+		tokenAPI{a.Accounts, a.Gate, a.Log}.routes(),
 		signInAPI{a.Accounts, a.Log}.routes(),
 		retentionAPI{a.Retention, a.Retention, a.Transactions, a.Computing, a.Log}.routes(),
 		usageAPI{a.Retention, a.Stages, a.InPlace, a.Computing, a.Now}.routes(),

@@ -14,7 +14,7 @@ import (
 // tokenAPI answers requests about tokens.
 type tokenAPI struct {
 	*web.Accounts
-	gate web.Tokens
+	gate *auth.Gate
 	log  *slog.Logger
 }
 

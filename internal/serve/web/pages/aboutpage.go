@@ -9,8 +9,8 @@ import (
 
 // aboutPages are the page about the server.
 type aboutPages struct {
-	*printer
-	facts func(context.Context) web.Facts // nil: nothing is known
+	version string
+	facts   func(context.Context) web.Facts // nil: nothing is known
 }
 
 func (p aboutPages) routes() []pageRoute {
@@ -29,5 +29,5 @@ func (p aboutPages) showAbout(w *reply, r *web.Request, _ []string) error {
 	if p.facts != nil {
 		v.Facts = p.facts(r.Context())
 	}
-	return p.show(w, r, http.StatusOK, "about", "About this server", v)
+	return w.show(r, http.StatusOK, "about", "About this server", v)
 }

@@ -40,6 +40,7 @@ func longPage(method, path string, need web.Need, answer func(*reply, *web.Reque
 // reply is the answer to a request for a page.
 type reply struct {
 	http.ResponseWriter
+	around *frames
 	secret bool   // the page shows a secret: it is not compressed
 	made   func() // called when the page is made, before it is sent; may be nil
 }
@@ -74,8 +75,8 @@ type navItem struct {
 	Here        bool
 }
 
-// printer prints pages: what stands around their content depends on the client alone.
-type printer struct {
+// frames makes what stands around the content of pages: that depends on the client alone.
+type frames struct {
 	version    string
 	signsIn    bool // browsers can sign in
 	takesForms bool // the server takes files from forms
@@ -83,22 +84,23 @@ type printer struct {
 	navigation []pageRoute
 }
 
-func (p *printer) frame(r *web.Request, title string, data any) *frame {
+// of returns what stands around the content of a page for the client of a request.
+func (fs *frames) of(r *web.Request, title string, data any) *frame {
 	f := &frame{
-		Base: r.Base, Title: plainName(title), Who: r.Name, Version: p.version, Dense: true, D: data,
+		Base: r.Base, Title: plainName(title), Who: r.Name, Version: fs.version, Dense: true, D: data,
 		path: r.URL.EscapedPath(), query: r.URL.Query(),
 	}
 	if r.PathToken != "" { // no page shows its own address then
 		f.path, f.query = r.Base+"/", nil
 	}
 	f.Theme, f.Dense, f.Keys = prefsOf(r)
-	if r.Anonymous && len(r.Challenges) > 0 && p.signsIn {
+	if r.Anonymous && len(r.Challenges) > 0 && fs.signsIn {
 		f.SignIn = link(r.Base, "login", nil, values("next", r.Next()))
 	}
-	f.TokenSignIn = r.PathToken != "" && p.signsIn && r.Transport != web.Insecure
-	f.SignedIn, f.Known = r.Identity.SignIn != "", p.accounts.MayHaveTokens(r) == nil
-	for i := range p.navigation {
-		if rt := &p.navigation[i]; rt.nav != "" && r.MayOpen(rt.need) == nil && (rt.need != web.MayPush || p.takesForms) {
+	f.TokenSignIn = r.PathToken != "" && fs.signsIn && r.Transport != web.Insecure
+	f.SignedIn, f.Known = r.Identity.SignIn != "", fs.accounts.MayHaveTokens(r) == nil
+	for i := range fs.navigation {
+		if rt := &fs.navigation[i]; rt.nav != "" && r.MayOpen(rt.need) == nil && (rt.need != web.MayPush || fs.takesForms) {
 			f.Nav = append(f.Nav, navItem{
 				rt.nav, link(r.Base, rt.path[0], rt.path[1:], nil),
 				len(r.Segments) > 1 && navPage(r.Segments[1]) == rt.path[0],
@@ -145,12 +147,18 @@ const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; img
 	"form-action 'self'; base-uri 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// show answers with a page.
-func (p *printer) show(w *reply, r *web.Request, status int, name, title string, data any) error {
-	return p.print(w, r, status, name, p.frame(r, title, data))
+// frame returns what stands around the content of a page.
+func (w *reply) frame(r *web.Request, title string, data any) *frame {
+	return w.around.of(r, title, data)
 }
 
-func (p *printer) print(w *reply, r *web.Request, status int, name string, f *frame) error {
+// show answers with a page.
+func (w *reply) show(r *web.Request, status int, name, title string, data any) error {
+	return w.print(r, status, name, w.frame(r, title, data))
+}
+
+// print answers with a page of which more than the content was set.
+func (w *reply) print(r *web.Request, status int, name string, f *frame) error {
 	var b bytes.Buffer
 	if err := templates()[name].Execute(&b, f); err != nil {
 		return err

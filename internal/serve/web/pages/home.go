@@ -15,7 +15,6 @@ import (
 
 // homePages are the root page, and those that are not about the depot.
 type homePages struct {
-	*printer
 	depot   web.Depot
 	catalog *catalog.Catalog
 	remote  *depot.Remote
@@ -73,7 +72,7 @@ func (p homePages) root(w *reply, r *web.Request, h Home) error {
 	if query != "" && h.Below == "" {
 		return seeOther(w, r, link(r.Base, "search", nil, values("q", query)))
 	}
-	f := p.frame(r, "", nil)
+	f := w.frame(r, "", nil)
 	if h.Below != "" {
 		f.path, f.Nav, f.Below = r.Base+"/", nil, h.Below // the path of the request has the token
 	}
@@ -107,7 +106,7 @@ func (p homePages) root(w *reply, r *web.Request, h Home) error {
 	}
 	v.Health, v.Bad = health(p.remote.Upstreams(), held)
 	f.D = v
-	return p.print(w, r, http.StatusOK, "home", f)
+	return w.print(r, http.StatusOK, "home", f)
 }
 
 // downloads searches for a client whose address contains a token.
@@ -157,5 +156,5 @@ func fileCount(n int64) string {
 
 // connect answers GET connect.
 func (p homePages) connect(w *reply, r *web.Request, _ []string) error {
-	return p.show(w, r, http.StatusOK, "connect", "Connect a tool", web.Connection(r))
+	return w.show(r, http.StatusOK, "connect", "Connect a tool", web.Connection(r))
 }

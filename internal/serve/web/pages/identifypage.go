@@ -20,7 +20,6 @@ import (
 
 // identifyPages are the pages about files that people have.
 type identifyPages struct {
-	*printer
 	examiner *web.Examiner
 }
 
@@ -109,7 +108,7 @@ func (p identifyPages) askForFiles(w *reply, r *web.Request, _ []string) error {
 	if err := r.MayRead(); err != nil {
 		return err
 	}
-	return p.show(w, r, http.StatusOK, "identify", "What is this file?", identifyView{})
+	return w.show(r, http.StatusOK, "identify", "What is this file?", identifyView{})
 }
 
 // identifyFiles answers POST identify: a form with files. Each is whole, or a message
@@ -128,7 +127,7 @@ func (p identifyPages) identifyFiles(w *reply, r *web.Request, _ []string) error
 	}
 	defer done()
 	form := multipart.NewReader(io.LimitReader(r.Body, web.MaxWhole+sparse.MaxHeld), param["boundary"])
-	f := p.frame(r, "What is this file?", nil)
+	f := w.frame(r, "What is this file?", nil)
 	v := identifyView{Asked: true}
 	for {
 		part, err := form.NextPart()
@@ -152,7 +151,7 @@ func (p identifyPages) identifyFiles(w *reply, r *web.Request, _ []string) error
 	}
 	done()
 	f.D = v
-	return p.print(w, r, http.StatusOK, "identify", f)
+	return w.print(r, http.StatusOK, "identify", f)
 }
 
 // formProblem says what is wrong with a form of files.

@@ -17,7 +17,6 @@ import (
 
 // objectPages are the pages about a content.
 type objectPages struct {
-	*printer
 	catalog *catalog.Catalog
 	lists   *web.SourceLists
 	tracing web.Tracing
@@ -28,7 +27,7 @@ type objectPages struct {
 func (p objectPages) routes() []pageRoute {
 	return []pageRoute{
 		page(http.MethodGet, "object/*", web.Anyone, "", p.showObject),
-		page(http.MethodGet, "object/*/sources", web.Anyone, "", sourcePages{p.printer, p.catalog, p.lists}.showSources),
+		page(http.MethodGet, "object/*/sources", web.Anyone, "", sourcePages{p.catalog, p.lists}.showSources),
 	}
 }
 
@@ -104,7 +103,7 @@ func (p objectPages) showObject(w *reply, r *web.Request, args []string) error {
 	if err != nil {
 		return hidden(err, "file with this SHA-256")
 	}
-	f := p.frame(r, "", nil)
+	f := w.frame(r, "", nil)
 	v := objectView{SHA256: ref.String(), Size: e.Size, Cold: display.NewColdFile(e.Cold), Now: p.now()}
 	v.Forms = slices.DeleteFunc(e.Forms, func(form catalog.EntryForm) bool { return form.Name == "cold" }) // the page says it by itself
 	if v.Cold != nil && v.Cold.Base != "" {
@@ -126,7 +125,7 @@ func (p objectPages) showObject(w *reply, r *web.Request, args []string) error {
 		return missing
 	}
 	f.Title, f.D = plainName(v.Objects[0].Name), v
-	return p.print(w, r, http.StatusOK, "object", f)
+	return w.print(r, http.StatusOK, "object", f)
 }
 
 func (p objectPages) objectSection(f *frame, r *web.Request, o *catalog.EntryObject) (objectSection, error) {

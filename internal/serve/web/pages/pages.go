@@ -26,7 +26,7 @@ const (
 // Pages answers requests for the pages below /-/ and for the root. Its methods may be
 // called by many goroutines.
 type Pages struct {
-	*printer
+	around *frames
 	table  []pageRoute
 	home   homePages
 	origin *web.Origin
@@ -37,28 +37,28 @@ type Pages struct {
 
 // New returns the pages of what New returned.
 func New(a *web.Acts) *Pages {
-	p := &printer{version: a.Version, signsIn: a.SignIns != nil, takesForms: a.Forms != nil, accounts: a.Accounts}
+	around := &frames{version: a.Version, signsIn: a.SignIns != nil, takesForms: a.Forms != nil, accounts: a.Accounts}
 	plots := usagePlots{a.Retention, a.Now}
-	home := homePages{p, a.Depot, a.Catalog, a.Upstreams, a.Log}
+	home := homePages{a.Depot, a.Catalog, a.Upstreams, a.Log}
 	all := slices.Concat(
-		catalogPages{p, a.Catalog, a.InPlace}.routes(),
-		txPages{p, a.Transactions, a.Depot, a.Retention, a.Retention, a.Catalog, a.Computing, a.Now}.routes(),
-		objectPages{p, a.Catalog, a.SourceLists, a.Tracing, a.Makes, a.Now}.routes(),
-		productPages{p, a.Catalog, a.Depot, a.Retention, a.Retention, plots, a.Forms, a.Computing}.routes(),
-		serverPages{p, a.Missing, a.Files, a.Jobs, a.JobActs, a.Upstreams, a.UpstreamActs, a.Now}.routes(),
-		usagePages{p, plots, a.InPlace}.routes(),
-		retentionPages{p, a.Retention, a.Computing, a.Log}.routes(),
-		identifyPages{p, a.Examiner}.routes(),
-		tracePages{p, a.Traces}.routes(),
-		publishPages{p, a.Stages, a.Forms, a.Catalog, a.Retention}.routes(),
+		catalogPages{a.Catalog, a.InPlace}.routes(),
+		txPages{a.Transactions, a.Depot, a.Retention, a.Retention, a.Catalog, a.Computing, a.Now}.routes(),
+		objectPages{a.Catalog, a.SourceLists, a.Tracing, a.Makes, a.Now}.routes(),
+		productPages{a.Catalog, a.Depot, a.Retention, a.Retention, plots, a.Forms, a.Computing}.routes(),
+		serverPages{a.Missing, a.Files, a.Jobs, a.JobActs, a.Upstreams, a.UpstreamActs, a.Now}.routes(),
+		usagePages{plots, a.InPlace}.routes(),
+		retentionPages{a.Retention, a.Computing, a.Log}.routes(),
+		identifyPages{a.Examiner}.routes(),
+		tracePages{a.Traces}.routes(),
+		publishPages{a.Stages, a.Forms, a.Catalog, a.Retention}.routes(),
 		home.routes(),
-		prefPages{p}.routes(),
-		loginPages{p, a.SignIns, a.BaseURL, a.Now, a.Log}.routes(),
-		accountPages{p, a.Accounts, a.Now}.routes(),
-		aboutPages{p, a.Facts}.routes(),
+		prefPages{}.routes(),
+		loginPages{a.SignIns, a.BaseURL, a.Now, a.Log}.routes(),
+		accountPages{a.Accounts, a.Now}.routes(),
+		aboutPages{a.Version, a.Facts}.routes(),
 	)
-	p.navigation = all
-	return &Pages{p, all, home, a.Origin, a.Events, make(chan struct{}, maxPages), a.Log}
+	around.navigation = all
+	return &Pages{around, all, home, a.Origin, a.Events, make(chan struct{}, maxPages), a.Log}
 }
 
 // IsAsset reports whether a claimed path is a style sheet, a script or an image, for
@@ -88,7 +88,7 @@ func (p *Pages) Home(w http.ResponseWriter, r *web.Request, h Home) error {
 }
 
 // SignsIn reports whether browsers can sign in.
-func (p *Pages) SignsIn() bool { return p.signsIn }
+func (p *Pages) SignsIn() bool { return p.around.signsIn }
 
 func (p *Pages) serve(w http.ResponseWriter, r *web.Request) error {
 	if err := p.origin.Check(r.Request); err != nil {
@@ -115,7 +115,7 @@ func (p *Pages) serve(w http.ResponseWriter, r *web.Request) error {
 	}
 	answer := func(w *reply) error { return rt.answer(w, r, args) }
 	if rt.long {
-		return answer(&reply{ResponseWriter: w})
+		return answer(&reply{ResponseWriter: w, around: p.around})
 	}
 	if err := r.ReceiveForm(); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (p *Pages) limited(w http.ResponseWriter, r *web.Request, make func(*reply)
 	defer made()
 	whole := r.Request
 	r.Request = r.WithContext(ctx)
-	err := make(&reply{ResponseWriter: w, made: made})
+	err := make(&reply{ResponseWriter: w, around: p.around, made: made})
 	r.Request = whole // its context ends with the connection
 	if errors.Is(err, context.DeadlineExceeded) && whole.Context().Err() == nil {
 		return &web.Problem{Word: "busy", Detail: "the page took longer than " + pageTime.String()}
@@ -198,14 +198,15 @@ func (p *Pages) Refuse(w http.ResponseWriter, r *web.Request, err error) error {
 		v.Rest = problem.Next
 	}
 	status := problem.Status()
-	if status == http.StatusUnauthorized && p.signsIn {
+	if status == http.StatusUnauthorized && p.around.signsIn {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
 			return errors.Join(logged, seeOther(w, r, link(r.Base, "login", nil, values("next", r.Next()))))
 		}
 	} else if status == http.StatusUnauthorized {
 		w.Header()["Www-Authenticate"] = r.Challenges
 	}
-	return errors.Join(logged, p.show(&reply{ResponseWriter: w}, r, status, "error", problem.Title(), v))
+	page := &reply{ResponseWriter: w, around: p.around}
+	return errors.Join(logged, page.show(r, status, "error", problem.Title(), v))
 }
 
 // errorView is what the page of an error shows.

@@ -35,7 +35,7 @@ func prefsOf(r *web.Request) (theme string, dense, keys bool) {
 }
 
 // prefPages are the pages of preferences.
-type prefPages struct{ *printer }
+type prefPages struct{}
 
 func (p prefPages) routes() []pageRoute {
 	return []pageRoute{
@@ -52,7 +52,7 @@ type prefsView struct {
 
 // showPrefs answers GET prefs.
 func (p prefPages) showPrefs(w *reply, r *web.Request, _ []string) error {
-	return p.show(w, r, http.StatusOK, "prefs", "Preferences", prefsView{themes, local(r.URL.Query().Get("next"), r.Base+"/")})
+	return w.show(r, http.StatusOK, "prefs", "Preferences", prefsView{themes, local(r.URL.Query().Get("next"), r.Base+"/")})
 }
 
 // setPrefs answers POST prefs.

@@ -14,7 +14,6 @@ import (
 
 // productPages are the pages about products and their versions.
 type productPages struct {
-	*printer
 	catalog   *catalog.Catalog
 	depot     web.Depot
 	policies  web.Policies
@@ -71,7 +70,7 @@ func (p productPages) products(w *reply, r *web.Request, _ []string) error {
 	if err != nil {
 		return badQuery(err)
 	}
-	f := p.frame(r, "Products", nil)
+	f := w.frame(r, "Products", nil)
 	v := productsView{Pages: f.pager("products", next)}
 	v.Head = f.columns(sort, "newest bytes",
 		"Product|name", "Versions||num", "Transactions||num", "Files||num", "Size|bytes|num", "Newest|newest")
@@ -79,7 +78,7 @@ func (p productPages) products(w *reply, r *web.Request, _ []string) error {
 		v.Rows = append(v.Rows, productRow{x, link(r.Base, "product", nil, values("p=", x.Name))})
 	}
 	f.D = v
-	return p.print(w, r, http.StatusOK, "products", f)
+	return w.print(r, http.StatusOK, "products", f)
 }
 
 // productView is what the page of a product shows.
@@ -137,7 +136,7 @@ func (p productPages) product(w *reply, r *web.Request, _ []string) error {
 	if err != nil {
 		return err
 	}
-	f := p.frame(r, shownName(name), nil)
+	f := w.frame(r, shownName(name), nil)
 	v := productView{
 		Name: name, Prefix: vq.Prefix, Classes: choices("Class", "class", vq.Class, classes...),
 		Pages: f.pager("versions", next), Compare: len(list) > 1,
@@ -154,7 +153,7 @@ func (p productPages) product(w *reply, r *web.Request, _ []string) error {
 		v.Publish = f.Ask("publish", "p", name)
 	}
 	f.D = v
-	return p.print(w, r, http.StatusOK, "product", f)
+	return w.print(r, http.StatusOK, "product", f)
 }
 
 // productPlot reads the recorded disk space of a product.
@@ -213,7 +212,7 @@ func (p productPages) version(w *reply, r *web.Request, _ []string) error {
 	}
 	q := r.URL.Query()
 	version := q.Get("v")
-	f := p.frame(r, shownName(product)+" "+version, nil)
+	f := w.frame(r, shownName(product)+" "+version, nil)
 	v := versionView{Product: product, Version: version, With: q.Get("with"), ProductLink: link(r.Base, "product", nil, values("p=", product))}
 	txs, err := p.depot.List(r.Context(), r.Scope(), depot.ListFilter{Product: &product, Version: version, Limit: web.ListRows})
 	if err != nil {
@@ -247,7 +246,7 @@ func (p productPages) version(w *reply, r *web.Request, _ []string) error {
 		return err
 	}
 	f.D = v
-	return p.print(w, r, http.StatusOK, "version", f)
+	return w.print(r, http.StatusOK, "version", f)
 }
 
 // versionOthers lists the newest other versions of the product.

@@ -18,7 +18,6 @@ import (
 
 // publishPages are the pages by which people add files.
 type publishPages struct {
-	*printer
 	stages   web.Stages
 	forms    *intake.Handler // nil: there is no page for it
 	catalog  *catalog.Catalog
@@ -78,7 +77,7 @@ func (p publishPages) askToPublish(w *reply, r *web.Request, _ []string) error {
 	if st.Phase == stage.PhaseCommitted {
 		return acted(w, r, strconv.FormatInt(st.Transaction, 10), "published")
 	}
-	f := p.frame(r, "Publish files", nil)
+	f := w.frame(r, "Publish files", nil)
 	v := publishView{Stage: &st, Decide: f.To("publish", "decide")}
 	if v.Refused, err = p.stages.Refused(r.Context(), c, id); err != nil {
 		return web.RefusalProblem(err)
@@ -87,7 +86,7 @@ func (p publishPages) askToPublish(w *reply, r *web.Request, _ []string) error {
 		v.LeftOut = leftOut(int64(left))
 	}
 	f.D = v
-	return p.print(w, r, http.StatusOK, "publish", f)
+	return w.print(r, http.StatusOK, "publish", f)
 }
 
 // leftOut says how many members of archives were left out.
@@ -134,13 +133,13 @@ func (p publishPages) showPublish(w *reply, r *web.Request, c stage.Caller, stat
 	if v.Classes, err = classes(r.Context(), p.policies); err != nil {
 		return err
 	}
-	f := p.frame(r, "Publish files", v)
+	f := w.frame(r, "Publish files", v)
 	if n, err := strconv.ParseUint(q.Get("tx"), 10, 63); err == nil {
 		f.Notice = "The files were published as transaction " + strconv.FormatUint(n, 10) + "."
 	} else {
 		f.Notice = notices[q.Get("done")]
 	}
-	return p.print(w, r, status, "publish", f)
+	return w.print(r, status, "publish", f)
 }
 
 // maxOffered is how many products are offered to those who may write all.

@@ -13,7 +13,6 @@ import (
 
 // retentionPages are the pages about what is kept.
 type retentionPages struct {
-	*printer
 	policies  web.Policies
 	computing *web.Gate
 	log       *slog.Logger
@@ -49,9 +48,9 @@ func (p retentionPages) showRetention(w *reply, r *web.Request, _ []string) erro
 	if v.Runs, err = p.policies.Runs(r.Context(), 0, shownRuns); err != nil {
 		return err
 	}
-	f := p.frame(r, "Retention", v)
+	f := w.frame(r, "Retention", v)
 	f.Notice = notices[r.URL.Query().Get("done")]
-	return p.print(w, r, http.StatusOK, "retention", f)
+	return w.print(r, http.StatusOK, "retention", f)
 }
 
 // previewRetention answers POST retention/preview: it makes a plan, and leads to its
@@ -102,7 +101,7 @@ func (p retentionPages) showPlanned(w *reply, r *web.Request, args []string) err
 	if err != nil {
 		return web.RetentionProblem(err)
 	}
-	f := p.frame(r, "Plan "+plan.Ticket.Number, nil)
+	f := w.frame(r, "Plan "+plan.Ticket.Number, nil)
 	v := planView{Plan: display.NewPlan(plan), MayApply: r.Rights.Admin}
 	v.Trash, v.Held = time.Duration(v.Plan.Trash)*time.Second, len(v.Brake) > 0
 	for i, x := range v.Removes {
@@ -113,7 +112,7 @@ func (p retentionPages) showPlanned(w *reply, r *web.Request, args []string) err
 		v.Rows = append(v.Rows, planRow{x, f.To("tx", x.Transaction), v.Now.Sub(x.Time)})
 	}
 	f.D = v
-	return p.print(w, r, http.StatusOK, "plan", f)
+	return w.print(r, http.StatusOK, "plan", f)
 }
 
 // applyPlanned answers POST retention/PLAN/apply: it removes what the page of the plan

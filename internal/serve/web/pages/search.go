@@ -22,7 +22,6 @@ import (
 
 // catalogPages are the pages that search the depot.
 type catalogPages struct {
-	*printer
 	catalog *catalog.Catalog
 	inPlace *inplace.Watched
 }
@@ -253,7 +252,7 @@ func (p catalogPages) search(w *reply, r *web.Request, _ []string) error {
 	if err != nil {
 		return badQuery(err)
 	}
-	f := p.frame(r, query.Text, nil)
+	f := w.frame(r, query.Text, nil)
 	f.Search = query.Text
 	if to := soleObject(f, query.Text, found); to != "" && query.After == "" {
 		return seeOther(w, r, to)
@@ -285,7 +284,7 @@ func (p catalogPages) search(w *reply, r *web.Request, _ []string) error {
 		v.Near, v.Why = f.objects("Files of the same name", "", near), f.Ask("trace", "path", query.Text)
 	}
 	f.D = v
-	return p.print(w, r, http.StatusOK, "search", f)
+	return w.print(r, http.StatusOK, "search", f)
 }
 
 // badQuery returns the problem that an error of a query is.

@@ -16,7 +16,6 @@ import (
 
 // serverPages are the pages about what the server does.
 type serverPages struct {
-	*printer
 	missing      *catalog.Missing
 	finder       depot.Finder
 	queued       *jobs.Queue
@@ -91,7 +90,7 @@ func (p serverPages) misses(w *reply, r *web.Request, _ []string) error {
 	if err != nil {
 		return badQuery(err)
 	}
-	fr := p.frame(r, "Missing files", nil)
+	fr := w.frame(r, "Missing files", nil)
 	v.Pages = fr.pager("misses", next)
 	v.Head = fr.columns(sort, "count last", "Asked|count|num", "Name", "Id", "Client", "Last|last", "First", "Verdict", "Trace")
 	for _, m := range list {
@@ -106,7 +105,7 @@ func (p serverPages) misses(w *reply, r *web.Request, _ []string) error {
 		v.Rows = append(v.Rows, row)
 	}
 	fr.D = v
-	return p.print(w, r, http.StatusOK, "misses", fr)
+	return w.print(r, http.StatusOK, "misses", fr)
 }
 
 // missRow judges a file that was requested and not found. others: no transaction has
@@ -173,7 +172,7 @@ func (p serverPages) queue(w *reply, r *web.Request, _ []string) error {
 	if err != nil {
 		return err
 	}
-	f := p.frame(r, "Background jobs", nil)
+	f := w.frame(r, "Background jobs", nil)
 	v := queueView{Workers: p.queued.Workers(), Tools: p.queued.Tools(), Pages: f.pager("jobs", next)}
 	if v.Stats, err = p.queued.Stats(r.Context()); err != nil {
 		return err
@@ -191,7 +190,7 @@ func (p serverPages) queue(w *reply, r *web.Request, _ []string) error {
 		v.Rows = append(v.Rows, p.jobRow(f, j))
 	}
 	f.D, f.Live = v, "queue"
-	return p.print(w, r, http.StatusOK, "queue", f)
+	return w.print(r, http.StatusOK, "queue", f)
 }
 
 // jobView is what the page of a job shows.
@@ -208,14 +207,14 @@ func (p serverPages) job(w *reply, r *web.Request, args []string) error {
 	if err != nil {
 		return err
 	}
-	f := p.frame(r, "Job "+args[0], nil)
+	f := w.frame(r, "Job "+args[0], nil)
 	v := jobView{jobRow: p.jobRow(f, j), MayAct: r.Rights.Admin, Source: f.Ask("search", "q", j.Key)}
 	if j.Result != nil {
 		v.Result = j.Result.String()
 	}
 	f.Notice = notices[r.URL.Query().Get("done")]
 	f.D, f.Live = v, "queue"
-	return p.print(w, r, http.StatusOK, "job", f)
+	return w.print(r, http.StatusOK, "job", f)
 }
 
 // actJob answers POST queue/N/cancel and queue/N/retry.
@@ -251,10 +250,10 @@ func (p serverPages) upstreams(w *reply, r *web.Request, _ []string) error {
 		v.Rows = append(v.Rows, web.NewUpstreamRow(u))
 	}
 	slices.SortStableFunc(v.Rows, func(a, b web.UpstreamRow) int { return a.Rank - b.Rank })
-	f := p.frame(r, "Upstreams", v)
+	f := w.frame(r, "Upstreams", v)
 	f.Notice = notices[r.URL.Query().Get("done")]
 	f.Live = "upstreams"
-	return p.print(w, r, http.StatusOK, "upstreams", f)
+	return w.print(r, http.StatusOK, "upstreams", f)
 }
 
 // actUpstream answers POST upstreams: it closes the circuit breaker of an upstream, or

@@ -14,7 +14,6 @@ import (
 // loginPages are the pages for signing in and out. Checks of credentials take long and have
 // limits of their own.
 type loginPages struct {
-	*printer
 	gate    *auth.Gate // nil: browsers cannot sign in
 	baseURL string     // of the configuration; or ""
 	now     func() time.Time
@@ -78,11 +77,11 @@ func (s loginPages) login(w *reply, r *web.Request, status int, next string, v l
 	if v.OIDC != "" {
 		v.OIDCLink = link(r.Base, "login", []string{"oidc"}, values("next", v.Next))
 	}
-	f := s.frame(r, "Sign in", v)
+	f := w.frame(r, "Sign in", v)
 	if f.SignIn = ""; !r.Rights.Admitted { // this is the page
 		f.Nav = nil
 	}
-	return s.print(w, r, status, "login", f)
+	return w.print(r, status, "login", f)
 }
 
 // refused shows the page for signing in again, with the reason.

@@ -16,7 +16,6 @@ import (
 
 // accountPages are the pages about who may do what.
 type accountPages struct {
-	*printer
 	accounts *web.Accounts
 	now      func() time.Time
 }
@@ -91,7 +90,7 @@ func (s accountPages) tokens(w *reply, r *web.Request, status int, form tokenFor
 	if err != nil {
 		return err
 	}
-	f := s.frame(r, "Tokens", nil)
+	f := w.frame(r, "Tokens", nil)
 	me := web.Whoami(&r.Principal)
 	v := tokensView{All: r.Rights.Admin, Pages: f.linked(next), Rights: me.Rights, Form: form}
 	for i := range list {
@@ -106,7 +105,7 @@ func (s accountPages) tokens(w *reply, r *web.Request, status int, form tokenFor
 	}
 	f.Notice = notices[r.URL.Query().Get("done")]
 	f.D = v
-	return s.print(w, r, status, "tokens", f)
+	return w.print(r, status, "tokens", f)
 }
 
 // readTokenForm reads the form for a new token.
@@ -190,7 +189,7 @@ func (s accountPages) showToken(w *reply, r *web.Request, args []string) error {
 	if err != nil {
 		return err
 	}
-	f := s.frame(r, "Token "+row.ID, nil)
+	f := w.frame(r, "Token "+row.ID, nil)
 	v := tokenView{tokenRow: f.tokenRow(s.accounts.TokenOf(&row)), URL: r.BaseURL + r.Base}
 	if kept := r.Transport.Cookie(r.Request, web.NewCookie); kept != "" {
 		id, secret, _ := strings.Cut(kept, ".")
@@ -200,7 +199,7 @@ func (s accountPages) showToken(w *reply, r *web.Request, args []string) error {
 		r.Transport.SetCookie(w, web.NewCookie, "", 0)
 	}
 	f.D = v
-	return s.print(w, r, http.StatusOK, "token", f)
+	return w.print(r, http.StatusOK, "token", f)
 }
 
 // confirmRevoke answers GET tokens/ID/revoke.
@@ -209,9 +208,9 @@ func (s accountPages) confirmRevoke(w *reply, r *web.Request, args []string) err
 	if err != nil {
 		return err
 	}
-	f := s.frame(r, "Revoke token "+row.ID, nil)
+	f := w.frame(r, "Revoke token "+row.ID, nil)
 	f.D = f.tokenRow(s.accounts.TokenOf(&row))
-	return s.print(w, r, http.StatusOK, "revoke", f)
+	return w.print(r, http.StatusOK, "revoke", f)
 }
 
 // revokeToken answers POST tokens/ID/revoke.
@@ -256,7 +255,7 @@ func (s accountPages) listSignIns(w *reply, r *web.Request, _ []string) error {
 	if err != nil {
 		return err
 	}
-	f := s.frame(r, "Sign-ins", nil)
+	f := w.frame(r, "Sign-ins", nil)
 	v := &signInsView{Me: web.Whoami(&r.Principal), All: r.Rights.Admin, Pages: f.linked(next)}
 	for i := range list {
 		row := signInRow{SignInInfo: s.accounts.SignInOf(r, &list[i])}
@@ -265,7 +264,7 @@ func (s accountPages) listSignIns(w *reply, r *web.Request, _ []string) error {
 	}
 	f.Notice = notices[r.URL.Query().Get("done")]
 	f.D = v
-	return s.print(w, r, http.StatusOK, "signins", f) //nolint:misspell // the name of a file
+	return w.print(r, http.StatusOK, "signins", f) //nolint:misspell // the name of a file
 }
 
 // endSignIn ends a sign-in.
@@ -306,7 +305,7 @@ func (s accountPages) audit(w *reply, r *web.Request, _ []string) error {
 	if err != nil {
 		return err
 	}
-	f := s.frame(r, "Audit log", nil)
+	f := w.frame(r, "Audit log", nil)
 	v := &auditView{Who: q.Get("who"), Product: q.Get("product"), File: q.Get("file"), Since: q.Get("since")}
 	v.Action = filter{
 		"What", "action", q.Get("action"),
@@ -335,5 +334,5 @@ func (s accountPages) audit(w *reply, r *web.Request, _ []string) error {
 	csv.Set("format", "csv")
 	v.CSV = link(r.Base, "api", []string{"v1", "audit"}, csv)
 	f.D = v
-	return s.print(w, r, http.StatusOK, "audit", f)
+	return w.print(r, http.StatusOK, "audit", f)
 }

@@ -15,7 +15,6 @@ import (
 
 // sourcePages are the pages about the source files that a content names.
 type sourcePages struct {
-	*printer
 	catalog *catalog.Catalog
 	lists   *web.SourceLists
 }
@@ -63,7 +62,7 @@ func (p sourcePages) showSources(w *reply, r *web.Request, args []string) error 
 		return err
 	}
 	o := e.Objects[0].Object
-	f := p.frame(r, "Sources of "+plainName(o.Name), nil)
+	f := w.frame(r, "Sources of "+plainName(o.Name), nil)
 	v := sourcesView{
 		Name: o.Name, Object: f.To("object", ref.String()), Total: l.Total, Incomplete: l.Incomplete,
 		Lines: display.LinkLines(l.Links), Pages: f.pager("sources", next),
@@ -86,7 +85,7 @@ func (p sourcePages) showSources(w *reply, r *web.Request, args []string) error 
 		v.Bundle = r.Base + "/" + layout.Escape(paths[0])
 	}
 	f.D = v
-	return p.print(w, r, http.StatusOK, "sources", f)
+	return w.print(r, http.StatusOK, "sources", f)
 }
 
 // namesSources reports whether an object may name source files.

@@ -16,7 +16,6 @@ import (
 
 // tracePages explain why a request finds a file or does not.
 type tracePages struct {
-	*printer
 	traces *web.Traces
 }
 
@@ -150,7 +149,7 @@ func (p tracePages) tracePage(w *reply, r *web.Request, _ []string) error {
 		return seeOther(w, r, link(r.Base, "trace", nil, values("path", a.Path(), "as", v.As))) // an address that can be passed on
 	}
 	v.Text = auth.Redact(v.Text)
-	f := p.frame(r, "Why not?", nil)
+	f := w.frame(r, "Why not?", nil)
 	status := http.StatusOK
 	if v.Text != "" || v.As != "" {
 		l, err := t.Traced(r, url.Values{"path": {strings.TrimSpace(q.Get("path"))}, "name": {q.Get("name")}, "id": {q.Get("id")}, "as": {v.As}})
@@ -168,7 +167,7 @@ func (p tracePages) tracePage(w *reply, r *web.Request, _ []string) error {
 		f.Notice = "The upstreams were asked. A download that takes longer goes on."
 	}
 	f.D = v
-	return p.print(w, r, status, "trace", f)
+	return w.print(r, status, "trace", f)
 }
 
 // traceLogPage answers POST trace: the form with a log.
@@ -177,14 +176,14 @@ func (p tracePages) traceLogPage(w *reply, r *web.Request, _ []string) error {
 	if err != nil {
 		return err
 	}
-	f := p.frame(r, "Why not?", nil)
+	f := w.frame(r, "Why not?", nil)
 	v := traceView{As: form.Get("as"), MayAs: r.Rights.Admin, MaxLog: userquery.MaxLog, Log: &logView{}}
 	text := strings.ToValidUTF8(form.Get("log"), "\uFFFD")
 	l, err := p.traces.TracedLog(r, v.As, text)
 	if problem := web.AsProblem(err); problem != nil && problem.Word == "query" {
 		v.Wrong, v.Log = problem.Detail, nil
 		f.D = v
-		return p.print(w, r, http.StatusBadRequest, "trace", f)
+		return w.print(r, http.StatusBadRequest, "trace", f)
 	}
 	if err != nil {
 		return err
@@ -198,7 +197,7 @@ func (p tracePages) traceLogPage(w *reply, r *web.Request, _ []string) error {
 		v.Log.Rows = append(v.Log.Rows, row)
 	}
 	f.D = v
-	return p.print(w, r, http.StatusOK, "trace", f)
+	return w.print(r, http.StatusOK, "trace", f)
 }
 
 // askPage answers POST trace/ask, and leads back to the trace.

@@ -90,7 +90,7 @@ func TestTraceTemplate(t *testing.T) {
 		r := &web.Request{Request: httptest.NewRequest(http.MethodGet, "/-/trace?path=x", nil), Segments: []string{"-", "trace"}}
 		w := httptest.NewRecorder()
 		r.Allow, r.Leave = func(time.Duration) {}, func() {}
-		if err := p.show(&reply{ResponseWriter: w}, r, 200, "trace", "Why not?", v); err != nil {
+		if err := (&reply{ResponseWriter: w, around: p.around}).show(r, 200, "trace", "Why not?", v); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 		checkPage(t, what, w.Body.String())
@@ -99,7 +99,7 @@ func TestTraceTemplate(t *testing.T) {
 	show("nothing", traceView{})
 	show("an empty log", traceView{Log: &logView{}})
 	show("an empty trace", traceView{Trace: &tracedView{}})
-	f := p.frame(&web.Request{Request: httptest.NewRequest(http.MethodGet, "/-/trace", nil), Segments: []string{"-", "trace"}, Principal: web.Principal{Rights: auth.Rights{All: true}}}, "", nil)
+	f := p.around.of(&web.Request{Request: httptest.NewRequest(http.MethodGet, "/-/trace", nil), Segments: []string{"-", "trace"}, Principal: web.Principal{Rights: auth.Rights{All: true}}}, "", nil)
 	for _, name := range append(hostile, "renderer.pdb") {
 		l := display.NewTrace(display.Traced{Asked: name, Path: "/" + url.PathEscape(name), Token: true, Who: "You are nobody."}, fullTrace(name))
 		v := traceView{Text: name, As: name, MayAs: true, Wrong: name, Trace: f.traced(&l, true, true), Log: &logView{Rows: []logRow{{Trace: l, Shown: "bad", Word: "no", Link: f.Ask("trace", "path", name)}}}}

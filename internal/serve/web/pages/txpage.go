@@ -21,7 +21,6 @@ import (
 
 // txPages are the pages about transactions.
 type txPages struct {
-	*printer
 	acts      *web.Transactions
 	depot     web.Depot
 	policies  web.Policies
@@ -83,7 +82,7 @@ func (p txPages) listTx(w *reply, r *web.Request, _ []string) error {
 	if err != nil {
 		return err
 	}
-	f := p.frame(r, "Transactions", nil)
+	f := w.frame(r, "Transactions", nil)
 	v := txsView{Product: q.Get("product"), Version: lf.Version, Who: lf.Who, Since: q.Get("since"), Removed: lf.Removed}
 	next := ""
 	if len(list) > limit {
@@ -95,7 +94,7 @@ func (p txPages) listTx(w *reply, r *web.Request, _ []string) error {
 	}
 	v.Pages = f.pager("transactions", next)
 	f.D = v
-	return p.print(w, r, http.StatusOK, "txs", f)
+	return w.print(r, http.StatusOK, "txs", f)
 }
 
 // txView is what the page of a transaction shows.
@@ -178,7 +177,7 @@ func (p txPages) showTx(w *reply, r *web.Request, args []string) error {
 		return err
 	}
 	ctx, k := r.Context(), p.history
-	f := p.frame(r, "Transaction "+args[0], nil)
+	f := w.frame(r, "Transaction "+args[0], nil)
 	v := txView{txRow: f.txRow(t), Now: p.now()}
 	if v.Holds, err = k.Holds(ctx, t.Number); err != nil {
 		return err
@@ -226,7 +225,7 @@ func (p txPages) showTx(w *reply, r *web.Request, args []string) error {
 		f.Notice += " " + leftOut(int64(left))
 	}
 	f.D = v
-	return p.print(w, r, http.StatusOK, "tx", f)
+	return w.print(r, http.StatusOK, "tx", f)
 }
 
 // notices are what acts say after they are done, by a word in the query.
@@ -330,11 +329,11 @@ func (p txPages) confirmRemove(w *reply, r *web.Request, args []string) error {
 		return web.RetentionProblem(err)
 	}
 	done()
-	f := p.frame(r, "Remove transaction "+args[0], nil)
+	f := w.frame(r, "Remove transaction "+args[0], nil)
 	v := confirmView{txRow: f.txRow(t), Plan: plan}
 	for _, n := range plan.Holders {
 		v.Holders = append(v.Holders, txLink{n, f.To("tx", n)})
 	}
 	f.D = v
-	return p.print(w, r, http.StatusOK, "remove", f)
+	return w.print(r, http.StatusOK, "remove", f)
 }

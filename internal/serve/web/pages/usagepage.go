@@ -15,7 +15,6 @@ import (
 
 // usagePages are the pages about disk space.
 type usagePages struct {
-	*printer
 	plots   usagePlots
 	inPlace *inplace.Watched
 }
@@ -64,7 +63,7 @@ var usagePeriods = []struct {
 
 // showUsage answers GET usage.
 func (p usagePages) showUsage(w *reply, r *web.Request, _ []string) error {
-	f := p.frame(r, "Disk space", nil)
+	f := w.frame(r, "Disk space", nil)
 	v := usageView{Days: usagePeriods[0].days}
 	for _, x := range usagePeriods {
 		here := r.URL.Query().Get("days") == fmt.Sprint(x.days)
@@ -97,7 +96,7 @@ func (p usagePages) showUsage(w *reply, r *web.Request, _ []string) error {
 		}
 	}
 	f.D = v
-	return p.print(w, r, http.StatusOK, "usage", f)
+	return w.print(r, http.StatusOK, "usage", f)
 }
 
 // usagePlots reads the recorded usage.

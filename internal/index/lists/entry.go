@@ -1,4 +1,4 @@
-package catalog
+package lists
 
 import (
 	"cmp"
@@ -11,23 +11,23 @@ import (
 
 	"github.com/symdepot/symdepot/internal/index/contents"
 	"github.com/symdepot/symdepot/internal/index/engine"
-	"github.com/symdepot/symdepot/internal/index/lifecycle"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
 
 // Listing is what the lists of one page about a content are read with.
 type Listing struct {
-	c    Catalog
+	c    Lists
 	seen visibility
 }
 
 // Listing returns the lists of what a scope includes.
-func (c Catalog) Listing(ctx context.Context, scope record.Scope) (Listing, error) {
-	v, err := c.visibility(ctx, scope, nil)
-	return Listing{c, v}, c.db.Fail("look up products", err)
+func (ls Lists) Listing(ctx context.Context, scope record.Scope) (Listing, error) {
+	v, err := ls.visibility(ctx, scope, nil)
+	return Listing{ls, v}, ls.db.Fail("look up products", err)
 }
 
 // ids reads a column of ids.
@@ -69,8 +69,8 @@ func (l Listing) OfContent(ctx context.Context, ref blob.Ref, limit int) (list [
 // HolderTx is a live transaction that holds an object.
 type HolderTx struct {
 	record.Transaction
-	Path, Archive string           // of the first file that is the object
-	Holds         []lifecycle.Hold // ended ones included
+	Path, Archive string          // of the first file that is the object
+	Holds         []removals.Hold // ended ones included
 }
 
 // Holders returns the transactions that hold an object, newest first, with lower
@@ -108,9 +108,9 @@ func (l Listing) Holders(ctx context.Context, o record.Found, before int64, limi
 		return true, err
 	})
 	if err == nil {
-		err = l.c.db.Scans.Each(ctx, false, lifecycle.HoldSelect+" WHERE tx_id IN ("+idList(numbers)+") ORDER BY placed, name", nil,
+		err = l.c.db.Scans.Each(ctx, false, removals.HoldSelect+" WHERE tx_id IN ("+idList(numbers)+") ORDER BY placed, name", nil,
 			func(scan engine.Scan) (bool, error) {
-				h, err := lifecycle.ScanHold(scan)
+				h, err := removals.ScanHold(scan)
 				if i, ok := at[h.Number]; ok {
 					list[i].Holds = append(list[i].Holds, h)
 				}
@@ -169,7 +169,7 @@ func (l Listing) Siblings(ctx context.Context, o record.Found, limit int) (list 
 	const op = "list the objects of a name"
 	ids, err := l.ids(ctx, false, `SELECT o.id FROM (SELECT id, content_id FROM object WHERE name_fold = $1 ORDER BY id DESC LIMIT $2) AS o
 		WHERE o.content_id <> $3 AND `+l.seen.object()+" ORDER BY o.id DESC LIMIT $4",
-		engine.Text(symfile.Fold(o.Object.Name)), l.c.Limits.Step, o.ContentRow(), limit+1)
+		engine.Text(symfile.Fold(o.Object.Name)), l.c.limits.Step, o.ContentRow(), limit+1)
 	if err != nil {
 		return nil, false, l.c.db.Fail(op, err)
 	}
@@ -258,7 +258,7 @@ func (f FileFilter) conds(args []any) (string, []any) {
 }
 
 // FilesOf returns a page of the files of a transaction.
-func (c Catalog) FilesOf(ctx context.Context, number int64, f FileFilter) (list []record.TxFile, next *FileKey, err error) {
+func (ls Lists) FilesOf(ctx context.Context, number int64, f FileFilter) (list []record.TxFile, next *FileKey, err error) {
 	cond, args := f.conds([]any{number})
 	order := "f.seq"
 	switch f.Order {
@@ -277,7 +277,7 @@ func (c Catalog) FilesOf(ctx context.Context, number int64, f FileFilter) (list 
 	}
 	args = append(args, f.Limit+1)
 	keys := make([]FileKey, 0, f.Limit+1)
-	err = c.db.Scans.Each(ctx, true, marks("SELECT "+record.ObjectColumns+`, f.seq, f.path, f.archive, f.mtime, o.name_fold
+	err = ls.db.Scans.Each(ctx, true, marks("SELECT "+record.ObjectColumns+`, f.seq, f.path, f.archive, f.mtime, o.name_fold
 		FROM tx_file f JOIN object o ON o.id = f.object_id JOIN content c ON c.id = o.content_id
 		WHERE f.tx_id = %s`+cond+" ORDER BY "+order+" LIMIT %s", 0), args, func(scan engine.Scan) (bool, error) {
 		var s record.Stored
@@ -294,7 +294,7 @@ func (c Catalog) FilesOf(ctx context.Context, number int64, f FileFilter) (list 
 		list, next = list[:f.Limit], &keys[f.Limit-1]
 	}
 	if err == nil {
-		err = contents.MarkCold(ctx, c.db, list, func(f *record.TxFile) (blob.Ref, **record.Cold) { return f.Ref, &f.Cold })
+		err = contents.MarkCold(ctx, ls.db, list, func(f *record.TxFile) (blob.Ref, **record.Cold) { return f.Ref, &f.Cold })
 	}
-	return list, next, c.db.Fail("list the files of a transaction", err)
+	return list, next, ls.db.Fail("list the files of a transaction", err)
 }

@@ -1,4 +1,4 @@
-package catalog
+package lists
 
 import (
 	"cmp"
@@ -69,12 +69,12 @@ func (o GroupOrder) after(k *GroupKey, name string) (cond, order string, args []
 const live = "t.deleted_at IS NULL AND t.id > 0"
 
 // Products returns a page of the products in the scope that have live transactions.
-func (c Catalog) Products(ctx context.Context, scope record.Scope, o GroupOrder, after *GroupKey, limit int) (list []ProductFacts,
+func (ls Lists) Products(ctx context.Context, scope record.Scope, o GroupOrder, after *GroupKey, limit int) (list []ProductFacts,
 	next *GroupKey, err error) {
 	const op = "list products"
-	v, err := c.visibility(ctx, scope, nil)
+	v, err := ls.visibility(ctx, scope, nil)
 	if err != nil || v.none() {
-		return nil, nil, c.db.Fail(op, err)
+		return nil, nil, ls.db.Fail(op, err)
 	}
 	cond, order, args := o.after(after, "p.name")
 	query := marks(`SELECT p.name, g.versions, g.transactions, g.files, g.bytes, g.newest, n.time FROM
@@ -85,7 +85,7 @@ func (c Catalog) Products(ctx context.Context, scope record.Scope, o GroupOrder,
 		 GROUP BY v.product_id) AS g
 		JOIN product p ON p.id = g.product_id JOIN tx n ON n.id = g.newest WHERE `+cond+" ORDER BY "+order+" LIMIT %s", 0)
 	var keys []GroupKey
-	err = c.db.Scans.Each(ctx, false, query, append(args, limit+1), func(scan engine.Scan) (bool, error) {
+	err = ls.db.Scans.Each(ctx, false, query, append(args, limit+1), func(scan engine.Scan) (bool, error) {
 		var f ProductFacts
 		var newest, at int64
 		err := scan(&f.Name, &f.Versions, &f.Transactions, &f.Files, &f.Bytes, &newest, &at)
@@ -96,7 +96,7 @@ func (c Catalog) Products(ctx context.Context, scope record.Scope, o GroupOrder,
 	if len(list) > limit {
 		list, next = list[:limit], &keys[limit-1]
 	}
-	return list, next, c.db.Fail(op, err)
+	return list, next, ls.db.Fail(op, err)
 }
 
 func (o GroupOrder) key(name string, newest, bytes int64) GroupKey {
@@ -119,12 +119,12 @@ type VersionFilter struct {
 }
 
 // Versions returns a page of the versions of a product that have live transactions.
-func (c Catalog) Versions(ctx context.Context, scope record.Scope, product string, f VersionFilter) (list []VersionFacts,
+func (ls Lists) Versions(ctx context.Context, scope record.Scope, product string, f VersionFilter) (list []VersionFacts,
 	next *GroupKey, err error) {
 	const op = "list versions"
-	v, err := c.visibility(ctx, scope, &product)
+	v, err := ls.visibility(ctx, scope, &product)
 	if err != nil || v.none() {
-		return nil, nil, c.db.Fail(op, err)
+		return nil, nil, ls.db.Fail(op, err)
 	}
 	var args []any
 	groups := "SELECT t.version, count(*) AS transactions, sum(t.files) AS files, sum(t.bytes) AS bytes, max(t.id) AS newest " +
@@ -140,7 +140,7 @@ func (c Catalog) Versions(ctx context.Context, scope record.Scope, product strin
 	query := marks("SELECT g.version, g.transactions, g.files, g.bytes, g.newest, n.time, n.class "+
 		"FROM ("+groups+" GROUP BY t.version) AS g JOIN tx n ON n.id = g.newest WHERE "+cond+" ORDER BY "+order+" LIMIT %s", 0)
 	var keys []GroupKey
-	err = c.db.Scans.Each(ctx, false, query, append(args, f.Limit+1), func(scan engine.Scan) (bool, error) {
+	err = ls.db.Scans.Each(ctx, false, query, append(args, f.Limit+1), func(scan engine.Scan) (bool, error) {
 		var x VersionFacts
 		var at int64
 		err := scan(&x.Version, &x.Transactions, &x.Files, &x.Bytes, &x.NewestNumber, &at, &x.Class)
@@ -151,7 +151,7 @@ func (c Catalog) Versions(ctx context.Context, scope record.Scope, product strin
 	if len(list) > f.Limit {
 		list, next = list[:f.Limit], &keys[f.Limit-1]
 	}
-	return list, next, c.db.Fail(op, err)
+	return list, next, ls.db.Fail(op, err)
 }
 
 // versionTx returns the tables and the condition of the files f of the live
@@ -163,13 +163,13 @@ func versionTx(v visibility) (from, cond string) {
 // VersionObjects returns a page of the distinct objects of all live transactions of a
 // version. They have the paths of the newest of these, and no list of transactions. f
 // has no Product.
-func (c Catalog) VersionObjects(ctx context.Context, scope record.Scope, product, version string, f ObjectFilter) (list []record.Found,
+func (ls Lists) VersionObjects(ctx context.Context, scope record.Scope, product, version string, f ObjectFilter) (list []record.Found,
 	next *ObjectKey, err error) {
 	const op = "list the files of a version"
 	f.Product = &product
-	w := objectWalk{Catalog: c, f: f}
+	w := objectWalk{Lists: ls, f: f}
 	if err := w.see(ctx, scope); err != nil || w.none {
-		return nil, nil, c.db.Fail(op, err)
+		return nil, nil, ls.db.Fail(op, err)
 	}
 	from, cond := versionTx(w.seen)
 	w.within = &source{from: from + " CROSS JOIN object o", cond: cond + " AND o.id = f.object_id", args: []any{engine.Text(version)}}
@@ -178,14 +178,14 @@ func (c Catalog) VersionObjects(ctx context.Context, scope record.Scope, product
 	w.cond += " AND EXISTS (" + strings.Replace(newest, "max(f.tx_id)", "1", 1) + w.arg(engine.Text(version)) + ")"
 	rows, next, err := w.page(ctx)
 	if err != nil {
-		return nil, nil, c.db.Fail(op, err)
+		return nil, nil, ls.db.Fail(op, err)
 	}
 	ids := make([]int64, len(rows))
 	for i, r := range rows {
 		ids[i] = r.ID
 	}
-	list, err = c.loadVia(ctx, newest+"$1", []any{engine.Text(version)}, ids)
-	return list, next, c.db.Fail(op, err)
+	list, err = ls.loadVia(ctx, newest+"$1", []any{engine.Text(version)}, ids)
+	return list, next, ls.db.Fail(op, err)
 }
 
 // pdbKinds are the kinds of PDBs.
@@ -194,16 +194,16 @@ var pdbKinds = strings.Join([]string{strconv.Itoa(int(symfile.PDB)), strconv.Ito
 
 // WithoutPDB returns the programs and libraries of a version that refer to a PDB of which
 // none is visible, in the order of their names, at most limit.
-func (c Catalog) WithoutPDB(ctx context.Context, scope record.Scope, product, version string,
+func (ls Lists) WithoutPDB(ctx context.Context, scope record.Scope, product, version string,
 	limit int) (list []record.Found, more bool, err error) {
 	const op = "list programs without a PDB"
-	v, err := c.visibility(ctx, scope, &product)
+	v, err := ls.visibility(ctx, scope, &product)
 	if err != nil || v.none() {
-		return nil, false, c.db.Fail(op, err)
+		return nil, false, ls.db.Fail(op, err)
 	}
-	all, err := c.visibility(ctx, scope, nil)
+	all, err := ls.visibility(ctx, scope, nil)
 	if err != nil {
-		return nil, false, c.db.Fail(op, err)
+		return nil, false, ls.db.Fail(op, err)
 	}
 	from, cond := versionTx(v)
 	var rows []ObjectKey
@@ -212,7 +212,7 @@ func (c Catalog) WithoutPDB(ctx context.Context, scope record.Scope, product, ve
 		"WHERE "+cond+" AND o.id = f.object_id AND o.kind = %s AND o.debug_id <> '' AND (o.role & %s) <> 0 AND (o.role & %s) = 0 "+
 		"AND NOT EXISTS (SELECT 1 FROM lookup l JOIN object q ON q.id = l.object_id AND q.kind IN ("+pdbKinds+
 		") WHERE l.id = lower(o.debug_id) AND EXISTS (SELECT 1 FROM seen s WHERE s.object_id = q.id"+all.in("s.product_id")+"))", 0)
-	err = c.db.Scans.Each(ctx, false, query, []any{engine.Text(version), symfile.PE, symfile.Executable, symfile.Debug},
+	err = ls.db.Scans.Each(ctx, false, query, []any{engine.Text(version), symfile.PE, symfile.Executable, symfile.Debug},
 		func(scan engine.Scan) (bool, error) {
 			var k ObjectKey
 			err := scan(&k.ID, &k.Name)
@@ -223,7 +223,7 @@ func (c Catalog) WithoutPDB(ctx context.Context, scope record.Scope, product, ve
 			return true, err
 		})
 	if err != nil {
-		return nil, false, c.db.Fail(op, err)
+		return nil, false, ls.db.Fail(op, err)
 	}
 	slices.SortFunc(rows, func(a, b ObjectKey) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.ID, a.ID)) })
 	if more = len(rows) > limit; more {
@@ -235,8 +235,8 @@ func (c Catalog) WithoutPDB(ctx context.Context, scope record.Scope, product, ve
 	}
 	newest := "SELECT max(f.tx_id) FROM tx_file f JOIN tx t ON t.id = f.tx_id WHERE f.object_id = o.id AND " + live +
 		v.in("t.product_id") + " AND t.version = $1"
-	list, err = c.loadVia(ctx, newest, []any{engine.Text(version)}, ids)
-	return list, more, c.db.Fail(op, err)
+	list, err = ls.loadVia(ctx, newest, []any{engine.Text(version)}, ids)
+	return list, more, ls.db.Fail(op, err)
 }
 
 // VersionDiff is an object that only one of two versions has.
@@ -250,11 +250,11 @@ const maxDiff = 200_000
 
 // Differences calls each for the objects that only one of two versions of a product has.
 // It reports whether there were too many.
-func (c Catalog) Differences(ctx context.Context, scope record.Scope, product, here, there string,
+func (ls Lists) Differences(ctx context.Context, scope record.Scope, product, here, there string,
 	each func(VersionDiff)) (more bool, err error) {
-	v, err := c.visibility(ctx, scope, &product)
+	v, err := ls.visibility(ctx, scope, &product)
 	if err != nil || v.none() {
-		return false, c.db.Fail("compare versions", err)
+		return false, ls.db.Fail("compare versions", err)
 	}
 	from, cond := versionTx(v)
 	of := "SELECT f.object_id FROM " + from + " WHERE " + cond
@@ -262,7 +262,7 @@ func (c Catalog) Differences(ctx context.Context, scope record.Scope, product, h
 	for i, versions := range [][2]string{{here, there}, {there, here}} {
 		query := marks("SELECT "+record.ObjectColumns+" FROM ("+of+" EXCEPT "+of+") AS d CROSS JOIN object o CROSS JOIN content c "+
 			"WHERE o.id = d.object_id AND c.id = o.content_id LIMIT %s", 0)
-		if err := c.db.Scans.Each(ctx, false, query, []any{engine.Text(versions[0]), engine.Text(versions[1]), maxDiff},
+		if err := ls.db.Scans.Each(ctx, false, query, []any{engine.Text(versions[0]), engine.Text(versions[1]), maxDiff},
 			func(scan engine.Scan) (bool, error) {
 				var d VersionDiff
 				d.There = i == 1
@@ -273,7 +273,7 @@ func (c Catalog) Differences(ctx context.Context, scope record.Scope, product, h
 				n++
 				return true, err
 			}); err != nil {
-			return false, c.db.Fail("compare versions", err)
+			return false, ls.db.Fail("compare versions", err)
 		}
 	}
 	return n >= maxDiff, nil

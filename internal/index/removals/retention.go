@@ -1,6 +1,6 @@
-// Package lifecycle is the part of an index for the lifecycle of transactions: holds, classes,
+// Package removals is the part of an index for what is removed and when: holds, classes,
 // policies, plans and runs, removals, the trash, and usage day by day.
-package lifecycle
+package removals
 
 import (
 	"context"

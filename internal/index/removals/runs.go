@@ -1,4 +1,4 @@
-package lifecycle
+package removals
 
 import (
 	"context"
@@ -47,16 +47,6 @@ func (rs Retention) Policy(ctx context.Context) (PolicyRow, error) {
 		return PolicyRow{}, nil
 	}
 	return p, rs.db.Fail("read the policy", err)
-}
-
-// Policies returns the policies so far, the one in force first, at most 100.
-func (rs Retention) Policies(ctx context.Context) (list []PolicyRow, err error) {
-	err = rs.db.Scans.Each(ctx, true, policySelect+" ORDER BY no DESC", nil, func(scan engine.Scan) (bool, error) {
-		p, err := scanPolicy(scan)
-		list = append(list, p)
-		return true, err
-	})
-	return list, rs.db.Fail("list policies", err)
 }
 
 // SetPolicy puts a policy into force and returns its row. If before is not negative
@@ -131,7 +121,6 @@ const (
 	RunDone       = "done"
 	RunBraked     = "brake" // refused: too much would be removed
 	RunClock      = "clock" // refused: the clock may be wrong
-	RunFailed     = "failed"
 )
 
 // Run is an application of a plan.
@@ -280,10 +269,10 @@ func (rs Retention) Continue(ctx context.Context, no int64) (r Run, err error) {
 	return r, err
 }
 
-// RemoveFiles is how many files one write transaction of a run removes, and at
+// removeFiles is how many files one write transaction of a run removes, and at
 // least one transaction: other writers wait for it. A transaction is always hidden
 // with all its files by one write.
-const RemoveFiles = 5_000
+const removeFiles = 5_000
 
 // removable is the condition that a run may still remove transaction m.
 const removable = `t.deleted_at IS NULL AND NOT EXISTS (SELECT 1 FROM hold h WHERE h.tx_id = m.tx_id AND (h.ends IS NULL OR h.ends >= $2))
@@ -303,7 +292,7 @@ func continueRun(ctx context.Context, w *engine.Write, r *Run, now time.Time) er
 			if err := scan(&x.Number, &x.Class, &x.Reason, &x.Detail, &n); err != nil {
 				return err
 			}
-			if more = more || files > 0 && files+n > RemoveFiles; !more {
+			if more = more || files > 0 && files+n > removeFiles; !more {
 				files += n
 				list = append(list, x)
 			}
@@ -326,18 +315,6 @@ func continueRun(ctx context.Context, w *engine.Write, r *Run, now time.Time) er
 	_, err := w.Exec("UPDATE retention_run SET removed = $2, outcome = $3, ended = $4 WHERE no = $1",
 		r.No, r.Removed, r.Outcome, engine.Millis(r.Ended))
 	return err
-}
-
-// RemovalsOf returns what a run was to remove.
-func (rs Retention) RemovalsOf(ctx context.Context, no int64) (list []Removal, err error) {
-	err = rs.db.Scans.Each(ctx, true, "SELECT tx_id, class, reason, detail FROM run_removal WHERE run = $1 ORDER BY tx_id",
-		[]any{no}, func(scan engine.Scan) (bool, error) {
-			var x Removal
-			err := scan(&x.Number, &x.Class, &x.Reason, &x.Detail)
-			list = append(list, x)
-			return true, err
-		})
-	return list, rs.db.Fail("list the removals of a run", err)
 }
 
 // StagePins returns the contents that open stages rely on: garbage collection leaves

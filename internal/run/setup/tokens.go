@@ -1,4 +1,4 @@
-package app
+package setup
 
 import (
 	"context"
@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/symdepot/symdepot/internal/depot"
-	"github.com/symdepot/symdepot/internal/index"
+	"github.com/symdepot/symdepot/internal/index/tokens"
 	"github.com/symdepot/symdepot/internal/serve/auth"
 )
 
-// Tokens are those of a depot as the gate, the API and commands see them: here alone rows of
-// the index become tokens, and back.
-type Tokens struct{ rows index.Tokens }
+// Tokens are those of a depot as the gate, the API and commands see them: in this file alone
+// rows of the index become tokens, and back.
+type Tokens struct{ rows tokens.Tokens }
 
 // TokensOf returns the tokens of a depot.
 func TokensOf(d *depot.Depot) Tokens { return Tokens{d.Tokens} }
@@ -32,7 +32,7 @@ func (s Tokens) TokenByID(ctx context.Context, id string) (auth.TokenRow, error)
 // PutToken implements auth.Store.
 func (s Tokens) PutToken(ctx context.Context, row auth.TokenRow) error {
 	err := s.rows.Put(ctx, depot.Token(row))
-	if errors.Is(err, index.ErrManyTokens) {
+	if errors.Is(err, tokens.ErrManyTokens) {
 		err = auth.ErrManyTokens
 	}
 	return err
@@ -45,8 +45,8 @@ func (s Tokens) TouchToken(ctx context.Context, used map[string]time.Time) error
 
 // PutSignIn implements auth.Store.
 func (s Tokens) PutSignIn(ctx context.Context, row auth.TokenRow, limits auth.SignInLimits) error {
-	err := s.rows.PutSignIn(ctx, depot.Token(row), index.SignInLimits(limits))
-	if errors.Is(err, index.ErrManySignIns) {
+	err := s.rows.PutSignIn(ctx, depot.Token(row), tokens.SignInLimits(limits))
+	if errors.Is(err, tokens.ErrManySignIns) {
 		err = auth.ErrManySignIns
 	}
 	return err
@@ -60,16 +60,17 @@ func (s Tokens) EndSignIn(ctx context.Context, id string) error {
 // List implements web.Tokens.
 func (s Tokens) List(ctx context.Context) ([]auth.TokenRow, error) {
 	rows, err := s.rows.List(ctx)
-	return tokenRows(rows), err
+	return TokenRows(rows), err
 }
 
 // SignIns implements web.Tokens.
 func (s Tokens) SignIns(ctx context.Context) ([]auth.TokenRow, error) {
 	rows, err := s.rows.SignIns(ctx)
-	return tokenRows(rows), err
+	return TokenRows(rows), err
 }
 
-func tokenRows(rows []depot.Token) []auth.TokenRow {
+// TokenRows returns tokens as the gate sees them.
+func TokenRows(rows []depot.Token) []auth.TokenRow {
 	list := make([]auth.TokenRow, len(rows))
 	for i := range rows {
 		list[i] = auth.TokenRow(rows[i])
@@ -79,12 +80,3 @@ func tokenRows(rows []depot.Token) []auth.TokenRow {
 
 // Revoke implements web.Tokens.
 func (s Tokens) Revoke(ctx context.Context, id string) error { return s.rows.Revoke(ctx, id) }
-
-// tokenAPI is the API's view of the gate and the depot's tokens.
-type tokenAPI struct {
-	*auth.Gate
-	Tokens
-}
-
-// EndSignIn implements web.Tokens.
-func (s tokenAPI) EndSignIn(ctx context.Context, id string) error { return s.Gate.EndSignIn(ctx, id) }

@@ -1,6 +1,6 @@
-// Package catalog is the part of an index for lists that people read in pages: objects, groups
+// Package lists is the part of an index for lists that people read in pages: objects, groups
 // of them, files and versions of products, and all that is known of one object.
-package catalog
+package lists
 
 import (
 	"cmp"
@@ -17,16 +17,16 @@ import (
 	"github.com/symdepot/symdepot/symfile"
 )
 
-// Catalog is the part of the index for lists that people read in pages. A page begins
+// Lists is the part of the index for lists that people read in pages. A page begins
 // after the last row of the page before it, by sort key and id: rows that are added or
 // removed meanwhile neither repeat nor skip others.
-type Catalog struct {
+type Lists struct {
 	db     *engine.Database
-	Limits Limits
+	limits Limits
 }
 
-// NewCatalog returns the catalog of an index in a database.
-func NewCatalog(db *engine.Database) Catalog { return Catalog{db, UsualLimits} }
+// NewLists returns the lists of an index in a database.
+func NewLists(db *engine.Database, limits Limits) Lists { return Lists{db, limits} }
 
 // ObjectSort is the order of a list of objects.
 type ObjectSort uint8
@@ -76,13 +76,13 @@ type Limits struct {
 const (
 	// ListedTransactions limits Found.Transactions in a page.
 	ListedTransactions = 100
-	// UnionProducts is up to how many products their lists are merged. With more, the
+	// unionProducts is up to how many products their lists are merged. With more, the
 	// list of all objects is walked.
-	UnionProducts = 8
+	unionProducts = 8
 	manyNames     = 300_000
 )
 
-// UsualLimits are those of NewCatalog.
+// UsualLimits are those of an index.
 var UsualLimits = Limits{Step: 10_000, Few: 20_000, Names: manyNames}
 
 // ErrShortPattern means that a pattern would be compared with too many names.
@@ -91,10 +91,10 @@ var ErrShortPattern = fmt.Errorf("the depot has more than %d names: a pattern th
 
 // Objects returns a page of the objects in the scope that f selects. next is where the
 // next page begins; nil: there is none.
-func (c Catalog) Objects(ctx context.Context, scope record.Scope, f ObjectFilter) (list []record.Found, next *ObjectKey, err error) {
-	w := objectWalk{Catalog: c, f: f}
+func (ls Lists) Objects(ctx context.Context, scope record.Scope, f ObjectFilter) (list []record.Found, next *ObjectKey, err error) {
+	w := objectWalk{Lists: ls, f: f}
 	if err := w.see(ctx, scope); err != nil || w.none {
-		return nil, nil, c.db.Fail("list objects", err)
+		return nil, nil, ls.db.Fail("list objects", err)
 	}
 	rows, next, err := w.page(ctx)
 	if err == nil {
@@ -102,9 +102,9 @@ func (c Catalog) Objects(ctx context.Context, scope record.Scope, f ObjectFilter
 		for i, r := range rows {
 			ids[i] = r.ID
 		}
-		list, err = c.load(ctx, w.seen, ids)
+		list, err = ls.load(ctx, w.seen, ids)
 	}
-	return list, next, c.db.Fail("list objects", err)
+	return list, next, ls.db.Fail("list objects", err)
 }
 
 // visibility is a scope as ids of products. Its texts are conditions without
@@ -115,7 +115,7 @@ type visibility struct {
 }
 
 // visibility looks up the products of a scope; product, if not nil, is the only one.
-func (c Catalog) visibility(ctx context.Context, scope record.Scope, product *string) (v visibility, err error) {
+func (ls Lists) visibility(ctx context.Context, scope record.Scope, product *string) (v visibility, err error) {
 	switch {
 	case product != nil && !scope.All && !slices.Contains(scope.Products, *product):
 		return v, nil
@@ -125,7 +125,7 @@ func (c Catalog) visibility(ctx context.Context, scope record.Scope, product *st
 		return visibility{all: true}, nil
 	}
 	where, args := scope.Where("id", nil)
-	err = c.db.Scans.Each(ctx, scope.Few(), "SELECT id FROM product WHERE 1 = 1"+where+" ORDER BY id", args,
+	err = ls.db.Scans.Each(ctx, scope.Few(), "SELECT id FROM product WHERE 1 = 1"+where+" ORDER BY id", args,
 		func(scan engine.Scan) (bool, error) {
 			var id int64
 			err := scan(&id)
@@ -153,7 +153,7 @@ func (v visibility) object() string {
 
 // lists returns the ids under which listed_name has all names of visible objects.
 func (v visibility) lists() []int64 {
-	if v.all || len(v.products) > UnionProducts {
+	if v.all || len(v.products) > unionProducts {
 		return []int64{0}
 	}
 	return v.products
@@ -172,7 +172,7 @@ func idList(ids []int64) string {
 
 // objectWalk reads one page of a list of objects.
 type objectWalk struct {
-	Catalog
+	Lists
 	f    ObjectFilter
 	name string // that of the filter, as it is stored
 	seen visibility
@@ -225,7 +225,7 @@ func (w *objectWalk) arg(v any) string {
 // rejects reports whether a walk through the visible objects can meet many that the
 // page does not show.
 func (w *objectWalk) rejects() bool {
-	return len(w.args) > 0 || w.f.Fetched != nil || len(w.seen.products) > UnionProducts
+	return len(w.args) > 0 || w.f.Fetched != nil || len(w.seen.products) > unionProducts
 }
 
 // page returns the keys of the objects of the page.
@@ -260,7 +260,7 @@ func (w *objectWalk) page(ctx context.Context) (rows []ObjectKey, next *ObjectKe
 		return w.ofName(ctx)
 	case f.Sort == ByName:
 		return w.byName(ctx)
-	case w.name == "" && len(w.seen.products) > 0 && len(w.seen.products) <= UnionProducts:
+	case w.name == "" && len(w.seen.products) > 0 && len(w.seen.products) <= unionProducts:
 		return w.byAddedTo(ctx)
 	}
 	return w.byAdded(ctx)
@@ -283,7 +283,7 @@ func (w *objectWalk) mayBeFew(exact bool) bool {
 
 // checkPattern returns ErrShortPattern if a pattern would be compared with too many
 // names.
-func (c Catalog) checkPattern(ctx context.Context, pattern string) error {
+func (ls Lists) checkPattern(ctx context.Context, pattern string) error {
 	if record.LiteralPrefix(pattern, "*?") != "" || strings.Trim(pattern, "*") == "" {
 		return nil
 	}
@@ -296,9 +296,9 @@ func (c Catalog) checkPattern(ctx context.Context, pattern string) error {
 			return nil
 		}
 	}
-	most := c.Limits.Names
+	most := ls.limits.Names
 	var many bool
-	if err := c.db.Scans.Row(ctx, "SELECT EXISTS (SELECT 1 FROM listed_name WHERE product_id = 0 LIMIT 1 OFFSET $1)",
+	if err := ls.db.Scans.Row(ctx, "SELECT EXISTS (SELECT 1 FROM listed_name WHERE product_id = 0 LIMIT 1 OFFSET $1)",
 		[]any{most}, &many); err != nil {
 		return err
 	}
@@ -357,7 +357,7 @@ func (w *objectWalk) candidates(byID bool) (list []source) {
 		}
 		names, args := w.names("", lists)
 		return []source{{from: names + " CROSS JOIN object o", cond: "o.name_fold = k.name", args: args}}
-	case len(w.seen.products) > 0 && len(w.seen.products) <= UnionProducts:
+	case len(w.seen.products) > 0 && len(w.seen.products) <= unionProducts:
 		return []source{{from: "seen v", cond: "v.product_id IN (" + idList(w.seen.products) + ")", id: "v.object_id", seen: true}}
 	}
 	return nil
@@ -406,7 +406,7 @@ func marks(query string, before int) string {
 func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKey, err error) {
 	have := make(map[int64]bool)
 	for _, s := range sources {
-		list, err := w.rows(ctx, s, "o.id DESC", w.Limits.Few)
+		list, err := w.rows(ctx, s, "o.id DESC", w.limits.Few)
 		if err != nil {
 			return nil, err
 		}
@@ -424,7 +424,7 @@ func (w *objectWalk) few(ctx context.Context, sources []source) (rows []ObjectKe
 func (w *objectWalk) isFew(ctx context.Context, s source) (few bool, err error) {
 	few = true
 	query := marks(s.ids()+" LIMIT 1 OFFSET %s", 0)
-	err = w.db.Scans.Each(ctx, false, query, append(slices.Clone(s.args), w.Limits.Few), func(engine.Scan) (bool, error) {
+	err = w.db.Scans.Each(ctx, false, query, append(slices.Clone(s.args), w.limits.Few), func(engine.Scan) (bool, error) {
 		few = false
 		return false, nil
 	})
@@ -514,7 +514,7 @@ func (w *objectWalk) rows(ctx context.Context, s source, order string, limit int
 
 // bound reads the key of the row w.limits.step rows on, if there is one.
 func (w *objectWalk) bound(ctx context.Context, query string, from, dest any) (found bool, err error) {
-	err = w.db.Scans.Each(ctx, true, query, []any{from, w.Limits.Step}, func(scan engine.Scan) (bool, error) {
+	err = w.db.Scans.Each(ctx, true, query, []any{from, w.limits.Step}, func(scan engine.Scan) (bool, error) {
 		found = true
 		return false, scan(dest)
 	})
@@ -555,7 +555,7 @@ func (w *objectWalk) byName(ctx context.Context) (rows []ObjectKey, next *Object
 		var last string
 		found := false
 		query := marks("SELECT k.name FROM "+names+" CROSS JOIN object o WHERE o.name_fold = k.name ORDER BY k.name LIMIT 1 OFFSET %s", 0)
-		if err := w.db.Scans.Each(ctx, false, query, append(slices.Clone(args), w.Limits.Step), func(scan engine.Scan) (bool, error) {
+		if err := w.db.Scans.Each(ctx, false, query, append(slices.Clone(args), w.limits.Step), func(scan engine.Scan) (bool, error) {
 			found = true
 			return false, scan(&last)
 		}); err != nil {
@@ -627,7 +627,7 @@ func (w *objectWalk) byNames(ctx context.Context, rows []ObjectKey, lists []int6
 		if len(list) <= w.f.Limit {
 			break
 		}
-		if looked > w.Limits.Step/10 && len(rows) <= w.f.Limit {
+		if looked > w.limits.Step/10 && len(rows) <= w.f.Limit {
 			return rows, &ObjectKey{Name: after}, nil
 		}
 	}
@@ -667,7 +667,7 @@ func (w *objectWalk) byAddedTo(ctx context.Context) (rows []ObjectKey, next *Obj
 	if before <= 0 {
 		before = math.MaxInt64
 	}
-	for n, looked := w.f.Limit+1, 0; ; n = min(4*n, w.Limits.Few) {
+	for n, looked := w.f.Limit+1, 0; ; n = min(4*n, w.limits.Few) {
 		var ids []int64
 		more := false
 		for _, product := range w.seen.products {
@@ -701,7 +701,7 @@ func (w *objectWalk) byAddedTo(ctx context.Context) (rows []ObjectKey, next *Obj
 		case !more || len(rows) > w.f.Limit:
 			rows, next = w.limit(rows, nil)
 			return rows, next, nil
-		case looked >= w.Limits.Step:
+		case looked >= w.limits.Step:
 			return rows, &ObjectKey{ID: before}, nil
 		}
 	}
@@ -743,12 +743,12 @@ func (w *objectWalk) bySize(ctx context.Context) (rows []ObjectKey, next *Object
 
 // load reads objects in the order of the ids, with their newest transactions. Objects
 // that are no longer visible are left out.
-func (c Catalog) load(ctx context.Context, v visibility, ids []int64) ([]record.Found, error) {
-	list, err := c.loadVia(ctx, "SELECT max(s.tx_id) FROM seen s WHERE s.object_id = o.id"+v.in("s.product_id"), nil, ids)
+func (ls Lists) load(ctx context.Context, v visibility, ids []int64) ([]record.Found, error) {
+	list, err := ls.loadVia(ctx, "SELECT max(s.tx_id) FROM seen s WHERE s.object_id = o.id"+v.in("s.product_id"), nil, ids)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
-	holders, err := c.holders(ctx, v, ids)
+	holders, err := ls.holders(ctx, v, ids)
 	for i := range list {
 		list[i].Transactions = holders[list[i].Row()]
 	}
@@ -757,7 +757,7 @@ func (c Catalog) load(ctx context.Context, v visibility, ids []int64) ([]record.
 
 // loadVia reads objects as a transaction holds them, which a query selects for object
 // o.
-func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []int64) ([]record.Found, error) {
+func (ls Lists) loadVia(ctx context.Context, newest string, args []any, ids []int64) ([]record.Found, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -766,7 +766,7 @@ func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []i
 		seq int64
 	}
 	have := make(map[int64]loaded, len(ids))
-	err := c.db.Scans.Each(ctx, false, "SELECT "+record.ObjectColumns+", "+record.FileColumns+`, f.seq, p.name
+	err := ls.db.Scans.Each(ctx, false, "SELECT "+record.ObjectColumns+", "+record.FileColumns+`, f.seq, p.name
 		FROM object o JOIN content c ON c.id = o.content_id
 		JOIN tx_file f ON f.object_id = o.id AND f.tx_id = (`+newest+`)
 		JOIN tx t ON t.id = f.tx_id JOIN product p ON p.id = t.product_id WHERE o.id IN (`+idList(ids)+")", args,
@@ -794,7 +794,7 @@ func (c Catalog) loadVia(ctx context.Context, newest string, args []any, ids []i
 
 // holders returns the newest transactions that hold objects, at most ListedTransactions of
 // each.
-func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[int64][]int64, error) {
+func (ls Lists) holders(ctx context.Context, v visibility, ids []int64) (map[int64][]int64, error) {
 	list := make(map[int64][]int64, len(ids))
 	each := func(scan engine.Scan) (bool, error) {
 		var object, tx int64
@@ -806,15 +806,15 @@ func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[in
 	if !v.all {
 		join = " JOIN tx t ON t.id = f.tx_id" + v.in("t.product_id")
 	}
-	if c.lateral() {
-		return list, c.db.Scans.Each(ctx, false, "SELECT k.id, h.tx_id FROM unnest(ARRAY["+idList(ids)+`]::bigint[]) AS k(id)
+	if ls.lateral() {
+		return list, ls.db.Scans.Each(ctx, false, "SELECT k.id, h.tx_id FROM unnest(ARRAY["+idList(ids)+`]::bigint[]) AS k(id)
 			CROSS JOIN LATERAL (SELECT DISTINCT f.tx_id FROM tx_file f`+join+" WHERE f.object_id = k.id AND f.tx_id > 0 "+
 			"ORDER BY f.tx_id DESC LIMIT "+strconv.Itoa(ListedTransactions)+") AS h ORDER BY k.id, h.tx_id DESC", nil, each)
 	}
 	query := "SELECT DISTINCT f.object_id, f.tx_id FROM tx_file f" + join + " WHERE f.object_id = $1 AND f.tx_id > 0 " +
 		"ORDER BY f.tx_id DESC LIMIT " + strconv.Itoa(ListedTransactions)
 	for _, id := range ids {
-		if err := c.db.Scans.Each(ctx, v.all, query, []any{id}, each); err != nil {
+		if err := ls.db.Scans.Each(ctx, v.all, query, []any{id}, each); err != nil {
 			return nil, err
 		}
 	}
@@ -822,6 +822,6 @@ func (c Catalog) holders(ctx context.Context, v visibility, ids []int64) (map[in
 }
 
 // lateral reports whether a join can depend on the row before it.
-func (c Catalog) lateral() bool {
-	return c.db.Shared()
+func (ls Lists) lateral() bool {
+	return ls.db.Shared()
 }

@@ -13,12 +13,12 @@ import (
 
 	"github.com/symdepot/symdepot/debugid"
 	"github.com/symdepot/symdepot/internal/base/glob"
-	"github.com/symdepot/symdepot/internal/index/catalog"
 	"github.com/symdepot/symdepot/internal/index/contents"
-	"github.com/symdepot/symdepot/internal/index/lifecycle"
+	"github.com/symdepot/symdepot/internal/index/lists"
 	"github.com/symdepot/symdepot/internal/index/misses"
 	"github.com/symdepot/symdepot/internal/index/queue"
 	"github.com/symdepot/symdepot/internal/index/record"
+	"github.com/symdepot/symdepot/internal/index/removals"
 	"github.com/symdepot/symdepot/internal/store/blob"
 	"github.com/symdepot/symdepot/symfile"
 )
@@ -88,10 +88,10 @@ func fillLists(t *testing.T, db *DB, c *clock) (list []listed) {
 }
 
 // pagesOf joins all pages of a list.
-func pagesOf(t *testing.T, db *DB, scope record.Scope, f catalog.ObjectFilter) (list []record.Found) {
+func pagesOf(t *testing.T, db *DB, scope record.Scope, f lists.ObjectFilter) (list []record.Found) {
 	t.Helper()
 	for range 2000 {
-		page, next, err := db.Catalog.Objects(t.Context(), scope, f)
+		page, next, err := db.Lists.Objects(t.Context(), scope, f)
 		if err != nil {
 			t.Fatalf("a page of %+v: %v", f, err)
 		}
@@ -117,9 +117,9 @@ func TestPagesNameNobodyElse(t *testing.T) { onEngines(t, testPagesNameNobodyEls
 
 func testPagesNameNobodyElse(t *testing.T) {
 	db := openTest(t, newClock().options())
-	db.Catalog.Limits = catalog.Limits{Step: 3, Few: 5, Names: 1000}
+	db.Lists = lists.NewLists(db.base, lists.Limits{Step: 3, Few: 5, Names: 1000})
 	var scope record.Scope
-	for i := range catalog.UnionProducts + 2 {
+	for i := range 10 { // more products than those whose lists are merged
 		e := listedEntry(4*i + 1)
 		e.Object.Name = fmt.Sprintf("%c-ours.pdb", 'b'+2*i)
 		scope.Products = append(scope.Products, fmt.Sprintf("p%d", i))
@@ -132,10 +132,10 @@ func testPagesNameNobodyElse(t *testing.T) {
 		theirs = append(theirs, e)
 	}
 	commitTest(t, db, "theirs", theirs...)
-	f := catalog.ObjectFilter{Sort: catalog.ByName, Limit: 2}
+	f := lists.ObjectFilter{Sort: lists.ByName, Limit: 2}
 	var names []string
 	for range 100 {
-		page, next, err := db.Catalog.Objects(t.Context(), scope, f)
+		page, next, err := db.Lists.Objects(t.Context(), scope, f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,7 @@ func testObjectPages(t *testing.T) {
 		list = append(list, listed{Entry: pdb(i), n: 1000 + i, products: []string{fmt.Sprint(i)}, at: c.t})
 	}
 	since := list[100].at
-	filters := map[string]catalog.ObjectFilter{
+	filters := map[string]lists.ObjectFilter{
 		"all": {}, "kind": {Query: record.Query{Kind: symfile.PE}}, "arch": {Arch: "arm64"}, "feature": {Feature: "unwind"}, "no feature": {Feature: "wind"}, "fetched": {Fetched: &fetched},
 		"added": {Fetched: &added}, "since": {Since: since}, "product": {Product: &product}, "no product": {Product: &none}, "name": {Query: record.Query{Name: "liba_0%.pdb"}},
 		"prefix": {Query: record.Query{Name: "lib*"}}, "inner": {Query: record.Query{Name: "*b?_1*"}}, "any": {Query: record.Query{Name: "*"}}, "suffix of a kind": {Query: record.Query{Name: "*.dll", Kind: symfile.PE}, Arch: "x64"},
@@ -181,11 +181,11 @@ func testObjectPages(t *testing.T) {
 	}
 	for name, f := range filters {
 		for who, scope := range scopes {
-			for _, sort := range []catalog.ObjectSort{catalog.ByName, catalog.ByAdded, catalog.BySize} {
+			for _, sort := range []lists.ObjectSort{lists.ByName, lists.ByAdded, lists.BySize} {
 				for _, low := range []bool{false, true} {
-					db.Catalog.Limits = catalog.UsualLimits
+					db.Lists = lists.NewLists(db.base, lists.UsualLimits)
 					if low {
-						db.Catalog.Limits = catalog.Limits{Step: 11, Few: 5, Names: 1000}
+						db.Lists = lists.NewLists(db.base, lists.Limits{Step: 11, Few: 5, Names: 1000})
 					}
 					f.Sort, f.Limit = sort, 7
 					want := wantListed(list, scope, f)
@@ -209,7 +209,7 @@ func refOf(n int) *blob.Ref {
 }
 
 // wantListed computes a list from what was added.
-func wantListed(list []listed, scope record.Scope, f catalog.ObjectFilter) (want []string) {
+func wantListed(list []listed, scope record.Scope, f lists.ObjectFilter) (want []string) {
 	var fits []listed
 	for _, o := range list {
 		products := o.products
@@ -232,9 +232,9 @@ func wantListed(list []listed, scope record.Scope, f catalog.ObjectFilter) (want
 	slices.SortFunc(fits, func(a, b listed) int {
 		order := 0
 		switch f.Sort {
-		case catalog.ByName:
+		case lists.ByName:
 			order = cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name))
-		case catalog.BySize:
+		case lists.BySize:
 			order = cmp.Compare(b.Size, a.Size)
 		}
 		return cmp.Or(order, cmp.Compare(b.n, a.n))
@@ -250,7 +250,7 @@ func wantListed(list []listed, scope record.Scope, f catalog.ObjectFilter) (want
 func TestObjectPagesChange(t *testing.T) { onEngines(t, testObjectPagesChange) }
 
 func testObjectPagesChange(t *testing.T) {
-	for _, sort := range []catalog.ObjectSort{catalog.ByName, catalog.ByAdded, catalog.BySize} {
+	for _, sort := range []lists.ObjectSort{lists.ByName, lists.ByAdded, lists.BySize} {
 		c := newClock()
 		db := openTest(t, c.options())
 		var kept []string
@@ -263,9 +263,9 @@ func testObjectPagesChange(t *testing.T) {
 			}
 		}
 		seen := map[string]int{}
-		f := catalog.ObjectFilter{Sort: sort, Limit: 6}
+		f := lists.ObjectFilter{Sort: sort, Limit: 6}
 		for round := 0; ; round++ {
-			page, next, err := db.Catalog.Objects(t.Context(), record.Scope{Products: []string{"A"}}, f)
+			page, next, err := db.Lists.Objects(t.Context(), record.Scope{Products: []string{"A"}}, f)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -304,15 +304,18 @@ func testShortPattern(t *testing.T) {
 	c := newClock()
 	db := openTest(t, c.options())
 	fillLists(t, db, c)
-	db.Catalog.Limits.Names = 5
+	limits := lists.UsualLimits
+	limits.Names = 5
+	db.Lists = lists.NewLists(db.base, limits)
 	for pattern, short := range map[string]bool{"*re*": true, "?r?e*": true, "*ren*": false, "re*": false, "*": false, "**": false, "*.dll": false} {
-		_, _, err := db.Catalog.Objects(t.Context(), all, catalog.ObjectFilter{Query: record.Query{Name: pattern}, Limit: 5})
-		if errors.Is(err, catalog.ErrShortPattern) != short {
+		_, _, err := db.Lists.Objects(t.Context(), all, lists.ObjectFilter{Query: record.Query{Name: pattern}, Limit: 5})
+		if errors.Is(err, lists.ErrShortPattern) != short {
 			t.Errorf("pattern %s: %v, want refused: %v", pattern, err, short)
 		}
 	}
-	db.Catalog.Limits.Names = 500
-	if _, _, err := db.Catalog.Objects(t.Context(), all, catalog.ObjectFilter{Query: record.Query{Name: "*re*"}, Limit: 5}); err != nil {
+	limits.Names = 500
+	db.Lists = lists.NewLists(db.base, limits)
+	if _, _, err := db.Lists.Objects(t.Context(), all, lists.ObjectFilter{Query: record.Query{Name: "*re*"}, Limit: 5}); err != nil {
 		t.Errorf("a short pattern with few names: %v, want no error", err)
 	}
 }
@@ -358,7 +361,7 @@ func testListedNames(t *testing.T) {
 	if got, want := listedNames(t, db), []string{"* foo1.pdb", "A foo1.pdb", "B foo1.pdb"}; !slices.Equal(got, want) {
 		t.Errorf("names after a removal %q, want %q", got, want)
 	}
-	found, _, err := db.Catalog.Objects(t.Context(), record.Scope{Products: []string{"B"}}, catalog.ObjectFilter{Limit: 5})
+	found, _, err := db.Lists.Objects(t.Context(), record.Scope{Products: []string{"B"}}, lists.ObjectFilter{Limit: 5})
 	if err != nil || len(found) > 0 {
 		t.Errorf("objects of B: %d, %v; want none", len(found), err)
 	}
@@ -377,7 +380,7 @@ func testListing(t *testing.T) {
 		commitTest(t, db, "A", exe, elf(100+i, symfile.Executable, fmt.Sprintf("%040x", i), 0))
 	}
 	commitTest(t, db, "B", exe, debug)
-	if err := db.Retention.Hold(ctx, lifecycle.Hold{Number: 13, Name: "h", Reason: "why"}); err != nil {
+	if err := db.Retention.Hold(ctx, removals.Hold{Number: 13, Name: "h", Reason: "why"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Cached.Put(ctx, contents.CachedFile{Source: "up", Name: "prog", URL: "http://up/prog", Tag: "e", Ref: exe.Ref, Size: exe.Size, Entries: []record.Entry{exe}}, nil); err != nil {
@@ -393,7 +396,7 @@ func testListing(t *testing.T) {
 		products []string
 		want     facts
 	}{{nil, facts{13, 1, 1, 1, 13}}, {[]string{"A"}, facts{12, 0, 0, 0, 12}}, {[]string{"B"}, facts{1, 1, 0, 1, 1}}, {[]string{""}, facts{0, 0, 1, 0, 0}}} {
-		l, err := db.Catalog.Listing(ctx, record.Scope{All: k.products == nil, Products: k.products})
+		l, err := db.Lists.Listing(ctx, record.Scope{All: k.products == nil, Products: k.products})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -448,7 +451,7 @@ func testListing(t *testing.T) {
 			t.Errorf("%q: forms %+v, failures %+v, %v; want gzip, zstd of 9 bytes, and the failure of symcache", k.products, made, failures, err)
 		}
 	}
-	l, err := db.Catalog.Listing(ctx, record.Scope{Products: []string{"C"}})
+	l, err := db.Lists.Listing(ctx, record.Scope{Products: []string{"C"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -468,15 +471,15 @@ func testFilePages(t *testing.T) {
 	}
 	entries = append(entries, entries[3], entries[4])
 	number := commitTest(t, db, "A", entries...)
-	for _, f := range []catalog.FileFilter{{}, {Kind: symfile.PE}, {Name: "*_1*"}, {Name: "render0.dll"}, {Name: "lib*", Kind: symfile.PDB}} {
-		for _, order := range []catalog.FileOrder{catalog.FilesBySeq, catalog.FilesByName, catalog.FilesBySize} {
+	for _, f := range []lists.FileFilter{{}, {Kind: symfile.PE}, {Name: "*_1*"}, {Name: "render0.dll"}, {Name: "lib*", Kind: symfile.PDB}} {
+		for _, order := range []lists.FileOrder{lists.FilesBySeq, lists.FilesByName, lists.FilesBySize} {
 			var want []string
 			sorted := slices.Clone(entries)
 			slices.SortStableFunc(sorted, func(a, b record.Entry) int {
 				switch order {
-				case catalog.FilesByName:
+				case lists.FilesByName:
 					return cmp.Compare(symfile.Fold(a.Object.Name), symfile.Fold(b.Object.Name))
-				case catalog.FilesBySize:
+				case lists.FilesBySize:
 					return cmp.Compare(b.Size, a.Size)
 				}
 				return 0
@@ -486,10 +489,10 @@ func testFilePages(t *testing.T) {
 					want = append(want, e.Path)
 				}
 			}
-			f.Order, f.Limit, f.After = order, 7, catalog.FileKey{}
+			f.Order, f.Limit, f.After = order, 7, lists.FileKey{}
 			var got []string
 			for {
-				page, next, err := db.Catalog.FilesOf(context.Background(), number, f)
+				page, next, err := db.Lists.FilesOf(context.Background(), number, f)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -531,22 +534,22 @@ func testVersionObjects(t *testing.T) {
 	if _, err := db.Remove(t.Context(), 5); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []catalog.ObjectFilter{{}, {Query: record.Query{Kind: symfile.PE}}, {Query: record.Query{Name: "lib*"}}, {Query: record.Query{Name: "render0.dll"}}, {Query: record.Query{Name: "*_1*"}}} {
-		for _, sort := range []catalog.ObjectSort{catalog.ByName, catalog.ByAdded, catalog.BySize} {
+	for _, f := range []lists.ObjectFilter{{}, {Query: record.Query{Kind: symfile.PE}}, {Query: record.Query{Name: "lib*"}}, {Query: record.Query{Name: "render0.dll"}}, {Query: record.Query{Name: "*_1*"}}} {
+		for _, sort := range []lists.ObjectSort{lists.ByName, lists.ByAdded, lists.BySize} {
 			for _, low := range []bool{false, true} {
-				db.Catalog.Limits = catalog.UsualLimits
+				db.Lists = lists.NewLists(db.base, lists.UsualLimits)
 				if low {
-					db.Catalog.Limits = catalog.Limits{Step: 11, Few: 5, Names: 1000}
+					db.Lists = lists.NewLists(db.base, lists.Limits{Step: 11, Few: 5, Names: 1000})
 				}
 				var all []listed
 				for n := range 40 {
 					all = append(all, listed{Entry: listedEntry(n), n: n, products: []string{"A"}})
 				}
-				f.Sort, f.Limit, f.After = sort, 7, catalog.ObjectKey{}
+				f.Sort, f.Limit, f.After = sort, 7, lists.ObjectKey{}
 				want := wantListed(all, record.Scope{All: true}, f)
 				var got []string
 				for {
-					page, next, err := db.Catalog.VersionObjects(t.Context(), record.Scope{Products: []string{"A", "B"}}, "A", "1", f)
+					page, next, err := db.Lists.VersionObjects(t.Context(), record.Scope{Products: []string{"A", "B"}}, "A", "1", f)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -564,7 +567,7 @@ func testVersionObjects(t *testing.T) {
 			}
 		}
 	}
-	if page, _, err := db.Catalog.VersionObjects(t.Context(), record.Scope{Products: []string{"B"}}, "A", "1", catalog.ObjectFilter{Limit: 5}); err != nil || len(page) > 0 {
+	if page, _, err := db.Lists.VersionObjects(t.Context(), record.Scope{Products: []string{"B"}}, "A", "1", lists.ObjectFilter{Limit: 5}); err != nil || len(page) > 0 {
 		t.Errorf("outside of the scope: %d objects, %v; want none", len(page), err)
 	}
 }
