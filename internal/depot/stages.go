@@ -153,7 +153,7 @@ func (s stageDepot) Confirm(ctx context.Context, number int64, accepted []record
 
 func (s stageDepot) commitFiles(ctx context.Context, tx record.Tx, files []stage.File) (int64, error) {
 	if s.placed { // the contents are in their places already
-		return s.commits.commit(ctx, tx, nil)
+		return s.commit(ctx, tx, nil)
 	}
 	batch, err := s.blobs.Begin(ctx)
 	if err != nil {
@@ -163,7 +163,7 @@ func (s stageDepot) commitFiles(ctx context.Context, tx record.Tx, files []stage
 	if err := take(ctx, batch, files); err != nil {
 		return 0, err
 	}
-	return s.commits.commit(ctx, tx, batch)
+	return s.commit(ctx, tx, batch)
 }
 
 // take puts the contents of staged files into a batch.
