@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -78,7 +80,7 @@ func OpenFile(name string) (*Reader, io.Closer, error) {
 // Extract writes files of the cabinet into a folder. members are the names of the files, in
 // any letter case; all if there are none. Files appear complete or not at all, and never
 // outside of the folder; done is called with the path of each in it, with slashes. missing are
-// the members that the cabinet does not have.
+// the members that the cabinet does not have, in small letters and in order.
 func (r *Reader) Extract(ctx context.Context, dir *os.Root, members []string, done func(path string)) (missing []string, err error) {
 	wanted := map[string]bool{}
 	for _, m := range members {
@@ -105,10 +107,7 @@ func (r *Reader) Extract(ctx context.Context, dir *os.Root, members []string, do
 		done(path)
 		return nil
 	})
-	for m := range wanted {
-		missing = append(missing, m)
-	}
-	return missing, err
+	return slices.Sorted(maps.Keys(wanted)), err
 }
 
 // extractOne writes a file under a temporary name and renames it when it is whole.

@@ -84,13 +84,27 @@ func TestUploadsHeal(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			w := depottest.New(t, s, formats...)
 			site := worldSite(t, w)
-			w.Spoil(t)
-			for i, h := range list {
-				h.heal(t, site, &w.Files[i], s)
+			for range roundsOf(s) {
+				w.Spoil(t)
+				for i, h := range list {
+					h.heal(t, site, &w.Files[i], s)
+				}
+				w.CheckHealed(t)
 			}
-			w.CheckHealed(t)
 		})
 	}
+}
+
+// roundsOf is how often contents come into a state. At the second time the server knows that the
+// same client has uploaded the file. It does not ask a bucket for an object that it has uploaded
+// itself minutes ago: then somebody must have seen the harm.
+func roundsOf(s depottest.State) int {
+	switch {
+	case s.Holder != depottest.Added:
+	case s.Home == depottest.Disk, s.Home == depottest.Bucket && s.Harm != depottest.Deleted:
+		return 2
+	}
+	return 1
 }
 
 // heal uploads a file and requests it.

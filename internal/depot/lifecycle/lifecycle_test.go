@@ -312,7 +312,7 @@ func TestApply(t *testing.T) {
 	if _, err := w.Apply(t.Context(), "00000000", 2, "anna"); !errors.Is(err, lifecycle.ErrNoPlan) {
 		t.Errorf("an unknown plan: %v, want ErrNoPlan", err)
 	}
-	w.Room.Add(t, "app", "1", hometest.Sym("app", 20, 700))
+	w.Add(t, "app", "1", hometest.Sym("app", 20, 700))
 	w.Later(2 * time.Hour)
 	if _, err := w.Apply(t.Context(), p.Ticket.Number, 2, "anna"); !errors.Is(err, retention.ErrStale) {
 		t.Errorf("the plan after a build was added: %v, want retention.ErrStale", err)
@@ -412,7 +412,7 @@ func TestCollectionPlan(t *testing.T) {
 			t.Errorf("%s of an unknown plan: %v, want ErrNoPlan", name, err)
 		}
 	}
-	w.Room.Add(t, "app", "1", w.own[0])
+	w.Add(t, "app", "1", w.own[0])
 	if _, err := w.ApplyCollection(t.Context(), p.Number); !errors.Is(err, retention.ErrStale) {
 		t.Errorf("the plan after its content was added again: %v, want retention.ErrStale", err)
 	}
@@ -431,7 +431,7 @@ func TestCollectionPlan(t *testing.T) {
 // TestUsage divides the space among those who hold it.
 func TestUsage(t *testing.T) {
 	w := newWorld(t, "trash: 7d")
-	other := w.Room.Add(t, "other", "2", w.shared)
+	other := w.Add(t, "other", "2", w.shared)
 	w.remove(t, w.numbers[2])
 	u, err := w.Usage(t.Context())
 	if err != nil {

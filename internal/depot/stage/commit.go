@@ -198,16 +198,7 @@ func (s *Stages) commit(ctx context.Context, row stages.StageRow, ask Commit) (C
 		ID: row.ID, Changes: row.Changes, Anew: ask.Anew, Needs: ask.Needs, Quota: s.limits.Quotas[row.Product],
 		Result: result,
 	}
-	if !ask.Anew {
-		// An equal transaction needs no contents.
-		same, err := s.db.Same(ctx, row, k.manifest)
-		if err != nil {
-			return Committed{}, err
-		}
-		if same != 0 {
-			clear(k.staged)
-		}
-	}
+	// What was sent is stored also if there is an equal transaction: its contents may be lost.
 	accepted, err := entriesOf(ask.Accepted)
 	if err != nil {
 		return Committed{}, err

@@ -53,8 +53,15 @@ func (cs Contents) Commit(ctx context.Context, tx record.Tx, stage Stage,
 		c := Commit{Write: w, Now: cs.db.Now(), Placed: cs.Placed}
 		tx := tx
 		if tx.Stage != nil {
+			given := tx.Entries
 			var done bool
-			if number, done, err = stage.BeginCommit(&c, &tx); err != nil || done {
+			if number, done, err = stage.BeginCommit(&c, &tx); err != nil {
+				return err
+			}
+			if done {
+				return c.replaceLost(given)
+			}
+			if err := c.replaceLost(without(given, tx.Entries)); err != nil {
 				return err
 			}
 		}
@@ -75,6 +82,36 @@ func (cs Contents) Commit(ctx context.Context, tx record.Tx, stage Stage,
 		return 0, err
 	}
 	return number, nil
+}
+
+// replaceLost gives the contents of files that a transaction has already the places of uploads
+// that are done: in a bucket, a file is uploaded again if its object is lost.
+func (c *Commit) replaceLost(entries []record.Entry) error {
+	if !c.Placed {
+		return nil
+	}
+	for some := range slices.Chunk(entries, engine.BatchRows) {
+		list := make([]record.Content, len(some))
+		for i, e := range some {
+			list[i] = record.Content{Ref: e.Ref, Size: e.Size}
+		}
+		if _, err := c.storeContents(list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// without returns the entries of a list whose contents those of another one do not have.
+func without(list, other []record.Entry) []record.Entry {
+	if len(list) == len(other) {
+		return nil
+	}
+	has := make(map[blob.Ref]bool, len(other))
+	for i := range other {
+		has[other[i].Ref] = true
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(e record.Entry) bool { return has[e.Ref] })
 }
 
 // validate rejects entries whose rows no lookup could find.

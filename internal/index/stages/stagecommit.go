@@ -65,16 +65,7 @@ func (ss StageRows) HasOther(ctx context.Context, product string, o symfile.Obje
 	return is, ss.db.Fail("look for another content", err)
 }
 
-// Same returns the newest transaction with equal labels and manifest that has not
-// been removed; 0 if there is none.
-func (ss StageRows) Same(ctx context.Context, s StageRow, manifest blob.Ref) (number int64, err error) {
-	err = ss.db.Points.Row(ctx, sameTx, []any{manifest[:], s.Product, s.Version, s.Branch, s.Class}, &number)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
-	}
-	return number, ss.db.Fail("look for an equal transaction", err)
-}
-
+// sameTx finds the newest transaction with equal labels and manifest that has not been removed.
 const sameTx = `SELECT t.id FROM tx t JOIN product p ON p.id = t.product_id
 	WHERE t.manifest = $1 AND p.name = $2 AND t.version = $3 AND t.branch = $4 AND t.class = $5
 	AND t.deleted_at IS NULL ORDER BY t.id DESC LIMIT 1`
