@@ -94,7 +94,8 @@ func (db *DB) Copy(ctx context.Context, to *DB, last func() error) error {
 
 // closeIndex makes additions fail: a trigger reaches processes of older versions
 // too.
-var closeIndex = engine.Dialects(`CREATE TRIGGER moved BEFORE INSERT ON tx BEGIN SELECT RAISE(ABORT, 'the depot was moved to another place'); END`,
+var closeIndex = engine.Dialects(
+	`CREATE TRIGGER moved BEFORE INSERT ON tx BEGIN SELECT RAISE(ABORT, 'the depot was moved to another place'); END`,
 	`CREATE FUNCTION moved() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the depot was moved to another place'; END $$;
 	CREATE TRIGGER moved BEFORE INSERT ON tx EXECUTE FUNCTION moved()`)
 

@@ -147,7 +147,8 @@ func (db *DB) HasObject(ctx context.Context, o symfile.Object, size int64) (bool
 		return false, nil
 	}
 	var is bool
-	err := db.base.Points.Row(ctx, `SELECT EXISTS (SELECT 1 FROM lookup l JOIN object o ON o.id = l.object_id JOIN content c ON c.id = o.content_id
+	err := db.base.Points.Row(ctx, `SELECT EXISTS (SELECT 1 FROM lookup l
+		JOIN object o ON o.id = l.object_id JOIN content c ON c.id = o.content_id
 		WHERE l.id = $1 AND l.name = $2 AND o.kind = $3 AND c.size = $4)`, []any{aliases[0].ID, aliases[0].Name, o.Kind, size}, &is)
 	return is, db.base.Fail("look up an object", err)
 }

@@ -148,5 +148,8 @@ func SectionTag(name string) string {
 
 // Text returns the answer with a small text.
 func Text(text []byte, changed time.Time) *File {
-	return &File{Volatile: true, Size: int64(len(text)), ModTime: changed, ETag: "a-" + blob.Sum(text).String()[:30], Bytes: bytes.NewReader(text)}
+	return &File{
+		Volatile: true, Size: int64(len(text)), ModTime: changed, ETag: "a-" + blob.Sum(text).String()[:30],
+		Bytes: bytes.NewReader(text),
+	}
 }

@@ -103,7 +103,9 @@ func RankedIn(tx record.Transaction, f record.TxFile) Ranked {
 // the roles.
 func Better(a, b Ranked, role symfile.Role) bool {
 	hit := func(r Ranked) record.Hit {
-		return record.Hit{Role: r.Object.Role, Stored: record.Stored{Object: r.Object, Features: r.Features, DebugSize: r.DebugSize, Ref: r.Ref, Size: r.Size, Added: r.Added, Try: r.Try}}
+		return record.Hit{Role: r.Object.Role, Stored: record.Stored{
+			Object: r.Object, Features: r.Features, DebugSize: r.DebugSize, Ref: r.Ref, Size: r.Size, Added: r.Added, Try: r.Try,
+		}}
 	}
 	hits := []record.Hit{hit(b), hit(a)}
 	Rank(hits, role)

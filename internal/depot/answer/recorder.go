@@ -154,7 +154,10 @@ func (r *Recorder) Watched(ctx context.Context, folder *watch.Folder, req layout
 		}
 	}
 	if near != nil {
-		t.Places = append(t.Places, TracedPlace{Path: below(near.Entry.Archive, near.Entry.Path), Why: fs.ErrNotExist, Outcome: nearOutcomes[near.Why], Object: near.Entry.Object})
+		e := near.Entry
+		t.Places = append(t.Places, TracedPlace{
+			Path: below(e.Archive, e.Path), Why: fs.ErrNotExist, Outcome: nearOutcomes[near.Why], Object: e.Object,
+		})
 	} else if f != nil {
 		t.Places = append(t.Places, TracedPlace{Path: below(f.Archive, f.Path)})
 	} else if !errors.Is(err, fs.ErrNotExist) {

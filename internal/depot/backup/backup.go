@@ -215,7 +215,8 @@ func (b *backup) openFolder(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	if found && !slices.Contains(b.record.Moments, m) {
-		return fmt.Errorf("%w: it was used as a depot since its last backup, and a new backup would undo the changes; name another folder", ErrNotBackup)
+		return fmt.Errorf("%w: it was used as a depot since its last backup, and a new backup would undo the changes; "+
+			"name another folder", ErrNotBackup)
 	}
 	if b.blobs, err = blob.OpenDisk(filepath.Join(b.dir, "blobs")); err != nil {
 		return err
@@ -354,7 +355,10 @@ func (b *backup) round(ctx context.Context, gone *int64) (err error) {
 		return err
 	}
 	*gone = 0
-	b.sum = Result{To: b.dir, Taken: d.Now().UTC().Truncate(time.Second), Copied: b.sum.Copied, CopiedBytes: b.sum.CopiedBytes, Faults: b.sum.Faults}
+	b.sum = Result{
+		To: b.dir, Taken: d.Now().UTC().Truncate(time.Second),
+		Copied: b.sum.Copied, CopiedBytes: b.sum.CopiedBytes, Faults: b.sum.Faults,
+	}
 	if err := d.DB.Copies.Snapshot(ctx, b.newIndex(), nil); err != nil {
 		return err
 	}
@@ -449,7 +453,8 @@ func (b *backup) check(ctx context.Context) error {
 	}
 	problems, err := find(ctx)
 	if err == nil && len(problems) > 0 {
-		err = fmt.Errorf("the index of the depot has faults (symdepot verify lists all), and an earlier backup is kept as it was: %s", problems[0])
+		err = fmt.Errorf("the index of the depot has faults (symdepot verify lists all), "+
+			"and an earlier backup is kept as it was: %s", problems[0])
 	}
 	return err
 }

@@ -82,7 +82,8 @@ func (r *restore) open(ctx context.Context) (err error) {
 	if n, contents, err := r.target.Holds(ctx); err != nil {
 		return err
 	} else if n+contents > 0 && !r.opt.Replace {
-		return fmt.Errorf("%w: it has transactions up to number %d; --replace replaces them by the backup of %s", ErrHoldsFiles, n, r.record.Taken.Local().Format(time.DateTime))
+		return fmt.Errorf("%w: it has transactions up to number %d; --replace replaces them by the backup of %s",
+			ErrHoldsFiles, n, r.record.Taken.Local().Format(time.DateTime))
 	}
 	r.blobs, err = blob.OpenDisk(filepath.Join(r.dir, "blobs"))
 	return err
@@ -200,7 +201,9 @@ func (r *restore) run(ctx context.Context) (err error) {
 		return err
 	}
 	r.sum = Result{To: r.dir, Taken: r.record.Taken, Transactions: stats.Transactions, Contents: stats.Contents, Bytes: stats.Bytes}
-	from := coldstore.New(r.source, coldstore.StoreOptions{Records: r.copy.Colds, Dir: r.dir, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	from := coldstore.New(r.source, coldstore.StoreOptions{
+		Records: r.copy.Colds, Dir: r.dir, Log: slog.New(slog.DiscardHandler), Now: time.Now,
+	})
 	r.source = nil // from closes it
 	defer func() { err = errors.Join(err, from.Close()) }()
 	t := &transfer{from: from, to: r.blobs, hash: true}

@@ -163,7 +163,9 @@ func (t *transfer) put(ctx context.Context, b blob.Batch, c record.Content) (cau
 	return t.putFrom(ctx, b, c, t.from.OpenWhole)
 }
 
-func (t *transfer) putFrom(ctx context.Context, b blob.Batch, c record.Content, open func(ctx context.Context, ref blob.Ref) (blob.File, error)) (cause, err error) {
+func (t *transfer) putFrom(
+	ctx context.Context, b blob.Batch, c record.Content, open func(ctx context.Context, ref blob.Ref) (blob.File, error),
+) (cause, err error) {
 	f, cause := open(ctx, c.Ref)
 	if cause != nil {
 		return cause, ctx.Err()
@@ -189,7 +191,9 @@ func (t *transfer) putFrom(ctx context.Context, b blob.Batch, c record.Content, 
 // plainInstead ends, in the index of a copy, the record of the content that a lost cold file
 // restores, if one of some stores has the plain bytes of the content intact: the copy needs
 // no cold file then.
-func plainInstead(ctx context.Context, copied *index.DB, file blob.Ref, now func() time.Time, stores ...blob.Store) (c record.Content, ok bool, err error) {
+func plainInstead(
+	ctx context.Context, copied *index.DB, file blob.Ref, now func() time.Time, stores ...blob.Store,
+) (c record.Content, ok bool, err error) {
 	holders, err := copied.Holders(ctx, file)
 	if err != nil {
 		return c, false, err

@@ -296,7 +296,8 @@ func (c *Catalog) Files(ctx context.Context, scope answer.Scope, number int64, q
 	if err != nil {
 		return p, err
 	}
-	if err := coldstore.HideBases(ctx, c.db, scope.Index(), files, func(f *record.TxFile) *coldstore.ColdContent { return f.Cold }); err != nil {
+	coldOf := func(f *record.TxFile) *coldstore.ColdContent { return f.Cold }
+	if err := coldstore.HideBases(ctx, c.db, scope.Index(), files, coldOf); err != nil {
 		return p, err
 	}
 	p.Files = files

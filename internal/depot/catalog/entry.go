@@ -159,7 +159,9 @@ func (c *Catalog) Entry(ctx context.Context, scope answer.Scope, ref blob.Ref) (
 
 // Holders lists the live transactions in scope that hold an object of a content,
 // newest first. after is the number of the last one of the page before; 0: none.
-func (c *Catalog) Holders(ctx context.Context, scope answer.Scope, ref blob.Ref, after int64, limit int) (list []Holder, more bool, err error) {
+func (c *Catalog) Holders(
+	ctx context.Context, scope answer.Scope, ref blob.Ref, after int64, limit int,
+) (list []Holder, more bool, err error) {
 	l, err := c.db.Lists.Listing(ctx, scope.Index())
 	if err != nil {
 		return nil, false, err
@@ -252,7 +254,8 @@ func partners(ctx context.Context, l lists.Listing, o record.Found) ([]Partner, 
 		list[i].Held = append(list[i].Held, f)
 	}
 	for _, w := range wants {
-		if !slices.ContainsFunc(found, func(f record.Found) bool { return family(f.Object.Kind) == family(w.Kind) && f.Object.Role&w.Role != 0 }) {
+		fits := func(f record.Found) bool { return family(f.Object.Kind) == family(w.Kind) && f.Object.Role&w.Role != 0 }
+		if !slices.ContainsFunc(found, fits) {
 			list = append(list, w)
 		}
 	}

@@ -22,7 +22,10 @@ type (
 )
 
 // groupOrders are the orders of lists of products and of versions.
-var groupOrders = map[string]lists.GroupOrder{"": lists.GroupsByName, "name": lists.GroupsByName, "version": lists.GroupsByName, "newest": lists.GroupsByNewest, "bytes": lists.GroupsByBytes}
+var groupOrders = map[string]lists.GroupOrder{
+	"": lists.GroupsByName, "name": lists.GroupsByName, "version": lists.GroupsByName,
+	"newest": lists.GroupsByNewest, "bytes": lists.GroupsByBytes,
+}
 
 // groups reads the order and the place of a list of products or versions. word is the
 // order by name.
@@ -47,7 +50,9 @@ func (c *Catalog) groupText(list string, k *lists.GroupKey) string {
 
 // Products lists the products in scope that have live transactions, sorted by "name",
 // "newest" or "bytes". after and next are as in ObjectPage.
-func (c *Catalog) Products(ctx context.Context, scope answer.Scope, sort, after string, limit int) (list []ProductFacts, next string, err error) {
+func (c *Catalog) Products(
+	ctx context.Context, scope answer.Scope, sort, after string, limit int,
+) (list []ProductFacts, next string, err error) {
 	name := "products " + sort
 	o, k, err := c.groups(name, "name", sort, after)
 	if err != nil {
@@ -69,19 +74,25 @@ type VersionQuery struct {
 
 // Versions lists the versions of a product that have live transactions, and the text
 // for VersionQuery.After of the next page. A product outside of the scope has none.
-func (c *Catalog) Versions(ctx context.Context, scope answer.Scope, product string, q VersionQuery) (list []VersionFacts, next string, err error) {
+func (c *Catalog) Versions(
+	ctx context.Context, scope answer.Scope, product string, q VersionQuery,
+) (list []VersionFacts, next string, err error) {
 	name := "versions " + q.Sort
 	o, k, err := c.groups(name, "version", q.Sort, q.After)
 	if err != nil {
 		return nil, "", err
 	}
-	list, more, err := c.db.Lists.Versions(ctx, scope.Index(), product, lists.VersionFilter{Prefix: q.Prefix, Class: q.Class, Order: o, After: k, Limit: pageLimit(q.Limit)})
+	f := lists.VersionFilter{Prefix: q.Prefix, Class: q.Class, Order: o, After: k, Limit: pageLimit(q.Limit)}
+	list, more, err := c.db.Lists.Versions(ctx, scope.Index(), product, f)
 	return list, c.groupText(name, more), err
 }
 
 // txFile is a found object as a file of a transaction.
 func txFile(f record.Found) record.TxFile {
-	return record.TxFile{Object: f.Object, Arch: f.Arch, Features: f.Features, DebugSize: f.DebugSize, Ref: f.Ref, Size: f.Size, Path: f.Path, Archive: f.Archive, ModTime: f.ModTime}
+	return record.TxFile{
+		Object: f.Object, Arch: f.Arch, Features: f.Features, DebugSize: f.DebugSize, Ref: f.Ref, Size: f.Size,
+		Path: f.Path, Archive: f.Archive, ModTime: f.ModTime,
+	}
 }
 
 func txFiles(list []record.Found) (files []record.TxFile) {
@@ -122,7 +133,9 @@ func (c *Catalog) VersionFiles(ctx context.Context, scope answer.Scope, product,
 
 // WithoutPDB lists the programs and libraries of a version that refer to a PDB that is
 // not in the scope, at most limit. more says that there are others.
-func (c *Catalog) WithoutPDB(ctx context.Context, scope answer.Scope, product, version string, limit int) (list []record.TxFile, more bool, err error) {
+func (c *Catalog) WithoutPDB(
+	ctx context.Context, scope answer.Scope, product, version string, limit int,
+) (list []record.TxFile, more bool, err error) {
 	found, more, err := c.db.Lists.WithoutPDB(ctx, scope.Index(), product, version, pageLimit(limit))
 	return txFiles(found), more, err
 }
@@ -145,7 +158,9 @@ var ErrTooDifferent = fmt.Errorf("the versions differ in too many files to compa
 
 // Compare lists the files that only one of two versions has, or that have other ids, by
 // name.
-func (c *Catalog) Compare(ctx context.Context, scope answer.Scope, product, here, there, after string, limit int) (list []Difference, next string, err error) {
+func (c *Catalog) Compare(
+	ctx context.Context, scope answer.Scope, product, here, there, after string, limit int,
+) (list []Difference, next string, err error) {
 	var k pageKey
 	if err := c.pages.open(&k, after, "compare"); err != nil {
 		return nil, "", err
@@ -180,8 +195,11 @@ func (c *Catalog) Compare(ctx context.Context, scope answer.Scope, product, here
 	}
 	for g, s := range sides {
 		// The same id with other bytes is no difference for a debugger.
-		a := slices.DeleteFunc(slices.Clone(s[0]), func(x side) bool { return slices.ContainsFunc(s[1], func(y side) bool { return x.id == y.id }) })
-		b := slices.DeleteFunc(slices.Clone(s[1]), func(x side) bool { return slices.ContainsFunc(s[0], func(y side) bool { return x.id == y.id }) })
+		isIn := func(list []side) func(side) bool {
+			return func(x side) bool { return slices.ContainsFunc(list, func(y side) bool { return x.id == y.id }) }
+		}
+		a := slices.DeleteFunc(slices.Clone(s[0]), isIn(s[1]))
+		b := slices.DeleteFunc(slices.Clone(s[1]), isIn(s[0]))
 		for _, l := range [][]side{a, b} {
 			slices.SortFunc(l, func(x, y side) int { return cmp.Compare(x.id, y.id) })
 		}

@@ -167,7 +167,9 @@ func (c *Checker) Run(ctx context.Context, opt Options, fault func(content.Fault
 
 // verifyContents reads the contents whose bytes are stored as they are; with opt.Rows it
 // counts them.
-func (c *Checker) verifyContents(ctx context.Context, opt Options, lost map[blob.Ref]bool, report func(content.Fault), v *Verified, progress func(int64)) error {
+func (c *Checker) verifyContents(
+	ctx context.Context, opt Options, lost map[blob.Ref]bool, report func(content.Fault), v *Verified, progress func(int64),
+) error {
 	for content, err := range c.home.DB.Contents(ctx) {
 		if err != nil {
 			return err

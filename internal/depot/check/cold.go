@@ -16,7 +16,9 @@ import (
 // the contents that were reported already: those whose cold file or base is among them,
 // and with opt.Restore all that it cannot restore. With opt.Repair, a content whose plain
 // bytes are stored too becomes plain.
-func (c *Checker) verifyCold(ctx context.Context, opt Options, lost map[blob.Ref]bool, report func(content.Fault), v *Verified, progress func(int64)) error {
+func (c *Checker) verifyCold(
+	ctx context.Context, opt Options, lost map[blob.Ref]bool, report func(content.Fault), v *Verified, progress func(int64),
+) error {
 	keys := map[blob.Ref]blob.Ref{} // the files of the lost ones, by the content
 	if len(lost) > 0 {
 		for row, err := range c.home.DB.Colds.All(ctx) {
@@ -105,7 +107,8 @@ func (c *Checker) leftoverDamaged(ctx context.Context, content record.Content, r
 // plainDamaged describes the damage of the plain bytes of a cold content that can be
 // restored, and restores them if repairs are demanded. The content is plain then.
 func (c *Checker) plainDamaged(ctx context.Context, content record.Content, repair bool) (*content.Fault, error) {
-	f, _, err := c.faults().Of(ctx, content.Ref, "its plain bytes are damaged, and its cold file is stored too: the content is served from that")
+	const what = "its plain bytes are damaged, and its cold file is stored too: the content is served from that"
+	f, _, err := c.faults().Of(ctx, content.Ref, what)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,8 @@ var (
 	// ErrColdRefused means that a content cannot become cold now.
 	ErrColdRefused = contents.ErrColdRefused
 	// ErrDiskFull means that too little of the disk is free for cooling.
-	ErrDiskFull = errors.New("less than a tenth of the disk is free, and cooling needs space for both forms of a content for an hour; free some first (symdepot gc, symdepot usage)")
+	ErrDiskFull = errors.New("less than a tenth of the disk is free, and cooling needs space for both forms of a content for an hour; " +
+		"free some first (symdepot gc, symdepot usage)")
 )
 
 // ColdOptions configure how contents become cold.
@@ -404,7 +405,10 @@ func seriesOf(rows []contents.CoolCandidate, products []string) (list []coolSeri
 			list = append(list, coolSeries{product: r.Product})
 			last = r
 		}
-		k := Candidate{Ref: r.Ref, Size: r.Size, Order: r.Object, Tx: r.Tx, Newest: newest[r.Ref], Used: r.Added, Cold: r.Cold, Base: r.Base, File: r.File, Made: r.Made, Needed: r.Deltas}
+		k := Candidate{
+			Ref: r.Ref, Size: r.Size, Order: r.Object, Tx: r.Tx, Newest: newest[r.Ref], Used: r.Added,
+			Cold: r.Cold, Base: r.Base, File: r.File, Made: r.Made, Needed: r.Deltas,
+		}
 		if read := r.Read.AddDate(0, 0, 1); !r.Read.IsZero() && read.After(k.Used) { // some time on that day
 			k.Used = read
 		}

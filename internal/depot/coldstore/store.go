@@ -108,7 +108,10 @@ func New(below blob.Backend, opt StoreOptions) *Store {
 	most := keep + keep/2
 	return &Store{
 		Backend: below, opt: opt, most: most,
-		near: unpackcache.New(unpackcache.Options{Dir: opt.Dir, KeptBytes: keep, KeptFiles: nearFiles, HeldBytes: most, HeldFiles: nearFiles, AtOnce: restoring, Timeout: 6 * time.Hour}),
+		near: unpackcache.New(unpackcache.Options{
+			Dir: opt.Dir, KeptBytes: keep, KeptFiles: nearFiles, HeldBytes: most, HeldFiles: nearFiles,
+			AtOnce: restoring, Timeout: 6 * time.Hour,
+		}),
 		lent: newLender(),
 		lost: map[blob.Ref]lost{}, ranged: map[blob.Ref]struct{}{},
 	}
@@ -170,7 +173,9 @@ var errStale = fmt.Errorf("the content is not cold any more: %w", fs.ErrNotExist
 
 // either calls plain and, if the content is cold, chilled. A content that changes
 // between the two is asked for again.
-func either[T any](ctx context.Context, s *Store, ref blob.Ref, plain func() (T, error), chilled func(record.Cold) (T, error)) (v T, err error) {
+func either[T any](
+	ctx context.Context, s *Store, ref blob.Ref, plain func() (T, error), chilled func(record.Cold) (T, error),
+) (v T, err error) {
 	for range 3 {
 		if v, err = plain(); err == nil {
 			return v, nil
@@ -232,7 +237,8 @@ func (s *Store) Complete(ctx context.Context, row record.Cold) error {
 	if row.Base == nil {
 		return nil
 	}
-	_, err := either(ctx, s, row.Base.Ref, func() (blob.Info, error) { return s.Backend.Stat(ctx, row.Base.Ref) }, func(key record.Cold) (blob.Info, error) {
+	plain := func() (blob.Info, error) { return s.Backend.Stat(ctx, row.Base.Ref) }
+	_, err := either(ctx, s, row.Base.Ref, plain, func(key record.Cold) (blob.Info, error) {
 		info, err := s.Backend.Stat(ctx, key.File.Ref)
 		return info, s.changed(key, err)
 	})
@@ -254,7 +260,8 @@ func (s *Store) explain(row record.Cold, part string, ref blob.Ref, err error) e
 
 // Verify implements [blob.Store]: it restores and hashes a cold content.
 func (s *Store) Verify(ctx context.Context, ref blob.Ref, size int64, pace func(n int) error) error {
-	_, err := either(ctx, s, ref, func() (struct{}, error) { return struct{}{}, s.Backend.Verify(ctx, ref, size, pace) }, func(row record.Cold) (struct{}, error) {
+	plain := func() (struct{}, error) { return struct{}{}, s.Backend.Verify(ctx, ref, size, pace) }
+	_, err := either(ctx, s, ref, plain, func(row record.Cold) (struct{}, error) {
 		return struct{}{}, s.Restore(ctx, row, io.Discard, pace)
 	})
 	return err

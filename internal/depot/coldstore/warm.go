@@ -92,7 +92,8 @@ func (c *Cold) warmEach(ctx context.Context, list iter.Seq2[ColdContent, error],
 		}
 		if errors.Is(err, blob.ErrDamaged) {
 			sum.Failed++
-			f, _, ferr := content.Faults{DB: c.db, Placed: c.placed}.Describe(ctx, row.Ref, "the content cannot be restored: "+damageText(err), false)
+			faults := content.Faults{DB: c.db, Placed: c.placed}
+			f, _, ferr := faults.Describe(ctx, row.Ref, "the content cannot be restored: "+damageText(err), false)
 			if ferr != nil {
 				return sum, ferr
 			}

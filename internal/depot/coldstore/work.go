@@ -207,7 +207,8 @@ func (c *Cold) Strip(ctx context.Context, grace time.Duration) (n int, err error
 		}
 		// Whoever adds a file that the depot has refreshes its time, and relies on it
 		// until the end of the addition. A file from the future is not of one.
-		if info, err := c.store.Below().Stat(ctx, row.Ref); err == nil && !c.placed && info.ModTime.After(before) && info.ModTime.Before(now.Add(coolGrace)) {
+		info, err := c.store.Below().Stat(ctx, row.Ref)
+		if err == nil && !c.placed && info.ModTime.After(before) && info.ModTime.Before(now.Add(coolGrace)) {
 			continue
 		}
 		k, err := c.db.Colds.Strip(ctx, []blob.Ref{row.Ref}, before, c.deletePlain(ctx))
@@ -238,7 +239,8 @@ func (c *Cold) proven(ctx context.Context, row ColdContent) (bool, error) {
 	verr := c.store.Below().Verify(ctx, row.Ref, row.Size, nil)
 	switch {
 	case verr == nil:
-		c.log.Warn("a cold file is damaged, and its content is stored plain: the content is plain again", "content", row.Ref.String(), "damage", err)
+		c.log.Warn("a cold file is damaged, and its content is stored plain: the content is plain again",
+			"content", row.Ref.String(), "damage", err)
 		return false, c.Discard(ctx, row)
 	case errors.Is(verr, fs.ErrNotExist):
 		return false, nil // verify names it

@@ -81,7 +81,8 @@ func (x Faults) Describe(ctx context.Context, ref blob.Ref, what string, repair 
 	case h.Chilled:
 		f.Remedy = "the contents that cannot be restored without it are named too"
 	case h.Needed:
-		f.Remedy = "the cold contents that are built from it are named too; a file with the same bytes, if it is added again (symdepot add), heals them"
+		f.Remedy = "the cold contents that are built from it are named too; " +
+			"a file with the same bytes, if it is added again (symdepot add), heals them"
 	case added && x.Placed && !repair:
 		f.Remedy = "symdepot verify --repair, then add a file with the same bytes again (symdepot add), or remove its transactions (symdepot rm)"
 	case added:
@@ -132,7 +133,10 @@ func (x Faults) Of(ctx context.Context, ref blob.Ref, what string) (*Fault, Hold
 
 // FileOf describes a file that holds a content, for a fault of it.
 func FileOf(o index.Holder) FaultFile {
-	return FaultFile{File: o.File, Path: o.Path, Product: o.Product, Version: o.Version, Transaction: o.Transaction, FetchedFrom: o.Source, Tool: o.Tool}
+	return FaultFile{
+		File: o.File, Path: o.Path, Product: o.Product, Version: o.Version, Transaction: o.Transaction,
+		FetchedFrom: o.Source, Tool: o.Tool,
+	}
 }
 
 // maxBuiltFrom limits the files that a fault names of contents that are built from it.

@@ -114,7 +114,8 @@ func LinkLines(l *srclink.Links) (lines []string) {
 		for _, p := range m.Places[:min(len(m.Places), 5)] {
 			places = append(places, p.String())
 		}
-		lines = append(lines, fmt.Sprintf("Source Link with %s: %s", term.Count(int64(m.Rules), "rule"), truncate.Text(strings.Join(places, ", "))))
+		named := truncate.Text(strings.Join(places, ", "))
+		lines = append(lines, fmt.Sprintf("Source Link with %s: %s", term.Count(int64(m.Rules), "rule"), named))
 	}
 	return append(lines, l.Faults...)
 }

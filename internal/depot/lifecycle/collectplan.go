@@ -111,7 +111,8 @@ func (r *Retention) PlanCollection(ctx context.Context, opt CollectOptions, who 
 		return CollectionPlan{}, err
 	}
 	p := CollectionPlan{Collected: g.Collected, Number: t.Digest[:8], Ends: now.Add(planLife)}
-	if err := r.db.Retention.PutPlan(ctx, removals.PlanRow{Number: p.Number, Ticket: string(ticket), Who: who, Made: now, Ends: p.Ends}); err != nil {
+	row := removals.PlanRow{Number: p.Number, Ticket: string(ticket), Who: who, Made: now, Ends: p.Ends}
+	if err := r.db.Retention.PutPlan(ctx, row); err != nil {
 		if ctx.Err() != nil {
 			return p, err
 		}
@@ -145,7 +146,8 @@ func (r *Retention) confirmCollection(ctx context.Context, number string) (g gar
 		return g, t, p, err
 	}
 	if g.digest(t) != t.Digest {
-		return g, t, p, fmt.Errorf("plan %s: %w: the depot was changed after the dry run, and other bytes would be freed; run symdepot gc --dry-run again", number, retention.ErrStale)
+		return g, t, p, fmt.Errorf("plan %s: %w: the depot was changed after the dry run, and other bytes would be freed; "+
+			"run symdepot gc --dry-run again", number, retention.ErrStale)
 	}
 	return g, t, CollectionPlan{Collected: g.Collected, Number: number, Ends: row.Ends}, nil
 }

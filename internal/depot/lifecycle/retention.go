@@ -142,7 +142,9 @@ const secondsPerDay = 24 * 60 * 60
 // blocks of the file system; in a bucket it is the length.
 func (r *Retention) stateOf(s *removals.RetainedState) *retention.State {
 	block := r.Block
-	out := &retention.State{Transactions: make([]retention.Transaction, len(s.Transactions)), Contents: make([]retention.Content, len(s.Contents))}
+	out := &retention.State{
+		Transactions: make([]retention.Transaction, len(s.Transactions)), Contents: make([]retention.Content, len(s.Contents)),
+	}
 	for i := range s.Transactions {
 		t := &s.Transactions[i]
 		x := AsRetained(&t.Transaction)
@@ -153,7 +155,10 @@ func (r *Retention) stateOf(s *removals.RetainedState) *retention.State {
 		out.Transactions[i] = x
 	}
 	for i, c := range s.Contents {
-		out.Contents[i] = retention.Content{Size: c.Size, Stored: (c.Size + block - 1) / block * block, LastRead: c.ReadDay * secondsPerDay, Pinned: c.Pinned, Pushed: c.Pushed}
+		out.Contents[i] = retention.Content{
+			Size: c.Size, Stored: (c.Size + block - 1) / block * block,
+			LastRead: c.ReadDay * secondsPerDay, Pinned: c.Pinned, Pushed: c.Pushed,
+		}
 		if c.Cold {
 			out.Contents[i].Stored = 0 // what its cold file takes is counted with that
 		}
@@ -168,8 +173,10 @@ func (r *Retention) stateOf(s *removals.RetainedState) *retention.State {
 // AsRetained is a transaction as policies see it, without its holds, needs and
 // contents.
 func AsRetained(t *record.Transaction) retention.Transaction {
-	x := retention.Transaction{Number: t.Number, Product: t.Product, Version: t.Version, Branch: t.Branch, Class: t.Class, Time: t.Time, Arrived: t.Arrived,
-		Open: t.Collecting, Removed: t.Removed, TrashUntil: t.TrashUntil}
+	x := retention.Transaction{
+		Number: t.Number, Product: t.Product, Version: t.Version, Branch: t.Branch, Class: t.Class,
+		Time: t.Time, Arrived: t.Arrived, Open: t.Collecting, Removed: t.Removed, TrashUntil: t.TrashUntil,
+	}
 	if o := t.Origin; o != nil && !o.Time.IsZero() {
 		x.Time = o.Time
 		if x.Arrived.IsZero() {
@@ -226,7 +233,8 @@ func (r *Retention) Preview(ctx context.Context, who string) (*Preview, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, r.db.Retention.PutPlan(ctx, removals.PlanRow{Number: p.Ticket.Number, Ticket: string(ticket), Who: who, Made: p.Now, Ends: p.Ends})
+	row := removals.PlanRow{Number: p.Ticket.Number, Ticket: string(ticket), Who: who, Made: p.Now, Ends: p.Ends}
+	return p, r.db.Retention.PutPlan(ctx, row)
 }
 
 // Applied is the result of an application of a plan.
@@ -249,7 +257,8 @@ type UnfinishedError struct {
 }
 
 func (e *UnfinishedError) Error() string {
-	return fmt.Sprintf("plan %s was applied in part: %d of %d transactions were removed; symdepot policy apply %s removes the others: %v", e.Plan, e.Removed, e.Of, e.Plan, e.Cause)
+	return fmt.Sprintf("plan %s was applied in part: %d of %d transactions were removed; symdepot policy apply %s removes the others: %v",
+		e.Plan, e.Removed, e.Of, e.Plan, e.Cause)
 }
 
 // Unwrap returns the cause.
@@ -291,7 +300,9 @@ const attempts = 3
 
 // apply applies the plan that decide returns. It is computed again if the depot has
 // changed meanwhile.
-func (r *Retention) apply(ctx context.Context, p PolicyInForce, kind, who string, decide func(*retention.State) (*retention.Plan, error)) (Applied, error) {
+func (r *Retention) apply(
+	ctx context.Context, p PolicyInForce, kind, who string, decide func(*retention.State) (*retention.Plan, error),
+) (Applied, error) {
 	var a Applied
 	for i := range attempts {
 		s, generation, err := r.Snapshot(ctx)
@@ -302,14 +313,15 @@ func (r *Retention) apply(ctx context.Context, p PolicyInForce, kind, who string
 		if err != nil {
 			return a, err
 		}
-		a.Run, err = r.db.Retention.Begin(ctx, generation, i < attempts-1, r.now(), func(changed *removals.RetainedState) (removals.Decision, error) {
+		decision := func(changed *removals.RetainedState) (removals.Decision, error) {
 			if changed != nil {
 				if plan, err = decide(r.stateOf(changed)); err != nil {
 					return removals.Decision{}, err
 				}
 			}
 			return r.Decision(plan, p, kind, who)
-		})
+		}
+		a.Run, err = r.db.Retention.Begin(ctx, generation, i < attempts-1, r.now(), decision)
 		if errors.Is(err, removals.ErrChanged) {
 			continue
 		}
@@ -336,7 +348,10 @@ func (r *Retention) Decision(plan *retention.Plan, p PolicyInForce, kind, who st
 	if err != nil {
 		return removals.Decision{}, err
 	}
-	d := removals.Decision{Run: removals.Run{Plan: plan.Ticket().Number, Kind: kind, Who: who, Begun: r.now().UTC().Truncate(time.Millisecond), Policy: p.Text, Hash: plan.PolicyHash, Facts: string(facts)}}
+	d := removals.Decision{Run: removals.Run{
+		Plan: plan.Ticket().Number, Kind: kind, Who: who, Begun: r.now().UTC().Truncate(time.Millisecond),
+		Policy: p.Text, Hash: plan.PolicyHash, Facts: string(facts),
+	}}
 	for _, t := range plan.Tombstones(who, d.Run.Begun) {
 		d.Run.Until = t.Until
 		d.Removals = append(d.Removals, removals.Removal{Number: t.Number, Class: t.Class, Reason: t.Reason, Detail: t.Detail})
@@ -485,7 +500,8 @@ func (r *Retention) Scheduled(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	r.log.Info("the retention policy was applied", "plan", a.Run.Plan, "removed", a.Run.Removed, "frees", a.Preview.Frees.Stored, "restorable_until", a.Run.Until)
+	r.log.Info("the retention policy was applied", "plan", a.Run.Plan, "removed", a.Run.Removed,
+		"frees", a.Preview.Frees.Stored, "restorable_until", a.Run.Until)
 	return nil
 }
 
@@ -500,7 +516,10 @@ func (r *Retention) refused(ctx context.Context, p PolicyInForce, outcome string
 	}
 	now := r.now()
 	r.log.Warn("the retention policy was not applied", "error", cause)
-	_, err = r.db.Retention.RecordRun(ctx, removals.Run{Kind: "schedule", Outcome: outcome, Who: "schedule", Begun: now, Ended: now, Policy: p.Text, Hash: p.Policy.Hash(), Facts: string(facts)})
+	_, err = r.db.Retention.RecordRun(ctx, removals.Run{
+		Kind: "schedule", Outcome: outcome, Who: "schedule", Begun: now, Ended: now,
+		Policy: p.Text, Hash: p.Policy.Hash(), Facts: string(facts),
+	})
 	return err
 }
 

@@ -59,7 +59,8 @@ func (r *Retention) Purge(ctx context.Context, number int64, who, detail string)
 			err = r.cold.Warm(ctx, row, nil)
 		}
 		if err != nil {
-			return p, fmt.Errorf("transaction %d stays, because other contents are built from its contents and cannot be made plain now: %w", number, err)
+			return p, fmt.Errorf("transaction %d stays, because other contents are built from its contents and cannot be made plain now: %w",
+				number, err)
 		}
 	}
 	s, _, err := r.Snapshot(ctx)

@@ -113,7 +113,8 @@ type weights struct {
 }
 
 func newWeights(s *retention.State) *weights {
-	w := &weights{of: make([]int64, len(s.Contents)), held: make([]bool, len(s.Contents)), met: make([]uint32, len(s.Contents)), bases: map[uint32]uint32{}}
+	n := len(s.Contents)
+	w := &weights{of: make([]int64, n), held: make([]bool, n), met: make([]uint32, n), bases: map[uint32]uint32{}}
 	for i := range s.Contents {
 		w.of[i] = s.Contents[i].Stored
 	}
@@ -194,7 +195,8 @@ func (w *weights) divide(live []retention.Transaction, key func(*retention.Trans
 		})
 	}
 	slices.SortStableFunc(shares, func(a, b Share) int {
-		return cmp.Or(cmp.Compare(b.Own+b.Shared, a.Own+a.Shared), cmp.Compare(a.Product, b.Product), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Class, b.Class))
+		return cmp.Or(cmp.Compare(b.Own+b.Shared, a.Own+a.Shared),
+			cmp.Compare(a.Product, b.Product), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Class, b.Class))
 	})
 	return shares
 }

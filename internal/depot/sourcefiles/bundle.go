@@ -91,7 +91,9 @@ func (s *Files) makeBundle(ctx context.Context, scope answer.Scope, h record.Hit
 	}
 	ref := sp.Sum()
 	f := &answer.File{
-		Object: symfile.Object{Kind: symfile.SourceBundle, Role: symfile.Sources, Name: h.Object.Name, DebugID: h.Object.DebugID, Of: h.Object.Kind},
+		Object: symfile.Object{
+			Kind: symfile.SourceBundle, Role: symfile.Sources, Name: h.Object.Name, DebugID: h.Object.DebugID, Of: h.Object.Kind,
+		},
 		Source: h.Ref, Made: true, Size: sp.Size(), ModTime: answer.FileTime(h), ETag: ref.String()[:32], Bytes: sp, Packed: true, Closer: sp,
 	}
 	if plain, err := sp.File(); err == nil {
@@ -142,7 +144,7 @@ func (s *Files) writeBundle(ctx context.Context, scope answer.Scope, w io.Writer
 	var failed error
 	o := s.object(scope, h)
 	defer o.close()
-	stats, err := sources.WriteBundle(w, sources.Bundle{Attributes: sources.AttributesOf(h.Object, h.Arch), Files: func(yield func(sources.BundledFile) bool) {
+	files := func(yield func(sources.BundledFile) bool) {
 		for _, name := range list.names {
 			file := sources.BundledFile{Path: name.Name, Open: func() (io.ReadCloser, error) {
 				f, err := o.named(ctx, name)
@@ -158,7 +160,8 @@ func (s *Files) writeBundle(ctx context.Context, scope answer.Scope, w io.Writer
 				return
 			}
 		}
-	}})
+	}
+	stats, err := sources.WriteBundle(w, sources.Bundle{Attributes: sources.AttributesOf(h.Object, h.Arch), Files: files})
 	return stats.Files, errors.Join(failed, err)
 }
 
@@ -182,7 +185,9 @@ type SourceName struct {
 // Names returns the sources that an object names, in their order in the debug
 // information, from number after on, at most limit, and their number. why says why
 // names may be missing.
-func (s *Files) Names(ctx context.Context, scope answer.Scope, ref blob.Ref, after, limit int) (list []SourceName, total int, why string, err error) {
+func (s *Files) Names(
+	ctx context.Context, scope answer.Scope, ref blob.Ref, after, limit int,
+) (list []SourceName, total int, why string, err error) {
 	found, err := s.db.Find(ctx, scope.Index(), record.Query{Ref: &ref}, 1)
 	if err != nil || len(found) == 0 {
 		return nil, 0, "", orNotFound(err)

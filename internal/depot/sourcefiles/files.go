@@ -165,7 +165,8 @@ func (s *Files) list(ctx context.Context, scope answer.Scope, h record.Hit) (*na
 	if err != nil || l.alternate == "" {
 		return l, err
 	}
-	hits, err := s.db.Lookup(ctx, scope.Index(), symfile.Lookup{ID: symfile.Fold(string(l.alternate)), Role: symfile.Debug, IDKind: symfile.BuildIDs})
+	supplement := symfile.Lookup{ID: symfile.Fold(string(l.alternate)), Role: symfile.Debug, IDKind: symfile.BuildIDs}
+	hits, err := s.db.Lookup(ctx, scope.Index(), supplement)
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,9 @@ type listKey struct{ object, alternate blob.Ref }
 func newNameLists(cs *content.Contents, log *slog.Logger) *nameLists {
 	return &nameLists{
 		open: cs.Open, log: log, slots: make(chan struct{}, listsRead), reading: map[listKey]chan struct{}{},
-		lists: otter.Must(&otter.Options[listKey, *nameList]{MaximumWeight: listBytes, Weigher: func(_ listKey, l *nameList) uint32 { return l.bytes }}),
+		lists: otter.Must(&otter.Options[listKey, *nameList]{
+			MaximumWeight: listBytes, Weigher: func(_ listKey, l *nameList) uint32 { return l.bytes },
+		}),
 	}
 }
 

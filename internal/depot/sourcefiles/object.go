@@ -212,6 +212,7 @@ func inMemory(h record.Hit, name string, text []byte) *answer.File {
 	ref := blob.Sum(text)
 	return &answer.File{
 		Object: symfile.Object{Kind: symfile.SHA1, Role: symfile.Other, Name: symfile.BaseName(name)}, Source: h.Ref,
-		Size: int64(len(text)), ModTime: answer.FileTime(h), Path: name, ETag: ref.String()[:32], Bytes: bytes.NewReader(text), Closer: io.NopCloser(nil),
+		Size: int64(len(text)), ModTime: answer.FileTime(h), Path: name, ETag: ref.String()[:32],
+		Bytes: bytes.NewReader(text), Closer: io.NopCloser(nil),
 	}
 }

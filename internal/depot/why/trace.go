@@ -524,7 +524,8 @@ func (t *Tracer) symCacheSources(ctx context.Context, ask *TraceAsk, tr *Trace, 
 
 // pdbLookup is the lookup of the PDB of a SymCache file.
 func (t *Tracer) pdbLookup(o *symcachework.Outlook) []answer.TracedLookup {
-	l := answer.TracedLookup{Lookup: symfile.Lookup{Name: symfile.Fold(o.Key.Name), ID: symfile.Fold(o.Key.ID.Breakpad()), Role: symfile.Debug}, Outcome: answer.NoHit}
+	asked := symfile.Lookup{Name: symfile.Fold(o.Key.Name), ID: symfile.Fold(o.Key.ID.Breakpad()), Role: symfile.Debug}
+	l := answer.TracedLookup{Lookup: asked, Outcome: answer.NoHit}
 	switch {
 	case o.PDB != nil:
 		l.Outcome, l.Hits = answer.Hit, []record.Hit{*o.PDB}

@@ -84,10 +84,11 @@ func (rs Retention) State(ctx context.Context, now time.Time) (s *RetainedState,
 // The statements of readState. Files are read by object, with the numbers of all
 // transactions that have it in one row: most objects are shared by many.
 var (
-	liveFiles = engine.Dialects("SELECT o.content_id, group_concat(f.tx_id) FROM tx_file f JOIN object o ON o.id = f.object_id "+
-		"WHERE f.tx_id > 0 GROUP BY f.object_id",
+	liveFiles = engine.Dialects(
+		"SELECT o.content_id, group_concat(f.tx_id) FROM tx_file f JOIN object o ON o.id = f.object_id WHERE f.tx_id > 0 GROUP BY f.object_id",
 		"SELECT o.content_id, string_agg(f.tx_id::text, ',') FROM tx_file f JOIN object o ON o.id = f.object_id WHERE f.tx_id > 0 GROUP BY o.id")
-	trashFiles = engine.Dialects("SELECT o.content_id, group_concat(f.tx_id) FROM trash_file f JOIN object o ON o.id = f.object_id GROUP BY f.object_id",
+	trashFiles = engine.Dialects(
+		"SELECT o.content_id, group_concat(f.tx_id) FROM trash_file f JOIN object o ON o.id = f.object_id GROUP BY f.object_id",
 		"SELECT o.content_id, string_agg(f.tx_id::text, ',') FROM trash_file f JOIN object o ON o.id = f.object_id GROUP BY o.id")
 )
 
@@ -173,8 +174,9 @@ func (s *RetainedState) Position(id int64) (uint32, bool) {
 }
 
 func (s *RetainedState) readContents(each queryRows) error {
-	if err := each(`SELECT c.id, c.size, r.day, CASE WHEN k.content_id IS NOT NULL AND k.plain_since IS NULL THEN 1 ELSE 0 END FROM content c
-		LEFT JOIN content_read r ON r.content_id = c.id LEFT JOIN cold k ON k.content_id = c.id ORDER BY c.id`, nil, func(scan engine.Scan) error {
+	if err := each(`SELECT c.id, c.size, r.day, CASE WHEN k.content_id IS NOT NULL AND k.plain_since IS NULL THEN 1 ELSE 0 END
+		FROM content c LEFT JOIN content_read r ON r.content_id = c.id LEFT JOIN cold k ON k.content_id = c.id
+		ORDER BY c.id`, nil, func(scan engine.Scan) error {
 		var c RetainedContent
 		var day sql.NullInt64
 		var cold int64

@@ -57,7 +57,8 @@ func (x *question) pointer(a *answer) (*url.URL, error) {
 	case to.Target == "":
 		return nil, h.failed(fetch.ClassNotFound, "file.ptr of the server is empty")
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, h.failed(fetch.ClassNotFound, "file.ptr names a path that only the server's own network can reach: %q", truncate.Text(to.Target))
+		return nil, h.failed(fetch.ClassNotFound, "file.ptr names a path that only the server's own network can reach: %q",
+			truncate.Text(to.Target))
 	default:
 		u.User, u.Fragment, u.RawFragment = nil, "", ""
 		return u, nil

@@ -31,19 +31,28 @@ func DetectCI(getenv func(string) string) CI {
 	c := CI{getenv: getenv}
 	switch {
 	case getenv("GITHUB_ACTIONS") == "true":
-		c.PushBuild = wire.PushBuild{CI: "github", Commit: getenv("GITHUB_SHA"), Run: getenv("GITHUB_RUN_ID"), Attempt: getenv("GITHUB_RUN_ATTEMPT"),
-			URL: getenv("GITHUB_SERVER_URL") + "/" + getenv("GITHUB_REPOSITORY") + "/actions/runs/" + getenv("GITHUB_RUN_ID")}
+		c.PushBuild = wire.PushBuild{
+			CI: "github", Commit: getenv("GITHUB_SHA"), Run: getenv("GITHUB_RUN_ID"), Attempt: getenv("GITHUB_RUN_ATTEMPT"),
+			URL: getenv("GITHUB_SERVER_URL") + "/" + getenv("GITHUB_REPOSITORY") + "/actions/runs/" + getenv("GITHUB_RUN_ID"),
+		}
 		c.job = getenv("GITHUB_REPOSITORY") + "/" + getenv("GITHUB_JOB")
 	case getenv("GITLAB_CI") == "true":
-		c.PushBuild = wire.PushBuild{CI: "gitlab", Commit: getenv("CI_COMMIT_SHA"), Run: getenv("CI_PIPELINE_ID"), Attempt: getenv("CI_JOB_ID"), URL: getenv("CI_JOB_URL")}
+		c.PushBuild = wire.PushBuild{
+			CI: "gitlab", Commit: getenv("CI_COMMIT_SHA"), Run: getenv("CI_PIPELINE_ID"), Attempt: getenv("CI_JOB_ID"),
+			URL: getenv("CI_JOB_URL"),
+		}
 		c.job = getenv("CI_PROJECT_PATH") + "/" + getenv("CI_JOB_NAME")
 	case strings.EqualFold(getenv("TF_BUILD"), "true"):
-		c.PushBuild = wire.PushBuild{CI: "azure", Commit: getenv("BUILD_SOURCEVERSION"), Run: getenv("BUILD_BUILDID"), Attempt: getenv("SYSTEM_JOBATTEMPT"),
-			URL: getenv("SYSTEM_COLLECTIONURI") + getenv("SYSTEM_TEAMPROJECT") + "/_build/results?buildId=" + getenv("BUILD_BUILDID")}
+		c.PushBuild = wire.PushBuild{
+			CI: "azure", Commit: getenv("BUILD_SOURCEVERSION"), Run: getenv("BUILD_BUILDID"), Attempt: getenv("SYSTEM_JOBATTEMPT"),
+			URL: getenv("SYSTEM_COLLECTIONURI") + getenv("SYSTEM_TEAMPROJECT") + "/_build/results?buildId=" + getenv("BUILD_BUILDID"),
+		}
 		c.Product, c.Version = getenv("BUILD_DEFINITIONNAME"), getenv("BUILD_BUILDNUMBER")
 		c.job = getenv("SYSTEM_TEAMPROJECT") + "/" + cmp.Or(getenv("SYSTEM_JOBIDENTIFIER"), getenv("SYSTEM_JOBNAME"))
 	case getenv("JENKINS_URL") != "" && getenv("BUILD_NUMBER") != "":
-		c.PushBuild = wire.PushBuild{CI: "jenkins", Commit: getenv("GIT_COMMIT"), Run: getenv("BUILD_NUMBER"), URL: getenv("BUILD_URL")}
+		c.PushBuild = wire.PushBuild{
+			CI: "jenkins", Commit: getenv("GIT_COMMIT"), Run: getenv("BUILD_NUMBER"), URL: getenv("BUILD_URL"),
+		}
 		c.job = getenv("JOB_NAME") + "/" + getenv("STAGE_NAME")
 	}
 	return c

@@ -62,7 +62,8 @@ func (p *Pusher) identify(ctx context.Context, name string, file io.ReaderAt, si
 		}
 		var answer json.RawMessage
 		status, err := p.do(ctx, exchange{
-			method: http.MethodPost, base: wire.IdentifyPath, header: http.Header{"Content-Type": {sparse.MediaType}}, body: body, size: n, timeout: identifyTime, into: &answer,
+			method: http.MethodPost, base: wire.IdentifyPath, header: http.Header{"Content-Type": {sparse.MediaType}},
+			body: body, size: n, timeout: identifyTime, into: &answer,
 		})
 		if err != nil {
 			return err

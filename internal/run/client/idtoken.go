@@ -18,7 +18,8 @@ import (
 )
 
 // ErrNoIDToken means that there is no id token to exchange.
-var ErrNoIDToken = fmt.Errorf("%w: this is no CI job with an id token: GitHub needs `permissions: id-token: write`, GitLab `id_tokens: {SYMDEPOT_ID_TOKEN: {aud: URL}}`", ErrCredentials)
+var ErrNoIDToken = fmt.Errorf("%w: this is no CI job with an id token: GitHub needs `permissions: id-token: write`, "+
+	"GitLab `id_tokens: {SYMDEPOT_ID_TOKEN: {aud: URL}}`", ErrCredentials)
 
 // Environment variables with which a CI job gets an id token.
 const (
@@ -150,7 +151,8 @@ func githubToken(ctx context.Context, requests *http.Client, from, secret, audie
 		return "", fmt.Errorf("GitHub answers the request for an id token with status %d", resp.StatusCode)
 	}
 	if resp.StatusCode != http.StatusOK || json.Unmarshal(b, &answer) != nil || !isIDToken(answer.Value) {
-		return "", &endpoint.LocalError{What: "ask GitHub for an id token", Err: fmt.Errorf("status %d: %s", resp.StatusCode, cmp.Or(endpoint.Printable(string(b[:min(len(b), 200)])), "no answer"))}
+		said := cmp.Or(endpoint.Printable(string(b[:min(len(b), 200)])), "no answer")
+		return "", &endpoint.LocalError{What: "ask GitHub for an id token", Err: fmt.Errorf("status %d: %s", resp.StatusCode, said)}
 	}
 	return answer.Value, nil
 }

@@ -35,7 +35,8 @@ func (a *API) job(ctx context.Context, id int64) (jobs.Shown, error) {
 
 // act carries out an act on a job, and returns it as it is then.
 func (a *API) act(ctx context.Context, id int64, act string) (jobs.Shown, error) {
-	return call[jobs.Shown](ctx, a, request{method: http.MethodPost, path: numbered(wire.JobsListPath, id) + "/" + act, missing: fs.ErrNotExist})
+	path := numbered(wire.JobsListPath, id) + "/" + act
+	return call[jobs.Shown](ctx, a, request{method: http.MethodPost, path: path, missing: fs.ErrNotExist})
 }
 
 // CancelJob ends a job, and reports whether it had not ended.

@@ -184,7 +184,8 @@ func (p *Pusher) once(ctx context.Context, x exchange) (int, error) {
 			body = source
 		}
 	}
-	resp, err := endpoint.Endpoint{HTTP: p.HTTP, URL: p.URL, Token: p.Token}.Send(ctx, x.method, cmp.Or(x.base, wire.PushPath)+x.path, h, body, x.size)
+	server := endpoint.Endpoint{HTTP: p.HTTP, URL: p.URL, Token: p.Token}
+	resp, err := server.Send(ctx, x.method, cmp.Or(x.base, wire.PushPath)+x.path, h, body, x.size)
 	if source != nil && source.err() != nil {
 		return 0, source.err()
 	}
@@ -270,7 +271,8 @@ func (p *Pusher) Limits(ctx context.Context) (l wire.PushLimits, err error) {
 		return l, err
 	}
 	if l.Version != 1 || l.CheckBatch < 1 || l.Part < 1 {
-		return l, &endpoint.LocalError{What: "read the limits of the server; update this program", Err: errors.New("unknown protocol version " + strconv.Itoa(l.Version))}
+		unknown := errors.New("unknown protocol version " + strconv.Itoa(l.Version))
+		return l, &endpoint.LocalError{What: "read the limits of the server; update this program", Err: unknown}
 	}
 	return l, nil
 }
@@ -345,7 +347,8 @@ func NewPusher(server, tokenFile string, getenv func(string) string, clientFor f
 	}
 	p := &Pusher{URL: server, HTTP: requests, Token: func() (string, error) { return token, nil }}
 	if token != "" {
-		p.Hint = "the server does not know the token, or it was revoked or has expired; an administrator sees those of the server with symdepot token list"
+		p.Hint = "the server does not know the token, or it was revoked or has expired; " +
+			"an administrator sees those of the server with symdepot token list"
 	}
 	if token == "" || isIDToken(token) {
 		if j := newJobToken(server, token, getenv, clientFor); j != nil {

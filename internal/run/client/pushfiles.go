@@ -145,7 +145,8 @@ func (p *Pusher) Do(ctx context.Context, opt PushOptions) (r PushResult, err err
 		return PushResult{Stage: st.ID, opened: true}, err
 	case opt.Commit != "":
 		r.Stage = opt.Commit
-		r.PushCommitted, err = p.Commit(ctx, opt.Commit, wire.PushCommit{Files: opt.ExpectFiles, Partial: opt.Partial, Anew: opt.Anew, Needs: opt.Needs})
+		ask := wire.PushCommit{Files: opt.ExpectFiles, Partial: opt.Partial, Anew: opt.Anew, Needs: opt.Needs}
+		r.PushCommitted, err = p.Commit(ctx, opt.Commit, ask)
 		if err == nil && len(r.Refused) > 0 {
 			err = fmt.Errorf("%w: %d", ErrPartial, len(r.Refused))
 		}
@@ -181,7 +182,10 @@ func (p *Pusher) push(ctx context.Context, opt PushOptions, limits wire.PushLimi
 		r := newRun(p, opt, limits)
 		if sent != nil {
 			r.res.SentFiles, r.res.SentBytes, r.res.WireBytes = sent.res.SentFiles, sent.res.SentBytes, sent.res.WireBytes
-			p = &Pusher{URL: p.URL, Token: p.Token, HTTP: p.HTTP, Retrying: p.Retrying, RetryFor: p.RetryFor, Backoff: p.Backoff, Parallel: p.Parallel, Plain: p.Plain}
+			p = &Pusher{
+				URL: p.URL, Token: p.Token, HTTP: p.HTTP,
+				Retrying: p.Retrying, RetryFor: p.RetryFor, Backoff: p.Backoff, Parallel: p.Parallel, Plain: p.Plain,
+			}
 			r.p = p // each file is reported once
 		}
 		err := r.walk(ctx)
@@ -196,7 +200,8 @@ func (p *Pusher) push(ctx context.Context, opt PushOptions, limits wire.PushLimi
 		}
 		if r.refused > 0 && !opt.Partial {
 			r.abandon(ctx)
-			return r.res, fmt.Errorf("%w: the server refuses %d of %d files; nothing was committed (--partial commits the rest)", endpoint.ErrRefused, r.refused, len(r.entries))
+			return r.res, fmt.Errorf("%w: the server refuses %d of %d files; nothing was committed (--partial commits the rest)",
+				endpoint.ErrRefused, r.refused, len(r.entries))
 		}
 		if opt.Stage != "" {
 			return r.res, nil
@@ -270,7 +275,10 @@ type entry struct {
 type root struct{ path, label string }
 
 func newRun(p *Pusher, opt PushOptions, limits wire.PushLimits) *run {
-	r := &run{p: p, opt: opt, limits: limits, entries: map[string]entry{}, roots: rootsOf(opt.Paths), wanted: &sources.Collector{Roots: opt.Sources}}
+	r := &run{
+		p: p, opt: opt, limits: limits,
+		entries: map[string]entry{}, roots: rootsOf(opt.Paths), wanted: &sources.Collector{Roots: opt.Sources},
+	}
 	r.uploads.init(r)
 	r.res.Stage = opt.Stage
 	return r
@@ -313,7 +321,8 @@ func (r *run) pathOf(f *scan.File) string {
 		switch {
 		case root.path == ".":
 			rest, ok = path, !filepath.IsAbs(path)
-		case ok && rest != "" && !os.IsPathSeparator(rest[0]) && !os.IsPathSeparator(root.path[len(root.path)-1]) && !strings.HasPrefix(rest, scan.Separator):
+		case ok && rest != "" && !os.IsPathSeparator(root.path[len(root.path)-1]) &&
+			!os.IsPathSeparator(rest[0]) && !strings.HasPrefix(rest, scan.Separator):
 			// A compressed file is a root: its name lacks the suffix now.
 			ok = false
 		}
@@ -407,7 +416,8 @@ func (r *run) walk(ctx context.Context) error {
 		return err
 	}
 	if n := r.res.Unreadable; n > 0 && !r.opt.SkipUnreadable {
-		return &endpoint.LocalError{What: "read part of the input (--skip-unreadable pushes the rest)", Err: errors.New(strings.Join(r.unread, "; "))}
+		unread := errors.New(strings.Join(r.unread, "; "))
+		return &endpoint.LocalError{What: "read part of the input (--skip-unreadable pushes the rest)", Err: unread}
 	}
 	if r.opt.Strict && len(r.faulty) > 0 {
 		return fmt.Errorf("files would be left out: %s; nothing was committed (without --strict the rest is)", strings.Join(r.faulty, "; "))

@@ -35,14 +35,16 @@ func (r PushResult) Text() string {
 	}
 	if r.Bytes > 0 && (r.Transaction > 0 || r.Stage != "") {
 		fmt.Fprintf(&b, "  pushed         %s\n", term.Size(r.Bytes))
-		fmt.Fprintf(&b, "  sent           %s, %s (%s on the wire)\n", term.Count(r.SentFiles, "content"), term.Size(r.SentBytes), term.Size(r.WireBytes))
+		fmt.Fprintf(&b, "  sent           %s, %s (%s on the wire)\n",
+			term.Count(r.SentFiles, "content"), term.Size(r.SentBytes), term.Size(r.WireBytes))
 	}
 	if r.OtherBytes > 0 {
 		verb := "have"
 		if r.OtherBytes == 1 {
 			verb = "has"
 		}
-		fmt.Fprintf(&b, "  other bytes    %s %s an id of which the product had other bytes; both are kept\n", term.Count(r.OtherBytes, "file"), verb)
+		fmt.Fprintf(&b, "  other bytes    %s %s an id of which the product had other bytes; both are kept\n",
+			term.Count(r.OtherBytes, "file"), verb)
 	}
 	for n, f := range r.Flags {
 		if n == maxNotable {

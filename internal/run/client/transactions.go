@@ -91,12 +91,14 @@ func (a *API) Promote(ctx context.Context, number int64, class, hold string) (di
 
 // PlanRemoval computes what the removal of a transaction would free, as a plan.
 func (a *API) PlanRemoval(ctx context.Context, number int64) (display.RemovePlan, error) {
-	return send[display.RemovePlan](ctx, a, http.MethodPost, wire.PlansPath, wire.PlanSpec{Kind: wire.PlanRemove, Transaction: number}, fs.ErrNotExist)
+	spec := wire.PlanSpec{Kind: wire.PlanRemove, Transaction: number}
+	return send[display.RemovePlan](ctx, a, http.MethodPost, wire.PlansPath, spec, fs.ErrNotExist)
 }
 
 // remove removes a transaction.
 func remove[T any](ctx context.Context, a *API, number int64, q url.Values) (T, error) {
-	return call[T](ctx, a, request{method: http.MethodDelete, path: numbered(wire.TransactionsPath, number), query: q, missing: fs.ErrNotExist})
+	path := numbered(wire.TransactionsPath, number)
+	return call[T](ctx, a, request{method: http.MethodDelete, path: path, query: q, missing: fs.ErrNotExist})
 }
 
 // Remove removes a transaction. If plan is not empty and would be another one now, nothing

@@ -74,7 +74,10 @@ func (f *face) refused(k stage.Kind) int {
 // fail answers a request that failed.
 func (x *exchange) fail(err error) {
 	status, text := x.statusOf(err)
-	args := []any{"protocol", x.t.face.name, "status", status, "error", truncate.Text(err.Error()), "who", x.who.Name, "remote", x.r.RemoteAddr}
+	args := []any{
+		"protocol", x.t.face.name, "status", status, "error", truncate.Text(err.Error()),
+		"who", x.who.Name, "remote", x.r.RemoteAddr,
+	}
 	if status == http.StatusInternalServerError {
 		x.log.Error("an upload failed", args...)
 	} else {

@@ -336,7 +336,10 @@ func readField(x *exchange, p *multipart.Part, left *int64) ([]byte, error) {
 
 // longField is the error for the field of a form with which its fields have too many bytes.
 func longField(name string) error {
-	return &failure{http.StatusBadRequest, fmt.Sprintf("the fields of the form, up to %q, have more than %d bytes", truncate.Text(name), maxField)}
+	return &failure{
+		http.StatusBadRequest,
+		fmt.Sprintf("the fields of the form, up to %q, have more than %d bytes", truncate.Text(name), maxField),
+	}
 }
 
 // multipart returns the reader of a multipart body.

@@ -84,7 +84,8 @@ func servePut(x *exchange) error {
 	switch {
 	case isStoreRecord(segs):
 		x.drain()
-		x.log.Info("ignored a file of a copied symbol store that has no symbols", "path", truncate.Text(strings.Join(segs, "/")), "who", x.who.Name)
+		x.log.Info("ignored a file of a copied symbol store that has no symbols",
+			"path", truncate.Text(strings.Join(segs, "/")), "who", x.who.Name)
 		x.w.Header().Set("Warning", `299 - "this file of a symbol store is not kept: the server makes its own"`)
 		return x.text(http.StatusOK, "ignored: the server makes its own")
 	case routeErr != nil && len(segs) > 1:

@@ -59,7 +59,8 @@ func (k teckenKey) check(a stage.Arrived) error {
 	}
 	for _, o := range a.Objects {
 		if o.Kind == symfile.Breakpad && symfile.Fold(o.Name) != symfile.Fold(k.module) {
-			return &wrongClaim{fmt.Sprintf("%s/%s/%s is of the module %s", truncate.Text(k.module), k.id, truncate.Text(k.file), truncate.Text(o.Name))}
+			return &wrongClaim{fmt.Sprintf("%s/%s/%s is of the module %s",
+				truncate.Text(k.module), k.id, truncate.Text(k.file), truncate.Text(o.Name))}
 		}
 	}
 	return nil

@@ -400,7 +400,8 @@ func (a *Examiner) Match(r *Request, files []wire.MatchFile) (out display.MatchA
 	defer cancel()
 	out = display.MatchAnswer{Items: make([]display.Matched, 0, len(files)), Totals: map[needed.Verdict]int{}}
 	for _, f := range files {
-		item := display.Matched{Module: needed.Module{Name: Clip(f.Name), ID: Clip(f.ID), Verdict: needed.VerdictNoID, Files: []needed.FileState{}}}
+		module := needed.Module{Name: Clip(f.Name), ID: Clip(f.ID), Verdict: needed.VerdictNoID, Files: []needed.FileState{}}
+		item := display.Matched{Module: module}
 		if wanted, err := needed.Of(f.Name, f.ID, ""); err != nil {
 			item.Error = err.Error()
 		} else if item.Module, err = needed.JudgeWant(ctx, a.files, r.Scope(), wanted); err != nil {

@@ -111,7 +111,8 @@ func (p homePages) root(w *reply, r *web.Request, h Home) error {
 
 // downloads searches for a client whose address contains a token.
 func (p homePages) downloads(r *web.Request, h Home, v *homeView) error {
-	found, err := p.catalog.Objects(r.Context(), r.Scope(), catalog.ObjectQuery{Text: web.Clip(v.Query), Sort: catalog.SortName, Limit: homeFound})
+	query := catalog.ObjectQuery{Text: web.Clip(v.Query), Sort: catalog.SortName, Limit: homeFound}
+	found, err := p.catalog.Objects(r.Context(), r.Scope(), query)
 	if err != nil {
 		return badQuery(err)
 	}
